@@ -1,0 +1,86 @@
+package v1
+
+// Labels. All are found on pods; where else is said at each.
+const (
+	// SetNameLabelKey holds the name of the set. Also on StatefulSets, Services,
+	// ControllerRevisions and PodGroups.
+	SetNameLabelKey = "leaderworkerset.sigs.k8s.io/name"
+
+	// GroupIndexLabelKey holds the decimal index of the group, from 0. Also on
+	// worker StatefulSets and PodGroups.
+	GroupIndexLabelKey = "leaderworkerset.sigs.k8s.io/group-index"
+
+	// WorkerIndexLabelKey holds the decimal index of the pod within its group: 0
+	// is the leader.
+	WorkerIndexLabelKey = "leaderworkerset.sigs.k8s.io/worker-index"
+
+	// GroupUniqueHashLabelKey holds the SHA-1, in hex, of "namespace/leader pod
+	// name". Also on worker StatefulSets.
+	GroupUniqueHashLabelKey = "leaderworkerset.sigs.k8s.io/group-key"
+
+	// RevisionKey holds the short hash of the template the object was made from.
+	// Also on StatefulSets, ControllerRevisions and PodGroups.
+	RevisionKey = "leaderworkerset.sigs.k8s.io/template-revision-hash"
+
+	// SubGroupIndexLabelKey holds the decimal index of the subgroup. Absent when
+	// the set has no subgroups, and on a leader that belongs to none.
+	SubGroupIndexLabelKey = "leaderworkerset.sigs.k8s.io/subgroup-index"
+
+	// SubGroupUniqueHashLabelKey holds the SHA-1, in hex, of "leader pod
+	// name/subgroup index". Present when SubGroupIndexLabelKey is.
+	SubGroupUniqueHashLabelKey = "leaderworkerset.sigs.k8s.io/subgroup-key"
+)
+
+// Annotations a user writes on a set.
+const (
+	// ExclusiveKeyAnnotationKey names the node label whose every value takes at
+	// most one group.
+	ExclusiveKeyAnnotationKey = "leaderworkerset.sigs.k8s.io/exclusive-topology"
+
+	// SubGroupExclusiveKeyAnnotationKey names the node label whose every value
+	// takes at most one subgroup. Needs a subGroupPolicy.
+	SubGroupExclusiveKeyAnnotationKey = "leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology"
+
+	// RecreateGroupAfterStartAnnotationKey, whatever its value, turns
+	// RecreateGroupOnPodRestart into RecreateGroupAfterStart.
+	RecreateGroupAfterStartAnnotationKey = "leaderworkerset.sigs.k8s.io/experimental-recreate-group-after-start"
+)
+
+// Annotations the operator writes, on pods unless it says otherwise.
+const (
+	// SizeAnnotationKey holds the decimal size of the group, leader included.
+	SizeAnnotationKey = "leaderworkerset.sigs.k8s.io/size"
+
+	// ReplicasAnnotationKey, on the leader StatefulSet, holds the decimal
+	// spec.replicas at the time of the last apply.
+	ReplicasAnnotationKey = "leaderworkerset.sigs.k8s.io/replicas"
+
+	// LeaderPodNameAnnotationKey, on workers, holds the name of their leader.
+	LeaderPodNameAnnotationKey = "leaderworkerset.sigs.k8s.io/leader-name"
+
+	// SubGroupSizeAnnotationKey holds the decimal size of a subgroup.
+	SubGroupSizeAnnotationKey = "leaderworkerset.sigs.k8s.io/subgroup-size"
+
+	// SubGroupPolicyTypeAnnotationKey holds a SubGroupPolicyType.
+	SubGroupPolicyTypeAnnotationKey = "leaderworkerset.sigs.k8s.io/subgroup-policy-type"
+
+	// SubdomainPolicyAnnotationKey, on leaders, holds UniquePerReplica or is
+	// absent. It alone among the keys is in camel case.
+	SubdomainPolicyAnnotationKey = "leaderworkerset.sigs.k8s.io/subdomainPolicy"
+
+	// LeaderRequestsTPUsAnnotationKey, on workers, is "true" when their leader
+	// asks for TPUs and absent otherwise.
+	LeaderRequestsTPUsAnnotationKey = "leaderworkerset.sigs.k8s.io/leader-requests-tpus"
+)
+
+// Environment variables every container of every pod of a set is given.
+const (
+	// LwsLeaderAddress is the DNS name of the leader within the cluster.
+	LwsLeaderAddress = "LWS_LEADER_ADDRESS"
+
+	// LwsGroupSize is the number of pods of the group, leader included.
+	LwsGroupSize = "LWS_GROUP_SIZE"
+
+	// LwsWorkerIndex is the index of the pod within its group: 0 is the leader.
+	LwsWorkerIndex = "LWS_WORKER_INDEX"
+)

@@ -1,0 +1,117 @@
+package v1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// LeaderWorkerSet runs a number of groups of pods. A group is one leader and
+// its workers: it is created, updated, restarted and placed as one.
+//
+// +genclient
+// +kubebuilder:object:root=true
+// +kubebuilder:storageversion
+// +kubebuilder:subresource:status
+// +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.hpaPodSelector
+// +kubebuilder:resource:shortName=lws
+// +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.readyReplicas`
+// +kubebuilder:printcolumn:name="Desired",type=integer,JSONPath=`.spec.replicas`
+// +kubebuilder:printcolumn:name="Up-to-date",type=integer,JSONPath=`.status.updatedReplicas`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type LeaderWorkerSet struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what is wanted.
+	// +optional
+	Spec LeaderWorkerSetSpec `json:"spec,omitempty"`
+
+	// status is what was found.
+	// +optional
+	Status LeaderWorkerSetStatus `json:"status,omitempty"`
+}
+
+// LeaderWorkerSetList is a list of LeaderWorkerSets.
+//
+// +kubebuilder:object:root=true
+type LeaderWorkerSetList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []LeaderWorkerSet `json:"items"`
+}
+
+// LeaderWorkerSetTemplateSpec describes a LeaderWorkerSet to be made by
+// something else.
+type LeaderWorkerSetTemplateSpec struct {
+	// metadata is copied to the set.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is copied to the set.
+	// +optional
+	Spec LeaderWorkerSetSpec `json:"spec,omitempty"`
+}
+
+// LeaderWorkerSetSpec is what is wanted of a set.
+type LeaderWorkerSetSpec struct {
+	// replicas is the number of groups.
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000000
+	Replicas *int32 `json:"replicas,omitempty"`
+
+	// leaderWorkerTemplate says what a group is made of. A change of it is
+	// rolled out.
+	// +required
+	LeaderWorkerTemplate LeaderWorkerTemplate `json:"leaderWorkerTemplate"`
+
+	// rolloutStrategy says how a change of the template reaches the groups.
+	// +optional
+	RolloutStrategy RolloutStrategy `json:"rolloutStrategy,omitempty"`
+
+	// startupPolicy says when the workers of a group are created.
+	// +optional
+	// +kubebuilder:default=LeaderCreated
+	StartupPolicy StartupPolicyType `json:"startupPolicy"`
+
+	// networkConfig says how pods find each other. Left out, the pods of all
+	// groups share one subdomain.
+	// +optional
+	NetworkConfig *NetworkConfig `json:"networkConfig,omitempty"`
+}
+
+// StartupPolicyType says when the workers of a group are created.
+// +kubebuilder:validation:Enum=LeaderCreated;LeaderReady
+type StartupPolicyType string
+
+const (
+	// LeaderCreatedStartupPolicy creates workers as soon as their leader exists.
+	LeaderCreatedStartupPolicy StartupPolicyType = "LeaderCreated"
+
+	// LeaderReadyStartupPolicy creates workers once their leader is ready.
+	LeaderReadyStartupPolicy StartupPolicyType = "LeaderReady"
+)
+
+// NetworkConfig says how pods find each other.
+type NetworkConfig struct {
+	// subdomainPolicy says which headless Service the DNS names of pods hang
+	// from. It may be changed; the change is rolled out.
+	// +required
+	SubdomainPolicy *SubdomainPolicy `json:"subdomainPolicy"`
+}
+
+// SubdomainPolicy says which headless Service the DNS names of pods hang from.
+// +kubebuilder:validation:Enum=Shared;UniquePerReplica
+type SubdomainPolicy string
+
+const (
+	// SubdomainShared makes one Service per set, named like the set. The leader
+	// of group 0 of set "a" is a-0.a, its first worker a-0-1.a.
+	SubdomainShared SubdomainPolicy = "Shared"
+
+	// SubdomainUniquePerReplica makes one Service per group, named like its
+	// leader. The leader of group 0 of set "a" is a-0.a-0, its first worker
+	// a-0-1.a-0.
+	SubdomainUniquePerReplica SubdomainPolicy = "UniquePerReplica"
+)

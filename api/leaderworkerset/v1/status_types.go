@@ -1,0 +1,52 @@
+package v1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// LeaderWorkerSetStatus is what was found of a set.
+type LeaderWorkerSetStatus struct {
+	// conditions say in which state the set is.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// readyReplicas is the number of groups all of whose pods are ready, surge
+	// groups included.
+	// +optional
+	ReadyReplicas int32 `json:"readyReplicas,omitempty"`
+
+	// updatedReplicas is the number of groups made from the current template,
+	// surge groups included.
+	// +optional
+	UpdatedReplicas int32 `json:"updatedReplicas,omitempty"`
+
+	// replicas is the number of groups that exist, surge groups included.
+	// +optional
+	Replicas int32 `json:"replicas,omitempty"`
+
+	// hpaPodSelector selects the leaders, for a HorizontalPodAutoscaler that
+	// reads the scale subresource.
+	// +optional
+	HPAPodSelector string `json:"hpaPodSelector,omitempty"`
+
+	// observedGeneration is the generation of the set this status speaks of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+}
+
+// LeaderWorkerSetConditionType is the type of a condition of a set.
+type LeaderWorkerSetConditionType string
+
+const (
+	// LeaderWorkerSetAvailable: every group is ready and up to date.
+	LeaderWorkerSetAvailable LeaderWorkerSetConditionType = "Available"
+
+	// LeaderWorkerSetProgressing: groups are being created or are not ready yet.
+	LeaderWorkerSetProgressing LeaderWorkerSetConditionType = "Progressing"
+
+	// LeaderWorkerSetUpdateInProgress: groups are being brought to the current
+	// template.
+	LeaderWorkerSetUpdateInProgress LeaderWorkerSetConditionType = "UpdateInProgress"
+)
