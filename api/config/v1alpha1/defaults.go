@@ -1,0 +1,61 @@
+package v1alpha1
+
+import (
+	"cmp"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// What holds for a field that is left out.
+const (
+	DefaultWebhookPort        int32   = 9443
+	DefaultWebhookCertDir             = "/tmp/k8s-webhook-server/serving-certs"
+	DefaultLeaseDuration              = 15 * time.Second
+	DefaultRenewDeadline              = 10 * time.Second
+	DefaultRetryPeriod                = 2 * time.Second
+	DefaultResourceLock               = "leases"
+	DefaultResourceName               = "b8b2488c.x-k8s.io"
+	DefaultMetricsBindAddress         = ":8443"
+	DefaultHealthProbeAddress         = ":8081"
+	DefaultReadinessEndpoint          = "/readyz"
+	DefaultLivenessEndpoint           = "/healthz"
+	DefaultWebhookServiceName         = "lws-webhook-service"
+	DefaultWebhookSecretName          = "lws-webhook-server-cert"
+	DefaultQPS                float32 = 500
+	DefaultBurst              int32   = 500
+)
+
+// SetDefaults fills every field that is left out. GangSchedulingManagement and
+// TLS stay absent: their absence means something.
+func SetDefaults(c *Configuration) {
+	c.Webhook.Port = orElse(c.Webhook.Port, DefaultWebhookPort)
+	c.Webhook.CertDir = cmp.Or(c.Webhook.CertDir, DefaultWebhookCertDir)
+	setLeaderElectionDefaults(&c.LeaderElection)
+	c.Metrics.BindAddress = cmp.Or(c.Metrics.BindAddress, DefaultMetricsBindAddress)
+	c.Health.HealthProbeBindAddress = cmp.Or(c.Health.HealthProbeBindAddress, DefaultHealthProbeAddress)
+	c.Health.ReadinessEndpointName = cmp.Or(c.Health.ReadinessEndpointName, DefaultReadinessEndpoint)
+	c.Health.LivenessEndpointName = cmp.Or(c.Health.LivenessEndpointName, DefaultLivenessEndpoint)
+	c.InternalCertManagement.Enable = orElse(c.InternalCertManagement.Enable, true)
+	c.InternalCertManagement.WebhookServiceName = orElse(c.InternalCertManagement.WebhookServiceName, DefaultWebhookServiceName)
+	c.InternalCertManagement.WebhookSecretName = orElse(c.InternalCertManagement.WebhookSecretName, DefaultWebhookSecretName)
+	c.ClientConnection.QPS = orElse(c.ClientConnection.QPS, DefaultQPS)
+	c.ClientConnection.Burst = orElse(c.ClientConnection.Burst, DefaultBurst)
+}
+
+func setLeaderElectionDefaults(l *LeaderElection) {
+	l.LeaderElect = orElse(l.LeaderElect, true)
+	l.LeaseDuration = cmp.Or(l.LeaseDuration, metav1.Duration{Duration: DefaultLeaseDuration})
+	l.RenewDeadline = cmp.Or(l.RenewDeadline, metav1.Duration{Duration: DefaultRenewDeadline})
+	l.RetryPeriod = cmp.Or(l.RetryPeriod, metav1.Duration{Duration: DefaultRetryPeriod})
+	l.ResourceLock = cmp.Or(l.ResourceLock, DefaultResourceLock)
+	l.ResourceName = cmp.Or(l.ResourceName, DefaultResourceName)
+}
+
+// orElse keeps a value that was written, even a zero one.
+func orElse[T any](written *T, otherwise T) *T {
+	if written != nil {
+		return written
+	}
+	return &otherwise
+}
