@@ -17,6 +17,9 @@ import (
 // +kubebuilder:printcolumn:name="Desired",type=integer,JSONPath=`.spec.replicas`
 // +kubebuilder:printcolumn:name="Up-to-date",type=integer,JSONPath=`.status.updatedReplicas`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:optionalOldSelf=true,rule=`oldSelf.hasValue() || self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')`,message="metadata.name: a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
+// +kubebuilder:validation:XValidation:optionalOldSelf=true,rule=`oldSelf.hasValue() || self.metadata.name.size() <= 63`,message="metadata.name: must be no more than 63 bytes"
+// +kubebuilder:validation:XValidation:optionalOldSelf=true,rule=`oldSelf.hasValue() || has(self.spec)`,message="spec: a set needs at least spec.leaderWorkerTemplate.workerTemplate",reason=FieldValueRequired
 type LeaderWorkerSet struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -53,6 +56,15 @@ type LeaderWorkerSetTemplateSpec struct {
 }
 
 // LeaderWorkerSetSpec is what is wanted of a set.
+// ---
+// The rules below read several fields; each is asked only when one of the
+// fields it reads has changed, so that a set stored before the rule existed can
+// still be updated. A change of replicas alone does not ask the second: it
+// comes through the scale subresource, where an autoscaler could do nothing
+// about the refusal.
+//
+// +kubebuilder:validation:XValidation:optionalOldSelf=true,fieldPath=`.replicas`,rule=`self.replicas * self.leaderWorkerTemplate.size <= 2147483647 || (oldSelf.?replicas.orValue(0) == self.replicas && oldSelf.?leaderWorkerTemplate.?size.orValue(0) == self.leaderWorkerTemplate.size)`,message="the product of replicas and worker replicas must not exceed 2147483647"
+// +kubebuilder:validation:XValidation:optionalOldSelf=true,fieldPath=`.rolloutStrategy.rollingUpdateConfiguration.maxUnavailable`,rule=`self.replicas == 0 || !has(self.rolloutStrategy) || !has(self.rolloutStrategy.rollingUpdateConfiguration) || (oldSelf.?rolloutStrategy.?rollingUpdateConfiguration.hasValue() && oldSelf.value().rolloutStrategy.rollingUpdateConfiguration.maxUnavailable == self.rolloutStrategy.rollingUpdateConfiguration.maxUnavailable && oldSelf.value().rolloutStrategy.rollingUpdateConfiguration.maxSurge == self.rolloutStrategy.rollingUpdateConfiguration.maxSurge) || [self.rolloutStrategy.rollingUpdateConfiguration.maxUnavailable].exists(v, type(v) == int ? v != 0 : !string(v).matches('^0*[0-9]{1,3}%$') || int(string(v).replace('%', "")) * self.replicas >= 100) || [self.rolloutStrategy.rollingUpdateConfiguration.maxSurge].exists(v, type(v) == int ? v != 0 : !string(v).matches('^0+%$'))`,message="must not be 0 when `maxSurge` is 0"
 type LeaderWorkerSetSpec struct {
 	// replicas is the number of groups.
 	// +optional

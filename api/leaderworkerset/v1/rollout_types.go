@@ -33,6 +33,7 @@ type RollingUpdateConfiguration struct {
 	// exceed replicas: then nothing is updated.
 	// +optional
 	// +kubebuilder:default=0
+	// +kubebuilder:validation:XValidation:rule=`self >= 0`,message="must be greater than or equal to 0"
 	Partition *int32 `json:"partition,omitempty"`
 
 	// maxUnavailable is the number of groups, or the percentage rounded down,
@@ -41,6 +42,9 @@ type RollingUpdateConfiguration struct {
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule=`type(self) == int || string(self).matches('^[0-9]+%$')`,message="a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
+	// +kubebuilder:validation:XValidation:rule=`type(self) != int || int(self) >= 0`,message="must be greater than or equal to 0"
+	// +kubebuilder:validation:XValidation:rule=`type(self) == int || !string(self).matches('^[0-9]+%$') || string(self).matches('^0*(100|[0-9]{1,2})%$')`,message="must not be greater than 100%"
 	MaxUnavailable intstr.IntOrString `json:"maxUnavailable,omitempty"`
 
 	// maxSurge is the number of groups, or the percentage rounded up, that may
@@ -48,5 +52,8 @@ type RollingUpdateConfiguration struct {
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule=`type(self) == int || string(self).matches('^[0-9]+%$')`,message="a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
+	// +kubebuilder:validation:XValidation:rule=`type(self) != int || int(self) >= 0`,message="must be greater than or equal to 0"
+	// +kubebuilder:validation:XValidation:rule=`type(self) == int || !string(self).matches('^[0-9]+%$') || string(self).matches('^0*(100|[0-9]{1,2})%$')`,message="must not be greater than 100%"
 	MaxSurge intstr.IntOrString `json:"maxSurge,omitempty"`
 }

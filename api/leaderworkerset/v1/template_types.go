@@ -6,6 +6,19 @@ import (
 )
 
 // LeaderWorkerTemplate says what a group is made of.
+// ---
+// Rules that read several fields are asked only when one of these has changed.
+// Claims are compared by what the StatefulSets are given of them, since a typed
+// client that sends a set back adds empty members to each.
+//
+// +kubebuilder:validation:XValidation:optionalOldSelf=true,fieldPath=`.subGroupPolicy.subGroupSize`,rule=`self.?subGroupPolicy.?subGroupSize.orValue(0) < 1 || (oldSelf.?size.orValue(0) == self.size && oldSelf.?subGroupPolicy.?subGroupSize.orValue(0) == self.subGroupPolicy.subGroupSize) || self.size % self.subGroupPolicy.subGroupSize == 0 || (self.size - 1) % self.subGroupPolicy.subGroupSize == 0`,message="size or size - 1 must be divisible by subGroupSize"
+// +kubebuilder:validation:XValidation:optionalOldSelf=true,fieldPath=`.subGroupPolicy.subGroupSize`,rule=`self.?subGroupPolicy.?subGroupSize.orValue(0) < 1 || (oldSelf.?size.orValue(0) == self.size && oldSelf.?subGroupPolicy.?subGroupSize.orValue(0) == self.subGroupPolicy.subGroupSize) || self.size >= self.subGroupPolicy.subGroupSize`,message="subGroupSize cannot be larger than size"
+// +kubebuilder:validation:XValidation:optionalOldSelf=true,fieldPath=`.subGroupPolicy.subGroupSize`,rule=`self.?subGroupPolicy.?subGroupSize.orValue(0) < 1 || (oldSelf.?size.orValue(0) == self.size && oldSelf.?subGroupPolicy.?subGroupSize.orValue(0) == self.subGroupPolicy.subGroupSize && oldSelf.?subGroupPolicy.?subGroupPolicyType.orValue("") == 'LeaderExcluded') || self.subGroupPolicy.subGroupPolicyType != 'LeaderExcluded' || (self.size - 1) % self.subGroupPolicy.subGroupSize == 0`,message="size-1 must be divisible by subGroupSize when using LeaderExcluded"
+// +kubebuilder:validation:XValidation:fieldPath=`.subGroupPolicy`,rule=`oldSelf.?subGroupPolicy.?subGroupSize.hasValue() || !self.?subGroupPolicy.?subGroupSize.hasValue()`,message="cannot enable subGroupSize after the lws is already created"
+// +kubebuilder:validation:XValidation:fieldPath=`.subGroupPolicy`,rule=`!oldSelf.?subGroupPolicy.?subGroupSize.hasValue() || self.?subGroupPolicy.?subGroupSize.hasValue()`,message="cannot remove subGroupSize after enabled"
+// +kubebuilder:validation:XValidation:fieldPath=`.volumeClaimTemplates`,rule=`(has(self.volumeClaimTemplates) && self.volumeClaimTemplates.size() > 0) == (has(oldSelf.volumeClaimTemplates) && oldSelf.volumeClaimTemplates.size() > 0)`,message="field is immutable: the claims of a StatefulSet cannot be changed; put back what it was, or delete the set and create it again"
+// +kubebuilder:validation:XValidation:optionalOldSelf=true,fieldPath=`.leaderTemplate.spec.restartPolicy`,rule=`self.?leaderTemplate.?spec.?restartPolicy.orValue("") in ["", 'Always'] || !(oldSelf.?leaderTemplate.?spec.?restartPolicy.orValue("") in ["", 'Always'])`,message="must be Always: the pods of a StatefulSet are always restarted"
+// +kubebuilder:validation:XValidation:optionalOldSelf=true,fieldPath=`.workerTemplate.spec.restartPolicy`,rule=`(has(self.leaderTemplate) && self.size < 2) || self.?workerTemplate.?spec.?restartPolicy.orValue("") in ["", 'Always'] || !(oldSelf.?workerTemplate.?spec.?restartPolicy.orValue("") in ["", 'Always'])`,message="must be Always: the pods of a StatefulSet are always restarted"
 type LeaderWorkerTemplate struct {
 	// leaderTemplate is the template of leaders. Left out, leaders are made from
 	// workerTemplate.
@@ -20,6 +33,7 @@ type LeaderWorkerTemplate struct {
 	// is its leader alone: no StatefulSet is made for workers.
 	// +optional
 	// +kubebuilder:default=1
+	// +kubebuilder:validation:XValidation:rule=`self >= 1`,message="size must be equal or greater than 1"
 	Size *int32 `json:"size,omitempty"`
 
 	// restartPolicy says what becomes of a group when one of its pods fails.
@@ -35,11 +49,19 @@ type LeaderWorkerTemplate struct {
 	// volumeClaimTemplates are the claims every pod of the set gets one of each
 	// of. They cannot be changed.
 	// +optional
+	// +kubebuilder:validation:MaxItems=1000
+	// +kubebuilder:validation:XValidation:rule=`self.map(c, c.?metadata.?name.orValue("")) == oldSelf.map(c, c.?metadata.?name.orValue(""))`,message="field is immutable: the claims of a StatefulSet cannot be changed; put back what it was, or delete the set and create it again"
+	// +kubebuilder:validation:XValidation:rule=`self.map(c, c.?spec.?accessModes.orValue([])) == oldSelf.map(c, c.?spec.?accessModes.orValue([]))`,message="field is immutable: the claims of a StatefulSet cannot be changed; put back what it was, or delete the set and create it again"
+	// +kubebuilder:validation:XValidation:rule=`self.map(c, c.?spec.?storageClassName.orValue('(default)')) == oldSelf.map(c, c.?spec.?storageClassName.orValue('(default)'))`,message="field is immutable: the claims of a StatefulSet cannot be changed; put back what it was, or delete the set and create it again"
+	// +kubebuilder:validation:XValidation:rule=`self.map(c, c.?spec.?volumeMode.orValue('Filesystem')) == oldSelf.map(c, c.?spec.?volumeMode.orValue('Filesystem'))`,message="field is immutable: the claims of a StatefulSet cannot be changed; put back what it was, or delete the set and create it again"
+	// +kubebuilder:validation:XValidation:rule=`self.map(c, [c.?spec.?resources.?requests[?'storage'].orValue('0')].map(q, quantity(string(q)).asApproximateFloat())) == oldSelf.map(c, [c.?spec.?resources.?requests[?'storage'].orValue('0')].map(q, quantity(string(q)).asApproximateFloat()))`,message="field is immutable: the claims of a StatefulSet cannot be changed; put back what it was, or delete the set and create it again"
 	VolumeClaimTemplates []corev1.PersistentVolumeClaim `json:"volumeClaimTemplates,omitempty"`
 
 	// persistentVolumeClaimRetentionPolicy says what becomes of those claims when
 	// the set is deleted or scaled down.
 	// +optional
+	// +kubebuilder:validation:XValidation:fieldPath=`.whenDeleted`,rule=`self.?whenDeleted.orValue("") in ['', 'Retain', 'Delete']`,message="must be Retain or Delete"
+	// +kubebuilder:validation:XValidation:fieldPath=`.whenScaled`,rule=`self.?whenScaled.orValue("") in ['', 'Retain', 'Delete']`,message="must be Retain or Delete"
 	PersistentVolumeClaimRetentionPolicy *appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy `json:"persistentVolumeClaimRetentionPolicy,omitempty"`
 }
 
@@ -65,6 +87,8 @@ const (
 )
 
 // SubGroupPolicy divides every group into subgroups.
+//
+// +kubebuilder:validation:XValidation:rule=`has(self.subGroupSize)`,reason=FieldValueRequired,message="a subGroupPolicy needs a subGroupSize, the number of pods of a subgroup"
 type SubGroupPolicy struct {
 	// subGroupPolicyType says whether the leader belongs to a subgroup.
 	// +optional
@@ -74,6 +98,8 @@ type SubGroupPolicy struct {
 	// subGroupSize is the number of pods of a subgroup. It must divide size or
 	// size-1, and can never be changed.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule=`self >= 1`,message="subGroupSize must be equal or greater than 1"
+	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message="field is immutable"
 	SubGroupSize *int32 `json:"subGroupSize,omitempty"`
 }
 
