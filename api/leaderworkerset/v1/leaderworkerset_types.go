@@ -18,7 +18,7 @@ import (
 // +kubebuilder:printcolumn:name="Up-to-date",type=integer,JSONPath=`.status.updatedReplicas`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:optionalOldSelf=true,rule=`oldSelf.hasValue() || self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')`,message="metadata.name: a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
-// +kubebuilder:validation:XValidation:optionalOldSelf=true,rule=`oldSelf.hasValue() || self.metadata.name.size() <= 63`,message="metadata.name: must be no more than 63 bytes"
+// +kubebuilder:validation:XValidation:optionalOldSelf=true,rule=`oldSelf.hasValue() || self.metadata.name.size() <= 63`,message="metadata.name: must be no more than 63 characters"
 // +kubebuilder:validation:XValidation:optionalOldSelf=true,rule=`oldSelf.hasValue() || has(self.spec)`,message="spec: a set needs at least spec.leaderWorkerTemplate.workerTemplate",reason=FieldValueRequired
 type LeaderWorkerSet struct {
 	metav1.TypeMeta `json:",inline"`
