@@ -1,0 +1,158 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"lockstep.dev/lockstep/local/internal/plane"
+)
+
+func (a *app) upCommand() *cobra.Command {
+	settings := newSettingsFlags()
+	var port int
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "up --dir DIR",
+		Short: "Bring a fresh cluster up, and print the path of its kubeconfig",
+		Long: `Bring a fresh cluster up. It returns when the API server, the controllers, the
+scheduler and all nodes are ready, and prints the path of the kubeconfig on standard
+output; progress goes to standard error. The cluster runs on until down. What an
+earlier cluster left in DIR is removed; other files in it are not touched.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.up(cmd, settings, port, timeout)
+		},
+	}
+	a.addDir(cmd)
+	settings.addRestartable(cmd.Flags())
+	cmd.Flags().IntVar(&settings.Nodes, flagNodes, settings.Nodes, "number of simulated nodes")
+	cmd.Flags().IntVar(&port, "port", 0, "first of six consecutive ports: API server, etcd clients, etcd peers, controller manager, scheduler, kwok (default: free ones)")
+	cmd.Flags().DurationVar(&timeout, "timeout", 3*time.Minute, "how long everything may take to become ready")
+	return cmd
+}
+
+func (a *app) up(cmd *cobra.Command, flags *settingsFlags, port int, timeout time.Duration) error {
+	cluster, err := a.cluster()
+	if err != nil {
+		return err
+	}
+	settings, err := flags.changedOver(plane.DefaultSettings(), cmd.Flags())
+	if err != nil {
+		return err
+	}
+	if err := settings.Validate(a.binary); err != nil {
+		return err
+	}
+	ctx, cancel, err := limited(cmd.Context(), timeout)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	if err := cluster.Up(ctx, settings, port); err != nil {
+		return err
+	}
+	fmt.Fprintln(a.out, cluster.Kubeconfig())
+	return nil
+}
+
+func limited(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc, error) {
+	if timeout <= 0 {
+		return nil, nil, fmt.Errorf("--timeout %s: give a time above zero, for example 3m", timeout)
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	return ctx, cancel, nil
+}
+
+func (a *app) downCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "down --dir DIR",
+		Short: "End the cluster; its data goes, its logs stay until the next up",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cluster, err := a.cluster()
+			if err != nil {
+				return err
+			}
+			was, err := cluster.Down(cmd.Context())
+			switch {
+			case err != nil:
+				return err
+			case was:
+				fmt.Fprintf(a.err, "cluster in %s ended\n", cluster.Dir)
+			default:
+				fmt.Fprintf(a.err, "no cluster in %s: nothing to end\n", cluster.Dir)
+			}
+			return nil
+		},
+	}
+	a.addDir(cmd)
+	return cmd
+}
+
+func (a *app) killCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "kill COMPONENT --dir DIR",
+		Short: "End one component without warning (SIGKILL); it stays dead until restart",
+		Args:  componentArg,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cluster, err := a.cluster()
+			if err != nil {
+				return err
+			}
+			component, _ := plane.ParseComponent(args[0])
+			if err := cluster.Kill(cmd.Context(), component); err != nil {
+				return err
+			}
+			fmt.Fprintf(a.err, "%s killed\n", component)
+			return nil
+		},
+	}
+	a.addDir(cmd)
+	return cmd
+}
+
+func (a *app) restartCommand() *cobra.Command {
+	settings := newSettingsFlags()
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "restart COMPONENT --dir DIR",
+		Short: "Start one component again, with other settings if given, and wait until it is ready",
+		Long: `Start one component again: end it in good order first, if it runs. Settings given here
+replace those that the cluster was brought up with, and are remembered; each takes
+effect in the components that read it when they are restarted.`,
+		Example: `  lockstep-local restart kube-controller-manager --kcm-controllers '*,-garbage-collector-controller' --dir DIR
+  lockstep-local restart kube-controller-manager --kcm-controllers '*' --dir DIR`,
+		Args: componentArg,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			component, _ := plane.ParseComponent(args[0])
+			return a.restart(cmd, component, settings, timeout)
+		},
+	}
+	a.addDir(cmd)
+	settings.addRestartable(cmd.Flags())
+	cmd.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "how long the component may take to become ready")
+	return cmd
+}
+
+func (a *app) restart(cmd *cobra.Command, component plane.Component, flags *settingsFlags, timeout time.Duration) error {
+	cluster, err := a.cluster()
+	if err != nil {
+		return err
+	}
+	if err := checkTakers(cmd, component); err != nil {
+		return err
+	}
+	ctx, cancel, err := limited(cmd.Context(), timeout)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	return cluster.Restart(ctx, component, func(remembered plane.Settings) (plane.Settings, error) {
+		settings, err := flags.changedOver(remembered, cmd.Flags())
+		return settings, errors.Join(err, settings.Validate(a.binary))
+	})
+}

@@ -1,0 +1,164 @@
+package plane
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Names of the files that the components are pointed at, in Layout.pki and
+// Layout.config. credentials.go and configuration.go write them.
+const (
+	clusterCA    = "ca"             // signs servers and users
+	frontProxyCA = "front-proxy-ca" // signs the API server when it calls extension API servers
+	frontProxy   = "front-proxy-client"
+	etcdClient   = "etcd-client"
+	serving      = "serving"
+	tokens       = "service-account"
+
+	auditPolicy   = "audit-policy.yaml"
+	schedulerFile = "scheduler.yaml"
+	kwokFile      = "kwok.yaml"
+)
+
+// frontProxyUser is who the API server is towards extension API servers.
+const frontProxyUser = "front-proxy-client"
+
+// Arguments is the argument vector of a component: a pure function of what is
+// remembered, so that a restart repeats the start.
+func Arguments(c Component, s Settings, p Ports, l Layout) []string {
+	build := map[Component]func(Settings, Ports, Layout) []string{
+		Etcd:              etcdArguments,
+		APIServer:         apiServerArguments,
+		ControllerManager: controllerManagerArguments,
+		Scheduler:         schedulerArguments,
+		Kwok:              kwokArguments,
+	}
+	return append([]string{string(c)}, build[c](s, p, l)...)
+}
+
+// etcdArguments give up durability across a crash of the machine (no fsync):
+// a local cluster is thrown away, and its disk is often slow. A killed etcd
+// still finds everything it acknowledged, in the kernel's page cache.
+func etcdArguments(_ Settings, p Ports, l Layout) []string {
+	client, peer := "https://"+address(p.EtcdClient), "https://"+address(p.EtcdPeer)
+	return []string{
+		"--name=local",
+		"--data-dir=" + l.etcdData(),
+		"--unsafe-no-fsync",
+		"--quota-backend-bytes=8589934592",
+		"--log-level=warn", "--log-format=console",
+		"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
+		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer,
+		"--initial-cluster=local=" + peer,
+		"--client-cert-auth", "--trusted-ca-file=" + l.cert(clusterCA),
+		"--cert-file=" + l.cert(serving), "--key-file=" + l.key(serving),
+		"--peer-client-cert-auth", "--peer-trusted-ca-file=" + l.cert(clusterCA),
+		"--peer-cert-file=" + l.cert(serving), "--peer-key-file=" + l.key(serving),
+	}
+}
+
+// apiServerArguments name a request-header CA of its own: the API server
+// refuses one that also signs users unless the names are restricted, and
+// without any the other components log an error every ten seconds. No endpoint
+// of the service "kubernetes" is kept, because a loopback address is not
+// allowed to be one.
+func apiServerArguments(s Settings, p Ports, l Layout) []string {
+	args := []string{
+		"--bind-address=" + Loopback, "--advertise-address=" + Loopback,
+		fmt.Sprintf("--secure-port=%d", p.APIServer),
+		"--endpoint-reconciler-type=none",
+		"--etcd-servers=https://" + address(p.EtcdClient), "--etcd-cafile=" + l.cert(clusterCA),
+		"--etcd-certfile=" + l.cert(etcdClient), "--etcd-keyfile=" + l.key(etcdClient),
+		"--tls-cert-file=" + l.cert(serving), "--tls-private-key-file=" + l.key(serving),
+		"--client-ca-file=" + l.cert(clusterCA),
+		"--authorization-mode=Node,RBAC",
+		"--allow-privileged",
+		"--profiling=false",
+		"--service-cluster-ip-range=10.96.0.0/16",
+		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+		"--service-account-key-file=" + l.cert(tokens), "--service-account-signing-key-file=" + l.key(tokens),
+		"--requestheader-client-ca-file=" + l.cert(frontProxyCA), "--requestheader-allowed-names=" + frontProxyUser,
+		"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"--proxy-client-cert-file=" + l.cert(frontProxy), "--proxy-client-key-file=" + l.key(frontProxy),
+	}
+	if s.Audit {
+		args = append(args, auditArguments(l)...)
+	}
+	if len(s.DisableAdmission) > 0 {
+		args = append(args, "--disable-admission-plugins="+strings.Join(s.DisableAdmission, ","))
+	}
+	return withFeatureGates(args, s)
+}
+
+// auditArguments write each line before its request is answered, into one file
+// that is never rotated: a reader of the log misses nothing.
+func auditArguments(l Layout) []string {
+	return []string{
+		"--audit-policy-file=" + l.config(auditPolicy),
+		"--audit-log-path=" + l.AuditLog(),
+		"--audit-log-mode=blocking",
+		"--audit-log-maxsize=1000000", // MB; 0 would mean a default of 100
+	}
+}
+
+func controllerManagerArguments(s Settings, p Ports, l Layout) []string {
+	args := []string{
+		"--bind-address=" + Loopback, fmt.Sprintf("--secure-port=%d", p.ControllerManager),
+		"--tls-cert-file=" + l.cert(serving), "--tls-private-key-file=" + l.key(serving),
+		"--use-service-account-credentials",
+		"--service-account-private-key-file=" + l.key(tokens), "--root-ca-file=" + l.cert(clusterCA),
+		"--cluster-signing-cert-file=" + l.cert(clusterCA), "--cluster-signing-key-file=" + l.key(clusterCA),
+		"--leader-elect=false", "--profiling=false",
+		fmt.Sprintf("--kube-api-qps=%d", s.ControllerQPS), fmt.Sprintf("--kube-api-burst=%d", burst(s.ControllerQPS)),
+		"--controllers=" + strings.Join(s.Controllers, ","),
+	}
+	args = append(args, delegated(l.kubeconfigOf(ControllerManager))...)
+	args = append(args, "--kubeconfig="+l.kubeconfigOf(ControllerManager))
+	return withFeatureGates(args, s)
+}
+
+// burst is one and a half times the rate, rounded up.
+func burst(qps int) int { return (3*qps + 1) / 2 }
+
+func schedulerArguments(s Settings, p Ports, l Layout) []string {
+	args := []string{
+		"--config=" + l.config(schedulerFile),
+		"--bind-address=" + Loopback, fmt.Sprintf("--secure-port=%d", p.Scheduler),
+		"--tls-cert-file=" + l.cert(serving), "--tls-private-key-file=" + l.key(serving),
+	}
+	args = append(args, delegated(l.kubeconfigOf(Scheduler))...)
+	return withFeatureGates(args, s)
+}
+
+// delegated lets a component ask the API server who calls it.
+func delegated(kubeconfig string) []string {
+	return []string{"--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig}
+}
+
+// kwokArguments select nodes by annotation, so that a real node can join. The
+// lease must be asked for: with the heartbeat left to node statuses alone,
+// every node turns NotReady after 50 s.
+func kwokArguments(_ Settings, p Ports, l Layout) []string {
+	return []string{
+		"--kubeconfig=" + l.kubeconfigOf(Kwok),
+		"--config=" + l.config(kwokFile),
+		"--manage-nodes-with-annotation-selector=" + simulatedKey + "=" + simulatedValue,
+		"--node-lease-duration-seconds=40",
+		"--cidr=10.128.0.0/10",
+		"--server-address=" + address(p.Kwok),
+	}
+}
+
+func withFeatureGates(args []string, s Settings) []string {
+	if len(s.FeatureGates) == 0 {
+		return args
+	}
+	return append(args, "--feature-gates="+s.featureGates())
+}
+
+func (l Layout) cert(name string) string { return l.pki(name + ".crt") }
+
+func (l Layout) key(name string) string { return l.pki(name + ".key") }
+
+func (l Layout) kubeconfigOf(c Component) string { return l.config(string(c) + ".kubeconfig") }

@@ -1,0 +1,55 @@
+// Package plane knows the local control plane: which processes it is made of,
+// how each is configured, and how they are brought up, observed, hurt and taken
+// down. It refuses to know the programs' code: it starts them by name from one
+// executable.
+package plane
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Component names one process of the control plane.
+type Component string
+
+// The components, by the names their projects give them.
+const (
+	Etcd              Component = "etcd"
+	APIServer         Component = "kube-apiserver"
+	ControllerManager Component = "kube-controller-manager"
+	Scheduler         Component = "kube-scheduler"
+	Kwok              Component = "kwok"
+)
+
+// Components is all of them, in the order in which they need each other.
+var Components = []Component{Etcd, APIServer, ControllerManager, Scheduler, Kwok}
+
+var shortForms = map[string]Component{
+	"apiserver":          APIServer,
+	"api-server":         APIServer,
+	"kcm":                ControllerManager,
+	"controller-manager": ControllerManager,
+	"scheduler":          Scheduler,
+}
+
+// ParseComponent reads a component's name, long or short.
+func ParseComponent(name string) (Component, error) {
+	if long, ok := shortForms[name]; ok {
+		return long, nil
+	}
+	for _, component := range Components {
+		if string(component) == name {
+			return component, nil
+		}
+	}
+	return "", fmt.Errorf("unknown component %q: it is one of %s", name, ComponentNames())
+}
+
+// ComponentNames lists the components for a reader.
+func ComponentNames() string {
+	names := make([]string, len(Components))
+	for i, component := range Components {
+		names[i] = string(component)
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,118 @@
+package plane
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"lockstep.dev/lockstep/local/internal/process"
+)
+
+// pollEvery is the pause between two questions to a component that starts.
+const pollEvery = 50 * time.Millisecond
+
+// launch starts components of one cluster and watches over them until they are
+// ready. The end of any of them ends its context, with the failure as cause.
+type launch struct {
+	cluster *Cluster
+	state   *State
+	probe   *prober
+	cancel  context.CancelCauseFunc
+}
+
+// newLaunch returns the context under which everything about the launch must
+// be awaited.
+func newLaunch(ctx context.Context, c *Cluster, state *State) (*launch, context.Context, error) {
+	probe, err := newProber(c.Layout, state.Ports)
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	return &launch{cluster: c, state: state, probe: probe, cancel: cancel}, ctx, nil
+}
+
+// start starts components and writes down who they are before anything else
+// can go wrong.
+func (r *launch) start(components ...Component) error {
+	for _, component := range components {
+		child, err := process.Start(r.command(component))
+		if err != nil {
+			return newFailure(r.cluster.Layout, component, fmt.Sprintf("could not be started: %v", err))
+		}
+		r.state.started(component, child.Identity)
+		if err := r.state.save(r.cluster.Layout); err != nil {
+			return err
+		}
+		go r.watch(component, child)
+	}
+	return nil
+}
+
+func (r *launch) watch(component Component, child *process.Child) {
+	<-child.Ended()
+	r.cancel(newFailure(r.cluster.Layout, component, fmt.Sprintf("ended while it was to become ready (%s)", child.Outcome())))
+}
+
+// command gives the component an environment of almost nothing: etcd takes any
+// ETCD_* variable for a flag, and kwok reads a configuration from the home
+// directory.
+func (r *launch) command(component Component) process.Command {
+	l := r.cluster.Layout
+	return process.Command{
+		Path: r.cluster.Executable,
+		Args: Arguments(component, r.state.Settings, r.state.Ports, l),
+		Env:  []string{"HOME=" + l.inner(), "TMPDIR=" + os.TempDir(), "PATH=" + os.Getenv("PATH")},
+		Dir:  l.inner(),
+		Log:  l.Log(component),
+	}
+}
+
+// await returns when each of the components says that it is well.
+func (r *launch) await(ctx context.Context, components ...Component) error {
+	for _, component := range components {
+		began := time.Now()
+		err := until(ctx, func(ctx context.Context) error { return r.probe.probe(ctx, component) })
+		if err != nil {
+			return r.explain(ctx, component, err)
+		}
+		r.cluster.tell("%s ready after %s", component, seconds(time.Since(began)))
+	}
+	return nil
+}
+
+// explain turns the end of a wait into what the user should know: a component
+// that ended, an interrupt, or what was still missing when time ran out.
+func (r *launch) explain(ctx context.Context, component Component, missing error) error {
+	switch cause := context.Cause(ctx); {
+	case cause == nil:
+		return missing
+	case cause != context.DeadlineExceeded:
+		return cause
+	}
+	return newFailure(r.cluster.Layout, component, fmt.Sprintf("is not ready in time: %v", missing))
+}
+
+// until repeats ask until it returns nil or ctx ends, and then returns what ask
+// said last.
+func until(ctx context.Context, ask func(context.Context) error) error {
+	var last error
+	for {
+		if ctx.Err() != nil && last != nil {
+			return last
+		}
+		err := ask(ctx)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() == nil || last == nil {
+			last = err // an answer cut short by the end of ctx says nothing
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pollEvery):
+		}
+	}
+}
+
+func seconds(d time.Duration) string { return d.Round(100 * time.Millisecond).String() }

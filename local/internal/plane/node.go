@@ -1,0 +1,121 @@
+package plane
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+// Nodes with this annotation are kwok's; a real node lacks it.
+const simulatedKey, simulatedValue = "kwok.x-k8s.io/node", "fake"
+
+// RackLabel names a node's rack, the topology level below the zone.
+const RackLabel = "local.lockstep.dev/rack"
+
+// A rack holds four nodes and a zone is every third rack.
+const nodesPerRack, zones = 4, 3
+
+// simulatedNode is node number i: large enough that what a test waits for is
+// never room, with GPUs few enough that running out of them can be tried.
+func simulatedNode(i int) *corev1.Node {
+	name := nodeName(i)
+	rack := i / nodesPerRack
+	capacity := corev1.ResourceList{
+		corev1.ResourceCPU:              resource.MustParse("256"),
+		corev1.ResourceMemory:           resource.MustParse("2Ti"),
+		corev1.ResourceEphemeralStorage: resource.MustParse("8Ti"),
+		corev1.ResourcePods:             resource.MustParse("1000"),
+		"nvidia.com/gpu":                resource.MustParse("8"),
+	}
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        name,
+			Annotations: map[string]string{simulatedKey: simulatedValue},
+			Labels: map[string]string{
+				corev1.LabelHostname:       name,
+				corev1.LabelOSStable:       "linux",
+				corev1.LabelArchStable:     "amd64",
+				corev1.LabelTopologyRegion: "local",
+				corev1.LabelTopologyZone:   fmt.Sprintf("zone-%c", 'a'+rack%zones),
+				RackLabel:                  fmt.Sprintf("rack-%02d", rack),
+			},
+		},
+		Status: corev1.NodeStatus{
+			Capacity:    capacity,
+			Allocatable: capacity,
+			Addresses: []corev1.NodeAddress{
+				{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("10.64.%d.%d", i/250, i%250+1)},
+				{Type: corev1.NodeHostName, Address: name},
+			},
+			NodeInfo: corev1.NodeSystemInfo{
+				OperatingSystem: "linux", Architecture: "amd64",
+				KubeletVersion: "simulated", ContainerRuntimeVersion: "simulated", OSImage: "simulated", KernelVersion: "simulated",
+			},
+		},
+	}
+}
+
+func nodeName(i int) string { return fmt.Sprintf("node-%03d", i) }
+
+// nodesReady returns nil when all simulated nodes take pods.
+func nodesReady(ctx context.Context, client kubernetes.Interface, want int) error {
+	ready, _, err := countNodes(ctx, client)
+	if err != nil {
+		return err
+	}
+	if ready < want {
+		return fmt.Errorf("%d of %d nodes are ready", ready, want)
+	}
+	return nil
+}
+
+func countNodes(ctx context.Context, client kubernetes.Interface) (ready, total int, err error) {
+	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		return 0, 0, err
+	}
+	for i := range nodes.Items {
+		if takesPods(&nodes.Items[i]) {
+			ready++
+		}
+	}
+	return ready, len(nodes.Items), nil
+}
+
+// takesPods is more than Ready: a new node also bears a taint until the
+// controller manager has seen that it is.
+func takesPods(node *corev1.Node) bool {
+	if len(node.Spec.Taints) > 0 {
+		return false
+	}
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// accountsReady returns nil when pods can be created in the default namespace.
+func accountsReady(ctx context.Context, client kubernetes.Interface) error {
+	_, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+	return err
+}
+
+// simulatedNodes names the nodes that kwok stands for now; a user may have
+// added some and removed others.
+func simulatedNodes(ctx context.Context, client kubernetes.Interface) ([]string, error) {
+	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, node := range nodes.Items {
+		if node.Annotations[simulatedKey] == simulatedValue {
+			names = append(names, node.Name)
+		}
+	}
+	return names, nil
+}

@@ -1,0 +1,120 @@
+package plane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+// provisioner is who makes volumes; stages/volume.yaml knows it by this name.
+const provisioner = "local.lockstep.dev/kwok"
+
+// seed puts into an empty cluster what a user finds in it: storage classes,
+// nodes, and a guard against kwok.
+func seed(ctx context.Context, client kubernetes.Interface, nodes int) error {
+	for _, class := range storageClasses() {
+		if _, err := client.StorageV1().StorageClasses().Create(ctx, class, metav1.CreateOptions{}); existsNot(err) {
+			return err
+		}
+	}
+	if err := seedGuard(ctx, client); err != nil {
+		return err
+	}
+	return seedNodes(ctx, client, nodes)
+}
+
+// existsNot is an error other than "already there": a create may have been
+// carried out although its answer was lost.
+func existsNot(err error) bool { return err != nil && !apierrors.IsAlreadyExists(err) }
+
+// storageClasses are the default one, which binds a claim at once, and one that
+// waits for the pod, as most real ones do.
+func storageClasses() []*storagev1.StorageClass {
+	immediate, wait := storagev1.VolumeBindingImmediate, storagev1.VolumeBindingWaitForFirstConsumer
+	reclaim := corev1.PersistentVolumeReclaimDelete
+	return []*storagev1.StorageClass{{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        "local",
+			Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"},
+		},
+		Provisioner: provisioner, VolumeBindingMode: &immediate, ReclaimPolicy: &reclaim,
+	}, {
+		ObjectMeta:  metav1.ObjectMeta{Name: "local-wait"},
+		Provisioner: provisioner, VolumeBindingMode: &wait, ReclaimPolicy: &reclaim,
+	}}
+}
+
+// seedGuard makes up for a difference between kwok and a kubelet. A kubelet
+// deletes a pod by its UID; kwok by its name, and may so hit the next pod of
+// that name. Admission sees the exact object that would be deleted, and lets
+// kwok end only pods that somebody else has deleted.
+func seedGuard(ctx context.Context, client kubernetes.Interface) error {
+	const name = "local.lockstep.dev-kwok-ends-only-deleted-pods"
+	policy := &admissionv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admissionv1.MatchResources{
+				ResourceRules: []admissionv1.NamedRuleWithOperations{{
+					RuleWithOperations: admissionv1.RuleWithOperations{
+						Operations: []admissionv1.OperationType{admissionv1.Delete},
+						Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
+					},
+				}},
+			},
+			MatchConditions: []admissionv1.MatchCondition{{
+				Name: "by-kwok", Expression: fmt.Sprintf("request.userInfo.username == %q", kwokUser),
+			}},
+			Validations: []admissionv1.Validation{{
+				Expression: "has(oldObject.metadata.deletionTimestamp)",
+				Message:    "this is not the pod that was deleted, but its successor of the same name",
+			}},
+		},
+	}
+	binding := &admissionv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName:        name,
+			ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+		},
+	}
+	admission := client.AdmissionregistrationV1()
+	if _, err := admission.ValidatingAdmissionPolicies().Create(ctx, policy, metav1.CreateOptions{}); existsNot(err) {
+		return err
+	}
+	if _, err := admission.ValidatingAdmissionPolicyBindings().Create(ctx, binding, metav1.CreateOptions{}); existsNot(err) {
+		return err
+	}
+	return nil
+}
+
+// seedNodes creates nodes 16 at a time, so that hundreds take seconds.
+func seedNodes(ctx context.Context, client kubernetes.Interface, count int) error {
+	const parallel = 16
+	next := make(chan int)
+	problems := make([]error, parallel)
+	var wait sync.WaitGroup
+	for worker := range parallel {
+		wait.Go(func() {
+			for i := range next {
+				_, err := client.CoreV1().Nodes().Create(ctx, simulatedNode(i), metav1.CreateOptions{})
+				if existsNot(err) {
+					problems[worker] = err
+				}
+			}
+		})
+	}
+	for i := range count {
+		next <- i
+	}
+	close(next)
+	wait.Wait()
+	return errors.Join(problems...)
+}

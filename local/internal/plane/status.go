@@ -1,0 +1,117 @@
+package plane
+
+import (
+	"context"
+	"slices"
+	"sync"
+)
+
+// Condition is how a component is.
+type Condition string
+
+// The conditions of a component.
+const (
+	// Ready: its process runs and says that it is well.
+	Ready Condition = "ready"
+	// Unready: its process runs, but it does not answer or says that it is not well.
+	Unready Condition = "unready"
+	// Killed: it was ended on purpose, by kill.
+	Killed Condition = "killed"
+	// Dead: it ended by itself, or an up that is under way has not come to it.
+	Dead Condition = "dead"
+)
+
+// ComponentStatus is one component as it is now.
+type ComponentStatus struct {
+	Name    Component `json:"name"`
+	State   Condition `json:"state"`
+	PID     int       `json:"pid,omitempty"`
+	Address string    `json:"address"`
+	Log     string    `json:"log"`
+	// Detail says why it is not ready.
+	Detail string `json:"detail,omitempty"`
+}
+
+// NodeStatus counts nodes; Ready are those that take pods.
+type NodeStatus struct {
+	Ready int `json:"ready"`
+	Total int `json:"total"`
+}
+
+// Status is a cluster as it is now.
+type Status struct {
+	Dir        string            `json:"dir"`
+	Kubeconfig string            `json:"kubeconfig"`
+	Settings   Settings          `json:"settings"`
+	Ports      Ports             `json:"ports"`
+	Components []ComponentStatus `json:"components"`
+	// Nodes is missing while the API server does not answer.
+	Nodes *NodeStatus `json:"nodes,omitempty"`
+}
+
+// Ready tells whether every component is.
+func (s Status) Ready() bool {
+	return !slices.ContainsFunc(s.Components, func(c ComponentStatus) bool { return c.State != Ready })
+}
+
+// Status looks at a cluster without changing anything, not even when another
+// command is at work on it.
+func (c *Cluster) Status(ctx context.Context) (Status, error) {
+	state, found, err := loadState(c.Layout)
+	if err != nil {
+		return Status{}, err
+	}
+	if !found || !state.Running {
+		return Status{}, errNoCluster(c.Layout)
+	}
+	probe, err := newProber(c.Layout, state.Ports)
+	if err != nil {
+		return Status{}, err
+	}
+	status := Status{
+		Dir: c.Dir, Kubeconfig: c.Kubeconfig(), Settings: state.Settings, Ports: state.Ports,
+		Components: make([]ComponentStatus, len(Components)),
+	}
+	var wait sync.WaitGroup
+	for i, component := range Components {
+		wait.Go(func() { status.Components[i] = c.look(ctx, component, state, probe) })
+	}
+	wait.Wait()
+	status.Nodes = c.lookAtNodes(ctx)
+	return status, nil
+}
+
+func (c *Cluster) look(ctx context.Context, component Component, state State, probe *prober) ComponentStatus {
+	status := ComponentStatus{Name: component, State: Ready, Address: address(state.Ports.of(component)), Log: c.Log(component)}
+	id, started := state.Processes[component]
+	switch {
+	case slices.Contains(state.Killed, component):
+		status.State, status.Detail = Killed, "ended by kill; restart starts it"
+		return status
+	case !started:
+		status.State, status.Detail = Dead, "not started yet"
+		return status
+	case !id.Alive():
+		status.State, status.Detail = Dead, "ended by itself: see its log"
+		return status
+	}
+	status.PID = id.PID
+	if err := probe.probe(ctx, component); err != nil {
+		status.State, status.Detail = Unready, err.Error()
+	}
+	return status
+}
+
+func (c *Cluster) lookAtNodes(ctx context.Context) *NodeStatus {
+	client, err := c.client()
+	if err != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	ready, total, err := countNodes(ctx, client)
+	if err != nil {
+		return nil
+	}
+	return &NodeStatus{Ready: ready, Total: total}
+}

@@ -1,0 +1,100 @@
+// Package process knows single processes of this machine: how to start one
+// that outlives its parent, how to recognise it later, how to end it, and what
+// it wrote last. It refuses to know what the processes are for.
+package process
+
+import (
+	"context"
+	"errors"
+	"os"
+	"syscall"
+	"time"
+)
+
+// Identity is one process in one boot of this machine. A pid alone is not
+// enough: the kernel gives the same number to a stranger later.
+type Identity struct {
+	PID int `json:"pid"`
+	// Start tells apart processes that bore the same pid. It is opaque, and
+	// compares only for equality.
+	Start string `json:"start"`
+}
+
+// errGone says that no live process has the pid.
+var errGone = errors.New("no such process")
+
+// Identify returns the identity of the live process with this pid. A zombie is
+// not alive: it holds nothing but its number.
+func Identify(pid int) (Identity, error) {
+	start, err := startOf(pid)
+	if err != nil {
+		return Identity{}, err
+	}
+	return Identity{PID: pid, Start: start}, nil
+}
+
+// Alive tells whether exactly this process still runs.
+func (i Identity) Alive() bool {
+	if i.PID <= 0 || i.Start == "" {
+		return false
+	}
+	now, err := Identify(i.PID)
+	return err == nil && now == i
+}
+
+// Signal sends sig to exactly this process, and does nothing if it is gone.
+func (i Identity) Signal(sig syscall.Signal) error {
+	if i.PID <= 0 {
+		return nil // pid 0 and negative pids name whole groups
+	}
+	// The handle is taken before the identity is compared: where the kernel
+	// has process handles, the signal cannot reach a later owner of the pid.
+	handle, err := os.FindProcess(i.PID)
+	if err != nil {
+		return nil
+	}
+	defer handle.Release()
+	if !i.Alive() {
+		return nil
+	}
+	if err := handle.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	return nil
+}
+
+// Kill ends the process at once and returns when it is gone.
+func (i Identity) Kill(ctx context.Context) error {
+	if err := i.Signal(syscall.SIGKILL); err != nil {
+		return err
+	}
+	return i.awaitEnd(ctx)
+}
+
+// Stop asks the process to end, and kills it if it has not done so within
+// patience. It returns when the process is gone.
+func (i Identity) Stop(ctx context.Context, patience time.Duration) error {
+	if err := i.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	patient, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if i.awaitEnd(patient) == nil {
+		return nil
+	}
+	return i.Kill(ctx)
+}
+
+// awaitEnd polls, because only a parent can wait for a process otherwise.
+func (i Identity) awaitEnd(ctx context.Context) error {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for i.Alive() {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+	return nil
+}

@@ -1,0 +1,15 @@
+package program
+
+import (
+	"github.com/spf13/cobra"
+	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
+)
+
+// schedulerPlugins are the out-of-tree plugins compiled into the scheduler,
+// each as scheduler.WithPlugin(name, factory). This is the only place to
+// register one; a scheduler configuration then enables it by name.
+var schedulerPlugins []scheduler.Option
+
+func newScheduler() *cobra.Command {
+	return scheduler.NewSchedulerCommand(schedulerPlugins...)
+}
