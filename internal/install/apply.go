@@ -1,0 +1,108 @@
+package install
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// fieldManager is who an installation's fields are recorded under. It is not
+// the operator's: what the operator writes, the CA bundles, is not ours to
+// remove.
+const fieldManager = "lockstep-install"
+
+// change is what became of one object.
+type change string
+
+const (
+	created    change = "created"
+	configured change = "configured"
+	unchanged  change = "unchanged"
+)
+
+// applier writes manifests, or only asks what writing them would do.
+type applier struct {
+	client client.Client
+	dryRun bool
+}
+
+// apply makes one object what the manifest says, and leaves alone what the
+// manifest does not mention.
+func (a applier) apply(ctx context.Context, want *unstructured.Unstructured) (change, error) {
+	live, err := a.get(ctx, want)
+	if err != nil {
+		return "", err
+	}
+	if live == nil {
+		return created, a.write(ctx, want)
+	}
+	adopted := needsAdoption(live, want)
+	if adopted {
+		if err := a.adopt(ctx, live, want); err != nil {
+			return "", fmt.Errorf("take over %s: %w", title(want), err)
+		}
+		if a.dryRun {
+			return configured, nil // applying on top presupposes that the taking over was done
+		}
+	}
+	is := want.DeepCopy()
+	if err := a.write(ctx, is); err != nil {
+		return "", err
+	}
+	if !adopted && a.same(live, is) {
+		return unchanged, nil
+	}
+	return configured, nil
+}
+
+// get returns nil for an object that is not there.
+func (a applier) get(ctx context.Context, want *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	live := &unstructured.Unstructured{}
+	live.SetGroupVersionKind(want.GroupVersionKind())
+	err := a.client.Get(ctx, client.ObjectKeyFromObject(want), live)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", title(want), err)
+	}
+	return live, nil
+}
+
+func (a applier) write(ctx context.Context, u *unstructured.Unstructured) error {
+	options := []client.ApplyOption{client.FieldOwner(fieldManager), client.ForceOwnership}
+	if a.dryRun {
+		options = append(options, client.DryRunAll)
+	}
+	err := a.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), options...)
+	switch {
+	case a.dryRun && apierrors.IsNotFound(err) && u.GetNamespace() != "":
+		return nil // its namespace would have been created first
+	case apierrors.IsInvalid(err):
+		return fmt.Errorf("apply %s: %w; if another tool made it, delete it and run install again", title(u), err)
+	case err != nil:
+		return fmt.Errorf("apply %s: %w", title(u), err)
+	}
+	return nil
+}
+
+// same tells whether a write changed anything. The version tells, except in a
+// dry run, which does not move it.
+func (a applier) same(before, after *unstructured.Unstructured) bool {
+	if !a.dryRun {
+		return before.GetResourceVersion() == after.GetResourceVersion()
+	}
+	return reflect.DeepEqual(content(before), content(after))
+}
+
+func content(u *unstructured.Unstructured) map[string]any {
+	c := u.DeepCopy()
+	c.SetManagedFields(nil)
+	c.SetGeneration(0)
+	return maps.Clone(c.Object)
+}

@@ -1,0 +1,87 @@
+package operator
+
+import (
+	"flag"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"go.uber.org/zap/zapcore"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"lockstep.dev/lockstep/internal/connect"
+	"lockstep.dev/lockstep/internal/version"
+)
+
+// NewCommand returns "run".
+func NewCommand() *cobra.Command {
+	f := newFlags()
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Run the operator in the foreground",
+		Long: "Run the operator in the foreground: controllers, webhooks, or both.\n\n" +
+			"A flag that is given overrides the configuration file, the file overrides the defaults.\n" +
+			"/healthz and /readyz tell its state; ready means that the webhooks serve a certificate the\n" +
+			"API server trusts and that the caches are synced.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.version {
+				fmt.Fprintln(cmd.OutOrStdout(), version.Get())
+				return nil
+			}
+			return f.run(cmd)
+		},
+	}
+	f.register(cmd.Flags())
+	return cmd
+}
+
+func (f *flags) run(cmd *cobra.Command) error {
+	log := zap.New(zap.UseFlagOptions(&f.zap))
+	ctrl.SetLogger(log)
+	klog.SetLogger(log)
+	options, err := f.options(cmd.Flags())
+	if err != nil {
+		return err
+	}
+	if options.REST, err = connect.Config(f.kubeconfig); err != nil {
+		return err
+	}
+	options.Log = log
+	return Run(ctrl.SetupSignalHandler(), options)
+}
+
+// options are the file's settings with the given flags on top.
+func (f *flags) options(given *pflag.FlagSet) (Options, error) {
+	config, err := LoadConfig(f.config)
+	if err != nil {
+		return Options{}, err
+	}
+	f.override(given, config)
+	return Options{
+		Config:      *config,
+		Namespace:   f.namespace,
+		Controllers: f.controllers,
+		Webhooks:    f.webhooks,
+		CertDir:     f.webhookCertDir,
+	}, nil
+}
+
+// logOptions are those of the development mode, but a stack trace only with a
+// panic: one decision is one line.
+func logOptions() zap.Options {
+	return zap.Options{Development: true, StacktraceLevel: zapcore.PanicLevel}
+}
+
+// webhooksWanted reads the switch other implementations take from the
+// environment.
+func webhooksWanted() bool { return os.Getenv("ENABLE_WEBHOOKS") != "false" }
+
+func goFlags(bind func(*flag.FlagSet)) *flag.FlagSet {
+	fs := flag.NewFlagSet("", flag.ContinueOnError)
+	bind(fs)
+	return fs
+}

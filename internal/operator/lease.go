@@ -1,0 +1,36 @@
+package operator
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+// lease returns the lock replicas compete for, or nil where there is no
+// competition. It is made here because the library's own would call itself by
+// another user agent. A request of it ends in time for another try before the
+// leader must give up.
+func (o *Options) lease() (resourcelock.Interface, error) {
+	if !o.elects() {
+		return nil, nil
+	}
+	election := o.Config.LeaderElection
+	config := rest.CopyConfig(o.restConfig())
+	config.Timeout = max(election.RenewDeadline.Duration/2, time.Second)
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("name this replica: %w", err)
+	}
+	return resourcelock.New(election.ResourceLock, o.Namespace, election.ResourceName,
+		client.CoreV1(), client.CoordinationV1(),
+		resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())})
+}

@@ -1,0 +1,102 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/connect"
+)
+
+// preflight finds before anything starts what would otherwise fail halfway, and
+// says what to do about it. It writes nothing.
+func (o *Options) preflight(ctx context.Context) error {
+	if err := o.checkAddresses(ctx); err != nil {
+		return err
+	}
+	config := o.restConfig()
+	if err := connect.Reach(config); err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	if err := o.checkKinds(client); err != nil {
+		return err
+	}
+	return o.checkNamespace(ctx, client)
+}
+
+// checkKinds looks for the kind the controllers watch: without it their caches
+// would never be complete.
+func (o *Options) checkKinds(client kubernetes.Interface) error {
+	if len(o.Controllers) == 0 {
+		return nil
+	}
+	_, err := client.Discovery().ServerResourcesForGroupVersion(lwsv1.GroupVersion.String())
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("the API server at %s does not know %s LeaderWorkerSet; run: lockstep install", o.REST.Host, lwsv1.GroupVersion)
+	}
+	return err
+}
+
+// checkNamespace looks for the namespace of lease and certificate. Who may not
+// read namespaces runs inside of one.
+func (o *Options) checkNamespace(ctx context.Context, client kubernetes.Interface) error {
+	needed := o.elects() || (o.Webhooks && o.certDir() == "")
+	if !needed {
+		return nil
+	}
+	_, err := client.CoreV1().Namespaces().Get(ctx, o.Namespace, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("namespace %q, of the lease and the webhook certificate, does not exist; run: lockstep install, or name another with --namespace", o.Namespace)
+	}
+	if apierrors.IsForbidden(err) {
+		return nil
+	}
+	return err
+}
+
+// checkAddresses tries every address the operator is about to listen on.
+func (o *Options) checkAddresses(ctx context.Context) error {
+	addresses := []struct{ flag, address string }{
+		{"--metrics-bind-address", o.Config.Metrics.BindAddress},
+		{"--health-probe-bind-address", o.Config.Health.HealthProbeBindAddress},
+	}
+	if o.Webhooks {
+		addresses = append(addresses, struct{ flag, address string }{"--webhook-host or --webhook-port", o.webhookAddress()})
+	}
+	for _, a := range addresses {
+		if a.address == off {
+			continue
+		}
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", a.address)
+		if err != nil {
+			return fmt.Errorf("%w; choose another with %s", err, a.flag)
+		}
+		if err := l.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *Options) webhookAddress() string {
+	return net.JoinHostPort(o.Config.Webhook.Host, strconv.Itoa(int(*o.Config.Webhook.Port)))
+}
+
+// dialAddress is where the webhook server is reached from this machine.
+func (o *Options) dialAddress() string {
+	host := o.Config.Webhook.Host
+	if ip := net.ParseIP(host); host == "" || (ip != nil && ip.IsUnspecified()) {
+		host = "localhost"
+	}
+	return net.JoinHostPort(host, strconv.Itoa(int(*o.Config.Webhook.Port)))
+}

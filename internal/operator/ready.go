@@ -1,0 +1,68 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+
+	"lockstep.dev/lockstep/internal/webhook/certs"
+)
+
+// glance is how long a probe waits for an answer from within.
+const glance = time.Second
+
+// addChecks answers the probes. Alive is a process that answers. Ready is one
+// that would serve well: its caches hold the cluster, whether it leads or not,
+// and the API server would accept its webhook server.
+func (o *Options) addChecks(mgr ctrl.Manager, cached cache.Options, keeper *certs.Keeper) error {
+	if err := beginCaches(mgr, cached); err != nil {
+		return err
+	}
+	checks := map[string]healthz.Checker{"caches": cachesSynced(mgr)}
+	if keeper != nil {
+		checks["webhooks"] = webhooksTrusted(keeper, o.dialAddress())
+	}
+	for name, check := range checks {
+		if err := mgr.AddReadyzCheck(name, check); err != nil {
+			return err
+		}
+	}
+	return mgr.AddHealthzCheck("ping", healthz.Ping)
+}
+
+// beginCaches asks for every cache now. They fill when the manager starts;
+// asked for later, by a controller that waits for the lease, they would be
+// missing from the question whether all are full.
+func beginCaches(mgr ctrl.Manager, cached cache.Options) error {
+	for object := range cached.ByObject {
+		if _, err := mgr.GetCache().GetInformer(context.Background(), object, cache.BlockUntilSynced(false)); err != nil {
+			return fmt.Errorf("watch %T: %w", object, err)
+		}
+	}
+	return nil
+}
+
+func cachesSynced(mgr ctrl.Manager) healthz.Checker {
+	return func(r *http.Request) error {
+		ctx, cancel := context.WithTimeout(r.Context(), glance)
+		defer cancel()
+		if !mgr.GetCache().WaitForCacheSync(ctx) {
+			return errors.New("the caches are not synced yet")
+		}
+		return nil
+	}
+}
+
+func webhooksTrusted(keeper *certs.Keeper, address string) healthz.Checker {
+	return func(r *http.Request) error {
+		ctx, cancel := context.WithTimeout(r.Context(), glance)
+		defer cancel()
+		return keeper.Trusted(ctx, address)
+	}
+}

@@ -1,0 +1,191 @@
+package operator
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"maps"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	crwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/controller"
+	"lockstep.dev/lockstep/internal/version"
+	"lockstep.dev/lockstep/internal/webhook"
+	"lockstep.dev/lockstep/internal/webhook/certs"
+)
+
+// graceful is how long requests and reconciles in flight may take to end. It
+// is shorter than the grace period of the Deployment's pods, 10 s.
+const graceful = 8 * time.Second
+
+// fieldOwner is who the operator's own bookkeeping is recorded under.
+const fieldOwner = "lockstep"
+
+// Run runs the operator until ctx ends, and returns nil then. The lease is
+// given back on the way out, so that the next replica need not wait for it to
+// expire; the program must end when Run returns.
+func Run(ctx context.Context, o Options) error {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	if err := o.preflight(ctx); err != nil {
+		return err
+	}
+	o.Log.Info("starting", "version", version.Get().Version, "server", o.REST.Host, "namespace", o.Namespace,
+		"controllers", o.Controllers, "webhooks", o.Webhooks, "leaderElection", o.elects())
+	scheme, err := newScheme()
+	if err != nil {
+		return err
+	}
+	keeper, err := o.beginCertificates(ctx, scheme)
+	if err != nil {
+		return err
+	}
+	mgr, err := o.assemble(scheme, keeper)
+	if err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}
+
+func newScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, lwsv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
+	}
+	return scheme, nil
+}
+
+// beginCertificates returns a keeper that has a certificate to present, or nil
+// where no webhooks are wanted.
+func (o *Options) beginCertificates(ctx context.Context, scheme *runtime.Scheme) (*certs.Keeper, error) {
+	if !o.Webhooks {
+		return nil, nil
+	}
+	live, err := client.New(o.restConfig(), client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, err
+	}
+	live = client.WithFieldOwner(live, fieldOwner)
+	source, err := o.certificateSource(live)
+	if err != nil {
+		return nil, err
+	}
+	keeper := certs.NewKeeper(certs.Options{
+		Source:                  source,
+		Client:                  live,
+		Clock:                   clock.RealClock{},
+		Log:                     o.Log.WithName("certificates"),
+		MutatingConfiguration:   webhook.MutatingConfiguration,
+		ValidatingConfiguration: webhook.ValidatingConfiguration,
+	})
+	return keeper, keeper.Begin(ctx)
+}
+
+func (o *Options) certificateSource(live client.Client) (certs.Source, error) {
+	if dir := o.certDir(); dir != "" {
+		return certs.NewFiles(dir)
+	}
+	internal := o.Config.InternalCertManagement
+	return &certs.SharedSecret{
+		Client: live,
+		Key:    client.ObjectKey{Namespace: o.Namespace, Name: *internal.WebhookSecretName},
+		Names:  certs.ServiceNames(*internal.WebhookServiceName, o.Namespace, o.Config.Webhook.Host),
+		Log:    o.Log.WithName("certificates"),
+	}, nil
+}
+
+// assemble puts everything that runs into one manager. keeper may be nil.
+func (o *Options) assemble(scheme *runtime.Scheme, keeper *certs.Keeper) (ctrl.Manager, error) {
+	settings, err := o.managerOptions(scheme, keeper)
+	if err != nil {
+		return nil, err
+	}
+	mgr, err := ctrl.NewManager(o.restConfig(), settings)
+	if err != nil {
+		return nil, err
+	}
+	if len(o.Controllers) > 0 {
+		if err := controller.Setup(mgr, controller.Options{Controllers: o.Controllers}); err != nil {
+			return nil, fmt.Errorf("set up the controllers: %w", err)
+		}
+	}
+	if keeper != nil {
+		webhook.Register(mgr.GetWebhookServer(), scheme)
+		if err := keeper.Setup(mgr); err != nil {
+			return nil, fmt.Errorf("set up the webhook certificate: %w", err)
+		}
+	}
+	return mgr, o.addChecks(mgr, settings.Cache, keeper)
+}
+
+func (o *Options) managerOptions(scheme *runtime.Scheme, keeper *certs.Keeper) (ctrl.Options, error) {
+	secured, err := tlsOptions(o.Config.TLS)
+	if err != nil {
+		return ctrl.Options{}, err
+	}
+	lease, err := o.lease()
+	if err != nil {
+		return ctrl.Options{}, err
+	}
+	election, grace := o.Config.LeaderElection, graceful
+	settings := ctrl.Options{
+		Scheme:                              scheme,
+		Logger:                              o.Log,
+		Cache:                               o.cacheOptions(keeper),
+		Metrics:                             metricsOptions(o.Config.Metrics.BindAddress, secured),
+		HealthProbeBindAddress:              o.Config.Health.HealthProbeBindAddress,
+		ReadinessEndpointName:               o.Config.Health.ReadinessEndpointName,
+		LivenessEndpointName:                o.Config.Health.LivenessEndpointName,
+		LeaderElection:                      lease != nil,
+		LeaderElectionResourceLockInterface: lease,
+		LeaderElectionReleaseOnCancel:       true,
+		LeaseDuration:                       &election.LeaseDuration.Duration,
+		RenewDeadline:                       &election.RenewDeadline.Duration,
+		RetryPeriod:                         &election.RetryPeriod.Duration,
+		GracefulShutdownTimeout:             &grace,
+		// A replica without the lease fills its caches all the same, and takes over
+		// at once. Names of controllers need be unique in a manager only.
+		Controller: config.Controller{EnableWarmup: new(true), SkipNameValidation: new(true)},
+	}
+	if keeper != nil {
+		settings.WebhookServer = o.webhookServer(keeper, secured)
+	}
+	return settings, nil
+}
+
+func (o *Options) webhookServer(keeper *certs.Keeper, secured []func(*tls.Config)) crwebhook.Server {
+	return crwebhook.NewServer(crwebhook.Options{
+		Host:    o.Config.Webhook.Host,
+		Port:    int(*o.Config.Webhook.Port),
+		TLSOpts: append(secured, func(t *tls.Config) { t.GetCertificate = keeper.GetCertificate }),
+	})
+}
+
+// cacheOptions hold what the parts that run need, and nothing else.
+func (o *Options) cacheOptions(keeper *certs.Keeper) cache.Options {
+	options := cache.Options{}
+	if len(o.Controllers) > 0 {
+		options = controller.CacheOptions()
+	}
+	objects := maps.Clone(options.ByObject)
+	if objects == nil {
+		objects = map[client.Object]cache.ByObject{}
+	}
+	if keeper != nil {
+		maps.Copy(objects, keeper.Watched())
+	}
+	options.ByObject = objects
+	return options
+}

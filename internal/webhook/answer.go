@@ -1,0 +1,94 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+)
+
+// object is a pointer to a T that the API machinery can decode.
+type object[T any] interface {
+	*T
+	runtime.Object
+	DeepCopyInto(*T)
+}
+
+// mutating answers with the smallest patch that takes the object to what change
+// makes of it. An error of change refuses the request with its text.
+func mutating[T any, P object[T]](d admission.Decoder, change func(P) error) admission.HandlerFunc {
+	return func(_ context.Context, req admission.Request) admission.Response {
+		var before, after T
+		if err := d.Decode(req, P(&after)); err != nil {
+			return undecodable(req, err)
+		}
+		P(&after).DeepCopyInto(&before)
+		if err := change(&after); err != nil {
+			return admission.Denied(err.Error())
+		}
+		patch, err := Diff(req.Object.Raw, &before, &after)
+		if err != nil {
+			return admission.Errored(http.StatusInternalServerError, err)
+		}
+		return admission.Patched("", patch...)
+	}
+}
+
+// rules judge an object: what is wrong with a new one, what is wrong with a
+// change, and what is allowed but deserves a word. old is nil on a creation.
+type rules[T any] struct {
+	create func(object *T) field.ErrorList
+	update func(object, old *T) field.ErrorList
+	warn   func(object, old *T) []string
+}
+
+// validating allows what the rules find no fault with, and refuses the rest
+// with all faults at once.
+func validating[T any, P object[T]](d admission.Decoder, r rules[T]) admission.HandlerFunc {
+	return func(_ context.Context, req admission.Request) admission.Response {
+		var was *T
+		switch req.Operation {
+		case admissionv1.Create:
+		case admissionv1.Update:
+			was = new(T)
+			if err := d.DecodeRaw(req.OldObject, P(was)); err != nil {
+				return undecodable(req, err)
+			}
+		default:
+			return admission.Allowed("")
+		}
+		is := new(T)
+		if err := d.Decode(req, P(is)); err != nil {
+			return undecodable(req, err)
+		}
+		return verdict(r.judge(is, was)).WithWarnings(r.warn(is, was)...)
+	}
+}
+
+func (r rules[T]) judge(is, was *T) field.ErrorList {
+	if was == nil {
+		return r.create(is)
+	}
+	return r.update(is, was)
+}
+
+func verdict(faults field.ErrorList) admission.Response {
+	if len(faults) > 0 {
+		return admission.Denied(faults.ToAggregate().Error())
+	}
+	return admission.Allowed("")
+}
+
+// allowing allows everything.
+func allowing(context.Context, admission.Request) admission.Response {
+	return admission.Allowed("")
+}
+
+func undecodable(req admission.Request, err error) admission.Response {
+	return admission.Errored(http.StatusBadRequest, fmt.Errorf("decode %s %q: %w", req.Kind.Kind, req.Name, err))
+}

@@ -1,0 +1,55 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	rule "lockstep.dev/lockstep/internal/lws/admission"
+)
+
+// Register puts every webhook on its path of the server. Requests are bounded
+// to 7 MiB, counted, and a panic in a rule is counted and answered with 500, by
+// the library underneath.
+func Register(server webhook.Server, scheme *runtime.Scheme) {
+	for path, answer := range handlers(scheme) {
+		server.Register(path, &webhook.Admission{Handler: answer})
+	}
+}
+
+func handlers(scheme *runtime.Scheme) map[string]admission.HandlerFunc {
+	d := admission.NewDecoder(scheme)
+	return map[string]admission.HandlerFunc{
+		PathMutateSet: mutating(d, func(set *lwsv1.LeaderWorkerSet) error {
+			rule.Default(set)
+			return nil
+		}),
+		PathValidateSet: validating(d, rules[lwsv1.LeaderWorkerSet]{
+			create: rule.ValidateCreate,
+			update: rule.ValidateUpdate,
+			warn:   rule.Warnings,
+		}),
+		PathMutatePod:   ofSets(mutating(d, rule.MutatePod)),
+		PathValidatePod: allowing, // for configurations made by other implementations; ours does not call it
+	}
+}
+
+// ofSets lets pods that belong to no set pass unread. The webhook configuration
+// keeps them away already, but one without its selector must do no harm.
+func ofSets(next admission.HandlerFunc) admission.HandlerFunc {
+	return func(ctx context.Context, req admission.Request) admission.Response {
+		var pod metav1.PartialObjectMetadata
+		if err := json.Unmarshal(req.Object.Raw, &pod); err != nil {
+			return undecodable(req, err)
+		}
+		if _, ours := pod.Labels[lwsv1.SetNameLabelKey]; !ours {
+			return admission.Allowed("")
+		}
+		return next(ctx, req)
+	}
+}
