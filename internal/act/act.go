@@ -1,0 +1,178 @@
+// Package act is the one place that writes the cluster.
+//
+// It knows how each action becomes a request that names the incarnation it was
+// decided for, and which refusals mean that the cluster moved since the look. It
+// refuses to decide whether to write, and to tell anybody about it.
+package act
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
+)
+
+// ErrStale means that the cluster moved since the look that an action was
+// decided from. It is answered by looking again, and told to nobody.
+var ErrStale = errors.New("the cluster moved since the look")
+
+// TakenError means that a name thought to be free is not. It is an ErrStale: what
+// bears the name must be looked at.
+type TakenError struct {
+	Name identity.Ref
+}
+
+// Error implements error.
+func (e *TakenError) Error() string { return fmt.Sprintf("the name of %s is taken", e.Name) }
+
+// Is makes every TakenError an ErrStale.
+func (e *TakenError) Is(target error) bool { return target == ErrStale }
+
+// Actor carries out actions. It is safe for concurrent use.
+type Actor struct {
+	writer client.Client
+	live   client.Reader
+}
+
+// New returns an Actor that writes through writer and verifies owners through
+// live, which must not read from a cache.
+func New(writer client.Client, live client.Reader) *Actor {
+	return &Actor{writer: writer, live: live}
+}
+
+// Done is what became of an action.
+type Done struct {
+	// Generation is that of the object after the write; zero where the API
+	// server did not say.
+	Generation int64
+}
+
+// Do carries out one action. The error is ErrStale when a precondition did not
+// hold, and what the API server said otherwise.
+func (a *Actor) Do(ctx context.Context, what action.Action) (Done, error) {
+	switch what := what.(type) {
+	case action.Create:
+		return a.create(ctx, what)
+	case action.Apply:
+		return a.apply(ctx, what)
+	case action.Delete:
+		return Done{}, a.remove(ctx, what)
+	case action.WriteStatus:
+		return Done{}, a.writeStatus(ctx, what)
+	}
+	return Done{}, fmt.Errorf("no such action: %T", what)
+}
+
+func (a *Actor) create(ctx context.Context, what action.Create) (Done, error) {
+	if err := a.alive(ctx, what.Owner); err != nil {
+		return Done{}, err
+	}
+	object, ok := what.Object.DeepCopyObject().(client.Object)
+	if !ok {
+		return Done{}, fmt.Errorf("create %s: not an API object: %T", what.Target(), what.Object)
+	}
+	err := a.writer.Create(ctx, object, client.FieldOwner(fieldOwner))
+	if apierrors.IsAlreadyExists(err) {
+		return Done{}, &TakenError{Name: what.Target()}
+	}
+	return Done{Generation: object.GetGeneration()}, err
+}
+
+func (a *Actor) remove(ctx context.Context, what action.Delete) error {
+	if what.OwnerGone != nil {
+		if err := a.gone(ctx, *what.OwnerGone); err != nil {
+			return err
+		}
+	}
+	object, err := emptyOf(what.Object)
+	if err != nil {
+		return err
+	}
+	err = a.writer.Delete(ctx, object,
+		client.Preconditions{UID: &what.Object.UID, ResourceVersion: &what.Object.ResourceVersion},
+		client.PropagationPolicy(metav1.DeletePropagationBackground))
+	if apierrors.IsNotFound(err) {
+		return nil // what was to go has gone
+	}
+	return quiet(err)
+}
+
+func (a *Actor) writeStatus(ctx context.Context, what action.WriteStatus) error {
+	set := &lwsv1.LeaderWorkerSet{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: what.Set.Namespace, Name: what.Set.Name,
+			UID: what.Set.UID, ResourceVersion: what.Set.ResourceVersion,
+		},
+		Status: what.Status,
+	}
+	return quiet(a.writer.Status().Update(ctx, set, client.FieldOwner(fieldOwner)))
+}
+
+// alive reads an owner live: the very incarnation, not on its way out.
+func (a *Actor) alive(ctx context.Context, owner identity.Ref) error {
+	found, err := a.look(ctx, owner)
+	switch {
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("%s is gone: %w", owner, ErrStale)
+	case err != nil:
+		return fmt.Errorf("look for owner %s: %w", owner, err)
+	case found.UID != owner.UID:
+		return fmt.Errorf("%s is another incarnation now: %w", owner, ErrStale)
+	case found.DeletionTimestamp != nil:
+		return fmt.Errorf("%s is being deleted: %w", owner, ErrStale)
+	}
+	return nil
+}
+
+// gone reads live that the very incarnation of an owner does not exist.
+func (a *Actor) gone(ctx context.Context, owner identity.Ref) error {
+	found, err := a.look(ctx, owner)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("look for owner %s: %w", owner, err)
+	case found.UID == owner.UID:
+		return fmt.Errorf("%s is still there: %w", owner, ErrStale)
+	}
+	return nil
+}
+
+func (a *Actor) look(ctx context.Context, ref identity.Ref) (*metav1.PartialObjectMetadata, error) {
+	meta := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: apiVersionOf(ref.Kind), Kind: string(ref.Kind)}}
+	return meta, a.live.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, meta)
+}
+
+// quiet turns refusals that mean "the cluster moved" into ErrStale.
+func quiet(err error) error {
+	if err == nil {
+		return nil
+	}
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || anotherIncarnation(err) {
+		return fmt.Errorf("%w: %w", ErrStale, err)
+	}
+	return err
+}
+
+// anotherIncarnation tells whether the API server refused a write because the
+// object under the name has another UID by now.
+func anotherIncarnation(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil {
+		return false
+	}
+	for _, cause := range status.Status().Details.Causes {
+		if cause.Field == "metadata.uid" {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,50 @@
+package act
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"lockstep.dev/lockstep/internal/action"
+)
+
+// Batch splits actions into runs that may go out together: neighbouring deletes
+// are independent of each other, anything else waits its turn.
+func Batch(actions []action.Action) [][]action.Action {
+	var runs [][]action.Action
+	for i, a := range actions {
+		_, independent := a.(action.Delete)
+		if independent && i > 0 && actions[i-1].Verb() == a.Verb() {
+			last := len(runs) - 1
+			runs[last] = append(runs[last], a)
+			continue
+		}
+		runs = append(runs, []action.Action{a})
+	}
+	return runs
+}
+
+// SlowStart calls do for each action of a run, first one, then two at a time,
+// then four: a run that is bound to fail costs one call. It ends after the first
+// round in which a call failed with anything but ErrStale, and returns those
+// errors joined.
+func SlowStart(ctx context.Context, run []action.Action, do func(context.Context, action.Action) error) error {
+	for width := 1; len(run) > 0; width *= 2 {
+		round := run[:min(width, len(run))]
+		run = run[len(round):]
+		if err := together(ctx, round, do); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func together(ctx context.Context, round []action.Action, do func(context.Context, action.Action) error) error {
+	errs := make([]error, len(round))
+	var group sync.WaitGroup
+	for i, a := range round {
+		group.Go(func() { errs[i] = do(ctx, a) })
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}

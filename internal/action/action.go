@@ -1,0 +1,150 @@
+// Package action is the closed set of writes that Lockstep makes, each with the
+// preconditions that keep it safe and the reason it was decided for.
+//
+// It knows what a write must name: the exact incarnation it was decided for, and
+// the owner that must still be alive, or certainly gone, at the moment of the
+// write. It refuses to know how a write is carried out and how it is told.
+package action
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/identity"
+)
+
+// Action is one write. The set of its forms is closed: Create, Apply, Delete
+// and WriteStatus.
+type Action interface {
+	// Target is the object written. The UID of an object to be created is empty.
+	Target() identity.Ref
+	// Why is the reason that the write was decided for.
+	Why() Reason
+	// Telling is what users are to hear of it.
+	Telling() Telling
+	// Verb names the form, for logs, metrics and plans.
+	Verb() string
+}
+
+// Reason is why something is done or waited for.
+type Reason struct {
+	// Code is stable, for machines.
+	Code string `json:"code"`
+	// Sentence is for people, with the names and numbers that made it true.
+	Sentence string `json:"sentence"`
+}
+
+// Telling holds the events of one action. Events are told only after the fact.
+type Telling struct {
+	// Done is told when the write went through.
+	Done []Event
+	// Refused is told when it did not, with the error after the note.
+	Refused *Event
+}
+
+// Event is one event about the owner of a plan (events.k8s.io/v1).
+type Event struct {
+	Warning bool
+	Reason  string
+	Action  string
+	Note    string
+	// Related is a second object that the event is about, or nil.
+	Related *identity.Ref
+}
+
+// Object is anything that can be written.
+type Object interface {
+	metav1.Object
+	runtime.Object
+}
+
+// Create makes an object that must not exist yet. A name that is taken ends the
+// pass: what bears it has to be looked at first.
+type Create struct {
+	Kind   identity.Kind
+	Object Object
+	// Owner is read live before the write: same UID, not terminating.
+	Owner   identity.Ref
+	Because Reason
+	Tell    Telling
+}
+
+// Apply makes the fields set in Object true on exactly the incarnation and
+// version in Onto. It never creates.
+type Apply struct {
+	// Object holds the fields to own; it may be a part of an object.
+	Object Object
+	Onto   identity.Ref
+	// FieldOwner is the server-side apply manager that owns the fields.
+	FieldOwner string
+	// Adopter, when set, is read live before the write: same UID, not terminating.
+	Adopter *identity.Ref
+	Because Reason
+	Tell    Telling
+}
+
+// Delete removes exactly the incarnation in Object.
+type Delete struct {
+	Object identity.Ref
+	// OwnerGone, when set, is looked for live before the write and must be gone.
+	OwnerGone *identity.Ref
+	Because   Reason
+	Tell      Telling
+}
+
+// WriteStatus replaces the status of a set at the version that was judged.
+type WriteStatus struct {
+	Set     identity.Ref
+	Status  lwsv1.LeaderWorkerSetStatus
+	Because Reason
+	Tell    Telling
+}
+
+// Target implements Action.
+func (a Create) Target() identity.Ref { return identity.RefOf(a.Kind, a.Object) }
+
+// Target implements Action.
+func (a Apply) Target() identity.Ref { return a.Onto }
+
+// Target implements Action.
+func (a Delete) Target() identity.Ref { return a.Object }
+
+// Target implements Action.
+func (a WriteStatus) Target() identity.Ref { return a.Set }
+
+// Why implements Action.
+func (a Create) Why() Reason { return a.Because }
+
+// Why implements Action.
+func (a Apply) Why() Reason { return a.Because }
+
+// Why implements Action.
+func (a Delete) Why() Reason { return a.Because }
+
+// Why implements Action.
+func (a WriteStatus) Why() Reason { return a.Because }
+
+// Telling implements Action.
+func (a Create) Telling() Telling { return a.Tell }
+
+// Telling implements Action.
+func (a Apply) Telling() Telling { return a.Tell }
+
+// Telling implements Action.
+func (a Delete) Telling() Telling { return a.Tell }
+
+// Telling implements Action.
+func (a WriteStatus) Telling() Telling { return a.Tell }
+
+// Verb implements Action.
+func (Create) Verb() string { return "create" }
+
+// Verb implements Action.
+func (Apply) Verb() string { return "apply" }
+
+// Verb implements Action.
+func (Delete) Verb() string { return "delete" }
+
+// Verb implements Action.
+func (WriteStatus) Verb() string { return "status" }

@@ -1,0 +1,111 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"lockstep.dev/lockstep/internal/act"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/narrate"
+	"lockstep.dev/lockstep/internal/observe"
+)
+
+const (
+	// lookAgain is how soon a pass that found the cluster changed looks again,
+	// unless an event comes first.
+	lookAgain = 50 * time.Millisecond
+	// lookFor bounds one look: it may wait for the cache to show our own writes.
+	lookFor = 10 * time.Second
+)
+
+// pass carries out plans. Both reconcilers go through it.
+type pass struct {
+	observe *observe.Observer
+	memory  *observe.Memory
+	act     *act.Actor
+	narrate *narrate.Narrator
+	now     func() time.Time
+	// wakeSet has a set looked at again.
+	wakeSet func(client.Object)
+}
+
+// unseen turns the errors of a look into the outcome of a pass.
+func unseen(req ctrl.Request, err error) (ctrl.Result, error) {
+	switch {
+	case apierrors.IsNotFound(err):
+		return ctrl.Result{}, nil // nothing owned, nothing owed: garbage collection does the rest
+	case errors.Is(err, context.DeadlineExceeded):
+		return ctrl.Result{RequeueAfter: lookAgain}, nil // our own last write is not visible yet
+	}
+	return ctrl.Result{}, fmt.Errorf("observe %q: %w", req, err)
+}
+
+// carryOut writes what was decided, in order.
+//
+// A write that finds the cluster changed since the look ends the pass: what
+// follows it was decided for a world that no longer exists.
+func (p *pass) carryOut(ctx context.Context, owner client.Object, waiting types.UID, plan lws.Plan, now time.Time) (ctrl.Result, error) {
+	for _, run := range act.Batch(plan.Actions) {
+		err := act.SlowStart(ctx, run, func(ctx context.Context, a action.Action) error { return p.do(ctx, owner, a) })
+		if errors.Is(err, act.ErrStale) {
+			return ctrl.Result{RequeueAfter: lookAgain}, nil
+		}
+		if err != nil {
+			return ctrl.Result{}, refusal(err)
+		}
+	}
+	for _, wait := range plan.Waits {
+		p.narrate.Wait(owner, waiting, wait)
+	}
+	return ctrl.Result{RequeueAfter: plan.Next(now)}, nil
+}
+
+// refusal makes an error terminal when no retry can mend it: the API server
+// finds the object invalid, so only another spec, which brings an event, helps.
+func refusal(err error) error {
+	if apierrors.IsInvalid(err) {
+		return reconcile.TerminalError(err)
+	}
+	return err
+}
+
+func (p *pass) do(ctx context.Context, owner client.Object, a action.Action) error {
+	done, err := p.act.Do(ctx, a)
+	p.narrate.Tell(ctx, owner, a, err)
+	if err == nil {
+		p.remember(owner, a, done)
+		return nil
+	}
+	var taken *act.TakenError
+	if errors.As(err, &taken) {
+		if err := p.observe.Uncover(ctx, taken.Name); err != nil {
+			return err
+		}
+		p.wakeSet(owner) // a group's squatter is for the set to tell of
+		return act.ErrStale
+	}
+	if errors.Is(err, act.ErrStale) {
+		return act.ErrStale
+	}
+	return fmt.Errorf("%s %s: %w", a.Verb(), a.Target(), err)
+}
+
+func (p *pass) remember(owner client.Object, a action.Action, done act.Done) {
+	if _, ok := a.(action.WriteStatus); ok {
+		p.memory.StatusWritten(owner.GetUID(), p.now())
+		return
+	}
+	leaders := a.Target().Name == owner.GetName()
+	if leaders && done.Generation > 0 && isStatefulSet(a) {
+		p.memory.Applied(owner.GetUID(), done.Generation)
+	}
+}

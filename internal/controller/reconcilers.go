@@ -1,0 +1,50 @@
+package controller
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
+)
+
+// setReconciler keeps sets what they should be, keyed by LeaderWorkerSet.
+type setReconciler struct{ *pass }
+
+// Reconcile looks once, decides once, and writes only what was decided.
+func (r *setReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	now := r.now()
+	look, cancel := context.WithTimeout(ctx, lookFor)
+	defer cancel()
+	world, err := r.observe.Set(look, req.NamespacedName, now)
+	if err != nil {
+		return unseen(req, err)
+	}
+	return r.carryOut(ctx, world.Set, world.Set.UID, lws.DecideSet(world), now)
+}
+
+// groupReconciler keeps groups what they should be, keyed by the leader's name.
+type groupReconciler struct{ *pass }
+
+// Reconcile looks once, decides once, and writes only what was decided.
+func (r *groupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	now := r.now()
+	look, cancel := context.WithTimeout(ctx, lookFor)
+	defer cancel()
+	world, err := r.observe.Group(look, req.NamespacedName, now)
+	if err != nil {
+		return unseen(req, err)
+	}
+	waiting := types.UID(req.Name)
+	if world.Leader != nil {
+		waiting = world.Leader.UID
+	}
+	return r.carryOut(ctx, world.Set, waiting, lws.DecideGroup(world), now)
+}
+
+func isStatefulSet(a action.Action) bool {
+	return a.Target().Kind == identity.KindStatefulSet
+}

@@ -1,0 +1,124 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/act"
+	"lockstep.dev/lockstep/internal/narrate"
+	"lockstep.dev/lockstep/internal/observe"
+)
+
+// LeaderWorkerSet is the name of the controllers of sets and their groups.
+const LeaderWorkerSet = "leaderworkerset"
+
+const (
+	setWorkers   = 16
+	groupWorkers = 32
+	// wakes bounds how many sets may be waiting to be woken by their groups.
+	wakes = 1024
+)
+
+// Options choose what runs.
+type Options struct {
+	// Controllers names those to run; see Names.
+	Controllers []string
+}
+
+// Names returns the names of all controllers.
+func Names() []string { return []string{LeaderWorkerSet} }
+
+// CacheOptions returns the options for the manager's cache that the controllers
+// read from.
+func CacheOptions() cache.Options { return observe.CacheOptions() }
+
+// Setup adds the named controllers to the manager. Its client must read its own
+// writes.
+func Setup(mgr ctrl.Manager, o Options) error {
+	for _, name := range o.Controllers {
+		if !slices.Contains(Names(), name) {
+			return fmt.Errorf("no controller is named %q: choose from %q", name, Names())
+		}
+	}
+	if !slices.Contains(o.Controllers, LeaderWorkerSet) {
+		return nil
+	}
+	return setupLeaderWorkerSet(mgr)
+}
+
+func setupLeaderWorkerSet(mgr ctrl.Manager) error {
+	if err := observe.Index(context.Background(), mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	for _, collector := range narrate.Metrics() {
+		_ = metrics.Registry.Register(collector) // registered already by an earlier setup in this process
+	}
+	memory := observe.NewMemory(time.Now())
+	wake := make(chan event.GenericEvent, wakes)
+	p := &pass{
+		observe: observe.New(mgr.GetClient(), mgr.GetAPIReader(), memory),
+		memory:  memory,
+		act:     act.New(mgr.GetClient(), mgr.GetAPIReader()),
+		narrate: narrate.New(mgr.GetEventRecorder(LeaderWorkerSet)),
+		now:     time.Now,
+		wakeSet: func(set client.Object) {
+			select {
+			case wake <- event.GenericEvent{Object: set}:
+			default: // the set's own slow look finds it
+			}
+		},
+	}
+	if err := setupSets(mgr, p, wake); err != nil {
+		return fmt.Errorf("set up the set controller: %w", err)
+	}
+	if err := setupGroups(mgr, p); err != nil {
+		return fmt.Errorf("set up the group controller: %w", err)
+	}
+	return nil
+}
+
+// options warm the caches of a replica that does not lead, so that it can take
+// over at once.
+func options(workers int) controller.Options {
+	warm := true
+	return controller.Options{MaxConcurrentReconciles: workers, EnableWarmup: &warm}
+}
+
+func setupSets(mgr ctrl.Manager, p *pass, wake <-chan event.GenericEvent) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named(LeaderWorkerSet).
+		WithOptions(options(setWorkers)).
+		Watches(&lwsv1.LeaderWorkerSet{}, watch(groupNamedLike, desire, 0)).
+		Watches(&appsv1.StatefulSet{}, watch(setsOf, standing, gather)).
+		Watches(&corev1.Pod{}, watch(setOfPod(p.memory), podProgress, gather)).
+		Watches(&corev1.Service{}, watch(setsOf, belonging, 0)).
+		Watches(&appsv1.ControllerRevision{}, watch(setOfRevision, always, 0)).
+		WatchesRawSource(source.Channel(wake, &handler.EnqueueRequestForObject{})).
+		Complete(&setReconciler{p})
+}
+
+func setupGroups(mgr ctrl.Manager, p *pass) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("group").
+		WithOptions(options(groupWorkers)).
+		Watches(&corev1.Pod{}, watch(groupOfPod, podProgress, 0)).
+		Watches(&appsv1.StatefulSet{}, watch(groupsOfStatefulSet(p.observe), belonging, 0)).
+		Watches(&corev1.Service{}, watch(groupNamedLike, belonging, 0)).
+		Watches(&appsv1.ControllerRevision{}, watch(groupsOf(p.observe, labelledSet), never, 0)).
+		Watches(&lwsv1.LeaderWorkerSet{}, watch(groupsOf(p.observe, keyOf), groupDesire, 0)).
+		Complete(&groupReconciler{p})
+}

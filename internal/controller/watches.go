@@ -1,0 +1,190 @@
+package controller
+
+import (
+	"context"
+	"reflect"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/observe"
+)
+
+// gather is how long updates are gathered before a set is looked at. Creations
+// and departures are looked at at once.
+const gather = 30 * time.Millisecond
+
+type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
+
+// keysOf returns the keys that an object's event concerns.
+type keysOf func(ctx context.Context, object client.Object) []types.NamespacedName
+
+// watch turns events into keys: creations and departures at once, updates that
+// matter after the given time.
+func watch(keys keysOf, matters func(before, after client.Object) bool, after time.Duration) handler.EventHandler {
+	at := func(ctx context.Context, object client.Object, q queue, in time.Duration) {
+		for _, key := range keys(ctx, object) {
+			q.AddAfter(ctrl.Request{NamespacedName: key}, in)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc:  func(ctx context.Context, e event.CreateEvent, q queue) { at(ctx, e.Object, q, 0) },
+		DeleteFunc:  func(ctx context.Context, e event.DeleteEvent, q queue) { at(ctx, e.Object, q, 0) },
+		GenericFunc: func(ctx context.Context, e event.GenericEvent, q queue) { at(ctx, e.Object, q, 0) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+			if matters(e.ObjectOld, e.ObjectNew) {
+				at(ctx, e.ObjectNew, q, after)
+			}
+		},
+	}
+}
+
+func keyOf(object client.Object) types.NamespacedName { return client.ObjectKeyFromObject(object) }
+
+// labelledSet is the set whose name an object bears as a label.
+func labelledSet(object client.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetLabels()[lwsv1.SetNameLabelKey]}
+}
+
+// setsOf returns the sets that an object's event concerns: the one it is
+// labelled with, and the one whose name it bears, whoever it belongs to.
+func setsOf(_ context.Context, object client.Object) []types.NamespacedName {
+	labelled, own := labelledSet(object), keyOf(object)
+	if labelled == own || labelled.Name == "" {
+		return []types.NamespacedName{own}
+	}
+	return []types.NamespacedName{labelled, own}
+}
+
+// setOfRevision is the set that a revision is labelled with.
+func setOfRevision(_ context.Context, object client.Object) []types.NamespacedName {
+	return []types.NamespacedName{labelledSet(object)}
+}
+
+// setOfPod returns the set that a pod's event concerns: always for a leader, and
+// for a worker only if the set waits for that very pod to leave.
+func setOfPod(memory *observe.Memory) keysOf {
+	return func(_ context.Context, object client.Object) []types.NamespacedName {
+		set := labelledSet(object)
+		parent, _ := identity.ParentAndOrdinal(object.GetName())
+		if parent == set.Name || memory.Watches(set, object.GetUID()) {
+			return []types.NamespacedName{set}
+		}
+		return nil
+	}
+}
+
+// groupOfPod is the group that a pod's name makes it a part of: its own for a
+// leader, its parent's for a worker. A pod may be both, to different sets.
+func groupOfPod(_ context.Context, object client.Object) []types.NamespacedName {
+	parent, ordinal := identity.ParentAndOrdinal(object.GetName())
+	if ordinal == identity.NoOrdinal {
+		return nil
+	}
+	if parent == object.GetLabels()[lwsv1.SetNameLabelKey] {
+		return []types.NamespacedName{keyOf(object)}
+	}
+	return []types.NamespacedName{{Namespace: object.GetNamespace(), Name: parent}}
+}
+
+// groupNamedLike is the group whose leader has the object's name.
+func groupNamedLike(_ context.Context, object client.Object) []types.NamespacedName {
+	return []types.NamespacedName{keyOf(object)}
+}
+
+// groupsOf returns the groups of every leader that bears the name of the set in
+// question.
+func groupsOf(o *observe.Observer, set func(client.Object) types.NamespacedName) keysOf {
+	return func(ctx context.Context, object client.Object) []types.NamespacedName {
+		leaders, err := o.Leaders(ctx, set(object))
+		if err != nil {
+			return nil // the cache has the index or the process would not have started
+		}
+		keys := make([]types.NamespacedName, 0, len(leaders))
+		for _, leader := range leaders {
+			keys = append(keys, keyOf(leader))
+		}
+		return keys
+	}
+}
+
+// groupsOfStatefulSet returns the group named like a StatefulSet and, for one
+// that may be a leader StatefulSet, those of its leaders: a leader may be seen
+// before the StatefulSet that makes it a member.
+func groupsOfStatefulSet(o *observe.Observer) keysOf {
+	leaders := groupsOf(o, keyOf)
+	return func(ctx context.Context, object client.Object) []types.NamespacedName {
+		keys := groupNamedLike(ctx, object)
+		if labelledSet(object) == keyOf(object) {
+			keys = append(keys, leaders(ctx, object)...)
+		}
+		return keys
+	}
+}
+
+func always(_, _ client.Object) bool { return true }
+func never(_, _ client.Object) bool  { return false }
+
+// belonging tells whether an update changed who an object belongs to or whether
+// it is on its way out.
+func belonging(before, after client.Object) bool {
+	return (before.GetDeletionTimestamp() == nil) != (after.GetDeletionTimestamp() == nil) ||
+		!reflect.DeepEqual(before.GetOwnerReferences(), after.GetOwnerReferences())
+}
+
+// desire tells whether an update of a set changed anything but its status.
+func desire(before, after client.Object) bool {
+	return before.GetGeneration() != after.GetGeneration() || belonging(before, after) ||
+		!reflect.DeepEqual(before.GetLabels(), after.GetLabels()) ||
+		!reflect.DeepEqual(before.GetAnnotations(), after.GetAnnotations())
+}
+
+// groupDesire tells whether an update of a set concerns groups that stand.
+func groupDesire(before, after client.Object) bool {
+	was, ok := before.(*lwsv1.LeaderWorkerSet)
+	is, ok2 := after.(*lwsv1.LeaderWorkerSet)
+	return ok && ok2 && (was.Spec.StartupPolicy != is.Spec.StartupPolicy ||
+		!equality.Semantic.DeepEqual(was.Spec.NetworkConfig, is.Spec.NetworkConfig) ||
+		was.Annotations[lwsv1.ExclusiveKeyAnnotationKey] != is.Annotations[lwsv1.ExclusiveKeyAnnotationKey])
+}
+
+// standing tells whether an update of a StatefulSet changed what groups are
+// judged by.
+func standing(before, after client.Object) bool {
+	was, ok := before.(*appsv1.StatefulSet)
+	is, ok2 := after.(*appsv1.StatefulSet)
+	if !ok || !ok2 || belonging(before, after) || was.Generation != is.Generation {
+		return true
+	}
+	return !reflect.DeepEqual(was.Labels, is.Labels) || !reflect.DeepEqual(was.Status, is.Status)
+}
+
+// podProgress tells whether an update of a pod changed what groups are judged
+// by: who it belongs to, where it runs, and whether it is ready.
+func podProgress(before, after client.Object) bool {
+	was, ok := before.(*corev1.Pod)
+	is, ok2 := after.(*corev1.Pod)
+	if !ok || !ok2 || belonging(before, after) || was.Spec.NodeName != is.Spec.NodeName {
+		return true
+	}
+	return was.Status.Phase != is.Status.Phase || ready(was) != ready(is) || !reflect.DeepEqual(was.Labels, is.Labels)
+}
+
+func ready(pod *corev1.Pod) bool {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == corev1.PodReady {
+			return pod.Status.Conditions[i].Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}

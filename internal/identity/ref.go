@@ -1,0 +1,53 @@
+package identity
+
+import (
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Kind names a kind that Lockstep reads or writes, as it is spelled in an
+// owner reference.
+type Kind string
+
+// The kinds that take part in a chain of owners or stand at its end.
+const (
+	KindLeaderWorkerSet    Kind = "LeaderWorkerSet"
+	KindStatefulSet        Kind = "StatefulSet"
+	KindPod                Kind = "Pod"
+	KindService            Kind = "Service"
+	KindControllerRevision Kind = "ControllerRevision"
+)
+
+// Ref is one incarnation of one object, as it was when it was looked at. A
+// bare name is never passed around: a name may have changed hands meanwhile.
+type Ref struct {
+	Kind            Kind
+	Namespace       string
+	Name            string
+	UID             types.UID
+	ResourceVersion string
+}
+
+// RefOf returns the incarnation that obj was read as.
+func RefOf(kind Kind, obj metav1.Object) Ref {
+	return Ref{
+		Kind:            kind,
+		Namespace:       obj.GetNamespace(),
+		Name:            obj.GetName(),
+		UID:             obj.GetUID(),
+		ResourceVersion: obj.GetResourceVersion(),
+	}
+}
+
+// OwnerRef returns the incarnation that an owner reference in namespace names.
+func OwnerRef(namespace string, owner metav1.OwnerReference) Ref {
+	return Ref{Kind: Kind(owner.Kind), Namespace: namespace, Name: owner.Name, UID: owner.UID}
+}
+
+// String is how a person would name the object: "pod llama-0".
+func (r Ref) String() string {
+	return fmt.Sprintf("%s %s", strings.ToLower(string(r.Kind)), r.Name)
+}

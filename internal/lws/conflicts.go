@@ -1,0 +1,72 @@
+package lws
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/identity"
+)
+
+// conflictLook is how often a squatter is looked for again. What is not ours by
+// labels is not watched, so no event tells of its departure.
+const conflictLook = 10 * time.Second
+
+// conflicts names what squats on names the set needs. Squatters are never
+// touched. One under the leader StatefulSet's name holds everything back, for
+// without leaders there is nothing to make; any other costs its own part only.
+func (d *setDecision) conflicts() {
+	d.held = d.held || len(d.StatefulSet.Squatters) > 0
+	var found []string
+	for _, sts := range d.StatefulSet.Squatters {
+		found = append(found, taken(identity.KindStatefulSet, sts, "the set cannot start"))
+	}
+	for _, pod := range d.Leaders.Squatters {
+		if _, ordinal := identity.ParentAndOrdinal(pod.Name); int32(ordinal) < Replicas(d.Set) {
+			found = append(found, taken(identity.KindPod, pod, fmt.Sprintf("group %d cannot start", ordinal)))
+		}
+	}
+	if Subdomain(d.Set) == lwsv1.SubdomainShared {
+		for _, service := range d.Service.Squatters {
+			found = append(found, taken(identity.KindService, service, "pods of the set have no DNS names"))
+		}
+	}
+	for _, g := range d.Groups {
+		found = append(found, g.conflicts(d.Set)...)
+	}
+	if len(found) == 0 {
+		return
+	}
+	if len(found) > namedAtMost {
+		found = append(found[:namedAtMost], fmt.Sprintf("and %d more", len(found)-namedAtMost))
+	}
+	d.conflict = strings.Join(found, "; ") + "; remove what is in the way, or give this set another name"
+	d.plan.wait(Wait{Reason: because(CodeNameConflict, d.conflict), Until: d.Now.Add(conflictLook)})
+}
+
+func (g Group) conflicts(set *lwsv1.LeaderWorkerSet) []string {
+	var found []string
+	for _, sts := range g.Workers.Squatters {
+		if SizeOf(g.Leader, set) > 1 {
+			found = append(found, taken(identity.KindStatefulSet, sts, fmt.Sprintf("group %d has no workers", g.Index)))
+		}
+	}
+	if Subdomain(set) == lwsv1.SubdomainUniquePerReplica {
+		for _, service := range g.Service.Squatters {
+			found = append(found, taken(identity.KindService, service, fmt.Sprintf("pods of group %d have no DNS names", g.Index)))
+		}
+	}
+	return found
+}
+
+// taken says who holds a name and what that costs.
+func taken(kind identity.Kind, squatter metav1.Object, cost string) string {
+	holder := "belongs to nobody this set knows"
+	if owner := metav1.GetControllerOfNoCopy(squatter); owner != nil {
+		holder = fmt.Sprintf("belongs to %s %s", strings.ToLower(owner.Kind), owner.Name)
+	}
+	return fmt.Sprintf("%s %s %s: %s", strings.ToLower(string(kind)), squatter.GetName(), holder, cost)
+}

@@ -1,0 +1,167 @@
+package lws
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
+)
+
+const (
+	// helpAfter is how long the garbage collector may take over a ghost before
+	// it is helped.
+	helpAfter = 3 * time.Second
+	// goOnAfter is how long no ghost may have moved before groups whose names
+	// are free go on without the others.
+	goOnAfter = 3 * time.Second
+	// reportAfter is how long a ghost of this very set's life, such as a worker
+	// of a leader just replaced, may take before it is worth telling.
+	reportAfter = 10 * time.Second
+	// stuckAfter is how long no ghost may have moved before they count as stuck.
+	stuckAfter = time.Minute
+	// slowLook is how often the tale of a stuck ghost is brought up to date.
+	slowLook = 30 * time.Second
+)
+
+// ghost is an object of a previous incarnation under a name that is needed.
+type ghost struct {
+	identity.Ref
+	object metav1.Object
+}
+
+func ghostsOf[T metav1.Object](kind identity.Kind, objects []T) []ghost {
+	ghosts := make([]ghost, 0, len(objects))
+	for _, object := range objects {
+		ghosts = append(ghosts, ghost{Ref: identity.RefOf(kind, object), object: object})
+	}
+	return ghosts
+}
+
+// ghosts holds back what needs a name that a ghost still bears: the old leader
+// StatefulSet and old leaders hold back the set, because the StatefulSet
+// controller cannot skip an ordinal; anything else holds back its own group only.
+func (d *setDecision) ghosts() {
+	whole := ghostsOf(identity.KindStatefulSet, d.StatefulSet.Ghosts)
+	leaders := d.leaderGhosts()
+	d.held = d.held || len(whole) > 0 || d.leadersHold(leaders)
+
+	blocking := append(whole, leaders...)
+	for _, g := range d.Groups {
+		blocking = append(blocking, g.ghosts(Size(d.Set))...)
+	}
+	d.waiting = d.haunt(blocking)
+	d.plan.helpAlong(d.Now, d.Vigil, d.Lives, slices.Concat(
+		whole,
+		ghostsOf(identity.KindPod, d.Leaders.Ghosts),
+		ghostsOf(identity.KindService, d.Service.Ghosts),
+		ghostsOf(identity.KindControllerRevision, d.Revisions.Ghosts),
+	))
+	if d.waiting.any() {
+		d.plan.wait(Wait{Reason: because(CodePreviousIncarnation, d.waiting.message), Until: d.waiting.until})
+	}
+}
+
+// leaderGhosts returns the ghosts under names of leaders that the set needs. A
+// leader that its own StatefulSet is replacing is that StatefulSet's business.
+func (d *setDecision) leaderGhosts() []ghost {
+	own := d.statefulSetUID()
+	var found []ghost
+	for _, pod := range d.Leaders.Ghosts {
+		owner := metav1.GetControllerOfNoCopy(pod)
+		if owner != nil && own != "" && owner.UID == own {
+			continue
+		}
+		if _, ordinal := identity.ParentAndOrdinal(pod.Name); int32(ordinal) >= Replicas(d.Set) {
+			continue
+		}
+		found = append(found, ghost{Ref: identity.RefOf(identity.KindPod, pod), object: pod})
+	}
+	return found
+}
+
+// leadersHold tells whether old leaders hold back the leader StatefulSet. They
+// do while they leave; once they linger, groups whose names are free go on.
+func (d *setDecision) leadersHold(leaders []ghost) bool {
+	if len(leaders) == 0 || d.statefulSetUID() != "" {
+		return false
+	}
+	if len(leaders) >= int(Replicas(d.Set)) {
+		return true
+	}
+	goOn := d.Vigil.lastMove(leaders).Add(goOnAfter)
+	if d.Now.Before(goOn) {
+		d.plan.wait(Wait{Reason: because(CodePreviousIncarnation, "old leaders are leaving"), Until: goOn})
+		return true
+	}
+	return false
+}
+
+// ghosts returns what holds back this group's workers: nothing, once their
+// StatefulSet stands, for that one then deals with its own pods.
+func (g Group) ghosts(size int32) []ghost {
+	if g.Workers.Member() != nil {
+		return nil
+	}
+	found := ghostsOf(identity.KindStatefulSet, g.Workers.Ghosts)
+	for _, pod := range g.Pods.Ghosts {
+		if _, ordinal := identity.ParentAndOrdinal(pod.Name); ordinal >= 1 && int32(ordinal) < size {
+			found = append(found, ghost{Ref: identity.RefOf(identity.KindPod, pod), object: pod})
+		}
+	}
+	return found
+}
+
+// helpAlong deletes garbage that the collector has not taken in time. An owner
+// is looked for again at the moment of the deletion: a wrong guess must not
+// cost a living object.
+func (p *Plan) helpAlong(now time.Time, vigil Vigil, lives identity.Lives, ghosts []ghost) {
+	for _, g := range ghosts {
+		if !identity.IsGarbage(g.object, lives) {
+			continue
+		}
+		due := vigil.seen(g.Ref, now).Add(helpAfter)
+		if now.Before(due) {
+			p.wait(Wait{Reason: because(CodeGarbage, g.String()+" has no owner and is left to the garbage collector"), Until: due})
+			continue
+		}
+		owner := identity.OwnerRef(g.Namespace, g.object.GetOwnerReferences()[0])
+		p.do(action.Delete{
+			Object:    g.Ref,
+			OwnerGone: &owner,
+			Because:   because(CodeGarbage, g.String()+" belongs to "+owner.String()+", which is gone"),
+		})
+	}
+}
+
+// seen is when the ghost was first seen, or now if it was not yet.
+func (v Vigil) seen(ref identity.Ref, now time.Time) time.Time {
+	if at, ok := v.Seen[ref.UID]; ok {
+		return at
+	}
+	return now
+}
+
+// lastMove is when one of the ghosts was last seen to come, or any ghost of the
+// set to leave.
+func (v Vigil) lastMove(ghosts []ghost) time.Time {
+	last := v.Moved
+	if last.IsZero() {
+		last = v.Awake
+	}
+	for _, g := range ghosts {
+		if at, ok := v.Seen[g.UID]; ok && at.After(last) {
+			last = at
+		}
+	}
+	return last
+}
+
+func sortGhosts(ghosts []ghost) {
+	slices.SortFunc(ghosts, func(a, b ghost) int {
+		return cmp.Or(-cmp.Compare(a.Kind, b.Kind), len(a.Name)-len(b.Name), cmp.Compare(a.Name, b.Name))
+	})
+}

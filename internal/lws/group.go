@@ -1,0 +1,209 @@
+package lws
+
+import (
+	"fmt"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
+)
+
+// groupDecision is a plan in the making for one group.
+type groupDecision struct {
+	*GroupSnapshot
+	plan Plan
+	// restored is the set at the leader's revision, once known.
+	restored *lwsv1.LeaderWorkerSet
+}
+
+// DecideGroup is the whole behaviour of one group, in order of precedence. Each
+// rule tells whether those after it may go on.
+func DecideGroup(w GroupSnapshot) Plan {
+	d := &groupDecision{GroupSnapshot: &w}
+	if w.Set.DeletionTimestamp != nil {
+		return Plan{}
+	}
+	rules := []func(*groupDecision) bool{
+		(*groupDecision).ghosts,
+		(*groupDecision).squatters,
+		(*groupDecision).mistakenAnnotation,
+		(*groupDecision).ownService,
+		(*groupDecision).standing,
+		(*groupDecision).revision,
+		(*groupDecision).startup,
+		(*groupDecision).workers,
+	}
+	for _, rule := range rules {
+		if goOn := rule(d); !goOn {
+			break
+		}
+	}
+	return d.plan
+}
+
+// ghosts holds back everything new in the group while a ghost bears one of its
+// names, and helps along those that are garbage, whether or not the group has a
+// leader yet.
+func (d *groupDecision) ghosts() bool {
+	all := append(ghostsOf(identity.KindStatefulSet, d.Workers.Ghosts), ghostsOf(identity.KindPod, d.Pods.Ghosts)...)
+	all = append(all, ghostsOf(identity.KindService, d.Service.Ghosts)...)
+	d.plan.helpAlong(d.Now, d.Vigil, d.Lives, all)
+	if d.Leader == nil {
+		return false
+	}
+	blocking := d.Group.ghosts(SizeOf(d.Leader, d.Set))
+	if len(blocking) == 0 {
+		return true
+	}
+	sortGhosts(blocking)
+	d.plan.wait(Wait{Reason: because(CodePreviousIncarnation,
+		fmt.Sprintf("group %d waits for %s of the previous incarnation: %s", d.Index, counted(blocking), named(blocking)))})
+	return false
+}
+
+// squatters has the group look again for what stands in its way: what is not
+// ours by labels is not watched. The set tells of it.
+func (d *groupDecision) squatters() bool {
+	if found := d.Group.conflicts(d.Set); len(found) > 0 {
+		d.plan.wait(Wait{Reason: because(CodeNameConflict, strings.Join(found, "; ")), Until: d.Now.Add(conflictLook)})
+	}
+	return true
+}
+
+// mistakenAnnotation stops at a leader that takes itself for a worker: an API
+// server without start ordinals would otherwise make groups of groups for ever.
+func (d *groupDecision) mistakenAnnotation() bool {
+	if _, mistaken := d.Leader.Annotations[lwsv1.LeaderPodNameAnnotationKey]; !mistaken {
+		return true
+	}
+	note := fmt.Sprintf(
+		"leader pod %s/%s contains mistake annotation '%s': requires Kubernetes ≥v1.27 or v1.26 with StatefulSetStartOrdinal feature",
+		d.Leader.Namespace, d.Leader.Name, lwsv1.LeaderPodNameAnnotationKey)
+	d.plan.wait(Wait{
+		Reason: because(CodeMistakenAnnotation, note),
+		Tell:   &action.Event{Warning: true, Reason: "FailedCreate", Action: "Create", Note: note},
+	})
+	return false
+}
+
+// ownService makes the group's headless Service under UniquePerReplica. A
+// squatter under its name costs the DNS names, not the workers.
+func (d *groupDecision) ownService() bool {
+	if Subdomain(d.Set) != lwsv1.SubdomainUniquePerReplica {
+		return true
+	}
+	leader := identity.RefOf(identity.KindPod, d.Leader)
+	if service := d.Service.Orphan(); service != nil {
+		d.plan.do(adopt(identity.RefOf(identity.KindService, service), leader, &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{OwnerReferences: ownedByLeader(d.Leader)},
+		}))
+	}
+	if d.Service.Empty() {
+		d.plan.do(createService(groupService(d.Set, d.Group), leader))
+	}
+	return true
+}
+
+// revision restores the set as it was when the leader was made: workers always
+// carry their leader's revision.
+func (d *groupDecision) revision() bool {
+	key := d.Leader.Labels[lwsv1.RevisionKey]
+	revision := revisionWithKey(countingRevisions(d.Revisions, d.Set.Name), key)
+	if revision == nil {
+		d.plan.wait(Wait{Reason: because(CodeRevisionNotVisible, fmt.Sprintf("leader %s runs revision %q, which is not there", d.Leader.Name, key))})
+		return false
+	}
+	restored, err := Restore(d.Set, revision.Data.Raw)
+	if err != nil {
+		d.plan.wait(Wait{Reason: because(CodeRevisionNotVisible, fmt.Sprintf("revision %s cannot be read: %v", revision.Name, err))})
+		return false
+	}
+	d.restored = restored
+	return true
+}
+
+// startup holds back workers until their leader is ready, where the set asks.
+func (d *groupDecision) startup() bool {
+	if d.Set.Spec.StartupPolicy != lwsv1.LeaderReadyStartupPolicy || podReady(d.Leader) || !d.Workers.Empty() {
+		return true
+	}
+	d.plan.wait(Wait{Reason: because(CodeLeaderNotReady, fmt.Sprintf("workers of group %d start once leader %s is ready", d.Index, d.Leader.Name))})
+	return false
+}
+
+// standing leaves a worker StatefulSet that stands as it is: its pods belong to
+// the revision it was made for.
+func (d *groupDecision) standing() bool {
+	sts := d.Workers.Member()
+	if sts == nil {
+		return true
+	}
+	if len(d.Pods.Ghosts) == 0 {
+		d.plan.nudgeAfterStart(sts, d.Now, d.Vigil)
+	}
+	return false
+}
+
+// workers makes the worker StatefulSet, or adopts the one that an earlier leader
+// of the same revision was made to leave behind.
+func (d *groupDecision) workers() bool {
+	leader := identity.RefOf(identity.KindPod, d.Leader)
+	if sts := d.Workers.Orphan(); sts != nil {
+		d.plan.do(adopt(identity.RefOf(identity.KindStatefulSet, sts), leader, &appsv1.StatefulSet{
+			ObjectMeta: metav1.ObjectMeta{OwnerReferences: ownedByLeader(d.Leader)},
+		}))
+		return false
+	}
+	if Size(d.restored) <= 1 || !d.Workers.Empty() {
+		return false
+	}
+	nodeSelector, placed := d.placement()
+	if !placed {
+		return false
+	}
+	d.plan.do(action.Create{
+		Kind:    identity.KindStatefulSet,
+		Object:  workerStatefulSet(d.Set, d.restored, d.Group, nodeSelector),
+		Owner:   leader,
+		Because: because(CodeMissing, fmt.Sprintf("group %d has no worker statefulset %s", d.Index, d.LeaderName)),
+		Tell: action.Telling{
+			Done: []action.Event{{
+				Reason: "GroupsProgressing", Action: "Create",
+				Note: "Created worker statefulset for leader pod " + d.LeaderName, Related: &leader,
+			}},
+			Refused: &action.Event{
+				Warning: true, Reason: "FailedCreate", Action: "Create",
+				Note: "Failed to create worker statefulset for leader pod " + d.LeaderName, Related: &leader,
+			},
+		},
+	})
+	return true
+}
+
+// placement is the node selector that keeps workers in their leader's topology
+// domain, and whether it is known yet.
+func (d *groupDecision) placement() (map[string]string, bool) {
+	topology, exclusive := d.Set.Annotations[lwsv1.ExclusiveKeyAnnotationKey]
+	if !exclusive || topology == "" {
+		return nil, true
+	}
+	if d.Leader.Spec.NodeName == "" {
+		d.plan.wait(Wait{Reason: because(CodeLeaderNotScheduled, fmt.Sprintf("workers of group %d go where leader %s is scheduled", d.Index, d.Leader.Name))})
+		return nil, false
+	}
+	if d.Node == nil || d.Node.Labels[topology] == "" {
+		note := fmt.Sprintf("node %s of leader %s has no label %s", d.Leader.Spec.NodeName, d.Leader.Name, topology)
+		d.plan.wait(Wait{
+			Reason: because(CodeNoTopology, note),
+			Until:  d.Now.Add(slowLook),
+			Tell:   &action.Event{Warning: true, Reason: CodeNoTopology, Action: "Wait", Note: note + ": workers cannot be placed beside it"},
+		})
+		return nil, false
+	}
+	return map[string]string{topology: d.Node.Labels[topology]}, true
+}

@@ -1,0 +1,114 @@
+package lws
+
+import (
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
+)
+
+// leaders keeps the leader StatefulSet what the spec says: made when absent,
+// applied onto its exact version when present and different, left alone when
+// the same.
+func (d *setDecision) leaders() {
+	if d.held || d.key == "" {
+		return
+	}
+	desired := stamped(leaderStatefulSet(d.Set, d.key, Replicas(d.Set), strategyPartition(d.Set)))
+	if sts := d.StatefulSet.Orphan(); sts != nil {
+		owner := setRef(d.Set)
+		d.applyLeaders(sts, desired, &owner, because(CodeOrphan, fmt.Sprintf("statefulset %s has no controller and bears this set's labels", sts.Name)))
+		return
+	}
+	if sts := d.StatefulSet.Member(); sts != nil {
+		if !d.inStep(sts, desired) {
+			d.applyLeaders(sts, desired, nil, because(CodeChanged, fmt.Sprintf("statefulset %s differs from the spec", sts.Name)))
+		}
+		return
+	}
+	if d.StatefulSet.Empty() {
+		d.createLeaders(desired)
+	}
+}
+
+func (d *setDecision) createLeaders(desired *appsv1.StatefulSet) {
+	d.plan.do(action.Create{
+		Kind:    identity.KindStatefulSet,
+		Object:  desired,
+		Owner:   setRef(d.Set),
+		Because: because(CodeMissing, fmt.Sprintf("the set has no leader statefulset %s", desired.Name)),
+		Tell: action.Telling{
+			Done: []action.Event{{
+				Reason: "GroupsProgressing", Action: "Create",
+				Note: "Created leader statefulset " + d.Set.Name, Related: d.currentRevision(),
+			}},
+			Refused: &action.Event{
+				Warning: true, Reason: "FailedCreate", Action: "Create",
+				Note: "Failed to create leader statefulset " + d.Set.Name,
+			},
+		},
+	})
+}
+
+func (d *setDecision) applyLeaders(sts, desired *appsv1.StatefulSet, adopter *identity.Ref, reason action.Reason) {
+	d.plan.do(action.Apply{
+		Object:     desired,
+		Onto:       identity.RefOf(identity.KindStatefulSet, sts),
+		FieldOwner: FieldOwner,
+		Adopter:    adopter,
+		Because:    reason,
+		Tell: action.Telling{Refused: &action.Event{
+			Warning: true, Reason: "FailedUpdate", Action: "Update",
+			Note: "Failed to update leader statefulset " + d.Set.Name,
+		}},
+	})
+}
+
+// currentRevision is the revision at the key, found or about to be made.
+func (d *setDecision) currentRevision() *identity.Ref {
+	if revision := d.revisionWithKey(d.key); revision != nil {
+		ref := identity.RefOf(identity.KindControllerRevision, revision)
+		return &ref
+	}
+	for _, a := range d.plan.Actions {
+		if ref := a.Target(); ref.Kind == identity.KindControllerRevision {
+			return &ref
+		}
+	}
+	return nil
+}
+
+// stamped puts the fingerprint of a desired object on it. Desired objects are
+// freshly built, never from a cache.
+func stamped(desired *appsv1.StatefulSet) *appsv1.StatefulSet {
+	delete(desired.Annotations, AppliedAnnotationKey)
+	desired.Annotations[AppliedAnnotationKey] = fingerprint(desired)
+	return desired
+}
+
+// inStep tells whether a live StatefulSet needs no apply: what was applied last
+// is what is wanted, and nobody changed any of it since. What the server made of
+// our own last apply is accepted as it is, however it differs: applying the same
+// again would change nothing and never end.
+func (d *setDecision) inStep(live, desired *appsv1.StatefulSet) bool {
+	for _, key := range []string{lwsv1.SetNameLabelKey, lwsv1.RevisionKey} {
+		if live.Labels[key] != desired.Labels[key] {
+			return false
+		}
+	}
+	if live.Annotations[AppliedAnnotationKey] != desired.Annotations[AppliedAnnotationKey] {
+		return false
+	}
+	return live.Generation == d.AppliedGeneration || contains(&live.Spec, specWithoutImmutable(desired))
+}
+
+// specWithoutImmutable leaves out what cannot change after creation, so that a
+// difference in it does not lead to a write that is refused for ever.
+func specWithoutImmutable(desired *appsv1.StatefulSet) *appsv1.StatefulSetSpec {
+	spec := desired.Spec
+	spec.VolumeClaimTemplates = nil
+	return &spec
+}

@@ -1,0 +1,66 @@
+package lws
+
+import (
+	"time"
+
+	"lockstep.dev/lockstep/internal/action"
+)
+
+// Plan is what to do now, in order, and what to wait for. The zero value means
+// that the world is in step.
+type Plan struct {
+	Actions []action.Action
+	Waits   []Wait
+}
+
+// Wait is something the plan cannot hasten.
+type Wait struct {
+	action.Reason
+	// Until is when to look again even if no event comes. Zero means that an
+	// event will come.
+	Until time.Time
+	// Tell, when set, is an event that users are to hear of once.
+	Tell *action.Event
+}
+
+// Codes of waits and of the reasons for writes. They are stable.
+const (
+	CodePreviousIncarnation = "WaitingForPreviousIncarnation"
+	CodeNameConflict        = "NameConflict"
+	CodeLeaderNotReady      = "WaitingForLeaderReady"
+	CodeLeaderNotScheduled  = "WaitingForLeaderScheduled"
+	CodeRevisionNotVisible  = "WaitingForRevision"
+	CodeMistakenAnnotation  = "MistakenAnnotation"
+	CodeNoTopology          = "TopologyUnknown"
+	CodeStatusCoalesced     = "StatusCoalesced"
+	CodeGarbage             = "Garbage"
+	CodeMissing             = "Missing"
+	CodeChanged             = "Changed"
+	CodeOrphan              = "Orphan"
+	CodeNudge               = "Nudge"
+	CodeSuperseded          = "Superseded"
+)
+
+// Next is how long to wait before looking again without an event: zero when
+// only events matter.
+func (p Plan) Next(now time.Time) time.Duration {
+	var next time.Duration
+	for _, w := range p.Waits {
+		if w.Until.IsZero() {
+			continue
+		}
+		in := max(w.Until.Sub(now), time.Millisecond)
+		if next == 0 || in < next {
+			next = in
+		}
+	}
+	return next
+}
+
+func (p *Plan) do(actions ...action.Action) {
+	p.Actions = append(p.Actions, actions...)
+}
+
+func (p *Plan) wait(w Wait) {
+	p.Waits = append(p.Waits, w)
+}

@@ -1,0 +1,97 @@
+package lws
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+)
+
+// groupCounts is what the groups of a set add up to. A group without its worker
+// StatefulSet is not counted at all.
+type groupCounts struct {
+	// seen is the number of groups below replicas that count.
+	seen int32
+	// ready and updated include groups above replicas.
+	ready, updated int32
+	// updatedAndReady is the number of groups below replicas that are both.
+	updatedAndReady int32
+	// current, currentUpdated and currentUpdatedReady are of the groups between
+	// the partition and replicas.
+	current, currentUpdated, currentUpdatedReady int32
+}
+
+func (d *setDecision) count() groupCounts {
+	var c groupCounts
+	replicas, partition := Replicas(d.Set), strategyPartition(d.Set)
+	for i := range d.Groups {
+		g := &d.Groups[i]
+		if !g.complete(d.Set) {
+			continue
+		}
+		ready, updated := g.Ready(d.Set), g.updated(d.key)
+		c.ready += one(ready)
+		c.updated += one(updated)
+		index := int32(g.Index)
+		if index >= replicas {
+			continue
+		}
+		c.seen++
+		c.updatedAndReady += one(ready && updated)
+		if index >= partition {
+			c.current++
+			c.currentUpdated += one(updated)
+			c.currentUpdatedReady += one(updated && ready)
+		}
+	}
+	return c
+}
+
+// complete tells whether the group has all the parts it is judged by.
+func (g *Group) complete(set *lwsv1.LeaderWorkerSet) bool {
+	return g.Leader != nil && (SizeOf(g.Leader, set) == 1 || g.Workers.Member() != nil)
+}
+
+// Ready tells whether every pod of the group, in its present incarnation, is up.
+func (g *Group) Ready(set *lwsv1.LeaderWorkerSet) bool {
+	if !g.complete(set) || !podReady(g.Leader) {
+		return false
+	}
+	workers := g.Workers.Member()
+	return workers == nil || workersReady(workers)
+}
+
+func (g *Group) updated(key string) bool {
+	if key == "" || g.Leader.Labels[lwsv1.RevisionKey] != key {
+		return false
+	}
+	workers := g.Workers.Member()
+	return workers == nil || workers.Labels[lwsv1.RevisionKey] == key
+}
+
+func podReady(pod *corev1.Pod) bool {
+	if pod.Status.Phase != corev1.PodRunning {
+		return false
+	}
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == corev1.PodReady {
+			return pod.Status.Conditions[i].Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// workersReady judges by the StatefulSet's status, provided that the status is
+// about the present spec.
+func workersReady(sts *appsv1.StatefulSet) bool {
+	return sts.Status.ObservedGeneration >= sts.Generation &&
+		orDefault(sts.Spec.Replicas, 1) == sts.Status.AvailableReplicas &&
+		sts.Status.CurrentRevision == sts.Status.UpdateRevision
+}
+
+func one(yes bool) int32 {
+	if yes {
+		return 1
+	}
+	return 0
+}

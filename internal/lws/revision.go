@@ -1,0 +1,120 @@
+package lws
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"strconv"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+)
+
+// revisionNamePrefix is how much of a set's name stands in a revision's name.
+const revisionNamePrefix = 220
+
+// RevisionData encodes what a revision of the set is made of: the group's
+// template and the network configuration, and nothing else. The bytes are part
+// of the API: other implementations and their tests compute the same ones.
+func RevisionData(set *lwsv1.LeaderWorkerSet) ([]byte, error) {
+	network := set.Spec.NetworkConfig
+	if network == nil {
+		shared := lwsv1.SubdomainShared
+		network = &lwsv1.NetworkConfig{SubdomainPolicy: &shared}
+	}
+	template, err := replacing(set.Spec.LeaderWorkerTemplate)
+	if err != nil {
+		return nil, err
+	}
+	networkConfig, err := replacing(network)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(map[string]any{"spec": map[string]any{
+		"leaderWorkerTemplate": template,
+		"networkConfig":        networkConfig,
+	}})
+}
+
+// replacing encodes value as a map that, as a strategic merge patch, replaces
+// what it is applied to. Going through a map sorts the keys.
+func replacing(value any) (map[string]any, error) {
+	encoded, err := json.Marshal(value)
+	if err != nil {
+		return nil, fmt.Errorf("encode revision: %w", err)
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(encoded, &fields); err != nil {
+		return nil, fmt.Errorf("encode revision: %w", err)
+	}
+	fields["$patch"] = "replace"
+	return fields, nil
+}
+
+// RevisionKey is the short hash that names a revision with the given data.
+func RevisionKey(data []byte) string {
+	hash := fnv.New32()
+	_, _ = hash.Write(data)
+	return rand.SafeEncodeString(strconv.FormatUint(uint64(hash.Sum32()), 10))
+}
+
+// Restore returns the set as it was at the revision with the given data: the
+// live set with the revision's template and network configuration. The result
+// shares everything else with set.
+func Restore(set *lwsv1.LeaderWorkerSet, data []byte) (*lwsv1.LeaderWorkerSet, error) {
+	var stored struct {
+		Spec struct {
+			LeaderWorkerTemplate *lwsv1.LeaderWorkerTemplate `json:"leaderWorkerTemplate"`
+			NetworkConfig        *lwsv1.NetworkConfig        `json:"networkConfig"`
+		} `json:"spec"`
+	}
+	if err := json.Unmarshal(data, &stored); err != nil {
+		return nil, fmt.Errorf("decode revision: %w", err)
+	}
+	if stored.Spec.LeaderWorkerTemplate == nil {
+		return nil, fmt.Errorf("decode revision: %q is missing", "spec.leaderWorkerTemplate")
+	}
+	restored := *set
+	restored.Spec.LeaderWorkerTemplate = *stored.Spec.LeaderWorkerTemplate
+	restored.Spec.NetworkConfig = stored.Spec.NetworkConfig
+	return &restored, nil
+}
+
+// sameRevision tells whether stored data means the same as the data of the live
+// set: the same bytes, or the same bytes once encoded by this version's types.
+func sameRevision(set *lwsv1.LeaderWorkerSet, stored, live []byte) bool {
+	if bytes.Equal(stored, live) {
+		return true
+	}
+	restored, err := Restore(set, stored)
+	if err != nil {
+		return false
+	}
+	again, err := RevisionData(restored)
+	return err == nil && bytes.Equal(again, live)
+}
+
+// Genuine tells whether a ControllerRevision is what its name and label say: it
+// bears the set's name and a key, and its data hashes to that key or to the
+// hash in its own name, under which a lost revision is made again.
+func Genuine(revision *appsv1.ControllerRevision, setName string) bool {
+	key := revision.Labels[lwsv1.RevisionKey]
+	if key == "" || revision.Labels[lwsv1.SetNameLabelKey] != setName {
+		return false
+	}
+	hash := RevisionKey(revision.Data.Raw)
+	return hash == key || strings.HasPrefix(revision.Name, revisionStem(setName, hash))
+}
+
+// revisionName is the name of a set's revision with the given hash and number.
+func revisionName(setName, hash string, number int64) string {
+	return revisionStem(setName, hash) + strconv.FormatInt(number, 10)
+}
+
+func revisionStem(setName, hash string) string {
+	return setName[:min(len(setName), revisionNamePrefix)] + "-" + hash + "-"
+}

@@ -1,0 +1,68 @@
+package lws
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+
+	"lockstep.dev/lockstep/internal/action"
+)
+
+// setDecision is a plan in the making and what the rules found on the way.
+type setDecision struct {
+	*SetSnapshot
+	plan Plan
+
+	// held is set when nothing new may be made under the set's names yet.
+	held bool
+	// key is the revision key that groups should be at, or empty while unknown.
+	key string
+	// data is the revision data of the live spec.
+	data []byte
+	// waiting is what is told about ghosts, or the zero value.
+	waiting haunting
+	// conflict names what squats on names the set needs, or is empty.
+	conflict string
+}
+
+// DecideSet is the whole behaviour of a set as such, in order of precedence.
+// What happens inside a group is DecideGroup's.
+func DecideSet(w SetSnapshot) Plan {
+	d := &setDecision{SetSnapshot: &w}
+	if w.Set.DeletionTimestamp != nil {
+		return Plan{} // nothing is owed to a set on its way out: garbage collection does the rest
+	}
+	rules := []func(*setDecision){
+		(*setDecision).conflicts,
+		(*setDecision).ghosts,
+		(*setDecision).revisions,
+		(*setDecision).leaders,
+		(*setDecision).service,
+		(*setDecision).nudge,
+		(*setDecision).history,
+		(*setDecision).status,
+	}
+	for _, rule := range rules {
+		rule(d)
+	}
+	return d.plan
+}
+
+// statefulSetUID is the UID of the leader StatefulSet that is, or is about to
+// be, the set's own. Empty when there is none.
+func (w *SetSnapshot) statefulSetUID() types.UID {
+	if sts := w.StatefulSet.Member(); sts != nil {
+		return sts.UID
+	}
+	if sts := w.StatefulSet.Orphan(); sts != nil {
+		return sts.UID
+	}
+	return ""
+}
+
+// settled tells whether nothing is left to write before the status.
+func (d *setDecision) settled() bool {
+	return len(d.plan.Actions) == 0
+}
+
+func because(code, sentence string) action.Reason {
+	return action.Reason{Code: code, Sentence: sentence}
+}

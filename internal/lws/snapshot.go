@@ -1,0 +1,90 @@
+package lws
+
+import (
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/identity"
+)
+
+// SetSnapshot is everything that a decision about a set may know. What it
+// points to belongs to a cache and must not be changed.
+type SetSnapshot struct {
+	Now time.Time
+	Set *lwsv1.LeaderWorkerSet
+
+	// StatefulSet holds what bears the leader StatefulSet's name.
+	StatefulSet identity.Claim[*appsv1.StatefulSet]
+	// Leaders holds what bears the names of leader pods, judged against the
+	// StatefulSet above, adopted or about to be.
+	Leaders identity.Claim[*corev1.Pod]
+	// Groups has an entry for each leader that is a member, by rising index.
+	Groups []Group
+	// Service holds what bears the name of the Shared headless Service.
+	Service identity.Claim[*corev1.Service]
+	// Revisions holds what bears the set's revision labels.
+	Revisions identity.Claim[*appsv1.ControllerRevision]
+
+	Lives identity.Lives
+	Vigil Vigil
+	// AppliedGeneration is the generation that the leader StatefulSet had after
+	// this process last wrote it, or zero.
+	AppliedGeneration int64
+	// StatusWritten is when this process last wrote the set's status, or zero.
+	StatusWritten time.Time
+}
+
+// GroupSnapshot is everything that a decision about one group may know.
+type GroupSnapshot struct {
+	Now time.Time
+	Set *lwsv1.LeaderWorkerSet
+	Group
+	Revisions identity.Claim[*appsv1.ControllerRevision]
+	// Node holds the labels of the leader's node when the placement of the
+	// workers depends on them, or nil.
+	Node  *Node
+	Lives identity.Lives
+	Vigil Vigil
+}
+
+// Group is one leader and what bears the names derived from it.
+type Group struct {
+	Index int
+	// LeaderName is the name that the leader has or would have.
+	LeaderName string
+	// Leader is the leader pod if it is a member, else nil.
+	Leader *corev1.Pod
+	// Workers holds what bears the worker StatefulSet's name.
+	Workers identity.Claim[*appsv1.StatefulSet]
+	// Pods holds what bears the names of worker pods. A set snapshot fills it
+	// only for groups whose worker StatefulSet is not a member.
+	Pods identity.Claim[*corev1.Pod]
+	// Service holds what bears the name of the group's own headless Service.
+	Service identity.Claim[*corev1.Service]
+}
+
+// Node is what a group's placement needs of a node.
+type Node struct {
+	Name   string
+	Labels map[string]string
+}
+
+// Vigil is what is remembered of the ghosts of one set. Memory is lost with the
+// process; everything here only delays or hastens, so losing it costs time and
+// never safety.
+type Vigil struct {
+	// Seen is when each ghost was first seen as one.
+	Seen map[types.UID]time.Time
+	// Moved is when a ghost last came or left, or zero when none ever did.
+	Moved time.Time
+	// Departed is the ghost that left last while bearing a leader's name.
+	Departed identity.Ref
+	// DepartedAt is when Departed left, or zero.
+	DepartedAt time.Time
+	// Awake is since when this process watches the cluster.
+	Awake time.Time
+}

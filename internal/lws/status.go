@@ -1,0 +1,110 @@
+package lws
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/condition"
+)
+
+// statusEvery is how often counts alone are written. Transitions are written at
+// once.
+const statusEvery = 2 * time.Second
+
+// status writes what was found, when it differs from what is written. It comes
+// last: it tells of the world before this plan's other writes, and their events
+// bring the next look.
+func (d *setDecision) status() {
+	have := &d.Set.Status
+	want := have.DeepCopy()
+	d.tally(want)
+	wanted := d.wantedConditions()
+	var changed bool
+	want.Conditions, changed = condition.Merge(have.Conditions, wanted, d.Set.Generation, d.Now)
+	want.ObservedGeneration = d.Set.Generation
+	if equality.Semantic.DeepEqual(have, want) {
+		return
+	}
+	generation := have.ObservedGeneration != want.ObservedGeneration
+	due := d.StatusWritten.Add(statusEvery)
+	if !changed && !generation && d.Now.Before(due) {
+		d.plan.wait(Wait{Reason: because(CodeStatusCoalesced, "counts changed and are written together"), Until: due})
+		return
+	}
+	d.plan.do(action.WriteStatus{
+		Set:     setRef(d.Set),
+		Status:  *want,
+		Because: because(CodeChanged, fmt.Sprintf("%d of %d groups are ready", want.ReadyReplicas, Replicas(d.Set))),
+		Tell:    action.Telling{Done: d.statusEvents(want, changed || generation)},
+	})
+}
+
+func (d *setDecision) tally(status *lwsv1.LeaderWorkerSetStatus) {
+	counts := d.count()
+	status.ReadyReplicas = counts.ready
+	status.UpdatedReplicas = counts.updated
+	status.Replicas = 0
+	if sts := d.StatefulSet.Member(); sts != nil {
+		status.Replicas = sts.Status.Replicas
+	}
+	if status.HPAPodSelector == "" {
+		status.HPAPodSelector = fmt.Sprintf("%s=%s,%s=%s", lwsv1.SetNameLabelKey, d.Set.Name, lwsv1.WorkerIndexLabelKey, leaderWorkerIndex)
+	}
+}
+
+// statusEvents tells of conditions that changed, and of waits begun and ended.
+func (d *setDecision) statusEvents(status *lwsv1.LeaderWorkerSetStatus, changed bool) []action.Event {
+	var events []action.Event
+	if changed {
+		first := d.progress()[0]
+		events = append(events, action.Event{
+			Reason: first.Reason, Action: "Update",
+			Note: fmt.Sprintf("%s, with %d groups ready of total %d groups", first.Message, status.ReadyReplicas, Replicas(d.Set)),
+		})
+	}
+	if event, ok := d.waitEvent(); ok {
+		events = append(events, event)
+	}
+	return append(events, d.conflictEvents()...)
+}
+
+// waitEvent compares the wait as it is with the wait as it was last written.
+func (d *setDecision) waitEvent() (action.Event, bool) {
+	before, waited := conditionOf(d.Set.Status.Conditions, string(lwsv1.LeaderWorkerSetProgressing))
+	waited = waited && before.Status == metav1.ConditionTrue && before.Reason == CodePreviousIncarnation
+	switch {
+	case d.waiting.stuck && before.Message != d.waiting.message:
+		return action.Event{Warning: true, Reason: "PreviousIncarnationStuck", Action: "Wait", Note: d.waiting.message}, true
+	case d.waiting.any() && !waited:
+		return action.Event{Reason: CodePreviousIncarnation, Action: "Wait", Note: d.waiting.message}, true
+	case !d.waiting.any() && waited:
+		return action.Event{Reason: "PreviousIncarnationGone", Action: "Wait", Note: "the previous incarnation is gone"}, true
+	}
+	return action.Event{}, false
+}
+
+func (d *setDecision) conflictEvents() []action.Event {
+	before, told := conditionOf(d.Set.Status.Conditions, CodeNameConflict)
+	told = told && before.Status == metav1.ConditionTrue
+	switch {
+	case d.conflict != "" && (!told || before.Message != d.conflict):
+		return []action.Event{{Warning: true, Reason: CodeNameConflict, Action: "Wait", Note: d.conflict}}
+	case d.conflict == "" && told:
+		return []action.Event{{Reason: "NameConflictResolved", Action: "Wait", Note: noConflict}}
+	}
+	return nil
+}
+
+func conditionOf(conditions []metav1.Condition, conditionType string) (metav1.Condition, bool) {
+	for _, c := range conditions {
+		if c.Type == conditionType {
+			return c, true
+		}
+	}
+	return metav1.Condition{}, false
+}

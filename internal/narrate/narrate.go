@@ -1,0 +1,132 @@
+// Package narrate is the one place that speaks: events for users, metrics for
+// dashboards, one log line for each decision.
+//
+// It knows how to put what was done into those three forms. It refuses to know
+// why, beyond the reason that came with the decision, and never tells of a pass
+// that merely has to look again.
+package narrate
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+
+	"lockstep.dev/lockstep/internal/act"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
+)
+
+// noteLimit is the most bytes that the events API takes in a note.
+const noteLimit = 1024
+
+// actions counts what was written, by form, kind, reason and outcome.
+var actions = prometheus.NewCounterVec(prometheus.CounterOpts{
+	Name: "lockstep_actions_total",
+	Help: "Writes decided by Lockstep, by verb, kind, reason and outcome (done, stale, failed).",
+}, []string{"verb", "kind", "reason", "outcome"})
+
+// Metrics returns the metrics that a Narrator counts in.
+func Metrics() []prometheus.Collector { return []prometheus.Collector{actions} }
+
+// Narrator tells what was done. It is safe for concurrent use.
+type Narrator struct {
+	recorder events.EventRecorder
+
+	mu   sync.Mutex
+	told map[types.UID]string
+}
+
+// New returns a Narrator that records events through recorder.
+func New(recorder events.EventRecorder) *Narrator {
+	return &Narrator{recorder: recorder, told: map[types.UID]string{}}
+}
+
+// Tell tells what became of an action on behalf of owner.
+func (n *Narrator) Tell(ctx context.Context, owner runtime.Object, a action.Action, err error) {
+	log := logr.FromContextOrDiscard(ctx).WithValues(
+		"verb", a.Verb(), "object", a.Target().String(), "reason", a.Why().Code, "because", a.Why().Sentence)
+	switch {
+	case errors.Is(err, act.ErrStale):
+		n.count(a, "stale")
+		log.V(1).Info("looking again", "refusal", err.Error())
+	case err != nil:
+		n.count(a, "failed")
+		if refused := a.Telling().Refused; refused != nil {
+			event := *refused
+			event.Note += ": " + err.Error()
+			n.event(owner, event)
+		}
+	default:
+		n.count(a, "done")
+		log.Info("done")
+		for _, event := range a.Telling().Done {
+			n.event(owner, event)
+		}
+	}
+}
+
+// Wait tells of a wait that users are to hear of, once for each object waiting
+// for as long as the words stay the same.
+func (n *Narrator) Wait(owner runtime.Object, waiting types.UID, w lws.Wait) {
+	if w.Tell == nil {
+		return
+	}
+	n.mu.Lock()
+	known := n.told[waiting] == w.Sentence
+	n.told[waiting] = w.Sentence
+	n.mu.Unlock()
+	if !known {
+		n.event(owner, *w.Tell)
+	}
+}
+
+// Forget drops what was told on behalf of an object that is no more.
+func (n *Narrator) Forget(waiting types.UID) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.told, waiting)
+}
+
+func (n *Narrator) count(a action.Action, outcome string) {
+	actions.WithLabelValues(a.Verb(), string(a.Target().Kind), a.Why().Code, outcome).Inc()
+}
+
+func (n *Narrator) event(owner runtime.Object, e action.Event) {
+	kind := corev1.EventTypeNormal
+	if e.Warning {
+		kind = corev1.EventTypeWarning
+	}
+	n.recorder.Eventf(owner, related(e.Related), kind, e.Reason, e.Action, "%s", clipped(e.Note))
+}
+
+func clipped(note string) string {
+	if len(note) <= noteLimit {
+		return note
+	}
+	const ellipsis = "…"
+	return string([]rune(note[:noteLimit-2*len(ellipsis)])) + ellipsis
+}
+
+// related is a reference that the recorder takes as it is. It must be a nil
+// interface, not a nil pointer in one, when there is nothing to relate to.
+func related(ref *identity.Ref) runtime.Object {
+	if ref == nil {
+		return nil
+	}
+	version := "v1"
+	if ref.Kind == identity.KindControllerRevision || ref.Kind == identity.KindStatefulSet {
+		version = "apps/v1"
+	}
+	return &corev1.ObjectReference{
+		APIVersion: version, Kind: string(ref.Kind),
+		Namespace: ref.Namespace, Name: ref.Name, UID: ref.UID,
+	}
+}

@@ -1,0 +1,109 @@
+package observe
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/identity"
+)
+
+// indexClaim finds objects by the UID of their controller ("uid:…") and by the
+// name they derive theirs from ("name:…"): members by the one, whatever else
+// bears one of our names by the other.
+const indexClaim = "lockstep.claim"
+
+// ownPrefix begins every key of the LeaderWorkerSet API.
+const ownPrefix = "leaderworkerset.sigs.k8s.io/"
+
+// CacheOptions limits the caches to what bears a set's label, and drops what no
+// decision reads. Objects are handed out without being copied: readers must
+// never change them.
+func CacheOptions() cache.Options {
+	labelled, err := labels.NewRequirement(lwsv1.SetNameLabelKey, selection.Exists, nil)
+	if err != nil {
+		panic(err) // a constant key is always a valid one
+	}
+	shared := true
+	ours := cache.ByObject{Label: labels.NewSelector().Add(*labelled), UnsafeDisableDeepCopy: &shared}
+	pods, services, revisions := ours, ours, ours
+	pods.Transform = trimPod
+	services.Transform = cache.TransformStripManagedFields()
+	revisions.Transform = cache.TransformStripManagedFields()
+	return cache.Options{ByObject: map[client.Object]cache.ByObject{
+		&lwsv1.LeaderWorkerSet{}:     {UnsafeDisableDeepCopy: &shared, Transform: cache.TransformStripManagedFields()},
+		&appsv1.StatefulSet{}:        ours,
+		&appsv1.ControllerRevision{}: revisions,
+		&corev1.Service{}:            services,
+		&corev1.Pod{}:                pods,
+	}}
+}
+
+// trimPod drops the bulk of a pod that no decision reads. A fleet of large pods
+// must fit in little memory.
+func trimPod(object any) (any, error) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return object, nil
+	}
+	pod.ManagedFields = nil
+	maps.DeleteFunc(pod.Annotations, func(key, _ string) bool { return !strings.HasPrefix(key, ownPrefix) })
+	pod.Spec = corev1.PodSpec{
+		NodeName:       pod.Spec.NodeName,
+		Containers:     trimContainers(pod.Spec.Containers),
+		InitContainers: trimContainers(pod.Spec.InitContainers),
+	}
+	return pod, nil
+}
+
+func trimContainers(containers []corev1.Container) []corev1.Container {
+	var trimmed []corev1.Container
+	for i := range containers {
+		trimmed = append(trimmed, corev1.Container{
+			Name:      containers[i].Name,
+			Image:     containers[i].Image,
+			Resources: containers[i].Resources,
+		})
+	}
+	return trimmed
+}
+
+// Index adds the indexes that an Observer reads by. It must run before the cache
+// starts.
+func Index(ctx context.Context, indexer client.FieldIndexer) error {
+	for _, object := range []client.Object{&corev1.Pod{}, &appsv1.ControllerRevision{}} {
+		if err := indexer.IndexField(ctx, object, indexClaim, claimKeys); err != nil {
+			return fmt.Errorf("index %T: %w", object, err)
+		}
+	}
+	return nil
+}
+
+func claimKeys(object client.Object) []string {
+	var keys []string
+	if owner := metav1.GetControllerOfNoCopy(object); owner != nil {
+		keys = append(keys, byUID(string(owner.UID)))
+	}
+	switch object.(type) {
+	case *corev1.Pod:
+		if parent, ordinal := identity.ParentAndOrdinal(object.GetName()); ordinal != identity.NoOrdinal {
+			keys = append(keys, byName(parent))
+		}
+	case *appsv1.ControllerRevision:
+		keys = append(keys, byName(object.GetLabels()[lwsv1.SetNameLabelKey]))
+	}
+	return keys
+}
+
+func byUID(uid string) string   { return "uid:" + uid }
+func byName(name string) string { return "name:" + name }

@@ -1,0 +1,144 @@
+package observe
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
+)
+
+// Group returns what is to be known of the group whose leader has, or would
+// have, the name in key. The error is a NotFound one when no set could have such
+// a group.
+func (o *Observer) Group(ctx context.Context, key types.NamespacedName, now time.Time) (lws.GroupSnapshot, error) {
+	setName, index := identity.ParentAndOrdinal(key.Name)
+	if index == identity.NoOrdinal || identity.LeaderName(setName, index) != key.Name {
+		return lws.GroupSnapshot{}, apierrors.NewNotFound(schema.GroupResource{Resource: "groups"}, key.Name)
+	}
+	set := &lwsv1.LeaderWorkerSet{}
+	if err := o.cached.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: setName}, set); err != nil {
+		return lws.GroupSnapshot{}, err
+	}
+	w := lws.GroupSnapshot{Now: now, Set: set, Group: lws.Group{Index: index, LeaderName: key.Name}}
+	j := o.judge()
+	var err error
+	if w.Leader, err = o.leader(ctx, j, set, key); err != nil {
+		return w, err
+	}
+	if err := o.fillGroup(ctx, j, set, &w.Group); err != nil {
+		return w, err
+	}
+	if w.Pods.Empty() {
+		if err := o.fillPods(ctx, j, set, &w.Group); err != nil {
+			return w, err
+		}
+	}
+	if w.Workers.Empty() && w.Leader != nil {
+		if err := o.fillNewGroup(ctx, j, &w); err != nil {
+			return w, err
+		}
+	}
+	w.Lives = j.lives
+	vigilKey := types.NamespacedName{Namespace: key.Namespace, Name: "group/" + key.Name}
+	w.Vigil = o.memory.watchOver(vigilKey, groupPresence(w.Group), now)
+	return w, nil
+}
+
+// leader returns the pod under the leader's name if it is a member: alive, and
+// chained through the leader StatefulSet to the set.
+func (o *Observer) leader(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet, key types.NamespacedName) (*corev1.Pod, error) {
+	found, err := o.leaderStatefulSet(ctx, j, set)
+	if err != nil {
+		return nil, err
+	}
+	pod, ok, err := find(ctx, o, identity.KindPod, key, &corev1.Pod{})
+	if err != nil || !ok || found.Member() == nil {
+		return nil, err
+	}
+	if identity.Classify(pod, identity.Claimant{found.Member().UID}, false, nil) != identity.Member {
+		return nil, nil
+	}
+	return pod, nil
+}
+
+// fillGroup reads what bears the names of the group's StatefulSet and Service,
+// and its pods where the StatefulSet is missing.
+func (o *Observer) fillGroup(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet, g *lws.Group) error {
+	key := types.NamespacedName{Namespace: set.Namespace, Name: g.LeaderName}
+	claimant := leaderUID(g)
+	workers, err := o.statefulSets(ctx, key)
+	if err != nil {
+		return err
+	}
+	if err := learn(ctx, j, workers, claimant); err != nil {
+		return err
+	}
+	g.Workers = claim(j.lives, workers, claimant, func(sts *appsv1.StatefulSet) bool { return lws.IsWorkerStatefulSet(sts, set, *g) })
+	if lws.Subdomain(set) == lwsv1.SubdomainUniquePerReplica {
+		services, err := o.services(ctx, key)
+		if err != nil {
+			return err
+		}
+		if err := learn(ctx, j, services, claimant); err != nil {
+			return err
+		}
+		g.Service = claim(j.lives, services, claimant, func(s *corev1.Service) bool { return lws.BearsName(s, set.Name) })
+	}
+	if g.Workers.Member() != nil || (g.Leader != nil && lws.SizeOf(g.Leader, set) == 1) {
+		return nil
+	}
+	return o.fillPods(ctx, j, set, g)
+}
+
+// fillPods reads what bears the names of the group's workers.
+func (o *Observer) fillPods(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet, g *lws.Group) error {
+	pods, err := o.podsUnder(ctx, set.Namespace, g.LeaderName)
+	if err != nil {
+		return err
+	}
+	claimant := leaderUID(g)
+	if sts := g.Workers.Member(); sts != nil {
+		claimant = append(claimant, sts.UID)
+	}
+	if err := learn(ctx, j, pods, claimant); err != nil {
+		return err
+	}
+	g.Pods = claim(j.lives, pods, claimant, func(pod *corev1.Pod) bool { return lws.BearsName(pod, set.Name) })
+	return nil
+}
+
+// fillNewGroup reads what is needed to make the group's workers.
+func (o *Observer) fillNewGroup(ctx context.Context, j *judge, w *lws.GroupSnapshot) error {
+	var err error
+	if w.Revisions, err = o.revisionClaim(ctx, j, w.Set); err != nil {
+		return err
+	}
+	if w.Set.Annotations[lwsv1.ExclusiveKeyAnnotationKey] == "" || w.Leader.Spec.NodeName == "" {
+		return nil
+	}
+	node, err := o.liveMeta(ctx, "v1", "Node", types.NamespacedName{Name: w.Leader.Spec.NodeName})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read node %q of leader %q: %w", w.Leader.Spec.NodeName, w.Leader.Name, err)
+	}
+	w.Node = &lws.Node{Name: node.Name, Labels: node.Labels}
+	return nil
+}
+
+func leaderUID(g *lws.Group) identity.Claimant {
+	if g.Leader == nil {
+		return nil
+	}
+	return identity.Claimant{g.Leader.UID}
+}

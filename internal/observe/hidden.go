@@ -1,0 +1,98 @@
+package observe
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"lockstep.dev/lockstep/internal/identity"
+)
+
+// lookAgainAfter is how long a hidden object is taken to be still there.
+const lookAgainAfter = 5 * time.Second
+
+// Uncover looks live for what bears a name that the cache takes to be free, and
+// remembers it. It is called when a create finds the name taken.
+func (o *Observer) Uncover(ctx context.Context, ref identity.Ref) error {
+	_, _, err := o.uncover(ctx, name{kind: ref.Kind, namespace: ref.Namespace, name: ref.Name})
+	return err
+}
+
+// lookAgain returns what is remembered under a name, looked for anew when the
+// memory is old.
+func (o *Observer) lookAgain(ctx context.Context, n name) (client.Object, bool, error) {
+	o.memory.mu.Lock()
+	known, ok := o.memory.hidden[n]
+	o.memory.mu.Unlock()
+	if !ok || time.Since(known.seen) < lookAgainAfter {
+		return known.object, ok, nil
+	}
+	return o.uncover(ctx, n)
+}
+
+func (o *Observer) uncover(ctx context.Context, n name) (client.Object, bool, error) {
+	meta, err := o.liveMeta(ctx, apiVersions[n.kind], string(n.kind), types.NamespacedName{Namespace: n.namespace, Name: n.name})
+	o.memory.mu.Lock()
+	defer o.memory.mu.Unlock()
+	if apierrors.IsNotFound(err) {
+		delete(o.memory.hidden, n)
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("look for %s %q: %w", n.kind, n.name, err)
+	}
+	object := skeleton(n.kind, meta.ObjectMeta)
+	o.memory.hidden[n] = hidden{object: object, seen: time.Now()}
+	return object, true, nil
+}
+
+// hiddenUnder returns what is remembered of a kind whose names begin with the
+// key's name and a dash.
+func hiddenUnder[T client.Object](m *Memory, kind identity.Kind, key types.NamespacedName) []T {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var found []T
+	for n, h := range m.hidden {
+		if n.kind != kind || n.namespace != key.Namespace || !strings.HasPrefix(n.name, key.Name+"-") {
+			continue
+		}
+		if object, ok := h.object.(T); ok {
+			found = append(found, object)
+		}
+	}
+	return found
+}
+
+var apiVersions = map[identity.Kind]string{
+	identity.KindStatefulSet:        "apps/v1",
+	identity.KindControllerRevision: "apps/v1",
+	identity.KindPod:                "v1",
+	identity.KindService:            "v1",
+}
+
+// skeleton is an object of the kind with nothing but its metadata.
+func skeleton(kind identity.Kind, meta metav1.ObjectMeta) client.Object {
+	switch kind {
+	case identity.KindStatefulSet:
+		return &appsv1.StatefulSet{ObjectMeta: meta}
+	case identity.KindControllerRevision:
+		return &appsv1.ControllerRevision{ObjectMeta: meta}
+	case identity.KindService:
+		return &corev1.Service{ObjectMeta: meta}
+	default:
+		return &corev1.Pod{ObjectMeta: meta}
+	}
+}
+
+func (o *Observer) liveMeta(ctx context.Context, apiVersion, kind string, key types.NamespacedName) (*metav1.PartialObjectMetadata, error) {
+	meta := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: kind}}
+	return meta, o.live.Get(ctx, key, meta)
+}

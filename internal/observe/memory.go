@@ -1,0 +1,164 @@
+package observe
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/lru"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
+)
+
+// graves is how many UIDs are remembered as gone.
+const graves = 100_000
+
+// Memory is what an Observer remembers between looks. Nothing in it is needed
+// for safety: a process that starts without it waits a little longer, or looks
+// once more.
+type Memory struct {
+	awake time.Time
+	gone  *lru.Cache
+
+	mu      sync.Mutex
+	vigils  map[types.NamespacedName]*vigil
+	written map[types.UID]writes
+	hidden  map[name]hidden
+}
+
+// name is one name of one kind.
+type name struct {
+	kind      identity.Kind
+	namespace string
+	name      string
+}
+
+// hidden is an object that bears a name of ours but not our labels, so that the
+// cache does not show it.
+type hidden struct {
+	object client.Object
+	seen   time.Time
+}
+
+type writes struct {
+	statusAt   time.Time
+	generation int64
+}
+
+type vigil struct {
+	lws.Vigil
+	present map[types.UID]presence
+}
+
+// presence is a ghost that was there at the last look.
+type presence struct {
+	identity.Ref
+	// leader tells whether it bears the name of a leader.
+	leader bool
+}
+
+// NewMemory returns an empty memory of a process that awoke at the given time.
+func NewMemory(awake time.Time) *Memory {
+	return &Memory{
+		awake:   awake,
+		gone:    lru.New(graves),
+		vigils:  map[types.NamespacedName]*vigil{},
+		written: map[types.UID]writes{},
+		hidden:  map[name]hidden{},
+	}
+}
+
+// StatusWritten remembers when a set's status was written.
+func (m *Memory) StatusWritten(set types.UID, at time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	w := m.written[set]
+	w.statusAt = at
+	m.written[set] = w
+}
+
+// Applied remembers the generation that a set's leader StatefulSet had after it
+// was written.
+func (m *Memory) Applied(set types.UID, generation int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	w := m.written[set]
+	w.generation = generation
+	m.written[set] = w
+}
+
+func (m *Memory) writesOf(set types.UID) writes {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.written[set]
+}
+
+// forget drops everything about a set that is no longer there.
+func (m *Memory) forget(key types.NamespacedName, uid types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.vigils, key)
+	delete(m.written, uid)
+}
+
+func (m *Memory) bury(uid types.UID) { m.gone.Add(uid, struct{}{}) }
+
+func (m *Memory) buried(uid types.UID) bool {
+	_, ok := m.gone.Get(uid)
+	return ok
+}
+
+// watchOver notes which ghosts are present for key and returns what is known of
+// their comings and goings.
+func (m *Memory) watchOver(key types.NamespacedName, present []presence, now time.Time) lws.Vigil {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	v := m.vigils[key]
+	if v == nil {
+		if len(present) == 0 {
+			return lws.Vigil{Awake: m.awake}
+		}
+		v = &vigil{Vigil: lws.Vigil{Awake: m.awake}}
+		m.vigils[key] = v
+	}
+	v.look(present, now)
+	return v.Vigil
+}
+
+// look replaces what is remembered as present, noting who came and who left.
+// Maps handed out before are left as they are.
+func (v *vigil) look(present []presence, now time.Time) {
+	here := make(map[types.UID]presence, len(present))
+	seen := make(map[types.UID]time.Time, len(present))
+	for _, p := range present {
+		at, known := v.Seen[p.UID]
+		if !known {
+			at, v.Moved = now, now
+		}
+		here[p.UID], seen[p.UID] = p, at
+	}
+	for uid, p := range v.present {
+		if _, still := here[uid]; still {
+			continue
+		}
+		v.Moved = now
+		if p.leader {
+			v.Departed, v.DepartedAt = p.Ref, now
+		}
+	}
+	v.present, v.Seen = here, seen
+}
+
+// Watches tells whether a set waits for that very object to leave.
+func (m *Memory) Watches(set types.NamespacedName, uid types.UID) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	v := m.vigils[set]
+	if v == nil {
+		return false
+	}
+	_, present := v.present[uid]
+	return present
+}

@@ -1,0 +1,112 @@
+package observe
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/identity"
+)
+
+// Observer makes snapshots of the cluster. It is safe for concurrent use.
+type Observer struct {
+	cached client.Reader
+	live   client.Reader
+	memory *Memory
+}
+
+// New returns an Observer that reads through cached, which must have been given
+// CacheOptions and Index, and takes its second looks through live.
+func New(cached, live client.Reader, memory *Memory) *Observer {
+	return &Observer{cached: cached, live: live, memory: memory}
+}
+
+// find reads one object from the cache, and what was found hidden under its name
+// when the cache has none. It returns false when nothing bears the name.
+func find[T client.Object](ctx context.Context, o *Observer, kind identity.Kind, key types.NamespacedName, into T) (T, bool, error) {
+	err := o.cached.Get(ctx, key, into)
+	switch {
+	case err == nil:
+		return into, true, nil
+	case !apierrors.IsNotFound(err):
+		return into, false, fmt.Errorf("read %s %q: %w", kind, key, err)
+	}
+	object, found, err := o.lookAgain(ctx, name{kind: kind, namespace: key.Namespace, name: key.Name})
+	if err != nil || !found {
+		return into, false, err
+	}
+	known, ok := object.(T)
+	return known, ok, nil
+}
+
+// bearing is find as a list of none or one.
+func bearing[T client.Object](ctx context.Context, o *Observer, kind identity.Kind, key types.NamespacedName, into T) ([]T, error) {
+	object, found, err := find(ctx, o, kind, key, into)
+	if err != nil || !found {
+		return nil, err
+	}
+	return []T{object}, nil
+}
+
+func (o *Observer) statefulSets(ctx context.Context, key types.NamespacedName) ([]*appsv1.StatefulSet, error) {
+	return bearing(ctx, o, identity.KindStatefulSet, key, &appsv1.StatefulSet{})
+}
+
+func (o *Observer) services(ctx context.Context, key types.NamespacedName) ([]*corev1.Service, error) {
+	return bearing(ctx, o, identity.KindService, key, &corev1.Service{})
+}
+
+// podsUnder returns the pods in the namespace named "<parent>-<ordinal>",
+// whoever they belong to.
+func (o *Observer) podsUnder(ctx context.Context, namespace, parent string) ([]*corev1.Pod, error) {
+	var list corev1.PodList
+	if err := o.cached.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{indexClaim: byName(parent)}); err != nil {
+		return nil, fmt.Errorf("list pods under %q: %w", parent, err)
+	}
+	return pointers(list.Items), nil
+}
+
+// Leaders returns the pods of a set that bear names of leaders, whoever they
+// belong to. What names a worker of another set's group is left out.
+func (o *Observer) Leaders(ctx context.Context, set types.NamespacedName) ([]*corev1.Pod, error) {
+	pods, err := o.podsUnder(ctx, set.Namespace, set.Name)
+	if err != nil {
+		return nil, err
+	}
+	return append(pods, hiddenUnder[*corev1.Pod](o.memory, identity.KindPod, set)...), nil
+}
+
+// revisions returns the ControllerRevisions that belong to the set's UID, and
+// those that merely bear its name.
+func (o *Observer) revisions(ctx context.Context, set *lwsv1.LeaderWorkerSet) ([]*appsv1.ControllerRevision, error) {
+	var all []*appsv1.ControllerRevision
+	seen := map[types.UID]bool{}
+	for _, key := range []string{byUID(string(set.UID)), byName(set.Name)} {
+		var list appsv1.ControllerRevisionList
+		if err := o.cached.List(ctx, &list, client.InNamespace(set.Namespace), client.MatchingFields{indexClaim: key}); err != nil {
+			return nil, fmt.Errorf("list revisions of %q: %w", set.Name, err)
+		}
+		for _, revision := range pointers(list.Items) {
+			if !seen[revision.UID] {
+				seen[revision.UID] = true
+				all = append(all, revision)
+			}
+		}
+	}
+	key := types.NamespacedName{Namespace: set.Namespace, Name: set.Name}
+	return append(all, hiddenUnder[*appsv1.ControllerRevision](o.memory, identity.KindControllerRevision, key)...), nil
+}
+
+func pointers[T any](items []T) []*T {
+	all := make([]*T, len(items))
+	for i := range items {
+		all[i] = &items[i]
+	}
+	return all
+}

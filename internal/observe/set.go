@@ -1,0 +1,209 @@
+package observe
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
+)
+
+const (
+	// missingLeaderAfter is how long leaders may be missing before something
+	// unseen is looked for under their names.
+	missingLeaderAfter = 10 * time.Second
+	// probedAtMost bounds how many names one look probes.
+	probedAtMost = 5
+)
+
+// Set returns what is to be known of a set. The error is a NotFound one when
+// there is no such set.
+func (o *Observer) Set(ctx context.Context, key types.NamespacedName, now time.Time) (lws.SetSnapshot, error) {
+	set := &lwsv1.LeaderWorkerSet{}
+	if err := o.cached.Get(ctx, key, set); err != nil {
+		if apierrors.IsNotFound(err) {
+			o.memory.forget(key, "")
+		}
+		return lws.SetSnapshot{}, err
+	}
+	return o.SetAs(ctx, set, now)
+}
+
+// SetAs returns what is to be known of a set whose spec is as given, which need
+// not be what the cluster holds.
+func (o *Observer) SetAs(ctx context.Context, set *lwsv1.LeaderWorkerSet, now time.Time) (lws.SetSnapshot, error) {
+	key := types.NamespacedName{Namespace: set.Namespace, Name: set.Name}
+	written := o.memory.writesOf(set.UID)
+	w := lws.SetSnapshot{Now: now, Set: set, StatusWritten: written.statusAt, AppliedGeneration: written.generation}
+	j := o.judge()
+	var err error
+	if w.StatefulSet, err = o.leaderStatefulSet(ctx, j, set); err != nil {
+		return w, err
+	}
+	if err := o.probeLeaders(ctx, w); err != nil {
+		return w, err
+	}
+	leaderOwner := ownerOfLeaders(w.StatefulSet)
+	if w.Leaders, err = o.leaders(ctx, j, key, leaderOwner); err != nil {
+		return w, err
+	}
+	if w.Groups, err = o.groups(ctx, j, set, w.Leaders.Members); err != nil {
+		return w, err
+	}
+	if w.Service, err = o.sharedService(ctx, j, set); err != nil {
+		return w, err
+	}
+	if w.Revisions, err = o.revisionClaim(ctx, j, set); err != nil {
+		return w, err
+	}
+	w.Lives = j.lives
+	w.Vigil = o.memory.watchOver(key, setPresence(w, leaderOwner), now)
+	return w, nil
+}
+
+// claim judges objects that bear one of our names.
+func claim[T interface {
+	metav1.Object
+	comparable
+}](lives identity.Lives, objects []T, claimant identity.Claimant, ours func(T) bool) identity.Claim[T] {
+	return identity.Sort(objects, claimant, ours, lives)
+}
+
+func (o *Observer) leaderStatefulSet(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet) (identity.Claim[*appsv1.StatefulSet], error) {
+	found, err := o.statefulSets(ctx, types.NamespacedName{Namespace: set.Namespace, Name: set.Name})
+	if err != nil {
+		return identity.Claim[*appsv1.StatefulSet]{}, err
+	}
+	claimant := identity.Claimant{set.UID}
+	if err := learn(ctx, j, found, claimant); err != nil {
+		return identity.Claim[*appsv1.StatefulSet]{}, err
+	}
+	return claim(j.lives, found, claimant, func(sts *appsv1.StatefulSet) bool { return lws.IsLeaderStatefulSet(sts, set) }), nil
+}
+
+// ownerOfLeaders is who the set's leaders belong to: its leader StatefulSet, or
+// the one about to be adopted.
+func ownerOfLeaders(found identity.Claim[*appsv1.StatefulSet]) identity.Claimant {
+	for _, sts := range slices.Concat(found.Members, found.Orphans) {
+		return identity.Claimant{sts.UID}
+	}
+	return nil
+}
+
+func (o *Observer) leaders(ctx context.Context, j *judge, set types.NamespacedName, claimant identity.Claimant) (identity.Claim[*corev1.Pod], error) {
+	pods, err := o.Leaders(ctx, set)
+	if err != nil {
+		return identity.Claim[*corev1.Pod]{}, err
+	}
+	if err := learn(ctx, j, pods, claimant); err != nil {
+		return identity.Claim[*corev1.Pod]{}, err
+	}
+	return claim(j.lives, pods, claimant, func(pod *corev1.Pod) bool { return lws.IsLeader(pod, set.Name) }), nil
+}
+
+func (o *Observer) groups(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet, leaders []*corev1.Pod) ([]lws.Group, error) {
+	groups := make([]lws.Group, 0, len(leaders))
+	for _, leader := range leaders {
+		_, index := identity.ParentAndOrdinal(leader.Name)
+		g := lws.Group{Index: index, LeaderName: leader.Name, Leader: leader}
+		if err := o.fillGroup(ctx, j, set, &g); err != nil {
+			return nil, err
+		}
+		groups = append(groups, g)
+	}
+	slices.SortFunc(groups, func(a, b lws.Group) int { return a.Index - b.Index })
+	return groups, nil
+}
+
+func (o *Observer) sharedService(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet) (identity.Claim[*corev1.Service], error) {
+	found, err := o.services(ctx, types.NamespacedName{Namespace: set.Namespace, Name: set.Name})
+	if err != nil {
+		return identity.Claim[*corev1.Service]{}, err
+	}
+	claimant := identity.Claimant{set.UID}
+	if err := learn(ctx, j, found, claimant); err != nil {
+		return identity.Claim[*corev1.Service]{}, err
+	}
+	return claim(j.lives, found, claimant, func(s *corev1.Service) bool { return lws.BearsName(s, set.Name) }), nil
+}
+
+func (o *Observer) revisionClaim(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet) (identity.Claim[*appsv1.ControllerRevision], error) {
+	found, err := o.revisions(ctx, set)
+	if err != nil {
+		return identity.Claim[*appsv1.ControllerRevision]{}, err
+	}
+	claimant := identity.Claimant{set.UID}
+	if err := learn(ctx, j, found, claimant); err != nil {
+		return identity.Claim[*appsv1.ControllerRevision]{}, err
+	}
+	return claim(j.lives, found, claimant, func(r *appsv1.ControllerRevision) bool { return lws.Genuine(r, set.Name) }), nil
+}
+
+// probeLeaders looks for what may stand unseen under the names of leaders that
+// have been missing for a while: a pod that bears none of our labels.
+func (o *Observer) probeLeaders(ctx context.Context, w lws.SetSnapshot) error {
+	sts := w.StatefulSet.Member()
+	if sts == nil || sts.Status.Replicas >= lws.Replicas(w.Set) || w.Now.Sub(latest(sts.CreationTimestamp.Time, o.memory.awake)) < missingLeaderAfter {
+		return nil
+	}
+	probed := 0
+	for i := 0; i < int(lws.Replicas(w.Set)) && probed < probedAtMost; i++ {
+		key := types.NamespacedName{Namespace: w.Set.Namespace, Name: identity.LeaderName(w.Set.Name, i)}
+		if err := o.cached.Get(ctx, key, &corev1.Pod{}); err == nil {
+			continue
+		}
+		probed++
+		if err := o.Uncover(ctx, identity.Ref{Kind: identity.KindPod, Namespace: key.Namespace, Name: key.Name}); err != nil {
+			return fmt.Errorf("probe leader %q: %w", key.Name, err)
+		}
+	}
+	return nil
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// setPresence is the ghosts that the set's memory keeps a vigil over. Leaders
+// that the set's own StatefulSet is replacing are its business.
+func setPresence(w lws.SetSnapshot, leaderOwner identity.Claimant) []presence {
+	present := presences(identity.KindStatefulSet, w.StatefulSet.Ghosts, false)
+	for _, pod := range slices.Concat(w.Leaders.Ghosts, w.Leaders.Squatters) {
+		if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && isKnown(leaderOwner, owner.UID) {
+			continue
+		}
+		present = append(present, presence{Ref: identity.RefOf(identity.KindPod, pod), leader: true})
+	}
+	present = append(present, presences(identity.KindService, w.Service.Ghosts, false)...)
+	present = append(present, presences(identity.KindControllerRevision, w.Revisions.Ghosts, false)...)
+	for i := range w.Groups {
+		present = append(present, groupPresence(w.Groups[i])...)
+	}
+	return present
+}
+
+func groupPresence(g lws.Group) []presence {
+	present := presences(identity.KindStatefulSet, g.Workers.Ghosts, false)
+	present = append(present, presences(identity.KindPod, g.Pods.Ghosts, false)...)
+	return append(present, presences(identity.KindService, g.Service.Ghosts, false)...)
+}
+
+func presences[T metav1.Object](kind identity.Kind, objects []T, leader bool) []presence {
+	var present []presence
+	for _, object := range objects {
+		present = append(present, presence{Ref: identity.RefOf(kind, object), leader: leader})
+	}
+	return present
+}
