@@ -46,6 +46,13 @@ func Names() []string { return []string{LeaderWorkerSet} }
 // read from.
 func CacheOptions() cache.Options { return observe.CacheOptions() }
 
+// ClientOptions returns the options for the manager's client: a look waits until
+// the cache shows this process's own writes, so that no decision is made from a
+// world before them.
+func ClientOptions() client.Options {
+	return client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: new(true)}}
+}
+
 // Setup adds the named controllers to the manager. Its client must read its own
 // writes.
 func Setup(mgr ctrl.Manager, o Options) error {
@@ -94,8 +101,7 @@ func setupLeaderWorkerSet(mgr ctrl.Manager) error {
 // options warm the caches of a replica that does not lead, so that it can take
 // over at once.
 func options(workers int) controller.Options {
-	warm := true
-	return controller.Options{MaxConcurrentReconciles: workers, EnableWarmup: &warm}
+	return controller.Options{MaxConcurrentReconciles: workers, EnableWarmup: new(true)}
 }
 
 func setupSets(mgr ctrl.Manager, p *pass, wake <-chan event.GenericEvent) error {

@@ -144,6 +144,7 @@ func (o *Options) managerOptions(scheme *runtime.Scheme, keeper *certs.Keeper) (
 		Scheme:                              scheme,
 		Logger:                              o.Log,
 		Cache:                               o.cacheOptions(keeper),
+		Client:                              controller.ClientOptions(),
 		Metrics:                             metricsOptions(o.Config.Metrics.BindAddress, secured),
 		HealthProbeBindAddress:              o.Config.Health.HealthProbeBindAddress,
 		ReadinessEndpointName:               o.Config.Health.ReadinessEndpointName,
