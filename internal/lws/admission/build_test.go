@@ -1,0 +1,114 @@
+package admission_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+
+	"github.com/google/go-cmp/cmp"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/lws/admission"
+)
+
+// newSet is a set of 2 groups of 4 that nothing is wrong with, as it is after
+// every default.
+func newSet(changes ...func(*lwsv1.LeaderWorkerSet)) *lwsv1.LeaderWorkerSet {
+	set := &lwsv1.LeaderWorkerSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "w", Namespace: "ns"},
+		Spec: lwsv1.LeaderWorkerSetSpec{
+			Replicas:      ptr.To[int32](2),
+			StartupPolicy: lwsv1.LeaderCreatedStartupPolicy,
+			LeaderWorkerTemplate: lwsv1.LeaderWorkerTemplate{
+				Size:           ptr.To[int32](4),
+				WorkerTemplate: template("worker"),
+			},
+		},
+	}
+	admission.Default(set)
+	for _, change := range changes {
+		change(set)
+	}
+	return set
+}
+
+func template(container string) corev1.PodTemplateSpec {
+	return corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: container, Image: "image"}}}}
+}
+
+type change = func(*lwsv1.LeaderWorkerSet)
+
+func withReplicas(n int32) change {
+	return func(s *lwsv1.LeaderWorkerSet) { s.Spec.Replicas = &n }
+}
+
+func withSize(n int32) change {
+	return func(s *lwsv1.LeaderWorkerSet) { s.Spec.LeaderWorkerTemplate.Size = &n }
+}
+
+func withBudget(unavailable, surge string) change {
+	return func(s *lwsv1.LeaderWorkerSet) {
+		s.Spec.RolloutStrategy.RollingUpdateConfiguration.MaxUnavailable = intstr.Parse(unavailable)
+		s.Spec.RolloutStrategy.RollingUpdateConfiguration.MaxSurge = intstr.Parse(surge)
+	}
+}
+
+func withPartition(n int32) change {
+	return func(s *lwsv1.LeaderWorkerSet) { s.Spec.RolloutStrategy.RollingUpdateConfiguration.Partition = &n }
+}
+
+func withSubgroups(n int32) change {
+	return func(s *lwsv1.LeaderWorkerSet) {
+		s.Spec.LeaderWorkerTemplate.SubGroupPolicy = &lwsv1.SubGroupPolicy{
+			Type: ptr.To(lwsv1.SubGroupPolicyTypeLeaderWorker), SubGroupSize: &n,
+		}
+	}
+}
+
+func withLeaderExcluded() change {
+	return func(s *lwsv1.LeaderWorkerSet) {
+		s.Spec.LeaderWorkerTemplate.SubGroupPolicy.Type = ptr.To(lwsv1.SubGroupPolicyTypeLeaderExcluded)
+	}
+}
+
+func withAnnotation(key, value string) change {
+	return func(s *lwsv1.LeaderWorkerSet) { metav1.SetMetaDataAnnotation(&s.ObjectMeta, key, value) }
+}
+
+func withName(name string) change {
+	return func(s *lwsv1.LeaderWorkerSet) { s.Name = name }
+}
+
+func withLeaderTemplate(changes ...func(*corev1.PodTemplateSpec)) change {
+	return func(s *lwsv1.LeaderWorkerSet) {
+		leader := template("leader")
+		for _, change := range changes {
+			change(&leader)
+		}
+		s.Spec.LeaderWorkerTemplate.LeaderTemplate = &leader
+	}
+}
+
+func withWorkers(change func(*corev1.PodTemplateSpec)) change {
+	return func(s *lwsv1.LeaderWorkerSet) { change(&s.Spec.LeaderWorkerTemplate.WorkerTemplate) }
+}
+
+func withClaims(claims ...corev1.PersistentVolumeClaim) change {
+	return func(s *lwsv1.LeaderWorkerSet) { s.Spec.LeaderWorkerTemplate.VolumeClaimTemplates = claims }
+}
+
+// checkFaults compares what is said to the user, word for word.
+func checkFaults(t *testing.T, faults field.ErrorList, want []string) {
+	t.Helper()
+	var got []string
+	for _, fault := range faults {
+		got = append(got, fault.Error())
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("faults (-want +got):\n%s", diff)
+	}
+}

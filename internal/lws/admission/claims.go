@@ -1,0 +1,68 @@
+package admission
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+)
+
+func readRetention(set *lwsv1.LeaderWorkerSet) any {
+	return set.Spec.LeaderWorkerTemplate.PersistentVolumeClaimRetentionPolicy
+}
+
+// checkRetention is stricter than the schema, whose fields are plain strings. An
+// empty one is the StatefulSet's default.
+func checkRetention(set *lwsv1.LeaderWorkerSet) field.ErrorList {
+	policy := set.Spec.LeaderWorkerTemplate.PersistentVolumeClaimRetentionPolicy
+	if policy == nil {
+		return nil
+	}
+	path := templatePath.Child("persistentVolumeClaimRetentionPolicy")
+	return append(checkRetentionType(policy.WhenDeleted, path.Child("whenDeleted")),
+		checkRetentionType(policy.WhenScaled, path.Child("whenScaled"))...)
+}
+
+func checkRetentionType(policy appsv1.PersistentVolumeClaimRetentionPolicyType, path *field.Path) field.ErrorList {
+	switch policy {
+	case "", appsv1.RetainPersistentVolumeClaimRetentionPolicyType, appsv1.DeletePersistentVolumeClaimRetentionPolicyType:
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path, policy, "must be Retain or Delete")}
+}
+
+// checkClaimsChange keeps the claims as they were made. The StatefulSets cannot
+// take a change, and would refuse every later update of the set with it. What
+// does not reach them may change.
+func checkClaimsChange(set, old *lwsv1.LeaderWorkerSet) field.ErrorList {
+	if equality.Semantic.DeepEqual(effectiveClaims(set), effectiveClaims(old)) {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(claimsPath, field.OmitValueType{},
+		"field is immutable: the claims of a StatefulSet cannot be changed; put back what it was, or delete the set and create it again")}
+}
+
+// claim is what a StatefulSet is given of a claim template.
+type claim struct {
+	Name         string
+	AccessModes  []corev1.PersistentVolumeAccessMode
+	StorageClass *string
+	VolumeMode   corev1.PersistentVolumeMode
+	Resources    corev1.VolumeResourceRequirements
+}
+
+func effectiveClaims(set *lwsv1.LeaderWorkerSet) []claim {
+	var claims []claim
+	for _, template := range set.Spec.LeaderWorkerTemplate.VolumeClaimTemplates {
+		claims = append(claims, claim{
+			Name:         template.Name,
+			AccessModes:  template.Spec.AccessModes,
+			StorageClass: template.Spec.StorageClassName,
+			VolumeMode:   orDefault(template.Spec.VolumeMode, corev1.PersistentVolumeFilesystem),
+			Resources:    template.Spec.Resources,
+		})
+	}
+	return claims
+}

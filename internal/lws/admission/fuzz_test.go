@@ -1,0 +1,142 @@
+package admission_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/lws/admission"
+)
+
+// FuzzMutatePod: whatever pod comes in, it is mutated or refused, for a cost in
+// proportion to its size, and doing it twice is doing it once.
+func FuzzMutatePod(f *testing.F) {
+	for _, pod := range hostilePods() {
+		f.Add(encode(f, pod))
+	}
+	f.Add([]byte(`{"metadata":{"labels":{"leaderworkerset.sigs.k8s.io/name":""},"annotations":{"leaderworkerset.sigs.k8s.io/size":"1"}}}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var pod corev1.Pod
+		if json.Unmarshal(raw, &pod) != nil {
+			return
+		}
+		before := len(encode(t, &pod))
+		worker := pod.Labels[lwsv1.WorkerIndexLabelKey] != "0"
+		if admission.MutatePod(&pod) != nil {
+			return
+		}
+		if after, limit := len(encode(t, &pod)), mutatedAtMost(before); after > limit {
+			t.Fatalf("a pod of %d bytes became one of %d, want at most %d", before, after, limit)
+		}
+		if worker && pod.Labels[lwsv1.WorkerIndexLabelKey] == "0" {
+			return // a worker with the ordinal of a leader; it becomes one
+		}
+		once := pod.DeepCopy()
+		if err := admission.MutatePod(&pod); err != nil {
+			t.Fatalf("the second time: %v", err)
+		}
+		if diff := cmp.Diff(once, &pod); diff != "" {
+			t.Fatalf("the second time it changed (-once +twice):\n%s", diff)
+		}
+	})
+}
+
+// mutatedAtMost: each container, 27 bytes at the least, is given three variables
+// of at most 3 KiB, every character escaped; all together at most a megabyte of
+// TPU variables; an annotation may become two affinity terms.
+func mutatedAtMost(before int) int { return 256*before + 2<<20 }
+
+func encode(tb testing.TB, object any) []byte {
+	tb.Helper()
+	raw, err := json.Marshal(object)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return raw
+}
+
+func hostilePods() []*corev1.Pod {
+	const most = "2147483647"
+	megabyte := strings.Repeat("0", 1<<20)
+	size := func(text string) podChange { return withPodAnnotation(lwsv1.SizeAnnotationKey, text) }
+	part := func(text string) podChange { return withPodAnnotation(lwsv1.SubGroupSizeAnnotationKey, text) }
+	return []*corev1.Pod{
+		{},
+		newLeader("w-0"),
+		newWorker("w-0-1"),
+		newWorker("w-0", part("3"), withTPUContainers(2)),
+		newLeader("w"),
+		newLeader(""),
+		newLeader("w-0", size(most), withTPUContainers(1)),
+		newWorker("w-0-1", size(most), part(most), withTPUContainers(1), leaderTPU),
+		newWorker("w-0-2147483647", size(most), part("1"), withTPUContainers(3)),
+		newLeader("w-0", size("99999999999")),
+		newLeader("w-0", size("-1")),
+		newLeader("w-0", size(megabyte)),
+		newWorker("w-0-1", part("0")),
+		newWorker("w-0-1", part(megabyte)),
+		newLeader("w-0", withPodAnnotation("any", megabyte)),
+		newLeader("w-0", withPodAnnotation(lwsv1.ExclusiveKeyAnnotationKey, megabyte)),
+		newLeader("w-0", withLabel(lwsv1.SetNameLabelKey, megabyte)),
+		newLeader("w-0", func(p *corev1.Pod) { p.Spec.Containers = make([]corev1.Container, 1000) }),
+		newLeader("w-0", withTPUContainers(1000)),
+		newLeader("w-0", withPodAnnotation(lwsv1.SubdomainPolicyAnnotationKey, "UniquePerReplica"), part("2"),
+			withPodAnnotation(lwsv1.ExclusiveKeyAnnotationKey, "rack"), withPodAnnotation(lwsv1.SubGroupExclusiveKeyAnnotationKey, "host")),
+		newPod("w-0", func(p *corev1.Pod) { p.Labels = nil }),
+		newPod("w-0", func(p *corev1.Pod) { p.Annotations = nil }),
+	}
+}
+
+// FuzzValidate: whatever set comes in, it is defaulted, judged and warned of
+// without harm; and one that is not changed is not refused.
+func FuzzValidate(f *testing.F) {
+	for _, set := range []*lwsv1.LeaderWorkerSet{
+		{},
+		newSet(),
+		newSet(withSubgroups(0)),
+		newSet(withSubgroups(-1), withSize(-1), withReplicas(-1)),
+		newSet(withReplicas(2147483647), withSize(2147483647), withBudget("99999999999999999999%", "2147483647")),
+		newSet(withName(strings.Repeat("-", 1<<16))),
+		newSet(withClaims(claimOf("data", "fast", "1Gi")), withLeaderTemplate()),
+		newSet(withAnnotation(lwsv1.SubGroupExclusiveKeyAnnotationKey, strings.Repeat("x", 1<<20))),
+	} {
+		f.Add(encode(f, set), encode(f, newSet()))
+	}
+	f.Add([]byte(`{"spec":{"networkConfig":{},"leaderWorkerTemplate":{"subGroupPolicy":{}},"rolloutStrategy":{"rollingUpdateConfiguration":{}}}}`), []byte(`{}`))
+	f.Fuzz(func(t *testing.T, raw, rawOld []byte) {
+		var set, old lwsv1.LeaderWorkerSet
+		if json.Unmarshal(raw, &set) != nil || json.Unmarshal(rawOld, &old) != nil {
+			return
+		}
+		judge(t, &set, &old) // as it comes, without any default
+		admission.Default(&set)
+		once := set.DeepCopy()
+		admission.Default(&set)
+		if !equality.Semantic.DeepEqual(once, &set) {
+			t.Fatalf("defaulted twice it changed (-once +twice):\n%s", cmp.Diff(once, &set))
+		}
+		judge(t, &set, &old)
+		if faults := admission.ValidateUpdate(&set, once); len(faults) > 0 {
+			t.Fatalf("refused without a change: %v", faults)
+		}
+	})
+}
+
+// judge asks every question and checks that none of them changed what was asked
+// about.
+func judge(tb testing.TB, set, old *lwsv1.LeaderWorkerSet) {
+	tb.Helper()
+	wasSet, wasOld := set.DeepCopy(), old.DeepCopy()
+	_ = admission.ValidateCreate(set).ToAggregate()
+	_ = admission.ValidateUpdate(set, old).ToAggregate()
+	admission.Warnings(set, nil)
+	admission.Warnings(set, old)
+	if !equality.Semantic.DeepEqual(wasSet, set) || !equality.Semantic.DeepEqual(wasOld, old) {
+		tb.Fatal("judging a set changed it")
+	}
+}

@@ -1,0 +1,171 @@
+package admission
+
+import (
+	"fmt"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/identity"
+)
+
+// PodMutation completes the pods of sets as they are created. The zero value
+// knows nothing of schedulers.
+type PodMutation struct {
+	// Gang puts the name of its group's PodGroup on every pod.
+	Gang bool
+}
+
+// MutatePod completes a pod of a set, in place, and leaves every other pod as it
+// is. An error means that the pod must not be created.
+func MutatePod(pod *corev1.Pod) error {
+	return PodMutation{}.Mutate(pod)
+}
+
+// Mutate completes a pod of a set, in place, and leaves every other pod as it
+// is. An error means that the pod must not be created. Done twice it changes
+// nothing.
+func (m PodMutation) Mutate(pod *corev1.Pod) error {
+	if _, ours := pod.Labels[lwsv1.SetNameLabelKey]; !ours {
+		return nil
+	}
+	if err := checkLengths(pod); err != nil {
+		return err
+	}
+	groupSize, err := sizeAnnotation(pod)
+	if err != nil {
+		return err
+	}
+	if err := placeInGroup(pod, groupSize); err != nil {
+		return err
+	}
+	if m.Gang {
+		annotateGang(pod)
+	}
+	if err := addTPUEnvironment(pod, groupSize); err != nil {
+		return err
+	}
+	return addEnvironment(pod)
+}
+
+// ValidatePod allows every pod. It stands behind a path that configurations made
+// by other implementations still call.
+func ValidatePod(*corev1.Pod) field.ErrorList { return nil }
+
+func placeInGroup(pod *corev1.Pod, groupSize int) error {
+	if isLeader(pod) {
+		return placeLeader(pod)
+	}
+	return placeWorker(pod, groupSize)
+}
+
+// isLeader reads what the template of leaders says and that of workers does not.
+// A worker that has been told its index gives the same answer: workers count
+// from 1.
+func isLeader(pod *corev1.Pod) bool {
+	return pod.Labels[lwsv1.WorkerIndexLabelKey] == "0"
+}
+
+// placeLeader tells a leader its group.
+func placeLeader(pod *corev1.Pod) error {
+	if _, known := pod.Labels[lwsv1.GroupIndexLabelKey]; !known {
+		ordinal, err := podOrdinal(pod)
+		if err != nil {
+			return err
+		}
+		pod.Labels[lwsv1.GroupIndexLabelKey] = strconv.Itoa(ordinal)
+	}
+	if pod.Annotations[lwsv1.SubdomainPolicyAnnotationKey] == string(lwsv1.SubdomainUniquePerReplica) {
+		pod.Spec.Subdomain = pod.Name
+	}
+	if _, known := pod.Labels[lwsv1.GroupUniqueHashLabelKey]; !known {
+		pod.Labels[lwsv1.GroupUniqueHashLabelKey] = identity.GroupKey(pod.Namespace, pod.Name)
+	}
+	if topology := pod.Annotations[lwsv1.ExclusiveKeyAnnotationKey]; topology != "" {
+		SetExclusiveAffinities(pod, pod.Labels[lwsv1.GroupUniqueHashLabelKey], topology, lwsv1.GroupUniqueHashLabelKey)
+	}
+	return placeLeaderInSubgroup(pod)
+}
+
+// placeWorker tells a worker its place in the group. The group it knows from its
+// StatefulSet.
+func placeWorker(pod *corev1.Pod, groupSize int) error {
+	ordinal, err := podOrdinal(pod)
+	if err != nil {
+		return err
+	}
+	pod.Labels[lwsv1.WorkerIndexLabelKey] = strconv.Itoa(ordinal)
+	return placeWorkerInSubgroup(pod, groupSize, ordinal)
+}
+
+func podOrdinal(pod *corev1.Pod) (int, error) {
+	_, ordinal := identity.ParentAndOrdinal(pod.Name)
+	if ordinal == identity.NoOrdinal {
+		return 0, fmt.Errorf("parsing pod ordinal for pod %s", pod.Name)
+	}
+	return ordinal, nil
+}
+
+func sizeAnnotation(pod *corev1.Pod) (int, error) {
+	if _, present := pod.Annotations[lwsv1.SizeAnnotationKey]; !present {
+		return 0, fmt.Errorf("size annotation is unexpectedly missing for pod %s", pod.Name)
+	}
+	return countAnnotation(pod, lwsv1.SizeAnnotationKey)
+}
+
+// countAnnotation reads an annotation that counts pods.
+func countAnnotation(pod *corev1.Pod, key string) (int, error) {
+	text := pod.Annotations[key]
+	n, err := strconv.ParseInt(text, 10, 32)
+	if err != nil || n < 1 || len(text) > maxCountLength {
+		return 0, fmt.Errorf("annotation %s of pod %q is %q, want a whole number from 1 to 2147483647", key, pod.Name, shortened(text))
+	}
+	return int(n), nil
+}
+
+// maxCountLength keeps a megabyte of leading zeros out of the environment of
+// every container.
+const maxCountLength = len("+2147483647")
+
+// checkLengths refuses a pod whose name or labels the API server would refuse
+// anyway. Mutation comes first there, and would have copied them into every
+// container: the square of a request.
+func checkLengths(pod *corev1.Pod) error {
+	for _, part := range []struct {
+		what, text string
+		limit      int
+	}{
+		{"name", pod.Name, validation.DNS1123SubdomainMaxLength},
+		{"namespace", pod.Namespace, validation.DNS1123LabelMaxLength},
+		{"spec.subdomain", pod.Spec.Subdomain, validation.DNS1123SubdomainMaxLength},
+		{"label " + lwsv1.SetNameLabelKey, pod.Labels[lwsv1.SetNameLabelKey], validation.LabelValueMaxLength},
+		{"label " + lwsv1.GroupIndexLabelKey, pod.Labels[lwsv1.GroupIndexLabelKey], validation.LabelValueMaxLength},
+		{"label " + lwsv1.WorkerIndexLabelKey, pod.Labels[lwsv1.WorkerIndexLabelKey], validation.LabelValueMaxLength},
+	} {
+		if len(part.text) > part.limit {
+			return fmt.Errorf("%s of pod %q has %d characters, at most %d are allowed",
+				part.what, shortened(pod.Name), len(part.text), part.limit)
+		}
+	}
+	return nil
+}
+
+// shortened is the beginning of a text of any length, to be quoted in an error.
+func shortened(text string) string {
+	const enough = 64
+	if len(text) <= enough {
+		return text
+	}
+	return text[:enough] + "…"
+}
+
+func annotateGang(pod *corev1.Pod) {
+	pod.Annotations[GangAnnotationKey] = fmt.Sprintf("%s-%s-%s",
+		pod.Labels[lwsv1.SetNameLabelKey], pod.Labels[lwsv1.GroupIndexLabelKey], pod.Labels[lwsv1.RevisionKey])
+}
+
+// GangAnnotationKey is where gang schedulers look for the PodGroup of a pod.
+const GangAnnotationKey = "scheduling.k8s.io/group-name"

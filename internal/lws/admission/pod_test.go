@@ -1,0 +1,222 @@
+package admission_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/lws/admission"
+)
+
+type podChange = func(*corev1.Pod)
+
+// newLeader is a leader of set w in namespace ns as the StatefulSet controller
+// creates it.
+func newLeader(name string, changes ...podChange) *corev1.Pod {
+	return newPod(name, append([]podChange{withLabel(lwsv1.WorkerIndexLabelKey, "0")}, changes...)...)
+}
+
+// newWorker is a worker of group 0 of set w as the StatefulSet controller
+// creates it.
+func newWorker(name string, changes ...podChange) *corev1.Pod {
+	return newPod(name, append([]podChange{
+		withLabel(lwsv1.GroupIndexLabelKey, "0"),
+		withLabel(lwsv1.GroupUniqueHashLabelKey, "b170a251aa73d74d5ba988f212b4fe940e717eef"),
+		withPodAnnotation(lwsv1.LeaderPodNameAnnotationKey, "w-0"),
+	}, changes...)...)
+}
+
+func newPod(name string, changes ...podChange) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: "ns",
+			Labels:      map[string]string{lwsv1.SetNameLabelKey: "w", lwsv1.RevisionKey: "rev"},
+			Annotations: map[string]string{lwsv1.SizeAnnotationKey: "4"},
+		},
+		Spec: corev1.PodSpec{Subdomain: "w", Containers: []corev1.Container{{Name: "c"}}},
+	}
+	for _, change := range changes {
+		change(pod)
+	}
+	return pod
+}
+
+func withLabel(key, value string) podChange {
+	return func(p *corev1.Pod) { metav1.SetMetaDataLabel(&p.ObjectMeta, key, value) }
+}
+
+func withPodAnnotation(key, value string) podChange {
+	return func(p *corev1.Pod) { metav1.SetMetaDataAnnotation(&p.ObjectMeta, key, value) }
+}
+
+func withoutLabel(key string) podChange {
+	return func(p *corev1.Pod) { delete(p.Labels, key) }
+}
+
+func withoutAnnotation(key string) podChange {
+	return func(p *corev1.Pod) { delete(p.Annotations, key) }
+}
+
+func mutate(t *testing.T, pod *corev1.Pod) *corev1.Pod {
+	t.Helper()
+	if err := admission.MutatePod(pod); err != nil {
+		t.Fatal(err)
+	}
+	return pod
+}
+
+func TestLeaderIsToldItsGroup(t *testing.T) {
+	pod := mutate(t, newLeader("w-0"))
+	want := map[string]string{
+		lwsv1.SetNameLabelKey: "w", lwsv1.RevisionKey: "rev", lwsv1.WorkerIndexLabelKey: "0",
+		lwsv1.GroupIndexLabelKey:      "0",
+		lwsv1.GroupUniqueHashLabelKey: "b170a251aa73d74d5ba988f212b4fe940e717eef",
+	}
+	if diff := cmp.Diff(want, pod.Labels); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+	if pod.Spec.Subdomain != "w" {
+		t.Errorf("subdomain %q, want that of the set", pod.Spec.Subdomain)
+	}
+	if pod.Spec.Affinity != nil {
+		t.Errorf("affinity %v, want none", pod.Spec.Affinity)
+	}
+}
+
+func TestLeaderKeepsWhatItKnows(t *testing.T) {
+	pod := mutate(t, newLeader("no ordinal", withLabel(lwsv1.GroupIndexLabelKey, "7"), withLabel(lwsv1.GroupUniqueHashLabelKey, "key")))
+	if pod.Labels[lwsv1.GroupIndexLabelKey] != "7" || pod.Labels[lwsv1.GroupUniqueHashLabelKey] != "key" {
+		t.Errorf("labels %v, want those it had", pod.Labels)
+	}
+}
+
+func TestLeaderWithSubdomainOfItsOwn(t *testing.T) {
+	pod := mutate(t, newLeader("w-3", withPodAnnotation(lwsv1.SubdomainPolicyAnnotationKey, "UniquePerReplica")))
+	if pod.Spec.Subdomain != "w-3" {
+		t.Errorf("subdomain %q, want w-3", pod.Spec.Subdomain)
+	}
+	if got := pod.Spec.Containers[0].Env[0].Value; got != "w-3.w-3.ns" {
+		t.Errorf("leader address %q, want w-3.w-3.ns", got)
+	}
+}
+
+func TestWorkerIsToldItsIndex(t *testing.T) {
+	pod := mutate(t, newWorker("w-0-3", withLabel(lwsv1.WorkerIndexLabelKey, "9"), withPodAnnotation(lwsv1.ExclusiveKeyAnnotationKey, "rack")))
+	if got := pod.Labels[lwsv1.WorkerIndexLabelKey]; got != "3" {
+		t.Errorf("worker index %q, want 3", got)
+	}
+	if pod.Spec.Affinity != nil {
+		t.Error("a worker got the affinity of a leader")
+	}
+}
+
+func TestPodsOfNoSetAreLeftAlone(t *testing.T) {
+	for name, pod := range map[string]*corev1.Pod{
+		"empty":      {},
+		"unlabelled": newLeader("w-0", withoutLabel(lwsv1.SetNameLabelKey)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := pod.DeepCopy()
+			if diff := cmp.Diff(before, mutate(t, pod)); diff != "" {
+				t.Errorf("(-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestGangAnnotation(t *testing.T) {
+	pod := newWorker("w-0-1")
+	if err := (admission.PodMutation{Gang: true}).Mutate(pod); err != nil {
+		t.Fatal(err)
+	}
+	if got := pod.Annotations["scheduling.k8s.io/group-name"]; got != "w-0-rev" {
+		t.Errorf("group name %q, want w-0-rev", got)
+	}
+	if _, present := mutate(t, newWorker("w-0-1")).Annotations["scheduling.k8s.io/group-name"]; present {
+		t.Error("the annotation is there without having been asked for")
+	}
+}
+
+func TestEnvironment(t *testing.T) {
+	user := func(p *corev1.Pod) {
+		p.Spec.InitContainers = []corev1.Container{{Name: "i"}}
+		p.Spec.EphemeralContainers = []corev1.EphemeralContainer{{}}
+		p.Spec.Containers[0].Env = []corev1.EnvVar{
+			{Name: "A", Value: "$(LWS_LEADER_ADDRESS)"}, {Name: "LWS_GROUP_SIZE", Value: "mine"}, {Name: "B", Value: "1"}, {Name: "A", Value: "again"},
+		}
+	}
+	pod := mutate(t, newWorker("w-0-2", user))
+	ours := []corev1.EnvVar{
+		{Name: "LWS_LEADER_ADDRESS", Value: "w-0.w.ns"}, {Name: "LWS_GROUP_SIZE", Value: "4"}, {Name: "LWS_WORKER_INDEX", Value: "2"},
+	}
+	want := append(ours[:3:3], corev1.EnvVar{Name: "A", Value: "$(LWS_LEADER_ADDRESS)"}, corev1.EnvVar{Name: "B", Value: "1"})
+	if diff := cmp.Diff(want, pod.Spec.Containers[0].Env); diff != "" {
+		t.Errorf("container (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(ours, pod.Spec.InitContainers[0].Env); diff != "" {
+		t.Errorf("init container (-want +got):\n%s", diff)
+	}
+	if pod.Spec.EphemeralContainers[0].Env != nil {
+		t.Error("an ephemeral container was touched")
+	}
+}
+
+func TestPodsThatMustNotBe(t *testing.T) {
+	long := strings.Repeat("x", 1<<20)
+	size := func(text string) podChange { return withPodAnnotation(lwsv1.SizeAnnotationKey, text) }
+	part := func(text string) podChange { return withPodAnnotation(lwsv1.SubGroupSizeAnnotationKey, text) }
+	const (
+		noNumber = `annotation leaderworkerset.sigs.k8s.io/size of pod "w-0" is %, want a whole number from 1 to 2147483647`
+		noPart   = `annotation leaderworkerset.sigs.k8s.io/subgroup-size of pod "w-0-1" is %, want a whole number from 1 to 2147483647`
+		noEnv    = "Failure constructing environment variables, no group index label found for pod ns/w-0-1"
+	)
+	quoted := func(text, value string) string { return strings.Replace(text, "%", value, 1) }
+	tests := []struct {
+		name string
+		pod  *corev1.Pod
+		want string
+	}{
+		{"no size", newLeader("w-0", withoutAnnotation(lwsv1.SizeAnnotationKey)), "size annotation is unexpectedly missing for pod w-0"},
+		{"no annotations", newLeader("w-0", func(p *corev1.Pod) { p.Annotations = nil }), "size annotation is unexpectedly missing for pod w-0"},
+		{"size no number", newLeader("w-0", size("x")), quoted(noNumber, `"x"`)},
+		{"size empty", newLeader("w-0", size("")), quoted(noNumber, `""`)},
+		{"size zero", newLeader("w-0", size("0")), quoted(noNumber, `"0"`)},
+		{"size beyond int32", newLeader("w-0", size("99999999999")), quoted(noNumber, `"99999999999"`)},
+		{"size of a megabyte", newLeader("w-0", size(long)), quoted(noNumber, `"`+long[:64]+`…"`)},
+		{"size of a megabyte of zeros", newLeader("w-0", size(strings.Repeat("0", 1<<20)+"4")), quoted(noNumber, `"`+strings.Repeat("0", 64)+`…"`)},
+		{"leader without ordinal", newLeader("w"), "parsing pod ordinal for pod w"},
+		{"leader without name", newLeader(""), "parsing pod ordinal for pod "},
+		{"leader with ordinal beyond int32", newLeader("w-2147483648"), "parsing pod ordinal for pod w-2147483648"},
+		{"worker without ordinal", newWorker("w-0-x"), "parsing pod ordinal for pod w-0-x"},
+		{"worker without group", newWorker("w-0-1", withoutLabel(lwsv1.GroupIndexLabelKey)), noEnv},
+		{"subgroup size no number", newWorker("w-0-1", part("two")), quoted(noPart, `"two"`)},
+		{"subgroup size zero", newWorker("w-0-1", part("0")), quoted(noPart, `"0"`)},
+		{"subgroup size of a leader", newLeader("w-0", part("-1")), `annotation leaderworkerset.sigs.k8s.io/subgroup-size of pod "w-0" is "-1", want a whole number from 1 to 2147483647`},
+		{"name of a megabyte", newLeader(long), `name of pod "` + long[:64] + `…" has 1048576 characters, at most 253 are allowed`},
+		{"set name of a megabyte", newLeader("w-0", withLabel(lwsv1.SetNameLabelKey, long)), `label leaderworkerset.sigs.k8s.io/name of pod "w-0" has 1048576 characters, at most 63 are allowed`},
+		{"subdomain of a megabyte", newLeader("w-0", func(p *corev1.Pod) { p.Spec.Subdomain = long }), `spec.subdomain of pod "w-0" has 1048576 characters, at most 253 are allowed`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			err := admission.MutatePod(tt.pod)
+			if err == nil {
+				t.Fatal("the pod was allowed")
+			}
+			if err.Error() != tt.want {
+				t.Errorf("got  %s\nwant %s", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestEveryPodIsValid(t *testing.T) {
+	for _, pod := range []*corev1.Pod{{}, newLeader("w-0"), newWorker("nonsense")} {
+		if faults := admission.ValidatePod(pod); faults != nil {
+			t.Errorf("%q: %v", pod.Name, faults)
+		}
+	}
+}

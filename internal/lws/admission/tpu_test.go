@@ -1,0 +1,222 @@
+package admission_test
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/lws/admission"
+)
+
+// podOf is pod w of group 0 of set w, divided by part unless that is 0.
+func podOf(w, size, part int, policy lwsv1.SubGroupPolicyType, changes ...podChange) *corev1.Pod {
+	changes = append([]podChange{withPodAnnotation(lwsv1.SizeAnnotationKey, strconv.Itoa(size))}, changes...)
+	if part != 0 {
+		changes = append(changes, withPodAnnotation(lwsv1.SubGroupSizeAnnotationKey, strconv.Itoa(part)))
+	}
+	if policy != "" {
+		changes = append(changes, withPodAnnotation(lwsv1.SubGroupPolicyTypeAnnotationKey, string(policy)))
+	}
+	if w == 0 {
+		return newLeader("w-0", changes...)
+	}
+	return newWorker("w-0-"+strconv.Itoa(w), changes...)
+}
+
+func tpus(quantity string) corev1.ResourceRequirements {
+	return corev1.ResourceRequirements{Limits: corev1.ResourceList{"google.com/tpu": resource.MustParse(quantity)}}
+}
+
+// withTPUContainers replaces the containers with so many that ask for TPUs.
+func withTPUContainers(n int) podChange {
+	return func(p *corev1.Pod) {
+		p.Spec.Containers = nil
+		for i := range n {
+			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: fmt.Sprint("c", i), Resources: tpus("4")})
+		}
+	}
+}
+
+var leaderTPU = withPodAnnotation(lwsv1.LeaderRequestsTPUsAnnotationKey, "true")
+
+func env(c corev1.Container) map[string]string {
+	values := map[string]string{}
+	for _, variable := range c.Env {
+		values[variable.Name] = variable.Value
+	}
+	return values
+}
+
+// Each row gives, for every pod of a group that has TPUs, its id and its hosts
+// by the name of the pod.
+func TestTPUSlices(t *testing.T) {
+	const (
+		both = lwsv1.SubGroupPolicyTypeLeaderWorker
+		only = lwsv1.SubGroupPolicyTypeLeaderExcluded
+	)
+	tests := []struct {
+		name       string
+		size, part int
+		policy     lwsv1.SubGroupPolicyType
+		leaderless bool
+		want       map[int]string
+	}{
+		{"size 3", 3, 0, "", false, map[int]string{0: "0 w-0,w-0-1,w-0-2", 1: "1 w-0,w-0-1,w-0-2", 2: "2 w-0,w-0-1,w-0-2"}},
+		{"size 3, leader without", 3, 0, "", true, map[int]string{1: "0 w-0-1,w-0-2", 2: "1 w-0-1,w-0-2"}},
+		{"size 1", 1, 0, "", false, map[int]string{0: "0 w-0"}},
+		{"size 4 by 2", 4, 2, both, false, map[int]string{0: "0 w-0,w-0-1", 1: "1 w-0,w-0-1", 2: "0 w-0-2,w-0-3", 3: "1 w-0-2,w-0-3"}},
+		{"size 5 by 2, leader without", 5, 2, both, true, map[int]string{1: "0 w-0-1,w-0-2", 2: "1 w-0-1,w-0-2", 3: "0 w-0-3,w-0-4", 4: "1 w-0-3,w-0-4"}},
+		{"size 5 by 2, leader excluded and without", 5, 2, only, true, map[int]string{1: "0 w-0-1,w-0-2", 2: "1 w-0-1,w-0-2", 3: "0 w-0-3,w-0-4", 4: "1 w-0-3,w-0-4"}},
+		{"size 3 by 1", 3, 1, both, false, map[int]string{0: "0 w-0", 1: "0 w-0-1", 2: "0 w-0-2"}},
+		{"size 3 by 3", 3, 3, both, false, map[int]string{0: "0 w-0,w-0-1,w-0-2", 1: "1 w-0,w-0-1,w-0-2", 2: "2 w-0,w-0-1,w-0-2"}},
+
+		// The leader on top of subgroup 0: one slice of three, the rest as ever.
+		{"size 5 by 2", 5, 2, both, false, map[int]string{
+			0: "0 w-0,w-0-1,w-0-2", 1: "1 w-0,w-0-1,w-0-2", 2: "2 w-0,w-0-1,w-0-2", 3: "0 w-0-3,w-0-4", 4: "1 w-0-3,w-0-4",
+		}},
+		// The leader in no subgroup: a slice of its own.
+		{"size 5 by 2, leader excluded", 5, 2, only, false, map[int]string{
+			0: "0 w-0", 1: "0 w-0-1,w-0-2", 2: "1 w-0-1,w-0-2", 3: "0 w-0-3,w-0-4", 4: "1 w-0-3,w-0-4",
+		}},
+		{"size 3 by 1, leader excluded", 3, 1, only, false, map[int]string{0: "0 w-0", 1: "0 w-0-1", 2: "0 w-0-2"}},
+		// Counted without the leader, the last slice comes out short.
+		{"size 4 by 2, leader without", 4, 2, both, true, map[int]string{1: "0 w-0-1,w-0-2", 2: "1 w-0-1,w-0-2", 3: "0 w-0-3"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got := map[int]string{}
+			for w := range tt.size {
+				changes := []podChange{withTPUContainers(1), leaderTPU}
+				if tt.leaderless {
+					if w == 0 {
+						continue
+					}
+					changes = changes[:1]
+				}
+				values := env(mutate(t, podOf(w, tt.size, tt.part, tt.policy, changes...)).Spec.Containers[0])
+				hosts := values["TPU_WORKER_HOSTNAMES"]
+				got[w] = values["TPU_WORKER_ID"] + " " + strings.ReplaceAll(hosts, ".w", "")
+				if want := strings.ReplaceAll(hosts, ".w", ".w:8476"); values["TPU_PROCESS_ADDRESSES"] != want {
+					t.Errorf("pod %d: addresses %q, want %q", w, values["TPU_PROCESS_ADDRESSES"], want)
+				}
+				if values["TPU_NAME"] != "w-0" || values["TPU_PROCESS_PORT"] != "8476" {
+					t.Errorf("pod %d: name %q, port %q, want w-0 and 8476", w, values["TPU_NAME"], values["TPU_PROCESS_PORT"])
+				}
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTPUOrderOfVariables(t *testing.T) {
+	pod := mutate(t, podOf(0, 4, 2, "", withTPUContainers(1)))
+	want := []corev1.EnvVar{
+		{Name: "LWS_LEADER_ADDRESS", Value: "w-0.w.ns"}, {Name: "LWS_GROUP_SIZE", Value: "4"}, {Name: "LWS_WORKER_INDEX", Value: "0"},
+		{Name: "TPU_WORKER_HOSTNAMES", Value: "w-0.w,w-0-1.w"}, {Name: "TPU_WORKER_ID", Value: "0"}, {Name: "TPU_NAME", Value: "w-0"},
+		{Name: "TPU_PROCESS_ADDRESSES", Value: "w-0.w:8476,w-0-1.w:8476"}, {Name: "TPU_PROCESS_PORT", Value: "8476"},
+	}
+	if diff := cmp.Diff(want, pod.Spec.Containers[0].Env); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestTPUOfSeveralContainers(t *testing.T) {
+	for w, ids := range [][]string{{"0", "1"}, {"2", "3"}} {
+		pod := mutate(t, podOf(w, 2, 0, "", withTPUContainers(2), leaderTPU))
+		for k, container := range pod.Spec.Containers {
+			want := map[string]string{
+				"LWS_LEADER_ADDRESS": "w-0.w.ns", "LWS_GROUP_SIZE": "2", "LWS_WORKER_INDEX": strconv.Itoa(w),
+				"TPU_WORKER_HOSTNAMES":  "w-0.w,w-0.w,w-0-1.w,w-0-1.w",
+				"TPU_WORKER_ID":         ids[k],
+				"TPU_NAME":              "w-0",
+				"TPU_PROCESS_ADDRESSES": "w-0.w:8476,w-0.w:8477,w-0-1.w:8476,w-0-1.w:8477",
+				"TPU_PROCESS_PORT":      strconv.Itoa(8476 + k),
+			}
+			if diff := cmp.Diff(want, env(container)); diff != "" {
+				t.Errorf("pod %d container %d (-want +got):\n%s", w, k, diff)
+			}
+		}
+	}
+}
+
+func TestTPUOfOneContainerPerSubgroupPod(t *testing.T) {
+	pod := mutate(t, podOf(0, 2, 2, "", withTPUContainers(2)))
+	if got := env(pod.Spec.Containers[0])["TPU_WORKER_HOSTNAMES"]; got != "w-0.w,w-0-1.w" {
+		t.Errorf("first container: hosts %q", got)
+	}
+	if got, present := env(pod.Spec.Containers[1])["TPU_WORKER_HOSTNAMES"]; present {
+		t.Errorf("second container: hosts %q, want none", got)
+	}
+}
+
+func TestTPUIsAskedFor(t *testing.T) {
+	requests := corev1.ResourceRequirements{Requests: corev1.ResourceList{"google.com/tpu": resource.MustParse("1")}}
+	tests := []struct {
+		name        string
+		main, start corev1.Container
+		want        [2]string // TPU_WORKER_ID and TPU_PROCESS_PORT of the main container
+		wantStart   [2]string // and of the init container
+	}{
+		{"by limit", corev1.Container{Resources: tpus("1")}, corev1.Container{}, [2]string{"0", "8476"}, [2]string{}},
+		{"by request", corev1.Container{Resources: requests}, corev1.Container{}, [2]string{"0", "8476"}, [2]string{}},
+		{"none of it", corev1.Container{Resources: tpus("0")}, corev1.Container{}, [2]string{}, [2]string{}},
+		{"before the start", corev1.Container{}, corev1.Container{Resources: tpus("1")}, [2]string{}, [2]string{"0", "8476"}},
+		{"init containers last", corev1.Container{Resources: tpus("1")}, corev1.Container{Resources: tpus("1")}, [2]string{"0", "8476"}, [2]string{"1", "8477"}},
+		{"with a port", corev1.Container{Resources: tpus("1"), Env: []corev1.EnvVar{{Name: "TPU_PROCESS_PORT", Value: "9"}}}, corev1.Container{}, [2]string{"0", "9"}, [2]string{}},
+		{"with hosts", corev1.Container{Resources: tpus("1"), Env: []corev1.EnvVar{{Name: "TPU_WORKER_HOSTNAMES"}}}, corev1.Container{}, [2]string{}, [2]string{}},
+		{"with an id", corev1.Container{Resources: tpus("1"), Env: []corev1.EnvVar{{Name: "TPU_WORKER_ID", Value: "7"}}}, corev1.Container{}, [2]string{"7", ""}, [2]string{}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			pod := mutate(t, podOf(0, 1, 0, "", func(p *corev1.Pod) {
+				p.Spec.Containers, p.Spec.InitContainers = []corev1.Container{tt.main}, []corev1.Container{tt.start}
+			}))
+			for what, is := range map[string]struct {
+				container corev1.Container
+				want      [2]string
+			}{"container": {pod.Spec.Containers[0], tt.want}, "init container": {pod.Spec.InitContainers[0], tt.wantStart}} {
+				values := env(is.container)
+				if got := [2]string{values["TPU_WORKER_ID"], values["TPU_PROCESS_PORT"]}; got != is.want {
+					t.Errorf("%s: id and port %q, want %q", what, got, is.want)
+				}
+				if port := values["TPU_PROCESS_PORT"]; port != "" && !strings.Contains(values["TPU_PROCESS_ADDRESSES"], ":"+port) {
+					t.Errorf("%s: addresses %q lack its port", what, values["TPU_PROCESS_ADDRESSES"])
+				}
+			}
+		})
+	}
+}
+
+// A size is a few digits in an annotation; the list of hosts it asks for may not
+// fit into any machine.
+func TestTPUOfAbsurdGroups(t *testing.T) {
+	const max = 2147483647
+	tests := []struct {
+		name       string
+		size, part int
+		containers int
+		refused    string
+	}{
+		{"as large as it gets", 8000, 0, 1, ""},
+		{"too many hosts", max, 0, 1, `TPU_PROCESS_ADDRESSES of pod "w-0-1" would list 2147483646 processes and exceed the 131049 bytes a container can take: use a smaller size, subgroups, or fewer TPU containers in a pod`},
+		{"too many hosts in one subgroup", max, max, 1, `TPU_PROCESS_ADDRESSES of pod "w-0-1" would list 2147483646 processes and exceed the 131049 bytes a container can take: use a smaller size, subgroups, or fewer TPU containers in a pod`},
+		{"too many containers", 100, 0, 1000, `TPU_PROCESS_ADDRESSES of pod "w-0-1" would list 99000 processes and exceed the 524 bytes a container can take: use a smaller size, subgroups, or fewer TPU containers in a pod`},
+		{"small subgroups of a large group", max, 1, 1, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			err := admission.MutatePod(podOf(1, tt.size, tt.part, "", withTPUContainers(tt.containers)))
+			if got := fmt.Sprint(err); err != nil && got != tt.refused || err == nil && tt.refused != "" {
+				t.Errorf("got  %v\nwant %s", err, tt.refused)
+			}
+		})
+	}
+}

@@ -1,0 +1,198 @@
+package admission_test
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/lws/admission"
+)
+
+// What the contract says, word for word.
+const (
+	dns1035       = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
+	percentText   = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
+	unavailable   = "spec.rolloutStrategy.rollingUpdateConfiguration.maxUnavailable: Invalid value: "
+	surge         = "spec.rolloutStrategy.rollingUpdateConfiguration.maxSurge: Invalid value: "
+	partition     = "spec.rolloutStrategy.rollingUpdateConfiguration.partition: Invalid value: "
+	subgroupSize  = "spec.leaderWorkerTemplate.SubGroupPolicy.subGroupSize: "
+	subgroupTopo  = "metadata.annotations.leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology: Invalid value: "
+	immutableText = "spec.leaderWorkerTemplate.volumeClaimTemplates: Invalid value: field is immutable: the claims of a StatefulSet cannot be changed; put back what it was, or delete the set and create it again"
+)
+
+type faultTest struct {
+	name string
+	set  *lwsv1.LeaderWorkerSet
+	want []string
+}
+
+func runFaultTests(t *testing.T, tests []faultTest) {
+	t.Helper()
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			checkFaults(t, admission.ValidateCreate(tt.set), tt.want)
+		})
+	}
+}
+
+func TestValidateNamesAndNumbers(t *testing.T) {
+	runFaultTests(t, []faultTest{
+		{"nothing wrong", newSet(), nil},
+		{"name begins with a digit", newSet(withName("2cube")), []string{`metadata.name: Invalid value: "2cube": ` + dns1035}},
+		{"name with a dot", newSet(withName("a.b")), []string{`metadata.name: Invalid value: "a.b": ` + dns1035}},
+		{
+			"name too long", newSet(withName(strings.Repeat("a", 64))),
+			[]string{`metadata.name: Invalid value: "` + strings.Repeat("a", 64) + `": must be no more than 63 characters`},
+		},
+		{"longest name", newSet(withName(strings.Repeat("a", 63))), nil},
+		{"no name", newSet(withName("")), []string{"metadata.name: Required value: name or generateName is required"}},
+		{"no namespace", newSet(func(s *lwsv1.LeaderWorkerSet) { s.Namespace = "" }), []string{"metadata.namespace: Required value"}},
+		{"negative replicas", newSet(withReplicas(-1)), []string{"spec.replicas: Invalid value: -1: replicas must be equal or greater than 0"}},
+		{"no replicas", newSet(withReplicas(0)), nil},
+		{"most replicas", newSet(withReplicas(1000000)), nil},
+		{"too many replicas", newSet(withReplicas(1000001)), []string{"spec.replicas: Invalid value: 1000001: replicas must be equal or less than 1000000"}},
+		{"size 0", newSet(withSize(0)), []string{"spec.leaderWorkerTemplate.size: Invalid value: 0: size must be equal or greater than 1"}},
+		{"size -1", newSet(withSize(-1)), []string{"spec.leaderWorkerTemplate.size: Invalid value: -1: size must be equal or greater than 1"}},
+		{"neither replicas nor size", newSet(func(s *lwsv1.LeaderWorkerSet) {
+			s.Spec.Replicas, s.Spec.LeaderWorkerTemplate.Size = nil, nil
+		}), nil},
+		{"as many pods as can be counted", newSet(withReplicas(1), withSize(math.MaxInt32)), nil},
+		{
+			"more pods than can be counted", newSet(withReplicas(65536), withSize(32768)),
+			[]string{"spec.replicas: Invalid value: 65536: the product of replicas and worker replicas must not exceed 2147483647"},
+		},
+		{
+			"product beyond 32 bits", newSet(withReplicas(1000000), withSize(math.MaxInt32)),
+			[]string{"spec.replicas: Invalid value: 1000000: the product of replicas and worker replicas must not exceed 2147483647"},
+		},
+	})
+}
+
+func TestValidateRollingUpdate(t *testing.T) {
+	runFaultTests(t, []faultTest{
+		{"neither number nor percentage", newSet(withBudget("abc", "1")), []string{
+			unavailable + `"abc": ` + percentText,
+			unavailable + `"abc": invalid value`,
+		}},
+		{"both neither", newSet(withBudget("1.5", "5 %")), []string{
+			unavailable + `"1.5": ` + percentText,
+			surge + `"5 %": ` + percentText,
+			unavailable + `"1.5": invalid value`,
+			surge + `"5 %": invalid value`,
+		}},
+		{"negative", newSet(withBudget("-1", "-2")), []string{
+			unavailable + "-1: must be greater than or equal to 0",
+			surge + "-2: must be greater than or equal to 0",
+		}},
+		{"negative percentage", newSet(withBudget("-1%", "1")), []string{
+			unavailable + `"-1%": ` + percentText,
+		}},
+		{"more than all", newSet(withBudget("101%", "200%")), []string{
+			unavailable + `"101%": must not be greater than 100%`,
+			surge + `"200%": must not be greater than 100%`,
+		}},
+		{"percentage beyond 64 bits", newSet(withBudget("99999999999999999999%", "1")), []string{
+			unavailable + `"99999999999999999999%": must not be greater than 100%`,
+			unavailable + `"99999999999999999999%": invalid value`,
+		}},
+		{"all", newSet(withBudget("100%", "100%")), nil},
+		{"numbers beyond replicas", newSet(withBudget("10", "20")), nil},
+		{"negative partition", newSet(withPartition(-1)), []string{partition + "-1: must be greater than or equal to 0"}},
+		{"partition beyond replicas", newSet(withPartition(100)), nil},
+		{"no partition", newSet(func(s *lwsv1.LeaderWorkerSet) { s.Spec.RolloutStrategy.RollingUpdateConfiguration.Partition = nil }), nil},
+		{"both zero", newSet(withBudget("0", "0")), []string{unavailable + "0: must not be 0 when `maxSurge` is 0"}},
+		{"both zero per cent", newSet(withBudget("0%", "0%")), []string{unavailable + `"0%": must not be 0 when ` + "`maxSurge` is 0"}},
+		{"rounded down to zero", newSet(withBudget("49%", "0")), []string{unavailable + `"49%": must not be 0 when ` + "`maxSurge` is 0"}},
+		{"rounded down to one", newSet(withBudget("50%", "0")), nil},
+		{"surge rounded up to one", newSet(withBudget("0", "1%")), nil},
+		{"both zero of nothing", newSet(withBudget("0", "0"), withReplicas(0)), nil},
+		{"no configuration", newSet(func(s *lwsv1.LeaderWorkerSet) { s.Spec.RolloutStrategy.RollingUpdateConfiguration = nil }), nil},
+	})
+}
+
+func TestValidateSubgroups(t *testing.T) {
+	policy := func(p lwsv1.SubGroupPolicy) change {
+		return func(s *lwsv1.LeaderWorkerSet) { s.Spec.LeaderWorkerTemplate.SubGroupPolicy = &p }
+	}
+	indivisible := subgroupSize + "Invalid value: 3: size or size - 1 must be divisible by subGroupSize"
+	runFaultTests(t, []faultTest{
+		{"divides size", newSet(withSubgroups(2)), nil},
+		{"divides size-1", newSet(withSubgroups(2), withSize(5)), nil},
+		{"policy without type", newSet(policy(lwsv1.SubGroupPolicy{SubGroupSize: ptr.To[int32](2)})), nil},
+		{"zero", newSet(withSubgroups(0)), []string{subgroupSize + "Invalid value: 0: subGroupSize must be equal or greater than 1"}},
+		{"negative", newSet(withSubgroups(-2)), []string{subgroupSize + "Invalid value: -2: subGroupSize must be equal or greater than 1"}},
+		{"no size given", newSet(policy(lwsv1.SubGroupPolicy{})), []string{subgroupSize + "Required value: a subGroupPolicy needs a subGroupSize, the number of pods of a subgroup"}},
+		{"divides neither", newSet(withSubgroups(3), withSize(5)), []string{indivisible}},
+		{"larger than size", newSet(withSubgroups(5)), []string{
+			subgroupSize + "Invalid value: 5: size or size - 1 must be divisible by subGroupSize",
+			subgroupSize + "Invalid value: 5: subGroupSize cannot be larger than size",
+		}},
+		{"larger than size by one", newSet(withSubgroups(2), withSize(1)), []string{
+			subgroupSize + "Invalid value: 2: subGroupSize cannot be larger than size",
+		}},
+		{"leader excluded, divides size-1", newSet(withSubgroups(3), withLeaderExcluded()), nil},
+		{"leader excluded, divides size", newSet(withSubgroups(2), withLeaderExcluded()), []string{
+			subgroupSize + "Invalid value: 2: size-1 must be divisible by subGroupSize when using LeaderExcluded",
+		}},
+		{"leader excluded, divides neither", newSet(withSubgroups(3), withSize(5), withLeaderExcluded()), []string{
+			indivisible,
+			subgroupSize + "Invalid value: 3: size-1 must be divisible by subGroupSize when using LeaderExcluded",
+		}},
+		{"topology with subgroups", newSet(withSubgroups(2), withAnnotation(lwsv1.SubGroupExclusiveKeyAnnotationKey, "rack")), nil},
+		{"topology without subgroups", newSet(withAnnotation(lwsv1.SubGroupExclusiveKeyAnnotationKey, "rack")), []string{
+			subgroupTopo + `"rack": cannot have subgroup-exclusive-topology without subGroupSize set`,
+		}},
+	})
+}
+
+func TestValidateWhatCannotRun(t *testing.T) {
+	never := func(p *corev1.PodTemplateSpec) { p.Spec.RestartPolicy = corev1.RestartPolicyNever }
+	always := func(p *corev1.PodTemplateSpec) { p.Spec.RestartPolicy = corev1.RestartPolicyAlways }
+	deadline := func(p *corev1.PodTemplateSpec) { p.Spec.ActiveDeadlineSeconds = ptr.To[int64](1) }
+	marked := func(p *corev1.PodTemplateSpec) {
+		metav1.SetMetaDataAnnotation(&p.ObjectMeta, lwsv1.LeaderPodNameAnnotationKey, "w-0")
+	}
+	retention := func(deleted, scaled appsv1.PersistentVolumeClaimRetentionPolicyType) change {
+		return func(s *lwsv1.LeaderWorkerSet) {
+			s.Spec.LeaderWorkerTemplate.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{
+				WhenDeleted: deleted, WhenScaled: scaled,
+			}
+		}
+	}
+	const (
+		restart   = `.spec.restartPolicy: Invalid value: "Never": must be Always: the pods of a StatefulSet are always restarted`
+		leaderMrk = `.metadata.annotations[leaderworkerset.sigs.k8s.io/leader-name]: Forbidden: a leader with this annotation gets no workers; remove it`
+		notLabel  = `metadata.annotations.leaderworkerset.sigs.k8s.io/exclusive-topology: Invalid value: "no label": must be the key of a node label: `
+	)
+	runFaultTests(t, []faultTest{
+		{"restarted always", newSet(withWorkers(always), withLeaderTemplate(always)), nil},
+		{"workers that end", newSet(withWorkers(never), withLeaderTemplate()), []string{"spec.leaderWorkerTemplate.workerTemplate" + restart}},
+		{"one template that ends", newSet(withWorkers(never)), []string{"spec.leaderWorkerTemplate.workerTemplate" + restart}},
+		{"leaders that end", newSet(withLeaderTemplate(never)), []string{"spec.leaderWorkerTemplate.leaderTemplate" + restart}},
+		{"unused workers that end", newSet(withSize(1), withLeaderTemplate(), withWorkers(never)), nil},
+		{"a deadline", newSet(withWorkers(deadline)), []string{
+			"spec.leaderWorkerTemplate.workerTemplate.spec.activeDeadlineSeconds: Forbidden: the pods of a StatefulSet have no deadline; remove it",
+		}},
+		{"leaders marked as workers", newSet(withLeaderTemplate(marked)), []string{"spec.leaderWorkerTemplate.leaderTemplate" + leaderMrk}},
+		{"all marked as workers", newSet(withWorkers(marked)), []string{"spec.leaderWorkerTemplate.workerTemplate" + leaderMrk}},
+		{"workers marked as workers", newSet(withLeaderTemplate(), withWorkers(marked)), nil},
+		{"marked, without workers", newSet(withSize(1), withLeaderTemplate(marked)), nil},
+		{"retained and deleted", newSet(retention("Retain", "Delete")), nil},
+		{"retention left empty", newSet(retention("", "")), nil},
+		{"retention unknown", newSet(retention("retain", "Recycle")), []string{
+			`spec.leaderWorkerTemplate.persistentVolumeClaimRetentionPolicy.whenDeleted: Invalid value: "retain": must be Retain or Delete`,
+			`spec.leaderWorkerTemplate.persistentVolumeClaimRetentionPolicy.whenScaled: Invalid value: "Recycle": must be Retain or Delete`,
+		}},
+		{"topology", newSet(withAnnotation(lwsv1.ExclusiveKeyAnnotationKey, "cloud.google.com/gke-nodepool")), nil},
+		{"empty topology", newSet(withAnnotation(lwsv1.ExclusiveKeyAnnotationKey, "")), nil},
+		{"topology that is no label", newSet(withAnnotation(lwsv1.ExclusiveKeyAnnotationKey, "no label")), []string{
+			notLabel + "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')",
+		}},
+	})
+}
