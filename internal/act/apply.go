@@ -50,6 +50,9 @@ func (a *Actor) apply(ctx context.Context, what action.Apply) (Done, error) {
 // ones, and returns the version then. Without this, a field dropped from a later
 // apply would stay, still owned by the create.
 func (a *Actor) ownAsApplied(ctx context.Context, what action.Apply) (string, error) {
+	if what.FieldOwner != fieldOwner {
+		return what.Onto.ResourceVersion, nil // creates left nothing to this manager
+	}
 	object, err := emptyOf(what.Onto)
 	if err != nil {
 		return "", err
@@ -101,6 +104,9 @@ func encode(what action.Apply, version string) ([]byte, error) {
 	delete(fields, "status")
 	if partial(what.Object) {
 		delete(fields, "spec")
+	}
+	if revision, ok := what.Object.(*appsv1.ControllerRevision); ok && revision.Revision == 0 {
+		delete(fields, "revision")
 	}
 	prune(fields)
 	fields["apiVersion"] = apiVersionOf(what.Onto.Kind)

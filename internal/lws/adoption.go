@@ -6,12 +6,12 @@ import (
 )
 
 // adopt makes owner the controller of an orphan. part holds the owner reference
-// and what the API requires beside it.
+// and nothing else.
 func adopt(orphan, owner identity.Ref, part action.Object) action.Apply {
 	return action.Apply{
 		Object:     part,
 		Onto:       orphan,
-		FieldOwner: FieldOwner,
+		FieldOwner: adoptionFieldOwner,
 		Adopter:    &owner,
 		Because:    because(CodeOrphan, orphan.String()+" has no controller and bears the labels of "+owner.String()),
 	}

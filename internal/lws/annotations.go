@@ -12,10 +12,17 @@ const (
 	NudgeAnnotationKey = "lockstep.dev/nudge"
 )
 
-// FieldOwner is the server-side apply manager of all fields that make up a set.
-// It is the one that sets already running were applied with: under another name
-// a field dropped from the template would stay for ever.
-const FieldOwner = "lws"
-
-// NudgeFieldOwner owns nothing but the nudge.
-const NudgeFieldOwner = "lockstep-nudge"
+// Server-side apply managers. An apply takes away what its manager owned and no
+// longer names, so parts that are written on their own have managers of their own.
+const (
+	// FieldOwner owns all fields that make up an object of a set. It is the
+	// manager that sets already running were applied with: under another name a
+	// field dropped from the template would stay for ever.
+	FieldOwner = "lws"
+	// adoptionFieldOwner owns the owner reference of an adopted object.
+	adoptionFieldOwner = "lockstep-adoption"
+	// numberFieldOwner owns the number of a revision that is current again.
+	numberFieldOwner = "lockstep-number"
+	// nudgeFieldOwner owns the nudge.
+	nudgeFieldOwner = "lockstep-nudge"
+)

@@ -60,7 +60,7 @@ func (p *Plan) nudge(sts *appsv1.StatefulSet, token, why string) {
 	p.do(action.Apply{
 		Object:     &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{NudgeAnnotationKey: token}}},
 		Onto:       identity.RefOf(identity.KindStatefulSet, sts),
-		FieldOwner: NudgeFieldOwner,
+		FieldOwner: nudgeFieldOwner,
 		Because:    because(CodeNudge, why),
 	})
 }

@@ -82,7 +82,6 @@ func (d *setDecision) adoptRevisions() {
 		if Genuine(revision, d.Set.Name) {
 			d.plan.do(adopt(identity.RefOf(identity.KindControllerRevision, revision), setRef(d.Set), &appsv1.ControllerRevision{
 				ObjectMeta: metav1.ObjectMeta{OwnerReferences: ownedBySet(d.Set)},
-				Revision:   revision.Revision,
 			}))
 		}
 	}
@@ -138,12 +137,9 @@ func (d *setDecision) reuseRevision(known *appsv1.ControllerRevision) {
 		return
 	}
 	d.plan.do(action.Apply{
-		Object: &appsv1.ControllerRevision{
-			ObjectMeta: metav1.ObjectMeta{OwnerReferences: ownedBySet(d.Set)},
-			Revision:   highest + 1,
-		},
+		Object:     &appsv1.ControllerRevision{Revision: highest + 1},
 		Onto:       identity.RefOf(identity.KindControllerRevision, known),
-		FieldOwner: FieldOwner,
+		FieldOwner: numberFieldOwner,
 		Because:    because(CodeChanged, fmt.Sprintf("the template is that of revision %s again", d.key)),
 	})
 }
