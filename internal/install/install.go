@@ -202,9 +202,13 @@ func (o Options) say(format string, args ...any) {
 }
 
 func (o Options) summary(changes map[change]int) string {
-	if changes[created]+changes[configured] == 0 {
-		return "Lockstep " + version.Get().Version + " is installed; nothing had to be changed"
+	is := "is"
+	if o.DryRun {
+		is = "would be"
 	}
-	return fmt.Sprintf("Lockstep %s is installed: %d created, %d configured, %d unchanged",
-		version.Get().Version, changes[created], changes[configured], changes[unchanged])
+	if changes[created]+changes[configured] == 0 {
+		return fmt.Sprintf("Lockstep %s is installed; nothing had to be changed", version.Get().Version)
+	}
+	return fmt.Sprintf("Lockstep %s %s installed: %d created, %d configured, %d unchanged",
+		version.Get().Version, is, changes[created], changes[configured], changes[unchanged])
 }

@@ -1,0 +1,253 @@
+package webhook
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+)
+
+func mux(t testing.TB) http.Handler {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{lwsv1.AddToScheme, corev1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := http.NewServeMux()
+	for path, h := range handlers(scheme) {
+		m.Handle(path, &admission.Webhook{Handler: h})
+	}
+	return m
+}
+
+func post(t testing.TB, path, body string) *admissionv1.AdmissionResponse {
+	t.Helper()
+	r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	w := httptest.NewRecorder()
+	mux(t).ServeHTTP(w, r)
+	var review admissionv1.AdmissionReview
+	if err := json.Unmarshal(w.Body.Bytes(), &review); err != nil {
+		t.Fatalf("%s answered %d %q: %v", path, w.Code, w.Body, err)
+	}
+	if review.Response == nil {
+		t.Fatalf("%s answered without a response: %s", path, w.Body)
+	}
+	return review.Response
+}
+
+func review(operation admissionv1.Operation, kind metav1.GroupVersionKind, object, old string) string {
+	request := &admissionv1.AdmissionRequest{UID: "u", Kind: kind, Name: "a", Namespace: "ns", Operation: operation, Object: runtime.RawExtension{Raw: []byte(object)}}
+	if old != "" {
+		request.OldObject.Raw = []byte(old)
+	}
+	text, err := json.Marshal(admissionv1.AdmissionReview{TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"}, Request: request})
+	if err != nil {
+		panic(err) // the objects of these tests are JSON
+	}
+	return string(text)
+}
+
+var (
+	setKind = metav1.GroupVersionKind{Group: "leaderworkerset.x-k8s.io", Version: "v1", Kind: "LeaderWorkerSet"}
+	podKind = metav1.GroupVersionKind{Version: "v1", Kind: "Pod"}
+)
+
+const (
+	goodSet = `{"apiVersion":"leaderworkerset.x-k8s.io/v1","kind":"LeaderWorkerSet","metadata":{"name":"a","namespace":"ns"},
+		"spec":{"newer":1,"replicas":1,"leaderWorkerTemplate":{"size":2,"workerTemplate":{"spec":{"containers":[{"name":"c","image":"i"}]}}}}}`
+	leader = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a-0","namespace":"ns",
+		"labels":{"leaderworkerset.sigs.k8s.io/name":"a","leaderworkerset.sigs.k8s.io/worker-index":"0"},
+		"annotations":{"leaderworkerset.sigs.k8s.io/size":"2"}},
+		"spec":{"newer":1,"subdomain":"a","containers":[{"name":"c","image":"i","env":[{"name":"A","newer":1}]}]}}`
+)
+
+func TestDefaultsComeAsAPatch(t *testing.T) {
+	response := post(t, PathMutateSet, review(admissionv1.Create, setKind, goodSet, ""))
+	if !response.Allowed || response.UID != "u" {
+		t.Fatalf("got %+v", response)
+	}
+	for _, want := range []string{
+		`{"op":"add","path":"/spec/networkConfig","value":{"subdomainPolicy":"Shared"}}`,
+		`{"op":"add","path":"/spec/leaderWorkerTemplate/restartPolicy","value":"RecreateGroupOnPodRestart"}`,
+	} {
+		if !strings.Contains(string(response.Patch), want) {
+			t.Errorf("the patch lacks %s: %s", want, response.Patch)
+		}
+	}
+	if strings.Contains(string(response.Patch), "newer") || strings.Contains(string(response.Patch), "workerTemplate") {
+		t.Errorf("the patch touches what the defaults do not: %s", response.Patch)
+	}
+}
+
+func TestSetWithoutSpecIsAnsweredWithAnApplicablePatch(t *testing.T) {
+	response := post(t, PathMutateSet, review(admissionv1.Create, setKind, `{"metadata":{"name":"a"}}`, ""))
+	if !response.Allowed || !strings.HasPrefix(string(response.Patch), `[{"op":"add","path":"/spec","value":{`) {
+		t.Errorf("got %+v with patch %s", response, response.Patch)
+	}
+}
+
+func TestRefusalNamesEveryFault(t *testing.T) {
+	bad := strings.ReplaceAll(goodSet, `"size":2`, `"size":5,"subGroupPolicy":{"subGroupSize":7}`)
+	for name, body := range map[string]string{
+		"on creation": review(admissionv1.Create, setKind, bad, ""),
+		"on update":   review(admissionv1.Update, setKind, bad, goodSet),
+	} {
+		response := post(t, PathValidateSet, body)
+		if response.Allowed || response.Result.Code != http.StatusForbidden || response.Result.Reason != metav1.StatusReasonForbidden {
+			t.Errorf("%s: got %+v", name, response)
+		}
+		for _, want := range []string{"[", "size or size - 1 must be divisible by subGroupSize, ", "subGroupSize cannot be larger than size"} {
+			if !strings.Contains(response.Result.Message, want) {
+				t.Errorf("%s: the message lacks %q: %s", name, want, response.Result.Message)
+			}
+		}
+	}
+	if response := post(t, PathValidateSet, review(admissionv1.Create, setKind, goodSet, "")); !response.Allowed {
+		t.Errorf("a good set was refused: %+v", response.Result)
+	}
+}
+
+func TestPodOfASetIsCompleted(t *testing.T) {
+	response := post(t, PathMutatePod, review(admissionv1.Create, podKind, leader, ""))
+	if !response.Allowed || response.PatchType == nil || *response.PatchType != admissionv1.PatchTypeJSONPatch {
+		t.Fatalf("got %+v", response)
+	}
+	patch := string(response.Patch)
+	for _, want := range []string{
+		`{"op":"add","path":"/metadata/labels/leaderworkerset.sigs.k8s.io~1group-index","value":"0"}`,
+		`{"op":"add","path":"/spec/containers/0/env/0","value":{"name":"LWS_LEADER_ADDRESS","value":"a-0.a.ns"}}`,
+	} {
+		if !strings.Contains(patch, want) {
+			t.Errorf("the patch lacks %s: %s", want, patch)
+		}
+	}
+	if strings.Contains(patch, "newer") || strings.Contains(patch, `"remove"`) || strings.Contains(patch, `"replace"`) {
+		t.Errorf("the patch touches what was there: %s", patch)
+	}
+}
+
+func TestPodsOfNobodyPassUntouched(t *testing.T) {
+	for name, pod := range map[string]string{
+		"without labels":                  `{"metadata":{"name":"p"}}`,
+		"with a spec we could not decode": `{"metadata":{"name":"p","labels":{"app":"x"}},"spec":{"containers":"later"}}`,
+	} {
+		response := post(t, PathMutatePod, review(admissionv1.Create, podKind, pod, ""))
+		if !response.Allowed || len(response.Patch) > 0 {
+			t.Errorf("%s: got %+v", name, response)
+		}
+	}
+}
+
+func TestPodWithoutSizeIsRefused(t *testing.T) {
+	pod := strings.Replace(leader, `"leaderworkerset.sigs.k8s.io/size":"2"`, ``, 1)
+	response := post(t, PathMutatePod, review(admissionv1.Create, podKind, pod, ""))
+	want := "size annotation is unexpectedly missing for pod a-0"
+	if response.Allowed || response.Result.Code != http.StatusForbidden || response.Result.Message != want {
+		t.Errorf("got %+v, want 403 %q", response.Result, want)
+	}
+}
+
+func TestPodValidationStillAnswers(t *testing.T) {
+	if response := post(t, PathValidatePod, review(admissionv1.Update, podKind, leader, leader)); !response.Allowed {
+		t.Errorf("got %+v", response.Result)
+	}
+}
+
+func TestDeletionsAreNobodysBusiness(t *testing.T) {
+	if response := post(t, PathValidateSet, review(admissionv1.Delete, setKind, `null`, goodSet)); !response.Allowed {
+		t.Errorf("got %+v", response.Result)
+	}
+}
+
+func TestBrokenRequestsAreRefusedNotFatal(t *testing.T) {
+	for name, c := range map[string]struct {
+		body string
+		code int32
+	}{
+		"nothing":                      {" ", http.StatusBadRequest},
+		"no JSON":                      {"{", http.StatusBadRequest},
+		"a set whose size is a word":   {review(admissionv1.Create, setKind, strings.ReplaceAll(goodSet, `"size":2`, `"size":"two"`), ""), http.StatusBadRequest},
+		"a list where a set should be": {review(admissionv1.Create, setKind, `[]`, ""), http.StatusBadRequest},
+		"more than the limit":          {strings.Repeat(" ", 7<<20) + "{}", http.StatusRequestEntityTooLarge},
+	} {
+		response := post(t, PathMutateSet, c.body)
+		if response.Allowed || response.Result.Code != c.code {
+			t.Errorf("%s: got %+v, want code %d", name, response.Result, c.code)
+		}
+	}
+}
+
+func TestMegabyteOfAnnotationsIsAnswered(t *testing.T) {
+	huge := strings.Replace(leader, `"annotations":{`, `"annotations":{"x":"`+strings.Repeat("y", 1<<20)+`",`, 1)
+	response := post(t, PathMutatePod, review(admissionv1.Create, podKind, huge, ""))
+	if !response.Allowed || len(response.Patch) > 4096 {
+		t.Errorf("got %+v with a patch of %d bytes", response.Result, len(response.Patch))
+	}
+}
+
+func TestEveryPathIsServed(t *testing.T) {
+	var paths []string
+	for _, path := range []string{PathMutateSet, PathValidateSet, PathMutatePod, PathValidatePod} {
+		if response := post(t, path, review(admissionv1.Connect, podKind, `{}`, "")); response.UID == "u" {
+			paths = append(paths, path)
+		}
+	}
+	want := []string{
+		"/mutate-leaderworkerset-x-k8s-io-v1-leaderworkerset",
+		"/validate-leaderworkerset-x-k8s-io-v1-leaderworkerset",
+		"/mutate--v1-pod",
+		"/validate--v1-pod",
+	}
+	if diff := cmp.Diff(want, paths); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// FuzzServe sends what a hostile client could send. Every answer must be a
+// review; the library recovers panics, so one shows as code 500.
+func FuzzServe(f *testing.F) {
+	for _, body := range []string{
+		"", "{}", "null", `{"request":null}`, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{}}`,
+		review(admissionv1.Create, setKind, goodSet, ""),
+		review(admissionv1.Update, setKind, goodSet, `{"spec":null}`),
+		review(admissionv1.Create, setKind, `{"spec":{"leaderWorkerTemplate":{"subGroupPolicy":{}}}}`, ""),
+		review(admissionv1.Create, setKind, `{"spec":{"leaderWorkerTemplate":{"size":0,"subGroupPolicy":{"subGroupSize":0}}}}`, ""),
+		review(admissionv1.Create, podKind, leader, ""),
+		review(admissionv1.Create, podKind, strings.Replace(leader, `size":"2"`, `size":"99999999999999999999"`, 1), ""),
+		review(admissionv1.Create, podKind, strings.Replace(leader, `size":"2"`, `size":"2147483647"`, 1), ""),
+		review(admissionv1.Create, podKind, strings.Replace(leader, `"a-0"`, `"a"`, 1), ""),
+		review(admissionv1.Create, podKind, strings.Replace(leader, `"containers":[`, `"containers":[null,`, 1), ""),
+	} {
+		f.Add([]byte(body))
+	}
+	server := mux(f)
+	f.Fuzz(func(t *testing.T, body []byte) {
+		for _, path := range []string{PathMutateSet, PathValidateSet, PathMutatePod, PathValidatePod} {
+			r := httptest.NewRequest(http.MethodPost, path, bytes.NewReader(body))
+			r.Header.Set("Content-Type", "application/json")
+			w := httptest.NewRecorder()
+			server.ServeHTTP(w, r)
+			var review admissionv1.AdmissionReview
+			if err := json.Unmarshal(w.Body.Bytes(), &review); err != nil || review.Response == nil {
+				t.Fatalf("%s answered %q", path, w.Body)
+			}
+			if review.Response.Result != nil && review.Response.Result.Code >= http.StatusInternalServerError {
+				t.Fatalf("%s: %s", path, review.Response.Result.Message)
+			}
+		}
+	})
+}
