@@ -1,0 +1,86 @@
+# Every target runs on a machine with Go, git and make only.
+
+SHELL := /bin/bash -o pipefail
+.DEFAULT_GOAL := help
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+BUILT   := lockstep.dev/lockstep/internal/version
+LDFLAGS := -s -w -X $(BUILT).Version=$(VERSION) -X $(BUILT).Commit=$(COMMIT)
+GOTOOL  := go tool -modfile=go.tools.mod
+ASSETS  := $(CURDIR)/bin/assets
+ROUNDS  ?= 2
+SOAK_ROUNDS ?= 100
+
+export CGO_ENABLED ?= 0
+export KUBEBUILDER_ASSETS := $(ASSETS)
+export LOCKSTEP_LOCAL := $(CURDIR)/bin/lockstep-local
+export LOCKSTEP_BIN := $(CURDIR)/bin
+
+.PHONY: help
+help: ## Show this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: operator local ## Build bin/lockstep, bin/kubectl-lockstep and bin/lockstep-local
+
+.PHONY: operator
+operator: ## Build bin/lockstep and bin/kubectl-lockstep
+	@echo "building lockstep and kubectl-lockstep (2-3 minutes the first time)"
+	@mkdir -p bin
+	@go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/lockstep ./cmd/kubectl-lockstep
+
+.PHONY: local
+local: ## Build bin/lockstep-local, the local control plane
+	@echo "building lockstep-local: etcd, the Kubernetes control plane and kwok (7-8 minutes the first time)"
+	@mkdir -p bin
+	@hack/progress.sh go -C local build -trimpath -ldflags '-s -w' -o $(LOCKSTEP_LOCAL).new ./cmd/lockstep-local
+	@mv $(LOCKSTEP_LOCAL).new $(LOCKSTEP_LOCAL)
+	@$(LOCKSTEP_LOCAL) assets $(ASSETS) >/dev/null
+
+.PHONY: demo
+demo: build ## Bring up a control plane, the operator and an example; show it live
+	@go run ./cmd/lockstep-demo --bin bin --dir .demo
+
+.PHONY: demo-down
+demo-down: ## End what "make demo" left running
+	@go run ./cmd/lockstep-demo --bin bin --dir .demo --down
+
+.PHONY: test
+test: build ## Run all tests: units, laws, integration, the local control plane
+	go vet ./...
+	go test -timeout 10m $$(go list ./... | grep -v /test/)
+	go -C local test -timeout 10m ./...
+	go test -count=1 -timeout 15m ./test/integration/...
+	LOCKSTEP_ROUNDS=$(ROUNDS) go test -count=1 -timeout 40m ./test/cluster/...
+
+.PHONY: soak
+soak: build ## Run the deletion drills in full: 100 rounds each, times asserted as ratios
+	LOCKSTEP_SOAK=1 LOCKSTEP_ROUNDS=$(SOAK_ROUNDS) go test -count=1 -v -timeout 12h ./test/cluster/...
+
+.PHONY: bench
+bench: ## Measure decisions and looks, by number of groups
+	go test -run '^$$' -bench . -benchmem ./internal/lws ./internal/observe
+
+.PHONY: fuzz
+fuzz: ## Fuzz the webhooks and the revision decoder, 30 s each
+	@for target in $$(grep -rl '^func Fuzz' --include='*_test.go' internal | xargs -n1 dirname | sort -u); do \
+	  for name in $$(grep -ho '^func Fuzz[A-Za-z]*' $$target/*_test.go | cut -c6-); do \
+	    go test -run '^$$' -fuzz "^$$name$$" -fuzztime 30s ./$$target || exit 1; done; done
+
+.PHONY: lint
+lint: ## Run the linters
+	$(GOTOOL) golangci-lint run ./...
+
+.PHONY: generate
+generate: ## Generate deep copies and the CustomResourceDefinition
+	$(GOTOOL) controller-gen object:headerFile=hack/boilerplate.go.txt paths=./api/...
+	$(GOTOOL) controller-gen crd:generateEmbeddedObjectMeta=true paths=./api/leaderworkerset/... output:crd:dir=config/crd
+
+.PHONY: verify
+verify: generate ## Check that everything generated and tidied is committed
+	go mod tidy
+	go -C local mod tidy
+	go vet ./...
+	@test -z "$$(gofmt -l . | tee /dev/stderr)"
+	git diff --exit-code
