@@ -3,7 +3,7 @@
 SHELL := /bin/bash -o pipefail
 .DEFAULT_GOAL := help
 
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+VERSION ?= $(shell git describe --tags 2>/dev/null || echo v0.1.0-dev)
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 BUILT   := lockstep.dev/lockstep/internal/version
 LDFLAGS := -s -w -X $(BUILT).Version=$(VERSION) -X $(BUILT).Commit=$(COMMIT)
