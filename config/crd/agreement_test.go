@@ -1,0 +1,128 @@
+package crd_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"pgregory.net/rapid"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/lws/admission"
+)
+
+var anyIntOrPercent = rapid.OneOf(
+	rapid.Map(rapid.Int32Range(-1, 3), intstr.FromInt32),
+	rapid.Map(rapid.SampledFrom([]string{"", "abc", "1", "0%", "000%", "5%", "50%", "100%", "101%", "999999999999999999999%", "-1%", "1.5%"}), intstr.FromString),
+)
+
+func optional[T any](value *rapid.Generator[T]) *rapid.Generator[*T] {
+	return rapid.Custom(func(t *rapid.T) *T {
+		if rapid.IntRange(0, 2).Draw(t, "absent") == 0 {
+			return nil
+		}
+		return ptr.To(value.Draw(t, "value"))
+	})
+}
+
+// anySet draws from what both the definition and the webhook judge, on both
+// sides of every border.
+var anySet = rapid.Custom(func(t *rapid.T) *lwsv1.LeaderWorkerSet {
+	restart := rapid.SampledFrom([]corev1.RestartPolicy{"", "", "", "Always", "Never"})
+	set := &lwsv1.LeaderWorkerSet{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "leaderworkerset.x-k8s.io/v1", Kind: "LeaderWorkerSet"},
+		ObjectMeta: metav1.ObjectMeta{Name: "w", Namespace: "ns"},
+	}
+	set.Spec.StartupPolicy = lwsv1.LeaderCreatedStartupPolicy
+	set.Spec.Replicas = optional(rapid.SampledFrom([]int32{-1, 0, 1, 2, 10, 1000000, 1000001})).Draw(t, "replicas")
+	set.Spec.RolloutStrategy.RollingUpdateConfiguration = optional(rapid.Custom(func(t *rapid.T) lwsv1.RollingUpdateConfiguration {
+		return lwsv1.RollingUpdateConfiguration{
+			Partition:      optional(rapid.Int32Range(-1, 2)).Draw(t, "partition"),
+			MaxUnavailable: anyIntOrPercent.Draw(t, "unavailable"),
+			MaxSurge:       anyIntOrPercent.Draw(t, "surge"),
+		}
+	})).Draw(t, "rolling update")
+	template := &set.Spec.LeaderWorkerTemplate
+	template.Size = optional(rapid.SampledFrom([]int32{-1, 0, 1, 2, 3, 4, 5, 6, 2148, 2147483647})).Draw(t, "size")
+	template.SubGroupPolicy = optional(rapid.Custom(func(t *rapid.T) lwsv1.SubGroupPolicy {
+		return lwsv1.SubGroupPolicy{
+			Type:         optional(rapid.SampledFrom([]lwsv1.SubGroupPolicyType{"LeaderWorker", "LeaderExcluded"})).Draw(t, "type"),
+			SubGroupSize: optional(rapid.Int32Range(-1, 5)).Draw(t, "size"),
+		}
+	})).Draw(t, "subgroups")
+	template.WorkerTemplate.Spec = corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}}, RestartPolicy: restart.Draw(t, "workers")}
+	if rapid.Bool().Draw(t, "has leaders") {
+		template.LeaderTemplate = template.WorkerTemplate.DeepCopy()
+		template.LeaderTemplate.Spec.RestartPolicy = restart.Draw(t, "leaders")
+	}
+	return set
+})
+
+// goodSet has nothing wrong with it.
+var goodSet = rapid.Custom(func(t *rapid.T) *lwsv1.LeaderWorkerSet {
+	for {
+		set := anySet.Draw(t, "set")
+		admission.Default(set)
+		if len(admission.ValidateCreate(set)) == 0 {
+			return set
+		}
+	}
+})
+
+func treeOf(t *rapid.T, set *lwsv1.LeaderWorkerSet) object {
+	raw, err := json.Marshal(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tree object
+	if err := json.Unmarshal(raw, &tree); err != nil {
+		t.Fatal(err)
+	}
+	return integers(tree).(object)
+}
+
+// With the webhook or without: the same sets get in. It runs first and may
+// repair; what it lets through the definition must not refuse, and what it
+// refuses the definition must not let through.
+func TestDefinitionAndWebhookAgreeOnNewSets(t *testing.T) {
+	g := newGate(t)
+	rapid.Check(t, func(rt *rapid.T) {
+		set := anySet.Draw(rt, "set")
+		admission.Default(set)
+		byWebhook := admission.ValidateCreate(set)
+		byDefinition := g.create(t, treeOf(rt, set))
+		if (len(byWebhook) == 0) != (len(byDefinition) == 0) {
+			rt.Fatalf("the webhook says %v, the definition %v", byWebhook, byDefinition)
+		}
+	})
+}
+
+// The one door that stays open is a change of replicas under a budget that it
+// rounds to nothing: the scale subresource, which no webhook sees, needs it.
+func TestDefinitionAndWebhookAgreeOnUpdates(t *testing.T) {
+	g := newGate(t)
+	rapid.Check(t, func(rt *rapid.T) {
+		old := goodSet.Draw(rt, "old")
+		set := anySet.Draw(rt, "set")
+		if rapid.Bool().Draw(rt, "same budget") {
+			set.Spec.RolloutStrategy = *old.Spec.RolloutStrategy.DeepCopy()
+		}
+		if rapid.Bool().Draw(rt, "same template") {
+			set.Spec.LeaderWorkerTemplate = *old.Spec.LeaderWorkerTemplate.DeepCopy()
+		}
+		admission.Default(set)
+		byWebhook := admission.ValidateUpdate(set, old)
+		byDefinition := g.update(t, treeOf(rt, set), treeOf(rt, old))
+		if len(byDefinition) == 0 && len(byWebhook) == 1 && byWebhook[0].Detail == "must not be 0 when `maxSurge` is 0" &&
+			cmp.Equal(set.Spec.RolloutStrategy, old.Spec.RolloutStrategy) {
+			return
+		}
+		if (len(byWebhook) == 0) != (len(byDefinition) == 0) {
+			rt.Fatalf("the webhook says %v, the definition %v", byWebhook, byDefinition)
+		}
+	})
+}
