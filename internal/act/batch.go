@@ -6,15 +6,22 @@ import (
 	"sync"
 
 	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
 )
 
+// independent tells whether an action does not depend on its neighbours of the
+// same form and kind.
+func independent(a action.Action) bool {
+	_, deletes := a.(action.Delete)
+	return deletes || a.Target().Kind == identity.KindPod
+}
+
 // Batch splits actions into runs that may go out together: neighbouring deletes
-// are independent of each other, anything else waits its turn.
+// and pods are independent of each other, anything else waits its turn.
 func Batch(actions []action.Action) [][]action.Action {
 	var runs [][]action.Action
 	for i, a := range actions {
-		_, independent := a.(action.Delete)
-		if independent && i > 0 && actions[i-1].Verb() == a.Verb() {
+		if independent(a) && i > 0 && actions[i-1].Verb() == a.Verb() && actions[i-1].Target().Kind == a.Target().Kind {
 			last := len(runs) - 1
 			runs[last] = append(runs[last], a)
 			continue

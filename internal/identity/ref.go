@@ -19,6 +19,8 @@ const (
 	KindPod                Kind = "Pod"
 	KindService            Kind = "Service"
 	KindControllerRevision Kind = "ControllerRevision"
+
+	KindPersistentVolumeClaim Kind = "PersistentVolumeClaim"
 )
 
 // Ref is one incarnation of one object, as it was when it was looked at. A

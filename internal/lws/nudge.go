@@ -32,7 +32,9 @@ func (d *setDecision) nudge() {
 		d.plan.nudge(sts, string(d.Vigil.Departed.UID), fmt.Sprintf("%s has left and its name is free", d.Vigil.Departed))
 		return
 	}
-	d.plan.nudgeAfterStart(sts, d.Now, d.Vigil)
+	if len(d.blockedOrdinals()) == 0 {
+		d.plan.nudgeAfterStart(sts, d.Now, d.Vigil)
+	}
 }
 
 // nudgeAfterStart wakes the StatefulSet controller once if it lacked pods while

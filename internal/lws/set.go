@@ -36,6 +36,7 @@ func DecideSet(w SetSnapshot) Plan {
 		(*setDecision).revisions,
 		(*setDecision).leaders,
 		(*setDecision).service,
+		(*setDecision).unreachable,
 		(*setDecision).nudge,
 		(*setDecision).history,
 		(*setDecision).status,

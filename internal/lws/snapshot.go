@@ -29,6 +29,10 @@ type SetSnapshot struct {
 	// Revisions holds what bears the set's revision labels.
 	Revisions identity.Claim[*appsv1.ControllerRevision]
 
+	// Claims names the set's persistent volume claims. It is filled only while
+	// something other than the set bears a leader's name.
+	Claims map[string]bool
+
 	Lives identity.Lives
 	Vigil Vigil
 	// AppliedGeneration is the generation that the leader StatefulSet had after

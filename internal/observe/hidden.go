@@ -76,6 +76,8 @@ var apiVersions = map[identity.Kind]string{
 	identity.KindControllerRevision: "apps/v1",
 	identity.KindPod:                "v1",
 	identity.KindService:            "v1",
+
+	identity.KindPersistentVolumeClaim: "v1",
 }
 
 // skeleton is an object of the kind with nothing but its metadata.
@@ -85,6 +87,8 @@ func skeleton(kind identity.Kind, meta metav1.ObjectMeta) client.Object {
 		return &appsv1.StatefulSet{ObjectMeta: meta}
 	case identity.KindControllerRevision:
 		return &appsv1.ControllerRevision{ObjectMeta: meta}
+	case identity.KindPersistentVolumeClaim:
+		return &corev1.PersistentVolumeClaim{ObjectMeta: meta}
 	case identity.KindService:
 		return &corev1.Service{ObjectMeta: meta}
 	default:

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
@@ -54,6 +55,9 @@ func (o *Observer) SetAs(ctx context.Context, set *lwsv1.LeaderWorkerSet, now ti
 	}
 	leaderOwner := ownerOfLeaders(w.StatefulSet)
 	if w.Leaders, err = o.leaders(ctx, j, key, leaderOwner); err != nil {
+		return w, err
+	}
+	if w.Claims, err = o.claims(ctx, w); err != nil {
 		return w, err
 	}
 	if w.Groups, err = o.groups(ctx, j, set, w.Leaders.Members); err != nil {
@@ -146,6 +150,24 @@ func (o *Observer) revisionClaim(ctx context.Context, j *judge, set *lwsv1.Leade
 		return identity.Claim[*appsv1.ControllerRevision]{}, err
 	}
 	return claim(j.lives, found, claimant, func(r *appsv1.ControllerRevision) bool { return lws.Genuine(r, set.Name) }), nil
+}
+
+// claims names the claims of the set's leaders. They are read only when a leader
+// may have to be made beside a name that is taken.
+func (o *Observer) claims(ctx context.Context, w lws.SetSnapshot) (map[string]bool, error) {
+	sts := w.StatefulSet.Member()
+	if sts == nil || len(sts.Spec.VolumeClaimTemplates) == 0 || len(w.Leaders.Ghosts)+len(w.Leaders.Squatters) == 0 {
+		return nil, nil
+	}
+	list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaimList"}}
+	if err := o.live.List(ctx, list, client.InNamespace(w.Set.Namespace), client.MatchingLabels(sts.Spec.Selector.MatchLabels)); err != nil {
+		return nil, fmt.Errorf("list claims of %q: %w", w.Set.Name, err)
+	}
+	names := make(map[string]bool, len(list.Items))
+	for i := range list.Items {
+		names[list.Items[i].Name] = true
+	}
+	return names, nil
 }
 
 // probeLeaders looks for what may stand unseen under the names of leaders that

@@ -1,0 +1,209 @@
+package lws_test
+
+import (
+	"context"
+	"maps"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/lwstest"
+	"lockstep.dev/lockstep/internal/observe"
+)
+
+// fatal is what both a test and a property check offer.
+type fatal interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+// cluster is a fake API server that decisions are made and carried out on. Time
+// stands still but for what a test adds.
+type cluster struct {
+	*lwstest.FakeControllers
+	t        fatal
+	cached   *lwstest.FakeReader
+	memory   *observe.Memory
+	observer *observe.Observer
+}
+
+func newCluster(t fatal) *cluster {
+	store := lwstest.NewStore()
+	if err := observe.Index(context.Background(), store); err != nil {
+		t.Fatalf("index: %v", err)
+	}
+	c := &cluster{FakeControllers: lwstest.Control(store), t: t, cached: store.Cached()}
+	c.awake()
+	return c
+}
+
+// awake starts the operator anew: it remembers nothing.
+func (c *cluster) awake() {
+	c.memory = observe.NewMemory(c.Now)
+	c.observer = observe.New(c.cached, c.Live(), c.memory)
+}
+
+func (c *cluster) pass(d time.Duration) { c.Now = c.Now.Add(d) }
+
+func key(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: lwstest.Namespace, Name: name}
+}
+
+func (c *cluster) set(name string) lws.SetSnapshot {
+	c.t.Helper()
+	world, err := c.observer.Set(context.Background(), key(name), c.Now)
+	if err != nil {
+		c.t.Fatalf("look at set %q: %v", name, err)
+	}
+	return world
+}
+
+func (c *cluster) group(name string) lws.GroupSnapshot {
+	c.t.Helper()
+	world, err := c.observer.Group(context.Background(), key(name), c.Now)
+	if err != nil {
+		c.t.Fatalf("look at group %q: %v", name, err)
+	}
+	return world
+}
+
+// decide is what a set called w, and each group that it could have, asks for.
+func (c *cluster) decideSet() lws.Plan { c.t.Helper(); return lws.DecideSet(c.set("w")) }
+func (c *cluster) decideGroup(name string) lws.Plan {
+	c.t.Helper()
+	return lws.DecideGroup(c.group(name))
+}
+func (c *cluster) status() lwsv1.LeaderWorkerSetStatus {
+	return find[*lwsv1.LeaderWorkerSet](c, "w").Status
+}
+
+// do carries out a plan; every precondition must hold.
+func (c *cluster) do(plan lws.Plan) {
+	c.t.Helper()
+	for _, a := range plan.Actions {
+		if err := c.Do(a); err != nil {
+			c.t.Fatalf("%s %s: %v", a.Verb(), a.Target(), err)
+		}
+		if _, ok := a.(action.WriteStatus); ok {
+			c.memory.StatusWritten(a.Target().UID, c.Now)
+		}
+	}
+}
+
+// settle has every controller act in turn until nobody finds anything to do.
+func (c *cluster) settle(groups ...string) {
+	c.t.Helper()
+	for range 200 {
+		before := c.version()
+		c.do(c.decideSet())
+		for _, group := range groups {
+			c.do(c.decideGroup(group))
+		}
+		for _, sts := range lwstest.All[*appsv1.StatefulSet](c.Objects) {
+			c.Sync(sts)
+		}
+		for _, pod := range lwstest.All[*corev1.Pod](c.Objects) {
+			c.Run(pod)
+		}
+		c.pass(3 * time.Second)
+		if maps.Equal(c.version(), before) {
+			return
+		}
+	}
+	c.t.Fatalf("the cluster never settles")
+}
+
+type versions map[lwstest.Name]string
+
+// version changes with every write.
+func (c *cluster) version() versions {
+	now := versions{}
+	for name, object := range c.Objects {
+		now[name] = object.GetResourceVersion()
+	}
+	return now
+}
+
+func find[T interface {
+	metav1.Object
+	comparable
+}](c *cluster, name string) T {
+	c.t.Helper()
+	var none T
+	for n, object := range c.Objects {
+		if found, ok := object.(T); ok && n.Name == name {
+			return found
+		}
+	}
+	c.t.Fatalf("no %T %q", none, name)
+	return none
+}
+
+// running is a cluster with a set called w in step.
+func running(t testing.TB, replicas, size int32, edits ...func(*lwsv1.LeaderWorkerSet)) *cluster {
+	t.Helper()
+	c := newCluster(t)
+	c.pass(time.Minute)
+	lwstest.Add(c.FakeStore, lwstest.Set("w", replicas, size, edits...))
+	var groups []string
+	for i := range replicas {
+		groups = append(groups, identity.LeaderName("w", int(i)))
+	}
+	c.settle(groups...)
+	return c
+}
+
+func of[A action.Action](plan lws.Plan) []A {
+	var found []A
+	for _, a := range plan.Actions {
+		if a, ok := a.(A); ok {
+			found = append(found, a)
+		}
+	}
+	return found
+}
+
+// one is the only action of its form.
+func one[A action.Action](t testing.TB, plan lws.Plan) A {
+	t.Helper()
+	found := of[A](plan)
+	if len(found) != 1 {
+		t.Fatalf("got %d actions %T, want 1: %s", len(found), *new(A), spelled(plan))
+	}
+	return found[0]
+}
+
+// spelled is a plan in short: "create statefulset w".
+func spelled(plan lws.Plan) []string {
+	words := []string{}
+	for _, a := range plan.Actions {
+		words = append(words, a.Verb()+" "+a.Target().String())
+	}
+	return words
+}
+
+func waitFor(plan lws.Plan, code string) (lws.Wait, bool) {
+	for _, w := range plan.Waits {
+		if w.Code == code {
+			return w, true
+		}
+	}
+	return lws.Wait{}, false
+}
+
+func condition(status lwsv1.LeaderWorkerSetStatus, conditionType string) metav1.Condition {
+	for _, c := range status.Conditions {
+		if c.Type == conditionType {
+			return c
+		}
+	}
+	return metav1.Condition{}
+}

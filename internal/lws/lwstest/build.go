@@ -1,0 +1,115 @@
+package lwstest
+
+import (
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/identity"
+)
+
+// Namespace is where built objects live.
+const Namespace = "ns"
+
+// Epoch is when time begins.
+var Epoch = time.Date(2026, time.March, 4, 5, 6, 7, 0, time.UTC)
+
+// Ptr points at a copy of value.
+func Ptr[T any](value T) *T { return &value }
+
+// Set builds a set of groups of the given size, as the API server would have it
+// after defaulting.
+func Set(name string, replicas, size int32, edits ...func(*lwsv1.LeaderWorkerSet)) *lwsv1.LeaderWorkerSet {
+	set := &lwsv1.LeaderWorkerSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: name},
+		Spec: lwsv1.LeaderWorkerSetSpec{
+			Replicas: &replicas,
+			LeaderWorkerTemplate: lwsv1.LeaderWorkerTemplate{
+				Size:           &size,
+				RestartPolicy:  lwsv1.RecreateGroupOnPodRestart,
+				WorkerTemplate: Template("worker", "image:1"),
+			},
+			RolloutStrategy: lwsv1.RolloutStrategy{Type: lwsv1.RollingUpdateStrategyType},
+			StartupPolicy:   lwsv1.LeaderCreatedStartupPolicy,
+			NetworkConfig:   &lwsv1.NetworkConfig{SubdomainPolicy: Ptr(lwsv1.SubdomainShared)},
+		},
+	}
+	for _, edit := range edits {
+		edit(set)
+	}
+	return set
+}
+
+// Image gives every worker template container the image.
+func Image(image string) func(*lwsv1.LeaderWorkerSet) {
+	return func(set *lwsv1.LeaderWorkerSet) {
+		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Image = image
+	}
+}
+
+// Leader gives leaders a template of their own.
+func Leader(image string) func(*lwsv1.LeaderWorkerSet) {
+	return func(set *lwsv1.LeaderWorkerSet) {
+		set.Spec.LeaderWorkerTemplate.LeaderTemplate = Ptr(Template("leader", image))
+	}
+}
+
+// UniquePerReplica gives every group a Service of its own.
+func UniquePerReplica(set *lwsv1.LeaderWorkerSet) {
+	set.Spec.NetworkConfig = &lwsv1.NetworkConfig{SubdomainPolicy: Ptr(lwsv1.SubdomainUniquePerReplica)}
+}
+
+// LeaderReady has workers start after their leader.
+func LeaderReady(set *lwsv1.LeaderWorkerSet) { set.Spec.StartupPolicy = lwsv1.LeaderReadyStartupPolicy }
+
+// Annotation puts an annotation on the set.
+func Annotation(key, value string) func(*lwsv1.LeaderWorkerSet) {
+	return func(set *lwsv1.LeaderWorkerSet) { metav1.SetMetaDataAnnotation(&set.ObjectMeta, key, value) }
+}
+
+// Template builds a pod template of one container.
+func Template(container, image string) corev1.PodTemplateSpec {
+	return corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: container, Image: image}}}}
+}
+
+// Pod builds a pod with the labels of the set; index is its worker index.
+func Pod(name, set string, index int) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: Namespace, Name: name,
+		Labels: map[string]string{lwsv1.SetNameLabelKey: set, lwsv1.WorkerIndexLabelKey: strconv.Itoa(index)},
+	}}
+}
+
+// OwnedBy makes the incarnation the controller of an object.
+func OwnedBy(object metav1.Object, apiVersion string, owner identity.Ref) {
+	object.SetOwnerReferences([]metav1.OwnerReference{{
+		APIVersion: apiVersion, Kind: string(owner.Kind), Name: owner.Name, UID: owner.UID,
+		Controller: Ptr(true), BlockOwnerDeletion: Ptr(true),
+	}})
+}
+
+// Former is an incarnation that is no more.
+func Former(kind identity.Kind, name string) identity.Ref {
+	return identity.Ref{Kind: kind, Namespace: Namespace, Name: name, UID: types.UID("former-" + name)}
+}
+
+// Resources is a list of one resource.
+func Resources(name corev1.ResourceName, quantity string) corev1.ResourceList {
+	return corev1.ResourceList{name: resource.MustParse(quantity)}
+}
+
+// APIVersion is the group and version of a kind.
+func APIVersion(kind identity.Kind) string {
+	switch kind {
+	case identity.KindLeaderWorkerSet:
+		return lwsv1.GroupVersion.String()
+	case identity.KindStatefulSet, identity.KindControllerRevision:
+		return "apps/v1"
+	}
+	return "v1"
+}

@@ -1,0 +1,265 @@
+package lwstest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/identity"
+)
+
+// Name is one name of one kind.
+type Name struct {
+	Kind      identity.Kind
+	Namespace string
+	Name      string
+}
+
+// Objects is what bears names. Objects in it are replaced, never changed.
+type Objects map[Name]client.Object
+
+// FakeStore is a fake of the API server's storage.
+type FakeStore struct {
+	Objects
+	// Now is the time that the store stamps objects with.
+	Now time.Time
+	// Created counts, for each kind, the objects ever created.
+	Created map[identity.Kind]int
+
+	applied map[string][]byte
+	serial  int
+	indexes map[identity.Kind]map[string]client.IndexerFunc
+}
+
+// NewStore returns an empty store at Epoch.
+func NewStore() *FakeStore {
+	return &FakeStore{
+		Objects: Objects{},
+		Now:     Epoch,
+		Created: map[identity.Kind]int{},
+		applied: map[string][]byte{},
+		indexes: map[identity.Kind]map[string]client.IndexerFunc{},
+	}
+}
+
+// KindOf is the kind of a typed object.
+func KindOf(object any) identity.Kind {
+	if meta, ok := object.(*metav1.PartialObjectMetadata); ok {
+		return identity.Kind(meta.Kind)
+	}
+	return identity.Kind(reflect.TypeOf(object).Elem().Name())
+}
+
+// NameOf is the name that an object bears.
+func NameOf(object client.Object) Name {
+	return Name{Kind: KindOf(object), Namespace: object.GetNamespace(), Name: object.GetName()}
+}
+
+// Add puts a copy of an object into the store, with a UID, a version and a date
+// unless it has them, and returns what is stored.
+func Add[T client.Object](s *FakeStore, object T) T {
+	added, _ := object.DeepCopyObject().(T)
+	if added.GetUID() == "" {
+		added.SetUID(types.UID(fmt.Sprintf("%s-%d", added.GetName(), s.next())))
+	}
+	if created := added.GetCreationTimestamp(); created.IsZero() {
+		added.SetCreationTimestamp(metav1.NewTime(s.Now))
+	}
+	if added.GetGeneration() == 0 {
+		added.SetGeneration(1)
+	}
+	s.Created[KindOf(added)]++
+	s.put(added)
+	return added
+}
+
+// Edit replaces the object under a name by a changed copy and returns it. Its
+// generation is the test's business.
+func Edit[T client.Object](s *FakeStore, name string, change func(T)) T {
+	var none T
+	found, ok := s.Objects[Name{Kind: KindOf(none), Namespace: Namespace, Name: name}].(T)
+	if !ok {
+		panic(fmt.Sprintf("no %s %q to edit", KindOf(none), name))
+	}
+	edited, _ := found.DeepCopyObject().(T)
+	change(edited)
+	s.put(edited)
+	return edited
+}
+
+// Find returns the object under a name, or a nil one.
+func Find[T client.Object](s *FakeStore, name string) T {
+	var none T
+	found, _ := s.Objects[Name{Kind: KindOf(none), Namespace: Namespace, Name: name}].(T)
+	return found
+}
+
+// All returns every object of a kind in the order of their names.
+func All[T client.Object](objects Objects) []T {
+	var all []T
+	for _, object := range objects {
+		if typed, ok := object.(T); ok {
+			all = append(all, typed)
+		}
+	}
+	slices.SortFunc(all, func(a, b T) int { return cmp.Compare(a.GetName(), b.GetName()) })
+	return all
+}
+
+// Drop removes the object under a name at once, whatever holds it.
+func Drop[T client.Object](s *FakeStore, name string) {
+	var none T
+	delete(s.Objects, Name{Kind: KindOf(none), Namespace: Namespace, Name: name})
+}
+
+// Terminate puts a deletion timestamp on the object under a name.
+func Terminate[T client.Object](s *FakeStore, name string, finalizers ...string) T {
+	return Edit(s, name, func(object T) {
+		object.SetDeletionTimestamp(&metav1.Time{Time: s.Now})
+		object.SetFinalizers(finalizers)
+	})
+}
+
+func (s *FakeStore) put(object client.Object) {
+	object.SetResourceVersion(strconv.Itoa(s.next()))
+	s.Objects[NameOf(object)] = object
+}
+
+func (s *FakeStore) next() int {
+	s.serial++
+	return s.serial
+}
+
+// IndexField implements client.FieldIndexer.
+func (s *FakeStore) IndexField(_ context.Context, object client.Object, field string, keys client.IndexerFunc) error {
+	kind := KindOf(object)
+	if s.indexes[kind] == nil {
+		s.indexes[kind] = map[string]client.IndexerFunc{}
+	}
+	s.indexes[kind][field] = keys
+	return nil
+}
+
+// Live reads the store itself.
+func (s *FakeStore) Live() *FakeReader { return &FakeReader{store: s, objects: s.Objects} }
+
+// Cached reads what a cache that lags behind nothing would show.
+func (s *FakeStore) Cached() *FakeReader {
+	return &FakeReader{store: s, objects: s.Objects, labelled: true}
+}
+
+// Lagging reads what was there when a kind was last delivered.
+func (s *FakeStore) Lagging() *FakeReader {
+	return &FakeReader{store: s, objects: maps.Clone(s.Objects), labelled: true}
+}
+
+// FakeReader is a client.Reader that shares what it hands out, as our caches do.
+type FakeReader struct {
+	// Reads counts the objects asked for.
+	Reads int
+	// Fail, when set, may refuse a read.
+	Fail func(Name) error
+
+	store    *FakeStore
+	objects  Objects
+	labelled bool
+}
+
+// Deliver shows the reader all objects of a kind as they are now.
+func (r *FakeReader) Deliver(kind identity.Kind) {
+	maps.DeleteFunc(r.objects, func(n Name, _ client.Object) bool { return n.Kind == kind })
+	for n, object := range r.store.Objects {
+		if n.Kind == kind {
+			r.objects[n] = object
+		}
+	}
+}
+
+func (r *FakeReader) shows(object client.Object) bool {
+	_, labelled := object.GetLabels()[lwsv1.SetNameLabelKey]
+	return labelled || !r.labelled || KindOf(object) == identity.KindLeaderWorkerSet
+}
+
+// Get implements client.Reader.
+func (r *FakeReader) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	n := Name{Kind: KindOf(into), Namespace: key.Namespace, Name: key.Name}
+	r.Reads++
+	if r.Fail != nil {
+		if err := r.Fail(n); err != nil {
+			return err
+		}
+	}
+	found, ok := r.objects[n]
+	if !ok || !r.shows(found) {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: string(n.Kind)}, n.Name)
+	}
+	return share(found, into)
+}
+
+// share lets into point to what the stored object points to.
+func share(stored, into client.Object) error {
+	switch into := into.(type) {
+	case *metav1.PartialObjectMetadata:
+		meta := reflect.ValueOf(stored).Elem().FieldByName("ObjectMeta").Interface()
+		into.ObjectMeta, _ = meta.(metav1.ObjectMeta)
+	default:
+		reflect.ValueOf(into).Elem().Set(reflect.ValueOf(stored).Elem())
+	}
+	return nil
+}
+
+// List implements client.Reader.
+func (r *FakeReader) List(_ context.Context, into client.ObjectList, opts ...client.ListOption) error {
+	var o client.ListOptions
+	o.ApplyOptions(opts)
+	switch list := into.(type) {
+	case *corev1.PodList:
+		list.Items = listed[*corev1.Pod, corev1.Pod](r, o)
+	case *appsv1.ControllerRevisionList:
+		list.Items = listed[*appsv1.ControllerRevision, appsv1.ControllerRevision](r, o)
+	default:
+		return errors.New("the fake does not list that kind")
+	}
+	return nil
+}
+
+func listed[P interface {
+	*T
+	client.Object
+}, T any](r *FakeReader, o client.ListOptions) []T {
+	var items []T
+	for _, object := range All[P](r.objects) {
+		if object.GetNamespace() == o.Namespace && r.shows(object) && r.indexed(object, o) {
+			items = append(items, *object)
+		}
+	}
+	return items
+}
+
+func (r *FakeReader) indexed(object client.Object, o client.ListOptions) bool {
+	if o.FieldSelector == nil {
+		return true
+	}
+	for _, want := range o.FieldSelector.Requirements() {
+		keys := r.store.indexes[KindOf(object)][want.Field]
+		if keys == nil || !slices.Contains(keys(object), want.Value) {
+			return false
+		}
+	}
+	return true
+}

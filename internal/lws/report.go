@@ -1,0 +1,47 @@
+package lws
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+)
+
+// Standing is how far a set has come, counted as its status counts.
+type Standing struct {
+	// Key is the revision key that groups should be at, or empty while unknown.
+	Key string
+	// Ready and Updated include groups above replicas.
+	Ready, Updated int32
+}
+
+// Stand tells how far a set has come.
+func Stand(w SetSnapshot) Standing {
+	d := &setDecision{SetSnapshot: &w}
+	for _, rule := range []func(*setDecision){(*setDecision).conflicts, (*setDecision).ghosts, (*setDecision).revisions} {
+		rule(d)
+	}
+	counts := d.count()
+	return Standing{Key: d.key, Ready: counts.ready, Updated: counts.updated}
+}
+
+// UpToDate tells whether all parts of the group are at the revision key.
+func (g *Group) UpToDate(key string) bool {
+	return g.Leader != nil && g.updated(key)
+}
+
+// PodReady tells whether a pod runs and is ready.
+func PodReady(pod *corev1.Pod) bool { return podReady(pod) }
+
+// stuckPhrase stands in every message about ghosts that count as stuck.
+const stuckPhrase = "none has left for a minute"
+
+// ToldStuck tells whether the set's status says that its ghosts are stuck. Who
+// has not watched them himself learns from it that none has left for a minute.
+func ToldStuck(set *lwsv1.LeaderWorkerSet) bool {
+	told, ok := conditionOf(set.Status.Conditions, string(lwsv1.LeaderWorkerSetProgressing))
+	return ok && told.Status == metav1.ConditionTrue && told.Reason == CodePreviousIncarnation &&
+		strings.Contains(told.Message, stuckPhrase)
+}

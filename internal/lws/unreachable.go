@@ -1,0 +1,158 @@
+package lws
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
+)
+
+// unreachable makes the leaders that the StatefulSet controller cannot get to.
+//
+// It creates pods in batches of 1, 2, 4, … by rising ordinal, and ends a sync
+// with the first batch that fails. One name that is taken, by a ghost that does
+// not leave or by a squatter, would keep every group after its batch from ever
+// starting. Those leaders are made here, exactly as that controller would have
+// made them, and are its own from then on.
+func (d *setDecision) unreachable() {
+	sts := d.StatefulSet.Member()
+	if sts == nil || d.held || !d.settled() || !observed(sts) {
+		return
+	}
+	blocked := d.blockedOrdinals()
+	if len(blocked) == 0 {
+		return
+	}
+	last := lastReached(slices.Min(blocked))
+	for ordinal := last + 1; ordinal < int(orDefault(sts.Spec.Replicas, 1)); ordinal++ {
+		if d.named(identity.LeaderName(d.Set.Name, ordinal)) || ordinal < int(partitionOf(sts)) {
+			continue
+		}
+		d.makeLeader(sts, ordinal, slices.Min(blocked))
+	}
+}
+
+// observed tells whether the StatefulSet controller knows the present spec and
+// has named its revision.
+func observed(sts *appsv1.StatefulSet) bool {
+	return sts.Status.ObservedGeneration == sts.Generation && sts.Status.UpdateRevision != ""
+}
+
+func partitionOf(sts *appsv1.StatefulSet) int32 {
+	if rolling := sts.Spec.UpdateStrategy.RollingUpdate; rolling != nil && sts.Status.CurrentRevision != sts.Status.UpdateRevision {
+		return orDefault(rolling.Partition, 0)
+	}
+	return 0
+}
+
+// blockedOrdinals returns the ordinals whose names somebody else bears.
+func (d *setDecision) blockedOrdinals() []int {
+	var blocked []int
+	for _, g := range d.leaderGhosts() {
+		_, ordinal := identity.ParentAndOrdinal(g.Name)
+		blocked = append(blocked, ordinal)
+	}
+	for _, pod := range d.Leaders.Squatters {
+		if _, ordinal := identity.ParentAndOrdinal(pod.Name); int32(ordinal) < Replicas(d.Set) {
+			blocked = append(blocked, ordinal)
+		}
+	}
+	return blocked
+}
+
+// lastReached is the highest ordinal in the batch that the blocked one is in.
+func lastReached(blocked int) int {
+	const largestBatch = 500
+	end, batch := 0, 1
+	for end < blocked {
+		batch = min(batch*2, largestBatch)
+		end += batch
+	}
+	return end
+}
+
+// named tells whether any pod at all bears the name.
+func (d *setDecision) named(name string) bool {
+	return slices.ContainsFunc(
+		slices.Concat(d.Leaders.Members, d.Leaders.Ghosts, d.Leaders.Orphans, d.Leaders.Squatters),
+		func(pod *corev1.Pod) bool { return pod.Name == name })
+}
+
+func (d *setDecision) makeLeader(sts *appsv1.StatefulSet, ordinal, blocked int) {
+	reason := because(CodeUnreachable, fmt.Sprintf("the statefulset controller does not get past leader %d, whose name is taken, to leader %d", blocked, ordinal))
+	pod := podOf(sts, ordinal)
+	owner := identity.RefOf(identity.KindStatefulSet, sts)
+	for i := range sts.Spec.VolumeClaimTemplates {
+		claim := claimOf(sts, &sts.Spec.VolumeClaimTemplates[i], pod.Name)
+		if !d.Claims[claim.Name] {
+			d.plan.do(action.Create{Kind: identity.KindPersistentVolumeClaim, Object: claim, Owner: owner, Because: reason})
+		}
+	}
+	d.plan.do(action.Create{Kind: identity.KindPod, Object: pod, Owner: owner, Because: reason})
+}
+
+// podOf is the pod that the StatefulSet controller would make at an ordinal, at
+// the update revision.
+func podOf(sts *appsv1.StatefulSet, ordinal int) *corev1.Pod {
+	template := sts.Spec.Template.DeepCopy()
+	name := identity.LeaderName(sts.Name, ordinal)
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:    sts.Namespace,
+			Name:         name,
+			GenerateName: sts.Name + "-",
+			Labels: merged(template.Labels, map[string]string{
+				appsv1.StatefulSetPodNameLabel:  name,
+				appsv1.PodIndexLabel:            strconv.Itoa(ordinal),
+				appsv1.StatefulSetRevisionLabel: sts.Status.UpdateRevision,
+			}),
+			Annotations:     template.Annotations,
+			Finalizers:      template.Finalizers,
+			OwnerReferences: controlledBy("apps/v1", identity.RefOf(identity.KindStatefulSet, sts)),
+		},
+		Spec: template.Spec,
+	}
+	pod.Spec.Hostname = name
+	pod.Spec.Subdomain = sts.Spec.ServiceName
+	pod.Spec.Volumes = volumesOf(sts, name, pod.Spec.Volumes)
+	return pod
+}
+
+// volumesOf mounts a pod's own claims, in place of template volumes of the same
+// names.
+func volumesOf(sts *appsv1.StatefulSet, podName string, volumes []corev1.Volume) []corev1.Volume {
+	var claimed []corev1.Volume
+	own := map[string]bool{}
+	for i := range sts.Spec.VolumeClaimTemplates {
+		name := sts.Spec.VolumeClaimTemplates[i].Name
+		own[name] = true
+		claimed = append(claimed, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claimName(name, podName)},
+		}})
+	}
+	rest := slices.DeleteFunc(slices.Clone(volumes), func(v corev1.Volume) bool { return own[v.Name] })
+	return append(claimed, rest...)
+}
+
+// claimOf is the claim that the StatefulSet controller would make for a pod. It
+// belongs to nobody: the retention policy is that controller's to carry out.
+func claimOf(sts *appsv1.StatefulSet, template *corev1.PersistentVolumeClaim, podName string) *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:   sts.Namespace,
+			Name:        claimName(template.Name, podName),
+			Labels:      merged(template.Labels, sts.Spec.Selector.MatchLabels),
+			Annotations: maps.Clone(template.Annotations),
+		},
+		Spec: *template.Spec.DeepCopy(),
+	}
+}
+
+func claimName(template, podName string) string { return template + "-" + podName }
