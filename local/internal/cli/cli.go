@@ -53,7 +53,6 @@ simulated by kwok. One binary holds it all; "lockstep-local kubectl" is in it to
 		Version:       binary.Release(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
 	}
 	root.SetOut(out)
 	root.SetErr(err)

@@ -12,6 +12,7 @@ const (
 	frontProxyCA = "front-proxy-ca" // signs the API server when it calls extension API servers
 	frontProxy   = "front-proxy-client"
 	etcdClient   = "etcd-client"
+	admin        = "admin" // also in the users' kubeconfig
 	serving      = "serving"
 	tokens       = "service-account"
 

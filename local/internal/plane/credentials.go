@@ -9,6 +9,9 @@ import (
 	"lockstep.dev/lockstep/local/internal/pki"
 )
 
+// adminUser is who a user of the cluster is.
+const adminUser = "lockstep-local-admin"
+
 // kwokUser is the name that kwok's requests bear, in guards and audit logs.
 const kwokUser = "kwok"
 
@@ -27,11 +30,24 @@ func writeCredentials(l Layout, p Ports) error {
 	if err := writeCertificates(l, ca); err != nil {
 		return err
 	}
+	administrator, err := ca.Client(adminUser, "system:masters")
+	if err != nil {
+		return err
+	}
+	if err := writePair(l, admin, administrator); err != nil {
+		return err
+	}
+	if err := writeKubeconfig(l.Kubeconfig(), adminUser, p, ca.Cert, administrator); err != nil {
+		return err
+	}
+	return writeComponentKubeconfigs(l, p, ca)
+}
+
+func writeComponentKubeconfigs(l Layout, p Ports, ca *pki.Authority) error {
 	users := []struct {
 		path, user string
 		groups     []string
 	}{
-		{l.Kubeconfig(), "lockstep-local-admin", []string{"system:masters"}},
 		{l.kubeconfigOf(ControllerManager), "system:kube-controller-manager", nil},
 		{l.kubeconfigOf(Scheduler), "system:kube-scheduler", nil},
 		{l.kubeconfigOf(Kwok), kwokUser, []string{"system:masters"}},

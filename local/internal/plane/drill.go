@@ -4,11 +4,6 @@ import (
 	"context"
 	"fmt"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 )
 
 // stopPatience is how long a component may take to end in good order.
@@ -93,8 +88,12 @@ func (c *Cluster) startAgain(ctx context.Context, component Component, state *St
 	if err != nil {
 		return err
 	}
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
 	if component == Kwok {
-		if err := c.freeLeases(ctx); err != nil {
+		if err := freeLeases(ctx, client); err != nil {
 			return fmt.Errorf("free the node leases of the former kwok: %w", err)
 		}
 	}
@@ -108,60 +107,7 @@ func (c *Cluster) startAgain(ctx context.Context, component Component, state *St
 	case component == Etcd && state.Processes[APIServer].Alive():
 		return run.await(ctx, APIServer)
 	case component == Kwok:
-		return c.awaitLeases(ctx, run)
-	}
-	return nil
-}
-
-// freeLeases lets a new kwok take its nodes at once. It would wait for its
-// predecessor's leases to run out otherwise, for 40 s, and look dead meanwhile.
-func (c *Cluster) freeLeases(ctx context.Context) error {
-	client, err := c.client()
-	if err != nil {
-		return err
-	}
-	nodes, err := simulatedNodes(ctx, client)
-	if err != nil {
-		return err
-	}
-	leases := client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
-	for _, name := range nodes {
-		if err := leases.Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-			return err
-		}
-	}
-	return nil
-}
-
-func (c *Cluster) awaitLeases(ctx context.Context, run *launch) error {
-	client, err := c.client()
-	if err != nil {
-		return err
-	}
-	err = until(ctx, func(ctx context.Context) error { return leasesHeld(ctx, client) })
-	if err != nil {
-		return run.explain(ctx, Kwok, err)
-	}
-	return nil
-}
-
-func leasesHeld(ctx context.Context, client kubernetes.Interface) error {
-	nodes, err := simulatedNodes(ctx, client)
-	if err != nil {
-		return err
-	}
-	leases, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	held := map[string]bool{}
-	for _, lease := range leases.Items {
-		held[lease.Name] = true
-	}
-	for _, name := range nodes {
-		if !held[name] {
-			return fmt.Errorf("nobody holds the lease of node %q", name)
-		}
+		return run.awaitNodes(ctx, client, 0)
 	}
 	return nil
 }

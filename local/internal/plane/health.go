@@ -1,6 +1,7 @@
 package plane
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -16,6 +17,9 @@ import (
 // second now and then.
 const probeTimeout = 5 * time.Second
 
+// userAgent is what our own requests bear in the audit log.
+const userAgent = "lockstep-local"
+
 // prober asks components whether they are well.
 type prober struct {
 	client *http.Client
@@ -29,8 +33,9 @@ func newProber(l Layout, p Ports) (*prober, error) {
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca)
-	// etcd speaks only to those who show a certificate of the cluster's.
-	own, err := tls.LoadX509KeyPair(l.cert(etcdClient), l.key(etcdClient))
+	// etcd speaks only to those who show a certificate of the cluster's, and
+	// the API server only to those it knows, before it has made its roles.
+	own, err := tls.LoadX509KeyPair(l.cert(admin), l.key(admin))
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +49,7 @@ func newProber(l Layout, p Ports) (*prober, error) {
 // endpoint is where a component reports on itself.
 func (p Ports) endpoint(c Component) string {
 	url := map[Component]string{
-		Etcd: "https://%s/health", APIServer: "https://%s/readyz", ControllerManager: "https://%s/healthz",
+		Etcd: "https://%s/health", APIServer: "https://%s/readyz", ControllerManager: "https://%s/healthz?verbose",
 		Scheduler: "https://%s/readyz", Kwok: "http://%s/healthz",
 	}[c]
 	return fmt.Sprintf(url, address(p.of(c)))
@@ -57,22 +62,35 @@ func (p *prober) probe(ctx context.Context, c Component) error {
 	if err != nil {
 		return err
 	}
+	request.Header.Set("User-Agent", userAgent)
 	response, err := p.client.Do(request)
 	if err != nil {
 		return err
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(response.Body, 4096))
+	body, err := io.ReadAll(io.LimitReader(response.Body, 16<<10))
 	if err != nil {
 		return err
 	}
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %s: %s", url, response.Status, firstLine(body))
+		return fmt.Errorf("%s answers %s: %s", url, response.Status, complaint(body))
+	}
+	// The controller manager says that it is well before it has controllers.
+	// Once they run, it names a check for each.
+	if c == ControllerManager && !bytes.Contains(body, []byte("-controller ok")) {
+		return fmt.Errorf("%s: its controllers have not begun", url)
 	}
 	return nil
 }
 
-func firstLine(body []byte) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(string(body)), "\n")
-	return line
+// complaint picks what matters from a list of checks: the first that fails, or
+// else the first line.
+func complaint(body []byte) string {
+	lines := strings.Split(strings.TrimSpace(string(body)), "\n")
+	for _, line := range lines {
+		if strings.HasPrefix(line, "[-]") {
+			return line
+		}
+	}
+	return lines[0]
 }

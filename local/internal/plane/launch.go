@@ -6,6 +6,8 @@ import (
 	"os"
 	"time"
 
+	"k8s.io/client-go/kubernetes"
+
 	"lockstep.dev/lockstep/local/internal/process"
 )
 
@@ -77,6 +79,33 @@ func (r *launch) await(ctx context.Context, components ...Component) error {
 			return r.explain(ctx, component, err)
 		}
 		r.cluster.tell("%s ready after %s", component, seconds(time.Since(began)))
+	}
+	return nil
+}
+
+// awaitContent returns when pods can be created and find room.
+func (r *launch) awaitContent(ctx context.Context, client kubernetes.Interface) error {
+	nodes := r.state.Settings.Nodes
+	if err := r.awaitNodes(ctx, client, nodes); err != nil {
+		return err
+	}
+	if err := until(ctx, func(ctx context.Context) error { return accountReady(ctx, client) }); err != nil {
+		return r.explain(ctx, ControllerManager, err)
+	}
+	return nil
+}
+
+// awaitNodes returns when so many nodes take pods, and kwok stands for all that
+// are its own.
+func (r *launch) awaitNodes(ctx context.Context, client kubernetes.Interface, count int) error {
+	err := until(ctx, func(ctx context.Context) error {
+		if err := nodesReady(ctx, client, count); err != nil {
+			return err
+		}
+		return leasesHeld(ctx, client)
+	})
+	if err != nil {
+		return r.explain(ctx, Kwok, err)
 	}
 	return nil
 }

@@ -6,8 +6,10 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 )
 
@@ -21,7 +23,9 @@ const RackLabel = "local.lockstep.dev/rack"
 const nodesPerRack, zones = 4, 3
 
 // simulatedNode is node number i: large enough that what a test waits for is
-// never room, with GPUs few enough that running out of them can be tried.
+// never room, with GPUs few enough that running out of them can be tried. It is
+// born with all that the controller manager would add to it, because that does
+// so at its client's limit: hundreds of nodes would take minutes.
 func simulatedNode(i int) *corev1.Node {
 	name := nodeName(i)
 	rack := i / nodesPerRack
@@ -40,6 +44,8 @@ func simulatedNode(i int) *corev1.Node {
 				corev1.LabelHostname:       name,
 				corev1.LabelOSStable:       "linux",
 				corev1.LabelArchStable:     "amd64",
+				"beta.kubernetes.io/os":    "linux",
+				"beta.kubernetes.io/arch":  "amd64",
 				corev1.LabelTopologyRegion: "local",
 				corev1.LabelTopologyZone:   fmt.Sprintf("zone-%c", 'a'+rack%zones),
 				RackLabel:                  fmt.Sprintf("rack-%02d", rack),
@@ -48,6 +54,7 @@ func simulatedNode(i int) *corev1.Node {
 		Status: corev1.NodeStatus{
 			Capacity:    capacity,
 			Allocatable: capacity,
+			Conditions:  healthy(),
 			Addresses: []corev1.NodeAddress{
 				{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("10.64.%d.%d", i/250, i%250+1)},
 				{Type: corev1.NodeHostName, Address: name},
@@ -58,6 +65,36 @@ func simulatedNode(i int) *corev1.Node {
 			},
 		},
 	}
+}
+
+// healthy is what a kubelet in good health reports. kwok keeps it up.
+func healthy() []corev1.NodeCondition {
+	now := metav1.Now()
+	conditions := []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"}}
+	for _, trouble := range []corev1.NodeConditionType{
+		corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure, corev1.NodeNetworkUnavailable,
+	} {
+		conditions = append(conditions, corev1.NodeCondition{Type: trouble, Status: corev1.ConditionFalse, Reason: "Simulated"})
+	}
+	for i := range conditions {
+		conditions[i].LastHeartbeatTime, conditions[i].LastTransitionTime = now, now
+	}
+	return conditions
+}
+
+// createNode creates node number i, and takes the taint off it that admission
+// puts on every new node.
+func createNode(ctx context.Context, client kubernetes.Interface, i int) error {
+	nodes := client.CoreV1().Nodes()
+	node, err := nodes.Create(ctx, simulatedNode(i), metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		node, err = nodes.Get(ctx, nodeName(i), metav1.GetOptions{})
+	}
+	if err != nil || len(node.Spec.Taints) == 0 {
+		return err
+	}
+	_, err = nodes.Patch(ctx, node.Name, types.MergePatchType, []byte(`{"spec":{"taints":null}}`), metav1.PatchOptions{})
+	return err
 }
 
 func nodeName(i int) string { return fmt.Sprintf("node-%03d", i) }
@@ -87,8 +124,8 @@ func countNodes(ctx context.Context, client kubernetes.Interface) (ready, total 
 	return ready, len(nodes.Items), nil
 }
 
-// takesPods is more than Ready: a new node also bears a taint until the
-// controller manager has seen that it is.
+// takesPods is more than Ready: a node that was in trouble bears taints until
+// the controller manager has seen that it is well again.
 func takesPods(node *corev1.Node) bool {
 	if len(node.Spec.Taints) > 0 {
 		return false
@@ -96,12 +133,6 @@ func takesPods(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	})
-}
-
-// accountsReady returns nil when pods can be created in the default namespace.
-func accountsReady(ctx context.Context, client kubernetes.Interface) error {
-	_, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
-	return err
 }
 
 // simulatedNodes names the nodes that kwok stands for now; a user may have

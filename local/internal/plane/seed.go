@@ -104,8 +104,7 @@ func seedNodes(ctx context.Context, client kubernetes.Interface, count int) erro
 	for worker := range parallel {
 		wait.Go(func() {
 			for i := range next {
-				_, err := client.CoreV1().Nodes().Create(ctx, simulatedNode(i), metav1.CreateOptions{})
-				if existsNot(err) {
+				if err := createNode(ctx, client, i); err != nil {
 					problems[worker] = err
 				}
 			}

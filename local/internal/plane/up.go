@@ -105,11 +105,14 @@ func (c *Cluster) bringUp(ctx context.Context, state *State) error {
 	if err := run.await(ctx, Etcd, APIServer); err != nil {
 		return err
 	}
-	if err := run.start(ControllerManager, Scheduler, Kwok); err != nil {
-		return err
-	}
 	client, err := c.client()
 	if err != nil {
+		return err
+	}
+	if err := seedAccounts(ctx, client); err != nil {
+		return run.explain(ctx, APIServer, err)
+	}
+	if err := run.start(ControllerManager, Scheduler, Kwok); err != nil {
 		return err
 	}
 	if err := seed(ctx, client, state.Settings.Nodes); err != nil {
@@ -118,11 +121,8 @@ func (c *Cluster) bringUp(ctx context.Context, state *State) error {
 	if err := run.await(ctx, ControllerManager, Scheduler, Kwok); err != nil {
 		return err
 	}
-	if err := until(ctx, func(ctx context.Context) error { return nodesReady(ctx, client, state.Settings.Nodes) }); err != nil {
-		return run.explain(ctx, Kwok, err)
-	}
-	if err := until(ctx, func(ctx context.Context) error { return accountsReady(ctx, client) }); err != nil {
-		return run.explain(ctx, ControllerManager, err)
+	if err := run.awaitContent(ctx, client); err != nil {
+		return err
 	}
 	c.tell("%d nodes ready; up after %s", state.Settings.Nodes, seconds(time.Since(began)))
 	return nil
@@ -135,7 +135,7 @@ func (c *Cluster) client() (kubernetes.Interface, error) {
 		return nil, err
 	}
 	config.QPS = -1
-	config.UserAgent = "lockstep-local"
+	config.UserAgent = userAgent
 	return kubernetes.NewForConfig(config)
 }
 

@@ -22,14 +22,9 @@ func (Catalog) CheckFeatureGates(gates map[string]bool) error {
 	return utilfeature.DefaultMutableFeatureGate.DeepCopy().SetFromMap(gates)
 }
 
-// Controllers lists the controller manager's controllers and their aliases.
-func (Catalog) Controllers() []string {
-	known := controllers.KnownControllers()
-	for alias := range controllers.ControllerAliases() {
-		known = append(known, alias)
-	}
-	return known
-}
+// Controllers lists the controller manager's controllers, without their
+// deprecated aliases.
+func (Catalog) Controllers() []string { return controllers.KnownControllers() }
 
 // AdmissionPlugins lists the API server's admission plugins.
 func (Catalog) AdmissionPlugins() []string { return options.AllOrderedPlugins }

@@ -20,6 +20,14 @@ var gitMinor string
 //go:linkname dynamicGitVersion k8s.io/component-base/version.dynamicGitVersion
 var dynamicGitVersion atomic.Value
 
+// The version in the user agent of every client.
+//
+//go:linkname clientVersion k8s.io/client-go/pkg/version.gitVersion
+var clientVersion string
+
+//go:linkname clientCommit k8s.io/client-go/pkg/version.gitCommit
+var clientCommit string
+
 // Release is the version of k8s.io/kubernetes that is compiled in, as the
 // build recorded it, for example "v1.37.1"; empty if it did not.
 func Release() string {
@@ -47,4 +55,5 @@ func reportRelease() {
 	gitMajor = major
 	gitMinor, _, _ = strings.Cut(rest, ".")
 	dynamicGitVersion.Store(release)
+	clientVersion, clientCommit = release, ""
 }

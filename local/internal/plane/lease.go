@@ -1,0 +1,49 @@
+package plane
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+// freeLeases lets a new kwok take its nodes at once. It would wait for its
+// predecessor's leases to run out otherwise, for 40 s, and look dead meanwhile.
+func freeLeases(ctx context.Context, client kubernetes.Interface) error {
+	nodes, err := simulatedNodes(ctx, client)
+	if err != nil {
+		return err
+	}
+	leases := client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	for _, name := range nodes {
+		if err := leases.Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// leasesHeld returns nil when kwok stands for every simulated node.
+func leasesHeld(ctx context.Context, client kubernetes.Interface) error {
+	nodes, err := simulatedNodes(ctx, client)
+	if err != nil {
+		return err
+	}
+	leases, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	held := map[string]bool{}
+	for _, lease := range leases.Items {
+		held[lease.Name] = true
+	}
+	for _, name := range nodes {
+		if !held[name] {
+			return fmt.Errorf("nobody holds the lease of node %q", name)
+		}
+	}
+	return nil
+}
