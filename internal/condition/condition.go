@@ -12,27 +12,28 @@ import (
 )
 
 // Merge returns have with each wanted condition in it, all of them observed at
-// generation, and tells whether anything but that number changed. A transition
-// time moves only when the status does. have is not touched.
-func Merge(have, want []metav1.Condition, generation int64, now time.Time) (merged []metav1.Condition, changed bool) {
+// generation, and tells whether any came, went or changed its reason; words
+// alone do not count. A transition time moves only when the status does. have is
+// not touched.
+func Merge(have, want []metav1.Condition, generation int64, now time.Time) (merged []metav1.Condition, turned bool) {
 	merged = append([]metav1.Condition(nil), have...)
 	for _, w := range want {
 		w.LastTransitionTime = metav1.NewTime(now)
 		i := index(merged, w.Type)
 		if i < 0 {
-			merged, changed = append(merged, w), true
+			merged, turned = append(merged, w), true
 			continue
 		}
 		if merged[i].Status == w.Status {
 			w.LastTransitionTime = merged[i].LastTransitionTime
 		}
-		changed = changed || merged[i].Status != w.Status || merged[i].Reason != w.Reason || merged[i].Message != w.Message
+		turned = turned || merged[i].Status != w.Status || merged[i].Reason != w.Reason
 		merged[i] = w
 	}
 	for i := range merged {
 		merged[i].ObservedGeneration = generation
 	}
-	return merged, changed
+	return merged, turned
 }
 
 // Negated returns the condition of the given type as False, its reason and

@@ -12,8 +12,8 @@ import (
 	"lockstep.dev/lockstep/internal/condition"
 )
 
-// statusEvery is how often counts alone are written. Transitions are written at
-// once.
+// statusEvery is how often counts and words alone are written. A condition that
+// turns is written at once.
 const statusEvery = 2 * time.Second
 
 // status writes what was found, when it differs from what is written. It comes
@@ -24,15 +24,15 @@ func (d *setDecision) status() {
 	want := have.DeepCopy()
 	d.tally(want)
 	wanted := d.wantedConditions()
-	var changed bool
-	want.Conditions, changed = condition.Merge(have.Conditions, wanted, d.Set.Generation, d.Now)
+	var turned bool
+	want.Conditions, turned = condition.Merge(have.Conditions, wanted, d.Set.Generation, d.Now)
 	want.ObservedGeneration = d.Set.Generation
 	if equality.Semantic.DeepEqual(have, want) {
 		return
 	}
 	generation := have.ObservedGeneration != want.ObservedGeneration
 	due := d.StatusWritten.Add(statusEvery)
-	if !changed && !generation && d.Now.Before(due) {
+	if !turned && !generation && d.Now.Before(due) {
 		d.plan.wait(Wait{Reason: because(CodeStatusCoalesced, "counts changed and are written together"), Until: due})
 		return
 	}
@@ -40,7 +40,7 @@ func (d *setDecision) status() {
 		Set:     setRef(d.Set),
 		Status:  *want,
 		Because: because(CodeChanged, fmt.Sprintf("%d of %d groups are ready", want.ReadyReplicas, Replicas(d.Set))),
-		Tell:    action.Telling{Done: d.statusEvents(want, changed || generation)},
+		Tell:    action.Telling{Done: d.statusEvents(want, turned || generation)},
 	})
 }
 
@@ -57,10 +57,10 @@ func (d *setDecision) tally(status *lwsv1.LeaderWorkerSetStatus) {
 	}
 }
 
-// statusEvents tells of conditions that changed, and of waits begun and ended.
-func (d *setDecision) statusEvents(status *lwsv1.LeaderWorkerSetStatus, changed bool) []action.Event {
+// statusEvents tells of conditions that turned, and of waits begun and ended.
+func (d *setDecision) statusEvents(status *lwsv1.LeaderWorkerSetStatus, turned bool) []action.Event {
 	var events []action.Event
-	if changed {
+	if turned && !d.waiting.any() {
 		first := d.progress()[0]
 		events = append(events, action.Event{
 			Reason: first.Reason, Action: "Update",
