@@ -1,0 +1,233 @@
+package install
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"lockstep.dev/lockstep/internal/webhook"
+)
+
+func load(t *testing.T, o Options) []*unstructured.Unstructured {
+	t.Helper()
+	all, err := manifests(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func titles(all []*unstructured.Unstructured) (names []string) {
+	for _, u := range all {
+		names = append(names, title(u))
+	}
+	return names
+}
+
+func TestEachFormInstallsWhatItNeeds(t *testing.T) {
+	const deployment, service = "deployment.apps/lws-controller-manager", "service/lws-webhook-service"
+	for name, c := range map[string]struct {
+		options             Options
+		deployment, service bool
+	}{
+		"called by URL":             {options: Options{WebhookURL: "https://h"}},
+		"called by Service":         {service: true},
+		"in the cluster":            {options: Options{Image: "i"}, deployment: true, service: true},
+		"in the cluster and by URL": {options: Options{Image: "i", WebhookURL: "https://h"}, deployment: true, service: true},
+	} {
+		got := titles(load(t, c.options))
+		if slices.Contains(got, deployment) != c.deployment || slices.Contains(got, service) != c.service {
+			t.Errorf("%s: %q", name, got)
+		}
+		if got[0] != "namespace/lws-system" || !strings.HasPrefix(got[1], "customresourcedefinition") || !strings.HasPrefix(got[len(got)-1], "validatingwebhookconfiguration") {
+			t.Errorf("%s comes in the wrong order: %q", name, got)
+		}
+	}
+}
+
+func TestImageGoesToTheContainer(t *testing.T) {
+	for _, u := range load(t, Options{Image: "example.com/lockstep:v1"}) {
+		if u.GetKind() != "Deployment" {
+			continue
+		}
+		containers, _, _ := unstructured.NestedSlice(u.Object, "spec", "template", "spec", "containers")
+		if got := containers[0].(map[string]any); got["image"] != "example.com/lockstep:v1" || got["name"] != "manager" {
+			t.Errorf("got %v", got)
+		}
+	}
+}
+
+func TestWebhooksCallTheirPaths(t *testing.T) {
+	got := map[string]string{}
+	for _, u := range load(t, Options{WebhookURL: "https://127.0.0.1:1/"}) {
+		if !isWebhooks(u) {
+			continue
+		}
+		hooks, err := webhooksOf(u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, hook := range hooks {
+			address, _, _ := unstructured.NestedString(hook, "clientConfig", "url")
+			got[hook["name"].(string)] = u.GetName() + " " + address
+			if _, found, _ := unstructured.NestedMap(hook, "clientConfig", "service"); found {
+				t.Errorf("%s is called both ways", hook["name"])
+			}
+		}
+	}
+	want := map[string]string{
+		"mleaderworkerset.kb.io": webhook.MutatingConfiguration + " https://127.0.0.1:1" + webhook.PathMutateSet,
+		"mpod.kb.io":             webhook.MutatingConfiguration + " https://127.0.0.1:1" + webhook.PathMutatePod,
+		"vleaderworkerset.kb.io": webhook.ValidatingConfiguration + " https://127.0.0.1:1" + webhook.PathValidateSet,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestURLsThatCannotWorkAreRefused(t *testing.T) {
+	for text, ok := range map[string]bool{
+		"https://127.0.0.1:9443": true, "https://h": true, "https://h/base": true,
+		"http://h": false, "h:1": false, "https://": false, "https://u@h": false, "https://h?q": false, "https://h#f": false, "%": false,
+	} {
+		if err := checkURL(text); (err == nil) != ok {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// The least the operator needs, and nothing else: a verb that appears here by
+// accident is a way into the cluster.
+func TestRolesGrantTheLeast(t *testing.T) {
+	want := map[string]string{
+		"lws-manager-role leaderworkerset.x-k8s.io leaderworkersets []":            "get list watch update patch",
+		"lws-manager-role leaderworkerset.x-k8s.io leaderworkersets/status []":     "get update patch",
+		"lws-manager-role leaderworkerset.x-k8s.io leaderworkersets/finalizers []": "update",
+		"lws-manager-role apps statefulsets []":                                    "create delete get list patch update watch",
+		"lws-manager-role apps controllerrevisions []":                             "create delete get list patch update watch",
+		"lws-manager-role  services []":                                            "create delete get list patch update watch",
+		"lws-manager-role  pods []":                                                "get list watch create delete",
+		"lws-manager-role  persistentvolumeclaims []":                              "get list create",
+		"lws-manager-role  pods/finalizers []":                                     "update",
+		"lws-manager-role  nodes []":                                               "get list watch",
+		"lws-manager-role  events []":                                              "create patch",
+		"lws-manager-role events.k8s.io events []":                                 "create patch",
+		"lws-manager-role admissionregistration.k8s.io mutatingwebhookconfigurations [lws-mutating-webhook-configuration]":     "get list watch patch",
+		"lws-manager-role admissionregistration.k8s.io validatingwebhookconfigurations [lws-validating-webhook-configuration]": "get list watch patch",
+		"lws-proxy-role authentication.k8s.io tokenreviews []":                                                                 "create",
+		"lws-proxy-role authorization.k8s.io subjectaccessreviews []":                                                          "create",
+		"lws-certificates-role  secrets []":                                                                                    "create",
+		"lws-certificates-role  secrets [lws-webhook-server-cert]":                                                             "get list watch update",
+		"lws-leader-election-role coordination.k8s.io leases []":                                                               "create get update",
+	}
+	bound := grantsTo(t, "lws-controller-manager")
+	if diff := cmp.Diff(want, bound); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// grantsTo lists what the roles bound to a service account allow.
+func grantsTo(t *testing.T, account string) map[string]string {
+	t.Helper()
+	rules, bound := map[string][]rbacv1.PolicyRule{}, map[string]bool{}
+	for _, u := range load(t, Options{}) {
+		switch u.GetKind() {
+		case "Role", "ClusterRole":
+			role := convert[rbacv1.ClusterRole](t, u)
+			rules[u.GetKind()+role.Name] = role.Rules
+		case "RoleBinding", "ClusterRoleBinding":
+			binding := convert[rbacv1.ClusterRoleBinding](t, u)
+			if len(binding.Subjects) != 1 || binding.Subjects[0].Name != account || binding.Subjects[0].Namespace != namespaceName {
+				t.Errorf("%s binds %v", title(u), binding.Subjects)
+			}
+			bound[binding.RoleRef.Kind+binding.RoleRef.Name] = true
+		}
+	}
+	grants := map[string]string{}
+	for role := range bound {
+		if len(rules[role]) == 0 {
+			t.Errorf("a binding names %s, which is not installed", role)
+		}
+		name := strings.TrimPrefix(strings.TrimPrefix(role, "Cluster"), "Role")
+		for _, r := range rules[role] {
+			for _, group := range r.APIGroups {
+				for _, resource := range r.Resources {
+					grants[strings.Join([]string{name, group, resource, "[" + strings.Join(r.ResourceNames, " ") + "]"}, " ")] = strings.Join(r.Verbs, " ")
+				}
+			}
+		}
+	}
+	return grants
+}
+
+func convert[T any](t *testing.T, u *unstructured.Unstructured) *T {
+	t.Helper()
+	v := new(T)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(u.Object, v, true); err != nil {
+		t.Fatalf("%s: %v", title(u), err)
+	}
+	return v
+}
+
+func TestOnlyPodsOfSetsWaitForTheOperator(t *testing.T) {
+	for _, u := range load(t, Options{}) {
+		if u.GetKind() != "MutatingWebhookConfiguration" {
+			continue
+		}
+		hooks, err := webhooksOf(u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, hook := range hooks {
+			selector, found, _ := unstructured.NestedSlice(hook, "objectSelector", "matchExpressions")
+			if hook["name"] != "mpod.kb.io" {
+				continue
+			}
+			want := []any{map[string]any{"key": "leaderworkerset.sigs.k8s.io/name", "operator": "Exists"}}
+			if diff := cmp.Diff(want, selector); !found || diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		}
+	}
+}
+
+func TestRemovalGoesFromTheOutsideIn(t *testing.T) {
+	all, err := everything()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := titles(inOrder(append(slices.Clone(all), operatorsOwn()...)))
+	if last := got[len(got)-2:]; !strings.HasPrefix(last[0], "customresourcedefinition") || last[1] != "namespace/lws-system" {
+		t.Errorf("last go %q", last)
+	}
+}
+
+func TestHolderIsWhoRenewedInTime(t *testing.T) {
+	now := time.Unix(1000, 0)
+	lease := func(holder string, renewed time.Duration) *coordinationv1.Lease {
+		return &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: new(holder), LeaseDurationSeconds: new(int32(15)), RenewTime: &metav1.MicroTime{Time: now.Add(-renewed)},
+		}}
+	}
+	for name, c := range map[string]struct {
+		lease *coordinationv1.Lease
+		want  string
+	}{
+		"held":        {lease("a", 14*time.Second), "a"},
+		"expired":     {lease("a", 16*time.Second), ""},
+		"given back":  {lease("", time.Second), ""},
+		"never taken": {&coordinationv1.Lease{}, ""},
+	} {
+		if got, err := holderOf(c.lease, now); got != c.want || (err == nil) != (c.want != "") {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+}

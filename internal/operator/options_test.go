@@ -1,0 +1,152 @@
+package operator
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
+
+	"lockstep.dev/lockstep/api/config/v1alpha1"
+	"lockstep.dev/lockstep/internal/version"
+)
+
+func parse(t *testing.T, args ...string) Options {
+	t.Helper()
+	f := newFlags()
+	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+	f.register(fs)
+	if err := fs.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	o, err := f.options(fs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.REST = &rest.Config{Host: "https://nowhere.invalid"}
+	return o
+}
+
+func TestPartsCanBeSwitchedOffButNotAll(t *testing.T) {
+	for args, want := range map[string]string{
+		"":                                  "",
+		"--webhooks=false":                  "",
+		"--controllers=":                    "",
+		"--controllers=leaderworkerset":     "",
+		"--controllers= --webhooks=false":   "nothing to run",
+		"--controllers=leaderworkerset,foo": `there is no controller "foo", only: leaderworkerset`,
+		"--webhook-port=70000":              "webhook.port",
+	} {
+		o := parse(t, strings.Fields(args)...)
+		err := o.validate()
+		if (err == nil) != (want == "") || (err != nil && !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: got %v, want %q", args, err, want)
+		}
+	}
+}
+
+func TestWebhooksCanBeSwitchedOffByTheEnvironment(t *testing.T) {
+	t.Setenv("ENABLE_WEBHOOKS", "false")
+	if parse(t).Webhooks {
+		t.Error("ENABLE_WEBHOOKS=false does nothing")
+	}
+	if !parse(t, "--webhooks").Webhooks {
+		t.Error("the flag does not win")
+	}
+}
+
+func TestReplicaWithoutControllersLeavesTheLeaseAlone(t *testing.T) {
+	for args, want := range map[string]bool{"": true, "--leader-elect=false": false, "--controllers=": false, "--webhooks=false": true} {
+		o := parse(t, strings.Fields(args)...)
+		lease, err := o.lease()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (lease != nil) != want {
+			t.Errorf("%s: competes for the lease: %t", args, lease != nil)
+		}
+	}
+}
+
+func TestRequestsNameTheProgramAndKeepToTheRate(t *testing.T) {
+	o := parse(t, "--kube-api-qps=7", "--kube-api-burst=8")
+	c := o.restConfig()
+	if c.UserAgent != "lockstep/"+version.Get().Version || c.QPS != 7 || c.Burst != 8 {
+		t.Errorf("got %q, %v, %d", c.UserAgent, c.QPS, c.Burst)
+	}
+	if o.REST.UserAgent != "" {
+		t.Error("the caller's own configuration was changed")
+	}
+}
+
+func TestCertificatesComeFromTheDirectoryThatIsNamed(t *testing.T) {
+	o := parse(t)
+	if o.certDir() != "" {
+		t.Errorf("by default: %q", o.certDir())
+	}
+	o.Config.InternalCertManagement.Enable = new(false)
+	if o.certDir() != v1alpha1.DefaultWebhookCertDir {
+		t.Errorf("by configuration: %q", o.certDir())
+	}
+	if o.CertDir = "d"; o.certDir() != "d" {
+		t.Errorf("by flag: %q", o.certDir())
+	}
+}
+
+func TestMetricsAreOpenOnLoopbackOnly(t *testing.T) {
+	for address, secure := range map[string]bool{
+		"127.0.0.1:1": false, "127.9.9.9:1": false, "localhost:1": false, "[::1]:1": false, "0": false,
+		":8443": true, "0.0.0.0:1": true, "[::]:1": true, "10.0.0.1:1": true, "example.com:1": true,
+	} {
+		got := metricsOptions(address, nil)
+		if got.SecureServing != secure || (got.FilterProvider != nil) != secure || got.BindAddress != address {
+			t.Errorf("%s: secure %t, authorised %t", address, got.SecureServing, got.FilterProvider != nil)
+		}
+	}
+}
+
+func TestTLSFollowsTheConfiguration(t *testing.T) {
+	for name, c := range map[string]struct {
+		config *v1alpha1.TLS
+		min    uint16
+		suites int
+	}{
+		"default":  {},
+		"TLS 1.3":  {config: &v1alpha1.TLS{MinVersion: "VersionTLS13"}, min: tls.VersionTLS13},
+		"narrowed": {config: &v1alpha1.TLS{MinVersion: "VersionTLS12", CipherSuites: []string{"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"}}, min: tls.VersionTLS12, suites: 1},
+	} {
+		options, err := tlsOptions(c.config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := &tls.Config{NextProtos: []string{"h2"}}
+		for _, set := range options {
+			set(got)
+		}
+		if got.MinVersion != c.min || len(got.CipherSuites) != c.suites || len(got.NextProtos) != 1 || got.NextProtos[0] != "http/1.1" {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+func TestTakenPortIsNamedWithItsFlag(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	for flag, args := range map[string][]string{
+		"--metrics-bind-address":      {"--metrics-bind-address=" + l.Addr().String(), "--health-probe-bind-address=0", "--webhooks=false"},
+		"--health-probe-bind-address": {"--metrics-bind-address=0", "--health-probe-bind-address=" + l.Addr().String(), "--webhooks=false"},
+		"--webhook-port":              {"--metrics-bind-address=0", "--health-probe-bind-address=0", "--webhook-host=127.0.0.1", "--webhook-port=" + port},
+	} {
+		o := parse(t, args...)
+		if err := o.checkAddresses(context.Background()); err == nil || !strings.Contains(err.Error(), flag) || !strings.Contains(err.Error(), port) {
+			t.Errorf("%s: got %v", flag, err)
+		}
+	}
+}
