@@ -1,0 +1,274 @@
+package integration
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+)
+
+// fromYAML is what a user writes, with the templates filled in.
+func fromYAML(t *testing.T, namespace, spec string) *unstructured.Unstructured {
+	t.Helper()
+	text := "{apiVersion: leaderworkerset.x-k8s.io/v1, kind: LeaderWorkerSet, metadata: {name: w}, spec: " + spec + "}"
+	raw, err := yaml.YAMLToJSON([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := &unstructured.Unstructured{}
+	if err := set.UnmarshalJSON(raw); err != nil {
+		t.Fatal(err)
+	}
+	set.SetNamespace(namespace)
+	if _, found, _ := unstructured.NestedMap(set.Object, "spec", "leaderWorkerTemplate", "workerTemplate"); !found {
+		containers := []any{map[string]any{"name": "c", "image": "i", "ports": []any{map[string]any{"containerPort": int64(80)}}}}
+		if err := unstructured.SetNestedSlice(set.Object, containers, "spec", "leaderWorkerTemplate", "workerTemplate", "spec", "containers"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return set
+}
+
+// typedSet is what a Go client sends when it fills in no more than it must.
+func typedSet(namespace string) *lwsv1.LeaderWorkerSet {
+	return &lwsv1.LeaderWorkerSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "w", Namespace: namespace},
+		Spec: lwsv1.LeaderWorkerSetSpec{
+			StartupPolicy:   lwsv1.LeaderCreatedStartupPolicy,
+			RolloutStrategy: lwsv1.RolloutStrategy{Type: lwsv1.RollingUpdateStrategyType},
+			LeaderWorkerTemplate: lwsv1.LeaderWorkerTemplate{
+				WorkerTemplate: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}},
+			},
+		},
+	}
+}
+
+// wantRefusal checks that err refuses an object as invalid, in these words.
+func wantRefusal(t *testing.T, err error, words string) {
+	t.Helper()
+	if !apierrors.IsInvalid(err) {
+		t.Fatalf("got %v, want a refusal as invalid", err)
+	}
+	if !strings.Contains(err.Error(), words) {
+		t.Errorf("got  %v\nwant it to say %s", err, words)
+	}
+}
+
+func TestDefaultsOfTheDefinition(t *testing.T) {
+	set := fromYAML(t, newNamespace(t), `{rolloutStrategy: {rollingUpdateConfiguration: {}}, leaderWorkerTemplate: {size: 2, subGroupPolicy: {subGroupSize: 2}}}`)
+	if err := api.Create(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{
+		"replicas": int64(1), "startupPolicy": "LeaderCreated",
+		"rolloutStrategy": map[string]any{
+			"type":                       "RollingUpdate",
+			"rollingUpdateConfiguration": map[string]any{"partition": int64(0), "maxUnavailable": int64(1), "maxSurge": int64(0)},
+		},
+		"leaderWorkerTemplate": map[string]any{
+			"size": int64(2), "restartPolicy": "RecreateGroupOnPodRestart",
+			"subGroupPolicy": map[string]any{"subGroupPolicyType": "LeaderWorker", "subGroupSize": int64(2)},
+			"workerTemplate": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{
+				"name": "c", "image": "i", "ports": []any{map[string]any{"containerPort": int64(80), "protocol": "TCP"}},
+			}}}},
+		},
+	}
+	if diff := cmp.Diff(want, set.Object["spec"]); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestSmallestSet(t *testing.T) {
+	namespace := newNamespace(t)
+	if err := api.Create(t.Context(), fromYAML(t, namespace, `{}`)); err != nil {
+		t.Fatal(err)
+	}
+	var set lwsv1.LeaderWorkerSet
+	if err := api.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "w"}, &set); err != nil {
+		t.Fatal(err)
+	}
+	if *set.Spec.Replicas != 1 || *set.Spec.LeaderWorkerTemplate.Size != 1 || set.Spec.RolloutStrategy.Type != "" || set.Spec.NetworkConfig != nil {
+		t.Errorf("spec %+v", set.Spec)
+	}
+}
+
+func TestRefusalsOfTheDefinition(t *testing.T) {
+	namespace := newNamespace(t)
+	tests := []struct{ name, spec, words string }{
+		{"start", `{startupPolicy: Whenever}`, `spec.startupPolicy: Unsupported value: "Whenever": supported values: "LeaderCreated", "LeaderReady"`},
+		{"restarting", `{leaderWorkerTemplate: {restartPolicy: Sometimes}}`, `spec.leaderWorkerTemplate.restartPolicy: Unsupported value: "Sometimes"`},
+		{"strategy", `{rolloutStrategy: {type: OnDelete}}`, `spec.rolloutStrategy.type: Unsupported value: "OnDelete"`},
+		{"network without a policy", `{networkConfig: {}}`, `spec.networkConfig.subdomainPolicy: Required value`},
+		{"unknown network", `{networkConfig: {subdomainPolicy: Own}}`, `spec.networkConfig.subdomainPolicy: Unsupported value: "Own"`},
+		{"replicas", `{replicas: 1000001}`, `spec.replicas: Invalid value: 1000001: spec.replicas in body should be less than or equal to 1000000`},
+		{"size", `{leaderWorkerTemplate: {size: 0}}`, `spec.leaderWorkerTemplate.size: Invalid value: 0: size must be equal or greater than 1`},
+		{"product", `{replicas: 65536, leaderWorkerTemplate: {size: 32768}}`, `spec.replicas: Invalid value: the product of replicas and worker replicas must not exceed 2147483647`},
+		{"percentage", `{rolloutStrategy: {rollingUpdateConfiguration: {maxSurge: 101%}}}`, `spec.rolloutStrategy.rollingUpdateConfiguration.maxSurge: Invalid value: "101%": must not be greater than 100%`},
+		{"budget", `{rolloutStrategy: {rollingUpdateConfiguration: {maxUnavailable: 0}}}`, "spec.rolloutStrategy.rollingUpdateConfiguration.maxUnavailable: Invalid value: must not be 0 when `maxSurge` is 0"},
+		{"subgroups", `{leaderWorkerTemplate: {size: 5, subGroupPolicy: {subGroupSize: 3}}}`, `spec.leaderWorkerTemplate.subGroupPolicy.subGroupSize: Invalid value: size or size - 1 must be divisible by subGroupSize`},
+		{"subgroups without a size", `{leaderWorkerTemplate: {subGroupPolicy: {}}}`, `spec.leaderWorkerTemplate.subGroupPolicy: Required value: a subGroupPolicy needs a subGroupSize`},
+		{"retention", `{leaderWorkerTemplate: {persistentVolumeClaimRetentionPolicy: {whenScaled: Recycle}}}`, `spec.leaderWorkerTemplate.persistentVolumeClaimRetentionPolicy.whenScaled: Invalid value: must be Retain or Delete`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			wantRefusal(t, api.Create(t.Context(), fromYAML(t, namespace, tt.spec)), tt.words)
+		})
+	}
+}
+
+func TestRefusedNames(t *testing.T) {
+	namespace := newNamespace(t)
+	for name, words := range map[string]string{
+		"2cube":                 "metadata.name: a DNS-1035 label must consist of lower case",
+		strings.Repeat("a", 64): "metadata.name: must be no more than 63 characters",
+	} {
+		set := fromYAML(t, namespace, `{}`)
+		set.SetName(name)
+		wantRefusal(t, api.Create(t.Context(), set), words)
+	}
+}
+
+// Without the webhook, which repairs some of it, the definition stands alone.
+func TestZeroValuesOfTypedClients(t *testing.T) {
+	namespace := newNamespace(t)
+	tests := []struct {
+		name   string
+		change func(*lwsv1.LeaderWorkerSetSpec)
+		words  string
+	}{
+		{"start left empty", func(s *lwsv1.LeaderWorkerSetSpec) { s.StartupPolicy = "" }, `spec.startupPolicy: Unsupported value: ""`},
+		{"strategy left empty", func(s *lwsv1.LeaderWorkerSetSpec) { s.RolloutStrategy.Type = "" }, `spec.rolloutStrategy.type: Unsupported value: ""`},
+		{"budget left empty", func(s *lwsv1.LeaderWorkerSetSpec) {
+			s.RolloutStrategy.RollingUpdateConfiguration = &lwsv1.RollingUpdateConfiguration{}
+		}, "must not be 0 when `maxSurge` is 0"},
+		{"network left empty", func(s *lwsv1.LeaderWorkerSetSpec) { s.NetworkConfig = &lwsv1.NetworkConfig{} }, "spec.networkConfig.subdomainPolicy: "},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			set := typedSet(namespace)
+			tt.change(&set.Spec)
+			wantRefusal(t, api.Create(t.Context(), set), tt.words)
+		})
+	}
+	if err := api.Create(t.Context(), typedSet(namespace)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestClaimsCannotChange(t *testing.T) {
+	namespace := newNamespace(t)
+	const claims = `{leaderWorkerTemplate: {volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1024Mi}}}}]}}`
+	if err := api.Create(t.Context(), fromYAML(t, namespace, claims)); err != nil {
+		t.Fatal(err)
+	}
+	var set lwsv1.LeaderWorkerSet
+	if err := api.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "w"}, &set); err != nil {
+		t.Fatal(err)
+	}
+	set.Spec.RolloutStrategy.Type = lwsv1.RollingUpdateStrategyType
+	if err := api.Update(t.Context(), &set); err != nil {
+		t.Fatalf("a typed client cannot send back what it got: %v", err)
+	}
+	set.Spec.LeaderWorkerTemplate.VolumeClaimTemplates = nil
+	wantRefusal(t, api.Update(t.Context(), &set), "spec.leaderWorkerTemplate.volumeClaimTemplates: Invalid value")
+}
+
+func TestScale(t *testing.T) {
+	namespace := newNamespace(t)
+	set := typedSet(namespace)
+	set.Spec.Replicas, set.Spec.LeaderWorkerTemplate.Size = ptr.To[int32](10), ptr.To[int32](100000)
+	set.Spec.RolloutStrategy.RollingUpdateConfiguration = &lwsv1.RollingUpdateConfiguration{MaxUnavailable: intstr.FromString("10%")}
+	if err := api.Create(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+	set.Status.Replicas, set.Status.HPAPodSelector = 7, "a=b"
+	if err := api.Status().Update(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+	scale := &autoscalingv1.Scale{}
+	if err := api.SubResource("scale").Get(t.Context(), set, scale); err != nil {
+		t.Fatal(err)
+	}
+	if scale.Spec.Replicas != 10 || scale.Status.Replicas != 7 || scale.Status.Selector != "a=b" {
+		t.Errorf("scale %+v %+v", scale.Spec, scale.Status)
+	}
+
+	// Half of ten groups, and 10% of that is none: an autoscaler must get through.
+	scale.Spec.Replicas = 5
+	if err := api.SubResource("scale").Update(t.Context(), set, client.WithSubResourceBody(scale)); err != nil {
+		t.Fatal(err)
+	}
+	if err := api.Get(t.Context(), client.ObjectKeyFromObject(set), set); err != nil {
+		t.Fatal(err)
+	}
+	if *set.Spec.Replicas != 5 {
+		t.Errorf("replicas %d, want 5", *set.Spec.Replicas)
+	}
+	set.Labels = map[string]string{"touched": "true"}
+	if err := api.Update(t.Context(), set); err != nil {
+		t.Errorf("what was scaled cannot be labelled: %v", err)
+	}
+
+	scale.Spec.Replicas, scale.ResourceVersion = 100000, ""
+	err := api.SubResource("scale").Update(t.Context(), set, client.WithSubResourceBody(scale))
+	wantRefusal(t, err, "the product of replicas and worker replicas must not exceed 2147483647")
+}
+
+func TestPrintedColumns(t *testing.T) {
+	namespace := newNamespace(t)
+	set := typedSet(namespace)
+	set.Spec.Replicas = ptr.To[int32](3)
+	if err := api.Create(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+	set.Status.ReadyReplicas, set.Status.UpdatedReplicas = 1, 2
+	if err := api.Status().Update(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+	table := getTable(t, namespace)
+	var columns []string
+	for _, column := range table.ColumnDefinitions {
+		columns = append(columns, column.Name)
+	}
+	if diff := cmp.Diff([]string{"Name", "Ready", "Desired", "Up-to-date", "Age"}, columns); diff != "" {
+		t.Errorf("columns (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]any{"w", float64(1), float64(3), float64(2)}, table.Rows[0].Cells[:4]); diff != "" {
+		t.Errorf("cells (-want +got):\n%s", diff)
+	}
+}
+
+// getTable lists sets as kubectl does.
+func getTable(t *testing.T, namespace string) *metav1.Table {
+	t.Helper()
+	config := rest.CopyConfig(cfg)
+	config.GroupVersion, config.APIPath, config.NegotiatedSerializer = &lwsv1.GroupVersion, "/apis", clientgoscheme.Codecs.WithoutConversion()
+	rc, err := rest.RESTClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := rc.Get().Namespace(namespace).Resource("leaderworkersets").
+		SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").DoRaw(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := &metav1.Table{}
+	if err := json.Unmarshal(raw, table); err != nil {
+		t.Fatal(err)
+	}
+	return table
+}

@@ -1,0 +1,108 @@
+// Package integration asks a real API server what only it can say: what it
+// makes of our definition, of preconditions, of who owns a field.
+//
+// It knows etcd and kube-apiserver, started once for all tests. There is no
+// controller, no scheduler and no garbage collector here, and what a test
+// creates stays: every test has a namespace of its own.
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+)
+
+var (
+	// cfg reaches the API server as an administrator.
+	cfg *rest.Config
+
+	// api is an uncached client of cfg that knows the core types and ours.
+	api client.Client
+
+	// scheme is what api knows.
+	scheme = runtime.NewScheme()
+)
+
+const root = "../.."
+
+func TestMain(m *testing.M) {
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (code int, err error) {
+	assets, err := binaries()
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(assets)
+	env := &envtest.Environment{
+		BinaryAssetsDirectory: assets,
+		CRDDirectoryPaths:     []string{filepath.Join(root, "config", "crd")},
+		ErrorIfCRDPathMissing: true,
+	}
+	if cfg, err = env.Start(); err != nil {
+		return 0, fmt.Errorf("start the API server: %w", err)
+	}
+	defer func() { err = errors.Join(err, env.Stop()) }()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), lwsv1.AddToScheme(scheme)); err != nil {
+		return 0, err
+	}
+	if api, err = client.New(cfg, client.Options{Scheme: scheme}); err != nil {
+		return 0, err
+	}
+	return m.Run(), nil
+}
+
+// binaries makes a directory in which envtest finds what it starts: the one
+// binary of the local control plane, under the names of its parts.
+func binaries() (dir string, err error) {
+	controlPlane, err := filepath.Abs(filepath.Join(root, "bin", "lockstep-local"))
+	if err != nil {
+		return "", err
+	}
+	if _, err := os.Stat(controlPlane); errors.Is(err, fs.ErrNotExist) {
+		return "", errors.New("the integration tests need bin/lockstep-local, which is not there: run `make build` first")
+	}
+	// envtest prefers this variable to what it is told.
+	if err := os.Unsetenv("KUBEBUILDER_ASSETS"); err != nil {
+		return "", err
+	}
+	dir, err = os.MkdirTemp("", "lockstep-assets-")
+	if err != nil {
+		return "", err
+	}
+	for _, name := range []string{"etcd", "kube-apiserver"} {
+		if err := os.Symlink(controlPlane, filepath.Join(dir, name)); err != nil {
+			return "", errors.Join(err, os.RemoveAll(dir))
+		}
+	}
+	return dir, nil
+}
+
+// newNamespace is a namespace that no other test knows.
+func newNamespace(t *testing.T) string {
+	t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+	if err := api.Create(t.Context(), namespace); err != nil {
+		t.Fatal(err)
+	}
+	return namespace.Name
+}

@@ -1,0 +1,77 @@
+package integration
+
+import (
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"lockstep.dev/lockstep/internal/lws/admission"
+)
+
+func statefulSet(namespace string, change func(*appsv1.StatefulSetSpec)) *appsv1.StatefulSet {
+	labels := map[string]string{"app": "w"}
+	set := &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "w", Namespace: namespace},
+		Spec: appsv1.StatefulSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+			},
+			VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{
+				ObjectMeta: metav1.ObjectMeta{Name: "data"},
+				Spec: corev1.PersistentVolumeClaimSpec{
+					AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+					Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{"storage": resource.MustParse("1Gi")}},
+				},
+			}},
+		},
+	}
+	if change != nil {
+		change(&set.Spec)
+	}
+	return set
+}
+
+// Admission refuses more than the contract says, but only what no StatefulSet
+// takes. Should Kubernetes come to take it, these refusals must go.
+func TestStatefulSetsRefuseWhatAdmissionRefuses(t *testing.T) {
+	namespace := newNamespace(t)
+	for name, change := range map[string]func(*appsv1.StatefulSetSpec){
+		"restartPolicy":         func(s *appsv1.StatefulSetSpec) { s.Template.Spec.RestartPolicy = corev1.RestartPolicyNever },
+		"activeDeadlineSeconds": func(s *appsv1.StatefulSetSpec) { s.Template.Spec.ActiveDeadlineSeconds = ptr.To[int64](60) },
+		"whenDeleted": func(s *appsv1.StatefulSetSpec) {
+			s.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenDeleted: "Recycle"}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			wantRefusal(t, api.Create(t.Context(), statefulSet(namespace, change)), name)
+		})
+	}
+
+	set := statefulSet(namespace, nil)
+	if err := api.Create(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+	set.Spec.VolumeClaimTemplates[0].Spec.Resources.Requests["storage"] = resource.MustParse("2Gi")
+	wantRefusal(t, api.Update(t.Context(), set), "spec.volumeClaimTemplates")
+}
+
+func TestPodsRefuseWhatAdmissionRefuses(t *testing.T) {
+	namespace := newNamespace(t)
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "w-0", Namespace: namespace},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+	}
+	admission.SetExclusiveAffinities(pod, "key", "no label", "group")
+	wantRefusal(t, api.Create(t.Context(), pod), "topologyKey")
+
+	pod.Spec.Affinity = nil
+	pod.Labels = map[string]string{appsv1.ControllerRevisionHashLabelKey: strings.Repeat("a", 64)}
+	wantRefusal(t, api.Create(t.Context(), pod), "must be no more than 63")
+}
