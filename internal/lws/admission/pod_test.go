@@ -213,6 +213,19 @@ func TestPodsThatMustNotBe(t *testing.T) {
 	}
 }
 
+// What is large is carried along, not copied.
+func TestAMegabyteOfAnnotationsIsNoMatter(t *testing.T) {
+	megabyte := strings.Repeat("x", 1<<20)
+	pod := newLeader("w-0", withPodAnnotation("any", megabyte), func(p *corev1.Pod) { p.Spec.Containers = make([]corev1.Container, 100) })
+	for _, container := range mutate(t, pod).Spec.Containers {
+		for _, variable := range container.Env {
+			if len(variable.Value) > 100 {
+				t.Fatalf("%s has %d characters", variable.Name, len(variable.Value))
+			}
+		}
+	}
+}
+
 func TestEveryPodIsValid(t *testing.T) {
 	for _, pod := range []*corev1.Pod{{}, newLeader("w-0"), newWorker("nonsense")} {
 		if faults := admission.ValidatePod(pod); faults != nil {
