@@ -1,0 +1,238 @@
+package lws_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/google/go-cmp/cmp"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/lwstest"
+)
+
+// sample is the set that the vectors of the API are variations of.
+func sample(edits ...func(*lwsv1.LeaderWorkerSet)) *lwsv1.LeaderWorkerSet {
+	const image = "docker.io/nginxinc/nginx-unprivileged:1.27"
+	set := lwstest.Set("test-sample", 2, 2, lwstest.Image(image), lwstest.Leader(image))
+	set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Ports = []corev1.ContainerPort{
+		{ContainerPort: 8080, Protocol: corev1.ProtocolTCP},
+	}
+	for _, edit := range edits {
+		edit(set)
+	}
+	return set
+}
+
+func data(t testing.TB, set *lwsv1.LeaderWorkerSet) []byte {
+	t.Helper()
+	encoded, err := lws.RevisionData(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return encoded
+}
+
+const sampleData = `{"spec":{"leaderWorkerTemplate":{"$patch":"replace","leaderTemplate":{"metadata":{},"spec":{"containers":[{"image":"docker.io/nginxinc/nginx-unprivileged:1.27","name":"leader","resources":{}}]}},"restartPolicy":"RecreateGroupOnPodRestart","size":2,"workerTemplate":{"metadata":{},"spec":{"containers":[{"image":"docker.io/nginxinc/nginx-unprivileged:1.27","name":"worker","ports":[{"containerPort":8080,"protocol":"TCP"}],"resources":{}}]}}},"networkConfig":{"$patch":"replace","subdomainPolicy":"Shared"}}}`
+
+func TestRevisionDataIsByteForByteThatOfTheAPI(t *testing.T) {
+	if diff := cmp.Diff(sampleData, string(data(t, sample()))); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestRevisionKey(t *testing.T) {
+	tests := []struct {
+		name, key, contains string
+		edit                func(*lwsv1.LeaderWorkerSet)
+	}{
+		{"as it is", "7bdcf6cbd6", "", func(*lwsv1.LeaderWorkerSet) {}},
+		{"no leader template", "66c987c45d", "", func(set *lwsv1.LeaderWorkerSet) { set.Spec.LeaderWorkerTemplate.LeaderTemplate = nil }},
+		{"a subdomain per replica", "675dbb7bc5", "", lwstest.UniquePerReplica},
+		{
+			"subgroups", "5cc8765c65",
+			`"size":3,"subGroupPolicy":{"subGroupPolicyType":"LeaderWorker","subGroupSize":1},"workerTemplate"`,
+			func(set *lwsv1.LeaderWorkerSet) {
+				set.Spec.LeaderWorkerTemplate.Size = lwstest.Ptr[int32](3)
+				set.Spec.LeaderWorkerTemplate.SubGroupPolicy = &lwsv1.SubGroupPolicy{
+					Type: lwstest.Ptr(lwsv1.SubGroupPolicyTypeLeaderWorker), SubGroupSize: lwstest.Ptr[int32](1),
+				}
+			},
+		},
+		{"another worker container", "6956876d89", "", func(set *lwsv1.LeaderWorkerSet) {
+			set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Name = "new-worker-name"
+		}},
+		{"no network and characters that HTML escapes", "d648b788b", `"args":["a\u003cb\u003e\u0026c"]`, func(set *lwsv1.LeaderWorkerSet) {
+			set.Spec.NetworkConfig = nil
+			set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Args = []string{"a<b>&c"}
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			encoded := data(t, sample(tt.edit))
+			if got := lws.RevisionKey(encoded); got != tt.key {
+				t.Errorf("got key %s, want %s for %s", got, tt.key, encoded)
+			}
+			if !strings.Contains(string(encoded), tt.contains) {
+				t.Errorf("%s is not in %s", tt.contains, encoded)
+			}
+		})
+	}
+}
+
+func TestRevisionDataLeavesOutWhatIsNoTemplate(t *testing.T) {
+	want := string(data(t, sample()))
+	for name, edit := range map[string]func(*lwsv1.LeaderWorkerSet){
+		"replicas":       func(set *lwsv1.LeaderWorkerSet) { set.Spec.Replicas = lwstest.Ptr[int32](9) },
+		"startup policy": lwstest.LeaderReady,
+		"rollout":        func(set *lwsv1.LeaderWorkerSet) { set.Spec.RolloutStrategy = lwsv1.RolloutStrategy{} },
+		"placement":      lwstest.Annotation(lwsv1.ExclusiveKeyAnnotationKey, "rack"),
+		"labels":         func(set *lwsv1.LeaderWorkerSet) { set.Labels = map[string]string{"a": "b"} },
+		"no network":     func(set *lwsv1.LeaderWorkerSet) { set.Spec.NetworkConfig = nil },
+	} {
+		if got := string(data(t, sample(edit))); got != want {
+			t.Errorf("%s is part of the revision: %s", name, got)
+		}
+	}
+}
+
+func TestRevisionDataArtefacts(t *testing.T) {
+	set := sample(func(set *lwsv1.LeaderWorkerSet) {
+		set.Spec.NetworkConfig = &lwsv1.NetworkConfig{}
+		set.Spec.LeaderWorkerTemplate.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}}}
+		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.ActiveDeadlineSeconds = lwstest.Ptr[int64](1 << 53)
+	})
+	got := string(data(t, set))
+	for _, want := range []string{
+		`"networkConfig":{"$patch":"replace","subdomainPolicy":null}`,
+		`"volumeClaimTemplates":[{"metadata":{"name":"data"},"spec":{"resources":{}},"status":{}}]`,
+		`"activeDeadlineSeconds":9007199254740992`,
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%s is not in %s", want, got)
+		}
+	}
+}
+
+func TestRestoreBringsBackTheTemplateAndKeepsTheRest(t *testing.T) {
+	old := sample(lwstest.UniquePerReplica)
+	live := sample(lwstest.Image("image:2"), lwstest.LeaderReady, func(set *lwsv1.LeaderWorkerSet) {
+		set.Spec.Replicas = lwstest.Ptr[int32](7)
+		set.Spec.LeaderWorkerTemplate.LeaderTemplate = nil
+	})
+	before := live.DeepCopy()
+	restored, err := lws.Restore(live, data(t, old))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := live.DeepCopy()
+	want.Spec.LeaderWorkerTemplate = old.Spec.LeaderWorkerTemplate
+	want.Spec.NetworkConfig = old.Spec.NetworkConfig
+	if diff := cmp.Diff(want, restored); diff != "" {
+		t.Errorf("restored (-want +got)\n%s", diff)
+	}
+	if diff := cmp.Diff(before, live); diff != "" {
+		t.Errorf("the live set was changed (-before +after)\n%s", diff)
+	}
+	if again := data(t, restored); !bytes.Equal(again, data(t, old)) {
+		t.Errorf("restored encodes as %s", again)
+	}
+}
+
+func TestRestoreRefusesWhatIsNoRevision(t *testing.T) {
+	for _, stored := range []string{"", "{", "null", "[]", "{}", `{"spec":{}}`, `{"spec":{"leaderWorkerTemplate":null}}`, `{"spec":{"leaderWorkerTemplate":{"size":"x"}}}`} {
+		if restored, err := lws.Restore(sample(), []byte(stored)); err == nil {
+			t.Errorf("%q was restored as %+v", stored, restored.Spec)
+		}
+	}
+}
+
+func TestGenuine(t *testing.T) {
+	encoded := data(t, sample())
+	revision := func(name, set, key string, data []byte) *appsv1.ControllerRevision {
+		return &appsv1.ControllerRevision{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{lwsv1.SetNameLabelKey: set, lwsv1.RevisionKey: key}},
+			Data:       runtime.RawExtension{Raw: data},
+		}
+	}
+	long := strings.Repeat("x", 230)
+	tests := []struct {
+		name     string
+		revision *appsv1.ControllerRevision
+		set      string
+		genuine  bool
+	}{
+		{"its key is its hash", revision("any", "test-sample", "7bdcf6cbd6", encoded), "test-sample", true},
+		{"made again under an older key", revision("test-sample-7bdcf6cbd6-4", "test-sample", "older", encoded), "test-sample", true},
+		{"a long name is cut", revision(long[:220]+"-7bdcf6cbd6-1", long, "older", encoded), long, true},
+		{"another set's", revision("any", "other", "7bdcf6cbd6", encoded), "test-sample", false},
+		{"no key", revision("test-sample-7bdcf6cbd6-4", "test-sample", "", encoded), "test-sample", false},
+		{"other data under the key", revision("test-sample-x-1", "test-sample", "7bdcf6cbd6", []byte(`{}`)), "test-sample", false},
+		{"other data under the name", revision("test-sample-7bdcf6cbd6-1", "test-sample", "older", []byte(`{}`)), "test-sample", false},
+		{"a namesake's name", revision("test-sample-7bdcf6cbd6x-1", "test-sample", "older", encoded), "test-sample", false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := lws.Genuine(tt.revision, tt.set); got != tt.genuine {
+				t.Errorf("got %t", got)
+			}
+		})
+	}
+}
+
+func FuzzRevision(f *testing.F) {
+	f.Add([]byte(sampleData))
+	f.Add([]byte(`{"spec":{"leaderWorkerTemplate":{"size":3},"networkConfig":{}}}`))
+	f.Add([]byte(`{"spec":{"leaderWorkerTemplate":{"workerTemplate":{"spec":{"containers":[{}]}}}}}`))
+	f.Add([]byte(`{"spec":{"leaderWorkerTemplate":{"size":1e99}}}`))
+	f.Add([]byte(`{"spec":{"leaderWorkerTemplate":{"volumeClaimTemplates":[{"spec":{"resources":{"requests":{"storage":"1e9999999"}}}}]}}}`))
+	f.Add([]byte(strings.Repeat("[", 20_000)))
+	f.Add([]byte{0xff, 0x00})
+	f.Fuzz(func(t *testing.T, stored []byte) {
+		set := sample()
+		before := set.DeepCopy()
+		restored, err := lws.Restore(set, stored)
+		if diff := cmp.Diff(before, set); diff != "" {
+			t.Fatalf("the set was changed:\n%s", diff)
+		}
+		revision := &appsv1.ControllerRevision{
+			ObjectMeta: metav1.ObjectMeta{Name: "r", Labels: map[string]string{lwsv1.SetNameLabelKey: set.Name, lwsv1.RevisionKey: lws.RevisionKey(stored)}},
+			Data:       runtime.RawExtension{Raw: stored},
+		}
+		if !lws.Genuine(revision, set.Name) {
+			t.Fatal("data does not hash to its own key")
+		}
+		if key := lws.RevisionKey(stored); len(key) < 1 || len(key) > 10 {
+			t.Fatalf("key %q is out of bounds", key)
+		}
+		if err != nil {
+			return
+		}
+		checkReencoded(t, restored, len(stored))
+	})
+}
+
+// checkReencoded checks that what was restored says the same for ever, in a size
+// that its source bounds.
+func checkReencoded(t *testing.T, restored *lwsv1.LeaderWorkerSet, size int) {
+	once, err := lws.RevisionData(restored)
+	if err != nil {
+		return
+	}
+	if len(once) > 64*size+1024 {
+		t.Fatalf("%d bytes became %d", size, len(once))
+	}
+	again, err := lws.Restore(restored, once)
+	if err != nil {
+		t.Fatalf("our own data cannot be read: %v", err)
+	}
+	if twice := data(t, again); !bytes.Equal(once, twice) {
+		t.Fatalf("not the same twice:\n%s\n%s", once, twice)
+	}
+}
