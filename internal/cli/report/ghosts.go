@@ -1,0 +1,56 @@
+package report
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"lockstep.dev/lockstep/internal/cli/survey"
+	"lockstep.dev/lockstep/internal/identity"
+)
+
+// groupGhosts returns the ghosts under the names of one group.
+func groupGhosts(s survey.Survey, g survey.Group) []Ghost {
+	leader := func(pod *corev1.Pod) bool { return pod.Name == g.LeaderName }
+	return slices.Concat(
+		ghosts(identity.KindPod, only(s.Set.Leaders.Ghosts, leader)),
+		ghosts(identity.KindStatefulSet, g.Workers.Ghosts),
+		ghosts(identity.KindPod, g.Pods.Ghosts),
+		ghosts(identity.KindService, g.Service.Ghosts),
+	)
+}
+
+func ghosts[T metav1.Object](k identity.Kind, objects []T) []Ghost {
+	var all []Ghost
+	for _, object := range objects {
+		ghost := Ghost{
+			Kind: string(k), Name: object.GetName(), UID: object.GetUID(),
+			DeletedAt: timeOf(survey.DeletedAt(object)), Finalizers: object.GetFinalizers(),
+		}
+		if pod, ok := any(object).(*corev1.Pod); ok {
+			ghost.Node = pod.Spec.NodeName
+		}
+		all = append(all, ghost)
+	}
+	slices.SortStableFunc(all, func(a, b Ghost) int { return byName(a.Name, b.Name) })
+	return all
+}
+
+func only[T any](all []T, fits func(T) bool) []T {
+	return slices.DeleteFunc(slices.Clone(all), func(one T) bool { return !fits(one) })
+}
+
+// byName orders names that end in numbers by those.
+func byName(a, b string) int {
+	if len(a) != len(b) {
+		return len(a) - len(b)
+	}
+	if a < b {
+		return -1
+	}
+	if a > b {
+		return 1
+	}
+	return 0
+}

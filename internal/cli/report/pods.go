@@ -1,0 +1,99 @@
+package report
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/cli/survey"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
+)
+
+// sizeOf is the number of pods that the group has when it is complete.
+func sizeOf(g survey.Group) int32 {
+	if g.Leader == nil {
+		return lws.Size(g.Set)
+	}
+	return lws.SizeOf(g.Leader, g.Set)
+}
+
+// members returns the pods of the group, its leader first, by rising index. What
+// is left of a group without a leader is nobody's.
+func members(g survey.Group) []*corev1.Pod {
+	if g.Leader == nil {
+		return nil
+	}
+	pods := []*corev1.Pod{g.Leader}
+	for _, pod := range g.Pods.Members {
+		if ordinal := workerIndex(pod); ordinal >= 1 && int32(ordinal) < sizeOf(g) {
+			pods = append(pods, pod)
+		}
+	}
+	slices.SortStableFunc(pods[1:], func(a, b *corev1.Pod) int { return workerIndex(a) - workerIndex(b) })
+	return pods
+}
+
+func workerIndex(pod *corev1.Pod) int {
+	_, ordinal := identity.ParentAndOrdinal(pod.Name)
+	return ordinal
+}
+
+// fillPods fills in what a group's pods add up to.
+func fillPods(status *GroupStatus, g survey.Group) {
+	nodes := map[string]bool{}
+	for _, pod := range members(g) {
+		if lws.PodReady(pod) {
+			status.ReadyPods++
+		}
+		if pod.Spec.NodeName != "" {
+			nodes[pod.Spec.NodeName] = true
+		}
+		status.Restarts += restarts(pod)
+	}
+	status.Nodes = slices.Sorted(maps.Keys(nodes))
+	if g.Leader != nil {
+		status.Revision = g.Leader.Labels[lwsv1.RevisionKey]
+		status.CreatedAt = timeOf(g.Leader.CreationTimestamp.Time)
+	}
+}
+
+func restarts(pod *corev1.Pod) int32 {
+	var sum int32
+	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		sum += c.RestartCount
+	}
+	return sum
+}
+
+// complaint is what the kubelet says about the first container that cannot
+// start, or nothing.
+func complaint(pod *corev1.Pod) string {
+	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if waiting := c.State.Waiting; waiting != nil && waiting.Reason != "" && waiting.Reason != "PodInitializing" && waiting.Reason != "ContainerCreating" {
+			return waiting.Reason
+		}
+		if ended := c.State.Terminated; ended != nil && ended.ExitCode != 0 {
+			return ended.Reason
+		}
+	}
+	if pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
+		return string(pod.Status.Phase)
+	}
+	return ""
+}
+
+// unschedulable tells whether a pod has no node yet, and what the scheduler says.
+func unschedulable(pod *corev1.Pod) (says string, waits bool) {
+	if pod.Spec.NodeName != "" {
+		return "", false
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return c.Message, true
+		}
+	}
+	return "", true
+}

@@ -1,0 +1,197 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+)
+
+// ghostsAtMost bounds how many ghosts a text lists one by one.
+const ghostsAtMost = 10
+
+// WriteText writes the status as tables. Ages are those at now.
+func (s *SetStatus) WriteText(out io.Writer, now time.Time) error {
+	var text strings.Builder
+	s.header(&text, now)
+	s.conditions(&text, now)
+	s.waits(&text)
+	s.groups(&text, now)
+	s.ghosts(&text, now)
+	_, err := io.WriteString(out, text.String())
+	return err
+}
+
+func (s *SetStatus) header(out io.Writer, now time.Time) {
+	fmt.Fprintf(out, "%s in namespace %s: %d of %d groups ready, %d up to date, %s each\n",
+		s.Name, s.Namespace, s.Ready, s.Desired, s.UpToDate, counted(int(s.Size), "pod"))
+	fmt.Fprintf(out, "revision %s, created %s ago", dash(s.Revision), age(&s.CreatedAt, now))
+	if s.DeletedAt != nil {
+		fmt.Fprintf(out, ", deleted %s ago: what it made goes with it", age(s.DeletedAt, now))
+	}
+	fmt.Fprintln(out)
+	if s.Due > 0 {
+		fmt.Fprintf(out, "the operator has %s yet to make; see: kubectl lockstep plan %s -n %s\n", counted(s.Due, "write"), s.Name, s.Namespace)
+	}
+}
+
+func (s *SetStatus) conditions(out io.Writer, now time.Time) {
+	if len(s.Conditions) == 0 {
+		fmt.Fprintln(out, "\nno conditions yet: no operator has looked at this set")
+		return
+	}
+	fmt.Fprintln(out)
+	table := newTable(out, "CONDITION", "STATUS", "SINCE", "REASON", "MESSAGE")
+	for _, c := range s.Conditions {
+		row(table, c.Type, string(c.Status), age(&c.LastTransitionTime, now), c.Reason, c.Message)
+	}
+	table.Flush()
+}
+
+// waits shows what no condition tells already.
+func (s *SetStatus) waits(out io.Writer) {
+	var lines []string
+	for _, w := range s.Waiting {
+		told := slices.ContainsFunc(s.Conditions, func(c metav1.Condition) bool {
+			return c.Status == metav1.ConditionTrue && c.Message == w.Message
+		})
+		if !told {
+			lines = append(lines, fmt.Sprintf("waiting: %s (%s)", w.Message, w.Reason))
+		}
+	}
+	if len(lines) > 0 {
+		fmt.Fprintf(out, "\n%s\n", strings.Join(lines, "\n"))
+	}
+}
+
+func (s *SetStatus) groups(out io.Writer, now time.Time) {
+	fmt.Fprintln(out)
+	if len(s.Groups) == 0 {
+		fmt.Fprintln(out, "no groups are wanted and none exist")
+		return
+	}
+	table := newTable(out, "GROUP", "READY", "REVISION", "NODES", "AGE", "RESTARTS", "GHOSTS", "WAITING FOR")
+	for rows := s.Groups; len(rows) > 0; {
+		n := alike(rows)
+		row(table, s.cells(rows[:n], now)...)
+		rows = rows[n:]
+	}
+	if s.GroupsOmitted > 0 {
+		row(table, fmt.Sprintf("and %d more, of which nothing exists", s.GroupsOmitted))
+	}
+	table.Flush()
+}
+
+// alike is how many rows from the first on are told as one: groups in a row of
+// which nothing exists, for the same reason.
+func alike(rows []GroupStatus) int {
+	n := 1
+	for n < len(rows) && blank(rows[0]) && blank(rows[n]) && rows[n].Index == rows[0].Index+n && reasons(rows[n]) == reasons(rows[0]) {
+		n++
+	}
+	if n < 3 {
+		return 1
+	}
+	return n
+}
+
+func blank(g GroupStatus) bool { return !g.Exists && len(g.Ghosts) == 0 }
+
+func reasons(g GroupStatus) string {
+	var codes []string
+	for _, w := range g.Waiting {
+		codes = append(codes, w.Reason)
+	}
+	return strings.Join(codes, ",")
+}
+
+func (s *SetStatus) cells(same []GroupStatus, now time.Time) []string {
+	g := same[0]
+	index, waiting := strconv.Itoa(g.Index), messages(g.Waiting)
+	if len(same) > 1 {
+		index = fmt.Sprintf("%d-%d", g.Index, same[len(same)-1].Index)
+		waiting += fmt.Sprintf("; likewise the other %d", len(same)-1)
+	}
+	if !g.Wanted {
+		index += " (surplus)"
+	}
+	revision := dash(g.Revision)
+	if g.Exists && !g.UpToDate && g.Revision != s.Revision {
+		revision += " (old)"
+	}
+	return []string{
+		index, fmt.Sprintf("%d/%d", g.ReadyPods, g.Pods), revision, nodes(g.Nodes), age(g.CreatedAt, now),
+		strconv.Itoa(int(g.Restarts)), number(len(g.Ghosts)), waiting,
+	}
+}
+
+func messages(all []Wait) string {
+	var text []string
+	for _, w := range all {
+		text = append(text, w.Message)
+	}
+	return dash(strings.Join(text, "; "))
+}
+
+// ghosts lists what is on its way out and counted nowhere.
+func (s *SetStatus) ghosts(out io.Writer, now time.Time) {
+	all := slices.Clone(s.Ghosts)
+	for _, g := range s.Groups {
+		all = append(all, g.Ghosts...)
+	}
+	if len(all) == 0 {
+		return
+	}
+	fmt.Fprintln(out)
+	table := newTable(out, "GHOST (NOT COUNTED)", "DELETED", "NODE", "HELD BY")
+	for _, g := range all[:min(len(all), ghostsAtMost)] {
+		row(table, strings.ToLower(g.Kind)+" "+g.Name, deleted(g, now), dash(shortNode(g.Node)), dash(strings.Join(g.Finalizers, ",")))
+	}
+	table.Flush()
+	if more := len(all) - ghostsAtMost; more > 0 {
+		fmt.Fprintf(out, "and %d more\n", more)
+	}
+}
+
+func deleted(g Ghost, now time.Time) string {
+	if g.DeletedAt == nil {
+		return "not yet"
+	}
+	return age(g.DeletedAt, now) + " ago"
+}
+
+func newTable(out io.Writer, columns ...string) *tabwriter.Writer {
+	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
+	row(table, columns...)
+	return table
+}
+
+func row(table io.Writer, cells ...string) { fmt.Fprintln(table, strings.Join(cells, "\t")) }
+
+// age is how long ago a moment was, as kubectl says it.
+func age(at *metav1.Time, now time.Time) string {
+	if at == nil || at.IsZero() {
+		return "-"
+	}
+	return duration.HumanDuration(max(now.Sub(at.Time), 0))
+}
+
+func dash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+func number(n int) string {
+	if n == 0 {
+		return "-"
+	}
+	return strconv.Itoa(n)
+}

@@ -1,0 +1,130 @@
+package survey
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/observe"
+)
+
+// Survey is one look at a set and at those of its groups of which anything
+// exists, with what would be done about each. What it points to belongs to a
+// cache and must not be changed.
+type Survey struct {
+	Set      lws.SetSnapshot
+	Plan     lws.Plan
+	Standing lws.Standing
+	// Groups are ordered by rising index.
+	Groups []Group
+}
+
+// Group is one group of a survey.
+type Group struct {
+	lws.GroupSnapshot
+	Plan lws.Plan
+}
+
+// Surveyor makes surveys. It is safe for concurrent use.
+type Surveyor struct {
+	cached, live client.Reader
+}
+
+// NewSurveyor returns a Surveyor that reads through cached, which must have been
+// given observe.CacheOptions and observe.Index, and takes second looks through
+// live.
+func NewSurveyor(cached, live client.Reader) *Surveyor {
+	return &Surveyor{cached: cached, live: live}
+}
+
+// Set surveys a set. The error is a NotFound one when there is none.
+func (s *Surveyor) Set(ctx context.Context, key types.NamespacedName, now time.Time) (Survey, error) {
+	return s.survey(ctx, s.cached, key, now)
+}
+
+// As surveys a set as if it were stored as given, in the cluster as it is.
+func (s *Surveyor) As(ctx context.Context, set *lwsv1.LeaderWorkerSet, now time.Time) (Survey, error) {
+	return s.survey(ctx, overlay{Reader: s.cached, set: set}, client.ObjectKeyFromObject(set), now)
+}
+
+// survey looks, and looks again once it knows what stands unseen under the names
+// that it would create: the operator learns that from the refusal.
+func (s *Surveyor) survey(ctx context.Context, cached client.Reader, key types.NamespacedName, now time.Time) (Survey, error) {
+	observer := observe.New(cached, s.live, observe.NewMemory(time.Time{}))
+	found, err := look(ctx, observer, cached, key, now)
+	if err != nil {
+		return found, err
+	}
+	names := found.creates()
+	if len(names) == 0 {
+		return found, nil
+	}
+	for _, name := range names {
+		if err := observer.Uncover(ctx, name); err != nil {
+			return found, err
+		}
+	}
+	return look(ctx, observer, cached, key, now)
+}
+
+func look(ctx context.Context, observer *observe.Observer, cached client.Reader, key types.NamespacedName, now time.Time) (Survey, error) {
+	var s Survey
+	var err error
+	if s.Set, err = observer.Set(ctx, key, now); err != nil {
+		return s, err
+	}
+	s.Set.Vigil = recall(s.Set.Vigil, s.Set.Set, ghostsOfSet(s.Set), now)
+	s.Plan, s.Standing = lws.DecideSet(s.Set), lws.Stand(s.Set)
+	indices, err := indices(ctx, cached, s.Set)
+	if err != nil {
+		return s, err
+	}
+	for _, index := range indices {
+		key := types.NamespacedName{Namespace: key.Namespace, Name: identity.LeaderName(key.Name, index)}
+		world, err := observer.Group(ctx, key, now)
+		if err != nil {
+			return s, err
+		}
+		world.Vigil = recall(world.Vigil, world.Set, ghostsOfGroup(world.Group), now)
+		s.Groups = append(s.Groups, Group{GroupSnapshot: world, Plan: lws.DecideGroup(world)})
+	}
+	return s, nil
+}
+
+// creates returns the names that the plans would create.
+func (s Survey) creates() []identity.Ref {
+	var names []identity.Ref
+	collect := func(p lws.Plan) {
+		for _, a := range p.Actions {
+			if create, ok := a.(action.Create); ok {
+				names = append(names, create.Target())
+			}
+		}
+	}
+	collect(s.Plan)
+	for _, g := range s.Groups {
+		collect(g.Plan)
+	}
+	return names
+}
+
+// overlay shows a set as it is not stored, and everything else as it is.
+type overlay struct {
+	client.Reader
+	set *lwsv1.LeaderWorkerSet
+}
+
+// Get implements client.Reader.
+func (o overlay) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	if set, ok := into.(*lwsv1.LeaderWorkerSet); ok && key == client.ObjectKeyFromObject(o.set) {
+		*set = *o.set
+		return nil
+	}
+	return o.Reader.Get(ctx, key, into, options...)
+}
