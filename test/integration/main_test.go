@@ -9,7 +9,6 @@ package integration
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -52,7 +51,6 @@ func run(m *testing.M) (code int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer os.RemoveAll(assets)
 	env := &envtest.Environment{
 		BinaryAssetsDirectory: assets,
 		CRDDirectoryPaths:     []string{filepath.Join(root, "config", "crd")},
@@ -71,30 +69,19 @@ func run(m *testing.M) (code int, err error) {
 	return m.Run(), nil
 }
 
-// binaries makes a directory in which envtest finds what it starts: the one
-// binary of the local control plane, under the names of its parts.
+// binaries finds what envtest starts: etcd and kube-apiserver, which are the one
+// binary of the local control plane under other names.
 func binaries() (dir string, err error) {
-	controlPlane, err := filepath.Abs(filepath.Join(root, "bin", "lockstep-local"))
-	if err != nil {
-		return "", err
-	}
-	if _, err := os.Stat(controlPlane); errors.Is(err, fs.ErrNotExist) {
-		return "", errors.New("the integration tests need bin/lockstep-local, which is not there: run `make build` first")
-	}
-	// envtest prefers this variable to what it is told.
-	if err := os.Unsetenv("KUBEBUILDER_ASSETS"); err != nil {
-		return "", err
-	}
-	dir, err = os.MkdirTemp("", "lockstep-assets-")
-	if err != nil {
-		return "", err
+	dir = os.Getenv("KUBEBUILDER_ASSETS")
+	if dir == "" {
+		dir = filepath.Join(root, "bin", "assets")
 	}
 	for _, name := range []string{"etcd", "kube-apiserver"} {
-		if err := os.Symlink(controlPlane, filepath.Join(dir, name)); err != nil {
-			return "", errors.Join(err, os.RemoveAll(dir))
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			return "", fmt.Errorf("the integration tests need an API server: %w: run `make build` first", err)
 		}
 	}
-	return dir, nil
+	return filepath.Abs(dir)
 }
 
 // newNamespace is a namespace that no other test knows.
