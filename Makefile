@@ -59,8 +59,8 @@ soak: build ## Run the deletion drills in full: 100 rounds each, times asserted 
 	LOCKSTEP_SOAK=1 LOCKSTEP_ROUNDS=$(SOAK_ROUNDS) go test -count=1 -v -timeout 12h ./test/cluster/...
 
 .PHONY: bench
-bench: ## Measure decisions and looks, by number of groups
-	go test -run '^$$' -bench . -benchmem ./internal/lws ./internal/observe
+bench: ## Measure what a decision costs, by number of groups
+	go test -run '^$$' -bench . -benchmem ./internal/lws
 
 .PHONY: fuzz
 fuzz: ## Fuzz the webhooks and the revision decoder, 30 s each
