@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
+
+	"lockstep.dev/lockstep/internal/version"
+)
+
+// options are what all commands have in common.
+type options struct {
+	flags *genericclioptions.ConfigFlags
+	genericiooptions.IOStreams
+}
+
+// NewCommand returns kubectl lockstep.
+func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
+	o := &options{flags: genericclioptions.NewConfigFlags(true), IOStreams: streams}
+	o.flags.WrapConfigFn = func(config *rest.Config) *rest.Config {
+		config.UserAgent = "kubectl-" + version.UserAgent()
+		return config
+	}
+	root := &cobra.Command{
+		Use:   "kubectl-lockstep",
+		Short: "See how LeaderWorkerSets stand, and what the operator is about to do",
+		Long: `See how LeaderWorkerSets stand, what each group waits for, and what the operator is
+about to do and why. Nothing is ever written to the cluster.
+
+As kubectl-lockstep on the PATH it is a plugin: kubectl lockstep.`,
+		Example: `  kubectl lockstep status llama
+  kubectl lockstep status llama --watch
+  kubectl lockstep plan llama
+  kubectl lockstep plan -f llama.yaml`,
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl lockstep"},
+		Version:       version.Get().String(),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.SetIn(streams.In)
+	root.SetOut(streams.Out)
+	root.SetErr(streams.ErrOut)
+	o.flags.AddFlags(root.PersistentFlags())
+	if err := root.RegisterFlagCompletionFunc("namespace", o.completeNamespaces); err != nil {
+		panic(err) // the flag was added above
+	}
+	root.AddCommand(o.statusCommand(), o.planCommand(), versionCommand())
+	return root
+}
+
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  cobra.NoArgs,
+		Run:   func(cmd *cobra.Command, _ []string) { fmt.Fprintln(cmd.OutOrStdout(), version.Get()) },
+	}
+}
+
+// oneName reads the one argument of commands about a set.
+func oneName(cmd *cobra.Command, args []string) error {
+	if len(args) == 1 {
+		return nil
+	}
+	return fmt.Errorf("give the name of one LeaderWorkerSet: %s NAME; list them with: kubectl get leaderworkersets", cmd.CommandPath())
+}

@@ -1,0 +1,57 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+)
+
+// glance is how long a completion may keep a user waiting.
+const glance = 2 * time.Second
+
+// completeSets offers the names of the namespace's sets.
+func (o *options) completeSets(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	namespace, err := o.namespace()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	return o.names(cmd.Context(), lwsv1.GroupVersion.WithResource("leaderworkersets"), namespace)
+}
+
+func (o *options) completeNamespaces(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return o.names(cmd.Context(), schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, "")
+}
+
+func (o *options) names(ctx context.Context, resource schema.GroupVersionResource, namespace string) ([]string, cobra.ShellCompDirective) {
+	config, err := o.config()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	client, err := metadata.NewForConfig(config)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	ctx, cancel := context.WithTimeout(ctx, glance)
+	defer cancel()
+	list, err := client.Resource(resource).Namespace(namespace).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var names []string
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}

@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"lockstep.dev/lockstep/internal/cli/report"
+	"lockstep.dev/lockstep/internal/cli/survey"
+)
+
+func (o *options) statusCommand() *cobra.Command {
+	var watch bool
+	var out *output
+	cmd := &cobra.Command{
+		Use:   "status NAME",
+		Short: "Show how a LeaderWorkerSet stands, group by group, and what is waited for",
+		Long: `Show how a LeaderWorkerSet stands: its conditions, and for each group its ready pods,
+revision, nodes, age, container restarts and what it waits for. Pods on their way out or
+of a previous incarnation are shown as ghosts and counted nowhere.
+
+It needs get, list and watch on leaderworkersets, statefulsets, controllerrevisions, pods
+and services in the set's namespace.`,
+		Example: `  kubectl lockstep status llama
+  kubectl lockstep status llama -n inference --watch
+  kubectl lockstep status llama -o json
+  kubectl lockstep status llama -o jsonpath='{.groups[*].nodes}'`,
+		Args:              oneName,
+		ValidArgsFunction: o.completeSets,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := out.begin(); err != nil {
+				return err
+			}
+			return o.status(cmd.Context(), args[0], out, watch)
+		},
+	}
+	out = newOutput(cmd)
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show it again with every change, in place on a terminal")
+	return cmd
+}
+
+func (o *options) status(ctx context.Context, name string, out *output, watch bool) error {
+	return o.about(ctx, name, out, watch, func(s survey.Survey) reporter { return report.Status(s) })
+}
+
+// about shows what make makes of surveys of one set.
+func (o *options) about(ctx context.Context, name string, out *output, watch bool, make func(survey.Survey) reporter) error {
+	namespace, err := o.namespace()
+	if err != nil {
+		return err
+	}
+	session, err := o.open(ctx, namespace)
+	if err != nil {
+		return err
+	}
+	seen := false
+	return o.show(ctx, []*survey.Session{session}, watch, func(ctx context.Context, now time.Time) (string, string, error) {
+		found, err := session.Set(ctx, types.NamespacedName{Namespace: namespace, Name: name}, now)
+		switch {
+		case apierrors.IsNotFound(err) && seen:
+			return out.gone(namespace, name)
+		case apierrors.IsNotFound(err):
+			return "", "", noSuchSet(ctx, session, namespace, name)
+		case err != nil:
+			return "", "", explain(err, "", namespace)
+		}
+		seen = true
+		return out.print(make(found), now)
+	})
+}
+
+// gone is shown while a set that was there is not. Programs are told nothing:
+// there is no status of what does not exist.
+func (o *output) gone(namespace, name string) (text, key string, err error) {
+	if o.printer != nil {
+		return "", "gone", nil
+	}
+	text = fmt.Sprintf("leaderworkerset %s in namespace %s is gone; waiting for one of that name\n", name, namespace)
+	return text, text, nil
+}
