@@ -101,11 +101,11 @@ func (p *pass) do(ctx context.Context, owner client.Object, a action.Action) err
 
 func (p *pass) remember(owner client.Object, a action.Action, done act.Done) {
 	if _, ok := a.(action.WriteStatus); ok {
-		p.memory.StatusWritten(owner.GetUID(), p.now())
+		p.memory.StatusWritten(owner, p.now())
 		return
 	}
 	leaders := a.Target().Name == owner.GetName()
 	if leaders && done.Generation > 0 && isStatefulSet(a) {
-		p.memory.Applied(owner.GetUID(), done.Generation)
+		p.memory.Applied(owner, done.Generation)
 	}
 }

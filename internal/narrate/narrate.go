@@ -9,7 +9,6 @@ package narrate
 import (
 	"context"
 	"errors"
-	"sync"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/lru"
 
 	"lockstep.dev/lockstep/internal/act"
 	"lockstep.dev/lockstep/internal/action"
@@ -40,13 +40,16 @@ func Metrics() []prometheus.Collector { return []prometheus.Collector{actions} }
 type Narrator struct {
 	recorder events.EventRecorder
 
-	mu   sync.Mutex
-	told map[types.UID]string
+	// told holds the last words of waits told, by who waits.
+	told *lru.Cache
 }
+
+// remembered bounds how many waits are known to have been told.
+const remembered = 10_000
 
 // New returns a Narrator that records events through recorder.
 func New(recorder events.EventRecorder) *Narrator {
-	return &Narrator{recorder: recorder, told: map[types.UID]string{}}
+	return &Narrator{recorder: recorder, told: lru.New(remembered)}
 }
 
 // Tell tells what became of an action on behalf of owner.
@@ -79,20 +82,11 @@ func (n *Narrator) Wait(owner runtime.Object, waiting types.UID, w lws.Wait) {
 	if w.Tell == nil {
 		return
 	}
-	n.mu.Lock()
-	known := n.told[waiting] == w.Sentence
-	n.told[waiting] = w.Sentence
-	n.mu.Unlock()
-	if !known {
-		n.event(owner, *w.Tell)
+	if last, ok := n.told.Get(waiting); ok && last == w.Sentence {
+		return
 	}
-}
-
-// Forget drops what was told on behalf of an object that is no more.
-func (n *Narrator) Forget(waiting types.UID) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	delete(n.told, waiting)
+	n.told.Add(waiting, w.Sentence)
+	n.event(owner, *w.Tell)
 }
 
 func (n *Narrator) count(a action.Action, outcome string) {

@@ -50,6 +50,7 @@ func (o *Observer) Group(ctx context.Context, key types.NamespacedName, now time
 	w.Lives = j.lives
 	vigilKey := types.NamespacedName{Namespace: key.Namespace, Name: "group/" + key.Name}
 	w.Vigil = o.memory.watchOver(vigilKey, groupPresence(w.Group), now)
+	o.memory.relax(vigilKey) // what a group's ghosts did is of no interest once they are gone
 	return w, nil
 }
 

@@ -3,6 +3,7 @@ package observe
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,21 +55,40 @@ func (o *Observer) uncover(ctx context.Context, n name) (client.Object, bool, er
 	return object, true, nil
 }
 
-// hiddenUnder returns what is remembered of a kind whose names begin with the
-// key's name and a dash.
-func hiddenUnder[T client.Object](m *Memory, kind identity.Kind, key types.NamespacedName) []T {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+// hiddenUnder returns what stands unseen under names of a kind that the key's set
+// would give, but for those already in shown.
+func hiddenUnder[T client.Object](ctx context.Context, o *Observer, kind identity.Kind, key types.NamespacedName, shown []T) ([]T, error) {
 	var found []T
-	for n, h := range m.hidden {
-		if n.kind != kind || n.namespace != key.Namespace || !strings.HasPrefix(n.name, key.Name+"-") {
+	for _, n := range o.memory.hiddenNames(kind, key) {
+		if slices.ContainsFunc(shown, func(object T) bool { return object.GetName() == n.name }) {
 			continue
 		}
-		if object, ok := h.object.(T); ok {
+		object, ok, err := o.lookAgain(ctx, n)
+		if err != nil {
+			return nil, err
+		}
+		if object, fits := object.(T); ok && fits {
 			found = append(found, object)
 		}
 	}
-	return found
+	return found, nil
+}
+
+// hiddenNames returns the remembered names of a kind that the key's set would
+// give. The pods of another set whose name begins like this one's are not meant.
+func (m *Memory) hiddenNames(kind identity.Kind, key types.NamespacedName) []name {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var names []name
+	for n := range m.hidden {
+		parent, _ := identity.ParentAndOrdinal(n.name)
+		under := parent == key.Name || (kind != identity.KindPod && strings.HasPrefix(n.name, key.Name+"-"))
+		if n.kind == kind && n.namespace == key.Namespace && under {
+			names = append(names, n)
+		}
+	}
+	slices.SortFunc(names, func(a, b name) int { return strings.Compare(a.name, b.name) })
+	return names
 }
 
 var apiVersions = map[identity.Kind]string{

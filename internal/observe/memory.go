@@ -1,6 +1,8 @@
 package observe
 
 import (
+	"maps"
+	"strings"
 	"sync"
 	"time"
 
@@ -24,7 +26,7 @@ type Memory struct {
 
 	mu      sync.Mutex
 	vigils  map[types.NamespacedName]*vigil
-	written map[types.UID]writes
+	written map[types.NamespacedName]writes
 	hidden  map[name]hidden
 }
 
@@ -42,7 +44,9 @@ type hidden struct {
 	seen   time.Time
 }
 
+// writes is what this process wrote for one incarnation of a set.
 type writes struct {
+	set        types.UID
 	statusAt   time.Time
 	generation int64
 }
@@ -65,42 +69,59 @@ func NewMemory(awake time.Time) *Memory {
 		awake:   awake,
 		gone:    lru.New(graves),
 		vigils:  map[types.NamespacedName]*vigil{},
-		written: map[types.UID]writes{},
+		written: map[types.NamespacedName]writes{},
 		hidden:  map[name]hidden{},
 	}
 }
 
 // StatusWritten remembers when a set's status was written.
-func (m *Memory) StatusWritten(set types.UID, at time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	w := m.written[set]
-	w.statusAt = at
-	m.written[set] = w
+func (m *Memory) StatusWritten(set client.Object, at time.Time) {
+	m.note(set, func(w *writes) { w.statusAt = at })
 }
 
 // Applied remembers the generation that a set's leader StatefulSet had after it
 // was written.
-func (m *Memory) Applied(set types.UID, generation int64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	w := m.written[set]
-	w.generation = generation
-	m.written[set] = w
+func (m *Memory) Applied(set client.Object, generation int64) {
+	m.note(set, func(w *writes) { w.generation = generation })
 }
 
-func (m *Memory) writesOf(set types.UID) writes {
+func (m *Memory) note(set client.Object, change func(*writes)) {
+	w := m.writesOf(set)
+	change(&w)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.written[set]
+	m.written[client.ObjectKeyFromObject(set)] = w
+}
+
+// writesOf returns what was written for this very incarnation of the set.
+func (m *Memory) writesOf(set client.Object) writes {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	w := m.written[client.ObjectKeyFromObject(set)]
+	if w.set != set.GetUID() {
+		return writes{set: set.GetUID()}
+	}
+	return w
 }
 
 // forget drops everything about a set that is no longer there.
-func (m *Memory) forget(key types.NamespacedName, uid types.UID) {
+func (m *Memory) forget(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.vigils, key)
-	delete(m.written, uid)
+	delete(m.written, key)
+	maps.DeleteFunc(m.hidden, func(n name, _ hidden) bool {
+		return n.namespace == key.Namespace && (n.name == key.Name || strings.HasPrefix(n.name, key.Name+"-"))
+	})
+}
+
+// relax drops the vigil over a key that has no ghosts left.
+func (m *Memory) relax(key types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if v := m.vigils[key]; v != nil && len(v.present) == 0 {
+		delete(m.vigils, key)
+	}
 }
 
 func (m *Memory) bury(uid types.UID) { m.gone.Add(uid, struct{}{}) }

@@ -79,7 +79,8 @@ func (o *Observer) Leaders(ctx context.Context, set types.NamespacedName) ([]*co
 	if err != nil {
 		return nil, err
 	}
-	return append(pods, hiddenUnder[*corev1.Pod](o.memory, identity.KindPod, set)...), nil
+	hidden, err := hiddenUnder(ctx, o, identity.KindPod, set, pods)
+	return append(pods, hidden...), err
 }
 
 // revisions returns the ControllerRevisions that belong to the set's UID, and
@@ -100,7 +101,8 @@ func (o *Observer) revisions(ctx context.Context, set *lwsv1.LeaderWorkerSet) ([
 		}
 	}
 	key := types.NamespacedName{Namespace: set.Namespace, Name: set.Name}
-	return append(all, hiddenUnder[*appsv1.ControllerRevision](o.memory, identity.KindControllerRevision, key)...), nil
+	hidden, err := hiddenUnder(ctx, o, identity.KindControllerRevision, key, all)
+	return append(all, hidden...), err
 }
 
 func pointers[T any](items []T) []*T {

@@ -32,7 +32,7 @@ func (o *Observer) Set(ctx context.Context, key types.NamespacedName, now time.T
 	set := &lwsv1.LeaderWorkerSet{}
 	if err := o.cached.Get(ctx, key, set); err != nil {
 		if apierrors.IsNotFound(err) {
-			o.memory.forget(key, "")
+			o.memory.forget(key)
 		}
 		return lws.SetSnapshot{}, err
 	}
@@ -43,7 +43,7 @@ func (o *Observer) Set(ctx context.Context, key types.NamespacedName, now time.T
 // not be what the cluster holds.
 func (o *Observer) SetAs(ctx context.Context, set *lwsv1.LeaderWorkerSet, now time.Time) (lws.SetSnapshot, error) {
 	key := types.NamespacedName{Namespace: set.Namespace, Name: set.Name}
-	written := o.memory.writesOf(set.UID)
+	written := o.memory.writesOf(set)
 	w := lws.SetSnapshot{Now: now, Set: set, StatusWritten: written.statusAt, AppliedGeneration: written.generation}
 	j := o.judge()
 	var err error
