@@ -93,7 +93,7 @@ func (c *cluster) do(plan lws.Plan) {
 			c.t.Fatalf("%s %s: %v", a.Verb(), a.Target(), err)
 		}
 		if _, ok := a.(action.WriteStatus); ok {
-			c.memory.StatusWritten(a.Target().UID, c.Now)
+			c.memory.StatusWritten(find[*lwsv1.LeaderWorkerSet](c, a.Target().Name), c.Now)
 		}
 	}
 }

@@ -49,9 +49,7 @@ func (c *FakeControllers) Sync(sts *appsv1.StatefulSet) {
 	}
 	if c.blocked[sts.UID] != wakers(sts) {
 		delete(c.blocked, sts.UID)
-		for ordinal := first; ordinal < first+count; ordinal++ {
-			c.ensurePod(sts, ordinal)
-		}
+		c.ensurePods(sts, first, count)
 	}
 	for _, pod := range c.podsOf(sts) {
 		if _, ordinal := identity.ParentAndOrdinal(pod.Name); ordinal >= first+count && pod.DeletionTimestamp == nil {
@@ -64,7 +62,23 @@ func (c *FakeControllers) Sync(sts *appsv1.StatefulSet) {
 
 // wakers is what, when it changes, ends the back-off of a StatefulSet.
 func wakers(sts *appsv1.StatefulSet) string {
-	return strconv.FormatInt(sts.Generation, 10) + sts.Annotations[lws.NudgeAnnotationKey]
+	return "at " + strconv.FormatInt(sts.Generation, 10) + sts.Annotations[lws.NudgeAnnotationKey]
+}
+
+// ensurePods makes missing pods in batches of 1, 2, 4, … and ends with the first
+// batch in which a name is taken.
+func (c *FakeControllers) ensurePods(sts *appsv1.StatefulSet, first, count int) {
+	for start, batch := 0, 1; start < count; start, batch = start+batch, batch*2 {
+		for i := start; i < min(start+batch, count); i++ {
+			c.ensurePod(sts, first+i)
+		}
+		if c.blocked[sts.UID] != "" {
+			break
+		}
+	}
+	if c.Now.Sub(sts.CreationTimestamp.Time) <= time.Second {
+		delete(c.blocked, sts.UID) // the back-off is short yet
+	}
 }
 
 func (c *FakeControllers) ensurePod(sts *appsv1.StatefulSet, ordinal int) {
@@ -74,7 +88,7 @@ func (c *FakeControllers) ensurePod(sts *appsv1.StatefulSet, ordinal int) {
 		Add(c.FakeStore, podOf(sts, name, ordinal))
 		return
 	}
-	if !metav1.IsControlledBy(standing, sts) && c.Now.Sub(sts.CreationTimestamp.Time) > time.Second {
+	if !metav1.IsControlledBy(standing, sts) {
 		c.blocked[sts.UID] = wakers(sts)
 	}
 }
@@ -90,16 +104,22 @@ func podOf(sts *appsv1.StatefulSet, name string, ordinal int) *corev1.Pod {
 		Spec: *sts.Spec.Template.Spec.DeepCopy(),
 	}
 	pod.Labels[appsv1.ControllerRevisionHashLabelKey] = templateHash(sts)
-	pod.Spec.NodeName = Node
-	pod.Status.Phase = corev1.PodPending
-	if sts.Spec.Template.Labels[lwsv1.WorkerIndexLabelKey] == "0" {
-		pod.Labels[lwsv1.GroupIndexLabelKey] = strconv.Itoa(ordinal)
-		pod.Labels[lwsv1.GroupUniqueHashLabelKey] = identity.GroupKey(sts.Namespace, name)
-	} else {
-		pod.Labels[lwsv1.WorkerIndexLabelKey] = strconv.Itoa(ordinal)
-	}
+	Admit(pod)
 	OwnedBy(pod, "apps/v1", identity.RefOf(identity.KindStatefulSet, sts))
 	return pod
+}
+
+// Admit completes a new pod as admission and the scheduler do.
+func Admit(pod *corev1.Pod) {
+	pod.Spec.NodeName = Node
+	pod.Status.Phase = corev1.PodPending
+	_, ordinal := identity.ParentAndOrdinal(pod.Name)
+	if pod.Labels[lwsv1.WorkerIndexLabelKey] != "0" {
+		pod.Labels[lwsv1.WorkerIndexLabelKey] = strconv.Itoa(ordinal)
+		return
+	}
+	pod.Labels[lwsv1.GroupIndexLabelKey] = strconv.Itoa(ordinal)
+	pod.Labels[lwsv1.GroupUniqueHashLabelKey] = identity.GroupKey(pod.Namespace, pod.Name)
 }
 
 func templateHash(sts *appsv1.StatefulSet) string {

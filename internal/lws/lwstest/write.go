@@ -63,6 +63,10 @@ func (s *FakeStore) create(a action.Create) error {
 
 // fillIn sets some of the fields that the API server sets where they are empty.
 func fillIn(object client.Object) {
+	if pod, ok := object.(*corev1.Pod); ok {
+		Admit(pod)
+		return
+	}
 	sts, ok := object.(*appsv1.StatefulSet)
 	if !ok {
 		return
