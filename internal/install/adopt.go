@@ -3,6 +3,7 @@ package install
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,6 +41,10 @@ func isOurApply(e metav1.ManagedFieldsEntry) bool {
 	return e.Manager == fieldManager && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == ""
 }
 
+func isOurUpdate(e metav1.ManagedFieldsEntry) bool {
+	return e.Manager == fieldManager && e.Operation == metav1.ManagedFieldsOperationUpdate && e.Subresource == ""
+}
+
 func hookNames(u *unstructured.Unstructured) []string {
 	hooks, err := webhooksOf(u)
 	if err != nil {
@@ -54,29 +59,36 @@ func hookNames(u *unstructured.Unstructured) []string {
 	return names
 }
 
-// adopt makes live exactly what want says and its fields ours.
+// adopt makes live exactly what want says, and nobody else the owner of it.
 func (a applier) adopt(ctx context.Context, live, want *unstructured.Unstructured) error {
 	field := governed[want.GetKind()]
-	exact := live.DeepCopy()
-	exact.Object[field] = want.DeepCopy().Object[field]
-	if err := keepBundles(exact, live); err != nil {
+	old := live.DeepCopy()
+	live.Object[field] = want.DeepCopy().Object[field]
+	if err := keepBundles(live, old); err != nil {
 		return err
 	}
-	exact.SetManagedFields(withoutOthers(live, field))
+	live.SetManagedFields(withoutOthers(old, field))
 	options := []client.UpdateOption{client.FieldOwner(fieldManager)}
 	if a.dryRun {
 		options = append(options, client.DryRunAll)
 	}
-	if err := a.client.Update(ctx, exact, options...); err != nil || a.dryRun {
-		return err
+	if err := a.client.Update(ctx, live, options...); err != nil {
+		return fmt.Errorf("take over %s: %w", title(want), err)
 	}
-	// The write above is recorded as an update. What an update owns, an apply by
-	// the same name would never remove.
-	patch, err := csaupgrade.UpgradeManagedFieldsPatch(exact, sets.New(fieldManager), fieldManager)
+	return nil
+}
+
+// ownByApply turns what we own by an update, that of adopt, into what we own by
+// apply. An apply never removes what an update of the same name owns.
+func (a applier) ownByApply(ctx context.Context, live *unstructured.Unstructured) error {
+	if a.dryRun || !slices.ContainsFunc(live.GetManagedFields(), isOurUpdate) {
+		return nil
+	}
+	patch, err := csaupgrade.UpgradeManagedFieldsPatch(live, sets.New(fieldManager), fieldManager)
 	if err != nil || len(patch) == 0 {
 		return err
 	}
-	return a.client.Patch(ctx, exact, client.RawPatch(types.JSONPatchType, patch))
+	return a.client.Patch(ctx, live, client.RawPatch(types.JSONPatchType, patch))
 }
 
 // withoutOthers leaves the records of subresources alone and replaces all else

@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -32,32 +33,50 @@ type applier struct {
 }
 
 // apply makes one object what the manifest says, and leaves alone what the
-// manifest does not mention.
-func (a applier) apply(ctx context.Context, want *unstructured.Unstructured) (change, error) {
+// manifest does not mention. It looks again when somebody else wrote meanwhile,
+// as the API server does to the status of a new definition.
+func (a applier) apply(ctx context.Context, want *unstructured.Unstructured) (what change, err error) {
+	what = unchanged
+	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		did, err := a.applyOnce(ctx, want.DeepCopy())
+		if did != unchanged {
+			what = did
+		}
+		return err
+	})
+	return what, err
+}
+
+// applyOnce returns what it did even where it did not get to the end.
+func (a applier) applyOnce(ctx context.Context, want *unstructured.Unstructured) (change, error) {
 	live, err := a.get(ctx, want)
 	if err != nil {
-		return "", err
+		return unchanged, err
 	}
 	if live == nil {
 		return created, a.write(ctx, want)
 	}
-	adopted := needsAdoption(live, want)
-	if adopted {
-		if err := a.adopt(ctx, live, want); err != nil {
-			return "", fmt.Errorf("take over %s: %w", title(want), err)
+	if needsAdoption(live, want) {
+		if err := a.adopt(ctx, live, want); err != nil || a.dryRun {
+			return configured, err // a dry apply on top would presuppose that it was done
 		}
-		if a.dryRun {
-			return configured, nil // applying on top presupposes that the taking over was done
-		}
+		return configured, a.applyOver(ctx, live, want)
 	}
-	is := want.DeepCopy()
-	if err := a.write(ctx, is); err != nil {
-		return "", err
+	before := live.DeepCopy()
+	if err := a.applyOver(ctx, live, want); err != nil {
+		return unchanged, err
 	}
-	if !adopted && a.same(live, is) {
+	if a.same(before, want) {
 		return unchanged, nil
 	}
 	return configured, nil
+}
+
+func (a applier) applyOver(ctx context.Context, live, want *unstructured.Unstructured) error {
+	if err := a.ownByApply(ctx, live); err != nil {
+		return fmt.Errorf("take over %s: %w", title(want), err)
+	}
+	return a.write(ctx, want)
 }
 
 // get returns nil for an object that is not there.

@@ -1,0 +1,404 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/install"
+	"lockstep.dev/lockstep/internal/webhook"
+)
+
+const (
+	crdName    = "leaderworkersets.leaderworkerset.x-k8s.io"
+	systemName = "lws-system"
+	someURL    = "https://127.0.0.1:9"
+	patience   = 30 * time.Second
+)
+
+// cluster is an API server of one test's own, with nothing installed: webhooks
+// and a definition that come and go would disturb all others.
+type cluster struct {
+	t   *testing.T
+	cfg *rest.Config
+	client.Client
+}
+
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	env := &envtest.Environment{BinaryAssetsDirectory: ownBinaries(t)}
+	own, err := env.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = env.Stop() })
+	known := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, lwsv1.AddToScheme, apiextensionsv1.AddToScheme} {
+		if err := add(known); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := client.New(own, client.Options{Scheme: known})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &cluster{t: t, cfg: own, Client: c}
+}
+
+// ownBinaries are the names under which envtest looks for the local control
+// plane, in a directory that goes with the test.
+func ownBinaries(t *testing.T) string {
+	t.Helper()
+	controlPlane, err := filepath.Abs(filepath.Join(root, "bin", "lockstep-local"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for _, name := range []string{"etcd", "kube-apiserver"} {
+		if err := os.Symlink(controlPlane, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func (c *cluster) options(out *bytes.Buffer) install.Options {
+	return install.Options{REST: c.cfg, WebhookURL: someURL, Timeout: patience, Out: out}
+}
+
+// install returns what it printed.
+func (c *cluster) install(change func(*install.Options)) string {
+	c.t.Helper()
+	var out bytes.Buffer
+	o := c.options(&out)
+	if change != nil {
+		change(&o)
+	}
+	if err := install.Install(c.t.Context(), o); err != nil {
+		c.t.Fatalf("install: %v\n%s", err, out.String())
+	}
+	return out.String()
+}
+
+// uninstall stands in for the namespace controller, which this cluster lacks.
+func (c *cluster) uninstall(change func(*install.Options)) (string, error) {
+	c.t.Helper()
+	var out bytes.Buffer
+	o := c.options(&out)
+	if change != nil {
+		change(&o)
+	}
+	ctx, cancel := context.WithCancel(c.t.Context())
+	defer cancel()
+	go c.finalizeNamespace(ctx)
+	err := install.Uninstall(ctx, o)
+	return out.String(), err
+}
+
+func (c *cluster) finalizeNamespace(ctx context.Context) {
+	_ = wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		ns := &corev1.Namespace{}
+		if c.Get(ctx, client.ObjectKey{Name: systemName}, ns) != nil || ns.DeletionTimestamp == nil {
+			return false, nil
+		}
+		ns.Spec.Finalizers = nil
+		return c.SubResource("finalize").Update(ctx, ns) == nil, nil
+	})
+}
+
+func (c *cluster) mutating() *admissionv1.MutatingWebhookConfiguration {
+	c.t.Helper()
+	m := &admissionv1.MutatingWebhookConfiguration{}
+	c.read(m, "", webhook.MutatingConfiguration)
+	return m
+}
+
+func (c *cluster) validating() *admissionv1.ValidatingWebhookConfiguration {
+	c.t.Helper()
+	v := &admissionv1.ValidatingWebhookConfiguration{}
+	c.read(v, "", webhook.ValidatingConfiguration)
+	return v
+}
+
+func (c *cluster) read(object client.Object, namespace, name string) {
+	c.t.Helper()
+	if err := c.Get(c.t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, object); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *cluster) create(object client.Object) {
+	c.t.Helper()
+	if err := c.Create(c.t.Context(), object); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *cluster) absent(object client.Object, name string) {
+	c.t.Helper()
+	err := c.Get(c.t.Context(), client.ObjectKey{Name: name}, object)
+	if !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
+		c.t.Errorf("%T %q is still there: %v", object, name, err)
+	}
+}
+
+// createSet goes past the webhooks, which nobody answers here.
+func (c *cluster) createSet(name string) *lwsv1.LeaderWorkerSet {
+	c.t.Helper()
+	for _, object := range []client.Object{c.mutating(), c.validating()} {
+		if err := c.Delete(c.t.Context(), object); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	set := newSet("default", name)
+	var last error
+	if err := wait.PollUntilContextTimeout(c.t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		last = c.Create(ctx, set) // the API server forgets the webhooks a moment later
+		return last == nil, nil
+	}); err != nil {
+		c.t.Fatal(last)
+	}
+	return set
+}
+
+func newSet(namespace, name string) *lwsv1.LeaderWorkerSet {
+	set := &lwsv1.LeaderWorkerSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	set.Spec.StartupPolicy = lwsv1.LeaderCreatedStartupPolicy
+	set.Spec.RolloutStrategy.Type = lwsv1.RollingUpdateStrategyType
+	set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers = []corev1.Container{{Name: "c", Image: "i"}}
+	return set
+}
+
+func TestInstallIsRepeatableAndUninstallTakesAllAway(t *testing.T) {
+	c := newCluster(t)
+
+	if out := c.install(func(o *install.Options) { o.DryRun = true }); !strings.Contains(out, "namespace/lws-system created (dry run)") {
+		t.Errorf("the dry run said:\n%s", out)
+	}
+	c.absent(&apiextensionsv1.CustomResourceDefinition{}, crdName)
+	c.absent(&corev1.Namespace{}, systemName)
+
+	first := c.install(nil)
+	for _, want := range []string{
+		"namespace/lws-system created\n",
+		"customresourcedefinition.apiextensions.k8s.io/leaderworkersets.leaderworkerset.x-k8s.io created\n",
+		"clusterrole.rbac.authorization.k8s.io/lws-manager-role created\n",
+		"mutatingwebhookconfiguration.admissionregistration.k8s.io/lws-mutating-webhook-configuration created\n",
+	} {
+		if !strings.Contains(first, want) {
+			t.Errorf("the first run did not say %q:\n%s", want, first)
+		}
+	}
+	if err := c.List(t.Context(), &lwsv1.LeaderWorkerSetList{}); err != nil {
+		t.Errorf("install returned before the kind was served: %v", err)
+	}
+
+	before := c.mutating().ResourceVersion
+	second := c.install(nil)
+	if strings.Contains(second, " created") || strings.Contains(second, " configured") || !strings.Contains(second, "nothing had to be changed") {
+		t.Errorf("the second run changed something:\n%s", second)
+	}
+	if after := c.mutating().ResourceVersion; after != before {
+		t.Errorf("the second run wrote the webhook configuration: %s, %s", before, after)
+	}
+
+	c.mustKeepBundles()
+
+	set := c.createSet("precious")
+	c.install(nil)
+	out, err := c.uninstall(nil)
+	if err == nil || !strings.Contains(err.Error(), "default/precious") || !strings.Contains(err.Error(), "kubectl delete") || out != "" {
+		t.Errorf("with a set: %v\n%s", err, out)
+	}
+	c.mutating()
+	c.read(&corev1.ServiceAccount{}, systemName, "lws-controller-manager")
+
+	if err := c.Delete(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+	c.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: systemName, Name: "lws-webhook-server-cert"}})
+	if _, err := c.uninstall(func(o *install.Options) { o.DryRun = true }); err != nil {
+		t.Fatal(err)
+	}
+	c.mutating() // a dry run takes nothing
+	if out, err := c.uninstall(nil); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	c.absent(&apiextensionsv1.CustomResourceDefinition{}, crdName)
+	c.absent(&corev1.Namespace{}, systemName)
+	c.absent(&admissionv1.MutatingWebhookConfiguration{}, webhook.MutatingConfiguration)
+	c.absent(&admissionv1.ValidatingWebhookConfiguration{}, webhook.ValidatingConfiguration)
+	if out, err := c.uninstall(nil); err != nil || out != "nothing to remove\n" {
+		t.Errorf("the second removal: %v\n%s", err, out)
+	}
+}
+
+// mustKeepBundles lets the operator inject a bundle, and install change the rest.
+func (c *cluster) mustKeepBundles() {
+	c.t.Helper()
+	m := c.mutating()
+	was := m.DeepCopy()
+	for i := range m.Webhooks {
+		m.Webhooks[i].ClientConfig.CABundle = testBundle(c)
+	}
+	if err := c.Patch(c.t.Context(), m, client.StrategicMergeFrom(was), client.FieldOwner("lockstep")); err != nil {
+		c.t.Fatal(err)
+	}
+	for name, address := range map[string]string{"again": someURL, "with another URL": "https://127.0.0.1:10", "with the Service": ""} {
+		c.install(func(o *install.Options) { o.WebhookURL = address })
+		for _, hook := range c.mutating().Webhooks {
+			if !bytes.Equal(hook.ClientConfig.CABundle, testBundle(c)) {
+				c.t.Errorf("%s: the bundle of %s is lost", name, hook.Name)
+			}
+		}
+	}
+}
+
+// testBundle is a bundle the API server takes: that of the cluster itself.
+func testBundle(c *cluster) []byte { return c.cfg.CAData }
+
+func TestUninstallLeavesANamespaceItDidNotMake(t *testing.T) {
+	c := newCluster(t)
+	c.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: systemName, Labels: map[string]string{"mine": "yes"}}})
+	c.install(nil)
+	c.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: systemName, Name: "mine"}})
+	if out, err := c.uninstall(nil); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	ns := &corev1.Namespace{}
+	c.read(ns, "", systemName)
+	if ns.DeletionTimestamp != nil || ns.Labels["mine"] != "yes" {
+		t.Errorf("got %+v", ns.ObjectMeta)
+	}
+	c.read(&corev1.Secret{}, systemName, "mine")
+}
+
+func TestInstallIntoTheCluster(t *testing.T) {
+	c := newCluster(t)
+	out := c.install(func(o *install.Options) { o.WebhookURL, o.Image = "", "example.com/lockstep:v1" })
+	if !strings.Contains(out, "deployment.apps/lws-controller-manager created\n") {
+		t.Errorf("got:\n%s", out)
+	}
+	service := &corev1.Service{}
+	c.read(service, systemName, "lws-webhook-service")
+	if port := service.Spec.Ports[0]; port.Port != 443 || port.TargetPort.IntValue() != 9443 {
+		t.Errorf("got %+v", port)
+	}
+	if again := c.install(func(o *install.Options) { o.WebhookURL, o.Image = "", "example.com/lockstep:v1" }); !strings.Contains(again, "nothing had to be changed") {
+		t.Errorf("again:\n%s", again)
+	}
+}
+
+// What another implementation left, in the shape it leaves it.
+func TestInstallTakesOverFromAnotherImplementation(t *testing.T) {
+	c := newCluster(t)
+	service := &admissionv1.ServiceReference{Namespace: systemName, Name: "lws-webhook-service", Path: new("/x")}
+	to := admissionv1.WebhookClientConfig{Service: service, CABundle: testBundle(c)}
+	none := new(admissionv1.SideEffectClassNone)
+	hook := func(name string) admissionv1.ValidatingWebhook {
+		return admissionv1.ValidatingWebhook{Name: name, ClientConfig: to, SideEffects: none, AdmissionReviewVersions: []string{"v1"}, NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"narrow": "yes"}}}
+	}
+	c.create(&admissionv1.MutatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: webhook.MutatingConfiguration, Annotations: map[string]string{"theirs": "kept"}},
+		Webhooks: []admissionv1.MutatingWebhook{
+			{Name: "mleaderworkerset.kb.io", ClientConfig: to, SideEffects: none, AdmissionReviewVersions: []string{"v1"}},
+			{Name: "mpod.kb.io", ClientConfig: to, SideEffects: none, AdmissionReviewVersions: []string{"v1"}},
+		},
+	})
+	c.create(&admissionv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: webhook.ValidatingConfiguration},
+		Webhooks:   []admissionv1.ValidatingWebhook{hook("vleaderworkerset.kb.io"), hook("vpod.kb.io"), hook("vdisaggregatedset.kb.io")},
+	})
+	c.create(foreignDefinition(c))
+
+	dry := c.install(func(o *install.Options) { o.DryRun = true })
+	if !strings.Contains(dry, "lws-validating-webhook-configuration configured (dry run)") || len(c.validating().Webhooks) != 3 {
+		t.Errorf("the dry run said or did the wrong thing:\n%s", dry)
+	}
+	c.install(nil)
+
+	var names []string
+	for _, w := range c.validating().Webhooks {
+		names = append(names, w.Name)
+		if w.ClientConfig.Service != nil || w.ClientConfig.URL == nil || len(w.NamespaceSelector.MatchLabels) > 0 {
+			t.Errorf("%s still has what the other left: %+v", w.Name, w)
+		}
+		if !bytes.Equal(w.ClientConfig.CABundle, testBundle(c)) {
+			t.Errorf("%s lost its bundle", w.Name)
+		}
+	}
+	if diff := cmp.Diff([]string{"vleaderworkerset.kb.io"}, names); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if c.mutating().Annotations["theirs"] != "kept" {
+		t.Error("an annotation of somebody else's is gone")
+	}
+	c.mustHoldOwnDefinition()
+	if again := c.install(nil); !strings.Contains(again, "nothing had to be changed") {
+		t.Errorf("the second run:\n%s", again)
+	}
+}
+
+func foreignDefinition(c *cluster) *apiextensionsv1.CustomResourceDefinition {
+	return &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: crdName},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: "leaderworkerset.x-k8s.io", Scope: apiextensionsv1.NamespaceScoped,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: "LeaderWorkerSet", Plural: "leaderworkersets", Categories: []string{"theirs"}},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+				Name: "v1", Served: true, Storage: true,
+				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+					Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"theirs": {Type: "string"}},
+				}},
+			}},
+			Conversion: &apiextensionsv1.CustomResourceConversion{
+				Strategy: apiextensionsv1.WebhookConverter,
+				Webhook: &apiextensionsv1.WebhookConversion{
+					ConversionReviewVersions: []string{"v1"},
+					ClientConfig:             &apiextensionsv1.WebhookClientConfig{URL: new(someURL), CABundle: testBundle(c)},
+				},
+			},
+		},
+	}
+}
+
+func (c *cluster) mustHoldOwnDefinition() {
+	c.t.Helper()
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	c.read(crd, "", crdName)
+	if crd.Spec.Conversion.Strategy != apiextensionsv1.NoneConverter || crd.Spec.Conversion.Webhook != nil {
+		c.t.Errorf("conversion is still %+v", crd.Spec.Conversion)
+	}
+	if _, theirs := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["theirs"]; theirs || len(crd.Spec.Names.Categories) > 0 {
+		c.t.Error("fields of the other definition are still there")
+	}
+	// Nobody else may own what a later version wants to drop.
+	for _, e := range crd.ManagedFields {
+		if e.Subresource == "" && !(e.Manager == "lockstep-install" && e.Operation == metav1.ManagedFieldsOperationApply) {
+			c.t.Errorf("%s still owns fields of the definition: %s", e.Manager, e.Operation)
+		}
+	}
+	if !slices.Contains(crd.Status.StoredVersions, "v1") {
+		c.t.Errorf("stored versions are %q", crd.Status.StoredVersions)
+	}
+}
