@@ -9,6 +9,7 @@ package integration
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -51,6 +52,7 @@ func run(m *testing.M) (code int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	defer func() { err = errors.Join(err, os.RemoveAll(assets)) }()
 	env := &envtest.Environment{
 		BinaryAssetsDirectory: assets,
 		CRDDirectoryPaths:     []string{filepath.Join(root, "config", "crd")},
@@ -69,19 +71,31 @@ func run(m *testing.M) (code int, err error) {
 	return m.Run(), nil
 }
 
-// binaries finds what envtest starts: etcd and kube-apiserver, which are the one
-// binary of the local control plane under other names.
+// binaries makes a directory in which envtest finds what it starts: the one
+// binary of the local control plane, under the names of its parts. The directory
+// is the caller's to remove.
 func binaries() (dir string, err error) {
-	dir = os.Getenv("KUBEBUILDER_ASSETS")
-	if dir == "" {
-		dir = filepath.Join(root, "bin", "assets")
+	controlPlane, err := filepath.Abs(filepath.Join(root, "bin", "lockstep-local"))
+	if err != nil {
+		return "", err
+	}
+	if _, err := os.Stat(controlPlane); errors.Is(err, fs.ErrNotExist) {
+		return "", errors.New("the integration tests need bin/lockstep-local, which is not there: run `make build` first")
+	}
+	// envtest prefers this variable to what it is told.
+	if err := os.Unsetenv("KUBEBUILDER_ASSETS"); err != nil {
+		return "", err
+	}
+	dir, err = os.MkdirTemp("", "lockstep-assets-")
+	if err != nil {
+		return "", err
 	}
 	for _, name := range []string{"etcd", "kube-apiserver"} {
-		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
-			return "", fmt.Errorf("the integration tests need an API server: %w: run `make build` first", err)
+		if err := os.Symlink(controlPlane, filepath.Join(dir, name)); err != nil {
+			return "", errors.Join(err, os.RemoveAll(dir))
 		}
 	}
-	return filepath.Abs(dir)
+	return dir, nil
 }
 
 // newNamespace is a namespace that no other test knows.
