@@ -169,6 +169,9 @@ func fields(object action.Object) ([]byte, error) {
 	if service, ok := object.(*corev1.Service); ok && service.Spec.Selector == nil {
 		delete(set, "spec")
 	}
+	if revision, ok := object.(*appsv1.ControllerRevision); ok && revision.Revision == 0 {
+		delete(set, "revision")
+	}
 	prune(set)
 	return json.Marshal(set)
 }

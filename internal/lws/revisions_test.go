@@ -1,0 +1,300 @@
+package lws_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/lwstest"
+)
+
+func image(c *cluster, image string) {
+	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) {
+		set.Generation++
+		lwstest.Image(image)(set)
+	})
+}
+
+func revisions(c *cluster) []*appsv1.ControllerRevision {
+	return lwstest.All[*appsv1.ControllerRevision](c.Objects)
+}
+
+func TestRevisionOfANewSet(t *testing.T) {
+	set, plan := firstLook(t)
+	got, create := created[*appsv1.ControllerRevision](t, plan)
+	encoded := data(t, set)
+	want := &appsv1.ControllerRevision{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: lwstest.Namespace, Name: "w-" + lws.RevisionKey(encoded) + "-1",
+			Labels:          map[string]string{lwsv1.SetNameLabelKey: "w", lwsv1.RevisionKey: lws.RevisionKey(encoded)},
+			OwnerReferences: controllerRef("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", set),
+		},
+		Revision: 1,
+		Data:     runtime.RawExtension{Raw: encoded},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	told := []string{"CreatingRevision/Create: Creating revision with key " + lws.RevisionKey(encoded) + " for a newly created LeaderWorkerSet"}
+	if diff := cmp.Diff(told, notes(create)); diff != "" {
+		t.Errorf("events (-want +got)\n%s", diff)
+	}
+}
+
+func TestRevisionOfAChangedTemplate(t *testing.T) {
+	c := running(t, 2, 2)
+	image(c, "image:2")
+	plan := c.decideSet()
+	got, create := created[*appsv1.ControllerRevision](t, plan)
+	if got.Revision != 2 {
+		t.Errorf("got number %d, want 2", got.Revision)
+	}
+	key := got.Labels[lwsv1.RevisionKey]
+	if diff := cmp.Diff([]string{"CreatingRevision/Create: Creating revision with key " + key + " for updated LWS"}, notes(create)); diff != "" {
+		t.Errorf("events (-want +got)\n%s", diff)
+	}
+	apply := one[action.Apply](t, plan)
+	if sts, _ := apply.Object.(*appsv1.StatefulSet); sts == nil || sts.Labels[lwsv1.RevisionKey] != key {
+		t.Errorf("the leaders are not brought to %s: %+v", key, apply.Object)
+	}
+}
+
+func TestARetryMakesNoSecondRevision(t *testing.T) {
+	c := running(t, 1, 1)
+	image(c, "image:2")
+	_, create := created[*appsv1.ControllerRevision](t, c.decideSet())
+	if err := c.Do(create); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"apply statefulset w", "status leaderworkerset w"}, spelled(c.decideSet())); diff != "" {
+		t.Errorf("after the apply was refused (-want +got)\n%s", diff)
+	}
+}
+
+func TestGoingBackReusesTheRevision(t *testing.T) {
+	c := running(t, 1, 1)
+	first := revisions(c)[0]
+	image(c, "image:2")
+	c.do(c.decideSet())
+	image(c, "image:1")
+	plan := c.decideSet()
+	var renumbered []action.Apply
+	for _, a := range of[action.Apply](plan) {
+		if a.Onto.Kind == identity.KindControllerRevision {
+			renumbered = append(renumbered, a)
+		}
+	}
+	if len(of[action.Create](plan)) != 0 || len(renumbered) != 1 {
+		t.Fatalf("got %s, want the first revision renumbered", spelled(plan))
+	}
+	if got, _ := renumbered[0].Object.(*appsv1.ControllerRevision); renumbered[0].Onto.UID != first.UID || got.Revision != 3 {
+		t.Errorf("got %+v onto %s", renumbered[0].Object, renumbered[0].Onto)
+	}
+	c.do(plan)
+	if again := c.decideSet(); len(of[action.Apply](again)) != 0 {
+		t.Errorf("it is renumbered again: %s", spelled(again))
+	}
+}
+
+func TestASpecThatMeansTheSameKeepsItsRevision(t *testing.T) {
+	c := running(t, 1, 2)
+	// As a version of the types that wrote null timestamps stored it.
+	older := []byte(`{"spec":{"leaderWorkerTemplate":{"$patch":"replace","restartPolicy":"RecreateGroupOnPodRestart","size":2,"workerTemplate":{"metadata":{"creationTimestamp":null},"spec":{"containers":[{"image":"image:1","name":"worker","resources":{}}]}}},"networkConfig":{"$patch":"replace","subdomainPolicy":"Shared"}}}`)
+	key := lws.RevisionKey(older)
+	lwstest.Edit(c.FakeStore, revisions(c)[0].Name, func(r *appsv1.ControllerRevision) {
+		r.Data.Raw = older
+		r.Labels[lwsv1.RevisionKey] = key
+	})
+	relabel := func(labels map[string]string) { labels[lwsv1.RevisionKey] = key }
+	lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) { relabel(sts.Labels); relabel(sts.Spec.Template.Labels) })
+	lwstest.Edit(c.FakeStore, "w-0", func(sts *appsv1.StatefulSet) { relabel(sts.Labels) })
+	lwstest.Edit(c.FakeStore, "w-0", func(pod *corev1.Pod) { relabel(pod.Labels) })
+	c.pass(time.Minute)
+	for _, a := range c.decideSet().Actions {
+		if ref := a.Target(); ref.Kind == identity.KindControllerRevision {
+			t.Errorf("%s %s: the spec means the same", a.Verb(), ref)
+		}
+		if apply, ok := a.(action.Apply); ok {
+			if sts, _ := apply.Object.(*appsv1.StatefulSet); sts.Spec.Template.Labels[lwsv1.RevisionKey] != key {
+				t.Errorf("the leaders would restart at key %s", sts.Spec.Template.Labels[lwsv1.RevisionKey])
+			}
+		}
+	}
+}
+
+func TestALostRevisionIsMadeAgainUnderItsKey(t *testing.T) {
+	c := running(t, 1, 2)
+	lost := revisions(c)[0]
+	lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) {
+		sts.Labels[lwsv1.RevisionKey] = "older"
+		sts.Spec.Template.Labels[lwsv1.RevisionKey] = "older"
+	})
+	lwstest.Drop[*appsv1.ControllerRevision](c.FakeStore, lost.Name)
+	c.pass(time.Minute)
+	plan := c.decideSet()
+	got, create := created[*appsv1.ControllerRevision](t, plan)
+	if got.Labels[lwsv1.RevisionKey] != "older" || got.Name != lost.Name {
+		t.Errorf("got %q at key %q", got.Name, got.Labels[lwsv1.RevisionKey])
+	}
+	want := []string{"CreatingRevision/Create: Creating missing revision with key older for existing LeaderWorkerSet"}
+	if diff := cmp.Diff(want, notes(create)); diff != "" {
+		t.Errorf("events (-want +got)\n%s", diff)
+	}
+	for _, a := range of[action.Apply](plan) {
+		if sts, ok := a.Object.(*appsv1.StatefulSet); ok && sts.Spec.Template.Labels[lwsv1.RevisionKey] != "older" {
+			t.Errorf("the leaders would restart at key %s", sts.Spec.Template.Labels[lwsv1.RevisionKey])
+		}
+	}
+	c.do(plan)
+	if again := of[action.Create](c.decideSet()); len(again) != 0 {
+		t.Errorf("it is made again: %v", again)
+	}
+}
+
+func TestARevisionCountsOnlyIfItIsGenuineAndOurs(t *testing.T) {
+	for name, change := range map[string]func(*appsv1.ControllerRevision){
+		"its data is another's":    func(r *appsv1.ControllerRevision) { r.Data.Raw = []byte(`{"spec":{"leaderWorkerTemplate":{}}}`) },
+		"it is a former life's":    func(r *appsv1.ControllerRevision) { r.OwnerReferences[0].UID = "former" },
+		"it is another set's":      func(r *appsv1.ControllerRevision) { r.Labels[lwsv1.SetNameLabelKey] = "v" },
+		"it is on its way out":     func(r *appsv1.ControllerRevision) { r.DeletionTimestamp = &metav1.Time{Time: lwstest.Epoch} },
+		"it has lost its key":      func(r *appsv1.ControllerRevision) { delete(r.Labels, lwsv1.RevisionKey) },
+		"it bears no label at all": func(r *appsv1.ControllerRevision) { r.Labels = nil },
+	} {
+		c := withoutWorkers(t)
+		lwstest.Edit(c.FakeStore, revisions(c)[0].Name, change)
+		plan := c.decideGroup("w-0")
+		if _, waits := waitFor(plan, lws.CodeRevisionNotVisible); len(plan.Actions) != 0 || !waits {
+			t.Errorf("%s: workers were made from it: %s", name, spelled(plan))
+		}
+	}
+}
+
+func TestAnOrphanedRevisionIsAdopted(t *testing.T) {
+	c := running(t, 1, 1)
+	orphan := lwstest.Edit(c.FakeStore, revisions(c)[0].Name, func(r *appsv1.ControllerRevision) { r.OwnerReferences = nil })
+	apply := one[action.Apply](t, c.decideSet())
+	set := find[*lwsv1.LeaderWorkerSet](c, "w")
+	part, _ := apply.Object.(*appsv1.ControllerRevision)
+	if apply.Onto != identity.RefOf(identity.KindControllerRevision, orphan) || *apply.Adopter != identity.RefOf(identity.KindLeaderWorkerSet, set) {
+		t.Errorf("got %+v", apply)
+	}
+	if diff := cmp.Diff(controllerRef("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", set), part.OwnerReferences); diff != "" {
+		t.Errorf("owner (-want +got)\n%s", diff)
+	}
+	if err := c.Do(apply); err != nil {
+		t.Fatal(err)
+	}
+	want := orphan.DeepCopy()
+	want.OwnerReferences = part.OwnerReferences
+	got := revisions(c)[0]
+	want.ResourceVersion = got.ResourceVersion
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("adoption changes more than the owner (-want +got)\n%s", diff)
+	}
+}
+
+func TestAForgedOrphanIsNotAdopted(t *testing.T) {
+	c := running(t, 1, 1)
+	lwstest.Add(c.FakeStore, &appsv1.ControllerRevision{
+		ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "forged", Labels: map[string]string{lwsv1.SetNameLabelKey: "w", lwsv1.RevisionKey: "x"}},
+		Revision:   1 << 40,
+	})
+	if plan := c.decideSet(); len(plan.Actions) != 0 {
+		t.Errorf("got %s", spelled(plan))
+	}
+	image(c, "image:2")
+	if got, _ := created[*appsv1.ControllerRevision](t, c.decideSet()); got.Revision != 2 {
+		t.Errorf("the forged revision moved the number to %d", got.Revision)
+	}
+}
+
+func TestARevisionWaitsForTheGhostUnderItsNameAndThenStepsOver(t *testing.T) {
+	c := newCluster(t)
+	set := lwstest.Add(c.FakeStore, lwstest.Set("w", 1, 1))
+	name := "w-" + lws.RevisionKey(data(t, set)) + "-1"
+	ghost := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: name, Labels: map[string]string{lwsv1.SetNameLabelKey: "w"}}}
+	lwstest.Add(c.FakeStore, ghost)
+	lwstest.Terminate[*appsv1.ControllerRevision](c.FakeStore, name, "example.com/stuck")
+	plan := c.decideSet()
+	if creates := of[action.Create](plan); len(creates) != 0 {
+		t.Fatalf("made beside a ghost: %s", spelled(plan))
+	}
+	if _, ok := waitFor(plan, lws.CodePreviousIncarnation); !ok {
+		t.Errorf("got waits %v", plan.Waits)
+	}
+	c.pass(time.Minute)
+	if got, _ := created[*appsv1.ControllerRevision](t, c.decideSet()); got.Revision != 2 || got.Name != name[:len(name)-1]+"2" {
+		t.Errorf("got %q, number %d", got.Name, got.Revision)
+	}
+}
+
+func TestHistory(t *testing.T) {
+	older := func(c *cluster, edit func(*appsv1.ControllerRevision)) {
+		revision := &appsv1.ControllerRevision{
+			ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "w-older-1", Labels: map[string]string{lwsv1.SetNameLabelKey: "w", lwsv1.RevisionKey: "older"}},
+		}
+		revision.OwnerReferences = controllerRef("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", find[*lwsv1.LeaderWorkerSet](c, "w"))
+		edit(revision)
+		lwstest.Add(c.FakeStore, revision)
+	}
+	as := func(*appsv1.ControllerRevision) {}
+	tests := []struct {
+		name   string
+		change func(*cluster)
+		gone   []string
+	}{
+		{"nothing runs it", func(c *cluster) { older(c, as) }, []string{"delete controllerrevision w-older-1"}},
+		{"a group is not ready", func(c *cluster) {
+			older(c, as)
+			lwstest.Edit(c.FakeStore, "w-0", func(pod *corev1.Pod) { pod.Status.Conditions = nil })
+		}, nil},
+		{"a group runs it", func(c *cluster) {
+			older(c, as)
+			lwstest.Edit(c.FakeStore, "w-0", func(pod *corev1.Pod) { pod.Labels[lwsv1.RevisionKey] = "older" })
+		}, nil},
+		{"a group is missing", func(c *cluster) { older(c, as); lwstest.Drop[*corev1.Pod](c.FakeStore, "w-1") }, nil},
+		{"a partition may bring it back", func(c *cluster) {
+			older(c, as)
+			lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) {
+				set.Spec.RolloutStrategy.RollingUpdateConfiguration = &lwsv1.RollingUpdateConfiguration{Partition: lwstest.Ptr[int32](1)}
+			})
+		}, nil},
+		{"it is another set's", func(c *cluster) {
+			older(c, func(r *appsv1.ControllerRevision) {
+				r.OwnerReferences[0].UID = "somebody"
+				r.OwnerReferences[0].Name = "v"
+			})
+		}, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := running(t, 2, 2)
+			tt.change(c)
+			var gone []string
+			for _, a := range of[action.Delete](c.decideSet()) {
+				gone = append(gone, "delete "+a.Object.String())
+				if a.OwnerGone != nil {
+					continue // garbage, not history
+				}
+				if a.Object.UID == "" || a.Object.ResourceVersion == "" {
+					t.Errorf("%s names no incarnation", a.Object)
+				}
+			}
+			if tt.name == "it is another set's" {
+				gone = nil // whatever is done about a ghost is not history's doing
+			}
+			if diff := cmp.Diff(tt.gone, gone); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+}
