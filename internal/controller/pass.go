@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -60,7 +61,7 @@ func (p *pass) carryOut(ctx context.Context, owner client.Object, waiting types.
 			return ctrl.Result{RequeueAfter: lookAgain}, nil
 		}
 		if err != nil {
-			return ctrl.Result{}, refusal(err)
+			return p.refused(ctx, owner, waiting, err)
 		}
 	}
 	for _, wait := range plan.Waits {
@@ -69,13 +70,19 @@ func (p *pass) carryOut(ctx context.Context, owner client.Object, waiting types.
 	return ctrl.Result{RequeueAfter: plan.Next(now)}, nil
 }
 
-// refusal makes an error terminal when no retry can mend it: the API server
-// finds the object invalid, so only another spec, which brings an event, helps.
-func refusal(err error) error {
-	if apierrors.IsInvalid(err) {
-		return reconcile.TerminalError(err)
+// refused ends a pass on an error. One that no retry can mend, because the API
+// server finds the object invalid, is remembered for the set to tell of; in a
+// group it waits for another spec, which brings an event.
+func (p *pass) refused(ctx context.Context, owner client.Object, waiting types.UID, err error) (ctrl.Result, error) {
+	switch {
+	case !apierrors.IsInvalid(err):
+		return ctrl.Result{}, err
+	case waiting != owner.GetUID():
+		return ctrl.Result{}, reconcile.TerminalError(err)
 	}
-	return err
+	logr.FromContextOrDiscard(ctx).Error(err, "refused")
+	p.memory.Refused(owner, lws.Refusal{Sentence: err.Error(), At: p.now()})
+	return ctrl.Result{RequeueAfter: lookAgain}, nil
 }
 
 func (p *pass) do(ctx context.Context, owner client.Object, a action.Action) error {

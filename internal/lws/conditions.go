@@ -43,6 +43,9 @@ func (d *setDecision) wantedConditions() []metav1.Condition {
 
 // progress returns the conditions that hold, the one that tells most first.
 func (d *setDecision) progress() []metav1.Condition {
+	if d.refusal != "" {
+		return []metav1.Condition{d.refusedCondition()}
+	}
 	counts := d.count()
 	progressing := holding(lwsv1.LeaderWorkerSetProgressing, "GroupsProgressing", "Replicas are progressing")
 	if d.waiting.any() {

@@ -37,6 +37,7 @@ const (
 	CodeMissing             = "Missing"
 	CodeChanged             = "Changed"
 	CodeOrphan              = "Orphan"
+	CodeRefused             = "Refused"
 	CodeUnreachable         = "Unreachable"
 	CodeNudge               = "Nudge"
 	CodeSuperseded          = "Superseded"

@@ -21,6 +21,8 @@ type setDecision struct {
 	waiting haunting
 	// conflict names what squats on names the set needs, or is empty.
 	conflict string
+	// refusal says why the spec is left alone, or is empty.
+	refusal string
 }
 
 // DecideSet is the whole behaviour of a set as such, in order of precedence.
@@ -31,6 +33,7 @@ func DecideSet(w SetSnapshot) Plan {
 		return Plan{} // nothing is owed to a set on its way out: garbage collection does the rest
 	}
 	rules := []func(*setDecision){
+		(*setDecision).refused,
 		(*setDecision).conflicts,
 		(*setDecision).ghosts,
 		(*setDecision).revisions,

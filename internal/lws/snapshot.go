@@ -38,6 +38,8 @@ type SetSnapshot struct {
 	// AppliedGeneration is the generation that the leader StatefulSet had after
 	// this process last wrote it, or zero.
 	AppliedGeneration int64
+	// Refusal is what the API server said of the present spec, if it refused it.
+	Refusal Refusal
 	// StatusWritten is when this process last wrote the set's status, or zero.
 	StatusWritten time.Time
 }

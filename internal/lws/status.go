@@ -60,7 +60,7 @@ func (d *setDecision) tally(status *lwsv1.LeaderWorkerSetStatus) {
 // statusEvents tells of conditions that turned, and of waits begun and ended.
 func (d *setDecision) statusEvents(status *lwsv1.LeaderWorkerSetStatus, turned bool) []action.Event {
 	var events []action.Event
-	if turned && !d.waiting.any() {
+	if turned && !d.waiting.any() && d.refusal == "" {
 		first := d.progress()[0]
 		events = append(events, action.Event{
 			Reason: first.Reason, Action: "Update",

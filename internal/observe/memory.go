@@ -49,6 +49,8 @@ type writes struct {
 	set        types.UID
 	statusAt   time.Time
 	generation int64
+	refusal    lws.Refusal
+	refusedAt  int64
 }
 
 type vigil struct {
@@ -83,6 +85,19 @@ func (m *Memory) StatusWritten(set client.Object, at time.Time) {
 // was written.
 func (m *Memory) Applied(set client.Object, generation int64) {
 	m.note(set, func(w *writes) { w.generation = generation })
+}
+
+// Refused remembers that the API server refused what a set's spec led to.
+func (m *Memory) Refused(set client.Object, refusal lws.Refusal) {
+	m.note(set, func(w *writes) { w.refusal, w.refusedAt = refusal, set.GetGeneration() })
+}
+
+// refusalOf returns what was refused of the set's present spec.
+func (w writes) refusalOf(generation int64) lws.Refusal {
+	if w.refusedAt != generation {
+		return lws.Refusal{}
+	}
+	return w.refusal
 }
 
 func (m *Memory) note(set client.Object, change func(*writes)) {

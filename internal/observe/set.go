@@ -44,7 +44,7 @@ func (o *Observer) Set(ctx context.Context, key types.NamespacedName, now time.T
 func (o *Observer) SetAs(ctx context.Context, set *lwsv1.LeaderWorkerSet, now time.Time) (lws.SetSnapshot, error) {
 	key := types.NamespacedName{Namespace: set.Namespace, Name: set.Name}
 	written := o.memory.writesOf(set)
-	w := lws.SetSnapshot{Now: now, Set: set, StatusWritten: written.statusAt, AppliedGeneration: written.generation}
+	w := lws.SetSnapshot{Now: now, Set: set, StatusWritten: written.statusAt, AppliedGeneration: written.generation, Refusal: written.refusalOf(set.Generation)}
 	j := o.judge()
 	var err error
 	if w.StatefulSet, err = o.leaderStatefulSet(ctx, j, set); err != nil {
