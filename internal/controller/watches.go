@@ -29,8 +29,8 @@ type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 // keysOf returns the keys that an object's event concerns.
 type keysOf func(ctx context.Context, object client.Object) []types.NamespacedName
 
-// watch turns events into keys: creations and departures at once, updates that
-// matter after the given time.
+// watch turns events into keys: creations and departures go out immediately,
+// updates that matter after the given time.
 func watch(keys keysOf, matters func(before, after client.Object) bool, after time.Duration) handler.EventHandler {
 	at := func(ctx context.Context, object client.Object, q queue, in time.Duration) {
 		for _, key := range keys(ctx, object) {

@@ -49,7 +49,7 @@ func (d *setDecision) ghosts() {
 	leaders := d.leaderGhosts()
 	d.held = d.held || len(whole) > 0 || d.leadersHold(leaders)
 
-	blocking := append(whole, leaders...)
+	blocking := slices.Concat(whole, leaders)
 	for _, g := range d.Groups {
 		blocking = append(blocking, g.ghosts(Size(d.Set))...)
 	}

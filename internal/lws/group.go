@@ -69,7 +69,7 @@ func (d *groupDecision) ghosts() bool {
 // squatters has the group look again for what stands in its way: what is not
 // ours by labels is not watched. The set tells of it.
 func (d *groupDecision) squatters() bool {
-	if found := d.Group.conflicts(d.Set); len(found) > 0 {
+	if found := d.conflicts(d.Set); len(found) > 0 {
 		d.plan.wait(Wait{Reason: because(CodeNameConflict, strings.Join(found, "; ")), Until: d.Now.Add(conflictLook)})
 	}
 	return true
