@@ -21,7 +21,7 @@ import (
 )
 
 // gather is how long updates are gathered before a set is looked at. Creations
-// and departures are looked at at once.
+// and departures are looked into immediately.
 const gather = 30 * time.Millisecond
 
 type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
