@@ -86,7 +86,7 @@ func (d *setDecision) leaderGhosts() []ghost {
 // leadersHold tells whether old leaders hold back the leader StatefulSet. They
 // do while they leave; once they linger, groups whose names are free go on.
 func (d *setDecision) leadersHold(leaders []ghost) bool {
-	if len(leaders) == 0 || d.statefulSetUID() != "" {
+	if len(leaders) == 0 || d.StatefulSet.Member() != nil {
 		return false
 	}
 	if len(leaders) >= int(Replicas(d.Set)) {

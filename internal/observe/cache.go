@@ -96,7 +96,8 @@ func claimKeys(object client.Object) []string {
 	}
 	switch object.(type) {
 	case *corev1.Pod:
-		if parent, ordinal := identity.ParentAndOrdinal(object.GetName()); ordinal != identity.NoOrdinal {
+		// "w-007" bears no name of ours, though it ends in a number.
+		if parent, ordinal := identity.ParentAndOrdinal(object.GetName()); object.GetName() == identity.LeaderName(parent, ordinal) {
 			keys = append(keys, byName(parent))
 		}
 	case *appsv1.ControllerRevision:
