@@ -40,13 +40,13 @@ type LeaderWorkerSetStatus struct {
 type LeaderWorkerSetConditionType string
 
 const (
-	// LeaderWorkerSetAvailable: every group is ready and up to date.
+	// LeaderWorkerSetAvailable says that every group is ready and up to date.
 	LeaderWorkerSetAvailable LeaderWorkerSetConditionType = "Available"
 
-	// LeaderWorkerSetProgressing: groups are being created or are not ready yet.
+	// LeaderWorkerSetProgressing says that groups are being created or are not ready yet.
 	LeaderWorkerSetProgressing LeaderWorkerSetConditionType = "Progressing"
 
-	// LeaderWorkerSetUpdateInProgress: groups are being brought to the current
-	// template.
+	// LeaderWorkerSetUpdateInProgress says that groups are being brought
+	// to the current template.
 	LeaderWorkerSetUpdateInProgress LeaderWorkerSetConditionType = "UpdateInProgress"
 )

@@ -1,6 +1,7 @@
 package admission_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -153,7 +154,7 @@ func TestEnvironment(t *testing.T) {
 	ours := []corev1.EnvVar{
 		{Name: "LWS_LEADER_ADDRESS", Value: "w-0.w.ns"}, {Name: "LWS_GROUP_SIZE", Value: "4"}, {Name: "LWS_WORKER_INDEX", Value: "2"},
 	}
-	want := append(ours[:3:3], corev1.EnvVar{Name: "A", Value: "$(LWS_LEADER_ADDRESS)"}, corev1.EnvVar{Name: "B", Value: "1"})
+	want := slices.Concat(ours, []corev1.EnvVar{{Name: "A", Value: "$(LWS_LEADER_ADDRESS)"}, {Name: "B", Value: "1"}})
 	if diff := cmp.Diff(want, pod.Spec.Containers[0].Env); diff != "" {
 		t.Errorf("container (-want +got):\n%s", diff)
 	}
