@@ -1,0 +1,309 @@
+package integration
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"lockstep.dev/lockstep/api/config/v1alpha1"
+	"lockstep.dev/lockstep/internal/controller"
+	"lockstep.dev/lockstep/internal/install"
+	"lockstep.dev/lockstep/internal/operator"
+)
+
+// replica is one operator, run in this process.
+type replica struct {
+	c       *cluster
+	options operator.Options
+	stop    context.CancelFunc
+	ended   chan error
+}
+
+// port is one nobody listens on.
+func port(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+func (c *cluster) replica(change func(*operator.Options)) *replica {
+	c.t.Helper()
+	config, err := operator.LoadConfig("")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	config.Webhook.Host, config.Webhook.Port = "127.0.0.1", new(int32(port(c.t)))
+	config.Metrics.BindAddress = fmt.Sprintf("127.0.0.1:%d", port(c.t))
+	config.Health.HealthProbeBindAddress = fmt.Sprintf("127.0.0.1:%d", port(c.t))
+	r := &replica{c: c, ended: make(chan error, 1), options: operator.Options{
+		REST: c.cfg, Config: *config, Namespace: systemName, Controllers: controller.Names(), Webhooks: true, Log: logr.Discard(),
+	}}
+	if change != nil {
+		change(&r.options)
+	}
+	return r
+}
+
+func (r *replica) webhookURL() string {
+	return fmt.Sprintf("https://127.0.0.1:%d", *r.options.Config.Webhook.Port)
+}
+
+// start runs the operator until the test ends or shut is called.
+func (r *replica) start() *replica {
+	r.c.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	r.stop = cancel
+	go func() { r.ended <- operator.Run(ctx, r.options) }()
+	r.c.t.Cleanup(func() { cancel() })
+	return r
+}
+
+// shut ends the operator as SIGTERM does.
+func (r *replica) shut() {
+	r.c.t.Helper()
+	r.stop()
+	select {
+	case err := <-r.ended:
+		if err != nil {
+			r.c.t.Fatalf("the operator ended with: %v", err)
+		}
+	case <-time.After(patience):
+		r.c.t.Fatal("the operator does not end")
+	}
+}
+
+// get returns the answer of one of the operator's servers, or its absence.
+func get(address string) (int, string) {
+	response, err := http.Get("http://" + address)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return response.StatusCode, string(body)
+}
+
+func (r *replica) ready() (bool, string) {
+	code, body := get(r.options.Config.Health.HealthProbeBindAddress + "/readyz?verbose")
+	return code == http.StatusOK, body
+}
+
+func (r *replica) untilReady() *replica {
+	r.c.t.Helper()
+	said := ""
+	r.c.eventually("the operator is ready", func(context.Context) (ok bool) {
+		select {
+		case err := <-r.ended:
+			r.c.t.Fatalf("the operator ended: %v", err)
+		default:
+		}
+		ok, said = r.ready()
+		return ok
+	}, &said)
+	return r
+}
+
+func (c *cluster) eventually(what string, is func(context.Context) bool, said *string) {
+	c.t.Helper()
+	err := wait.PollUntilContextTimeout(c.t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		return is(ctx), nil
+	})
+	if err != nil {
+		c.t.Fatalf("not so: %s (%s)", what, ptr.Deref(said, ""))
+	}
+}
+
+func (c *cluster) holder() string {
+	lease := &coordinationv1.Lease{}
+	if err := c.Get(c.t.Context(), client.ObjectKey{Namespace: systemName, Name: "b8b2488c.x-k8s.io"}, lease); err != nil {
+		return ""
+	}
+	return ptr.Deref(lease.Spec.HolderIdentity, "")
+}
+
+func TestRunSaysWhatIsMissing(t *testing.T) {
+	c := newCluster(t)
+	run := func(change func(*operator.Options)) error {
+		return operator.Run(t.Context(), c.replica(change).options)
+	}
+	if err := run(nil); err == nil || !strings.Contains(err.Error(), "does not know leaderworkerset.x-k8s.io/v1 LeaderWorkerSet; run: lockstep install") {
+		t.Errorf("without the definition: %v", err)
+	}
+	c.install(nil)
+	if err := run(func(o *operator.Options) { o.Namespace = "nowhere" }); err == nil || !strings.Contains(err.Error(), `namespace "nowhere"`) || !strings.Contains(err.Error(), "lockstep install") {
+		t.Errorf("without the namespace: %v", err)
+	}
+	if err := run(func(o *operator.Options) { o.CertDir = t.TempDir() }); err == nil || !strings.Contains(err.Error(), "tls.crt") {
+		t.Errorf("with an empty certificate directory: %v", err)
+	}
+	if err := run(func(o *operator.Options) { o.Webhooks, o.Controllers = false, nil }); err == nil || !strings.Contains(err.Error(), "nothing to run") {
+		t.Errorf("with nothing to run: %v", err)
+	}
+	if err := run(func(o *operator.Options) {
+		o.REST = rest.CopyConfig(o.REST)
+		o.REST.Host = fmt.Sprintf("https://127.0.0.1:%d", port(t))
+	}); err == nil || !strings.Contains(err.Error(), "does not answer") {
+		t.Errorf("without an API server: %v", err)
+	}
+}
+
+// The life of two replicas: ready only with what makes them so, one leader,
+// bundles restored, a quick handing over.
+func TestTwoReplicas(t *testing.T) {
+	c := newCluster(t)
+	first := c.replica(nil)
+	c.install(func(o *install.Options) { o.WebhookURL = first.webhookURL() })
+	m := c.mutating()
+	if err := c.Delete(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	first.start()
+
+	said := ""
+	c.eventually("the operator says why it is not ready", func(context.Context) (ok bool) {
+		ok, said = first.ready()
+		if ok {
+			t.Fatal("ready without a webhook configuration")
+		}
+		return strings.Contains(said, "[-]webhooks failed") && strings.Contains(said, "[+]caches ok")
+	}, &said)
+	c.install(func(o *install.Options) { o.WebhookURL = first.webhookURL() })
+	first.untilReady()
+	if code, _ := get(first.options.Config.Health.HealthProbeBindAddress + "/healthz"); code != http.StatusOK {
+		t.Errorf("/healthz answers %d", code)
+	}
+	c.eventually("the first replica leads", func(context.Context) bool { return c.holder() != "" }, nil)
+	leader := c.holder()
+
+	second := c.replica(nil).start().untilReady()
+	if c.holder() != leader {
+		t.Error("the second replica took the lease")
+	}
+
+	c.wipeBundle()
+	c.eventually("the bundle is restored", func(context.Context) bool {
+		return string(c.validating().Webhooks[0].ClientConfig.CABundle) == string(c.mutating().Webhooks[0].ClientConfig.CABundle)
+	}, nil)
+	c.eventually("an event tells of it", func(ctx context.Context) bool {
+		events := &corev1.EventList{}
+		return c.List(ctx, events) == nil && strings.Contains(fmt.Sprint(events.Items), "CABundleUpdated")
+	}, nil)
+
+	if code, body := get(first.options.Config.Metrics.BindAddress + "/metrics"); code != http.StatusOK || !strings.Contains(body, "controller_runtime_webhook_requests_total") {
+		t.Errorf("metrics answer %d", code)
+	}
+
+	first.shut()
+	if h := c.holder(); h == leader {
+		t.Error("the lease was not given back")
+	}
+	c.eventually("the second replica leads", func(context.Context) bool { h := c.holder(); return h != "" && h != leader }, nil)
+	second.shut()
+	if h := c.holder(); h != "" {
+		t.Errorf("the lease is still held by %q", h)
+	}
+}
+
+func (c *cluster) wipeBundle() {
+	c.t.Helper()
+	v := c.validating()
+	was := v.DeepCopy()
+	v.Webhooks[0].ClientConfig.CABundle = []byte("\n")
+	if err := c.Patch(c.t.Context(), v, client.StrategicMergeFrom(was)); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func TestWebhooksAndControllersRunApart(t *testing.T) {
+	c := newCluster(t)
+	hooks := c.replica(func(o *operator.Options) { o.Controllers = nil })
+	c.install(func(o *install.Options) { o.WebhookURL = hooks.webhookURL() })
+	hooks.start().untilReady()
+	if h := c.holder(); h != "" {
+		t.Errorf("a replica without controllers holds the lease as %q", h)
+	}
+	controllers := c.replica(func(o *operator.Options) { o.Webhooks = false }).start().untilReady()
+	c.eventually("the controllers lead", func(context.Context) bool { return c.holder() != "" }, nil)
+	if _, err := tls.Dial("tcp", strings.TrimPrefix(controllers.webhookURL(), "https://"), &tls.Config{InsecureSkipVerify: true}); err == nil {
+		t.Error("a webhook server runs though none is wanted")
+	}
+	controllers.shut()
+	hooks.shut()
+}
+
+// Certificates somebody else makes: here, those another replica made.
+func TestCertificatesFromFiles(t *testing.T) {
+	c := newCluster(t)
+	made := c.replica(func(o *operator.Options) { o.Controllers = nil })
+	c.install(func(o *install.Options) { o.WebhookURL = made.webhookURL() })
+	made.start().untilReady().shut()
+	secret := &corev1.Secret{}
+	c.read(secret, systemName, "lws-webhook-server-cert")
+	dir := t.TempDir()
+	for _, name := range []string{"tls.crt", "tls.key", "ca.crt"} {
+		if err := os.WriteFile(filepath.Join(dir, name), secret.Data[name], 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.wipeBundle()
+	if err := c.Delete(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	given := c.replica(func(o *operator.Options) { o.Controllers, o.CertDir = nil, dir }).start().untilReady()
+	bundle := c.validating().Webhooks[0].ClientConfig.CABundle
+	if base64.StdEncoding.EncodeToString(bundle) != base64.StdEncoding.EncodeToString(secret.Data["ca.crt"]) {
+		t.Errorf("the bundle holds %s", bundle)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(secret), secret); client.IgnoreNotFound(err) != nil || err == nil {
+		t.Errorf("a Secret was made though files are given: %v", err)
+	}
+	given.shut()
+}
+
+// The webhook server speaks HTTP/1.1 alone, and TLS as configured.
+func TestHandshakesKeepToTheConfiguration(t *testing.T) {
+	c := newCluster(t)
+	r := c.replica(func(o *operator.Options) {
+		o.Controllers = nil
+		o.Config.TLS = &v1alpha1.TLS{MinVersion: "VersionTLS13"}
+	})
+	c.install(func(o *install.Options) { o.WebhookURL = r.webhookURL() })
+	r.start().untilReady()
+	address := strings.TrimPrefix(r.webhookURL(), "https://")
+	conn, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if state := conn.ConnectionState(); state.NegotiatedProtocol != "http/1.1" || state.Version != tls.VersionTLS13 {
+		t.Errorf("negotiated %q, version %x", state.NegotiatedProtocol, state.Version)
+	}
+	_ = conn.Close()
+	if _, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12}); err == nil {
+		t.Error("TLS 1.2 was accepted")
+	}
+	r.shut()
+}
