@@ -48,6 +48,9 @@ As kubectl-lockstep on the PATH it is a plugin: kubectl lockstep.`,
 	if err := root.RegisterFlagCompletionFunc("namespace", o.completeNamespaces); err != nil {
 		panic(err) // the flag was added above
 	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fmt.Errorf("%w; see: %s --help", err, cmd.CommandPath())
+	})
 	root.AddCommand(o.statusCommand(), o.planCommand(), versionCommand())
 	return root
 }

@@ -29,17 +29,24 @@ func (o *options) config() (*rest.Config, error) {
 	case clientcmd.IsEmptyConfig(err):
 		return nil, errors.New("no cluster is configured; name one with --kubeconfig, --context or $KUBECONFIG")
 	case err != nil:
-		return nil, fmt.Errorf("no cluster to talk to: %w; check --kubeconfig, --context and $KUBECONFIG", err)
+		return nil, noConfig(err)
 	case config.Host == defaultHost && *o.flags.APIServer == "":
 		return nil, errors.New("no cluster is configured; name one with --kubeconfig, --context or $KUBECONFIG")
 	}
 	return config, nil
 }
 
+func noConfig(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("no cluster to talk to: %w; check --kubeconfig, --context and $KUBECONFIG", err)
+}
+
 // namespace is the one the user means when he names none in a file.
 func (o *options) namespace() (string, error) {
 	namespace, _, err := o.flags.ToRawKubeConfigLoader().Namespace()
-	return namespace, err
+	return namespace, noConfig(err)
 }
 
 // open begins to read a namespace.

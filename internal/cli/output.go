@@ -70,6 +70,14 @@ func (o *output) printerFor(format string) (printers.ResourcePrinter, error) {
 	return o.flags.TemplatePrinterFlags.ToPrinter(format)
 }
 
+// between is what stands between two reports: formats for programs have their own.
+func (o *output) between() string {
+	if o.printer != nil {
+		return ""
+	}
+	return "\n"
+}
+
 // print returns the report as it was asked for, and a key that is the same for
 // two reports that differ in nothing but the age of things.
 func (o *output) print(r reporter, now time.Time) (text, key string, err error) {

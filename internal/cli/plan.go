@@ -62,7 +62,7 @@ func (o *options) planFile(ctx context.Context, file string, out *output, watch 
 	if err != nil {
 		return err
 	}
-	sets, skipped, err := manifest.Read(file, o.In, namespace)
+	sets, skipped, err := manifest.Read(ctx, file, o.In, namespace)
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (o *options) planFile(ctx context.Context, file string, out *output, watch 
 	if err != nil {
 		return err
 	}
-	return o.show(ctx, all, watch, func(ctx context.Context, now time.Time) (string, string, error) {
+	return o.show(ctx, all, out, watch, func(ctx context.Context, now time.Time) (string, string, error) {
 		var plans []*report.SetPlan
 		for _, set := range sets {
 			plan, err := planOf(ctx, sessions[set.Set.Namespace], set, now)

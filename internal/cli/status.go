@@ -58,7 +58,7 @@ func (o *options) about(ctx context.Context, name string, out *output, watch boo
 		return err
 	}
 	seen := false
-	return o.show(ctx, []*survey.Session{session}, watch, func(ctx context.Context, now time.Time) (string, string, error) {
+	return o.show(ctx, []*survey.Session{session}, out, watch, func(ctx context.Context, now time.Time) (string, string, error) {
 		found, err := session.Set(ctx, types.NamespacedName{Namespace: namespace, Name: name}, now)
 		switch {
 		case apierrors.IsNotFound(err) && seen:

@@ -20,8 +20,8 @@ const (
 type shown func(ctx context.Context, now time.Time) (text, key string, err error)
 
 // show shows it once, or again with every change until ctx ends.
-func (o *options) show(ctx context.Context, sessions []*survey.Session, watch bool, look shown) error {
-	page := screen.New(o.Out)
+func (o *options) show(ctx context.Context, sessions []*survey.Session, out *output, watch bool, look shown) error {
+	page := screen.New(o.Out, out.between())
 	changed, lost := changes(ctx, sessions)
 	for {
 		text, key, err := look(ctx, time.Now())
@@ -32,9 +32,7 @@ func (o *options) show(ctx context.Context, sessions []*survey.Session, watch bo
 			_, err := fmt.Fprint(o.Out, text)
 			return err
 		}
-		if note := troubles(sessions); note != "" && page.InPlace() {
-			text += "\n" + note + "\n"
-		}
+		text = o.warn(sessions, page.InPlace(), text)
 		if err := page.Show(text, key); err != nil {
 			return err
 		}
@@ -99,6 +97,20 @@ func changes(ctx context.Context, sessions []*survey.Session) (<-chan struct{}, 
 		}()
 	}
 	return changed, lost
+}
+
+// warn tells of an API server that does not answer: below what is shown in place,
+// and elsewhere beside it, where programs do not read.
+func (o *options) warn(sessions []*survey.Session, inPlace bool, text string) string {
+	note := troubles(sessions)
+	if note == "" {
+		return text
+	}
+	if inPlace {
+		return text + "\n" + note + "\n"
+	}
+	fmt.Fprintln(o.ErrOut, note)
+	return text
 }
 
 func troubles(sessions []*survey.Session) string {

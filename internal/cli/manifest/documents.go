@@ -33,7 +33,7 @@ func readFile(path string, in io.Reader) ([]byte, error) {
 	}
 	data, err := io.ReadAll(io.LimitReader(in, sizeLimit+1))
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", title(path), err)
+		return nil, fmt.Errorf("%w; give the path of a YAML or JSON file, or - for standard input", err)
 	}
 	if len(data) > sizeLimit {
 		return nil, fmt.Errorf("%s is larger than %d MiB: that is no manifest", title(path), sizeLimit>>20)
@@ -53,15 +53,15 @@ func documents(path string, data []byte) ([]document, error) {
 	var all []document
 	for _, part := range split(data) {
 		where := fmt.Sprintf("%s, line %d", title(path), part.line)
-		var tree map[string]any
-		raw, err := yaml.YAMLToJSONStrict(part.text)
+		raw, err := yaml.YAMLToJSONStrict(part.inPlace())
 		if err != nil {
-			return nil, fmt.Errorf("%s: not YAML: %w", where, err)
+			return nil, fmt.Errorf("%s: not YAML: %w", title(path), err)
 		}
 		if string(raw) == "null" {
-			continue
+			continue // nothing but comments
 		}
-		if tree, err = object(raw); err != nil {
+		tree, err := object(raw)
+		if err != nil {
 			return nil, fmt.Errorf("%s: %w", where, err)
 		}
 		u := &unstructured.Unstructured{Object: tree}
@@ -83,6 +83,12 @@ func documents(path string, data []byte) ([]document, error) {
 type part struct {
 	text []byte
 	line int // of its first line that is not empty, from 1
+}
+
+// inPlace is the text with as many lines above it as in its file, so that errors
+// name the right one.
+func (p part) inPlace() []byte {
+	return append(bytes.Repeat([]byte("\n"), p.line-1), p.text...)
 }
 
 // split cuts a file at the lines that begin with three dashes.

@@ -3,6 +3,7 @@ package manifest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -28,7 +29,7 @@ type Set struct {
 
 // Read returns the LeaderWorkerSets of a file, "-" being in. Those that name no
 // namespace are in the given one. skipped names the objects of other kinds.
-func Read(path string, in io.Reader, namespace string) (sets []Set, skipped []string, err error) {
+func Read(ctx context.Context, path string, in io.Reader, namespace string) (sets []Set, skipped []string, err error) {
 	data, err := readFile(path, in)
 	if err != nil {
 		return nil, nil, err
@@ -42,7 +43,7 @@ func Read(path string, in io.Reader, namespace string) (sets []Set, skipped []st
 			skipped = append(skipped, fmt.Sprintf("%s: %s", d.where, describe(d)))
 			continue
 		}
-		set, err := decode(d, namespace)
+		set, err := decode(ctx, d, namespace)
 		if err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", d.where, err)
 		}
@@ -70,24 +71,27 @@ func found(skipped []string) string {
 }
 
 // decode reads a set strictly: a field that nobody reads is a mistake.
-func decode(d document, namespace string) (*lwsv1.LeaderWorkerSet, error) {
+func decode(ctx context.Context, d document, namespace string) (*lwsv1.LeaderWorkerSet, error) {
 	if version := d.object.GetAPIVersion(); version != lwsv1.GroupVersion.String() {
 		return nil, fmt.Errorf("apiVersion %q is not served; write %s", version, lwsv1.GroupVersion)
-	}
-	if err := strictly(d.object.Object, &lwsv1.LeaderWorkerSet{}); err != nil {
-		return nil, err
 	}
 	g, err := openGate()
 	if err != nil {
 		return nil, err
 	}
+	set, mistakes := &lwsv1.LeaderWorkerSet{}, strictly(d.object.Object, &lwsv1.LeaderWorkerSet{})
 	g.complete(d.object.Object)
-	set := &lwsv1.LeaderWorkerSet{}
 	if err := strictly(d.object.Object, set); err != nil {
+		if faults := g.judge(ctx, d.object.Object, nil); len(faults) > 0 {
+			return nil, refused(d.object.GetName(), faults) // the schema says it in better words
+		}
 		return nil, err
 	}
+	if mistakes != nil {
+		return nil, mistakes
+	}
 	if set.Name == "" {
-		return nil, fmt.Errorf("metadata.name is missing: what is planned for depends on it")
+		return nil, errors.New("metadata.name is missing: what is planned depends on it")
 	}
 	if set.Namespace == "" {
 		set.Namespace = namespace
@@ -111,7 +115,7 @@ func strictly(tree map[string]any, into *lwsv1.LeaderWorkerSet) error {
 	for _, mistake := range mistakes {
 		text = append(text, mistake.Error())
 	}
-	return fmt.Errorf("%s", strings.Join(text, "; "))
+	return errors.New(strings.Join(text, "; "))
 }
 
 // Admitted is the set as the API server would store it now, over live, which is
@@ -132,7 +136,7 @@ func (s Set) Admitted(ctx context.Context, live *lwsv1.LeaderWorkerSet, now time
 		return nil, nil, err
 	}
 	if len(faults) > 0 {
-		return nil, nil, fmt.Errorf("%s: LeaderWorkerSet %q would be refused:\n%s", s.Where, set.Name, bullets(faults))
+		return nil, nil, fmt.Errorf("%s: %w", s.Where, refused(set.Name, faults))
 	}
 	return set, admission.Warnings(set, live), nil
 }
@@ -185,10 +189,10 @@ func judge(ctx context.Context, set, live *lwsv1.LeaderWorkerSet) (field.ErrorLi
 	return admission.ValidateCreate(set), nil
 }
 
-func bullets(faults field.ErrorList) string {
-	var lines []string
+func refused(name string, faults field.ErrorList) error {
+	lines := []string{fmt.Sprintf("LeaderWorkerSet %q would be refused:", name)}
 	for _, fault := range faults {
 		lines = append(lines, "  "+fault.Error())
 	}
-	return strings.Join(lines, "\n")
+	return errors.New(strings.Join(lines, "\n"))
 }

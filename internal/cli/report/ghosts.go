@@ -3,6 +3,7 @@ package report
 import (
 	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -35,6 +36,13 @@ func ghosts[T metav1.Object](k identity.Kind, objects []T) []Ghost {
 	}
 	slices.SortStableFunc(all, func(a, b Ghost) int { return byName(a.Name, b.Name) })
 	return all
+}
+
+// ofSet tells whether a revision is one of a set, and not one of the
+// StatefulSets under it, which bear the same label.
+func ofSet(revision *appsv1.ControllerRevision) bool {
+	owner := metav1.GetControllerOfNoCopy(revision)
+	return owner == nil || owner.Kind == string(identity.KindLeaderWorkerSet)
 }
 
 func only[T any](all []T, fits func(T) bool) []T {

@@ -27,7 +27,7 @@ func Status(s survey.Survey) *SetStatus {
 		Waiting:    setWaits(s),
 		Due:        due(s),
 		Ghosts: slices.Concat(ghosts(identity.KindStatefulSet, s.Set.StatefulSet.Ghosts),
-			ghosts(identity.KindService, s.Set.Service.Ghosts), ghosts(identity.KindControllerRevision, s.Set.Revisions.Ghosts)),
+			ghosts(identity.KindService, s.Set.Service.Ghosts), ghosts(identity.KindControllerRevision, only(s.Set.Revisions.Ghosts, ofSet))),
 	}
 	status.Groups, status.GroupsOmitted = groups(s)
 	return status

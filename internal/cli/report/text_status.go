@@ -48,10 +48,23 @@ func (s *SetStatus) conditions(out io.Writer, now time.Time) {
 	}
 	fmt.Fprintln(out)
 	table := newTable(out, "CONDITION", "STATUS", "SINCE", "REASON", "MESSAGE")
-	for _, c := range s.Conditions {
-		row(table, c.Type, string(c.Status), age(&c.LastTransitionTime, now), c.Reason, c.Message)
+	for _, status := range []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionUnknown, metav1.ConditionFalse} {
+		for _, c := range s.Conditions {
+			if c.Status == status {
+				row(table, c.Type, string(c.Status), age(&c.LastTransitionTime, now), c.Reason, message(c))
+			}
+		}
 	}
 	table.Flush()
+}
+
+// message leaves out that of a condition that does not hold: by the API it keeps
+// the words of the time when it did.
+func message(c metav1.Condition) string {
+	if c.Status == metav1.ConditionFalse {
+		return "-"
+	}
+	return c.Message
 }
 
 // waits shows what no condition tells already.

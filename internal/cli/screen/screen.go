@@ -19,11 +19,14 @@ type Screen struct {
 	size  func() (width, height int, ok bool)
 	lines int // how many lines of the shown text stand above the cursor
 	key   string
+	// between is written between two texts elsewhere than on a terminal.
+	between string
 }
 
-// New returns a screen that shows texts on out.
-func New(out io.Writer) *Screen {
-	return &Screen{out: out, size: func() (int, int, bool) { return sizeOf(out) }}
+// New returns a screen that shows texts on out. Elsewhere than on a terminal,
+// between is written between two of them.
+func New(out io.Writer, between string) *Screen {
+	return &Screen{out: out, size: func() (int, int, bool) { return sizeOf(out) }, between: between}
 }
 
 func sizeOf(out io.Writer) (width, height int, ok bool) {
@@ -48,6 +51,9 @@ func (s *Screen) Show(text, key string) error {
 	if !inPlace {
 		if key == s.key {
 			return nil
+		}
+		if s.key != "" {
+			text = s.between + text
 		}
 		s.key = key
 		_, err := io.WriteString(s.out, text)
