@@ -1,0 +1,200 @@
+// Package e2e drives the built binary from outside, as a user does. It knows
+// commands, output and files; it refuses to import what it tests.
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// binary is lockstep-local, built beforehand: a build takes minutes, and a test
+// that built it would test another binary than the one in use.
+func binary(t *testing.T) string {
+	t.Helper()
+	path := os.Getenv("LOCKSTEP_LOCAL")
+	if path == "" {
+		t.Fatal("LOCKSTEP_LOCAL is not set: build the binary with `make build`, then set LOCKSTEP_LOCAL to the absolute path of bin/lockstep-local")
+	}
+	if !filepath.IsAbs(path) {
+		t.Fatalf("LOCKSTEP_LOCAL is %q: give an absolute path", path)
+	}
+	return path
+}
+
+// call is one command carried out.
+type call struct {
+	code           int
+	stdout, stderr string
+}
+
+func run(t *testing.T, name string, args ...string) call {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return call{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
+}
+
+// must is a call that has to succeed; it returns its standard output.
+func must(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	c := run(t, name, args...)
+	if c.code != 0 {
+		t.Fatalf("%s %s: exit %d\n%s%s", filepath.Base(name), strings.Join(args, " "), c.code, c.stdout, c.stderr)
+	}
+	return c.stdout
+}
+
+// refused is a call that has to fail and to say all of these.
+func refused(t *testing.T, says []string, args ...string) {
+	t.Helper()
+	c := run(t, binary(t), args...)
+	if c.code != 1 {
+		t.Errorf("%s: exit %d, want 1", strings.Join(args, " "), c.code)
+	}
+	for _, part := range says {
+		if !strings.Contains(c.stderr, part) {
+			t.Errorf("%s: stderr does not say %q:\n%s", strings.Join(args, " "), part, c.stderr)
+		}
+	}
+}
+
+// cluster is one directory.
+type cluster struct {
+	t    *testing.T
+	dir  string
+	port int
+}
+
+// newCluster ends its cluster with the test, whatever happens.
+func newCluster(t *testing.T) *cluster {
+	c := &cluster{t: t, dir: filepath.Join(t.TempDir(), "cluster"), port: freeBlock(t)}
+	t.Cleanup(func() {
+		if out, err := exec.Command(binary(t), "down", "--dir", c.dir).CombinedOutput(); err != nil {
+			t.Errorf("down: %v\n%s", err, out)
+		}
+	})
+	return c
+}
+
+// freeBlock finds six free ports in a row, outside the range of outgoing
+// connections.
+func freeBlock(t *testing.T) int {
+	t.Helper()
+	for base := 18000; base < 20000; base += 6 {
+		if blockFree(base) {
+			return base
+		}
+	}
+	t.Fatal("no six free ports in a row from 18000 to 20000")
+	return 0
+}
+
+func blockFree(base int) bool {
+	for port := base; port < base+6; port++ {
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err != nil {
+			return false
+		}
+		l.Close()
+	}
+	return true
+}
+
+func (c *cluster) up(t *testing.T, flags ...string) string {
+	t.Helper()
+	args := append([]string{"up", "--dir", c.dir, "--port", strconv.Itoa(c.port)}, flags...)
+	return must(t, binary(t), args...)
+}
+
+func (c *cluster) do(t *testing.T, command ...string) string {
+	t.Helper()
+	return must(t, binary(t), append(command, "--dir", c.dir)...)
+}
+
+func (c *cluster) kubectl(t *testing.T, args ...string) string {
+	t.Helper()
+	return must(t, binary(t), append([]string{"kubectl", "--kubeconfig", filepath.Join(c.dir, "kubeconfig")}, args...)...)
+}
+
+func (c *cluster) apply(t *testing.T, manifest string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "manifest.yaml")
+	if err := os.WriteFile(path, []byte(manifest), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.kubectl(t, "apply", "-f", path)
+}
+
+// status is what the tests read of status -o json.
+type status struct {
+	Components []struct {
+		Name, State string
+		PID         int
+	}
+	Nodes *struct{ Ready, Total int }
+}
+
+func (c *cluster) status(t *testing.T) (s status, code int) {
+	t.Helper()
+	out := run(t, binary(t), "status", "--dir", c.dir, "-o", "json")
+	if err := json.Unmarshal([]byte(out.stdout), &s); err != nil {
+		t.Fatalf("status: %v\n%s%s", err, out.stdout, out.stderr)
+	}
+	return s, out.code
+}
+
+func (s status) state(component string) string {
+	for _, c := range s.Components {
+		if c.Name == component {
+			return c.State
+		}
+	}
+	return "not listed"
+}
+
+// eventually asks until the answer is yes; go test's own timeout is the only
+// limit.
+func eventually(t *testing.T, what string, ask func() bool) {
+	t.Helper()
+	for !ask() {
+		select {
+		case <-t.Context().Done():
+			t.Fatalf("never happened: %s", what)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// lines reads a file of one JSON object per line.
+func lines[T any](t *testing.T, path string) []T {
+	t.Helper()
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	var all []T
+	scanner := bufio.NewScanner(file)
+	scanner.Buffer(nil, 1<<20)
+	for scanner.Scan() {
+		var one T
+		if err := json.Unmarshal(scanner.Bytes(), &one); err != nil {
+			t.Fatalf("%s: %v in %q", path, err, scanner.Text())
+		}
+		all = append(all, one)
+	}
+	return all
+}

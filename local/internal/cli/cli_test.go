@@ -1,0 +1,189 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"lockstep.dev/lockstep/local/internal/plane"
+)
+
+// binary is a small one.
+type binary struct{}
+
+func (binary) CheckFeatureGates(gates map[string]bool) error {
+	if _, bogus := gates["Bogus"]; bogus {
+		return errors.New("unrecognized feature gate: Bogus")
+	}
+	return nil
+}
+func (binary) Controllers() []string      { return []string{"garbage-collector-controller"} }
+func (binary) AdmissionPlugins() []string { return []string{"Priority"} }
+func (binary) Release() string            { return "v1.37.1" }
+func (binary) Names() []string            { return []string{"etcd", "kubectl"} }
+
+func run(args ...string) (code int, out, err string) {
+	var stdout, stderr bytes.Buffer
+	code = Run(context.Background(), binary{}, args, &stdout, &stderr)
+	return code, stdout.String(), stderr.String()
+}
+
+func TestBadCallsAreRefused(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "never-made")
+	for _, c := range []struct{ args, says string }{
+		{"bogus", `unknown command "bogus"`},
+		{"up", "--dir DIR"},
+		{"up --dir D --nodes -1", "--nodes -1"},
+		{"up --dir D --nodes many", "--nodes"},
+		{"up --dir D --kcm-qps 0", "--kcm-qps 0"},
+		{"up --dir D --feature-gates A", `--feature-gates "A": give each gate as NAME=true`},
+		{"up --dir D --feature-gates A=perhaps", `"A=perhaps"`},
+		{"up --dir D --feature-gates Bogus=true", "unrecognized feature gate: Bogus"},
+		{"up --dir D --disable-admission Bogus", `unknown admission plugin "Bogus"`},
+		{"up --dir D --kcm-controllers *,-bogus", `unknown controller "bogus"`},
+		{"up --dir D --timeout 0s", "--timeout 0s"},
+		{"up --dir D extra", "extra"},
+		{"down --dir D extra", "extra"},
+		{"kill --dir D", "give one component"},
+		{"kill etcd kwok --dir D", "give one component"},
+		{"kill kubelet --dir D", `unknown component "kubelet": it is one of etcd`},
+		{"restart bogus --dir D", `unknown component "bogus"`},
+		{"restart etcd --dir D --kcm-qps 5", "--kcm-qps means nothing to etcd: it is a setting of kube-controller-manager"},
+		{"restart scheduler --dir D --audit", "--audit means nothing to kube-scheduler"},
+		{"restart kcm --dir D --nodes 5", "unknown flag: --nodes"},
+		{"status --dir D", "lockstep-local up --dir"},
+		{"status --dir D -o yaml", `--output "yaml": give json`},
+		{"logs etcd --dir D", "lockstep-local up --dir"},
+		{"--verbose kubectl", "unknown flag"},
+	} {
+		code, out, err := run(strings.Fields(strings.ReplaceAll(c.args, " D", " "+dir))...)
+		if code != 1 || out != "" || !strings.Contains(err, c.says) {
+			t.Errorf("%s: exit %d, stdout %q, stderr %q; want exit 1 and %q", c.args, code, out, err, c.says)
+		}
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a refused call made its directory: %v", err)
+	}
+}
+
+func TestDownIsIdempotent(t *testing.T) {
+	for range 2 {
+		code, out, err := run("down", "--dir", t.TempDir())
+		if code != 0 || out != "" || !strings.Contains(err, "nothing to end") {
+			t.Errorf("exit %d, stdout %q, stderr %q", code, out, err)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	code, out, _ := run("--version")
+	if code != 0 || !strings.Contains(out, "v1.37.1") {
+		t.Errorf("exit %d, stdout %q", code, out)
+	}
+}
+
+func TestFlagsLieOverWhatIsRemembered(t *testing.T) {
+	remembered := plane.Settings{
+		Nodes: 3, Audit: true, ControllerQPS: 50, FeatureGates: map[string]bool{"A": true}, Controllers: []string{"*", "-x"},
+	}
+	for name, c := range map[string]struct {
+		args []string
+		want func(*plane.Settings)
+	}{
+		"nothing given":    {nil, func(*plane.Settings) {}},
+		"a default, given": {[]string{"--kcm-controllers", "*"}, func(s *plane.Settings) { s.Controllers = []string{"*"} }},
+		"off again":        {[]string{"--audit=false"}, func(s *plane.Settings) { s.Audit = false }},
+		"several": {[]string{"--kcm-qps=7", "--feature-gates=B=false,C=true", "--disable-admission=P,Q"}, func(s *plane.Settings) {
+			s.ControllerQPS, s.FeatureGates, s.DisableAdmission = 7, map[string]bool{"B": false, "C": true}, []string{"P", "Q"}
+		}},
+	} {
+		a := &app{binary: binary{}}
+		settings := newSettingsFlags()
+		flags := a.downCommand().Flags()
+		settings.addRestartable(flags)
+		if err := flags.Parse(c.args); err != nil {
+			t.Fatal(err)
+		}
+		got, err := settings.changedOver(remembered, flags)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		want := remembered
+		c.want(&want)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestStatusTable(t *testing.T) {
+	var out bytes.Buffer
+	err := writeTable(&out, plane.Status{
+		Kubeconfig: "/c/kubeconfig",
+		Components: []plane.ComponentStatus{
+			{Name: plane.Etcd, State: plane.Ready, PID: 7, Address: "127.0.0.1:21001"},
+			{Name: plane.Kwok, State: plane.Killed, Address: "127.0.0.1:21005", Detail: "ended by kill"},
+		},
+		Nodes: &plane.NodeStatus{Ready: 2, Total: 3},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `COMPONENT   STATE    PID   ADDRESS           DETAIL
+etcd        ready    7     127.0.0.1:21001   
+kwok        killed   -     127.0.0.1:21005   ended by kill
+
+nodes: 2 of 3 ready
+kubeconfig: /c/kubeconfig
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestLinkAssets(t *testing.T) {
+	root := t.TempDir()
+	binary := filepath.Join(root, "bin", "lockstep-local")
+	if err := os.MkdirAll(filepath.Dir(binary), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(binary, []byte("the binary"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(root, "bin", "assets")
+	for range 2 { // and again: a link that is right stays
+		if _, err := linkAssets(dir, binary); err != nil {
+			t.Fatal(err)
+		}
+	}
+	moved := filepath.Join(t.TempDir(), "moved")
+	if err := os.Rename(filepath.Join(root, "bin"), moved); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"etcd", "kube-apiserver", "kubectl"} {
+		got, err := os.ReadFile(filepath.Join(moved, "assets", name))
+		if err != nil || string(got) != "the binary" {
+			t.Errorf("%s, after both were moved: %q, %v", name, got, err)
+		}
+	}
+}
+
+func TestLinkAssetsSparesPrograms(t *testing.T) {
+	dir := t.TempDir()
+	program := filepath.Join(dir, "kubectl")
+	if err := os.WriteFile(program, []byte("somebody's"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := linkAssets(dir, "/bin/sh"); err == nil || !strings.Contains(err.Error(), program) {
+		t.Errorf("error %v, want one that names %s", err, program)
+	}
+	if got, _ := os.ReadFile(program); string(got) != "somebody's" {
+		t.Errorf("the program was replaced by %q", got)
+	}
+}

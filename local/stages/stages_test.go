@@ -1,0 +1,257 @@
+package stages
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"sigs.k8s.io/kwok/pkg/apis/internalversion"
+	"sigs.k8s.io/kwok/pkg/config"
+	"sigs.k8s.io/kwok/pkg/utils/gotpl"
+	"sigs.k8s.io/kwok/pkg/utils/lifecycle"
+	"sigs.k8s.io/yaml"
+)
+
+// lifecycleOf loads the stages as kwok does, for one kind.
+func lifecycleOf(t *testing.T, kind string) lifecycle.Lifecycle {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kwok.yaml")
+	if err := os.WriteFile(path, []byte(All()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	objects, err := config.Load(context.Background(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ofKind []*internalversion.Stage
+	for _, stage := range config.FilterWithType[*internalversion.Stage](objects) {
+		if stage.Spec.ResourceRef.Kind == kind {
+			ofKind = append(ofKind, stage)
+		}
+	}
+	result, err := lifecycle.NewLifecycle(ofKind)
+	if err != nil || len(result) == 0 {
+		t.Fatalf("%d stages for %s, %v", len(result), kind, err)
+	}
+	return result
+}
+
+// possible names the stages that match, which must be one at most: kwok would
+// draw lots between several.
+func possible(t *testing.T, l lifecycle.Lifecycle, event *lifecycle.Event) string {
+	t.Helper()
+	stages, err := l.ListAllPossible(context.Background(), event)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := make([]string, len(stages))
+	for i, stage := range stages {
+		names[i] = stage.Name()
+	}
+	return strings.Join(names, " ")
+}
+
+func newPod(t *testing.T, text string) *corev1.Pod {
+	t.Helper()
+	pod := &corev1.Pod{}
+	if err := yaml.UnmarshalStrict([]byte(text), pod); err != nil {
+		t.Fatal(err)
+	}
+	pod.Name, pod.Namespace, pod.UID = "p", "default", "6e8-uid"
+	return pod
+}
+
+func podEvent(pod *corev1.Pod) *lifecycle.Event {
+	return &lifecycle.Event{Labels: pod.Labels, Annotations: pod.Annotations, Data: pod}
+}
+
+const (
+	running = "{status: {phase: Running, conditions: [{type: Ready, status: 'True'}]}}"
+	deleted = "deletionTimestamp: '2026-01-01T00:00:00Z'"
+)
+
+func TestPodStages(t *testing.T) {
+	l := lifecycleOf(t, "Pod")
+	for name, c := range map[string]struct{ pod, want string }{
+		"not scheduled":            {"{status: {phase: Pending}}", ""},
+		"scheduled":                {"{spec: {nodeName: n}, status: {phase: Pending}}", "pod-run"},
+		"runs":                     {running, ""},
+		"failed":                   {"{spec: {nodeName: n}, status: {phase: Failed}}", ""},
+		"to be ready later":        {"{metadata: {annotations: {local.lockstep.dev/ready-after: 1s}}, status: {phase: Running, conditions: [{type: Ready, status: 'False', reason: ContainersNotReady}]}}", "pod-ready"},
+		"made unready by somebody": {"{metadata: {annotations: {local.lockstep.dev/ready-after: 1s}}, status: {phase: Running, conditions: [{type: Ready, status: 'False', reason: Drill}]}}", ""},
+		"of a job":                 {"{metadata: {ownerReferences: [{apiVersion: batch/v1, kind: Job, name: j, uid: u}]}, status: {phase: Running, conditions: [{type: Ready, status: 'True'}]}}", "pod-complete"},
+		"deleted":                  {"{metadata: {" + deleted + ", deletionGracePeriodSeconds: 30}, status: {phase: Running}}", "pod-vanish"},
+		"deleted before it ran":    {"{metadata: {" + deleted + ", deletionGracePeriodSeconds: 30}, spec: {nodeName: n}, status: {phase: Pending}}", "pod-vanish"},
+		"deleted, of a job":        {"{metadata: {" + deleted + ", deletionGracePeriodSeconds: 30, ownerReferences: [{apiVersion: batch/v1, kind: Job, name: j, uid: u}]}, status: {phase: Running, conditions: [{type: Ready, status: 'True'}]}}", "pod-vanish"},
+		"held by a finalizer":      {"{metadata: {" + deleted + ", deletionGracePeriodSeconds: 0, finalizers: [example.com/f]}, status: {phase: Running}}", ""},
+		"hangs":                    {"{metadata: {" + deleted + ", deletionGracePeriodSeconds: 30, annotations: {local.lockstep.dev/hang-on-delete: 'true'}}, status: {phase: Running}}", ""},
+		"hangs no more":            {"{metadata: {" + deleted + ", deletionGracePeriodSeconds: 30, annotations: {local.lockstep.dev/hang-on-delete: 'false'}}, status: {phase: Running}}", "pod-vanish"},
+	} {
+		if got := possible(t, l, podEvent(newPod(t, c.pod))); got != c.want {
+			t.Errorf("%s: stages %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestDelays(t *testing.T) {
+	l := lifecycleOf(t, "Pod")
+	for name, c := range map[string]struct {
+		pod  string
+		want time.Duration
+	}{
+		"runs at once":      {"{spec: {nodeName: n}, status: {phase: Pending}}", 0},
+		"vanishes at once":  {"{metadata: {" + deleted + "}, status: {phase: Running}}", 0},
+		"vanishes later":    {"{metadata: {" + deleted + ", annotations: {local.lockstep.dev/vanish-after: 90s}}, status: {phase: Running}}", 90 * time.Second},
+		"is ready later on": {"{metadata: {annotations: {local.lockstep.dev/ready-after: 2m}}, status: {phase: Running, conditions: [{type: Ready, status: 'False', reason: ContainersNotReady}]}}", 2 * time.Minute},
+	} {
+		event := podEvent(newPod(t, c.pod))
+		stage, err := l.Match(context.Background(), event)
+		if err != nil || stage == nil {
+			t.Fatalf("%s: stage %v, %v", name, stage, err)
+		}
+		got, _, err := stage.Delay(context.Background(), event, time.Now())
+		if err != nil || got != c.want {
+			t.Errorf("%s: after %s, %v; want %s", name, got, err, c.want)
+		}
+	}
+}
+
+// play carries out the one stage that matches and returns the pod after it.
+// Every patch must name the pod's UID: it may reach its successor otherwise.
+func play(t *testing.T, l lifecycle.Lifecycle, pod *corev1.Pod) *corev1.Pod {
+	t.Helper()
+	stage, err := l.Match(context.Background(), podEvent(pod))
+	if err != nil || stage == nil {
+		t.Fatalf("stage %v, %v", stage, err)
+	}
+	renderer := gotpl.NewRenderer(gotpl.FuncMap{
+		"NodeIPsWith": func(string) []string { return []string{"10.64.0.1"} },
+		"PodIPsWith":  func(string, bool, string, string, string) []string { return []string{"10.128.0.1"} },
+	})
+	patch := func(patch *lifecycle.Patch) error {
+		if !strings.Contains(string(patch.Data), `"uid":"6e8-uid"`) {
+			t.Errorf("%s: patch %s does not name the pod's UID", stage.Name(), patch.Data)
+		}
+		before, err := json.Marshal(pod)
+		if err != nil {
+			return err
+		}
+		after, err := strategicpatch.StrategicMergePatch(before, patch.Data, pod)
+		if err != nil {
+			return err
+		}
+		next := &corev1.Pod{}
+		pod = next
+		return yaml.UnmarshalStrict(after, next)
+	}
+	unexpected := func() error { t.Errorf("%s deletes", stage.Name()); return nil }
+	_, err = stage.DoSteps(0, nil, pod, renderer,
+		func(*internalversion.StageEvent) error { return nil }, unexpected, patch,
+		func(*lifecycle.Apply) error { return unexpected() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pod
+}
+
+func readiness(pod *corev1.Pod) corev1.ConditionStatus {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status
+		}
+	}
+	return corev1.ConditionUnknown
+}
+
+func TestPodRuns(t *testing.T) {
+	l := lifecycleOf(t, "Pod")
+	pod := play(t, l, newPod(t, `
+spec:
+  nodeName: n
+  initContainers: [{name: once, image: "i:1"}, {name: sidecar, image: "i:2", restartPolicy: Always}]
+  containers: [{name: "123", image: "i:3"}, {name: b, image: "i:4"}]
+status: {phase: Pending}`))
+	if pod.Status.Phase != corev1.PodRunning || readiness(pod) != corev1.ConditionTrue {
+		t.Errorf("phase %s, ready %s; want Running and True", pod.Status.Phase, readiness(pod))
+	}
+	if pod.Status.PodIP != "10.128.0.1" || pod.Status.HostIP != "10.64.0.1" {
+		t.Errorf("addresses %q on %q", pod.Status.PodIP, pod.Status.HostIP)
+	}
+	if got := pod.Status.ContainerStatuses; len(got) != 2 || got[0].Name != "123" || !got[0].Ready || got[1].State.Running == nil {
+		t.Errorf("containers: %+v", got)
+	}
+	if got := pod.Status.InitContainerStatuses; len(got) != 2 || got[0].State.Terminated == nil || got[1].State.Running == nil {
+		t.Errorf("init containers: %+v", got)
+	}
+	if got := possible(t, l, podEvent(pod)); got != "" {
+		t.Errorf("then follows %q, want nothing", got)
+	}
+}
+
+func TestPodIsReadyLater(t *testing.T) {
+	l := lifecycleOf(t, "Pod")
+	pod := newPod(t, `
+metadata: {annotations: {local.lockstep.dev/ready-after: 1s}}
+spec: {nodeName: n, containers: [{name: a, image: i}]}
+status: {phase: Pending}`)
+	pod = play(t, l, pod)
+	if pod.Status.Phase != corev1.PodRunning || readiness(pod) != corev1.ConditionFalse || pod.Status.ContainerStatuses[0].Ready {
+		t.Errorf("first: phase %s, ready %s; want Running and False", pod.Status.Phase, readiness(pod))
+	}
+	pod = play(t, l, pod)
+	if readiness(pod) != corev1.ConditionTrue || !pod.Status.ContainerStatuses[0].Ready {
+		t.Errorf("then: ready %s, want True", readiness(pod))
+	}
+	if got := possible(t, l, podEvent(pod)); got != "" {
+		t.Errorf("then follows %q, want nothing", got)
+	}
+}
+
+func TestPodOfAJobCompletes(t *testing.T) {
+	l := lifecycleOf(t, "Pod")
+	pod := newPod(t, `
+metadata: {ownerReferences: [{apiVersion: batch/v1, kind: Job, name: j, uid: u}]}
+spec: {nodeName: n, containers: [{name: a, image: i}]}
+status: {phase: Pending}`)
+	pod = play(t, l, play(t, l, pod))
+	if pod.Status.Phase != corev1.PodSucceeded || pod.Status.ContainerStatuses[0].State.Terminated == nil {
+		t.Errorf("phase %s, containers %+v", pod.Status.Phase, pod.Status.ContainerStatuses)
+	}
+	if got := possible(t, l, podEvent(pod)); got != "" {
+		t.Errorf("then follows %q, want nothing", got)
+	}
+}
+
+func TestVolumeStages(t *testing.T) {
+	for name, c := range map[string]struct{ kind, object, want string }{
+		"claim asks us":       {"PersistentVolumeClaim", "{metadata: {annotations: {volume.kubernetes.io/storage-provisioner: local.lockstep.dev/kwok}}, status: {phase: Pending}}", "claim-provision"},
+		"claim asks another":  {"PersistentVolumeClaim", "{metadata: {annotations: {volume.kubernetes.io/storage-provisioner: example.com/disks}}, status: {phase: Pending}}", ""},
+		"claim not yet asked": {"PersistentVolumeClaim", "{status: {phase: Pending}}", ""},
+		"claim bound":         {"PersistentVolumeClaim", "{metadata: {annotations: {volume.kubernetes.io/storage-provisioner: local.lockstep.dev/kwok}}, spec: {volumeName: v}, status: {phase: Bound}}", ""},
+		"claim going":         {"PersistentVolumeClaim", "{metadata: {" + deleted + ", annotations: {volume.kubernetes.io/storage-provisioner: local.lockstep.dev/kwok}}, status: {phase: Pending}}", ""},
+		"volume released":     {"PersistentVolume", "{metadata: {annotations: {pv.kubernetes.io/provisioned-by: local.lockstep.dev/kwok}}, spec: {persistentVolumeReclaimPolicy: Delete}, status: {phase: Released}}", "volume-reclaim"},
+		"volume retained":     {"PersistentVolume", "{metadata: {annotations: {pv.kubernetes.io/provisioned-by: local.lockstep.dev/kwok}}, spec: {persistentVolumeReclaimPolicy: Retain}, status: {phase: Released}}", ""},
+		"volume in use":       {"PersistentVolume", "{metadata: {annotations: {pv.kubernetes.io/provisioned-by: local.lockstep.dev/kwok}}, spec: {persistentVolumeReclaimPolicy: Delete}, status: {phase: Bound}}", ""},
+		"volume of another":   {"PersistentVolume", "{spec: {persistentVolumeReclaimPolicy: Delete}, status: {phase: Released}}", ""},
+		"node unknown":        {"Node", "{}", "node-ready"},
+		"node lost":           {"Node", "{status: {conditions: [{type: Ready, status: Unknown}]}}", "node-ready"},
+		"node well":           {"Node", "{status: {conditions: [{type: Ready, status: 'True'}]}}", "node-heartbeat"},
+		"node going":          {"Node", "{metadata: {" + deleted + "}}", ""},
+	} {
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(c.object), &object.Object); err != nil {
+			t.Fatal(err)
+		}
+		event := &lifecycle.Event{Annotations: object.GetAnnotations(), Data: object}
+		if got := possible(t, lifecycleOf(t, c.kind), event); got != c.want {
+			t.Errorf("%s: stages %q, want %q", name, got, c.want)
+		}
+	}
+}
