@@ -74,8 +74,8 @@ lint: ## Run the linters
 
 .PHONY: generate
 generate: ## Generate deep copies and the CustomResourceDefinition
-	$(GOTOOL) controller-gen object:headerFile=hack/boilerplate.go.txt paths=./api/...
-	$(GOTOOL) controller-gen crd:generateEmbeddedObjectMeta=true paths=./api/leaderworkerset/... output:crd:dir=config/crd
+	$(GOTOOL) controller-gen object crd:generateEmbeddedObjectMeta=true paths=./api/... output:crd:dir=config/crd
+	go run ./hack/slimcrd -embedded leaderTemplate,workerTemplate,volumeClaimTemplates config/crd/*.yaml
 
 .PHONY: verify
 verify: generate ## Check that everything generated and tidied is committed
