@@ -42,7 +42,7 @@ func (o *Observer) Group(ctx context.Context, key types.NamespacedName, now time
 			return w, err
 		}
 	}
-	if w.Workers.Empty() && w.Leader != nil {
+	if w.Workers.Member() == nil && w.Leader != nil {
 		if err := o.fillNewGroup(ctx, j, &w); err != nil {
 			return w, err
 		}
@@ -117,7 +117,7 @@ func (o *Observer) fillPods(ctx context.Context, j *judge, set *lwsv1.LeaderWork
 	return nil
 }
 
-// fillNewGroup reads what is needed to make the group's workers.
+// fillNewGroup reads what is needed to make or adopt the group's workers.
 func (o *Observer) fillNewGroup(ctx context.Context, j *judge, w *lws.GroupSnapshot) error {
 	var err error
 	if w.Revisions, err = o.revisionClaim(ctx, j, w.Set); err != nil {

@@ -9,12 +9,14 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -232,6 +234,8 @@ func (r *FakeReader) List(_ context.Context, into client.ObjectList, opts ...cli
 		list.Items = listed[*corev1.Pod, corev1.Pod](r, o)
 	case *appsv1.ControllerRevisionList:
 		list.Items = listed[*appsv1.ControllerRevision, appsv1.ControllerRevision](r, o)
+	case *metav1.PartialObjectMetadataList:
+		list.Items = r.metadata(identity.Kind(strings.TrimSuffix(list.Kind, "List")), o)
 	default:
 		return errors.New("the fake does not list that kind")
 	}
@@ -246,6 +250,19 @@ func listed[P interface {
 	for _, object := range All[P](r.objects) {
 		if object.GetNamespace() == o.Namespace && r.shows(object) && r.indexed(object, o) {
 			items = append(items, *object)
+		}
+	}
+	return items
+}
+
+func (r *FakeReader) metadata(kind identity.Kind, o client.ListOptions) []metav1.PartialObjectMetadata {
+	var items []metav1.PartialObjectMetadata
+	for _, object := range All[client.Object](r.objects) {
+		matches := o.LabelSelector == nil || o.LabelSelector.Matches(labels.Set(object.GetLabels()))
+		if KindOf(object) == kind && object.GetNamespace() == o.Namespace && r.shows(object) && matches {
+			item := metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{Kind: string(kind)}}
+			_ = share(object, &item)
+			items = append(items, item)
 		}
 	}
 	return items

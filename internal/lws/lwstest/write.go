@@ -57,16 +57,15 @@ func (s *FakeStore) create(a action.Create) error {
 		return fmt.Errorf("%T is not an API object", a.Object)
 	}
 	added := Add(s, object)
+	if pod, ok := added.(*corev1.Pod); ok {
+		Admit(pod)
+	}
 	fillIn(added)
 	return s.remember(a.Object, added, "lws")
 }
 
 // fillIn sets some of the fields that the API server sets where they are empty.
 func fillIn(object client.Object) {
-	if pod, ok := object.(*corev1.Pod); ok {
-		Admit(pod)
-		return
-	}
 	sts, ok := object.(*appsv1.StatefulSet)
 	if !ok {
 		return
@@ -124,6 +123,7 @@ func (s *FakeStore) apply(a action.Apply) error {
 	if err := json.Unmarshal(merged, after); err != nil {
 		return err
 	}
+	fillIn(after)
 	if !sameSpec(found, after) {
 		after.SetGeneration(found.GetGeneration() + 1)
 	}

@@ -1,0 +1,529 @@
+package lws_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/lwstest"
+)
+
+// strange makes an object somebody else's who is alive.
+func strange(c *cluster, object metav1.Object) {
+	owner := lwstest.Add(c.FakeStore, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "stranger"}})
+	lwstest.OwnedBy(object, "v1", identity.RefOf(identity.KindPod, owner))
+}
+
+func TestSquattersAreToldOfAndLeftAlone(t *testing.T) {
+	const advice = "; remove what is in the way, or give this set another name"
+	labels := map[string]string{lwsv1.SetNameLabelKey: "w"}
+	tests := []struct {
+		name  string
+		squat func(*cluster)
+		says  string
+		plan  []string
+	}{
+		{"the leader statefulset", func(c *cluster) {
+			lwstest.Drop[*appsv1.StatefulSet](c.FakeStore, "w")
+			lwstest.Drop[*corev1.Pod](c.FakeStore, "w-0")
+			sts := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "w", Labels: labels}}
+			strange(c, sts)
+			lwstest.Add(c.FakeStore, sts)
+		}, "statefulset w belongs to pod stranger: the set cannot start" + advice, []string{"status leaderworkerset w"}},
+		{"a statefulset of nobody", func(c *cluster) {
+			lwstest.Drop[*appsv1.StatefulSet](c.FakeStore, "w")
+			lwstest.Drop[*corev1.Pod](c.FakeStore, "w-0")
+			lwstest.Add(c.FakeStore, &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "w", Labels: labels}})
+		}, "statefulset w belongs to nobody this set knows: the set cannot start" + advice, []string{"status leaderworkerset w"}},
+		{"a leader", func(c *cluster) {
+			lwstest.Edit(c.FakeStore, "w-0", func(pod *corev1.Pod) { strange(c, pod) })
+		}, "pod w-0 belongs to pod stranger: group 0 cannot start" + advice, []string{"status leaderworkerset w"}},
+		{"the shared service", func(c *cluster) {
+			lwstest.Edit(c.FakeStore, "w", func(service *corev1.Service) { strange(c, service) })
+		}, "service w belongs to pod stranger: pods of the set have no DNS names" + advice, []string{"status leaderworkerset w"}},
+		{"a worker statefulset", func(c *cluster) {
+			lwstest.Edit(c.FakeStore, "w-0", func(sts *appsv1.StatefulSet) { strange(c, sts) })
+		}, "statefulset w-0 belongs to pod stranger: group 0 has no workers" + advice, []string{"status leaderworkerset w"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := running(t, 1, 2)
+			tt.squat(c)
+			c.pass(time.Minute)
+			plan := c.decideSet()
+			if diff := cmp.Diff(tt.plan, spelled(plan)); diff != "" {
+				t.Errorf("plan (-want +got)\n%s", diff)
+			}
+			write := one[action.WriteStatus](t, plan)
+			got := condition(write.Status, lws.CodeNameConflict)
+			if got.Status != metav1.ConditionTrue || got.Reason != "NameConflict" || got.Message != tt.says {
+				t.Errorf("got %+v", got)
+			}
+			last := write.Tell.Done[len(write.Tell.Done)-1]
+			if !last.Warning || last.Reason != "NameConflict" || last.Note != tt.says {
+				t.Errorf("got event %+v", last)
+			}
+			if wait, ok := waitFor(plan, lws.CodeNameConflict); !ok || !wait.Until.Equal(c.Now.Add(10*time.Second)) {
+				t.Errorf("got waits %v", plan.Waits)
+			}
+			c.do(plan)
+			if again := of[action.WriteStatus](c.decideSet()); len(again) != 0 {
+				t.Errorf("it is told again: %v", brief(again[0].Status))
+			}
+		})
+	}
+}
+
+func TestASquatterThatLeavesIsToldOf(t *testing.T) {
+	c := running(t, 1, 1)
+	own := lwstest.Find[*corev1.Service](c.FakeStore, "w").OwnerReferences
+	lwstest.Edit(c.FakeStore, "w", func(service *corev1.Service) { strange(c, service) })
+	c.do(c.decideSet())
+	lwstest.Edit(c.FakeStore, "w", func(service *corev1.Service) { service.OwnerReferences = own })
+	write := one[action.WriteStatus](t, c.decideSet())
+	if got := condition(write.Status, lws.CodeNameConflict); got.Status != metav1.ConditionFalse || got.Reason != "NoNameConflict" {
+		t.Errorf("got %+v", got)
+	}
+	if got := notes(write); !slices.Contains(got, "NameConflictResolved/Wait: every name this set needs is its own or free") {
+		t.Errorf("got events %q", got)
+	}
+}
+
+func TestASquatterOnAGroupsServiceCostsItsNamesOnly(t *testing.T) {
+	c := withoutWorkers(t, lwstest.UniquePerReplica)
+	lwstest.Edit(c.FakeStore, "w-0", func(service *corev1.Service) { strange(c, service) })
+	plan := c.decideGroup("w-0")
+	if diff := cmp.Diff([]string{"create statefulset w-0"}, spelled(plan)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if wait, ok := waitFor(plan, lws.CodeNameConflict); !ok || !strings.Contains(wait.Sentence, "pods of group 0 have no DNS names") {
+		t.Errorf("got waits %v", plan.Waits)
+	}
+}
+
+func TestLeadersAreLeftAloneWhileInStep(t *testing.T) {
+	tests := []struct {
+		name   string
+		change func(*cluster)
+		apply  bool
+	}{
+		{"as applied, with what the server filled in", func(*cluster) {}, false},
+		{"others' labels and annotations", func(c *cluster) {
+			lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) {
+				metav1.SetMetaDataLabel(&sts.ObjectMeta, "other", "x")
+				metav1.SetMetaDataAnnotation(&sts.ObjectMeta, "other", "x")
+			})
+		}, false},
+		{"a template edited by hand", func(c *cluster) {
+			lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) {
+				sts.Generation++
+				sts.Spec.Template.Spec.Containers[0].Image = "hand"
+			})
+		}, true},
+		{"scaled by hand", func(c *cluster) {
+			lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) { sts.Generation++; sts.Spec.Replicas = lwstest.Ptr[int32](7) })
+		}, true},
+		{"the revision label taken away", func(c *cluster) {
+			lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) { delete(sts.Labels, lwsv1.RevisionKey) })
+		}, true},
+		{"a field that is no longer wanted", func(c *cluster) {
+			lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { delete(set.Annotations, "note") })
+		}, true},
+		{"claims that the set would make otherwise today", func(c *cluster) {
+			lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) { sts.Spec.VolumeClaimTemplates = nil })
+		}, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := running(t, 1, 1, claims, lwstest.Annotation("note", "x"))
+			tt.change(c)
+			plan := c.decideSet()
+			applies := of[action.Apply](plan)
+			if tt.apply != (len(applies) == 1) {
+				t.Fatalf("got %s", spelled(plan))
+			}
+			if !tt.apply {
+				return
+			}
+			sts := lwstest.Find[*appsv1.StatefulSet](c.FakeStore, "w")
+			if applies[0].Onto != identity.RefOf(identity.KindStatefulSet, sts) || applies[0].FieldOwner != "lws" || applies[0].Adopter != nil {
+				t.Errorf("got %+v", applies[0])
+			}
+			c.do(plan)
+			if again := of[action.Apply](c.decideSet()); len(again) != 0 {
+				t.Errorf("it is applied again: %v", again)
+			}
+		})
+	}
+}
+
+func TestAnOrphanedStatefulSetIsAdoptedWhole(t *testing.T) {
+	c := running(t, 2, 2)
+	pods := c.Created[identity.KindPod]
+	former := find[*lwsv1.LeaderWorkerSet](c, "w")
+	for _, object := range lwstest.All[*appsv1.ControllerRevision](c.Objects) {
+		lwstest.Edit(c.FakeStore, object.Name, func(r *appsv1.ControllerRevision) { r.OwnerReferences = nil })
+	}
+	lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) { sts.OwnerReferences = nil })
+	lwstest.Edit(c.FakeStore, "w", func(service *corev1.Service) { service.OwnerReferences = nil })
+	lwstest.Drop[*lwsv1.LeaderWorkerSet](c.FakeStore, "w")
+	set := lwstest.Add(c.FakeStore, lwstest.Set("w", 2, 2))
+	if set.UID == former.UID {
+		t.Fatal("the set has not changed lives")
+	}
+	plan := c.decideSet()
+	if got := len(of[action.Create](plan)); got != 0 {
+		t.Errorf("something is made: %s", spelled(plan))
+	}
+	for _, a := range of[action.Apply](plan) {
+		if a.Adopter == nil || a.Adopter.UID != set.UID {
+			t.Errorf("%s is adopted without a look at the set", a.Onto)
+		}
+	}
+	c.settle("w-0", "w-1")
+	for _, object := range []metav1.Object{find[*appsv1.StatefulSet](c, "w"), find[*corev1.Service](c, "w"), revisions(c)[0]} {
+		if !metav1.IsControlledBy(object, set) {
+			t.Errorf("%T %s is not adopted", object, object.GetName())
+		}
+	}
+	if c.Created[identity.KindPod] != pods || c.status().ReadyReplicas != 2 {
+		t.Errorf("%d pods were made anew; status %+v", c.Created[identity.KindPod]-pods, c.status())
+	}
+}
+
+func TestAStatefulSetOfAnotherShapeIsNoOrphan(t *testing.T) {
+	c := running(t, 1, 1)
+	lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) {
+		sts.OwnerReferences = nil
+		sts.Spec.Selector.MatchLabels["more"] = "x"
+	})
+	if got := len(c.set("w").StatefulSet.Squatters); got != 1 {
+		t.Errorf("got %d squatters", got)
+	}
+}
+
+// short is a set of two in step, one of whose leaders is missing.
+func short(t *testing.T) *cluster {
+	c := running(t, 2, 1)
+	c.pass(time.Minute)
+	lwstest.Drop[*corev1.Pod](c.FakeStore, "w-1")
+	lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) { sts.Status.Replicas = 1 })
+	c.do(c.decideSet())
+	return c
+}
+
+func nudges(plan lws.Plan) []string {
+	var tokens []string
+	for _, a := range of[action.Apply](plan) {
+		if token := a.Object.GetAnnotations()[lws.NudgeAnnotationKey]; token != "" && a.Because.Code == lws.CodeNudge {
+			tokens = append(tokens, token)
+		}
+	}
+	return tokens
+}
+
+func TestTheStatefulSetControllerIsNudgedOnceWhenANameIsFree(t *testing.T) {
+	c := short(t)
+	ghost := lwstest.Pod("w-1", "w", 0)
+	lwstest.OwnedBy(ghost, "apps/v1", lwstest.Former(identity.KindStatefulSet, "w"))
+	ghost = lwstest.Add(c.FakeStore, ghost)
+	if got := nudges(c.decideSet()); len(got) != 0 {
+		t.Fatalf("nudged while the name is taken: %v", got)
+	}
+	lwstest.Drop[*corev1.Pod](c.FakeStore, "w-1")
+	c.do(lws.Plan{Actions: actionsBut(c.decideSet(), lws.CodeNudge)})
+	c.pass(5 * time.Second)
+	plan := c.decideSet()
+	if diff := cmp.Diff([]string{string(ghost.UID)}, nudges(plan)); diff != "" {
+		t.Fatalf("(-want +got)\n%s", diff)
+	}
+	c.do(plan)
+	sts := find[*appsv1.StatefulSet](c, "w")
+	if sts.Generation != 1 || len(sts.Spec.Template.Annotations[lws.NudgeAnnotationKey]) != 0 {
+		t.Errorf("a nudge changed the spec: generation %d", sts.Generation)
+	}
+	if got := nudges(c.decideSet()); len(got) != 0 {
+		t.Errorf("nudged twice: %v", got)
+	}
+}
+
+func actionsBut(plan lws.Plan, code string) []action.Action {
+	var rest []action.Action
+	for _, a := range plan.Actions {
+		if a.Why().Code != code {
+			rest = append(rest, a)
+		}
+	}
+	return rest
+}
+
+func TestWhatLackedPodsBeforeTheStartIsNudgedOnce(t *testing.T) {
+	c := short(t)
+	c.awake()
+	early := c.decideSet()
+	if wait, ok := waitFor(early, lws.CodeNudge); !ok || !wait.Until.Equal(c.Now.Add(2*time.Second)) || len(nudges(early)) != 0 {
+		t.Fatalf("got %v, waits %v", nudges(early), early.Waits)
+	}
+	c.pass(2 * time.Second)
+	plan := c.decideSet()
+	if len(nudges(plan)) != 1 {
+		t.Fatalf("got %s", spelled(plan))
+	}
+	c.do(plan)
+	if got := nudges(c.decideSet()); len(got) != 0 {
+		t.Errorf("nudged twice: %v", got)
+	}
+	c.pass(time.Hour)
+	c.awake()
+	c.pass(2*time.Second + time.Minute)
+	if got := nudges(c.decideSet()); len(got) != 0 {
+		t.Errorf("nudged long after the start: %v", got)
+	}
+}
+
+func TestWorkersThatLackPodsAreNudgedAfterTheStart(t *testing.T) {
+	c := running(t, 1, 3)
+	lwstest.Edit(c.FakeStore, "w-0", func(sts *appsv1.StatefulSet) { sts.Status.Replicas = 1 })
+	c.pass(time.Minute)
+	c.awake()
+	c.pass(2 * time.Second)
+	plan := c.decideGroup("w-0")
+	if diff := cmp.Diff([]string{"apply statefulset w-0"}, spelled(plan)); diff != "" || len(nudges(plan)) != 1 {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestLeadersBehindATakenNameAreMade(t *testing.T) {
+	tests := []struct {
+		blocked int
+		made    []string
+	}{
+		{0, []string{"w-1", "w-2", "w-3", "w-4", "w-5", "w-6", "w-7"}},
+		{1, []string{"w-3", "w-4", "w-5", "w-6", "w-7"}},
+		{2, []string{"w-3", "w-4", "w-5", "w-6", "w-7"}},
+		{4, []string{"w-7"}},
+		{7, nil},
+	}
+	for _, tt := range tests {
+		c := running(t, 8, 1, claims)
+		like := lwstest.Find[*corev1.Pod](c.FakeStore, "w-3")
+		for i := range 8 {
+			lwstest.Drop[*corev1.Pod](c.FakeStore, identity.LeaderName("w", i))
+		}
+		name := identity.LeaderName("w", tt.blocked)
+		squatter := lwstest.Pod(name, "w", 0)
+		strange(c, squatter)
+		lwstest.Add(c.FakeStore, squatter)
+		var made []string
+		for _, a := range of[action.Create](c.decideSet()) {
+			if pod, ok := a.Object.(*corev1.Pod); ok {
+				made = append(made, pod.Name)
+				checkMadeLeader(t, c, pod, like, a)
+			}
+		}
+		if diff := cmp.Diff(tt.made, made); diff != "" {
+			t.Errorf("blocked at %d (-want +got)\n%s", tt.blocked, diff)
+		}
+		if got := lwstest.Find[*corev1.Pod](c.FakeStore, name); got.OwnerReferences[0].Name != "stranger" {
+			t.Errorf("the squatter was written: %+v", got)
+		}
+	}
+}
+
+// checkMadeLeader checks that a leader is what the StatefulSet controller would
+// have made.
+func checkMadeLeader(t *testing.T, c *cluster, made, like *corev1.Pod, a action.Create) {
+	t.Helper()
+	sts := find[*appsv1.StatefulSet](c, "w")
+	if a.Owner != identity.RefOf(identity.KindStatefulSet, sts) || !metav1.IsControlledBy(made, sts) {
+		t.Errorf("%s belongs to %+v", made.Name, made.OwnerReferences)
+	}
+	if made.Labels[lwsv1.RevisionKey] != like.Labels[lwsv1.RevisionKey] {
+		t.Errorf("%s is at revision %q", made.Name, made.Labels[lwsv1.RevisionKey])
+	}
+}
+
+func TestALeaderMadeBehindATakenNameHasItsClaims(t *testing.T) {
+	c := running(t, 4, 1, claims)
+	squatter := lwstest.Pod("w-0", "w", 0)
+	strange(c, squatter)
+	for i := range 4 {
+		lwstest.Drop[*corev1.Pod](c.FakeStore, identity.LeaderName("w", i))
+	}
+	lwstest.Add(c.FakeStore, squatter)
+	standing := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+		Namespace: lwstest.Namespace, Name: "data-w-2",
+		Labels: map[string]string{lwsv1.SetNameLabelKey: "w", lwsv1.WorkerIndexLabelKey: "0"},
+	}}
+	lwstest.Add(c.FakeStore, standing)
+	plan := c.decideSet()
+	want := []string{
+		"create persistentvolumeclaim data-w-1", "create pod w-1", "create pod w-2",
+		"create persistentvolumeclaim data-w-3", "create pod w-3", "status leaderworkerset w",
+	}
+	if diff := cmp.Diff(want, spelled(plan)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	for _, a := range of[action.Create](plan) {
+		pod, ok := a.Object.(*corev1.Pod)
+		if ok && pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName != "data-"+pod.Name {
+			t.Errorf("%s mounts %+v", pod.Name, pod.Spec.Volumes)
+		}
+	}
+}
+
+func TestStartupPolicy(t *testing.T) {
+	for _, tt := range []struct {
+		policy lwsv1.StartupPolicyType
+		ready  bool
+		made   bool
+	}{
+		{lwsv1.LeaderCreatedStartupPolicy, false, true},
+		{lwsv1.LeaderReadyStartupPolicy, false, false},
+		{lwsv1.LeaderReadyStartupPolicy, true, true},
+	} {
+		c := withoutWorkers(t, func(set *lwsv1.LeaderWorkerSet) { set.Spec.StartupPolicy = tt.policy })
+		lwstest.Edit(c.FakeStore, "w-0", func(pod *corev1.Pod) {
+			if !tt.ready {
+				pod.Status.Conditions = nil
+			}
+		})
+		plan := c.decideGroup("w-0")
+		_, waits := waitFor(plan, lws.CodeLeaderNotReady)
+		if made := len(of[action.Create](plan)) == 1; made != tt.made || waits == tt.made {
+			t.Errorf("%s, ready %t: got %s, waits %t", tt.policy, tt.ready, spelled(plan), waits)
+		}
+	}
+}
+
+func TestGroupsThatNeedNothing(t *testing.T) {
+	alone := running(t, 1, 1)
+	if plan := alone.decideGroup("w-0"); len(plan.Actions)+len(plan.Waits) != 0 {
+		t.Errorf("a leader alone: %s, %v", spelled(plan), plan.Waits)
+	}
+	c := running(t, 1, 3)
+	lwstest.Edit(c.FakeStore, "w-0", func(sts *appsv1.StatefulSet) { sts.Spec.Replicas = lwstest.Ptr[int32](9); sts.Generation++ })
+	image(c, "image:2")
+	if plan := c.decideGroup("w-0"); len(plan.Actions) != 0 {
+		t.Errorf("standing workers are written: %s", spelled(plan))
+	}
+	if plan := c.decideGroup("w-7"); len(plan.Actions)+len(plan.Waits) != 0 {
+		t.Errorf("a group without a leader: %s, %v", spelled(plan), plan.Waits)
+	}
+}
+
+func TestALeaderThatTakesItselfForAWorker(t *testing.T) {
+	c := withoutWorkers(t)
+	lwstest.Edit(c.FakeStore, "w-0", func(pod *corev1.Pod) {
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, lwsv1.LeaderPodNameAnnotationKey, "w-0")
+	})
+	plan := c.decideGroup("w-0")
+	wait, ok := waitFor(plan, lws.CodeMistakenAnnotation)
+	const note = "leader pod ns/w-0 contains mistake annotation 'leaderworkerset.sigs.k8s.io/leader-name': requires Kubernetes ≥v1.27 or v1.26 with StatefulSetStartOrdinal feature"
+	want := &action.Event{Warning: true, Reason: "FailedCreate", Action: "Create", Note: note}
+	if !ok || len(plan.Actions) != 0 {
+		t.Fatalf("got %s", spelled(plan))
+	}
+	if diff := cmp.Diff(want, wait.Tell); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestPlacementBesideTheLeader(t *testing.T) {
+	node := func(labels map[string]string) func(*cluster) {
+		return func(c *cluster) {
+			n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: lwstest.Node, Labels: labels}}
+			lwstest.Add(c.FakeStore, n)
+		}
+	}
+	unscheduled := func(c *cluster) {
+		lwstest.Edit(c.FakeStore, "w-0", func(pod *corev1.Pod) { pod.Spec.NodeName = "" })
+	}
+	for name, tt := range map[string]struct {
+		world    func(*cluster)
+		selector map[string]string
+		waits    string
+	}{
+		"in its domain":         {node(map[string]string{"rack": "r1"}), map[string]string{"rack": "r1", "disk": "ssd"}, ""},
+		"not scheduled yet":     {unscheduled, nil, lws.CodeLeaderNotScheduled},
+		"a node that is gone":   {func(*cluster) {}, nil, lws.CodeNoTopology},
+		"a node without domain": {node(nil), nil, lws.CodeNoTopology},
+	} {
+		c := withoutWorkers(t, lwstest.Annotation(lwsv1.ExclusiveKeyAnnotationKey, "rack"), func(set *lwsv1.LeaderWorkerSet) {
+			set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.NodeSelector = map[string]string{"disk": "ssd"}
+		})
+		tt.world(c)
+		plan := c.decideGroup("w-0")
+		if tt.waits != "" {
+			if _, ok := waitFor(plan, tt.waits); !ok || len(plan.Actions) != 0 {
+				t.Errorf("%s: got %s, waits %v", name, spelled(plan), plan.Waits)
+			}
+			continue
+		}
+		sts, _ := created[*appsv1.StatefulSet](t, plan)
+		if diff := cmp.Diff(tt.selector, sts.Spec.Template.Spec.NodeSelector); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", name, diff)
+		}
+	}
+}
+
+func TestAnOrphanedWorkerStatefulSetIsAdoptedAtTheSameRevisionOnly(t *testing.T) {
+	for _, same := range []bool{true, false} {
+		c := running(t, 1, 2)
+		lwstest.Edit(c.FakeStore, "w-0", func(sts *appsv1.StatefulSet) {
+			sts.OwnerReferences = nil
+			if !same {
+				sts.Labels[lwsv1.RevisionKey] = "older"
+			}
+		})
+		applies := of[action.Apply](c.decideGroup("w-0"))
+		if same != (len(applies) == 1) {
+			t.Errorf("same revision %t: got %v", same, applies)
+		}
+		for _, a := range applies {
+			leader := lwstest.Find[*corev1.Pod](c.FakeStore, "w-0")
+			if *a.Adopter != identity.RefOf(identity.KindPod, leader) || !metav1.IsControlledBy(a.Object, leader) {
+				t.Errorf("adopted by %v", a.Adopter)
+			}
+		}
+	}
+}
+
+func TestAnOrphanedGroupServiceIsAdopted(t *testing.T) {
+	c := running(t, 1, 2, lwstest.UniquePerReplica)
+	lwstest.Edit(c.FakeStore, "w-0", func(service *corev1.Service) { service.OwnerReferences = nil })
+	if diff := cmp.Diff([]string{"apply service w-0"}, spelled(c.decideGroup("w-0"))); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestNext(t *testing.T) {
+	now := lwstest.Epoch
+	for _, tt := range []struct {
+		until []time.Time
+		want  time.Duration
+	}{
+		{nil, 0},
+		{[]time.Time{{}}, 0},
+		{[]time.Time{now.Add(5 * time.Second), {}, now.Add(3 * time.Second)}, 3 * time.Second},
+		{[]time.Time{now.Add(-time.Hour)}, time.Millisecond},
+	} {
+		var plan lws.Plan
+		for _, until := range tt.until {
+			plan.Waits = append(plan.Waits, lws.Wait{Until: until})
+		}
+		if got := plan.Next(now); got != tt.want {
+			t.Errorf("%v: got %s, want %s", tt.until, got, tt.want)
+		}
+	}
+}
