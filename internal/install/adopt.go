@@ -2,7 +2,6 @@ package install
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -103,13 +102,8 @@ func withoutOthers(live *unstructured.Unstructured, field string) []metav1.Manag
 		Operation:  metav1.ManagedFieldsOperationApply,
 		APIVersion: live.GetAPIVersion(),
 		FieldsType: "FieldsV1",
-		FieldsV1:   ownerOf(field),
+		FieldsV1:   metav1.NewFieldsV1(`{"f:` + field + `":{}}`),
 	})
-}
-
-func ownerOf(field string) *metav1.FieldsV1 {
-	raw, _ := json.Marshal(map[string]any{"f:" + field: map[string]any{}}) // a map of strings always encodes
-	return &metav1.FieldsV1{Raw: raw}
 }
 
 // keepBundles carries the CA bundles over by name: they are the operator's, and
