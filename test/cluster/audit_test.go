@@ -1,0 +1,173 @@
+package cluster
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// request is what the audit log tells of one finished request.
+type request struct {
+	Verb, Resource, Subresource, Namespace, Name, Agent, URI string
+	Code                                                     int
+}
+
+func (r request) String() string {
+	resource := r.Resource
+	if r.Subresource != "" {
+		resource += "/" + r.Subresource
+	}
+	return fmt.Sprintf("%s %s %s/%s → %d", r.Verb, resource, r.Namespace, r.Name, r.Code)
+}
+
+// byLockstep tells the operator's requests from everybody else's.
+func byLockstep(r request) bool { return strings.HasPrefix(r.Agent, "lockstep/") }
+
+// auditLog remembers the writes of a run: the operator's, refused ones too, and
+// everybody's creation of pods. A position in it is a number of lines kept.
+type auditLog struct {
+	path   string
+	rest   *rest.Config
+	http   *http.Client
+	mu     sync.Mutex
+	kept   []request
+	marker int // the highest marker seen
+	asked  int // the highest marker sent
+}
+
+// followAudit reads the audit log from now on for as long as the process lives.
+func followAudit(path string, config *rest.Config) (*auditLog, error) {
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	a := &auditLog{path: path, rest: config, http: client}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	go a.follow(file)
+	return a, nil
+}
+
+// follow reads lines as they come. A restarted API server appends to the same file.
+func (a *auditLog) follow(file *os.File) {
+	in, begun := bufio.NewReader(file), ""
+	for {
+		line, err := in.ReadString('\n')
+		begun += line
+		switch {
+		case err == nil:
+			a.take(begun)
+			begun = ""
+		case errors.Is(err, io.EOF):
+			time.Sleep(20 * time.Millisecond) // a file has no way to tell that it grew
+		default:
+			return
+		}
+	}
+}
+
+// take keeps a line if it is of the kind that is kept.
+func (a *auditLog) take(line string) {
+	var event struct {
+		Stage, Verb, UserAgent, RequestURI string
+		ObjectRef                          struct{ Resource, Subresource, Namespace, Name string }
+		ResponseStatus                     struct{ Code int }
+	}
+	if json.Unmarshal([]byte(line), &event) != nil || event.Stage != "ResponseComplete" {
+		return
+	}
+	ref := event.ObjectRef
+	r := request{Verb: event.Verb, Resource: ref.Resource, Subresource: ref.Subresource, Namespace: ref.Namespace,
+		Name: ref.Name, Agent: event.UserAgent, URI: event.RequestURI, Code: event.ResponseStatus.Code}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, err := fmt.Sscanf(r.URI, "/version?marker=%d", &a.marker); err == nil {
+		return
+	}
+	if isWrite(r) && (byLockstep(r) || createsPod(r)) {
+		a.kept = append(a.kept, r)
+	}
+}
+
+func isWrite(r request) bool {
+	switch r.Verb {
+	case "create", "update", "patch", "delete", "deletecollection":
+		return true
+	}
+	return false
+}
+
+func createsPod(r request) bool {
+	return r.Verb == "create" && r.Resource == "pods" && r.Subresource == "" && r.Code == http.StatusCreated
+}
+
+// sync returns once every request that was answered before is in memory.
+func (a *auditLog) sync() error {
+	a.mu.Lock()
+	a.asked++
+	marker := a.asked
+	a.mu.Unlock()
+	deadline := time.Now().Add(patience)
+	for sent := false; ; {
+		if !sent {
+			sent = a.send(marker) == nil
+		}
+		a.mu.Lock()
+		seen := a.marker >= marker
+		a.mu.Unlock()
+		if seen {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("marker %d does not appear in the audit log %s", marker, a.path)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func (a *auditLog) send(marker int) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	url := fmt.Sprintf("%s/version?marker=%d", strings.TrimRight(a.rest.Host, "/"), marker)
+	ask, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	answer, err := a.http.Do(ask)
+	if err != nil {
+		return err
+	}
+	return answer.Body.Close()
+}
+
+// position is where the log stands now.
+func (a *auditLog) position() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.kept)
+}
+
+// writes returns the kept requests from a position on that match.
+func (a *auditLog) writes(from int, match func(request) bool) []request {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var found []request
+	for _, r := range a.kept[from:] {
+		if match(r) {
+			found = append(found, r)
+		}
+	}
+	return found
+}

@@ -1,0 +1,88 @@
+package cluster
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// reaperEnv makes the test binary act as the reaper.
+const reaperEnv = "LOCKSTEP_CLUSTER_REAPER"
+
+// A reaper ends everything a run has started once the run is over. It is a
+// process of its own that waits for the end of its input: a run that panics, times
+// out or is killed closes that input as surely as one that ends well.
+//
+//	operator PID     this operator runs now; an earlier one does not any more
+//	plane BIN DIR    this control plane is up
+type reaper struct {
+	in  io.WriteCloser
+	cmd *exec.Cmd
+	log string
+}
+
+// startReaper starts the reaper. What it has to say goes to a file under dir.
+func startReaper(dir string) (*reaper, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	log, err := os.Create(filepath.Join(dir, "reaper.log"))
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), reaperEnv+"=1")
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C is not for it
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	return &reaper{in: in, cmd: cmd, log: log.Name()}, cmd.Start()
+}
+
+// note tells the reaper what is there to be ended.
+func (r *reaper) note(words ...string) error {
+	_, err := fmt.Fprintln(r.in, strings.Join(words, "\t"))
+	return err
+}
+
+// finish lets the reaper do its work and waits for it.
+func (r *reaper) finish() error {
+	r.in.Close()
+	if err := r.cmd.Wait(); err != nil {
+		return fmt.Errorf("take everything down: %w\n%s", err, lastLines(r.log, 20))
+	}
+	return nil
+}
+
+// reap is the reaper's side: it reads what is there until the end of in, then
+// ends it. The operator goes first, so that it does not see the API server go.
+func reap(in io.Reader) error {
+	var pid int
+	var down *exec.Cmd
+	for lines := bufio.NewScanner(in); lines.Scan(); {
+		switch words := strings.Split(lines.Text(), "\t"); words[0] {
+		case "operator":
+			pid, _ = strconv.Atoi(words[1])
+		case "plane":
+			down = exec.Command(words[1], "down", "--dir", words[2])
+		}
+	}
+	if pid > 0 {
+		_ = syscall.Kill(pid, syscall.SIGKILL) // gone already is as good
+	}
+	if down == nil {
+		return nil
+	}
+	down.Stdout, down.Stderr = os.Stdout, os.Stderr
+	return down.Run()
+}
