@@ -1,0 +1,137 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"lockstep.dev/lockstep/internal/controller"
+	"lockstep.dev/lockstep/internal/operator"
+)
+
+// replica is one operator, run in this process.
+type replica struct {
+	c       *cluster
+	options operator.Options
+	stop    context.CancelFunc
+	ended   chan error
+}
+
+// port is one nobody listens on.
+func port(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+func (c *cluster) replica(change func(*operator.Options)) *replica {
+	c.t.Helper()
+	config, err := operator.LoadConfig("")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	config.Webhook.Host, config.Webhook.Port = "127.0.0.1", new(int32(port(c.t)))
+	config.Metrics.BindAddress = fmt.Sprintf("127.0.0.1:%d", port(c.t))
+	config.Health.HealthProbeBindAddress = fmt.Sprintf("127.0.0.1:%d", port(c.t))
+	r := &replica{c: c, ended: make(chan error, 1), options: operator.Options{
+		REST: c.cfg, Config: *config, Namespace: systemName, Controllers: controller.Names(), Webhooks: true, Log: logr.Discard(),
+	}}
+	if change != nil {
+		change(&r.options)
+	}
+	return r
+}
+
+func (r *replica) webhookURL() string {
+	return fmt.Sprintf("https://127.0.0.1:%d", *r.options.Config.Webhook.Port)
+}
+
+// start runs the operator until the test ends or shut is called.
+func (r *replica) start() *replica {
+	r.c.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	r.stop = cancel
+	go func() { r.ended <- operator.Run(ctx, r.options) }()
+	r.c.t.Cleanup(func() { cancel() })
+	return r
+}
+
+// shut ends the operator as SIGTERM does.
+func (r *replica) shut() {
+	r.c.t.Helper()
+	r.stop()
+	select {
+	case err := <-r.ended:
+		if err != nil {
+			r.c.t.Fatalf("the operator ended with: %v", err)
+		}
+	case <-time.After(patience):
+		r.c.t.Fatal("the operator does not end")
+	}
+}
+
+// get returns the answer of one of the operator's servers, or its absence.
+func get(address string) (int, string) {
+	response, err := http.Get("http://" + address)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return response.StatusCode, string(body)
+}
+
+func (r *replica) ready() (bool, string) {
+	code, body := get(r.options.Config.Health.HealthProbeBindAddress + "/readyz?verbose")
+	return code == http.StatusOK, body
+}
+
+func (r *replica) untilReady() *replica {
+	r.c.t.Helper()
+	said := ""
+	r.c.eventually("the operator is ready", func(context.Context) (ok bool) {
+		select {
+		case err := <-r.ended:
+			r.c.t.Fatalf("the operator ended: %v", err)
+		default:
+		}
+		ok, said = r.ready()
+		return ok
+	}, &said)
+	return r
+}
+
+func (c *cluster) eventually(what string, is func(context.Context) bool, said *string) {
+	c.t.Helper()
+	err := wait.PollUntilContextTimeout(c.t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		return is(ctx), nil
+	})
+	if err != nil {
+		c.t.Fatalf("not so: %s (%s)", what, ptr.Deref(said, ""))
+	}
+}
+
+func (c *cluster) holder() string {
+	lease := &coordinationv1.Lease{}
+	if err := c.Get(c.t.Context(), client.ObjectKey{Namespace: systemName, Name: "b8b2488c.x-k8s.io"}, lease); err != nil {
+		return ""
+	}
+	return ptr.Deref(lease.Spec.HolderIdentity, "")
+}
