@@ -223,7 +223,7 @@ func (c *cluster) mustHoldOwnDefinition() {
 	}
 	// Nobody else may own what a later version wants to drop.
 	for _, e := range crd.ManagedFields {
-		if e.Subresource == "" && !(e.Manager == "lockstep-install" && e.Operation == metav1.ManagedFieldsOperationApply) {
+		if e.Subresource == "" && (e.Manager != "lockstep-install" || e.Operation != metav1.ManagedFieldsOperationApply) {
 			c.t.Errorf("%s still owns fields of the definition: %s", e.Manager, e.Operation)
 		}
 	}
