@@ -1,0 +1,302 @@
+package integration
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/act"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
+)
+
+// scene is a set in a namespace of its own, and the plan that a fresh look at it
+// leads to.
+type scene struct {
+	t     *testing.T
+	actor *act.Actor
+	set   *lwsv1.LeaderWorkerSet
+	plan  lws.Plan
+}
+
+func newScene(t *testing.T) *scene {
+	t.Helper()
+	s := &scene{t: t, actor: act.New(api, api)}
+	s.set = &lwsv1.LeaderWorkerSet{ObjectMeta: metav1.ObjectMeta{
+		Namespace: newNamespace(t), Name: "llama", Labels: map[string]string{"team": "red"},
+	}}
+	s.set.Spec.StartupPolicy = lwsv1.LeaderCreatedStartupPolicy
+	s.set.Spec.RolloutStrategy.Type = lwsv1.RollingUpdateStrategyType
+	s.set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers = []corev1.Container{{
+		Name: "w", Image: "w:1", Env: []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: "B", Value: "2"}},
+		VolumeMounts: []corev1.VolumeMount{{Name: "scratch", MountPath: "/scratch"}},
+	}}
+	s.set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Volumes = []corev1.Volume{{
+		Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}},
+	}}
+	s.must(api.Create(t.Context(), s.set))
+	s.plan = lws.DecideSet(lws.SetSnapshot{Set: s.set, Now: time.Now()})
+	return s
+}
+
+func (s *scene) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// create is the plan's create of the kind.
+func (s *scene) create(kind identity.Kind) action.Create {
+	s.t.Helper()
+	for _, a := range s.plan.Actions {
+		if create, ok := a.(action.Create); ok && create.Kind == kind {
+			return create
+		}
+	}
+	s.t.Fatalf("the plan creates no %s", kind)
+	return action.Create{}
+}
+
+func (s *scene) do(a action.Action) error {
+	s.t.Helper()
+	_, err := s.actor.Do(s.t.Context(), a)
+	return err
+}
+
+func (s *scene) wantStale(err error) {
+	s.t.Helper()
+	if !errors.Is(err, act.ErrStale) {
+		s.t.Fatalf("got error %v, want a stale look", err)
+	}
+}
+
+func (s *scene) statefulSet() *appsv1.StatefulSet {
+	s.t.Helper()
+	sts := &appsv1.StatefulSet{}
+	s.must(api.Get(s.t.Context(), client.ObjectKeyFromObject(s.set), sts))
+	return sts
+}
+
+// made is the leader StatefulSet as the API server has it after the plan's create.
+func (s *scene) made() *appsv1.StatefulSet {
+	s.t.Helper()
+	s.must(s.do(s.create(identity.KindStatefulSet)))
+	return s.statefulSet()
+}
+
+// applyOnto is what the set's spec leads to when sts is its StatefulSet.
+func (s *scene) applyOnto(sts *appsv1.StatefulSet) action.Apply {
+	s.t.Helper()
+	plan := lws.DecideSet(lws.SetSnapshot{Set: s.set, StatefulSet: identity.Claim[*appsv1.StatefulSet]{Members: []*appsv1.StatefulSet{sts}}})
+	for _, a := range plan.Actions {
+		if apply, ok := a.(action.Apply); ok && apply.Onto.Kind == identity.KindStatefulSet {
+			return apply
+		}
+	}
+	s.t.Fatalf("the plan applies no StatefulSet: %+v", plan)
+	return action.Apply{}
+}
+
+func TestACreateOverATakenNameChangesNothing(t *testing.T) {
+	s := newScene(t)
+	before := s.made()
+	err := s.do(s.create(identity.KindStatefulSet))
+	var taken *act.TakenError
+	if !errors.As(err, &taken) || taken.Name.Name != "llama" {
+		t.Fatalf("got error %v, want the name to be reported as taken", err)
+	}
+	s.wantStale(err)
+	if after := s.statefulSet(); after.ResourceVersion != before.ResourceVersion {
+		t.Errorf("the StatefulSet changed: %s", cmp.Diff(before, after))
+	}
+}
+
+func TestNothingIsCreatedForAnOwnerThatIsNot(t *testing.T) {
+	tests := map[string]func(*scene, *action.Create){
+		"gone":                func(s *scene, _ *action.Create) { s.must(api.Delete(t.Context(), s.set)) },
+		"another incarnation": func(_ *scene, a *action.Create) { a.Owner.UID = "another" },
+		"terminating": func(s *scene, _ *action.Create) {
+			s.set.Finalizers = []string{"example.com/hold"}
+			s.must(api.Update(t.Context(), s.set))
+			s.must(api.Delete(t.Context(), s.set))
+		},
+	}
+	for name, spoil := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t)
+			create := s.create(identity.KindStatefulSet)
+			spoil(s, &create)
+			s.wantStale(s.do(create))
+			err := api.Get(t.Context(), client.ObjectKeyFromObject(s.set), &appsv1.StatefulSet{})
+			if !apierrors.IsNotFound(err) {
+				t.Errorf("looking for the StatefulSet: got %v, want it not found", err)
+			}
+		})
+	}
+}
+
+func TestAnApplyTouchesOnlyTheVersionItWasDecidedFor(t *testing.T) {
+	tests := map[string]func(*scene, *appsv1.StatefulSet, *action.Apply){
+		"changed since": func(s *scene, sts *appsv1.StatefulSet, _ *action.Apply) {
+			sts.Annotations["example.com/note"] = "mine"
+			s.must(api.Update(t.Context(), sts))
+		},
+		"another incarnation": func(_ *scene, _ *appsv1.StatefulSet, a *action.Apply) { a.Onto.UID = types.UID("another") },
+		"terminating since": func(s *scene, sts *appsv1.StatefulSet, _ *action.Apply) {
+			s.must(api.Delete(t.Context(), sts, client.PropagationPolicy(metav1.DeletePropagationForeground)))
+		},
+		"gone": func(s *scene, sts *appsv1.StatefulSet, _ *action.Apply) { s.must(api.Delete(t.Context(), sts)) },
+	}
+	for name, spoil := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t)
+			sts := s.made()
+			s.set.Spec.Replicas = new(int32(7))
+			apply := s.applyOnto(sts)
+			spoil(s, sts, &apply)
+			s.wantStale(s.do(apply))
+			after := &appsv1.StatefulSet{}
+			err := api.Get(t.Context(), client.ObjectKeyFromObject(s.set), after)
+			if name == "gone" && !apierrors.IsNotFound(err) {
+				t.Errorf("the apply brought the StatefulSet back: %v", err)
+			}
+			if err == nil && *after.Spec.Replicas == 7 {
+				t.Error("the apply went through")
+			}
+		})
+	}
+}
+
+func TestAnApplyTakesAwayWhatIsNoLongerWanted(t *testing.T) {
+	s := newScene(t)
+	sts := s.made()
+	s.set.Labels = nil
+	container := &s.set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0]
+	container.Env = container.Env[1:]
+	s.must(s.do(s.applyOnto(sts)))
+	after := s.statefulSet()
+	if team, there := after.Labels["team"]; there {
+		t.Errorf("label team=%s is still there", team)
+	}
+	want := []corev1.EnvVar{{Name: "B", Value: "2"}}
+	if diff := cmp.Diff(want, after.Spec.Template.Spec.Containers[0].Env); diff != "" {
+		t.Errorf("environment (-want +got):\n%s", diff)
+	}
+	if after.Spec.Template.Spec.Volumes[0].EmptyDir == nil {
+		t.Error("the volume lost its empty directory")
+	}
+	if after.UID != sts.UID {
+		t.Error("the StatefulSet was made anew")
+	}
+	for _, entry := range after.ManagedFields {
+		if entry.Manager == lws.FieldOwner && entry.Operation == metav1.ManagedFieldsOperationUpdate && entry.Subresource == "" {
+			t.Error("fields are still owned by the create")
+		}
+	}
+}
+
+func TestAnApplyOfTheSameIsInStep(t *testing.T) {
+	s := newScene(t)
+	sts := s.made()
+	s.set.Spec.Replicas = new(int32(3))
+	s.must(s.do(s.applyOnto(sts)))
+	world := lws.SetSnapshot{Set: s.set, StatefulSet: identity.Claim[*appsv1.StatefulSet]{Members: []*appsv1.StatefulSet{s.statefulSet()}}}
+	for _, a := range lws.DecideSet(world).Actions {
+		if a.Target().Kind == identity.KindStatefulSet {
+			t.Errorf("it would be written again: %s %s because %s", a.Verb(), a.Target(), a.Why().Sentence)
+		}
+	}
+}
+
+func TestAdoptionLeavesARevisionItsData(t *testing.T) {
+	s := newScene(t)
+	orphan := s.create(identity.KindControllerRevision).Object.DeepCopyObject().(*appsv1.ControllerRevision)
+	orphan.OwnerReferences = nil
+	s.must(api.Create(t.Context(), orphan, client.FieldOwner(lws.FieldOwner)))
+	world := lws.SetSnapshot{Set: s.set, Revisions: identity.Claim[*appsv1.ControllerRevision]{Orphans: []*appsv1.ControllerRevision{orphan}}}
+	s.must(s.do(lws.DecideSet(world).Actions[0]))
+	after := &appsv1.ControllerRevision{}
+	s.must(api.Get(t.Context(), client.ObjectKeyFromObject(orphan), after))
+	if owner := metav1.GetControllerOf(after); owner == nil || owner.UID != s.set.UID {
+		t.Errorf("the revision belongs to %v, want the set", owner)
+	}
+	if diff := cmp.Diff([]any{orphan.Data, orphan.Revision, orphan.Labels}, []any{after.Data, after.Revision, after.Labels}); diff != "" {
+		t.Errorf("the revision changed (-want +got):\n%s", diff)
+	}
+	s.renumber(after)
+}
+
+// renumber has a revision that is current again rise above another, and looks
+// that it is still the set's own.
+func (s *scene) renumber(known *appsv1.ControllerRevision) {
+	s.t.Helper()
+	other := known.DeepCopy()
+	other.Labels[lwsv1.RevisionKey] = lws.RevisionKey([]byte(`{"spec":{}}`))
+	other.Data = runtime.RawExtension{Raw: []byte(`{"spec":{}}`)}
+	other.Revision = 7
+	world := lws.SetSnapshot{Set: s.set, Revisions: identity.Claim[*appsv1.ControllerRevision]{Members: []*appsv1.ControllerRevision{known, other}}}
+	s.must(s.do(lws.DecideSet(world).Actions[0]))
+	after := &appsv1.ControllerRevision{}
+	s.must(api.Get(s.t.Context(), client.ObjectKeyFromObject(known), after))
+	if after.Revision != 8 || metav1.GetControllerOf(after) == nil || len(after.Data.Raw) == 0 {
+		s.t.Errorf("got revision %d of %v with %d bytes, want 8, the set's, with data", after.Revision, metav1.GetControllerOf(after), len(after.Data.Raw))
+	}
+}
+
+func TestADeleteTakesOnlyTheVersionItWasDecidedFor(t *testing.T) {
+	s := newScene(t)
+	sts := s.made()
+	onto := identity.RefOf(identity.KindStatefulSet, sts)
+	owner := identity.RefOf(identity.KindLeaderWorkerSet, s.set)
+	another, older := onto, onto
+	another.UID = "another"
+	older.ResourceVersion = "1"
+	for name, a := range map[string]action.Delete{
+		"another incarnation": {Object: another},
+		"an older version":    {Object: older},
+		"the owner is there":  {Object: onto, OwnerGone: &owner},
+	} {
+		s.wantStale(s.do(a))
+		if after := s.statefulSet(); after.DeletionTimestamp != nil {
+			t.Errorf("%s: it was deleted", name)
+		}
+	}
+	gone := owner
+	gone.UID = "before"
+	s.must(s.do(action.Delete{Object: onto, OwnerGone: &gone}))
+	if err := api.Get(t.Context(), client.ObjectKeyFromObject(sts), sts); !apierrors.IsNotFound(err) {
+		t.Errorf("got %v, want it gone", err)
+	}
+	s.must(s.do(action.Delete{Object: onto}))
+}
+
+func TestAStatusIsWrittenOnlyOverTheVersionItWasDecidedFrom(t *testing.T) {
+	s := newScene(t)
+	var write action.WriteStatus
+	for _, a := range s.plan.Actions {
+		if status, ok := a.(action.WriteStatus); ok {
+			write = status
+		}
+	}
+	s.must(s.do(write))
+	s.wantStale(s.do(write))
+	write.Set.UID = "another"
+	s.wantStale(s.do(write))
+	after := &lwsv1.LeaderWorkerSet{}
+	s.must(api.Get(t.Context(), client.ObjectKeyFromObject(s.set), after))
+	if after.Status.ObservedGeneration != 1 || len(after.Status.Conditions) == 0 {
+		t.Errorf("got status %+v, want what was decided", after.Status)
+	}
+}
