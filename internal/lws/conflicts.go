@@ -1,10 +1,13 @@
 package lws
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -24,7 +27,7 @@ func (d *setDecision) conflicts() {
 	for _, sts := range d.StatefulSet.Squatters {
 		found = append(found, taken(identity.KindStatefulSet, sts, "the set cannot start"))
 	}
-	for _, pod := range d.Leaders.Squatters {
+	for _, pod := range byOrdinal(d.Leaders.Squatters) {
 		if _, ordinal := identity.ParentAndOrdinal(pod.Name); int32(ordinal) < Replicas(d.Set) {
 			found = append(found, taken(identity.KindPod, pod, fmt.Sprintf("group %d cannot start", ordinal)))
 		}
@@ -45,6 +48,16 @@ func (d *setDecision) conflicts() {
 	}
 	d.conflict = strings.Join(found, "; ") + "; remove what is in the way, or give this set another name"
 	d.plan.wait(Wait{Reason: because(CodeNameConflict, d.conflict), Until: d.Now.Add(conflictLook)})
+}
+
+// byOrdinal returns pods by rising ordinal: a cache lists them in any order, and
+// what is told of them must not change with it.
+func byOrdinal(pods []*corev1.Pod) []*corev1.Pod {
+	return slices.SortedFunc(slices.Values(pods), func(a, b *corev1.Pod) int {
+		_, i := identity.ParentAndOrdinal(a.Name)
+		_, j := identity.ParentAndOrdinal(b.Name)
+		return cmp.Compare(i, j)
+	})
 }
 
 func (g Group) conflicts(set *lwsv1.LeaderWorkerSet) []string {

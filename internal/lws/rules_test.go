@@ -20,7 +20,10 @@ import (
 
 // strange makes an object somebody else's who is alive.
 func strange(c *cluster, object metav1.Object) {
-	owner := lwstest.Add(c.FakeStore, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "stranger"}})
+	owner := lwstest.Find[*corev1.Pod](c.FakeStore, "stranger")
+	if owner == nil {
+		owner = lwstest.Add(c.FakeStore, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "stranger"}})
+	}
 	lwstest.OwnedBy(object, "v1", identity.RefOf(identity.KindPod, owner))
 }
 
@@ -81,6 +84,20 @@ func TestSquattersAreToldOfAndLeftAlone(t *testing.T) {
 				t.Errorf("it is told again: %v", brief(again[0].Status))
 			}
 		})
+	}
+}
+
+func TestConflictsAreToldInTheOrderOfTheGroups(t *testing.T) {
+	c := running(t, 3, 1)
+	for i := range 3 {
+		lwstest.Edit(c.FakeStore, identity.LeaderName("w", i), func(pod *corev1.Pod) { strange(c, pod) })
+	}
+	w := c.set("w")
+	slices.Reverse(w.Leaders.Squatters)
+	got := condition(one[action.WriteStatus](t, lws.DecideSet(w)).Status, lws.CodeNameConflict).Message
+	const of = " belongs to pod stranger: group "
+	if !strings.HasPrefix(got, "pod w-0"+of+"0 cannot start; pod w-1"+of+"1 cannot start; pod w-2"+of+"2 cannot start; ") {
+		t.Errorf("got %q", got)
 	}
 }
 

@@ -199,7 +199,7 @@ func (c *FakeControllers) Collect(object client.Object) {
 		for _, dependent := range c.dependents(object) {
 			abandoned, _ := dependent.DeepCopyObject().(client.Object)
 			abandoned.SetOwnerReferences(nil)
-			c.put(abandoned)
+			c.Put(abandoned)
 		}
 		c.Release(object, metav1.FinalizerOrphanDependents)
 	case slices.Contains(object.GetFinalizers(), metav1.FinalizerDeleteDependents):

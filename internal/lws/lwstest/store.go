@@ -86,7 +86,7 @@ func Add[T client.Object](s *FakeStore, object T) T {
 		added.SetGeneration(1)
 	}
 	s.Created[KindOf(added)]++
-	s.put(added)
+	s.Put(added)
 	return added
 }
 
@@ -100,7 +100,7 @@ func Edit[T client.Object](s *FakeStore, name string, change func(T)) T {
 	}
 	edited, _ := found.DeepCopyObject().(T)
 	change(edited)
-	s.put(edited)
+	s.Put(edited)
 	return edited
 }
 
@@ -111,7 +111,7 @@ func Find[T client.Object](s *FakeStore, name string) T {
 	return found
 }
 
-// All returns every object of a kind in the order of their names.
+// All returns every object of a type in the order of their names and kinds.
 func All[T client.Object](objects Objects) []T {
 	var all []T
 	for _, object := range objects {
@@ -119,7 +119,9 @@ func All[T client.Object](objects Objects) []T {
 			all = append(all, typed)
 		}
 	}
-	slices.SortFunc(all, func(a, b T) int { return cmp.Compare(a.GetName(), b.GetName()) })
+	slices.SortFunc(all, func(a, b T) int {
+		return cmp.Or(cmp.Compare(a.GetName(), b.GetName()), cmp.Compare(KindOf(a), KindOf(b)))
+	})
 	return all
 }
 
@@ -137,7 +139,8 @@ func Terminate[T client.Object](s *FakeStore, name string, finalizers ...string)
 	})
 }
 
-func (s *FakeStore) put(object client.Object) {
+// Put replaces what bears the name of object.
+func (s *FakeStore) Put(object client.Object) {
 	object.SetResourceVersion(strconv.Itoa(s.next()))
 	s.Objects[NameOf(object)] = object
 }

@@ -127,7 +127,7 @@ func (s *FakeStore) apply(a action.Apply) error {
 	if !sameSpec(found, after) {
 		after.SetGeneration(found.GetGeneration() + 1)
 	}
-	s.put(after)
+	s.Put(after)
 	return s.remember(a.Object, after, a.FieldOwner)
 }
 
@@ -219,7 +219,7 @@ func (s *FakeStore) Remove(object client.Object, how metav1.DeletionPropagation)
 	if going.GetDeletionTimestamp() == nil {
 		going.SetDeletionTimestamp(&metav1.Time{Time: s.Now})
 	}
-	s.put(going)
+	s.Put(going)
 }
 
 // Release takes a finalizer away, and the object with it when that was the last.
@@ -232,7 +232,7 @@ func (s *FakeStore) Release(object client.Object, finalizer string) {
 	}
 	released, _ := object.DeepCopyObject().(client.Object)
 	released.SetFinalizers(left)
-	s.put(released)
+	s.Put(released)
 }
 
 func (s *FakeStore) writeStatus(a action.WriteStatus) error {
@@ -242,6 +242,6 @@ func (s *FakeStore) writeStatus(a action.WriteStatus) error {
 	}
 	set, _ := found.DeepCopyObject().(*lwsv1.LeaderWorkerSet)
 	set.Status = *a.Status.DeepCopy()
-	s.put(set)
+	s.Put(set)
 	return nil
 }
