@@ -126,6 +126,9 @@ func (d *demo) play(ctx context.Context) error {
 	return nil
 }
 
+// errInterrupted is what a demo ends with when its user ends it.
+var errInterrupted = errors.New("interrupted")
+
 // because puts the reason for which everything was stopped, if it was, before
 // what that led to.
 func because(ctx context.Context, err error) error {
@@ -133,7 +136,7 @@ func because(ctx context.Context, err error) error {
 	case cause == nil || errors.Is(err, cause) && !errors.Is(cause, context.Canceled):
 		return err
 	case errors.Is(cause, context.Canceled):
-		return errors.New("interrupted")
+		return errInterrupted
 	default:
 		return fmt.Errorf("%w (%w)", cause, err)
 	}
@@ -155,7 +158,7 @@ func (d *demo) connect(ctx context.Context) error {
 
 // giveUp says what failed, shows the operator's last words, and ends everything.
 func (d *demo) giveUp(ctx context.Context, why error) error {
-	if d.operator.PID != 0 {
+	if d.operator.PID != 0 && !errors.Is(why, errInterrupted) {
 		fmt.Fprintf(d.Out, "\nthe last lines of %s:\n%s\n", d.place.log(), lastLines(d.place.log(), 20))
 	}
 	fmt.Fprintln(d.Out, "\nending what was started")

@@ -1,0 +1,160 @@
+package survey_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/cli/survey"
+	"lockstep.dev/lockstep/internal/lws"
+)
+
+func survey1(t *testing.T, s *survey.Surveyor, name string) survey.Survey {
+	t.Helper()
+	found, err := s.Set(t.Context(), types.NamespacedName{Namespace: namespace, Name: name}, epoch.Add(time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// verbs are what a plan does, in a form to compare.
+func verbs(p lws.Plan) string {
+	var all []string
+	for _, a := range p.Actions {
+		all = append(all, a.Verb()+" "+a.Target().String())
+	}
+	return strings.Join(all, ", ")
+}
+
+func codes(p lws.Plan) []string {
+	var all []string
+	for _, w := range p.Waits {
+		all = append(all, w.Code)
+	}
+	return all
+}
+
+func TestSurveySeesEveryGroupWithItsPods(t *testing.T) {
+	set := newSet("a", 3, 4)
+	found := survey1(t, surveyorOf(t, append(children(t, set), set)), "a")
+	if len(found.Groups) != 3 {
+		t.Fatalf("got %d groups, want 3", len(found.Groups))
+	}
+	for i, g := range found.Groups {
+		if g.Index != i || g.Leader == nil || len(g.Pods.Members) != 3 || !g.Ready(set) || !g.UpToDate(found.Standing.Key) {
+			t.Errorf("group %d: got %+v", i, g.Group)
+		}
+	}
+	if found.Standing.Ready != 3 || found.Standing.Updated != 3 {
+		t.Errorf("got %+v", found.Standing)
+	}
+}
+
+func TestNoSuchSetIsNotFound(t *testing.T) {
+	_, err := surveyorOf(t, nil).Set(t.Context(), types.NamespacedName{Namespace: namespace, Name: "a"}, epoch)
+	if !apierrors.IsNotFound(err) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestLeftoversOfAGroupWithoutLeaderAreSeen(t *testing.T) {
+	set := newSet("a", 1, 2)
+	leftover := pod(owned(meta("a-7-1", "leftover"), "StatefulSet", "a-7", "long-gone"), map[string]string{lwsv1.SetNameLabelKey: "a"}, 2)
+	found := survey1(t, surveyorOf(t, append(children(t, set), set, leftover)), "a")
+	last := found.Groups[len(found.Groups)-1]
+	if last.Index != 7 || len(last.Pods.Ghosts) != 1 || len(last.Pods.Members) != 0 {
+		t.Errorf("got group %d with %+v", last.Index, last.Pods)
+	}
+}
+
+func TestPodsOfASetWithALongerNameAreNotOurs(t *testing.T) {
+	set, other := newSet("a", 1, 2), newSet("a-0", 1, 2)
+	other.UID = "other"
+	stranger := pod(owned(meta("a-0-1", "stranger"), "StatefulSet", "a-0", "other-leaders"), map[string]string{lwsv1.SetNameLabelKey: "a-0"}, 2)
+	found := survey1(t, surveyorOf(t, []client.Object{set, other, stranger}), "a")
+	if len(found.Groups) != 0 {
+		t.Errorf("got %+v", found.Groups)
+	}
+}
+
+func TestWhatStandsUnseenUnderANameIsFoundBeforeACreateIsPlanned(t *testing.T) {
+	set := newSet("a", 1, 2)
+	unlabelled := statefulSet(meta("a", "squatter"), 1)
+	found := survey1(t, surveyorOf(t, []client.Object{set}, unlabelled), "a")
+	if strings.Contains(verbs(found.Plan), "create statefulset a") {
+		t.Errorf("plans %s under a name that is taken", verbs(found.Plan))
+	}
+	if !slices.Contains(codes(found.Plan), lws.CodeNameConflict) {
+		t.Errorf("waits for %v, want a name conflict", codes(found.Plan))
+	}
+}
+
+func TestAsPlansForASetThatIsNotThere(t *testing.T) {
+	set := newSet("a", 2, 2)
+	set.UID = ""
+	found, err := surveyorOf(t, nil).As(t.Context(), set, epoch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := verbs(found.Plan); !strings.Contains(got, "create statefulset a, create service a") {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestAsLaysASpecOverALivingSet(t *testing.T) {
+	set := newSet("a", 2, 2)
+	s := surveyorOf(t, append(children(t, set), set))
+	changed := set.DeepCopy()
+	changed.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Image = "other"
+	found, err := s.As(t.Context(), changed, epoch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := verbs(found.Plan); !strings.Contains(got, "create controllerrevision") || !strings.Contains(got, "apply statefulset a") {
+		t.Errorf("got %s", got)
+	}
+	if len(found.Groups) != 2 || found.Groups[0].Set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Image != "other" {
+		t.Error("groups are not judged by the spec laid over")
+	}
+}
+
+// An operator that watched a ghost for an hour has called it stuck. Who looks for
+// the first time must not take that back.
+func TestAStuckGhostStaysStuckForANewcomer(t *testing.T) {
+	set := newSet("a", 1, 1)
+	set.CreationTimestamp = metav1.NewTime(epoch.Add(-time.Hour))
+	set.Status.Conditions = []metav1.Condition{{
+		Type: "Progressing", Status: metav1.ConditionTrue, Reason: lws.CodePreviousIncarnation,
+		Message: "waiting for 1 pod; none has left for a minute: …",
+	}}
+	ghost := pod(owned(meta("a-0", "ghost"), "StatefulSet", "a", "long-gone"), map[string]string{lwsv1.SetNameLabelKey: "a"}, 1)
+	ghost.CreationTimestamp = metav1.NewTime(epoch.Add(-2 * time.Hour))
+	ghost.Finalizers = []string{"example.com/hold"}
+	gone := metav1.NewTime(epoch.Add(-time.Hour))
+	ghost.DeletionTimestamp = &gone
+	found := survey1(t, surveyorOf(t, []client.Object{set, ghost}), "a")
+	message := found.Plan.Waits[0].Sentence
+	if !strings.Contains(message, "none has left for a minute") || !strings.Contains(message, "example.com/hold") {
+		t.Errorf("got %q", message)
+	}
+}
+
+func TestDeletedAtIsBeforeTheGracePeriod(t *testing.T) {
+	ends, grace := metav1.NewTime(epoch.Add(30*time.Second)), int64(30)
+	object := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &ends, DeletionGracePeriodSeconds: &grace}}
+	if got := survey.DeletedAt(object); !got.Equal(epoch) {
+		t.Errorf("got %s, want %s", got, epoch)
+	}
+	if got := survey.DeletedAt(&corev1.Pod{}); !got.IsZero() {
+		t.Errorf("got %s for what nobody deleted", got)
+	}
+}

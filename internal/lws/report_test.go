@@ -1,0 +1,86 @@
+package lws_test
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
+)
+
+// haunted is a set whose name an old leader bears, seen when it was deleted and
+// not moving since.
+func haunted(now, deleted time.Time) lws.SetSnapshot {
+	born, gone := metav1.NewTime(deleted.Add(time.Second)), metav1.NewTime(deleted)
+	set := &lwsv1.LeaderWorkerSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", UID: "new", CreationTimestamp: born}}
+	ghost := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: "a-0", UID: "ghost", DeletionTimestamp: &gone, CreationTimestamp: metav1.NewTime(deleted.Add(-time.Hour)),
+	}}
+	return lws.SetSnapshot{
+		Now: now, Set: set,
+		Leaders: identity.Claim[*corev1.Pod]{Ghosts: []*corev1.Pod{ghost}},
+		Vigil:   lws.Vigil{Seen: map[types.UID]time.Time{"ghost": deleted}},
+	}
+}
+
+func TestToldStuckReadsWhatTheStatusSays(t *testing.T) {
+	deleted := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for name, tt := range map[string]struct {
+		after time.Duration
+		stuck bool
+	}{
+		"leaving": {5 * time.Second, false},
+		"stuck":   {2 * time.Minute, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := haunted(deleted.Add(tt.after), deleted)
+			if lws.ToldStuck(w.Set) {
+				t.Error("stuck before anything was told")
+			}
+			w.Set.Status = writtenStatus(t, lws.DecideSet(w))
+			if got := lws.ToldStuck(w.Set); got != tt.stuck {
+				t.Errorf("got %v, want %v from %v", got, tt.stuck, w.Set.Status.Conditions)
+			}
+		})
+	}
+}
+
+func TestStandCountsAsTheStatusDoes(t *testing.T) {
+	deleted := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	w := haunted(deleted.Add(time.Second), deleted)
+	w.Leaders.Ghosts = nil
+	status := writtenStatus(t, lws.DecideSet(w))
+	standing := lws.Stand(w)
+	if standing.Ready != status.ReadyReplicas || standing.Updated != status.UpdatedReplicas {
+		t.Errorf("got %+v, the status says %+v", standing, status)
+	}
+	if want := keyMade(lws.DecideSet(w)); standing.Key != want {
+		t.Errorf("got key %q, want that of the revision about to be made, %q", standing.Key, want)
+	}
+}
+
+func writtenStatus(t *testing.T, plan lws.Plan) lwsv1.LeaderWorkerSetStatus {
+	t.Helper()
+	for _, a := range plan.Actions {
+		if write, ok := a.(action.WriteStatus); ok {
+			return write.Status
+		}
+	}
+	t.Fatal("the plan writes no status")
+	return lwsv1.LeaderWorkerSetStatus{}
+}
+
+func keyMade(plan lws.Plan) string {
+	for _, a := range plan.Actions {
+		if create, ok := a.(action.Create); ok && create.Kind == identity.KindControllerRevision {
+			return create.Object.GetLabels()[lwsv1.RevisionKey]
+		}
+	}
+	return ""
+}
