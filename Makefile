@@ -11,6 +11,7 @@ GOTOOL  := go tool -modfile=go.tools.mod
 ASSETS  := $(CURDIR)/bin/assets
 ROUNDS  ?= 2
 SOAK_ROUNDS ?= 100
+FUZZTIME ?= 30s
 
 export CGO_ENABLED ?= 0
 export KUBEBUILDER_ASSETS := $(ASSETS)
@@ -50,6 +51,7 @@ demo-down: ## End what "make demo" left running
 test: build ## Run all tests: units, laws, integration, the local control plane
 	go vet ./...
 	go test -timeout 10m $$(go list ./... | grep -v /test/)
+	$(MAKE) --no-print-directory fuzz FUZZTIME=5s
 	go -C local test -timeout 10m ./...
 	go test -count=1 -timeout 15m ./test/integration/...
 	LOCKSTEP_ROUNDS=$(ROUNDS) go test -count=1 -timeout 40m ./test/cluster/...
@@ -63,10 +65,11 @@ bench: ## Measure what a decision costs, by number of groups
 	go test -run '^$$' -bench . -benchmem ./internal/lws
 
 .PHONY: fuzz
-fuzz: ## Fuzz the webhooks and the revision decoder, 30 s each
-	@for target in $$(grep -rl '^func Fuzz' --include='*_test.go' internal | xargs -n1 dirname | sort -u); do \
-	  for name in $$(grep -ho '^func Fuzz[A-Za-z]*' $$target/*_test.go | cut -c6-); do \
-	    go test -run '^$$' -fuzz "^$$name$$" -fuzztime 30s ./$$target || exit 1; done; done
+fuzz: ## Fuzz the webhooks and the decoders, FUZZTIME each (30s)
+	@for package in $$(grep -rl '^func Fuzz' --include='*_test.go' internal | xargs -n1 dirname | sort -u); do \
+	  for name in $$(grep -ho '^func Fuzz[A-Za-z]*' $$package/*_test.go | cut -c6-); do \
+	    echo "go test -fuzz $$name ./$$package"; \
+	    go test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) ./$$package || exit 1; done; done
 
 .PHONY: lint
 lint: ## Run the linters
