@@ -36,7 +36,7 @@ func (m *met) when(premise string, holds bool) bool {
 	return holds
 }
 
-// check runs a property over generated worlds, four times as many as rapid would,
+// check runs a property over generated worlds, twice as many as rapid would,
 // and more while one of the premises was not met. It fails when one never was.
 func check(t *testing.T, property func(*rapid.T, *cluster, *met), premises ...string) {
 	t.Helper()
@@ -44,7 +44,7 @@ func check(t *testing.T, property func(*rapid.T, *cluster, *met), premises ...st
 	missing := func() int {
 		return slices.IndexFunc(premises, func(premise string) bool { return m.counts[premise] == 0 })
 	}
-	for round := 0; round < 4 || (round < 50 && missing() >= 0); round++ {
+	for round := 0; round < 2 || (round < 50 && missing() >= 0); round++ {
 		rapid.Check(t, func(t *rapid.T) { property(t, generate(t), m) })
 		if t.Failed() {
 			return

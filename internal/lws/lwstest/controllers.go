@@ -181,7 +181,7 @@ func (c *FakeControllers) Run(pod *corev1.Pod) {
 		}
 		return
 	}
-	if pod.Status.Phase != corev1.PodRunning {
+	if pod.Status.Phase != corev1.PodRunning || len(pod.Status.Conditions) == 0 {
 		Edit(c.FakeStore, pod.Name, Up)
 	}
 }

@@ -1,0 +1,428 @@
+package floors
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "lockstep.dev/lockstep"
+
+// floor is how high a package stands: it may import what stands lower, and what
+// stands beside it only where beside says so.
+type floor int
+
+const (
+	apart floor = iota - 1 // imports nothing of ours but what is apart, and is imported freely
+	f0                     // what users write
+	f1                     // names, writes, conditions
+	f2                     // decisions
+	f3                     // the cluster: reading, writing, telling
+	f4                     // watches and webhooks
+	f5                     // what people use
+	f6                     // programs
+	tests                  // imported by tests alone
+)
+
+// floors is where every package stands, by its path within the module. What
+// ends in "/..." stands for all below it.
+var floors = map[string]floor{
+	"api/config/v1alpha1":    f0,
+	"api/leaderworkerset/v1": f0,
+
+	"internal/identity":  f1,
+	"internal/action":    f1,
+	"internal/condition": f1,
+
+	"internal/lws":           f2,
+	"internal/lws/admission": f2,
+
+	"internal/observe": f3,
+	"internal/act":     f3,
+	"internal/narrate": f3,
+
+	"internal/controller":    f4,
+	"internal/webhook":       f4,
+	"internal/webhook/certs": f4,
+
+	"internal/cli/...":  f5,
+	"internal/demo/...": f5,
+	"internal/install":  f5,
+	"internal/operator": f5,
+	"cmd/...":           f6,
+	"hack/...":          f6,
+
+	"internal/connect": apart, // how a program reaches a cluster
+	"internal/version": apart, // the name of the build
+	"config":           apart, // embedded manifests
+	"config/crd":       apart,
+
+	"internal/floors":      tests,
+	"internal/lws/lwstest": tests,
+	"test/...":             tests,
+}
+
+// beside lists the packages that may be imported from their own floor, and by
+// whom: each is a part of the whole that its importers are.
+var beside = map[string][]string{
+	"internal/action":   {"internal/identity"},
+	"internal/narrate":  {"internal/act"},
+	"internal/webhook":  {"internal/webhook/certs"},
+	"internal/cli/...":  {"internal/cli/..."},
+	"internal/demo/...": {"internal/demo/...", "internal/cli/..."},
+	"internal/connect":  {"internal/version"},
+	"config":            {"config/crd"},
+	"test/...":          {"test/...", "internal/lws/lwstest"},
+}
+
+// pkg is one package as the go command lists it.
+type pkg struct {
+	ImportPath   string
+	Dir          string
+	GoFiles      []string
+	Imports      []string
+	TestImports  []string
+	XTestImports []string
+	Standard     bool
+}
+
+func list(t *testing.T, args ...string) []pkg {
+	t.Helper()
+	command := exec.Command("go", append([]string{"list", "-e", "-json=ImportPath,Dir,GoFiles,Imports,TestImports,XTestImports,Standard"}, args...)...)
+	command.Dir = filepath.Join("..", "..")
+	var complaint bytes.Buffer
+	command.Stderr = &complaint
+	out, err := command.Output()
+	if err != nil {
+		t.Fatalf("go list %s: %v\n%s", args, err, &complaint)
+	}
+	var packages []pkg
+	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p pkg
+		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatalf("go list %s: %v", args, err)
+		}
+		packages = append(packages, p)
+	}
+	if len(packages) == 0 {
+		t.Fatalf("go list %s: no packages", args)
+	}
+	return packages
+}
+
+// within is the path of a package within the module, if it is one of ours.
+func within(importPath string) (string, bool) {
+	return strings.CutPrefix(importPath, module+"/")
+}
+
+// entry returns the value for a path: its own, or that of the nearest "/..." above.
+func entry[V any](table map[string]V, p string) (value V, ok bool) {
+	if value, ok = table[p]; ok {
+		return value, true
+	}
+	for above := p; above != "."; above = path.Dir(above) {
+		if value, ok = table[above+"/..."]; ok {
+			return value, true
+		}
+	}
+	return value, false
+}
+
+func matches(patterns []string, p string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		above, below := strings.CutSuffix(pattern, "/...")
+		return p == above || (below && strings.HasPrefix(p, above+"/"))
+	})
+}
+
+// fault says what is wrong with an import, or is empty.
+func fault(importer, imported string) string {
+	from, ok := entry(floors, importer)
+	if !ok {
+		return importer + " stands on no floor: give it one in the table of this test, as design and floors ask"
+	}
+	to, ok := entry(floors, imported)
+	if !ok {
+		return imported + " stands on no floor: give it one in the table of this test, as design and floors ask"
+	}
+	allowed, _ := entry(beside, importer)
+	switch {
+	case to == apart && from > apart && from <= f2:
+		return importer + " must not import " + imported + ": it is about the world outside"
+	case to < from, from == to && matches(allowed, imported):
+		return ""
+	case from == to:
+		return importer + " must not import " + imported + " beside it"
+	}
+	return importer + " must not import " + imported + " above it"
+}
+
+func TestImportsGoDownward(t *testing.T) {
+	for _, p := range list(t, "./...") {
+		importer, ours := within(p.ImportPath)
+		if !ours {
+			continue
+		}
+		if _, ok := entry(floors, importer); !ok {
+			t.Errorf("%s stands on no floor: give it one in the table of this test", importer)
+			continue
+		}
+		for _, i := range p.Imports {
+			if imported, ours := within(i); ours {
+				if wrong := fault(importer, imported); wrong != "" {
+					t.Error(wrong)
+				}
+			}
+		}
+	}
+}
+
+func TestTheTableNamesNothingThatIsGone(t *testing.T) {
+	var standing []string
+	for _, p := range list(t, "./...") {
+		if ours, ok := within(p.ImportPath); ok {
+			standing = append(standing, ours)
+		}
+	}
+	for name := range floors {
+		if strings.HasSuffix(name, "/...") || slices.Contains(standing, name) {
+			continue
+		}
+		t.Errorf("%s is in the table and not in the tree: take it out", name)
+	}
+}
+
+func TestFaultsAreFound(t *testing.T) {
+	for _, tt := range []struct{ importer, imported, says string }{
+		{"internal/lws", "internal/identity", ""},
+		{"internal/lws", "internal/observe", "internal/lws must not import internal/observe above it"},
+		{"internal/observe", "internal/act", "internal/observe must not import internal/act beside it"},
+		{"internal/narrate", "internal/act", ""},
+		{"internal/lws", "internal/version", "internal/lws must not import internal/version: it is about the world outside"},
+		{"internal/operator", "internal/version", ""},
+		{"internal/controller", "internal/lws/lwstest", "internal/controller must not import internal/lws/lwstest above it"},
+		{"internal/nowhere", "internal/lws", "internal/nowhere stands on no floor: give it one in the table of this test, as design and floors ask"},
+	} {
+		if got := fault(tt.importer, tt.imported); got != tt.says {
+			t.Errorf("%s → %s: got %q, want %q", tt.importer, tt.imported, got, tt.says)
+		}
+	}
+}
+
+// pure are the packages that decide: nothing but their input may sway them.
+func pure(t *testing.T) []pkg {
+	t.Helper()
+	return slices.DeleteFunc(list(t, "./api/...", "./internal/..."), func(p pkg) bool {
+		ours, _ := within(p.ImportPath)
+		stands, ok := entry(floors, ours)
+		return !ok || stands < f0 || stands > f2
+	})
+}
+
+// outside is what a pure package must not import, with what is below it.
+var outside = []string{
+	"context", "os/...", "net", "net/http/...", "math/rand/...", "crypto/rand", "log/...", "time/tzdata", "runtime", "syscall", "unsafe",
+	"github.com/go-logr/...", "k8s.io/klog/...", "k8s.io/client-go/...", "sigs.k8s.io/controller-runtime/...",
+}
+
+func TestDecisionsKnowNothingOfTheWorldOutside(t *testing.T) {
+	packages := pure(t)
+	if len(packages) < 6 {
+		t.Fatalf("only %d packages are pure", len(packages))
+	}
+	for _, p := range packages {
+		for _, imported := range p.Imports {
+			if matches(outside, imported) {
+				t.Errorf("%s imports %s", p.ImportPath, imported)
+			}
+		}
+	}
+}
+
+// clocks are the functions of package time that look at a clock.
+var clocks = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker"}
+
+func TestDecisionsLookAtNoClock(t *testing.T) {
+	files := 0
+	for _, p := range pure(t) {
+		for _, name := range p.GoFiles {
+			files++
+			for _, used := range clocksIn(t, filepath.Join(p.Dir, name), nil) {
+				t.Errorf("%s looks at the clock", used)
+			}
+		}
+	}
+	if files < 20 {
+		t.Fatalf("only %d files were read", files)
+	}
+}
+
+func TestClocksAreFound(t *testing.T) {
+	const source = "package p\nimport (\n\tt \"time\"\n\tmetav1 \"k8s.io/apimachinery/pkg/apis/meta/v1\"\n)\nvar a = t.Now()\nvar b = t.Since\nvar c = t.Second\nvar d = metav1.Now()\n"
+	if got := clocksIn(t, "p.go", source); len(got) != 3 {
+		t.Errorf("got %v, want 3 uses", got)
+	}
+}
+
+// clocksIn returns where a file refers to a clock, under whatever name it
+// imports package time.
+func clocksIn(t *testing.T, name string, source any) []string {
+	t.Helper()
+	set := token.NewFileSet()
+	file, err := parser.ParseFile(set, name, source, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]string{}
+	for _, spec := range file.Imports {
+		imported, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		local := path.Base(imported)
+		if spec.Name != nil {
+			local = spec.Name.Name
+		}
+		names[local] = imported
+	}
+	var found []string
+	ast.Inspect(file, func(node ast.Node) bool {
+		selector, ok := node.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		x, ok := selector.X.(*ast.Ident)
+		if ok && isClock(names[x.Name], selector.Sel.Name) {
+			found = append(found, set.Position(selector.Pos()).String()+": "+x.Name+"."+selector.Sel.Name)
+		}
+		return true
+	})
+	return found
+}
+
+func isClock(imported, name string) bool {
+	switch imported {
+	case "time":
+		return slices.Contains(clocks, name)
+	case "k8s.io/apimachinery/pkg/apis/meta/v1":
+		return name == "Now" || name == "NowMicro"
+	}
+	return false
+}
+
+// calls returns, for each package of the operator, where its files call methods
+// of the given names.
+func calls(t *testing.T, methods ...string) map[string][]string {
+	t.Helper()
+	found := map[string][]string{}
+	for _, p := range list(t, "./internal/...") {
+		ours, _ := within(p.ImportPath)
+		if stands, _ := entry(floors, ours); stands < f3 || stands > f4 {
+			continue
+		}
+		for _, name := range p.GoFiles {
+			found[ours] = append(found[ours], callsIn(t, filepath.Join(p.Dir, name), methods)...)
+		}
+	}
+	return found
+}
+
+// callsIn returns where a file that knows the client package calls one of the
+// methods with a context first.
+func callsIn(t *testing.T, name string, methods []string) []string {
+	t.Helper()
+	set := token.NewFileSet()
+	file, err := parser.ParseFile(set, name, nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	ast.Inspect(file, func(node ast.Node) bool {
+		call, ok := node.(*ast.CallExpr)
+		if !ok || len(call.Args) == 0 {
+			return true
+		}
+		selector, ok := call.Fun.(*ast.SelectorExpr)
+		first, isName := call.Args[0].(*ast.Ident)
+		if ok && isName && first.Name == "ctx" && slices.Contains(methods, selector.Sel.Name) {
+			found = append(found, set.Position(call.Pos()).String()+": "+selector.Sel.Name)
+		}
+		return true
+	})
+	return found
+}
+
+// certificates are kept by webhook/certs, which reads and writes its own Secret
+// and the configurations that trust it, before any controller runs.
+const certificates = "internal/webhook/certs"
+
+func TestOnlyActWrites(t *testing.T) {
+	found := calls(t, "Create", "Update", "Patch", "Apply", "Delete", "DeleteAllOf")
+	if len(found["internal/act"]) == 0 {
+		t.Error("no write was found in internal/act: the test has gone blind")
+	}
+	for name, where := range found {
+		if name != "internal/act" && name != certificates && len(where) > 0 {
+			t.Errorf("%s writes: %v", name, where)
+		}
+	}
+}
+
+func TestOnlyObserveLists(t *testing.T) {
+	found := calls(t, "List")
+	if len(found["internal/observe"]) == 0 {
+		t.Error("no list was found in internal/observe: the test has gone blind")
+	}
+	for name, where := range found {
+		if name != "internal/observe" && name != certificates && len(where) > 0 {
+			t.Errorf("%s lists: %v", name, where)
+		}
+	}
+}
+
+func TestOnlyTheLocalModuleKnowsKubernetesItself(t *testing.T) {
+	for _, p := range list(t, "-deps", "-test", "./...") {
+		if matches([]string{"k8s.io/kubernetes/..."}, p.ImportPath) {
+			t.Errorf("%s is a dependency of the module", p.ImportPath)
+		}
+	}
+}
+
+func TestTheAPIKnowsNothingOfOurs(t *testing.T) {
+	allowed := []string{"k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/utils/..."}
+	for _, p := range list(t, "./api/...") {
+		for _, imported := range p.Imports {
+			if strings.Contains(imported, ".") && !matches(allowed, imported) {
+				t.Errorf("%s imports %s", p.ImportPath, imported)
+			}
+		}
+	}
+}
+
+func TestOnlyTestsImportTestPackages(t *testing.T) {
+	for _, p := range list(t, "./...") {
+		importer, _ := within(p.ImportPath)
+		if stands, _ := entry(floors, importer); stands == tests {
+			continue
+		}
+		for _, i := range p.Imports {
+			imported, ours := within(i)
+			if stands, _ := entry(floors, imported); ours && stands == tests {
+				t.Errorf("%s imports %s", importer, imported)
+			}
+		}
+	}
+}
