@@ -109,7 +109,7 @@ func split(data []byte) []part {
 			continue
 		}
 		if len(bytes.TrimSpace(text)) == 0 {
-			begin = line
+			text, begin = nil, line
 		}
 		text = append(text, l...)
 	}
