@@ -9,6 +9,8 @@ package narrate
 import (
 	"context"
 	"errors"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
@@ -101,12 +103,19 @@ func (n *Narrator) event(owner runtime.Object, e action.Event) {
 	n.recorder.Eventf(owner, related(e.Related), kind, e.Reason, e.Action, "%s", clipped(e.Note))
 }
 
+// clipped cuts a note to what the events API takes. It counts bytes, as the API
+// does, and never cuts a character.
 func clipped(note string) string {
+	note = strings.ToValidUTF8(note, "\uFFFD")
 	if len(note) <= noteLimit {
 		return note
 	}
 	const ellipsis = "…"
-	return string([]rune(note[:noteLimit-2*len(ellipsis)])) + ellipsis
+	end := noteLimit - len(ellipsis)
+	for !utf8.RuneStart(note[end]) {
+		end--
+	}
+	return note[:end] + ellipsis
 }
 
 // related is a reference that the recorder takes as it is. It must be a nil

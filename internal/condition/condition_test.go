@@ -1,0 +1,93 @@
+package condition_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"lockstep.dev/lockstep/internal/condition"
+)
+
+var (
+	then = time.Unix(1_000_000, 0)
+	now  = then.Add(time.Hour)
+)
+
+func is(conditionType string, status metav1.ConditionStatus, reason string, at time.Time, generation int64) metav1.Condition {
+	return metav1.Condition{
+		Type: conditionType, Status: status, Reason: reason, Message: "about " + reason,
+		LastTransitionTime: metav1.NewTime(at), ObservedGeneration: generation,
+	}
+}
+
+func TestMerge(t *testing.T) {
+	const yes, no = metav1.ConditionTrue, metav1.ConditionFalse
+	other := is("Other", yes, "Untouched", then, 1)
+	tests := []struct {
+		name       string
+		have, want []metav1.Condition
+		merged     []metav1.Condition
+		turned     bool
+	}{
+		{"nothing wanted", []metav1.Condition{other}, nil, []metav1.Condition{is("Other", yes, "Untouched", then, 2)}, false},
+		{
+			"a new one", []metav1.Condition{other}, []metav1.Condition{is("A", yes, "R", time.Time{}, 0)},
+			[]metav1.Condition{is("Other", yes, "Untouched", then, 2), is("A", yes, "R", now, 2)}, true,
+		},
+		{
+			"the same again", []metav1.Condition{is("A", yes, "R", then, 1)}, []metav1.Condition{is("A", yes, "R", time.Time{}, 0)},
+			[]metav1.Condition{is("A", yes, "R", then, 2)}, false,
+		},
+		{
+			"another status", []metav1.Condition{is("A", yes, "R", then, 1)}, []metav1.Condition{is("A", no, "R", time.Time{}, 0)},
+			[]metav1.Condition{is("A", no, "R", now, 2)}, true,
+		},
+		{
+			"another reason", []metav1.Condition{is("A", yes, "R", then, 1)}, []metav1.Condition{is("A", yes, "S", time.Time{}, 0)},
+			[]metav1.Condition{is("A", yes, "S", then, 2)}, true,
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			before := append([]metav1.Condition(nil), tt.have...)
+			merged, turned := condition.Merge(tt.have, tt.want, 2, now)
+			if diff := cmp.Diff(tt.merged, merged); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+			if turned != tt.turned {
+				t.Errorf("turned %t", turned)
+			}
+			if diff := cmp.Diff(before, tt.have); diff != "" {
+				t.Errorf("the input was changed (-before +after)\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestMergeTakesWordsAloneWithoutATurn(t *testing.T) {
+	have := []metav1.Condition{is("A", metav1.ConditionTrue, "R", then, 1)}
+	want := is("A", metav1.ConditionTrue, "R", time.Time{}, 0)
+	want.Message = "other words"
+	merged, turned := condition.Merge(have, []metav1.Condition{want}, 1, now)
+	if turned || merged[0].Message != "other words" || !merged[0].LastTransitionTime.Time.Equal(then) {
+		t.Errorf("turned %t, got %+v", turned, merged[0])
+	}
+}
+
+func TestNegatedKeepsTheWords(t *testing.T) {
+	have := []metav1.Condition{is("A", metav1.ConditionTrue, "R", then, 1), is("B", metav1.ConditionFalse, "R", then, 1)}
+	negated, ok := condition.Negated(have, "A")
+	if !ok || negated.Status != metav1.ConditionFalse || negated.Reason != "R" || negated.Message != "about R" {
+		t.Errorf("got %+v, %t", negated, ok)
+	}
+	for _, absent := range []string{"B", "C"} {
+		if negated, ok := condition.Negated(have, absent); ok {
+			t.Errorf("%s is not true and became %+v", absent, negated)
+		}
+	}
+	if have[0].Status != metav1.ConditionTrue || !condition.IsTrue(have, "A") || condition.IsTrue(have, "B") || condition.IsTrue(have, "C") {
+		t.Errorf("got %+v", have)
+	}
+}

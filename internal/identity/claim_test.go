@@ -1,0 +1,132 @@
+package identity_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+
+	"lockstep.dev/lockstep/internal/identity"
+)
+
+func pod(edits ...func(*corev1.Pod)) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "w-0", UID: "p", ResourceVersion: "7"}}
+	for _, edit := range edits {
+		edit(p)
+	}
+	return p
+}
+
+func terminating(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }
+
+func ownedBy(uid types.UID, controller bool) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.OwnerReferences = append(p.OwnerReferences, metav1.OwnerReference{Kind: "StatefulSet", Name: "w", UID: uid, Controller: &controller})
+	}
+}
+
+var lives = identity.Lives{"alive": identity.Alive, "doomed": identity.Doomed, "gone": identity.Gone, "unknown": identity.Unknown}
+
+func TestClassify(t *testing.T) {
+	tests := []struct {
+		name     string
+		pod      *corev1.Pod
+		claimant identity.Claimant
+		ours     bool
+		want     identity.Class
+	}{
+		{"its controller is the claimant", pod(ownedBy("me", true)), identity.Claimant{"me"}, false, identity.Member},
+		{"one of two claimants", pod(ownedBy("me", true)), identity.Claimant{"other", "me"}, false, identity.Member},
+		{"terminating, whoever owns it", pod(terminating, ownedBy("me", true)), identity.Claimant{"me"}, true, identity.Ghost},
+		{"terminating and nobody's", pod(terminating), nil, true, identity.Ghost},
+		{"its owner is gone", pod(ownedBy("gone", true)), identity.Claimant{"me"}, true, identity.Ghost},
+		{"its owner is on its way out", pod(ownedBy("doomed", true)), identity.Claimant{"me"}, true, identity.Ghost},
+		{"its owner is alive", pod(ownedBy("alive", true)), identity.Claimant{"me"}, true, identity.Squatter},
+		{"nobody looked at its owner", pod(ownedBy("unknown", true)), identity.Claimant{"me"}, true, identity.Squatter},
+		{"an owner nobody heard of", pod(ownedBy("never", true)), identity.Claimant{"me"}, true, identity.Squatter},
+		{"nobody's, with our labels", pod(), identity.Claimant{"me"}, true, identity.Orphan},
+		{"nobody's, with others' labels", pod(), identity.Claimant{"me"}, false, identity.Squatter},
+		{"owned by the claimant, but not controlled", pod(ownedBy("me", false)), identity.Claimant{"me"}, true, identity.Orphan},
+		{"no claimant has no members", pod(ownedBy("alive", true)), nil, true, identity.Squatter},
+		{"an empty uid is nobody's", pod(ownedBy("", true)), identity.Claimant{""}, true, identity.Squatter},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := identity.Classify(tt.pod, tt.claimant, tt.ours, lives); got != tt.want {
+				t.Errorf("got class %d, want %d", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestSortPutsEveryObjectInOneClass(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		uids := rapid.SliceOf(rapid.SampledFrom([]types.UID{"me", "alive", "doomed", "gone", "unknown", ""})).Draw(t, "owners")
+		var objects []*corev1.Pod
+		for _, uid := range uids {
+			p := pod()
+			if uid != "" {
+				ownedBy(uid, true)(p)
+			}
+			objects = append(objects, p)
+		}
+		ours := rapid.Bool().Draw(t, "ours")
+		c := identity.Sort(objects, identity.Claimant{"me"}, func(*corev1.Pod) bool { return ours }, lives)
+		if got := len(c.Members) + len(c.Ghosts) + len(c.Orphans) + len(c.Squatters); got != len(objects) {
+			t.Fatalf("%d of %d objects were sorted", got, len(objects))
+		}
+		if c.Empty() != (len(objects) == 0) {
+			t.Fatalf("empty is %t with %d objects", c.Empty(), len(objects))
+		}
+		if (c.Member() == nil) != (len(c.Members) == 0) || (c.Orphan() == nil) != (len(c.Orphans) == 0) {
+			t.Fatal("the first of a class is not there, or is where there is none")
+		}
+	})
+}
+
+func TestIsGarbage(t *testing.T) {
+	orphaning := func(p *corev1.Pod) { p.Finalizers = []string{"example.com/x", metav1.FinalizerOrphanDependents} }
+	held := func(p *corev1.Pod) { p.Finalizers = []string{"example.com/x"} }
+	tests := []struct {
+		name string
+		pod  *corev1.Pod
+		want bool
+	}{
+		{"its only owner is gone", pod(ownedBy("gone", true)), true},
+		{"a finalizer does not keep it", pod(ownedBy("gone", true), held), true},
+		{"its owner is only on its way out", pod(ownedBy("doomed", true)), false},
+		{"its owner is alive", pod(ownedBy("alive", true)), false},
+		{"nobody looked for its owner", pod(ownedBy("never", true)), false},
+		{"it has no owner", pod(), false},
+		{"a second owner keeps it", pod(ownedBy("gone", true), ownedBy("alive", false)), false},
+		{"a second owner is gone too", pod(ownedBy("gone", true), ownedBy("gone", false)), false},
+		{"it is deleted already", pod(ownedBy("gone", true), terminating), false},
+		{"its dependents are being orphaned", pod(ownedBy("gone", true), orphaning), false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := identity.IsGarbage(tt.pod, lives); got != tt.want {
+				t.Errorf("got %t", got)
+			}
+		})
+	}
+}
+
+func TestRef(t *testing.T) {
+	got := identity.RefOf(identity.KindPod, pod())
+	want := identity.Ref{Kind: "Pod", Namespace: "ns", Name: "w-0", UID: "p", ResourceVersion: "7"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if got.String() != "pod w-0" {
+		t.Errorf("got %q", got)
+	}
+	owner := identity.OwnerRef("ns", metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "w", UID: "s"})
+	if diff := cmp.Diff(identity.Ref{Kind: "StatefulSet", Namespace: "ns", Name: "w", UID: "s"}, owner); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
