@@ -71,30 +71,39 @@ func setOfRevision(_ context.Context, object client.Object) []types.NamespacedNa
 	return []types.NamespacedName{labelledSet(object)}
 }
 
-// setOfPod returns the set that a pod's event concerns: always for a leader, and
-// for a worker only if the set waits for that very pod to leave.
+// setOfPod returns the sets that a pod's event concerns: its own for a leader,
+// and any that waits for that very pod to leave, be it by its label or its name.
 func setOfPod(memory *observe.Memory) keysOf {
 	return func(_ context.Context, object client.Object) []types.NamespacedName {
-		set := labelledSet(object)
+		labelled := labelledSet(object)
 		parent, _ := identity.ParentAndOrdinal(object.GetName())
-		if parent == set.Name || memory.Watches(set, object.GetUID()) {
-			return []types.NamespacedName{set}
+		named := types.NamespacedName{Namespace: object.GetNamespace(), Name: parent}
+		var keys []types.NamespacedName
+		if named == labelled || memory.Watches(labelled, object.GetUID()) {
+			keys = append(keys, labelled)
 		}
-		return nil
+		if named != labelled && memory.Watches(named, object.GetUID()) {
+			keys = append(keys, named)
+		}
+		return keys
 	}
 }
 
-// groupOfPod is the group that a pod's name makes it a part of: its own for a
-// leader, its parent's for a worker. A pod may be both, to different sets.
+// groupOfPod returns the groups that a pod's name makes it a part of: its own
+// for a leader, its parent's for a worker. A pod may be both, to different sets.
 func groupOfPod(_ context.Context, object client.Object) []types.NamespacedName {
 	parent, ordinal := identity.ParentAndOrdinal(object.GetName())
 	if ordinal == identity.NoOrdinal {
 		return nil
 	}
-	if parent == object.GetLabels()[lwsv1.SetNameLabelKey] {
+	asWorker := types.NamespacedName{Namespace: object.GetNamespace(), Name: parent}
+	if parent != object.GetLabels()[lwsv1.SetNameLabelKey] {
+		return []types.NamespacedName{asWorker}
+	}
+	if _, group := identity.ParentAndOrdinal(parent); group == identity.NoOrdinal {
 		return []types.NamespacedName{keyOf(object)}
 	}
-	return []types.NamespacedName{{Namespace: object.GetNamespace(), Name: parent}}
+	return []types.NamespacedName{keyOf(object), asWorker}
 }
 
 // groupNamedLike is the group whose leader has the object's name.
