@@ -79,6 +79,9 @@ func (a *Actor) create(ctx context.Context, what action.Create) (Done, error) {
 	if !ok {
 		return Done{}, fmt.Errorf("create %s: not an API object: %T", what.Target(), what.Object)
 	}
+	if what.Kind == identity.KindPersistentVolumeClaim {
+		return Done{}, a.createClaim(ctx, object)
+	}
 	err := a.writer.Create(ctx, object, client.FieldOwner(fieldOwner))
 	if apierrors.IsAlreadyExists(err) {
 		return Done{}, &TakenError{Name: what.Target()}
@@ -86,6 +89,17 @@ func (a *Actor) create(ctx context.Context, what action.Create) (Done, error) {
 	return Done{Generation: object.GetGeneration()}, err
 }
 
+// createClaim makes a claim unless one of its name is there: whoever made that
+// one, it serves, as it would the StatefulSet controller. Claims are not cached,
+// so no look may wait to see one.
+func (a *Actor) createClaim(ctx context.Context, claim client.Object) error {
+	err := a.writer.Create(ctx, claim, client.FieldOwner(fieldOwner), client.DisableReadYourWritesConsistency)
+	return client.IgnoreAlreadyExists(err)
+}
+
+// remove deletes what was judged. No look waits to see it leave: a cache that
+// hides it, or that saw its name change hands, would never tell. A second delete
+// of the same incarnation does no harm.
 func (a *Actor) remove(ctx context.Context, what action.Delete) error {
 	if what.OwnerGone != nil {
 		if err := a.gone(ctx, *what.OwnerGone); err != nil {
@@ -96,7 +110,7 @@ func (a *Actor) remove(ctx context.Context, what action.Delete) error {
 	if err != nil {
 		return err
 	}
-	err = a.writer.Delete(ctx, object,
+	err = a.writer.Delete(ctx, object, client.DisableReadYourWritesConsistency,
 		client.Preconditions{UID: &what.Object.UID, ResourceVersion: &what.Object.ResourceVersion},
 		client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if apierrors.IsNotFound(err) {
