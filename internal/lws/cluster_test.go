@@ -53,6 +53,9 @@ func (c *cluster) awake() {
 
 func (c *cluster) pass(d time.Duration) { c.Now = c.Now.Add(d) }
 
+// ctx is that of every look.
+var ctx = context.Background()
+
 func key(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: lwstest.Namespace, Name: name}
 }

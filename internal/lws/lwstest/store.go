@@ -42,6 +42,8 @@ type FakeStore struct {
 	Now time.Time
 	// Created counts, for each kind, the objects ever created.
 	Created map[identity.Kind]int
+	// Added, when set, hears of every object added.
+	Added func(client.Object)
 
 	applied map[string][]byte
 	serial  int
@@ -87,6 +89,9 @@ func Add[T client.Object](s *FakeStore, object T) T {
 	}
 	s.Created[KindOf(added)]++
 	s.Put(added)
+	if s.Added != nil {
+		s.Added(added)
+	}
 	return added
 }
 
