@@ -2,8 +2,10 @@ package survey
 
 import (
 	"context"
+	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -88,13 +90,27 @@ func look(ctx context.Context, observer *observe.Observer, cached client.Reader,
 	for _, index := range indices {
 		key := types.NamespacedName{Namespace: key.Namespace, Name: identity.LeaderName(key.Name, index)}
 		world, err := observer.Group(ctx, key, now)
-		if err != nil {
+		switch {
+		case apierrors.IsForbidden(err):
+			s.Groups = append(s.Groups, Group{GroupSnapshot: world, Plan: blind(err)})
+			continue
+		case err != nil:
 			return s, err
 		}
 		world.Vigil = recall(world.Vigil, world.Set, ghostsOfGroup(world.Group), now)
 		s.Groups = append(s.Groups, Group{GroupSnapshot: world, Plan: lws.DecideGroup(world)})
 	}
 	return s, nil
+}
+
+// CodeNotAllowed is what a group waits for that cannot be decided about, because
+// the user may not read what the operator would: for exclusive placement, nodes.
+const CodeNotAllowed = "NotAllowedToSee"
+
+func blind(err error) lws.Plan {
+	return lws.Plan{Waits: []lws.Wait{{Reason: action.Reason{
+		Code: CodeNotAllowed, Sentence: fmt.Sprintf("what is to be done cannot be seen: %v", err),
+	}}}}
 }
 
 // creates returns the names that the plans would create.

@@ -1,6 +1,7 @@
 package survey_test
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -146,6 +148,32 @@ func TestAStuckGhostStaysStuckForANewcomer(t *testing.T) {
 	if !strings.Contains(message, "none has left for a minute") || !strings.Contains(message, "example.com/hold") {
 		t.Errorf("got %q", message)
 	}
+}
+
+// Exclusive placement is decided by the node's labels, and nodes are in no
+// namespace.
+func TestWhoMayNotReadNodesSeesTheRest(t *testing.T) {
+	set := newSet("a", 1, 2)
+	set.Annotations = map[string]string{lwsv1.ExclusiveKeyAnnotationKey: "rack"}
+	all := slices.DeleteFunc(children(t, set), func(o client.Object) bool {
+		return o.GetName() != "a" && o.GetName() != "a-0" || o.GetUID() == "a-0-workers"
+	})
+	live := clientOf(t, append(all, set))
+	s := survey.NewSurveyor(clientOf(t, append(all, set)), withoutNodes{live})
+	found := survey1(t, s, "a")
+	if len(found.Groups) != 1 || found.Groups[0].Leader == nil || !slices.Contains(codes(found.Groups[0].Plan), survey.CodeNotAllowed) {
+		t.Errorf("got %+v", found.Groups)
+	}
+}
+
+// withoutNodes refuses to read nodes.
+type withoutNodes struct{ client.Reader }
+
+func (w withoutNodes) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	if into.GetObjectKind().GroupVersionKind().Kind == "Node" {
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, key.Name, nil)
+	}
+	return w.Reader.Get(ctx, key, into, options...)
 }
 
 func TestDeletedAtIsBeforeTheGracePeriod(t *testing.T) {
