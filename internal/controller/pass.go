@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"lockstep.dev/lockstep/internal/act"
 	"lockstep.dev/lockstep/internal/action"
@@ -53,12 +52,18 @@ func unseen(req ctrl.Request, err error) (ctrl.Result, error) {
 // carryOut writes what was decided, in order.
 //
 // A write that finds the cluster changed since the look ends the pass: what
-// follows it was decided for a world that no longer exists.
+// follows it was decided for a world that no longer exists. A delete that fails
+// is tried again later and ends nothing: what stays costs only what waits for it.
 func (p *pass) carryOut(ctx context.Context, owner client.Object, waiting types.UID, plan lws.Plan, now time.Time) (ctrl.Result, error) {
+	var undeleted error
 	for _, run := range act.Batch(plan.Actions) {
 		err := act.SlowStart(ctx, run, func(ctx context.Context, a action.Action) error { return p.do(ctx, owner, a) })
 		if errors.Is(err, act.ErrStale) {
 			return ctrl.Result{RequeueAfter: lookAgain}, nil
+		}
+		if _, deletes := run[0].(action.Delete); deletes {
+			undeleted = errors.Join(undeleted, err)
+			continue
 		}
 		if err != nil {
 			return p.refused(ctx, owner, waiting, err)
@@ -67,20 +72,24 @@ func (p *pass) carryOut(ctx context.Context, owner client.Object, waiting types.
 	for _, wait := range plan.Waits {
 		p.narrate.Wait(owner, waiting, wait)
 	}
+	if undeleted != nil {
+		return ctrl.Result{}, undeleted
+	}
 	return ctrl.Result{RequeueAfter: plan.Next(now)}, nil
 }
 
-// refused ends a pass on an error. One that no retry can mend, because the API
-// server finds the object invalid, is remembered for the set to tell of; in a
-// group it waits for another spec, which brings an event.
+// refused ends a pass on an error. One that a retry will hardly mend, because the
+// API server finds the object invalid, is remembered for the set to tell of; a
+// group is left alone for as long: a policy, which refuses in the same way, may be
+// lifted without any event.
 func (p *pass) refused(ctx context.Context, owner client.Object, waiting types.UID, err error) (ctrl.Result, error) {
-	switch {
-	case !apierrors.IsInvalid(err):
+	if !apierrors.IsInvalid(err) {
 		return ctrl.Result{}, err
-	case waiting != owner.GetUID():
-		return ctrl.Result{}, reconcile.TerminalError(err)
 	}
 	logr.FromContextOrDiscard(ctx).Error(err, "refused")
+	if waiting != owner.GetUID() {
+		return ctrl.Result{RequeueAfter: lws.RetryRefusedAfter}, nil
+	}
 	p.memory.Refused(owner, lws.Refusal{Sentence: err.Error(), At: p.now()})
 	return ctrl.Result{RequeueAfter: lookAgain}, nil
 }

@@ -9,9 +9,9 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
-// retryRefusedAfter is how long a refused spec is left alone: what refused it
+// RetryRefusedAfter is how long a refused spec is left alone: what refused it
 // may be a policy that somebody lifts.
-const retryRefusedAfter = 5 * time.Minute
+const RetryRefusedAfter = 5 * time.Minute
 
 // Refusal is what the API server said of a write that the present spec led to
 // and that no retry can mend. The zero value means that nothing was refused.
@@ -26,7 +26,7 @@ func (d *setDecision) refused() {
 	if d.Refusal.Sentence == "" {
 		return
 	}
-	again := d.Refusal.At.Add(retryRefusedAfter)
+	again := d.Refusal.At.Add(RetryRefusedAfter)
 	if !d.Now.Before(again) {
 		return
 	}
