@@ -106,8 +106,20 @@ func (c *Cluster) startAgain(ctx context.Context, component Component, state *St
 	switch {
 	case component == Etcd && state.Processes[APIServer].Alive():
 		return run.await(ctx, APIServer)
+	case component == APIServer && state.Processes[Kwok].Alive():
+		return c.renewNodes(ctx, state)
 	case component == Kwok:
 		return run.awaitNodes(ctx, client, 0)
 	}
 	return nil
+}
+
+// renewNodes starts kwok anew once the API server is back. A step that the API
+// server's death cut off halfway is not tried again by kwok, which no kubelet
+// would do: its pod would stay terminating for ever.
+func (c *Cluster) renewNodes(ctx context.Context, state *State) error {
+	if err := state.Processes[Kwok].Stop(ctx, stopPatience); err != nil {
+		return err
+	}
+	return c.startAgain(ctx, Kwok, state)
 }
