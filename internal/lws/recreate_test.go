@@ -31,6 +31,8 @@ type fakeWorld struct {
 	*cluster
 	replicas, size int32
 	how            metav1.DeletionPropagation
+	// grace is how long a pod takes to leave at least, at the end of a run.
+	grace time.Duration
 	// other tells whether the second life has another template.
 	other bool
 	// collector is off for as long as nobody collects garbage.
@@ -45,7 +47,8 @@ func newWorld(t *rapid.T, how metav1.DeletionPropagation, collector bool) *fakeW
 	w := &fakeWorld{
 		cluster:  newCluster(t),
 		replicas: rapid.Int32Range(1, 3).Draw(t, "replicas"), size: rapid.Int32Range(1, 3).Draw(t, "size"),
-		how: how, other: rapid.Bool().Draw(t, "other template"), collector: collector, made: map[types.UID]int{},
+		grace: time.Duration(rapid.IntRange(0, 8).Draw(t, "grace")) * time.Second,
+		how:   how, other: rapid.Bool().Draw(t, "other template"), collector: collector, made: map[types.UID]int{},
 	}
 	w.pass(time.Minute)
 	lwstest.Add(w.FakeStore, lwstest.Set("w", w.replicas, w.size))
@@ -168,8 +171,8 @@ func (w *fakeWorld) step(t *rapid.T) {
 // everybody has every actor act in turn, until nobody finds anything to do.
 func (w *fakeWorld) everybody(t *rapid.T) {
 	still := 0
-	for round := 0; still < 4; round++ {
-		if round > 200 {
+	for round := 0; still < 12; round++ {
+		if round > 400 {
 			t.Fatalf("never settles: %v; %v", brief(w.status()), w.decideAll())
 		}
 		before := w.version()
@@ -185,7 +188,9 @@ func (w *fakeWorld) everybody(t *rapid.T) {
 			w.Sync(sts)
 		}
 		for _, pod := range lwstest.All[*corev1.Pod](w.Objects) {
-			w.Run(pod)
+			if pod.DeletionTimestamp == nil || w.Now.Sub(pod.DeletionTimestamp.Time) >= w.grace {
+				w.Run(pod)
+			}
 		}
 		for _, object := range lwstest.All[client.Object](w.Objects) {
 			if standing := w.Objects[lwstest.NameOf(object)]; standing != nil && w.collector {
