@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 )
@@ -49,7 +50,7 @@ func (d *setDecision) ghosts() {
 	leaders := d.leaderGhosts()
 	d.held = d.held || len(whole) > 0 || d.leadersHold(leaders)
 
-	blocking := slices.Concat(whole, leaders)
+	blocking := slices.Concat(whole, leaders, d.serviceGhosts())
 	for _, g := range d.Groups {
 		blocking = append(blocking, g.ghosts(Size(d.Set))...)
 	}
@@ -79,6 +80,19 @@ func (d *setDecision) leaderGhosts() []ghost {
 			continue
 		}
 		found = append(found, ghost{Ref: identity.RefOf(identity.KindPod, pod), object: pod})
+	}
+	return found
+}
+
+// serviceGhosts returns the ghosts under names of Services that the set needs.
+// They hold back those Services alone, but then pods have no DNS names.
+func (d *setDecision) serviceGhosts() []ghost {
+	if Subdomain(d.Set) == lwsv1.SubdomainShared {
+		return ghostsOf(identity.KindService, d.Service.Ghosts)
+	}
+	var found []ghost
+	for i := range d.Groups {
+		found = append(found, ghostsOf(identity.KindService, d.Groups[i].Service.Ghosts)...)
 	}
 	return found
 }

@@ -185,6 +185,9 @@ func (d *setDecision) freeRevisionName() (name string, number int64, free bool) 
 			bearer := ghostsOf(identity.KindControllerRevision, d.Revisions.Ghosts[i:i+1])
 			stepOver := d.Vigil.lastMove(bearer).Add(stuckAfter)
 			if d.Now.Before(stepOver) {
+				if !d.waiting.any() {
+					d.waiting = d.haunt(bearer)
+				}
 				d.plan.wait(Wait{Reason: because(CodePreviousIncarnation, bearer[0].String()+" is leaving"), Until: stepOver})
 				return "", 0, false
 			}
