@@ -48,7 +48,7 @@ func (o *Observer) Group(ctx context.Context, key types.NamespacedName, now time
 		}
 	}
 	w.Lives = j.lives
-	vigilKey := types.NamespacedName{Namespace: key.Namespace, Name: "group/" + key.Name}
+	vigilKey := groupVigil(key)
 	w.Vigil = o.memory.watchOver(vigilKey, groupPresence(w.Group), now)
 	o.memory.relax(vigilKey) // what a group's ghosts did is of no interest once they are gone
 	return w, nil

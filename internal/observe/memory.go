@@ -123,11 +123,25 @@ func (m *Memory) writesOf(set client.Object) writes {
 func (m *Memory) forget(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.vigils, key)
 	delete(m.written, key)
+	maps.DeleteFunc(m.vigils, func(k types.NamespacedName, _ *vigil) bool { return k == key || isGroupVigil(k, key) })
 	maps.DeleteFunc(m.hidden, func(n name, _ hidden) bool {
 		return n.namespace == key.Namespace && (n.name == key.Name || strings.HasPrefix(n.name, key.Name+"-"))
 	})
+}
+
+// groupVigil is the key of the vigil over a group: no set has a name like it.
+func groupVigil(leader types.NamespacedName) types.NamespacedName {
+	return types.NamespacedName{Namespace: leader.Namespace, Name: groupVigilPrefix + leader.Name}
+}
+
+const groupVigilPrefix = "group/"
+
+// isGroupVigil tells whether a vigil is over a group of the set.
+func isGroupVigil(vigil, set types.NamespacedName) bool {
+	leader, ok := strings.CutPrefix(vigil.Name, groupVigilPrefix)
+	parent, _ := identity.ParentAndOrdinal(leader)
+	return ok && parent == set.Name && vigil.Namespace == set.Namespace
 }
 
 // relax drops the vigil over a key that has no ghosts left.
