@@ -6,6 +6,7 @@
 package act
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -161,7 +162,7 @@ func (a *Actor) gone(ctx context.Context, owner identity.Ref) error {
 }
 
 func (a *Actor) look(ctx context.Context, ref identity.Ref) (*metav1.PartialObjectMetadata, error) {
-	meta := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: apiVersionOf(ref.Kind), Kind: string(ref.Kind)}}
+	meta := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: cmp.Or(ref.APIVersion, apiVersionOf(ref.Kind)), Kind: string(ref.Kind)}}
 	return meta, a.live.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, meta)
 }
 

@@ -126,7 +126,7 @@ func TestRef(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	owner := identity.OwnerRef("ns", metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "w", UID: "s"})
-	if diff := cmp.Diff(identity.Ref{Kind: "StatefulSet", Namespace: "ns", Name: "w", UID: "s"}, owner); diff != "" {
+	if diff := cmp.Diff(identity.Ref{Kind: "StatefulSet", Namespace: "ns", Name: "w", UID: "s", APIVersion: "apps/v1"}, owner); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }

@@ -31,6 +31,9 @@ type Ref struct {
 	Name            string
 	UID             types.UID
 	ResourceVersion string
+	// APIVersion is set where the kind may be a foreign one: two groups may have
+	// kinds of the same name.
+	APIVersion string
 }
 
 // RefOf returns the incarnation that obj was read as.
@@ -46,7 +49,7 @@ func RefOf(kind Kind, obj metav1.Object) Ref {
 
 // OwnerRef returns the incarnation that an owner reference in namespace names.
 func OwnerRef(namespace string, owner metav1.OwnerReference) Ref {
-	return Ref{Kind: Kind(owner.Kind), Namespace: namespace, Name: owner.Name, UID: owner.UID}
+	return Ref{Kind: Kind(owner.Kind), Namespace: namespace, Name: owner.Name, UID: owner.UID, APIVersion: owner.APIVersion}
 }
 
 // String is how a person would name the object: "pod llama-0".
