@@ -249,7 +249,7 @@ func deletesOnlyGarbageOrOwn(t *rapid.T, c *cluster, m *met) {
 // settledIsFixpoint: everybody acts in turn for as long as anybody has something
 // to do. It comes to an end, and then the status says what is.
 func settledIsFixpoint(t *rapid.T, c *cluster, m *met) {
-	hindered := strangePods(c)
+	hindered := strangePods(c) || relabelled(c)
 	still := 0
 	for round := 0; still < 20; round++ {
 		if round > 300 {
@@ -302,6 +302,8 @@ func (c *cluster) collect() {
 // checkWhole checks that a set is available exactly when nothing is in its way,
 // and that it is then what its spec says. A set is hindered when a pod of others
 // stood in the way of its workers: their StatefulSet backs off, and not for us.
+// And when somebody took the revision from a part of a group: what stands is
+// never relabelled.
 func checkWhole(t *rapid.T, c *cluster, up, hindered bool) {
 	w := c.set("w")
 	seen := sortSet(w)
@@ -326,6 +328,17 @@ func strangePods(c *cluster) bool {
 		parent, _ := identity.ParentAndOrdinal(pod.Name)
 		workers := lwstest.Find[*appsv1.StatefulSet](c.FakeStore, parent)
 		if workers != nil && !metav1.IsControlledBy(pod, workers) {
+			return true
+		}
+	}
+	return false
+}
+
+// relabelled tells whether a part of a group lost the revision it was made at.
+func relabelled(c *cluster) bool {
+	for name, object := range c.Objects {
+		part := strings.HasPrefix(name.Name, "w") && (name.Kind == identity.KindPod || name.Kind == identity.KindStatefulSet)
+		if key := object.GetLabels()[lwsv1.RevisionKey]; part && (key == "" || key == "x") {
 			return true
 		}
 	}
