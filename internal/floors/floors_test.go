@@ -152,11 +152,11 @@ func matches(patterns []string, p string) bool {
 func fault(importer, imported string) string {
 	from, ok := entry(floors, importer)
 	if !ok {
-		return importer + " stands on no floor: give it one in the table of this test, as design and floors ask"
+		return importer + " stands on no floor: give it one in the table of this test"
 	}
 	to, ok := entry(floors, imported)
 	if !ok {
-		return imported + " stands on no floor: give it one in the table of this test, as design and floors ask"
+		return imported + " stands on no floor: give it one in the table of this test"
 	}
 	allowed, _ := entry(beside, importer)
 	switch {
@@ -214,7 +214,7 @@ func TestFaultsAreFound(t *testing.T) {
 		{"internal/lws", "internal/version", "internal/lws must not import internal/version: it is about the world outside"},
 		{"internal/operator", "internal/version", ""},
 		{"internal/controller", "internal/lws/lwstest", "internal/controller must not import internal/lws/lwstest above it"},
-		{"internal/nowhere", "internal/lws", "internal/nowhere stands on no floor: give it one in the table of this test, as design and floors ask"},
+		{"internal/nowhere", "internal/lws", "internal/nowhere stands on no floor: give it one in the table of this test"},
 	} {
 		if got := fault(tt.importer, tt.imported); got != tt.says {
 			t.Errorf("%s → %s: got %q, want %q", tt.importer, tt.imported, got, tt.says)
