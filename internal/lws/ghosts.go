@@ -51,7 +51,7 @@ func (d *setDecision) ghosts() {
 	d.held = d.held || len(whole) > 0 || d.leadersHold(leaders)
 
 	blocking := slices.Concat(whole, leaders, d.serviceGhosts())
-	for _, g := range d.Groups {
+	for _, g := range slices.Concat(d.Groups, d.Vacant) {
 		blocking = append(blocking, g.ghosts(Size(d.Set))...)
 	}
 	d.waiting = d.haunt(blocking)

@@ -87,12 +87,14 @@ func counted(ghosts []ghost) string {
 	return strings.Join(parts, " and ")
 }
 
-// since is when the first of the ghosts was deleted, if any was.
+// since is when the first of the ghosts was deleted, if any was. Its deletion
+// timestamp is when its grace period ends.
 func since(ghosts []ghost) string {
 	var first time.Time
 	for _, g := range ghosts {
-		if deleted := g.object.GetDeletionTimestamp(); deleted != nil {
-			first = earlier(first, deleted.Time)
+		if ends := g.object.GetDeletionTimestamp(); ends != nil {
+			grace := time.Duration(orDefault(g.object.GetDeletionGracePeriodSeconds(), 0)) * time.Second
+			first = earlier(first, ends.Add(-grace))
 		}
 	}
 	if first.IsZero() {

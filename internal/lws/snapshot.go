@@ -24,6 +24,9 @@ type SetSnapshot struct {
 	Leaders identity.Claim[*corev1.Pod]
 	// Groups has an entry for each leader that is a member, by rising index.
 	Groups []Group
+	// Vacant has an entry for each group that is wanted and has no leader, by
+	// rising index: its workers of an earlier life may still stand.
+	Vacant []Group
 	// Service holds what bears the name of the Shared headless Service.
 	Service identity.Claim[*corev1.Service]
 	// Revisions holds what bears the set's revision labels.

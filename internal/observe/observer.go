@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -94,7 +95,7 @@ func (o *Observer) revisions(ctx context.Context, set *lwsv1.LeaderWorkerSet) ([
 			return nil, fmt.Errorf("list revisions of %q: %w", set.Name, err)
 		}
 		for _, revision := range pointers(list.Items) {
-			if !seen[revision.UID] {
+			if !seen[revision.UID] && !ofStatefulSet(revision) {
 				seen[revision.UID] = true
 				all = append(all, revision)
 			}
@@ -103,6 +104,13 @@ func (o *Observer) revisions(ctx context.Context, set *lwsv1.LeaderWorkerSet) ([
 	key := types.NamespacedName{Namespace: set.Namespace, Name: set.Name}
 	hidden, err := hiddenUnder(ctx, o, identity.KindControllerRevision, key, all)
 	return append(all, hidden...), err
+}
+
+// ofStatefulSet tells whether a revision is a StatefulSet's own history. It bears
+// the labels of the pod template, ours among them, and is none of our business.
+func ofStatefulSet(revision *appsv1.ControllerRevision) bool {
+	owner := metav1.GetControllerOfNoCopy(revision)
+	return owner != nil && owner.Kind == string(identity.KindStatefulSet)
 }
 
 func pointers[T any](items []T) []*T {

@@ -63,6 +63,9 @@ func (o *Observer) SetAs(ctx context.Context, set *lwsv1.LeaderWorkerSet, now ti
 	if w.Groups, err = o.groups(ctx, j, set, w.Leaders.Members); err != nil {
 		return w, err
 	}
+	if w.Vacant, err = o.vacant(ctx, j, set, w.Leaders.Members); err != nil {
+		return w, err
+	}
 	if w.Service, err = o.sharedService(ctx, j, set); err != nil {
 		return w, err
 	}
@@ -125,6 +128,28 @@ func (o *Observer) groups(ctx context.Context, j *judge, set *lwsv1.LeaderWorker
 		groups = append(groups, g)
 	}
 	slices.SortFunc(groups, func(a, b lws.Group) int { return a.Index - b.Index })
+	return groups, nil
+}
+
+// vacant reads what bears the names of wanted groups that have no leader.
+func (o *Observer) vacant(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet, leaders []*corev1.Pod) ([]lws.Group, error) {
+	led := make(map[string]bool, len(leaders))
+	for _, leader := range leaders {
+		led[leader.Name] = true
+	}
+	var groups []lws.Group
+	for index := range int(lws.Replicas(set)) {
+		g := lws.Group{Index: index, LeaderName: identity.LeaderName(set.Name, index)}
+		if led[g.LeaderName] {
+			continue
+		}
+		if err := o.fillGroup(ctx, j, set, &g); err != nil {
+			return nil, err
+		}
+		if !g.Workers.Empty() || !g.Pods.Empty() || !g.Service.Empty() {
+			groups = append(groups, g)
+		}
+	}
 	return groups, nil
 }
 
@@ -210,8 +235,8 @@ func setPresence(w lws.SetSnapshot, leaderOwner identity.Claimant) []presence {
 	}
 	present = append(present, presences(identity.KindService, w.Service.Ghosts, false)...)
 	present = append(present, presences(identity.KindControllerRevision, w.Revisions.Ghosts, false)...)
-	for i := range w.Groups {
-		present = append(present, groupPresence(w.Groups[i])...)
+	for _, g := range slices.Concat(w.Groups, w.Vacant) {
+		present = append(present, groupPresence(g)...)
 	}
 	return present
 }
