@@ -18,10 +18,12 @@ const controllerManagerQPS = 200
 // nodes is how many nodes are simulated.
 const nodes = 20
 
-// Components of the control plane that a drill may kill.
+// Components of the control plane that a drill may kill or restart.
 const (
 	apiServer         = "kube-apiserver"
 	controllerManager = "kube-controller-manager"
+	scheduler         = "kube-scheduler"
+	kubelets          = "kwok"
 )
 
 // controlPlane is one local control plane, driven through lockstep-local.

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"encoding/binary"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -14,8 +15,8 @@ import (
 // what anything takes, so that a slow machine is not mistaken for a broken one.
 const patience = 150 * time.Second
 
-// binary returns the absolute path of a built program.
-func binary(name string) (string, error) {
+// program returns the absolute path of a built program.
+func program(name string) (string, error) {
 	dir := os.Getenv("LOCKSTEP_BIN")
 	if dir == "" {
 		dir = filepath.Join("..", "..", "bin")
@@ -72,7 +73,10 @@ var seed = sync.OnceValue(func() uint64 {
 func chance(t *testing.T, salt uint64) *rand.Rand {
 	t.Helper()
 	t.Logf("random moments from LOCKSTEP_SEED=%d", seed())
-	return rand.New(rand.NewPCG(seed(), salt))
+	var key [32]byte // a generator that mixes its whole key, so that near salts are as good as far ones
+	binary.LittleEndian.PutUint64(key[:], seed())
+	binary.LittleEndian.PutUint64(key[8:], salt)
+	return rand.New(rand.NewChaCha8(key))
 }
 
 // aside runs the test beside others, unless time bounds are asserted.

@@ -94,11 +94,11 @@ func (b *testbed) warmUp() error {
 }
 
 func newTestbed(dir string, reaper *reaper) (*testbed, error) {
-	local, err := binary("lockstep-local")
+	local, err := program("lockstep-local")
 	if err != nil {
 		return nil, err
 	}
-	lockstep, err := binary("lockstep")
+	lockstep, err := program("lockstep")
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,262 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+)
+
+// nameConflict is the condition that says that somebody else bears a name.
+const nameConflict = "NameConflict"
+
+// Group 1 of set "a" has a StatefulSet of the very name that the leaders of a set
+// "a-1" need.
+func TestTwoSetsThatWantOneName(t *testing.T) {
+	t.Run("the group was first", func(t *testing.T) {
+		aside(t)
+		s := newScene(t)
+		group := s.newSet("a", 2, 2, imageA, uniquePerReplica)
+		s.create(group)
+		s.awaitSettled(group)
+		theirs := s.versions()
+		later := s.newSet("a-1", 2, 2, imageB)
+		s.create(later)
+		s.awaitConflict(later, "a-1")
+		s.unharmed(theirs)
+		s.remove(group.DeepCopy())
+		s.awaitSettled(later)
+		s.awaitNoConflict(later)
+	})
+	t.Run("the set was first", func(t *testing.T) {
+		aside(t)
+		s := newScene(t)
+		set := s.newSet("a-1", 2, 2, imageA)
+		s.create(set)
+		s.awaitSettled(set)
+		theirs := s.versions()
+		later := s.newSet("a", 3, 2, imageB)
+		s.create(later)
+		s.awaitConflict(later, "a-1")
+		s.awaitGroupReady(later, 0)
+		s.awaitGroupReady(later, 2)
+		s.unharmed(theirs)
+		s.remove(set.DeepCopy())
+		s.awaitSettled(later)
+		s.awaitNoConflict(later)
+	})
+}
+
+func TestForeignLeaderStatefulSetIsNeverTouched(t *testing.T) {
+	aside(t)
+	s := newScene(t)
+	squatter := s.squat(foreignStatefulSet("a"))
+	set := s.newSet("a", 2, 2, imageA)
+	s.create(set)
+	s.awaitConflict(set, "a")
+	s.heals(set, squatter)
+}
+
+// One group goes without; the others do not care.
+func TestForeignWorkerStatefulSetIsNeverTouched(t *testing.T) {
+	aside(t)
+	s := newScene(t)
+	squatter := s.squat(foreignStatefulSet("a-1"))
+	set := s.newSet("a", 3, 2, imageA)
+	s.create(set)
+	s.awaitConflict(set, "a-1")
+	s.awaitGroupReady(set, 0)
+	s.awaitGroupReady(set, 2)
+	s.eventually("two groups count as ready", func() error {
+		now, _ := find[*lwsv1.LeaderWorkerSet](s.recorder, "a")
+		return lacking("status.readyReplicas", 2, now.Status.ReadyReplicas)
+	})
+	s.heals(set, squatter)
+}
+
+func TestForeignSharedServiceIsNeverTouched(t *testing.T) {
+	aside(t)
+	s := newScene(t)
+	squatter := s.squat(foreignService("a"))
+	set := s.newSet("a", 2, 2, imageA)
+	s.create(set)
+	s.awaitConflict(set, "a")
+	s.awaitGroupReady(set, 0)
+	s.awaitGroupReady(set, 1)
+	s.heals(set, squatter)
+	s.awaitService(set, "a")
+}
+
+func TestForeignGroupServiceIsNeverTouched(t *testing.T) {
+	aside(t)
+	s := newScene(t)
+	squatter := s.squat(foreignService("a-1"))
+	set := s.newSet("a", 2, 2, imageA, uniquePerReplica)
+	s.create(set)
+	s.awaitConflict(set, "a-1")
+	s.awaitGroupReady(set, 0)
+	s.heals(set, squatter)
+	s.awaitService(set, "a-1")
+}
+
+// A pod under a leader's name stops the StatefulSet controller at its ordinal.
+func TestForeignLeaderPodCostsItsOwnGroupOnly(t *testing.T) {
+	aside(t)
+	s := newScene(t)
+	squatter := s.squat(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a-1"}, Spec: template(imageB).Spec})
+	set := s.newSet("a", 4, 2, imageA)
+	s.create(set)
+	s.awaitConflict(set, "a-1")
+	for _, index := range []int{0, 2, 3} {
+		s.awaitGroupReady(set, index)
+	}
+	s.heals(set, squatter)
+}
+
+// foreignStatefulSet has nothing to do with any set, and no pods.
+func foreignStatefulSet(name string) *appsv1.StatefulSet {
+	labels := map[string]string{"app": "somebody-else"}
+	pods := template(imageB)
+	pods.Labels = labels
+	return &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: appsv1.StatefulSetSpec{Replicas: new(int32), ServiceName: name,
+			Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: pods},
+	}
+}
+
+func foreignService(name string) *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, Selector: map[string]string{"app": "somebody-else"}},
+	}
+}
+
+// squat creates an object and waits until those who own its kind are done with it.
+func (s *scene) squat(o client.Object) client.Object {
+	s.Helper()
+	o.SetNamespace(s.namespace)
+	s.create(o)
+	s.eventually("the squatter is at rest", func() error {
+		switch now := s.now(o).(type) {
+		case nil:
+			return errors.New("not seen yet")
+		case *appsv1.StatefulSet:
+			if now.Status.ObservedGeneration != now.Generation || now.Status.CurrentRevision == "" {
+				return errors.New("not observed yet")
+			}
+		case *corev1.Pod:
+			if !podReady(now) {
+				return errors.New("not ready yet")
+			}
+		}
+		return nil
+	})
+	return s.now(o)
+}
+
+// now is an object as last seen, or nil when it is gone.
+func (s *scene) now(o client.Object) client.Object {
+	for _, rec := range s.pick(func(r *record) bool { return r.died == 0 && r.last.GetUID() == o.GetUID() }) {
+		return rec.last
+	}
+	return nil
+}
+
+// heals checks that a squatter was left alone, takes it away, and waits for the
+// set to take the name.
+func (s *scene) heals(set *lwsv1.LeaderWorkerSet, squatter client.Object) {
+	s.Helper()
+	now := s.now(squatter)
+	if now == nil || now.GetResourceVersion() != squatter.GetResourceVersion() {
+		s.dump()
+		s.Fatalf("the squatter was touched: was %v, is %v", squatter, now)
+	}
+	for _, w := range s.lockstepWrote(s.audited) {
+		refused := w.Verb == "create" && w.Code == http.StatusConflict // how a squatter is first met
+		if w.Name == squatter.GetName() && w.Resource == resourceOf(squatter) && !refused {
+			s.Fatalf("lockstep tried to write the squatter: %s", w)
+		}
+	}
+	s.remove(squatter.DeepCopyObject().(client.Object))
+	s.awaitSettled(set)
+	s.awaitNoConflict(set)
+}
+
+func resourceOf(o client.Object) string {
+	switch o.(type) {
+	case *appsv1.StatefulSet:
+		return "statefulsets"
+	case *corev1.Service:
+		return "services"
+	case *corev1.Pod:
+		return "pods"
+	}
+	return ""
+}
+
+func (s *scene) awaitConflict(want *lwsv1.LeaderWorkerSet, name string) {
+	s.Helper()
+	s.eventually(fmt.Sprintf("set %s reports that the name %s is taken", want.Name, name), func() error {
+		set, ok := find[*lwsv1.LeaderWorkerSet](s.recorder, want.Name)
+		if !ok {
+			return errors.New("not seen yet")
+		}
+		c := meta.FindStatusCondition(set.Status.Conditions, nameConflict)
+		if c == nil || c.Status != metav1.ConditionTrue || !mentions(c.Message, name) {
+			return fmt.Errorf("conditions: %+v", set.Status.Conditions)
+		}
+		return nil
+	})
+}
+
+func (s *scene) awaitNoConflict(want *lwsv1.LeaderWorkerSet) {
+	s.Helper()
+	s.eventually("set "+want.Name+" reports no conflict", func() error {
+		set, _ := find[*lwsv1.LeaderWorkerSet](s.recorder, want.Name)
+		if meta.IsStatusConditionTrue(set.Status.Conditions, nameConflict) {
+			return fmt.Errorf("conditions: %+v", set.Status.Conditions)
+		}
+		return nil
+	})
+}
+
+// awaitService waits for a headless Service of the set's own.
+func (s *scene) awaitService(set *lwsv1.LeaderWorkerSet, name string) {
+	s.Helper()
+	s.eventually("the set has its own service "+name, func() error {
+		service, ok := find[*corev1.Service](s.recorder, name)
+		if !ok || s.root(service.UID) != set.UID {
+			return errors.New("it has not")
+		}
+		return nil
+	})
+}
+
+// versions remembers every object there is by its resourceVersion.
+func (s *scene) versions() []record {
+	s.Helper()
+	return s.pick(func(r *record) bool { return r.died == 0 && r.kind != "Event" })
+}
+
+// unharmed checks that objects are what they were. Their own controllers may write
+// statuses; nobody may change what they are, or take them away.
+func (s *scene) unharmed(before []record) {
+	s.Helper()
+	for _, rec := range before {
+		now := s.now(rec.last)
+		if now == nil || now.GetGeneration() != rec.last.GetGeneration() || now.GetDeletionTimestamp() != nil ||
+			s.root(now.GetUID()) != s.root(rec.last.GetUID()) || len(now.GetOwnerReferences()) != len(rec.last.GetOwnerReferences()) {
+			s.dump()
+			s.Fatalf("harmed: %s/%s", rec.kind, rec.last.GetName())
+		}
+	}
+}
