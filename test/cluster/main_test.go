@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // bed is the control plane and the operator every test of this binary runs on.
@@ -18,6 +19,7 @@ func TestMain(m *testing.M) {
 		exit(reap(os.Stdin))
 	}
 	klog.SetLogger(logr.Discard()) // an API server that was killed on purpose is no news
+	log.SetLogger(logr.Discard())
 	failed, err := run(m)
 	if err == nil && failed != 0 {
 		os.Exit(failed)

@@ -1,0 +1,199 @@
+package cluster
+
+import (
+	"crypto/sha1"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+)
+
+// dressed is a set with labels, annotations and templates of the user's own.
+func (s *scene) dressed(name string, edits ...edit) *lwsv1.LeaderWorkerSet {
+	return s.newSet(name, 2, 3, imageA, append([]edit{func(set *lwsv1.LeaderWorkerSet) {
+		set.Labels = map[string]string{"team": "blue"}
+		set.Annotations = map[string]string{"note": "mine"}
+		leader := template(imageA)
+		leader.Labels = map[string]string{"role": "leader"}
+		leader.Spec.Containers[0].Env = []corev1.EnvVar{
+			{Name: "ADDRESS", Value: "$(LWS_LEADER_ADDRESS)"}, {Name: lwsv1.LwsGroupSize, Value: "overridden"}}
+		leader.Spec.InitContainers = []corev1.Container{{Name: "load", Image: imageA}}
+		set.Spec.LeaderWorkerTemplate.LeaderTemplate = &leader
+		set.Spec.RolloutStrategy.RollingUpdateConfiguration = nil
+	}}, edits...)...)
+}
+
+func TestFirstLife(t *testing.T) {
+	aside(t)
+	s := newScene(t)
+	set := s.dressed("a")
+	s.create(set)
+	set = s.awaitSettled(set)
+	key := s.revision(set).Labels[lwsv1.RevisionKey]
+
+	t.Run("leader statefulset", func(t *testing.T) { s.leaderStatefulSet(t, set, key) })
+	t.Run("worker statefulsets", func(t *testing.T) { s.workerStatefulSets(t, set, key) })
+	t.Run("pods", func(t *testing.T) { s.pods(t, set, key) })
+	t.Run("revision", func(t *testing.T) { s.soleRevision(t, set, key) })
+	t.Run("status", func(t *testing.T) { s.status(t, set) })
+	t.Run("events", func(t *testing.T) { s.firstEvents(t, set, key) })
+	if have, want := s.bornInto(set.UID, 0), (births{Pods: 6, StatefulSets: 3, Services: 1, Revisions: 1}); have != want {
+		t.Errorf("created: %+v, want %+v", have, want)
+	}
+}
+
+func (s *scene) leaderStatefulSet(t *testing.T, set *lwsv1.LeaderWorkerSet, key string) {
+	sts, ok := find[*appsv1.StatefulSet](s.recorder, "a")
+	if !ok {
+		t.Fatal("there is no statefulset a")
+	}
+	same(t, "labels", map[string]string{"team": "blue", lwsv1.SetNameLabelKey: "a", lwsv1.RevisionKey: key}, sts.Labels)
+	same(t, "annotations", map[string]string{"note": "mine", lwsv1.ReplicasAnnotationKey: "2"}, withoutNotes(sts.Annotations))
+	same(t, "owner", ownerOf(set, lwsv1.GroupVersion.String(), "LeaderWorkerSet"), sts.OwnerReferences)
+	same(t, "replicas", 2, *sts.Spec.Replicas)
+	same(t, "serviceName", "a", sts.Spec.ServiceName)
+	same(t, "podManagementPolicy", appsv1.ParallelPodManagement, sts.Spec.PodManagementPolicy)
+	same(t, "selector", map[string]string{lwsv1.SetNameLabelKey: "a", lwsv1.WorkerIndexLabelKey: "0"}, sts.Spec.Selector.MatchLabels)
+	same(t, "updateStrategy", appsv1.RollingUpdateStatefulSetStrategyType, sts.Spec.UpdateStrategy.Type)
+	same(t, "partition", 0, *sts.Spec.UpdateStrategy.RollingUpdate.Partition)
+	same(t, "maxUnavailable", "1", sts.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable.String())
+	same(t, "template labels", map[string]string{"role": "leader", lwsv1.SetNameLabelKey: "a",
+		lwsv1.WorkerIndexLabelKey: "0", lwsv1.RevisionKey: key}, sts.Spec.Template.Labels)
+	same(t, "template annotations", map[string]string{lwsv1.SizeAnnotationKey: "3"}, sts.Spec.Template.Annotations)
+}
+
+func (s *scene) workerStatefulSets(t *testing.T, set *lwsv1.LeaderWorkerSet, key string) {
+	for index := range 2 {
+		name := fmt.Sprintf("a-%d", index)
+		leader, _ := find[*corev1.Pod](s.recorder, name)
+		sts, ok := find[*appsv1.StatefulSet](s.recorder, name)
+		if !ok {
+			t.Fatalf("there is no statefulset %s", name)
+		}
+		own := map[string]string{lwsv1.SetNameLabelKey: "a", lwsv1.GroupIndexLabelKey: strconv.Itoa(index), lwsv1.GroupUniqueHashLabelKey: s.groupKey(name)}
+		selector := with(own)
+		same(t, "labels", with(own, "team", "blue", lwsv1.RevisionKey, key), sts.Labels)
+		same(t, "annotations", map[string]string{"note": "mine"}, sts.Annotations)
+		same(t, "owner", ownerOf(leader, "v1", "Pod"), sts.OwnerReferences)
+		same(t, "replicas", 2, *sts.Spec.Replicas)
+		same(t, "serviceName", "a", sts.Spec.ServiceName)
+		same(t, "ordinals", &appsv1.StatefulSetOrdinals{Start: 1}, sts.Spec.Ordinals)
+		same(t, "podManagementPolicy", appsv1.ParallelPodManagement, sts.Spec.PodManagementPolicy)
+		same(t, "selector", selector, sts.Spec.Selector.MatchLabels)
+		same(t, "template labels", with(own, lwsv1.RevisionKey, key), sts.Spec.Template.Labels)
+		same(t, "template annotations", map[string]string{lwsv1.SizeAnnotationKey: "3", lwsv1.LeaderPodNameAnnotationKey: name}, sts.Spec.Template.Annotations)
+	}
+}
+
+func (s *scene) pods(t *testing.T, set *lwsv1.LeaderWorkerSet, key string) {
+	for index := range 2 {
+		leader := fmt.Sprintf("a-%d", index)
+		for worker := range 3 {
+			name := leader
+			if worker > 0 {
+				name = fmt.Sprintf("%s-%d", leader, worker)
+			}
+			pod, ok := find[*corev1.Pod](s.recorder, name)
+			if !ok {
+				t.Fatalf("there is no pod %s", name)
+			}
+			same(t, name+" labels", map[string]string{lwsv1.SetNameLabelKey: "a", lwsv1.GroupIndexLabelKey: strconv.Itoa(index),
+				lwsv1.WorkerIndexLabelKey: strconv.Itoa(worker), lwsv1.GroupUniqueHashLabelKey: s.groupKey(leader), lwsv1.RevisionKey: key}, ours(pod.Labels))
+			same(t, name+" size", "3", pod.Annotations[lwsv1.SizeAnnotationKey])
+			same(t, name+" subdomain", "a", pod.Spec.Subdomain)
+			same(t, name+" hostname", name, pod.Spec.Hostname)
+			same(t, name+" root", set.UID, s.root(pod.UID))
+			s.environment(t, pod, index, worker)
+		}
+	}
+}
+
+// environment checks that what lockstep sets comes first, so that the user's own
+// variables can refer to it, and that it wins.
+func (s *scene) environment(t *testing.T, pod *corev1.Pod, index, worker int) {
+	want := []corev1.EnvVar{
+		{Name: lwsv1.LwsLeaderAddress, Value: fmt.Sprintf("a-%d.a.%s", index, s.namespace)},
+		{Name: lwsv1.LwsGroupSize, Value: "3"},
+		{Name: lwsv1.LwsWorkerIndex, Value: strconv.Itoa(worker)},
+	}
+	for _, c := range pod.Spec.InitContainers {
+		same(t, pod.Name+" env of "+c.Name, want, c.Env)
+	}
+	if worker == 0 {
+		want = append(want, corev1.EnvVar{Name: "ADDRESS", Value: "$(LWS_LEADER_ADDRESS)"})
+	}
+	same(t, pod.Name+" env", want, pod.Spec.Containers[0].Env)
+}
+
+func (s *scene) soleRevision(t *testing.T, set *lwsv1.LeaderWorkerSet, key string) {
+	revision := s.revision(set)
+	same(t, "name", fmt.Sprintf("a-%s-1", key), revision.Name)
+	same(t, "labels", map[string]string{lwsv1.SetNameLabelKey: "a", lwsv1.RevisionKey: key}, revision.Labels)
+	same(t, "owner", ownerOf(set, lwsv1.GroupVersion.String(), "LeaderWorkerSet"), revision.OwnerReferences)
+	same(t, "revision", 1, revision.Revision)
+}
+
+// revision is the one revision of a set there is to be.
+func (s *scene) revision(set *lwsv1.LeaderWorkerSet) *appsv1.ControllerRevision {
+	s.Helper()
+	var found []*appsv1.ControllerRevision
+	for _, revision := range live[*appsv1.ControllerRevision](s.recorder) {
+		if owner := metav1.GetControllerOf(revision); owner != nil && owner.UID == set.UID {
+			found = append(found, revision)
+		}
+	}
+	if len(found) != 1 {
+		s.dump()
+		s.Fatalf("set %s has %d revisions, want 1", set.Name, len(found))
+	}
+	return found[0]
+}
+
+// same reports what differs from what is wanted.
+func same[T any](t *testing.T, what string, want, have T) {
+	t.Helper()
+	if diff := cmp.Diff(want, have); diff != "" {
+		t.Errorf("%s (-want +have):\n%s", what, diff)
+	}
+}
+
+func ownerOf(o client.Object, apiVersion, kind string) []metav1.OwnerReference {
+	yes := true
+	return []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: o.GetName(), UID: o.GetUID(), Controller: &yes, BlockOwnerDeletion: &yes}}
+}
+
+// groupKey is what tells the groups of all sets of all namespaces apart.
+func (s *scene) groupKey(leader string) string {
+	sum := sha1.Sum([]byte(s.namespace + "/" + leader))
+	return hex.EncodeToString(sum[:])
+}
+
+// withoutNotes are annotations without those the operator leaves for itself, which
+// no other implementation reads.
+func withoutNotes(annotations map[string]string) map[string]string {
+	out := with(annotations)
+	maps.DeleteFunc(out, func(key, _ string) bool { return strings.HasPrefix(key, "lockstep.dev/") })
+	return out
+}
+
+// with is a copy of labels with more of them.
+func with(labels map[string]string, pairs ...string) map[string]string {
+	out := map[string]string{}
+	for key, value := range labels {
+		out[key] = value
+	}
+	for i := 0; i < len(pairs); i += 2 {
+		out[pairs[i]] = pairs[i+1]
+	}
+	return out
+}

@@ -1,0 +1,206 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+)
+
+func TestSharedService(t *testing.T) {
+	aside(t)
+	s := newScene(t)
+	set := s.newSet("a", 2, 2, imageA)
+	s.create(set)
+	set = s.awaitSettled(set)
+	service, _ := find[*corev1.Service](s.recorder, "a")
+	headless(t, service, set, lwsv1.GroupVersion.String(), "LeaderWorkerSet", map[string]string{lwsv1.SetNameLabelKey: "a"})
+	s.reborn(set, service)
+	same(t, "created", births{Pods: 4, StatefulSets: 3, Services: 2, Revisions: 1}, s.bornInto(set.UID, 0))
+}
+
+func TestUniquePerReplicaServices(t *testing.T) {
+	aside(t)
+	s := newScene(t)
+	set := s.newSet("a", 2, 2, imageA, uniquePerReplica)
+	s.create(set)
+	set = s.awaitSettled(set)
+	for index := range 2 {
+		name := fmt.Sprintf("a-%d", index)
+		s.awaitService(set, name)
+		service, _ := find[*corev1.Service](s.recorder, name)
+		leader, _ := find[*corev1.Pod](s.recorder, name)
+		headless(t, service, leader, "v1", "Pod", map[string]string{lwsv1.SetNameLabelKey: "a", lwsv1.GroupIndexLabelKey: fmt.Sprint(index)})
+		for _, pod := range []string{name, name + "-1"} {
+			pod, _ := find[*corev1.Pod](s.recorder, pod)
+			same(t, pod.Name+" subdomain", name, pod.Spec.Subdomain)
+			same(t, pod.Name+" leader address", fmt.Sprintf("%s.%s.%s", name, name, s.namespace), pod.Spec.Containers[0].Env[0].Value)
+		}
+	}
+	if _, there := find[*corev1.Service](s.recorder, "a"); there {
+		t.Error("there is a shared service too")
+	}
+	service, _ := find[*corev1.Service](s.recorder, "a-1")
+	s.reborn(set, service)
+}
+
+func headless(t *testing.T, service *corev1.Service, owner client.Object, apiVersion, kind string, selector map[string]string) {
+	t.Helper()
+	same(t, "labels", map[string]string{lwsv1.SetNameLabelKey: "a"}, service.Labels)
+	same(t, "owner", ownerOf(owner, apiVersion, kind), service.OwnerReferences)
+	same(t, "clusterIP", corev1.ClusterIPNone, service.Spec.ClusterIP)
+	same(t, "publishNotReadyAddresses", true, service.Spec.PublishNotReadyAddresses)
+	same(t, "ports", 0, len(service.Spec.Ports))
+	same(t, "selector", selector, service.Spec.Selector)
+}
+
+// reborn deletes a Service and waits for another of the name.
+func (s *scene) reborn(set *lwsv1.LeaderWorkerSet, service *corev1.Service) {
+	s.Helper()
+	s.remove(service.DeepCopy())
+	s.eventually("service "+service.Name+" is there again", func() error {
+		now, ok := find[*corev1.Service](s.recorder, service.Name)
+		if !ok || now.UID == service.UID || s.root(now.UID) != set.UID {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+}
+
+// A group of one is its leader alone.
+func TestGroupsOfOne(t *testing.T) {
+	aside(t)
+	s := newScene(t)
+	set := s.newSet("a", 3, 1, imageA)
+	s.create(set)
+	s.awaitSettled(set)
+	same(t, "created", births{Pods: 3, StatefulSets: 1, Services: 1, Revisions: 1}, s.bornInto(set.UID, 0))
+}
+
+func TestScaleThroughSpec(t *testing.T) {
+	s := newScaled(t)
+	s.scaleTo(4, func(set *lwsv1.LeaderWorkerSet) { s.patch(set, `{"spec":{"replicas":4}}`) })
+	s.scaleTo(1, func(set *lwsv1.LeaderWorkerSet) { s.patch(set, `{"spec":{"replicas":1}}`) })
+	s.scaleTo(0, func(set *lwsv1.LeaderWorkerSet) { s.patch(set, `{"spec":{"replicas":0}}`) })
+	s.scaleTo(2, func(set *lwsv1.LeaderWorkerSet) { s.patch(set, `{"spec":{"replicas":2}}`) })
+}
+
+func TestScaleThroughSubresource(t *testing.T) {
+	s := newScaled(t)
+	for _, replicas := range []int32{3, 1} {
+		s.scaleTo(replicas, func(set *lwsv1.LeaderWorkerSet) {
+			scale := &autoscalingv1.Scale{}
+			s.check("read the scale", s.client.SubResource("scale").Get(t.Context(), set.DeepCopy(), scale))
+			same(t, "selector of the scale", set.Status.HPAPodSelector, scale.Status.Selector)
+			same(t, "replicas of the scale", set.Status.Replicas, scale.Status.Replicas)
+			scale.Spec.Replicas = replicas
+			s.check("write the scale", s.client.SubResource("scale").Update(t.Context(), set.DeepCopy(), client.WithSubResourceBody(scale)))
+		})
+	}
+}
+
+func newScaled(t *testing.T) *scene {
+	aside(t)
+	s := newScene(t)
+	set := s.newSet("a", 2, 2, imageA, uniquePerReplica)
+	s.create(set)
+	s.awaitSettled(set)
+	return s
+}
+
+// scaleTo changes the number of groups of set "a", and checks that the groups that
+// stay are left alone, and that of those that go nothing stays.
+func (s *scene) scaleTo(replicas int32, do func(*lwsv1.LeaderWorkerSet)) {
+	s.Helper()
+	set, _ := find[*lwsv1.LeaderWorkerSet](s.recorder, "a")
+	was, mark := *set.Spec.Replicas, s.changes()
+	do(set)
+	want := set.DeepCopy()
+	want.Generation++
+	s.awaitSettled(want)
+	added := int(max(0, replicas-was))
+	s.eventually("the groups are those wanted", func() error {
+		return errors.Join(
+			lacking("pods", int(replicas)*2, len(live[*corev1.Pod](s.recorder))),
+			lacking("statefulsets", int(replicas)+1, len(live[*appsv1.StatefulSet](s.recorder))),
+			lacking("services", int(replicas), len(live[*corev1.Service](s.recorder))))
+	})
+	if have, wanted := s.bornInto(set.UID, mark), (births{Pods: 2 * added, StatefulSets: added, Services: added}); have != wanted {
+		s.dump()
+		s.Fatalf("created by scaling from %d to %d: %+v, want %+v", was, replicas, have, wanted)
+	}
+	if replicas > was && was > 0 {
+		s.awaitTold(set, telling{"GroupsProgressing", "Update", "",
+			fmt.Sprintf("Replicas are progressing, with %d groups ready of total %d groups", was, replicas)})
+	}
+}
+
+// A worker is not to start before its leader is ready, when the set says so.
+func TestLeaderReadyStartup(t *testing.T) {
+	aside(t)
+	s := newScene(t)
+	home := "home-" + s.namespace
+	set := s.newSet("a", 1, 2, imageA, func(set *lwsv1.LeaderWorkerSet) {
+		set.Spec.StartupPolicy = lwsv1.LeaderReadyStartupPolicy
+		leader := template(imageA)
+		leader.Spec.NodeSelector = map[string]string{home: "yes"}
+		set.Spec.LeaderWorkerTemplate.LeaderTemplate = &leader
+	})
+	s.create(set)
+	s.eventually("the leader is there", func() error {
+		if _, ok := find[*corev1.Pod](s.recorder, "a-0"); !ok {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	outlast(t)
+	if have := live[*appsv1.StatefulSet](s.recorder); len(have) != 1 {
+		t.Fatalf("there are %d statefulsets before the leader is ready, want its own only", len(have))
+	}
+	s.nodesTake(home)
+	s.awaitSettled(set)
+	leader, _ := find[*corev1.Pod](s.recorder, "a-0")
+	workers, _ := find[*appsv1.StatefulSet](s.recorder, "a-0")
+	for _, c := range leader.Status.Conditions {
+		if c.Type == corev1.PodReady && workers.CreationTimestamp.Before(&c.LastTransitionTime) {
+			t.Errorf("workers were created at %v, the leader was ready at %v", workers.CreationTimestamp, c.LastTransitionTime)
+		}
+	}
+}
+
+// nodesTake labels a node.
+func (s *scene) nodesTake(label string) {
+	s.Helper()
+	nodes := &corev1.NodeList{}
+	s.check("list nodes", s.client.List(s.Context(), nodes))
+	s.patch(&nodes.Items[0], fmt.Sprintf(`{"metadata":{"labels":{%q:"yes"}}}`, label))
+}
+
+func TestDeletionLeavesNothing(t *testing.T) {
+	for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground} {
+		t.Run(string(policy), func(t *testing.T) {
+			aside(t)
+			s := newScene(t)
+			set := s.newSet("a", 3, 3, imageA, uniquePerReplica)
+			s.create(set)
+			set = s.awaitSettled(set)
+			mark := s.changes()
+			s.end(set, policy)
+			outlast(t)
+			left := s.pick(func(r *record) bool { return r.died == 0 && r.kind != "Event" })
+			if len(left) > 0 {
+				t.Errorf("left: %s", names(left))
+			}
+			if made := s.strangers("", mark); len(made) > 0 {
+				t.Errorf("created while the set was deleted: %s", names(made))
+			}
+		})
+	}
+}

@@ -1,0 +1,67 @@
+package cluster
+
+import (
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// deletions are the ways somebody may delete a child by hand.
+var deletions = []metav1.DeletionPropagation{
+	metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan,
+}
+
+// Deleted by hand, the leaders' StatefulSet comes again, and with it all groups.
+// Its orphaned pods are taken over as they are.
+func TestDeletedLeaderStatefulSetComesAgain(t *testing.T) {
+	for _, policy := range deletions {
+		t.Run(string(policy), func(t *testing.T) {
+			want := births{Pods: 6, StatefulSets: 4}
+			if policy == metav1.DeletePropagationOrphan {
+				want = births{StatefulSets: 1}
+			}
+			repaired(t, "a", policy, want)
+		})
+	}
+}
+
+// Deleted by hand, the StatefulSet of one group's workers comes again; no other
+// group notices.
+func TestDeletedWorkerStatefulSetComesAgain(t *testing.T) {
+	for _, policy := range deletions {
+		t.Run(string(policy), func(t *testing.T) {
+			want := births{Pods: 1, StatefulSets: 1}
+			if policy == metav1.DeletePropagationOrphan {
+				want = births{StatefulSets: 1}
+			}
+			repaired(t, "a-1", policy, want)
+		})
+	}
+}
+
+// repaired deletes one StatefulSet of a set of 3 groups of 2 and counts what is
+// created for it.
+func repaired(t *testing.T, name string, policy metav1.DeletionPropagation, want births) {
+	aside(t)
+	s := newScene(t)
+	set := s.newSet("a", 3, 2, imageA)
+	s.create(set)
+	s.awaitSettled(set)
+	mark := s.changes()
+	sts, _ := find[*appsv1.StatefulSet](s.recorder, name)
+	s.remove(sts.DeepCopy(), propagation(policy))
+	s.eventually("another statefulset "+name+" is there", func() error {
+		now, ok := find[*appsv1.StatefulSet](s.recorder, name)
+		if !ok || now.UID == sts.UID || s.root(now.UID) != set.UID {
+			return errStill
+		}
+		return nil
+	})
+	s.awaitSettled(set)
+	if have := s.bornInto(set.UID, mark); have != want {
+		s.dump()
+		t.Fatalf("created: %+v, want %+v; late pods %s", have, want, names(bornSince[*corev1.Pod](s.recorder, mark)))
+	}
+}
