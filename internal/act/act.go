@@ -49,10 +49,10 @@ func New(writer client.Client, live client.Reader) *Actor {
 	return &Actor{writer: writer, live: live}
 }
 
-// Done is what became of an action.
+// Done is what became of an action: the object after the write, where the API
+// server said.
 type Done struct {
-	// Generation is that of the object after the write; zero where the API
-	// server did not say.
+	UID        types.UID
 	Generation int64
 }
 
@@ -87,7 +87,7 @@ func (a *Actor) create(ctx context.Context, what action.Create) (Done, error) {
 	if apierrors.IsAlreadyExists(err) {
 		return Done{}, &TakenError{Name: what.Target()}
 	}
-	return Done{Generation: object.GetGeneration()}, err
+	return Done{UID: object.GetUID(), Generation: object.GetGeneration()}, err
 }
 
 // createClaim makes a claim unless one of its name is there: whoever made that

@@ -43,7 +43,7 @@ func (a *Actor) apply(ctx context.Context, what action.Apply) (Done, error) {
 		return Done{}, err
 	}
 	err = a.writer.Apply(ctx, fields, client.FieldOwner(what.FieldOwner), client.ForceOwnership)
-	return Done{Generation: generationOf(fields)}, quiet(err)
+	return Done{UID: what.Onto.UID, Generation: generationOf(fields)}, quiet(err)
 }
 
 // ownAsApplied turns the fields that a create left to its manager into applied

@@ -1,8 +1,10 @@
 package act
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"lockstep.dev/lockstep/internal/action"
@@ -33,8 +35,8 @@ func Batch(actions []action.Action) [][]action.Action {
 
 // SlowStart calls do for each action of a run, first one, then two at a time,
 // then four: a run that is bound to fail costs one call. It ends after the first
-// round in which a call failed with anything but ErrStale, and returns those
-// errors joined.
+// round in which a call failed. Of the errors of a round, those that are not
+// ErrStale are returned joined; ErrStale only if there is no other.
 func SlowStart(ctx context.Context, run []action.Action, do func(context.Context, action.Action) error) error {
 	for width := 1; len(run) > 0; width *= 2 {
 		round := run[:min(width, len(run))]
@@ -53,5 +55,6 @@ func together(ctx context.Context, round []action.Action, do func(context.Contex
 		group.Go(func() { errs[i] = do(ctx, a) })
 	}
 	group.Wait()
-	return errors.Join(errs...)
+	telling := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return errors.Is(err, ErrStale) })
+	return cmp.Or(errors.Join(telling...), errors.Join(errs...))
 }

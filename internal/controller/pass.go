@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -54,7 +55,9 @@ func unseen(req ctrl.Request, err error) (ctrl.Result, error) {
 // A write that finds the cluster changed since the look ends the pass: what
 // follows it was decided for a world that no longer exists. A delete that fails
 // is tried again later and ends nothing: what stays costs only what waits for it.
-func (p *pass) carryOut(ctx context.Context, owner client.Object, waiting types.UID, plan lws.Plan, now time.Time) (ctrl.Result, error) {
+//
+// retell is nil in a group: its set tells.
+func (p *pass) carryOut(ctx context.Context, owner client.Object, waiting types.UID, plan lws.Plan, now time.Time, retell retell) (ctrl.Result, error) {
 	var undeleted error
 	for _, run := range act.Batch(plan.Actions) {
 		err := act.SlowStart(ctx, run, func(ctx context.Context, a action.Action) error { return p.do(ctx, owner, a) })
@@ -65,8 +68,11 @@ func (p *pass) carryOut(ctx context.Context, owner client.Object, waiting types.
 			undeleted = errors.Join(undeleted, err)
 			continue
 		}
+		if _, status := run[0].(action.WriteStatus); status && err != nil {
+			return ctrl.Result{}, err
+		}
 		if err != nil {
-			return p.refused(ctx, owner, waiting, err)
+			return p.refused(ctx, owner, retell, err)
 		}
 	}
 	for _, wait := range plan.Waits {
@@ -78,20 +84,34 @@ func (p *pass) carryOut(ctx context.Context, owner client.Object, waiting types.
 	return ctrl.Result{RequeueAfter: plan.Next(now)}, nil
 }
 
-// refused ends a pass on an error. One that a retry will hardly mend, because the
-// API server finds the object invalid, is remembered for the set to tell of; a
-// group is left alone for as long: a policy, which refuses in the same way, may be
-// lifted without any event.
-func (p *pass) refused(ctx context.Context, owner client.Object, waiting types.UID, err error) (ctrl.Result, error) {
-	if !apierrors.IsInvalid(err) {
+// refused ends a pass on an error. What the API server refuses, as invalid or
+// forbidden, is for the set to tell of at once. An invalid object is not tried
+// again for a while: a retry will hardly mend it, and a policy that refuses in the
+// same way may be lifted without any event.
+func (p *pass) refused(ctx context.Context, owner client.Object, retell retell, err error) (ctrl.Result, error) {
+	invalid := apierrors.IsInvalid(err)
+	if retell != nil && (invalid || apierrors.IsForbidden(err)) {
+		p.tellRefusal(ctx, owner, retell, lws.Refusal{Sentence: err.Error(), At: p.now()}, invalid)
+	}
+	if !invalid {
 		return ctrl.Result{}, err
 	}
 	logr.FromContextOrDiscard(ctx).Error(err, "refused")
-	if waiting != owner.GetUID() {
-		return ctrl.Result{RequeueAfter: lws.RetryRefusedAfter}, nil
+	return ctrl.Result{RequeueAfter: lws.RetryRefusedAfter}, nil
+}
+
+// retell is what a set would do if a spec like its own had just been refused.
+type retell func(lws.Refusal) lws.Plan
+
+func (p *pass) tellRefusal(ctx context.Context, owner client.Object, retell retell, refusal lws.Refusal, remember bool) {
+	if remember {
+		p.memory.Refused(owner, refusal)
 	}
-	p.memory.Refused(owner, lws.Refusal{Sentence: err.Error(), At: p.now()})
-	return ctrl.Result{RequeueAfter: lookAgain}, nil
+	for _, a := range retell(refusal).Actions {
+		if _, status := a.(action.WriteStatus); status {
+			_ = p.do(ctx, owner, a) // told already; the refusal itself is what the pass ends on
+		}
+	}
 }
 
 func (p *pass) do(ctx context.Context, owner client.Object, a action.Action) error {
@@ -120,8 +140,25 @@ func (p *pass) remember(owner client.Object, a action.Action, done act.Done) {
 		p.memory.StatusWritten(owner, p.now())
 		return
 	}
-	leaders := a.Target().Name == owner.GetName()
-	if leaders && done.Generation > 0 && isStatefulSet(a) {
-		p.memory.Applied(owner, done.Generation)
+	if !isStatefulSet(a) {
+		return
 	}
+	if _, created := a.(action.Create); created {
+		p.memory.Started(types.NamespacedName{Namespace: owner.GetNamespace(), Name: a.Target().Name})
+	}
+	fingerprint := fieldsOf(a).GetAnnotations()[lws.AppliedAnnotationKey]
+	if a.Target().Name == owner.GetName() && fingerprint != "" {
+		p.memory.Applied(owner, lws.Applied{UID: done.UID, Generation: done.Generation, Fingerprint: fingerprint})
+	}
+}
+
+// fieldsOf is what an action writes of an object, or nothing.
+func fieldsOf(a action.Action) metav1.Object {
+	switch a := a.(type) {
+	case action.Create:
+		return a.Object
+	case action.Apply:
+		return a.Object
+	}
+	return &metav1.ObjectMeta{}
 }

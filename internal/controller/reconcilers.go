@@ -23,7 +23,11 @@ func (r *setReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	if err != nil {
 		return unseen(req, err)
 	}
-	return r.carryOut(ctx, world.Set, world.Set.UID, lws.DecideSet(world), now)
+	refused := func(refusal lws.Refusal) lws.Plan {
+		world.Refusal = refusal
+		return lws.DecideSet(world)
+	}
+	return r.carryOut(ctx, world.Set, world.Set.UID, lws.DecideSet(world), now, refused)
 }
 
 // groupReconciler keeps groups what they should be, keyed by the leader's name.
@@ -42,7 +46,7 @@ func (r *groupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl
 	if world.Leader != nil {
 		waiting = world.Leader.UID
 	}
-	return r.carryOut(ctx, world.Set, waiting, lws.DecideGroup(world), now)
+	return r.carryOut(ctx, world.Set, waiting, lws.DecideGroup(world), now, nil)
 }
 
 func isStatefulSet(a action.Action) bool {

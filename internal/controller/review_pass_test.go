@@ -85,7 +85,7 @@ func newRefused() *refused {
 }
 
 func (r *refused) carry(waiting types.UID, actions ...action.Action) (ctrl.Result, error) {
-	return r.carryOut(context.Background(), r.set, waiting, lws.Plan{Actions: actions}, r.now())
+	return r.carryOut(context.Background(), r.set, waiting, lws.Plan{Actions: actions}, r.now(), nil)
 }
 
 func ghost(name string) action.Delete {

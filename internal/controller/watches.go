@@ -115,13 +115,13 @@ func groupNamedLike(_ context.Context, object client.Object) []types.NamespacedN
 // question.
 func groupsOf(o *observe.Observer, set func(client.Object) types.NamespacedName) keysOf {
 	return func(ctx context.Context, object client.Object) []types.NamespacedName {
-		leaders, err := o.Leaders(ctx, set(object))
+		names, err := o.PodNames(ctx, set(object))
 		if err != nil {
 			return nil // the cache has the index or the process would not have started
 		}
-		keys := make([]types.NamespacedName, 0, len(leaders))
-		for _, leader := range leaders {
-			keys = append(keys, keyOf(leader))
+		keys := make([]types.NamespacedName, 0, len(names))
+		for _, name := range names {
+			keys = append(keys, types.NamespacedName{Namespace: object.GetNamespace(), Name: name})
 		}
 		return keys
 	}

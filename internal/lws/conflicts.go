@@ -67,6 +67,14 @@ func (g Group) conflicts(set *lwsv1.LeaderWorkerSet) []string {
 			found = append(found, taken(identity.KindStatefulSet, sts, fmt.Sprintf("group %d has no workers", g.Index)))
 		}
 	}
+	for _, pod := range byOrdinal(g.Pods.Squatters) {
+		if len(g.Workers.Squatters) > 0 {
+			break // that StatefulSet's own pods: told of already
+		}
+		if _, ordinal := identity.ParentAndOrdinal(pod.Name); ordinal >= 1 && int32(ordinal) < SizeOf(g.Leader, set) {
+			found = append(found, taken(identity.KindPod, pod, fmt.Sprintf("group %d lacks worker %d", g.Index, ordinal)))
+		}
+	}
 	if Subdomain(set) == lwsv1.SubdomainUniquePerReplica {
 		for _, service := range g.Service.Squatters {
 			found = append(found, taken(identity.KindService, service, fmt.Sprintf("pods of group %d have no DNS names", g.Index)))

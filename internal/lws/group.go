@@ -137,14 +137,21 @@ func (d *groupDecision) startup() bool {
 }
 
 // standing leaves a worker StatefulSet that stands as it is: its pods belong to
-// the revision it was made for.
+// the revision it was made for. It is only woken when a name has become free.
 func (d *groupDecision) standing() bool {
 	sts := d.Workers.Member()
 	if sts == nil {
 		return true
 	}
-	if len(d.Pods.Ghosts) == 0 {
-		d.plan.nudgeAfterStart(sts, d.Now, d.Vigil)
+	if !LacksPods(sts) {
+		return false
+	}
+	d.plan.wait(Wait{
+		Reason: because(CodeMissing, fmt.Sprintf("statefulset %s has %d of %d workers", sts.Name, sts.Status.Replicas, orDefault(sts.Spec.Replicas, 1))),
+		Until:  d.Now.Add(conflictLook),
+	})
+	if len(d.Pods.Ghosts)+len(d.Pods.Squatters) == 0 {
+		d.plan.nudgeWhenFree(sts, d.Now, d.Vigil)
 	}
 	return false
 }

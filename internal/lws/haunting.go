@@ -133,7 +133,7 @@ func remedies(ghosts []ghost) string {
 
 func remedy(g ghost) string {
 	if finalizers := g.object.GetFinalizers(); len(finalizers) > 0 {
-		return fmt.Sprintf("%s is held by finalizer %s and goes when that is removed", g, strings.Join(finalizers, ", "))
+		return fmt.Sprintf("%s is held by finalizer %s and goes when that is removed", g, clipped(strings.Join(finalizers, ", ")))
 	}
 	if pod, ok := g.object.(*corev1.Pod); ok && pod.DeletionTimestamp != nil && pod.Spec.NodeName != "" {
 		return fmt.Sprintf("%s goes when node %s confirms that it ended; if the node is lost, delete the node or the pod with --force", g, pod.Spec.NodeName)

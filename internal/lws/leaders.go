@@ -99,10 +99,11 @@ func (d *setDecision) inStep(live, desired *appsv1.StatefulSet) bool {
 			return false
 		}
 	}
-	if live.Annotations[AppliedAnnotationKey] != desired.Annotations[AppliedAnnotationKey] {
-		return false
+	fingerprint := desired.Annotations[AppliedAnnotationKey]
+	if d.Applied == (Applied{UID: live.UID, Generation: live.Generation, Fingerprint: fingerprint}) {
+		return true
 	}
-	return live.Generation == d.AppliedGeneration || contains(&live.Spec, specWithoutImmutable(desired))
+	return live.Annotations[AppliedAnnotationKey] == fingerprint && contains(&live.Spec, specWithoutImmutable(desired))
 }
 
 // specWithoutImmutable leaves out what cannot change after creation, so that a

@@ -16,24 +16,29 @@ import (
 const settleAfterStart = 2 * time.Second
 
 // nudge wakes the StatefulSet controller when a leader's name has become free.
-// It retries a name that was taken with a back-off of up to 1,000 s, and the
-// departure of a pod that is not its own does not wake it; any change of the
-// StatefulSet does.
 func (d *setDecision) nudge() {
 	sts := d.StatefulSet.Member()
-	if sts == nil || !d.settled() || !lacksPods(sts) {
+	if sts == nil || !d.settled() || !LacksPods(sts) {
 		return
 	}
 	d.plan.wait(Wait{
 		Reason: because(CodeMissing, fmt.Sprintf("statefulset %s has %d of %d leaders", sts.Name, sts.Status.Replicas, orDefault(sts.Spec.Replicas, 1))),
 		Until:  d.Now.Add(conflictLook),
 	})
-	if d.Vigil.DepartedAt.After(sts.CreationTimestamp.Add(time.Second)) {
-		d.plan.nudge(sts, string(d.Vigil.Departed.UID), fmt.Sprintf("%s has left and its name is free", d.Vigil.Departed))
+	d.plan.nudgeWhenFree(sts, d.Now, d.Vigil)
+}
+
+// nudgeWhenFree wakes the StatefulSet controller when somebody who bore the name
+// of one of its pods has left. It retries a name that was taken with a back-off
+// of up to 1,000 s, and the departure of a pod that is not its own does not wake
+// it; any change of the StatefulSet does.
+func (p *Plan) nudgeWhenFree(sts *appsv1.StatefulSet, now time.Time, vigil Vigil) {
+	if vigil.Departed.UID != "" {
+		p.nudge(sts, string(vigil.Departed.UID), fmt.Sprintf("%s has left and its name is free", vigil.Departed))
 		return
 	}
-	if len(d.blockedOrdinals()) == 0 {
-		d.plan.nudgeAfterStart(sts, d.Now, d.Vigil)
+	if len(vigil.Seen) == 0 {
+		p.nudgeAfterStart(sts, now, vigil)
 	}
 }
 
@@ -41,7 +46,7 @@ func (d *setDecision) nudge() {
 // this process was away: their creation may have been refused for want of the
 // admission that the process serves.
 func (p *Plan) nudgeAfterStart(sts *appsv1.StatefulSet, now time.Time, vigil Vigil) {
-	if !sts.CreationTimestamp.Time.Before(vigil.Awake) || !lacksPods(sts) {
+	if !sts.CreationTimestamp.Time.Before(vigil.Awake) {
 		return
 	}
 	due := vigil.Awake.Add(settleAfterStart)
@@ -67,6 +72,8 @@ func (p *Plan) nudge(sts *appsv1.StatefulSet, token, why string) {
 	})
 }
 
-func lacksPods(sts *appsv1.StatefulSet) bool {
-	return sts.Status.Replicas < orDefault(sts.Spec.Replicas, 1)
-}
+// LacksPods tells whether a StatefulSet has fewer pods than it is to have.
+func LacksPods(sts *appsv1.StatefulSet) bool { return sts.Status.Replicas < PodsOf(sts) }
+
+// PodsOf is how many pods a StatefulSet is to have.
+func PodsOf(sts *appsv1.StatefulSet) int32 { return orDefault(sts.Spec.Replicas, 1) }

@@ -66,7 +66,7 @@ func (g *Group) updated(key string) bool {
 		return false
 	}
 	workers := g.Workers.Member()
-	return workers == nil || workers.Labels[lwsv1.RevisionKey] == key
+	return workers == nil || workers.Labels[lwsv1.RevisionKey] == key || workers.Spec.Template.Labels[lwsv1.RevisionKey] == key
 }
 
 func podReady(pod *corev1.Pod) bool {

@@ -2,6 +2,7 @@ package lws
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,8 +14,12 @@ import (
 // may be a policy that somebody lifts.
 const RetryRefusedAfter = 5 * time.Minute
 
-// Refusal is what the API server said of a write that the present spec led to
-// and that no retry can mend. The zero value means that nothing was refused.
+// sentenceLimit bounds what is quoted of others in a message: an error may quote
+// a whole object, and a status that is too large cannot be written.
+const sentenceLimit = 1024
+
+// Refusal is what the API server said of a write that the present spec led to.
+// The zero value means that nothing was refused.
 type Refusal struct {
 	Sentence string
 	At       time.Time
@@ -31,10 +36,18 @@ func (d *setDecision) refused() {
 		return
 	}
 	d.held = true
-	d.refusal = fmt.Sprintf("the API server refuses what the spec asks for: %s; change the spec", d.Refusal.Sentence)
+	d.refusal = fmt.Sprintf("the API server refuses what the spec asks for: %s; change the spec, or what refuses it", clipped(d.Refusal.Sentence))
 	d.plan.wait(Wait{Reason: because(CodeRefused, d.refusal), Until: again})
 }
 
 func (d *setDecision) refusedCondition() metav1.Condition {
 	return holding(lwsv1.LeaderWorkerSetProgressing, CodeRefused, d.refusal)
+}
+
+// clipped is a sentence within the limit, cut between characters.
+func clipped(sentence string) string {
+	if len(sentence) <= sentenceLimit {
+		return sentence
+	}
+	return strings.ToValidUTF8(sentence[:sentenceLimit], "") + "…"
 }

@@ -102,12 +102,18 @@ func sameRevision(set *lwsv1.LeaderWorkerSet, stored, live []byte) bool {
 // bears the set's name and a key, and its data hashes to that key or to the
 // hash in its own name, under which a lost revision is made again.
 func Genuine(revision *appsv1.ControllerRevision, setName string) bool {
-	key := revision.Labels[lwsv1.RevisionKey]
-	if key == "" || revision.Labels[lwsv1.SetNameLabelKey] != setName {
-		return false
+	if Exact(revision, setName) {
+		return true
 	}
-	hash := RevisionKey(revision.Data.Raw)
-	return hash == key || strings.HasPrefix(revision.Name, revisionStem(setName, hash))
+	return revision.Labels[lwsv1.RevisionKey] != "" && BearsName(revision, setName) &&
+		strings.HasPrefix(revision.Name, revisionStem(setName, RevisionKey(revision.Data.Raw)))
+}
+
+// Exact tells whether a ControllerRevision bears the set's name and the very key
+// that its data hashes to. Nothing less makes one that nobody owns the set's.
+func Exact(revision *appsv1.ControllerRevision, setName string) bool {
+	key := revision.Labels[lwsv1.RevisionKey]
+	return key != "" && BearsName(revision, setName) && RevisionKey(revision.Data.Raw) == key
 }
 
 // revisionName is the name of a set's revision with the given hash and number.

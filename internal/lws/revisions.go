@@ -79,7 +79,7 @@ func (d *setDecision) lostRevision(key string) bool {
 
 func (d *setDecision) adoptRevisions() {
 	for _, revision := range d.Revisions.Orphans {
-		if Genuine(revision, d.Set.Name) {
+		if Exact(revision, d.Set.Name) {
 			d.plan.do(adopt(identity.RefOf(identity.KindControllerRevision, revision), setRef(d.Set), &appsv1.ControllerRevision{
 				ObjectMeta: metav1.ObjectMeta{OwnerReferences: ownedBySet(d.Set)},
 			}))
@@ -93,27 +93,36 @@ func (d *setDecision) counting() []*appsv1.ControllerRevision {
 }
 
 func countingRevisions(claim identity.Claim[*appsv1.ControllerRevision], setName string) []*appsv1.ControllerRevision {
-	all := slices.Concat(claim.Members, claim.Orphans)
-	return slices.DeleteFunc(all, func(r *appsv1.ControllerRevision) bool { return !Genuine(r, setName) })
+	members := slices.DeleteFunc(slices.Clone(claim.Members), func(r *appsv1.ControllerRevision) bool { return !Genuine(r, setName) })
+	orphans := slices.DeleteFunc(slices.Clone(claim.Orphans), func(r *appsv1.ControllerRevision) bool { return !Exact(r, setName) })
+	return append(members, orphans...)
 }
 
 func (d *setDecision) revisionWithKey(key string) *appsv1.ControllerRevision {
 	return revisionWithKey(d.counting(), key)
 }
 
-// revisionWithKey returns the latest revision with the key, or nil.
+// revisionWithKey returns the latest revision with the key, or nil. One whose
+// data hashes to the key goes before one made again under it.
 func revisionWithKey(revisions []*appsv1.ControllerRevision, key string) *appsv1.ControllerRevision {
-	return latest(revisions, func(r *appsv1.ControllerRevision) bool { return key != "" && r.Labels[lwsv1.RevisionKey] == key })
+	keyed := func(r *appsv1.ControllerRevision) bool { return key != "" && r.Labels[lwsv1.RevisionKey] == key }
+	exact := latest(revisions, func(r *appsv1.ControllerRevision) bool { return keyed(r) && RevisionKey(r.Data.Raw) == key })
+	if exact != nil {
+		return exact
+	}
+	return latest(revisions, keyed)
 }
 
 func (d *setDecision) revisionWithData(data []byte) *appsv1.ControllerRevision {
 	return latest(d.counting(), func(r *appsv1.ControllerRevision) bool { return sameRevision(d.Set, r.Data.Raw, data) })
 }
 
+// latest returns the fitting revision with the highest number, by name among
+// equals: caches list in any order.
 func latest(revisions []*appsv1.ControllerRevision, fits func(*appsv1.ControllerRevision) bool) *appsv1.ControllerRevision {
 	var found *appsv1.ControllerRevision
 	for _, r := range revisions {
-		if fits(r) && (found == nil || r.Revision > found.Revision) {
+		if fits(r) && (found == nil || r.Revision > found.Revision || r.Revision == found.Revision && r.Name < found.Name) {
 			found = r
 		}
 	}

@@ -38,13 +38,21 @@ type SetSnapshot struct {
 
 	Lives identity.Lives
 	Vigil Vigil
-	// AppliedGeneration is the generation that the leader StatefulSet had after
-	// this process last wrote it, or zero.
-	AppliedGeneration int64
+	// Applied is what became of the leader StatefulSet when this process last
+	// wrote it.
+	Applied Applied
 	// Refusal is what the API server said of the present spec, if it refused it.
 	Refusal Refusal
 	// StatusWritten is when this process last wrote the set's status, or zero.
 	StatusWritten time.Time
+}
+
+// Applied is what the API server made of a StatefulSet that was written. The zero
+// value means that none was.
+type Applied struct {
+	UID         types.UID
+	Generation  int64
+	Fingerprint string
 }
 
 // GroupSnapshot is everything that a decision about one group may know.
@@ -70,7 +78,7 @@ type Group struct {
 	// Workers holds what bears the worker StatefulSet's name.
 	Workers identity.Claim[*appsv1.StatefulSet]
 	// Pods holds what bears the names of worker pods. A set snapshot fills it
-	// only for groups whose worker StatefulSet is not a member.
+	// only for groups whose worker StatefulSet is not a member or lacks pods.
 	Pods identity.Claim[*corev1.Pod]
 	// Service holds what bears the name of the group's own headless Service.
 	Service identity.Claim[*corev1.Service]
@@ -90,10 +98,9 @@ type Vigil struct {
 	Seen map[types.UID]time.Time
 	// Moved is when a ghost last came or left, or zero when none ever did.
 	Moved time.Time
-	// Departed is the ghost that left last while bearing a leader's name.
+	// Departed is who left last while bearing the name of a pod that the
+	// StatefulSet lacked, since that StatefulSet was made here.
 	Departed identity.Ref
-	// DepartedAt is when Departed left, or zero.
-	DepartedAt time.Time
 	// Awake is since when this process watches the cluster.
 	Awake time.Time
 }

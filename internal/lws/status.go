@@ -26,7 +26,9 @@ func (d *setDecision) status() {
 	wanted := d.wantedConditions()
 	var turned bool
 	want.Conditions, turned = condition.Merge(have.Conditions, wanted, d.Set.Generation, d.Now)
-	want.ObservedGeneration = d.Set.Generation
+	if d.refusal == "" { // a spec that was refused has not been acted upon
+		want.ObservedGeneration = d.Set.Generation
+	}
 	if equality.Semantic.DeepEqual(have, want) {
 		return
 	}

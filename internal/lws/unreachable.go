@@ -30,12 +30,12 @@ func (d *setDecision) unreachable() {
 	if len(blocked) == 0 {
 		return
 	}
-	last := lastReached(slices.Min(blocked))
-	for ordinal := last + 1; ordinal < int(orDefault(sts.Spec.Replicas, 1)); ordinal++ {
-		if d.named(identity.LeaderName(d.Set.Name, ordinal)) || ordinal < int(partitionOf(sts)) {
-			continue
+	borne := d.borne()
+	first := slices.Min(blocked)
+	for ordinal := max(lastReached(first)+1, int(partitionOf(sts))); ordinal < int(PodsOf(sts)); ordinal++ {
+		if !borne[identity.LeaderName(d.Set.Name, ordinal)] {
+			d.makeLeader(sts, ordinal, first)
 		}
-		d.makeLeader(sts, ordinal, slices.Min(blocked))
 	}
 }
 
@@ -78,11 +78,13 @@ func lastReached(blocked int) int {
 	return end
 }
 
-// named tells whether any pod at all bears the name.
-func (d *setDecision) named(name string) bool {
-	return slices.ContainsFunc(
-		slices.Concat(d.Leaders.Members, d.Leaders.Ghosts, d.Leaders.Orphans, d.Leaders.Squatters),
-		func(pod *corev1.Pod) bool { return pod.Name == name })
+// borne is the names of leaders that any pod at all bears.
+func (d *setDecision) borne() map[string]bool {
+	names := map[string]bool{}
+	for _, pod := range slices.Concat(d.Leaders.Members, d.Leaders.Ghosts, d.Leaders.Orphans, d.Leaders.Squatters) {
+		names[pod.Name] = true
+	}
+	return names
 }
 
 func (d *setDecision) makeLeader(sts *appsv1.StatefulSet, ordinal, blocked int) {

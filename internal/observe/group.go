@@ -37,8 +37,13 @@ func (o *Observer) Group(ctx context.Context, key types.NamespacedName, now time
 	if err := o.fillGroup(ctx, j, set, &w.Group); err != nil {
 		return w, err
 	}
-	if w.Pods.Empty() {
+	if sts := w.Workers.Member(); sts != nil && !lws.LacksPods(sts) {
 		if err := o.fillPods(ctx, j, set, &w.Group); err != nil {
+			return w, err
+		}
+	}
+	if sts := w.Workers.Member(); sts != nil {
+		if err := o.probe(ctx, sts, now, workerNames(w.Group, sts)); err != nil {
 			return w, err
 		}
 	}
@@ -49,8 +54,10 @@ func (o *Observer) Group(ctx context.Context, key types.NamespacedName, now time
 	}
 	w.Lives = j.lives
 	vigilKey := groupVigil(key)
-	w.Vigil = o.memory.watchOver(vigilKey, groupPresence(w.Group), now)
-	o.memory.relax(vigilKey) // what a group's ghosts did is of no interest once they are gone
+	w.Vigil = o.memory.watchOver(vigilKey, groupPresence(w.Group, true), now)
+	if sts := w.Workers.Member(); sts == nil || !lws.LacksPods(sts) {
+		o.memory.relax(vigilKey) // who left is of no interest once nobody is missing
+	}
 	return w, nil
 }
 
@@ -72,7 +79,7 @@ func (o *Observer) leader(ctx context.Context, j *judge, set *lwsv1.LeaderWorker
 }
 
 // fillGroup reads what bears the names of the group's StatefulSet and Service,
-// and its pods where the StatefulSet is missing.
+// and its pods where the StatefulSet is missing or lacks some.
 func (o *Observer) fillGroup(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet, g *lws.Group) error {
 	key := types.NamespacedName{Namespace: set.Namespace, Name: g.LeaderName}
 	claimant := leaderUID(g)
@@ -94,7 +101,7 @@ func (o *Observer) fillGroup(ctx context.Context, j *judge, set *lwsv1.LeaderWor
 		}
 		g.Service = claim(j.lives, services, claimant, func(s *corev1.Service) bool { return lws.BearsName(s, set.Name) })
 	}
-	if g.Workers.Member() != nil || (g.Leader != nil && lws.SizeOf(g.Leader, set) == 1) {
+	if sts := g.Workers.Member(); sts != nil && !lws.LacksPods(sts) {
 		return nil
 	}
 	return o.fillPods(ctx, j, set, g)
@@ -102,7 +109,7 @@ func (o *Observer) fillGroup(ctx context.Context, j *judge, set *lwsv1.LeaderWor
 
 // fillPods reads what bears the names of the group's workers.
 func (o *Observer) fillPods(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet, g *lws.Group) error {
-	pods, err := o.podsUnder(ctx, set.Namespace, g.LeaderName)
+	pods, err := o.podsNamedAfter(ctx, types.NamespacedName{Namespace: set.Namespace, Name: g.LeaderName})
 	if err != nil {
 		return err
 	}

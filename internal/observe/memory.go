@@ -23,6 +23,8 @@ const graves = 100_000
 type Memory struct {
 	awake time.Time
 	gone  *lru.Cache
+	// lacking holds since when StatefulSets lack pods.
+	lacking *lru.Cache
 
 	mu      sync.Mutex
 	vigils  map[types.NamespacedName]*vigil
@@ -46,11 +48,11 @@ type hidden struct {
 
 // writes is what this process wrote for one incarnation of a set.
 type writes struct {
-	set        types.UID
-	statusAt   time.Time
-	generation int64
-	refusal    lws.Refusal
-	refusedAt  int64
+	set       types.UID
+	statusAt  time.Time
+	applied   lws.Applied
+	refusal   lws.Refusal
+	refusedAt int64
 }
 
 type vigil struct {
@@ -61,8 +63,8 @@ type vigil struct {
 // presence is a ghost that was there at the last look.
 type presence struct {
 	identity.Ref
-	// leader tells whether it bears the name of a leader.
-	leader bool
+	// taken tells whether it bears the name of a pod that a StatefulSet is to have.
+	taken bool
 }
 
 // NewMemory returns an empty memory of a process that awoke at the given time.
@@ -70,6 +72,7 @@ func NewMemory(awake time.Time) *Memory {
 	return &Memory{
 		awake:   awake,
 		gone:    lru.New(graves),
+		lacking: lru.New(graves),
 		vigils:  map[types.NamespacedName]*vigil{},
 		written: map[types.NamespacedName]writes{},
 		hidden:  map[name]hidden{},
@@ -81,10 +84,10 @@ func (m *Memory) StatusWritten(set client.Object, at time.Time) {
 	m.note(set, func(w *writes) { w.statusAt = at })
 }
 
-// Applied remembers the generation that a set's leader StatefulSet had after it
-// was written.
-func (m *Memory) Applied(set client.Object, generation int64) {
-	m.note(set, func(w *writes) { w.generation = generation })
+// Applied remembers what became of a set's leader StatefulSet when it was last
+// written.
+func (m *Memory) Applied(set client.Object, applied lws.Applied) {
+	m.note(set, func(w *writes) { w.applied = applied })
 }
 
 // Refused remembers that the API server refused what a set's spec led to.
@@ -144,6 +147,18 @@ func isGroupVigil(vigil, set types.NamespacedName) bool {
 	return ok && parent == set.Name && vigil.Namespace == set.Namespace
 }
 
+// Started remembers that the StatefulSet of a set or group was made just now: no
+// name that became free before can have kept it from anything.
+func (m *Memory) Started(statefulSet types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, key := range []types.NamespacedName{statefulSet, groupVigil(statefulSet)} {
+		if v := m.vigils[key]; v != nil {
+			v.Departed = identity.Ref{}
+		}
+	}
+}
+
 // relax drops the vigil over a key that has no ghosts left.
 func (m *Memory) relax(key types.NamespacedName) {
 	m.mu.Lock()
@@ -194,8 +209,8 @@ func (v *vigil) look(present []presence, now time.Time) {
 			continue
 		}
 		v.Moved = now
-		if p.leader {
-			v.Departed, v.DepartedAt = p.Ref, now
+		if p.taken {
+			v.Departed = p.Ref
 		}
 	}
 	v.present, v.Seen = here, seen

@@ -24,7 +24,7 @@ var (
 func after(seconds int) time.Time { return awake.Add(time.Duration(seconds) * time.Second) }
 
 func ghost(uid types.UID, leader bool) presence {
-	return presence{Ref: identity.Ref{Kind: identity.KindPod, Namespace: "ns", Name: "w-" + string(uid), UID: uid}, leader: leader}
+	return presence{Ref: identity.Ref{Kind: identity.KindPod, Namespace: "ns", Name: "w-" + string(uid), UID: uid}, taken: leader}
 }
 
 func TestAVigilNotesWhoComesAndWhoLeaves(t *testing.T) {
@@ -41,13 +41,13 @@ func TestAVigilNotesWhoComesAndWhoLeaves(t *testing.T) {
 		{"nobody moves", 3, []presence{a}, lws.Vigil{Awake: awake, Moved: after(2), Seen: map[types.UID]time.Time{"a": after(2)}}},
 		{"two more come", 4, []presence{a, b, worker}, lws.Vigil{Awake: awake, Moved: after(4), Seen: map[types.UID]time.Time{"a": after(2), "b": after(4), "worker": after(4)}}},
 		{"a leader leaves", 5, []presence{b, worker}, lws.Vigil{
-			Awake: awake, Moved: after(5), Seen: map[types.UID]time.Time{"b": after(4), "worker": after(4)}, Departed: a.Ref, DepartedAt: after(5),
+			Awake: awake, Moved: after(5), Seen: map[types.UID]time.Time{"b": after(4), "worker": after(4)}, Departed: a.Ref,
 		}},
 		{"a worker leaves", 6, []presence{b}, lws.Vigil{
-			Awake: awake, Moved: after(6), Seen: map[types.UID]time.Time{"b": after(4)}, Departed: a.Ref, DepartedAt: after(5),
+			Awake: awake, Moved: after(6), Seen: map[types.UID]time.Time{"b": after(4)}, Departed: a.Ref,
 		}},
 		{"the last leaves", 7, nil, lws.Vigil{
-			Awake: awake, Moved: after(7), Seen: map[types.UID]time.Time{}, Departed: b.Ref, DepartedAt: after(7),
+			Awake: awake, Moved: after(7), Seen: map[types.UID]time.Time{}, Departed: b.Ref,
 		}},
 	}
 	for _, step := range steps {
@@ -88,11 +88,11 @@ func TestWhatIsForgotten(t *testing.T) {
 	m.watchOver(set, []presence{ghost("a", true)}, after(1))
 	m.watchOver(group, []presence{ghost("a", true)}, after(1))
 	m.StatusWritten(life("1"), after(1))
-	m.Applied(life("1"), 3)
-	if w := m.writesOf(life("1")); !w.statusAt.Equal(after(1)) || w.generation != 3 {
+	m.Applied(life("1"), lws.Applied{Generation: 3})
+	if w := m.writesOf(life("1")); !w.statusAt.Equal(after(1)) || w.applied.Generation != 3 {
 		t.Errorf("got %+v", w)
 	}
-	if w := m.writesOf(life("2")); !w.statusAt.IsZero() || w.generation != 0 {
+	if w := m.writesOf(life("2")); !w.statusAt.IsZero() || w.applied.Generation != 0 {
 		t.Errorf("the next life remembers %+v", w)
 	}
 	m.relax(group)

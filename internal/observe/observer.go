@@ -65,23 +65,35 @@ func (o *Observer) services(ctx context.Context, key types.NamespacedName) ([]*c
 
 // podsUnder returns the pods in the namespace named "<parent>-<ordinal>",
 // whoever they belong to.
-func (o *Observer) podsUnder(ctx context.Context, namespace, parent string) ([]*corev1.Pod, error) {
+func (o *Observer) podsUnder(ctx context.Context, namespace, parent string, options ...client.ListOption) ([]*corev1.Pod, error) {
 	var list corev1.PodList
-	if err := o.cached.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{indexClaim: byName(parent)}); err != nil {
+	options = append(options, client.InNamespace(namespace), client.MatchingFields{indexClaim: byName(parent)})
+	if err := o.cached.List(ctx, &list, options...); err != nil {
 		return nil, fmt.Errorf("list pods under %q: %w", parent, err)
 	}
 	return pointers(list.Items), nil
 }
 
-// Leaders returns the pods of a set that bear names of leaders, whoever they
-// belong to. What names a worker of another set's group is left out.
-func (o *Observer) Leaders(ctx context.Context, set types.NamespacedName) ([]*corev1.Pod, error) {
-	pods, err := o.podsUnder(ctx, set.Namespace, set.Name)
+// podsNamedAfter is podsUnder with what stands unseen under such names.
+func (o *Observer) podsNamedAfter(ctx context.Context, parent types.NamespacedName) ([]*corev1.Pod, error) {
+	pods, err := o.podsUnder(ctx, parent.Namespace, parent.Name)
 	if err != nil {
 		return nil, err
 	}
-	hidden, err := hiddenUnder(ctx, o, identity.KindPod, set, pods)
+	hidden, err := hiddenUnder(ctx, o, identity.KindPod, parent, pods)
 	return append(pods, hidden...), err
+}
+
+// PodNames returns the names of the pods that the cache holds under names that
+// the StatefulSet with the given key would give, whoever they belong to. It does
+// not look anywhere else and waits for nothing, so that event handlers may call it.
+func (o *Observer) PodNames(ctx context.Context, statefulSet types.NamespacedName) ([]string, error) {
+	pods, err := o.podsUnder(ctx, statefulSet.Namespace, statefulSet.Name, client.DisableReadYourWritesConsistency)
+	names := make([]string, 0, len(pods))
+	for _, pod := range pods {
+		names = append(names, pod.Name)
+	}
+	return names, err
 }
 
 // revisions returns the ControllerRevisions that belong to the set's UID, and

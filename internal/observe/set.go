@@ -18,14 +18,6 @@ import (
 	"lockstep.dev/lockstep/internal/lws"
 )
 
-const (
-	// missingLeaderAfter is how long leaders may be missing before something
-	// unseen is looked for under their names.
-	missingLeaderAfter = 10 * time.Second
-	// probedAtMost bounds how many names one look probes.
-	probedAtMost = 5
-)
-
 // Set returns what is to be known of a set. The error is a NotFound one when
 // there is no such set.
 func (o *Observer) Set(ctx context.Context, key types.NamespacedName, now time.Time) (lws.SetSnapshot, error) {
@@ -44,14 +36,16 @@ func (o *Observer) Set(ctx context.Context, key types.NamespacedName, now time.T
 func (o *Observer) SetAs(ctx context.Context, set *lwsv1.LeaderWorkerSet, now time.Time) (lws.SetSnapshot, error) {
 	key := types.NamespacedName{Namespace: set.Namespace, Name: set.Name}
 	written := o.memory.writesOf(set)
-	w := lws.SetSnapshot{Now: now, Set: set, StatusWritten: written.statusAt, AppliedGeneration: written.generation, Refusal: written.refusalOf(set.Generation)}
+	w := lws.SetSnapshot{Now: now, Set: set, StatusWritten: written.statusAt, Applied: written.applied, Refusal: written.refusalOf(set.Generation)}
 	j := o.judge()
 	var err error
 	if w.StatefulSet, err = o.leaderStatefulSet(ctx, j, set); err != nil {
 		return w, err
 	}
-	if err := o.probeLeaders(ctx, w); err != nil {
-		return w, err
+	if sts := w.StatefulSet.Member(); sts != nil {
+		if err := o.probe(ctx, sts, now, leaderNames(set)); err != nil {
+			return w, err
+		}
 	}
 	leaderOwner := ownerOfLeaders(w.StatefulSet)
 	if w.Leaders, err = o.leaders(ctx, j, key, leaderOwner); err != nil {
@@ -107,7 +101,7 @@ func ownerOfLeaders(found identity.Claim[*appsv1.StatefulSet]) identity.Claimant
 }
 
 func (o *Observer) leaders(ctx context.Context, j *judge, set types.NamespacedName, claimant identity.Claimant) (identity.Claim[*corev1.Pod], error) {
-	pods, err := o.Leaders(ctx, set)
+	pods, err := o.podsNamedAfter(ctx, set)
 	if err != nil {
 		return identity.Claim[*corev1.Pod]{}, err
 	}
@@ -174,7 +168,7 @@ func (o *Observer) revisionClaim(ctx context.Context, j *judge, set *lwsv1.Leade
 	if err := learn(ctx, j, found, claimant); err != nil {
 		return identity.Claim[*appsv1.ControllerRevision]{}, err
 	}
-	return claim(j.lives, found, claimant, func(r *appsv1.ControllerRevision) bool { return lws.Genuine(r, set.Name) }), nil
+	return claim(j.lives, found, claimant, func(r *appsv1.ControllerRevision) bool { return lws.Exact(r, set.Name) }), nil
 }
 
 // claims names the claims of the set's leaders. They are read only when a leader
@@ -195,34 +189,6 @@ func (o *Observer) claims(ctx context.Context, w lws.SetSnapshot) (map[string]bo
 	return names, nil
 }
 
-// probeLeaders looks for what may stand unseen under the names of leaders that
-// have been missing for a while: a pod that bears none of our labels.
-func (o *Observer) probeLeaders(ctx context.Context, w lws.SetSnapshot) error {
-	sts := w.StatefulSet.Member()
-	if sts == nil || sts.Status.Replicas >= lws.Replicas(w.Set) || w.Now.Sub(latest(sts.CreationTimestamp.Time, o.memory.awake)) < missingLeaderAfter {
-		return nil
-	}
-	probed := 0
-	for i := 0; i < int(lws.Replicas(w.Set)) && probed < probedAtMost; i++ {
-		key := types.NamespacedName{Namespace: w.Set.Namespace, Name: identity.LeaderName(w.Set.Name, i)}
-		if err := o.cached.Get(ctx, key, &corev1.Pod{}); err == nil {
-			continue
-		}
-		probed++
-		if err := o.Uncover(ctx, identity.Ref{Kind: identity.KindPod, Namespace: key.Namespace, Name: key.Name}); err != nil {
-			return fmt.Errorf("probe leader %q: %w", key.Name, err)
-		}
-	}
-	return nil
-}
-
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
 // setPresence is the ghosts that the set's memory keeps a vigil over. Leaders
 // that the set's own StatefulSet is replacing are its business.
 func setPresence(w lws.SetSnapshot, leaderOwner identity.Claimant) []presence {
@@ -231,26 +197,42 @@ func setPresence(w lws.SetSnapshot, leaderOwner identity.Claimant) []presence {
 		if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && isKnown(leaderOwner, owner.UID) {
 			continue
 		}
-		present = append(present, presence{Ref: identity.RefOf(identity.KindPod, pod), leader: true})
+		present = append(present, presence{Ref: identity.RefOf(identity.KindPod, pod), taken: true})
 	}
 	present = append(present, presences(identity.KindService, w.Service.Ghosts, false)...)
 	present = append(present, presences(identity.KindControllerRevision, w.Revisions.Ghosts, false)...)
 	for _, g := range slices.Concat(w.Groups, w.Vacant) {
-		present = append(present, groupPresence(g)...)
+		present = append(present, groupPresence(g, false)...)
 	}
 	return present
 }
 
-func groupPresence(g lws.Group) []presence {
+// groupPresence is the same of one group. taken tells whether its pods keep its
+// own StatefulSet from making theirs.
+func groupPresence(g lws.Group, taken bool) []presence {
 	present := presences(identity.KindStatefulSet, g.Workers.Ghosts, false)
-	present = append(present, presences(identity.KindPod, g.Pods.Ghosts, false)...)
+	present = append(present, presences(identity.KindPod, othersPods(g), taken)...)
 	return append(present, presences(identity.KindService, g.Service.Ghosts, false)...)
 }
 
-func presences[T metav1.Object](kind identity.Kind, objects []T, leader bool) []presence {
+// othersPods are the pods under names of workers that the group's StatefulSet
+// does not deal with itself.
+func othersPods(g lws.Group) []*corev1.Pod {
+	others := slices.Clone(g.Pods.Squatters)
+	sts := g.Workers.Member()
+	for _, pod := range g.Pods.Ghosts {
+		owner := metav1.GetControllerOfNoCopy(pod)
+		if sts == nil || owner == nil || owner.UID != sts.UID {
+			others = append(others, pod)
+		}
+	}
+	return others
+}
+
+func presences[T metav1.Object](kind identity.Kind, objects []T, taken bool) []presence {
 	var present []presence
 	for _, object := range objects {
-		present = append(present, presence{Ref: identity.RefOf(kind, object), leader: leader})
+		present = append(present, presence{Ref: identity.RefOf(kind, object), taken: taken})
 	}
 	return present
 }
