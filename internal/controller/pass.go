@@ -123,7 +123,7 @@ func (p *pass) do(ctx context.Context, owner client.Object, a action.Action) err
 	}
 	var taken *act.TakenError
 	if errors.As(err, &taken) {
-		if err := p.observe.Uncover(ctx, taken.Name); err != nil {
+		if err := p.observe.Uncover(ctx, taken.Name, p.now()); err != nil {
 			return err
 		}
 		p.wakeSet(owner) // a group's squatter is for the set to tell of

@@ -108,7 +108,7 @@ func setupSets(mgr ctrl.Manager, p *pass, wake <-chan event.GenericEvent) error 
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(LeaderWorkerSet).
 		WithOptions(options(setWorkers)).
-		Watches(&lwsv1.LeaderWorkerSet{}, watch(groupNamedLike, desire, 0)).
+		Watches(&lwsv1.LeaderWorkerSet{}, watch(byOwnName, desire, 0)).
 		Watches(&appsv1.StatefulSet{}, watch(setsOf, standing, gather)).
 		Watches(&corev1.Pod{}, watch(setOfPod(p.memory), podProgress, gather)).
 		Watches(&corev1.Service{}, watch(setsOf, belonging, 0)).
@@ -123,7 +123,7 @@ func setupGroups(mgr ctrl.Manager, p *pass) error {
 		WithOptions(options(groupWorkers)).
 		Watches(&corev1.Pod{}, watch(groupOfPod, podProgress, 0)).
 		Watches(&appsv1.StatefulSet{}, watch(groupsOfStatefulSet(p.observe), belonging, 0)).
-		Watches(&corev1.Service{}, watch(groupNamedLike, belonging, 0)).
+		Watches(&corev1.Service{}, watch(byOwnName, belonging, 0)).
 		Watches(&appsv1.ControllerRevision{}, watch(groupsOf(p.observe, labelledSet), never, 0)).
 		Watches(&lwsv1.LeaderWorkerSet{}, watch(groupsOf(p.observe, keyOf), groupDesire, 0)).
 		Complete(&groupReconciler{p})

@@ -106,8 +106,9 @@ func groupOfPod(_ context.Context, object client.Object) []types.NamespacedName 
 	return []types.NamespacedName{keyOf(object), asWorker}
 }
 
-// groupNamedLike is the group whose leader has the object's name.
-func groupNamedLike(_ context.Context, object client.Object) []types.NamespacedName {
+// byOwnName is what has the object's own name: a set, or the group whose leader
+// has it.
+func byOwnName(_ context.Context, object client.Object) []types.NamespacedName {
 	return []types.NamespacedName{keyOf(object)}
 }
 
@@ -133,7 +134,7 @@ func groupsOf(o *observe.Observer, set func(client.Object) types.NamespacedName)
 func groupsOfStatefulSet(o *observe.Observer) keysOf {
 	leaders := groupsOf(o, keyOf)
 	return func(ctx context.Context, object client.Object) []types.NamespacedName {
-		keys := groupNamedLike(ctx, object)
+		keys := byOwnName(ctx, object)
 		if labelledSet(object) == keyOf(object) {
 			keys = append(keys, leaders(ctx, object)...)
 		}

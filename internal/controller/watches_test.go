@@ -57,7 +57,7 @@ func TestWhomAnEventConcerns(t *testing.T) {
 		{"a worker: its group", groupOfPod, pod("w-0-1", "w"), []string{"w-0"}},
 		{"a leader of a set whose name ends in a number: a worker's name, too", groupOfPod, pod("w-0-1", "w-0"), []string{"w-0-1", "w-0"}},
 		{"a pod without a number", groupOfPod, pod("w", "w"), nil},
-		{"a service: the group of its name", groupNamedLike, &corev1.Service{ObjectMeta: meta("w-0", "w")}, []string{"w-0"}},
+		{"a service: the group of its name", byOwnName, &corev1.Service{ObjectMeta: meta("w-0", "w")}, []string{"w-0"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -187,7 +187,7 @@ type fakeQueue struct {
 func (q *fakeQueue) AddAfter(request ctrl.Request, in time.Duration) { q.added[request.Name] = in }
 
 func TestUpdatesAreGatheredAndDeparturesAreNot(t *testing.T) {
-	h := watch(groupNamedLike, podProgress, time.Second)
+	h := watch(byOwnName, podProgress, time.Second)
 	a, b := lwstest.Pod("w-0", "w", 0), lwstest.Pod("w-0", "w", 0)
 	lwstest.Up(b)
 	ctx := context.Background()

@@ -24,6 +24,7 @@ func (o *Observer) Group(ctx context.Context, key types.NamespacedName, now time
 	if index == identity.NoOrdinal || identity.LeaderName(setName, index) != key.Name {
 		return lws.GroupSnapshot{}, apierrors.NewNotFound(schema.GroupResource{Resource: "groups"}, key.Name)
 	}
+	o = o.at(now)
 	set := &lwsv1.LeaderWorkerSet{}
 	if err := o.cached.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: setName}, set); err != nil {
 		return lws.GroupSnapshot{}, err

@@ -22,8 +22,8 @@ const lookAgainAfter = 5 * time.Second
 
 // Uncover looks live for what bears a name that the cache takes to be free, and
 // remembers it. It is called when a create finds the name taken.
-func (o *Observer) Uncover(ctx context.Context, ref identity.Ref) error {
-	_, _, err := o.uncover(ctx, name{kind: ref.Kind, namespace: ref.Namespace, name: ref.Name})
+func (o *Observer) Uncover(ctx context.Context, ref identity.Ref, now time.Time) error {
+	_, _, err := o.at(now).uncover(ctx, name{kind: ref.Kind, namespace: ref.Namespace, name: ref.Name})
 	return err
 }
 
@@ -33,7 +33,7 @@ func (o *Observer) lookAgain(ctx context.Context, n name) (client.Object, bool, 
 	o.memory.mu.Lock()
 	known, ok := o.memory.hidden[n]
 	o.memory.mu.Unlock()
-	if !ok || time.Since(known.seen) < lookAgainAfter {
+	if !ok || o.now.Sub(known.seen) < lookAgainAfter {
 		return known.object, ok, nil
 	}
 	return o.uncover(ctx, n)
@@ -51,7 +51,7 @@ func (o *Observer) uncover(ctx context.Context, n name) (client.Object, bool, er
 		return nil, false, fmt.Errorf("look for %s %q: %w", n.kind, n.name, err)
 	}
 	object := skeleton(n.kind, meta.ObjectMeta)
-	o.memory.hidden[n] = hidden{object: object, seen: time.Now()}
+	o.memory.hidden[n] = hidden{object: object, seen: o.now}
 	return object, true, nil
 }
 

@@ -3,6 +3,7 @@ package observe
 import (
 	"context"
 	"fmt"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -20,12 +21,21 @@ type Observer struct {
 	cached client.Reader
 	live   client.Reader
 	memory *Memory
+	// now is when the look that this is a copy for began, or zero between looks.
+	now time.Time
 }
 
 // New returns an Observer that reads through cached, which must have been given
 // CacheOptions and Index, and takes its second looks through live.
 func New(cached, live client.Reader, memory *Memory) *Observer {
 	return &Observer{cached: cached, live: live, memory: memory}
+}
+
+// at is the observer for one look: what it finds is dated now.
+func (o *Observer) at(now time.Time) *Observer {
+	look := *o
+	look.now = now
+	return &look
 }
 
 // find reads one object from the cache, and what was found hidden under its name

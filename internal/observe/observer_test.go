@@ -200,14 +200,14 @@ func TestWhatBearsATakenNameIsFoundThoughTheCacheHidesIt(t *testing.T) {
 		t.Fatalf("the cache shows %v", got.Service)
 	}
 	ref := identity.Ref{Kind: identity.KindService, Namespace: lwstest.Namespace, Name: "w"}
-	if err := e.observer.Uncover(context.Background(), ref); err != nil {
+	if err := e.observer.Uncover(context.Background(), ref, e.Now); err != nil {
 		t.Fatal(err)
 	}
 	if got := e.set("w"); len(got.Service.Squatters) != 1 {
 		t.Errorf("got %+v", got.Service)
 	}
 	lwstest.Drop[*corev1.Service](e.FakeStore, "w")
-	if err := e.observer.Uncover(context.Background(), ref); err != nil {
+	if err := e.observer.Uncover(context.Background(), ref, e.Now); err != nil {
 		t.Fatal(err)
 	}
 	if got := e.set("w"); !got.Service.Empty() {

@@ -41,7 +41,7 @@ func (o *Observer) probe(ctx context.Context, sts *appsv1.StatefulSet, now time.
 		if probed++; probed > probedAtMost {
 			return nil
 		}
-		if err := o.Uncover(ctx, identity.Ref{Kind: identity.KindPod, Namespace: key.Namespace, Name: key.Name}); err != nil {
+		if err := o.Uncover(ctx, identity.Ref{Kind: identity.KindPod, Namespace: key.Namespace, Name: key.Name}, now); err != nil {
 			return fmt.Errorf("probe %q: %w", key, err)
 		}
 	}

@@ -34,6 +34,7 @@ func (o *Observer) Set(ctx context.Context, key types.NamespacedName, now time.T
 // SetAs returns what is to be known of a set whose spec is as given, which need
 // not be what the cluster holds.
 func (o *Observer) SetAs(ctx context.Context, set *lwsv1.LeaderWorkerSet, now time.Time) (lws.SetSnapshot, error) {
+	o = o.at(now)
 	key := types.NamespacedName{Namespace: set.Namespace, Name: set.Name}
 	written := o.memory.writesOf(set)
 	w := lws.SetSnapshot{Now: now, Set: set, StatusWritten: written.statusAt, Applied: written.applied, Refusal: written.refusalOf(set.Generation)}

@@ -68,7 +68,7 @@ func (s *Surveyor) survey(ctx context.Context, cached client.Reader, key types.N
 		return found, nil
 	}
 	for _, name := range names {
-		if err := observer.Uncover(ctx, name); err != nil {
+		if err := observer.Uncover(ctx, name, now); err != nil {
 			return found, err
 		}
 	}
