@@ -82,10 +82,12 @@ func podReady(pod *corev1.Pod) bool {
 }
 
 // workersReady judges by the StatefulSet's status, provided that the status is
-// about the present spec.
+// about the present spec. A status that names no generation is taken as it is:
+// not everything that writes one does.
 func workersReady(sts *appsv1.StatefulSet) bool {
-	return sts.Status.ObservedGeneration >= sts.Generation &&
-		orDefault(sts.Spec.Replicas, 1) == sts.Status.AvailableReplicas &&
+	observed := sts.Status.ObservedGeneration
+	return (observed == 0 || observed >= sts.Generation) &&
+		PodsOf(sts) == sts.Status.AvailableReplicas &&
 		sts.Status.CurrentRevision == sts.Status.UpdateRevision
 }
 
