@@ -1,0 +1,225 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/act"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/lwstest"
+	"lockstep.dev/lockstep/internal/narrate"
+	"lockstep.dev/lockstep/internal/observe"
+)
+
+// fakeAPI is a client of a fake API server that may refuse writes, and that may
+// change StatefulSets on their way in.
+type fakeAPI struct {
+	client.Client
+	store *lwstest.FakeStore
+	// refuse, when set, may refuse to create an object; attempts counts the
+	// leader StatefulSets asked for.
+	refuse   func(identity.Kind) error
+	attempts int
+	// mutate, when set, is a webhook.
+	mutate func(*appsv1.StatefulSet)
+	// applied holds the annotations of every apply of a StatefulSet, in order.
+	applied []map[string]string
+	// statusError, when set, refuses statuses; statuses counts those written.
+	statusError error
+	statuses    int
+}
+
+func (a *fakeAPI) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
+	kind := lwstest.KindOf(object)
+	if kind == identity.KindStatefulSet {
+		a.attempts++
+	}
+	if a.refuse != nil {
+		if err := a.refuse(kind); err != nil {
+			return err
+		}
+	}
+	if a.store.Objects[lwstest.NameOf(object)] != nil {
+		return apierrors.NewAlreadyExists(schema.GroupResource{Resource: string(kind)}, object.GetName())
+	}
+	if sts, ok := object.(*appsv1.StatefulSet); ok && a.mutate != nil {
+		a.mutate(sts)
+	}
+	added := lwstest.Add(a.store, object)
+	object.SetUID(added.GetUID())
+	object.SetGeneration(added.GetGeneration())
+	return nil
+}
+
+// Apply merges the fields into the StatefulSet, and answers with its generation.
+func (a *fakeAPI) Apply(_ context.Context, fields runtime.ApplyConfiguration, _ ...client.ApplyOption) error {
+	patch, err := json.Marshal(fields)
+	if err != nil {
+		return err
+	}
+	var wanted appsv1.StatefulSet
+	if err := json.Unmarshal(patch, &wanted); err != nil || wanted.Kind != string(identity.KindStatefulSet) {
+		return fmt.Errorf("the fake applies StatefulSets only: %s, %w", patch, err)
+	}
+	found := lwstest.Find[*appsv1.StatefulSet](a.store, wanted.Name)
+	if found == nil || found.UID != wanted.UID || found.ResourceVersion != wanted.ResourceVersion {
+		return apierrors.NewConflict(schema.GroupResource{Resource: "statefulsets"}, wanted.Name, nil)
+	}
+	current, err := json.Marshal(found)
+	if err != nil {
+		return err
+	}
+	merged, err := jsonpatch.MergePatch(current, patch)
+	if err != nil {
+		return err
+	}
+	after := &appsv1.StatefulSet{}
+	if err := json.Unmarshal(merged, after); err != nil {
+		return err
+	}
+	if a.mutate != nil {
+		a.mutate(after)
+	}
+	if !equality.Semantic.DeepEqual(found.Spec, after.Spec) {
+		after.Generation++
+	}
+	a.store.Put(after)
+	a.applied = append(a.applied, wanted.Annotations)
+	return json.Unmarshal(fmt.Appendf(nil, `{"metadata":{"generation":%d}}`, after.Generation), fields)
+}
+
+func (a *fakeAPI) Delete(_ context.Context, object client.Object, _ ...client.DeleteOption) error {
+	if found := a.store.Objects[lwstest.NameOf(object)]; found != nil {
+		a.store.Remove(found, metav1.DeletePropagationBackground)
+	}
+	return nil
+}
+
+func (a *fakeAPI) Status() client.SubResourceWriter { return &fakeStatuses{api: a} }
+
+type fakeStatuses struct {
+	client.SubResourceWriter
+	api *fakeAPI
+}
+
+func (s *fakeStatuses) Update(_ context.Context, object client.Object, _ ...client.SubResourceUpdateOption) error {
+	if s.api.statusError != nil {
+		return s.api.statusError
+	}
+	s.api.statuses++
+	written, _ := object.(*lwsv1.LeaderWorkerSet)
+	lwstest.Edit(s.api.store, object.GetName(), func(set *lwsv1.LeaderWorkerSet) { set.Status = written.Status })
+	return nil
+}
+
+// cluster has the operator work against a fake API server, pass by pass.
+type cluster struct {
+	*lwstest.FakeControllers
+	t   *testing.T
+	api *fakeAPI
+	// slow is how far the operator's clock is behind that of the API server.
+	slow time.Duration
+	// woken counts how often the set was asked to look again.
+	woken int
+	*pass
+}
+
+func newCluster(t *testing.T, slow time.Duration, set *lwsv1.LeaderWorkerSet) *cluster {
+	t.Helper()
+	store := lwstest.NewStore()
+	if err := observe.Index(context.Background(), store); err != nil {
+		t.Fatal(err)
+	}
+	c := &cluster{FakeControllers: lwstest.Control(store), t: t, api: &fakeAPI{store: store}, slow: slow}
+	clock := func() time.Time { return store.Now.Add(-c.slow) }
+	memory := observe.NewMemory(clock())
+	c.pass = &pass{
+		observe: observe.New(store.Cached(), store.Live(), memory),
+		memory:  memory,
+		act:     act.New(c.api, store.Live()),
+		narrate: narrate.New(events.NewFakeRecorder(10_000)),
+		now:     clock,
+		wakeSet: func(client.Object) { c.woken++ },
+	}
+	store.Now = store.Now.Add(time.Minute)
+	lwstest.Add(store, set)
+	return c
+}
+
+func request(name string) ctrl.Request {
+	return ctrl.Request{NamespacedName: types.NamespacedName{Namespace: lwstest.Namespace, Name: name}}
+}
+
+func (c *cluster) lookAtSet() (ctrl.Result, error) {
+	return (&setReconciler{c.pass}).Reconcile(context.Background(), request("w"))
+}
+
+func (c *cluster) lookAtGroup(name string) (ctrl.Result, error) {
+	return (&groupReconciler{c.pass}).Reconcile(context.Background(), request(name))
+}
+
+// live has everybody act in turn, a second apart.
+func (c *cluster) live(seconds int, groups ...string) {
+	c.t.Helper()
+	for range seconds {
+		if _, err := c.lookAtSet(); err != nil {
+			c.t.Fatal(err)
+		}
+		for _, group := range groups {
+			if _, err := c.lookAtGroup(group); err != nil {
+				c.t.Fatal(err)
+			}
+		}
+		for _, sts := range lwstest.All[*appsv1.StatefulSet](c.Objects) {
+			c.Sync(sts)
+		}
+		for _, pod := range lwstest.All[*corev1.Pod](c.Objects) {
+			c.Run(pod)
+		}
+		c.wait(time.Second)
+	}
+}
+
+func (c *cluster) wait(d time.Duration) { c.Now = c.Now.Add(d) }
+
+func (c *cluster) status() lwsv1.LeaderWorkerSetStatus {
+	return lwstest.Find[*lwsv1.LeaderWorkerSet](c.FakeStore, "w").Status
+}
+
+func (c *cluster) condition(conditionType string) metav1.Condition {
+	for _, condition := range c.status().Conditions {
+		if condition.Type == conditionType && condition.Status == metav1.ConditionTrue {
+			return condition
+		}
+	}
+	return metav1.Condition{}
+}
+
+// nudges counts the nudges written.
+func (c *cluster) nudges() int {
+	var n int
+	for _, annotations := range c.api.applied {
+		if annotations[lws.NudgeAnnotationKey] != "" {
+			n++
+		}
+	}
+	return n
+}
