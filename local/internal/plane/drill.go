@@ -109,7 +109,10 @@ func (c *Cluster) startAgain(ctx context.Context, component Component, state *St
 	case component == APIServer && state.Processes[Kwok].Alive():
 		return c.renewNodes(ctx, state)
 	case component == Kwok:
-		return run.awaitNodes(ctx, client, 0)
+		if err := run.awaitNodes(ctx, client, 0); err != nil {
+			return err
+		}
+		return replay(ctx, client)
 	}
 	return nil
 }
