@@ -1,0 +1,62 @@
+package controller
+
+import (
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/lwstest"
+)
+
+// A webhook that rewrote templates, or took away annotations that it did not know,
+// had the operator apply the same StatefulSet on every look.
+func TestWhatAWebhookMakesOfAnApplyIsAcceptedAsItIs(t *testing.T) {
+	rewrite := func(sts *appsv1.StatefulSet) {
+		container := &sts.Spec.Template.Spec.Containers[0]
+		container.Image = "mirror/" + container.Image
+		container.Env = []corev1.EnvVar{{Name: "INJECTED", Value: "1"}}
+	}
+	strip := func(sts *appsv1.StatefulSet) { delete(sts.Annotations, lws.AppliedAnnotationKey) }
+	for name, mutate := range map[string]func(*appsv1.StatefulSet){
+		"rewrites the template":      rewrite,
+		"takes the annotation away":  strip,
+		"does the one and the other": func(sts *appsv1.StatefulSet) { rewrite(sts); strip(sts) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, 0, lwstest.Set("w", 1, 1))
+			c.api.mutate = mutate
+			c.live(5, "w-0")
+			if len(c.api.applied) != 0 {
+				t.Fatalf("applied %d times onto what was just made", len(c.api.applied))
+			}
+			lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { set.Generation++; set.Spec.Replicas = lwstest.Ptr[int32](2) })
+			c.live(5, "w-0", "w-1")
+			if len(c.api.applied) != 1 {
+				t.Errorf("one change was applied %d times", len(c.api.applied))
+			}
+		})
+	}
+}
+
+// Somebody put another StatefulSet in the place of the leaders', and the operator
+// took it for what it had applied last: its pods ran another image for good.
+func TestANamesakeOfWhatWasAppliedIsPutRight(t *testing.T) {
+	c := newCluster(t, 0, lwstest.Set("w", 1, 1))
+	c.live(5, "w-0")
+	namesake := lwstest.Find[*appsv1.StatefulSet](c.FakeStore, "w").DeepCopy()
+	namesake.UID = ""
+	namesake.Spec.Template.Spec.Containers[0].Image = "other"
+	lwstest.Drop[*appsv1.StatefulSet](c.FakeStore, "w")
+	lwstest.Drop[*corev1.Pod](c.FakeStore, "w-0")
+	lwstest.Add(c.FakeStore, namesake)
+	if _, err := c.lookAtSet(); err != nil {
+		t.Fatal(err)
+	}
+	got := lwstest.Find[*appsv1.StatefulSet](c.FakeStore, "w").Spec.Template.Spec.Containers[0].Image
+	if got != "image:1" {
+		t.Errorf("the leaders run %s", got)
+	}
+}
