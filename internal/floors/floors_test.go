@@ -44,6 +44,7 @@ var floors = map[string]floor{
 	"internal/identity":  f1,
 	"internal/action":    f1,
 	"internal/condition": f1,
+	"internal/quantity":  f1,
 
 	"internal/lws":           f2,
 	"internal/lws/admission": f2,

@@ -10,8 +10,10 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
+	strictjson "sigs.k8s.io/json"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/quantity"
 )
 
 // revisionNamePrefix is how much of a set's name stands in a revision's name.
@@ -62,17 +64,26 @@ func RevisionKey(data []byte) string {
 	return rand.SafeEncodeString(strconv.FormatUint(uint64(hash.Sum32()), 10))
 }
 
+// revisionContent is what RevisionData encodes.
+type revisionContent struct {
+	Spec struct {
+		LeaderWorkerTemplate *lwsv1.LeaderWorkerTemplate `json:"leaderWorkerTemplate"`
+		NetworkConfig        *lwsv1.NetworkConfig        `json:"networkConfig"`
+	} `json:"spec"`
+}
+
+var revisionQuantities = quantity.In[revisionContent]()
+
 // Restore returns the set as it was at the revision with the given data: the
 // live set with the revision's template and network configuration. The result
-// shares everything else with set.
+// shares everything else with set. The data may be anybody's: no schema has
+// judged it, so its quantities are looked at before they are decoded.
 func Restore(set *lwsv1.LeaderWorkerSet, data []byte) (*lwsv1.LeaderWorkerSet, error) {
-	var stored struct {
-		Spec struct {
-			LeaderWorkerTemplate *lwsv1.LeaderWorkerTemplate `json:"leaderWorkerTemplate"`
-			NetworkConfig        *lwsv1.NetworkConfig        `json:"networkConfig"`
-		} `json:"spec"`
+	if err := revisionQuantities.Check(data); err != nil {
+		return nil, fmt.Errorf("decode revision: %w", err)
 	}
-	if err := json.Unmarshal(data, &stored); err != nil {
+	var stored revisionContent
+	if err := strictjson.UnmarshalCaseSensitivePreserveInts(data, &stored); err != nil {
 		return nil, fmt.Errorf("decode revision: %w", err)
 	}
 	if stored.Spec.LeaderWorkerTemplate == nil {

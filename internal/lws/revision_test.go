@@ -153,6 +153,34 @@ func TestRestoreRefusesWhatIsNoRevision(t *testing.T) {
 	}
 }
 
+// withStorage is a revision whose claim asks for the given JSON.
+func withStorage(storage string) []byte {
+	return []byte(`{"spec":{"leaderWorkerTemplate":{"volumeClaimTemplates":[{"spec":{"resources":{"requests":{"storage":` + storage + `}}}}]}}}`)
+}
+
+// Anybody with rights in the namespace may write revisions, and no schema judges
+// what is in them.
+func TestRestoreRefusesWhatItCouldNotDecodeInTime(t *testing.T) {
+	const where = "decode revision: spec.leaderWorkerTemplate.volumeClaimTemplates[0].spec.resources.requests[storage]: Invalid value"
+	for _, storage := range []string{`"1e-2147483647"`, `1e-2147483647`, `"1e2147483647"`, `"0e-2147483648"`} {
+		if _, err := lws.Restore(sample(), withStorage(storage)); err == nil || !strings.HasPrefix(err.Error(), where) {
+			t.Errorf("%s: got %v", storage, err)
+		}
+	}
+	for _, storage := range []string{`"1e99"`, `"100Gi"`, `1000`, `"` + strings.Repeat("9", 61) + `e99"`} {
+		restored, err := lws.Restore(sample(), withStorage(storage))
+		if err != nil {
+			t.Errorf("%s: %v", storage, err)
+			continue
+		}
+		checkReencoded(t, restored, len(storage))
+	}
+	fold := bytes.Replace(withStorage(`"1e-2147483647"`), []byte("requests"), []byte("Requests"), 1)
+	if restored, err := lws.Restore(sample(), fold); err != nil || len(restored.Spec.LeaderWorkerTemplate.VolumeClaimTemplates[0].Spec.Resources.Requests) > 0 {
+		t.Errorf("a name in other letters: got %v", err)
+	}
+}
+
 func TestGenuine(t *testing.T) {
 	encoded := data(t, sample())
 	revision := func(name, set, key string, data []byte) *appsv1.ControllerRevision {
@@ -192,6 +220,10 @@ func FuzzRevision(f *testing.F) {
 	f.Add([]byte(`{"spec":{"leaderWorkerTemplate":{"workerTemplate":{"spec":{"containers":[{}]}}}}}`))
 	f.Add([]byte(`{"spec":{"leaderWorkerTemplate":{"size":1e99}}}`))
 	f.Add([]byte(`{"spec":{"leaderWorkerTemplate":{"volumeClaimTemplates":[{"spec":{"resources":{"requests":{"storage":"1e9999999"}}}}]}}}`))
+	for _, storage := range []string{`"1e-2147483647"`, `1e2147483647`, `"0e-2147483648"`, `"\u0031e-2147483647"`, `"1000e999"`, `"` + strings.Repeat("9", 250) + `e99"`} {
+		f.Add(withStorage(storage))
+		f.Add(bytes.ReplaceAll(withStorage(storage), []byte("requests"), []byte("Requests")))
+	}
 	f.Add([]byte(strings.Repeat("[", 20_000)))
 	f.Add([]byte{0xff, 0x00})
 	f.Fuzz(func(t *testing.T, stored []byte) {

@@ -5,33 +5,33 @@ import (
 	"fmt"
 	"net/http"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// object is a pointer to a T that the API machinery can decode.
+// object is a pointer to a T that can be copied.
 type object[T any] interface {
 	*T
-	runtime.Object
 	DeepCopyInto(*T)
 }
 
 // mutating answers with the smallest patch that takes the object to what change
 // makes of it. An error of change refuses the request with its text.
-func mutating[T any, P object[T]](d admission.Decoder, change func(P) error) admission.HandlerFunc {
+func mutating[T any, P object[T]](change func(P) error) admission.HandlerFunc {
+	reads := readerOf[T]()
 	return func(_ context.Context, req admission.Request) admission.Response {
-		var before, after T
-		if err := d.Decode(req, P(&after)); err != nil {
+		after, err := reads.object(req.Object)
+		if err != nil {
 			return undecodable(req, err)
 		}
-		P(&after).DeepCopyInto(&before)
-		if err := change(&after); err != nil {
+		var before T
+		P(after).DeepCopyInto(&before)
+		if err := change(after); err != nil {
 			return admission.Denied(err.Error())
 		}
-		patch, err := Diff(req.Object.Raw, &before, &after)
+		patch, err := Diff(req.Object.Raw, &before, after)
 		if err != nil {
 			return admission.Errored(http.StatusInternalServerError, err)
 		}
@@ -49,21 +49,22 @@ type rules[T any] struct {
 
 // validating allows what the rules find no fault with, and refuses the rest
 // with all faults at once.
-func validating[T any, P object[T]](d admission.Decoder, r rules[T]) admission.HandlerFunc {
+func validating[T any](r rules[T]) admission.HandlerFunc {
+	reads := readerOf[T]()
 	return func(_ context.Context, req admission.Request) admission.Response {
 		var was *T
+		var err error
 		switch req.Operation {
 		case admissionv1.Create:
 		case admissionv1.Update:
-			was = new(T)
-			if err := d.DecodeRaw(req.OldObject, P(was)); err != nil {
+			if was, err = reads.object(req.OldObject); err != nil {
 				return undecodable(req, err)
 			}
 		default:
 			return admission.Allowed("")
 		}
-		is := new(T)
-		if err := d.Decode(req, P(is)); err != nil {
+		is, err := reads.object(req.Object)
+		if err != nil {
 			return undecodable(req, err)
 		}
 		return verdict(r.judge(is, was)).WithWarnings(r.warn(is, was)...)

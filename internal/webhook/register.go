@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -16,25 +15,24 @@ import (
 // Register puts every webhook on its path of the server. Requests are bounded
 // to 7 MiB, counted, and a panic in a rule is counted and answered with 500, by
 // the library underneath.
-func Register(server webhook.Server, scheme *runtime.Scheme) {
-	for path, answer := range handlers(scheme) {
+func Register(server webhook.Server) {
+	for path, answer := range handlers() {
 		server.Register(path, &webhook.Admission{Handler: answer})
 	}
 }
 
-func handlers(scheme *runtime.Scheme) map[string]admission.HandlerFunc {
-	d := admission.NewDecoder(scheme)
+func handlers() map[string]admission.HandlerFunc {
 	return map[string]admission.HandlerFunc{
-		PathMutateSet: mutating(d, func(set *lwsv1.LeaderWorkerSet) error {
+		PathMutateSet: mutating(func(set *lwsv1.LeaderWorkerSet) error {
 			rule.Default(set)
 			return nil
 		}),
-		PathValidateSet: validating(d, rules[lwsv1.LeaderWorkerSet]{
+		PathValidateSet: validating(rules[lwsv1.LeaderWorkerSet]{
 			create: rule.ValidateCreate,
 			update: rule.ValidateUpdate,
 			warn:   rule.Warnings,
 		}),
-		PathMutatePod:   ofSets(mutating(d, rule.MutatePod)),
+		PathMutatePod:   ofSets(mutating(rule.MutatePod)),
 		PathValidatePod: allowing, // for configurations made by other implementations; ours does not call it
 	}
 }

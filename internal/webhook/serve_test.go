@@ -10,24 +10,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
-
-	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
 func mux(t testing.TB) http.Handler {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{lwsv1.AddToScheme, corev1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
 	m := http.NewServeMux()
-	for path, h := range handlers(scheme) {
+	for path, h := range handlers() {
 		m.Handle(path, &admission.Webhook{Handler: h})
 	}
 	return m
@@ -191,6 +182,50 @@ func TestBrokenRequestsAreRefusedNotFatal(t *testing.T) {
 	}
 }
 
+// costly are objects whose decoding would not end, or would panic later.
+var costly = map[string]string{
+	"a limit":         strings.Replace(goodSet, `"image":"i"`, `"image":"i","resources":{"limits":{"cpu":"1e-2147483647"}}`, 1),
+	"a great limit":   strings.Replace(goodSet, `"image":"i"`, `"image":"i","resources":{"limits":{"cpu":1e2147483647}}`, 1),
+	"zero":            strings.Replace(goodSet, `"image":"i"`, `"image":"i","resources":{"requests":{"cpu":"0e-2147483648"}}`, 1),
+	"a claim":         strings.Replace(goodSet, `"size":2`, `"size":2,"volumeClaimTemplates":[{"spec":{"resources":{"requests":{"storage":"1e-2147483647"}}}}]`, 1),
+	"of another kind": `{"apiVersion":"v1","kind":"Pod","spec":{"leaderWorkerTemplate":{"workerTemplate":{"spec":{"overhead":{"cpu":"1e-2147483647"}}}}}}`,
+	"a pod's":         strings.Replace(leader, `"image":"i"`, `"image":"i","resources":{"limits":{"cpu":"1e-2147483647"}}`, 1),
+	"a pod's volume":  strings.Replace(leader, `"newer":1`, `"volumes":[{"emptyDir":{"sizeLimit":"1e-2147483647"}}]`, 1),
+}
+
+func TestCostlyQuantitiesAreRefusedUnread(t *testing.T) {
+	const advice = "a quantity has at most 64 characters and an exponent of at most two digits: write it like 500m, 1.5Gi or 1e3"
+	for name, object := range costly {
+		requests := map[string]string{
+			PathMutateSet:   review(admissionv1.Create, setKind, object, ""),
+			PathValidateSet: review(admissionv1.Update, setKind, goodSet, object),
+		}
+		if strings.Contains(name, "pod") {
+			requests = map[string]string{PathMutatePod: review(admissionv1.Create, podKind, object, "")}
+		}
+		for path, body := range requests {
+			response := post(t, path, body)
+			if response.Allowed || response.Result.Code != http.StatusBadRequest || !strings.Contains(response.Result.Message, advice) {
+				t.Errorf("%s on %s: got %+v", name, path, response.Result)
+			}
+		}
+	}
+
+	response := post(t, PathMutateSet, review(admissionv1.Create, setKind, costly["a limit"], ""))
+	want := `decode LeaderWorkerSet "a": spec.leaderWorkerTemplate.workerTemplate.spec.containers[0].resources.limits[cpu]: Invalid value: "1e-2147483647": ` + advice
+	if response.Result.Message != want {
+		t.Errorf("got  %s\nwant %s", response.Result.Message, want)
+	}
+}
+
+// The path says what is judged. An object of another kind gets no other decoder.
+func TestKindsAreNotAskedFor(t *testing.T) {
+	node := `{"apiVersion":"v1","kind":"Node","status":{"capacity":{"cpu":"1e-2147483647"}}}`
+	if response := post(t, PathMutateSet, review(admissionv1.Create, setKind, node, "")); !response.Allowed {
+		t.Errorf("got %+v", response.Result)
+	}
+}
+
 func TestMegabyteOfAnnotationsIsAnswered(t *testing.T) {
 	huge := strings.Replace(leader, `"annotations":{`, `"annotations":{"x":"`+strings.Repeat("y", 1<<20)+`",`, 1)
 	response := post(t, PathMutatePod, review(admissionv1.Create, podKind, huge, ""))
@@ -226,6 +261,13 @@ func FuzzServe(f *testing.F) {
 		review(admissionv1.Update, setKind, goodSet, `{"spec":null}`),
 		review(admissionv1.Create, setKind, `{"spec":{"leaderWorkerTemplate":{"subGroupPolicy":{}}}}`, ""),
 		review(admissionv1.Create, setKind, `{"spec":{"leaderWorkerTemplate":{"size":0,"subGroupPolicy":{"subGroupSize":0}}}}`, ""),
+		review(admissionv1.Create, setKind, costly["a limit"], ""),
+		review(admissionv1.Create, setKind, costly["a great limit"], ""),
+		review(admissionv1.Create, setKind, costly["zero"], ""),
+		review(admissionv1.Update, setKind, goodSet, costly["a claim"]),
+		review(admissionv1.Create, setKind, strings.Replace(costly["a limit"], "1e-21", `\u0031e-21`, 1), ""),
+		review(admissionv1.Create, podKind, costly["a pod's"], ""),
+		review(admissionv1.Create, setKind, strings.Replace(goodSet, `"replicas":1`, `"rolloutStrategy":{"rollingUpdateConfiguration":{"maxSurge":"99999999999999999999%","maxUnavailable":1e400}}`, 1), ""),
 		review(admissionv1.Create, podKind, leader, ""),
 		review(admissionv1.Create, podKind, strings.Replace(leader, `size":"2"`, `size":"99999999999999999999"`, 1), ""),
 		review(admissionv1.Create, podKind, strings.Replace(leader, `size":"2"`, `size":"2147483647"`, 1), ""),

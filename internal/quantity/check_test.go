@@ -1,0 +1,207 @@
+package quantity_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"pgregory.net/rapid"
+	strictjson "sigs.k8s.io/json"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/quantity"
+)
+
+var (
+	inPods = quantity.In[corev1.Pod]()
+	inSets = quantity.In[lwsv1.LeaderWorkerSet]()
+)
+
+// Decoding any of these takes minutes, or panics sooner or later. None may reach
+// the decoder.
+var costly = []string{
+	"1e-2147483647", "1E-2147483647", "-1e-2147483647", ".1e-2147483648", " 1e-9999999 ", "1e-100",
+	"0e-2147483648", "000e-99999999", "1e2147483647", "1e+9999", "1e4294967297", "1e99999999999999999999",
+	"1e0001", "1000e999", strings.Repeat("9", 257), "0." + strings.Repeat("0", 1<<16) + "1", strings.Repeat("9", 1<<16) + "Ei",
+}
+
+var written = []string{
+	"0", "1", "+1", "-1", "1.5Gi", "+1.5Gi", ".5", "1.", "500m", "100n", "5u", "2k", "2M", "2G", "2T", "2P", "2E",
+	"1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei", "1e3", "1E3", "1e+03", "1e-3", "1.5e9", "1e18", "1e99", "1e-99",
+	"9223372036854775807", "99999999999999999999Ei", strings.Repeat("9", 61) + "e99",
+}
+
+func TestCostlyQuantitiesAreRefused(t *testing.T) {
+	for _, text := range costly {
+		if quantity.Harmless(text) {
+			t.Errorf("%.80q is harmless", text)
+		}
+	}
+	for _, text := range append(written, "", "e", "1e", "cpu", "1e1.5", "one") {
+		if !quantity.Harmless(text) {
+			t.Errorf("%q is refused", text)
+		}
+	}
+}
+
+// What is let in is written in another form by the next decoder, and that form
+// must be let in too: a set would not be able to read its own revision.
+func TestWhatIsHarmlessStaysSo(t *testing.T) {
+	texts := rapid.StringMatching(`[+-]?[0-9]{0,70}(\.[0-9]{0,70})?([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,4})?`)
+	rapid.Check(t, func(t *rapid.T) {
+		text := texts.Draw(t, "text")
+		if !quantity.Harmless(text) {
+			return
+		}
+		q, err := resource.ParseQuantity(text)
+		if err != nil {
+			return
+		}
+		one := resource.MustParse("1500m")
+		if q.Cmp(one) != -one.Cmp(q) {
+			t.Fatalf("%q compares one way only", text)
+		}
+		if !quantity.Harmless(q.String()) {
+			t.Fatalf("%q is harmless and its form %q is not", text, &q)
+		}
+	})
+}
+
+func TestEveryPlaceIsLookedAt(t *testing.T) {
+	const bomb = `"1e-2147483647"`
+	container := `{"containers":[{},{"resources":{"limits":{"cpu":"1","nvidia.com/gpu":` + bomb + `}}}]}`
+	claim := `{"spec":{"resources":{"requests":{"storage":` + bomb + `}}}}`
+	for path, set := range map[string]string{
+		"spec.leaderWorkerTemplate.workerTemplate.spec.containers[1].resources.limits[nvidia.com/gpu]": `{"workerTemplate":{"spec":` + container + `}}`,
+		"spec.leaderWorkerTemplate.leaderTemplate.spec.containers[1].resources.limits[nvidia.com/gpu]": `{"leaderTemplate":{"spec":` + container + `}}`,
+		"spec.leaderWorkerTemplate.volumeClaimTemplates[0].spec.resources.requests[storage]":           `{"volumeClaimTemplates":[` + claim + `]}`,
+		"spec.leaderWorkerTemplate.volumeClaimTemplates[0].status.capacity[storage]":                   `{"volumeClaimTemplates":[{"status":{"capacity":{"storage":` + bomb + `}}}]}`,
+		"spec.leaderWorkerTemplate.workerTemplate.spec.overhead[cpu]":                                  `{"workerTemplate":{"spec":{"overhead":{"cpu":` + bomb + `}}}}`,
+		"spec.leaderWorkerTemplate.workerTemplate.spec.volumes[0].emptyDir.sizeLimit":                  `{"workerTemplate":{"spec":{"volumes":[{"emptyDir":{"sizeLimit":` + bomb + `}}]}}}`,
+		"spec.leaderWorkerTemplate.workerTemplate.spec.initContainers[0].env[0].valueFrom.resourceFieldRef.divisor": `{"workerTemplate":{"spec":{"initContainers":[
+			{"env":[{"valueFrom":{"resourceFieldRef":{"divisor":` + bomb + `}}}]}]}}}`,
+	} {
+		err := inSets.Check([]byte(`{"kind":"LeaderWorkerSet","spec":{"replicas":1,"leaderWorkerTemplate":` + set + `}}`))
+		if err == nil || !strings.HasPrefix(err.Error(), path+": Invalid value: "+bomb+": ") {
+			t.Errorf("%s: got %v", path, err)
+		}
+	}
+}
+
+// limited is a pod with the given JSON as a limit.
+func limited(limit string) []byte {
+	return fmt.Appendf(nil, `{"spec":{"containers":[{"resources":{"limits":%s}}]}}`, limit)
+}
+
+func TestNoWayAroundTheCheck(t *testing.T) {
+	for name, limit := range map[string]string{
+		"a number":                  `{"cpu":1e-2147483647}`,
+		"an escaped digit":          `{"cpu":"\u0031e-2147483647"}`,
+		"a name given twice":        `{"cpu":"1e-2147483647","cpu":"1"}`,
+		"an object given twice":     `{"cpu":"1e-2147483647"},"limits":{"cpu":"1"}`,
+		"behind what is passed by":  `{"cpu":null,"a":"","memory":"1e-2147483647"}`,
+		"in an escaped name":        `{"\u0063pu":"1e-2147483647"}`,
+		"beside a wrong type":       `{"cpu":{"a":["1"]},"memory":"1e-2147483647"}`,
+		"in a list where a map was": `["1e-2147483647"]`,
+	} {
+		if err := inPods.Check(limited(limit)); err == nil || !strings.Contains(err.Error(), "exponent") {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
+
+func TestWhatIsNoQuantityIsLeftAlone(t *testing.T) {
+	const likeOne = `"1e1234567"`
+	pod := `{"metadata":{"name":` + likeOne + `,"labels":{"cpu":` + likeOne + `,"limits":` + likeOne + `}},"unknown":{"limits":{"cpu":` + likeOne + `}},
+		"spec":{"containers":[{"image":` + likeOne + `,"env":[{"name":"A","value":` + likeOne + `}],"livenessProbe":{"httpGet":{"port":` + likeOne + `}}}]}}`
+	if err := inPods.Check([]byte(pod)); err != nil {
+		t.Error(err)
+	}
+	for _, text := range written {
+		if err := inPods.Check(limited(`{"cpu":"` + text + `"}`)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestBrokenJSONIsAnError(t *testing.T) {
+	for _, text := range []string{"", "{", `{"spec":`, `{"spec":{"containers":[}`, `{1:2}`, strings.Repeat(`[`, 1<<20), `{"unknown":` + strings.Repeat(`[`, 1<<20)} {
+		if err := inPods.Check([]byte(text)); err == nil {
+			t.Errorf("%.40q is taken for JSON", text)
+		}
+	}
+}
+
+func TestErrorsAreShort(t *testing.T) {
+	long := strings.Repeat("9", 1<<20)
+	if err := inPods.Check(limited(`{"` + long + `":"` + long + `"}`)); err == nil || len(err.Error()) > 512 {
+		t.Errorf("got an error of %d bytes", len(fmt.Sprint(err)))
+	}
+}
+
+// FuzzCheck: what is let through is decoded, compared and written in no time.
+// The fuzzer ends what hangs.
+func FuzzCheck(f *testing.F) {
+	for _, text := range append(costly, written...) {
+		f.Add(limited(`{"cpu":"` + text + `"}`))
+	}
+	f.Add(limited(`{"cpu":1e-2147483647}`))
+	f.Add(limited(`{"cpu":"\u0031e-2147483647"}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if inPods.Check(raw) != nil {
+			return
+		}
+		var pod, again corev1.Pod
+		if strictjson.UnmarshalCaseSensitivePreserveInts(raw, &pod) != nil {
+			return
+		}
+		encoded, err := json.Marshal(pod)
+		if err != nil {
+			return
+		}
+		if err := inPods.Check(encoded); err != nil {
+			t.Fatalf("%s was let in and is written as %s: %v", raw, encoded, err)
+		}
+		if err := json.Unmarshal(encoded, &again); err != nil {
+			t.Fatal(err)
+		}
+		equality.Semantic.DeepEqual(pod, again) // compares quantities; the core type writes 1000E as 1, so not for its answer
+	})
+}
+
+func BenchmarkCheck(b *testing.B) {
+	var containers []string
+	for i := range 200 {
+		containers = append(containers, fmt.Sprintf(`{"name":"c%d","image":"i","env":[{"name":"A","value":"b"}],"resources":{"limits":{"cpu":"1","memory":"1Gi"}}}`, i))
+	}
+	pod := []byte(`{"metadata":{"name":"a"},"spec":{"containers":[` + strings.Join(containers, ",") + `]}}`)
+	b.Run("check", func(b *testing.B) {
+		b.SetBytes(int64(len(pod)))
+		for b.Loop() {
+			if err := inPods.Check(pod); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("decode", func(b *testing.B) {
+		b.SetBytes(int64(len(pod)))
+		for b.Loop() {
+			var p corev1.Pod
+			if err := json.Unmarshal(pod, &p); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	for _, text := range []string{"1e999", "1e-99", strings.Repeat("9", 200) + "e55", strings.Repeat("9", 250) + "e-99", "1" + strings.Repeat("0", 249) + "e-99", strings.Repeat("9", 250) + "Ei", "1" + strings.Repeat("0", 255)} {
+		b.Run(text[:4]+text[len(text)-3:], func(b *testing.B) {
+			b.SetBytes(int64(len(text)))
+			for b.Loop() {
+				quantity.Harmless(text)
+			}
+		})
+	}
+}
