@@ -2,11 +2,14 @@ package controller
 
 import (
 	"context"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/condition"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 )
@@ -46,7 +49,19 @@ func (r *groupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl
 	if world.Leader != nil {
 		waiting = world.Leader.UID
 	}
-	return r.carryOut(ctx, world.Set, waiting, lws.DecideGroup(world), now, nil)
+	plan := lws.DecideGroup(world)
+	r.tellConflict(world.Set, plan)
+	return r.carryOut(ctx, world.Set, waiting, plan, now, nil)
+}
+
+// tellConflict has the set look at a conflict that its group found: what is not
+// ours by labels comes without an event. A set that tells of one already looks
+// again by itself.
+func (r *groupReconciler) tellConflict(set *lwsv1.LeaderWorkerSet, plan lws.Plan) {
+	conflict := func(w lws.Wait) bool { return w.Code == lws.CodeNameConflict }
+	if slices.ContainsFunc(plan.Waits, conflict) && !condition.IsTrue(set.Status.Conditions, lws.CodeNameConflict) {
+		r.wakeSet(set)
+	}
 }
 
 func isStatefulSet(a action.Action) bool {

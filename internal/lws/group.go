@@ -150,9 +150,7 @@ func (d *groupDecision) standing() bool {
 		Reason: because(CodeMissing, fmt.Sprintf("statefulset %s has %d of %d workers", sts.Name, sts.Status.Replicas, orDefault(sts.Spec.Replicas, 1))),
 		Until:  d.Now.Add(conflictLook),
 	})
-	if len(d.Pods.Ghosts)+len(d.Pods.Squatters) == 0 {
-		d.plan.nudgeWhenFree(sts, d.Now, d.Vigil)
-	}
+	d.plan.nudgeWhenFree(sts, d.Now, d.Vigil)
 	return false
 }
 

@@ -38,15 +38,13 @@ func (o *Observer) Group(ctx context.Context, key types.NamespacedName, now time
 	if err := o.fillGroup(ctx, j, set, &w.Group); err != nil {
 		return w, err
 	}
-	if sts := w.Workers.Member(); sts != nil && !lws.LacksPods(sts) {
-		if err := o.fillPods(ctx, j, set, &w.Group); err != nil {
-			return w, err
-		}
-	}
 	if sts := w.Workers.Member(); sts != nil {
 		if err := o.probe(ctx, sts, now, workerNames(w.Group, sts)); err != nil {
 			return w, err
 		}
+	}
+	if err := o.fillPods(ctx, j, set, &w.Group); err != nil {
+		return w, err
 	}
 	if w.Workers.Member() == nil && w.Leader != nil {
 		if err := o.fillNewGroup(ctx, j, &w); err != nil {
@@ -79,8 +77,7 @@ func (o *Observer) leader(ctx context.Context, j *judge, set *lwsv1.LeaderWorker
 	return pod, nil
 }
 
-// fillGroup reads what bears the names of the group's StatefulSet and Service,
-// and its pods where the StatefulSet is missing or lacks some.
+// fillGroup reads what bears the names of the group's StatefulSet and Service.
 func (o *Observer) fillGroup(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet, g *lws.Group) error {
 	key := types.NamespacedName{Namespace: set.Namespace, Name: g.LeaderName}
 	claimant := leaderUID(g)
@@ -101,6 +98,15 @@ func (o *Observer) fillGroup(ctx context.Context, j *judge, set *lwsv1.LeaderWor
 			return err
 		}
 		g.Service = claim(j.lives, services, claimant, func(s *corev1.Service) bool { return lws.BearsName(s, set.Name) })
+	}
+	return nil
+}
+
+// fillIncomplete is fillGroup with the group's pods where its StatefulSet is
+// missing or lacks some.
+func (o *Observer) fillIncomplete(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet, g *lws.Group) error {
+	if err := o.fillGroup(ctx, j, set, g); err != nil {
+		return err
 	}
 	if sts := g.Workers.Member(); sts != nil && !lws.LacksPods(sts) {
 		return nil

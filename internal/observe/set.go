@@ -117,7 +117,7 @@ func (o *Observer) groups(ctx context.Context, j *judge, set *lwsv1.LeaderWorker
 	for _, leader := range leaders {
 		_, index := identity.ParentAndOrdinal(leader.Name)
 		g := lws.Group{Index: index, LeaderName: leader.Name, Leader: leader}
-		if err := o.fillGroup(ctx, j, set, &g); err != nil {
+		if err := o.fillIncomplete(ctx, j, set, &g); err != nil {
 			return nil, err
 		}
 		groups = append(groups, g)
@@ -138,7 +138,7 @@ func (o *Observer) vacant(ctx context.Context, j *judge, set *lwsv1.LeaderWorker
 		if led[g.LeaderName] {
 			continue
 		}
-		if err := o.fillGroup(ctx, j, set, &g); err != nil {
+		if err := o.fillIncomplete(ctx, j, set, &g); err != nil {
 			return nil, err
 		}
 		if !g.Workers.Empty() || !g.Pods.Empty() || !g.Service.Empty() {
