@@ -1,10 +1,14 @@
 // Command slimcrd rewrites generated CustomResourceDefinitions without the
-// descriptions of embedded core types.
+// descriptions of embedded core types, and with bounds on quantities.
 //
 // The two pod templates and the claim templates bring along more than a
 // megabyte of text that the core API documents already. With it, a client-side
 // apply would exceed the 256 KiB an object's annotations may take. What this
 // API says about its own fields stays, for kubectl explain.
+//
+// The pattern that the generator gives quantities lets exponents of any length
+// through, and the decoders of Go clients write the number out: one object would
+// hang every client that lists it.
 //
 // It knows the schema as a tree of maps and refuses to know which API it is:
 // what is embedded is recognised by the field names given with -embedded.
@@ -42,6 +46,9 @@ func slim(path string, embedded []string) error {
 	}
 	for _, name := range embedded {
 		within(crd, name, dropDescriptions)
+	}
+	if err := boundQuantities(crd); err != nil {
+		return fmt.Errorf("bound the quantities of %q: %w", path, err)
 	}
 	out, err := yaml.Marshal(crd)
 	if err != nil {
