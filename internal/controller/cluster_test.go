@@ -176,18 +176,13 @@ func (c *cluster) lookAtGroup(name string) (ctrl.Result, error) {
 	return (&groupReconciler{c.pass}).Reconcile(context.Background(), request(name))
 }
 
-// live has everybody act in turn, a second apart.
+// live has everybody act in turn, a second apart. The operator sees its own writes
+// before anybody else does.
 func (c *cluster) live(seconds int, groups ...string) {
 	c.t.Helper()
 	for range seconds {
-		if _, err := c.lookAtSet(); err != nil {
-			c.t.Fatal(err)
-		}
-		for _, group := range groups {
-			if _, err := c.lookAtGroup(group); err != nil {
-				c.t.Fatal(err)
-			}
-		}
+		c.look(groups...)
+		c.look(groups...)
 		for _, sts := range lwstest.All[*appsv1.StatefulSet](c.Objects) {
 			c.Sync(sts)
 		}
@@ -195,6 +190,19 @@ func (c *cluster) live(seconds int, groups ...string) {
 			c.Run(pod)
 		}
 		c.wait(time.Second)
+	}
+}
+
+// look has the operator look at the set and at groups.
+func (c *cluster) look(groups ...string) {
+	c.t.Helper()
+	if _, err := c.lookAtSet(); err != nil {
+		c.t.Fatal(err)
+	}
+	for _, group := range groups {
+		if _, err := c.lookAtGroup(group); err != nil {
+			c.t.Fatal(err)
+		}
 	}
 }
 
