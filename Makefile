@@ -14,6 +14,8 @@ SOAK_ROUNDS ?= 100
 FUZZTIME ?= 30s
 
 export CGO_ENABLED ?= 0
+# The same for builds and tests, or everything would be compiled twice.
+export GOFLAGS += -trimpath
 export KUBEBUILDER_ASSETS := $(ASSETS)
 export LOCKSTEP_LOCAL := $(CURDIR)/bin/lockstep-local
 export LOCKSTEP_BIN := $(CURDIR)/bin
@@ -29,13 +31,13 @@ build: operator local ## Build bin/lockstep, bin/kubectl-lockstep and bin/lockst
 operator: ## Build bin/lockstep and bin/kubectl-lockstep
 	@echo "building lockstep and kubectl-lockstep (2-3 minutes the first time)"
 	@mkdir -p bin
-	@go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/lockstep ./cmd/kubectl-lockstep
+	@go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/lockstep ./cmd/kubectl-lockstep
 
 .PHONY: local
 local: ## Build bin/lockstep-local, the local control plane
 	@echo "building lockstep-local: etcd, the Kubernetes control plane and kwok (7-8 minutes the first time)"
 	@mkdir -p bin
-	@hack/progress.sh go -C local build -trimpath -ldflags '-s -w' -o $(LOCKSTEP_LOCAL).new ./cmd/lockstep-local
+	@hack/progress.sh go -C local build -ldflags '-s -w' -o $(LOCKSTEP_LOCAL).new ./cmd/lockstep-local
 	@mv $(LOCKSTEP_LOCAL).new $(LOCKSTEP_LOCAL)
 	@$(LOCKSTEP_LOCAL) assets $(ASSETS) >/dev/null
 

@@ -13,7 +13,9 @@ import (
 )
 
 // root follows the chain of controllers by UID to its end, through objects that
-// are gone too.
+// are gone too. What was made for an owner already gone belongs to nothing beyond
+// it: the StatefulSet controller does that from a cache that lags, as after a
+// restart of the API server.
 func (r *recorder) root(uid types.UID) types.UID {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -27,6 +29,9 @@ func (r *recorder) root(uid types.UID) types.UID {
 			return uid
 		}
 		uid = owner.UID
+		if above, known := r.records[uid]; known && above.died > 0 && above.died < rec.born {
+			return uid
+		}
 	}
 }
 
