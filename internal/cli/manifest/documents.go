@@ -53,7 +53,7 @@ func documents(path string, data []byte) ([]document, error) {
 	var all []document
 	for _, part := range split(data) {
 		where := fmt.Sprintf("%s, line %d", title(path), part.line)
-		raw, err := yaml.YAMLToJSONStrict(part.inPlace())
+		raw, err := part.json()
 		if err != nil {
 			return nil, fmt.Errorf("%s: not YAML: %w", title(path), err)
 		}
@@ -83,6 +83,19 @@ func documents(path string, data []byte) ([]document, error) {
 type part struct {
 	text []byte
 	line int // of its first line that is not empty, from 1
+}
+
+// json reads the part alone: with the lines above it, a file of many small parts
+// would be read as often as it has parts. What is wrong is told of its place.
+func (p part) json() ([]byte, error) {
+	raw, err := yaml.YAMLToJSONStrict(p.text)
+	if err == nil {
+		return raw, nil
+	}
+	if _, placed := yaml.YAMLToJSONStrict(p.inPlace()); placed != nil {
+		err = placed
+	}
+	return nil, err
 }
 
 // inPlace is the text with as many lines above it as in its file, so that errors

@@ -17,7 +17,10 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lws/admission"
+	"lockstep.dev/lockstep/internal/quantity"
 )
+
+var setQuantities = quantity.In[lwsv1.LeaderWorkerSet]()
 
 // Set is a LeaderWorkerSet as it stands in a file.
 type Set struct {
@@ -102,6 +105,9 @@ func decode(ctx context.Context, d document, namespace string) (*lwsv1.LeaderWor
 func strictly(tree map[string]any, into *lwsv1.LeaderWorkerSet) error {
 	raw, err := json.Marshal(tree)
 	if err != nil {
+		return err
+	}
+	if err := setQuantities.Check(raw); err != nil {
 		return err
 	}
 	mistakes, err := strictjson.UnmarshalStrict(raw, into)

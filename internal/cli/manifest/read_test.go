@@ -167,9 +167,34 @@ func TestAChangeThatIsRefused(t *testing.T) {
 	}
 }
 
+// withLimit is a set whose workers may take this much, as YAML.
+func withLimit(cpu string) string {
+	return strings.Replace(minimal(""), "image: i", "image: i, resources: {limits: {cpu: "+cpu+"}}", 1)
+}
+
+func TestCostlyQuantitiesAreRefused(t *testing.T) {
+	for _, cpu := range []string{`"1e-2147483647"`, `"1e2147483647"`, `"0e-2147483648"`, `"\u0031e-2147483647"`} {
+		_, _, err := read(t, withLimit(cpu))
+		want := "spec.leaderWorkerTemplate.workerTemplate.spec.containers[0].resources.limits.cpu: Invalid value"
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want it to say %q", cpu, err, want)
+		}
+	}
+}
+
+func TestManyDocumentsNameTheirLines(t *testing.T) {
+	text := strings.Repeat("# nothing\n---\n", 50_000)
+	if _, _, err := read(t, text+minimal("  replicas: 1\n  replicas: 2\n")); err == nil || !strings.Contains(err.Error(), "line 100007") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // Whatever a file holds, it is read or refused.
 func FuzzRead(f *testing.F) {
 	f.Add(minimal(""))
+	for _, cpu := range []string{`"1e-2147483647"`, "1e-2147483647", `"1e2147483647"`, `"0e-2147483648"`, `"\u0031e-2147483647"`} {
+		f.Add(withLimit(cpu))
+	}
 	f.Add("---\n- {}\n---\nkind: List\nitems: {}\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		sets, _, err := manifest.Read(t.Context(), "-", strings.NewReader(text), "here")

@@ -8,9 +8,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	strictjson "sigs.k8s.io/json"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lws/admission"
+	"lockstep.dev/lockstep/internal/quantity"
 )
 
 // FuzzMutatePod: whatever pod comes in, it is mutated or refused, for a cost in
@@ -20,9 +22,12 @@ func FuzzMutatePod(f *testing.F) {
 		f.Add(encode(f, pod))
 	}
 	f.Add([]byte(`{"metadata":{"labels":{"leaderworkerset.sigs.k8s.io/name":""},"annotations":{"leaderworkerset.sigs.k8s.io/size":"1"}}}`))
+	for _, cpu := range []string{`"1e-2147483647"`, `1e2147483647`, `"0e-2147483648"`, `"1e999"`} {
+		f.Add([]byte(`{"metadata":{"name":"w-0","annotations":{"leaderworkerset.sigs.k8s.io/size":"1"}},"spec":{"containers":[{"resources":{"limits":{"google.com/tpu":` + cpu + `}}}]}}`))
+	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		var pod corev1.Pod
-		if json.Unmarshal(raw, &pod) != nil {
+		if decode(podQuantities, raw, &pod) != nil {
 			return
 		}
 		before := len(encode(t, &pod))
@@ -44,6 +49,17 @@ func FuzzMutatePod(f *testing.F) {
 			t.Fatalf("the second time it changed (-once +twice):\n%s", diff)
 		}
 	})
+}
+
+var podQuantities, setQuantities = quantity.In[corev1.Pod](), quantity.In[lwsv1.LeaderWorkerSet]()
+
+// decode reads what comes in as the webhook does: the rules never see a quantity
+// that the check before them refuses.
+func decode(places *quantity.Places, raw []byte, into any) error {
+	if err := places.Check(raw); err != nil {
+		return err
+	}
+	return strictjson.UnmarshalCaseSensitivePreserveInts(raw, into)
 }
 
 // mutatedAtMost: each container, 27 bytes at the least, is given three variables
@@ -107,10 +123,16 @@ func FuzzValidate(f *testing.F) {
 	} {
 		f.Add(encode(f, set), encode(f, newSet()))
 	}
+	for _, storage := range []string{`"1e-2147483647"`, `1e2147483647`, `"0e-2147483648"`, `"\u0031e-2147483647"`, `"1e999"`} {
+		claim := []byte(`{"spec":{"leaderWorkerTemplate":{"volumeClaimTemplates":[{"metadata":{"name":"d"},"spec":{"resources":{"requests":{"storage":` + storage + `}}}}]}}}`)
+		f.Add(claim, encode(f, newSet()))
+		f.Add([]byte(`{}`), claim)
+		f.Add(claim, claim)
+	}
 	f.Add([]byte(`{"spec":{"networkConfig":{},"leaderWorkerTemplate":{"subGroupPolicy":{}},"rolloutStrategy":{"rollingUpdateConfiguration":{}}}}`), []byte(`{}`))
 	f.Fuzz(func(t *testing.T, raw, rawOld []byte) {
 		var set, old lwsv1.LeaderWorkerSet
-		if json.Unmarshal(raw, &set) != nil || json.Unmarshal(rawOld, &old) != nil {
+		if decode(setQuantities, raw, &set) != nil || decode(setQuantities, rawOld, &old) != nil {
 			return
 		}
 		judge(t, &set, &old) // as it comes, without any default
