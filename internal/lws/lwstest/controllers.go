@@ -85,7 +85,7 @@ func (c *FakeControllers) ensurePod(sts *appsv1.StatefulSet, ordinal int) {
 	name := sts.Name + "-" + strconv.Itoa(ordinal)
 	standing := Find[*corev1.Pod](c.FakeStore, name)
 	if standing == nil {
-		Add(c.FakeStore, podOf(sts, name, ordinal))
+		Add(c.FakeStore, podOf(sts, name))
 		return
 	}
 	if !metav1.IsControlledBy(standing, sts) {
@@ -94,7 +94,7 @@ func (c *FakeControllers) ensurePod(sts *appsv1.StatefulSet, ordinal int) {
 }
 
 // podOf is the pod that the StatefulSet makes, as admission completes it.
-func podOf(sts *appsv1.StatefulSet, name string, ordinal int) *corev1.Pod {
+func podOf(sts *appsv1.StatefulSet, name string) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: sts.Namespace, Name: name,
