@@ -23,7 +23,6 @@ const (
 	apiServer         = "kube-apiserver"
 	controllerManager = "kube-controller-manager"
 	scheduler         = "kube-scheduler"
-	kubelets          = "kwok"
 )
 
 // controlPlane is one local control plane, driven through lockstep-local.

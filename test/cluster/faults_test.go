@@ -28,13 +28,11 @@ var faults = []fault{
 	{"garbage collector held up", withoutGarbageCollector},
 }
 
-// killAPIServer kills the API server and starts it again. Two others do not get
-// over that by themselves: the scheduler ends itself when a pod that it was just
-// binding turns out to be bound elsewhere, and waits to be started again; and kwok,
-// unlike the kubelets it stands for, does not repeat what was refused.
+// killAPIServer kills the API server and starts it again. The scheduler ends itself
+// when a pod that it was just binding turns out to be bound elsewhere, and counts
+// on being started again.
 func killAPIServer() error {
-	return errors.Join(bed.plane.kill(apiServer), bed.plane.restart(apiServer),
-		bed.plane.restart(scheduler), bed.plane.restart(kubelets))
+	return errors.Join(bed.plane.kill(apiServer), bed.plane.restart(apiServer), bed.plane.restart(scheduler))
 }
 
 // modes are the ways to delete a set, each with what the next life then needs.
