@@ -84,7 +84,7 @@ func Restore(set *lwsv1.LeaderWorkerSet, data []byte) (*lwsv1.LeaderWorkerSet, e
 	}
 	var stored revisionContent
 	if err := strictjson.UnmarshalCaseSensitivePreserveInts(data, &stored); err != nil {
-		return nil, fmt.Errorf("decode revision: %w", err)
+		return nil, fmt.Errorf("decode revision: %s", brief(err))
 	}
 	if stored.Spec.LeaderWorkerTemplate == nil {
 		return nil, fmt.Errorf("decode revision: %q is missing", "spec.leaderWorkerTemplate")
@@ -93,6 +93,17 @@ func Restore(set *lwsv1.LeaderWorkerSet, data []byte) (*lwsv1.LeaderWorkerSet, e
 	restored.Spec.LeaderWorkerTemplate = *stored.Spec.LeaderWorkerTemplate
 	restored.Spec.NetworkConfig = stored.Spec.NetworkConfig
 	return &restored, nil
+}
+
+// brief is the beginning of a decoder's error, which repeats a number that it
+// cannot take, however long. What is told of a revision must fit a condition.
+func brief(err error) string {
+	const most = 256
+	text := err.Error()
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
 // sameRevision tells whether stored data means the same as the data of the live

@@ -2,6 +2,7 @@ package lws_test
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -174,6 +175,10 @@ func TestRestoreRefusesWhatItCouldNotDecodeInTime(t *testing.T) {
 			continue
 		}
 		checkReencoded(t, restored, len(storage))
+	}
+	endless := `{"spec":{"leaderWorkerTemplate":{"size":` + strings.Repeat("9", 1<<20) + `}}}`
+	if _, err := lws.Restore(sample(), []byte(endless)); err == nil || len(err.Error()) > 512 {
+		t.Errorf("an endless number: got an error of %d bytes", len(fmt.Sprint(err)))
 	}
 	fold := bytes.Replace(withStorage(`"1e-2147483647"`), []byte("requests"), []byte("Requests"), 1)
 	if restored, err := lws.Restore(sample(), fold); err != nil || len(restored.Spec.LeaderWorkerTemplate.VolumeClaimTemplates[0].Spec.Resources.Requests) > 0 {

@@ -108,12 +108,12 @@ func (p part) inPlace() []byte {
 func split(data []byte) []part {
 	var parts []part
 	var text []byte
-	line, begin := 0, 1
+	line, begin, blank := 0, 1, true
 	flush := func() {
-		if len(bytes.TrimSpace(text)) > 0 {
+		if !blank {
 			parts = append(parts, part{text: text, line: begin})
 		}
-		text, begin = nil, line+1
+		text, begin, blank = nil, line+1, true
 	}
 	for l := range bytes.Lines(data) {
 		line++
@@ -121,10 +121,11 @@ func split(data []byte) []part {
 			flush()
 			continue
 		}
-		if len(bytes.TrimSpace(text)) == 0 {
+		if blank {
 			text, begin = nil, line
 		}
 		text = append(text, l...)
+		blank = blank && len(bytes.TrimSpace(l)) == 0
 	}
 	flush()
 	return parts

@@ -189,6 +189,13 @@ func TestManyDocumentsNameTheirLines(t *testing.T) {
 	}
 }
 
+func TestBlankLinesOfATextAreReadOnce(t *testing.T) {
+	text := "a: \"\n" + strings.Repeat(" \n", 1<<20) + "\""
+	if _, _, err := read(t, text); err == nil || !strings.Contains(err.Error(), "line 1: an object without a kind") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // Whatever a file holds, it is read or refused.
 func FuzzRead(f *testing.F) {
 	f.Add(minimal(""))
