@@ -32,7 +32,7 @@ build: operator local ## Build bin/lockstep, bin/kubectl-lockstep and bin/lockst
 operator: ## Build bin/lockstep and bin/kubectl-lockstep
 	@echo "building lockstep and kubectl-lockstep (2-3 minutes the first time)"
 	@mkdir -p bin
-	@go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/lockstep ./cmd/kubectl-lockstep
+	@hack/progress.sh go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/lockstep ./cmd/kubectl-lockstep
 
 .PHONY: local
 local: ## Build bin/lockstep-local, the local control plane
@@ -60,7 +60,7 @@ test: build ## Run all tests: units, laws, integration, the local control plane
 	LOCKSTEP_ROUNDS=$(ROUNDS) go test -count=1 -timeout 40m ./test/cluster/...
 
 .PHONY: soak
-soak: build ## Run the deletion drills in full: 100 rounds each, times asserted as ratios
+soak: build ## Run the deletion drills in full: 100 rounds each, 50 where something is broken on purpose; times asserted
 	LOCKSTEP_SOAK=1 LOCKSTEP_ROUNDS=$(SOAK_ROUNDS) go test -count=1 -v -timeout 12h ./test/cluster/...
 
 .PHONY: bench
