@@ -17,9 +17,8 @@ import (
 )
 
 const (
-	namespaceName  = "lws-system"
-	deploymentName = "lws-controller-manager"
-	containerName  = "manager"
+	namespaceName = "lws-system"
+	containerName = "manager"
 )
 
 // createdHere marks a namespace that install made, and that uninstall may
