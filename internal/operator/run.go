@@ -160,9 +160,6 @@ func (o *Options) managerOptions(scheme *runtime.Scheme, keeper *certs.Keeper) (
 		// at once. Names of controllers need be unique in a manager only.
 		Controller: config.Controller{EnableWarmup: new(true), SkipNameValidation: new(true)},
 	}
-	if len(o.Controllers) > 0 {
-		settings.Client = controller.ClientOptions()
-	}
 	if keeper != nil {
 		settings.WebhookServer = o.webhookServer(keeper, secured)
 	}
