@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
@@ -50,10 +49,6 @@ func (m PodMutation) Mutate(pod *corev1.Pod) error {
 	}
 	return addEnvironment(pod)
 }
-
-// ValidatePod allows every pod. It stands behind a path that configurations made
-// by other implementations still call.
-func ValidatePod(*corev1.Pod) field.ErrorList { return nil }
 
 func placeInGroup(pod *corev1.Pod, groupSize int) error {
 	if isLeader(pod) {

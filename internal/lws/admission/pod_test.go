@@ -226,11 +226,3 @@ func TestAMegabyteOfAnnotationsIsNoMatter(t *testing.T) {
 		}
 	}
 }
-
-func TestEveryPodIsValid(t *testing.T) {
-	for _, pod := range []*corev1.Pod{{}, newLeader("w-0"), newWorker("nonsense")} {
-		if faults := admission.ValidatePod(pod); faults != nil {
-			t.Errorf("%q: %v", pod.Name, faults)
-		}
-	}
-}
