@@ -36,8 +36,9 @@ func TestDefinitionIsAccepted(t *testing.T) {
 func TestIdentity(t *testing.T) {
 	definition := readCRD(t)
 	want := apiextensionsv1.CustomResourceDefinitionSpec{
-		Group: "leaderworkerset.x-k8s.io",
-		Scope: apiextensionsv1.NamespaceScoped,
+		Group:      "leaderworkerset.x-k8s.io",
+		Scope:      apiextensionsv1.NamespaceScoped,
+		Conversion: &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter},
 		Names: apiextensionsv1.CustomResourceDefinitionNames{
 			Kind: "LeaderWorkerSet", ListKind: "LeaderWorkerSetList",
 			Plural: "leaderworkersets", Singular: "leaderworkerset", ShortNames: []string{"lws"},

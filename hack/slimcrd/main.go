@@ -47,6 +47,7 @@ func slim(path string, embedded []string) error {
 	for _, name := range embedded {
 		within(crd, name, dropDescriptions)
 	}
+	convertNothing(crd)
 	if err := boundQuantities(crd); err != nil {
 		return fmt.Errorf("bound the quantities of %q: %w", path, err)
 	}
@@ -55,6 +56,14 @@ func slim(path string, embedded []string) error {
 		return fmt.Errorf("encode %q: %w", path, err)
 	}
 	return os.WriteFile(path, append([]byte("---\n"), out...), 0o644)
+}
+
+// convertNothing says that there is one version and nothing to convert. Left
+// unsaid, an apply over a definition that names a conversion webhook keeps it.
+func convertNothing(crd map[string]any) {
+	if spec, ok := crd["spec"].(map[string]any); ok {
+		spec["conversion"] = map[string]any{"strategy": "None"}
+	}
 }
 
 // within calls visit for the schemas below every property called name.

@@ -108,12 +108,12 @@ func TestURLsThatCannotWorkAreRefused(t *testing.T) {
 // accident is a way into the cluster.
 func TestRolesGrantTheLeast(t *testing.T) {
 	want := map[string]string{
-		"lws-manager-role leaderworkerset.x-k8s.io leaderworkersets []":            "get list watch update patch",
+		"lws-manager-role leaderworkerset.x-k8s.io leaderworkersets []":            "get list watch",
 		"lws-manager-role leaderworkerset.x-k8s.io leaderworkersets/status []":     "get update patch",
 		"lws-manager-role leaderworkerset.x-k8s.io leaderworkersets/finalizers []": "update",
-		"lws-manager-role apps statefulsets []":                                    "create delete get list patch update watch",
-		"lws-manager-role apps controllerrevisions []":                             "create delete get list patch update watch",
-		"lws-manager-role  services []":                                            "create delete get list patch update watch",
+		"lws-manager-role apps statefulsets []":                                    "create delete get list patch watch",
+		"lws-manager-role apps controllerrevisions []":                             "create delete get list patch watch",
+		"lws-manager-role  services []":                                            "create delete get list patch watch",
 		"lws-manager-role  pods []":                                                "get list watch create delete",
 		"lws-manager-role  persistentvolumeclaims []":                              "get list create",
 		"lws-manager-role  pods/finalizers []":                                     "update",

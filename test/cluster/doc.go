@@ -27,7 +27,7 @@
 //
 //	LOCKSTEP_BIN=DIR      where lockstep and lockstep-local are (default ../../bin)
 //	LOCKSTEP_ROUNDS=N     rounds of delete-and-create per mode (default 2); a drill
-//	                      with a fault runs half as many
+//	                      with a fault runs half as many, but in a soak
 //	LOCKSTEP_SOAK=1       assert the time bounds too; without it they are only logged
 //	LOCKSTEP_SEED=N       the seed of the random moments, as a failed run printed it
 //	LOCKSTEP_KEEP=DIR     put logs and the audit log into DIR and leave them there

@@ -48,6 +48,9 @@ func (o *operator) start() error {
 		"--health-probe-bind-address", "127.0.0.1:"+strconv.Itoa(o.probes),
 		"--metrics-bind-address", "0", "--leader-elect=false")
 	cmd.Stdout, cmd.Stderr = log, log
+	if !soak() { // it costs time, and a cache that is written to ends the operator
+		cmd.Env = append(os.Environ(), "KUBE_CACHE_MUTATION_DETECTOR=true")
+	}
 	if err := cmd.Start(); err != nil {
 		return err
 	}

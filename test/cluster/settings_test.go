@@ -54,9 +54,13 @@ func rounds(t *testing.T) int {
 	return n
 }
 
-// faultRounds is how often a drill with a fault is run.
+// faultRounds is how often a drill with a fault is run: half as often, but in a
+// soak, which shows all of it.
 func faultRounds(t *testing.T) int {
 	t.Helper()
+	if soak() {
+		return rounds(t)
+	}
 	return (rounds(t) + 1) / 2
 }
 
