@@ -56,8 +56,8 @@ func (d *setDecision) haunt(blocking []ghost) haunting {
 // this set, or it has been in the way for a while.
 func (d *setDecision) worthTelling(g ghost) bool {
 	born := g.object.GetCreationTimestamp()
-	if born.Time.Before(d.Set.CreationTimestamp.Time) {
-		return true
+	if !born.After(d.Set.CreationTimestamp.Time) {
+		return true // in the same second, too: times are told in whole ones
 	}
 	return !d.Now.Before(d.Vigil.seen(g.Ref, d.Now).Add(reportAfter))
 }
