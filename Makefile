@@ -12,6 +12,9 @@ ASSETS  := $(CURDIR)/bin/assets
 ROUNDS  ?= 2
 SOAK_ROUNDS ?= 100
 FUZZTIME ?= 30s
+CHECKS ?= 2000
+# Packages whose laws are checked on generated worlds.
+LAWFUL := $(shell grep -rl pgregory.net/rapid --include='*_test.go' config internal | xargs -n1 dirname | sort -u)
 FUZZED ?= $(shell grep -rl '^func Fuzz' --include='*_test.go' internal | xargs -n1 dirname | sort -u)
 
 export CGO_ENABLED ?= 0
@@ -53,11 +56,16 @@ demo-down: ## End what "make demo" left running
 .PHONY: test
 test: build ## Run all tests: units, laws, integration, the local control plane
 	go vet ./...
-	go test -timeout 10m $$(go list ./... | grep -v /test/)
+	go test -timeout 10m $$(go list ./... | grep -v /test/ | grep -vxF "$$(go list $(LAWFUL:%=./%))")
+	go test -timeout 10m $(LAWFUL:%=./%) -rapid.seed=1 -rapid.nofailfile
 	$(MAKE) --no-print-directory fuzz FUZZTIME=5s FUZZED="internal/webhook internal/lws internal/lws/admission"
 	go -C local test -vet=off -timeout 10m ./...
 	go test -count=1 -timeout 15m ./test/integration/...
 	LOCKSTEP_ROUNDS=$(ROUNDS) go test -count=1 -timeout 40m ./test/cluster/...
+
+.PHONY: laws
+laws: ## Check the laws on newly generated worlds, CHECKS of each (2000)
+	go test -count=1 -timeout 2h $(LAWFUL:%=./%) -rapid.checks=$(CHECKS)
 
 .PHONY: soak
 soak: build ## Run the deletion drills in full: 100 rounds each, times asserted

@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -98,6 +99,18 @@ func (c *cluster) do(plan lws.Plan) {
 		if _, ok := a.(action.WriteStatus); ok {
 			c.memory.StatusWritten(find[*lwsv1.LeaderWorkerSet](c, a.Target().Name), c.Now)
 		}
+	}
+}
+
+// try carries out an action that may come too late. Of a name that it finds taken
+// it takes note, as the operator does.
+func (c *cluster) try(a action.Action) {
+	c.t.Helper()
+	if err := c.Do(a); !apierrors.IsAlreadyExists(err) {
+		return
+	}
+	if err := c.observer.Uncover(ctx, a.Target(), c.Now); err != nil {
+		c.t.Fatalf("look for %s: %v", a.Target(), err)
 	}
 }
 

@@ -1,8 +1,10 @@
 package lws_test
 
 import (
+	"flag"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -45,6 +47,7 @@ func check(t *testing.T, property func(*rapid.T, *cluster, *met), premises ...st
 		return slices.IndexFunc(premises, func(premise string) bool { return m.counts[premise] == 0 })
 	}
 	for round := 0; round < 2 || (round < 50 && missing() >= 0); round++ {
+		otherWorlds(t)
 		rapid.Check(t, func(t *rapid.T) { property(t, generate(t), m) })
 		if t.Failed() {
 			return
@@ -52,6 +55,20 @@ func check(t *testing.T, property func(*rapid.T, *cluster, *met), premises ...st
 	}
 	if i := missing(); i >= 0 {
 		t.Errorf("invalid run: never met a world with %s; met %v", premises[i], m.counts)
+	}
+}
+
+// otherWorlds moves a seed that was given on, or every round would see the same
+// worlds.
+func otherWorlds(t *testing.T) {
+	t.Helper()
+	given := flag.Lookup("rapid.seed").Value
+	seed, err := strconv.ParseUint(given.String(), 10, 64)
+	if err == nil && seed != 0 {
+		err = given.Set(strconv.FormatUint(seed+1, 10))
+	}
+	if err != nil {
+		t.Fatalf("seed %q: %v", given, err)
 	}
 }
 

@@ -15,17 +15,20 @@ import (
 type fault struct {
 	name  string
 	begin func(s *scene, salt uint64) (over func() error)
+	// together is how many rounds may share one fault: what takes long to break and
+	// mend befalls many sets at once, each in another moment of its life.
+	together int
 }
 
 var faults = []fault{
 	{"operator killed", atRandomMoment(func() error {
 		return errors.Join(bed.operator.kill(), bed.operator.start())
-	})},
-	{"API server killed", atRandomMoment(killAPIServer)},
+	}), 1},
+	{"API server killed", atRandomMoment(killAPIServer), 5},
 	{"controller manager killed", atRandomMoment(func() error {
 		return errors.Join(bed.plane.kill(controllerManager), bed.plane.restart(controllerManager))
-	})},
-	{"garbage collector held up", withoutGarbageCollector},
+	}), 5},
+	{"garbage collector held up", withoutGarbageCollector, 10},
 }
 
 // killAPIServer kills the API server and starts it again. The scheduler ends itself
@@ -50,14 +53,16 @@ func TestRecreateSurvives(t *testing.T) {
 		t.Run(f.name, func(t *testing.T) {
 			for j, mode := range modes {
 				t.Run(string(mode.policy), func(t *testing.T) {
-					for n := range faultRounds(t) {
-						salt := uint64(n*100 + i*10 + j) // another one for every round
-						ok := t.Run(fmt.Sprintf("round %d", n+1), func(t *testing.T) {
-							recreateUnder(newScene(t), f, mode.policy, mode.want, salt)
+					for begun := 0; begun < faultRounds(t); {
+						share := min(f.together, faultRounds(t)-begun)
+						salt := uint64(begun*100 + i*10 + j) // another one for every fault
+						ok := t.Run(fmt.Sprintf("rounds %d-%d", begun+1, begun+share), func(t *testing.T) {
+							recreateUnder(t, share, f, mode.policy, mode.want, salt)
 						})
 						if !ok {
 							return
 						}
+						begun += share
 					}
 				})
 			}
@@ -65,22 +70,37 @@ func TestRecreateSurvives(t *testing.T) {
 	}
 }
 
-// recreateUnder deletes and creates a set while a fault befalls it.
-func recreateUnder(s *scene, f fault, policy metav1.DeletionPropagation, want births, salt uint64) {
-	s.Helper()
-	old, _ := s.firstLife(groups, groupSize)
-	over := f.begin(s, salt)
-	l := s.recreate(old, s.newSet("a", groups, groupSize, imageB), policy)
-	s.awaitSettled(l.set)
-	s.Logf("settled after %.2fs", time.Since(l.began).Seconds())
-	s.check(f.name, over())
-	now := s.awaitSettled(l.set)
-	s.judge(l, want)
-	if policy != metav1.DeletePropagationOrphan {
-		s.judgeApart(l)
+// recreateUnder deletes and creates sets, each in a namespace of its own, while a
+// fault befalls them.
+func recreateUnder(t *testing.T, sets int, f fault, policy metav1.DeletionPropagation, want births, salt uint64) {
+	t.Helper()
+	scenes := make([]*scene, sets)
+	lives := make([]life, sets)
+	for i := range scenes {
+		scenes[i] = newScene(t)
+		lives[i].set, _ = scenes[i].firstLife(groups, groupSize)
 	}
-	s.end(now, metav1.DeletePropagationBackground)
-	s.judge(l, want)
+	over := f.begin(scenes[sets-1], salt)
+	for i, s := range scenes {
+		lives[i] = s.endFor(lives[i].set, s.newSet("a", groups, groupSize, imageB), policy)
+	}
+	for i, s := range scenes {
+		lives[i].set = s.beginNext(lives[i])
+	}
+	for i, s := range scenes {
+		s.awaitSettled(lives[i].set)
+		s.Logf("settled after %.2fs", time.Since(lives[i].began).Seconds())
+	}
+	scenes[0].check(f.name, over())
+	for i, s := range scenes {
+		now := s.awaitSettled(lives[i].set)
+		s.judge(lives[i], want)
+		if policy != metav1.DeletePropagationOrphan {
+			s.judgeApart(lives[i])
+		}
+		s.end(now, metav1.DeletePropagationBackground)
+		s.judge(lives[i], want)
+	}
 }
 
 // moments is how many changes a random moment is chosen from. A life of 40 pods

@@ -28,22 +28,38 @@ type life struct {
 // API server allows.
 func (s *scene) recreate(old, next *lwsv1.LeaderWorkerSet, policy metav1.DeletionPropagation) life {
 	s.Helper()
+	l := s.endFor(old, next, policy)
+	l.set = s.beginNext(l)
+	return l
+}
+
+// endFor deletes a set to make room for the next one.
+func (s *scene) endFor(old, next *lwsv1.LeaderWorkerSet, policy metav1.DeletionPropagation) life {
+	s.Helper()
 	s.check("read the audit log", bed.audit.sync())
 	l := life{set: next, before: old, mark: s.changes(), audited: bed.audit.position(), began: time.Now()}
 	s.persist("delete set "+old.Name, func() error {
 		here := client.Preconditions{UID: &old.UID}
 		return client.IgnoreNotFound(s.client.Delete(s.Context(), old.DeepCopy(), client.PropagationPolicy(policy), here))
 	})
-	s.awaitNameFree(old)
-	s.persist("create set "+next.Name, func() error {
-		attempt := next.DeepCopy()
+	return l
+}
+
+// beginNext creates the set of a life as soon as its name is free, and returns it
+// as it was created.
+func (s *scene) beginNext(l life) *lwsv1.LeaderWorkerSet {
+	s.Helper()
+	s.awaitNameFree(l.before)
+	created := l.set
+	s.persist("create set "+l.set.Name, func() error {
+		attempt := l.set.DeepCopy()
 		err := s.client.Create(s.Context(), attempt)
 		if err == nil {
-			l.set = attempt
+			created = attempt
 		}
 		return err
 	})
-	return l
+	return created
 }
 
 // awaitNameFree waits until a deleted set is gone. Deleted in the background it is

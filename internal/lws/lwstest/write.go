@@ -9,8 +9,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -50,7 +52,7 @@ func (s *FakeStore) create(a action.Create) error {
 		return fmt.Errorf("owner %s is not alive", a.Owner)
 	}
 	if s.of(a.Target()) != nil {
-		return fmt.Errorf("the name of %s is taken", a.Target())
+		return apierrors.NewAlreadyExists(schema.GroupResource{Resource: string(a.Kind)}, a.Target().Name)
 	}
 	object, ok := a.Object.(client.Object)
 	if !ok {
