@@ -28,12 +28,13 @@ func main() {
 	klog.SetLogger(logr.Discard()) // what goes wrong is told in other words
 	ctrllog.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	run := demo.Run
 	if *down {
 		run = demo.Down
 	}
-	if err := run(ctx, o); err != nil {
+	err := run(ctx, o)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "\nerror:", err)
 		os.Exit(1)
 	}

@@ -48,7 +48,8 @@ func (o *output) formats() []string {
 // begin finds out what was asked for.
 func (o *output) begin() error {
 	template := o.flags.TemplatePrinterFlags.TemplateArgument
-	if *o.flags.OutputFormat == table && !(template != nil && *template != "" && !o.flags.OutputFlagSpecified()) {
+	templated := template != nil && *template != "" && !o.flags.OutputFlagSpecified()
+	if *o.flags.OutputFormat == table && !templated {
 		return nil
 	}
 	asked := *o.flags.OutputFormat

@@ -121,6 +121,6 @@ func (s *scene) answered(h hostile) {
 
 // unanswered tells a refusal from a webhook that failed.
 func unanswered(err error) bool {
-	return strings.Contains(err.Error(), "failed calling webhook") || apierrors.IsTimeout(err) ||
-		!(apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err))
+	refused := apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
+	return !refused || strings.Contains(err.Error(), "failed calling webhook") || apierrors.IsTimeout(err)
 }

@@ -53,7 +53,7 @@ func runDir() (dir string, remove func(), err error) {
 		return dir, func() {}, os.MkdirAll(dir, 0o755)
 	}
 	dir, err = os.MkdirTemp("", "lockstep-cluster-")
-	return dir, func() { os.RemoveAll(dir) }, err
+	return dir, func() { _ = os.RemoveAll(dir) }, err
 }
 
 func exit(err error) {

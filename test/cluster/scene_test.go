@@ -116,7 +116,7 @@ func (s *scene) change() <-chan struct{} {
 	if s.recorder == nil {
 		return nil
 	}
-	return s.recorder.next()
+	return s.next()
 }
 
 // persist does something until it is done, while the API server or the webhooks
