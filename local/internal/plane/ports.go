@@ -60,8 +60,8 @@ func PlanPorts(base int, free func(port int) bool) (Ports, error) {
 	if base == 0 {
 		return anyPorts(rand.IntN(highestPort-lowestPort-portCount), free)
 	}
-	if base < 1024 || base > 65536-portCount {
-		return Ports{}, fmt.Errorf("--port %d: give a port from 1024 to %d, the first of %d in a row", base, 65536-portCount, portCount)
+	if err := checkBase(base); err != nil {
+		return Ports{}, err
 	}
 	ports := portsFrom(base)
 	if taken := ports.taken(free); len(taken) > 0 {
@@ -69,6 +69,14 @@ func PlanPorts(base int, free func(port int) bool) (Ports, error) {
 			base, Loopback, strings.Join(taken, ", "))
 	}
 	return ports, nil
+}
+
+// checkBase refuses a first port after which there is no room. 0 asks for any.
+func checkBase(base int) error {
+	if base != 0 && (base < 1024 || base > 65536-portCount) {
+		return fmt.Errorf("--port %d: give a port from 1024 to %d, the first of %d in a row", base, 65536-portCount, portCount)
+	}
+	return nil
 }
 
 // anyPorts begins its search at an offset of the caller's, so that clusters

@@ -1,7 +1,11 @@
 package plane
 
 import (
+	"errors"
+	"io/fs"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -115,5 +119,16 @@ func TestListenersAreTheComponentsPorts(t *testing.T) {
 		if !listened[ports.of(c)] {
 			t.Errorf("%s is spoken to on %d, where nobody listens", c, ports.of(c))
 		}
+	}
+}
+
+func TestUpRefusesAPortBeforeItMakesTheDirectory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "cluster")
+	cluster := &Cluster{Layout: Layout{Dir: dir}}
+	if err := cluster.Up(t.Context(), DefaultSettings(), 70000); err == nil || !strings.Contains(err.Error(), "--port 70000") {
+		t.Fatalf("got error %v, want one that names --port 70000", err)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the directory was made all the same: %v", err)
 	}
 }

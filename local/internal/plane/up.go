@@ -33,6 +33,9 @@ const cleanupTime = 30 * time.Second
 // What an earlier cluster left in the directory is removed. On any error,
 // nothing is left running.
 func (c *Cluster) Up(ctx context.Context, settings Settings, port int) error {
+	if err := checkBase(port); err != nil {
+		return err // before there is a directory
+	}
 	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
 		return err
 	}
