@@ -27,7 +27,7 @@ func TestForgedObjectsChangeNothing(t *testing.T) {
 	forged := []client.Object{
 		s.squat(forgedPod(leader, "forged-7", nil)),
 		s.squat(forgedPod(worker, "forged-0-7", nil)),
-		s.squat(forgedPod(worker, "forged-0-8", controlledBy("StatefulSet", foreign))),
+		s.letGo(s.squat(forgedPod(worker, "forged-0-8", controlledBy("StatefulSet", foreign)))),
 		s.squat(forgedRevision(set, leader)),
 		s.squat(forgedWorkers(leader)),
 	}
@@ -80,6 +80,16 @@ func TestForgedOwnerUIDChangesNothing(t *testing.T) {
 	s.silent(since)
 	s.unharmed(before)
 	s.check("the set", s.unsettled(set))
+}
+
+// letGo waits until the StatefulSet controller has let go of a pod that its owner
+// does not select.
+func (s *scene) letGo(pod client.Object) client.Object {
+	s.Helper()
+	s.eventually("the foreign statefulset lets go of "+pod.GetName(), func() error {
+		return lacking("owners", 0, len(s.now(pod).GetOwnerReferences()))
+	})
+	return s.now(pod)
 }
 
 // forgedPod bears all a member bears, but the chain.
