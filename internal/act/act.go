@@ -161,6 +161,27 @@ func (a *Actor) gone(ctx context.Context, owner identity.Ref) error {
 	return nil
 }
 
+// standing reads live that everything a write relies on is there and stays.
+func (a *Actor) standing(ctx context.Context, relied *action.Standing) error {
+	if relied == nil || len(relied.UIDs) == 0 {
+		return nil
+	}
+	list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: apiVersionOf(relied.Kind), Kind: string(relied.Kind) + "List"}}
+	if err := a.live.List(ctx, list, client.InNamespace(relied.Namespace), client.MatchingLabels(relied.Labels)); err != nil {
+		return fmt.Errorf("look for what is relied on: %w", err)
+	}
+	there := make(map[types.UID]bool, len(list.Items))
+	for i := range list.Items {
+		there[list.Items[i].UID] = list.Items[i].DeletionTimestamp == nil
+	}
+	for _, uid := range relied.UIDs {
+		if !there[uid] {
+			return fmt.Errorf("%s with uid %q is not there to rely on: %w", relied.Kind, uid, ErrStale)
+		}
+	}
+	return nil
+}
+
 func (a *Actor) look(ctx context.Context, ref identity.Ref) (*metav1.PartialObjectMetadata, error) {
 	meta := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: cmp.Or(ref.APIVersion, apiVersionOf(ref.Kind)), Kind: string(ref.Kind)}}
 	return meta, a.live.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, meta)

@@ -34,6 +34,9 @@ func (a *Actor) apply(ctx context.Context, what action.Apply) (Done, error) {
 			return Done{}, err
 		}
 	}
+	if err := a.standing(ctx, what.Relies); err != nil {
+		return Done{}, err
+	}
 	version, err := a.ownAsApplied(ctx, what)
 	if err != nil {
 		return Done{}, err

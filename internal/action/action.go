@@ -9,6 +9,7 @@ package action
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
@@ -80,8 +81,20 @@ type Apply struct {
 	FieldOwner string
 	// Adopter, when set, is read live before the write: same UID, not terminating.
 	Adopter *identity.Ref
+	// Relies, when set, is looked for live before the write and must be there.
+	Relies  *Standing
 	Because Reason
 	Tell    Telling
+}
+
+// Standing is incarnations of one kind that a write relies on: all of them must be
+// there, and none on its way out.
+type Standing struct {
+	Kind      identity.Kind
+	Namespace string
+	// Labels are those that all of them bear.
+	Labels map[string]string
+	UIDs   []types.UID
 }
 
 // Delete removes exactly the incarnation in Object.

@@ -17,7 +17,7 @@ func (d *setDecision) leaders() {
 	if d.held || d.key == "" {
 		return
 	}
-	desired := stamped(leaderStatefulSet(d.Set, d.key, Replicas(d.Set), strategyPartition(d.Set)))
+	desired := stamped(leaderStatefulSet(d.Set, d.key, d.course.replicas, d.course.partition))
 	if sts := d.StatefulSet.Orphan(); sts != nil {
 		owner := setRef(d.Set)
 		d.applyLeaders(sts, desired, &owner, because(CodeOrphan, fmt.Sprintf("statefulset %s has no controller and bears this set's labels", sts.Name)))
@@ -25,7 +25,7 @@ func (d *setDecision) leaders() {
 	}
 	if sts := d.StatefulSet.Member(); sts != nil {
 		if !d.inStep(sts, desired) {
-			d.applyLeaders(sts, desired, nil, because(CodeChanged, fmt.Sprintf("statefulset %s differs from the spec", sts.Name)))
+			d.applyLeaders(sts, desired, nil, d.whyApply(sts))
 		}
 		return
 	}
@@ -59,12 +59,22 @@ func (d *setDecision) applyLeaders(sts, desired *appsv1.StatefulSet, adopter *id
 		Onto:       identity.RefOf(identity.KindStatefulSet, sts),
 		FieldOwner: FieldOwner,
 		Adopter:    adopter,
+		Relies:     d.relied(),
 		Because:    reason,
-		Tell: action.Telling{Refused: &action.Event{
+		Tell: action.Telling{Done: d.rolloutEvents(), Refused: &action.Event{
 			Warning: true, Reason: "FailedUpdate", Action: "Update",
 			Note: "Failed to update leader statefulset " + d.Set.Name,
 		}},
 	})
+}
+
+// whyApply is why a StatefulSet that is the set's own is written.
+func (d *setDecision) whyApply(sts *appsv1.StatefulSet) action.Reason {
+	if d.lowers() {
+		return because(CodeRollout, fmt.Sprintf("groups from %d on go to revision %s: %d of %d are down, and %d may be",
+			d.course.partition, d.key, d.rollout.down(), d.rollout.replicas, d.rollout.budget(d.course.replicas)))
+	}
+	return because(CodeChanged, fmt.Sprintf("statefulset %s differs from the spec", sts.Name))
 }
 
 // currentRevision is the revision at the key, found or about to be made.
@@ -103,13 +113,19 @@ func (d *setDecision) inStep(live, desired *appsv1.StatefulSet) bool {
 	if d.Applied == (Applied{UID: live.UID, Generation: live.Generation, Fingerprint: fingerprint}) {
 		return true
 	}
-	return live.Annotations[AppliedAnnotationKey] == fingerprint && contains(&live.Spec, specWithoutImmutable(desired))
+	return live.Annotations[AppliedAnnotationKey] == fingerprint && contains(&live.Spec, attainable(live, desired))
 }
 
-// specWithoutImmutable leaves out what cannot change after creation, so that a
-// difference in it does not lead to a write that is refused for ever.
-func specWithoutImmutable(desired *appsv1.StatefulSet) *appsv1.StatefulSetSpec {
+// attainable leaves out what a write cannot change: what is fixed at creation,
+// whose difference would lead to a write that is refused for ever, and the
+// maxUnavailable that a server drops whose gate for it is off.
+func attainable(live, desired *appsv1.StatefulSet) *appsv1.StatefulSetSpec {
 	spec := desired.Spec
 	spec.VolumeClaimTemplates = nil
+	if dropsMaxUnavailable(live) {
+		rolling := *spec.UpdateStrategy.RollingUpdate
+		rolling.MaxUnavailable = nil
+		spec.UpdateStrategy.RollingUpdate = &rolling
+	}
 	return &spec
 }

@@ -41,6 +41,8 @@ const (
 	CodeUnreachable         = "Unreachable"
 	CodeNudge               = "Nudge"
 	CodeSuperseded          = "Superseded"
+	CodeRollout             = "Rollout"
+	CodeOutdated            = "Outdated"
 )
 
 // Next is how long to wait before looking again without an event: zero when

@@ -23,6 +23,9 @@ type setDecision struct {
 	conflict string
 	// refusal says why the spec is left alone, or is empty.
 	refusal string
+	// rollout is where a rolling update stands, and course where it goes next.
+	rollout rollout
+	course  course
 }
 
 // DecideSet is the whole behaviour of a set as such, in order of precedence.
@@ -37,7 +40,9 @@ func DecideSet(w SetSnapshot) Plan {
 		(*setDecision).conflicts,
 		(*setDecision).ghosts,
 		(*setDecision).revisions,
+		(*setDecision).rolling,
 		(*setDecision).leaders,
+		(*setDecision).replace,
 		(*setDecision).service,
 		(*setDecision).unreachable,
 		(*setDecision).nudge,

@@ -49,18 +49,29 @@ func strategyPartition(set *lwsv1.LeaderWorkerSet) int32 {
 	return 0
 }
 
-// unavailableBudget is how many groups may be away at a time: maxUnavailable
-// (rounded down) and maxSurge (rounded up, never more than the replicas), at
-// least one.
-func unavailableBudget(set *lwsv1.LeaderWorkerSet) int32 {
+// rollingBudget is the user's budget for rolling updates in groups: maxUnavailable
+// rounded down, and maxSurge rounded up but never more than the replicas. Where
+// both come to nothing, as percentages of few replicas may, one group may be
+// away: no update would ever end.
+func rollingBudget(set *lwsv1.LeaderWorkerSet) (unavailable, surge int32) {
 	rolling := set.Spec.RolloutStrategy.RollingUpdateConfiguration
 	if rolling == nil {
-		return 1
+		return 1, 0
 	}
 	replicas := Replicas(set)
-	surge := min(scaled(rolling.MaxSurge, replicas, true), replicas)
-	unavailable := scaled(rolling.MaxUnavailable, replicas, false)
-	return int32(min(max(1, int64(unavailable)+int64(surge)), math.MaxInt32))
+	surge = min(scaled(rolling.MaxSurge, replicas, true), replicas)
+	unavailable = scaled(rolling.MaxUnavailable, replicas, false)
+	if unavailable == 0 && surge == 0 {
+		return 1, 0
+	}
+	return min(unavailable, math.MaxInt32-surge), surge
+}
+
+// unavailableBudget is how many leaders the StatefulSet controller may have away
+// at a time.
+func unavailableBudget(set *lwsv1.LeaderWorkerSet) int32 {
+	unavailable, surge := rollingBudget(set)
+	return unavailable + surge
 }
 
 // scaled resolves a number or percentage of total. What cannot be read is zero:

@@ -100,6 +100,9 @@ func (s *FakeStore) apply(a action.Apply) error {
 	if a.Adopter != nil && !s.Alive(*a.Adopter) {
 		return fmt.Errorf("adopter %s is not alive", *a.Adopter)
 	}
+	if err := s.standing(a.Relies); err != nil {
+		return err
+	}
 	found, err := s.exactly(a.Onto)
 	if err != nil {
 		return err
@@ -131,6 +134,22 @@ func (s *FakeStore) apply(a action.Apply) error {
 	}
 	s.Put(after)
 	return s.remember(a.Object, after, a.FieldOwner)
+}
+
+// standing checks that all that a write relies on is there and stays.
+func (s *FakeStore) standing(relied *action.Standing) error {
+	if relied == nil {
+		return nil
+	}
+	for _, uid := range relied.UIDs {
+		stays := func(o client.Object) bool {
+			return KindOf(o) == relied.Kind && o.GetUID() == uid && o.GetDeletionTimestamp() == nil
+		}
+		if !slices.ContainsFunc(All[client.Object](s.Objects), stays) {
+			return fmt.Errorf("%s %q is not there to rely on", relied.Kind, uid)
+		}
+	}
+	return nil
 }
 
 func owned(object client.Object, owner string) string { return string(object.GetUID()) + "/" + owner }

@@ -1,0 +1,98 @@
+package lws
+
+import (
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
+)
+
+// replace deletes outdated leaders where the StatefulSet controller, who would
+// make them anew, is seen not to get to them. It has seen the present spec, so
+// what it makes in their place is of the present template.
+//
+// The partition has granted all of them already. What it did not know is what
+// broke since: then only those go that are down anyway.
+func (d *setDecision) replace() {
+	sts := d.StatefulSet.Member()
+	if sts == nil || d.held || !d.settled() || !observed(sts) || d.rollout.changed {
+		return
+	}
+	outdated := d.outdatedLeaders(sts)
+	if len(outdated) == 0 {
+		return
+	}
+	why := d.whyNotReplaced(sts, outdated[0].Index)
+	if why == "" {
+		return
+	}
+	covered := d.rollout.down() <= d.rollout.budget(d.rollout.running)
+	for _, ready := range []bool{false, true} { // what is down anyway first
+		for _, g := range outdated {
+			if g.Ready(d.Set) == ready && (covered || !ready) {
+				d.replaceLeader(g, why)
+			}
+		}
+	}
+}
+
+func (d *setDecision) replaceLeader(g Group, why string) {
+	d.plan.do(action.Delete{
+		Object:  identity.RefOf(identity.KindPod, g.Leader),
+		Because: because(CodeOutdated, fmt.Sprintf("leader %s is to be replaced at revision %s and the statefulset controller does not: %s", g.LeaderName, d.key, why)),
+	})
+}
+
+// outdatedLeaders are the groups whose leaders the StatefulSet is to replace, from
+// the top.
+func (d *setDecision) outdatedLeaders(sts *appsv1.StatefulSet) []Group {
+	var outdated []Group
+	for _, g := range slices.Backward(d.Groups) {
+		granted := int32(g.Index) >= livePartition(sts) && int32(g.Index) < PodsOf(sts)
+		made := g.Leader.Labels[appsv1.ControllerRevisionHashLabelKey]
+		if granted && d.rollout.places[g.Index].outdated && made != sts.Status.UpdateRevision {
+			outdated = append(outdated, g)
+		}
+	}
+	return outdated
+}
+
+// whyNotReplaced is what keeps the StatefulSet controller from replacing the
+// highest outdated leader, or from replacing more than one at a time, or empty.
+func (d *setDecision) whyNotReplaced(sts *appsv1.StatefulSet, highest int) string {
+	budget := unavailableBudget(d.Set)
+	if !dropsMaxUnavailable(sts) {
+		if down := d.leadersDown(0, PodsOf(sts)); down >= budget {
+			return fmt.Sprintf("%d leaders are down and it lets %d be", down, budget)
+		}
+		return ""
+	}
+	if budget > 1 {
+		return "it replaces one at a time, for this server knows no maxUnavailable"
+	}
+	if down := d.leadersDown(int32(highest)+1, PodsOf(sts)); down > 0 {
+		return fmt.Sprintf("it waits for %d leaders above it", down)
+	}
+	return ""
+}
+
+// dropsMaxUnavailable tells whether the server keeps no maxUnavailable, its gate
+// for that being off: every StatefulSet of a set is written with one.
+func dropsMaxUnavailable(sts *appsv1.StatefulSet) bool {
+	rolling := sts.Spec.UpdateStrategy.RollingUpdate
+	return rolling != nil && rolling.MaxUnavailable == nil
+}
+
+// leadersDown counts the ordinals from first up to but not including end whose
+// leaders are not up, whatever their workers are.
+func (d *setDecision) leadersDown(first, end int32) int32 {
+	down := max(0, end-first)
+	for i := range d.Groups {
+		index := int32(d.Groups[i].Index)
+		down -= one(index >= first && index < end && podReady(d.Groups[i].Leader))
+	}
+	return down
+}

@@ -1,0 +1,142 @@
+package lws
+
+// rollout is all that the course of a rolling update depends on. It is about
+// groups as such: a place is ready or updated with its leader and its workers.
+type rollout struct {
+	// replicas is how many groups are wanted, and keep is the user's partition:
+	// groups below it keep their revision.
+	replicas, keep int32
+	// unavailable and surge are the user's budget, in groups.
+	unavailable, surge int32
+
+	// running, partition and applied are of the leader StatefulSet: how many
+	// leaders it has, from which ordinal on it replaces them, and how many groups
+	// were wanted when it was last written.
+	running, partition, applied int32
+	// changed is set when the template is not the one the StatefulSet was given.
+	changed bool
+	// observed is set when the StatefulSet controller has seen the present spec.
+	observed bool
+
+	// places has an entry for each ordinal below both replicas and running.
+	places []place
+}
+
+// place is what stands at one ordinal. The zero value is nothing at all.
+type place struct {
+	// outdated tells of a leader of another revision.
+	outdated bool
+	// ready and updated are of the whole group, leader and workers.
+	ready, updated bool
+}
+
+// course is where a rollout goes next: what the leader StatefulSet is to say.
+type course struct{ partition, replicas int32 }
+
+// next is the course from here. A new template starts with nothing replaced; then
+// the partition falls as far as the budget lets it, and never rises but to the
+// user's own.
+func (r rollout) next() course {
+	c := r.planned()
+	c.partition = max(c.partition, r.keep)
+	if r.changed {
+		return c
+	}
+	if !r.observed { // who has not seen the present spec may still act on the last one
+		c.partition = max(c.partition, min(r.partition, r.replicas))
+	}
+	c.partition = r.affordable(c)
+	return c
+}
+
+// planned is the course by the table of the API, without the user's partition.
+func (r rollout) planned() course {
+	switch {
+	case r.changed && r.running < r.replicas:
+		return course{partition: r.running, replicas: r.replicas}
+	case r.changed:
+		return course{partition: r.replicas, replicas: r.surged(r.replicas)}
+	case r.partition == 0 && r.running == r.replicas:
+		return course{partition: 0, replicas: r.replicas}
+	case r.running < r.replicas: // new groups are at the new template from the start
+		return course{partition: r.partition, replicas: r.replicas}
+	case r.applied != r.replicas:
+		return course{partition: min(r.partition, r.replicas+r.surge), replicas: r.kept()}
+	}
+	return course{partition: r.stepped(), replicas: r.kept()}
+}
+
+// stepped is the partition one step on. The groups between the step and the
+// updated tail at the top may be away together; old groups that are broken
+// already take their share of the step.
+func (r rollout) stepped() int32 {
+	step := r.unavailable + r.running - r.replicas
+	floor := max(0, r.running-r.tail()-step)
+	partition := floor
+	for i := range floor {
+		if !r.places[i].ready {
+			partition++
+		}
+	}
+	for i := min(partition, r.running-1); i >= floor; i-- {
+		if r.places[i].ready && !r.places[i].updated {
+			break
+		}
+		partition = i // nothing is lost by replacing it
+	}
+	return min(partition, r.partition)
+}
+
+// tail is how many groups at the top are done.
+func (r rollout) tail() int32 {
+	var done int32
+	for i := r.running - 1; i >= 0 && r.places[i].ready && r.places[i].updated; i-- {
+		done++
+	}
+	return done
+}
+
+// affordable is the partition of a course, held back at the first group whose
+// loss the budget does not cover. A group that is down anyway costs nothing.
+func (r rollout) affordable(c course) int32 {
+	down, budget := r.down(), r.budget(c.replicas)
+	partition := min(r.partition, r.replicas)
+	if partition <= c.partition {
+		return c.partition
+	}
+	for ; partition > c.partition; partition-- {
+		lost := r.places[partition-1]
+		if !lost.ready || lost.updated {
+			continue
+		}
+		if down++; down > budget {
+			break
+		}
+	}
+	return partition
+}
+
+// down is how many groups are away, or may be at any moment. From the partition
+// on only a group seen ready at the target is there for certain: the StatefulSet
+// controller may take any other.
+func (r rollout) down() int32 {
+	var down int32
+	for i := range r.replicas {
+		down += one(!r.available(i))
+	}
+	return down
+}
+
+func (r rollout) available(i int32) bool {
+	return r.places[i].ready && (i < r.partition || r.places[i].updated)
+}
+
+// budget is how many groups may be down: one more for each surge group that
+// serves in their place and stays.
+func (r rollout) budget(replicas int32) int32 {
+	budget := r.unavailable
+	for i := r.replicas; i < min(r.running, replicas); i++ {
+		budget += one(r.places[i].ready && r.places[i].updated)
+	}
+	return budget
+}

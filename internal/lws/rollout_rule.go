@@ -1,0 +1,129 @@
+package lws
+
+import (
+	"fmt"
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
+)
+
+// rolling decides what the leader StatefulSet is to say of partition and replicas.
+func (d *setDecision) rolling() {
+	d.course = course{partition: strategyPartition(d.Set), replicas: Replicas(d.Set)}
+	if sts := d.leaderStatefulSet(); sts != nil && d.key != "" {
+		d.rollout = d.rolloutOf(sts)
+		d.course = d.rollout.next()
+	}
+}
+
+// leaderStatefulSet is the leader StatefulSet that is, or is about to be, the
+// set's own.
+func (d *setDecision) leaderStatefulSet() *appsv1.StatefulSet {
+	if sts := d.StatefulSet.Member(); sts != nil {
+		return sts
+	}
+	return d.StatefulSet.Orphan()
+}
+
+func (d *setDecision) rolloutOf(sts *appsv1.StatefulSet) rollout {
+	unavailable, surge := rollingBudget(d.Set)
+	r := rollout{
+		replicas: Replicas(d.Set), keep: strategyPartition(d.Set),
+		unavailable: min(unavailable, Replicas(d.Set)), surge: surge,
+		running: PodsOf(sts), partition: livePartition(sts), applied: appliedReplicas(sts, Replicas(d.Set)),
+		changed:  sts.Labels[lwsv1.RevisionKey] != d.key,
+		observed: sts.Status.ObservedGeneration == sts.Generation || sts.Status.ObservedGeneration == 0,
+	}
+	r.places = make([]place, max(r.replicas, r.running))
+	for i := range d.Groups {
+		if g := &d.Groups[i]; g.Index < len(r.places) {
+			r.places[g.Index] = g.place(d.Set, d.key)
+		}
+	}
+	return r
+}
+
+func (g *Group) place(set *lwsv1.LeaderWorkerSet, key string) place {
+	return place{
+		outdated: g.Leader.Labels[lwsv1.RevisionKey] != key,
+		ready:    g.Ready(set),
+		updated:  g.complete(set) && g.updated(key),
+	}
+}
+
+// livePartition is from which ordinal on a StatefulSet replaces its pods.
+func livePartition(sts *appsv1.StatefulSet) int32 {
+	if rolling := sts.Spec.UpdateStrategy.RollingUpdate; rolling != nil {
+		return orDefault(rolling.Partition, 0)
+	}
+	return 0
+}
+
+// appliedReplicas is how many groups were wanted when a StatefulSet was last
+// written, or otherwise when it does not say.
+func appliedReplicas(sts *appsv1.StatefulSet, otherwise int32) int32 {
+	n, err := strconv.ParseInt(sts.Annotations[lwsv1.ReplicasAnnotationKey], 10, 32)
+	if err != nil {
+		return otherwise
+	}
+	return int32(n)
+}
+
+// lowers tells whether the course gives up groups that were kept until now.
+func (d *setDecision) lowers() bool {
+	return !d.rollout.changed && d.course.partition < min(d.rollout.partition, d.rollout.replicas)
+}
+
+// relied returns the leaders that a lowered partition relies on: those of groups
+// that count as there while others go. They are looked for once more, live, after
+// the StatefulSet was read: the two come through watches of their own, and a
+// leader that the last template took may still be seen as it was.
+func (d *setDecision) relied() *action.Standing {
+	if !d.lowers() {
+		return nil
+	}
+	relied := &action.Standing{Kind: identity.KindPod, Namespace: d.Set.Namespace, Labels: leaderSelector(d.Set.Name)}
+	for i := range d.Groups {
+		g := &d.Groups[i]
+		if g.Index < len(d.rollout.places) && d.rollout.serves(int32(g.Index)) {
+			relied.UIDs = append(relied.UIDs, g.Leader.UID)
+		}
+	}
+	return relied
+}
+
+// serves tells whether a group was counted as there, a surge group included.
+func (r rollout) serves(i int32) bool {
+	if i < r.replicas {
+		return r.available(i)
+	}
+	return r.places[i].ready && r.places[i].updated
+}
+
+// rolloutEvents tells which groups are updated next, and which surge groups go.
+func (d *setDecision) rolloutEvents() []action.Event {
+	var events []action.Event
+	first, last := max(d.course.replicas, d.rollout.applied), d.rollout.running-1 // what was asked for is no surge
+	if first <= last {
+		events = append(events, action.Event{Reason: "GroupsProgressing", Action: "Delete", Note: "deleting " + d.surgeReplicas(first, last)})
+	}
+	if d.lowers() {
+		note := "Updating replica " + strconv.Itoa(int(d.course.partition))
+		if end := min(d.rollout.partition, d.rollout.replicas) - 1; end > d.course.partition {
+			note = fmt.Sprintf("Updating replicas %d to %d (inclusive)", d.course.partition, end)
+		}
+		events = append(events, action.Event{Reason: "GroupsUpdating", Action: "Update", Note: note, Related: d.currentRevision()})
+	}
+	return events
+}
+
+func (d *setDecision) surgeReplicas(first, last int32) string {
+	if first == last {
+		return fmt.Sprintf("surge replica %s-%d", d.Set.Name, first)
+	}
+	return fmt.Sprintf("surge replicas from %s-%d to %s-%d", d.Set.Name, first, d.Set.Name, last)
+}

@@ -1,0 +1,223 @@
+package lws
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// traces are rollouts told line by line: "partition/replicas groups". O and N are
+// ready groups of the old and the new template, o and n those that are not, M and
+// m of a template in between. A dot is a place whose pod is not there. An edit in brackets
+// comes before the step it precedes.
+var traces = map[string]struct{ script, want string }{
+	"A": {"N4 mu1 ms0", "[new] 4/4 OOOO → 3/4 OOOn → 2/4 OOnN → 1/4 OnNN → 0/4 nNNN → 0/4 NNNN"},
+	"B": {"N4 mu2 ms0", "[new] 4/4 OOOO → 2/4 OOnn → 0/4 nnNN → 0/4 NNNN"},
+	"C": {"N4 mu10 ms0", "[new] 4/4 OOOO → 0/4 nnnn → 0/4 NNNN"},
+	"D": {"N4 mu1 ms1", "[new] 4/5 OOOOn → 2/5 OOnnN → 0/5 nnNNN → 0/4 NNNN"},
+	"E": {"N4 mu0 ms1", "[new] 4/5 OOOOn → 3/5 OOOnN → 2/5 OOnNN → 1/5 OnNNN → 0/5 nNNNN → 0/4 NNNN"},
+	"F": {"N4 mu2 ms2", "[new] 4/6 OOOOnn → 0/6 nnnnNN → 0/4 NNNN"},
+	"G": {"N4 mu1 ms4", "[new] 4/7 OOOOnnn → 0/7 nnnnNNN → 0/4 NNNN"},
+	"H": {"N10 mu2 ms3", "[new] 10/13 OOOOOOOOOOnnn → 5/13 OOOOOnnnnnNNN → 0/13 nnnnnNNNNNNNN → 0/10 NNNNNNNNNN"},
+	"I": {"N2 mu1 ms2", "[new] 2/3 OOn → 0/3 nnN → 0/2 NN"},
+	"J": {"N4 mu1 ms0", "[new] 4/4 OOOO → 3/4 OOOn → [N6] 3/6 OOONnn → 2/6 OOnNNN → 1/6 OnNNNN → 0/6 nNNNNN → 0/6 NNNNNN"},
+	"K": {"N6 mu1 ms0", "[new] 6/6 OOOOOO → 5/6 OOOOOn → [N3] 3/3 OOO → 2/3 OOn → 1/3 OnN → 0/3 nNN → 0/3 NNN"},
+	"L": {"N4 mu1 ms0", "[new N6] 4/6 OOOOnn → 3/6 OOOnNN → 2/6 OOnNNN → 1/6 OnNNNN → 0/6 nNNNNN → 0/6 NNNNNN"},
+	"M": {"N6 mu1 ms2", "[new N3] 3/5 OOOnn → 0/5 nnnNN → 0/3 NNN"},
+	"N": {"N6 mu1 ms0 U4", "[new] 6/6 OOOOOO → 5/6 OOOOOn → 4/6 OOOOnN → 4/6 OOOONN → 4/6 OOOONN → [U2] 3/6 OOOnNN → 2/6 OOnNNN → " +
+		"2/6 OONNNN → 2/6 OONNNN → [U0] 1/6 OnNNNN → 0/6 nNNNNN → 0/6 NNNNNN → 0/6 NNNNNN"},
+	"O": {"N3 mu1 ms1 U2", "[new] 3/4 OOOn → 2/4 OOnN → 2/4 OONN → 2/4 OONN → [U0] 0/4 nnNN → 0/3 NNN"},
+	"P": {"N4 mu2 ms0 OoOO", "[new] 4/4 OoOO → 3/4 OoOn → 1/4 OnnN → 0/4 nNNN → 0/4 NNNN"},
+	"Q": {"N4 mu1 ms0 oooo", "[new] 4/4 oooo → 3/4 ooon → 2/4 oonN → 1/4 onNN → 0/4 nNNN → 0/4 NNNN"},
+	"R": {"N4 mu1 ms0", "[broken] 4/4 OOOO → 3/4 OOOn → 3/4 OOOn → 3/4 OOOn"},
+	"S": {"N4 mu1 ms0", "[new] 4/4 OOOO → 3/4 OOOn → 2/4 OOnN → [new] 4/4 OOMM → 3/4 OOMn → 2/4 OOnN → 1/4 OnNN → 0/4 nNNN → 0/4 NNNN"},
+	"T": {"N4 mu1 ms2 slow", "[new] 4/6 OOOOnn → 3/6 OOOnnn → [N6] 3/8 OOOnNNnn → 3/8 OOONNNnn → 0/8 nnnNNNNN → 0/8 nnnNNNNN → 0/6 NNNNNN"},
+
+	"a surge pod that is not there yet holds everything":                 {"N4 mu1 ms1", "[new late] 4/5 OOOO. → 3/5 OOOn. → 3/5 OOON. → [prompt] 3/5 OOONn → 1/5 OnnNN → 0/4 nNNN → 0/4 NNNN"},
+	"broken groups that use up the budget hold the others":               {"N4 mu2 ms0 OooO", "[new] 4/4 OooO → 4/4 OooO → [healed] 2/4 OOnn → 0/4 nnNN"},
+	"a rollout out of a broken template":                                 {"N4 mu2 ms0", "[broken] 4/4 OOOO → 2/4 OOnn → 2/4 OOnn → [new] 4/4 OOmm → 2/4 OOnn → 0/4 nnNN → 0/4 NNNN"},
+	"groups made at a broken template are replaced first":                {"N4 mu1 ms0", "[broken] 4/4 OOOO → 3/4 OOOn → [N6] 3/6 OOOnnn → [new] 6/6 OOOmmm → 5/6 OOOmmn → 4/6 OOOmnN → 3/6 OOOnNN → 2/6 OOnNNN"},
+	"a set that is scaled down at rest lends no surge":                   {"N4 mu0 ms1 OOoO", "[N3] 0/3 OOo → 0/3 OOo"},
+	"a partition that rises holds what is below it":                      {"N4 mu1 ms0", "[new] 4/4 OOOO → 3/4 OOOn → [U2] 2/4 OOnN → [U3] 3/4 OONN → [U0] 1/4 OnNN → 0/4 nNNN"},
+	"a StatefulSet controller that has not seen the spec is waited for":  {"N4 mu1 ms0", "[new away] 4/4 OOOO → 4/4 OOOO → [back] 4/4 OOOO → 3/4 OOOn"},
+	"a set with a partition starts without surge":                        {"N3 mu1 ms1 U2 ooo", "2/3 OOO → 2/3 OOO"},
+	"a group that breaks at rest above a partition is lent no surge":     {"N3 mu1 ms1 U2 OOo", "2/3 OOo → 2/3 OOo"},
+	"a user who asks for nothing to be away and no surge gets one group": {"N2 mu1 ms0", "[new] 2/2 OO → 1/2 On → 0/2 nN → 0/2 NN"},
+}
+
+func TestTraces(t *testing.T) {
+	for name, trace := range traces {
+		t.Run(name, func(t *testing.T) {
+			var told []string
+			m := modelled(trace.script)
+			for _, line := range strings.Split(trace.want, " → ") {
+				words := ""
+				if edit, _, ok := strings.Cut(strings.TrimPrefix(line, "["), "]"); ok {
+					m.edit(edit)
+					words = "[" + edit + "] "
+				}
+				m.round()
+				told = append(told, words+m.String())
+			}
+			if diff := cmp.Diff(trace.want, strings.Join(told, " → ")); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+// model is a set and a StatefulSet controller that honours maxUnavailable. A new
+// group needs one round to become ready, or two when slow.
+type model struct {
+	rollout
+	template int
+	current  int // that the set was last rolled to as a whole
+	groups   []modelGroup
+	slow     int
+	// broken templates never become ready; late surge pods are not made.
+	broken           map[int]bool
+	late, away, held bool
+	pending          int
+}
+
+type modelGroup struct {
+	template, age int
+	there, broken bool
+}
+
+func modelled(script string) *model {
+	m := &model{slow: 1, broken: map[int]bool{}}
+	groups := ""
+	for _, word := range strings.Fields(script) {
+		switch {
+		case strings.Trim(word, "Oo") == "":
+			groups = word
+		case word == "slow":
+			m.slow = 2
+		default:
+			m.set(word)
+		}
+	}
+	m.running, m.applied, m.partition = m.replicas, m.replicas, m.keep
+	for i := range m.replicas {
+		broken := groups != "" && groups[i] == 'o'
+		m.groups = append(m.groups, modelGroup{there: true, age: 9, broken: broken && groups != "ooo"})
+		if groups == "ooo" {
+			m.groups[i].age = 0
+		}
+	}
+	return m
+}
+
+func (m *model) set(word string) {
+	for key, field := range map[string]*int32{"mu": &m.unavailable, "ms": &m.surge, "N": &m.replicas, "U": &m.keep} {
+		if number, ok := strings.CutPrefix(word, key); ok {
+			n, _ := strconv.Atoi(number)
+			*field = int32(n)
+		}
+	}
+}
+
+func (m *model) edit(words string) {
+	for _, word := range strings.Fields(words) {
+		switch word {
+		case "new", "broken":
+			m.pending++
+			m.broken[m.template+1] = word == "broken"
+		case "late":
+			m.late = true
+		case "prompt":
+			m.late = false
+		case "away":
+			m.held = true
+		case "back":
+			m.held = false
+		case "healed":
+			for i := range m.groups {
+				m.groups[i].broken = false
+			}
+		default:
+			m.set(word)
+		}
+	}
+}
+
+// round has the groups come up, the set decide, and the StatefulSet controller act.
+func (m *model) round() {
+	for i := range m.groups {
+		m.groups[i].age++
+	}
+	m.changed, m.observed = m.pending > 0, !m.away
+	m.places = nil
+	for i := range int(max(m.replicas, m.running)) {
+		m.places = append(m.places, m.place(i))
+	}
+	if m.changed {
+		m.places = make([]place, len(m.places)) // nothing counts as updated at a template just made
+		for i := range m.groups {
+			m.places[i] = place{ready: m.ready(i), outdated: m.groups[i].there}
+		}
+	}
+	c := m.next()
+	m.template += m.pending
+	m.pending = 0
+	m.partition, m.running, m.applied = c.partition, c.replicas, m.replicas
+	if m.away = m.held; !m.away {
+		m.control()
+	}
+}
+
+func (m *model) ready(i int) bool {
+	g := m.groups[i]
+	return g.there && !g.broken && !m.broken[g.template] && g.age >= m.slow
+}
+
+func (m *model) place(i int) place {
+	if i >= len(m.groups) {
+		return place{}
+	}
+	updated := m.groups[i].there && m.groups[i].template == m.template
+	return place{ready: m.ready(i), updated: updated, outdated: m.groups[i].there && !updated}
+}
+
+func (m *model) control() {
+	m.groups = m.groups[:min(len(m.groups), int(m.running))]
+	for len(m.groups) < int(m.running) {
+		m.groups = append(m.groups, modelGroup{})
+	}
+	for i := range m.groups {
+		if !m.groups[i].there && (!m.late || i < int(m.replicas)) {
+			m.groups[i] = modelGroup{there: true, template: m.template}
+		}
+	}
+	// Groups that are broken anyway are replaced at any rate: by the StatefulSet
+	// controller or directly.
+	for i := len(m.groups) - 1; i >= int(m.partition); i-- {
+		if m.groups[i].there && m.groups[i].template != m.template {
+			m.groups[i] = modelGroup{there: true, template: m.template}
+		}
+	}
+}
+
+func (m *model) String() string {
+	var groups strings.Builder
+	for i, g := range m.groups {
+		letter := "O"
+		switch {
+		case !g.there:
+			letter = "."
+		case g.template == m.template && m.template > 0:
+			letter = "N"
+		case g.template > 0:
+			letter = "M"
+		}
+		if !m.ready(i) {
+			letter = strings.ToLower(letter)
+		}
+		groups.WriteString(letter)
+	}
+	return fmt.Sprintf("%d/%d %s", m.partition, m.running, groups.String())
+}
