@@ -31,11 +31,13 @@ type FakeControllers struct {
 	// blocked holds, for each StatefulSet that met a taken name, what it was
 	// when it did: it does not try again until it changes.
 	blocked map[types.UID]string
+	// templates are those that StatefulSets ever had, by their hashes.
+	templates map[string]corev1.PodTemplateSpec
 }
 
 // Control returns controllers for a store.
 func Control(s *FakeStore) *FakeControllers {
-	return &FakeControllers{FakeStore: s, blocked: map[types.UID]string{}}
+	return &FakeControllers{FakeStore: s, blocked: map[types.UID]string{}, templates: map[string]corev1.PodTemplateSpec{}}
 }
 
 // Sync has the StatefulSet controller look at one StatefulSet.
@@ -43,10 +45,9 @@ func (c *FakeControllers) Sync(sts *appsv1.StatefulSet) {
 	if sts.DeletionTimestamp != nil {
 		return
 	}
-	first, count := 0, int(*sts.Spec.Replicas)
-	if sts.Spec.Ordinals != nil {
-		first = int(sts.Spec.Ordinals.Start)
-	}
+	c.templates[templateHash(sts)] = *sts.Spec.Template.DeepCopy()
+	first, end := ordinals(sts)
+	count := end - first
 	if c.blocked[sts.UID] != wakers(sts) {
 		delete(c.blocked, sts.UID)
 		c.ensurePods(sts, first, count)
@@ -85,7 +86,7 @@ func (c *FakeControllers) ensurePod(sts *appsv1.StatefulSet, ordinal int) {
 	name := sts.Name + "-" + strconv.Itoa(ordinal)
 	standing := Find[*corev1.Pod](c.FakeStore, name)
 	if standing == nil {
-		Add(c.FakeStore, podOf(sts, name))
+		Add(c.FakeStore, c.podOf(sts, name, ordinal))
 		return
 	}
 	if !metav1.IsControlledBy(standing, sts) {
@@ -93,20 +94,33 @@ func (c *FakeControllers) ensurePod(sts *appsv1.StatefulSet, ordinal int) {
 	}
 }
 
-// podOf is the pod that the StatefulSet makes, as admission completes it.
-func podOf(sts *appsv1.StatefulSet, name string) *corev1.Pod {
+// podOf is the pod that the StatefulSet makes, as admission completes it. Below
+// the partition it is of the revision that the StatefulSet was last rolled to.
+func (c *FakeControllers) podOf(sts *appsv1.StatefulSet, name string, ordinal int) *corev1.Pod {
+	hash := templateHash(sts)
+	if _, known := c.templates[sts.Status.CurrentRevision]; known && ordinal < partitionOf(sts) {
+		hash = sts.Status.CurrentRevision
+	}
+	template := c.templates[hash]
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: sts.Namespace, Name: name,
-			Labels:      maps.Clone(sts.Spec.Template.Labels),
-			Annotations: maps.Clone(sts.Spec.Template.Annotations),
+			Labels:      maps.Clone(template.Labels),
+			Annotations: maps.Clone(template.Annotations),
 		},
-		Spec: *sts.Spec.Template.Spec.DeepCopy(),
+		Spec: *template.Spec.DeepCopy(),
 	}
-	pod.Labels[appsv1.ControllerRevisionHashLabelKey] = templateHash(sts)
+	pod.Labels[appsv1.ControllerRevisionHashLabelKey] = hash
 	Admit(pod)
 	OwnedBy(pod, "apps/v1", identity.RefOf(identity.KindStatefulSet, sts))
 	return pod
+}
+
+func partitionOf(sts *appsv1.StatefulSet) int {
+	if rolling := sts.Spec.UpdateStrategy.RollingUpdate; rolling != nil && rolling.Partition != nil {
+		return int(*rolling.Partition)
+	}
+	return 0
 }
 
 // Admit completes a new pod as admission and the scheduler do.
@@ -134,32 +148,70 @@ func (c *FakeControllers) podsOf(sts *appsv1.StatefulSet) []*corev1.Pod {
 	return slices.DeleteFunc(pods, func(pod *corev1.Pod) bool { return !metav1.IsControlledBy(pod, sts) })
 }
 
-// replaceOutdated deletes the last pod of an old template once all are up.
+// replaceOutdated deletes pods of old templates from the partition on, from the
+// top: as many as maxUnavailable lets be down, or without it the first, once all
+// above it are up.
 func (c *FakeControllers) replaceOutdated(sts *appsv1.StatefulSet) {
-	pods := c.podsOf(sts)
-	if len(pods) != int(*sts.Spec.Replicas) || slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return !Ready(pod) }) {
-		return
+	pods := map[int]*corev1.Pod{}
+	for _, pod := range c.podsOf(sts) {
+		_, ordinal := identity.ParentAndOrdinal(pod.Name)
+		pods[ordinal] = pod
 	}
-	for _, pod := range slices.Backward(pods) {
-		if pod.Labels[appsv1.ControllerRevisionHashLabelKey] != templateHash(sts) {
+	first, end := ordinals(sts)
+	allowed := c.mayDelete(sts, pods)
+	for ordinal := end - 1; ordinal >= max(first, partitionOf(sts)) && allowed > 0; ordinal-- {
+		pod := pods[ordinal]
+		outdated := pod != nil && pod.Labels[appsv1.ControllerRevisionHashLabelKey] != templateHash(sts)
+		switch {
+		case outdated && pod.DeletionTimestamp == nil:
 			c.Remove(pod, metav1.DeletePropagationBackground)
+			allowed--
+		case c.WithoutMaxUnavailable && (pod == nil || !Ready(pod)):
 			return
 		}
 	}
 }
 
+func ordinals(sts *appsv1.StatefulSet) (first, end int) {
+	if sts.Spec.Ordinals != nil {
+		first = int(sts.Spec.Ordinals.Start)
+	}
+	return first, first + int(*sts.Spec.Replicas)
+}
+
+// mayDelete is how many pods may be deleted at once. All that are down count,
+// wherever they are.
+func (c *FakeControllers) mayDelete(sts *appsv1.StatefulSet, pods map[int]*corev1.Pod) int {
+	rolling := sts.Spec.UpdateStrategy.RollingUpdate
+	if c.WithoutMaxUnavailable || rolling == nil || rolling.MaxUnavailable == nil {
+		return 1
+	}
+	allowed := rolling.MaxUnavailable.IntValue()
+	first, end := ordinals(sts)
+	for ordinal := first; ordinal < end; ordinal++ {
+		if pods[ordinal] == nil || !Ready(pods[ordinal]) {
+			allowed--
+		}
+	}
+	return allowed
+}
+
 func (c *FakeControllers) reportStatus(sts *appsv1.StatefulSet) {
 	hash := templateHash(sts)
-	status := appsv1.StatefulSetStatus{ObservedGeneration: sts.Generation, CurrentRevision: hash, UpdateRevision: hash}
+	status := appsv1.StatefulSetStatus{ObservedGeneration: sts.Generation, CurrentRevision: sts.Status.CurrentRevision, UpdateRevision: hash}
+	updated := int32(0)
 	for _, pod := range c.podsOf(sts) {
 		status.Replicas++
 		if Ready(pod) {
 			status.ReadyReplicas++
 			status.AvailableReplicas++
 		}
-		if old := pod.Labels[appsv1.ControllerRevisionHashLabelKey]; old != hash {
-			status.CurrentRevision = old
+		if pod.Labels[appsv1.ControllerRevisionHashLabelKey] == hash {
+			updated++
 		}
+	}
+	if done := updated == *sts.Spec.Replicas && status.ReadyReplicas == updated; done || status.CurrentRevision == "" {
+		status.CurrentRevision = hash
 	}
 	if !reflect.DeepEqual(status, sts.Status) {
 		Edit(c.FakeStore, sts.Name, func(sts *appsv1.StatefulSet) { sts.Status = status })

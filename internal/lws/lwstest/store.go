@@ -42,6 +42,9 @@ type FakeStore struct {
 	Now time.Time
 	// Created counts, for each kind, the objects ever created.
 	Created map[identity.Kind]int
+	// WithoutMaxUnavailable drops the maxUnavailable of StatefulSets, as a server
+	// does whose gate for it is off.
+	WithoutMaxUnavailable bool
 	// Added, when set, hears of every object added.
 	Added func(client.Object)
 

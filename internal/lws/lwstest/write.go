@@ -62,15 +62,18 @@ func (s *FakeStore) create(a action.Create) error {
 	if pod, ok := added.(*corev1.Pod); ok {
 		Admit(pod)
 	}
-	fillIn(added)
+	s.fillIn(added)
 	return s.remember(a.Object, added, "lws")
 }
 
 // fillIn sets some of the fields that the API server sets where they are empty.
-func fillIn(object client.Object) {
+func (s *FakeStore) fillIn(object client.Object) {
 	sts, ok := object.(*appsv1.StatefulSet)
 	if !ok {
 		return
+	}
+	if rolling := sts.Spec.UpdateStrategy.RollingUpdate; rolling != nil && s.WithoutMaxUnavailable {
+		rolling.MaxUnavailable = nil
 	}
 	sts.Spec.RevisionHistoryLimit = Ptr[int32](10)
 	template := &sts.Spec.Template.Spec
@@ -128,7 +131,7 @@ func (s *FakeStore) apply(a action.Apply) error {
 	if err := json.Unmarshal(merged, after); err != nil {
 		return err
 	}
-	fillIn(after)
+	s.fillIn(after)
 	if !sameSpec(found, after) {
 		after.SetGeneration(found.GetGeneration() + 1)
 	}
