@@ -64,6 +64,8 @@ func (a *Actor) Do(ctx context.Context, what action.Action) (Done, error) {
 		return a.create(ctx, what)
 	case action.Apply:
 		return a.apply(ctx, what)
+	case action.Relabel:
+		return Done{}, a.relabel(ctx, what)
 	case action.Delete:
 		return Done{}, a.remove(ctx, what)
 	case action.WriteStatus:
@@ -161,22 +163,19 @@ func (a *Actor) gone(ctx context.Context, owner identity.Ref) error {
 	return nil
 }
 
-// standing reads live that everything a write relies on is there and stays.
-func (a *Actor) standing(ctx context.Context, relied *action.Standing) error {
-	if relied == nil || len(relied.UIDs) == 0 {
-		return nil
-	}
-	list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: apiVersionOf(relied.Kind), Kind: string(relied.Kind) + "List"}}
-	if err := a.live.List(ctx, list, client.InNamespace(relied.Namespace), client.MatchingLabels(relied.Labels)); err != nil {
-		return fmt.Errorf("look for what is relied on: %w", err)
-	}
-	there := make(map[types.UID]bool, len(list.Items))
-	for i := range list.Items {
-		there[list.Items[i].UID] = list.Items[i].DeletionTimestamp == nil
-	}
-	for _, uid := range relied.UIDs {
-		if !there[uid] {
-			return fmt.Errorf("%s with uid %q is not there to rely on: %w", relied.Kind, uid, ErrStale)
+// standing reads live that everything a write relies on still holds.
+func (a *Actor) standing(ctx context.Context, relied []action.Standing) error {
+	for _, s := range relied {
+		list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: apiVersionOf(s.Kind), Kind: string(s.Kind) + "List"}}
+		if err := a.live.List(ctx, list, client.InNamespace(s.Namespace), client.MatchingLabels(s.Labels)); err != nil {
+			return fmt.Errorf("look for what is relied on: %w", err)
+		}
+		now := make([]metav1.ObjectMeta, 0, len(list.Items))
+		for i := range list.Items {
+			now = append(now, list.Items[i].ObjectMeta)
+		}
+		if broken := s.Broken(now); broken != "" {
+			return fmt.Errorf("%s: %w", broken, ErrStale)
 		}
 	}
 	return nil

@@ -7,6 +7,8 @@
 package action
 
 import (
+	"fmt"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -15,8 +17,8 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 )
 
-// Action is one write. The set of its forms is closed: Create, Apply, Delete
-// and WriteStatus.
+// Action is one write. The set of its forms is closed: Create, Apply, Relabel,
+// Delete and WriteStatus.
 type Action interface {
 	// Target is the object written. The UID of an object to be created is empty.
 	Target() identity.Ref
@@ -81,20 +83,62 @@ type Apply struct {
 	FieldOwner string
 	// Adopter, when set, is read live before the write: same UID, not terminating.
 	Adopter *identity.Ref
-	// Relies, when set, is looked for live before the write and must be there.
-	Relies  *Standing
+	// Relies is looked for live before the write, after Onto was read.
+	Relies  []Standing
 	Because Reason
 	Tell    Telling
 }
 
-// Standing is incarnations of one kind that a write relies on: all of them must be
-// there, and none on its way out.
+// Relabel changes labels of exactly the incarnation and version in Object, and
+// nothing else but a revision's number. Whoever owns them, it takes labels away.
+type Relabel struct {
+	Object identity.Ref
+	// Labels are those to change. An empty value takes the label away.
+	Labels map[string]string
+	// Number is what a revision is to be numbered, or zero to leave it.
+	Number  int64
+	Because Reason
+	Tell    Telling
+}
+
+// Standing is what a write relies on of one kind, in one namespace.
 type Standing struct {
 	Kind      identity.Kind
 	Namespace string
-	// Labels are those that all of them bear.
+	// Labels are those that all it tells of bear.
 	Labels map[string]string
-	UIDs   []types.UID
+	// There are those that must be there, and not on their way out.
+	There []types.UID
+	// Unchanged are those that must be as they were judged.
+	Unchanged []identity.Ref
+	// Absent are names that nobody may bear but who is on his way out.
+	Absent []string
+}
+
+// Broken tells what does not hold of all that stands now, or returns "".
+func (s Standing) Broken(now []metav1.ObjectMeta) string {
+	versions, names := map[types.UID]string{}, map[string]bool{}
+	for i := range now {
+		if now[i].DeletionTimestamp == nil {
+			versions[now[i].UID], names[now[i].Name] = now[i].ResourceVersion, true
+		}
+	}
+	for _, uid := range s.There {
+		if _, there := versions[uid]; !there {
+			return fmt.Sprintf("%s with uid %s is gone or going", s.Kind, uid)
+		}
+	}
+	for _, ref := range s.Unchanged {
+		if versions[ref.UID] != ref.ResourceVersion {
+			return ref.String() + " changed"
+		}
+	}
+	for _, name := range s.Absent {
+		if names[name] {
+			return fmt.Sprintf("%s %s is there", s.Kind, name)
+		}
+	}
+	return ""
 }
 
 // Delete removes exactly the incarnation in Object.
@@ -121,6 +165,9 @@ func (a Create) Target() identity.Ref { return identity.RefOf(a.Kind, a.Object) 
 func (a Apply) Target() identity.Ref { return a.Onto }
 
 // Target implements Action.
+func (a Relabel) Target() identity.Ref { return a.Object }
+
+// Target implements Action.
 func (a Delete) Target() identity.Ref { return a.Object }
 
 // Target implements Action.
@@ -131,6 +178,9 @@ func (a Create) Why() Reason { return a.Because }
 
 // Why implements Action.
 func (a Apply) Why() Reason { return a.Because }
+
+// Why implements Action.
+func (a Relabel) Why() Reason { return a.Because }
 
 // Why implements Action.
 func (a Delete) Why() Reason { return a.Because }
@@ -145,6 +195,9 @@ func (a Create) Telling() Telling { return a.Tell }
 func (a Apply) Telling() Telling { return a.Tell }
 
 // Telling implements Action.
+func (a Relabel) Telling() Telling { return a.Tell }
+
+// Telling implements Action.
 func (a Delete) Telling() Telling { return a.Tell }
 
 // Telling implements Action.
@@ -155,6 +208,9 @@ func (Create) Verb() string { return "create" }
 
 // Verb implements Action.
 func (Apply) Verb() string { return "apply" }
+
+// Verb implements Action.
+func (Relabel) Verb() string { return "relabel" }
 
 // Verb implements Action.
 func (Delete) Verb() string { return "delete" }

@@ -12,6 +12,16 @@ const (
 	NudgeAnnotationKey = "lockstep.dev/nudge"
 )
 
+const (
+	// HistoryLabelKey is borne by the revisions that no group runs any more, with
+	// the set's name, in place of the label that revisions in use bear.
+	HistoryLabelKey = "lockstep.dev/history-of"
+
+	// HistoryLimitAnnotationKey on a set is how many such revisions are kept:
+	// a number, 5 when absent or not a number, 0 for none.
+	HistoryLimitAnnotationKey = "lockstep.dev/revision-history-limit"
+)
+
 // Server-side apply managers. An apply takes away what its manager owned and no
 // longer names, so parts that are written on their own have managers of their own.
 const (

@@ -137,6 +137,20 @@ func (c *cluster) settle(groups ...string) {
 	c.t.Fatalf("the cluster never settles")
 }
 
+// settleAll is settle with the garbage collector, which a rollout needs.
+func (c *cluster) settleAll() {
+	c.t.Helper()
+	for still := 0; still < 3; still++ {
+		before := c.version()
+		c.collect()
+		c.settle(allGroups...)
+		c.collect()
+		if !maps.Equal(c.version(), before) {
+			still = 0
+		}
+	}
+}
+
 type versions map[lwstest.Name]string
 
 // version changes with every write.

@@ -204,7 +204,7 @@ func writesStayInTheNamespace(t *rapid.T, c *cluster, m *met) {
 		identity.KindStatefulSet:           "create apply delete",
 		identity.KindPod:                   "create delete",
 		identity.KindService:               "create apply delete",
-		identity.KindControllerRevision:    "create apply delete",
+		identity.KindControllerRevision:    "create apply relabel delete",
 		identity.KindPersistentVolumeClaim: "create",
 	}
 	for _, d := range c.decideAll() {

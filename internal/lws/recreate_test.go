@@ -226,7 +226,9 @@ func (w *fakeWorld) checkSecondLife(t *rapid.T) {
 	if w.made[w.second] != want {
 		t.Fatalf("%d pods of the second life were made, want %d", w.made[w.second], want)
 	}
-	own := slices.DeleteFunc(revisions(w.cluster), func(r *appsv1.ControllerRevision) bool { return w.lifeOf(r) != w.second })
+	own := slices.DeleteFunc(revisions(w.cluster), func(r *appsv1.ControllerRevision) bool {
+		return w.lifeOf(r) != w.second || r.Labels[lws.HistoryLabelKey] != ""
+	})
 	if len(own) != 1 || !reflect.DeepEqual(own[0].Data.Raw, mustData(t, find[*lwsv1.LeaderWorkerSet](w.cluster, "w"))) {
 		t.Fatalf("%d revisions of the second life, want one of its template", len(own))
 	}

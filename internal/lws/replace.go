@@ -30,9 +30,9 @@ func (d *setDecision) replace() {
 		return
 	}
 	covered := d.rollout.down() <= d.rollout.budget(d.rollout.running)
-	for _, ready := range []bool{false, true} { // what is down anyway first
+	for _, up := range []bool{false, true} { // what is down anyway first
 		for _, g := range outdated {
-			if g.Ready(d.Set) == ready && (covered || !ready) {
+			if podReady(g.Leader) == up && (covered || !up) {
 				d.replaceLeader(g, why)
 			}
 		}

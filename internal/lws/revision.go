@@ -127,7 +127,7 @@ func Genuine(revision *appsv1.ControllerRevision, setName string) bool {
 	if Exact(revision, setName) {
 		return true
 	}
-	return revision.Labels[lwsv1.RevisionKey] != "" && BearsName(revision, setName) &&
+	return revision.Labels[lwsv1.RevisionKey] != "" && isRevisionOf(revision, setName) &&
 		strings.HasPrefix(revision.Name, revisionStem(setName, RevisionKey(revision.Data.Raw)))
 }
 
@@ -135,7 +135,13 @@ func Genuine(revision *appsv1.ControllerRevision, setName string) bool {
 // that its data hashes to. Nothing less makes one that nobody owns the set's.
 func Exact(revision *appsv1.ControllerRevision, setName string) bool {
 	key := revision.Labels[lwsv1.RevisionKey]
-	return key != "" && BearsName(revision, setName) && RevisionKey(revision.Data.Raw) == key
+	return key != "" && isRevisionOf(revision, setName) && RevisionKey(revision.Data.Raw) == key
+}
+
+// isRevisionOf tells whether a revision bears the set's name, in use or in its
+// history.
+func isRevisionOf(revision *appsv1.ControllerRevision, setName string) bool {
+	return inUse(revision, setName) || inHistory(revision, setName)
 }
 
 // revisionName is the name of a set's revision with the given hash and number.

@@ -32,6 +32,9 @@ func (d *setDecision) revisions() {
 	d.adoptRevisions()
 	if current := d.revisionWithKey(key); current != nil && sameRevision(d.Set, current.Data.Raw, data) {
 		d.key = key
+		if !inUse(current, d.Set.Name) {
+			d.bringBack(current, 0)
+		}
 		return
 	}
 	if d.lostRevision(key) {
@@ -142,6 +145,10 @@ func (d *setDecision) highestNumber() int64 {
 func (d *setDecision) reuseRevision(known *appsv1.ControllerRevision) {
 	d.key = known.Labels[lwsv1.RevisionKey]
 	highest := d.highestNumber()
+	if !inUse(known, d.Set.Name) {
+		d.bringBack(known, highest+1)
+		return
+	}
 	if known.Revision == highest {
 		return
 	}

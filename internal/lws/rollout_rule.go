@@ -2,6 +2,7 @@ package lws
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -78,22 +79,55 @@ func (d *setDecision) lowers() bool {
 	return !d.rollout.changed && d.course.partition < min(d.rollout.partition, d.rollout.replicas)
 }
 
-// relied returns the leaders that a lowered partition relies on: those of groups
-// that count as there while others go. They are looked for once more, live, after
-// the StatefulSet was read: the two come through watches of their own, and a
-// leader that the last template took may still be seen as it was.
-func (d *setDecision) relied() *action.Standing {
+// relied is what a lowered partition relies on: groups that count as there stay,
+// and groups that are given up because they are down anyway are still down. It is
+// looked for once more, live, after the StatefulSet was read: pods and StatefulSets
+// come through watches of their own, and a leader that the last template took may
+// still be seen as it was.
+func (d *setDecision) relied() []action.Standing {
 	if !d.lowers() {
 		return nil
 	}
-	relied := &action.Standing{Kind: identity.KindPod, Namespace: d.Set.Namespace, Labels: leaderSelector(d.Set.Name)}
+	leaders := action.Standing{Kind: identity.KindPod, Namespace: d.Set.Namespace, Labels: leaderSelector(d.Set.Name)}
+	workers := action.Standing{Kind: identity.KindStatefulSet, Namespace: d.Set.Namespace, Labels: map[string]string{lwsv1.SetNameLabelKey: d.Set.Name}}
+	groups := map[int32]*Group{}
 	for i := range d.Groups {
-		g := &d.Groups[i]
-		if g.Index < len(d.rollout.places) && d.rollout.serves(int32(g.Index)) {
-			relied.UIDs = append(relied.UIDs, g.Leader.UID)
+		groups[int32(d.Groups[i].Index)] = &d.Groups[i]
+	}
+	for i := range int32(len(d.rollout.places)) {
+		g := groups[i]
+		givenUp := i >= d.course.partition && i < min(d.rollout.partition, d.rollout.replicas)
+		switch {
+		case d.rollout.serves(i):
+			leaders.There = append(leaders.There, g.Leader.UID)
+		case givenUp && g == nil:
+			leaders.Absent = append(leaders.Absent, identity.LeaderName(d.Set.Name, int(i)))
+		case givenUp:
+			leaders.Unchanged = append(leaders.Unchanged, identity.RefOf(identity.KindPod, g.Leader))
+			g.reliedWorkers(&workers)
 		}
 	}
+	relied := []action.Standing{leaders}
+	if len(workers.Unchanged)+len(workers.Absent) > 0 {
+		relied = append(relied, workers)
+	}
 	return relied
+}
+
+// reliedWorkers adds what keeps a group from being ready beside a ready leader.
+func (g *Group) reliedWorkers(relied *action.Standing) {
+	if !podReady(g.Leader) {
+		return
+	}
+	bearers := slices.Concat(g.Workers.Members, g.Workers.Ghosts, g.Workers.Orphans, g.Workers.Squatters)
+	for _, sts := range bearers {
+		if sts.Labels[lwsv1.SetNameLabelKey] == relied.Labels[lwsv1.SetNameLabelKey] { // others are not among those looked for
+			relied.Unchanged = append(relied.Unchanged, identity.RefOf(identity.KindStatefulSet, sts))
+		}
+	}
+	if len(bearers) == 0 {
+		relied.Absent = append(relied.Absent, g.LeaderName)
+	}
 }
 
 // serves tells whether a group was counted as there, a surge group included.

@@ -64,8 +64,13 @@ func (o *Observer) SetAs(ctx context.Context, set *lwsv1.LeaderWorkerSet, now ti
 	if w.Service, err = o.sharedService(ctx, j, set); err != nil {
 		return w, err
 	}
-	if w.Revisions, err = o.revisionClaim(ctx, j, set); err != nil {
+	if w.Revisions, err = o.revisionClaim(ctx, j, set, o.revisions); err != nil {
 		return w, err
+	}
+	if lws.WantsHistory(w) {
+		if w.Revisions, err = o.revisionClaim(ctx, j, set, o.revisionsAndHistory); err != nil {
+			return w, err
+		}
 	}
 	w.Lives = j.lives
 	w.Vigil = o.memory.watchOver(key, setPresence(w, leaderOwner), now)
@@ -160,8 +165,8 @@ func (o *Observer) sharedService(ctx context.Context, j *judge, set *lwsv1.Leade
 	return claim(j.lives, found, claimant, func(s *corev1.Service) bool { return lws.BearsName(s, set.Name) }), nil
 }
 
-func (o *Observer) revisionClaim(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet) (identity.Claim[*appsv1.ControllerRevision], error) {
-	found, err := o.revisions(ctx, set)
+func (o *Observer) revisionClaim(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet, read readRevisions) (identity.Claim[*appsv1.ControllerRevision], error) {
+	found, err := read(ctx, set)
 	if err != nil {
 		return identity.Claim[*appsv1.ControllerRevision]{}, err
 	}

@@ -259,7 +259,7 @@ func listed[P interface {
 }, T any](r *FakeReader, o client.ListOptions) []T {
 	var items []T
 	for _, object := range All[P](r.objects) {
-		if object.GetNamespace() == o.Namespace && r.shows(object) && r.indexed(object, o) {
+		if object.GetNamespace() == o.Namespace && r.shows(object) && r.indexed(object, o) && matches(object, o) {
 			items = append(items, *object)
 		}
 	}
@@ -269,14 +269,17 @@ func listed[P interface {
 func (r *FakeReader) metadata(kind identity.Kind, o client.ListOptions) []metav1.PartialObjectMetadata {
 	var items []metav1.PartialObjectMetadata
 	for _, object := range All[client.Object](r.objects) {
-		matches := o.LabelSelector == nil || o.LabelSelector.Matches(labels.Set(object.GetLabels()))
-		if KindOf(object) == kind && object.GetNamespace() == o.Namespace && r.shows(object) && matches {
+		if KindOf(object) == kind && object.GetNamespace() == o.Namespace && r.shows(object) && matches(object, o) {
 			item := metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{Kind: string(kind)}}
 			_ = share(object, &item)
 			items = append(items, item)
 		}
 	}
 	return items
+}
+
+func matches(object client.Object, o client.ListOptions) bool {
+	return o.LabelSelector == nil || o.LabelSelector.Matches(labels.Set(object.GetLabels()))
 }
 
 func (r *FakeReader) indexed(object client.Object, o client.ListOptions) bool {

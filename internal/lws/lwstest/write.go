@@ -2,7 +2,9 @@ package lwstest
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
@@ -11,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
@@ -29,6 +32,8 @@ func (s *FakeStore) Do(a action.Action) error {
 		return s.create(a)
 	case action.Apply:
 		return s.apply(a)
+	case action.Relabel:
+		return s.relabel(a)
 	case action.Delete:
 		return s.delete(a)
 	case action.WriteStatus:
@@ -139,17 +144,19 @@ func (s *FakeStore) apply(a action.Apply) error {
 	return s.remember(a.Object, after, a.FieldOwner)
 }
 
-// standing checks that all that a write relies on is there and stays.
-func (s *FakeStore) standing(relied *action.Standing) error {
-	if relied == nil {
-		return nil
-	}
-	for _, uid := range relied.UIDs {
-		stays := func(o client.Object) bool {
-			return KindOf(o) == relied.Kind && o.GetUID() == uid && o.GetDeletionTimestamp() == nil
+// standing checks all that a write relies on.
+func (s *FakeStore) standing(relied []action.Standing) error {
+	for _, standing := range relied {
+		var now []metav1.ObjectMeta
+		for _, object := range All[client.Object](s.Objects) {
+			if KindOf(object) == standing.Kind && labels.SelectorFromSet(standing.Labels).Matches(labels.Set(object.GetLabels())) {
+				var meta metav1.PartialObjectMetadata
+				_ = share(object, &meta)
+				now = append(now, meta.ObjectMeta)
+			}
 		}
-		if !slices.ContainsFunc(All[client.Object](s.Objects), stays) {
-			return fmt.Errorf("%s %q is not there to rely on", relied.Kind, uid)
+		if broken := standing.Broken(now); broken != "" {
+			return errors.New(broken)
 		}
 	}
 	return nil
@@ -209,6 +216,23 @@ func prune(set map[string]any) {
 			prune(value)
 		}
 	}
+}
+
+func (s *FakeStore) relabel(a action.Relabel) error {
+	found, err := s.exactly(a.Object)
+	if err != nil {
+		return err
+	}
+	after, _ := found.DeepCopyObject().(client.Object)
+	relabelled := maps.Clone(found.GetLabels())
+	maps.Copy(relabelled, a.Labels)
+	maps.DeleteFunc(relabelled, func(_, value string) bool { return value == "" })
+	after.SetLabels(relabelled)
+	if revision, ok := after.(*appsv1.ControllerRevision); ok && a.Number != 0 {
+		revision.Revision = a.Number
+	}
+	s.Put(after)
+	return nil
 }
 
 func (s *FakeStore) delete(a action.Delete) error {
