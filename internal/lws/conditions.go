@@ -56,7 +56,7 @@ func (d *setDecision) progress() []metav1.Condition {
 		updating := holding(lwsv1.LeaderWorkerSetUpdateInProgress, "GroupsUpdating", "Rolling Upgrade is in progress")
 		return []metav1.Condition{updating, progressing}
 	}
-	if !d.held && counts.ready == Replicas(d.Set) && counts.currentUpdatedReady == counts.current {
+	if !d.held && counts.seen == Replicas(d.Set) && counts.ready == counts.seen && counts.currentUpdatedReady == counts.current {
 		return []metav1.Condition{holding(lwsv1.LeaderWorkerSetAvailable, "AllGroupsReady", "All replicas are ready")}
 	}
 	return []metav1.Condition{progressing}

@@ -1,0 +1,237 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+)
+
+// historyLabel is borne by revisions that no group runs any more.
+const historyLabel = "lockstep.dev/history-of"
+
+// updatingNote is told of groups that are given up: how many depends on whether
+// the surge group was ready by then.
+var updatingNote = regexp.MustCompile(`^Updating replica(s [67] to 9 \(inclusive\)| \d)$`)
+
+func budget(unavailable, surge, partition int32) edit {
+	return func(set *lwsv1.LeaderWorkerSet) {
+		set.Spec.RolloutStrategy.RollingUpdateConfiguration = &lwsv1.RollingUpdateConfiguration{
+			Partition: &partition, MaxUnavailable: intstr.FromInt32(unavailable), MaxSurge: intstr.FromInt32(surge),
+		}
+	}
+}
+
+// stuck gives the set's pods a node that does not exist.
+const stuck = `{"spec":{"leaderWorkerTemplate":{"workerTemplate":{"spec":{"nodeSelector":{"nowhere":"yes"}}}}}}`
+
+func pull(image string) string {
+	return fmt.Sprintf(`{"spec":{"leaderWorkerTemplate":{"workerTemplate":{"spec":{"containers":[{"name":"serve","image":%q}]}}}}}`, image)
+}
+
+// become patches a set and returns it as it is to become.
+func (s *scene) become(set *lwsv1.LeaderWorkerSet, document string) *lwsv1.LeaderWorkerSet {
+	s.Helper()
+	s.patch(set, document)
+	var now *lwsv1.LeaderWorkerSet
+	s.eventually("the change is seen", func() error {
+		now, _ = find[*lwsv1.LeaderWorkerSet](s.recorder, set.Name)
+		if now == nil || now.Generation <= set.Generation {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	return now
+}
+
+// readyGroups returns the images of the groups whose pods are all ready and alike.
+func (s *scene) readyGroups(set *lwsv1.LeaderWorkerSet) map[int]string {
+	size := int(*set.Spec.LeaderWorkerTemplate.Size)
+	count, images := map[int]int{}, map[int]string{}
+	for _, pod := range s.podsOf(set) {
+		var index int
+		if _, err := fmt.Sscan(pod.Labels[lwsv1.GroupIndexLabelKey], &index); err == nil && podReady(pod) && (images[index] == "" || images[index] == imageOf(pod)) {
+			count[index]++
+			images[index] = imageOf(pod)
+		}
+	}
+	for index := range images {
+		if count[index] != size {
+			delete(images, index)
+		}
+	}
+	return images
+}
+
+// awaitRolled waits until a set is settled, and checks with every change that is
+// seen that enough groups are ready.
+func (s *scene) awaitRolled(set *lwsv1.LeaderWorkerSet, least int) {
+	s.Helper()
+	fewest := len(s.readyGroups(set))
+	s.eventually("set "+set.Name+" is rolled", func() error {
+		fewest = min(fewest, len(s.readyGroups(set)))
+		return s.unsettled(set)
+	})
+	s.Logf("never fewer than %d groups were ready", fewest)
+	if fewest < least {
+		s.dump()
+		s.Fatalf("only %d groups were ready, %d must be", fewest, least)
+	}
+}
+
+func (s *scene) rollTen() {
+	s.Helper()
+	set := s.newSet("a", groups, groupSize, imageA, budget(3, 1, 0))
+	s.create(set)
+	set = s.awaitSettled(set)
+	mark, since := s.changes(), bed.audit.position()
+	set = s.become(set, pull(imageB))
+	s.awaitRolled(set, groups-3)
+	if have, want := s.bornInto(set.UID, mark), (births{Pods: allPods + groupSize, StatefulSets: groups + 1, Revisions: 1}); have != want {
+		s.dump()
+		s.Fatalf("created by the rollout: %+v, want %+v: each pod once", have, want)
+	}
+	events := 0
+	wrote := s.lockstepWrote(since)
+	for _, r := range wrote {
+		if r.Resource == "events" {
+			events++
+		}
+	}
+	s.Logf("%d writes, %d of them events", len(wrote), events)
+	if writes := len(wrote) - events; writes > 4*groups {
+		s.Errorf("%d writes for %d groups", writes, groups)
+	}
+}
+
+func TestRollout(t *testing.T) {
+	aside(t)
+	s := newScene(t)
+	s.rollTen()
+	set, _ := find[*lwsv1.LeaderWorkerSet](s.recorder, "a")
+	s.awaitTold(set, telling{"GroupsProgressing", "Delete", "", "deleting surge replica a-10"})
+	s.awaitTold(set, telling{"GroupsUpdating", "Update", "", "Rolling Upgrade is in progress, with 10 groups ready of total 10 groups"})
+	s.eventually("it is told which groups are updated", func() error {
+		for _, event := range s.events(set, "") {
+			told := tellingOf(event)
+			if told.reason == "GroupsUpdating" && told.related == "ControllerRevision" && updatingNote.MatchString(told.note) {
+				return nil
+			}
+		}
+		return errors.New("it is not")
+	})
+	for _, event := range s.events(set, "") {
+		if event.Note == "Replicas are progressing, with 10 groups ready of total 10 groups" {
+			t.Errorf("the set was available and not so again")
+		}
+	}
+}
+
+// Where the server drops maxUnavailable, the StatefulSet controller replaces one
+// leader at a time, and waits for it.
+func TestRolloutWithoutMaxUnavailable(t *testing.T) {
+	gate := func(value string) error {
+		flags := []string{"--feature-gates", "MaxUnavailableStatefulSet=" + value}
+		return errors.Join(bed.plane.restart(apiServer, flags...), bed.plane.restart(controllerManager, flags...),
+			bed.plane.restart(scheduler), bed.plane.restart(kubelets))
+	}
+	if err := gate("false"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := gate("true"); err != nil {
+			t.Error(err)
+		}
+	})
+	s := newScene(t)
+	s.rollTen()
+	sts, _ := find[*appsv1.StatefulSet](s.recorder, "a")
+	if kept := sts.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable; kept != nil {
+		t.Fatalf("invalid run: the server keeps maxUnavailable %s", kept)
+	}
+}
+
+func TestPartitionHoldsGroups(t *testing.T) {
+	aside(t)
+	s := newScene(t)
+	set := s.newSet("a", 4, 2, imageA, budget(1, 0, 2))
+	s.create(set)
+	set = s.awaitSettled(set)
+	set = s.become(set, pull(imageB))
+	half := map[int]string{0: imageA, 1: imageA, 2: imageB, 3: imageB}
+	s.eventually("the groups from the partition on are rolled", func() error {
+		if have := s.readyGroups(set); len(have) != 4 || have[2] != imageB || have[3] != imageB {
+			return fmt.Errorf("have %v", have)
+		}
+		return nil
+	})
+	outlast(t)
+	same(t, "groups", half, s.readyGroups(set))
+	same(t, "revisions in use", 2, len(live[*appsv1.ControllerRevision](s.recorder)))
+
+	// A group below it that is lost comes back as it was, with its workers.
+	held, _ := find[*corev1.Pod](s.recorder, "a-1")
+	s.remove(held.DeepCopy())
+	s.eventually("group 1 is there again", func() error {
+		now, _ := find[*corev1.Pod](s.recorder, "a-1")
+		have := s.readyGroups(set)
+		if now == nil || now.UID == held.UID || have[1] != imageA {
+			return fmt.Errorf("have %v", have)
+		}
+		return nil
+	})
+	set = s.become(set, `{"spec":{"rolloutStrategy":{"rollingUpdateConfiguration":{"partition":0}}}}`)
+	s.awaitRolled(set, 3)
+}
+
+// A template that never comes up takes no more than the budget, and going back
+// rolls no more than that, with the revision there was.
+func TestBrokenTemplateUndone(t *testing.T) {
+	aside(t)
+	s := newScene(t)
+	set := s.newSet("a", 4, 2, imageA, budget(1, 0, 0))
+	s.create(set)
+	set = s.awaitSettled(set)
+	first, mark := s.revision(set), s.changes()
+	set = s.become(set, stuck)
+	s.eventually("group 3 is stuck at the broken template", func() error {
+		pod, _ := find[*corev1.Pod](s.recorder, "a-3")
+		if pod == nil || pod.Spec.NodeSelector["nowhere"] == "" {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	outlast(t)
+	same(t, "groups that serve", map[int]string{0: imageA, 1: imageA, 2: imageA}, s.readyGroups(set))
+
+	set = s.become(set, `{"spec":{"leaderWorkerTemplate":{"workerTemplate":{"spec":{"nodeSelector":null}}}}}`)
+	s.awaitRolled(set, 3)
+	if have, want := s.bornInto(set.UID, mark), (births{Pods: 4, StatefulSets: 2, Revisions: 1}); have != want {
+		s.dump()
+		t.Errorf("created: %+v, want %+v", have, want)
+	}
+	s.eventually("the broken revision is history, and the first one is in use", func() error { return s.unfiled(first) })
+}
+
+func (s *scene) unfiled(current *appsv1.ControllerRevision) error {
+	for _, r := range live[*appsv1.ControllerRevision](s.recorder) {
+		if owner := metav1.GetControllerOf(r); owner == nil || owner.Kind != "LeaderWorkerSet" {
+			continue
+		}
+		key := lwsv1.SetNameLabelKey
+		if r.UID != current.UID {
+			key = historyLabel
+		}
+		if r.Labels[key] != "a" || r.Labels[lwsv1.SetNameLabelKey]+r.Labels[historyLabel] != "a" {
+			return fmt.Errorf("revision %s has labels %v", r.Name, r.Labels)
+		}
+	}
+	return nil
+}
