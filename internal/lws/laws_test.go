@@ -232,6 +232,10 @@ func deletesOnlyGarbageOrOwn(t *rapid.T, c *cluster, m *met) {
 				continue
 			}
 			own, ok := byUID(d.seen.members, a.Object.UID)
+			if a.Object.Kind == identity.KindPod && a.Because.Code == lws.CodeOutdated {
+				checkOutdated(t, d, own.object)
+				continue
+			}
 			if !ok || own.Kind != identity.KindControllerRevision {
 				t.Fatalf("%s: deletes %s", d, a.Object)
 			}
@@ -243,6 +247,18 @@ func deletesOnlyGarbageOrOwn(t *rapid.T, c *cluster, m *met) {
 				}
 			}
 		}
+	}
+}
+
+// checkOutdated checks that a leader deleted for the sake of a rollout is one that
+// its StatefulSet is to replace.
+func checkOutdated(t *rapid.T, d decided, leader metav1.Object) {
+	sts := d.set.StatefulSet.Member()
+	if leader == nil || sts == nil || leader.GetLabels()[lwsv1.RevisionKey] == sts.Labels[lwsv1.RevisionKey] {
+		t.Fatalf("%s: deletes %v, which is not outdated", d, leader)
+	}
+	if _, ordinal := identity.ParentAndOrdinal(leader.GetName()); int32(ordinal) < partition(sts) {
+		t.Fatalf("%s: deletes leader %d below partition %d", d, ordinal, partition(sts))
 	}
 }
 
