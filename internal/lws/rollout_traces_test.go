@@ -74,7 +74,6 @@ func TestTraces(t *testing.T) {
 type model struct {
 	rollout
 	template int
-	current  int // that the set was last rolled to as a whole
 	groups   []modelGroup
 	slow     int
 	// broken templates never become ready; late surge pods are not made.
@@ -220,4 +219,16 @@ func (m *model) String() string {
 		groups.WriteString(letter)
 	}
 	return fmt.Sprintf("%d/%d %s", m.partition, m.running, groups.String())
+}
+
+// A group that was granted may be taken at any moment, however well it looks.
+func TestWhatIsGrantedCountsAsDownUntilItIsDone(t *testing.T) {
+	old, done := place{outdated: true, ready: true}, place{ready: true, updated: true}
+	r := rollout{replicas: 4, running: 5, partition: 2, unavailable: 1, surge: 1, places: []place{old, old, old, done, done}}
+	if down, budget := r.down(), r.budget(5); down != 1 || budget != 2 {
+		t.Errorf("got %d down of %d, want 1 of 2", down, budget)
+	}
+	if budget := r.budget(4); budget != 1 {
+		t.Errorf("a surge group that goes counts: the budget is %d", budget)
+	}
 }
