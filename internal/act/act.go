@@ -41,12 +41,24 @@ func (e *TakenError) Is(target error) bool { return target == ErrStale }
 type Actor struct {
 	writer client.Client
 	live   client.Reader
+	survey Survey
 }
+
+// Survey returns the metadata of all that stands now of the kind, in the namespace
+// and with the labels of what is relied on. It must not read from a cache.
+type Survey func(context.Context, action.Standing) ([]metav1.ObjectMeta, error)
 
 // New returns an Actor that writes through writer and verifies owners through
 // live, which must not read from a cache.
 func New(writer client.Client, live client.Reader) *Actor {
 	return &Actor{writer: writer, live: live}
+}
+
+// Surveying has writes that rely on others look for them through survey. Without it
+// such writes are refused. It returns the Actor.
+func (a *Actor) Surveying(survey Survey) *Actor {
+	a.survey = survey
+	return a
 }
 
 // Done is what became of an action: the object after the write, where the API
@@ -163,16 +175,15 @@ func (a *Actor) gone(ctx context.Context, owner identity.Ref) error {
 	return nil
 }
 
-// standing reads live that everything a write relies on still holds.
+// standing looks whether everything a write relies on still holds.
 func (a *Actor) standing(ctx context.Context, relied []action.Standing) error {
 	for _, s := range relied {
-		list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: apiVersionOf(s.Kind), Kind: string(s.Kind) + "List"}}
-		if err := a.live.List(ctx, list, client.InNamespace(s.Namespace), client.MatchingLabels(s.Labels)); err != nil {
-			return fmt.Errorf("look for what is relied on: %w", err)
+		if a.survey == nil {
+			return fmt.Errorf("nobody can tell whether %s that are relied on still stand", s.Kind)
 		}
-		now := make([]metav1.ObjectMeta, 0, len(list.Items))
-		for i := range list.Items {
-			now = append(now, list.Items[i].ObjectMeta)
+		now, err := a.survey(ctx, s)
+		if err != nil {
+			return err
 		}
 		if broken := s.Broken(now); broken != "" {
 			return fmt.Errorf("%s: %w", broken, ErrStale)

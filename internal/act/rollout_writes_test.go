@@ -58,30 +58,17 @@ func TestRelabelNamesTheVersionAndWaitsForWhatTheCacheWillShow(t *testing.T) {
 	}
 }
 
-// pods answers every live list with the same.
-type pods struct {
-	client.Reader
-	standing []metav1.PartialObjectMetadata
-}
-
-func (p pods) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
-	list, ok := into.(*metav1.PartialObjectMetadataList)
-	if !ok {
-		return errors.New("not a list of metadata")
-	}
-	list.Items = p.standing
-	return nil
-}
-
 func TestAWriteIsHeldBackWhenWhatItReliesOnMoved(t *testing.T) {
-	pod := func(name, uid, version string, going bool) metav1.PartialObjectMetadata {
-		p := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(uid), ResourceVersion: version}}
+	pod := func(name, uid, version string, going bool) metav1.ObjectMeta {
+		p := metav1.ObjectMeta{Name: name, UID: types.UID(uid), ResourceVersion: version}
 		if going {
 			p.DeletionTimestamp = &metav1.Time{}
 		}
 		return p
 	}
-	live := pods{standing: []metav1.PartialObjectMetadata{pod("a-0", "u0", "5", false), pod("a-1", "u1", "6", true)}}
+	survey := func(context.Context, action.Standing) ([]metav1.ObjectMeta, error) {
+		return []metav1.ObjectMeta{pod("a-0", "u0", "5", false), pod("a-1", "u1", "6", true)}, nil
+	}
 	ref := func(uid, version string) identity.Ref {
 		return identity.Ref{Kind: identity.KindPod, Name: "a", UID: types.UID(uid), ResourceVersion: version}
 	}
@@ -102,7 +89,7 @@ func TestAWriteIsHeldBackWhenWhatItReliesOnMoved(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.relied.Kind = identity.KindPod
-			err := New(nil, live).standing(t.Context(), []action.Standing{tt.relied})
+			err := New(nil, nil).Surveying(survey).standing(t.Context(), []action.Standing{tt.relied})
 			if tt.holds != (err == nil) || (err != nil && !errors.Is(err, ErrStale)) {
 				t.Errorf("got %v", err)
 			}

@@ -76,10 +76,11 @@ func setupLeaderWorkerSet(mgr ctrl.Manager) error {
 	}
 	memory := observe.NewMemory(time.Now())
 	wake := make(chan event.GenericEvent, wakes)
+	observer := observe.New(mgr.GetClient(), mgr.GetAPIReader(), memory)
 	p := &pass{
-		observe: observe.New(mgr.GetClient(), mgr.GetAPIReader(), memory),
+		observe: observer,
 		memory:  memory,
-		act:     act.New(mgr.GetClient(), mgr.GetAPIReader()),
+		act:     act.New(mgr.GetClient(), mgr.GetAPIReader()).Surveying(observer.Standing),
 		narrate: narrate.New(mgr.GetEventRecorder(LeaderWorkerSet)),
 		now:     time.Now,
 		wakeSet: func(set client.Object) {

@@ -1,0 +1,25 @@
+package observe
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"lockstep.dev/lockstep/internal/action"
+)
+
+// Standing returns, live, the metadata of all there is of the kind, in the
+// namespace and with the labels of what a write relies on.
+func (o *Observer) Standing(ctx context.Context, relied action.Standing) ([]metav1.ObjectMeta, error) {
+	list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: apiVersions[relied.Kind], Kind: string(relied.Kind) + "List"}}
+	if err := o.live.List(ctx, list, client.InNamespace(relied.Namespace), client.MatchingLabels(relied.Labels)); err != nil {
+		return nil, fmt.Errorf("look for what is relied on: %w", err)
+	}
+	now := make([]metav1.ObjectMeta, 0, len(list.Items))
+	for i := range list.Items {
+		now = append(now, list.Items[i].ObjectMeta)
+	}
+	return now, nil
+}

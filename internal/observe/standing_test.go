@@ -1,0 +1,26 @@
+package observe_test
+
+import (
+	"testing"
+
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws/lwstest"
+	"lockstep.dev/lockstep/internal/observe"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+)
+
+func TestStandingIsReadLive(t *testing.T) {
+	store := lwstest.NewStore()
+	lagging := store.Lagging()
+	lwstest.Add(store, lwstest.Pod("w-0", "w", 0))
+	lwstest.Add(store, lwstest.Pod("v-0", "v", 0))
+	o := observe.New(lagging, store.Live(), observe.NewMemory(store.Now))
+	now, err := o.Standing(t.Context(), action.Standing{
+		Kind: identity.KindPod, Namespace: lwstest.Namespace, Labels: map[string]string{lwsv1.SetNameLabelKey: "w"},
+	})
+	if err != nil || len(now) != 1 || now[0].Name != "w-0" {
+		t.Errorf("got %v, %v", now, err)
+	}
+}
