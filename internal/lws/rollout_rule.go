@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
@@ -48,11 +49,14 @@ func (d *setDecision) rolloutOf(sts *appsv1.StatefulSet) rollout {
 	return r
 }
 
+// place is where a group stands. A leader that lost its labels counts for nothing:
+// nobody finds it by them.
 func (g *Group) place(set *lwsv1.LeaderWorkerSet, key string) place {
+	labelled := IsLeader(g.Leader, set.Name)
 	return place{
 		outdated: g.Leader.Labels[lwsv1.RevisionKey] != key,
-		ready:    g.Ready(set),
-		updated:  g.complete(set) && g.updated(key),
+		ready:    labelled && g.Ready(set),
+		updated:  labelled && g.complete(set) && g.updated(key),
 	}
 }
 
@@ -101,8 +105,8 @@ func (d *setDecision) relied() []action.Standing {
 		case d.rollout.serves(i):
 			leaders.There = append(leaders.There, g.Leader.UID)
 		case givenUp && g == nil:
-			leaders.Absent = append(leaders.Absent, identity.LeaderName(d.Set.Name, int(i)))
-		case givenUp:
+			d.reliedAbsence(&leaders, identity.LeaderName(d.Set.Name, int(i)))
+		case givenUp && IsLeader(g.Leader, d.Set.Name):
 			leaders.Unchanged = append(leaders.Unchanged, identity.RefOf(identity.KindPod, g.Leader))
 			g.reliedWorkers(&workers)
 		}
@@ -112,6 +116,19 @@ func (d *setDecision) relied() []action.Standing {
 		relied = append(relied, workers)
 	}
 	return relied
+}
+
+// reliedAbsence adds that no leader of a name has come, beside whoever is known to
+// bear it.
+func (d *setDecision) reliedAbsence(relied *action.Standing, name string) {
+	known := slices.Concat(d.Leaders.Ghosts, d.Leaders.Orphans, d.Leaders.Squatters)
+	i := slices.IndexFunc(known, func(pod *corev1.Pod) bool { return pod.Name == name && pod.DeletionTimestamp == nil })
+	switch {
+	case i < 0:
+		relied.Absent = append(relied.Absent, name)
+	case IsLeader(known[i], d.Set.Name):
+		relied.Unchanged = append(relied.Unchanged, identity.RefOf(identity.KindPod, known[i]))
+	}
 }
 
 // reliedWorkers adds what keeps a group from being ready beside a ready leader.

@@ -7,10 +7,42 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws/lwstest"
 )
+
+// Nobody finds a leader by labels that somebody took from it: what relied on it was
+// refused again and again.
+func TestALeaderWithoutLabelsIsNotLookedForByThem(t *testing.T) {
+	for _, name := range []string{"w-0", "w-1"} {
+		c := running(t, 2, 1)
+		lwstest.Edit(c.FakeStore, name, func(pod *corev1.Pod) { delete(pod.Labels, lwsv1.WorkerIndexLabelKey) })
+		image(c, "image:2")
+		for range 4 {
+			c.do(c.decideSet())
+			c.Sync(find[*appsv1.StatefulSet](c, "w"))
+			c.pass(time.Minute)
+		}
+	}
+}
+
+// A name that somebody else bears is not free, and never was: what relied on its
+// being free was refused again and again.
+func TestARolloutGoesOnBesideASquatter(t *testing.T) {
+	c := running(t, 2, 1)
+	lwstest.Edit(c.FakeStore, "w-1", func(pod *corev1.Pod) { strange(c, pod) })
+	image(c, "image:2")
+	for range 4 {
+		c.do(c.decideSet())
+		c.Sync(find[*appsv1.StatefulSet](c, "w"))
+		c.pass(time.Minute)
+	}
+	if got := partition(find[*appsv1.StatefulSet](c, "w")); got != 1 {
+		t.Errorf("partition %d, want 1: the other group is all there is", got)
+	}
+}
 
 // A second template came while the StatefulSet controller took group 2 for the
 // first. The pods' watch lags: group 2 is seen as it was, and group 3 would go too.
