@@ -140,7 +140,7 @@ func TestRolloutWithoutMaxUnavailable(t *testing.T) {
 	gate := func(value string) error {
 		flags := []string{"--feature-gates", "MaxUnavailableStatefulSet=" + value}
 		return errors.Join(bed.plane.restart(apiServer, flags...), bed.plane.restart(controllerManager, flags...),
-			bed.plane.restart(scheduler), bed.plane.restart(kubelets))
+			bed.plane.restart(scheduler))
 	}
 	if err := gate("false"); err != nil {
 		t.Fatal(err)
