@@ -136,7 +136,8 @@ func (g *Group) reliedWorkers(relied *action.Standing) {
 	if !podReady(g.Leader) {
 		return
 	}
-	bearers := slices.Concat(g.Workers.Members, g.Workers.Ghosts, g.Workers.Orphans, g.Workers.Squatters)
+	bearers := slices.DeleteFunc(slices.Concat(g.Workers.Members, g.Workers.Ghosts, g.Workers.Orphans, g.Workers.Squatters),
+		func(sts *appsv1.StatefulSet) bool { return sts.DeletionTimestamp != nil }) // who is on his way out counts as absent
 	for _, sts := range bearers {
 		if sts.Labels[lwsv1.SetNameLabelKey] == relied.Labels[lwsv1.SetNameLabelKey] { // others are not among those looked for
 			relied.Unchanged = append(relied.Unchanged, identity.RefOf(identity.KindStatefulSet, sts))
