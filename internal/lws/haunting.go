@@ -55,11 +55,17 @@ func (d *setDecision) haunt(blocking []ghost) haunting {
 // worthTelling tells whether users should hear of a ghost: it is from before
 // this set, or it has been in the way for a while.
 func (d *setDecision) worthTelling(g ghost) bool {
-	born := g.object.GetCreationTimestamp()
-	if !born.After(d.Set.CreationTimestamp.Time) {
-		return true // in the same second, too: times are told in whole ones
+	born, ours := g.object.GetCreationTimestamp().Time, d.Set.CreationTimestamp.Time
+	if born.Before(ours) {
+		return true
 	}
-	return !d.Now.Before(d.Vigil.seen(g.Ref, d.Now).Add(reportAfter))
+	// Times are told in whole seconds. What was born in the set's own may be from
+	// before it, if it was in the way from the beginning.
+	seen := d.Vigil.seen(g.Ref, d.Now)
+	if born.Equal(ours) && seen.Before(ours.Add(reportAfter)) {
+		return true
+	}
+	return !d.Now.Before(seen.Add(reportAfter))
 }
 
 func earlier(a, b time.Time) time.Time {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -88,9 +89,12 @@ func (s *scene) awaitRolled(set *lwsv1.LeaderWorkerSet, least int) {
 
 func (s *scene) rollTen() {
 	s.Helper()
-	set := s.newSet("a", groups, groupSize, imageA, budget(3, 1, 0))
+	set := s.newSet("a", 0, groupSize, imageA, budget(3, 1, 0))
 	s.create(set)
-	set = s.awaitSettled(set)
+	s.eventually("what is made from now on is younger than the set", func() error {
+		return lacking("another second than the set's", true, time.Now().Unix() > set.CreationTimestamp.Unix())
+	})
+	set = s.awaitSettled(s.become(set, fmt.Sprintf(`{"spec":{"replicas":%d}}`, groups)))
 	mark, since := s.changes(), bed.audit.position()
 	set = s.become(set, pull(imageB))
 	s.awaitRolled(set, groups-3)
@@ -129,6 +133,7 @@ func TestRollout(t *testing.T) {
 	})
 	for _, event := range s.events(set, "") {
 		if event.Note == "Replicas are progressing, with 10 groups ready of total 10 groups" {
+			s.dump()
 			t.Errorf("the set was available and not so again")
 		}
 	}
