@@ -52,6 +52,12 @@ func (d *setDecision) progress() []metav1.Condition {
 		progressing.Reason, progressing.Message = CodePreviousIncarnation, d.waiting.message
 		return []metav1.Condition{progressing}
 	}
+	if paused := d.pauseText(counts); paused != "" {
+		return []metav1.Condition{
+			holding(lwsv1.LeaderWorkerSetUpdateInProgress, CodePaused, paused),
+			holding(lwsv1.LeaderWorkerSetProgressing, CodePaused, paused),
+		}
+	}
 	if counts.currentUpdated < counts.current {
 		updating := holding(lwsv1.LeaderWorkerSetUpdateInProgress, "GroupsUpdating", "Rolling Upgrade is in progress")
 		return []metav1.Condition{updating, progressing}

@@ -75,7 +75,7 @@ func (g Group) conflicts(set *lwsv1.LeaderWorkerSet) []string {
 			found = append(found, taken(identity.KindPod, pod, fmt.Sprintf("group %d lacks worker %d", g.Index, ordinal)))
 		}
 	}
-	if Subdomain(set) == lwsv1.SubdomainUniquePerReplica {
+	if g.HasOwnSubdomain(set) {
 		for _, service := range g.Service.Squatters {
 			found = append(found, taken(identity.KindService, service, fmt.Sprintf("pods of group %d have no DNS names", g.Index)))
 		}

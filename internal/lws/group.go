@@ -94,7 +94,7 @@ func (d *groupDecision) mistakenAnnotation() bool {
 // ownService makes the group's headless Service under UniquePerReplica. A
 // squatter under its name costs the DNS names, not the workers.
 func (d *groupDecision) ownService() bool {
-	if Subdomain(d.Set) != lwsv1.SubdomainUniquePerReplica {
+	if !d.HasOwnSubdomain(d.Set) {
 		return true
 	}
 	leader := identity.RefOf(identity.KindPod, d.Leader)

@@ -92,6 +92,7 @@ func (d *setDecision) updateDone() bool {
 // of those in use are to join them.
 func WantsHistory(w SetSnapshot) bool {
 	d := &setDecision{SetSnapshot: &w}
+	d.paused()
 	d.key = d.statefulSetKey()
 	if d.key == "" {
 		return false // a set that was never rolled has no history

@@ -43,6 +43,7 @@ const (
 	CodeSuperseded          = "Superseded"
 	CodeRollout             = "Rollout"
 	CodeOutdated            = "Outdated"
+	CodePaused              = "RolloutPaused"
 )
 
 // Next is how long to wait before looking again without an event: zero when

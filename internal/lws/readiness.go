@@ -23,13 +23,13 @@ type groupCounts struct {
 
 func (d *setDecision) count() groupCounts {
 	var c groupCounts
-	replicas, partition := Replicas(d.Set), strategyPartition(d.Set)
+	replicas, partition, target := Replicas(d.Set), strategyPartition(d.Set), d.targetKey()
 	for i := range d.Groups {
 		g := &d.Groups[i]
 		if !g.complete(d.Set) {
 			continue
 		}
-		ready, updated := g.Ready(d.Set), g.updated(d.key)
+		ready, updated := g.Ready(d.Set), g.updated(target)
 		c.ready += one(ready)
 		c.updated += one(updated)
 		index := int32(g.Index)
@@ -45,6 +45,13 @@ func (d *setDecision) count() groupCounts {
 		}
 	}
 	return c
+}
+
+// HasOwnSubdomain tells whether the pods of the group hang from a Service of their
+// own: as their leader was made, whatever the spec has come to say.
+func (g *Group) HasOwnSubdomain(set *lwsv1.LeaderWorkerSet) bool {
+	return Subdomain(set) == lwsv1.SubdomainUniquePerReplica ||
+		g.Leader != nil && g.Leader.Annotations[lwsv1.SubdomainPolicyAnnotationKey] == string(lwsv1.SubdomainUniquePerReplica)
 }
 
 // complete tells whether the group has all the parts it is judged by.

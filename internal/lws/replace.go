@@ -18,7 +18,7 @@ import (
 // broke since: then only those go that are down anyway.
 func (d *setDecision) replace() {
 	sts := d.StatefulSet.Member()
-	if sts == nil || d.held || !d.settled() || !observed(sts) || d.rollout.changed {
+	if sts == nil || d.held || !d.settled() || !observed(sts) || d.rollout.changed || d.rollout.paused {
 		return
 	}
 	outdated := d.outdatedLeaders(sts)

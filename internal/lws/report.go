@@ -20,7 +20,7 @@ type Standing struct {
 // Stand tells how far a set has come.
 func Stand(w SetSnapshot) Standing {
 	d := &setDecision{SetSnapshot: &w}
-	for _, rule := range []func(*setDecision){(*setDecision).conflicts, (*setDecision).ghosts, (*setDecision).revisions} {
+	for _, rule := range []func(*setDecision){(*setDecision).paused, (*setDecision).conflicts, (*setDecision).ghosts, (*setDecision).revisions} {
 		rule(d)
 	}
 	counts := d.count()

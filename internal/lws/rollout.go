@@ -17,6 +17,8 @@ type rollout struct {
 	changed bool
 	// observed is set when the StatefulSet controller has seen the present spec.
 	observed bool
+	// paused is set while the user holds the rollout where it stands.
+	paused bool
 
 	// places has an entry for each ordinal below both replicas and running.
 	places []place
@@ -44,6 +46,9 @@ func (r rollout) next() course {
 	}
 	if !r.observed { // who has not seen the present spec may still act on the last one
 		c.partition = max(c.partition, min(r.partition, r.replicas))
+	}
+	if r.paused {
+		c = r.pause(c)
 	}
 	c.partition = r.affordable(c)
 	return c

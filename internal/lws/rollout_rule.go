@@ -19,6 +19,10 @@ func (d *setDecision) rolling() {
 	if sts := d.leaderStatefulSet(); sts != nil && d.key != "" {
 		d.rollout = d.rolloutOf(sts)
 		d.course = d.rollout.next()
+		return
+	}
+	if Paused(d.Set) { // leaders of an earlier StatefulSet may stand
+		d.course.partition = max(d.course.partition, d.course.replicas)
 	}
 }
 
@@ -38,6 +42,7 @@ func (d *setDecision) rolloutOf(sts *appsv1.StatefulSet) rollout {
 		unavailable: min(unavailable, Replicas(d.Set)), surge: surge,
 		running: PodsOf(sts), partition: livePartition(sts), applied: appliedReplicas(sts, Replicas(d.Set)),
 		changed:  sts.Labels[lwsv1.RevisionKey] != d.key,
+		paused:   Paused(d.Set),
 		observed: sts.Status.ObservedGeneration == sts.Generation || sts.Status.ObservedGeneration == 0,
 	}
 	r.places = make([]place, max(r.replicas, r.running))

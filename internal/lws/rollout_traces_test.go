@@ -45,6 +45,13 @@ var traces = map[string]struct{ script, want string }{
 	"a StatefulSet controller that has not seen the spec is waited for":  {"N4 mu1 ms0", "[new away] 4/4 OOOO → 4/4 OOOO → [back] 4/4 OOOO → 3/4 OOOn"},
 	"a set with a partition starts without surge":                        {"N3 mu1 ms1 U2 ooo", "2/3 OOO → 2/3 OOO"},
 	"a group that breaks at rest above a partition is lent no surge":     {"N3 mu1 ms1 U2 OOo", "2/3 OOo → 2/3 OOo"},
+	"a paused rollout goes on from where it stood":                       {"N4 mu1 ms0", "[new] 4/4 OOOO → 3/4 OOOn → [pause] 3/4 OOON → 3/4 OOON → [resume] 2/4 OOnN → 1/4 OnNN"},
+	"a paused rollout finishes what was granted":                         {"N4 mu2 ms0", "[new] 4/4 OOOO → [pause] 4/4 OOOO → [resume] 2/4 OOnn → [pause] 2/4 OONN → 2/4 OONN"},
+	"a set is scaled up while paused":                                    {"N4 mu1 ms0", "[new] 4/4 OOOO → 3/4 OOOn → [pause N6] 3/6 OOONnn → 3/6 OOONNN → [resume] 2/6 OOnNNN"},
+	"a set is scaled down while paused":                                  {"N4 mu1 ms0", "[new] 4/4 OOOO → 3/4 OOOn → [pause N2] 2/2 OO → 2/2 OO → [resume] 1/2 On → 0/2 nN"},
+	"surge groups stay while paused, and no others come":                 {"N4 mu1 ms1", "[new] 4/5 OOOOn → [pause] 4/5 OOOON → [ms3] 4/5 OOOON → [resume] 2/7 OOnnNnn → 0/5 nnNNN"},
+	"what is changed while paused waits":                                 {"N4 mu1 ms0", "[pause new] 0/4 OOOO → [new] 0/4 OOOO → [resume] 4/4 OOOO → 3/4 OOOn"},
+	"a partition that falls while paused waits":                          {"N4 mu1 ms0 U2", "[new] 4/4 OOOO → 3/4 OOOn → [pause U0] 3/4 OOON → 3/4 OOON → [resume] 2/4 OOnN → 1/4 OnNN"},
 	"a user who asks for nothing to be away and no surge gets one group": {"N2 mu1 ms0", "[new] 2/2 OO → 1/2 On → 0/2 nN → 0/2 NN"},
 }
 
@@ -134,6 +141,10 @@ func (m *model) edit(words string) {
 			m.held = true
 		case "back":
 			m.held = false
+		case "pause":
+			m.paused = true
+		case "resume":
+			m.paused = false
 		case "healed":
 			for i := range m.groups {
 				m.groups[i].broken = false
@@ -149,7 +160,7 @@ func (m *model) round() {
 	for i := range m.groups {
 		m.groups[i].age++
 	}
-	m.changed, m.observed = m.pending > 0, !m.away
+	m.changed, m.observed = m.pending > 0 && !m.paused, !m.away
 	m.places = nil
 	for i := range int(max(m.replicas, m.running)) {
 		m.places = append(m.places, m.place(i))
@@ -161,8 +172,9 @@ func (m *model) round() {
 		}
 	}
 	c := m.next()
-	m.template += m.pending
-	m.pending = 0
+	if m.changed {
+		m.template, m.pending = m.template+m.pending, 0
+	}
 	m.partition, m.running, m.applied = c.partition, c.replicas, m.replicas
 	if m.away = m.held; !m.away {
 		m.control()

@@ -34,7 +34,9 @@ type rollingWorld struct {
 	scaled, brokenBefore bool
 	// made counts the pods made since the first edit, by name and image.
 	made map[string]int
-	met  *met
+	// holding is set while the operator acts on a look that shows the set paused.
+	holding bool
+	met     *met
 }
 
 func newRollingWorld(t *rapid.T, gate bool, m *met) *rollingWorld {
@@ -168,6 +170,11 @@ func (w *rollingWorld) judge(a action.Action) error {
 func (w *rollingWorld) judgeApply(wanted *appsv1.StatefulSet) error {
 	live := lwstest.Find[*appsv1.StatefulSet](w.FakeStore, "w")
 	was, is := partition(live), partition(wanted)
+	if w.holding {
+		if err := w.judgePaused(live, wanted); err != nil {
+			return err
+		}
+	}
 	if live.Labels[lwsv1.RevisionKey] != wanted.Labels[lwsv1.RevisionKey] {
 		if is < lws.PodsOf(live) && wanted.Annotations[lwsv1.ReplicasAnnotationKey] > strconv.Itoa(int(is)) {
 			return fmt.Errorf("a new template comes with partition %d for %d groups", is, lws.PodsOf(live))
@@ -202,6 +209,9 @@ func (w *rollingWorld) judgeDelete(pod *corev1.Pod) error {
 	_, index := identity.ParentAndOrdinal(pod.Name)
 	s := w.standing(live)
 	w.met.when("a leader replaced directly", true)
+	if w.holding {
+		return fmt.Errorf("leader %s is replaced while the rollout is paused", pod.Name)
+	}
 	if int32(index) < s.partition || pod.Labels[lwsv1.RevisionKey] == key {
 		return fmt.Errorf("leader %s is deleted, which the partition %d does not grant", pod.Name, s.partition)
 	}
@@ -227,7 +237,9 @@ func (w *rollingWorld) carryOut(plan lws.Plan) {
 
 func (w *rollingWorld) lookAtSet() {
 	if world, err := w.observer.Set(ctx, key("w"), w.Now); err == nil {
+		w.holding = lws.Paused(world.Set)
 		w.carryOut(lws.DecideSet(world))
+		w.holding = false
 	}
 }
 
@@ -273,7 +285,7 @@ func (w *rollingWorld) someEdit() {
 	if w.edits >= 4 {
 		return
 	}
-	switch rapid.IntRange(0, 3).Draw(w.t, "edit") {
+	switch rapid.IntRange(0, 5).Draw(w.t, "edit") {
 	case 0, 1:
 		w.roll("")
 	case 2:
@@ -283,6 +295,10 @@ func (w *rollingWorld) someEdit() {
 		w.scaled = true
 		replicas := rapid.Int32Range(1, 7).Draw(w.t, "replicas")
 		w.edit(func(set *lwsv1.LeaderWorkerSet) { set.Spec.Replicas = &replicas })
+	case 4:
+		w.pause()
+	case 5:
+		w.resume()
 	}
 }
 
@@ -374,13 +390,19 @@ func TestRollouts(t *testing.T) {
 					w.step()
 				}
 				w.everybody()
+				if w.isPaused() {
+					w.checkHeld()
+					w.resume()
+					w.everybody()
+				}
 				if w.image() == broken {
 					w.roll("")
 					w.everybody()
 				}
 				w.checkRolled()
 			})
-			for _, premise := range []string{"groups given up", "a pod made", "a write refused", "a leader replaced directly"} {
+			for _, premise := range []string{"groups given up", "a pod made", "a write refused", "a leader replaced directly",
+				"a rollout held", "a template held back", "a write while paused", "a group lost while paused"} {
 				if m.counts[premise] == 0 {
 					t.Errorf("invalid run: never met %s; met %v", premise, m.counts)
 				}

@@ -19,6 +19,9 @@ type setDecision struct {
 	data []byte
 	// waiting is what is told about ghosts, or the zero value.
 	waiting haunting
+	// pending is set while the rollout is paused and the spec asks for a template
+	// that is not taken in.
+	pending bool
 	// conflict names what squats on names the set needs, or is empty.
 	conflict string
 	// refusal says why the spec is left alone, or is empty.
@@ -36,6 +39,7 @@ func DecideSet(w SetSnapshot) Plan {
 		return Plan{} // nothing is owed to a set on its way out: garbage collection does the rest
 	}
 	rules := []func(*setDecision){
+		(*setDecision).paused,
 		(*setDecision).refused,
 		(*setDecision).conflicts,
 		(*setDecision).ghosts,
@@ -43,6 +47,7 @@ func DecideSet(w SetSnapshot) Plan {
 		(*setDecision).rolling,
 		(*setDecision).leaders,
 		(*setDecision).replace,
+		(*setDecision).tellPause,
 		(*setDecision).service,
 		(*setDecision).unreachable,
 		(*setDecision).nudge,

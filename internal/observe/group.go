@@ -89,7 +89,7 @@ func (o *Observer) fillGroup(ctx context.Context, j *judge, set *lwsv1.LeaderWor
 		return err
 	}
 	g.Workers = claim(j.lives, workers, claimant, func(sts *appsv1.StatefulSet) bool { return lws.IsWorkerStatefulSet(sts, set, *g) })
-	if lws.Subdomain(set) == lwsv1.SubdomainUniquePerReplica {
+	if g.HasOwnSubdomain(set) {
 		services, err := o.services(ctx, key)
 		if err != nil {
 			return err

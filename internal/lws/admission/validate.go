@@ -44,6 +44,7 @@ var additions = []rule{
 	{readRetention, checkRetention},
 	{readPodLifetime, checkPodLifetime},
 	{readLeaderMark, checkLeaderMark},
+	{readPaused, checkPaused},
 }
 
 // ValidateCreate says what is wrong with a new set, field by field. Run it after

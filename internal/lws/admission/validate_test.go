@@ -190,6 +190,14 @@ func TestValidateWhatCannotRun(t *testing.T) {
 			`spec.leaderWorkerTemplate.persistentVolumeClaimRetentionPolicy.whenScaled: Invalid value: "Recycle": must be Retain or Delete`,
 		}},
 		{"topology", newSet(withAnnotation(lwsv1.ExclusiveKeyAnnotationKey, "cloud.google.com/gke-nodepool")), nil},
+		{"paused", newSet(withAnnotation(lwsv1.PausedAnnotationKey, "true")), nil},
+		{"not paused", newSet(withAnnotation(lwsv1.PausedAnnotationKey, "false")), nil},
+		{"neither paused nor not", newSet(withAnnotation(lwsv1.PausedAnnotationKey, "yes")), []string{
+			`metadata.annotations.lockstep.dev/paused: Unsupported value: "yes": supported values: "true", "false"`,
+		}},
+		{"paused by nothing", newSet(withAnnotation(lwsv1.PausedAnnotationKey, "")), []string{
+			`metadata.annotations.lockstep.dev/paused: Unsupported value: "": supported values: "true", "false"`,
+		}},
 		{"empty topology", newSet(withAnnotation(lwsv1.ExclusiveKeyAnnotationKey, "")), nil},
 		{"topology that is no label", newSet(withAnnotation(lwsv1.ExclusiveKeyAnnotationKey, "no label")), []string{
 			notLabel + "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')",

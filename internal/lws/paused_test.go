@@ -1,0 +1,257 @@
+package lws_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/lwstest"
+)
+
+func pause(c *cluster) {
+	lwstest.Edit(c.FakeStore, "w", lwstest.Annotation(lwsv1.PausedAnnotationKey, lwsv1.PausedValue))
+}
+
+func resume(c *cluster) {
+	lwstest.Edit(c.FakeStore, "w", lwstest.Annotation(lwsv1.PausedAnnotationKey, "false"))
+}
+
+func edited(c *cluster, change func(*lwsv1.LeaderWorkerSet)) {
+	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { set.Generation++; change(set) })
+}
+
+// runningImages are the images of all pods.
+func runningImages(c *cluster) map[string]int {
+	images := map[string]int{}
+	for _, pod := range lwstest.All[*corev1.Pod](c.Objects) {
+		images[pod.Spec.Containers[0].Image]++
+	}
+	return images
+}
+
+func TestATemplateWaitsWhileTheRolloutIsPaused(t *testing.T) {
+	c := running(t, 3, 2)
+	first := c.status()
+	pause(c)
+	edited(c, lwstest.Image("image:2"))
+	c.settleAll()
+	if got := runningImages(c); got["image:1"] != 6 {
+		t.Errorf("pods run %v", got)
+	}
+	if got := len(lwstest.All[*appsv1.ControllerRevision](c.Objects)); got != 1 {
+		t.Errorf("%d revisions", got)
+	}
+	status := c.status()
+	key := find[*appsv1.StatefulSet](c, "w").Labels[lwsv1.RevisionKey]
+	want := "Rollout is paused with 3 of 3 groups at revision " + key +
+		", and a change of the template waits; resume it with: kubectl lockstep rollout resume w -n ns"
+	for _, kind := range []string{progressing, string(lwsv1.LeaderWorkerSetUpdateInProgress)} {
+		if got := condition(status, kind); got.Status != metav1.ConditionTrue || got.Reason != "RolloutPaused" || got.Message != want {
+			t.Errorf("%s: got %+v", kind, got)
+		}
+	}
+	if condition(status, available).Status == metav1.ConditionTrue || status.UpdatedReplicas != 0 || status.ReadyReplicas != 3 {
+		t.Errorf("got %+v", status)
+	}
+	if wait, ok := waitFor(c.decideSet(), lws.CodePaused); !ok || wait.Sentence != want {
+		t.Errorf("waits for %+v", wait)
+	}
+
+	edited(c, lwstest.Image("image:1"))
+	c.settleAll()
+	if got := brief(c.status())[available]; got != brief(first)[available] {
+		t.Errorf("taken back, it is %v", brief(c.status()))
+	}
+	edited(c, lwstest.Image("image:3"))
+	resume(c)
+	c.settleAll()
+	if got := runningImages(c); got["image:3"] != 6 || brief(c.status())[available] != isAvailable {
+		t.Errorf("resumed, pods run %v: %v", got, brief(c.status()))
+	}
+	if got := len(lwstest.All[*appsv1.ControllerRevision](c.Objects)); got != 2 {
+		t.Errorf("%d revisions: what was never rolled needs none", got)
+	}
+}
+
+func TestAPausedSetIsScaledAtItsOwnRevision(t *testing.T) {
+	c := running(t, 2, 2)
+	pause(c)
+	edited(c, func(set *lwsv1.LeaderWorkerSet) {
+		lwstest.Image("image:2")(set)
+		set.Spec.Replicas = lwstest.Ptr[int32](4)
+		set.Spec.LeaderWorkerTemplate.Size = lwstest.Ptr[int32](3)
+	})
+	c.settleAll()
+	if got := runningImages(c); got["image:1"] != 8 || got["image:2"] != 0 {
+		t.Errorf("pods run %v, want 4 groups of 2", got)
+	}
+}
+
+func TestAPausedSetIsMendedAtItsOwnRevision(t *testing.T) {
+	tests := []struct {
+		name string
+		harm func(*cluster)
+	}{
+		{"a leader", func(c *cluster) {
+			c.Remove(find[*corev1.Pod](c, "w-1"), metav1.DeletePropagationBackground)
+		}},
+		{"a worker statefulset", func(c *cluster) {
+			lwstest.Drop[*appsv1.StatefulSet](c.FakeStore, "w-1")
+			lwstest.Drop[*corev1.Pod](c.FakeStore, "w-1-1")
+		}},
+		{"a group's service", func(c *cluster) { lwstest.Drop[*corev1.Service](c.FakeStore, "w-1") }},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := running(t, 2, 2, lwstest.UniquePerReplica)
+			pause(c)
+			edited(c, func(set *lwsv1.LeaderWorkerSet) {
+				lwstest.Image("image:2")(set)
+				set.Spec.NetworkConfig.SubdomainPolicy = lwstest.Ptr(lwsv1.SubdomainShared)
+			})
+			c.settleAll()
+			tt.harm(c)
+			c.settleAll()
+			c.pass(time.Minute)
+			c.settleAll()
+			if got := runningImages(c); got["image:1"] != 4 || got["image:2"] != 0 {
+				t.Errorf("pods run %v", got)
+			}
+			if got := c.status(); got.ReadyReplicas != 2 || condition(got, progressing).Reason != lws.CodePaused {
+				t.Errorf("got %v, %d ready", brief(got), got.ReadyReplicas)
+			}
+			for _, name := range []string{"w-0", "w-1"} {
+				service := lwstest.Find[*corev1.Service](c.FakeStore, name)
+				if workers := find[*appsv1.StatefulSet](c, name); workers.Spec.ServiceName != name || service == nil {
+					t.Errorf("the workers of %s hang from %q; service: %v", name, workers.Spec.ServiceName, service)
+				}
+			}
+		})
+	}
+}
+
+// The new StatefulSet adopts leaders of whatever revision: it is granted none.
+func TestALeaderStatefulSetLostWhilePausedReplacesNobody(t *testing.T) {
+	c := running(t, 2, 2)
+	pause(c)
+	edited(c, lwstest.Image("image:2"))
+	c.settleAll()
+	c.Remove(find[*appsv1.StatefulSet](c, "w"), metav1.DeletePropagationOrphan)
+	c.settleAll()
+	sts := find[*appsv1.StatefulSet](c, "w")
+	if image, at := sts.Spec.Template.Spec.Containers[0].Image, partition(sts); image != "image:1" || at != 2 {
+		t.Errorf("it is made with %s and partition %d", image, at)
+	}
+	for _, name := range []string{"w-0", "w-1"} {
+		lwstest.Edit(c.FakeStore, name, func(leader *corev1.Pod) {
+			lwstest.OwnedBy(leader, "apps/v1", identity.RefOf(identity.KindStatefulSet, sts))
+		})
+	}
+	before := find[*corev1.Pod](c, "w-1").UID
+	c.settleAll()
+	if got := runningImages(c); got["image:1"] != 4 || find[*corev1.Pod](c, "w-1").UID != before {
+		t.Errorf("pods run %v", got)
+	}
+	resume(c)
+	c.settleAll()
+	if got := runningImages(c); got["image:2"] != 4 || brief(c.status())[available] != isAvailable {
+		t.Errorf("resumed, pods run %v: %v", got, brief(c.status()))
+	}
+}
+
+// A change of the exclusive topology is in no revision, and replaces leaders all
+// the same.
+func TestATopologyWaitsWhileTheRolloutIsPaused(t *testing.T) {
+	c := running(t, 2, 1, lwstest.Annotation(lwsv1.ExclusiveKeyAnnotationKey, "rack"))
+	before := find[*appsv1.StatefulSet](c, "w").Spec.Template
+	pause(c)
+	lwstest.Edit(c.FakeStore, "w", lwstest.Annotation(lwsv1.ExclusiveKeyAnnotationKey, "zone"))
+	c.settleAll()
+	if got := find[*appsv1.StatefulSet](c, "w").Spec.Template; got.Annotations[lwsv1.ExclusiveKeyAnnotationKey] != before.Annotations[lwsv1.ExclusiveKeyAnnotationKey] {
+		t.Errorf("the leaders' template has %v", got.Annotations)
+	}
+	resume(c)
+	c.settleAll()
+	if got := find[*appsv1.StatefulSet](c, "w").Spec.Template.Annotations[lwsv1.ExclusiveKeyAnnotationKey]; got != "zone" {
+		t.Errorf("resumed, the leaders' template has %q", got)
+	}
+}
+
+// Who cannot tell what the groups run makes nothing.
+func TestAPausedSetWhoseRevisionIsGoneStandsStill(t *testing.T) {
+	c := running(t, 2, 2)
+	pause(c)
+	edited(c, lwstest.Image("image:2"))
+	c.settleAll()
+	revision := lwstest.All[*appsv1.ControllerRevision](c.Objects)[0]
+	delete(c.Objects, lwstest.NameOf(revision))
+	edited(c, func(set *lwsv1.LeaderWorkerSet) { set.Spec.Replicas = lwstest.Ptr[int32](3) })
+	c.pass(time.Minute)
+	plan := c.decideSet()
+	for _, a := range plan.Actions {
+		if _, status := a.(action.WriteStatus); !status {
+			t.Errorf("%s %s", a.Verb(), a.Target())
+		}
+	}
+	if wait, ok := waitFor(plan, lws.CodeRevisionNotVisible); !ok || !strings.Contains(wait.Sentence, "resume it") {
+		t.Errorf("waits %v", plan.Waits)
+	}
+	resume(c)
+	c.settleAll()
+	if got := runningImages(c); got["image:2"] != 6 {
+		t.Errorf("resumed, pods run %v", got)
+	}
+}
+
+func TestASetThatIsBornPausedIsMade(t *testing.T) {
+	c := running(t, 2, 2, lwstest.Annotation(lwsv1.PausedAnnotationKey, lwsv1.PausedValue))
+	if got := brief(c.status())[available]; got != isAvailable {
+		t.Errorf("got %v", brief(c.status()))
+	}
+	resume(c)
+	c.settleAll()
+	if got := runningImages(c); got["image:1"] != 4 {
+		t.Errorf("pods run %v", got)
+	}
+}
+
+func TestAPausedPlanReadsNoHistoryEachTime(t *testing.T) {
+	c := running(t, 2, 2)
+	pause(c)
+	edited(c, lwstest.Image("image:2"))
+	c.settleAll()
+	if lws.WantsHistory(c.set("w")) {
+		t.Error("the history is wanted for a template that waits")
+	}
+}
+
+// Leaders that the StatefulSet controller does not get to are left to it.
+func TestNoLeaderIsReplacedWhileTheRolloutIsPaused(t *testing.T) {
+	c := newCluster(t)
+	c.WithoutMaxUnavailable = true
+	lwstest.Add(c.FakeStore, lwstest.Set("w", 4, 1, func(set *lwsv1.LeaderWorkerSet) {
+		set.Spec.RolloutStrategy.RollingUpdateConfiguration = &lwsv1.RollingUpdateConfiguration{MaxUnavailable: intstr.FromInt32(3)}
+	}))
+	c.settleAll()
+	edited(c, lwstest.Image("image:2"))
+	for round := 0; round < 9 && len(of[action.Delete](c.decideSet())) == 0; round++ {
+		c.do(c.decideSet())
+		c.Sync(find[*appsv1.StatefulSet](c, "w"))
+	}
+	if len(of[action.Delete](c.decideSet())) == 0 {
+		t.Fatalf("invalid run: no leader would be replaced directly: %s", spelled(c.decideSet()))
+	}
+	pause(c)
+	if got := of[action.Delete](c.decideSet()); len(got) != 0 {
+		t.Errorf("it deletes %v", got)
+	}
+}
