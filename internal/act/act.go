@@ -42,6 +42,8 @@ type Actor struct {
 	writer client.Client
 	live   client.Reader
 	survey Survey
+	// found holds the owners found alive in this pass, or is nil outside of one.
+	found *owners
 }
 
 // Survey returns the metadata of all that stands now of the kind, in the namespace
@@ -89,6 +91,9 @@ func (a *Actor) Do(ctx context.Context, what action.Action) (Done, error) {
 func (a *Actor) create(ctx context.Context, what action.Create) (Done, error) {
 	if err := a.alive(ctx, what.Owner); err != nil {
 		return Done{}, err
+	}
+	if what.Kind == identity.KindStatefulSet {
+		return a.createApplied(ctx, what)
 	}
 	object, ok := what.Object.DeepCopyObject().(client.Object)
 	if !ok {
@@ -145,8 +150,11 @@ func (a *Actor) writeStatus(ctx context.Context, what action.WriteStatus) error 
 	return quiet(a.writer.Status().Update(ctx, set, client.FieldOwner(fieldOwner)))
 }
 
-// alive reads an owner live: the very incarnation, not on its way out.
+// alive reads an owner live, once a pass: the very incarnation, not on its way out.
 func (a *Actor) alive(ctx context.Context, owner identity.Ref) error {
+	if a.found.has(owner.UID) {
+		return nil
+	}
 	found, err := a.look(ctx, owner)
 	switch {
 	case apierrors.IsNotFound(err):
@@ -158,6 +166,7 @@ func (a *Actor) alive(ctx context.Context, owner identity.Ref) error {
 	case found.DeletionTimestamp != nil:
 		return fmt.Errorf("%s is being deleted: %w", owner, ErrStale)
 	}
+	a.found.add(owner.UID)
 	return nil
 }
 

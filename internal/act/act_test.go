@@ -224,20 +224,19 @@ func TestEncodeSendsWhatIsSetAndNothingElse(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			what := action.Apply{Object: tt.object, Onto: tt.onto}
-			got, err := encode(what, "4")
+			got, err := encode(tt.object, tt.onto, "4")
 			if err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(parsed(t, tt.want), parsed(t, string(got))); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
-			if _, err := applied(what, "4"); err != nil {
+			if _, err := applied(tt.object, tt.onto, "4"); err != nil {
 				t.Errorf("as an apply configuration: %v", err)
 			}
 		})
 	}
-	if _, err := applied(action.Apply{Object: &corev1.Pod{}, Onto: named("w-0")}, "4"); err == nil {
+	if _, err := applied(&corev1.Pod{}, named("w-0"), "4"); err == nil {
 		t.Error("a pod was applied")
 	}
 }

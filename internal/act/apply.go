@@ -41,7 +41,7 @@ func (a *Actor) apply(ctx context.Context, what action.Apply) (Done, error) {
 	if err != nil {
 		return Done{}, err
 	}
-	fields, err := applied(what, version)
+	fields, err := applied(what.Object, what.Onto, version)
 	if err != nil {
 		return Done{}, err
 	}
@@ -53,7 +53,7 @@ func (a *Actor) apply(ctx context.Context, what action.Apply) (Done, error) {
 // ones, and returns the version then. Without this, a field dropped from a later
 // apply would stay, still owned by the create.
 func (a *Actor) ownAsApplied(ctx context.Context, what action.Apply) (string, error) {
-	if what.FieldOwner != fieldOwner {
+	if what.FieldOwner != fieldOwner || what.Applied {
 		return what.Onto.ResourceVersion, nil // creates left nothing to this manager
 	}
 	object, err := emptyOf(what.Onto)
@@ -76,14 +76,15 @@ func (a *Actor) ownAsApplied(ctx context.Context, what action.Apply) (string, er
 	return object.GetResourceVersion(), nil
 }
 
-// applied is the apply configuration of an action at the given version.
-func applied(what action.Apply, version string) (runtime.ApplyConfiguration, error) {
-	encoded, err := encode(what, version)
+// applied is the apply configuration of an object, meant for an incarnation at the
+// given version.
+func applied(object action.Object, onto identity.Ref, version string) (runtime.ApplyConfiguration, error) {
+	encoded, err := encode(object, onto, version)
 	if err != nil {
 		return nil, err
 	}
 	var fields runtime.ApplyConfiguration
-	switch what.Onto.Kind {
+	switch onto.Kind {
 	case identity.KindStatefulSet:
 		fields = &appsv1ac.StatefulSetApplyConfiguration{}
 	case identity.KindControllerRevision:
@@ -91,37 +92,39 @@ func applied(what action.Apply, version string) (runtime.ApplyConfiguration, err
 	case identity.KindService:
 		fields = &corev1ac.ServiceApplyConfiguration{}
 	default:
-		return nil, fmt.Errorf("apply %s: no such kind", what.Onto)
+		return nil, fmt.Errorf("apply %s: no such kind", onto)
 	}
 	return fields, json.Unmarshal(encoded, fields)
 }
 
-// encode writes the fields that the action's object sets, with the identity it
-// is meant for. What the object leaves zero is left out: an empty field would be
+// encode writes the fields that an object sets, with the identity it is meant
+// for. What the object leaves zero is left out: an empty field would be
 // owned, and would empty what others wrote.
-func encode(what action.Apply, version string) ([]byte, error) {
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(what.Object)
+func encode(object action.Object, onto identity.Ref, version string) ([]byte, error) {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
-		return nil, fmt.Errorf("encode %s: %w", what.Onto, err)
+		return nil, fmt.Errorf("encode %s: %w", onto, err)
 	}
 	delete(fields, "status")
-	if partial(what.Object) {
+	if partial(object) {
 		delete(fields, "spec")
 	}
-	if revision, ok := what.Object.(*appsv1.ControllerRevision); ok && revision.Revision == 0 {
+	if revision, ok := object.(*appsv1.ControllerRevision); ok && revision.Revision == 0 {
 		delete(fields, "revision")
 	}
 	prune(fields)
-	fields["apiVersion"] = apiVersionOf(what.Onto.Kind)
-	fields["kind"] = string(what.Onto.Kind)
+	fields["apiVersion"] = apiVersionOf(onto.Kind)
+	fields["kind"] = string(onto.Kind)
 	metadata, ok := fields["metadata"].(map[string]any)
 	if !ok {
 		metadata = map[string]any{}
 		fields["metadata"] = metadata
 	}
-	metadata["namespace"] = what.Onto.Namespace
-	metadata["name"] = what.Onto.Name
-	metadata["uid"] = string(what.Onto.UID)
+	metadata["namespace"] = onto.Namespace
+	metadata["name"] = onto.Name
+	if onto.UID != "" {
+		metadata["uid"] = string(onto.UID)
+	}
 	metadata["resourceVersion"] = version
 	return json.Marshal(fields)
 }
@@ -165,6 +168,13 @@ func generationOf(fields runtime.ApplyConfiguration) int64 {
 		return *sts.Generation
 	}
 	return 0
+}
+
+func uidOf(fields runtime.ApplyConfiguration) types.UID {
+	if sts, ok := fields.(*appsv1ac.StatefulSetApplyConfiguration); ok && sts.ObjectMetaApplyConfiguration != nil && sts.UID != nil {
+		return *sts.UID
+	}
+	return ""
 }
 
 func apiVersionOf(kind identity.Kind) string {

@@ -81,9 +81,12 @@ type Apply struct {
 	Onto   identity.Ref
 	// FieldOwner is the server-side apply manager that owns the fields.
 	FieldOwner string
+	// Applied tells that FieldOwner holds fields of the version judged by applies
+	// only. Without it, that is looked for first.
+	Applied bool
 	// Adopter, when set, is read live before the write: same UID, not terminating.
 	Adopter *identity.Ref
-	// Relies is looked for live before the write, after Onto was read.
+	// Relies is looked for live before the write, after Onto was judged.
 	Relies  []Standing
 	Because Reason
 	Tell    Telling

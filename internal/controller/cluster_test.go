@@ -79,6 +79,9 @@ func (a *fakeAPI) Apply(_ context.Context, fields runtime.ApplyConfiguration, _ 
 	if err := json.Unmarshal(patch, &wanted); err != nil || wanted.Kind != string(identity.KindStatefulSet) {
 		return fmt.Errorf("the fake applies StatefulSets only: %s, %w", patch, err)
 	}
+	if wanted.UID == "" {
+		return a.createApplied(&wanted, fields)
+	}
 	found := lwstest.Find[*appsv1.StatefulSet](a.store, wanted.Name)
 	if found == nil || found.UID != wanted.UID || found.ResourceVersion != wanted.ResourceVersion {
 		return apierrors.NewConflict(schema.GroupResource{Resource: "statefulsets"}, wanted.Name, nil)
@@ -104,6 +107,22 @@ func (a *fakeAPI) Apply(_ context.Context, fields runtime.ApplyConfiguration, _ 
 	a.store.Put(after)
 	a.applied = append(a.applied, wanted.Annotations)
 	return json.Unmarshal(fmt.Appendf(nil, `{"metadata":{"generation":%d}}`, after.Generation), fields)
+}
+
+// createApplied is an apply that names no UID and a version that no object has.
+func (a *fakeAPI) createApplied(wanted *appsv1.StatefulSet, fields runtime.ApplyConfiguration) error {
+	if wanted.ResourceVersion != "1" {
+		return fmt.Errorf("an apply of %s that may create or change it", wanted.Name)
+	}
+	wanted.ResourceVersion = ""
+	err := a.Create(context.Background(), wanted)
+	if apierrors.IsAlreadyExists(err) {
+		return apierrors.NewConflict(schema.GroupResource{Resource: "statefulsets"}, wanted.Name, nil)
+	}
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(fmt.Appendf(nil, `{"metadata":{"uid":%q,"generation":%d}}`, wanted.UID, wanted.Generation), fields)
 }
 
 func (a *fakeAPI) Delete(_ context.Context, object client.Object, _ ...client.DeleteOption) error {

@@ -59,8 +59,9 @@ func unseen(req ctrl.Request, err error) (ctrl.Result, error) {
 // retell is nil in a group: its set tells.
 func (p *pass) carryOut(ctx context.Context, owner client.Object, waiting types.UID, plan lws.Plan, now time.Time, retell retell) (ctrl.Result, error) {
 	var undeleted error
+	actor := p.act.Pass()
 	for _, run := range act.Batch(plan.Actions) {
-		err := act.SlowStart(ctx, run, func(ctx context.Context, a action.Action) error { return p.do(ctx, owner, a) })
+		err := act.SlowStart(ctx, run, func(ctx context.Context, a action.Action) error { return p.do(ctx, actor, owner, a) })
 		if errors.Is(err, act.ErrStale) {
 			return ctrl.Result{RequeueAfter: lookAgain}, nil
 		}
@@ -109,13 +110,13 @@ func (p *pass) tellRefusal(ctx context.Context, owner client.Object, retell rete
 	}
 	for _, a := range retell(refusal).Actions {
 		if _, status := a.(action.WriteStatus); status {
-			_ = p.do(ctx, owner, a) // told already; the refusal itself is what the pass ends on
+			_ = p.do(ctx, p.act, owner, a) // told already; the refusal itself is what the pass ends on
 		}
 	}
 }
 
-func (p *pass) do(ctx context.Context, owner client.Object, a action.Action) error {
-	done, err := p.act.Do(ctx, a)
+func (p *pass) do(ctx context.Context, actor *act.Actor, owner client.Object, a action.Action) error {
+	done, err := actor.Do(ctx, a)
 	p.narrate.Tell(ctx, owner, a, err)
 	if err == nil {
 		p.remember(owner, a, done)

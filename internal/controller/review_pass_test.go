@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -47,6 +48,9 @@ func (r *refusing) refusal() error {
 	return apierrors.NewInvalid(schema.GroupKind{}, "x", nil)
 }
 func (r *refusing) Create(context.Context, client.Object, ...client.CreateOption) error {
+	return r.refusal()
+}
+func (r *refusing) Apply(context.Context, runtime.ApplyConfiguration, ...client.ApplyOption) error {
 	return r.refusal()
 }
 func (r *refusing) Delete(context.Context, client.Object, ...client.DeleteOption) error {

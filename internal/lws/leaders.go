@@ -58,6 +58,7 @@ func (d *setDecision) applyLeaders(sts, desired *appsv1.StatefulSet, adopter *id
 		Object:     desired,
 		Onto:       identity.RefOf(identity.KindStatefulSet, sts),
 		FieldOwner: FieldOwner,
+		Applied:    !leftByCreate(sts),
 		Adopter:    adopter,
 		Relies:     d.relied(),
 		Because:    reason,

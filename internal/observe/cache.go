@@ -36,13 +36,14 @@ func CacheOptions() cache.Options {
 	}
 	shared := true
 	ours := cache.ByObject{Label: labels.NewSelector().Add(*labelled), UnsafeDisableDeepCopy: &shared}
-	pods, services, revisions := ours, ours, ours
+	pods, services, revisions, statefulSets := ours, ours, ours, ours
 	pods.Transform = trimPod
+	statefulSets.Transform = trimStatefulSet
 	services.Transform = cache.TransformStripManagedFields()
 	revisions.Transform = cache.TransformStripManagedFields()
 	return cache.Options{ByObject: map[client.Object]cache.ByObject{
 		&lwsv1.LeaderWorkerSet{}:     {UnsafeDisableDeepCopy: &shared, Transform: cache.TransformStripManagedFields()},
-		&appsv1.StatefulSet{}:        ours,
+		&appsv1.StatefulSet{}:        statefulSets,
 		&appsv1.ControllerRevision{}: revisions,
 		&corev1.Service{}:            services,
 		&corev1.Pod{}:                pods,

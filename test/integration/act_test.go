@@ -207,6 +207,31 @@ func TestAnApplyTakesAwayWhatIsNoLongerWanted(t *testing.T) {
 	}
 }
 
+// A StatefulSet made by a POST, as earlier versions and other implementations make
+// theirs, is taken over field by field.
+func TestAnApplyTakesAwayWhatAPostLeft(t *testing.T) {
+	s := newScene(t)
+	posted, ok := s.create(identity.KindStatefulSet).Object.DeepCopyObject().(*appsv1.StatefulSet)
+	if !ok {
+		t.Fatal("the plan creates something else")
+	}
+	s.must(api.Create(t.Context(), posted, client.FieldOwner(lws.FieldOwner)))
+	s.set.Labels = nil
+	s.must(s.do(s.applyOnto(s.statefulSet())))
+	if team, there := s.statefulSet().Labels["team"]; there {
+		t.Errorf("label team=%s is still there", team)
+	}
+}
+
+func TestAStatefulSetIsAppliedFromTheBeginning(t *testing.T) {
+	s := newScene(t)
+	for _, entry := range s.made().ManagedFields {
+		if entry.Manager != lws.FieldOwner || entry.Operation != metav1.ManagedFieldsOperationApply {
+			t.Errorf("%s by %s", entry.Operation, entry.Manager)
+		}
+	}
+}
+
 func TestAnApplyOfTheSameIsInStep(t *testing.T) {
 	s := newScene(t)
 	sts := s.made()

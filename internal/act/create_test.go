@@ -1,0 +1,118 @@
+package act
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws/lwstest"
+)
+
+// applying is a client that notes the last apply and answers it.
+type applying struct {
+	client.Client
+	fields string
+	answer error
+}
+
+func (a *applying) Apply(_ context.Context, fields runtime.ApplyConfiguration, _ ...client.ApplyOption) error {
+	sent, err := json.Marshal(fields)
+	if err != nil {
+		return err
+	}
+	a.fields = string(sent)
+	if a.answer != nil {
+		return a.answer
+	}
+	return json.Unmarshal([]byte(`{"metadata":{"uid":"made","generation":1}}`), fields)
+}
+
+func makeStatefulSet() action.Create {
+	return action.Create{
+		Kind:   identity.KindStatefulSet,
+		Object: &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "w-0"}},
+		Owner:  identity.Ref{Kind: identity.KindPod, Namespace: lwstest.Namespace, Name: "w-0", UID: "owner"},
+	}
+}
+
+func TestAStatefulSetIsMadeByAnApplyThatCanOnlyCreate(t *testing.T) {
+	writer := &applying{}
+	done, err := New(writer, there{}).Do(t.Context(), makeStatefulSet())
+	if err != nil || done != (Done{UID: "made", Generation: 1}) {
+		t.Errorf("got %+v, %v", done, err)
+	}
+	metadata, _ := parsed(t, writer.fields)["metadata"].(map[string]any)
+	if _, named := metadata["uid"]; named || metadata["resourceVersion"] != "1" {
+		t.Errorf("an apply that may change what is there: %s", writer.fields)
+	}
+}
+
+func TestAStatefulSetThatIsThereIsANameTaken(t *testing.T) {
+	writer := &applying{answer: apierrors.NewConflict(schema.GroupResource{Resource: "statefulsets"}, "w-0", errors.New("modified"))}
+	_, err := New(writer, there{}).Do(t.Context(), makeStatefulSet())
+	var taken *TakenError
+	if !errors.As(err, &taken) || taken.Name.Name != "w-0" {
+		t.Errorf("got %v", err)
+	}
+}
+
+// counted counts live looks.
+type counted struct {
+	there
+	looks int
+}
+
+func (c *counted) Get(ctx context.Context, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
+	c.looks++
+	return c.there.Get(ctx, key, object, opts...)
+}
+
+func TestAnOwnerIsReadOnceAPass(t *testing.T) {
+	live := &counted{}
+	actor := New(&applying{}, live)
+	for range 2 {
+		pass := actor.Pass()
+		for range 3 {
+			if _, err := pass.Do(t.Context(), makeStatefulSet()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if live.looks != 2 {
+		t.Errorf("%d live looks in two passes", live.looks)
+	}
+}
+
+func TestAnOwnerFoundGoneIsReadAgain(t *testing.T) {
+	store := lwstest.NewStore()
+	pass := New(&applying{}, store.Live()).Pass()
+	create := makeStatefulSet()
+	if _, err := pass.Do(t.Context(), create); !errors.Is(err, ErrStale) {
+		t.Errorf("got %v", err)
+	}
+	create.Owner = identity.RefOf(identity.KindPod, lwstest.Add(store, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "w-0"}}))
+	if _, err := pass.Do(t.Context(), create); err != nil {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Nothing is read before an apply that is known to meet its own fields only.
+func TestAnApplyOntoAppliedFieldsIsOneRequest(t *testing.T) {
+	live := &counted{}
+	onto := identity.Ref{Kind: identity.KindStatefulSet, Namespace: lwstest.Namespace, Name: "w", UID: "u", ResourceVersion: "7"}
+	what := action.Apply{Object: &appsv1.StatefulSet{}, Onto: onto, FieldOwner: fieldOwner, Applied: true}
+	if _, err := New(&applying{}, live).Do(t.Context(), what); err != nil || live.looks != 0 {
+		t.Errorf("%d live looks, %v", live.looks, err)
+	}
+}
