@@ -2,7 +2,6 @@ package lws
 
 import (
 	"fmt"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,10 +10,6 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/condition"
 )
-
-// statusEvery is how often counts and words alone are written. A condition that
-// turns is written at once.
-const statusEvery = 2 * time.Second
 
 // status writes what was found, when it differs from what is written. It comes
 // last: it tells of the world before this plan's other writes, and their events
@@ -33,8 +28,8 @@ func (d *setDecision) status() {
 		return
 	}
 	generation := have.ObservedGeneration != want.ObservedGeneration
-	due := d.StatusWritten.Add(statusEvery)
-	if !turned && !generation && d.Now.Before(due) {
+	due := d.StatusWritten.Add(statusPace(have.Conditions, d.StatusWritten))
+	if !turned && !generation && !d.arrived(want) && d.Now.Before(due) {
 		d.plan.wait(Wait{Reason: because(CodeStatusCoalesced, "counts changed and are written together"), Until: due})
 		return
 	}

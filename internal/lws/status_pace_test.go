@@ -1,0 +1,61 @@
+package lws_test
+
+import (
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/lwstest"
+)
+
+// The longer groups trickle in, the less often their counts alone are written: after
+// two seconds at first, four and then eight later on.
+func TestCountsAloneAreWrittenEverMoreSeldom(t *testing.T) {
+	const groups = 60
+	c := running(t, groups, 1)
+	for i := range groups {
+		lwstest.Edit(c.FakeStore, identity.LeaderName("w", i), func(pod *corev1.Pod) { pod.Status.Conditions = nil })
+	}
+	c.do(c.decideSet())
+	var written []int
+	for second := 1; second < 50; second++ {
+		c.pass(time.Second)
+		lwstest.Edit(c.FakeStore, identity.LeaderName("w", second), lwstest.Up)
+		plan := c.decideSet()
+		if len(plan.Actions) > 0 {
+			written = append(written, second)
+		}
+		c.do(plan)
+	}
+	want := []int{2, 4, 8, 12, 20, 28, 36, 44}
+	if len(written) != len(want) {
+		t.Fatalf("written after %v seconds, want %v", written, want)
+	}
+	for i := range want {
+		if written[i] != want[i] {
+			t.Errorf("written after %v seconds, want %v", written, want)
+		}
+	}
+}
+
+// Who waits for the last leader to come does not wait for the pace.
+func TestACountThatArrivesIsWrittenAtOnce(t *testing.T) {
+	c := running(t, 3, 1)
+	come := func(leaders int32) lws.Plan {
+		lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) { sts.Status.Replicas = leaders })
+		return c.decideSet()
+	}
+	c.pass(time.Minute)
+	c.do(come(1))
+	if plan := come(2); len(plan.Actions) > 0 {
+		t.Fatalf("two of three: %s", spelled(plan))
+	}
+	if write := one[action.WriteStatus](t, come(3)); write.Status.Replicas != 3 {
+		t.Errorf("got %+v", write.Status)
+	}
+}
