@@ -67,6 +67,7 @@ func (f *flags) options(given *pflag.FlagSet) (Options, error) {
 		Controllers: f.controllers,
 		Webhooks:    f.webhooks,
 		CertDir:     f.webhookCertDir,
+		Pprof:       f.pprofAddress,
 	}, nil
 }
 

@@ -20,6 +20,7 @@ type flags struct {
 	webhookHost, webhookCertDir   string
 	webhookPort                   int32
 	metricsAddress, healthAddress string
+	pprofAddress                  string
 	qps                           float32
 	burst                         int32
 	leaderElect                   bool
@@ -55,6 +56,7 @@ func (f *flags) registerServers(fs *pflag.FlagSet) {
 	fs.StringVar(&f.metricsAddress, "metrics-bind-address", v1alpha1.DefaultMetricsBindAddress,
 		"`address` of /metrics; 0 turns it off. On a loopback address it is plain HTTP and open, on any other HTTPS and only for clients that may get the non-resource URL /metrics")
 	fs.StringVar(&f.healthAddress, "health-probe-bind-address", v1alpha1.DefaultHealthProbeAddress, "`address` of /healthz and /readyz; 0 turns it off")
+	fs.StringVar(&f.pprofAddress, "pprof-bind-address", off, "loopback `address` of /debug/pprof, for profiles; 0 turns it off. It is open to everybody on the machine")
 	fs.Float32Var(&f.qps, "kube-api-qps", v1alpha1.DefaultQPS, "requests per second to the API server")
 	fs.Int32Var(&f.burst, "kube-api-burst", v1alpha1.DefaultBurst, "requests to the API server that may come at once")
 }

@@ -39,6 +39,9 @@ type Options struct {
 	// makes its own, unless Config says otherwise.
 	CertDir string
 
+	// Pprof is the address of profiles, on loopback; "0" for none.
+	Pprof string
+
 	Log logr.Logger
 }
 
@@ -50,6 +53,9 @@ func (o *Options) validate() error {
 		if !slices.Contains(controller.Names(), name) {
 			return fmt.Errorf("--controllers: there is no controller %q, only: %s", name, strings.Join(controller.Names(), ", "))
 		}
+	}
+	if o.Pprof != off && o.Pprof != "" && !onLoopback(o.Pprof) {
+		return fmt.Errorf("--pprof-bind-address %q: profiles are for this machine only; give a loopback address such as 127.0.0.1:6060", o.Pprof)
 	}
 	if !o.Webhooks && len(o.Controllers) == 0 {
 		return errors.New(`nothing to run: --webhooks=false and --controllers "" leave nothing over; drop one of them`)
@@ -70,6 +76,14 @@ func (o *Options) certDir() string {
 // one that has them.
 func (o *Options) elects() bool {
 	return *o.Config.LeaderElection.LeaderElect && len(o.Controllers) > 0
+}
+
+// pprofAddress is where profiles are served, or empty for nowhere.
+func (o *Options) pprofAddress() string {
+	if o.Pprof == off {
+		return ""
+	}
+	return o.Pprof
 }
 
 func (o *Options) restConfig() *rest.Config {

@@ -39,6 +39,10 @@ func TestPartsCanBeSwitchedOffButNotAll(t *testing.T) {
 		"--controllers= --webhooks=false":   "nothing to run",
 		"--controllers=leaderworkerset,foo": `there is no controller "foo", only: leaderworkerset`,
 		"--webhook-port=70000":              "webhook.port",
+
+		"--pprof-bind-address=127.0.0.1:6060": "",
+		"--pprof-bind-address=:6060":          "for this machine only",
+		"--pprof-bind-address=10.0.0.1:6060":  "for this machine only",
 	} {
 		o := parse(t, strings.Fields(args)...)
 		err := o.validate()
@@ -96,6 +100,15 @@ func TestCertificatesComeFromTheDirectoryThatIsNamed(t *testing.T) {
 	}
 }
 
+func TestProfilesAreServedOnRequestOnly(t *testing.T) {
+	for flag, want := range map[string]string{"": "", "--pprof-bind-address=0": "", "--pprof-bind-address=[::1]:1": "[::1]:1"} {
+		o := parse(t, strings.Fields(flag)...)
+		if settings, err := o.managerOptions(nil, nil); err != nil || settings.PprofBindAddress != want {
+			t.Errorf("%s: %q, %v", flag, settings.PprofBindAddress, err)
+		}
+	}
+}
+
 func TestMetricsAreOpenOnLoopbackOnly(t *testing.T) {
 	for address, secure := range map[string]bool{
 		"127.0.0.1:1": false, "127.9.9.9:1": false, "localhost:1": false, "[::1]:1": false, "0": false,
@@ -142,6 +155,7 @@ func TestTakenPortIsNamedWithItsFlag(t *testing.T) {
 	for flag, args := range map[string][]string{
 		"--metrics-bind-address":      {"--metrics-bind-address=" + l.Addr().String(), "--health-probe-bind-address=0", "--webhooks=false"},
 		"--health-probe-bind-address": {"--metrics-bind-address=0", "--health-probe-bind-address=" + l.Addr().String(), "--webhooks=false"},
+		"--pprof-bind-address":        {"--metrics-bind-address=0", "--health-probe-bind-address=0", "--pprof-bind-address=" + l.Addr().String(), "--webhooks=false"},
 		"--webhook-port":              {"--metrics-bind-address=0", "--health-probe-bind-address=0", "--webhook-host=127.0.0.1", "--webhook-port=" + port},
 	} {
 		o := parse(t, args...)

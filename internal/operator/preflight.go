@@ -69,12 +69,13 @@ func (o *Options) checkAddresses(ctx context.Context) error {
 	addresses := []struct{ flag, address string }{
 		{"--metrics-bind-address", o.Config.Metrics.BindAddress},
 		{"--health-probe-bind-address", o.Config.Health.HealthProbeBindAddress},
+		{"--pprof-bind-address", o.Pprof},
 	}
 	if o.Webhooks {
 		addresses = append(addresses, struct{ flag, address string }{"--webhook-host or --webhook-port", o.webhookAddress()})
 	}
 	for _, a := range addresses {
-		if a.address == off {
+		if a.address == off || a.address == "" {
 			continue
 		}
 		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", a.address)
