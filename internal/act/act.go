@@ -184,6 +184,23 @@ func (a *Actor) gone(ctx context.Context, owner identity.Ref) error {
 	return nil
 }
 
+// reliable looks whether what a write relies on still holds, after it has seen that
+// what is written is still as it was judged: one that changes with every status of
+// its controller would mostly be refused.
+func (a *Actor) reliable(ctx context.Context, what action.Apply) error {
+	if len(what.Relies) == 0 {
+		return nil
+	}
+	found, err := a.look(ctx, what.Onto)
+	if err != nil {
+		return quiet(err)
+	}
+	if found.UID != what.Onto.UID || found.ResourceVersion != what.Onto.ResourceVersion {
+		return fmt.Errorf("%s changed: %w", what.Onto, ErrStale)
+	}
+	return a.standing(ctx, what.Relies)
+}
+
 // standing looks whether everything a write relies on still holds.
 func (a *Actor) standing(ctx context.Context, relied []action.Standing) error {
 	for _, s := range relied {

@@ -34,7 +34,7 @@ func (a *Actor) apply(ctx context.Context, what action.Apply) (Done, error) {
 			return Done{}, err
 		}
 	}
-	if err := a.standing(ctx, what.Relies); err != nil {
+	if err := a.reliable(ctx, what); err != nil {
 		return Done{}, err
 	}
 	version, err := a.ownAsApplied(ctx, what)

@@ -116,3 +116,16 @@ func TestAnApplyOntoAppliedFieldsIsOneRequest(t *testing.T) {
 		t.Errorf("%d live looks, %v", live.looks, err)
 	}
 }
+
+// A leader StatefulSet changes with every pod that its controller makes: a write that
+// relies on others is held back before they are looked for, and before it is refused.
+func TestAWriteThatReliesOnOthersIsNotTriedOntoAnotherVersion(t *testing.T) {
+	store := lwstest.NewStore()
+	sts := lwstest.Add(store, &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "w"}})
+	onto := identity.RefOf(identity.KindStatefulSet, sts)
+	lwstest.Edit(store, "w", func(sts *appsv1.StatefulSet) { sts.Status.Replicas++ })
+	what := action.Apply{Object: &appsv1.StatefulSet{}, Onto: onto, FieldOwner: fieldOwner, Applied: true, Relies: []action.Standing{{Kind: identity.KindPod}}}
+	if _, err := New(nil, store.Live()).Do(t.Context(), what); !errors.Is(err, ErrStale) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -68,7 +68,7 @@ func indent(text string) string {
 
 // lastWords is the end of what the operator logged about the scene.
 func (s *scene) lastWords(n int) string {
-	log, err := os.ReadFile(bed.operator.log)
+	log, err := os.ReadFile(bed.operator.Log)
 	if err != nil {
 		return err.Error()
 	}

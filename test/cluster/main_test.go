@@ -9,14 +9,16 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"lockstep.dev/lockstep/test/drill"
 )
 
 // bed is the control plane and the operator every test of this binary runs on.
 var bed *testbed
 
 func TestMain(m *testing.M) {
-	if os.Getenv(reaperEnv) != "" {
-		exit(reap(os.Stdin))
+	if os.Getenv(drill.ReaperEnv) != "" {
+		exit(drill.Reap(os.Stdin))
 	}
 	klog.SetLogger(logr.Discard()) // an API server that was killed on purpose is no news
 	log.SetLogger(logr.Discard())
@@ -29,31 +31,22 @@ func TestMain(m *testing.M) {
 
 // run runs the tests on a control plane of their own.
 func run(m *testing.M) (failed int, err error) {
-	dir, remove, err := runDir()
+	dir, remove, err := drill.RunDir()
 	if err != nil {
 		return 0, err
 	}
 	defer remove()
-	reaper, err := startReaper(dir)
+	reaper, err := drill.StartReaper(dir)
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, reaper.finish()) }()
+	defer func() { err = errors.Join(err, reaper.Finish()) }()
 
 	if bed, err = raise(dir, reaper); err != nil {
 		return 0, err
 	}
 	failed = m.Run()
 	return failed, bed.checkWrites()
-}
-
-// runDir is where logs go, and what is to be done with it in the end.
-func runDir() (dir string, remove func(), err error) {
-	if dir = os.Getenv("LOCKSTEP_KEEP"); dir != "" {
-		return dir, func() {}, os.MkdirAll(dir, 0o755)
-	}
-	dir, err = os.MkdirTemp("", "lockstep-cluster-")
-	return dir, func() { _ = os.RemoveAll(dir) }, err
 }
 
 func exit(err error) {

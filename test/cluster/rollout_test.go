@@ -111,7 +111,7 @@ func (s *scene) rollTen() {
 	}
 	s.Logf("%d writes, %d of them events", len(wrote), events)
 	if writes := len(wrote) - events; writes > 4*groups {
-		s.Errorf("%d writes for %d groups", writes, groups)
+		s.Errorf("%d writes for %d groups: %v", writes, groups, wrote)
 	}
 }
 

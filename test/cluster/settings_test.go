@@ -4,37 +4,11 @@ import (
 	"encoding/binary"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"strconv"
 	"sync"
 	"testing"
 	"time"
 )
-
-// patience bounds every wait for something that must come. It is far beyond
-// what anything takes, so that a slow machine is not mistaken for a broken one.
-const patience = 150 * time.Second
-
-// program returns the absolute path of a built program.
-func program(name string) (string, error) {
-	dir := os.Getenv("LOCKSTEP_BIN")
-	if dir == "" {
-		dir = filepath.Join("..", "..", "bin")
-	}
-	path, err := filepath.Abs(filepath.Join(dir, name))
-	if err != nil {
-		return "", err
-	}
-	if _, err := os.Stat(path); err != nil {
-		return "", errMissing{path: path}
-	}
-	return path, nil
-}
-
-// errMissing says that a program was not built.
-type errMissing struct{ path string }
-
-func (e errMissing) Error() string { return e.path + " is missing: run make build" }
 
 // soak tells whether time bounds are asserted: only on a machine that does
 // nothing else.

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/test/drill"
 )
 
 // ownNamespace is where the operator keeps its certificate and its lease.
@@ -38,22 +39,22 @@ type testbed struct {
 }
 
 // raise brings up the control plane, installs lockstep and runs it.
-func raise(dir string, reaper *reaper) (*testbed, error) {
+func raise(dir string, reaper *drill.Reaper) (*testbed, error) {
 	b, err := newTestbed(dir, reaper)
 	if err != nil {
 		return nil, err
 	}
 	fmt.Printf("control plane: %d nodes, controller manager at %d queries/s\n", nodes, controllerManagerQPS)
-	if err := reaper.note("plane", b.plane.program, b.plane.dir); err != nil {
+	if err := reaper.Note("plane", b.plane.Program, b.plane.Dir); err != nil {
 		return nil, err
 	}
-	if err := b.plane.up(); err != nil {
+	if err := b.plane.Up(); err != nil {
 		return nil, err
 	}
 	if err := b.connect(); err != nil {
 		return nil, err
 	}
-	if err := b.operator.install(); err != nil {
+	if err := b.operator.Install(); err != nil {
 		return nil, err
 	}
 	if err := b.operator.start(); err != nil {
@@ -87,22 +88,22 @@ func (b *testbed) warmUp() error {
 		wait.PollUntilContextCancel(ctx, often, true, gone),
 	} {
 		if err != nil {
-			return fmt.Errorf("warm up: %w\n%s", err, lastLines(b.operator.log, 40))
+			return fmt.Errorf("warm up: %w\n%s", err, lastLines(b.operator.Log, 40))
 		}
 	}
 	return nil
 }
 
-func newTestbed(dir string, reaper *reaper) (*testbed, error) {
-	local, err := program("lockstep-local")
+func newTestbed(dir string, reaper *drill.Reaper) (*testbed, error) {
+	local, err := drill.Program("lockstep-local")
 	if err != nil {
 		return nil, err
 	}
-	lockstep, err := program("lockstep")
+	lockstep, err := drill.Program("lockstep")
 	if err != nil {
 		return nil, err
 	}
-	ports, err := freePorts(2)
+	ports, err := drill.FreePorts(2)
 	if err != nil {
 		return nil, err
 	}
@@ -110,12 +111,16 @@ func newTestbed(dir string, reaper *reaper) (*testbed, error) {
 	if err != nil {
 		return nil, err
 	}
-	plane := &controlPlane{program: local, dir: filepath.Join(dir, "plane"), log: filepath.Join(dir, "local.log")}
+	plane := &drill.Plane{Program: local, Dir: filepath.Join(dir, "plane"), Log: filepath.Join(dir, "local.log"), Nodes: nodes, QPS: controllerManagerQPS}
+	run := &drill.Operator{Program: lockstep, Kubeconfig: plane.Kubeconfig(), Webhooks: ports[0],
+		Probes: ports[1], Reaper: reaper, Log: filepath.Join(dir, "operator.log")}
+	if !soak() { // it costs time, and a cache that is written to ends the operator
+		run.Env = []string{"KUBE_CACHE_MUTATION_DETECTOR=true"}
+	}
 	return &testbed{
-		plane: plane,
-		operator: &operator{program: lockstep, kubeconfig: plane.kubeconfig(), webhooks: ports[0],
-			probes: ports[1], reaper: reaper, log: filepath.Join(dir, "operator.log")},
-		owners: map[string]bool{},
+		plane:    &controlPlane{plane},
+		operator: &operator{run},
+		owners:   map[string]bool{},
 	}, nil
 }
 
@@ -135,9 +140,11 @@ func (b *testbed) connect() error {
 		return err
 	}
 	b.rest = config
-	if b.audit, err = followAudit(b.plane.auditLog(), config); err != nil {
+	audit, err := drill.FollowAudit(b.plane.auditLog(), config, kept)
+	if err != nil {
 		return err
 	}
+	b.audit = &auditLog{audit}
 	b.client, err = client.NewWithWatch(config, client.Options{Scheme: scheme})
 	return err
 }

@@ -1,4 +1,4 @@
-package cluster
+package drill
 
 import (
 	"bufio"
@@ -12,23 +12,23 @@ import (
 	"syscall"
 )
 
-// reaperEnv makes the test binary act as the reaper.
-const reaperEnv = "LOCKSTEP_CLUSTER_REAPER"
+// ReaperEnv, when set, has a test binary act as the reaper: its main then calls Reap.
+const ReaperEnv = "LOCKSTEP_DRILL_REAPER"
 
-// A reaper ends everything a run has started once the run is over. It is a
+// A Reaper ends everything a run has started once the run is over. It is a
 // process of its own that waits for the end of its input: a run that panics, times
 // out or is killed closes that input as surely as one that ends well.
 //
 //	operator PID     this operator runs now; an earlier one does not any more
 //	plane BIN DIR    this control plane is up
-type reaper struct {
+type Reaper struct {
 	in  io.WriteCloser
 	cmd *exec.Cmd
 	log string
 }
 
-// startReaper starts the reaper. What it has to say goes to a file under dir.
-func startReaper(dir string) (*reaper, error) {
+// StartReaper starts the reaper. What it has to say goes to a file under dir.
+func StartReaper(dir string) (*Reaper, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -39,34 +39,34 @@ func startReaper(dir string) (*reaper, error) {
 	}
 	defer log.Close()
 	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), reaperEnv+"=1")
+	cmd.Env = append(os.Environ(), ReaperEnv+"=1")
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C is not for it
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
 	}
-	return &reaper{in: in, cmd: cmd, log: log.Name()}, cmd.Start()
+	return &Reaper{in: in, cmd: cmd, log: log.Name()}, cmd.Start()
 }
 
-// note tells the reaper what is there to be ended.
-func (r *reaper) note(words ...string) error {
+// Note tells the reaper what is there to be ended.
+func (r *Reaper) Note(words ...string) error {
 	_, err := fmt.Fprintln(r.in, strings.Join(words, "\t"))
 	return err
 }
 
-// finish lets the reaper do its work and waits for it.
-func (r *reaper) finish() error {
+// Finish lets the reaper do its work and waits for it.
+func (r *Reaper) Finish() error {
 	r.in.Close()
 	if err := r.cmd.Wait(); err != nil {
-		return fmt.Errorf("take everything down: %w\n%s", err, lastLines(r.log, 20))
+		return fmt.Errorf("take everything down: %w\n%s", err, LastLines(r.log, 20))
 	}
 	return nil
 }
 
-// reap is the reaper's side: it reads what is there until the end of in, then
+// Reap is the reaper's side: it reads what is there until the end of in, then
 // ends it. The operator goes first, so that it does not see the API server go.
-func reap(in io.Reader) error {
+func Reap(in io.Reader) error {
 	var pid int
 	var down *exec.Cmd
 	for lines := bufio.NewScanner(in); lines.Scan(); {

@@ -1,4 +1,4 @@
-package cluster
+package drill
 
 import (
 	"bufio"
@@ -16,13 +16,13 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// request is what the audit log tells of one finished request.
-type request struct {
+// Request is what the audit log tells of one finished request.
+type Request struct {
 	Verb, Resource, Subresource, Namespace, Name, Agent, URI string
 	Code                                                     int
 }
 
-func (r request) String() string {
+func (r Request) String() string {
 	resource := r.Resource
 	if r.Subresource != "" {
 		resource += "/" + r.Subresource
@@ -30,28 +30,29 @@ func (r request) String() string {
 	return fmt.Sprintf("%s %s %s/%s → %d", r.Verb, resource, r.Namespace, r.Name, r.Code)
 }
 
-// byLockstep tells the operator's requests from everybody else's.
-func byLockstep(r request) bool { return strings.HasPrefix(r.Agent, "lockstep/") }
+// ByLockstep tells the operator's requests from everybody else's.
+func ByLockstep(r Request) bool { return strings.HasPrefix(r.Agent, "lockstep/") }
 
-// auditLog remembers the writes of a run: the operator's, refused ones too, and
-// everybody's creation of pods. A position in it is a number of lines kept.
-type auditLog struct {
+// Audit remembers requests of a run. A position in it is a number of lines kept.
+type Audit struct {
+	keep   func(Request) bool
 	path   string
 	rest   *rest.Config
 	http   *http.Client
 	mu     sync.Mutex
-	kept   []request
+	kept   []Request
 	marker int // the highest marker seen
 	asked  int // the highest marker sent
 }
 
-// followAudit reads the audit log from now on for as long as the process lives.
-func followAudit(path string, config *rest.Config) (*auditLog, error) {
+// FollowAudit reads an audit log from now on for as long as the process lives, and
+// remembers what is to be kept.
+func FollowAudit(path string, config *rest.Config, keep func(Request) bool) (*Audit, error) {
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, err
 	}
-	a := &auditLog{path: path, rest: config, http: client}
+	a := &Audit{keep: keep, path: path, rest: config, http: client}
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -61,7 +62,7 @@ func followAudit(path string, config *rest.Config) (*auditLog, error) {
 }
 
 // follow reads lines as they come. A restarted API server appends to the same file.
-func (a *auditLog) follow(file *os.File) {
+func (a *Audit) follow(file *os.File) {
 	in, begun := bufio.NewReader(file), ""
 	for {
 		line, err := in.ReadString('\n')
@@ -79,7 +80,7 @@ func (a *auditLog) follow(file *os.File) {
 }
 
 // take keeps a line if it is of the kind that is kept.
-func (a *auditLog) take(line string) {
+func (a *Audit) take(line string) {
 	var event struct {
 		Stage, Verb, UserAgent, RequestURI string
 		ObjectRef                          struct{ Resource, Subresource, Namespace, Name string }
@@ -89,19 +90,20 @@ func (a *auditLog) take(line string) {
 		return
 	}
 	ref := event.ObjectRef
-	r := request{Verb: event.Verb, Resource: ref.Resource, Subresource: ref.Subresource, Namespace: ref.Namespace,
+	r := Request{Verb: event.Verb, Resource: ref.Resource, Subresource: ref.Subresource, Namespace: ref.Namespace,
 		Name: ref.Name, Agent: event.UserAgent, URI: event.RequestURI, Code: event.ResponseStatus.Code}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if _, err := fmt.Sscanf(r.URI, "/version?marker=%d", &a.marker); err == nil {
 		return
 	}
-	if isWrite(r) && (byLockstep(r) || createsPod(r)) {
+	if a.keep(r) {
 		a.kept = append(a.kept, r)
 	}
 }
 
-func isWrite(r request) bool {
+// IsWrite tells whether a request was to change something.
+func IsWrite(r Request) bool {
 	switch r.Verb {
 	case "create", "update", "patch", "delete", "deletecollection":
 		return true
@@ -109,17 +111,18 @@ func isWrite(r request) bool {
 	return false
 }
 
-func createsPod(r request) bool {
+// CreatesPod tells whether a request made a pod.
+func CreatesPod(r Request) bool {
 	return r.Verb == "create" && r.Resource == "pods" && r.Subresource == "" && r.Code == http.StatusCreated
 }
 
-// sync returns once every request that was answered before is in memory.
-func (a *auditLog) sync() error {
+// Sync returns once every request that was answered before is in memory.
+func (a *Audit) Sync() error {
 	a.mu.Lock()
 	a.asked++
 	marker := a.asked
 	a.mu.Unlock()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(Patience)
 	for sent := false; ; {
 		if !sent {
 			sent = a.send(marker) == nil
@@ -137,8 +140,8 @@ func (a *auditLog) sync() error {
 	}
 }
 
-func (a *auditLog) send(marker int) error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+func (a *Audit) send(marker int) error {
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
 	url := fmt.Sprintf("%s/version?marker=%d", strings.TrimRight(a.rest.Host, "/"), marker)
 	ask, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -152,18 +155,18 @@ func (a *auditLog) send(marker int) error {
 	return answer.Body.Close()
 }
 
-// position is where the log stands now.
-func (a *auditLog) position() int {
+// Position is where the log stands now.
+func (a *Audit) Position() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return len(a.kept)
 }
 
-// writes returns the kept requests from a position on that match.
-func (a *auditLog) writes(from int, match func(request) bool) []request {
+// Kept returns the requests kept from a position on that match.
+func (a *Audit) Kept(from int, match func(Request) bool) []Request {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	var found []request
+	var found []Request
 	for _, r := range a.kept[from:] {
 		if match(r) {
 			found = append(found, r)

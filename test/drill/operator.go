@@ -1,0 +1,132 @@
+package drill
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// Operator is lockstep run, as a process that can be killed at any moment.
+type Operator struct {
+	Program    string
+	Kubeconfig string
+	Log        string
+	Webhooks   int // port
+	Probes     int // port
+	Reaper     *Reaper
+	// Env is added to the environment.
+	Env []string
+
+	mu     sync.Mutex
+	cmd    *exec.Cmd
+	exited chan struct{} // closed when cmd is gone
+}
+
+// Install applies what the operator needs in the cluster.
+func (o *Operator) Install() error {
+	out, err := exec.Command(o.Program, "install", "--kubeconfig", o.Kubeconfig,
+		"--webhook-url", "https://127.0.0.1:"+strconv.Itoa(o.Webhooks)).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("lockstep install: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// Start starts the operator, with flags beside those that place it, and returns when it says it is ready.
+func (o *Operator) Start(flags ...string) error {
+	log, err := os.OpenFile(o.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd := exec.Command(o.Program, append([]string{"run", "--kubeconfig", o.Kubeconfig,
+		"--webhook-port", strconv.Itoa(o.Webhooks),
+		"--health-probe-bind-address", "127.0.0.1:" + strconv.Itoa(o.Probes),
+		"--metrics-bind-address", "0", "--leader-elect=false"}, flags...)...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Env = append(os.Environ(), o.Env...)
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	exited := make(chan struct{})
+	go func() { _ = cmd.Wait(); close(exited) }()
+	o.mu.Lock()
+	o.cmd, o.exited = cmd, exited
+	o.mu.Unlock()
+	if err := o.Reaper.Note("operator", strconv.Itoa(cmd.Process.Pid)); err != nil {
+		return err
+	}
+	return o.awaitReady(exited)
+}
+
+// Kill ends the operator with SIGKILL: it gets no chance to finish anything.
+func (o *Operator) Kill() error {
+	cmd, exited := o.process()
+	if err := cmd.Process.Kill(); err != nil {
+		return fmt.Errorf("kill the operator: %w", err)
+	}
+	<-exited
+	return nil
+}
+
+// Check returns an error when the operator does not run or is not ready.
+func (o *Operator) Check() error {
+	_, exited := o.process()
+	select {
+	case <-exited:
+		return fmt.Errorf("the operator is gone:\n%s", LastLines(o.Log, 40))
+	default:
+		return o.Ready()
+	}
+}
+
+// PID tells one life of the operator from another.
+func (o *Operator) PID() int {
+	cmd, _ := o.process()
+	return cmd.Process.Pid
+}
+
+func (o *Operator) process() (*exec.Cmd, chan struct{}) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.cmd, o.exited
+}
+
+func (o *Operator) awaitReady(exited chan struct{}) error {
+	deadline := time.After(Patience)
+	for {
+		err := o.Ready()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-exited:
+			return fmt.Errorf("the operator ended before it was ready:\n%s", LastLines(o.Log, 40))
+		case <-deadline:
+			return fmt.Errorf("the operator does not get ready: %w\n%s", err, LastLines(o.Log, 40))
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// Ready returns an error when the operator does not say that it is ready.
+func (o *Operator) Ready() error {
+	for _, path := range []string{"/healthz", "/readyz"} {
+		answer, err := http.Get("http://127.0.0.1:" + strconv.Itoa(o.Probes) + path)
+		if err != nil {
+			return err
+		}
+		text, err := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		if answer.StatusCode != http.StatusOK {
+			return errors.Join(err, fmt.Errorf("%s: %s: %s", path, answer.Status, text))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,87 @@
+package drill
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Components of the control plane that a drill may kill or restart.
+const (
+	APIServer         = "kube-apiserver"
+	ControllerManager = "kube-controller-manager"
+	Scheduler         = "kube-scheduler"
+)
+
+// Plane is one local control plane, driven through lockstep-local.
+type Plane struct {
+	Program string
+	Dir     string // its own; its kubeconfig and audit log lie there
+	Log     string // what lockstep-local said
+	// Nodes is how many nodes are simulated.
+	Nodes int
+	// QPS is the controller manager's limit of requests per second; the stock setting
+	// of 20 is the ceiling of every StatefulSet. Its burst is half as much again.
+	QPS int
+}
+
+// Kubeconfig is the path of the administrator's kubeconfig.
+func (p *Plane) Kubeconfig() string { return filepath.Join(p.Dir, "kubeconfig") }
+
+// AuditLog is the path of the API server's audit log.
+func (p *Plane) AuditLog() string { return filepath.Join(p.Dir, "audit.log") }
+
+// Up starts the control plane, on ports that are free, and returns when it is
+// ready.
+func (p *Plane) Up() error {
+	return p.do("up", "--nodes", strconv.Itoa(p.Nodes), "--audit", "--kcm-qps", strconv.Itoa(p.QPS))
+}
+
+// Kill ends a component with SIGKILL.
+func (p *Plane) Kill(component string) error { return p.do("kill", component) }
+
+// Restart starts a component again and returns when it is ready.
+func (p *Plane) Restart(component string, flags ...string) error {
+	return p.do(append([]string{"restart", component}, flags...)...)
+}
+
+// do runs lockstep-local. Its output goes to a file, not a pipe: a pipe would stay
+// open for as long as any component lives.
+func (p *Plane) do(args ...string) error {
+	log, err := os.OpenFile(p.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	args = append(args, "--dir", p.Dir)
+	fmt.Fprintf(log, "$ lockstep-local %s\n", strings.Join(args, " "))
+	cmd := exec.Command(p.Program, args...)
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("lockstep-local %s: %w\n%s", strings.Join(args, " "), err, LastLines(p.Log, 20))
+	}
+	return nil
+}
+
+// FreePorts returns ports on 127.0.0.1 that nobody listens on. They lie below the
+// range the kernel takes outgoing ports from, so that none is gone a moment later.
+func FreePorts(n int) ([]int, error) {
+	var ports []int
+	for range 1000 {
+		port := 22000 + rand.IntN(10000)
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err != nil {
+			continue
+		}
+		defer l.Close()
+		if ports = append(ports, port); len(ports) == n {
+			return ports, nil
+		}
+	}
+	return nil, fmt.Errorf("no %d free ports on 127.0.0.1", n)
+}
