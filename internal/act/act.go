@@ -102,6 +102,9 @@ func (a *Actor) create(ctx context.Context, what action.Create) (Done, error) {
 	if what.Kind == identity.KindPersistentVolumeClaim {
 		return Done{}, a.createClaim(ctx, object)
 	}
+	if what.Target().APIVersion != "" {
+		return a.createForeign(ctx, what, object)
+	}
 	err := a.writer.Create(ctx, object, client.FieldOwner(fieldOwner))
 	if apierrors.IsAlreadyExists(err) {
 		return Done{}, &TakenError{Name: what.Target()}

@@ -1,6 +1,7 @@
 package act
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -45,7 +46,11 @@ func (a *Actor) apply(ctx context.Context, what action.Apply) (Done, error) {
 	if err != nil {
 		return Done{}, err
 	}
-	err = a.writer.Apply(ctx, fields, client.FieldOwner(what.FieldOwner), client.ForceOwnership)
+	options := []client.ApplyOption{client.FieldOwner(what.FieldOwner), client.ForceOwnership}
+	if what.Onto.APIVersion != "" {
+		options = append(options, client.DisableReadYourWritesConsistency)
+	}
+	err = a.writer.Apply(ctx, fields, options...)
 	return Done{UID: what.Onto.UID, Generation: generationOf(fields)}, quiet(err)
 }
 
@@ -70,7 +75,7 @@ func (a *Actor) ownAsApplied(ctx context.Context, what action.Apply) (string, er
 	if err != nil || len(patch) == 0 {
 		return what.Onto.ResourceVersion, err
 	}
-	if err := a.writer.Patch(ctx, object, client.RawPatch(types.JSONPatchType, patch)); err != nil {
+	if err := a.writer.Patch(ctx, object, client.RawPatch(types.JSONPatchType, patch), patchOptions(what.Onto)...); err != nil {
 		return "", quiet(err)
 	}
 	return object.GetResourceVersion(), nil
@@ -82,6 +87,9 @@ func applied(object action.Object, onto identity.Ref, version string) (runtime.A
 	encoded, err := encode(object, onto, version)
 	if err != nil {
 		return nil, err
+	}
+	if onto.APIVersion != "" {
+		return appliedForeign(encoded)
 	}
 	var fields runtime.ApplyConfiguration
 	switch onto.Kind {
@@ -101,7 +109,7 @@ func applied(object action.Object, onto identity.Ref, version string) (runtime.A
 // for. What the object leaves zero is left out: an empty field would be
 // owned, and would empty what others wrote.
 func encode(object action.Object, onto identity.Ref, version string) ([]byte, error) {
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object.DeepCopyObject())
 	if err != nil {
 		return nil, fmt.Errorf("encode %s: %w", onto, err)
 	}
@@ -113,7 +121,7 @@ func encode(object action.Object, onto identity.Ref, version string) ([]byte, er
 		delete(fields, "revision")
 	}
 	prune(fields)
-	fields["apiVersion"] = apiVersionOf(onto.Kind)
+	fields["apiVersion"] = cmp.Or(onto.APIVersion, apiVersionOf(onto.Kind))
 	fields["kind"] = string(onto.Kind)
 	metadata, ok := fields["metadata"].(map[string]any)
 	if !ok {
@@ -189,6 +197,9 @@ func apiVersionOf(kind identity.Kind) string {
 
 // emptyOf is an object that carries the identity of ref and nothing else.
 func emptyOf(ref identity.Ref) (client.Object, error) {
+	if ref.APIVersion != "" {
+		return foreign(ref), nil
+	}
 	meta := metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name, UID: ref.UID}
 	switch ref.Kind {
 	case identity.KindStatefulSet:

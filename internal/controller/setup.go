@@ -76,7 +76,11 @@ func setupLeaderWorkerSet(mgr ctrl.Manager) error {
 	}
 	memory := observe.NewMemory(time.Now())
 	wake := make(chan event.GenericEvent, wakes)
-	observer := observe.New(mgr.GetClient(), mgr.GetAPIReader(), memory)
+	served, err := newServed(mgr)
+	if err != nil {
+		return err
+	}
+	observer := observe.New(mgr.GetClient(), mgr.GetAPIReader(), memory).WithGangs(served)
 	p := &pass{
 		observe: observer,
 		memory:  memory,
@@ -90,10 +94,10 @@ func setupLeaderWorkerSet(mgr ctrl.Manager) error {
 			}
 		},
 	}
-	if err := setupSets(mgr, p, wake); err != nil {
+	if err := setupSets(mgr, p, wake, served); err != nil {
 		return fmt.Errorf("set up the set controller: %w", err)
 	}
-	if err := setupGroups(mgr, p); err != nil {
+	if err := setupGroups(mgr, p, served); err != nil {
 		return fmt.Errorf("set up the group controller: %w", err)
 	}
 	return nil
@@ -105,7 +109,7 @@ func options(workers int) controller.Options {
 	return controller.Options{MaxConcurrentReconciles: workers, EnableWarmup: new(true)}
 }
 
-func setupSets(mgr ctrl.Manager, p *pass, wake <-chan event.GenericEvent) error {
+func setupSets(mgr ctrl.Manager, p *pass, wake <-chan event.GenericEvent, served *observe.Served) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(LeaderWorkerSet).
 		WithOptions(options(setWorkers)).
@@ -115,10 +119,11 @@ func setupSets(mgr ctrl.Manager, p *pass, wake <-chan event.GenericEvent) error 
 		Watches(&corev1.Service{}, watch(setsOf, belonging, 0)).
 		Watches(&appsv1.ControllerRevision{}, watch(setOfRevision, always, 0)).
 		WatchesRawSource(source.Channel(wake, &handler.EnqueueRequestForObject{})).
+		WatchesRawSource(gangEvents(served, setOfGang, gather, p.observe.SetNames)).
 		Complete(&setReconciler{p})
 }
 
-func setupGroups(mgr ctrl.Manager, p *pass) error {
+func setupGroups(mgr ctrl.Manager, p *pass, served *observe.Served) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("group").
 		WithOptions(options(groupWorkers)).
@@ -127,5 +132,6 @@ func setupGroups(mgr ctrl.Manager, p *pass) error {
 		Watches(&corev1.Service{}, watch(byOwnName, belonging, 0)).
 		Watches(&appsv1.ControllerRevision{}, watch(groupsOf(p.observe, labelledSet), never, 0)).
 		Watches(&lwsv1.LeaderWorkerSet{}, watch(groupsOf(p.observe, keyOf), groupDesire, 0)).
+		WatchesRawSource(gangEvents(served, groupOfGang, 0, everyGroup(p.observe))).
 		Complete(&groupReconciler{p})
 }

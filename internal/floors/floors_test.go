@@ -45,6 +45,7 @@ var floors = map[string]floor{
 	"internal/action":    f1,
 	"internal/condition": f1,
 	"internal/quantity":  f1,
+	"internal/gang":      f1,
 
 	"internal/lws":           f2,
 	"internal/lws/admission": f2,

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -21,6 +22,9 @@ const (
 	KindControllerRevision Kind = "ControllerRevision"
 
 	KindPersistentVolumeClaim Kind = "PersistentVolumeClaim"
+
+	// KindPodGroup is what gang schedulers know a group by.
+	KindPodGroup Kind = "PodGroup"
 )
 
 // Ref is one incarnation of one object, as it was when it was looked at. A
@@ -38,13 +42,17 @@ type Ref struct {
 
 // RefOf returns the incarnation that obj was read as.
 func RefOf(kind Kind, obj metav1.Object) Ref {
-	return Ref{
+	ref := Ref{
 		Kind:            kind,
 		Namespace:       obj.GetNamespace(),
 		Name:            obj.GetName(),
 		UID:             obj.GetUID(),
 		ResourceVersion: obj.GetResourceVersion(),
 	}
+	if foreign, ok := obj.(runtime.Unstructured); ok {
+		ref.APIVersion = foreign.GetObjectKind().GroupVersionKind().GroupVersion().String()
+	}
+	return ref
 }
 
 // OwnerRef returns the incarnation that an owner reference in namespace names.

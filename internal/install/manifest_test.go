@@ -118,6 +118,7 @@ func TestRolesGrantTheLeast(t *testing.T) {
 		"lws-manager-role  persistentvolumeclaims []":                              "get list create",
 		"lws-manager-role  pods/finalizers []":                                     "update",
 		"lws-manager-role  nodes []":                                               "get list watch",
+		"lws-manager-role scheduling.volcano.sh podgroups []":                      "create delete get list patch watch",
 		"lws-manager-role  events []":                                              "create patch",
 		"lws-manager-role events.k8s.io events []":                                 "create patch",
 		"lws-manager-role admissionregistration.k8s.io mutatingwebhookconfigurations [lws-mutating-webhook-configuration]":     "get list watch patch",

@@ -30,6 +30,7 @@ func (d *setDecision) wantedConditions() []metav1.Condition {
 			}
 		}
 	}
+	wanted = append(wanted, d.gangConditions()...)
 	if d.conflict != "" {
 		return append(wanted, holding(CodeNameConflict, CodeNameConflict, d.conflict))
 	}

@@ -80,7 +80,7 @@ func (g Group) conflicts(set *lwsv1.LeaderWorkerSet) []string {
 			found = append(found, taken(identity.KindService, service, fmt.Sprintf("pods of group %d have no DNS names", g.Index)))
 		}
 	}
-	return found
+	return append(found, g.gangConflicts()...)
 }
 
 // taken says who holds a name and what that costs.

@@ -50,7 +50,7 @@ func (d *setDecision) ghosts() {
 	leaders := d.leaderGhosts()
 	d.held = d.held || len(whole) > 0 || d.leadersHold(leaders)
 
-	blocking := slices.Concat(whole, leaders, d.serviceGhosts())
+	blocking := slices.Concat(whole, leaders, d.serviceGhosts(), d.gangGhosts())
 	for _, g := range slices.Concat(d.Groups, d.Vacant) {
 		blocking = append(blocking, g.ghosts(Size(d.Set))...)
 	}

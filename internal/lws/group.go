@@ -33,6 +33,7 @@ func DecideGroup(w GroupSnapshot) Plan {
 		(*groupDecision).squatters,
 		(*groupDecision).mistakenAnnotation,
 		(*groupDecision).ownService,
+		(*groupDecision).scheduledAsGang,
 		(*groupDecision).standing,
 		(*groupDecision).revision,
 		(*groupDecision).startup,
@@ -52,6 +53,7 @@ func DecideGroup(w GroupSnapshot) Plan {
 func (d *groupDecision) ghosts() bool {
 	all := append(ghostsOf(identity.KindStatefulSet, d.Workers.Ghosts), ghostsOf(identity.KindPod, d.Pods.Ghosts)...)
 	all = append(all, ghostsOf(identity.KindService, d.Service.Ghosts)...)
+	all = append(all, ghostsOf(identity.KindPodGroup, d.Gang.Ghosts)...)
 	d.plan.helpAlong(d.Now, d.Vigil, d.Lives, all)
 	if d.Leader == nil {
 		return false
@@ -112,6 +114,9 @@ func (d *groupDecision) ownService() bool {
 // revision restores the set as it was when the leader was made: workers always
 // carry their leader's revision.
 func (d *groupDecision) revision() bool {
+	if d.restored != nil {
+		return true
+	}
 	key := d.Leader.Labels[lwsv1.RevisionKey]
 	revision := revisionWithKey(countingRevisions(d.Revisions, d.Set.Name), key)
 	if revision == nil {

@@ -44,6 +44,9 @@ const (
 	CodeRollout             = "Rollout"
 	CodeOutdated            = "Outdated"
 	CodePaused              = "RolloutPaused"
+
+	CodeGangSchedulerMissing = "GangSchedulerMissing"
+	CodeNoGangYet            = "NoGangYet"
 )
 
 // Next is how long to wait before looking again without an event: zero when

@@ -49,6 +49,7 @@ func DecideSet(w SetSnapshot) Plan {
 		(*setDecision).replace,
 		(*setDecision).tellPause,
 		(*setDecision).service,
+		(*setDecision).gangs,
 		(*setDecision).unreachable,
 		(*setDecision).nudge,
 		(*setDecision).history,

@@ -5,6 +5,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -31,6 +32,10 @@ type SetSnapshot struct {
 	Service identity.Claim[*corev1.Service]
 	// Revisions holds what bears the set's revision labels.
 	Revisions identity.Claim[*appsv1.ControllerRevision]
+
+	// GangMissing says why the objects of the gang scheduler that the set or any of
+	// its groups is handed to cannot be read, or is empty.
+	GangMissing string
 
 	// Claims names the set's persistent volume claims. It is filled only while
 	// something other than the set bears a leader's name.
@@ -82,6 +87,11 @@ type Group struct {
 	Pods identity.Claim[*corev1.Pod]
 	// Service holds what bears the name of the group's own headless Service.
 	Service identity.Claim[*corev1.Service]
+	// Gang holds what bears the name of the object that the group's gang scheduler
+	// knows it by. It is filled only for groups that were handed to one.
+	Gang identity.Claim[*unstructured.Unstructured]
+	// GangMissing says why that scheduler's objects cannot be read, or is empty.
+	GangMissing string
 }
 
 // Node is what a group's placement needs of a node.

@@ -102,6 +102,7 @@ func workerTemplate(set, restored *lwsv1.LeaderWorkerSet, g Group, labels, nodeS
 	}
 	template.Labels = merged(template.Labels, labels)
 	template.Annotations = merged(template.Annotations, annotations)
+	tieWorkers(&template, g.Leader)
 	if len(nodeSelector) > 0 {
 		template.Spec.NodeSelector = merged(template.Spec.NodeSelector, nodeSelector)
 	}

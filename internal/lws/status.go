@@ -2,6 +2,7 @@ package lws
 
 import (
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,7 +38,7 @@ func (d *setDecision) status() {
 		Set:     setRef(d.Set),
 		Status:  *want,
 		Because: because(CodeChanged, fmt.Sprintf("%d of %d groups are ready", want.ReadyReplicas, Replicas(d.Set))),
-		Tell:    action.Telling{Done: d.statusEvents(want, turned || generation)},
+		Tell:    action.Telling{Done: d.statusEvents(want, progressTurned(have.Conditions, want.Conditions) || generation)},
 	})
 }
 
@@ -67,7 +68,7 @@ func (d *setDecision) statusEvents(status *lwsv1.LeaderWorkerSetStatus, turned b
 	if event, ok := d.waitEvent(); ok {
 		events = append(events, event)
 	}
-	return append(events, d.conflictEvents()...)
+	return slices.Concat(events, d.conflictEvents(), d.gangEvents())
 }
 
 // waitEvent compares the wait as it is with the wait as it was last written.

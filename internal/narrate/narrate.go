@@ -7,6 +7,7 @@
 package narrate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -124,7 +125,7 @@ func related(ref *identity.Ref) runtime.Object {
 	if ref == nil {
 		return nil
 	}
-	version := "v1"
+	version := cmp.Or(ref.APIVersion, "v1")
 	if ref.Kind == identity.KindControllerRevision || ref.Kind == identity.KindStatefulSet {
 		version = "apps/v1"
 	}

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/identity"
 )
 
@@ -58,7 +59,9 @@ func trimPod(object any) (any, error) {
 		return object, nil
 	}
 	pod.ManagedFields = nil
-	maps.DeleteFunc(pod.Annotations, func(key, _ string) bool { return !strings.HasPrefix(key, ownPrefix) })
+	maps.DeleteFunc(pod.Annotations, func(key, _ string) bool {
+		return !strings.HasPrefix(key, ownPrefix) && key != gang.PodGroupAnnotationKey
+	})
 	pod.Spec = corev1.PodSpec{
 		NodeName:       pod.Spec.NodeName,
 		Containers:     trimContainers(pod.Spec.Containers),

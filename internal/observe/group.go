@@ -51,6 +51,9 @@ func (o *Observer) Group(ctx context.Context, key types.NamespacedName, now time
 			return w, err
 		}
 	}
+	if err := o.fillNewGang(ctx, j, &w); err != nil {
+		return w, err
+	}
 	w.Lives = j.lives
 	vigilKey := groupVigil(key)
 	w.Vigil = o.memory.watchOver(vigilKey, groupPresence(w.Group, true), now)
@@ -99,7 +102,7 @@ func (o *Observer) fillGroup(ctx context.Context, j *judge, set *lwsv1.LeaderWor
 		}
 		g.Service = claim(j.lives, services, claimant, func(s *corev1.Service) bool { return lws.BearsName(s, set.Name) })
 	}
-	return nil
+	return o.fillGang(ctx, j, g)
 }
 
 // fillIncomplete is fillGroup with the group's pods where its StatefulSet is

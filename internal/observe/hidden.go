@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/identity"
 )
 
@@ -43,7 +44,7 @@ func (o *Observer) uncover(ctx context.Context, n name) (client.Object, bool, er
 	meta, err := o.liveMeta(ctx, apiVersions[n.kind], string(n.kind), types.NamespacedName{Namespace: n.namespace, Name: n.name})
 	o.memory.mu.Lock()
 	defer o.memory.mu.Unlock()
-	if apierrors.IsNotFound(err) {
+	if apierrors.IsNotFound(err) || unserved(err) {
 		delete(o.memory.hidden, n)
 		return nil, false, nil
 	}
@@ -98,6 +99,8 @@ var apiVersions = map[identity.Kind]string{
 	identity.KindService:            "v1",
 
 	identity.KindPersistentVolumeClaim: "v1",
+
+	identity.KindPodGroup: gang.Volcano{}.Kind().GroupVersion().String(),
 }
 
 // skeleton is an object of the kind with nothing but its metadata.
@@ -111,6 +114,8 @@ func skeleton(kind identity.Kind, meta metav1.ObjectMeta) client.Object {
 		return &corev1.PersistentVolumeClaim{ObjectMeta: meta}
 	case identity.KindService:
 		return &corev1.Service{ObjectMeta: meta}
+	case identity.KindPodGroup:
+		return foreign(kind, meta)
 	default:
 		return &corev1.Pod{ObjectMeta: meta}
 	}

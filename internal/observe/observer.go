@@ -21,6 +21,10 @@ type Observer struct {
 	cached client.Reader
 	live   client.Reader
 	memory *Memory
+	gangs  GangObjects
+	// wide is a look at a whole set, which must not fail for one kind that the
+	// reader may not see.
+	wide bool
 	// now is when the look that this is a copy for began, or zero between looks.
 	now time.Time
 }
@@ -104,6 +108,19 @@ func (o *Observer) PodNames(ctx context.Context, statefulSet types.NamespacedNam
 		names = append(names, pod.Name)
 	}
 	return names, err
+}
+
+// SetNames returns the keys of all sets that the cache holds. It waits for nothing.
+func (o *Observer) SetNames(ctx context.Context) []types.NamespacedName {
+	var list lwsv1.LeaderWorkerSetList
+	if err := o.cached.List(ctx, &list, client.DisableReadYourWritesConsistency); err != nil {
+		return nil // the cache holds sets or the process would not have started
+	}
+	names := make([]types.NamespacedName, 0, len(list.Items))
+	for i := range list.Items {
+		names = append(names, client.ObjectKeyFromObject(&list.Items[i]))
+	}
+	return names
 }
 
 // revisions returns the ControllerRevisions that belong to the set's UID, and

@@ -35,6 +35,7 @@ func (o *Observer) Set(ctx context.Context, key types.NamespacedName, now time.T
 // not be what the cluster holds.
 func (o *Observer) SetAs(ctx context.Context, set *lwsv1.LeaderWorkerSet, now time.Time) (lws.SetSnapshot, error) {
 	o = o.at(now)
+	o.wide = true
 	key := types.NamespacedName{Namespace: set.Namespace, Name: set.Name}
 	written := o.memory.writesOf(set)
 	w := lws.SetSnapshot{Now: now, Set: set, StatusWritten: written.statusAt, Applied: written.applied, Refusal: written.refusalOf(set.Generation)}
@@ -71,6 +72,9 @@ func (o *Observer) SetAs(ctx context.Context, set *lwsv1.LeaderWorkerSet, now ti
 		if w.Revisions, err = o.revisionClaim(ctx, j, set, o.revisionsAndHistory); err != nil {
 			return w, err
 		}
+	}
+	if w.GangMissing, err = o.gangMissing(ctx, set, w.Groups); err != nil {
+		return w, err
 	}
 	w.Lives = j.lives
 	w.Vigil = o.memory.watchOver(key, setPresence(w, leaderOwner), now)
@@ -218,6 +222,7 @@ func setPresence(w lws.SetSnapshot, leaderOwner identity.Claimant) []presence {
 func groupPresence(g lws.Group, taken bool) []presence {
 	present := presences(identity.KindStatefulSet, g.Workers.Ghosts, false)
 	present = append(present, presences(identity.KindPod, othersPods(g), taken)...)
+	present = append(present, presences(identity.KindPodGroup, g.Gang.Ghosts, false)...)
 	return append(present, presences(identity.KindService, g.Service.Ghosts, false)...)
 }
 

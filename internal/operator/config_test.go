@@ -123,7 +123,6 @@ func TestFaultsNameTheirField(t *testing.T) {
 		"internalCertManagement: {webhookSecretName: A}":                          `internalCertManagement.webhookSecretName: Invalid value: "A": `,
 		"gangSchedulingManagement: {}":                                            `schedulerProvider: Required value: must be set when gang scheduling is enabled`,
 		"gangSchedulingManagement: {schedulerProvider: x}":                        `schedulerProvider: Unsupported value: "x": supported values: "volcano"`,
-		"gangSchedulingManagement: {schedulerProvider: volcano}":                  `gangSchedulingManagement: Forbidden: this version does not schedule groups as gangs yet`,
 		"clientConnection: {qps: 0}":                                              "clientConnection.qps: Invalid value: 0: must be greater than 0",
 		"clientConnection: {burst: -1}":                                           "clientConnection.burst: Invalid value: -1: must be greater than 0",
 	} {

@@ -122,7 +122,7 @@ func (o *Options) assemble(scheme *runtime.Scheme, keeper *certs.Keeper) (ctrl.M
 		}
 	}
 	if keeper != nil {
-		webhook.Register(mgr.GetWebhookServer())
+		webhook.Register(mgr.GetWebhookServer(), o.gangs(mgr))
 		if err := keeper.Setup(mgr); err != nil {
 			return nil, fmt.Errorf("set up the webhook certificate: %w", err)
 		}

@@ -13,6 +13,7 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
+	"lockstep.dev/lockstep/internal/gang"
 )
 
 // ValidateConfig returns everything that is wrong with a configuration whose
@@ -111,8 +112,6 @@ func validateCertManagement(m v1alpha1.InternalCertManagement, path *field.Path)
 	return faults
 }
 
-// validateGangs refuses the block even where it is well-formed: an operator that
-// took it and scheduled pods one by one would break the promise silently.
 func validateGangs(g *v1alpha1.GangSchedulingManagement, path *field.Path) field.ErrorList {
 	provider := path.Child("schedulerProvider")
 	switch {
@@ -120,10 +119,10 @@ func validateGangs(g *v1alpha1.GangSchedulingManagement, path *field.Path) field
 		return nil
 	case g.SchedulerProvider == nil || *g.SchedulerProvider == "":
 		return field.ErrorList{field.Required(provider, "must be set when gang scheduling is enabled")}
-	case *g.SchedulerProvider != "volcano":
-		return field.ErrorList{field.NotSupported(provider, *g.SchedulerProvider, []string{"volcano"})}
+	case gang.Named(*g.SchedulerProvider) == nil:
+		return field.ErrorList{field.NotSupported(provider, *g.SchedulerProvider, gang.Names())}
 	}
-	return field.ErrorList{field.Forbidden(path, "this version does not schedule groups as gangs yet; remove the block to run without")}
+	return nil
 }
 
 func validateConnection(c v1alpha1.ClientConnection, path *field.Path) (faults field.ErrorList) {

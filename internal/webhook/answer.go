@@ -19,16 +19,16 @@ type object[T any] interface {
 
 // mutating answers with the smallest patch that takes the object to what change
 // makes of it. An error of change refuses the request with its text.
-func mutating[T any, P object[T]](change func(P) error) admission.HandlerFunc {
+func mutating[T any, P object[T]](change func(context.Context, P) error) admission.HandlerFunc {
 	reads := readerOf[T]()
-	return func(_ context.Context, req admission.Request) admission.Response {
+	return func(ctx context.Context, req admission.Request) admission.Response {
 		after, err := reads.object(req.Object)
 		if err != nil {
 			return undecodable(req, err)
 		}
 		var before T
 		P(after).DeepCopyInto(&before)
-		if err := change(after); err != nil {
+		if err := change(ctx, after); err != nil {
 			return admission.Denied(err.Error())
 		}
 		patch, err := Diff(req.Object.Raw, &before, after)

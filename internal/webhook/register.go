@@ -15,15 +15,15 @@ import (
 // Register puts every webhook on its path of the server. Requests are bounded
 // to 7 MiB, counted, and a panic in a rule is counted and answered with 500, by
 // the library underneath.
-func Register(server webhook.Server) {
-	for path, answer := range handlers() {
+func Register(server webhook.Server, gangs Gangs) {
+	for path, answer := range handlers(gangs) {
 		server.Register(path, &webhook.Admission{Handler: answer})
 	}
 }
 
-func handlers() map[string]admission.HandlerFunc {
+func handlers(gangs Gangs) map[string]admission.HandlerFunc {
 	return map[string]admission.HandlerFunc{
-		PathMutateSet: mutating(func(set *lwsv1.LeaderWorkerSet) error {
+		PathMutateSet: mutating(func(_ context.Context, set *lwsv1.LeaderWorkerSet) error {
 			rule.Default(set)
 			return nil
 		}),
@@ -32,7 +32,7 @@ func handlers() map[string]admission.HandlerFunc {
 			update: rule.ValidateUpdate,
 			warn:   rule.Warnings,
 		}),
-		PathMutatePod:   ofSets(mutating(rule.MutatePod)),
+		PathMutatePod:   ofSets(mutating(gangs.mutatePod)),
 		PathValidatePod: allowing, // for configurations made by other implementations; ours does not call it
 	}
 }

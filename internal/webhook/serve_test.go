@@ -18,7 +18,7 @@ import (
 func mux(t testing.TB) http.Handler {
 	t.Helper()
 	m := http.NewServeMux()
-	for path, h := range handlers() {
+	for path, h := range handlers(Gangs{}) {
 		m.Handle(path, &admission.Webhook{Handler: h})
 	}
 	return m

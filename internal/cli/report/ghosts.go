@@ -19,6 +19,7 @@ func groupGhosts(s survey.Survey, g survey.Group) []Ghost {
 		ghosts(identity.KindStatefulSet, g.Workers.Ghosts),
 		ghosts(identity.KindPod, g.Pods.Ghosts),
 		ghosts(identity.KindService, g.Service.Ghosts),
+		ghosts(identity.KindPodGroup, g.Gang.Ghosts),
 	)
 }
 

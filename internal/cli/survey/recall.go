@@ -59,7 +59,7 @@ func ghostsOfSet(w lws.SetSnapshot) []metav1.Object {
 }
 
 func ghostsOfGroup(g lws.Group) []metav1.Object {
-	return slices.Concat(objects(g.Workers.Ghosts), objects(g.Pods.Ghosts), objects(g.Service.Ghosts))
+	return slices.Concat(objects(g.Workers.Ghosts), objects(g.Pods.Ghosts), objects(g.Service.Ghosts), objects(g.Gang.Ghosts))
 }
 
 func objects[T metav1.Object](all []T) []metav1.Object {

@@ -8,14 +8,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/identity"
 )
 
 // PodMutation completes the pods of sets as they are created. The zero value
 // knows nothing of schedulers.
 type PodMutation struct {
-	// Gang puts the name of its group's PodGroup on every pod.
-	Gang bool
+	// Gang is the scheduler that the pod is handed to with its group, or nil.
+	Gang gang.Scheduler
 }
 
 // MutatePod completes a pod of a set, in place, and leaves every other pod as it
@@ -41,8 +42,8 @@ func (m PodMutation) Mutate(pod *corev1.Pod) error {
 	if err := placeInGroup(pod, groupSize); err != nil {
 		return err
 	}
-	if m.Gang {
-		annotateGang(pod)
+	if m.Gang != nil {
+		m.Gang.Tie(pod, gang.NameOf(pod))
 	}
 	if err := addTPUEnvironment(pod, groupSize); err != nil {
 		return err
@@ -156,11 +157,3 @@ func shortened(text string) string {
 	}
 	return text[:enough] + "…"
 }
-
-func annotateGang(pod *corev1.Pod) {
-	pod.Annotations[GangAnnotationKey] = fmt.Sprintf("%s-%s-%s",
-		pod.Labels[lwsv1.SetNameLabelKey], pod.Labels[lwsv1.GroupIndexLabelKey], pod.Labels[lwsv1.RevisionKey])
-}
-
-// GangAnnotationKey is where gang schedulers look for the PodGroup of a pod.
-const GangAnnotationKey = "scheduling.k8s.io/group-name"

@@ -45,6 +45,7 @@ var additions = []rule{
 	{readPodLifetime, checkPodLifetime},
 	{readLeaderMark, checkLeaderMark},
 	{readPaused, checkPaused},
+	{readGangScheduler, checkGangScheduler},
 }
 
 // ValidateCreate says what is wrong with a new set, field by field. Run it after

@@ -13,6 +13,7 @@ var surprises = []func(*lwsv1.LeaderWorkerSet) []string{
 	warnReservedKeys,
 	warnOverwritten,
 	warnDroppedFromClaims,
+	warnGangScheduler,
 }
 
 // Warnings says what about set will not do what it seems to. old is nil for a

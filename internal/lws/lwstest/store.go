@@ -16,7 +16,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -62,19 +64,6 @@ func NewStore() *FakeStore {
 		applied: map[string][]byte{},
 		indexes: map[identity.Kind]map[string]client.IndexerFunc{},
 	}
-}
-
-// KindOf is the kind of a typed object.
-func KindOf(object any) identity.Kind {
-	if meta, ok := object.(*metav1.PartialObjectMetadata); ok {
-		return identity.Kind(meta.Kind)
-	}
-	return identity.Kind(reflect.TypeOf(object).Elem().Name())
-}
-
-// NameOf is the name that an object bears.
-func NameOf(object client.Object) Name {
-	return Name{Kind: KindOf(object), Namespace: object.GetNamespace(), Name: object.GetName()}
 }
 
 // Add puts a copy of an object into the store, with a UID, a version and a date
@@ -228,6 +217,9 @@ func (r *FakeReader) Get(_ context.Context, key client.ObjectKey, into client.Ob
 func share(stored, into client.Object) error {
 	switch into := into.(type) {
 	case *metav1.PartialObjectMetadata:
+		if foreign, ok := stored.(*unstructured.Unstructured); ok {
+			return runtime.DefaultUnstructuredConverter.FromUnstructured(foreign.Object, into)
+		}
 		meta := reflect.ValueOf(stored).Elem().FieldByName("ObjectMeta").Interface()
 		into.ObjectMeta, _ = meta.(metav1.ObjectMeta)
 	default:

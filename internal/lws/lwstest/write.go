@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -178,6 +179,8 @@ func zero(object client.Object) {
 		*object = appsv1.ControllerRevision{}
 	case *corev1.Service:
 		*object = corev1.Service{}
+	case *unstructured.Unstructured:
+		object.Object = nil
 	}
 }
 
@@ -189,7 +192,7 @@ func sameSpec(a, b client.Object) bool {
 
 // fields are those that an object sets.
 func fields(object action.Object) ([]byte, error) {
-	set, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	set, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object.DeepCopyObject())
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,101 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/observe"
+)
+
+// newServed watches what gang schedulers know groups by, for as long as the
+// manager acts. Their kinds come and go, so no watch of the manager's own will do.
+func newServed(mgr ctrl.Manager) (*observe.Served, error) {
+	reader, err := dynamic.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("read objects of gang schedulers: %w", err)
+	}
+	life, end := context.WithCancel(context.Background())
+	err = mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		<-ctx.Done()
+		end()
+		return nil
+	}))
+	return observe.NewServed(life, reader), err
+}
+
+// gangEvents tells a controller of the objects of gang schedulers. keys are whom an
+// object concerns, and all whom it concerns that a kind came or went.
+func gangEvents(served *observe.Served, keys keysOf, after time.Duration, all func(context.Context) []types.NamespacedName) source.Source {
+	var mu sync.Mutex
+	var tell queue
+	add := func(names []types.NamespacedName) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, name := range names {
+			if tell != nil {
+				tell.AddAfter(ctrl.Request{NamespacedName: name}, after)
+			}
+		}
+	}
+	served.Follow(
+		func(object *unstructured.Unstructured) { add(keys(context.Background(), object)) },
+		func() { add(all(context.Background())) },
+	)
+	return source.Func(func(_ context.Context, q queue) error {
+		mu.Lock()
+		defer mu.Unlock()
+		tell = q
+		return nil
+	})
+}
+
+// groupOfGang returns the group whose leader an object belongs to, and the one
+// that it is labelled with.
+func groupOfGang(_ context.Context, object client.Object) []types.NamespacedName {
+	var keys []types.NamespacedName
+	owner := metav1.GetControllerOfNoCopy(object)
+	if owner != nil && owner.Kind == string(identity.KindPod) {
+		keys = append(keys, types.NamespacedName{Namespace: object.GetNamespace(), Name: owner.Name})
+	}
+	named := labelledSet(object)
+	named.Name += "-" + object.GetLabels()[lwsv1.GroupIndexLabelKey]
+	if len(keys) == 1 && keys[0] == named {
+		return keys
+	}
+	return append(keys, named)
+}
+
+// setOfGang returns the set that an object is labelled with.
+func setOfGang(_ context.Context, object client.Object) []types.NamespacedName {
+	return []types.NamespacedName{labelledSet(object)}
+}
+
+// everyGroup returns the groups of all leaders of all sets.
+func everyGroup(o *observe.Observer) func(context.Context) []types.NamespacedName {
+	return func(ctx context.Context) []types.NamespacedName {
+		var groups []types.NamespacedName
+		for _, set := range o.SetNames(ctx) {
+			names, err := o.PodNames(ctx, set)
+			if err != nil {
+				continue // the next look at the set finds out
+			}
+			for _, name := range names {
+				groups = append(groups, types.NamespacedName{Namespace: set.Namespace, Name: name})
+			}
+		}
+		return groups
+	}
+}

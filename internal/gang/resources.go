@@ -1,0 +1,42 @@
+package gang
+
+import (
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	podrequests "k8s.io/component-helpers/resource"
+)
+
+// Resources is what a group of the given size asks for: its leader once, and the
+// other pods each what a worker asks for.
+func Resources(leader, worker *corev1.PodTemplateSpec, size int32) corev1.ResourceList {
+	total := requests(leader)
+	for name, quantity := range requests(worker) {
+		quantity.Mul(int64(max(size-1, 0)))
+		sum := total[name]
+		sum.Add(quantity)
+		total[name] = sum
+	}
+	maps.DeleteFunc(total, func(_ corev1.ResourceName, q resource.Quantity) bool { return q.IsZero() })
+	return total
+}
+
+// requests is what a pod of the template asks for, as the scheduler counts it.
+func requests(template *corev1.PodTemplateSpec) corev1.ResourceList {
+	spec := template.Spec.DeepCopy()
+	askForLimits(spec.InitContainers)
+	askForLimits(spec.Containers)
+	return podrequests.PodRequests(&corev1.Pod{Spec: *spec}, podrequests.PodResourcesOptions{})
+}
+
+// askForLimits fills in what the API server does when the pod is made: who only
+// limits a resource asks for as much of it.
+func askForLimits(containers []corev1.Container) {
+	for i := range containers {
+		requests := corev1.ResourceList{}
+		maps.Copy(requests, containers[i].Resources.Limits)
+		maps.Copy(requests, containers[i].Resources.Requests)
+		containers[i].Resources.Requests = requests
+	}
+}

@@ -1,0 +1,141 @@
+package gang
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+const (
+	// PodGroupAnnotationKey, on a pod, names the PodGroup that it is placed with.
+	PodGroupAnnotationKey = "scheduling.k8s.io/group-name"
+	// QueueAnnotationKey, on a set, names the queue that its groups wait in.
+	QueueAnnotationKey = "scheduling.volcano.sh/queue-name"
+	// volcanoPrefix begins what a set's annotations tell Volcano of its groups.
+	volcanoPrefix = "volcano.sh/"
+)
+
+// Volcano places the pods of a PodGroup together.
+type Volcano struct{}
+
+// Name implements Scheduler.
+func (Volcano) Name() string { return "volcano" }
+
+// Kind implements Scheduler.
+func (Volcano) Kind() schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: "scheduling.volcano.sh", Version: "v1beta1", Kind: "PodGroup"}
+}
+
+// Resource implements Scheduler.
+func (v Volcano) Resource() schema.GroupVersionResource {
+	return v.Kind().GroupVersion().WithResource("podgroups")
+}
+
+// Tie implements Scheduler.
+func (Volcano) Tie(pod metav1.Object, object string) {
+	annotations := pod.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[PodGroupAnnotationKey] = object
+	pod.SetAnnotations(annotations)
+}
+
+// Tied implements Scheduler.
+func (Volcano) Tied(pod metav1.Object) string { return pod.GetAnnotations()[PodGroupAnnotationKey] }
+
+// Object implements Scheduler.
+func (v Volcano) Object(g Group) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(v.Kind())
+	object.SetNamespace(g.Namespace)
+	object.SetName(g.Name)
+	object.SetLabels(g.Labels)
+	object.SetAnnotations(forVolcano(g.Annotations))
+	object.SetOwnerReferences(g.Owners)
+	spec := map[string]any{"minMember": int64(g.MinMember)}
+	if len(g.MinResources) > 0 {
+		spec["minResources"] = written(g.MinResources)
+	}
+	if queue := g.Annotations[QueueAnnotationKey]; queue != "" {
+		spec["queue"] = queue
+	}
+	object.Object["spec"] = spec
+	return object
+}
+
+func forVolcano(annotations map[string]string) map[string]string {
+	var meant map[string]string
+	for key, value := range annotations {
+		if !strings.HasPrefix(key, volcanoPrefix) {
+			continue
+		}
+		if meant == nil {
+			meant = map[string]string{}
+		}
+		meant[key] = value
+	}
+	return meant
+}
+
+func written(resources corev1.ResourceList) map[string]any {
+	all := make(map[string]any, len(resources))
+	for name, quantity := range resources {
+		all[string(name)] = quantity.String()
+	}
+	return all
+}
+
+// InStep implements Scheduler. Fields of which nothing is wanted are Volcano's.
+func (Volcano) InStep(have, want *unstructured.Unstructured) bool {
+	return within(have.GetLabels(), want.GetLabels()) && within(have.GetAnnotations(), want.GetAnnotations()) &&
+		field(have, "minMember") == field(want, "minMember") &&
+		(field(want, "queue") == nil || field(have, "queue") == field(want, "queue")) &&
+		equality.Semantic.DeepEqual(read(have), read(want))
+}
+
+func within(have, want map[string]string) bool {
+	for key, value := range want {
+		if got, ok := have[key]; !ok || got != value {
+			return false
+		}
+	}
+	return true
+}
+
+// field is a number or text of the spec, or nil.
+func field(object *unstructured.Unstructured, name string) any {
+	spec, _ := object.Object["spec"].(map[string]any)
+	switch value := spec[name].(type) {
+	case int64, string:
+		return value
+	case float64:
+		return int64(value)
+	}
+	return nil
+}
+
+// read is the minResources of an object, however their quantities are written.
+// What is no quantity is nothing anybody could want.
+func read(object *unstructured.Unstructured) corev1.ResourceList {
+	spec, _ := object.Object["spec"].(map[string]any)
+	listed, _ := spec["minResources"].(map[string]any)
+	resources := corev1.ResourceList{}
+	for name, value := range listed {
+		text, _ := value.(string)
+		if number, ok := value.(int64); ok {
+			text = resource.NewQuantity(number, resource.DecimalSI).String()
+		}
+		quantity, err := resource.ParseQuantity(text)
+		if err != nil {
+			return nil
+		}
+		resources[corev1.ResourceName(name)] = quantity
+	}
+	return resources
+}

@@ -1,0 +1,133 @@
+package lws
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/gang"
+	"lockstep.dev/lockstep/internal/identity"
+)
+
+// scheduledAsGang keeps the object that a group's gang scheduler knows it by. What
+// the leader was tied to when it was made decides, not what the set says now: a
+// gang is whole or it is none. The object belongs to that very leader; one of an
+// earlier leader is a ghost, and leaves first.
+func (d *groupDecision) scheduledAsGang() bool {
+	scheduler := gang.Of(d.Leader)
+	switch {
+	case scheduler == nil:
+		d.beforeGangs()
+	case d.GangMissing != "":
+		d.plan.wait(Wait{Reason: because(CodeGangSchedulerMissing, d.GangMissing)})
+	case len(d.Gang.Ghosts) > 0:
+		ghosts := ghostsOf(identity.KindPodGroup, d.Gang.Ghosts)
+		d.plan.wait(Wait{Reason: because(CodePreviousIncarnation, fmt.Sprintf("group %d is no gang before %s of the previous incarnation has left", d.Index, named(ghosts)))})
+	case d.Gang.Member() == nil && d.Gang.Orphan() == nil && !d.Gang.Empty():
+		// A squatter: the set tells of it.
+	case d.revision():
+		d.keepGang(scheduler, scheduler.Object(d.gangGroup()))
+	}
+	return true
+}
+
+// beforeGangs tells of a group that was made before its set asked for a gang
+// scheduler. Its pods cannot be tied any more; they are when it is recreated.
+func (d *groupDecision) beforeGangs() {
+	if wanted := gang.Wanted(d.Set, nil); wanted != nil {
+		d.plan.wait(Wait{Reason: because(CodeNoGangYet,
+			fmt.Sprintf("group %d was made before the set asked for %s, and is handed to it when it is recreated", d.Index, wanted.Name()))})
+	}
+}
+
+func (d *groupDecision) keepGang(scheduler gang.Scheduler, want *unstructured.Unstructured) {
+	leader := identity.RefOf(identity.KindPod, d.Leader)
+	if have := d.Gang.Orphan(); have != nil {
+		d.plan.do(adopt(identity.RefOf(identity.KindPodGroup, have), leader, ownedPart(have, d.Leader)))
+		return
+	}
+	have := d.Gang.Member()
+	if have == nil {
+		d.plan.do(action.Create{
+			Kind:    identity.KindPodGroup,
+			Object:  want,
+			Owner:   leader,
+			Because: because(CodeMissing, fmt.Sprintf("group %d has no podgroup %s", d.Index, want.GetName())),
+			Tell: action.Telling{Refused: &action.Event{
+				Warning: true, Reason: "FailedCreate", Action: "Create",
+				Note: "Failed to create podgroup for leader pod " + d.LeaderName, Related: &leader,
+			}},
+		})
+		return
+	}
+	if !scheduler.InStep(have, want) {
+		d.plan.do(action.Apply{
+			Object:     want,
+			Onto:       identity.RefOf(identity.KindPodGroup, have),
+			FieldOwner: FieldOwner,
+			Because:    because(CodeChanged, fmt.Sprintf("podgroup %s does not say what group %d is", want.GetName(), d.Index)),
+		})
+	}
+}
+
+func ownedPart(object *unstructured.Unstructured, leader *corev1.Pod) *unstructured.Unstructured {
+	part := &unstructured.Unstructured{}
+	part.SetGroupVersionKind(object.GroupVersionKind())
+	part.SetOwnerReferences(ownedByLeader(leader))
+	return part
+}
+
+// gangGroup is what the scheduler is told. Size and templates are those of the
+// leader's revision: a gang that waits for the pods of another would never start.
+// Where workers wait for their leader, it is not to wait for them.
+func (d *groupDecision) gangGroup() gang.Group {
+	template := d.restored.Spec.LeaderWorkerTemplate
+	leader := &template.WorkerTemplate
+	if template.LeaderTemplate != nil {
+		leader = template.LeaderTemplate
+	}
+	together := Size(d.restored)
+	if d.Set.Spec.StartupPolicy == lwsv1.LeaderReadyStartupPolicy {
+		together = 1
+	}
+	return gang.Group{
+		Namespace:    d.Set.Namespace,
+		Name:         gang.NameOf(d.Leader),
+		Labels:       gangLabels(d.Leader),
+		Annotations:  d.Set.Annotations,
+		Owners:       ownedByLeader(d.Leader),
+		MinMember:    together,
+		MinResources: gang.Resources(leader, &template.WorkerTemplate, Size(d.restored)),
+	}
+}
+
+func gangLabels(leader *corev1.Pod) map[string]string {
+	labels := map[string]string{}
+	for _, key := range []string{lwsv1.SetNameLabelKey, lwsv1.GroupIndexLabelKey, lwsv1.RevisionKey} {
+		labels[key] = leader.Labels[key]
+	}
+	return labels
+}
+
+// IsGang tells whether an object nobody controls could be what a scheduler knows
+// the leader's group by.
+func IsGang(object metav1.Object, leader *corev1.Pod) bool {
+	have := object.GetLabels()
+	for key, value := range gangLabels(leader) {
+		if have[key] != value {
+			return false
+		}
+	}
+	return true
+}
+
+// tieWorkers ties the workers to be as their leader is tied.
+func tieWorkers(template *corev1.PodTemplateSpec, leader *corev1.Pod) {
+	if scheduler := gang.Of(leader); scheduler != nil {
+		scheduler.Tie(template, scheduler.Tied(leader))
+	}
+}

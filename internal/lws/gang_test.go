@@ -1,0 +1,208 @@
+package lws_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/gang"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/lwstest"
+)
+
+// tieLeaders has new leaders handed to Volcano, as the pod webhook does. Workers
+// have to be tied by their template.
+func tieLeaders(c *cluster) {
+	c.Added = func(object client.Object) {
+		if pod, ok := object.(*corev1.Pod); ok && pod.Labels[lwsv1.WorkerIndexLabelKey] == "0" {
+			gang.Volcano{}.Tie(pod, gang.NameOf(pod))
+		}
+	}
+}
+
+// gangs is a cluster with a set called w in step whose groups are gangs.
+func gangs(t *testing.T, replicas, size int32, edits ...func(*lwsv1.LeaderWorkerSet)) *cluster {
+	t.Helper()
+	c := newCluster(t)
+	tieLeaders(c)
+	c.pass(time.Minute)
+	lwstest.Add(c.FakeStore, lwstest.Set("w", replicas, size, edits...))
+	c.settle("w-0", "w-1")
+	return c
+}
+
+func podGroups(c *cluster) []*unstructured.Unstructured {
+	return lwstest.All[*unstructured.Unstructured](c.Objects)
+}
+
+// podGroup is the one of group 0.
+func podGroup(c *cluster) *unstructured.Unstructured {
+	c.t.Helper()
+	leader := find[*corev1.Pod](c, "w-0")
+	return find[*unstructured.Unstructured](c, gang.NameOf(leader))
+}
+
+func edit(c *cluster, change func(*unstructured.Unstructured)) {
+	edited := podGroup(c).DeepCopy()
+	change(edited)
+	c.Put(edited)
+}
+
+func TestEveryGroupOfAGangHasAPodGroupOfItsLeader(t *testing.T) {
+	c := gangs(t, 2, 3)
+	if got := len(podGroups(c)); got != 2 {
+		t.Fatalf("got %d PodGroups, want 2", got)
+	}
+	leader, object := find[*corev1.Pod](c, "w-0"), podGroup(c)
+	if owner := metav1.GetControllerOf(object); owner == nil || owner.UID != leader.UID {
+		t.Errorf("the PodGroup belongs to %+v, want leader %s", owner, leader.UID)
+	}
+	if got, _, _ := unstructured.NestedInt64(object.Object, "spec", "minMember"); got != 3 {
+		t.Errorf("minMember is %d, want 3", got)
+	}
+	for _, pod := range lwstest.All[*corev1.Pod](c.Objects) {
+		if gang.Of(pod) == nil {
+			t.Errorf("pod %s is not tied to %q", pod.Name, gang.NameOf(pod))
+		}
+	}
+	if plan := c.decideGroup("w-0"); len(plan.Actions) > 0 {
+		t.Errorf("a gang in step is written: %s", spelled(plan))
+	}
+}
+
+func TestWorkersThatWaitForTheirLeaderAreNotWaitedForByIt(t *testing.T) {
+	c := gangs(t, 1, 3, lwstest.LeaderReady)
+	if got, _, _ := unstructured.NestedInt64(podGroup(c).Object, "spec", "minMember"); got != 1 {
+		t.Errorf("minMember is %d, want 1: the leader would wait for workers that wait for it", got)
+	}
+}
+
+func TestAGroupOfAnOlderRevisionKeepsItsOwnSize(t *testing.T) {
+	c := gangs(t, 1, 3)
+	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) {
+		set.Spec.LeaderWorkerTemplate.Size = lwstest.Ptr[int32](5)
+		set.Generation++
+	})
+	if plan := c.decideGroup("w-0"); len(plan.Actions) > 0 {
+		t.Errorf("got %s: a group of 3 would wait for 5 pods for ever", spelled(plan))
+	}
+}
+
+func TestAPodGroupThatIsLostComesBack(t *testing.T) {
+	c := gangs(t, 1, 2)
+	delete(c.Objects, lwstest.NameOf(podGroup(c)))
+	if got := one[action.Create](t, c.decideGroup("w-0")); got.Kind != identity.KindPodGroup {
+		t.Errorf("got %s", got.Target())
+	}
+}
+
+func TestAPodGroupThatDriftedIsRepaired(t *testing.T) {
+	c := gangs(t, 1, 2)
+	edit(c, func(o *unstructured.Unstructured) {
+		_ = unstructured.SetNestedField(o.Object, int64(7), "spec", "minMember")
+	})
+	drifted := podGroup(c)
+	repair := one[action.Apply](t, c.decideGroup("w-0"))
+	if diff := cmp.Diff(identity.RefOf(identity.KindPodGroup, drifted), repair.Onto); diff != "" {
+		t.Errorf("onto (-want +got)\n%s", diff)
+	}
+	c.do(c.decideGroup("w-0"))
+	if got, _, _ := unstructured.NestedInt64(podGroup(c).Object, "spec", "minMember"); got != 2 {
+		t.Errorf("minMember is %d after the repair", got)
+	}
+	if plan := c.decideGroup("w-0"); len(plan.Actions) > 0 {
+		t.Errorf("repaired twice: %s", spelled(plan))
+	}
+}
+
+func TestThePodGroupOfAFormerLeaderIsAGhost(t *testing.T) {
+	c := gangs(t, 1, 2)
+	edit(c, func(o *unstructured.Unstructured) { lwstest.OwnedBy(o, "v1", lwstest.Former(identity.KindPod, "w-0")) })
+	plan := c.decideGroup("w-0")
+	if len(plan.Actions) > 0 {
+		t.Errorf("got %s beside a ghost", spelled(plan))
+	}
+	if _, waits := waitFor(plan, lws.CodePreviousIncarnation); !waits {
+		t.Error("nobody waits for the ghost")
+	}
+	c.pass(time.Minute)
+	if got := one[action.Delete](t, c.decideGroup("w-0")); got.Object.UID != podGroup(c).GetUID() || got.OwnerGone == nil {
+		t.Errorf("garbage is not helped along: %+v", got)
+	}
+	c.do(c.decideGroup("w-0"))
+	c.do(c.decideGroup("w-0"))
+	if owner := metav1.GetControllerOf(podGroup(c)); owner.UID != find[*corev1.Pod](c, "w-0").UID {
+		t.Errorf("the new PodGroup belongs to %s", owner.UID)
+	}
+}
+
+func TestAPodGroupOnItsWayOutIsWaitedFor(t *testing.T) {
+	c := gangs(t, 1, 2)
+	edit(c, func(o *unstructured.Unstructured) {
+		o.SetDeletionTimestamp(&metav1.Time{Time: c.Now})
+		o.SetFinalizers([]string{"x"})
+	})
+	if plan := c.decideGroup("w-0"); len(plan.Actions) > 0 {
+		t.Errorf("got %s", spelled(plan))
+	}
+	c.decideSet()
+	c.pass(time.Minute)
+	write := one[action.WriteStatus](t, c.decideSet())
+	if got := condition(write.Status, progressing).Message; !strings.Contains(got, "waiting for 1 podgroup of the previous incarnation") {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestAPodGroupOfNobodyIsAdopted(t *testing.T) {
+	c := gangs(t, 1, 2)
+	edit(c, func(o *unstructured.Unstructured) { o.SetOwnerReferences(nil) })
+	if got := one[action.Apply](t, c.decideGroup("w-0")); got.Adopter == nil {
+		t.Errorf("got %+v", got)
+	}
+	c.do(c.decideGroup("w-0"))
+	if owner := metav1.GetControllerOf(podGroup(c)); owner == nil || owner.UID != find[*corev1.Pod](c, "w-0").UID {
+		t.Errorf("adopted by %+v", owner)
+	}
+}
+
+func TestAPodGroupOfAStrangerIsNeverTouched(t *testing.T) {
+	c := gangs(t, 1, 2)
+	edit(c, func(o *unstructured.Unstructured) { strange(c, o) })
+	if plan := c.decideGroup("w-0"); len(plan.Actions) > 0 {
+		t.Errorf("got %s", spelled(plan))
+	}
+	write := one[action.WriteStatus](t, c.decideSet())
+	if got := condition(write.Status, lws.CodeNameConflict).Message; !strings.Contains(got, "group 0 is not scheduled as a gang") {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestAGroupFromBeforeGangsIsLeftAlone(t *testing.T) {
+	c := running(t, 1, 2)
+	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) {
+		lwstest.Annotation(gang.AnnotationKey, "volcano")(set)
+	})
+	plan := c.decideGroup("w-0")
+	if len(plan.Actions) > 0 {
+		t.Errorf("got %s", spelled(plan))
+	}
+	if _, told := waitFor(plan, lws.CodeNoGangYet); !told {
+		t.Errorf("nobody is told why: %+v", plan.Waits)
+	}
+}
+
+func TestAGroupThatWasMadeAsAGangStaysOne(t *testing.T) {
+	c := gangs(t, 1, 2, lwstest.Annotation(gang.AnnotationKey, "volcano"))
+	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { set.Annotations[gang.AnnotationKey] = gang.None })
+	delete(c.Objects, lwstest.NameOf(podGroup(c)))
+	one[action.Create](t, c.decideGroup("w-0"))
+}

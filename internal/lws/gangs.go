@@ -1,0 +1,71 @@
+package lws
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/condition"
+	"lockstep.dev/lockstep/internal/identity"
+)
+
+const (
+	// gangLook is how often a gang scheduler that is missing is looked for.
+	gangLook = 10 * time.Second
+
+	gangSchedulerFound = "the gang scheduler of this set is there"
+)
+
+// gangs tells that the scheduler which is to place groups whole is not there.
+// Nothing else waits for it.
+func (d *setDecision) gangs() {
+	if d.GangMissing == "" {
+		return
+	}
+	d.plan.wait(Wait{Reason: because(CodeGangSchedulerMissing, d.GangMissing), Until: d.Now.Add(gangLook)})
+}
+
+// gangConditions says that the gang scheduler is missing, and that it is no more.
+func (d *setDecision) gangConditions() []metav1.Condition {
+	if d.GangMissing != "" {
+		return []metav1.Condition{holding(CodeGangSchedulerMissing, CodeGangSchedulerMissing, d.GangMissing)}
+	}
+	if !condition.IsTrue(d.Set.Status.Conditions, CodeGangSchedulerMissing) {
+		return nil
+	}
+	found := holding(CodeGangSchedulerMissing, "GangSchedulerFound", gangSchedulerFound)
+	found.Status = metav1.ConditionFalse
+	return []metav1.Condition{found}
+}
+
+// gangEvents tells of a scheduler that is missing once, and once that it came.
+func (d *setDecision) gangEvents() []action.Event {
+	told := condition.IsTrue(d.Set.Status.Conditions, CodeGangSchedulerMissing)
+	switch {
+	case d.GangMissing != "" && !told:
+		return []action.Event{{Warning: true, Reason: CodeGangSchedulerMissing, Action: "Wait", Note: d.GangMissing}}
+	case d.GangMissing == "" && told:
+		return []action.Event{{Reason: "GangSchedulerFound", Action: "Wait", Note: gangSchedulerFound}}
+	}
+	return nil
+}
+
+// gangGhosts returns what schedulers know groups of earlier leaders by. It holds
+// back its own group's successor alone, but then that is placed pod by pod.
+func (d *setDecision) gangGhosts() []ghost {
+	var found []ghost
+	for i := range d.Groups {
+		found = append(found, ghostsOf(identity.KindPodGroup, d.Groups[i].Gang.Ghosts)...)
+	}
+	return found
+}
+
+func (g Group) gangConflicts() []string {
+	var found []string
+	for _, object := range g.Gang.Squatters {
+		found = append(found, taken(identity.KindPodGroup, object, fmt.Sprintf("group %d is not scheduled as a gang", g.Index)))
+	}
+	return found
+}

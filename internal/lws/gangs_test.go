@@ -1,0 +1,87 @@
+package lws_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/gang"
+	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/lwstest"
+)
+
+// missing is what a set in step would do if its gang scheduler were not there.
+func missing(c *cluster, why string) lws.Plan {
+	world := c.set("w")
+	world.GangMissing = why
+	return lws.DecideSet(world)
+}
+
+func TestAMissingGangSchedulerIsToldOfOnce(t *testing.T) {
+	c := gangs(t, 1, 2)
+	plan := missing(c, "volcano is not there")
+	write := one[action.WriteStatus](t, plan)
+	want := map[string]string{available: isAvailable, progressing: wasProgressing, "GangSchedulerMissing": "True GangSchedulerMissing: volcano is not there"}
+	if diff := cmp.Diff(want, brief(write.Status)); diff != "" {
+		t.Errorf("conditions (-want +got)\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"GangSchedulerMissing/Wait: volcano is not there"}, notes(write)); diff != "" {
+		t.Errorf("events: progress has not turned (-want +got)\n%s", diff)
+	}
+	c.do(plan)
+	again := missing(c, "volcano is not there")
+	if len(again.Actions) > 0 {
+		t.Errorf("told again: %s", spelled(again))
+	}
+	if _, looks := waitFor(again, lws.CodeGangSchedulerMissing); !looks || again.Next(c.Now) != 10_000_000_000 {
+		t.Errorf("nobody looks again: %+v", again.Waits)
+	}
+}
+
+func TestAGangSchedulerThatComesIsToldOfOnce(t *testing.T) {
+	c := gangs(t, 1, 2)
+	c.do(missing(c, "volcano is not there"))
+	write := one[action.WriteStatus](t, c.decideSet())
+	if got := brief(write.Status)["GangSchedulerMissing"]; got != "False GangSchedulerFound: the gang scheduler of this set is there" {
+		t.Errorf("got %q", got)
+	}
+	if diff := cmp.Diff([]string{"GangSchedulerFound/Wait: the gang scheduler of this set is there"}, notes(write)); diff != "" {
+		t.Errorf("events (-want +got)\n%s", diff)
+	}
+	c.do(c.decideSet())
+	if plan := c.decideSet(); len(plan.Actions) > 0 {
+		t.Errorf("told again: %s", spelled(plan))
+	}
+}
+
+func TestWithoutItsGangSchedulerAGroupStillGetsItsWorkers(t *testing.T) {
+	c := gangs(t, 1, 2)
+	lwstest.Drop[*appsv1.StatefulSet](c.FakeStore, "w-0")
+	lwstest.Drop[*corev1.Pod](c.FakeStore, "w-0-1")
+	delete(c.Objects, lwstest.NameOf(podGroup(c)))
+	world := c.group("w-0")
+	world.GangMissing = "volcano is not there"
+	plan := lws.DecideGroup(world)
+	if got := one[action.Create](t, plan); got.Target().Name != "w-0" {
+		t.Errorf("got %s", spelled(plan))
+	}
+	if _, told := waitFor(plan, lws.CodeGangSchedulerMissing); !told {
+		t.Error("nobody is told")
+	}
+}
+
+func TestWorkersFollowTheirLeaderNotTheSet(t *testing.T) {
+	c := running(t, 1, 2)
+	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { lwstest.Annotation(gang.AnnotationKey, "volcano")(set) })
+	lwstest.Drop[*appsv1.StatefulSet](c.FakeStore, "w-0")
+	lwstest.Drop[*corev1.Pod](c.FakeStore, "w-0-1")
+	made := one[action.Create](t, c.decideGroup("w-0"))
+	sts, ok := made.Object.(*appsv1.StatefulSet)
+	if !ok || (gang.Volcano{}).Tied(&sts.Spec.Template) != "" {
+		t.Errorf("the worker of a leader that is alone is tied: %+v", sts.Spec.Template.Annotations)
+	}
+}

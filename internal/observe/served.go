@@ -1,0 +1,206 @@
+package observe
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/tools/cache"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/gang"
+)
+
+// askAgainAfter is how long an answer that a kind is not served is believed.
+const askAgainAfter = 5 * time.Second
+
+// Served keeps what a gang scheduler knows groups by in memory, for as long as the
+// API server serves it. It is asked for at the first look at a gang: without one,
+// nothing is read and nothing is watched. When the kind goes, the watch ends with
+// it; every later look may find it back.
+type Served struct {
+	client dynamic.Interface
+	// life ends with the process.
+	life context.Context
+
+	mu    sync.Mutex
+	kinds map[string]*servedKind
+
+	heard  []func(*unstructured.Unstructured)
+	turned []func()
+}
+
+// servedKind is what is known of one scheduler's kind. watching is nil while it is
+// not served, and missing says why.
+type servedKind struct {
+	watching *watching
+	missing  string
+	asked    time.Time
+}
+
+// watching is one watch of a kind, from when it was found served until it is not.
+type watching struct {
+	cache.SharedIndexInformer
+	// life ends when the kind is no longer served.
+	life context.Context
+	end  context.CancelFunc
+}
+
+// NewServed returns a Served that reads through client until life ends.
+func NewServed(life context.Context, client dynamic.Interface) *Served {
+	return &Served{client: client, life: life, kinds: map[string]*servedKind{}}
+}
+
+// Follow calls heard with every object that comes, changes or goes, and turned
+// whenever a kind is found to be served or not to be any more. It must be called
+// before the first look.
+func (s *Served) Follow(heard func(*unstructured.Unstructured), turned func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.heard, s.turned = append(s.heard, heard), append(s.turned, turned)
+}
+
+// Get implements GangObjects.
+func (s *Served) Get(ctx context.Context, scheduler gang.Scheduler, key types.NamespacedName) (*unstructured.Unstructured, string, error) {
+	w, missing, err := s.watch(ctx, scheduler)
+	if err != nil || missing != "" {
+		return nil, missing, err
+	}
+	if err := w.filled(ctx); err != nil {
+		return nil, "", err
+	}
+	found, exists, err := w.GetStore().GetByKey(key.String())
+	if err != nil || !exists {
+		return nil, "", err
+	}
+	object, _ := found.(*unstructured.Unstructured)
+	return object, "", nil
+}
+
+// filled waits until a watch has been told of all objects.
+func (w *watching) filled(ctx context.Context) error {
+	if w.HasSynced() {
+		return nil
+	}
+	waiting, done := context.WithCancel(ctx)
+	defer done()
+	defer context.AfterFunc(w.life, done)()
+	if cache.WaitForCacheSync(waiting.Done(), w.HasSynced) {
+		return nil
+	}
+	return fmt.Errorf("wait for objects of gang schedulers: %w", context.DeadlineExceeded)
+}
+
+// watch returns the watch of a scheduler's kind, or why there is none.
+func (s *Served) watch(ctx context.Context, scheduler gang.Scheduler) (*watching, string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	kind := s.kinds[scheduler.Name()]
+	if kind == nil {
+		kind = &servedKind{}
+		s.kinds[scheduler.Name()] = kind
+	}
+	if kind.watching != nil {
+		return kind.watching, "", nil
+	}
+	if kind.missing != "" && time.Since(kind.asked) < askAgainAfter {
+		return nil, kind.missing, nil
+	}
+	_, err := s.client.Resource(scheduler.Resource()).List(ctx, metav1.ListOptions{Limit: 1, LabelSelector: lwsv1.SetNameLabelKey})
+	if why := whyMissing(scheduler, err); why != "" {
+		kind.missing, kind.asked = why, time.Now()
+		return nil, why, nil
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("list %s: %w", scheduler.Resource().GroupResource(), err)
+	}
+	if kind.watching, err = s.begin(scheduler); err != nil {
+		return nil, "", err
+	}
+	if kind.missing != "" {
+		kind.missing = ""
+		s.tellTurned()
+	}
+	return kind.watching, "", nil
+}
+
+// begin begins to watch a kind that is served.
+func (s *Served) begin(scheduler gang.Scheduler) (*watching, error) {
+	life, end := context.WithCancel(s.life)
+	informer := dynamicinformer.NewFilteredDynamicInformer(s.client, scheduler.Resource(), metav1.NamespaceAll, 0, cache.Indexers{},
+		func(o *metav1.ListOptions) { o.LabelSelector = lwsv1.SetNameLabelKey }).Informer()
+	w := &watching{SharedIndexInformer: informer, life: life, end: end}
+	if err := informer.SetTransform(bare); err != nil {
+		return nil, err
+	}
+	if err := informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
+		if why := whyMissing(scheduler, err); why != "" {
+			s.lose(scheduler, w, why)
+			return
+		}
+		cache.DefaultWatchErrorHandler(ctx, r, err)
+	}); err != nil {
+		return nil, err
+	}
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    s.hear,
+		UpdateFunc: func(_, is any) { s.hear(is) },
+		DeleteFunc: func(was any) {
+			if last, ok := was.(cache.DeletedFinalStateUnknown); ok {
+				was = last.Obj
+			}
+			s.hear(was)
+		},
+	})
+	go informer.RunWithContext(life)
+	return w, err
+}
+
+// lose ends a watch of a kind that is not served any more.
+func (s *Served) lose(scheduler gang.Scheduler, w *watching, why string) {
+	w.end()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	kind := s.kinds[scheduler.Name()]
+	if kind.watching != w {
+		return // lost already
+	}
+	kind.watching, kind.missing, kind.asked = nil, why, time.Now()
+	s.tellTurned()
+}
+
+func (s *Served) tellTurned() {
+	for _, tell := range s.turned {
+		go tell()
+	}
+}
+
+func (s *Served) hear(object any) {
+	found, ok := object.(*unstructured.Unstructured)
+	if !ok {
+		return
+	}
+	s.mu.Lock()
+	heard := s.heard
+	s.mu.Unlock()
+	for _, tell := range heard {
+		tell(found)
+	}
+}
+
+// bare drops what no decision reads.
+func bare(object any) (any, error) {
+	found, ok := object.(*unstructured.Unstructured)
+	if !ok {
+		return object, nil
+	}
+	unstructured.RemoveNestedField(found.Object, "metadata", "managedFields")
+	unstructured.RemoveNestedField(found.Object, "status")
+	return found, nil
+}

@@ -1,0 +1,23 @@
+package operator
+
+import (
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"lockstep.dev/lockstep/internal/gang"
+	"lockstep.dev/lockstep/internal/observe"
+	"lockstep.dev/lockstep/internal/webhook"
+)
+
+// gangs tells the pod webhook which pods are parts of gangs. Where controllers run,
+// it shares their cache; a process of webhooks alone has none and asks each time.
+func (o *Options) gangs(mgr ctrl.Manager) webhook.Gangs {
+	kin := observe.NewKin(nil, mgr.GetAPIReader())
+	if len(o.Controllers) > 0 {
+		kin = observe.NewKin(mgr.GetCache(), mgr.GetAPIReader())
+	}
+	gangs := webhook.Gangs{Kin: kin}
+	if block := o.Config.GangSchedulingManagement; block != nil {
+		gangs.Otherwise = gang.Named(*block.SchedulerProvider)
+	}
+	return gangs
+}

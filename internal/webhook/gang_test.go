@@ -1,0 +1,89 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/gang"
+)
+
+// kin finds what it holds.
+type kin struct {
+	set    *lwsv1.LeaderWorkerSet
+	leader *corev1.Pod
+	err    error
+	asked  int
+}
+
+func (k *kin) Set(context.Context, *corev1.Pod) (*lwsv1.LeaderWorkerSet, error) {
+	k.asked++
+	return k.set, k.err
+}
+
+func (k *kin) Leader(context.Context, *corev1.Pod) (*corev1.Pod, error) {
+	k.asked++
+	return k.leader, k.err
+}
+
+func worker(edits ...func(*corev1.Pod)) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: "w-0-1",
+		Labels:      map[string]string{lwsv1.SetNameLabelKey: "w", lwsv1.GroupIndexLabelKey: "0", lwsv1.RevisionKey: "r"},
+		Annotations: map[string]string{lwsv1.SizeAnnotationKey: "2", lwsv1.LeaderPodNameAnnotationKey: "w-0"},
+	}}
+	for _, edit := range edits {
+		edit(pod)
+	}
+	return pod
+}
+
+func inGang(pod *corev1.Pod) { gang.Volcano{}.Tie(pod, "w-0-r") }
+
+func TestThePodWebhookTiesWhatBelongsToAGang(t *testing.T) {
+	named := &lwsv1.LeaderWorkerSet{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{gang.AnnotationKey: "volcano"}}}
+	tests := []struct {
+		name  string
+		gangs Gangs
+		want  string
+	}{
+		{"nothing is known of gangs", Gangs{}, ""},
+		{"by configuration", Gangs{Otherwise: gang.Volcano{}, Kin: &kin{}}, "w-0-r"},
+		{"by annotation of the set", Gangs{Kin: &kin{set: named}}, "w-0-r"},
+		{"by the leader", Gangs{Kin: &kin{leader: worker(inGang)}}, "w-0-r"},
+		{"not, by the leader", Gangs{Otherwise: gang.Volcano{}, Kin: &kin{set: named, leader: worker()}}, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			pod := worker()
+			if err := tt.gangs.mutatePod(t.Context(), pod); err != nil {
+				t.Fatal(err)
+			}
+			if got := pod.Annotations[gang.PodGroupAnnotationKey]; got != tt.want {
+				t.Errorf("tied to %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestAPodOfWhichNobodyKnowsItsGangIsNotMade(t *testing.T) {
+	gangs := Gangs{Kin: &kin{err: errors.New("no answer")}}
+	if err := gangs.mutatePod(t.Context(), worker()); err == nil {
+		t.Error("it would be placed alone")
+	}
+}
+
+func TestAPodThatIsTiedAlreadyAsksNobody(t *testing.T) {
+	asked := &kin{err: errors.New("no answer")}
+	pod := worker(inGang)
+	if err := (Gangs{Kin: asked}).mutatePod(t.Context(), pod); err != nil || asked.asked > 0 {
+		t.Errorf("asked %d times: %v", asked.asked, err)
+	}
+	if err := (Gangs{Kin: asked}).mutatePod(t.Context(), &corev1.Pod{}); err != nil || asked.asked > 0 {
+		t.Errorf("for a pod of nobody, asked %d times: %v", asked.asked, err)
+	}
+}

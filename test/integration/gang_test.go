@@ -1,0 +1,217 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr/funcr"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/install"
+	"lockstep.dev/lockstep/internal/operator"
+	"lockstep.dev/lockstep/test/volcano"
+)
+
+// gangs is a cluster with an operator, and a set of one group that is to be a gang.
+// The test stands in for the StatefulSet controller.
+type gangs struct {
+	*cluster
+	set      *lwsv1.LeaderWorkerSet
+	complain *complaints
+}
+
+// complaints count the errors that the operator logs.
+type complaints struct{ lines chan string }
+
+func newGangs(t *testing.T) *gangs {
+	c := newCluster(t)
+	g := &gangs{cluster: c, complain: &complaints{lines: make(chan string, 10_000)}}
+	r := c.replica(func(o *operator.Options) {
+		o.Log = funcr.New(func(_, line string) {
+			if !strings.Contains(line, `"level"`) {
+				g.complain.lines <- line
+			}
+		}, funcr.Options{})
+	})
+	c.install(func(o *install.Options) { o.WebhookURL = r.webhookURL() })
+	r.start().untilReady()
+	g.set = newSet("default", "w")
+	g.set.Spec.LeaderWorkerTemplate.Size = new(int32(3))
+	g.set.Annotations = map[string]string{"lockstep.dev/gang-scheduler": "volcano"}
+	c.create(g.set)
+	c.createLeader()
+	return g
+}
+
+// createLeader makes leader 0 of set w as the StatefulSet controller would.
+func (c *cluster) createLeader() *corev1.Pod {
+	c.t.Helper()
+	sts := &appsv1.StatefulSet{}
+	c.eventually("the set has its leader StatefulSet", func(ctx context.Context) bool {
+		return c.Get(ctx, types.NamespacedName{Namespace: "default", Name: "w"}, sts) == nil
+	}, nil)
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: "w-0", Labels: sts.Spec.Template.Labels, Annotations: sts.Spec.Template.Annotations,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(sts, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))},
+		},
+		Spec: sts.Spec.Template.Spec,
+	}
+	pod.Spec.TerminationGracePeriodSeconds = new(int64(0))
+	c.create(pod)
+	return pod
+}
+
+// missing waits until the set says whether its gang scheduler is missing.
+func (g *gangs) missing(want metav1.ConditionStatus) {
+	g.t.Helper()
+	said := ""
+	g.eventually("the condition GangSchedulerMissing is "+string(want), func(ctx context.Context) bool {
+		if g.Get(ctx, client.ObjectKeyFromObject(g.set), g.set) != nil {
+			return false
+		}
+		said = fmt.Sprint(g.set.Status.Conditions)
+		return meta.IsStatusConditionPresentAndEqual(g.set.Status.Conditions, "GangSchedulerMissing", want)
+	}, &said)
+}
+
+// podGroup waits for the one PodGroup, until it is as it should be.
+func (g *gangs) podGroup(what string, is func(*unstructured.Unstructured) bool) *unstructured.Unstructured {
+	g.t.Helper()
+	list := volcano.PodGroups()
+	said := ""
+	g.eventually(what, func(ctx context.Context) bool {
+		err := g.List(ctx, list, client.InNamespace("default"))
+		said = fmt.Sprint(err, list.Items)
+		return err == nil && len(list.Items) == 1 && is(&list.Items[0])
+	}, &said)
+	return &list.Items[0]
+}
+
+func (g *gangs) define() {
+	g.t.Helper()
+	g.eventually("PodGroups can be defined", func(ctx context.Context) bool {
+		return g.Create(ctx, volcano.Definition()) == nil // until the last definition is gone
+	}, nil)
+}
+
+func (g *gangs) undefine() {
+	g.t.Helper()
+	if err := g.Delete(g.t.Context(), volcano.Definition()); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+// told counts the events about the set with a reason.
+func (g *gangs) told(reason string) int {
+	g.t.Helper()
+	list := &eventsv1.EventList{}
+	if err := g.List(g.t.Context(), list, client.InNamespace("default")); err != nil {
+		g.t.Fatal(err)
+	}
+	count := 0
+	for i := range list.Items {
+		if e := &list.Items[i]; e.Reason == reason && e.Regarding.Name == "w" {
+			count++
+			if e.Series != nil {
+				count += int(e.Series.Count) - 1
+			}
+		}
+	}
+	return count
+}
+
+func isOf(pod *corev1.Pod) func(*unstructured.Unstructured) bool {
+	return func(o *unstructured.Unstructured) bool {
+		owner := metav1.GetControllerOf(o)
+		return owner != nil && owner.UID == pod.UID
+	}
+}
+
+// The definition of PodGroups is not there, comes, goes and comes again, and
+// nobody lays hand on the operator.
+func TestAGangSchedulerMayComeAndGo(t *testing.T) {
+	g := newGangs(t)
+	g.missing(metav1.ConditionTrue)
+	leader, workers := &corev1.Pod{}, &appsv1.StatefulSet{}
+	g.read(leader, "default", "w-0")
+	name := "w-0-" + leader.Labels[lwsv1.RevisionKey]
+	if got := leader.Annotations["scheduling.k8s.io/group-name"]; got != name {
+		t.Fatalf("the leader is tied to %q, want %q", got, name)
+	}
+	g.eventually("the group has workers all the same", func(ctx context.Context) bool {
+		return g.Get(ctx, client.ObjectKeyFromObject(leader), workers) == nil
+	}, nil)
+	if got := workers.Spec.Template.Annotations["scheduling.k8s.io/group-name"]; got != name {
+		t.Errorf("workers are tied to %q, want %q", got, name)
+	}
+	progress := g.told("GroupsProgressing")
+
+	g.define()
+	made := g.podGroup("the group has a PodGroup of its leader", isOf(leader))
+	if got, _, _ := unstructured.NestedInt64(made.Object, "spec", "minMember"); made.GetName() != name || got != 3 {
+		t.Errorf("got %s with minMember %d, want %s with 3", made.GetName(), got, name)
+	}
+	g.missing(metav1.ConditionFalse)
+
+	if err := g.Delete(t.Context(), made); err != nil {
+		t.Fatal(err)
+	}
+	made = g.podGroup("a PodGroup that was deleted comes back", func(o *unstructured.Unstructured) bool { return o.GetUID() != made.GetUID() })
+	drifted := made.DeepCopy()
+	_ = unstructured.SetNestedField(drifted.Object, int64(1), "spec", "minMember")
+	if err := g.Update(t.Context(), drifted); err != nil {
+		t.Fatal(err)
+	}
+	g.podGroup("drift is repaired", func(o *unstructured.Unstructured) bool {
+		got, _, _ := unstructured.NestedInt64(o.Object, "spec", "minMember")
+		return got == 3 && o.GetUID() == made.GetUID() && o.GetResourceVersion() != drifted.GetResourceVersion()
+	})
+
+	g.undefine()
+	g.missing(metav1.ConditionTrue)
+	g.define()
+	g.podGroup("the PodGroup is made again", isOf(leader))
+	g.missing(metav1.ConditionFalse)
+
+	for reason, want := range map[string]int{"GangSchedulerMissing": 2, "GangSchedulerFound": 2, "GroupsProgressing": progress} {
+		if got := g.told(reason); got != want {
+			t.Errorf("%s is told %d times, want %d", reason, got, want)
+		}
+	}
+	if got := len(g.complain.lines); got > 20 {
+		t.Errorf("the operator logs %d errors, such as %s", got, <-g.complain.lines)
+	}
+}
+
+// A leader that is replaced while nobody collects garbage finds the PodGroup of its
+// predecessor: the name is the same, the life is not.
+func TestThePodGroupOfTheLastLeaderIsNotTheNextOnes(t *testing.T) {
+	g := newGangs(t)
+	g.define()
+	first := &corev1.Pod{}
+	g.read(first, "default", "w-0")
+	old := g.podGroup("the group has a PodGroup", isOf(first))
+	if err := g.Delete(t.Context(), first, client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
+	g.eventually("the leader is gone", func(ctx context.Context) bool {
+		return apierrors.IsNotFound(g.Get(ctx, client.ObjectKeyFromObject(first), &corev1.Pod{}))
+	}, nil)
+	next := g.createLeader()
+	made := g.podGroup("the next leader has a PodGroup of its own", isOf(next))
+	if made.GetName() != old.GetName() || made.GetUID() == old.GetUID() {
+		t.Errorf("got %s (%s) after %s (%s)", made.GetName(), made.GetUID(), old.GetName(), old.GetUID())
+	}
+}
