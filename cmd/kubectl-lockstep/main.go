@@ -1,5 +1,6 @@
 // Command kubectl-lockstep shows how LeaderWorkerSets stand and what the operator
-// is about to do about them. kubectl finds it as a plugin: kubectl lockstep.
+// is about to do about them, and steers their rollouts. kubectl finds it as a
+// plugin: kubectl lockstep.
 package main
 
 import (
@@ -23,10 +24,14 @@ func main() {
 	klog.SetLogger(logr.Discard())
 	ctrllog.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := cli.NewCommand(genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}).ExecuteContext(ctx)
+	cmd := cli.NewCommand(genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr})
+	cmd.SetArgs(cli.Args(os.Args))
+	err := cmd.ExecuteContext(ctx)
 	stop()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
+		if text := err.Error(); text != "" { // an exit code may say it all
+			fmt.Fprintln(os.Stderr, "error:", text)
+		}
 		os.Exit(1)
 	}
 }

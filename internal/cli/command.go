@@ -26,15 +26,18 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	}
 	root := &cobra.Command{
 		Use:   "kubectl-lockstep",
-		Short: "See how LeaderWorkerSets stand, and what the operator is about to do",
+		Short: "See how LeaderWorkerSets stand and what the operator is about to do, and steer rollouts",
 		Long: `See how LeaderWorkerSets stand, what each group waits for, and what the operator is
-about to do and why. Nothing is ever written to the cluster.
+about to do and why; follow rollouts, and undo, restart, pause and resume them.
+Only the last four write to the cluster.
 
 As kubectl-lockstep on the PATH it is a plugin: kubectl lockstep.`,
 		Example: `  kubectl lockstep status llama
   kubectl lockstep status llama --watch
   kubectl lockstep plan llama
-  kubectl lockstep plan -f llama.yaml`,
+  kubectl lockstep plan -f llama.yaml
+  kubectl lockstep rollout status llama
+  kubectl lockstep rollout undo llama`,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl lockstep"},
 		Version:       version.Get().String(),
 		SilenceErrors: true,
@@ -51,7 +54,7 @@ As kubectl-lockstep on the PATH it is a plugin: kubectl lockstep.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w; see: %s --help", err, cmd.CommandPath())
 	})
-	root.AddCommand(o.statusCommand(), o.planCommand(), versionCommand())
+	root.AddCommand(o.statusCommand(), o.planCommand(), o.rolloutCommand(), versionCommand())
 	return root
 }
 

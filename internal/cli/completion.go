@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,6 +15,18 @@ import (
 
 // glance is how long a completion may keep a user waiting.
 const glance = 2 * time.Second
+
+// completer is the name under which kubectl asks a plugin for completions.
+const completer = "kubectl_complete-lockstep"
+
+// Args are a process's arguments as its command is to read them: under the name by
+// which kubectl asks for completions, they are what is to be completed.
+func Args(argv []string) []string {
+	if filepath.Base(argv[0]) == completer {
+		return append([]string{cobra.ShellCompRequestCmd}, argv[1:]...)
+	}
+	return argv[1:]
+}
 
 // completeSets offers the names of the namespace's sets.
 func (o *options) completeSets(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {

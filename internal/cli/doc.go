@@ -2,6 +2,6 @@
 // something is wrong.
 //
 // It knows flags, connections and how errors are told. What is looked at is
-// package survey's, how it reads package report's. It writes nothing to a
-// cluster.
+// package survey's, how it reads package report's. It writes to a cluster
+// nothing but what package amend decides, when a user asks for it.
 package cli

@@ -9,35 +9,36 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/cli/survey"
 )
 
 // nearAtMost bounds how many names are offered.
 const nearAtMost = 5
 
 // noSuchSet says that there is no such set, and which one may have been meant.
-func noSuchSet(ctx context.Context, session *survey.Session, namespace, name string) error {
+func noSuchSet(ctx context.Context, reader, live client.Reader, key types.NamespacedName) error {
+	name, namespace := key.Name, key.Namespace
 	var list lwsv1.LeaderWorkerSetList
-	if err := session.Reader.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+	if err := reader.List(ctx, &list, client.InNamespace(namespace)); err != nil {
 		return fmt.Errorf("no leaderworkerset %q in namespace %q", name, namespace)
 	}
 	var names []string
 	for i := range list.Items {
 		names = append(names, list.Items[i].Name)
 	}
-	return fmt.Errorf("no leaderworkerset %q in namespace %q%s", name, namespace, advice(name, names, elsewhere(ctx, session, name)))
+	return fmt.Errorf("no leaderworkerset %q in namespace %q%s", name, namespace, advice(name, names, elsewhere(ctx, live, name)))
 }
 
 // elsewhere returns the namespaces that have a set of the name, as far as the
 // user may know.
-func elsewhere(ctx context.Context, session *survey.Session, name string) []string {
+func elsewhere(ctx context.Context, live client.Reader, name string) []string {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(lwsv1.GroupVersion.WithKind("LeaderWorkerSetList"))
 	named := client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("metadata.name", name)}
-	if err := session.Live.List(ctx, list, named, client.Limit(nearAtMost)); err != nil {
+	if err := live.List(ctx, list, named, client.Limit(nearAtMost)); err != nil {
 		return nil
 	}
 	var namespaces []string

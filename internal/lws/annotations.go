@@ -20,6 +20,10 @@ const (
 	// HistoryLimitAnnotationKey on a set is how many such revisions are kept:
 	// a number, 5 when absent or not a number, 0 for none.
 	HistoryLimitAnnotationKey = "lockstep.dev/revision-history-limit"
+
+	// ChangeCauseAnnotationKey on a set is why its user changed it. Kubernetes'
+	// own tools write and show it.
+	ChangeCauseAnnotationKey = "kubernetes.io/change-cause"
 )
 
 // Server-side apply managers. An apply takes away what its manager owned and no

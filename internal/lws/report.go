@@ -15,6 +15,15 @@ type Standing struct {
 	Key string
 	// Ready and Updated include groups above replicas.
 	Ready, Updated int32
+	// Pending is set while the rollout is paused and the spec asks for a template
+	// that is not taken in; Key is then that of the one before.
+	Pending bool
+	// Target is how many wanted groups are to be at the revision: those from the
+	// user's partition on. TargetUpdated and TargetReady of them are there, and
+	// there and ready.
+	Target, TargetUpdated, TargetReady int32
+	// Surge is how many groups there are beyond those wanted.
+	Surge int32
 }
 
 // Stand tells how far a set has come.
@@ -24,7 +33,26 @@ func Stand(w SetSnapshot) Standing {
 		rule(d)
 	}
 	counts := d.count()
-	return Standing{Key: d.key, Ready: counts.ready, Updated: counts.updated}
+	return Standing{
+		Key: d.key, Ready: counts.ready, Updated: counts.updated, Pending: d.pending,
+		Target: max(0, Replicas(d.Set)-strategyPartition(d.Set)), TargetUpdated: counts.currentUpdated, TargetReady: counts.currentUpdatedReady,
+		Surge: d.surplus(),
+	}
+}
+
+// surplus is how many groups there are beyond those wanted.
+func (d *setDecision) surplus() int32 {
+	var surplus int32
+	for i := range d.Groups {
+		surplus += one(int32(d.Groups[i].Index) >= Replicas(d.Set))
+	}
+	return surplus
+}
+
+// Agrees tells whether a revision's data says of groups what the set's spec says.
+func Agrees(set *lwsv1.LeaderWorkerSet, data []byte) bool {
+	live, err := RevisionData(set)
+	return err == nil && sameRevision(set, data, live)
 }
 
 // UpToDate tells whether all parts of the group are at the revision key.

@@ -176,6 +176,7 @@ func (d *setDecision) makeRevision(key, note string) {
 				Namespace:       d.Set.Namespace,
 				Name:            name,
 				Labels:          map[string]string{lwsv1.SetNameLabelKey: d.Set.Name, lwsv1.RevisionKey: key},
+				Annotations:     changeCause(d.Set),
 				OwnerReferences: ownedBySet(d.Set),
 			},
 			Revision: number,
@@ -213,4 +214,12 @@ func (d *setDecision) freeRevisionName() (name string, number int64, free bool) 
 			return name, number, true
 		}
 	}
+}
+
+// changeCause is why the set was changed, as its user says it: a revision keeps it.
+func changeCause(set *lwsv1.LeaderWorkerSet) map[string]string {
+	if cause := set.Annotations[ChangeCauseAnnotationKey]; cause != "" {
+		return map[string]string{ChangeCauseAnnotationKey: cause}
+	}
+	return nil
 }

@@ -17,8 +17,9 @@ type LeaderWorkerSetStatus struct {
 	// +optional
 	ReadyReplicas int32 `json:"readyReplicas,omitempty"`
 
-	// updatedReplicas is the number of groups made from the current template,
-	// surge groups included.
+	// updatedReplicas is the number of groups made from the template in the spec,
+	// surge groups included. While the rollout is paused and that template waits,
+	// there are none.
 	// +optional
 	UpdatedReplicas int32 `json:"updatedReplicas,omitempty"`
 

@@ -15,6 +15,8 @@ const (
 	kindStatus   = "SetStatus"
 	kindPlan     = "SetPlan"
 	kindPlanList = "SetPlanList"
+	kindHistory  = "SetHistory"
+	kindRevision = "SetRevision"
 )
 
 // Wait is something that is waited for.

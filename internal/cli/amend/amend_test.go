@@ -1,0 +1,397 @@
+package amend_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/cli/amend"
+	"lockstep.dev/lockstep/internal/cli/survey"
+	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/admission"
+)
+
+var (
+	key = types.NamespacedName{Namespace: "ns", Name: "llama"}
+	now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+)
+
+func newSet(image string, edits ...func(*lwsv1.LeaderWorkerSet)) *lwsv1.LeaderWorkerSet {
+	size := int32(2)
+	set := &lwsv1.LeaderWorkerSet{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: "set"}}
+	set.Spec.LeaderWorkerTemplate = lwsv1.LeaderWorkerTemplate{Size: &size, WorkerTemplate: template(image)}
+	admission.Default(set)
+	for _, edit := range edits {
+		edit(set)
+	}
+	return set
+}
+
+func template(image string) corev1.PodTemplateSpec {
+	return corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "serve", Image: image}}}}
+}
+
+func paused(set *lwsv1.LeaderWorkerSet) {
+	metav1.SetMetaDataAnnotation(&set.ObjectMeta, lwsv1.PausedAnnotationKey, "true")
+}
+
+func because(cause string) func(*lwsv1.LeaderWorkerSet) {
+	return func(set *lwsv1.LeaderWorkerSet) {
+		metav1.SetMetaDataAnnotation(&set.ObjectMeta, lws.ChangeCauseAnnotationKey, cause)
+	}
+}
+
+// revisionOf is the revision that the operator makes of a set.
+func revisionOf(t *testing.T, set *lwsv1.LeaderWorkerSet, number int64) *appsv1.ControllerRevision {
+	t.Helper()
+	data, err := lws.RevisionData(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	yes, hash := true, lws.RevisionKey(data)
+	r := &appsv1.ControllerRevision{Revision: number}
+	r.Namespace, r.Name, r.UID = key.Namespace, fmt.Sprintf("llama-%s-%d", hash, number), types.UID(hash)
+	r.Labels = map[string]string{lwsv1.SetNameLabelKey: "llama", lwsv1.RevisionKey: hash}
+	r.Annotations = set.Annotations
+	r.OwnerReferences = []metav1.OwnerReference{{APIVersion: lwsv1.GroupVersion.String(), Kind: "LeaderWorkerSet", Name: "llama", UID: "set", Controller: &yes}}
+	r.Data.Raw = data
+	return r
+}
+
+// history files a revision away, as the operator does with those that nobody runs.
+func history(r *appsv1.ControllerRevision) *appsv1.ControllerRevision {
+	delete(r.Labels, lwsv1.SetNameLabelKey)
+	r.Labels[lws.HistoryLabelKey] = "llama"
+	return r
+}
+
+// world is a fake API server that notes patches; meanwhile happens before a patch
+// arrives, and is answered by a conflict.
+type world struct {
+	client.Client
+	patches   []map[string]any
+	owners    []string
+	meanwhile []func(client.Client)
+}
+
+func newWorld(t *testing.T, objects ...client.Object) *world {
+	t.Helper()
+	w := &world{}
+	inner := fake.NewClientBuilder().WithScheme(survey.Scheme()).WithObjects(objects...).Build()
+	w.Client = interceptor.NewClient(inner, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			if len(w.meanwhile) > 0 {
+				do := w.meanwhile[0]
+				w.meanwhile = w.meanwhile[1:]
+				do(c)
+				return apierrors.NewConflict(lwsv1.Resource("leaderworkersets"), object.GetName(), errors.New("changed"))
+			}
+			raw, err := patch.Data(object)
+			if err != nil {
+				return err
+			}
+			var operations []map[string]any
+			if err := json.Unmarshal(raw, &operations); err != nil {
+				return err
+			}
+			all := client.PatchOptions{}
+			all.ApplyOptions(options)
+			w.patches, w.owners = append(w.patches, operations...), append(w.owners, all.FieldManager)
+			return c.Patch(ctx, object, patch, options...)
+		},
+	})
+	return w
+}
+
+func (w *world) editor() *amend.Editor {
+	return &amend.Editor{Client: w.Client, Owner: amend.FieldOwner, DryRun: amend.DryRunNone, WithHistory: true}
+}
+
+func (w *world) set(t *testing.T) *lwsv1.LeaderWorkerSet {
+	t.Helper()
+	set := &lwsv1.LeaderWorkerSet{}
+	if err := w.Get(t.Context(), key, set); err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+func image(set *lwsv1.LeaderWorkerSet) string {
+	return set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Image
+}
+
+func TestUndoGoesBackInOneWrite(t *testing.T) {
+	third := newSet("three", because("third"))
+	tests := []struct {
+		name     string
+		to       int64
+		image    string
+		cause    string
+		verb     string
+		mistaken string
+	}{
+		{"to the one before", amend.Previous, "two", "second", "rolled back to revision 2", ""},
+		{"to one of the history", 1, "one", "", "rolled back to revision 1", ""},
+		{"to the present one", 3, "three", "third", "skipped rollback (current template already matches revision 3)", ""},
+		{"to one that is not there", 9, "three", "third", "", `leaderworkerset "llama" has no revision 9; there are: 1, 2, 3`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t, third.DeepCopy(), history(revisionOf(t, newSet("one"), 1)),
+				history(revisionOf(t, newSet("two", because("second")), 2)), revisionOf(t, third, 3))
+			change, after, err := w.editor().Amend(t.Context(), key, amend.Undo(tt.to))
+			if tt.mistaken != "" {
+				if err == nil || err.Error() != tt.mistaken {
+					t.Errorf("got %v, want %q", err, tt.mistaken)
+				}
+			} else if err != nil || change.Verb != tt.verb || image(after) != tt.image {
+				t.Errorf("got %v, %q, %+v", err, change.Verb, after)
+			}
+			stored := w.set(t)
+			if image(stored) != tt.image || stored.Annotations[lws.ChangeCauseAnnotationKey] != tt.cause {
+				t.Errorf("stored is %s because %q", image(stored), stored.Annotations[lws.ChangeCauseAnnotationKey])
+			}
+			if tt.verb != "" && !lws.Agrees(stored, revisionOf(t, newSet(tt.image), 1).Data.Raw) {
+				t.Errorf("what is stored is another revision: %+v", stored.Spec)
+			}
+		})
+	}
+}
+
+func TestEveryWriteNamesTheVersionThatWasLookedAt(t *testing.T) {
+	w := newWorld(t, newSet("one"))
+	version := w.set(t).ResourceVersion
+	if _, _, err := w.editor().Amend(t.Context(), key, amend.Pause); err != nil {
+		t.Fatal(err)
+	}
+	want := []map[string]any{
+		{"op": "replace", "path": "/metadata/uid", "value": "set"},
+		{"op": "replace", "path": "/metadata/resourceVersion", "value": version},
+		{"op": "add", "path": "/metadata/annotations", "value": map[string]any{"lockstep.dev/paused": "true"}},
+	}
+	if diff := cmp.Diff(want, w.patches); diff != "" || !slices.Equal(w.owners, []string{"kubectl-lockstep"}) {
+		t.Errorf("by %v (-want +got)\n%s", w.owners, diff)
+	}
+}
+
+func TestUndoIsRefused(t *testing.T) {
+	tests := []struct {
+		name string
+		set  *lwsv1.LeaderWorkerSet
+		kept []*lwsv1.LeaderWorkerSet
+		want string
+	}{
+		{"while paused", newSet("two", paused), []*lwsv1.LeaderWorkerSet{newSet("one"), newSet("two")},
+			`cannot undo the rollout of leaderworkerset "llama" while its rollout is paused; resume it first with: kubectl lockstep rollout resume llama -n ns`},
+		{"without a history", newSet("one"), nil, `no rollout history found for leaderworkerset "llama"`},
+		{"with nothing before", newSet("one"), []*lwsv1.LeaderWorkerSet{newSet("one")},
+			`leaderworkerset "llama" has nothing to go back to: its only revision is 1, and that is what the spec says`},
+		{"into what cannot be changed", newSet("two", subgroups(2)), []*lwsv1.LeaderWorkerSet{newSet("one", subgroups(1)), newSet("two", subgroups(2))},
+			"revision 1 cannot be restored: spec.leaderWorkerTemplate.SubGroupPolicy.subGroupSize: Invalid value: 1: field is immutable"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			objects := []client.Object{tt.set}
+			for i, kept := range tt.kept {
+				objects = append(objects, revisionOf(t, kept, int64(i+1)))
+			}
+			w := newWorld(t, objects...)
+			if _, _, err := w.editor().Amend(t.Context(), key, amend.Undo(amend.Previous)); err == nil || err.Error() != tt.want {
+				t.Errorf("got %v\nwant %s", err, tt.want)
+			}
+			if len(w.patches) > 0 {
+				t.Errorf("it wrote %v", w.patches)
+			}
+		})
+	}
+}
+
+func subgroups(size int32) func(*lwsv1.LeaderWorkerSet) {
+	return func(set *lwsv1.LeaderWorkerSet) {
+		kind := lwsv1.SubGroupPolicyTypeLeaderWorker
+		set.Spec.LeaderWorkerTemplate.SubGroupPolicy = &lwsv1.SubGroupPolicy{Type: &kind, SubGroupSize: &size}
+	}
+}
+
+func TestRestartNotesTheMomentInEveryTemplate(t *testing.T) {
+	leader := func(set *lwsv1.LeaderWorkerSet) {
+		own := template("leader")
+		own.Annotations, own.Labels = map[string]string{"kept": "yes"}, map[string]string{"app": "x"}
+		set.Spec.LeaderWorkerTemplate.LeaderTemplate = &own
+	}
+	labelled := func(set *lwsv1.LeaderWorkerSet) {
+		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Labels = map[string]string{"app": "x"}
+	}
+	const moment = "2026-01-01T12:00:00Z"
+	for name, set := range map[string]*lwsv1.LeaderWorkerSet{
+		"workers alone": newSet("one"), "a leader of its own": newSet("one", leader), "labels": newSet("one", labelled),
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := set.Spec.LeaderWorkerTemplate.DeepCopy()
+			metav1.SetMetaDataAnnotation(&want.WorkerTemplate.ObjectMeta, amend.RestartedAtKey, moment)
+			if want.LeaderTemplate != nil {
+				metav1.SetMetaDataAnnotation(&want.LeaderTemplate.ObjectMeta, amend.RestartedAtKey, moment)
+			}
+			w := newWorld(t, set)
+			if _, _, err := w.editor().Amend(t.Context(), key, amend.Restart(now)); err != nil {
+				t.Fatal(err)
+			}
+			stored := w.set(t).Spec.LeaderWorkerTemplate
+			if diff := cmp.Diff(*want, stored); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+			_, _, err := w.editor().Amend(t.Context(), key, amend.Restart(now))
+			if err == nil || !strings.Contains(err.Error(), "within the past second") {
+				t.Errorf("in the same second: got %v", err)
+			}
+		})
+	}
+}
+
+func TestPauseAndResume(t *testing.T) {
+	w := newWorld(t, newSet("one", because("kept")))
+	steps := []struct {
+		decide amend.Decide
+		verb   string
+		fails  string
+		paused bool
+	}{
+		{amend.Resume, "", `leaderworkerset "llama" is not paused`, false},
+		{amend.Pause, "paused", "", true},
+		{amend.Pause, "", `leaderworkerset "llama" is already paused`, true},
+		{amend.Restart(now), "", `cannot restart leaderworkerset "llama" while its rollout is paused; resume it first with: kubectl lockstep rollout resume llama -n ns`, true},
+		{amend.Resume, "resumed", "", false},
+	}
+	for i, step := range steps {
+		change, _, err := w.editor().Amend(t.Context(), key, step.decide)
+		if (err != nil) != (step.fails != "") || err != nil && err.Error() != step.fails || change.Verb != step.verb {
+			t.Errorf("step %d: got %q, %v", i, change.Verb, err)
+		}
+		if set := w.set(t); lws.Paused(set) != step.paused || set.Annotations[lws.ChangeCauseAnnotationKey] != "kept" {
+			t.Errorf("step %d: got %v", i, set.Annotations)
+		}
+	}
+}
+
+// Somebody else was faster: what was decided is carried out only if it was decided
+// on what is still so.
+func TestAConflictIsLookedAtAgain(t *testing.T) {
+	edit := func(change func(*lwsv1.LeaderWorkerSet)) func(client.Client) {
+		return func(c client.Client) {
+			set := &lwsv1.LeaderWorkerSet{}
+			if err := c.Get(t.Context(), key, set); err != nil {
+				t.Error(err)
+			}
+			change(set)
+			if err := c.Update(t.Context(), set); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	scale := edit(func(set *lwsv1.LeaderWorkerSet) { replicas := int32(9); set.Spec.Replicas = &replicas })
+	roll := edit(func(set *lwsv1.LeaderWorkerSet) { set.Spec.LeaderWorkerTemplate.WorkerTemplate = template("three") })
+	rebirth := func(c client.Client) {
+		if err := c.Delete(t.Context(), newSet("two")); err != nil {
+			t.Error(err)
+		}
+		again := newSet("two")
+		again.UID = "another"
+		if err := c.Create(t.Context(), again); err != nil {
+			t.Error(err)
+		}
+	}
+	tests := []struct {
+		name      string
+		decide    amend.Decide
+		meanwhile []func(client.Client)
+		fails     string
+	}{
+		{"undo, scaled", amend.Undo(amend.Previous), []func(client.Client){scale}, ""},
+		{"undo, rolled", amend.Undo(amend.Previous), []func(client.Client){roll}, "somebody else changed"},
+		{"restart, rolled", amend.Restart(now), []func(client.Client){roll}, ""},
+		{"pause, reborn", amend.Pause, []func(client.Client){rebirth}, "was deleted and created anew"},
+		{"pause, paused", amend.Pause, []func(client.Client){edit(paused)}, "is already paused"},
+		{"restart, paused", amend.Restart(now), []func(client.Client){edit(paused)}, "cannot restart"},
+		{"pause, again and again", amend.Pause, []func(client.Client){scale, scale, scale, scale, scale}, "changed"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t, newSet("two"), revisionOf(t, newSet("one"), 1), revisionOf(t, newSet("two"), 2))
+			w.meanwhile = tt.meanwhile
+			_, _, err := w.editor().Amend(t.Context(), key, tt.decide)
+			if (err != nil) != (tt.fails != "") || err != nil && !strings.Contains(err.Error(), tt.fails) {
+				t.Errorf("got %v, want %q", err, tt.fails)
+			}
+			if written := len(w.patches) > 0; written != (tt.fails == "") {
+				t.Errorf("wrote %v", w.patches)
+			}
+		})
+	}
+}
+
+func TestADryRunOnTheClientWritesNothing(t *testing.T) {
+	w := newWorld(t, newSet("one"))
+	editor := w.editor()
+	editor.DryRun = amend.DryRunClient
+	_, after, err := editor.Amend(t.Context(), key, amend.Pause)
+	if err != nil || !lws.Paused(after) || lws.Paused(w.set(t)) || len(w.patches) > 0 {
+		t.Errorf("got %v, %v; wrote %v", err, after.Annotations, w.patches)
+	}
+}
+
+func TestASetOnItsWayOutIsLeftAlone(t *testing.T) {
+	w := newWorld(t, newSet("one", func(set *lwsv1.LeaderWorkerSet) {
+		at := metav1.NewTime(now)
+		set.DeletionTimestamp, set.Finalizers = &at, []string{"example.com/hold"}
+	}))
+	if _, _, err := w.editor().Amend(t.Context(), key, amend.Pause); err == nil || !strings.Contains(err.Error(), "is being deleted") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Whatever goes wrong in this process: nothing but a patch of a set leaves it.
+func TestOnlySetsCanBeChanged(t *testing.T) {
+	var arrived []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		arrived = append(arrived, r.Method+" "+r.URL.Path)
+		http.NotFound(w, r)
+	}))
+	defer server.Close()
+	editor, err := amend.Open(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "llama"}}
+	for what, err := range map[string]error{
+		"create": editor.Create(t.Context(), newSet("one")), "delete": editor.Delete(t.Context(), newSet("one")),
+		"update": editor.Update(t.Context(), newSet("one")), "patch a pod": editor.Patch(t.Context(), pod, client.RawPatch(types.MergePatchType, []byte("{}"))),
+	} {
+		if err == nil {
+			t.Errorf("%s went through", what)
+		}
+	}
+	for _, request := range arrived {
+		if !strings.HasPrefix(request, "GET ") {
+			t.Errorf("the server got %s", request)
+		}
+	}
+}

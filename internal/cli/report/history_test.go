@@ -1,0 +1,181 @@
+package report_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/cli/report"
+	"lockstep.dev/lockstep/internal/cli/survey"
+	"lockstep.dev/lockstep/internal/lws"
+)
+
+func template(image string) corev1.PodTemplateSpec {
+	return corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{
+		{Name: "serve", Image: image}, {Name: "watch", Image: "watcher"},
+	}}}
+}
+
+func revisions() []*appsv1.ControllerRevision {
+	first, second := revision(1, "older", "image:1"), revision(2, key, "image:2")
+	second.Annotations = map[string]string{lws.ChangeCauseAnnotationKey: "a better image"}
+	return []*appsv1.ControllerRevision{first, second}
+}
+
+// twoGroups is a set whose group 0 runs the current revision, and group 1 that
+// before it.
+func twoGroups() survey.Survey {
+	s := with(with(newSurvey(2, 1), 0, "+"), 1, "+")
+	s.Groups[1].Leader.Labels = map[string]string{lwsv1.RevisionKey: "older"}
+	s.Set.Set.Spec.LeaderWorkerTemplate = lwsv1.LeaderWorkerTemplate{WorkerTemplate: template("image:2")}
+	return s
+}
+
+func TestHistoryAsText(t *testing.T) {
+	var out strings.Builder
+	if err := report.History(twoGroups(), revisions()).WriteText(&out, now); err != nil {
+		t.Fatal(err)
+	}
+	want := `leaderworkerset llama in namespace ns: 2 revisions
+
+REVISION      GROUPS   AGE   CHANGE-CAUSE     CHANGED
+1             1        9h    -                -
+2 (current)   1        8h    a better image   leaderWorkerTemplate.workerTemplate.spec.containers[serve].image: image:1 → image:2
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestHistoryTellsWhatWaits(t *testing.T) {
+	s := twoGroups()
+	s.Set.Set.Annotations = map[string]string{lwsv1.PausedAnnotationKey: "true"}
+	s.Set.Set.Spec.LeaderWorkerTemplate.WorkerTemplate = template("image:3")
+	size := int32(4)
+	s.Set.Set.Spec.LeaderWorkerTemplate.Size = &size
+	var out strings.Builder
+	if err := report.History(s, revisions()).WriteText(&out, now); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"2 revisions, rollout paused\n",
+		"in no revision yet: leaderWorkerTemplate.size: added 4; leaderWorkerTemplate.workerTemplate.spec.containers[serve].image: image:2 → image:3\n",
+		"see: kubectl lockstep rollout diff llama -n ns\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("got %s, want it to say %q", out.String(), want)
+		}
+	}
+}
+
+func TestHistoryForPrograms(t *testing.T) {
+	raw, err := json.Marshal(report.History(twoGroups(), revisions()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"kind":"SetHistory","apiVersion":"cli.lockstep.dev/v1","namespace":"ns","name":"llama","revisions":[` +
+		`{"number":1,"key":"older","name":"llama-older","createdAt":"2026-01-01T03:00:00Z","groups":1},` +
+		`{"number":2,"key":"7bdcf6cbd6","name":"llama-7bdcf6cbd6","createdAt":"2026-01-01T04:00:00Z","groups":1,"current":true,"cause":"a better image",` +
+		`"changes":[{"path":"leaderWorkerTemplate.workerTemplate.spec.containers[serve].image","from":"image:1","to":"image:2"}]}]}`
+	if diff := cmp.Diff(want, string(raw)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestARevisionThatCannotBeReadIsListed(t *testing.T) {
+	all := revisions()
+	all[0].Data = runtime.RawExtension{Raw: []byte(`{"spec":{"leaderWorkerTemplate":7}}`)}
+	h := report.History(twoGroups(), all)
+	if h.Revisions[0].Unreadable == "" || len(h.Revisions[1].Changes) != 0 {
+		t.Errorf("got %+v", h.Revisions)
+	}
+	if _, err := report.RevisionOf(twoGroups(), all, 1); err == nil || !strings.Contains(err.Error(), "revision 1: decode revision") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestOneRevisionWithItsTemplate(t *testing.T) {
+	r, err := report.RevisionOf(twoGroups(), revisions(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := r.WriteText(&out, now); err != nil {
+		t.Fatal(err)
+	}
+	want := `leaderworkerset llama in namespace ns, revision 2 (7bdcf6cbd6), first rolled out 8h ago, run by 1 group
+change cause: a better image
+
+leaderWorkerTemplate:
+  workerTemplate:
+    spec:
+      containers:
+      - image: image:2
+        name: serve
+      - image: watcher
+        name: watch
+networkConfig:
+  subdomainPolicy: Shared
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if _, err := report.RevisionOf(twoGroups(), revisions(), 5); err == nil || err.Error() != `leaderworkerset "llama" has no revision 5; there are: 1, 2` {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestDifferences(t *testing.T) {
+	const between = `--- llama revision 1
++++ llama revision 2
+@@ -2,7 +2,7 @@
+   workerTemplate:
+     spec:
+       containers:
+-      - image: image:1
++      - image: image:2
+         name: serve
+       - image: watcher
+         name: watch
+`
+	s := twoGroups()
+	got, err := report.Compare(s.Set.Set, revisions(), report.Comparison{From: 1, To: 2})
+	if diff := cmp.Diff(between, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got)\n%s", err, diff)
+	}
+	same, err := report.Compare(s.Set.Set, revisions(), report.Comparison{From: 2, To: report.Live})
+	if err != nil || same != "" {
+		t.Errorf("the spec says what revision 2 says: got %q, %v", same, err)
+	}
+}
+
+func TestTheUsualDifference(t *testing.T) {
+	tests := []struct {
+		name  string
+		image string
+		of    []*appsv1.ControllerRevision
+		want  report.Comparison
+		says  string
+	}{
+		{"what was changed last", "image:2", revisions(), report.Comparison{From: 1, To: 2}, ""},
+		{"what waits", "image:3", revisions(), report.Comparison{From: 2, To: report.Live}, ""},
+		{"nothing yet", "image:1", nil, report.Comparison{}, "has no revision yet"},
+		{"nothing but the first", "image:1", revisions()[:1], report.Comparison{}, "has one revision, 1, and its spec says the same"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			set := twoGroups().Set.Set
+			set.Spec.LeaderWorkerTemplate.WorkerTemplate = template(tt.image)
+			got, err := report.UsualComparison(set, tt.of)
+			if got != tt.want || (err != nil) != (tt.says != "") || err != nil && !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("got %+v, %v", got, err)
+			}
+		})
+	}
+}

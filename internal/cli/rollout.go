@@ -1,0 +1,168 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+)
+
+func (o *options) rolloutCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "rollout",
+		Short: "Follow, undo, restart, pause and resume rollouts, as kubectl rollout does",
+		Long: `Follow, undo, restart, pause and resume the rollouts of LeaderWorkerSets, as kubectl rollout
+does those of Deployments. A set may be named NAME, lws/NAME or leaderworkerset/NAME.
+
+status, history and diff only read. undo, restart, pause and resume change the set, and
+nothing else, in one write to the version that they were decided on.`,
+		Example: `  kubectl lockstep rollout status llama
+  kubectl lockstep rollout history llama
+  kubectl lockstep rollout diff llama
+  kubectl lockstep rollout undo llama --to-revision=3
+  kubectl lockstep rollout restart llama
+  kubectl lockstep rollout pause llama`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return fmt.Errorf("unknown command %q; see: %s --help", args[0], cmd.CommandPath())
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(o.rolloutStatusCommand(), o.rolloutHistoryCommand(), o.rolloutDiffCommand(),
+		o.rolloutUndoCommand(), o.rolloutRestartCommand(), o.rolloutPauseCommand(), o.rolloutResumeCommand())
+	return cmd
+}
+
+// chosen are the sets that a command is about: those named, or those selected by
+// labels.
+type chosen struct {
+	names    []string
+	selector string
+}
+
+func (c *chosen) flag(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&c.selector, "selector", "l", "", "`labels` of the sets, in place of names: -l key1=value1,key2=value2")
+}
+
+// args reads the names.
+func (c *chosen) args(cmd *cobra.Command, args []string) error {
+	names, err := setNames(args)
+	switch {
+	case err != nil:
+		return err
+	case len(names) == 0 && c.selector == "":
+		return fmt.Errorf("give the name of a LeaderWorkerSet: %s NAME; list them with: kubectl get leaderworkersets", cmd.CommandPath())
+	case len(names) > 0 && c.selector != "":
+		return errors.New("give either names or --selector")
+	}
+	c.names = names
+	return nil
+}
+
+// find returns the names, looking the labels up if none were given.
+func (c *chosen) find(ctx context.Context, reader client.Reader, namespace string) ([]string, error) {
+	if c.selector == "" {
+		return c.names, nil
+	}
+	selector, err := labels.Parse(c.selector)
+	if err != nil {
+		return nil, fmt.Errorf("--selector: %w", err)
+	}
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(lwsv1.GroupVersion.WithKind("LeaderWorkerSetList"))
+	if err := reader.List(ctx, list, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return nil, err
+	}
+	if len(list.Items) == 0 {
+		return nil, fmt.Errorf("no leaderworkerset in namespace %q has the labels %s", namespace, c.selector)
+	}
+	var names []string
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	return names, nil
+}
+
+// setKinds are the words for sets that kubectl knows.
+var setKinds = []string{
+	"lws", "leaderworkerset", "leaderworkersets",
+	"leaderworkerset." + lwsv1.GroupVersion.Group, "leaderworkersets." + lwsv1.GroupVersion.Group,
+}
+
+// setNames reads NAME…, KIND NAME… and KIND/NAME….
+func setNames(args []string) ([]string, error) {
+	if len(args) > 1 && slices.Contains(setKinds, strings.ToLower(args[0])) {
+		args = args[1:]
+	}
+	var names []string
+	for _, arg := range args {
+		kind, name, slashed := strings.Cut(arg, "/")
+		switch {
+		case !slashed:
+			name = arg
+		case !slices.Contains(setKinds, strings.ToLower(kind)):
+			return nil, fmt.Errorf("%q is no LeaderWorkerSet: give NAME, lws/NAME or leaderworkerset/NAME", arg)
+		}
+		if name == "" {
+			return nil, fmt.Errorf("%q: the name is missing", arg)
+		}
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// oneSet reads the one set of commands that are about one.
+func oneSet(cmd *cobra.Command, args []string) (string, error) {
+	names, err := setNames(args)
+	if err != nil {
+		return "", err
+	}
+	if err := oneName(cmd, names); err != nil {
+		return "", err
+	}
+	return names[0], nil
+}
+
+// each runs do for each name, and goes on to the others when one fails.
+func each(names []string, do func(name string) error) error {
+	var all []error
+	for _, name := range names {
+		if err := do(name); err != nil {
+			all = append(all, err)
+		}
+	}
+	return errors.Join(all...)
+}
+
+// completeSeveral offers sets that are not named yet.
+func (o *options) completeSeveral(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	names, directive := o.completeSets(cmd, nil, typed)
+	given, err := setNames(args)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	kind, _, slashed := strings.Cut(typed, "/")
+	var offered []string
+	for _, name := range names {
+		if slices.Contains(given, name) {
+			continue
+		}
+		if slashed {
+			name = kind + "/" + name
+		}
+		offered = append(offered, name)
+	}
+	return offered, directive
+}

@@ -1,0 +1,162 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+
+	"lockstep.dev/lockstep/internal/cli/amend"
+	"lockstep.dev/lockstep/internal/cli/survey"
+)
+
+// amendment is a command that changes sets.
+type amendment struct {
+	sets    chosen
+	print   *genericclioptions.PrintFlags
+	dryRun  string
+	owner   string
+	history bool // whether what is decided depends on revisions
+}
+
+var dryRuns = []string{string(amend.DryRunNone), string(amend.DryRunClient), string(amend.DryRunServer)}
+
+// amendCommand completes a command that changes sets by what decide returns.
+func (o *options) amendCommand(cmd *cobra.Command, withHistory bool, decide func() amend.Decide) *cobra.Command {
+	a := &amendment{history: withHistory, print: genericclioptions.NewPrintFlags("").WithTypeSetter(survey.Scheme())}
+	cmd.Args = a.sets.args
+	cmd.ValidArgsFunction = o.completeSeveral
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return o.amend(cmd.Context(), a, decide()) }
+	a.sets.flag(cmd)
+	a.print.AddFlags(cmd)
+	cmd.Flags().StringVar(&a.dryRun, "dry-run", a.none(), "none, client (only say what would be done) or server (have the API server try it and keep nothing)")
+	cmd.Flags().Lookup("dry-run").NoOptDefVal = string(amend.DryRunClient)
+	cmd.Flags().StringVar(&a.owner, "field-manager", amend.FieldOwner, "name of the manager of the fields that are changed")
+	_ = cmd.RegisterFlagCompletionFunc("dry-run", cobra.FixedCompletions(dryRuns, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func (a *amendment) none() string { return string(amend.DryRunNone) }
+
+func (o *options) amend(ctx context.Context, a *amendment, decide amend.Decide) error {
+	if !slices.Contains(dryRuns, a.dryRun) {
+		return fmt.Errorf("--dry-run %q: give one of %s", a.dryRun, strings.Join(dryRuns, ", "))
+	}
+	if _, err := a.print.ToPrinter(); err != nil {
+		return fmt.Errorf("--output: %w", err)
+	}
+	namespace, err := o.namespace()
+	if err != nil {
+		return err
+	}
+	config, err := o.config()
+	if err != nil {
+		return err
+	}
+	if err := reach(ctx, config); err != nil {
+		return err
+	}
+	editor, err := amend.Open(config)
+	if err != nil {
+		return explain(err, config.Host, namespace)
+	}
+	editor.Owner, editor.DryRun, editor.WithHistory = a.owner, amend.DryRun(a.dryRun), a.history
+	names, err := a.sets.find(ctx, editor, namespace)
+	if err != nil {
+		return explain(err, config.Host, namespace)
+	}
+	return each(names, func(name string) error {
+		key := types.NamespacedName{Namespace: namespace, Name: name}
+		change, after, err := editor.Amend(ctx, key, decide)
+		switch {
+		case apierrors.IsNotFound(err):
+			return noSuchSet(ctx, editor, editor, key)
+		case err != nil:
+			return explainWrite(err, config.Host, key)
+		}
+		a.print.NamePrintFlags.Operation = change.Verb
+		if a.dryRun != a.none() {
+			if err := a.print.Complete("%s (" + a.dryRun + " dry run)"); err != nil {
+				return err
+			}
+		}
+		printer, err := a.print.ToPrinter()
+		if err != nil {
+			return err
+		}
+		return printer.PrintObj(after, o.Out)
+	})
+}
+
+// explainWrite says what to do about what an API server answered to a write.
+func explainWrite(err error, host string, key types.NamespacedName) error {
+	switch {
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("not allowed: %w; ask for a role that may get and patch leaderworkersets, and for undo list controllerrevisions, in namespace %q", err, key.Namespace)
+	case meta.IsNoMatchError(err), apierrors.IsUnauthorized(err):
+		return explain(err, host, key.Namespace)
+	case apierrors.IsConflict(err):
+		return fmt.Errorf("leaderworkerset %q is changed by somebody else time and again; try again: %w", key.Name, err)
+	}
+	return err
+}
+
+func (o *options) rolloutUndoCommand() *cobra.Command {
+	var revision int64
+	cmd := &cobra.Command{
+		Use:   "undo NAME...",
+		Short: "Go back to an earlier revision",
+		Long: `Give a set the template and network configuration of an earlier revision again, and the change
+cause that it had: the one before the present one, or that of --to-revision. It is rolled out
+as any change is. The number of groups and the pace of rollouts stay as they are.`,
+		Example: `  kubectl lockstep rollout undo llama
+  kubectl lockstep rollout undo llama --to-revision=3
+  kubectl lockstep rollout undo llama --dry-run=server`,
+		PreRunE: func(*cobra.Command, []string) error {
+			if revision < 0 {
+				return fmt.Errorf("--to-revision %d: it must not be negative", revision)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().Int64Var(&revision, "to-revision", amend.Previous, "the revision to go back to; zero means the one before the present one")
+	return o.amendCommand(cmd, true, func() amend.Decide { return amend.Undo(revision) })
+}
+
+func (o *options) rolloutRestartCommand() *cobra.Command {
+	return o.amendCommand(&cobra.Command{
+		Use:   "restart NAME...",
+		Short: "Replace every group, at the pace of a rollout",
+		Long: `Replace every group by one of the same template, leaders and workers, at the pace of a rollout.
+It notes the moment in an annotation of the templates, as kubectl rollout restart does.`,
+		Example: `  kubectl lockstep rollout restart llama
+  kubectl lockstep rollout restart -l team=inference`,
+	}, false, func() amend.Decide { return amend.Restart(time.Now()) })
+}
+
+func (o *options) rolloutPauseCommand() *cobra.Command {
+	return o.amendCommand(&cobra.Command{
+		Use:   "pause NAME...",
+		Short: "Hold a rollout where it stands",
+		Long: `Hold a rollout where it stands: no further group is replaced, and a change of the template
+waits. Groups that were given up already come back at the revision that is rolled out. Groups
+that fail come back at their own revision, and the set may be scaled.`,
+		Example: `  kubectl lockstep rollout pause llama`,
+	}, false, func() amend.Decide { return amend.Pause })
+}
+
+func (o *options) rolloutResumeCommand() *cobra.Command {
+	return o.amendCommand(&cobra.Command{
+		Use:     "resume NAME...",
+		Short:   "Let a paused rollout go on",
+		Long:    `Let a paused rollout go on from where it stood, and take in what was changed meanwhile.`,
+		Example: `  kubectl lockstep rollout resume llama`,
+	}, false, func() amend.Decide { return amend.Resume })
+}

@@ -1,0 +1,164 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"lockstep.dev/lockstep/internal/cli/report"
+	"lockstep.dev/lockstep/internal/cli/survey"
+)
+
+// errDiffers makes for an exit code of 1 without a word.
+var errDiffers = errors.New("")
+
+func (o *options) rolloutHistoryCommand() *cobra.Command {
+	var sets chosen
+	var revision int64
+	var out *output
+	cmd := &cobra.Command{
+		Use:   "history NAME...",
+		Short: "List the revisions of a set: what changed, and how many groups run each",
+		Long: `List the revisions of a set by rising number: how many groups run each, when it was first
+rolled out, the change cause that the set bore (kubernetes.io/change-cause), and what
+changed against the one before. How many are kept beside those in use says the annotation
+lockstep.dev/revision-history-limit on the set, 5 when absent.`,
+		Example: `  kubectl lockstep rollout history llama
+  kubectl lockstep rollout history llama --revision=3
+  kubectl lockstep rollout history llama --revision=3 -o yaml`,
+		Args:              sets.args,
+		ValidArgsFunction: o.completeSeveral,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := out.begin(); err != nil {
+				return err
+			}
+			if revision < 0 {
+				return fmt.Errorf("--revision %d: it must not be negative", revision)
+			}
+			return o.rolloutHistory(cmd.Context(), sets, revision, out)
+		},
+	}
+	out = newOutput(cmd)
+	sets.flag(cmd)
+	cmd.Flags().Int64Var(&revision, "revision", 0, "show this revision with its template")
+	return cmd
+}
+
+func (o *options) rolloutHistory(ctx context.Context, sets chosen, revision int64, out *output) error {
+	namespace, err := o.namespace()
+	if err != nil {
+		return err
+	}
+	session, err := o.open(ctx, namespace)
+	if err != nil {
+		return err
+	}
+	names, err := sets.find(ctx, session.Live, namespace)
+	if err != nil {
+		return explain(err, "", namespace)
+	}
+	between := ""
+	return each(names, func(name string) error {
+		now := time.Now()
+		found, revisions, err := history(ctx, session, types.NamespacedName{Namespace: namespace, Name: name}, now)
+		if err != nil {
+			return err
+		}
+		var shown reporter = report.History(found, revisions)
+		if revision != 0 {
+			if shown, err = report.RevisionOf(found, revisions, revision); err != nil {
+				return err
+			}
+		}
+		text, _, err := out.print(shown, now)
+		if err == nil {
+			_, err = fmt.Fprint(o.Out, between+text)
+		}
+		between = out.between()
+		return err
+	})
+}
+
+// history looks at a set and at all revisions that are kept of it.
+func history(ctx context.Context, session *survey.Session, key types.NamespacedName, now time.Time) (survey.Survey, []*appsv1.ControllerRevision, error) {
+	found, err := session.Set(ctx, key, now)
+	if apierrors.IsNotFound(err) {
+		return found, nil, noSuchSet(ctx, session.Reader, session.Live, key)
+	}
+	if err != nil {
+		return found, nil, explain(err, "", key.Namespace)
+	}
+	revisions, err := survey.Revisions(ctx, session.Live, found.Set.Set)
+	return found, revisions, explain(err, "", key.Namespace)
+}
+
+func (o *options) rolloutDiffCommand() *cobra.Command {
+	var of report.Comparison
+	var exitCode bool
+	cmd := &cobra.Command{
+		Use:   "diff NAME",
+		Short: "Show what differs between two revisions, or a revision and the spec",
+		Long: `Show what differs between two revisions, or between a revision and the set's spec, as diff -u
+does. Without --revision, show what the spec says and no revision does, as while the rollout
+is paused; or, if there is nothing of that kind, what was changed last.`,
+		Example: `  kubectl lockstep rollout diff llama
+  kubectl lockstep rollout diff llama --revision=3
+  kubectl lockstep rollout diff llama --revision=3 --to-revision=4`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			_, err := oneSet(cmd, args)
+			return err
+		},
+		ValidArgsFunction: o.completeSets,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name, err := oneSet(cmd, args)
+			if err != nil {
+				return err
+			}
+			if of.To != report.Live && of.From == report.Live {
+				return errors.New("--to-revision needs --revision, the one to compare with")
+			}
+			return o.rolloutDiff(cmd.Context(), name, of, exitCode)
+		},
+	}
+	cmd.Flags().Int64Var(&of.From, "revision", report.Live, "compare this revision")
+	cmd.Flags().Int64Var(&of.To, "to-revision", report.Live, "compare with this revision, in place of the spec")
+	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "end with 1 if anything differs")
+	return cmd
+}
+
+func (o *options) rolloutDiff(ctx context.Context, name string, of report.Comparison, exitCode bool) error {
+	namespace, err := o.namespace()
+	if err != nil {
+		return err
+	}
+	session, err := o.open(ctx, namespace)
+	if err != nil {
+		return err
+	}
+	found, revisions, err := history(ctx, session, types.NamespacedName{Namespace: namespace, Name: name}, time.Now())
+	if err != nil {
+		return err
+	}
+	if of == (report.Comparison{}) {
+		if of, err = report.UsualComparison(found.Set.Set, revisions); err != nil {
+			return err
+		}
+	}
+	text, err := report.Compare(found.Set.Set, revisions, of)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprint(o.Out, text); err != nil {
+		return err
+	}
+	if exitCode && text != "" {
+		return errDiffers
+	}
+	return nil
+}

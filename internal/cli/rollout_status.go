@@ -1,0 +1,150 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/cli/report"
+	"lockstep.dev/lockstep/internal/cli/survey"
+)
+
+// follow is how a rollout is followed.
+type follow struct {
+	watch    bool
+	timeout  time.Duration
+	revision int64
+}
+
+func (o *options) rolloutStatusCommand() *cobra.Command {
+	var f follow
+	var sets chosen
+	cmd := &cobra.Command{
+		Use:   "status NAME...",
+		Short: "Follow a rollout until it is done",
+		Long: `Follow a rollout until every group that is to be updated is, and is ready. Each change of
+what is waited for is one line. With --watch=false, say once how it stands.
+
+It ends with 0 when the rollout is done, or once it was told how it stands; and with 1 when
+the time is up, the set is deleted, or another revision is rolled out than --revision says.`,
+		Example: `  kubectl lockstep rollout status llama
+  kubectl lockstep rollout status lws/llama --timeout=10m
+  kubectl lockstep rollout status llama --watch=false`,
+		Args:              sets.args,
+		ValidArgsFunction: o.completeSeveral,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.rolloutStatus(cmd.Context(), sets, f)
+		},
+	}
+	sets.flag(cmd)
+	cmd.Flags().BoolVarP(&f.watch, "watch", "w", true, "follow the rollout until it is done")
+	cmd.Flags().DurationVar(&f.timeout, "timeout", 0, "how long to wait before giving up; zero means for ever")
+	cmd.Flags().Int64Var(&f.revision, "revision", 0, "end with an error when another revision is rolled out; zero means whichever is the latest")
+	return cmd
+}
+
+func (o *options) rolloutStatus(ctx context.Context, sets chosen, f follow) error {
+	switch {
+	case f.timeout < 0:
+		return fmt.Errorf("--timeout %s: it must not be negative", f.timeout)
+	case f.revision < 0:
+		return fmt.Errorf("--revision %d: it must not be negative", f.revision)
+	}
+	namespace, err := o.namespace()
+	if err != nil {
+		return err
+	}
+	session, err := o.open(ctx, namespace)
+	if err != nil {
+		return err
+	}
+	names, err := sets.find(ctx, session.Live, namespace)
+	if err != nil {
+		return explain(err, "", namespace)
+	}
+	if f.timeout > 0 {
+		var done context.CancelFunc
+		ctx, done = context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("timed out after %s", f.timeout))
+		defer done()
+	}
+	changed, lost := changes(ctx, []*survey.Session{session})
+	return each(names, func(name string) error {
+		key := types.NamespacedName{Namespace: namespace, Name: name}
+		return o.followRollout(ctx, session, key, f, func() error { return await(ctx, changed, lost, false) })
+	})
+}
+
+// followRollout tells how one set's rollout stands until it is done.
+func (o *options) followRollout(ctx context.Context, session *survey.Session, key types.NamespacedName, f follow, await func() error) error {
+	var uid types.UID
+	var told string
+	for {
+		found, err := session.Set(ctx, key, time.Now())
+		switch {
+		case apierrors.IsNotFound(err) && uid == "":
+			return noSuchSet(ctx, session.Reader, session.Live, key)
+		case apierrors.IsNotFound(err), err == nil && uid != "" && found.Set.Set.UID != uid:
+			return fmt.Errorf("leaderworkerset %q was deleted", key.Name)
+		case err != nil && ctx.Err() != nil:
+			return gaveUp(ctx, err, told)
+		case err != nil:
+			return explain(err, "", key.Namespace)
+		case found.Set.Set.DeletionTimestamp != nil:
+			return fmt.Errorf("leaderworkerset %q is being deleted", key.Name)
+		}
+		uid = found.Set.Set.UID
+		r := report.RolloutOf(found)
+		if f.revision != 0 && r.Number != 0 && r.Number != f.revision {
+			return fmt.Errorf("desired revision (%d) is different from the running revision (%d)", f.revision, r.Number)
+		}
+		current := true
+		if r.Done {
+			if current, err = latest(ctx, session, found.Set.Set); err != nil {
+				return err
+			}
+		}
+		if current && r.Message != told {
+			fmt.Fprintln(o.Out, r.Message)
+			told = r.Message
+		}
+		if current && (r.Done || !f.watch) {
+			return nil
+		}
+		if err := await(); err != nil {
+			return gaveUp(ctx, err, r.Message)
+		}
+	}
+}
+
+// latest tells whether a set is still what was looked at: a cache may not have
+// heard yet of the change that a user waits for.
+func latest(ctx context.Context, session *survey.Session, seen *lwsv1.LeaderWorkerSet) (bool, error) {
+	now := &lwsv1.LeaderWorkerSet{}
+	err := session.Live.Get(ctx, types.NamespacedName{Namespace: seen.Namespace, Name: seen.Name}, now)
+	if apierrors.IsNotFound(err) {
+		return false, fmt.Errorf("leaderworkerset %q was deleted", seen.Name)
+	}
+	return now.UID == seen.UID && now.Generation == seen.Generation, err
+}
+
+// gaveUp says what was waited for in vain. Nobody may take that for the end of a
+// rollout.
+func gaveUp(ctx context.Context, err error, message string) error {
+	if message == "" {
+		message = "looking for the set"
+	}
+	switch cause := context.Cause(ctx); {
+	case cause == nil:
+		return err
+	case errors.Is(cause, context.Canceled):
+		return fmt.Errorf("interrupted while %s", message)
+	default:
+		return fmt.Errorf("%w, still %s", cause, message)
+	}
+}

@@ -1,0 +1,83 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestHowSetsAreNamed(t *testing.T) {
+	tests := []struct {
+		args  string
+		want  []string
+		fails string
+	}{
+		{"llama", []string{"llama"}, ""},
+		{"lws/llama", []string{"llama"}, ""},
+		{"leaderworkerset/llama", []string{"llama"}, ""},
+		{"leaderworkersets.leaderworkerset.x-k8s.io/llama", []string{"llama"}, ""},
+		{"LWS/llama", []string{"llama"}, ""},
+		{"lws llama", []string{"llama"}, ""},
+		{"lws", []string{"lws"}, ""},
+		{"lws lws", []string{"lws"}, ""},
+		{"llama qwen", []string{"llama", "qwen"}, ""},
+		{"lws/llama qwen llama", []string{"llama", "qwen"}, ""},
+		{"deployment/llama", nil, `"deployment/llama" is no LeaderWorkerSet: give NAME, lws/NAME or leaderworkerset/NAME`},
+		{"lws/", nil, `"lws/": the name is missing`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.args, func(t *testing.T) {
+			got, err := setNames(strings.Fields(tt.args))
+			if (err != nil) != (tt.fails != "") || err != nil && err.Error() != tt.fails {
+				t.Errorf("got %v", err)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestMistakesAboutRolloutsAreToldWithWhatToDo(t *testing.T) {
+	tests := []struct{ args, want string }{
+		{"rollout status", "kubectl lockstep rollout status NAME; list them with"},
+		{"rollout staus a", `unknown command "staus"; see: kubectl lockstep rollout --help`},
+		{"rollout status a -l x=y", "give either names or --selector"},
+		{"rollout status a --timeout=-1s", "--timeout -1s: it must not be negative"},
+		{"rollout status a --revision=-1", "--revision -1: it must not be negative"},
+		{"rollout history a --revision=-1", "--revision -1: it must not be negative"},
+		{"rollout history a -o xml", `--output "xml": give one of table, json, yaml`},
+		{"rollout diff a b", "give the name of one LeaderWorkerSet"},
+		{"rollout diff a --to-revision=2", "--to-revision needs --revision"},
+		{"rollout undo a --to-revision=-1", "--to-revision -1: it must not be negative"},
+		{"rollout undo a --dry-run=maybe", `--dry-run "maybe": give one of none, client, server`},
+		{"rollout pause a -o table", "--output:"},
+		{"rollout pause pod/a", `"pod/a" is no LeaderWorkerSet`},
+		{"rollout restart a", "no cluster is configured"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.args, func(t *testing.T) {
+			out, err := run(t, strings.Fields(tt.args)...)
+			if err == nil || !strings.Contains(err.Error(), tt.want) || out != "" {
+				t.Errorf("got %v, printed %q; want it to say %q", err, out, tt.want)
+			}
+		})
+	}
+}
+
+func TestKubectlAsksForCompletions(t *testing.T) {
+	tests := []struct{ argv, want []string }{
+		{[]string{"/bin/kubectl-lockstep", "rollout", "st"}, []string{"rollout", "st"}},
+		{[]string{"/bin/kubectl_complete-lockstep", "rollout", "st"}, []string{"__complete", "rollout", "st"}},
+	}
+	for _, tt := range tests {
+		if diff := cmp.Diff(tt.want, Args(tt.argv)); diff != "" {
+			t.Errorf("%v (-want +got)\n%s", tt.argv, diff)
+		}
+	}
+	out, err := run(t, Args([]string{"kubectl_complete-lockstep", "rollout", "re"})...)
+	if err != nil || !strings.Contains(out, "restart\t") || !strings.Contains(out, "resume\t") {
+		t.Errorf("got %q, %v", out, err)
+	}
+}
