@@ -88,9 +88,11 @@ lint: ## Run the linters
 	go -C local vet ./...
 
 .PHONY: generate
-generate: ## Generate deep copies and the CustomResourceDefinition
+generate: ## Generate deep copies, the CustomResourceDefinition and the API reference
 	$(GOTOOL) controller-gen object crd:generateEmbeddedObjectMeta=true paths=./api/... output:crd:dir=config/crd
 	go run ./hack/slimcrd -embedded leaderTemplate,workerTemplate,volumeClaimTemplates config/crd/*.yaml
+	$(GOTOOL) crd-ref-docs --source-path=api --config=hack/apidocs/config.yaml --templates-dir=hack/apidocs/templates \
+	  --renderer=markdown --output-path=docs/api.md --log-level=ERROR
 
 .PHONY: verify
 verify: generate ## Check that everything generated and tidied is committed
