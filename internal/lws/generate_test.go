@@ -102,6 +102,7 @@ var groupNames = []string{"w-0", "w-1", "w-2", "w-3", "w-4"}
 var harmNames = []string{
 	"rebirth", "half gone", "older revision", "terminate", "finalize", "former owner", "doomed owner", "stranger", "disown",
 	"drop", "drop", "relabel", "image", "replicas", "size", "network", "unready", "forge", "time", "time", "restart", "behind",
+	"pause", "resume",
 }
 
 // harms are what can happen to a world, to our objects and to others'.
@@ -190,6 +191,8 @@ var harms = map[string]func(*rapid.T, *cluster){
 	"forge":   func(t *rapid.T, c *cluster) { c.forge(t) },
 	"time":    func(t *rapid.T, c *cluster) { c.look(); c.pass(drawDuration(t)); c.look() },
 	"restart": func(t *rapid.T, c *cluster) { c.awake() },
+	"pause":   func(t *rapid.T, c *cluster) { pause(c) },
+	"resume":  func(t *rapid.T, c *cluster) { resume(c) },
 	"behind": func(t *rapid.T, c *cluster) {
 		for _, sts := range lwstest.All[*appsv1.StatefulSet](c.Objects) {
 			c.Sync(sts)

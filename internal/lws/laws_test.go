@@ -44,7 +44,7 @@ func TestLaws(t *testing.T) {
 		check(t, deletesOnlyGarbageOrOwn, "garbage", "history")
 	})
 	t.Run("settledIsFixpoint", func(t *testing.T) {
-		check(t, settledIsFixpoint, "a set that becomes available", "a set that cannot")
+		check(t, settledIsFixpoint, "a set that becomes available", "a set that cannot", "a set that is held")
 	})
 	t.Run("sameInSameOut", func(t *testing.T) { check(t, sameInSameOut, "a plan") })
 	t.Run("coreDoesNotMutate", func(t *testing.T) { check(t, coreDoesNotMutate, "a plan for a set", "a plan for a group") })
@@ -293,7 +293,8 @@ func settledIsFixpoint(t *rapid.T, c *cluster, m *met) {
 	up := condition(status, available).Status == metav1.ConditionTrue
 	m.when("a set that becomes available", up && status.ReadyReplicas > 0)
 	m.when("a set that cannot", !up)
-	checkWhole(t, c, up, hindered || strangePods(c))
+	held := m.when("a set that is held", !up && lws.Paused(find[*lwsv1.LeaderWorkerSet](c, "w")))
+	checkWhole(t, c, up, hindered || held || strangePods(c))
 }
 
 // others lets everybody but the operator act once.
