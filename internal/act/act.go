@@ -68,6 +68,8 @@ func (a *Actor) Surveying(survey Survey) *Actor {
 type Done struct {
 	UID        types.UID
 	Generation int64
+	// Pruned is set when the server dropped fields of a status that it does not know.
+	Pruned bool
 }
 
 // Do carries out one action. The error is ErrStale when a precondition did not
@@ -83,7 +85,7 @@ func (a *Actor) Do(ctx context.Context, what action.Action) (Done, error) {
 	case action.Delete:
 		return Done{}, a.remove(ctx, what)
 	case action.WriteStatus:
-		return Done{}, a.writeStatus(ctx, what)
+		return a.writeStatus(ctx, what)
 	}
 	return Done{}, fmt.Errorf("no such action: %T", what)
 }
@@ -129,12 +131,18 @@ func (a *Actor) remove(ctx context.Context, what action.Delete) error {
 			return err
 		}
 	}
+	if err := a.standing(ctx, what.Relies); err != nil {
+		return err
+	}
 	object, err := emptyOf(what.Object)
 	if err != nil {
 		return err
 	}
-	err = a.writer.Delete(ctx, object, client.DisableReadYourWritesConsistency,
-		client.Preconditions{UID: &what.Object.UID, ResourceVersion: &what.Object.ResourceVersion},
+	exactly := client.Preconditions{UID: &what.Object.UID, ResourceVersion: &what.Object.ResourceVersion}
+	if what.AnyVersion {
+		exactly.ResourceVersion = nil
+	}
+	err = a.writer.Delete(ctx, object, client.DisableReadYourWritesConsistency, exactly,
 		client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if apierrors.IsNotFound(err) {
 		return nil // what was to go has gone
@@ -142,7 +150,7 @@ func (a *Actor) remove(ctx context.Context, what action.Delete) error {
 	return quiet(err)
 }
 
-func (a *Actor) writeStatus(ctx context.Context, what action.WriteStatus) error {
+func (a *Actor) writeStatus(ctx context.Context, what action.WriteStatus) (Done, error) {
 	set := &lwsv1.LeaderWorkerSet{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: what.Set.Namespace, Name: what.Set.Name,
@@ -150,7 +158,8 @@ func (a *Actor) writeStatus(ctx context.Context, what action.WriteStatus) error 
 		},
 		Status: what.Status,
 	}
-	return quiet(a.writer.Status().Update(ctx, set, client.FieldOwner(fieldOwner)))
+	err := a.writer.Status().Update(ctx, set, client.FieldOwner(fieldOwner))
+	return Done{Pruned: err == nil && what.Status.RestartsSince != nil && set.Status.RestartsSince == nil}, quiet(err)
 }
 
 // alive reads an owner live, once a pass: the very incarnation, not on its way out.

@@ -44,6 +44,9 @@ type Telling struct {
 	Done []Event
 	// Refused is told when it did not, with the error after the note.
 	Refused *Event
+	// Failures are the codes of failures of groups that it answers, to be counted
+	// when it went through.
+	Failures []string
 }
 
 // Event is one event about the owner of a plan (events.k8s.io/v1).
@@ -149,8 +152,13 @@ type Delete struct {
 	Object identity.Ref
 	// OwnerGone, when set, is looked for live before the write and must be gone.
 	OwnerGone *identity.Ref
-	Because   Reason
-	Tell      Telling
+	// Relies is looked for live before the write.
+	Relies []Standing
+	// AnyVersion is set where the reason holds whatever became of the object since
+	// the look: its UID alone is the precondition.
+	AnyVersion bool
+	Because    Reason
+	Tell       Telling
 }
 
 // WriteStatus replaces the status of a set at the version that was judged.

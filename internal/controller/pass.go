@@ -37,6 +37,8 @@ type pass struct {
 	now     func() time.Time
 	// wakeSet has a set looked at again.
 	wakeSet func(client.Object)
+	// wakeGroup has a group looked at again, by its leader.
+	wakeGroup func(client.Object)
 }
 
 // unseen turns the errors of a look into the outcome of a pass.
@@ -137,8 +139,10 @@ func (p *pass) do(ctx context.Context, actor *act.Actor, owner client.Object, a 
 }
 
 func (p *pass) remember(owner client.Object, a action.Action, done act.Done) {
-	if _, ok := a.(action.WriteStatus); ok {
+	if status, ok := a.(action.WriteStatus); ok {
 		p.memory.StatusWritten(owner, p.now())
+		p.memory.Kept(owner, status.Status, done.Pruned)
+		p.wakeFailed(owner, status.Status)
 		return
 	}
 	if !isStatefulSet(a) {

@@ -51,6 +51,7 @@ func (r *groupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl
 	}
 	plan := lws.DecideGroup(world)
 	r.tellConflict(world.Set, plan)
+	r.tellFinding(world.Set, plan)
 	return r.carryOut(ctx, world.Set, waiting, plan, now, nil)
 }
 

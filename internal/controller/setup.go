@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -75,7 +76,7 @@ func setupLeaderWorkerSet(mgr ctrl.Manager) error {
 		_ = metrics.Registry.Register(collector) // registered already by an earlier setup in this process
 	}
 	memory := observe.NewMemory(time.Now())
-	wake := make(chan event.GenericEvent, wakes)
+	wake, wakeGroup := make(chan event.GenericEvent, wakes), make(chan event.GenericEvent, wakes)
 	served, err := newServed(mgr)
 	if err != nil {
 		return err
@@ -87,20 +88,30 @@ func setupLeaderWorkerSet(mgr ctrl.Manager) error {
 		act:     act.New(mgr.GetClient(), mgr.GetAPIReader()).Surveying(observer.Standing),
 		narrate: narrate.New(mgr.GetEventRecorder(LeaderWorkerSet)),
 		now:     time.Now,
-		wakeSet: func(set client.Object) {
-			select {
-			case wake <- event.GenericEvent{Object: set}:
-			default: // the set's own slow look finds it
-			}
-		},
+	}
+	ended := make(chan struct{})
+	p.wakeSet, p.wakeGroup = waker(wake, ended), waker(wakeGroup, ended)
+	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { <-ctx.Done(); close(ended); return nil })); err != nil {
+		return fmt.Errorf("set up the end: %w", err)
 	}
 	if err := setupSets(mgr, p, wake, served); err != nil {
 		return fmt.Errorf("set up the set controller: %w", err)
 	}
-	if err := setupGroups(mgr, p, served); err != nil {
+	if err := setupGroups(mgr, p, wakeGroup, served); err != nil {
 		return fmt.Errorf("set up the group controller: %w", err)
 	}
 	return nil
+}
+
+// waker sends objects to a queue, which takes them as soon as it runs. Before that
+// nobody sends, and at the end nobody waits.
+func waker(wake chan<- event.GenericEvent, ended <-chan struct{}) func(client.Object) {
+	return func(object client.Object) {
+		select {
+		case wake <- event.GenericEvent{Object: object}:
+		case <-ended:
+		}
+	}
 }
 
 // options warm the caches of a replica that does not lead, so that it can take
@@ -123,7 +134,7 @@ func setupSets(mgr ctrl.Manager, p *pass, wake <-chan event.GenericEvent, served
 		Complete(&setReconciler{p})
 }
 
-func setupGroups(mgr ctrl.Manager, p *pass, served *observe.Served) error {
+func setupGroups(mgr ctrl.Manager, p *pass, wake <-chan event.GenericEvent, served *observe.Served) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("group").
 		WithOptions(options(groupWorkers)).
@@ -133,5 +144,6 @@ func setupGroups(mgr ctrl.Manager, p *pass, served *observe.Served) error {
 		Watches(&appsv1.ControllerRevision{}, watch(groupsOf(p.observe, labelledSet), never, 0)).
 		Watches(&lwsv1.LeaderWorkerSet{}, watch(groupsOf(p.observe, keyOf), groupDesire, 0)).
 		WatchesRawSource(gangEvents(served, groupOfGang, 0, everyGroup(p.observe))).
+		WatchesRawSource(source.Channel(wake, &handler.EnqueueRequestForObject{})).
 		Complete(&groupReconciler{p})
 }

@@ -17,6 +17,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/observe"
 )
 
@@ -163,7 +164,7 @@ func desire(before, after client.Object) bool {
 func groupDesire(before, after client.Object) bool {
 	was, ok := before.(*lwsv1.LeaderWorkerSet)
 	is, ok2 := after.(*lwsv1.LeaderWorkerSet)
-	return ok && ok2 && (was.Spec.StartupPolicy != is.Spec.StartupPolicy ||
+	return ok && ok2 && (was.Spec.StartupPolicy != is.Spec.StartupPolicy || lws.Recreates(was) != lws.Recreates(is) ||
 		!equality.Semantic.DeepEqual(was.Spec.NetworkConfig, is.Spec.NetworkConfig) ||
 		was.Annotations[lwsv1.ExclusiveKeyAnnotationKey] != is.Annotations[lwsv1.ExclusiveKeyAnnotationKey])
 }
@@ -187,7 +188,18 @@ func podProgress(before, after client.Object) bool {
 	if !ok || !ok2 || belonging(before, after) || was.Spec.NodeName != is.Spec.NodeName {
 		return true
 	}
-	return was.Status.Phase != is.Status.Phase || ready(was) != ready(is) || !reflect.DeepEqual(was.Labels, is.Labels)
+	return was.Status.Phase != is.Status.Phase || restarts(was) != restarts(is) || ready(was) != ready(is) || !reflect.DeepEqual(was.Labels, is.Labels)
+}
+
+// restarts is how often containers of a pod were restarted.
+func restarts(pod *corev1.Pod) int32 {
+	var sum int32
+	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range statuses {
+			sum += statuses[i].RestartCount
+		}
+	}
+	return sum
 }
 
 func ready(pod *corev1.Pod) bool {

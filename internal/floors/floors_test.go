@@ -43,6 +43,7 @@ var floors = map[string]floor{
 
 	"internal/identity":  f1,
 	"internal/action":    f1,
+	"internal/backoff":   f1,
 	"internal/condition": f1,
 	"internal/quantity":  f1,
 	"internal/gang":      f1,

@@ -92,12 +92,15 @@ func (c *cluster) status() lwsv1.LeaderWorkerSetStatus {
 // do carries out a plan; every precondition must hold.
 func (c *cluster) do(plan lws.Plan) {
 	c.t.Helper()
+	c.memory.Found(plan.Finding)
 	for _, a := range plan.Actions {
 		if err := c.Do(a); err != nil {
 			c.t.Fatalf("%s %s: %v", a.Verb(), a.Target(), err)
 		}
-		if _, ok := a.(action.WriteStatus); ok {
-			c.memory.StatusWritten(find[*lwsv1.LeaderWorkerSet](c, a.Target().Name), c.Now)
+		if status, ok := a.(action.WriteStatus); ok {
+			set := find[*lwsv1.LeaderWorkerSet](c, a.Target().Name)
+			c.memory.StatusWritten(set, c.Now)
+			c.memory.Kept(set, status.Status, c.Prunes)
 		}
 	}
 }

@@ -31,6 +31,7 @@ func (d *setDecision) wantedConditions() []metav1.Condition {
 		}
 	}
 	wanted = append(wanted, d.gangConditions()...)
+	wanted = append(wanted, d.restartConditions()...)
 	if d.conflict != "" {
 		return append(wanted, holding(CodeNameConflict, CodeNameConflict, d.conflict))
 	}

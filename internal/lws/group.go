@@ -19,16 +19,20 @@ type groupDecision struct {
 	plan Plan
 	// restored is the set at the leader's revision, once known.
 	restored *lwsv1.LeaderWorkerSet
+	// known is the record that is remembered of the group, or empty.
+	known string
 }
 
 // DecideGroup is the whole behaviour of one group, in order of precedence. Each
 // rule tells whether those after it may go on.
 func DecideGroup(w GroupSnapshot) Plan {
-	d := &groupDecision{GroupSnapshot: &w}
+	d := &groupDecision{GroupSnapshot: &w, known: w.known()}
 	if w.Set.DeletionTimestamp != nil {
 		return Plan{}
 	}
+	d.plan.Finding = d.finding()
 	rules := []func(*groupDecision) bool{
+		(*groupDecision).restart,
 		(*groupDecision).ghosts,
 		(*groupDecision).squatters,
 		(*groupDecision).mistakenAnnotation,

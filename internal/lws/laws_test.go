@@ -25,7 +25,7 @@ import (
 // TestLaws holds what is true of every decision, whatever the world looks like.
 func TestLaws(t *testing.T) {
 	t.Run("neverTouchesGhosts", func(t *testing.T) {
-		check(t, neverTouchesGhosts, "a ghost", "a ghost and something to do", "garbage deleted")
+		check(t, neverTouchesGhosts, "a ghost", "a ghost and something to do", "garbage deleted", "a group's ghosts end with it")
 	})
 	t.Run("nothingNewBesideAGhost", func(t *testing.T) {
 		check(t, nothingNewBesideAGhost, "a ghost", "a former leader statefulset", "former leaders on the move", "former leaders that linger",
@@ -41,7 +41,7 @@ func TestLaws(t *testing.T) {
 		check(t, writesStayInTheNamespace, "a write")
 	})
 	t.Run("deletesOnlyGarbageOrOwn", func(t *testing.T) {
-		check(t, deletesOnlyGarbageOrOwn, "garbage", "history")
+		check(t, deletesOnlyGarbageOrOwn, "garbage", "history", "a group that ends")
 	})
 	t.Run("settledIsFixpoint", func(t *testing.T) {
 		check(t, settledIsFixpoint, "a set that becomes available", "a set that cannot", "a set that is held")
@@ -66,6 +66,11 @@ func neverTouchesGhosts(t *rapid.T, c *cluster, m *met) {
 				continue
 			}
 			deletion, ok := a.(action.Delete)
+			if ok && deletion.Because.Code == lws.CodeRestart {
+				checkEnding(t, d, deletion)
+				m.when("a group's ghosts end with it", true)
+				continue
+			}
 			if !ok || deletion.OwnerGone == nil || !identity.IsGarbage(ghost.object, d.lives) {
 				t.Fatalf("%s: %s %s is a ghost", d, a.Verb(), ghost)
 			}
@@ -224,6 +229,11 @@ func writesStayInTheNamespace(t *rapid.T, c *cluster, m *met) {
 func deletesOnlyGarbageOrOwn(t *rapid.T, c *cluster, m *met) {
 	for _, d := range c.decideAll() {
 		for _, a := range of[action.Delete](d.plan) {
+			if a.Because.Code == lws.CodeRestart {
+				checkEnding(t, d, a)
+				m.when("a group that ends", true)
+				continue
+			}
 			if ghost, ok := byUID(d.seen.ghosts, a.Object.UID); ok {
 				if a.OwnerGone == nil || a.OwnerGone.UID != ghost.object.GetOwnerReferences()[0].UID {
 					t.Fatalf("%s: deletes %s without a look at its owner", d, ghost)
@@ -248,6 +258,40 @@ func deletesOnlyGarbageOrOwn(t *rapid.T, c *cluster, m *met) {
 			}
 		}
 	}
+}
+
+// checkEnding checks that what is deleted for the sake of a restart is a leader
+// that the status says failed, or that hangs from it or from one on its way out.
+func checkEnding(t *rapid.T, d decided, a action.Delete) {
+	leader := d.group.Leader
+	if leader == nil {
+		leader = d.group.Leaving
+	} else if lws.Failed(d.group.Set, d.group.Index, leader.UID) == nil {
+		t.Fatalf("%s: deletes %s of a group that did not fail", d, a.Object)
+	}
+	if leader == nil {
+		t.Fatalf("%s: deletes %s of no leader", d, a.Object)
+	}
+	if a.Object.UID == leader.UID {
+		return
+	}
+	for _, all := range [][]claimed{d.seen.members, d.seen.ghosts, d.seen.orphans} {
+		part, ok := byUID(all, a.Object.UID)
+		if !ok {
+			continue
+		}
+		owner := metav1.GetControllerOf(part.object)
+		if owner == nil || owner.UID == leader.UID {
+			return
+		}
+		if sts, ok := byUID(all, owner.UID); ok && metav1.IsControlledBy(sts.object, leader) {
+			return
+		}
+		if sts := d.group.Workers.Member(); sts != nil && sts.UID == owner.UID {
+			return
+		}
+	}
+	t.Fatalf("%s: deletes %s, which does not hang from %s", d, a.Object, leader.Name)
 }
 
 // checkOutdated checks that a leader deleted for the sake of a rollout is one that

@@ -11,6 +11,8 @@ import (
 type Plan struct {
 	Actions []action.Action
 	Waits   []Wait
+	// Finding is what a group has found for its set to write down, or nil.
+	Finding *Finding
 }
 
 // Wait is something the plan cannot hasten.
@@ -47,6 +49,8 @@ const (
 
 	CodeGangSchedulerMissing = "GangSchedulerMissing"
 	CodeNoGangYet            = "NoGangYet"
+	CodeRestart              = "Restart"
+	CodeBackoff              = "RestartBackOff"
 )
 
 // Next is how long to wait before looking again without an event: zero when

@@ -6,6 +6,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 )
@@ -32,16 +33,27 @@ func (d *setDecision) replace() {
 	covered := d.rollout.down() <= d.rollout.budget(d.rollout.running)
 	for _, up := range []bool{false, true} { // what is down anyway first
 		for _, g := range outdated {
-			if podReady(g.Leader) == up && (covered || !up) {
-				d.replaceLeader(g, why)
+			if d.rollout.places[g.Index].ready == up && (covered || !up) {
+				d.replaceLeader(g, why, !covered)
 			}
 		}
 	}
 }
 
-func (d *setDecision) replaceLeader(g Group, why string) {
+// replaceLeader deletes a leader. One that goes only because its group is down
+// anyway does so only if its workers still are as they were judged.
+func (d *setDecision) replaceLeader(g Group, why string, onlyIfDown bool) {
+	var relied []action.Standing
+	workers := action.Standing{Kind: identity.KindStatefulSet, Namespace: d.Set.Namespace, Labels: map[string]string{lwsv1.SetNameLabelKey: d.Set.Name}}
+	if onlyIfDown {
+		g.reliedWorkers(&workers)
+	}
+	if len(workers.Unchanged)+len(workers.Absent) > 0 {
+		relied = []action.Standing{workers}
+	}
 	d.plan.do(action.Delete{
 		Object:  identity.RefOf(identity.KindPod, g.Leader),
+		Relies:  relied,
 		Because: because(CodeOutdated, fmt.Sprintf("leader %s is to be replaced at revision %s and the statefulset controller does not: %s", g.LeaderName, d.key, why)),
 	})
 }

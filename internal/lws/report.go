@@ -28,7 +28,7 @@ type Standing struct {
 
 // Stand tells how far a set has come.
 func Stand(w SetSnapshot) Standing {
-	d := &setDecision{SetSnapshot: &w}
+	d := &setDecision{SetSnapshot: &w, told: &w.Set.Status}
 	for _, rule := range []func(*setDecision){(*setDecision).paused, (*setDecision).conflicts, (*setDecision).ghosts, (*setDecision).revisions} {
 		rule(d)
 	}

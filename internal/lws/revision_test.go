@@ -21,7 +21,7 @@ import (
 // sample is the set that the vectors of the API are variations of.
 func sample(edits ...func(*lwsv1.LeaderWorkerSet)) *lwsv1.LeaderWorkerSet {
 	const image = "docker.io/nginxinc/nginx-unprivileged:1.27"
-	set := lwstest.Set("test-sample", 2, 2, lwstest.Image(image), lwstest.Leader(image))
+	set := lwstest.Set("test-sample", 2, 2, lwstest.Image(image), lwstest.Leader(image), lwstest.Policy(lwsv1.RecreateGroupOnPodRestart))
 	set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Ports = []corev1.ContainerPort{
 		{ContainerPort: 8080, Protocol: corev1.ProtocolTCP},
 	}

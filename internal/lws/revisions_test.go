@@ -106,7 +106,7 @@ func TestGoingBackReusesTheRevision(t *testing.T) {
 }
 
 func TestASpecThatMeansTheSameKeepsItsRevision(t *testing.T) {
-	c := running(t, 1, 2)
+	c := running(t, 1, 2, lwstest.Policy(lwsv1.RecreateGroupOnPodRestart))
 	// As a version of the types that wrote null timestamps stored it.
 	older := []byte(`{"spec":{"leaderWorkerTemplate":{"$patch":"replace","restartPolicy":"RecreateGroupOnPodRestart","size":2,"workerTemplate":{"metadata":{"creationTimestamp":null},"spec":{"containers":[{"image":"image:1","name":"worker","resources":{}}]}}},"networkConfig":{"$patch":"replace","subdomainPolicy":"Shared"}}}`)
 	key := lws.RevisionKey(older)

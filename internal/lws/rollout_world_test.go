@@ -223,6 +223,7 @@ func (w *rollingWorld) judgeDelete(pod *corev1.Pod) error {
 
 // carryOut writes a plan as a pass does. What the API server refuses is not judged.
 func (w *rollingWorld) carryOut(plan lws.Plan) {
+	w.memory.Found(plan.Finding)
 	for _, a := range plan.Actions {
 		wrong := w.judge(a)
 		if w.met.when("a write refused", w.Do(a) != nil) {

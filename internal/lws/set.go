@@ -3,6 +3,7 @@ package lws
 import (
 	"k8s.io/apimachinery/pkg/types"
 
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 )
 
@@ -10,6 +11,13 @@ import (
 type setDecision struct {
 	*SetSnapshot
 	plan Plan
+
+	// told is the status as it is written; that of Set already tells of restarts
+	// what is to be written.
+	told *lwsv1.LeaderWorkerSetStatus
+	// failures are the codes of those that the status does not tell of yet. They
+	// make its write urgent.
+	failures []string
 
 	// held is set when nothing new may be made under the set's names yet.
 	held bool
@@ -34,7 +42,7 @@ type setDecision struct {
 // DecideSet is the whole behaviour of a set as such, in order of precedence.
 // What happens inside a group is DecideGroup's.
 func DecideSet(w SetSnapshot) Plan {
-	d := &setDecision{SetSnapshot: &w}
+	d := &setDecision{SetSnapshot: &w, told: &w.Set.Status}
 	if w.Set.DeletionTimestamp != nil {
 		return Plan{} // nothing is owed to a set on its way out: garbage collection does the rest
 	}
@@ -44,6 +52,7 @@ func DecideSet(w SetSnapshot) Plan {
 		(*setDecision).conflicts,
 		(*setDecision).ghosts,
 		(*setDecision).revisions,
+		(*setDecision).restarts,
 		(*setDecision).rolling,
 		(*setDecision).leaders,
 		(*setDecision).replace,

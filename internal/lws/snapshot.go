@@ -50,6 +50,12 @@ type SetSnapshot struct {
 	Refusal Refusal
 	// StatusWritten is when this process last wrote the set's status, or zero.
 	StatusWritten time.Time
+	// Findings are what looks at the groups found that the status may not tell yet,
+	// by the UIDs of their leaders.
+	Findings map[types.UID]Finding
+	// Pruned is set when the server does not keep what the status tells of restarts:
+	// the set then has it from the memory of this process.
+	Pruned bool
 }
 
 // Applied is what the API server made of a StatefulSet that was written. The zero
@@ -65,6 +71,12 @@ type GroupSnapshot struct {
 	Now time.Time
 	Set *lwsv1.LeaderWorkerSet
 	Group
+	// LeaderSet is the leader StatefulSet if it is a member, else nil.
+	LeaderSet *appsv1.StatefulSet
+	// Leaving is the leader while it is on its way out, else nil: Leader is then nil.
+	Leaving *corev1.Pod
+	// Finding is what an earlier look found of the group, or zero.
+	Finding   Finding
 	Revisions identity.Claim[*appsv1.ControllerRevision]
 	// Node holds the labels of the leader's node when the placement of the
 	// workers depends on them, or nil.

@@ -16,8 +16,8 @@ import (
 // last: it tells of the world before this plan's other writes, and their events
 // bring the next look.
 func (d *setDecision) status() {
-	have := &d.Set.Status
-	want := have.DeepCopy()
+	have := d.told
+	want := d.Set.Status.DeepCopy()
 	d.tally(want)
 	wanted := d.wantedConditions()
 	var turned bool
@@ -30,16 +30,21 @@ func (d *setDecision) status() {
 	}
 	generation := have.ObservedGeneration != want.ObservedGeneration
 	due := d.StatusWritten.Add(statusPace(have.Conditions, d.StatusWritten))
-	if !turned && !generation && !d.arrived(want) && d.Now.Before(due) {
+	if !turned && !generation && !d.arrived(want) && len(d.failures) == 0 && d.Now.Before(due) {
 		d.plan.wait(Wait{Reason: because(CodeStatusCoalesced, "counts changed and are written together"), Until: due})
 		return
 	}
-	d.plan.do(action.WriteStatus{
+	write := action.WriteStatus{
 		Set:     setRef(d.Set),
 		Status:  *want,
 		Because: because(CodeChanged, fmt.Sprintf("%d of %d groups are ready", want.ReadyReplicas, Replicas(d.Set))),
-		Tell:    action.Telling{Done: d.statusEvents(want, progressTurned(have.Conditions, want.Conditions) || generation)},
-	})
+		Tell:    action.Telling{Done: d.statusEvents(want, progressTurned(have.Conditions, want.Conditions) || generation), Failures: d.failures},
+	}
+	if len(d.failures) > 0 { // failed groups wait for it, and nothing else may hold it up
+		d.plan.Actions = slices.Insert(d.plan.Actions, 0, action.Action(write))
+		return
+	}
+	d.plan.do(write)
 }
 
 func (d *setDecision) tally(status *lwsv1.LeaderWorkerSetStatus) {
@@ -68,7 +73,7 @@ func (d *setDecision) statusEvents(status *lwsv1.LeaderWorkerSetStatus, turned b
 	if event, ok := d.waitEvent(); ok {
 		events = append(events, event)
 	}
-	return slices.Concat(events, d.conflictEvents(), d.gangEvents())
+	return slices.Concat(events, d.conflictEvents(), d.gangEvents(), d.backoffEvents())
 }
 
 // waitEvent compares the wait as it is with the wait as it was last written.

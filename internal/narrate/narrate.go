@@ -36,8 +36,14 @@ var actions = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Help: "Writes decided by Lockstep, by verb, kind, reason and outcome (done, stale, failed).",
 }, []string{"verb", "kind", "reason", "outcome"})
 
+// restarts counts failures of groups as they are written down: each once.
+var restarts = prometheus.NewCounterVec(prometheus.CounterOpts{
+	Name: "lockstep_group_restarts_total",
+	Help: "Failures of groups that are answered by recreating them, by what happened to it (PodRestarted, PodEnded, PodDeleted, PodGone, StatefulSetDeleted).",
+}, []string{"failure"})
+
 // Metrics returns the metrics that a Narrator counts in.
-func Metrics() []prometheus.Collector { return []prometheus.Collector{actions} }
+func Metrics() []prometheus.Collector { return []prometheus.Collector{actions, restarts} }
 
 // Narrator tells what was done. It is safe for concurrent use.
 type Narrator struct {
@@ -72,6 +78,9 @@ func (n *Narrator) Tell(ctx context.Context, owner runtime.Object, a action.Acti
 		}
 	default:
 		n.count(a, "done")
+		for _, failure := range a.Telling().Failures {
+			restarts.WithLabelValues(failure).Inc()
+		}
 		log.Info("done")
 		for _, event := range a.Telling().Done {
 			n.event(owner, event)

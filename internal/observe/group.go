@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -29,10 +30,11 @@ func (o *Observer) Group(ctx context.Context, key types.NamespacedName, now time
 	if err := o.cached.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: setName}, set); err != nil {
 		return lws.GroupSnapshot{}, err
 	}
-	w := lws.GroupSnapshot{Now: now, Set: set, Group: lws.Group{Index: index, LeaderName: key.Name}}
+	set, _ = o.memory.remembering(set)
+	w := lws.GroupSnapshot{Now: now, Set: set, Finding: o.memory.foundOf(key), Group: lws.Group{Index: index, LeaderName: key.Name}}
 	j := o.judge()
 	var err error
-	if w.Leader, err = o.leader(ctx, j, set, key); err != nil {
+	if w.LeaderSet, w.Leader, w.Leaving, err = o.leader(ctx, j, set, key); err != nil {
 		return w, err
 	}
 	if err := o.fillGroup(ctx, j, set, &w.Group); err != nil {
@@ -44,6 +46,9 @@ func (o *Observer) Group(ctx context.Context, key types.NamespacedName, now time
 		}
 	}
 	if err := o.fillPods(ctx, j, set, &w.Group); err != nil {
+		return w, err
+	}
+	if err := o.verify(ctx, j, &w); err != nil {
 		return w, err
 	}
 	if w.Workers.Member() == nil && w.Leader != nil {
@@ -64,20 +69,22 @@ func (o *Observer) Group(ctx context.Context, key types.NamespacedName, now time
 }
 
 // leader returns the pod under the leader's name if it is a member: alive, and
-// chained through the leader StatefulSet to the set.
-func (o *Observer) leader(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet, key types.NamespacedName) (*corev1.Pod, error) {
+// chained through the leader StatefulSet to the set. One that is so but for being
+// on its way out is returned as leaving.
+func (o *Observer) leader(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet, key types.NamespacedName) (own *appsv1.StatefulSet, leader, leaving *corev1.Pod, err error) {
 	found, err := o.leaderStatefulSet(ctx, j, set)
 	if err != nil {
-		return nil, err
+		return nil, nil, nil, err
 	}
+	own = found.Member()
 	pod, ok, err := find(ctx, o, identity.KindPod, key, &corev1.Pod{})
-	if err != nil || !ok || found.Member() == nil {
-		return nil, err
+	if err != nil || !ok || own == nil || !metav1.IsControlledBy(pod, own) {
+		return own, nil, nil, err
 	}
-	if identity.Classify(pod, identity.Claimant{found.Member().UID}, false, nil) != identity.Member {
-		return nil, nil
+	if pod.DeletionTimestamp != nil {
+		return own, nil, pod, nil
 	}
-	return pod, nil
+	return own, pod, nil, nil
 }
 
 // fillGroup reads what bears the names of the group's StatefulSet and Service.
@@ -111,7 +118,7 @@ func (o *Observer) fillIncomplete(ctx context.Context, j *judge, set *lwsv1.Lead
 	if err := o.fillGroup(ctx, j, set, g); err != nil {
 		return err
 	}
-	if sts := g.Workers.Member(); sts != nil && !lws.LacksPods(sts) {
+	if sts := g.Workers.Member(); sts != nil && !lws.LacksPods(sts) && !lws.Records(set, *g) {
 		return nil
 	}
 	return o.fillPods(ctx, j, set, g)

@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 )
@@ -30,6 +31,8 @@ type Memory struct {
 	vigils  map[types.NamespacedName]*vigil
 	written map[types.NamespacedName]writes
 	hidden  map[name]hidden
+	// findings are by the names of leaders.
+	findings map[types.NamespacedName]lws.Finding
 }
 
 // name is one name of one kind.
@@ -53,6 +56,8 @@ type writes struct {
 	applied   lws.Applied
 	refusal   lws.Refusal
 	refusedAt int64
+	// pruned is the status last written, if the server did not keep all of it.
+	pruned *lwsv1.LeaderWorkerSetStatus
 }
 
 type vigil struct {
@@ -76,6 +81,8 @@ func NewMemory(awake time.Time) *Memory {
 		vigils:  map[types.NamespacedName]*vigil{},
 		written: map[types.NamespacedName]writes{},
 		hidden:  map[name]hidden{},
+
+		findings: map[types.NamespacedName]lws.Finding{},
 	}
 }
 
@@ -128,6 +135,7 @@ func (m *Memory) forget(key types.NamespacedName) {
 	defer m.mu.Unlock()
 	delete(m.written, key)
 	maps.DeleteFunc(m.vigils, func(k types.NamespacedName, _ *vigil) bool { return k == key || isGroupVigil(k, key) })
+	maps.DeleteFunc(m.findings, func(leader types.NamespacedName, _ lws.Finding) bool { return isGroupVigil(groupVigil(leader), key) })
 	maps.DeleteFunc(m.hidden, func(n name, _ hidden) bool {
 		return n.namespace == key.Namespace && (n.name == key.Name || strings.HasPrefix(n.name, key.Name+"-"))
 	})

@@ -38,7 +38,8 @@ func (o *Observer) SetAs(ctx context.Context, set *lwsv1.LeaderWorkerSet, now ti
 	o.wide = true
 	key := types.NamespacedName{Namespace: set.Namespace, Name: set.Name}
 	written := o.memory.writesOf(set)
-	w := lws.SetSnapshot{Now: now, Set: set, StatusWritten: written.statusAt, Applied: written.applied, Refusal: written.refusalOf(set.Generation)}
+	set, pruned := o.memory.remembering(set)
+	w := lws.SetSnapshot{Now: now, Set: set, Pruned: pruned, StatusWritten: written.statusAt, Applied: written.applied, Refusal: written.refusalOf(set.Generation)}
 	j := o.judge()
 	var err error
 	if w.StatefulSet, err = o.leaderStatefulSet(ctx, j, set); err != nil {
@@ -76,6 +77,7 @@ func (o *Observer) SetAs(ctx context.Context, set *lwsv1.LeaderWorkerSet, now ti
 	if w.GangMissing, err = o.gangMissing(ctx, set, w.Groups); err != nil {
 		return w, err
 	}
+	w.Findings = o.findings(set, w.Leaders)
 	w.Lives = j.lives
 	w.Vigil = o.memory.watchOver(key, setPresence(w, leaderOwner), now)
 	return w, nil

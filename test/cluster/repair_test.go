@@ -6,6 +6,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
 // deletions are the ways somebody may delete a child by hand.
@@ -28,7 +30,7 @@ func TestDeletedLeaderStatefulSetComesAgain(t *testing.T) {
 }
 
 // Deleted by hand, the StatefulSet of one group's workers comes again; no other
-// group notices.
+// group notices. Where failures concern the group, see the restarts.
 func TestDeletedWorkerStatefulSetComesAgain(t *testing.T) {
 	for _, policy := range deletions {
 		t.Run(string(policy), func(t *testing.T) {
@@ -46,7 +48,7 @@ func TestDeletedWorkerStatefulSetComesAgain(t *testing.T) {
 func repaired(t *testing.T, name string, policy metav1.DeletionPropagation, want births) {
 	aside(t)
 	s := newScene(t)
-	set := s.newSet("a", 3, 2, imageA)
+	set := s.newSet("a", 3, 2, imageA, restartPolicy(lwsv1.NoneRestartPolicy))
 	s.create(set)
 	s.awaitSettled(set)
 	mark := s.changes()

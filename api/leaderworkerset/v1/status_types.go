@@ -35,6 +35,24 @@ type LeaderWorkerSetStatus struct {
 	// observedGeneration is the generation of the set this status speaks of.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// started says of each group what it was made of when all of its pods ran for
+	// the first time, by rising index. A pod that is missing since, or was
+	// restarted since, failed.
+	// +optional
+	// +listType=atomic
+	Started []StartedGroup `json:"started,omitempty"`
+
+	// restarts says of each group that failed how often, why, and when it was or
+	// will be recreated, by rising index.
+	// +optional
+	// +listType=atomic
+	Restarts []GroupRestarts `json:"restarts,omitempty"`
+
+	// restartsSince is since when failures are watched for. Groups from before are
+	// taken as they were found. Absent while the restart policy is None.
+	// +optional
+	RestartsSince *metav1.Time `json:"restartsSince,omitempty"`
 }
 
 // LeaderWorkerSetConditionType is the type of a condition of a set.

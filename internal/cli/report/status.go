@@ -72,6 +72,7 @@ func groupStatus(s survey.Survey, g survey.Group) GroupStatus {
 		Ready:  g.Ready(g.Set), UpToDate: g.UpToDate(s.Standing.Key),
 		Pods:   sizeOf(g),
 		Ghosts: groupGhosts(s, g),
+		Failed: failureOf(g),
 	}
 	fillPods(&status, g)
 	status.Waiting = groupWaits(s, g, status)

@@ -23,6 +23,7 @@ func (s *SetStatus) WriteText(out io.Writer, now time.Time) error {
 	s.conditions(&text, now)
 	s.waits(&text)
 	s.groups(&text, now)
+	s.failures(&text, now)
 	s.ghosts(&text, now)
 	_, err := io.WriteString(out, text.String())
 	return err

@@ -4,6 +4,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
 // APIVersion is the version of everything in this package that is printed for
@@ -110,6 +112,21 @@ type GroupStatus struct {
 	// Waiting is what stands between the group and being ready.
 	Waiting []Wait  `json:"waiting,omitempty"`
 	Ghosts  []Ghost `json:"ghosts,omitempty"`
+	// Failed is what is known of the group's failures; absent when it never failed.
+	Failed *GroupFailure `json:"failed,omitempty"`
+}
+
+// GroupFailure is what is known of the failures of a group that is recreated for
+// them.
+type GroupFailure struct {
+	// Count is the number of failures in a row, the last one included.
+	Count int32 `json:"count"`
+	// At is when the group was last found to have failed.
+	At metav1.Time `json:"at"`
+	// Due is from when on it is recreated, for a group that has not been yet.
+	Due *metav1.Time `json:"due,omitempty"`
+	// Pods are those that failed last, the latest last.
+	Pods []lwsv1.PodFailure `json:"pods,omitempty"`
 }
 
 // SetPlan is what "plan -o json" prints for one set.

@@ -58,8 +58,9 @@ func (s *Surveyor) As(ctx context.Context, set *lwsv1.LeaderWorkerSet, now time.
 // survey looks, and looks again once it knows what stands unseen under the names
 // that it would create: the operator learns that from the refusal.
 func (s *Surveyor) survey(ctx context.Context, cached client.Reader, key types.NamespacedName, now time.Time) (Survey, error) {
-	observer := observe.New(cached, s.live, observe.NewMemory(time.Time{}))
-	found, err := look(ctx, observer, cached, key, now)
+	memory := observe.NewMemory(time.Time{})
+	observer := observe.New(cached, s.live, memory)
+	found, err := look(ctx, observer, memory, cached, key, now)
 	if err != nil {
 		return found, err
 	}
@@ -72,20 +73,44 @@ func (s *Surveyor) survey(ctx context.Context, cached client.Reader, key types.N
 			return found, err
 		}
 	}
-	return look(ctx, observer, cached, key, now)
+	return look(ctx, observer, memory, cached, key, now)
 }
 
-func look(ctx context.Context, observer *observe.Observer, cached client.Reader, key types.NamespacedName, now time.Time) (Survey, error) {
-	var s Survey
-	var err error
+// look looks at a set and its groups, and again at the set if its groups have
+// found what it is to answer.
+func look(ctx context.Context, observer *observe.Observer, memory *observe.Memory, cached client.Reader, key types.NamespacedName, now time.Time) (Survey, error) {
+	s, err := lookAtSet(ctx, observer, key, now)
+	if err != nil {
+		return s, err
+	}
+	if err := s.lookAtGroups(ctx, observer, cached, key, now); err != nil {
+		return s, err
+	}
+	news := false
+	for _, g := range s.Groups {
+		news = memory.Found(g.Plan.Finding) || news
+	}
+	if !news {
+		return s, nil
+	}
+	again, err := lookAtSet(ctx, observer, key, now)
+	again.Groups = s.Groups
+	return again, err
+}
+
+func lookAtSet(ctx context.Context, observer *observe.Observer, key types.NamespacedName, now time.Time) (s Survey, err error) {
 	if s.Set, err = observer.Set(ctx, key, now); err != nil {
 		return s, err
 	}
 	s.Set.Vigil = recall(s.Set.Vigil, s.Set.Set, ghostsOfSet(s.Set), now)
 	s.Plan, s.Standing = lws.DecideSet(s.Set), lws.Stand(s.Set)
+	return s, nil
+}
+
+func (s *Survey) lookAtGroups(ctx context.Context, observer *observe.Observer, cached client.Reader, key types.NamespacedName, now time.Time) error {
 	indices, err := indices(ctx, cached, s.Set)
 	if err != nil {
-		return s, err
+		return err
 	}
 	for _, index := range indices {
 		key := types.NamespacedName{Namespace: key.Namespace, Name: identity.LeaderName(key.Name, index)}
@@ -95,12 +120,12 @@ func look(ctx context.Context, observer *observe.Observer, cached client.Reader,
 			s.Groups = append(s.Groups, Group{GroupSnapshot: world, Plan: blind(err)})
 			continue
 		case err != nil:
-			return s, err
+			return err
 		}
 		world.Vigil = recall(world.Vigil, world.Set, ghostsOfGroup(world.Group), now)
 		s.Groups = append(s.Groups, Group{GroupSnapshot: world, Plan: lws.DecideGroup(world)})
 	}
-	return s, nil
+	return nil
 }
 
 // CodeNotAllowed is what a group waits for that cannot be decided about, because

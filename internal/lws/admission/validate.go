@@ -46,6 +46,7 @@ var additions = []rule{
 	{readLeaderMark, checkLeaderMark},
 	{readPaused, checkPaused},
 	{readGangScheduler, checkGangScheduler},
+	{readBackoff, checkBackoff},
 }
 
 // ValidateCreate says what is wrong with a new set, field by field. Run it after

@@ -23,7 +23,7 @@ var Epoch = time.Date(2026, time.March, 4, 5, 6, 7, 0, time.UTC)
 func Ptr[T any](value T) *T { return &value }
 
 // Set builds a set of groups of the given size, as the API server would have it
-// after defaulting.
+// after defaulting, but that no pod's failure concerns another.
 func Set(name string, replicas, size int32, edits ...func(*lwsv1.LeaderWorkerSet)) *lwsv1.LeaderWorkerSet {
 	set := &lwsv1.LeaderWorkerSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: name},
@@ -31,7 +31,7 @@ func Set(name string, replicas, size int32, edits ...func(*lwsv1.LeaderWorkerSet
 			Replicas: &replicas,
 			LeaderWorkerTemplate: lwsv1.LeaderWorkerTemplate{
 				Size:           &size,
-				RestartPolicy:  lwsv1.RecreateGroupOnPodRestart,
+				RestartPolicy:  lwsv1.NoneRestartPolicy,
 				WorkerTemplate: Template("worker", "image:1"),
 			},
 			RolloutStrategy: lwsv1.RolloutStrategy{Type: lwsv1.RollingUpdateStrategyType},
@@ -66,6 +66,11 @@ func UniquePerReplica(set *lwsv1.LeaderWorkerSet) {
 
 // LeaderReady has workers start after their leader.
 func LeaderReady(set *lwsv1.LeaderWorkerSet) { set.Spec.StartupPolicy = lwsv1.LeaderReadyStartupPolicy }
+
+// Policy gives the set a restart policy.
+func Policy(policy lwsv1.RestartPolicyType) func(*lwsv1.LeaderWorkerSet) {
+	return func(set *lwsv1.LeaderWorkerSet) { set.Spec.LeaderWorkerTemplate.RestartPolicy = policy }
+}
 
 // Annotation puts an annotation on the set.
 func Annotation(key, value string) func(*lwsv1.LeaderWorkerSet) {

@@ -48,6 +48,7 @@ func (c *FakeControllers) Sync(sts *appsv1.StatefulSet) {
 	c.templates[templateHash(sts)] = *sts.Spec.Template.DeepCopy()
 	first, end := ordinals(sts)
 	count := end - first
+	c.clearEnded(sts)
 	if c.blocked[sts.UID] != wakers(sts) {
 		delete(c.blocked, sts.UID)
 		c.ensurePods(sts, first, count)
@@ -59,6 +60,19 @@ func (c *FakeControllers) Sync(sts *appsv1.StatefulSet) {
 	}
 	c.replaceOutdated(sts)
 	c.reportStatus(sts)
+}
+
+// clearEnded deletes pods that are over. They are gone at once.
+func (c *FakeControllers) clearEnded(sts *appsv1.StatefulSet) {
+	for _, pod := range c.podsOf(sts) {
+		if over(pod) && len(pod.Finalizers) == 0 {
+			delete(c.Objects, NameOf(pod))
+		}
+	}
+}
+
+func over(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 }
 
 // wakers is what, when it changes, ends the back-off of a StatefulSet.
@@ -231,6 +245,9 @@ func (c *FakeControllers) Run(pod *corev1.Pod) {
 		} else if pod.Spec.NodeName != "" {
 			Edit(c.FakeStore, pod.Name, func(pod *corev1.Pod) { pod.Spec.NodeName = "" })
 		}
+		return
+	}
+	if over(pod) {
 		return
 	}
 	if pod.Status.Phase != corev1.PodRunning || len(pod.Status.Conditions) == 0 {

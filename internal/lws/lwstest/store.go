@@ -47,6 +47,9 @@ type FakeStore struct {
 	// WithoutMaxUnavailable drops the maxUnavailable of StatefulSets, as a server
 	// does whose gate for it is off.
 	WithoutMaxUnavailable bool
+	// Prunes drops what a status tells of restarts, as a server does whose
+	// definition is from before.
+	Prunes bool
 	// Added, when set, hears of every object added.
 	Added func(client.Object)
 

@@ -244,7 +244,13 @@ func (s *FakeStore) delete(a action.Delete) error {
 			return fmt.Errorf("owner %s is there", a.OwnerGone)
 		}
 	}
+	if err := s.standing(a.Relies); err != nil {
+		return err
+	}
 	found, err := s.exactly(a.Object)
+	if live := s.of(a.Object); a.AnyVersion && live != nil && live.GetUID() == a.Object.UID {
+		found, err = live, nil
+	}
 	if err != nil {
 		return err
 	}
@@ -293,6 +299,9 @@ func (s *FakeStore) writeStatus(a action.WriteStatus) error {
 	}
 	set, _ := found.DeepCopyObject().(*lwsv1.LeaderWorkerSet)
 	set.Status = *a.Status.DeepCopy()
+	if s.Prunes {
+		set.Status.Started, set.Status.Restarts, set.Status.RestartsSince = nil, nil, nil
+	}
 	s.Put(set)
 	return nil
 }

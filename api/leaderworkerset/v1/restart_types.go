@@ -1,0 +1,76 @@
+package v1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// StartedGroup is what one group was made of when all of its pods ran for the
+// first time.
+type StartedGroup struct {
+	// index is that of the group.
+	Index int32 `json:"index"`
+
+	// leader is the UID of the leader pod. Under another leader the group is
+	// another one.
+	Leader types.UID `json:"leader"`
+
+	// pods tells, in a form of its own, the pods and how often their containers had
+	// been restarted.
+	Pods string `json:"pods"`
+}
+
+// GroupRestarts is what is known of the failures of one group.
+type GroupRestarts struct {
+	// index is that of the group.
+	Index int32 `json:"index"`
+
+	// leader is the UID of the leader pod that the group had when it failed last.
+	Leader types.UID `json:"leader"`
+
+	// count is the number of failures in a row, the last one included.
+	Count int32 `json:"count"`
+
+	// failedAt is when the group was last found to have failed.
+	FailedAt metav1.Time `json:"failedAt"`
+
+	// dueAt is from when on it is recreated for that.
+	DueAt metav1.Time `json:"dueAt"`
+
+	// wholeAt is when all pods of the group that came after ran; absent until then.
+	// +optional
+	WholeAt *metav1.Time `json:"wholeAt,omitempty"`
+
+	// failures are the last ones, the latest last.
+	// +optional
+	// +listType=atomic
+	Failures []PodFailure `json:"failures,omitempty"`
+}
+
+// PodFailure is what was seen of a pod for whose sake a group is recreated.
+type PodFailure struct {
+	// pod is its name.
+	Pod string `json:"pod"`
+
+	// container is the one that ended; absent when the pod as a whole did.
+	// +optional
+	Container string `json:"container,omitempty"`
+
+	// exitCode is that of the container.
+	// +optional
+	ExitCode *int32 `json:"exitCode,omitempty"`
+
+	// reason is a word for what happened, such as OOMKilled, Evicted or PodGone.
+	Reason string `json:"reason"`
+
+	// message is the end of what the container, or the kubelet, left to say.
+	// +optional
+	Message string `json:"message,omitempty"`
+
+	// node is where the pod ran, where that is known.
+	// +optional
+	Node string `json:"node,omitempty"`
+
+	// at is when it happened, or was found.
+	At metav1.Time `json:"at"`
+}

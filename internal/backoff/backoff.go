@@ -1,0 +1,70 @@
+// Package backoff is how long what fails again and again is left as it is.
+//
+// It knows how a back-off is written and how it grows. It refuses to know what
+// fails and what time it is.
+package backoff
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Policy is how long a group that fails again and again stays as it is before it
+// is recreated. The first failure is answered at once.
+type Policy struct {
+	// First is the wait after the second failure in a row. Zero is none, ever.
+	First time.Duration
+	// Max is the longest wait: each is twice the one before.
+	Max time.Duration
+	// Reset is how long a group must be whole for its failures to be forgotten.
+	Reset time.Duration
+}
+
+// Default is that of a set that does not say.
+var Default = Policy{First: 10 * time.Second, Max: 5 * time.Minute, Reset: 10 * time.Minute}
+
+// AnnotationKey on a set is how long a group that fails again and again stays as it
+// is before it is recreated; see Parse.
+const AnnotationKey = "lockstep.dev/restart-backoff"
+
+const off = "off"
+
+// Parse reads the value of the back-off annotation: "off", or any of
+// first=10s, max=5m and reset=10m, separated by commas.
+func Parse(value string) (Policy, error) {
+	if value == off {
+		return Policy{}, nil
+	}
+	b := Default
+	fields := map[string]*time.Duration{"first": &b.First, "max": &b.Max, "reset": &b.Reset}
+	for part := range strings.SplitSeq(value, ",") {
+		name, text, _ := strings.Cut(strings.TrimSpace(part), "=")
+		field := fields[name]
+		if field == nil {
+			return Policy{}, fmt.Errorf("%q is none of first=DURATION, max=DURATION, reset=DURATION, and the whole is not %q", part, off)
+		}
+		fields[name] = nil // what is said twice is not known
+		duration, err := time.ParseDuration(text)
+		if err != nil || duration < time.Second || duration > 24*time.Hour {
+			return Policy{}, fmt.Errorf("%q must be a duration from 1s to 24h, such as %s=30s", part, name)
+		}
+		*field = duration
+	}
+	if b.First > b.Max {
+		return Policy{}, fmt.Errorf("first (%s) must not be longer than max (%s)", b.First, b.Max)
+	}
+	return b, nil
+}
+
+// After is how long the answer to the count-th failure in a row waits.
+func (b Policy) After(count int32) time.Duration {
+	if count <= 1 || b.First == 0 {
+		return 0
+	}
+	wait := b.First
+	for i := int32(2); i < count && wait < b.Max; i++ {
+		wait *= 2
+	}
+	return min(wait, b.Max)
+}

@@ -1,0 +1,80 @@
+package lws
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+)
+
+const (
+	// failuresKept is how many failures are told of a group, and wordsKept the
+	// most bytes of each one's message.
+	failuresKept, wordsKept = 3, 256
+	// linesKept is how many lines of a termination message are kept.
+	linesKept = 5
+)
+
+// failed is a failure of a pod that is still there to tell of it.
+func (d *groupDecision) failed(code string, pod *corev1.Pod) *Failure {
+	f := &Failure{Code: code, PodFailure: lwsv1.PodFailure{Pod: pod.Name, Reason: code, Node: pod.Spec.NodeName, At: moment(d.Now)}}
+	if name, last := lastEnd(pod); last != nil && code != CodePodDeleted {
+		exit := last.ExitCode
+		f.Container, f.ExitCode, f.Message = name, &exit, lastLines(last.Message)
+		f.Reason = cmp.Or(last.Reason, f.Reason)
+		if at := last.FinishedAt; !at.IsZero() && !at.After(d.Now) {
+			f.At = at
+		}
+	}
+	if ended(pod) || f.ExitCode == nil {
+		f.Reason = cmp.Or(pod.Status.Reason, f.Reason)
+		f.Message = cmp.Or(f.Message, lastLines(pod.Status.Message))
+	}
+	return f
+}
+
+// lastEnd is the last end of a container of the pod, one that failed before one
+// that did not.
+func lastEnd(pod *corev1.Pod) (container string, last *corev1.ContainerStateTerminated) {
+	for _, c := range slices.Concat(pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses) {
+		for _, end := range []*corev1.ContainerStateTerminated{c.State.Terminated, c.LastTerminationState.Terminated} {
+			if end != nil && (last == nil || later(end, last)) {
+				container, last = c.Name, end
+			}
+		}
+	}
+	return container, last
+}
+
+func later(end, than *corev1.ContainerStateTerminated) bool {
+	if (end.ExitCode != 0) != (than.ExitCode != 0) {
+		return end.ExitCode != 0
+	}
+	return end.FinishedAt.After(than.FinishedAt.Time)
+}
+
+// lastLines is the end of a message: a few lines of it, and not too many bytes.
+func lastLines(message string) string {
+	message = strings.TrimSpace(strings.ToValidUTF8(message, "\uFFFD"))
+	if lines := strings.Split(message, "\n"); len(lines) > linesKept {
+		message = strings.Join(lines[len(lines)-linesKept:], "\n")
+	}
+	if len(message) <= wordsKept {
+		return message
+	}
+	const ellipsis = "…"
+	start := len(message) - wordsKept + len(ellipsis)
+	for !utf8.RuneStart(message[start]) {
+		start++
+	}
+	return ellipsis + message[start:]
+}
+
+// moment is a time as the API keeps it: in whole seconds.
+func moment(at time.Time) metav1.Time { return metav1.NewTime(at.Truncate(time.Second)) }

@@ -1,0 +1,218 @@
+package lws
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/identity"
+)
+
+// Finding is what a look at a group found of it that its set does not know yet.
+// It is bound to the leader's UID, and stays true of it for ever: who remembers it
+// may act on it later.
+type Finding struct {
+	Leader identity.Ref
+	Index  int
+	// Started is the record of a group that started, or empty.
+	Started string
+	// Failure is why the group is to be recreated, or nil.
+	Failure *Failure
+}
+
+// Failure is why a group is to be recreated.
+type Failure struct {
+	Code string
+	lwsv1.PodFailure
+	// Doubtful is set where a cache that lags behind would show the same.
+	Doubtful bool
+}
+
+// Codes of failures. They are stable.
+const (
+	CodePodRestarted     = "PodRestarted"
+	CodePodEnded         = "PodEnded"
+	CodePodDeleted       = "PodDeleted"
+	CodePodGone          = "PodGone"
+	CodeWorkersetDeleted = "StatefulSetDeleted"
+)
+
+// finding is what is new about the group, or nil.
+func (d *groupDecision) finding() *Finding {
+	if !Recreates(d.Set) {
+		return nil
+	}
+	if d.Leader == nil {
+		return d.lastWords()
+	}
+	if Failed(d.Set, d.Index, d.Leader.UID) != nil {
+		return nil
+	}
+	found := &Finding{Leader: identity.RefOf(identity.KindPod, d.Leader), Index: d.Index}
+	if found.Failure = d.failure(); found.Failure != nil {
+		return found
+	}
+	if recordOfLeader(d.Set, d.Index, d.Leader.UID) != nil {
+		return nil
+	}
+	found.Started = d.known
+	if started := d.started(d.Set); found.Started == "" && started != nil {
+		found.Started = started.encode()
+	}
+	if found.Started == "" {
+		return nil
+	}
+	return found
+}
+
+// lastWords is what a leader on its way out left to say: that it failed before it
+// was deleted, as by the StatefulSet controller, which clears failed pods away.
+func (d *groupDecision) lastWords() *Finding {
+	if d.Leaving == nil || Failed(d.Set, d.Index, d.Leaving.UID) != nil || !ended(d.Leaving) {
+		return nil
+	}
+	return &Finding{Leader: identity.RefOf(identity.KindPod, d.Leaving), Index: d.Index, Failure: d.failed(CodePodEnded, d.Leaving)}
+}
+
+// failure is why the group is to be recreated, or nil. Once the group has started
+// it is found by comparing what is with what was; until then by what the pods
+// that are there tell of themselves, unless that is forgiven.
+func (d *groupDecision) failure() *Failure {
+	r := d.record()
+	if len(r) == 0 {
+		return d.failureInStart()
+	}
+	if f := d.failureOf(d.Leader, r[0].restarts); f != nil {
+		return f
+	}
+	for index := 1; index < len(r); index++ {
+		if f := d.failureOfWorker(index, r[index]); f != nil {
+			return f
+		}
+	}
+	return nil
+}
+
+// record is what the group was made of when it started, as its set's status tells
+// or as is remembered until it does.
+func (d *groupDecision) record() record {
+	if r := recordOfLeader(d.Set, d.Index, d.Leader.UID); r != nil {
+		return r
+	}
+	return decodeRecord(d.known)
+}
+
+func (d *groupDecision) failureOfWorker(index int, was recorded) *Failure {
+	name := identity.LeaderName(d.LeaderName, index)
+	is := func(pod *corev1.Pod) bool { return pod.Name == name && recordOf(pod).uid == was.uid }
+	if i := slices.IndexFunc(d.Pods.Members, is); i >= 0 {
+		return d.failureOf(d.Pods.Members[i], was.restarts)
+	}
+	if d.Workers.Member() == nil && d.ownedByLeaderDirectly() == 0 {
+		return d.absent(CodeWorkersetDeleted, name)
+	}
+	for _, pod := range slices.Concat(d.Pods.Ghosts, d.Pods.Orphans, d.Pods.Squatters) {
+		if is(pod) {
+			f := d.failed(CodePodDeleted, pod)
+			f.Doubtful = pod.DeletionTimestamp == nil
+			return f
+		}
+	}
+	return d.absent(CodePodGone, name)
+}
+
+// absent is the failure of a pod that is not there to tell of it.
+func (d *groupDecision) absent(code, pod string) *Failure {
+	return &Failure{Code: code, Doubtful: true, PodFailure: lwsv1.PodFailure{Pod: pod, Reason: code, At: moment(d.Now)}}
+}
+
+// ownedByLeaderDirectly counts workers that need no StatefulSet.
+func (d *groupDecision) ownedByLeaderDirectly() int {
+	return len(slices.DeleteFunc(slices.Clone(d.Pods.Members), func(pod *corev1.Pod) bool { return !metav1.IsControlledBy(pod, d.Leader) }))
+}
+
+// failureOf is how a pod that is there failed, or nil.
+func (d *groupDecision) failureOf(pod *corev1.Pod, restarts uint64) *Failure {
+	switch {
+	case ended(pod):
+		return d.failed(CodePodEnded, pod)
+	case restartsOf(pod) > restarts:
+		return d.failed(CodePodRestarted, pod)
+	}
+	return nil
+}
+
+// failureInStart is how the group failed before all of its pods ran. A group from
+// before failures were watched for is taken as it is.
+func (d *groupDecision) failureInStart() *Failure {
+	since := d.Set.Status.RestartsSince
+	if afterStart(d.Set) || since == nil || d.Leader.CreationTimestamp.Before(since) {
+		return nil
+	}
+	if f := d.failureOf(d.Leader, 0); f != nil {
+		return f
+	}
+	for _, pod := range d.Pods.Members {
+		if f := d.failureOf(pod, 0); f != nil && d.sameRevision(pod) {
+			return f
+		}
+	}
+	for _, pod := range d.Pods.Ghosts {
+		if pod.DeletionTimestamp != nil && d.chained(pod) && d.sameRevision(pod) {
+			return d.failed(CodePodDeleted, pod)
+		}
+	}
+	return nil
+}
+
+// chained tells whether a worker's chain of controllers ends in the leader.
+func (d *groupDecision) chained(pod *corev1.Pod) bool {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	sts := d.Workers.Member()
+	return owner != nil && (owner.UID == d.Leader.UID || sts != nil && owner.UID == sts.UID)
+}
+
+func (d *groupDecision) sameRevision(pod *corev1.Pod) bool {
+	return pod.Labels[lwsv1.RevisionKey] == d.Leader.Labels[lwsv1.RevisionKey]
+}
+
+// ended tells whether a pod is over: its containers do not start again.
+func ended(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
+}
+
+// Doubtful tells whether the group is to be looked at in the API server itself
+// before it is said to have failed. That a pod ended or was restarted is certain
+// whoever tells; that one is not there may only mean that a cache lags behind.
+func Doubtful(w GroupSnapshot) bool {
+	if w.Leader == nil || !Recreates(w.Set) || Failed(w.Set, w.Index, w.Leader.UID) != nil {
+		return false
+	}
+	d := &groupDecision{GroupSnapshot: &w, known: w.known()}
+	f := d.failure()
+	return f != nil && f.Doubtful
+}
+
+// known is the record that is remembered of the group's leader, or empty.
+func (w *GroupSnapshot) known() string {
+	if w.Leader != nil && w.Finding.Leader.UID == w.Leader.UID {
+		return w.Finding.Started
+	}
+	return ""
+}
+
+// explained puts a failure into a few words.
+func explained(f lwsv1.PodFailure) string {
+	text := "pod " + f.Pod
+	if f.Container != "" {
+		text += ", container " + f.Container
+	}
+	text += ": " + f.Reason
+	if f.ExitCode != nil {
+		text += fmt.Sprintf(", exit code %d", *f.ExitCode)
+	}
+	return text
+}

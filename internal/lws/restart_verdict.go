@@ -1,0 +1,203 @@
+package lws
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+)
+
+const (
+	// startedBytes bounds what the status tells of groups that started: the whole
+	// object must fit into the API server's storage. It is enough for 4,000 groups
+	// of 8 pods; those beyond it are judged by what their pods tell of themselves.
+	startedBytes = 512 << 10
+	// toldAtMost is how many groups' failures are told in full, the latest, and
+	// restartsAtMost of how many it is told at all that they failed.
+	toldAtMost, restartsAtMost = 64, 2500
+)
+
+// restarts puts into the status what looks at the groups found: what groups were
+// made of when they started, and which of them failed. That a group failed is
+// written down before anything of it is deleted, and bound to its leader's UID: it
+// is answered once, by whoever runs then.
+//
+// The rules after this one see the set with the status as it is to be.
+func (d *setDecision) restarts() {
+	set := *d.Set
+	d.Set = &set
+	if !Recreates(d.Set) {
+		d.forgive()
+		return
+	}
+	d.since()
+	for i := range d.Groups {
+		g := &d.Groups[i]
+		finding := d.Findings[g.Leader.UID]
+		switch {
+		case Failed(d.Set, g.Index, g.Leader.UID) != nil:
+		case finding.Failure != nil && d.recreatesGroup(g.Leader.Labels[lwsv1.RevisionKey]):
+			d.condemn(finding, false)
+		case finding.Failure == nil:
+			d.start(g, finding.Started)
+		}
+	}
+	for _, pod := range d.Leaders.Ghosts {
+		if f := d.Findings[pod.UID]; f.Failure != nil && d.ownLeader(pod) && Failed(d.Set, f.Index, pod.UID) == nil {
+			d.condemn(f, true)
+		}
+	}
+	d.trim()
+}
+
+// forgive drops what restarts need once the policy is None. What failed before
+// stays told, but for failures that were not answered yet.
+func (d *setDecision) forgive() {
+	status := &d.Set.Status
+	status.Started, status.RestartsSince = nil, nil
+	unanswered := func(r lwsv1.GroupRestarts) bool {
+		return slices.ContainsFunc(d.Groups, func(g Group) bool { return g.Leader.UID == r.Leader })
+	}
+	if slices.ContainsFunc(status.Restarts, unanswered) {
+		status.Restarts = slices.DeleteFunc(slices.Clone(status.Restarts), unanswered)
+	}
+}
+
+// since dates the beginning. A set that has leaders by now may have had them, and
+// their restarts, under another implementation or another policy.
+func (d *setDecision) since() {
+	if d.Set.Status.RestartsSince != nil {
+		return
+	}
+	since := metav1.NewTime(d.Now.Truncate(time.Second).Add(time.Second))
+	if len(d.Groups)+len(d.Leaders.Ghosts) == 0 {
+		since = d.Set.CreationTimestamp
+	}
+	d.Set.Status.RestartsSince = &since
+}
+
+// ownLeader tells whether a leader is, or was, of the set's own StatefulSet.
+func (d *setDecision) ownLeader(pod *corev1.Pod) bool {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	return owner != nil && owner.UID != "" && owner.UID == d.statefulSetUID()
+}
+
+// start writes down what a group was made of when it started, once.
+func (d *setDecision) start(g *Group, started string) {
+	status := &d.Set.Status
+	if recordOfLeader(d.Set, g.Index, g.Leader.UID) == nil {
+		if started == "" {
+			started = g.startedInPeace(d.Set)
+		}
+		if started == "" || bytesOf(status.Started)+len(started) > startedBytes {
+			return
+		}
+		entry := lwsv1.StartedGroup{Index: int32(g.Index), Leader: g.Leader.UID, Pods: started}
+		status.Started = put(status.Started, entry, func(s lwsv1.StartedGroup) int32 { return s.Index })
+	}
+	last := RestartsOf(d.Set, g.Index)
+	if last == nil || last.WholeAt != nil || last.Leader == g.Leader.UID {
+		return
+	}
+	whole, at := *last, moment(d.Now)
+	whole.WholeAt = &at
+	status.Restarts = put(status.Restarts, whole, groupOf)
+}
+
+// startedInPeace is the record of a group that started without a restart, or
+// empty: what any other is to be thought of is for a look at the group to say.
+func (g *Group) startedInPeace(set *lwsv1.LeaderWorkerSet) string {
+	r := g.started(set)
+	if r == nil || slices.ContainsFunc(r, func(pod recorded) bool { return pod.restarts > 0 }) {
+		return ""
+	}
+	return r.encode()
+}
+
+func groupOf(r lwsv1.GroupRestarts) int32 { return r.Index }
+
+// bytesOf is about how much room entries take, their keys included.
+func bytesOf(started []lwsv1.StartedGroup) int {
+	const keys = 90
+	sum := 0
+	for i := range started {
+		sum += len(started[i].Pods) + keys
+	}
+	return sum
+}
+
+// condemn writes down that a group failed, and from when on it is recreated: at
+// once if its leader is leaving by itself.
+func (d *setDecision) condemn(f Finding, leaving bool) {
+	patience := backoffOf(d.Set)
+	failed := lwsv1.GroupRestarts{Index: int32(f.Index), Leader: f.Leader.UID, Count: 1, FailedAt: moment(d.Now), DueAt: moment(d.Now)}
+	if last := RestartsOf(d.Set, f.Index); last != nil {
+		failed.Failures = slices.Clone(last.Failures)
+		if last.WholeAt == nil || d.Now.Before(last.WholeAt.Add(patience.Reset)) {
+			failed.Count = last.Count + 1
+		}
+	}
+	if wait := patience.After(failed.Count); wait > 0 && !leaving {
+		failed.DueAt = moment(d.Now.Add(wait + time.Second - time.Nanosecond))
+	}
+	failed.Failures = append(failed.Failures, f.Failure.PodFailure)
+	failed.Failures = failed.Failures[max(0, len(failed.Failures)-failuresKept):]
+	d.Set.Status.Restarts = put(d.Set.Status.Restarts, failed, groupOf)
+	d.failures = append(d.failures, f.Failure.Code)
+}
+
+// trim drops what is told of groups that are no more, and the details of all but
+// the latest failures.
+func (d *setDecision) trim() {
+	status := &d.Set.Status
+	end := Replicas(d.Set)
+	if sts := d.leaderStatefulSet(); sts != nil {
+		end = max(end, PodsOf(sts))
+	}
+	for i := range d.Groups {
+		end = max(end, int32(d.Groups[i].Index)+1)
+	}
+	if at, _ := findIndex(status.Started, end, func(s lwsv1.StartedGroup) int32 { return s.Index }); at < len(status.Started) {
+		status.Started = status.Started[:at:at]
+	}
+	if at, _ := findIndex(status.Restarts, end, groupOf); at < len(status.Restarts) {
+		status.Restarts = status.Restarts[:at:at]
+	}
+	if len(d.failures) > 0 {
+		status.Restarts = d.abridged(status.Restarts)
+	}
+}
+
+// abridged tells the latest failures in full, more without details, and of groups
+// that have been recreated no more than a status can hold.
+func (d *setDecision) abridged(restarts []lwsv1.GroupRestarts) []lwsv1.GroupRestarts {
+	latest := slices.Clone(restarts)
+	slices.SortFunc(latest, func(a, b lwsv1.GroupRestarts) int {
+		return cmp.Or(b.FailedAt.Compare(a.FailedAt.Time), cmp.Compare(a.Index, b.Index))
+	})
+	for i := toldAtMost; i < len(latest); i++ {
+		latest[i].Failures = nil
+	}
+	if len(latest) > restartsAtMost {
+		pending := map[int32]bool{}
+		for i := range d.Groups {
+			pending[int32(d.Groups[i].Index)] = true
+		}
+		old := latest[restartsAtMost:]
+		latest = append(latest[:restartsAtMost:restartsAtMost], slices.DeleteFunc(slices.Clone(old), func(r lwsv1.GroupRestarts) bool {
+			return !pending[r.Index] || !d.unanswered(r)
+		})...)
+	}
+	slices.SortFunc(latest, func(a, b lwsv1.GroupRestarts) int { return cmp.Compare(a.Index, b.Index) })
+	return latest
+}
+
+// unanswered tells whether the group is still led by the leader it failed under.
+func (d *setDecision) unanswered(r lwsv1.GroupRestarts) bool {
+	at, found := slices.BinarySearchFunc(d.Groups, int(r.Index), func(g Group, index int) int { return cmp.Compare(g.Index, index) })
+	return found && d.Groups[at].Leader.UID == r.Leader
+}

@@ -1,0 +1,324 @@
+package lws_test
+
+import (
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/lwstest"
+	"lockstep.dev/lockstep/internal/observe"
+)
+
+// failingWorld is a cluster in which pods fail while its controllers act in any
+// order, the operator's caches lag, and the operator crashes between any two of
+// its writes.
+type failingWorld struct {
+	*cluster
+	t   *rapid.T
+	met *met
+	// failed are the leaders of groups of which a pod failed, and owed those of them
+	// whose group had started by what its status said then.
+	failed, owed map[types.UID]string
+	// deleted are the leaders that were deleted by us.
+	deleted map[types.UID]bool
+	harms   int
+	// former is what a cache showed that was filled a while ago.
+	former *lwstest.FakeReader
+}
+
+func newFailingWorld(t *rapid.T, m *met) *failingWorld {
+	w := &failingWorld{cluster: newCluster(t), t: t, met: m,
+		failed: map[types.UID]string{}, owed: map[types.UID]string{}, deleted: map[types.UID]bool{}}
+	w.pass(time.Minute)
+	replicas, size := rapid.Int32Range(1, 4).Draw(t, "replicas"), rapid.Int32Range(1, 3).Draw(t, "size")
+	policy := rapid.SampledFrom([]lwsv1.RestartPolicyType{lwsv1.RecreateGroupOnPodRestart, lwsv1.RecreateGroupAfterStart}).Draw(t, "policy")
+	lwstest.Add(w.FakeStore, lwstest.Set("w", replicas, size, lwstest.Policy(policy)))
+	if rapid.Bool().Draw(t, "started") {
+		w.settle(groupNames...)
+	}
+	w.cached, w.former = w.Lagging(), w.Lagging()
+	w.restart()
+	return w
+}
+
+// restart begins a new life of the operator, its caches filled at one moment.
+func (w *failingWorld) restart() {
+	for _, kind := range kinds {
+		w.cached.Deliver(kind)
+	}
+	w.awake()
+}
+
+// leaderOf returns the leader at the end of a pod's chain of controllers, or nil.
+func (w *failingWorld) leaderOf(pod *corev1.Pod) *corev1.Pod {
+	owner := metav1.GetControllerOf(pod)
+	if owner == nil {
+		return nil
+	}
+	sts := lwstest.Find[*appsv1.StatefulSet](w.FakeStore, owner.Name)
+	if sts == nil || sts.UID != owner.UID {
+		return nil
+	}
+	if sts.Name == "w" {
+		return pod
+	}
+	leader := lwstest.Find[*corev1.Pod](w.FakeStore, sts.Name)
+	if leader == nil || !metav1.IsControlledBy(sts, leader) {
+		return nil
+	}
+	return leader
+}
+
+// fails notes that a pod failed.
+func (w *failingWorld) fails(pod *corev1.Pod, how string) {
+	leader := w.leaderOf(pod)
+	if leader == nil || leader.DeletionTimestamp != nil {
+		return
+	}
+	w.failed[leader.UID] = how
+	for _, s := range w.status().Started {
+		if s.Leader == leader.UID {
+			w.met.when("a group fails after it started", true)
+			w.owed[leader.UID] = how
+		}
+	}
+}
+
+func (w *failingWorld) harm() {
+	pods := lwstest.All[*corev1.Pod](w.Objects)
+	if len(pods) == 0 || w.harms >= 4 {
+		return
+	}
+	w.harms++
+	pod := rapid.SampledFrom(pods).Draw(w.t, "victim")
+	if pod.DeletionTimestamp != nil {
+		return
+	}
+	leader := w.leaderOf(pod) == pod
+	how := rapid.SampledFrom([]string{"restarts", "ends", "is deleted", "vanishes", "loses its statefulset"}).Draw(w.t, "how")
+	if leader && (how == "is deleted" || how == "vanishes") {
+		w.Remove(pod, metav1.DeletePropagationBackground)
+		return // its group is recreated by that
+	}
+	if how == "loses its statefulset" && leader {
+		return
+	}
+	w.fails(pod, how+" "+pod.Name)
+	switch how {
+	case "restarts":
+		lwstest.Edit(w.FakeStore, pod.Name, func(pod *corev1.Pod) {
+			for i := range pod.Status.ContainerStatuses {
+				pod.Status.ContainerStatuses[i].RestartCount++
+				return
+			}
+			crash(pod)
+		})
+	case "ends":
+		lwstest.Edit(w.FakeStore, pod.Name, func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed })
+	case "is deleted":
+		w.Remove(pod, metav1.DeletePropagationBackground)
+	case "vanishes":
+		lwstest.Drop[*corev1.Pod](w.FakeStore, pod.Name)
+	case "loses its statefulset":
+		parent, _ := identity.ParentAndOrdinal(pod.Name)
+		lwstest.Drop[*appsv1.StatefulSet](w.FakeStore, parent)
+	}
+}
+
+// carryOut writes a plan as a pass does, unless the operator dies under way.
+func (w *failingWorld) carryOut(plan lws.Plan) {
+	w.memory.Found(plan.Finding)
+	for _, a := range plan.Actions {
+		if rapid.IntRange(0, 19).Draw(w.t, "crash") == 0 {
+			w.met.when("a crash between writes", true)
+			w.restart()
+			return
+		}
+		wrong := w.judge(a)
+		if w.met.when("a write refused", w.Do(a) != nil) {
+			return
+		}
+		if wrong != "" {
+			w.t.Fatalf("%s %s: %s", a.Verb(), a.Target(), wrong)
+		}
+		w.cached.Deliver(a.Target().Kind)
+	}
+}
+
+// judge checks a write against what is really there, at the moment it is made.
+func (w *failingWorld) judge(a action.Action) string {
+	deletion, ok := a.(action.Delete)
+	if !ok || deletion.Because.Code != lws.CodeRestart || deletion.Object.Kind != identity.KindPod {
+		return ""
+	}
+	pod := lwstest.Find[*corev1.Pod](w.FakeStore, deletion.Object.Name)
+	if pod == nil || pod.UID != deletion.Object.UID {
+		return ""
+	}
+	if w.leaderOf(pod) != pod {
+		return w.judgeWorker(pod)
+	}
+	switch {
+	case w.failed[pod.UID] == "":
+		return "nothing of its group failed"
+	case w.deleted[pod.UID]:
+		return "it is deleted twice"
+	}
+	if pod.ResourceVersion == deletion.Object.ResourceVersion {
+		w.deleted[pod.UID] = true
+		w.met.when("a group recreated", true)
+	}
+	return ""
+}
+
+// judgeWorker: a worker goes only if its leader failed, is leaving or is gone.
+func (w *failingWorld) judgeWorker(pod *corev1.Pod) string {
+	parent, _ := identity.ParentAndOrdinal(pod.Name)
+	leader := lwstest.Find[*corev1.Pod](w.FakeStore, parent)
+	if leader == nil || leader.DeletionTimestamp != nil || w.failed[leader.UID] != "" {
+		return ""
+	}
+	owner := metav1.GetControllerOf(pod)
+	sts := lwstest.Find[*appsv1.StatefulSet](w.FakeStore, parent)
+	if sts == nil || owner == nil || owner.UID != sts.UID {
+		return ""
+	}
+	return fmt.Sprintf("its leader %s did not fail", leader.Name)
+}
+
+func (w *failingWorld) lookAtSet() {
+	if world, err := w.observer.Set(ctx, key("w"), w.Now); err == nil {
+		w.carryOut(lws.DecideSet(world))
+	}
+}
+
+func (w *failingWorld) lookAtGroup(name string) {
+	if world, err := w.observer.Group(ctx, key(name), w.Now); err == nil {
+		w.carryOut(lws.DecideGroup(world))
+	}
+}
+
+func (w *failingWorld) step() {
+	t := w.t
+	switch rapid.IntRange(0, 12).Draw(t, "actor") {
+	case 12:
+		w.former = w.Lagging()
+	case 0:
+		w.harm()
+	case 1, 2:
+		w.lookAtSet()
+	case 3, 4:
+		w.lookAtGroup(rapid.SampledFrom(groupNames).Draw(t, "group"))
+	case 5, 6:
+		if all := lwstest.All[*appsv1.StatefulSet](w.Objects); len(all) > 0 {
+			w.Sync(rapid.SampledFrom(all).Draw(t, "statefulset"))
+		}
+	case 7:
+		if all := lwstest.All[*corev1.Pod](w.Objects); len(all) > 0 {
+			w.Run(rapid.SampledFrom(all).Draw(t, "pod"))
+		}
+	case 8:
+		w.Collect(rapid.SampledFrom(lwstest.All[client.Object](w.Objects)).Draw(t, "collected"))
+	case 9:
+		w.cached.Deliver(rapid.SampledFrom(kinds).Draw(t, "kind"))
+	case 10:
+		w.pass(time.Duration(rapid.IntRange(100, 20_000).Draw(t, "milliseconds")) * time.Millisecond)
+	case 11:
+		w.restartSlowly()
+	}
+}
+
+// restartSlowly is a new life of the operator whose caches are filled at different
+// moments: it is handed some kinds as they were long ago, and knows less of them
+// than its former life did.
+func (w *failingWorld) restartSlowly() {
+	w.cached = w.former
+	w.former = w.Lagging()
+	for _, kind := range kinds {
+		if rapid.Bool().Draw(w.t, "fresh") {
+			w.cached.Deliver(kind)
+		}
+	}
+	w.awake()
+}
+
+// everybody has every actor act in turn until nobody finds anything to do.
+func (w *failingWorld) everybody() {
+	still := 0
+	for round := 0; still < 12; round++ {
+		if round > 600 {
+			w.t.Fatalf("never settles: %v; %v", brief(w.status()), w.decideAll())
+		}
+		before := w.version()
+		for _, kind := range kinds {
+			w.cached.Deliver(kind)
+		}
+		for _, name := range groupNames {
+			w.lookAtGroup(name)
+		}
+		w.lookAtSet()
+		for _, sts := range lwstest.All[*appsv1.StatefulSet](w.Objects) {
+			w.Sync(sts)
+		}
+		for _, pod := range lwstest.All[*corev1.Pod](w.Objects) {
+			w.Run(pod)
+		}
+		w.collect()
+		w.pass(30 * time.Second)
+		still++
+		if !reflect.DeepEqual(before, w.version()) {
+			still = 0
+		}
+	}
+}
+
+func (w *failingWorld) checkAnswered() {
+	truth, err := observe.New(w.Cached(), w.Live(), observe.NewMemory(w.Now)).Set(ctx, key("w"), w.Now)
+	if err != nil {
+		w.t.Fatalf("%v", err)
+	}
+	if got := brief(w.status())[available]; got != isAvailable {
+		w.t.Fatalf("not available: %v", brief(w.status()))
+	}
+	for _, g := range truth.Groups {
+		if how := w.owed[g.Leader.UID]; how != "" {
+			w.t.Fatalf("group %d was not recreated: %s; %+v", g.Index, how, w.status().Restarts)
+		}
+	}
+	for _, r := range w.status().Restarts {
+		if w.failed[r.Leader] == "" {
+			w.t.Fatalf("group %d is said to have failed under a leader that did not: %+v", r.Index, r)
+		}
+	}
+}
+
+// TestRestarts: each group that failed after it started is recreated, no group is
+// that did not fail, and none twice for one leader (S3).
+func TestRestarts(t *testing.T) {
+	m := &met{counts: map[string]int{}}
+	rapid.Check(t, func(t *rapid.T) {
+		w := newFailingWorld(t, m)
+		for range rapid.IntRange(0, 150).Draw(t, "steps") {
+			w.step()
+		}
+		w.everybody()
+		w.checkAnswered()
+	})
+	for _, premise := range []string{"a group recreated", "a group fails after it started", "a crash between writes", "a write refused"} {
+		if m.counts[premise] == 0 {
+			t.Errorf("invalid run: never met %s; met %v", premise, m.counts)
+		}
+	}
+}

@@ -1,0 +1,146 @@
+package observe
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
+)
+
+// Found remembers what a look at a group found, for looks at its set, and tells
+// whether that is news.
+func (m *Memory) Found(finding *lws.Finding) bool {
+	if finding == nil {
+		return false
+	}
+	key := types.NamespacedName{Namespace: finding.Leader.Namespace, Name: finding.Leader.Name}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	before := m.findings[key]
+	m.findings[key] = *finding
+	return before.Leader.UID != finding.Leader.UID || before.Started != finding.Started || (before.Failure == nil) != (finding.Failure == nil)
+}
+
+// foundOf returns what was found of the group under a leader's name, or zero.
+func (m *Memory) foundOf(leader types.NamespacedName) lws.Finding {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.findings[leader]
+}
+
+// settled forgets what was found of a group once its set tells of it, or when
+// another leader has come.
+func (m *Memory) settled(leader types.NamespacedName, uid types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if found, ok := m.findings[leader]; ok && found.Leader.UID == uid {
+		delete(m.findings, leader)
+	}
+}
+
+// findings returns what was found of the groups of a set, by leader, and forgets
+// what the set tells of already.
+func (o *Observer) findings(set *lwsv1.LeaderWorkerSet, leaders identity.Claim[*corev1.Pod]) map[types.UID]lws.Finding {
+	if !lws.Recreates(set) {
+		return nil
+	}
+	found := map[types.UID]lws.Finding{}
+	for _, pods := range [][]*corev1.Pod{leaders.Members, leaders.Ghosts} {
+		for _, pod := range pods {
+			key := client.ObjectKeyFromObject(pod)
+			f := o.memory.foundOf(key)
+			if f.Leader.UID != pod.UID {
+				continue
+			}
+			if lws.Tells(set, f) {
+				o.memory.settled(key, pod.UID)
+				continue
+			}
+			found[pod.UID] = f
+		}
+	}
+	return found
+}
+
+// Kept remembers a status that the server kept only in part, or forgets that it
+// ever did.
+func (m *Memory) Kept(set client.Object, status lwsv1.LeaderWorkerSetStatus, pruned bool) {
+	m.note(set, func(w *writes) {
+		w.pruned = nil
+		if pruned {
+			w.pruned = &status
+		}
+	})
+}
+
+// remembering is a set with what its server did not keep of its status.
+func (m *Memory) remembering(set *lwsv1.LeaderWorkerSet) (*lwsv1.LeaderWorkerSet, bool) {
+	kept := m.writesOf(set).pruned
+	if kept == nil {
+		return set, false
+	}
+	whole := *set
+	whole.Status.Started, whole.Status.Restarts, whole.Status.RestartsSince = kept.Started, kept.Restarts, kept.RestartsSince
+	return &whole, true
+}
+
+// verify looks at a group in the API server itself when the cache shows that
+// something of it is missing: a failure is written down for good.
+func (o *Observer) verify(ctx context.Context, j *judge, w *lws.GroupSnapshot) error {
+	if !lws.Doubtful(*w) {
+		return nil
+	}
+	leader := client.ObjectKeyFromObject(w.Leader)
+	var list corev1.PodList
+	if err := o.live.List(ctx, &list, client.InNamespace(leader.Namespace), client.MatchingLabels{
+		lwsv1.SetNameLabelKey: w.Set.Name, lwsv1.GroupIndexLabelKey: w.Leader.Labels[lwsv1.GroupIndexLabelKey],
+	}); err != nil {
+		return fmt.Errorf("look for the pods of %q: %w", leader, err)
+	}
+	var workers []*appsv1.StatefulSet
+	sts := &appsv1.StatefulSet{}
+	switch err := o.live.Get(ctx, leader, sts); {
+	case err == nil:
+		workers = append(workers, sts)
+	case !apierrors.IsNotFound(err):
+		return fmt.Errorf("look for the workers of %q: %w", leader, err)
+	}
+	var led *corev1.Pod
+	var pods []*corev1.Pod
+	for _, pod := range pointers(list.Items) {
+		parent, _ := identity.ParentAndOrdinal(pod.Name)
+		switch {
+		case pod.UID == w.Leader.UID && pod.DeletionTimestamp == nil:
+			led = pod
+		case parent == w.LeaderName:
+			pods = append(pods, pod)
+		}
+	}
+	w.Leader = led // one that has gone meanwhile is past failing
+	return o.claimGroup(ctx, j, w, workers, pods)
+}
+
+// claimGroup judges what was read of a group anew.
+func (o *Observer) claimGroup(ctx context.Context, j *judge, w *lws.GroupSnapshot, workers []*appsv1.StatefulSet, pods []*corev1.Pod) error {
+	claimant := leaderUID(&w.Group)
+	if err := learn(ctx, j, workers, claimant); err != nil {
+		return err
+	}
+	w.Workers = claim(j.lives, workers, claimant, func(sts *appsv1.StatefulSet) bool { return lws.IsWorkerStatefulSet(sts, w.Set, w.Group) })
+	if sts := w.Workers.Member(); sts != nil {
+		claimant = append(claimant, sts.UID)
+	}
+	if err := learn(ctx, j, pods, claimant); err != nil {
+		return err
+	}
+	w.Pods = claim(j.lives, pods, claimant, func(pod *corev1.Pod) bool { return lws.BearsName(pod, w.Set.Name) })
+	return nil
+}
