@@ -7,6 +7,10 @@ const (
 	// field that is no longer wanted is noticed and taken away.
 	AppliedAnnotationKey = "lockstep.dev/applied"
 
+	// AsFoundAnnotationKey holds the revision key at which a template that another
+	// implementation made is left as it was found.
+	AsFoundAnnotationKey = "lockstep.dev/as-found"
+
 	// NudgeAnnotationKey is changed to wake the StatefulSet controller from its
 	// back-off once a name it was waiting for is free.
 	NudgeAnnotationKey = "lockstep.dev/nudge"

@@ -17,7 +17,9 @@ func (d *setDecision) leaders() {
 	if d.held || d.key == "" {
 		return
 	}
-	desired := stamped(leaderStatefulSet(d.Set, d.key, d.course.replicas, d.course.partition))
+	desired := leaderStatefulSet(d.Set, d.key, d.course.replicas, d.course.partition)
+	d.asFound(desired)
+	stamped(desired)
 	if sts := d.StatefulSet.Orphan(); sts != nil {
 		owner := setRef(d.Set)
 		d.applyLeaders(sts, desired, &owner, because(CodeOrphan, fmt.Sprintf("statefulset %s has no controller and bears this set's labels", sts.Name)))
@@ -94,10 +96,9 @@ func (d *setDecision) currentRevision() *identity.Ref {
 
 // stamped puts the fingerprint of a desired object on it. Desired objects are
 // freshly built, never from a cache.
-func stamped(desired *appsv1.StatefulSet) *appsv1.StatefulSet {
+func stamped(desired *appsv1.StatefulSet) {
 	delete(desired.Annotations, AppliedAnnotationKey)
 	desired.Annotations[AppliedAnnotationKey] = fingerprint(desired)
-	return desired
 }
 
 // inStep tells whether a live StatefulSet needs no apply: what was applied last

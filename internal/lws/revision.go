@@ -107,7 +107,8 @@ func brief(err error) string {
 }
 
 // sameRevision tells whether stored data means the same as the data of the live
-// set: the same bytes, or the same bytes once encoded by this version's types.
+// set: the same bytes, the same bytes once encoded by this version's types, or
+// what differs from them only in what nobody wrote.
 func sameRevision(set *lwsv1.LeaderWorkerSet, stored, live []byte) bool {
 	if bytes.Equal(stored, live) {
 		return true
@@ -117,7 +118,7 @@ func sameRevision(set *lwsv1.LeaderWorkerSet, stored, live []byte) bool {
 		return false
 	}
 	again, err := RevisionData(restored)
-	return err == nil && bytes.Equal(again, live)
+	return err == nil && (bytes.Equal(again, live) || SameMeaning(again, live))
 }
 
 // Genuine tells whether a ControllerRevision is what its name and label say: it

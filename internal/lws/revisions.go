@@ -77,7 +77,7 @@ func (d *setDecision) lostRevision(key string) bool {
 		return false
 	}
 	desired := leaderTemplate(d.Set, key)
-	return contains(&sts.Spec.Template, &desired)
+	return leadersRun(sts, &desired)
 }
 
 func (d *setDecision) adoptRevisions() {

@@ -1,0 +1,177 @@
+package lws_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/lwstest"
+)
+
+const future = "leaderworkerset.sigs.k8s.io/of-a-later-version"
+
+// Templates that others made for the very spec there is.
+var foundTemplates = []struct {
+	name  string
+	spoil func(*appsv1.StatefulSet)
+	kept  bool
+}{
+	{"ours", func(*appsv1.StatefulSet) {}, false},
+	{"with what the API server fills in", func(sts *appsv1.StatefulSet) { sts.Spec.Template.Spec.DNSPolicy = corev1.DNSClusterFirst }, false},
+	{"with an annotation of somebody's", func(sts *appsv1.StatefulSet) { sts.Spec.Template.Annotations["a"] = "b" }, false},
+	{"of an earlier version", func(sts *appsv1.StatefulSet) {
+		delete(sts.Spec.Template.Annotations, lwsv1.SubGroupPolicyTypeAnnotationKey)
+	}, true},
+	{"of a later version", func(sts *appsv1.StatefulSet) { sts.Spec.Template.Annotations[future] = "x" }, true},
+	{"rewritten by a webhook", func(sts *appsv1.StatefulSet) { sts.Spec.Template.Spec.Containers[0].Image = "mirror/image:1" }, true},
+	{"with a container injected", func(sts *appsv1.StatefulSet) {
+		sts.Spec.Template.Spec.Containers = append(sts.Spec.Template.Spec.Containers, corev1.Container{
+			Name: "sidecar", ImagePullPolicy: corev1.PullIfNotPresent, TerminationMessagePath: corev1.TerminationMessagePathDefault,
+		})
+	}, true},
+}
+
+func bySubgroups(set *lwsv1.LeaderWorkerSet) {
+	set.Spec.LeaderWorkerTemplate.SubGroupPolicy = &lwsv1.SubGroupPolicy{
+		Type: lwstest.Ptr(lwsv1.SubGroupPolicyTypeLeaderWorker), SubGroupSize: lwstest.Ptr[int32](1),
+	}
+}
+
+// found is a set whose leaders' StatefulSet lockstep has never written.
+func found(t *testing.T, spoil func(*appsv1.StatefulSet)) *cluster {
+	t.Helper()
+	c := running(t, 2, 2)
+	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { bySubgroups(set) })
+	data := data(t, lwstest.All[*lwsv1.LeaderWorkerSet](c.Objects)[0])
+	key := lws.RevisionKey(data)
+	lwstest.Edit(c.FakeStore, revisions(c)[0].Name, func(r *appsv1.ControllerRevision) {
+		r.Data.Raw, r.Labels[lwsv1.RevisionKey] = data, key
+	})
+	lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) {
+		delete(sts.Annotations, lws.AppliedAnnotationKey)
+		sts.Labels[lwsv1.RevisionKey], sts.Spec.Template.Labels[lwsv1.RevisionKey] = key, key
+		sts.Spec.Template.Annotations[lwsv1.SubGroupPolicyTypeAnnotationKey] = "LeaderWorker"
+		sts.Spec.Template.Annotations[lwsv1.SubGroupSizeAnnotationKey] = "1"
+		spoil(sts)
+	})
+	for _, name := range []string{"w-0", "w-1"} {
+		lwstest.Edit(c.FakeStore, name, func(pod *corev1.Pod) { pod.Labels[lwsv1.RevisionKey] = key })
+		lwstest.Edit(c.FakeStore, name, func(sts *appsv1.StatefulSet) { sts.Labels[lwsv1.RevisionKey] = key })
+	}
+	return c
+}
+
+func leadersOf(c *cluster) *appsv1.StatefulSet {
+	for _, sts := range lwstest.All[*appsv1.StatefulSet](c.Objects) {
+		if sts.Name == "w" {
+			return sts
+		}
+	}
+	return nil
+}
+
+// What stands at the revision of the spec is taken over with one write, which
+// leaves its template as it is, and nothing is written after.
+func TestTheTemplateThatWasFoundStays(t *testing.T) {
+	for _, tt := range foundTemplates {
+		t.Run(tt.name, func(t *testing.T) {
+			c := found(t, tt.spoil)
+			before := leadersOf(c).Spec.Template.DeepCopy()
+			plan := c.decideSet()
+			if diff := cmp.Diff([]string{"apply statefulset w"}, spelled(plan)); diff != "" {
+				t.Fatalf("taking over (-want +got)\n%s", diff)
+			}
+			apply := one[action.Apply](t, plan)
+			desired, _ := apply.Object.(*appsv1.StatefulSet)
+			if kept := desired.Annotations[lws.AsFoundAnnotationKey] != ""; kept != tt.kept {
+				t.Errorf("kept as found: %t, want %t", kept, tt.kept)
+			}
+			c.do(plan)
+			if again := spelled(c.decideSet()); len(again) > 0 {
+				t.Errorf("the second look wants %s", again)
+			}
+			if tt.kept {
+				if diff := cmp.Diff(before, &leadersOf(c).Spec.Template); diff != "" {
+					t.Errorf("the template changed (-before +after)\n%s", diff)
+				}
+			}
+		})
+	}
+}
+
+// Whoever takes the mark away has the template applied over.
+func TestTheTemplateThatWasFoundGoesWithItsMark(t *testing.T) {
+	c := found(t, foundTemplates[3].spoil)
+	c.do(c.decideSet())
+	lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) { delete(sts.Annotations, lws.AsFoundAnnotationKey) })
+	c.do(c.decideSet())
+	if leadersOf(c).Spec.Template.Annotations[lwsv1.SubGroupPolicyTypeAnnotationKey] == "" {
+		t.Errorf("got %v", leadersOf(c).Spec.Template.Annotations)
+	}
+	if again := spelled(c.decideSet()); len(again) > 0 {
+		t.Errorf("the look after wants %s", again)
+	}
+}
+
+// The next revision is made as this version makes it.
+func TestTheTemplateThatWasFoundGoesWithItsRevision(t *testing.T) {
+	for _, tt := range foundTemplates {
+		t.Run(tt.name, func(t *testing.T) {
+			c := found(t, tt.spoil)
+			c.do(c.decideSet())
+			image(c, "image:2")
+			c.do(c.decideSet())
+			now := leadersOf(c)
+			if now.Annotations[lws.AsFoundAnnotationKey] != "" || now.Spec.Template.Annotations[future] != "" ||
+				now.Spec.Template.Annotations[lwsv1.SubGroupPolicyTypeAnnotationKey] == "" || now.Spec.Template.Spec.Containers[0].Image != "image:2" {
+				t.Errorf("got %+v, template %+v", now.Annotations, now.Spec.Template)
+			}
+		})
+	}
+}
+
+// What lockstep made itself is repaired.
+func TestAnOwnTemplateThatWasSpoiltIsRepaired(t *testing.T) {
+	for _, tt := range foundTemplates {
+		if !tt.kept || tt.name == "of a later version" {
+			continue
+		}
+		t.Run(tt.name, func(t *testing.T) {
+			c := found(t, func(*appsv1.StatefulSet) {})
+			c.do(c.decideSet())
+			want := leadersOf(c).Spec.Template.DeepCopy()
+			lwstest.Edit(c.FakeStore, "w", tt.spoil)
+			c.do(c.decideSet())
+			if diff := cmp.Diff(want, &leadersOf(c).Spec.Template); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+// Somebody removed the revision, and an earlier version made the leaders.
+func TestALostRevisionOfAnEarlierVersionComesAgainUnderItsKey(t *testing.T) {
+	c := found(t, func(sts *appsv1.StatefulSet) {
+		delete(sts.Spec.Template.Annotations, lwsv1.SubGroupPolicyTypeAnnotationKey)
+		sts.Labels[lwsv1.RevisionKey], sts.Spec.Template.Labels[lwsv1.RevisionKey] = "older", "older"
+	})
+	lwstest.Drop[*appsv1.ControllerRevision](c.FakeStore, revisions(c)[0].Name)
+	made, _ := created[*appsv1.ControllerRevision](t, c.decideSet())
+	if key := made.Labels[lwsv1.RevisionKey]; key != "older" {
+		t.Errorf("made under key %s: every pod restarts", key)
+	}
+}
+
+// An annotation of ours on the set says nothing of its leaders.
+func TestASetCannotSayThatItsTemplateWasFound(t *testing.T) {
+	_, plan := firstLook(t, lwstest.Annotation(lws.AsFoundAnnotationKey, "x"))
+	sts, _ := created[*appsv1.StatefulSet](t, plan)
+	if _, there := sts.Annotations[lws.AsFoundAnnotationKey]; there {
+		t.Errorf("got %v", sts.Annotations)
+	}
+}

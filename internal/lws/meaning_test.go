@@ -1,0 +1,46 @@
+package lws_test
+
+import (
+	"strings"
+	"testing"
+
+	"lockstep.dev/lockstep/internal/lws"
+)
+
+// A revision is the same when nobody wrote the difference.
+func TestSameMeaning(t *testing.T) {
+	const base = `{"spec":{"leaderWorkerTemplate":{"$patch":"replace","restartPolicy":"None","size":4,"subGroupPolicy":{"subGroupPolicyType":"LeaderWorker","subGroupSize":2},"workerTemplate":{"metadata":{},"spec":{"containers":[{"name":"c","ports":[{"containerPort":80,"protocol":"TCP"}],"livenessProbe":{"grpc":{"port":1,"service":""}},"resources":{}}]}}},"networkConfig":{"$patch":"replace","subdomainPolicy":"Shared"}}}`
+	tests := []struct {
+		name, old, new string
+		same           bool
+	}{
+		{"nothing", "", "", true},
+		{"a policy that an older definition did not know", `"subGroupPolicyType":"LeaderWorker",`, ``, true},
+		{"another policy", `"LeaderWorker"`, `"LeaderExcluded"`, false},
+		{"a protocol filled in", `,"protocol":"TCP"`, ``, true},
+		{"another protocol", `"TCP"`, `"UDP"`, false},
+		{"a service filled in", `,"service":""`, ``, true},
+		{"another service", `"service":""`, `"service":"health"`, false},
+		{"the old word for no policy", `"restartPolicy":"None"`, `"restartPolicy":"Default"`, true},
+		{"another restart policy", `"restartPolicy":"None",`, ``, false},
+		{"another size", `"size":4,`, ``, false},
+		{"no network", `,"subdomainPolicy":"Shared"`, ``, true},
+		{"a network that says nothing", `"subdomainPolicy":"Shared"`, `"subdomainPolicy":null`, true},
+		{"another network", `"Shared"`, `"UniquePerReplica"`, false},
+		{"what the API server would fill in, but somebody wrote", `"resources":{}`, `"resources":{},"terminationMessagePath":"/dev/termination-log"`, false},
+		{"zero is not nothing", `"containers"`, `"terminationGracePeriodSeconds":0,"containers"`, false},
+		{"no is not nothing", `"containers"`, `"automountServiceAccountToken":false,"containers"`, false},
+		{"what is no document", base, `{`, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			changed := []byte(strings.Replace(base, tt.old, tt.new, 1))
+			if got := lws.SameMeaning([]byte(base), changed); got != tt.same {
+				t.Errorf("got %t for %s", got, changed)
+			}
+			if got := lws.SameMeaning(changed, []byte(base)); got != tt.same {
+				t.Errorf("got %t the other way round", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,103 @@
+package lws_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"pgregory.net/rapid"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/lwstest"
+	"lockstep.dev/lockstep/test/standin"
+)
+
+// whole draws a set that says anything that shapes its children.
+func whole(t *rapid.T) *lwsv1.LeaderWorkerSet {
+	yes := func(what string) bool { return rapid.Bool().Draw(t, what) }
+	set := lwstest.Set("w", rapid.Int32Range(1, 4).Draw(t, "replicas"), rapid.Int32Range(2, 4).Draw(t, "size"))
+	edits := map[string]func(*lwsv1.LeaderWorkerSet){
+		"labels": func(set *lwsv1.LeaderWorkerSet) {
+			set.Labels = map[string]string{"a": "<b>", lwsv1.RevisionKey: "forged"}
+		},
+		"annotations":            lwstest.Annotation("c", "d"),
+		"exclusive, but nowhere": lwstest.Annotation(lwsv1.ExclusiveKeyAnnotationKey, ""),
+		"leader template":        lwstest.Leader("image:l"),
+		"subgroups":              subgroups,
+		"claims":                 claims,
+		"per replica":            lwstest.UniquePerReplica,
+		"no network":             func(set *lwsv1.LeaderWorkerSet) { set.Spec.NetworkConfig = nil },
+		"template metadata": func(set *lwsv1.LeaderWorkerSet) {
+			set.Spec.LeaderWorkerTemplate.WorkerTemplate.ObjectMeta = metav1.ObjectMeta{
+				Labels: map[string]string{"e": "f"}, Annotations: map[string]string{lwsv1.SizeAnnotationKey: "forged"}}
+		},
+		"devices": func(set *lwsv1.LeaderWorkerSet) {
+			set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Resources.Limits = lwstest.Resources("google.com/tpu", "1000m")
+		},
+		"budget": func(set *lwsv1.LeaderWorkerSet) {
+			set.Spec.RolloutStrategy.RollingUpdateConfiguration = &lwsv1.RollingUpdateConfiguration{
+				MaxUnavailable: intstr.FromInt32(rapid.Int32Range(1, 5).Draw(t, "unavailable")), MaxSurge: intstr.FromString("50%"),
+			}
+		},
+	}
+	for _, name := range []string{"labels", "annotations", "exclusive, but nowhere", "leader template", "subgroups", "claims", "per replica", "no network", "template metadata", "devices", "budget"} {
+		if yes(name) {
+			edits[name](set)
+		}
+	}
+	if policy := set.Spec.LeaderWorkerTemplate.SubGroupPolicy; policy != nil { // the schema's default
+		policy.Type = lwstest.Ptr(lwsv1.SubGroupPolicyTypeLeaderWorker)
+	}
+	return set
+}
+
+// What Lockstep makes and what the other would make of one spec are the same, but
+// for our annotation in their metadata: whoever comes second changes nothing.
+func TestTheShapeIsTheContract(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := newCluster(t)
+		set := lwstest.Add(c.FakeStore, whole(t))
+		encoded, err := lws.RevisionData(set)
+		if err != nil || !bytes.Equal(encoded, standin.Data(set)) || lws.RevisionKey(encoded) != standin.Key(encoded) {
+			t.Fatalf("%v: the revision is\n%s, not\n%s", err, encoded, standin.Data(set))
+		}
+		plan := c.decideSet()
+		key := lws.RevisionKey(encoded)
+		sameShape(t, "leaders", standin.Leaders(set, key, 0, *set.Spec.Replicas), madeBy(plan))
+		c.do(plan)
+		c.settle()
+		leader := find[*corev1.Pod](c, "w-0")
+		sameShape(t, "workers", standin.Workers(set, leader, ""), madeBy(c.decideGroup("w-0")))
+	})
+}
+
+func madeBy(plan lws.Plan) *appsv1.StatefulSet {
+	for _, a := range of[action.Create](plan) {
+		if sts, ok := a.Object.(*appsv1.StatefulSet); ok {
+			made := sts.DeepCopy()
+			delete(made.Annotations, lws.AppliedAnnotationKey)
+			return made
+		}
+	}
+	return &appsv1.StatefulSet{}
+}
+
+func sameShape(t *rapid.T, what string, want, have *appsv1.StatefulSet) {
+	t.Helper()
+	want.TypeMeta = metav1.TypeMeta{}
+	encode := func(sts *appsv1.StatefulSet) (fields map[string]any) {
+		encoded, _ := json.Marshal(sts)
+		_ = json.Unmarshal(encoded, &fields)
+		return fields
+	}
+	if diff := cmp.Diff(encode(want), encode(have)); diff != "" {
+		t.Fatalf("%s (-theirs +ours)\n%s", what, diff)
+	}
+}

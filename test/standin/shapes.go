@@ -1,0 +1,153 @@
+package standin
+
+import (
+	"maps"
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+)
+
+const tpu = "google.com/tpu"
+
+// Leaders is the StatefulSet of a set's leaders.
+func Leaders(set *lwsv1.LeaderWorkerSet, key string, partition, replicas int32) *appsv1.StatefulSet {
+	body := set.Spec.LeaderWorkerTemplate
+	template := body.WorkerTemplate.DeepCopy()
+	if body.LeaderTemplate != nil {
+		template = body.LeaderTemplate.DeepCopy()
+	}
+	selector := map[string]string{lwsv1.SetNameLabelKey: set.Name, lwsv1.WorkerIndexLabelKey: "0"}
+	template.Labels = union(template.Labels, selector, map[string]string{lwsv1.RevisionKey: key})
+	template.Annotations = union(template.Annotations, placement(set))
+	if perReplica(set) {
+		template.Annotations[lwsv1.SubdomainPolicyAnnotationKey] = "UniquePerReplica"
+	}
+	unavailable := intstr.FromInt32(max(1, budget(set)))
+	return &appsv1.StatefulSet{
+		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "StatefulSet"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: set.Namespace, Name: set.Name,
+			Labels:          union(set.Labels, map[string]string{lwsv1.SetNameLabelKey: set.Name, lwsv1.RevisionKey: key}),
+			Annotations:     union(set.Annotations, map[string]string{lwsv1.ReplicasAnnotationKey: strconv.Itoa(int(*set.Spec.Replicas))}),
+			OwnerReferences: controlled(lwsv1.GroupVersion.String(), "LeaderWorkerSet", set),
+		},
+		Spec: appsv1.StatefulSetSpec{
+			Replicas: &replicas, ServiceName: set.Name, PodManagementPolicy: appsv1.ParallelPodManagement,
+			Selector: &metav1.LabelSelector{MatchLabels: selector}, Template: *template,
+			UpdateStrategy: appsv1.StatefulSetUpdateStrategy{
+				Type:          appsv1.RollingUpdateStatefulSetStrategyType,
+				RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{Partition: &partition, MaxUnavailable: &unavailable},
+			},
+			VolumeClaimTemplates: claims(set), PersistentVolumeClaimRetentionPolicy: body.PersistentVolumeClaimRetentionPolicy,
+		},
+	}
+}
+
+// Workers is the StatefulSet of one group's workers.
+func Workers(set *lwsv1.LeaderWorkerSet, leader *corev1.Pod, domain string) *appsv1.StatefulSet {
+	body := set.Spec.LeaderWorkerTemplate
+	replicas := *body.Size - 1
+	selector := map[string]string{lwsv1.SetNameLabelKey: set.Name}
+	for _, key := range []string{lwsv1.GroupIndexLabelKey, lwsv1.GroupUniqueHashLabelKey} {
+		selector[key] = leader.Labels[key]
+	}
+	labels := union(selector, map[string]string{lwsv1.RevisionKey: leader.Labels[lwsv1.RevisionKey]})
+	template := body.WorkerTemplate.DeepCopy()
+	template.Labels = union(template.Labels, labels)
+	template.Annotations = union(template.Annotations, placement(set), map[string]string{lwsv1.LeaderPodNameAnnotationKey: leader.Name})
+	if _, devices := leader.Spec.Containers[0].Resources.Limits[tpu]; devices {
+		template.Annotations[lwsv1.LeaderRequestsTPUsAnnotationKey] = "true"
+	}
+	if domain != "" {
+		template.Spec.NodeSelector = union(template.Spec.NodeSelector, map[string]string{set.Annotations[lwsv1.ExclusiveKeyAnnotationKey]: domain})
+	}
+	serviceName := set.Name
+	if perReplica(set) {
+		serviceName = leader.Name
+	}
+	return &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: set.Namespace, Name: leader.Name, Labels: union(set.Labels, labels), Annotations: union(set.Annotations),
+			OwnerReferences: controlled("v1", "Pod", leader),
+		},
+		Spec: appsv1.StatefulSetSpec{
+			Replicas: &replicas, ServiceName: serviceName, PodManagementPolicy: appsv1.ParallelPodManagement,
+			Ordinals: &appsv1.StatefulSetOrdinals{Start: 1}, Selector: &metav1.LabelSelector{MatchLabels: selector}, Template: *template,
+			VolumeClaimTemplates: claims(set), PersistentVolumeClaimRetentionPolicy: body.PersistentVolumeClaimRetentionPolicy,
+		},
+	}
+}
+
+// placement are the annotations that leaders and workers have in common.
+func placement(set *lwsv1.LeaderWorkerSet) map[string]string {
+	notes := map[string]string{lwsv1.SizeAnnotationKey: strconv.Itoa(int(*set.Spec.LeaderWorkerTemplate.Size))}
+	if topology := set.Annotations[lwsv1.ExclusiveKeyAnnotationKey]; topology != "" {
+		notes[lwsv1.ExclusiveKeyAnnotationKey] = topology
+	}
+	policy := set.Spec.LeaderWorkerTemplate.SubGroupPolicy
+	if policy == nil {
+		return notes
+	}
+	notes[lwsv1.SubGroupSizeAnnotationKey] = strconv.Itoa(int(*policy.SubGroupSize))
+	if policy.Type != nil {
+		notes[lwsv1.SubGroupPolicyTypeAnnotationKey] = string(*policy.Type)
+	}
+	if topology := set.Annotations[lwsv1.SubGroupExclusiveKeyAnnotationKey]; topology != "" {
+		notes[lwsv1.SubGroupExclusiveKeyAnnotationKey] = topology
+	}
+	return notes
+}
+
+// claims are the claim templates, reduced to what is copied of them.
+func claims(set *lwsv1.LeaderWorkerSet) []corev1.PersistentVolumeClaim {
+	var reduced []corev1.PersistentVolumeClaim
+	for _, claim := range set.Spec.LeaderWorkerTemplate.VolumeClaimTemplates {
+		reduced = append(reduced, corev1.PersistentVolumeClaim{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: claim.Name},
+			Spec: corev1.PersistentVolumeClaimSpec{
+				AccessModes: claim.Spec.AccessModes, StorageClassName: claim.Spec.StorageClassName,
+				VolumeMode: claim.Spec.VolumeMode, Resources: claim.Spec.Resources,
+			},
+		})
+	}
+	return reduced
+}
+
+func service(set *lwsv1.LeaderWorkerSet, name string, selector map[string]string, owners []metav1.OwnerReference) *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: set.Namespace, Name: name, Labels: map[string]string{lwsv1.SetNameLabelKey: set.Name}, OwnerReferences: owners,
+		},
+		Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, PublishNotReadyAddresses: true, Selector: selector},
+	}
+}
+
+func perReplica(set *lwsv1.LeaderWorkerSet) bool {
+	network := set.Spec.NetworkConfig
+	return network != nil && network.SubdomainPolicy != nil && *network.SubdomainPolicy == lwsv1.SubdomainUniquePerReplica
+}
+
+// budget is how many leaders may be away: what is unavailable and what is surge.
+func budget(set *lwsv1.LeaderWorkerSet) int32 {
+	rolling := set.Spec.RolloutStrategy.RollingUpdateConfiguration
+	if rolling == nil {
+		return 1
+	}
+	unavailable, _ := intstr.GetScaledValueFromIntOrPercent(&rolling.MaxUnavailable, int(*set.Spec.Replicas), false)
+	surge, _ := intstr.GetScaledValueFromIntOrPercent(&rolling.MaxSurge, int(*set.Spec.Replicas), true)
+	return int32(unavailable) + min(int32(surge), *set.Spec.Replicas)
+}
+
+func union(parts ...map[string]string) map[string]string {
+	all := map[string]string{}
+	for _, part := range parts {
+		maps.Copy(all, part)
+	}
+	return all
+}

@@ -1,0 +1,182 @@
+// Package standin stands in for the implementation of the LeaderWorkerSet API that
+// others have installed, as far as the contract describes what that one writes.
+//
+// It knows the shape of each of its writes and how it judges what it finds. It is
+// no controller, and refuses to know anything of Lockstep: what it makes is what
+// Lockstep must be able to take over, and what it reads must be there when
+// Lockstep hands back.
+package standin
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/rand"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+)
+
+// manager is who applies the leaders' StatefulSet. What is created or updated is
+// recorded under the same name: it begins the user agent.
+const manager = "lws"
+
+// Other is the other implementation.
+type Other struct{ client client.Client }
+
+// New returns one that writes to the cluster.
+func New(config *rest.Config) (*Other, error) {
+	config = rest.CopyConfig(config)
+	config.UserAgent = manager + "/v0.10.0 (linux/amd64) 0000000"
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	if err := lwsv1.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	return &Other{client: c}, err
+}
+
+// Data is what a revision of the set holds.
+func Data(set *lwsv1.LeaderWorkerSet) []byte {
+	set = set.DeepCopy()
+	if set.Spec.NetworkConfig == nil {
+		shared := lwsv1.SubdomainShared
+		set.Spec.NetworkConfig = &lwsv1.NetworkConfig{SubdomainPolicy: &shared}
+	}
+	var document struct {
+		Spec map[string]map[string]any `json:"spec"`
+	}
+	encoded := must(json.Marshal(map[string]any{"spec": map[string]any{
+		"leaderWorkerTemplate": set.Spec.LeaderWorkerTemplate, "networkConfig": set.Spec.NetworkConfig,
+	}}))
+	if err := json.Unmarshal(encoded, &document); err != nil {
+		panic(err)
+	}
+	for _, part := range document.Spec {
+		part["$patch"] = "replace"
+	}
+	return must(json.Marshal(document))
+}
+
+// Key is the hash of a revision's data.
+func Key(data []byte) string {
+	hash := fnv.New32()
+	hash.Write(data)
+	return rand.SafeEncodeString(strconv.FormatUint(uint64(hash.Sum32()), 10))
+}
+
+// Record creates a revision under a key, which is the data's own but for one that
+// was lost and is made again.
+func (o *Other) Record(ctx context.Context, set *lwsv1.LeaderWorkerSet, data []byte, key string, number int64) error {
+	return o.client.Create(ctx, &appsv1.ControllerRevision{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: set.Namespace, Name: fmt.Sprintf("%.220s-%s-%d", set.Name, Key(data), number),
+			Labels:          map[string]string{lwsv1.SetNameLabelKey: set.Name, lwsv1.RevisionKey: key},
+			OwnerReferences: controlled(lwsv1.GroupVersion.String(), "LeaderWorkerSet", set),
+		},
+		Revision: number,
+		Data:     runtime.RawExtension{Raw: data},
+	})
+}
+
+// Change changes an object before it is written: a difference between versions.
+type Change func(*appsv1.StatefulSet)
+
+// ApplyLeaders applies the leaders' StatefulSet, whether or not it is there.
+func (o *Other) ApplyLeaders(ctx context.Context, set *lwsv1.LeaderWorkerSet, key string, partition, replicas int32, changes ...Change) error {
+	sts := Leaders(set, key, partition, replicas)
+	for _, change := range changes {
+		change(sts)
+	}
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(sts)
+	if err != nil {
+		return err
+	}
+	delete(fields, "status")
+	owned(fields)
+	document := &unstructured.Unstructured{Object: fields}
+	return o.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(document), client.FieldOwner(manager), client.ForceOwnership)
+}
+
+// PostLeaders creates the leaders' StatefulSet, as earlier versions did.
+func (o *Other) PostLeaders(ctx context.Context, set *lwsv1.LeaderWorkerSet, key string, replicas int32, changes ...Change) error {
+	sts := Leaders(set, key, 0, replicas)
+	for _, change := range changes {
+		change(sts)
+	}
+	return o.client.Create(ctx, sts)
+}
+
+// Serve creates the Service of all groups.
+func (o *Other) Serve(ctx context.Context, set *lwsv1.LeaderWorkerSet) error {
+	return o.client.Create(ctx, service(set, set.Name, map[string]string{lwsv1.SetNameLabelKey: set.Name},
+		controlled(lwsv1.GroupVersion.String(), "LeaderWorkerSet", set)))
+}
+
+// ServeGroup creates the Service of one group.
+func (o *Other) ServeGroup(ctx context.Context, set *lwsv1.LeaderWorkerSet, leader *corev1.Pod) error {
+	return o.client.Create(ctx, service(set, leader.Name, map[string]string{
+		lwsv1.SetNameLabelKey: set.Name, lwsv1.GroupIndexLabelKey: leader.Labels[lwsv1.GroupIndexLabelKey],
+	}, controlled("v1", "Pod", leader)))
+}
+
+// MakeWorkers creates the StatefulSet of one group's workers. set is the live one
+// with the template of the leader's revision; domain is where an exclusive
+// topology puts the leader, or empty.
+func (o *Other) MakeWorkers(ctx context.Context, set *lwsv1.LeaderWorkerSet, leader *corev1.Pod, domain string) error {
+	return o.client.Create(ctx, Workers(set, leader, domain))
+}
+
+// Tell writes the status.
+func (o *Other) Tell(ctx context.Context, set *lwsv1.LeaderWorkerSet, status lwsv1.LeaderWorkerSetStatus) error {
+	set = set.DeepCopy()
+	set.Status = status
+	return o.client.Status().Update(ctx, set)
+}
+
+// controlled makes an object the controller.
+func controlled(apiVersion, kind string, owner metav1.Object) []metav1.OwnerReference {
+	yes := true
+	return []metav1.OwnerReference{{
+		APIVersion: apiVersion, Kind: kind, Name: owner.GetName(), UID: owner.GetUID(), Controller: &yes, BlockOwnerDeletion: &yes,
+	}}
+}
+
+// owned takes away what a typed object says without meaning it: an apply would own it.
+func owned(value any) {
+	switch value := value.(type) {
+	case map[string]any:
+		for key, field := range value {
+			if empty, _ := field.(map[string]any); field == nil || (key == "status" || key == "resources") && len(empty) == 0 {
+				delete(value, key)
+				continue
+			}
+			owned(field)
+		}
+	case []any:
+		for _, item := range value {
+			owned(item)
+		}
+	}
+}
+
+// must is for what is encoded here and nowhere else.
+func must(encoded []byte, err error) []byte {
+	if err != nil {
+		panic(err)
+	}
+	return encoded
+}
