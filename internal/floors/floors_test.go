@@ -66,6 +66,7 @@ var floors = map[string]floor{
 	"cmd/...":           f6,
 	"hack/...":          f6,
 
+	"internal/lease":   apart, // who runs the controllers
 	"internal/connect": apart, // how a program reaches a cluster
 	"internal/version": apart, // the name of the build
 	"config":           apart, // embedded manifests

@@ -13,16 +13,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Another implementation may have left its definition and its webhook
-// configurations under our names. An apply on top would merge the two: a
+// Another implementation may have left its definition, its webhook configurations
+// and its Deployment under our names. An apply on top would merge the two: a
 // conversion webhook nobody serves, a Service beside a URL, a webhook on a path
-// that is gone. So those kinds are first made exactly what the manifest says, in
+// that is gone, a volume of a configuration that nobody reads. So those kinds are first made exactly what the manifest says, in
 // one write for the version that was read, without a moment in which they are
 // absent; and their fields become ours, so that later versions can drop them.
 
 // governed is the field whose whole content belongs to us, by kind.
 var governed = map[string]string{
 	"CustomResourceDefinition":       "spec",
+	"Deployment":                     "spec",
 	"MutatingWebhookConfiguration":   "webhooks",
 	"ValidatingWebhookConfiguration": "webhooks",
 }

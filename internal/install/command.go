@@ -20,7 +20,7 @@ func NewCommand() *cobra.Command {
 			"the API server serves the new kind. Run again, it changes nothing.\n\n" +
 			"Without --image no operator is deployed: run it yourself with \"lockstep run\", and say with\n" +
 			"--webhook-url where the API server finds it. What another implementation installed under the\n" +
-			"same names is taken over.",
+			"same names is taken over. One that still runs is not: install refuses, unless --image replaces it.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			o.Out = cmd.OutOrStdout()
@@ -44,7 +44,9 @@ func NewUninstallCommand() *cobra.Command {
 		Use:   "uninstall",
 		Short: "Take Lockstep out of a cluster",
 		Long: "Delete everything \"lockstep install\" made and the operator made for itself, the namespace\n" +
-			"included if install created it. Refuses, and removes nothing, while LeaderWorkerSets exist.",
+			"included if install created it. Refuses, and removes nothing, while LeaderWorkerSets exist.\n\n" +
+			"With --keep-sets the definitions stay, and so does every set with all that is its own, for\n" +
+			"another implementation to go on with; and so does the namespace.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			o.Out = cmd.OutOrStdout()
@@ -55,6 +57,7 @@ func NewUninstallCommand() *cobra.Command {
 		},
 	}
 	register(cmd.Flags(), &o, &kubeconfig)
+	cmd.Flags().BoolVar(&o.KeepSets, "keep-sets", false, "leave the definitions, all sets and the namespace")
 	return cmd
 }
 

@@ -37,6 +37,10 @@ type Options struct {
 	// Image, if not empty, is run as the operator inside the cluster.
 	Image string
 
+	// KeepSets has a removal leave the definitions, and with them every set and
+	// all that is a set's.
+	KeepSets bool
+
 	// DryRun asks the API server what would happen, and writes nothing.
 	DryRun bool
 
@@ -61,6 +65,9 @@ func Install(ctx context.Context, o Options) error {
 	}
 	objects, err := manifests(o)
 	if err != nil {
+		return err
+	}
+	if err := o.refuseBeside(ctx); err != nil {
 		return err
 	}
 	changes := map[change]int{}

@@ -4,12 +4,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -120,6 +117,7 @@ func TestRolesGrantTheLeast(t *testing.T) {
 		"lws-manager-role  nodes []":                                               "get list watch",
 		"lws-manager-role scheduling.volcano.sh podgroups []":                      "create delete get list patch watch",
 		"lws-manager-role  events []":                                              "create patch",
+		"lws-manager-role coordination.k8s.io leases [b8b2488c.x-k8s.io]":          "list",
 		"lws-manager-role events.k8s.io events []":                                 "create patch",
 		"lws-manager-role admissionregistration.k8s.io mutatingwebhookconfigurations [lws-mutating-webhook-configuration]":     "get list watch patch",
 		"lws-manager-role admissionregistration.k8s.io validatingwebhookconfigurations [lws-validating-webhook-configuration]": "get list watch patch",
@@ -211,24 +209,25 @@ func TestRemovalGoesFromTheOutsideIn(t *testing.T) {
 	}
 }
 
-func TestHolderIsWhoRenewedInTime(t *testing.T) {
-	now := time.Unix(1000, 0)
-	lease := func(holder string, renewed time.Duration) *coordinationv1.Lease {
-		return &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{
-			HolderIdentity: new(holder), LeaseDurationSeconds: new(int32(15)), RenewTime: &metav1.MicroTime{Time: now.Add(-renewed)},
-		}}
+// Handing over, the operator goes before the webhooks: while it is away and they
+// are there, no pod is made without what they put into it.
+func TestKeepingSetsLeavesWhatTheyLiveIn(t *testing.T) {
+	all, err := everything()
+	if err != nil {
+		t.Fatal(err)
 	}
-	for name, c := range map[string]struct {
-		lease *coordinationv1.Lease
-		want  string
-	}{
-		"held":        {lease("a", 14*time.Second), "a"},
-		"expired":     {lease("a", 16*time.Second), ""},
-		"given back":  {lease("", time.Second), ""},
-		"never taken": {&coordinationv1.Lease{}, ""},
-	} {
-		if got, err := holderOf(c.lease, now); got != c.want || (err == nil) != (c.want != "") {
-			t.Errorf("%s: %q, %v", name, got, err)
+	got := titles(keeping(all))
+	for _, kept := range []string{"customresourcedefinition", "namespace/"} {
+		if slices.ContainsFunc(got, func(title string) bool { return strings.HasPrefix(title, kept) }) {
+			t.Errorf("%s goes: %q", kept, got)
+		}
+	}
+	if !strings.HasPrefix(got[0], "deployment") || len(got) < 10 {
+		t.Errorf("first goes %q of %d", got[0], len(got))
+	}
+	for _, last := range got[len(got)-2:] {
+		if !strings.Contains(last, "webhookconfiguration") {
+			t.Errorf("last goes %q", last)
 		}
 	}
 }

@@ -2,7 +2,6 @@ package install
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,18 +15,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
+	"lockstep.dev/lockstep/internal/lease"
 )
 
 // Uninstall takes away everything an installation consists of and everything
 // the operator made for itself. It refuses, before it removes anything, while
-// LeaderWorkerSets exist: they would go with their definition.
+// LeaderWorkerSets exist, which would go with their definition, unless both are to
+// stay, and while another implementation has taken our place.
 func Uninstall(ctx context.Context, o Options) error {
 	a, err := o.open()
 	if err != nil {
 		return err
 	}
-	if err := o.refuseWithSets(ctx, a); err != nil {
+	if err := o.refuseOthers(ctx); err != nil {
 		return err
+	}
+	if !o.KeepSets {
+		if err := o.refuseWithSets(ctx, a); err != nil {
+			return err
+		}
 	}
 	doomed, err := o.doomed(ctx, a)
 	if err != nil {
@@ -43,13 +49,15 @@ func Uninstall(ctx context.Context, o Options) error {
 			return err
 		}
 	}
-	if o.DryRun {
-		return nil
-	}
-	for _, u := range doomed {
-		if err := o.untilGone(ctx, a, u); err != nil {
-			return err
+	if !o.DryRun {
+		for _, u := range doomed {
+			if err := o.untilGone(ctx, a, u); err != nil {
+				return err
+			}
 		}
+	}
+	if o.KeepSets {
+		return o.tellOfKept(ctx, a)
 	}
 	return nil
 }
@@ -69,7 +77,7 @@ func (o Options) refuseWithSets(ctx context.Context, a applier) error {
 	if more > 0 {
 		some += fmt.Sprintf(" and %d more", more)
 	}
-	return fmt.Errorf("LeaderWorkerSets exist (%s) and would be deleted with their definition; nothing was removed; delete them first: kubectl delete leaderworkersets --all --all-namespaces", some)
+	return fmt.Errorf("LeaderWorkerSets exist (%s) and would be deleted with their definition; nothing was removed; delete them first: kubectl delete leaderworkersets --all --all-namespaces; or leave them to another implementation: lockstep uninstall --keep-sets", some)
 }
 
 // doomed lists what is there to be removed, in the order in which it goes: the
@@ -83,6 +91,9 @@ func (o Options) doomed(ctx context.Context, a applier) ([]*unstructured.Unstruc
 	slices.Reverse(all)
 	own := len(all) - 1 // before the namespace
 	all = slices.Insert(all, own, operatorsOwn()...)
+	if o.KeepSets {
+		all = keeping(all)
+	}
 	var found []*unstructured.Unstructured
 	for _, u := range inOrder(all) {
 		live, err := a.get(ctx, u)
@@ -159,25 +170,11 @@ func (o Options) warnOfHolder(ctx context.Context, a applier) {
 	if err != nil || live == nil {
 		return
 	}
-	lease := &coordinationv1.Lease{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, lease); err != nil {
+	held := &coordinationv1.Lease{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, held); err != nil {
 		return
 	}
-	if holder, err := holderOf(lease, time.Now()); err == nil {
-		o.say("an operator still runs as %s; stop it as well, unless its Deployment goes now", holder)
+	if holder, is := lease.Of(held, time.Now()); is {
+		o.say("an operator still runs as %s; stop it as well, unless its Deployment goes now", holder.Identity)
 	}
-}
-
-var errNotHeld = errors.New("nobody holds the lease")
-
-func holderOf(lease *coordinationv1.Lease, now time.Time) (string, error) {
-	holder := ptr.Deref(lease.Spec.HolderIdentity, "")
-	if holder == "" || lease.Spec.RenewTime == nil {
-		return "", errNotHeld
-	}
-	expires := lease.Spec.RenewTime.Add(time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second)
-	if now.After(expires) {
-		return "", errNotHeld
-	}
-	return holder, nil
 }

@@ -5,10 +5,11 @@ import (
 	"os"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"lockstep.dev/lockstep/internal/lease"
 )
 
 // lease returns the lock replicas compete for, or nil where there is no
@@ -32,5 +33,5 @@ func (o *Options) lease() (resourcelock.Interface, error) {
 	}
 	return resourcelock.New(election.ResourceLock, o.Namespace, election.ResourceName,
 		client.CoreV1(), client.CoordinationV1(),
-		resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())})
+		resourcelock.ResourceLockConfig{Identity: lease.Identity(host)})
 }

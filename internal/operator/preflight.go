@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,6 +13,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/connect"
+	"lockstep.dev/lockstep/internal/lease"
 )
 
 // preflight finds before anything starts what would otherwise fail halfway, and
@@ -31,7 +33,34 @@ func (o *Options) preflight(ctx context.Context) error {
 	if err := o.checkKinds(client); err != nil {
 		return err
 	}
-	return o.checkNamespace(ctx, client)
+	if err := o.checkNamespace(ctx, client); err != nil {
+		return err
+	}
+	return o.checkOthers(ctx, client)
+}
+
+// checkOthers looks for another implementation that runs. Where the two compete
+// for one lease this one waits for its turn; where nothing keeps them apart it
+// refuses to start: each would undo what the other does.
+func (o *Options) checkOthers(ctx context.Context, client kubernetes.Interface) error {
+	if len(o.Controllers) == 0 {
+		return nil
+	}
+	holders, err := lease.Holders(ctx, client, o.Config.LeaderElection.ResourceName, o.Namespace, time.Now())
+	if err != nil {
+		return err
+	}
+	for _, holder := range holders {
+		switch {
+		case holder.Ours():
+		case holder.Namespace == o.Namespace && o.elects():
+			o.Log.Info("another implementation holds the lease; the controllers start when it is gone", "holder", holder.Identity, "stop it with", holder.Stop())
+		default:
+			return fmt.Errorf("another implementation runs in namespace %q: %s holds the lease, and nothing keeps the two apart; stop it, and start again 15 seconds later: %s",
+				holder.Namespace, holder.Identity, holder.Stop())
+		}
+	}
+	return nil
 }
 
 // checkKinds looks for the kind the controllers watch: without it their caches

@@ -1,0 +1,64 @@
+package install
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+
+	"lockstep.dev/lockstep/api/config/v1alpha1"
+	"lockstep.dev/lockstep/internal/lease"
+)
+
+// deploymentName is the Deployment that an installation with an image brings.
+const deploymentName = "lws-controller-manager"
+
+// refuseBeside refuses, before anything is written, where another implementation
+// runs on: its controllers and ours would undo each other's work, and webhooks
+// taken from it would leave its own half of the cluster without. One that this very
+// installation replaces may run until then: the lease keeps the two apart.
+func (o Options) refuseBeside(ctx context.Context) error {
+	others, err := o.others(ctx)
+	if err != nil {
+		return err
+	}
+	for _, other := range others {
+		if o.Image != "" && other.Namespace == namespaceName && other.Deployment() == deploymentName {
+			o.say("deployment.apps/%s runs another implementation, %s, and is replaced; the lease passes on once that one is gone", deploymentName, other.Identity)
+			continue
+		}
+		return fmt.Errorf("another implementation runs in namespace %q: %s holds the lease; two would work against each other; "+
+			"nothing was installed; stop it, and run install again 15 seconds later: %s", other.Namespace, other.Identity, other.Stop())
+	}
+	return nil
+}
+
+// refuseOthers refuses to take away what another implementation lives on.
+func (o Options) refuseOthers(ctx context.Context) error {
+	others, err := o.others(ctx)
+	if err != nil || len(others) == 0 {
+		return err
+	}
+	return fmt.Errorf("another implementation runs in namespace %q: %s holds the lease, and what is installed under these names is its own; "+
+		"nothing was removed", others[0].Namespace, others[0].Identity)
+}
+
+// others are those who hold a lease and are not Lockstep.
+func (o Options) others(ctx context.Context) ([]lease.Holder, error) {
+	client, err := kubernetes.NewForConfig(o.REST)
+	if err != nil {
+		return nil, err
+	}
+	holders, err := lease.Holders(ctx, client, v1alpha1.DefaultResourceName, namespaceName, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	var others []lease.Holder
+	for _, holder := range holders {
+		if !holder.Ours() {
+			others = append(others, holder)
+		}
+	}
+	return others, nil
+}

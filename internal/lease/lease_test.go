@@ -1,0 +1,89 @@
+package lease
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+const (
+	name   = "x"
+	theirs = "lws-controller-manager-5d4f8c7b9-x2k4m_0b6f"
+)
+
+var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func held(namespace, holder string, ago time.Duration) *coordinationv1.Lease {
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: &holder, LeaseDurationSeconds: new(int32(15)), RenewTime: &metav1.MicroTime{Time: now.Add(-ago)},
+		},
+	}
+}
+
+func TestOf(t *testing.T) {
+	tests := map[string]struct {
+		lease *coordinationv1.Lease
+		held  bool
+	}{
+		"renewed just now":    {held("a", theirs, time.Second), true},
+		"not renewed in time": {held("a", theirs, 16*time.Second), false},
+		"given back":          {held("a", "", time.Second), false},
+		"never taken":         {&coordinationv1.Lease{}, false},
+	}
+	for name, tt := range tests {
+		if _, held := Of(tt.lease, now); held != tt.held {
+			t.Errorf("%s: got %t", name, held)
+		}
+	}
+}
+
+func TestHolders(t *testing.T) {
+	client := fake.NewClientset(held("b", theirs, 0), held("a", Identity("host"), 0), held("c", theirs, time.Hour))
+	all, err := Holders(t.Context(), client, name, "b", now)
+	if err != nil || len(all) != 2 || all[0].Namespace != "a" || !all[0].Ours() || all[1] != (Holder{"b", theirs}) {
+		t.Errorf("got %v, %v", all, err)
+	}
+	client.PrependReactor("list", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "leases"}, "", nil)
+	})
+	own, err := Holders(t.Context(), client, name, "b", now)
+	if diff := cmp.Diff([]Holder{{"b", theirs}}, own); diff != "" || err != nil {
+		t.Errorf("where only the own namespace may be read: %v (-want +got)\n%s", err, diff)
+	}
+	if none, err := Holders(t.Context(), client, name, "d", now); err != nil || len(none) != 0 {
+		t.Errorf("where there is none: %v, %v", none, err)
+	}
+}
+
+func TestWhoseLeaseItIs(t *testing.T) {
+	tests := []struct {
+		identity   string
+		ours       bool
+		deployment string
+	}{
+		{theirs, false, "lws-controller-manager"},
+		{Identity("lws-controller-manager-5d4f8c7b9-x2k4m"), true, "lws-controller-manager"},
+		{Identity("laptop.local"), true, ""},
+		{"laptop_0b6f", false, ""},
+	}
+	for _, tt := range tests {
+		h := Holder{Namespace: "a", Identity: tt.identity}
+		if h.Ours() != tt.ours || h.Deployment() != tt.deployment {
+			t.Errorf("%s: got %t, %q", tt.identity, h.Ours(), h.Deployment())
+		}
+	}
+	want := "kubectl --namespace a scale deployment lws-controller-manager --replicas=0"
+	if got := (Holder{"a", theirs}).Stop(); got != want {
+		t.Errorf("got %q", got)
+	}
+}

@@ -1,0 +1,226 @@
+package integration
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/install"
+	"lockstep.dev/lockstep/internal/operator"
+	"lockstep.dev/lockstep/internal/webhook"
+)
+
+const (
+	leaseName = "b8b2488c.x-k8s.io"
+	theirPod  = "lws-controller-manager-5d4f8c7b9-x2k4m_0b6f3c"
+)
+
+// reference puts into the cluster what another implementation's manifests hold,
+// as somebody with kubectl would.
+func (c *cluster) reference() {
+	c.t.Helper()
+	data, err := os.ReadFile(filepath.Join("testdata", "reference.yaml"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096); ; {
+		u := &unstructured.Unstructured{}
+		if err := decoder.Decode(&u.Object); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			c.t.Fatal(err)
+		}
+		if err := c.Create(c.t.Context(), u, client.FieldOwner("kubectl-client-side-apply")); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	c.create(foreignDefinition(c))
+}
+
+// lease has somebody renew the lease of a namespace that long ago.
+func (c *cluster) lease(namespace, holder string, ago time.Duration) {
+	c.t.Helper()
+	lease := &coordinationv1.Lease{}
+	c.read(lease, namespace, leaseName)
+	lease.Spec = coordinationv1.LeaseSpec{
+		HolderIdentity: &holder, LeaseDurationSeconds: new(int32(600)), RenewTime: &metav1.MicroTime{Time: time.Now().Add(-ago)},
+	}
+	if err := c.Update(c.t.Context(), lease); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// refused is what install or uninstall says who must not go on.
+func (c *cluster) refused(do func(*install.Options) error, change func(*install.Options)) string {
+	c.t.Helper()
+	var out bytes.Buffer
+	o := c.options(&out)
+	if change != nil {
+		change(&o)
+	}
+	err := do(&o)
+	if err == nil {
+		c.t.Fatalf("it went on:\n%s", &out)
+	}
+	return err.Error()
+}
+
+func withImage(o *install.Options) { o.WebhookURL, o.Image = "", "example.com/lockstep:v1" }
+
+// Install over an implementation that runs refuses but where it replaces it; over
+// one that was stopped it takes its place, and leaves nothing of it in between.
+func TestInstallTakesTheWholePlaceOfAnother(t *testing.T) {
+	c := newCluster(t)
+	c.reference()
+	c.lease(systemName, theirPod, 0)
+	doInstall := func(o *install.Options) error { return install.Install(t.Context(), *o) }
+
+	text := c.refused(doInstall, nil)
+	for _, want := range []string{systemName, theirPod, "kubectl --namespace lws-system scale deployment lws-controller-manager --replicas=0", "nothing was installed"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("it does not say %q: %s", want, text)
+		}
+	}
+	if hooks := c.validating().Webhooks; len(hooks) != 2 {
+		t.Errorf("the refused run wrote: %+v", hooks)
+	}
+	if out := c.install(func(o *install.Options) { withImage(o); o.DryRun = true }); !strings.Contains(out, "deployment.apps/lws-controller-manager configured (dry run)") {
+		t.Errorf("the dry run said:\n%s", out)
+	}
+
+	out := c.install(withImage)
+	if !strings.Contains(out, "deployment.apps/lws-controller-manager configured\n") || !strings.Contains(out, theirPod) {
+		t.Errorf("it said:\n%s", out)
+	}
+	c.mustHoldOwnDefinition()
+	c.mustRunLockstepAlone()
+	if again := c.install(withImage); !strings.Contains(again, "nothing had to be changed") {
+		t.Errorf("the second run:\n%s", again)
+	}
+}
+
+func (c *cluster) mustRunLockstepAlone() {
+	c.t.Helper()
+	deployment := &appsv1.Deployment{}
+	c.read(deployment, systemName, "lws-controller-manager")
+	pod := deployment.Spec.Template.Spec
+	if len(pod.Volumes) > 0 || len(pod.Containers) != 1 || len(pod.Containers[0].VolumeMounts) > 0 ||
+		pod.Containers[0].Command[0] != "/lockstep" || pod.Containers[0].Image != "example.com/lockstep:v1" {
+		c.t.Errorf("the deployment is still half the other's: %+v", pod)
+	}
+	if hooks := c.validating().Webhooks; len(hooks) != 1 || hooks[0].Name != "vleaderworkerset.kb.io" {
+		c.t.Errorf("webhooks that nobody serves: %+v", hooks)
+	}
+	role := &rbacv1.ClusterRole{}
+	c.read(role, "", "lws-manager-role")
+	for _, rule := range role.Rules {
+		for _, resource := range rule.Resources {
+			if resource == "secrets" {
+				c.t.Errorf("rights of the other are still granted: %+v", rule)
+			}
+		}
+	}
+}
+
+// In a namespace of its own the other's lease keeps nobody out.
+func TestAnotherNamespacesImplementationIsSeen(t *testing.T) {
+	c := newCluster(t)
+	ns := "elsewhere"
+	c.create(namespaced(ns))
+	c.create(namespaced(systemName))
+	c.create(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: leaseName}})
+	c.lease(ns, theirPod, 0)
+	text := c.refused(func(o *install.Options) error { return install.Install(t.Context(), *o) }, withImage)
+	if !strings.Contains(text, `"elsewhere"`) {
+		t.Errorf("got %s", text)
+	}
+	c.absent(&apiextensionsv1.CustomResourceDefinition{}, crdName)
+
+	c.lease(ns, theirPod, time.Hour)
+	c.install(nil)
+	c.lease(ns, theirPod, 0)
+	for _, elect := range []bool{true, false} {
+		r := c.replica(func(o *operator.Options) { o.Config.LeaderElection.LeaderElect = &elect })
+		if err := operator.Run(t.Context(), r.options); err == nil || !strings.Contains(err.Error(), `"elsewhere"`) || !strings.Contains(err.Error(), "kubectl --namespace elsewhere scale") {
+			t.Errorf("with election %t: %v", elect, err)
+		}
+	}
+}
+
+// Where both compete for one lease the newcomer waits; without a lease it must not start.
+func TestTheOperatorDoesNotStartBesideAnother(t *testing.T) {
+	c := newCluster(t)
+	c.install(nil)
+	c.create(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: systemName, Name: leaseName}})
+	c.lease(systemName, theirPod, 0)
+	alone := c.replica(func(o *operator.Options) { o.Config.LeaderElection.LeaderElect = new(false) })
+	if err := operator.Run(t.Context(), alone.options); err == nil || !strings.Contains(err.Error(), theirPod) {
+		t.Errorf("without election: %v", err)
+	}
+	doUninstall := func(o *install.Options) error { return install.Uninstall(t.Context(), *o) }
+	if text := c.refused(doUninstall, func(o *install.Options) { o.KeepSets = true }); !strings.Contains(text, "nothing was removed") {
+		t.Errorf("uninstall says: %s", text)
+	}
+	c.mutating()
+}
+
+// Handing over leaves the definition, the sets and the namespace, and no more.
+func TestUninstallKeepsSets(t *testing.T) {
+	c := newCluster(t)
+	c.install(withImage)
+	set := c.createSet("precious")
+	c.install(withImage)
+	c.create(&appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "old", Labels: map[string]string{"lockstep.dev/history-of": "precious"}}, Revision: 1, Data: runtime.RawExtension{Raw: []byte("{}")}})
+	out, err := c.uninstall(func(o *install.Options) { o.KeepSets = true; o.DryRun = true })
+	if err != nil || !strings.Contains(out, "deployment.apps/lws-controller-manager deleted (dry run)") {
+		t.Errorf("dry run: %v\n%s", err, out)
+	}
+	c.mutating()
+	if out, err = c.uninstall(func(o *install.Options) { o.KeepSets = true }); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, want := range []string{"1 LeaderWorkerSets stay", "1 revisions that no group runs", "--selector lockstep.dev/history-of"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("it does not say %q:\n%s", want, out)
+		}
+	}
+	c.read(namespaced(""), "", systemName)
+	c.read(&apiextensionsv1.CustomResourceDefinition{}, "", crdName)
+	now := &lwsv1.LeaderWorkerSet{}
+	c.read(now, "default", "precious")
+	if now.UID != set.UID || now.ResourceVersion != set.ResourceVersion {
+		t.Error("the set was touched")
+	}
+	c.absent(&admissionv1.MutatingWebhookConfiguration{}, webhook.MutatingConfiguration)
+	c.absent(&admissionv1.ValidatingWebhookConfiguration{}, webhook.ValidatingConfiguration)
+	c.absent(&rbacv1.ClusterRole{}, "lws-manager-role")
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: systemName, Name: "lws-controller-manager"}, &appsv1.Deployment{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the deployment: %v", err)
+	}
+	if c.install(withImage); c.mutating() == nil { // and back again
+		t.Error("there is no webhook")
+	}
+}
+
+func namespaced(name string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
