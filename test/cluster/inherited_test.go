@@ -1,0 +1,307 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/test/standin"
+)
+
+// inherited is a set that another implementation has made, at rest.
+type inherited struct {
+	name     string
+	replicas int32
+	size     int32
+	edit     edit
+	// data is how an earlier version encodes what a revision holds.
+	data func(string) string
+	// key is the revision's, where it is not the hash of its data.
+	key string
+	// spoil is what an earlier version, or somebody else, has the leaders'
+	// StatefulSet look like.
+	spoil standin.Change
+	// posted is a leaders' StatefulSet that was created and not applied.
+	posted bool
+	// leaked is how often the revision is there once more.
+	leaked int64
+	// unplaced tells of pods that no node takes.
+	unplaced bool
+}
+
+const hostname = "kubernetes.io/hostname"
+
+var heirlooms = []inherited{
+	{name: "plain", replicas: 2, size: 2, edit: func(set *lwsv1.LeaderWorkerSet) {
+		set.Labels, set.Annotations = map[string]string{"team": "blue"}, map[string]string{"note": "mine"}
+	}},
+	{name: "leader-template", replicas: 2, size: 3, edit: func(set *lwsv1.LeaderWorkerSet) {
+		leader := template(imageA)
+		leader.Labels = map[string]string{"role": "leader"}
+		leader.Spec.Containers[0].Args = []string{"a<b>&c"}
+		leader.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 8080}}
+		leader.Spec.Volumes = []corev1.Volume{{Name: "shm", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}}}
+		set.Spec.LeaderWorkerTemplate.LeaderTemplate = &leader
+		set.Spec.LeaderWorkerTemplate.RestartPolicy = lwsv1.RecreateGroupAfterStart
+	}},
+	{name: "alone", replicas: 2, size: 1},
+	{name: "subgroups", replicas: 1, size: 4, edit: subgroupsOf(2, lwsv1.SubGroupPolicyTypeLeaderWorker)},
+	{name: "leader-excluded", replicas: 1, size: 3, edit: subgroupsOf(2, lwsv1.SubGroupPolicyTypeLeaderExcluded)},
+	{name: "exclusive", replicas: 2, size: 2, edit: func(set *lwsv1.LeaderWorkerSet) {
+		set.Annotations = map[string]string{lwsv1.ExclusiveKeyAnnotationKey: hostname}
+	}},
+	{name: "exclusive-subgroups", replicas: 1, size: 2, edit: func(set *lwsv1.LeaderWorkerSet) {
+		subgroupsOf(1, lwsv1.SubGroupPolicyTypeLeaderWorker)(set)
+		set.Annotations = map[string]string{lwsv1.SubGroupExclusiveKeyAnnotationKey: hostname}
+	}},
+	{name: "per-replica", replicas: 2, size: 2, edit: uniquePerReplica},
+	{name: "claims", replicas: 1, size: 2, edit: claiming, unplaced: true},
+	{name: "tpu", replicas: 1, size: 2, unplaced: true, edit: func(set *lwsv1.LeaderWorkerSet) {
+		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"google.com/tpu": resource.MustParse("4")}
+	}},
+	{name: "leader-ready", replicas: 2, size: 2, edit: func(set *lwsv1.LeaderWorkerSet) { set.Spec.StartupPolicy = lwsv1.LeaderReadyStartupPolicy }},
+	{name: "leaked", replicas: 1, size: 2, leaked: 3},
+
+	// What earlier versions left.
+	{name: "null-times", replicas: 1, size: 2, data: func(data string) string {
+		return strings.ReplaceAll(data, `"metadata":{}`, `"metadata":{"creationTimestamp":null}`)
+	}},
+	{name: "no-policy-type", replicas: 1, size: 4, edit: subgroupsOf(2, lwsv1.SubGroupPolicyTypeLeaderWorker),
+		data: func(data string) string { return strings.ReplaceAll(data, `"subGroupPolicyType":"LeaderWorker",`, "") },
+		spoil: func(sts *appsv1.StatefulSet) {
+			delete(sts.Spec.Template.Annotations, lwsv1.SubGroupPolicyTypeAnnotationKey)
+		}},
+	{name: "no-network", replicas: 1, size: 2, data: func(data string) string {
+		head, _, _ := strings.Cut(data, `,"networkConfig"`)
+		return head + "}}"
+	}},
+	{name: "other-key", replicas: 1, size: 2, key: "0d1e2f"},
+	{name: "posted", replicas: 1, size: 2, posted: true},
+	{name: "other-claims", replicas: 1, size: 1, edit: claiming, unplaced: true, spoil: func(sts *appsv1.StatefulSet) {
+		claim := &sts.Spec.VolumeClaimTemplates[0]
+		claim.TypeMeta, claim.Namespace = metav1.TypeMeta{}, ""
+	}},
+	{name: "mirrored", replicas: 1, size: 2, spoil: func(sts *appsv1.StatefulSet) {
+		sts.Spec.Template.Spec.Containers[0].Image = "mirror.example/serve:a"
+		sts.Spec.Template.Spec.Containers = append(sts.Spec.Template.Spec.Containers, corev1.Container{Name: "sidecar", Image: imageA})
+	}},
+	{name: "later", replicas: 1, size: 2, spoil: func(sts *appsv1.StatefulSet) {
+		sts.Spec.Template.Annotations["leaderworkerset.sigs.k8s.io/of-a-later-version"] = "x"
+	}},
+}
+
+func subgroupsOf(size int32, policy lwsv1.SubGroupPolicyType) edit {
+	return func(set *lwsv1.LeaderWorkerSet) {
+		set.Spec.LeaderWorkerTemplate.SubGroupPolicy = &lwsv1.SubGroupPolicy{Type: &policy, SubGroupSize: &size}
+	}
+}
+
+// claiming gives every pod a claim that nobody fills.
+func claiming(set *lwsv1.LeaderWorkerSet) {
+	set.Spec.LeaderWorkerTemplate.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{
+		ObjectMeta: metav1.ObjectMeta{Name: "data"},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+		},
+	}}
+	set.Spec.LeaderWorkerTemplate.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{
+		WhenDeleted: appsv1.DeletePersistentVolumeClaimRetentionPolicyType, WhenScaled: appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
+	}
+}
+
+// estate is what stands of a set by the hand of another implementation.
+type estate struct {
+	inherited
+	*scene
+	other *standin.Other
+	set   *lwsv1.LeaderWorkerSet
+	key   string
+	// keys are what the groups run, by index.
+	keys []string
+}
+
+func (e *estate) must(what string, err error) {
+	e.Helper()
+	e.check(what+" of set "+e.name, err)
+}
+
+// found makes the set and all that belongs to it.
+func (s *scene) found(other *standin.Other, v inherited) *estate {
+	s.Helper()
+	e := &estate{inherited: v, scene: s, other: other}
+	if v.edit == nil {
+		v.edit = func(*lwsv1.LeaderWorkerSet) {}
+	}
+	e.set = s.newSet(v.name, v.replicas, v.size, imageA, v.edit)
+	s.create(e.set)
+	e.keys = make([]string, v.replicas)
+	e.record(1)
+	for i := range e.keys {
+		e.keys[i] = e.key
+	}
+	if e.posted {
+		e.must("create the leaders", other.PostLeaders(s.Context(), e.set, e.key, v.replicas, e.changes()...))
+	} else {
+		e.apply(0, v.replicas)
+	}
+	if *e.set.Spec.NetworkConfig.SubdomainPolicy == lwsv1.SubdomainShared {
+		e.must("create the service", other.Serve(s.Context(), e.set))
+	}
+	return e
+}
+
+// record makes the revision of the set as it is now.
+func (e *estate) record(number int64) {
+	e.Helper()
+	data := string(standin.Data(e.set))
+	if e.data != nil {
+		data = e.data(data)
+	}
+	if e.key = e.inherited.key; e.key == "" {
+		e.key = standin.Key([]byte(data))
+	}
+	for n := range e.leaked + 1 {
+		e.must("record the revision", e.other.Record(e.Context(), e.set, []byte(data), e.key, number+n))
+	}
+}
+
+func (e *estate) changes() []standin.Change {
+	if e.spoil == nil {
+		return nil
+	}
+	return []standin.Change{e.spoil}
+}
+
+func (e *estate) apply(partition, replicas int32) {
+	e.Helper()
+	e.must("apply the leaders", e.other.ApplyLeaders(e.Context(), e.set, e.key, partition, replicas, e.changes()...))
+}
+
+// update gives the set another image and records its revision.
+func (e *estate) update(image string, number int64) {
+	e.Helper()
+	e.set = e.become(e.set, pull(image))
+	e.record(number)
+}
+
+// tend makes the workers and the Service of every group whose leader runs what it
+// is to run, until all are there.
+func (e *estate) tend() {
+	e.Helper()
+	e.eventually("the groups of set "+e.name+" stand", func() error {
+		for i, key := range e.keys {
+			if err := e.tendGroup(i, key); err != nil {
+				return fmt.Errorf("group %d: %w", i, err)
+			}
+		}
+		return e.standing()
+	})
+}
+
+func (e *estate) tendGroup(index int, key string) error {
+	name := fmt.Sprintf("%s-%d", e.name, index)
+	leader, ok := find[*corev1.Pod](e.recorder, name)
+	if !ok || leader.DeletionTimestamp != nil || leader.Labels[lwsv1.RevisionKey] != key {
+		return fmt.Errorf("no leader at %s yet", key)
+	}
+	if e.set.Spec.StartupPolicy == lwsv1.LeaderReadyStartupPolicy && !podReady(leader) {
+		return fmt.Errorf("the leader is not ready")
+	}
+	if _, there := find[*corev1.Service](e.recorder, name); !there && leader.Annotations[lwsv1.SubdomainPolicyAnnotationKey] != "" {
+		return orDone(e.other.ServeGroup(e.Context(), e.set, leader), "the service is made")
+	}
+	if e.size == 1 {
+		return nil
+	}
+	if sts, there := find[*appsv1.StatefulSet](e.recorder, name); there {
+		return lacking("owner of the workers", leader.UID, metav1.GetControllerOf(sts).UID)
+	}
+	domain := ""
+	if e.set.Annotations[lwsv1.ExclusiveKeyAnnotationKey] != "" {
+		if domain = leader.Spec.NodeName; domain == "" { // a node's hostname label is its name
+			return fmt.Errorf("the leader is not scheduled")
+		}
+	}
+	return orDone(e.other.MakeWorkers(e.Context(), e.set, leader, domain), "the workers are made")
+}
+
+func orDone(err error, done string) error {
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("%s", done)
+}
+
+// standing says what is missing of the pods of all groups.
+func (e *estate) standing() error {
+	pods := e.podsOf(e.set)
+	if err := lacking("pods", len(e.keys)*int(e.size), len(pods)); err != nil {
+		return err
+	}
+	for _, pod := range pods {
+		if !e.unplaced && !podReady(pod) || pod.DeletionTimestamp != nil {
+			return fmt.Errorf("pod %s is not ready", pod.Name)
+		}
+	}
+	for _, sts := range e.leadersAndWorkers() {
+		if sts.Status.ObservedGeneration != sts.Generation || sts.Status.Replicas != *sts.Spec.Replicas ||
+			!e.unplaced && sts.Status.AvailableReplicas != *sts.Spec.Replicas {
+			return fmt.Errorf("statefulset %s has status %+v", sts.Name, sts.Status)
+		}
+	}
+	return nil
+}
+
+func (e *estate) leadersAndWorkers() []*appsv1.StatefulSet {
+	return slices.DeleteFunc(live[*appsv1.StatefulSet](e.recorder), func(sts *appsv1.StatefulSet) bool {
+		return sts.Labels[lwsv1.SetNameLabelKey] != e.name
+	})
+}
+
+// tell writes the status as the other implementation would have it.
+func (e *estate) tell(updated int32, updating bool) {
+	e.Helper()
+	e.must("read", e.client.Get(e.Context(), keyOf(e.set), e.set))
+	ready := int32(len(e.keys))
+	if e.unplaced {
+		ready = 0
+	}
+	condition := func(kind lwsv1.LeaderWorkerSetConditionType, holds bool, reason, message string) metav1.Condition {
+		status := metav1.ConditionFalse
+		if holds {
+			status = metav1.ConditionTrue
+		}
+		return metav1.Condition{Type: string(kind), Status: status, Reason: reason, Message: message,
+			ObservedGeneration: e.set.Generation, LastTransitionTime: metav1.Now()}
+	}
+	progressing := updating || e.unplaced
+	conditions := []metav1.Condition{condition(lwsv1.LeaderWorkerSetProgressing, progressing, "GroupsProgressing", "Replicas are progressing")}
+	if !e.unplaced {
+		conditions = append(conditions, condition(lwsv1.LeaderWorkerSetAvailable, !updating, "AllGroupsReady", "All replicas are ready"))
+	}
+	if updating {
+		conditions = append(conditions, condition(lwsv1.LeaderWorkerSetUpdateInProgress, true, "GroupsUpdating", "Rolling Upgrade is in progress"))
+	}
+	e.must("tell the status", e.other.Tell(e.Context(), e.set, lwsv1.LeaderWorkerSetStatus{
+		Conditions: conditions, ReadyReplicas: ready, UpdatedReplicas: updated, Replicas: int32(len(e.keys)), ObservedGeneration: e.set.Generation,
+		HPAPodSelector: fmt.Sprintf("%s=%s,%s=0", lwsv1.SetNameLabelKey, e.name, lwsv1.WorkerIndexLabelKey),
+	}))
+}
+
+// judged checks that the other implementation finds what it expects.
+func (e *estate) judged(ctx context.Context, key string) {
+	e.Helper()
+	have, err := e.other.Judge(ctx, e.set)
+	e.must("judge the revision", err)
+	if have != key {
+		e.Fatalf("set %s: the current revision is %s, not %s", e.name, have, key)
+	}
+}

@@ -1,0 +1,309 @@
+package cluster
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/test/standin"
+)
+
+const appliedAnnotation = "lockstep.dev/applied"
+
+func keyOf(o client.Object) client.ObjectKey { return client.ObjectKeyFromObject(o) }
+
+// Lockstep comes in the place of another implementation, at rest and in
+// mid-rollout, and goes again. No pod notices but those that the rollout owes.
+func TestTakeover(t *testing.T) {
+	s := newScene(t)
+	other, err := standin.New(bed.rest)
+	s.check("stand in", err)
+	s.check("serve webhooks alone", errors.Join(bed.operator.kill(), bed.operator.start("--controllers=")))
+	t.Cleanup(func() {
+		_ = bed.operator.kill()
+		if err := errors.Join(bed.operator.Install(), bed.operator.start()); err != nil {
+			t.Errorf("bring lockstep back: %v", err)
+		}
+	})
+	var all []*estate
+	for _, v := range heirlooms {
+		all = append(all, s.found(other, v))
+	}
+	step := s.found(other, inherited{name: "step", replicas: 4, size: 2, edit: budget(1, 0, 0)})
+	surge := s.found(other, inherited{name: "surge", replicas: 3, size: 2, edit: budget(0, 1, 0)})
+	held := s.found(other, inherited{name: "held", replicas: 3, size: 2, edit: budget(2, 0, 1)})
+	for _, e := range append([]*estate{step, surge, held}, all...) {
+		e.tend()
+		e.tell(e.replicas, false)
+	}
+	step.roll(3, 4)
+	surge.roll(3, 4)
+	held.roll(1, 3)
+	all = append(all, held)
+
+	for _, e := range all {
+		e.foretold()
+	}
+	before, mark, since := s.templates(), s.changes(), bed.audit.position()
+	s.check("hand over", errors.Join(bed.operator.kill(), bed.operator.start()))
+	s.finish(step, surge)
+	for _, e := range append(all, step, surge) {
+		e.taken()
+	}
+	outlast(t)
+	t.Run("undisturbed", func(t *testing.T) { undisturbed(t, s, all, mark) })
+	t.Run("few writes", func(t *testing.T) { fewWrites(t, s, all, since) })
+	t.Run("rolled once", func(t *testing.T) {
+		same(t, "created for step", births{Pods: 6, StatefulSets: 3}, s.bornInto(step.set.UID, mark))
+		same(t, "created for surge", births{Pods: 6, StatefulSets: 3}, s.bornInto(surge.set.UID, mark))
+	})
+	t.Run("templates", func(t *testing.T) { unchangedTemplates(t, s, before) })
+
+	s.check("read the audit log", bed.audit.sync())
+	again := bed.audit.position()
+	s.check("restart the operator", errors.Join(bed.operator.kill(), bed.operator.start()))
+	outlast(t)
+	s.silent(again)
+
+	t.Run("handed back", func(t *testing.T) { handedBack(t, s, other, held, append(all, step, surge)) })
+}
+
+// roll gives a set that stands another template, as far as the groups from
+// partition on, of as many groups as there are then.
+func (e *estate) roll(partition int, groups int) {
+	e.Helper()
+	e.update(imageB, 2)
+	e.apply(int32(len(e.keys)), int32(groups))
+	e.keys = append(e.keys[:partition:partition], slices.Repeat([]string{e.key}, groups-partition)...)
+	if partition < int(e.replicas) {
+		e.apply(int32(partition), int32(groups))
+	}
+	e.tend()
+	e.tell(int32(groups-partition), true)
+}
+
+// finish waits until Lockstep has rolled what the other began, each with all of
+// its groups but one ready, or with all where a surge group stands in.
+func (s *scene) finish(step, surge *estate) {
+	s.Helper()
+	fewest := map[string]int{}
+	s.eventually("the rollouts are finished", func() error {
+		var errs []error
+		for _, e := range []*estate{step, surge} {
+			ready := len(s.readyGroups(e.set))
+			if have, seen := fewest[e.name]; !seen || ready < have {
+				fewest[e.name] = ready
+			}
+			errs = append(errs, s.unsettled(e.set))
+		}
+		return errors.Join(errs...)
+	})
+	s.Logf("fewest groups ready: %v", fewest)
+	if fewest["step"] < 3 || fewest["surge"] < 3 {
+		s.dump()
+		s.Fatalf("too few groups were ready: %v", fewest)
+	}
+}
+
+// foretold checks that the plan, which needs no operator, foretells that the
+// leaders are applied and nothing else but the status is written.
+func (e *estate) foretold() {
+	e.Helper()
+	applied := false
+	for _, part := range e.ask("", "plan", e.name).Parts {
+		for _, a := range part.Actions {
+			switch a.Verb + " " + a.Object.Kind {
+			case "apply StatefulSet":
+				applied = true
+			case "status LeaderWorkerSet":
+			default:
+				e.Errorf("set %s: the plan says %s %s %s for %s", e.name, a.Verb, a.Object.Kind, a.Object.Name, a.Reason)
+			}
+		}
+	}
+	if !applied {
+		e.Errorf("set %s: the plan does not say that its leaders are taken over", e.name)
+	}
+}
+
+// taken waits until Lockstep has written that it applies the leaders.
+func (e *estate) taken() {
+	e.Helper()
+	e.eventually("set "+e.name+" is taken over", func() error {
+		sts, ok := find[*appsv1.StatefulSet](e.recorder, e.name)
+		if !ok || sts.Annotations[appliedAnnotation] == "" {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+}
+
+// leadership is what must stay of a StatefulSet.
+type leadership struct {
+	UID      types.UID
+	Template string
+}
+
+func (s *scene) templates() map[string]leadership {
+	all := map[string]leadership{}
+	for _, sts := range live[*appsv1.StatefulSet](s.recorder) {
+		template, _ := json.Marshal(sts.Spec.Template)
+		all[sts.Name] = leadership{sts.UID, string(template)}
+	}
+	return all
+}
+
+// unchangedTemplates compares the StatefulSets that are still there, and has the
+// StatefulSet controller swear that it saw no other template of the leaders.
+func unchangedTemplates(t *testing.T, s *scene, before map[string]leadership) {
+	now := s.templates()
+	for _, e := range live[*lwsv1.LeaderWorkerSet](s.recorder) {
+		same(t, "leaders of "+e.Name, before[e.Name], now[e.Name])
+	}
+}
+
+func undisturbed(t *testing.T, s *scene, all []*estate, mark int) {
+	for _, e := range all {
+		same(t, "created for set "+e.name, births{}, s.bornInto(e.set.UID, mark))
+		gone := s.pick(func(r *record) bool { return r.died > mark && r.last.GetLabels()[lwsv1.SetNameLabelKey] == e.name })
+		same(t, "gone of set "+e.name, "", names(gone))
+		for _, sts := range e.leadersAndWorkers() {
+			same(t, "generation of statefulset "+sts.Name, sts.Status.ObservedGeneration, sts.Generation)
+		}
+	}
+	own := s.pick(func(r *record) bool {
+		owner := metav1.GetControllerOf(r.last)
+		return r.kind == "ControllerRevision" && r.born > mark && owner != nil && owner.Kind == "StatefulSet" && !strings.Contains(owner.Name, "-")
+	})
+	same(t, "templates that the StatefulSet controller recorded of leaders", "", names(own))
+}
+
+// fewWrites allows one write to an object, and one more to turn what was created
+// into what was applied.
+func fewWrites(t *testing.T, s *scene, all []*estate, since int) {
+	count := map[string]int{}
+	for _, r := range s.lockstepWrote(since) {
+		if r.Resource != "events" {
+			count[r.Resource+"/"+r.Name]++
+		}
+		if e := estateOf(all, r.Name); e != nil && (r.Resource == "pods" || r.Verb == "delete" || r.Verb == "create" && r.Resource != "events") {
+			t.Errorf("at rest: %s", r)
+		}
+	}
+	for object, writes := range count {
+		_, name, _ := strings.Cut(object, "/")
+		if e := estateOf(all, name); e != nil && (writes > 2 || writes > 1 && !e.posted) {
+			t.Errorf("%d writes to %s", writes, object)
+		}
+	}
+	t.Logf("writes to %d sets at rest and 2 in mid-rollout: %v", len(all), count)
+}
+
+func estateOf(all []*estate, name string) *estate {
+	for _, e := range all {
+		if name == e.name || strings.HasPrefix(name, e.name+"-") && strings.ContainsAny(name[len(e.name)+1:][:1], "0123456789") {
+			return e
+		}
+	}
+	return nil
+}
+
+// handedBack has Lockstep leave, and the other find what it expects: its next
+// apply changes no template, and takes away what only Lockstep had put there.
+func handedBack(t *testing.T, s *scene, other *standin.Other, held *estate, all []*estate) {
+	native := &estate{inherited: inherited{name: "native", replicas: 2, size: 2}, scene: s, other: other}
+	native.set = s.newSet("native", 2, 2, imageA, func(set *lwsv1.LeaderWorkerSet) {
+		grace := int64(7)
+		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.TerminationGracePeriodSeconds = &grace
+	})
+	s.create(native.set)
+	native.set = s.awaitSettled(native.set)
+	native.key = s.revisionOf(native.set).Labels[lwsv1.RevisionKey]
+	all = append(all, native)
+
+	mark, before := s.changes(), s.templates()
+	s.check("stop the operator", bed.operator.kill())
+	out, err := exec.Command(bed.operator.Program, "uninstall", "--keep-sets", "--kubeconfig", bed.operator.Kubeconfig).CombinedOutput()
+	t.Logf("%s", out)
+	s.check("uninstall", err)
+	for _, e := range all {
+		s.check("read", s.client.Get(t.Context(), keyOf(e.set), e.set))
+		sts, _ := find[*appsv1.StatefulSet](s.recorder, e.name)
+		if e.name != "no-policy-type" { // the version that made it knows no such field
+			e.judged(t.Context(), e.key)
+		}
+		e.apply(*sts.Spec.UpdateStrategy.RollingUpdate.Partition, *sts.Spec.Replicas)
+		now := &appsv1.StatefulSet{}
+		s.check("read", s.client.Get(t.Context(), keyOf(sts), now))
+		same(t, "generation of the leaders of "+e.name, sts.Generation, now.Generation)
+		if _, left := now.Annotations[appliedAnnotation]; left {
+			t.Errorf("set %s: %s stays", e.name, appliedAnnotation)
+		}
+	}
+	unchangedTemplates(t, s, before)
+	gone := s.pick(func(r *record) bool { return r.died > mark })
+	same(t, "gone", "", names(gone))
+	same(t, "made", "", names(bornSince[*corev1.Pod](s.recorder, mark)))
+	s.listed(t, other, all)
+	s.carriedOn(t, native, held)
+}
+
+// carriedOn has the other, with webhooks in its back, roll a set that Lockstep
+// made, and finish the rollout that Lockstep has held.
+func (s *scene) carriedOn(t *testing.T, native, held *estate) {
+	s.check("serve webhooks alone", errors.Join(bed.operator.Install(), bed.operator.start("--controllers=")))
+	mark := s.changes()
+	native.keys = []string{native.key, native.key}
+	native.set = native.become(native.set, `{"spec":{"leaderWorkerTemplate":{"workerTemplate":{"spec":{"terminationGracePeriodSeconds":null}}}}}`)
+	native.record(2)
+	native.keys = []string{native.key, native.key}
+	native.apply(0, 2)
+	native.tend()
+	leaders, _ := find[*appsv1.StatefulSet](s.recorder, "native")
+	same(t, "what Lockstep had set and the other leaves out", int64(30), *leaders.Spec.Template.Spec.TerminationGracePeriodSeconds)
+
+	held.set = held.become(held.set, `{"spec":{"rolloutStrategy":{"rollingUpdateConfiguration":{"partition":0}}}}`)
+	held.judged(t.Context(), held.key)
+	held.keys[0] = held.key
+	held.apply(0, 3)
+	held.tend()
+	same(t, "created for held", births{Pods: 2, StatefulSets: 1}, s.bornInto(held.set.UID, mark))
+	same(t, "created for native", births{Pods: 4, StatefulSets: 2, Revisions: 1}, s.bornInto(native.set.UID, mark))
+}
+
+// listed checks what a client finds that lists revisions by a set's name: the
+// current one, and outdated ones only while groups run them.
+func (s *scene) listed(t *testing.T, other *standin.Other, all []*estate) {
+	for _, e := range all {
+		have, err := other.Revisions(t.Context(), e.set)
+		s.check("list revisions", err)
+		want := map[string]int{e.key: 1 + int(e.leaked)}
+		if e.name == "held" {
+			want[e.keys[0]] = 1
+		}
+		same(t, "revisions of "+e.name, fmt.Sprint(want), fmt.Sprint(have))
+	}
+}
+
+// revisionOf returns the only revision of a set.
+func (s *scene) revisionOf(set *lwsv1.LeaderWorkerSet) *appsv1.ControllerRevision {
+	s.Helper()
+	for _, r := range live[*appsv1.ControllerRevision](s.recorder) {
+		if owner := metav1.GetControllerOf(r); owner != nil && owner.UID == set.UID {
+			return r
+		}
+	}
+	s.Fatalf("set %s has no revision", set.Name)
+	return nil
+}
