@@ -51,6 +51,9 @@ var floors = map[string]floor{
 	"internal/lws":           f2,
 	"internal/lws/admission": f2,
 
+	"internal/protect":       f2,
+	"internal/protect/model": f2,
+
 	"internal/observe": f3,
 	"internal/act":     f3,
 	"internal/narrate": f3,

@@ -1,0 +1,2 @@
+// Package protect keeps a claim that is in use.
+package protect

@@ -1,0 +1,16 @@
+// Package model holds the protocol by which a claim in use is kept, small enough
+// to be searched to the end: one claim and its next life, one pod, the owner of
+// each finalizer with caches of its own that lag as they like, and a search that
+// tries every order of steps and returns the shortest one that loses data.
+//
+//	user        DELETE, and a claim of the same name after it
+//	scheduler   may bind whenever it likes, unless it writes a use record first
+//	kubelet     reads the claim live, then mounts
+//	pod         may be deleted at any time; its node lets go of the volume first
+//	owner of P  the built-in controller, or ours in its place
+//	owner of B  ours
+//
+// It knows the rules as switches, so that each can be taken away and the search
+// asked what that breaks. It refuses to know objects, clients and time; that the
+// rules are those of the code is shown by a test that puts one to the other.
+package model

@@ -1,0 +1,129 @@
+package model
+
+// Evidence is what the owner of a finalizer goes by when its pod cache shows no
+// user.
+type Evidence int8
+
+const (
+	// Cache alone: as the built-in did before 1.16.
+	Cache Evidence = iota
+	// ListPerClaim lists live after the claim was seen terminating.
+	ListPerClaim
+	// ListPerBatch lists live once for all claims of a batch, whenever the first
+	// of them needs it: as the built-in does since 1.32.
+	ListPerBatch
+	// Record goes by the use record on the claim, and lists nothing.
+	Record
+)
+
+// Kubelet is what a kubelet refuses to mount.
+type Kubelet int8
+
+const (
+	// RefusesTerminating refuses every claim that is terminating: kubelets before
+	// the spring of 2025.
+	RefusesTerminating Kubelet = iota
+	// RefusesUnprotected refuses a terminating claim only when P is gone: kubelets
+	// of today.
+	RefusesUnprotected
+	// RefusesNothing is a kubelet that cannot be trusted.
+	RefusesNothing
+)
+
+// Start is what a pod goes through before it is bound.
+type Start int8
+
+const (
+	// Free: it may be bound whenever a scheduler, or whoever creates it, likes.
+	Free Start = iota
+	// BindingWebhook: a webhook on bindings reads the claim first.
+	BindingWebhook
+	// RecordFirst: the scheduler writes the use record onto the claim it has read
+	// live, and binds then.
+	RecordFirst
+	// RecordAfter writes the record once the pod is bound.
+	RecordAfter
+	// Gated: the record is written while a scheduling gate keeps the pod from
+	// being bound.
+	Gated
+)
+
+// Rules are the switches. The zero value protects nothing.
+type Rules struct {
+	// BuiltIn: there is a built-in controller, which owns P and removes it by the
+	// evidence in Pods. Without one, ours owns P.
+	BuiltIn bool
+	Pods    Evidence
+	// Barrier: the claim is born with B, which ours owns.
+	Barrier bool
+	Kubelet Kubelet
+	Start   Start
+	// UpdateWebhook lists pods once more when P is about to be removed.
+	UpdateWebhook bool
+
+	// What ours does.
+	Ours            Evidence
+	WaitsForPods    bool // B is judged only when the claim was seen without P
+	Preconditions   bool // writes carry the UID and the resourceVersion judged
+	LooksAgain      bool // a conflict is answered by judging again, not by writing again
+	ErrorsMeanInUse bool
+	// RecordPreconditions: the record is written onto the version read.
+	RecordPreconditions bool
+	// RecordOutlives: the record is taken away only when the pod is gone.
+	RecordOutlives bool
+}
+
+// Faults are how often the world may misbehave, each way.
+type Faults struct {
+	Crashes int8
+	Errors  int8 // lists that fail
+	Touches int8 // writes of somebody else's to the claim
+	// Lives is how many claims of the name there may be, one after another.
+	Lives int8
+}
+
+// OneLife is a world in which nothing goes wrong but the order of things.
+var OneLife = Faults{Lives: 1}
+
+// Bad is a world in which everything goes wrong.
+var Bad = Faults{Crashes: 1, Errors: 1, Touches: 1, Lives: 2}
+
+// BarrierBeside is mode barrier beside the built-in controller.
+func BarrierBeside(kubelet Kubelet) Rules {
+	r := BarrierAlone(kubelet)
+	r.BuiltIn, r.Pods = true, ListPerBatch
+	return r
+}
+
+// BarrierAlone is mode barrier in place of the built-in controller.
+func BarrierAlone(kubelet Kubelet) Rules {
+	return Rules{
+		Barrier: true, Kubelet: kubelet,
+		Ours: ListPerClaim, WaitsForPods: true, Preconditions: true, LooksAgain: true, ErrorsMeanInUse: true,
+	}
+}
+
+// Recorded is the scheduler plugin: the record is written before the bind. It
+// needs no list and no kubelet.
+func Recorded() Rules {
+	return Rules{
+		Barrier: true, Kubelet: RefusesNothing, Start: RecordFirst,
+		Ours: Record, Preconditions: true, LooksAgain: true, ErrorsMeanInUse: true,
+		RecordPreconditions: true, RecordOutlives: true,
+	}
+}
+
+// Strict is mode strict: the same record, written under a scheduling gate.
+func Strict() Rules {
+	r := Recorded()
+	r.Start = Gated
+	return r
+}
+
+// RecordedBeside is the scheduler plugin beside the built-in controller: the
+// record keeps B, whatever becomes of P.
+func RecordedBeside() Rules {
+	r := Recorded()
+	r.BuiltIn, r.Pods, r.WaitsForPods = true, ListPerBatch, true
+	return r
+}
