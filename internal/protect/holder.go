@@ -1,0 +1,138 @@
+package protect
+
+import (
+	"cmp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"lockstep.dev/lockstep/internal/identity"
+)
+
+// Why a holder holds.
+const (
+	BoundPod     = "BoundPod"     // keeps the finalizers as well
+	UnboundPod   = "UnboundPod"   // would be stranded
+	DesiredState = "DesiredState" // its spec names the claim
+	Asked        = "Asked"        // somebody said so on the claim
+	BeingCopied  = "BeingCopied"  // a snapshot or a clone of it is being taken
+)
+
+// Holder is what makes a claim in use.
+type Holder struct {
+	Object identity.Ref `json:"-"`
+	// Name is the kind and the name: "Pod/llama-0".
+	Name   string    `json:"name"`
+	UID    types.UID `json:"uid,omitempty"`
+	Reason string    `json:"reason"`
+	// Proof is the field that names the claim.
+	Proof string `json:"proof,omitempty"`
+	Node  string `json:"node,omitempty"`
+	Phase string `json:"phase,omitempty"`
+	// Released is what makes it let go.
+	Released string `json:"released,omitempty"`
+	// makes: it makes the claim itself, and would again.
+	makes bool
+}
+
+// IdlePolicy is what becomes of a claim that only an idle workload would use:
+// scaled to zero, suspended, or with fewer replicas than the ordinal.
+type IdlePolicy int8
+
+const (
+	// IdleWarns lets the claim go, and warns who deletes it.
+	IdleWarns IdlePolicy = iota
+	// IdleHolds counts an idle workload as one that is not.
+	IdleHolds
+	// IdleFrees lets the claim go without a word.
+	IdleFrees
+)
+
+// World is everything in a namespace that may hold a claim.
+type World struct {
+	Pods   *Index
+	Desire *Desire
+	// Links are the controllers between workloads that are none themselves.
+	Links map[types.UID]Link
+	Idle  IdlePolicy
+}
+
+// Holders are those that hold a claim now, and those that are idle and would.
+func (w World) Holders(claim *corev1.PersistentVolumeClaim) (holders, idle []Holder) {
+	holders = append(holders, podHolders(w.Pods, claim)...)
+	for _, c := range w.Desire.of(claim.Name) {
+		top, ending := w.Desire.top(c.want, w.Links)
+		if ending || w.Desire.namespace != claim.Namespace {
+			continue // what is being deleted wants nothing
+		}
+		h := workloadHolder(c, top)
+		if c.out == finished || c.out != "" && w.Idle != IdleHolds {
+			idle = append(idle, h)
+			continue
+		}
+		holders = append(holders, h)
+	}
+	holders = append(holders, saidSo(claim)...)
+	return sorted(holders), sorted(idle)
+}
+
+func podHolders(pods *Index, claim *corev1.PersistentVolumeClaim) []Holder {
+	var holders []Holder
+	for _, use := range pods.Uses(claim) {
+		if use.Node == "" && isOver(use.Phase) {
+			continue
+		}
+		h := Holder{
+			Object: use.Pod, Name: "Pod/" + use.Pod.Name, UID: use.Pod.UID, Reason: UnboundPod, Proof: use.Path,
+			Node: use.Node, Phase: string(use.Phase), Released: "delete the pod",
+		}
+		if use.holds(claim) {
+			h.Reason = BoundPod
+		}
+		holders = append(holders, h)
+	}
+	return holders
+}
+
+func isOver(phase corev1.PodPhase) bool {
+	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
+}
+
+// workloadHolder is told by the workload at the top, which a person knows.
+func workloadHolder(c claimed, top *Want) Holder {
+	proof := c.path
+	if top != c.want {
+		proof = c.want.Workload.String() + " " + c.path
+	}
+	return Holder{
+		Object: top.Workload, Name: string(top.Workload.Kind) + "/" + top.Workload.Name, UID: top.Workload.UID,
+		Reason: DesiredState, Proof: proof, Phase: c.out, Released: top.Released, makes: c.numbered,
+	}
+}
+
+// saidSo are holds that stand on the claim itself.
+func saidSo(claim *corev1.PersistentVolumeClaim) []Holder {
+	var holders []Holder
+	if words, ok := claim.Annotations[HoldAnnotation]; ok {
+		holders = append(holders, Holder{
+			Name: "Hold/" + claim.Name, Reason: Asked, Proof: "metadata.annotations[" + HoldAnnotation + "]: " + words,
+			Released: "take the annotation away",
+		})
+	}
+	for _, f := range claim.Finalizers {
+		if f == snapshotFinalizer || f == cloneFinalizer {
+			holders = append(holders, Holder{Name: "Finalizer/" + f, Reason: BeingCopied, Proof: "metadata.finalizers", Released: "wait for the copy"})
+		}
+	}
+	return holders
+}
+
+// sorted puts holders in order, each object once: what a pod does counts before
+// what its workload wants.
+func sorted(holders []Holder) []Holder {
+	slices.SortStableFunc(holders, func(a, b Holder) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID), cmp.Compare(a.Proof, b.Proof))
+	})
+	return slices.CompactFunc(holders, func(a, b Holder) bool { return a.Name == b.Name && a.UID == b.UID })
+}

@@ -1,0 +1,47 @@
+package protect
+
+// The finalizers. Kubelets know the first: it must be the built-in's own key.
+const (
+	// PodsFinalizer, P: a pod uses the claim.
+	PodsFinalizer = "kubernetes.io/pvc-protection"
+	// BarrierFinalizer, B: goes only after P went and pods were read once more.
+	BarrierFinalizer = prefix + "barrier"
+)
+
+const prefix = "protection.lockstep.dev/"
+
+// Annotations on a claim.
+const (
+	// HoldersAnnotation is there exactly if a DELETE is to be refused. Its value
+	// names the holders, at most maxNamed.
+	HoldersAnnotation = prefix + "holders"
+	// DigestAnnotation tells two sets of holders apart when the names do not.
+	DigestAnnotation = prefix + "holders-digest"
+	// VerifiedAnnotation is when the holders were last found to be so.
+	VerifiedAnnotation = prefix + "verified-at"
+	// ReleaseAnnotation lets a DELETE through: its value is the claim's UID, so that
+	// a copied manifest disarms nothing.
+	ReleaseAnnotation = prefix + "release"
+	// IntentAnnotation asks for a DELETE when the last holder has gone: the UID.
+	IntentAnnotation = prefix + "delete-when-free"
+	// HoldAnnotation is a hold by a person or another operator, in their words.
+	HoldAnnotation = prefix + "hold"
+	// UsersAnnotation is the use record: pods that may have been bound.
+	UsersAnnotation = prefix + "used-by"
+)
+
+const (
+	// ModeKey is a label on a namespace, and an annotation on a claim.
+	ModeKey = prefix + "mode"
+	// HeldClaimsAnnotation is on a namespace: how many of its claims are held.
+	HeldClaimsAnnotation = prefix + "held-claims"
+)
+
+// Unverified is the value of HoldersAnnotation from birth until the first look.
+const Unverified = "unverified"
+
+// Finalizers of others that say a claim is being copied.
+const (
+	snapshotFinalizer = "snapshot.storage.kubernetes.io/pvc-as-source-protection"
+	cloneFinalizer    = "provisioner.storage.kubernetes.io/cloning-protection"
+)

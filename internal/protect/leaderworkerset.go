@@ -1,0 +1,38 @@
+package protect
+
+import (
+	"fmt"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/identity"
+)
+
+// OfLeaderWorkerSet is what the set wants of every group, from the set's own spec:
+// the workers' StatefulSets are gone while a group restarts, and their claims must
+// not go with them.
+//
+// Groups of a surge are held by the leaders' StatefulSet, which counts them.
+func OfLeaderWorkerSet(set *lwsv1.LeaderWorkerSet) Want {
+	w := newWant(identity.KindLeaderWorkerSet, lwsv1.GroupVersion.String(), set)
+	template := &set.Spec.LeaderWorkerTemplate
+	groups, size := replicas(set.Spec.Replicas), replicas(template.Size)
+	w.idleAt(groups)
+	const path = "spec.leaderWorkerTemplate"
+	if template.LeaderTemplate != nil {
+		w.template(path+".leaderTemplate", template.LeaderTemplate.Spec.Volumes)
+	}
+	if template.LeaderTemplate == nil || size > 1 {
+		w.template(path+".workerTemplate", template.WorkerTemplate.Spec.Volumes)
+	}
+	for i := range template.VolumeClaimTemplates {
+		name := template.VolumeClaimTemplates[i].Name
+		prefix, from := name+"-"+set.Name, fmt.Sprintf("%s.volumeClaimTemplates[%s]", path, name)
+		w.Series = append(w.Series,
+			Series{Prefix: prefix, Spans: []Span{{0, groups}}, Path: from},
+			Series{Prefix: prefix, Spans: []Span{{0, groups}, {1, size}}, Path: from},
+		)
+	}
+	w.DeleteWhenScaled = deletesWhenScaled(template.PersistentVolumeClaimRetentionPolicy)
+	w.Released = "scale it below the group, or delete it"
+	return w
+}

@@ -1,0 +1,179 @@
+package protect
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"lockstep.dev/lockstep/internal/identity"
+)
+
+// Kind describes a kind of workload that is not built in: by configuration, not
+// by code. Paths are fields with dots between; "*" is every element of a list.
+type Kind struct {
+	schema.GroupVersionKind
+	// Templates lead to pod templates: "spec.replicatedJobs.*.template.spec.template".
+	Templates []string
+	// ClaimTemplates lead to lists of claims.
+	ClaimTemplates []string
+	// ClaimName is how claims of templates are named, of {template}, {name} and, at
+	// the end, {ordinal}: "{template}-{name}".
+	ClaimName string
+	// Replicas leads to the number of replicas, or is empty.
+	Replicas string
+	// Suspend leads to a switch, or is empty.
+	Suspend string
+	// Finished are the condition types that, when True, say that it is over.
+	Finished []string
+}
+
+// JobSet is known without being told.
+var JobSet = Kind{
+	GroupVersionKind: schema.GroupVersionKind{Group: "jobset.x-k8s.io", Version: "v1alpha2", Kind: "JobSet"},
+	Templates:        []string{"spec.replicatedJobs.*.template.spec.template"},
+	ClaimTemplates:   []string{"spec.volumeClaimPolicies.*.templates"},
+	ClaimName:        "{template}-{name}",
+	Suspend:          "spec.suspend",
+	Finished:         []string{"Completed", "Failed"},
+}
+
+const ordinalSuffix = "-{ordinal}"
+
+// Check tells what is wrong with a kind, or returns nil.
+func (k Kind) Check() error {
+	if k.Kind == "" || k.Version == "" {
+		return fmt.Errorf("workload %q: a kind and a version are needed", k.GroupVersionKind)
+	}
+	if len(k.Templates)+len(k.ClaimTemplates) == 0 {
+		return fmt.Errorf("workload %q: neither pod templates nor claim templates", k.Kind)
+	}
+	if len(k.ClaimTemplates) > 0 && !strings.Contains(k.ClaimName, "{template}") {
+		return fmt.Errorf("workload %q: claim name %q does not contain {template}", k.Kind, k.ClaimName)
+	}
+	if strings.Contains(strings.TrimSuffix(k.ClaimName, ordinalSuffix), "{ordinal}") {
+		return fmt.Errorf("workload %q: claim name %q: {ordinal} may stand at the end alone, after a dash", k.Kind, k.ClaimName)
+	}
+	if strings.HasSuffix(k.ClaimName, ordinalSuffix) && k.Replicas == "" {
+		return fmt.Errorf("workload %q: ordinals need replicas", k.Kind)
+	}
+	return nil
+}
+
+// Of is what a workload of the kind wants. A field that is not there, or is not
+// what it should be, names nothing; that it makes a workload idle needs proof.
+func (k Kind) Of(workload *unstructured.Unstructured) Want {
+	w := newWant(identity.Kind(k.Kind), workload.GetAPIVersion(), workload)
+	w.Released = "finish it, scale it down, or delete it"
+	n := k.replicas(workload.Object)
+	if k.Replicas != "" {
+		w.idleAt(n)
+	}
+	if k.isSuspended(workload.Object) {
+		w.Idle = suspended
+	}
+	if k.isFinished(workload.Object) {
+		w.Idle = finished
+	}
+	for _, path := range k.Templates {
+		for _, template := range at(workload.Object, path) {
+			w.volumes(path, template)
+		}
+	}
+	for _, path := range k.ClaimTemplates {
+		for _, claim := range at(workload.Object, path+".*") {
+			k.claim(&w, path, claim, n)
+		}
+	}
+	return w
+}
+
+func (w *Want) volumes(path string, template any) {
+	for _, volume := range at(template, "spec.volumes.*") {
+		for _, claim := range at(volume, "persistentVolumeClaim.claimName") {
+			if name, ok := claim.(string); ok && name != "" {
+				w.Named[name] = path + ".spec.volumes"
+			}
+		}
+	}
+}
+
+func (k Kind) claim(w *Want, path string, template any, n int) {
+	for _, value := range at(template, "metadata.name") {
+		name, ok := value.(string)
+		if !ok || name == "" {
+			continue
+		}
+		filled := strings.NewReplacer("{template}", name, "{name}", w.Workload.Name).Replace(k.ClaimName)
+		if prefix, numbered := strings.CutSuffix(filled, ordinalSuffix); numbered {
+			w.Series = append(w.Series, Series{Prefix: prefix, Spans: []Span{{0, n}}, Path: path})
+			continue
+		}
+		w.Named[filled] = path
+	}
+}
+
+func (k Kind) replicas(object any) int {
+	for _, value := range at(object, k.Replicas) {
+		if n, ok := value.(int64); ok {
+			return int(n)
+		}
+	}
+	return 1
+}
+
+func (k Kind) isSuspended(object any) bool {
+	if k.Suspend == "" {
+		return false
+	}
+	for _, value := range at(object, k.Suspend) {
+		if yes, ok := value.(bool); ok && yes {
+			return true
+		}
+	}
+	return false
+}
+
+func (k Kind) isFinished(object any) bool {
+	for _, value := range at(object, "status.conditions.*") {
+		condition, ok := value.(map[string]any)
+		if !ok || condition["status"] != "True" {
+			continue
+		}
+		for _, over := range k.Finished {
+			if condition["type"] == over {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// at is every value that a path leads to.
+func at(value any, path string) []any {
+	if path == "" {
+		return nil
+	}
+	values := []any{value}
+	for _, field := range strings.Split(path, ".") {
+		var next []any
+		for _, value := range values {
+			next = append(next, into(value, field)...)
+		}
+		values = next
+	}
+	return values
+}
+
+func into(value any, field string) []any {
+	if field == "*" {
+		list, _ := value.([]any)
+		return list
+	}
+	object, _ := value.(map[string]any)
+	if inner, ok := object[field]; ok {
+		return []any{inner}
+	}
+	return nil
+}

@@ -1,0 +1,194 @@
+package protect
+
+import (
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"lockstep.dev/lockstep/internal/identity"
+)
+
+// Want is the claims that one workload's desired state names, whether there are
+// pods for them or not.
+type Want struct {
+	Workload identity.Ref
+	// Controller is who controls the workload, or empty.
+	Controller types.UID
+	// Ending: the workload is on its way out and wants nothing any more.
+	Ending bool
+	// Idle says why it wants none of these for now, or is empty.
+	Idle string
+	// Named are the claims that pod templates name, by the field that does.
+	Named map[string]string
+	// Series are the claims that are numbered.
+	Series []Series
+	// DeleteWhenScaled: claims of ordinals beyond the replicas are to be deleted.
+	DeleteWhenScaled bool
+	// Released says what makes the workload let go.
+	Released string
+}
+
+// Series is claims whose names end in numbers: prefix-3, or prefix-0-3.
+type Series struct {
+	Prefix string
+	Spans  []Span
+	Path   string
+}
+
+// Span is the numbers from From up to, and not including, To.
+type Span struct{ From, To int }
+
+func (s Span) has(n int) bool { return s.From <= n && n < s.To }
+
+// covers tells whether a name is of the series, and whether it is in range.
+func (s Series) covers(name string) (ofSeries, inRange bool) {
+	rest, ok := strings.CutPrefix(name, s.Prefix+"-")
+	if !ok {
+		return false, false
+	}
+	numbers := strings.Split(rest, "-")
+	if len(numbers) != len(s.Spans) {
+		return false, false
+	}
+	inRange = true
+	for i, number := range numbers {
+		n, err := strconv.ParseUint(number, 10, 31)
+		if err != nil || strconv.Itoa(int(n)) != number {
+			return false, false // "007" is nobody's seventh
+		}
+		inRange = inRange && s.Spans[i].has(int(n))
+	}
+	return true, inRange
+}
+
+// newWant begins the want of a workload.
+func newWant(kind identity.Kind, apiVersion string, workload metav1.Object) Want {
+	w := Want{Workload: identity.RefOf(kind, workload), Ending: workload.GetDeletionTimestamp() != nil, Named: map[string]string{}}
+	w.Workload.APIVersion = apiVersion
+	if owner := metav1.GetControllerOfNoCopy(workload); owner != nil {
+		w.Controller = owner.UID
+	}
+	return w
+}
+
+// Desire is everything wanted in one namespace, found by the names of claims.
+type Desire struct {
+	namespace string
+	wants     []Want
+	byUID     map[types.UID]int
+	named     map[string][]int
+	// series are found by what is left of a name without its numbers.
+	series map[string][]int
+}
+
+// NewDesire indexes the wants of a namespace. What is of another is left out:
+// nobody wants another namespace's claims.
+func NewDesire(namespace string, wants []Want) *Desire {
+	d := &Desire{namespace: namespace, byUID: map[types.UID]int{}, named: map[string][]int{}, series: map[string][]int{}}
+	for _, want := range wants {
+		if want.Workload.Namespace == namespace && want.Workload.UID != "" {
+			d.add(want)
+		}
+	}
+	return d
+}
+
+func (d *Desire) add(want Want) {
+	i := len(d.wants)
+	d.wants = append(d.wants, want)
+	d.byUID[want.Workload.UID] = i
+	for claim := range want.Named {
+		d.named[claim] = append(d.named[claim], i)
+	}
+	for _, series := range want.Series {
+		if known := d.series[series.Prefix]; len(known) == 0 || known[len(known)-1] != i {
+			d.series[series.Prefix] = append(known, i)
+		}
+	}
+}
+
+// claimed is one workload's claim to a claim.
+type claimed struct {
+	want *Want
+	path string
+	// out says why it does not hold for now, or is empty.
+	out string
+	// numbered: the workload makes the claim itself.
+	numbered bool
+}
+
+// of finds who wants a claim, in range or not.
+func (d *Desire) of(claim string) []claimed {
+	var found []claimed
+	for _, i := range d.named[claim] {
+		want := &d.wants[i]
+		found = append(found, claimed{want: want, path: want.Named[claim], out: want.Idle})
+	}
+	for _, prefix := range prefixes(claim) {
+		for _, i := range d.series[prefix] {
+			found = append(found, d.wants[i].series(prefix, claim)...)
+		}
+	}
+	return found
+}
+
+func (w *Want) series(prefix, claim string) []claimed {
+	var found []claimed
+	for _, series := range w.Series {
+		ofSeries, inRange := series.covers(claim)
+		if series.Prefix != prefix || !ofSeries {
+			continue
+		}
+		out := w.Idle
+		if !inRange && out == "" {
+			out = "out of range"
+		}
+		found = append(found, claimed{want: w, path: series.Path, out: out, numbered: true})
+	}
+	return found
+}
+
+// maxNumbers is how many numbers a name may end in.
+const maxNumbers = 2
+
+func prefixes(name string) []string {
+	var found []string
+	for range maxNumbers {
+		dash := strings.LastIndexByte(name, '-')
+		if dash < 0 {
+			break
+		}
+		name = name[:dash]
+		found = append(found, name)
+	}
+	return found
+}
+
+// maxChain bounds the walk up a chain of controllers, which can be forged into a
+// ring.
+const maxChain = 8
+
+// top is the workload that a person would scale or delete, and whether anything
+// up the chain is on its way out. links are controllers that want nothing
+// themselves: pods.
+func (d *Desire) top(want *Want, links map[types.UID]Link) (top *Want, ending bool) {
+	top, ending = want, want.Ending
+	for next, steps := want.Controller, 0; next != "" && steps < maxChain; steps++ {
+		if i, ok := d.byUID[next]; ok {
+			top = &d.wants[i]
+			ending = ending || top.Ending
+			next = top.Controller
+			continue
+		}
+		next = links[next].Controller
+	}
+	return top, ending
+}
+
+// Link is one object of a chain of controllers.
+type Link struct {
+	Object     identity.Ref
+	Controller types.UID
+}

@@ -1,0 +1,117 @@
+package protect
+
+import (
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"lockstep.dev/lockstep/internal/identity"
+)
+
+const (
+	scaledToZero = "scaled to zero"
+	suspended    = "suspended"
+	finished     = "finished"
+)
+
+// template adds the claims that a pod template names.
+func (w *Want) template(path string, volumes []corev1.Volume) {
+	for i := range volumes {
+		if source := volumes[i].PersistentVolumeClaim; source != nil {
+			w.Named[source.ClaimName] = fmt.Sprintf("%s.spec.volumes[%s]", path, volumes[i].Name)
+		}
+	}
+}
+
+func replicas(n *int32) int {
+	if n == nil {
+		return 1
+	}
+	return int(*n)
+}
+
+func (w *Want) idleAt(n int) {
+	if n == 0 {
+		w.Idle = scaledToZero
+	}
+}
+
+// OfStatefulSet is one claim for each template and ordinal, and what its pods name.
+func OfStatefulSet(set *appsv1.StatefulSet) Want {
+	w := newWant(identity.KindStatefulSet, "apps/v1", set)
+	n, start := replicas(set.Spec.Replicas), 0
+	if set.Spec.Ordinals != nil {
+		start = int(set.Spec.Ordinals.Start)
+	}
+	w.idleAt(n)
+	w.template("spec.template", set.Spec.Template.Spec.Volumes)
+	for i := range set.Spec.VolumeClaimTemplates {
+		name := set.Spec.VolumeClaimTemplates[i].Name
+		w.Series = append(w.Series, Series{
+			Prefix: name + "-" + set.Name, Spans: []Span{{start, start + n}}, Path: fmt.Sprintf("spec.volumeClaimTemplates[%s]", name),
+		})
+	}
+	w.DeleteWhenScaled = deletesWhenScaled(set.Spec.PersistentVolumeClaimRetentionPolicy)
+	w.Released = "scale it down below the ordinal, or delete it"
+	return w
+}
+
+func deletesWhenScaled(policy *appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy) bool {
+	return policy != nil && policy.WhenScaled == appsv1.DeletePersistentVolumeClaimRetentionPolicyType
+}
+
+// OfDeployment is what its pods name.
+func OfDeployment(d *appsv1.Deployment) Want {
+	w := newWant("Deployment", "apps/v1", d)
+	w.idleAt(replicas(d.Spec.Replicas))
+	w.template("spec.template", d.Spec.Template.Spec.Volumes)
+	w.Released = "scale it to zero, or delete it"
+	return w
+}
+
+// OfReplicaSet is what its pods name.
+func OfReplicaSet(r *appsv1.ReplicaSet) Want {
+	w := newWant("ReplicaSet", "apps/v1", r)
+	w.idleAt(replicas(r.Spec.Replicas))
+	w.template("spec.template", r.Spec.Template.Spec.Volumes)
+	w.Released = "scale it to zero, or delete it"
+	return w
+}
+
+// OfDaemonSet is what its pods name, on however many nodes.
+func OfDaemonSet(d *appsv1.DaemonSet) Want {
+	w := newWant("DaemonSet", "apps/v1", d)
+	w.template("spec.template", d.Spec.Template.Spec.Volumes)
+	w.Released = "delete it"
+	return w
+}
+
+// OfJob is what its pods name, until it is complete or has failed.
+func OfJob(job *batchv1.Job) Want {
+	w := newWant("Job", "batch/v1", job)
+	w.template("spec.template", job.Spec.Template.Spec.Volumes)
+	w.idleAt(replicas(job.Spec.Parallelism))
+	if job.Spec.Suspend != nil && *job.Spec.Suspend {
+		w.Idle = suspended
+	}
+	for _, c := range job.Status.Conditions {
+		if (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == corev1.ConditionTrue {
+			w.Idle = finished
+		}
+	}
+	w.Released = "let it finish, suspend it, or delete it"
+	return w
+}
+
+// OfCronJob is what its next pods will name.
+func OfCronJob(job *batchv1.CronJob) Want {
+	w := newWant("CronJob", "batch/v1", job)
+	w.template("spec.jobTemplate.spec.template", job.Spec.JobTemplate.Spec.Template.Spec.Volumes)
+	if job.Spec.Suspend != nil && *job.Spec.Suspend {
+		w.Idle = suspended
+	}
+	w.Released = "suspend it, or delete it"
+	return w
+}
