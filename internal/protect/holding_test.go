@@ -1,0 +1,172 @@
+package protect_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"lockstep.dev/lockstep/internal/protect"
+)
+
+func holdView(c *corev1.PersistentVolumeClaim, wants ...protect.Want) protect.HoldView {
+	return protect.HoldView{Claim: c, Mode: protect.Hold, World: world(index(), wants...), Now: noon, Grace: protect.Grace}
+}
+
+// applied is the claim as it is after the verdict was carried out.
+func applied(c *corev1.PersistentVolumeClaim, d protect.HoldVerdict) *corev1.PersistentVolumeClaim {
+	c = c.DeepCopy()
+	for key, value := range d.Annotations {
+		if value == "" {
+			delete(c.Annotations, key)
+			continue
+		}
+		c.Annotations[key] = value
+	}
+	return c
+}
+
+func TestDecideHold(t *testing.T) {
+	db := protect.OfStatefulSet(statefulSet("db", 1))
+	scaled := protect.OfStatefulSet(statefulSet("db", 0))
+	deletes := protect.OfStatefulSet(statefulSet("db", 0, func(s *appsv1.StatefulSet) {
+		s.Spec.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{
+			WhenDeleted: appsv1.DeletePersistentVolumeClaimRetentionPolicyType, WhenScaled: appsv1.DeletePersistentVolumeClaimRetentionPolicyType,
+		}
+	}))
+	held := annotated(protect.HoldersAnnotation, "StatefulSet/db")
+	const coolingValue = "cooling until 2026-11-21T12:05:00Z: StatefulSet/db"
+	cooling := annotated(protect.HoldersAnnotation, coolingValue)
+	intent := annotated(protect.IntentAnnotation, "uid-data-db-0")
+	at := func(now time.Time) func(*protect.HoldView) { return func(v *protect.HoldView) { v.Now = now } }
+	ownerGone := func(v *protect.HoldView) { v.OwnerGone = true }
+	mode := func(m protect.Mode) func(*protect.HoldView) { return func(v *protect.HoldView) { v.Mode = m } }
+	late := at(noon.Add(protect.Grace + time.Second))
+	edit := func(edits ...func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
+		return claim("data-db-0", edits...)
+	}
+	type edits = []func(*protect.HoldView)
+	tests := []struct {
+		name   string
+		claim  *corev1.PersistentVolumeClaim
+		want   protect.Want
+		edits  edits
+		state  protect.State
+		says   string // HoldersAnnotation afterwards
+		delete bool
+	}{
+		{"wanted", edit(), db, nil, protect.Held, "StatefulSet/db", false},
+		{"wanted, mode barrier", edit(), db, edits{mode(protect.Barrier)}, protect.Held, "", false},
+		{"wanted, mode turned down", edit(held), db, edits{mode(protect.Observe)}, protect.Held, "", false},
+		{"nobody looked yet, and wanted", edit(annotated(protect.HoldersAnnotation, protect.Unverified)), db, nil, protect.Held, "StatefulSet/db", false},
+		{"nobody looked yet, and not wanted", edit(annotated(protect.HoldersAnnotation, protect.Unverified)), protect.Want{}, nil, protect.Free, "", false},
+		{"never wanted", edit(), protect.Want{}, nil, protect.Free, "", false},
+		{"the last holder went", edit(held), protect.Want{}, nil, protect.Cooling, "cooling until 2026-11-21T12:05:01Z: StatefulSet/db", false},
+		{"cooling", edit(cooling), protect.Want{}, nil, protect.Cooling, coolingValue, false},
+		{"cooled", edit(cooling), protect.Want{}, edits{late}, protect.Free, "", false},
+		{"cooling, and wanted again", edit(cooling), db, nil, protect.Held, "StatefulSet/db", false},
+		{"scaled down, to be kept", edit(held), scaled, nil, protect.Cooling, "cooling until 2026-11-21T12:05:01Z: StatefulSet/db", false},
+		{"scaled down, to be deleted", edit(held), deletes, nil, protect.Free, "", false},
+		{"cooled, and its owner is gone", edit(cooling), protect.Want{}, edits{late, ownerGone}, protect.Free, "", true},
+		{"never held, and its owner is gone", edit(), protect.Want{}, edits{ownerGone}, protect.Free, "", false},
+		{"the namespace is being deleted", edit(held), protect.Want{}, edits{func(v *protect.HoldView) { v.NamespaceEnding = true }}, protect.Free, "", true},
+		{"to be deleted when free, and wanted", edit(intent), db, nil, protect.Held, "StatefulSet/db", false},
+		{"to be deleted when free, cooling", edit(intent, held), protect.Want{}, nil, protect.Cooling, "cooling until 2026-11-21T12:05:01Z: StatefulSet/db", false},
+		{"to be deleted when free, and free", edit(intent), protect.Want{}, nil, protect.Free, "", true},
+		{"another life was to be deleted", edit(annotated(protect.IntentAnnotation, "uid-before")), protect.Want{}, nil, protect.Free, "", false},
+		{"terminating, and wanted", edit(dying), db, nil, protect.Doomed, "", false},
+		{"terminating, and not wanted", edit(dying, intent), protect.Want{}, nil, protect.Draining, "", false},
+		{"held in words", edit(annotated(protect.HoldAnnotation, "audit 7")), protect.Want{}, nil, protect.Held, "Hold/data-db-0", false},
+		{"being copied", edit(finalizers(p, "snapshot.storage.kubernetes.io/pvc-as-source-protection")), protect.Want{}, nil, protect.Held, "Finalizer/snapshot.storage.kubernetes.io/pvc-as-source-protection", false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			v := holdView(tt.claim, tt.want)
+			for _, e := range tt.edits {
+				e(&v)
+			}
+			d := protect.DecideHold(v)
+			if d.State != tt.state || d.Delete != tt.delete {
+				t.Errorf("got %s and delete %t, want %s and %t", d.State, d.Delete, tt.state, tt.delete)
+			}
+			v.Claim = applied(tt.claim, d)
+			if diff := cmp.Diff(tt.says, v.Claim.Annotations[protect.HoldersAnnotation]); diff != "" {
+				t.Errorf("says (-want +got):\n%s", diff)
+			}
+			if again := protect.DecideHold(v); len(again.Annotations) > 0 {
+				t.Errorf("once more: %v", again.Annotations)
+			}
+		})
+	}
+}
+
+func TestAHoldIsConfirmedNowAndThen(t *testing.T) {
+	v := holdView(claim("data-db-0"), protect.OfStatefulSet(statefulSet("db", 1)))
+	first := protect.DecideHold(v)
+	v.Claim, v.Now = applied(v.Claim, first), noon.Add(59*time.Minute)
+	if d := protect.DecideHold(v); len(d.Annotations) > 0 || !d.Next.Equal(noon.Add(time.Hour)) {
+		t.Errorf("written again too early: %v, next %s", d.Annotations, d.Next)
+	}
+	v.Now = noon.Add(61 * time.Minute)
+	if d := protect.DecideHold(v); d.Annotations[protect.VerifiedAnnotation] != "2026-11-21T13:01:00Z" {
+		t.Errorf("not confirmed: %v", d.Annotations)
+	}
+}
+
+func TestTheWordsAreBounded(t *testing.T) {
+	var wants []protect.Want
+	long := strings.Repeat("n", 200)
+	for i := range 100 {
+		w := protect.OfDeployment(numberedDeployment(long, i))
+		wants = append(wants, w)
+	}
+	d := protect.DecideHold(holdView(claim("data"), wants...))
+	words := d.Annotations[protect.HoldersAnnotation]
+	if len(words) == 0 || len(words) >= 1024 {
+		t.Errorf("%d bytes: %s", len(words), words)
+	}
+	if !strings.HasSuffix(words, ", +96") {
+		t.Errorf("does not count the rest: %s", words[len(words)-20:])
+	}
+}
+
+func numberedDeployment(name string, i int) *appsv1.Deployment {
+	m := meta(name + string(rune('a'+i%26)) + string(rune('a'+i/26)))
+	m.UID = fakeUID(i)
+	return &appsv1.Deployment{ObjectMeta: m, Spec: appsv1.DeploymentSpec{Template: naming("data")}}
+}
+
+func TestParseWords(t *testing.T) {
+	for value, want := range map[string]protect.Words{
+		"StatefulSet/db, +3":                           {Names: "StatefulSet/db, +3"},
+		"cooling until 2026-11-21T12:00:00Z: Pod/a":    {Names: "Pod/a", Until: noon},
+		"cooling until tomorrow: Pod/a":                {Names: "cooling until tomorrow: Pod/a"},
+		"cooling until 2026-11-21T12:00:00Z for Pod/a": {Names: "cooling until 2026-11-21T12:00:00Z for Pod/a"},
+	} {
+		got := protect.ParseWords(value)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", value, diff)
+		}
+		if got.String() != value {
+			t.Errorf("%q becomes %q", value, got)
+		}
+	}
+}
+
+func TestReleased(t *testing.T) {
+	if protect.Released(claim("data", annotated(protect.ReleaseAnnotation, "true"))) {
+		t.Error("a word that is no UID releases")
+	}
+	if !protect.Released(claim("data", annotated(protect.ReleaseAnnotation, "uid-data"))) {
+		t.Error("the claim's own UID does not release")
+	}
+	nobody := claim("data", annotated(protect.ReleaseAnnotation, ""))
+	nobody.UID = types.UID("")
+	if protect.Released(nobody) {
+		t.Error("nothing releases what has no UID")
+	}
+}

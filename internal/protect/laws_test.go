@@ -1,0 +1,330 @@
+package protect_test
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+
+	"lockstep.dev/lockstep/internal/protect"
+)
+
+// scene is a namespace with claims on their way out and pods that may use them.
+type scene struct {
+	claims   []*corev1.PersistentVolumeClaim
+	pods     []*corev1.Pod
+	settings protect.Settings
+}
+
+var names = []string{"data-db-0", "data-db-1", "logs", "web-scratch"}
+
+func drawScene(t *rapid.T) scene {
+	s := scene{settings: protect.Settings{Alone: rapid.Bool().Draw(t, "alone"), Mode: protect.Mode(rapid.IntRange(0, 4).Draw(t, "mode"))}}
+	for _, name := range names {
+		s.claims = append(s.claims, drawClaim(t, name))
+	}
+	for i := range rapid.IntRange(0, 4).Draw(t, "pods") {
+		s.pods = append(s.pods, drawPod(t, fmt.Sprintf("pod-%d", i)))
+	}
+	return s
+}
+
+func drawClaim(t *rapid.T, name string) *corev1.PersistentVolumeClaim {
+	c := claim(name, finalizers(rapid.SliceOfNDistinct(rapid.SampledFrom([]string{p, b, "x/1", "x/2"}), 0, 4, rapid.ID).Draw(t, "finalizers")...))
+	if rapid.IntRange(0, 3).Draw(t, "dying") > 0 {
+		dying(c)
+	}
+	if record := rapid.SampledFrom([]string{"", "", "pod-0=uid-pod-0", "gone=uid-gone", "?"}).Draw(t, "record"); record != "" {
+		c.Annotations[protect.UsersAnnotation] = record
+	}
+	if owner := rapid.SampledFrom([]types.UID{"", "", "uid-pod-1"}).Draw(t, "owner"); owner != "" {
+		controlledBy("Pod", owner)(c)
+	}
+	return c
+}
+
+func drawPod(t *rapid.T, name string) *corev1.Pod {
+	o := pod(name, rapid.SliceOfNDistinct(rapid.SampledFrom(names), 0, 2, rapid.ID).Draw(t, "claims"))
+	o.Status.Phase = rapid.SampledFrom([]corev1.PodPhase{corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed, ""}).Draw(t, "phase")
+	if rapid.Bool().Draw(t, "unbound") {
+		o.Spec.NodeName = ""
+	}
+	if rapid.IntRange(0, 3).Draw(t, "leaving") == 0 {
+		leaving(rapid.SampledFrom([]int64{0, 30}).Draw(t, "grace"))(o)
+	}
+	return o
+}
+
+func (s scene) judge(err error) ([]protect.Release, []protect.Kept) {
+	return s.settings.Take(ns, s.claims).Look(reading(err, s.pods...)).Judge()
+}
+
+// bound tells whether a bound pod names a claim as an ordinary volume.
+func (s scene) bound(name string) bool {
+	return slices.ContainsFunc(s.pods, func(o *corev1.Pod) bool {
+		return o.Spec.NodeName != "" && slices.ContainsFunc(o.Spec.Volumes, func(v corev1.Volume) bool { return v.PersistentVolumeClaim.ClaimName == name })
+	})
+}
+
+// met counts how often the premise of a law was true.
+type met map[string]int
+
+func (m met) when(name string, holds bool) {
+	if holds {
+		m[name]++
+	}
+}
+
+func law(t *testing.T, check func(*rapid.T, met), premises ...string) {
+	t.Helper()
+	m := met{}
+	rapid.Check(t, func(t *rapid.T) { check(t, m) })
+	for _, premise := range premises {
+		if m[premise] == 0 {
+			t.Errorf("the premise %q was never met", premise)
+		}
+	}
+}
+
+func TestLaws(t *testing.T) {
+	t.Run("cacheNeverReleases", func(t *testing.T) { law(t, cacheNeverReleases, "nobody in the cache", "dressed") })
+	t.Run("anyErrorMeansInUse", func(t *testing.T) { law(t, anyErrorMeansInUse, "something to release") })
+	t.Run("aUserKeeps", func(t *testing.T) { law(t, aUserKeeps, "used", "released") })
+	t.Run("othersFinalizersStay", func(t *testing.T) { law(t, othersFinalizersStay, "others'") })
+	t.Run("theBarrierGoesLast", func(t *testing.T) { law(t, theBarrierGoesLast, "B", "P") })
+	t.Run("onlyTheDyingAreReleased", func(t *testing.T) { law(t, onlyTheDyingAreReleased, "a living one") })
+	t.Run("whatIsNotUsedGoes", func(t *testing.T) { law(t, whatIsNotUsedGoes, "all gone") })
+	t.Run("nobodyPinsSomebodyElses", func(t *testing.T) { law(t, nobodyPinsSomebodyElses, "released") })
+	t.Run("everyClaimIsJudgedOnce", func(t *testing.T) { law(t, everyClaimIsJudgedOnce, "a claim") })
+	t.Run("coreDoesNotMutate", func(t *testing.T) { law(t, coreDoesNotMutate, "a release") })
+	t.Run("strangersHoldNothing", func(t *testing.T) { law(t, strangersHoldNothing, "free") })
+	t.Run("actionsAreEnoughAndNoneTooMany", func(t *testing.T) { law(t, actionsAreEnough, "an action", "two actions") })
+}
+
+// A cached view decides nothing that takes P or B from a claim on its way out.
+func cacheNeverReleases(t *rapid.T, m met) {
+	s := drawScene(t)
+	for _, c := range s.claims {
+		d := protect.Decide(protect.View{Claim: c, Pods: index(s.pods...), Mode: s.settings.Mode, Settings: s.settings})
+		m.when("nobody in the cache", d.Step == protect.Look)
+		m.when("dressed", d.Step == protect.Dress)
+		if c.DeletionTimestamp != nil && d.Finalizers != nil {
+			t.Fatalf("%s is terminating, and is to have %v", c.Name, d.Finalizers)
+		}
+		if s.bound(c.Name) && d.Step == protect.Look {
+			t.Fatalf("%s has a user in the cache, and is looked at", c.Name)
+		}
+	}
+}
+
+func anyErrorMeansInUse(t *rapid.T, m met) {
+	s := drawScene(t)
+	sound, _ := s.judge(nil)
+	m.when("something to release", len(sound) > 0)
+	if releases, kept := s.judge(errors.New("lost")); len(releases) > 0 {
+		t.Fatalf("%d released, %d kept by half a reading", len(releases), len(kept))
+	}
+}
+
+func aUserKeeps(t *rapid.T, m met) {
+	s := drawScene(t)
+	releases, _ := s.judge(nil)
+	for _, r := range releases {
+		m.when("released", true)
+		if s.bound(r.Target().Name) {
+			t.Fatalf("%s is released under a bound pod", r.Target())
+		}
+	}
+	m.when("used", slices.ContainsFunc(s.claims, func(c *corev1.PersistentVolumeClaim) bool { return s.bound(c.Name) }))
+}
+
+func othersFinalizersStay(t *rapid.T, m met) {
+	s := drawScene(t)
+	releases, _ := s.judge(nil)
+	for _, r := range releases {
+		had := s.claimed(r.Target().Name).Finalizers
+		var want []string
+		for _, f := range had {
+			if f != r.Takes() {
+				want = append(want, f)
+			}
+		}
+		m.when("others'", len(want) > 1)
+		if !slices.Equal(want, r.Finalizers()) || len(want) != len(had)-1 {
+			t.Fatalf("of %v, %v stay", had, r.Finalizers())
+		}
+	}
+}
+
+func (s scene) claimed(name string) *corev1.PersistentVolumeClaim {
+	return s.claims[slices.Index(names, name)]
+}
+
+func theBarrierGoesLast(t *rapid.T, m met) {
+	s := drawScene(t)
+	releases, _ := s.judge(nil)
+	for _, r := range releases {
+		m.when("B", r.Takes() == b)
+		m.when("P", r.Takes() == p)
+		if r.Takes() == b && slices.Contains(r.Finalizers(), p) {
+			t.Fatal("B goes before P")
+		}
+		if r.Takes() == p && !s.settings.Alone {
+			t.Fatal("P is taken, and is the built-in's")
+		}
+	}
+}
+
+func onlyTheDyingAreReleased(t *rapid.T, m met) {
+	s := drawScene(t)
+	releases, _ := s.judge(nil)
+	for _, c := range s.claims {
+		m.when("a living one", c.DeletionTimestamp == nil)
+	}
+	for _, r := range releases {
+		if s.claimed(r.Target().Name).DeletionTimestamp == nil {
+			t.Fatalf("%s lives", r.Target())
+		}
+	}
+}
+
+// S2p: judged again after every write, a claim that nobody uses loses all that is
+// ours.
+func whatIsNotUsedGoes(t *rapid.T, m met) {
+	s := drawScene(t)
+	s.pods, s.settings.Alone = nil, true
+	for _, c := range s.claims {
+		delete(c.Annotations, protect.UsersAnnotation)
+		dying(c)
+	}
+	for range 2 {
+		releases, _ := s.judge(nil)
+		for _, r := range releases {
+			s.claimed(r.Target().Name).Finalizers = r.Finalizers()
+		}
+	}
+	for _, c := range s.claims {
+		if slices.Contains(c.Finalizers, p) || slices.Contains(c.Finalizers, b) {
+			t.Fatalf("%s still has %v", c.Name, c.Finalizers)
+		}
+	}
+	m.when("all gone", true)
+}
+
+// What is in another namespace, is not bound, or names other claims, changes
+// nothing, whatever it says of itself.
+func nobodyPinsSomebodyElses(t *rapid.T, m met) {
+	s := drawScene(t)
+	before, _ := s.judge(nil)
+	stranger := drawPod(t, "stranger")
+	stranger.Labels = map[string]string{"app": "db"}
+	stranger.Annotations = map[string]string{protect.UsersAnnotation: "pod-0=uid-pod-0", protect.HoldAnnotation: "mine"}
+	controlledBy("StatefulSet", "uid-db")(stranger)
+	if rapid.Bool().Draw(t, "elsewhere") {
+		stranger.Spec.Volumes = []corev1.Volume{volume("other")}
+	} else {
+		stranger.Spec.NodeName = ""
+	}
+	s.pods = append(s.pods, stranger)
+	after, _ := s.judge(nil)
+	m.when("released", len(before) > 0)
+	if len(before) != len(after) {
+		t.Fatalf("%d were released, and with a stranger %d", len(before), len(after))
+	}
+}
+
+func everyClaimIsJudgedOnce(t *rapid.T, m met) {
+	s := drawScene(t)
+	seen := map[types.UID]int{}
+	releases, kept := s.judge(rapid.SampledFrom([]error{nil, errors.New("lost")}).Draw(t, "error"))
+	for _, r := range releases {
+		seen[r.Target().UID]++
+	}
+	for _, k := range kept {
+		seen[k.Claim.UID]++
+	}
+	for uid, n := range seen {
+		m.when("a claim", true)
+		if n != 1 {
+			t.Fatalf("%s was judged %d times", uid, n)
+		}
+	}
+}
+
+func coreDoesNotMutate(t *rapid.T, m met) {
+	s := drawScene(t)
+	before := scene{}
+	for _, c := range s.claims {
+		before.claims = append(before.claims, c.DeepCopy())
+	}
+	for _, o := range s.pods {
+		before.pods = append(before.pods, o.DeepCopy())
+	}
+	releases, _ := s.judge(nil)
+	m.when("a release", len(releases) > 0)
+	for _, c := range s.claims {
+		protect.Decide(protect.View{Claim: c, Pods: index(s.pods...), Mode: s.settings.Mode, Settings: s.settings})
+		protect.DecideHold(protect.HoldView{Claim: c, Mode: protect.Hold, World: world(index(s.pods...)), Now: noon})
+		protect.Why(caseOf(c, s.settings.Mode, s.pods))
+	}
+	if !reflect.DeepEqual(before.claims, s.claims) || !reflect.DeepEqual(before.pods, s.pods) {
+		t.Fatal("what was looked at has changed")
+	}
+}
+
+// Workloads of other namespaces, and of other names, want nothing here.
+func strangersHoldNothing(t *rapid.T, m met) {
+	stranger := statefulSet("db", rapid.Int32Range(0, 5).Draw(t, "replicas"))
+	name := "data-db-0"
+	if rapid.Bool().Draw(t, "elsewhere") {
+		stranger.Namespace = "other"
+	} else {
+		name = rapid.SampledFrom([]string{"data-db", "data-db-", "data-db-0-0", "data-db-5", "data-db--0", "xdata-db-0", "data-db-+0", "data-db-0x", ""}).Draw(t, "name")
+	}
+	stranger.Labels = map[string]string{"app": "db"}
+	holders, _ := world(index(), protect.OfStatefulSet(stranger)).Holders(claim(name))
+	m.when("free", true)
+	if len(holders) > 0 {
+		t.Fatalf("%q is held by %q", name, theNames(holders))
+	}
+}
+
+// actionsAreEnough: with all that the actions free out of the way nothing holds,
+// and each frees what no other does.
+func actionsAreEnough(t *rapid.T, m met) {
+	c := claim("data-db-0", dying)
+	var pods []*corev1.Pod
+	for i := range rapid.IntRange(1, 5).Draw(t, "pods") {
+		o := pod(fmt.Sprintf("pod-%d", i), []string{c.Name}, phase(rapid.SampledFrom([]corev1.PodPhase{corev1.PodRunning, corev1.PodSucceeded}).Draw(t, "phase")))
+		if owner := rapid.SampledFrom([]types.UID{"", "uid-db", "uid-web"}).Draw(t, "owner"); owner != "" {
+			controlledBy("StatefulSet", owner)(o)
+		}
+		pods = append(pods, o)
+	}
+	e := protect.Why(caseOf(c, protect.Barrier, pods, protect.OfStatefulSet(statefulSet("db", 1)), protect.OfStatefulSet(statefulSet("web", 1))))
+	m.when("an action", len(e.Actions) > 0)
+	m.when("two actions", len(e.Actions) > 1)
+	freed := map[string]int{}
+	for _, a := range e.Actions {
+		if len(a.Frees) == 0 {
+			t.Fatalf("%q frees nobody", a.Do)
+		}
+		for _, name := range a.Frees {
+			freed[name]++
+		}
+	}
+	for _, h := range e.Holders {
+		want := 0
+		if h.Holds {
+			want = 1
+		}
+		if freed[h.Name] != want {
+			t.Fatalf("%s is freed %d times, want %d", h.Name, freed[h.Name], want)
+		}
+	}
+}
