@@ -18,55 +18,63 @@ func (r Result) Safe() bool { return len(r.Trace) == 0 }
 
 // Search tries every order of steps, the shortest first.
 func Search(rules Rules, faults Faults) Result {
-	b := search{world: world{rules, faults}, from: map[state]arrival{}, before: map[state][]state{}}
+	b := search{world: world{rules, faults}, seen: map[state]int32{}}
 	if lost, found := b.run(); found {
-		return Result{States: len(b.from), Trace: b.trace(lost)}
+		return Result{States: len(b.order), Trace: b.trace(lost)}
 	}
-	r := Result{States: len(b.from)}
+	r := Result{States: len(b.order)}
 	if pinned, found := b.pinned(); found {
 		r.Pinned = b.trace(pinned)
 	}
 	return r
 }
 
-// arrival is how a state was reached first.
+type search struct {
+	world
+	// seen numbers the states in the order they were reached.
+	seen  map[state]int32
+	order []state
+	// from is how each was reached first.
+	from []arrival
+	// steps lead from a state to another, by number.
+	steps []edge
+}
+
 type arrival struct {
-	from state
+	from int32
 	says string
 }
 
-type search struct {
-	world
-	from   map[state]arrival
-	before map[state][]state
-	order  []state
-}
+type edge struct{ from, to int32 }
 
-func (b *search) run() (lost state, found bool) {
-	start := b.start()
-	b.from[start] = arrival{}
-	b.order = []state{start}
-	for i := 0; i < len(b.order); i++ {
+func (b *search) run() (lost int32, found bool) {
+	b.reach(b.start(), arrival{})
+	for i := int32(0); int(i) < len(b.order); i++ {
 		s := b.order[i]
 		if s.lost() {
-			return s, true
+			return i, true
 		}
 		for _, step := range b.next(s) {
-			b.before[step.then] = append(b.before[step.then], s)
-			if _, seen := b.from[step.then]; seen {
-				continue
-			}
-			b.from[step.then] = arrival{s, step.says}
-			b.order = append(b.order, step.then)
+			b.steps = append(b.steps, edge{i, b.reach(step.then, arrival{i, step.says})})
 		}
 	}
-	return state{}, false
+	return 0, false
 }
 
-func (b *search) trace(s state) []string {
+func (b *search) reach(s state, by arrival) int32 {
+	number, ok := b.seen[s]
+	if !ok {
+		number = int32(len(b.order))
+		b.seen[s] = number
+		b.order, b.from = append(b.order, s), append(b.from, by)
+	}
+	return number
+}
+
+func (b *search) trace(to int32) []string {
 	var steps []string
-	for start := b.start(); s != start; s = b.from[s].from {
-		steps = append(steps, b.from[s].says)
+	for ; to != 0; to = b.from[to].from {
+		steps = append(steps, b.from[to].says)
 	}
 	slices.Reverse(steps)
 	return steps
@@ -74,26 +82,33 @@ func (b *search) trace(s state) []string {
 
 // pinned finds a state with a terminating claim and no user from which no order
 // of steps ends with that claim gone.
-func (b *search) pinned() (state, bool) {
-	ends := map[state]bool{}
-	var queue []state
-	for _, s := range b.order {
+func (b *search) pinned() (int32, bool) {
+	before := make([][]int32, len(b.order))
+	for _, e := range b.steps {
+		before[e.to] = append(before[e.to], e.from)
+	}
+	ends := make([]bool, len(b.order))
+	var queue []int32
+	end := func(i int32) {
+		if !ends[i] {
+			ends[i] = true
+			queue = append(queue, i)
+		}
+	}
+	for i, s := range b.order {
 		if !s.claim.exists {
-			ends[s] = true
-			queue = append(queue, s)
+			end(int32(i))
 		}
 	}
 	for i := 0; i < len(queue); i++ {
-		for _, earlier := range b.before[queue[i]] {
-			if !ends[earlier] {
-				ends[earlier] = true
-				queue = append(queue, earlier)
-			}
+		for _, earlier := range before[queue[i]] {
+			end(earlier)
 		}
 	}
-	i := slices.IndexFunc(b.order, func(s state) bool { return s.pinned() && !ends[s] })
-	if i < 0 {
-		return state{}, false
+	for i, s := range b.order {
+		if s.pinned() && !ends[i] {
+			return int32(i), true
+		}
 	}
-	return b.order[i], true
+	return 0, false
 }
