@@ -68,6 +68,9 @@ func namedHolders(holders []Holder) string {
 			return words
 		}
 	}
+	if len(names) == 0 {
+		return ""
+	}
 	return fmt.Sprintf("+%d", len(names))
 }
 

@@ -60,7 +60,7 @@ func DecideHold(v HoldView) HoldVerdict {
 	d := HoldVerdict{Holders: holders, Idle: idle}
 	switch {
 	case v.Claim.DeletionTimestamp != nil:
-		d.State = v.draining(holders)
+		d.State, d.Annotations = v.draining(holders), v.without()
 	case v.Mode < Hold:
 		v.unheld(&d)
 	case len(holders) > 0:
@@ -71,8 +71,8 @@ func DecideHold(v HoldView) HoldVerdict {
 	return d
 }
 
-// draining is past holding: an annotation would stop nothing, and must not be
-// added to what is terminating.
+// draining is past holding: its finalizers decide now. Words that still stand
+// would keep them from going, for a workload that can never use the claim again.
 func (v HoldView) draining(holders []Holder) State {
 	for _, h := range holders {
 		if h.Reason == DesiredState {
@@ -89,8 +89,21 @@ func (v HoldView) unheld(d *HoldVerdict) {
 		d.State = Held
 	}
 	d.Annotations = v.without()
+	if v.Mode == Observe {
+		v.observed(d)
+	}
 	d.Delete = len(d.Holders) == 0 && v.asked()
 	d.Because = action.Reason{Code: "NoHold", Sentence: "mode " + v.Mode.String() + " refuses no deletion"}
+}
+
+// observed are the holders in words that warn who deletes the claim, and refuse
+// nothing.
+func (v HoldView) observed(d *HoldVerdict) {
+	delete(d.Annotations, ObservedAnnotation)
+	names := namedHolders(d.Holders)
+	if v.Claim.Annotations[ObservedAnnotation] != names {
+		d.Annotations[ObservedAnnotation] = names
+	}
 }
 
 func (v HoldView) held(d *HoldVerdict) {
@@ -108,11 +121,11 @@ func (v HoldView) held(d *HoldVerdict) {
 }
 
 func (v HoldView) words(w Words, sum string) map[string]string {
-	return map[string]string{
-		HoldersAnnotation:  w.String(),
-		DigestAnnotation:   sum,
-		VerifiedAnnotation: v.Now.UTC().Format(time.RFC3339),
-	}
+	words := v.without()
+	words[HoldersAnnotation] = w.String()
+	words[DigestAnnotation] = sum
+	words[VerifiedAnnotation] = v.Now.UTC().Format(time.RFC3339)
+	return words
 }
 
 // released is a claim that nobody holds. A hold outlives its holders for a while:
@@ -161,7 +174,7 @@ func (v HoldView) asked() bool {
 // without takes away what stands, if anything does.
 func (v HoldView) without() map[string]string {
 	gone := map[string]string{}
-	for _, key := range []string{HoldersAnnotation, DigestAnnotation, VerifiedAnnotation} {
+	for _, key := range []string{HoldersAnnotation, ObservedAnnotation, DigestAnnotation, VerifiedAnnotation} {
 		if _, ok := v.Claim.Annotations[key]; ok {
 			gone[key] = ""
 		}

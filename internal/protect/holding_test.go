@@ -80,6 +80,7 @@ func TestDecideHold(t *testing.T) {
 		{"another life was to be deleted", edit(annotated(protect.IntentAnnotation, "uid-before")), protect.Want{}, nil, protect.Free, "", false},
 		{"terminating, and wanted", edit(dying), db, nil, protect.Doomed, "", false},
 		{"terminating, and not wanted", edit(dying, intent), protect.Want{}, nil, protect.Draining, "", false},
+		{"terminating, and held before", edit(dying, held), db, nil, protect.Doomed, "", false},
 		{"held in words", edit(annotated(protect.HoldAnnotation, "audit 7")), protect.Want{}, nil, protect.Held, "Hold/data-db-0", false},
 		{"being copied", edit(finalizers(p, "snapshot.storage.kubernetes.io/pvc-as-source-protection")), protect.Want{}, nil, protect.Held, "Finalizer/snapshot.storage.kubernetes.io/pvc-as-source-protection", false},
 	}
@@ -114,6 +115,26 @@ func TestAHoldIsConfirmedNowAndThen(t *testing.T) {
 	v.Now = noon.Add(61 * time.Minute)
 	if d := protect.DecideHold(v); d.Annotations[protect.VerifiedAnnotation] != "2026-11-21T13:01:00Z" {
 		t.Errorf("not confirmed: %v", d.Annotations)
+	}
+}
+
+func TestModeObserveNamesTheHoldersElsewhere(t *testing.T) {
+	v := holdView(claim("data-db-0", annotated(protect.HoldersAnnotation, "StatefulSet/db")), protect.OfStatefulSet(statefulSet("db", 1)))
+	v.Mode = protect.Observe
+	v.Claim = applied(v.Claim, protect.DecideHold(v))
+	if diff := cmp.Diff(map[string]string{protect.ObservedAnnotation: "StatefulSet/db"}, v.Claim.Annotations); diff != "" {
+		t.Errorf("says (-want +got):\n%s", diff)
+	}
+	if d := protect.DecideHold(v); len(d.Annotations) > 0 {
+		t.Errorf("once more: %v", d.Annotations)
+	}
+	v.World = world(index())
+	if got := applied(v.Claim, protect.DecideHold(v)).Annotations; len(got) > 0 {
+		t.Errorf("nobody holds it, and it says %v", got)
+	}
+	v.World, v.Mode = world(index(), protect.OfStatefulSet(statefulSet("db", 1))), protect.Hold
+	if got := applied(v.Claim, protect.DecideHold(v)).Annotations; got[protect.ObservedAnnotation] != "" || got[protect.HoldersAnnotation] != "StatefulSet/db" {
+		t.Errorf("mode hold says %v", got)
 	}
 }
 

@@ -15,6 +15,8 @@ const (
 	// HoldersAnnotation is there exactly if a DELETE is to be refused. Its value
 	// names the holders, at most maxNamed.
 	HoldersAnnotation = prefix + "holders"
+	// ObservedAnnotation names them in mode observe: a DELETE is warned of.
+	ObservedAnnotation = prefix + "observed-holders"
 	// DigestAnnotation tells two sets of holders apart when the names do not.
 	DigestAnnotation = prefix + "holders-digest"
 	// VerifiedAnnotation is when the holders were last found to be so.

@@ -1,0 +1,512 @@
+package integration
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"lockstep.dev/lockstep/internal/protect"
+)
+
+// guarded is an API server with the admission policies in it, and one namespace
+// with two users: alice may do everything with claims but release them, wanda may
+// do that as well.
+type guarded struct {
+	t *testing.T
+	client.Client
+	alice, wanda client.Client
+	namespace    string
+	// warned is what the server warned of.
+	warned *warnings
+}
+
+type warnings struct {
+	sync.Mutex
+	texts []string
+}
+
+func (w *warnings) HandleWarningHeader(_ int, _, text string) {
+	w.Lock()
+	defer w.Unlock()
+	w.texts = append(w.texts, text)
+}
+
+func (w *warnings) taken() []string {
+	w.Lock()
+	defer w.Unlock()
+	texts := w.texts
+	w.texts = nil
+	return texts
+}
+
+func newGuarded(t *testing.T, flags map[string]string, files ...string) *guarded {
+	t.Helper()
+	env := &envtest.Environment{BinaryAssetsDirectory: ownBinaries(t)}
+	for flag, value := range flags {
+		env.ControlPlane.GetAPIServer().Configure().Append(flag, value)
+	}
+	own, err := env.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = env.Stop() })
+	g := &guarded{t: t, namespace: "prod", warned: &warnings{}}
+	g.Client = g.as(own, "")
+	g.alice, g.wanda = g.as(own, "alice"), g.as(own, "wanda")
+	g.make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: g.namespace}})
+	g.grant("claims", "alice", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"persistentvolumeclaims", "persistentvolumeclaims/status"}, Verbs: []string{"*"}})
+	g.grant("claims", "wanda", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"persistentvolumeclaims", "persistentvolumeclaims/status"}, Verbs: []string{"*"}},
+		rbacv1.PolicyRule{APIGroups: []string{"protection.lockstep.dev"}, Resources: []string{"claims"}, Verbs: []string{"release"}})
+	for _, file := range files {
+		g.apply(file)
+	}
+	return g
+}
+
+func (g *guarded) as(cfg *rest.Config, user string) client.Client {
+	g.t.Helper()
+	cfg = rest.CopyConfig(cfg)
+	cfg.Impersonate.UserName = user
+	cfg.WarningHandler = g.warned
+	c, err := client.New(cfg, client.Options{Scheme: clientgoscheme.Scheme})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return c
+}
+
+func (g *guarded) make(o client.Object) {
+	g.t.Helper()
+	if err := g.Create(g.t.Context(), o); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+// grant lets a user do what the rules say, in the namespace.
+func (g *guarded) grant(name, user string, rules ...rbacv1.PolicyRule) {
+	g.t.Helper()
+	name += "-" + user
+	g.make(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: append(rules,
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces", "namespaces/status"}, Verbs: []string{"*"}})})
+	g.make(&rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
+	})
+}
+
+// apply creates what is in a file of config/protection.
+func (g *guarded) apply(name string) {
+	g.t.Helper()
+	file, err := os.Open(filepath.Join(root, "config", "protection", name))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	defer file.Close()
+	for decoder := yaml.NewYAMLOrJSONDecoder(file, 4096); ; {
+		o := &unstructured.Unstructured{}
+		if err := decoder.Decode(o); errors.Is(err, io.EOF) {
+			return
+		} else if err != nil {
+			g.t.Fatalf("%s: %v", name, err)
+		}
+		g.make(o)
+	}
+}
+
+// claim is one that an administrator made, as he made it.
+func (g *guarded) claim(name string, annotations map[string]string, finalizers ...string) *corev1.PersistentVolumeClaim {
+	g.t.Helper()
+	c := newClaim(g.namespace, name)
+	c.Annotations, c.Finalizers = annotations, finalizers
+	g.make(c)
+	return c
+}
+
+func newClaim(namespace, name string) *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+		},
+	}
+}
+
+// until asks again until the server knows its policies: it reads them as it likes.
+func (g *guarded) until(what string, done func() bool) {
+	g.t.Helper()
+	deadline := time.Now().Add(patience)
+	for !done() {
+		if time.Now().After(deadline) {
+			g.t.Fatalf("in vain: %s", what)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// inForce waits until every policy given does what it is there for.
+func (g *guarded) inForce() {
+	g.t.Helper()
+	probe := 0
+	g.until("a claim is refused its deletion", func() bool {
+		probe++
+		c := g.claim("probe", held)
+		err := g.Delete(g.t.Context(), c)
+		if err == nil {
+			g.strip(c)
+		}
+		if err != nil && !isRefused(err, "in use") {
+			g.t.Fatal(err)
+		}
+		return err != nil
+	})
+	g.until("a claim is guarded", func() bool {
+		c := g.read("probe")
+		c.Annotations[protect.HoldersAnnotation] = "forged"
+		return isRefused(g.alice.Update(g.t.Context(), c, client.DryRunAll), "")
+	})
+	g.until("a claim gets its barrier", func() bool {
+		c := newClaim(g.namespace, "dry")
+		if err := g.Create(g.t.Context(), c, client.DryRunAll); err != nil {
+			g.t.Fatal(err)
+		}
+		return slices.Contains(c.Finalizers, protect.BarrierFinalizer)
+	})
+	g.until("words are taken off", func() bool {
+		c := newClaim(g.namespace, "dry")
+		c.Annotations = map[string]string{protect.HoldAnnotation: "mine"}
+		if err := g.alice.Create(g.t.Context(), c, client.DryRunAll); err != nil {
+			g.t.Fatal(err)
+		}
+		return len(c.Annotations) == 0
+	})
+	g.until("a namespace is refused its deletion", func() bool {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "probe-", Annotations: map[string]string{protect.HeldClaimsAnnotation: "1"}}}
+		g.make(ns)
+		return isRefused(g.Delete(g.t.Context(), ns, client.DryRunAll), "has claims in use: 1") &&
+			isRefused(g.annotateNamespace(g.alice, ns.Name, protect.HeldClaimsAnnotation, "0"), "needs permission")
+	})
+}
+
+// strip lets go of a claim that is on its way out.
+func (g *guarded) strip(c *corev1.PersistentVolumeClaim) {
+	g.t.Helper()
+	if err := g.Patch(g.t.Context(), c, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))); client.IgnoreNotFound(err) != nil {
+		g.t.Fatal(err)
+	}
+}
+
+func (g *guarded) read(name string) *corev1.PersistentVolumeClaim {
+	g.t.Helper()
+	c := &corev1.PersistentVolumeClaim{}
+	if err := g.Get(g.t.Context(), client.ObjectKey{Namespace: g.namespace, Name: name}, c); err != nil {
+		g.t.Fatal(err)
+	}
+	return c
+}
+
+func (g *guarded) annotate(as client.Client, name, key, value string) error {
+	c := g.read(name)
+	metav1.SetMetaDataAnnotation(&c.ObjectMeta, key, value)
+	return as.Update(g.t.Context(), c)
+}
+
+func (g *guarded) annotateNamespace(as client.Client, name, key, value string) error {
+	ns := &corev1.Namespace{}
+	if err := g.Get(g.t.Context(), client.ObjectKey{Name: name}, ns); err != nil {
+		return err
+	}
+	metav1.SetMetaDataAnnotation(&ns.ObjectMeta, key, value)
+	return as.Update(g.t.Context(), ns)
+}
+
+// isRefused tells whether an error is 403 and says so.
+func isRefused(err error, says string) bool {
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), says) && !strings.Contains(err.Error(), "cannot")
+}
+
+var held = map[string]string{protect.HoldersAnnotation: "StatefulSet/db, +2"}
+
+func (g *guarded) mustRefuse(err error, says string) {
+	g.t.Helper()
+	if !isRefused(err, says) {
+		g.t.Errorf("got %v, want a refusal that says %q", err, says)
+	}
+}
+
+func (g *guarded) must(err error) {
+	g.t.Helper()
+	if err != nil {
+		g.t.Error(err)
+	}
+}
+
+// TestPoliciesOfProtection asks a real API server what the admission policies do.
+func TestPoliciesOfProtection(t *testing.T) {
+	g := newGuarded(t, nil, "barrier.yaml", "forged.yaml", "refuse.yaml", "guard.yaml")
+	g.inForce()
+	t.Run("a claim is born with both finalizers", g.birth)
+	t.Run("forged words are taken off", g.forgery)
+	t.Run("a held claim is not deleted", g.refusal)
+	t.Run("one by one, and the first that is held ends it", g.collection)
+	t.Run("what protects is not stripped", g.stripping)
+	t.Run("words need a permission of their own", g.permission)
+	t.Run("too late to hold", g.tooLate)
+	t.Run("break-glass", g.breakGlass)
+	t.Run("mode observe warns", g.observed)
+	t.Run("a namespace with held claims stays", g.namespaces)
+}
+
+// on returns g for a part of the test.
+func (g guarded) on(t *testing.T) *guarded {
+	g.t = t
+	return &g
+}
+
+func (g *guarded) birth(t *testing.T) {
+	g = g.on(t)
+	mode := func(m string) map[string]string { return map[string]string{protect.ModeKey: m} }
+	c := g.claim("born", nil, "example.com/first")
+	if want := []string{"example.com/first", protect.BarrierFinalizer, protect.PodsFinalizer}; !sameSet(c.Finalizers, want) {
+		t.Errorf("got %v, want %v", c.Finalizers, want)
+	}
+	for m, barrier := range map[string]bool{"off": false, "observe": false, "barrier": true, "hold": true, "strict": true, "of": true} {
+		c := g.claim("born-"+m, mode(m))
+		if slices.Contains(c.Finalizers, protect.BarrierFinalizer) != barrier {
+			t.Errorf("mode %s: %v", m, c.Finalizers)
+		}
+	}
+	twice := g.claim("twice", nil, protect.BarrierFinalizer, protect.PodsFinalizer)
+	if len(twice.Finalizers) != 2 {
+		t.Errorf("had both, and has %v", twice.Finalizers)
+	}
+	yes := true
+	own := newClaim(g.namespace, "pods-own")
+	own.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web", UID: "1", Controller: &yes}}
+	g.make(own)
+	if slices.Contains(own.Finalizers, protect.BarrierFinalizer) {
+		t.Errorf("a pod's own claim has %v", own.Finalizers)
+	}
+	g.make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "lax", Labels: mode("off")}})
+	lax := newClaim("lax", "data")
+	g.make(lax)
+	chosen := newClaim("lax", "chosen")
+	chosen.Annotations = mode("hold")
+	g.make(chosen)
+	system := newClaim("kube-system", "data")
+	g.make(system)
+	for _, tt := range []struct {
+		claim   *corev1.PersistentVolumeClaim
+		barrier bool
+	}{{lax, false}, {chosen, true}, {system, false}} {
+		if slices.Contains(tt.claim.Finalizers, protect.BarrierFinalizer) != tt.barrier {
+			t.Errorf("%s/%s: %v", tt.claim.Namespace, tt.claim.Name, tt.claim.Finalizers)
+		}
+	}
+}
+
+func sameSet(a, b []string) bool {
+	a, b = slices.Clone(a), slices.Clone(b)
+	slices.Sort(a)
+	slices.Sort(b)
+	return slices.Equal(a, b)
+}
+
+func (g *guarded) forgery(t *testing.T) {
+	g = g.on(t)
+	words := func() map[string]string {
+		return map[string]string{protect.HoldersAnnotation: "a", protect.UsersAnnotation: "a=1", protect.HoldAnnotation: "mine", protect.ModeKey: "hold", "example.com/note": "x"}
+	}
+	c := newClaim(g.namespace, "forged")
+	c.Annotations = words()
+	g.must(g.alice.Create(t.Context(), c))
+	if len(c.Annotations) != 2 || c.Annotations["example.com/note"] != "x" || c.Annotations[protect.ModeKey] != "hold" {
+		t.Errorf("what is left is %v", c.Annotations)
+	}
+	c = newClaim(g.namespace, "said")
+	c.Annotations = words()
+	g.must(g.wanda.Create(t.Context(), c))
+	if len(c.Annotations) != 5 {
+		t.Errorf("who may release may say: %v", c.Annotations)
+	}
+}
+
+func (g *guarded) refusal(t *testing.T) {
+	g = g.on(t)
+	c := g.claim("precious", held)
+	err := g.alice.Delete(t.Context(), c)
+	g.mustRefuse(err, "ValidatingAdmissionPolicy 'refuse-delete.protection.lockstep.dev' with binding 'refuse-delete.protection.lockstep.dev' denied request: "+
+		"the claim is in use: StatefulSet/db, +2. To delete it all the same: kubectl lockstep release pvc/precious -n prod, or annotate it with protection.lockstep.dev/release="+string(c.UID))
+	g.mustRefuse(g.Delete(t.Context(), c), "in use") // an administrator is no exception
+	g.mustRefuse(g.Delete(t.Context(), c, client.GracePeriodSeconds(0), client.PropagationPolicy(metav1.DeletePropagationForeground)), "in use")
+	if g.read("precious").DeletionTimestamp != nil {
+		t.Error("it is on its way out")
+	}
+	free := g.claim("free", map[string]string{protect.HoldersAnnotation: ""})
+	g.must(g.alice.Delete(t.Context(), free))
+}
+
+func (g *guarded) collection(t *testing.T) {
+	g = g.on(t)
+	g.make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "many"}})
+	for name, words := range map[string]map[string]string{"a": nil, "b": held, "c": nil} {
+		c := newClaim("many", name)
+		c.Annotations = words
+		g.make(c)
+	}
+	g.mustRefuse(g.DeleteAllOf(t.Context(), &corev1.PersistentVolumeClaim{}, client.InNamespace("many")), "in use")
+	b := &corev1.PersistentVolumeClaim{}
+	g.must(g.Get(t.Context(), client.ObjectKey{Namespace: "many", Name: "b"}, b))
+	if b.DeletionTimestamp != nil {
+		t.Error("the held one is on its way out")
+	}
+}
+
+func (g *guarded) stripping(t *testing.T) {
+	g = g.on(t)
+	c := g.claim("dressed", held, "example.com/first")
+	null := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
+	const says = "the claim is in use: StatefulSet/db, +2. Its finalizers"
+	g.mustRefuse2(g.alice.Patch(t.Context(), c.DeepCopy(), null), says)
+	g.mustRefuse2(g.alice.Status().Patch(t.Context(), c.DeepCopy(), null), says)
+	g.mustRefuse2(g.Patch(t.Context(), c.DeepCopy(), null), says)
+	for _, left := range [][]string{{protect.PodsFinalizer}, {protect.BarrierFinalizer, "example.com/first"}} {
+		c := g.read("dressed")
+		c.Finalizers = left
+		g.mustRefuse2(g.wanda.Update(t.Context(), c), says)
+	}
+	c = g.read("dressed")
+	c.Finalizers = []string{protect.PodsFinalizer, protect.BarrierFinalizer}
+	g.must(g.alice.Update(t.Context(), c)) // the others' are the others'
+	loose := g.claim("loose", nil)
+	g.must(g.alice.Patch(t.Context(), loose, null))
+}
+
+// mustRefuse2 is mustRefuse for texts with "cannot" in them.
+func (g *guarded) mustRefuse2(err error, says string) {
+	g.t.Helper()
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), says) {
+		g.t.Errorf("got %v, want a refusal that says %q", err, says)
+	}
+}
+
+func (g *guarded) permission(t *testing.T) {
+	g = g.on(t)
+	g.claim("words", held)
+	for _, key := range []string{
+		protect.HoldersAnnotation, protect.DigestAnnotation, protect.VerifiedAnnotation, protect.ReleaseAnnotation, protect.HoldAnnotation, protect.UsersAnnotation, protect.ModeKey,
+	} {
+		says := "changing " + key + ` needs permission to release claims.protection.lockstep.dev "words" in namespace "prod"`
+		g.mustRefuse(g.annotate(g.alice, "words", key, "off"), says)
+		c := g.read("words")
+		before := c.DeepCopy()
+		metav1.SetMetaDataAnnotation(&c.ObjectMeta, key, "off")
+		g.mustRefuse(g.alice.Status().Patch(t.Context(), c, client.MergeFrom(before)), says)
+	}
+	c := g.read("words")
+	delete(c.Annotations, protect.HoldersAnnotation)
+	g.mustRefuse(g.alice.Update(t.Context(), c), "changing "+protect.HoldersAnnotation+" needs permission")
+	g.must(g.annotate(g.alice, "words", protect.IntentAnnotation, string(c.UID)))
+	g.must(g.annotate(g.alice, "words", "example.com/note", "x"))
+	g.must(g.annotate(g.wanda, "words", protect.HoldAnnotation, "audit"))
+	g.claim("unheld", nil)
+	g.must(g.annotate(g.alice, "unheld", protect.ModeKey, "hold"))
+}
+
+func (g *guarded) tooLate(t *testing.T) {
+	g = g.on(t)
+	c := g.claim("leaving", map[string]string{protect.UsersAnnotation: "a=1,b=2"})
+	g.must(g.Delete(t.Context(), c))
+	g.mustRefuse(g.annotate(g, "leaving", protect.HoldersAnnotation, "x"), "the claim is being deleted, it is too late to hold it")
+	g.mustRefuse(g.annotate(g, "leaving", protect.HoldAnnotation, "x"), "the claim is being deleted, it is too late to hold it")
+	g.mustRefuse(g.annotate(g, "leaving", protect.UsersAnnotation, "a=1,b=2,c=3"), "the claim is being deleted, no pod may start to use it")
+	g.must(g.annotate(g, "leaving", protect.UsersAnnotation, "b=2"))
+	g.strip(g.read("leaving"))
+}
+
+func (g *guarded) breakGlass(t *testing.T) {
+	g = g.on(t)
+	c := g.claim("glass", held)
+	g.mustRefuse(g.annotate(g.alice, "glass", protect.ReleaseAnnotation, string(c.UID)), "needs permission to release")
+	g.must(g.annotate(g.wanda, "glass", protect.ReleaseAnnotation, "another-life"))
+	g.mustRefuse(g.wanda.Delete(t.Context(), c), "in use")
+	g.must(g.annotate(g.wanda, "glass", protect.ReleaseAnnotation, string(c.UID)))
+	g.must(g.alice.Delete(t.Context(), c)) // released is released, for whoever may delete
+	if g.read("glass").DeletionTimestamp == nil {
+		t.Error("it is not on its way out")
+	}
+	g.strip(g.read("glass"))
+}
+
+func (g *guarded) observed(t *testing.T) {
+	g = g.on(t)
+	c := g.claim("watched", map[string]string{protect.ObservedAnnotation: "StatefulSet/db"})
+	g.warned.taken()
+	g.must(g.alice.Delete(t.Context(), c))
+	if got := strings.Join(g.warned.taken(), "\n"); !strings.Contains(got, "the claim is in use: StatefulSet/db") {
+		t.Errorf("warned of %q", got)
+	}
+}
+
+func (g *guarded) namespaces(t *testing.T) {
+	g = g.on(t)
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "busy", Annotations: map[string]string{protect.HeldClaimsAnnotation: "3"}}}
+	g.make(ns)
+	g.mustRefuse(g.Delete(t.Context(), ns), "the namespace has claims in use: 3. Delete what uses them first; kubectl lockstep why pvc -n busy names it")
+	for _, key := range []string{protect.HeldClaimsAnnotation, protect.ReleaseAnnotation} {
+		g.mustRefuse(g.annotateNamespace(g.alice, "busy", key, "0"), "changing "+key+" needs permission")
+	}
+	loose := ns.DeepCopy()
+	loose.Labels[protect.ModeKey] = "off"
+	g.mustRefuse(g.alice.Update(t.Context(), loose), "changing "+protect.ModeKey+" needs permission")
+	g.must(g.annotateNamespace(g.alice, "busy", "example.com/note", "x"))
+	g.must(g.annotateNamespace(g.wanda, "busy", protect.HeldClaimsAnnotation, "0"))
+	g.must(g.Delete(t.Context(), ns))
+}
+
+// TestFinalizersWithoutTheBuiltInPlugin: where nobody else gives claims and
+// volumes their finalizers, a policy does.
+func TestFinalizersWithoutTheBuiltInPlugin(t *testing.T) {
+	g := newGuarded(t, map[string]string{"disable-admission-plugins": "StorageObjectInUseProtection"}, "barrier.yaml")
+	g.until("a claim gets its barrier", func() bool {
+		c := newClaim(g.namespace, "dry")
+		g.must(g.Create(t.Context(), c, client.DryRunAll))
+		return slices.Contains(c.Finalizers, protect.BarrierFinalizer)
+	})
+	if c := g.claim("bare", nil); !slices.Equal(c.Finalizers, []string{protect.BarrierFinalizer}) {
+		t.Fatalf("the built-in plugin is on: %v", c.Finalizers)
+	}
+	g.apply("alone.yaml")
+	g.until("a claim gets P", func() bool {
+		c := newClaim(g.namespace, "dry")
+		g.must(g.Create(t.Context(), c, client.DryRunAll))
+		return sameSet(c.Finalizers, []string{protect.BarrierFinalizer, protect.PodsFinalizer})
+	})
+	g.until("a volume gets its own", func() bool {
+		v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "dry"}, Spec: corev1.PersistentVolumeSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/tmp/x"}},
+		}}
+		g.must(g.Create(t.Context(), v, client.DryRunAll))
+		return slices.Equal(v.Finalizers, []string{"kubernetes.io/pv-protection"})
+	})
+}
