@@ -134,7 +134,7 @@ func (v HoldView) released(d *HoldVerdict) {
 	value := v.Claim.Annotations[HoldersAnnotation]
 	words := ParseWords(value)
 	switch {
-	case value == "", value == Unverified, v.atOnce(d.Idle):
+	case value == "", value == Unverified, v.atOnce():
 	case words.Until.IsZero():
 		until := v.Now.Add(v.Grace).Truncate(time.Second).Add(time.Second)
 		d.State, d.Next = Cooling, until
@@ -153,13 +153,13 @@ func (v HoldView) released(d *HoldVerdict) {
 
 // atOnce tells whether there is nothing to wait for: scaled down on purpose, with
 // the word that what is left over is to be deleted.
-func (v HoldView) atOnce(idle []Holder) bool {
+func (v HoldView) atOnce() bool {
 	if v.Grace <= 0 || v.NamespaceEnding {
 		return true
 	}
 	for _, c := range v.World.Desire.of(v.Claim.Name) {
 		if c.want.DeleteWhenScaled && c.out != "" && !c.want.Ending {
-			return len(idle) > 0
+			return true
 		}
 	}
 	return false

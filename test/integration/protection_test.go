@@ -2,6 +2,7 @@ package integration
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -283,6 +284,7 @@ func TestPoliciesOfProtection(t *testing.T) {
 	t.Run("what protects is not stripped", g.stripping)
 	t.Run("words need a permission of their own", g.permission)
 	t.Run("too late to hold", g.tooLate)
+	t.Run("held or terminating, never both", g.atomic)
 	t.Run("break-glass", g.breakGlass)
 	t.Run("mode observe warns", g.observed)
 	t.Run("a namespace with held claims stays", g.namespaces)
@@ -453,6 +455,37 @@ func (g *guarded) tooLate(t *testing.T) {
 	g.mustRefuse(g.annotate(g, "leaving", protect.UsersAnnotation, "a=1,b=2,c=3"), "the claim is being deleted, no pod may start to use it")
 	g.must(g.annotate(g, "leaving", protect.UsersAnnotation, "b=2"))
 	g.strip(g.read("leaving"))
+}
+
+// atomic races a hold against a DELETE, many times: both orders must be seen, and
+// both results never.
+func (g *guarded) atomic(t *testing.T) {
+	g = g.on(t)
+	heldOnly, goneOnly := 0, 0
+	for i := range 150 {
+		c := g.claim(fmt.Sprintf("raced-%d", i), nil)
+		var racers sync.WaitGroup
+		racers.Go(func() { _ = g.alice.Delete(t.Context(), c.DeepCopy()) })
+		racers.Go(func() {
+			words := c.DeepCopy()
+			metav1.SetMetaDataAnnotation(&words.ObjectMeta, protect.HoldersAnnotation, "StatefulSet/db")
+			_ = g.wanda.Patch(t.Context(), words, client.MergeFrom(c))
+		})
+		racers.Wait()
+		now := g.read(c.Name)
+		isHeld, isGoing := now.Annotations[protect.HoldersAnnotation] != "", now.DeletionTimestamp != nil
+		if isHeld == isGoing {
+			t.Fatalf("round %d: held %t, terminating %t", i, isHeld, isGoing)
+		}
+		if isHeld {
+			heldOnly++
+		} else {
+			goneOnly++
+		}
+	}
+	if heldOnly == 0 || goneOnly == 0 {
+		t.Errorf("held %d times, gone %d times: no race was run", heldOnly, goneOnly)
+	}
 }
 
 func (g *guarded) breakGlass(t *testing.T) {
