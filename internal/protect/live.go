@@ -16,16 +16,23 @@ import (
 type Batch struct {
 	namespace string
 	claims    []*corev1.PersistentVolumeClaim
-	alone     bool
+	// recorded live, and name pods that may be gone.
+	recorded []*corev1.PersistentVolumeClaim
+	alone    bool
 }
 
 // Take takes the snapshot: of the claims of a namespace, those that are on their
-// way out with a finalizer of ours to take. The rest are left out, not judged.
+// way out with a finalizer of ours to take, and those that live and name pods. The
+// rest are left out, not judged.
 func (s Settings) Take(namespace string, claims []*corev1.PersistentVolumeClaim) Batch {
 	b := Batch{namespace: namespace, alone: s.Alone}
 	for _, claim := range claims {
-		if claim.Namespace == namespace && s.takes(claim) != "" {
+		switch {
+		case claim.Namespace != namespace:
+		case s.takes(claim) != "":
 			b.claims = append(b.claims, claim)
+		case claim.DeletionTimestamp == nil && claim.Annotations[UsersAnnotation] != "":
+			b.recorded = append(b.recorded, claim)
 		}
 	}
 	return b
@@ -49,7 +56,7 @@ func (s Settings) takes(claim *corev1.PersistentVolumeClaim) string {
 }
 
 // Empty tells whether there is nothing to read pods for.
-func (b Batch) Empty() bool { return len(b.claims) == 0 }
+func (b Batch) Empty() bool { return len(b.claims)+len(b.recorded) == 0 }
 
 // Read hands every pod of a namespace to see, from a reading that began after
 // Read was called. An error says that some may be missing.

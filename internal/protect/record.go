@@ -40,6 +40,9 @@ func ParseRecord(value string) (Record, error) {
 // With is the record with a pod in it. A record that would grow beyond its bound
 // takes no more: the pod has to wait.
 func (r Record) With(pod Recorded) (Record, error) {
+	if pod.Name == "" || pod.UID == "" {
+		return nil, fmt.Errorf("use record: pod %q with UID %q is no incarnation", pod.Name, pod.UID)
+	}
 	if slices.Contains(r, pod) {
 		return r, nil
 	}

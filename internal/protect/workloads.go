@@ -6,6 +6,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"lockstep.dev/lockstep/internal/identity"
 )
@@ -64,18 +65,18 @@ func deletesWhenScaled(policy *appsv1.StatefulSetPersistentVolumeClaimRetentionP
 
 // OfDeployment is what its pods name.
 func OfDeployment(d *appsv1.Deployment) Want {
-	w := newWant("Deployment", "apps/v1", d)
-	w.idleAt(replicas(d.Spec.Replicas))
-	w.template("spec.template", d.Spec.Template.Spec.Volumes)
-	w.Released = "scale it to zero, or delete it"
-	return w
+	return ofReplicas("Deployment", d, d.Spec.Replicas, d.Spec.Template.Spec.Volumes)
 }
 
 // OfReplicaSet is what its pods name.
 func OfReplicaSet(r *appsv1.ReplicaSet) Want {
-	w := newWant("ReplicaSet", "apps/v1", r)
-	w.idleAt(replicas(r.Spec.Replicas))
-	w.template("spec.template", r.Spec.Template.Spec.Volumes)
+	return ofReplicas("ReplicaSet", r, r.Spec.Replicas, r.Spec.Template.Spec.Volumes)
+}
+
+func ofReplicas(kind identity.Kind, workload metav1.Object, n *int32, volumes []corev1.Volume) Want {
+	w := newWant(kind, "apps/v1", workload)
+	w.idleAt(replicas(n))
+	w.template("spec.template", volumes)
 	w.Released = "scale it to zero, or delete it"
 	return w
 }

@@ -1,277 +1,19 @@
 package integration
 
 import (
-	"errors"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"lockstep.dev/lockstep/internal/protect"
 )
-
-// guarded is an API server with the admission policies in it, and one namespace
-// with two users: alice may do everything with claims but release them, wanda may
-// do that as well.
-type guarded struct {
-	t *testing.T
-	client.Client
-	alice, wanda client.Client
-	namespace    string
-	// warned is what the server warned of.
-	warned *warnings
-}
-
-type warnings struct {
-	sync.Mutex
-	texts []string
-}
-
-func (w *warnings) HandleWarningHeader(_ int, _, text string) {
-	w.Lock()
-	defer w.Unlock()
-	w.texts = append(w.texts, text)
-}
-
-func (w *warnings) taken() []string {
-	w.Lock()
-	defer w.Unlock()
-	texts := w.texts
-	w.texts = nil
-	return texts
-}
-
-func newGuarded(t *testing.T, flags map[string]string, files ...string) *guarded {
-	t.Helper()
-	env := &envtest.Environment{BinaryAssetsDirectory: ownBinaries(t)}
-	for flag, value := range flags {
-		env.ControlPlane.GetAPIServer().Configure().Append(flag, value)
-	}
-	own, err := env.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = env.Stop() })
-	g := &guarded{t: t, namespace: "prod", warned: &warnings{}}
-	g.Client = g.as(own, "")
-	g.alice, g.wanda = g.as(own, "alice"), g.as(own, "wanda")
-	g.make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: g.namespace}})
-	g.grant("claims", "alice", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"persistentvolumeclaims", "persistentvolumeclaims/status"}, Verbs: []string{"*"}})
-	g.grant("claims", "wanda", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"persistentvolumeclaims", "persistentvolumeclaims/status"}, Verbs: []string{"*"}},
-		rbacv1.PolicyRule{APIGroups: []string{"protection.lockstep.dev"}, Resources: []string{"claims"}, Verbs: []string{"release"}})
-	for _, file := range files {
-		g.apply(file)
-	}
-	return g
-}
-
-func (g *guarded) as(cfg *rest.Config, user string) client.Client {
-	g.t.Helper()
-	cfg = rest.CopyConfig(cfg)
-	cfg.Impersonate.UserName = user
-	cfg.WarningHandler = g.warned
-	c, err := client.New(cfg, client.Options{Scheme: clientgoscheme.Scheme})
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	return c
-}
-
-func (g *guarded) make(o client.Object) {
-	g.t.Helper()
-	if err := g.Create(g.t.Context(), o); err != nil {
-		g.t.Fatal(err)
-	}
-}
-
-// grant lets a user do what the rules say, in the namespace.
-func (g *guarded) grant(name, user string, rules ...rbacv1.PolicyRule) {
-	g.t.Helper()
-	name += "-" + user
-	g.make(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: append(rules,
-		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces", "namespaces/status"}, Verbs: []string{"*"}})})
-	g.make(&rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
-	})
-}
-
-// apply creates what is in a file of config/protection. An expression that errs
-// is to be heard of here, whatever it does elsewhere.
-func (g *guarded) apply(name string) {
-	g.t.Helper()
-	file, err := os.Open(filepath.Join(root, "config", "protection", name))
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	defer file.Close()
-	for decoder := yaml.NewYAMLOrJSONDecoder(file, 4096); ; {
-		o := &unstructured.Unstructured{}
-		if err := decoder.Decode(o); errors.Is(err, io.EOF) {
-			return
-		} else if err != nil {
-			g.t.Fatalf("%s: %v", name, err)
-		}
-		if _, found, _ := unstructured.NestedString(o.Object, "spec", "failurePolicy"); found {
-			g.must(unstructured.SetNestedField(o.Object, "Fail", "spec", "failurePolicy"))
-		}
-		g.make(o)
-	}
-}
-
-// claim is one that an administrator made, as he made it.
-func (g *guarded) claim(name string, annotations map[string]string, finalizers ...string) *corev1.PersistentVolumeClaim {
-	g.t.Helper()
-	c := newClaim(g.namespace, name)
-	c.Annotations, c.Finalizers = annotations, finalizers
-	g.make(c)
-	return c
-}
-
-func newClaim(namespace, name string) *corev1.PersistentVolumeClaim {
-	return &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
-		},
-	}
-}
-
-// until asks again until the server knows its policies: it reads them as it likes.
-func (g *guarded) until(what string, done func() bool) {
-	g.t.Helper()
-	deadline := time.Now().Add(patience)
-	for !done() {
-		if time.Now().After(deadline) {
-			g.t.Fatalf("in vain: %s", what)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-}
-
-// inForce waits until every policy given does what it is there for.
-func (g *guarded) inForce() {
-	g.t.Helper()
-	probe := 0
-	g.until("a claim is refused its deletion", func() bool {
-		probe++
-		c := g.claim("probe", held)
-		err := g.Delete(g.t.Context(), c)
-		if err == nil {
-			g.strip(c)
-		}
-		if err != nil && !isRefused(err, "in use") {
-			g.t.Fatal(err)
-		}
-		return err != nil
-	})
-	g.until("a claim is guarded", func() bool {
-		c := g.read("probe")
-		c.Annotations[protect.HoldersAnnotation] = "forged"
-		return isRefused(g.alice.Update(g.t.Context(), c, client.DryRunAll), "")
-	})
-	g.until("a claim gets its barrier", func() bool {
-		c := newClaim(g.namespace, "dry")
-		if err := g.Create(g.t.Context(), c, client.DryRunAll); err != nil {
-			g.t.Fatal(err)
-		}
-		return slices.Contains(c.Finalizers, protect.BarrierFinalizer)
-	})
-	g.until("words are taken off", func() bool {
-		c := newClaim(g.namespace, "dry")
-		c.Annotations = map[string]string{protect.HoldAnnotation: "mine"}
-		if err := g.alice.Create(g.t.Context(), c, client.DryRunAll); err != nil {
-			g.t.Fatal(err)
-		}
-		return len(c.Annotations) == 0
-	})
-	g.until("a namespace is refused its deletion", func() bool {
-		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "probe-", Annotations: map[string]string{protect.HeldClaimsAnnotation: "1"}}}
-		g.make(ns)
-		return isRefused(g.Delete(g.t.Context(), ns, client.DryRunAll), "has claims in use: 1") &&
-			isRefused(g.annotateNamespace(g.alice, ns.Name, protect.HeldClaimsAnnotation, "0"), "needs permission")
-	})
-}
-
-// strip lets go of a claim that is on its way out.
-func (g *guarded) strip(c *corev1.PersistentVolumeClaim) {
-	g.t.Helper()
-	if err := g.Patch(g.t.Context(), c, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))); client.IgnoreNotFound(err) != nil {
-		g.t.Fatal(err)
-	}
-}
-
-func (g *guarded) read(name string) *corev1.PersistentVolumeClaim {
-	g.t.Helper()
-	c := &corev1.PersistentVolumeClaim{}
-	if err := g.Get(g.t.Context(), client.ObjectKey{Namespace: g.namespace, Name: name}, c); err != nil {
-		g.t.Fatal(err)
-	}
-	return c
-}
-
-func (g *guarded) annotate(as client.Client, name, key, value string) error {
-	c := g.read(name)
-	metav1.SetMetaDataAnnotation(&c.ObjectMeta, key, value)
-	return as.Update(g.t.Context(), c)
-}
-
-func (g *guarded) annotateNamespace(as client.Client, name, key, value string) error {
-	ns := &corev1.Namespace{}
-	if err := g.Get(g.t.Context(), client.ObjectKey{Name: name}, ns); err != nil {
-		return err
-	}
-	metav1.SetMetaDataAnnotation(&ns.ObjectMeta, key, value)
-	return as.Update(g.t.Context(), ns)
-}
-
-// isRefused tells whether an error is 403 and says so.
-func isRefused(err error, says string) bool {
-	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), says) && !strings.Contains(err.Error(), "cannot")
-}
-
-var held = map[string]string{protect.HoldersAnnotation: "StatefulSet/db, +2"}
-
-func (g *guarded) mustRefuse(err error, says string) {
-	g.t.Helper()
-	if !isRefused(err, says) {
-		g.t.Errorf("got %v, want a refusal that says %q", err, says)
-	}
-}
-
-// needs ends the test: there is no going on without.
-func (g *guarded) needs(err error) {
-	g.t.Helper()
-	if err != nil {
-		g.t.Fatal(err)
-	}
-}
-
-func (g *guarded) must(err error) {
-	g.t.Helper()
-	if err != nil {
-		g.t.Error(err)
-	}
-}
 
 // TestPoliciesOfProtection asks a real API server what the admission policies do.
 func TestPoliciesOfProtection(t *testing.T) {
@@ -288,12 +30,6 @@ func TestPoliciesOfProtection(t *testing.T) {
 	t.Run("break-glass", g.breakGlass)
 	t.Run("mode observe warns", g.observed)
 	t.Run("a namespace with held claims stays", g.namespaces)
-}
-
-// on returns g for a part of the test.
-func (g guarded) on(t *testing.T) *guarded {
-	g.t = t
-	return &g
 }
 
 func (g *guarded) birth(t *testing.T) {
@@ -336,13 +72,6 @@ func (g *guarded) birth(t *testing.T) {
 			t.Errorf("%s/%s: %v", tt.claim.Namespace, tt.claim.Name, tt.claim.Finalizers)
 		}
 	}
-}
-
-func sameSet(a, b []string) bool {
-	a, b = slices.Clone(a), slices.Clone(b)
-	slices.Sort(a)
-	slices.Sort(b)
-	return slices.Equal(a, b)
 }
 
 func (g *guarded) forgery(t *testing.T) {
@@ -413,14 +142,6 @@ func (g *guarded) stripping(t *testing.T) {
 	g.must(g.alice.Update(t.Context(), c)) // the others' are the others'
 	loose := g.claim("loose", nil)
 	g.must(g.alice.Patch(t.Context(), loose, null))
-}
-
-// mustRefuse2 is mustRefuse for texts with "cannot" in them.
-func (g *guarded) mustRefuse2(err error, says string) {
-	g.t.Helper()
-	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), says) {
-		g.t.Errorf("got %v, want a refusal that says %q", err, says)
-	}
 }
 
 func (g *guarded) permission(t *testing.T) {
