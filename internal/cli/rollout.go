@@ -10,9 +10,11 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/cli/survey"
 )
 
 func (o *options) rolloutCommand() *cobra.Command {
@@ -69,10 +71,14 @@ func (c *chosen) args(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// find returns the names, looking the labels up if none were given.
-func (c *chosen) find(ctx context.Context, reader client.Reader, namespace string) ([]string, error) {
+// find returns the sets, looking the labels up if no names were given.
+func (c *chosen) find(ctx context.Context, reader client.Reader, namespace string) ([]types.NamespacedName, error) {
+	var keys []types.NamespacedName
+	for _, name := range c.names {
+		keys = append(keys, types.NamespacedName{Namespace: namespace, Name: name})
+	}
 	if c.selector == "" {
-		return c.names, nil
+		return keys, nil
 	}
 	selector, err := labels.Parse(c.selector)
 	if err != nil {
@@ -86,11 +92,24 @@ func (c *chosen) find(ctx context.Context, reader client.Reader, namespace strin
 	if len(list.Items) == 0 {
 		return nil, fmt.Errorf("no leaderworkerset in namespace %q has the labels %s", namespace, c.selector)
 	}
-	var names []string
 	for i := range list.Items {
-		names = append(names, list.Items[i].Name)
+		keys = append(keys, types.NamespacedName{Namespace: namespace, Name: list.Items[i].Name})
 	}
-	return names, nil
+	return keys, nil
+}
+
+// openSets begins to read the namespace, and finds the sets.
+func (o *options) openSets(ctx context.Context, sets chosen) (*survey.Session, []types.NamespacedName, error) {
+	namespace, err := o.namespace()
+	if err != nil {
+		return nil, nil, err
+	}
+	session, err := o.open(ctx, namespace)
+	if err != nil {
+		return nil, nil, err
+	}
+	keys, err := sets.find(ctx, session.Live, namespace)
+	return session, keys, explain(err, "", namespace)
 }
 
 // setKinds are the words for sets that kubectl knows.
@@ -135,11 +154,11 @@ func oneSet(cmd *cobra.Command, args []string) (string, error) {
 	return names[0], nil
 }
 
-// each runs do for each name, and goes on to the others when one fails.
-func each(names []string, do func(name string) error) error {
+// each runs do for each set, and goes on to the others when one fails.
+func each(keys []types.NamespacedName, do func(types.NamespacedName) error) error {
 	var all []error
-	for _, name := range names {
-		if err := do(name); err != nil {
+	for _, key := range keys {
+		if err := do(key); err != nil {
 			all = append(all, err)
 		}
 	}

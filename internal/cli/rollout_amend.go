@@ -68,12 +68,11 @@ func (o *options) amend(ctx context.Context, a *amendment, decide amend.Decide) 
 		return explain(err, config.Host, namespace)
 	}
 	editor.Owner, editor.DryRun, editor.WithHistory = a.owner, amend.DryRun(a.dryRun), a.history
-	names, err := a.sets.find(ctx, editor, namespace)
+	keys, err := a.sets.find(ctx, editor, namespace)
 	if err != nil {
 		return explain(err, config.Host, namespace)
 	}
-	return each(names, func(name string) error {
-		key := types.NamespacedName{Namespace: namespace, Name: name}
+	return each(keys, func(key types.NamespacedName) error {
 		change, after, err := editor.Amend(ctx, key, decide)
 		switch {
 		case apierrors.IsNotFound(err):

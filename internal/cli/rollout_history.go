@@ -51,22 +51,14 @@ lockstep.dev/revision-history-limit on the set, 5 when absent.`,
 }
 
 func (o *options) rolloutHistory(ctx context.Context, sets chosen, revision int64, out *output) error {
-	namespace, err := o.namespace()
+	session, keys, err := o.openSets(ctx, sets)
 	if err != nil {
 		return err
-	}
-	session, err := o.open(ctx, namespace)
-	if err != nil {
-		return err
-	}
-	names, err := sets.find(ctx, session.Live, namespace)
-	if err != nil {
-		return explain(err, "", namespace)
 	}
 	between := ""
-	return each(names, func(name string) error {
+	return each(keys, func(key types.NamespacedName) error {
 		now := time.Now()
-		found, revisions, err := history(ctx, session, types.NamespacedName{Namespace: namespace, Name: name}, now)
+		found, revisions, err := history(ctx, session, key, now)
 		if err != nil {
 			return err
 		}
@@ -133,15 +125,11 @@ is paused; or, if there is nothing of that kind, what was changed last.`,
 }
 
 func (o *options) rolloutDiff(ctx context.Context, name string, of report.Comparison, exitCode bool) error {
-	namespace, err := o.namespace()
+	session, keys, err := o.openSets(ctx, chosen{names: []string{name}})
 	if err != nil {
 		return err
 	}
-	session, err := o.open(ctx, namespace)
-	if err != nil {
-		return err
-	}
-	found, revisions, err := history(ctx, session, types.NamespacedName{Namespace: namespace, Name: name}, time.Now())
+	found, revisions, err := history(ctx, session, keys[0], time.Now())
 	if err != nil {
 		return err
 	}

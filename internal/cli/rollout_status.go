@@ -56,17 +56,9 @@ func (o *options) rolloutStatus(ctx context.Context, sets chosen, f follow) erro
 	case f.revision < 0:
 		return fmt.Errorf("--revision %d: it must not be negative", f.revision)
 	}
-	namespace, err := o.namespace()
+	session, keys, err := o.openSets(ctx, sets)
 	if err != nil {
 		return err
-	}
-	session, err := o.open(ctx, namespace)
-	if err != nil {
-		return err
-	}
-	names, err := sets.find(ctx, session.Live, namespace)
-	if err != nil {
-		return explain(err, "", namespace)
 	}
 	if f.timeout > 0 {
 		var done context.CancelFunc
@@ -74,8 +66,7 @@ func (o *options) rolloutStatus(ctx context.Context, sets chosen, f follow) erro
 		defer done()
 	}
 	changed, lost := changes(ctx, []*survey.Session{session})
-	return each(names, func(name string) error {
-		key := types.NamespacedName{Namespace: namespace, Name: name}
+	return each(keys, func(key types.NamespacedName) error {
 		return o.followRollout(ctx, session, key, f, func() error { return await(ctx, changed, lost, false) })
 	})
 }

@@ -162,6 +162,9 @@ func TestPluginSaysWhatIsWrong(t *testing.T) {
 		want string
 	}{
 		{[]string{"status", "lama"}, "did you mean llama?"},
+		{[]string{"rollout", "status", "lama"}, "did you mean llama?"},
+		{[]string{"rollout", "restart", "lama"}, "did you mean llama?"},
+		{[]string{"rollout", "pause", "-l", "no=such"}, "has the labels no=such"},
 		{[]string{"plan", "llama", "--as", "nobody"}, `User "nobody" cannot list resource`},
 		{[]string{"status", "llama", "--server", "https://127.0.0.1:1"}, "https://127.0.0.1:1 does not answer"},
 	}
