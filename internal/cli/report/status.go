@@ -23,6 +23,7 @@ func Status(s survey.Survey) *SetStatus {
 		CreatedAt: set.CreationTimestamp, DeletedAt: timeOf(survey.DeletedAt(set)),
 		Desired: lws.Replicas(set), Size: lws.Size(set),
 		Ready: s.Standing.Ready, UpToDate: s.Standing.Updated, Revision: s.Standing.Key,
+		Paused:     lws.Paused(set),
 		Conditions: set.Status.Conditions,
 		Waiting:    setWaits(s),
 		Due:        due(s),

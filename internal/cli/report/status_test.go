@@ -131,6 +131,14 @@ GROUP   READY   REVISION     NODES                                             A
 `)
 }
 
+func TestAPauseIsShown(t *testing.T) {
+	s := with(newSurvey(1, 1), 0, "+")
+	s.Set.Set.Annotations = map[string]string{lwsv1.PausedAnnotationKey: "true"}
+	if got := text(t, report.Status(s)); !strings.Contains(got, "created 5m ago, rollout paused\n") {
+		t.Errorf("got %s", got)
+	}
+}
+
 func TestGhostsAreShownAndNotCounted(t *testing.T) {
 	s := newSurvey(2, 2)
 	s.Set.StatefulSet.Members = nil

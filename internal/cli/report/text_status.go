@@ -33,6 +33,9 @@ func (s *SetStatus) header(out io.Writer, now time.Time) {
 	fmt.Fprintf(out, "%s in namespace %s: %d of %d groups ready, %d up to date, %s each\n",
 		s.Name, s.Namespace, s.Ready, s.Desired, s.UpToDate, counted(int(s.Size), "pod"))
 	fmt.Fprintf(out, "revision %s, created %s ago", dash(s.Revision), age(&s.CreatedAt, now))
+	if s.Paused {
+		fmt.Fprint(out, ", rollout paused")
+	}
 	if s.DeletedAt != nil {
 		fmt.Fprintf(out, ", deleted %s ago: what it made goes with it", age(s.DeletedAt, now))
 	}

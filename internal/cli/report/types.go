@@ -69,6 +69,8 @@ type SetStatus struct {
 	UpToDate int32 `json:"upToDate"`
 	// Revision is the key that groups should be at; absent while unknown.
 	Revision string `json:"revision,omitempty"`
+	// Paused tells whether the user holds the set's rollout.
+	Paused bool `json:"paused,omitempty"`
 
 	// Conditions are those in the set's status.
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
