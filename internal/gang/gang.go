@@ -9,14 +9,6 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
-const (
-	// AnnotationKey, on a set, names the scheduler that places its groups whole,
-	// or says None. Without it the operator's configuration decides.
-	AnnotationKey = "lockstep.dev/gang-scheduler"
-	// None has pods placed one by one.
-	None = "none"
-)
-
 // Scheduler is one scheduler that places groups whole. It knows each group by an
 // object of its own kind, and pods by what ties them to that object.
 type Scheduler interface {
@@ -77,7 +69,7 @@ func Named(name string) Scheduler {
 // Wanted returns the scheduler that new groups of a set are handed to, or nil.
 // otherwise is for sets that do not say.
 func Wanted(set metav1.Object, otherwise Scheduler) Scheduler {
-	switch name := set.GetAnnotations()[AnnotationKey]; name {
+	switch name := set.GetAnnotations()[lwsv1.GangSchedulerAnnotationKey]; name {
 	case "":
 		return otherwise
 	default:
@@ -96,7 +88,7 @@ func NameOf(pod metav1.Object) string {
 // that somebody tied to an object of their own is theirs to care for.
 func Of(pod metav1.Object) Scheduler {
 	for _, s := range Schedulers() {
-		if s.Tied(pod) == NameOf(pod) {
+		if to := s.Tied(pod); to != "" && to == NameOf(pod) {
 			return s
 		}
 	}

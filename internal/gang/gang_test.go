@@ -60,7 +60,7 @@ func TestASetMayDifferFromTheConfiguration(t *testing.T) {
 		{"nobody", gang.Volcano{}, nil},
 	}
 	for _, tt := range tests {
-		set := &lwsv1.LeaderWorkerSet{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{gang.AnnotationKey: tt.annotation}}}
+		set := &lwsv1.LeaderWorkerSet{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{lwsv1.GangSchedulerAnnotationKey: tt.annotation}}}
 		if got := gang.Wanted(set, tt.otherwise); got != tt.want {
 			t.Errorf("%q with %v: got %v, want %v", tt.annotation, tt.otherwise, got, tt.want)
 		}
@@ -83,7 +83,7 @@ func group(edits ...func(*gang.Group)) gang.Group {
 }
 
 func TestAPodGroupSaysWhatTheGroupIs(t *testing.T) {
-	queued := group(func(g *gang.Group) { g.Annotations[gang.QueueAnnotationKey] = "q" })
+	queued := group(func(g *gang.Group) { g.Annotations[lwsv1.QueueNameAnnotationKey] = "q" })
 	want := map[string]any{
 		"apiVersion": "scheduling.volcano.sh/v1beta1",
 		"kind":       "PodGroup",
@@ -135,7 +135,7 @@ func TestDriftOfAPodGroup(t *testing.T) {
 			}
 		})
 	}
-	queued := gang.Volcano{}.Object(group(func(g *gang.Group) { g.Annotations[gang.QueueAnnotationKey] = "q" }))
+	queued := gang.Volcano{}.Object(group(func(g *gang.Group) { g.Annotations[lwsv1.QueueNameAnnotationKey] = "q" }))
 	if (gang.Volcano{}).InStep(gang.Volcano{}.Object(group()), queued) {
 		t.Error("a queue that is missing goes unnoticed")
 	}

@@ -9,13 +9,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
 const (
 	// PodGroupAnnotationKey, on a pod, names the PodGroup that it is placed with.
 	PodGroupAnnotationKey = "scheduling.k8s.io/group-name"
-	// QueueAnnotationKey, on a set, names the queue that its groups wait in.
-	QueueAnnotationKey = "scheduling.volcano.sh/queue-name"
 	// volcanoPrefix begins what a set's annotations tell Volcano of its groups.
 	volcanoPrefix = "volcano.sh/"
 )
@@ -62,7 +62,7 @@ func (v Volcano) Object(g Group) *unstructured.Unstructured {
 	if len(g.MinResources) > 0 {
 		spec["minResources"] = written(g.MinResources)
 	}
-	if queue := g.Annotations[QueueAnnotationKey]; queue != "" {
+	if queue := g.Annotations[lwsv1.QueueNameAnnotationKey]; queue != "" {
 		spec["queue"] = queue
 	}
 	object.Object["spec"] = spec

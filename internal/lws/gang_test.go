@@ -189,7 +189,7 @@ func TestAPodGroupOfAStrangerIsNeverTouched(t *testing.T) {
 func TestAGroupFromBeforeGangsIsLeftAlone(t *testing.T) {
 	c := running(t, 1, 2)
 	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) {
-		lwstest.Annotation(gang.AnnotationKey, "volcano")(set)
+		lwstest.Annotation(lwsv1.GangSchedulerAnnotationKey, "volcano")(set)
 	})
 	plan := c.decideGroup("w-0")
 	if len(plan.Actions) > 0 {
@@ -201,8 +201,8 @@ func TestAGroupFromBeforeGangsIsLeftAlone(t *testing.T) {
 }
 
 func TestAGroupThatWasMadeAsAGangStaysOne(t *testing.T) {
-	c := gangs(t, 1, 2, lwstest.Annotation(gang.AnnotationKey, "volcano"))
-	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { set.Annotations[gang.AnnotationKey] = gang.None })
+	c := gangs(t, 1, 2, lwstest.Annotation(lwsv1.GangSchedulerAnnotationKey, "volcano"))
+	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { set.Annotations[lwsv1.GangSchedulerAnnotationKey] = lwsv1.NoGangScheduler })
 	delete(c.Objects, lwstest.NameOf(podGroup(c)))
 	one[action.Create](t, c.decideGroup("w-0"))
 }

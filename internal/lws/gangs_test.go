@@ -76,7 +76,7 @@ func TestWithoutItsGangSchedulerAGroupStillGetsItsWorkers(t *testing.T) {
 
 func TestWorkersFollowTheirLeaderNotTheSet(t *testing.T) {
 	c := running(t, 1, 2)
-	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { lwstest.Annotation(gang.AnnotationKey, "volcano")(set) })
+	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { lwstest.Annotation(lwsv1.GangSchedulerAnnotationKey, "volcano")(set) })
 	lwstest.Drop[*appsv1.StatefulSet](c.FakeStore, "w-0")
 	lwstest.Drop[*corev1.Pod](c.FakeStore, "w-0-1")
 	made := one[action.Create](t, c.decideGroup("w-0"))

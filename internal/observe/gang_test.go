@@ -90,7 +90,7 @@ func TestAGroupThatIsNoGangAsksForNothing(t *testing.T) {
 func TestASetThatAsksForAGangSchedulerHearsThatItIsMissing(t *testing.T) {
 	e, _, _ := chained(t)
 	e.observer.WithGangs(known{missing: "not there"})
-	lwstest.Edit(e.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { lwstest.Annotation(gang.AnnotationKey, "volcano")(set) })
+	lwstest.Edit(e.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { lwstest.Annotation(lwsv1.GangSchedulerAnnotationKey, "volcano")(set) })
 	if got := e.set("w").GangMissing; got != "not there" {
 		t.Errorf("before it has a gang: got %q", got)
 	}

@@ -40,9 +40,9 @@ func kin[T client.Object](ctx context.Context, k *Kin, key types.NamespacedName,
 		return none, nil
 	}
 	if k.cached != nil {
-		if err := k.cached.Get(ctx, key, into); !apierrors.IsNotFound(err) {
-			return into, err
-		}
+		if err := k.cached.Get(ctx, key, into); err == nil {
+			return into, nil
+		} // it may lag, or not have begun
 	}
 	err := k.live.Get(ctx, key, into)
 	if apierrors.IsNotFound(err) {

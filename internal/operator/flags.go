@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -8,7 +9,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/controller"
+	"lockstep.dev/lockstep/internal/gang"
 )
 
 // flags hold what stands on the command line. Their defaults are those of the
@@ -27,6 +30,7 @@ type flags struct {
 	leaseDuration, renewDeadline  time.Duration
 	retryPeriod                   time.Duration
 	resourceLock, resourceName    string
+	gangScheduler                 string
 	version                       bool
 	zap                           zap.Options
 }
@@ -39,6 +43,7 @@ func (f *flags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.namespace, "namespace", ownNamespace(), "the operator's own `namespace`, of its lease and its certificate")
 	fs.StringSliceVar(&f.controllers, "controllers", controller.Names(), `controllers to run; "" runs none`)
 	fs.BoolVar(&f.version, "version", false, "print the version and exit")
+	fs.StringVar(&f.gangScheduler, "gang-scheduler", "", "`scheduler` that places groups whole, of sets that name none by the annotation "+lwsv1.GangSchedulerAnnotationKey+": "+strings.Join(gang.Names(), ", ")+`; "" is none`)
 	f.registerWebhook(fs)
 	f.registerServers(fs)
 	f.registerLeaderElection(fs)
@@ -77,6 +82,7 @@ func (f *flags) override(given *pflag.FlagSet, c *v1alpha1.Configuration) {
 		"webhook-host":                func() { c.Webhook.Host = f.webhookHost },
 		"metrics-bind-address":        func() { c.Metrics.BindAddress = f.metricsAddress },
 		"health-probe-bind-address":   func() { c.Health.HealthProbeBindAddress = f.healthAddress },
+		"gang-scheduler":              func() { c.GangSchedulingManagement = f.gangs() },
 		"kube-api-qps":                func() { c.ClientConnection.QPS = &f.qps },
 		"kube-api-burst":              func() { c.ClientConnection.Burst = &f.burst },
 		"leader-elect":                func() { c.LeaderElection.LeaderElect = &f.leaderElect },
@@ -90,4 +96,12 @@ func (f *flags) override(given *pflag.FlagSet, c *v1alpha1.Configuration) {
 			assign()
 		}
 	}
+}
+
+// gangs is the block of the configuration that the flag stands for.
+func (f *flags) gangs() *v1alpha1.GangSchedulingManagement {
+	if f.gangScheduler == "" {
+		return nil
+	}
+	return &v1alpha1.GangSchedulingManagement{SchedulerProvider: &f.gangScheduler}
 }

@@ -40,6 +40,10 @@ func TestPartsCanBeSwitchedOffButNotAll(t *testing.T) {
 		"--controllers=leaderworkerset,foo": `there is no controller "foo", only: leaderworkerset`,
 		"--webhook-port=70000":              "webhook.port",
 
+		"--gang-scheduler=volcano": "",
+		"--gang-scheduler=":        "",
+		"--gang-scheduler=foo":     `schedulerProvider: Unsupported value: "foo": supported values: "volcano"`,
+
 		"--pprof-bind-address=127.0.0.1:6060": "",
 		"--pprof-bind-address=:6060":          "for this machine only",
 		"--pprof-bind-address=10.0.0.1:6060":  "for this machine only",
@@ -161,6 +165,15 @@ func TestTakenPortIsNamedWithItsFlag(t *testing.T) {
 		o := parse(t, args...)
 		if err := o.checkAddresses(context.Background()); err == nil || !strings.Contains(err.Error(), flag) || !strings.Contains(err.Error(), port) {
 			t.Errorf("%s: got %v", flag, err)
+		}
+	}
+}
+
+func TestAFlagNamesTheGangScheduler(t *testing.T) {
+	for args, want := range map[string]string{"": "", "--gang-scheduler=": "", "--gang-scheduler=volcano": "volcano"} {
+		block := parse(t, strings.Fields(args)...).Config.GangSchedulingManagement
+		if (block != nil) != (want != "") || (block != nil && *block.SchedulerProvider != want) {
+			t.Errorf("%q: got %+v", args, block)
 		}
 	}
 }

@@ -45,7 +45,7 @@ func worker(edits ...func(*corev1.Pod)) *corev1.Pod {
 func inGang(pod *corev1.Pod) { gang.Volcano{}.Tie(pod, "w-0-r") }
 
 func TestThePodWebhookTiesWhatBelongsToAGang(t *testing.T) {
-	named := &lwsv1.LeaderWorkerSet{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{gang.AnnotationKey: "volcano"}}}
+	named := &lwsv1.LeaderWorkerSet{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{lwsv1.GangSchedulerAnnotationKey: "volcano"}}}
 	tests := []struct {
 		name  string
 		gangs Gangs

@@ -10,14 +10,14 @@ import (
 	"lockstep.dev/lockstep/internal/gang"
 )
 
-func readGangScheduler(set *lwsv1.LeaderWorkerSet) any { return set.Annotations[gang.AnnotationKey] }
+func readGangScheduler(set *lwsv1.LeaderWorkerSet) any { return set.Annotations[lwsv1.GangSchedulerAnnotationKey] }
 
 // checkGangScheduler refuses a scheduler nobody knows: its groups would be placed
 // pod by pod, and nobody would be told.
 func checkGangScheduler(set *lwsv1.LeaderWorkerSet) field.ErrorList {
-	choices := append(gang.Names(), gang.None)
-	if name := set.Annotations[gang.AnnotationKey]; name != "" && !slices.Contains(choices, name) {
-		return field.ErrorList{field.NotSupported(annotationsPath.Key(gang.AnnotationKey), name, choices)}
+	choices := append(gang.Names(), lwsv1.NoGangScheduler)
+	if name := set.Annotations[lwsv1.GangSchedulerAnnotationKey]; name != "" && !slices.Contains(choices, name) {
+		return field.ErrorList{field.NotSupported(annotationsPath.Key(lwsv1.GangSchedulerAnnotationKey), name, choices)}
 	}
 	return nil
 }
@@ -25,7 +25,7 @@ func checkGangScheduler(set *lwsv1.LeaderWorkerSet) field.ErrorList {
 // warnGangScheduler: the objects of a gang mean something to its own scheduler
 // alone.
 func warnGangScheduler(set *lwsv1.LeaderWorkerSet) []string {
-	name := set.Annotations[gang.AnnotationKey]
+	name := set.Annotations[lwsv1.GangSchedulerAnnotationKey]
 	if gang.Named(name) == nil {
 		return nil
 	}

@@ -25,7 +25,7 @@ func TestAGangIsWholeOrItIsNone(t *testing.T) {
 	older.Labels[lwsv1.RevisionKey] = "older"
 	says := func(name string) *lwsv1.LeaderWorkerSet {
 		set := newSet()
-		set.Annotations = map[string]string{gang.AnnotationKey: name}
+		set.Annotations = map[string]string{lwsv1.GangSchedulerAnnotationKey: name}
 		return set
 	}
 	tests := []struct {
@@ -58,7 +58,7 @@ func TestAGangIsWholeOrItIsNone(t *testing.T) {
 func TestAGangSchedulerNobodyKnowsIsRefused(t *testing.T) {
 	for name, refused := range map[string]bool{"": false, "volcano": false, "none": false, "Volcano": true, "kueue": true} {
 		set := newSet()
-		set.Annotations = map[string]string{gang.AnnotationKey: name}
+		set.Annotations = map[string]string{lwsv1.GangSchedulerAnnotationKey: name}
 		faults := admission.ValidateCreate(set).ToAggregate()
 		if (faults != nil) != refused {
 			t.Errorf("%q: %v", name, faults)
@@ -71,7 +71,7 @@ func TestAGangSchedulerNobodyKnowsIsRefused(t *testing.T) {
 
 func TestPodsThatTheGangSchedulerDoesNotSeeAreWarnedOf(t *testing.T) {
 	set := newSet()
-	set.Annotations = map[string]string{gang.AnnotationKey: "volcano"}
+	set.Annotations = map[string]string{lwsv1.GangSchedulerAnnotationKey: "volcano"}
 	if got := strings.Join(admission.Warnings(set, nil), "\n"); !strings.Contains(got, `spec.schedulerName: is not "volcano", so these pods are placed one by one`) {
 		t.Errorf("got %q", got)
 	}

@@ -240,6 +240,8 @@ func (r *FakeReader) List(_ context.Context, into client.ObjectList, opts ...cli
 		list.Items = listed[*corev1.Pod, corev1.Pod](r, o)
 	case *appsv1.ControllerRevisionList:
 		list.Items = listed[*appsv1.ControllerRevision, appsv1.ControllerRevision](r, o)
+	case *lwsv1.LeaderWorkerSetList:
+		list.Items = listed[*lwsv1.LeaderWorkerSet, lwsv1.LeaderWorkerSet](r, o)
 	case *metav1.PartialObjectMetadataList:
 		list.Items = r.metadata(identity.Kind(strings.TrimSuffix(list.Kind, "List")), o)
 	default:
@@ -254,7 +256,7 @@ func listed[P interface {
 }, T any](r *FakeReader, o client.ListOptions) []T {
 	var items []T
 	for _, object := range All[P](r.objects) {
-		if object.GetNamespace() == o.Namespace && r.shows(object) && r.indexed(object, o) && matches(object, o) {
+		if (o.Namespace == "" || object.GetNamespace() == o.Namespace) && r.shows(object) && r.indexed(object, o) && matches(object, o) {
 			items = append(items, *object)
 		}
 	}

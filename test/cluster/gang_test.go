@@ -1,0 +1,169 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/test/volcano"
+)
+
+const (
+	gangMissing = "GangSchedulerMissing"
+	tiedTo      = "scheduling.k8s.io/group-name"
+	beGangs     = `{"metadata":{"annotations":{"lockstep.dev/gang-scheduler":"volcano"}}}`
+)
+
+// definePodGroups makes PodGroups known, until the test ends.
+func (s *scene) definePodGroups() {
+	s.Helper()
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(volcano.Definition())
+	s.check("write the definition", err)
+	definition := &unstructured.Unstructured{Object: fields}
+	definition.SetAPIVersion("apiextensions.k8s.io/v1")
+	definition.SetKind("CustomResourceDefinition")
+	s.create(definition)
+	s.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := s.client.Delete(ctx, definition); client.IgnoreNotFound(err) != nil {
+			s.Logf("take the definition away: %v", err)
+		}
+	})
+}
+
+// podGroups returns the PodGroups there are by name.
+func (s *scene) podGroups() (map[string]*unstructured.Unstructured, error) {
+	list := volcano.PodGroups()
+	if err := s.client.List(s.Context(), list, client.InNamespace(s.namespace)); err != nil {
+		return nil, err
+	}
+	all := map[string]*unstructured.Unstructured{}
+	for i := range list.Items {
+		all[list.Items[i].GetName()] = &list.Items[i]
+	}
+	return all, nil
+}
+
+// notGangs says which leader in which of the groups is without a PodGroup of its
+// own, or which pod is not tied to it.
+func (s *scene) notGangs(set *lwsv1.LeaderWorkerSet, groups ...int) error {
+	all, err := s.podGroups()
+	if err != nil {
+		return err
+	}
+	for _, index := range groups {
+		leader, ok := find[*corev1.Pod](s.recorder, fmt.Sprintf("%s-%d", set.Name, index))
+		if !ok {
+			return fmt.Errorf("group %d has no leader", index)
+		}
+		name := leader.Name + "-" + leader.Labels[lwsv1.RevisionKey]
+		object := all[name]
+		if object == nil || !metav1.IsControlledBy(object, leader) {
+			return fmt.Errorf("leader %s (%s) has no PodGroup %s: %v", leader.Name, leader.UID, name, object)
+		}
+		for _, pod := range s.podsOf(set) {
+			if pod.Labels[lwsv1.GroupIndexLabelKey] == fmt.Sprint(index) && pod.Annotations[tiedTo] != name {
+				return fmt.Errorf("pod %s is tied to %q, not %q", pod.Name, pod.Annotations[tiedTo], name)
+			}
+		}
+	}
+	return lacking("PodGroups", len(groups), len(all))
+}
+
+func uids(all map[string]*unstructured.Unstructured) map[string]types.UID {
+	ids := map[string]types.UID{}
+	for name, object := range all {
+		ids[name] = object.GetUID()
+	}
+	return ids
+}
+
+// Gangs are switched on for a set that runs, the scheduler comes after it, groups
+// restart, and the operator does.
+func TestGangs(t *testing.T) {
+	s := newScene(t)
+	set := s.newSet("a", 2, 3, imageA)
+	s.create(set)
+	set = s.awaitSettled(set)
+	born := s.bornInto(set.UID, 0)
+
+	s.patch(set, beGangs)
+	s.eventually("the set says that its gang scheduler is missing", func() error { return s.gangIsMissing(set, metav1.ConditionTrue) })
+	s.definePodGroups()
+	s.eventually("the set says that its gang scheduler is there", func() error { return s.gangIsMissing(set, metav1.ConditionFalse) })
+	s.check("groups from before are left alone", s.notGangs(set))
+	same(t, "born since gangs were switched on", born, s.bornInto(set.UID, 0))
+
+	for _, index := range []int{0, 1} {
+		s.restart(set, index)
+	}
+	s.eventually("both groups are gangs", func() error { return s.notGangs(set, 0, 1) })
+	set = s.awaitSettled(set)
+	before, err := s.podGroups()
+	s.check("list PodGroups", err)
+
+	s.restart(set, 0)
+	s.eventually("the next leader has a PodGroup of its own", func() error { return s.notGangs(set, 0, 1) })
+	after, err := s.podGroups()
+	s.check("list PodGroups", err)
+	for name, id := range uids(before) {
+		if mine := after[name].GetLabels()[lwsv1.GroupIndexLabelKey] == "0"; mine == (id == after[name].GetUID()) {
+			t.Errorf("PodGroup %s was %s and is %s", name, id, after[name].GetUID())
+		}
+	}
+
+	s.awaitSettled(set)
+	untouched, _ := find[*corev1.Pod](s.recorder, "a-0")
+	s.check("read the audit log", bed.audit.sync())
+	mark := bed.audit.position()
+	s.check("kill the operator", bed.operator.kill())
+	s.check("start the operator", bed.operator.start())
+	s.restart(set, 1)
+	s.eventually("the group is a gang again", func() error { return s.notGangs(set, 0, 1) })
+	s.awaitSettled(set)
+	for _, w := range s.lockstepWrote(mark) {
+		if w.Resource == "podgroups" && w.Name == untouched.Annotations[tiedTo] {
+			t.Errorf("a restart of the operator and of another group touched %s", w)
+		}
+	}
+
+	s.remove(set.DeepCopy())
+	s.awaitNothing(set.UID)
+	s.eventually("no PodGroup is left", func() error { return s.notGangs(set) })
+}
+
+// restart deletes a leader and waits until the next one has all its workers.
+func (s *scene) restart(set *lwsv1.LeaderWorkerSet, index int) {
+	s.Helper()
+	old, ok := find[*corev1.Pod](s.recorder, fmt.Sprintf("%s-%d", set.Name, index))
+	if !ok {
+		s.Fatalf("group %d has no leader", index)
+	}
+	s.remove(old.DeepCopy())
+	s.eventually(fmt.Sprintf("group %d is there again", index), func() error {
+		now, ok := find[*corev1.Pod](s.recorder, old.Name)
+		if !ok || now.UID == old.UID || s.readyGroups(set)[index] == "" {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+}
+
+func (s *scene) gangIsMissing(want *lwsv1.LeaderWorkerSet, status metav1.ConditionStatus) error {
+	set, ok := find[*lwsv1.LeaderWorkerSet](s.recorder, want.Name)
+	if !ok || !meta.IsStatusConditionPresentAndEqual(set.Status.Conditions, gangMissing, status) {
+		return errors.New("it does not")
+	}
+	return nil
+}
