@@ -14,15 +14,15 @@ import (
 type Step int8
 
 const (
-	// Leave: nothing is to be done.
+	// Leave it: nothing is to be done.
 	Leave Step = iota
-	// Dress: a living claim lacks a finalizer, or has one that it need not have.
+	// Dress it: a living claim lacks a finalizer, or has one that it need not have.
 	Dress
-	// Keep: it is terminating and in use, says the cache. Pods wake us.
+	// Keep it: it is terminating and in use, says the cache. Pods wake us.
 	Keep
-	// AwaitPods: P is still there and not ours to take.
+	// AwaitPods is said while P is there and not ours to take.
 	AwaitPods
-	// Look: the cache shows no user, which proves nothing. Take a batch and look.
+	// Look once more: the cache shows no user, which proves nothing. Take a batch and look.
 	Look
 )
 

@@ -26,7 +26,7 @@ type Use struct {
 // holds tells whether the use keeps the claim's finalizers, whatever the phase of
 // the pod: its volume may be mounted as long as the pod object exists.
 func (u Use) holds(claim *corev1.PersistentVolumeClaim) bool {
-	return u.Node != "" && u.of(claim) && !(u.ephemeral && u.shutDown)
+	return u.Node != "" && u.of(claim) && (!u.ephemeral || !u.shutDown)
 }
 
 // of tells whether the use is of this very claim. An ephemeral volume means the

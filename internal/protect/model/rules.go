@@ -34,16 +34,16 @@ const (
 type Start int8
 
 const (
-	// Free: it may be bound whenever a scheduler, or whoever creates it, likes.
+	// Free pods may be bound whenever a scheduler, or whoever creates it, likes.
 	Free Start = iota
-	// BindingWebhook: a webhook on bindings reads the claim first.
+	// BindingWebhook reads the claim before a binding is let pass.
 	BindingWebhook
-	// RecordFirst: the scheduler writes the use record onto the claim it has read
-	// live, and binds then.
+	// RecordFirst has the scheduler write the use record onto the claim it has read
+	// live, and bind then.
 	RecordFirst
 	// RecordAfter writes the record once the pod is bound.
 	RecordAfter
-	// Gated: the record is written while a scheduling gate keeps the pod from
+	// Gated pods have the record written while a scheduling gate keeps the pod from
 	// being bound.
 	Gated
 )
