@@ -20,6 +20,8 @@ import (
 type Request struct {
 	Verb, Resource, Subresource, Namespace, Name, Agent, URI string
 	Code                                                     int
+	// Begun and Done are when the API server took the request and when it answered.
+	Begun, Done time.Time
 }
 
 func (r Request) String() string {
@@ -85,13 +87,16 @@ func (a *Audit) take(line string) {
 		Stage, Verb, UserAgent, RequestURI string
 		ObjectRef                          struct{ Resource, Subresource, Namespace, Name string }
 		ResponseStatus                     struct{ Code int }
+		RequestReceivedTimestamp           time.Time
+		StageTimestamp                     time.Time
 	}
 	if json.Unmarshal([]byte(line), &event) != nil || event.Stage != "ResponseComplete" {
 		return
 	}
 	ref := event.ObjectRef
 	r := Request{Verb: event.Verb, Resource: ref.Resource, Subresource: ref.Subresource, Namespace: ref.Namespace,
-		Name: ref.Name, Agent: event.UserAgent, URI: event.RequestURI, Code: event.ResponseStatus.Code}
+		Name: ref.Name, Agent: event.UserAgent, URI: event.RequestURI, Code: event.ResponseStatus.Code,
+		Begun: event.RequestReceivedTimestamp, Done: event.StageTimestamp}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if _, err := fmt.Sscanf(r.URI, "/version?marker=%d", &a.marker); err == nil {

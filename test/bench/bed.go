@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/test/drill"
+)
+
+// benchAgent is who the bench's own requests come from.
+const benchAgent = "bench"
+
+// bed is the control plane and the operator that everything is measured on.
+type bed struct {
+	plane    *drill.Plane
+	operator *drill.Operator
+	flags    []string // of the operator
+	client   client.WithWatch
+	audit    *drill.Audit
+	stages   int
+}
+
+// raise brings up the control plane, installs lockstep, runs it, and has everything
+// done once before anything is measured.
+func raise(ctx context.Context, dir string, reaper *drill.Reaper, s settings) (*bed, error) {
+	b, err := newBed(dir, reaper, s)
+	if err != nil {
+		return nil, err
+	}
+	if err := reaper.Note("plane", b.plane.Program, b.plane.Dir); err != nil {
+		return nil, err
+	}
+	for _, step := range []func() error{
+		b.plane.Up, b.connect, b.operator.Install,
+		func() error { return b.operator.Start(b.flags...) },
+		func() error { return b.warmUp(ctx) },
+	} {
+		if err := step(); err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+func newBed(dir string, reaper *drill.Reaper, s settings) (*bed, error) {
+	local, err := drill.Program("lockstep-local")
+	if err != nil {
+		return nil, err
+	}
+	lockstep, err := drill.Program("lockstep")
+	if err != nil {
+		return nil, err
+	}
+	ports, err := drill.FreePorts(2)
+	if err != nil {
+		return nil, err
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return nil, err
+	}
+	plane := &drill.Plane{Program: local, Dir: filepath.Join(dir, "plane"), Log: filepath.Join(dir, "local.log"), Nodes: s.nodes, QPS: s.qps}
+	b := &bed{plane: plane, operator: &drill.Operator{
+		Program: lockstep, Kubeconfig: plane.Kubeconfig(), Webhooks: ports[0], Probes: ports[1],
+		Reaper: reaper, Log: filepath.Join(dir, "operator.log"),
+	}}
+	if s.pprof != "" {
+		b.flags = append(b.flags, "--pprof-bind-address", s.pprof)
+	}
+	return b, nil
+}
+
+// connect makes the bench's own client, which knows no rate limit.
+func (b *bed) connect() error {
+	config, err := clientcmd.BuildConfigFromFlags("", b.plane.Kubeconfig())
+	if err != nil {
+		return err
+	}
+	config.QPS = -1
+	config.UserAgent = benchAgent
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, lwsv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return err
+		}
+	}
+	if b.audit, err = drill.FollowAudit(b.plane.AuditLog(), config, kept); err != nil {
+		return err
+	}
+	b.client, err = client.NewWithWatch(config, client.Options{Scheme: scheme})
+	return err
+}
+
+// kept are the operator's requests, and everybody's creation and deletion of pods.
+func kept(r drill.Request) bool {
+	return drill.ByLockstep(r) || (r.Resource == "pods" && r.Subresource == "" && (r.Verb == "create" || r.Verb == "delete"))
+}
+
+// warmUp has a set and bare StatefulSets come and go, so that the garbage collector
+// knows all kinds and nobody does anything for the first time.
+func (b *bed) warmUp(ctx context.Context) error {
+	for _, load := range []load{own(3, 3), floor(3, 3)} {
+		s, err := b.newStage(ctx, load)
+		if err != nil {
+			return fmt.Errorf("warm up: %w", err)
+		}
+		if err := s.comeAndGo(ctx); err != nil {
+			return fmt.Errorf("warm up: %w\n%s", err, drill.LastLines(b.operator.Log, 20))
+		}
+		s.strike()
+	}
+	return nil
+}
+
+// stage is a namespace of one measurement, and what is seen in it.
+type stage struct {
+	*bed
+	load
+	*census
+	namespace string
+	stop      context.CancelFunc
+	mark      int // where the audit log stood
+}
+
+func (b *bed) newStage(ctx context.Context, l load) (*stage, error) {
+	b.stages++
+	s := &stage{bed: b, load: l, namespace: fmt.Sprintf("bench-%d", b.stages)}
+	if err := b.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}); err != nil {
+		return nil, err
+	}
+	account := client.ObjectKey{Namespace: s.namespace, Name: "default"}
+	for b.client.Get(ctx, account, &corev1.ServiceAccount{}) != nil {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	watching, stop := context.WithCancel(ctx)
+	s.stop = stop
+	var err error
+	if s.census, err = startCensus(watching, b.client, s.namespace, l.size); err != nil {
+		return nil, err
+	}
+	return s, s.remark()
+}
+
+// remark has writes counted from now on.
+func (s *stage) remark() error {
+	if err := s.audit.Sync(); err != nil {
+		return err
+	}
+	s.mark = s.audit.Position()
+	return nil
+}
+
+// strike clears the stage away.
+func (s *stage) strike() {
+	s.stop()
+	ctx := context.Background()
+	_ = s.client.DeleteAllOf(ctx, &lwsv1.LeaderWorkerSet{}, client.InNamespace(s.namespace))
+	_ = s.client.DeleteAllOf(ctx, &appsv1.StatefulSet{}, client.InNamespace(s.namespace))
+	_ = s.client.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}})
+}
+
+// comeAndGo has the load come, and go again.
+func (s *stage) comeAndGo(ctx context.Context) error {
+	if err := s.create(ctx, s); err != nil {
+		return err
+	}
+	if err := s.await(ctx, "all groups are there", s.complete); err != nil {
+		return err
+	}
+	if err := s.remove(ctx, s); err != nil {
+		return err
+	}
+	return s.await(ctx, "all pods are gone", s.empty)
+}

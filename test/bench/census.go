@@ -1,0 +1,237 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/test/drill"
+)
+
+// pod is what is counted of a pod.
+type pod struct {
+	name, group, image string
+	ready              bool
+}
+
+// census counts, as changes are seen, what is there in one namespace.
+type census struct {
+	full int // pods of a whole group
+
+	mu      sync.Mutex
+	wake    chan struct{}
+	synced  map[string]bool
+	pods    map[types.UID]pod
+	created int // pods ever seen
+	ready   int
+	readyIn map[string]int // ready pods of each group
+	whole   int            // groups with all pods ready
+	fewest  int            // the least that whole was since it was last set
+	sets    map[string]*lwsv1.LeaderWorkerSet
+	stss    map[string]bool // StatefulSets, and whether their status says that all is ready
+	stsLeft int             // StatefulSets whose status does not
+}
+
+func startCensus(ctx context.Context, c client.WithWatch, namespace string, size int) (*census, error) {
+	n := &census{
+		full: size, wake: make(chan struct{}), synced: map[string]bool{}, pods: map[types.UID]pod{},
+		readyIn: map[string]int{}, sets: map[string]*lwsv1.LeaderWorkerSet{}, stss: map[string]bool{},
+	}
+	lists := []client.ObjectList{&corev1.PodList{}, &appsv1.StatefulSetList{}, &lwsv1.LeaderWorkerSetList{}}
+	for _, list := range lists {
+		kind := fmt.Sprintf("%T", list)
+		source := &cache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				out, _ := list.DeepCopyObject().(client.ObjectList)
+				return out, c.List(ctx, out, &client.ListOptions{Namespace: namespace, Raw: &o})
+			},
+			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+				empty, _ := list.DeepCopyObject().(client.ObjectList)
+				return c.Watch(ctx, empty, &client.ListOptions{Namespace: namespace, Raw: &o})
+			},
+		}
+		reflector := cache.NewReflectorWithOptions(source, nil, shelf{n, kind}, cache.ReflectorOptions{Name: kind})
+		go reflector.RunWithContext(ctx)
+	}
+	return n, n.await(ctx, "everything is watched", func() bool { return len(n.synced) == len(lists) })
+}
+
+// shelf is the census as the store of one kind's reflector.
+type shelf struct {
+	*census
+	kind string
+}
+
+func (s shelf) Add(object any) error    { s.see(object, true); return nil }
+func (s shelf) Update(object any) error { s.see(object, true); return nil }
+func (s shelf) Delete(object any) error { s.see(object, false); return nil }
+func (s shelf) Resync() error           { return nil }
+
+// Replace is called with the first list. A watch that was lost and could not be
+// resumed would miss departures; the counts would then never fit and the run fail.
+func (s shelf) Replace(objects []any, _ string) error {
+	for _, object := range objects {
+		s.see(object, true)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.synced[s.kind] = true
+	s.tell()
+	return nil
+}
+
+func (n *census) see(object any, there bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch object := object.(type) {
+	case *corev1.Pod:
+		n.seePod(object, there)
+	case *appsv1.StatefulSet:
+		n.seeStatefulSet(object, there)
+	case *lwsv1.LeaderWorkerSet:
+		if delete(n.sets, object.Name); there {
+			n.sets[object.Name] = object
+		}
+	}
+	n.fewest = min(n.fewest, n.whole)
+	n.tell()
+}
+
+// tell wakes who waits. The lock is held.
+func (n *census) tell() {
+	close(n.wake)
+	n.wake = make(chan struct{})
+}
+
+func (n *census) seePod(object *corev1.Pod, there bool) {
+	before, known := n.pods[object.UID]
+	if !known && there {
+		n.created++
+	}
+	if known && before.ready {
+		n.count(before.group, -1)
+	}
+	delete(n.pods, object.UID)
+	if !there {
+		return
+	}
+	now := pod{name: object.Name, group: groupOf(object), image: object.Spec.Containers[0].Image, ready: podReady(object)}
+	n.pods[object.UID] = now
+	if now.ready {
+		n.count(now.group, 1)
+	}
+}
+
+// count counts a ready pod in or out of its group. One that is counted out and in
+// again at once never made the group less: fewest is taken when a change is seen whole.
+func (n *census) count(group string, change int) {
+	if n.readyIn[group] == n.full {
+		n.whole--
+	}
+	n.readyIn[group] += change
+	n.ready += change
+	if n.readyIn[group] == n.full {
+		n.whole++
+	}
+}
+
+func (n *census) seeStatefulSet(sts *appsv1.StatefulSet, there bool) {
+	if ready, known := n.stss[sts.Name]; known && !ready {
+		n.stsLeft--
+	}
+	delete(n.stss, sts.Name)
+	if !there {
+		return
+	}
+	ready := sts.Status.ObservedGeneration >= sts.Generation && sts.Status.AvailableReplicas == *sts.Spec.Replicas &&
+		sts.Status.UpdatedReplicas == *sts.Spec.Replicas
+	n.stss[sts.Name] = ready
+	if !ready {
+		n.stsLeft++
+	}
+}
+
+// groupOf is the group that a pod is one of: that of its leader's name.
+func groupOf(pod *corev1.Pod) string {
+	if index := pod.Labels[lwsv1.GroupIndexLabelKey]; index != "" {
+		return pod.Labels[lwsv1.SetNameLabelKey] + "-" + index
+	}
+	if group := pod.Labels[groupLabel]; strings.Contains(group, "-") {
+		return group
+	}
+	return pod.Name
+}
+
+func podReady(pod *corev1.Pod) bool {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == corev1.PodReady {
+			return pod.Status.Conditions[i].Status == corev1.ConditionTrue && pod.DeletionTimestamp == nil
+		}
+	}
+	return false
+}
+
+// await waits until something holds. The lock is held while it is asked for.
+func (n *census) await(ctx context.Context, what string, holds func() bool) error {
+	deadline := time.After(2 * drill.Patience)
+	for {
+		n.mu.Lock()
+		done, next := holds(), n.wake
+		n.mu.Unlock()
+		if done {
+			return nil
+		}
+		select {
+		case <-next:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-deadline:
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			return fmt.Errorf("never came true: %s; %d pods are there, %d ready, %d groups whole, %d statefulsets not ready", what, len(n.pods), n.ready, n.whole, n.stsLeft)
+		}
+	}
+}
+
+// holding asks under the lock.
+func holding[T any](n *census, ask func() T) T {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return ask()
+}
+
+func (n *census) empty() bool { return len(n.pods) == 0 }
+
+// allReady tells whether all pods of the load are ready, and no others are there.
+func (s *stage) allReady() bool {
+	return s.whole == s.groups && len(s.pods) == s.groups*s.size && s.ready == len(s.pods)
+}
+
+// complete tells whether whoever made the load is told that all of it is ready.
+func (s *stage) complete() bool {
+	if !s.allReady() {
+		return false
+	}
+	if s.bare {
+		return s.stsLeft == 0 && len(s.stss) == len(s.statefulSets())
+	}
+	return available(s.sets["a"], s.groups)
+}
+
+func available(set *lwsv1.LeaderWorkerSet, groups int) bool {
+	return set != nil && set.Status.ObservedGeneration == set.Generation && int(set.Status.ReadyReplicas) == groups &&
+		meta.IsStatusConditionTrue(set.Status.Conditions, string(lwsv1.LeaderWorkerSetAvailable))
+}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/test/drill"
+)
+
+// kills is how often killOne kills.
+const kills = 25
+
+func recreateGroup(set *lwsv1.LeaderWorkerSet) {
+	set.Spec.LeaderWorkerTemplate.RestartPolicy = lwsv1.RecreateGroupOnPodRestart
+}
+
+// killOne deletes a worker of one group after the other, and tells how long it takes
+// until the operator asks for the leader to be deleted, and until the group is whole.
+// The floor is the eight pods of a group deleted by hand.
+func killOne(ctx context.Context, b *bed) (figures, error) {
+	bare, err := b.standing(ctx, floor(4, 8))
+	if err != nil {
+		return nil, err
+	}
+	floorCost, err := bare.spend(ctx, "the group is whole again", func() error { return bare.killAll(ctx, "a-1") }, bare.complete)
+	bare.strikeEmpty(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s, err := b.standing(ctx, own(kills, 8, recreateGroup))
+	if err != nil {
+		return nil, err
+	}
+	defer s.strikeEmpty(ctx)
+	var costs []cost
+	for i := range kills {
+		c, err := s.spend(ctx, "the group is whole again", func() error { return s.kill(ctx, i) }, s.recreated(8*(i+1)))
+		if err != nil {
+			return nil, err
+		}
+		costs = append(costs, c)
+	}
+	answers, err := s.answers(kills)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(costs, func(a, b cost) int { return int(a.time - b.time) })
+	var f figures
+	costs[len(costs)/2].tell(&f, "kill-one", floorCost)
+	f.add("kill-one.answer-ms-median", milliseconds(answers[len(answers)/2]))
+	f.add("kill-one.answer-ms-p99", milliseconds(answers[(len(answers)*99+99)/100-1]))
+	return f, nil
+}
+
+// killForty deletes a worker of every second group or so, all at once.
+func killForty(ctx context.Context, b *bed) (figures, error) {
+	const groups, hit = 100, 40
+	s, err := b.standing(ctx, own(groups, 8, recreateGroup))
+	if err != nil {
+		return nil, err
+	}
+	defer s.strikeEmpty(ctx)
+	if err := s.remark(); err != nil {
+		return nil, err
+	}
+	mark := s.mark
+	victims := make([]int, hit)
+	for i := range victims {
+		victims[i] = i * groups / hit
+	}
+	do := func() error { return together(victims, func(group int) error { return s.kill(ctx, group) }) }
+	c, err := s.spend(ctx, "all groups are whole again", do, s.recreated(8*hit))
+	if err != nil {
+		return nil, err
+	}
+	s.mark = mark
+	answers, err := s.answers(hit)
+	if err != nil {
+		return nil, err
+	}
+	var f figures
+	c.tell(&f, "kill-40", cost{})
+	f.add("kill-40.answer-ms-p99", milliseconds(answers[len(answers)-1]))
+	f.add("kill-40.pods-created-beyond", float64(c.pods-8*hit))
+	return f, nil
+}
+
+// recreated tells whether so many pods were created since the load came, and all of
+// them are ready.
+func (s *stage) recreated(pods int) func() bool {
+	return func() bool { return s.created >= s.groups*s.size+pods && s.complete() }
+}
+
+// kill deletes one worker at once, as an eviction would.
+func (s *stage) kill(ctx context.Context, group int) error {
+	victim := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: fmt.Sprintf("a-%d-3", group)}}
+	return s.client.Delete(ctx, victim, client.GracePeriodSeconds(0))
+}
+
+// killAll deletes the pods of one group of the floor.
+func (s *stage) killAll(ctx context.Context, leader string) error {
+	names := []string{leader}
+	for i := 1; i < s.size; i++ {
+		names = append(names, fmt.Sprintf("%s-%d", leader, i))
+	}
+	return together(names, func(name string) error {
+		return s.client.Delete(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}}, client.GracePeriodSeconds(0))
+	})
+}
+
+// answers tells how long after each worker's deletion the operator asked for its
+// leader to be deleted, by the API server's own clock, shortest first.
+func (s *stage) answers(want int) ([]time.Duration, error) {
+	if err := s.audit.Sync(); err != nil {
+		return nil, err
+	}
+	deletions := s.audit.Kept(0, func(r drill.Request) bool {
+		return r.Namespace == s.namespace && r.Resource == "pods" && r.Verb == "delete" && r.Code == http.StatusOK
+	})
+	killed := map[string]time.Time{}
+	var answers []time.Duration
+	for _, r := range deletions {
+		var group, worker int
+		if n, _ := fmt.Sscanf(r.Name, "a-%d-%d", &group, &worker); n == 2 && r.Agent == benchAgent {
+			killed[fmt.Sprintf("a-%d", group)] = r.Done
+		}
+		if at, ours := killed[r.Name]; ours && drill.ByLockstep(r) {
+			answers = append(answers, r.Begun.Sub(at))
+			delete(killed, r.Name)
+		}
+	}
+	if len(answers) < want {
+		return nil, fmt.Errorf("%w: the operator deleted %d leaders for %d workers", errInvalid, len(answers), want)
+	}
+	slices.Sort(answers)
+	return answers, nil
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+)
+
+// Images that pods are told apart by. Nobody pulls them.
+const (
+	imageA = "registry.example/serve:a"
+	imageB = "registry.example/serve:b"
+)
+
+// groupLabel tells the group of a pod of the floor.
+const groupLabel = "bench/group"
+
+// atOnce is how many requests the bench makes at a time.
+const atOnce = 16
+
+// load is so many groups of so many pods, as one set or as bare StatefulSets.
+type load struct {
+	groups, size int
+	bare         bool
+	create       func(context.Context, *stage) error
+	remove       func(context.Context, *stage) error
+	edits        []func(*lwsv1.LeaderWorkerSet)
+}
+
+// own is the load as a LeaderWorkerSet.
+func own(groups, size int, edits ...func(*lwsv1.LeaderWorkerSet)) load {
+	return load{groups: groups, size: size, create: createSet, remove: removeSet, edits: edits}
+}
+
+// floor is the load as one StatefulSet of leaders and one of workers a group.
+func floor(groups, size int) load {
+	return load{groups: groups, size: size, bare: true, create: createBare, remove: removeBare}
+}
+
+func createSet(ctx context.Context, s *stage) error {
+	return s.client.Create(ctx, s.newSet())
+}
+
+func (s *stage) newSet() *lwsv1.LeaderWorkerSet {
+	replicas, size := int32(s.groups), int32(s.size)
+	set := &lwsv1.LeaderWorkerSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "a"},
+		Spec: lwsv1.LeaderWorkerSetSpec{
+			Replicas:      &replicas,
+			StartupPolicy: lwsv1.LeaderCreatedStartupPolicy,
+			RolloutStrategy: lwsv1.RolloutStrategy{
+				Type:                       lwsv1.RollingUpdateStrategyType,
+				RollingUpdateConfiguration: &lwsv1.RollingUpdateConfiguration{MaxUnavailable: intstr.FromInt32(10)},
+			},
+			LeaderWorkerTemplate: lwsv1.LeaderWorkerTemplate{
+				Size: &size, WorkerTemplate: corev1.PodTemplateSpec{Spec: podSpec()}, RestartPolicy: lwsv1.NoneRestartPolicy,
+			},
+		},
+	}
+	for _, edit := range s.edits {
+		edit(set)
+	}
+	return set
+}
+
+func removeSet(ctx context.Context, s *stage) error {
+	return s.client.Delete(ctx, &lwsv1.LeaderWorkerSet{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "a"}},
+		client.PropagationPolicy(metav1.DeletePropagationBackground))
+}
+
+func podSpec() corev1.PodSpec {
+	return corev1.PodSpec{Containers: []corev1.Container{{Name: "serve", Image: imageA, Env: []corev1.EnvVar{{Name: "MODEL", Value: "llama"}}}}}
+}
+
+func createBare(ctx context.Context, s *stage) error {
+	return together(s.statefulSets(), func(sts *appsv1.StatefulSet) error { return s.client.Create(ctx, sts) })
+}
+
+// statefulSets is the leaders' StatefulSet and one of workers for each group.
+func (s *stage) statefulSets() []*appsv1.StatefulSet {
+	all := []*appsv1.StatefulSet{s.statefulSet("a", s.groups)}
+	for i := range s.groups {
+		if s.size > 1 {
+			all = append(all, s.statefulSet(fmt.Sprintf("a-%d", i), s.size-1))
+		}
+	}
+	return all
+}
+
+func (s *stage) statefulSet(name string, pods int) *appsv1.StatefulSet {
+	replicas, all := int32(pods), intstr.FromString("100%")
+	labels := map[string]string{groupLabel: name}
+	sts := &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name, Labels: labels},
+		Spec: appsv1.StatefulSetSpec{
+			Replicas: &replicas, ServiceName: "a", PodManagementPolicy: appsv1.ParallelPodManagement,
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			UpdateStrategy: appsv1.StatefulSetUpdateStrategy{
+				Type: appsv1.RollingUpdateStatefulSetStrategyType, RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{MaxUnavailable: &all},
+			},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: podSpec()},
+		},
+	}
+	if name != "a" {
+		sts.Spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: 1}
+	}
+	return sts
+}
+
+func removeBare(ctx context.Context, s *stage) error {
+	return together(s.statefulSets(), func(sts *appsv1.StatefulSet) error {
+		return s.client.Delete(ctx, sts, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	})
+}
+
+// together does something for each, some at a time, and returns the first error.
+func together[T any](all []T, do func(T) error) error {
+	work, errs := make(chan T), make(chan error, atOnce)
+	var group sync.WaitGroup
+	for range atOnce {
+		group.Go(func() {
+			for one := range work {
+				if err := do(one); err != nil {
+					select {
+					case errs <- err:
+					default:
+					}
+				}
+			}
+		})
+	}
+	for _, one := range all {
+		work <- one
+	}
+	close(work)
+	group.Wait()
+	close(errs)
+	return <-errs
+}

@@ -1,0 +1,152 @@
+// Command bench measures Lockstep on the local control plane against the floor: the
+// same pods as bare StatefulSets, made by the bench itself, in the same run.
+//
+// It knows what a user can see, and what the system tells of the operator as a
+// process. It refuses to know anything of the operator's inside.
+//
+//	make bench                                         # everything, about half an hour on two cores
+//	make bench BENCHFLAGS="--scenario create-100x8"    # one scenario; may be given several times
+//	make bench BENCHFLAGS="--record test/bench/budget.yaml"  # append the figures as a run
+//
+// The figures are compared with budget.yaml: ranges, the runs that set them and the
+// machine. A load that was not reached makes a run invalid, not good.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"lockstep.dev/lockstep/test/drill"
+)
+
+// settings are what may be chosen about a run.
+type settings struct {
+	scenarios names
+	repeat    int
+	nodes     int
+	qps       int
+	budget    string
+	record    string
+	pprof     string
+	list      bool
+}
+
+// names is a flag that may be given several times, or as a list with commas.
+type names []string
+
+func (n *names) String() string { return strings.Join(*n, ",") }
+
+func (n *names) Set(text string) error {
+	*n = append(*n, strings.Split(text, ",")...)
+	return nil
+}
+
+func main() {
+	if os.Getenv(drill.ReaperEnv) != "" {
+		exit(drill.Reap(os.Stdin))
+	}
+	klog.SetLogger(logr.Discard())
+	log.SetLogger(logr.Discard())
+	s := settings{}
+	flag.Var(&s.scenarios, "scenario", "`name` of a scenario to run; all without")
+	flag.IntVar(&s.repeat, "repeat", 1, "how often each scenario is run; the median counts")
+	flag.IntVar(&s.nodes, "nodes", 50, "simulated nodes")
+	flag.IntVar(&s.qps, "kcm-qps", 200, "queries per second of the controller manager's client; its burst is half as much again")
+	flag.StringVar(&s.budget, "budget", "test/bench/budget.yaml", "`file` to compare with; empty compares with nothing")
+	flag.StringVar(&s.record, "record", "", "`file` to append the figures to, as a run")
+	flag.StringVar(&s.pprof, "pprof", "", "`address` on loopback on which the operator serves profiles")
+	flag.BoolVar(&s.list, "list", false, "list the scenarios and end")
+	flag.Parse()
+	if s.list {
+		for _, one := range scenarios {
+			fmt.Printf("%-18s %s\n", one.name, one.about)
+		}
+		return
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	exit(run(ctx, s))
+}
+
+func exit(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// run runs the chosen scenarios on a control plane of their own.
+func run(ctx context.Context, s settings) (err error) {
+	chosen, err := choose(s.scenarios)
+	if err != nil {
+		return err
+	}
+	budget, err := readBudget(s.budget)
+	if err != nil {
+		return err
+	}
+	dir, remove, err := drill.RunDir()
+	if err != nil {
+		return err
+	}
+	defer remove()
+	reaper, err := drill.StartReaper(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, reaper.Finish()) }()
+	b, err := raise(ctx, dir, reaper, s)
+	if err != nil {
+		return err
+	}
+	report := newReport(s)
+	fmt.Println(report.heading())
+	var failed []error
+	for _, one := range chosen {
+		figures, err := b.measure(ctx, one, s.repeat)
+		if err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", one.name, err))
+			fmt.Printf("%s: %v\n", one.name, err)
+		}
+		report.add(figures)
+		report.print(os.Stdout, one.name, budget)
+	}
+	if s.record != "" {
+		failed = append(failed, report.record(s.record))
+	}
+	return errors.Join(append(failed, budget.compare(report))...)
+}
+
+// choose returns the scenarios with the given names, in the order in which they are
+// best run.
+func choose(wanted names) ([]scenario, error) {
+	var chosen []scenario
+	known := map[string]bool{}
+	for _, one := range scenarios {
+		known[one.name] = true
+		for _, name := range wanted {
+			if name == one.name {
+				chosen = append(chosen, one)
+			}
+		}
+	}
+	for _, name := range wanted {
+		if !known[name] {
+			return nil, fmt.Errorf("there is no scenario %q: see --list", name)
+		}
+	}
+	if len(wanted) == 0 {
+		return scenarios, nil
+	}
+	return chosen, nil
+}

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+)
+
+// scenario is one thing that users do, measured.
+type scenario struct {
+	name, about string
+	run         func(context.Context, *bed) (figures, error)
+}
+
+// errInvalid is the mark of a run that does not count: the load was not reached.
+var errInvalid = errors.New("invalid run")
+
+// scenarios are in the order in which they are best run: the largest last.
+var scenarios = []scenario{
+	{"create-100x8", "create 100 groups of 8", createScenario("create-100x8", 100, 8)},
+	{"create-500x2", "create 500 groups of 2", createScenario("create-500x2", 500, 2)},
+	{"roll-100x8", "give 100 groups of 8 another template, maxUnavailable 10", roll},
+	{"kill-one", "delete one worker of a group of 8, again and again; the group is recreated", killOne},
+	{"kill-40", "delete one worker in each of 40 groups at once", killForty},
+	{"scale-500x2", "scale 0 → 500 → 0 groups of 2", scale},
+	{"delete-100x8", "delete 100 groups of 8", deleteScenario},
+	{"recreate-100x8", "delete 100 groups of 8 and create them again at once", recreate},
+	{"idle-100x8", "an hour in which nothing changes, compressed: resyncs and meaningless changes", idle},
+	{"restart-1000x8", "start the operator again beside 1,000 groups of 8; then cost per event there and at 10 groups", restartOperator},
+}
+
+// measure runs a scenario several times and returns the median of each figure.
+func (b *bed) measure(ctx context.Context, one scenario, repeat int) (figures, error) {
+	var all []figures
+	for range repeat {
+		figures, err := one.run(ctx, b)
+		if err != nil {
+			return medians(all), err
+		}
+		all = append(all, figures)
+	}
+	return medians(all), nil
+}
+
+// medians are those of each figure over several runs.
+func medians(runs []figures) figures {
+	if len(runs) == 0 {
+		return nil
+	}
+	var result figures
+	for i, first := range runs[0] {
+		var values []float64
+		for _, run := range runs {
+			if i < len(run) && run[i].name == first.name {
+				values = append(values, run[i].value)
+			}
+		}
+		slices.Sort(values)
+		result.add(first.name, values[len(values)/2])
+	}
+	return result
+}
+
+// createScenario has the same load made bare and as a set.
+func createScenario(name string, groups, size int) func(context.Context, *bed) (figures, error) {
+	return func(ctx context.Context, b *bed) (figures, error) {
+		bare, err := b.creation(ctx, floor(groups, size))
+		if err != nil {
+			return nil, fmt.Errorf("the floor: %w", err)
+		}
+		ours, err := b.creation(ctx, own(groups, size))
+		if err != nil {
+			return nil, err
+		}
+		var f figures
+		ours.tell(&f, name, bare)
+		f.add(name+".writes-beyond-groups", float64(ours.writes-groups))
+		f.add(name+".rss-mib", usageOf(b.operator.PID()).rss)
+		return f, nil
+	}
+}
+
+// creation measures how a load comes.
+func (b *bed) creation(ctx context.Context, l load) (cost, error) {
+	s, err := b.newStage(ctx, l)
+	if err != nil {
+		return cost{}, err
+	}
+	defer s.strikeEmpty(ctx)
+	c, err := s.comes(ctx)
+	if err == nil && c.pods != l.groups*l.size {
+		err = fmt.Errorf("%w: %d pods were created for %d", errInvalid, c.pods, l.groups*l.size)
+	}
+	return c, err
+}
+
+func (s *stage) comes(ctx context.Context) (cost, error) {
+	return s.spend(ctx, "all groups are there", func() error { return s.create(ctx, s) }, s.complete)
+}
+
+func (s *stage) goes(ctx context.Context) (cost, error) {
+	return s.spend(ctx, "all pods are gone", func() error { return s.remove(ctx, s) }, s.empty)
+}
+
+// strikeEmpty clears the stage and returns when its pods are gone: what follows is
+// to have the machine to itself.
+func (s *stage) strikeEmpty(ctx context.Context) {
+	_ = s.remove(ctx, s)
+	_ = s.await(ctx, "all pods are gone", s.empty)
+	s.strike()
+	_ = s.rest(ctx)
+}
+
+// standing is a load that is there.
+func (b *bed) standing(ctx context.Context, l load) (*stage, error) {
+	s, err := b.newStage(ctx, l)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.comes(ctx); err != nil {
+		s.strike()
+		return nil, err
+	}
+	return s, nil
+}
+
+func deleteScenario(ctx context.Context, b *bed) (figures, error) {
+	var costs []cost
+	for _, l := range []load{floor(100, 8), own(100, 8)} {
+		s, err := b.standing(ctx, l)
+		if err != nil {
+			return nil, err
+		}
+		c, err := s.goes(ctx)
+		s.strike()
+		if err != nil {
+			return nil, err
+		}
+		costs = append(costs, c)
+	}
+	var f figures
+	costs[1].tell(&f, "delete-100x8", costs[0])
+	return f, nil
+}
+
+// recreate is measured against the floor's leaving and coming, one after the other.
+func recreate(ctx context.Context, b *bed) (figures, error) {
+	bare, err := b.standing(ctx, floor(100, 8))
+	if err != nil {
+		return nil, err
+	}
+	gone, err := bare.goes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	again, err := bare.comes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	bare.strikeEmpty(ctx)
+	s, err := b.standing(ctx, own(100, 8))
+	if err != nil {
+		return nil, err
+	}
+	defer s.strikeEmpty(ctx)
+	old := holding(s.census, func() *lwsv1.LeaderWorkerSet { return s.sets["a"] }).UID
+	c, err := s.spend(ctx, "the next life is there", func() error {
+		return errors.Join(s.remove(ctx, s), s.create(ctx, s))
+	}, func() bool { return s.complete() && s.sets["a"].UID != old })
+	if err != nil {
+		return nil, err
+	}
+	var f figures
+	c.tell(&f, "recreate-100x8", cost{time: gone.time + again.time})
+	return f, nil
+}
+
+// scale goes from nothing to 500 groups and back, beside a floor that comes and goes.
+func scale(ctx context.Context, b *bed) (figures, error) {
+	bare, err := b.standing(ctx, floor(500, 2))
+	if err != nil {
+		return nil, err
+	}
+	bareDown, err := bare.goes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	bareUp, err := bare.comes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	bare.strikeEmpty(ctx)
+	s, err := b.newStage(ctx, own(500, 2, func(set *lwsv1.LeaderWorkerSet) { set.Spec.Replicas = new(int32) }))
+	if err != nil {
+		return nil, err
+	}
+	defer s.strikeEmpty(ctx)
+	none := func() bool { return available(s.sets["a"], 0) && s.empty() }
+	if _, err := s.spend(ctx, "an empty set is there", func() error { return s.create(ctx, s) }, none); err != nil {
+		return nil, err
+	}
+	up, err := s.spend(ctx, "500 groups are there", func() error { return s.patch(ctx, `{"spec":{"replicas":500}}`) }, s.complete)
+	if err != nil {
+		return nil, err
+	}
+	down, err := s.spend(ctx, "no group is there", func() error { return s.patch(ctx, `{"spec":{"replicas":0}}`) }, none)
+	if err != nil {
+		return nil, err
+	}
+	var f figures
+	up.tell(&f, "scale-500x2.up", bareUp)
+	down.tell(&f, "scale-500x2.down", bareDown)
+	f.add("scale-500x2.rss-mib", usageOf(b.operator.PID()).rss)
+	return f, nil
+}
+
+// pause lets time pass.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
