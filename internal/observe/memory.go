@@ -24,7 +24,7 @@ const graves = 100_000
 type Memory struct {
 	awake time.Time
 	gone  *lru.Cache
-	// lacking holds since when StatefulSets lack pods.
+	// lacking holds the want of pods of StatefulSets.
 	lacking *lru.Cache
 
 	mu      sync.Mutex

@@ -220,6 +220,7 @@ func TestALeaderMissingForLongIsLookedForLive(t *testing.T) {
 	lwstest.Add(e.FakeStore, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "w-1"}})
 	// A set whose name ends in a number is not concerned by the pods of this one.
 	lwstest.Add(e.FakeStore, lwstest.Set("w-1", 2, 1))
+	lwstest.Edit(e.FakeStore, "w", func(sts *appsv1.StatefulSet) { sts.Status.ObservedGeneration = sts.Generation })
 	e.set("w") // the leader is missing from here on
 	e.Now = e.Now.Add(10*time.Second - 1)
 	if got := e.set("w"); len(got.Leaders.Squatters) != 0 || e.live.Reads != 0 {

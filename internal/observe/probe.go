@@ -18,6 +18,8 @@ const (
 	// missingAfter is how long pods may be missing before something unseen is
 	// looked for under their names.
 	missingAfter = 10 * time.Second
+	// probedAgainAtMost bounds the pause before names are probed again, which doubles.
+	probedAgainAtMost = 40 * time.Second
 	// probedAtMost bounds how many names one look probes.
 	probedAtMost = 5
 )
@@ -29,7 +31,10 @@ func (o *Observer) probe(ctx context.Context, sts *appsv1.StatefulSet, now time.
 		o.memory.complete(sts.UID)
 		return nil
 	}
-	if now.Sub(o.memory.lacksSince(sts.UID, now)) < missingAfter {
+	if sts.Status.ObservedGeneration < sts.Generation {
+		return nil // its controller has not got to it: nothing stands in its way yet
+	}
+	if !o.memory.probeDue(sts.UID, sts.Status.Replicas, now) {
 		return nil
 	}
 	probed := 0
@@ -64,17 +69,30 @@ func workerNames(g lws.Group, sts *appsv1.StatefulSet) []string {
 	return names
 }
 
-// lacksSince is when a StatefulSet was first seen to lack pods.
-func (m *Memory) lacksSince(sts types.UID, now time.Time) time.Time {
+// lack is a StatefulSet's want of pods.
+type lack struct {
+	have  int32
+	due   time.Time     // when names are to be probed
+	pause time.Duration // before they are probed again
+}
+
+// probeDue tells whether the names of pods that a StatefulSet lacks are to be probed
+// now: when it has made no other pod for a while, and ever more seldom. One that is
+// still making pods is left to it, or every large set would be probed as it comes.
+func (m *Memory) probeDue(sts types.UID, have int32, now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if since, ok := m.lacking.Get(sts); ok {
-		if since, ok := since.(time.Time); ok {
-			return since
-		}
+	known, _ := m.lacking.Get(sts)
+	l, ok := known.(lack)
+	if !ok || l.have != have {
+		m.lacking.Add(sts, lack{have: have, due: now.Add(missingAfter), pause: 2 * missingAfter})
+		return false
 	}
-	m.lacking.Add(sts, now)
-	return now
+	if now.Before(l.due) {
+		return false
+	}
+	m.lacking.Add(sts, lack{have: have, due: now.Add(l.pause), pause: min(2*l.pause, probedAgainAtMost)})
+	return true
 }
 
 // complete forgets that a StatefulSet lacked pods.

@@ -29,6 +29,7 @@ type bed struct {
 	client   client.WithWatch
 	audit    *drill.Audit
 	stages   int
+	profiles *profiles
 }
 
 // raise brings up the control plane, installs lockstep, runs it, and has everything
@@ -62,7 +63,7 @@ func newBed(dir string, reaper *drill.Reaper, s settings) (*bed, error) {
 	if err != nil {
 		return nil, err
 	}
-	ports, err := drill.FreePorts(2)
+	ports, err := drill.FreePorts(3)
 	if err != nil {
 		return nil, err
 	}
@@ -74,9 +75,10 @@ func newBed(dir string, reaper *drill.Reaper, s settings) (*bed, error) {
 		Program: lockstep, Kubeconfig: plane.Kubeconfig(), Webhooks: ports[0], Probes: ports[1],
 		Reaper: reaper, Log: filepath.Join(dir, "operator.log"),
 	}}
-	if s.pprof != "" {
-		b.flags = append(b.flags, "--pprof-bind-address", s.pprof)
+	if b.profiles, err = profilesInto(s.profile, ports[2]); err != nil {
+		return nil, err
 	}
+	b.flags = b.profiles.flags()
 	return b, nil
 }
 

@@ -36,7 +36,7 @@ type settings struct {
 	qps       int
 	budget    string
 	record    string
-	pprof     string
+	profile   string
 	list      bool
 }
 
@@ -63,7 +63,7 @@ func main() {
 	flag.IntVar(&s.qps, "kcm-qps", 200, "queries per second of the controller manager's client; its burst is half as much again")
 	flag.StringVar(&s.budget, "budget", "test/bench/budget.yaml", "`file` to compare with; empty compares with nothing")
 	flag.StringVar(&s.record, "record", "", "`file` to append the figures to, as a run")
-	flag.StringVar(&s.pprof, "pprof", "", "`address` on loopback on which the operator serves profiles")
+	flag.StringVar(&s.profile, "profile", "", "`directory` to put profiles of the operator into: its CPU while a load is worked on, and its heap after that")
 	flag.BoolVar(&s.list, "list", false, "list the scenarios and end")
 	flag.Parse()
 	if s.list {

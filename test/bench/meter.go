@@ -35,6 +35,7 @@ func (s *stage) spend(ctx context.Context, what string, do func() error, done fu
 		return cost{}, err
 	}
 	created := holding(s.census, func() int { return s.created })
+	defer s.profiles.take(s.load)()
 	cpu, began := cpuOf(s.operator.PID()), time.Now()
 	if err := do(); err != nil {
 		return cost{}, fmt.Errorf("%s: %w", what, err)
