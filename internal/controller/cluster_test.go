@@ -190,7 +190,7 @@ func request(name string) ctrl.Request {
 }
 
 func (c *cluster) lookAtSet() (ctrl.Result, error) {
-	return (&setReconciler{c.pass}).Reconcile(context.Background(), request("w"))
+	return (&setReconciler{pass: c.pass}).Reconcile(context.Background(), request("w"))
 }
 
 func (c *cluster) lookAtGroup(name string) (ctrl.Result, error) {

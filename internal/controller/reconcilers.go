@@ -15,7 +15,10 @@ import (
 )
 
 // setReconciler keeps sets what they should be, keyed by LeaderWorkerSet.
-type setReconciler struct{ *pass }
+type setReconciler struct {
+	*pass
+	pace *pace
+}
 
 // Reconcile looks once, decides once, and writes only what was decided.
 func (r *setReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
@@ -24,8 +27,10 @@ func (r *setReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	defer cancel()
 	world, err := r.observe.Set(look, req.NamespacedName, now)
 	if err != nil {
+		r.pace.forget(req.NamespacedName)
 		return unseen(req, err)
 	}
+	defer r.pace.looked(req.NamespacedName, world)
 	refused := func(refusal lws.Refusal) lws.Plan {
 		world.Refusal = refusal
 		return lws.DecideSet(world)

@@ -121,17 +121,18 @@ func options(workers int) controller.Options {
 }
 
 func setupSets(mgr ctrl.Manager, p *pass, wake <-chan event.GenericEvent, served *observe.Served) error {
+	pace := newPace(p.now)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(LeaderWorkerSet).
 		WithOptions(options(setWorkers)).
-		Watches(&lwsv1.LeaderWorkerSet{}, watch(byOwnName, desire, 0)).
-		Watches(&appsv1.StatefulSet{}, watch(setsOf, standing, gather)).
-		Watches(&corev1.Pod{}, watch(setOfPod(p.memory), podProgress, gather)).
-		Watches(&corev1.Service{}, watch(setsOf, belonging, 0)).
-		Watches(&appsv1.ControllerRevision{}, watch(setOfRevision, always, 0)).
+		Watches(&lwsv1.LeaderWorkerSet{}, pace.watch(byOwnName, desire, 0)).
+		Watches(&appsv1.StatefulSet{}, pace.watch(setsOf, standing, gather)).
+		Watches(&corev1.Pod{}, pace.watch(setOfPod(p.memory), podProgress, gather)).
+		Watches(&corev1.Service{}, pace.watch(setsOf, belonging, 0)).
+		Watches(&appsv1.ControllerRevision{}, pace.watch(setOfRevision, always, 0)).
 		WatchesRawSource(source.Channel(wake, &handler.EnqueueRequestForObject{})).
 		WatchesRawSource(gangEvents(served, setOfGang, gather, p.observe.SetNames)).
-		Complete(&setReconciler{p})
+		Complete(&setReconciler{pass: p, pace: pace})
 }
 
 func setupGroups(mgr ctrl.Manager, p *pass, wake <-chan event.GenericEvent, served *observe.Served) error {

@@ -33,9 +33,14 @@ type keysOf func(ctx context.Context, object client.Object) []types.NamespacedNa
 // watch turns events into keys: creations and departures go out immediately,
 // updates that matter after the given time.
 func watch(keys keysOf, matters func(before, after client.Object) bool, after time.Duration) handler.EventHandler {
+	return (*pace)(nil).watch(keys, matters, after)
+}
+
+// watch is watch at a pace.
+func (p *pace) watch(keys keysOf, matters func(before, after client.Object) bool, after time.Duration) handler.EventHandler {
 	at := func(ctx context.Context, object client.Object, q queue, in time.Duration) {
 		for _, key := range keys(ctx, object) {
-			q.AddAfter(ctrl.Request{NamespacedName: key}, in)
+			q.AddAfter(ctrl.Request{NamespacedName: key}, p.in(key, in))
 		}
 	}
 	return handler.Funcs{

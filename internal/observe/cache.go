@@ -3,8 +3,6 @@ package observe
 import (
 	"context"
 	"fmt"
-	"maps"
-	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -15,13 +13,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/identity"
 )
 
 // indexClaim finds objects by the UID of their controller ("uid:…") and by the
 // name they derive theirs from ("name:…"): members by the one, whatever else
-// bears one of our names by the other.
+// bears one of our names by the other. Workers are also found by the name that
+// their group derives its own from ("under:…").
 const indexClaim = "lockstep.claim"
 
 // ownPrefix begins every key of the LeaderWorkerSet API.
@@ -51,41 +49,10 @@ func CacheOptions() cache.Options {
 	}}
 }
 
-// trimPod drops the bulk of a pod that no decision reads. A fleet of large pods
-// must fit in little memory.
-func trimPod(object any) (any, error) {
-	pod, ok := object.(*corev1.Pod)
-	if !ok {
-		return object, nil
-	}
-	pod.ManagedFields = nil
-	maps.DeleteFunc(pod.Annotations, func(key, _ string) bool {
-		return !strings.HasPrefix(key, ownPrefix) && key != gang.PodGroupAnnotationKey
-	})
-	pod.Spec = corev1.PodSpec{
-		NodeName:       pod.Spec.NodeName,
-		Containers:     trimContainers(pod.Spec.Containers),
-		InitContainers: trimContainers(pod.Spec.InitContainers),
-	}
-	return pod, nil
-}
-
-func trimContainers(containers []corev1.Container) []corev1.Container {
-	var trimmed []corev1.Container
-	for i := range containers {
-		trimmed = append(trimmed, corev1.Container{
-			Name:      containers[i].Name,
-			Image:     containers[i].Image,
-			Resources: containers[i].Resources,
-		})
-	}
-	return trimmed
-}
-
 // Index adds the indexes that an Observer reads by. It must run before the cache
 // starts.
 func Index(ctx context.Context, indexer client.FieldIndexer) error {
-	for _, object := range []client.Object{&corev1.Pod{}, &appsv1.ControllerRevision{}} {
+	for _, object := range []client.Object{&corev1.Pod{}, &appsv1.StatefulSet{}, &appsv1.ControllerRevision{}} {
 		if err := indexer.IndexField(ctx, object, indexClaim, claimKeys); err != nil {
 			return fmt.Errorf("index %T: %w", object, err)
 		}
@@ -101,7 +68,9 @@ func claimKeys(object client.Object) []string {
 	switch object.(type) {
 	case *corev1.Pod:
 		// "w-007" bears no name of ours, though it ends in a number.
-		if parent, ordinal := identity.ParentAndOrdinal(object.GetName()); object.GetName() == identity.LeaderName(parent, ordinal) {
+		keys = append(keys, namesAbove(object.GetName())...)
+	case *appsv1.StatefulSet:
+		if parent, ok := above(object.GetName()); ok {
 			keys = append(keys, byName(parent))
 		}
 	case *appsv1.ControllerRevision:
@@ -110,5 +79,25 @@ func claimKeys(object client.Object) []string {
 	return keys
 }
 
-func byUID(uid string) string   { return "uid:" + uid }
-func byName(name string) string { return "name:" + name }
+// namesAbove are the keys of a pod by the name that its own is derived from, and by
+// the one that this may be derived from in turn.
+func namesAbove(name string) []string {
+	parent, ok := above(name)
+	if !ok {
+		return nil
+	}
+	if set, ok := above(parent); ok {
+		return []string{byName(parent), underName(set)}
+	}
+	return []string{byName(parent)}
+}
+
+// above is the name that another is derived from, by a number as we would write it.
+func above(name string) (string, bool) {
+	parent, ordinal := identity.ParentAndOrdinal(name)
+	return parent, ordinal != identity.NoOrdinal && name == identity.LeaderName(parent, ordinal)
+}
+
+func byUID(uid string) string      { return "uid:" + uid }
+func byName(name string) string    { return "name:" + name }
+func underName(name string) string { return "under:" + name }

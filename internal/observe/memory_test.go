@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -120,7 +121,10 @@ func TestClaimKeys(t *testing.T) {
 		want   []string
 	}{
 		{"a leader", &corev1.Pod{ObjectMeta: owned(metav1.ObjectMeta{Name: "w-0"})}, []string{"uid:u", "name:w"}},
-		{"a worker", &corev1.Pod{ObjectMeta: owned(metav1.ObjectMeta{Name: "w-0-1"})}, []string{"uid:u", "name:w-0"}},
+		{"a worker", &corev1.Pod{ObjectMeta: owned(metav1.ObjectMeta{Name: "w-0-1"})}, []string{"uid:u", "name:w-0", "under:w"}},
+		{"a worker of a set whose name ends in a number", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "w-0-1-2"}}, []string{"name:w-0-1", "under:w-0"}},
+		{"a worker StatefulSet", &appsv1.StatefulSet{ObjectMeta: owned(metav1.ObjectMeta{Name: "w-0"})}, []string{"uid:u", "name:w"}},
+		{"a leader StatefulSet", &appsv1.StatefulSet{ObjectMeta: owned(metav1.ObjectMeta{Name: "w"})}, []string{"uid:u"}},
 		{"nobody's", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "w-0", Labels: labels}}, []string{"name:w"}},
 		{"no ordinal", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "w", Labels: labels}}, nil},
 		{"a name that no StatefulSet gives", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "w-007", Labels: labels}}, nil},
@@ -142,7 +146,7 @@ func TestTrimPodKeepsWhatDecisionsRead(t *testing.T) {
 		},
 		Spec: corev1.PodSpec{
 			NodeName: "n", Volumes: []corev1.Volume{{Name: "v"}},
-			Containers: []corev1.Container{{Name: "c", Image: "i", Command: []string{"x"}, Resources: corev1.ResourceRequirements{Claims: []corev1.ResourceClaim{{Name: "r"}}}}},
+			Containers: []corev1.Container{{Name: "c", Image: "i", Command: []string{"x"}, Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"google.com/tpu": resource.MustParse("4")}}}, {Name: "plain", Image: "i"}},
 		},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning},
 	}

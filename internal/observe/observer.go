@@ -27,6 +27,8 @@ type Observer struct {
 	wide bool
 	// now is when the look that this is a copy for began, or zero between looks.
 	now time.Time
+	// stock is what was read at once for this look, or nil.
+	stock *stock
 }
 
 // New returns an Observer that reads through cached, which must have been given
@@ -52,12 +54,23 @@ func find[T client.Object](ctx context.Context, o *Observer, kind identity.Kind,
 	case !apierrors.IsNotFound(err):
 		return into, false, fmt.Errorf("read %s %q: %w", kind, key, err)
 	}
-	object, found, err := o.lookAgain(ctx, name{kind: kind, namespace: key.Namespace, name: key.Name})
-	if err != nil || !found {
+	hidden, err := hiddenBearing[T](ctx, o, kind, key)
+	if err != nil || len(hidden) == 0 {
 		return into, false, err
 	}
-	known, ok := object.(T)
-	return known, ok, nil
+	return hidden[0], true, nil
+}
+
+// hiddenBearing returns what was found hidden under a name, as a list of none or one.
+func hiddenBearing[T client.Object](ctx context.Context, o *Observer, kind identity.Kind, key types.NamespacedName) ([]T, error) {
+	object, found, err := o.lookAgain(ctx, name{kind: kind, namespace: key.Namespace, name: key.Name})
+	if err != nil || !found {
+		return nil, err
+	}
+	if known, ok := object.(T); ok {
+		return []T{known}, nil
+	}
+	return nil, nil
 }
 
 // bearing is find as a list of none or one.
@@ -70,6 +83,12 @@ func bearing[T client.Object](ctx context.Context, o *Observer, kind identity.Ki
 }
 
 func (o *Observer) statefulSets(ctx context.Context, key types.NamespacedName) ([]*appsv1.StatefulSet, error) {
+	if sts, known := o.stock.statefulSet(key); known {
+		if sts != nil {
+			return []*appsv1.StatefulSet{sts}, nil
+		}
+		return hiddenBearing[*appsv1.StatefulSet](ctx, o, identity.KindStatefulSet, key)
+	}
 	return bearing(ctx, o, identity.KindStatefulSet, key, &appsv1.StatefulSet{})
 }
 
@@ -90,9 +109,12 @@ func (o *Observer) podsUnder(ctx context.Context, namespace, parent string, opti
 
 // podsNamedAfter is podsUnder with what stands unseen under such names.
 func (o *Observer) podsNamedAfter(ctx context.Context, parent types.NamespacedName) ([]*corev1.Pod, error) {
-	pods, err := o.podsUnder(ctx, parent.Namespace, parent.Name)
-	if err != nil {
-		return nil, err
+	pods, known := o.stock.podsOf(parent)
+	if !known {
+		var err error
+		if pods, err = o.podsUnder(ctx, parent.Namespace, parent.Name); err != nil {
+			return nil, err
+		}
 	}
 	hidden, err := hiddenUnder(ctx, o, identity.KindPod, parent, pods)
 	return append(pods, hidden...), err

@@ -13,7 +13,10 @@ import (
 // every one of its groups: ten requests for each group, most of the operator's own.
 func TestAStatefulSetThatIsStillMakingPodsIsNotProbed(t *testing.T) {
 	e, _, _ := chained(t)
-	lwstest.Edit(e.FakeStore, "w", func(sts *appsv1.StatefulSet) { sts.Generation++; sts.Spec.Replicas, sts.Status.Replicas = lwstest.Ptr[int32](100), 0 })
+	lwstest.Edit(e.FakeStore, "w", func(sts *appsv1.StatefulSet) {
+		sts.Generation++
+		sts.Spec.Replicas, sts.Status.Replicas = lwstest.Ptr[int32](100), 0
+	})
 	for range 5 { // its controller has not got to it
 		e.Now = e.Now.Add(time.Minute)
 		e.set("w")

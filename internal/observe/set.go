@@ -57,6 +57,10 @@ func (o *Observer) SetAs(ctx context.Context, set *lwsv1.LeaderWorkerSet, now ti
 	if w.Claims, err = o.claims(ctx, w); err != nil {
 		return w, err
 	}
+	if o, err = o.stocked(ctx, key, max(int(lws.Replicas(set)), len(w.Leaders.Members))); err != nil {
+		return w, err
+	}
+	j.Observer = o
 	if w.Groups, err = o.groups(ctx, j, set, w.Leaders.Members); err != nil {
 		return w, err
 	}

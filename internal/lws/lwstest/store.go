@@ -238,6 +238,8 @@ func (r *FakeReader) List(_ context.Context, into client.ObjectList, opts ...cli
 	switch list := into.(type) {
 	case *corev1.PodList:
 		list.Items = listed[*corev1.Pod, corev1.Pod](r, o)
+	case *appsv1.StatefulSetList:
+		list.Items = listed[*appsv1.StatefulSet, appsv1.StatefulSet](r, o)
 	case *appsv1.ControllerRevisionList:
 		list.Items = listed[*appsv1.ControllerRevision, appsv1.ControllerRevision](r, o)
 	case *lwsv1.LeaderWorkerSetList:
