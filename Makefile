@@ -60,6 +60,7 @@ test: build ## Run all tests: units, laws, integration, the local control plane
 	go test -timeout 10m $(LAWFUL:%=./%) -rapid.seed=1 -rapid.nofailfile
 	$(MAKE) --no-print-directory fuzz FUZZTIME=5s FUZZED="internal/webhook internal/lws internal/lws/admission"
 	go -C local test -vet=off -timeout 10m ./...
+	go test ./test/bench
 	go test -count=1 -timeout 15m ./test/integration/...
 	LOCKSTEP_ROUNDS=$(ROUNDS) go test -count=1 -timeout 40m ./test/cluster/...
 
@@ -72,8 +73,9 @@ soak: build ## Run the deletion drills in full: 100 rounds each, times asserted
 	LOCKSTEP_SOAK=1 LOCKSTEP_ROUNDS=$(SOAK_ROUNDS) go test -count=1 -v -timeout 12h ./test/cluster/...
 
 .PHONY: bench
-bench: ## Measure what a decision costs, by number of groups
+bench: build ## Measure decisions, and the operator against bare StatefulSets; BENCHFLAGS choose (--list)
 	go test -run '^$$' -bench . -benchmem ./internal/lws
+	go run ./test/bench $(BENCHFLAGS)
 
 .PHONY: fuzz
 fuzz: ## Fuzz the webhooks and the decoders, FUZZTIME each (30s)
