@@ -58,18 +58,22 @@ func (d *setDecision) standStill(why string) {
 }
 
 // withTopology gives the set the exclusive topologies of the leaders' template.
-// They are annotations of the set and in no revision, and yet replace pods.
+// They are annotations of the set and in no revision, and yet replace pods: other
+// ones wait as a template does.
 func (d *setDecision) withTopology(set lwsv1.LeaderWorkerSet) *lwsv1.LeaderWorkerSet {
 	sts := d.leaderStatefulSet()
 	if sts == nil {
 		return &set
 	}
+	asked := templateAnnotations(&set, &set)
 	set.Annotations = merged(set.Annotations, nil)
 	for _, key := range []string{lwsv1.ExclusiveKeyAnnotationKey, lwsv1.SubGroupExclusiveKeyAnnotationKey} {
 		delete(set.Annotations, key)
-		if topology := sts.Spec.Template.Annotations[key]; topology != "" {
+		topology := sts.Spec.Template.Annotations[key]
+		if topology != "" {
 			set.Annotations[key] = topology
 		}
+		d.pending = d.pending || asked[key] != topology
 	}
 	return &set
 }

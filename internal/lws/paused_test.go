@@ -179,6 +179,9 @@ func TestATopologyWaitsWhileTheRolloutIsPaused(t *testing.T) {
 	if got := find[*appsv1.StatefulSet](c, "w").Spec.Template; got.Annotations[lwsv1.ExclusiveKeyAnnotationKey] != before.Annotations[lwsv1.ExclusiveKeyAnnotationKey] {
 		t.Errorf("the leaders' template has %v", got.Annotations)
 	}
+	if got := condition(c.status(), progressing); got.Reason != lws.CodePaused {
+		t.Errorf("it does not say that something waits: %v", brief(c.status()))
+	}
 	resume(c)
 	c.settleAll()
 	if got := find[*appsv1.StatefulSet](c, "w").Spec.Template.Annotations[lwsv1.ExclusiveKeyAnnotationKey]; got != "zone" {
