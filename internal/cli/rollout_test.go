@@ -20,7 +20,7 @@ func TestHowSetsAreNamed(t *testing.T) {
 		{"LWS/llama", []string{"llama"}, ""},
 		{"lws llama", []string{"llama"}, ""},
 		{"lws", []string{"lws"}, ""},
-		{"lws lws", []string{"lws"}, ""},
+		{"LWS lws", []string{"lws"}, ""},
 		{"llama qwen", []string{"llama", "qwen"}, ""},
 		{"lws/llama qwen llama", []string{"llama", "qwen"}, ""},
 		{"deployment/llama", nil, `"deployment/llama" is no LeaderWorkerSet: give NAME, lws/NAME or leaderworkerset/NAME`},

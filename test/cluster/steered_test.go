@@ -286,7 +286,7 @@ func TestRolesOfUsers(t *testing.T) {
 		s.eventually(tt.user+" "+tt.verb, func() error { // a binding is not known at once
 			out, errOut, err := s.plugin("", "rollout", tt.verb, "a", "--as", tt.user)
 			if forbidden := strings.Contains(errOut, "forbidden"); tt.allowed != (err == nil) || forbidden == tt.allowed {
-				return fmt.Errorf("%v: printed %q and %q", err, out, errOut)
+				return fmt.Errorf("it failed: %t; printed %q and %q", err != nil, out, errOut)
 			}
 			return nil
 		})
