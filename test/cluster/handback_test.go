@@ -1,0 +1,104 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/test/standin"
+)
+
+// handedBack has Lockstep leave, and the other find what it expects: its next
+// apply changes no template, and takes away what only Lockstep had put there.
+func handedBack(t *testing.T, s *scene, other *standin.Other, held *estate, all []*estate) {
+	native := &estate{inherited: inherited{name: "native", replicas: 2, size: 2}, scene: s, other: other}
+	native.set = s.newSet("native", 2, 2, imageA, func(set *lwsv1.LeaderWorkerSet) {
+		grace := int64(7)
+		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.TerminationGracePeriodSeconds = &grace
+	})
+	s.create(native.set)
+	native.set = s.awaitSettled(native.set)
+	native.key = s.revisionOf(native.set).Labels[lwsv1.RevisionKey]
+	all = append(all, native)
+
+	mark, before := s.changes(), s.templates()
+	s.check("stop the operator", bed.operator.kill())
+	out, err := exec.Command(bed.operator.Program, "uninstall", "--keep-sets", "--kubeconfig", bed.operator.Kubeconfig).CombinedOutput()
+	t.Logf("%s", out)
+	s.check("uninstall", err)
+	for _, e := range all {
+		s.check("read", s.client.Get(t.Context(), keyOf(e.set), e.set))
+		sts, _ := find[*appsv1.StatefulSet](s.recorder, e.name)
+		if e.name != "no-policy-type" { // the version that made it knows no such field
+			e.judged(t.Context(), e.key)
+		}
+		e.apply(*sts.Spec.UpdateStrategy.RollingUpdate.Partition, *sts.Spec.Replicas)
+		now := &appsv1.StatefulSet{}
+		s.check("read", s.client.Get(t.Context(), keyOf(sts), now))
+		same(t, "generation of the leaders of "+e.name, sts.Generation, now.Generation)
+		if _, left := now.Annotations[appliedAnnotation]; left {
+			t.Errorf("set %s: %s stays", e.name, appliedAnnotation)
+		}
+	}
+	unchangedTemplates(t, s, before)
+	gone := s.pick(func(r *record) bool { return r.died > mark })
+	same(t, "gone", "", names(gone))
+	same(t, "made", "", names(bornSince[*corev1.Pod](s.recorder, mark)))
+	s.listed(t, other, all)
+	s.carriedOn(t, native, held)
+}
+
+// carriedOn has the other, with webhooks in its back, roll a set that Lockstep
+// made, and finish the rollout that Lockstep has held.
+func (s *scene) carriedOn(t *testing.T, native, held *estate) {
+	s.check("serve webhooks alone", errors.Join(bed.operator.Install(), bed.operator.start("--controllers=")))
+	mark := s.changes()
+	native.keys = []string{native.key, native.key}
+	native.set = native.become(native.set, `{"spec":{"leaderWorkerTemplate":{"workerTemplate":{"spec":{"terminationGracePeriodSeconds":null}}}}}`)
+	native.record(2)
+	native.keys = []string{native.key, native.key}
+	native.apply(0, 2)
+	native.tend()
+	leaders, _ := find[*appsv1.StatefulSet](s.recorder, "native")
+	same(t, "what Lockstep had set and the other leaves out", int64(30), *leaders.Spec.Template.Spec.TerminationGracePeriodSeconds)
+
+	held.set = held.become(held.set, `{"spec":{"rolloutStrategy":{"rollingUpdateConfiguration":{"partition":0}}}}`)
+	held.judged(t.Context(), held.key)
+	held.keys[0] = held.key
+	held.apply(0, 3)
+	held.tend()
+	same(t, "created for held", births{Pods: 2, StatefulSets: 1}, s.bornInto(held.set.UID, mark))
+	same(t, "created for native", births{Pods: 4, StatefulSets: 2, Revisions: 1}, s.bornInto(native.set.UID, mark))
+}
+
+// listed checks what a client finds that lists revisions by a set's name: the
+// current one, and outdated ones only while groups run them.
+func (s *scene) listed(t *testing.T, other *standin.Other, all []*estate) {
+	for _, e := range all {
+		have, err := other.Revisions(t.Context(), e.set)
+		s.check("list revisions", err)
+		want := map[string]int{e.key: 1 + int(e.leaked)}
+		if e.name == "held" {
+			want[e.keys[0]] = 1
+		}
+		same(t, "revisions of "+e.name, fmt.Sprint(want), fmt.Sprint(have))
+	}
+}
+
+// revisionOf returns the only revision of a set.
+func (s *scene) revisionOf(set *lwsv1.LeaderWorkerSet) *appsv1.ControllerRevision {
+	s.Helper()
+	for _, r := range live[*appsv1.ControllerRevision](s.recorder) {
+		if owner := metav1.GetControllerOf(r); owner != nil && owner.UID == set.UID {
+			return r
+		}
+	}
+	s.Fatalf("set %s has no revision", set.Name)
+	return nil
+}
