@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
@@ -31,6 +32,21 @@ func (o Options) refuseBeside(ctx context.Context) error {
 		return fmt.Errorf("another implementation runs in namespace %q: %s holds the lease; two would work against each other; "+
 			"nothing was installed; stop it, and run install again 15 seconds later: %s", other.Namespace, other.Identity, other.Stop())
 	}
+	return nil
+}
+
+// warnOfUnserved tells of what another implementation served and this one does not:
+// once that one is gone nobody does.
+func (o Options) warnOfUnserved(ctx context.Context, a applier) error {
+	kind := schema.GroupVersionKind{Group: "disaggregatedset.x-k8s.io", Version: "v1", Kind: "DisaggregatedSetList"}
+	count, err := a.count(ctx, kind)
+	if unknownKind(err) || err == nil && count == 0 {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look for DisaggregatedSets: %w", err)
+	}
+	o.say("%d DisaggregatedSets exist, which Lockstep does not serve: without the other implementation they are not acted upon; their LeaderWorkerSets are", count)
 	return nil
 }
 

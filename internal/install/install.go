@@ -70,6 +70,9 @@ func Install(ctx context.Context, o Options) error {
 	if err := o.refuseBeside(ctx); err != nil {
 		return err
 	}
+	if err := o.warnOfUnserved(ctx, a); err != nil {
+		return err
+	}
 	changes := map[change]int{}
 	for _, u := range objects {
 		what, err := o.install(ctx, a, u)

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -20,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -169,7 +172,11 @@ func TestAnotherNamespacesImplementationIsSeen(t *testing.T) {
 // Where both compete for one lease the newcomer waits; without a lease it must not start.
 func TestTheOperatorDoesNotStartBesideAnother(t *testing.T) {
 	c := newCluster(t)
-	c.install(nil)
+	var said strings.Builder
+	competing := c.replica(func(o *operator.Options) {
+		o.Log = funcr.New(func(_, args string) { said.WriteString(args + "\n") }, funcr.Options{})
+	})
+	c.install(func(o *install.Options) { o.WebhookURL = competing.webhookURL() })
 	c.create(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: systemName, Name: leaseName}})
 	c.lease(systemName, theirPod, 0)
 	alone := c.replica(func(o *operator.Options) { o.Config.LeaderElection.LeaderElect = new(false) })
@@ -181,6 +188,40 @@ func TestTheOperatorDoesNotStartBesideAnother(t *testing.T) {
 		t.Errorf("uninstall says: %s", text)
 	}
 	c.mutating()
+
+	competing.start().untilReady() // its webhooks serve, its controllers wait
+	competing.shut()
+	if !strings.Contains(said.String(), "another implementation holds the lease") || !strings.Contains(said.String(), theirPod) {
+		t.Errorf("who waits does not say for whom:\n%s", &said)
+	}
+	lease := &coordinationv1.Lease{}
+	if c.read(lease, systemName, leaseName); *lease.Spec.HolderIdentity != theirPod {
+		t.Errorf("%s took the lease", *lease.Spec.HolderIdentity)
+	}
+}
+
+// What only the other served is told of, once there is some of it.
+func TestInstallTellsOfWhatNobodyWillServe(t *testing.T) {
+	c := newCluster(t)
+	crd := foreignDefinition(c)
+	crd.Name, crd.Spec.Group, crd.Spec.Conversion = "disaggregatedsets.disaggregatedset.x-k8s.io", "disaggregatedset.x-k8s.io", nil
+	crd.Spec.Names = apiextensionsv1.CustomResourceDefinitionNames{Kind: "DisaggregatedSet", Plural: "disaggregatedsets"}
+	c.create(crd)
+	const warning = "1 DisaggregatedSets exist"
+	if out := c.install(nil); strings.Contains(out, "DisaggregatedSets exist") {
+		t.Errorf("with none of them:\n%s", out)
+	}
+	one := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "disaggregatedset.x-k8s.io/v1", "kind": "DisaggregatedSet", "metadata": map[string]any{"namespace": "default", "name": "one"},
+	}}
+	if err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		return c.Create(ctx, one) == nil, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if out := c.install(nil); !strings.Contains(out, warning) {
+		t.Errorf("it does not say %q:\n%s", warning, out)
+	}
 }
 
 // Handing over leaves the definition, the sets and the namespace, and no more.
