@@ -82,6 +82,8 @@ func (a *Actor) Do(ctx context.Context, what action.Action) (Done, error) {
 		return a.apply(ctx, what)
 	case action.Relabel:
 		return Done{}, a.relabel(ctx, what)
+	case action.Tie:
+		return Done{}, a.tie(ctx, what)
 	case action.Delete:
 		return Done{}, a.remove(ctx, what)
 	case action.WriteStatus:

@@ -117,6 +117,9 @@ func encode(object action.Object, onto identity.Ref, version string) ([]byte, er
 	if partial(object) {
 		delete(fields, "spec")
 	}
+	if policy, only := retentionOnly(object); only {
+		fields["spec"] = map[string]any{"persistentVolumeClaimRetentionPolicy": policy}
+	}
 	if revision, ok := object.(*appsv1.ControllerRevision); ok && revision.Revision == 0 {
 		delete(fields, "revision")
 	}
@@ -146,6 +149,17 @@ func partial(object action.Object) bool {
 		return equality.Semantic.DeepEqual(object.Spec, corev1.ServiceSpec{})
 	}
 	return false
+}
+
+// retentionOnly returns what a StatefulSet says of its volume claims if it says
+// nothing else: not even an empty template must be written then.
+func retentionOnly(object action.Object) (map[string]any, bool) {
+	sts, ok := object.(*appsv1.StatefulSet)
+	if !ok || sts.Spec.Selector != nil || sts.Spec.PersistentVolumeClaimRetentionPolicy == nil {
+		return nil, false
+	}
+	policy := sts.Spec.PersistentVolumeClaimRetentionPolicy
+	return map[string]any{"whenDeleted": string(policy.WhenDeleted), "whenScaled": string(policy.WhenScaled)}, true
 }
 
 // prune takes away nulls, and the empty status of embedded objects. Empty maps

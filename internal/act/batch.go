@@ -14,12 +14,15 @@ import (
 // independent tells whether an action does not depend on its neighbours of the
 // same form and kind.
 func independent(a action.Action) bool {
-	_, deletes := a.(action.Delete)
-	return deletes || a.Target().Kind == identity.KindPod
+	switch a.(type) {
+	case action.Delete, action.Tie:
+		return true
+	}
+	return a.Target().Kind == identity.KindPod
 }
 
-// Batch splits actions into runs that may go out together: neighbouring deletes
-// and pods are independent of each other, anything else waits its turn.
+// Batch splits actions into runs that may go out together: neighbouring deletes,
+// ties and pods are independent of each other, anything else waits its turn.
 func Batch(actions []action.Action) [][]action.Action {
 	var runs [][]action.Action
 	for i, a := range actions {

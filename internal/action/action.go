@@ -18,7 +18,7 @@ import (
 )
 
 // Action is one write. The set of its forms is closed: Create, Apply, Relabel,
-// Delete and WriteStatus.
+// Tie, Delete and WriteStatus.
 type Action interface {
 	// Target is the object written. The UID of an object to be created is empty.
 	Target() identity.Ref

@@ -20,6 +20,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/act"
+	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/narrate"
 	"lockstep.dev/lockstep/internal/observe"
 )
@@ -130,6 +131,7 @@ func setupSets(mgr ctrl.Manager, p *pass, wake <-chan event.GenericEvent, served
 		Watches(&corev1.Pod{}, pace.watch(setOfPod(p.memory), podProgress, gather)).
 		Watches(&corev1.Service{}, pace.watch(setsOf, belonging, 0)).
 		Watches(&appsv1.ControllerRevision{}, pace.watch(setOfRevision, always, 0)).
+		WatchesMetadata(lws.NewVolume("", ""), pace.watch(setOfVolume(p.memory), belonging, gather)).
 		WatchesRawSource(source.Channel(wake, &handler.EnqueueRequestForObject{})).
 		WatchesRawSource(gangEvents(served, setOfGang, gather, p.observe.SetNames)).
 		Complete(&setReconciler{pass: p, pace: pace})
@@ -142,6 +144,7 @@ func setupGroups(mgr ctrl.Manager, p *pass, wake <-chan event.GenericEvent, serv
 		Watches(&corev1.Pod{}, watch(groupOfPod, podProgress, 0)).
 		Watches(&appsv1.StatefulSet{}, watch(groupsOfStatefulSet(p.observe), belonging, 0)).
 		Watches(&corev1.Service{}, watch(byOwnName, belonging, 0)).
+		WatchesMetadata(lws.NewVolume("", ""), watch(groupOfVolume, belonging, 0)).
 		Watches(&appsv1.ControllerRevision{}, watch(groupsOf(p.observe, labelledSet), never, 0)).
 		Watches(&lwsv1.LeaderWorkerSet{}, watch(groupsOf(p.observe, keyOf), groupDesire, 0)).
 		WatchesRawSource(gangEvents(served, groupOfGang, 0, everyGroup(p.observe))).

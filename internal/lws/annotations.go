@@ -43,4 +43,8 @@ const (
 	numberFieldOwner = "lockstep-number"
 	// nudgeFieldOwner owns the nudge.
 	nudgeFieldOwner = "lockstep-nudge"
+	// retentionFieldOwner owns what a worker StatefulSet says of its volume claims.
+	retentionFieldOwner = "lockstep-retention"
+	// TieFieldOwner owns the owner references of volume claims.
+	TieFieldOwner = "lockstep-tie"
 )

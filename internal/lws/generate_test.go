@@ -88,6 +88,9 @@ func generate(t *rapid.T) *cluster {
 	if rapid.Bool().Draw(t, "recreates") {
 		edits = append(edits, lwstest.Policy(lwsv1.RecreateGroupOnPodRestart))
 	}
+	if rapid.IntRange(0, 2).Draw(t, "volumes") == 0 {
+		edits = append(edits, drawVolumes(t))
+	}
 	c := newCluster(t)
 	c.pass(time.Minute)
 	lwstest.Add(c.FakeStore, lwstest.Set("w", replicas, size, edits...))
@@ -318,6 +321,7 @@ func (s *sorted) group(g lws.Group) {
 	sortInto(s, identity.KindStatefulSet, g.Workers)
 	sortInto(s, identity.KindPod, g.Pods)
 	sortInto(s, identity.KindService, g.Service)
+	sortInto(s, identity.KindPersistentVolumeClaim, g.Volumes)
 }
 
 func sortSet(w lws.SetSnapshot) *sorted {
@@ -326,6 +330,7 @@ func sortSet(w lws.SetSnapshot) *sorted {
 	sortInto(s, identity.KindPod, w.Leaders)
 	sortInto(s, identity.KindService, w.Service)
 	sortInto(s, identity.KindControllerRevision, w.Revisions)
+	sortInto(s, identity.KindPersistentVolumeClaim, w.LeaderVolumes)
 	for _, g := range w.Groups {
 		s.group(g)
 	}

@@ -50,7 +50,10 @@ func (d *setDecision) ghosts() {
 	leaders := d.leaderGhosts()
 	d.held = d.held || len(whole) > 0 || d.leadersHold(leaders)
 
-	blocking := slices.Concat(whole, leaders, d.serviceGhosts(), d.gangGhosts())
+	volumes := d.volumeGhosts()
+	d.held = d.held || d.leadersHold(volumes)
+
+	blocking := slices.Concat(whole, leaders, volumes, d.serviceGhosts(), d.gangGhosts())
 	for _, g := range slices.Concat(d.Groups, d.Vacant) {
 		blocking = append(blocking, g.ghosts(Size(d.Set))...)
 	}
@@ -84,6 +87,29 @@ func (d *setDecision) leaderGhosts() []ghost {
 	return found
 }
 
+// volumeGhosts returns the ghosts under names of claims of leaders that the set
+// needs: a pod cannot have a claim that is on its way out.
+func (d *setDecision) volumeGhosts() []ghost {
+	var found []ghost
+	for _, g := range ghostsOf(identity.KindPersistentVolumeClaim, d.LeaderVolumes.Ghosts) {
+		if volumeOrdinal(g.Name, d.Set, d.Set.Name) < int(Replicas(d.Set)) {
+			found = append(found, g)
+		}
+	}
+	return found
+}
+
+// volumeGhosts is the same of the claims of a group's workers.
+func (g Group) volumeGhosts(size int32) []ghost {
+	var found []ghost
+	for _, ghost := range ghostsOf(identity.KindPersistentVolumeClaim, g.Volumes.Ghosts) {
+		if _, ordinal := identity.ParentAndOrdinal(ghost.Name); ordinal >= 1 && int32(ordinal) < size {
+			found = append(found, ghost)
+		}
+	}
+	return found
+}
+
 // serviceGhosts returns the ghosts under names of Services that the set needs.
 // They hold back those Services alone, but then pods have no DNS names.
 func (d *setDecision) serviceGhosts() []ghost {
@@ -103,7 +129,7 @@ func (d *setDecision) leadersHold(leaders []ghost) bool {
 	if len(leaders) == 0 || d.StatefulSet.Member() != nil {
 		return false
 	}
-	if len(leaders) >= int(Replicas(d.Set)) {
+	if len(ordinalsOf(leaders)) >= int(Replicas(d.Set)) {
 		return true
 	}
 	goOn := d.Vigil.lastMove(leaders).Add(goOnAfter)
@@ -114,13 +140,23 @@ func (d *setDecision) leadersHold(leaders []ghost) bool {
 	return false
 }
 
+// ordinalsOf are the ordinals of leaders that ghosts are named after.
+func ordinalsOf(ghosts []ghost) map[int]bool {
+	ordinals := map[int]bool{}
+	for _, g := range ghosts {
+		_, ordinal := identity.ParentAndOrdinal(g.Name)
+		ordinals[ordinal] = true
+	}
+	return ordinals
+}
+
 // ghosts returns what holds back this group's workers: nothing, once their
 // StatefulSet stands, for that one then deals with its own pods.
 func (g Group) ghosts(size int32) []ghost {
 	if g.Workers.Member() != nil {
 		return nil
 	}
-	found := ghostsOf(identity.KindStatefulSet, g.Workers.Ghosts)
+	found := append(ghostsOf(identity.KindStatefulSet, g.Workers.Ghosts), g.volumeGhosts(size)...)
 	for _, pod := range g.Pods.Ghosts {
 		if _, ordinal := identity.ParentAndOrdinal(pod.Name); ordinal >= 1 && int32(ordinal) < size {
 			found = append(found, ghost{Ref: identity.RefOf(identity.KindPod, pod), object: pod})

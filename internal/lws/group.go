@@ -32,6 +32,7 @@ func DecideGroup(w GroupSnapshot) Plan {
 	}
 	d.plan.Finding = d.finding()
 	rules := []func(*groupDecision) bool{
+		(*groupDecision).ties,
 		(*groupDecision).restart,
 		(*groupDecision).ghosts,
 		(*groupDecision).squatters,

@@ -2,6 +2,7 @@ package lws
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +13,9 @@ import (
 
 // namedAtMost bounds how many objects a message names one by one.
 const namedAtMost = 8
+
+// inUseFinalizer is what Kubernetes holds a claim by while a pod uses it.
+const inUseFinalizer = "kubernetes.io/pvc-protection"
 
 // haunting is what is told about the ghosts that a set waits for.
 type haunting struct {
@@ -138,7 +142,11 @@ func remedies(ghosts []ghost) string {
 }
 
 func remedy(g ghost) string {
-	if finalizers := g.object.GetFinalizers(); len(finalizers) > 0 {
+	finalizers := g.object.GetFinalizers()
+	if g.Kind == identity.KindPersistentVolumeClaim && slices.Equal(finalizers, []string{inUseFinalizer}) {
+		return fmt.Sprintf("%s goes when no pod uses it", g)
+	}
+	if len(finalizers) > 0 {
 		return fmt.Sprintf("%s is held by finalizer %s and goes when that is removed", g, clipped(strings.Join(finalizers, ", ")))
 	}
 	if pod, ok := g.object.(*corev1.Pod); ok && pod.DeletionTimestamp != nil && pod.Spec.NodeName != "" {

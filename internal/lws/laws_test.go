@@ -210,7 +210,7 @@ func writesStayInTheNamespace(t *rapid.T, c *cluster, m *met) {
 		identity.KindPod:                   "create delete",
 		identity.KindService:               "create apply delete",
 		identity.KindControllerRevision:    "create apply relabel delete",
-		identity.KindPersistentVolumeClaim: "create",
+		identity.KindPersistentVolumeClaim: "create tie",
 	}
 	for _, d := range c.decideAll() {
 		for _, a := range d.plan.Actions {
@@ -309,7 +309,7 @@ func checkOutdated(t *rapid.T, d decided, leader metav1.Object) {
 // settledIsFixpoint: everybody acts in turn for as long as anybody has something
 // to do. It comes to an end, and then the status says what is.
 func settledIsFixpoint(t *rapid.T, c *cluster, m *met) {
-	hindered := strangePods(c) || relabelled(c)
+	hindered := strangePods(c) || relabelled(c) || strangeVolumes(c)
 	still := 0
 	for round := 0; still < 20; round++ {
 		if round > 300 {
@@ -353,6 +353,7 @@ func (c *cluster) others() {
 }
 
 func (c *cluster) collect() {
+	c.Protect()
 	for name := range c.Objects {
 		if object := c.Objects[name]; object != nil {
 			c.Collect(object)

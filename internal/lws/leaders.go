@@ -26,7 +26,8 @@ func (d *setDecision) leaders() {
 		return
 	}
 	if sts := d.StatefulSet.Member(); sts != nil {
-		if !d.inStep(sts, desired) {
+		givesUp := d.lowers() || d.course.replicas < PodsOf(sts)
+		if !d.inStep(sts, desired) && !(d.untied && givesUp) {
 			d.applyLeaders(sts, desired, nil, d.whyApply(sts))
 		}
 		return

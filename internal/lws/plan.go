@@ -46,6 +46,7 @@ const (
 	CodeRollout             = "Rollout"
 	CodeOutdated            = "Outdated"
 	CodePaused              = "RolloutPaused"
+	CodeTie                 = "VolumeTie"
 
 	CodeGangSchedulerMissing = "GangSchedulerMissing"
 	CodeNoGangYet            = "NoGangYet"

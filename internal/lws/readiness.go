@@ -29,7 +29,7 @@ func (d *setDecision) count() groupCounts {
 		if !g.complete(d.Set) {
 			continue
 		}
-		ready, updated := g.Ready(d.Set), g.updated(target)
+		ready, updated := g.Ready(d.Set), g.updated(target) && !leftBehind(d.StatefulSet.Member(), g.Leader)
 		c.ready += one(ready)
 		c.updated += one(updated)
 		index := int32(g.Index)

@@ -41,14 +41,14 @@ func (d *setDecision) rolloutOf(sts *appsv1.StatefulSet) rollout {
 		replicas: Replicas(d.Set), keep: strategyPartition(d.Set),
 		unavailable: min(unavailable, Replicas(d.Set)), surge: surge,
 		running: PodsOf(sts), partition: livePartition(sts), applied: appliedReplicas(sts, Replicas(d.Set)),
-		changed:  sts.Labels[lwsv1.RevisionKey] != d.key,
+		changed:  sts.Labels[lwsv1.RevisionKey] != d.key || displaced(sts, d.Set, d.key),
 		paused:   Paused(d.Set),
 		observed: sts.Status.ObservedGeneration == sts.Generation || sts.Status.ObservedGeneration == 0,
 	}
 	r.places = make([]place, max(r.replicas, r.running))
 	for i := range d.Groups {
 		if g := &d.Groups[i]; g.Index < len(r.places) {
-			r.places[g.Index] = g.place(d.Set, d.key)
+			r.places[g.Index] = g.place(d.Set, sts, d.key)
 		}
 	}
 	return r
@@ -56,13 +56,20 @@ func (d *setDecision) rolloutOf(sts *appsv1.StatefulSet) rollout {
 
 // place is where a group stands. A leader that lost its labels counts for nothing:
 // nobody finds it by them.
-func (g *Group) place(set *lwsv1.LeaderWorkerSet, key string) place {
+func (g *Group) place(set *lwsv1.LeaderWorkerSet, sts *appsv1.StatefulSet, key string) place {
 	labelled := IsLeader(g.Leader, set.Name)
+	old := outdated(sts, g.Leader, key)
 	return place{
-		outdated: g.Leader.Labels[lwsv1.RevisionKey] != key,
+		outdated: old,
 		ready:    labelled && g.Ready(set),
-		updated:  labelled && g.complete(set) && g.updated(key),
+		updated:  labelled && !old && g.complete(set) && g.updated(key),
 	}
+}
+
+// outdated tells whether a leader is not what its StatefulSet would make now: of
+// another revision, or of the same one placed otherwise.
+func outdated(sts *appsv1.StatefulSet, leader *corev1.Pod, key string) bool {
+	return leader.Labels[lwsv1.RevisionKey] != key || leftBehind(sts, leader)
 }
 
 // livePartition is from which ordinal on a StatefulSet replaces its pods.

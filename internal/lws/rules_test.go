@@ -376,6 +376,7 @@ func TestALeaderMadeBehindATakenNameHasItsClaims(t *testing.T) {
 	strange(c, squatter)
 	for i := range 4 {
 		lwstest.Drop[*corev1.Pod](c.FakeStore, identity.LeaderName("w", i))
+		lwstest.Drop[*corev1.PersistentVolumeClaim](c.FakeStore, "data-"+identity.LeaderName("w", i))
 	}
 	lwstest.Add(c.FakeStore, squatter)
 	standing := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{

@@ -37,6 +37,8 @@ type setDecision struct {
 	// rollout is where a rolling update stands, and course where it goes next.
 	rollout rollout
 	course  course
+	// untied is set while volume claims of groups to be given up would go with them.
+	untied bool
 }
 
 // DecideSet is the whole behaviour of a set as such, in order of precedence.
@@ -54,6 +56,7 @@ func DecideSet(w SetSnapshot) Plan {
 		(*setDecision).revisions,
 		(*setDecision).restarts,
 		(*setDecision).rolling,
+		(*setDecision).ties,
 		(*setDecision).leaders,
 		(*setDecision).replace,
 		(*setDecision).tellPause,

@@ -36,6 +36,11 @@ type SetSnapshot struct {
 	// GangMissing says why the objects of the gang scheduler that the set or any of
 	// its groups is handed to cannot be read, or is empty.
 	GangMissing string
+	// LeaderVolumes holds what bears the names of leaders' volume claims. It is
+	// filled only while leaders are missing.
+	LeaderVolumes identity.Claim[*Volume]
+	// Tied are claims that would go with the set and are to outlive it.
+	Tied []*Volume
 
 	// Claims names the set's persistent volume claims. It is filled only while
 	// something other than the set bears a leader's name.
@@ -104,6 +109,9 @@ type Group struct {
 	Gang identity.Claim[*unstructured.Unstructured]
 	// GangMissing says why that scheduler's objects cannot be read, or is empty.
 	GangMissing string
+	// Volumes holds what bears the names of workers' volume claims. A set snapshot
+	// fills it only for groups that are vacant, incomplete or given up.
+	Volumes identity.Claim[*Volume]
 }
 
 // Node is what a group's placement needs of a node.

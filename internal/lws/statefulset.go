@@ -81,7 +81,7 @@ func workerStatefulSet(set, restored *lwsv1.LeaderWorkerSet, g Group, nodeSelect
 			Selector:                             &metav1.LabelSelector{MatchLabels: selector},
 			Template:                             workerTemplate(set, restored, g, labels, nodeSelector),
 			VolumeClaimTemplates:                 claimTemplates(set.Namespace, template.VolumeClaimTemplates),
-			PersistentVolumeClaimRetentionPolicy: template.PersistentVolumeClaimRetentionPolicy,
+			PersistentVolumeClaimRetentionPolicy: workerRetention(restored),
 		},
 	}
 }

@@ -284,8 +284,10 @@ func TestWorkerStatefulSet(t *testing.T) {
 				}},
 				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "worker", Image: "image:1"}}},
 			},
-			VolumeClaimTemplates:                 reducedClaims(),
-			PersistentVolumeClaimRetentionPolicy: find[*lwsv1.LeaderWorkerSet](c, "w").Spec.LeaderWorkerTemplate.PersistentVolumeClaimRetentionPolicy,
+			VolumeClaimTemplates: reducedClaims(),
+			PersistentVolumeClaimRetentionPolicy: &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{
+				WhenDeleted: appsv1.RetainPersistentVolumeClaimRetentionPolicyType, WhenScaled: appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
+			},
 		},
 	}
 	if diff := cmp.Diff(want, got, quantities); diff != "" {

@@ -59,6 +59,11 @@ func (d *setDecision) blockedOrdinals() []int {
 		_, ordinal := identity.ParentAndOrdinal(g.Name)
 		blocked = append(blocked, ordinal)
 	}
+	if volumes := d.volumeGhosts(); !d.Now.Before(d.Vigil.lastMove(volumes).Add(goOnAfter)) {
+		for ordinal := range ordinalsOf(volumes) { // those that linger
+			blocked = append(blocked, ordinal)
+		}
+	}
 	for _, pod := range d.Leaders.Squatters {
 		if _, ordinal := identity.ParentAndOrdinal(pod.Name); int32(ordinal) < Replicas(d.Set) {
 			blocked = append(blocked, ordinal)
@@ -78,11 +83,15 @@ func lastReached(blocked int) int {
 	return end
 }
 
-// borne is the names of leaders that any pod at all bears.
+// borne is the names of leaders that any pod at all bears, or that have a claim on
+// its way out.
 func (d *setDecision) borne() map[string]bool {
 	names := map[string]bool{}
 	for _, pod := range slices.Concat(d.Leaders.Members, d.Leaders.Ghosts, d.Leaders.Orphans, d.Leaders.Squatters) {
 		names[pod.Name] = true
+	}
+	for ordinal := range ordinalsOf(d.volumeGhosts()) { // a pod cannot have a claim that leaves
+		names[identity.LeaderName(d.Set.Name, ordinal)] = true
 	}
 	return names
 }

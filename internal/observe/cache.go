@@ -14,6 +14,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
 )
 
 // indexClaim finds objects by the UID of their controller ("uid:…") and by the
@@ -35,9 +36,10 @@ func CacheOptions() cache.Options {
 	}
 	shared := true
 	ours := cache.ByObject{Label: labels.NewSelector().Add(*labelled), UnsafeDisableDeepCopy: &shared}
-	pods, services, revisions, statefulSets := ours, ours, ours, ours
+	pods, services, revisions, statefulSets, volumes := ours, ours, ours, ours, ours
 	pods.Transform = trimPod
 	statefulSets.Transform = trimStatefulSet
+	volumes.Transform = trimVolume
 	services.Transform = cache.TransformStripManagedFields()
 	revisions.Transform = cache.TransformStripManagedFields()
 	return cache.Options{ByObject: map[client.Object]cache.ByObject{
@@ -46,13 +48,23 @@ func CacheOptions() cache.Options {
 		&appsv1.ControllerRevision{}: revisions,
 		&corev1.Service{}:            services,
 		&corev1.Pod{}:                pods,
+		lws.NewVolume("", ""):        volumes,
 	}}
+}
+
+// trimVolume leaves of a claim what it is called, whom it belongs to and whether it
+// is on its way out.
+func trimVolume(object any) (any, error) {
+	if volume, ok := object.(*lws.Volume); ok {
+		volume.ManagedFields, volume.Annotations = nil, nil
+	}
+	return object, nil
 }
 
 // Index adds the indexes that an Observer reads by. It must run before the cache
 // starts.
 func Index(ctx context.Context, indexer client.FieldIndexer) error {
-	for _, object := range []client.Object{&corev1.Pod{}, &appsv1.StatefulSet{}, &appsv1.ControllerRevision{}} {
+	for _, object := range []client.Object{&corev1.Pod{}, &appsv1.StatefulSet{}, &appsv1.ControllerRevision{}, lws.NewVolume("", "")} {
 		if err := indexer.IndexField(ctx, object, indexClaim, claimKeys); err != nil {
 			return fmt.Errorf("index %T: %w", object, err)
 		}
@@ -66,6 +78,8 @@ func claimKeys(object client.Object) []string {
 		keys = append(keys, byUID(string(owner.UID)))
 	}
 	switch object.(type) {
+	case *corev1.PersistentVolumeClaim, *lws.Volume:
+		keys = append(keys, byName(volumeParent(object.GetLabels())))
 	case *corev1.Pod:
 		// "w-007" bears no name of ours, though it ends in a number.
 		keys = append(keys, namesAbove(object.GetName())...)
@@ -77,6 +91,16 @@ func claimKeys(object client.Object) []string {
 		keys = append(keys, byName(object.GetLabels()[lwsv1.SetNameLabelKey]))
 	}
 	return keys
+}
+
+// volumeParent is the StatefulSet whose pods' claims bear such labels: those that it
+// selects its pods by.
+func volumeParent(labels map[string]string) string {
+	set, group := labels[lwsv1.SetNameLabelKey], labels[lwsv1.GroupIndexLabelKey]
+	if group == "" {
+		return set
+	}
+	return set + "-" + group
 }
 
 // namesAbove are the keys of a pod by the name that its own is derived from, and by

@@ -26,6 +26,12 @@ func (o *Observer) Group(ctx context.Context, key types.NamespacedName, now time
 		return lws.GroupSnapshot{}, apierrors.NewNotFound(schema.GroupResource{Resource: "groups"}, key.Name)
 	}
 	o = o.at(now)
+	// Claims are read before the set, and so never judged by a spec from before the
+	// one that they were last written for.
+	volumes, err := o.volumes(ctx, key.Namespace, byName(key.Name))
+	if err != nil {
+		return lws.GroupSnapshot{}, err
+	}
 	set := &lwsv1.LeaderWorkerSet{}
 	if err := o.cached.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: setName}, set); err != nil {
 		return lws.GroupSnapshot{}, err
@@ -33,11 +39,13 @@ func (o *Observer) Group(ctx context.Context, key types.NamespacedName, now time
 	set, _ = o.memory.remembering(set)
 	w := lws.GroupSnapshot{Now: now, Set: set, Finding: o.memory.foundOf(key), Group: lws.Group{Index: index, LeaderName: key.Name}}
 	j := o.judge()
-	var err error
 	if w.LeaderSet, w.Leader, w.Leaving, err = o.leader(ctx, j, set, key); err != nil {
 		return w, err
 	}
 	if err := o.fillGroup(ctx, j, set, &w.Group); err != nil {
+		return w, err
+	}
+	if err := o.workerVolumes(ctx, j, set, &w.Group, volumes); err != nil {
 		return w, err
 	}
 	if sts := w.Workers.Member(); sts != nil {

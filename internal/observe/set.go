@@ -67,6 +67,9 @@ func (o *Observer) SetAs(ctx context.Context, set *lwsv1.LeaderWorkerSet, now ti
 	if w.Vacant, err = o.vacant(ctx, j, set, w.Leaders.Members); err != nil {
 		return w, err
 	}
+	if err := o.fillVolumes(ctx, j, &w); err != nil {
+		return w, err
+	}
 	if w.Service, err = o.sharedService(ctx, j, set); err != nil {
 		return w, err
 	}
@@ -215,6 +218,7 @@ func setPresence(w lws.SetSnapshot, leaderOwner identity.Claimant) []presence {
 		}
 		present = append(present, presence{Ref: identity.RefOf(identity.KindPod, pod), taken: true})
 	}
+	present = append(present, volumePresence(w.LeaderVolumes, true)...)
 	present = append(present, presences(identity.KindService, w.Service.Ghosts, false)...)
 	present = append(present, presences(identity.KindControllerRevision, w.Revisions.Ghosts, false)...)
 	for _, g := range slices.Concat(w.Groups, w.Vacant) {
@@ -229,6 +233,7 @@ func groupPresence(g lws.Group, taken bool) []presence {
 	present := presences(identity.KindStatefulSet, g.Workers.Ghosts, false)
 	present = append(present, presences(identity.KindPod, othersPods(g), taken)...)
 	present = append(present, presences(identity.KindPodGroup, g.Gang.Ghosts, false)...)
+	present = append(present, volumePresence(g.Volumes, taken)...)
 	return append(present, presences(identity.KindService, g.Service.Ghosts, false)...)
 }
 

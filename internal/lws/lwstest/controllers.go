@@ -53,6 +53,7 @@ func (c *FakeControllers) Sync(sts *appsv1.StatefulSet) {
 		delete(c.blocked, sts.UID)
 		c.ensurePods(sts, first, count)
 	}
+	c.ownClaims(sts)
 	for _, pod := range c.podsOf(sts) {
 		if _, ordinal := identity.ParentAndOrdinal(pod.Name); ordinal >= first+count && pod.DeletionTimestamp == nil {
 			c.Remove(pod, metav1.DeletePropagationBackground)
@@ -100,7 +101,9 @@ func (c *FakeControllers) ensurePod(sts *appsv1.StatefulSet, ordinal int) {
 	name := sts.Name + "-" + strconv.Itoa(ordinal)
 	standing := Find[*corev1.Pod](c.FakeStore, name)
 	if standing == nil {
-		Add(c.FakeStore, c.podOf(sts, name, ordinal))
+		if c.ensureClaims(sts, name) {
+			Add(c.FakeStore, c.podOf(sts, name, ordinal))
+		}
 		return
 	}
 	if !metav1.IsControlledBy(standing, sts) {

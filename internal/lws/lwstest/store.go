@@ -268,7 +268,7 @@ func listed[P interface {
 func (r *FakeReader) metadata(kind identity.Kind, o client.ListOptions) []metav1.PartialObjectMetadata {
 	var items []metav1.PartialObjectMetadata
 	for _, object := range All[client.Object](r.objects) {
-		if KindOf(object) == kind && object.GetNamespace() == o.Namespace && r.shows(object) && matches(object, o) {
+		if KindOf(object) == kind && object.GetNamespace() == o.Namespace && r.shows(object) && r.indexed(object, o) && matches(object, o) {
 			item := metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{Kind: string(kind)}}
 			_ = share(object, &item)
 			items = append(items, item)

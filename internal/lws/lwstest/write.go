@@ -35,6 +35,8 @@ func (s *FakeStore) Do(a action.Action) error {
 		return s.apply(a)
 	case action.Relabel:
 		return s.relabel(a)
+	case action.Tie:
+		return s.tie(a)
 	case action.Delete:
 		return s.delete(a)
 	case action.WriteStatus:
@@ -198,7 +200,11 @@ func fields(object action.Object) ([]byte, error) {
 	}
 	delete(set, "status")
 	if sts, ok := object.(*appsv1.StatefulSet); ok && sts.Spec.Selector == nil {
+		retention, says := set["spec"].(map[string]any)["persistentVolumeClaimRetentionPolicy"]
 		delete(set, "spec")
+		if says {
+			set["spec"] = map[string]any{"persistentVolumeClaimRetentionPolicy": retention}
+		}
 	}
 	if service, ok := object.(*corev1.Service); ok && service.Spec.Selector == nil {
 		delete(set, "spec")
@@ -235,6 +241,20 @@ func (s *FakeStore) relabel(a action.Relabel) error {
 		revision.Revision = a.Number
 	}
 	s.Put(after)
+	return nil
+}
+
+func (s *FakeStore) tie(a action.Tie) error {
+	if a.To != nil && !s.Alive(*a.To) {
+		return fmt.Errorf("owner %s is not alive", *a.To)
+	}
+	found, err := s.exactly(a.Object)
+	if err != nil {
+		return err
+	}
+	tied, _ := found.DeepCopyObject().(client.Object)
+	tied.SetOwnerReferences(slices.Clone(a.Owners))
+	s.Put(tied)
 	return nil
 }
 

@@ -1,0 +1,121 @@
+package lwstest
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/identity"
+)
+
+const (
+	retain = appsv1.RetainPersistentVolumeClaimRetentionPolicyType
+	remove = appsv1.DeletePersistentVolumeClaimRetentionPolicyType
+	// inUse is what holds a claim while a pod uses it.
+	inUse = "kubernetes.io/pvc-protection"
+)
+
+// Volumes gives the pods of a set a claim called data, with a retention policy.
+func Volumes(whenDeleted, whenScaled appsv1.PersistentVolumeClaimRetentionPolicyType) func(*lwsv1.LeaderWorkerSet) {
+	return func(set *lwsv1.LeaderWorkerSet) {
+		template := &set.Spec.LeaderWorkerTemplate
+		template.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}}}
+		template.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{
+			WhenDeleted: whenDeleted, WhenScaled: whenScaled,
+		}
+	}
+}
+
+// ensureClaims makes the claims of a pod to be made, and tells whether it may be.
+func (c *FakeControllers) ensureClaims(sts *appsv1.StatefulSet, pod string) bool {
+	for _, template := range sts.Spec.VolumeClaimTemplates {
+		name := template.Name + "-" + pod
+		standing := Find[*corev1.PersistentVolumeClaim](c.FakeStore, name)
+		switch {
+		case standing == nil:
+			Add(c.FakeStore, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+				Namespace: sts.Namespace, Name: name, Labels: maps.Clone(sts.Spec.Selector.MatchLabels), Finalizers: []string{inUse},
+			}})
+		case standing.DeletionTimestamp != nil:
+			c.blocked[sts.UID] = wakers(sts)
+			return false
+		case retentionOf(sts).WhenScaled == remove && ownerNamed(standing, "Pod", pod) != "":
+			return false // of a pod that is gone: it follows
+		}
+	}
+	return true
+}
+
+// ownClaims gives the claims of a StatefulSet's pods the owners that its policy
+// asks for, as the StatefulSet controller does.
+func (c *FakeControllers) ownClaims(sts *appsv1.StatefulSet) {
+	first, end := ordinals(sts)
+	for _, pod := range c.podsOf(sts) {
+		_, ordinal := identity.ParentAndOrdinal(pod.Name)
+		for _, template := range sts.Spec.VolumeClaimTemplates {
+			if claim := Find[*corev1.PersistentVolumeClaim](c.FakeStore, template.Name+"-"+pod.Name); claim != nil {
+				c.ownClaim(sts, pod, claim, ordinal < first || ordinal >= end)
+			}
+		}
+	}
+}
+
+func (c *FakeControllers) ownClaim(sts *appsv1.StatefulSet, pod *corev1.Pod, claim *corev1.PersistentVolumeClaim, condemned bool) {
+	policy := retentionOf(sts)
+	for _, owner := range []struct {
+		kind, name string
+		uid        types.UID
+	}{{"StatefulSet", sts.Name, sts.UID}, {"Pod", pod.Name, pod.UID}} {
+		if uid := ownerNamed(claim, owner.kind, owner.name); uid != "" && uid != owner.uid {
+			return // of a former life: left to the garbage collector
+		}
+	}
+	others := slices.DeleteFunc(slices.Clone(claim.OwnerReferences), func(o metav1.OwnerReference) bool { return o.UID == sts.UID || o.UID == pod.UID })
+	managed := slices.ContainsFunc(others, func(o metav1.OwnerReference) bool { return o.Controller != nil && *o.Controller })
+	want := others
+	switch {
+	case managed && (policy.WhenDeleted == remove || policy.WhenScaled == remove):
+	case policy.WhenScaled == remove && condemned:
+		want = append(want, *metav1.NewControllerRef(pod, corev1.SchemeGroupVersion.WithKind("Pod")))
+	case policy.WhenDeleted == remove:
+		want = append(want, *metav1.NewControllerRef(sts, appsv1.SchemeGroupVersion.WithKind("StatefulSet")))
+	}
+	if !equality.Semantic.DeepEqual(want, claim.OwnerReferences) {
+		Edit(c.FakeStore, claim.Name, func(claim *corev1.PersistentVolumeClaim) { claim.OwnerReferences = want })
+	}
+}
+
+func retentionOf(sts *appsv1.StatefulSet) appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy {
+	if policy := sts.Spec.PersistentVolumeClaimRetentionPolicy; policy != nil {
+		return *policy
+	}
+	return appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenDeleted: retain, WhenScaled: retain}
+}
+
+func ownerNamed(object metav1.Object, kind, name string) types.UID {
+	for _, owner := range object.GetOwnerReferences() {
+		if owner.Kind == kind && owner.Name == name {
+			return owner.UID
+		}
+	}
+	return ""
+}
+
+// Protect lets go of the claims on their way out that no pod uses any more.
+func (c *FakeControllers) Protect() {
+	for _, claim := range All[*corev1.PersistentVolumeClaim](c.Objects) {
+		used := slices.ContainsFunc(All[*corev1.Pod](c.Objects), func(pod *corev1.Pod) bool {
+			return strings.HasSuffix(claim.Name, "-"+pod.Name)
+		})
+		if claim.DeletionTimestamp != nil && !used {
+			c.Release(claim, inUse)
+		}
+	}
+}

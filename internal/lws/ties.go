@@ -1,0 +1,192 @@
+package lws
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
+)
+
+// What a volume claim of a worker belongs to:
+//
+//	in service, whenDeleted Retain          nobody
+//	in service, whenDeleted Delete          the set
+//	being scaled away, whenScaled Delete    its leader, which is about to go for good
+//
+// and never to the worker StatefulSet, which goes with every restart of its group.
+// The claims of leaders are the StatefulSet controller's: their StatefulSet stays.
+
+// tieLook is how soon what was tied is looked at again.
+const tieLook = 50 * time.Millisecond
+
+// ties keeps the claims of the group's workers out of its restarts. It comes before
+// everything else: a pass that ties does nothing else, so that whatever deletes a
+// leader has seen its group's claims tied.
+func (d *groupDecision) ties() bool {
+	if d.Leader == nil || !HasVolumes(d.Set) {
+		return true
+	}
+	parting := int32(d.Index) >= Replicas(d.Set) // the set decides what becomes of it
+	d.plan.tie(d.Set, &d.Group, d.Now, inService(d.Set), parting)
+	return len(d.plan.Actions) == 0
+}
+
+// ties has the claims of groups tied that are about to lose their leaders: those
+// that are scaled away, and those that the StatefulSet controller is let replace.
+// It comes before what gives them up.
+func (d *setDecision) ties() {
+	sts := d.StatefulSet.Member()
+	if sts == nil || d.held || !HasVolumes(d.Set) {
+		return
+	}
+	for i := range d.Groups {
+		g := &d.Groups[i]
+		switch {
+		case int32(g.Index) >= d.course.replicas:
+			d.untied = d.plan.tie(d.Set, g, d.Now, g.parting(d.Set), false) || d.untied
+		case GivenUp(sts, d.Set, *g):
+			d.untied = d.plan.tie(d.Set, g, d.Now, inService(d.Set), false) || d.untied
+		}
+	}
+	d.loosen(sts)
+}
+
+// GivenUp tells whether a group's leader may go in a rollout or with a scaling
+// down, so that the set sees to the claims of its workers.
+func GivenUp(sts *appsv1.StatefulSet, set *lwsv1.LeaderWorkerSet, g Group) bool {
+	return int32(g.Index) >= Replicas(set) || g.Leader != nil && outdated(sts, g.Leader, sts.Labels[lwsv1.RevisionKey])
+}
+
+// loosen lets go of the claims of groups that are long gone, once they are to
+// outlive the set: nobody else would.
+func (d *setDecision) loosen(sts *appsv1.StatefulSet) {
+	for _, volume := range d.Tied {
+		ordinal := volumeOrdinal(volume.Name, d.Set, d.Set.Name)
+		if metav1.IsControlledBy(volume, sts) && int32(ordinal) < PodsOf(sts) {
+			continue // the StatefulSet controller's own
+		}
+		owners := slices.DeleteFunc(slices.Clone(volume.OwnerReferences), func(o metav1.OwnerReference) bool {
+			return o.UID == d.Set.UID || o.UID == sts.UID
+		})
+		d.plan.do(tie(volume, owners, nil, "claims are to outlive the set"))
+	}
+}
+
+// inService is what the claims of groups in service belong to, or nil.
+func inService(set *lwsv1.LeaderWorkerSet) *metav1.OwnerReference {
+	if KeepsVolumes(set) {
+		return nil
+	}
+	yes := true
+	return &metav1.OwnerReference{
+		APIVersion: lwsv1.GroupVersion.String(), Kind: string(identity.KindLeaderWorkerSet), Name: set.Name, UID: set.UID,
+		Controller: &yes, // or the StatefulSet controller would add a StatefulSet that an earlier policy tells it to
+	}
+}
+
+// parting is what the claims of a group that is scaled away belong to, or nil.
+func (g *Group) parting(set *lwsv1.LeaderWorkerSet) *metav1.OwnerReference {
+	if keepsVolumesScaled(set) {
+		return inService(set)
+	}
+	yes := true
+	return &metav1.OwnerReference{APIVersion: "v1", Kind: string(identity.KindPod), Name: g.Leader.Name, UID: g.Leader.UID, Controller: &yes}
+}
+
+// tie has all claims of a group's workers belong to owner and to nothing else of
+// ours, or to nobody. Claims that are the leader's already are left so if spare is
+// set. It tells whether anything is left to do or to be seen.
+func (p *Plan) tie(set *lwsv1.LeaderWorkerSet, g *Group, now time.Time, owner *metav1.OwnerReference, spare bool) bool {
+	before := len(p.Actions)
+	unseen := p.disarm(g.Workers.Member())
+	for _, volume := range slices.Concat(g.Volumes.Members, g.Volumes.Orphans) {
+		if spare && metav1.IsControlledBy(volume, g.Leader) {
+			continue
+		}
+		owners, added := g.retied(set, volume, owner)
+		if equality.Semantic.DeepEqual(owners, volume.OwnerReferences) {
+			continue
+		}
+		var to *identity.Ref
+		why := "it belongs to nothing that ends with a restart"
+		if owner != nil {
+			ref := identity.OwnerRef(volume.Namespace, *owner)
+			why = "it ends with " + ref.String() + " and with nothing before"
+			if added {
+				to = &ref
+			}
+		}
+		p.do(tie(volume, owners, to, why))
+	}
+	tied := len(p.Actions) > before
+	if tied {
+		p.wait(Wait{Reason: because(CodeTie, fmt.Sprintf("the volume claims of group %d are tied before its leader may go", g.Index)), Until: now.Add(tieLook)})
+	}
+	return tied || unseen
+}
+
+// retied are the owners of a claim with owner for all others of ours, and whether
+// it is added. Owners that others gave it stay.
+func (g *Group) retied(set *lwsv1.LeaderWorkerSet, volume *Volume, owner *metav1.OwnerReference) ([]metav1.OwnerReference, bool) {
+	var kept []metav1.OwnerReference
+	added := owner != nil
+	for _, have := range volume.OwnerReferences {
+		switch {
+		case owner != nil && have.UID == owner.UID && orDefault(have.Controller, false):
+			kept, added = append(kept, have), false
+		case !g.ours(set, have):
+			kept = append(kept, have)
+		}
+	}
+	if added {
+		kept = append(kept, *owner)
+	}
+	return kept, added
+}
+
+func (g *Group) ours(set *lwsv1.LeaderWorkerSet, owner metav1.OwnerReference) bool {
+	workers := g.Workers.Member()
+	return owner.UID == set.UID || owner.UID == g.Leader.UID || workers != nil && owner.UID == workers.UID
+}
+
+// disarm takes from a worker StatefulSet the part in the end of its claims that
+// another implementation gave it. Until the StatefulSet controller has seen that,
+// it may take claims for its own again.
+func (p *Plan) disarm(workers *appsv1.StatefulSet) bool {
+	if workers == nil || len(workers.Spec.VolumeClaimTemplates) == 0 {
+		return false
+	}
+	if policy := workers.Spec.PersistentVolumeClaimRetentionPolicy; policy == nil || policy.WhenDeleted != deleteVolumes {
+		seen := workers.Status.ObservedGeneration
+		return seen != 0 && seen < workers.Generation
+	}
+	p.do(action.Apply{
+		Object: &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{
+			PersistentVolumeClaimRetentionPolicy: &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenDeleted: retainVolumes, WhenScaled: retainVolumes},
+		}},
+		Onto:       identity.RefOf(identity.KindStatefulSet, workers),
+		FieldOwner: retentionFieldOwner,
+		Because:    because(CodeTie, fmt.Sprintf("statefulset %s would take its volume claims with it at the next restart of its group", workers.Name)),
+	})
+	return true
+}
+
+func tie(volume *Volume, owners []metav1.OwnerReference, to *identity.Ref, why string) action.Tie {
+	return action.Tie{
+		Object:  identity.RefOf(identity.KindPersistentVolumeClaim, volume),
+		Owners:  owners,
+		To:      to,
+		Because: because(CodeTie, "volume claim "+volume.Name+": "+why),
+		Tell: action.Telling{Refused: &action.Event{
+			Warning: true, Reason: "FailedTie", Action: "Update",
+			Note: "Failed to say what volume claim " + volume.Name + " belongs to",
+		}},
+	}
+}

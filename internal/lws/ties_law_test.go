@@ -1,0 +1,194 @@
+package lws_test
+
+import (
+	"fmt"
+	"maps"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws/lwstest"
+)
+
+const (
+	retainClaims = appsv1.RetainPersistentVolumeClaimRetentionPolicyType
+	deleteClaims = appsv1.DeletePersistentVolumeClaimRetentionPolicyType
+)
+
+func drawVolumes(t *rapid.T) func(*lwsv1.LeaderWorkerSet) {
+	policies := []appsv1.PersistentVolumeClaimRetentionPolicyType{retainClaims, deleteClaims}
+	return lwstest.Volumes(rapid.SampledFrom(policies).Draw(t, "when deleted"), rapid.SampledFrom(policies).Draw(t, "when scaled"))
+}
+
+// strangeVolumes tells whether a claim is on its way out or somebody else's: pods
+// wait for it.
+func strangeVolumes(c *cluster) bool {
+	for _, claim := range lwstest.All[*corev1.PersistentVolumeClaim](c.Objects) {
+		if claim.DeletionTimestamp != nil || len(claim.OwnerReferences) > 0 || claim.Labels[lwsv1.SetNameLabelKey] != "w" {
+			return true
+		}
+	}
+	return false
+}
+
+// TestNeverDestroysAClaimByRestart: whatever restarts groups, in whatever order
+// everybody acts, and whoever made them, every claim outlives it.
+func TestNeverDestroysAClaimByRestart(t *testing.T) {
+	m := &met{counts: map[string]int{}}
+	rapid.Check(t, func(t *rapid.T) {
+		c := newCluster(t)
+		c.pass(time.Minute)
+		set := lwstest.Set("w", rapid.Int32Range(1, 3).Draw(t, "replicas"), rapid.Int32Range(2, 3).Draw(t, "size"), drawVolumes(t))
+		set.Spec.RolloutStrategy.RollingUpdateConfiguration = &lwsv1.RollingUpdateConfiguration{}
+		set.Spec.RolloutStrategy.RollingUpdateConfiguration.MaxUnavailable.IntVal = 2
+		lwstest.Add(c.FakeStore, set)
+		c.settle(groupNames...)
+		if rapid.Bool().Draw(t, "made by others") {
+			m.when("claims of a worker statefulset", asOthersMade(c) > 0)
+			c.settle(groupNames...)
+		}
+		before := claimsOf(c)
+		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+			step := rapid.SampledFrom(stepNames).Draw(t, "step")
+			m.when(step, steps[step](t, c))
+		}
+		c.settleAll()
+		m.when("a restart", true)
+		after := claimsOf(c)
+		for name, uid := range before {
+			if after[name] != uid {
+				t.Fatalf("claim %s was %s and is %q", name, uid, after[name])
+			}
+		}
+	})
+	for _, premise := range append([]string{"claims of a worker statefulset"}, stepNames...) {
+		if m.counts[premise] == 0 && !t.Failed() {
+			t.Errorf("invalid run: never met %s: %v", premise, m.counts)
+		}
+	}
+}
+
+var stepNames = []string{"delete a leader", "delete a worker", "roll", "operator", "operator anew", "statefulsets", "kubelets", "garbage collector"}
+
+// steps are what can happen while groups restart. Each tells whether it did.
+var steps = map[string]func(*rapid.T, *cluster) bool{
+	"delete a leader": func(t *rapid.T, c *cluster) bool { return deletePod(t, c, true) },
+	"delete a worker": func(t *rapid.T, c *cluster) bool { return deletePod(t, c, false) },
+	"roll": func(t *rapid.T, c *cluster) bool {
+		image(c, rapid.SampledFrom([]string{"image:1", "image:2"}).Draw(t, "image"))
+		return true
+	},
+	"operator": func(t *rapid.T, c *cluster) bool {
+		all := c.decideAll()
+		for _, a := range rapid.SampledFrom(all).Draw(t, "decision").plan.Actions {
+			c.try(a)
+		}
+		c.pass(time.Second)
+		return true
+	},
+	"operator anew":     func(_ *rapid.T, c *cluster) bool { c.awake(); return true },
+	"garbage collector": func(_ *rapid.T, c *cluster) bool { c.collect(); return true },
+	"statefulsets": func(_ *rapid.T, c *cluster) bool {
+		for _, sts := range lwstest.All[*appsv1.StatefulSet](c.Objects) {
+			c.Sync(sts)
+		}
+		return true
+	},
+	"kubelets": func(_ *rapid.T, c *cluster) bool {
+		for _, pod := range lwstest.All[*corev1.Pod](c.Objects) {
+			c.Run(pod)
+		}
+		return true
+	},
+}
+
+func deletePod(t *rapid.T, c *cluster, leader bool) bool {
+	var pods []*corev1.Pod
+	for _, pod := range lwstest.All[*corev1.Pod](c.Objects) {
+		if parent, _ := identity.ParentAndOrdinal(pod.Name); (parent == "w") == leader && pod.DeletionTimestamp == nil {
+			pods = append(pods, pod)
+		}
+	}
+	if len(pods) == 0 {
+		return false
+	}
+	c.Remove(rapid.SampledFrom(pods).Draw(t, "pod"), metav1.DeletePropagationBackground)
+	return true
+}
+
+// asOthersMade leaves the claims and worker StatefulSets as another implementation
+// makes them: with the set's own policy, and claims that it led to.
+func asOthersMade(c *cluster) int {
+	policy := find[*lwsv1.LeaderWorkerSet](c, "w").Spec.LeaderWorkerTemplate.PersistentVolumeClaimRetentionPolicy
+	for _, claim := range lwstest.All[*corev1.PersistentVolumeClaim](c.Objects) {
+		if claim.Labels[lwsv1.GroupIndexLabelKey] != "" {
+			lwstest.Edit(c.FakeStore, claim.Name, func(claim *corev1.PersistentVolumeClaim) { claim.OwnerReferences = nil })
+		}
+	}
+	for _, sts := range lwstest.All[*appsv1.StatefulSet](c.Objects) {
+		if sts.Name == "w" {
+			continue
+		}
+		c.Sync(lwstest.Edit(c.FakeStore, sts.Name, func(sts *appsv1.StatefulSet) {
+			sts.Generation++
+			sts.Spec.PersistentVolumeClaimRetentionPolicy = policy.DeepCopy()
+		}))
+	}
+	owned := 0
+	for _, claim := range lwstest.All[*corev1.PersistentVolumeClaim](c.Objects) {
+		if owner := metav1.GetControllerOf(claim); owner != nil && claim.Labels[lwsv1.GroupIndexLabelKey] != "" {
+			owned++
+		}
+	}
+	return owned
+}
+
+// claimsOf are the claims that are there and not on their way out.
+func claimsOf(c *cluster) map[string]types.UID {
+	claims := map[string]types.UID{}
+	for _, claim := range lwstest.All[*corev1.PersistentVolumeClaim](c.Objects) {
+		if claim.DeletionTimestamp == nil {
+			claims[claim.Name] = claim.UID
+		}
+	}
+	return claims
+}
+
+// TestNeverDeletesAClaim: the end of a claim is the garbage collector's alone, and
+// nothing that gives a leader up goes before its group's claims are tied.
+func TestNeverDeletesAClaim(t *testing.T) {
+	check(t, func(t *rapid.T, c *cluster, m *met) {
+		for _, d := range c.decideAll() {
+			for _, a := range d.plan.Actions {
+				if deletion, ok := a.(action.Delete); ok && deletion.Object.Kind == identity.KindPersistentVolumeClaim {
+					t.Fatalf("%s: deletes %s", d, deletion.Object)
+				}
+			}
+			ties := of[action.Tie](d.plan)
+			m.when("a tie", len(ties) > 0)
+			if d.group != nil && len(ties) > 0 && len(ties)+len(of[action.Apply](d.plan)) != len(d.plan.Actions) {
+				t.Fatalf("%s: ties and does something else", d)
+			}
+			for _, a := range of[action.Tie](d.plan) {
+				if named(d.seen.ghosts, a.Object) || named(d.seen.squatters, a.Object) {
+					t.Fatalf("%s: ties %s, which is not the set's", d, a.Object)
+				}
+			}
+		}
+	}, "a tie")
+}
+
+func sameClaims(t testing.TB, what string, want, have map[string]types.UID) {
+	t.Helper()
+	if !maps.Equal(want, have) {
+		t.Errorf("%s: claims were %v and are %v", what, fmt.Sprint(want), fmt.Sprint(have))
+	}
+}

@@ -1,0 +1,280 @@
+package lws_test
+
+import (
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/lwstest"
+)
+
+type retention = appsv1.PersistentVolumeClaimRetentionPolicyType
+
+var retentions = []retention{retainClaims, deleteClaims}
+
+// eachPolicy runs a test under every retention policy.
+func eachPolicy(t *testing.T, test func(t *testing.T, whenDeleted, whenScaled retention)) {
+	for _, whenDeleted := range retentions {
+		for _, whenScaled := range retentions {
+			t.Run("when deleted "+string(whenDeleted)+", when scaled "+string(whenScaled), func(t *testing.T) { test(t, whenDeleted, whenScaled) })
+		}
+	}
+}
+
+// ownerOf is who controls a claim: "LeaderWorkerSet w", or "".
+func ownerOf(c *cluster, claim string) string {
+	owner := metav1.GetControllerOf(find[*corev1.PersistentVolumeClaim](c, claim))
+	if owner == nil {
+		return ""
+	}
+	return owner.Kind + " " + owner.Name
+}
+
+func TestClaimsOfWorkersBelongToTheSetWhenTheyEndWithIt(t *testing.T) {
+	for whenDeleted, want := range map[retention]string{retainClaims: "", deleteClaims: "LeaderWorkerSet w"} {
+		c := running(t, 2, 3, lwstest.Volumes(whenDeleted, retainClaims))
+		for _, claim := range []string{"data-w-0-1", "data-w-1-2"} {
+			if got := ownerOf(c, claim); got != want {
+				t.Errorf("when deleted %s: %s belongs to %q, want %q", whenDeleted, claim, got, want)
+			}
+		}
+	}
+}
+
+func TestClaimsOutliveADeletedLeader(t *testing.T) {
+	eachPolicy(t, func(t *testing.T, whenDeleted, whenScaled retention) {
+		c := running(t, 2, 3, lwstest.Volumes(whenDeleted, whenScaled))
+		before, leader := claimsOf(c), find[*corev1.Pod](c, "w-1")
+		c.Remove(leader, metav1.DeletePropagationBackground)
+		c.settleAll()
+		if find[*corev1.Pod](c, "w-1").UID == leader.UID {
+			t.Fatal("the group was not restarted")
+		}
+		sameClaims(t, "after a restart", before, claimsOf(c))
+	})
+}
+
+func TestClaimsOutliveARollout(t *testing.T) {
+	eachPolicy(t, func(t *testing.T, whenDeleted, whenScaled retention) {
+		c := running(t, 3, 2, lwstest.Volumes(whenDeleted, whenScaled))
+		asOthersMade(c)
+		before, leader := claimsOf(c), find[*corev1.Pod](c, "w-1")
+		image(c, "image:2")
+		c.settleAll()
+		if find[*corev1.Pod](c, "w-1").UID == leader.UID {
+			t.Fatal("nothing was rolled")
+		}
+		sameClaims(t, "after a rollout", before, claimsOf(c))
+	})
+}
+
+func TestClaimsMadeByOthersAreTakenFromTheWorkerStatefulSet(t *testing.T) {
+	c := running(t, 1, 3, lwstest.Volumes(deleteClaims, retainClaims))
+	if asOthersMade(c) != 2 || ownerOf(c, "data-w-0-1") != "StatefulSet w-0" {
+		t.Fatalf("data-w-0-1 belongs to %q", ownerOf(c, "data-w-0-1"))
+	}
+	template := find[*appsv1.StatefulSet](c, "w-0").Spec.Template.DeepCopy()
+	plan := c.decideGroup("w-0")
+	if got := strings.Join(spelled(plan), ", "); got != "apply statefulset w-0, tie persistentvolumeclaim data-w-0-1, tie persistentvolumeclaim data-w-0-2" {
+		t.Errorf("got %s", got)
+	}
+	c.settle("w-0")
+	policy := find[*appsv1.StatefulSet](c, "w-0").Spec.PersistentVolumeClaimRetentionPolicy
+	if policy.WhenDeleted != retainClaims || ownerOf(c, "data-w-0-1") != "LeaderWorkerSet w" {
+		t.Errorf("got policy %v, owner %q", policy, ownerOf(c, "data-w-0-1"))
+	}
+	if now := find[*appsv1.StatefulSet](c, "w-0").Spec.Template; len(template.Spec.Containers) != len(now.Spec.Containers) || template.Labels[lwsv1.RevisionKey] != now.Labels[lwsv1.RevisionKey] {
+		t.Errorf("the template was changed: %v", now)
+	}
+}
+
+func TestAPassThatTiesGivesNoGroupUp(t *testing.T) {
+	c := running(t, 3, 2, lwstest.Volumes(deleteClaims, deleteClaims))
+	replicasTo(c, 1)
+	plan := c.decideSet()
+	if ties := of[action.Tie](plan); len(ties) != 2 || ties[0].To == nil || ties[0].To.Kind != identity.KindPod {
+		t.Fatalf("got %v", spelled(plan))
+	}
+	if applies := of[action.Apply](plan); len(applies) > 0 {
+		t.Errorf("scales down in the same pass: %v", spelled(plan))
+	}
+	if wait, ok := waitFor(plan, lws.CodeTie); !ok || wait.Until.IsZero() {
+		t.Errorf("does not look again: %+v", plan.Waits)
+	}
+	c.do(plan)
+	if apply := one[action.Apply](t, c.decideSet()); *apply.Object.(*appsv1.StatefulSet).Spec.Replicas != 1 {
+		t.Errorf("got %v", apply.Object)
+	}
+}
+
+func TestNoGroupIsScaledAwayWhileTiesAreRefused(t *testing.T) {
+	c := running(t, 2, 2, lwstest.Volumes(retainClaims, deleteClaims))
+	replicasTo(c, 1)
+	for range 5 {
+		for _, a := range c.decideSet().Actions {
+			if _, tie := a.(action.Tie); !tie {
+				c.try(a)
+			}
+		}
+		c.pass(time.Second)
+	}
+	if got := *find[*appsv1.StatefulSet](c, "w").Spec.Replicas; got != 2 {
+		t.Errorf("got %d leaders wanted", got)
+	}
+}
+
+func TestScalingDownDoesWhatThePolicySays(t *testing.T) {
+	eachPolicy(t, func(t *testing.T, whenDeleted, whenScaled retention) {
+		c := running(t, 3, 3, lwstest.Volumes(whenDeleted, whenScaled))
+		want := claimsOf(c)
+		replicasTo(c, 1)
+		c.settleAll()
+		if whenScaled == deleteClaims {
+			maps.DeleteFunc(want, func(name string, _ types.UID) bool { return !strings.Contains(name, "w-0") })
+		}
+		sameClaims(t, "after scaling down", want, claimsOf(c))
+		replicasTo(c, 3)
+		c.settleAll()
+		if whenScaled == retainClaims {
+			sameClaims(t, "scaled up again", want, claimsOf(c))
+		}
+		if ready := c.status().ReadyReplicas; ready != 3 {
+			t.Errorf("scaled up again: %d groups ready", ready)
+		}
+	})
+}
+
+func TestDeletingTheSetDoesWhatThePolicySaysWithoutTheOperator(t *testing.T) {
+	eachPolicy(t, func(t *testing.T, whenDeleted, whenScaled retention) {
+		c := running(t, 2, 3, lwstest.Volumes(whenDeleted, whenScaled))
+		want := claimsOf(c)
+		lwstest.Drop[*lwsv1.LeaderWorkerSet](c.FakeStore, "w")
+		for range 20 {
+			c.others()
+		}
+		if whenDeleted == deleteClaims {
+			clear(want)
+		}
+		sameClaims(t, "after the set", want, claimsOf(c))
+	})
+}
+
+func TestOrphaningLeavesTheClaims(t *testing.T) {
+	c := running(t, 1, 3, lwstest.Volumes(deleteClaims, deleteClaims))
+	want := claimsOf(c)
+	c.Remove(find[*lwsv1.LeaderWorkerSet](c, "w"), metav1.DeletePropagationOrphan)
+	for range 20 {
+		c.settleOthers()
+	}
+	sameClaims(t, "after orphaning", want, claimsOf(c))
+}
+
+// settleOthers lets everybody but the operator act, and time pass.
+func (c *cluster) settleOthers() { c.others(); c.pass(time.Second) }
+
+func TestANewLifeWaitsForTheClaimsOfTheLast(t *testing.T) {
+	c := running(t, 2, 2, lwstest.Volumes(deleteClaims, retainClaims))
+	former := claimsOf(c)
+	set := find[*lwsv1.LeaderWorkerSet](c, "w").DeepCopy()
+	lwstest.Drop[*lwsv1.LeaderWorkerSet](c.FakeStore, "w")
+	for range 20 { // only claims that somebody holds are left
+		for _, claim := range lwstest.All[*corev1.PersistentVolumeClaim](c.Objects) {
+			held := lwstest.Edit(c.FakeStore, claim.Name, func(claim *corev1.PersistentVolumeClaim) { claim.Finalizers = []string{"example.com/snapshot"} })
+			c.Collect(held)
+		}
+		c.others()
+	}
+	set.UID, set.Generation, set.Status, set.CreationTimestamp = "", 0, lwsv1.LeaderWorkerSetStatus{}, metav1.Time{}
+	lwstest.Add(c.FakeStore, set)
+	for range 3 {
+		c.do(c.decideSet())
+		c.settleOthers()
+	}
+	if sts := lwstest.Find[*appsv1.StatefulSet](c.FakeStore, "w"); sts != nil {
+		t.Fatal("started beside claims of the last life")
+	}
+	if message := condition(c.status(), progressing).Message; !strings.Contains(message, "data-w-0") {
+		t.Errorf("does not tell of them: %q", message)
+	}
+	for name := range former {
+		lwstest.Drop[*corev1.PersistentVolumeClaim](c.FakeStore, name)
+	}
+	c.settleAll()
+	for name, uid := range claimsOf(c) {
+		if former[name] == uid {
+			t.Errorf("claim %s is of the last life", name)
+		}
+	}
+	if ready := c.status().ReadyReplicas; ready != 2 {
+		t.Errorf("%d groups ready", ready)
+	}
+}
+
+func TestWorkersWaitForTheClaimsOfTheScaledAway(t *testing.T) {
+	c := running(t, 1, 3, lwstest.Volumes(retainClaims, deleteClaims))
+	lwstest.Drop[*appsv1.StatefulSet](c.FakeStore, "w-0")
+	for _, pod := range []string{"w-0-1", "w-0-2"} {
+		lwstest.Drop[*corev1.Pod](c.FakeStore, pod)
+	}
+	lwstest.Edit(c.FakeStore, "data-w-0-1", func(claim *corev1.PersistentVolumeClaim) {
+		lwstest.OwnedBy(claim, "v1", lwstest.Former(identity.KindPod, "w-0"))
+	})
+	if plan := c.decideGroup("w-0"); len(plan.Actions) > 0 {
+		t.Errorf("got %v beside a claim that is about to go", spelled(plan))
+	}
+	c.settleAll()
+	if ready := c.status().ReadyReplicas; ready != 1 {
+		t.Errorf("%d groups ready", ready)
+	}
+}
+
+func TestClaimsThatAreToOutliveTheSetAreLetGo(t *testing.T) {
+	c := running(t, 3, 2, lwstest.Volumes(deleteClaims, retainClaims))
+	want := claimsOf(c)
+	replicasTo(c, 1)
+	c.settleAll()
+	c.spec(func(spec *lwsv1.LeaderWorkerSetSpec) {
+		spec.LeaderWorkerTemplate.PersistentVolumeClaimRetentionPolicy.WhenDeleted = retainClaims
+	})
+	c.settleAll()
+	for name := range want {
+		if got := ownerOf(c, name); got != "" {
+			t.Errorf("%s belongs to %s", name, got)
+		}
+	}
+	lwstest.Drop[*lwsv1.LeaderWorkerSet](c.FakeStore, "w")
+	for range 20 {
+		c.others()
+	}
+	sameClaims(t, "after the set", want, claimsOf(c))
+}
+
+func TestClaimsOfOthersAreLeftAlone(t *testing.T) {
+	c := running(t, 1, 2, lwstest.Volumes(deleteClaims, retainClaims))
+	keeper := lwstest.Add(c.FakeStore, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "keeper"}})
+	lwstest.Edit(c.FakeStore, "data-w-0-1", func(claim *corev1.PersistentVolumeClaim) {
+		lwstest.OwnedBy(claim, "v1", identity.RefOf(identity.KindPod, keeper))
+	})
+	if ties := of[action.Tie](c.decideGroup("w-0")); len(ties) > 0 {
+		t.Errorf("got %v", ties)
+	}
+	lwstest.Edit(c.FakeStore, "data-w-0-1", func(claim *corev1.PersistentVolumeClaim) { *claim.OwnerReferences[0].Controller = false })
+	tie := one[action.Tie](t, c.decideGroup("w-0"))
+	if len(tie.Owners) != 2 || tie.Owners[0].UID != keeper.UID {
+		t.Errorf("takes from a claim what others gave it: %v", tie.Owners)
+	}
+}
+
+func replicasTo(c *cluster, replicas int32) {
+	c.spec(func(spec *lwsv1.LeaderWorkerSetSpec) { spec.Replicas = &replicas })
+}
