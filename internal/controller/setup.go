@@ -129,7 +129,7 @@ func setupSets(mgr ctrl.Manager, p *pass, wake <-chan event.GenericEvent, served
 		Watches(&lwsv1.LeaderWorkerSet{}, pace.watch(byOwnName, desire, 0)).
 		Watches(&appsv1.StatefulSet{}, pace.watch(setsOf, standing, gather)).
 		Watches(&corev1.Pod{}, pace.watch(setOfPod(p.memory), podProgress, gather)).
-		Watches(&corev1.Service{}, pace.watch(setsOf, belonging, 0)).
+		Watches(&corev1.Service{}, pace.watch(setsOf, publishing, 0)).
 		Watches(&appsv1.ControllerRevision{}, pace.watch(setOfRevision, always, 0)).
 		WatchesMetadata(lws.NewVolume("", ""), pace.watch(setOfVolume(p.memory), belonging, gather)).
 		WatchesRawSource(source.Channel(wake, &handler.EnqueueRequestForObject{})).
@@ -143,7 +143,7 @@ func setupGroups(mgr ctrl.Manager, p *pass, wake <-chan event.GenericEvent, serv
 		WithOptions(options(groupWorkers)).
 		Watches(&corev1.Pod{}, watch(groupOfPod, podProgress, 0)).
 		Watches(&appsv1.StatefulSet{}, watch(groupsOfStatefulSet(p.observe), belonging, 0)).
-		Watches(&corev1.Service{}, watch(byOwnName, belonging, 0)).
+		Watches(&corev1.Service{}, watch(byOwnName, publishing, 0)).
 		WatchesMetadata(lws.NewVolume("", ""), watch(groupOfVolume, belonging, 0)).
 		Watches(&appsv1.ControllerRevision{}, watch(groupsOf(p.observe, labelledSet), never, 0)).
 		Watches(&lwsv1.LeaderWorkerSet{}, watch(groupsOf(p.observe, keyOf), groupDesire, 0)).

@@ -193,7 +193,7 @@ func podProgress(before, after client.Object) bool {
 	if !ok || !ok2 || belonging(before, after) || was.Spec.NodeName != is.Spec.NodeName {
 		return true
 	}
-	return was.Status.Phase != is.Status.Phase || restarts(was) != restarts(is) || ready(was) != ready(is) || !reflect.DeepEqual(was.Labels, is.Labels)
+	return was.Status.Phase != is.Status.Phase || restarts(was) != restarts(is) || ready(was) != ready(is) || lws.Unschedulable(was) != lws.Unschedulable(is) || !reflect.DeepEqual(was.Labels, is.Labels)
 }
 
 // restarts is how often containers of a pod were restarted.

@@ -32,7 +32,7 @@ func (d *setDecision) conflicts() {
 			found = append(found, taken(identity.KindPod, pod, fmt.Sprintf("group %d cannot start", ordinal)))
 		}
 	}
-	if Subdomain(d.Set) == lwsv1.SubdomainShared {
+	if d.wantsShared() {
 		for _, service := range d.Service.Squatters {
 			found = append(found, taken(identity.KindService, service, "pods of the set have no DNS names"))
 		}

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -98,24 +97,6 @@ func (d *groupDecision) mistakenAnnotation() bool {
 	return false
 }
 
-// ownService makes the group's headless Service under UniquePerReplica. A
-// squatter under its name costs the DNS names, not the workers.
-func (d *groupDecision) ownService() bool {
-	if !d.HasOwnSubdomain(d.Set) {
-		return true
-	}
-	leader := identity.RefOf(identity.KindPod, d.Leader)
-	if service := d.Service.Orphan(); service != nil {
-		d.plan.do(adopt(identity.RefOf(identity.KindService, service), leader, &corev1.Service{
-			ObjectMeta: metav1.ObjectMeta{OwnerReferences: ownedByLeader(d.Leader)},
-		}))
-	}
-	if d.Service.Empty() {
-		d.plan.do(createService(groupService(d.Set, d.Group), leader))
-	}
-	return true
-}
-
 // revision restores the set as it was when the leader was made: workers always
 // carry their leader's revision.
 func (d *groupDecision) revision() bool {
@@ -203,12 +184,15 @@ func (d *groupDecision) workers() bool {
 // placement is the node selector that keeps workers in their leader's topology
 // domain, and whether it is known yet.
 func (d *groupDecision) placement() (map[string]string, bool) {
-	topology, exclusive := d.Set.Annotations[lwsv1.ExclusiveKeyAnnotationKey]
-	if !exclusive || topology == "" {
+	topology := Topology(d.Set, d.Leader)
+	if topology == "" {
 		return nil, true
 	}
 	if d.Leader.Spec.NodeName == "" {
-		d.plan.wait(Wait{Reason: because(CodeLeaderNotScheduled, fmt.Sprintf("workers of group %d go where leader %s is scheduled", d.Index, d.Leader.Name))})
+		d.plan.wait(Wait{
+			Reason: because(CodeLeaderNotScheduled, fmt.Sprintf("workers of group %d go where leader %s is scheduled", d.Index, d.Leader.Name)),
+			Tell:   unschedulable(d.Leader, topology),
+		})
 		return nil, false
 	}
 	if d.Node == nil || d.Node.Labels[topology] == "" {

@@ -1,10 +1,14 @@
 package lws
 
 import (
+	"fmt"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
 )
 
 // placements are the annotations that say where groups go. They stand in the
@@ -29,4 +33,38 @@ func displaced(sts *appsv1.StatefulSet, set *lwsv1.LeaderWorkerSet, key string) 
 func leftBehind(sts *appsv1.StatefulSet, leader *corev1.Pod) bool {
 	made := leader.Labels[appsv1.ControllerRevisionHashLabelKey]
 	return sts != nil && made != "" && observed(sts) && made != sts.Status.UpdateRevision
+}
+
+// Topology is the node label that workers share with their leader, or empty: the
+// one that the leader was placed by. A leader that does not say goes by the set.
+func Topology(set *lwsv1.LeaderWorkerSet, leader *corev1.Pod) string {
+	if topology := leader.Annotations[lwsv1.ExclusiveKeyAnnotationKey]; topology != "" {
+		return topology
+	}
+	return set.Annotations[lwsv1.ExclusiveKeyAnnotationKey]
+}
+
+// unschedulable tells that there is no place for a leader that needs one for
+// itself, once the scheduler has said so. Its own words are not repeated: they
+// count nodes, and change with every one.
+func unschedulable(leader *corev1.Pod, topology string) *action.Event {
+	if !Unschedulable(leader) {
+		return nil
+	}
+	return &action.Event{
+		Warning: true, Reason: CodeLeaderUnschedulable, Action: "Wait",
+		Related: &identity.Ref{Kind: identity.KindPod, Namespace: leader.Namespace, Name: leader.Name, UID: leader.UID},
+		Note: fmt.Sprintf("no node can take leader %s: it needs one with label %s, with a value that no other group has; the pod's events say what nodes lack",
+			leader.Name, topology),
+	}
+}
+
+// Unschedulable tells whether the scheduler found no place for a pod.
+func Unschedulable(pod *corev1.Pod) bool {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodScheduled {
+			return c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable
+		}
+	}
+	return false
 }

@@ -47,6 +47,8 @@ const (
 	CodeOutdated            = "Outdated"
 	CodePaused              = "RolloutPaused"
 	CodeTie                 = "VolumeTie"
+	CodeNotHeadless         = "ServiceNotHeadless"
+	CodeLeaderUnschedulable = "LeaderUnschedulable"
 
 	CodeGangSchedulerMissing = "GangSchedulerMissing"
 	CodeNoGangYet            = "NoGangYet"

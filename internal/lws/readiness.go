@@ -51,7 +51,7 @@ func (d *setDecision) count() groupCounts {
 // own: as their leader was made, whatever the spec has come to say.
 func (g *Group) HasOwnSubdomain(set *lwsv1.LeaderWorkerSet) bool {
 	return Subdomain(set) == lwsv1.SubdomainUniquePerReplica ||
-		g.Leader != nil && g.Leader.Annotations[lwsv1.SubdomainPolicyAnnotationKey] == string(lwsv1.SubdomainUniquePerReplica)
+		g.Leader != nil && madeForOwnService(g.Leader)
 }
 
 // complete tells whether the group has all the parts it is judged by.

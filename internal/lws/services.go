@@ -1,7 +1,10 @@
 package lws
 
 import (
+	"fmt"
+
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -9,22 +12,94 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 )
 
-// service makes the Shared headless Service when the set has none. A ghost or a
-// squatter under its name costs only the Service.
+// service keeps the Shared headless Service what it should be, for as long as pods
+// hang from it. A ghost or a squatter under its name costs only the Service.
 func (d *setDecision) service() {
-	if d.held || Subdomain(d.Set) != lwsv1.SubdomainShared {
+	if d.held || !d.wantsShared() {
 		return
 	}
-	if service := d.Service.Orphan(); service != nil {
-		d.plan.do(adopt(identity.RefOf(identity.KindService, service), setRef(d.Set), &corev1.Service{
-			ObjectMeta: metav1.ObjectMeta{OwnerReferences: ownedBySet(d.Set)},
+	d.plan.keepService(d.Service, sharedService(d.Set), setRef(d.Set))
+}
+
+// wantsShared tells whether pods of the set hang from the Shared Service: by what
+// the set says, or by what a group that is yet to be rolled was made for.
+func (d *setDecision) wantsShared() bool {
+	if Subdomain(d.Set) == lwsv1.SubdomainShared {
+		return true
+	}
+	for i := range d.Groups {
+		leader := d.Groups[i].Leader
+		if leader.Labels[lwsv1.RevisionKey] != d.key && !madeForOwnService(leader) {
+			return true
+		}
+	}
+	return false
+}
+
+// ownService keeps the group's headless Service what it should be under
+// UniquePerReplica. A squatter under its name costs the DNS names, not the workers.
+func (d *groupDecision) ownService() bool {
+	if d.HasOwnSubdomain(d.Set) {
+		d.plan.keepService(d.Service, groupService(d.Set, d.Group), identity.RefOf(identity.KindPod, d.Leader))
+	}
+	return true
+}
+
+// madeForOwnService tells whether a leader was made to hang from a Service of its
+// group's own.
+func madeForOwnService(leader *corev1.Pod) bool {
+	return leader.Annotations[lwsv1.SubdomainPolicyAnnotationKey] == string(lwsv1.SubdomainUniquePerReplica)
+}
+
+// keepService makes a Service where none is, adopts one that nobody controls, and
+// puts right one that was changed.
+func (p *Plan) keepService(found identity.Claim[*corev1.Service], desired *corev1.Service, owner identity.Ref) {
+	if service := found.Orphan(); service != nil {
+		p.do(adopt(identity.RefOf(identity.KindService, service), owner, &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{OwnerReferences: desired.OwnerReferences},
 		}))
 		return
 	}
-	if !d.Service.Empty() {
+	if service := found.Member(); service != nil {
+		p.repairService(service, desired)
 		return
 	}
-	d.plan.do(createService(sharedService(d.Set), setRef(d.Set)))
+	if found.Empty() {
+		p.do(createService(desired, owner))
+	}
+}
+
+// repairService puts right what a Service publishes. Ports and whatever else
+// somebody added stay.
+func (p *Plan) repairService(service, desired *corev1.Service) {
+	if !headless(service) {
+		note := fmt.Sprintf("service %s has an address of its own, which cannot be taken from it: delete it, and a headless one is made", service.Name)
+		p.wait(Wait{
+			Reason: because(CodeNotHeadless, note),
+			Tell:   &action.Event{Warning: true, Reason: CodeNotHeadless, Action: "Wait", Note: note},
+		})
+		return
+	}
+	if service.Spec.Type != corev1.ServiceTypeExternalName && service.Spec.PublishNotReadyAddresses && BearsName(service, desired.Labels[lwsv1.SetNameLabelKey]) &&
+		equality.Semantic.DeepEqual(service.Spec.Selector, desired.Spec.Selector) {
+		return
+	}
+	desired.Spec.Type = corev1.ServiceTypeClusterIP
+	p.do(action.Apply{
+		Object:     desired,
+		Onto:       identity.RefOf(identity.KindService, service),
+		FieldOwner: FieldOwner,
+		Because:    because(CodeChanged, fmt.Sprintf("service %s does not publish what it should", service.Name)),
+		Tell: action.Telling{Refused: &action.Event{
+			Warning: true, Reason: "FailedUpdate", Action: "Update", Note: "Failed to update headless service " + service.Name,
+		}},
+	})
+}
+
+// headless tells whether a Service is, or can be made so: an address once given
+// stays.
+func headless(service *corev1.Service) bool {
+	return service.Spec.ClusterIP == corev1.ClusterIPNone || service.Spec.ClusterIP == ""
 }
 
 func createService(service *corev1.Service, owner identity.Ref) action.Create {

@@ -11,6 +11,8 @@ import (
 type setDecision struct {
 	*SetSnapshot
 	plan Plan
+	// live is the set as it is; while a rollout is held, Set is not.
+	live *lwsv1.LeaderWorkerSet
 
 	// told is the status as it is written; that of Set already tells of restarts
 	// what is to be written.
@@ -44,7 +46,7 @@ type setDecision struct {
 // DecideSet is the whole behaviour of a set as such, in order of precedence.
 // What happens inside a group is DecideGroup's.
 func DecideSet(w SetSnapshot) Plan {
-	d := &setDecision{SetSnapshot: &w, told: &w.Set.Status}
+	d := &setDecision{SetSnapshot: &w, live: w.Set, told: &w.Set.Status}
 	if w.Set.DeletionTimestamp != nil {
 		return Plan{} // nothing is owed to a set on its way out: garbage collection does the rest
 	}

@@ -96,6 +96,11 @@ func workerServiceName(restored *lwsv1.LeaderWorkerSet, g Group) string {
 func workerTemplate(set, restored *lwsv1.LeaderWorkerSet, g Group, labels, nodeSelector map[string]string) corev1.PodTemplateSpec {
 	template := restored.Spec.LeaderWorkerTemplate.WorkerTemplate
 	annotations := templateAnnotations(set, restored)
+	for _, placement := range placements { // workers go where their leader was sent
+		if topology := g.Leader.Annotations[placement]; topology != "" {
+			annotations[placement] = topology
+		}
+	}
 	annotations[lwsv1.LeaderPodNameAnnotationKey] = g.LeaderName
 	if requestsTPU(g.Leader) {
 		annotations[lwsv1.LeaderRequestsTPUsAnnotationKey] = "true"

@@ -322,7 +322,7 @@ func TestWorkersAreOfTheirLeadersRevision(t *testing.T) {
 	}
 	want := map[string]string{
 		lwsv1.SizeAnnotationKey: "3", lwsv1.LeaderPodNameAnnotationKey: "w-0", lwsv1.SubGroupSizeAnnotationKey: "3",
-		lwsv1.SubGroupPolicyTypeAnnotationKey: "LeaderWorker", lwsv1.SubGroupExclusiveKeyAnnotationKey: "zone",
+		lwsv1.SubGroupPolicyTypeAnnotationKey: "LeaderWorker", lwsv1.SubGroupExclusiveKeyAnnotationKey: "host",
 	}
 	if diff := cmp.Diff(want, template.Annotations); diff != "" {
 		t.Errorf("annotations (-want +got)\n%s", diff)

@@ -50,9 +50,9 @@ func (d *setDecision) ties() {
 		g := &d.Groups[i]
 		switch {
 		case int32(g.Index) >= d.course.replicas:
-			d.untied = d.plan.tie(d.Set, g, d.Now, g.parting(d.Set), false) || d.untied
+			d.untied = d.plan.tie(d.live, g, d.Now, g.parting(d.live), false) || d.untied
 		case GivenUp(sts, d.Set, *g):
-			d.untied = d.plan.tie(d.Set, g, d.Now, inService(d.Set), false) || d.untied
+			d.untied = d.plan.tie(d.live, g, d.Now, inService(d.live), false) || d.untied
 		}
 	}
 	d.loosen(sts)

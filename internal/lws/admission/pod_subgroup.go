@@ -63,7 +63,9 @@ func joinSubgroup(pod *corev1.Pod, leaderName string, index int) {
 	key := identity.SubgroupKey(leaderName, index)
 	pod.Labels[lwsv1.SubGroupIndexLabelKey] = strconv.Itoa(index)
 	pod.Labels[lwsv1.SubGroupUniqueHashLabelKey] = key
-	if topology := pod.Annotations[lwsv1.SubGroupExclusiveKeyAnnotationKey]; topology != "" {
+	// Where the whole group has its domain, its subgroups cannot have one each.
+	topology := pod.Annotations[lwsv1.SubGroupExclusiveKeyAnnotationKey]
+	if topology != "" && topology != pod.Annotations[lwsv1.ExclusiveKeyAnnotationKey] {
 		SetExclusiveAffinities(pod, key, topology, lwsv1.SubGroupUniqueHashLabelKey)
 	}
 }

@@ -44,7 +44,7 @@ func TestWarnings(t *testing.T) {
 			"metadata.annotations[leaderworkerset.sigs.k8s.io/exclusive-topology]: is empty and places nothing; name a node label, or remove it",
 		}},
 		{"one topology for both", newSet(withSubgroups(2), withAnnotation(lwsv1.ExclusiveKeyAnnotationKey, "rack"), withAnnotation(lwsv1.SubGroupExclusiveKeyAnnotationKey, "rack")), []string{
-			"metadata.annotations[leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology]: names the same node label as exclusive-topology and has no effect on leaders; name a narrower one",
+			"metadata.annotations[leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology]: names the same node label as exclusive-topology and has no effect; name a narrower one",
 		}},
 		{"label that is overwritten", newSet(withWorkers(label(lwsv1.GroupIndexLabelKey, "0"))), []string{
 			workerPath + "metadata.labels[leaderworkerset.sigs.k8s.io/group-index]: " + systemKey,
@@ -121,7 +121,7 @@ func TestWarnsOfLongNames(t *testing.T) {
 func TestUpdateIsWarnedOfWhatIsNew(t *testing.T) {
 	hostname := withWorkers(func(p *corev1.PodTemplateSpec) { p.Spec.Hostname = "h" })
 	rack := withAnnotation(lwsv1.ExclusiveKeyAnnotationKey, "rack")
-	const moved = "metadata.annotations[leaderworkerset.sigs.k8s.io/exclusive-topology]: changing it moves no running group: it holds for pods created from now on"
+	const moved = "metadata.annotations[leaderworkerset.sigs.k8s.io/exclusive-topology]: changing it replaces every group, within maxUnavailable and from the partition on"
 	tests := []struct {
 		name     string
 		old, set *lwsv1.LeaderWorkerSet

@@ -15,18 +15,18 @@ func warnTopologies(set *lwsv1.LeaderWorkerSet) []string {
 	}
 	group, subgroup := set.Annotations[lwsv1.ExclusiveKeyAnnotationKey], set.Annotations[lwsv1.SubGroupExclusiveKeyAnnotationKey]
 	if group != "" && group == subgroup {
-		warnings = append(warnings, fmt.Sprintf("metadata.annotations[%s]: names the same node label as exclusive-topology and has no effect on leaders; name a narrower one", lwsv1.SubGroupExclusiveKeyAnnotationKey))
+		warnings = append(warnings, fmt.Sprintf("metadata.annotations[%s]: names the same node label as exclusive-topology and has no effect; name a narrower one", lwsv1.SubGroupExclusiveKeyAnnotationKey))
 	}
 	return warnings
 }
 
-// warnTopologyChange: placement is no part of the revision, so that a change of
-// it is not rolled out.
+// warnTopologyChange: an annotation is quickly changed, and here all groups pay for
+// it.
 func warnTopologyChange(set, old *lwsv1.LeaderWorkerSet) []string {
 	var warnings []string
 	for _, key := range topologyKeys {
 		if set.Annotations[key] != old.Annotations[key] {
-			warnings = append(warnings, fmt.Sprintf("metadata.annotations[%s]: changing it moves no running group: it holds for pods created from now on", key))
+			warnings = append(warnings, fmt.Sprintf("metadata.annotations[%s]: changing it replaces every group, within maxUnavailable and from the partition on", key))
 		}
 	}
 	return warnings

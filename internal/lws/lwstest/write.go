@@ -139,6 +139,11 @@ func (s *FakeStore) apply(a action.Apply) error {
 	if err := json.Unmarshal(merged, after); err != nil {
 		return err
 	}
+	if service, ok := after.(*corev1.Service); ok {
+		if given, _ := a.Object.(*corev1.Service); given.Spec.Selector != nil { // an atomic map
+			service.Spec.Selector = maps.Clone(given.Spec.Selector)
+		}
+	}
 	s.fillIn(after)
 	if !sameSpec(found, after) {
 		after.SetGeneration(found.GetGeneration() + 1)

@@ -1,0 +1,132 @@
+package lws_test
+
+import (
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/lwstest"
+)
+
+// place changes an annotation of a set called w.
+func place(c *cluster, key, topology string) {
+	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) {
+		delete(set.Annotations, key)
+		if topology != "" {
+			lwstest.Annotation(key, topology)(set)
+		}
+	})
+}
+
+// TestANewPlacementIsRolledOut: the annotation stands in the leaders' template and
+// is no part of a revision. To the StatefulSet controller it is a new template.
+func TestANewPlacementIsRolledOut(t *testing.T) {
+	for what, edit := range map[string]struct{ before, after string }{
+		"given": {"", "rack"}, "changed": {"rack", "zone"}, "taken away": {"rack", ""},
+	} {
+		t.Run(what, func(t *testing.T) {
+			c := newCluster(t)
+			set := lwstest.Set("w", 3, 1)
+			if edit.before != "" {
+				lwstest.Annotation(lwsv1.ExclusiveKeyAnnotationKey, edit.before)(set)
+			}
+			lwstest.Add(c.FakeStore, set)
+			c.settle(groupNames...)
+			place(c, lwsv1.ExclusiveKeyAnnotationKey, edit.after)
+			apply := one[action.Apply](t, c.decideSet()).Object.(*appsv1.StatefulSet)
+			if got := *apply.Spec.UpdateStrategy.RollingUpdate.Partition; got != 3 {
+				t.Fatalf("replaces from %d on at once", got)
+			}
+			if len(of[action.Create](c.decideSet())) > 0 {
+				t.Errorf("makes a revision: %v", spelled(c.decideSet()))
+			}
+			fewest := 3
+			for range 100 {
+				c.do(c.decideSet())
+				for _, sts := range lwstest.All[*appsv1.StatefulSet](c.Objects) {
+					c.Sync(sts)
+				}
+				up := 0
+				for _, pod := range lwstest.All[*corev1.Pod](c.Objects) {
+					if lwstest.Ready(pod) {
+						up++
+					}
+				}
+				fewest = min(fewest, up)
+				for _, pod := range lwstest.All[*corev1.Pod](c.Objects) {
+					c.Run(pod)
+				}
+			}
+			c.settleAll()
+			if fewest != 2 {
+				t.Errorf("%d of 3 groups were up at least, maxUnavailable is 1", fewest)
+			}
+			for _, pod := range lwstest.All[*corev1.Pod](c.Objects) {
+				if got := pod.Annotations[lwsv1.ExclusiveKeyAnnotationKey]; got != edit.after {
+					t.Errorf("%s is placed by %q", pod.Name, got)
+				}
+			}
+			if status := c.status(); status.UpdatedReplicas != 3 || status.ReadyReplicas != 3 {
+				t.Errorf("got %+v", status)
+			}
+			if n := len(lwstest.All[*appsv1.ControllerRevision](c.Objects)); n != 1 {
+				t.Errorf("%d revisions", n)
+			}
+		})
+	}
+}
+
+func TestANewPlacementIsToldAsAnUpdate(t *testing.T) {
+	c := running(t, 2, 1)
+	place(c, lwsv1.ExclusiveKeyAnnotationKey, "rack")
+	c.do(c.decideSet())
+	for _, sts := range lwstest.All[*appsv1.StatefulSet](c.Objects) {
+		c.Sync(sts)
+	}
+	c.do(c.decideSet())
+	if got := condition(c.status(), updating); got.Status != "True" {
+		t.Errorf("got %+v", c.status())
+	}
+}
+
+// TestWorkersGoWhereTheirLeaderWasSent: not where the set would send another one.
+func TestWorkersGoWhereTheirLeaderWasSent(t *testing.T) {
+	c := running(t, 1, 2)
+	node := &corev1.Node{}
+	node.Name, node.Labels = lwstest.Node, map[string]string{"rack": "r1", "zone": "z1"}
+	lwstest.Add(c.FakeStore, node)
+	lwstest.Edit(c.FakeStore, "w-0", func(pod *corev1.Pod) { pod.Annotations[lwsv1.ExclusiveKeyAnnotationKey] = "rack" })
+	place(c, lwsv1.ExclusiveKeyAnnotationKey, "zone")
+	lwstest.Drop[*appsv1.StatefulSet](c.FakeStore, "w-0")
+	lwstest.Drop[*corev1.Pod](c.FakeStore, "w-0-1")
+	w := c.group("w-0")
+	w.Node = &lws.Node{Name: lwstest.Node, Labels: node.Labels}
+	made := one[action.Create](t, lws.DecideGroup(w)).Object.(*appsv1.StatefulSet)
+	if got := made.Spec.Template.Spec.NodeSelector; len(got) != 1 || got["rack"] != "r1" {
+		t.Errorf("got node selector %v", got)
+	}
+	if got := made.Spec.Template.Annotations[lwsv1.ExclusiveKeyAnnotationKey]; got != "rack" {
+		t.Errorf("got annotation %q", got)
+	}
+}
+
+func TestALeaderThatNoNodeCanTakeIsToldOnTheSet(t *testing.T) {
+	c := running(t, 1, 2, lwstest.Annotation(lwsv1.ExclusiveKeyAnnotationKey, "rack"))
+	lwstest.Edit(c.FakeStore, "w-0", func(pod *corev1.Pod) { pod.Spec.NodeName = "" })
+	wait, _ := waitFor(c.decideGroup("w-0"), lws.CodeLeaderNotScheduled)
+	if wait.Code == "" || wait.Tell != nil {
+		t.Errorf("not scheduled yet: got %+v", wait)
+	}
+	lwstest.Edit(c.FakeStore, "w-0", func(pod *corev1.Pod) {
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
+	})
+	wait, _ = waitFor(c.decideGroup("w-0"), lws.CodeLeaderNotScheduled)
+	if wait.Tell == nil || !wait.Tell.Warning || !strings.Contains(wait.Tell.Note, "label rack") {
+		t.Errorf("got %+v", wait)
+	}
+}

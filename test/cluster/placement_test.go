@@ -1,0 +1,236 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+)
+
+// Node labels of the local control plane: 3 zones, and racks of 4 nodes each.
+const (
+	zone = "topology.kubernetes.io/zone"
+	rack = "local.lockstep.dev/rack"
+)
+
+func annotated(key, value string) edit {
+	return func(set *lwsv1.LeaderWorkerSet) {
+		if set.Annotations == nil {
+			set.Annotations = map[string]string{}
+		}
+		set.Annotations[key] = value
+	}
+}
+
+func partsOf(size int32, policy lwsv1.SubGroupPolicyType) edit {
+	return func(set *lwsv1.LeaderWorkerSet) {
+		set.Spec.LeaderWorkerTemplate.SubGroupPolicy = &lwsv1.SubGroupPolicy{SubGroupSize: &size, Type: &policy}
+	}
+}
+
+// nodeLabels are those of all nodes, by name.
+func (s *scene) nodeLabels() map[string]map[string]string {
+	s.Helper()
+	nodes := &corev1.NodeList{}
+	s.check("list nodes", s.client.List(s.Context(), nodes))
+	labels := map[string]map[string]string{}
+	for i := range nodes.Items {
+		labels[nodes.Items[i].Name] = nodes.Items[i].Labels
+	}
+	return labels
+}
+
+// judgeDomains checks that all pods with one value of a label share a domain, and
+// that no others are in it. It returns the domain of each value.
+func (s *scene) judgeDomains(set *lwsv1.LeaderWorkerSet, by, topology string, want int) map[string]string {
+	s.Helper()
+	nodes := s.nodeLabels()
+	domains, inhabitants := map[string]string{}, map[string]string{}
+	for _, pod := range s.podsOf(set) {
+		who, where := pod.Labels[by], nodes[pod.Spec.NodeName][topology]
+		if who == "" {
+			continue
+		}
+		if domains[who] == "" {
+			domains[who] = where
+		}
+		if inhabitants[where] == "" {
+			inhabitants[where] = who
+		}
+		if where == "" || domains[who] != where || inhabitants[where] != who {
+			s.dump()
+			s.Fatalf("pod %s of %s is in %s %q; %s is in %q, and there is %s", pod.Name, who, topology, where, who, domains[who], inhabitants[where])
+		}
+	}
+	if len(domains) != want {
+		s.Fatalf("%d domains, want %d", len(domains), want)
+	}
+	return domains
+}
+
+func TestExclusiveTopology(t *testing.T) {
+	aside(t)
+	s := newScene(t)
+	set := s.newSet("a", 4, 4, imageA, annotated(lwsv1.ExclusiveKeyAnnotationKey, rack), budget(1, 0, 0))
+	s.create(set)
+	set = s.awaitSettled(set)
+	s.judgeDomains(set, lwsv1.GroupUniqueHashLabelKey, rack, 4)
+	s.restartGroup(set, "a-1")
+	s.restartGroup(set, "a-3")
+	s.judgeDomains(set, lwsv1.GroupUniqueHashLabelKey, rack, 4)
+	set = s.become(set, pull(imageB))
+	s.awaitRolled(set, 3)
+	s.judgeDomains(set, lwsv1.GroupUniqueHashLabelKey, rack, 4)
+	workers, _ := find[*appsv1.StatefulSet](s.recorder, "a-2")
+	s.remove(workers.DeepCopy())
+	s.eventually("the workers' statefulset is another", func() error {
+		now, ok := find[*appsv1.StatefulSet](s.recorder, "a-2")
+		if !ok || now.UID == workers.UID {
+			return errors.New("it is not")
+		}
+		return s.unsettled(set)
+	})
+	s.judgeDomains(set, lwsv1.GroupUniqueHashLabelKey, rack, 4)
+	l := s.recreate(set, s.newSet("a", 4, 4, imageA, annotated(lwsv1.ExclusiveKeyAnnotationKey, rack)), "Background")
+	s.awaitSettled(l.set)
+	s.judgeDomains(l.set, lwsv1.GroupUniqueHashLabelKey, rack, 4)
+}
+
+// There are five racks: the sixth group has no place, and the set says so.
+func TestAGroupWithoutADomainIsToldOnTheSet(t *testing.T) {
+	aside(t)
+	s := newScene(t)
+	set := s.newSet("a", 6, 2, imageA, annotated(lwsv1.ExclusiveKeyAnnotationKey, rack))
+	s.create(set)
+	s.awaitEvent(set, "LeaderUnschedulable")
+	s.judgeDomains(set, lwsv1.GroupUniqueHashLabelKey, rack, 5)
+	s.awaitSettled(s.become(set, `{"spec":{"replicas":5}}`))
+}
+
+func (s *scene) awaitEvent(set *lwsv1.LeaderWorkerSet, reason string) {
+	s.Helper()
+	s.eventually("an event "+reason+" is on the set", func() error {
+		if len(s.events(set, reason)) == 0 {
+			return errors.New("there is none")
+		}
+		return nil
+	})
+}
+
+func TestSubgroupTopology(t *testing.T) {
+	for _, tt := range []struct {
+		policy lwsv1.SubGroupPolicyType
+		size   int32
+	}{{lwsv1.SubGroupPolicyTypeLeaderWorker, 4}, {lwsv1.SubGroupPolicyTypeLeaderExcluded, 5}} {
+		t.Run(string(tt.policy), func(t *testing.T) {
+			aside(t)
+			s := newScene(t)
+			set := s.newSet("a", 2, tt.size, imageA, partsOf(2, tt.policy),
+				annotated(lwsv1.SubGroupExclusiveKeyAnnotationKey, rack))
+			s.create(set)
+			set = s.awaitSettled(set)
+			before := s.judgeDomains(set, lwsv1.SubGroupUniqueHashLabelKey, rack, 4)
+			leader, _ := find[*corev1.Pod](s.recorder, "a-0")
+			_, labelled := leader.Labels[lwsv1.SubGroupIndexLabelKey]
+			same(t, "the leader is in a subgroup", tt.policy == lwsv1.SubGroupPolicyTypeLeaderWorker, labelled)
+			s.restartGroup(set, "a-1")
+			after := s.judgeDomains(set, lwsv1.SubGroupUniqueHashLabelKey, rack, 4)
+			same(t, "subgroups", len(before), len(after))
+		})
+	}
+}
+
+// A changed placement is a new template to the StatefulSet controller. It is rolled
+// out like one: each pod made once, and no more groups away than may be.
+func TestAChangedPlacementIsRolledOut(t *testing.T) {
+	aside(t)
+	s := newScene(t)
+	set := s.newSet("a", 2, 2, imageA, annotated(lwsv1.ExclusiveKeyAnnotationKey, zone), budget(1, 0, 0))
+	s.create(set)
+	set = s.awaitSettled(set)
+	s.judgeDomains(set, lwsv1.GroupUniqueHashLabelKey, zone, 2)
+	mark := s.changes()
+	s.patch(set, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, lwsv1.ExclusiveKeyAnnotationKey, rack))
+	fewest := 2
+	s.eventually("every group is placed by rack", func() error {
+		fewest = min(fewest, len(s.readyGroups(set)))
+		for _, pod := range s.podsOf(set) {
+			if pod.Annotations[lwsv1.ExclusiveKeyAnnotationKey] != rack {
+				return fmt.Errorf("pod %s is not", pod.Name)
+			}
+		}
+		return s.unsettled(set)
+	})
+	same(t, "fewest groups ready", 1, fewest)
+	same(t, "created", births{Pods: 4, StatefulSets: 2}, s.bornInto(set.UID, mark))
+	s.judgeDomains(set, lwsv1.GroupUniqueHashLabelKey, rack, 2)
+}
+
+// A node that lost its label says nothing of where workers are to go.
+func TestANodeWithoutTheLabelIsToldOnTheSet(t *testing.T) {
+	aside(t)
+	s := newScene(t)
+	set := s.newSet("a", 1, 2, imageA, annotated(lwsv1.ExclusiveKeyAnnotationKey, rack))
+	s.create(set)
+	set = s.awaitSettled(set)
+	leader, _ := find[*corev1.Pod](s.recorder, "a-0")
+	node := &corev1.Node{}
+	s.check("read the node", s.client.Get(t.Context(), client.ObjectKey{Name: leader.Spec.NodeName}, node))
+	here := node.Labels[rack]
+	s.patch(node, fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, rack))
+	t.Cleanup(func() { s.label(node, here) })
+	workers, _ := find[*appsv1.StatefulSet](s.recorder, "a-0")
+	s.remove(workers.DeepCopy())
+	s.awaitEvent(set, "TopologyUnknown")
+	s.label(node, here)
+	s.awaitSettled(set)
+}
+
+func (s *scene) label(node *corev1.Node, value string) {
+	document := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, rack, value)
+	if err := bed.client.Patch(s.Context(), node.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(document))); err != nil && s.Context().Err() == nil {
+		s.Errorf("label node %s: %v", node.Name, err)
+	}
+}
+
+// The subdomain policy changes both ways on a running set; every group has the
+// Service that it hangs from, at every moment.
+func TestSubdomainPolicyBothWays(t *testing.T) {
+	aside(t)
+	s := newScene(t)
+	set := s.newSet("a", 3, 2, imageA, budget(1, 0, 0))
+	s.create(set)
+	set = s.awaitSettled(set)
+	for _, policy := range []lwsv1.SubdomainPolicy{lwsv1.SubdomainUniquePerReplica, lwsv1.SubdomainShared} {
+		set = s.become(set, fmt.Sprintf(`{"spec":{"networkConfig":{"subdomainPolicy":%q}}}`, policy))
+		s.awaitRolled(set, 2)
+		s.eventually("every pod has its service, of the leader there is", func() error { return s.unserved(set) })
+	}
+	s.eventually("one service is left", func() error { return lacking("services", 1, len(live[*corev1.Service](s.recorder))) })
+	service, _ := find[*corev1.Service](s.recorder, "a")
+	s.patch(service, `{"spec":{"selector":{"app":"stray"},"publishNotReadyAddresses":false}}`)
+	s.eventually("the service is put right", func() error {
+		now, _ := find[*corev1.Service](s.recorder, "a")
+		return errors.Join(lacking("selector", set.Name, now.Spec.Selector[lwsv1.SetNameLabelKey]), lacking("labels selected by", 1, len(now.Spec.Selector)),
+			lacking("publishes pods that are not ready", true, now.Spec.PublishNotReadyAddresses))
+	})
+}
+
+// unserved says which pod of a set lacks the Service that its name is under.
+func (s *scene) unserved(set *lwsv1.LeaderWorkerSet) error {
+	for _, pod := range s.podsOf(set) {
+		service, ok := find[*corev1.Service](s.recorder, pod.Spec.Subdomain)
+		if !ok {
+			return fmt.Errorf("pod %s has no service %s", pod.Name, pod.Spec.Subdomain)
+		}
+		if leader, own := find[*corev1.Pod](s.recorder, service.Name); own && service.OwnerReferences[0].UID != leader.UID {
+			return fmt.Errorf("service %s is of the last leader", service.Name)
+		}
+	}
+	return nil
+}
