@@ -12,7 +12,7 @@ const (
 	bothZero    = rolling + "maxUnavailable: must not be 0 when `maxSurge` is 0"
 	product     = "spec.replicas: the product of replicas and worker replicas must not exceed 2147483647"
 	dns1035     = "<nil>: metadata.name: a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
-	immutable   = ": field is immutable: the claims of a StatefulSet cannot be changed; put back what it was, or delete the set and create it again"
+	immutable   = ": field is immutable: the claims of a StatefulSet cannot be changed; put back what it was; to enlarge a volume, resize its claim; for other claims, delete the set and create it again, with whenDeleted Retain if data is to stay"
 	always      = ".spec.restartPolicy: must be Always: the pods of a StatefulSet are always restarted"
 
 	rolling  = "spec.rolloutStrategy.rollingUpdateConfiguration."

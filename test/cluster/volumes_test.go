@@ -305,7 +305,7 @@ func TestAChangedClaimTemplateIsRefused(t *testing.T) {
 	more := set.DeepCopy()
 	more.Spec.LeaderWorkerTemplate.VolumeClaimTemplates[0].Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("2Gi")
 	err := s.client.Update(t.Context(), more)
-	if err == nil || !strings.Contains(err.Error(), "delete the set and create it again") {
+	if err == nil || !strings.Contains(err.Error(), "to enlarge a volume, resize its claim") {
 		t.Errorf("got %v, want to be told what to do instead", err)
 	}
 	set = s.become(set, pull(imageB))

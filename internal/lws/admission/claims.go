@@ -41,7 +41,7 @@ func checkClaimsChange(set, old *lwsv1.LeaderWorkerSet) field.ErrorList {
 		return nil
 	}
 	return field.ErrorList{field.Invalid(claimsPath, field.OmitValueType{},
-		"field is immutable: the claims of a StatefulSet cannot be changed; put back what it was, or delete the set and create it again")}
+		"field is immutable: the claims of a StatefulSet cannot be changed; put back what it was; to enlarge a volume, resize its claim; for other claims, delete the set and create it again, with whenDeleted Retain if data is to stay")}
 }
 
 // claim is what a StatefulSet is given of a claim template.

@@ -23,7 +23,7 @@ const (
 	partition     = "spec.rolloutStrategy.rollingUpdateConfiguration.partition: Invalid value: "
 	subgroupSize  = "spec.leaderWorkerTemplate.SubGroupPolicy.subGroupSize: "
 	subgroupTopo  = "metadata.annotations.leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology: Invalid value: "
-	immutableText = "spec.leaderWorkerTemplate.volumeClaimTemplates: Invalid value: field is immutable: the claims of a StatefulSet cannot be changed; put back what it was, or delete the set and create it again"
+	immutableText = "spec.leaderWorkerTemplate.volumeClaimTemplates: Invalid value: field is immutable: the claims of a StatefulSet cannot be changed; put back what it was; to enlarge a volume, resize its claim; for other claims, delete the set and create it again, with whenDeleted Retain if data is to stay"
 )
 
 type faultTest struct {
