@@ -202,6 +202,14 @@ func TestEncodeSendsWhatIsSetAndNothingElse(t *testing.T) {
 	}{
 		{"metadata only", &appsv1.StatefulSet{ObjectMeta: meta}, onto, "{" + head + "}"},
 		{
+			"what is to become of claims only, and not even an empty template",
+			&appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{
+				PersistentVolumeClaimRetentionPolicy: &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenDeleted: "Retain", WhenScaled: "Retain"},
+			}},
+			onto,
+			"{" + head + `,"spec":{"persistentVolumeClaimRetentionPolicy":{"whenDeleted":"Retain","whenScaled":"Retain"}}}`,
+		},
+		{
 			"empty choices stay, empty status goes",
 			&appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{
 				ServiceName:          "w",

@@ -149,7 +149,6 @@ func TestClaimsOutliveRestartsAndRollouts(t *testing.T) {
 // A worker StatefulSet of another implementation takes its claims with it. It is
 // kept from that before anything happens to its group.
 func TestClaimsMadeByOthersOutliveRestarts(t *testing.T) {
-	aside(t)
 	s := newScene(t)
 	set := s.newSet("a", 2, 3, imageA, volumes(deleteClaims, keepClaims))
 	s.create(set)
@@ -198,7 +197,6 @@ func TestClaimsAfterTheSet(t *testing.T) {
 	for _, whenDeleted := range []retention{keepClaims, deleteClaims} {
 		for _, away := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, operator away %t", whenDeleted, away), func(t *testing.T) {
-				aside(t)
 				s := newScene(t)
 				set := s.newSet("a", 2, 3, imageA, volumes(whenDeleted, keepClaims))
 				s.create(set)

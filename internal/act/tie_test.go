@@ -1,0 +1,46 @@
+package act
+
+import (
+	"errors"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws/lwstest"
+)
+
+func TestATieNamesTheVersionAndReplacesTheOwners(t *testing.T) {
+	volume := identity.Ref{Kind: identity.KindPersistentVolumeClaim, Namespace: "ns", Name: "data-w-0-1", UID: "u", ResourceVersion: "7"}
+	for want, owners := range map[string][]metav1.OwnerReference{
+		`{"metadata":{"ownerReferences":[],"resourceVersion":"7","uid":"u"}}`: nil,
+		`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"w-0","uid":"p"}],"resourceVersion":"7","uid":"u"}}`: {
+			{APIVersion: "v1", Kind: "Pod", Name: "w-0", UID: "p"},
+		},
+	} {
+		writer := &patched{}
+		if _, err := New(writer, nil).Do(t.Context(), action.Tie{Object: volume, Owners: owners}); err != nil {
+			t.Fatal(err)
+		}
+		if writer.document != want || !writer.waits {
+			t.Errorf("got %s, waits %v", writer.document, writer.waits)
+		}
+	}
+}
+
+// A claim tied to what is gone would be taken by the garbage collector at once.
+func TestNothingIsTiedToAnOwnerThatIsNotAlive(t *testing.T) {
+	for name, change := range map[string]func(*lwstest.FakeStore){
+		"gone":       func(s *lwstest.FakeStore) { lwstest.Drop[*corev1.Pod](s, "w-0") },
+		"on its way": func(s *lwstest.FakeStore) { lwstest.Terminate[*corev1.Pod](s, "w-0") },
+	} {
+		store := lwstest.NewStore()
+		owner := identity.RefOf(identity.KindPod, lwstest.Add(store, lwstest.Pod("w-0", "w", 0)))
+		change(store)
+		if _, err := New(nil, store.Live()).Do(t.Context(), action.Tie{To: &owner}); !errors.Is(err, ErrStale) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
