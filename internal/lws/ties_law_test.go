@@ -53,6 +53,9 @@ func TestNeverDestroysAClaimByRestart(t *testing.T) {
 		c.settle(groupNames...)
 		if rapid.Bool().Draw(t, "made by others") {
 			m.when("claims of a worker statefulset", asOthersMade(c) > 0)
+			for _, d := range c.decideAll() {
+				m.when("a tie", judgeTies(t, d) > 0)
+			}
 			c.settle(groupNames...)
 		}
 		before := claimsOf(c)
@@ -69,7 +72,7 @@ func TestNeverDestroysAClaimByRestart(t *testing.T) {
 			}
 		}
 	})
-	for _, premise := range append([]string{"claims of a worker statefulset"}, stepNames...) {
+	for _, premise := range append([]string{"claims of a worker statefulset", "a tie"}, stepNames...) {
 		if m.counts[premise] == 0 && !t.Failed() {
 			t.Errorf("invalid run: never met %s: %v", premise, m.counts)
 		}
@@ -88,6 +91,9 @@ var steps = map[string]func(*rapid.T, *cluster) bool{
 	},
 	"operator": func(t *rapid.T, c *cluster) bool {
 		all := c.decideAll()
+		for _, d := range all {
+			judgeTies(t, d)
+		}
 		for _, a := range rapid.SampledFrom(all).Draw(t, "decision").plan.Actions {
 			c.try(a)
 		}
@@ -162,28 +168,24 @@ func claimsOf(c *cluster) map[string]types.UID {
 	return claims
 }
 
-// TestNeverDeletesAClaim: the end of a claim is the garbage collector's alone, and
-// nothing that gives a leader up goes before its group's claims are tied.
-func TestNeverDeletesAClaim(t *testing.T) {
-	check(t, func(t *rapid.T, c *cluster, m *met) {
-		for _, d := range c.decideAll() {
-			for _, a := range d.plan.Actions {
-				if deletion, ok := a.(action.Delete); ok && deletion.Object.Kind == identity.KindPersistentVolumeClaim {
-					t.Fatalf("%s: deletes %s", d, deletion.Object)
-				}
-			}
-			ties := of[action.Tie](d.plan)
-			m.when("a tie", len(ties) > 0)
-			if d.group != nil && len(ties) > 0 && len(ties)+len(of[action.Apply](d.plan)) != len(d.plan.Actions) {
-				t.Fatalf("%s: ties and does something else", d)
-			}
-			for _, a := range of[action.Tie](d.plan) {
-				if named(d.seen.ghosts, a.Object) || named(d.seen.squatters, a.Object) {
-					t.Fatalf("%s: ties %s, which is not the set's", d, a.Object)
-				}
-			}
+// judgeTies: the end of a claim is the garbage collector's alone, nothing that gives
+// a leader up goes with its group's ties, and no claim is tied that is not the set's.
+func judgeTies(t *rapid.T, d decided) int {
+	ties := of[action.Tie](d.plan)
+	for _, a := range d.plan.Actions {
+		if deletion, ok := a.(action.Delete); ok && deletion.Object.Kind == identity.KindPersistentVolumeClaim {
+			t.Fatalf("%s: deletes %s", d, deletion.Object)
 		}
-	}, "a tie")
+	}
+	if d.group != nil && len(ties) > 0 && len(ties)+len(of[action.Apply](d.plan)) != len(d.plan.Actions) {
+		t.Fatalf("%s: ties and does something else", d)
+	}
+	for _, a := range ties {
+		if named(d.seen.ghosts, a.Object) || named(d.seen.squatters, a.Object) {
+			t.Fatalf("%s: ties %s, which is not the set's", d, a.Object)
+		}
+	}
+	return len(ties)
 }
 
 func sameClaims(t testing.TB, what string, want, have map[string]types.UID) {
