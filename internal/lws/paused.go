@@ -67,7 +67,7 @@ func (d *setDecision) withTopology(set lwsv1.LeaderWorkerSet) *lwsv1.LeaderWorke
 	}
 	asked := templateAnnotations(&set, &set)
 	set.Annotations = merged(set.Annotations, nil)
-	for _, key := range []string{lwsv1.ExclusiveKeyAnnotationKey, lwsv1.SubGroupExclusiveKeyAnnotationKey} {
+	for _, key := range placements {
 		delete(set.Annotations, key)
 		topology := sts.Spec.Template.Annotations[key]
 		if topology != "" {

@@ -47,6 +47,8 @@ func actionOf(a action.Action) Action {
 		shown.Preconditions = Preconditions{Absent: true, Alive: owner(&a.Owner)}
 	case action.Apply:
 		shown.Preconditions.Alive = owner(a.Adopter)
+	case action.Tie:
+		shown.Preconditions.Alive = owner(a.To)
 	case action.Delete:
 		shown.Preconditions.Gone = owner(a.OwnerGone)
 	}
