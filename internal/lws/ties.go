@@ -6,8 +6,10 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
@@ -29,12 +31,19 @@ const tieLook = 50 * time.Millisecond
 // ties keeps the claims of the group's workers out of its restarts. It comes before
 // everything else: a pass that ties does nothing else, so that whatever deletes a
 // leader has seen its group's claims tied.
+//
+// Claims that another implementation left to a worker StatefulSet are taken from it
+// while their leader leaves, too: a restart that nobody asked us for is one as well.
 func (d *groupDecision) ties() bool {
-	if d.Leader == nil || !HasVolumes(d.Set) {
+	leader := d.Leader
+	if leader == nil && d.LeaderSet != nil && int32(d.Index) < PodsOf(d.LeaderSet) {
+		leader = d.Leaving
+	}
+	if leader == nil || !HasVolumes(d.Set) {
 		return true
 	}
 	parting := int32(d.Index) >= Replicas(d.Set) // the set decides what becomes of it
-	d.plan.tie(d.Set, &d.Group, d.Now, inService(d.Set), parting)
+	d.plan.tie(d.Set, &d.Group, leader, d.Now, inService(d.Set), parting)
 	return len(d.plan.Actions) == 0
 }
 
@@ -50,9 +59,9 @@ func (d *setDecision) ties() {
 		g := &d.Groups[i]
 		switch {
 		case int32(g.Index) >= d.course.replicas:
-			d.untied = d.plan.tie(d.live, g, d.Now, g.parting(d.live), false) || d.untied
+			d.untied = d.plan.tie(d.live, g, g.Leader, d.Now, g.parting(d.live), false) || d.untied
 		case GivenUp(sts, d.Set, *g):
-			d.untied = d.plan.tie(d.live, g, d.Now, inService(d.live), false) || d.untied
+			d.untied = d.plan.tie(d.live, g, g.Leader, d.Now, inService(d.live), false) || d.untied
 		}
 	}
 	d.loosen(sts)
@@ -103,14 +112,15 @@ func (g *Group) parting(set *lwsv1.LeaderWorkerSet) *metav1.OwnerReference {
 // tie has all claims of a group's workers belong to owner and to nothing else of
 // ours, or to nobody. Claims that are the leader's already are left so if spare is
 // set. It tells whether anything is left to do or to be seen.
-func (p *Plan) tie(set *lwsv1.LeaderWorkerSet, g *Group, now time.Time, owner *metav1.OwnerReference, spare bool) bool {
+func (p *Plan) tie(set *lwsv1.LeaderWorkerSet, g *Group, leader *corev1.Pod, now time.Time, owner *metav1.OwnerReference, spare bool) bool {
 	before := len(p.Actions)
 	unseen := p.disarm(g.Workers.Member())
+	ours := g.ours(set, leader)
 	for _, volume := range slices.Concat(g.Volumes.Members, g.Volumes.Orphans) {
-		if spare && metav1.IsControlledBy(volume, g.Leader) {
+		if spare && metav1.IsControlledBy(volume, leader) {
 			continue
 		}
-		owners, added := g.retied(set, volume, owner)
+		owners, added := retied(volume, ours, owner)
 		if equality.Semantic.DeepEqual(owners, volume.OwnerReferences) {
 			continue
 		}
@@ -134,14 +144,14 @@ func (p *Plan) tie(set *lwsv1.LeaderWorkerSet, g *Group, now time.Time, owner *m
 
 // retied are the owners of a claim with owner for all others of ours, and whether
 // it is added. Owners that others gave it stay.
-func (g *Group) retied(set *lwsv1.LeaderWorkerSet, volume *Volume, owner *metav1.OwnerReference) ([]metav1.OwnerReference, bool) {
+func retied(volume *Volume, ours []types.UID, owner *metav1.OwnerReference) ([]metav1.OwnerReference, bool) {
 	var kept []metav1.OwnerReference
 	added := owner != nil
 	for _, have := range volume.OwnerReferences {
 		switch {
 		case owner != nil && have.UID == owner.UID && orDefault(have.Controller, false):
 			kept, added = append(kept, have), false
-		case !g.ours(set, have):
+		case !slices.Contains(ours, have.UID):
 			kept = append(kept, have)
 		}
 	}
@@ -151,9 +161,21 @@ func (g *Group) retied(set *lwsv1.LeaderWorkerSet, volume *Volume, owner *metav1
 	return kept, added
 }
 
-func (g *Group) ours(set *lwsv1.LeaderWorkerSet, owner metav1.OwnerReference) bool {
-	workers := g.Workers.Member()
-	return owner.UID == set.UID || owner.UID == g.Leader.UID || workers != nil && owner.UID == workers.UID
+// ours are all that claims of the group's workers may belong to: the set, the
+// leader, and the StatefulSets of its workers.
+func (g *Group) ours(set *lwsv1.LeaderWorkerSet, leader *corev1.Pod) []types.UID {
+	uids := []types.UID{set.UID, leader.UID}
+	for _, workers := range WorkersOf(g, leader) {
+		uids = append(uids, workers.UID)
+	}
+	return uids
+}
+
+// WorkersOf are the worker StatefulSets that a leader controls, on their way out or
+// not.
+func WorkersOf(g *Group, leader *corev1.Pod) []*appsv1.StatefulSet {
+	all := slices.Concat(g.Workers.Members, g.Workers.Ghosts)
+	return slices.DeleteFunc(all, func(sts *appsv1.StatefulSet) bool { return leader == nil || !metav1.IsControlledBy(sts, leader) })
 }
 
 // disarm takes from a worker StatefulSet the part in the end of its claims that

@@ -278,3 +278,21 @@ func TestClaimsOfOthersAreLeftAlone(t *testing.T) {
 func replicasTo(c *cluster, replicas int32) {
 	c.spec(func(spec *lwsv1.LeaderWorkerSetSpec) { spec.Replicas = &replicas })
 }
+
+// A leader that leaves before anybody saw to its group's claims takes none of them
+// along.
+func TestClaimsAreTakenFromTheWorkersOfALeaderThatLeaves(t *testing.T) {
+	eachPolicy(t, func(t *testing.T, whenDeleted, whenScaled retention) {
+		c := running(t, 2, 3, lwstest.Volumes(whenDeleted, whenScaled))
+		asOthersMade(c)
+		before := claimsOf(c)
+		c.Remove(find[*corev1.Pod](c, "w-1"), metav1.DeletePropagationBackground)
+		plan := c.decideGroup("w-1")
+		if ties := of[action.Tie](plan); (len(ties) == 2) != (whenDeleted == deleteClaims) {
+			t.Errorf("got %v", spelled(plan))
+		}
+		c.do(plan)
+		c.settleAll()
+		sameClaims(t, "after a restart", before, claimsOf(c))
+	})
+}

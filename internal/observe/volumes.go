@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,11 +26,15 @@ func (o *Observer) volumes(ctx context.Context, namespace, key string) ([]*lws.V
 }
 
 // workerVolumes judges the claims of a group's workers among those found.
-func (o *Observer) workerVolumes(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet, g *lws.Group, found []*lws.Volume) error {
+// Those of a leader that leaves are the group's own for as long as its StatefulSet
+// of workers is there.
+func (o *Observer) workerVolumes(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet, g *lws.Group, leaving *corev1.Pod, found []*lws.Volume) error {
 	found = slices.DeleteFunc(found, func(v *lws.Volume) bool { return !lws.IsWorkerVolume(v, set, g.LeaderName) })
 	claimant := append(leaderUID(g), set.UID)
-	if workers := g.Workers.Member(); workers != nil {
-		claimant = append(claimant, workers.UID)
+	for _, leader := range []*corev1.Pod{g.Leader, leaving} {
+		for _, workers := range lws.WorkersOf(g, leader) {
+			claimant = append(claimant, workers.UID)
+		}
 	}
 	if err := learn(ctx, j, found, claimant); err != nil {
 		return err
@@ -54,7 +59,7 @@ func (o *Observer) fillVolumes(ctx context.Context, j *judge, w *lws.SetSnapshot
 			if err != nil {
 				return err
 			}
-			if err := o.workerVolumes(ctx, j, w.Set, g, found); err != nil {
+			if err := o.workerVolumes(ctx, j, w.Set, g, nil, found); err != nil {
 				return err
 			}
 		}
