@@ -26,8 +26,8 @@ func (d *setDecision) leaders() {
 		return
 	}
 	if sts := d.StatefulSet.Member(); sts != nil {
-		givesUp := d.lowers() || d.course.replicas < PodsOf(sts)
-		if !d.inStep(sts, desired) && !(d.untied && givesUp) {
+		waits := d.untied && (d.lowers() || d.course.replicas < PodsOf(sts))
+		if !waits && !d.inStep(sts, desired) {
 			d.applyLeaders(sts, desired, nil, d.whyApply(sts))
 		}
 		return

@@ -74,7 +74,13 @@ func TestTheShapeIsTheContract(t *testing.T) {
 		c.do(plan)
 		c.settle()
 		leader := find[*corev1.Pod](c, "w-0")
-		sameShape(t, "workers", standin.Workers(set, leader, ""), madeBy(c.decideGroup("w-0")))
+		theirs := standin.Workers(set, leader, "")
+		if policy := theirs.Spec.PersistentVolumeClaimRetentionPolicy; policy != nil { // ours has no part in the end of claims
+			policy = policy.DeepCopy()
+			policy.WhenDeleted, policy.WhenScaled = retainClaims, retainClaims
+			theirs.Spec.PersistentVolumeClaimRetentionPolicy = policy
+		}
+		sameShape(t, "workers", theirs, madeBy(c.decideGroup("w-0")))
 	})
 }
 
