@@ -151,6 +151,7 @@ func TestWhichUpdatesMatter(t *testing.T) {
 		{"pod: an address", podProgress, leader(), leader(func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.1" }), false},
 		{"pod: not ready", podProgress, leader(), leader(func(p *corev1.Pod) { p.Status.Conditions = nil }), true},
 		{"pod: phase", podProgress, leader(), leader(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), true},
+		{"pod: a restart", podProgress, leader(), leader(func(p *corev1.Pod) { p.Status.ContainerStatuses = []corev1.ContainerStatus{{RestartCount: 1}} }), true},
 		{"pod: node", podProgress, leader(), leader(func(p *corev1.Pod) { p.Spec.NodeName = "n" }), true},
 		{"pod: going", podProgress, leader(), leader(func(p *corev1.Pod) { p.DeletionTimestamp = now }), true},
 		{"pod: labels", podProgress, leader(), leader(func(p *corev1.Pod) { p.Labels["x"] = "y" }), true},

@@ -55,7 +55,7 @@ func (d *groupDecision) finding() *Finding {
 	if found.Failure = d.failure(); found.Failure != nil {
 		return found
 	}
-	if recordOfLeader(d.Set, d.Index, d.Leader.UID) != nil {
+	if isRecorded(d.Set, d.Index, d.Leader.UID) {
 		return nil
 	}
 	found.Started = d.known
@@ -71,10 +71,22 @@ func (d *groupDecision) finding() *Finding {
 // lastWords is what a leader on its way out left to say: that it failed before it
 // was deleted, as by the StatefulSet controller, which clears failed pods away.
 func (d *groupDecision) lastWords() *Finding {
-	if d.Leaving == nil || Failed(d.Set, d.Index, d.Leaving.UID) != nil || !ended(d.Leaving) {
+	leader := d.Leaving
+	if leader == nil || !ended(leader) || Failed(d.Set, d.Index, leader.UID) != nil {
 		return nil
 	}
-	return &Finding{Leader: identity.RefOf(identity.KindPod, d.Leaving), Index: d.Index, Failure: d.failed(CodePodEnded, d.Leaving)}
+	if !isRecorded(d.Set, d.Index, leader.UID) && d.forgiven(leader) {
+		return nil
+	}
+	return &Finding{Leader: identity.RefOf(identity.KindPod, leader), Index: d.Index, Failure: d.failed(CodePodEnded, leader)}
+}
+
+// forgiven tells whether what fails under a leader before all pods of its group ran
+// is nothing to the group: by its policy, or because the leader is from before
+// failures were watched for.
+func (d *groupDecision) forgiven(leader *corev1.Pod) bool {
+	since := d.Set.Status.RestartsSince
+	return afterStart(d.Set) || since == nil || leader.CreationTimestamp.Before(since)
 }
 
 // failure is why the group is to be recreated, or nil. Once the group has started
@@ -145,11 +157,9 @@ func (d *groupDecision) failureOf(pod *corev1.Pod, restarts uint64) *Failure {
 	return nil
 }
 
-// failureInStart is how the group failed before all of its pods ran. A group from
-// before failures were watched for is taken as it is.
+// failureInStart is how the group failed before all of its pods ran, or nil.
 func (d *groupDecision) failureInStart() *Failure {
-	since := d.Set.Status.RestartsSince
-	if afterStart(d.Set) || since == nil || d.Leader.CreationTimestamp.Before(since) {
+	if d.forgiven(d.Leader) {
 		return nil
 	}
 	if f := d.failureOf(d.Leader, 0); f != nil {

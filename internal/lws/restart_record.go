@@ -106,10 +106,17 @@ func (g *Group) started(set *lwsv1.LeaderWorkerSet) record {
 	return r
 }
 
+// isRecorded tells whether the set's status tells what the group under that very
+// leader was made of when it started.
+func isRecorded(set *lwsv1.LeaderWorkerSet, index int, leader types.UID) bool {
+	at, found := findIndex(set.Status.Started, int32(index), startedIndex)
+	return found && set.Status.Started[at].Leader == leader
+}
+
 // recordOfLeader is what the set's status tells of the group under that very
 // leader, or nil.
 func recordOfLeader(set *lwsv1.LeaderWorkerSet, index int, leader types.UID) record {
-	at, found := findIndex(set.Status.Started, int32(index), func(s lwsv1.StartedGroup) int32 { return s.Index })
+	at, found := findIndex(set.Status.Started, int32(index), startedIndex)
 	if !found || set.Status.Started[at].Leader != leader {
 		return nil
 	}
@@ -118,7 +125,7 @@ func recordOfLeader(set *lwsv1.LeaderWorkerSet, index int, leader types.UID) rec
 
 // RestartsOf is what the set's status tells of the failures of a group, or nil.
 func RestartsOf(set *lwsv1.LeaderWorkerSet, index int) *lwsv1.GroupRestarts {
-	at, found := findIndex(set.Status.Restarts, int32(index), func(r lwsv1.GroupRestarts) int32 { return r.Index })
+	at, found := findIndex(set.Status.Restarts, int32(index), restartsIndex)
 	if !found {
 		return nil
 	}
@@ -139,26 +146,37 @@ func Tells(set *lwsv1.LeaderWorkerSet, f Finding) bool {
 	if f.Failure != nil {
 		return Failed(set, f.Index, f.Leader.UID) != nil
 	}
-	return recordOfLeader(set, f.Index, f.Leader.UID) != nil
+	return isRecorded(set, f.Index, f.Leader.UID)
 }
 
 // Records tells whether the status is yet to say what a group that is ready was
 // made of when it started.
 func Records(set *lwsv1.LeaderWorkerSet, g Group) bool {
-	return g.Leader != nil && Recreates(set) && recordOfLeader(set, g.Index, g.Leader.UID) == nil && g.Ready(set)
+	return g.Leader != nil && Recreates(set) && !isRecorded(set, g.Index, g.Leader.UID) && g.Ready(set)
 }
+
+func startedIndex(s lwsv1.StartedGroup) int32   { return s.Index }
+func restartsIndex(r lwsv1.GroupRestarts) int32 { return r.Index }
 
 func findIndex[T any](sorted []T, index int32, of func(T) int32) (int, bool) {
 	return slices.BinarySearchFunc(sorted, index, func(one T, index int32) int { return cmp.Compare(of(one), index) })
 }
 
-// put returns sorted with one in its place. sorted is not changed.
-func put[T any](sorted []T, one T, of func(T) int32) []T {
-	at, found := findIndex(sorted, of(one), of)
-	if found {
-		changed := slices.Clone(sorted)
-		changed[at] = one
-		return changed
+// merge returns sorted with others in their places. Both are left as they are.
+func merge[T any](sorted, others []T, of func(T) int32) []T {
+	if len(others) == 0 {
+		return sorted
 	}
-	return slices.Insert(slices.Clone(sorted), at, one)
+	taken := make(map[int32]bool, len(others))
+	for _, one := range others {
+		taken[of(one)] = true
+	}
+	merged := slices.Clone(others)
+	for _, one := range sorted {
+		if !taken[of(one)] {
+			merged = append(merged, one)
+		}
+	}
+	slices.SortFunc(merged, func(a, b T) int { return cmp.Compare(of(a), of(b)) })
+	return merged
 }

@@ -35,23 +35,37 @@ func (d *setDecision) restarts() {
 		return
 	}
 	d.since()
+	started, failed := d.answered()
+	status := &d.Set.Status
+	status.Started = merge(status.Started, started, startedIndex)
+	status.Restarts = merge(status.Restarts, failed, restartsIndex)
+	status.Restarts = merge(status.Restarts, d.whole(), restartsIndex)
+	d.trim()
+}
+
+// answered is what is new of the groups: those that started, and those that failed.
+func (d *setDecision) answered() (started []lwsv1.StartedGroup, failed []lwsv1.GroupRestarts) {
+	room := startedBytes - bytesOf(d.Set.Status.Started)
 	for i := range d.Groups {
 		g := &d.Groups[i]
 		finding := d.Findings[g.Leader.UID]
 		switch {
 		case Failed(d.Set, g.Index, g.Leader.UID) != nil:
 		case finding.Failure != nil && d.recreatesGroup(g.Leader.Labels[lwsv1.RevisionKey]):
-			d.condemn(finding, false)
+			failed = append(failed, d.condemn(finding, false))
 		case finding.Failure == nil:
-			d.start(g, finding.Started)
+			if entry, ok := d.start(g, finding.Started); ok && room >= bytesOf([]lwsv1.StartedGroup{entry}) {
+				room -= bytesOf([]lwsv1.StartedGroup{entry})
+				started = append(started, entry)
+			}
 		}
 	}
 	for _, pod := range d.Leaders.Ghosts {
 		if f := d.Findings[pod.UID]; f.Failure != nil && d.ownLeader(pod) && Failed(d.Set, f.Index, pod.UID) == nil {
-			d.condemn(f, true)
+			failed = append(failed, d.condemn(f, true))
 		}
 	}
-	d.trim()
+	return started, failed
 }
 
 // forgive drops what restarts need once the policy is None. What failed before
@@ -59,11 +73,8 @@ func (d *setDecision) restarts() {
 func (d *setDecision) forgive() {
 	status := &d.Set.Status
 	status.Started, status.RestartsSince = nil, nil
-	unanswered := func(r lwsv1.GroupRestarts) bool {
-		return slices.ContainsFunc(d.Groups, func(g Group) bool { return g.Leader.UID == r.Leader })
-	}
-	if slices.ContainsFunc(status.Restarts, unanswered) {
-		status.Restarts = slices.DeleteFunc(slices.Clone(status.Restarts), unanswered)
+	if slices.ContainsFunc(status.Restarts, d.unanswered) {
+		status.Restarts = slices.DeleteFunc(slices.Clone(status.Restarts), d.unanswered)
 	}
 }
 
@@ -86,26 +97,38 @@ func (d *setDecision) ownLeader(pod *corev1.Pod) bool {
 	return owner != nil && owner.UID != "" && owner.UID == d.statefulSetUID()
 }
 
-// start writes down what a group was made of when it started, once.
-func (d *setDecision) start(g *Group, started string) {
-	status := &d.Set.Status
-	if recordOfLeader(d.Set, g.Index, g.Leader.UID) == nil {
-		if started == "" {
-			started = g.startedInPeace(d.Set)
-		}
-		if started == "" || bytesOf(status.Started)+len(started) > startedBytes {
-			return
-		}
-		entry := lwsv1.StartedGroup{Index: int32(g.Index), Leader: g.Leader.UID, Pods: started}
-		status.Started = put(status.Started, entry, func(s lwsv1.StartedGroup) int32 { return s.Index })
+// start is what a group was made of when it started, unless the status tells.
+func (d *setDecision) start(g *Group, started string) (entry lwsv1.StartedGroup, ok bool) {
+	if isRecorded(d.Set, g.Index, g.Leader.UID) {
+		return entry, false
 	}
-	last := RestartsOf(d.Set, g.Index)
-	if last == nil || last.WholeAt != nil || last.Leader == g.Leader.UID {
-		return
+	if started == "" {
+		started = g.startedInPeace(d.Set)
 	}
-	whole, at := *last, moment(d.Now)
-	whole.WholeAt = &at
-	status.Restarts = put(status.Restarts, whole, groupOf)
+	return lwsv1.StartedGroup{Index: int32(g.Index), Leader: g.Leader.UID, Pods: started}, started != ""
+}
+
+// whole dates groups that run again after they failed.
+func (d *setDecision) whole() []lwsv1.GroupRestarts {
+	var whole []lwsv1.GroupRestarts
+	for _, last := range d.Set.Status.Restarts {
+		g := d.groupAt(last.Index)
+		if last.WholeAt == nil && g != nil && g.Leader.UID != last.Leader && isRecorded(d.Set, g.Index, g.Leader.UID) {
+			at := moment(d.Now)
+			last.WholeAt = &at
+			whole = append(whole, last)
+		}
+	}
+	return whole
+}
+
+// groupAt is the group at an index, or nil if none stands there.
+func (d *setDecision) groupAt(index int32) *Group {
+	at, found := slices.BinarySearchFunc(d.Groups, int(index), func(g Group, index int) int { return cmp.Compare(g.Index, index) })
+	if !found {
+		return nil
+	}
+	return &d.Groups[at]
 }
 
 // startedInPeace is the record of a group that started without a restart, or
@@ -118,8 +141,6 @@ func (g *Group) startedInPeace(set *lwsv1.LeaderWorkerSet) string {
 	return r.encode()
 }
 
-func groupOf(r lwsv1.GroupRestarts) int32 { return r.Index }
-
 // bytesOf is about how much room entries take, their keys included.
 func bytesOf(started []lwsv1.StartedGroup) int {
 	const keys = 90
@@ -130,9 +151,9 @@ func bytesOf(started []lwsv1.StartedGroup) int {
 	return sum
 }
 
-// condemn writes down that a group failed, and from when on it is recreated: at
-// once if its leader is leaving by itself.
-func (d *setDecision) condemn(f Finding, leaving bool) {
+// condemn is that a group failed, and from when on it is recreated: at once if its
+// leader is leaving by itself.
+func (d *setDecision) condemn(f Finding, leaving bool) lwsv1.GroupRestarts {
 	patience := backoffOf(d.Set)
 	failed := lwsv1.GroupRestarts{Index: int32(f.Index), Leader: f.Leader.UID, Count: 1, FailedAt: moment(d.Now), DueAt: moment(d.Now)}
 	if last := RestartsOf(d.Set, f.Index); last != nil {
@@ -146,8 +167,8 @@ func (d *setDecision) condemn(f Finding, leaving bool) {
 	}
 	failed.Failures = append(failed.Failures, f.Failure.PodFailure)
 	failed.Failures = failed.Failures[max(0, len(failed.Failures)-failuresKept):]
-	d.Set.Status.Restarts = put(d.Set.Status.Restarts, failed, groupOf)
 	d.failures = append(d.failures, f.Failure.Code)
+	return failed
 }
 
 // trim drops what is told of groups that are no more, and the details of all but
@@ -161,10 +182,10 @@ func (d *setDecision) trim() {
 	for i := range d.Groups {
 		end = max(end, int32(d.Groups[i].Index)+1)
 	}
-	if at, _ := findIndex(status.Started, end, func(s lwsv1.StartedGroup) int32 { return s.Index }); at < len(status.Started) {
+	if at, _ := findIndex(status.Started, end, startedIndex); at < len(status.Started) {
 		status.Started = status.Started[:at:at]
 	}
-	if at, _ := findIndex(status.Restarts, end, groupOf); at < len(status.Restarts) {
+	if at, _ := findIndex(status.Restarts, end, restartsIndex); at < len(status.Restarts) {
 		status.Restarts = status.Restarts[:at:at]
 	}
 	if len(d.failures) > 0 {
@@ -183,14 +204,8 @@ func (d *setDecision) abridged(restarts []lwsv1.GroupRestarts) []lwsv1.GroupRest
 		latest[i].Failures = nil
 	}
 	if len(latest) > restartsAtMost {
-		pending := map[int32]bool{}
-		for i := range d.Groups {
-			pending[int32(d.Groups[i].Index)] = true
-		}
-		old := latest[restartsAtMost:]
-		latest = append(latest[:restartsAtMost:restartsAtMost], slices.DeleteFunc(slices.Clone(old), func(r lwsv1.GroupRestarts) bool {
-			return !pending[r.Index] || !d.unanswered(r)
-		})...)
+		recreated := func(r lwsv1.GroupRestarts) bool { return !d.unanswered(r) }
+		latest = append(latest[:restartsAtMost:restartsAtMost], slices.DeleteFunc(slices.Clone(latest[restartsAtMost:]), recreated)...)
 	}
 	slices.SortFunc(latest, func(a, b lwsv1.GroupRestarts) int { return cmp.Compare(a.Index, b.Index) })
 	return latest
@@ -198,6 +213,6 @@ func (d *setDecision) abridged(restarts []lwsv1.GroupRestarts) []lwsv1.GroupRest
 
 // unanswered tells whether the group is still led by the leader it failed under.
 func (d *setDecision) unanswered(r lwsv1.GroupRestarts) bool {
-	at, found := slices.BinarySearchFunc(d.Groups, int(r.Index), func(g Group, index int) int { return cmp.Compare(g.Index, index) })
-	return found && d.Groups[at].Leader.UID == r.Leader
+	g := d.groupAt(r.Index)
+	return g != nil && g.Leader.UID == r.Leader
 }

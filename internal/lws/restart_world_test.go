@@ -107,6 +107,11 @@ func (w *failingWorld) harm() {
 		return
 	}
 	leader := w.leaderOf(pod) == pod
+	if rapid.IntRange(0, 5).Draw(w.t, "a rollout") == 0 {
+		w.met.when("a rollout", true)
+		w.spec(newImage(fmt.Sprintf("image:%d", w.harms+1)))
+		return
+	}
 	how := rapid.SampledFrom([]string{"restarts", "ends", "is deleted", "vanishes", "loses its statefulset"}).Draw(w.t, "how")
 	if leader && (how == "is deleted" || how == "vanishes") {
 		w.Remove(pod, metav1.DeletePropagationBackground)
@@ -134,6 +139,12 @@ func (w *failingWorld) harm() {
 	case "loses its statefulset":
 		parent, _ := identity.ParentAndOrdinal(pod.Name)
 		lwstest.Drop[*appsv1.StatefulSet](w.FakeStore, parent)
+	}
+}
+
+func newImage(image string) func(*lwsv1.LeaderWorkerSetSpec) {
+	return func(spec *lwsv1.LeaderWorkerSetSpec) {
+		spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Image = image
 	}
 }
 
@@ -297,6 +308,11 @@ func (w *failingWorld) checkAnswered() {
 			w.t.Fatalf("group %d was not recreated: %s; %+v", g.Index, how, w.status().Restarts)
 		}
 	}
+	for _, pod := range lwstest.All[*corev1.Pod](w.Objects) {
+		if leader := w.leaderOf(pod); leader == nil || leader.Spec.Containers[0].Image != pod.Spec.Containers[0].Image {
+			w.t.Fatalf("pod %s does not have its leader's revision", pod.Name)
+		}
+	}
 	for _, r := range w.status().Restarts {
 		if w.failed[r.Leader] == "" {
 			w.t.Fatalf("group %d is said to have failed under a leader that did not: %+v", r.Index, r)
@@ -316,7 +332,7 @@ func TestRestarts(t *testing.T) {
 		w.everybody()
 		w.checkAnswered()
 	})
-	for _, premise := range []string{"a group recreated", "a group fails after it started", "a crash between writes", "a write refused"} {
+	for _, premise := range []string{"a group recreated", "a group fails after it started", "a crash between writes", "a write refused", "a rollout"} {
 		if m.counts[premise] == 0 {
 			t.Errorf("invalid run: never met %s; met %v", premise, m.counts)
 		}

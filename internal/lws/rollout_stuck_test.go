@@ -1,11 +1,14 @@
 package lws_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/lws/lwstest"
 )
@@ -25,5 +28,38 @@ func TestAGroupWhoseWorkersCannotLeaveIsGivenUp(t *testing.T) {
 	}
 	if err := c.Do(apply); err != nil {
 		t.Errorf("the write that gives the group up is refused for ever: %v", err)
+	}
+}
+
+// A group whose leader is up and whose workers are not was spared as if it served,
+// and a rollout out of broken workers stood still.
+func TestAGroupThatIsDownIsReplacedWhateverItsLeader(t *testing.T) {
+	c := newCluster(t)
+	c.WithoutMaxUnavailable = true
+	c.pass(time.Minute)
+	lwstest.Add(c.FakeStore, lwstest.Set("w", 4, 2, func(set *lwsv1.LeaderWorkerSet) {
+		set.Spec.RolloutStrategy.RollingUpdateConfiguration = &lwsv1.RollingUpdateConfiguration{MaxUnavailable: intstr.FromInt32(2)}
+	}))
+	c.settle("w-0", "w-1", "w-2", "w-3")
+	image(c, "image:2")
+	for range 3 {
+		plan := c.decideSet()
+		plan.Actions = slices.DeleteFunc(plan.Actions, func(a action.Action) bool { return a.Verb() == "delete" })
+		c.do(plan)
+		lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) {
+			sts.Status.ObservedGeneration, sts.Status.UpdateRevision = sts.Generation, "next"
+		})
+	}
+	for _, down := range []string{"w-0", "w-1", "w-3"} { // beyond the budget, of groups granted one
+		lwstest.Edit(c.FakeStore, down, func(sts *appsv1.StatefulSet) { sts.Status.AvailableReplicas = 0 })
+	}
+	plan := c.decideSet()
+	replaced := of[action.Delete](plan)
+	if len(replaced) != 1 || replaced[0].Object.Name != "w-3" {
+		t.Fatalf("got %v", spelled(plan))
+	}
+	lwstest.Edit(c.FakeStore, "w-3", func(sts *appsv1.StatefulSet) { sts.Status.AvailableReplicas = 1 })
+	if err := c.Do(replaced[0]); err == nil {
+		t.Error("the group was up again, and was taken beyond the budget")
 	}
 }

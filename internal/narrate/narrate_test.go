@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -102,6 +103,25 @@ func TestAWaitIsToldOnceForEachWords(t *testing.T) {
 	}
 	want := []string{"Warning R/Wait one", "Warning R/Wait one", "Warning R/Wait two"}
 	if diff := cmp.Diff(want, recorder.told); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestFailuresAreCountedOnceTheyAreWrittenDown(t *testing.T) {
+	write := action.WriteStatus{Tell: action.Telling{Failures: []string{"X", "X", "Y"}}}
+	told(write, errors.New("boom"))
+	told(write, nil)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(restarts)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted := map[string]float64{}
+	for _, metric := range families[0].GetMetric() {
+		counted[metric.GetLabel()[0].GetValue()] = metric.GetCounter().GetValue()
+	}
+	if diff := cmp.Diff(map[string]float64{"X": 2, "Y": 1}, counted); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }

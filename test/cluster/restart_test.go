@@ -308,3 +308,35 @@ func (s *scene) unrecorded(leader string) error {
 	}
 	return errors.New("it is not")
 }
+
+// All pods of a group end together: none waits for another's grace period, and
+// nobody waits for the garbage collector.
+func TestAGroupEndsInOneGracePeriod(t *testing.T) {
+	s := newScene(t)
+	set := s.newSet("a", 2, 4, imageA, func(set *lwsv1.LeaderWorkerSet) {
+		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Annotations = map[string]string{"local.lockstep.dev/vanish-after": "5s"}
+	})
+	s.create(set)
+	set = s.awaitSettled(set)
+	over := withoutGarbageCollector(s, 0)
+	before := s.uids()
+	s.crash("a-1-1", 1)
+	s.awaitRecreated(set, before, 1)
+	s.check("start the garbage collector again", over())
+	var first, last time.Time
+	for _, rec := range s.pick(func(r *record) bool { _, pod := r.last.(*corev1.Pod); return pod && r.died != 0 }) {
+		deleted := rec.last.GetDeletionTimestamp()
+		if deleted == nil {
+			t.Fatalf("pod %s went without being deleted", rec.last.GetName())
+		}
+		if first.IsZero() || deleted.Time.Before(first) {
+			first = deleted.Time
+		}
+		if deleted.After(last) {
+			last = deleted.Time
+		}
+	}
+	if first.IsZero() || last.Sub(first) > 2*time.Second { // by the API server's own clock
+		t.Errorf("the pods of the group were deleted from %s to %s", first, last)
+	}
+}

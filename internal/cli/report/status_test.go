@@ -243,3 +243,38 @@ func TestFieldsOfAStatusForPrograms(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+func TestFailuresAreShown(t *testing.T) {
+	exit := int32(137)
+	s := with(with(newSurvey(2, 2), 0, "++"), 1, "+-")
+	s.Set.Set.Status.Restarts = []lwsv1.GroupRestarts{{
+		Index: 1, Leader: "llama-1", Count: 2, FailedAt: metav1.NewTime(now), DueAt: metav1.NewTime(now.Add(10 * time.Second)),
+		Failures: []lwsv1.PodFailure{
+			{Pod: "llama-1", Reason: "Evicted", Message: "low on memory", At: metav1.NewTime(now.Add(-time.Minute))},
+			{Pod: "llama-1-1", Container: "serve", ExitCode: &exit, Reason: "OOMKilled", Message: "loading\nno memory left", Node: "n1", At: metav1.NewTime(now)},
+		},
+	}}
+	status := report.Status(s)
+	if f := status.Groups[1].Failed; f == nil || f.Count != 2 || len(f.Pods) != 2 || f.Due == nil || !f.Due.Equal(&s.Set.Set.Status.Restarts[0].DueAt) {
+		t.Errorf("got %+v", f)
+	}
+	if status.Groups[0].Failed != nil {
+		t.Errorf("group 0: %+v", status.Groups[0].Failed)
+	}
+	var text strings.Builder
+	if err := status.WriteText(&text, now); err != nil {
+		t.Fatal(err)
+	}
+	want := `
+GROUP   FAILED POD        WHEN      IN A ROW   NODE   WHY
+1       llama-1-1/serve   0s ago    2          n1     OOMKilled (exit code 137): loading no memory left
+        llama-1           60s ago              -      Evicted: low on memory
+`
+	if !strings.Contains(text.String(), want) {
+		t.Errorf("got\n%s", text.String())
+	}
+	s.Set.Set.Status.Restarts[0].Leader = "before"
+	if f := report.Status(s).Groups[1].Failed; f == nil || f.Due != nil {
+		t.Errorf("once it is recreated: %+v", f)
+	}
+}
