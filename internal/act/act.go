@@ -68,8 +68,6 @@ func (a *Actor) Surveying(survey Survey) *Actor {
 type Done struct {
 	UID        types.UID
 	Generation int64
-	// Pruned is set when the server dropped fields of a status that it does not know.
-	Pruned bool
 }
 
 // Do carries out one action. The error is ErrStale when a precondition did not
@@ -87,7 +85,7 @@ func (a *Actor) Do(ctx context.Context, what action.Action) (Done, error) {
 	case action.Delete:
 		return Done{}, a.remove(ctx, what)
 	case action.WriteStatus:
-		return a.writeStatus(ctx, what)
+		return Done{}, a.writeStatus(ctx, what)
 	}
 	return Done{}, fmt.Errorf("no such action: %T", what)
 }
@@ -152,7 +150,7 @@ func (a *Actor) remove(ctx context.Context, what action.Delete) error {
 	return quiet(err)
 }
 
-func (a *Actor) writeStatus(ctx context.Context, what action.WriteStatus) (Done, error) {
+func (a *Actor) writeStatus(ctx context.Context, what action.WriteStatus) error {
 	set := &lwsv1.LeaderWorkerSet{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: what.Set.Namespace, Name: what.Set.Name,
@@ -160,8 +158,7 @@ func (a *Actor) writeStatus(ctx context.Context, what action.WriteStatus) (Done,
 		},
 		Status: what.Status,
 	}
-	err := a.writer.Status().Update(ctx, set, client.FieldOwner(fieldOwner))
-	return Done{Pruned: err == nil && what.Status.RestartsSince != nil && set.Status.RestartsSince == nil}, quiet(err)
+	return quiet(a.writer.Status().Update(ctx, set, client.FieldOwner(fieldOwner)))
 }
 
 // alive reads an owner live, once a pass: the very incarnation, not on its way out.

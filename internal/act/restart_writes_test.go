@@ -9,18 +9,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 )
 
-// deleted notes what a delete named, and prunes what it is told to.
+// deleted notes what a delete named.
 type deleted struct {
 	client.Client
 	uid     types.UID
 	version string
 	calls   int
-	prunes  bool
 }
 
 func (d *deleted) Delete(_ context.Context, _ client.Object, opts ...client.DeleteOption) error {
@@ -29,20 +27,6 @@ func (d *deleted) Delete(_ context.Context, _ client.Object, opts ...client.Dele
 	d.uid, d.version = *preconditions.UID, ""
 	if preconditions.ResourceVersion != nil {
 		d.version = *preconditions.ResourceVersion
-	}
-	return nil
-}
-
-func (d *deleted) Status() client.SubResourceWriter { return answering{prunes: d.prunes} }
-
-type answering struct {
-	client.SubResourceWriter
-	prunes bool
-}
-
-func (a answering) Update(_ context.Context, object client.Object, _ ...client.SubResourceUpdateOption) error {
-	if set, ok := object.(*lwsv1.LeaderWorkerSet); ok && a.prunes {
-		set.Status.RestartsSince = nil
 	}
 	return nil
 }
@@ -69,16 +53,5 @@ func TestADeleteIsHeldBackWhenWhatItReliesOnMoved(t *testing.T) {
 	_, err := New(writer, nil).Surveying(survey).Do(t.Context(), action.Delete{Object: named("a-0"), Relies: []action.Standing{relied}})
 	if !errors.Is(err, ErrStale) || writer.calls != 0 {
 		t.Errorf("got %v after %d deletes", err, writer.calls)
-	}
-}
-
-// A server with an older definition drops what it does not know, without a word.
-func TestAStatusThatIsPrunedIsNoticed(t *testing.T) {
-	for _, prunes := range []bool{false, true} {
-		what := action.WriteStatus{Status: lwsv1.LeaderWorkerSetStatus{RestartsSince: &metav1.Time{}}}
-		done, err := New(&deleted{prunes: prunes}, nil).Do(t.Context(), what)
-		if err != nil || done.Pruned != prunes {
-			t.Errorf("it prunes: %t; noticed %t, %v", prunes, done.Pruned, err)
-		}
 	}
 }

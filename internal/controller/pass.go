@@ -141,7 +141,7 @@ func (p *pass) do(ctx context.Context, actor *act.Actor, owner client.Object, a 
 func (p *pass) remember(owner client.Object, a action.Action, done act.Done) {
 	if status, ok := a.(action.WriteStatus); ok {
 		p.memory.StatusWritten(owner, p.now())
-		p.memory.Kept(owner, status.Status, done.Pruned)
+		p.memory.StatusGiven(owner, status.Status)
 		p.wakeFailed(owner, status.Status)
 		return
 	}

@@ -11,10 +11,11 @@ import (
 )
 
 // tellFinding has the set look at what its group found: a failure is written down
-// by the set before the group acts on it.
+// by the set before the group acts on it. A group that is ready tells by its
+// StatefulSets.
 func (r *groupReconciler) tellFinding(set *lwsv1.LeaderWorkerSet, plan lws.Plan) {
 	news := r.memory.Found(plan.Finding)
-	if news || plan.Finding != nil && plan.Finding.Failure != nil {
+	if f := plan.Finding; f != nil && (f.Failure != nil || news && !f.Ready) {
 		r.wakeSet(set)
 	}
 }

@@ -100,7 +100,7 @@ func (c *cluster) do(plan lws.Plan) {
 		if status, ok := a.(action.WriteStatus); ok {
 			set := find[*lwsv1.LeaderWorkerSet](c, a.Target().Name)
 			c.memory.StatusWritten(set, c.Now)
-			c.memory.Kept(set, status.Status, c.Prunes)
+			c.memory.StatusGiven(set, status.Status)
 		}
 	}
 }

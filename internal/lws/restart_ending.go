@@ -17,7 +17,8 @@ import (
 // on.
 //
 // The set has written the failure down. Whoever reads that, now or after a crash,
-// deletes that very leader and nobody else.
+// deletes that very leader and nobody else. What has to be done before is a rule
+// before this one, which may hold it back.
 func (d *groupDecision) restart() bool {
 	switch {
 	case !Recreates(d.Set):
@@ -40,19 +41,10 @@ func (d *groupDecision) restart() bool {
 	return false
 }
 
-// endings are asked in turn before anything of a group is deleted. Each may do what
-// has to be done first, and tells whether the deletes may go on.
-var endings = []func(d *groupDecision, leader *corev1.Pod) bool{}
-
 // end deletes all that there is of a group under one leader. The worker
 // StatefulSet goes first, so that its controller makes none of the pods anew; the
 // leader last, so that nothing is lost sight of when the process ends in between.
 func (d *groupDecision) end(leader *corev1.Pod) {
-	for _, first := range endings {
-		if goOn := first(d, leader); !goOn {
-			return
-		}
-	}
 	owners := []string{string(leader.UID)}
 	for _, sts := range slices.Concat(d.Workers.Members, d.Workers.Ghosts) {
 		if !metav1.IsControlledBy(sts, leader) {

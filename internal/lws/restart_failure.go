@@ -19,6 +19,9 @@ type Finding struct {
 	Index  int
 	// Started is the record of a group that started, or empty.
 	Started string
+	// Ready is set when all pods of a group that started are ready as well: its set
+	// hears of that in any case.
+	Ready bool
 	// Failure is why the group is to be recreated, or nil.
 	Failure *Failure
 }
@@ -65,6 +68,8 @@ func (d *groupDecision) finding() *Finding {
 	if found.Started == "" {
 		return nil
 	}
+	notReady := func(pod *corev1.Pod) bool { return !podReady(pod) }
+	found.Ready = podReady(d.Leader) && !slices.ContainsFunc(d.Pods.Members, notReady)
 	return found
 }
 

@@ -70,25 +70,22 @@ func (o *Observer) findings(set *lwsv1.LeaderWorkerSet, leaders identity.Claim[*
 	return found
 }
 
-// Kept remembers a status that the server kept only in part, or forgets that it
-// ever did.
-func (m *Memory) Kept(set client.Object, status lwsv1.LeaderWorkerSetStatus, pruned bool) {
-	m.note(set, func(w *writes) {
-		w.pruned = nil
-		if pruned {
-			w.pruned = &status
-		}
-	})
+// StatusGiven remembers the status that was last written for a set: a server whose
+// definition is from before drops what it does not know, without a word.
+func (m *Memory) StatusGiven(set client.Object, status lwsv1.LeaderWorkerSetStatus) {
+	m.note(set, func(w *writes) { w.status = &status })
 }
 
-// remembering is a set with what its server did not keep of its status.
+// remembering is a set with what its server did not keep of the status last
+// written, and tells whether there was any such thing. A look sees at least our own
+// last write.
 func (m *Memory) remembering(set *lwsv1.LeaderWorkerSet) (*lwsv1.LeaderWorkerSet, bool) {
-	kept := m.writesOf(set).pruned
-	if kept == nil {
+	given := m.writesOf(set).status
+	if given == nil || given.RestartsSince == nil || set.Status.RestartsSince != nil {
 		return set, false
 	}
 	whole := *set
-	whole.Status.Started, whole.Status.Restarts, whole.Status.RestartsSince = kept.Started, kept.Restarts, kept.RestartsSince
+	whole.Status.Started, whole.Status.Restarts, whole.Status.RestartsSince = given.Started, given.Restarts, given.RestartsSince
 	return &whole, true
 }
 

@@ -56,8 +56,8 @@ type writes struct {
 	applied   lws.Applied
 	refusal   lws.Refusal
 	refusedAt int64
-	// pruned is the status last written, if the server did not keep all of it.
-	pruned *lwsv1.LeaderWorkerSetStatus
+	// status is the one last written, or nil.
+	status *lwsv1.LeaderWorkerSetStatus
 }
 
 type vigil struct {
