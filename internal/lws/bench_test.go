@@ -70,7 +70,9 @@ func standingSet(b *testing.B, groups int) lws.SetSnapshot {
 	for i := range groups {
 		world.Groups = append(world.Groups, standingGroup(world, i))
 		world.Leaders.Members = append(world.Leaders.Members, world.Groups[i].Leader)
+		set.Status.Started = append(set.Status.Started, lwsv1.StartedGroup{Index: int32(i), Leader: world.Groups[i].Leader.UID, Pods: "AIXMhbkAhcyFugA"})
 	}
+	set.Status.RestartsSince = &metav1.Time{Time: world.Now}
 	return world
 }
 

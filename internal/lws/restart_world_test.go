@@ -22,8 +22,8 @@ import (
 )
 
 // failingWorld is a cluster in which pods fail while its controllers act in any
-// order, the operator's caches lag, and the operator crashes between any two of
-// its writes.
+// order, the operator's caches lag, the operator crashes between any two of its
+// writes, and a second one is at work.
 type failingWorld struct {
 	*cluster
 	t   *rapid.T
@@ -36,6 +36,22 @@ type failingWorld struct {
 	harms   int
 	// former is what a cache showed that was filled a while ago.
 	former *lwstest.FakeReader
+	// other is a second operator that takes itself for the only one.
+	other operator
+}
+
+// operator is what one process knows.
+type operator struct {
+	cached   *lwstest.FakeReader
+	memory   *observe.Memory
+	observer *observe.Observer
+}
+
+// swap has the other operator act from now on.
+func (w *failingWorld) swap() {
+	was := operator{w.cached, w.memory, w.observer}
+	w.cached, w.memory, w.observer = w.other.cached, w.other.memory, w.other.observer
+	w.other = was
 }
 
 func newFailingWorld(t *rapid.T, m *met) *failingWorld {
@@ -50,6 +66,9 @@ func newFailingWorld(t *rapid.T, m *met) *failingWorld {
 	}
 	w.cached, w.former = w.Lagging(), w.Lagging()
 	w.restart()
+	w.other.cached = w.Lagging()
+	w.other.memory = observe.NewMemory(w.Now)
+	w.other.observer = observe.New(w.other.cached, w.Live(), w.other.memory)
 	return w
 }
 
@@ -223,7 +242,10 @@ func (w *failingWorld) lookAtGroup(name string) {
 
 func (w *failingWorld) step() {
 	t := w.t
-	switch rapid.IntRange(0, 12).Draw(t, "actor") {
+	switch rapid.IntRange(0, 13).Draw(t, "actor") {
+	case 13:
+		w.met.when("two operators", true)
+		w.swap()
 	case 12:
 		w.former = w.Lagging()
 	case 0:
@@ -332,7 +354,7 @@ func TestRestarts(t *testing.T) {
 		w.everybody()
 		w.checkAnswered()
 	})
-	for _, premise := range []string{"a group recreated", "a group fails after it started", "a crash between writes", "a write refused", "a rollout"} {
+	for _, premise := range []string{"a group recreated", "a group fails after it started", "a crash between writes", "a write refused", "a rollout", "two operators"} {
 		if m.counts[premise] == 0 {
 			t.Errorf("invalid run: never met %s; met %v", premise, m.counts)
 		}

@@ -17,7 +17,7 @@ import (
 // bring the next look.
 func (d *setDecision) status() {
 	have := d.told
-	want := d.Set.Status.DeepCopy()
+	want := d.statusToBe()
 	d.tally(want)
 	wanted := d.wantedConditions()
 	var turned bool
@@ -45,6 +45,17 @@ func (d *setDecision) status() {
 		return
 	}
 	d.plan.do(write)
+}
+
+// statusToBe is a copy of the status to change, but for what is told of restarts: it
+// is long, and put in its place as a whole.
+func (d *setDecision) statusToBe() *lwsv1.LeaderWorkerSetStatus {
+	shared := d.Set.Status
+	started, restarts := shared.Started, shared.Restarts
+	shared.Started, shared.Restarts = nil, nil
+	want := shared.DeepCopy()
+	want.Started, want.Restarts = started, restarts
+	return want
 }
 
 func (d *setDecision) tally(status *lwsv1.LeaderWorkerSetStatus) {
