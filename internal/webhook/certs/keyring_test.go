@@ -51,6 +51,9 @@ func TestFirstKeyringIsWhatItPromises(t *testing.T) {
 	if !bytes.HasPrefix(ring.data()["ca.key"], []byte("-----BEGIN RSA PRIVATE KEY-----")) {
 		t.Error("other implementations read RSA keys in PKCS #1 only")
 	}
+	if !bytes.HasPrefix(ring.data()["tls.key"], []byte("-----BEGIN EC PRIVATE KEY-----")) {
+		t.Error("the server's key is a dear one")
+	}
 }
 
 func TestUnspecifiedHostsNameNobody(t *testing.T) {
