@@ -20,8 +20,11 @@ const (
 	imageB = "registry.example/serve:b"
 )
 
-// groupLabel tells the group of a pod of the floor.
-const groupLabel = "bench/group"
+// Labels of the floor's pods: one that all bear, and one that tells their group.
+const (
+	floorLabel = "bench/floor"
+	groupLabel = "bench/group"
+)
 
 // atOnce is how many requests the bench makes at a time.
 const atOnce = 16
@@ -80,8 +83,22 @@ func podSpec() corev1.PodSpec {
 	return corev1.PodSpec{Containers: []corev1.Container{{Name: "serve", Image: imageA, Env: []corev1.EnvVar{{Name: "MODEL", Value: "llama"}}}}}
 }
 
+// createBare makes the StatefulSets and the headless Service that governs them, as a
+// set has one: its endpoints are work for the control plane, too.
 func createBare(ctx context.Context, s *stage) error {
+	if err := s.client.Create(ctx, s.governing()); err != nil {
+		return err
+	}
 	return together(s.statefulSets(), func(sts *appsv1.StatefulSet) error { return s.client.Create(ctx, sts) })
+}
+
+func (s *stage) governing() *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "a"},
+		Spec: corev1.ServiceSpec{
+			ClusterIP: corev1.ClusterIPNone, PublishNotReadyAddresses: true, Selector: map[string]string{floorLabel: "a"},
+		},
+	}
 }
 
 // statefulSets is the leaders' StatefulSet and one of workers for each group.
@@ -97,7 +114,7 @@ func (s *stage) statefulSets() []*appsv1.StatefulSet {
 
 func (s *stage) statefulSet(name string, pods int) *appsv1.StatefulSet {
 	replicas, all := int32(pods), intstr.FromString("100%")
-	labels := map[string]string{groupLabel: name}
+	labels := map[string]string{floorLabel: "a", groupLabel: name}
 	sts := &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name, Labels: labels},
 		Spec: appsv1.StatefulSetSpec{
@@ -116,8 +133,11 @@ func (s *stage) statefulSet(name string, pods int) *appsv1.StatefulSet {
 }
 
 func removeBare(ctx context.Context, s *stage) error {
+	if err := s.client.Delete(ctx, s.governing()); client.IgnoreNotFound(err) != nil {
+		return err
+	}
 	return together(s.statefulSets(), func(sts *appsv1.StatefulSet) error {
-		return s.client.Delete(ctx, sts, client.PropagationPolicy(metav1.DeletePropagationBackground))
+		return client.IgnoreNotFound(s.client.Delete(ctx, sts, client.PropagationPolicy(metav1.DeletePropagationBackground)))
 	})
 }
 
