@@ -16,10 +16,10 @@ func TestADefaultOfTheSchemaMakesNoRevision(t *testing.T) {
 	spec := readCRD(t).Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
 	found := 0
 	for _, part := range []string{"leaderWorkerTemplate", "networkConfig"} {
-		defaults(spec.Properties[part], nil, func(path []string, value json.RawMessage) {
+		defaults(spec.Properties[part], []string{part}, func(path []string, value json.RawMessage) {
 			found++
 			if !lws.SameMeaning(document(path, value), document(path, nil)) {
-				t.Errorf("%s.%s: a set gets %s there when it is read, and a revision of its own by that", part, strings.Join(path, "."), value)
+				t.Errorf("%s: a set gets %s there when it is read, and a revision of its own by that", strings.Join(path, "."), value)
 			}
 		})
 	}

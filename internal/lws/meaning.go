@@ -10,26 +10,35 @@ import (
 
 // filledIn are the values that the schema and the webhooks put where nobody
 // wrote any. A set from before a definition knew a field gets its default with
-// the next read; its revision, which no schema judges, never does. A field name
-// that stands in several places has a value here that means the same in all.
+// the next read; its revision, which no schema judges, never does. A field is
+// known with what it stands in: one of the same name elsewhere, or a label that
+// somebody calls so, is filled in by nobody.
 var filledIn = map[string][]any{
-	"size":               {1.0},
-	"restartPolicy":      {string(lwsv1.RecreateGroupOnPodRestart), ""},
-	"subGroupPolicyType": {string(lwsv1.SubGroupPolicyTypeLeaderWorker), nil},
-	"subdomainPolicy":    {string(lwsv1.SubdomainShared), nil},
+	"leaderWorkerTemplate.size":          {1.0},
+	"leaderWorkerTemplate.restartPolicy": {string(lwsv1.RecreateGroupOnPodRestart), ""},
+	"subGroupPolicy.subGroupPolicyType":  {string(lwsv1.SubGroupPolicyTypeLeaderWorker), nil},
+	"networkConfig.subdomainPolicy":      {string(lwsv1.SubdomainShared), nil},
 
 	// Within pod templates.
-	"protocol":       {"TCP"},
-	"service":        {""},
-	"name":           {""},
-	"optional":       {false},
-	"readOnly":       {false},
-	"fsType":         {"ext4", "xfs"},
-	"storageMode":    {"ThinProvisioned"},
-	"iscsiInterface": {"default"},
-	"keyring":        {"/etc/ceph/keyring"},
-	"pool":           {"rbd"},
-	"user":           {"admin"},
+	"ports.protocol":            {"TCP"},
+	"grpc.service":              {""},
+	"configMap.name":            {""},
+	"configMapKeyRef.name":      {""},
+	"configMapRef.name":         {""},
+	"imagePullSecrets.name":     {""},
+	"nodePublishSecretRef.name": {""},
+	"secret.name":               {""},
+	"secretKeyRef.name":         {""},
+	"secretRef.name":            {""},
+	"fileKeyRef.optional":       {false},
+	"azureDisk.fsType":          {"ext4"},
+	"azureDisk.readOnly":        {false},
+	"iscsi.iscsiInterface":      {"default"},
+	"rbd.keyring":               {"/etc/ceph/keyring"},
+	"rbd.pool":                  {"rbd"},
+	"rbd.user":                  {"admin"},
+	"scaleIO.fsType":            {"xfs"},
+	"scaleIO.storageMode":       {"ThinProvisioned"},
 }
 
 // SameMeaning tells whether two revision data differ in nothing that anybody
@@ -42,40 +51,40 @@ func SameMeaning(one, other []byte) bool {
 	if json.Unmarshal(one, &a) != nil || json.Unmarshal(other, &b) != nil {
 		return false
 	}
-	return reflect.DeepEqual(written(a), written(b))
+	return reflect.DeepEqual(written("", a), written("", b))
 }
 
-// written leaves out of a document what is filled in. It changes what it is given.
-func written(value any) any {
+// written leaves out of what is called name what is filled in. It changes what it
+// is given.
+func written(name string, value any) any {
 	switch value := value.(type) {
 	case map[string]any:
 		for key, field := range value {
-			if field = written(field); isFilledIn(key, field) {
+			if field = renamed(name, key, written(key, field)); isFilledIn(name, key, field) {
 				delete(value, key)
 				continue
 			}
 			value[key] = field
 		}
-		renamed(value)
 		return value
 	case []any:
 		for i := range value {
-			value[i] = written(value[i])
+			value[i] = written(name, value[i])
 		}
 		return value
 	}
 	return value
 }
 
-func isFilledIn(key string, value any) bool {
-	values, known := filledIn[key]
+func isFilledIn(in, key string, value any) bool {
+	values, known := filledIn[in+"."+key]
 	return known && slices.ContainsFunc(values, func(v any) bool { return reflect.DeepEqual(v, value) })
 }
 
 // renamed gives the deprecated restart policy the name that admission gives it.
-// Pods know no policy of that name.
-func renamed(fields map[string]any) {
-	if fields["restartPolicy"] == string(lwsv1.DeprecatedDefaultRestartPolicy) {
-		fields["restartPolicy"] = string(lwsv1.NoneRestartPolicy)
+func renamed(in, key string, value any) any {
+	if in == "leaderWorkerTemplate" && key == "restartPolicy" && value == string(lwsv1.DeprecatedDefaultRestartPolicy) {
+		return string(lwsv1.NoneRestartPolicy)
 	}
+	return value
 }

@@ -1,6 +1,7 @@
 package lws_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -30,6 +31,7 @@ func TestSameMeaning(t *testing.T) {
 		{"what the API server would fill in, but somebody wrote", `"resources":{}`, `"resources":{},"terminationMessagePath":"/dev/termination-log"`, false},
 		{"zero is not nothing", `"containers"`, `"terminationGracePeriodSeconds":0,"containers"`, false},
 		{"no is not nothing", `"containers"`, `"automountServiceAccountToken":false,"containers"`, false},
+		{"a label called as a field is", `"metadata":{}`, `"metadata":{"labels":{"user":"admin"}}`, false},
 		{"what is no document", base, `{`, false},
 	}
 	for _, tt := range tests {
@@ -42,5 +44,29 @@ func TestSameMeaning(t *testing.T) {
 				t.Errorf("got %t the other way round", got)
 			}
 		})
+	}
+}
+
+// A user may call a label as a field is called somewhere, and give it what is
+// filled in there; and what is filled into one volume is written into another.
+func TestWhatStandsElsewhereIsNeverFilledIn(t *testing.T) {
+	tests := []struct{ in, name, value string }{
+		{"labels", "user", `"admin"`},
+		{"annotations", "service", `""`},
+		{"annotations", "restartPolicy", `"Default"`},
+		{"nodeSelector", "pool", `"rbd"`},
+		{"matchLabels", "protocol", `"TCP"`},
+		{"volumeAttributes", "fsType", `"ext4"`},
+		{"csi", "fsType", `"xfs"`},
+		{"azureDisk", "fsType", `"xfs"`},
+		{"seLinuxOptions", "user", `"admin"`},
+		{"volumeMounts", "readOnly", "false"},
+	}
+	for _, tt := range tests {
+		const revision = `{"spec":{"leaderWorkerTemplate":{"workerTemplate":{%q:{"kept":"x"%s}}}}}`
+		without, with := fmt.Sprintf(revision, tt.in, ""), fmt.Sprintf(revision, tt.in, fmt.Sprintf(",%q:%s", tt.name, tt.value))
+		if lws.SameMeaning([]byte(without), []byte(with)) {
+			t.Errorf("%s means the same as %s", with, without)
+		}
 	}
 }
