@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
@@ -66,16 +67,38 @@ func (d *setDecision) withTopology(set lwsv1.LeaderWorkerSet) *lwsv1.LeaderWorke
 		return &set
 	}
 	asked := templateAnnotations(&set, &set)
+	for _, key := range placements {
+		d.pending = d.pending || asked[key] != sts.Spec.Template.Annotations[key]
+	}
+	placeAs(&set, sts.Spec.Template.Annotations)
+	return &set
+}
+
+// placeAs gives a set the exclusive topologies that annotations of its pods say.
+func placeAs(set *lwsv1.LeaderWorkerSet, pods map[string]string) {
 	set.Annotations = merged(set.Annotations, nil)
 	for _, key := range placements {
 		delete(set.Annotations, key)
-		topology := sts.Spec.Template.Annotations[key]
-		if topology != "" {
+		if topology := pods[key]; topology != "" {
 			set.Annotations[key] = topology
 		}
-		d.pending = d.pending || asked[key] != topology
 	}
-	return &set
+}
+
+// AsLed is a set as the group of a leader is to see it. While the rollout is
+// paused, a group is placed and named as its leader is: what waits is not for it.
+// The template is of the leader's revision anyway.
+func AsLed(set *lwsv1.LeaderWorkerSet, leader *corev1.Pod) *lwsv1.LeaderWorkerSet {
+	if leader == nil || !Paused(set) {
+		return set
+	}
+	led, policy := *set, lwsv1.SubdomainShared
+	placeAs(&led, leader.Annotations)
+	if leader.Annotations[lwsv1.SubdomainPolicyAnnotationKey] == string(lwsv1.SubdomainUniquePerReplica) {
+		policy = lwsv1.SubdomainUniquePerReplica
+	}
+	led.Spec.NetworkConfig = &lwsv1.NetworkConfig{SubdomainPolicy: &policy}
+	return &led
 }
 
 // pause holds a rollout where it stands: what the partition has granted is

@@ -189,6 +189,38 @@ func TestATopologyWaitsWhileTheRolloutIsPaused(t *testing.T) {
 	}
 }
 
+// A leader that was placed by no topology stays where it is, and so do its workers,
+// whatever the set has come to say.
+func TestWorkersMadeWhilePausedGoWhereTheirLeaderIs(t *testing.T) {
+	c := running(t, 2, 2)
+	lwstest.Add(c.FakeStore, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: map[string]string{"zone": "z1"}}})
+	lwstest.Edit(c.FakeStore, "w-1", func(leader *corev1.Pod) { leader.Spec.NodeName = "node-1" })
+	pause(c)
+	lwstest.Edit(c.FakeStore, "w", lwstest.Annotation(lwsv1.ExclusiveKeyAnnotationKey, "zone"))
+	lwstest.Drop[*appsv1.StatefulSet](c.FakeStore, "w-1")
+	lwstest.Drop[*corev1.Pod](c.FakeStore, "w-1-1")
+	c.do(c.decideGroup("w-1"))
+	template := find[*appsv1.StatefulSet](c, "w-1").Spec.Template
+	if got := template.Annotations[lwsv1.ExclusiveKeyAnnotationKey]; got != "" || len(template.Spec.NodeSelector) > 0 {
+		t.Errorf("the workers' topology is %q: they go to %v", got, template.Spec.NodeSelector)
+	}
+}
+
+func TestANetworkThatWaitsMakesNoServices(t *testing.T) {
+	c := running(t, 2, 2)
+	pause(c)
+	edited(c, lwstest.UniquePerReplica)
+	c.settleAll()
+	if got := lwstest.All[*corev1.Service](c.Objects); len(got) != 1 {
+		t.Errorf("there are %d services", len(got))
+	}
+	resume(c)
+	c.settleAll()
+	if find[*corev1.Service](c, "w-1") == nil {
+		t.Error("resumed, the groups have no services")
+	}
+}
+
 // Who cannot tell what the groups run makes nothing.
 func TestAPausedSetWhoseRevisionIsGoneStandsStill(t *testing.T) {
 	c := running(t, 2, 2)

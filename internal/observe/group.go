@@ -160,7 +160,7 @@ func (o *Observer) fillNewGroup(ctx context.Context, j *judge, w *lws.GroupSnaps
 			return err
 		}
 	}
-	if lws.Topology(w.Set, w.Leader) == "" || w.Leader.Spec.NodeName == "" {
+	if lws.Topology(lws.AsLed(w.Set, w.Leader), w.Leader) == "" || w.Leader.Spec.NodeName == "" {
 		return nil
 	}
 	node, err := o.liveMeta(ctx, "v1", "Node", types.NamespacedName{Name: w.Leader.Spec.NodeName})
