@@ -22,14 +22,18 @@ type Standing struct {
 	// user's partition on. TargetUpdated and TargetReady of them are there, and
 	// there and ready.
 	Target, TargetUpdated, TargetReady int32
-	// Surge is how many groups there are beyond those wanted.
+	// Surge is how many groups above those wanted are to go, once the rollout is
+	// done. Where the user's partition keeps others back, surge groups stay.
 	Surge int32
 }
 
 // Stand tells how far a set has come.
 func Stand(w SetSnapshot) Standing {
 	d := &setDecision{SetSnapshot: &w, told: &w.Set.Status}
-	for _, rule := range []func(*setDecision){(*setDecision).paused, (*setDecision).conflicts, (*setDecision).ghosts, (*setDecision).revisions} {
+	rules := []func(*setDecision){
+		(*setDecision).paused, (*setDecision).conflicts, (*setDecision).ghosts, (*setDecision).revisions, (*setDecision).rolling,
+	}
+	for _, rule := range rules {
 		rule(d)
 	}
 	counts := d.count()
@@ -40,11 +44,12 @@ func Stand(w SetSnapshot) Standing {
 	}
 }
 
-// surplus is how many groups there are beyond those wanted.
+// surplus is how many groups there are beyond those that the leader StatefulSet
+// is to have.
 func (d *setDecision) surplus() int32 {
 	var surplus int32
 	for i := range d.Groups {
-		surplus += one(int32(d.Groups[i].Index) >= Replicas(d.Set))
+		surplus += one(int32(d.Groups[i].Index) >= d.course.replicas)
 	}
 	return surplus
 }

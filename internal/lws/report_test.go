@@ -4,14 +4,17 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/lwstest"
 )
 
 // haunted is a set whose name an old leader bears, seen when it was deleted and
@@ -62,6 +65,39 @@ func TestStandCountsAsTheStatusDoes(t *testing.T) {
 	}
 	if want := keyMade(lws.DecideSet(w)); standing.Key != want {
 		t.Errorf("got key %q, want that of the revision about to be made, %q", standing.Key, want)
+	}
+}
+
+// Surge groups stand in for those that a partition keeps back for as long as it
+// does. A rollout is done beside them.
+func TestStandWaitsForNoSurgeThatStays(t *testing.T) {
+	strategy := func(partition int32) func(*lwsv1.LeaderWorkerSet) {
+		return func(set *lwsv1.LeaderWorkerSet) {
+			set.Spec.RolloutStrategy.RollingUpdateConfiguration = &lwsv1.RollingUpdateConfiguration{
+				Partition: &partition, MaxUnavailable: intstr.FromInt32(1), MaxSurge: intstr.FromInt32(1),
+			}
+		}
+	}
+	c := running(t, 3, 1, strategy(2))
+	edited(c, lwstest.Image("image:2"))
+	c.settleAll()
+	if got := lws.PodsOf(find[*appsv1.StatefulSet](c, "w")); got != 4 {
+		t.Fatalf("invalid run: %d leaders, and no surge", got)
+	}
+	if got := lws.Stand(c.set("w")); got.Surge != 0 || got.Target != 1 || got.TargetReady != 1 {
+		t.Errorf("got %+v", got)
+	}
+	edited(c, strategy(0))
+	for round := 0; round < 50 && lws.Stand(c.set("w")).TargetReady < 3; round++ {
+		c.do(c.decideSet())
+		c.Sync(find[*appsv1.StatefulSet](c, "w"))
+		for _, pod := range lwstest.All[*corev1.Pod](c.Objects) {
+			c.Run(pod)
+		}
+		c.collect()
+	}
+	if got := lws.Stand(c.set("w")); got.Surge != 1 || got.Target != 3 || got.TargetReady != 3 {
+		t.Errorf("with a surge group that is to go: got %+v", got)
 	}
 }
 
