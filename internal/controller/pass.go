@@ -15,6 +15,7 @@ import (
 
 	"lockstep.dev/lockstep/internal/act"
 	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/narrate"
 	"lockstep.dev/lockstep/internal/observe"
@@ -55,20 +56,20 @@ func unseen(req ctrl.Request, err error) (ctrl.Result, error) {
 // carryOut writes what was decided, in order.
 //
 // A write that finds the cluster changed since the look ends the pass: what
-// follows it was decided for a world that no longer exists. A delete that fails
-// is tried again later and ends nothing: what stays costs only what waits for it.
+// follows it was decided for a world that no longer exists. A write that nothing
+// else waits for is tried again later when it fails, and ends nothing.
 //
 // retell is nil in a group: its set tells.
 func (p *pass) carryOut(ctx context.Context, owner client.Object, waiting types.UID, plan lws.Plan, now time.Time, retell retell) (ctrl.Result, error) {
-	var undeleted error
+	var undone error
 	actor := p.act.Pass()
 	for _, run := range act.Batch(plan.Actions) {
 		err := act.SlowStart(ctx, run, func(ctx context.Context, a action.Action) error { return p.do(ctx, actor, owner, a) })
 		if errors.Is(err, act.ErrStale) {
 			return ctrl.Result{RequeueAfter: lookAgain}, nil
 		}
-		if _, deletes := run[0].(action.Delete); deletes {
-			undeleted = errors.Join(undeleted, err)
+		if apart(run[0]) {
+			undone = errors.Join(undone, err)
 			continue
 		}
 		if _, status := run[0].(action.WriteStatus); status && err != nil {
@@ -81,10 +82,18 @@ func (p *pass) carryOut(ctx context.Context, owner client.Object, waiting types.
 	for _, wait := range plan.Waits {
 		p.narrate.Wait(owner, waiting, wait)
 	}
-	if undeleted != nil {
-		return ctrl.Result{}, undeleted
+	if undone != nil {
+		return ctrl.Result{}, undone
 	}
 	return ctrl.Result{RequeueAfter: plan.Next(now)}, nil
+}
+
+// apart tells whether no other write of a plan waits for this one: what is not
+// deleted costs only what waits for it, and what a gang scheduler refuses to know
+// a group by costs nothing but the gang.
+func apart(a action.Action) bool {
+	_, deletes := a.(action.Delete)
+	return deletes || a.Target().Kind == identity.KindPodGroup
 }
 
 // refused ends a pass on an error. What the API server refuses, as invalid or
