@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,8 +18,13 @@ import (
 	"lockstep.dev/lockstep/internal/gang"
 )
 
-// askAgainAfter is how long an answer that a kind is not served is believed.
-const askAgainAfter = 5 * time.Second
+const (
+	// askAgainAfter is how long an answer that a kind is not served is believed.
+	askAgainAfter = 5 * time.Second
+	// fillWithin is how long after a watch began a look waits for it to be told of
+	// all objects. Nobody is to wait longer for a list that fails.
+	fillWithin = time.Second
+)
 
 // Served keeps what a gang scheduler knows groups by in memory, for as long as the
 // API server serves it. It is asked for at the first look at a gang: without one,
@@ -47,9 +53,10 @@ type servedKind struct {
 // watching is one watch of a kind, from when it was found served until it is not.
 type watching struct {
 	cache.SharedIndexInformer
-	// life ends when the kind is no longer served.
-	life context.Context
-	end  context.CancelFunc
+	// filling ends when nobody waits any more for the watch to be told of all objects.
+	filling context.Context
+	// end ends the watch.
+	end context.CancelFunc
 }
 
 // NewServed returns a Served that reads through client until life ends.
@@ -72,8 +79,8 @@ func (s *Served) Get(ctx context.Context, scheduler gang.Scheduler, key types.Na
 	if err != nil || missing != "" {
 		return nil, missing, err
 	}
-	if err := w.filled(ctx); err != nil {
-		return nil, "", err
+	if !w.filled(ctx) {
+		return s.ask(ctx, scheduler, key)
 	}
 	found, exists, err := w.GetStore().GetByKey(key.String())
 	if err != nil || !exists {
@@ -83,18 +90,30 @@ func (s *Served) Get(ctx context.Context, scheduler gang.Scheduler, key types.Na
 	return object, "", nil
 }
 
-// filled waits until a watch has been told of all objects.
-func (w *watching) filled(ctx context.Context) error {
+// ask asks the API server for an object, as long as memory does not hold all.
+func (s *Served) ask(ctx context.Context, scheduler gang.Scheduler, key types.NamespacedName) (*unstructured.Unstructured, string, error) {
+	object, err := s.client.Resource(scheduler.Resource()).Namespace(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
+	switch why := whyMissing(scheduler, err); {
+	case err == nil:
+		return object, "", nil
+	case why != "":
+		return nil, why, nil
+	case apierrors.IsNotFound(err):
+		return nil, "", nil
+	}
+	return nil, "", fmt.Errorf("read %s %q: %w", scheduler.Kind().Kind, key, err)
+}
+
+// filled tells whether a watch has been told of all objects. While it is young,
+// that is waited for.
+func (w *watching) filled(ctx context.Context) bool {
 	if w.HasSynced() {
-		return nil
+		return true
 	}
 	waiting, done := context.WithCancel(ctx)
 	defer done()
-	defer context.AfterFunc(w.life, done)()
-	if cache.WaitForCacheSync(waiting.Done(), w.HasSynced) {
-		return nil
-	}
-	return fmt.Errorf("wait for objects of gang schedulers: %w", context.DeadlineExceeded)
+	defer context.AfterFunc(w.filling, done)()
+	return cache.WaitForCacheSync(waiting.Done(), w.HasSynced)
 }
 
 // watch returns the watch of a scheduler's kind, or why there is none.
@@ -135,7 +154,8 @@ func (s *Served) begin(scheduler gang.Scheduler) (*watching, error) {
 	life, end := context.WithCancel(s.life)
 	informer := dynamicinformer.NewFilteredDynamicInformer(s.client, scheduler.Resource(), metav1.NamespaceAll, 0, cache.Indexers{},
 		func(o *metav1.ListOptions) { o.LabelSelector = lwsv1.SetNameLabelKey }).Informer()
-	w := &watching{SharedIndexInformer: informer, life: life, end: end}
+	filling, giveUp := context.WithTimeout(life, fillWithin)
+	w := &watching{SharedIndexInformer: informer, filling: filling, end: func() { giveUp(); end() }}
 	if err := informer.SetTransform(bare); err != nil {
 		return nil, err
 	}

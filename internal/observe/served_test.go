@@ -1,0 +1,47 @@
+package observe_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"lockstep.dev/lockstep/internal/gang"
+	"lockstep.dev/lockstep/internal/observe"
+)
+
+// A list of all PodGroups may fail where that of one does not: by an object that
+// cannot be converted. Looks waited for it until they ran out of time, one worker
+// each, and nobody was told.
+func TestNoLookWaitsForAListOfPodGroupsThatFails(t *testing.T) {
+	scheduler := gang.Volcano{}
+	kinds := map[schema.GroupVersionResource]string{scheduler.Resource(): "PodGroupList"}
+	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, podGroup("w-0-r", nil))
+	asked := false
+	client.PrependReactor("list", "podgroups", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if !asked {
+			asked = true // whether the kind is served
+			return false, nil, nil
+		}
+		return true, nil, errors.New("conversion webhook failed")
+	})
+	client.PrependWatchReactor("podgroups", func(clienttesting.Action) (bool, watch.Interface, error) {
+		return true, nil, errors.New("conversion webhook failed")
+	})
+	ctx, done := context.WithTimeout(t.Context(), 10*time.Second)
+	defer done()
+	served := observe.NewServed(ctx, client)
+	found, missing, err := served.Get(ctx, scheduler, key("w-0-r"))
+	if err != nil || missing != "" || found == nil || found.GetName() != "w-0-r" {
+		t.Errorf("got %v, %q, %v", found, missing, err)
+	}
+	if found, missing, err := served.Get(ctx, scheduler, key("w-1-r")); err != nil || missing != "" || found != nil {
+		t.Errorf("where there is none: got %v, %q, %v", found, missing, err)
+	}
+}
