@@ -35,10 +35,11 @@ defaulted and judged as the API server would, and need not exist.`,
   kustomize build . | kubectl lockstep plan -f -`,
 		ValidArgsFunction: o.completeSets,
 		Args: func(_ *cobra.Command, args []string) error {
-			if (len(args) == 1) == (file != "") || len(args) > 1 {
-				return errors.New("give either the name of one LeaderWorkerSet or a file: plan NAME, or plan -f FILE")
+			names, err := setNames(args)
+			if err == nil && ((len(names) == 1) == (file != "") || len(names) > 1) {
+				err = errors.New("give either the name of one LeaderWorkerSet or a file: plan NAME, or plan -f FILE")
 			}
-			return nil
+			return err
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := out.begin(); err != nil {
@@ -47,7 +48,11 @@ defaulted and judged as the API server would, and need not exist.`,
 			if file != "" {
 				return o.planFile(cmd.Context(), file, out, watch)
 			}
-			return o.about(cmd.Context(), args[0], out, watch, func(s survey.Survey) reporter { return report.Plan(s) })
+			name, err := oneSet(cmd, args)
+			if err != nil {
+				return err
+			}
+			return o.about(cmd.Context(), name, out, watch, func(s survey.Survey) reporter { return report.Plan(s) })
 		},
 	}
 	out = newOutput(cmd)

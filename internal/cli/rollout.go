@@ -154,6 +154,12 @@ func oneSet(cmd *cobra.Command, args []string) (string, error) {
 	return names[0], nil
 }
 
+// onlyOneSet refuses arguments that name none or several.
+func onlyOneSet(cmd *cobra.Command, args []string) error {
+	_, err := oneSet(cmd, args)
+	return err
+}
+
 // each runs do for each set, and goes on to the others when one fails.
 func each(keys []types.NamespacedName, do func(types.NamespacedName) error) error {
 	var all []error

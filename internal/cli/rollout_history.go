@@ -102,10 +102,7 @@ is paused; or, if there is nothing of that kind, what was changed last.`,
 		Example: `  kubectl lockstep rollout diff llama
   kubectl lockstep rollout diff llama --revision=3
   kubectl lockstep rollout diff llama --revision=3 --to-revision=4`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			_, err := oneSet(cmd, args)
-			return err
-		},
+		Args:              onlyOneSet,
 		ValidArgsFunction: o.completeSets,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, err := oneSet(cmd, args)

@@ -29,13 +29,17 @@ and services in the set's namespace.`,
   kubectl lockstep status llama -n inference --watch
   kubectl lockstep status llama -o json
   kubectl lockstep status llama -o jsonpath='{.groups[*].nodes}'`,
-		Args:              oneName,
+		Args:              onlyOneSet,
 		ValidArgsFunction: o.completeSets,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := out.begin(); err != nil {
 				return err
 			}
-			return o.status(cmd.Context(), args[0], out, watch)
+			name, err := oneSet(cmd, args)
+			if err != nil {
+				return err
+			}
+			return o.status(cmd.Context(), name, out, watch)
 		},
 	}
 	out = newOutput(cmd)

@@ -133,6 +133,35 @@ func TestRolesGrantTheLeast(t *testing.T) {
 	}
 }
 
+// Who may see a set may see all that kubectl lockstep decides on: what it could not
+// read of a gang, it could not say of any of its groups.
+func TestRolesForPeopleShowWhatThePluginReads(t *testing.T) {
+	people := 0
+	for _, u := range load(t, Options{}) {
+		if u.GetKind() != "ClusterRole" || !strings.HasPrefix(u.GetName(), "lws-leaderworkerset-") {
+			continue
+		}
+		people++
+		may := map[string]string{}
+		for _, r := range convert[rbacv1.ClusterRole](t, u).Rules {
+			for _, resource := range r.Resources {
+				may[resource] = strings.Join(r.Verbs, " ")
+			}
+		}
+		for resource, verbs := range map[string]string{
+			"statefulsets": "get list watch", "controllerrevisions": "get list watch",
+			"pods": "get list watch", "services": "get list watch", "podgroups": "get",
+		} {
+			if may[resource] != verbs {
+				t.Errorf("%s may %q %s, want %q", u.GetName(), may[resource], resource, verbs)
+			}
+		}
+	}
+	if people != 2 {
+		t.Errorf("%d roles", people)
+	}
+}
+
 // grantsTo lists what the roles bound to a service account allow.
 func grantsTo(t *testing.T, account string) map[string]string {
 	t.Helper()
