@@ -3,6 +3,7 @@ package lws
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,6 +55,9 @@ func (d *groupDecision) finding() *Finding {
 	if Failed(d.Set, d.Index, d.Leader.UID) != nil {
 		return nil
 	}
+	if d.Finding.Failure != nil && d.Finding.Leader.UID == d.Leader.UID {
+		return &d.Finding // what it was compared with may be known to nobody any more
+	}
 	found := &Finding{Leader: identity.RefOf(identity.KindPod, d.Leader), Index: d.Index}
 	if found.Failure = d.failure(); found.Failure != nil {
 		return found
@@ -77,7 +81,7 @@ func (d *groupDecision) finding() *Finding {
 // was deleted, as by the StatefulSet controller, which clears failed pods away.
 func (d *groupDecision) lastWords() *Finding {
 	leader := d.Leaving
-	if leader == nil || !ended(leader) || Failed(d.Set, d.Index, leader.UID) != nil {
+	if leader == nil || !endedBefore(leader) || Failed(d.Set, d.Index, leader.UID) != nil {
 		return nil
 	}
 	if !isRecorded(d.Set, d.Index, leader.UID) && d.forgiven(leader) {
@@ -197,6 +201,19 @@ func (d *groupDecision) sameRevision(pod *corev1.Pod) bool {
 // ended tells whether a pod is over: its containers do not start again.
 func ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
+}
+
+// endedBefore tells whether a pod on its way out was over before it was deleted.
+// What ended within its grace period did not fail: a kubelet puts every pod that
+// is deleted into a terminal phase before it lets go of it. A pod that is over has
+// no grace period, and its deletion timestamp less that is when it was deleted.
+func endedBefore(leaving *corev1.Pod) bool {
+	grace := time.Duration(orDefault(leaving.DeletionGracePeriodSeconds, 0)) * time.Second
+	deleted := leaving.DeletionTimestamp.Add(-grace)
+	endedAfter := func(c corev1.ContainerStatus) bool {
+		return c.State.Terminated != nil && c.State.Terminated.FinishedAt.After(deleted)
+	}
+	return ended(leaving) && grace == 0 && !slices.ContainsFunc(leaving.Status.ContainerStatuses, endedAfter)
 }
 
 // Doubtful tells whether the group is to be looked at in the API server itself

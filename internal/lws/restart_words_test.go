@@ -1,0 +1,62 @@
+package lws_test
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"lockstep.dev/lockstep/internal/lws/lwstest"
+)
+
+// A kubelet ends a pod that is deleted in a terminal phase before it is gone: a
+// leader that somebody deleted did not fail, whatever its exit code says then.
+func TestALeaderThatEndsBecauseItIsDeletedDidNotFail(t *testing.T) {
+	deleted := func(c *cluster, grace int64, exit time.Duration) {
+		lwstest.Edit(c.FakeStore, "w-0", func(pod *corev1.Pod) {
+			pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &metav1.Time{Time: c.Now.Add(time.Duration(grace) * time.Second)}, &grace
+			pod.Status.Phase = corev1.PodFailed
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "w", State: corev1.ContainerState{
+				Terminated: &corev1.ContainerStateTerminated{ExitCode: 143, Reason: "Error", FinishedAt: metav1.NewTime(c.Now.Add(exit))},
+			}}}
+		})
+	}
+	for name, tt := range map[string]struct {
+		grace int64
+		exit  time.Duration
+		want  bool
+	}{
+		"it ends within its grace period":     {30, 2 * time.Second, false},
+		"the kubelet lets go of it":           {0, 2 * time.Second, false},
+		"it ends within a second":             {30, 0, false},
+		"it had ended, and was cleared away":  {0, -2 * time.Second, true},
+		"it was cleared away within a second": {0, 0, true},
+	} {
+		c := running(t, 1, 2, onRestart)
+		deleted(c, tt.grace, tt.exit)
+		c.pass(3 * time.Second)
+		if finding := c.decideGroup("w-0").Finding; (finding != nil) != tt.want {
+			t.Errorf("%s: found %+v", name, finding)
+		}
+	}
+}
+
+// A failure that was found before the set knew what the group started with is not
+// forgotten when the group is looked at again before the set was.
+func TestAFailureIsNotForgottenBeforeItsSetLooks(t *testing.T) {
+	c := newCluster(t)
+	c.pass(time.Minute)
+	lwstest.Add(c.FakeStore, lwstest.Set("w", 1, 3, whenStarted))
+	starting(c)
+	c.Run(find[*corev1.Pod](c, "w-0-2"))
+	if found := c.noted("w-0").group("w-0").Finding; found.Started == "" || len(c.status().Started) != 0 {
+		t.Fatalf("invalid run: found %+v", found)
+	}
+	lwstest.Edit(c.FakeStore, "w-0-2", crash)
+	c.noted("w-0", "w-0")
+	c.do(c.decideSet())
+	if r := c.status().Restarts; len(r) != 1 || r[0].Failures[0].Pod != "w-0-2" {
+		t.Errorf("told %+v", r)
+	}
+}
