@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
@@ -17,7 +18,10 @@ import (
 // may act on it later.
 type Finding struct {
 	Leader identity.Ref
-	Index  int
+	// Set is the UID of the set, and Revision the key of the leader's.
+	Set      types.UID
+	Revision string
+	Index    int
 	// Started is the record of a group that started, or empty.
 	Started string
 	// Ready is set when all pods of a group that started are ready as well: its set
@@ -58,7 +62,7 @@ func (d *groupDecision) finding() *Finding {
 	if d.Finding.Failure != nil && d.Finding.Leader.UID == d.Leader.UID {
 		return &d.Finding // what it was compared with may be known to nobody any more
 	}
-	found := &Finding{Leader: identity.RefOf(identity.KindPod, d.Leader), Index: d.Index}
+	found := d.findingOf(d.Leader)
 	if found.Failure = d.failure(); found.Failure != nil {
 		return found
 	}
@@ -87,7 +91,16 @@ func (d *groupDecision) lastWords() *Finding {
 	if !isRecorded(d.Set, d.Index, leader.UID) && d.forgiven(leader) {
 		return nil
 	}
-	return &Finding{Leader: identity.RefOf(identity.KindPod, leader), Index: d.Index, Failure: d.failed(CodePodEnded, leader)}
+	found := d.findingOf(leader)
+	found.Failure = d.failed(CodePodEnded, leader)
+	return found
+}
+
+func (d *groupDecision) findingOf(leader *corev1.Pod) *Finding {
+	return &Finding{
+		Leader: identity.RefOf(identity.KindPod, leader), Index: d.Index,
+		Set: d.Set.UID, Revision: leader.Labels[lwsv1.RevisionKey],
+	}
 }
 
 // forgiven tells whether what fails under a leader before all pods of its group ran
@@ -222,6 +235,9 @@ func endedBefore(leaving *corev1.Pod) bool {
 func Doubtful(w GroupSnapshot) bool {
 	if w.Leader == nil || !Recreates(w.Set) || Failed(w.Set, w.Index, w.Leader.UID) != nil {
 		return false
+	}
+	if w.Finding.Failure != nil && w.Finding.Leader.UID == w.Leader.UID {
+		return false // it was looked for when that was found
 	}
 	d := &groupDecision{GroupSnapshot: &w, known: w.known()}
 	f := d.failure()

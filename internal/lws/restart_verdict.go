@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -51,7 +50,7 @@ func (d *setDecision) answered() (started []lwsv1.StartedGroup, failed []lwsv1.G
 		finding := d.Findings[g.Leader.UID]
 		switch {
 		case Failed(d.Set, g.Index, g.Leader.UID) != nil:
-		case finding.Failure != nil && d.recreatesGroup(g.Leader.Labels[lwsv1.RevisionKey]):
+		case finding.Failure != nil && d.recreatesGroup(finding.Revision):
 			failed = append(failed, d.condemn(finding, false))
 		case finding.Failure == nil:
 			if entry, ok := d.start(g, finding.Started); ok && room >= bytesOf([]lwsv1.StartedGroup{entry}) {
@@ -60,12 +59,26 @@ func (d *setDecision) answered() (started []lwsv1.StartedGroup, failed []lwsv1.G
 			}
 		}
 	}
-	for _, pod := range d.Leaders.Ghosts {
-		if f := d.Findings[pod.UID]; f.Failure != nil && d.ownLeader(pod) && Failed(d.Set, f.Index, pod.UID) == nil {
-			failed = append(failed, d.condemn(f, true))
-		}
+	for _, f := range d.departed() {
+		failed = append(failed, d.condemn(f, true))
 	}
 	return started, failed
+}
+
+// departed are the failures found of leaders that are leaving, or have left before
+// the set looked: a StatefulSet clears failed pods away at once.
+func (d *setDecision) departed() []Finding {
+	var departed []Finding
+	for _, f := range d.Findings {
+		g := d.groupAt(int32(f.Index))
+		led := g != nil && (g.Leader.UID == f.Leader.UID || Failed(d.Set, f.Index, g.Leader.UID) != nil)
+		told := Failed(d.Set, f.Index, f.Leader.UID) != nil
+		if f.Failure != nil && !led && !told && int32(f.Index) < d.end() && d.recreatesGroup(f.Revision) {
+			departed = append(departed, f)
+		}
+	}
+	slices.SortFunc(departed, func(a, b Finding) int { return cmp.Compare(a.Index, b.Index) })
+	return departed
 }
 
 // forgive drops what restarts need once the policy is None. What failed before
@@ -89,12 +102,6 @@ func (d *setDecision) since() {
 		since = d.Set.CreationTimestamp
 	}
 	d.Set.Status.RestartsSince = &since
-}
-
-// ownLeader tells whether a leader is, or was, of the set's own StatefulSet.
-func (d *setDecision) ownLeader(pod *corev1.Pod) bool {
-	owner := metav1.GetControllerOfNoCopy(pod)
-	return owner != nil && owner.UID != "" && owner.UID == d.statefulSetUID()
 }
 
 // start is what a group was made of when it started, unless the status tells.
@@ -174,14 +181,7 @@ func (d *setDecision) condemn(f Finding, leaving bool) lwsv1.GroupRestarts {
 // trim drops what is told of groups that are no more, and the details of all but
 // the latest failures.
 func (d *setDecision) trim() {
-	status := &d.Set.Status
-	end := Replicas(d.Set)
-	if sts := d.leaderStatefulSet(); sts != nil {
-		end = max(end, PodsOf(sts))
-	}
-	for i := range d.Groups {
-		end = max(end, int32(d.Groups[i].Index)+1)
-	}
+	status, end := &d.Set.Status, d.end()
 	if at, _ := findIndex(status.Started, end, startedIndex); at < len(status.Started) {
 		status.Started = status.Started[:at:at]
 	}
@@ -191,6 +191,18 @@ func (d *setDecision) trim() {
 	if len(d.failures) > 0 {
 		status.Restarts = d.abridged(status.Restarts)
 	}
+}
+
+// end is the index after that of the last group that there is or is to be.
+func (d *setDecision) end() int32 {
+	end := Replicas(d.Set)
+	if sts := d.leaderStatefulSet(); sts != nil {
+		end = max(end, PodsOf(sts))
+	}
+	if n := len(d.Groups); n > 0 { // by rising index
+		end = max(end, int32(d.Groups[n-1].Index)+1)
+	}
+	return end
 }
 
 // abridged tells the latest failures in full, more without details, and of groups

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -58,5 +59,30 @@ func TestAFailureIsNotForgottenBeforeItsSetLooks(t *testing.T) {
 	c.do(c.decideSet())
 	if r := c.status().Restarts; len(r) != 1 || r[0].Failures[0].Pod != "w-0-2" {
 		t.Errorf("told %+v", r)
+	}
+}
+
+// A failed leader is cleared away, and replaced, faster than its set looks.
+func TestALeaderThatFailedLeavesEvidenceAfterItIsGone(t *testing.T) {
+	for name, replaced := range map[string]bool{"gone": false, "replaced": true} {
+		c := running(t, 2, 2, onRestart)
+		lwstest.Edit(c.FakeStore, "w-1", func(pod *corev1.Pod) { pod.Status.Phase, pod.Status.Reason = corev1.PodFailed, "Evicted" })
+		failed := find[*corev1.Pod](c, "w-1").UID
+		c.noted("w-1")
+		lwstest.Drop[*corev1.Pod](c.FakeStore, "w-1")
+		if replaced {
+			c.Sync(find[*appsv1.StatefulSet](c, "w"))
+		}
+		c.do(c.decideSet())
+		r := c.status().Restarts
+		if len(r) != 1 || r[0].Leader != failed || r[0].Count != 1 || r[0].Failures[0].Reason != "Evicted" {
+			t.Fatalf("%s: told %+v", name, r)
+		}
+		if again := c.recreated("w-0", "w-1"); name == "replaced" && len(again) != 0 {
+			t.Errorf("%s: recreated %v", name, again)
+		}
+		if r := c.status().Restarts; len(r) != 1 || r[0].Count != 1 || r[0].WholeAt == nil {
+			t.Errorf("%s: in the end %+v", name, r)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package observe
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -47,24 +48,29 @@ func (m *Memory) settled(leader types.NamespacedName, uid types.UID) {
 }
 
 // findings returns what was found of the groups of a set, by leader, and forgets
-// what the set tells of already.
+// what the set tells of already. That a leader failed holds for it also after it
+// has left.
 func (o *Observer) findings(set *lwsv1.LeaderWorkerSet, leaders identity.Claim[*corev1.Pod]) map[types.UID]lws.Finding {
 	if !lws.Recreates(set) {
 		return nil
 	}
+	present := map[string]types.UID{}
+	for index := range int(lws.Replicas(set)) {
+		present[identity.LeaderName(set.Name, index)] = ""
+	}
+	for _, pod := range slices.Concat(leaders.Members, leaders.Ghosts) {
+		present[pod.Name] = pod.UID
+	}
 	found := map[types.UID]lws.Finding{}
-	for _, pods := range [][]*corev1.Pod{leaders.Members, leaders.Ghosts} {
-		for _, pod := range pods {
-			key := client.ObjectKeyFromObject(pod)
-			f := o.memory.foundOf(key)
-			if f.Leader.UID != pod.UID {
-				continue
-			}
-			if lws.Tells(set, f) {
-				o.memory.settled(key, pod.UID)
-				continue
-			}
-			found[pod.UID] = f
+	for name, leader := range present {
+		key := types.NamespacedName{Namespace: set.Namespace, Name: name}
+		f := o.memory.foundOf(key)
+		switch {
+		case f.Set != set.UID || f.Failure == nil && f.Leader.UID != leader:
+		case lws.Tells(set, f):
+			o.memory.settled(key, f.Leader.UID)
+		default:
+			found[f.Leader.UID] = f
 		}
 	}
 	return found
