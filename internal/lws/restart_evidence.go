@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
@@ -59,9 +60,10 @@ func later(end, than *corev1.ContainerStateTerminated) bool {
 	return end.FinishedAt.After(than.FinishedAt.Time)
 }
 
-// lastLines is the end of a message: a few lines of it, and not too many bytes.
+// lastLines is the end of a message: a few lines of it, and not too many bytes. It
+// is shown on terminals, to which a pod has nothing to say.
 func lastLines(message string) string {
-	message = strings.TrimSpace(strings.ToValidUTF8(message, "\uFFFD"))
+	message = strings.TrimSpace(strings.Map(printable, strings.ToValidUTF8(message, "\uFFFD")))
 	if lines := strings.Split(message, "\n"); len(lines) > linesKept {
 		message = strings.Join(lines[len(lines)-linesKept:], "\n")
 	}
@@ -74,6 +76,14 @@ func lastLines(message string) string {
 		start++
 	}
 	return ellipsis + message[start:]
+}
+
+// printable drops control characters but for those that part words and lines.
+func printable(r rune) rune {
+	if unicode.IsControl(r) && r != '\n' && r != '\t' {
+		return -1
+	}
+	return r
 }
 
 // moment is a time as the API keeps it: in whole seconds.

@@ -18,6 +18,9 @@ const (
 	// toldAtMost is how many groups' failures are told in full, the latest, and
 	// restartsAtMost of how many it is told at all that they failed.
 	toldAtMost, restartsAtMost = 64, 2500
+	// unansweredAtMost is how many groups may be on their way to be recreated at a
+	// time: what is not answered yet must be told.
+	unansweredAtMost = 4000
 )
 
 // restarts puts into the status what looks at the groups found: what groups were
@@ -45,13 +48,16 @@ func (d *setDecision) restarts() {
 // answered is what is new of the groups: those that started, and those that failed.
 func (d *setDecision) answered() (started []lwsv1.StartedGroup, failed []lwsv1.GroupRestarts) {
 	room := startedBytes - bytesOf(d.Set.Status.Started)
+	turns := unansweredAtMost - d.unansweredCount()
 	for i := range d.Groups {
 		g := &d.Groups[i]
 		finding := d.Findings[g.Leader.UID]
 		switch {
 		case Failed(d.Set, g.Index, g.Leader.UID) != nil:
 		case finding.Failure != nil && d.recreatesGroup(finding.Revision):
-			failed = append(failed, d.condemn(finding, false))
+			if len(failed) < turns { // or else with a later look
+				failed = append(failed, d.condemn(finding, false))
+			}
 		case finding.Failure == nil:
 			if entry, ok := d.start(g, finding.Started); ok && room >= bytesOf([]lwsv1.StartedGroup{entry}) {
 				room -= bytesOf([]lwsv1.StartedGroup{entry})
@@ -188,8 +194,13 @@ func (d *setDecision) trim() {
 	if at, _ := findIndex(status.Restarts, end, restartsIndex); at < len(status.Restarts) {
 		status.Restarts = status.Restarts[:at:at]
 	}
-	if len(d.failures) > 0 {
-		status.Restarts = d.abridged(status.Restarts)
+	if len(d.failures) == 0 {
+		return
+	}
+	status.Restarts = d.abridged(status.Restarts)
+	if len(status.Restarts) > restartsAtMost { // a group that failed is not compared any more
+		failed := func(s lwsv1.StartedGroup) bool { return Failed(d.Set, int(s.Index), s.Leader) != nil }
+		status.Started = slices.DeleteFunc(slices.Clone(status.Started), failed)
 	}
 }
 
@@ -216,11 +227,20 @@ func (d *setDecision) abridged(restarts []lwsv1.GroupRestarts) []lwsv1.GroupRest
 		latest[i].Failures = nil
 	}
 	if len(latest) > restartsAtMost {
-		recreated := func(r lwsv1.GroupRestarts) bool { return !d.unanswered(r) }
-		latest = append(latest[:restartsAtMost:restartsAtMost], slices.DeleteFunc(slices.Clone(latest[restartsAtMost:]), recreated)...)
+		slices.SortStableFunc(latest, func(a, b lwsv1.GroupRestarts) int { return cmp.Compare(one(d.unanswered(b)), one(d.unanswered(a))) })
+		latest = latest[:max(restartsAtMost, d.unansweredCount())]
 	}
 	slices.SortFunc(latest, func(a, b lwsv1.GroupRestarts) int { return cmp.Compare(a.Index, b.Index) })
 	return latest
+}
+
+// unansweredCount is of how many groups the status tells that they are to go.
+func (d *setDecision) unansweredCount() int {
+	count := 0
+	for _, r := range d.Set.Status.Restarts {
+		count += int(one(d.unanswered(r)))
+	}
+	return count
 }
 
 // unanswered tells whether the group is still led by the leader it failed under.

@@ -86,3 +86,17 @@ func TestALeaderThatFailedLeavesEvidenceAfterItIsGone(t *testing.T) {
 		}
 	}
 }
+
+// What a pod leaves to say is shown on terminals.
+func TestEvidenceCarriesNoControlCharacters(t *testing.T) {
+	c := running(t, 1, 2, onRestart)
+	lwstest.Edit(c.FakeStore, "w-0-1", func(pod *corev1.Pod) {
+		crash(pod)
+		pod.Status.ContainerStatuses[0].LastTerminationState.Terminated.Message = "\x1b]0;mine\x07one\ttwo\r\nthree\u009b2J"
+	})
+	c.noted("w-0")
+	c.do(c.decideSet())
+	if got, want := c.status().Restarts[0].Failures[0].Message, "]0;mineone\ttwo\nthree2J"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

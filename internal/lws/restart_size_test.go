@@ -1,0 +1,70 @@
+package lws_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/lwstest"
+)
+
+// An API server stores no object of more than 1.5 MiB, and one that holds the set
+// back from writing down that groups failed would hold back every restart: also
+// when the largest of sets loses all of its groups at once, each with as much to
+// say as there can be, the status leaves more than 300 KiB for everything else.
+func TestAStatusThatTellsOfEveryGroupFitsIntoStorage(t *testing.T) {
+	const many, most = 5000, 1200 << 10
+	set := lwstest.Set("w", many, 8, onRestart)
+	set.UID = "set"
+	since := metav1.NewTime(lwstest.Epoch)
+	set.Status.RestartsSince = &since
+	world := lws.SetSnapshot{Now: lwstest.Epoch.Add(time.Hour), Set: set, Findings: map[types.UID]lws.Finding{}}
+	uid := func(i int, of string) types.UID {
+		return types.UID(identity.LeaderName(of, i) + strings.Repeat("x", 30))
+	}
+	for i := range many {
+		leader := lwstest.Pod(identity.LeaderName("w", i), "w", 0)
+		leader.UID = uid(i, "a")
+		world.Groups = append(world.Groups, lws.Group{Index: i, LeaderName: leader.Name, Leader: leader})
+		world.Leaders.Members = append(world.Leaders.Members, leader)
+		world.Findings[leader.UID] = lws.Finding{Index: i, Leader: identity.RefOf(identity.KindPod, leader), Started: strings.Repeat("A", 56)}
+	}
+	for round := range 4 {
+		status := of[action.WriteStatus](lws.DecideSet(world))[0].Status
+		written, err := json.Marshal(status)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(written) > most {
+			t.Errorf("round %d: %d bytes, %d started, %d restarts", round, len(written), len(status.Started), len(status.Restarts))
+		}
+		if round > 0 && len(status.Restarts) < 4000 {
+			t.Errorf("invalid run: round %d tells of %d restarts", round, len(status.Restarts))
+		}
+		set.Status, world.Findings = status, map[types.UID]lws.Finding{}
+		for i := range world.Groups {
+			leader := world.Groups[i].Leader
+			if lws.Failed(set, i, leader.UID) != nil {
+				leader = leader.DeepCopy()
+				leader.UID = uid(i, string('b'+rune(round)))
+				world.Groups[i].Leader, world.Leaders.Members[i] = leader, leader
+			}
+			zero := int32(137)
+			world.Findings[leader.UID] = lws.Finding{
+				Index: i, Leader: identity.RefOf(identity.KindPod, leader),
+				Failure: &lws.Failure{Code: lws.CodePodEnded, PodFailure: lwsv1.PodFailure{
+					Pod: strings.Repeat("p", 63), Container: strings.Repeat("c", 63), ExitCode: &zero, Reason: "OOMKilled",
+					Message: strings.Repeat("\"", 256), Node: strings.Repeat("n", 253), At: since,
+				}},
+			}
+		}
+	}
+}
