@@ -1,10 +1,17 @@
 package controller
 
 import (
+	"context"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lws/lwstest"
@@ -35,5 +42,38 @@ func TestAFailureGoesFromTheGroupToItsSetAndBack(t *testing.T) {
 	}
 	if _, err := c.lookAtSet(); err != nil || len(looked) != 1 {
 		t.Errorf("the groups woken are %v: %v", looked, err)
+	}
+}
+
+// A process that has lost its lease may have written a failure down in its last
+// moment, after all groups were looked at by the next.
+func TestAFailureThatAnotherProcessWroteDownIsAnswered(t *testing.T) {
+	at := func(seconds int64) metav1.Time { return metav1.NewTime(time.Unix(seconds, 0)) }
+	told := func(restarts ...lwsv1.GroupRestarts) *lwsv1.LeaderWorkerSet {
+		set := lwstest.Set("w", 3, 2, lwstest.Policy(lwsv1.RecreateGroupOnPodRestart))
+		set.Status.Restarts = restarts
+		return set
+	}
+	before := told(lwsv1.GroupRestarts{Index: 0, Leader: "a", DueAt: at(9)}, lwsv1.GroupRestarts{Index: 1, Leader: "b", DueAt: at(9)})
+	for _, tt := range []struct {
+		name  string
+		after *lwsv1.LeaderWorkerSet
+		want  []string
+	}{
+		{"nothing new", before, nil},
+		{"a group", told(append(before.Status.Restarts, lwsv1.GroupRestarts{Index: 2, Leader: "c", DueAt: at(9)})...), []string{"w-2"}},
+		{"under another leader", told(lwsv1.GroupRestarts{Index: 0, Leader: "d", DueAt: at(9)}), []string{"w-0"}},
+		{"due earlier", told(lwsv1.GroupRestarts{Index: 1, Leader: "b", DueAt: at(3)}), []string{"w-1"}},
+	} {
+		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]())
+		verdicts().Update(context.Background(), event.UpdateEvent{ObjectOld: before, ObjectNew: tt.after}, q)
+		var woken []string
+		for q.Len() > 0 {
+			request, _ := q.Get()
+			woken = append(woken, request.Name)
+		}
+		if diff := cmp.Diff(tt.want, woken); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", tt.name, diff)
+		}
 	}
 }

@@ -147,6 +147,7 @@ func setupGroups(mgr ctrl.Manager, p *pass, wake <-chan event.GenericEvent, serv
 		WatchesMetadata(lws.NewVolume("", ""), watch(groupOfVolume, belonging, 0)).
 		Watches(&appsv1.ControllerRevision{}, watch(groupsOf(p.observe, labelledSet), never, 0)).
 		Watches(&lwsv1.LeaderWorkerSet{}, watch(groupsOf(p.observe, keyOf), groupDesire, 0)).
+		Watches(&lwsv1.LeaderWorkerSet{}, verdicts()).
 		WatchesRawSource(gangEvents(served, groupOfGang, 0, everyGroup(p.observe))).
 		WatchesRawSource(source.Channel(wake, &handler.EnqueueRequestForObject{})).
 		Complete(&groupReconciler{p})

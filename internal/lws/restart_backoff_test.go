@@ -143,3 +143,58 @@ func TestRestartsAreBounded(t *testing.T) {
 		t.Errorf("%d are kept of 5 groups", len(restarts))
 	}
 }
+
+// waiting has group 0 fail for the third time in a row, and wait.
+func waiting(t *testing.T) (*cluster, lwsv1.GroupRestarts) {
+	t.Helper()
+	c := running(t, 1, 2, onRestart)
+	fail(c)
+	fail(c)
+	lwstest.Edit(c.FakeStore, "w-0-1", crash)
+	c.noted("w-0")
+	c.do(c.decideSet())
+	r := c.status().Restarts[0]
+	if wait := r.DueAt.Sub(c.Now); wait != 20*time.Second {
+		t.Fatalf("invalid run: it waits %s", wait)
+	}
+	return c, r
+}
+
+// Who shortens or switches off the back-off of a set does so because a group waits.
+func TestAShorterBackoffHoldsForGroupsThatWait(t *testing.T) {
+	for value, want := range map[string]time.Duration{"off": 0, "first=2s": 5 * time.Second, "first=1m": 20 * time.Second} {
+		c, r := waiting(t)
+		lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { lwstest.Annotation(backoff.AnnotationKey, value)(set) })
+		c.pass(10 * time.Second)
+		c.do(c.decideSet())
+		if got := c.status().Restarts[0].DueAt.Sub(r.FailedAt.Time); got != want {
+			t.Errorf("%s: it waits %s, want %s", value, got, want)
+		}
+		if goes := len(c.decideGroup("w-0").Actions) > 0; goes != (want < 10*time.Second) {
+			t.Errorf("%s: it is recreated: %t", value, goes)
+		}
+		if again := spelled(c.decideSet()); len(again) != 0 {
+			t.Errorf("%s: then %v", value, again)
+		}
+	}
+}
+
+// A clock that was put back, or that of another node, does not make a group wait for
+// longer than its back-off.
+func TestAClockThatIsPutBackDelaysNoRestart(t *testing.T) {
+	c, _ := waiting(t)
+	c.pass(-2 * time.Hour)
+	c.awake()
+	c.do(c.decideSet())
+	r := c.status().Restarts[0]
+	if wait := r.DueAt.Sub(c.Now); wait > 21*time.Second || wait < 20*time.Second {
+		t.Errorf("it waits %s", wait)
+	}
+	if again := spelled(c.decideSet()); len(again) != 0 {
+		t.Errorf("then %v", again)
+	}
+	c.pass(21 * time.Second)
+	if got := c.recreated("w-0"); len(got) != 1 {
+		t.Error("it is not recreated")
+	}
+}

@@ -42,6 +42,7 @@ func (d *setDecision) restarts() {
 	status.Started = merge(status.Started, started, startedIndex)
 	status.Restarts = merge(status.Restarts, failed, restartsIndex)
 	status.Restarts = merge(status.Restarts, d.whole(), restartsIndex)
+	status.Restarts = merge(status.Restarts, d.hastened(), restartsIndex)
 	d.trim()
 }
 
@@ -182,6 +183,33 @@ func (d *setDecision) condemn(f Finding, leaving bool) lwsv1.GroupRestarts {
 	failed.Failures = failed.Failures[max(0, len(failed.Failures)-failuresKept):]
 	d.failures = append(d.failures, f.Failure.Code)
 	return failed
+}
+
+// skew is by how much clocks of two processes may differ.
+const skew = time.Minute
+
+// hastened are groups that wait for longer than they should by now: their back-off
+// was made shorter since, or the clock was put back.
+func (d *setDecision) hastened() []lwsv1.GroupRestarts {
+	var hastened []lwsv1.GroupRestarts
+	patience := backoffOf(d.Set)
+	for _, r := range d.Set.Status.Restarts {
+		if !d.Now.Before(r.DueAt.Time) || !d.unanswered(r) {
+			continue
+		}
+		if r.FailedAt.After(d.Now.Add(skew)) {
+			r.FailedAt = moment(d.Now)
+		}
+		due := r.FailedAt
+		if wait := patience.After(r.Count); wait > 0 {
+			due = metav1.NewTime(r.FailedAt.Add(wait + time.Second))
+		}
+		if due.Before(&r.DueAt) {
+			r.DueAt = due
+			hastened = append(hastened, r)
+		}
+	}
+	return hastened
 }
 
 // trim drops what is told of groups that are no more, and the details of all but
