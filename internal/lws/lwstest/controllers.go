@@ -227,7 +227,8 @@ func (c *FakeControllers) reportStatus(sts *appsv1.StatefulSet) {
 			updated++
 		}
 	}
-	if done := updated == *sts.Spec.Replicas && status.ReadyReplicas == updated; done || status.CurrentRevision == "" {
+	done := updated == *sts.Spec.Replicas && status.ReadyReplicas == updated && status.Replicas == updated
+	if done || status.CurrentRevision == "" {
 		status.CurrentRevision = hash
 	}
 	if !reflect.DeepEqual(status, sts.Status) {
