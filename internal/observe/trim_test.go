@@ -13,7 +13,7 @@ import (
 
 func TestACachedStatefulSetStillTellsHowItWasMade(t *testing.T) {
 	entry := func(manager string, operation metav1.ManagedFieldsOperationType, subresource string) metav1.ManagedFieldsEntry {
-		return metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, Subresource: subresource, FieldsV1: &metav1.FieldsV1{Raw: []byte("{}")}}
+		return metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, Subresource: subresource, FieldsV1: metav1.NewFieldsV1("{}")}
 	}
 	applied := entry(lws.FieldOwner, metav1.ManagedFieldsOperationApply, "")
 	controller := entry("kube-controller-manager", metav1.ManagedFieldsOperationUpdate, "status")

@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-// ReaperEnv, when set, has a test binary act as the reaper: its main then calls Reap.
+// ReaperEnv is the variable that has a test binary act as the reaper: its main then calls Reap.
 const ReaperEnv = "LOCKSTEP_DRILL_REAPER"
 
 // A Reaper ends everything a run has started once the run is over. It is a
