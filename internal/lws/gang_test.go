@@ -202,7 +202,9 @@ func TestAGroupFromBeforeGangsIsLeftAlone(t *testing.T) {
 
 func TestAGroupThatWasMadeAsAGangStaysOne(t *testing.T) {
 	c := gangs(t, 1, 2, lwstest.Annotation(lwsv1.GangSchedulerAnnotationKey, "volcano"))
-	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { set.Annotations[lwsv1.GangSchedulerAnnotationKey] = lwsv1.NoGangScheduler })
+	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) {
+		set.Annotations[lwsv1.GangSchedulerAnnotationKey] = lwsv1.NoGangScheduler
+	})
 	delete(c.Objects, lwstest.NameOf(podGroup(c)))
 	one[action.Create](t, c.decideGroup("w-0"))
 }

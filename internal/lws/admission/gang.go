@@ -10,7 +10,9 @@ import (
 	"lockstep.dev/lockstep/internal/gang"
 )
 
-func readGangScheduler(set *lwsv1.LeaderWorkerSet) any { return set.Annotations[lwsv1.GangSchedulerAnnotationKey] }
+func readGangScheduler(set *lwsv1.LeaderWorkerSet) any {
+	return set.Annotations[lwsv1.GangSchedulerAnnotationKey]
+}
 
 // checkGangScheduler refuses a scheduler nobody knows: its groups would be placed
 // pod by pod, and nobody would be told.
