@@ -20,7 +20,8 @@ type Rollout struct {
 	// surge group is left.
 	Done bool
 	// Number is that of the revision that groups are to be at, or 0 while there is
-	// none.
+	// none or the operator has yet to see the spec: one that is gone back to gets a
+	// new number.
 	Number int64
 	// Message is a sentence: what is waited for, or that it is done.
 	Message string
@@ -37,6 +38,9 @@ func RolloutOf(s survey.Survey) Rollout {
 
 // numberOf is the number of the revision that groups are to be at.
 func numberOf(s survey.Survey) int64 {
+	if s.Set.Set.Status.ObservedGeneration < s.Set.Set.Generation {
+		return 0
+	}
 	var number int64
 	for _, revision := range s.Set.Revisions.Members {
 		if s.Standing.Key != "" && revision.Labels[lwsv1.RevisionKey] == s.Standing.Key {

@@ -99,3 +99,15 @@ func TestWhatARolloutWaitsFor(t *testing.T) {
 		})
 	}
 }
+
+// A revision that is gone back to is numbered anew: who waits for the new number
+// must not be told that it is another.
+func TestARevisionHasNoNumberBeforeTheOperatorHasSeenTheSpec(t *testing.T) {
+	back := rolling(func(s *survey.Survey) {
+		s.Set.Set.Generation = 8
+		s.Standing.Key = "older"
+	})
+	if got := report.RolloutOf(back).Number; got != 0 {
+		t.Errorf("got %d", got)
+	}
+}
