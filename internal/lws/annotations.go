@@ -21,10 +21,6 @@ const (
 	// the set's name, in place of the label that revisions in use bear.
 	HistoryLabelKey = "lockstep.dev/history-of"
 
-	// HistoryLimitAnnotationKey on a set is how many such revisions are kept:
-	// a number, 5 when absent or not a number, 0 for none.
-	HistoryLimitAnnotationKey = "lockstep.dev/revision-history-limit"
-
 	// ChangeCauseAnnotationKey on a set is why its user changed it. Kubernetes'
 	// own tools write and show it.
 	ChangeCauseAnnotationKey = "kubernetes.io/change-cause"

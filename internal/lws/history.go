@@ -123,7 +123,7 @@ func inHistory(revision *appsv1.ControllerRevision, setName string) bool {
 }
 
 func historyLimitOf(set *lwsv1.LeaderWorkerSet) int {
-	limit, err := strconv.Atoi(set.Annotations[HistoryLimitAnnotationKey])
+	limit, err := strconv.Atoi(set.Annotations[lwsv1.HistoryLimitAnnotationKey])
 	if err != nil || limit < 0 {
 		return historyLimit
 	}

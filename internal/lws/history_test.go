@@ -47,9 +47,9 @@ func TestRevisionsThatNoGroupRunsAreFiledAway(t *testing.T) {
 		want  []string
 	}{
 		{"five by default", func(*lwsv1.LeaderWorkerSet) {}, []string{"image:2 2", "image:3 3", "image:4 4", "image:5 5", "image:6 6"}},
-		{"as many as asked for", lwstest.Annotation(lws.HistoryLimitAnnotationKey, "2"), []string{"image:5 5", "image:6 6"}},
-		{"none", lwstest.Annotation(lws.HistoryLimitAnnotationKey, "0"), nil},
-		{"five when not a number", lwstest.Annotation(lws.HistoryLimitAnnotationKey, "-1"), []string{"image:2 2", "image:3 3", "image:4 4", "image:5 5", "image:6 6"}},
+		{"as many as asked for", lwstest.Annotation(lwsv1.HistoryLimitAnnotationKey, "2"), []string{"image:5 5", "image:6 6"}},
+		{"none", lwstest.Annotation(lwsv1.HistoryLimitAnnotationKey, "0"), nil},
+		{"five when not a number", lwstest.Annotation(lwsv1.HistoryLimitAnnotationKey, "-1"), []string{"image:2 2", "image:3 3", "image:4 4", "image:5 5", "image:6 6"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

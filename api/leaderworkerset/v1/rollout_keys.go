@@ -11,4 +11,8 @@ const (
 
 	// PausedValue is the one value that holds a rollout.
 	PausedValue = "true"
+
+	// HistoryLimitAnnotationKey is how many revisions that no group runs any more
+	// are kept, to go back to: a whole number, 5 when absent, 0 for none.
+	HistoryLimitAnnotationKey = "lockstep.dev/revision-history-limit"
 )

@@ -18,5 +18,5 @@ func checkPaused(set *lwsv1.LeaderWorkerSet) field.ErrorList {
 	if !said || value == lwsv1.PausedValue || value == "false" {
 		return nil
 	}
-	return field.ErrorList{field.NotSupported(annotationsPath.Child(lwsv1.PausedAnnotationKey), value, []string{"true", "false"})}
+	return field.ErrorList{field.NotSupported(annotationsPath.Key(lwsv1.PausedAnnotationKey), value, []string{"true", "false"})}
 }

@@ -45,6 +45,7 @@ var additions = []rule{
 	{readPodLifetime, checkPodLifetime},
 	{readLeaderMark, checkLeaderMark},
 	{readPaused, checkPaused},
+	{readHistoryLimit, checkHistoryLimit},
 	{readGangScheduler, checkGangScheduler},
 	{readBackoff, checkBackoff},
 }

@@ -193,10 +193,18 @@ func TestValidateWhatCannotRun(t *testing.T) {
 		{"paused", newSet(withAnnotation(lwsv1.PausedAnnotationKey, "true")), nil},
 		{"not paused", newSet(withAnnotation(lwsv1.PausedAnnotationKey, "false")), nil},
 		{"neither paused nor not", newSet(withAnnotation(lwsv1.PausedAnnotationKey, "yes")), []string{
-			`metadata.annotations.lockstep.dev/paused: Unsupported value: "yes": supported values: "true", "false"`,
+			`metadata.annotations[lockstep.dev/paused]: Unsupported value: "yes": supported values: "true", "false"`,
 		}},
 		{"paused by nothing", newSet(withAnnotation(lwsv1.PausedAnnotationKey, "")), []string{
-			`metadata.annotations.lockstep.dev/paused: Unsupported value: "": supported values: "true", "false"`,
+			`metadata.annotations[lockstep.dev/paused]: Unsupported value: "": supported values: "true", "false"`,
+		}},
+		{"no history", newSet(withAnnotation(lwsv1.HistoryLimitAnnotationKey, "0")), nil},
+		{"a long history", newSet(withAnnotation(lwsv1.HistoryLimitAnnotationKey, "50")), nil},
+		{"an endless history", newSet(withAnnotation(lwsv1.HistoryLimitAnnotationKey, "-1")), []string{
+			`metadata.annotations[lockstep.dev/revision-history-limit]: Invalid value: "-1": must be a whole number from 0`,
+		}},
+		{"a history in words", newSet(withAnnotation(lwsv1.HistoryLimitAnnotationKey, "ten")), []string{
+			`metadata.annotations[lockstep.dev/revision-history-limit]: Invalid value: "ten": must be a whole number from 0`,
 		}},
 		{"empty topology", newSet(withAnnotation(lwsv1.ExclusiveKeyAnnotationKey, "")), nil},
 		{"topology that is no label", newSet(withAnnotation(lwsv1.ExclusiveKeyAnnotationKey, "no label")), []string{
