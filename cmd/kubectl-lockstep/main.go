@@ -32,6 +32,6 @@ func main() {
 		if text := err.Error(); text != "" { // an exit code may say it all
 			fmt.Fprintln(os.Stderr, "error:", text)
 		}
-		os.Exit(1)
+		os.Exit(cli.ExitCode(err))
 	}
 }

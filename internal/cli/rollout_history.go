@@ -18,6 +18,21 @@ import (
 // errDiffers makes for an exit code of 1 without a word.
 var errDiffers = errors.New("")
 
+// trouble is an error of a command that ends with 1 for another reason.
+type trouble struct{ error }
+
+// ExitCode is what a process ends with that got the error from its command.
+func ExitCode(err error) int {
+	var t trouble
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &t):
+		return 2
+	}
+	return 1
+}
+
 func (o *options) rolloutHistoryCommand() *cobra.Command {
 	var sets chosen
 	var revision int64
@@ -112,12 +127,16 @@ is paused; or, if there is nothing of that kind, what was changed last.`,
 			if of.To != report.Live && of.From == report.Live {
 				return errors.New("--to-revision needs --revision, the one to compare with")
 			}
-			return o.rolloutDiff(cmd.Context(), name, of, exitCode)
+			err = o.rolloutDiff(cmd.Context(), name, of, exitCode)
+			if exitCode && err != nil && !errors.Is(err, errDiffers) {
+				return trouble{err}
+			}
+			return err
 		},
 	}
 	cmd.Flags().Int64Var(&of.From, "revision", report.Live, "compare this revision")
 	cmd.Flags().Int64Var(&of.To, "to-revision", report.Live, "compare with this revision, in place of the spec")
-	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "end with 1 if anything differs")
+	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "end with 1 if anything differs, and with 2 on errors")
 	return cmd
 }
 

@@ -66,6 +66,17 @@ func TestMistakesAboutRolloutsAreToldWithWhatToDo(t *testing.T) {
 	}
 }
 
+func TestErrorsAreToldFromDifferences(t *testing.T) {
+	for args, want := range map[string]int{"rollout diff a": 1, "rollout diff a --exit-code": 2, "version": 0} {
+		if _, err := run(t, strings.Fields(args)...); ExitCode(err) != want {
+			t.Errorf("%s ends with %d, want %d: %v", args, ExitCode(err), want, err)
+		}
+	}
+	if got := ExitCode(errDiffers); got != 1 {
+		t.Errorf("a difference ends with %d", got)
+	}
+}
+
 func TestKubectlAsksForCompletions(t *testing.T) {
 	tests := []struct{ argv, want []string }{
 		{[]string{"/bin/kubectl-lockstep", "rollout", "st"}, []string{"rollout", "st"}},
