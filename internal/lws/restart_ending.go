@@ -109,8 +109,8 @@ func (d *groupDecision) endingLeader(leader *corev1.Pod) action.Delete {
 // once. Leaders that are scaled away or rolled are left to the garbage collector:
 // it costs no writes.
 func (d *groupDecision) endsAtOnce() bool {
-	if d.Leaving == nil || d.LeaderSet == nil {
-		return false
+	if d.Leaving == nil || d.LeaderSet == nil || slices.Contains(d.Leaving.Finalizers, metav1.FinalizerOrphanDependents) {
+		return false // whoever orphans the workers wants them to stay: the next leader adopts them
 	}
 	scaledAway := int32(d.Index) >= PodsOf(d.LeaderSet)
 	rolled := int32(d.Index) >= livePartition(d.LeaderSet) && d.Leaving.Labels[lwsv1.RevisionKey] != d.LeaderSet.Labels[lwsv1.RevisionKey]

@@ -2,6 +2,7 @@ package lws
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -40,19 +41,34 @@ func (d *groupDecision) failed(code string, pod *corev1.Pod) *Failure {
 	return f
 }
 
-// lastEnd is the last end of a container of the pod, one that failed before one
-// that did not.
+// together is within what time ends of containers of a pod have to do with each other.
+const together = time.Minute
+
+// lastEnd is the last end of a container of the pod. Of those that ended together it
+// is one that failed: what ended long before is past.
 func lastEnd(pod *corev1.Pod) (container string, last *corev1.ContainerStateTerminated) {
+	ends := map[string]*corev1.ContainerStateTerminated{}
+	var at time.Time
 	for _, c := range slices.Concat(pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses) {
-		for _, end := range []*corev1.ContainerStateTerminated{c.State.Terminated, c.LastTerminationState.Terminated} {
-			if end != nil && (last == nil || later(end, last)) {
-				container, last = c.Name, end
-			}
+		end := cmp.Or(c.State.Terminated, c.LastTerminationState.Terminated)
+		if end == nil {
+			continue
+		}
+		ends[c.Name] = end
+		if end.FinishedAt.After(at) {
+			at = end.FinishedAt.Time
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(ends)) {
+		end := ends[name]
+		if at.Sub(end.FinishedAt.Time) <= together && (last == nil || later(end, last)) {
+			container, last = name, end
 		}
 	}
 	return container, last
 }
 
+// later tells whether one end says more than another.
 func later(end, than *corev1.ContainerStateTerminated) bool {
 	if (end.ExitCode != 0) != (than.ExitCode != 0) {
 		return end.ExitCode != 0

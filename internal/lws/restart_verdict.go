@@ -127,7 +127,7 @@ func (d *setDecision) whole() []lwsv1.GroupRestarts {
 	var whole []lwsv1.GroupRestarts
 	for _, last := range d.Set.Status.Restarts {
 		g := d.groupAt(last.Index)
-		if last.WholeAt == nil && g != nil && g.Leader.UID != last.Leader && isRecorded(d.Set, g.Index, g.Leader.UID) {
+		if last.WholeAt == nil && g != nil && g.Leader.UID != last.Leader && (isRecorded(d.Set, g.Index, g.Leader.UID) || g.Ready(d.Set)) {
 			at := moment(d.Now)
 			last.WholeAt = &at
 			whole = append(whole, last)

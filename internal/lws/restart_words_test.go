@@ -100,3 +100,31 @@ func TestEvidenceCarriesNoControlCharacters(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+// A container that crashed an hour ago is not why the group is recreated now.
+func TestEvidenceIsOfWhatHappenedLast(t *testing.T) {
+	c := running(t, 1, 2, onRestart)
+	ended := func(name string, exit int32, ago time.Duration) corev1.ContainerStatus {
+		return corev1.ContainerStatus{Name: name, RestartCount: 1, LastTerminationState: corev1.ContainerState{
+			Terminated: &corev1.ContainerStateTerminated{ExitCode: exit, FinishedAt: metav1.NewTime(c.Now.Add(-ago))},
+		}}
+	}
+	for want, statuses := range map[string][]corev1.ContainerStatus{
+		"sidecar": {ended("model", 1, time.Hour), ended("sidecar", 0, time.Second)},
+		"model":   {ended("model", 1, 3*time.Second), ended("sidecar", 0, time.Second)},
+	} {
+		lwstest.Edit(c.FakeStore, "w-0-1", func(pod *corev1.Pod) { pod.Status.ContainerStatuses = statuses })
+		if got := c.decideGroup("w-0").Finding.Failure.Container; got != want {
+			t.Errorf("told of container %q, want %q", got, want)
+		}
+	}
+}
+
+// Who deletes a leader and orphans its workers has them adopted by the next.
+func TestOrphanedWorkersDoNotEndWithTheirLeader(t *testing.T) {
+	c := running(t, 1, 3, onRestart)
+	lwstest.Terminate[*corev1.Pod](c.FakeStore, "w-0", metav1.FinalizerOrphanDependents)
+	if got := spelled(c.decideGroup("w-0")); len(got) != 0 {
+		t.Errorf("got %v", got)
+	}
+}
