@@ -25,6 +25,10 @@ import (
 // decided from. It is answered by looking again, and told to nobody.
 var ErrStale = errors.New("the cluster moved since the look")
 
+// ErrGone means that what was to be deleted had gone: somebody else did it, and
+// tells of it.
+var ErrGone = errors.New("what was to go has gone")
+
 // TakenError means that a name thought to be free is not. It is an ErrStale: what
 // bears the name must be looked at.
 type TakenError struct {
@@ -71,7 +75,8 @@ type Done struct {
 }
 
 // Do carries out one action. The error is ErrStale when a precondition did not
-// hold, and what the API server said otherwise.
+// hold, ErrGone when there was nothing to delete, and what the API server said
+// otherwise.
 func (a *Actor) Do(ctx context.Context, what action.Action) (Done, error) {
 	switch what := what.(type) {
 	case action.Create:
@@ -145,7 +150,7 @@ func (a *Actor) remove(ctx context.Context, what action.Delete) error {
 	err = a.writer.Delete(ctx, object, client.DisableReadYourWritesConsistency, exactly,
 		client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if apierrors.IsNotFound(err) {
-		return nil // what was to go has gone
+		return ErrGone
 	}
 	return quiet(err)
 }

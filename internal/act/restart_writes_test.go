@@ -5,7 +5,9 @@ import (
 	"errors"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -53,5 +55,19 @@ func TestADeleteIsHeldBackWhenWhatItReliesOnMoved(t *testing.T) {
 	_, err := New(writer, nil).Surveying(survey).Do(t.Context(), action.Delete{Object: named("a-0"), Relies: []action.Standing{relied}})
 	if !errors.Is(err, ErrStale) || writer.calls != 0 {
 		t.Errorf("got %v after %d deletes", err, writer.calls)
+	}
+}
+
+// missing has nothing to delete.
+type missing struct{ client.Client }
+
+func (missing) Delete(context.Context, client.Object, ...client.DeleteOption) error {
+	return apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, "a-0")
+}
+
+// Two operators, or two looks, delete the same leader: one of them did.
+func TestADeleteOfWhatHasGoneIsNobodysDoing(t *testing.T) {
+	if _, err := New(missing{}, nil).Do(t.Context(), action.Delete{Object: named("a-0")}); !errors.Is(err, ErrGone) {
+		t.Errorf("got %v", err)
 	}
 }

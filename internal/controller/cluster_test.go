@@ -126,9 +126,11 @@ func (a *fakeAPI) createApplied(wanted *appsv1.StatefulSet, fields runtime.Apply
 }
 
 func (a *fakeAPI) Delete(_ context.Context, object client.Object, _ ...client.DeleteOption) error {
-	if found := a.store.Objects[lwstest.NameOf(object)]; found != nil {
-		a.store.Remove(found, metav1.DeletePropagationBackground)
+	found := a.store.Objects[lwstest.NameOf(object)]
+	if found == nil {
+		return apierrors.NewNotFound(schema.GroupResource{}, object.GetName())
 	}
+	a.store.Remove(found, metav1.DeletePropagationBackground)
 	return nil
 }
 

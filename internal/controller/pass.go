@@ -128,6 +128,9 @@ func (p *pass) tellRefusal(ctx context.Context, owner client.Object, retell rete
 
 func (p *pass) do(ctx context.Context, actor *act.Actor, owner client.Object, a action.Action) error {
 	done, err := actor.Do(ctx, a)
+	if errors.Is(err, act.ErrGone) {
+		return nil
+	}
 	p.narrate.Tell(ctx, owner, a, err)
 	if err == nil {
 		p.remember(owner, a, done)

@@ -8,13 +8,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws/lwstest"
+	"lockstep.dev/lockstep/internal/narrate"
 )
 
 // A group that finds that it failed has its set write that down, and the set has
@@ -75,5 +79,22 @@ func TestAFailureThatAnotherProcessWroteDownIsAnswered(t *testing.T) {
 		if diff := cmp.Diff(tt.want, woken); diff != "" {
 			t.Errorf("%s (-want +got)\n%s", tt.name, diff)
 		}
+	}
+}
+
+// A cache that lags has a leader deleted twice; users hear of one restart.
+func TestADeleteOfWhatHasGoneIsNotTold(t *testing.T) {
+	c := newCluster(t, 0, lwstest.Set("w", 1, 1))
+	recorder := events.NewFakeRecorder(1)
+	c.narrate = narrate.New(recorder)
+	gone := action.Delete{
+		Object: identity.Ref{Kind: identity.KindPod, Namespace: lwstest.Namespace, Name: "w-0", UID: "u", ResourceVersion: "1"},
+		Tell:   action.Telling{Done: []action.Event{{Reason: "RecreateGroup", Action: "Delete", Note: "gone"}}},
+	}
+	if err := c.do(t.Context(), c.act, lwstest.Find[*lwsv1.LeaderWorkerSet](c.FakeStore, "w"), gone); err != nil {
+		t.Fatal(err)
+	}
+	if len(recorder.Events) != 0 {
+		t.Errorf("told %q", <-recorder.Events)
 	}
 }
