@@ -213,3 +213,18 @@ func TestAGroupThatIsNotRecordedIsWholeOnceItIsReady(t *testing.T) {
 		t.Errorf("%d started, %+v", len(r.Started), r.Restarts)
 	}
 }
+
+// None holds at once: a group that waited is not said to go, also while the rollout
+// that the change of the policy asks for is held.
+func TestNoneEndsTheWaitWhileTheRolloutIsPaused(t *testing.T) {
+	c, _ := waiting(t)
+	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { lwstest.Annotation(lwsv1.PausedAnnotationKey, lwsv1.PausedValue)(set) })
+	c.spec(func(spec *lwsv1.LeaderWorkerSetSpec) { spec.LeaderWorkerTemplate.RestartPolicy = lwsv1.NoneRestartPolicy })
+	c.do(c.decideSet())
+	if told := condition(c.status(), lws.ConditionBackoff); told.Status != metav1.ConditionFalse {
+		t.Errorf("told %+v", told)
+	}
+	if status := c.status(); status.ReadyReplicas != 1 {
+		t.Errorf("%d groups are ready", status.ReadyReplicas)
+	}
+}

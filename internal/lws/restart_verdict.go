@@ -32,7 +32,7 @@ const (
 func (d *setDecision) restarts() {
 	set := *d.Set
 	d.Set = &set
-	if !Recreates(d.Set) {
+	if !Recreates(d.Set) || !Recreates(d.live) { // None holds at once, also while the rollout is held
 		d.forgive()
 		return
 	}
