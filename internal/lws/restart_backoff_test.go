@@ -218,8 +218,12 @@ func TestAGroupThatIsNotRecordedIsWholeOnceItIsReady(t *testing.T) {
 // that the change of the policy asks for is held.
 func TestNoneEndsTheWaitWhileTheRolloutIsPaused(t *testing.T) {
 	c, _ := waiting(t)
-	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { lwstest.Annotation(lwsv1.PausedAnnotationKey, lwsv1.PausedValue)(set) })
-	c.spec(func(spec *lwsv1.LeaderWorkerSetSpec) { spec.LeaderWorkerTemplate.RestartPolicy = lwsv1.NoneRestartPolicy })
+	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) {
+		lwstest.Annotation(lwsv1.PausedAnnotationKey, lwsv1.PausedValue)(set)
+	})
+	c.spec(func(spec *lwsv1.LeaderWorkerSetSpec) {
+		spec.LeaderWorkerTemplate.RestartPolicy = lwsv1.NoneRestartPolicy
+	})
 	c.do(c.decideSet())
 	if told := condition(c.status(), lws.ConditionBackoff); told.Status != metav1.ConditionFalse {
 		t.Errorf("told %+v", told)

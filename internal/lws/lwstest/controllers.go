@@ -66,7 +66,7 @@ func (c *FakeControllers) Sync(sts *appsv1.StatefulSet) {
 // clearEnded deletes pods that are over. They are gone at once.
 func (c *FakeControllers) clearEnded(sts *appsv1.StatefulSet) {
 	for _, pod := range c.podsOf(sts) {
-		if over(pod) && len(pod.Finalizers) == 0 {
+		if over(pod) && pod.DeletionTimestamp == nil && len(pod.Finalizers) == 0 {
 			delete(c.Objects, NameOf(pod))
 		}
 	}
@@ -244,9 +244,13 @@ func Ready(pod *corev1.Pod) bool {
 // Run has the kubelet take one pod a step further: up, or out.
 func (c *FakeControllers) Run(pod *corev1.Pod) {
 	if pod.DeletionTimestamp != nil {
-		if len(pod.Finalizers) == 0 {
+		switch {
+		case pod.Status.Phase == corev1.PodRunning:
+			Edit(c.FakeStore, pod.Name, Down)
+			return
+		case len(pod.Finalizers) == 0:
 			delete(c.Objects, NameOf(pod))
-		} else if pod.Spec.NodeName != "" {
+		case pod.Spec.NodeName != "":
 			Edit(c.FakeStore, pod.Name, func(pod *corev1.Pod) { pod.Spec.NodeName = "" })
 		}
 		return
@@ -263,6 +267,14 @@ func (c *FakeControllers) Run(pod *corev1.Pod) {
 func Up(pod *corev1.Pod) {
 	pod.Status.Phase = corev1.PodRunning
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+}
+
+// Down has a pod that was deleted end within its grace period, as every one does
+// before its kubelet lets go of it.
+func Down(pod *corev1.Pod) {
+	grace := int64(30)
+	pod.Status.Phase = corev1.PodFailed
+	pod.DeletionGracePeriodSeconds = &grace
 }
 
 // Collect has the garbage collector look at one object.
