@@ -1,7 +1,9 @@
 package act
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"testing"
 
@@ -19,13 +21,15 @@ type patched struct {
 	client.Client
 	document string
 	waits    bool
+	// answer is what the API server makes of it, if not just that.
+	answer string
 }
 
 func (p *patched) Patch(_ context.Context, object client.Object, patch client.Patch, opts ...client.PatchOption) error {
 	data, err := patch.Data(object)
 	p.document = string(data)
 	p.waits = !(&client.PatchOptions{}).ApplyOptions(opts).DisableReadYourWritesConsistency
-	return err
+	return errors.Join(err, json.Unmarshal([]byte(cmp.Or(p.answer, p.document)), object))
 }
 
 func TestRelabelNamesTheVersionAndWaitsForWhatTheCacheWillShow(t *testing.T) {

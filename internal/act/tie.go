@@ -3,6 +3,9 @@ package act
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -26,7 +29,33 @@ func (a *Actor) tie(ctx context.Context, what action.Tie) error {
 		return err
 	}
 	claim := lws.NewVolume(what.Object.Namespace, what.Object.Name)
-	return quiet(a.writer.Patch(ctx, claim, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(lws.TieFieldOwner)))
+	err = a.writer.Patch(ctx, claim, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(lws.TieFieldOwner))
+	if err != nil {
+		return quiet(err)
+	}
+	if !belongTo(what.Owners, claim.OwnerReferences) {
+		return fmt.Errorf("something in the way of the write, a webhook perhaps, has it belong to %s", ownersNamed(claim.OwnerReferences))
+	}
+	return nil
+}
+
+// belongTo tells whether a claim came out of its write with the owners it was given.
+// The same write again would meet the same webhook: it is for the back-off.
+func belongTo(want, have []metav1.OwnerReference) bool {
+	return len(want) == len(have) && !slices.ContainsFunc(want, func(owner metav1.OwnerReference) bool {
+		return !slices.ContainsFunc(have, func(o metav1.OwnerReference) bool { return o.UID == owner.UID })
+	})
+}
+
+func ownersNamed(references []metav1.OwnerReference) string {
+	if len(references) == 0 {
+		return "nobody"
+	}
+	var named []string
+	for _, o := range references {
+		named = append(named, o.Kind+" "+o.Name)
+	}
+	return strings.Join(named, ", ")
 }
 
 func tying(what action.Tie) ([]byte, error) {

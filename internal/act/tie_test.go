@@ -2,6 +2,7 @@ package act
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -42,5 +43,15 @@ func TestNothingIsTiedToAnOwnerThatIsNotAlive(t *testing.T) {
 		if _, err := New(nil, store.Live()).Do(t.Context(), action.Tie{To: &owner}); !errors.Is(err, ErrStale) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// Tied again at once, it would be so for ever.
+func TestATieThatAWebhookUndoesIsAnError(t *testing.T) {
+	writer := &patched{answer: `{"metadata":{"ownerReferences":[{"apiVersion":"apps/v1","kind":"StatefulSet","name":"w-0","uid":"s"}]}}`}
+	volume := identity.Ref{Kind: identity.KindPersistentVolumeClaim, Namespace: "ns", Name: "data-w-0-1", UID: "u", ResourceVersion: "7"}
+	_, err := New(writer, nil).Do(t.Context(), action.Tie{Object: volume})
+	if err == nil || errors.Is(err, ErrStale) || !strings.Contains(err.Error(), "StatefulSet w-0") {
+		t.Errorf("got %v", err)
 	}
 }
