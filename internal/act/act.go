@@ -99,7 +99,7 @@ func (a *Actor) create(ctx context.Context, what action.Create) (Done, error) {
 	if err := a.alive(ctx, what.Owner); err != nil {
 		return Done{}, err
 	}
-	if what.Kind == identity.KindStatefulSet {
+	if createsApplied(what) {
 		return a.createApplied(ctx, what)
 	}
 	object, ok := what.Object.DeepCopyObject().(client.Object)

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -41,14 +40,24 @@ func (a *applying) Apply(_ context.Context, fields runtime.ApplyConfiguration, _
 func makeStatefulSet() action.Create {
 	return action.Create{
 		Kind:   identity.KindStatefulSet,
-		Object: &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "w-0"}},
-		Owner:  identity.Ref{Kind: identity.KindPod, Namespace: lwstest.Namespace, Name: "w-0", UID: "owner"},
+		Object: &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "w"}},
+		Owner:  identity.Ref{Kind: identity.KindLeaderWorkerSet, Namespace: lwstest.Namespace, Name: "w", UID: "owner"},
 	}
+}
+
+// free has owners there, and no StatefulSet.
+type free struct{ there }
+
+func (f free) Get(ctx context.Context, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
+	if object.GetObjectKind().GroupVersionKind().Kind == string(identity.KindStatefulSet) {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "statefulsets"}, key.Name)
+	}
+	return f.there.Get(ctx, key, object, opts...)
 }
 
 func TestAStatefulSetIsMadeByAnApplyThatCanOnlyCreate(t *testing.T) {
 	writer := &applying{}
-	done, err := New(writer, there{}).Do(t.Context(), makeStatefulSet())
+	done, err := New(writer, free{}).Do(t.Context(), makeStatefulSet())
 	if err != nil || done != (Done{UID: "made", Generation: 1}) {
 		t.Errorf("got %+v, %v", done, err)
 	}
@@ -59,23 +68,32 @@ func TestAStatefulSetIsMadeByAnApplyThatCanOnlyCreate(t *testing.T) {
 }
 
 func TestAStatefulSetThatIsThereIsANameTaken(t *testing.T) {
-	writer := &applying{answer: apierrors.NewConflict(schema.GroupResource{Resource: "statefulsets"}, "w-0", errors.New("modified"))}
-	_, err := New(writer, there{}).Do(t.Context(), makeStatefulSet())
-	var taken *TakenError
-	if !errors.As(err, &taken) || taken.Name.Name != "w-0" {
-		t.Errorf("got %v", err)
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "statefulsets"}, "w", errors.New("modified"))
+	for name, live := range map[string]client.Reader{"before the look": there{}, "after the look": free{}} {
+		writer := &applying{answer: conflict}
+		_, err := New(writer, live).Do(t.Context(), makeStatefulSet())
+		var taken *TakenError
+		if !errors.As(err, &taken) || taken.Name.Name != "w" {
+			t.Errorf("%s: got %v", name, err)
+		}
+		if tried := writer.fields != ""; tried != (name == "after the look") {
+			t.Errorf("%s: tried %v", name, tried)
+		}
 	}
 }
 
-// counted counts live looks.
+// counted counts live looks at owners.
 type counted struct {
-	there
+	free
 	looks int
 }
 
 func (c *counted) Get(ctx context.Context, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
-	c.looks++
-	return c.there.Get(ctx, key, object, opts...)
+	err := c.free.Get(ctx, key, object, opts...)
+	if err == nil {
+		c.looks++
+	}
+	return err
 }
 
 func TestAnOwnerIsReadOnceAPass(t *testing.T) {
@@ -101,7 +119,7 @@ func TestAnOwnerFoundGoneIsReadAgain(t *testing.T) {
 	if _, err := pass.Do(t.Context(), create); !errors.Is(err, ErrStale) {
 		t.Errorf("got %v", err)
 	}
-	create.Owner = identity.RefOf(identity.KindPod, lwstest.Add(store, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "w-0"}}))
+	create.Owner = identity.RefOf(identity.KindLeaderWorkerSet, lwstest.Add(store, lwstest.Set("w", 1, 1)))
 	if _, err := pass.Do(t.Context(), create); err != nil {
 		t.Errorf("got %v", err)
 	}
