@@ -35,7 +35,7 @@ func shape(runs [][]action.Action) (sizes []int) {
 
 func TestOnlyNeighbouringDeletesGoTogether(t *testing.T) {
 	remove, write, apply := action.Delete{Object: named("a")}, action.WriteStatus{}, action.Apply{}
-	make := action.Create{Object: &corev1.Pod{}}
+	make, any := action.Create{Object: &corev1.Pod{}}, action.Delete{Object: named("b"), AnyVersion: true}
 	tests := []struct {
 		actions []action.Action
 		want    []int
@@ -44,6 +44,7 @@ func TestOnlyNeighbouringDeletesGoTogether(t *testing.T) {
 		{[]action.Action{remove, remove, remove}, []int{3}},
 		{[]action.Action{make, make}, []int{1, 1}},
 		{[]action.Action{remove, apply, remove, remove, write}, []int{1, 1, 2, 1}},
+		{[]action.Action{any, any, remove}, []int{2, 1}}, // a group's leader goes last
 	}
 	for _, tt := range tests {
 		if diff := cmp.Diff(tt.want, shape(Batch(tt.actions))); diff != "" {
@@ -100,9 +101,27 @@ func TestSlowStartBeginsWithOneAndDoubles(t *testing.T) {
 	}
 }
 
+// The pods of a group that ends do not wait for each other: all have one grace period.
+func TestDeletesOfAGroupGoOutTogether(t *testing.T) {
+	var deletes []action.Action
+	for i := range deletesAtOnce {
+		deletes = append(deletes, action.Delete{Object: named(fmt.Sprint(i)), AnyVersion: true})
+	}
+	var begun sync.WaitGroup
+	begun.Add(len(deletes))
+	err := SlowStart(t.Context(), deletes, func(context.Context, action.Action) error {
+		begun.Done()
+		begun.Wait() // for ever, if one of them waits for another
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 func run(n int) (actions []action.Action) {
 	for i := range n {
-		actions = append(actions, action.Delete{Object: named(fmt.Sprint(i))})
+		actions = append(actions, action.Tie{Object: named(fmt.Sprint(i))})
 	}
 	return actions
 }

@@ -21,12 +21,21 @@ func independent(a action.Action) bool {
 	return a.Target().Kind == identity.KindPod
 }
 
+// alike tells whether two neighbours have the same form. Deletes of one version and
+// of any do not: what ends a group is the deletion of the leader that was judged,
+// and what goes with it is to be gone first.
+func alike(a, b action.Action) bool {
+	one, _ := a.(action.Delete)
+	other, _ := b.(action.Delete)
+	return a.Verb() == b.Verb() && a.Target().Kind == b.Target().Kind && one.AnyVersion == other.AnyVersion
+}
+
 // Batch splits actions into runs that may go out together: neighbouring deletes,
 // ties and pods are independent of each other, anything else waits its turn.
 func Batch(actions []action.Action) [][]action.Action {
 	var runs [][]action.Action
 	for i, a := range actions {
-		if independent(a) && i > 0 && actions[i-1].Verb() == a.Verb() && actions[i-1].Target().Kind == a.Target().Kind {
+		if i > 0 && independent(a) && alike(actions[i-1], a) {
 			last := len(runs) - 1
 			runs[last] = append(runs[last], a)
 			continue
@@ -36,12 +45,26 @@ func Batch(actions []action.Action) [][]action.Action {
 	return runs
 }
 
-// SlowStart calls do for each action of a run, first one, then two at a time,
-// then four: a run that is bound to fail costs one call. It ends after the first
-// round in which a call failed. Of the errors of a round, those that are not
+// deletesAtOnce is how many deletes a run begins with: those of a group that ends
+// are not to wait for each other, and one that is refused costs the server little.
+const deletesAtOnce = 16
+
+// begins is how many actions a run begins with.
+func begins(run []action.Action) int {
+	for _, a := range run {
+		if _, deletes := a.(action.Delete); !deletes {
+			return 1
+		}
+	}
+	return deletesAtOnce
+}
+
+// SlowStart calls do for each action of a run, first one, or a group of deletes, then
+// twice as many at a time, then four times: a run that is bound to fail costs one
+// round. It ends after the first round in which a call failed. Of the errors of a round, those that are not
 // ErrStale are returned joined; ErrStale only if there is no other.
 func SlowStart(ctx context.Context, run []action.Action, do func(context.Context, action.Action) error) error {
-	for width := 1; len(run) > 0; width *= 2 {
+	for width := begins(run); len(run) > 0; width *= 2 {
 		round := run[:min(width, len(run))]
 		run = run[len(round):]
 		if err := together(ctx, round, do); err != nil {

@@ -127,6 +127,9 @@ func (p *pass) tellRefusal(ctx context.Context, owner client.Object, retell rete
 }
 
 func (p *pass) do(ctx context.Context, actor *act.Actor, owner client.Object, a action.Action) error {
+	if p.ended(a) {
+		return nil
+	}
 	done, err := actor.Do(ctx, a)
 	if errors.Is(err, act.ErrGone) {
 		return nil
@@ -150,7 +153,19 @@ func (p *pass) do(ctx context.Context, actor *act.Actor, owner client.Object, a 
 	return fmt.Errorf("%s %s: %w", a.Verb(), a.Target(), err)
 }
 
+// ended tells whether an action deletes what this process deleted before, and the
+// cache is only late to show it. To ask again would be refused and have the pass
+// look again, many times a second, while the cache catches up.
+func (p *pass) ended(a action.Action) bool {
+	what, deletes := a.(action.Delete)
+	return deletes && p.memory.HasEnded(what.Object.UID, p.now())
+}
+
 func (p *pass) remember(owner client.Object, a action.Action, done act.Done) {
+	if what, deletes := a.(action.Delete); deletes {
+		p.memory.Ended(what.Object.UID, p.now())
+		return
+	}
 	if status, ok := a.(action.WriteStatus); ok {
 		p.memory.StatusWritten(owner, p.now())
 		p.memory.StatusGiven(owner, status.Status)

@@ -98,3 +98,31 @@ func TestADeleteOfWhatHasGoneIsNotTold(t *testing.T) {
 		t.Errorf("told %q", <-recorder.Events)
 	}
 }
+
+// A cache may be seconds late to show a deletion. The leader is not deleted again, nor
+// looked at many times a second, until it does.
+func TestALeaderIsDeletedOnceHoweverLateTheCacheIs(t *testing.T) {
+	c := newCluster(t, 0, lwstest.Set("w", 1, 1, lwstest.Policy(lwsv1.RecreateGroupOnPodRestart)))
+	c.live(20, "w-0")
+	lwstest.Edit(c.FakeStore, "w-0", func(pod *corev1.Pod) {
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "w", RestartCount: 1}}
+	})
+	c.look("w-0")
+	c.look("w-0")
+	if pod := lwstest.Find[*corev1.Pod](c.FakeStore, "w-0"); pod.DeletionTimestamp == nil {
+		t.Fatal("the leader was not deleted")
+	}
+	late := func(pod *corev1.Pod) { pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = nil, nil }
+	lwstest.Edit(c.FakeStore, "w-0", late)
+	if result, err := c.lookAtGroup("w-0"); err != nil || result.RequeueAfter != 0 {
+		t.Errorf("looks again after %v: %v", result.RequeueAfter, err)
+	}
+	if pod := lwstest.Find[*corev1.Pod](c.FakeStore, "w-0"); pod.DeletionTimestamp != nil {
+		t.Error("the leader was deleted again")
+	}
+	c.wait(time.Hour) // not the cache, but the API server shows an older state
+	c.look("w-0")
+	if pod := lwstest.Find[*corev1.Pod](c.FakeStore, "w-0"); pod.DeletionTimestamp == nil {
+		t.Error("the leader that stands again was not deleted")
+	}
+}

@@ -26,6 +26,8 @@ type Memory struct {
 	gone  *lru.Cache
 	// lacking holds the want of pods of StatefulSets.
 	lacking *lru.Cache
+	// ended holds when this process deleted what, by UID.
+	ended *lru.Cache
 
 	mu      sync.Mutex
 	vigils  map[types.NamespacedName]*vigil
@@ -78,6 +80,7 @@ func NewMemory(awake time.Time) *Memory {
 		awake:   awake,
 		gone:    lru.New(graves),
 		lacking: lru.New(graves),
+		ended:   lru.New(graves),
 		vigils:  map[types.NamespacedName]*vigil{},
 		written: map[types.NamespacedName]writes{},
 		hidden:  map[name]hidden{},
