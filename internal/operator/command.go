@@ -40,6 +40,7 @@ func NewCommand() *cobra.Command {
 }
 
 func (f *flags) run(cmd *cobra.Command) error {
+	economize()
 	log := zap.New(zap.UseFlagOptions(&f.zap))
 	ctrl.SetLogger(log)
 	klog.SetLogger(log)

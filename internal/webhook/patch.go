@@ -1,7 +1,6 @@
 package webhook
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -9,6 +8,7 @@ import (
 	"strings"
 
 	"gomodules.xyz/jsonpatch/v2"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // A patch tells the API server what the rules changed, and nothing else.
@@ -26,40 +26,44 @@ import (
 // only the new ones are added and only the missing ones removed.
 
 // Diff returns the operations that take raw to what the rules made of it.
-// before and after are the typed object before and after the rules ran. Time
-// and memory are linear in the size of the three.
-func Diff(raw []byte, before, after any) ([]jsonpatch.Operation, error) {
-	documents := make([]any, 3)
-	beforeJSON, err := json.Marshal(before)
+// before and after point to the typed object before and after the rules ran; before
+// is what raw decodes to. Time and memory are linear in the size of the three.
+func Diff[T any](raw []byte, before, after *T) ([]jsonpatch.Operation, error) {
+	was, is := *before, *after
+	leaveOut(reflect.ValueOf(&was).Elem(), reflect.ValueOf(&is).Elem())
+	wasDocument, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&was)
 	if err != nil {
 		return nil, fmt.Errorf("encode the object before the rules: %w", err)
 	}
-	afterJSON, err := json.Marshal(after)
+	isDocument, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&is)
 	if err != nil {
 		return nil, fmt.Errorf("encode the object after the rules: %w", err)
 	}
-	if bytes.Equal(beforeJSON, afterJSON) {
-		return nil, nil
-	}
-	for i, text := range [][]byte{raw, beforeJSON, afterJSON} {
-		if documents[i], err = decode(text); err != nil {
-			return nil, err
-		}
-	}
 	var p patch
-	p.value("", documents[0], documents[1], documents[2])
-	return p, nil
+	return p, p.value("", raw, wasDocument, isDocument)
 }
 
-// decode keeps numbers as they are written: a float would lose large integers.
-func decode(text []byte) (any, error) {
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.UseNumber()
-	var v any
-	if err := d.Decode(&v); err != nil {
-		return nil, fmt.Errorf("decode the object: %w", err)
+// leaveOut clears what is the same in two objects, so that it need not be encoded to
+// be compared: who owns which fields of a pod is half of it. What lies behind a
+// pointer or in a list stays whole: it belongs to others too, and elements of lists
+// are told apart by all they hold.
+func leaveOut(before, after reflect.Value) {
+	for i := range before.NumField() {
+		was, is := before.Field(i), after.Field(i)
+		switch {
+		case !was.CanSet():
+		case reflect.DeepEqual(was.Interface(), is.Interface()):
+			was.SetZero()
+			is.SetZero()
+		case was.Kind() == reflect.Struct && !encodesItself(was):
+			leaveOut(was, is)
+		}
 	}
-	return v, nil
+}
+
+func encodesItself(v reflect.Value) bool {
+	_, itself := v.Addr().Interface().(json.Marshaler)
+	return itself
 }
 
 type patch []jsonpatch.Operation
@@ -70,31 +74,47 @@ func (p *patch) replace(path string, v any) {
 }
 func (p *patch) remove(path string) { *p = append(*p, jsonpatch.NewOperation("remove", path, nil)) }
 
-// value describes the change of one value that exists in raw under path.
-func (p *patch) value(path string, raw, before, after any) {
+// value describes the change of one value that exists in raw under path. Of raw, only
+// what leads to a change is decoded.
+func (p *patch) value(path string, raw json.RawMessage, before, after any) error {
 	if reflect.DeepEqual(before, after) {
-		return
+		return nil
 	}
 	switch after := after.(type) {
 	case map[string]any:
-		rawMap, inRaw := raw.(map[string]any)
-		beforeMap, inBefore := before.(map[string]any)
-		if inRaw && inBefore {
-			p.object(path, rawMap, beforeMap, after)
-			return
+		if beforeMap, inBefore := before.(map[string]any); inBefore {
+			rawMap, err := decoded[map[string]json.RawMessage](raw)
+			if err != nil {
+				return err
+			}
+			if rawMap != nil {
+				return p.object(path, rawMap, beforeMap, after)
+			}
 		}
 	case []any:
-		rawList, inRaw := raw.([]any)
-		beforeList, inBefore := before.([]any)
-		if inRaw && inBefore && len(rawList) == len(beforeList) {
-			p.list(path, rawList, beforeList, after)
-			return
+		if beforeList, inBefore := before.([]any); inBefore {
+			rawList, err := decoded[[]json.RawMessage](raw)
+			if err != nil {
+				return err
+			}
+			if rawList != nil && len(rawList) == len(beforeList) {
+				return p.list(path, rawList, beforeList, after)
+			}
 		}
 	}
 	p.replace(path, after)
+	return nil
 }
 
-func (p *patch) object(path string, raw, before, after map[string]any) {
+// decoded is nil for null.
+func decoded[T any](raw json.RawMessage) (into T, err error) {
+	if err := json.Unmarshal(raw, &into); err != nil {
+		return into, fmt.Errorf("decode the object: %w", err)
+	}
+	return into, nil
+}
+
+func (p *patch) object(path string, raw map[string]json.RawMessage, before, after map[string]any) error {
 	for _, key := range keysOf(before, after) {
 		at := path + "/" + escape.Replace(key)
 		was, existed := before[key]
@@ -102,18 +122,21 @@ func (p *patch) object(path string, raw, before, after map[string]any) {
 		_, inRaw := raw[key]
 		switch {
 		case exists && existed && inRaw:
-			p.value(at, raw[key], was, is)
+			if err := p.value(at, raw[key], was, is); err != nil {
+				return err
+			}
 		case exists && !reflect.DeepEqual(was, is):
 			p.add(at, is) // its parent is there; whatever raw has here, "add" takes its place
 		case !exists && inRaw:
 			p.remove(at)
 		}
 	}
+	return nil
 }
 
 // list walks both lists once. Where the elements at hand differ, the one that
 // was there stays if it comes later in the new list, and goes if it does not.
-func (p *patch) list(path string, raw, before, after []any) {
+func (p *patch) list(path string, raw []json.RawMessage, before, after []any) error {
 	was, is := identities(before), identities(after)
 	last := make(map[string]int, len(is))
 	for j, id := range is {
@@ -124,7 +147,9 @@ func (p *patch) list(path string, raw, before, after []any) {
 		at := fmt.Sprintf("%s/%d", path, j)
 		switch {
 		case i < len(was) && j < len(is) && was[i] == is[j]:
-			p.value(at, raw[i], before[i], after[j])
+			if err := p.value(at, raw[i], before[i], after[j]); err != nil {
+				return err
+			}
 			i, j = i+1, j+1
 		case i < len(was) && !comesAfter(last, was[i], j):
 			p.remove(at)
@@ -134,6 +159,7 @@ func (p *patch) list(path string, raw, before, after []any) {
 			j++
 		}
 	}
+	return nil
 }
 
 func comesAfter(last map[string]int, id string, position int) bool {
@@ -157,7 +183,7 @@ func identity(v any) string {
 			return "name:" + name
 		}
 	}
-	text, _ := json.Marshal(v) // v came out of a JSON decoder and goes back into JSON
+	text, _ := json.Marshal(v) // v is made of what JSON knows
 	return "value:" + string(text)
 }
 

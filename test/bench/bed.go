@@ -151,7 +151,7 @@ func (b *bed) newStage(ctx context.Context, l load) (*stage, error) {
 	watching, stop := context.WithCancel(ctx)
 	s.stop = stop
 	var err error
-	if s.census, err = startCensus(watching, b.client, s.namespace, l.size); err != nil {
+	if s.census, err = startCensus(watching, b.client, s.namespace, l.groups, l.size); err != nil {
 		return nil, err
 	}
 	return s, s.remark()

@@ -29,7 +29,8 @@ type pod struct {
 
 // census counts, as changes are seen, what is there in one namespace.
 type census struct {
-	full int // pods of a whole group
+	full     int // pods of a whole group
+	expected int // pods of all groups
 
 	mu      sync.Mutex
 	wake    chan struct{}
@@ -45,9 +46,9 @@ type census struct {
 	stsLeft int             // StatefulSets whose status does not
 }
 
-func startCensus(ctx context.Context, c client.WithWatch, namespace string, size int) (*census, error) {
+func startCensus(ctx context.Context, c client.WithWatch, namespace string, groups, size int) (*census, error) {
 	n := &census{
-		full: size, wake: make(chan struct{}), synced: map[string]bool{}, pods: map[types.UID]pod{},
+		full: size, expected: groups * size, wake: make(chan struct{}), synced: map[string]bool{}, pods: map[types.UID]pod{},
 		readyIn: map[string]int{}, sets: map[string]*lwsv1.LeaderWorkerSet{}, stss: map[string]bool{},
 	}
 	lists := []client.ObjectList{&corev1.PodList{}, &appsv1.StatefulSetList{}, &lwsv1.LeaderWorkerSetList{}}
@@ -184,9 +185,15 @@ func podReady(pod *corev1.Pod) bool {
 	return false
 }
 
+// patience bounds a wait: a control plane that makes ten pods a second is slow, and not
+// stuck.
+func (n *census) patience() time.Duration {
+	return 2*drill.Patience + time.Duration(n.expected)*100*time.Millisecond
+}
+
 // await waits until something holds. The lock is held while it is asked for.
 func (n *census) await(ctx context.Context, what string, holds func() bool) error {
-	deadline := time.After(2 * drill.Patience)
+	deadline := time.After(n.patience())
 	for {
 		n.mu.Lock()
 		done, next := holds(), n.wake
