@@ -1,10 +1,14 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -13,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/test/drill"
 )
 
 func here() machine { return newReport(settings{}).machine }
@@ -88,6 +93,42 @@ func TestARunIsRecordedAsTheBudgetReadsIt(t *testing.T) {
 	want := map[string]any{"kill-one.seconds": 1.25, "kill-one.writes": 2.0}
 	if diff := cmp.Diff(want, b.Runs[1]["figures"]); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestARunEndsWithWhatItIsWorth(t *testing.T) {
+	ten := 10.0
+	b := &budget{Figures: map[string]allowance{"a.b": {Target: &ten}}}
+	missed := b.compare(&report{figures: figures{{"a.b", 11}}})
+	invalid := fmt.Errorf("idle: %w: nothing was touched", errInvalid)
+	for err, want := range map[error]int{nil: 0, missed: 1, invalid: 2, errors.Join(missed, invalid): 2} {
+		if got := codeOf(err); got != want {
+			t.Errorf("%v: %d, want %d", err, got, want)
+		}
+	}
+}
+
+func TestTheAftermathOfAKillTellsLivesApart(t *testing.T) {
+	at := func(second int) time.Time { return time.Unix(int64(second), 0) }
+	deletes := func(agent, name string, second, code int) drill.Request {
+		return drill.Request{Verb: "delete", Resource: "pods", Agent: agent, Name: name, Begun: at(second), Code: code}
+	}
+	creates := func(name string, second int) drill.Request {
+		return drill.Request{Verb: "create", Resource: "pods", Name: name, Begun: at(second), Code: http.StatusCreated}
+	}
+	got := aftermathOf([]drill.Request{
+		deletes(benchAgent, "a-1-3", 1, http.StatusOK),
+		creates("a-1-3", 2), // in the life that is about to end
+		{Verb: "delete", Resource: "statefulsets", Agent: "lockstep/v1", Name: "a-1", Begun: at(3), Code: http.StatusOK},
+		deletes("lockstep/v1", "a-1-1", 4, http.StatusOK),
+		deletes("lockstep/v1", "a-1", 5, http.StatusOK),
+		deletes("lockstep/v1", "a-1", 6, http.StatusConflict),
+		creates("a-1", 7), creates("a-1-1", 8),
+		creates("a-2-1", 9), deletes("kwok", "a-2", 9, http.StatusOK), // of a group that was not hit
+	}, 1, func(group int) bool { return group == 1 })
+	want := aftermath{hit: 1, leaders: 1, made: 2, most: 2, others: 2, late: 1}
+	if got != want {
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
 

@@ -208,7 +208,7 @@ func (n *census) await(ctx context.Context, what string, holds func() bool) erro
 		case <-deadline:
 			n.mu.Lock()
 			defer n.mu.Unlock()
-			return fmt.Errorf("never came true: %s; %d pods are there, %d ready, %d groups whole, %d statefulsets not ready", what, len(n.pods), n.ready, n.whole, n.stsLeft)
+			return fmt.Errorf("%w: never came true: %s; %d pods are there, %d ready, %d groups whole, %d statefulsets not ready", errInvalid, what, len(n.pods), n.ready, n.whole, n.stsLeft)
 		}
 	}
 }

@@ -40,6 +40,10 @@ func killOne(ctx context.Context, b *bed) (figures, error) {
 		return nil, err
 	}
 	defer s.strikeEmpty(ctx)
+	mark, err := s.settled(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var costs []cost
 	for i := range kills {
 		c, err := s.spend(ctx, "the group is whole again", func() error { return s.kill(ctx, i) }, s.recreated(8*(i+1)))
@@ -52,9 +56,13 @@ func killOne(ctx context.Context, b *bed) (figures, error) {
 	if err != nil {
 		return nil, err
 	}
+	after := s.aftermath(mark, kills, func(int) bool { return true })
 	slices.SortFunc(costs, func(a, b cost) int { return int(a.time - b.time) })
+	median := costs[len(costs)/2]
+	median.pods = after.most
 	var f figures
-	costs[len(costs)/2].tell(&f, "kill-one", floorCost)
+	median.tell(&f, "kill-one", floorCost)
+	after.tell(&f, "kill-one")
 	f.add("kill-one.answer-ms-median", milliseconds(answers[len(answers)/2]))
 	f.add("kill-one.answer-ms-p99", milliseconds(answers[(len(answers)*99+99)/100-1]))
 	return f, nil
@@ -68,10 +76,10 @@ func killForty(ctx context.Context, b *bed) (figures, error) {
 		return nil, err
 	}
 	defer s.strikeEmpty(ctx)
-	if err := s.remark(); err != nil {
+	mark, err := s.settled(ctx)
+	if err != nil {
 		return nil, err
 	}
-	mark := s.mark
 	victims := make([]int, hit)
 	for i := range victims {
 		victims[i] = i * groups / hit
@@ -81,7 +89,6 @@ func killForty(ctx context.Context, b *bed) (figures, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.mark = mark
 	answers, err := s.answers(hit)
 	if err != nil {
 		return nil, err
@@ -89,8 +96,19 @@ func killForty(ctx context.Context, b *bed) (figures, error) {
 	var f figures
 	c.tell(&f, "kill-40", cost{})
 	f.add("kill-40.answer-ms-p99", milliseconds(answers[len(answers)-1]))
-	f.add("kill-40.pods-created-beyond", float64(c.pods-8*hit))
+	after := s.aftermath(mark, hit, func(group int) bool { return slices.Contains(victims, group) })
+	after.tell(&f, "kill-40")
+	f.add("kill-40.pods-created-beyond", float64(after.made-8*hit))
 	return f, nil
+}
+
+// settled returns where the audit log stands once nothing more of the creation is done.
+func (s *stage) settled(ctx context.Context) (mark int, err error) {
+	if err := s.rest(ctx); err != nil {
+		return 0, err
+	}
+	err = s.remark()
+	return s.mark, err
 }
 
 // recreated tells whether so many pods were created since the load came, and all of
@@ -99,7 +117,7 @@ func (s *stage) recreated(pods int) func() bool {
 	return func() bool { return s.created >= s.groups*s.size+pods && s.complete() }
 }
 
-// kill deletes one worker at once, as an eviction would.
+// kill deletes one worker with no grace: the pod is gone with the first event of it.
 func (s *stage) kill(ctx context.Context, group int) error {
 	victim := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: fmt.Sprintf("a-%d-3", group)}}
 	return s.client.Delete(ctx, victim, client.GracePeriodSeconds(0))

@@ -83,9 +83,20 @@ func main() {
 func exit(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
 	}
-	os.Exit(0)
+	os.Exit(codeOf(err))
+}
+
+// codeOf is what the bench ends with: 1 for figures beyond what they may be, and for
+// all that fails; 2 for a run that says nothing, since a load was not reached.
+func codeOf(err error) int {
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, errInvalid):
+		return 2
+	}
+	return 1
 }
 
 // run runs the chosen scenarios on a control plane of their own.
