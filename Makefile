@@ -73,7 +73,7 @@ soak: build ## Run the deletion drills in full: 100 rounds each, times asserted
 	LOCKSTEP_SOAK=1 LOCKSTEP_ROUNDS=$(SOAK_ROUNDS) go test -count=1 -v -timeout 12h ./test/cluster/...
 
 .PHONY: bench
-bench: build ## Measure decisions, and the operator against bare StatefulSets; BENCHFLAGS choose (--list)
+bench: build ## Measure decisions, and the operator against bare StatefulSets, half an hour; BENCHFLAGS choose (--list)
 	go test -run '^$$' -bench . -benchmem ./internal/lws
 	go run ./test/bench $(BENCHFLAGS)
 

@@ -30,6 +30,7 @@ type bed struct {
 	audit    *drill.Audit
 	stages   int
 	profiles *profiles
+	last     bool // nothing is measured after this
 }
 
 // raise brings up the control plane, installs lockstep, runs it, and has everything

@@ -4,7 +4,7 @@
 // It knows what a user can see, and what the system tells of the operator as a
 // process. It refuses to know anything of the operator's inside.
 //
-//	make bench                                         # everything, about half an hour on two cores
+//	make bench                                         # everything, half an hour on two cores, more if they are shared
 //	make bench BENCHFLAGS="--scenario create-100x8"    # one scenario; may be given several times
 //	make bench BENCHFLAGS="--record test/bench/budget.yaml"  # append the figures as a run
 //
@@ -126,8 +126,8 @@ func run(ctx context.Context, s settings) (err error) {
 	report := newReport(s)
 	fmt.Println(report.heading())
 	var failed []error
-	for _, one := range chosen {
-		figures, err := b.measure(ctx, one, s.repeat)
+	for i, one := range chosen {
+		figures, err := b.measure(ctx, one, s.repeat, i == len(chosen)-1)
 		if err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", one.name, err))
 			fmt.Printf("%s: %v\n", one.name, err)

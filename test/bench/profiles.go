@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // profiles are taken of the operator while it works. A nil one takes none.
@@ -49,7 +50,7 @@ func (p *profiles) take(l load) func() {
 }
 
 func (p *profiles) fetch(what, path string) error {
-	answer, err := http.Get("http://" + p.address + "/debug/pprof/" + what)
+	answer, err := p.ask(what)
 	if err != nil {
 		return err
 	}
@@ -62,4 +63,15 @@ func (p *profiles) fetch(what, path string) error {
 		return err
 	}
 	return file.Close()
+}
+
+// ask waits for an operator that is just being started.
+func (p *profiles) ask(what string) (answer *http.Response, err error) {
+	for range 50 {
+		if answer, err = http.Get("http://" + p.address + "/debug/pprof/" + what); err == nil {
+			return answer, nil
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return nil, err
 }

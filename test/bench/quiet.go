@@ -95,7 +95,7 @@ func restartOperator(ctx context.Context, b *bed) (figures, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer s.strikeEmpty(ctx)
+	defer s.leave(ctx)
 	if err := s.settle(ctx); err != nil {
 		return nil, err
 	}

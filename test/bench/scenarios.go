@@ -33,10 +33,12 @@ var scenarios = []scenario{
 	{"restart-1000x8", "start the operator again beside 1,000 groups of 8; then cost per event there and at 10 groups", restartOperator},
 }
 
-// measure runs a scenario several times and returns the median of each figure.
-func (b *bed) measure(ctx context.Context, one scenario, repeat int) (figures, error) {
+// measure runs a scenario several times and returns the median of each figure. last
+// tells whether no other comes after it.
+func (b *bed) measure(ctx context.Context, one scenario, repeat int, last bool) (figures, error) {
 	var all []figures
-	for range repeat {
+	for i := range repeat {
+		b.last = last && i == repeat-1
 		figures, err := one.run(ctx, b)
 		if err != nil {
 			return medians(all), err
@@ -113,6 +115,14 @@ func (s *stage) strikeEmpty(ctx context.Context) {
 	_ = s.await(ctx, "all pods are gone", s.empty)
 	s.strike()
 	_ = s.rest(ctx)
+}
+
+// leave clears the stage for what follows. Where nothing does, it goes with the control
+// plane: thousands of pods take minutes to leave one by one.
+func (s *stage) leave(ctx context.Context) {
+	if !s.last {
+		s.strikeEmpty(ctx)
+	}
 }
 
 // standing is a load that is there.
