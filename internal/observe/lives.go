@@ -79,9 +79,6 @@ func (j *judge) life(ctx context.Context, namespace string, owner *metav1.OwnerR
 		return identity.Unknown, err
 	}
 	j.lives[owner.UID] = life
-	if life == identity.Gone {
-		j.memory.bury(owner.UID)
-	}
 	return life, nil
 }
 
@@ -115,16 +112,19 @@ func (j *judge) incarnation(ctx context.Context, namespace string, owner *metav1
 			return cached, nil
 		}
 	}
+	defer j.memory.questions.ask(ctx, owner.UID)()
+	if j.memory.buried(owner.UID) {
+		return nil, nil // as somebody else was told while this one waited
+	}
 	found, err := j.liveMeta(ctx, owner.APIVersion, owner.Kind, key)
 	switch {
-	case apierrors.IsNotFound(err):
-		return nil, nil
 	case apierrors.IsForbidden(err) || meta.IsNoMatchError(err):
 		return &metav1.ObjectMeta{UID: owner.UID}, nil // not ours to see: taken to be alive
-	case err != nil:
+	case err != nil && !apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("look for owner %s %q: %w", owner.Kind, key, err)
-	case found.UID != owner.UID:
-		return nil, nil // a name holds one object at a time
+	case err != nil || found.UID != owner.UID: // a name holds one object at a time
+		j.memory.bury(owner.UID)
+		return nil, nil
 	}
 	return found, nil
 }
