@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// PodGroupAnnotationKey, on a pod, names the PodGroup that it is placed with.
+	// PodGroupAnnotationKey is where a pod names the PodGroup that it is placed with.
 	PodGroupAnnotationKey = "scheduling.k8s.io/group-name"
 	// volcanoPrefix begins what a set's annotations tell Volcano of its groups.
 	volcanoPrefix = "volcano.sh/"

@@ -45,7 +45,7 @@ func (c *cluster) heldBack(r lwsv1.GroupRestarts) {
 		c.t.Fatalf("told %+v", told)
 	}
 	c.awake()
-	c.Now = r.DueAt.Time.Add(-time.Second)
+	c.Now = r.DueAt.Add(-time.Second)
 	if plan := c.decideGroup("w-0"); len(plan.Actions) != 0 {
 		c.t.Fatalf("before it is due, and after a crash: %v", spelled(plan))
 	}

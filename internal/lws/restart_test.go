@@ -219,7 +219,7 @@ func TestEvidence(t *testing.T) {
 	r := c.status().Restarts[0]
 	want := []lwsv1.PodFailure{{
 		Pod: "w-0-1", Container: "worker", ExitCode: lwstest.Ptr[int32](137), Reason: "OOMKilled", Node: lwstest.Node,
-		Message: "line\nline\nline\nline\nthe last one", At: metav1.NewTime(c.Now),
+		Message: strings.Repeat("line\n", 4) + "the last one", At: metav1.NewTime(c.Now),
 	}}
 	if diff := cmp.Diff(want, r.Failures); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)

@@ -55,7 +55,7 @@ func main() {
 		exit(drill.Reap(os.Stdin))
 	}
 	if os.Getenv("LOCKSTEP_BIN") == "" {
-		os.Setenv("LOCKSTEP_BIN", "bin") // the bench runs where its budget is found, at the top
+		_ = os.Setenv("LOCKSTEP_BIN", "bin") // the bench runs where its budget is found, at the top
 	}
 	klog.SetLogger(logr.Discard())
 	log.SetLogger(logr.Discard())

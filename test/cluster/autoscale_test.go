@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -88,7 +89,7 @@ func (s *scene) awaitReplicas(set *lwsv1.LeaderWorkerSet, replicas int32, scaler
 		now, _ = find[*lwsv1.LeaderWorkerSet](s.recorder, set.Name)
 		if have := *now.Spec.Replicas; have != replicas {
 			err := s.client.Get(s.Context(), client.ObjectKeyFromObject(scaler), scaler)
-			return fmt.Errorf("%d groups are wanted; the autoscaler says %+v, %v", have, scaler.Status.Conditions, err)
+			return errors.Join(err, fmt.Errorf("%d groups are wanted; the autoscaler says %+v", have, scaler.Status.Conditions))
 		}
 		return nil
 	})

@@ -176,7 +176,9 @@ func TestAChangedPlacementIsRolledOut(t *testing.T) {
 // is to meet that node.
 func TestANodeWithoutTheLabelIsToldOnTheSet(t *testing.T) {
 	s := newScene(t)
-	alone := func(set *lwsv1.LeaderWorkerSet) { set.Spec.LeaderWorkerTemplate.RestartPolicy = lwsv1.NoneRestartPolicy }
+	alone := func(set *lwsv1.LeaderWorkerSet) {
+		set.Spec.LeaderWorkerTemplate.RestartPolicy = lwsv1.NoneRestartPolicy
+	}
 	set := s.newSet("a", 1, 2, imageA, annotated(lwsv1.ExclusiveKeyAnnotationKey, rack), alone)
 	s.create(set)
 	set = s.awaitSettled(set)
