@@ -58,7 +58,7 @@ test: build ## Run all tests: units, laws, integration, the local control plane
 	go vet ./...
 	go test -timeout 10m $$(go list ./... | grep -v /test/ | grep -vxF "$$(go list $(LAWFUL:%=./%))")
 	go test -timeout 10m $(LAWFUL:%=./%) -rapid.seed=1 -rapid.nofailfile
-	$(MAKE) --no-print-directory fuzz FUZZTIME=5s FUZZED="internal/webhook internal/lws internal/lws/admission"
+	$(MAKE) --no-print-directory fuzz FUZZTIME=3000x FUZZED="internal/webhook internal/lws internal/lws/admission"
 	go -C local test -vet=off -timeout 10m ./...
 	go test ./test/bench
 	go test -count=1 -timeout 15m ./test/integration/...
@@ -82,7 +82,7 @@ fuzz: ## Fuzz the webhooks and the decoders, FUZZTIME each (30s)
 	@for package in $(FUZZED); do \
 	  for name in $$(grep -ho '^func Fuzz[A-Za-z]*' $$package/*_test.go | cut -c6-); do \
 	    echo "go test -fuzz $$name ./$$package"; \
-	    go test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) ./$$package || exit 1; done; done
+	    go test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 100x ./$$package || exit 1; done; done
 
 .PHONY: lint
 lint: ## Run the linters

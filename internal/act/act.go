@@ -200,21 +200,32 @@ func (a *Actor) gone(ctx context.Context, owner identity.Ref) error {
 	return nil
 }
 
-// reliable looks whether what a write relies on still holds, after it has seen that
-// what is written is still as it was judged: one that changes with every status of
-// its controller would mostly be refused.
+// reliable looks whether what a write relies on still holds, and before and after
+// that, whether what is written is still as it was judged: one that changes with every
+// status of its controller would mostly be refused.
 func (a *Actor) reliable(ctx context.Context, what action.Apply) error {
 	if len(what.Relies) == 0 {
 		return nil
 	}
-	found, err := a.look(ctx, what.Onto)
+	if err := a.unchanged(ctx, what.Onto); err != nil {
+		return err
+	}
+	if err := a.standing(ctx, what.Relies); err != nil {
+		return err
+	}
+	return a.unchanged(ctx, what.Onto)
+}
+
+// unchanged reads live that an object is still the version that was judged.
+func (a *Actor) unchanged(ctx context.Context, onto identity.Ref) error {
+	found, err := a.look(ctx, onto)
 	if err != nil {
 		return quiet(err)
 	}
-	if found.UID != what.Onto.UID || found.ResourceVersion != what.Onto.ResourceVersion {
-		return fmt.Errorf("%s changed: %w", what.Onto, ErrStale)
+	if found.UID != onto.UID || found.ResourceVersion != onto.ResourceVersion {
+		return fmt.Errorf("%s changed: %w", onto, ErrStale)
 	}
-	return a.standing(ctx, what.Relies)
+	return nil
 }
 
 // standing looks whether everything a write relies on still holds.
