@@ -28,6 +28,7 @@ func ValidateConfig(c *v1alpha1.Configuration) field.ErrorList {
 		validateCertManagement(c.InternalCertManagement, field.NewPath("internalCertManagement")),
 		validateGangs(c.GangSchedulingManagement, field.NewPath("gangSchedulingManagement")),
 		validateConnection(c.ClientConnection, field.NewPath("clientConnection")),
+		validateProtection(c.Protection, field.NewPath("protection")),
 	)
 }
 

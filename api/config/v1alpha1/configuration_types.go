@@ -35,6 +35,9 @@ type Configuration struct {
 
 	// ClientConnection bounds the requests sent to the API server.
 	ClientConnection ClientConnection `json:"clientConnection,omitempty"`
+
+	// Protection is how PersistentVolumeClaims in use are kept from being lost.
+	Protection Protection `json:"protection,omitempty"`
 }
 
 // Webhook is the address and the files of the admission server.

@@ -24,6 +24,11 @@ const (
 	DefaultWebhookSecretName          = "lws-webhook-server-cert"
 	DefaultQPS                float32 = 500
 	DefaultBurst              int32   = 500
+	DefaultProtectionMode             = ProtectionBarrier
+	DefaultIdlePolicy                 = IdleWarn
+	DefaultGraceSeconds       int32   = 300
+	DefaultReleaseTTLSeconds  int32   = 3600
+	DefaultExemptNamespace            = "kube-system"
 )
 
 // SetDefaults fills every field that is left out. GangSchedulingManagement and
@@ -41,6 +46,7 @@ func SetDefaults(c *Configuration) {
 	c.InternalCertManagement.WebhookSecretName = orElse(c.InternalCertManagement.WebhookSecretName, DefaultWebhookSecretName)
 	c.ClientConnection.QPS = orElse(c.ClientConnection.QPS, DefaultQPS)
 	c.ClientConnection.Burst = orElse(c.ClientConnection.Burst, DefaultBurst)
+	setProtectionDefaults(&c.Protection)
 }
 
 func setLeaderElectionDefaults(l *LeaderElection) {
@@ -50,6 +56,17 @@ func setLeaderElectionDefaults(l *LeaderElection) {
 	l.RetryPeriod = cmp.Or(l.RetryPeriod, metav1.Duration{Duration: DefaultRetryPeriod})
 	l.ResourceLock = cmp.Or(l.ResourceLock, DefaultResourceLock)
 	l.ResourceName = cmp.Or(l.ResourceName, DefaultResourceName)
+}
+
+func setProtectionDefaults(p *Protection) {
+	p.Enabled = orElse(p.Enabled, true)
+	p.Mode = cmp.Or(p.Mode, DefaultProtectionMode)
+	p.Idle = cmp.Or(p.Idle, DefaultIdlePolicy)
+	p.GraceSeconds = orElse(p.GraceSeconds, DefaultGraceSeconds)
+	p.ReleaseTTLSeconds = orElse(p.ReleaseTTLSeconds, DefaultReleaseTTLSeconds)
+	if p.ExemptNamespaces == nil {
+		p.ExemptNamespaces = []string{DefaultExemptNamespace}
+	}
 }
 
 // orElse keeps a value that was written, even a zero one.

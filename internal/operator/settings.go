@@ -1,0 +1,91 @@
+package operator
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"lockstep.dev/lockstep/api/config/v1alpha1"
+	"lockstep.dev/lockstep/internal/protect"
+)
+
+// ProtectionSettings are what the configuration says of claims in use, in the
+// terms of those who act on it.
+type ProtectionSettings struct {
+	protect.Settings
+
+	// Kinds are workloads that are known by description alone, JobSet among them.
+	Kinds []protect.Kind
+
+	// Grace is how long a claim stays held after its last holder has gone.
+	Grace time.Duration
+
+	// ReleaseTTL is how long a release token lasts.
+	ReleaseTTL time.Duration
+}
+
+// SettingsOf reads a configuration that is valid and whose defaults are filled
+// in. The operator's own namespace is never protected: it has to come and go
+// without its own consent.
+func SettingsOf(p v1alpha1.Protection, ownNamespace string) ProtectionSettings {
+	exempt := slices.Clone(p.ExemptNamespaces)
+	if !slices.Contains(exempt, ownNamespace) {
+		exempt = append(exempt, ownNamespace)
+	}
+	return ProtectionSettings{
+		Settings: protect.Settings{
+			Mode:   protectionModes[p.Mode],
+			Alone:  p.Alone,
+			Exempt: exempt,
+			Idle:   idlePolicies[p.Idle],
+		},
+		Kinds:      kindsOf(p.Kinds),
+		Grace:      time.Duration(*p.GraceSeconds) * time.Second,
+		ReleaseTTL: time.Duration(*p.ReleaseTTLSeconds) * time.Second,
+	}
+}
+
+// protectionSettings are those of this operator.
+func (o *Options) protectionSettings() ProtectionSettings {
+	return SettingsOf(o.Config.Protection, o.Namespace)
+}
+
+var protectionModes = map[v1alpha1.ProtectionMode]protect.Mode{
+	v1alpha1.ProtectionOff:     protect.Off,
+	v1alpha1.ProtectionObserve: protect.Observe,
+	v1alpha1.ProtectionBarrier: protect.Barrier,
+	v1alpha1.ProtectionHold:    protect.Hold,
+	v1alpha1.ProtectionStrict:  protect.Strict,
+}
+
+var idlePolicies = map[v1alpha1.IdlePolicy]protect.IdlePolicy{
+	v1alpha1.IdleHold: protect.IdleHolds,
+	v1alpha1.IdleWarn: protect.IdleWarns,
+	v1alpha1.IdleFree: protect.IdleFrees,
+}
+
+// kindsOf are the kinds of the configuration, and JobSet unless they describe it.
+func kindsOf(described []v1alpha1.WorkloadKind) []protect.Kind {
+	var kinds []protect.Kind
+	for _, k := range described {
+		kinds = append(kinds, kindOf(k))
+	}
+	known := slices.ContainsFunc(kinds, func(k protect.Kind) bool { return k.GroupKind() == protect.JobSet.GroupKind() })
+	if !known {
+		kinds = append(kinds, protect.JobSet)
+	}
+	return kinds
+}
+
+func kindOf(k v1alpha1.WorkloadKind) protect.Kind {
+	return protect.Kind{
+		GroupVersionKind: schema.FromAPIVersionAndKind(k.APIVersion, k.Kind),
+		Templates:        k.PodTemplates,
+		ClaimTemplates:   k.ClaimTemplates,
+		ClaimName:        k.ClaimName,
+		Replicas:         k.Replicas,
+		Suspend:          k.Suspend,
+		Finished:         k.Finished,
+	}
+}
