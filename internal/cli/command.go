@@ -26,7 +26,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	}
 	root := &cobra.Command{
 		Use:   "kubectl-lockstep",
-		Short: "See how LeaderWorkerSets stand and what the operator is about to do, and steer rollouts",
+		Short: "See how LeaderWorkerSets stand and what the operator is about to do, steer rollouts, and explain claims",
 		Long: `See how LeaderWorkerSets stand, what each group waits for, and what the operator is
 about to do and why; follow rollouts, and undo, restart, pause and resume them.
 Only the last four write to the cluster.
@@ -37,7 +37,8 @@ As kubectl-lockstep on the PATH it is a plugin: kubectl lockstep.`,
   kubectl lockstep plan llama
   kubectl lockstep plan -f llama.yaml
   kubectl lockstep rollout status llama
-  kubectl lockstep rollout undo llama`,
+  kubectl lockstep rollout undo llama
+  kubectl lockstep why pvc/data-llama-0`,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl lockstep"},
 		Version:       version.Get().String(),
 		SilenceErrors: true,
@@ -54,7 +55,7 @@ As kubectl-lockstep on the PATH it is a plugin: kubectl lockstep.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w; see: %s --help", err, cmd.CommandPath())
 	})
-	root.AddCommand(o.statusCommand(), o.planCommand(), o.rolloutCommand(), versionCommand())
+	root.AddCommand(o.statusCommand(), o.planCommand(), o.rolloutCommand(), o.whyCommand(), versionCommand())
 	return root
 }
 

@@ -48,8 +48,13 @@ func elsewhere(ctx context.Context, live client.Reader, name string) []string {
 	return namespaces
 }
 
-// advice is what to try instead of a name that nothing bears.
+// advice is what to try instead of the name of a set that nothing bears.
 func advice(name string, names, namespaces []string) string {
+	return adviceOn("leaderworkersets", name, names, namespaces)
+}
+
+// adviceOn is the same for any kind.
+func adviceOn(kind, name string, names, namespaces []string) string {
 	if len(namespaces) > 0 {
 		return fmt.Sprintf("; there is one in %s: add -n %s", strings.Join(namespaces, ", "), namespaces[0])
 	}
@@ -57,7 +62,7 @@ func advice(name string, names, namespaces []string) string {
 		return "; did you mean " + strings.Join(close, ", ") + "?"
 	}
 	if len(names) == 0 {
-		return ", nor any other; list those of all namespaces with: kubectl get leaderworkersets -A"
+		return ", nor any other; list those of all namespaces with: kubectl get " + kind + " -A"
 	}
 	slices.Sort(names)
 	text := strings.Join(names[:min(len(names), nearAtMost)], ", ")

@@ -3,6 +3,7 @@ package protect
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,23 +14,35 @@ type Blocker struct {
 	Of     string `json:"of"`
 	What   string `json:"what"`
 	Remedy string `json:"remedy"`
+	// Command is the remedy as a command, where one command is it.
+	Command string `json:"command,omitempty"`
 }
+
+// lateBy is how long after its last moment a pod counts as one that cannot leave.
+const lateBy = time.Minute
 
 func isController(owner metav1.OwnerReference) bool {
 	return owner.Controller != nil && *owner.Controller
 }
 
-// blockers of those that hold: a pod that is told to leave and cannot.
+// blockers of those that hold: a pod that is told to leave and cannot, and one
+// that could not if it were.
 func (c Case) blockers(holders []Explained) []Blocker {
 	var found []Blocker
 	for _, h := range holders {
 		pod := c.Pods[h.UID]
-		if !h.Holds || pod == nil || pod.DeletionTimestamp == nil {
+		if !h.Holds || pod == nil || pod.Spec.NodeName == "" {
 			continue
 		}
-		found = append(found, c.lostNode(h, pod)...)
-		for _, f := range pod.Finalizers {
-			found = append(found, Blocker{Of: h.Name, What: "finalizer " + f, Remedy: "ask its owner"})
+		lost := c.lostNode(h, pod)
+		found = append(found, lost...)
+		if pod.DeletionTimestamp == nil {
+			continue
+		}
+		stuck := podFinalizers(h.Name, pod)
+		found = append(found, stuck...)
+		if len(lost)+len(stuck) == 0 {
+			found = append(found, c.late(h, pod)...)
 		}
 	}
 	return append(found, c.stillAttached()...)
@@ -41,13 +54,33 @@ func (c Case) lostNode(h Explained, pod *corev1.Pod) []Blocker {
 	case !looked:
 		return nil
 	case node == nil:
-		return []Blocker{{h.Name, "node " + pod.Spec.NodeName + " is gone", "wait for the pod garbage collector, or force its deletion"}}
+		return []Blocker{{
+			Of: h.Name, What: "node " + pod.Spec.NodeName + " is gone", Remedy: "wait for the pod garbage collector, or force its deletion",
+			Command: forced(pod),
+		}}
 	case isReady(node) || isOutOfService(node):
 		return nil
 	}
 	return []Blocker{{
-		h.Name, "node " + node.Name + " is not ready: nobody there can end the pod",
-		"if the machine is off for certain: kubectl taint node " + node.Name + " " + corev1.TaintNodeOutOfService + "=nodeshutdown:NoExecute",
+		Of: h.Name, What: "node " + node.Name + " is not ready: nobody there can end the pod",
+		Remedy:  "if the machine " + node.Name + " is off for certain, say so by a taint; if not, bring it back",
+		Command: "kubectl taint node " + node.Name + " " + corev1.TaintNodeOutOfService + "=nodeshutdown:NoExecute",
+	}}
+}
+
+func forced(pod *corev1.Pod) string {
+	return fmt.Sprintf("kubectl delete pod %s -n %s --force --grace-period=0", pod.Name, pod.Namespace)
+}
+
+// late is a pod whose time to end is over, on a node that works.
+func (c Case) late(h Explained, pod *corev1.Pod) []Blocker {
+	if _, looked := c.Nodes[pod.Spec.NodeName]; !looked || c.Now.Before(pod.DeletionTimestamp.Add(lateBy)) {
+		return nil
+	}
+	return []Blocker{{
+		Of: h.Name, What: "it should have ended at " + pod.DeletionTimestamp.UTC().Format(time.RFC3339) + ", and its node " + pod.Spec.NodeName + " works",
+		Remedy:  "see its events, and the kubelet's log on that node: it may be unable to unmount",
+		Command: fmt.Sprintf("kubectl describe pod %s -n %s", pod.Name, pod.Namespace),
 	}}
 }
 
@@ -67,33 +100,8 @@ func (c Case) stillAttached() []Blocker {
 	if !c.terminating() || len(c.Attached) == 0 {
 		return nil
 	}
-	nodes := named(slices.Clone(c.Attached))
-	return []Blocker{{"PersistentVolume/" + c.Claim.Spec.VolumeName, "still attached to " + nodes, "wait for it to be detached"}}
-}
-
-// then is what happens to the data once the claim goes.
-func (c Case) then(holders, idle []Holder) []string {
-	told := c.volume()
-	for _, h := range slices.Concat(holders, idle) {
-		if h.makes && h.Phase == "" {
-			told = append(told, h.Name+" will create an empty claim of the same name")
-		}
-	}
-	if c.IfDeleted && c.refuses() {
-		told = append([]string{"a DELETE is refused now: " + c.Claim.Annotations[HoldersAnnotation]}, told...)
-	}
-	return told
-}
-
-func (c Case) volume() []string {
-	name := c.Claim.Spec.VolumeName
-	switch {
-	case name == "":
-		return []string{"no volume is bound: there is no data"}
-	case c.Volume == nil:
-		return []string{fmt.Sprintf("volume %s was not read: what happens to the data is unknown", name)}
-	case c.Volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain:
-		return []string{fmt.Sprintf("volume %s is kept, Released: the data stays", name)}
-	}
-	return []string{fmt.Sprintf("volume %s is deleted, and the data with it", name)}
+	return []Blocker{{
+		Of: "PersistentVolume/" + c.Claim.Spec.VolumeName, What: "still attached to " + named(slices.Clone(c.Attached)),
+		Remedy: "it is detached when no pod there uses it; until then the volume outlives the claim",
+	}}
 }

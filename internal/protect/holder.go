@@ -3,6 +3,7 @@ package protect
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,6 +18,7 @@ const (
 	DesiredState = "DesiredState" // its spec names the claim
 	Asked        = "Asked"        // somebody said so on the claim
 	BeingCopied  = "BeingCopied"  // a snapshot or a clone of it is being taken
+	Stated       = "Stated"       // the operator named it on the claim, and it was not found
 )
 
 // Holder is what makes a claim in use.
@@ -34,6 +36,9 @@ type Holder struct {
 	Released string `json:"released,omitempty"`
 	// makes: it makes the claim itself, and would again.
 	makes bool
+	// below is to how many replicas it is scaled to let go; since is how old it is.
+	below int
+	since time.Time
 }
 
 // IdlePolicy is what becomes of a claim that only an idle workload would use:
@@ -108,6 +113,7 @@ func workloadHolder(c claimed, top *Want) Holder {
 	return Holder{
 		Object: top.Workload, Name: string(top.Workload.Kind) + "/" + top.Workload.Name, UID: top.Workload.UID,
 		Reason: DesiredState, Proof: proof, Phase: c.out, Released: top.Released, makes: c.numbered,
+		below: c.below, since: top.Since,
 	}
 }
 

@@ -18,6 +18,8 @@ const (
 	Cooling  State = "Cooling"
 	Draining State = "Draining"
 	Doomed   State = "Doomed"
+	// Unknown is said only where not all could be read that may hold the claim.
+	Unknown State = "Unknown"
 )
 
 const (

@@ -3,6 +3,7 @@ package protect
 import (
 	"strconv"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -28,6 +29,8 @@ type Want struct {
 	DeleteWhenScaled bool
 	// Released says what makes the workload let go.
 	Released string
+	// Since is when it was created, or zero.
+	Since time.Time
 }
 
 // Series is claims whose names end in numbers: prefix-3, or prefix-0-3.
@@ -63,9 +66,22 @@ func (s Series) covers(name string) (ofSeries, inRange bool) {
 	return true, inRange
 }
 
+// below is how many replicas do not reach a claim of the series.
+func (s Series) below(name string) int {
+	first, _, _ := strings.Cut(strings.TrimPrefix(name, s.Prefix+"-"), "-")
+	n, err := strconv.Atoi(first)
+	if err != nil || n < s.Spans[0].From {
+		return 0
+	}
+	return n - s.Spans[0].From
+}
+
 // newWant begins the want of a workload.
 func newWant(kind identity.Kind, apiVersion string, workload metav1.Object) Want {
-	w := Want{Workload: identity.RefOf(kind, workload), Ending: workload.GetDeletionTimestamp() != nil, Named: map[string]string{}}
+	w := Want{
+		Workload: identity.RefOf(kind, workload), Ending: workload.GetDeletionTimestamp() != nil,
+		Named: map[string]string{}, Since: workload.GetCreationTimestamp().Time,
+	}
 	w.Workload.APIVersion = apiVersion
 	if owner := metav1.GetControllerOfNoCopy(workload); owner != nil {
 		w.Controller = owner.UID
@@ -117,6 +133,8 @@ type claimed struct {
 	out string
 	// numbered: the workload makes the claim itself.
 	numbered bool
+	// below is to how many replicas it is scaled to want the claim no more.
+	below int
 }
 
 // of finds who wants a claim, in range or not.
@@ -145,7 +163,7 @@ func (w *Want) series(prefix, claim string) []claimed {
 		if !inRange && out == "" {
 			out = "out of range"
 		}
-		found = append(found, claimed{want: w, path: series.Path, out: out, numbered: true})
+		found = append(found, claimed{want: w, path: series.Path, out: out, numbered: true, below: series.below(claim)})
 	}
 	return found
 }

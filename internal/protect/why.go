@@ -1,7 +1,6 @@
 package protect
 
 import (
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,24 +18,53 @@ type Case struct {
 	// Nodes by name; a node that was looked for and is not there is nil.
 	Nodes  map[string]*corev1.Node
 	Volume *corev1.PersistentVolume
+	// VolumeGone: it was looked for, and is not there.
+	VolumeGone bool
 	// Attached are the nodes that the volume is attached to.
 	Attached []string
-	Now      time.Time
+	// NamespaceEnding: its namespace is being deleted.
+	NamespaceEnding bool
+	// Unguarded: the policies that refuse are known not to be there.
+	Unguarded bool
+	// Unread is what could not be read.
+	Unread []Unread
+	Now    time.Time
 	// IfDeleted asks what a DELETE would do now.
 	IfDeleted bool
 }
+
+// Unread is a kind of object, or one object, that could not be read. What is not
+// read is never guessed.
+type Unread struct {
+	What string `json:"what"`
+	Why  string `json:"why"`
+	// MayHold: who holds the claim may be among it.
+	MayHold bool `json:"mayHold"`
+}
+
+// UnreadPods is what is said of pods that could not be read: they alone keep a
+// claim that is on its way out.
+const UnreadPods = "pods"
 
 // Explanation is why a claim is there still, and what would change that.
 type Explanation struct {
 	Claim string    `json:"claim"`
 	UID   types.UID `json:"uid"`
 	State State     `json:"state"`
-	Mode  string    `json:"mode"`
-	// Since is when its deletion was asked for, or its hold was last confirmed.
+	// Summary is the state in a sentence.
+	Summary string `json:"summary"`
+	Mode    string `json:"mode"`
+	// Since is when its deletion was asked for; of a living claim, since when what
+	// holds it does.
 	Since *time.Time `json:"since,omitempty"`
+	// Until is when a claim that cools is free.
+	Until *time.Time `json:"until,omitempty"`
+	// VerifiedAt is when the operator last found the holders to be so.
+	VerifiedAt *time.Time `json:"verifiedAt,omitempty"`
 	// AskedBy is who asked for the deletion. The object cannot tell.
 	AskedBy string `json:"askedBy,omitempty"`
-	Refused bool   `json:"refused"`
+	// Refused is what a DELETE would be, going by what stands on the claim.
+	Refused bool `json:"refused"`
 	// Release is the command that lets a DELETE through all the same.
 	Release    string       `json:"release,omitempty"`
 	Finalizers []Finalizer  `json:"finalizers,omitempty"`
@@ -46,205 +74,115 @@ type Explanation struct {
 	Actions    []Suggestion `json:"actions,omitempty"`
 	// Then is what happens to the data.
 	Then []string `json:"then"`
-}
-
-// Finalizer is one key, whose it is, and what makes its owner drop it.
-type Finalizer struct {
-	Key   string `json:"key"`
-	Owner string `json:"owner"`
-	Drops string `json:"drops"`
+	// Rescue is what to do first, if the data is still wanted.
+	Rescue []Suggestion `json:"rescue,omitempty"`
+	// Notes are what else a person should know.
+	Notes  []string `json:"notes,omitempty"`
+	Unread []Unread `json:"unread,omitempty"`
 }
 
 // Explained is a holder, and whether it truly keeps the claim.
 type Explained struct {
 	Holder
-	Holds bool   `json:"holds"`
-	Why   string `json:"why"`
+	// Since is since when it may hold.
+	Since *time.Time `json:"since,omitempty"`
+	// Leaving is when it was to be gone, for one that is being deleted.
+	Leaving *time.Time `json:"leaving,omitempty"`
+	Holds   bool       `json:"holds"`
+	Why     string     `json:"why"`
 }
 
 // Suggestion is one thing to do.
 type Suggestion struct {
 	Do string `json:"do"`
+	// Command does it, where one command can.
+	Command string `json:"command,omitempty"`
 	// Frees are the holders that go with it.
-	Frees []string `json:"frees"`
+	Frees []string `json:"frees,omitempty"`
 }
 
 // Why explains a claim.
 func Why(c Case) Explanation {
 	holders, idle := c.World.Holders(c.Claim)
+	holders = c.stated(holders, idle)
 	e := Explanation{
 		Claim: c.Claim.Namespace + "/" + c.Claim.Name, UID: c.Claim.UID, Mode: c.Mode.String(), Idle: idle,
-		State: c.state(holders), Finalizers: c.finalizers(), Refused: c.refuses(),
+		State: c.state(holders), Finalizers: c.finalizers(), Refused: c.refuses(), Unread: c.Unread,
 	}
-	c.since(&e)
-	if e.Refused {
+	if e.Refused || c.wordsInTheWay() {
 		e.Release = ReleaseCommand(c.Claim)
 	}
 	for _, h := range holders {
 		e.Holders = append(e.Holders, c.explained(h))
 	}
+	c.times(&e)
 	e.Blockers = c.blockers(e.Holders)
-	e.Actions = c.actions(e.Holders)
+	e.Actions = c.actions(e.Holders, e.Blockers)
 	e.Then = c.then(holders, idle)
+	e.Rescue = c.rescue(e.State)
+	e.Notes = c.notes(e)
+	e.Summary = c.summary(e)
 	return e
 }
 
 func (c Case) terminating() bool { return c.Claim.DeletionTimestamp != nil }
 
 func (c Case) state(holders []Holder) State {
+	words := c.Claim.Annotations[HoldersAnnotation]
 	switch {
 	case c.terminating():
 		return HoldView{Claim: c.Claim}.draining(holders)
 	case len(holders) > 0:
 		return Held
-	case !ParseWords(c.Claim.Annotations[HoldersAnnotation]).Until.IsZero():
+	case !ParseWords(words).Until.IsZero():
 		return Cooling
+	case words != "":
+		return Held // says the operator, or that nobody has looked yet
+	case c.blind():
+		return Unknown
 	}
 	return Free
 }
 
+// blind tells whether somebody may hold the claim who could not be read.
+func (c Case) blind() bool {
+	for _, u := range c.Unread {
+		if u.MayHold && (!c.terminating() || u.What == UnreadPods) {
+			return true
+		}
+	}
+	return false
+}
+
 // refuses is what the policy would say to a DELETE: it reads the claim alone.
 func (c Case) refuses() bool {
-	return c.Claim.Annotations[HoldersAnnotation] != "" && c.Mode >= Hold && !c.terminating() && !Released(c.Claim)
+	return c.Claim.Annotations[HoldersAnnotation] != "" && !c.Unguarded && !c.terminating() && !Released(c.Claim)
 }
 
-func (c Case) since(e *Explanation) {
-	if c.terminating() {
+// wordsInTheWay tells whether words that still stand on a claim on its way out
+// keep its finalizers from being taken: the policy that guards them reads words.
+func (c Case) wordsInTheWay() bool {
+	return c.terminating() && c.Claim.Annotations[HoldersAnnotation] != "" && !c.Unguarded && !Released(c.Claim)
+}
+
+func (c Case) times(e *Explanation) {
+	if verified, err := time.Parse(time.RFC3339, c.Claim.Annotations[VerifiedAnnotation]); err == nil {
+		e.VerifiedAt = &verified
+	}
+	switch {
+	case c.terminating():
 		since := c.Claim.DeletionTimestamp.Time
 		e.Since, e.AskedBy = &since, "unknown"
-		return
-	}
-	if verified, err := time.Parse(time.RFC3339, c.Claim.Annotations[VerifiedAnnotation]); err == nil {
-		e.Since = &verified
-	}
-}
-
-func (c Case) finalizers() []Finalizer {
-	var told []Finalizer
-	for _, key := range c.Claim.Finalizers {
-		told = append(told, c.finalizer(key))
-	}
-	return told
-}
-
-func (c Case) finalizer(key string) Finalizer {
-	f := Finalizer{Key: key}
-	switch key {
-	case PodsFinalizer:
-		f.Owner, f.Drops = "persistentvolumeclaim-protection-controller", "no bound pod names the claim"
-		if c.Settings.Alone {
-			f.Owner = "lockstep"
-		}
-	case BarrierFinalizer:
-		f.Owner, f.Drops = "lockstep", PodsFinalizer+" is gone, and no bound pod names the claim in a reading after that"
-	case snapshotFinalizer:
-		f.Owner, f.Drops = "snapshot-controller", "the snapshot of the claim is taken"
-	case cloneFinalizer:
-		f.Owner, f.Drops = "external-provisioner", "the clone of the claim is made"
+	case e.State == Cooling:
+		until := ParseWords(c.Claim.Annotations[HoldersAnnotation]).Until
+		e.Since, e.Until = e.VerifiedAt, &until
 	default:
-		f.Owner, f.Drops = "unknown", "whoever put it there takes it away"
-	}
-	return f
-}
-
-// explained tells whether a holder truly keeps the claim: its finalizers, once it
-// is terminating; the refusal of its deletion before that.
-func (c Case) explained(h Holder) Explained {
-	e := Explained{Holder: h, Holds: h.Reason == BoundPod || !c.terminating() && c.Mode >= Hold}
-	switch {
-	case h.Reason == BoundPod && isOver(corev1.PodPhase(h.Phase)):
-		e.Why = "the pod has finished; it still holds as long as it is there"
-	case h.Reason == BoundPod:
-		e.Why = "bound to node " + h.Node
-	case h.Reason == UnboundPod && e.Holds:
-		e.Why = "not bound; it would be stranded"
-	case h.Reason == UnboundPod:
-		e.Why = "not bound; it does not hold, but will be stranded"
-	case h.Reason == BeingCopied && c.terminating():
-		e.Holds, e.Why = true, "its finalizer keeps the claim until the copy is made"
-	case e.Holds:
-		e.Why = "its deletion is refused for this"
-	default:
-		e.Why = "wants the claim, and keeps no finalizer"
-	}
-	return e
-}
-
-// actions is the smallest set that frees the claim: each frees what no other does.
-func (c Case) actions(holders []Explained) []Suggestion {
-	tops := map[string]*Suggestion{}
-	var order []string
-	for _, h := range holders {
-		if !h.Holds {
-			continue
-		}
-		key, do := c.remedy(h)
-		if do == "" {
-			continue // it goes by itself
-		}
-		if tops[key] == nil {
-			tops[key] = &Suggestion{Do: do}
-			order = append(order, key)
-		}
-		tops[key].Frees = append(tops[key].Frees, h.Name)
-	}
-	var actions []Suggestion
-	for _, key := range order {
-		actions = append(actions, *tops[key])
-	}
-	return append(actions, c.foreign()...)
-}
-
-// remedy is what frees one holder, under a key that it shares with all that go
-// with the same deed: the pods of a workload go with the workload.
-func (c Case) remedy(h Explained) (key, do string) {
-	if h.Reason != BoundPod && h.Reason != UnboundPod {
-		return h.Name + string(h.UID), h.Name + ": " + h.Released
-	}
-	pod := c.Pods[h.UID]
-	if pod != nil && pod.DeletionTimestamp != nil {
-		return "", ""
-	}
-	if isOver(corev1.PodPhase(h.Phase)) || pod == nil {
-		return h.Name + string(h.UID), "delete " + h.Name
-	}
-	if top, ok := c.workloadOf(pod); ok {
-		name := string(top.Workload.Kind) + "/" + top.Workload.Name
-		return name + string(top.Workload.UID), name + ": " + top.Released
-	}
-	return h.Name + string(h.UID), "delete " + h.Name
-}
-
-// workloadOf is the workload that would make a deleted pod again.
-func (c Case) workloadOf(pod *corev1.Pod) (*Want, bool) {
-	next := types.UID("")
-	if owners := pod.OwnerReferences; len(owners) > 0 {
-		if i := slices.IndexFunc(owners, isController); i >= 0 {
-			next = owners[i].UID
+		for _, h := range e.Holders {
+			if h.Since != nil && (e.Since == nil || h.Since.Before(*e.Since)) {
+				e.Since = h.Since
+			}
 		}
 	}
-	for range maxChain {
-		if i, ok := c.World.Desire.byUID[next]; ok {
-			top, ending := c.World.Desire.top(&c.World.Desire.wants[i], c.World.Links)
-			return top, !ending
-		}
-		next = c.World.Links[next].Controller
-	}
-	return nil, false
-}
-
-// foreign are the finalizers that nobody here takes away.
-func (c Case) foreign() []Suggestion {
-	if !c.terminating() {
-		return nil
-	}
-	var actions []Suggestion
-	for _, f := range c.finalizers() {
-		if f.Owner == "unknown" {
-			actions = append(actions, Suggestion{Do: "ask the owner of finalizer " + f.Key, Frees: []string{"Finalizer/" + f.Key}})
-		}
-	}
-	return actions
 }
 
 // ReleaseCommand is what a person types to delete a held claim all the same.

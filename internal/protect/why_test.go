@@ -86,11 +86,12 @@ func TestWhy(t *testing.T) {
 		}},
 		{"a pod that is not bound", caseOf(claim("data", dying), protect.Barrier, []*corev1.Pod{pod("web", []string{"data"}, unbound)}), []string{
 			"Draining", "Pod/web: not bound; it does not hold, but will be stranded",
+			"do: wait some seconds; if it stays, see whether kube-controller-manager runs: it takes kubernetes.io/pvc-protection away",
 			"then: volume pv-data was not read: what happens to the data is unknown",
 		}},
 		{"a workload and its pod", caseOf(claim("data-db-0", dying), protect.Barrier, []*corev1.Pod{dbPod()}, db), []string{
 			"Doomed", "Pod/db-0: bound to node n1", "StatefulSet/db: wants the claim, and keeps no finalizer",
-			"do: StatefulSet/db: scale it down below the ordinal, or delete it",
+			"do: delete Pod/db-0",
 			"then: volume pv-data-db-0 was not read: what happens to the data is unknown", "then: StatefulSet/db will create an empty claim of the same name",
 		}},
 		{"held, if deleted", ifDeleted, []string{
@@ -100,18 +101,24 @@ func TestWhy(t *testing.T) {
 			"then: volume pv-data-db-0 was not read: what happens to the data is unknown", "then: StatefulSet/db will create an empty claim of the same name",
 		}},
 		{"a pod that cannot leave", stuck, []string{
-			"Draining", "Pod/web: bound to node n1", "blocked, Pod/web: node n1 is not ready: nobody there can end the pod", "blocked, Pod/web: finalizer x/1",
+			"Draining", "Pod/web: bound to node n1, and on its way out",
+			"blocked, Pod/web: node n1 is not ready: nobody there can end the pod", "blocked, Pod/web: finalizer x/1",
+			"do: if the machine n1 is off for certain, say so by a taint; if not, bring it back", "do: Pod/web, finalizer x/1: ask its owner",
 			"then: volume pv-data was not read: what happens to the data is unknown",
 		}},
 		{"its node is out of service", off, []string{
-			"Draining", "Pod/web: bound to node n1", "blocked, Pod/web: finalizer x/1", "then: volume pv-data was not read: what happens to the data is unknown",
+			"Draining", "Pod/web: bound to node n1, and on its way out", "blocked, Pod/web: finalizer x/1", "do: Pod/web, finalizer x/1: ask its owner",
+			"then: volume pv-data was not read: what happens to the data is unknown",
 		}},
 		{"its node is gone", lost, []string{
-			"Draining", "Pod/web: bound to node n1", "blocked, Pod/web: node n1 is gone", "blocked, Pod/web: finalizer x/1",
+			"Draining", "Pod/web: bound to node n1, and on its way out", "blocked, Pod/web: node n1 is gone", "blocked, Pod/web: finalizer x/1",
+			"do: wait for the pod garbage collector, or force its deletion", "do: Pod/web, finalizer x/1: ask its owner",
 			"then: volume pv-data was not read: what happens to the data is unknown",
 		}},
 		{"a foreign finalizer, the volume kept", kept, []string{
-			"Draining", "blocked, PersistentVolume/pv-data: still attached to n2", "do: ask the owner of finalizer x/1", "then: volume pv-data is kept, Released: the data stays",
+			"Draining", "blocked, PersistentVolume/pv-data: still attached to n2", "do: ask the owner of finalizer x/1",
+			"do: wait some seconds; if it stays, see whether the operator of Lockstep runs: it takes protection.lockstep.dev/barrier away",
+			"then: volume pv-data is kept, Released: the data stays",
 		}},
 		{"free", gone, []string{"Free", "then: volume pv-data is deleted, and the data with it"}},
 	}

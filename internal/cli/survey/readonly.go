@@ -7,9 +7,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// readOnly returns a config whose clients cannot write: any request but a read
+// ReadOnly returns a config whose clients cannot write: any request but a read
 // is refused before it leaves this process.
-func readOnly(config *rest.Config) *rest.Config {
+func ReadOnly(config *rest.Config) *rest.Config {
 	safe := rest.CopyConfig(config)
 	safe.Wrap(func(next http.RoundTripper) http.RoundTripper { return reader{next} })
 	return safe

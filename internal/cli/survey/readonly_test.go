@@ -16,7 +16,7 @@ func TestWritesNeverLeaveTheProcess(t *testing.T) {
 		arrived = append(arrived, r.Method)
 	}))
 	defer server.Close()
-	web, err := rest.HTTPClientFor(readOnly(&rest.Config{Host: server.URL, BearerToken: "t"}))
+	web, err := rest.HTTPClientFor(ReadOnly(&rest.Config{Host: server.URL, BearerToken: "t"}))
 	if err != nil {
 		t.Fatal(err)
 	}

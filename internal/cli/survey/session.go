@@ -57,7 +57,7 @@ func Open(ctx context.Context, config *rest.Config, namespace string) (*Session,
 }
 
 func (s *Session) open(config *rest.Config, namespace string, fail context.CancelCauseFunc) error {
-	config = readOnly(config)
+	config = ReadOnly(config)
 	limit := config.Timeout
 	config.Timeout = 0 // a watch lasts
 	config.QPS = -1    // the API server knows best how much it can bear

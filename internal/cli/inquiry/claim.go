@@ -1,0 +1,171 @@
+package inquiry
+
+import (
+	"context"
+	"slices"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"lockstep.dev/lockstep/internal/protect"
+)
+
+// refusal is the name of the policy that refuses, and of its binding.
+const refusal = "refuse-delete.protection.lockstep.dev"
+
+// Found is one claim, and all that explains it.
+type Found struct {
+	protect.Case
+	// ModeFrom says where the mode was read.
+	ModeFrom string
+	World    *World
+}
+
+// Claim reads one claim. That there is none is said by a live reading alone.
+func (i *Inquirer) Claim(ctx context.Context, key types.NamespacedName) (*corev1.PersistentVolumeClaim, error) {
+	claim := &corev1.PersistentVolumeClaim{}
+	err := i.get(ctx, key, claim)
+	if apierrors.IsNotFound(err) && !i.Live {
+		return i.live().Claim(ctx, key)
+	}
+	return claim, err
+}
+
+// Claims reads all claims of a namespace, or of all if it is empty.
+func (i *Inquirer) Claims(ctx context.Context, namespace string) ([]corev1.PersistentVolumeClaim, error) {
+	var claims []corev1.PersistentVolumeClaim
+	err := i.each(ctx, &corev1.PersistentVolumeClaimList{}, namespace, func(object client.Object) {
+		claims = append(claims, *object.(*corev1.PersistentVolumeClaim))
+	})
+	return claims, err
+}
+
+// About adds to what the namespace says what one claim alone needs: its volume,
+// where that is attached, and the nodes of its pods.
+func (i *Inquirer) About(ctx context.Context, w *World, claim *corev1.PersistentVolumeClaim) (*Found, error) {
+	f := &Found{World: w, Case: protect.Case{
+		Claim: claim, World: w.Holds, Pods: w.Pods, Nodes: map[string]*corev1.Node{},
+		NamespaceEnding: w.Ending, Unread: slices.Clone(w.Unread), Now: i.Now(),
+	}}
+	f.Mode, f.ModeFrom = modeOf(claim, w)
+	for _, read := range []func(context.Context, *Found) error{i.volume, i.attached, i.nodes, i.policies} {
+		if err := read(ctx, f); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+func (f *Found) missed(what string, err error) error {
+	w := World{Unread: f.Unread}
+	err = w.missed(what, err, false)
+	f.Unread = w.Unread
+	return err
+}
+
+func (i *Inquirer) volume(ctx context.Context, f *Found) error {
+	name := f.Claim.Spec.VolumeName
+	if name == "" {
+		return nil
+	}
+	volume := &corev1.PersistentVolume{}
+	err := i.get(ctx, client.ObjectKey{Name: name}, volume)
+	switch {
+	case apierrors.IsNotFound(err):
+		f.VolumeGone = true
+		return nil
+	case err != nil:
+		return f.missed("persistentvolume "+name, err)
+	}
+	f.Volume = volume
+	return nil
+}
+
+// attached is asked of claims on their way out alone: before that it delays
+// nothing.
+func (i *Inquirer) attached(ctx context.Context, f *Found) error {
+	name := f.Claim.Spec.VolumeName
+	if name == "" || f.Claim.DeletionTimestamp == nil {
+		return nil
+	}
+	err := i.each(ctx, &storagev1.VolumeAttachmentList{}, "", func(object client.Object) {
+		a := object.(*storagev1.VolumeAttachment)
+		if of := a.Spec.Source.PersistentVolumeName; of != nil && *of == name {
+			f.Attached = append(f.Attached, a.Spec.NodeName)
+		}
+	})
+	if err != nil {
+		return f.missed("volumeattachments", err)
+	}
+	return nil
+}
+
+// nodesAtMost bounds how many nodes are read for one claim.
+const nodesAtMost = 32
+
+func (i *Inquirer) nodes(ctx context.Context, f *Found) error {
+	for _, use := range f.World.Holds.Pods.Holding(f.Claim) {
+		if _, known := f.Nodes[use.Node]; known || len(f.Nodes) >= nodesAtMost {
+			continue
+		}
+		node := &corev1.Node{}
+		err := i.get(ctx, client.ObjectKey{Name: use.Node}, node)
+		switch {
+		case err == nil:
+			f.Nodes[use.Node] = node
+		case apierrors.IsNotFound(err):
+			f.Nodes[use.Node] = nil
+		case apierrors.IsForbidden(err):
+			return f.missed("nodes", err) // the others are no more readable
+		default:
+			if err := f.missed("node "+use.Node, err); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// policies are asked for where words stand that they would act on.
+func (i *Inquirer) policies(ctx context.Context, f *Found) error {
+	if f.Claim.Annotations[protect.HoldersAnnotation] == "" {
+		return nil
+	}
+	for _, part := range []client.Object{&admissionv1.ValidatingAdmissionPolicy{}, &admissionv1.ValidatingAdmissionPolicyBinding{}} {
+		err := i.get(ctx, client.ObjectKey{Name: refusal}, part)
+		switch {
+		case apierrors.IsNotFound(err):
+			f.Unguarded = true
+		case err != nil:
+			return f.missed("the policy that refuses", err)
+		}
+	}
+	return nil
+}
+
+// modeOf is the mode that was chosen for a claim, or what can be seen on it: the
+// operator's configuration is not for everybody to read.
+func modeOf(claim *corev1.PersistentVolumeClaim, w *World) (protect.Mode, string) {
+	seen := protect.Settings{Exempt: []string{"kube-system"}, Mode: protect.Off}
+	from := "seen: it bears nothing of Lockstep"
+	switch {
+	case claim.Annotations[protect.HoldersAnnotation] != "":
+		seen.Mode, from = protect.Hold, "seen: the operator's words stand on it"
+	case slices.Contains(claim.Finalizers, protect.BarrierFinalizer):
+		seen.Mode, from = protect.Barrier, "seen: it bears the barrier"
+	case claim.Annotations[protect.ObservedAnnotation] != "":
+		seen.Mode, from = protect.Observe, "seen: the operator's words stand on it"
+	}
+	mode := seen.ModeOf(claim, w.Labels)
+	if _, chosen := protect.ParseMode(claim.Annotations[protect.ModeKey]); chosen {
+		return mode, "the claim chose it"
+	}
+	if _, chosen := protect.ParseMode(w.Labels[protect.ModeKey]); chosen {
+		return mode, "its namespace chose it"
+	}
+	return mode, from
+}

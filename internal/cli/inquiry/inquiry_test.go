@@ -1,0 +1,178 @@
+package inquiry_test
+
+import (
+	"context"
+	"reflect"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"lockstep.dev/lockstep/internal/cli/inquiry"
+	"lockstep.dev/lockstep/internal/cli/survey"
+	"lockstep.dev/lockstep/internal/protect"
+)
+
+const ns = "prod"
+
+// cluster answers as a cluster does that keeps some of what it has to itself.
+type cluster struct {
+	client.Client
+	forbidden, absent []string
+	pods              []string // the versions of pods that were asked for
+}
+
+func newCluster(t *testing.T, objects ...client.Object) *cluster {
+	t.Helper()
+	return &cluster{
+		Client: fake.NewClientBuilder().WithScheme(survey.Scheme()).WithRESTMapper(inquiry.Mapper()).WithObjects(objects...).Build(),
+	}
+}
+
+// answer is the error for what is kept back, by the name of its type.
+func (c *cluster) answer(object any) error {
+	kind := reflect.TypeOf(object).Elem().Name()
+	switch {
+	case slices.Contains(c.forbidden, kind):
+		return apierrors.NewForbidden(schema.GroupResource{Resource: kind}, "", nil)
+	case slices.Contains(c.absent, kind):
+		return apierrors.NewNotFound(schema.GroupResource{Resource: kind}, "")
+	}
+	return nil
+}
+
+func (c *cluster) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	if err := c.answer(into); err != nil {
+		return err
+	}
+	return c.Client.Get(ctx, key, into, options...)
+}
+
+func (c *cluster) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	if _, isPods := list.(*corev1.PodList); isPods {
+		read := (&client.ListOptions{}).ApplyOptions(options)
+		c.pods = append(c.pods, read.Raw.ResourceVersion)
+	}
+	if err := c.answer(list); err != nil {
+		return err
+	}
+	return c.Client.List(ctx, list, options...)
+}
+
+func claim(name string) *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, UID: types.UID("uid-" + name), Finalizers: []string{protect.PodsFinalizer}},
+		Spec:       corev1.PersistentVolumeClaimSpec{VolumeName: "pv-" + name},
+	}
+}
+
+func bound(name, claim string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, UID: types.UID("uid-" + name)},
+		Spec: corev1.PodSpec{NodeName: "n1", Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+		}}}},
+	}
+}
+
+func space(labels map[string]string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns, Labels: labels}}
+}
+
+func explain(t *testing.T, c *cluster, claims ...*corev1.PersistentVolumeClaim) []protect.Explanation {
+	t.Helper()
+	var read []corev1.PersistentVolumeClaim
+	for _, claim := range claims {
+		read = append(read, *claim)
+	}
+	found, err := inquiry.New(c).Explain(t.Context(), ns, read)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []protect.Explanation
+	for _, f := range found {
+		all = append(all, protect.Why(f.Case))
+	}
+	return all
+}
+
+func TestWhatMayNotBeReadIsNotTakenForAbsent(t *testing.T) {
+	data := claim("data")
+	c := newCluster(t, data, space(nil))
+	if e := explain(t, c, data)[0]; e.State != protect.Free || len(e.Unread) > 0 {
+		t.Fatalf("all may be read, and it is %s: %+v", e.State, e.Unread)
+	}
+	for _, kind := range []string{"PodList", "StatefulSetList"} {
+		c.forbidden = []string{kind}
+		e := explain(t, c, data)[0]
+		if e.State != protect.Unknown || len(e.Unread) != 1 || !e.Unread[0].MayHold || e.Unread[0].Why != "you may not read it" {
+			t.Errorf("%s may not be read, and the claim is %s: %+v", kind, e.State, e.Unread)
+		}
+	}
+	c.forbidden = []string{"PersistentVolume", "Namespace"}
+	e := explain(t, c, data)[0]
+	if e.State != protect.Free || len(e.Unread) != 2 || e.Then[0] != "volume pv-data was not read: what happens to the data is unknown" {
+		t.Errorf("what cannot hold may not be read, and the claim is %s: %+v", e.State, e)
+	}
+}
+
+func TestAKindThatTheClusterDoesNotKnowHoldsNothing(t *testing.T) {
+	data := claim("data")
+	c := newCluster(t, data, space(nil))
+	c.absent = []string{"StatefulSetList"}
+	if e := explain(t, c, data)[0]; e.State != protect.Free || len(e.Unread) > 0 {
+		t.Errorf("got %s, %+v", e.State, e.Unread)
+	}
+}
+
+func TestACacheMaySayUsedAndNeverFree(t *testing.T) {
+	used, free := claim("used"), claim("free")
+	c := newCluster(t, used, free, space(nil), bound("web", "used"))
+	explain(t, c, used)
+	if got := c.pods; !slices.Equal(got, []string{"0"}) {
+		t.Errorf("of a claim in use, pods were read at %q", got)
+	}
+	c.pods = nil
+	explain(t, c, used, free)
+	if got := c.pods; !slices.Equal(got, []string{"0", ""}) {
+		t.Errorf("of one that nobody is seen to use, pods were read at %q", got)
+	}
+}
+
+func TestTheModeIsReadWhereItIsChosen(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		labels map[string]string
+		edit   func(*corev1.PersistentVolumeClaim)
+		mode   protect.Mode
+		from   string
+	}{
+		{"nothing", nil, func(*corev1.PersistentVolumeClaim) {}, protect.Off, "seen: it bears nothing of Lockstep"},
+		{"the barrier", nil, func(c *corev1.PersistentVolumeClaim) { c.Finalizers = []string{protect.BarrierFinalizer} }, protect.Barrier, "seen: it bears the barrier"},
+		{"words", nil, func(c *corev1.PersistentVolumeClaim) {
+			c.Annotations = map[string]string{protect.HoldersAnnotation: "a"}
+		}, protect.Hold, "seen: the operator's words stand on it"},
+		{"the namespace", map[string]string{protect.ModeKey: "hold"}, func(*corev1.PersistentVolumeClaim) {}, protect.Hold, "its namespace chose it"},
+		{"the claim", map[string]string{protect.ModeKey: "hold"}, func(c *corev1.PersistentVolumeClaim) {
+			c.Annotations = map[string]string{protect.ModeKey: "off"}
+		}, protect.Off, "the claim chose it"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			data := claim("data")
+			tt.edit(data)
+			found, err := inquiry.New(newCluster(t, data, space(tt.labels))).Explain(t.Context(), ns, []corev1.PersistentVolumeClaim{*data})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if found[0].Mode != tt.mode || found[0].ModeFrom != tt.from {
+				t.Errorf("got %s, %q", found[0].Mode, found[0].ModeFrom)
+			}
+		})
+	}
+}

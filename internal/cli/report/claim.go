@@ -1,0 +1,124 @@
+package report
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"lockstep.dev/lockstep/internal/cli/inquiry"
+	"lockstep.dev/lockstep/internal/protect"
+)
+
+const (
+	kindClaimWhy     = "ClaimWhy"
+	kindClaimWhyList = "ClaimWhyList"
+)
+
+// ClaimWhy is what "why pvc/NAME -o json" prints: why a claim is there, and what
+// would change that. The fields of the explanation stand beside these.
+type ClaimWhy struct {
+	metav1.TypeMeta `json:",inline"`
+
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	protect.Explanation
+	// ModeFrom says where the mode was read, or what it was told by.
+	ModeFrom string `json:"modeFrom"`
+	// Volume is the claim's volume, as far as it is known.
+	Volume *Volume `json:"volume,omitempty"`
+	// Deletion is what came of a DELETE that was tried and not done; absent unless
+	// asked for with --if-deleted.
+	Deletion *Deletion `json:"deletion,omitempty"`
+	// ReadAt is when reading began, and Live whether it was of the newest there is.
+	ReadAt metav1.Time `json:"readAt"`
+	Live   bool        `json:"live"`
+}
+
+// Volume is the volume of a claim.
+type Volume struct {
+	Name string `json:"name"`
+	// ReclaimPolicy is what becomes of the volume; absent if it was not read.
+	ReclaimPolicy string `json:"reclaimPolicy,omitempty"`
+	Capacity      string `json:"capacity,omitempty"`
+}
+
+// Deletion is a DELETE as the API server would answer it.
+type Deletion struct {
+	// Outcome is Accepted, Refused, NotAllowed or NotTried.
+	Outcome string `json:"outcome"`
+	// RefusedBy is who refuses: a policy, a webhook.
+	RefusedBy string   `json:"refusedBy,omitempty"`
+	Message   string   `json:"message,omitempty"`
+	Warnings  []string `json:"warnings,omitempty"`
+}
+
+// ClaimWhyList holds several claims.
+type ClaimWhyList struct {
+	metav1.TypeMeta `json:",inline"`
+
+	Items []ClaimWhy `json:"items"`
+	// Free is how many claims were looked at and left out: nothing holds them.
+	Free int `json:"free"`
+
+	// spaces tells whether namespaces differ, and are shown.
+	spaces bool
+}
+
+// DeepCopyObject implements runtime.Object.
+func (c *ClaimWhy) DeepCopyObject() runtime.Object { w := *c; return &w }
+
+// DeepCopyObject implements runtime.Object.
+func (l *ClaimWhyList) DeepCopyObject() runtime.Object { w := *l; return &w }
+
+// Claim reports on one claim. attempt may be nil.
+func Claim(found *inquiry.Found, attempt *inquiry.Attempt) *ClaimWhy {
+	found.IfDeleted = attempt != nil
+	c := &ClaimWhy{
+		TypeMeta: kind(kindClaimWhy), Namespace: found.Claim.Namespace, Name: found.Claim.Name,
+		Explanation: protect.Why(found.Case), ModeFrom: found.ModeFrom, Volume: volume(found),
+		ReadAt: metav1.NewTime(found.World.At.UTC().Truncate(time.Second)), Live: found.World.Live,
+	}
+	if attempt != nil {
+		c.Deletion = &Deletion{Outcome: string(attempt.Outcome), RefusedBy: attempt.By, Message: attempt.Message, Warnings: attempt.Warnings}
+	}
+	return c
+}
+
+func volume(found *inquiry.Found) *Volume {
+	if found.Claim.Spec.VolumeName == "" {
+		return nil
+	}
+	v := &Volume{Name: found.Claim.Spec.VolumeName}
+	if size, ok := found.Claim.Status.Capacity["storage"]; ok {
+		v.Capacity = size.String()
+	}
+	if found.Volume != nil {
+		v.ReclaimPolicy = string(found.Volume.Spec.PersistentVolumeReclaimPolicy)
+	}
+	return v
+}
+
+// Claims reports on several.
+func Claims(all []*ClaimWhy) *ClaimWhyList {
+	l := &ClaimWhyList{TypeMeta: kind(kindClaimWhyList), Items: []ClaimWhy{}}
+	for _, c := range all {
+		l.Items = append(l.Items, *c)
+	}
+	return l
+}
+
+// Overview reports on those that are held, on their way out, or that nobody can
+// tell of, and counts the others.
+func Overview(all []*ClaimWhy, spaces bool) *ClaimWhyList {
+	l := Claims(nil)
+	l.spaces = spaces
+	for _, c := range all {
+		if c.State == protect.Free {
+			l.Free++
+			continue
+		}
+		l.Items = append(l.Items, *c)
+	}
+	return l
+}

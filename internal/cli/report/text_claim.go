@@ -1,0 +1,293 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"lockstep.dev/lockstep/internal/cli/inquiry"
+	"lockstep.dev/lockstep/internal/protect"
+)
+
+// WriteText writes the explanation for people: first what is so, then who and why,
+// then what to do, and last what comes of that.
+func (c *ClaimWhy) WriteText(out io.Writer, now time.Time) error {
+	var text strings.Builder
+	c.head(&text, now)
+	c.deletion(&text)
+	c.holders(&text, now)
+	c.idle(&text)
+	c.finalizers(&text)
+	c.blockers(&text)
+	c.unread(&text)
+	suggestions(&text, "TO KEEP THE DATA, before anything else", c.Rescue)
+	suggestions(&text, c.todo(), c.Actions)
+	c.then(&text)
+	c.foot(&text, now)
+	_, err := io.WriteString(out, text.String())
+	return err
+}
+
+func (c *ClaimWhy) head(out io.Writer, now time.Time) {
+	fmt.Fprintf(out, "pvc/%s in namespace %s %s.\n", c.Name, c.Namespace, c.Summary)
+	if c.AskedBy != "" {
+		fmt.Fprintf(out, "Its deletion was asked for %s ago. Who asked is %s: the object does not say; the API server's audit log would.\n",
+			ageOf(c.Since, now), c.AskedBy)
+	}
+	fmt.Fprintf(out, "mode %s (%s)", c.Mode, c.ModeFrom)
+	if v := c.Volume; v != nil {
+		fmt.Fprintf(out, "; volume %s, %s, reclaim policy %s", v.Name, dash(v.Capacity), orUnknown(v.ReclaimPolicy))
+	}
+	fmt.Fprintln(out)
+	for _, note := range c.Notes {
+		fmt.Fprintf(out, "note: %s\n", note)
+	}
+}
+
+func orUnknown(text string) string {
+	if text == "" {
+		return "unknown"
+	}
+	return text
+}
+
+// deletion is what a DELETE would be answered.
+func (c *ClaimWhy) deletion(out io.Writer) {
+	d := c.Deletion
+	if d == nil {
+		return
+	}
+	fmt.Fprint(out, "\nIF DELETED NOW (tried on the server; nothing was deleted)\n")
+	switch inquiry.Outcome(d.Outcome) {
+	case inquiry.Accepted:
+		fmt.Fprintf(out, "  accepted: %s\n", c.afterwards())
+	case inquiry.Refused:
+		fmt.Fprintf(out, "  refused by %s: %s\n", d.RefusedBy, d.Message)
+	case inquiry.NotAllowed:
+		fmt.Fprintf(out, "  you may not delete it, so that nothing more can be tried: %s\n", d.Message)
+	default:
+		fmt.Fprintf(out, "  cannot tell: %s\n", d.Message)
+	}
+	for _, warning := range d.Warnings {
+		fmt.Fprintf(out, "  with a warning: %s\n", warning)
+	}
+}
+
+// afterwards is what becomes of a claim whose DELETE is accepted.
+func (c *ClaimWhy) afterwards() string {
+	var keeping []string
+	for _, h := range c.Holders {
+		if h.Holds {
+			keeping = append(keeping, h.Name)
+		}
+	}
+	switch {
+	case len(keeping) > 0:
+		return "it would stay, on its way out, until " + few(keeping, len(keeping)) + " let go; that cannot be taken back"
+	case slices.ContainsFunc(c.Unread, func(u protect.Unread) bool { return u.What == protect.UnreadPods }):
+		return "whether a pod would keep it cannot be told"
+	case c.State == protect.Draining, c.State == protect.Doomed:
+		return "it is on its way out already"
+	}
+	return "it would go at once; that cannot be taken back"
+}
+
+func (c *ClaimWhy) holders(out io.Writer, now time.Time) {
+	if len(c.Holders) == 0 {
+		return
+	}
+	fmt.Fprintln(out)
+	table := newTable(out, "USED BY", "HOLDS", "SINCE", "PHASE", "WHY", "PROOF", "UID")
+	for _, h := range c.Holders {
+		why := h.Why
+		if h.Leaving != nil {
+			why += ", " + whenGone(*h.Leaving, now)
+		}
+		row(table, h.Name, yes(h.Holds), ageOf(h.Since, now), dash(h.Phase), why, h.Proof, dash(string(h.UID)))
+	}
+	table.Flush()
+}
+
+// whenGone tells when a pod is to have ended: its deletion timestamp is that moment.
+func whenGone(at, now time.Time) string {
+	if now.Before(at) {
+		return "to be gone in " + ageOf(&now, at)
+	}
+	return "was to be gone " + ageOf(&at, now) + " ago"
+}
+
+func yes(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+func (c *ClaimWhy) idle(out io.Writer) {
+	for _, h := range c.Idle {
+		fmt.Fprintf(out, "\n%s would use it, and is idle: %s (%s)\n", h.Name, h.Phase, h.Proof)
+	}
+}
+
+func (c *ClaimWhy) finalizers(out io.Writer) {
+	if len(c.Finalizers) == 0 {
+		return
+	}
+	fmt.Fprintln(out)
+	table := newTable(out, "FINALIZER", "OWNER", "GOES WHEN")
+	for _, f := range c.Finalizers {
+		row(table, f.Key, f.Owner, f.Drops)
+	}
+	table.Flush()
+}
+
+func (c *ClaimWhy) blockers(out io.Writer) {
+	if len(c.Blockers) == 0 {
+		return
+	}
+	fmt.Fprint(out, "\nIN THE WAY\n")
+	for _, b := range c.Blockers {
+		fmt.Fprintf(out, "  %s: %s\n", b.Of, b.What)
+		if !slices.ContainsFunc(c.Actions, func(s protect.Suggestion) bool { return strings.HasSuffix(s.Do, b.Remedy) }) {
+			fmt.Fprintf(out, "      %s\n", b.Remedy)
+			command(out, b.Command)
+		}
+	}
+}
+
+func (c *ClaimWhy) unread(out io.Writer) {
+	if len(c.Unread) == 0 {
+		return
+	}
+	fmt.Fprint(out, "\nCANNOT TELL\n")
+	for _, u := range c.Unread {
+		what := ""
+		if u.MayHold {
+			what = ": what holds the claim may be among them"
+		}
+		fmt.Fprintf(out, "  %s: %s%s\n", u.What, u.Why, what)
+	}
+}
+
+// todo is in the order in which it helps: a pod that ends before the claim is
+// deleted may be back by then.
+func (c *ClaimWhy) todo() string {
+	switch {
+	case c.AskedBy != "":
+		return "TO FREE IT (the fewest deeds)"
+	case c.Refused:
+		return "TO FREE IT (the fewest deeds; then delete it)"
+	}
+	return "IF IT IS TO GO: delete it, and then (the fewest deeds)"
+}
+
+func suggestions(out io.Writer, title string, all []protect.Suggestion) {
+	if len(all) == 0 {
+		return
+	}
+	fmt.Fprintf(out, "\n%s\n", title)
+	for i, s := range all {
+		mark := "  "
+		if len(all) > 1 {
+			mark += strconv.Itoa(i+1) + ". "
+		}
+		fmt.Fprint(out, mark+s.Do)
+		if len(s.Frees) > 1 {
+			fmt.Fprintf(out, " (frees %s)", few(s.Frees, len(s.Frees)))
+		}
+		fmt.Fprintln(out)
+		command(out, s.Command)
+	}
+}
+
+func command(out io.Writer, command string) {
+	if command != "" {
+		fmt.Fprintf(out, "      %s\n", command)
+	}
+}
+
+func (c *ClaimWhy) then(out io.Writer) {
+	fmt.Fprint(out, "\nTHEN, once it is gone\n")
+	for _, then := range c.Then {
+		fmt.Fprintf(out, "  %s\n", then)
+	}
+	if c.Release != "" {
+		fmt.Fprintf(out, "\nTo let it be deleted while it is in use all the same:\n      %s\n", c.Release)
+	}
+}
+
+// foot is how old what was used is.
+func (c *ClaimWhy) foot(out io.Writer, now time.Time) {
+	from := "from the API server's cache, which may be some seconds behind (--live asks for the newest)"
+	if c.Live {
+		from = "live"
+	}
+	fmt.Fprintf(out, "\nread %s ago, %s", age(&c.ReadAt, now), from)
+	if c.VerifiedAt != nil {
+		fmt.Fprintf(out, "; operator last confirmed this %s ago", ageOf(c.VerifiedAt, now))
+	}
+	fmt.Fprintln(out)
+}
+
+func ageOf(at *time.Time, now time.Time) string {
+	if at == nil {
+		return "-"
+	}
+	return age(&metav1.Time{Time: *at}, now)
+}
+
+// WriteText writes a line for each claim of an overview, and reports in full for
+// claims that were named.
+func (l *ClaimWhyList) WriteText(out io.Writer, now time.Time) error {
+	var text strings.Builder
+	if len(l.Items) > 0 {
+		columns := []string{"CLAIM", "STATE", "SINCE", "DELETE", "HELD BY", "TO FREE IT"}
+		if l.spaces {
+			columns = append([]string{"NAMESPACE"}, columns...)
+		}
+		table := newTable(&text, columns...)
+		for i := range l.Items {
+			row(table, l.Items[i].cells(l.spaces, now)...)
+		}
+		table.Flush()
+	}
+	switch {
+	case len(l.Items)+l.Free == 0:
+		fmt.Fprintln(&text, "there are no claims")
+	case len(l.Items) == 0:
+		fmt.Fprintf(&text, "%s looked at: none is in use, none is being deleted\n", counted(l.Free, "claim"))
+	default:
+		fmt.Fprintf(&text, "\n%s more free; see one in full with: kubectl lockstep why pvc/NAME\n", counted(l.Free, "claim"))
+	}
+	_, err := io.WriteString(out, text.String())
+	return err
+}
+
+func (c *ClaimWhy) cells(spaces bool, now time.Time) []string {
+	deletion := "accepted"
+	switch {
+	case c.AskedBy != "":
+		deletion = "under way"
+	case c.Refused:
+		deletion = "refused"
+	}
+	var keeping, deeds []string
+	for _, h := range c.Holders {
+		if h.Holds {
+			keeping = append(keeping, h.Name)
+		}
+	}
+	for _, a := range c.Actions {
+		deeds = append(deeds, a.Do)
+	}
+	cells := []string{c.Name, string(c.State), ageOf(c.Since, now), deletion, dash(few(keeping, len(keeping))), dash(strings.Join(deeds, "; "))}
+	if spaces {
+		cells = append([]string{c.Namespace}, cells...)
+	}
+	return cells
+}

@@ -1,0 +1,138 @@
+package protect
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// stated adds those whom the operator has named on the claim and who were not
+// found: of a kind that is not known here, or that may not be read.
+func (c Case) stated(holders, idle []Holder) []Holder {
+	words := ParseWords(c.Claim.Annotations[HoldersAnnotation])
+	if c.terminating() || words.Names == "" || words.Names == Unverified || !words.Until.IsZero() {
+		return holders
+	}
+	known := func(name string) bool {
+		named := func(h Holder) bool { return h.Name == name }
+		return slices.ContainsFunc(holders, named) || slices.ContainsFunc(idle, named)
+	}
+	for _, name := range strings.Split(words.Names, ", ") {
+		if name == "" || strings.HasPrefix(name, "+") || known(name) {
+			continue
+		}
+		holders = append(holders, Holder{
+			Name: name, Reason: Stated, Proof: "metadata.annotations[" + HoldersAnnotation + "]",
+			Released: "the operator takes the word away once it is no longer so",
+		})
+	}
+	return holders
+}
+
+// explained tells whether a holder truly keeps the claim: its finalizers, whenever
+// it is deleted; and, as long as words stand, the refusal of its deletion.
+func (c Case) explained(h Holder) Explained {
+	e := Explained{Holder: h, Holds: c.keeps(h) || c.refuses(), Since: moment(h.since)}
+	pod := c.Pods[h.UID]
+	if pod != nil {
+		e.Since = boundSince(pod)
+		if pod.DeletionTimestamp != nil {
+			e.Leaving = moment(pod.DeletionTimestamp.Time)
+		}
+	}
+	e.Why = c.because(e, pod)
+	return e
+}
+
+// keeps tells whether a holder keeps finalizers of the claim, deleted or not.
+func (c Case) keeps(h Holder) bool {
+	return h.Reason == BoundPod || h.Reason == BeingCopied || h.Reason == UnboundPod && c.recorded(h.UID)
+}
+
+// recorded tells whether the claim itself names a pod, which may be bound at any
+// moment.
+func (c Case) recorded(uid types.UID) bool {
+	record, err := ParseRecord(c.Claim.Annotations[UsersAnnotation])
+	return err == nil && slices.ContainsFunc(record, func(r Recorded) bool { return r.UID == uid })
+}
+
+func (c Case) because(e Explained, pod *corev1.Pod) string {
+	switch {
+	case e.Reason == BoundPod && isOver(corev1.PodPhase(e.Phase)):
+		return "the pod has finished; it still holds as long as it is there"
+	case e.Reason == BoundPod && pod != nil && pod.DeletionTimestamp != nil:
+		return "bound to node " + e.Node + ", and on its way out"
+	case e.Reason == BoundPod:
+		return "bound to node " + e.Node
+	case e.Reason == UnboundPod && c.recorded(e.UID):
+		return "about to be bound: the claim names it in its use record"
+	case e.Reason == UnboundPod && e.Holds:
+		return "not bound; it would be stranded"
+	case e.Reason == UnboundPod:
+		return "not bound; it does not hold, but will be stranded"
+	case e.Reason == BeingCopied:
+		return "its finalizer keeps the claim until the copy is made"
+	case e.Reason == Stated:
+		return "named by the operator; not found here"
+	case e.Holds:
+		return "its deletion is refused for this"
+	case e.Reason == Asked:
+		return "said on the claim; nothing enforces it now"
+	}
+	return "wants the claim, and keeps no finalizer"
+}
+
+// boundSince is when a pod was bound, or at least created.
+func boundSince(pod *corev1.Pod) *time.Time {
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionTrue {
+			return moment(condition.LastTransitionTime.Time)
+		}
+	}
+	return moment(pod.CreationTimestamp.Time)
+}
+
+func moment(at time.Time) *time.Time {
+	if at.IsZero() {
+		return nil
+	}
+	return &at
+}
+
+// notes are what no other part of an explanation tells.
+func (c Case) notes(e Explanation) []string {
+	var notes []string
+	note := func(when bool, format string, args ...any) {
+		if when {
+			notes = append(notes, fmt.Sprintf(format, args...))
+		}
+	}
+	words := c.Claim.Annotations[HoldersAnnotation]
+	alive := !c.terminating()
+	note(alive && Released(c.Claim), "it bears a release token: a DELETE is let through")
+	note(alive && !Released(c.Claim) && c.Claim.Annotations[ReleaseAnnotation] != "",
+		"it bears a release token of another life, which lets nothing through")
+	note(alive && words == "" && c.Mode >= Hold && len(e.Holders) > 0,
+		"mode %s asks that a DELETE be refused, and nothing on the claim does so yet: see whether the operator runs", c.Mode)
+	note(alive && words != "" && c.Unguarded, "the operator's words stand on it, and the policies that would refuse a DELETE are not there")
+	note(words == Unverified, "nobody has looked at it yet: a DELETE is refused until the operator has")
+	note(alive && c.Claim.Annotations[IntentAnnotation] == string(c.Claim.UID) && c.Claim.UID != "",
+		"somebody asked for it to be deleted when free: the operator does that when the last holder goes")
+	note(c.NamespaceEnding, "its namespace is being deleted")
+	_, err := ParseRecord(c.Claim.Annotations[UsersAnnotation])
+	note(err != nil, "its use record cannot be read, which is as good as in use: %v", err)
+	return notes
+}
+
+// controllerOf names what controls a pod, which may make another in its place.
+func controllerOf(pod *corev1.Pod) string {
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+		return owner.Kind + "/" + owner.Name
+	}
+	return ""
+}

@@ -1,0 +1,136 @@
+package protect
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// summary is the whole in a sentence, whose subject is the claim.
+func (c Case) summary(e Explanation) string {
+	switch e.State {
+	case Draining, Doomed:
+		return c.goingAway(e)
+	case Cooling:
+		return "was in use by " + ParseWords(c.Claim.Annotations[HoldersAnnotation]).Names + "; a DELETE is " + verdict(e) + ", until " + e.Until.UTC().Format(time.RFC3339)
+	case Unknown:
+		return "cannot be told to be free: " + unreadNames(c.Unread) + " could not be read"
+	case Free:
+		if c.Unguarded || c.Claim.Annotations[HoldersAnnotation] == "" {
+			return "is not in use: a DELETE would take it at once"
+		}
+	}
+	return c.inUse(e)
+}
+
+func verdict(e Explanation) string {
+	if e.Refused {
+		return "refused"
+	}
+	return "not refused"
+}
+
+func (c Case) goingAway(e Explanation) string {
+	text := "is being deleted, "
+	keeping := holding(e)
+	switch {
+	case len(keeping) > 0:
+		text += "and stays until " + and(keeping) + " let" + third(keeping) + " go"
+	case c.blind():
+		text += "and who holds it cannot be told: " + unreadNames(c.Unread) + " could not be read"
+	case c.wordsInTheWay():
+		text += "and its finalizers are kept by words that still stand on it"
+	case onlyForeign(e.Finalizers):
+		text += "and stays until the owners of other finalizers take them away"
+	default:
+		text += "and nobody is seen to hold it: it should go any moment"
+	}
+	if wanting := wanting(e); len(wanting) > 0 {
+		text += "; " + and(wanting) + " still want" + third(wanting) + " it, and can start no pod on it any more"
+	}
+	return text
+}
+
+func (c Case) inUse(e Explanation) string {
+	names := namedHolders(plain(e.Holders))
+	if names == "" {
+		names = c.Claim.Annotations[HoldersAnnotation]
+	}
+	text := "is in use by " + names
+	keeping := holding(e)
+	switch {
+	case e.Refused:
+		return text + ": a DELETE is refused"
+	case len(keeping) > 0:
+		return text + ": a DELETE would be accepted, and the claim would stay until " + and(keeping) + " let" + third(keeping) + " go"
+	case c.blind():
+		return text + ": a DELETE would be accepted, and whether anything keeps the claim then cannot be told"
+	}
+	return text + ": a DELETE would be accepted, and take the claim at once"
+}
+
+// holding are those that truly keep the claim.
+func holding(e Explanation) []string {
+	var names []string
+	for _, h := range e.Holders {
+		if h.Holds {
+			names = append(names, h.Name)
+		}
+	}
+	return names
+}
+
+// wanting are the workloads that want a claim that they can use no more.
+func wanting(e Explanation) []string {
+	var names []string
+	for _, h := range e.Holders {
+		if h.Reason == DesiredState {
+			names = append(names, h.Name)
+		}
+	}
+	return names
+}
+
+func onlyForeign(finalizers []Finalizer) bool {
+	ours := func(f Finalizer) bool { return f.Key == PodsFinalizer || f.Key == BarrierFinalizer }
+	return len(finalizers) > 0 && !slices.ContainsFunc(finalizers, ours)
+}
+
+func plain(explained []Explained) []Holder {
+	var holders []Holder
+	for _, h := range explained {
+		holders = append(holders, h.Holder)
+	}
+	return holders
+}
+
+func unreadNames(unread []Unread) string {
+	var names []string
+	for _, u := range unread {
+		if u.MayHold {
+			names = append(names, u.What)
+		}
+	}
+	return and(names)
+}
+
+// and joins the first few names.
+func and(names []string) string {
+	joined := named(slices.Clone(names))
+	if i := strings.LastIndex(joined, ", "); i >= 0 {
+		last := joined[i+2:]
+		if more, counted := strings.CutPrefix(last, "+"); counted {
+			last = more + " more"
+		}
+		return joined[:i] + " and " + last
+	}
+	return joined
+}
+
+// third is the ending of a verb.
+func third(subjects []string) string {
+	if len(subjects) == 1 {
+		return "s"
+	}
+	return ""
+}

@@ -1,0 +1,55 @@
+package protect
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// then is what happens to the data once the claim goes.
+func (c Case) then(holders, idle []Holder) []string {
+	told := c.volume()
+	for _, h := range slices.Concat(holders, idle) {
+		switch {
+		case h.makes && h.Phase == "":
+			told = append(told, h.Name+" will create an empty claim of the same name")
+		case h.Reason == DesiredState && h.Phase == "":
+			told = append(told, h.Name+" cannot start a pod until a claim of the same name is made again")
+		}
+	}
+	if c.IfDeleted && c.refuses() {
+		told = append([]string{"a DELETE is refused now: " + c.Claim.Annotations[HoldersAnnotation]}, told...)
+	}
+	return told
+}
+
+func (c Case) volume() []string {
+	name := c.Claim.Spec.VolumeName
+	switch {
+	case name == "":
+		return []string{"no volume is bound: there is no data"}
+	case c.VolumeGone:
+		return []string{fmt.Sprintf("volume %s is gone already: its data is not there any more", name)}
+	case c.Volume == nil:
+		return []string{fmt.Sprintf("volume %s was not read: what happens to the data is unknown", name)}
+	case c.Volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain:
+		return []string{fmt.Sprintf("volume %s is kept, Released: the data stays", name)}
+	}
+	return []string{fmt.Sprintf("volume %s is deleted, and the data with it", name)}
+}
+
+// rescue is what keeps the data of a claim that can no longer be kept itself.
+func (c Case) rescue(state State) []Suggestion {
+	if !c.terminating() || c.Volume == nil || c.Volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain {
+		return nil
+	}
+	do := "keep the volume"
+	if state == Doomed {
+		do = "keep the volume, since the claim can no longer be kept"
+	}
+	return []Suggestion{{
+		Do:      do + ": change its reclaim policy before the claim goes",
+		Command: fmt.Sprintf(`kubectl patch pv %s -p '{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}'`, c.Volume.Name),
+	}}
+}
