@@ -19,6 +19,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/protect"
 )
 
 // ErrStale means that the cluster moved since the look that an action was
@@ -75,7 +76,7 @@ type Done struct {
 }
 
 // Do carries out one action. The error is ErrStale when a precondition did not
-// hold, ErrGone when there was nothing to delete, and what the API server said
+// hold, ErrGone when there was nothing to delete or to free, and what the API server said
 // otherwise.
 func (a *Actor) Do(ctx context.Context, what action.Action) (Done, error) {
 	switch what := what.(type) {
@@ -91,6 +92,12 @@ func (a *Actor) Do(ctx context.Context, what action.Action) (Done, error) {
 		return Done{}, a.remove(ctx, what)
 	case action.WriteStatus:
 		return Done{}, a.writeStatus(ctx, what)
+	case action.Dress:
+		return Done{}, a.dress(ctx, what)
+	case protect.Release:
+		return Done{}, a.release(ctx, what)
+	case protect.Recording:
+		return Done{}, a.record(ctx, what)
 	}
 	return Done{}, fmt.Errorf("no such action: %T", what)
 }

@@ -59,6 +59,8 @@ var floors = map[string]floor{
 	"internal/narrate": f3,
 
 	"internal/controller":    f4,
+
+	"internal/controller/finalize": f4,
 	"internal/webhook":       f4,
 	"internal/webhook/certs": f4,
 

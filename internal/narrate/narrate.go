@@ -101,7 +101,9 @@ func (n *Narrator) Wait(owner runtime.Object, waiting types.UID, w lws.Wait) {
 	n.event(owner, *w.Tell)
 }
 
-func (n *Narrator) count(a action.Action, outcome string) {
+func (n *Narrator) count(a action.Action, outcome string) { count(a, outcome) }
+
+func count(a action.Action, outcome string) {
 	actions.WithLabelValues(a.Verb(), string(a.Target().Kind), a.Why().Code, outcome).Inc()
 }
 

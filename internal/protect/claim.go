@@ -55,12 +55,17 @@ func Decide(v View) Verdict {
 		return Verdict{} // what else keeps it is not ours
 	}
 	if users := v.Pods.Holding(v.Claim); len(users) > 0 {
-		return Verdict{Step: Keep, Users: users, Because: action.Reason{Code: "InUse", Sentence: "deletion is postponed: " + namedUses(users)}}
+		return Verdict{Step: Keep, Users: users, Because: InUse(users)}
 	}
 	if v.Settings.takes(v.Claim) == "" {
 		return Verdict{Step: AwaitPods, Because: action.Reason{Code: "AwaitingPodProtection", Sentence: PodsFinalizer + " is still there, and not ours to take"}}
 	}
 	return Verdict{Step: Look}
+}
+
+// InUse is why a claim stays that pods use.
+func InUse(users []Use) action.Reason {
+	return action.Reason{Code: "InUse", Sentence: "deletion is postponed: " + namedUses(users)}
 }
 
 // dress gives a living claim its finalizers. Nothing is ever added to one that is

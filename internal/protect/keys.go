@@ -8,6 +8,9 @@ const (
 	BarrierFinalizer = prefix + "barrier"
 )
 
+// Prefix begins every key of protection.
+const Prefix = prefix
+
 const prefix = "protection.lockstep.dev/"
 
 // Annotations on a claim.

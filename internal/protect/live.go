@@ -58,8 +58,30 @@ func (s Settings) takes(claim *corev1.PersistentVolumeClaim) string {
 // Empty tells whether there is nothing to read pods for.
 func (b Batch) Empty() bool { return len(b.claims)+len(b.recorded) == 0 }
 
-// Read hands every pod of a namespace to see, from a reading that began after
-// Read was called. An error says that some may be missing.
+// Names are the names of the claims: what does not use one of them need not be read.
+func (b Batch) Names() []string {
+	var names []string
+	for _, claim := range slices.Concat(b.claims, b.recorded) {
+		names = append(names, claim.Name)
+	}
+	return names
+}
+
+// Recorded are the pods that the claims themselves name.
+func (b Batch) Recorded() []types.UID {
+	var uids []types.UID
+	for _, claim := range slices.Concat(b.claims, b.recorded) {
+		record, _ := ParseRecord(claim.Annotations[UsersAnnotation]) // what cannot be read keeps its claim
+		for _, pod := range record {
+			uids = append(uids, pod.UID)
+		}
+	}
+	return uids
+}
+
+// Read hands every pod of a namespace to see that may use a claim of the batch or
+// is named by one, from a reading that began after Read was called. More pods do no
+// harm. An error says that some may be missing.
 type Read func(namespace string, see func(*corev1.Pod)) error
 
 var errNotRead = errors.New("pods were not read")

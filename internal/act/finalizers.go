@@ -1,0 +1,75 @@
+package act
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/protect"
+)
+
+// errJudged says that a release came from no judgement.
+var errJudged = errors.New("nothing was judged: a release comes from a reading of pods")
+
+// release takes a finalizer from the exact version that was judged.
+func (a *Actor) release(ctx context.Context, what protect.Release) error {
+	if what.Takes() == "" {
+		return errJudged
+	}
+	return a.mark(ctx, what.Target(), map[string]any{"finalizers": listed(what.Finalizers())})
+}
+
+// dress replaces the finalizers of the exact version that was judged.
+func (a *Actor) dress(ctx context.Context, what action.Dress) error {
+	return a.mark(ctx, what.Object, map[string]any{"finalizers": listed(what.Finalizers)})
+}
+
+// record writes the use record onto the exact version that was read.
+func (a *Actor) record(ctx context.Context, what protect.Recording) error {
+	var value any // none takes the record away
+	if what.Value() != "" {
+		value = what.Value()
+	}
+	return a.mark(ctx, what.Target(), map[string]any{"annotations": map[string]any{protect.UsersAnnotation: value}})
+}
+
+// mark merges into the metadata of an object, if it still is what was judged. A
+// list goes as a whole: nobody else's change is lost by it, since anybody's would
+// have made the version another. It is ErrGone when there is nothing left to mark.
+func (a *Actor) mark(ctx context.Context, onto identity.Ref, metadata map[string]any) error {
+	if onto.UID == "" || onto.ResourceVersion == "" {
+		return fmt.Errorf("mark %s: no incarnation", onto)
+	}
+	metadata["uid"], metadata["resourceVersion"] = onto.UID, onto.ResourceVersion
+	patch, err := json.Marshal(map[string]any{"metadata": metadata})
+	if err != nil {
+		return fmt.Errorf("mark %s: %w", onto, err)
+	}
+	object := &metav1.PartialObjectMetadata{
+		TypeMeta:   metav1.TypeMeta{APIVersion: apiVersionOf(onto.Kind), Kind: string(onto.Kind)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: onto.Namespace, Name: onto.Name},
+	}
+	err = a.writer.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch),
+		client.FieldOwner(fieldOwner), client.DisableReadYourWritesConsistency)
+	if apierrors.IsNotFound(err) {
+		return ErrGone
+	}
+	return quiet(err)
+}
+
+// listed is a list that is not null when it is empty: null would be left as it is
+// in some places, and taken for the whole field in others.
+func listed(words []string) []string {
+	if words == nil {
+		return []string{}
+	}
+	return words
+}

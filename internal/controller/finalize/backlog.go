@@ -1,0 +1,187 @@
+package finalize
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+)
+
+const (
+	// atOnce is how many claims of a namespace are looked at together, at most.
+	atOnce = 1000
+	// firstRetry and lastRetry bound the pause before a claim that failed is tried
+	// again, which doubles.
+	firstRetry = 20 * time.Millisecond
+	lastRetry  = time.Minute
+)
+
+// state is where a claim in the backlog is.
+type state int8
+
+const (
+	waiting state = iota + 1 // to be taken
+	taken                    // by a worker
+	again                    // by a worker, and something happened since
+)
+
+// backlog is the claims that have to be looked at. What is in it counts until a
+// worker is done with it, and a claim that is added meanwhile is looked at again.
+//
+//	add ──► waiting ──take──► taken ──done──► gone
+//	                            │ add            ▲
+//	                            ▼                │
+//	        waiting ◄──done── again   retry ─► later ─► waiting
+type backlog struct {
+	clock clock.WithDelayedExecution
+	limit workqueue.TypedRateLimiter[types.NamespacedName]
+
+	mu     sync.Mutex
+	states map[types.NamespacedName]state
+	// shelves are the waiting claims of each namespace, in the order they came.
+	shelves map[string][]string
+	// ready are the namespaces with waiting claims, in the order they came.
+	ready []string
+	// later are claims that wait for their time.
+	later map[types.NamespacedName]pause
+	// more is closed and made anew when claims become ready.
+	more chan struct{}
+}
+
+// pause is a claim's wait for its time.
+type pause struct {
+	end clock.Timer
+	// owed: the claim was looked at, and something is still to be done about it.
+	owed bool
+}
+
+func newBacklog(c clock.WithDelayedExecution) *backlog {
+	return &backlog{
+		clock:   c,
+		limit:   workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstRetry, lastRetry),
+		states:  map[types.NamespacedName]state{},
+		shelves: map[string][]string{},
+		later:   map[types.NamespacedName]pause{},
+		more:    make(chan struct{}),
+	}
+}
+
+// add has a claim looked at as soon as possible.
+func (b *backlog) add(key types.NamespacedName) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.put(key)
+}
+
+func (b *backlog) put(key types.NamespacedName) {
+	if p, pauses := b.later[key]; pauses {
+		p.end.Stop()
+		delete(b.later, key)
+	}
+	switch b.states[key] {
+	case waiting, again:
+		return
+	case taken:
+		b.states[key] = again
+		return
+	}
+	b.states[key] = waiting
+	if len(b.shelves[key.Namespace]) == 0 {
+		b.ready = append(b.ready, key.Namespace)
+		close(b.more)
+		b.more = make(chan struct{})
+	}
+	b.shelves[key.Namespace] = append(b.shelves[key.Namespace], key.Name)
+}
+
+// retry has a claim looked at again, later each time. It counts until then.
+func (b *backlog) retry(key types.NamespacedName) { b.rest(key, b.limit.When(key), true) }
+
+// remind has a claim looked at after a while, should nothing happen before. It
+// does not count: nothing is to be done about it now.
+func (b *backlog) remind(key types.NamespacedName, in time.Duration) { b.rest(key, in, false) }
+
+func (b *backlog) rest(key types.NamespacedName, in time.Duration, owed bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, pauses := b.later[key]; pauses || b.states[key] == waiting || b.states[key] == again {
+		return
+	}
+	b.later[key] = pause{owed: owed, end: b.clock.AfterFunc(in, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if _, pauses := b.later[key]; pauses { // or somebody was faster
+			b.put(key)
+		}
+	})}
+}
+
+// succeeded ends the memory of how often a claim failed.
+func (b *backlog) succeeded(key types.NamespacedName) { b.limit.Forget(key) }
+
+// take waits for claims of one namespace and returns them, or none when ctx ends.
+func (b *backlog) take(ctx context.Context) []types.NamespacedName {
+	for {
+		keys, more := b.taken()
+		if len(keys) > 0 {
+			return keys
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (b *backlog) taken() (keys []types.NamespacedName, more <-chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.ready) == 0 {
+		return nil, b.more
+	}
+	namespace := b.ready[0]
+	b.ready = b.ready[1:]
+	names := b.shelves[namespace]
+	n := min(len(names), atOnce)
+	for _, name := range names[:n] {
+		key := types.NamespacedName{Namespace: namespace, Name: name}
+		b.states[key] = taken
+		keys = append(keys, key)
+	}
+	if n == len(names) {
+		delete(b.shelves, namespace)
+		return keys, nil
+	}
+	b.shelves[namespace] = names[n:]
+	b.ready = append(b.ready, namespace)
+	return keys, nil
+}
+
+// done ends the work on a claim.
+func (b *backlog) done(key types.NamespacedName) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	before := b.states[key]
+	delete(b.states, key)
+	if before == again {
+		b.put(key)
+	}
+}
+
+// depth is how many claims wait, for a worker or for their time, or are being
+// looked at.
+func (b *backlog) depth() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := len(b.states)
+	for key, p := range b.later {
+		if p.owed && b.states[key] == 0 {
+			n++
+		}
+	}
+	return n
+}

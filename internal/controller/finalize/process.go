@@ -1,0 +1,268 @@
+package finalize
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"lockstep.dev/lockstep/internal/act"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/narrate"
+	"lockstep.dev/lockstep/internal/protect"
+)
+
+const (
+	// lookAgain is how soon a claim is looked at whose users the watch of pods has not
+	// shown yet: their going may never be seen.
+	lookAgain = 5 * time.Second
+	// lookAtRecords is how soon a claim is looked at that names pods which do not
+	// name it: nothing tells when they go.
+	lookAtRecords = time.Minute
+)
+
+// pass is one pass over claims of one namespace.
+type pass struct {
+	*Controller
+	namespace string
+	labels    map[string]string
+	claims    map[types.UID]*corev1.PersistentVolumeClaim
+	// look are those that only a reading of pods can tell of.
+	look []*corev1.PersistentVolumeClaim
+	do   []action.Action
+}
+
+// process looks at claims of one namespace once, decides, and writes what was
+// decided. One that fails is tried again by itself.
+func (c *Controller) process(ctx context.Context, keys []types.NamespacedName) {
+	p := &pass{Controller: c, namespace: keys[0].Namespace, claims: map[types.UID]*corev1.PersistentVolumeClaim{}}
+	namespace, err := c.claims.Namespace(ctx, p.namespace)
+	if err != nil {
+		c.failed(ctx, keys, err)
+		return
+	}
+	p.labels = namespace.Labels
+	names := make([]string, len(keys))
+	for i, key := range keys {
+		names[i] = key.Name
+	}
+	pods := c.pods.Index(p.namespace, names...)
+	for _, key := range keys {
+		claim, err := c.see(ctx, key)
+		if err != nil {
+			c.failed(ctx, []types.NamespacedName{key}, err)
+			continue
+		}
+		if claim != nil {
+			p.claims[claim.UID] = claim
+			p.decide(claim, pods)
+		}
+	}
+	p.judge(ctx)
+	p.write(ctx)
+}
+
+// see is a claim as it is to be judged, or nil if there is nothing to judge: the
+// cache's, unless that is known to be late.
+func (c *Controller) see(ctx context.Context, key types.NamespacedName) (*corev1.PersistentVolumeClaim, error) {
+	claim, err := c.claims.Get(ctx, key)
+	if err != nil || claim == nil {
+		return nil, err
+	}
+	if c.isDoubted(key, claim.ResourceVersion) {
+		return c.claims.Live(ctx, key)
+	}
+	return claim, nil
+}
+
+// doubt has a claim read live for as long as the cache shows this version of it.
+func (c *Controller) doubt(key types.NamespacedName, version string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.doubted[key] = version
+}
+
+func (c *Controller) isDoubted(key types.NamespacedName, version string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	doubted, ok := c.doubted[key]
+	if ok && doubted != version {
+		delete(c.doubted, key)
+	}
+	return ok && doubted == version
+}
+
+// decide judges a claim by the caches.
+func (p *pass) decide(claim *corev1.PersistentVolumeClaim, pods *protect.Index) {
+	mode := p.settings.ModeOf(claim, p.labels)
+	if mode < protect.Barrier && !p.settings.Alone && !slices.Contains(claim.Finalizers, protect.BarrierFinalizer) && claim.Annotations[protect.UsersAnnotation] == "" {
+		p.observe(claim, mode, pods)
+		return
+	}
+	verdict := protect.Decide(protect.View{Claim: claim, Pods: pods, Mode: mode, Settings: p.settings})
+	switch verdict.Step {
+	case protect.Dress:
+		p.do = append(p.do, action.Dress{Object: refOf(claim), Finalizers: verdict.Finalizers, Because: verdict.Because})
+	case protect.Keep:
+		p.postponed(claim, verdict)
+	case protect.AwaitPods:
+		p.narrate.Held(claim, narrate.HeldByOther)
+	case protect.Look:
+		p.narrate.Held(claim, narrate.HeldForWriting)
+		p.look = append(p.look, claim)
+	default:
+		p.leave(claim)
+	}
+	if verdict.Step == protect.Keep || verdict.Step == protect.AwaitPods {
+		p.backlog.succeeded(client.ObjectKeyFromObject(claim))
+	}
+}
+
+// leave has nothing done about a claim, but that the pods it names are looked for
+// once one of them seems to have gone.
+func (p *pass) leave(claim *corev1.PersistentVolumeClaim) {
+	if claim.DeletionTimestamp != nil {
+		p.narrate.Gone(claim.UID) // what else keeps it is not ours
+		return
+	}
+	record, err := protect.ParseRecord(claim.Annotations[protect.UsersAnnotation])
+	gone := func(r protect.Recorded) bool { return !p.pods.Has(claim.Namespace, r.UID) }
+	if err == nil && slices.ContainsFunc(record, gone) {
+		p.look = append(p.look, claim)
+	}
+}
+
+// observe tells of a claim that is not ours to protect, in the mode that tells.
+func (p *pass) observe(claim *corev1.PersistentVolumeClaim, mode protect.Mode, pods *protect.Index) {
+	if mode != protect.Observe || claim.DeletionTimestamp == nil {
+		return
+	}
+	verdict := protect.Decide(protect.View{Claim: claim, Pods: pods, Mode: mode, Settings: p.settings})
+	if verdict.Step == protect.Keep {
+		p.narrate.Postponed(claim, verdict.Because)
+	}
+}
+
+// postponed tells of a claim that stays because pods use it.
+func (p *pass) postponed(claim *corev1.PersistentVolumeClaim, verdict protect.Verdict) {
+	if slices.Contains(claim.Finalizers, protect.PodsFinalizer) {
+		p.narrate.Postponed(claim, verdict.Because)
+		return
+	}
+	p.narrate.Slipped(claim, podsOf(verdict.Users))
+}
+
+// judge reads pods once for all claims that nothing else can tell of.
+func (p *pass) judge(ctx context.Context) {
+	batch := p.settings.Take(p.namespace, p.look)
+	if batch.Empty() {
+		return
+	}
+	live := batch.Look(p.Controller.look.For(ctx, batch))
+	releases, kept := live.Judge()
+	for _, k := range kept {
+		p.keep(ctx, k)
+	}
+	for _, r := range releases {
+		p.do = append(p.do, r)
+	}
+	for _, r := range live.Forget() {
+		p.do = append(p.do, r)
+	}
+	if err := live.Err(); err != nil {
+		for _, claim := range p.look {
+			if claim.DeletionTimestamp == nil {
+				p.backlog.retry(client.ObjectKeyFromObject(claim))
+			}
+		}
+	}
+}
+
+// keep has a claim wait for those that a reading found.
+func (p *pass) keep(ctx context.Context, k protect.Kept) {
+	claim := p.claims[k.Claim.UID]
+	key := client.ObjectKeyFromObject(claim)
+	switch {
+	case k.Err != nil:
+		p.narrate.Held(claim, narrate.HeldUnread)
+		p.failed(ctx, []types.NamespacedName{key}, k.Err)
+	case len(k.Users) > 0:
+		p.postponed(claim, protect.Verdict{Users: k.Users, Because: protect.InUse(k.Users)})
+		if slices.ContainsFunc(k.Users, func(u protect.Use) bool { return !p.pods.Has(p.namespace, u.Pod.UID) }) {
+			p.backlog.remind(key, lookAgain)
+		}
+	default:
+		p.narrate.Held(claim, narrate.HeldByRecord)
+		p.backlog.remind(key, lookAtRecords)
+	}
+}
+
+// write carries out what was decided, side by side.
+func (p *pass) write(ctx context.Context) {
+	var writing sync.WaitGroup
+	room := make(chan struct{}, writes)
+	for _, a := range p.do {
+		room <- struct{}{}
+		writing.Go(func() {
+			defer func() { <-room }()
+			p.carryOut(ctx, a)
+		})
+	}
+	writing.Wait()
+}
+
+// carryOut does one write. One that finds its claim changed is decided anew, from
+// the look on.
+func (p *pass) carryOut(ctx context.Context, a action.Action) {
+	onto := a.Target()
+	key := types.NamespacedName{Namespace: onto.Namespace, Name: onto.Name}
+	_, err := p.act.Do(ctx, a)
+	p.narrate.Wrote(ctx, a, err)
+	switch {
+	case err == nil:
+		p.doubt(key, onto.ResourceVersion)
+		p.backlog.succeeded(key)
+		if r, ok := a.(protect.Release); ok {
+			p.narrate.Released(p.claims[onto.UID], r.Takes(), r.Finalizers())
+		}
+	case errors.Is(err, act.ErrGone):
+		p.narrate.Gone(onto.UID)
+	case errors.Is(err, act.ErrStale):
+		p.doubt(key, onto.ResourceVersion)
+		p.backlog.retry(key)
+	default:
+		p.failed(ctx, []types.NamespacedName{key}, err)
+	}
+}
+
+// failed has claims tried again, later each time.
+func (c *Controller) failed(ctx context.Context, keys []types.NamespacedName, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	logr.FromContextOrDiscard(ctx).Error(err, "trying again", "claim", keys[0].String(), "claims", len(keys))
+	for _, key := range keys {
+		c.backlog.retry(key)
+	}
+}
+
+func refOf(claim *corev1.PersistentVolumeClaim) identity.Ref {
+	return identity.RefOf(identity.KindPersistentVolumeClaim, claim)
+}
+
+func podsOf(users []protect.Use) string {
+	var names []string
+	for _, use := range users {
+		names = append(names, use.Pod.String()+" on node "+use.Node)
+	}
+	slices.Sort(names)
+	return strings.Join(slices.Compact(names), ", ")
+}

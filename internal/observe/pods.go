@@ -1,0 +1,173 @@
+package observe
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/watch"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"lockstep.dev/lockstep/internal/protect"
+)
+
+// Pods keeps of every pod in the cluster what concerns claims, found by the names
+// of the claims. It is written to by one watch, event by event: what it has reached
+// is told by one resource version.
+type Pods struct {
+	mu         sync.RWMutex
+	namespaces map[string]*podSpace
+	reached    string
+	followers  []func(before, after *PodUses)
+	synced     chan struct{}
+}
+
+// podSpace is the pods of one namespace.
+type podSpace struct {
+	byName map[string]*PodUses
+	// byClaim finds pods by the claims they name; under "", those that may use any.
+	byClaim map[string]map[*PodUses]struct{}
+	// byUID tells which pods exist.
+	byUID map[types.UID]*PodUses
+}
+
+// NewPods returns an empty Pods, to be filled by Run.
+func NewPods() *Pods {
+	return &Pods{namespaces: map[string]*podSpace{}, synced: make(chan struct{})}
+}
+
+// Run keeps it filled until ctx ends.
+func (p *Pods) Run(ctx context.Context, pods corev1client.PodInterface) {
+	source := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return pods.List(ctx, o) },
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return pods.Watch(ctx, o)
+		},
+	}
+	cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(source, pods), &corev1.Pod{}, (*podStore)(p),
+		cache.ReflectorOptions{Name: "pods of claims"}).RunWithContext(ctx)
+}
+
+// Synced tells whether it has been filled once.
+func (p *Pods) Synced() bool {
+	select {
+	case <-p.synced:
+		return true
+	default:
+		return false
+	}
+}
+
+// AwaitSync waits until it has been filled once.
+func (p *Pods) AwaitSync(ctx context.Context) error {
+	select {
+	case <-p.synced:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("pods are not synced yet: %w", ctx.Err())
+	}
+}
+
+// Follow calls heard with every change: before is nil for a pod that comes, after
+// for one that goes. Two pods of one name are two calls. It is called by the watch
+// itself and must not wait.
+func (p *Pods) Follow(heard func(before, after *PodUses)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.followers = append(p.followers, heard)
+}
+
+// Each calls see with every pod of a namespace.
+func (p *Pods) Each(namespace string, see func(*PodUses)) {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	if space := p.namespaces[namespace]; space != nil {
+		for _, pod := range space.byName {
+			see(pod)
+		}
+	}
+}
+
+// Count is how many pods a namespace has.
+func (p *Pods) Count(namespace string) int {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	if space := p.namespaces[namespace]; space != nil {
+		return len(space.byName)
+	}
+	return 0
+}
+
+// Has tells whether a pod of a namespace is there.
+func (p *Pods) Has(namespace string, uid types.UID) bool {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	space := p.namespaces[namespace]
+	return space != nil && space.byUID[uid] != nil
+}
+
+// Index is the pods of a namespace that may use one of the claims.
+func (p *Pods) Index(namespace string, claims ...string) *protect.Index {
+	index := protect.NewIndex()
+	p.using(namespace, claims, nil, index.See)
+	return index
+}
+
+// using hands over the pods that may use one of the claims, and those with the UIDs.
+func (p *Pods) using(namespace string, claims []string, uids []types.UID, see func(*corev1.Pod)) {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	space := p.namespaces[namespace]
+	if space == nil {
+		return
+	}
+	seen := map[*PodUses]bool{}
+	tell := func(pod *PodUses) {
+		if pod != nil && !seen[pod] {
+			seen[pod] = true
+			see(pod.Pod())
+		}
+	}
+	for _, claim := range append([]string{""}, claims...) {
+		for pod := range space.byClaim[claim] {
+			tell(pod)
+		}
+	}
+	for _, uid := range uids {
+		tell(space.byUID[uid])
+	}
+}
+
+// reaches tells whether everything up to a resource version has been seen, or is
+// within the time given.
+func (p *Pods) reaches(ctx context.Context, version string, within time.Duration) bool {
+	deadline := time.After(within)
+	for {
+		if p.hasReached(version) {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-deadline:
+			return p.hasReached(version)
+		case <-time.After(reachedAskEvery):
+		}
+	}
+}
+
+const reachedAskEvery = 10 * time.Millisecond
+
+func (p *Pods) hasReached(version string) bool {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	order, err := resourceversion.CompareResourceVersion(p.reached, version)
+	return err == nil && order >= 0 && p.Synced()
+}

@@ -1,0 +1,127 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"lockstep.dev/lockstep/internal/act"
+	"lockstep.dev/lockstep/internal/controller"
+	"lockstep.dev/lockstep/internal/controller/finalize"
+	"lockstep.dev/lockstep/internal/observe"
+	"lockstep.dev/lockstep/internal/protect"
+)
+
+// protectionLease is the lease of an operator that does nothing but protect. One
+// that sees to LeaderWorkerSets competes for another, with those of its kind.
+const protectionLease = "protection.lockstep.dev"
+
+// controllerNames are all that --controllers may name.
+func controllerNames() []string { return append(controller.Names(), finalize.Name) }
+
+// protects tells whether claims are protected.
+func (o *Options) protects() bool { return slices.Contains(o.Controllers, finalize.Name) }
+
+// sets are the controllers to run that see to LeaderWorkerSets.
+func (o *Options) sets() []string {
+	return slices.DeleteFunc(slices.Clone(o.Controllers), func(name string) bool { return name == finalize.Name })
+}
+
+// protection is what the parts of protection share. A part is set up by a method of
+// its own, below.
+type protection struct {
+	mgr      ctrl.Manager
+	log      ctrl.Logger
+	settings protect.Settings
+	claims   *observe.Claims
+	pods     *observe.Pods
+	actor    *act.Actor
+}
+
+// setupProtection adds the parts of protection to the manager.
+func (o *Options) setupProtection(mgr ctrl.Manager) error {
+	p := &protection{
+		mgr: mgr, log: o.Log.WithName(finalize.Name), settings: o.protectionSettings(),
+		claims: observe.NewClaims(mgr.GetCache(), mgr.GetAPIReader()),
+		pods:   observe.NewPods(),
+		actor:  act.New(mgr.GetClient(), mgr.GetAPIReader()),
+	}
+	for _, setup := range []func() error{
+		p.setupPods,
+		p.setupFinalizers,
+		// Further parts (holds, use records) are set up here.
+	} {
+		if err := setup(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// protectionSettings are the administrator's choices.
+func (o *Options) protectionSettings() protect.Settings {
+	return protect.Settings{Mode: protect.Barrier, Alone: o.ProtectAlone, Exempt: []string{"kube-system", o.Namespace}}
+}
+
+// setupPods fills the memory of pods, on replicas that do not lead as well.
+func (p *protection) setupPods() error {
+	client, err := kubernetes.NewForConfig(p.mgr.GetConfig())
+	if err != nil {
+		return err
+	}
+	if err := p.mgr.AddReadyzCheck("pods", p.podsSynced); err != nil {
+		return err
+	}
+	return p.mgr.Add(everywhere(func(ctx context.Context) error {
+		p.pods.Run(ctx, client.CoreV1().Pods(""))
+		return nil
+	}))
+}
+
+func (p *protection) podsSynced(r *http.Request) error {
+	ctx, cancel := context.WithTimeout(r.Context(), glance)
+	defer cancel()
+	return p.pods.AwaitSync(ctx)
+}
+
+// setupFinalizers adds the controller that gives claims their finalizers and takes
+// them.
+func (p *protection) setupFinalizers() error {
+	c := finalize.New(finalize.Options{
+		Settings: p.settings,
+		Caches:   p.mgr.GetCache(),
+		Claims:   p.claims,
+		Pods:     p.pods,
+		Looker: func(told func(observe.Reading)) *observe.Looker {
+			return observe.NewLooker(p.pods, p.mgr.GetAPIReader(), time.Now, told)
+		},
+		Actor:    p.actor,
+		Recorder: p.mgr.GetEventRecorder(finalize.Name),
+		Clock:    clock.RealClock{},
+		Log:      p.log,
+	})
+	for _, collector := range c.Narrator().Metrics() {
+		_ = metrics.Registry.Register(collector) // registered already by an earlier setup in this process
+	}
+	if err := p.mgr.Add(c); err != nil {
+		return fmt.Errorf("set up the finalizing controller: %w", err)
+	}
+	return nil
+}
+
+// everywhere runs something whether or not this replica leads.
+type everywhere manager.RunnableFunc
+
+// Start implements manager.Runnable.
+func (run everywhere) Start(ctx context.Context) error { return run(ctx) }
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (everywhere) NeedLeaderElection() bool { return false }
