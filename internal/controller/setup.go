@@ -28,6 +28,10 @@ import (
 // LeaderWorkerSet is the name of the controllers of sets and their groups.
 const LeaderWorkerSet = "leaderworkerset"
 
+// Protection is the name of the controllers that keep claims in use from being
+// lost. Setup leaves them to others: they share nothing with those of sets.
+const Protection = "protection"
+
 const (
 	setWorkers   = 16
 	groupWorkers = 32
@@ -42,7 +46,7 @@ type Options struct {
 }
 
 // Names returns the names of all controllers.
-func Names() []string { return []string{LeaderWorkerSet} }
+func Names() []string { return []string{LeaderWorkerSet, Protection} }
 
 // CacheOptions returns the options for the manager's cache that the controllers
 // read from.

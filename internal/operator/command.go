@@ -62,6 +62,9 @@ func (f *flags) options(given *pflag.FlagSet) (Options, error) {
 		return Options{}, err
 	}
 	f.override(given, config)
+	if f.protectOnly {
+		f.onlyProtect(config)
+	}
 	return Options{
 		Config:      *config,
 		Namespace:   f.namespace,

@@ -12,6 +12,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/controller"
 	"lockstep.dev/lockstep/internal/gang"
+	"lockstep.dev/lockstep/internal/protect"
 )
 
 // flags hold what stands on the command line. Their defaults are those of the
@@ -31,6 +32,7 @@ type flags struct {
 	retryPeriod                   time.Duration
 	resourceLock, resourceName    string
 	gangScheduler                 string
+	protection, protectOnly       bool
 	version                       bool
 	zap                           zap.Options
 }
@@ -44,6 +46,8 @@ func (f *flags) register(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&f.controllers, "controllers", controller.Names(), `controllers to run; "" runs none`)
 	fs.BoolVar(&f.version, "version", false, "print the version and exit")
 	fs.StringVar(&f.gangScheduler, "gang-scheduler", "", "`scheduler` that places groups whole, of sets that name none by the annotation "+lwsv1.GangSchedulerAnnotationKey+": "+strings.Join(gang.Names(), ", ")+`; "" is none`)
+	fs.BoolVar(&f.protection, "protection", true, "keep PersistentVolumeClaims in use from being lost. Claims that bear the finalizer "+protect.BarrierFinalizer+" and are deleted while this is off stay until it is on again: set the mode Off first")
+	fs.BoolVar(&f.protectOnly, "protect-only", false, "do nothing but protect claims: needs no LeaderWorkerSets in the cluster, and answers no admission requests for them")
 	f.registerWebhook(fs)
 	f.registerServers(fs)
 	f.registerLeaderElection(fs)
@@ -83,6 +87,7 @@ func (f *flags) override(given *pflag.FlagSet, c *v1alpha1.Configuration) {
 		"metrics-bind-address":        func() { c.Metrics.BindAddress = f.metricsAddress },
 		"health-probe-bind-address":   func() { c.Health.HealthProbeBindAddress = f.healthAddress },
 		"gang-scheduler":              func() { c.GangSchedulingManagement = f.gangs() },
+		"protection":                  func() { c.Protection.Enabled = &f.protection },
 		"kube-api-qps":                func() { c.ClientConnection.QPS = &f.qps },
 		"kube-api-burst":              func() { c.ClientConnection.Burst = &f.burst },
 		"leader-elect":                func() { c.LeaderElection.LeaderElect = &f.leaderElect },

@@ -12,7 +12,7 @@ import (
 // it shares their cache; a process of webhooks alone has none and asks each time.
 func (o *Options) gangs(mgr ctrl.Manager) webhook.Gangs {
 	kin := observe.NewKin(nil, mgr.GetAPIReader())
-	if len(o.Controllers) > 0 {
+	if o.keepsSets() {
 		kin = observe.NewKin(mgr.GetCache(), mgr.GetAPIReader())
 	}
 	gangs := webhook.Gangs{Kin: kin}

@@ -57,8 +57,8 @@ func (o *Options) validate() error {
 	if o.Pprof != off && o.Pprof != "" && !onLoopback(o.Pprof) {
 		return fmt.Errorf("--pprof-bind-address %q: profiles are for this machine only; give a loopback address such as 127.0.0.1:6060", o.Pprof)
 	}
-	if !o.Webhooks && len(o.Controllers) == 0 {
-		return errors.New(`nothing to run: --webhooks=false and --controllers "" leave nothing over; drop one of them`)
+	if !o.Webhooks && !o.controls() {
+		return errors.New(`nothing to run: --webhooks=false, --controllers and --protection leave nothing over; drop one of them`)
 	}
 	return nil
 }
@@ -75,7 +75,7 @@ func (o *Options) certDir() string {
 // does nothing that a second could do as well, and must not keep the lease from
 // one that has them.
 func (o *Options) elects() bool {
-	return *o.Config.LeaderElection.LeaderElect && len(o.Controllers) > 0
+	return *o.Config.LeaderElection.LeaderElect && o.controls()
 }
 
 // pprofAddress is where profiles are served, or empty for nowhere.

@@ -37,7 +37,11 @@ func TestPartsCanBeSwitchedOffButNotAll(t *testing.T) {
 		"--controllers=":                    "",
 		"--controllers=leaderworkerset":     "",
 		"--controllers= --webhooks=false":   "nothing to run",
-		"--controllers=leaderworkerset,foo": `there is no controller "foo", only: leaderworkerset`,
+		"--controllers=protection":          "",
+		"--protect-only":                    "",
+		"--protect-only --protection=false": "nothing to run",
+		"--protection=false":                "",
+		"--controllers=leaderworkerset,foo": `there is no controller "foo", only: leaderworkerset, protection`,
 		"--webhook-port=70000":              "webhook.port",
 
 		"--gang-scheduler=volcano": "",
@@ -67,7 +71,8 @@ func TestWebhooksCanBeSwitchedOffByTheEnvironment(t *testing.T) {
 }
 
 func TestReplicaWithoutControllersLeavesTheLeaseAlone(t *testing.T) {
-	for args, want := range map[string]bool{"": true, "--leader-elect=false": false, "--controllers=": false, "--webhooks=false": true} {
+	for args, want := range map[string]bool{"": true, "--leader-elect=false": false, "--controllers=": false, "--webhooks=false": true, "--protect-only": true,
+		"--controllers=protection --protection=false": false} {
 		o := parse(t, strings.Fields(args)...)
 		lease, err := o.lease()
 		if err != nil {

@@ -43,7 +43,7 @@ func (o *Options) preflight(ctx context.Context) error {
 // for one lease this one waits for its turn; where nothing keeps them apart it
 // refuses to start: each would undo what the other does.
 func (o *Options) checkOthers(ctx context.Context, client kubernetes.Interface) error {
-	if len(o.Controllers) == 0 {
+	if !o.keepsSets() {
 		return nil
 	}
 	holders, err := lease.Holders(ctx, client, o.Config.LeaderElection.ResourceName, o.Namespace, time.Now())
@@ -66,7 +66,7 @@ func (o *Options) checkOthers(ctx context.Context, client kubernetes.Interface) 
 // checkKinds looks for the kind the controllers watch: without it their caches
 // would never be complete.
 func (o *Options) checkKinds(client kubernetes.Interface) error {
-	if len(o.Controllers) == 0 {
+	if !o.keepsSets() {
 		return nil
 	}
 	_, err := client.Discovery().ServerResourcesForGroupVersion(lwsv1.GroupVersion.String())

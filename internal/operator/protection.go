@@ -7,40 +7,52 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"lockstep.dev/lockstep/api/config/v1alpha1"
 	"lockstep.dev/lockstep/internal/act"
 	"lockstep.dev/lockstep/internal/controller"
 	"lockstep.dev/lockstep/internal/controller/finalize"
 	"lockstep.dev/lockstep/internal/observe"
-	"lockstep.dev/lockstep/internal/protect"
 )
 
 // protectionLease is the lease of an operator that does nothing but protect. One
 // that sees to LeaderWorkerSets competes for another, with those of its kind.
 const protectionLease = "protection.lockstep.dev"
 
-// controllerNames are all that --controllers may name.
-func controllerNames() []string { return append(controller.Names(), finalize.Name) }
+// onlyProtect leaves of what was asked for what --protect-only leaves. Its lease is
+// its own, unless one was chosen.
+func (f *flags) onlyProtect(c *v1alpha1.Configuration) {
+	f.controllers, f.webhooks = []string{controller.Protection}, false
+	if c.LeaderElection.ResourceName == v1alpha1.DefaultResourceName {
+		c.LeaderElection.ResourceName = protectionLease
+	}
+}
 
 // protects tells whether claims are protected.
-func (o *Options) protects() bool { return slices.Contains(o.Controllers, finalize.Name) }
-
-// sets are the controllers to run that see to LeaderWorkerSets.
-func (o *Options) sets() []string {
-	return slices.DeleteFunc(slices.Clone(o.Controllers), func(name string) bool { return name == finalize.Name })
+func (o *Options) protects() bool {
+	return *o.Config.Protection.Enabled && slices.Contains(o.Controllers, controller.Protection)
 }
+
+// keepsSets tells whether LeaderWorkerSets are seen to.
+func (o *Options) keepsSets() bool { return slices.Contains(o.Controllers, controller.LeaderWorkerSet) }
+
+// controls tells whether any controllers run.
+func (o *Options) controls() bool { return o.protects() || o.keepsSets() }
 
 // protection is what the parts of protection share. A part is set up by a method of
 // its own, below.
 type protection struct {
 	mgr      ctrl.Manager
-	log      ctrl.Logger
-	settings protect.Settings
+	log      logr.Logger
+	settings ProtectionSettings
 	claims   *observe.Claims
 	pods     *observe.Pods
 	actor    *act.Actor
@@ -49,7 +61,7 @@ type protection struct {
 // setupProtection adds the parts of protection to the manager.
 func (o *Options) setupProtection(mgr ctrl.Manager) error {
 	p := &protection{
-		mgr: mgr, log: o.Log.WithName(finalize.Name), settings: o.protectionSettings(),
+		mgr: mgr, log: o.Log.WithName(controller.Protection), settings: o.protectionSettings(),
 		claims: observe.NewClaims(mgr.GetCache(), mgr.GetAPIReader()),
 		pods:   observe.NewPods(),
 		actor:  act.New(mgr.GetClient(), mgr.GetAPIReader()),
@@ -66,14 +78,11 @@ func (o *Options) setupProtection(mgr ctrl.Manager) error {
 	return nil
 }
 
-// protectionSettings are the administrator's choices.
-func (o *Options) protectionSettings() protect.Settings {
-	return protect.Settings{Mode: protect.Barrier, Alone: o.ProtectAlone, Exempt: []string{"kube-system", o.Namespace}}
-}
-
 // setupPods fills the memory of pods, on replicas that do not lead as well.
 func (p *protection) setupPods() error {
-	client, err := kubernetes.NewForConfig(p.mgr.GetConfig())
+	config := rest.CopyConfig(p.mgr.GetConfig())
+	config.ContentType = runtime.ContentTypeProtobuf
+	client, err := kubernetes.NewForConfigAndClient(config, p.mgr.GetHTTPClient())
 	if err != nil {
 		return err
 	}
@@ -96,7 +105,7 @@ func (p *protection) podsSynced(r *http.Request) error {
 // them.
 func (p *protection) setupFinalizers() error {
 	c := finalize.New(finalize.Options{
-		Settings: p.settings,
+		Settings: p.settings.Settings,
 		Caches:   p.mgr.GetCache(),
 		Claims:   p.claims,
 		Pods:     p.pods,
@@ -104,7 +113,7 @@ func (p *protection) setupFinalizers() error {
 			return observe.NewLooker(p.pods, p.mgr.GetAPIReader(), time.Now, told)
 		},
 		Actor:    p.actor,
-		Recorder: p.mgr.GetEventRecorder(finalize.Name),
+		Recorder: p.mgr.GetEventRecorder(controller.Protection),
 		Clock:    clock.RealClock{},
 		Log:      p.log,
 	})

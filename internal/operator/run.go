@@ -18,6 +18,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/controller"
+	"lockstep.dev/lockstep/internal/observe"
 	"lockstep.dev/lockstep/internal/version"
 	"lockstep.dev/lockstep/internal/webhook"
 	"lockstep.dev/lockstep/internal/webhook/certs"
@@ -41,7 +42,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	o.Log.Info("starting", "version", version.Get().Version, "server", o.REST.Host, "namespace", o.Namespace,
-		"controllers", o.Controllers, "webhooks", o.Webhooks, "leaderElection", o.elects())
+		"controllers", o.Controllers, "protection", o.protects(), "webhooks", o.Webhooks, "leaderElection", o.elects())
 	scheme, err := newScheme()
 	if err != nil {
 		return err
@@ -116,7 +117,12 @@ func (o *Options) assemble(scheme *runtime.Scheme, keeper *certs.Keeper) (ctrl.M
 	if err != nil {
 		return nil, err
 	}
-	if len(o.Controllers) > 0 {
+	if o.protects() {
+		if err := o.setupProtection(mgr); err != nil {
+			return nil, fmt.Errorf("set up protection: %w", err)
+		}
+	}
+	if o.keepsSets() {
 		if err := controller.Setup(mgr, controller.Options{Controllers: o.Controllers}); err != nil {
 			return nil, fmt.Errorf("set up the controllers: %w", err)
 		}
@@ -178,12 +184,15 @@ func (o *Options) webhookServer(keeper *certs.Keeper, secured []func(*tls.Config
 // cacheOptions hold what the parts that run need, and nothing else.
 func (o *Options) cacheOptions(keeper *certs.Keeper) cache.Options {
 	options := cache.Options{}
-	if len(o.Controllers) > 0 {
+	if o.keepsSets() {
 		options = controller.CacheOptions()
 	}
 	objects := maps.Clone(options.ByObject)
 	if objects == nil {
 		objects = map[client.Object]cache.ByObject{}
+	}
+	if o.protects() {
+		maps.Copy(objects, observe.ProtectionCaches())
 	}
 	if keeper != nil {
 		maps.Copy(objects, keeper.Watched())

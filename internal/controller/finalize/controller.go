@@ -20,9 +20,6 @@ import (
 	"lockstep.dev/lockstep/internal/protect"
 )
 
-// Name is the name of the controller.
-const Name = "protection"
-
 const (
 	// workers is how many namespaces are looked at side by side.
 	workers = 8
