@@ -23,6 +23,7 @@ type scene struct {
 	namespace string
 	client    client.Client
 	audited   int // where the audit log stood when the scene began
+	words     int // that were made unique
 }
 
 // newScene makes a namespace in which pods can be created, and records it.
