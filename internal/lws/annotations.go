@@ -14,6 +14,10 @@ const (
 	// NudgeAnnotationKey is changed to wake the StatefulSet controller from its
 	// back-off once a name it was waiting for is free.
 	NudgeAnnotationKey = "lockstep.dev/nudge"
+
+	// DisarmedAnnotationKey holds the generation that a worker StatefulSet had when it
+	// was disarmed: the next one says the same of its pods.
+	DisarmedAnnotationKey = "lockstep.dev/disarmed-at"
 )
 
 const (

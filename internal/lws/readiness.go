@@ -94,7 +94,7 @@ func podReady(pod *corev1.Pod) bool {
 // not everything that writes one does.
 func workersReady(sts *appsv1.StatefulSet) bool {
 	observed := sts.Status.ObservedGeneration
-	return (observed == 0 || observed >= sts.Generation) &&
+	return (observed == 0 || observed >= podsGeneration(sts)) &&
 		PodsOf(sts) == sts.Status.AvailableReplicas &&
 		sts.Status.CurrentRevision == sts.Status.UpdateRevision
 }

@@ -25,8 +25,13 @@ import (
 // and never to the worker StatefulSet, which goes with every restart of its group.
 // The claims of leaders are the StatefulSet controller's: their StatefulSet stays.
 
-// tieLook is how soon what was tied is looked at again.
-const tieLook = 50 * time.Millisecond
+const (
+	// tieLook is how soon what was tied is looked at again.
+	tieLook = 50 * time.Millisecond
+	// disarmLook is how soon a StatefulSet is looked at again whose controller has yet
+	// to see that claims are none of its business. Its word is an event.
+	disarmLook = time.Second
+)
 
 // ties keeps the claims of the group's workers out of its restarts. It comes before
 // everything else: a pass that ties does nothing else, so that whatever deletes a
@@ -43,8 +48,7 @@ func (d *groupDecision) ties() bool {
 		return true
 	}
 	parting := int32(d.Index) >= Replicas(d.Set) // the set decides what becomes of it
-	d.plan.tie(d.Set, &d.Group, leader, d.Now, inService(d.Set), parting)
-	return len(d.plan.Actions) == 0
+	return !d.plan.tie(d.Set, &d.Group, leader, d.Now, inService(d.Set), parting)
 }
 
 // ties has the claims of groups tied that are about to lose their leaders: those
@@ -112,9 +116,43 @@ func (g *Group) parting(set *lwsv1.LeaderWorkerSet) *metav1.OwnerReference {
 // tie has all claims of a group's workers belong to owner and to nothing else of
 // ours, or to nobody. Claims that are the leader's already are left so if spare is
 // set. It tells whether anything is left to do or to be seen.
+//
+// A claim that somebody controls is left alone by the StatefulSet controller, so it
+// is tied first, and the StatefulSet disarmed once all are: neither writes what the
+// other is about to. One that is to be nobody's is let go by the StatefulSet
+// controller itself when it sees its StatefulSet disarmed, and until then it would
+// be taken again; but a leader that leaves does not wait for that.
 func (p *Plan) tie(set *lwsv1.LeaderWorkerSet, g *Group, leader *corev1.Pod, now time.Time, owner *metav1.OwnerReference, spare bool) bool {
-	before := len(p.Actions)
-	unseen := p.disarm(g.Workers.Member())
+	workers := g.Workers.Member()
+	ties := g.ties(set, leader, owner, spare)
+	leaves := leader.DeletionTimestamp != nil
+	switch {
+	case owner != nil && len(ties) > 0:
+		p.do(ties...)
+	case armed(workers):
+		p.do(disarm(workers))
+		if leaves {
+			p.do(ties...)
+		}
+	case unseen(workers) && (!leaves || len(ties) == 0):
+		p.wait(Wait{
+			Reason: because(CodeTie, fmt.Sprintf("the statefulset controller is to see first that statefulset %s has no part in the end of volume claims", workers.Name)),
+			Until:  now.Add(disarmLook),
+		})
+		return true
+	case len(ties) == 0:
+		return false
+	default:
+		p.do(ties...)
+	}
+	p.wait(Wait{Reason: because(CodeTie, fmt.Sprintf("the volume claims of group %d are tied before its leader may go", g.Index)), Until: now.Add(tieLook)})
+	return true
+}
+
+// ties are the writes that have all claims of the group's workers belong to owner,
+// or to nobody.
+func (g *Group) ties(set *lwsv1.LeaderWorkerSet, leader *corev1.Pod, owner *metav1.OwnerReference, spare bool) []action.Action {
+	var ties []action.Action
 	ours := g.ours(set, leader)
 	for _, volume := range slices.Concat(g.Volumes.Members, g.Volumes.Orphans) {
 		if spare && metav1.IsControlledBy(volume, leader) {
@@ -133,13 +171,9 @@ func (p *Plan) tie(set *lwsv1.LeaderWorkerSet, g *Group, leader *corev1.Pod, now
 				to = &ref
 			}
 		}
-		p.do(tie(volume, owners, to, why))
+		ties = append(ties, tie(volume, owners, to, why))
 	}
-	tied := len(p.Actions) > before
-	if tied {
-		p.wait(Wait{Reason: because(CodeTie, fmt.Sprintf("the volume claims of group %d are tied before its leader may go", g.Index)), Until: now.Add(tieLook)})
-	}
-	return tied || unseen
+	return ties
 }
 
 // retied are the owners of a claim with owner for all others of ours, and whether
@@ -178,26 +212,50 @@ func WorkersOf(g *Group, leader *corev1.Pod) []*appsv1.StatefulSet {
 	return slices.DeleteFunc(all, func(sts *appsv1.StatefulSet) bool { return leader == nil || !metav1.IsControlledBy(sts, leader) })
 }
 
-// disarm takes from a worker StatefulSet the part in the end of its claims that
-// another implementation gave it. Until the StatefulSet controller has seen that,
-// it may take claims for its own again.
-func (p *Plan) disarm(workers *appsv1.StatefulSet) bool {
+// armed tells whether a worker StatefulSet has a part in the end of its claims,
+// which another implementation gave it.
+func armed(workers *appsv1.StatefulSet) bool {
 	if workers == nil || len(workers.Spec.VolumeClaimTemplates) == 0 {
 		return false
 	}
-	if policy := workers.Spec.PersistentVolumeClaimRetentionPolicy; policy == nil || policy.WhenDeleted != deleteVolumes {
-		seen := workers.Status.ObservedGeneration
-		return seen != 0 && seen < workers.Generation
+	policy := workers.Spec.PersistentVolumeClaimRetentionPolicy
+	return policy != nil && policy.WhenDeleted == deleteVolumes
+}
+
+// unseen tells whether the StatefulSet controller may still take claims for those of
+// a StatefulSet that was disarmed.
+func unseen(workers *appsv1.StatefulSet) bool {
+	if workers == nil || len(workers.Spec.VolumeClaimTemplates) == 0 {
+		return false
 	}
-	p.do(action.Apply{
-		Object: &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{
-			PersistentVolumeClaimRetentionPolicy: &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenDeleted: retainVolumes, WhenScaled: retainVolumes},
-		}},
+	seen := workers.Status.ObservedGeneration
+	return seen != 0 && seen < workers.Generation
+}
+
+// disarm takes from a worker StatefulSet its part in the end of its claims.
+func disarm(workers *appsv1.StatefulSet) action.Apply {
+	return action.Apply{
+		Object: &appsv1.StatefulSet{
+			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{DisarmedAnnotationKey: fmt.Sprint(workers.Generation)}},
+			Spec: appsv1.StatefulSetSpec{
+				PersistentVolumeClaimRetentionPolicy: &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenDeleted: retainVolumes, WhenScaled: retainVolumes},
+			},
+		},
 		Onto:       identity.RefOf(identity.KindStatefulSet, workers),
 		FieldOwner: retentionFieldOwner,
 		Because:    because(CodeTie, fmt.Sprintf("statefulset %s would take its volume claims with it at the next restart of its group", workers.Name)),
-	})
-	return true
+	}
+}
+
+// podsGeneration is the generation that last said anything of the pods of a worker
+// StatefulSet: a group that is taken from another implementation does not cease to
+// be ready because its StatefulSet was disarmed.
+func podsGeneration(workers *appsv1.StatefulSet) int64 {
+	before := workers.Generation - 1
+	if workers.Annotations[DisarmedAnnotationKey] == fmt.Sprint(before) {
+		return before
+	}
+	return workers.Generation
 }
 
 func tie(volume *Volume, owners []metav1.OwnerReference, to *identity.Ref, why string) action.Tie {

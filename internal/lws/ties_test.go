@@ -78,26 +78,6 @@ func TestClaimsOutliveARollout(t *testing.T) {
 	})
 }
 
-func TestClaimsMadeByOthersAreTakenFromTheWorkerStatefulSet(t *testing.T) {
-	c := running(t, 1, 3, lwstest.Volumes(deleteClaims, retainClaims))
-	if asOthersMade(c) != 2 || ownerOf(c, "data-w-0-1") != "StatefulSet w-0" {
-		t.Fatalf("data-w-0-1 belongs to %q", ownerOf(c, "data-w-0-1"))
-	}
-	template := find[*appsv1.StatefulSet](c, "w-0").Spec.Template.DeepCopy()
-	plan := c.decideGroup("w-0")
-	if got := strings.Join(spelled(plan), ", "); got != "apply statefulset w-0, tie persistentvolumeclaim data-w-0-1, tie persistentvolumeclaim data-w-0-2" {
-		t.Errorf("got %s", got)
-	}
-	c.settle("w-0")
-	policy := find[*appsv1.StatefulSet](c, "w-0").Spec.PersistentVolumeClaimRetentionPolicy
-	if policy.WhenDeleted != retainClaims || ownerOf(c, "data-w-0-1") != "LeaderWorkerSet w" {
-		t.Errorf("got policy %v, owner %q", policy, ownerOf(c, "data-w-0-1"))
-	}
-	if now := find[*appsv1.StatefulSet](c, "w-0").Spec.Template; len(template.Spec.Containers) != len(now.Spec.Containers) || template.Labels[lwsv1.RevisionKey] != now.Labels[lwsv1.RevisionKey] {
-		t.Errorf("the template was changed: %v", now)
-	}
-}
-
 func TestAPassThatTiesGivesNoGroupUp(t *testing.T) {
 	c := running(t, 3, 2, lwstest.Volumes(deleteClaims, deleteClaims))
 	replicasTo(c, 1)

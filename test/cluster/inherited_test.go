@@ -59,7 +59,7 @@ var heirlooms = []inherited{
 		set.Annotations = map[string]string{lwsv1.SubGroupExclusiveKeyAnnotationKey: hostname}
 	}},
 	{name: "per-replica", replicas: 2, size: 2, edit: uniquePerReplica},
-	{name: "claims", replicas: 1, size: 2, edit: claiming, unplaced: true},
+	{name: "claims", replicas: 2, size: 3, edit: claiming},
 	{name: "tpu", replicas: 1, size: 2, unplaced: true, edit: func(set *lwsv1.LeaderWorkerSet) {
 		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"google.com/tpu": resource.MustParse("4")}
 	}},
@@ -81,7 +81,7 @@ var heirlooms = []inherited{
 	}},
 	{name: "other-key", replicas: 1, size: 2, key: "0d1e2f"},
 	{name: "posted", replicas: 1, size: 2, posted: true},
-	{name: "other-claims", replicas: 1, size: 1, edit: claiming, unplaced: true, spoil: func(sts *appsv1.StatefulSet) {
+	{name: "other-claims", replicas: 1, size: 1, edit: claiming, spoil: func(sts *appsv1.StatefulSet) {
 		claim := &sts.Spec.VolumeClaimTemplates[0]
 		claim.TypeMeta, claim.Namespace = metav1.TypeMeta{}, ""
 	}},
@@ -100,7 +100,7 @@ func subgroupsOf(size int32, policy lwsv1.SubGroupPolicyType) edit {
 	}
 }
 
-// claiming gives every pod a claim that nobody fills.
+// claiming gives every pod a claim that ends with the set.
 func claiming(set *lwsv1.LeaderWorkerSet) {
 	set.Spec.LeaderWorkerTemplate.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{
 		ObjectMeta: metav1.ObjectMeta{Name: "data"},

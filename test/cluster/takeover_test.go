@@ -197,9 +197,8 @@ func undisturbed(t *testing.T, s *scene, all []*estate, mark int) {
 	same(t, "templates that the StatefulSet controller recorded of leaders", "", names(own))
 }
 
-// fewWrites allows one write to an object, one more to turn what was created into
-// what was applied, and two more where claims are tied: the StatefulSet controller
-// may tie them to a StatefulSet again until it has seen that it is not to.
+// fewWrites allows one write to an object, and one more to turn what was created into
+// what was applied.
 func fewWrites(t *testing.T, s *scene, all []*estate, since int) {
 	count := map[string]int{}
 	for _, r := range s.lockstepWrote(since) {
@@ -212,7 +211,7 @@ func fewWrites(t *testing.T, s *scene, all []*estate, since int) {
 	}
 	for object, writes := range count {
 		_, name, _ := strings.Cut(object, "/")
-		e := estateOf(all, name)
+		e := estateOf(all, strings.TrimPrefix(name, claimPrefix))
 		if e == nil {
 			continue
 		}
@@ -220,15 +219,15 @@ func fewWrites(t *testing.T, s *scene, all []*estate, since int) {
 		if e.posted {
 			allowed++
 		}
-		if e.tied() {
-			allowed += 2
-		}
 		if writes > allowed {
 			t.Errorf("%d writes to %s, at most %d are needed", writes, object, allowed)
 		}
 	}
 	t.Logf("writes to %d sets at rest and 2 in mid-rollout: %v", len(all), count)
 }
+
+// claimPrefix begins the names of the claims of an estate's pods.
+const claimPrefix = "data-"
 
 func estateOf(all []*estate, name string) *estate {
 	for _, e := range all {
