@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"maps"
 	"reflect"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/observe"
@@ -186,7 +188,8 @@ func groupDesire(before, after client.Object) bool {
 	is, ok2 := after.(*lwsv1.LeaderWorkerSet)
 	return ok && ok2 && (was.Spec.StartupPolicy != is.Spec.StartupPolicy || lws.Recreates(was) != lws.Recreates(is) ||
 		!equality.Semantic.DeepEqual(was.Spec.NetworkConfig, is.Spec.NetworkConfig) ||
-		was.Annotations[lwsv1.ExclusiveKeyAnnotationKey] != is.Annotations[lwsv1.ExclusiveKeyAnnotationKey])
+		was.Annotations[lwsv1.ExclusiveKeyAnnotationKey] != is.Annotations[lwsv1.ExclusiveKeyAnnotationKey] ||
+		!maps.Equal(was.Annotations, is.Annotations) && !reflect.DeepEqual(gang.Meant(was), gang.Meant(is)))
 }
 
 // standing tells whether an update of a StatefulSet changed what groups are

@@ -176,6 +176,8 @@ func TestWhichUpdatesMatter(t *testing.T) {
 		{"groups: startup", groupDesire, set(), set(lwstest.LeaderReady), true},
 		{"groups: network", groupDesire, set(), set(lwstest.UniquePerReplica), true},
 		{"groups: placement", groupDesire, set(), set(lwstest.Annotation(lwsv1.ExclusiveKeyAnnotationKey, "rack")), true},
+		{"groups: what their gang scheduler is told", groupDesire, set(lwstest.Annotation(lwsv1.QueueNameAnnotationKey, "q")), set(), true},
+		{"groups: what others are told", groupDesire, set(lwstest.Annotation("x", "y")), set(), false},
 		{"belonging: the same", belonging, service("u"), service("u"), false},
 		{"belonging: another owner", belonging, service("u"), service("v"), true},
 	}

@@ -22,6 +22,8 @@ type Scheduler interface {
 	Tie(pod metav1.Object, object string)
 	// Tied is the name of the object that a pod is tied to, or empty.
 	Tied(pod metav1.Object) string
+	// Meant are those of a set's annotations that it is told of in a group's object.
+	Meant(annotations map[string]string) map[string]string
 	// Object is what a group's object should say.
 	Object(Group) *unstructured.Unstructured
 	// InStep tells whether an object says all that it should.
@@ -75,6 +77,15 @@ func Wanted(set metav1.Object, otherwise Scheduler) Scheduler {
 	default:
 		return Named(name)
 	}
+}
+
+// Meant are the annotations of a set that any scheduler is told of, by scheduler.
+func Meant(set metav1.Object) map[string]map[string]string {
+	all := map[string]map[string]string{}
+	for _, s := range Schedulers() {
+		all[s.Name()] = s.Meant(set.GetAnnotations())
+	}
+	return all
 }
 
 // NameOf is the name that the object of a pod's group has. It tells revisions

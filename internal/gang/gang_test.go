@@ -90,7 +90,7 @@ func TestAPodGroupSaysWhatTheGroupIs(t *testing.T) {
 		"metadata": map[string]any{
 			"namespace": "ns", "name": "w-1-abc",
 			"labels":      map[string]any{lwsv1.SetNameLabelKey: "w"},
-			"annotations": map[string]any{"volcano.sh/x": "1"},
+			"annotations": map[string]any{"volcano.sh/x": "1", gang.FromSetAnnotationKey: lwsv1.QueueNameAnnotationKey + ",volcano.sh/x"},
 		},
 		"spec": map[string]any{"minMember": int64(2), "minResources": map[string]any{"cpu": "2"}, "queue": "q"},
 	}
@@ -138,6 +138,18 @@ func TestDriftOfAPodGroup(t *testing.T) {
 	queued := gang.Volcano{}.Object(group(func(g *gang.Group) { g.Annotations[lwsv1.QueueNameAnnotationKey] = "q" }))
 	if (gang.Volcano{}).InStep(gang.Volcano{}.Object(group()), queued) {
 		t.Error("a queue that is missing goes unnoticed")
+	}
+	if (gang.Volcano{}).InStep(queued, gang.Volcano{}.Object(group())) {
+		t.Error("a queue that the set does not name any more goes unnoticed")
+	}
+	silent := group(func(g *gang.Group) { g.Annotations = nil })
+	if (gang.Volcano{}).InStep(gang.Volcano{}.Object(group()), gang.Volcano{}.Object(silent)) {
+		t.Error("an annotation that the set does not have any more goes unnoticed")
+	}
+	inherited := gang.Volcano{}.Object(group())
+	inherited.SetAnnotations(map[string]string{"volcano.sh/x": "1"})
+	if !(gang.Volcano{}).InStep(inherited, gang.Volcano{}.Object(group())) {
+		t.Error("one that another implementation made is written for nothing")
 	}
 }
 

@@ -1,6 +1,8 @@
 package gang
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +18,10 @@ import (
 const (
 	// PodGroupAnnotationKey is where a pod names the PodGroup that it is placed with.
 	PodGroupAnnotationKey = "scheduling.k8s.io/group-name"
+	// FromSetAnnotationKey on an object names the annotations of its set that it
+	// repeats, so that one that is taken away from the set is from the object too.
+	// Who wrote a field does not tell: what a webhook adds is written by whom it met.
+	FromSetAnnotationKey = "lockstep.dev/from-set"
 	// volcanoPrefix begins what a set's annotations tell Volcano of its groups.
 	volcanoPrefix = "volcano.sh/"
 )
@@ -56,23 +62,25 @@ func (v Volcano) Object(g Group) *unstructured.Unstructured {
 	object.SetNamespace(g.Namespace)
 	object.SetName(g.Name)
 	object.SetLabels(g.Labels)
-	object.SetAnnotations(forVolcano(g.Annotations))
+	meant := v.Meant(g.Annotations)
+	object.SetAnnotations(copied(meant))
 	object.SetOwnerReferences(g.Owners)
 	spec := map[string]any{"minMember": int64(g.MinMember)}
 	if len(g.MinResources) > 0 {
 		spec["minResources"] = written(g.MinResources)
 	}
-	if queue := g.Annotations[lwsv1.QueueNameAnnotationKey]; queue != "" {
+	if queue := meant[lwsv1.QueueNameAnnotationKey]; queue != "" {
 		spec["queue"] = queue
 	}
 	object.Object["spec"] = spec
 	return object
 }
 
-func forVolcano(annotations map[string]string) map[string]string {
+// Meant implements Scheduler.
+func (Volcano) Meant(annotations map[string]string) map[string]string {
 	var meant map[string]string
 	for key, value := range annotations {
-		if !strings.HasPrefix(key, volcanoPrefix) {
+		if !strings.HasPrefix(key, volcanoPrefix) && (key != lwsv1.QueueNameAnnotationKey || value == "") {
 			continue
 		}
 		if meant == nil {
@@ -83,6 +91,21 @@ func forVolcano(annotations map[string]string) map[string]string {
 	return meant
 }
 
+// copied are the annotations of a PodGroup of whose set these are meant for Volcano.
+// The queue is a field.
+func copied(meant map[string]string) map[string]string {
+	if len(meant) == 0 {
+		return nil
+	}
+	annotations := map[string]string{FromSetAnnotationKey: strings.Join(slices.Sorted(maps.Keys(meant)), ",")}
+	for key, value := range meant {
+		if key != lwsv1.QueueNameAnnotationKey {
+			annotations[key] = value
+		}
+	}
+	return annotations
+}
+
 func written(resources corev1.ResourceList) map[string]any {
 	all := make(map[string]any, len(resources))
 	for name, quantity := range resources {
@@ -91,7 +114,8 @@ func written(resources corev1.ResourceList) map[string]any {
 	return all
 }
 
-// InStep implements Scheduler. Fields of which nothing is wanted are Volcano's.
+// InStep implements Scheduler. Fields of which nothing is wanted are Volcano's, unless
+// they came from the set.
 func (Volcano) InStep(have, want *unstructured.Unstructured) bool {
 	return within(have.GetLabels(), want.GetLabels()) && within(have.GetAnnotations(), want.GetAnnotations()) &&
 		field(have, "minMember") == field(want, "minMember") &&
@@ -99,9 +123,18 @@ func (Volcano) InStep(have, want *unstructured.Unstructured) bool {
 		equality.Semantic.DeepEqual(read(have), read(want))
 }
 
+// within tells whether an object says what is wanted of it, and nothing of what its
+// set does not say any more. One that another implementation made does not tell what
+// came from the set, and need not.
 func within(have, want map[string]string) bool {
 	for key, value := range want {
-		if got, ok := have[key]; !ok || got != value {
+		if got, ok := have[key]; key != FromSetAnnotationKey && (!ok || got != value) {
+			return false
+		}
+	}
+	said := strings.Split(want[FromSetAnnotationKey], ",")
+	for key := range strings.SplitSeq(have[FromSetAnnotationKey], ",") {
+		if key != "" && !slices.Contains(said, key) {
 			return false
 		}
 	}

@@ -124,6 +124,25 @@ func TestAPodGroupThatDriftedIsRepaired(t *testing.T) {
 	}
 }
 
+func TestWhatIsTakenFromTheSetIsTakenFromItsPodGroups(t *testing.T) {
+	queue, annotation := lwstest.Annotation(lwsv1.QueueNameAnnotationKey, "q"), lwstest.Annotation("volcano.sh/x", "1")
+	c := gangs(t, 1, 2, queue, annotation)
+	if got, _, _ := unstructured.NestedString(podGroup(c).Object, "spec", "queue"); got != "q" {
+		t.Fatalf("the queue is %q", got)
+	}
+	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { set.Annotations = nil })
+	c.do(c.decideGroup("w-0"))
+	if got, there, _ := unstructured.NestedString(podGroup(c).Object, "spec", "queue"); there {
+		t.Errorf("the queue is still %q", got)
+	}
+	if got := podGroup(c).GetAnnotations(); len(got) > 0 {
+		t.Errorf("the annotations are still %v", got)
+	}
+	if plan := c.decideGroup("w-0"); len(plan.Actions) > 0 {
+		t.Errorf("written twice: %s", spelled(plan))
+	}
+}
+
 func TestThePodGroupOfAFormerLeaderIsAGhost(t *testing.T) {
 	c := gangs(t, 1, 2)
 	edit(c, func(o *unstructured.Unstructured) { lwstest.OwnedBy(o, "v1", lwstest.Former(identity.KindPod, "w-0")) })

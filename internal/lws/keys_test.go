@@ -16,7 +16,7 @@ func TestEveryKeyIsWrittenDown(t *testing.T) {
 	}
 	key := regexp.MustCompile(`= "(lockstep\.dev/[a-z-]+)"`)
 	found := 0
-	for _, folder := range []string{"../../api/leaderworkerset/v1", "../backoff", "../install", "."} {
+	for _, folder := range []string{"../../api/leaderworkerset/v1", "../backoff", "../gang", "../install", "."} {
 		files, err := filepath.Glob(folder + "/*.go")
 		if err != nil {
 			t.Fatal(err)

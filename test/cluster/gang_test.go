@@ -123,6 +123,7 @@ func TestGangs(t *testing.T) {
 		}
 	}
 
+	s.toldAndUntold(set)
 	s.awaitSettled(set)
 	untouched, _ := find[*corev1.Pod](s.recorder, "a-0")
 	s.check("read the audit log", bed.audit.sync())
@@ -141,6 +142,37 @@ func TestGangs(t *testing.T) {
 	s.remove(set.DeepCopy())
 	s.awaitNothing(set.UID)
 	s.eventually("no PodGroup is left", func() error { return s.notGangs(set) })
+}
+
+// toldAndUntold has a set say something to Volcano and take it back. What others
+// say to it stays.
+func (s *scene) toldAndUntold(set *lwsv1.LeaderWorkerSet) {
+	s.Helper()
+	told := func(queue, note string) func() error {
+		return func() error {
+			all, err := s.podGroups()
+			for name, object := range all {
+				have, _, _ := unstructured.NestedString(object.Object, "spec", "queue")
+				err = errors.Join(err, lacking("queue of "+name, queue, have),
+					lacking("note of "+name, note, object.GetAnnotations()["volcano.sh/note"]))
+			}
+			return err
+		}
+	}
+	s.patch(set, `{"metadata":{"annotations":{"scheduling.volcano.sh/queue-name":"night","volcano.sh/note":"x"}}}`)
+	s.eventually("PodGroups that stand say what the set has come to say", told("night", "x"))
+	all, err := s.podGroups()
+	s.check("list PodGroups", err)
+	for _, object := range all {
+		s.patch(object, `{"metadata":{"annotations":{"volcano.sh/theirs":"stays"}}}`)
+	}
+	s.patch(set, `{"metadata":{"annotations":{"scheduling.volcano.sh/queue-name":null,"volcano.sh/note":null}}}`)
+	s.eventually("PodGroups that stand do not say it any more", told("", ""))
+	all, err = s.podGroups()
+	s.check("list PodGroups", err)
+	for name, object := range all {
+		same(s.T, "what others say in "+name, map[string]string{"volcano.sh/theirs": "stays"}, object.GetAnnotations())
+	}
 }
 
 // restart deletes a leader and waits until the next one has all its workers.
