@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,8 @@ type follow struct {
 	watch    bool
 	timeout  time.Duration
 	revision int64
+	// several is set when more than one set is followed, one after the other.
+	several bool
 }
 
 func (o *options) rolloutStatusCommand() *cobra.Command {
@@ -56,19 +59,31 @@ func (o *options) rolloutStatus(ctx context.Context, sets chosen, f follow) erro
 	case f.revision < 0:
 		return fmt.Errorf("--revision %d: it must not be negative", f.revision)
 	}
-	session, keys, err := o.openSets(ctx, sets)
-	if err != nil {
-		return err
-	}
 	if f.timeout > 0 {
 		var done context.CancelFunc
 		ctx, done = context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("timed out after %s", f.timeout))
 		defer done()
 	}
+	session, keys, err := o.openSets(ctx, sets)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return gaveUp(ctx, err, "waiting for the API server to tell of the sets")
+	case err != nil:
+		return err
+	}
 	changed, lost := changes(ctx, []*survey.Session{session})
+	f.several = len(keys) > 1
 	return each(keys, func(key types.NamespacedName) error {
 		return o.followRollout(ctx, session, key, f, func() error { return await(ctx, changed, lost, false) })
 	})
+}
+
+// of says which of several sets a sentence is about. One alone needs no name.
+func (f follow) of(set types.NamespacedName, sentence string) string {
+	if !f.several {
+		return sentence
+	}
+	return fmt.Sprintf("leaderworkerset %q: %s", set.Name, sentence)
 }
 
 // followRollout tells how one set's rollout stands until it is done.
@@ -83,7 +98,7 @@ func (o *options) followRollout(ctx context.Context, session *survey.Session, ke
 		case apierrors.IsNotFound(err), err == nil && uid != "" && found.Set.Set.UID != uid:
 			return fmt.Errorf("leaderworkerset %q was deleted", key.Name)
 		case err != nil && ctx.Err() != nil:
-			return gaveUp(ctx, err, told)
+			return gaveUp(ctx, err, cmp.Or(told, f.of(key, "looking for the set")))
 		case err != nil:
 			return explain(err, "", key.Namespace)
 		case found.Set.Set.DeletionTimestamp != nil:
@@ -92,23 +107,31 @@ func (o *options) followRollout(ctx context.Context, session *survey.Session, ke
 		uid = found.Set.Set.UID
 		r := report.RolloutOf(found)
 		if f.revision != 0 && r.Number != 0 && r.Number != f.revision {
-			return fmt.Errorf("desired revision (%d) is different from the running revision (%d)", f.revision, r.Number)
+			return errors.New(f.of(key, fmt.Sprintf("desired revision (%d) is different from the running revision (%d)", f.revision, r.Number)))
 		}
 		current := true
 		if r.Done {
-			if current, err = latest(ctx, session, found.Set.Set); err != nil {
+			current, err = latest(ctx, session, found.Set.Set)
+			switch {
+			case err != nil && ctx.Err() != nil:
+				return gaveUp(ctx, err, cmp.Or(told, f.of(key, "looking for the set")))
+			case err != nil:
 				return err
 			}
 		}
-		if current && r.Message != told {
-			fmt.Fprintln(o.Out, r.Message)
-			told = r.Message
+		message := r.Message
+		if !r.Done {
+			message = f.of(key, message)
+		}
+		if current && message != told {
+			fmt.Fprintln(o.Out, message)
+			told = message
 		}
 		if current && (r.Done || !f.watch) {
 			return nil
 		}
 		if err := await(); err != nil {
-			return gaveUp(ctx, err, r.Message)
+			return gaveUp(ctx, err, message)
 		}
 	}
 }
@@ -127,9 +150,6 @@ func latest(ctx context.Context, session *survey.Session, seen *lwsv1.LeaderWork
 // gaveUp says what was waited for in vain. Nobody may take that for the end of a
 // rollout.
 func gaveUp(ctx context.Context, err error, message string) error {
-	if message == "" {
-		message = "looking for the set"
-	}
 	switch cause := context.Cause(ctx); {
 	case cause == nil:
 		return err
