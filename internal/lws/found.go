@@ -29,7 +29,7 @@ func (d *setDecision) asFound(desired *appsv1.StatefulSet) {
 		desired.Spec.VolumeClaimTemplates = live.Spec.VolumeClaimTemplates // one may never change, whatever its spelling
 	}
 	key := desired.Labels[lwsv1.RevisionKey]
-	if !BearsName(live, d.Set.Name) || live.Labels[lwsv1.RevisionKey] != key || live.Spec.Template.Labels[lwsv1.RevisionKey] != key {
+	if !BearsName(live, d.Set.Name) || leadersKey(live) != key || live.Spec.Template.Labels[lwsv1.RevisionKey] != key {
 		return
 	}
 	ours := live.Annotations[AppliedAnnotationKey] != "" || d.Applied.UID == live.UID

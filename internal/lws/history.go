@@ -78,7 +78,7 @@ func (d *setDecision) bringBack(revision *appsv1.ControllerRevision, number int6
 // again at it.
 func (d *setDecision) rolledOut() bool {
 	sts := d.StatefulSet.Member()
-	return sts != nil && sts.Labels[lwsv1.RevisionKey] == d.key && livePartition(sts) == 0 &&
+	return sts != nil && leadersKey(sts) == d.key && livePartition(sts) == 0 &&
 		strategyPartition(d.Set) == 0 && d.updateDone()
 }
 

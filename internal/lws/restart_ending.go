@@ -113,6 +113,6 @@ func (d *groupDecision) endsAtOnce() bool {
 		return false // whoever orphans the workers wants them to stay: the next leader adopts them
 	}
 	scaledAway := int32(d.Index) >= PodsOf(d.LeaderSet)
-	rolled := int32(d.Index) >= livePartition(d.LeaderSet) && d.Leaving.Labels[lwsv1.RevisionKey] != d.LeaderSet.Labels[lwsv1.RevisionKey]
+	rolled := int32(d.Index) >= livePartition(d.LeaderSet) && d.Leaving.Labels[lwsv1.RevisionKey] != leadersKey(d.LeaderSet)
 	return !scaledAway && !rolled
 }

@@ -56,13 +56,19 @@ func (d *setDecision) revisions() {
 // statefulSetKey is the revision key on the leader StatefulSet: it alone says
 // which revision is current. Empty when there is none.
 func (d *setDecision) statefulSetKey() string {
-	if sts := d.StatefulSet.Member(); sts != nil {
-		return sts.Labels[lwsv1.RevisionKey]
-	}
-	if sts := d.StatefulSet.Orphan(); sts != nil {
-		return sts.Labels[lwsv1.RevisionKey]
+	if sts := d.leaderStatefulSet(); sts != nil {
+		return leadersKey(sts)
 	}
 	return ""
+}
+
+// leadersKey is the key of the revision that a leader StatefulSet was given. One that
+// lost its label still tells by its template: it is the same, and no rollout.
+func leadersKey(sts *appsv1.StatefulSet) string {
+	if key := sts.Labels[lwsv1.RevisionKey]; key != "" {
+		return key
+	}
+	return sts.Spec.Template.Labels[lwsv1.RevisionKey]
 }
 
 // lostRevision tells whether somebody removed the revision that the leaders run,

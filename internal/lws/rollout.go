@@ -41,6 +41,9 @@ type course struct{ partition, replicas int32 }
 func (r rollout) next() course {
 	c := r.planned()
 	c.partition = max(c.partition, r.keep)
+	if r.changed && r.paused {
+		return r.pause(c) // somebody spoilt what tells the template: it is not a new one
+	}
 	if r.changed {
 		return c
 	}

@@ -41,7 +41,7 @@ func (d *setDecision) rolloutOf(sts *appsv1.StatefulSet) rollout {
 		replicas: Replicas(d.Set), keep: strategyPartition(d.Set),
 		unavailable: min(unavailable, Replicas(d.Set)), surge: surge,
 		running: PodsOf(sts), partition: livePartition(sts), applied: appliedReplicas(sts, Replicas(d.Set)),
-		changed:  sts.Labels[lwsv1.RevisionKey] != d.key || displaced(sts, d.Set, d.key),
+		changed:  leadersKey(sts) != d.key || displaced(sts, d.Set, d.key),
 		paused:   Paused(d.Set),
 		observed: sts.Status.ObservedGeneration == sts.Generation || sts.Status.ObservedGeneration == 0,
 	}

@@ -74,7 +74,7 @@ func (d *setDecision) ties() {
 // GivenUp tells whether a group's leader may go in a rollout or with a scaling
 // down, so that the set sees to the claims of its workers.
 func GivenUp(sts *appsv1.StatefulSet, set *lwsv1.LeaderWorkerSet, g Group) bool {
-	return int32(g.Index) >= Replicas(set) || g.Leader != nil && outdated(sts, g.Leader, sts.Labels[lwsv1.RevisionKey])
+	return int32(g.Index) >= Replicas(set) || g.Leader != nil && outdated(sts, g.Leader, leadersKey(sts))
 }
 
 // loosen lets go of the claims of groups that are long gone, once they are to
