@@ -45,6 +45,10 @@ type Served struct {
 // servedKind is what is known of one scheduler's kind. watching is nil while it is
 // not served, and missing says why.
 type servedKind struct {
+	// asking holds a token while somebody asks the API server for the kind. Who else
+	// wants to know waits for the answer, and nobody who only listens does.
+	asking chan struct{}
+
 	watching *watching
 	missing  string
 	asked    time.Time
@@ -118,38 +122,76 @@ func (w *watching) filled(ctx context.Context) bool {
 
 // watch returns the watch of a scheduler's kind, or why there is none.
 func (s *Served) watch(ctx context.Context, scheduler gang.Scheduler) (*watching, string, error) {
+	kind := s.kind(scheduler)
+	if w, missing := s.known(kind); w != nil || missing != "" {
+		return w, missing, nil
+	}
+	select {
+	case kind.asking <- struct{}{}:
+		defer func() { <-kind.asking }()
+	case <-ctx.Done():
+		return nil, "", ctx.Err()
+	}
+	if w, missing := s.known(kind); w != nil || missing != "" {
+		return w, missing, nil // as was answered meanwhile
+	}
+	_, err := s.client.Resource(scheduler.Resource()).List(ctx, metav1.ListOptions{Limit: 1, LabelSelector: lwsv1.SetNameLabelKey})
+	why := whyMissing(scheduler, err)
+	switch {
+	case why != "":
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		kind.missing, kind.asked = why, time.Now()
+		return nil, why, nil
+	case err != nil:
+		return nil, "", fmt.Errorf("list %s: %w", scheduler.Resource().GroupResource(), err)
+	}
+	return s.found(kind, scheduler)
+}
+
+// kind is what is known of a scheduler's kind, if only that nothing is.
+func (s *Served) kind(scheduler gang.Scheduler) *servedKind {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	kind := s.kinds[scheduler.Name()]
 	if kind == nil {
-		kind = &servedKind{}
+		kind = &servedKind{asking: make(chan struct{}, 1)}
 		s.kinds[scheduler.Name()] = kind
 	}
-	if kind.watching != nil {
-		return kind.watching, "", nil
+	return kind
+}
+
+// known returns the watch of a kind, or why there is none, or nothing when that is
+// to be asked for.
+func (s *Served) known(kind *servedKind) (*watching, string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case kind.watching != nil:
+		return kind.watching, ""
+	case kind.missing != "" && time.Since(kind.asked) < askAgainAfter:
+		return nil, kind.missing
 	}
-	if kind.missing != "" && time.Since(kind.asked) < askAgainAfter {
-		return nil, kind.missing, nil
-	}
-	_, err := s.client.Resource(scheduler.Resource()).List(ctx, metav1.ListOptions{Limit: 1, LabelSelector: lwsv1.SetNameLabelKey})
-	if why := whyMissing(scheduler, err); why != "" {
-		kind.missing, kind.asked = why, time.Now()
-		return nil, why, nil
-	}
+	return nil, ""
+}
+
+// found begins to watch a kind that is served.
+func (s *Served) found(kind *servedKind, scheduler gang.Scheduler) (*watching, string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w, err := s.begin(scheduler)
 	if err != nil {
-		return nil, "", fmt.Errorf("list %s: %w", scheduler.Resource().GroupResource(), err)
-	}
-	if kind.watching, err = s.begin(scheduler); err != nil {
 		return nil, "", err
 	}
+	kind.watching = w
 	if kind.missing != "" {
 		kind.missing = ""
 		s.tellTurned()
 	}
-	return kind.watching, "", nil
+	return w, "", nil
 }
 
-// begin begins to watch a kind that is served.
+// begin begins a watch of a kind.
 func (s *Served) begin(scheduler gang.Scheduler) (*watching, error) {
 	life, end := context.WithCancel(s.life)
 	informer := dynamicinformer.NewFilteredDynamicInformer(s.client, scheduler.Resource(), metav1.NamespaceAll, 0, cache.Indexers{},

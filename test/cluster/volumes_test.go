@@ -160,6 +160,13 @@ func TestClaimsMadeByOthersOutliveRestarts(t *testing.T) {
 	s.awaitOwner("StatefulSet")
 	s.check("start the operator", bed.operator.start())
 	s.awaitOwner("LeaderWorkerSet")
+	s.eventually("worker StatefulSets have no part in the end of claims", func() error {
+		var errs []error
+		for _, sts := range live[*appsv1.StatefulSet](s.recorder) {
+			errs = append(errs, lacking("policy of "+sts.Name, keepClaims, sts.Spec.PersistentVolumeClaimRetentionPolicy.WhenDeleted))
+		}
+		return errors.Join(errs[1:]...) // the first is of the leaders, whose claims end with the set
+	})
 	for _, sts := range live[*appsv1.StatefulSet](s.recorder) {
 		if sts.Name != "a" && sts.Generation != 3 {
 			t.Errorf("statefulset %s was written %d times", sts.Name, sts.Generation)

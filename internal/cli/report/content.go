@@ -110,7 +110,7 @@ func changes(path string, from, to any) []Change {
 	if wasList && isList {
 		return changesOfMaps(path, old, new)
 	}
-	if short(from) == short(to) && same(from, to) {
+	if same(from, to) {
 		return nil
 	}
 	return []Change{{Path: path, From: from, To: to}}

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -51,37 +52,86 @@ func compare(from, to []string) []lineEdit {
 		from, to = from[:len(from)-1], to[:len(to)-1]
 	}
 	slices.Reverse(tail)
-	return slices.Concat(edits, compareRest(from, to), tail)
+	return slices.Concat(edits, removedFirst(compareRest(from, to)), tail)
 }
 
-// compareRest finds a longest common subsequence of lines.
+// compareRest finds a longest common subsequence of lines in memory that grows with
+// the lines, not with their product: it halves the first text, finds where a longest
+// one parts the second, and compares the halves.
 func compareRest(from, to []string) []lineEdit {
-	common := make([][]int, len(from)+1)
-	for i := range common {
-		common[i] = make([]int, len(to)+1)
+	switch {
+	case len(from) == 0:
+		return marked('+', to)
+	case len(to) == 0:
+		return marked('-', from)
+	case len(from) == 1:
+		return compareLine(from[0], to)
 	}
-	for i := len(from) - 1; i >= 0; i-- {
-		for j := len(to) - 1; j >= 0; j-- {
-			common[i][j] = max(common[i+1][j], common[i][j+1])
-			if from[i] == to[j] {
-				common[i][j] = common[i+1][j+1] + 1
+	half := len(from) / 2
+	part := parting(from[:half], from[half:], to)
+	return append(compareRest(from[:half], to[:part]), compareRest(from[half:], to[part:])...)
+}
+
+func marked(mark byte, lines []string) []lineEdit {
+	edits := make([]lineEdit, len(lines))
+	for i, line := range lines {
+		edits[i] = lineEdit{mark, line}
+	}
+	return edits
+}
+
+func compareLine(line string, to []string) []lineEdit {
+	at := slices.Index(to, line)
+	if at < 0 {
+		return append(marked('-', []string{line}), marked('+', to)...)
+	}
+	return slices.Concat(marked('+', to[:at]), marked(' ', to[at:at+1]), marked('+', to[at+1:]))
+}
+
+// parting is where to parts so that its beginning has as much as possible in common
+// with the first half, and its end with the second.
+func parting(first, second, to []string) int {
+	beginning := inCommon(first, to)
+	slices.Reverse(second)
+	slices.Reverse(to)
+	end := inCommon(second, to)
+	slices.Reverse(second)
+	slices.Reverse(to)
+	part := 0
+	for i := range beginning {
+		if beginning[i]+end[len(to)-i] > beginning[part]+end[len(to)-part] {
+			part = i
+		}
+	}
+	return part
+}
+
+// inCommon is the length of a longest common subsequence of lines with each beginning
+// of to.
+func inCommon(lines, to []string) []int {
+	row := make([]int, len(to)+1)
+	for _, line := range lines {
+		before := 0 // of the row above, one to the left
+		for j := range to {
+			above := row[j+1]
+			if row[j+1] = max(above, row[j]); line == to[j] {
+				row[j+1] = before + 1
 			}
+			before = above
 		}
 	}
-	var edits []lineEdit
-	i, j := 0, 0
-	for i < len(from) || j < len(to) {
-		switch {
-		case i < len(from) && j < len(to) && from[i] == to[j]:
-			edits = append(edits, lineEdit{' ', from[i]})
-			i, j = i+1, j+1
-		case j == len(to) || i < len(from) && common[i+1][j] >= common[i][j+1]:
-			edits = append(edits, lineEdit{'-', from[i]})
-			i++
-		default:
-			edits = append(edits, lineEdit{'+', to[j]})
-			j++
+	return row
+}
+
+// removedFirst has what is taken away come before what is added in its place.
+func removedFirst(edits []lineEdit) []lineEdit {
+	for i := 0; i < len(edits); {
+		end := i
+		for end < len(edits) && (edits[end].mark == ' ') == (edits[i].mark == ' ') {
+			end++
 		}
+		slices.SortStableFunc(edits[i:end], func(a, b lineEdit) int { return cmp.Compare(b.mark, a.mark) }) // '-' is after '+'
+		i = end
 	}
 	return edits
 }

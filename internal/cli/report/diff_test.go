@@ -1,6 +1,8 @@
 package report
 
 import (
+	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -45,10 +47,60 @@ func TestComparisonsAreWhole(t *testing.T) {
 		if strings.Join(before, "\n") != strings.Join(from, "\n") || strings.Join(after, "\n") != strings.Join(to, "\n") {
 			t.Fatalf("%q and %q became %q and %q", from, to, before, after)
 		}
+		if kept, most := keptOf(compare(from, to)), longestCommon(from, to); kept != most {
+			t.Fatalf("%q and %q have %d lines in common, and %d are kept", from, to, most, kept)
+		}
 		if hunks := hunksOf(compare(from, from)); len(hunks) != 0 {
 			t.Fatalf("%q differs from itself: %v", from, hunks)
 		}
 	})
+}
+
+func keptOf(edits []lineEdit) int {
+	kept := 0
+	for _, e := range edits {
+		if e.mark == ' ' {
+			kept++
+		}
+	}
+	return kept
+}
+
+// longestCommon is defined by itself, as slow as that is.
+func longestCommon(a, b []string) int {
+	known := map[[2]int]int{}
+	var from func(i, j int) int
+	from = func(i, j int) int {
+		if i == len(a) || j == len(b) {
+			return 0
+		}
+		if n, ok := known[[2]int{i, j}]; ok {
+			return n
+		}
+		n := max(from(i+1, j), from(i, j+1))
+		if a[i] == b[j] {
+			n = from(i+1, j+1) + 1
+		}
+		known[[2]int{i, j}] = n
+		return n
+	}
+	return from(0, 0)
+}
+
+// A template may be as long as the API server takes it, and differ in every line.
+func TestComparingLongTextsTakesLittleMemory(t *testing.T) {
+	const lines = 2000
+	from, to := make([]string, lines), make([]string, lines)
+	for i := range lines {
+		from[i], to[i] = fmt.Sprint("from ", i), fmt.Sprint("to ", i)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	compare(from, to)
+	runtime.ReadMemStats(&after)
+	if got, most := after.TotalAlloc-before.TotalAlloc, uint64(lines*1024); got > most {
+		t.Errorf("comparing 2 texts of %d lines took %d bytes, at most %d are allowed", lines, got, most)
+	}
 }
 
 func TestChanges(t *testing.T) {
