@@ -36,6 +36,7 @@ func shape(runs [][]action.Action) (sizes []int) {
 func TestOnlyNeighbouringDeletesGoTogether(t *testing.T) {
 	remove, write, apply := action.Delete{Object: named("a")}, action.WriteStatus{}, action.Apply{}
 	make, any := action.Create{Object: &corev1.Pod{}}, action.Delete{Object: named("b"), AnyVersion: true}
+	after := action.Delete{Object: named("a"), After: true}
 	tests := []struct {
 		actions []action.Action
 		want    []int
@@ -44,7 +45,8 @@ func TestOnlyNeighbouringDeletesGoTogether(t *testing.T) {
 		{[]action.Action{remove, remove, remove}, []int{3}},
 		{[]action.Action{make, make}, []int{1, 1}},
 		{[]action.Action{remove, apply, remove, remove, write}, []int{1, 1, 2, 1}},
-		{[]action.Action{any, any, remove}, []int{2, 1}}, // a group's leader goes last
+		{[]action.Action{any, any, remove}, []int{3}}, // a group's leader goes with its workers
+		{[]action.Action{any, any, after}, []int{2, 1}},
 	}
 	for _, tt := range tests {
 		if diff := cmp.Diff(tt.want, shape(Batch(tt.actions))); diff != "" {

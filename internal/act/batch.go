@@ -21,13 +21,11 @@ func independent(a action.Action) bool {
 	return a.Target().Kind == identity.KindPod
 }
 
-// alike tells whether two neighbours have the same form. Deletes of one version and
-// of any do not: what ends a group is the deletion of the leader that was judged,
-// and what goes with it is to be gone first.
-func alike(a, b action.Action) bool {
-	one, _ := a.(action.Delete)
-	other, _ := b.(action.Delete)
-	return a.Verb() == b.Verb() && a.Target().Kind == b.Target().Kind && one.AnyVersion == other.AnyVersion
+// alike tells whether an action has the same form as the one before it, and need not
+// wait for it.
+func alike(before, a action.Action) bool {
+	deletion, _ := a.(action.Delete)
+	return !deletion.After && before.Verb() == a.Verb() && before.Target().Kind == a.Target().Kind
 }
 
 // Batch splits actions into runs that may go out together: neighbouring deletes,

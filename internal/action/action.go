@@ -158,8 +158,11 @@ type Delete struct {
 	// AnyVersion is set where the reason holds whatever became of the object since
 	// the look: its UID alone is the precondition.
 	AnyVersion bool
-	Because    Reason
-	Tell       Telling
+	// After is set where everything that stands before it in the plan is to be gone
+	// first: it does not go out together with its neighbours.
+	After   bool
+	Because Reason
+	Tell    Telling
 }
 
 // WriteStatus replaces the status of a set at the version that was judged.

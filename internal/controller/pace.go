@@ -14,7 +14,7 @@ const (
 	// groups: a look costs some microseconds for each, and the events of a set that
 	// comes or rolls are as many as its groups. Without a pause their product would be
 	// paid; with it a set takes a small part of one processor, however large it is.
-	restPerGroup = 200 * time.Microsecond
+	restPerGroup = 500 * time.Microsecond
 	// restAtMost bounds the pause of the largest sets.
 	restAtMost = time.Second
 )

@@ -20,10 +20,10 @@ func TestALargeSetRestsBetweenLooks(t *testing.T) {
 		passed, least  time.Duration
 		want           time.Duration
 	}{
-		{"a small set", 10, 0, 0, 0, 2 * time.Millisecond},
+		{"a small set", 10, 0, 0, 0, 5 * time.Millisecond},
 		{"events are gathered anyway", 10, 0, 0, gather, gather},
-		{"groups that are to come count", 300, 200, 0, gather, 100 * time.Millisecond},
-		{"it has rested", 500, 0, 100 * time.Millisecond, 0, 0},
+		{"groups that are to come count", 300, 200, 0, gather, 250 * time.Millisecond},
+		{"it has rested", 500, 0, 250 * time.Millisecond, 0, 0},
 		{"it has rested long ago", 500, 0, time.Hour, gather, gather},
 		{"the largest", 100_000, 0, 0, 0, time.Second},
 	} {

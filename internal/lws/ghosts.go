@@ -54,8 +54,10 @@ func (d *setDecision) ghosts() {
 	d.held = d.held || d.leadersHold(volumes)
 
 	blocking := slices.Concat(whole, leaders, volumes, d.serviceGhosts(), d.gangGhosts())
-	for _, g := range slices.Concat(d.Groups, d.Vacant) {
-		blocking = append(blocking, g.ghosts(Size(d.Set))...)
+	for _, groups := range [][]Group{d.Groups, d.Vacant} { // as many as a set has: not copied
+		for i := range groups {
+			blocking = append(blocking, groups[i].ghosts(Size(d.Set))...)
+		}
 	}
 	d.waiting = d.haunt(blocking)
 	d.plan.helpAlong(d.Now, d.Vigil, d.Lives, slices.Concat(
@@ -152,7 +154,7 @@ func ordinalsOf(ghosts []ghost) map[int]bool {
 
 // ghosts returns what holds back this group's workers: nothing, once their
 // StatefulSet stands, for that one then deals with its own pods.
-func (g Group) ghosts(size int32) []ghost {
+func (g *Group) ghosts(size int32) []ghost {
 	if g.Workers.Member() != nil {
 		return nil
 	}

@@ -43,7 +43,9 @@ func (d *groupDecision) restart() bool {
 
 // end deletes all that there is of a group under one leader. The worker
 // StatefulSet goes first, so that its controller makes none of the pods anew; the
-// leader last, so that nothing is lost sight of when the process ends in between.
+// leader together with the pods that go with that StatefulSet in any case. It waits
+// for those that nothing else would end, so that none is lost sight of when the
+// process ends in between.
 func (d *groupDecision) end(leader *corev1.Pod) {
 	owners := []string{string(leader.UID)}
 	for _, sts := range slices.Concat(d.Workers.Members, d.Workers.Ghosts) {
@@ -61,13 +63,17 @@ func (d *groupDecision) end(leader *corev1.Pod) {
 			d.plan.do(d.ending(identity.RefOf(identity.KindPod, pod)))
 		}
 	}
+	unowned := false
 	for _, pod := range byOrdinal(d.Pods.Orphans) { // set free with their StatefulSet, and to be adopted by the next
 		if d.startedWith(leader, pod) {
 			d.plan.do(d.ending(identity.RefOf(identity.KindPod, pod)))
+			unowned = true
 		}
 	}
 	if leader.DeletionTimestamp == nil {
-		d.plan.do(d.endingLeader(leader))
+		ending := d.endingLeader(leader)
+		ending.After = unowned
+		d.plan.do(ending)
 	}
 }
 

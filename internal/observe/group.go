@@ -69,7 +69,7 @@ func (o *Observer) Group(ctx context.Context, key types.NamespacedName, now time
 	}
 	w.Lives = j.lives
 	vigilKey := groupVigil(key)
-	w.Vigil = o.memory.watchOver(vigilKey, groupPresence(w.Group, true), now)
+	w.Vigil = o.memory.watchOver(vigilKey, groupPresence(&w.Group, true), now)
 	if sts := w.Workers.Member(); sts == nil || !lws.LacksPods(sts) {
 		o.memory.relax(vigilKey) // who left is of no interest once nobody is missing
 	}

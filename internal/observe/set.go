@@ -221,15 +221,17 @@ func setPresence(w lws.SetSnapshot, leaderOwner identity.Claimant) []presence {
 	present = append(present, volumePresence(w.LeaderVolumes, true)...)
 	present = append(present, presences(identity.KindService, w.Service.Ghosts, false)...)
 	present = append(present, presences(identity.KindControllerRevision, w.Revisions.Ghosts, false)...)
-	for _, g := range slices.Concat(w.Groups, w.Vacant) {
-		present = append(present, groupPresence(g, false)...)
+	for _, groups := range [][]lws.Group{w.Groups, w.Vacant} {
+		for i := range groups {
+			present = append(present, groupPresence(&groups[i], false)...)
+		}
 	}
 	return present
 }
 
 // groupPresence is the same of one group. taken tells whether its pods keep its
 // own StatefulSet from making theirs.
-func groupPresence(g lws.Group, taken bool) []presence {
+func groupPresence(g *lws.Group, taken bool) []presence {
 	present := presences(identity.KindStatefulSet, g.Workers.Ghosts, false)
 	present = append(present, presences(identity.KindPod, othersPods(g), taken)...)
 	present = append(present, presences(identity.KindPodGroup, g.Gang.Ghosts, false)...)
@@ -239,7 +241,7 @@ func groupPresence(g lws.Group, taken bool) []presence {
 
 // othersPods are the pods under names of workers that the group's StatefulSet
 // does not deal with itself.
-func othersPods(g lws.Group) []*corev1.Pod {
+func othersPods(g *lws.Group) []*corev1.Pod {
 	others := slices.Clone(g.Pods.Squatters)
 	sts := g.Workers.Member()
 	for _, pod := range g.Pods.Ghosts {
