@@ -6,6 +6,7 @@ package program
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,6 +27,8 @@ import (
 	kwok "sigs.k8s.io/kwok/pkg/kwok/cmd"
 	kwoklog "sigs.k8s.io/kwok/pkg/log"
 	kwoksignals "sigs.k8s.io/kwok/pkg/utils/signals"
+
+	"lockstep.dev/lockstep/local/internal/volumes"
 )
 
 // programs maps a program's name to its main function. Each reads os.Args, as
@@ -37,6 +40,7 @@ var programs = map[string]func() int{
 	"kube-scheduler":          func() int { return cli.Run(newScheduler()) },
 	"kwok":                    runKwok,
 	"kubectl":                 runKubectl,
+	"kubelet-volumes":         runKubeletVolumes,
 }
 
 // Names lists the programs inside, sorted.
@@ -83,6 +87,21 @@ func ForgetFlags() {
 
 func runEtcd() int {
 	etcdmain.Main(os.Args) // ends the process itself on any error
+	return 0
+}
+
+// runKubeletVolumes ends when the process that started it closes its standard
+// input: a drill that dies must leave nothing behind.
+func runKubeletVolumes() int {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		cancel()
+	}()
+	if err := volumes.Run(ctx, os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "kubelet-volumes:", err)
+		return 1
+	}
 	return 0
 }
 

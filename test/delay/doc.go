@@ -1,0 +1,13 @@
+// Package delay stands between an API server and one component of a cluster, and
+// holds what passes until a test lets it go: requests on their way in, answers on
+// their way out, events on a watch. So a race that takes a thousandth of a second
+// in the wild is run step by step.
+//
+//	component ──► Proxy ──────────────► API server
+//	               │ Hold(Requests, …)      nothing has happened yet
+//	               │ Hold(Answers, …)       it has happened, and nobody was told
+//	               │ Hold(Streams, …)       informers lag
+//
+// It knows requests by who asks, verb, resource, namespace and name. It refuses
+// to know what is in them: nothing that passes is changed.
+package delay

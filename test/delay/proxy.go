@@ -1,0 +1,215 @@
+package delay
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// Proxy passes on the requests of one component.
+type Proxy struct {
+	upstream *rest.Config
+	cert     []byte // the component's own, in DER, or empty
+	server   *httptest.Server
+	closed   chan struct{}
+
+	mu    sync.Mutex
+	holds []*Hold
+	seen  []Request
+}
+
+// Start returns a proxy for the component that upstream is the configuration of.
+// A certificate cannot be passed on: the proxy takes only requests that bear the
+// component's own, and bears it in its place. A token is passed on as it is.
+func Start(upstream *rest.Config) (*Proxy, error) {
+	target, err := url.Parse(upstream.Host)
+	if err != nil || target.Scheme != "https" {
+		return nil, fmt.Errorf("proxy for %q: want an https address", upstream.Host)
+	}
+	p := &Proxy{upstream: rest.CopyConfig(upstream), closed: make(chan struct{})}
+	if err := rest.LoadTLSFiles(p.upstream); err != nil {
+		return nil, err
+	}
+	if block, _ := pem.Decode(p.upstream.CertData); block != nil {
+		p.cert = block.Bytes
+	}
+	forward, err := p.forward(target)
+	if err != nil {
+		return nil, err
+	}
+	p.server = httptest.NewUnstartedServer(p.handler(forward))
+	p.server.EnableHTTP2 = true
+	p.server.TLS = &tls.Config{ClientAuth: tls.RequestClientCert, MinVersion: tls.VersionTLS12}
+	p.server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	p.server.StartTLS()
+	return p, nil
+}
+
+// Close ends the proxy, and every request that it holds.
+func (p *Proxy) Close() {
+	close(p.closed)
+	p.server.CloseClientConnections()
+	p.server.Close()
+}
+
+// Config is what the component is to be given.
+func (p *Proxy) Config() *rest.Config {
+	c := rest.CopyConfig(p.upstream)
+	c.Host = p.server.URL
+	c.TLSClientConfig = rest.TLSClientConfig{
+		CAData:   pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.server.Certificate().Raw}),
+		CertData: p.upstream.CertData, KeyData: p.upstream.KeyData,
+	}
+	return c
+}
+
+// WriteKubeconfig writes Config to a file.
+func (p *Proxy) WriteKubeconfig(path string) error { return WriteKubeconfig(p.Config(), path) }
+
+// WriteKubeconfig writes a configuration to a file.
+func WriteKubeconfig(config *rest.Config, path string) error {
+	const name = "test"
+	file := clientcmdapi.NewConfig()
+	file.Clusters[name] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData}
+	file.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientCertificateData: config.CertData, ClientKeyData: config.KeyData, Token: config.BearerToken}
+	file.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	file.CurrentContext = name
+	return clientcmd.WriteToFile(*file, path)
+}
+
+// Seen are the requests that have come so far and that match wants, in order.
+func (p *Proxy) Seen(match func(Request) bool) []Request {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var seen []Request
+	for _, r := range p.seen {
+		if match(r) {
+			seen = append(seen, r)
+		}
+	}
+	return seen
+}
+
+func (p *Proxy) handler(forward http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !p.known(r) {
+			http.Error(w, "neither the component's certificate nor a token", http.StatusUnauthorized)
+			return
+		}
+		asked := parse(r)
+		r = r.WithContext(context.WithValue(r.Context(), askedKey{}, asked))
+		p.mu.Lock()
+		p.seen = append(p.seen, asked)
+		p.mu.Unlock()
+		refuse, err := p.pass(r.Context(), Requests, asked)
+		switch {
+		case err != nil:
+			panic(http.ErrAbortHandler)
+		case refuse != 0:
+			http.Error(w, "refused by the test", refuse)
+		default:
+			forward.ServeHTTP(w, r)
+		}
+	})
+}
+
+// askedKey is where a request carries what it asks to where its answer is.
+type askedKey struct{}
+
+func (p *Proxy) known(r *http.Request) bool {
+	if hasToken(r) {
+		return true
+	}
+	return r.TLS != nil && len(r.TLS.PeerCertificates) > 0 && bytes.Equal(r.TLS.PeerCertificates[0].Raw, p.cert)
+}
+
+func hasToken(r *http.Request) bool {
+	return strings.HasPrefix(r.Header.Get("Authorization"), "Bearer ")
+}
+
+func (p *Proxy) forward(target *url.URL) (http.Handler, error) {
+	transport, err := newTransport(p.upstream)
+	if err != nil {
+		return nil, err
+	}
+	return &httputil.ReverseProxy{
+		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		Transport:      transport,
+		ModifyResponse: p.hold,
+		FlushInterval:  -1, // events are not to wait for each other
+		ErrorLog:       log.New(io.Discard, "", 0),
+	}, nil
+}
+
+// hold holds an answer, or what comes on a stream.
+func (p *Proxy) hold(answer *http.Response) error {
+	asked, _ := answer.Request.Context().Value(askedKey{}).(Request)
+	if asked.Verb == "watch" {
+		answer.Body = &stream{ReadCloser: answer.Body, pass: func() error {
+			_, err := p.pass(answer.Request.Context(), Streams, asked)
+			return err
+		}}
+		return nil
+	}
+	refuse, err := p.pass(answer.Request.Context(), Answers, asked)
+	if err == nil && refuse != 0 {
+		answer.Body.Close()
+		answer.StatusCode, answer.Status = refuse, http.StatusText(refuse)
+		answer.Body, answer.ContentLength = io.NopCloser(strings.NewReader("")), 0
+		answer.Header = http.Header{}
+	}
+	return err
+}
+
+// stream holds what was read until it may be passed on.
+type stream struct {
+	io.ReadCloser
+	pass func() error
+}
+
+func (s *stream) Read(into []byte) (int, error) {
+	n, err := s.ReadCloser.Read(into)
+	if n > 0 {
+		if held := s.pass(); held != nil {
+			return 0, held
+		}
+	}
+	return n, err
+}
+
+// transport speaks for the component: with its certificate, or with the token that
+// the request bears and nothing else, for of two the certificate would win.
+type transport struct{ certified, bare http.RoundTripper }
+
+func newTransport(upstream *rest.Config) (http.RoundTripper, error) {
+	certified, err := rest.TransportFor(upstream)
+	if err != nil {
+		return nil, err
+	}
+	bare, err := rest.TransportFor(rest.AnonymousClientConfig(upstream))
+	if err != nil {
+		return nil, err
+	}
+	return &transport{certified, bare}, nil
+}
+
+func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if hasToken(r) {
+		return t.bare.RoundTrip(r)
+	}
+	return t.certified.RoundTrip(r)
+}

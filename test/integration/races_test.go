@@ -1,0 +1,286 @@
+package integration
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"lockstep.dev/lockstep/test/delay"
+)
+
+// node is where the pods of a race are bound.
+const node = "n1"
+
+// course is where races are run: an API server, what protects claims there, and
+// the part of a real kubelet that decides what a pod mounts.
+type course struct {
+	t *testing.T
+	client.Client
+	env     *envtest.Environment
+	cfg     *rest.Config
+	kubelet *realKubelet
+}
+
+func newCourse(t *testing.T) *course {
+	t.Helper()
+	env := &envtest.Environment{BinaryAssetsDirectory: ownBinaries(t)}
+	own, err := env.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = env.Stop() })
+	own.QPS = -1
+	c, err := client.New(own, client.Options{Scheme: clientgoscheme.Scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := &course{t: t, Client: c, env: env, cfg: own}
+	x.kubelet = x.startKubelet(node)
+	return x
+}
+
+// on returns the course for a part of the test.
+func (c course) on(t *testing.T) *course {
+	c.t = t
+	return &c
+}
+
+func (c *course) must(err error) {
+	c.t.Helper()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// user is somebody with a certificate of their own who may do anything.
+func (c *course) user(name string) *rest.Config {
+	c.t.Helper()
+	u, err := c.env.AddUser(envtest.User{Name: name, Groups: []string{"system:masters"}}, nil)
+	c.must(err)
+	return u.Config()
+}
+
+// proxy stands before the API server for one component.
+func (c *course) proxy(component string) *delay.Proxy {
+	c.t.Helper()
+	p, err := delay.Start(c.user(component))
+	c.must(err)
+	c.t.Cleanup(p.Close)
+	return p
+}
+
+// claim is one that is bound to a volume of its own.
+func (c *course) claim(namespace, name string) *corev1.PersistentVolumeClaim {
+	c.t.Helper()
+	claim := newClaim(namespace, name)
+	volume := namespace + "-" + name
+	claim.Spec.VolumeName, claim.Spec.StorageClassName = volume, new(string)
+	c.must(c.Create(c.t.Context(), claim))
+	c.must(c.Create(c.t.Context(), &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: volume},
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+			AccessModes:                   claim.Spec.AccessModes,
+			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+			PersistentVolumeSource:        corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/nowhere"}},
+			ClaimRef:                      &corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: namespace, Name: name, UID: claim.UID},
+		},
+	}))
+	bound := []byte(`{"status":{"phase":"Bound"}}`)
+	c.must(c.Status().Patch(c.t.Context(), claim, client.RawPatch(types.MergePatchType, bound)))
+	return claim
+}
+
+// pod is one that mounts claims, not bound yet.
+func (c *course) pod(namespace, name string, claims ...string) *corev1.Pod {
+	c.t.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	container := corev1.Container{Name: "c", Image: "i"}
+	for _, claim := range claims {
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: claim, VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+		}})
+		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: claim, MountPath: "/" + claim})
+	}
+	pod.Spec.Containers = []corev1.Container{container}
+	c.must(c.Create(c.t.Context(), pod))
+	return pod
+}
+
+// bind stands in for the end of a scheduler's binding cycle, however late.
+func (c *course) bind(pod *corev1.Pod) {
+	c.t.Helper()
+	c.must(c.SubResource("binding").Create(c.t.Context(), pod, &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: node}}))
+}
+
+// end force-deletes a pod: no kubelet ends it here.
+func (c *course) end(pod *corev1.Pod) {
+	c.t.Helper()
+	c.must(c.Delete(c.t.Context(), pod, client.GracePeriodSeconds(0)))
+}
+
+func (c *course) there(claim *corev1.PersistentVolumeClaim) bool {
+	c.t.Helper()
+	now := &corev1.PersistentVolumeClaim{}
+	err := c.Get(c.t.Context(), client.ObjectKeyFromObject(claim), now)
+	if !apierrors.IsNotFound(err) {
+		c.must(err)
+	}
+	return err == nil && now.UID == claim.UID
+}
+
+// lost tells whether data is lost: the claim is gone, and a pod that is there has
+// it mounted.
+func (c *course) lost(claim *corev1.PersistentVolumeClaim, pod *corev1.Pod) bool {
+	c.t.Helper()
+	c.must(c.Get(c.t.Context(), client.ObjectKeyFromObject(pod), &corev1.Pod{}))
+	return c.kubelet.mounts(pod, claim) && !c.there(claim)
+}
+
+func (c *course) until(what string, done func() bool) {
+	c.t.Helper()
+	(&guarded{t: c.t}).until(what, done)
+}
+
+func (c *course) gone(claim *corev1.PersistentVolumeClaim) {
+	c.t.Helper()
+	c.until("claim "+claim.Name+" is gone", func() bool { return !c.there(claim) })
+}
+
+// process is a program of the local control plane.
+type process struct {
+	log string
+}
+
+// run starts a program, which ends with the test. What it says on its standard
+// output is handed to out, which may be nil; the rest is logged.
+func (c *course) run(out io.Writer, name string, flags ...string) *process {
+	c.t.Helper()
+	log, err := os.Create(filepath.Join(c.t.TempDir(), name+".log"))
+	c.must(err)
+	program, err := filepath.Abs(filepath.Join(root, "bin", "lockstep-local"))
+	c.must(err)
+	cmd := exec.Command(program, append([]string{name}, flags...)...)
+	cmd.Stdout, cmd.Stderr = out, log
+	if out == nil {
+		cmd.Stdout = log
+	}
+	_, err = cmd.StdinPipe() // closed when this test ends, however it ends
+	c.must(err)
+	c.must(cmd.Start())
+	c.t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		_ = log.Close()
+	})
+	return &process{log: log.Name()}
+}
+
+// said counts the lines of the log with all of the words in them.
+func (p *process) said(words ...string) int {
+	text, _ := os.ReadFile(p.log)
+	n := 0
+line:
+	for line := range strings.Lines(string(text)) {
+		for _, word := range words {
+			if !strings.Contains(line, word) {
+				continue line
+			}
+		}
+		n++
+	}
+	return n
+}
+
+// realKubelet is the kubelet's own populator of its desired state, which decides
+// what pods of a node mount.
+type realKubelet struct {
+	*process
+	mu      sync.Mutex
+	rest    []byte
+	mounted map[types.UID][]types.UID // claims by pod
+	refused map[types.UID]string
+}
+
+func (c *course) startKubelet(node string) *realKubelet {
+	c.t.Helper()
+	path := filepath.Join(c.t.TempDir(), "kubelet.kubeconfig")
+	c.must(delay.WriteKubeconfig(c.user("system:node:"+node), path))
+	k := &realKubelet{mounted: map[types.UID][]types.UID{}, refused: map[types.UID]string{}}
+	k.process = c.run(k, "kubelet-volumes", "--kubeconfig", path, "--node", node)
+	return k
+}
+
+// Write takes what the program tells, a line at a time or not.
+func (k *realKubelet) Write(text []byte) (int, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.rest = append(k.rest, text...)
+	for {
+		line, rest, found := strings.Cut(string(k.rest), "\n")
+		if !found {
+			return len(text), nil
+		}
+		k.rest = []byte(rest)
+		if err := k.hear(line); err != nil {
+			return 0, err
+		}
+	}
+}
+
+func (k *realKubelet) hear(line string) error {
+	var told struct {
+		Pod, Claim types.UID
+		Refused    string
+		Gone       bool
+	}
+	if err := json.Unmarshal([]byte(line), &told); err != nil {
+		return fmt.Errorf("the kubelet says %q: %w", line, err)
+	}
+	switch {
+	case told.Gone:
+		delete(k.mounted, told.Pod)
+	case told.Refused != "":
+		k.refused[told.Pod] = told.Refused
+	case told.Claim == "":
+		return errors.New("a volume without a claim")
+	default:
+		k.mounted[told.Pod] = append(k.mounted[told.Pod], told.Claim)
+	}
+	return nil
+}
+
+func (k *realKubelet) mounts(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, uid := range k.mounted[pod.UID] {
+		if uid == claim.UID {
+			return true
+		}
+	}
+	return false
+}
+
+// refuses is what a pod is refused for, or "".
+func (k *realKubelet) refuses(pod *corev1.Pod) string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.refused[pod.UID]
+}

@@ -1,0 +1,53 @@
+// Package kubelet stands in for the part of a kubelet that decides whether a pod
+// gets the volume of a claim. It is a stand-in: the rules are those that kubelets
+// were seen to follow, and a test puts the one of today to the real thing. It
+// knows nothing of how claims are read.
+package kubelet
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"lockstep.dev/lockstep/internal/protect"
+)
+
+// Kind is which kubelet it is.
+type Kind int8
+
+const (
+	// Today refuses a terminating claim only when kubernetes.io/pvc-protection is
+	// gone: since the spring of 2025.
+	Today Kind = iota
+	// Old refuses every claim that is terminating: until then.
+	Old
+)
+
+func (k Kind) String() string { return [...]string{"today's kubelet", "an old kubelet"}[k] }
+
+var errDeleted = errors.New("PVC is being deleted")
+
+// Admits tells why a new pod does not get the volume of a claim, read live.
+func (k Kind) Admits(claim *corev1.PersistentVolumeClaim) error {
+	terminating := claim.DeletionTimestamp != nil
+	protected := slices.Contains(claim.Finalizers, protect.PodsFinalizer)
+	switch {
+	case terminating && (k == Old || !protected):
+		return errDeleted
+	case claim.Status.Phase != corev1.ClaimBound:
+		return errors.New("PVC is not bound")
+	case claim.Spec.VolumeName == "":
+		return errors.New("PVC has empty pvc.Spec.VolumeName")
+	}
+	return nil
+}
+
+// Fits tells why a volume is not that of the claim that names it.
+func Fits(volume *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) error {
+	if volume.Spec.ClaimRef == nil || volume.Spec.ClaimRef.UID != claim.UID {
+		return fmt.Errorf("volume %q is not the claim's", volume.Name)
+	}
+	return nil
+}
