@@ -71,8 +71,9 @@ func (a *Actor) Surveying(survey Survey) *Actor {
 // Done is what became of an action: the object after the write, where the API
 // server said.
 type Done struct {
-	UID        types.UID
-	Generation int64
+	UID             types.UID
+	Generation      int64
+	ResourceVersion string
 }
 
 // Do carries out one action. The error is ErrStale when a precondition did not
@@ -88,6 +89,8 @@ func (a *Actor) Do(ctx context.Context, what action.Action) (Done, error) {
 		return Done{}, a.relabel(ctx, what)
 	case action.Tie:
 		return Done{}, a.tie(ctx, what)
+	case action.Annotate:
+		return a.annotate(ctx, what)
 	case action.Delete:
 		return Done{}, a.remove(ctx, what)
 	case action.WriteStatus:

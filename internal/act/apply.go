@@ -224,6 +224,8 @@ func emptyOf(ref identity.Ref) (client.Object, error) {
 		return &corev1.Service{ObjectMeta: meta}, nil
 	case identity.KindPod:
 		return &corev1.Pod{ObjectMeta: meta}, nil
+	case identity.KindPersistentVolumeClaim:
+		return &corev1.PersistentVolumeClaim{ObjectMeta: meta}, nil
 	}
 	return nil, fmt.Errorf("%s: no such kind", ref)
 }

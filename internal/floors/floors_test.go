@@ -58,11 +58,12 @@ var floors = map[string]floor{
 	"internal/act":     f3,
 	"internal/narrate": f3,
 
-	"internal/controller":    f4,
+	"internal/controller": f4,
 
 	"internal/controller/finalize": f4,
-	"internal/webhook":       f4,
-	"internal/webhook/certs": f4,
+	"internal/controller/hold":     f4,
+	"internal/webhook":             f4,
+	"internal/webhook/certs":       f4,
 
 	"internal/cli/...":  f5,
 	"internal/demo/...": f5,

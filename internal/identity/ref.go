@@ -22,6 +22,7 @@ const (
 	KindControllerRevision Kind = "ControllerRevision"
 
 	KindPersistentVolumeClaim Kind = "PersistentVolumeClaim"
+	KindNamespace             Kind = "Namespace"
 
 	// KindPodGroup is what gang schedulers know a group by.
 	KindPodGroup Kind = "PodGroup"

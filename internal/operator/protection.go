@@ -69,7 +69,8 @@ func (o *Options) setupProtection(mgr ctrl.Manager) error {
 	for _, setup := range []func() error{
 		p.setupPods,
 		p.setupFinalizers,
-		// Further parts (holds, use records) are set up here.
+		p.setupHolds,
+		// Further parts (use records) are set up here.
 	} {
 		if err := setup(); err != nil {
 			return err

@@ -67,7 +67,8 @@ func TestModeOf(t *testing.T) {
 		{"the namespace's", claim("data"), hold, protect.Hold},
 		{"its own", claim("data", annotated(protect.ModeKey, "observe")), hold, protect.Observe},
 		{"a slip of the pen", claim("data", annotated(protect.ModeKey, "of")), hold, protect.Hold},
-		{"ephemeral", claim("data", own), hold, protect.Off},
+		{"ephemeral", claim("owner-data", own), hold, protect.Off},
+		{"a pod's to take along, and not made for it", claim("data-owner", own), hold, protect.Hold},
 		{"exempt", claim("data", annotated(protect.ModeKey, "strict"), func(c *corev1.PersistentVolumeClaim) { c.Namespace = "kube-system" }), hold, protect.Off},
 	}
 	for _, tt := range tests {

@@ -14,7 +14,7 @@ import (
 // Why a holder holds.
 const (
 	BoundPod     = "BoundPod"     // keeps the finalizers as well
-	UnboundPod   = "UnboundPod"   // would be stranded
+	UnboundPod   = "UnboundPod"   // would be stranded; told of, and refuses nothing
 	DesiredState = "DesiredState" // its spec names the claim
 	Asked        = "Asked"        // somebody said so on the claim
 	BeingCopied  = "BeingCopied"  // a snapshot or a clone of it is being taken
@@ -39,6 +39,8 @@ type Holder struct {
 	// below is to how many replicas it is scaled to let go; since is how old it is.
 	below int
 	since time.Time
+	// under is the workload at the top of a pod's chain of controllers, or empty.
+	under types.UID
 }
 
 // IdlePolicy is what becomes of a claim that only an idle workload would use:
@@ -58,14 +60,14 @@ const (
 type World struct {
 	Pods   *Index
 	Desire *Desire
-	// Links are the controllers between workloads that are none themselves.
+	// Links are the pods of a claim, and those between workloads.
 	Links map[types.UID]Link
 	Idle  IdlePolicy
 }
 
 // Holders are those that hold a claim now, and those that are idle and would.
 func (w World) Holders(claim *corev1.PersistentVolumeClaim) (holders, idle []Holder) {
-	holders = append(holders, podHolders(w.Pods, claim)...)
+	holders = append(holders, w.podHolders(claim)...)
 	for _, c := range w.Desire.of(claim.Name) {
 		top, ending := w.Desire.top(c.want, w.Links)
 		if ending || w.Desire.namespace != claim.Namespace {
@@ -82,15 +84,32 @@ func (w World) Holders(claim *corev1.PersistentVolumeClaim) (holders, idle []Hol
 	return sorted(holders), sorted(idle)
 }
 
-func podHolders(pods *Index, claim *corev1.PersistentVolumeClaim) []Holder {
+// Refusing are the holders for whom a DELETE is refused. A pod that was never bound
+// is none: anybody could make one that never will be.
+func Refusing(holders []Holder) []Holder {
+	return slices.DeleteFunc(slices.Clone(holders), func(h Holder) bool { return h.Reason == UnboundPod })
+}
+
+// told are the refusing holders that are named on a claim. A pod whose workload
+// holds the claim as well goes without saying: it may come and go.
+func told(holders []Holder) []Holder {
+	workloads := map[types.UID]bool{}
+	for _, h := range holders {
+		workloads[h.UID] = workloads[h.UID] || h.Reason == DesiredState
+	}
+	return slices.DeleteFunc(Refusing(holders), func(h Holder) bool { return h.under != "" && workloads[h.under] })
+}
+
+func (w World) podHolders(claim *corev1.PersistentVolumeClaim) []Holder {
 	var holders []Holder
-	for _, use := range pods.Uses(claim) {
+	for _, use := range w.Pods.Uses(claim) {
 		if use.Node == "" && isOver(use.Phase) {
 			continue
 		}
 		h := Holder{
 			Object: use.Pod, Name: "Pod/" + use.Pod.Name, UID: use.Pod.UID, Reason: UnboundPod, Proof: use.Path,
 			Node: use.Node, Phase: string(use.Phase), Released: "delete the pod",
+			under: w.Desire.topOf(use.Pod.UID, w.Links),
 		}
 		if use.holds(claim) {
 			h.Reason = BoundPod

@@ -1,11 +1,13 @@
 package protect
 
 import (
+	"crypto/sha256"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
 )
 
 // State is what a claim is, to somebody who wants it gone.
@@ -25,8 +27,16 @@ const (
 const (
 	// Grace is how long a hold outlives the last holder: delete and create again.
 	Grace = 5 * time.Minute
-	// verifyEvery is how often an unchanged hold is written again.
+	// verifyEvery is how often an unchanged hold is written again, at the least: each
+	// claim has a pace of its own, up to verifyApart faster, so that those held
+	// together are not all written together.
 	verifyEvery = time.Hour
+	verifyApart = 15 * time.Minute
+	// renameAfter is how long a hold that stands keeps its names while holders come
+	// and go: it refuses a DELETE whatever they are.
+	renameAfter = 10 * time.Second
+	// lookAgainAfter is when a claim is looked at again that nothing could be said of.
+	lookAgainAfter = 10 * time.Second
 )
 
 // HoldView is one claim and who holds it, read after all caches had synced.
@@ -36,10 +46,15 @@ type HoldView struct {
 	World World
 	Now   time.Time
 	Grace time.Duration
-	// OwnerGone: the claim's controller is gone for certain.
-	OwnerGone bool
+	// Unread says which holders could not be looked for, or is empty. What was not
+	// read may hold the claim: no hold ends.
+	Unread string
+	// GoneOwner is the claim's controller, if it is gone as far as can be seen.
+	GoneOwner *identity.Ref
 	// NamespaceEnding: its namespace is being deleted.
 	NamespaceEnding bool
+	// NamespaceReleased: who may has given up all claims of the namespace.
+	NamespaceReleased bool
 }
 
 // HoldVerdict is what shall stand on the claim.
@@ -49,11 +64,19 @@ type HoldVerdict struct {
 	Idle    []Holder
 	// Annotations to set, or with an empty value to take away. Empty: leave all.
 	Annotations map[string]string
-	// Delete the claim, this UID and version: somebody asked for it, and it is free.
-	Delete bool
+	// Delete says why the claim is to be deleted, this UID and version, now that it is
+	// free; or is nil.
+	Delete *Deletion
 	// Next is when to look again, or zero.
 	Next    time.Time
 	Because action.Reason
+}
+
+// Deletion is why a claim that nobody holds is deleted.
+type Deletion struct {
+	Because action.Reason
+	// OwnerGone must be gone still, and for certain, or is nil.
+	OwnerGone *identity.Ref
 }
 
 // DecideHold tells whether a DELETE of the claim shall be refused from now on.
@@ -65,8 +88,12 @@ func DecideHold(v HoldView) HoldVerdict {
 		d.State, d.Annotations = v.draining(holders), v.without()
 	case v.Mode < Hold:
 		v.unheld(&d)
-	case len(holders) > 0:
+	case v.NamespaceEnding && v.NamespaceReleased:
+		v.givenUp(&d)
+	case len(Refusing(holders)) > 0:
 		v.held(&d)
+	case v.Unread != "":
+		v.unknown(&d)
 	default:
 		v.released(&d)
 	}
@@ -87,14 +114,16 @@ func (v HoldView) draining(holders []Holder) State {
 // unheld is a claim whose mode asks for no hold. One that stands is taken away.
 func (v HoldView) unheld(d *HoldVerdict) {
 	d.State = Free
-	if len(d.Holders) > 0 {
+	if len(Refusing(d.Holders)) > 0 {
 		d.State = Held
 	}
 	d.Annotations = v.without()
 	if v.Mode == Observe {
 		v.observed(d)
 	}
-	d.Delete = len(d.Holders) == 0 && v.asked()
+	if v.Mode >= Barrier {
+		d.Delete = v.politely(d)
+	}
 	d.Because = action.Reason{Code: "NoHold", Sentence: "mode " + v.Mode.String() + " refuses no deletion"}
 }
 
@@ -102,7 +131,7 @@ func (v HoldView) unheld(d *HoldVerdict) {
 // nothing.
 func (v HoldView) observed(d *HoldVerdict) {
 	delete(d.Annotations, ObservedAnnotation)
-	names := namedHolders(d.Holders)
+	names := namedHolders(told(d.Holders))
 	if v.Claim.Annotations[ObservedAnnotation] != names {
 		d.Annotations[ObservedAnnotation] = names
 	}
@@ -110,16 +139,52 @@ func (v HoldView) observed(d *HoldVerdict) {
 
 func (v HoldView) held(d *HoldVerdict) {
 	d.State = Held
-	names, sum := namedHolders(d.Holders), digest(d.Holders)
+	holders := told(d.Holders)
+	names, sum := namedHolders(holders), digest(holders)
 	d.Because = action.Reason{Code: "InUse", Sentence: "in use by " + names}
-	verified, err := time.Parse(time.RFC3339, v.Claim.Annotations[VerifiedAnnotation])
-	same := v.Claim.Annotations[HoldersAnnotation] == names && v.Claim.Annotations[DigestAnnotation] == sum
-	if same && err == nil && v.Now.Before(verified.Add(verifyEvery)) && !verified.After(v.Now) {
-		d.Next = verified.Add(verifyEvery)
+	if next := v.standsUntil(names, sum); v.Now.Before(next) {
+		d.Next = next
 		return
 	}
 	d.Annotations = v.words(Words{Names: names}, sum)
-	d.Next = v.Now.Add(verifyEvery)
+	d.Next = v.Now.Add(v.verifyAfter())
+}
+
+// standsUntil is how long what stands on a held claim will do.
+func (v HoldView) standsUntil(names, sum string) time.Time {
+	stands := v.Claim.Annotations[HoldersAnnotation]
+	verified, err := time.Parse(time.RFC3339, v.Claim.Annotations[VerifiedAnnotation])
+	switch {
+	case err != nil || verified.After(v.Now), stands == "", stands == Unverified, !ParseWords(stands).Until.IsZero():
+		return time.Time{}
+	case stands == names && v.Claim.Annotations[DigestAnnotation] == sum:
+		return verified.Add(v.verifyAfter())
+	}
+	return verified.Add(renameAfter)
+}
+
+// verifyAfter is the claim's own pace, the same for all its life.
+func (v HoldView) verifyAfter() time.Duration {
+	sum := sha256.Sum256([]byte(v.Claim.UID))
+	return (verifyEvery - verifyApart*time.Duration(sum[0])/256).Truncate(time.Second)
+}
+
+// unknown leaves all as it is: nobody was found who holds the claim, and not all
+// were looked for.
+func (v HoldView) unknown(d *HoldVerdict) {
+	d.State, d.Next = Free, v.Now.Add(lookAgainAfter)
+	if v.Claim.Annotations[HoldersAnnotation] != "" {
+		d.State = Held
+	}
+	d.Because = action.Reason{Code: "Unread", Sentence: "not all that may hold the claim could be read: " + v.Unread}
+}
+
+// givenUp is a claim of a namespace that goes with all that is in it, by the word
+// of somebody who may say so. Its pods still hold it, by its finalizers.
+func (v HoldView) givenUp(d *HoldVerdict) {
+	d.State, d.Annotations = Free, v.without()
+	d.Because = action.Reason{Code: "NamespaceReleased", Sentence: "its namespace is being deleted, and all claims in it were released"}
+	d.Delete = &Deletion{Because: d.Because}
 }
 
 func (v HoldView) words(w Words, sum string) map[string]string {
@@ -149,7 +214,9 @@ func (v HoldView) released(d *HoldVerdict) {
 	}
 	d.State = Free
 	d.Annotations = v.without()
-	d.Delete = v.asked() || value != "" && (v.OwnerGone || v.NamespaceEnding)
+	if d.Delete = v.politely(d); d.Delete == nil && value != "" {
+		d.Delete = v.inTheirPlace()
+	}
 	d.Because = action.Reason{Code: "Free", Sentence: "nobody holds the claim"}
 }
 
@@ -167,10 +234,29 @@ func (v HoldView) atOnce() bool {
 	return false
 }
 
-// asked tells whether somebody asked for this very claim to be deleted when free.
-func (v HoldView) asked() bool {
+// politely is the deletion of a claim that somebody asked to be deleted when free,
+// and it is: pods that were never bound refuse nobody, and are waited for.
+func (v HoldView) politely(d *HoldVerdict) *Deletion {
 	uid := string(v.Claim.UID)
-	return uid != "" && v.Claim.Annotations[IntentAnnotation] == uid
+	if len(d.Holders) > 0 || v.Unread != "" || uid == "" || v.Claim.Annotations[IntentAnnotation] != uid {
+		return nil
+	}
+	return &Deletion{Because: action.Reason{Code: "DeleteWhenFree", Sentence: "it was to be deleted when nobody holds it, and nobody does"}}
+}
+
+// inTheirPlace is the deletion of a claim that others were refused, who would try
+// again in their own time: the garbage collector, the namespace controller.
+func (v HoldView) inTheirPlace() *Deletion {
+	switch {
+	case v.NamespaceEnding:
+		return &Deletion{Because: action.Reason{Code: "NamespaceEnding", Sentence: "its namespace is being deleted, and nobody holds it any more"}}
+	case v.GoneOwner != nil:
+		return &Deletion{
+			Because:   action.Reason{Code: "OwnerGone", Sentence: v.GoneOwner.String() + ", which it belongs to, is gone, and nobody holds it any more"},
+			OwnerGone: v.GoneOwner,
+		}
+	}
+	return nil
 }
 
 // without takes away what stands, if anything does.
@@ -182,9 +268,4 @@ func (v HoldView) without() map[string]string {
 		}
 	}
 	return gone
-}
-
-// Released tells whether a claim bears a release token for its very incarnation.
-func Released(claim *corev1.PersistentVolumeClaim) bool {
-	return claim.UID != "" && claim.Annotations[ReleaseAnnotation] == string(claim.UID)
 }

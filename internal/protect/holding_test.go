@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/protect"
 )
 
@@ -43,7 +44,7 @@ func TestDecideHold(t *testing.T) {
 	cooling := annotated(protect.HoldersAnnotation, coolingValue)
 	intent := annotated(protect.IntentAnnotation, "uid-data-db-0")
 	at := func(now time.Time) func(*protect.HoldView) { return func(v *protect.HoldView) { v.Now = now } }
-	ownerGone := func(v *protect.HoldView) { v.OwnerGone = true }
+	ownerGone := func(v *protect.HoldView) { v.GoneOwner = &identity.Ref{Kind: "StatefulSet", Name: "db"} }
 	mode := func(m protect.Mode) func(*protect.HoldView) { return func(v *protect.HoldView) { v.Mode = m } }
 	late := at(noon.Add(protect.Grace + time.Second))
 	edit := func(edits ...func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
@@ -91,8 +92,8 @@ func TestDecideHold(t *testing.T) {
 				e(&v)
 			}
 			d := protect.DecideHold(v)
-			if d.State != tt.state || d.Delete != tt.delete {
-				t.Errorf("got %s and delete %t, want %s and %t", d.State, d.Delete, tt.state, tt.delete)
+			if d.State != tt.state || (d.Delete != nil) != tt.delete {
+				t.Errorf("got %s and delete %t, want %s and %t", d.State, d.Delete != nil, tt.state, tt.delete)
 			}
 			v.Claim = applied(tt.claim, d)
 			if diff := cmp.Diff(tt.says, v.Claim.Annotations[protect.HoldersAnnotation]); diff != "" {
@@ -108,13 +109,115 @@ func TestDecideHold(t *testing.T) {
 func TestAHoldIsConfirmedNowAndThen(t *testing.T) {
 	v := holdView(claim("data-db-0"), protect.OfStatefulSet(statefulSet("db", 1)))
 	first := protect.DecideHold(v)
-	v.Claim, v.Now = applied(v.Claim, first), noon.Add(59*time.Minute)
-	if d := protect.DecideHold(v); len(d.Annotations) > 0 || !d.Next.Equal(noon.Add(time.Hour)) {
+	v.Claim = applied(v.Claim, first)
+	v.Now = first.Next.Add(-time.Second)
+	if d := protect.DecideHold(v); len(d.Annotations) > 0 || !d.Next.Equal(first.Next) {
 		t.Errorf("written again too early: %v, next %s", d.Annotations, d.Next)
 	}
-	v.Now = noon.Add(61 * time.Minute)
-	if d := protect.DecideHold(v); d.Annotations[protect.VerifiedAnnotation] != "2026-11-21T13:01:00Z" {
+	v.Now = noon.Add(time.Hour)
+	if d := protect.DecideHold(v); d.Annotations[protect.VerifiedAnnotation] != "2026-11-21T13:00:00Z" {
 		t.Errorf("not confirmed: %v", d.Annotations)
+	}
+}
+
+// Claims that are held together are not all confirmed together.
+func TestHoldsAreConfirmedApart(t *testing.T) {
+	minutes := map[int]int{}
+	for i := range 1000 {
+		c := claim("data-db-0", func(c *corev1.PersistentVolumeClaim) { c.UID = fakeUID(i) })
+		in := protect.DecideHold(holdView(c, protect.OfStatefulSet(statefulSet("db", 1)))).Next.Sub(noon)
+		if in > time.Hour || in < 45*time.Minute {
+			t.Fatalf("looks again in %s", in)
+		}
+		minutes[int(in.Minutes())]++
+	}
+	for minute, n := range minutes {
+		if n > 120 {
+			t.Errorf("%d of 1000 in minute %d", n, minute)
+		}
+	}
+}
+
+// Holders may come and go by the thousand: a hold that stands is not written for
+// each of them.
+func TestAHoldThatStandsIsRenamedSlowly(t *testing.T) {
+	db, other := protect.OfStatefulSet(statefulSet("db", 1)), protect.OfDeployment(numberedDeployment("web", 0))
+	other.Named = map[string]string{"data-db-0": "spec"}
+	v := holdView(claim("data-db-0"), db)
+	v.Claim = applied(v.Claim, protect.DecideHold(v))
+	v.World = world(index(), db, other)
+	early := protect.DecideHold(v)
+	if len(early.Annotations) > 0 || early.Next.After(noon.Add(time.Minute)) {
+		t.Errorf("at once: %v, next %s", early.Annotations, early.Next)
+	}
+	v.Now = early.Next
+	if got := applied(v.Claim, protect.DecideHold(v)).Annotations[protect.HoldersAnnotation]; got != "Deployment/webaa, StatefulSet/db" {
+		t.Errorf("then it says %q", got)
+	}
+}
+
+// A pod goes without saying as long as what made it holds the claim, too.
+func TestAWorkloadIsToldForItsPods(t *testing.T) {
+	v := holdView(claim("data-db-0"))
+	user := pod("db-0", []string{"data-db-0"}, func(o *corev1.Pod) { controlledBy("StatefulSet", "uid-db")(o) })
+	v.World = world(index(user), protect.OfStatefulSet(statefulSet("db", 1)))
+	v.World.Links = map[types.UID]protect.Link{user.UID: {Controller: "uid-db"}}
+	d := protect.DecideHold(v)
+	if len(d.Holders) != 2 || d.Annotations[protect.HoldersAnnotation] != "StatefulSet/db" {
+		t.Errorf("%d holders, and it says %q", len(d.Holders), d.Annotations[protect.HoldersAnnotation])
+	}
+	v.World = world(index(user), protect.OfStatefulSet(statefulSet("db", 0)))
+	v.World.Links = map[types.UID]protect.Link{user.UID: {Controller: "uid-db"}}
+	if got := protect.DecideHold(v).Annotations[protect.HoldersAnnotation]; got != "Pod/db-0" {
+		t.Errorf("scaled down, it says %q", got)
+	}
+}
+
+// Anybody can make a pod that no node will ever take.
+func TestAPodThatWasNeverBoundRefusesNobody(t *testing.T) {
+	waiting := pod("waiting", []string{"data-db-0"}, func(o *corev1.Pod) { o.Spec.NodeName = "" })
+	v := holdView(claim("data-db-0"))
+	v.World = world(index(waiting))
+	d := protect.DecideHold(v)
+	if d.State != protect.Free || len(d.Annotations) > 0 || len(d.Holders) != 1 {
+		t.Errorf("%s, %d holders, says %v", d.State, len(d.Holders), d.Annotations)
+	}
+	v.Claim = claim("data-db-0", annotated(protect.IntentAnnotation, "uid-data-db-0"))
+	if protect.DecideHold(v).Delete != nil {
+		t.Error("asked for politely, it is deleted under a pod that waits for it")
+	}
+}
+
+// What could not be read may hold the claim: no hold ends, and nothing is deleted.
+func TestWhatWasNotReadEndsNoHold(t *testing.T) {
+	intent := annotated(protect.IntentAnnotation, "uid-data-db-0")
+	for _, edits := range [][]func(*corev1.PersistentVolumeClaim){
+		nil, {intent}, {intent, annotated(protect.HoldersAnnotation, "StatefulSet/db")},
+		{annotated(protect.HoldersAnnotation, "cooling until 2026-11-21T11:05:00Z: StatefulSet/db")},
+	} {
+		v := holdView(claim("data-db-0", edits...))
+		v.Unread = "jobsets"
+		d := protect.DecideHold(v)
+		if len(d.Annotations) > 0 || d.Delete != nil || !d.Next.After(noon) {
+			t.Errorf("%v: %+v", v.Claim.Annotations, d)
+		}
+	}
+	v := holdView(claim("data-db-0"), protect.OfStatefulSet(statefulSet("db", 1)))
+	v.Unread = "jobsets"
+	if d := protect.DecideHold(v); d.State != protect.Held || d.Annotations[protect.HoldersAnnotation] == "" {
+		t.Errorf("what is known to hold does not: %+v", d)
+	}
+}
+
+// A namespace that goes with the word of somebody who may say so takes its claims
+// along, whoever says otherwise on them.
+func TestAReleasedNamespaceTakesItsClaims(t *testing.T) {
+	for ending, want := range map[bool]bool{false: false, true: true} {
+		v := holdView(claim("data-db-0", annotated(protect.HoldersAnnotation, "Hold/data-db-0"), annotated(protect.HoldAnnotation, "mine")))
+		v.NamespaceEnding, v.NamespaceReleased = ending, true
+		if d := protect.DecideHold(v); (d.Delete != nil) != want {
+			t.Errorf("ending %t: delete %v", ending, d.Delete)
+		}
 	}
 }
 

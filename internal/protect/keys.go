@@ -5,41 +5,41 @@ const (
 	// PodsFinalizer, P: a pod uses the claim.
 	PodsFinalizer = "kubernetes.io/pvc-protection"
 	// BarrierFinalizer, B: goes only after P went and pods were read once more.
-	BarrierFinalizer = prefix + "barrier"
+	BarrierFinalizer = Prefix + "barrier"
 )
 
 // Prefix begins every key of protection.
-const Prefix = prefix
-
-const prefix = "protection.lockstep.dev/"
+const Prefix = "protection.lockstep.dev/"
 
 // Annotations on a claim.
 const (
 	// HoldersAnnotation is there exactly if a DELETE is to be refused. Its value
 	// names the holders, at most maxNamed.
-	HoldersAnnotation = prefix + "holders"
+	HoldersAnnotation = Prefix + "holders"
 	// ObservedAnnotation names them in mode observe: a DELETE is warned of.
-	ObservedAnnotation = prefix + "observed-holders"
+	ObservedAnnotation = Prefix + "observed-holders"
 	// DigestAnnotation tells two sets of holders apart when the names do not.
-	DigestAnnotation = prefix + "holders-digest"
+	DigestAnnotation = Prefix + "holders-digest"
 	// VerifiedAnnotation is when the holders were last found to be so.
-	VerifiedAnnotation = prefix + "verified-at"
+	VerifiedAnnotation = Prefix + "verified-at"
 	// ReleaseAnnotation lets a DELETE through: its value is the claim's UID, so that
 	// a copied manifest disarms nothing.
-	ReleaseAnnotation = prefix + "release"
+	ReleaseAnnotation = Prefix + "release"
+	// ReleaseUntilAnnotation is when the operator takes that token away.
+	ReleaseUntilAnnotation = Prefix + "release-until"
 	// IntentAnnotation asks for a DELETE when the last holder has gone: the UID.
-	IntentAnnotation = prefix + "delete-when-free"
+	IntentAnnotation = Prefix + "delete-when-free"
 	// HoldAnnotation is a hold by a person or another operator, in their words.
-	HoldAnnotation = prefix + "hold"
+	HoldAnnotation = Prefix + "hold"
 	// UsersAnnotation is the use record: pods that may have been bound.
-	UsersAnnotation = prefix + "used-by"
+	UsersAnnotation = Prefix + "used-by"
 )
 
 const (
 	// ModeKey is a label on a namespace, and an annotation on a claim.
-	ModeKey = prefix + "mode"
+	ModeKey = Prefix + "mode"
 	// HeldClaimsAnnotation is on a namespace: how many of its claims are held.
-	HeldClaimsAnnotation = prefix + "held-claims"
+	HeldClaimsAnnotation = Prefix + "held-claims"
 )
 
 // Unverified is the value of HoldersAnnotation from birth until the first look.

@@ -2,6 +2,7 @@ package protect
 
 import (
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -67,8 +68,9 @@ func (s Settings) ModeOf(claim *corev1.PersistentVolumeClaim, namespaceLabels ma
 	return s.Mode
 }
 
-// isEphemeral tells whether a claim goes with a pod.
+// isEphemeral tells whether a claim was made for one pod. One that a StatefulSet has
+// condemned belongs to a pod as well, and bears another name.
 func isEphemeral(claim *corev1.PersistentVolumeClaim) bool {
 	owner := metav1.GetControllerOfNoCopy(claim)
-	return owner != nil && owner.Kind == string(identity.KindPod) && owner.APIVersion == "v1"
+	return owner != nil && owner.Kind == string(identity.KindPod) && owner.APIVersion == "v1" && strings.HasPrefix(claim.Name, owner.Name+"-")
 }

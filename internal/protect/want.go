@@ -144,7 +144,7 @@ func (d *Desire) of(claim string) []claimed {
 		want := &d.wants[i]
 		found = append(found, claimed{want: want, path: want.Named[claim], out: want.Idle})
 	}
-	for _, prefix := range prefixes(claim) {
+	for _, prefix := range Prefixes(claim) {
 		for _, i := range d.series[prefix] {
 			found = append(found, d.wants[i].series(prefix, claim)...)
 		}
@@ -171,7 +171,8 @@ func (w *Want) series(prefix, claim string) []claimed {
 // maxNumbers is how many numbers a name may end in.
 const maxNumbers = 2
 
-func prefixes(name string) []string {
+// Prefixes are what is left of a name without the numbers that it ends in.
+func Prefixes(name string) []string {
 	var found []string
 	for range maxNumbers {
 		dash := strings.LastIndexByte(name, '-')
@@ -203,6 +204,19 @@ func (d *Desire) top(want *Want, links map[types.UID]Link) (top *Want, ending bo
 		next = links[next].Controller
 	}
 	return top, ending
+}
+
+// topOf is the workload at the top of a pod's chain, or empty.
+func (d *Desire) topOf(pod types.UID, links map[types.UID]Link) types.UID {
+	next := links[pod].Controller
+	for range maxChain {
+		if i, ok := d.byUID[next]; ok {
+			top, _ := d.top(&d.wants[i], links)
+			return top.Workload.UID
+		}
+		next = links[next].Controller
+	}
+	return ""
 }
 
 // Link is one object of a chain of controllers.

@@ -132,7 +132,7 @@ func (c Case) state(holders []Holder) State {
 	switch {
 	case c.terminating():
 		return HoldView{Claim: c.Claim}.draining(holders)
-	case len(holders) > 0:
+	case len(Refusing(holders)) > 0:
 		return Held
 	case !ParseWords(words).Until.IsZero():
 		return Cooling

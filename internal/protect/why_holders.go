@@ -37,7 +37,7 @@ func (c Case) stated(holders, idle []Holder) []Holder {
 // explained tells whether a holder truly keeps the claim: its finalizers, whenever
 // it is deleted; and, as long as words stand, the refusal of its deletion.
 func (c Case) explained(h Holder) Explained {
-	e := Explained{Holder: h, Holds: c.keeps(h) || c.refuses(), Since: moment(h.since)}
+	e := Explained{Holder: h, Holds: c.keeps(h) || h.Reason != UnboundPod && c.refuses(), Since: moment(h.since)}
 	pod := c.Pods[h.UID]
 	if pod != nil {
 		e.Since = boundSince(pod)
@@ -71,8 +71,6 @@ func (c Case) because(e Explained, pod *corev1.Pod) string {
 		return "bound to node " + e.Node
 	case e.Reason == UnboundPod && c.recorded(e.UID):
 		return "about to be bound: the claim names it in its use record"
-	case e.Reason == UnboundPod && e.Holds:
-		return "not bound; it would be stranded"
 	case e.Reason == UnboundPod:
 		return "not bound; it does not hold, but will be stranded"
 	case e.Reason == BeingCopied:

@@ -1,0 +1,109 @@
+package hold
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"lockstep.dev/lockstep/internal/act"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/narrate"
+	"lockstep.dev/lockstep/internal/observe"
+	"lockstep.dev/lockstep/internal/protect"
+)
+
+type ctrlReconciler = reconcile.Reconciler
+
+// pass carries out verdicts. Both reconcilers go through it.
+type pass struct {
+	observe *observe.Holds
+	act     *act.Actor
+	narrate *narrate.Holds
+	ttl     time.Duration
+	now     func() time.Time
+}
+
+// claimReconciler keeps the words on a claim true, keyed by the claim.
+type claimReconciler struct{ *pass }
+
+// Reconcile looks once, decides once, and writes only what was decided.
+func (r *claimReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	now := r.now()
+	view, err := r.observe.View(ctx, req.NamespacedName, now)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if view.Claim == nil {
+		r.narrate.Gone(req.NamespacedName)
+		return ctrl.Result{}, nil
+	}
+	verdict, token := protect.DecideHold(view), protect.DecideToken(view.Claim, now, r.ttl)
+	r.narrate.Judged(view.Claim, verdict)
+	err = r.carryOut(ctx, view.Claim, protect.Carry(view.Claim, verdict, token))
+	switch {
+	case errors.Is(err, act.ErrStale):
+		return ctrl.Result{RequeueAfter: lookAgain}, nil
+	case err != nil:
+		return ctrl.Result{}, err
+	}
+	r.narrate.Token(token)
+	return ctrl.Result{RequeueAfter: sooner(now, verdict.Next, token.Until)}, nil
+}
+
+// carryOut writes in order. Each write is onto the version that the one before left:
+// what was judged, and nothing that came in between.
+func (p *pass) carryOut(ctx context.Context, owner client.Object, actions []action.Action) error {
+	version := ""
+	for _, a := range actions {
+		if d, deletes := a.(action.Delete); deletes && version != "" {
+			d.Object.ResourceVersion = version
+			a = d
+		}
+		done, err := p.act.Do(ctx, a)
+		if errors.Is(err, act.ErrGone) {
+			return nil
+		}
+		p.narrate.Tell(ctx, owner, a, err)
+		if errors.Is(err, act.ErrStale) {
+			return act.ErrStale
+		}
+		if err != nil {
+			return fmt.Errorf("%s %s: %w", a.Verb(), a.Target(), err)
+		}
+		version = done.ResourceVersion
+	}
+	return nil
+}
+
+// leaves is called with a claim as it was last, when its deletion begins.
+func (p *pass) leaves(claim *corev1.PersistentVolumeClaim) {
+	if !protect.Released(claim) || claim.Annotations[protect.HoldersAnnotation] == "" {
+		return
+	}
+	namespace, err := p.observe.Namespace(context.Background(), claim.Namespace)
+	if err != nil {
+		namespace = observe.NewNamespace("") // it is told on the claim alone
+	}
+	p.narrate.Used(claim, namespace)
+}
+
+// sooner is how long it is until the first of two moments, of which either may be
+// none, or zero.
+func sooner(now time.Time, moments ...time.Time) time.Duration {
+	var in time.Duration
+	for _, at := range moments {
+		if at.IsZero() {
+			continue
+		}
+		if d := max(at.Sub(now), time.Millisecond); in == 0 || d < in {
+			in = d
+		}
+	}
+	return in
+}

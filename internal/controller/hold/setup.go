@@ -1,0 +1,67 @@
+package hold
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+
+	"lockstep.dev/lockstep/internal/act"
+	"lockstep.dev/lockstep/internal/narrate"
+	"lockstep.dev/lockstep/internal/observe"
+)
+
+// Name is that of the controller of claims.
+const Name = "hold"
+
+const (
+	// workers bound how many claims are written at once: the rest of the operator
+	// shares the connection.
+	workers = 8
+	// gather is how long events of a claim are gathered before it is looked at.
+	gather = 50 * time.Millisecond
+	// recount is how long changes of the claims of a namespace are gathered before
+	// they are counted.
+	recount = 500 * time.Millisecond
+	// lookAgain is how soon a claim that has changed since the look is looked at again,
+	// unless its event comes first.
+	lookAgain = 100 * time.Millisecond
+)
+
+// Options are what the controllers of holds work with.
+type Options struct {
+	Holds    *observe.Holds
+	Actor    *act.Actor
+	Narrator *narrate.Holds
+	// ReleaseTTL is how long a release token lasts.
+	ReleaseTTL time.Duration
+	Now        func() time.Time
+}
+
+// Setup adds the controllers of holds to the manager.
+func Setup(mgr ctrl.Manager, o Options) error {
+	p := &pass{observe: o.Holds, act: o.Actor, narrate: o.Narrator, ttl: o.ReleaseTTL, now: o.Now}
+	claims, namespaces := newKeys(o.Holds.AwaitSync, o.Holds.All), newKeys(o.Holds.AwaitSync, o.Holds.Namespaces)
+	followers := observe.Followers{Claim: claims.in(gather), Namespace: namespaces.named(recount), Leaves: p.leaves}
+	if err := o.Holds.Follow(context.Background(), followers); err != nil {
+		return fmt.Errorf("follow claims: %w", err)
+	}
+	if err := complete(mgr, Name, claims, &claimReconciler{p}); err != nil {
+		return err
+	}
+	return complete(mgr, "held-claims", namespaces, &namespaceReconciler{p})
+}
+
+func complete(mgr ctrl.Manager, name string, keys *keys, reconciler ctrlReconciler) error {
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named(name).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, EnableWarmup: new(true)}).
+		WatchesRawSource(keys).
+		Complete(reconciler)
+	if err != nil {
+		return fmt.Errorf("set up the %s controller: %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,172 @@
+package observe
+
+import (
+	"context"
+	"reflect"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/protect"
+)
+
+var leaderWorkerSets = lwsv1.GroupVersion.WithKind(string(identity.KindLeaderWorkerSet))
+
+// askForKindEvery is how often it is asked whether a kind is served by now.
+const askForKindEvery = 10 * time.Second
+
+// foreignKind is a kind that may come and go, with what its workloads want while it
+// is there.
+type foreignKind struct {
+	schema.GroupVersionKind
+	desired   *Desired
+	discovery discovery.DiscoveryInterface
+	client    dynamic.Interface
+	of        func(any) (protect.Want, error)
+
+	// now is nil until it was found out whether the kind is served.
+	now atomic.Pointer[serving]
+}
+
+// serving is what is known of a kind: what watches it, or nil while it is not served.
+type serving struct {
+	watched cache.SharedIndexInformer
+	// end ends the watch.
+	end context.CancelFunc
+}
+
+func newForeignKind(d *Desired, discovery discovery.DiscoveryInterface, client dynamic.Interface, kind schema.GroupVersionKind, of func(any) (protect.Want, error)) *foreignKind {
+	return &foreignKind{GroupVersionKind: kind, desired: d, discovery: discovery, client: client, of: of}
+}
+
+func (k *foreignKind) String() string {
+	return strings.ToLower(k.Kind) + "." + k.Group
+}
+
+// informer is what watches the kind, or nil.
+func (k *foreignKind) informer() cache.SharedIndexInformer {
+	if now := k.now.Load(); now != nil {
+		return now.watched
+	}
+	return nil
+}
+
+// known tells whether all workloads of the kind are known: there are none of a kind
+// that is not served.
+func (k *foreignKind) known() bool {
+	now := k.now.Load()
+	return now != nil && (now.watched == nil || now.watched.HasSynced())
+}
+
+// run watches the kind whenever it is served.
+func (k *foreignKind) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		if resource, err := k.served(ctx); err == nil {
+			k.follow(ctx, resource)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(askForKindEvery):
+		}
+	}
+}
+
+// served asks the API server for the resource of the kind, which is empty when it
+// serves none. While it cannot be told, what was known of the kind stays.
+func (k *foreignKind) served(ctx context.Context) (resource string, err error) {
+	list := &metav1.APIResourceList{}
+	path := "/apis/" + k.Group + "/" + k.Version
+	if k.Group == "" {
+		path = "/api/" + k.Version
+	}
+	err = k.discovery.RESTClient().Get().AbsPath(path).Do(ctx).Into(list)
+	if apierrors.IsNotFound(err) {
+		return "", nil
+	}
+	for i := range list.APIResources {
+		if r := &list.APIResources[i]; r.Kind == k.Kind && !strings.Contains(r.Name, "/") {
+			resource = r.Name
+		}
+	}
+	return resource, err
+}
+
+// follow watches a resource until it is not served any more.
+func (k *foreignKind) follow(ctx context.Context, resource string) {
+	if resource == "" {
+		k.now.Store(&serving{})
+		return
+	}
+	life, end := context.WithCancel(ctx)
+	defer end()
+	informer, err := k.desired.informer(k.listWatch(resource), &unstructured.Unstructured{}, k.of)
+	if err != nil {
+		return // asked for again
+	}
+	err = informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
+		if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
+			end()
+			return
+		}
+		cache.DefaultWatchErrorHandler(ctx, r, err)
+	})
+	if err != nil {
+		return
+	}
+	k.now.Store(&serving{watched: informer})
+	informer.RunWithContext(life)
+	if ctx.Err() != nil {
+		return
+	}
+	k.now.Store(&serving{})
+	for _, object := range informer.GetIndexer().List() {
+		k.desired.tell(kept(object), nil)
+	}
+}
+
+func (k *foreignKind) listWatch(resource string) cache.ListerWatcher {
+	all := k.client.Resource(k.GroupVersion().WithResource(resource))
+	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			return all.List(ctx, options)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			return all.Watch(ctx, options)
+		},
+	}, k.client)
+}
+
+// indexerOf keeps the workloads of a reference's kind, or is nil.
+func (d *Desired) indexerOf(ref identity.Ref) cache.Indexer {
+	group, _, found := strings.Cut(ref.APIVersion, "/")
+	for _, k := range d.kinds {
+		if found && k.kind == ref.Kind && (group == "apps" || group == "batch") {
+			return k.informer.GetIndexer()
+		}
+	}
+	for _, k := range d.foreign {
+		if informer := k.informer(); found && informer != nil && k.Kind == string(ref.Kind) && k.Group == group {
+			return informer.GetIndexer()
+		}
+	}
+	return nil
+}
+
+// sameWant tells whether a workload wants what it wanted, and is where it was.
+func sameWant(was, is *workload) bool {
+	a, b := was.want, is.want
+	a.Workload.ResourceVersion, b.Workload.ResourceVersion = "", ""
+	return was.owner == is.owner && reflect.DeepEqual(a, b)
+}

@@ -1,0 +1,93 @@
+package observe
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/protect"
+)
+
+// Holds sees who holds a claim: pods, and what workloads want. It is safe for
+// concurrent use.
+type Holds struct {
+	*Claims
+	caches   cache.Cache
+	pods     *Pods
+	desired  *Desired
+	settings protect.Settings
+	grace    time.Duration
+}
+
+// NewHolds returns a Holds that reads claims and namespaces from caches filled with
+// ProtectionCaches. A hold outlives its last holder by grace.
+func NewHolds(caches cache.Cache, claims *Claims, pods *Pods, desired *Desired, settings protect.Settings, grace time.Duration) *Holds {
+	return &Holds{Claims: claims, caches: caches, pods: pods, desired: desired, settings: settings, grace: grace}
+}
+
+// indexNumbered finds claims by what is left of their names without numbers.
+const indexNumbered = "protection.numbered"
+
+// IndexHolds adds the index that Holds reads by. It must run before the caches start.
+func IndexHolds(ctx context.Context, indexer client.FieldIndexer) error {
+	return indexer.IndexField(ctx, &corev1.PersistentVolumeClaim{}, indexNumbered, func(o client.Object) []string {
+		return protect.Prefixes(o.GetName())
+	})
+}
+
+// AwaitSync waits until all that is always there has been read once. Before that
+// nothing can be decided.
+func (h *Holds) AwaitSync(ctx context.Context) error {
+	if !h.caches.WaitForCacheSync(ctx) {
+		return fmt.Errorf("claims are not read yet: %w", context.Cause(ctx))
+	}
+	if err := h.pods.AwaitSync(ctx); err != nil {
+		return err
+	}
+	return h.desired.AwaitSync(ctx)
+}
+
+// View is a claim and all that may hold it. Where there is no such claim, that of
+// the view is nil.
+func (h *Holds) View(ctx context.Context, key types.NamespacedName, now time.Time) (protect.HoldView, error) {
+	claim, err := h.Get(ctx, key)
+	if err != nil || claim == nil {
+		return protect.HoldView{}, err
+	}
+	namespace, err := h.Namespace(ctx, key.Namespace)
+	if err != nil {
+		return protect.HoldView{}, err
+	}
+	return protect.HoldView{
+		Claim: claim, Mode: h.settings.ModeOf(claim, namespace.Labels), World: h.world(claim), Now: now, Grace: h.grace,
+		Unread: h.desired.Unread(), GoneOwner: h.goneOwner(claim),
+		NamespaceEnding: namespace.DeletionTimestamp != nil, NamespaceReleased: protect.Released(namespace),
+	}, nil
+}
+
+// goneOwner is the controller of a claim, if it is not there any more as far as the
+// caches show, or nil. Of a kind that is not watched nothing can be said.
+func (h *Holds) goneOwner(claim *corev1.PersistentVolumeClaim) *identity.Ref {
+	owner := metav1.GetControllerOfNoCopy(claim)
+	if owner == nil {
+		return nil
+	}
+	ref := identity.OwnerRef(claim.Namespace, *owner)
+	if ref.Kind == identity.KindPod {
+		if h.pods.Has(ref.Namespace, ref.UID) {
+			return nil
+		}
+		return &ref
+	}
+	if w, watched := h.desired.named(ref); w != nil || !watched {
+		return nil
+	}
+	return &ref
+}

@@ -1,0 +1,58 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"lockstep.dev/lockstep/internal/controller"
+	"lockstep.dev/lockstep/internal/controller/hold"
+	"lockstep.dev/lockstep/internal/narrate"
+	"lockstep.dev/lockstep/internal/observe"
+)
+
+// setupHolds adds the controllers that have the deletion of claims in use refused.
+func (p *protection) setupHolds() error {
+	desired, err := p.desired()
+	if err != nil {
+		return fmt.Errorf("watch workloads: %w", err)
+	}
+	if err := observe.IndexHolds(context.Background(), p.mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	for _, collector := range narrate.HoldMetrics() {
+		_ = metrics.Registry.Register(collector) // registered already by an earlier setup in this process
+	}
+	err = hold.Setup(p.mgr, hold.Options{
+		Holds:      observe.NewHolds(p.mgr.GetCache(), p.claims, p.pods, desired, p.settings.Settings, p.settings.Grace),
+		Actor:      p.actor,
+		Narrator:   narrate.NewHolds(narrate.New(p.mgr.GetEventRecorder(controller.Protection))),
+		ReleaseTTL: p.settings.ReleaseTTL,
+		Now:        time.Now,
+	})
+	if err != nil {
+		return err
+	}
+	return p.mgr.Add(everywhere(desired.Run))
+}
+
+// desired keeps what workloads want.
+func (p *protection) desired() (*observe.Desired, error) {
+	config := rest.CopyConfig(p.mgr.GetConfig())
+	foreign, err := dynamic.NewForConfigAndClient(config, p.mgr.GetHTTPClient())
+	if err != nil {
+		return nil, err
+	}
+	config.ContentType = runtime.ContentTypeProtobuf
+	client, err := kubernetes.NewForConfigAndClient(config, p.mgr.GetHTTPClient())
+	if err != nil {
+		return nil, err
+	}
+	return observe.NewDesired(client, foreign, p.settings.Kinds)
+}

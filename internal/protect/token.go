@@ -1,0 +1,62 @@
+package protect
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"lockstep.dev/lockstep/internal/action"
+)
+
+// Released tells whether a claim or a namespace bears a release token for its very
+// incarnation.
+func Released(object metav1.Object) bool {
+	return object.GetUID() != "" && object.GetAnnotations()[ReleaseAnnotation] == string(object.GetUID())
+}
+
+// TokenVerdict is what becomes of a release token.
+type TokenVerdict struct {
+	// Annotations to set, or with an empty value to take away. Empty: leave all.
+	Annotations map[string]string
+	// Until is when the token goes, or zero.
+	Until time.Time
+	// Granted: it was seen for the first time. Expired: it goes, and was not made use
+	// of.
+	Granted, Expired bool
+}
+
+// Because is why the annotations of a token change.
+func (v TokenVerdict) Because() action.Reason {
+	if v.Until.IsZero() {
+		return action.Reason{Code: "ReleaseOver", Sentence: "a release token lasts no longer"}
+	}
+	return action.Reason{Code: "ReleaseDated", Sentence: "a release token lasts until " + v.Until.UTC().Format(time.RFC3339)}
+}
+
+// DecideToken lets release tokens last for a while and no longer: policies have no
+// clock. A token that releases nothing goes as well.
+func DecideToken(object metav1.Object, now time.Time, ttl time.Duration) TokenVerdict {
+	annotations := object.GetAnnotations()
+	_, has := annotations[ReleaseAnnotation]
+	stands, dated := annotations[ReleaseUntilAnnotation]
+	switch {
+	case object.GetDeletionTimestamp() != nil:
+		return TokenVerdict{}
+	case !has && dated:
+		return TokenVerdict{Annotations: map[string]string{ReleaseUntilAnnotation: ""}}
+	case !has:
+		return TokenVerdict{}
+	}
+	latest := now.Add(ttl).Truncate(time.Second).Add(time.Second)
+	until, err := time.Parse(time.RFC3339, stands)
+	switch {
+	case err != nil || until.After(latest):
+		return TokenVerdict{
+			Annotations: map[string]string{ReleaseUntilAnnotation: latest.UTC().Format(time.RFC3339)},
+			Until:       latest, Granted: !dated && Released(object),
+		}
+	case now.Before(until):
+		return TokenVerdict{Until: until}
+	}
+	return TokenVerdict{Annotations: map[string]string{ReleaseAnnotation: "", ReleaseUntilAnnotation: ""}, Expired: Released(object)}
+}

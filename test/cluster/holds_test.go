@@ -1,0 +1,141 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+)
+
+func drillForbidden(err error, policy string) bool {
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), policy)
+}
+
+// TestHolds is what becomes of the claims of a LeaderWorkerSet in mode hold.
+func TestHolds(t *testing.T) {
+	guard(t)
+	t.Run("a mistake while a group restarts", mistakeDuringRestart)
+	t.Run("whoever deletes", whoeverDeletes)
+	for _, policy := range []retention{keepClaims, deleteClaims} {
+		t.Run(fmt.Sprintf("the set deleted, %s", policy), func(t *testing.T) { setDeleted(t, policy) })
+		t.Run(fmt.Sprintf("scaled down, %s", policy), func(t *testing.T) { scaledDown(t, policy) })
+	}
+}
+
+// settle brings up a set with claims that are held.
+func (s *guarded) settle(groups, size int32, edits ...edit) (*lwsv1.LeaderWorkerSet, map[string]types.UID) {
+	s.Helper()
+	set := s.newSet("a", groups, size, imageA, edits...)
+	s.create(set)
+	set = s.awaitSettled(set)
+	claims := s.awaitBound(int(groups * size))
+	s.awaitHeld(slices.Collect(maps.Keys(claims))...)
+	return set, claims
+}
+
+// mistakeDuringRestart deletes the claims of a group that is being recreated, in the
+// moment in which it has no pod. That is made to last.
+func mistakeDuringRestart(t *testing.T) {
+	s := newGuarded(t)
+	set, claims := s.settle(2, 3, volumes(keepClaims, keepClaims))
+	s.says("data-a-1-2", "LeaderWorkerSet/a")
+	s.check("kill the controller manager", bed.plane.kill(controllerManager))
+	s.remove(s.podNamed("a-1"), client.GracePeriodSeconds(0))
+	s.eventually("the group has no pod", func() error {
+		pods := s.podsOf("a-1")
+		for _, pod := range pods {
+			s.check("delete "+pod.Name, client.IgnoreNotFound(s.client.Delete(t.Context(), pod, client.GracePeriodSeconds(0))))
+		}
+		return lacking("pods", 0, len(pods))
+	})
+	for _, name := range []string{"data-a-1", "data-a-1-1", "data-a-1-2"} {
+		err := s.client.Delete(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}})
+		if !refused(err) {
+			t.Errorf("the deletion of %s ended with %v", name, err)
+		}
+	}
+	s.check("start the controller manager", bed.plane.restart(controllerManager))
+	s.eventually("the group is back", func() error { return lacking("pods", 3, len(s.podsOf("a-1"))) })
+	s.awaitSettled(set)
+	s.awaitClaims("claims are the same", claims)
+}
+
+func (s *guarded) podNamed(name string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}}
+}
+
+// podsOf are the pods of a group that are there.
+func (s *guarded) podsOf(leader string) (pods []*corev1.Pod) {
+	for _, pod := range live[*corev1.Pod](s.recorder) {
+		if pod.Name == leader || strings.HasPrefix(pod.Name, leader+"-") {
+			pods = append(pods, s.podNamed(pod.Name))
+		}
+	}
+	return pods
+}
+
+// whoeverDeletes: the garbage collector is refused, and so is a collection; claims of
+// nobody beside them go.
+func whoeverDeletes(t *testing.T) {
+	s := newGuarded(t)
+	_, claims := s.settle(1, 2, volumes(keepClaims, keepClaims))
+	for name := range claims {
+		err := s.client.DeleteAllOf(t.Context(), &corev1.PersistentVolumeClaim{}, client.InNamespace(s.namespace))
+		if !refused(err) {
+			t.Errorf("all at once, %s with them: %v", name, err)
+		}
+	}
+	dead := `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"long-gone","uid":"00000000-0000-0000-0000-000000000001"}]}}`
+	for name := range claims {
+		s.patch(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}}, dead)
+	}
+	s.patch(s.claim("loose", nil), dead)
+	s.eventually("the garbage collector takes what is not held", func() error {
+		found, err := s.claims()
+		if found["loose"] != nil {
+			return errors.Join(err, errors.New("it is there"))
+		}
+		return err
+	})
+	s.awaitClaims("claims are the same", claims)
+}
+
+func setDeleted(t *testing.T, policy retention) {
+	s := newGuarded(t)
+	set, claims := s.settle(1, 3, volumes(policy, keepClaims))
+	if policy == deleteClaims {
+		s.awaitOwner("LeaderWorkerSet")
+	}
+	s.end(set, metav1.DeletePropagationBackground)
+	if policy == deleteClaims {
+		s.awaitClaims("claims go", nil)
+		return
+	}
+	s.awaitFree(slices.Collect(maps.Keys(claims))...)
+	s.awaitClaims("claims are the same", claims)
+}
+
+func scaledDown(t *testing.T, policy retention) {
+	s := newGuarded(t)
+	set, claims := s.settle(3, 2, volumes(keepClaims, policy))
+	s.awaitSettled(s.become(set, `{"spec":{"replicas":1}}`))
+	left := maps.Clone(claims)
+	maps.DeleteFunc(left, func(name string, _ types.UID) bool { return !strings.HasPrefix(name, "data-a-0") })
+	if policy == deleteClaims {
+		s.awaitClaims("claims beyond the groups go", left)
+	} else {
+		s.awaitFree("data-a-1", "data-a-1-1", "data-a-2", "data-a-2-1")
+		s.awaitClaims("claims are the same", claims)
+	}
+	s.awaitHeld(slices.Collect(maps.Keys(left))...)
+}
