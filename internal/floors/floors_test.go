@@ -64,6 +64,7 @@ var floors = map[string]floor{
 	"internal/controller/hold":     f4,
 	"internal/webhook":             f4,
 	"internal/webhook/certs":       f4,
+	"scheduling":                   f4, // in another program, with that one's client
 
 	"internal/cli/...":  f5,
 	"internal/demo/...": f5,

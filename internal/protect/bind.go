@@ -3,6 +3,8 @@ package protect
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -91,6 +93,21 @@ func (r Recording) Value() string { return r.value }
 // its claims as they were read live. A claim that goes between the reading and the
 // write refuses the write, and the pod is not bound.
 func Bind(pod *corev1.Pod, live Claims) ([]Recording, error) {
+	return bind(pod, live, func(*corev1.PersistentVolumeClaim) bool { return true })
+}
+
+// Bind is Bind for claims of a namespace with these labels: nothing is written on
+// those that are not protected, and all have to be usable.
+func (s Settings) Bind(pod *corev1.Pod, live Claims, namespaceLabels map[string]string) ([]Recording, error) {
+	return bind(pod, live, func(claim *corev1.PersistentVolumeClaim) bool { return s.Records(claim, namespaceLabels) })
+}
+
+// Records tells whether the pods that use a claim are written on it.
+func (s Settings) Records(claim *corev1.PersistentVolumeClaim, namespaceLabels map[string]string) bool {
+	return s.ModeOf(claim, namespaceLabels) >= Barrier
+}
+
+func bind(pod *corev1.Pod, live Claims, records func(*corev1.PersistentVolumeClaim) bool) ([]Recording, error) {
 	if why := Unusable(pod, live); why != "" {
 		return nil, errors.New(why)
 	}
@@ -98,7 +115,7 @@ func Bind(pod *corev1.Pod, live Claims) ([]Recording, error) {
 	seen := map[types.UID]bool{}
 	for _, name := range ClaimsOf(pod) {
 		claim := live[name]
-		if seen[claim.UID] {
+		if seen[claim.UID] || !records(claim) {
 			continue
 		}
 		seen[claim.UID] = true
@@ -111,6 +128,25 @@ func Bind(pod *corev1.Pod, live Claims) ([]Recording, error) {
 		}
 	}
 	return writes, nil
+}
+
+// Unbind is what has to be written to take a pod off claims that it was just
+// written on, by whoever did so and knows that the pod was not bound and will not
+// be: nobody else can know. The claims are as that write returned them.
+func Unbind(pod *corev1.Pod, written Claims) []Recording {
+	var writes []Recording
+	for _, name := range slices.Sorted(maps.Keys(written)) {
+		claim := written[name]
+		record, err := ParseRecord(claim.Annotations[UsersAnnotation])
+		if err != nil {
+			continue
+		}
+		left := record.Without(func(r Recorded) bool { return r.UID == pod.UID })
+		if len(left) < len(record) {
+			writes = append(writes, Recording{identity.RefOf(identity.KindPersistentVolumeClaim, claim), left.String()})
+		}
+	}
+	return writes
 }
 
 func recording(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) (Recording, bool, error) {

@@ -1,6 +1,7 @@
 package protect
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,9 @@ import (
 
 // maxRecord bounds the use record: all annotations of an object share 256 KiB.
 const maxRecord = 64 << 10
+
+// ErrFull is said when a record can take no more pods.
+var ErrFull = errors.New("use record is full")
 
 // Record is the pods that may have been bound on the strength of a claim, as they
 // stand in UsersAnnotation: "name=uid" with commas between, in order.
@@ -51,7 +55,7 @@ func (r Record) With(pod Recorded) (Record, error) {
 		return strings.Compare(a.Name+"="+string(a.UID), b.Name+"="+string(b.UID))
 	})
 	if len(longer.String()) > maxRecord {
-		return nil, fmt.Errorf("use record: full with %d pods", len(r))
+		return nil, fmt.Errorf("%w: it names %d pods", ErrFull, len(r))
 	}
 	return longer, nil
 }

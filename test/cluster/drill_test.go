@@ -49,10 +49,10 @@ func byLockstep(r request) bool { return drill.ByLockstep(r) }
 
 func lastLines(path string, n int) string { return drill.LastLines(path, n) }
 
-// kept are the writes of the operator, refused ones too, and everybody's creation
-// of pods.
+// kept are the writes of the operator, refused ones too, everybody's creation of
+// pods, and what a scheduler writes on claims and binds.
 func kept(r request) bool {
-	return drill.IsWrite(r) && (drill.ByLockstep(r) || drill.CreatesPod(r))
+	return drill.IsWrite(r) && (drill.ByLockstep(r) || drill.CreatesPod(r) || schedules(r))
 }
 
 func program(name string) (string, error) { return drill.Program(name) }

@@ -15,7 +15,9 @@ rules:
 - level: Metadata
 `
 
-// schedulerTemplate takes a kubeconfig and a client limit with its burst.
+// schedulerTemplate takes a kubeconfig and a client limit with its burst. There
+// are two profiles, and every pod chooses by its schedulerName: the scheduler as it
+// is released, and the same with Lockstep's plugin.
 const schedulerTemplate = `apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 clientConnection:
@@ -24,6 +26,20 @@ clientConnection:
   burst: %d
 leaderElection:
   leaderElect: false
+profiles:
+- schedulerName: default-scheduler
+- schedulerName: lockstep-scheduler
+  plugins:
+    preFilter:
+      enabled:
+      - name: ClaimProtection
+    multiPoint:
+      enabled:
+      - name: ClaimProtection
+  pluginConfig:
+  - name: ClaimProtection
+    args:
+      mode: barrier
 `
 
 // kwokOptions raise kwok's parallelism above its default of four, so that

@@ -1,0 +1,123 @@
+package scheduling
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/kube-scheduler/framework"
+
+	"lockstep.dev/lockstep/internal/protect"
+)
+
+// Name is what the plugin is called in a KubeSchedulerConfiguration.
+const Name = "ClaimProtection"
+
+// Plugin is ClaimProtection.
+type Plugin struct {
+	settings   protect.Settings
+	client     kubernetes.Interface
+	claims     corelisters.PersistentVolumeClaimLister
+	namespaces corelisters.NamespaceLister
+	turns      turns
+}
+
+var (
+	_ framework.PreFilterPlugin   = &Plugin{}
+	_ framework.EnqueueExtensions = &Plugin{}
+	_ framework.SignPlugin        = &Plugin{}
+	_ framework.PreBindPlugin     = &Plugin{}
+)
+
+// New makes the plugin, as kube-scheduler asks for it.
+func New(_ context.Context, arguments runtime.Object, handle framework.Handle) (framework.Plugin, error) {
+	settings, err := settings(arguments)
+	if err != nil {
+		return nil, fmt.Errorf("arguments of plugin %s: %w", Name, err)
+	}
+	core := handle.SharedInformerFactory().Core().V1()
+	return &Plugin{
+		settings:   settings,
+		client:     handle.ClientSet(),
+		claims:     core.PersistentVolumeClaims().Lister(),
+		namespaces: core.Namespaces().Lister(),
+	}, nil
+}
+
+// Name is Name.
+func (*Plugin) Name() string { return Name }
+
+// lives are the incarnations of a pod's claims that its node was chosen for.
+type lives map[string]types.UID
+
+// Clone returns itself: it is never written to.
+func (l lives) Clone() framework.StateData { return l }
+
+const stateKey framework.StateKey = Name
+
+// PreFilter refuses a pod whose claims are missing or on their way out, in the
+// words of the built-in plugin. Preemption would not help: the pod waits for its
+// claims. Without claims there is nothing to do, and nothing is paid.
+func (p *Plugin) PreFilter(_ context.Context, state framework.CycleState, pod *corev1.Pod, _ []framework.NodeInfo) (*framework.PreFilterResult, *framework.Status) {
+	names := protect.ClaimsOf(pod)
+	if len(names) == 0 {
+		return nil, framework.NewStatus(framework.Skip)
+	}
+	claims, err := read(names, p.claims.PersistentVolumeClaims(pod.Namespace).Get)
+	if err != nil {
+		return nil, framework.AsStatus(err)
+	}
+	if why := protect.Unusable(pod, claims); why != "" {
+		return nil, framework.NewStatus(framework.UnschedulableAndUnresolvable, why)
+	}
+	chosen := lives{}
+	for name, claim := range claims {
+		chosen[name] = claim.UID
+	}
+	state.Write(stateKey, chosen)
+	return nil, nil
+}
+
+// PreFilterExtensions is nil: other pods on a node change nothing about claims.
+func (*Plugin) PreFilterExtensions() framework.PreFilterExtensions { return nil }
+
+// SignPod says which pods may share one choice of nodes: those with like volumes.
+func (*Plugin) SignPod(_ context.Context, pod *corev1.Pod) ([]framework.SignFragment, *framework.Status) {
+	return []framework.SignFragment{{Key: framework.VolumesSignerName, Value: framework.VolumesSigner(pod)}}, nil
+}
+
+// read reads claims by name. One that is not there is missing from what it returns.
+func read(names []string, get func(string) (*corev1.PersistentVolumeClaim, error)) (protect.Claims, error) {
+	claims := protect.Claims{}
+	for _, name := range names {
+		if _, known := claims[name]; known {
+			continue
+		}
+		claim, err := get(name)
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return nil, fmt.Errorf("read persistentvolumeclaim %q: %w", name, err)
+		default:
+			claims[name] = claim
+		}
+	}
+	return claims, nil
+}
+
+// labels are those of a namespace, as the cache has them.
+func (p *Plugin) labels(namespace string) (map[string]string, error) {
+	object, err := p.namespaces.Get(namespace)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read namespace %q: %w", namespace, err)
+	}
+	return object.Labels, nil
+}
