@@ -11,20 +11,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/protect"
 )
 
 const (
-	stockScheduler = "default-scheduler"
+	stockScheduler = corev1.DefaultSchedulerName
 	ourScheduler   = "lockstep-scheduler"
-	// keepsClaim is a finalizer of the drills' own: a claim that bears it stays
-	// terminating until they take it off.
-	keepsClaim = "drill.lockstep.dev/keep"
 )
 
 // schedules tells what a scheduler does for pods with claims.
@@ -33,57 +27,49 @@ func schedules(r request) bool {
 		(r.Resource == "persistentvolumeclaims" || r.Resource == "pods" && r.Subresource == "binding")
 }
 
-// newClaim is a claim of a class that stays when it is deleted.
-func (s *scene) newClaim(name, class string) *corev1.PersistentVolumeClaim {
-	return &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name, Finalizers: []string{keepsClaim}},
-		Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
-			StorageClassName: &class,
-		},
-	}
+// by leaves a pod to a scheduler.
+func by(scheduler string) podEdit {
+	return func(pod *corev1.Pod) { pod.Spec.NodeName, pod.Spec.SchedulerName = "", scheduler }
 }
 
-// newPod is a pod of one container that uses claims.
-func (s *scene) newPod(name, scheduler string, claims ...string) *corev1.Pod {
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name},
-		Spec:       corev1.PodSpec{SchedulerName: scheduler, Containers: []corev1.Container{{Name: "c", Image: imageA}}},
-	}
-	for _, claim := range claims {
-		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: claim, VolumeSource: corev1.VolumeSource{
-			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
-		}})
-	}
-	return pod
+// classClaim makes a claim of a class.
+func (s *scene) classClaim(name, class string, finalizers ...string) *corev1.PersistentVolumeClaim {
+	s.Helper()
+	bed.hasSet(s.namespace) // the operator may write here
+	claim := s.newClaim(name, finalizers...)
+	claim.Spec.StorageClassName = &class
+	s.create(claim)
+	return claim
 }
 
-// claim reads a claim.
-func (s *scene) claim(name string) (*corev1.PersistentVolumeClaim, error) {
-	claim := &corev1.PersistentVolumeClaim{}
-	return claim, s.client.Get(s.Context(), client.ObjectKey{Namespace: s.namespace, Name: name}, claim)
-}
-
-// boundClaim makes a claim and waits for its volume.
+// boundClaim makes a claim and waits for its volume. When it is deleted it goes on
+// terminating until the drill lets it go.
 func (s *scene) boundClaim(name string) *corev1.PersistentVolumeClaim {
 	s.Helper()
-	s.create(s.newClaim(name, "local"))
+	s.classClaim(name, "local", foreign)
 	return s.awaitClaim(name, "is bound", func(claim *corev1.PersistentVolumeClaim) error {
 		return lacking("phase", corev1.ClaimBound, claim.Status.Phase)
 	})
 }
 
+// awaitClaim waits until a claim lacks nothing.
 func (s *scene) awaitClaim(name, what string, lacks func(*corev1.PersistentVolumeClaim) error) *corev1.PersistentVolumeClaim {
 	s.Helper()
 	var claim *corev1.PersistentVolumeClaim
-	s.eventually("claim "+name+" "+what, func() (err error) {
-		if claim, err = s.claim(name); err != nil {
-			return err
+	s.eventually("claim "+name+" "+what, func() error {
+		found, err := s.claims()
+		if claim = found[name]; err != nil || claim == nil {
+			return errors.Join(err, errors.New("it is not there"))
 		}
 		return lacks(claim)
 	})
 	return claim
+}
+
+// recordOf is what a claim says of its users.
+func (s *scene) recordOf(name string) string {
+	s.Helper()
+	return s.awaitClaim(name, "is there", func(*corev1.PersistentVolumeClaim) error { return nil }).Annotations[protect.UsersAnnotation]
 }
 
 // awaitScheduled waits until a pod has a node.
@@ -135,23 +121,22 @@ func refusal(pod *corev1.Pod) string {
 	return "nothing"
 }
 
-// releaseClaim takes the drill's finalizer off a claim that was deleted, and waits until
-// it is gone.
-func (s *scene) releaseClaim(name string) {
+// vanish lets a claim go that was deleted, and waits until it is gone.
+func (s *scene) vanish(claim *corev1.PersistentVolumeClaim) {
 	s.Helper()
-	s.eventually("claim "+name+" is gone", func() error {
-		claim, err := s.claim(name)
-		switch {
-		case apierrors.IsNotFound(err):
-			return nil
-		case err != nil:
+	s.eventually("claim "+claim.Name+" is let go", func() error {
+		found, err := s.claims()
+		now := found[claim.Name]
+		if err != nil || now == nil || !slices.Contains(now.Finalizers, foreign) {
 			return err
-		case !slices.Contains(claim.Finalizers, keepsClaim):
-			return fmt.Errorf("finalizers: %q", claim.Finalizers)
 		}
-		claim.Finalizers = slices.DeleteFunc(claim.Finalizers, func(f string) bool { return f == keepsClaim })
-		return errors.Join(errors.New("just let go"), client.IgnoreNotFound(s.client.Update(s.Context(), claim)))
+		now.Finalizers = slices.DeleteFunc(now.Finalizers, func(f string) bool { return f == foreign })
+		if err := s.client.Update(s.Context(), now); !apierrors.IsNotFound(err) {
+			return err
+		}
+		return nil
 	})
+	s.awaitGone(claim)
 }
 
 // TestPodsWaitForClaimsOnTheirWayOut: such a claim is as good as missing, the pod
@@ -159,14 +144,14 @@ func (s *scene) releaseClaim(name string) {
 func TestPodsWaitForClaimsOnTheirWayOut(t *testing.T) {
 	aside(t)
 	s := newScene(t)
-	s.remove(s.boundClaim("data"))
-	s.create(s.newPod("web", ourScheduler, "data"))
+	claim := s.boundClaim("data")
+	s.remove(claim)
+	s.user("web", []string{"data"}, by(ourScheduler))
 	s.awaitRefused("web", `persistentvolumeclaim "data" is being deleted`)
-	s.releaseClaim("data")
+	s.vanish(claim)
 	s.awaitRefused("web", `persistentvolumeclaim "data" not found`)
-	s.create(s.newClaim("data", "local"))
-	pod := s.awaitScheduled("web")
-	s.checkRecorded(pod, "data")
+	s.classClaim("data", "local")
+	s.checkRecorded(s.awaitScheduled("web"), "data")
 }
 
 // checkRecorded checks that a pod stands on its claims, and was written there
@@ -174,11 +159,7 @@ func TestPodsWaitForClaimsOnTheirWayOut(t *testing.T) {
 func (s *scene) checkRecorded(pod *corev1.Pod, claims ...string) {
 	s.Helper()
 	for _, name := range claims {
-		claim, err := s.claim(name)
-		if err == nil {
-			err = lacking("use record", pod.Name+"="+string(pod.UID), claim.Annotations[protect.UsersAnnotation])
-		}
-		s.check("claim "+name, err)
+		s.check("claim "+name, lacking("use record", pod.Name+"="+string(pod.UID), s.recordOf(name)))
 	}
 	s.check("read the audit log", bed.audit.sync())
 	wrote := bed.audit.writes(s.audited, func(r request) bool { return schedules(r) && r.Namespace == s.namespace && r.Code < 300 })
@@ -187,7 +168,9 @@ func (s *scene) checkRecorded(pod *corev1.Pod, claims ...string) {
 		s.Fatalf("the scheduler bound nothing: %v", wrote)
 	}
 	for _, name := range claims {
-		on := slices.IndexFunc(wrote, func(r request) bool { return r.Resource == "persistentvolumeclaims" && r.Verb == "patch" && r.Name == name })
+		on := slices.IndexFunc(wrote, func(r request) bool {
+			return r.Resource == "persistentvolumeclaims" && r.Verb == "patch" && r.Name == name
+		})
 		if on < 0 || on > bound || wrote[on].Done.After(wrote[bound].Begun) {
 			s.Errorf("claim %s was not written on before pod %s was bound: %v", name, pod.Name, wrote)
 		}
@@ -204,8 +187,8 @@ func TestNoPodIsBoundToAClaimThatWentAfterANodeWasChosen(t *testing.T) {
 	for _, scheduler := range []string{stockScheduler, ourScheduler} {
 		web, data, late := scheduler, "data-"+scheduler, "late-"+scheduler
 		claim := s.boundClaim(data)
-		s.create(s.newClaim(late, slow))
-		s.create(s.newPod(web, scheduler, data, late))
+		s.classClaim(late, slow)
+		s.user(web, []string{data, late}, by(scheduler))
 		waiting := s.awaitClaim(late, "waits for a volume at a node", func(c *corev1.PersistentVolumeClaim) error {
 			if c.Annotations["volume.kubernetes.io/selected-node"] == "" {
 				return errors.New("no node was chosen")
@@ -216,14 +199,13 @@ func TestNoPodIsBoundToAClaimThatWentAfterANodeWasChosen(t *testing.T) {
 		s.provision(waiting)
 		if scheduler == stockScheduler {
 			s.awaitScheduled(web) // or the drill shows nothing
+			s.let(claim)
 			continue
 		}
 		s.awaitRefused(web, fmt.Sprintf("persistentvolumeclaim %q is being deleted", data))
-		if late, err := s.claim(late); err != nil || late.Annotations[protect.UsersAnnotation] != "" {
-			t.Errorf("the pod was not bound, and claim %s names it: %v, %v", late.Name, late.Annotations, err)
-		}
-		s.releaseClaim(data)
-		s.create(s.newClaim(data, "local"))
+		s.check("the pod was not bound", lacking("use record of claim "+late, "", s.recordOf(late)))
+		s.vanish(claim)
+		s.classClaim(data, "local")
 		s.checkRecorded(s.awaitScheduled(web), data, late)
 	}
 }
@@ -235,7 +217,7 @@ func (s *scene) slowClass() string {
 	class := &storagev1.StorageClass{
 		ObjectMeta:        metav1.ObjectMeta{Name: "slow-" + s.namespace},
 		Provisioner:       "drill.lockstep.dev/by-hand",
-		VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
+		VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer),
 	}
 	s.create(class)
 	s.Cleanup(func() { _ = bed.client.Delete(context.Background(), class) })
