@@ -28,8 +28,9 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		Use:   "kubectl-lockstep",
 		Short: "See how LeaderWorkerSets stand and what the operator is about to do, steer rollouts, and explain claims",
 		Long: `See how LeaderWorkerSets stand, what each group waits for, and what the operator is
-about to do and why; follow rollouts, and undo, restart, pause and resume them.
-Only the last four write to the cluster.
+about to do and why; follow rollouts, and undo, restart, pause and resume them. Say why a
+volume claim is in use or does not go away, and release one that must be deleted all the same.
+Only rollout undo, restart, pause and resume, and release, write to the cluster.
 
 As kubectl-lockstep on the PATH it is a plugin: kubectl lockstep.`,
 		Example: `  kubectl lockstep status llama
@@ -55,7 +56,7 @@ As kubectl-lockstep on the PATH it is a plugin: kubectl lockstep.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w; see: %s --help", err, cmd.CommandPath())
 	})
-	root.AddCommand(o.statusCommand(), o.planCommand(), o.rolloutCommand(), o.whyCommand(), versionCommand())
+	root.AddCommand(o.statusCommand(), o.planCommand(), o.rolloutCommand(), o.whyCommand(), o.releaseCommand(), versionCommand())
 	return root
 }
 

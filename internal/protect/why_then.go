@@ -50,6 +50,11 @@ func (c Case) rescue(state State) []Suggestion {
 	}
 	return []Suggestion{{
 		Do:      do + ": change its reclaim policy before the claim goes",
-		Command: fmt.Sprintf(`kubectl patch pv %s -p '{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}'`, c.Volume.Name),
+		Command: RetainCommand(c.Volume.Name),
 	}}
+}
+
+// RetainCommand is what a person types to have a volume outlive its claim.
+func RetainCommand(volume string) string {
+	return fmt.Sprintf(`kubectl patch pv %s -p '{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}'`, volume)
 }

@@ -1,0 +1,141 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"lockstep.dev/lockstep/internal/cli/amend"
+	"lockstep.dev/lockstep/internal/cli/inquiry"
+	"lockstep.dev/lockstep/internal/cli/release"
+)
+
+// breakage is what was asked to be released, and how.
+type breakage struct {
+	space  bool // a namespace, not a claim
+	name   string
+	yes    bool
+	delete bool
+	dryRun string
+}
+
+func (o *options) releaseCommand() *cobra.Command {
+	b := &breakage{}
+	cmd := &cobra.Command{
+		Use:   "release pvc/NAME | namespace/NAME",
+		Short: "Break the glass: let a PersistentVolumeClaim be deleted while it is in use",
+		Long: `Let a PersistentVolumeClaim be deleted although its deletion is refused because it is in use, or
+a namespace although claims in it are.
+
+It shows who uses the claim and what becomes of the data, asks for confirmation, and writes
+the annotation protection.lockstep.dev/release with the UID of this very claim: one of the same
+name that comes later is not released by it. That works while no operator runs; one that runs
+takes the token away after an hour, unless it is configured otherwise. Nothing is deleted
+unless --delete is given.
+
+It takes the verb "release" on claims.protection.lockstep.dev, and patch (with --delete also
+delete) on the claim.`,
+		Example: `  kubectl lockstep release pvc/data-llama-0
+  kubectl lockstep release pvc/data-llama-0 --delete
+  kubectl lockstep release pvc/data-llama-0 --dry-run=server
+  kubectl lockstep release namespace/inference --yes`,
+		ValidArgsFunction: o.completeReleases,
+		Args: func(_ *cobra.Command, args []string) error {
+			if err := b.read(args); err != nil {
+				return err
+			}
+			if b.space && b.delete {
+				return errors.New("--delete is for claims; delete the namespace yourself, once it is released")
+			}
+			if !slices.Contains(dryRuns, b.dryRun) {
+				return fmt.Errorf("--dry-run %q: give one of %s", b.dryRun, strings.Join(dryRuns, ", "))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.release(cmd.Context(), b) },
+	}
+	cmd.Flags().BoolVarP(&b.yes, "yes", "y", false, "do not ask for confirmation; needed where there is no terminal to ask on")
+	cmd.Flags().BoolVar(&b.delete, "delete", false, "delete the claim as well, this very one and no other of the name")
+	cmd.Flags().StringVar(&b.dryRun, "dry-run", string(amend.DryRunNone), "none, client (only say what would be done) or server (have the API server try it and keep nothing)")
+	cmd.Flags().Lookup("dry-run").NoOptDefVal = string(amend.DryRunClient)
+	_ = cmd.RegisterFlagCompletionFunc("dry-run", cobra.FixedCompletions(dryRuns, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// namespaceKinds are the words for namespaces that kubectl knows.
+var namespaceKinds = []string{"ns", "namespace", "namespaces"}
+
+// read reads the one name: glass is broken for one thing at a time.
+func (b *breakage) read(args []string) error {
+	if len(args) == 2 && !strings.Contains(args[0], "/") {
+		args = []string{args[0] + "/" + args[1]}
+	}
+	if len(args) != 1 {
+		return errors.New("give one claim, pvc/NAME, or one namespace, namespace/NAME: each release is confirmed by itself")
+	}
+	kind, name, slashed := strings.Cut(args[0], "/")
+	switch kind = strings.ToLower(kind); {
+	case !slashed:
+		return fmt.Errorf("%q: say what it is: pvc/%s", args[0], args[0])
+	case name == "":
+		return fmt.Errorf("%q: the name is missing", args[0])
+	case slices.Contains(namespaceKinds, kind):
+		b.space = true
+	case !slices.Contains(claimKinds, kind):
+		return fmt.Errorf("%q is neither a PersistentVolumeClaim nor a namespace: give pvc/NAME or namespace/NAME", args[0])
+	}
+	b.name = name
+	return nil
+}
+
+func (o *options) release(ctx context.Context, b *breakage) error {
+	namespace, err := o.namespace()
+	if err != nil {
+		return err
+	}
+	config, err := o.config()
+	if err != nil {
+		return err
+	}
+	if err := reach(ctx, config); err != nil {
+		return err
+	}
+	asker, err := inquiry.Open(config)
+	if err != nil {
+		return err
+	}
+	asker.Live = true
+	releaser, err := release.Open(config)
+	if err != nil {
+		return err
+	}
+	releaser.DryRun = b.dryRun == string(amend.DryRunServer)
+	r := &releasing{options: o, breakage: b, asker: asker, releaser: releaser, host: config.Host}
+	if b.space {
+		return r.ofNamespace(ctx)
+	}
+	return r.ofClaim(ctx, client.ObjectKey{Namespace: namespace, Name: b.name})
+}
+
+// completeReleases offers claims, and namespaces.
+func (o *options) completeReleases(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	kind, _, slashed := strings.Cut(typed, "/")
+	switch {
+	case len(args) > 0 && !slices.Contains(claimKinds, args[0]):
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	case len(args) == 0 && !slashed:
+		return []string{"pvc/", "namespace/"}, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	case slices.Contains(namespaceKinds, kind):
+		names, directive := o.completeNamespaces(cmd, nil, "")
+		for i := range names {
+			names[i] = kind + "/" + names[i]
+		}
+		return names, directive
+	}
+	return o.completeClaims(cmd, args, typed)
+}
