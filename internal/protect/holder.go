@@ -36,8 +36,9 @@ type Holder struct {
 	Released string `json:"released,omitempty"`
 	// makes: it makes the claim itself, and would again.
 	makes bool
-	// below is to how many replicas it is scaled to let go; since is how old it is.
-	below int
+	// below is to how many of its replicas it is scaled to let go.
+	below, replicas int
+	// since is how old it is.
 	since time.Time
 	// under is the workload at the top of a pod's chain of controllers, or empty.
 	under types.UID
@@ -132,7 +133,7 @@ func workloadHolder(c claimed, top *Want) Holder {
 	return Holder{
 		Object: top.Workload, Name: string(top.Workload.Kind) + "/" + top.Workload.Name, UID: top.Workload.UID,
 		Reason: DesiredState, Proof: proof, Phase: c.out, Released: top.Released, makes: c.numbered,
-		below: c.below, since: top.Since,
+		below: c.below, replicas: c.replicas, since: top.Since,
 	}
 }
 

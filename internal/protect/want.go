@@ -133,8 +133,8 @@ type claimed struct {
 	out string
 	// numbered: the workload makes the claim itself.
 	numbered bool
-	// below is to how many replicas it is scaled to want the claim no more.
-	below int
+	// below is to how many of its replicas it is scaled to want the claim no more.
+	below, replicas int
 }
 
 // of finds who wants a claim, in range or not.
@@ -163,7 +163,10 @@ func (w *Want) series(prefix, claim string) []claimed {
 		if !inRange && out == "" {
 			out = "out of range"
 		}
-		found = append(found, claimed{want: w, path: series.Path, out: out, numbered: true, below: series.below(claim)})
+		found = append(found, claimed{
+			want: w, path: series.Path, out: out, numbered: true,
+			below: series.below(claim), replicas: series.Spans[0].To - series.Spans[0].From,
+		})
 	}
 	return found
 }

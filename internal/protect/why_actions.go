@@ -72,7 +72,7 @@ func (c Case) deedFor(h Explained) (key string, d deed) {
 	key = h.Name + "/" + string(h.UID)
 	switch {
 	case h.Reason == DesiredState:
-		d.Do, d.Command = h.Name+": "+h.Released, scale(h.Object, h.below)
+		d.Do, d.Command = h.Name+": "+h.Released+ends(h), scale(h.Object, h.below)
 		d.wanted = true
 		return key, d
 	case !isPod(h):
@@ -122,6 +122,15 @@ func scale(workload identity.Ref, replicas int) string {
 	switch workload.Kind {
 	case identity.KindStatefulSet, identity.KindLeaderWorkerSet, "Deployment", "ReplicaSet":
 		return fmt.Sprintf("kubectl scale %s/%s -n %s --replicas=%d", strings.ToLower(string(workload.Kind)), workload.Name, workload.Namespace, replicas)
+	}
+	return ""
+}
+
+// ends says what else goes when a workload is scaled below one of its claims: those
+// with higher numbers go first.
+func ends(h Explained) string {
+	if more := h.replicas - h.below; more > 1 {
+		return fmt.Sprintf("; scaled, it ends %d of its %d replicas", more, h.replicas)
 	}
 	return ""
 }

@@ -34,6 +34,7 @@ type guarded struct {
 	client.Client
 	alice, wanda client.Client
 	namespace    string
+	config       *rest.Config
 	// warned is what the server warned of.
 	warned *warnings
 }
@@ -68,7 +69,7 @@ func newGuarded(t *testing.T, flags map[string]string, files ...string) *guarded
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = env.Stop() })
-	g := &guarded{t: t, namespace: "prod", warned: &warnings{}}
+	g := &guarded{t: t, namespace: "prod", config: own, warned: &warnings{}}
 	g.Client = g.as(own, "")
 	g.alice, g.wanda = g.as(own, "alice"), g.as(own, "wanda")
 	g.make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: g.namespace}})

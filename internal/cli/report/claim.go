@@ -1,6 +1,7 @@
 package report
 
 import (
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -73,7 +74,6 @@ func (l *ClaimWhyList) DeepCopyObject() runtime.Object { w := *l; return &w }
 
 // Claim reports on one claim. attempt may be nil.
 func Claim(found *inquiry.Found, attempt *inquiry.Attempt) *ClaimWhy {
-	found.IfDeleted = attempt != nil
 	c := &ClaimWhy{
 		TypeMeta: kind(kindClaimWhy), Namespace: found.Claim.Namespace, Name: found.Claim.Name,
 		Explanation: protect.Why(found.Case), ModeFrom: found.ModeFrom, Volume: volume(found),
@@ -109,7 +109,8 @@ func Claims(all []*ClaimWhy) *ClaimWhyList {
 }
 
 // Overview reports on those that are held, on their way out, or that nobody can
-// tell of, and counts the others.
+// tell of, and counts the others. Those that wait to go come first, the oldest
+// before the others.
 func Overview(all []*ClaimWhy, spaces bool) *ClaimWhyList {
 	l := Claims(nil)
 	l.spaces = spaces
@@ -120,5 +121,26 @@ func Overview(all []*ClaimWhy, spaces bool) *ClaimWhyList {
 		}
 		l.Items = append(l.Items, *c)
 	}
+	slices.SortStableFunc(l.Items, urgency)
 	return l
+}
+
+// urgency puts what waits to go before what is refused, and that before the rest.
+func urgency(a, b ClaimWhy) int {
+	rank := func(c ClaimWhy) int {
+		switch {
+		case c.AskedBy != "":
+			return 0
+		case c.Refused:
+			return 1
+		}
+		return 2
+	}
+	if order := rank(a) - rank(b); order != 0 {
+		return order
+	}
+	if rank(a) > 0 || a.Since == nil || b.Since == nil {
+		return 0
+	}
+	return a.Since.Compare(*b.Since)
 }

@@ -1,6 +1,7 @@
 package report_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -93,6 +94,131 @@ read 1s ago, from the API server's cache, which may be some seconds behind (--li
 func checkClaim(t *testing.T, c *report.ClaimWhy, want string) {
 	t.Helper()
 	if diff := cmp.Diff(want, claimText(t, c)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// heldClaim is a claim whose deletion is refused for a workload.
+func heldClaim() *inquiry.Found {
+	f := foundClaim()
+	f.Claim.DeletionTimestamp = nil
+	f.Claim.Annotations = map[string]string{
+		protect.HoldersAnnotation: "RayCluster/x", protect.VerifiedAnnotation: now.Add(-3 * time.Hour).Format(time.RFC3339),
+	}
+	f.Pods["u-pod"].DeletionTimestamp = nil
+	f.Nodes = nil
+	f.Unread = []protect.Unread{{What: "jobs", Why: "you may not read it", MayHold: true}}
+	f.World.Live = true
+	return f
+}
+
+func TestAClaimThatIsHeldIsExplained(t *testing.T) {
+	refused := &inquiry.Attempt{Outcome: inquiry.Refused, By: "ValidatingAdmissionPolicy 'p'", Message: "the claim is in use", Warnings: []string{"think twice"}}
+	checkClaim(t, report.Claim(heldClaim(), refused), `
+pvc/data-db-0 in namespace prod is in use by RayCluster/x, Pod/db-0: a DELETE is refused.
+mode hold (its namespace chose it); volume pv-1, 1Gi, reclaim policy Delete
+
+IF DELETED NOW (tried on the server; nothing was deleted)
+  refused by ValidatingAdmissionPolicy 'p': the claim is in use
+  with a warning: think twice
+
+USED BY        HOLDS   SINCE   PHASE     WHY                                     PROOF                                                   UID
+Pod/db-0       yes     2d      Running   bound to node n7                        spec.volumes[data].persistentVolumeClaim.claimName      u-pod
+RayCluster/x   yes     -       -         named by the operator; not found here   metadata.annotations[protection.lockstep.dev/holders]   -
+
+FINALIZER                         OWNER                                         GOES WHEN
+kubernetes.io/pvc-protection      persistentvolumeclaim-protection-controller   no bound pod names the claim
+protection.lockstep.dev/barrier   lockstep                                      kubernetes.io/pvc-protection is gone, and no bound pod names the claim in a reading after that
+
+CANNOT TELL
+  jobs: you may not read it: what holds the claim may be among them
+
+TO FREE IT (the fewest deeds; then delete it)
+  1. delete Pod/db-0
+      kubectl delete pod db-0 -n prod
+  2. RayCluster/x: the operator takes the word away once it is no longer so
+
+THEN, once it is gone
+  volume pv-1 is deleted, and the data with it
+
+To let it be deleted while it is in use all the same:
+      kubectl lockstep release pvc/data-db-0 -n prod
+
+read 1s ago, live; operator last confirmed this 3h ago
+`)
+}
+
+func TestWhatIsReadBeforeARelease(t *testing.T) {
+	var out strings.Builder
+	if err := report.Claim(heldClaim(), nil).WriteRelease(&out, now, true, true); err != nil {
+		t.Fatal(err)
+	}
+	want := `
+THIS WILL
+  write protection.lockstep.dev/release=u-claim on the claim: its deletion is not refused any more
+  delete the claim: no pod can start on it any more, it goes with Pod/db-0, and that cannot be taken back
+  once it is gone: volume pv-1 is deleted, and the data with it
+
+To keep the data, before anything else:
+      kubectl patch pv pv-1 -p '{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}'
+`
+	if _, after, found := strings.Cut(out.String(), "\n\nTHIS WILL"); !found || "\nTHIS WILL"+after != want {
+		t.Errorf("got\n%s", out.String())
+	}
+}
+
+func TestTheOverviewBeginsWithWhatWaitsToGo(t *testing.T) {
+	free := heldClaim()
+	free.Claim.Annotations, free.Unread = nil, nil
+	free.Case.World.Pods = protect.NewIndex()
+	all := []*report.ClaimWhy{report.Claim(free, nil), report.Claim(heldClaim(), nil), report.Claim(foundClaim(), nil)}
+	for _, tt := range []struct {
+		spaces bool
+		want   string
+	}{
+		{true, `
+NAMESPACE   CLAIM       STATE      SINCE   DELETE      HELD BY                  WAITS FOR
+prod        data-db-0   Draining   3h      under way   Pod/db-0                 Pod/db-0: node n7 is not ready: nobody there can end the pod
+prod        data-db-0   Held       2d      refused     Pod/db-0, RayCluster/x   -
+
+and 1 claim that nobody uses
+
+see one in full with: kubectl lockstep why pvc/NAME
+`},
+	} {
+		var out strings.Builder
+		if err := report.Overview(all, tt.spaces).WriteText(&out, now); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(tt.want, "\n"+out.String()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+}
+
+// The names below are read by programs: they are never changed or taken away.
+func TestFieldsOfAClaimForPrograms(t *testing.T) {
+	raw, err := json.Marshal(report.Claim(foundClaim(), &inquiry.Attempt{Outcome: inquiry.Accepted}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"kind":"ClaimWhy","apiVersion":"cli.lockstep.dev/v1","namespace":"prod","name":"data-db-0",` +
+		`"claim":"prod/data-db-0","uid":"u-claim","state":"Draining","summary":"is being deleted, and stays until Pod/db-0 lets go","mode":"hold",` +
+		`"since":"2026-01-01T09:00:00Z","askedBy":"unknown","refused":false,` +
+		`"finalizers":[{"key":"kubernetes.io/pvc-protection","owner":"persistentvolumeclaim-protection-controller","drops":"no bound pod names the claim"},` +
+		`{"key":"protection.lockstep.dev/barrier","owner":"lockstep","drops":"kubernetes.io/pvc-protection is gone, and no bound pod names the claim in a reading after that"}],` +
+		`"holders":[{"name":"Pod/db-0","uid":"u-pod","reason":"BoundPod","proof":"spec.volumes[data].persistentVolumeClaim.claimName","node":"n7","phase":"Running",` +
+		`"released":"delete the pod","since":"2025-12-30T12:00:00Z","leaving":"2026-01-01T09:00:00Z","holds":true,"why":"bound to node n7, and on its way out"}],` +
+		`"blockers":[{"of":"Pod/db-0","what":"node n7 is not ready: nobody there can end the pod","remedy":"if the machine n7 is off for certain, say so by a taint; if not, bring it back",` +
+		`"command":"kubectl taint node n7 node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"}],` +
+		`"actions":[{"do":"if the machine n7 is off for certain, say so by a taint; if not, bring it back",` +
+		`"command":"kubectl taint node n7 node.kubernetes.io/out-of-service=nodeshutdown:NoExecute","frees":["Pod/db-0"]}],` +
+		`"then":["volume pv-1 is deleted, and the data with it"],` +
+		`"rescue":[{"do":"keep the volume: change its reclaim policy before the claim goes","command":"kubectl patch pv pv-1 -p '{\"spec\":{\"persistentVolumeReclaimPolicy\":\"Retain\"}}'"}],` +
+		`"unread":[{"what":"volumeattachments","why":"you may not read it","mayHold":false}],` +
+		`"modeFrom":"its namespace chose it","volume":{"name":"pv-1","reclaimPolicy":"Delete","capacity":"1Gi"},` +
+		`"deletion":{"outcome":"Accepted"},"readAt":"2026-01-01T11:59:59Z","live":false}`
+	if diff := cmp.Diff(want, string(raw)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

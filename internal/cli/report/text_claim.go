@@ -80,12 +80,7 @@ func (c *ClaimWhy) deletion(out io.Writer) {
 
 // afterwards is what becomes of a claim whose DELETE is accepted.
 func (c *ClaimWhy) afterwards() string {
-	var keeping []string
-	for _, h := range c.Holders {
-		if h.Holds {
-			keeping = append(keeping, h.Name)
-		}
-	}
+	keeping := c.keeping()
 	switch {
 	case len(keeping) > 0:
 		return "it would stay, on its way out, until " + few(keeping, len(keeping)) + " let go; that cannot be taken back"
@@ -239,55 +234,4 @@ func ageOf(at *time.Time, now time.Time) string {
 		return "-"
 	}
 	return age(&metav1.Time{Time: *at}, now)
-}
-
-// WriteText writes a line for each claim of an overview, and reports in full for
-// claims that were named.
-func (l *ClaimWhyList) WriteText(out io.Writer, now time.Time) error {
-	var text strings.Builder
-	if len(l.Items) > 0 {
-		columns := []string{"CLAIM", "STATE", "SINCE", "DELETE", "HELD BY", "TO FREE IT"}
-		if l.spaces {
-			columns = append([]string{"NAMESPACE"}, columns...)
-		}
-		table := newTable(&text, columns...)
-		for i := range l.Items {
-			row(table, l.Items[i].cells(l.spaces, now)...)
-		}
-		table.Flush()
-	}
-	switch {
-	case len(l.Items)+l.Free == 0:
-		fmt.Fprintln(&text, "there are no claims")
-	case len(l.Items) == 0:
-		fmt.Fprintf(&text, "%s looked at: none is in use, none is being deleted\n", counted(l.Free, "claim"))
-	default:
-		fmt.Fprintf(&text, "\n%s more free; see one in full with: kubectl lockstep why pvc/NAME\n", counted(l.Free, "claim"))
-	}
-	_, err := io.WriteString(out, text.String())
-	return err
-}
-
-func (c *ClaimWhy) cells(spaces bool, now time.Time) []string {
-	deletion := "accepted"
-	switch {
-	case c.AskedBy != "":
-		deletion = "under way"
-	case c.Refused:
-		deletion = "refused"
-	}
-	var keeping, deeds []string
-	for _, h := range c.Holders {
-		if h.Holds {
-			keeping = append(keeping, h.Name)
-		}
-	}
-	for _, a := range c.Actions {
-		deeds = append(deeds, a.Do)
-	}
-	cells := []string{c.Name, string(c.State), ageOf(c.Since, now), deletion, dash(few(keeping, len(keeping))), dash(strings.Join(deeds, "; "))}
-	if spaces {
-		cells = append([]string{c.Namespace}, cells...)
-	}
-	return cells
 }

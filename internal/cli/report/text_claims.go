@@ -1,0 +1,87 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// WriteText writes a line for each claim.
+func (l *ClaimWhyList) WriteText(out io.Writer, now time.Time) error {
+	var text strings.Builder
+	if len(l.Items) > 0 {
+		columns := []string{"CLAIM", "STATE", "SINCE", "DELETE", "HELD BY", "WAITS FOR"}
+		if l.spaces {
+			columns = append([]string{"NAMESPACE"}, columns...)
+		}
+		table := newTable(&text, columns...)
+		for i := range l.Items {
+			row(table, l.Items[i].cells(l.spaces, now)...)
+		}
+		table.Flush()
+	}
+	switch {
+	case len(l.Items)+l.Free == 0:
+		fmt.Fprintln(&text, "there are no claims")
+	case len(l.Items) == 0:
+		fmt.Fprintf(&text, "%s looked at: none is in use, none is being deleted\n", counted(l.Free, "claim"))
+	case l.Free > 0:
+		fmt.Fprintf(&text, "\nand %s that nobody uses\n", counted(l.Free, "claim"))
+	}
+	if len(l.Items) > 0 {
+		fmt.Fprint(&text, "\nsee one in full with: kubectl lockstep why pvc/NAME\n")
+	}
+	_, err := io.WriteString(out, text.String())
+	return err
+}
+
+func (c *ClaimWhy) cells(spaces bool, now time.Time) []string {
+	deletion := "accepted"
+	switch {
+	case c.AskedBy != "":
+		deletion = "under way"
+	case c.Refused:
+		deletion = "refused"
+	}
+	keeping := c.keeping()
+	cells := []string{c.Name, string(c.State), ageOf(c.Since, now), deletion, dash(few(keeping, len(keeping))), dash(c.waitsFor())}
+	if spaces {
+		cells = append([]string{c.Namespace}, cells...)
+	}
+	return cells
+}
+
+// waitsFor is what stands between a claim that is to go and its end.
+func (c *ClaimWhy) waitsFor() string {
+	if c.AskedBy == "" {
+		return ""
+	}
+	var waits []string
+	for _, b := range c.Blockers {
+		waits = append(waits, b.Of+": "+b.What)
+	}
+	if len(waits) > 0 {
+		return strings.Join(waits, "; ")
+	}
+	for _, a := range c.Actions {
+		waits = append(waits, a.Do)
+	}
+	for _, u := range c.Unread {
+		if len(waits) == 0 {
+			waits = append(waits, "cannot tell: "+u.What+": "+u.Why)
+		}
+	}
+	return strings.Join(waits, "; ")
+}
+
+// keeping are those that truly hold the claim.
+func (c *ClaimWhy) keeping() []string {
+	var names []string
+	for _, h := range c.Holders {
+		if h.Holds {
+			names = append(names, h.Name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,128 @@
+package protect_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"lockstep.dev/lockstep/internal/protect"
+)
+
+func unread(what string, mayHold bool) []protect.Unread {
+	return []protect.Unread{{What: what, Why: "you may not read it", MayHold: mayHold}}
+}
+
+// The sentence of an explanation is what a person reads first, and what an event
+// says.
+func TestSummary(t *testing.T) {
+	web := pod("web", []string{"data"})
+	db := protect.OfStatefulSet(statefulSet("db", 1))
+	for _, tt := range []struct {
+		name string
+		c    protect.Case
+		edit func(*protect.Case)
+		want string
+	}{
+		{"free", caseOf(claim("data"), protect.Barrier, nil), nil, "is not in use: a DELETE would take it at once"},
+		{"bound", caseOf(claim("data"), protect.Barrier, []*corev1.Pod{web}), nil,
+			"is in use by Pod/web: a DELETE would be accepted, and the claim would stay until Pod/web lets go"},
+		{"wanted, and nobody there", caseOf(claim("data-db-0"), protect.Barrier, nil, db), nil,
+			"is in use by StatefulSet/db: a DELETE would be accepted, and take the claim at once"},
+		{"refused", caseOf(claim("data-db-0", annotated(protect.HoldersAnnotation, "StatefulSet/db")), protect.Hold, nil, db), nil,
+			"is in use by StatefulSet/db: a DELETE is refused"},
+		{"held by one who is not known here", caseOf(claim("data", annotated(protect.HoldersAnnotation, "RayCluster/x, +2")), protect.Hold, nil), nil,
+			"is in use by RayCluster/x: a DELETE is refused"},
+		{"nobody has looked", caseOf(claim("data", annotated(protect.HoldersAnnotation, "unverified")), protect.Hold, nil), nil,
+			"is in use by unverified: a DELETE is refused"},
+		{"words, and no policies", caseOf(claim("data-db-0", annotated(protect.HoldersAnnotation, "StatefulSet/db")), protect.Hold, nil, db),
+			func(c *protect.Case) { c.Unguarded = true }, "is in use by StatefulSet/db: a DELETE would be accepted, and take the claim at once"},
+		{"cooling", caseOf(claim("data", annotated(protect.HoldersAnnotation, "cooling until 2026-11-21T12:05:00Z: StatefulSet/db")), protect.Hold, nil), nil,
+			"was in use by StatefulSet/db; a DELETE is refused, until 2026-11-21T12:05:00Z"},
+		{"nobody can tell", caseOf(claim("data"), protect.Barrier, nil), func(c *protect.Case) { c.Unread = unread("jobs", true) },
+			"cannot be told to be free: jobs could not be read"},
+		{"pods could not be read, and it is wanted", caseOf(claim("data-db-0"), protect.Barrier, nil, db), func(c *protect.Case) { c.Unread = unread("pods", true) },
+			"is in use by StatefulSet/db: a DELETE would be accepted, and whether anything keeps the claim then cannot be told"},
+		{"terminating, and pods could not be read", caseOf(claim("data", dying), protect.Barrier, nil), func(c *protect.Case) { c.Unread = unread("pods", true) },
+			"is being deleted, and who holds it cannot be told: pods could not be read"},
+		{"terminating, and jobs could not be read", caseOf(claim("data", dying), protect.Barrier, nil), func(c *protect.Case) { c.Unread = unread("jobs", true) },
+			"is being deleted, and nobody is seen to hold it: it should go any moment"},
+		{"terminating, others' finalizers", caseOf(claim("data", dying, finalizers("x/1")), protect.Barrier, nil), nil,
+			"is being deleted, and stays until the owners of other finalizers take them away"},
+		{"terminating, words in the way", caseOf(claim("data", dying, annotated(protect.HoldersAnnotation, "a")), protect.Hold, nil), nil,
+			"is being deleted, and its finalizers are kept by words that still stand on it"},
+		{"doomed", caseOf(claim("data-db-0", dying), protect.Barrier, []*corev1.Pod{pod("db-0", []string{"data-db-0"})}, db), nil,
+			"is being deleted, and stays until Pod/db-0 lets go; StatefulSet/db still wants it, and can start no pod on it any more"},
+	} {
+		if tt.edit != nil {
+			tt.edit(&tt.c)
+		}
+		if got := protect.Why(tt.c).Summary; got != tt.want {
+			t.Errorf("%s: got\n  %s\nwant\n  %s", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestAPodInTheRecordHoldsBeforeItIsBound(t *testing.T) {
+	c := caseOf(claim("data", dying, annotated(protect.UsersAnnotation, "web=uid-web")), protect.Strict, []*corev1.Pod{pod("web", []string{"data"}, unbound)})
+	if h := protect.Why(c).Holders[0]; !h.Holds || h.Why != "about to be bound: the claim names it in its use record" {
+		t.Errorf("got %+v", h)
+	}
+	c.Claim.Annotations[protect.UsersAnnotation] = "?"
+	if e := protect.Why(c); !slices.ContainsFunc(e.Notes, func(n string) bool { return strings.Contains(n, "as good as in use") }) {
+		t.Errorf("got %v", e.Notes)
+	}
+}
+
+func TestOneTaintFreesAllPodsOfALostNode(t *testing.T) {
+	c := caseOf(claim("data", dying), protect.Barrier, []*corev1.Pod{pod("a", []string{"data"}, leaving(30)), pod("b", []string{"data"}, leaving(30))})
+	c.Nodes = map[string]*corev1.Node{"n1": node("n1", corev1.ConditionUnknown)}
+	e := protect.Why(c)
+	if len(e.Actions) != 1 || !slices.Equal(e.Actions[0].Frees, []string{"Pod/a", "Pod/b"}) || !strings.HasPrefix(e.Actions[0].Command, "kubectl taint node n1 ") {
+		t.Errorf("got %+v", e.Actions)
+	}
+}
+
+func TestAPodThatShouldHaveEndedIsInTheWay(t *testing.T) {
+	c := caseOf(claim("data", dying), protect.Barrier, []*corev1.Pod{pod("a", []string{"data"}, leaving(30))})
+	c.Nodes = map[string]*corev1.Node{"n1": node("n1", corev1.ConditionTrue)}
+	if e := protect.Why(c); len(e.Blockers)+len(e.Actions) > 0 {
+		t.Errorf("in its time: %+v, %+v", e.Blockers, e.Actions)
+	}
+	c.Now = noon.Add(2 * time.Hour)
+	if e := protect.Why(c); len(e.Blockers) != 1 || len(e.Actions) != 1 || e.Actions[0].Command != "kubectl describe pod a -n ns" {
+		t.Errorf("late: %+v, %+v", e.Blockers, e.Actions)
+	}
+}
+
+func TestCommandsThatFree(t *testing.T) {
+	held := func(name, words string) *corev1.PersistentVolumeClaim {
+		return claim(name, annotated(protect.HoldersAnnotation, words))
+	}
+	for _, tt := range []struct {
+		name     string
+		c        protect.Case
+		do, says string
+	}{
+		{"below the ordinal", caseOf(held("data-db-1", "StatefulSet/db"), protect.Hold, nil, protect.OfStatefulSet(statefulSet("db", 3))),
+			"StatefulSet/db: scale it down below the ordinal, or delete it; scaled, it ends 2 of its 3 replicas", "kubectl scale statefulset/db -n ns --replicas=1"},
+		{"a person's word", caseOf(claim("data", annotated(protect.HoldAnnotation, "audit"), annotated(protect.HoldersAnnotation, "Hold/data")), protect.Hold, nil),
+			"Hold/data: take the annotation away", "kubectl annotate pvc data -n ns protection.lockstep.dev/hold-"},
+		{"a pod of a kind that is not known", caseOf(claim("data", dying), protect.Barrier, []*corev1.Pod{podOf("TaskRun", "run")}),
+			"delete Pod/web (TaskRun/owner controls it, and may make another)", "kubectl delete pod web -n ns"},
+	} {
+		e := protect.Why(tt.c)
+		if len(e.Actions) != 1 || e.Actions[0].Do != tt.do || e.Actions[0].Command != tt.says {
+			t.Errorf("%s: got %+v", tt.name, e.Actions)
+		}
+	}
+}
+
+func podOf(kind string, uid types.UID) *corev1.Pod {
+	o := pod("web", []string{"data"})
+	controlledBy(kind, uid)(o)
+	return o
+}

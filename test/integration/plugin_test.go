@@ -1,0 +1,70 @@
+package integration
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"lockstep.dev/lockstep/internal/cli"
+	"lockstep.dev/lockstep/internal/cli/report"
+)
+
+// plugin is kubectl lockstep in the hands of somebody who can impersonate others.
+type plugin struct {
+	kubeconfig, namespace string
+}
+
+func newPlugin(t *testing.T, cfg *rest.Config, namespace string) plugin {
+	t.Helper()
+	config := clientcmdapi.NewConfig()
+	config.Clusters["c"] = &clientcmdapi.Cluster{Server: "https://" + strings.TrimPrefix(cfg.Host, "https://"), CertificateAuthorityData: cfg.CAData}
+	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{ClientCertificateData: cfg.CertData, ClientKeyData: cfg.KeyData}
+	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
+	config.CurrentContext = "x"
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		t.Fatal(err)
+	}
+	return plugin{path, namespace}
+}
+
+// run runs the plugin as a user, or as the administrator; nobody is at a terminal.
+func (p plugin) run(t *testing.T, user string, args ...string) (out, errOut string, err error) {
+	t.Helper()
+	streams, _, stdout, stderr := genericiooptions.NewTestIOStreams()
+	streams.In = bytes.NewReader(nil)
+	cmd := cli.NewCommand(streams)
+	args = append(args, "--kubeconfig", p.kubeconfig, "-n", p.namespace)
+	if user != "" {
+		args = append(args, "--as", user)
+	}
+	cmd.SetArgs(args)
+	err = cmd.ExecuteContext(t.Context())
+	return stdout.String(), stderr.String(), err
+}
+
+// why asks about one claim, as programs do.
+func (p plugin) why(t *testing.T, user, claim string, flags ...string) report.ClaimWhy {
+	t.Helper()
+	out, _, err := p.run(t, user, append([]string{"why", "pvc/" + claim, "-o", "json"}, flags...)...)
+	if err != nil {
+		t.Fatalf("why pvc/%s: %v", claim, err)
+	}
+	var told report.ClaimWhy
+	if err := json.Unmarshal([]byte(out), &told); err != nil {
+		t.Fatalf("why pvc/%s: %v in\n%s", claim, err, out)
+	}
+	if keep := os.Getenv("LOCKSTEP_SHOW"); keep != "" {
+		text, _, _ := p.run(t, user, append([]string{"why", "pvc/" + claim}, flags...)...)
+		t.Log("\n" + text)
+	}
+	return told
+}

@@ -1,0 +1,160 @@
+package integration
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"lockstep.dev/lockstep/internal/protect"
+)
+
+// breaking is somebody with the plugin before an API server with the policies.
+type breaking struct {
+	*guarded
+	plugin
+}
+
+// TestRelease breaks the glass, with and without the permission.
+func TestRelease(t *testing.T) {
+	g := newGuarded(t, nil, "barrier.yaml", "forged.yaml", "refuse.yaml", "guard.yaml")
+	g.inForce()
+	b := &breaking{g, newPlugin(t, g.config, g.namespace)}
+	t.Run("a DELETE that is tried is refused", b.tried)
+	t.Run("nobody releases without the permission", b.lacking)
+	t.Run("nobody releases unasked", b.unasked)
+	t.Run("a release lets the delete through", b.lets)
+	t.Run("and deletes, if that is wanted", b.deletes)
+	t.Run("words that keep finalizers back", b.heldBack)
+	t.Run("what there is to release, and what not", b.needless)
+	t.Run("a namespace", b.space)
+}
+
+func (b *breaking) on(t *testing.T) *breaking { return &breaking{b.guarded.on(t), b.plugin} }
+
+// told runs the plugin and returns all that it says.
+func (b *breaking) told(user string, args ...string) (said string, failed bool) {
+	b.t.Helper()
+	out, errOut, err := b.run(b.t, user, args...)
+	if err != nil {
+		errOut += "error: " + err.Error()
+	}
+	return out + errOut, err != nil
+}
+
+func (b *breaking) mustSay(failed bool, user, says string, args ...string) {
+	b.t.Helper()
+	got, hasFailed := b.told(user, args...)
+	if hasFailed != failed || !strings.Contains(got, says) {
+		b.t.Errorf("%v as %q: failed %t, want %t, to say %q:\n%s", args, user, hasFailed, failed, says, got)
+	}
+}
+
+func (b *breaking) token(name string) string {
+	return b.read(name).Annotations[protect.ReleaseAnnotation]
+}
+
+func (b *breaking) tried(t *testing.T) {
+	b = b.on(t)
+	b.claim("tried", held)
+	told := b.why(t, "alice", "tried", "--if-deleted")
+	if d := told.Deletion; d.Outcome != "Refused" || !strings.Contains(d.RefusedBy, "refuse-delete.protection.lockstep.dev") ||
+		!strings.HasPrefix(d.Message, "the claim is in use: StatefulSet/db, +2") {
+		t.Errorf("got %+v", told.Deletion)
+	}
+	if told.State != protect.Held || !told.Refused || told.Holders[0].Name != "StatefulSet/db" || told.Holders[0].Reason != protect.Stated {
+		t.Errorf("got %+v", told)
+	}
+	b.claim("watched", map[string]string{protect.ObservedAnnotation: "StatefulSet/db"})
+	if d := b.why(t, "alice", "watched", "--if-deleted").Deletion; d.Outcome != "Accepted" || len(d.Warnings) != 1 || !strings.Contains(d.Warnings[0], "the claim is in use: StatefulSet/db") {
+		t.Errorf("mode observe: got %+v", d)
+	}
+	if b.read("tried").DeletionTimestamp != nil || b.read("watched").DeletionTimestamp != nil {
+		t.Error("what was only tried was done")
+	}
+}
+
+func (b *breaking) lacking(t *testing.T) {
+	b = b.on(t)
+	b.claim("guarded", held)
+	b.mustSay(true, "alice", `you may not release pvc/guarded: that takes the verb "release" on claims.protection.lockstep.dev in namespace "prod"`, "release", "pvc/guarded", "--yes")
+	if b.token("guarded") != "" {
+		t.Error("a token was written")
+	}
+}
+
+func (b *breaking) unasked(t *testing.T) {
+	b = b.on(t)
+	c := b.claim("unasked", held)
+	b.mustSay(true, "wanda", "nothing was released: there is no terminal to confirm it on", "release", "pvc/unasked")
+	b.mustSay(false, "wanda", "pvc/unasked released (client dry run)", "release", "pvc/unasked", "--dry-run")
+	b.mustSay(false, "wanda", "pvc/unasked released (server dry run)", "release", "pvc/unasked", "--dry-run=server", "--delete")
+	if now := b.read("unasked"); now.ResourceVersion != c.ResourceVersion {
+		t.Error("something was written")
+	}
+}
+
+func (b *breaking) lets(t *testing.T) {
+	b = b.on(t)
+	c := b.claim("let", held)
+	b.mustRefuse(b.alice.Delete(t.Context(), c), "in use")
+	b.mustSay(false, "wanda", "its deletion is not refused any more", "release", "pvc/let", "--yes")
+	if b.token("let") != string(c.UID) {
+		t.Errorf("the token is %q", b.token("let"))
+	}
+	b.mustSay(false, "wanda", "is released already", "release", "pvc", "let")
+	b.must(b.alice.Delete(t.Context(), c))
+}
+
+func (b *breaking) deletes(t *testing.T) {
+	b = b.on(t)
+	b.claim("gone", held)
+	b.mustSay(false, "wanda", "pvc/gone deleted", "release", "pvc/gone", "--yes", "--delete")
+	if b.read("gone").DeletionTimestamp == nil {
+		t.Error("it is not on its way out")
+	}
+	b.claim("loose", nil)
+	b.mustSay(false, "alice", "pvc/loose deleted", "release", "pvc/loose", "--yes", "--delete")
+}
+
+func (b *breaking) heldBack(t *testing.T) {
+	b = b.on(t)
+	c := b.claim("back", held)
+	b.needs(b.annotate(b.wanda, "back", protect.ReleaseAnnotation, string(c.UID)))
+	b.needs(b.wanda.Delete(t.Context(), c))
+	b.needs(b.annotate(b.wanda, "back", protect.ReleaseAnnotation, ""))
+	null := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
+	b.mustRefuse2(b.alice.Patch(t.Context(), b.read("back"), null), "Its finalizers")
+	if told := b.why(t, "", "back"); !strings.Contains(told.Summary, "its finalizers are kept by words that still stand on it") || told.Release == "" {
+		t.Errorf("got %q, %q", told.Summary, told.Release)
+	}
+	b.mustSay(false, "wanda", "its finalizers may be taken now", "release", "pvc/back", "--yes")
+	b.must(b.alice.Patch(t.Context(), b.read("back"), null))
+}
+
+func (b *breaking) needless(t *testing.T) {
+	b = b.on(t)
+	b.claim("free", nil)
+	b.mustSay(true, "wanda", "pvc/free is not held: nothing refuses its deletion", "release", "pvc/free", "--yes")
+	leaving := b.claim("leaves", nil)
+	b.needs(b.Delete(t.Context(), leaving))
+	b.mustSay(true, "wanda", "There is nothing to release", "release", "pvc/leaves", "--yes")
+	b.mustSay(true, "wanda", `no persistentvolumeclaim "fre" in namespace "prod"; did you mean free`, "release", "pvc/fre", "--yes")
+	b.mustSay(true, "wanda", "each release is confirmed by itself", "release", "pvc/free", "pvc/leaves")
+	b.strip(b.read("leaves"))
+}
+
+func (b *breaking) space(t *testing.T) {
+	b = b.on(t)
+	n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "full", Annotations: map[string]string{protect.HeldClaimsAnnotation: "2"}}}
+	b.make(n)
+	b.make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "empty"}})
+	b.mustRefuse(b.Delete(t.Context(), n, client.DryRunAll), "has claims in use: 2")
+	b.mustSay(true, "alice", "you may not release namespace/full", "release", "namespace/full", "--yes")
+	b.mustSay(false, "wanda", "namespace/full released", "release", "ns/full", "--yes")
+	b.must(b.Delete(t.Context(), n, client.DryRunAll))
+	b.mustSay(true, "wanda", "namespace/empty has no held claims", "release", "namespace/empty", "--yes")
+	b.mustSay(true, "wanda", `no namespace "ful"`, "release", "namespace/ful", "--yes")
+}

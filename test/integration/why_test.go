@@ -1,0 +1,203 @@
+package integration
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"lockstep.dev/lockstep/internal/protect"
+)
+
+// asked is a namespace of an API server that has no policy of protection, with
+// claims in every state that they come into there.
+type asked struct {
+	*testing.T
+	plugin
+}
+
+func newAsked(t *testing.T, namespace string) *asked {
+	t.Helper()
+	a := &asked{T: t, plugin: newPlugin(t, cfg, namespace)}
+	a.make(namespaced(namespace))
+	return a
+}
+
+func (a *asked) make(o client.Object) {
+	a.Helper()
+	if err := api.Create(a.Context(), o); err != nil {
+		a.Fatal(err)
+	}
+}
+
+func (a *asked) claim(name string, finalizers ...string) *corev1.PersistentVolumeClaim {
+	a.Helper()
+	c := newClaim(a.namespace, name)
+	c.Finalizers = finalizers
+	a.make(c)
+	return c
+}
+
+// pod is one that uses a claim, bound to a node unless that is empty.
+func (a *asked) pod(name, claim, node string, phase corev1.PodPhase) *corev1.Pod {
+	a.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: name}, Spec: corev1.PodSpec{
+		NodeName: node, Containers: []corev1.Container{{Name: "c", Image: "x"}},
+		Volumes: []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+		}}},
+	}}
+	a.make(pod)
+	pod.Status.Phase = phase
+	a.needs(api.Status().Update(a.Context(), pod))
+	return pod
+}
+
+func (a *asked) needs(err error) {
+	a.Helper()
+	if err != nil {
+		a.Fatal(err)
+	}
+}
+
+// remove asks for a deletion, which finalizers and kubelets hold up.
+func (a *asked) remove(o client.Object) {
+	a.Helper()
+	a.needs(api.Delete(a.Context(), o))
+	a.needs(api.Get(a.Context(), client.ObjectKeyFromObject(o), o))
+}
+
+func (a *asked) node(name string, ready corev1.ConditionStatus) {
+	a.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	a.make(node)
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}
+	a.needs(api.Status().Update(a.Context(), node))
+	a.Cleanup(func() { _ = api.Delete(a.Context(), node) })
+}
+
+func TestWhyOnAClusterWithoutPolicies(t *testing.T) {
+	a := newAsked(t, "why")
+	a.node("why-up", corev1.ConditionTrue)
+	a.node("why-down", corev1.ConditionUnknown)
+	a.claim("bound")
+	a.pod("web", "bound", "why-up", corev1.PodRunning)
+	a.claim("finished")
+	a.pod("job", "finished", "why-up", corev1.PodSucceeded)
+	a.claim("unbound")
+	a.pod("new", "unbound", "", corev1.PodPending)
+	set := newSet(a.namespace, "llama")
+	set.Spec.LeaderWorkerTemplate.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{*newClaim("", "data")}
+	a.make(set)
+	a.claim("data-llama-0-1")
+	leaving := a.claim("leaving")
+	a.remove(a.pod("stuck", "leaving", "why-down", corev1.PodRunning))
+	a.remove(leaving)
+	foreign := a.claim("foreign", "example.com/mine")
+	a.remove(foreign)
+	foreign.Finalizers = []string{"example.com/mine"}
+	a.needs(api.Update(t.Context(), foreign))
+	a.claim("free")
+	before := a.versions()
+
+	for _, tt := range []struct {
+		claim   string
+		state   protect.State
+		holders string // with "+" those that truly hold
+		outcome string
+		says    []string
+	}{
+		{"bound", protect.Held, "+Pod/web", "Accepted", []string{"bound to node why-up", "kubectl delete pod web -n why", "spec.volumes[data].persistentVolumeClaim.claimName"}},
+		{"finished", protect.Held, "+Pod/job", "Accepted", []string{"the pod has finished; it still holds as long as it is there", "delete Pod/job"}},
+		{"unbound", protect.Held, "-Pod/new", "Accepted", []string{"not bound; it does not hold, but will be stranded"}},
+		{"data-llama-0-1", protect.Held, "-LeaderWorkerSet/llama", "Accepted", []string{
+			"spec.leaderWorkerTemplate.volumeClaimTemplates[data]", "LeaderWorkerSet/llama will create an empty claim of the same name",
+		}},
+		{"leaving", protect.Draining, "+Pod/stuck", "Accepted", []string{
+			"node why-down is not ready", "kubectl taint node why-down node.kubernetes.io/out-of-service=nodeshutdown:NoExecute", "asked is unknown",
+		}},
+		{"foreign", protect.Draining, "", "Accepted", []string{"ask the owner of finalizer example.com/mine"}},
+		{"free", protect.Free, "", "Accepted", []string{"is not in use: a DELETE would take it at once"}},
+	} {
+		t.Run(tt.claim, func(t *testing.T) {
+			told := a.why(t, "", tt.claim, "--if-deleted")
+			var holders []string
+			for _, h := range told.Holders {
+				holders = append(holders, map[bool]string{true: "+", false: "-"}[h.Holds]+h.Name)
+			}
+			if told.State != tt.state || strings.Join(holders, " ") != tt.holders || told.Refused || told.Mode != "off" {
+				t.Errorf("got %s, %v, refused %t, mode %s", told.State, holders, told.Refused, told.Mode)
+			}
+			if told.Deletion == nil || told.Deletion.Outcome != tt.outcome || len(told.Unread) > 0 {
+				t.Errorf("got %+v, not read: %v", told.Deletion, told.Unread)
+			}
+			text, _, err := a.run(t, "", "why", "pvc/"+tt.claim)
+			a.needs(err)
+			for _, says := range tt.says {
+				if !strings.Contains(text, says) {
+					t.Errorf("it does not say %q:\n%s", says, text)
+				}
+			}
+		})
+	}
+	t.Run("the overview", func(t *testing.T) {
+		text, _, err := a.run(t, "", "why", "pvc")
+		a.needs(err)
+		lines := strings.Split(text, "\n")
+		if !strings.HasPrefix(lines[1], "leaving") && !strings.HasPrefix(lines[1], "foreign") || !strings.Contains(text, "and 1 claim that nobody uses") {
+			t.Errorf("got\n%s", text)
+		}
+	})
+	if after := a.versions(); !slices.Equal(before, after) {
+		t.Errorf("something was written: %v, and now %v", before, after)
+	}
+}
+
+// versions are those of all claims.
+func (a *asked) versions() []string {
+	a.Helper()
+	list := &corev1.PersistentVolumeClaimList{}
+	a.needs(api.List(a.Context(), list, client.InNamespace(a.namespace)))
+	var versions []string
+	for _, c := range list.Items {
+		versions = append(versions, c.Name+" "+c.ResourceVersion)
+	}
+	return versions
+}
+
+func TestWhyWithLittlePermission(t *testing.T) {
+	a := newAsked(t, "why-little")
+	a.claim("data")
+	a.pod("web", "data", "n", corev1.PodRunning)
+	a.make(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: "little"}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"persistentvolumeclaims"}, Verbs: []string{"get", "list"}},
+	}})
+	a.make(&rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: "little"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "little"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "carol"}},
+	})
+	told := a.why(t, "carol", "data", "--if-deleted")
+	if told.State != protect.Unknown || told.Deletion.Outcome != "NotAllowed" {
+		t.Errorf("got %s, %+v", told.State, told.Deletion)
+	}
+	var unread []string
+	for _, u := range told.Unread {
+		unread = append(unread, u.What)
+	}
+	if want := "namespace why-little pods leaderworkersets statefulsets deployments replicasets daemonsets jobs cronjobs jobsets"; strings.Join(unread, " ") != want {
+		t.Errorf("not read: %v", unread)
+	}
+	_, _, err := a.run(t, "dave", "why", "pvc/data")
+	if err == nil || !strings.Contains(err.Error(), `not allowed`) || !strings.Contains(err.Error(), `ask for a role that may get and list`) {
+		t.Errorf("dave, who may do nothing, is told %v", err)
+	}
+	_, _, err = a.run(t, "carol", "why", "pvc/date")
+	if err == nil || err.Error() != `no persistentvolumeclaim "date" in namespace "why-little"; did you mean data?` {
+		t.Errorf("carol, who mistyped, is told %v", err)
+	}
+}
