@@ -43,7 +43,11 @@ pods and workloads of the namespace, and nodes, persistentvolumes and volumeatta
 you may not read is told as such: it is never taken for absent. A cache may say that a claim is
 used, never that it is not: if nobody is found, everything is read once more, live.
 
-With --if-deleted the API server is asked to try a DELETE without carrying it out.`,
+With --if-deleted the API server is asked to try a DELETE without carrying it out.
+
+For programs, -o json prints a ClaimWhy of cli.lockstep.dev/v1, or a ClaimWhyList for several
+claims. Fields are added to them, and never renamed or taken away. A state is one of Free, Held,
+Cooling, Draining, Doomed (on its way out, and a workload still wants it) and Unknown.`,
 		Example: `  kubectl lockstep why pvc/data-llama-0
   kubectl lockstep why pvc data-llama-0 data-llama-1 -n inference
   kubectl lockstep why pvc/data-llama-0 --if-deleted

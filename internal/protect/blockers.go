@@ -72,13 +72,21 @@ func forced(pod *corev1.Pod) string {
 	return fmt.Sprintf("kubectl delete pod %s -n %s --force --grace-period=0", pod.Name, pod.Namespace)
 }
 
-// late is a pod whose time to end is over, on a node that works.
+// late is a pod whose time to end is over, on a node that works or is given up.
 func (c Case) late(h Explained, pod *corev1.Pod) []Blocker {
-	if _, looked := c.Nodes[pod.Spec.NodeName]; !looked || c.Now.Before(pod.DeletionTimestamp.Add(lateBy)) {
+	node := c.Nodes[pod.Spec.NodeName]
+	if node == nil || c.Now.Before(pod.DeletionTimestamp.Add(lateBy)) {
 		return nil
 	}
+	ended := "it should have ended at " + pod.DeletionTimestamp.UTC().Format(time.RFC3339)
+	if !isReady(node) {
+		return []Blocker{{
+			Of: h.Name, What: ended + ", and its node " + node.Name + " is marked out of service",
+			Remedy: "the pod garbage collector removes it: see whether kube-controller-manager runs", Command: forced(pod),
+		}}
+	}
 	return []Blocker{{
-		Of: h.Name, What: "it should have ended at " + pod.DeletionTimestamp.UTC().Format(time.RFC3339) + ", and its node " + pod.Spec.NodeName + " works",
+		Of: h.Name, What: ended + ", and its node " + node.Name + " works",
 		Remedy:  "see its events, and the kubelet's log on that node: it may be unable to unmount",
 		Command: fmt.Sprintf("kubectl describe pod %s -n %s", pod.Name, pod.Namespace),
 	}}

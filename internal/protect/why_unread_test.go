@@ -96,6 +96,10 @@ func TestAPodThatShouldHaveEndedIsInTheWay(t *testing.T) {
 	if e := protect.Why(c); len(e.Blockers) != 1 || len(e.Actions) != 1 || e.Actions[0].Command != "kubectl describe pod a -n ns" {
 		t.Errorf("late: %+v, %+v", e.Blockers, e.Actions)
 	}
+	c.Nodes["n1"] = node("n1", corev1.ConditionUnknown, corev1.TaintNodeOutOfService)
+	if e := protect.Why(c); len(e.Blockers) != 1 || !strings.Contains(e.Blockers[0].What, "is marked out of service") {
+		t.Errorf("late, its node given up: %+v", e.Blockers)
+	}
 }
 
 func TestCommandsThatFree(t *testing.T) {

@@ -61,8 +61,11 @@ func (c *ClaimWhy) waitsFor() string {
 	for _, b := range c.Blockers {
 		waits = append(waits, b.Of+": "+b.What)
 	}
+	if more := len(waits) - 1; more > 0 {
+		return waits[0] + fmt.Sprintf("; and %d more", more)
+	}
 	if len(waits) > 0 {
-		return strings.Join(waits, "; ")
+		return waits[0]
 	}
 	for _, a := range c.Actions {
 		waits = append(waits, a.Do)
