@@ -3,7 +3,6 @@ package integration
 import (
 	"bytes"
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -61,10 +60,6 @@ func (p plugin) why(t *testing.T, user, claim string, flags ...string) report.Cl
 	var told report.ClaimWhy
 	if err := json.Unmarshal([]byte(out), &told); err != nil {
 		t.Fatalf("why pvc/%s: %v in\n%s", claim, err, out)
-	}
-	if keep := os.Getenv("LOCKSTEP_SHOW"); keep != "" {
-		text, _, _ := p.run(t, user, append([]string{"why", "pvc/" + claim}, flags...)...)
-		t.Log("\n" + text)
 	}
 	return told
 }

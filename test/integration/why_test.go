@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -77,7 +78,7 @@ func (a *asked) node(name string, ready corev1.ConditionStatus) {
 	a.make(node)
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}
 	a.needs(api.Status().Update(a.Context(), node))
-	a.Cleanup(func() { _ = api.Delete(a.Context(), node) })
+	a.Cleanup(func() { _ = api.Delete(context.WithoutCancel(a.Context()), node) })
 }
 
 func TestWhyOnAClusterWithoutPolicies(t *testing.T) {
@@ -90,7 +91,8 @@ func TestWhyOnAClusterWithoutPolicies(t *testing.T) {
 	a.pod("job", "finished", "why-up", corev1.PodSucceeded)
 	a.claim("unbound")
 	a.pod("new", "unbound", "", corev1.PodPending)
-	set := newSet(a.namespace, "llama")
+	set, size := newSet(a.namespace, "llama"), int32(2)
+	set.Spec.LeaderWorkerTemplate.Size = &size
 	set.Spec.LeaderWorkerTemplate.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{*newClaim("", "data")}
 	a.make(set)
 	a.claim("data-llama-0-1")
@@ -189,7 +191,7 @@ func TestWhyWithLittlePermission(t *testing.T) {
 	for _, u := range told.Unread {
 		unread = append(unread, u.What)
 	}
-	if want := "namespace why-little pods leaderworkersets statefulsets deployments replicasets daemonsets jobs cronjobs jobsets"; strings.Join(unread, " ") != want {
+	if want := "namespace pods leaderworkersets statefulsets deployments replicasets daemonsets jobs cronjobs jobsets"; strings.Join(unread, " ") != want {
 		t.Errorf("not read: %v", unread)
 	}
 	_, _, err := a.run(t, "dave", "why", "pvc/data")

@@ -62,7 +62,7 @@ func (i *Inquirer) namespace(ctx context.Context, w *World) error {
 	n := &corev1.Namespace{}
 	err := i.get(ctx, client.ObjectKey{Name: w.Namespace}, n)
 	if err != nil {
-		return w.missed("namespace "+w.Namespace, err, false)
+		return w.missed("namespace", err, false)
 	}
 	w.Labels, w.Ending = n.Labels, n.DeletionTimestamp != nil
 	return nil
