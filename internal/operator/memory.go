@@ -1,8 +1,12 @@
 package operator
 
 import (
+	"context"
 	"os"
 	"runtime/debug"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 )
 
 // growth is how many percent the heap may grow between two collections. Most of it
@@ -15,3 +19,35 @@ func economize() {
 		debug.SetGCPercent(growth)
 	}
 }
+
+// settleAfter is when, after the caches are filled, what filling them took is given
+// back: the lists themselves, and the first look at everything.
+var settleAfter = []time.Duration{2 * time.Second, 20 * time.Second}
+
+// settling gives back to the system what the first lists took. The runtime does so by
+// itself, but over minutes.
+type settling struct {
+	caches cache.Cache
+	after  []time.Duration
+	free   func()
+}
+
+// Start implements manager.Runnable.
+func (s settling) Start(ctx context.Context) error {
+	if !s.caches.WaitForCacheSync(ctx) {
+		return nil
+	}
+	for _, after := range s.after {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(after):
+			s.free()
+		}
+	}
+	return nil
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica fills
+// its caches.
+func (s settling) NeedLeaderElection() bool { return false }

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"maps"
+	"runtime/debug"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -132,6 +133,9 @@ func (o *Options) assemble(scheme *runtime.Scheme, keeper *certs.Keeper) (ctrl.M
 		if err := keeper.Setup(mgr); err != nil {
 			return nil, fmt.Errorf("set up the webhook certificate: %w", err)
 		}
+	}
+	if err := mgr.Add(settling{caches: mgr.GetCache(), after: settleAfter, free: debug.FreeOSMemory}); err != nil {
+		return nil, fmt.Errorf("set up the end of the start: %w", err)
 	}
 	return mgr, o.addChecks(mgr, settings.Cache, keeper)
 }
