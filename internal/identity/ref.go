@@ -23,6 +23,7 @@ const (
 
 	KindPersistentVolumeClaim Kind = "PersistentVolumeClaim"
 	KindNamespace             Kind = "Namespace"
+	KindPersistentVolume      Kind = "PersistentVolume"
 
 	// KindPodGroup is what gang schedulers know a group by.
 	KindPodGroup Kind = "PodGroup"

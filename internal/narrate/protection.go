@@ -50,7 +50,7 @@ var (
 	}, []string{"by"})
 	releases = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "lockstep_protection_releases_total",
-		Help: "Finalizers taken off claims and volumes that nobody uses, by finalizer.",
+		Help: "Finalizers taken off claims that nobody uses, by finalizer.",
 	}, []string{"finalizer"})
 	conflicts = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "lockstep_protection_conflicts_total",

@@ -119,3 +119,24 @@ func (c *Claims) Namespace(ctx context.Context, name string) (*metav1.PartialObj
 	}
 	return namespace, nil
 }
+
+// VolumeCaches are what protection keeps of volumes in memory, where they are ours
+// to protect.
+func VolumeCaches() map[client.Object]cache.ByObject {
+	shared := true
+	return map[client.Object]cache.ByObject{
+		&corev1.PersistentVolume{}: {UnsafeDisableDeepCopy: &shared, Transform: trimPersistentVolume},
+	}
+}
+
+// trimPersistentVolume leaves of a volume its metadata and its phase.
+func trimPersistentVolume(object any) (any, error) {
+	volume, ok := object.(*corev1.PersistentVolume)
+	if !ok {
+		return object, nil
+	}
+	trimWords(&volume.ObjectMeta)
+	volume.Spec = corev1.PersistentVolumeSpec{}
+	volume.Status = corev1.PersistentVolumeStatus{Phase: corev1.PersistentVolumePhase(one(string(volume.Status.Phase)))}
+	return volume, nil
+}

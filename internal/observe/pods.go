@@ -43,6 +43,9 @@ func NewPods() *Pods {
 	return &Pods{namespaces: map[string]*podSpace{}, synced: make(chan struct{})}
 }
 
+// Sink is where a watch of pods writes to.
+func (p *Pods) Sink() cache.ReflectorStore { return (*podStore)(p) }
+
 // Run keeps it filled until ctx ends.
 func (p *Pods) Run(ctx context.Context, pods corev1client.PodInterface) {
 	source := &cache.ListWatch{
@@ -51,7 +54,7 @@ func (p *Pods) Run(ctx context.Context, pods corev1client.PodInterface) {
 			return pods.Watch(ctx, o)
 		},
 	}
-	cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(source, pods), &corev1.Pod{}, (*podStore)(p),
+	cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(source, pods), &corev1.Pod{}, p.Sink(),
 		cache.ReflectorOptions{Name: "pods of claims"}).RunWithContext(ctx)
 }
 

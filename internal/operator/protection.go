@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"time"
@@ -13,6 +14,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -20,6 +23,7 @@ import (
 	"lockstep.dev/lockstep/internal/act"
 	"lockstep.dev/lockstep/internal/controller"
 	"lockstep.dev/lockstep/internal/controller/finalize"
+	"lockstep.dev/lockstep/internal/narrate"
 	"lockstep.dev/lockstep/internal/observe"
 )
 
@@ -83,7 +87,7 @@ func (o *Options) setupProtection(mgr ctrl.Manager) error {
 func (p *protection) setupPods() error {
 	config := rest.CopyConfig(p.mgr.GetConfig())
 	config.ContentType = runtime.ContentTypeProtobuf
-	client, err := kubernetes.NewForConfigAndClient(config, p.mgr.GetHTTPClient())
+	direct, err := kubernetes.NewForConfigAndClient(config, p.mgr.GetHTTPClient())
 	if err != nil {
 		return err
 	}
@@ -91,7 +95,7 @@ func (p *protection) setupPods() error {
 		return err
 	}
 	return p.mgr.Add(everywhere(func(ctx context.Context) error {
-		p.pods.Run(ctx, client.CoreV1().Pods(""))
+		p.pods.Run(ctx, direct.CoreV1().Pods(""))
 		return nil
 	}))
 }
@@ -118,6 +122,9 @@ func (p *protection) setupFinalizers() error {
 		Clock:    clock.RealClock{},
 		Log:      p.log,
 	})
+	if err := p.setupVolumes(c.Narrator()); err != nil {
+		return err
+	}
 	for _, collector := range c.Narrator().Metrics() {
 		_ = metrics.Registry.Register(collector) // registered already by an earlier setup in this process
 	}
@@ -125,6 +132,26 @@ func (p *protection) setupFinalizers() error {
 		return fmt.Errorf("set up the finalizing controller: %w", err)
 	}
 	return nil
+}
+
+// setupVolumes adds the controller of volumes where nothing built in protects them.
+func (p *protection) setupVolumes(tell *narrate.Protection) error {
+	if !p.settings.Alone {
+		return nil
+	}
+	if err := (&finalize.Volumes{Cached: p.mgr.GetCache(), Actor: p.actor, Narrate: tell}).Setup(p.mgr); err != nil {
+		return fmt.Errorf("set up the protection of volumes: %w", err)
+	}
+	return nil
+}
+
+// protectionCaches are what protection reads from.
+func (o *Options) protectionCaches() map[client.Object]cache.ByObject {
+	objects := observe.ProtectionCaches()
+	if o.Config.Protection.Alone {
+		maps.Copy(objects, observe.VolumeCaches())
+	}
+	return objects
 }
 
 // everywhere runs something whether or not this replica leads.

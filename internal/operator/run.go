@@ -19,7 +19,6 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/controller"
-	"lockstep.dev/lockstep/internal/observe"
 	"lockstep.dev/lockstep/internal/version"
 	"lockstep.dev/lockstep/internal/webhook"
 	"lockstep.dev/lockstep/internal/webhook/certs"
@@ -196,7 +195,7 @@ func (o *Options) cacheOptions(keeper *certs.Keeper) cache.Options {
 		objects = map[client.Object]cache.ByObject{}
 	}
 	if o.protects() {
-		maps.Copy(objects, observe.ProtectionCaches())
+		maps.Copy(objects, o.protectionCaches())
 	}
 	if keeper != nil {
 		maps.Copy(objects, keeper.Watched())

@@ -4,6 +4,8 @@ package protect
 const (
 	// PodsFinalizer, P: a pod uses the claim.
 	PodsFinalizer = "kubernetes.io/pvc-protection"
+	// VolumeFinalizer: the volume is bound to a claim.
+	VolumeFinalizer = "kubernetes.io/pv-protection"
 	// BarrierFinalizer, B: goes only after P went and pods were read once more.
 	BarrierFinalizer = Prefix + "barrier"
 )

@@ -190,3 +190,15 @@ func (s *scene) awaitWord(claim *corev1.PersistentVolumeClaim, reason, part stri
 		return errors.New("it is not")
 	})
 }
+
+// awaitBarrier waits until a claim has our finalizer, or has it not.
+func (s *scene) awaitBarrier(name string, want bool) {
+	s.Helper()
+	s.eventually(fmt.Sprintf("claim %s has the barrier: %t", name, want), func() error {
+		found, err := s.claims()
+		if found[name] == nil {
+			return errors.Join(err, errors.New("it is not there"))
+		}
+		return lacking("barrier", want, slices.Contains(found[name].Finalizers, barrier))
+	})
+}

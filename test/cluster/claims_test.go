@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -119,6 +120,8 @@ var behaviours = []struct {
 			s.awaitGone(claim)
 		}
 	}},
+	{"a pod slipped in", slipped},
+	{"modes are chosen", chosenModes},
 	{"it changes all the time", func(s *scene) {
 		claim := s.claim("restless")
 		s.remove(claim)
@@ -167,8 +170,47 @@ func ephemeral(s *scene) {
 	s.let(pod)
 }
 
+// slipped is of a pod that came to run on a claim while its pod protection went: it
+// keeps its data, and that is told.
+func slipped(s *scene) {
+	claim := s.claim("used")
+	pod := s.user("slipped", []string{"used"})
+	s.remove(claim)
+	s.stays(claim)
+	s.patch(claim, fmt.Sprintf(`{"metadata":{"finalizers":[%q]}}`, barrier))
+	s.awaitWord(claim, "UsedWithoutProtection", "pod slipped on node")
+	if have := s.finalizersOf("used"); !slices.Equal(have, []string{barrier}) {
+		s.Fatalf("it has %v", have)
+	}
+	s.remove(pod, client.GracePeriodSeconds(0))
+	s.awaitGone(claim)
+}
+
+// modes of protection are chosen by namespaces and by claims, at any time.
+func chosenModes(s *scene) {
+	claim := s.claim("data")
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}
+	s.patch(namespace, `{"metadata":{"labels":{"protection.lockstep.dev/mode":"off"}}}`)
+	s.awaitBarrier("data", false)
+	s.patch(claim, `{"metadata":{"annotations":{"protection.lockstep.dev/mode":"barrier"}}}`)
+	s.awaitBarrier("data", true)
+	s.patch(claim, `{"metadata":{"annotations":{"protection.lockstep.dev/mode":"observe"}}}`)
+	s.awaitBarrier("data", false)
+	pod := s.user("user", []string{"data"})
+	s.remove(claim)
+	s.awaitWord(claim, "DeletionPostponed", "pod user on node")
+	s.remove(pod, client.GracePeriodSeconds(0))
+	s.awaitGone(claim)
+	later := s.newClaim("later")
+	s.create(later)
+	s.patch(namespace, `{"metadata":{"labels":{"protection.lockstep.dev/mode":null}}}`)
+	s.awaitBarrier("later", true)
+}
+
 // TestClaimsBesideTheBuiltIn shows every behaviour with what is built in switched on.
-func TestClaimsBesideTheBuiltIn(t *testing.T) {
+func TestClaimsBesideTheBuiltIn(t *testing.T) { showBehaviours(t) }
+
+func showBehaviours(t *testing.T) {
 	for _, b := range behaviours {
 		t.Run(b.name, func(t *testing.T) {
 			aside(t)
