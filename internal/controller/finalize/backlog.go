@@ -114,6 +114,7 @@ func (b *backlog) rest(key types.NamespacedName, in time.Duration, owed bool) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		if _, pauses := b.later[key]; pauses { // or somebody was faster
+			delete(b.later, key)
 			b.put(key)
 		}
 	})}
