@@ -101,6 +101,8 @@ func (a *Actor) Do(ctx context.Context, what action.Action) (Done, error) {
 		return Done{}, a.release(ctx, what)
 	case protect.Recording:
 		return Done{}, a.record(ctx, what)
+	case protect.Lifting:
+		return Done{}, a.lift(ctx, what)
 	}
 	return Done{}, fmt.Errorf("no such action: %T", what)
 }

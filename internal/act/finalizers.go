@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,11 +46,18 @@ func (a *Actor) record(ctx context.Context, what protect.Recording) error {
 // list goes as a whole: nobody else's change is lost by it, since anybody's would
 // have made the version another. It is ErrGone when there is nothing left to mark.
 func (a *Actor) mark(ctx context.Context, onto identity.Ref, metadata map[string]any) error {
+	return a.merge(ctx, onto, metadata, nil)
+}
+
+// merge is mark for more of an object than its metadata.
+func (a *Actor) merge(ctx context.Context, onto identity.Ref, metadata, document map[string]any) error {
 	if onto.UID == "" || onto.ResourceVersion == "" {
 		return fmt.Errorf("mark %s: no incarnation", onto)
 	}
 	metadata["uid"], metadata["resourceVersion"] = onto.UID, onto.ResourceVersion
-	patch, err := json.Marshal(map[string]any{"metadata": metadata})
+	whole := map[string]any{"metadata": metadata}
+	maps.Copy(whole, document)
+	patch, err := json.Marshal(whole)
 	if err != nil {
 		return fmt.Errorf("mark %s: %w", onto, err)
 	}

@@ -60,6 +60,8 @@ type protection struct {
 	claims   *observe.Claims
 	pods     *observe.Pods
 	actor    *act.Actor
+	// narrator is the one of the finalizing controller.
+	narrator *narrate.Protection
 }
 
 // setupProtection adds the parts of protection to the manager.
@@ -74,7 +76,7 @@ func (o *Options) setupProtection(mgr ctrl.Manager) error {
 		p.setupPods,
 		p.setupFinalizers,
 		p.setupHolds,
-		// Further parts (use records) are set up here.
+		p.setupStrict,
 	} {
 		if err := setup(); err != nil {
 			return err
@@ -122,10 +124,11 @@ func (p *protection) setupFinalizers() error {
 		Clock:    clock.RealClock{},
 		Log:      p.log,
 	})
-	if err := p.setupVolumes(c.Narrator()); err != nil {
+	p.narrator = c.Narrator()
+	if err := p.setupVolumes(p.narrator); err != nil {
 		return err
 	}
-	for _, collector := range c.Narrator().Metrics() {
+	for _, collector := range p.narrator.Metrics() {
 		_ = metrics.Registry.Register(collector) // registered already by an earlier setup in this process
 	}
 	if err := p.mgr.Add(c); err != nil {

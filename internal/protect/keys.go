@@ -52,3 +52,7 @@ const (
 	snapshotFinalizer = "snapshot.storage.kubernetes.io/pvc-as-source-protection"
 	cloneFinalizer    = "provisioner.storage.kubernetes.io/cloning-protection"
 )
+
+// UseGate is the scheduling gate of mode strict: a pod waits under it until its use
+// is written on its claims.
+const UseGate = Prefix + "use-recorded"

@@ -1,0 +1,95 @@
+package strict
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"lockstep.dev/lockstep/internal/act"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/narrate"
+	"lockstep.dev/lockstep/internal/observe"
+	"lockstep.dev/lockstep/internal/protect"
+)
+
+const (
+	// lookAgain is how soon a pod or a claim that changed under a write is read again.
+	lookAgain = 20 * time.Millisecond
+	// patience is how long a pod waits for an event before it is looked at without.
+	patience = time.Minute
+)
+
+// Reconciler lifts gates.
+type Reconciler struct {
+	settings protect.Settings
+	gated    *observe.Gated
+	claims   *observe.Claims
+	act      *act.Actor
+	narrate  *narrate.Protection
+}
+
+// Reconcile sees to one pod: it is written on all of its claims, each as it was
+// just read, and after that its gate is lifted. A claim that went in between
+// refuses the write, and the pod is looked at anew.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	pod, err := r.gated.Get(ctx, req.NamespacedName)
+	if err != nil || pod == nil {
+		return ctrl.Result{}, err
+	}
+	view, err := r.look(ctx, pod)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	verdict := protect.DecideGate(view)
+	if verdict.Waits.Code != "" {
+		r.narrate.Waits(pod, verdict.Waits)
+		return ctrl.Result{RequeueAfter: patience}, nil
+	}
+	err = r.carryOut(ctx, verdict)
+	switch {
+	case errors.Is(err, act.ErrStale), errors.Is(err, act.ErrGone):
+		return ctrl.Result{RequeueAfter: lookAgain}, nil
+	case err != nil:
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{}, nil
+}
+
+// look reads all claims of a pod from the API server.
+func (r *Reconciler) look(ctx context.Context, pod *corev1.Pod) (protect.GateView, error) {
+	namespace, err := r.claims.Namespace(ctx, pod.Namespace)
+	if err != nil {
+		return protect.GateView{}, err
+	}
+	live := protect.Claims{}
+	for _, name := range protect.ClaimsOf(pod) {
+		claim, err := r.claims.Live(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: name})
+		if err != nil {
+			return protect.GateView{}, err
+		}
+		if claim != nil {
+			live[name] = claim
+		}
+	}
+	return protect.GateView{Pod: pod, Live: live, NamespaceLabels: namespace.Labels, Settings: r.settings}, nil
+}
+
+// carryOut writes in the one order that is safe.
+func (r *Reconciler) carryOut(ctx context.Context, v protect.GateVerdict) error {
+	actions := make([]action.Action, 0, len(v.Writes)+1)
+	for _, write := range v.Writes {
+		actions = append(actions, write)
+	}
+	for _, a := range append(actions, v.Lift) {
+		_, err := r.act.Do(ctx, a)
+		r.narrate.Wrote(ctx, a, err)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

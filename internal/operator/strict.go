@@ -1,0 +1,23 @@
+package operator
+
+import (
+	"context"
+
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"lockstep.dev/lockstep/internal/controller/strict"
+	"lockstep.dev/lockstep/internal/observe"
+)
+
+// setupStrict adds the controller that lets gated pods to the scheduler.
+func (p *protection) setupStrict() error {
+	gated, err := observe.NewGated(context.Background(), p.mgr.GetConfig(), cache.Options{
+		HTTPClient: p.mgr.GetHTTPClient(), Scheme: p.mgr.GetScheme(), Mapper: p.mgr.GetRESTMapper(),
+	})
+	if err != nil {
+		return err
+	}
+	return strict.Setup(p.mgr, strict.Options{
+		Settings: p.settings.Settings, Gated: gated, Claims: p.claims, Actor: p.actor, Narrator: p.narrator,
+	})
+}

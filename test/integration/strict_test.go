@@ -1,0 +1,105 @@
+package integration
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"lockstep.dev/lockstep/internal/protect"
+)
+
+// TestStrictLetsNoPodGetBy asks a real API server what the policies of mode strict
+// do to pods.
+func TestStrictLetsNoPodGetBy(t *testing.T) {
+	g := newGuarded(t, nil, "strict.yaml")
+	const strict, lax = "strict", "lax"
+	g.make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: strict, Labels: map[string]string{protect.ModeKey: "strict"}}})
+	g.make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: lax, Labels: map[string]string{protect.ModeKey: "hold"}}})
+	for _, user := range []string{"alice", "wanda"} {
+		g.grant("pods", user, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods", "pods/status"}, Verbs: []string{"*"}})
+	}
+	for _, namespace := range []string{strict, lax} {
+		g.make(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}})
+	}
+	g.until("a pod that names its node is refused", func() bool {
+		return apierrors.IsForbidden(g.alice.Create(t.Context(), onNode(podWith(strict, "probe", "data")), client.DryRunAll))
+	})
+	g.until("a pod is gated", func() bool {
+		return g.alice.Create(t.Context(), podWith(strict, "probe", "data"), client.DryRunAll) == nil
+	})
+
+	t.Run("pods that use claims are gated", func(t *testing.T) {
+		gate := corev1.PodSchedulingGate{Name: protect.UseGate}
+		ephemeral := podWith(strict, "ephemeral")
+		ephemeral.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+		others := podWith(strict, "others", "data")
+		others.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/first"}, gate}
+		for _, tt := range []struct {
+			pod  *corev1.Pod
+			want []corev1.PodSchedulingGate
+		}{
+			{podWith(strict, "web", "data"), []corev1.PodSchedulingGate{gate}},
+			{podWith(strict, "none"), nil},
+			{ephemeral, nil},
+			{others, []corev1.PodSchedulingGate{{Name: "example.com/first"}, gate}},
+			{podWith(lax, "web", "data"), nil},
+		} {
+			if err := g.alice.Create(t.Context(), tt.pod); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(tt.pod.Spec.SchedulingGates, tt.want) {
+				t.Errorf("%s/%s: got %v, want %v", tt.pod.Namespace, tt.pod.Name, tt.pod.Spec.SchedulingGates, tt.want)
+			}
+		}
+	})
+
+	t.Run("a pod that names its node is refused", func(t *testing.T) {
+		err := g.alice.Create(t.Context(), onNode(podWith(strict, "bound", "data")))
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `this one names node "node-1". Leave spec.nodeName out`) {
+			t.Errorf("got %v", err)
+		}
+		for _, free := range []*corev1.Pod{onNode(podWith(strict, "bound")), onNode(podWith(lax, "bound", "data"))} {
+			if err := g.alice.Create(t.Context(), free); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+
+	t.Run("the gate is lifted by those who may release", func(t *testing.T) {
+		lift := func(c client.Client) error {
+			return c.Patch(t.Context(), podWith(strict, "web"), client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"schedulingGates":[]}}`)))
+		}
+		if err := lift(g.alice); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `needs permission to release claims.protection.lockstep.dev in namespace "strict"`) {
+			t.Errorf("alice: got %v", err)
+		}
+		label := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"a":"b"}}}`))
+		if err := errors.Join(g.alice.Patch(t.Context(), podWith(strict, "web"), label), lift(g.wanda)); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func podWith(namespace, name string, claims ...string) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "example.com/none"}}},
+	}
+	for _, claim := range claims {
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: claim, VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+		}})
+	}
+	return pod
+}
+
+func onNode(pod *corev1.Pod) *corev1.Pod {
+	pod.Spec.NodeName = "node-1"
+	return pod
+}
