@@ -31,9 +31,9 @@ func defaultArguments() Arguments {
 	return Arguments{Mode: protect.Barrier.String(), ExemptNamespaces: []string{"kube-system", "lws-system"}}
 }
 
-// settings reads a plugin's arguments. What is not known is refused: a slip of the
+// settingsFrom reads a plugin's arguments. What is not known is refused: a slip of the
 // pen must not choose another mode.
-func settings(object runtime.Object) (protect.Settings, error) {
+func settingsFrom(object runtime.Object) (protect.Settings, error) {
 	arguments := defaultArguments()
 	raw, err := document(object)
 	if err != nil {

@@ -36,7 +36,7 @@ var (
 
 // New makes the plugin, as kube-scheduler asks for it.
 func New(_ context.Context, arguments runtime.Object, handle framework.Handle) (framework.Plugin, error) {
-	settings, err := settings(arguments)
+	settings, err := settingsFrom(arguments)
 	if err != nil {
 		return nil, fmt.Errorf("arguments of plugin %s: %w", Name, err)
 	}

@@ -65,10 +65,10 @@ func (p *Plugin) PreBind(ctx context.Context, state framework.CycleState, pod *c
 
 func chosenFor(state framework.CycleState) (lives, error) {
 	data, err := state.Read(stateKey)
-	if err != nil {
-		return nil, fmt.Errorf("%s is enabled at PreBind and not at PreFilter: enable it under multiPoint: %w", Name, err)
+	if chosen, ok := data.(lives); ok && err == nil {
+		return chosen, nil
 	}
-	return data.(lives), nil
+	return nil, fmt.Errorf("%s is enabled at PreBind and not at PreFilter: enable it under multiPoint: %w", Name, err)
 }
 
 // binding is one pod on its way to a node.
