@@ -11,11 +11,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestManyClaimsAreReleasedOverAKill deletes a thousand claims, of which some are
+// TestManyClaimsAreReleasedOverAKill deletes hundreds of claims, of which some are
 // used, and kills the operator while it releases them.
 func TestManyClaimsAreReleasedOverAKill(t *testing.T) {
-	const every = 50 // one in so many is used
-	many := 1000
+	const every = 25 // one in so many is used
+	many := 500
 	if soak() {
 		many = 5000
 	}

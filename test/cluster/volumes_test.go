@@ -217,15 +217,31 @@ func TestClaimsAfterTheSet(t *testing.T) {
 					s.check("kill the operator", bed.operator.kill())
 				}
 				s.end(set, metav1.DeletePropagationBackground)
-				s.awaitClaims("claims are what the policy says", claims)
 				if away {
+					s.awaitDoomed(claims)
 					s.check("start the operator", bed.operator.start())
 				}
+				s.awaitClaims("claims are what the policy says", claims)
 				outlast(t)
 				s.awaitClaims("claims are what the policy says", claims)
 			})
 		}
 	}
+}
+
+// awaitDoomed waits until all claims but these are on their way out, which they stay
+// while the operator is away: it takes the barrier off.
+func (s *scene) awaitDoomed(but map[string]types.UID) {
+	s.Helper()
+	s.eventually("claims are on their way out", func() error {
+		found, err := s.claims()
+		for name, claim := range found {
+			if but[name] != claim.UID && claim.DeletionTimestamp == nil {
+				err = errors.Join(err, fmt.Errorf("claim %s lives", name))
+			}
+		}
+		return err
+	})
 }
 
 func TestClaimsAfterScalingDown(t *testing.T) {
