@@ -68,6 +68,15 @@ func InUse(users []Use) action.Reason {
 	return action.Reason{Code: "InUse", Sentence: "deletion is postponed: " + namedUses(users)}
 }
 
+// MayBeInUse is why a claim stays that itself names pods which are there.
+func MayBeInUse(recorded Record) action.Reason {
+	names := make([]string, len(recorded))
+	for i, pod := range recorded {
+		names[i] = "pod " + pod.Name
+	}
+	return action.Reason{Code: "InUseRecord", Sentence: "deletion is postponed: on record as users, and there: " + named(names)}
+}
+
 // dress gives a living claim its finalizers. Nothing is ever added to one that is
 // on its way out: the API server would refuse it, and it would come too late.
 func (v View) dress() Verdict {

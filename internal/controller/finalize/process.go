@@ -167,6 +167,10 @@ func (p *pass) judge(ctx context.Context) {
 		return
 	}
 	live := batch.Look(p.Controller.look.For(ctx, batch))
+	if err := live.Err(); err != nil {
+		p.unread(ctx, err)
+		return
+	}
 	releases, kept := live.Judge()
 	for _, k := range kept {
 		p.keep(ctx, k)
@@ -177,13 +181,17 @@ func (p *pass) judge(ctx context.Context) {
 	for _, r := range live.Forget() {
 		p.do = append(p.do, r)
 	}
-	if err := live.Err(); err != nil {
-		for _, claim := range p.look {
-			if claim.DeletionTimestamp == nil {
-				p.backlog.retry(client.ObjectKeyFromObject(claim))
-			}
-		}
+}
+
+// unread has every claim wait that needed a reading: all of them are in use, for all
+// that is known.
+func (p *pass) unread(ctx context.Context, err error) {
+	var keys []types.NamespacedName
+	for _, claim := range p.look {
+		p.narrate.Held(claim, narrate.HeldUnread)
+		keys = append(keys, client.ObjectKeyFromObject(claim))
 	}
+	p.failed(ctx, keys, err)
 }
 
 // keep has a claim wait for those that a reading found.
@@ -200,6 +208,7 @@ func (p *pass) keep(ctx context.Context, k protect.Kept) {
 			p.backlog.remind(key, lookAgain)
 		}
 	default:
+		p.narrate.Postponed(claim, protect.MayBeInUse(k.Recorded))
 		p.narrate.Held(claim, narrate.HeldByRecord)
 		p.backlog.remind(key, lookAtRecords)
 	}

@@ -351,6 +351,9 @@ func TestAPodOnRecordKeepsItsClaim(t *testing.T) {
 	w := newWorld(t, beside, user("u"), c) // it names no claim: a later version of it, or a forgery
 	w.pass("c")
 	w.want("c", b)
+	if got := w.events(); !strings.Contains(got, "DeletionPostponed") || !strings.Contains(got, "on record as users, and there: pod u") {
+		t.Errorf("told %q", got)
+	}
 	if err := w.Delete(t.Context(), user("u")); err != nil {
 		t.Fatal(err)
 	}
