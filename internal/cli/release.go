@@ -122,20 +122,19 @@ func (o *options) release(ctx context.Context, b *breakage) error {
 	return r.ofClaim(ctx, client.ObjectKey{Namespace: namespace, Name: b.name})
 }
 
-// completeReleases offers claims, and namespaces.
+// completeReleases offers claims, and namespaces to who has begun to name one.
 func (o *options) completeReleases(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	kind, _, slashed := strings.Cut(typed, "/")
+	byKind := len(args) == 1 && slices.Contains(claimKinds, args[0])
 	switch {
-	case len(args) > 0 && !slices.Contains(claimKinds, args[0]):
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	case len(args) == 0 && !slashed:
-		return []string{"pvc/", "namespace/"}, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
-	case slices.Contains(namespaceKinds, kind):
-		names, directive := o.completeNamespaces(cmd, nil, "")
-		for i := range names {
-			names[i] = kind + "/" + names[i]
-		}
-		return names, directive
+	case len(args) > 0 && !byKind:
+		return nil, cobra.ShellCompDirectiveNoFileComp // one at a time
+	case !slashed || !slices.Contains(namespaceKinds, kind):
+		return o.completeClaims(cmd, args, typed)
 	}
-	return o.completeClaims(cmd, args, typed)
+	names, directive := o.completeNamespaces(cmd, nil, "")
+	for i := range names {
+		names[i] = kind + "/" + names[i]
+	}
+	return names, directive
 }

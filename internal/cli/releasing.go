@@ -60,7 +60,7 @@ func (r *releasing) ofClaim(ctx context.Context, key client.ObjectKey) error {
 	if err := why.WriteRelease(r.ErrOut, time.Now(), r.delete, writes); err != nil {
 		return err
 	}
-	if err := r.confirm(); err != nil {
+	if err := r.confirm(ctx); err != nil {
 		return err
 	}
 	return r.carryOut(ctx, claim, standing)
@@ -143,7 +143,7 @@ func (r *releasing) refused(err error, object client.Object) error {
 }
 
 // confirm has the user type the name: whoever does has read which one it is.
-func (r *releasing) confirm() error {
+func (r *releasing) confirm(ctx context.Context) error {
 	if r.yes || r.dryRun != string(amend.DryRunNone) {
 		return nil
 	}
@@ -151,14 +151,21 @@ func (r *releasing) confirm() error {
 		return errors.New("nothing was released: there is no terminal to confirm it on; if it is what you want, say --yes")
 	}
 	fmt.Fprintf(r.ErrOut, "\nType %s to go on: ", r.name)
-	line, err := bufio.NewReader(r.In).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return err
+	typed := make(chan string, 1)
+	go func() { // an interrupt ends the context, and not the reading
+		line, _ := bufio.NewReader(r.In).ReadString('\n')
+		typed <- line
+	}()
+	select {
+	case <-ctx.Done():
+		fmt.Fprintln(r.ErrOut)
+		return errors.New("nothing was released: interrupted")
+	case line := <-typed:
+		if strings.TrimSpace(line) != r.name {
+			return errors.New("nothing was released: the name was not typed")
+		}
+		return nil
 	}
-	if strings.TrimSpace(line) != r.name {
-		return errors.New("nothing was released: the name was not typed")
-	}
-	return nil
 }
 
 // interactive tells whether somebody can be asked.
@@ -211,7 +218,7 @@ func (r *releasing) ofNamespace(ctx context.Context) error {
 	if err := report.WriteNamespaceRelease(r.ErrOut, n); err != nil {
 		return err
 	}
-	if err := r.confirm(); err != nil {
+	if err := r.confirm(ctx); err != nil {
 		return err
 	}
 	if r.dryRun == string(amend.DryRunClient) {

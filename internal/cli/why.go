@@ -156,6 +156,7 @@ func (o *options) whyNamed(ctx context.Context, asker *inquiry.Inquirer, namespa
 	if err != nil {
 		return explainClaim(err, config.Host, namespace)
 	}
+	missing = append(missing, gone(claims, found)...)
 	reports, err := o.reports(ctx, config, found, q)
 	if err != nil {
 		return explainClaim(err, config.Host, namespace)
@@ -164,6 +165,17 @@ func (o *options) whyNamed(ctx context.Context, asker *inquiry.Inquirer, namespa
 		return err
 	}
 	return errors.Join(missing...)
+}
+
+// gone are claims that went between the first look and the last.
+func gone(claims []corev1.PersistentVolumeClaim, found []*inquiry.Found) []error {
+	var errs []error
+	for _, claim := range claims {
+		if !slices.ContainsFunc(found, func(f *inquiry.Found) bool { return f.Claim.Name == claim.Name }) {
+			errs = append(errs, fmt.Errorf("pvc/%s in namespace %s is gone: it went while it was looked at", claim.Name, claim.Namespace))
+		}
+	}
+	return errs
 }
 
 func (o *options) reports(ctx context.Context, config *rest.Config, found []*inquiry.Found, q *question) ([]*report.ClaimWhy, error) {
@@ -222,7 +234,7 @@ func (o *options) whyAll(ctx context.Context, asker *inquiry.Inquirer, namespace
 	if q.everywhere {
 		within = ""
 	}
-	asker.Live = true
+	asker.Live, asker.Brief = true, true
 	claims, err := asker.Claims(ctx, within)
 	if err != nil {
 		return explainClaim(err, host, within)
@@ -275,12 +287,15 @@ func explainClaim(err error, host, namespace string) error {
 	return err
 }
 
-// completeClaims offers the names of the namespace's claims.
+// completeClaims offers the namespace's claims, as pvc/NAME unless the kind was
+// given.
 func (o *options) completeClaims(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-	kind, _, slashed := strings.Cut(typed, "/")
-	kinded := len(args) > 0 && slices.Contains(claimKinds, args[0])
-	if !slashed && !kinded {
-		return []string{claimKinds[0], claimKinds[0] + "/"}, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	kind, prefix := claimKinds[0], ""
+	if given, _, slashed := strings.Cut(typed, "/"); slashed {
+		kind = given
+	}
+	if len(args) == 0 || !slices.Contains(claimKinds, args[0]) {
+		prefix = kind + "/"
 	}
 	namespace, err := o.namespace()
 	if err != nil {
@@ -289,12 +304,8 @@ func (o *options) completeClaims(cmd *cobra.Command, args []string, typed string
 	names, directive := o.names(cmd.Context(), corev1.SchemeGroupVersion.WithResource(claimKinds[2]), namespace)
 	var offered []string
 	for _, name := range names {
-		switch {
-		case slices.Contains(args, name), slices.Contains(args, kind+"/"+name):
-		case slashed:
-			offered = append(offered, kind+"/"+name)
-		default:
-			offered = append(offered, name)
+		if offer := prefix + name; !slices.Contains(args, offer) {
+			offered = append(offered, offer)
 		}
 	}
 	return offered, directive

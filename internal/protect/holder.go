@@ -142,7 +142,7 @@ func saidSo(claim *corev1.PersistentVolumeClaim) []Holder {
 	var holders []Holder
 	if words, ok := claim.Annotations[HoldAnnotation]; ok {
 		holders = append(holders, Holder{
-			Name: "Hold/" + claim.Name, Reason: Asked, Proof: "metadata.annotations[" + HoldAnnotation + "]: " + words,
+			Name: "Hold/" + claim.Name, Reason: Asked, Proof: "metadata.annotations[" + HoldAnnotation + "]: " + said(words),
 			Released: "take the annotation away",
 		})
 	}

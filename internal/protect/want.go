@@ -29,6 +29,8 @@ type Want struct {
 	DeleteWhenScaled bool
 	// Released says what makes the workload let go.
 	Released string
+	// GoesAfter says when a finished workload is cleared away, or is empty.
+	GoesAfter string
 	// Since is when it was created, or zero.
 	Since time.Time
 }

@@ -104,7 +104,7 @@ type Suggestion struct {
 // Why explains a claim.
 func Why(c Case) Explanation {
 	holders, idle := c.World.Holders(c.Claim)
-	holders = c.stated(holders, idle)
+	holders, idle = c.stated(holders, idle)
 	e := Explanation{
 		Claim: c.Claim.Namespace + "/" + c.Claim.Name, UID: c.Claim.UID, Mode: c.Mode.String(), Idle: idle,
 		State: c.state(holders), Finalizers: c.finalizers(), Refused: c.refuses(), Unread: c.Unread,

@@ -72,7 +72,7 @@ func (c Case) deedFor(h Explained) (key string, d deed) {
 	key = h.Name + "/" + string(h.UID)
 	switch {
 	case h.Reason == DesiredState:
-		d.Do, d.Command = h.Name+": "+h.Released+ends(h), scale(h.Object, h.below)
+		d.Do, d.Command = h.Name+": "+h.Released+ends(h), scale(h)
 		d.wanted = true
 		return key, d
 	case !isPod(h):
@@ -81,7 +81,10 @@ func (c Case) deedFor(h Explained) (key string, d deed) {
 	}
 	if top, ok := c.workloadOf(c.Pods[h.UID]); ok && (!isOver(corev1.PodPhase(h.Phase)) || top.Idle == finished) {
 		name := string(top.Workload.Kind) + "/" + top.Workload.Name
-		d.Do, d.Command = name+": "+top.Released, scale(top.Workload, 0)
+		d.Do, d.Command = name+": "+top.Released, scaleTo(top.Workload, 0)
+		if top.Idle == finished {
+			d.Do, d.Command = "delete "+name, deletion(top.Workload)
+		}
 		d.wanted = c.refuses() && c.wants(top)
 		return name + "/" + string(top.Workload.UID), d
 	}
@@ -117,8 +120,19 @@ func (c Case) unsay(h Explained) string {
 }
 
 // scale is the command after which a workload wants the claim no more, for kinds
-// that scale.
-func scale(workload identity.Ref, replicas int) string {
+// that scale. One that is idle and holds all the same has nothing to scale.
+func scale(h Explained) string {
+	if h.Phase != "" {
+		return deletion(h.Object)
+	}
+	return scaleTo(h.Object, h.below)
+}
+
+func deletion(workload identity.Ref) string {
+	return fmt.Sprintf("kubectl delete %s %s -n %s", strings.ToLower(string(workload.Kind)), workload.Name, workload.Namespace)
+}
+
+func scaleTo(workload identity.Ref, replicas int) string {
 	switch workload.Kind {
 	case identity.KindStatefulSet, identity.KindLeaderWorkerSet, "Deployment", "ReplicaSet":
 		return fmt.Sprintf("kubectl scale %s/%s -n %s --replicas=%d", strings.ToLower(string(workload.Kind)), workload.Name, workload.Namespace, replicas)
@@ -129,7 +143,7 @@ func scale(workload identity.Ref, replicas int) string {
 // ends says what else goes when a workload is scaled below one of its claims: those
 // with higher numbers go first.
 func ends(h Explained) string {
-	if more := h.replicas - h.below; more > 1 {
+	if more := h.replicas - h.below; more > 1 && h.Phase == "" {
 		return fmt.Sprintf("; scaled, it ends %d of its %d replicas", more, h.replicas)
 	}
 	return ""

@@ -5,33 +5,56 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// stated adds those whom the operator has named on the claim and who were not
-// found: of a kind that is not known here, or that may not be read.
-func (c Case) stated(holders, idle []Holder) []Holder {
+// stated adds those whom the operator has named on the claim: idle ones, where it
+// is configured that these hold, and those who were not found, because they are of
+// a kind that is not known here or may not be read.
+func (c Case) stated(holders, idle []Holder) (all, stillIdle []Holder) {
 	words := ParseWords(c.Claim.Annotations[HoldersAnnotation])
 	if c.terminating() || words.Names == "" || words.Names == Unverified || !words.Until.IsZero() {
-		return holders
-	}
-	known := func(name string) bool {
-		named := func(h Holder) bool { return h.Name == name }
-		return slices.ContainsFunc(holders, named) || slices.ContainsFunc(idle, named)
+		return holders, idle
 	}
 	for _, name := range strings.Split(words.Names, ", ") {
-		if name == "" || strings.HasPrefix(name, "+") || known(name) {
+		named := func(h Holder) bool { return h.Name == name }
+		if name == "" || strings.HasPrefix(name, "+") || slices.ContainsFunc(holders, named) {
+			continue
+		}
+		if i := slices.IndexFunc(idle, named); i >= 0 {
+			h := idle[i]
+			h.Released = "delete it"
+			holders, idle = append(holders, h), slices.Delete(slices.Clone(idle), i, i+1)
 			continue
 		}
 		holders = append(holders, Holder{
-			Name: name, Reason: Stated, Proof: "metadata.annotations[" + HoldersAnnotation + "]",
+			Name: said(name), Reason: Stated, Proof: "metadata.annotations[" + HoldersAnnotation + "]",
 			Released: "the operator takes the word away once it is no longer so",
 		})
 	}
-	return holders
+	return holders, idle
+}
+
+// maxSaid bounds how much of what others wrote is shown.
+const maxSaid = 256
+
+// said is what others wrote, fit to stand in a sentence: whoever may annotate a
+// claim must not be able to write over the terminal of who asks about it.
+func said(text string) string {
+	plain := strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(text, "?"))
+	if runes := []rune(plain); len(runes) > maxSaid {
+		return string(runes[:maxSaid-1]) + "…"
+	}
+	return plain
 }
 
 // explained tells whether a holder truly keeps the claim: its finalizers, whenever
@@ -64,7 +87,7 @@ func (c Case) recorded(uid types.UID) bool {
 func (c Case) because(e Explained, pod *corev1.Pod) string {
 	switch {
 	case e.Reason == BoundPod && isOver(corev1.PodPhase(e.Phase)):
-		return "the pod has finished; it still holds as long as it is there"
+		return "the pod has finished; it still holds as long as it is there" + c.goesByItself(pod)
 	case e.Reason == BoundPod && pod != nil && pod.DeletionTimestamp != nil:
 		return "bound to node " + e.Node + ", and on its way out"
 	case e.Reason == BoundPod:
@@ -83,6 +106,15 @@ func (c Case) because(e Explained, pod *corev1.Pod) string {
 		return "said on the claim; nothing enforces it now"
 	}
 	return "wants the claim, and keeps no finalizer"
+}
+
+// goesByItself tells of a finished pod whose workload is cleared away in time.
+func (c Case) goesByItself(pod *corev1.Pod) string {
+	top, ok := c.workloadOf(pod)
+	if !ok || top.GoesAfter == "" {
+		return ""
+	}
+	return ", and goes with " + string(top.Workload.Kind) + "/" + top.Workload.Name + ", " + top.GoesAfter
 }
 
 // boundSince is when a pod was bound, or at least created.
@@ -124,13 +156,33 @@ func (c Case) notes(e Explanation) []string {
 	note(c.NamespaceEnding, "its namespace is being deleted")
 	_, err := ParseRecord(c.Claim.Annotations[UsersAnnotation])
 	note(err != nil, "its use record cannot be read, which is as good as in use: %v", err)
+	if owner := metav1.GetControllerOfNoCopy(c.Claim); owner != nil {
+		note(true, "%s owns it: it is deleted with that", said(owner.Kind+"/"+owner.Name))
+	}
+	if bare := c.withoutPodsFinalizer(e); len(bare) > 0 {
+		note(true, "%s uses it without %s: if the kubelet there restarts, the volume is unmounted under it", and(bare), PodsFinalizer)
+	}
 	return notes
+}
+
+// withoutPodsFinalizer are pods that slipped in between the two finalizers.
+func (c Case) withoutPodsFinalizer(e Explanation) []string {
+	if !c.terminating() || slices.Contains(c.Claim.Finalizers, PodsFinalizer) {
+		return nil
+	}
+	var names []string
+	for _, h := range e.Holders {
+		if h.Reason == BoundPod {
+			names = append(names, h.Name)
+		}
+	}
+	return names
 }
 
 // controllerOf names what controls a pod, which may make another in its place.
 func controllerOf(pod *corev1.Pod) string {
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
-		return owner.Kind + "/" + owner.Name
+		return said(owner.Kind + "/" + owner.Name)
 	}
 	return ""
 }

@@ -12,7 +12,7 @@ func (c Case) summary(e Explanation) string {
 	case Draining, Doomed:
 		return c.goingAway(e)
 	case Cooling:
-		return "was in use by " + ParseWords(c.Claim.Annotations[HoldersAnnotation]).Names + "; a DELETE is " + verdict(e) + ", until " + e.Until.UTC().Format(time.RFC3339)
+		return "was in use by " + said(ParseWords(c.Claim.Annotations[HoldersAnnotation]).Names) + "; a DELETE is " + verdict(e) + ", until " + e.Until.UTC().Format(time.RFC3339)
 	case Unknown:
 		return "cannot be told to be free: " + unreadNames(c.Unread) + " could not be read"
 	case Free:
@@ -54,7 +54,7 @@ func (c Case) goingAway(e Explanation) string {
 func (c Case) inUse(e Explanation) string {
 	names := namedHolders(plain(e.Holders))
 	if names == "" {
-		names = c.Claim.Annotations[HoldersAnnotation]
+		names = said(c.Claim.Annotations[HoldersAnnotation])
 	}
 	text := "is in use by " + names
 	keeping := holding(e)

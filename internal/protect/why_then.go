@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // then is what happens to the data once the claim goes.
@@ -18,8 +19,11 @@ func (c Case) then(holders, idle []Holder) []string {
 			told = append(told, h.Name+" cannot start a pod until a claim of the same name is made again")
 		}
 	}
+	if owner := metav1.GetControllerOfNoCopy(c.Claim); owner != nil && isEphemeral(c.Claim) {
+		told = append(told, "as long as "+said(owner.Kind+"/"+owner.Name)+" is there, an empty claim of the same name is made for it")
+	}
 	if c.IfDeleted && c.refuses() {
-		told = append([]string{"a DELETE is refused now: " + c.Claim.Annotations[HoldersAnnotation]}, told...)
+		told = append([]string{"a DELETE is refused now: " + said(c.Claim.Annotations[HoldersAnnotation])}, told...)
 	}
 	return told
 }

@@ -6,7 +6,9 @@ import (
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"lockstep.dev/lockstep/internal/protect"
@@ -129,4 +131,64 @@ func podOf(kind string, uid types.UID) *corev1.Pod {
 	o := pod("web", []string{"data"})
 	controlledBy(kind, uid)(o)
 	return o
+}
+
+func TestOthersWordsCannotWriteOverATerminal(t *testing.T) {
+	nasty := "StatefulSet/db\x1b[2J\nnote: all is well" + strings.Repeat("x", 500)
+	for _, key := range []string{protect.HoldersAnnotation, protect.HoldAnnotation} {
+		c := caseOf(claim("data", annotated(key, nasty)), protect.Hold, nil)
+		c.IfDeleted = true
+		e := protect.Why(c)
+		texts := append([]string{e.Summary}, e.Then...)
+		for _, h := range e.Holders {
+			texts = append(texts, h.Name, h.Proof)
+		}
+		for _, a := range e.Actions {
+			texts = append(texts, a.Do, a.Command)
+		}
+		for _, text := range texts {
+			if strings.ContainsAny(text, "\x1b\n") || len(text) > 600 {
+				t.Errorf("%s: %q", key, text)
+			}
+		}
+	}
+}
+
+func TestAnIdleWorkloadHoldsWhereTheOperatorSaysSo(t *testing.T) {
+	db := protect.OfStatefulSet(statefulSet("db", 0))
+	e := protect.Why(caseOf(claim("data-db-0", annotated(protect.HoldersAnnotation, "StatefulSet/db")), protect.Hold, nil, db))
+	if len(e.Idle) > 0 || len(e.Holders) != 1 || !e.Holders[0].Holds || len(e.Actions) != 1 || e.Actions[0].Command != "kubectl delete statefulset db -n ns" {
+		t.Errorf("got %+v", e)
+	}
+	e = protect.Why(caseOf(claim("data-db-0"), protect.Hold, nil, db))
+	if len(e.Idle) != 1 || len(e.Holders) > 0 || e.State != protect.Free {
+		t.Errorf("without words: got %+v", e)
+	}
+}
+
+func TestAFinishedJobGoesWithItsPods(t *testing.T) {
+	ttl := int32(600)
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "train", UID: "uid-train"}}
+	job.Spec.TTLSecondsAfterFinished = &ttl
+	job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
+	var pods []*corev1.Pod
+	for _, name := range []string{"a", "b"} {
+		o := pod(name, []string{"data"}, phase(corev1.PodSucceeded))
+		controlledBy("Job", "uid-train")(o)
+		pods = append(pods, o)
+	}
+	e := protect.Why(caseOf(claim("data", dying), protect.Barrier, pods, protect.OfJob(job)))
+	if len(e.Actions) != 1 || e.Actions[0].Command != "kubectl delete job train -n ns" || len(e.Actions[0].Frees) != 2 {
+		t.Errorf("got %+v", e.Actions)
+	}
+	if want := "the pod has finished; it still holds as long as it is there, and goes with Job/train, 600 s after that finished"; e.Holders[0].Why != want {
+		t.Errorf("got %q", e.Holders[0].Why)
+	}
+}
+
+func TestAPodThatSlippedInIsReported(t *testing.T) {
+	c := caseOf(claim("data", dying, finalizers(b)), protect.Barrier, []*corev1.Pod{pod("web", []string{"data"})})
+	if e := protect.Why(c); len(e.Notes) != 1 || !strings.HasPrefix(e.Notes[0], "Pod/web uses it without kubernetes.io/pvc-protection") {
+		t.Errorf("got %v", e.Notes)
+	}
 }

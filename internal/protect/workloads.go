@@ -103,6 +103,9 @@ func OfJob(job *batchv1.Job) Want {
 		}
 	}
 	w.Released = "let it finish, suspend it, or delete it"
+	if ttl := job.Spec.TTLSecondsAfterFinished; ttl != nil {
+		w.GoesAfter = fmt.Sprintf("%d s after that finished", *ttl)
+	}
 	return w
 }
 

@@ -45,14 +45,19 @@ func (i *Inquirer) Claims(ctx context.Context, namespace string) ([]corev1.Persi
 }
 
 // About adds to what the namespace says what one claim alone needs: its volume,
-// where that is attached, and the nodes of its pods.
+// where that is attached, and the nodes of its pods. In brief, nothing is read for
+// a claim that is not on its way out: an overview has many of them.
 func (i *Inquirer) About(ctx context.Context, w *World, claim *corev1.PersistentVolumeClaim) (*Found, error) {
 	f := &Found{World: w, Case: protect.Case{
 		Claim: claim, World: w.Holds, Pods: w.Pods, Nodes: map[string]*corev1.Node{},
 		NamespaceEnding: w.Ending, Unread: slices.Clone(w.Unread), Now: i.Now(),
 	}}
 	f.Mode, f.ModeFrom = modeOf(claim, w)
-	for _, read := range []func(context.Context, *Found) error{i.volume, i.attached, i.nodes, i.policies} {
+	reads := []func(context.Context, *Found) error{i.policies, i.volume, i.attached, i.nodes}
+	if i.Brief && claim.DeletionTimestamp == nil {
+		reads = reads[:1]
+	}
+	for _, read := range reads {
 		if err := read(ctx, f); err != nil {
 			return nil, err
 		}
@@ -112,13 +117,10 @@ func (i *Inquirer) nodes(ctx context.Context, f *Found) error {
 		if _, known := f.Nodes[use.Node]; known || len(f.Nodes) >= nodesAtMost {
 			continue
 		}
-		node := &corev1.Node{}
-		err := i.get(ctx, client.ObjectKey{Name: use.Node}, node)
+		node, err := i.node(ctx, f.World, use.Node)
 		switch {
 		case err == nil:
 			f.Nodes[use.Node] = node
-		case apierrors.IsNotFound(err):
-			f.Nodes[use.Node] = nil
 		case apierrors.IsForbidden(err):
 			return f.missed("nodes", err) // the others are no more readable
 		default:
@@ -130,21 +132,57 @@ func (i *Inquirer) nodes(ctx context.Context, f *Found) error {
 	return nil
 }
 
+// node is nil if there is none.
+func (i *Inquirer) node(ctx context.Context, w *World, name string) (*corev1.Node, error) {
+	if node, known := w.nodes[name]; known {
+		return node, nil
+	}
+	node := &corev1.Node{}
+	err := i.get(ctx, client.ObjectKey{Name: name}, node)
+	if apierrors.IsNotFound(err) {
+		node, err = nil, nil
+	}
+	if err == nil {
+		w.nodes[name] = node
+	}
+	return node, err
+}
+
+// policies are what refuses a DELETE.
+type policies struct {
+	absent bool
+	err    error
+}
+
 // policies are asked for where words stand that they would act on.
 func (i *Inquirer) policies(ctx context.Context, f *Found) error {
 	if f.Claim.Annotations[protect.HoldersAnnotation] == "" {
 		return nil
 	}
-	for _, part := range []client.Object{&admissionv1.ValidatingAdmissionPolicy{}, &admissionv1.ValidatingAdmissionPolicyBinding{}} {
-		err := i.get(ctx, client.ObjectKey{Name: refusal}, part)
-		switch {
-		case apierrors.IsNotFound(err):
-			f.Unguarded = true
-		case err != nil:
-			return f.missed("the policy that refuses", err)
-		}
+	if f.World.policies == nil {
+		f.World.policies = i.readPolicies(ctx)
+	}
+	f.Unguarded = f.World.policies.absent
+	if err := f.World.policies.err; err != nil {
+		return f.missed("the policy that refuses", err)
 	}
 	return nil
+}
+
+// readPolicies reads the policy and its binding: each does nothing without the
+// other.
+func (i *Inquirer) readPolicies(ctx context.Context) *policies {
+	p := &policies{}
+	for _, part := range []client.Object{&admissionv1.ValidatingAdmissionPolicy{}, &admissionv1.ValidatingAdmissionPolicyBinding{}} {
+		err := i.get(ctx, client.ObjectKey{Name: refusal}, part)
+		if apierrors.IsNotFound(err) {
+			return &policies{absent: true}
+		}
+		if err != nil {
+			p.err = err
+		}
+	}
+	return p
 }
 
 // modeOf is the mode that was chosen for a claim, or what can be seen on it: the

@@ -25,13 +25,15 @@ const ns = "prod"
 type cluster struct {
 	client.Client
 	forbidden, absent []string
-	pods              []string // the versions of pods that were asked for
+	pods              []string       // the versions of pods that were asked for
+	gets              map[string]int // by type
 }
 
 func newCluster(t *testing.T, objects ...client.Object) *cluster {
 	t.Helper()
 	return &cluster{
 		Client: fake.NewClientBuilder().WithScheme(survey.Scheme()).WithRESTMapper(inquiry.Mapper()).WithObjects(objects...).Build(),
+		gets:   map[string]int{},
 	}
 }
 
@@ -48,6 +50,7 @@ func (c *cluster) answer(object any) error {
 }
 
 func (c *cluster) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	c.gets[reflect.TypeOf(into).Elem().Name()]++
 	if err := c.answer(into); err != nil {
 		return err
 	}
@@ -174,5 +177,32 @@ func TestTheModeIsReadWhereItIsChosen(t *testing.T) {
 				t.Errorf("got %s, %q", found[0].Mode, found[0].ModeFrom)
 			}
 		})
+	}
+}
+
+func TestAnOverviewReadsLittle(t *testing.T) {
+	held := map[string]string{protect.HoldersAnnotation: "a"}
+	var objects []client.Object
+	var claims []corev1.PersistentVolumeClaim
+	for _, name := range []string{"a", "b", "c"} {
+		c := claim(name)
+		c.Annotations = held
+		objects, claims = append(objects, c, bound("pod-"+name, name)), append(claims, *c)
+	}
+	c := newCluster(t, append(objects, space(nil))...)
+	i := inquiry.New(c)
+	i.Live, i.Brief = true, true
+	if _, err := i.Explain(t.Context(), ns, claims); err != nil {
+		t.Fatal(err)
+	}
+	if c.gets["PersistentVolume"]+c.gets["Node"] > 0 || c.gets["ValidatingAdmissionPolicy"] != 1 || len(c.pods) != 1 {
+		t.Errorf("read %v, and pods %d times", c.gets, len(c.pods))
+	}
+	i.Brief = false
+	if _, err := i.Explain(t.Context(), ns, claims); err != nil {
+		t.Fatal(err)
+	}
+	if c.gets["PersistentVolume"] != 3 || c.gets["Node"] != 1 {
+		t.Errorf("in full: read %v", c.gets)
 	}
 }

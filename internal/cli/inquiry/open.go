@@ -23,6 +23,8 @@ type Inquirer struct {
 	reader client.Reader
 	// Live reads the newest there is, and not what an API server has in its cache.
 	Live bool
+	// Brief reads what an overview needs, and no more.
+	Brief bool
 	// Now is the clock.
 	Now func() time.Time
 }

@@ -38,12 +38,16 @@ type World struct {
 	// At is when the reading began; Live tells whether it was of the newest.
 	At   time.Time
 	Live bool
+
+	// What several claims ask for is read once.
+	nodes    map[string]*corev1.Node
+	policies *policies
 }
 
 // World reads what may hold any of the claims. It begins after the claims were
 // read: a pod that is bound later cannot start on a claim that is on its way out.
 func (i *Inquirer) World(ctx context.Context, namespace string, claims []corev1.PersistentVolumeClaim) (*World, error) {
-	w := &World{Namespace: namespace, Pods: map[types.UID]*corev1.Pod{}, At: i.Now(), Live: i.Live}
+	w := &World{Namespace: namespace, Pods: map[types.UID]*corev1.Pod{}, At: i.Now(), Live: i.Live, nodes: map[string]*corev1.Node{}}
 	if err := i.namespace(ctx, w); err != nil {
 		return nil, err
 	}
