@@ -144,10 +144,14 @@ func (c Case) notes(e Explanation) []string {
 	}
 	words := c.Claim.Annotations[HoldersAnnotation]
 	alive := !c.terminating()
-	note(alive && Released(c.Claim), "it bears a release token: a DELETE is let through")
+	until := "" // as long as no operator has seen it
+	if at := c.Claim.Annotations[ReleaseUntilAnnotation]; at != "" {
+		until = ", until " + said(at)
+	}
+	note(alive && Released(c.Claim), "it bears a release token: a DELETE is let through%s", until)
 	note(alive && !Released(c.Claim) && c.Claim.Annotations[ReleaseAnnotation] != "",
 		"it bears a release token of another life, which lets nothing through")
-	note(alive && words == "" && c.Mode >= Hold && len(e.Holders) > 0,
+	note(alive && words == "" && c.Mode >= Hold && len(Refusing(plain(e.Holders))) > 0,
 		"mode %s asks that a DELETE be refused, and nothing on the claim does so yet: see whether the operator runs", c.Mode)
 	note(alive && words != "" && c.Unguarded, "the operator's words stand on it, and the policies that would refuse a DELETE are not there")
 	note(words == Unverified, "nobody has looked at it yet: a DELETE is refused until the operator has")

@@ -16,9 +16,7 @@ func (c Case) summary(e Explanation) string {
 	case Unknown:
 		return "cannot be told to be free: " + unreadNames(c.Unread) + " could not be read"
 	case Free:
-		if c.Unguarded || c.Claim.Annotations[HoldersAnnotation] == "" {
-			return "is not in use: a DELETE would take it at once"
-		}
+		return c.free(e)
 	}
 	return c.inUse(e)
 }
@@ -28,6 +26,19 @@ func verdict(e Explanation) string {
 		return "refused"
 	}
 	return "not refused"
+}
+
+// free is a claim that nothing keeps. Pods that were never bound are stranded
+// without it, and keep nothing: anybody could make one.
+func (c Case) free(e Explanation) string {
+	names := namedHolders(plain(e.Holders))
+	switch {
+	case len(holding(e)) > 0: // by its use record, a pod may be bound at any moment
+		return c.inUse(e)
+	case names != "":
+		return "is named by " + names + ", which no node has: a DELETE would take it at once, and strand what names it"
+	}
+	return "is not in use: a DELETE would take it at once"
 }
 
 func (c Case) goingAway(e Explanation) string {

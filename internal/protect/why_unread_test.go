@@ -30,6 +30,8 @@ func TestSummary(t *testing.T) {
 		want string
 	}{
 		{"free", caseOf(claim("data"), protect.Barrier, nil), nil, "is not in use: a DELETE would take it at once"},
+		{"named by a pod that is not bound", caseOf(claim("data"), protect.Barrier, []*corev1.Pod{pod("web", []string{"data"}, unbound)}), nil,
+			"is named by Pod/web, which no node has: a DELETE would take it at once, and strand what names it"},
 		{"bound", caseOf(claim("data"), protect.Barrier, []*corev1.Pod{web}), nil,
 			"is in use by Pod/web: a DELETE would be accepted, and the claim would stay until Pod/web lets go"},
 		{"wanted, and nobody there", caseOf(claim("data-db-0"), protect.Barrier, nil, db), nil,

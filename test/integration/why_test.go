@@ -115,7 +115,7 @@ func TestWhyOnAClusterWithoutPolicies(t *testing.T) {
 	}{
 		{"bound", protect.Held, "+Pod/web", "Accepted", []string{"bound to node why-up", "kubectl delete pod web -n why", "spec.volumes[data].persistentVolumeClaim.claimName"}},
 		{"finished", protect.Held, "+Pod/job", "Accepted", []string{"the pod has finished; it still holds as long as it is there", "delete Pod/job"}},
-		{"unbound", protect.Held, "-Pod/new", "Accepted", []string{"not bound; it does not hold, but will be stranded"}},
+		{"unbound", protect.Free, "-Pod/new", "Accepted", []string{"not bound; it does not hold, but will be stranded"}},
 		{"data-llama-0-1", protect.Held, "-LeaderWorkerSet/llama", "Accepted", []string{
 			"spec.leaderWorkerTemplate.volumeClaimTemplates[data]", "LeaderWorkerSet/llama will create an empty claim of the same name",
 		}},

@@ -59,7 +59,7 @@ type ClaimWhyList struct {
 	metav1.TypeMeta `json:",inline"`
 
 	Items []ClaimWhy `json:"items"`
-	// Free is how many claims were looked at and left out: nothing holds them.
+	// Free is how many claims were looked at and left out: nobody uses them.
 	Free int `json:"free"`
 
 	// spaces tells whether namespaces differ, and are shown.
@@ -108,14 +108,14 @@ func Claims(all []*ClaimWhy) *ClaimWhyList {
 	return l
 }
 
-// Overview reports on those that are held, on their way out, or that nobody can
-// tell of, and counts the others. Those that wait to go come first, the oldest
+// Overview reports on those that anybody uses, that are on their way out, or that
+// nobody can tell of, and counts the others. Those that wait to go come first, the oldest
 // before the others.
 func Overview(all []*ClaimWhy, spaces bool) *ClaimWhyList {
 	l := Claims(nil)
 	l.spaces = spaces
 	for _, c := range all {
-		if c.State == protect.Free {
+		if c.State == protect.Free && len(c.Holders) == 0 {
 			l.Free++
 			continue
 		}

@@ -59,8 +59,7 @@ func WriteNamespaceRelease(out io.Writer, n *corev1.Namespace) error {
 
 THIS WILL
   write %[3]s=%[4]s on the namespace: its deletion is not refused any more
-  delete nothing; whoever deletes it then: everything in it goes, and that cannot be taken back
-  claims in use go last: each when its holders are gone
+  delete nothing; whoever deletes it then: everything in it goes, its claims in use among it, and that cannot be taken back
 `, n.Name, n.Annotations[protect.HeldClaimsAnnotation], protect.ReleaseAnnotation, n.UID)
 	return err
 }
