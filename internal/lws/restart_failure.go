@@ -150,9 +150,7 @@ func (d *groupDecision) failureOfWorker(index int, was recorded) *Failure {
 	}
 	for _, pod := range slices.Concat(d.Pods.Ghosts, d.Pods.Orphans, d.Pods.Squatters) {
 		if is(pod) {
-			f := d.failed(CodePodDeleted, pod)
-			f.Doubtful = pod.DeletionTimestamp == nil
-			return f
+			return d.failureOfLeaving(pod, was.restarts)
 		}
 	}
 	return d.absent(CodePodGone, name)
@@ -179,6 +177,23 @@ func (d *groupDecision) failureOf(pod *corev1.Pod, restarts uint64) *Failure {
 	return nil
 }
 
+// failureOfLeaving is how a pod failed that is on its way out, or seems to be: before
+// it was deleted, or by that. A pod that is drained from its node ends as failed, too,
+// and is no more than deleted.
+func (d *groupDecision) failureOfLeaving(pod *corev1.Pod, restarts uint64) *Failure {
+	code := CodePodDeleted
+	switch {
+	case pod.DeletionTimestamp == nil:
+	case endedBefore(pod):
+		code = CodePodEnded
+	case restartsOf(pod) > restarts:
+		code = CodePodRestarted
+	}
+	f := d.failed(code, pod)
+	f.Doubtful = pod.DeletionTimestamp == nil
+	return f
+}
+
 // failureInStart is how the group failed before all of its pods ran, or nil.
 func (d *groupDecision) failureInStart() *Failure {
 	if d.forgiven(d.Leader) {
@@ -194,7 +209,7 @@ func (d *groupDecision) failureInStart() *Failure {
 	}
 	for _, pod := range d.Pods.Ghosts {
 		if pod.DeletionTimestamp != nil && d.chained(pod) && d.sameRevision(pod) {
-			return d.failed(CodePodDeleted, pod)
+			return d.failureOfLeaving(pod, 0)
 		}
 	}
 	return nil

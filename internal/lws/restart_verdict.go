@@ -166,17 +166,20 @@ func bytesOf(started []lwsv1.StartedGroup) int {
 }
 
 // condemn is that a group failed, and from when on it is recreated: at once if its
-// leader is leaving by itself.
+// leader is leaving by itself, or if somebody deleted a pod of it, as by draining a
+// node. That is not held against the group: it says nothing of how the next one will
+// fare.
 func (d *setDecision) condemn(f Finding, leaving bool) lwsv1.GroupRestarts {
 	patience := backoffOf(d.Set)
-	failed := lwsv1.GroupRestarts{Index: int32(f.Index), Leader: f.Leader.UID, Count: 1, FailedAt: moment(d.Now), DueAt: moment(d.Now)}
+	deleted := f.Failure.Code == CodePodDeleted
+	failed := lwsv1.GroupRestarts{Index: int32(f.Index), Leader: f.Leader.UID, Count: one(!deleted), FailedAt: moment(d.Now), DueAt: moment(d.Now)}
 	if last := RestartsOf(d.Set, f.Index); last != nil {
 		failed.Failures = slices.Clone(last.Failures)
 		if last.WholeAt == nil || d.Now.Before(last.WholeAt.Add(patience.Reset)) {
-			failed.Count = last.Count + 1
+			failed.Count += last.Count
 		}
 	}
-	if wait := patience.After(failed.Count); wait > 0 && !leaving {
+	if wait := patience.After(failed.Count); wait > 0 && !leaving && !deleted {
 		failed.DueAt = moment(d.Now.Add(wait + time.Second - time.Nanosecond))
 	}
 	failed.Failures = append(failed.Failures, f.Failure.PodFailure)
