@@ -35,7 +35,9 @@ func (r *setReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 		world.Refusal = refusal
 		return lws.DecideSet(world)
 	}
-	return r.carryOut(ctx, world.Set, world.Set.UID, lws.DecideSet(world), now, refused)
+	plan := lws.DecideSet(world)
+	r.memory.Dismissed(plan.Dismissed)
+	return r.carryOut(ctx, world.Set, world.Set.UID, plan, now, refused)
 }
 
 // groupReconciler keeps groups what they should be, keyed by the leader's name.

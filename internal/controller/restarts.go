@@ -14,6 +14,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/observe"
 )
 
 // tellFinding has the set look at what its group found: a failure is written down
@@ -21,7 +22,7 @@ import (
 // StatefulSets.
 func (r *groupReconciler) tellFinding(set *lwsv1.LeaderWorkerSet, plan lws.Plan) {
 	news := r.memory.Found(plan.Finding)
-	if f := plan.Finding; f != nil && (f.Failure != nil || news && !f.Ready) {
+	if f := plan.Finding; f != nil && (f.Failure != nil && !f.Dismissed || news && !f.Ready) {
 		r.wakeSet(set)
 	}
 }
@@ -35,6 +36,19 @@ func (p *pass) wakeFailed(owner client.Object, status lwsv1.LeaderWorkerSetStatu
 	}
 	for _, group := range condemned(set, status) {
 		p.wakeGroup(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: group.Namespace, Name: group.Name}})
+	}
+}
+
+// ends remembers leaders that end by themselves: nobody deleted them yet.
+func ends(memory *observe.Memory) handler.EventHandler {
+	note := func(object client.Object) {
+		if pod, ok := object.(*corev1.Pod); ok && pod.DeletionTimestamp == nil && lws.Ended(pod) && lws.IsLeader(pod, labelledSet(pod).Name) {
+			memory.Over(pod)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, _ queue) { note(e.Object) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ queue) { note(e.ObjectNew) },
 	}
 }
 

@@ -49,6 +49,71 @@ func TestAFailureGoesFromTheGroupToItsSetAndBack(t *testing.T) {
 	}
 }
 
+// Failures of a group that was made under None are nothing to its set, however often
+// the group is looked at.
+func TestAFailureThatIsNothingToTheSetDoesNotWakeIt(t *testing.T) {
+	c := newCluster(t, 0, lwstest.Set("w", 1, 1, lwstest.Policy(lwsv1.NoneRestartPolicy)))
+	c.live(20, "w-0")
+	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) {
+		lwstest.Policy(lwsv1.RecreateGroupOnPodRestart)(set)
+		set.Spec.RolloutStrategy.RollingUpdateConfiguration = &lwsv1.RollingUpdateConfiguration{Partition: lwstest.Ptr[int32](1)}
+		set.Generation++
+	})
+	c.live(20, "w-0")
+	c.look("w-0")
+	lwstest.Edit(c.FakeStore, "w-0", func(pod *corev1.Pod) {
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "w", RestartCount: 1}}
+	})
+	woken := c.woken
+	for range 3 {
+		if _, err := c.lookAtGroup("w-0"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.lookAtSet(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := c.woken - woken; got != 1 {
+		t.Errorf("the set was woken %d times, want once, to say so", got)
+	}
+	if pod := lwstest.Find[*corev1.Pod](c.FakeStore, "w-0"); pod == nil || pod.DeletionTimestamp != nil {
+		t.Error("the group was recreated against its policy")
+	}
+}
+
+// Who ended by itself is told from who was deleted, and leaders from workers.
+func TestWhichLeadersAreRememberedToHaveEnded(t *testing.T) {
+	now := metav1.Now()
+	tests := []struct {
+		name   string
+		change func(*corev1.Pod)
+		want   bool
+	}{
+		{"a leader that failed", func(*corev1.Pod) {}, true},
+		{"one that runs", func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodRunning }, false},
+		{"one that was deleted", func(pod *corev1.Pod) { pod.DeletionTimestamp = &now }, false},
+		{"a worker", func(pod *corev1.Pod) { pod.Labels[lwsv1.WorkerIndexLabelKey] = "1" }, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := newCluster(t, 0, lwstest.Set("w", 1, 1, lwstest.Policy(lwsv1.RecreateGroupOnPodRestart)))
+			c.live(20, "w-0")
+			leader := lwstest.Find[*corev1.Pod](c.FakeStore, "w-0").DeepCopy()
+			leader.Status.Phase = corev1.PodFailed
+			tt.change(leader)
+			ends(c.memory).Update(t.Context(), event.UpdateEvent{ObjectOld: leader, ObjectNew: leader}, nil)
+			lwstest.Drop[*corev1.Pod](c.FakeStore, "w-0")
+			woken := c.woken
+			if _, err := c.lookAtGroup("w-0"); err != nil {
+				t.Fatal(err)
+			}
+			if got := c.woken != woken; got != tt.want {
+				t.Errorf("the set is told: %t", got)
+			}
+		})
+	}
+}
+
 // A process that has lost its lease may have written a failure down in its last
 // moment, after all groups were looked at by the next.
 func TestAFailureThatAnotherProcessWroteDownIsAnswered(t *testing.T) {

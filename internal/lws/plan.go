@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
 )
 
 // Plan is what to do now, in order, and what to wait for. The zero value means
@@ -13,6 +14,9 @@ type Plan struct {
 	Waits   []Wait
 	// Finding is what a group has found for its set to write down, or nil.
 	Finding *Finding
+	// Dismissed are the leaders of groups whose failures are nothing to their set, as
+	// long as they live: they were made under a policy that recreates nobody.
+	Dismissed []identity.Ref
 }
 
 // Wait is something the plan cannot hasten.

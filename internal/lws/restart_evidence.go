@@ -34,7 +34,7 @@ func (d *groupDecision) failed(code string, pod *corev1.Pod) *Failure {
 			f.At = at
 		}
 	}
-	if ended(pod) || f.ExitCode == nil {
+	if Ended(pod) || f.ExitCode == nil {
 		f.Reason = cmp.Or(pod.Status.Reason, f.Reason)
 		f.Message = cmp.Or(f.Message, lastLines(pod.Status.Message))
 	}

@@ -29,6 +29,8 @@ type Finding struct {
 	Ready bool
 	// Failure is why the group is to be recreated, or nil.
 	Failure *Failure
+	// Dismissed is set once the set has said that the failure is nothing to it.
+	Dismissed bool
 }
 
 // Failure is why a group is to be recreated.
@@ -53,8 +55,11 @@ func (d *groupDecision) finding() *Finding {
 	if !Recreates(d.Set) {
 		return nil
 	}
+	if found := d.lastWords(d.Departed); found != nil {
+		return found
+	}
 	if d.Leader == nil {
-		return d.lastWords()
+		return d.lastWords(d.Leaving)
 	}
 	if Failed(d.Set, d.Index, d.Leader.UID) != nil {
 		return nil
@@ -81,10 +86,10 @@ func (d *groupDecision) finding() *Finding {
 	return found
 }
 
-// lastWords is what a leader on its way out left to say: that it failed before it
-// was deleted, as by the StatefulSet controller, which clears failed pods away.
-func (d *groupDecision) lastWords() *Finding {
-	leader := d.Leaving
+// lastWords is what a leader on its way out, or gone, left to say: that it failed
+// before it was deleted, as by the StatefulSet controller, which clears failed pods
+// away.
+func (d *groupDecision) lastWords(leader *corev1.Pod) *Finding {
 	if leader == nil || !endedBefore(leader) || Failed(d.Set, d.Index, leader.UID) != nil {
 		return nil
 	}
@@ -169,7 +174,7 @@ func (d *groupDecision) ownedByLeaderDirectly() int {
 // failureOf is how a pod that is there failed, or nil.
 func (d *groupDecision) failureOf(pod *corev1.Pod, restarts uint64) *Failure {
 	switch {
-	case ended(pod):
+	case Ended(pod):
 		return d.failed(CodePodEnded, pod)
 	case restartsOf(pod) > restarts:
 		return d.failed(CodePodRestarted, pod)
@@ -226,8 +231,8 @@ func (d *groupDecision) sameRevision(pod *corev1.Pod) bool {
 	return pod.Labels[lwsv1.RevisionKey] == d.Leader.Labels[lwsv1.RevisionKey]
 }
 
-// ended tells whether a pod is over: its containers do not start again.
-func ended(pod *corev1.Pod) bool {
+// Ended tells whether a pod is over: its containers do not start again.
+func Ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 }
 
@@ -236,12 +241,15 @@ func ended(pod *corev1.Pod) bool {
 // is deleted into a terminal phase before it lets go of it. A pod that is over has
 // no grace period, and its deletion timestamp less that is when it was deleted.
 func endedBefore(leaving *corev1.Pod) bool {
+	if leaving.DeletionTimestamp == nil {
+		return Ended(leaving)
+	}
 	grace := time.Duration(orDefault(leaving.DeletionGracePeriodSeconds, 0)) * time.Second
 	deleted := leaving.DeletionTimestamp.Add(-grace)
 	endedAfter := func(c corev1.ContainerStatus) bool {
 		return c.State.Terminated != nil && c.State.Terminated.FinishedAt.After(deleted)
 	}
-	return ended(leaving) && grace == 0 && !slices.ContainsFunc(leaving.Status.ContainerStatuses, endedAfter)
+	return Ended(leaving) && grace == 0 && !slices.ContainsFunc(leaving.Status.ContainerStatuses, endedAfter)
 }
 
 // Doubtful tells whether the group is to be looked at in the API server itself

@@ -55,11 +55,14 @@ func (d *setDecision) answered() (started []lwsv1.StartedGroup, failed []lwsv1.G
 		finding := d.Findings[g.Leader.UID]
 		switch {
 		case Failed(d.Set, g.Index, g.Leader.UID) != nil:
-		case finding.Failure != nil && d.recreatesGroup(finding.Revision):
+		case finding.Failure != nil && finding.Dismissed:
+		case finding.Failure != nil && !d.recreatesGroup(finding.Revision):
+			d.plan.Dismissed = append(d.plan.Dismissed, finding.Leader)
+		case finding.Failure != nil:
 			if len(failed) < turns { // or else with a later look
 				failed = append(failed, d.condemn(finding, false))
 			}
-		case finding.Failure == nil:
+		default:
 			if entry, ok := d.start(g, finding.Started); ok && room >= bytesOf([]lwsv1.StartedGroup{entry}) {
 				room -= bytesOf([]lwsv1.StartedGroup{entry})
 				started = append(started, entry)

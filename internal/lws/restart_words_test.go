@@ -87,6 +87,49 @@ func TestALeaderThatFailedLeavesEvidenceAfterItIsGone(t *testing.T) {
 	}
 }
 
+// A failed leader is cleared away, and replaced, faster than anybody looks at its group.
+func TestALeaderThatFailedLeavesEvidenceThoughNobodyLooked(t *testing.T) {
+	for name, replaced := range map[string]bool{"gone": false, "replaced": true} {
+		c := running(t, 2, 2, onRestart)
+		failed := lwstest.Edit(c.FakeStore, "w-1", func(pod *corev1.Pod) { pod.Status.Phase, pod.Status.Reason = corev1.PodFailed, "Evicted" })
+		c.memory.Over(failed)
+		lwstest.Drop[*corev1.Pod](c.FakeStore, "w-1")
+		if replaced {
+			c.Sync(find[*appsv1.StatefulSet](c, "w"))
+		}
+		c.noted("w-1")
+		c.do(c.decideSet())
+		r := c.status().Restarts
+		if len(r) != 1 || r[0].Leader != failed.UID || r[0].Count != 1 || r[0].Failures[0].Reason != "Evicted" {
+			t.Fatalf("%s: told %+v", name, r)
+		}
+		c.recreated("w-0", "w-1")
+		if r := c.status().Restarts; len(r) != 1 || r[0].Count != 1 || r[0].WholeAt == nil {
+			t.Errorf("%s: in the end %+v", name, r)
+		}
+	}
+}
+
+// One that was looked at, or belongs to another life of its set, has nothing to add.
+func TestALeaderThatEndedIsRememberedOnce(t *testing.T) {
+	c := running(t, 2, 2, onRestart)
+	over := lwstest.Edit(c.FakeStore, "w-1", func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed })
+	c.memory.Over(over)
+	if f := c.decideGroup("w-1").Finding; f == nil || f.Leader.UID != over.UID {
+		t.Fatalf("found %+v", f)
+	}
+	lwstest.Drop[*corev1.Pod](c.FakeStore, "w-1")
+	if f := c.decideGroup("w-1").Finding; f != nil {
+		t.Errorf("found again: %+v", f)
+	}
+	strange := over.DeepCopy()
+	strange.OwnerReferences[0].UID = "former"
+	c.memory.Over(strange)
+	if f := c.decideGroup("w-1").Finding; f != nil {
+		t.Errorf("found of another life: %+v", f)
+	}
+}
+
 // What a pod leaves to say is shown on terminals.
 func TestEvidenceCarriesNoControlCharacters(t *testing.T) {
 	c := running(t, 1, 2, onRestart)

@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -28,6 +29,19 @@ func (m *Memory) Found(finding *lws.Finding) bool {
 	before := m.findings[key]
 	m.findings[key] = *finding
 	return before.Leader.UID != finding.Leader.UID || before.Started != finding.Started || (before.Failure == nil) != (finding.Failure == nil)
+}
+
+// Dismissed remembers that failures found of groups are nothing to their set.
+func (m *Memory) Dismissed(leaders []identity.Ref) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, leader := range leaders {
+		key := types.NamespacedName{Namespace: leader.Namespace, Name: leader.Name}
+		if found, ok := m.findings[key]; ok && found.Leader.UID == leader.UID {
+			found.Dismissed = true
+			m.findings[key] = found
+		}
+	}
 }
 
 // foundOf returns what was found of the group under a leader's name, or zero.
@@ -74,6 +88,34 @@ func (o *Observer) findings(set *lwsv1.LeaderWorkerSet, leaders identity.Claim[*
 		}
 	}
 	return found
+}
+
+// Over remembers a leader that ended by itself until its group is looked at: its
+// StatefulSet may clear it away before.
+func (m *Memory) Over(leader *corev1.Pod) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.over[client.ObjectKeyFromObject(leader)] = leader
+}
+
+// takeOver returns the leader of that name that ended, and forgets it.
+func (m *Memory) takeOver(leader types.NamespacedName) *corev1.Pod {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	over := m.over[leader]
+	delete(m.over, leader)
+	return over
+}
+
+// departed returns a leader that ended by itself if it is there no more, else nil.
+func departed(over *corev1.Pod, w *lws.GroupSnapshot) *corev1.Pod {
+	switch {
+	case over == nil || w.LeaderSet == nil || !metav1.IsControlledBy(over, w.LeaderSet):
+		return nil
+	case w.Leader != nil && w.Leader.UID == over.UID, w.Leaving != nil && w.Leaving.UID == over.UID:
+		return nil // it tells of itself
+	}
+	return over
 }
 
 // StatusGiven remembers the status that was last written for a set: a server whose

@@ -26,6 +26,7 @@ func (o *Observer) Group(ctx context.Context, key types.NamespacedName, now time
 		return lws.GroupSnapshot{}, apierrors.NewNotFound(schema.GroupResource{Resource: "groups"}, key.Name)
 	}
 	o = o.at(now)
+	over := o.memory.takeOver(key)
 	// Claims are read before the set, and so never judged by a spec from before the
 	// one that they were last written for.
 	volumes, err := o.volumes(ctx, key.Namespace, byName(key.Name))
@@ -42,6 +43,7 @@ func (o *Observer) Group(ctx context.Context, key types.NamespacedName, now time
 	if w.LeaderSet, w.Leader, w.Leaving, err = o.leader(ctx, j, set, key); err != nil {
 		return w, err
 	}
+	w.Departed = departed(over, &w)
 	if err := o.fillGroup(ctx, j, set, &w.Group); err != nil {
 		return w, err
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,6 +39,8 @@ type Memory struct {
 	hidden  map[name]hidden
 	// findings are by the names of leaders.
 	findings map[types.NamespacedName]lws.Finding
+	// over are leaders that ended by themselves and were not looked at since, by name.
+	over map[types.NamespacedName]*corev1.Pod
 }
 
 // name is one name of one kind.
@@ -89,6 +92,7 @@ func NewMemory(awake time.Time) *Memory {
 		hidden:  map[name]hidden{},
 
 		findings: map[types.NamespacedName]lws.Finding{},
+		over:     map[types.NamespacedName]*corev1.Pod{},
 	}
 }
 
@@ -142,6 +146,7 @@ func (m *Memory) forget(key types.NamespacedName) {
 	delete(m.written, key)
 	maps.DeleteFunc(m.vigils, func(k types.NamespacedName, _ *vigil) bool { return k == key || isGroupVigil(k, key) })
 	maps.DeleteFunc(m.findings, func(leader types.NamespacedName, _ lws.Finding) bool { return isGroupVigil(groupVigil(leader), key) })
+	maps.DeleteFunc(m.over, func(leader types.NamespacedName, _ *corev1.Pod) bool { return isGroupVigil(groupVigil(leader), key) })
 	maps.DeleteFunc(m.hidden, func(n name, _ hidden) bool {
 		return n.namespace == key.Namespace && (n.name == key.Name || strings.HasPrefix(n.name, key.Name+"-"))
 	})
