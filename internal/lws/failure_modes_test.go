@@ -15,7 +15,7 @@ func TestFailureModesAreTested(t *testing.T) {
 		t.Fatal(err)
 	}
 	var code strings.Builder
-	for _, pattern := range []string{"*_test.go", "../../test/cluster/*_test.go"} {
+	for _, pattern := range []string{"*_test.go", "../controller/*_test.go", "../../test/cluster/*_test.go"} {
 		files, _ := filepath.Glob(pattern)
 		for _, file := range files {
 			text, err := os.ReadFile(file)

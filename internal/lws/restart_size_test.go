@@ -68,3 +68,20 @@ func TestAStatusThatTellsOfEveryGroupFitsIntoStorage(t *testing.T) {
 		}
 	}
 }
+
+// How many groups of eight pods there is a record of stands in docs/failure-modes.md.
+func TestTheRecordHasRoomForAboutAsManyGroupsAsIsSaid(t *testing.T) {
+	const many, said = 4500, 3800
+	set := lwstest.Set("w", many, 8, onRestart)
+	world := lws.SetSnapshot{Now: lwstest.Epoch.Add(time.Hour), Set: set, Findings: map[types.UID]lws.Finding{}}
+	for i := range many {
+		leader := lwstest.Pod(identity.LeaderName("w", i), "w", 0)
+		leader.UID = types.UID(leader.Name)
+		world.Groups = append(world.Groups, lws.Group{Index: i, LeaderName: leader.Name, Leader: leader})
+		world.Leaders.Members = append(world.Leaders.Members, leader)
+		world.Findings[leader.UID] = lws.Finding{Index: i, Leader: identity.RefOf(identity.KindPod, leader), Started: strings.Repeat("A", 48)}
+	}
+	if got := len(of[action.WriteStatus](lws.DecideSet(world))[0].Status.Started); got < said-50 || got > said+50 {
+		t.Errorf("there is room for %d groups", got)
+	}
+}

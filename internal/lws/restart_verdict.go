@@ -12,7 +12,7 @@ import (
 
 const (
 	// startedBytes bounds what the status tells of groups that started: the whole
-	// object must fit into the API server's storage. It is enough for 4,000 groups
+	// object must fit into the API server's storage. It is enough for some 3,800 groups
 	// of 8 pods; those beyond it are judged by what their pods tell of themselves.
 	startedBytes = 512 << 10
 	// toldAtMost is how many groups' failures are told in full, the latest, and

@@ -29,7 +29,7 @@ func (d *setDecision) status() {
 		return
 	}
 	generation := have.ObservedGeneration != want.ObservedGeneration
-	due := d.StatusWritten.Add(statusPace(have.Conditions, d.StatusWritten))
+	due := d.StatusWritten.Add(d.pace(want))
 	if !turned && !generation && !d.arrived(want) && len(d.failures) == 0 && d.Now.Before(due) {
 		d.plan.wait(Wait{Reason: because(CodeStatusCoalesced, "counts changed and are written together"), Until: due})
 		return

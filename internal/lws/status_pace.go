@@ -8,6 +8,20 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
+// soonest is how long counts and words alone wait at least.
+const soonest = 2 * time.Second
+
+// pace is how long after a write this one may follow it. A group that is told to be
+// ready is soon told of what it is made of, too: by that it is judged by whoever runs
+// next.
+func (d *setDecision) pace(want *lwsv1.LeaderWorkerSetStatus) time.Duration {
+	have := d.told
+	if recorded := len(have.Started); recorded < len(want.Started) && recorded < int(have.ReadyReplicas) {
+		return soonest
+	}
+	return statusPace(have.Conditions, d.StatusWritten)
+}
+
 // statusPace is how long after a write counts and words alone are written again:
 // the longer the set has been on its way by then, the longer. What somebody may be
 // waiting for is written at once: a condition that turns, a spec that was seen, a
@@ -15,7 +29,7 @@ import (
 func statusPace(conditions []metav1.Condition, written time.Time) time.Duration {
 	switch onItsWay := written.Sub(lastTurn(conditions)); {
 	case onItsWay < 4*time.Second:
-		return 2 * time.Second
+		return soonest
 	case onItsWay < 12*time.Second:
 		return 4 * time.Second
 	}
