@@ -2,7 +2,6 @@ package lws_test
 
 import (
 	"fmt"
-	"reflect"
 	"testing"
 	"time"
 
@@ -289,15 +288,7 @@ func (w *failingWorld) restartSlowly() {
 
 // everybody has every actor act in turn until nobody finds anything to do.
 func (w *failingWorld) everybody() {
-	still := 0
-	for round := 0; still < 12; round++ {
-		if round > 600 {
-			w.t.Fatalf("never settles: %v; %v", brief(w.status()), w.decideAll())
-		}
-		before := w.version()
-		for _, kind := range kinds {
-			w.cached.Deliver(kind)
-		}
+	w.untilStill(w.t, func() {
 		for _, name := range groupNames {
 			w.lookAtGroup(name)
 		}
@@ -310,11 +301,7 @@ func (w *failingWorld) everybody() {
 		}
 		w.collect()
 		w.pass(30 * time.Second)
-		still++
-		if !reflect.DeepEqual(before, w.version()) {
-			still = 0
-		}
-	}
+	})
 }
 
 func (w *failingWorld) checkAnswered() {

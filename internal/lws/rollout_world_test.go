@@ -2,7 +2,6 @@ package lws_test
 
 import (
 	"fmt"
-	"reflect"
 	"strconv"
 	"testing"
 	"time"
@@ -323,15 +322,7 @@ func (w *rollingWorld) checkServing() {
 
 // everybody has every actor act in turn, until nobody finds anything to do.
 func (w *rollingWorld) everybody() {
-	still := 0
-	for round := 0; still < 12; round++ {
-		if round > 600 {
-			w.t.Fatalf("never settles: %v; %v", brief(w.status()), w.decideAll())
-		}
-		before := w.version()
-		for _, kind := range kinds {
-			w.cached.Deliver(kind)
-		}
+	w.untilStill(w.t, func() {
 		w.lookAtSet()
 		for _, name := range allGroups {
 			w.lookAtGroup(name)
@@ -345,11 +336,7 @@ func (w *rollingWorld) everybody() {
 		}
 		w.collect()
 		w.pass(time.Second)
-		still++
-		if !reflect.DeepEqual(before, w.version()) {
-			still = 0
-		}
-	}
+	})
 }
 
 func (w *rollingWorld) checkRolled() {
