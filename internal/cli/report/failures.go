@@ -62,7 +62,13 @@ func (s *SetStatus) failures(out io.Writer, now time.Time) {
 	table.Flush()
 }
 
-func inARow(f *GroupFailure) string { return strconv.Itoa(int(f.Count)) }
+// inARow is nothing where pods were deleted only: that is not held against a group.
+func inARow(f *GroupFailure) string {
+	if f.Count == 0 {
+		return "-"
+	}
+	return strconv.Itoa(int(f.Count))
+}
 
 func told(said string) string {
 	if said == "" {
