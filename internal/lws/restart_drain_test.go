@@ -80,3 +80,24 @@ func TestAWorkerThatEndedBeforeItWasDeletedFailed(t *testing.T) {
 		}
 	}
 }
+
+// One that was seen to end before anybody deleted it failed, however soon it was
+// cleared away.
+func TestALeaderThatEndedFirstFailedInWhateverSecond(t *testing.T) {
+	c := running(t, 1, 2, onRestart)
+	over := lwstest.Edit(c.FakeStore, "w-0", func(pod *corev1.Pod) {
+		pod.Status.Phase, pod.Status.Reason = corev1.PodFailed, "Evicted"
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+			ExitCode: 137, Reason: "Error", FinishedAt: metav1.NewTime(c.Now),
+		}}}}
+	})
+	c.memory.Over(over)
+	lwstest.Terminate[*corev1.Pod](c.FakeStore, "w-0")
+	lwstest.Edit(c.FakeStore, "w-0", func(pod *corev1.Pod) {
+		none := int64(0)
+		pod.DeletionGracePeriodSeconds, pod.DeletionTimestamp = &none, &metav1.Time{Time: c.Now}
+	})
+	if f := c.decideGroup("w-0").Finding; f == nil || f.Leader.UID != over.UID || f.Failure.Code != lws.CodePodEnded {
+		t.Errorf("found %+v", f)
+	}
+}

@@ -239,17 +239,19 @@ func Ended(pod *corev1.Pod) bool {
 // endedBefore tells whether a pod on its way out was over before it was deleted.
 // What ended within its grace period did not fail: a kubelet puts every pod that
 // is deleted into a terminal phase before it lets go of it. A pod that is over has
-// no grace period, and its deletion timestamp less that is when it was deleted.
+// no grace period, nor has one that its kubelet is just letting go of, and its
+// deletion timestamp less that is when it was deleted. Times are of whole seconds:
+// what ended in that very second may have ended by it.
 func endedBefore(leaving *corev1.Pod) bool {
 	if leaving.DeletionTimestamp == nil {
 		return Ended(leaving)
 	}
 	grace := time.Duration(orDefault(leaving.DeletionGracePeriodSeconds, 0)) * time.Second
 	deleted := leaving.DeletionTimestamp.Add(-grace)
-	endedAfter := func(c corev1.ContainerStatus) bool {
-		return c.State.Terminated != nil && c.State.Terminated.FinishedAt.After(deleted)
+	endedSince := func(c corev1.ContainerStatus) bool {
+		return c.State.Terminated != nil && !c.State.Terminated.FinishedAt.Time.Before(deleted)
 	}
-	return Ended(leaving) && grace == 0 && !slices.ContainsFunc(leaving.Status.ContainerStatuses, endedAfter)
+	return Ended(leaving) && grace == 0 && !slices.ContainsFunc(leaving.Status.ContainerStatuses, endedSince)
 }
 
 // Doubtful tells whether the group is to be looked at in the API server itself

@@ -28,11 +28,11 @@ func TestALeaderThatEndsBecauseItIsDeletedDidNotFail(t *testing.T) {
 		exit  time.Duration
 		want  bool
 	}{
-		"it ends within its grace period":     {30, 2 * time.Second, false},
-		"the kubelet lets go of it":           {0, 2 * time.Second, false},
-		"it ends within a second":             {30, 0, false},
-		"it had ended, and was cleared away":  {0, -2 * time.Second, true},
-		"it was cleared away within a second": {0, 0, true},
+		"it ends within its grace period":                  {30, 2 * time.Second, false},
+		"the kubelet lets go of it":                        {0, 2 * time.Second, false},
+		"it ends within a second":                          {30, 0, false},
+		"it ends within a second, and the kubelet lets go": {0, 0, false},
+		"it had ended, and was cleared away":               {0, -2 * time.Second, true},
 	} {
 		c := running(t, 1, 2, onRestart)
 		deleted(c, tt.grace, tt.exit)

@@ -80,8 +80,8 @@ type GroupSnapshot struct {
 	LeaderSet *appsv1.StatefulSet
 	// Leaving is the leader while it is on its way out, else nil: Leader is then nil.
 	Leaving *corev1.Pod
-	// Departed is a leader that ended by itself and was cleared away before its group
-	// was looked at, else nil. Another may lead by now.
+	// Departed is a leader that ended by itself and was deleted before its group was
+	// looked at, as it was then, else nil. Another may lead by now.
 	Departed *corev1.Pod
 	// Finding is what an earlier look found of the group, or zero.
 	Finding   Finding

@@ -107,13 +107,11 @@ func (m *Memory) takeOver(leader types.NamespacedName) *corev1.Pod {
 	return over
 }
 
-// departed returns a leader that ended by itself if it is there no more, else nil.
+// departed returns a leader that ended by itself as it was before it was deleted, if
+// it was since, else nil: one on its way out does not tell which came first.
 func departed(over *corev1.Pod, w *lws.GroupSnapshot) *corev1.Pod {
-	switch {
-	case over == nil || w.LeaderSet == nil || !metav1.IsControlledBy(over, w.LeaderSet):
+	if over == nil || w.LeaderSet == nil || !metav1.IsControlledBy(over, w.LeaderSet) || w.Leader != nil && w.Leader.UID == over.UID {
 		return nil
-	case w.Leader != nil && w.Leader.UID == over.UID, w.Leaving != nil && w.Leaving.UID == over.UID:
-		return nil // it tells of itself
 	}
 	return over
 }
