@@ -3,6 +3,8 @@ package observe
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -90,11 +92,13 @@ func (p *Pods) Follow(heard func(before, after *PodUses)) {
 // Each calls see with every pod of a namespace.
 func (p *Pods) Each(namespace string, see func(*PodUses)) {
 	p.mu.RLock()
-	defer p.mu.RUnlock()
+	var all []*PodUses
 	if space := p.namespaces[namespace]; space != nil {
-		for _, pod := range space.byName {
-			see(pod)
-		}
+		all = slices.Collect(maps.Values(space.byName))
+	}
+	p.mu.RUnlock()
+	for _, pod := range all {
+		see(pod)
 	}
 }
 
@@ -125,27 +129,28 @@ func (p *Pods) Index(namespace string, claims ...string) *protect.Index {
 
 // using hands over the pods that may use one of the claims, and those with the UIDs.
 func (p *Pods) using(namespace string, claims []string, uids []types.UID, see func(*corev1.Pod)) {
+	for pod := range p.found(namespace, claims, uids) {
+		see(pod.Pod())
+	}
+}
+
+func (p *Pods) found(namespace string, claims []string, uids []types.UID) map[*PodUses]struct{} {
+	found := map[*PodUses]struct{}{}
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	space := p.namespaces[namespace]
 	if space == nil {
-		return
-	}
-	seen := map[*PodUses]bool{}
-	tell := func(pod *PodUses) {
-		if pod != nil && !seen[pod] {
-			seen[pod] = true
-			see(pod.Pod())
-		}
+		return nil
 	}
 	for _, claim := range append([]string{""}, claims...) {
-		for pod := range space.byClaim[claim] {
-			tell(pod)
-		}
+		maps.Copy(found, space.byClaim[claim])
 	}
 	for _, uid := range uids {
-		tell(space.byUID[uid])
+		if pod := space.byUID[uid]; pod != nil {
+			found[pod] = struct{}{}
+		}
 	}
+	return found
 }
 
 // reaches tells whether everything up to a resource version has been seen, or is
