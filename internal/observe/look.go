@@ -3,6 +3,7 @@ package observe
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -44,12 +45,17 @@ type Looker struct {
 	live client.Reader
 	now  func() time.Time
 	told func(Reading)
+	// watch is nil where lists are to be read whatever they cost.
+	watch WatchPods
+
+	mu     sync.Mutex
+	listed map[string]listed
 }
 
 // NewLooker returns a Looker that asks live how far the cluster is, reads pods if
 // they are that far, and live itself otherwise. It tells of every reading.
 func NewLooker(pods *Pods, live client.Reader, now func() time.Time, told func(Reading)) *Looker {
-	return &Looker{pods: pods, live: live, now: now, told: told}
+	return &Looker{pods: pods, live: live, now: now, told: told, listed: map[string]listed{}}
 }
 
 // For returns what reads the pods for a batch, from now on.
@@ -63,7 +69,9 @@ func (l *Looker) For(ctx context.Context, batch protect.Batch) protect.Read {
 		case fresh:
 			l.pods.using(namespace, batch.Names(), batch.Recorded(), see)
 		default:
+			listing := l.now()
 			r.By, r.Err = ByList, l.list(ctx, namespace, see)
+			l.noteList(namespace, listing)
 		}
 		r.Duration = l.now().Sub(begun)
 		l.told(r)
@@ -82,7 +90,10 @@ func (l *Looker) fresh(ctx context.Context, namespace string) (bool, error) {
 	if l.pods.Count(namespace) <= cheapList {
 		within = 0
 	}
-	return l.pods.reaches(ctx, probe.ResourceVersion, within), nil
+	if l.pods.reaches(ctx, probe.ResourceVersion, within) {
+		return true, nil
+	}
+	return !l.mayList(namespace) && l.catchUp(ctx, namespace, probe.ResourceVersion), nil
 }
 
 // list reads all pods of a namespace, page by page, of one moment.

@@ -173,6 +173,13 @@ func (p *Pods) reaches(ctx context.Context, version string, within time.Duration
 
 const reachedAskEvery = 10 * time.Millisecond
 
+// version is how far it has come.
+func (p *Pods) version() string {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.reached
+}
+
 func (p *Pods) hasReached(version string) bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()

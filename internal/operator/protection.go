@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -62,6 +64,12 @@ type protection struct {
 	actor    *act.Actor
 	// narrator is the one of the finalizing controller.
 	narrator *narrate.Protection
+	// direct reaches the API server past all caches.
+	direct kubernetes.Interface
+}
+
+func (p *protection) watchPods(ctx context.Context, namespace string, options metav1.ListOptions) (watch.Interface, error) {
+	return p.direct.CoreV1().Pods(namespace).Watch(ctx, options)
 }
 
 // setupProtection adds the parts of protection to the manager.
@@ -96,6 +104,7 @@ func (p *protection) setupPods() error {
 	if err := p.mgr.AddReadyzCheck("pods", p.podsSynced); err != nil {
 		return err
 	}
+	p.direct = direct
 	return p.mgr.Add(everywhere(func(ctx context.Context) error {
 		p.pods.Run(ctx, direct.CoreV1().Pods(""))
 		return nil
@@ -117,7 +126,7 @@ func (p *protection) setupFinalizers() error {
 		Claims:   p.claims,
 		Pods:     p.pods,
 		Looker: func(told func(observe.Reading)) *observe.Looker {
-			return observe.NewLooker(p.pods, p.mgr.GetAPIReader(), time.Now, told)
+			return observe.NewLooker(p.pods, p.mgr.GetAPIReader(), time.Now, told).CatchingUp(p.watchPods)
 		},
 		Actor:    p.actor,
 		Recorder: p.mgr.GetEventRecorder(controller.Protection),
