@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -71,7 +72,7 @@ func (c *cluster) grantRoles() {
 		}
 		for documents := yaml.NewYAMLOrJSONDecoder(file, 4096); ; {
 			object := &unstructured.Unstructured{}
-			if err := documents.Decode(object); err == io.EOF {
+			if err := documents.Decode(object); errors.Is(err, io.EOF) {
 				break
 			} else if err != nil {
 				c.t.Fatal(err)

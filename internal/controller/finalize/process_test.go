@@ -91,7 +91,7 @@ func (i indirect) List(ctx context.Context, list client.ObjectList, options ...c
 func (w *world) follow() {
 	w.Helper()
 	list := &corev1.PodList{}
-	if err := w.WithWatch.List(w.Context(), list); err != nil && w.unreadable == nil {
+	if err := w.List(w.Context(), list); err != nil && w.unreadable == nil {
 		w.Fatal(err)
 	}
 	w.lists = 0
