@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -31,6 +33,7 @@ type bed struct {
 	stages   int
 	profiles *profiles
 	last     bool // nothing is measured after this
+	divide   int  // what loads of claims are divided by
 }
 
 // raise brings up the control plane, installs lockstep, runs it, and has everything
@@ -80,8 +83,27 @@ func newBed(dir string, reaper *drill.Reaper, s settings) (*bed, error) {
 		return nil, err
 	}
 	b.flags = b.profiles.flags()
-	return b, nil
+	b.divide, err = divisor(os.Getenv(divideEnv))
+	return b, err
 }
+
+// divideEnv makes loads of claims smaller, to try a scenario out. The figures of such a
+// run say nothing.
+const divideEnv = "LOCKSTEP_BENCH_DIVIDE"
+
+func divisor(text string) (int, error) {
+	if text == "" {
+		return 1, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		return 0, fmt.Errorf("%s=%q: give a whole number from 1", divideEnv, text)
+	}
+	return n, nil
+}
+
+// part is what is left of a number when loads are divided.
+func (b *bed) part(n int) int { return max(n/b.divide, 10) }
 
 // connect makes the bench's own client, which knows no rate limit.
 func (b *bed) connect() error {
@@ -104,9 +126,18 @@ func (b *bed) connect() error {
 	return err
 }
 
-// kept are the operator's requests, and everybody's creation and deletion of pods.
+// kept are the operator's requests, and everybody's creation and deletion of pods and
+// writes onto claims.
 func kept(r drill.Request) bool {
-	return drill.ByLockstep(r) || (r.Resource == "pods" && r.Subresource == "" && (r.Verb == "create" || r.Verb == "delete"))
+	switch {
+	case drill.ByLockstep(r):
+		return true
+	case r.Subresource != "":
+		return false
+	case r.Resource == "pods":
+		return r.Verb == "create" || r.Verb == "delete"
+	}
+	return r.Resource == "persistentvolumeclaims" && drill.IsWrite(r)
 }
 
 // warmUp has a set and bare StatefulSets come and go, so that the garbage collector
@@ -136,26 +167,34 @@ type stage struct {
 }
 
 func (b *bed) newStage(ctx context.Context, l load) (*stage, error) {
-	b.stages++
-	s := &stage{bed: b, load: l, namespace: fmt.Sprintf("bench-%d", b.stages)}
-	if err := b.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}); err != nil {
+	namespace, err := b.newNamespace(ctx, nil)
+	if err != nil {
 		return nil, err
 	}
-	account := client.ObjectKey{Namespace: s.namespace, Name: "default"}
-	for b.client.Get(ctx, account, &corev1.ServiceAccount{}) != nil {
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
 	watching, stop := context.WithCancel(ctx)
-	s.stop = stop
-	var err error
+	s := &stage{bed: b, load: l, namespace: namespace, stop: stop}
 	if s.census, err = startCensus(watching, b.client, s.namespace, l.groups, l.size); err != nil {
 		return nil, err
 	}
 	return s, s.remark()
+}
+
+// newNamespace makes a namespace that pods can be made in.
+func (b *bed) newNamespace(ctx context.Context, labels map[string]string) (string, error) {
+	b.stages++
+	name := fmt.Sprintf("bench-%d", b.stages)
+	if err := b.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}); err != nil {
+		return "", err
+	}
+	account := client.ObjectKey{Namespace: name, Name: "default"}
+	for b.client.Get(ctx, account, &corev1.ServiceAccount{}) != nil {
+		select {
+		case <-ctx.Done():
+			return "", ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	return name, nil
 }
 
 // remark has writes counted from now on.

@@ -30,6 +30,8 @@ var scenarios = []scenario{
 	{"delete-100x8", "delete 100 groups of 8", deleteScenario},
 	{"recreate-100x8", "delete 100 groups of 8 and create them again at once", recreate},
 	{"idle-100x8", "an hour in which nothing changes, compressed: resyncs and meaningless changes", idle},
+	{"admit-claims", "create and delete claims where our admission holds, and where it does not", admit},
+	{"release-1000", "let go of 1,000 deleted claims among 10,000 pods, beside the controller that is built in", release},
 	{"restart-1000x8", "start the operator again beside 1,000 groups of 8; then cost per event there and at 10 groups", restartOperator},
 }
 

@@ -1,0 +1,215 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"lockstep.dev/lockstep/test/drill"
+)
+
+// bareLabel is on namespaces that our admission is kept away from while it is measured.
+const bareLabel = "bench/bare"
+
+// admitRounds is how often the difference is taken. Its median counts: what hits one
+// side of one round, a pause of the API server, does not decide.
+const admitRounds = 5
+
+// admit measures what our admission adds to the creation and to the deletion of a
+// claim. Claims come and go one at a time, in turn where the policies hold and where
+// they do not, so that whatever slows the machine down slows both; by the API server's
+// clock, so that this program does not count; and with the operator gone, so that it
+// is admission alone. The one change to what is installed is that its bindings leave
+// out the namespaces with a label; those pay for being left out.
+func admit(ctx context.Context, b *bed) (f figures, err error) {
+	with, err := b.newClaimStage(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	without, err := b.newClaimStage(ctx, map[string]string{bareLabel: ""})
+	if err != nil {
+		return nil, err
+	}
+	bindings, err := b.leaveOut(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(with.guarded(ctx, true), without.guarded(ctx, false), b.operator.Kill()); err != nil {
+		return nil, err
+	}
+	defer func() {
+		err = errors.Join(err, b.putBack(ctx, bindings), b.rerun(ctx, b.flags), with.strike(ctx), without.strike(ctx))
+	}()
+	rounds := map[string][]sample{}
+	claims := b.part(600)
+	for round := range admitRounds {
+		names := claimNames(fmt.Sprintf("round-%d", round), claims)
+		if err := comeAndGo(ctx, names, with, without); err != nil {
+			return nil, err
+		}
+		for _, verb := range []string{"create", "delete"} {
+			one := sample{with: with.answersTo(verb, names), without: without.answersTo(verb, names)}
+			if len(one.with) != claims || len(one.without) != claims {
+				return nil, fmt.Errorf("%w: %d and %d answers to %s for %d claims", errInvalid, len(one.with), len(one.without), verb, claims)
+			}
+			rounds[verb] = append(rounds[verb], one)
+		}
+	}
+	for _, verb := range []string{"create", "delete"} {
+		tellAdmission(&f, "admit-claims."+verb, rounds[verb])
+	}
+	return f, nil
+}
+
+// comeAndGo makes each claim on both stages, and deletes it there.
+func comeAndGo(ctx context.Context, names []string, with, without *claimStage) error {
+	if err := errors.Join(with.remark(), without.remark()); err != nil {
+		return err
+	}
+	for i, name := range names {
+		for _, s := range inTurn(i, with, without) {
+			claim := s.claim(name)
+			if err := s.client.Create(ctx, claim); err != nil {
+				return err
+			}
+			if slices.Contains(claim.Finalizers, barrier) != (s == with) {
+				return fmt.Errorf("%w: claim %s/%s was created with finalizers %v", errInvalid, s.namespace, name, claim.Finalizers)
+			}
+		}
+	}
+	for i, name := range names {
+		for _, s := range inTurn(i, with, without) {
+			if err := s.client.Delete(ctx, s.claim(name)); err != nil {
+				return err
+			}
+		}
+	}
+	return with.audit.Sync()
+}
+
+// inTurn has another one first each time: to come second, after a request of the same
+// kind, may be cheaper.
+func inTurn(i int, a, b *claimStage) []*claimStage {
+	if i%2 == 0 {
+		return []*claimStage{a, b}
+	}
+	return []*claimStage{b, a}
+}
+
+// answersTo is how long the API server took to answer to a verb on claims, shortest
+// first.
+func (s *claimStage) answersTo(verb string, names []string) (times []time.Duration) {
+	asked := map[string]bool{}
+	for _, name := range names {
+		asked[name] = true
+	}
+	for _, r := range s.since(func(r drill.Request) bool {
+		return r.Agent == benchAgent && r.Resource == "persistentvolumeclaims" && r.Verb == verb && r.Code < 300
+	}) {
+		if asked[r.Name] {
+			times = append(times, r.Done.Sub(r.Begun))
+		}
+	}
+	slices.Sort(times)
+	return times
+}
+
+// sample is the answer times of one round, shortest first.
+type sample struct{ with, without []time.Duration }
+
+// tellAdmission adds what admission adds: the median, over the rounds, of the
+// difference of a percentile with it and without.
+func tellAdmission(f *figures, name string, rounds []sample) {
+	for _, p := range []int{50, 99} {
+		var added, bare []time.Duration
+		for _, one := range rounds {
+			added = append(added, percentile(one.with, p)-percentile(one.without, p))
+			bare = append(bare, percentile(one.without, p))
+		}
+		slices.Sort(added)
+		slices.Sort(bare)
+		f.add(fmt.Sprintf("%s-adds-ms-p%d", name, p), milliseconds(percentile(added, 50)))
+		f.add(fmt.Sprintf("%s-without-ms-p%d", name, p), milliseconds(percentile(bare, 50)))
+	}
+}
+
+// protectionParts selects what was installed for protection.
+var protectionParts = client.MatchingLabels{"app.kubernetes.io/name": "lockstep", "app.kubernetes.io/component": "protection"}
+
+// leaveOut has every binding of protection leave namespaces with the label out, and
+// returns them as they were.
+func (b *bed) leaveOut(ctx context.Context) (before []client.Object, err error) {
+	mutating, validating := &admissionv1.MutatingAdmissionPolicyBindingList{}, &admissionv1.ValidatingAdmissionPolicyBindingList{}
+	if err := errors.Join(b.client.List(ctx, mutating, protectionParts), b.client.List(ctx, validating, protectionParts)); err != nil {
+		return nil, err
+	}
+	for i := range mutating.Items {
+		binding := &mutating.Items[i]
+		before = append(before, binding.DeepCopy())
+		binding.Spec.MatchResources = butLabelled(binding.Spec.MatchResources)
+		err = errors.Join(err, b.client.Update(ctx, binding))
+	}
+	for i := range validating.Items {
+		binding := &validating.Items[i]
+		before = append(before, binding.DeepCopy())
+		binding.Spec.MatchResources = butLabelled(binding.Spec.MatchResources)
+		err = errors.Join(err, b.client.Update(ctx, binding))
+	}
+	if len(mutating.Items) == 0 || len(validating.Items) == 0 {
+		err = fmt.Errorf("%w: %d mutating and %d validating bindings are installed", errInvalid, len(mutating.Items), len(validating.Items))
+	}
+	return before, err
+}
+
+// butLabelled is what matches before, and bears no label.
+func butLabelled(match *admissionv1.MatchResources) *admissionv1.MatchResources {
+	result := &admissionv1.MatchResources{}
+	if match != nil {
+		result = match.DeepCopy()
+	}
+	if result.NamespaceSelector == nil {
+		result.NamespaceSelector = &metav1.LabelSelector{}
+	}
+	result.NamespaceSelector.MatchExpressions = append(result.NamespaceSelector.MatchExpressions,
+		metav1.LabelSelectorRequirement{Key: bareLabel, Operator: metav1.LabelSelectorOpDoesNotExist})
+	return result
+}
+
+func (b *bed) putBack(ctx context.Context, before []client.Object) error {
+	var errs []error
+	for _, binding := range before {
+		binding.SetResourceVersion("") // whatever was written since
+		errs = append(errs, b.client.Update(ctx, binding))
+	}
+	return errors.Join(errs...)
+}
+
+// guarded returns once the policies hold here, or do not: a claim is given the barrier,
+// and the deletion of a held one is refused.
+func (s *claimStage) guarded(ctx context.Context, want bool) error {
+	held := s.claim("held")
+	held.Annotations = map[string]string{"protection.lockstep.dev/holders": "Pod/none"}
+	if err := s.client.Create(ctx, held); err != nil {
+		return err
+	}
+	return s.until(ctx, fmt.Sprintf("policies hold: %t", want), 1, func() (int, error) {
+		probe := s.claim("probe")
+		if err := s.client.Create(ctx, probe, client.DryRunAll); err != nil {
+			return 0, err
+		}
+		err := s.client.Delete(ctx, held, client.DryRunAll)
+		if refused := apierrors.IsForbidden(err); refused == want && slices.Contains(probe.Finalizers, barrier) == want {
+			return 1, nil
+		} else if refused {
+			return 0, nil
+		}
+		return 0, err
+	})
+}
