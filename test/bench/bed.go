@@ -37,8 +37,8 @@ type bed struct {
 }
 
 // raise brings up the control plane, installs lockstep, runs it, and has everything
-// done once before anything is measured.
-func raise(ctx context.Context, dir string, reaper *drill.Reaper, s settings) (*bed, error) {
+// done once before anything is measured, unless all of that is cold.
+func raise(ctx context.Context, dir string, reaper *drill.Reaper, s settings, cold bool) (*bed, error) {
 	b, err := newBed(dir, reaper, s)
 	if err != nil {
 		return nil, err
@@ -49,7 +49,12 @@ func raise(ctx context.Context, dir string, reaper *drill.Reaper, s settings) (*
 	for _, step := range []func() error{
 		b.plane.Up, b.connect, b.operator.Install,
 		func() error { return b.operator.Start(b.flags...) },
-		func() error { return b.warmUp(ctx) },
+		func() error {
+			if cold {
+				return nil
+			}
+			return b.warmUp(ctx)
+		},
 	} {
 		if err := step(); err != nil {
 			return nil, err

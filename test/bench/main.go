@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 
 	"github.com/go-logr/logr"
@@ -119,7 +120,8 @@ func run(ctx context.Context, s settings) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, reaper.Finish()) }()
-	b, err := raise(ctx, dir, reaper, s)
+	cold := !slices.ContainsFunc(chosen, func(one scenario) bool { return !one.cold })
+	b, err := raise(ctx, dir, reaper, s, cold)
 	if err != nil {
 		return err
 	}
