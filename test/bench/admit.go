@@ -185,7 +185,15 @@ func butLabelled(match *admissionv1.MatchResources) *admissionv1.MatchResources 
 func (b *bed) putBack(ctx context.Context, before []client.Object) error {
 	var errs []error
 	for _, binding := range before {
-		binding.SetResourceVersion("") // whatever was written since
+		now, ok := binding.DeepCopyObject().(client.Object)
+		if !ok {
+			continue // what was listed is an object
+		}
+		if err := b.client.Get(ctx, client.ObjectKeyFromObject(binding), now); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		binding.SetResourceVersion(now.GetResourceVersion())
 		errs = append(errs, b.client.Update(ctx, binding))
 	}
 	return errors.Join(errs...)
