@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/cli/amend"
-	"lockstep.dev/lockstep/internal/cli/inquiry"
 	"lockstep.dev/lockstep/internal/cli/release"
 )
 
@@ -94,18 +93,7 @@ func (b *breakage) read(args []string) error {
 }
 
 func (o *options) release(ctx context.Context, b *breakage) error {
-	namespace, err := o.namespace()
-	if err != nil {
-		return err
-	}
-	config, err := o.config()
-	if err != nil {
-		return err
-	}
-	if err := reach(ctx, config); err != nil {
-		return err
-	}
-	asker, err := inquiry.Open(config)
+	namespace, config, asker, err := o.openClaims(ctx)
 	if err != nil {
 		return err
 	}
