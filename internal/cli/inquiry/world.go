@@ -110,7 +110,7 @@ func of[T client.Object](want func(T) protect.Want) func(client.Object) protect.
 
 func sources() []source {
 	sets := &unstructured.UnstructuredList{}
-	sets.SetGroupVersionKind(protect.JobSet.GroupVersionKind.GroupVersion().WithKind(protect.JobSet.Kind + "List"))
+	sets.SetGroupVersionKind(protect.JobSet.GroupVersion().WithKind(protect.JobSet.Kind + "List"))
 	return []source{
 		{"leaderworkersets", &lwsv1.LeaderWorkerSetList{}, of(protect.OfLeaderWorkerSet)},
 		{"statefulsets", &appsv1.StatefulSetList{}, of(protect.OfStatefulSet)},
