@@ -47,7 +47,7 @@ func TestTheNameIsTyped(t *testing.T) {
 		r := &releasing{options: &options{IOStreams: streams}, breakage: &breakage{name: "data", dryRun: "none"}}
 		return r.confirm(ctx)
 	}
-	for typed, released := range map[string]bool{"data\n": true, " data": true, "y\n": false, "": false, "dat\n": false} {
+	for typed, released := range map[string]bool{"data\n": true, "data \n": true, "y\n": false, "": false, "dat\n": false} {
 		if err := confirm(t.Context(), strings.NewReader(typed)); (err == nil) != released {
 			t.Errorf("typed %q: %v", typed, err)
 		}
