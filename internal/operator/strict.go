@@ -1,8 +1,6 @@
 package operator
 
 import (
-	"context"
-
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"lockstep.dev/lockstep/internal/controller/strict"
@@ -11,7 +9,7 @@ import (
 
 // setupStrict adds the controller that lets gated pods to the scheduler.
 func (p *protection) setupStrict() error {
-	gated, err := observe.NewGated(context.Background(), p.mgr.GetConfig(), cache.Options{
+	gated, err := observe.NewGated(p.mgr.GetConfig(), cache.Options{
 		HTTPClient: p.mgr.GetHTTPClient(), Scheme: p.mgr.GetScheme(), Mapper: p.mgr.GetRESTMapper(),
 	})
 	if err != nil {

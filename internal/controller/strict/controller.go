@@ -19,8 +19,10 @@ import (
 const (
 	// lookAgain is how soon a pod or a claim that changed under a write is read again.
 	lookAgain = 20 * time.Millisecond
-	// patience is how long a pod waits for an event before it is looked at without.
-	patience = time.Minute
+	// lookAtClaims is how soon a pod is looked at again whose claims are not there, or
+	// on their way out. Few wait, and none for long: that costs less than it would to
+	// have every claim's every event ask for the pods that wait for it.
+	lookAtClaims = 2 * time.Second
 )
 
 // Reconciler lifts gates.
@@ -47,7 +49,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	verdict := protect.DecideGate(view)
 	if verdict.Waits.Code != "" {
 		r.narrate.Waits(pod, verdict.Waits)
-		return ctrl.Result{RequeueAfter: patience}, nil
+		return ctrl.Result{RequeueAfter: lookAtClaims}, nil
 	}
 	err = r.carryOut(ctx, verdict)
 	switch {
