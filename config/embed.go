@@ -22,3 +22,14 @@ var Webhooks embed.FS
 //
 //go:embed deployment/*.yaml
 var Deployment embed.FS
+
+// Protection holds the admission policies that protect claims in use.
+//
+//go:embed protection/*.yaml
+var Protection embed.FS
+
+// ProtectionOlder holds what takes the place of the policies that API servers
+// before 1.36 do not know.
+//
+//go:embed protection/older/*.yaml
+var ProtectionOlder embed.FS

@@ -67,12 +67,12 @@ var floors = map[string]floor{
 	"internal/webhook/certs":       f4,
 	"scheduling":                   f4, // in another program, with that one's client
 
-	"internal/cli/...":  f5,
-	"internal/demo/...": f5,
-	"internal/install":  f5,
-	"internal/operator": f5,
-	"cmd/...":           f6,
-	"hack/...":          f6,
+	"internal/cli/...":     f5,
+	"internal/demo/...":    f5,
+	"internal/install/...": f5,
+	"internal/operator":    f5,
+	"cmd/...":              f6,
+	"hack/...":             f6,
 
 	"internal/lease":   apart, // who runs the controllers
 	"internal/connect": apart, // how a program reaches a cluster
@@ -93,6 +93,7 @@ var beside = map[string][]string{
 	"internal/webhook":  {"internal/webhook/certs"},
 	"internal/cli/...":  {"internal/cli/..."},
 	"internal/demo/...": {"internal/demo/...", "internal/cli/..."},
+	"internal/install":  {"internal/install/...", "internal/operator"}, // the configuration it reads
 	"internal/connect":  {"internal/version"},
 	"config":            {"config/crd"},
 	"test/...":          {"test/...", "internal/lws/lwstest"},

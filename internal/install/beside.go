@@ -2,9 +2,12 @@ package install
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 
@@ -14,6 +17,47 @@ import (
 
 // deploymentName is the Deployment that an installation with an image brings.
 const deploymentName = "lws-controller-manager"
+
+// refuse refuses, before anything is written, what would not go well.
+func (s shape) refuse(ctx context.Context, a applier) error {
+	if s.ProtectOnly {
+		return s.refuseWhole(ctx, a)
+	}
+	if err := s.refuseBeside(ctx); err != nil {
+		return err
+	}
+	if err := s.warnOfUnserved(ctx, a); err != nil {
+		return err
+	}
+	if s.protects {
+		return nil
+	}
+	u, err := s.unprotection(ctx, a)
+	if err != nil || len(u.found) == 0 {
+		return err
+	}
+	return u.refuse(ctx)
+}
+
+// refuseWhole refuses protection by itself beside an installation of ours that has
+// it already. One of another implementation is no obstacle.
+func (s shape) refuseWhole(ctx context.Context, a applier) error {
+	whole, err := s.installed(ctx, a, "lws-manager-role")
+	if err != nil || !whole {
+		return err
+	}
+	return errors.New("an installation for LeaderWorkerSets is there already, and protects claims as well; nothing was installed; " +
+		"to go on with protection alone: lockstep uninstall --keep-protection, and run this again")
+}
+
+// installed tells whether install made the ClusterRole of that name.
+func (o Options) installed(ctx context.Context, a applier, role string) (bool, error) {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(groupVersionOf("ClusterRole").WithKind("ClusterRole"))
+	u.SetName(role)
+	live, err := a.get(ctx, u)
+	return live != nil && slices.ContainsFunc(live.GetManagedFields(), isOurApply), err
+}
 
 // refuseBeside refuses, before anything is written, where another implementation
 // runs on: its controllers and ours would undo each other's work, and webhooks

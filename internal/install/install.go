@@ -37,6 +37,23 @@ type Options struct {
 	// Image, if not empty, is run as the operator inside the cluster.
 	Image string
 
+	// Config is the text of the operator's configuration; empty is the defaults.
+	Config []byte
+
+	// ProtectOnly installs the protection of claims, and nothing for
+	// LeaderWorkerSets.
+	ProtectOnly bool
+
+	// NoProtection switches the protection of claims off, whatever Config says.
+	NoProtection bool
+
+	// KeepProtection has a removal leave what protects claims: they stay protected
+	// until an operator is there again.
+	KeepProtection bool
+
+	// KeepChoices has a removal leave the modes and holds that people wrote.
+	KeepChoices bool
+
 	// KeepSets has a removal leave the definitions, and with them every set and
 	// all that is a set's.
 	KeepSets bool
@@ -63,14 +80,19 @@ func Install(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	objects, err := manifests(o)
+	lacks, err := o.lacking()
 	if err != nil {
 		return err
 	}
-	if err := o.refuseBeside(ctx); err != nil {
+	s, err := o.shape(lacks)
+	if err != nil {
 		return err
 	}
-	if err := o.warnOfUnserved(ctx, a); err != nil {
+	objects, err := s.manifests()
+	if err != nil {
+		return err
+	}
+	if err := s.refuse(ctx, a); err != nil {
 		return err
 	}
 	changes := map[change]int{}
@@ -81,6 +103,9 @@ func Install(ctx context.Context, o Options) error {
 		}
 		changes[what]++
 		o.say("%s %s", title(u), what)
+	}
+	if err := s.replace(ctx, a, objects); err != nil {
+		return err
 	}
 	o.say("%s", o.summary(changes))
 	return nil

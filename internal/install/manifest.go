@@ -14,6 +14,7 @@ import (
 
 	"lockstep.dev/lockstep/config"
 	"lockstep.dev/lockstep/config/crd"
+	"lockstep.dev/lockstep/internal/operator"
 )
 
 const (
@@ -26,29 +27,39 @@ const (
 const createdHere = "lockstep.dev/created-by-install"
 
 // manifests returns everything an installation consists of, in the order in
-// which it is applied: what others refer to comes first, and the webhooks, which
-// bind the cluster to the operator, come last.
-func manifests(o Options) ([]*unstructured.Unstructured, error) {
+// which it is applied: what others refer to comes first, and what binds the cluster
+// to the operator, policies and webhooks, comes last.
+func (s shape) manifests() ([]*unstructured.Unstructured, error) {
 	all := []*unstructured.Unstructured{namespace()}
-	for _, files := range []fs.FS{crd.Files, config.Access, config.Deployment, config.Webhooks} {
+	if len(s.Config) > 0 && s.Image != "" {
+		all = append(all, s.configMap())
+	}
+	for _, files := range []fs.FS{crd.Files, config.Access, config.Deployment, config.ProtectionOlder, config.Protection, config.Webhooks} {
 		objects, err := read(files)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, objects...)
 	}
-	all = slices.DeleteFunc(all, func(u *unstructured.Unstructured) bool { return !o.wants(u) })
+	all = slices.DeleteFunc(all, func(u *unstructured.Unstructured) bool { return !s.wants(u) })
 	for _, u := range all {
-		if err := o.adapt(u); err != nil {
+		if err := s.adapt(u); err != nil {
 			return nil, err
 		}
 	}
 	return all, nil
 }
 
-// everything is what any installation may consist of.
-func everything() ([]*unstructured.Unstructured, error) {
-	return manifests(Options{Image: "any"})
+// everything is what any installation may consist of, but for protection, which
+// is found by its labels. It is in the form with most in it.
+func everything(protectOnly bool) ([]*unstructured.Unstructured, error) {
+	s, err := Options{Image: "any", ProtectOnly: protectOnly}.shape([]string{operator.MutatingPolicy})
+	if err != nil {
+		return nil, err
+	}
+	s.Config = []byte("any")
+	all, err := s.manifests()
+	return slices.DeleteFunc(all, ofProtection), err
 }
 
 func namespace() *unstructured.Unstructured {
@@ -58,42 +69,6 @@ func namespace() *unstructured.Unstructured {
 	u.SetName(namespaceName)
 	u.SetLabels(map[string]string{"app.kubernetes.io/name": "lws", "app.kubernetes.io/instance": "lws"})
 	return u
-}
-
-// wants leaves out the operator where no image is given, and the Service of the
-// webhooks where they are called by URL.
-func (o Options) wants(u *unstructured.Unstructured) bool {
-	switch {
-	case u.GetKind() == "Deployment", u.GetName() == "lws-controller-manager-metrics-service":
-		return o.Image != ""
-	case u.GetName() == "lws-webhook-service":
-		return o.WebhookURL == "" || o.Image != ""
-	}
-	return true
-}
-
-// adapt writes into a manifest what only the user knows.
-func (o Options) adapt(u *unstructured.Unstructured) error {
-	switch {
-	case u.GetKind() == "Deployment":
-		return setImage(u, o.Image)
-	case o.WebhookURL != "" && isWebhooks(u):
-		return setURL(u, o.WebhookURL)
-	}
-	return nil
-}
-
-func setImage(u *unstructured.Unstructured, image string) error {
-	containers, _, err := unstructured.NestedSlice(u.Object, "spec", "template", "spec", "containers")
-	if err != nil {
-		return err
-	}
-	for _, c := range containers {
-		if c, ok := c.(map[string]any); ok && c["name"] == containerName {
-			c["image"] = image
-		}
-	}
-	return unstructured.SetNestedSlice(u.Object, containers, "spec", "template", "spec", "containers")
 }
 
 // setURL turns a reference to a Service into a URL with the same path.
@@ -127,7 +102,7 @@ func checkURL(text string) error {
 }
 
 func isWebhooks(u *unstructured.Unstructured) bool {
-	return u.GroupVersionKind().Group == "admissionregistration.k8s.io"
+	return strings.HasSuffix(u.GetKind(), "WebhookConfiguration")
 }
 
 func webhooksOf(u *unstructured.Unstructured) ([]map[string]any, error) {

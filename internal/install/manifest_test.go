@@ -1,6 +1,7 @@
 package install
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -15,7 +16,17 @@ import (
 
 func load(t *testing.T, o Options) []*unstructured.Unstructured {
 	t.Helper()
-	all, err := manifests(o)
+	return loadFor(t, o)
+}
+
+// loadFor is load for an API server that lacks some kinds.
+func loadFor(t *testing.T, o Options, lacks ...string) []*unstructured.Unstructured {
+	t.Helper()
+	s, err := o.shape(lacks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := s.manifests()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,9 +124,7 @@ func TestRolesGrantTheLeast(t *testing.T) {
 		"lws-manager-role  services []":                                            "create delete get list patch watch",
 		"lws-manager-role  pods []":                                                "get list watch create delete patch",
 		"lws-manager-role  persistentvolumeclaims []":                              "get list watch create patch",
-		"lws-manager-role  persistentvolumes []":                                   "get list watch patch",
 		"lws-manager-role  pods/finalizers []":                                     "update",
-		"lws-manager-role  namespaces []":                                          "get list watch",
 		"lws-manager-role  nodes []":                                               "get list watch",
 		"lws-manager-role scheduling.volcano.sh podgroups []":                      "create delete get list patch watch",
 		"lws-manager-role  events []":                                              "create patch",
@@ -141,10 +150,31 @@ func TestRolesGrantTheLeast(t *testing.T) {
 		"lws-holds-role leaderworkerset.x-k8s.io leaderworkersets []":                                                          "get list watch",
 		"lws-holds-role protection.lockstep.dev claims []":                                                                     "release",
 	}
+	maps.Copy(want, grantedToProtect)
 	bound := grantsTo(t, "lws-controller-manager")
 	if diff := cmp.Diff(want, bound); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+}
+
+// What protection needs: of claims it may write all but the words of their users,
+// and delete those that were asked to go.
+var grantedToProtect = map[string]string{
+	"lockstep-protection-role  persistentvolumeclaims []":                   "get list watch update patch delete",
+	"lockstep-protection-role  pods []":                                     "get list watch update patch",
+	"lockstep-protection-role  namespaces []":                               "get list watch patch",
+	"lockstep-protection-role apps statefulsets []":                         "get list watch",
+	"lockstep-protection-role apps deployments []":                          "get list watch",
+	"lockstep-protection-role apps replicasets []":                          "get list watch",
+	"lockstep-protection-role apps daemonsets []":                           "get list watch",
+	"lockstep-protection-role batch jobs []":                                "get list watch",
+	"lockstep-protection-role batch cronjobs []":                            "get list watch",
+	"lockstep-protection-role leaderworkerset.x-k8s.io leaderworkersets []": "get list watch",
+	"lockstep-protection-role jobset.x-k8s.io * []":                         "get list watch",
+	"lockstep-protection-role protection.lockstep.dev claims []":            "release",
+	"lockstep-protection-role  events []":                                   "create patch",
+	"lockstep-protection-role events.k8s.io events []":                      "create patch",
+	"lockstep-protection-role admissionregistration.k8s.io mutatingwebhookconfigurations [lockstep-protection-webhook-configuration]": "get list watch patch",
 }
 
 // Who may see a set may see all that kubectl lockstep decides on: what it could not
@@ -242,11 +272,11 @@ func TestOnlyPodsOfSetsWaitForTheOperator(t *testing.T) {
 }
 
 func TestRemovalGoesFromTheOutsideIn(t *testing.T) {
-	all, err := everything()
+	all, err := everything(whole)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := titles(inOrder(append(slices.Clone(all), operatorsOwn()...)))
+	got := titles(inOrder(append(slices.Clone(all), operatorsOwn(namespaceName)...)))
 	if last := got[len(got)-2:]; !strings.HasPrefix(last[0], "customresourcedefinition") || last[1] != "namespace/lws-system" {
 		t.Errorf("last go %q", last)
 	}
@@ -255,7 +285,7 @@ func TestRemovalGoesFromTheOutsideIn(t *testing.T) {
 // Handing over, the operator goes before the webhooks: while it is away and they
 // are there, no pod is made without what they put into it.
 func TestKeepingSetsLeavesWhatTheyLiveIn(t *testing.T) {
-	all, err := everything()
+	all, err := everything(whole)
 	if err != nil {
 		t.Fatal(err)
 	}

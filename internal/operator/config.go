@@ -15,14 +15,28 @@ import (
 // the defaults; without a path it returns the defaults alone. A field that does
 // not exist or stands there twice is an error that names it.
 func LoadConfig(path string) (*v1alpha1.Configuration, error) {
-	config := &v1alpha1.Configuration{}
-	if path != "" {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return nil, fmt.Errorf("read the configuration: %w", err)
-		}
+	if path == "" {
+		return ParseConfig(nil)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the configuration: %w", err)
+	}
+	config, err := decodeConfig(text)
+	if err != nil {
+		return nil, fmt.Errorf("configuration %q: %w", path, err)
+	}
+	v1alpha1.SetDefaults(config)
+	return config, nil
+}
+
+// ParseConfig reads the text of a configuration and fills in the defaults; nil is
+// the defaults alone.
+func ParseConfig(text []byte) (config *v1alpha1.Configuration, err error) {
+	config = &v1alpha1.Configuration{}
+	if text != nil {
 		if config, err = decodeConfig(text); err != nil {
-			return nil, fmt.Errorf("configuration %q: %w", path, err)
+			return nil, err
 		}
 	}
 	v1alpha1.SetDefaults(config)

@@ -20,7 +20,6 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/controller"
 	"lockstep.dev/lockstep/internal/version"
-	"lockstep.dev/lockstep/internal/webhook"
 	"lockstep.dev/lockstep/internal/webhook/certs"
 )
 
@@ -39,6 +38,9 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	if err := o.preflight(ctx); err != nil {
+		return err
+	}
+	if err := o.learnBirths(); err != nil {
 		return err
 	}
 	o.Log.Info("starting", "version", version.Get().Version, "server", o.REST.Host, "namespace", o.Namespace,
@@ -83,14 +85,12 @@ func (o *Options) beginCertificates(ctx context.Context, scheme *runtime.Scheme)
 	if err != nil {
 		return nil, err
 	}
-	keeper := certs.NewKeeper(certs.Options{
-		Source:                  source,
-		Client:                  live,
-		Clock:                   clock.RealClock{},
-		Log:                     o.Log.WithName("certificates"),
-		MutatingConfiguration:   webhook.MutatingConfiguration,
-		ValidatingConfiguration: webhook.ValidatingConfiguration,
-	})
+	keeper := certs.NewKeeper(o.trusting(certs.Options{
+		Source: source,
+		Client: live,
+		Clock:  clock.RealClock{},
+		Log:    o.Log.WithName("certificates"),
+	}))
 	return keeper, keeper.Begin(ctx)
 }
 
@@ -128,7 +128,7 @@ func (o *Options) assemble(scheme *runtime.Scheme, keeper *certs.Keeper) (ctrl.M
 		}
 	}
 	if keeper != nil {
-		webhook.Register(mgr.GetWebhookServer(), o.gangs(mgr))
+		o.registerWebhooks(mgr)
 		if err := keeper.Setup(mgr); err != nil {
 			return nil, fmt.Errorf("set up the webhook certificate: %w", err)
 		}

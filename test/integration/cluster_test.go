@@ -29,6 +29,8 @@ import (
 const (
 	crdName    = "leaderworkersets.leaderworkerset.x-k8s.io"
 	systemName = "lws-system"
+
+	standaloneName = "lockstep-system" // of protection by itself
 	someURL    = "https://127.0.0.1:9"
 	patience   = 30 * time.Second
 )
@@ -43,7 +45,16 @@ type cluster struct {
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
+	return newClusterWith(t, nil)
+}
+
+// newClusterWith starts the API server with flags.
+func newClusterWith(t *testing.T, flags map[string]string) *cluster {
+	t.Helper()
 	env := &envtest.Environment{BinaryAssetsDirectory: ownBinaries(t)}
+	for flag, value := range flags {
+		env.ControlPlane.GetAPIServer().Configure().Append(flag, value)
+	}
 	own, err := env.Start()
 	if err != nil {
 		t.Fatal(err)
@@ -114,12 +125,14 @@ func (c *cluster) uninstall(change func(*install.Options)) (string, error) {
 
 func (c *cluster) finalizeNamespace(ctx context.Context) {
 	_ = wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		ns := &corev1.Namespace{}
-		if c.Get(ctx, client.ObjectKey{Name: systemName}, ns) != nil || ns.DeletionTimestamp == nil {
-			return false, nil
+		for _, name := range []string{systemName, standaloneName} {
+			ns := &corev1.Namespace{}
+			if c.Get(ctx, client.ObjectKey{Name: name}, ns) == nil && ns.DeletionTimestamp != nil {
+				ns.Spec.Finalizers = nil
+				_ = c.SubResource("finalize").Update(ctx, ns)
+			}
 		}
-		ns.Spec.Finalizers = nil
-		return c.SubResource("finalize").Update(ctx, ns) == nil, nil
+		return false, nil
 	})
 }
 
@@ -153,7 +166,12 @@ func (c *cluster) create(object client.Object) {
 
 func (c *cluster) absent(object client.Object, name string) {
 	c.t.Helper()
-	err := c.Get(c.t.Context(), client.ObjectKey{Name: name}, object)
+	c.absentIn(object, "", name)
+}
+
+func (c *cluster) absentIn(object client.Object, namespace, name string) {
+	c.t.Helper()
+	err := c.Get(c.t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, object)
 	if !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
 		c.t.Errorf("%T %q is still there: %v", object, name, err)
 	}

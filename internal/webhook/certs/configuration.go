@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"net/url"
+	"slices"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -55,10 +56,12 @@ type caller struct {
 // configurations are missing. A missing one is no error: it may come later, and
 // its coming is watched.
 func (k *Keeper) publish(ctx context.Context, now time.Time, ours []*x509.Certificate) (callers []caller, missing []string, err error) {
-	for _, c := range []configuration{mutating(k.options.MutatingConfiguration), validating(k.options.ValidatingConfiguration)} {
+	for _, c := range k.configurations() {
 		switch err := k.options.Client.Get(ctx, client.ObjectKeyFromObject(c.object), c.object); {
 		case apierrors.IsNotFound(err):
-			missing = append(missing, c.object.GetName())
+			if c.object.GetName() != k.options.Further {
+				missing = append(missing, c.object.GetName())
+			}
 			continue
 		case err != nil:
 			return nil, nil, fmt.Errorf("read webhook configuration %q: %w", c.object.GetName(), err)
@@ -70,6 +73,12 @@ func (k *Keeper) publish(ctx context.Context, now time.Time, ours []*x509.Certif
 		callers = append(callers, found...)
 	}
 	return callers, missing, nil
+}
+
+// configurations are those that have names.
+func (k *Keeper) configurations() []configuration {
+	all := []configuration{mutating(k.options.MutatingConfiguration), validating(k.options.ValidatingConfiguration), mutating(k.options.Further)}
+	return slices.DeleteFunc(all, func(c configuration) bool { return c.object.GetName() == "" })
 }
 
 // inject merges ours into every bundle of one configuration. The write is a

@@ -22,6 +22,9 @@ const (
 	// is for what no watch tells.
 	recheck = 10 * time.Minute
 
+	// glance is the pause where something is not watched.
+	glance = time.Minute
+
 	// settle is how long the bundles must have trusted a new certificate before
 	// it is presented. API servers learn of a bundle through a watch of their own.
 	settle = 30 * time.Second
@@ -41,9 +44,13 @@ type Options struct {
 	Clock clock.PassiveClock
 	Log   logr.Logger
 
-	// Names of the configurations whose bundles are kept.
+	// Names of the configurations whose bundles are kept; empty for none.
 	MutatingConfiguration   string
 	ValidatingConfiguration string
+
+	// Further is a mutating configuration that need not be there. It is not watched,
+	// but looked for every minute.
+	Further string
 }
 
 // Keeper keeps certificate and bundles in agreement, one pass at a time.
@@ -90,6 +97,9 @@ func (k *Keeper) Keep(ctx context.Context) (time.Duration, error) {
 	k.recall.forget(bundlesOf(callers))
 	wait := k.present(now, offer.Serving, callers)
 	k.note(callers, missing)
+	if k.options.Further != "" {
+		wait = min(wait, glance)
+	}
 	if !offer.Renew.IsZero() {
 		wait = min(wait, max(offer.Renew.Sub(now), time.Second))
 	}

@@ -23,9 +23,12 @@ const pass = "webhook-certificates"
 // Watched are the objects whose changes call for a pass, each one by its name
 // alone: the operator may read no other Secret.
 func (k *Keeper) Watched() map[client.Object]cache.ByObject {
-	watched := map[client.Object]cache.ByObject{
-		&admissionv1.MutatingWebhookConfiguration{}:   {Field: named(k.options.MutatingConfiguration)},
-		&admissionv1.ValidatingWebhookConfiguration{}: {Field: named(k.options.ValidatingConfiguration)},
+	watched := map[client.Object]cache.ByObject{}
+	if name := k.options.MutatingConfiguration; name != "" {
+		watched[&admissionv1.MutatingWebhookConfiguration{}] = cache.ByObject{Field: named(name)}
+	}
+	if name := k.options.ValidatingConfiguration; name != "" {
+		watched[&admissionv1.ValidatingWebhookConfiguration{}] = cache.ByObject{Field: named(name)}
 	}
 	if s, ok := k.options.Source.(*SharedSecret); ok {
 		watched[&corev1.Secret{}] = cache.ByObject{

@@ -1,0 +1,355 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"lockstep.dev/lockstep/internal/install"
+	"lockstep.dev/lockstep/internal/protect"
+)
+
+const (
+	configHeader = "apiVersion: config.lws.x-k8s.io/v1alpha1\nkind: Configuration\n"
+	ourLabels    = "app.kubernetes.io/name=lockstep,app.kubernetes.io/component=protection"
+)
+
+func configured(text string) func(*install.Options) {
+	return func(o *install.Options) { o.Config = []byte(configHeader + text) }
+}
+
+// protection names what there is of it, but for roles.
+func (c *cluster) protection() (names []string) {
+	c.t.Helper()
+	selector := &metav1.ListOptions{LabelSelector: ourLabels}
+	for _, list := range []client.ObjectList{
+		&admissionv1.MutatingAdmissionPolicyList{}, &admissionv1.MutatingAdmissionPolicyBindingList{},
+		&admissionv1.ValidatingAdmissionPolicyList{}, &admissionv1.ValidatingAdmissionPolicyBindingList{},
+		&admissionv1.MutatingWebhookConfigurationList{}, &rbacv1.ClusterRoleList{}, &rbacv1.ClusterRoleBindingList{},
+	} {
+		c.must(c.List(c.t.Context(), list, &client.ListOptions{Raw: selector}))
+		c.must(eachItem(list, func(o client.Object) { names = append(names, fmt.Sprintf("%T %s", o, o.GetName())) }))
+	}
+	return names
+}
+
+// eachItem visits what a list holds.
+func eachItem(list client.ObjectList, visit func(client.Object)) error {
+	return meta.EachListItem(list, func(o runtime.Object) error {
+		visit(o.(client.Object))
+		return nil
+	})
+}
+
+func (c *cluster) must(err error) {
+	c.t.Helper()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// claimIn is a claim as it is made now.
+func (c *cluster) claimIn(namespace, name string) *corev1.PersistentVolumeClaim {
+	c.t.Helper()
+	claim := newClaim(namespace, name)
+	c.create(claim)
+	return claim
+}
+
+// gives waits until new claims of a namespace get the finalizers, and no others of
+// these.
+func (c *cluster) gives(namespace string, want ...string) {
+	c.t.Helper()
+	var got []string
+	err := wait.PollUntilContextTimeout(c.t.Context(), 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		claim := newClaim(namespace, "dry")
+		err := c.Create(ctx, claim, client.DryRunAll)
+		got = claim.Finalizers
+		return sameSet(got, want), err
+	})
+	if err != nil {
+		c.t.Fatalf("%v: claims in %q get %q, want %q", err, namespace, got, want)
+	}
+}
+
+// bare fails the test where something bears a word of ours.
+func (c *cluster) bare() {
+	c.t.Helper()
+	if left := c.protection(); len(left) > 0 {
+		c.t.Errorf("left: %q", left)
+	}
+	for _, list := range []client.ObjectList{&corev1.PersistentVolumeClaimList{}, &corev1.NamespaceList{}, &corev1.PodList{}} {
+		c.must(c.List(c.t.Context(), list))
+		c.must(eachItem(list, func(o client.Object) {
+			if text := fmt.Sprint(o.GetAnnotations(), o.GetLabels(), o.GetFinalizers()); strings.Contains(text, "lockstep.dev/") {
+				c.t.Errorf("%T %s bears %s", o, o.GetName(), text)
+			}
+			if pod, ok := o.(*corev1.Pod); ok && len(pod.Spec.SchedulingGates) > 0 {
+				c.t.Errorf("pod %s waits for %v", pod.Name, pod.Spec.SchedulingGates)
+			}
+		}))
+	}
+}
+
+// leave takes the built-in's finalizer, for the controller that is not here.
+func (c *cluster) leave(claim *corev1.PersistentVolumeClaim) {
+	c.t.Helper()
+	c.read(claim, claim.Namespace, claim.Name)
+	claim.Finalizers = slices.DeleteFunc(claim.Finalizers, func(f string) bool { return f == protect.PodsFinalizer })
+	c.must(c.Update(c.t.Context(), claim))
+}
+
+// annotateAll puts words of every kind on a claim and on a namespace.
+func (c *cluster) annotateAll(claim *corev1.PersistentVolumeClaim, namespace string) {
+	c.t.Helper()
+	c.read(claim, claim.Namespace, claim.Name)
+	claim.Annotations = map[string]string{
+		protect.HoldersAnnotation: "StatefulSet/db", protect.VerifiedAnnotation: "2026-01-01T00:00:00Z", protect.HoldAnnotation: "mine",
+		protect.UsersAnnotation: "a=1", protect.ModeKey: "hold", "mine": "stays",
+	}
+	c.must(c.Update(c.t.Context(), claim))
+	ns := &corev1.Namespace{}
+	c.read(ns, "", namespace)
+	metav1.SetMetaDataLabel(&ns.ObjectMeta, protect.ModeKey, "hold")
+	metav1.SetMetaDataAnnotation(&ns.ObjectMeta, protect.HeldClaimsAnnotation, "1")
+	c.must(c.Update(c.t.Context(), ns))
+}
+
+func TestUninstallTakesProtectionOffAndRefusesWhileAClaimReliesOnIt(t *testing.T) {
+	c := newCluster(t)
+	c.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "prod"}})
+	c.install(nil)
+	c.gives("prod", protect.PodsFinalizer, protect.BarrierFinalizer)
+	c.gives("kube-system", protect.PodsFinalizer)
+	if again := c.install(nil); !strings.Contains(again, "nothing had to be changed") {
+		t.Errorf("the second run changed something:\n%s", again)
+	}
+
+	living, leaving, free := c.claimIn("prod", "living"), c.claimIn("prod", "leaving"), c.claimIn("prod", "free")
+	pod := userOf("prod", "user", "leaving")
+	pod.Spec.NodeName = "node-1"
+	c.create(pod)
+	gated := userOf("prod", "gated", "living")
+	gated.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "protection.lockstep.dev/use-record"}}
+	c.create(gated)
+	c.annotateAll(living, "prod")
+	for _, claim := range []*corev1.PersistentVolumeClaim{leaving, free} {
+		c.must(c.Delete(t.Context(), claim))
+		c.leave(claim)
+	}
+
+	before := c.protection()
+	out, err := c.uninstall(nil)
+	if err == nil || out != "" {
+		t.Fatalf("a claim in use did not stop it: %v\n%s", err, out)
+	}
+	for _, word := range []string{"prod/leaving (used by pod user)", "nothing was removed", "kubectl lockstep why", "--keep-protection"} {
+		if !strings.Contains(err.Error(), word) {
+			t.Errorf("it does not say %q: %v", word, err)
+		}
+	}
+	if after := c.protection(); len(before) < 20 || !slices.Equal(before, after) {
+		t.Errorf("before: %q\nafter: %q", before, after)
+	}
+	c.absentIn(&corev1.PersistentVolumeClaim{}, "prod", "free") // nobody used it: it went by the protocol
+
+	c.must(c.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
+	if out, err = c.uninstall(nil); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	c.bare()
+	c.gives("prod", protect.PodsFinalizer)
+	c.absentIn(&corev1.PersistentVolumeClaim{}, "prod", "leaving")
+	c.read(living, "prod", "living")
+	if !slices.Equal(living.Finalizers, []string{protect.PodsFinalizer}) || living.Annotations["mine"] != "stays" || living.DeletionTimestamp != nil {
+		t.Errorf("the living claim is %+v", living.ObjectMeta)
+	}
+	if out, err = c.uninstall(nil); err != nil || out != "nothing to remove\n" {
+		t.Errorf("once more: %v\n%s", err, out)
+	}
+}
+
+// cutAt cancels after so many lines.
+type cutAt struct {
+	bytes.Buffer
+	lines  int
+	cancel context.CancelFunc
+}
+
+func (w *cutAt) Write(text []byte) (int, error) {
+	if w.lines--; w.lines < 0 {
+		w.cancel()
+	}
+	return w.Buffer.Write(text)
+}
+
+// Where there is no built-in controller, its finalizer is ours to take as well; that
+// must not be forgotten by a removal that is cut short.
+func TestUninstallCutShortIsTakenUpAgain(t *testing.T) {
+	c := newClusterWith(t, map[string]string{"disable-admission-plugins": "StorageObjectInUseProtection"})
+	rounds := 0
+	for cut := 0; ; cut += 5 {
+		rounds++
+		c.install(configured("protection: {alone: true}"))
+		c.gives("default", protect.PodsFinalizer, protect.BarrierFinalizer)
+		claim := c.claimIn("default", fmt.Sprintf("claim-%d", cut))
+		c.annotateAll(claim, "default")
+		ctx, cancel := context.WithCancel(t.Context())
+		out := &cutAt{lines: cut, cancel: cancel}
+		o := c.options(nil)
+		o.Out = out
+		finished := install.Uninstall(ctx, o)
+		cancel()
+		if text, err := c.uninstall(nil); err != nil {
+			t.Fatalf("cut after %d lines:\n%s\ntaken up again: %v\n%s", cut, out, err, text)
+		}
+		c.bare()
+		c.read(claim, "default", claim.Name)
+		if len(claim.Finalizers) > 0 {
+			t.Fatalf("cut after %d lines: the claim keeps %q", cut, claim.Finalizers)
+		}
+		if finished == nil {
+			break
+		}
+	}
+	if rounds < 4 {
+		t.Errorf("it was cut short %d times", rounds-1)
+	}
+}
+
+func TestAnotherConfigurationLeavesNothingOfTheOneBefore(t *testing.T) {
+	c := newClusterWith(t, map[string]string{"disable-admission-plugins": "StorageObjectInUseProtection"})
+	for _, name := range []string{"prod", "eager", "lax"} {
+		c.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	c.label("eager", "hold")
+	c.label("lax", "off")
+	c.install(nil)
+	byDefault := c.protection()
+	for _, namespace := range []string{"prod", "eager"} {
+		c.gives(namespace, protect.BarrierFinalizer)
+	}
+	c.gives("lax")
+	c.gives("kube-system")
+
+	c.install(configured("protection: {alone: true, exemptNamespaces: [prod]}"))
+	c.gives("prod", protect.PodsFinalizer)
+	c.gives("lax", protect.PodsFinalizer)
+	c.gives("kube-system", protect.PodsFinalizer, protect.BarrierFinalizer)
+	if alone := c.protection(); len(alone) != len(byDefault)+4 {
+		t.Errorf("got %q", alone)
+	}
+
+	c.install(configured("protection: {mode: Observe}"))
+	if again := c.install(configured("protection: {mode: Observe}")); !strings.Contains(again, "nothing had to be changed") {
+		t.Errorf("the second run changed something:\n%s", again)
+	}
+	c.gives("prod")
+	c.gives("lax")
+	c.gives("eager", protect.BarrierFinalizer)
+	chosen := newClaim("prod", "chosen")
+	chosen.Annotations = map[string]string{protect.ModeKey: "barrier"}
+	c.must(c.Create(t.Context(), chosen, client.DryRunAll))
+	if !slices.Contains(chosen.Finalizers, protect.BarrierFinalizer) {
+		t.Errorf("a claim that chooses more than its cluster gets %q", chosen.Finalizers)
+	}
+	if now := c.protection(); !slices.Equal(now, byDefault) {
+		t.Errorf("stale: got %q, want %q", now, byDefault)
+	}
+
+	claim := c.claimIn("eager", "claim")
+	c.annotateAll(claim, "eager")
+	c.install(func(o *install.Options) { o.NoProtection = true })
+	if left := c.protection(); len(left) > 0 {
+		t.Errorf("switched off: %q", left)
+	}
+	c.gives("eager")
+	c.read(claim, "eager", "claim")
+	if len(claim.Finalizers) > 0 || len(claim.Annotations) != 1 {
+		t.Errorf("switched off, a claim bears %+v", claim.ObjectMeta)
+	}
+	c.mutating() // what is for LeaderWorkerSets stays
+}
+
+func TestProtectionByItselfStandsBesideAnotherImplementation(t *testing.T) {
+	c := newCluster(t)
+	c.reference()
+	c.lease(systemName, theirPod, 0)
+	alone := func(o *install.Options) { o.ProtectOnly, o.Image, o.WebhookURL = true, "example.com/lockstep:v1", "" }
+	theirs := c.mutating().ResourceVersion
+	c.install(alone)
+	c.gives("default", protect.PodsFinalizer, protect.BarrierFinalizer)
+	if again := c.install(alone); !strings.Contains(again, "nothing had to be changed") {
+		t.Errorf("the second run changed something:\n%s", again)
+	}
+	bindings := &rbacv1.ClusterRoleBinding{}
+	c.read(bindings, "", "lockstep-protection-rolebinding")
+	if s := bindings.Subjects[0]; s.Namespace != standaloneName || s.Name != "lockstep-controller-manager" {
+		t.Errorf("it is bound to %v", s)
+	}
+	if out, err := c.uninstall(nil); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	c.bare()
+	c.absent(&corev1.Namespace{}, standaloneName)
+	if now := c.mutating().ResourceVersion; now != theirs {
+		t.Error("the other implementation's webhooks were written to")
+	}
+	c.read(&corev1.Namespace{}, "", systemName)
+}
+
+func TestTheWholeTakesThePlaceOfProtectionByItself(t *testing.T) {
+	c := newCluster(t)
+	c.install(func(o *install.Options) { o.ProtectOnly = true })
+	c.install(nil)
+	c.read(&rbacv1.ClusterRole{}, "", "lockstep-protection-role")
+	c.absent(&rbacv1.ClusterRole{}, "lockstep-proxy-role")
+	refused := c.refused(func(o *install.Options) error { return install.Install(t.Context(), *o) }, func(o *install.Options) { o.ProtectOnly = true })
+	if !strings.Contains(refused, "uninstall --keep-protection") {
+		t.Errorf("got %q", refused)
+	}
+	claim := c.claimIn("default", "claim")
+	if out, err := c.uninstall(func(o *install.Options) { o.KeepProtection = true }); err != nil || !strings.Contains(out, "claims stay protected") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	c.gives("default", protect.PodsFinalizer, protect.BarrierFinalizer)
+	c.install(func(o *install.Options) { o.ProtectOnly = true })
+	c.read(claim, "default", "claim")
+	if !slices.Contains(claim.Finalizers, protect.BarrierFinalizer) {
+		t.Errorf("the claim bears %q", claim.Finalizers)
+	}
+}
+
+func (c *cluster) label(namespace, mode string) {
+	c.t.Helper()
+	ns := &corev1.Namespace{}
+	c.read(ns, "", namespace)
+	metav1.SetMetaDataLabel(&ns.ObjectMeta, protect.ModeKey, mode)
+	c.must(c.Update(c.t.Context(), ns))
+}
+
+// userOf is a pod that names a claim.
+func userOf(namespace, name, claim string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{Name: "c", Image: "i"}},
+			Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+			}}},
+		},
+	}
+}
