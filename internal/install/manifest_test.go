@@ -209,8 +209,14 @@ func TestRolesForPeopleShowWhatThePluginReads(t *testing.T) {
 // grantsTo lists what the roles bound to a service account allow.
 func grantsTo(t *testing.T, account string) map[string]string {
 	t.Helper()
+	return grantsOf(t, Options{}, account)
+}
+
+// grantsOf is grantsTo for a choice of options.
+func grantsOf(t *testing.T, o Options, account string) map[string]string {
+	t.Helper()
 	rules, bound := map[string][]rbacv1.PolicyRule{}, map[string]bool{}
-	for _, u := range load(t, Options{}) {
+	for _, u := range load(t, o) {
 		switch u.GetKind() {
 		case "Role", "ClusterRole":
 			role := convert[rbacv1.ClusterRole](t, u)

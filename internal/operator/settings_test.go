@@ -86,6 +86,18 @@ func TestAnEmptyListExemptsOurOwnNamespaceAlone(t *testing.T) {
 	}
 }
 
+// In YAML, off is a truth value.
+func TestOffNeedsNoQuotes(t *testing.T) {
+	for _, text := range []string{"Off", `"Off"`} {
+		if got := settings(t, "protection: {mode: "+text+"}").Mode; got != protect.Off {
+			t.Errorf("%s: %s", text, got)
+		}
+	}
+	if _, err := LoadConfig(write(t, header+"protection: {mode: On}")); err == nil || !strings.Contains(err.Error(), "a mode is a word such as Barrier, not true") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestADescriptionOfJobSetReplacesOurs(t *testing.T) {
 	got := settings(t, "protection: {kinds: [{apiVersion: jobset.x-k8s.io/v1, kind: JobSet, podTemplates: [spec.template]}]}").Kinds
 	if len(got) != 1 || got[0].Version != "v1" {

@@ -1,5 +1,10 @@
 package v1alpha1
 
+import (
+	"encoding/json"
+	"fmt"
+)
+
 // ProtectionMode is how far the protection of claims in use goes. Each includes
 // the ones before it.
 type ProtectionMode string
@@ -97,4 +102,19 @@ type WorkloadKind struct {
 	// Finished are the types of conditions in status.conditions that, when True, say
 	// that the workload is over.
 	Finished []string `json:"finished,omitempty"`
+}
+
+// UnmarshalJSON reads a mode. Off without quotes is false in YAML, and means what
+// it says.
+func (m *ProtectionMode) UnmarshalJSON(text []byte) error {
+	if string(text) == "false" {
+		*m = ProtectionOff
+		return nil
+	}
+	var word string
+	if err := json.Unmarshal(text, &word); err != nil {
+		return fmt.Errorf("a mode is a word such as %s, not %s", ProtectionBarrier, text)
+	}
+	*m = ProtectionMode(word)
+	return nil
 }

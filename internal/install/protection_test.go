@@ -1,0 +1,341 @@
+package install
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"lockstep.dev/lockstep/internal/operator"
+	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/webhook"
+)
+
+const header = "apiVersion: config.lws.x-k8s.io/v1alpha1\nkind: Configuration\n"
+
+func with(text string) Options { return Options{Config: []byte(header + text)} }
+
+// policies names the admission policies and webhooks for claims among all.
+func policies(all []*unstructured.Unstructured) (names []string) {
+	for _, u := range all {
+		if ofProtection(u) && u.GroupVersionKind().Group == "admissionregistration.k8s.io" && !strings.HasSuffix(u.GetKind(), "Binding") {
+			names = append(names, strings.TrimSuffix(u.GetName(), ".protection.lockstep.dev"))
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// An API server may load these policies from files, where nobody can delete them.
+// Such policies have no parameters and call nobody.
+func TestPoliciesUseNoParameters(t *testing.T) {
+	seen := 0
+	for _, u := range load(t, with("protection: {alone: true}")) {
+		if !ofProtection(u) || !strings.Contains(u.GetKind(), "AdmissionPolicy") {
+			continue
+		}
+		seen++
+		for _, field := range []string{"paramKind", "paramRef"} {
+			if _, found, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", field); found {
+				t.Errorf("%s has a %s", title(u), field)
+			}
+		}
+	}
+	if seen < 16 {
+		t.Errorf("only %d were looked at", seen)
+	}
+}
+
+func TestEachClusterGetsThePoliciesItKnows(t *testing.T) {
+	refusing := []string{"guard", "guard-namespace", "refuse-delete", "refuse-namespace", "warn-delete"}
+	for name, c := range map[string]struct {
+		options Options
+		lacks   []string
+		want    []string
+	}{
+		"beside the built-in": {want: append([]string{"barrier", "barrier-chosen", "forged"}, refusing...)},
+		"alone": {options: with("protection: {alone: true}"),
+			want: append([]string{"barrier", "barrier-chosen", "forged", "pod-protection", "volume-protection"}, refusing...)},
+		"before 1.36": {lacks: []string{operator.MutatingPolicy},
+			want: append([]string{webhook.ProtectionConfiguration, "refuse-forged"}, refusing...)},
+		"before 1.30":  {lacks: []string{operator.MutatingPolicy, operator.ValidatingPolicy}, want: []string{webhook.ProtectionConfiguration}},
+		"disabled":     {options: with("protection: {enabled: false}")},
+		"switched off": {options: Options{NoProtection: true}},
+		"by itself":    {options: Options{ProtectOnly: true}, want: append([]string{"barrier", "barrier-chosen", "forged"}, refusing...)},
+	} {
+		got := policies(loadFor(t, c.options, c.lacks...))
+		got = slices.DeleteFunc(got, func(name string) bool { return strings.HasPrefix(name, "strict") || strings.Contains(name, "gate") }) // of mode strict
+		slices.Sort(c.want)
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// selected tells which namespaces a selector picks, by the modes they choose.
+func selected(t *testing.T, selector *metav1.LabelSelector) (modes []string) {
+	t.Helper()
+	s, err := metav1.LabelSelectorAsSelector(selector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, mode := range []string{"", "nonsense", "off", "observe", "barrier", "hold", "strict"} {
+		set := labelSet{namespaceNameLabel: "prod"}
+		if mode != "" {
+			set[protect.ModeKey] = mode
+		}
+		if s.Matches(set) {
+			modes = append(modes, mode)
+		}
+	}
+	return modes
+}
+
+type labelSet map[string]string
+
+func (s labelSet) Has(label string) bool   { _, ok := s[label]; return ok }
+func (s labelSet) Get(label string) string { return s[label] }
+func (s labelSet) Lookup(label string) (string, bool) {
+	v, ok := s[label]
+	return v, ok
+}
+
+// A namespace that chooses a mode has its way; one that chooses none, or writes a
+// word that is none, is of the cluster's.
+func TestNamespacesAreSelectedByTheModeThatHolds(t *testing.T) {
+	protected, others := []string{"barrier", "hold", "strict"}, []string{"off", "observe"}
+	undecided := []string{"", "nonsense"}
+	for mode, byDefault := range map[string]bool{"Off": false, "Observe": false, "Barrier": true, "Hold": true, "Strict": true} {
+		want := map[string][]string{"barrier": protected, "barrier-chosen": slices.Concat(undecided, others)}
+		if byDefault {
+			want = map[string][]string{"barrier": slices.Concat(undecided, protected), "barrier-chosen": others}
+		}
+		got, older := map[string][]string{}, map[string][]string{}
+		for _, u := range load(t, with("protection: {mode: "+mode+"}")) {
+			name := strings.TrimSuffix(u.GetName(), ".protection.lockstep.dev")
+			if u.GetKind() == "MutatingAdmissionPolicyBinding" && want[name] != nil {
+				got[name] = selected(t, convert[admissionv1.MutatingAdmissionPolicyBinding](t, u).Spec.MatchResources.NamespaceSelector)
+			}
+		}
+		for _, u := range loadFor(t, with("protection: {mode: "+mode+"}"), operator.MutatingPolicy) {
+			if u.GetName() != webhook.ProtectionConfiguration {
+				continue
+			}
+			for _, hook := range convert[admissionv1.MutatingWebhookConfiguration](t, u).Webhooks {
+				older[strings.TrimSuffix(hook.Name, ".protection.lockstep.dev")] = selected(t, hook.NamespaceSelector)
+			}
+		}
+		for form, got := range map[string]map[string][]string{"policies": got, "webhooks": older} {
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s, default %s (-want +got):\n%s", form, mode, diff)
+			}
+		}
+	}
+}
+
+func TestNamespacesAreExemptedAsConfigured(t *testing.T) {
+	for _, c := range []struct {
+		options Options
+		want    []any
+	}{
+		{Options{}, []any{"kube-system", "lws-system"}},
+		{with("protection: {exemptNamespaces: []}"), []any{"lws-system"}},
+		{with("protection: {exemptNamespaces: [a, b]}"), []any{"a", "b", "lws-system"}},
+		{Options{ProtectOnly: true}, []any{"kube-system", "lockstep-system"}},
+	} {
+		seen := 0
+		for _, lacks := range [][]string{nil, {operator.MutatingPolicy}} {
+			for _, u := range loadFor(t, c.options, lacks...) {
+				if !givesFinalizers(u) {
+					continue
+				}
+				if err := eachExpression(u.Object, func(e map[string]any) error {
+					if e["key"] == namespaceNameLabel {
+						seen++
+						if diff := cmp.Diff(c.want, e["values"]); diff != "" {
+							t.Errorf("%s (-want +got):\n%s", title(u), diff)
+						}
+					}
+					return nil
+				}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if seen < 4 {
+			t.Errorf("only %d selectors were looked at", seen)
+		}
+	}
+}
+
+// The webhook form is to be the policies over again.
+func TestClaimWebhooksNeverStandInTheWay(t *testing.T) {
+	seen := map[string]string{}
+	for _, u := range loadFor(t, with("protection: {alone: true}"), operator.MutatingPolicy) {
+		if u.GetName() != webhook.ProtectionConfiguration {
+			continue
+		}
+		for _, hook := range convert[admissionv1.MutatingWebhookConfiguration](t, u).Webhooks {
+			seen[strings.TrimSuffix(hook.Name, ".protection.lockstep.dev")] = *hook.ClientConfig.Service.Path
+			if *hook.FailurePolicy != admissionv1.Ignore || *hook.SideEffects != admissionv1.SideEffectClassNone || *hook.TimeoutSeconds > 2 {
+				t.Errorf("%s may hold up or refuse: %s, %ds", hook.Name, *hook.FailurePolicy, *hook.TimeoutSeconds)
+			}
+		}
+	}
+	want := map[string]string{
+		"barrier": webhook.PathProtectClaim, "barrier-chosen": webhook.PathProtectClaimChosen,
+		"pod-protection": webhook.PathProtectClaimPods, "volume-protection": webhook.PathProtectVolume,
+	}
+	if diff := cmp.Diff(want, seen); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Protection by itself takes no name that an implementation for LeaderWorkerSets has.
+func TestProtectionByItselfTakesNoOthersNames(t *testing.T) {
+	var others []string
+	for _, u := range load(t, Options{Image: "i", NoProtection: true}) {
+		others = append(others, u.GetNamespace()+" "+title(u))
+	}
+	for _, lacks := range [][]string{nil, {operator.MutatingPolicy}} {
+		all := loadFor(t, Options{Image: "i", ProtectOnly: true}, lacks...)
+		for _, u := range all {
+			if slices.Contains(others, u.GetNamespace()+" "+title(u)) {
+				t.Errorf("%s is another's name", title(u))
+			}
+			if ofSets(u) && !ofProtection(u) {
+				t.Errorf("%s is of no use", title(u))
+			}
+			if strings.Contains(string(must(u.MarshalJSON())), "lws-system") {
+				t.Errorf("%s names another's namespace", title(u))
+			}
+		}
+		if got := slices.ContainsFunc(all, func(u *unstructured.Unstructured) bool { return u.GetName() == "lws-webhook-service" }); got != (lacks != nil) {
+			t.Errorf("lacking %q it has a Service of webhooks: %t", lacks, got)
+		}
+	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+func TestTheOperatorIsStartedAsConfigured(t *testing.T) {
+	mark := func(o Options) (args []string, volumes int, marked string) {
+		o.Image = "i"
+		for _, u := range load(t, o) {
+			if u.GetKind() == "Deployment" {
+				template := convert[appsv1.Deployment](t, u).Spec.Template
+				return template.Spec.Containers[0].Args, len(template.Spec.Volumes), template.Labels[configLabel]
+			}
+		}
+		t.Fatal("no Deployment")
+		return nil, 0, ""
+	}
+	plain, volumes, marked := mark(Options{})
+	if volumes != 0 || marked != "" || slices.ContainsFunc(plain, func(arg string) bool { return strings.Contains(arg, "protect") }) {
+		t.Errorf("by default: %q, %d volumes, %q", plain, volumes, marked)
+	}
+	marks := map[string]bool{}
+	for name, c := range map[string]struct {
+		options Options
+		args    []string
+		volumes int
+	}{
+		"configured":      {with("protection: {mode: Hold}"), []string{"--config=/etc/lockstep/config.yaml"}, 1},
+		"configured anew": {with("protection: {mode: Observe}"), []string{"--config=/etc/lockstep/config.yaml"}, 1},
+		"by itself":       {Options{ProtectOnly: true}, []string{"--protect-only"}, 0},
+		"switched off":    {Options{NoProtection: true}, []string{"--protection=false"}, 0},
+	} {
+		args, volumes, marked := mark(c.options)
+		if diff := cmp.Diff(slices.Concat(plain, c.args), args); diff != "" || volumes != c.volumes || marked == "" {
+			t.Errorf("%s: %d volumes, marked %q, arguments (-want +got):\n%s", name, volumes, marked, diff)
+		}
+		marks[marked] = true
+	}
+	if len(marks) != 4 {
+		t.Errorf("two configurations have one mark: %v", slices.Collect(maps.Keys(marks)))
+	}
+}
+
+func TestConfigurationsThatCannotWorkAreRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		options Options
+		want    string
+	}{
+		"fault":                {with("protection: {mode: Bolt}"), "configuration: protection.mode: Unsupported value"},
+		"unknown field":        {with("protection: {mod: Hold}"), `unknown field "protection.mod"`},
+		"nothing left":         {Options{ProtectOnly: true, NoProtection: true}, "leaves nothing to install"},
+		"port of its own":      {Options{Image: "i", Config: []byte(header + "webhook: {port: 1234}")}, "webhook.port: the Deployment and the Services of install go with the default"},
+		"disabled by the file": {Options{ProtectOnly: true, Config: []byte(header + "protection: {enabled: false}")}, "drop one of them"},
+	} {
+		if _, err := c.options.shape(nil); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+func TestDescribedKindsCanBeRead(t *testing.T) {
+	o := with("protection: {kinds: [{apiVersion: a.example.com/v1, kind: A, podTemplates: [spec.t]}]}")
+	may := grantsOf(t, o, "lws-controller-manager")
+	for _, group := range []string{"a.example.com", "jobset.x-k8s.io"} {
+		if got := may["lockstep-protection-role "+group+" * []"]; got != "get list watch" {
+			t.Errorf("%s: %q", group, got)
+		}
+	}
+}
+
+// server is a stand-in for an API server of another version, which cannot be had.
+type server struct {
+	kinds []string
+	err   error
+}
+
+func (s server) ServerResourcesForGroupVersion(string) (*metav1.APIResourceList, error) {
+	list := &metav1.APIResourceList{}
+	for _, kind := range s.kinds {
+		list.APIResources = append(list.APIResources, metav1.APIResource{Kind: kind})
+	}
+	return list, s.err
+}
+
+func (s server) ServerGroupsAndResources() ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
+	return nil, nil, s.err
+}
+func (s server) ServerPreferredResources() ([]*metav1.APIResourceList, error) { return nil, s.err }
+func (s server) ServerPreferredNamespacedResources() ([]*metav1.APIResourceList, error) {
+	return nil, s.err
+}
+
+func TestWhatAnAPIServerLacksIsAskedOfIt(t *testing.T) {
+	unknown := apierrors.NewNotFound(schema.GroupResource{}, "admissionregistration.k8s.io/v1")
+	for name, c := range map[string]struct {
+		server server
+		want   []string
+	}{
+		"1.36":          {server: server{kinds: []string{"MutatingAdmissionPolicy", "ValidatingAdmissionPolicy", "MutatingWebhookConfiguration"}}},
+		"1.35":          {server{kinds: []string{"ValidatingAdmissionPolicy", "MutatingWebhookConfiguration"}}, []string{operator.MutatingPolicy}},
+		"1.29":          {server{kinds: []string{"MutatingWebhookConfiguration"}}, []string{operator.MutatingPolicy, operator.ValidatingPolicy}},
+		"without group": {server{err: unknown}, []string{operator.MutatingPolicy, operator.ValidatingPolicy}},
+	} {
+		got, err := operator.Lacks(c.server)
+		if diff := cmp.Diff(c.want, got); err != nil || diff != "" {
+			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
+		}
+	}
+	if _, err := operator.Lacks(server{err: errors.New("down")}); err == nil {
+		t.Error("a server that does not answer was taken for an old one")
+	}
+}
