@@ -58,6 +58,10 @@ type Options struct {
 	// all that is a set's.
 	KeepSets bool
 
+	// Print writes manifests to Out instead, and asks no API server: they are those for
+	// one of today.
+	Print bool
+
 	// DryRun asks the API server what would happen, and writes nothing.
 	DryRun bool
 
@@ -75,6 +79,9 @@ func Install(ctx context.Context, o Options) error {
 		if err := checkURL(o.WebhookURL); err != nil {
 			return err
 		}
+	}
+	if o.Print {
+		return o.print()
 	}
 	a, err := o.open()
 	if err != nil {

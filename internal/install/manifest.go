@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	sigsyaml "sigs.k8s.io/yaml"
 
 	"lockstep.dev/lockstep/config"
 	"lockstep.dev/lockstep/config/crd"
@@ -48,6 +49,26 @@ func (s shape) manifests() ([]*unstructured.Unstructured, error) {
 		}
 	}
 	return all, nil
+}
+
+// print writes manifests one after another, as kubectl reads them.
+func (o Options) print() error {
+	s, err := o.shape(nil)
+	if err != nil {
+		return err
+	}
+	objects, err := s.manifests()
+	if err != nil {
+		return err
+	}
+	for _, u := range objects {
+		text, err := sigsyaml.Marshal(u.Object)
+		if err != nil {
+			return fmt.Errorf("%s: %w", title(u), err)
+		}
+		fmt.Fprintf(o.Out, "---\n%s", text)
+	}
+	return nil
 }
 
 // everything is what any installation may consist of, but for protection, which

@@ -137,18 +137,6 @@ func TestRolesGrantTheLeast(t *testing.T) {
 		"lws-certificates-role  secrets []":                                                                                    "create",
 		"lws-certificates-role  secrets [lws-webhook-server-cert]":                                                             "get list watch update",
 		"lws-leader-election-role coordination.k8s.io leases []":                                                               "create get update",
-		"lws-holds-role  namespaces []":                                                                                        "get list watch patch",
-		"lws-holds-role  persistentvolumeclaims []":                                                                            "get list watch patch delete",
-		"lws-holds-role  pods []":                                                                                              "get list watch",
-		"lws-holds-role apps daemonsets []":                                                                                    "get list watch",
-		"lws-holds-role apps deployments []":                                                                                   "get list watch",
-		"lws-holds-role apps replicasets []":                                                                                   "get list watch",
-		"lws-holds-role apps statefulsets []":                                                                                  "get list watch",
-		"lws-holds-role batch cronjobs []":                                                                                     "get list watch",
-		"lws-holds-role batch jobs []":                                                                                         "get list watch",
-		"lws-holds-role jobset.x-k8s.io jobsets []":                                                                            "get list watch",
-		"lws-holds-role leaderworkerset.x-k8s.io leaderworkersets []":                                                          "get list watch",
-		"lws-holds-role protection.lockstep.dev claims []":                                                                     "release",
 	}
 	maps.Copy(want, grantedToProtect)
 	bound := grantsTo(t, "lws-controller-manager")

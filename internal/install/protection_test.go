@@ -1,11 +1,13 @@
 package install
 
 import (
+	"bytes"
 	"errors"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -284,6 +286,20 @@ func TestConfigurationsThatCannotWorkAreRefused(t *testing.T) {
 		if _, err := c.options.shape(nil); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %q", name, err, c.want)
 		}
+	}
+}
+
+// What is printed is what is applied.
+func TestPrintedManifestsAreThoseApplied(t *testing.T) {
+	var out bytes.Buffer
+	o := with("protection: {mode: Hold}")
+	o.Image, o.Print, o.Out = "i", true, &out
+	if err := Install(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	printed := must(readFile(fstest.MapFS{"all.yaml": {Data: out.Bytes()}}, "all.yaml"))
+	if diff := cmp.Diff(load(t, o), printed); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

@@ -38,7 +38,8 @@ func (b Birth) Gives(object metav1.Object) bool {
 	if slices.Contains(object.GetFinalizers(), b.Finalizer) || object.GetDeletionTimestamp() != nil {
 		return false
 	}
-	if !b.ephemeral && isEphemeral(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{OwnerReferences: object.GetOwnerReferences()}}) {
+	asClaim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: object.GetName(), OwnerReferences: object.GetOwnerReferences()}}
+	if !b.ephemeral && isEphemeral(asClaim) {
 		return false
 	}
 	mode, chosen := ParseMode(object.GetAnnotations()[ModeKey])

@@ -58,7 +58,7 @@ func (u Undress) isOurs(finalizer string) bool {
 func (u Undress) words(on map[string]string) []string {
 	var ours []string
 	for _, key := range slices.Sorted(maps.Keys(on)) {
-		if strings.HasPrefix(key, prefix) && (!u.KeepChoices || !slices.Contains(choices, key)) {
+		if strings.HasPrefix(key, Prefix) && (!u.KeepChoices || !slices.Contains(choices, key)) {
 			ours = append(ours, key)
 		}
 	}
@@ -75,4 +75,4 @@ func (u Undress) Relies(claim metav1.Object) bool {
 }
 
 // IsOurGate tells whether a pod waits for us to be scheduled.
-func IsOurGate(name string) bool { return strings.HasPrefix(name, prefix) }
+func IsOurGate(name string) bool { return strings.HasPrefix(name, Prefix) }

@@ -74,7 +74,7 @@ func TestUndressingTakesOursAlone(t *testing.T) {
 				t.Fatalf("takes %s", key)
 			}
 		}
-		if slices.ContainsFunc(off.Annotations, func(key string) bool { return !strings.HasPrefix(key, prefix) }) {
+		if slices.ContainsFunc(off.Annotations, func(key string) bool { return !strings.HasPrefix(key, Prefix) }) {
 			t.Fatalf("takes %q", off.Annotations)
 		}
 	})
@@ -96,7 +96,7 @@ func TestBirths(t *testing.T) {
 		"observe":         {claim: choosing("observe"), want: []string{"alone", "volume"}},
 		"barrier":         {claim: choosing("barrier"), want: []string{"alone", "choosing", "protected", "volume"}},
 		"hold":            {claim: choosing("hold"), want: []string{"alone", "choosing", "protected", "volume"}},
-		"of a pod":        {claim: corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{OwnerReferences: ofPod}}, want: []string{"alone", "volume"}},
+		"of a pod":        {claim: corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "p-data", OwnerReferences: ofPod}}, want: []string{"alone", "volume"}},
 		"has the barrier": {claim: corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Finalizers: []string{BarrierFinalizer}}}, want: []string{"alone", "volume"}},
 		"has the other":   {claim: corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Finalizers: []string{PodsFinalizer}}}, want: []string{"protected", "volume"}},
 	} {

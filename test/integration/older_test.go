@@ -60,6 +60,7 @@ func TestClaimsAreBornProtectedWithoutMutatingPolicies(t *testing.T) {
 		t.Errorf("a claim that chooses to be protected gets %q", got)
 	}
 	if got := c.born("prod", func(claim *corev1.PersistentVolumeClaim) {
+		claim.Name = "p-data"
 		claim.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "u", Controller: new(true)}}
 	}); !slices.Equal(got, []string{protect.PodsFinalizer}) {
 		t.Errorf("a claim that goes with a pod gets %q", got)
