@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -12,9 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/protect"
@@ -23,29 +20,10 @@ import (
 // guarded is a scene in whose cluster the deletion of claims in use is refused.
 type guarded struct{ *scene }
 
-// policiesOfHolds are the files of config/protection that holds need.
-var policiesOfHolds = []string{"refuse.yaml", "guard.yaml", "forged.yaml"}
-
-// guard applies the policies for the time of a test, and has the operator wait only
-// a second for the last holder of a claim to come back.
+// guard has the operator wait only a second for the last holder of a claim to come
+// back. The policies that refuse were installed with it.
 func guard(t *testing.T) {
 	t.Helper()
-	var applied []client.Object
-	for _, name := range policiesOfHolds {
-		applied = append(applied, policies(t, name)...)
-	}
-	for _, o := range applied {
-		if err := client.IgnoreAlreadyExists(bed.client.Create(t.Context(), o)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Cleanup(func() {
-		for _, o := range applied {
-			if err := bed.client.Delete(context.Background(), o); err != nil {
-				t.Errorf("take away %s: %v", o.GetName(), err)
-			}
-		}
-	})
 	config := filepath.Join(t.TempDir(), "config.yaml")
 	const text = "apiVersion: config.lws.x-k8s.io/v1alpha1\nkind: Configuration\nprotection: {graceSeconds: 1, releaseTTLSeconds: 5}\n"
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
@@ -59,25 +37,6 @@ func restartOperator(t *testing.T, flags ...string) {
 	t.Helper()
 	if err := errors.Join(bed.operator.kill(), bed.operator.start(flags...)); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// policies are the objects of a file of config/protection.
-func policies(t *testing.T, name string) (objects []client.Object) {
-	t.Helper()
-	file, err := os.Open(filepath.Join("..", "..", "config", "protection", name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	for decoder := yaml.NewYAMLOrJSONDecoder(file, 4096); ; {
-		o := &unstructured.Unstructured{}
-		if err := decoder.Decode(o); errors.Is(err, io.EOF) {
-			return objects
-		} else if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		objects = append(objects, o)
 	}
 }
 
