@@ -149,7 +149,7 @@ func (u *unprotection) run(ctx context.Context, stopOperator func() error) error
 	}
 	report, err := u.Everything(ctx)
 	if report.Any() {
-		u.say("protection taken off %d claims, %d namespaces and %d pods", report.Claims, report.Namespaces, report.Pods)
+		u.say("protection taken off %d claims, %d volumes, %d namespaces and %d pods", report.Claims, report.Volumes, report.Namespaces, report.Pods)
 	}
 	if err != nil {
 		return fmt.Errorf("take protection off claims: %w", err)

@@ -7,9 +7,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// VolumeFinalizer is what the cluster keeps a bound PersistentVolume with.
-const VolumeFinalizer = "kubernetes.io/pv-protection"
-
 // Birth is what an object gets when it is created, by those who can see neither
 // its namespace nor the cluster's settings: which namespaces a birth is for is
 // selected before.

@@ -65,11 +65,7 @@ func TestClaimsAreBornProtectedWithoutMutatingPolicies(t *testing.T) {
 	}); !slices.Equal(got, []string{protect.PodsFinalizer}) {
 		t.Errorf("a claim that goes with a pod gets %q", got)
 	}
-	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "v"}, Spec: corev1.PersistentVolumeSpec{
-		AccessModes:            []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-		Capacity:               corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
-		PersistentVolumeSource: corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{Server: "s", Path: "/"}},
-	}}
+	volume := newVolume("v")
 	c.must(c.Create(t.Context(), volume, client.DryRunAll))
 	if !slices.Equal(volume.Finalizers, []string{protect.VolumeFinalizer}) {
 		t.Errorf("a volume gets %q", volume.Finalizers)
@@ -93,4 +89,12 @@ func (c *cluster) born(namespace string, change ...func(*corev1.PersistentVolume
 	}
 	c.must(c.Create(c.t.Context(), claim, client.DryRunAll))
 	return claim.Finalizers
+}
+
+func newVolume(name string) *corev1.PersistentVolume {
+	return &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeSpec{
+		AccessModes:            []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		Capacity:               corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+		PersistentVolumeSource: corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{Server: "s", Path: "/"}},
+	}}
 }

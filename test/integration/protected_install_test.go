@@ -213,6 +213,8 @@ func TestUninstallCutShortIsTakenUpAgain(t *testing.T) {
 		c.gives("default", protect.PodsFinalizer, protect.BarrierFinalizer)
 		claim := c.claimIn("default", fmt.Sprintf("claim-%d", cut))
 		c.annotateAll(claim, "default")
+		volume := newVolume(fmt.Sprintf("volume-%d", cut))
+		c.create(volume)
 		ctx, cancel := context.WithCancel(t.Context())
 		out := &cutAt{lines: cut, cancel: cancel}
 		o := c.options(nil)
@@ -226,6 +228,10 @@ func TestUninstallCutShortIsTakenUpAgain(t *testing.T) {
 		c.read(claim, "default", claim.Name)
 		if len(claim.Finalizers) > 0 {
 			t.Fatalf("cut after %d lines: the claim keeps %q", cut, claim.Finalizers)
+		}
+		c.read(volume, "", volume.Name)
+		if len(volume.Finalizers) > 0 {
+			t.Fatalf("cut after %d lines: the volume keeps %q", cut, volume.Finalizers)
 		}
 		if finished == nil {
 			break

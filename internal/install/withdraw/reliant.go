@@ -15,9 +15,11 @@ import (
 	"lockstep.dev/lockstep/internal/protect"
 )
 
-// Reliant is a claim on its way out that only Lockstep will let go.
+// Reliant is a claim, or a volume, on its way out that only Lockstep will let go.
 type Reliant struct {
 	Claim types.NamespacedName
+	// Volume is the name of a volume, which is in use while it is bound.
+	Volume string
 	// Users are the pods it waits for; none where it waits for something else.
 	Users []string
 	// AwaitsBuiltIn: nobody uses it, and the built-in controller has yet to take
@@ -27,6 +29,8 @@ type Reliant struct {
 
 func (r Reliant) String() string {
 	switch {
+	case r.Volume != "":
+		return fmt.Sprintf("volume %s (bound to %s)", r.Volume, r.Claim)
 	case len(r.Users) > 0:
 		return fmt.Sprintf("%s (used by %s)", r.Claim, strings.Join(r.Users, ", "))
 	case r.AwaitsBuiltIn:
@@ -95,6 +99,11 @@ func (w Withdrawal) Reliant(ctx context.Context) ([]Reliant, error) {
 		}
 		left = append(left, stay...)
 	}
+	volumes, err := w.boundVolumes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	left = append(left, volumes...)
 	slices.SortFunc(left, func(x, y Reliant) int { return strings.Compare(x.Claim.String(), y.Claim.String()) })
 	return left, nil
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/protect"
@@ -30,6 +31,62 @@ func (w Withdrawal) claims() subject {
 
 func (w Withdrawal) eachClaim(ctx context.Context, see func(*corev1.PersistentVolumeClaim) error) error {
 	return eachPage(ctx, w.Client, &corev1.PersistentVolumeClaimList{}, func(list *corev1.PersistentVolumeClaimList) error {
+		for i := range list.Items {
+			if err := see(&list.Items[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// volumes are ours to keep where nothing built in does. One on its way out is let go
+// once it is not bound: it says so itself.
+func (w Withdrawal) volumes() subject {
+	return subject{
+		each: func(ctx context.Context, see func(client.Object) error) error {
+			if !w.Alone {
+				return nil
+			}
+			return w.eachVolume(ctx, func(volume *corev1.PersistentVolume) error { return see(volume) })
+		},
+		off: func(o client.Object) patch {
+			volume, ok := o.(*corev1.PersistentVolume)
+			if !ok || !slices.Contains(volume.Finalizers, protect.VolumeFinalizer) || isKept(volume) {
+				return nil
+			}
+			stay := slices.DeleteFunc(slices.Clone(volume.Finalizers), func(f string) bool { return f == protect.VolumeFinalizer })
+			return patch{"metadata": map[string]any{"finalizers": stay}}
+		},
+	}
+}
+
+// isKept tells whether a volume on its way out waits to be set free.
+func isKept(volume *corev1.PersistentVolume) bool {
+	return volume.DeletionTimestamp != nil && volume.Status.Phase == corev1.VolumeBound && slices.Contains(volume.Finalizers, protect.VolumeFinalizer)
+}
+
+// boundVolumes are those that are kept.
+func (w Withdrawal) boundVolumes(ctx context.Context) (kept []Reliant, err error) {
+	if !w.Alone {
+		return nil, nil
+	}
+	err = w.eachVolume(ctx, func(volume *corev1.PersistentVolume) error {
+		if !isKept(volume) {
+			return nil
+		}
+		r := Reliant{Volume: volume.Name}
+		if to := volume.Spec.ClaimRef; to != nil {
+			r.Claim = types.NamespacedName{Namespace: to.Namespace, Name: to.Name}
+		}
+		kept = append(kept, r)
+		return nil
+	})
+	return kept, err
+}
+
+func (w Withdrawal) eachVolume(ctx context.Context, see func(*corev1.PersistentVolume) error) error {
+	return eachPage(ctx, w.Client, &corev1.PersistentVolumeList{}, func(list *corev1.PersistentVolumeList) error {
 		for i := range list.Items {
 			if err := see(&list.Items[i]); err != nil {
 				return err

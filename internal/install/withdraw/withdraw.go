@@ -39,16 +39,19 @@ func Connect(config *rest.Config) (client.Client, error) {
 }
 
 // Report counts what was undressed.
-type Report struct{ Claims, Namespaces, Pods int }
+type Report struct{ Claims, Volumes, Namespaces, Pods int }
 
 // Any tells whether anything was.
 func (r Report) Any() bool { return r != Report{} }
 
-// Everything undresses claims, namespaces and pods until a look finds none that
+// Everything undresses claims, volumes, namespaces and pods until a look finds none that
 // bears anything of ours. Claims that were asked to go meanwhile go by the
 // protocol, or are named in an error.
 func (w Withdrawal) Everything(ctx context.Context) (r Report, err error) {
 	if r.Claims, err = w.undress(ctx, w.claims()); err != nil {
+		return r, err
+	}
+	if r.Volumes, err = w.undress(ctx, w.volumes()); err != nil {
 		return r, err
 	}
 	if r.Namespaces, err = w.undress(ctx, w.namespaces()); err != nil {
