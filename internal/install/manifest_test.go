@@ -122,7 +122,7 @@ func TestRolesGrantTheLeast(t *testing.T) {
 		"lws-manager-role apps statefulsets []":                                    "create delete get list patch watch",
 		"lws-manager-role apps controllerrevisions []":                             "create delete get list patch watch",
 		"lws-manager-role  services []":                                            "create delete get list patch watch",
-		"lws-manager-role  pods []":                                                "get list watch create delete patch",
+		"lws-manager-role  pods []":                                                "get list watch create delete",
 		"lws-manager-role  persistentvolumeclaims []":                              "get list watch create patch",
 		"lws-manager-role  pods/finalizers []":                                     "update",
 		"lws-manager-role  nodes []":                                               "get list watch",

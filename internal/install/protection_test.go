@@ -58,24 +58,23 @@ func TestPoliciesUseNoParameters(t *testing.T) {
 }
 
 func TestEachClusterGetsThePoliciesItKnows(t *testing.T) {
-	refusing := []string{"guard", "guard-namespace", "refuse-delete", "refuse-namespace", "warn-delete"}
+	refusing := []string{"gated", "guard", "guard-namespace", "refuse-delete", "refuse-namespace", "warn-delete"}
 	for name, c := range map[string]struct {
 		options Options
 		lacks   []string
 		want    []string
 	}{
-		"beside the built-in": {want: append([]string{"barrier", "barrier-chosen", "forged"}, refusing...)},
+		"beside the built-in": {want: append([]string{"barrier", "barrier-chosen", "forged", "gate"}, refusing...)},
 		"alone": {options: with("protection: {alone: true}"),
-			want: append([]string{"barrier", "barrier-chosen", "forged", "pod-protection", "volume-protection"}, refusing...)},
+			want: append([]string{"barrier", "barrier-chosen", "forged", "gate", "pod-protection", "volume-protection"}, refusing...)},
 		"before 1.36": {lacks: []string{operator.MutatingPolicy},
 			want: append([]string{webhook.ProtectionConfiguration, "refuse-forged"}, refusing...)},
 		"before 1.30":  {lacks: []string{operator.MutatingPolicy, operator.ValidatingPolicy}, want: []string{webhook.ProtectionConfiguration}},
 		"disabled":     {options: with("protection: {enabled: false}")},
 		"switched off": {options: Options{NoProtection: true}},
-		"by itself":    {options: Options{ProtectOnly: true}, want: append([]string{"barrier", "barrier-chosen", "forged"}, refusing...)},
+		"by itself":    {options: Options{ProtectOnly: true}, want: append([]string{"barrier", "barrier-chosen", "forged", "gate"}, refusing...)},
 	} {
 		got := policies(loadFor(t, c.options, c.lacks...))
-		got = slices.DeleteFunc(got, func(name string) bool { return strings.HasPrefix(name, "strict") || strings.Contains(name, "gate") }) // of mode strict
 		slices.Sort(c.want)
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
@@ -117,9 +116,12 @@ func TestNamespacesAreSelectedByTheModeThatHolds(t *testing.T) {
 	protected, others := []string{"barrier", "hold", "strict"}, []string{"off", "observe"}
 	undecided := []string{"", "nonsense"}
 	for mode, byDefault := range map[string]bool{"Off": false, "Observe": false, "Barrier": true, "Hold": true, "Strict": true} {
-		want := map[string][]string{"barrier": protected, "barrier-chosen": slices.Concat(undecided, others)}
+		want := map[string][]string{"barrier": protected, "barrier-chosen": slices.Concat(undecided, others), "gate": {"strict"}}
 		if byDefault {
-			want = map[string][]string{"barrier": slices.Concat(undecided, protected), "barrier-chosen": others}
+			want["barrier"], want["barrier-chosen"] = slices.Concat(undecided, protected), others
+		}
+		if mode == "Strict" {
+			want["gate"] = append(undecided, "strict")
 		}
 		got, older := map[string][]string{}, map[string][]string{}
 		for _, u := range load(t, with("protection: {mode: "+mode+"}")) {
@@ -194,7 +196,7 @@ func TestClaimWebhooksNeverStandInTheWay(t *testing.T) {
 		}
 	}
 	want := map[string]string{
-		"barrier": webhook.PathProtectClaim, "barrier-chosen": webhook.PathProtectClaimChosen,
+		"barrier": webhook.PathProtectClaim, "barrier-chosen": webhook.PathProtectClaimChosen, "gate": webhook.PathGatePod,
 		"pod-protection": webhook.PathProtectClaimPods, "volume-protection": webhook.PathProtectVolume,
 	}
 	if diff := cmp.Diff(want, seen); diff != "" {

@@ -24,8 +24,10 @@ const (
 // ProtectionConfiguration sends the API server to these paths.
 const ProtectionConfiguration = "lockstep-protection-webhook-configuration"
 
-// RegisterProtection puts the webhooks that give finalizers on their paths.
+// RegisterProtection puts the webhooks that give finalizers, and the gate of mode
+// strict, on their paths.
 func RegisterProtection(server webhook.Server) {
+	server.Register(PathGatePod, &webhook.Admission{Handler: admission.HandlerFunc(gating)})
 	for path, birth := range births() {
 		server.Register(path, &webhook.Admission{Handler: giving(birth)})
 	}
