@@ -1,0 +1,60 @@
+package cluster
+
+import (
+	"errors"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// uninstall is what "lockstep uninstall" says, with sets left as they are.
+func uninstall() (string, error) {
+	out, err := exec.Command(bed.operator.Program, "uninstall", "--keep-sets", "--timeout", "30s", "--kubeconfig", bed.operator.Kubeconfig).CombinedOutput()
+	return string(out), err
+}
+
+// TestUninstallWithProtectedClaims takes Lockstep out of a cluster whose claims it
+// protects, while it does not run. A claim that is used on its way out stops that;
+// in the end, built-in controllers alone have all claims in their hands.
+func TestUninstallWithProtectedClaims(t *testing.T) {
+	s := newScene(t)
+	used, living := s.claim("used"), s.claim("living")
+	pod := s.user("user", []string{"used"})
+	s.remove(used)
+	s.stays(used)
+	s.check("stop the operator", bed.operator.kill())
+	t.Cleanup(func() {
+		if err := errors.Join(bed.operator.Install(), bed.operator.start()); err != nil {
+			t.Fatal(err)
+		}
+	})
+
+	out, err := uninstall()
+	if err == nil || !strings.Contains(out, s.namespace+"/used (used by pod user)") || !strings.Contains(out, "nothing was removed") {
+		t.Fatalf("with a claim in use: %v\n%s", err, out)
+	}
+	policies := &admissionv1.MutatingAdmissionPolicyList{}
+	s.check("list policies", s.client.List(t.Context(), policies))
+	if len(policies.Items) == 0 {
+		t.Fatal("there was no policy to take away")
+	}
+
+	s.remove(pod, client.GracePeriodSeconds(0))
+	out, err = uninstall()
+	t.Logf("%s", out)
+	s.check("uninstall", err)
+	s.awaitGone(used)
+	if have := s.finalizersOf("living"); !slices.Equal(have, []string{podProtection}) {
+		t.Errorf("the living claim has %q", have)
+	}
+	s.check("list policies", s.client.List(t.Context(), policies))
+	if len(policies.Items) > 0 {
+		t.Errorf("%d policies are left", len(policies.Items))
+	}
+	s.remove(living)
+	s.awaitGone(living)
+}
