@@ -223,8 +223,8 @@ func span(requests []drill.Request) (first, last time.Time) {
 	return first, last
 }
 
-// tellReads tells what the operator read since the mark: the users of all claims went
-// at once, so that there was one batch.
+// tellReads tells what the operator read since the mark. Each batch of claims begins
+// with a probe, so that there were as many as probes.
 func (s *claimStage) tellReads(f *figures) error {
 	if err := s.audit.Sync(); err != nil {
 		return err
@@ -240,7 +240,8 @@ func (s *claimStage) tellReads(f *figures) error {
 		}
 	}
 	f.add("release-1000.full-reads", float64(full))
-	f.add("release-1000.probes", float64(probes))
+	f.add("release-1000.batches", float64(probes))
+	f.add("release-1000.full-reads-per-batch", float64(full)/float64(max(probes, 1)))
 	f.add("release-1000.events", float64(len(s.since(func(r drill.Request) bool { return drill.ByLockstep(r) && r.Resource == "events" }))))
 	return nil
 }
