@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"lockstep.dev/lockstep/internal/protect"
 	"lockstep.dev/lockstep/test/delay"
 )
 
@@ -124,31 +125,52 @@ func (b *builtIn) onTime(t *testing.T) {
 
 func (b *builtIn) boundAfterTheList(t *testing.T) {
 	b = b.on(t)
-	ns := b.namespace()
-	claim, pod := b.claim(ns, "data"), b.pod(ns, "b", "data")
-	write := b.proxy.Hold(delay.Requests, writes(ns, "data"))
-	defer write.Release()
-	b.must(b.Delete(t.Context(), claim))
-	b.reached(write) // it has listed pods, and found none that is bound
-	b.bind(pod)
-	b.until("the kubelet mounts it: it is terminating, and still protected", func() bool { return b.kubelet.mounts(pod, claim) })
-	if b.lost(claim, pod) {
-		t.Fatal("lost before the write")
-	}
-	write.Release()
+	claim, pod := b.replayR3(nil)
 	b.gone(claim)
 	if !b.lost(claim, pod) {
 		t.Error("not lost: this race can no longer be seen")
 	}
 }
 
+// replayR3 has a pod bound, and its claim mounted, between the controller's list of
+// pods and its write, which goes out in the end.
+func (b *builtIn) replayR3(before func()) (*corev1.PersistentVolumeClaim, *corev1.Pod) {
+	b.t.Helper()
+	ns := b.namespace()
+	claim, pod := b.claim(ns, "data"), b.pod(ns, "b", "data")
+	write := b.proxy.Hold(delay.Requests, writes(ns, "data"))
+	defer write.Release()
+	b.must(b.Delete(b.t.Context(), claim))
+	b.reached(write) // it has listed pods, and found none that is bound
+	if before != nil {
+		before()
+	}
+	b.bind(pod)
+	b.until("the kubelet mounts it: it is terminating, and still protected", func() bool { return b.kubelet.mounts(pod, claim) })
+	if b.lost(claim, pod) {
+		b.t.Fatal("lost before the write")
+	}
+	return claim, pod
+}
+
 func (b *builtIn) judgedByAnothersList(t *testing.T) {
 	b = b.on(t)
+	claim, pod := b.replayR4(nil)
+	b.gone(claim)
+	if !b.lost(claim, pod) {
+		t.Error("not lost: this race can no longer be seen")
+	}
+}
+
+// replayR4 has claim b mounted, and then deleted, after pods were listed for claim a;
+// both are judged by that list.
+func (b *builtIn) replayR4(before func()) (*corev1.PersistentVolumeClaim, *corev1.Pod) {
+	b.t.Helper()
 	ns, other := b.namespace(), b.namespace()
 	claimA, claimB := b.claim(ns, "a"), b.claim(ns, "b")
 	podA, podB := b.pod(ns, "a", "a", "b"), b.pod(ns, "b", "b")
 	b.bind(podA)
-	b.must(b.Delete(t.Context(), claimA))
+	b.must(b.Delete(b.t.Context(), claimA))
 	b.until("claim a is kept", func() bool { return b.said("Keeping PVC because it is being used", ns+"/a") > 0 })
 
 	// The one worker is busy elsewhere, so that both claims come into one batch.
@@ -165,21 +187,21 @@ func (b *builtIn) judgedByAnothersList(t *testing.T) {
 	defer list.Release()
 	busy.Release()
 	b.reached(list) // pods were listed for claim a
-
+	if before != nil {
+		before()
+	}
 	b.bind(podB)
 	b.until("the kubelet mounts b", func() bool { return b.kubelet.mounts(podB, claimB) })
-	b.must(b.Delete(t.Context(), claimB))
+	b.must(b.Delete(b.t.Context(), claimB))
 	b.knowsClaims(other) // that b is terminating
-	b.reached(lag) // and does not know pod b
+	b.reached(lag)       // and does not know pod b
 	list.Release()
-	b.gone(claimB)
-	if !b.lost(claimB, podB) {
-		t.Error("not lost: this race can no longer be seen")
-	}
+	b.until("b loses its protection", func() bool { return !b.bears(claimB, protect.PodsFinalizer) })
 	for _, r := range b.proxy.Seen(func(r delay.Request) bool { return listsPods(ns)(r) || writes(ns, "b")(r) })[asked+1:] {
 		if r.Verb == "list" {
-			t.Error("pods were listed again for b: this was another race")
+			b.t.Error("pods were listed again for b: this was another race")
 		}
 		break // what comes after b went does not matter
 	}
+	return claimB, podB
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -22,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
+	"lockstep.dev/lockstep/internal/protect"
 	"lockstep.dev/lockstep/test/delay"
 )
 
@@ -36,6 +38,8 @@ type course struct {
 	env     *envtest.Environment
 	cfg     *rest.Config
 	kubelet *realKubelet
+	// barrier: claims are to have theirs before anything happens to them.
+	barrier bool
 }
 
 func newCourse(t *testing.T) *course {
@@ -105,7 +109,21 @@ func (c *course) claim(namespace, name string) *corev1.PersistentVolumeClaim {
 	}))
 	bound := []byte(`{"status":{"phase":"Bound"}}`)
 	c.must(c.Status().Patch(c.t.Context(), claim, client.RawPatch(types.MergePatchType, bound)))
+	if c.barrier {
+		c.until("claim "+name+" has a barrier", func() bool { return c.bears(claim, protect.BarrierFinalizer) })
+	}
 	return claim
+}
+
+// bears tells whether a claim is there and has a finalizer.
+func (c *course) bears(claim *corev1.PersistentVolumeClaim, finalizer string) bool {
+	c.t.Helper()
+	now := &corev1.PersistentVolumeClaim{}
+	err := c.Get(c.t.Context(), client.ObjectKeyFromObject(claim), now)
+	if !apierrors.IsNotFound(err) {
+		c.must(err)
+	}
+	return err == nil && now.UID == claim.UID && slices.Contains(now.Finalizers, finalizer)
 }
 
 // pod is one that mounts claims, not bound yet.
@@ -167,6 +185,7 @@ func (c *course) gone(claim *corev1.PersistentVolumeClaim) {
 // process is a program of the local control plane.
 type process struct {
 	log string
+	cmd *exec.Cmd
 }
 
 // run starts a program, which ends with the test. What it says on its standard
@@ -190,7 +209,7 @@ func (c *course) run(out io.Writer, name string, flags ...string) *process {
 		_ = cmd.Wait()
 		_ = log.Close()
 	})
-	return &process{log: log.Name()}
+	return &process{log: log.Name(), cmd: cmd}
 }
 
 // said counts the lines of the log with all of the words in them.

@@ -1,0 +1,196 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"lockstep.dev/lockstep/internal/controller"
+	"lockstep.dev/lockstep/internal/narrate"
+	"lockstep.dev/lockstep/internal/operator"
+	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/test/delay"
+	"lockstep.dev/lockstep/test/kubelet"
+)
+
+// ourOperator is ours, doing nothing but protect, behind a proxy of its own.
+type ourOperator struct {
+	*course
+	proxy *delay.Proxy
+	stop  func()
+}
+
+// TestRacesOfOurs replays what the built-in controller loses claims by, with ours
+// beside it and in its place. What is late is late for ours as well.
+func TestRacesOfOurs(t *testing.T) {
+	c := newCourse(t)
+	c.barrier = true
+	b := c.builtIn()
+	o := c.ourOperator(false)
+	t.Run("beside: bound between the built-in's list and its write", func(t *testing.T) { o.on(t).besideR3(b.on(t)) })
+	t.Run("beside: judged by the built-in by the list of another claim", func(t *testing.T) { o.on(t).besideR4(b.on(t)) })
+	t.Run("beside: bound between our reading and our write", func(t *testing.T) { o.on(t).boundBeforeTheLastWrite() })
+	o.stop()
+	c.must(b.cmd.Process.Kill())
+	o = c.ourOperator(true)
+	t.Run("alone: bound between our reading and our write", func(t *testing.T) { o.on(t).aloneR3() })
+	t.Run("alone: deleted after pods were read for another claim", func(t *testing.T) { o.on(t).aloneR4() })
+	t.Run("alone: bound between our last reading and our last write", func(t *testing.T) { o.on(t).boundBeforeTheLastWrite() })
+	o.stop()
+}
+
+func (c *course) ourOperator(alone bool) *ourOperator {
+	c.t.Helper()
+	o := &ourOperator{course: c, proxy: c.proxy("lockstep")}
+	config, err := operator.LoadConfig("")
+	c.must(err)
+	config.LeaderElection.LeaderElect = new(bool)
+	config.Metrics.BindAddress = "0"
+	config.Health.HealthProbeBindAddress = fmt.Sprintf("127.0.0.1:%d", port(c.t))
+	config.Protection.Alone = alone
+	r := &replica{c: &cluster{t: c.t, cfg: c.cfg, Client: c.Client}, ended: make(chan error, 1), options: operator.Options{
+		REST: o.proxy.Config(), Config: *config, Namespace: systemName, Controllers: []string{controller.Protection}, Log: logr.Discard(),
+	}}
+	o.stop = r.start().untilReady().shut
+	return o
+}
+
+func (o ourOperator) on(t *testing.T) *ourOperator {
+	o.course = o.course.on(t)
+	return &o
+}
+
+// lags has the operator hear of no pods until the test is over.
+func (o *ourOperator) lags() (h *delay.Hold) {
+	h = o.proxy.Hold(delay.Streams, watches("pods"))
+	o.t.Cleanup(h.Release)
+	return h
+}
+
+// keeps returns once ours has said that the claim is in use without P, and sees it
+// kept for as long as the pod is there.
+func (o *ourOperator) keeps(claim *corev1.PersistentVolumeClaim, pod *corev1.Pod) {
+	o.t.Helper()
+	o.until("P is gone", func() bool { return !o.bears(claim, protect.PodsFinalizer) })
+	o.until("ours tells that a pod uses "+claim.Name, func() bool { return o.told(claim, narrate.UsedWithoutProtection) })
+	if o.lost(claim, pod) {
+		o.t.Fatal("lost")
+	}
+	if !o.kubelet.mounts(pod, claim) || !o.bears(claim, protect.BarrierFinalizer) {
+		o.t.Fatal("this was no race: it is not mounted, or has no barrier")
+	}
+	if kubelet.Old.Admits(o.now(claim)) == nil || kubelet.Today.Admits(o.now(claim)) == nil {
+		o.t.Error("another pod could still come to mount it")
+	}
+}
+
+func (o *ourOperator) told(claim *corev1.PersistentVolumeClaim, reason string) bool {
+	list := &eventsv1.EventList{}
+	o.must(o.List(o.t.Context(), list, client.InNamespace(claim.Namespace)))
+	for _, e := range list.Items {
+		if e.Regarding.UID == claim.UID && e.Reason == reason {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *course) now(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
+	c.t.Helper()
+	now := &corev1.PersistentVolumeClaim{}
+	c.must(c.Get(c.t.Context(), client.ObjectKeyFromObject(claim), now))
+	return now
+}
+
+// ends is how every race does: the pod goes, and then the claim.
+func (o *ourOperator) ends(claim *corev1.PersistentVolumeClaim, pod *corev1.Pod, lag *delay.Hold) {
+	o.t.Helper()
+	lag.Release()
+	o.end(pod)
+	o.gone(claim)
+}
+
+func (o *ourOperator) besideR3(b *builtIn) {
+	var lag *delay.Hold
+	claim, pod := b.replayR3(func() { lag = o.lags() })
+	o.keeps(claim, pod)
+	o.ends(claim, pod, lag)
+}
+
+func (o *ourOperator) besideR4(b *builtIn) {
+	var lag *delay.Hold
+	claim, pod := b.replayR4(func() { lag = o.lags() })
+	o.keeps(claim, pod)
+	o.ends(claim, pod, lag)
+}
+
+func (o *ourOperator) aloneR3() {
+	ns := o.namespace()
+	claim, pod := o.claim(ns, "data"), o.pod(ns, "b", "data")
+	write := o.proxy.Hold(delay.Requests, writes(ns, "data"))
+	defer write.Release()
+	o.must(o.Delete(o.t.Context(), claim))
+	o.reached(write) // of P: it has read pods, and found none that is bound
+	lag := o.lags()
+	o.bind(pod)
+	o.until("the kubelet mounts it", func() bool { return o.kubelet.mounts(pod, claim) })
+	write.Release()
+	o.keeps(claim, pod)
+	o.ends(claim, pod, lag)
+}
+
+func (o *ourOperator) aloneR4() {
+	ns := o.namespace()
+	claimA, claimB, pod := o.claim(ns, "a"), o.claim(ns, "b"), o.pod(ns, "b", "b")
+	reading := o.proxy.Hold(delay.Answers, listsPods(ns))
+	defer reading.Release()
+	o.must(o.Delete(o.t.Context(), claimA))
+	o.reached(reading) // pods were read for claim a
+	lag := o.lags()
+	o.bind(pod)
+	o.until("the kubelet mounts b", func() bool { return o.kubelet.mounts(pod, claimB) })
+	o.must(o.Delete(o.t.Context(), claimB))
+	reading.Release()
+	o.gone(claimA)
+	o.until("ours tells that b is in use", func() bool { return o.told(claimB, narrate.DeletionPostponed) })
+	if o.lost(claimB, pod) || !o.bears(claimB, protect.PodsFinalizer) {
+		o.t.Fatal("lost, or about to be")
+	}
+	o.ends(claimB, pod, lag)
+}
+
+// boundBeforeTheLastWrite is R3 at the barrier: the pod is bound when the write that
+// ends the claim is under way, and finds that its kubelet refuses.
+func (o *ourOperator) boundBeforeTheLastWrite() {
+	ns := o.namespace()
+	claim, pod := o.claim(ns, "data"), o.pod(ns, "b", "data")
+	last := o.proxy.Hold(delay.Requests, func(r delay.Request) bool {
+		return writes(ns, "data")(r) && !o.isProtected(claim)
+	})
+	defer last.Release()
+	o.must(o.Delete(o.t.Context(), claim))
+	o.reached(last)
+	o.bind(pod)
+	o.until("the kubelet refuses", func() bool { return o.kubelet.refuses(pod) != "" })
+	if kubelet.Old.Admits(o.now(claim)) == nil {
+		o.t.Error("an old kubelet would mount it")
+	}
+	last.Release()
+	o.gone(claim)
+	if o.kubelet.mounts(pod, claim) {
+		o.t.Error("lost")
+	}
+}
+
+// isProtected tells whether P is there, without ending the test: a proxy asks.
+func (c *course) isProtected(claim *corev1.PersistentVolumeClaim) bool {
+	now := &corev1.PersistentVolumeClaim{}
+	err := c.Get(context.Background(), client.ObjectKeyFromObject(claim), now)
+	return err != nil || slices.Contains(now.Finalizers, protect.PodsFinalizer)
+}
