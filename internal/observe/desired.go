@@ -39,6 +39,7 @@ type wantedKind struct {
 	kind     identity.Kind
 	resource string
 	informer cache.SharedIndexInformer
+	list     list
 }
 
 // NewDesired returns a Desired that reads through the clients once it runs. The
@@ -64,7 +65,9 @@ func NewDesired(client kubernetes.Interface, foreign dynamic.Interface, kinds []
 		if err != nil {
 			return nil, err
 		}
-		d.kinds = append(d.kinds, &wantedKind{kind: k.kind, resource: k.resource, informer: informer})
+		d.kinds = append(d.kinds, &wantedKind{kind: k.kind, resource: k.resource, informer: informer, list: func(ctx context.Context, namespace string) (runtime.Object, error) {
+			return k.client.Get().Namespace(namespace).Resource(k.resource).Do(ctx).Get()
+		}})
 	}
 	d.foreign = append(d.foreign, newForeignKind(d, client.Discovery(), foreign, leaderWorkerSets, ofLeaderWorkerSet))
 	for _, kind := range kinds {

@@ -136,6 +136,12 @@ func (k *foreignKind) follow(ctx context.Context, resource string) {
 	}
 }
 
+func (k *foreignKind) list(resource string) list {
+	return func(ctx context.Context, namespace string) (runtime.Object, error) {
+		return k.client.Resource(k.GroupVersion().WithResource(resource)).Namespace(namespace).List(ctx, metav1.ListOptions{})
+	}
+}
+
 func (k *foreignKind) listWatch(resource string) cache.ListerWatcher {
 	all := k.client.Resource(k.GroupVersion().WithResource(resource))
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{

@@ -23,14 +23,14 @@ func (p *protection) setupHolds() error {
 	if err != nil {
 		return fmt.Errorf("watch workloads: %w", err)
 	}
-	if err := observe.IndexHolds(context.Background(), p.mgr.GetFieldIndexer()); err != nil {
+	if err := observe.IndexHolds(context.Background(), p.caches); err != nil {
 		return err
 	}
 	for _, collector := range narrate.HoldMetrics() {
 		_ = metrics.Registry.Register(collector) // registered already by an earlier setup in this process
 	}
 	err = hold.Setup(p.mgr, hold.Options{
-		Holds:      observe.NewHolds(p.mgr.GetCache(), p.claims, p.pods, desired, p.settings.Settings, p.settings.Grace),
+		Holds:      observe.NewHolds(p.caches, p.claims, p.pods, desired, p.settings.Settings, p.settings.Grace),
 		Actor:      p.actor,
 		Narrator:   narrate.NewHolds(narrate.New(p.mgr.GetEventRecorder(controller.Protection))),
 		ReleaseTTL: p.settings.ReleaseTTL,

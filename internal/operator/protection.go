@@ -3,7 +3,6 @@ package operator
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"time"
@@ -59,9 +58,12 @@ type protection struct {
 	mgr      ctrl.Manager
 	log      logr.Logger
 	settings ProtectionSettings
-	claims   *observe.Claims
-	pods     *observe.Pods
-	actor    *act.Actor
+	// caches hold claims and namespaces. They are not the manager's: a cache has one
+	// selector for a kind, and LeaderWorkerSets look at claims with a label only.
+	caches cache.Cache
+	claims *observe.Claims
+	pods   *observe.Pods
+	actor  *act.Actor
 	// narrator is the one of the finalizing controller.
 	narrator *narrate.Protection
 	// direct reaches the API server past all caches.
@@ -74,13 +76,21 @@ func (p *protection) watchPods(ctx context.Context, namespace string, options me
 
 // setupProtection adds the parts of protection to the manager.
 func (o *Options) setupProtection(mgr ctrl.Manager) error {
+	caches, err := cache.New(mgr.GetConfig(), cache.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), ByObject: observe.ProtectionCaches(),
+	})
+	if err != nil {
+		return err
+	}
 	p := &protection{
 		mgr: mgr, log: o.Log.WithName(controller.Protection), settings: o.protectionSettings(),
-		claims: observe.NewClaims(mgr.GetCache(), mgr.GetAPIReader()),
+		caches: caches,
+		claims: observe.NewClaims(caches, mgr.GetAPIReader()),
 		pods:   observe.NewPods(),
 		actor:  act.New(mgr.GetClient(), mgr.GetAPIReader()),
 	}
 	for _, setup := range []func() error{
+		p.setupCaches,
 		p.setupPods,
 		p.setupFinalizers,
 		p.setupHolds,
@@ -92,6 +102,26 @@ func (o *Options) setupProtection(mgr ctrl.Manager) error {
 	}
 	return nil
 }
+
+// setupCaches has the caches filled before anything else runs, on replicas that do
+// not lead as well.
+func (p *protection) setupCaches() error {
+	for object := range observe.ProtectionCaches() {
+		if _, err := p.caches.GetInformer(context.Background(), object, cache.BlockUntilSynced(false)); err != nil {
+			return fmt.Errorf("watch %T: %w", object, err)
+		}
+	}
+	if err := p.mgr.AddReadyzCheck("claims", synced(p.caches)); err != nil {
+		return err
+	}
+	return p.mgr.Add(filledFirst{p.caches})
+}
+
+// filledFirst is a cache that the manager fills before it starts anything else.
+type filledFirst struct{ cache.Cache }
+
+// GetCache tells the manager what it is.
+func (f filledFirst) GetCache() cache.Cache { return f.Cache }
 
 // setupPods fills the memory of pods, on replicas that do not lead as well.
 func (p *protection) setupPods() error {
@@ -122,7 +152,7 @@ func (p *protection) podsSynced(r *http.Request) error {
 func (p *protection) setupFinalizers() error {
 	c := finalize.New(finalize.Options{
 		Settings: p.settings.Settings,
-		Caches:   p.mgr.GetCache(),
+		Caches:   p.caches,
 		Claims:   p.claims,
 		Pods:     p.pods,
 		Looker: func(told func(observe.Reading)) *observe.Looker {
@@ -157,13 +187,12 @@ func (p *protection) setupVolumes(tell *narrate.Protection) error {
 	return nil
 }
 
-// protectionCaches are what protection reads from.
+// protectionCaches are what protection reads from the manager's caches.
 func (o *Options) protectionCaches() map[client.Object]cache.ByObject {
-	objects := observe.ProtectionCaches()
-	if o.Config.Protection.Alone {
-		maps.Copy(objects, observe.VolumeCaches())
+	if !o.Config.Protection.Alone {
+		return nil
 	}
-	return objects
+	return observe.VolumeCaches()
 }
 
 // everywhere runs something whether or not this replica leads.

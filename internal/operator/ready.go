@@ -24,7 +24,7 @@ func (o *Options) addChecks(mgr ctrl.Manager, cached cache.Options, keeper *cert
 	if err := beginCaches(mgr, cached); err != nil {
 		return err
 	}
-	checks := map[string]healthz.Checker{"caches": cachesSynced(mgr)}
+	checks := map[string]healthz.Checker{"caches": synced(mgr.GetCache())}
 	if keeper != nil {
 		checks["webhooks"] = webhooksTrusted(keeper, o.dialAddress())
 	}
@@ -48,11 +48,11 @@ func beginCaches(mgr ctrl.Manager, cached cache.Options) error {
 	return nil
 }
 
-func cachesSynced(mgr ctrl.Manager) healthz.Checker {
+func synced(caches cache.Cache) healthz.Checker {
 	return func(r *http.Request) error {
 		ctx, cancel := context.WithTimeout(r.Context(), glance)
 		defer cancel()
-		if !mgr.GetCache().WaitForCacheSync(ctx) {
+		if !caches.WaitForCacheSync(ctx) {
 			return errors.New("the caches are not synced yet")
 		}
 		return nil

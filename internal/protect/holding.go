@@ -1,6 +1,7 @@
 package protect
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"time"
 
@@ -77,6 +78,9 @@ type Deletion struct {
 	Because action.Reason
 	// OwnerGone must be gone still, and for certain, or is nil.
 	OwnerGone *identity.Ref
+	// Look once more before it, at the cluster itself: nobody else would delete the
+	// claim, and what was judged may be late.
+	Look bool
 }
 
 // DecideHold tells whether a DELETE of the claim shall be refused from now on.
@@ -86,6 +90,7 @@ func DecideHold(v HoldView) HoldVerdict {
 	switch {
 	case v.Claim.DeletionTimestamp != nil:
 		d.State, d.Annotations = v.draining(holders), v.without()
+		d.Because = action.Reason{Code: "Draining", Sentence: "it is being deleted, and its finalizers decide"}
 	case v.Mode < Hold:
 		v.unheld(&d)
 	case v.NamespaceEnding && v.NamespaceReleased:
@@ -119,7 +124,7 @@ func (v HoldView) unheld(d *HoldVerdict) {
 	}
 	d.Annotations = v.without()
 	if v.Mode == Observe {
-		v.observed(d)
+		v.observed(d, cmp.Or(namedHolders(told(d.Holders)), v.idling(d)))
 	}
 	if v.Mode >= Barrier {
 		d.Delete = v.politely(d)
@@ -127,14 +132,28 @@ func (v HoldView) unheld(d *HoldVerdict) {
 	d.Because = action.Reason{Code: "NoHold", Sentence: "mode " + v.Mode.String() + " refuses no deletion"}
 }
 
-// observed are the holders in words that warn who deletes the claim, and refuse
-// nothing.
-func (v HoldView) observed(d *HoldVerdict) {
+// observed has names stand where they warn who deletes the claim, and refuse nothing.
+func (v HoldView) observed(d *HoldVerdict, names string) {
 	delete(d.Annotations, ObservedAnnotation)
-	names := namedHolders(told(d.Holders))
 	if v.Claim.Annotations[ObservedAnnotation] != names {
 		d.Annotations[ObservedAnnotation] = names
 	}
+}
+
+// idling are those that would use a free claim again, if that is worth a warning. What
+// has finished would not.
+func (v HoldView) idling(d *HoldVerdict) string {
+	if v.World.Idle != IdleWarns {
+		return ""
+	}
+	var idle []Holder
+	for _, h := range d.Idle {
+		if h.Phase != finished {
+			h.Name += " (" + h.Phase + ")"
+			idle = append(idle, h)
+		}
+	}
+	return namedHolders(idle)
 }
 
 func (v HoldView) held(d *HoldVerdict) {
@@ -214,6 +233,7 @@ func (v HoldView) released(d *HoldVerdict) {
 	}
 	d.State = Free
 	d.Annotations = v.without()
+	v.observed(d, v.idling(d))
 	if d.Delete = v.politely(d); d.Delete == nil && value != "" {
 		d.Delete = v.inTheirPlace()
 	}
@@ -241,7 +261,7 @@ func (v HoldView) politely(d *HoldVerdict) *Deletion {
 	if len(d.Holders) > 0 || v.Unread != "" || uid == "" || v.Claim.Annotations[IntentAnnotation] != uid {
 		return nil
 	}
-	return &Deletion{Because: action.Reason{Code: "DeleteWhenFree", Sentence: "it was to be deleted when nobody holds it, and nobody does"}}
+	return &Deletion{Look: true, Because: action.Reason{Code: "DeleteWhenFree", Sentence: "it was to be deleted when nobody holds it, and nobody does"}}
 }
 
 // inTheirPlace is the deletion of a claim that others were refused, who would try

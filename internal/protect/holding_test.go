@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -153,6 +154,40 @@ func TestAHoldThatStandsIsRenamedSlowly(t *testing.T) {
 	v.Now = early.Next
 	if got := applied(v.Claim, protect.DecideHold(v)).Annotations[protect.HoldersAnnotation]; got != "Deployment/webaa, StatefulSet/db" {
 		t.Errorf("then it says %q", got)
+	}
+}
+
+// Who deletes what an idle workload would use again is warned, and not refused.
+func TestIdleWorkloadsWarn(t *testing.T) {
+	scaled := protect.OfStatefulSet(statefulSet("db", 0))
+	over := protect.OfJob(&batchv1.Job{ObjectMeta: meta("job"), Spec: batchv1.JobSpec{Template: naming("data-db-0")}, Status: batchv1.JobStatus{
+		Conditions: []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}},
+	}})
+	for _, tt := range []struct {
+		name  string
+		mode  protect.Mode
+		idle  protect.IdlePolicy
+		want  protect.Want
+		state protect.State
+		says  string
+	}{
+		{"warned", protect.Hold, protect.IdleWarns, scaled, protect.Free, "StatefulSet/db (scaled to zero)"},
+		{"warned, mode observe", protect.Observe, protect.IdleWarns, scaled, protect.Free, "StatefulSet/db (scaled to zero)"},
+		{"mode barrier says nothing", protect.Barrier, protect.IdleWarns, scaled, protect.Free, ""},
+		{"let go", protect.Hold, protect.IdleFrees, scaled, protect.Free, ""},
+		{"held", protect.Hold, protect.IdleHolds, scaled, protect.Held, ""},
+		{"finished", protect.Hold, protect.IdleWarns, over, protect.Free, ""},
+	} {
+		v := holdView(claim("data-db-0"), tt.want)
+		v.Mode, v.World.Idle = tt.mode, tt.idle
+		d := protect.DecideHold(v)
+		if d.State != tt.state || d.Annotations[protect.ObservedAnnotation] != tt.says {
+			t.Errorf("%s: %s, says %q", tt.name, d.State, d.Annotations[protect.ObservedAnnotation])
+		}
+		v.Claim = applied(v.Claim, d)
+		if again := protect.DecideHold(v); len(again.Annotations) > 0 {
+			t.Errorf("%s, once more: %v", tt.name, again.Annotations)
+		}
 	}
 }
 

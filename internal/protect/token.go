@@ -34,17 +34,15 @@ func (v TokenVerdict) Because() action.Reason {
 }
 
 // DecideToken lets release tokens last for a while and no longer: policies have no
-// clock. A token that releases nothing goes as well.
+// clock. A token of another incarnation releases nothing, and is left alone.
 func DecideToken(object metav1.Object, now time.Time, ttl time.Duration) TokenVerdict {
-	annotations := object.GetAnnotations()
-	_, has := annotations[ReleaseAnnotation]
-	stands, dated := annotations[ReleaseUntilAnnotation]
+	stands, dated := object.GetAnnotations()[ReleaseUntilAnnotation]
 	switch {
 	case object.GetDeletionTimestamp() != nil:
 		return TokenVerdict{}
-	case !has && dated:
+	case !Released(object) && dated:
 		return TokenVerdict{Annotations: map[string]string{ReleaseUntilAnnotation: ""}}
-	case !has:
+	case !Released(object):
 		return TokenVerdict{}
 	}
 	latest := now.Add(ttl).Truncate(time.Second).Add(time.Second)
@@ -53,10 +51,10 @@ func DecideToken(object metav1.Object, now time.Time, ttl time.Duration) TokenVe
 	case err != nil || until.After(latest):
 		return TokenVerdict{
 			Annotations: map[string]string{ReleaseUntilAnnotation: latest.UTC().Format(time.RFC3339)},
-			Until:       latest, Granted: !dated && Released(object),
+			Until:       latest, Granted: !dated,
 		}
 	case now.Before(until):
 		return TokenVerdict{Until: until}
 	}
-	return TokenVerdict{Annotations: map[string]string{ReleaseAnnotation: "", ReleaseUntilAnnotation: ""}, Expired: Released(object)}
+	return TokenVerdict{Annotations: map[string]string{ReleaseAnnotation: "", ReleaseUntilAnnotation: ""}, Expired: true}
 }

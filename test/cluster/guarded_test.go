@@ -31,6 +31,7 @@ func guard(t *testing.T) {
 	}
 	restartOperator(t, "--config", config)
 	t.Cleanup(func() { restartOperator(t) })
+	awaitPolicies(t)
 }
 
 func restartOperator(t *testing.T, flags ...string) {
@@ -40,26 +41,41 @@ func restartOperator(t *testing.T, flags ...string) {
 	}
 }
 
-// newGuarded makes a namespace in mode hold, in which policies are known to act.
+// newGuarded makes a namespace in mode hold.
 func newGuarded(t *testing.T) *guarded {
 	t.Helper()
 	s := &guarded{newScene(t)}
 	bed.hasSet(s.namespace)
 	s.patch(s.itself(), `{"metadata":{"labels":{"protection.lockstep.dev/mode":"hold"}}}`)
 	t.Cleanup(s.giveUp)
+	return s
+}
+
+// awaitPolicies returns when the policies act, and words stand where they should.
+func awaitPolicies(t *testing.T) {
+	t.Helper()
+	s := newGuarded(t)
 	probe := s.claim("probe", map[string]string{protect.HoldAnnotation: "a probe"})
 	s.awaitHeld(probe.Name)
-	s.eventually("the deletion of what is held is refused", func() error {
-		err := s.client.Delete(t.Context(), probe.DeepCopy(), client.DryRunAll)
-		if !refused(err) {
+	mallory := s.as("mallory")
+	s.eventually("the deletion of what is held is refused, and so are forged words", func() error {
+		deleted := s.client.Delete(t.Context(), probe.DeepCopy(), client.DryRunAll)
+		forged := mallory.Patch(t.Context(), probe.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"protection.lockstep.dev/hold":"mine"}}}`)))
+		copied := s.claimNamed("copied")
+		copied.Annotations, copied.Spec = probe.Annotations, probe.Spec
+		created := mallory.Create(t.Context(), copied, client.DryRunAll)
+		if !refused(deleted) || !drillForbidden(forged, "guard.protection.lockstep.dev") || created != nil || len(copied.Annotations) > 0 {
+			return fmt.Errorf("deleted: %v, forged: %v, created: %v %v", deleted, forged, created, copied.Annotations)
+		}
+		return nil
+	})
+	itself := s.awaitCounted()
+	s.eventually("the deletion of its namespace is refused", func() error {
+		if err := s.client.Delete(t.Context(), itself.DeepCopy(), client.DryRunAll); !namespaceRefused(err) {
 			return fmt.Errorf("got %v", err)
 		}
 		return nil
 	})
-	s.patch(probe, `{"metadata":{"annotations":{"protection.lockstep.dev/hold":null}}}`)
-	s.awaitFree(probe.Name)
-	s.remove(probe)
-	return s
 }
 
 // giveUp has the namespace go, whatever it holds.

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -21,21 +20,42 @@ func drillForbidden(err error, policy string) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), policy)
 }
 
-// TestHolds is what becomes of the claims of a LeaderWorkerSet in mode hold.
+// TestHolds is whose claims are not deleted in mode hold, and what becomes of them.
 func TestHolds(t *testing.T) {
 	guard(t)
+	t.Run("beside each other", func(t *testing.T) {
+		for name, drill := range map[string]func(*testing.T){
+			"whoever deletes":                           whoeverDeletes,
+			"workloads":                                 workloadsHold,
+			"a kind that comes and goes":                foreignKindsHold,
+			"nobody pins what is somebody else's":       nobodyPins,
+			"a claim to be deleted when free":           deletedWhenFree,
+			"release tokens":                            releaseTokens,
+			"a namespace with held claims":              namespaceStays,
+			"a namespace that was released":             namespaceReleased,
+			"a mistake in mode barrier":                 mistakeInModeBarrier,
+			"the set deleted, its claims to be kept":    func(t *testing.T) { setDeleted(t, keepClaims) },
+			"the set deleted, its claims to be deleted": func(t *testing.T) { setDeleted(t, deleteClaims) },
+			"scaled down, its claims to be kept":        func(t *testing.T) { scaledDown(t, keepClaims) },
+			"scaled down, its claims to be deleted":     func(t *testing.T) { scaledDown(t, deleteClaims) },
+		} {
+			t.Run(name, func(t *testing.T) { aside(t); drill(t) })
+		}
+	})
 	t.Run("a mistake while a group restarts", mistakeDuringRestart)
-	t.Run("whoever deletes", whoeverDeletes)
-	for _, policy := range []retention{keepClaims, deleteClaims} {
-		t.Run(fmt.Sprintf("the set deleted, %s", policy), func(t *testing.T) { setDeleted(t, policy) })
-		t.Run(fmt.Sprintf("scaled down, %s", policy), func(t *testing.T) { scaledDown(t, policy) })
-	}
+	t.Run("the operator is away", holdsWithoutOperator)
+}
+
+// hasty has pods end at once: whoever deletes a namespace waits as long as its pods
+// may take.
+func hasty(set *lwsv1.LeaderWorkerSet) {
+	set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.TerminationGracePeriodSeconds = new(int64(1))
 }
 
 // settle brings up a set with claims that are held.
 func (s *guarded) settle(groups, size int32, edits ...edit) (*lwsv1.LeaderWorkerSet, map[string]types.UID) {
 	s.Helper()
-	set := s.newSet("a", groups, size, imageA, edits...)
+	set := s.newSet("a", groups, size, imageA, append(edits, hasty)...)
 	s.create(set)
 	set = s.awaitSettled(set)
 	claims := s.awaitBound(int(groups * size))

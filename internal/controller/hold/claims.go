@@ -43,7 +43,11 @@ func (r *claimReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl
 		r.narrate.Gone(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
-	verdict, token := protect.DecideHold(view), protect.DecideToken(view.Claim, now, r.ttl)
+	verdict, err := r.decide(ctx, view)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	token := protect.DecideToken(view.Claim, now, r.ttl)
 	r.narrate.Judged(view.Claim, verdict)
 	err = r.carryOut(ctx, view.Claim, protect.Carry(view.Claim, verdict, token))
 	switch {
@@ -54,6 +58,19 @@ func (r *claimReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl
 	}
 	r.narrate.Token(token)
 	return ctrl.Result{RequeueAfter: sooner(now, verdict.Next, token.Until)}, nil
+}
+
+// decide looks once more, at the cluster itself, before what cannot be undone.
+func (p *pass) decide(ctx context.Context, view protect.HoldView) (protect.HoldVerdict, error) {
+	verdict := protect.DecideHold(view)
+	if verdict.Delete == nil || !verdict.Delete.Look {
+		return verdict, nil
+	}
+	live, err := p.observe.Live(ctx, view)
+	if err != nil {
+		return verdict, err
+	}
+	return protect.DecideHold(live), nil
 }
 
 // carryOut writes in order. Each write is onto the version that the one before left:

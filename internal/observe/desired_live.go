@@ -1,0 +1,85 @@
+package observe
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/protect"
+)
+
+// list reads the workloads of one kind in one namespace from the API server.
+type list func(ctx context.Context, namespace string) (runtime.Object, error)
+
+// live is what the workloads of a namespace want, read from the API server now.
+func (d *Desired) live(ctx context.Context, namespace string) ([]protect.Want, error) {
+	var wants []protect.Want
+	for _, k := range d.kinds {
+		more, err := wantsOf(ctx, namespace, k.list, builtIn)
+		if err != nil {
+			return nil, fmt.Errorf("list %s of %q: %w", k.resource, namespace, err)
+		}
+		wants = append(wants, more...)
+	}
+	for _, k := range d.foreign {
+		resource, err := k.served(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("ask for %s: %w", k, err)
+		}
+		if resource == "" {
+			continue
+		}
+		more, err := wantsOf(ctx, namespace, k.list(resource), k.of)
+		if err != nil && !apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("list %s of %q: %w", k, namespace, err)
+		}
+		wants = append(wants, more...)
+	}
+	return wants, nil
+}
+
+func wantsOf(ctx context.Context, namespace string, list list, of func(any) (protect.Want, error)) ([]protect.Want, error) {
+	found, err := list(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	var wants []protect.Want
+	err = meta.EachListItem(found, func(o runtime.Object) error {
+		want, err := of(o)
+		wants = append(wants, want)
+		return err
+	})
+	return wants, err
+}
+
+// Live is a view with all that may hold the claim read from the API server now, for
+// what cannot be undone. The claim is that of the view: a write names its version.
+func (h *Holds) Live(ctx context.Context, view protect.HoldView) (protect.HoldView, error) {
+	namespace := view.Claim.Namespace
+	var pods corev1.PodList
+	if err := h.Claims.live.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
+		return view, fmt.Errorf("list pods of %q: %w", namespace, err)
+	}
+	wants, err := h.desired.live(ctx, namespace)
+	if err != nil {
+		return view, err
+	}
+	index, links := protect.NewIndex(), map[types.UID]protect.Link{}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		index.See(pod)
+		if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+			links[pod.UID] = protect.Link{Object: identity.RefOf(identity.KindPod, pod), Controller: owner.UID}
+		}
+	}
+	view.World = protect.World{Pods: index, Desire: protect.NewDesire(namespace, wants), Links: links, Idle: h.settings.Idle}
+	return view, nil
+}

@@ -1,0 +1,41 @@
+package operator
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"lockstep.dev/lockstep/internal/observe"
+)
+
+// A cache has one selector for a kind, whatever form its objects are kept in: of two,
+// chance picks one. Claims were watched with a label, and those without went unseen.
+func TestAKindIsInACacheOnce(t *testing.T) {
+	scheme, err := newScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := parse(t)
+	o.Config.Protection.Alone = true
+	for name, objects := range map[string]map[client.Object]cache.ByObject{
+		"the manager's": o.cacheOptions(nil).ByObject, "protection's": observe.ProtectionCaches(),
+	} {
+		seen := map[schema.GroupVersionKind]bool{}
+		for object := range objects {
+			kind, err := apiutil.GVKForObject(object, scheme)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if seen[kind] {
+				t.Errorf("%s is twice in the cache that is %s", kind.Kind, name)
+			}
+			seen[kind] = true
+		}
+		if len(seen) == 0 {
+			t.Errorf("nothing is in %s", name)
+		}
+	}
+}

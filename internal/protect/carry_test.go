@@ -1,0 +1,77 @@
+package protect_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/protect"
+)
+
+// carried is what carries out what is decided of a claim, in words.
+func carried(v protect.HoldView, token protect.TokenVerdict) (told []string) {
+	for _, a := range protect.Carry(v.Claim, protect.DecideHold(v), token) {
+		words := a.Verb() + " " + a.Target().Name + "@" + a.Target().ResourceVersion + " " + a.Why().Code
+		for _, event := range a.Telling().Done {
+			words += ", " + event.Reason
+		}
+		told = append(told, words)
+	}
+	return told
+}
+
+func TestAVerdictIsCarriedOutInOrder(t *testing.T) {
+	db := protect.OfStatefulSet(statefulSet("db", 1))
+	stands := annotated(protect.HoldersAnnotation, "StatefulSet/db")
+	cooled := annotated(protect.HoldersAnnotation, "cooling until 2026-11-21T11:00:00Z: StatefulSet/db")
+	gone := func(v protect.HoldView) protect.HoldView {
+		v.GoneOwner = &identity.Ref{Kind: identity.KindStatefulSet, Name: "db"}
+		return v
+	}
+	token := protect.TokenVerdict{Annotations: map[string]string{protect.ReleaseUntilAnnotation: "x"}, Until: noon, Granted: true}
+	for _, tt := range []struct {
+		name  string
+		view  protect.HoldView
+		token protect.TokenVerdict
+		want  []string
+	}{
+		{"nothing", holdView(claim("data-db-0")), protect.TokenVerdict{}, nil},
+		{"held", holdView(claim("data-db-0"), db), protect.TokenVerdict{}, []string{"annotate data-db-0@7 InUse, Held"}},
+		{"held on, without a date", holdView(claim("data-db-0", stands), db), protect.TokenVerdict{}, []string{"annotate data-db-0@7 InUse"}},
+		{"cooling", holdView(claim("data-db-0", stands)), protect.TokenVerdict{}, []string{"annotate data-db-0@7 Cooling"}},
+		{"cooled", holdView(claim("data-db-0", cooled)), protect.TokenVerdict{}, []string{"annotate data-db-0@7 Free, HoldEnded"}},
+		{"cooled, and its owner is gone", gone(holdView(claim("data-db-0", cooled))), protect.TokenVerdict{},
+			[]string{"annotate data-db-0@7 Free, HoldEnded", "delete data-db-0@7 OwnerGone, OwnerGone"}},
+		{"asked for", holdView(claim("data-db-0", annotated(protect.IntentAnnotation, "uid-data-db-0"))), protect.TokenVerdict{},
+			[]string{"delete data-db-0@7 DeleteWhenFree, DeleteWhenFree"}},
+		{"terminating, with words", holdView(claim("data-db-0", stands, dying), db), protect.TokenVerdict{}, []string{"annotate data-db-0@7 Draining"}},
+		{"a token", holdView(claim("data-db-0")), token, []string{"annotate data-db-0@7 ReleaseDated, ReleaseGranted"}},
+		{"held, with a token", holdView(claim("data-db-0"), db), token, []string{"annotate data-db-0@7 InUse, Held, ReleaseGranted"}},
+	} {
+		if diff := cmp.Diff(tt.want, carried(tt.view, tt.token)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+	}
+}
+
+// A claim that belongs to what is gone is deleted only if that is gone for certain.
+func TestTheOwnerIsLookedForOnceMore(t *testing.T) {
+	v := holdView(claim("data-db-0", annotated(protect.HoldersAnnotation, "cooling until 2026-11-21T11:00:00Z: StatefulSet/db")))
+	v.GoneOwner = &identity.Ref{Kind: identity.KindStatefulSet, Name: "db", UID: "uid-db"}
+	for _, a := range protect.Carry(v.Claim, protect.DecideHold(v), protect.TokenVerdict{}) {
+		if d, ok := a.(action.Delete); ok && (d.OwnerGone == nil || d.OwnerGone.UID != "uid-db") {
+			t.Errorf("deleted whatever has become of its owner: %+v", d)
+		}
+	}
+}
+
+func TestADoomedClaimSaysWhatToDo(t *testing.T) {
+	d := protect.DecideHold(holdView(claim("data-db-0", dying), protect.OfStatefulSet(statefulSet("db", 1))))
+	event := protect.TellDoomed(d)
+	if d.State != protect.Doomed || !event.Warning || !strings.Contains(event.Note, "StatefulSet/db") || !strings.Contains(event.Note, "Retain") {
+		t.Errorf("%s: %+v", d.State, event)
+	}
+}
