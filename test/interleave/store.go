@@ -15,10 +15,7 @@ import (
 
 const namespace = "ns"
 
-var (
-	claimResource = schema.GroupResource{Resource: "persistentvolumeclaims"}
-	podResource   = schema.GroupResource{Resource: "pods"}
-)
+var claimResource = schema.GroupResource{Resource: "persistentvolumeclaims"}
 
 // store stands in for the API server: every call is one moment. Objects in it are
 // never changed, only replaced.
