@@ -247,7 +247,7 @@ func TestAnOpenWatchIsHeld(t *testing.T) {
 		t.Fatal(err)
 	}
 	go func() { s.event <- "first" }() // an answer begins with what it says first
-	answer, err := c.Do(r) //nolint:bodyclose // closed below, while another goroutine reads it
+	answer, err := c.Do(r)             //nolint:bodyclose // closed below, while another goroutine reads it
 	if err != nil {
 		t.Fatal(err)
 	}

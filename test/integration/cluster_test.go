@@ -31,8 +31,8 @@ const (
 	systemName = "lws-system"
 
 	standaloneName = "lockstep-system" // of protection by itself
-	someURL    = "https://127.0.0.1:9"
-	patience   = 30 * time.Second
+	someURL        = "https://127.0.0.1:9"
+	patience       = 30 * time.Second
 )
 
 // cluster is an API server of one test's own, with nothing installed: webhooks
