@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -27,6 +29,12 @@ func newStrictScene(t *testing.T) *scene {
 	namespace := &corev1.Namespace{}
 	namespace.Name = s.namespace
 	s.patch(namespace, fmt.Sprintf(`{"metadata":{"labels":{%q:"strict"}}}`, protect.ModeKey))
+	s.check("read the namespace", s.client.Get(s.Context(), client.ObjectKeyFromObject(namespace), namespace))
+	t.Cleanup(func() { // it goes with its claims, before its scene is struck
+		if err := s.client.Patch(context.Background(), namespace, released(namespace)); err != nil {
+			t.Errorf("release namespace %s: %v", s.namespace, err)
+		}
+	})
 	s.eventually("a pod that names its node is refused, and another is gated", func() error {
 		named := newUser(s.namespace, "probe", []string{"none"})
 		named.Spec.NodeName = "nowhere"
@@ -36,6 +44,12 @@ func newStrictScene(t *testing.T) *scene {
 		return s.client.Create(s.Context(), newUser(s.namespace, "probe", []string{"none"}), client.DryRunAll)
 	})
 	return s
+}
+
+// released is the patch that lets the deletion of a claim, or of a namespace with held
+// claims, through.
+func released(object client.Object) client.Patch {
+	return client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, protect.ReleaseAnnotation, object.GetUID()))
 }
 
 // newUser is a pod that uses claims and leaves its node to the scheduler.
@@ -140,6 +154,7 @@ func TestStrictWritesPodsOnTheirClaimsBeforeTheyAreScheduled(t *testing.T) {
 	s.remove(web)
 	s.eventually("nobody stands on claim logs", func() error { return lacking("use record", "", s.recordOf("logs")) })
 
+	s.check("release claim logs", s.client.Patch(s.Context(), claim.DeepCopy(), released(claim))) // the hold outlives the pod by its grace
 	s.remove(claim)
 	s.create(newUser(s.namespace, "late", []string{"data", "logs"}))
 	s.awaitToldPod("late", "ClaimUnusable", `not scheduled before it is written on its claims: persistentvolumeclaim "logs" is being deleted`)
