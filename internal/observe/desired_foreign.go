@@ -43,8 +43,6 @@ type foreignKind struct {
 // serving is what is known of a kind: what watches it, or nil while it is not served.
 type serving struct {
 	watched cache.SharedIndexInformer
-	// end ends the watch.
-	end context.CancelFunc
 }
 
 func newForeignKind(d *Desired, discovery discovery.DiscoveryInterface, client dynamic.Interface, kind schema.GroupVersionKind, of func(any) (protect.Want, error)) *foreignKind {

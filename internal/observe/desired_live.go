@@ -65,7 +65,7 @@ func wantsOf(ctx context.Context, namespace string, list list, of func(any) (pro
 func (h *Holds) Live(ctx context.Context, view protect.HoldView) (protect.HoldView, error) {
 	namespace := view.Claim.Namespace
 	var pods corev1.PodList
-	if err := h.Claims.live.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
+	if err := h.live.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
 		return view, fmt.Errorf("list pods of %q: %w", namespace, err)
 	}
 	wants, err := h.desired.live(ctx, namespace)

@@ -126,7 +126,7 @@ func (s *claimStage) beside(ctx context.Context, l releaseLoad, f *figures) erro
 	if err := s.operator.Start(flags...); err != nil {
 		return err
 	}
-	freed, err := s.taken(ctx, "both", l.claims, drill.ByLockstep)
+	freed, err := s.taken(ctx, l.claims, drill.ByLockstep)
 	if err != nil {
 		return err
 	}
@@ -171,7 +171,7 @@ func (s *claimStage) free(ctx context.Context, prefix string, l releaseLoad, by 
 	if err != nil {
 		return freed{}, err
 	}
-	f, err := s.taken(ctx, prefix, l.claims, by)
+	f, err := s.taken(ctx, l.claims, by)
 	if err != nil {
 		return freed{}, err
 	}
@@ -188,7 +188,7 @@ func (s *claimStage) free(ctx context.Context, prefix string, l releaseLoad, by 
 }
 
 // taken waits until each of the claims was written onto, and tells when.
-func (s *claimStage) taken(ctx context.Context, prefix string, claims int, by func(drill.Request) bool) (freed, error) {
+func (s *claimStage) taken(ctx context.Context, claims int, by func(drill.Request) bool) (freed, error) {
 	f := freed{claims: claims}
 	err := s.until(ctx, "the claims go", claims, func() (int, error) {
 		writes := s.since(func(r drill.Request) bool { return changesClaim(r) && by(r) })

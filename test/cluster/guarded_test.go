@@ -65,14 +65,14 @@ func awaitPolicies(t *testing.T) {
 		copied.Annotations, copied.Spec = probe.Annotations, probe.Spec
 		created := mallory.Create(t.Context(), copied, client.DryRunAll)
 		if !refused(deleted) || !drillForbidden(forged, "guard.protection.lockstep.dev") || created != nil || len(copied.Annotations) > 0 {
-			return fmt.Errorf("deleted: %v, forged: %v, created: %v %v", deleted, forged, created, copied.Annotations)
+			return fmt.Errorf("deleted: %w, forged: %w, created: %w %v", deleted, forged, created, copied.Annotations)
 		}
 		return nil
 	})
 	itself := s.awaitCounted()
 	s.eventually("the deletion of its namespace is refused", func() error {
 		if err := s.client.Delete(t.Context(), itself.DeepCopy(), client.DryRunAll); !namespaceRefused(err) {
-			return fmt.Errorf("got %v", err)
+			return fmt.Errorf("got %w", err)
 		}
 		return nil
 	})

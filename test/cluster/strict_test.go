@@ -129,7 +129,7 @@ func (s *scene) checkLifted(pod *corev1.Pod, claims ...string) {
 	// A claim is written on for its finalizers as well, before.
 	for _, name := range claims {
 		recorded := at(func(r request) bool {
-			return byLockstep(r) && r.Verb == "patch" && r.Resource == "persistentvolumeclaims" && r.Name == name && !r.Done.After(wrote[lifted].Begun) && r.Begun.After(pod.CreationTimestamp.Time.Add(-1))
+			return byLockstep(r) && r.Verb == "patch" && r.Resource == "persistentvolumeclaims" && r.Name == name && !r.Done.After(wrote[lifted].Begun) && r.Begun.After(pod.CreationTimestamp.Add(-1))
 		})
 		if recorded < 0 {
 			s.Errorf("claim %s was not written on before the gate of pod %s was lifted: %v", name, pod.Name, wrote)
