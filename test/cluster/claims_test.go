@@ -49,24 +49,8 @@ var behaviours = []struct {
 		s.remove(pod)
 		s.awaitGone(claim)
 	}},
-	{"a pod that is being deleted uses it", func(s *scene) {
-		claim, pod := s.claim("used"), s.user("leaving", []string{"used"}, pinned)
-		s.awaitPhase(pod, corev1.PodRunning)
-		s.remove(claim)
-		s.remove(pod)
-		s.stays(claim)
-		s.let(pod)
-		s.awaitGone(claim)
-	}},
-	{"a pod that was deleted by force uses it", func(s *scene) {
-		claim, pod := s.claim("used"), s.user("forced", []string{"used"}, pinned)
-		s.awaitPhase(pod, corev1.PodRunning)
-		s.remove(claim)
-		s.remove(pod, client.GracePeriodSeconds(0))
-		s.stays(claim)
-		s.let(pod)
-		s.awaitGone(claim)
-	}},
+	{"a pod that is being deleted uses it", func(s *scene) { usedOnTheWayOut(s) }},
+	{"a pod that was deleted by force uses it", func(s *scene) { usedOnTheWayOut(s, client.GracePeriodSeconds(0)) }},
 	{"a pod on the network of its node uses it", func(s *scene) {
 		claim, pod := s.claim("used"), s.user("host", []string{"used"}, hostNetwork)
 		s.remove(claim)
@@ -134,6 +118,17 @@ var behaviours = []struct {
 			return errors.Join(err, errors.New("it is still there"))
 		})
 	}},
+}
+
+// usedOnTheWayOut is of a pod that was told to leave, however, and is still there.
+func usedOnTheWayOut(s *scene, how ...client.DeleteOption) {
+	claim, pod := s.claim("used"), s.user("leaving", []string{"used"}, pinned)
+	s.awaitPhase(pod, corev1.PodRunning)
+	s.remove(claim)
+	s.remove(pod, how...)
+	s.stays(claim)
+	s.let(pod)
+	s.awaitGone(claim)
 }
 
 // ephemeral is of claims that go with a pod: they are not ours to bar, and the pod
