@@ -9,8 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
-
-	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
 // glance is how long a completion may keep a user waiting.
@@ -26,18 +24,6 @@ func Args(argv []string) []string {
 		return append([]string{cobra.ShellCompRequestCmd}, argv[1:]...)
 	}
 	return argv[1:]
-}
-
-// completeSets offers the names of the namespace's sets.
-func (o *options) completeSets(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	namespace, err := o.namespace()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	return o.names(cmd.Context(), lwsv1.GroupVersion.WithResource("leaderworkersets"), namespace)
 }
 
 func (o *options) completeNamespaces(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {

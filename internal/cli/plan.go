@@ -33,9 +33,9 @@ defaulted and judged as the API server would, and need not exist.`,
   kubectl lockstep plan llama -o json
   kubectl lockstep plan -f llama.yaml
   kustomize build . | kubectl lockstep plan -f -`,
-		ValidArgsFunction: o.completeSets,
+		ValidArgsFunction: o.completeOne,
 		Args: func(_ *cobra.Command, args []string) error {
-			names, err := setNames(args)
+			names, err := sets.names(args)
 			if err == nil && ((len(names) == 1) == (file != "") || len(names) > 1) {
 				err = errors.New("give either the name of one LeaderWorkerSet or a file: plan NAME, or plan -f FILE")
 			}

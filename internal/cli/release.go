@@ -66,9 +66,6 @@ delete) on the claim.`,
 	return cmd
 }
 
-// namespaceKinds are the words for namespaces that kubectl knows.
-var namespaceKinds = []string{"ns", "namespace", "namespaces"}
-
 // read reads the one name: glass is broken for one thing at a time.
 func (b *breakage) read(args []string) error {
 	if len(args) == 2 && !strings.Contains(args[0], "/") {
@@ -77,19 +74,19 @@ func (b *breakage) read(args []string) error {
 	if len(args) != 1 {
 		return errors.New("give one claim, pvc/NAME, or one namespace, namespace/NAME: each release is confirmed by itself")
 	}
-	kind, name, slashed := strings.Cut(args[0], "/")
-	switch kind = strings.ToLower(kind); {
-	case !slashed:
-		return fmt.Errorf("%q: say what it is: pvc/%s", args[0], args[0])
-	case name == "":
-		return fmt.Errorf("%q: the name is missing", args[0])
-	case slices.Contains(namespaceKinds, kind):
-		b.space = true
-	case !slices.Contains(claimKinds, kind):
+	word, _, slashed := strings.Cut(args[0], "/")
+	of := claims
+	switch {
+	case !slashed && (claims.known(word) || spaces.known(word)):
+		return fmt.Errorf("%q: the name is missing", word)
+	case spaces.known(word):
+		of, b.space = spaces, true
+	case slashed && !claims.known(word):
 		return fmt.Errorf("%q is neither a PersistentVolumeClaim nor a namespace: give pvc/NAME or namespace/NAME", args[0])
 	}
+	name, err := of.name(args[0], false)
 	b.name = name
-	return nil
+	return err
 }
 
 func (o *options) release(ctx context.Context, b *breakage) error {
@@ -112,17 +109,13 @@ func (o *options) release(ctx context.Context, b *breakage) error {
 
 // completeReleases offers claims, and namespaces to who has begun to name one.
 func (o *options) completeReleases(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-	kind, _, slashed := strings.Cut(typed, "/")
-	byKind := len(args) == 1 && slices.Contains(claimKinds, args[0])
+	word, _, _ := strings.Cut(typed, "/")
 	switch {
-	case len(args) > 0 && !byKind:
+	case len(args) == 1 && spaces.said(args), len(args) == 0 && spaces.known(word):
+		names, directive := o.completeNamespaces(cmd, nil, "")
+		return spaces.offers(names, args, typed), directive
+	case len(args) > 0 && !claims.said(args) || len(args) > 1:
 		return nil, cobra.ShellCompDirectiveNoFileComp // one at a time
-	case !slashed || !slices.Contains(namespaceKinds, kind):
-		return o.completeClaims(cmd, args, typed)
 	}
-	names, directive := o.completeNamespaces(cmd, nil, "")
-	for i := range names {
-		names[i] = kind + "/" + names[i]
-	}
-	return names, directive
+	return o.completeClaims(cmd, args, typed)
 }

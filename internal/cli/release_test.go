@@ -26,6 +26,10 @@ func TestOneThingIsReleasedAtATime(t *testing.T) {
 		{"a", false, "", `"a": say what it is: pvc/a`},
 		{"pod/a", false, "", "neither a PersistentVolumeClaim nor a namespace"},
 		{"pvc/", false, "", "the name is missing"},
+		{"pvc", false, "", `"pvc": the name is missing`},
+		{"ns", false, "", `"ns": the name is missing`},
+		{"NS/a", true, "a", ""},
+		{"ns pvc/a", true, "", "there is no / in a name"},
 	} {
 		b := &breakage{}
 		err := b.read(strings.Fields(tt.args))

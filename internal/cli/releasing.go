@@ -68,7 +68,7 @@ func (r *releasing) ofClaim(ctx context.Context, key client.ObjectKey) error {
 
 func (r *releasing) carryOut(ctx context.Context, claim *corev1.PersistentVolumeClaim, standing release.Standing) error {
 	if r.dryRun == string(amend.DryRunClient) {
-		return r.said("released", "")
+		return r.said(r.done(standing), "")
 	}
 	released, err := r.releaser.Release(ctx, claim)
 	if err != nil {
@@ -87,6 +87,17 @@ func (r *releasing) carryOut(ctx context.Context, claim *corev1.PersistentVolume
 		return fmt.Errorf("pvc/%s was not deleted, and its deletion is not refused any more: %w", r.name, r.refused(err, claim))
 	}
 	return r.said("deleted", "see whether it goes with: "+why)
+}
+
+// done is what is to have been done in the end.
+func (r *releasing) done(standing release.Standing) string {
+	switch {
+	case !r.delete || standing == release.HeldBack:
+		return "released"
+	case standing == release.Held:
+		return "released and deleted"
+	}
+	return "deleted"
 }
 
 // needless tells of a claim for which nothing is to be written.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -58,7 +56,7 @@ func (c *chosen) flag(cmd *cobra.Command) {
 
 // args reads the names.
 func (c *chosen) args(cmd *cobra.Command, args []string) error {
-	names, err := setNames(args)
+	names, err := sets.names(args)
 	switch {
 	case err != nil:
 		return err
@@ -99,7 +97,7 @@ func (c *chosen) find(ctx context.Context, reader client.Reader, namespace strin
 }
 
 // openSets begins to read the namespace, and finds the sets.
-func (o *options) openSets(ctx context.Context, sets chosen) (*survey.Session, []types.NamespacedName, error) {
+func (o *options) openSets(ctx context.Context, which chosen) (*survey.Session, []types.NamespacedName, error) {
 	namespace, err := o.namespace()
 	if err != nil {
 		return nil, nil, err
@@ -108,43 +106,13 @@ func (o *options) openSets(ctx context.Context, sets chosen) (*survey.Session, [
 	if err != nil {
 		return nil, nil, err
 	}
-	keys, err := sets.find(ctx, session.Live, namespace)
+	keys, err := which.find(ctx, session.Live, namespace)
 	return session, keys, explain(err, "", namespace)
-}
-
-// setKinds are the words for sets that kubectl knows.
-var setKinds = []string{
-	"lws", "leaderworkerset", "leaderworkersets",
-	"leaderworkerset." + lwsv1.GroupVersion.Group, "leaderworkersets." + lwsv1.GroupVersion.Group,
-}
-
-// setNames reads NAME…, KIND NAME… and KIND/NAME….
-func setNames(args []string) ([]string, error) {
-	if len(args) > 1 && slices.Contains(setKinds, strings.ToLower(args[0])) {
-		args = args[1:]
-	}
-	var names []string
-	for _, arg := range args {
-		kind, name, slashed := strings.Cut(arg, "/")
-		switch {
-		case !slashed:
-			name = arg
-		case !slices.Contains(setKinds, strings.ToLower(kind)):
-			return nil, fmt.Errorf("%q is no LeaderWorkerSet: give NAME, lws/NAME or leaderworkerset/NAME", arg)
-		}
-		if name == "" {
-			return nil, fmt.Errorf("%q: the name is missing", arg)
-		}
-		if !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	return names, nil
 }
 
 // oneSet reads the one set of commands that are about one.
 func oneSet(cmd *cobra.Command, args []string) (string, error) {
-	names, err := setNames(args)
+	names, err := sets.names(args)
 	if err != nil {
 		return "", err
 	}
@@ -173,21 +141,18 @@ func each(keys []types.NamespacedName, do func(types.NamespacedName) error) erro
 
 // completeSeveral offers sets that are not named yet.
 func (o *options) completeSeveral(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-	names, directive := o.completeSets(cmd, nil, typed)
-	given, err := setNames(args)
+	namespace, err := o.namespace()
 	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	names, directive := o.names(cmd.Context(), lwsv1.GroupVersion.WithResource("leaderworkersets"), namespace)
+	return sets.offers(names, args, typed), directive
+}
+
+// completeOne offers sets until one is named.
+func (o *options) completeOne(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 1 || len(args) == 1 && !sets.known(args[0]) {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	kind, _, slashed := strings.Cut(typed, "/")
-	var offered []string
-	for _, name := range names {
-		if slices.Contains(given, name) {
-			continue
-		}
-		if slashed {
-			name = kind + "/" + name
-		}
-		offered = append(offered, name)
-	}
-	return offered, directive
+	return o.completeSeveral(cmd, nil, typed)
 }

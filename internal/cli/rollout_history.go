@@ -118,7 +118,7 @@ is paused; or, if there is nothing of that kind, what was changed last.`,
   kubectl lockstep rollout diff llama --revision=3
   kubectl lockstep rollout diff llama --revision=3 --to-revision=4`,
 		Args:              onlyOneSet,
-		ValidArgsFunction: o.completeSets,
+		ValidArgsFunction: o.completeOne,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, err := oneSet(cmd, args)
 			if err != nil {

@@ -7,38 +7,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestHowSetsAreNamed(t *testing.T) {
-	tests := []struct {
-		args  string
-		want  []string
-		fails string
-	}{
-		{"llama", []string{"llama"}, ""},
-		{"lws/llama", []string{"llama"}, ""},
-		{"leaderworkerset/llama", []string{"llama"}, ""},
-		{"leaderworkersets.leaderworkerset.x-k8s.io/llama", []string{"llama"}, ""},
-		{"LWS/llama", []string{"llama"}, ""},
-		{"lws llama", []string{"llama"}, ""},
-		{"lws", []string{"lws"}, ""},
-		{"LWS lws", []string{"lws"}, ""},
-		{"llama qwen", []string{"llama", "qwen"}, ""},
-		{"lws/llama qwen llama", []string{"llama", "qwen"}, ""},
-		{"deployment/llama", nil, `"deployment/llama" is no LeaderWorkerSet: give NAME, lws/NAME or leaderworkerset/NAME`},
-		{"lws/", nil, `"lws/": the name is missing`},
-	}
-	for _, tt := range tests {
-		t.Run(tt.args, func(t *testing.T) {
-			got, err := setNames(strings.Fields(tt.args))
-			if (err != nil) != (tt.fails != "") || err != nil && err.Error() != tt.fails {
-				t.Errorf("got %v", err)
-			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("(-want +got)\n%s", diff)
-			}
-		})
-	}
-}
-
 func TestMistakesAboutRolloutsAreToldWithWhatToDo(t *testing.T) {
 	tests := []struct{ args, want string }{
 		{"rollout status", "kubectl lockstep rollout status NAME; list them with"},

@@ -30,7 +30,7 @@ and services in the set's namespace.`,
   kubectl lockstep status llama -o json
   kubectl lockstep status llama -o jsonpath='{.groups[*].nodes}'`,
 		Args:              onlyOneSet,
-		ValidArgsFunction: o.completeSets,
+		ValidArgsFunction: o.completeOne,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := out.begin(); err != nil {
 				return err

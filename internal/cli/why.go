@@ -54,8 +54,10 @@ Cooling, Draining, Doomed (on its way out, and a workload still wants it) and Un
   kubectl lockstep why pvc/data-llama-0 -o json`,
 		ValidArgsFunction: o.completeClaims,
 		Args: func(_ *cobra.Command, args []string) (err error) {
-			q.names, err = claimNames(args)
+			q.names, err = claims.names(args)
 			switch {
+			case len(args) == 0:
+				return errors.New("say about what: pvc/NAME, or pvc for all claims of the namespace")
 			case err != nil:
 				return err
 			case q.everywhere && len(q.names) > 0:
@@ -147,6 +149,7 @@ func (o *options) reports(ctx context.Context, config *rest.Config, found []*inq
 				return nil, err
 			}
 			attempt = &tried
+			f.Learn(tried)
 		}
 		reports = append(reports, report.Claim(f, attempt))
 	}

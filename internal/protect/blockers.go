@@ -34,14 +34,9 @@ func (c Case) blockers(holders []Explained) []Blocker {
 		if !h.Holds || pod == nil || pod.Spec.NodeName == "" {
 			continue
 		}
-		lost := c.lostNode(h, pod)
-		found = append(found, lost...)
-		if pod.DeletionTimestamp == nil {
-			continue
-		}
-		stuck := podFinalizers(h.Name, pod)
-		found = append(found, stuck...)
-		if len(lost)+len(stuck) == 0 {
+		lost, stuck := c.lostNode(h, pod), podFinalizers(h.Name, pod)
+		found = append(append(found, lost...), stuck...)
+		if pod.DeletionTimestamp != nil && len(lost)+len(stuck) == 0 {
 			found = append(found, c.late(h, pod)...)
 		}
 	}
@@ -100,6 +95,22 @@ func isReady(node *corev1.Node) bool {
 
 func isOutOfService(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
+}
+
+// endsWithItsNode tells whether a pod goes, told to leave or not, once its node is
+// given up: the taint evicts what does not tolerate it, and what is bound to no node
+// is garbage.
+func (c Case) endsWithItsNode(h Explained) bool {
+	pod := c.Pods[h.UID]
+	if pod == nil || pod.Spec.NodeName == "" || len(c.lostNode(h, pod)) == 0 {
+		return false
+	}
+	return c.Nodes[pod.Spec.NodeName] == nil || !slices.ContainsFunc(pod.Spec.Tolerations, staysOutOfService)
+}
+
+func staysOutOfService(t corev1.Toleration) bool {
+	every := t.Key == "" && t.Operator == corev1.TolerationOpExists
+	return (every || t.Key == corev1.TaintNodeOutOfService) && (t.Effect == "" || t.Effect == corev1.TaintEffectNoExecute)
 }
 
 // stillAttached is told of a claim on its way out: its volume cannot be deleted

@@ -2,7 +2,6 @@ package protect
 
 import (
 	"maps"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -67,10 +66,5 @@ func TellToken(token TokenVerdict) []action.Event {
 // TellDoomed tells of a claim on its way out that a workload still wants.
 func TellDoomed(d HoldVerdict) action.Event {
 	return action.Event{Warning: true, Reason: "Doomed", Action: "Judge",
-		Note: "it is being deleted, and " + namedHolders(workloadsOf(d.Holders)) + " still wants it: it stays until its last pod has gone, and no new pod can use it. To keep the data, keep its volume: set the reclaim policy to Retain"}
-}
-
-// workloadsOf are the workloads among holders.
-func workloadsOf(holders []Holder) []Holder {
-	return slices.DeleteFunc(slices.Clone(holders), func(h Holder) bool { return h.Reason != DesiredState })
+		Note: "is being deleted, and " + stillWant(wanting(d.Holders)) + ": it stays until its last pod has gone. To keep the data, keep its volume: set the reclaim policy to Retain"}
 }

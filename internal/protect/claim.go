@@ -63,9 +63,13 @@ func Decide(v View) Verdict {
 	return Verdict{Step: Look}
 }
 
-// InUse is why a claim stays that pods use.
+// InUse is why a claim stays that pods use, in the words of its explanation.
 func InUse(users []Use) action.Reason {
-	return action.Reason{Code: "InUse", Sentence: "deletion is postponed: " + namedUses(users)}
+	names := make([]string, len(users))
+	for i, use := range users {
+		names[i] = onNode(use.Pod, use.Node)
+	}
+	return action.Reason{Code: "InUse", Sentence: staysUntil(names)}
 }
 
 // MayBeInUse is why a claim stays that itself names pods which are there.
@@ -74,7 +78,7 @@ func MayBeInUse(recorded Record) action.Reason {
 	for i, pod := range recorded {
 		names[i] = "pod " + pod.Name
 	}
-	return action.Reason{Code: "InUseRecord", Sentence: "deletion is postponed: on record as users, and there: " + named(names)}
+	return action.Reason{Code: "InUseRecord", Sentence: "is being deleted, and stays: on record as users, and there: " + named(names)}
 }
 
 // dress gives a living claim its finalizers. Nothing is ever added to one that is
@@ -96,14 +100,6 @@ func (v View) dress() Verdict {
 
 // maxNamed is how many are named before the rest is a number.
 const maxNamed = 8
-
-func namedUses(users []Use) string {
-	names := make([]string, len(users))
-	for i, use := range users {
-		names[i] = fmt.Sprintf("%s on node %s", use.Pod, use.Node)
-	}
-	return named(names)
-}
 
 // named joins sorted names, and counts those beyond maxNamed.
 func named(names []string) string {

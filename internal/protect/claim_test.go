@@ -89,8 +89,8 @@ func TestTheReasonNamesTheUsers(t *testing.T) {
 		pods = append(pods, pod(name, []string{"data"}))
 	}
 	got := protect.Decide(protect.View{Claim: claim("data", dying), Pods: index(pods...)}).Because.Sentence
-	const want = "deletion is postponed: pod a on node n1, pod b on node n1, pod c on node n1, pod d on node n1, " +
-		"pod e on node n1, pod f on node n1, pod g on node n1, pod h on node n1, +2"
+	const want = "is being deleted, and stays until pod a on node n1, pod b on node n1, pod c on node n1, pod d on node n1, " +
+		"pod e on node n1, pod f on node n1, pod g on node n1, pod h on node n1 and 2 more let go"
 	if got != want {
 		t.Errorf("got %q\nwant %q", got, want)
 	}

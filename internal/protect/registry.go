@@ -65,7 +65,7 @@ func (k Kind) Check() error {
 // what it should be, names nothing; that it makes a workload idle needs proof.
 func (k Kind) Of(workload *unstructured.Unstructured) Want {
 	w := newWant(identity.Kind(k.Kind), workload.GetAPIVersion(), workload)
-	w.Released = "finish it, scale it down, or delete it"
+	w.Released = k.released()
 	n := k.replicas(workload.Object)
 	if k.Replicas != "" {
 		w.idleAt(n)
@@ -87,6 +87,17 @@ func (k Kind) Of(workload *unstructured.Unstructured) Want {
 		}
 	}
 	return w
+}
+
+// released is what ends the pods of a workload: one that finishes may leave them.
+func (k Kind) released() string {
+	switch {
+	case k.Suspend != "":
+		return "suspend it, or delete it"
+	case k.Replicas != "":
+		return "scale it down, or delete it"
+	}
+	return "delete it"
 }
 
 func (w *Want) volumes(path string, template any) {

@@ -29,8 +29,6 @@ type Case struct {
 	// Unread is what could not be read.
 	Unread []Unread
 	Now    time.Time
-	// IfDeleted asks what a DELETE would do now.
-	IfDeleted bool
 }
 
 // Unread is a kind of object, or one object, that could not be read. What is not
@@ -72,6 +70,8 @@ type Explanation struct {
 	Idle       []Holder     `json:"idle,omitempty"`
 	Blockers   []Blocker    `json:"blockers,omitempty"`
 	Actions    []Suggestion `json:"actions,omitempty"`
+	// Delete is how its deletion is asked for, of a claim that refuses it now.
+	Delete []Suggestion `json:"delete,omitempty"`
 	// Then is what happens to the data.
 	Then []string `json:"then"`
 	// Rescue is what to do first, if the data is still wanted.
@@ -118,6 +118,7 @@ func Why(c Case) Explanation {
 	c.times(&e)
 	e.Blockers = c.blockers(e.Holders)
 	e.Actions = c.actions(e.Holders, e.Blockers)
+	e.Delete = c.deletion(e)
 	e.Then = c.then(holders, idle)
 	e.Rescue = c.rescue(e.State)
 	e.Notes = c.notes(e)

@@ -32,6 +32,9 @@ func (c Case) actions(holders []Explained, blockers []Blocker) []Suggestion {
 			continue // leaving: it goes by itself, or what keeps it is told
 		}
 		key, d := c.deedFor(h)
+		if !d.wanted && c.endsWithItsNode(h) {
+			continue // it goes with what gives up its node, and with nothing else
+		}
 		if deeds[key] == nil {
 			deeds[key] = &d
 			order = append(order, key)
@@ -43,6 +46,7 @@ func (c Case) actions(holders []Explained, blockers []Blocker) []Suggestion {
 		actions = append(actions, c.told(deeds[key]))
 	}
 	actions = append(actions, unblocking(holders, blockers)...)
+	actions = append(actions, patience(holders, blockers)...)
 	actions = append(actions, c.foreign()...)
 	return append(actions, c.overdue(holders)...)
 }
@@ -79,14 +83,14 @@ func (c Case) deedFor(h Explained) (key string, d deed) {
 		d.Do, d.Command = h.Name+": "+h.Released, c.unsay(h)
 		return key, d
 	}
-	if top, ok := c.workloadOf(c.Pods[h.UID]); ok && (!isOver(corev1.PodPhase(h.Phase)) || top.Idle == finished) {
-		name := string(top.Workload.Kind) + "/" + top.Workload.Name
-		d.Do, d.Command = name+": "+top.Released, scaleTo(top.Workload, 0)
-		if top.Idle == finished {
-			d.Do, d.Command = "delete "+name, deletion(top.Workload)
+	if ends, top, ok := c.workloadOf(c.Pods[h.UID]); ok && (!isOver(corev1.PodPhase(h.Phase)) || ends.Idle == finished) {
+		name := string(ends.Workload.Kind) + "/" + ends.Workload.Name
+		d.Do, d.Command = name+": "+ends.Released, scaleTo(ends.Workload, 0)
+		if ends.Idle == finished {
+			d.Do, d.Command = "delete "+name, deletion(ends.Workload)
 		}
 		d.wanted = c.refuses() && c.wants(top)
-		return name + "/" + string(top.Workload.UID), d
+		return name + "/" + string(ends.Workload.UID), d
 	}
 	d.Suggestion = c.deletePod(h)
 	return key, d
@@ -104,7 +108,7 @@ func (c Case) deletePod(h Explained) Suggestion {
 	if pod == nil {
 		return s
 	}
-	_, known := c.workloadOf(pod)
+	_, _, known := c.workloadOf(pod)
 	if by := controllerOf(pod); by != "" && !known {
 		s.Do += " (" + by + " controls it, and may make another)"
 	}
@@ -133,9 +137,14 @@ func deletion(workload identity.Ref) string {
 }
 
 func scaleTo(workload identity.Ref, replicas int) string {
+	kind := strings.ToLower(string(workload.Kind))
 	switch workload.Kind {
 	case identity.KindStatefulSet, identity.KindLeaderWorkerSet, "Deployment", "ReplicaSet":
-		return fmt.Sprintf("kubectl scale %s/%s -n %s --replicas=%d", strings.ToLower(string(workload.Kind)), workload.Name, workload.Namespace, replicas)
+		return fmt.Sprintf("kubectl scale %s/%s -n %s --replicas=%d", kind, workload.Name, workload.Namespace, replicas)
+	case "Job", "CronJob", "JobSet":
+		return fmt.Sprintf(`kubectl patch %s %s -n %s --type=merge -p '{"spec":{"suspend":true}}'`, kind, workload.Name, workload.Namespace)
+	case "DaemonSet":
+		return deletion(workload)
 	}
 	return ""
 }
@@ -149,10 +158,12 @@ func ends(h Explained) string {
 	return ""
 }
 
-// workloadOf is the workload that would make a deleted pod again.
-func (c Case) workloadOf(pod *corev1.Pod) (*Want, bool) {
+// workloadOf is the workload that would make a deleted pod again: the one that ends
+// its pods, and the one at the top, which wants them. They are two below a CronJob
+// alone: what it has begun goes on when it is suspended.
+func (c Case) workloadOf(pod *corev1.Pod) (ends, top *Want, ok bool) {
 	if pod == nil {
-		return nil, false
+		return nil, nil, false
 	}
 	next := types.UID("")
 	if i := slices.IndexFunc(pod.OwnerReferences, isController); i >= 0 {
@@ -160,21 +171,24 @@ func (c Case) workloadOf(pod *corev1.Pod) (*Want, bool) {
 	}
 	for range maxChain {
 		if i, ok := c.World.Desire.byUID[next]; ok {
-			top, ending := c.World.Desire.top(&c.World.Desire.wants[i], c.World.Links)
-			return top, !ending
+			ends = &c.World.Desire.wants[i]
+			top, ending := c.World.Desire.top(ends, c.World.Links)
+			if top.Workload.Kind != "CronJob" {
+				ends = top
+			}
+			return ends, top, !ending
 		}
 		next = c.World.Links[next].Controller
 	}
-	return nil, false
+	return nil, nil, false
 }
 
-// unblocking are the remedies for those that are told to leave and cannot. One
-// remedy may do for several.
+// unblocking are the remedies for those that are told to leave and cannot, or could
+// not if they were. One remedy may do for several.
 func unblocking(holders []Explained, blockers []Blocker) []Suggestion {
 	var actions []Suggestion
 	for _, b := range blockers {
-		leaving := slices.ContainsFunc(holders, func(h Explained) bool { return h.Name == b.Of && h.Holds && h.Leaving != nil })
-		if !leaving {
+		if !slices.ContainsFunc(holders, func(h Explained) bool { return h.Name == b.Of && h.Holds }) {
 			continue
 		}
 		do := b.Remedy
@@ -193,11 +207,23 @@ func unblocking(holders []Explained, blockers []Blocker) []Suggestion {
 	return actions
 }
 
-// foreign are the finalizers that nobody here takes away.
-func (c Case) foreign() []Suggestion {
-	if !c.terminating() {
+// patience is for those that go by themselves.
+func patience(holders []Explained, blockers []Blocker) []Suggestion {
+	var names []string
+	for _, h := range holders {
+		blocked := slices.ContainsFunc(blockers, func(b Blocker) bool { return b.Of == h.Name })
+		if h.Holds && h.Leaving != nil && !blocked {
+			names = append(names, h.Name)
+		}
+	}
+	if len(names) == 0 {
 		return nil
 	}
+	return []Suggestion{{Do: "wait for " + and(names) + " to end", Frees: names}}
+}
+
+// foreign are the finalizers that nobody here takes away.
+func (c Case) foreign() []Suggestion {
 	var actions []Suggestion
 	for _, f := range c.finalizers() {
 		if f.Owner == unknownOwner {

@@ -44,12 +44,28 @@ func (c Case) finalizers() []Finalizer {
 	return told
 }
 
-// podFinalizers are what keeps a pod that is told to leave.
+// Foreign are the finalizers that nobody here knows: what they keep, their owners
+// alone let go.
+func (e Explanation) Foreign() []string {
+	var keys []string
+	for _, f := range e.Finalizers {
+		if f.Owner == unknownOwner {
+			keys = append(keys, f.Key)
+		}
+	}
+	return keys
+}
+
+// podFinalizers are what keeps a pod that is told to leave, or will: those that are
+// known go in time, once it is told to.
 func podFinalizers(name string, pod *corev1.Pod) []Blocker {
 	var found []Blocker
 	for _, key := range pod.Finalizers {
 		b := Blocker{Of: name, What: "finalizer " + key, Remedy: "ask its owner"}
 		if f := finalizerOf(key); f.Owner != unknownOwner {
+			if pod.DeletionTimestamp == nil {
+				continue
+			}
 			b.Remedy = "the " + f.Owner + " takes it away when " + f.Drops
 		}
 		found = append(found, b)

@@ -110,11 +110,11 @@ func (c Case) because(e Explained, pod *corev1.Pod) string {
 
 // goesByItself tells of a finished pod whose workload is cleared away in time.
 func (c Case) goesByItself(pod *corev1.Pod) string {
-	top, ok := c.workloadOf(pod)
-	if !ok || top.GoesAfter == "" {
+	ends, _, ok := c.workloadOf(pod)
+	if !ok || ends.GoesAfter == "" {
 		return ""
 	}
-	return ", and goes with " + string(top.Workload.Kind) + "/" + top.Workload.Name + ", " + top.GoesAfter
+	return ", and goes with " + string(ends.Workload.Kind) + "/" + ends.Workload.Name + ", " + ends.GoesAfter
 }
 
 // boundSince is when a pod was bound, or at least created.
@@ -153,7 +153,7 @@ func (c Case) notes(e Explanation) []string {
 		"it bears a release token of another life, which lets nothing through")
 	note(alive && words == "" && c.Mode >= Hold && len(Refusing(plain(e.Holders))) > 0,
 		"mode %s asks that a DELETE be refused, and nothing on the claim does so yet: see whether the operator runs", c.Mode)
-	note(alive && words != "" && c.Unguarded, "the operator's words stand on it, and the policies that would refuse a DELETE are not there")
+	note(alive && words != "" && c.Unguarded, "the operator's words stand on it, and the policies that would refuse a DELETE are not seen (what an API server loads from files never is: --if-deleted asks it)")
 	note(words == Unverified, "nobody has looked at it yet: a DELETE is refused until the operator has")
 	note(alive && c.Claim.Annotations[IntentAnnotation] == string(c.Claim.UID) && c.Claim.UID != "",
 		"somebody asked for it to be deleted when free: the operator does that when the last holder goes")

@@ -1,9 +1,12 @@
 package protect
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
+
+	"lockstep.dev/lockstep/internal/identity"
 )
 
 // summary is the whole in a sentence, whose subject is the claim.
@@ -36,17 +39,25 @@ func (c Case) free(e Explanation) string {
 	case len(holding(e)) > 0: // by its use record, a pod may be bound at any moment
 		return c.inUse(e)
 	case names != "":
-		return "is named by " + names + ", which no node has: a DELETE would take it at once, and strand what names it"
+		return "is named by " + names + ", which no node has: a DELETE would take it " + taken(e) + ", and strand what names it"
 	}
-	return "is not in use: a DELETE would take it at once"
+	return "is not in use: a DELETE would take it " + taken(e)
+}
+
+// taken is when a claim goes that nobody here holds.
+func taken(e Explanation) string {
+	if len(e.Foreign()) > 0 {
+		return "as soon as the owners of other finalizers let go"
+	}
+	return "at once"
 }
 
 func (c Case) goingAway(e Explanation) string {
 	text := "is being deleted, "
-	keeping := holding(e)
+	keeping := keepers(e)
 	switch {
 	case len(keeping) > 0:
-		text += "and stays until " + and(keeping) + " let" + third(keeping) + " go"
+		text = staysUntil(keeping)
 	case c.blind():
 		text += "and who holds it cannot be told: " + unreadNames(c.Unread) + " could not be read"
 	case c.wordsInTheWay():
@@ -56,11 +67,38 @@ func (c Case) goingAway(e Explanation) string {
 	default:
 		text += "and nobody is seen to hold it: it should go any moment"
 	}
-	if wanting := wanting(e); len(wanting) > 0 {
-		text += "; " + and(wanting) + " still want" + third(wanting) + " it, and can start no pod on it any more"
+	if names := wanting(plain(e.Holders)); len(names) > 0 {
+		text += "; " + stillWant(names)
 	}
 	return text
 }
+
+// staysUntil is said of a claim on its way out: here, and in an event on it.
+func staysUntil(names []string) string {
+	return "is being deleted, and stays until " + and(names) + " let" + third(names) + " go"
+}
+
+// stillWant is said of workloads that can use the claim no more: here, and in an
+// event on it.
+func stillWant(names []string) string {
+	return and(names) + " still want" + third(names) + " it, and can start no pod on it any more"
+}
+
+// keepers are those that keep a claim on its way out, pods with their nodes.
+func keepers(e Explanation) []string {
+	var names []string
+	for _, h := range e.Holders {
+		switch {
+		case h.Holds && h.Reason == BoundPod:
+			names = append(names, onNode(h.Object, h.Node))
+		case h.Holds:
+			names = append(names, h.Name)
+		}
+	}
+	return names
+}
+
+func onNode(pod identity.Ref, node string) string { return fmt.Sprintf("%s on node %s", pod, node) }
 
 func (c Case) inUse(e Explanation) string {
 	names := namedHolders(plain(e.Holders))
@@ -77,7 +115,7 @@ func (c Case) inUse(e Explanation) string {
 	case c.blind():
 		return text + ": a DELETE would be accepted, and whether anything keeps the claim then cannot be told"
 	}
-	return text + ": a DELETE would be accepted, and take the claim at once"
+	return text + ": a DELETE would be accepted, and take the claim " + taken(e)
 }
 
 // holding are those that truly keep the claim.
@@ -91,10 +129,10 @@ func holding(e Explanation) []string {
 	return names
 }
 
-// wanting are the workloads that want a claim that they can use no more.
-func wanting(e Explanation) []string {
+// wanting are the workloads that want a claim.
+func wanting(holders []Holder) []string {
 	var names []string
-	for _, h := range e.Holders {
+	for _, h := range holders {
 		if h.Reason == DesiredState {
 			names = append(names, h.Name)
 		}

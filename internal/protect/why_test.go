@@ -73,8 +73,18 @@ func TestWhy(t *testing.T) {
 	kept.Volume, kept.Attached = volumeOf(kept.Claim, corev1.PersistentVolumeReclaimRetain), []string{"n2"}
 	gone := caseOf(claim("data"), protect.Barrier, nil)
 	gone.Volume = volumeOf(gone.Claim, corev1.PersistentVolumeReclaimDelete)
-	ifDeleted := caseOf(claim("data-db-0", annotated(protect.HoldersAnnotation, "StatefulSet/db")), protect.Hold, []*corev1.Pod{dbPod()}, db)
-	ifDeleted.IfDeleted = true
+	held := caseOf(claim("data-db-0", annotated(protect.HoldersAnnotation, "StatefulSet/db")), protect.Hold, []*corev1.Pod{dbPod()}, db)
+	lostAndHeld := held
+	lostAndHeld.Nodes = map[string]*corev1.Node{"n1": node("n1", corev1.ConditionUnknown)}
+	lostAndLiving := caseOf(claim("data"), protect.Barrier, []*corev1.Pod{pod("web", []string{"data"}, func(o *corev1.Pod) { o.Finalizers = []string{"x/1", "batch.kubernetes.io/job-tracking"} })})
+	lostAndLiving.Nodes["n1"] = node("n1", corev1.ConditionUnknown)
+	tolerant := caseOf(claim("data", dying), protect.Barrier, []*corev1.Pod{pod("web", []string{"data"}, func(o *corev1.Pod) {
+		o.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	})})
+	tolerant.Nodes["n1"] = node("n1", corev1.ConditionUnknown)
+	elsewhere := caseOf(claim("data", dying), protect.Barrier, nil)
+	elsewhere.Volume = volumeOf(elsewhere.Claim, corev1.PersistentVolumeReclaimDelete)
+	elsewhere.Volume.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "other", Name: "data", UID: "uid-other"}
 	tests := []struct {
 		name string
 		c    protect.Case
@@ -94,10 +104,9 @@ func TestWhy(t *testing.T) {
 			"do: delete Pod/db-0",
 			"then: volume pv-data-db-0 was not read: what happens to the data is unknown", "then: StatefulSet/db will create an empty claim of the same name",
 		}},
-		{"held, if deleted", ifDeleted, []string{
+		{"held", held, []string{
 			"Held", "Pod/db-0: bound to node n1", "StatefulSet/db: its deletion is refused for this",
 			"do: StatefulSet/db: scale it down below the ordinal, or delete it",
-			"then: a DELETE is refused now: StatefulSet/db",
 			"then: volume pv-data-db-0 was not read: what happens to the data is unknown", "then: StatefulSet/db will create an empty claim of the same name",
 		}},
 		{"a pod that cannot leave", stuck, []string{
@@ -105,6 +114,26 @@ func TestWhy(t *testing.T) {
 			"blocked, Pod/web: node n1 is not ready: nobody there can end the pod", "blocked, Pod/web: finalizer x/1",
 			"do: if the machine n1 is off for certain, say so by a taint; if not, bring it back", "do: Pod/web, finalizer x/1: ask its owner",
 			"then: volume pv-data was not read: what happens to the data is unknown",
+		}},
+		{"held, and its node is lost", lostAndHeld, []string{
+			"Held", "Pod/db-0: bound to node n1", "StatefulSet/db: its deletion is refused for this", "blocked, Pod/db-0: node n1 is not ready: nobody there can end the pod",
+			"do: StatefulSet/db: scale it down below the ordinal, or delete it", "do: if the machine n1 is off for certain, say so by a taint; if not, bring it back",
+			"then: volume pv-data-db-0 was not read: what happens to the data is unknown", "then: StatefulSet/db will create an empty claim of the same name",
+		}},
+		{"a pod that could not leave if it were told to", lostAndLiving, []string{
+			"Held", "Pod/web: bound to node n1",
+			"blocked, Pod/web: node n1 is not ready: nobody there can end the pod", "blocked, Pod/web: finalizer x/1",
+			"do: if the machine n1 is off for certain, say so by a taint; if not, bring it back", "do: Pod/web, finalizer x/1: ask its owner",
+			"then: volume pv-data was not read: what happens to the data is unknown",
+		}},
+		{"a pod that a taint does not evict", tolerant, []string{
+			"Draining", "Pod/web: bound to node n1", "blocked, Pod/web: node n1 is not ready: nobody there can end the pod",
+			"do: delete Pod/web", "do: if the machine n1 is off for certain, say so by a taint; if not, bring it back",
+			"then: volume pv-data was not read: what happens to the data is unknown",
+		}},
+		{"its volume is bound to another", elsewhere, []string{
+			"Draining", "do: wait some seconds; if it stays, see whether kube-controller-manager runs: it takes kubernetes.io/pvc-protection away",
+			"then: volume pv-data is not bound to this claim: nothing happens to it",
 		}},
 		{"its node is out of service", off, []string{
 			"Draining", "Pod/web: bound to node n1, and on its way out", "blocked, Pod/web: finalizer x/1", "do: Pod/web, finalizer x/1: ask its owner",

@@ -22,10 +22,20 @@ func (c Case) then(holders, idle []Holder) []string {
 	if owner := metav1.GetControllerOfNoCopy(c.Claim); owner != nil && isEphemeral(c.Claim) {
 		told = append(told, "as long as "+said(owner.Kind+"/"+owner.Name)+" is there, an empty claim of the same name is made for it")
 	}
-	if c.IfDeleted && c.refuses() {
-		told = append([]string{"a DELETE is refused now: " + said(c.Claim.Annotations[HoldersAnnotation])}, told...)
-	}
 	return told
+}
+
+// VolumeIsAnothers tells whether the volume that the claim names is known not to be
+// bound to it, and does not go with it.
+func (c Case) VolumeIsAnothers() bool {
+	if c.Volume == nil {
+		return false
+	}
+	ref := c.Volume.Spec.ClaimRef
+	if ref == nil {
+		return c.Claim.Status.Phase == corev1.ClaimPending
+	}
+	return ref.Namespace != c.Claim.Namespace || ref.Name != c.Claim.Name || ref.UID != "" && ref.UID != c.Claim.UID
 }
 
 func (c Case) volume() []string {
@@ -37,6 +47,8 @@ func (c Case) volume() []string {
 		return []string{fmt.Sprintf("volume %s is gone already: its data is not there any more", name)}
 	case c.Volume == nil:
 		return []string{fmt.Sprintf("volume %s was not read: what happens to the data is unknown", name)}
+	case c.VolumeIsAnothers():
+		return []string{fmt.Sprintf("volume %s is not bound to this claim: nothing happens to it", name)}
 	case c.Volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain:
 		return []string{fmt.Sprintf("volume %s is kept, Released: the data stays", name)}
 	}
@@ -45,7 +57,7 @@ func (c Case) volume() []string {
 
 // rescue is what keeps the data of a claim that can no longer be kept itself.
 func (c Case) rescue(state State) []Suggestion {
-	if !c.terminating() || c.Volume == nil || c.Volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain {
+	if !c.terminating() || c.Volume == nil || c.VolumeIsAnothers() || c.Volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain {
 		return nil
 	}
 	do := "keep the volume"

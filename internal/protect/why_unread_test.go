@@ -59,7 +59,11 @@ func TestSummary(t *testing.T) {
 		{"terminating, words in the way", caseOf(claim("data", dying, annotated(protect.HoldersAnnotation, "a")), protect.Hold, nil), nil,
 			"is being deleted, and its finalizers are kept by words that still stand on it"},
 		{"doomed", caseOf(claim("data-db-0", dying), protect.Barrier, []*corev1.Pod{pod("db-0", []string{"data-db-0"})}, db), nil,
-			"is being deleted, and stays until Pod/db-0 lets go; StatefulSet/db still wants it, and can start no pod on it any more"},
+			"is being deleted, and stays until pod db-0 on node n1 lets go; StatefulSet/db still wants it, and can start no pod on it any more"},
+		{"others' finalizers", caseOf(claim("data", finalizers(p, "x/1")), protect.Barrier, nil), nil,
+			"is not in use: a DELETE would take it as soon as the owners of other finalizers let go"},
+		{"wanted, and others' finalizers", caseOf(claim("data-db-0", finalizers(p, "x/1")), protect.Barrier, nil, db), nil,
+			"is in use by StatefulSet/db: a DELETE would be accepted, and take the claim as soon as the owners of other finalizers let go"},
 	} {
 		if tt.edit != nil {
 			tt.edit(&tt.c)
@@ -93,7 +97,7 @@ func TestOneTaintFreesAllPodsOfALostNode(t *testing.T) {
 func TestAPodThatShouldHaveEndedIsInTheWay(t *testing.T) {
 	c := caseOf(claim("data", dying), protect.Barrier, []*corev1.Pod{pod("a", []string{"data"}, leaving(30))})
 	c.Nodes = map[string]*corev1.Node{"n1": node("n1", corev1.ConditionTrue)}
-	if e := protect.Why(c); len(e.Blockers)+len(e.Actions) > 0 {
+	if e := protect.Why(c); len(e.Blockers) > 0 || len(e.Actions) != 1 || e.Actions[0].Do != "wait for Pod/a to end" {
 		t.Errorf("in its time: %+v, %+v", e.Blockers, e.Actions)
 	}
 	c.Now = noon.Add(2 * time.Hour)
@@ -139,7 +143,6 @@ func TestOthersWordsCannotWriteOverATerminal(t *testing.T) {
 	nasty := "StatefulSet/db\x1b[2J\nnote: all is well" + strings.Repeat("x", 500)
 	for _, key := range []string{protect.HoldersAnnotation, protect.HoldAnnotation} {
 		c := caseOf(claim("data", annotated(key, nasty)), protect.Hold, nil)
-		c.IfDeleted = true
 		e := protect.Why(c)
 		texts := append([]string{e.Summary}, e.Then...)
 		for _, h := range e.Holders {
@@ -185,6 +188,68 @@ func TestAFinishedJobGoesWithItsPods(t *testing.T) {
 	}
 	if want := "the pod has finished; it still holds as long as it is there, and goes with Job/train, 600 s after that finished"; e.Holders[0].Why != want {
 		t.Errorf("got %q", e.Holders[0].Why)
+	}
+}
+
+// A suspended CronJob goes on with what it has begun, and a Job makes pods again
+// until it is suspended itself.
+func TestWhatACronJobHasBegunIsEndedByItself(t *testing.T) {
+	cron := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "nightly", UID: "uid-nightly"}}
+	cron.Spec.JobTemplate.Spec.Template.Spec.Volumes = []corev1.Volume{volume("data")}
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "nightly-1", UID: "uid-nightly-1"}}
+	job.Spec.Template.Spec.Volumes = []corev1.Volume{volume("data")}
+	controlledBy("CronJob", "uid-nightly")(job)
+	var pods []*corev1.Pod
+	for _, name := range []string{"a", "b"} {
+		o := pod(name, []string{"data"})
+		controlledBy("Job", "uid-nightly-1")(o)
+		pods = append(pods, o)
+	}
+	commands := func(c protect.Case) []string {
+		var all []string
+		for _, a := range protect.Why(c).Actions {
+			all = append(all, a.Command)
+		}
+		return all
+	}
+	const suspend = ` -n ns --type=merge -p '{"spec":{"suspend":true}}'`
+	c := caseOf(claim("data", dying), protect.Barrier, pods, protect.OfCronJob(cron), protect.OfJob(job))
+	if got, want := commands(c), []string{"kubectl patch job nightly-1" + suspend}; !slices.Equal(got, want) {
+		t.Errorf("on its way out: got %q", got)
+	}
+	c = caseOf(claim("data", annotated(protect.HoldersAnnotation, "CronJob/nightly")), protect.Hold, pods[:1], protect.OfCronJob(cron), protect.OfJob(job))
+	if got, want := commands(c), []string{"kubectl patch cronjob nightly" + suspend, "kubectl patch job nightly-1" + suspend}; !slices.Equal(got, want) {
+		t.Errorf("held: got %q", got)
+	}
+}
+
+func TestHowAClaimIsDeletedThatRefusesIt(t *testing.T) {
+	held := caseOf(claim("data", annotated(protect.HoldersAnnotation, "StatefulSet/db")), protect.Hold, nil)
+	cooling := caseOf(claim("data", annotated(protect.HoldersAnnotation, "cooling until 2026-11-21T12:05:00Z: StatefulSet/db")), protect.Hold, nil)
+	asked := caseOf(claim("data", annotated(protect.HoldersAnnotation, "StatefulSet/db"), annotated(protect.IntentAnnotation, "uid-data")), protect.Hold, nil)
+	const now, later = "kubectl delete pvc data -n ns", "kubectl annotate pvc data -n ns protection.lockstep.dev/delete-when-free=uid-data"
+	for _, tt := range []struct {
+		name string
+		c    protect.Case
+		says string
+		do   []string
+	}{
+		{"held", held, "a hold outlives the last holder by 5 minutes, unless configured otherwise", []string{now, later}},
+		{"cooling", cooling, "its hold lasts until 2026-11-21T12:05:00Z", []string{now, later}},
+		{"asked for already", asked, "", nil},
+		{"not refused", caseOf(claim("data"), protect.Barrier, nil), "", nil},
+		{"on its way out", caseOf(claim("data", dying), protect.Barrier, nil), "", nil},
+	} {
+		var do []string
+		for _, s := range protect.Why(tt.c).Delete {
+			do = append(do, s.Command)
+		}
+		if !slices.Equal(do, tt.do) {
+			t.Errorf("%s: got %q", tt.name, do)
+		}
+		if len(do) > 0 && !strings.HasSuffix(protect.Why(tt.c).Delete[0].Do, tt.says) {
+			t.Errorf("%s: got %q", tt.name, protect.Why(tt.c).Delete[0].Do)
+		}
 	}
 }
 

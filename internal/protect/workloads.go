@@ -102,7 +102,7 @@ func OfJob(job *batchv1.Job) Want {
 			w.Idle = finished
 		}
 	}
-	w.Released = "let it finish, suspend it, or delete it"
+	w.Released = "suspend it, or delete it" // once finished, its pods hold on
 	if ttl := job.Spec.TTLSecondsAfterFinished; ttl != nil {
 		w.GoesAfter = fmt.Sprintf("%d s after that finished", *ttl)
 	}

@@ -6,10 +6,13 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"lockstep.dev/lockstep/internal/cli/inquiry"
+	"lockstep.dev/lockstep/internal/protect"
 )
 
 // answering is an API server that answers every DELETE alike.
@@ -64,5 +67,31 @@ func TestARefusalIsToldFromALackOfPermission(t *testing.T) {
 				t.Errorf("sent %v", wire.sent)
 			}
 		})
+	}
+}
+
+// Policies that may not be read, or that an API server loaded from files, are known
+// by what they do.
+func TestAnAttemptTellsOfPoliciesThatCannotBeSeen(t *testing.T) {
+	held := map[string]string{protect.HoldersAnnotation: "StatefulSet/db"}
+	refused := inquiry.Attempt{Outcome: inquiry.Refused, By: "ValidatingAdmissionPolicy 'refuse-delete.protection.lockstep.dev.static.k8s.io'"}
+	for _, tt := range []struct {
+		name        string
+		annotations map[string]string
+		attempt     inquiry.Attempt
+		was, is     bool
+	}{
+		{"refused by a policy from a file", held, refused, true, false},
+		{"refused by somebody else", held, inquiry.Attempt{Outcome: inquiry.Refused, By: `"w.example.com"`}, true, true},
+		{"not allowed", held, inquiry.Attempt{Outcome: inquiry.NotAllowed}, true, true},
+		{"accepted, with words", held, inquiry.Attempt{Outcome: inquiry.Accepted}, false, true},
+		{"accepted, without", nil, inquiry.Attempt{Outcome: inquiry.Accepted}, false, false},
+		{"accepted, since released", map[string]string{protect.HoldersAnnotation: "a", protect.ReleaseAnnotation: "u"}, inquiry.Attempt{Outcome: inquiry.Accepted}, false, false},
+	} {
+		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data", UID: "u", Annotations: tt.annotations}}
+		f := &inquiry.Found{Case: protect.Case{Claim: claim, Unguarded: tt.was}}
+		if f.Learn(tt.attempt); f.Unguarded != tt.is {
+			t.Errorf("%s: unguarded %t", tt.name, f.Unguarded)
+		}
 	}
 }

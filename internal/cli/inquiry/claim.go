@@ -2,7 +2,9 @@ package inquiry
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -14,8 +16,12 @@ import (
 	"lockstep.dev/lockstep/internal/protect"
 )
 
-// refusal is the name of the policy that refuses, and of its binding.
-const refusal = "refuse-delete.protection.lockstep.dev"
+const (
+	// refusal is the name of the policy that refuses, and of its binding.
+	refusal = "refuse-delete." + protected
+	// protected is in the name of each policy of protection, whatever it was loaded from.
+	protected = "protection.lockstep.dev"
+)
 
 // Found is one claim, and all that explains it.
 type Found struct {
@@ -114,8 +120,12 @@ const nodesAtMost = 32
 
 func (i *Inquirer) nodes(ctx context.Context, f *Found) error {
 	for _, use := range f.World.Holds.Pods.Holding(f.Claim) {
-		if _, known := f.Nodes[use.Node]; known || len(f.Nodes) >= nodesAtMost {
+		if _, known := f.Nodes[use.Node]; known {
 			continue
+		}
+		if len(f.Nodes) >= nodesAtMost {
+			f.Unread = append(f.Unread, protect.Unread{What: "other nodes", Why: fmt.Sprintf("only %d are looked at", nodesAtMost)})
+			return nil
 		}
 		node, err := i.node(ctx, f.World, use.Node)
 		switch {
@@ -167,6 +177,18 @@ func (i *Inquirer) policies(ctx context.Context, f *Found) error {
 		return f.missed("the policy that refuses", err)
 	}
 	return nil
+}
+
+// Learn takes in what came of a DELETE that was tried: it knows of policies that may
+// not be read, and of those that an API server loaded from files, which cannot be.
+func (f *Found) Learn(a Attempt) {
+	switch {
+	case f.Claim.Annotations[protect.HoldersAnnotation] == "" || f.Claim.DeletionTimestamp != nil || protect.Released(f.Claim):
+	case a.Outcome == Refused && strings.Contains(a.By, protected):
+		f.Unguarded = false
+	case a.Outcome == Accepted:
+		f.Unguarded = true
+	}
 }
 
 // readPolicies reads the policy and its binding: each does nothing without the

@@ -39,6 +39,9 @@ type ClaimWhy struct {
 // Volume is the volume of a claim.
 type Volume struct {
 	Name string `json:"name"`
+	// Standing is Bound to the claim, Elsewhere (bound to another, or to none yet) or
+	// Gone; absent if it was not read.
+	Standing string `json:"standing,omitempty"`
 	// ReclaimPolicy is what becomes of the volume; absent if it was not read.
 	ReclaimPolicy string `json:"reclaimPolicy,omitempty"`
 	Capacity      string `json:"capacity,omitempty"`
@@ -93,11 +96,28 @@ func volume(found *inquiry.Found) *Volume {
 	if size, ok := found.Claim.Status.Capacity["storage"]; ok {
 		v.Capacity = size.String()
 	}
+	switch {
+	case found.VolumeGone:
+		v.Standing = volumeGone
+	case found.Volume == nil:
+		return v
+	case found.VolumeIsAnothers():
+		v.Standing = volumeElsewhere
+	default:
+		v.Standing = volumeBound
+	}
 	if found.Volume != nil {
 		v.ReclaimPolicy = string(found.Volume.Spec.PersistentVolumeReclaimPolicy)
 	}
 	return v
 }
+
+// How a volume stands to the claim that names it.
+const (
+	volumeBound     = "Bound"
+	volumeElsewhere = "Elsewhere"
+	volumeGone      = "Gone"
+)
 
 // Claims reports on several.
 func Claims(all []*ClaimWhy) *ClaimWhyList {

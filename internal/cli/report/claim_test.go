@@ -59,16 +59,17 @@ func claimText(t *testing.T, c *report.ClaimWhy) string {
 
 func TestAClaimThatDoesNotGoIsExplained(t *testing.T) {
 	checkClaim(t, report.Claim(foundClaim(), nil), `
-pvc/data-db-0 in namespace prod is being deleted, and stays until Pod/db-0 lets go.
+pvc/data-db-0 in namespace prod is being deleted, and stays until pod db-0 on node n7 lets go.
 Its deletion was asked for 3h ago. Who asked is unknown: the object does not say; the API server's audit log would.
-mode hold (its namespace chose it); volume pv-1, 1Gi, reclaim policy Delete
-
-USED BY    HOLDS   SINCE   PHASE     WHY                                                           PROOF                                                UID
-Pod/db-0   yes     2d      Running   bound to node n7, and on its way out, was to be gone 3h ago   spec.volumes[data].persistentVolumeClaim.claimName   u-pod
+state Draining for 3h; mode hold (its namespace chose it); volume pv-1, 1Gi, reclaim policy Delete
 
 FINALIZER                         OWNER                                         GOES WHEN
 kubernetes.io/pvc-protection      persistentvolumeclaim-protection-controller   no bound pod names the claim
 protection.lockstep.dev/barrier   lockstep                                      kubernetes.io/pvc-protection is gone, and no bound pod names the claim in a reading after that
+
+USED BY    HOLDS   SINCE   PHASE     WHY
+Pod/db-0   yes     2d      Running   bound to node n7, and on its way out, was to be gone 3h ago
+    by spec.volumes[data].persistentVolumeClaim.claimName, uid u-pod
 
 IN THE WAY
   Pod/db-0: node n7 is not ready: nobody there can end the pod
@@ -116,27 +117,35 @@ func TestAClaimThatIsHeldIsExplained(t *testing.T) {
 	refused := &inquiry.Attempt{Outcome: inquiry.Refused, By: "ValidatingAdmissionPolicy 'p'", Message: "the claim is in use", Warnings: []string{"think twice"}}
 	checkClaim(t, report.Claim(heldClaim(), refused), `
 pvc/data-db-0 in namespace prod is in use by RayCluster/x, Pod/db-0: a DELETE is refused.
-mode hold (its namespace chose it); volume pv-1, 1Gi, reclaim policy Delete
+state Held for 2d; mode hold (its namespace chose it); volume pv-1, 1Gi, reclaim policy Delete
 
 IF DELETED NOW (tried on the server; nothing was deleted)
   refused by ValidatingAdmissionPolicy 'p': the claim is in use
   with a warning: think twice
 
-USED BY        HOLDS   SINCE   PHASE     WHY                                     PROOF                                                   UID
-Pod/db-0       yes     2d      Running   bound to node n7                        spec.volumes[data].persistentVolumeClaim.claimName      u-pod
-RayCluster/x   yes     -       -         named by the operator; not found here   metadata.annotations[protection.lockstep.dev/holders]   -
-
 FINALIZER                         OWNER                                         GOES WHEN
 kubernetes.io/pvc-protection      persistentvolumeclaim-protection-controller   no bound pod names the claim
 protection.lockstep.dev/barrier   lockstep                                      kubernetes.io/pvc-protection is gone, and no bound pod names the claim in a reading after that
 
+USED BY        HOLDS   SINCE   PHASE     WHY
+Pod/db-0       yes     2d      Running   bound to node n7
+    by spec.volumes[data].persistentVolumeClaim.claimName, uid u-pod
+RayCluster/x   yes     -       -         named by the operator; not found here
+    by metadata.annotations[protection.lockstep.dev/holders]
+
 CANNOT TELL
   jobs: you may not read it: what holds the claim may be among them
 
-TO FREE IT (the fewest deeds; then delete it)
+TO FREE IT (the fewest deeds)
   1. delete Pod/db-0
       kubectl delete pod db-0 -n prod
   2. RayCluster/x: the operator takes the word away once it is no longer so
+
+TO DELETE IT
+  1. delete it once nothing holds it: a hold outlives the last holder by 5 minutes, unless configured otherwise
+      kubectl delete pvc data-db-0 -n prod
+  2. or have the operator delete it then
+      kubectl annotate pvc data-db-0 -n prod protection.lockstep.dev/delete-when-free=u-claim
 
 THEN, once it is gone
   volume pv-1 is deleted, and the data with it
@@ -156,7 +165,7 @@ func TestWhatIsReadBeforeARelease(t *testing.T) {
 	want := `
 THIS WILL
   write protection.lockstep.dev/release=u-claim on the claim: its deletion is not refused any more
-  delete the claim: no pod can start on it any more, it goes with Pod/db-0, and that cannot be taken back
+  delete the claim: no pod can start on it any more, it stays until Pod/db-0 lets go, and that cannot be taken back
   once it is gone: volume pv-1 is deleted, and the data with it
 
 To keep the data, before anything else:
@@ -196,6 +205,39 @@ see one in full with: kubectl lockstep why pvc/NAME
 	}
 }
 
+// TestOthersFinalizersOutliveADelete: neither a DELETE that is tried nor a release may
+// promise that the claim goes at once.
+func TestOthersFinalizersOutliveADelete(t *testing.T) {
+	f := heldClaim()
+	f.Claim.Finalizers = append(f.Claim.Finalizers, "x/1")
+	f.Claim.Annotations, f.Unread = nil, nil
+	f.Case.World.Pods = protect.NewIndex()
+	var out strings.Builder
+	c := report.Claim(f, &inquiry.Attempt{Outcome: inquiry.Accepted})
+	if err := c.WriteRelease(&out, now, true, false); err != nil {
+		t.Fatal(err)
+	}
+	for says, in := range map[string]string{
+		"accepted: it would stay, on its way out, until the owner of finalizer x/1 lets go": claimText(t, c),
+		"it stays until the owner of finalizer x/1 lets go":                                 out.String(),
+	} {
+		if !strings.Contains(in, says) {
+			t.Errorf("it does not say %q:\n%s", says, in)
+		}
+	}
+}
+
+// A volume that is bound to another claim is neither lost nor to be rescued.
+func TestAnothersVolumeIsNotTouched(t *testing.T) {
+	f := foundClaim()
+	f.Volume.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "prod", Name: "data-db-0", UID: "u-before"}
+	c := report.Claim(f, nil)
+	text := claimText(t, c)
+	if !strings.Contains(text, "; volume pv-1, not bound to this claim\n") || strings.Contains(text, "Retain") || c.Volume.Standing != "Elsewhere" {
+		t.Errorf("got %s", text)
+	}
+}
+
 // The names below are read by programs: they are never changed or taken away.
 func TestFieldsOfAClaimForPrograms(t *testing.T) {
 	raw, err := json.Marshal(report.Claim(foundClaim(), &inquiry.Attempt{Outcome: inquiry.Accepted}))
@@ -203,7 +245,7 @@ func TestFieldsOfAClaimForPrograms(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `{"kind":"ClaimWhy","apiVersion":"cli.lockstep.dev/v1","namespace":"prod","name":"data-db-0",` +
-		`"claim":"prod/data-db-0","uid":"u-claim","state":"Draining","summary":"is being deleted, and stays until Pod/db-0 lets go","mode":"hold",` +
+		`"claim":"prod/data-db-0","uid":"u-claim","state":"Draining","summary":"is being deleted, and stays until pod db-0 on node n7 lets go","mode":"hold",` +
 		`"since":"2026-01-01T09:00:00Z","askedBy":"unknown","refused":false,` +
 		`"finalizers":[{"key":"kubernetes.io/pvc-protection","owner":"persistentvolumeclaim-protection-controller","drops":"no bound pod names the claim"},` +
 		`{"key":"protection.lockstep.dev/barrier","owner":"lockstep","drops":"kubernetes.io/pvc-protection is gone, and no bound pod names the claim in a reading after that"}],` +
@@ -216,7 +258,7 @@ func TestFieldsOfAClaimForPrograms(t *testing.T) {
 		`"then":["volume pv-1 is deleted, and the data with it"],` +
 		`"rescue":[{"do":"keep the volume: change its reclaim policy before the claim goes","command":"kubectl patch pv pv-1 -p '{\"spec\":{\"persistentVolumeReclaimPolicy\":\"Retain\"}}'"}],` +
 		`"unread":[{"what":"volumeattachments","why":"you may not read it","mayHold":false}],` +
-		`"modeFrom":"its namespace chose it","volume":{"name":"pv-1","reclaimPolicy":"Delete","capacity":"1Gi"},` +
+		`"modeFrom":"its namespace chose it","volume":{"name":"pv-1","standing":"Bound","reclaimPolicy":"Delete","capacity":"1Gi"},` +
 		`"deletion":{"outcome":"Accepted"},"readAt":"2026-01-01T11:59:59Z","live":false}`
 	if diff := cmp.Diff(want, string(raw)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -14,19 +15,20 @@ import (
 	"lockstep.dev/lockstep/internal/protect"
 )
 
-// WriteText writes the explanation for people: first what is so, then who and why,
-// then what to do, and last what comes of that.
+// WriteText writes the explanation for people: first what is so and since when, then
+// what keeps it and who, then what to do, and last what comes of that.
 func (c *ClaimWhy) WriteText(out io.Writer, now time.Time) error {
 	var text strings.Builder
 	c.head(&text, now)
 	c.deletion(&text)
+	c.finalizers(&text)
 	c.holders(&text, now)
 	c.idle(&text)
-	c.finalizers(&text)
 	c.blockers(&text)
 	c.unread(&text)
 	suggestions(&text, "TO KEEP THE DATA, before anything else", c.Rescue)
 	suggestions(&text, c.todo(), c.Actions)
+	suggestions(&text, "TO DELETE IT", c.Delete)
 	c.then(&text)
 	c.foot(&text, now)
 	_, err := io.WriteString(out, text.String())
@@ -39,9 +41,9 @@ func (c *ClaimWhy) head(out io.Writer, now time.Time) {
 		fmt.Fprintf(out, "Its deletion was asked for %s ago. Who asked is %s: the object does not say; the API server's audit log would.\n",
 			ageOf(c.Since, now), c.AskedBy)
 	}
-	fmt.Fprintf(out, "mode %s (%s)", c.Mode, c.ModeFrom)
-	if v := c.Volume; v != nil {
-		fmt.Fprintf(out, "; volume %s, %s, reclaim policy %s", v.Name, dash(v.Capacity), orUnknown(v.ReclaimPolicy))
+	fmt.Fprintf(out, "state %s%s; mode %s (%s)", c.State, c.lasts(now), c.Mode, c.ModeFrom)
+	if c.Volume != nil {
+		fmt.Fprintf(out, "; volume %s", c.Volume)
 	}
 	fmt.Fprintln(out)
 	for _, note := range c.Notes {
@@ -49,11 +51,28 @@ func (c *ClaimWhy) head(out io.Writer, now time.Time) {
 	}
 }
 
-func orUnknown(text string) string {
-	if text == "" {
-		return "unknown"
+// lasts is since when the state is so, and until when if that is known.
+func (c *ClaimWhy) lasts(now time.Time) string {
+	var text string
+	if c.Since != nil {
+		text = " for " + ageOf(c.Since, now)
+	}
+	if c.Until != nil {
+		text += ", " + ageOf(&now, *c.Until) + " left"
 	}
 	return text
+}
+
+func (v *Volume) String() string {
+	switch {
+	case v.Standing == volumeGone:
+		return v.Name + ", which is gone"
+	case v.Standing == volumeElsewhere:
+		return v.Name + ", not bound to this claim"
+	case v.Capacity == "":
+		return v.Name + ", reclaim policy " + cmp.Or(v.ReclaimPolicy, "unknown")
+	}
+	return v.Name + ", " + v.Capacity + ", reclaim policy " + cmp.Or(v.ReclaimPolicy, "unknown")
 }
 
 // deletion is what a DELETE would be answered.
@@ -80,10 +99,10 @@ func (c *ClaimWhy) deletion(out io.Writer) {
 
 // afterwards is what becomes of a claim whose DELETE is accepted.
 func (c *ClaimWhy) afterwards() string {
-	keeping := c.keeping()
+	keeping := c.keepingDeleted()
 	switch {
 	case len(keeping) > 0:
-		return "it would stay, on its way out, until " + few(keeping, len(keeping)) + " let go; that cannot be taken back"
+		return "it would stay, on its way out, until " + letGo(keeping) + "; that cannot be taken back"
 	case slices.ContainsFunc(c.Unread, func(u protect.Unread) bool { return u.What == protect.UnreadPods }):
 		return "whether a pod would keep it cannot be told"
 	case c.State == protect.Draining, c.State == protect.Doomed:
@@ -97,15 +116,29 @@ func (c *ClaimWhy) holders(out io.Writer, now time.Time) {
 		return
 	}
 	fmt.Fprintln(out)
-	table := newTable(out, "USED BY", "HOLDS", "SINCE", "PHASE", "WHY", "PROOF", "UID")
+	var lines strings.Builder
+	table := newTable(&lines, "USED BY", "HOLDS", "SINCE", "PHASE", "WHY")
 	for _, h := range c.Holders {
 		why := h.Why
 		if h.Leaving != nil {
 			why += ", " + whenGone(*h.Leaving, now)
 		}
-		row(table, h.Name, yes(h.Holds), ageOf(h.Since, now), dash(h.Phase), why, h.Proof, dash(string(h.UID)))
+		row(table, h.Name, yes(h.Holds), ageOf(h.Since, now), dash(h.Phase), why)
 	}
 	table.Flush()
+	header, rows, _ := strings.Cut(lines.String(), "\n")
+	fmt.Fprintln(out, header)
+	for i, line := range strings.Split(strings.TrimSuffix(rows, "\n"), "\n") {
+		fmt.Fprintf(out, "%s\n    %s\n", line, proof(c.Holders[i]))
+	}
+}
+
+// proof stands below a holder: beside it, no terminal would be wide enough.
+func proof(h protect.Explained) string {
+	if h.UID == "" {
+		return "by " + h.Proof
+	}
+	return "by " + h.Proof + ", uid " + string(h.UID)
 }
 
 // whenGone tells when a pod is to have ended: its deletion timestamp is that moment.
@@ -176,7 +209,7 @@ func (c *ClaimWhy) todo() string {
 	case c.AskedBy != "":
 		return "TO FREE IT (the fewest deeds)"
 	case c.Refused:
-		return "TO FREE IT (the fewest deeds; then delete it)"
+		return "TO FREE IT (the fewest deeds)"
 	}
 	return "IF IT IS TO GO: delete it, and then (the fewest deeds)"
 }

@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"lockstep.dev/lockstep/internal/protect"
 )
 
 // WriteText writes a line for each claim.
@@ -76,6 +78,29 @@ func (c *ClaimWhy) waitsFor() string {
 		}
 	}
 	return strings.Join(waits, "; ")
+}
+
+// keepingDeleted are those that keep the claim once it is deleted: words keep nothing
+// then.
+func (c *ClaimWhy) keepingDeleted() []string {
+	var names []string
+	for _, h := range c.Holders {
+		if h.Holds && h.Reason != protect.DesiredState && h.Reason != protect.Asked && h.Reason != protect.Stated {
+			names = append(names, h.Name)
+		}
+	}
+	for _, key := range c.Foreign() {
+		names = append(names, "the owner of finalizer "+key)
+	}
+	return names
+}
+
+// letGo joins names and the verb.
+func letGo(names []string) string {
+	if len(names) == 1 {
+		return names[0] + " lets go"
+	}
+	return few(names, len(names)) + " let go"
 }
 
 // keeping are those that truly hold the claim.

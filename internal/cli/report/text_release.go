@@ -32,25 +32,20 @@ func (c *ClaimWhy) WriteRelease(out io.Writer, now time.Time, deletes, writes bo
 	for _, line := range c.Then {
 		fmt.Fprintf(&text, "  once it is gone: %s\n", line)
 	}
-	if c.Volume != nil && c.Volume.ReclaimPolicy == string(corev1.PersistentVolumeReclaimDelete) {
+	if c.Volume != nil && c.Volume.Standing == volumeBound && c.Volume.ReclaimPolicy == string(corev1.PersistentVolumeReclaimDelete) {
 		fmt.Fprintf(&text, "\nTo keep the data, before anything else:\n      %s\n", protect.RetainCommand(c.Volume.Name))
 	}
 	_, err := io.WriteString(out, text.String())
 	return err
 }
 
-// released is what becomes of the claim once it is deleted: only pods keep it then.
+// released is what becomes of the claim once it is deleted.
 func (c *ClaimWhy) released() string {
-	var keeping []string
-	for _, h := range c.Holders {
-		if h.Reason == protect.BoundPod {
-			keeping = append(keeping, h.Name)
-		}
-	}
+	keeping := c.keepingDeleted()
 	if len(keeping) == 0 {
 		return "it goes at once, and that cannot be taken back"
 	}
-	return "no pod can start on it any more, it goes with " + few(keeping, len(keeping)) + ", and that cannot be taken back"
+	return "no pod can start on it any more, it stays until " + letGo(keeping) + ", and that cannot be taken back"
 }
 
 // WriteNamespaceRelease writes the same for a namespace.
