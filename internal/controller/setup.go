@@ -74,7 +74,11 @@ func Setup(mgr ctrl.Manager, o Options) error {
 }
 
 func setupLeaderWorkerSet(mgr ctrl.Manager) error {
-	if err := observe.Index(context.Background(), mgr.GetFieldIndexer()); err != nil {
+	shelves, err := observe.NewShelves(context.Background(), mgr.GetCache())
+	if err != nil {
+		return err
+	}
+	if err := observe.IndexBesideShelves(context.Background(), mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
 	for _, collector := range narrate.Metrics() {
@@ -86,7 +90,7 @@ func setupLeaderWorkerSet(mgr ctrl.Manager) error {
 	if err != nil {
 		return err
 	}
-	observer := observe.New(mgr.GetClient(), mgr.GetAPIReader(), memory).WithGangs(served)
+	observer := observe.New(mgr.GetClient(), mgr.GetAPIReader(), memory).WithGangs(served).WithShelves(shelves)
 	p := &pass{
 		observe: observer,
 		memory:  memory,

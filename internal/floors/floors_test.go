@@ -77,6 +77,7 @@ var floors = map[string]floor{
 	"internal/lease":   apart, // who runs the controllers
 	"internal/connect": apart, // how a program reaches a cluster
 	"internal/version": apart, // the name of the build
+	"internal/scrape":  apart, // who reads metrics
 	"config":           apart, // embedded manifests
 	"config/crd":       apart,
 

@@ -17,10 +17,9 @@ import (
 	"lockstep.dev/lockstep/internal/lws"
 )
 
-// indexClaim finds objects by the UID of their controller ("uid:…") and by the
-// name they derive theirs from ("name:…"): members by the one, whatever else
-// bears one of our names by the other. Workers are also found by the name that
-// their group derives its own from ("under:…").
+// indexClaim finds objects by the name they derive theirs from ("name:…"), whoever
+// they belong to; revisions and claims also by the UID of their controller ("uid:…"),
+// and workers by the name that their group derives its own from ("under:…").
 const indexClaim = "lockstep.claim"
 
 // ownPrefix begins every key of the LeaderWorkerSet API.
@@ -61,10 +60,22 @@ func trimVolume(object any) (any, error) {
 	return object, nil
 }
 
-// Index adds the indexes that an Observer reads by. It must run before the cache
-// starts.
+// Index adds the indexes that an Observer reads by, where it has no shelves. It must
+// run before the cache starts.
 func Index(ctx context.Context, indexer client.FieldIndexer) error {
-	for _, object := range []client.Object{&corev1.Pod{}, &appsv1.StatefulSet{}, &appsv1.ControllerRevision{}, lws.NewVolume("", "")} {
+	if err := IndexBesideShelves(ctx, indexer); err != nil {
+		return err
+	}
+	return index(ctx, indexer, &corev1.Pod{}, &appsv1.StatefulSet{})
+}
+
+// IndexBesideShelves adds those of them that shelves do not make up for.
+func IndexBesideShelves(ctx context.Context, indexer client.FieldIndexer) error {
+	return index(ctx, indexer, &appsv1.ControllerRevision{}, lws.NewVolume("", ""))
+}
+
+func index(ctx context.Context, indexer client.FieldIndexer, objects ...client.Object) error {
+	for _, object := range objects {
 		if err := indexer.IndexField(ctx, object, indexClaim, claimKeys); err != nil {
 			return fmt.Errorf("index %T: %w", object, err)
 		}
@@ -74,12 +85,9 @@ func Index(ctx context.Context, indexer client.FieldIndexer) error {
 
 func claimKeys(object client.Object) []string {
 	var keys []string
-	if owner := metav1.GetControllerOfNoCopy(object); owner != nil {
-		keys = append(keys, byUID(string(owner.UID)))
-	}
 	switch object.(type) {
 	case *corev1.PersistentVolumeClaim, *lws.Volume:
-		keys = append(keys, byName(volumeParent(object.GetLabels())))
+		keys = append(ownerKeys(object), byName(volumeParent(object.GetLabels())))
 	case *corev1.Pod:
 		// "w-007" bears no name of ours, though it ends in a number.
 		keys = append(keys, namesAbove(object.GetName())...)
@@ -88,9 +96,16 @@ func claimKeys(object client.Object) []string {
 			keys = append(keys, byName(parent))
 		}
 	case *appsv1.ControllerRevision:
-		keys = append(keys, byName(object.GetLabels()[lwsv1.SetNameLabelKey]))
+		keys = append(ownerKeys(object), byName(object.GetLabels()[lwsv1.SetNameLabelKey]))
 	}
 	return keys
+}
+
+func ownerKeys(object client.Object) []string {
+	if owner := metav1.GetControllerOfNoCopy(object); owner != nil {
+		return []string{byUID(string(owner.UID))}
+	}
+	return nil
 }
 
 // volumeParent is the StatefulSet whose pods' claims bear such labels: those that it

@@ -136,7 +136,7 @@ func (o *Observer) fillIncomplete(ctx context.Context, j *judge, set *lwsv1.Lead
 
 // fillPods reads what bears the names of the group's workers.
 func (o *Observer) fillPods(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet, g *lws.Group) error {
-	pods, err := o.podsNamedAfter(ctx, types.NamespacedName{Namespace: set.Namespace, Name: g.LeaderName})
+	pods, err := o.workersUnder(ctx, types.NamespacedName{Namespace: set.Namespace, Name: g.LeaderName})
 	if err != nil {
 		return err
 	}

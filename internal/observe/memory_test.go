@@ -120,11 +120,11 @@ func TestClaimKeys(t *testing.T) {
 		object client.Object
 		want   []string
 	}{
-		{"a leader", &corev1.Pod{ObjectMeta: owned(metav1.ObjectMeta{Name: "w-0"})}, []string{"uid:u", "name:w"}},
-		{"a worker", &corev1.Pod{ObjectMeta: owned(metav1.ObjectMeta{Name: "w-0-1"})}, []string{"uid:u", "name:w-0", "under:w"}},
+		{"a leader", &corev1.Pod{ObjectMeta: owned(metav1.ObjectMeta{Name: "w-0"})}, []string{"name:w"}},
+		{"a worker", &corev1.Pod{ObjectMeta: owned(metav1.ObjectMeta{Name: "w-0-1"})}, []string{"name:w-0", "under:w"}},
 		{"a worker of a set whose name ends in a number", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "w-0-1-2"}}, []string{"name:w-0-1", "under:w-0"}},
-		{"a worker StatefulSet", &appsv1.StatefulSet{ObjectMeta: owned(metav1.ObjectMeta{Name: "w-0"})}, []string{"uid:u", "name:w"}},
-		{"a leader StatefulSet", &appsv1.StatefulSet{ObjectMeta: owned(metav1.ObjectMeta{Name: "w"})}, []string{"uid:u"}},
+		{"a worker StatefulSet", &appsv1.StatefulSet{ObjectMeta: owned(metav1.ObjectMeta{Name: "w-0"})}, []string{"name:w"}},
+		{"a leader StatefulSet", &appsv1.StatefulSet{ObjectMeta: owned(metav1.ObjectMeta{Name: "w"})}, nil},
 		{"nobody's", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "w-0", Labels: labels}}, []string{"name:w"}},
 		{"no ordinal", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "w", Labels: labels}}, nil},
 		{"a name that no StatefulSet gives", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "w-007", Labels: labels}}, nil},
@@ -140,7 +140,7 @@ func TestClaimKeys(t *testing.T) {
 func TestTrimPodKeepsWhatDecisionsRead(t *testing.T) {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: "w-0", Labels: map[string]string{"any": "x"}, Finalizers: []string{"f"},
+			Name: "w-0", Labels: map[string]string{lwsv1.SetNameLabelKey: "w"}, Finalizers: []string{"f"},
 			Annotations:   map[string]string{lwsv1.SizeAnnotationKey: "3", "big": "x"},
 			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}},
 		},

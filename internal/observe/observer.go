@@ -22,6 +22,8 @@ type Observer struct {
 	live   client.Reader
 	memory *Memory
 	gangs  GangObjects
+	// shelves are what the cache holds itself, or nil where nothing is cached.
+	shelves *Shelves
 	// wide is a look at a whole set, which must not fail for one kind that the
 	// reader may not see.
 	wide bool
@@ -35,6 +37,14 @@ type Observer struct {
 // CacheOptions and Index, and takes its second looks through live.
 func New(cached, live client.Reader, memory *Memory) *Observer {
 	return &Observer{cached: cached, live: live, memory: memory}
+}
+
+// WithShelves returns an Observer that takes StatefulSets and pods off the shelves of
+// the cache that it reads through.
+func (o *Observer) WithShelves(shelves *Shelves) *Observer {
+	shelved := *o
+	shelved.shelves = shelves
+	return &shelved
 }
 
 // at is the observer for one look: what it finds is dated now.
@@ -96,27 +106,27 @@ func (o *Observer) services(ctx context.Context, key types.NamespacedName) ([]*c
 	return bearing(ctx, o, identity.KindService, key, &corev1.Service{})
 }
 
-// podsUnder returns the pods in the namespace named "<parent>-<ordinal>",
-// whoever they belong to.
-func (o *Observer) podsUnder(ctx context.Context, namespace, parent string, options ...client.ListOption) ([]*corev1.Pod, error) {
-	var list corev1.PodList
-	options = append(options, client.InNamespace(namespace), client.MatchingFields{indexClaim: byName(parent)})
-	if err := o.cached.List(ctx, &list, options...); err != nil {
-		return nil, fmt.Errorf("list pods under %q: %w", parent, err)
+// leadersUnder returns the pods that bear names of a set's leaders, and what stands
+// unseen under such names.
+func (o *Observer) leadersUnder(ctx context.Context, set types.NamespacedName) ([]*corev1.Pod, error) {
+	pods, err := o.podsSettled(ctx, set)
+	if err != nil {
+		return nil, err
 	}
-	return pointers(list.Items), nil
+	hidden, err := hiddenUnder(ctx, o, identity.KindPod, set, pods)
+	return append(pods, hidden...), err
 }
 
-// podsNamedAfter is podsUnder with what stands unseen under such names.
-func (o *Observer) podsNamedAfter(ctx context.Context, parent types.NamespacedName) ([]*corev1.Pod, error) {
-	pods, known := o.stock.podsOf(parent)
+// workersUnder returns the same of a group's workers.
+func (o *Observer) workersUnder(ctx context.Context, group types.NamespacedName) ([]*corev1.Pod, error) {
+	pods, known := o.stock.podsOf(group)
 	if !known {
 		var err error
-		if pods, err = o.podsUnder(ctx, parent.Namespace, parent.Name); err != nil {
+		if pods, err = o.podsOneByOne(ctx, group); err != nil {
 			return nil, err
 		}
 	}
-	hidden, err := hiddenUnder(ctx, o, identity.KindPod, parent, pods)
+	hidden, err := hiddenUnder(ctx, o, identity.KindPod, group, pods)
 	return append(pods, hidden...), err
 }
 
@@ -124,7 +134,7 @@ func (o *Observer) podsNamedAfter(ctx context.Context, parent types.NamespacedNa
 // the StatefulSet with the given key would give, whoever they belong to. It does
 // not look anywhere else and waits for nothing, so that event handlers may call it.
 func (o *Observer) PodNames(ctx context.Context, statefulSet types.NamespacedName) ([]string, error) {
-	pods, err := o.podsUnder(ctx, statefulSet.Namespace, statefulSet.Name, client.DisableReadYourWritesConsistency)
+	pods, err := o.podsShown(ctx, statefulSet)
 	names := make([]string, 0, len(pods))
 	for _, pod := range pods {
 		names = append(names, pod.Name)

@@ -34,8 +34,9 @@ type Pods struct {
 // podSpace is the pods of one namespace.
 type podSpace struct {
 	byName map[string]*PodUses
-	// byClaim finds pods by the claims they name; under "", those that may use any.
-	byClaim map[string]map[*PodUses]struct{}
+	// byClaim finds pods by the claims they name, each once; under "", those that may
+	// use any. Nearly all claims have one pod.
+	byClaim map[string][]*PodUses
 	// byUID tells which pods exist.
 	byUID map[types.UID]*PodUses
 }
@@ -143,7 +144,9 @@ func (p *Pods) found(namespace string, claims []string, uids []types.UID) map[*P
 		return nil
 	}
 	for _, claim := range append([]string{""}, claims...) {
-		maps.Copy(found, space.byClaim[claim])
+		for _, pod := range space.byClaim[claim] {
+			found[pod] = struct{}{}
+		}
 	}
 	for _, uid := range uids {
 		if pod := space.byUID[uid]; pod != nil {

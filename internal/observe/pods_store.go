@@ -118,15 +118,14 @@ func (s *podStore) set(pod *PodUses) []podChange {
 func (s *podStore) insert(pod *PodUses) {
 	space := s.namespaces[pod.Namespace]
 	if space == nil {
-		space = &podSpace{byName: map[string]*PodUses{}, byClaim: map[string]map[*PodUses]struct{}{}, byUID: map[types.UID]*PodUses{}}
+		space = &podSpace{byName: map[string]*PodUses{}, byClaim: map[string][]*PodUses{}, byUID: map[types.UID]*PodUses{}}
 		s.namespaces[pod.Namespace] = space
 	}
 	space.byName[pod.Name], space.byUID[pod.UID] = pod, pod
 	for _, claim := range pod.Claims() {
-		if space.byClaim[claim] == nil {
-			space.byClaim[claim] = map[*PodUses]struct{}{}
+		if !slices.Contains(space.byClaim[claim], pod) { // it may name one twice
+			space.byClaim[claim] = append(space.byClaim[claim], pod)
 		}
-		space.byClaim[claim][pod] = struct{}{}
 	}
 }
 
@@ -139,14 +138,25 @@ func (s *podStore) remove(namespace, name string) []podChange {
 	delete(space.byName, name)
 	delete(space.byUID, pod.UID)
 	for _, claim := range pod.Claims() {
-		if delete(space.byClaim[claim], pod); len(space.byClaim[claim]) == 0 {
-			delete(space.byClaim, claim)
-		}
+		space.forget(claim, pod)
 	}
 	if len(space.byName) == 0 {
 		delete(s.namespaces, namespace)
 	}
 	return []podChange{{pod, nil}}
+}
+
+func (s *podSpace) forget(claim string, pod *PodUses) {
+	users := s.byClaim[claim]
+	at := slices.Index(users, pod)
+	if at < 0 {
+		return
+	}
+	last := len(users) - 1
+	users[at], users[last] = users[last], nil
+	if s.byClaim[claim] = users[:last]; last == 0 {
+		delete(s.byClaim, claim)
+	}
 }
 
 func (s *podStore) removeAllBut(fresh map[types.NamespacedName]*PodUses) (changes []podChange) {

@@ -120,7 +120,7 @@ func ownerOfLeaders(found identity.Claim[*appsv1.StatefulSet]) identity.Claimant
 }
 
 func (o *Observer) leaders(ctx context.Context, j *judge, set types.NamespacedName, claimant identity.Claimant) (identity.Claim[*corev1.Pod], error) {
-	pods, err := o.podsNamedAfter(ctx, set)
+	pods, err := o.leadersUnder(ctx, set)
 	if err != nil {
 		return identity.Claim[*corev1.Pod]{}, err
 	}

@@ -2,12 +2,10 @@ package observe
 
 import (
 	"context"
-	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
@@ -31,12 +29,12 @@ type stock struct {
 // stocked is the observer with the stock of a set.
 func (o *Observer) stocked(ctx context.Context, set types.NamespacedName, groups int) (*Observer, error) {
 	s := &stock{set: set, statefulSets: map[string]*appsv1.StatefulSet{}}
-	var list appsv1.StatefulSetList
-	if err := o.takeStock(ctx, &list, set, byName(set.Name)); err != nil {
+	beneath, err := o.statefulSetsBeneath(ctx, set)
+	if err != nil {
 		return nil, err
 	}
 	complete := 0
-	for _, sts := range pointers(list.Items) {
+	for _, sts := range beneath {
 		s.statefulSets[sts.Name] = sts
 		if !lws.LacksPods(sts) {
 			complete++
@@ -53,22 +51,14 @@ func (o *Observer) stocked(ctx context.Context, set types.NamespacedName, groups
 }
 
 func (o *Observer) stockPods(ctx context.Context, s *stock) error {
-	var list corev1.PodList
-	if err := o.takeStock(ctx, &list, s.set, underName(s.set.Name)); err != nil {
+	workers, err := o.workersBeneath(ctx, s.set)
+	if err != nil {
 		return err
 	}
 	s.pods = map[string][]*corev1.Pod{}
-	for _, pod := range pointers(list.Items) {
+	for _, pod := range workers {
 		group, _ := identity.ParentAndOrdinal(pod.Name)
 		s.pods[group] = append(s.pods[group], pod)
-	}
-	return nil
-}
-
-func (o *Observer) takeStock(ctx context.Context, list client.ObjectList, set types.NamespacedName, key string) error {
-	err := o.cached.List(ctx, list, client.InNamespace(set.Namespace), client.MatchingFields{indexClaim: key}, client.DisableReadYourWritesConsistency)
-	if err != nil {
-		return fmt.Errorf("list what is under %q: %w", set, err)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unique"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -22,6 +23,9 @@ func trimPod(object any) (any, error) {
 	pod.ManagedFields = nil
 	maps.DeleteFunc(pod.Annotations, func(key, _ string) bool {
 		return !strings.HasPrefix(key, ownPrefix) && key != gang.PodGroupAnnotationKey
+	})
+	maps.DeleteFunc(pod.Labels, func(key, _ string) bool {
+		return !strings.HasPrefix(key, ownPrefix) && key != appsv1.ControllerRevisionHashLabelKey
 	})
 	pod.Spec = corev1.PodSpec{
 		NodeName:       one(pod.Spec.NodeName),
@@ -96,7 +100,7 @@ func trimContainerStatuses(statuses []corev1.ContainerStatus) []corev1.Container
 // a group's pods, all but one are alike.
 func internMetadata(meta *metav1.ObjectMeta) {
 	meta.Namespace, meta.GenerateName = one(meta.Namespace), one(meta.GenerateName)
-	meta.Labels, meta.Annotations = internMap(meta.Labels), internMap(meta.Annotations)
+	meta.Labels, meta.Annotations = internMap(meta.Labels), annotationsAlike.one(meta.Annotations)
 	for i := range meta.OwnerReferences {
 		owner := &meta.OwnerReferences[i]
 		owner.APIVersion, owner.Kind, owner.Name = one(owner.APIVersion), one(owner.Kind), one(owner.Name)

@@ -40,7 +40,6 @@ func NewCommand() *cobra.Command {
 }
 
 func (f *flags) run(cmd *cobra.Command) error {
-	economize()
 	log := zap.New(zap.UseFlagOptions(&f.zap))
 	ctrl.SetLogger(log)
 	klog.SetLogger(log)

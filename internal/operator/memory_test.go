@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -45,4 +46,31 @@ func TestMemoryIsGivenBackOnceTheCachesAreFilled(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestTheRoomForGarbageIsTheSameForAllHeaps(t *testing.T) {
+	for live, want := range map[uint64]int{0: 400, 1 << 20: 400, 12 << 20: 200, 24 << 20: 100, 48 << 20: 50, 50 << 20: 45, 1 << 30: 35, 1 << 50: 35} {
+		if got := growthOf(live); got != want {
+			t.Errorf("%d MiB may grow by %d %%, want %d", live>>20, got, want)
+		}
+	}
+	if live := liveHeap(); live == 0 || live > 1<<40 {
+		t.Errorf("the runtime says that %d bytes live", live)
+	}
+}
+
+func TestTheCollectorFollowsTheHeap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*paceEvery+time.Second)
+		defer cancel()
+		heaps := []uint64{4 << 20, 4 << 20, 24 << 20, 24<<20 + 1<<10, 48 << 20, 48 << 20}
+		var set []int
+		p := pacing{live: func() uint64 { live := heaps[0]; heaps = heaps[1:]; return live }, set: func(percent int) { set = append(set, percent) }}
+		if err := p.Start(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if want := []int{400, 100, 95, 50}; !slices.Equal(set, want) {
+			t.Errorf("set to %v, want %v", set, want)
+		}
+	})
 }

@@ -133,6 +133,11 @@ func (o *Options) assemble(scheme *runtime.Scheme, keeper *certs.Keeper) (ctrl.M
 			return nil, fmt.Errorf("set up the webhook certificate: %w", err)
 		}
 	}
+	if pacing, wanted := paced(); wanted {
+		if err := mgr.Add(pacing); err != nil {
+			return nil, fmt.Errorf("set up the pace of the garbage collector: %w", err)
+		}
+	}
 	if err := mgr.Add(settling{caches: mgr.GetCache(), after: settleAfter, free: debug.FreeOSMemory}); err != nil {
 		return nil, fmt.Errorf("set up the end of the start: %w", err)
 	}

@@ -5,10 +5,10 @@ import (
 	"net"
 
 	cliflag "k8s.io/component-base/cli/flag"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
+	"lockstep.dev/lockstep/internal/scrape"
 )
 
 const (
@@ -49,7 +49,7 @@ func metricsOptions(address string, secured []func(*tls.Config)) metricsserver.O
 	return metricsserver.Options{
 		BindAddress:    address,
 		SecureServing:  true,
-		FilterProvider: filters.WithAuthenticationAndAuthorization,
+		FilterProvider: scrape.Readers,
 		TLSOpts:        secured,
 	}
 }

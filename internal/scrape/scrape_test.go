@@ -1,0 +1,158 @@
+package scrape
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/client-go/rest"
+)
+
+// reviewer answers as an API server does that knows two tokens, and lets one of them
+// read one path.
+type reviewer struct {
+	asked []string
+	last  authorizationv1.SubjectAccessReviewSpec
+	down  bool
+}
+
+func (r *reviewer) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	kind := request.URL.Path[strings.LastIndex(request.URL.Path, "/")+1:]
+	r.asked = append(r.asked, kind)
+	if r.down {
+		http.Error(w, "etcd is away", http.StatusInternalServerError)
+		return
+	}
+	body, _ := io.ReadAll(request.Body)
+	w.Header().Set("Content-Type", "application/json")
+	switch kind {
+	case "tokenreviews":
+		var review authenticationv1.TokenReview
+		_ = json.Unmarshal(body, &review)
+		name, known := map[string]string{"secret": "prometheus", "other": "mallory"}[review.Spec.Token]
+		review.Status = authenticationv1.TokenReviewStatus{Authenticated: known, User: authenticationv1.UserInfo{
+			Username: name, UID: "u", Groups: []string{"scrapers"}, Extra: map[string]authenticationv1.ExtraValue{"k": {"v"}},
+		}}
+		_ = json.NewEncoder(w).Encode(review)
+	case "subjectaccessreviews":
+		var review authorizationv1.SubjectAccessReview
+		_ = json.Unmarshal(body, &review)
+		r.last = review.Spec
+		review.Status.Allowed = review.Spec.User == "prometheus" && review.Spec.NonResourceAttributes.Path == "/metrics"
+		_ = json.NewEncoder(w).Encode(review)
+	}
+}
+
+// guarded is metrics behind the door, and the API server that is asked about readers.
+func guarded(t *testing.T) (http.Handler, *reviewer) {
+	t.Helper()
+	api := &reviewer{}
+	server := httptest.NewServer(api)
+	t.Cleanup(server.Close)
+	filter, err := Readers(&rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, server.Client())
+	if err != nil {
+		t.Fatal(err)
+	}
+	metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "figures") })
+	handler, err := filter(logr.Discard(), metrics)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return handler, api
+}
+
+func get(handler http.Handler, path, authorization string) (int, string) {
+	request := httptest.NewRequestWithContext(context.Background(), http.MethodGet, path, nil)
+	if authorization != "" {
+		request.Header.Set("Authorization", authorization)
+	}
+	recorder := httptest.NewRecorder()
+	handler.ServeHTTP(recorder, request)
+	return recorder.Code, recorder.Body.String()
+}
+
+func TestWhoReadsMetrics(t *testing.T) {
+	for name, c := range map[string]struct {
+		path, authorization string
+		status              int
+		text                string
+		asked               []string
+	}{
+		"nobody in particular":   {"/metrics", "", 401, "Unauthorized", nil},
+		"by name and password":   {"/metrics", "Basic c2VjcmV0", 401, "Unauthorized", nil},
+		"with no token":          {"/metrics", "Bearer  ", 401, "Unauthorized", nil},
+		"with a token unknown":   {"/metrics", "Bearer guess", 401, "Unauthorized", []string{"tokenreviews"}},
+		"known, not allowed":     {"/metrics", "Bearer other", 403, "mallory may not get /metrics", []string{"tokenreviews", "subjectaccessreviews"}},
+		"allowed":                {"/metrics", "bearer secret", 200, "figures", []string{"tokenreviews", "subjectaccessreviews"}},
+		"allowed something else": {"/debug", "Bearer secret", 403, "prometheus may not get /debug", []string{"tokenreviews", "subjectaccessreviews"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			handler, api := guarded(t)
+			status, text := get(handler, c.path, c.authorization)
+			if status != c.status || !strings.Contains(text, c.text) {
+				t.Errorf("%d %q, want %d %q", status, text, c.status, c.text)
+			}
+			if diff := cmp.Diff(c.asked, api.asked); diff != "" {
+				t.Errorf("asked (-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTheAPIServerIsToldAllAboutTheReader(t *testing.T) {
+	handler, api := guarded(t)
+	get(handler, "/metrics", "Bearer secret")
+	want := authorizationv1.SubjectAccessReviewSpec{
+		User: "prometheus", UID: "u", Groups: []string{"scrapers", "system:authenticated"},
+		Extra:                 map[string]authorizationv1.ExtraValue{"k": {"v"}},
+		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"},
+	}
+	if diff := cmp.Diff(want, api.last); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+// An answer holds for its token, its path and its verb alone.
+func TestAnAnswerIsKeptForItsQuestion(t *testing.T) {
+	handler, api := guarded(t)
+	for range 3 {
+		get(handler, "/metrics", "Bearer secret")
+	}
+	if len(api.asked) != 2 {
+		t.Errorf("asked %v for three readings", api.asked)
+	}
+	if status, _ := get(handler, "/metrics", "Bearer other"); status != http.StatusForbidden {
+		t.Errorf("another token reads: %d", status)
+	}
+	if status, _ := get(handler, "/debug", "Bearer secret"); status != http.StatusForbidden {
+		t.Errorf("another path is read: %d", status)
+	}
+}
+
+// Where the API server does not answer nobody reads, and the next one asks again.
+func TestNobodyReadsWhatCannotBeAskedAbout(t *testing.T) {
+	handler, api := guarded(t)
+	api.down = true
+	if status, text := get(handler, "/metrics", "Bearer secret"); status != http.StatusInternalServerError || strings.Contains(text, "figures") {
+		t.Errorf("%d %q", status, text)
+	}
+	api.down = false
+	if status, _ := get(handler, "/metrics", "Bearer secret"); status != http.StatusOK {
+		t.Errorf("%d after the API server came back", status)
+	}
+}
+
+func TestUnusableConfiguration(t *testing.T) {
+	if _, err := Readers(&rest.Config{Host: "::no host::"}, http.DefaultClient); err == nil || errors.Unwrap(err) == nil {
+		t.Errorf("error %v", err)
+	}
+}
