@@ -14,11 +14,11 @@ const (
 	// room is how much garbage may come together between two collections.
 	room = 24 << 20
 	// leastGrowth and mostGrowth bound what it may be of what lives, in percent: with
-	// less, a large heap would be collected without end, with more, a small one would
-	// take its time to become small again.
-	leastGrowth, mostGrowth = 35, 400
+	// less, a large heap would be collected without end; with more, caches that fill
+	// would be in memory several times before they are measured again.
+	leastGrowth, mostGrowth = 35, 200
 	// paceEvery is how often the room is measured anew.
-	paceEvery = 2 * time.Second
+	paceEvery = 250 * time.Millisecond
 )
 
 // pacing has the garbage collector leave a room that is the same for a small heap and a

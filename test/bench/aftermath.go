@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"net/http"
-	"slices"
 	"time"
 
 	"lockstep.dev/lockstep/test/drill"
@@ -13,12 +12,13 @@ import (
 type aftermath struct {
 	hit     int
 	leaders int // deletions of leaders that the API server took
-	made    int // pods created since their group's leader was deleted
+	made    int // pods created in the new lives
 	most    int // the most of them in one group
 	others  int // pods of other groups that were created or deleted
-	// late are pods that the StatefulSet controller put into a killed one's place before
-	// its StatefulSet was gone. Both learn of the pod by the same event; who is first is
-	// a matter of luck, but that the failure is on record before anything is deleted.
+	// late are pods that the StatefulSet controller put into a killed one's place, in a
+	// life that was about to end: a worker from before its group's new StatefulSet. Both
+	// learn of the pod by the same event; who is first is a matter of luck, but that the
+	// failure is on record before anything is deleted.
 	late int
 }
 
@@ -29,27 +29,38 @@ func (s *stage) aftermath(mark, hit int, isHit func(int) bool) aftermath {
 }
 
 func aftermathOf(requests []drill.Request, hit int, isHit func(int) bool) aftermath {
-	requests = slices.DeleteFunc(requests, func(r drill.Request) bool {
-		return !drill.CreatesPod(r) && (r.Verb != "delete" || r.Code != http.StatusOK)
-	})
-	a, ended, made := aftermath{hit: hit}, map[int]time.Time{}, map[int]int{}
+	a, begun, made := aftermath{hit: hit}, map[string]time.Time{}, map[int]int{}
 	for _, r := range requests {
 		var group, worker int
-		n, _ := fmt.Sscanf(r.Name, "a-%d-%d", &group, &worker)
-		if n == 1 && r.Resource == "pods" && drill.ByLockstep(r) {
-			a.leaders++
-			ended[group] = r.Begun
-		}
-		if n > 0 && !isHit(group) {
-			a.others++
+		switch n, _ := fmt.Sscanf(r.Name, "a-%d-%d", &group, &worker); {
+		case n == 0:
+		case deletesPod(r):
+			if n == 1 && drill.ByLockstep(r) {
+				a.leaders++
+				begun[r.Name] = r.Begun // its leader comes next
+			}
+			if !isHit(group) {
+				a.others++
+			}
+		case drill.CreatesPod(r):
+			if !isHit(group) {
+				a.others++
+			}
+		case makesStatefulSet(r):
+			begun[r.Name+"-"] = r.Begun
 		}
 	}
 	for _, r := range requests {
-		var group int
-		if n, _ := fmt.Sscanf(r.Name, "a-%d", &group); n == 0 || !drill.CreatesPod(r) || !isHit(group) {
+		var group, worker int
+		n, _ := fmt.Sscanf(r.Name, "a-%d-%d", &group, &worker)
+		if n == 0 || !drill.CreatesPod(r) || !isHit(group) {
 			continue
 		}
-		if at, known := ended[group]; !known || r.Begun.Before(at) {
+		maker := fmt.Sprintf("a-%d", group)
+		if n == 2 {
+			maker += "-"
+		}
+		if at, known := begun[maker]; !known || r.Begun.Before(at) {
 			a.late++
 			continue
 		}
@@ -58,6 +69,14 @@ func aftermathOf(requests []drill.Request, hit int, isHit func(int) bool) afterm
 		a.most = max(a.most, made[group])
 	}
 	return a
+}
+
+func deletesPod(r drill.Request) bool {
+	return r.Verb == "delete" && r.Resource == "pods" && r.Code == http.StatusOK
+}
+
+func makesStatefulSet(r drill.Request) bool {
+	return r.Resource == "statefulsets" && r.Code == http.StatusCreated && drill.ByLockstep(r)
 }
 
 func (a aftermath) tell(f *figures, scenario string) {

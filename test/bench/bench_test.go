@@ -123,10 +123,13 @@ func TestTheAftermathOfAKillTellsLivesApart(t *testing.T) {
 		deletes("lockstep/v1", "a-1-1", 4, http.StatusOK),
 		deletes("lockstep/v1", "a-1", 5, http.StatusOK),
 		deletes("lockstep/v1", "a-1", 6, http.StatusConflict),
-		creates("a-1", 7), creates("a-1-1", 8),
+		creates("a-1-2", 6), // asked for before its StatefulSet was gone
+		creates("a-1", 7),
+		{Verb: "patch", Resource: "statefulsets", Agent: "lockstep/v1", Name: "a-1", Begun: at(8), Code: http.StatusCreated},
+		creates("a-1-1", 8),
 		creates("a-2-1", 9), deletes("kwok", "a-2", 9, http.StatusOK), // of a group that was not hit
 	}, 1, func(group int) bool { return group == 1 })
-	want := aftermath{hit: 1, leaders: 1, made: 2, most: 2, others: 2, late: 1}
+	want := aftermath{hit: 1, leaders: 1, made: 2, most: 2, others: 2, late: 2}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
