@@ -81,6 +81,35 @@ func TestAWorkerThatEndedBeforeItWasDeletedFailed(t *testing.T) {
 	}
 }
 
+// Times are of whole seconds. Of a worker that ended in the second in which it was
+// deleted, its reason tells which came first: what a kubelet ends because it was
+// asked to has none.
+func TestAWorkerThatWasEvictedAndClearedInOneSecondFailed(t *testing.T) {
+	for _, tt := range []struct {
+		name, reason string
+		after        time.Duration
+		want         int32
+	}{
+		{"evicted", "Evicted", 0, 1},
+		{"by the shutdown of its node", "Terminated", 0, 1},
+		{"deleted", "", 0, 0},
+		{"deleted, and its node shut down meanwhile", "Terminated", time.Second, 0},
+	} {
+		c := running(t, 1, 2, onRestart)
+		none := int64(0)
+		lwstest.Edit(c.FakeStore, "w-0-1", func(pod *corev1.Pod) {
+			pod.DeletionGracePeriodSeconds, pod.DeletionTimestamp = &none, &metav1.Time{Time: c.Now}
+			pod.Status.Phase, pod.Status.Reason = corev1.PodFailed, tt.reason
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+				ExitCode: 137, Reason: "Error", FinishedAt: metav1.NewTime(c.Now.Add(tt.after)),
+			}}}}
+		})
+		if r := told(c); r.Count != tt.want {
+			t.Errorf("%s: counted %d times, want %d", tt.name, r.Count, tt.want)
+		}
+	}
+}
+
 // One that was seen to end before anybody deleted it failed, however soon it was
 // cleared away.
 func TestALeaderThatEndedFirstFailedInWhateverSecond(t *testing.T) {

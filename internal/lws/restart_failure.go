@@ -241,15 +241,19 @@ func Ended(pod *corev1.Pod) bool {
 // is deleted into a terminal phase before it lets go of it. A pod that is over has
 // no grace period, nor has one that its kubelet is just letting go of, and its
 // deletion timestamp less that is when it was deleted. Times are of whole seconds:
-// what ended in that very second may have ended by it.
+// what ended in that very second may have ended by it, unless it says why it did. A
+// kubelet gives a reason to what it ends of its own accord, as by an eviction.
 func endedBefore(leaving *corev1.Pod) bool {
 	if leaving.DeletionTimestamp == nil {
 		return Ended(leaving)
 	}
 	grace := time.Duration(orDefault(leaving.DeletionGracePeriodSeconds, 0)) * time.Second
-	deleted := leaving.DeletionTimestamp.Add(-grace)
+	byDeletion := leaving.DeletionTimestamp.Add(-grace)
+	if leaving.Status.Reason != "" {
+		byDeletion = byDeletion.Add(time.Second)
+	}
 	endedSince := func(c corev1.ContainerStatus) bool {
-		return c.State.Terminated != nil && !c.State.Terminated.FinishedAt.Time.Before(deleted)
+		return c.State.Terminated != nil && !c.State.Terminated.FinishedAt.Time.Before(byDeletion)
 	}
 	return Ended(leaving) && grace == 0 && !slices.ContainsFunc(leaving.Status.ContainerStatuses, endedSince)
 }
