@@ -148,6 +148,7 @@ func (p *pass) do(ctx context.Context, actor *act.Actor, owner client.Object, a 
 		return act.ErrStale
 	}
 	if errors.Is(err, act.ErrStale) {
+		p.memory.Doubt(a.Target())
 		return act.ErrStale
 	}
 	return fmt.Errorf("%s %s: %w", a.Verb(), a.Target(), err)

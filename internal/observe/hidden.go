@@ -28,6 +28,18 @@ func (o *Observer) Uncover(ctx context.Context, ref identity.Ref, now time.Time)
 	return err
 }
 
+// Doubt has what is remembered under a name looked for anew with the next look: a
+// write found that it has changed since.
+func (m *Memory) Doubt(ref identity.Ref) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := name{kind: ref.Kind, namespace: ref.Namespace, name: ref.Name}
+	if known, ok := m.hidden[n]; ok {
+		known.seen = time.Time{}
+		m.hidden[n] = known
+	}
+}
+
 // lookAgain returns what is remembered under a name, looked for anew when the
 // memory is old.
 func (o *Observer) lookAgain(ctx context.Context, n name) (client.Object, bool, error) {
@@ -41,7 +53,7 @@ func (o *Observer) lookAgain(ctx context.Context, n name) (client.Object, bool, 
 }
 
 func (o *Observer) uncover(ctx context.Context, n name) (client.Object, bool, error) {
-	meta, err := o.liveMeta(ctx, apiVersions[n.kind], string(n.kind), types.NamespacedName{Namespace: n.namespace, Name: n.name})
+	object, err := o.whole(ctx, n)
 	o.memory.mu.Lock()
 	defer o.memory.mu.Unlock()
 	if apierrors.IsNotFound(err) || unserved(err) {
@@ -51,9 +63,36 @@ func (o *Observer) uncover(ctx context.Context, n name) (client.Object, bool, er
 	if err != nil {
 		return nil, false, fmt.Errorf("look for %s %q: %w", n.kind, n.name, err)
 	}
-	object := skeleton(n.kind, meta.ObjectMeta)
 	o.memory.hidden[n] = hidden{object: object, seen: o.now}
 	return object, true, nil
+}
+
+// whole reads what bears a name, live. It may be our own, and only hidden: because
+// the cache lags, or somebody took its labels. Then it is judged by all it says, as
+// what the cache shows is.
+func (o *Observer) whole(ctx context.Context, n name) (client.Object, error) {
+	key := types.NamespacedName{Namespace: n.namespace, Name: n.name}
+	object := emptyOf(n.kind)
+	if object != nil {
+		return object, o.live.Get(ctx, key, object)
+	}
+	meta, err := o.liveMeta(ctx, apiVersions[n.kind], string(n.kind), key)
+	return skeleton(n.kind, meta.ObjectMeta), err
+}
+
+// emptyOf is an empty object of a kind that is read whole, or nil.
+func emptyOf(kind identity.Kind) client.Object {
+	switch kind {
+	case identity.KindStatefulSet:
+		return &appsv1.StatefulSet{}
+	case identity.KindControllerRevision:
+		return &appsv1.ControllerRevision{}
+	case identity.KindService:
+		return &corev1.Service{}
+	case identity.KindPod:
+		return &corev1.Pod{}
+	}
+	return nil
 }
 
 // hiddenUnder returns what stands unseen under names of a kind that the key's set
@@ -103,22 +142,12 @@ var apiVersions = map[identity.Kind]string{
 	identity.KindPodGroup: gang.Volcano{}.Kind().GroupVersion().String(),
 }
 
-// skeleton is an object of the kind with nothing but its metadata.
+// skeleton is an object of a kind of which nothing but its metadata is read.
 func skeleton(kind identity.Kind, meta metav1.ObjectMeta) client.Object {
-	switch kind {
-	case identity.KindStatefulSet:
-		return &appsv1.StatefulSet{ObjectMeta: meta}
-	case identity.KindControllerRevision:
-		return &appsv1.ControllerRevision{ObjectMeta: meta}
-	case identity.KindPersistentVolumeClaim:
-		return &corev1.PersistentVolumeClaim{ObjectMeta: meta}
-	case identity.KindService:
-		return &corev1.Service{ObjectMeta: meta}
-	case identity.KindPodGroup:
+	if kind == identity.KindPodGroup {
 		return foreign(kind, meta)
-	default:
-		return &corev1.Pod{ObjectMeta: meta}
 	}
+	return &corev1.PersistentVolumeClaim{ObjectMeta: meta}
 }
 
 func (o *Observer) liveMeta(ctx context.Context, apiVersion, kind string, key types.NamespacedName) (*metav1.PartialObjectMetadata, error) {

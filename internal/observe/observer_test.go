@@ -215,6 +215,31 @@ func TestWhatBearsATakenNameIsFoundThoughTheCacheHidesIt(t *testing.T) {
 	}
 }
 
+// What is hidden may be the set's own, and is judged by all it says. That it changed
+// is seen once a write has found out.
+func TestWhatIsHiddenIsReadWhole(t *testing.T) {
+	e, _, _ := chained(t)
+	lwstest.Edit(e.FakeStore, "w", func(sts *appsv1.StatefulSet) {
+		delete(sts.Labels, lwsv1.SetNameLabelKey)
+		sts.Spec.Replicas = lwstest.Ptr[int32](7)
+	})
+	ref := identity.Ref{Kind: identity.KindStatefulSet, Namespace: lwstest.Namespace, Name: "w"}
+	if err := e.observer.Uncover(context.Background(), ref, e.Now); err != nil {
+		t.Fatal(err)
+	}
+	if sts := e.set("w").StatefulSet.Member(); sts == nil || lws.PodsOf(sts) != 7 {
+		t.Fatalf("got %+v", sts)
+	}
+	lwstest.Edit(e.FakeStore, "w", func(sts *appsv1.StatefulSet) { sts.Spec.Replicas = lwstest.Ptr[int32](8) })
+	if sts := e.set("w").StatefulSet.Member(); lws.PodsOf(sts) != 7 {
+		t.Errorf("looked for with each look: %d replicas", lws.PodsOf(sts))
+	}
+	e.memory.Doubt(ref)
+	if sts := e.set("w").StatefulSet.Member(); lws.PodsOf(sts) != 8 {
+		t.Errorf("once in doubt: %d replicas", lws.PodsOf(sts))
+	}
+}
+
 func TestALeaderMissingForLongIsLookedForLive(t *testing.T) {
 	e, _, _ := chained(t)
 	lwstest.Add(e.FakeStore, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "w-1"}})
