@@ -93,6 +93,10 @@ func TestAnInvalidLeaderStatefulSetIsLeftAloneUntilTheSpecChangesOrTimePasses(t 
 	look("another spec", 3, lws.RetryRefusedAfter)
 	c.wait(time.Second)
 	look("that spec again", 3, lws.RetryRefusedAfter-time.Second)
+	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { set.Labels = map[string]string{"team": "a"} })
+	look("a label that a policy may want", 4, lws.RetryRefusedAfter)
+	lwstest.Edit(c.FakeStore, "w", lwstest.Annotation("owner", "b"))
+	look("an annotation", 5, lws.RetryRefusedAfter)
 }
 
 // A status that could not be written was taken for a spec that the API server

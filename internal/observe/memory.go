@@ -59,13 +59,29 @@ type hidden struct {
 
 // writes is what this process wrote for one incarnation of a set.
 type writes struct {
-	set       types.UID
-	statusAt  time.Time
-	applied   lws.Applied
-	refusal   lws.Refusal
-	refusedAt int64
+	set      types.UID
+	statusAt time.Time
+	applied  lws.Applied
+	refusal  lws.Refusal
+	// refused is what the refusal was of.
+	refused wish
 	// status is the one last written, or nil.
 	status *lwsv1.LeaderWorkerSetStatus
+}
+
+// wish is what a set asks for: its spec, and what its StatefulSet bears of its
+// metadata.
+type wish struct {
+	generation          int64
+	labels, annotations map[string]string
+}
+
+func wishOf(set client.Object) wish {
+	return wish{set.GetGeneration(), set.GetLabels(), set.GetAnnotations()}
+}
+
+func (w wish) equal(other wish) bool {
+	return w.generation == other.generation && maps.Equal(w.labels, other.labels) && maps.Equal(w.annotations, other.annotations)
 }
 
 type vigil struct {
@@ -109,12 +125,13 @@ func (m *Memory) Applied(set client.Object, applied lws.Applied) {
 
 // Refused remembers that the API server refused what a set's spec led to.
 func (m *Memory) Refused(set client.Object, refusal lws.Refusal) {
-	m.note(set, func(w *writes) { w.refusal, w.refusedAt = refusal, set.GetGeneration() })
+	m.note(set, func(w *writes) { w.refusal, w.refused = refusal, wishOf(set) })
 }
 
-// refusalOf returns what was refused of the set's present spec.
-func (w writes) refusalOf(generation int64) lws.Refusal {
-	if w.refusedAt != generation {
+// refusalOf returns what was refused of what the set asks for now. A policy may want
+// a label, and that is no new generation.
+func (w writes) refusalOf(set client.Object) lws.Refusal {
+	if !w.refused.equal(wishOf(set)) {
 		return lws.Refusal{}
 	}
 	return w.refusal

@@ -39,7 +39,7 @@ func (o *Observer) SetAs(ctx context.Context, set *lwsv1.LeaderWorkerSet, now ti
 	key := types.NamespacedName{Namespace: set.Namespace, Name: set.Name}
 	written := o.memory.writesOf(set)
 	set, pruned := o.memory.remembering(set)
-	w := lws.SetSnapshot{Now: now, Set: set, Pruned: pruned, StatusWritten: written.statusAt, Applied: written.applied, Refusal: written.refusalOf(set.Generation)}
+	w := lws.SetSnapshot{Now: now, Set: set, Pruned: pruned, StatusWritten: written.statusAt, Applied: written.applied, Refusal: written.refusalOf(set)}
 	j := o.judge()
 	var err error
 	if w.StatefulSet, err = o.leaderStatefulSet(ctx, j, set); err != nil {
