@@ -36,18 +36,6 @@ func Merge(have, want []metav1.Condition, generation int64, now time.Time) (merg
 	return merged, turned
 }
 
-// Negated returns the condition of the given type as False, its reason and
-// message kept, when have holds it as True. Clients read the old texts.
-func Negated(have []metav1.Condition, conditionType string) (metav1.Condition, bool) {
-	i := index(have, conditionType)
-	if i < 0 || have[i].Status != metav1.ConditionTrue {
-		return metav1.Condition{}, false
-	}
-	negated := have[i]
-	negated.Status = metav1.ConditionFalse
-	return negated, true
-}
-
 // IsTrue tells whether have holds the condition as True.
 func IsTrue(have []metav1.Condition, conditionType string) bool {
 	i := index(have, conditionType)

@@ -76,18 +76,9 @@ func TestMergeTakesWordsAloneWithoutATurn(t *testing.T) {
 	}
 }
 
-func TestNegatedKeepsTheWords(t *testing.T) {
+func TestIsTrue(t *testing.T) {
 	have := []metav1.Condition{is("A", metav1.ConditionTrue, "R", then, 1), is("B", metav1.ConditionFalse, "R", then, 1)}
-	negated, ok := condition.Negated(have, "A")
-	if !ok || negated.Status != metav1.ConditionFalse || negated.Reason != "R" || negated.Message != "about R" {
-		t.Errorf("got %+v, %t", negated, ok)
-	}
-	for _, absent := range []string{"B", "C"} {
-		if negated, ok := condition.Negated(have, absent); ok {
-			t.Errorf("%s is not true and became %+v", absent, negated)
-		}
-	}
-	if have[0].Status != metav1.ConditionTrue || !condition.IsTrue(have, "A") || condition.IsTrue(have, "B") || condition.IsTrue(have, "C") {
+	if !condition.IsTrue(have, "A") || condition.IsTrue(have, "B") || condition.IsTrue(have, "C") {
 		t.Errorf("got %+v", have)
 	}
 }

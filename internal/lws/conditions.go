@@ -16,20 +16,32 @@ var exclusive = map[string][]string{
 	string(lwsv1.LeaderWorkerSetUpdateInProgress): {string(lwsv1.LeaderWorkerSetAvailable)},
 }
 
+// usual is what a condition of the API says that has ceased to hold, for whatever
+// reason it did last: clients look for these texts, and what was waited for is past.
+var usual = map[string]metav1.Condition{
+	string(lwsv1.LeaderWorkerSetAvailable):        holding(lwsv1.LeaderWorkerSetAvailable, "AllGroupsReady", "All replicas are ready"),
+	string(lwsv1.LeaderWorkerSetProgressing):      holding(lwsv1.LeaderWorkerSetProgressing, "GroupsProgressing", "Replicas are progressing"),
+	string(lwsv1.LeaderWorkerSetUpdateInProgress): holding(lwsv1.LeaderWorkerSetUpdateInProgress, "GroupsUpdating", "Rolling Upgrade is in progress"),
+}
+
 // wantedConditions returns every condition whose place in the status is to
 // change, all in one pass: those that hold, and those that these exclude. A
 // condition appears first as True; nothing is there to say that it is not.
 func (d *setDecision) wantedConditions() []metav1.Condition {
 	have := d.Set.Status.Conditions
 	var wanted []metav1.Condition
-	for _, holds := range d.progress() {
+	progress := d.progress()
+	for _, holds := range progress {
 		wanted = append(wanted, holds)
 		for _, other := range exclusive[holds.Type] {
-			if negated, ok := condition.Negated(have, other); ok {
-				wanted = append(wanted, negated)
+			if condition.IsTrue(have, other) {
+				ceased := usual[other]
+				ceased.Status = metav1.ConditionFalse
+				wanted = append(wanted, ceased)
 			}
 		}
 	}
+	wanted = append(wanted, d.resumed(progress)...)
 	wanted = append(wanted, d.gangConditions()...)
 	wanted = append(wanted, d.restartConditions()...)
 	if d.conflict != "" {
@@ -43,13 +55,24 @@ func (d *setDecision) wantedConditions() []metav1.Condition {
 	return wanted
 }
 
+// resumed is that an update goes on which was told to be held: it stays in progress
+// until all groups are ready, and nobody is to be asked any more to resume it.
+func (d *setDecision) resumed(progress []metav1.Condition) []metav1.Condition {
+	updating := string(lwsv1.LeaderWorkerSetUpdateInProgress)
+	told, _ := conditionOf(d.Set.Status.Conditions, updating)
+	if told.Status != metav1.ConditionTrue || told.Reason != CodePaused || len(progress) != 1 || progress[0].Type != string(lwsv1.LeaderWorkerSetProgressing) {
+		return nil
+	}
+	return []metav1.Condition{usual[updating]}
+}
+
 // progress returns the conditions that hold, the one that tells most first.
 func (d *setDecision) progress() []metav1.Condition {
 	if d.refusal != "" {
 		return []metav1.Condition{d.refusedCondition()}
 	}
 	counts := d.count()
-	progressing := holding(lwsv1.LeaderWorkerSetProgressing, "GroupsProgressing", "Replicas are progressing")
+	progressing := usual[string(lwsv1.LeaderWorkerSetProgressing)]
 	if d.waiting.any() {
 		progressing.Reason, progressing.Message = CodePreviousIncarnation, d.waiting.message
 		return []metav1.Condition{progressing}
@@ -61,11 +84,10 @@ func (d *setDecision) progress() []metav1.Condition {
 		}
 	}
 	if counts.currentUpdated < counts.current {
-		updating := holding(lwsv1.LeaderWorkerSetUpdateInProgress, "GroupsUpdating", "Rolling Upgrade is in progress")
-		return []metav1.Condition{updating, progressing}
+		return []metav1.Condition{usual[string(lwsv1.LeaderWorkerSetUpdateInProgress)], progressing}
 	}
 	if !d.held && counts.seen == Replicas(d.Set) && counts.ready == counts.seen && counts.currentUpdatedReady == counts.current {
-		return []metav1.Condition{holding(lwsv1.LeaderWorkerSetAvailable, "AllGroupsReady", "All replicas are ready")}
+		return []metav1.Condition{usual[string(lwsv1.LeaderWorkerSetAvailable)]}
 	}
 	return []metav1.Condition{progressing}
 }
