@@ -117,8 +117,8 @@ func encode(object action.Object, onto identity.Ref, version string) ([]byte, er
 	if partial(object) {
 		delete(fields, "spec")
 	}
-	if policy, only := retentionOnly(object); only {
-		fields["spec"] = map[string]any{"persistentVolumeClaimRetentionPolicy": policy}
+	if spec, part := partOfSpec(object); part {
+		fields["spec"] = spec
 	}
 	if revision, ok := object.(*appsv1.ControllerRevision); ok && revision.Revision == 0 {
 		delete(fields, "revision")
@@ -151,15 +151,21 @@ func partial(object action.Object) bool {
 	return false
 }
 
-// retentionOnly returns what a StatefulSet says of its volume claims if it says
-// nothing else: not even an empty template must be written then.
-func retentionOnly(object action.Object) (map[string]any, bool) {
+// partOfSpec returns what a StatefulSet without a selector says of its spec: it says
+// nothing else, and not even an empty template must be written then.
+func partOfSpec(object action.Object) (map[string]any, bool) {
 	sts, ok := object.(*appsv1.StatefulSet)
-	if !ok || sts.Spec.Selector != nil || sts.Spec.PersistentVolumeClaimRetentionPolicy == nil {
+	if !ok || sts.Spec.Selector != nil {
 		return nil, false
 	}
-	policy := sts.Spec.PersistentVolumeClaimRetentionPolicy
-	return map[string]any{"whenDeleted": string(policy.WhenDeleted), "whenScaled": string(policy.WhenScaled)}, true
+	spec := map[string]any{}
+	if policy := sts.Spec.PersistentVolumeClaimRetentionPolicy; policy != nil {
+		spec["persistentVolumeClaimRetentionPolicy"] = map[string]any{"whenDeleted": string(policy.WhenDeleted), "whenScaled": string(policy.WhenScaled)}
+	}
+	if replicas := sts.Spec.Replicas; replicas != nil {
+		spec["replicas"] = int64(*replicas)
+	}
+	return spec, len(spec) > 0
 }
 
 // prune takes away nulls, and the empty status of embedded objects. Empty maps

@@ -160,6 +160,14 @@ func belonging(before, after client.Object) bool {
 		!reflect.DeepEqual(before.GetOwnerReferences(), after.GetOwnerReferences())
 }
 
+// scaled tells whether an update of a StatefulSet changed who it belongs to or, of
+// one of workers, how many it is to have. That of leaders is scaled by its set.
+func scaled(before, after client.Object) bool {
+	was, ok := before.(*appsv1.StatefulSet)
+	is, ok2 := after.(*appsv1.StatefulSet)
+	return !ok || !ok2 || belonging(before, after) || lws.PodsOf(was) != lws.PodsOf(is) && labelledSet(after) != keyOf(after)
+}
+
 // desire tells whether an update of a set changed anything but its status.
 func desire(before, after client.Object) bool {
 	return before.GetGeneration() != after.GetGeneration() || belonging(before, after) ||

@@ -45,6 +45,9 @@ const (
 	nudgeFieldOwner = "lockstep-nudge"
 	// retentionFieldOwner owns what a worker StatefulSet says of its volume claims.
 	retentionFieldOwner = "lockstep-retention"
+	// scaleFieldOwner owns how many workers a StatefulSet is to have, once somebody
+	// else had changed that.
+	scaleFieldOwner = "lockstep-scale"
 	// TieFieldOwner owns the owner references of volume claims.
 	TieFieldOwner = "lockstep-tie"
 )

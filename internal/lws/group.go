@@ -129,11 +129,16 @@ func (d *groupDecision) startup() bool {
 }
 
 // standing leaves a worker StatefulSet that stands as it is: its pods belong to
-// the revision it was made for. It is only woken when a name has become free.
+// the revision it was made for. It is only woken when a name has become free, and
+// scaled back if somebody scaled it.
 func (d *groupDecision) standing() bool {
 	sts := d.Workers.Member()
 	if sts == nil {
 		return true
+	}
+	if workers, told := workersToldOf(sts); told && PodsOf(sts) != workers {
+		d.plan.do(scaleBack(sts, workers))
+		return false
 	}
 	if !LacksPods(sts) {
 		return false

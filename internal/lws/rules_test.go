@@ -430,7 +430,10 @@ func TestGroupsThatNeedNothing(t *testing.T) {
 		t.Errorf("a leader alone: %s, %v", spelled(plan), plan.Waits)
 	}
 	c := running(t, 1, 3)
-	lwstest.Edit(c.FakeStore, "w-0", func(sts *appsv1.StatefulSet) { sts.Spec.Replicas = lwstest.Ptr[int32](9); sts.Generation++ })
+	lwstest.Edit(c.FakeStore, "w-0", func(sts *appsv1.StatefulSet) {
+		sts.Spec.Template.Spec.Containers[0].Image = "image:9"
+		sts.Generation++
+	})
 	image(c, "image:2")
 	if plan := c.decideGroup("w-0"); len(plan.Actions) != 0 {
 		t.Errorf("standing workers are written: %s", spelled(plan))

@@ -13,6 +13,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -48,6 +49,7 @@ func (c *FakeControllers) Sync(sts *appsv1.StatefulSet) {
 	c.templates[templateHash(sts)] = *sts.Spec.Template.DeepCopy()
 	first, end := ordinals(sts)
 	count := end - first
+	c.adoptPods(sts)
 	c.clearEnded(sts)
 	if c.blocked[sts.UID] != wakers(sts) {
 		delete(c.blocked, sts.UID)
@@ -61,6 +63,21 @@ func (c *FakeControllers) Sync(sts *appsv1.StatefulSet) {
 	}
 	c.replaceOutdated(sts)
 	c.reportStatus(sts)
+}
+
+// adoptPods takes the pods that nobody controls, bear a name of the StatefulSet's
+// and are selected by it.
+func (c *FakeControllers) adoptPods(sts *appsv1.StatefulSet) {
+	if sts.Spec.Selector == nil {
+		return
+	}
+	for _, pod := range All[*corev1.Pod](c.Objects) {
+		parent, _ := identity.ParentAndOrdinal(pod.Name)
+		selected := labels.SelectorFromSet(sts.Spec.Selector.MatchLabels).Matches(labels.Set(pod.Labels))
+		if parent == sts.Name && selected && pod.DeletionTimestamp == nil && metav1.GetControllerOf(pod) == nil {
+			Edit(c.FakeStore, pod.Name, func(pod *corev1.Pod) { OwnedBy(pod, "apps/v1", identity.RefOf(identity.KindStatefulSet, sts)) })
+		}
+	}
 }
 
 // clearEnded deletes pods that are over. They are gone at once.

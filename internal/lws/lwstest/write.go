@@ -205,10 +205,12 @@ func fields(object action.Object) ([]byte, error) {
 	}
 	delete(set, "status")
 	if sts, ok := object.(*appsv1.StatefulSet); ok && sts.Spec.Selector == nil {
-		retention, says := set["spec"].(map[string]any)["persistentVolumeClaimRetentionPolicy"]
-		delete(set, "spec")
-		if says {
-			set["spec"] = map[string]any{"persistentVolumeClaimRetentionPolicy": retention}
+		spec, _ := set["spec"].(map[string]any)
+		maps.DeleteFunc(spec, func(field string, _ any) bool {
+			return field != "persistentVolumeClaimRetentionPolicy" && field != "replicas"
+		})
+		if len(spec) == 0 {
+			delete(set, "spec")
 		}
 	}
 	if service, ok := object.(*corev1.Service); ok && service.Spec.Selector == nil {
@@ -306,6 +308,9 @@ func (s *FakeStore) Remove(object client.Object, how metav1.DeletionPropagation)
 
 // Release takes a finalizer away, and the object with it when that was the last.
 func (s *FakeStore) Release(object client.Object, finalizer string) {
+	if !slices.Contains(object.GetFinalizers(), finalizer) {
+		return
+	}
 	left := slices.DeleteFunc(slices.Clone(object.GetFinalizers()), func(f string) bool { return f == finalizer })
 	pod, isPod := object.(*corev1.Pod)
 	if len(left) == 0 && object.GetDeletionTimestamp() != nil && (!isPod || pod.Spec.NodeName == "") {
