@@ -154,7 +154,7 @@ func setupGroups(mgr ctrl.Manager, p *pass, wake <-chan event.GenericEvent, serv
 		Watches(&appsv1.StatefulSet{}, watch(groupsOfStatefulSet(p.observe), scaled, 0)).
 		Watches(&corev1.Service{}, watch(byOwnName, publishing, 0)).
 		WatchesMetadata(lws.NewVolume("", ""), watch(groupOfVolume, belonging, 0)).
-		Watches(&appsv1.ControllerRevision{}, watch(groupsOf(p.observe, labelledSet), never, 0)).
+		Watches(&appsv1.ControllerRevision{}, watch(groupsOfRevision(p.observe), never, 0)).
 		Watches(&lwsv1.LeaderWorkerSet{}, watch(groupsOf(p.observe, keyOf), groupDesire, 0)).
 		Watches(&lwsv1.LeaderWorkerSet{}, verdicts()).
 		WatchesRawSource(gangEvents(served, groupOfGang, 0, everyGroup(p.observe))).

@@ -74,9 +74,24 @@ func setsOf(_ context.Context, object client.Object) []types.NamespacedName {
 	return []types.NamespacedName{labelled, own}
 }
 
-// setOfRevision is the set that a revision is labelled with.
+// setOfRevision is the set that a revision is labelled with. A StatefulSet's own
+// history bears that label, too, and concerns nobody: as many come as a set has groups.
 func setOfRevision(_ context.Context, object client.Object) []types.NamespacedName {
+	if observe.OfStatefulSet(object) {
+		return nil
+	}
 	return []types.NamespacedName{labelledSet(object)}
+}
+
+// groupsOfRevision are the groups of the set whose revision it is: one may wait for it.
+func groupsOfRevision(o *observe.Observer) keysOf {
+	groups := groupsOf(o, labelledSet)
+	return func(ctx context.Context, object client.Object) []types.NamespacedName {
+		if observe.OfStatefulSet(object) {
+			return nil
+		}
+		return groups(ctx, object)
+	}
 }
 
 // setOfPod returns the sets that a pod's event concerns: its own for a leader,

@@ -37,6 +37,13 @@ func names(keys []types.NamespacedName) (all []string) {
 	return all
 }
 
+// historyOf is a revision that a StatefulSet made of itself: it bears its pods' labels.
+func historyOf(sts, set string) client.Object {
+	revision := &appsv1.ControllerRevision{ObjectMeta: meta(sts+"-5f6d7", set)}
+	revision.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(&metav1.ObjectMeta{Name: sts, UID: "u"}, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))}
+	return revision
+}
+
 func TestWhomAnEventConcerns(t *testing.T) {
 	memory := observe.NewMemory(time.Unix(0, 0))
 	pod := func(name, set string) client.Object { return &corev1.Pod{ObjectMeta: meta(name, set)} }
@@ -51,6 +58,7 @@ func TestWhomAnEventConcerns(t *testing.T) {
 		{"a worker statefulset: its set, and the set of its name", setsOf, sts("w-0", "w"), []string{"w", "w-0"}},
 		{"a statefulset without labels: the set of its name", setsOf, sts("w", ""), []string{"w"}},
 		{"a revision: its set", setOfRevision, &appsv1.ControllerRevision{ObjectMeta: meta("w-x-1", "w")}, []string{"w"}},
+		{"a statefulset's own history: nobody", setOfRevision, historyOf("w-0", "w"), nil},
 		{"a leader: its set", setOfPod(memory), pod("w-0", "w"), []string{"w"}},
 		{"a worker: no set", setOfPod(memory), pod("w-0-1", "w"), nil},
 		{"a leader: its group", groupOfPod, pod("w-0", "w"), []string{"w-0"}},
@@ -106,7 +114,8 @@ func TestGroupsOfASet(t *testing.T) {
 		want   []string
 	}{
 		{"of a set", groupsOf(observer, keyOf), &lwsv1.LeaderWorkerSet{ObjectMeta: meta("w", "")}, []string{"w-0", "w-1"}},
-		{"of a revision's set", groupsOf(observer, labelledSet), &appsv1.ControllerRevision{ObjectMeta: meta("w-x-1", "w")}, []string{"w-0", "w-1"}},
+		{"of a revision's set", groupsOfRevision(observer), &appsv1.ControllerRevision{ObjectMeta: meta("w-x-1", "w")}, []string{"w-0", "w-1"}},
+		{"of a statefulset's own history", groupsOfRevision(observer), historyOf("w-0", "w"), nil},
 		{"of a leader statefulset", groupsOfStatefulSet(observer), &appsv1.StatefulSet{ObjectMeta: meta("w", "w")}, []string{"w", "w-0", "w-1"}},
 		{"of a worker statefulset", groupsOfStatefulSet(observer), &appsv1.StatefulSet{ObjectMeta: meta("w-0", "w")}, []string{"w-0"}},
 		{"of a set without leaders", groupsOf(observer, keyOf), &lwsv1.LeaderWorkerSet{ObjectMeta: meta("x", "")}, nil},

@@ -90,10 +90,12 @@ type Claim[T metav1.Object] struct {
 }
 
 // Sort puts every object in its class. The order within a class is that of objs.
+// Only what has no controller is asked whether it is ours.
 func Sort[T metav1.Object](objs []T, claimant Claimant, ours func(T) bool, lives Lives) Claim[T] {
 	var c Claim[T]
 	for _, obj := range objs {
-		switch Classify(obj, claimant, ours(obj), lives) {
+		unowned := metav1.GetControllerOfNoCopy(obj) == nil
+		switch Classify(obj, claimant, unowned && ours(obj), lives) {
 		case Member:
 			c.Members = append(c.Members, obj)
 		case Ghost:

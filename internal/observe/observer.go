@@ -166,7 +166,7 @@ func (o *Observer) revisions(ctx context.Context, set *lwsv1.LeaderWorkerSet) ([
 			return nil, fmt.Errorf("list revisions of %q: %w", set.Name, err)
 		}
 		for _, revision := range pointers(list.Items) {
-			if !seen[revision.UID] && !ofStatefulSet(revision) {
+			if !seen[revision.UID] && !OfStatefulSet(revision) {
 				seen[revision.UID] = true
 				all = append(all, revision)
 			}
@@ -177,9 +177,9 @@ func (o *Observer) revisions(ctx context.Context, set *lwsv1.LeaderWorkerSet) ([
 	return append(all, hidden...), err
 }
 
-// ofStatefulSet tells whether a revision is a StatefulSet's own history. It bears
+// OfStatefulSet tells whether a revision is a StatefulSet's own history. It bears
 // the labels of the pod template, ours among them, and is none of our business.
-func ofStatefulSet(revision *appsv1.ControllerRevision) bool {
+func OfStatefulSet(revision metav1.Object) bool {
 	owner := metav1.GetControllerOfNoCopy(revision)
 	return owner != nil && owner.Kind == string(identity.KindStatefulSet)
 }
