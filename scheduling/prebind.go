@@ -55,7 +55,7 @@ func (p *Plugin) PreBind(ctx context.Context, state framework.CycleState, pod *c
 		return framework.AsStatus(err)
 	}
 	defer p.turns.take(pod)()
-	b := &binding{plugin: p, pod: pod, labels: labels, chosen: chosen, written: protect.Claims{}}
+	b := &binding{plugin: p, pod: pod, labels: labels, chosen: chosen, written: protect.Claims{}, sure: map[string]bool{}}
 	status := b.run(ctx)
 	if !status.IsSuccess() {
 		b.takeBack(ctx)
@@ -80,6 +80,9 @@ type binding struct {
 	// written are the claims that this pod was written on just now, as the API
 	// server returned them.
 	written protect.Claims
+	// sure are the claims that were written onto at all: no taking back from before
+	// can take this pod off them any more.
+	sure map[string]bool
 }
 
 // run looks and writes, and looks again as long as a claim changes in between.
@@ -115,11 +118,17 @@ func (b *binding) once(ctx context.Context) (*framework.Status, error) {
 		return framework.NewStatus(framework.UnschedulableAndUnresolvable, err.Error()), nil
 	}
 	for _, write := range writes {
+		if write.Anew() && b.sure[write.Target().Name] {
+			continue
+		}
 		claim, err := b.plugin.write(ctx, write)
 		if err != nil {
 			return nil, err
 		}
-		b.written[claim.Name] = claim
+		b.sure[claim.Name] = true
+		if !write.Anew() {
+			b.written[claim.Name] = claim
+		}
 	}
 	return nil, nil
 }

@@ -29,8 +29,8 @@ func TestAPodIsWrittenOnItsClaimsBeforeItIsBound(t *testing.T) {
 	if got := s.record("logs"); got != "a=1,web=uid-web" {
 		t.Errorf("logs names %q", got)
 	}
-	if status := s.schedule(newPod("web", "data", "logs")); !status.IsSuccess() || len(s.writes) != 2 {
-		t.Errorf("a second time: %v, writes %v", status, s.writes)
+	if status := s.schedule(newPod("web", "data", "logs")); !status.IsSuccess() || len(s.writes) != 4 || s.record("logs") != "a=1,web=uid-web" {
+		t.Errorf("a second time it is written anew: %v, writes %v", status, s.writes)
 	}
 }
 
@@ -192,6 +192,35 @@ func TestWhatWasWrittenForNothingIsTakenBack(t *testing.T) {
 		if got := s.record("data"); got != after {
 			t.Errorf("from %q to %q, want %q", before, got, after)
 		}
+	}
+}
+
+// TestWhatIsTakenBackTooLateIsRefused: an attempt fails, and what it sends to take the
+// pod off its claim is still under way when the next one finds the pod there. Nobody
+// may rely on that without making another version, or the pod is bound and then off.
+func TestWhatIsTakenBackTooLateIsRefused(t *testing.T) {
+	s, pod := newStage(t, ""), newPod("web", "data", "logs")
+	s.cached(newClaim("data"), newClaim("logs"))
+	s.refuse = func(verb, name string) error {
+		if verb == "patch" && (name == "logs" || s.claims["data"].Annotations[protect.UsersAnnotation] != "") {
+			return errors.New("timeout") // and who knows when it arrives
+		}
+		return nil
+	}
+	if status := s.schedule(pod); status.IsSuccess() || s.record("data") == "" {
+		t.Fatalf("got %v, record %q", status, s.record("data"))
+	}
+	onto := s.claims["data"].ResourceVersion // and so is what takes it back
+	s.refuse = nil
+	if status := s.schedule(pod); !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	if s.record("data") != "web=uid-web" || s.claims["data"].ResourceVersion == onto {
+		t.Errorf("record %q at version %s: what takes it back still matches", s.record("data"), onto)
+	}
+	s.refuse = func(string, string) error { return errors.New("timeout") }
+	if s.schedule(pod); s.record("data") != "web=uid-web" {
+		t.Error("what was there before is taken back")
 	}
 }
 

@@ -32,9 +32,12 @@ func (p *Plugin) write(ctx context.Context, w protect.Recording) (*corev1.Persis
 	if w.Value() != "" {
 		value = w.Value()
 	}
+	annotations := map[string]any{protect.UsersAnnotation: value}
+	if w.Anew() {
+		annotations[protect.RewrittenAnnotation] = on.ResourceVersion
+	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": on.UID, "resourceVersion": on.ResourceVersion,
-		"annotations": map[string]any{protect.UsersAnnotation: value},
+		"uid": on.UID, "resourceVersion": on.ResourceVersion, "annotations": annotations,
 	}})
 	if err != nil {
 		return nil, err
@@ -49,7 +52,8 @@ func (p *Plugin) write(ctx context.Context, w protect.Recording) (*corev1.Persis
 // takeBack takes the pod off the claims that it was written on in this very
 // attempt. As PreBind has failed it will not be bound by it, so that is safe; it
 // cannot be known of any other record. What is not taken back here goes with the
-// pod, or serves its next attempt.
+// pod, or serves its next attempt: which writes it anew, so that a taking back that
+// is still under way, of a scheduler that may have crashed since, is refused.
 func (b *binding) takeBack(ctx context.Context) {
 	if len(b.written) == 0 {
 		return

@@ -33,8 +33,11 @@ func NewGated(config *rest.Config, options cache.Options) (*Gated, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watch pods without a node: %w", err)
 	}
-	return &Gated{pods}, nil
+	return GatedIn(pods), nil
 }
+
+// GatedIn returns a Gated that reads a cache made elsewhere.
+func GatedIn(pods cache.Cache) *Gated { return &Gated{pods} }
 
 // Cache is what has to be started, and followed. What it holds must not be changed.
 func (g *Gated) Cache() cache.Cache { return g.cache }

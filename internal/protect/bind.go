@@ -81,6 +81,8 @@ func unusableEphemeral(pod *corev1.Pod, name string, claims Claims) string {
 type Recording struct {
 	claim identity.Ref
 	value string
+	// anew: the pod stood on it before.
+	anew bool
 }
 
 // Target is the incarnation and the version that was read.
@@ -89,17 +91,22 @@ func (r Recording) Target() identity.Ref { return r.claim }
 // Value is what UsersAnnotation shall be; empty takes it away.
 func (r Recording) Value() string { return r.value }
 
+// Anew tells whether the pod was on the record before: then RewrittenAnnotation has to
+// be written as well, or the version would stay. Somebody's write that takes the pod
+// off may be under way, onto this version.
+func (r Recording) Anew() bool { return r.anew }
+
 // Bind is what has to be written before a pod may be bound: its use, onto each of
 // its claims as they were read live. A claim that goes between the reading and the
 // write refuses the write, and the pod is not bound.
 func Bind(pod *corev1.Pod, live Claims) ([]Recording, error) {
-	return bind(pod, live, func(*corev1.PersistentVolumeClaim) bool { return true })
+	return bind(pod, live, func(*corev1.PersistentVolumeClaim) bool { return true }, false)
 }
 
 // Bind is Bind for claims of a namespace with these labels: nothing is written on
 // those that are not protected, and all have to be usable.
 func (s Settings) Bind(pod *corev1.Pod, live Claims, namespaceLabels map[string]string) ([]Recording, error) {
-	return bind(pod, live, func(claim *corev1.PersistentVolumeClaim) bool { return s.Records(claim, namespaceLabels) })
+	return bind(pod, live, func(claim *corev1.PersistentVolumeClaim) bool { return s.Records(claim, namespaceLabels) }, true)
 }
 
 // Records tells whether the pods that use a claim are written on it.
@@ -107,7 +114,7 @@ func (s Settings) Records(claim *corev1.PersistentVolumeClaim, namespaceLabels m
 	return s.ModeOf(claim, namespaceLabels) >= Barrier
 }
 
-func bind(pod *corev1.Pod, live Claims, records func(*corev1.PersistentVolumeClaim) bool) ([]Recording, error) {
+func bind(pod *corev1.Pod, live Claims, records func(*corev1.PersistentVolumeClaim) bool, anew bool) ([]Recording, error) {
 	if why := Unusable(pod, live); why != "" {
 		return nil, errors.New(why)
 	}
@@ -123,7 +130,8 @@ func bind(pod *corev1.Pod, live Claims, records func(*corev1.PersistentVolumeCla
 		if err != nil {
 			return nil, fmt.Errorf("persistentvolumeclaim %q: %w", name, err)
 		}
-		if needed {
+		if needed || anew {
+			write.anew = !needed
 			writes = append(writes, write)
 		}
 	}
@@ -143,7 +151,7 @@ func Unbind(pod *corev1.Pod, written Claims) []Recording {
 		}
 		left := record.Without(func(r Recorded) bool { return r.UID == pod.UID })
 		if len(left) < len(record) {
-			writes = append(writes, Recording{identity.RefOf(identity.KindPersistentVolumeClaim, claim), left.String()})
+			writes = append(writes, Recording{claim: identity.RefOf(identity.KindPersistentVolumeClaim, claim), value: left.String()})
 		}
 	}
 	return writes
@@ -160,7 +168,7 @@ func recording(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) (Recording,
 		return Recording{}, false, err
 	}
 	value := record.String()
-	return Recording{identity.RefOf(identity.KindPersistentVolumeClaim, claim), value}, value != have, nil
+	return Recording{claim: identity.RefOf(identity.KindPersistentVolumeClaim, claim), value: value}, value != have, nil
 }
 
 // Forget is what has to be written to take pods that are gone from the records of
@@ -179,7 +187,7 @@ func (v LiveView) Forget() []Recording {
 		}
 		left := record.Without(func(pod Recorded) bool { return !v.index.exists(pod.UID) })
 		if len(left) < len(record) {
-			writes = append(writes, Recording{identity.RefOf(identity.KindPersistentVolumeClaim, claim), left.String()})
+			writes = append(writes, Recording{claim: identity.RefOf(identity.KindPersistentVolumeClaim, claim), value: left.String()})
 		}
 	}
 	return writes

@@ -17,6 +17,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -235,6 +236,39 @@ func TestWhatIsRefused(t *testing.T) {
 		if got := s.asked.Load(); got != want {
 			t.Errorf("stage %d: the server was asked %d times, want %d", stage, got, want)
 		}
+	}
+}
+
+// TestTheSameSeedDisturbsTheSameRequests, and others are let pass.
+func TestTheSameSeedDisturbsTheSameRequests(t *testing.T) {
+	s := newServer(t)
+	odds := Odds{Fail: 0.5, Statuses: []int{http.StatusServiceUnavailable}}
+	codes := func(seed uint64) (all []int) {
+		p, c := component(t, s)
+		p.Disturb(Requests, Erratic(seed, odds, pods))
+		for range 20 {
+			code, _ := get(t, c, p, "/api/v1/pods", "")
+			all = append(all, code)
+		}
+		for range 20 {
+			if code, _ := get(t, c, p, "/api/v1/nodes", ""); code != http.StatusOK {
+				t.Errorf("what nobody disturbs got %d", code)
+			}
+		}
+		p.Calm()
+		for range 20 {
+			if code, _ := get(t, c, p, "/api/v1/pods", ""); code != http.StatusOK {
+				t.Errorf("after all is calm: %d", code)
+			}
+		}
+		return all
+	}
+	first := codes(1)
+	if !slices.Equal(first, codes(1)) || slices.Equal(first, codes(2)) {
+		t.Errorf("seed 1 gives %v, then another, or seed 2 the same", first)
+	}
+	if !slices.Contains(first, http.StatusOK) || !slices.Contains(first, http.StatusServiceUnavailable) {
+		t.Errorf("got %v", first)
 	}
 }
 

@@ -7,6 +7,7 @@
 //	               │ Hold(Requests, …)      nothing has happened yet
 //	               │ Hold(Answers, …)       it has happened, and nobody was told
 //	               │ Hold(Streams, …)       informers lag
+//	               │ Disturb(…)             anything waits or fails, by chance
 //
 // It knows requests by who asks, verb, resource, namespace and name. It refuses
 // to know what is in them: nothing that passes is changed.

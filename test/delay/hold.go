@@ -81,7 +81,7 @@ func (p *Proxy) pass(ctx context.Context, stage Stage, r Request) (refuse int, e
 			return h.refuse, nil
 		}
 	}
-	return 0, nil
+	return p.disturb(ctx, stage, r)
 }
 
 func (p *Proxy) holding(stage Stage, r Request) []*Hold {

@@ -27,9 +27,10 @@ type Proxy struct {
 	server   *httptest.Server
 	closed   chan struct{}
 
-	mu    sync.Mutex
-	holds []*Hold
-	seen  []Request
+	mu           sync.Mutex
+	holds        []*Hold
+	disturbances []disturbance
+	seen         []Request
 }
 
 // Start returns a proxy for the component that upstream is the configuration of.
@@ -160,7 +161,10 @@ func (p *Proxy) hold(answer *http.Response) error {
 	asked, _ := answer.Request.Context().Value(askedKey{}).(Request)
 	if asked.Verb == "watch" {
 		answer.Body = &stream{ReadCloser: answer.Body, pass: func() error {
-			_, err := p.pass(answer.Request.Context(), Streams, asked)
+			refuse, err := p.pass(answer.Request.Context(), Streams, asked)
+			if err == nil && refuse != 0 {
+				err = errCut
+			}
 			return err
 		}}
 		return nil

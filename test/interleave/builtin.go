@@ -117,7 +117,7 @@ func (b *builtIn) process(ctx context.Context, name string, pods *listOnce) erro
 }
 
 func (b *builtIn) send(ctx context.Context, says string, writes bool, run func() error) error {
-	return b.world.wire.send(ctx, &call{from: "built-in", says: says, writes: writes, run: run})
+	return b.world.wire.send(ctx, &call{from: "built-in", by: builtInArrives, says: says, writes: writes, run: run})
 }
 
 // listOnce is the list of a batch.

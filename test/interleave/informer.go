@@ -2,6 +2,7 @@ package interleave
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 
@@ -128,6 +129,7 @@ type caches struct {
 	ctrlcache.Cache // what is not asked for
 	claims          *informer[*corev1.PersistentVolumeClaim]
 	hideP           bool
+	hideRecords     bool
 }
 
 func (c *caches) WaitForCacheSync(context.Context) bool { return true }
@@ -151,6 +153,10 @@ func (c *caches) Get(_ context.Context, key client.ObjectKey, into client.Object
 	*claim = *found
 	if c.hideP && claim.DeletionTimestamp != nil {
 		claim.Finalizers = slices.DeleteFunc(slices.Clone(claim.Finalizers), isP)
+	}
+	if c.hideRecords {
+		claim.Annotations = maps.Clone(claim.Annotations)
+		delete(claim.Annotations, protect.UsersAnnotation)
 	}
 	return nil
 }

@@ -8,15 +8,18 @@ type actor int8
 const (
 	oursArrives actor = iota
 	builtInArrives
+	schedulersArrive
 	lateArrives // of whoever has crashed
 	oursHearsOfClaims
 	oursHearsOfPods
+	oursHearsOfGates
 	builtInHearsOfClaims
 	builtInHearsOfPods
+	schedulersHear
+	schedulers
 	deleters
 	creators
 	writers // of what is not ours
-	schedulers
 	kubelets
 	misfortune
 	actors // how many
@@ -38,6 +41,7 @@ func (w *world) steps() []step {
 	w.underWay(add)
 	w.informers(add)
 	w.nodes(add)
+	w.schedule(add)
 	w.users(add)
 	w.misfortunes(add)
 	return all

@@ -2,6 +2,7 @@ package interleave
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -15,7 +16,10 @@ import (
 
 const namespace = "ns"
 
-var claimResource = schema.GroupResource{Resource: "persistentvolumeclaims"}
+var (
+	claimResource = schema.GroupResource{Resource: "persistentvolumeclaims"}
+	podResource   = schema.GroupResource{Resource: "pods"}
+)
 
 // store stands in for the API server: every call is one moment. Objects in it are
 // never changed, only replaced.
@@ -86,6 +90,9 @@ func (s *store) writeClaim(name string, onto judged, change func(*corev1.Persist
 	if now.DeletionTimestamp != nil && slices.ContainsFunc(then.Finalizers, func(f string) bool { return !slices.Contains(now.Finalizers, f) }) {
 		return apierrors.NewForbidden(claimResource, name, fmt.Errorf("no new finalizers can be added if the object is being deleted"))
 	}
+	if slices.Equal(now.Finalizers, then.Finalizers) && maps.Equal(now.Annotations, then.Annotations) {
+		return nil // nothing changes, nor does the version
+	}
 	s.putClaim(watch.Modified, then)
 	return nil
 }
@@ -101,10 +108,35 @@ func (s *store) putPod(how watch.EventType, pod *corev1.Pod) {
 	s.podLog = append(s.podLog, watch.Event{Type: how, Object: pod})
 }
 
-func (s *store) bindPod(name string) {
-	pod := s.pods[name].DeepCopy()
+// bindPod binds the pod of a name if it is still the one that a node was chosen for,
+// and may be bound at all.
+func (s *store) bindPod(name string, uid types.UID) error {
+	now := s.pods[name]
+	switch {
+	case now == nil || now.UID != uid:
+		return apierrors.NewNotFound(podResource, name)
+	case now.DeletionTimestamp != nil || now.Spec.NodeName != "" || len(now.Spec.SchedulingGates) > 0:
+		return apierrors.NewConflict(podResource, name, fmt.Errorf("it is bound, gated or being deleted"))
+	}
+	pod := now.DeepCopy()
 	pod.Spec.NodeName = "n1"
 	s.putPod(watch.Modified, pod)
+	return nil
+}
+
+// writePod changes the pod of a name if it is what was judged.
+func (s *store) writePod(name string, onto judged, change func(*corev1.Pod)) error {
+	now := s.pods[name]
+	switch {
+	case now == nil:
+		return apierrors.NewNotFound(podResource, name)
+	case onto.uid != "" && onto.uid != now.UID, onto.version != "" && onto.version != now.ResourceVersion:
+		return apierrors.NewConflict(podResource, name, fmt.Errorf("the object has been modified"))
+	}
+	then := now.DeepCopy()
+	change(then)
+	s.putPod(watch.Modified, then)
+	return nil
 }
 
 // endPod takes a pod out.

@@ -15,6 +15,7 @@ var errLost = errors.New("connection lost")
 // call is one request under way.
 type call struct {
 	from   string
+	by     actor
 	says   string
 	writes bool
 	run    func() error
@@ -83,6 +84,12 @@ func (w *wire) unanswered(c *call) {
 	w.take(c)
 	_ = c.run()
 	c.reply <- errLost
+}
+
+// refuse does nothing of what was asked, and says why.
+func (w *wire) refuse(c *call, why error) {
+	w.take(c)
+	c.reply <- why
 }
 
 // lose does nothing of what was asked.

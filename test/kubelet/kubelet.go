@@ -23,9 +23,14 @@ const (
 	Today Kind = iota
 	// Old refuses every claim that is terminating: until then.
 	Old
+	// Careless refuses no claim that is there: one that cannot be trusted. No kubelet
+	// was seen to be so.
+	Careless
 )
 
-func (k Kind) String() string { return [...]string{"today's kubelet", "an old kubelet"}[k] }
+func (k Kind) String() string {
+	return [...]string{"today's kubelet", "an old kubelet", "a careless kubelet"}[k]
+}
 
 var errDeleted = errors.New("PVC is being deleted")
 
@@ -34,7 +39,7 @@ func (k Kind) Admits(claim *corev1.PersistentVolumeClaim) error {
 	terminating := claim.DeletionTimestamp != nil
 	protected := slices.Contains(claim.Finalizers, protect.PodsFinalizer)
 	switch {
-	case terminating && (k == Old || !protected):
+	case terminating && k != Careless && (k == Old || !protected):
 		return errDeleted
 	case claim.Status.Phase != corev1.ClaimBound:
 		return errors.New("PVC is not bound")

@@ -35,13 +35,17 @@ type Options struct {
 	Narrator *narrate.Protection
 }
 
+// New returns a Reconciler that is called by somebody else.
+func New(o Options) *Reconciler {
+	return &Reconciler{settings: o.Settings, gated: o.Gated, claims: o.Claims, act: o.Actor, narrate: o.Narrator}
+}
+
 // Setup adds the controller to a manager whose cache is one of
 // observe.ProtectionCaches.
 func Setup(mgr ctrl.Manager, o Options) error {
 	if err := mgr.Add(o.Gated.Cache()); err != nil {
 		return err
 	}
-	r := &Reconciler{settings: o.Settings, gated: o.Gated, claims: o.Claims, act: o.Actor, narrate: o.Narrator}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("strict").
 		WatchesRawSource(source.Kind(o.Gated.Cache(), &corev1.Pod{}, &handler.TypedEnqueueRequestForObject[*corev1.Pod]{}, predicate.NewTypedPredicateFuncs(protect.Gated))).
@@ -49,5 +53,5 @@ func Setup(mgr ctrl.Manager, o Options) error {
 			MaxConcurrentReconciles: workers,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, slowest),
 		}).
-		Complete(r)
+		Complete(New(o))
 }

@@ -14,11 +14,14 @@ import (
 // model knows: what the code takes away, the model takes away.
 func TestTheCodeJudgesAsTheModelDoes(t *testing.T) {
 	released := 0
-	for _, rules := range []Rules{BarrierBeside(RefusesUnprotected), BarrierAlone(RefusesUnprotected)} {
+	for _, rules := range []Rules{
+		BarrierBeside(RefusesUnprotected), BarrierAlone(RefusesUnprotected),
+		Probing(BarrierBeside(RefusesUnprotected)), Probing(BarrierAlone(RefusesUnprotected)),
+	} {
 		for _, c := range everyClaim() {
 			for _, phase := range []phase{unbound, bound, gone} {
 				want := modelTakes(world{rules, OneLife}, c, phase)
-				if c.record && phase != gone {
+				if c.record != 0 && phase != gone {
 					want = none // the code goes by the record as well
 				}
 				if got := codeTakes(c, phase, !rules.BuiltIn, nil); got != want {
@@ -55,7 +58,7 @@ func everyClaim() []claim {
 	var claims []claim
 	for bits := range 16 {
 		has := func(bit int) bool { return bits&(1<<bit) != 0 }
-		claims = append(claims, claim{life: 1, exists: true, terminating: has(0), pods: has(1), barrier: has(2), record: has(3)})
+		claims = append(claims, claim{life: 1, exists: true, terminating: has(0), pods: has(1), barrier: has(2), record: incarnations(bits >> 3)})
 	}
 	return claims
 }
@@ -64,9 +67,12 @@ func everyClaim() []claim {
 // pod.
 func modelTakes(w world, c claim, p phase) finalizer {
 	s := state{claim: c, pod: pod{phase: p}}
-	s.ours.claim = c
+	s.ours.claim, s.podsAt = c, 1 // what the caches have yet to hear of is the pod
 	takes := none
-	w.judge(s, ours, func(_ string, then state) { takes = then.ours.out.removes })
+	w.judge(s, ours, func(_ string, then state) {
+		takes = max(takes, then.ours.out.removes)
+		w.judge(then, ours, func(_ string, then state) { takes = max(takes, then.ours.out.removes) }) // where it was only asked
+	})
 	return takes
 }
 
@@ -81,7 +87,7 @@ func codeTakes(c claim, p phase, alone bool, err error) finalizer {
 	if c.barrier {
 		object.Finalizers = append(object.Finalizers, protect.BarrierFinalizer)
 	}
-	if c.record {
+	if c.record != 0 {
 		object.Annotations[protect.UsersAnnotation] = "web=p"
 	}
 	batch := protect.Settings{Alone: alone}.Take("ns", []*corev1.PersistentVolumeClaim{object})

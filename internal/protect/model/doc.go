@@ -3,12 +3,13 @@
 // each finalizer with caches of its own that lag as they like, and a search that
 // tries every order of steps and returns the shortest one that loses data.
 //
-//	user        DELETE, and a claim of the same name after it
-//	scheduler   may bind whenever it likes, unless it writes a use record first
+//	user        DELETE, and a claim or a pod of the same name after it
+//	scheduler   may bind whenever it likes, unless it writes a use record first; an
+//	            attempt that fails takes back what it wrote
 //	kubelet     reads the claim live, then mounts
 //	pod         may be deleted at any time; its node lets go of the volume first
 //	owner of P  the built-in controller, or ours in its place
-//	owner of B  ours
+//	owner of B  ours, at times two that know nothing of each other
 //
 // It knows the rules as switches, so that each can be taken away and the search
 // asked what that breaks. It refuses to know objects, clients and time; that the

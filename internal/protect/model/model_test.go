@@ -40,18 +40,38 @@ var history = []struct {
 	{"10 a webhook that lists before P goes", with(builtIn(model.ListPerClaim, model.RefusesUnprotected), func(r *model.Rules) { r.UpdateWebhook = true }), 8},
 }
 
-// shipped is every mode that there is.
+// shipped is every mode that there is, and the worlds that it is put in: all that can be
+// searched to the end in a moment.
 var shipped = []struct {
-	name  string
-	rules model.Rules
+	name   string
+	rules  model.Rules
+	worlds []string
 }{
-	{"6 barrier beside the built-in, kubelets of today", model.BarrierBeside(model.RefusesUnprotected)},
-	{"6 barrier beside the built-in, old kubelets", model.BarrierBeside(model.RefusesTerminating)},
-	{"7 barrier alone, kubelets of today", model.BarrierAlone(model.RefusesUnprotected)},
-	{"7 barrier alone, old kubelets", model.BarrierAlone(model.RefusesTerminating)},
-	{"8 use record before the bind, alone", model.Recorded()},
-	{"8 use record before the bind, beside the built-in", model.RecordedBeside()},
-	{"8 strict: use record under a scheduling gate", model.Strict()},
+	{"6 barrier beside the built-in, kubelets of today", model.BarrierBeside(model.RefusesUnprotected), []string{inOrder, bad}},
+	{"6 barrier beside the built-in, old kubelets", model.BarrierBeside(model.RefusesTerminating), []string{inOrder, bad}},
+	{"6 barrier beside the built-in, probing", model.Probing(model.BarrierBeside(model.RefusesUnprotected)), []string{inOrder}},
+	{"7 barrier alone, kubelets of today", model.BarrierAlone(model.RefusesUnprotected), []string{inOrder, bad, again, two}},
+	{"7 barrier alone, old kubelets", model.BarrierAlone(model.RefusesTerminating), []string{inOrder, bad, again, two}},
+	{"7 barrier alone, probing", model.Probing(model.BarrierAlone(model.RefusesUnprotected)), []string{inOrder, twoLives}},
+	{"8 use record before the bind, alone", model.Recorded(), []string{inOrder, bad, again, two}},
+	{"8 use record before the bind, beside the built-in", model.RecordedBeside(), []string{inOrder, bad}},
+	{"8 strict: use record under a scheduling gate", model.Strict(), []string{inOrder, bad, again, two}},
+}
+
+const (
+	inOrder  = "order alone"
+	bad      = "crashes, errors, conflicts and a second life"
+	again    = "pods and attempts that come again"
+	two      = "two of ours"
+	twoLives = "a second life, and lists that fail"
+)
+
+// worlds are what may go wrong, and how many states a search goes through at least.
+var worlds = map[string]struct {
+	faults model.Faults
+	least  int
+}{
+	inOrder: {model.OneLife, 70}, bad: {model.Bad, 4000}, again: {model.Again, 500}, two: {model.Two, 500}, twoLives: {model.TwoLives, 500},
 }
 
 // removed is every mode with one rule taken away.
@@ -63,6 +83,8 @@ var removed = []struct {
 	{"beside, B judged while P is there", with(model.BarrierBeside(model.RefusesUnprotected), func(r *model.Rules) { r.WaitsForPods = false })},
 	{"beside, by the cache", with(model.BarrierBeside(model.RefusesUnprotected), func(r *model.Rules) { r.Ours = model.Cache })},
 	{"beside, read before the claim was seen terminating", with(model.BarrierBeside(model.RefusesUnprotected), func(r *model.Rules) { r.Ours = model.ListPerBatch })},
+	{"beside, asked how far pods are before the claim was seen terminating", with(model.Probing(model.BarrierBeside(model.RefusesUnprotected)), func(r *model.Rules) { r.ProbesLast = false })},
+	{"beside, by memory that is not as far", with(model.Probing(model.BarrierBeside(model.RefusesUnprotected)), func(r *model.Rules) { r.Reaches = false })},
 	{"beside, writes without preconditions", with(model.BarrierBeside(model.RefusesUnprotected), func(r *model.Rules) { r.Preconditions = false })},
 	{"beside, a conflict written again", with(model.BarrierBeside(model.RefusesUnprotected), func(r *model.Rules) { r.LooksAgain = false })},
 	{"beside, an error taken for no user", with(model.BarrierBeside(model.RefusesUnprotected), func(r *model.Rules) { r.ErrorsMeanInUse = false })},
@@ -71,6 +93,8 @@ var removed = []struct {
 	{"alone, B judged while P is there", with(model.BarrierAlone(model.RefusesUnprotected), func(r *model.Rules) { r.WaitsForPods = false })},
 	{"alone, by the cache", with(model.BarrierAlone(model.RefusesUnprotected), func(r *model.Rules) { r.Ours = model.Cache })},
 	{"alone, read before the claim was seen terminating", with(model.BarrierAlone(model.RefusesUnprotected), func(r *model.Rules) { r.Ours = model.ListPerBatch })},
+	{"alone, asked how far pods are before the claim was seen terminating", with(model.Probing(model.BarrierAlone(model.RefusesUnprotected)), func(r *model.Rules) { r.ProbesLast = false })},
+	{"alone, by memory that is not as far", with(model.Probing(model.BarrierAlone(model.RefusesUnprotected)), func(r *model.Rules) { r.Reaches = false })},
 	{"alone, writes without preconditions", with(model.BarrierAlone(model.RefusesUnprotected), func(r *model.Rules) { r.Preconditions = false })},
 	{"alone, a conflict written again", with(model.BarrierAlone(model.RefusesUnprotected), func(r *model.Rules) { r.LooksAgain = false })},
 	{"alone, an error taken for no user", with(model.BarrierAlone(model.RefusesUnprotected), func(r *model.Rules) { r.ErrorsMeanInUse = false })},
@@ -78,10 +102,21 @@ var removed = []struct {
 	{"record, written after the bind", with(model.Recorded(), func(r *model.Rules) { r.Start = model.RecordAfter })},
 	{"record, release without preconditions", with(model.Recorded(), func(r *model.Rules) { r.Preconditions = false })},
 	{"record, neither write with preconditions", with(model.Recorded(), func(r *model.Rules) { r.Preconditions, r.RecordPreconditions = false, false })},
+	{"record, written onto any version", with(model.Recorded(), func(r *model.Rules) { r.RecordPreconditions = false })},
 	{"record, dropped before the pod is gone", with(model.Recorded(), func(r *model.Rules) { r.RecordOutlives = false })},
 	{"strict, release without preconditions", with(model.Strict(), func(r *model.Rules) { r.Preconditions = false })},
 	{"strict, neither write with preconditions", with(model.Strict(), func(r *model.Rules) { r.Preconditions, r.RecordPreconditions = false, false })},
+	{"strict, written onto any version", with(model.Strict(), func(r *model.Rules) { r.RecordPreconditions = false })},
 	{"strict, dropped before the pod is gone", with(model.Strict(), func(r *model.Rules) { r.RecordOutlives = false })},
+}
+
+// removedAgain is what is needed only where pods and attempts to bind come again.
+var removedAgain = []struct {
+	name  string
+	rules model.Rules
+}{
+	{"record, relied on without being written anew", with(model.Recorded(), func(r *model.Rules) { r.WritesAnew = false })},
+	{"record beside the built-in, relied on without being written anew", with(model.RecordedBeside(), func(r *model.Rules) { r.WritesAnew = false })},
 }
 
 func TestHistory(t *testing.T) {
@@ -98,20 +133,16 @@ func TestHistory(t *testing.T) {
 
 func TestShippedModesAreSafe(t *testing.T) {
 	for _, tt := range shipped {
-		for _, f := range []struct {
-			name   string
-			faults model.Faults
-			least  int
-		}{{"order alone", model.OneLife, 70}, {"crashes, errors, conflicts and a second life", model.Bad, 4000}} {
-			t.Run(tt.name+", "+f.name, func(t *testing.T) {
-				r := model.Search(tt.rules, f.faults)
+		for _, name := range tt.worlds {
+			t.Run(tt.name+", "+name, func(t *testing.T) {
+				r := model.Search(tt.rules, worlds[name].faults)
 				if !r.Safe() {
 					t.Fatalf("data is lost:\n%s", numbered(r.Trace))
 				}
 				if len(r.Pinned) > 0 {
 					t.Fatalf("a claim that nobody uses stays for ever:\n%s", numbered(r.Pinned))
 				}
-				if r.States < f.least {
+				if r.States < worlds[name].least {
 					t.Errorf("%d states: the search has gone blind", r.States)
 				}
 				t.Logf("%d states", r.States)
@@ -138,6 +169,9 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 	for _, tt := range removed {
 		tell(tt.name, model.Search(tt.rules, model.Bad))
 	}
+	for _, tt := range removedAgain {
+		tell(tt.name, model.Search(tt.rules, model.Again))
+	}
 	golden := filepath.Join("testdata", "traces.txt")
 	if *update {
 		if err := os.WriteFile(golden, []byte(told.String()), 0o644); err != nil {
@@ -150,19 +184,6 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 	}
 	if diff := cmp.Diff(string(want), told.String()); diff != "" {
 		t.Errorf("the shortest traces changed (-want +got):\n%s", diff)
-	}
-}
-
-// TestTwoLocksOnOneDoor names what can go alone because something else still
-// holds; with both gone, data is lost. The code keeps both.
-func TestTwoLocksOnOneDoor(t *testing.T) {
-	alone := with(model.Recorded(), func(r *model.Rules) { r.RecordPreconditions = false })
-	if r := model.Search(alone, model.Bad); !r.Safe() {
-		t.Errorf("the release carries the version judged, and yet data is lost:\n%s", numbered(r.Trace))
-	}
-	both := with(alone, func(r *model.Rules) { r.Preconditions = false })
-	if model.Search(both, model.Bad).Safe() {
-		t.Error("safe without any precondition")
 	}
 }
 

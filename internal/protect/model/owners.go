@@ -9,6 +9,7 @@ type who struct {
 var (
 	builtIn = who{"built-in", func(s *state) *owner { return &s.builtIn }}
 	ours    = who{"ours", func(s *state) *owner { return &s.ours }}
+	another = who{"another of ours", func(s *state) *owner { return &s.another }}
 )
 
 // evidence is what an owner goes by.
@@ -45,6 +46,9 @@ func (w world) informers(s state, x who, add func(string, state)) {
 	}
 	then = s
 	x.of(&then).uses = s.pod.uses()
+	if w.evidence(x) == Probe {
+		x.of(&then).seen = s.podsAt
+	}
 	add(x.name+": pod informer catches up", then)
 	if w.evidence(x) == ListPerBatch && x.of(&s).out.removes == none {
 		then = s
@@ -73,7 +77,7 @@ func (w world) judges(x who, c claim) finalizer {
 		return none
 	}
 	owned := x.name == builtIn.name || !w.rules.BuiltIn
-	barrier := x.name == ours.name && c.barrier
+	barrier := x.name != builtIn.name && c.barrier
 	switch {
 	case barrier && c.pods && !w.rules.WaitsForPods:
 		return barrierFinalizer
@@ -88,7 +92,8 @@ func (w world) judges(x who, c claim) finalizer {
 func (w world) judge(s state, x who, add func(string, state)) {
 	o := *x.of(&s)
 	removes := w.judges(x, o.claim)
-	if removes == none || o.out.removes != none {
+	early := w.evidence(x) == Probe && !w.rules.ProbesLast && o.probe == 0 // asked for nothing yet
+	if o.out.removes != none || removes == none && !early {
 		return
 	}
 	decide := func(says string) {
@@ -98,15 +103,68 @@ func (w world) judge(s state, x who, add func(string, state)) {
 		add(x.name+": "+says, then)
 	}
 	if w.evidence(x) == Record {
-		if !o.claim.record {
+		if o.claim.record == 0 {
 			decide("terminating, no use record")
 		}
+		return
+	}
+	if w.evidence(x) == Probe {
+		w.judgeByProbe(s, x, add)
 		return
 	}
 	if o.uses {
 		return // a cache may say used
 	}
 	w.judgeByList(s, x, o, decide, add)
+}
+
+// judgeByProbe asks how far pods are, and judges the claim that it had seen before that
+// by what is in memory, when that is as far, or by a list.
+func (w world) judgeByProbe(s state, x who, add func(string, state)) {
+	o := *x.of(&s)
+	if o.probe == 0 {
+		then := s
+		x.of(&then).probe, x.of(&then).batch = s.podsAt+1, o.claim
+		if !o.uses {
+			add(x.name+": seen terminating, ask how far pods are", then)
+			w.failedRead(s, x, o.claim, add)
+		}
+		return
+	}
+	batch := o.batch
+	if !w.rules.ProbesLast {
+		batch = o.claim // whatever has become of it since
+	}
+	if w.judges(x, batch) == none {
+		return
+	}
+	end := func(says string, used bool) {
+		then := s
+		x.of(&then).probe, x.of(&then).batch = 0, claim{}
+		if !used {
+			x.of(&then).out = write{removes: w.judges(x, batch), onto: batch}
+		}
+		add(x.name+": "+says+found(used), then)
+	}
+	if !w.rules.Reaches || o.seen >= o.probe-1 {
+		end("memory is as far", o.uses)
+	}
+	if w.rules.ProbesLast {
+		end("list pods", s.pod.uses())
+	}
+	w.failedRead(s, x, batch, add)
+}
+
+// failedRead is a reading that fails.
+func (w world) failedRead(s state, x who, onto claim, add func(string, state)) {
+	if s.errors >= w.faults.Errors || w.rule(x, w.rules.ErrorsMeanInUse) {
+		return // an error changes nothing: the claim is tried again
+	}
+	then := s
+	then.errors++
+	x.of(&then).probe, x.of(&then).batch = 0, claim{}
+	x.of(&then).out = write{removes: w.judges(x, onto), onto: onto}
+	add(x.name+": the reading fails, taken for none", then)
 }
 
 func (w world) judgeByList(s state, x who, o owner, decide func(string), add func(string, state)) {
@@ -123,16 +181,7 @@ func (w world) judgeByList(s state, x who, o owner, decide func(string), add fun
 	if !s.pod.uses() {
 		decide("list pods: none")
 	}
-	if s.errors >= w.faults.Errors {
-		return
-	}
-	s.errors++
-	if w.rule(x, w.rules.ErrorsMeanInUse) {
-		return // an error changes nothing: the claim is tried again
-	}
-	then := s
-	x.of(&then).out = write{removes: w.judges(x, o.claim), onto: o.claim}
-	add(x.name+": the list fails, taken for none", then)
+	w.failedRead(s, x, o.claim, add)
 }
 
 // send lets the write of an owner, or one of its predecessor's, arrive.
@@ -216,20 +265,25 @@ func (w world) crash(s state, x who, add func(string, state)) {
 	then := s
 	then.crashes++
 	o := x.of(&then)
-	o.late, o.out, o.list = o.out, write{}, notListed
+	o.late, o.out, o.list, o.probe, o.batch = o.out, write{}, notListed, 0, claim{}
 	add(x.name+": crash", then)
 }
 
-// dropRecord takes the record away when the pod it names is gone; without that
-// rule, when it has not been bound yet.
+// dropRecord takes pods off the record that are gone; without that rule, one that has
+// not been bound yet.
 func (w world) dropRecord(s state, add func(string, state)) {
-	if !s.claim.record || w.rules.Ours != Record {
+	if w.rules.Ours != Record {
 		return
 	}
+	left := s.claim.record & (1 << s.pod.number)
 	if s.pod.phase == gone || !w.rules.RecordOutlives && !s.pod.uses() {
-		then := s
-		then.claim.record = false
-		then.claim.version++
-		add("ours: the pod is gone, drop its record", then)
+		left = 0
 	}
+	if left == s.claim.record {
+		return
+	}
+	then := s
+	then.claim.record = left
+	then.claim.version++
+	add("ours: the pod is gone, drop its record", then)
 }

@@ -14,6 +14,9 @@ const (
 	ListPerBatch
 	// Record goes by the use record on the claim, and lists nothing.
 	Record
+	// Probe asks how far pods are once the claim was seen terminating, and goes by the
+	// pod cache when that has come as far; until then it may list.
+	Probe
 )
 
 // Kubelet is what a kubelet refuses to mount.
@@ -67,19 +70,36 @@ type Rules struct {
 	Preconditions   bool // writes carry the UID and the resourceVersion judged
 	LooksAgain      bool // a conflict is answered by judging again, not by writing again
 	ErrorsMeanInUse bool
+	// Reaches: the pod cache counts only when it has come as far as the probe.
+	Reaches bool
+	// ProbesLast: the probe comes after the claim was seen terminating.
+	ProbesLast bool
 	// RecordPreconditions: the record is written onto the version read.
 	RecordPreconditions bool
 	// RecordOutlives: the record is taken away only when the pod is gone.
 	RecordOutlives bool
+	// TakesBack: an attempt to bind that fails takes back what it wrote.
+	TakesBack bool
+	// WritesAnew: nobody relies on a record that was there without writing onto the
+	// version it was read in, so that a taking back under way is refused.
+	WritesAnew bool
 }
+
+// recorded tells whether pods are on record before they are bound.
+func (r Rules) recorded() bool { return r.Start == RecordFirst || r.Start == Gated }
 
 // Faults are how often the world may misbehave, each way.
 type Faults struct {
 	Crashes int8
 	Errors  int8 // lists that fail
 	Touches int8 // writes of somebody else's to the claim
-	// Lives is how many claims of the name there may be, one after another.
+	// Lives is how many claims of the name there may be, one after another; Pods is how
+	// many pods, beyond the first.
 	Lives int8
+	Pods  int8
+	Fails int8 // attempts to bind that fail
+	// Another of ours runs all the time.
+	Another bool
 }
 
 // OneLife is a world in which nothing goes wrong but the order of things.
@@ -87,6 +107,15 @@ var OneLife = Faults{Lives: 1}
 
 // Bad is a world in which everything goes wrong.
 var Bad = Faults{Crashes: 1, Errors: 1, Touches: 1, Lives: 2}
+
+// Again is a world in which pods, attempts to bind and claims come again.
+var Again = Faults{Lives: 2, Pods: 1, Fails: 2}
+
+// Two is a world with two of ours, of which neither knows of the other.
+var Two = Faults{Lives: 2, Another: true}
+
+// TwoLives is a world in which the claim comes again, and a list may fail.
+var TwoLives = Faults{Lives: 2, Errors: 1}
 
 // BarrierBeside is mode barrier beside the built-in controller.
 func BarrierBeside(kubelet Kubelet) Rules {
@@ -103,20 +132,26 @@ func BarrierAlone(kubelet Kubelet) Rules {
 	}
 }
 
+// Probing is a mode barrier that lists pods only where its memory of them is not fresh.
+func Probing(r Rules) Rules {
+	r.Ours, r.Reaches, r.ProbesLast = Probe, true, true
+	return r
+}
+
 // Recorded is the scheduler plugin: the record is written before the bind. It
 // needs no list and no kubelet.
 func Recorded() Rules {
 	return Rules{
 		Barrier: true, Kubelet: RefusesNothing, Start: RecordFirst,
 		Ours: Record, Preconditions: true, LooksAgain: true, ErrorsMeanInUse: true,
-		RecordPreconditions: true, RecordOutlives: true,
+		RecordPreconditions: true, RecordOutlives: true, TakesBack: true, WritesAnew: true,
 	}
 }
 
 // Strict is mode strict: the same record, written under a scheduling gate.
 func Strict() Rules {
 	r := Recorded()
-	r.Start = Gated
+	r.Start, r.TakesBack, r.WritesAnew = Gated, false, false
 	return r
 }
 

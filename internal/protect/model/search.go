@@ -51,7 +51,7 @@ func (b *search) run() (lost int32, found bool) {
 	b.reach(b.start(), arrival{})
 	for i := int32(0); int(i) < len(b.order); i++ {
 		s := b.order[i]
-		if s.lost() {
+		if s.lost(b.rules.recorded()) {
 			return i, true
 		}
 		for _, step := range b.next(s) {

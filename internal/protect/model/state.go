@@ -10,8 +10,15 @@ type claim struct {
 	terminating bool
 	pods        bool // the finalizer kubernetes.io/pvc-protection
 	barrier     bool // our own
-	record      bool // names the pod
+	record      incarnations
 }
+
+// incarnations of the pod, by bit: the use record names pods by UID.
+type incarnations uint8
+
+func (i incarnations) has(number int8) bool             { return i&(1<<number) != 0 }
+func (i incarnations) with(number int8) incarnations    { return i | 1<<number }
+func (i incarnations) without(number int8) incarnations { return i &^ (1 << number) }
 
 // phase is how far the pod has come.
 type phase int8
@@ -29,13 +36,17 @@ const (
 	gone
 )
 
-// pod is the one pod there is. It uses the claim by name.
+// pod is the one pod there is at a time. It uses the claim by name.
 type pod struct {
-	phase phase
-	// life is that of the claim which the kubelet read.
+	// number tells incarnations apart: a pod of the same name is another.
+	number int8
+	phase  phase
+	// life is that of the claim which the scheduler read, and then the kubelet.
 	life int8
 	// version is that of the claim which the scheduler read.
 	version int8
+	// wrote: the scheduler wrote the record in this very attempt.
+	wrote bool
 }
 
 // uses is rule C4: a pod uses a claim as long as it is bound, whatever else.
@@ -63,9 +74,14 @@ type write struct {
 type owner struct {
 	claim claim // its claim informer
 	uses  bool  // its pod informer: a bound pod uses the claim
+	seen  int8  // how far that informer has come
 	// list is one taken for another claim of the batch.
 	list listing
-	out  write
+	// batch is the claim as it was when pods were asked how far they are, and probe is
+	// what they answered, and one.
+	batch claim
+	probe int8
+	out   write
 	// late was sent by a predecessor that has crashed: it may still arrive.
 	late write
 }
@@ -84,14 +100,34 @@ type state struct {
 	pod     pod
 	builtIn owner
 	ours    owner
+	// another of ours knows nothing of the first.
+	another owner
+	// back takes a record back, on its way to the API server.
+	back    back
+	podsAt  int8 // how many changes of pods there were
 	crashes int8
 	errors  int8
 	touches int8
+	fails   int8
 }
 
-// lost is what must never be: a claim gone while a pod has its volume mounted.
-func (s state) lost() bool {
-	return s.pod.phase == mounted && (!s.claim.exists || s.claim.life != s.pod.life)
+// back is the write that takes a pod off the record again, onto the version that
+// putting it there made.
+type back struct {
+	sent          bool
+	number        int8
+	life, version int8
+}
+
+// lost is what must never be: a claim gone while a pod has its volume mounted; and
+// where pods are on record before they are bound, a claim gone, or another in its
+// place, while a pod is there that was bound on it.
+func (s state) lost(recorded bool) bool {
+	from := mounted
+	if recorded {
+		from = bound
+	}
+	return s.pod.phase >= from && s.pod.phase < gone && (!s.claim.exists || s.claim.life != s.pod.life)
 }
 
 // pinned tells whether a claim is on its way out with nobody left to use it.

@@ -14,7 +14,7 @@ type world struct {
 
 func (w world) start() state {
 	s := state{claim: w.born(1), pod: pod{phase: w.podBorn()}}
-	s.builtIn.claim, s.ours.claim = s.claim, s.claim
+	s.builtIn.claim, s.ours.claim, s.another.claim = s.claim, s.claim, s.claim
 	return s
 }
 
@@ -39,11 +39,15 @@ func (w world) next(s state) []step {
 	}
 	w.user(s, add)
 	w.bring(s, add)
+	w.takeBack(s, add)
 	w.kubelet(s, add)
 	if w.rules.BuiltIn {
 		w.owner(s, builtIn, add)
 	}
 	w.owner(s, ours, add)
+	if w.faults.Another {
+		w.owner(s, another, add)
+	}
 	return steps
 }
 
@@ -67,10 +71,22 @@ func (w world) user(s state, add func(string, state)) {
 		then.claim.version++
 		add("somebody: annotate the claim", then)
 	}
+	w.pods(s, add)
+}
+
+// pods go, and another comes under the same name.
+func (w world) pods(s state, add func(string, state)) {
+	then := s
 	if s.pod.phase != gone {
-		then := s
-		then.pod = pod{phase: gone}
+		then.pod = pod{number: s.pod.number, phase: gone}
+		then.podsAt++
 		add("pod: unmounted and gone", then)
+		return
+	}
+	if s.pod.number < w.faults.Pods {
+		then.pod = pod{number: s.pod.number + 1, phase: w.podBorn()}
+		then.podsAt++
+		add("user: create a pod of the same name", then)
 	}
 }
 
@@ -79,16 +95,16 @@ func (w world) bring(s state, add func(string, state)) {
 	switch w.rules.Start {
 	case Free, RecordAfter:
 		if s.pod.phase == unbound {
-			add("scheduler: bind", s.withPod(bound))
+			add("scheduler: bind", s.bind())
 		}
 	case BindingWebhook:
 		w.checkedBind(s, add)
 	case RecordFirst, Gated:
 		w.recordedBind(s, add)
 	}
-	if w.rules.Start == RecordAfter && s.pod.uses() && !s.claim.record && s.claim.exists && !s.claim.terminating {
+	if w.rules.Start == RecordAfter && s.pod.uses() && !s.claim.record.has(s.pod.number) && s.claim.exists && !s.claim.terminating {
 		then := s
-		then.claim.record = true
+		then.claim.record = s.claim.record.with(s.pod.number)
 		then.claim.version++
 		add("scheduler: write the use record", then)
 	}
@@ -99,6 +115,11 @@ func (s state) withPod(p phase) state {
 	return s
 }
 
+func (s state) bind() state {
+	s.podsAt++
+	return s.withPod(bound)
+}
+
 func (w world) checkedBind(s state, add func(string, state)) {
 	switch s.pod.phase {
 	case unbound:
@@ -106,18 +127,24 @@ func (w world) checkedBind(s state, add func(string, state)) {
 			add("webhook: the claim is not terminating, let the binding pass", s.withPod(checked))
 		}
 	case checked:
-		add("scheduler: bind", s.withPod(bound))
+		add("scheduler: bind", s.bind())
 	}
 }
 
 // recordedBind reads the claim live, writes the record onto what was read, and
-// binds then; under a gate, the gate goes between the last two.
+// binds then; under a gate, the gate goes between the last two. What stands on record
+// already is not written again, but where that is the rule.
 func (w world) recordedBind(s state, add func(string, state)) {
 	switch s.pod.phase {
 	case unbound, gated:
 		if s.claim.exists && !s.claim.terminating {
 			then := s.withPod(read)
 			then.pod.version, then.pod.life = s.claim.version, s.claim.life
+			if s.claim.record.has(s.pod.number) && !w.rules.WritesAnew {
+				then.pod.phase, then.pod.version = recorded, 0
+				add("scheduler: GET claim, the pod is on record already", then)
+				return
+			}
 			add("scheduler: GET claim, not terminating", then)
 		}
 	case read:
@@ -127,24 +154,60 @@ func (w world) recordedBind(s state, add func(string, state)) {
 			add("operator: lift the gate", s.withPod(lifted))
 			return
 		}
-		add("scheduler: bind", s.withPod(bound))
+		w.fail(s, add)
+		add("scheduler: bind", s.bind())
 	case lifted:
-		add("scheduler: bind", s.withPod(bound))
+		add("scheduler: bind", s.bind())
 	}
+}
+
+// fail ends an attempt once the record is written: for another claim of the pod, say.
+// What the attempt wrote it takes back; that may arrive when the next is under way.
+func (w world) fail(s state, add func(string, state)) {
+	if !w.rules.TakesBack || s.fails >= w.faults.Fails {
+		return
+	}
+	then := s
+	then.fails++
+	then.pod = pod{number: s.pod.number, phase: unbound}
+	if s.pod.wrote && !s.back.sent {
+		then.back = back{sent: true, number: s.pod.number, life: s.pod.life, version: s.pod.version}
+	}
+	add("scheduler: the pod is refused after all, take it back", then)
+}
+
+// takeBack lets that arrive.
+func (w world) takeBack(s state, add func(string, state)) {
+	if !s.back.sent {
+		return
+	}
+	then := s
+	then.back = back{}
+	same := s.back.version == s.claim.version && s.back.life == s.claim.life
+	if !s.claim.exists || w.rules.RecordPreconditions && !same || !s.claim.record.has(s.back.number) {
+		add("scheduler: taking back is refused", then)
+		return
+	}
+	then.claim.record = s.claim.record.without(s.back.number)
+	then.claim.version++
+	add("scheduler: the pod is taken off the record", then)
 }
 
 func (w world) writeRecord(s state, add func(string, state)) {
 	same := s.pod.version == s.claim.version && s.pod.life == s.claim.life
 	if !s.claim.exists || w.rules.RecordPreconditions && !same {
 		then := s
-		then.pod = pod{phase: w.podBorn()}
+		then.pod = pod{number: s.pod.number, phase: w.podBorn()}
 		add("scheduler: the record is refused, look again", then)
 		return
 	}
 	then := s
-	then.claim.record = true
+	then.claim.record = s.claim.record.with(s.pod.number)
 	then.claim.version++
-	then.pod = pod{phase: recorded}
+	then.pod = pod{number: s.pod.number, phase: recorded, life: s.pod.life}
+	if w.rules.TakesBack {
+		then.pod.wrote, then.pod.version = !s.claim.record.has(s.pod.number), then.claim.version
+	}
 	add("scheduler: write the use record", then)
 }
 

@@ -1,0 +1,158 @@
+package interleave
+
+import (
+	"errors"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"lockstep.dev/lockstep/internal/protect"
+)
+
+// users create and delete claims.
+func (w *world) users(add adder) {
+	for _, name := range []string{"a", "b"} {
+		claim := w.store.claims[name]
+		switch {
+		case claim == nil && w.faults.claims > 0:
+			add(creators, func() { w.faults.claims--; w.store.createClaim(w.claim(name)) }, "claim %s is created anew", name)
+		case claim == nil:
+		case claim.DeletionTimestamp == nil:
+			add(deleters, func() { w.store.deleteClaim(name) }, "claim %s is deleted", name)
+		}
+		if claim != nil && w.faults.writes > 0 {
+			add(writers, func() { w.faults.writes--; w.touch(name) }, "somebody writes onto claim %s", name)
+		}
+		if claim != nil && w.faults.strips > 0 {
+			add(writers, func() { w.faults.strips--; w.strip(name) }, "somebody takes the finalizers of claim %s", name)
+		}
+	}
+	w.owners(add)
+}
+
+// owners create pods and delete them, at times again under the same name.
+func (w *world) owners(add adder) {
+	for _, name := range sorted(wants) {
+		switch p := w.store.pods[name]; {
+		case p == nil && w.faults.pods > 0:
+			add(creators, func() { w.faults.pods--; w.store.createPod(w.pod(name)) }, "pod %s is created", name)
+			if w.rules.start == anyhow {
+				add(creators, func() { w.faults.pods--; w.createOnNode(name) }, "pod %s is created on a node", name)
+			}
+		case p == nil:
+		case p.DeletionTimestamp != nil:
+			add(kubelets, func() { w.store.endPod(name) }, "pod %s is gone", name)
+		case w.faults.ends > 0:
+			add(deleters, func() { w.faults.ends--; w.deletePod(name) }, "pod %s is deleted", name)
+			add(deleters, func() { w.faults.ends--; w.seen[forced]++; w.store.endPod(name) }, "pod %s is deleted by force", name)
+			if p.Spec.NodeName != "" && p.Status.Phase == "" {
+				add(kubelets, func() { w.faults.ends--; w.finish(name) }, "pod %s has finished", name)
+			}
+		}
+	}
+}
+
+func (w *world) createOnNode(name string) {
+	pod := w.pod(name)
+	pod.Spec.NodeName = "n1"
+	w.store.createPod(pod)
+	w.seen[onNode]++
+}
+
+// finish ends what runs in a pod. Its volumes may be mounted still.
+func (w *world) finish(name string) {
+	pod := w.store.pods[name].DeepCopy()
+	pod.Status.Phase = corev1.PodSucceeded
+	w.store.putPod(watch.Modified, pod)
+	w.seen[finished]++
+}
+
+// touch gives a claim a new version, and a finalizer or takes it.
+func (w *world) touch(name string) {
+	claim := w.store.claims[name].DeepCopy()
+	metav1.SetMetaDataAnnotation(&claim.ObjectMeta, "example.com/touched", w.store.next())
+	switch {
+	case slices.Contains(claim.Finalizers, foreign):
+		claim.Finalizers = slices.DeleteFunc(claim.Finalizers, func(f string) bool { return f == foreign })
+	case claim.DeletionTimestamp == nil:
+		claim.Finalizers = append(claim.Finalizers, foreign)
+	}
+	w.store.putClaim(watch.Modified, claim)
+}
+
+// strip takes from a claim what protects it. What becomes of it is on whoever does
+// so; what becomes of others is not.
+func (w *world) strip(name string) {
+	claim := w.store.claims[name].DeepCopy()
+	claim.Finalizers = slices.DeleteFunc(claim.Finalizers, func(f string) bool { return f == protect.BarrierFinalizer || isP(f) })
+	w.given[claim.UID], w.givenUp[name] = true, true
+	w.store.putClaim(watch.Modified, claim)
+	w.seen[stripped]++
+}
+
+// deletePod begins the end of a pod. Its node lets go of the volumes before it is
+// gone.
+func (w *world) deletePod(name string) {
+	pod := w.store.pods[name].DeepCopy()
+	if pod.Spec.NodeName == "" {
+		w.store.endPod(name)
+		return
+	}
+	pod.DeletionTimestamp = &metav1.Time{}
+	w.store.putPod(watch.Modified, pod)
+}
+
+// misfortunes are what is given only so often.
+func (w *world) misfortunes(add adder) {
+	w.lose(add)
+	for i, o := range w.operators {
+		if w.faults.crashes > 0 {
+			add(misfortune, func() { w.faults.crashes--; w.crash(i) }, "%s crashes, and comes again", o.name)
+		}
+	}
+	if w.faults.replicas > 0 && len(w.operators) == 1 {
+		add(misfortune, func() { w.faults.replicas--; w.seen[replicas]++; w.startOurs() }, "another of ours begins, and the first knows nothing of it")
+	}
+	if w.faults.crashes > 0 && w.builtIn != nil {
+		add(misfortune, func() { w.faults.crashes--; w.builtIn.crash(); w.startBuiltIn() }, "built-in crashes, and comes again")
+	}
+	for i, s := range w.schedulers {
+		if w.faults.crashes > 0 && s.busy {
+			add(misfortune, func() { w.faults.crashes--; w.crashScheduler(i) }, "%s crashes, and comes again", s)
+		}
+	}
+}
+
+func (w *world) crash(i int) {
+	w.seen[crashes]++
+	w.operators[i].crash()
+	w.operators = slices.Delete(w.operators, i, i+1)
+	w.startOurs()
+}
+
+var (
+	errBusy     = apierrors.NewInternalError(errors.New("etcdserver: leader changed"))
+	errConflict = apierrors.NewConflict(claimResource, "it", errors.New("the object has been modified"))
+)
+
+// lose has requests fail: on their way, on their way back, and at the API server.
+func (w *world) lose(add adder) {
+	if w.faults.lost == 0 {
+		return
+	}
+	spend := func(what string) { w.faults.lost--; w.seen[what]++ }
+	for _, c := range w.wire.underWay() {
+		if c.late {
+			continue
+		}
+		add(misfortune, func() { spend(requestsLost); w.wire.lose(c) }, "lost on its way: %s", c)
+		add(misfortune, func() { spend(refusals); w.wire.refuse(c, errBusy) }, "refused with 500: %s", c)
+		if c.writes {
+			add(misfortune, func() { spend(answersLost); w.wire.unanswered(c) }, "its answer is lost: %s", c)
+			add(misfortune, func() { spend(refusals); w.wire.refuse(c, errConflict) }, "refused with 409: %s", c)
+		}
+	}
+}
