@@ -35,6 +35,14 @@ func HoldMetrics() []prometheus.Collector {
 	return []prometheus.Collector{claimStates, claimsInUse, tokens}
 }
 
+// UnreadKinds counts the kinds of workloads that could not all be read.
+func UnreadKinds(count func() int) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "lockstep_protection_unread_kinds",
+		Help: "Kinds of workloads that are not all known, because they could not be read or because nobody could tell whether they are served. While there are any, no hold on a PersistentVolumeClaim ends.",
+	}, func() float64 { return float64(count()) })
+}
+
 // Holds tells of claims and who holds them. It is safe for concurrent use.
 type Holds struct {
 	*Narrator
@@ -113,13 +121,27 @@ func (h *Holds) Token(t protect.TokenVerdict) {
 	}
 }
 
-// Used tells that a claim in use was deleted by the word of somebody who may say so:
-// on the claim and on its namespace.
-func (h *Holds) Used(claim *corev1.PersistentVolumeClaim, namespace *metav1.PartialObjectMetadata) {
+// Left tells of a claim that was deleted in use, on the claim; and, where somebody
+// who may say so had released it, on its namespace as well. One that is ending takes
+// no more events.
+func (h *Holds) Left(claim *corev1.PersistentVolumeClaim, namespace *metav1.PartialObjectMetadata, told action.Event) {
+	if namespace.DeletionTimestamp == nil {
+		h.event(claim, told)
+	}
+	if told.Reason != protect.ReleaseUsed {
+		return
+	}
 	tokens.WithLabelValues("used").Inc()
-	note := "deleted though it was in use by " + protect.ParseWords(claim.Annotations[protect.HoldersAnnotation]).Names + ": it had been released"
-	h.event(claim, action.Event{Warning: true, Reason: "Released", Action: "Release", Note: note})
 	if namespace.UID != "" {
-		h.event(namespace, action.Event{Warning: true, Reason: "Released", Action: "Release", Note: "claim " + claim.Name + " was " + note})
+		told.Note = "claim " + claim.Name + " was " + told.Note
+		h.event(namespace, told)
+	}
+}
+
+// Ends tells of a namespace whose deletion has begun that its release was used.
+func (h *Holds) Ends(namespace *metav1.PartialObjectMetadata) {
+	if told, used := protect.TellNamespaceLeft(namespace); used {
+		tokens.WithLabelValues("used").Inc()
+		h.event(namespace, told)
 	}
 }

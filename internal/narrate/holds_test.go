@@ -84,10 +84,31 @@ func TestClaimsAreCountedAsTheyWereJudgedLast(t *testing.T) {
 func TestAReleaseThatIsUsedIsToldOnTheClaimAndItsNamespace(t *testing.T) {
 	recorder := &fakeRecorder{}
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data", UID: "1",
-		Annotations: map[string]string{protect.HoldersAnnotation: "StatefulSet/db"}}}
+		Annotations: map[string]string{protect.HoldersAnnotation: "StatefulSet/db", protect.ReleaseAnnotation: "1"}}}
 	namespace := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "ns", UID: "2"}}
-	NewHolds(New(recorder)).Used(claim, namespace)
+	told, ok := protect.TellLeft(claim)
+	if !ok {
+		t.Fatal("of a release that was used nothing is told")
+	}
+	NewHolds(New(recorder)).Left(claim, namespace, told)
 	if len(recorder.told) != 2 || !strings.Contains(recorder.told[0], "in use by StatefulSet/db") || !strings.Contains(recorder.told[1], "claim data") {
+		t.Errorf("told %q", recorder.told)
+	}
+}
+
+func TestANamespaceThatGoesReleasedIsTold(t *testing.T) {
+	recorder := &fakeRecorder{}
+	h := NewHolds(New(recorder))
+	namespace := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "ns", UID: "2"}}
+	h.Ends(namespace)
+	namespace.Annotations = map[string]string{protect.HeldClaimsAnnotation: "3"}
+	h.Ends(namespace)
+	if len(recorder.told) > 0 {
+		t.Errorf("nobody released it, and told is %q", recorder.told)
+	}
+	namespace.Annotations[protect.ReleaseAnnotation] = "2"
+	h.Ends(namespace)
+	if len(recorder.told) != 1 || !strings.Contains(recorder.told[0], "in use: 3") {
 		t.Errorf("told %q", recorder.told)
 	}
 }

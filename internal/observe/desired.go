@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -157,26 +158,23 @@ func (d *Desired) AwaitSync(ctx context.Context) error {
 
 // Unread names the kinds whose workloads are not all known, with commas between, or
 // is empty.
-func (d *Desired) Unread() string {
-	unread := ""
+func (d *Desired) Unread() string { return strings.Join(d.unread(), ", ") }
+
+// UnreadKinds is how many these are.
+func (d *Desired) UnreadKinds() int { return len(d.unread()) }
+
+func (d *Desired) unread() (kinds []string) {
 	for _, k := range d.kinds {
 		if !k.informer.HasSynced() {
-			unread = joined(unread, k.resource)
+			kinds = append(kinds, k.resource)
 		}
 	}
 	for _, k := range d.foreign {
 		if !k.known() {
-			unread = joined(unread, k.String())
+			kinds = append(kinds, k.String())
 		}
 	}
-	return unread
-}
-
-func joined(list, word string) string {
-	if list == "" {
-		return word
-	}
-	return list + ", " + word
+	return kinds
 }
 
 // indexers are those of all kinds that are there.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
@@ -71,7 +72,10 @@ func (k *foreignKind) known() bool {
 // run watches the kind whenever it is served.
 func (k *foreignKind) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		if resource, err := k.served(ctx); err == nil {
+		resource, err := k.served(ctx)
+		if err != nil {
+			utilruntime.HandleErrorWithContext(ctx, err, "Nobody can tell whether a kind of workload is served: no hold ends meanwhile", "kind", k.String())
+		} else {
 			k.follow(ctx, resource)
 		}
 		select {
@@ -81,67 +85,96 @@ func (k *foreignKind) run(ctx context.Context) {
 	}
 }
 
-// served asks the API server for the resource of the kind, which is empty when it
-// serves none. While it cannot be told, what was known of the kind stays.
-func (k *foreignKind) served(ctx context.Context) (resource string, err error) {
-	list := &metav1.APIResourceList{}
-	path := "/apis/" + k.Group + "/" + k.Version
-	if k.Group == "" {
-		path = "/api/" + k.Version
+// served asks the API server for the resource of the kind, which is without a name when
+// it serves none. A version that is not served any more is no reason to let go of what
+// its workloads hold: another one of the same kind is read then, by the same paths.
+// While it cannot be told, what was known of the kind stays.
+func (k *foreignKind) served(ctx context.Context) (schema.GroupVersionResource, error) {
+	resource, err := k.servedIn(ctx, k.GroupVersion())
+	if err != nil || resource.Resource != "" || k.Group == "" {
+		return resource, err
 	}
-	err = k.discovery.RESTClient().Get().AbsPath(path).Do(ctx).Into(list)
+	group := &metav1.APIGroup{}
+	err = k.discovery.RESTClient().Get().AbsPath("/apis/" + k.Group).Do(ctx).Into(group)
 	if apierrors.IsNotFound(err) {
-		return "", nil
+		return schema.GroupVersionResource{}, nil
 	}
-	for i := range list.APIResources {
-		if r := &list.APIResources[i]; r.Kind == k.Kind && !strings.Contains(r.Name, "/") {
-			resource = r.Name
+	for _, version := range group.Versions {
+		other := schema.GroupVersion{Group: k.Group, Version: version.Version}
+		if err != nil || resource.Resource != "" || other == k.GroupVersion() {
+			continue
 		}
+		resource, err = k.servedIn(ctx, other)
 	}
 	return resource, err
 }
 
-// follow watches a resource until it is not served any more.
-func (k *foreignKind) follow(ctx context.Context, resource string) {
-	if resource == "" {
-		k.now.Store(&serving{})
-		return
+func (k *foreignKind) servedIn(ctx context.Context, version schema.GroupVersion) (found schema.GroupVersionResource, err error) {
+	list := &metav1.APIResourceList{}
+	path := "/apis/" + version.String()
+	if k.Group == "" {
+		path = "/api/" + version.Version
 	}
+	err = k.discovery.RESTClient().Get().AbsPath(path).Do(ctx).Into(list)
+	if apierrors.IsNotFound(err) {
+		return found, nil
+	}
+	for i := range list.APIResources {
+		if r := &list.APIResources[i]; r.Kind == k.Kind && !strings.Contains(r.Name, "/") {
+			found = version.WithResource(r.Name)
+		}
+	}
+	return found, err
+}
+
+// follow watches a resource until it is not served any more. What was known of the kind
+// stays until it is known what has become of it: it may be served in another version.
+func (k *foreignKind) follow(ctx context.Context, resource schema.GroupVersionResource) {
 	life, end := context.WithCancel(ctx)
 	defer end()
+	now := &serving{}
+	if resource.Resource != "" {
+		informer, err := k.watch(resource, end)
+		if err != nil {
+			return // asked for again
+		}
+		now.watched = informer
+	}
+	before := k.informer()
+	k.now.Store(now)
+	if before != nil {
+		for _, object := range before.GetIndexer().List() {
+			k.desired.tell(kept(object), nil)
+		}
+	}
+	if now.watched != nil {
+		now.watched.RunWithContext(life)
+	}
+}
+
+// watch makes what watches a resource. It calls end when that is not served.
+func (k *foreignKind) watch(resource schema.GroupVersionResource, end func()) (cache.SharedIndexInformer, error) {
 	informer, err := k.desired.informer(k.listWatch(resource), &unstructured.Unstructured{}, k.of)
 	if err != nil {
-		return // asked for again
+		return nil, err
 	}
-	err = informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
+	return informer, informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
 		if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
 			end()
 			return
 		}
 		cache.DefaultWatchErrorHandler(ctx, r, err)
 	})
-	if err != nil {
-		return
-	}
-	k.now.Store(&serving{watched: informer})
-	informer.RunWithContext(life)
-	if ctx.Err() != nil {
-		return
-	}
-	k.now.Store(&serving{})
-	for _, object := range informer.GetIndexer().List() {
-		k.desired.tell(kept(object), nil)
-	}
 }
 
-func (k *foreignKind) list(resource string) list {
+func (k *foreignKind) list(resource schema.GroupVersionResource) list {
 	return func(ctx context.Context, namespace string) (runtime.Object, error) {
-		return k.client.Resource(k.GroupVersion().WithResource(resource)).Namespace(namespace).List(ctx, metav1.ListOptions{})
+		return k.client.Resource(resource).Namespace(namespace).List(ctx, metav1.ListOptions{})
 	}
 }
 
-func (k *foreignKind) listWatch(resource string) cache.ListerWatcher {
-	all := k.client.Resource(k.GroupVersion().WithResource(resource))
+func (k *foreignKind) listWatch(resource schema.GroupVersionResource) cache.ListerWatcher {
+	all := k.client.Resource(resource)
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			return all.List(ctx, options)
@@ -155,13 +188,16 @@ func (k *foreignKind) listWatch(resource string) cache.ListerWatcher {
 // indexerOf keeps the workloads of a reference's kind, or is nil.
 func (d *Desired) indexerOf(ref identity.Ref) cache.Indexer {
 	group, _, found := strings.Cut(ref.APIVersion, "/")
+	if !found {
+		group = "" // "v1" is a version of the group without a name
+	}
 	for _, k := range d.kinds {
-		if found && k.kind == ref.Kind && (group == "apps" || group == "batch") {
+		if k.kind == ref.Kind && (group == "apps" || group == "batch") {
 			return k.informer.GetIndexer()
 		}
 	}
 	for _, k := range d.foreign {
-		if informer := k.informer(); found && informer != nil && k.Kind == string(ref.Kind) && k.Group == group {
+		if informer := k.informer(); informer != nil && k.Kind == string(ref.Kind) && k.Group == group {
 			return informer.GetIndexer()
 		}
 	}

@@ -34,7 +34,7 @@ func (d *Desired) live(ctx context.Context, namespace string) ([]protect.Want, e
 		if err != nil {
 			return nil, fmt.Errorf("ask for %s: %w", k, err)
 		}
-		if resource == "" {
+		if resource.Resource == "" {
 			continue
 		}
 		more, err := wantsOf(ctx, namespace, k.list(resource), k.of)

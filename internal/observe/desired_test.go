@@ -37,7 +37,7 @@ func emptyDesired(t *testing.T) *Desired {
 		t.Fatal(err)
 	}
 	sets := d.foreign[0]
-	informer, err := d.informer(sets.listWatch("leaderworkersets"), &unstructured.Unstructured{}, sets.of)
+	informer, err := d.informer(sets.listWatch(sets.GroupVersion().WithResource("leaderworkersets")), &unstructured.Unstructured{}, sets.of)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,8 +20,10 @@ type Followers struct {
 	Claim func(types.NamespacedName)
 	// Namespace is told of every namespace whose claims have to be counted again.
 	Namespace func(name string)
-	// Leaves is told of a claim, as it was last, whose deletion has begun.
-	Leaves func(*corev1.PersistentVolumeClaim)
+	// Gone is told of a claim that is gone, as it was last.
+	Gone func(*corev1.PersistentVolumeClaim)
+	// Ends is told of a namespace whose deletion has begun.
+	Ends func(*metav1.PartialObjectMetadata)
 }
 
 // Follow tells of events. It must be called before anything runs.
@@ -52,8 +54,8 @@ func (f Followers) claims() toolscache.ResourceEventHandlerFuncs {
 		if is == nil {
 			is = before
 		}
-		if before != nil && before.DeletionTimestamp == nil && (after == nil || after.UID != before.UID || after.DeletionTimestamp != nil) {
-			f.Leaves(before)
+		if before != nil && (after == nil || after.UID != before.UID) {
+			f.Gone(before)
 		}
 		f.Claim(client.ObjectKeyFromObject(is))
 		f.Namespace(is.Namespace)
@@ -94,6 +96,9 @@ func (h *Holds) treated(ctx context.Context, before, after any, f Followers) {
 		return
 	}
 	f.Namespace(is.Name)
+	if known && was.UID == is.UID && was.DeletionTimestamp == nil && is.DeletionTimestamp != nil {
+		f.Ends(is)
+	}
 	if known && was.UID == is.UID && (was.DeletionTimestamp == nil) == (is.DeletionTimestamp == nil) &&
 		maps.Equal(was.Labels, is.Labels) && protect.Released(was) == protect.Released(is) {
 		return

@@ -26,7 +26,7 @@ func (p *protection) setupHolds() error {
 	if err := observe.IndexHolds(context.Background(), p.caches); err != nil {
 		return err
 	}
-	for _, collector := range narrate.HoldMetrics() {
+	for _, collector := range append(narrate.HoldMetrics(), narrate.UnreadKinds(desired.UnreadKinds)) {
 		_ = metrics.Registry.Register(collector) // registered already by an earlier setup in this process
 	}
 	err = hold.Setup(p.mgr, hold.Options{

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
@@ -61,6 +62,37 @@ func TellToken(token TokenVerdict) []action.Event {
 		return []action.Event{{Reason: "ReleaseExpired", Action: "Release", Note: "the permission to delete it though it is in use was not made use of, and is over"}}
 	}
 	return nil
+}
+
+// ReleaseUsed is the reason of the event for a deletion that a release let through.
+const ReleaseUsed = "Released"
+
+// TellLeft tells of a claim on its way out what stood on it when it was deleted: that
+// it was in use, and had been released, or that whoever deleted it was warned. Of one
+// that bore no such words nothing is told.
+func TellLeft(claim *corev1.PersistentVolumeClaim) (told action.Event, ok bool) {
+	names := ParseWords(claim.Annotations[HoldersAnnotation]).Names
+	observed := claim.Annotations[ObservedAnnotation]
+	switch {
+	case names != "" && names != Unverified && Released(claim):
+		return action.Event{Warning: true, Reason: ReleaseUsed, Action: "Release",
+			Note: "deleted though it was in use by " + names + ": it had been released"}, true
+	case observed != "":
+		return action.Event{Warning: true, Reason: "DeletedInUse", Action: "Delete",
+			Note: "deleted though it is wanted by " + observed + ": who deleted it was warned, and nothing refuses that here"}, true
+	}
+	return action.Event{}, false
+}
+
+// TellNamespaceLeft tells of a namespace on its way out that claims in it were in use,
+// and had been released.
+func TellNamespaceLeft(namespace metav1.Object) (told action.Event, ok bool) {
+	held := namespace.GetAnnotations()[HeldClaimsAnnotation]
+	if held == "" || held == "0" || !Released(namespace) {
+		return action.Event{}, false
+	}
+	return action.Event{Warning: true, Reason: ReleaseUsed, Action: "Release",
+		Note: "deleted though claims in it were in use: " + held + ". They had been released, and go with it"}, true
 }
 
 // TellDoomed tells of a claim on its way out that a workload still wants.

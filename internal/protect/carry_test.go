@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
@@ -73,5 +74,31 @@ func TestADoomedClaimSaysWhatToDo(t *testing.T) {
 	event := protect.TellDoomed(d)
 	if d.State != protect.Doomed || !event.Warning || !strings.Contains(event.Note, "StatefulSet/db") || !strings.Contains(event.Note, "Retain") {
 		t.Errorf("%s: %+v", d.State, event)
+	}
+}
+
+// What stood on a claim when it was deleted is told, whoever was away at the time.
+func TestAClaimThatLeavesTellsWhatStoodOnIt(t *testing.T) {
+	uid := "uid-data-db-0"
+	held := annotated(protect.HoldersAnnotation, "StatefulSet/db")
+	for _, tt := range []struct {
+		name  string
+		edits []func(*corev1.PersistentVolumeClaim)
+		want  string
+	}{
+		{"nothing", nil, ""},
+		{"released", []func(*corev1.PersistentVolumeClaim){held, annotated(protect.ReleaseAnnotation, uid)}, "Released: deleted though it was in use by StatefulSet/db"},
+		{"released, another life", []func(*corev1.PersistentVolumeClaim){held, annotated(protect.ReleaseAnnotation, "other")}, ""},
+		{"released, and nobody held it", []func(*corev1.PersistentVolumeClaim){annotated(protect.ReleaseAnnotation, uid)}, ""},
+		{"cooling, and released", []func(*corev1.PersistentVolumeClaim){
+			annotated(protect.HoldersAnnotation, "cooling until 2026-11-21T12:05:00Z: StatefulSet/db"), annotated(protect.ReleaseAnnotation, uid),
+		}, "Released: deleted though it was in use by StatefulSet/db"},
+		{"observed", []func(*corev1.PersistentVolumeClaim){annotated(protect.ObservedAnnotation, "StatefulSet/db (scaled to zero)")},
+			"DeletedInUse: deleted though it is wanted by StatefulSet/db (scaled to zero)"},
+	} {
+		told, ok := protect.TellLeft(claim("data-db-0", tt.edits...))
+		if got := told.Reason + ": " + told.Note; ok != (tt.want != "") || ok && (!told.Warning || !strings.HasPrefix(got, tt.want)) {
+			t.Errorf("%s: told %t, %+v", tt.name, ok, told)
+		}
 	}
 }

@@ -36,6 +36,8 @@ type Holder struct {
 	Released string `json:"released,omitempty"`
 	// makes: it makes the claim itself, and would again.
 	makes bool
+	// discards: it says that the claim is to be deleted while it is beyond its replicas.
+	discards bool
 	// below is to how many of its replicas it is scaled to let go.
 	below, replicas int
 	// since is how old it is.
@@ -75,6 +77,9 @@ func (w World) Holders(claim *corev1.PersistentVolumeClaim) (holders, idle []Hol
 			continue // what is being deleted wants nothing
 		}
 		h := workloadHolder(c, top)
+		if c.want.past() {
+			continue
+		}
 		if c.out == finished || c.out != "" && w.Idle != IdleHolds {
 			idle = append(idle, h)
 			continue
@@ -132,7 +137,7 @@ func workloadHolder(c claimed, top *Want) Holder {
 	}
 	return Holder{
 		Object: top.Workload, Name: string(top.Workload.Kind) + "/" + top.Workload.Name, UID: top.Workload.UID,
-		Reason: DesiredState, Proof: proof, Phase: c.out, Released: top.Released, makes: c.numbered,
+		Reason: DesiredState, Proof: proof, Phase: c.out, Released: top.Released, makes: c.numbered, discards: c.discarded(),
 		below: c.below, replicas: c.replicas, since: top.Since,
 	}
 }

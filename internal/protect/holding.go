@@ -141,14 +141,14 @@ func (v HoldView) observed(d *HoldVerdict, names string) {
 }
 
 // idling are those that would use a free claim again, if that is worth a warning. What
-// has finished would not.
+// has finished would not, nor what has its claims deleted when it is scaled down.
 func (v HoldView) idling(d *HoldVerdict) string {
 	if v.World.Idle != IdleWarns {
 		return ""
 	}
 	var idle []Holder
 	for _, h := range d.Idle {
-		if h.Phase != finished {
+		if h.Phase != finished && !h.discards {
 			h.Name += " (" + h.Phase + ")"
 			idle = append(idle, h)
 		}
@@ -234,24 +234,10 @@ func (v HoldView) released(d *HoldVerdict) {
 	d.State = Free
 	d.Annotations = v.without()
 	v.observed(d, v.idling(d))
-	if d.Delete = v.politely(d); d.Delete == nil && value != "" {
+	if d.Delete = v.politely(d); d.Delete == nil && (value != "" || v.NamespaceEnding) {
 		d.Delete = v.inTheirPlace()
 	}
 	d.Because = action.Reason{Code: "Free", Sentence: "nobody holds the claim"}
-}
-
-// atOnce tells whether there is nothing to wait for: scaled down on purpose, with
-// the word that what is left over is to be deleted.
-func (v HoldView) atOnce() bool {
-	if v.Grace <= 0 || v.NamespaceEnding {
-		return true
-	}
-	for _, c := range v.World.Desire.of(v.Claim.Name) {
-		if c.want.DeleteWhenScaled && c.out != "" && !c.want.Ending {
-			return true
-		}
-	}
-	return false
 }
 
 // politely is the deletion of a claim that somebody asked to be deleted when free,

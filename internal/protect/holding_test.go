@@ -73,9 +73,14 @@ func TestDecideHold(t *testing.T) {
 		{"cooling, and wanted again", edit(cooling), db, nil, protect.Held, "StatefulSet/db", false},
 		{"scaled down, to be kept", edit(held), scaled, nil, protect.Cooling, "cooling until 2026-11-21T12:05:01Z: StatefulSet/db", false},
 		{"scaled down, to be deleted", edit(held), deletes, nil, protect.Free, "", false},
+		{"scaled down, to be deleted, its pod the last one", edit(annotated(protect.HoldersAnnotation, "Pod/db-0")), deletes, nil, protect.Free, "", false},
+		{"scaled down, to be deleted, and others held it", edit(annotated(protect.HoldersAnnotation, "Deployment/web, StatefulSet/db")), deletes, nil,
+			protect.Cooling, "cooling until 2026-11-21T12:05:01Z: Deployment/web, StatefulSet/db", false},
 		{"cooled, and its owner is gone", edit(cooling), protect.Want{}, edits{late, ownerGone}, protect.Free, "", true},
 		{"never held, and its owner is gone", edit(), protect.Want{}, edits{ownerGone}, protect.Free, "", false},
 		{"the namespace is being deleted", edit(held), protect.Want{}, edits{func(v *protect.HoldView) { v.NamespaceEnding = true }}, protect.Free, "", true},
+		{"the namespace is being deleted, and the hold is off", edit(), protect.Want{}, edits{func(v *protect.HoldView) { v.NamespaceEnding = true }}, protect.Free, "", true},
+		{"the namespace is being deleted, and it is wanted", edit(held), db, edits{func(v *protect.HoldView) { v.NamespaceEnding = true }}, protect.Held, "StatefulSet/db", false},
 		{"to be deleted when free, and wanted", edit(intent), db, nil, protect.Held, "StatefulSet/db", false},
 		{"to be deleted when free, cooling", edit(intent, held), protect.Want{}, nil, protect.Cooling, "cooling until 2026-11-21T12:05:01Z: StatefulSet/db", false},
 		{"to be deleted when free, and free", edit(intent), protect.Want{}, nil, protect.Free, "", true},
@@ -160,6 +165,9 @@ func TestAHoldThatStandsIsRenamedSlowly(t *testing.T) {
 // Who deletes what an idle workload would use again is warned, and not refused.
 func TestIdleWorkloadsWarn(t *testing.T) {
 	scaled := protect.OfStatefulSet(statefulSet("db", 0))
+	discarded := protect.OfStatefulSet(statefulSet("db", 0, func(s *appsv1.StatefulSet) {
+		s.Spec.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenScaled: appsv1.DeletePersistentVolumeClaimRetentionPolicyType}
+	}))
 	over := protect.OfJob(&batchv1.Job{ObjectMeta: meta("job"), Spec: batchv1.JobSpec{Template: naming("data-db-0")}, Status: batchv1.JobStatus{
 		Conditions: []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}},
 	}})
@@ -177,6 +185,7 @@ func TestIdleWorkloadsWarn(t *testing.T) {
 		{"let go", protect.Hold, protect.IdleFrees, scaled, protect.Free, ""},
 		{"held", protect.Hold, protect.IdleHolds, scaled, protect.Held, ""},
 		{"finished", protect.Hold, protect.IdleWarns, over, protect.Free, ""},
+		{"scaled down, to be deleted", protect.Hold, protect.IdleWarns, discarded, protect.Free, ""},
 	} {
 		v := holdView(claim("data-db-0"), tt.want)
 		v.Mode, v.World.Idle = tt.mode, tt.idle

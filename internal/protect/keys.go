@@ -29,6 +29,11 @@ const (
 	ReleaseAnnotation = Prefix + "release"
 	// ReleaseUntilAnnotation is when the operator takes that token away.
 	ReleaseUntilAnnotation = Prefix + "release-until"
+	// ConfirmedAnnotation is who confirms a release that somebody else gives, where that
+	// takes two people: a user name, written by its bearer.
+	ConfirmedAnnotation = Prefix + "confirmed-by"
+	// ConfirmedUntilAnnotation is when the operator takes that away, if no release came.
+	ConfirmedUntilAnnotation = Prefix + "confirmed-until"
 	// IntentAnnotation asks for a DELETE when the last holder has gone: the UID.
 	IntentAnnotation = Prefix + "delete-when-free"
 	// HoldAnnotation is a hold by a person or another operator, in their words.

@@ -11,12 +11,14 @@ import (
 // the workers' StatefulSets are gone while a group restarts, and their claims must
 // not go with them.
 //
-// Groups of a surge are held by the leaders' StatefulSet, which counts them.
+// Groups that are there beyond those, of a surge or a scale-down, count until they are
+// gone: the set's status tells.
 func OfLeaderWorkerSet(set *lwsv1.LeaderWorkerSet) Want {
 	w := newWant(identity.KindLeaderWorkerSet, lwsv1.GroupVersion.String(), set)
 	template := &set.Spec.LeaderWorkerTemplate
 	groups, size := replicas(set.Spec.Replicas), replicas(template.Size)
 	w.idleAt(groups)
+	groups = max(groups, int(set.Status.Replicas))
 	const path = "spec.leaderWorkerTemplate"
 	if template.LeaderTemplate != nil {
 		w.template(path+".leaderTemplate", template.LeaderTemplate.Spec.Volumes)

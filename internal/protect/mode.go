@@ -69,7 +69,8 @@ func (s Settings) ModeOf(claim *corev1.PersistentVolumeClaim, namespaceLabels ma
 }
 
 // isEphemeral tells whether a claim was made for one pod. One that a StatefulSet has
-// condemned belongs to a pod as well, and bears another name.
+// condemned belongs to a pod as well, and bears another name. That a held claim does not
+// become one is guarded: config/protection/guard.yaml says the same.
 func isEphemeral(claim *corev1.PersistentVolumeClaim) bool {
 	owner := metav1.GetControllerOfNoCopy(claim)
 	return owner != nil && owner.Kind == string(identity.KindPod) && owner.APIVersion == "v1" && strings.HasPrefix(claim.Name, owner.Name+"-")

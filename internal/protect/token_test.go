@@ -42,6 +42,37 @@ func TestAReleaseTokenLastsForAWhile(t *testing.T) {
 	}
 }
 
+// Where a release takes two people, the first one's word lasts no longer than a release
+// does, and goes with it.
+func TestAConfirmationLastsForAWhile(t *testing.T) {
+	confirmed := annotated(protect.ConfirmedAnnotation, "alice")
+	until := func(at time.Time) func(*corev1.PersistentVolumeClaim) {
+		return annotated(protect.ConfirmedUntilAnnotation, at.Format(time.RFC3339))
+	}
+	const dated = "2026-11-21T13:00:01Z"
+	hour := noon.Add(time.Hour).Add(time.Second)
+	token := annotated(protect.ReleaseAnnotation, "uid-data")
+	for _, tt := range []struct {
+		name  string
+		claim *corev1.PersistentVolumeClaim
+		want  protect.TokenVerdict
+	}{
+		{"new", claim("data", confirmed), protect.TokenVerdict{Annotations: map[string]string{protect.ConfirmedUntilAnnotation: dated}, Until: hour}},
+		{"young", claim("data", confirmed, until(noon.Add(time.Minute))), protect.TokenVerdict{Until: noon.Add(time.Minute)}},
+		{"over", claim("data", confirmed, until(noon)), protect.TokenVerdict{Annotations: map[string]string{protect.ConfirmedAnnotation: "", protect.ConfirmedUntilAnnotation: ""}}},
+		{"taken back", claim("data", until(noon.Add(time.Minute))), protect.TokenVerdict{Annotations: map[string]string{protect.ConfirmedUntilAnnotation: ""}}},
+		{"released", claim("data", confirmed, until(noon), token), protect.TokenVerdict{Annotations: map[string]string{protect.ReleaseUntilAnnotation: dated}, Until: hour, Granted: true}},
+		{"released, and over", claim("data", confirmed, until(noon), token, annotated(protect.ReleaseUntilAnnotation, noon.Format(time.RFC3339))), protect.TokenVerdict{
+			Annotations: map[string]string{protect.ReleaseAnnotation: "", protect.ReleaseUntilAnnotation: "", protect.ConfirmedAnnotation: "", protect.ConfirmedUntilAnnotation: ""}, Expired: true,
+		}},
+		{"made use of", claim("data", confirmed, until(noon), dying), protect.TokenVerdict{}},
+	} {
+		if diff := cmp.Diff(tt.want, protect.DecideToken(tt.claim, noon, time.Hour)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+	}
+}
+
 func TestHeldClaimsAreCounted(t *testing.T) {
 	held := annotated(protect.HoldersAnnotation, "StatefulSet/db")
 	claims := []corev1.PersistentVolumeClaim{*claim("a", held), *claim("b"), *claim("c", held), *claim("d", held, dying)}

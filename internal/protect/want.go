@@ -139,6 +139,18 @@ type claimed struct {
 	below, replicas int
 }
 
+// discarded tells whether the workload makes the claim and is scaled to do without,
+// with the word that what is left over is deleted.
+func (c claimed) discarded() bool {
+	return c.numbered && c.out != "" && c.want.DeleteWhenScaled && !c.want.Ending
+}
+
+// past tells whether a workload is what another one was before: an old revision of a
+// Deployment, which speaks for itself.
+func (w *Want) past() bool {
+	return w.Workload.Kind == replicaSet && w.Controller != "" && w.Idle == scaledToZero
+}
+
 // of finds who wants a claim, in range or not.
 func (d *Desire) of(claim string) []claimed {
 	var found []claimed

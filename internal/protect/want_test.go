@@ -91,6 +91,12 @@ func TestWhoWants(t *testing.T) {
 		{"set, no such group", []protect.Want{lws}, "data-llama-2-1", "", "LeaderWorkerSet/llama"},
 		{"set, named in its template", []protect.Want{lws}, "models", "LeaderWorkerSet/llama", ""},
 		{"set, a group of a surge, told by the set", []protect.Want{lws, leaders}, "data-llama-2", "LeaderWorkerSet/llama", "LeaderWorkerSet/llama"},
+		{"set, a worker of a surge, whose statefulset is gone", []protect.Want{protect.OfLeaderWorkerSet(set("llama", 2, 3, func(s *lwsv1.LeaderWorkerSet) {
+			s.Status.Replicas = 3
+		}))}, "data-llama-2-1", "LeaderWorkerSet/llama", ""},
+		{"set, scaled to zero, a group still there", []protect.Want{protect.OfLeaderWorkerSet(set("llama", 0, 3, func(s *lwsv1.LeaderWorkerSet) {
+			s.Status.Replicas = 1
+		}))}, "data-llama-0-1", "", "LeaderWorkerSet/llama"},
 		{"set of one, whose workers there are none of", []protect.Want{protect.OfLeaderWorkerSet(set("llama", 1, 1, func(s *lwsv1.LeaderWorkerSet) {
 			s.Spec.LeaderWorkerTemplate.LeaderTemplate = ptr(naming("other"))
 		}))}, "models", "", ""},
@@ -98,6 +104,7 @@ func TestWhoWants(t *testing.T) {
 		{"deployment", []protect.Want{protect.OfDeployment(&appsv1.Deployment{ObjectMeta: meta("web"), Spec: appsv1.DeploymentSpec{Template: naming("data")}})}, "data", "Deployment/web", ""},
 		{"deployment, scaled to zero", []protect.Want{protect.OfDeployment(&appsv1.Deployment{ObjectMeta: meta("web"), Spec: appsv1.DeploymentSpec{Replicas: ptr[int32](0), Template: naming("data")}})}, "data", "", "Deployment/web"},
 		{"replicaset", []protect.Want{protect.OfReplicaSet(&appsv1.ReplicaSet{ObjectMeta: meta("web"), Spec: appsv1.ReplicaSetSpec{Template: naming("data")}})}, "data", "ReplicaSet/web", ""},
+		{"replicaset, an old revision of a deployment", []protect.Want{protect.OfReplicaSet(oldRevision())}, "data", "", ""},
 		{"daemonset", []protect.Want{protect.OfDaemonSet(&appsv1.DaemonSet{ObjectMeta: meta("web"), Spec: appsv1.DaemonSetSpec{Template: naming("data")}})}, "data", "DaemonSet/web", ""},
 		{"job", []protect.Want{protect.OfJob(&batchv1.Job{ObjectMeta: meta("job"), Spec: batchv1.JobSpec{Template: naming("data")}})}, "data", "Job/job", ""},
 		{"job, suspended", []protect.Want{protect.OfJob(&batchv1.Job{ObjectMeta: meta("job"), Spec: batchv1.JobSpec{Suspend: ptr(true), Template: naming("data")}})}, "data", "", "Job/job"},
@@ -121,6 +128,12 @@ func TestWhoWants(t *testing.T) {
 			}
 		})
 	}
+}
+
+func oldRevision() *appsv1.ReplicaSet {
+	old := &appsv1.ReplicaSet{ObjectMeta: meta("web-1"), Spec: appsv1.ReplicaSetSpec{Replicas: ptr[int32](0), Template: naming("data")}}
+	controlledBy("Deployment", "uid-web")(old)
+	return old
 }
 
 func ending(w protect.Want) protect.Want {

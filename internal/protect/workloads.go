@@ -17,6 +17,8 @@ const (
 	finished     = "finished"
 )
 
+const replicaSet identity.Kind = "ReplicaSet"
+
 // template adds the claims that a pod template names.
 func (w *Want) template(path string, volumes []corev1.Volume) {
 	for i := range volumes {
@@ -70,7 +72,7 @@ func OfDeployment(d *appsv1.Deployment) Want {
 
 // OfReplicaSet is what its pods name.
 func OfReplicaSet(r *appsv1.ReplicaSet) Want {
-	return ofReplicas("ReplicaSet", r, r.Spec.Replicas, r.Spec.Template.Spec.Volumes)
+	return ofReplicas(replicaSet, r, r.Spec.Replicas, r.Spec.Template.Spec.Volumes)
 }
 
 func ofReplicas(kind identity.Kind, workload metav1.Object, n *int32, volumes []corev1.Volume) Want {

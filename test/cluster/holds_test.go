@@ -34,6 +34,8 @@ func TestHolds(t *testing.T) {
 			"a namespace with held claims":              namespaceStays,
 			"a namespace that was released":             namespaceReleased,
 			"a mistake in mode barrier":                 mistakeInModeBarrier,
+			"a deletion in mode observe":                deletedInModeObserve,
+			"a deletion while a workload is idle":       deletedThoughIdle,
 			"the set deleted, its claims to be kept":    func(t *testing.T) { setDeleted(t, keepClaims) },
 			"the set deleted, its claims to be deleted": func(t *testing.T) { setDeleted(t, deleteClaims) },
 			"scaled down, its claims to be kept":        func(t *testing.T) { scaledDown(t, keepClaims) },

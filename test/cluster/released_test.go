@@ -203,4 +203,30 @@ func holdsWithoutOperator(t *testing.T) {
 		t.Error("released, and deleted, it is as it was")
 	}
 	s.check("start the operator", bed.operator.start())
+	s.awaitTold("Released", claim.Name) // every use, also one that nobody saw
+}
+
+// deletedInModeObserve is let through, and told of.
+func deletedInModeObserve(t *testing.T) {
+	s := newGuarded(t)
+	s.patch(s.itself(), `{"metadata":{"labels":{"protection.lockstep.dev/mode":"observe"}}}`)
+	s.create(s.holders()[1].Object)
+	claim := s.claim("deploy", nil)
+	s.eventually("the claim names who wants it", func() error {
+		err := s.client.Get(t.Context(), client.ObjectKeyFromObject(claim), claim)
+		return errors.Join(err, lacking("observed", "Deployment/deploy", claim.Annotations[protect.ObservedAnnotation]))
+	})
+	s.remove(claim.DeepCopy())
+	s.awaitTold("DeletedInUse", claim.Name)
+	s.awaitGone(claim.Name)
+}
+
+// deletedThoughIdle: a workload that is scaled to zero would want it again.
+func deletedThoughIdle(t *testing.T) {
+	s := newGuarded(t)
+	claim, deployment := s.wanted(nil)
+	s.patch(deployment, `{"spec":{"replicas":0}}`)
+	s.awaitFree(claim.Name)
+	s.remove(claim.DeepCopy())
+	s.awaitTold("DeletedInUse", claim.Name)
 }

@@ -53,10 +53,15 @@ func (r *claimReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl
 	switch {
 	case errors.Is(err, act.ErrStale):
 		return ctrl.Result{RequeueAfter: lookAgain}, nil
+	case errors.Is(err, act.ErrGone):
+		return ctrl.Result{}, nil // its event tells how it went
 	case err != nil:
 		return ctrl.Result{}, err
 	}
 	r.narrate.Token(token)
+	if view.Claim.DeletionTimestamp != nil {
+		r.left(view.Claim) // its words went with this write: once, whoever was away when its deletion began
+	}
 	return ctrl.Result{RequeueAfter: sooner(now, verdict.Next, token.Until)}, nil
 }
 
@@ -84,7 +89,7 @@ func (p *pass) carryOut(ctx context.Context, owner client.Object, actions []acti
 		}
 		done, err := p.act.Do(ctx, a)
 		if errors.Is(err, act.ErrGone) {
-			return nil
+			return act.ErrGone
 		}
 		p.narrate.Tell(ctx, owner, a, err)
 		if errors.Is(err, act.ErrStale) {
@@ -98,16 +103,18 @@ func (p *pass) carryOut(ctx context.Context, owner client.Object, actions []acti
 	return nil
 }
 
-// leaves is called with a claim as it was last, when its deletion begins.
-func (p *pass) leaves(claim *corev1.PersistentVolumeClaim) {
-	if !protect.Released(claim) || claim.Annotations[protect.HoldersAnnotation] == "" {
+// left tells of a claim that is leaving, or has left with its words on it, what these
+// had to say.
+func (p *pass) left(claim *corev1.PersistentVolumeClaim) {
+	told, ok := protect.TellLeft(claim)
+	if !ok {
 		return
 	}
 	namespace, err := p.observe.Namespace(context.Background(), claim.Namespace)
 	if err != nil {
 		namespace = observe.NewNamespace("") // it is told on the claim alone
 	}
-	p.narrate.Used(claim, namespace)
+	p.narrate.Left(claim, namespace, told)
 }
 
 // sooner is how long it is until the first of two moments, of which either may be

@@ -35,6 +35,8 @@ func (r *namespaceReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	switch {
 	case errors.Is(err, act.ErrStale):
 		return ctrl.Result{RequeueAfter: lookAgain}, nil
+	case errors.Is(err, act.ErrGone):
+		return ctrl.Result{}, nil
 	case err != nil:
 		return ctrl.Result{}, err
 	}

@@ -44,7 +44,7 @@ type Options struct {
 func Setup(mgr ctrl.Manager, o Options) error {
 	p := &pass{observe: o.Holds, act: o.Actor, narrate: o.Narrator, ttl: o.ReleaseTTL, now: o.Now}
 	claims, namespaces := newKeys(o.Holds.AwaitSync, o.Holds.All), newKeys(o.Holds.AwaitSync, o.Holds.Namespaces)
-	followers := observe.Followers{Claim: claims.in(gather), Namespace: namespaces.named(recount), Leaves: p.leaves}
+	followers := observe.Followers{Claim: claims.in(gather), Namespace: namespaces.named(recount), Gone: p.left, Ends: p.narrate.Ends}
 	if err := o.Holds.Follow(context.Background(), followers); err != nil {
 		return fmt.Errorf("follow claims: %w", err)
 	}

@@ -1,0 +1,34 @@
+package protect
+
+import (
+	"slices"
+	"strings"
+)
+
+// atOnce tells whether there is nothing to wait for: scaled down on purpose, with
+// the word that what is left over is to be deleted.
+func (v HoldView) atOnce() bool {
+	if v.Grace <= 0 || v.NamespaceEnding {
+		return true
+	}
+	last := ParseWords(v.Claim.Annotations[HoldersAnnotation]).Names
+	for _, c := range v.World.Desire.of(v.Claim.Name) {
+		if top, _ := v.World.Desire.top(c.want, v.World.Links); c.discarded() && wereOnly(last, top, c.want) {
+			return true
+		}
+	}
+	return false
+}
+
+// wereOnly tells whether the last holders of a claim were a workload and its pods, and
+// nobody else: what others held may be on its way back.
+func wereOnly(last string, workloads ...*Want) bool {
+	for name := range strings.SplitSeq(last, ", ") {
+		if !slices.ContainsFunc(workloads, func(w *Want) bool {
+			return name == string(w.Workload.Kind)+"/"+w.Workload.Name || strings.HasPrefix(name, "Pod/"+w.Workload.Name+"-")
+		}) {
+			return false
+		}
+	}
+	return true
+}
