@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -26,15 +27,29 @@ var governed = map[string]string{
 	"Deployment":                     "spec",
 	"MutatingWebhookConfiguration":   "webhooks",
 	"ValidatingWebhookConfiguration": "webhooks",
+
+	"MutatingAdmissionPolicy":          "spec",
+	"MutatingAdmissionPolicyBinding":   "spec",
+	"ValidatingAdmissionPolicy":        "spec",
+	"ValidatingAdmissionPolicyBinding": "spec",
 }
 
-// needsAdoption is true for what somebody else applied, and for webhooks of ours
-// with entries that we do not want.
+// needsAdoption is true for what somebody else applied, for webhooks of ours with
+// entries that we do not want, and for policies of ours that somebody has edited: one
+// condition more, and a policy refuses nobody.
 func needsAdoption(live, want *unstructured.Unstructured) bool {
 	if governed[want.GetKind()] == "" {
 		return false
 	}
-	return !slices.ContainsFunc(live.GetManagedFields(), isOurApply) || !slices.Equal(hookNames(live), hookNames(want))
+	return !slices.ContainsFunc(live.GetManagedFields(), isOurApply) || !slices.Equal(hookNames(live), hookNames(want)) ||
+		strings.Contains(want.GetKind(), "AdmissionPolicy") && isEdited(live, governed[want.GetKind()])
+}
+
+// isEdited tells whether somebody else owns a part of a field.
+func isEdited(live *unstructured.Unstructured, field string) bool {
+	return slices.ContainsFunc(live.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
+		return e.Manager != fieldManager && e.Subresource == "" && e.FieldsV1 != nil && strings.Contains(e.FieldsV1.String(), `"f:`+field+`"`)
+	})
 }
 
 func isOurApply(e metav1.ManagedFieldsEntry) bool {

@@ -160,7 +160,7 @@ var grantedToProtect = map[string]string{
 	"lockstep-protection-role batch cronjobs []":                            "get list watch",
 	"lockstep-protection-role leaderworkerset.x-k8s.io leaderworkersets []": "get list watch",
 	"lockstep-protection-role jobset.x-k8s.io * []":                         "get list watch",
-	"lockstep-protection-role protection.lockstep.dev claims []":            "release",
+	"lockstep-protection-role protection.lockstep.dev claims []":            "release hold",
 	"lockstep-protection-role  events []":                                   "create patch",
 	"lockstep-protection-role events.k8s.io events []":                      "create patch",
 	"lockstep-protection-role admissionregistration.k8s.io mutatingwebhookconfigurations [lockstep-protection-webhook-configuration]": "get list watch patch",

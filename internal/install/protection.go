@@ -59,11 +59,15 @@ func chooseProtection(u *unstructured.Unstructured, s operator.ProtectionSetting
 			return err
 		}
 	}
+	if err := chooseVariables(u, map[string]bool{"byTwo": s.ReleaseByTwo, "initialHold": s.InitialHold}); err != nil {
+		return err
+	}
 	return eachExpression(u.Object, func(e map[string]any) error { return chooseNamespaces(e, s.Settings) })
 }
 
 // letRead lets the operator read workloads that are known by description. Their
-// plural is not, so it is all of their group.
+// plural is not, so it is all of their group; of the one without a name, where Secrets
+// are as well, it is the one workload there is.
 func letRead(role *unstructured.Unstructured, kinds []protect.Kind) error {
 	var groups []string
 	for _, kind := range kinds {
@@ -75,8 +79,12 @@ func letRead(role *unstructured.Unstructured, kinds []protect.Kind) error {
 		return err
 	}
 	for _, group := range slices.Compact(groups) {
+		resources := "*"
+		if group == "" {
+			resources = "replicationcontrollers"
+		}
 		rules = append(rules, map[string]any{
-			"apiGroups": []any{group}, "resources": []any{"*"}, "verbs": []any{"get", "list", "watch"},
+			"apiGroups": []any{group}, "resources": []any{resources}, "verbs": []any{"get", "list", "watch"},
 		})
 	}
 	return unstructured.SetNestedSlice(role.Object, rules, "rules")
@@ -91,6 +99,23 @@ func dropHooks(u *unstructured.Unstructured, unwanted func(name string) bool) er
 		name, _ := hook["name"].(string)
 		return unwanted(name)
 	}))
+}
+
+// chooseVariables writes into a policy what of its variables was chosen.
+func chooseVariables(u *unstructured.Unstructured, chosen map[string]bool) error {
+	variables, found, err := unstructured.NestedSlice(u.Object, "spec", "variables")
+	if err != nil || !found {
+		return err
+	}
+	for _, v := range variables {
+		if variable, ok := v.(map[string]any); ok {
+			name, _ := variable["name"].(string)
+			if is, ours := chosen[name]; ours {
+				variable["expression"] = strconv.FormatBool(is)
+			}
+		}
+	}
+	return unstructured.SetNestedSlice(u.Object, variables, "spec", "variables")
 }
 
 // eachExpression visits every expression of every label selector.

@@ -3,6 +3,7 @@ package install
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -67,6 +68,8 @@ func TestEachClusterGetsThePoliciesItKnows(t *testing.T) {
 		"beside the built-in": {want: append([]string{"barrier", "barrier-chosen", "forged", "gate"}, refusing...)},
 		"alone": {options: with("protection: {alone: true}"),
 			want: append([]string{"barrier", "barrier-chosen", "forged", "gate", "pod-protection", "volume-protection"}, refusing...)},
+		"held from birth": {options: with("protection: {initialHold: Pending}"),
+			want: append([]string{"barrier", "barrier-chosen", "forged", "gate", "initial-hold", "initial-hold-chosen"}, refusing...)},
 		"before 1.36": {lacks: []string{operator.MutatingPolicy},
 			want: append([]string{webhook.ProtectionConfiguration, "refuse-forged"}, refusing...)},
 		"before 1.30":  {lacks: []string{operator.MutatingPolicy, operator.ValidatingPolicy}, want: []string{webhook.ProtectionConfiguration}},
@@ -78,6 +81,28 @@ func TestEachClusterGetsThePoliciesItKnows(t *testing.T) {
 		slices.Sort(c.want)
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// What is chosen by a switch is a variable of a policy, with its default in the file.
+func TestPoliciesSayWhatWasChosen(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "forged initialHold=false, guard byTwo=false, guard-namespace byTwo=false",
+		"protection: {releaseByTwo: true, initialHold: Pending}": "forged initialHold=true, guard byTwo=true, guard-namespace byTwo=true",
+	} {
+		var got []string
+		for _, u := range load(t, with(text)) {
+			variables, _, _ := unstructured.NestedSlice(u.Object, "spec", "variables")
+			for _, v := range variables {
+				v := v.(map[string]any)
+				if name := v["name"].(string); name == "byTwo" || name == "initialHold" {
+					got = append(got, fmt.Sprintf("%s %s=%s", strings.TrimSuffix(u.GetName(), ".protection.lockstep.dev"), name, v["expression"]))
+				}
+			}
+		}
+		if strings.Join(got, ", ") != want {
+			t.Errorf("%q: %q", text, got)
 		}
 	}
 }
@@ -312,6 +337,22 @@ func TestDescribedKindsCanBeRead(t *testing.T) {
 		if got := may["lockstep-protection-role "+group+" * []"]; got != "get list watch" {
 			t.Errorf("%s: %q", group, got)
 		}
+	}
+}
+
+// Secrets are in the same group.
+func TestADescribedKindOfTheCoreGroupOpensNothingElse(t *testing.T) {
+	o := with("protection: {kinds: [{apiVersion: v1, kind: ReplicationController, podTemplates: [spec.template], replicas: spec.replicas}]}")
+	may := grantsOf(t, o, "lws-controller-manager")
+	if got := may["lockstep-protection-role  replicationcontrollers []"]; got != "get list watch" {
+		t.Errorf("ReplicationControllers: %q of %v", got, may)
+	}
+	if got, all := may["lockstep-protection-role  * []"]; all {
+		t.Errorf("all of the core group: %q", got)
+	}
+	secrets := with("protection: {kinds: [{apiVersion: v1, kind: Secret, podTemplates: [spec.template]}]}")
+	if _, err := secrets.shape(nil); err == nil || !strings.Contains(err.Error(), "no workload") {
+		t.Errorf("a Secret as a workload: %v", err)
 	}
 }
 

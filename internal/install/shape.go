@@ -93,7 +93,18 @@ func (s shape) wantsOfProtection(u *unstructured.Unstructured) bool {
 	case isWebhooks(u), u.GetName() == "refuse-forged.protection.lockstep.dev":
 		return s.callsOperator()
 	}
-	return s.settings.Alone || !takesPlaceOfBuiltIn(u.GetName())
+	return s.wantsPolicy(u.GetName())
+}
+
+// wantsPolicy leaves out policies that were not chosen.
+func (s shape) wantsPolicy(name string) bool {
+	switch {
+	case takesPlaceOfBuiltIn(name):
+		return s.settings.Alone
+	case strings.HasPrefix(name, "initial-hold"):
+		return s.settings.InitialHold
+	}
+	return true
 }
 
 // ofSets tells what is there for LeaderWorkerSets alone.

@@ -195,7 +195,7 @@ func (u *unprotection) awaitNoGift(ctx context.Context, given bool) error {
 		return !slices.Contains(probe.Finalizers, protect.BarrierFinalizer), nil
 	})
 	if wait.Interrupted(err) {
-		return fmt.Errorf("claims still get %s after %s, though nothing installed by Lockstep gives it any more; look for policies and webhooks of others: kubectl get mutatingadmissionpolicies,mutatingwebhookconfigurations", protect.BarrierFinalizer, u.Timeout)
+		return fmt.Errorf("claims still get %s after %s, though nothing installed by Lockstep gives it any more; look for policies and webhooks of others: kubectl get mutatingadmissionpolicies,mutatingwebhookconfigurations; and for policies that API servers load from files (lockstep install --static-policies), which have to be taken from there first", protect.BarrierFinalizer, u.Timeout)
 	}
 	return err
 }

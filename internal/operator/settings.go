@@ -23,6 +23,10 @@ type ProtectionSettings struct {
 
 	// ReleaseTTL is how long a release token lasts.
 	ReleaseTTL time.Duration
+
+	// ReleaseByTwo tells that a release takes two people, and InitialHold that claims
+	// are held from birth until they were looked at. Policies see to both.
+	ReleaseByTwo, InitialHold bool
 }
 
 // SettingsOf reads a configuration that is valid and whose defaults are filled
@@ -43,6 +47,9 @@ func SettingsOf(p v1alpha1.Protection, ownNamespace string) ProtectionSettings {
 		Kinds:      kindsOf(p.Kinds),
 		Grace:      time.Duration(*p.GraceSeconds) * time.Second,
 		ReleaseTTL: time.Duration(*p.ReleaseTTLSeconds) * time.Second,
+
+		ReleaseByTwo: p.ReleaseByTwo,
+		InitialHold:  initialHolds[p.InitialHold],
 	}
 }
 
@@ -64,6 +71,8 @@ var idlePolicies = map[v1alpha1.IdlePolicy]protect.IdlePolicy{
 	v1alpha1.IdleWarn: protect.IdleWarns,
 	v1alpha1.IdleFree: protect.IdleFrees,
 }
+
+var initialHolds = map[v1alpha1.InitialHold]bool{v1alpha1.InitialHoldNone: false, v1alpha1.InitialHoldPending: true}
 
 // kindsOf are the kinds of the configuration, and JobSet unless they describe it.
 func kindsOf(described []v1alpha1.WorkloadKind) []protect.Kind {

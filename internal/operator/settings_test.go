@@ -120,6 +120,7 @@ func TestFaultsOfProtectionNameTheirField(t *testing.T) {
 	for text, want := range map[string]string{
 		"mode: barrier":                         `protection.mode: Unsupported value: "barrier": supported values: "Barrier", "Hold", "Observe", "Off", "Strict"`,
 		"idle: Keep":                            `protection.idle: Unsupported value: "Keep": supported values: "Free", "Hold", "Warn"`,
+		"initialHold: Maybe":                    `protection.initialHold: Unsupported value: "Maybe": supported values: "None", "Pending"`,
 		"graceSeconds: -1":                      `protection.graceSeconds: Invalid value: -1: must be between 0 and 86400, inclusive`,
 		"releaseTTLSeconds: 0":                  `protection.releaseTTLSeconds: Invalid value: 0: must be between 1 and 86400, inclusive`,
 		"exemptNamespaces: [Prod]":              `protection.exemptNamespaces[0]: Invalid value: "Prod": `,

@@ -20,6 +20,7 @@ func validateProtection(p v1alpha1.Protection, path *field.Path) field.ErrorList
 	return slices.Concat(
 		validateWord(p.Mode, protectionModes, path.Child("mode")),
 		validateWord(p.Idle, idlePolicies, path.Child("idle")),
+		validateWord(p.InitialHold, initialHolds, path.Child("initialHold")),
 		validateSeconds(*p.GraceSeconds, 0, path.Child("graceSeconds")),
 		validateSeconds(*p.ReleaseTTLSeconds, 1, path.Child("releaseTTLSeconds")),
 		validateNamespaces(p.ExemptNamespaces, path.Child("exemptNamespaces")),
@@ -62,6 +63,9 @@ var builtIn = []schema.GroupKind{
 	{Group: "leaderworkerset.x-k8s.io", Kind: "LeaderWorkerSet"},
 }
 
+// replicationController is the one workload of the group that has Secrets as well.
+const replicationController = "ReplicationController"
+
 func validateKinds(kinds []v1alpha1.WorkloadKind, path *field.Path) (faults field.ErrorList) {
 	var seen []schema.GroupKind
 	for i, k := range kinds {
@@ -85,6 +89,9 @@ func validateKind(k v1alpha1.WorkloadKind, described protect.Kind, path *field.P
 	}
 	if _, err := schema.ParseGroupVersion(k.APIVersion); err != nil {
 		return field.ErrorList{field.Invalid(path.Child("apiVersion"), k.APIVersion, "must be group/version")}
+	}
+	if described.Group == "" && described.Kind != replicationController {
+		return field.ErrorList{field.Invalid(path.Child("kind"), k.Kind, "is no workload: of apiVersion "+k.APIVersion+", "+replicationController+" alone is")}
 	}
 	if err := described.Check(); err != nil {
 		return field.ErrorList{field.Invalid(path, k.Kind, err.Error())}

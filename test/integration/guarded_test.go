@@ -37,6 +37,22 @@ type guarded struct {
 	config       *rest.Config
 	// warned is what the server warned of.
 	warned *warnings
+	// chosen are the switches of policies that are on.
+	chosen []string
+}
+
+// choose switches variables of a policy on, as install does.
+func choose(o *unstructured.Unstructured, chosen []string) error {
+	variables, found, err := unstructured.NestedSlice(o.Object, "spec", "variables")
+	if err != nil || !found {
+		return err
+	}
+	for _, v := range variables {
+		if v := v.(map[string]any); slices.Contains(chosen, v["name"].(string)) {
+			v["expression"] = "true"
+		}
+	}
+	return unstructured.SetNestedSlice(o.Object, variables, "spec", "variables")
 }
 
 type warnings struct {
@@ -130,6 +146,7 @@ func (g *guarded) apply(name string) {
 		} else if err != nil {
 			g.t.Fatalf("%s: %v", name, err)
 		}
+		g.must(choose(o, g.chosen))
 		if _, found, _ := unstructured.NestedString(o.Object, "spec", "failurePolicy"); found {
 			g.must(unstructured.SetNestedField(o.Object, "Fail", "spec", "failurePolicy"))
 		}

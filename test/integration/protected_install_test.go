@@ -9,11 +9,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -294,6 +296,81 @@ func TestAnotherConfigurationLeavesNothingOfTheOneBefore(t *testing.T) {
 		t.Errorf("switched off, a claim bears %+v", claim.ObjectMeta)
 	}
 	c.mutating() // what is for LeaderWorkerSets stays
+}
+
+// What an older version installed, and what somebody changed by hand, is as it is to be
+// after an install: a policy with one condition more might refuse nobody.
+func TestInstallBringsPoliciesUpToDate(t *testing.T) {
+	c := newCluster(t)
+	c.install(nil)
+	policies := func() map[string]admissionv1.ValidatingAdmissionPolicySpec {
+		var list admissionv1.ValidatingAdmissionPolicyList
+		c.must(c.List(t.Context(), &list))
+		specs := map[string]admissionv1.ValidatingAdmissionPolicySpec{}
+		for _, policy := range list.Items {
+			specs[policy.Name] = policy.Spec
+		}
+		return specs
+	}
+	fresh := policies()
+	const refuse, guard = "refuse-delete.protection.lockstep.dev", "guard.protection.lockstep.dev"
+	older := &admissionv1.ValidatingAdmissionPolicy{}
+	c.read(older, "", guard)
+	older.Spec.Variables = append(older.Spec.Variables, admissionv1.Variable{Name: "dropped", Expression: "1"})
+	older.Spec.Validations = older.Spec.Validations[:1]
+	older.ManagedFields, older.ResourceVersion, older.UID = nil, "", ""
+	older.SetGroupVersionKind(admissionv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicy"))
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(older)
+	c.must(err)
+	c.must(c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(&unstructured.Unstructured{Object: fields}), client.FieldOwner("lockstep-install"), client.ForceOwnership))
+	edited := &admissionv1.ValidatingAdmissionPolicy{}
+	c.read(edited, "", refuse)
+	edited.Spec.MatchConditions = append(edited.Spec.MatchConditions, admissionv1.MatchCondition{Name: "not-today", Expression: "false"})
+	c.must(c.Update(t.Context(), edited, client.FieldOwner("kubectl-edit")))
+	warned := &admissionv1.ValidatingAdmissionPolicyBinding{}
+	c.read(warned, "", refuse)
+	warned.Spec.ValidationActions = []admissionv1.ValidationAction{admissionv1.Audit}
+	c.must(c.Update(t.Context(), warned, client.FieldOwner("kubectl-edit")))
+
+	c.install(nil)
+	if diff := cmp.Diff(fresh, policies()); diff != "" {
+		t.Errorf("installed anew (-want +got):\n%s", diff)
+	}
+	c.read(warned, "", refuse)
+	if got := warned.Spec.ValidationActions; !slices.Equal(got, []admissionv1.ValidationAction{admissionv1.Deny, admissionv1.Audit}) {
+		t.Errorf("what is refused is now %v", got)
+	}
+	if again := c.install(nil); !strings.Contains(again, "nothing had to be changed") {
+		t.Errorf("the second run changed something:\n%s", again)
+	}
+}
+
+// Words that nobody took off a claim on its way out keep no installation from going.
+func TestUninstallTakesWordsOffClaimsOnTheirWayOut(t *testing.T) {
+	c := newCluster(t)
+	c.install(nil)
+	c.gives("default", protect.PodsFinalizer, protect.BarrierFinalizer)
+	claim := c.claimIn("default", "left")
+	claim.Annotations = map[string]string{protect.HoldersAnnotation: "StatefulSet/db"}
+	c.must(c.Update(t.Context(), claim))
+	c.must(c.DeleteAllOf(t.Context(), &admissionv1.ValidatingAdmissionPolicyBinding{})) // for a moment nothing refuses
+	c.eventually("it may be deleted", func(ctx context.Context) bool { return c.Delete(ctx, claim) == nil }, nil)
+	c.eventually("it has our finalizer left alone", func(ctx context.Context) bool {
+		c.read(claim, "default", "left")
+		claim.Finalizers = []string{protect.BarrierFinalizer}
+		return c.Update(ctx, claim) == nil
+	}, nil)
+	c.install(nil)
+	c.eventually("it is guarded again", func(ctx context.Context) bool {
+		bare := claim.DeepCopy()
+		bare.Finalizers = nil
+		return c.Update(ctx, bare, client.DryRunAll) != nil
+	}, nil)
+	if out, err := c.uninstall(nil); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	c.absentIn(&corev1.PersistentVolumeClaim{}, "default", "left")
+	c.bare()
 }
 
 func TestProtectionByItselfStandsBesideAnotherImplementation(t *testing.T) {

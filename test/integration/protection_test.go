@@ -2,14 +2,17 @@ package integration
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/protect"
@@ -25,11 +28,30 @@ func TestPoliciesOfProtection(t *testing.T) {
 	t.Run("one by one, and the first that is held ends it", g.collection)
 	t.Run("what protects is not stripped", g.stripping)
 	t.Run("words need a permission of their own", g.permission)
+	t.Run("a held claim does not become a pod's own", g.ownership)
+	t.Run("who asks for a deletion may delete", g.intent)
 	t.Run("too late to hold", g.tooLate)
 	t.Run("held or terminating, never both", g.atomic)
 	t.Run("break-glass", g.breakGlass)
 	t.Run("mode observe warns", g.observed)
 	t.Run("a namespace with held claims stays", g.namespaces)
+	t.Run("the server counts what it refused", g.counted)
+}
+
+// counted: the operator is not asked, and so cannot count; docs/protection.md says where
+// to look.
+func (g *guarded) counted(t *testing.T) {
+	g = g.on(t)
+	server, err := kubernetes.NewForConfig(g.config)
+	g.needs(err)
+	text, err := server.RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
+	g.needs(err)
+	for policy, action := range map[string]string{"refuse-delete": "deny", "guard": "deny", "refuse-namespace": "deny", "guard-namespace": "deny", "warn-delete": "warn"} {
+		counted := regexp.MustCompile(`(?m)^apiserver_validating_admission_policy_check_total\{enforcement_action="` + action + `",.*policy="` + policy + `\.protection\.lockstep\.dev".* [1-9]`)
+		if !counted.Match(text) {
+			t.Errorf("%s: no count of what it would %s", policy, action)
+		}
+	}
 }
 
 func (g *guarded) birth(t *testing.T) {
@@ -124,10 +146,12 @@ func (g *guarded) collection(t *testing.T) {
 	}
 }
 
+var noFinalizers = client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
+
 func (g *guarded) stripping(t *testing.T) {
 	g = g.on(t)
 	c := g.claim("dressed", held, "example.com/first")
-	null := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
+	null := noFinalizers
 	const says = "the claim is in use: StatefulSet/db, +2. Its finalizers"
 	g.mustRefuse2(g.alice.Patch(t.Context(), c.DeepCopy(), null), says)
 	g.mustRefuse2(g.alice.Status().Patch(t.Context(), c.DeepCopy(), null), says)
@@ -165,6 +189,46 @@ func (g *guarded) permission(t *testing.T) {
 	g.must(g.annotate(g.wanda, "words", protect.HoldAnnotation, "audit"))
 	g.claim("unheld", nil)
 	g.must(g.annotate(g.alice, "unheld", protect.ModeKey, "hold"))
+}
+
+// ownership: a claim that goes with a pod is not protected, so a held one must not be
+// made to look like that. What controllers do to the owners of claims goes on.
+func (g *guarded) ownership(t *testing.T) {
+	g = g.on(t)
+	g.claim("data-db-0", held)
+	owned := func(as client.Client, name, pod string) error {
+		c := g.read(name)
+		c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod, UID: "1", Controller: new(true)}}
+		return as.Update(t.Context(), c)
+	}
+	const says = "changing metadata.ownerReferences needs permission to release"
+	for _, pod := range []string{"data", "data-db"} {
+		g.mustRefuse(owned(g.alice, "data-db-0", pod), says)
+	}
+	before := g.read("data-db-0")
+	after := before.DeepCopy()
+	after.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "data", UID: "1", Controller: new(true)}}
+	g.mustRefuse(g.alice.Status().Patch(t.Context(), after, client.MergeFrom(before)), says)
+	g.must(owned(g.alice, "data-db-0", "db-0")) // as a StatefulSet condemns it
+	g.must(owned(g.wanda, "data-db-0", "data"))
+	g.must(g.annotate(g.alice, "data-db-0", "example.com/note", "x")) // it is what it was
+	g.claim("data-db-1", nil)
+	g.must(owned(g.alice, "data-db-1", "data"))
+}
+
+// intent: the operator deletes what is to go when it is free, so that is for those to
+// say who could delete it.
+func (g *guarded) intent(t *testing.T) {
+	g = g.on(t)
+	g.grant("editor", "eve", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"persistentvolumeclaims"}, Verbs: []string{"get", "update", "patch"}})
+	eve := g.as(g.config, "eve")
+	c := g.claim("asked-for", nil)
+	g.mustRefuse(g.annotate(eve, "asked-for", protect.IntentAnnotation, string(c.UID)),
+		`setting protection.lockstep.dev/delete-when-free needs permission to delete persistentvolumeclaims "asked-for" in namespace "prod"`)
+	g.must(g.annotate(eve, "asked-for", protect.IntentAnnotation, "another-life"))
+	g.must(g.annotate(g.alice, "asked-for", protect.IntentAnnotation, string(c.UID)))
+	g.must(g.annotate(eve, "asked-for", "example.com/note", "x"))
+	g.must(g.annotate(eve, "asked-for", protect.IntentAnnotation, "")) // and that it stays, whoever may update
 }
 
 func (g *guarded) tooLate(t *testing.T) {
@@ -237,7 +301,8 @@ func (g *guarded) namespaces(t *testing.T) {
 	g = g.on(t)
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "busy", Annotations: map[string]string{protect.HeldClaimsAnnotation: "3"}}}
 	g.make(ns)
-	g.mustRefuse(g.Delete(t.Context(), ns), "the namespace has claims in use: 3. Delete what uses them first; kubectl lockstep why pvc -n busy names it")
+	g.mustRefuse(g.Delete(t.Context(), ns), "the namespace has claims in use: 3. Delete what uses them first; kubectl lockstep why pvc -n busy names it. "+
+		"To delete it all the same: kubectl lockstep release namespace/busy, or annotate it with protection.lockstep.dev/release="+string(ns.UID))
 	for _, key := range []string{protect.HeldClaimsAnnotation, protect.ReleaseAnnotation} {
 		g.mustRefuse(g.annotateNamespace(g.alice, "busy", key, "0"), "changing "+key+" needs permission")
 	}

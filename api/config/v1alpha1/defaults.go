@@ -62,6 +62,7 @@ func setProtectionDefaults(p *Protection) {
 	p.Enabled = orElse(p.Enabled, true)
 	p.Mode = cmp.Or(p.Mode, DefaultProtectionMode)
 	p.Idle = cmp.Or(p.Idle, DefaultIdlePolicy)
+	p.InitialHold = cmp.Or(p.InitialHold, InitialHoldNone)
 	p.GraceSeconds = orElse(p.GraceSeconds, DefaultGraceSeconds)
 	p.ReleaseTTLSeconds = orElse(p.ReleaseTTLSeconds, DefaultReleaseTTLSeconds)
 	if p.ExemptNamespaces == nil {

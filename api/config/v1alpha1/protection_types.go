@@ -38,6 +38,17 @@ const (
 	IdleFree IdlePolicy = "Free"
 )
 
+// InitialHold is what a claim bears from its creation until the operator has looked.
+type InitialHold string
+
+// How a claim begins.
+const (
+	// InitialHoldNone lets it be deleted until somebody was seen to hold it.
+	InitialHoldNone InitialHold = "None"
+	// InitialHoldPending has its deletion refused until nobody was seen to hold it.
+	InitialHoldPending InitialHold = "Pending"
+)
+
 // Protection is how PersistentVolumeClaims in use are kept from being lost.
 type Protection struct {
 	// Enabled turns it on. Default true.
@@ -67,6 +78,15 @@ type Protection struct {
 	// ReleaseTTLSeconds is how long a permission to delete what is held lasts when it
 	// is not made use of, 1 to 86400. Default 3600.
 	ReleaseTTLSeconds *int32 `json:"releaseTTLSeconds,omitempty"`
+
+	// ReleaseByTwo has a release take two people: one confirms it by the annotation
+	// protection.lockstep.dev/confirmed-by with the own name, and another one releases
+	// then. Default false.
+	ReleaseByTwo bool `json:"releaseByTwo,omitempty"`
+
+	// InitialHold is whether a new claim in mode hold or strict is held until the
+	// operator has looked who holds it. Takes API servers from 1.36 on. Default None.
+	InitialHold InitialHold `json:"initialHold,omitempty"`
 
 	// Kinds are workloads whose claims are held although their kind is not built in.
 	// JobSet is known without being named.

@@ -159,7 +159,8 @@ func names(uses []protect.Use, recorded protect.Record) []string {
 }
 
 // release takes one finalizer, and tells whether it was our last. What a policy
-// still guards stays: it is held by words that have to go first.
+// still guards stays for now: words that hold it go first, as they do when an operator
+// looks. They can hold no claim that is on its way out.
 func (w Withdrawal) release(ctx context.Context, r protect.Release) (last bool, err error) {
 	if w.DryRun {
 		return true, nil // what nobody uses would not stand in the way
@@ -169,7 +170,8 @@ func (w Withdrawal) release(ctx context.Context, r protect.Release) (last bool, 
 	claim.Namespace, claim.Name, claim.UID, claim.ResourceVersion = target.Namespace, target.Name, target.UID, target.ResourceVersion
 	done, err := w.write(ctx, claim, patch{"metadata": map[string]any{"finalizers": append([]string{}, r.Finalizers()...)}})
 	if isRefused(err) {
-		return false, nil
+		_, err := w.write(ctx, claim, patch{"metadata": map[string]any{"annotations": map[string]any{protect.HoldersAnnotation: nil}}})
+		return false, err
 	}
 	return done && !slices.Contains(r.Finalizers(), protect.BarrierFinalizer), err
 }

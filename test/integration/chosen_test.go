@@ -1,0 +1,101 @@
+package integration
+
+import (
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"lockstep.dev/lockstep/internal/protect"
+)
+
+// TestAReleaseTakesTwoWhereThatWasChosen asks a real API server who may release what,
+// alone and together.
+func TestAReleaseTakesTwoWhereThatWasChosen(t *testing.T) {
+	g := newGuarded(t, nil, "barrier.yaml", "forged.yaml", "refuse.yaml")
+	g.chosen = []string{"byTwo"}
+	g.apply("guard.yaml")
+	g.inForce()
+	g.grant("claims", "wilma", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"persistentvolumeclaims"}, Verbs: []string{"*"}},
+		rbacv1.PolicyRule{APIGroups: []string{"protection.lockstep.dev"}, Resources: []string{"claims"}, Verbs: []string{"release"}})
+	wilma := g.as(g.config, "wilma")
+	c := g.claim("two", held)
+	uid := string(c.UID)
+	const first = "a release takes two people: one says so first, kubectl annotate pvc/two -n prod protection.lockstep.dev/confirmed-by=USER"
+	g.mustRefuse2(g.annotate(g.wanda, "two", protect.ReleaseAnnotation, uid), first)
+	g.mustRefuse2(g.annotate(g.alice, "two", protect.ConfirmedAnnotation, "alice"), "needs permission to release")
+	g.mustRefuse2(g.annotate(g.wanda, "two", protect.ConfirmedAnnotation, "wilma"), `is the name of who confirms a release, and yours is "wanda"`)
+	both := g.read("two")
+	both.Annotations[protect.ConfirmedAnnotation], both.Annotations[protect.ReleaseAnnotation] = "wanda", uid
+	g.mustRefuse2(g.wanda.Update(t.Context(), both), first)
+	for _, key := range []string{protect.HoldersAnnotation, protect.ModeKey, protect.ReleaseUntilAnnotation} { // past both of them
+		g.mustRefuse2(g.annotate(g.wanda, "two", key, "off"), "changing "+key+" is for the operator")
+	}
+
+	g.must(g.annotate(g.wanda, "two", protect.ConfirmedAnnotation, "wanda"))
+	g.mustRefuse2(g.annotate(g.wanda, "two", protect.ReleaseAnnotation, uid), `It is confirmed by "wanda"`)
+	g.mustRefuse(g.alice.Delete(t.Context(), c), "in use")
+	g.must(g.annotate(wilma, "two", protect.ReleaseAnnotation, uid))
+	g.must(g.alice.Delete(t.Context(), c))
+	g.strip(g.read("two"))
+
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "pair", Annotations: map[string]string{protect.HeldClaimsAnnotation: "1"}}}
+	g.make(ns)
+	g.mustRefuse2(g.annotateNamespace(g.wanda, "pair", protect.ReleaseAnnotation, string(ns.UID)), "kubectl annotate namespace/pair")
+	g.mustRefuse2(g.annotateNamespace(g.wanda, "pair", protect.HeldClaimsAnnotation, "0"), "is for the operator")
+	g.must(g.annotateNamespace(g.wanda, "pair", protect.ConfirmedAnnotation, "wanda"))
+	g.mustRefuse2(g.annotateNamespace(g.wanda, "pair", protect.ReleaseAnnotation, string(ns.UID)), `It is confirmed by "wanda"`)
+	g.must(g.annotateNamespace(wilma, "pair", protect.ReleaseAnnotation, string(ns.UID)))
+	g.must(g.Delete(t.Context(), ns))
+}
+
+// TestClaimsAreHeldFromBirthWhereThatWasChosen: until the operator has looked.
+func TestClaimsAreHeldFromBirthWhereThatWasChosen(t *testing.T) {
+	g := newGuarded(t, nil, "barrier.yaml", "refuse.yaml", "guard.yaml")
+	g.chosen = []string{"initialHold"}
+	g.apply("forged.yaml")
+	g.apply("initial.yaml")
+	g.inForce()
+	mode := func(m string) map[string]string { return map[string]string{protect.ModeKey: m} }
+	for name, labels := range map[string]map[string]string{"usual": nil, "holding": mode("hold"), "strictly": mode("strict"), "lax": mode("off")} {
+		g.make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
+	}
+	born := func(namespace, mode string) string {
+		c := newClaim(namespace, "dry")
+		if mode != "" {
+			c.Annotations = map[string]string{protect.ModeKey: mode}
+		}
+		g.needs(g.alice.Create(t.Context(), c, client.DryRunAll))
+		return c.Annotations[protect.HoldersAnnotation]
+	}
+	g.until("claims are held from birth", func() bool {
+		return born("holding", "") == protect.Unverified && born("usual", "hold") == protect.Unverified
+	})
+	for _, tt := range []struct {
+		namespace, mode string
+		held            bool
+	}{
+		{"usual", "", false}, {"usual", "barrier", false}, {"usual", "strict", true}, {"holding", "barrier", false}, {"holding", "off", false},
+		{"holding", "nonsense", true}, {"strictly", "", true}, {"lax", "", false}, {"lax", "hold", true}, {"kube-system", "", false},
+	} {
+		if got := born(tt.namespace, tt.mode); (got == protect.Unverified) != tt.held {
+			t.Errorf("in %q, mode %q, a claim is born with %q", tt.namespace, tt.mode, got)
+		}
+	}
+	c := newClaim("holding", "new")
+	c.Annotations = map[string]string{protect.HoldersAnnotation: "forged", protect.HoldAnnotation: "mine"}
+	g.needs(g.alice.Create(t.Context(), c))
+	if words := c.Annotations; words[protect.HoldersAnnotation] != protect.Unverified || words[protect.HoldAnnotation] != "" {
+		t.Errorf("born with %v", words)
+	}
+	g.mustRefuse(g.alice.Delete(t.Context(), c), "nobody has looked yet whether the claim is in use; the operator does, as soon as it runs. To delete it all the same: kubectl lockstep release pvc/new -n holding")
+	own := newClaim("holding", "web-scratch")
+	own.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web", UID: "1", Controller: new(true)}}
+	g.needs(g.alice.Create(t.Context(), own, client.DryRunAll))
+	if len(own.Annotations) > 0 || slices.Contains(own.Finalizers, protect.BarrierFinalizer) {
+		t.Errorf("a pod's own claim is born with %v, %v", own.Annotations, own.Finalizers)
+	}
+}
