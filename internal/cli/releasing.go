@@ -145,6 +145,8 @@ func (r *releasing) refused(err error, object client.Object) error {
 	switch {
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "needs permission to release"):
 		return r.lacking(object)
+	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "a release takes two people"):
+		return fmt.Errorf("nothing was released: %w", err) // it says what to do first
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("not allowed: %w; ask for a role that may get, patch and delete it", err)
 	case errors.Is(err, release.ErrChanged), apierrors.IsConflict(err):
