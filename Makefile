@@ -60,7 +60,7 @@ test: build ## Run all tests: units, laws, integration, the local control plane
 	go test -timeout 10m $(LAWFUL:%=./%) -rapid.seed=1 -rapid.nofailfile
 	$(MAKE) --no-print-directory fuzz FUZZTIME=3000x FUZZED="internal/webhook internal/lws internal/lws/admission"
 	go -C local test -vet=off -timeout 10m ./...
-	go test ./test/bench ./test/delay
+	go test ./test/bench ./test/delay ./test/history
 	go test ./test/interleave -rapid.seed=1
 	go test -count=1 -timeout 15m ./test/integration/...
 	LOCKSTEP_ROUNDS=$(ROUNDS) go test -count=1 -timeout 40m ./test/cluster/...
@@ -72,6 +72,11 @@ laws: ## Check the laws on newly generated worlds, CHECKS of each (2000)
 .PHONY: soak
 soak: build ## Run the deletion drills in full: 100 rounds each, times asserted
 	LOCKSTEP_SOAK=1 LOCKSTEP_ROUNDS=$(SOAK_ROUNDS) go test -count=1 -v -timeout 12h ./test/cluster/...
+
+.PHONY: interleavings
+interleavings: build ## Play ROUNDS (2000) random interleavings of each kind against a real API server
+	LOCKSTEP_INTERLEAVINGS=$(if $(findstring command,$(origin ROUNDS)),$(ROUNDS),2000) \
+	  go test -count=1 -v -timeout 12h ./test/integration -run '^TestInterleavings$$'
 
 .PHONY: bench
 bench: build ## Measure decisions, and the operator against bare StatefulSets, half an hour; BENCHFLAGS choose (--list)

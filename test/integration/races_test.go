@@ -44,6 +44,14 @@ type course struct {
 
 func newCourse(t *testing.T) *course {
 	t.Helper()
+	x := newBareCourse(t)
+	x.kubelet = x.startKubelet(node)
+	return x
+}
+
+// newBareCourse is one without a kubelet.
+func newBareCourse(t *testing.T) *course {
+	t.Helper()
 	env := &envtest.Environment{BinaryAssetsDirectory: ownBinaries(t)}
 	own, err := env.Start()
 	if err != nil {
@@ -55,9 +63,7 @@ func newCourse(t *testing.T) *course {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := &course{t: t, Client: c, env: env, cfg: own}
-	x.kubelet = x.startKubelet(node)
-	return x
+	return &course{t: t, Client: c, env: env, cfg: own}
 }
 
 // on returns the course for a part of the test.

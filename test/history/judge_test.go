@@ -1,0 +1,77 @@
+package history
+
+import (
+	"errors"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"lockstep.dev/lockstep/internal/protect"
+)
+
+func claim(at uint64, uid types.UID, edits ...func(*Version)) Version {
+	v := Version{At: at, Claim: &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data", UID: uid, Annotations: map[string]string{}}}}
+	for _, edit := range edits {
+		edit(&v)
+	}
+	return v
+}
+
+func pod(at uint64, uid types.UID, edits ...func(*Version)) Version {
+	v := Version{At: at, Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: uid, Annotations: map[string]string{}}}}
+	v.Pod.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
+	for _, edit := range edits {
+		edit(&v)
+	}
+	return v
+}
+
+func gone(v *Version) { v.Gone = true }
+func withGate(v *Version) {
+	v.Pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: protect.UseGate}}
+}
+func bound(v *Version)   { v.Pod.Spec.NodeName = "n1" }
+func deleted(v *Version) { v.Claim.DeletionTimestamp = &metav1.Time{} }
+func mounting(uid string) func(*Version) {
+	return func(v *Version) { v.Pod.Annotations[mounts+"data"] = uid }
+}
+func saying(key, value string) func(*Version) {
+	return func(v *Version) { v.Claim.Annotations[key] = value }
+}
+
+// TestWhatIsJudged: what should never be is seen, and what may be is not taken for it.
+func TestWhatIsJudged(t *testing.T) {
+	onRecord, held := saying(protect.UsersAnnotation, "web=p"), saying(protect.HoldersAnnotation, "Pod/web")
+	for _, tt := range []struct {
+		name     string
+		recorded bool
+		versions []Version
+		want     error
+	}{
+		{"the pod goes first", false, []Version{claim(1, "c"), pod(2, "p", bound, mounting("c")), pod(3, "p", gone), claim(4, "c", gone)}, nil},
+		{"the claim goes first", false, []Version{claim(1, "c"), pod(2, "p", bound, mounting("c")), claim(3, "c", gone), pod(4, "p", gone)}, ErrLost},
+		{"the same, told in another order", false, []Version{pod(4, "p", gone), claim(3, "c", gone), pod(2, "p", bound, mounting("c")), claim(1, "c")}, ErrLost},
+		{"mounted once it is gone", false, []Version{claim(1, "c"), pod(2, "p", bound), claim(3, "c", gone), pod(4, "p", bound, mounting("c"))}, ErrLost},
+		{"another of its name", false, []Version{claim(1, "c"), pod(2, "p", bound, mounting("c")), claim(3, "c", gone), claim(3, "d"), pod(4, "p", gone)}, ErrLost},
+		{"not mounted", false, []Version{claim(1, "c"), pod(2, "p", bound), claim(3, "c", gone)}, nil},
+		{"mounted, of a pod of the same name before", false, []Version{claim(1, "c"), pod(2, "p", bound, mounting("c")), pod(3, "q", bound), claim(4, "c", gone)}, nil},
+		{"on record", true, []Version{claim(1, "c", onRecord), pod(2, "p", bound), pod(3, "p", gone), claim(4, "c", gone)}, nil},
+		{"not on record", true, []Version{claim(1, "c"), pod(2, "p", bound)}, ErrStray},
+		{"on the record of no claim", true, []Version{pod(2, "p", bound)}, ErrStray},
+		{"on record too late", true, []Version{claim(1, "c"), pod(2, "p", bound), claim(3, "c", onRecord)}, ErrStray},
+		{"on record, as one before", true, []Version{claim(1, "c", saying(protect.UsersAnnotation, "web=o")), pod(2, "p", bound)}, ErrStray},
+		{"gone from under it, not mounted yet", true, []Version{claim(1, "c", onRecord), pod(2, "p", bound), claim(3, "c", gone)}, ErrStray},
+		{"lifted on record", true, []Version{pod(1, "p", withGate), claim(2, "c", onRecord), pod(3, "p")}, nil},
+		{"lifted before", true, []Version{pod(1, "p", withGate), claim(2, "c"), pod(3, "p"), claim(4, "c", onRecord), pod(5, "p", bound)}, ErrStray},
+		{"not to be on record", false, []Version{claim(1, "c"), pod(2, "p", bound)}, nil},
+		{"held and deleted", false, []Version{claim(1, "c", held), claim(2, "c", held, deleted)}, ErrUnheeded},
+		{"held by somebody on its way out", false, []Version{claim(1, "c"), claim(2, "c", deleted), claim(3, "c", held, deleted)}, nil},
+		{"released and deleted", false, []Version{claim(1, "c", held, saying(protect.ReleaseAnnotation, "c")), claim(2, "c", held, deleted)}, nil},
+	} {
+		if err := Judge(tt.versions, tt.recorded); !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) {
+			t.Errorf("%s: got %v, want %v", tt.name, err, tt.want)
+		}
+	}
+}

@@ -1,0 +1,243 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/test/history"
+	"lockstep.dev/lockstep/test/kubelet"
+)
+
+const (
+	foreignFinalizer = "example.com/other"
+	// kubeletAsks is how often a kubelet reads a claim that it has to wait for.
+	kubeletAsks = 4 * time.Millisecond
+)
+
+// round is one interleaving: claims a and b, pod p that uses both and pod q that uses
+// b, and everybody who has to do with them, each at moments of the round's own choice.
+// What users and schedulers do is all there in its number; when that happens, beside
+// everything else, the API server decides.
+type round struct {
+	*ground
+	number    int
+	namespace string
+	start     string
+	kubelets  []kubelet.Kind
+	random    *rand.Rand
+	window    time.Duration
+
+	mu      sync.Mutex
+	made    []types.UID // all that has to be gone in the end
+	err     error
+	working sync.WaitGroup
+}
+
+// fail remembers what went wrong first that should not.
+func (r *round) fail(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err == nil && err != nil && !errors.Is(err, context.Canceled) {
+		r.err = err
+	}
+}
+
+// expects is fail for what may be refused for what somebody else has done.
+func (r *round) expects(err error) bool {
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
+		return false
+	}
+	r.fail(err)
+	return err == nil
+}
+
+func (r *round) bears(o client.Object) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.made = append(r.made, o.GetUID())
+}
+
+// at has something done at a moment of the round's choice.
+func (r *round) at(ctx context.Context, do func(context.Context)) {
+	wait := time.Duration(r.random.Int64N(int64(r.window)))
+	r.working.Go(func() {
+		if pause(ctx, wait) == nil {
+			do(ctx)
+		}
+	})
+}
+
+// sometimes is at, in one of n rounds.
+func (r *round) sometimes(ctx context.Context, n int, do func(context.Context)) {
+	if r.random.IntN(n) == 0 {
+		r.at(ctx, do)
+	}
+}
+
+// pause waits, or tells that there is nothing to wait for any more.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// play plays the round, and then lets everything go.
+func (r *round) play(ctx context.Context) error {
+	for _, name := range []string{"a", "b"} {
+		r.createClaim(ctx, name)
+	}
+	r.window = time.Duration(20+r.random.IntN(150)) * time.Millisecond
+	switch r.random.IntN(4) {
+	case 0:
+		r.restart(ctx)
+	case 1:
+		r.anything(ctx)
+	default:
+		r.lateBind(ctx)
+	}
+	for _, name := range []string{"a", "b"} {
+		r.sometimes(ctx, 4, func(ctx context.Context) { r.touch(ctx, name) })
+		r.sometimes(ctx, 3, func(ctx context.Context) { r.createClaim(ctx, name) })
+	}
+	for _, name := range []string{"p", "q"} {
+		r.sometimes(ctx, 4, func(ctx context.Context) { r.finish(ctx, name) })
+		r.sometimes(ctx, 4, func(ctx context.Context) { r.live(ctx, name, r.kubelets[0], r.window/4) })
+	}
+	r.working.Wait()
+	r.fail(pause(ctx, r.window/2))
+	r.clear(ctx)
+	return r.judge(ctx)
+}
+
+// lateBind has claims deleted, and pods bound that were on their way: R3.
+func (r *round) lateBind(ctx context.Context) {
+	for _, name := range []string{"a", "b"} {
+		r.sometimes(ctx, 1, func(ctx context.Context) { r.deleteClaim(ctx, name) })
+	}
+	scale := []time.Duration{1, 3, 8}[r.random.IntN(3)] // P may go soon, and B much later
+	late := time.Duration(r.random.Int64N(int64(scale * r.window)))
+	r.live(ctx, "q", r.kubelets[1], late)
+	if r.random.IntN(2) == 0 {
+		r.live(ctx, "p", r.kubelets[0], late+r.window/4)
+	}
+}
+
+// restart has a pod end that held both claims, and another begin: R4.
+func (r *round) restart(ctx context.Context) {
+	r.live(ctx, "p", r.kubelets[0], 0)
+	r.deleteClaim(ctx, "a")
+	r.sometimes(ctx, 1, func(ctx context.Context) { r.endPod(ctx, "p") })
+	r.sometimes(ctx, 1, func(ctx context.Context) { r.live(ctx, "q", r.kubelets[1], r.window/8) })
+	r.sometimes(ctx, 1, func(ctx context.Context) { r.deleteClaim(ctx, "b") })
+}
+
+// anything has everything at any moment.
+func (r *round) anything(ctx context.Context) {
+	for i, name := range []string{"p", "q"} {
+		r.sometimes(ctx, 1, func(ctx context.Context) { r.live(ctx, name, r.kubelets[i], r.window/2) })
+		r.sometimes(ctx, 2, func(ctx context.Context) { r.endPod(ctx, name) })
+	}
+	for _, name := range []string{"a", "b"} {
+		r.sometimes(ctx, 1, func(ctx context.Context) { r.deleteClaim(ctx, name) })
+	}
+}
+
+// createClaim makes a claim that is bound to a volume. Another may be there.
+func (r *round) createClaim(ctx context.Context, name string) {
+	claim := newClaim(r.namespace, name)
+	claim.Spec.VolumeName, claim.Spec.StorageClassName = "volume", new(string)
+	if !r.expects(r.Create(ctx, claim)) {
+		return
+	}
+	r.bears(claim)
+	status := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"uid":%q},"status":{"phase":"Bound"}}`, claim.UID))
+	r.expects(r.Status().Patch(ctx, claim, status))
+}
+
+func (r *round) deleteClaim(ctx context.Context, name string) {
+	r.expects(r.Delete(ctx, newClaim(r.namespace, name)))
+}
+
+// touch gives a claim another version, and somebody else's finalizer.
+func (r *round) touch(ctx context.Context, name string) {
+	r.expects(r.Patch(ctx, newClaim(r.namespace, name), client.RawPatch(types.JSONPatchType, fmt.Appendf(nil,
+		`[{"op":"add","path":"/metadata/finalizers/-","value":%q},{"op":"add","path":"/metadata/labels","value":{"touched":"yes"}}]`, foreignFinalizer))))
+}
+
+// endPod ends a pod by force: no kubelet is asked.
+func (r *round) endPod(ctx context.Context, name string) {
+	r.expects(r.Delete(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: name}}, client.GracePeriodSeconds(0)))
+}
+
+// finish ends what runs in a pod. It is there still, and so are its volumes.
+func (r *round) finish(ctx context.Context, name string) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: name}}
+	r.expects(r.Status().Patch(ctx, pod, client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"Succeeded"}}`))))
+}
+
+// clear ends all users, and lets all claims go.
+func (r *round) clear(ctx context.Context) {
+	for _, name := range []string{"p", "q"} {
+		r.endPod(ctx, name)
+	}
+	for _, name := range []string{"a", "b"} {
+		r.fail(r.letGo(ctx, name))
+	}
+}
+
+// letGo deletes a claim, held or not, and takes somebody else's finalizer off.
+func (r *round) letGo(ctx context.Context, name string) error {
+	for {
+		claim := newClaim(r.namespace, name)
+		if err := r.Get(ctx, client.ObjectKeyFromObject(claim), claim); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		if claim.DeletionTimestamp != nil && !strings.Contains(fmt.Sprint(claim.Finalizers), foreignFinalizer) {
+			return nil
+		}
+		metav1.SetMetaDataAnnotation(&claim.ObjectMeta, protect.ReleaseAnnotation, string(claim.UID))
+		var left []string
+		for _, f := range claim.Finalizers {
+			if f != foreignFinalizer {
+				left = append(left, f)
+			}
+		}
+		claim.Finalizers = left
+		if !r.expects(r.Update(ctx, claim)) || claim.DeletionTimestamp != nil {
+			continue
+		}
+		r.expects(r.Delete(ctx, claim, client.Preconditions{UID: &claim.UID}))
+	}
+}
+
+// judge waits until all is gone, and judges how it went.
+func (r *round) judge(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	versions, err := r.history.Until(ctx, r.namespace, r.made)
+	if broken := history.Judge(versions, r.start != anyhow); broken != nil {
+		return fmt.Errorf("round %d, pods %s, kubelets %v: %w", r.number, r.start, r.kubelets, broken)
+	}
+	if err = errors.Join(r.err, err); err != nil {
+		return fmt.Errorf("round %d, pods %s: %w", r.number, r.start, err)
+	}
+	r.count(versions)
+	return nil
+}

@@ -1,0 +1,295 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/scheduling"
+	"lockstep.dev/lockstep/test/history"
+	"lockstep.dev/lockstep/test/kubelet"
+)
+
+const (
+	// roundsInCI are played of each arrangement where nobody asks for more.
+	roundsInCI = 100
+	// side is how many rounds are played at a time.
+	side = 4
+)
+
+// TestInterleavings plays rounds of everybody who has to do with claims against a real
+// API server: our operator as it is shipped, and the built-in controller as it is
+// shipped, both behind proxies that have requests, answers and watches wait and fail
+// by chance. What happened is judged by what the API server tells of it, in its order.
+//
+//	LOCKSTEP_INTERLEAVINGS=N  rounds of each arrangement (default 100)
+//	LOCKSTEP_SEED=N           the seed, as a run printed it
+//
+// The same seed has the same people do the same things at the same moments, and the
+// same befall the same requests; what else the machine does is its own affair. The
+// controls come with every run: each of them loses a claim within as many rounds, or
+// what is lost cannot be seen, and the run is worth nothing.
+func TestInterleavings(t *testing.T) {
+	rounds, seed := setting(t, "LOCKSTEP_INTERLEAVINGS", roundsInCI), setting(t, "LOCKSTEP_SEED", uint64(time.Now().UnixNano()%1e6))
+	t.Logf("LOCKSTEP_SEED=%d, %d rounds of each arrangement", seed, rounds)
+	g := newGround(t, seed)
+	b := g.builtIn()
+	disturb(b.proxy, seed, brisk)
+	t.Run("the built-in by itself loses", func(t *testing.T) { g.on(t).loses(rounds, today, anyhow) })
+
+	g.guards()
+	o := g.ourOperator(false)
+	disturb(o.proxy, seed+1, slow, failing)
+	t.Run("beside the built-in nothing is lost", func(t *testing.T) { g.on(t).keeps(rounds, anyhow, anyhow, gated, plugged) })
+	second := g.ourOperator(false)
+	disturb(second.proxy, seed+2, slow, failing)
+	t.Run("two of ours beside the built-in, and nothing is lost", func(t *testing.T) { g.on(t).keeps(rounds/2, anyhow, gated) })
+	second.stop()
+	t.Run("beside, kubelets that refuse nothing and no record lose", func(t *testing.T) { g.on(t).loses(rounds, careless, anyhow) })
+	o.stop()
+	t.Run("beside, without a rule", func(t *testing.T) { g.on(t).without(rounds, false, besideRules) })
+
+	g.must(b.cmd.Process.Kill())
+	o = g.ourOperator(true)
+	disturb(o.proxy, seed+3, slow, failing)
+	t.Run("alone nothing is lost", func(t *testing.T) { g.on(t).keeps(rounds, anyhow, anyhow, gated, plugged) })
+	o.stop()
+	t.Run("alone, without a rule", func(t *testing.T) { g.on(t).without(rounds, true, aloneRules) })
+}
+
+func setting[T int | uint64](t *testing.T, name string, otherwise T) T {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.ParseUint(text, 10, 63)
+	if err != nil {
+		t.Fatalf("%s=%q: give a number", name, text)
+	}
+	return T(n)
+}
+
+var (
+	today    = []kubelet.Kind{kubelet.Today}
+	honest   = []kubelet.Kind{kubelet.Today, kubelet.Old}
+	careless = []kubelet.Kind{kubelet.Careless}
+)
+
+// ground is where rounds are played.
+type ground struct {
+	*course
+	seed    uint64
+	history *history.History
+	plugin  *scheduling.Plugin
+	tally   *tally
+}
+
+// tally is what happened that makes rounds worth something.
+type tally struct {
+	sync.Mutex
+	spaces int
+	seen   map[string]int
+}
+
+// What is counted.
+const (
+	mountedOnes = "mounted"
+	mountedLate = "mounted while terminating"
+	savedByB    = "mounted, P gone, kept by B"
+)
+
+func newGround(t *testing.T, seed uint64) *ground {
+	t.Helper()
+	klog.SetLogger(logr.Discard()) // of watches that break off, and bodies cut short
+	t.Cleanup(klog.ClearLogger)
+	g := &ground{course: newBareCourse(t), seed: seed, tally: &tally{seen: map[string]int{}}}
+	client := g.clientset(g.cfg)
+	h, err := history.Begin(t.Context(), client)
+	g.must(err)
+	g.history = h
+	g.startScheduler()
+	return g
+}
+
+func (g ground) on(t *testing.T) *ground {
+	g.course = g.course.on(t)
+	return &g
+}
+
+// guards puts the admission policies of all modes into force.
+func (g *ground) guards() {
+	g.t.Helper()
+	policies := &guarded{t: g.t, Client: g.Client}
+	for _, file := range []string{"barrier.yaml", "refuse.yaml", "strict.yaml"} {
+		policies.apply(file)
+	}
+	g.barrier = true
+	ns := g.space(gated)
+	g.until("claims get a barrier", func() bool {
+		claim := newClaim(ns, "probe")
+		return g.Create(g.t.Context(), claim, dryRun) == nil && slices.Contains(claim.Finalizers, protect.BarrierFinalizer)
+	})
+	g.until("pods are gated", func() bool {
+		pod := podWith(ns, "probe", "data")
+		return g.Create(g.t.Context(), pod, dryRun) == nil && protect.Gated(pod)
+	})
+}
+
+// space is a namespace for rounds of a kind.
+func (g *ground) space(start string) string {
+	g.t.Helper()
+	g.tally.Lock()
+	g.tally.spaces++
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("round-", g.tally.spaces)}}
+	g.tally.Unlock()
+	if start == gated {
+		ns.Labels = map[string]string{protect.ModeKey: protect.Strict.String()}
+	}
+	g.must(g.Create(g.t.Context(), ns))
+	g.must(g.Create(g.t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "default"}}))
+	return ns.Name
+}
+
+// play plays rounds until all are over or one is refused, and returns how many that
+// were.
+func (g *ground) play(rounds int, kinds []kubelet.Kind, starts []string, over func(error) bool) (played int) {
+	g.t.Helper()
+	ctx, cancel := context.WithCancel(g.t.Context())
+	defer cancel()
+	numbers := make(chan int)
+	go func() {
+		defer close(numbers)
+		for n := range rounds {
+			select {
+			case numbers <- n:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	var playing sync.WaitGroup
+	var mu sync.Mutex
+	for range side {
+		spaces := map[string]string{}
+		for _, start := range starts {
+			if spaces[start] == "" {
+				spaces[start] = g.space(start)
+			}
+		}
+		playing.Go(func() {
+			for n := range numbers {
+				start := starts[n%len(starts)]
+				err := g.round(n, spaces[start], start, kinds).play(ctx)
+				mu.Lock()
+				played++
+				if ctx.Err() == nil && over(err) {
+					cancel()
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	playing.Wait()
+	return played
+}
+
+func (g *ground) round(n int, namespace, start string, kinds []kubelet.Kind) *round {
+	random := rand.New(rand.NewPCG(g.seed, uint64(n)))
+	if start != anyhow {
+		kinds = careless // nothing is left to kubelets there
+	}
+	r := &round{ground: g, number: n, namespace: namespace, start: start, random: random}
+	for range 2 {
+		r.kubelets = append(r.kubelets, kinds[random.IntN(len(kinds))])
+	}
+	return r
+}
+
+// keeps has nothing lost, and enough happen.
+func (g *ground) keeps(rounds int, starts ...string) {
+	g.t.Helper()
+	g.tally.seen = map[string]int{}
+	begun := time.Now()
+	played := g.play(rounds, honest, starts, func(err error) bool {
+		if err != nil {
+			g.t.Errorf("LOCKSTEP_SEED=%d: %v", g.seed, err)
+		}
+		return err != nil
+	})
+	g.t.Logf("%d rounds in %s: %v", played, time.Since(begun).Round(time.Second), g.tally.seen)
+	for _, what := range []string{mountedOnes, mountedLate} {
+		if g.tally.seen[what] < played/50 {
+			g.t.Errorf("%s: %d times in %d rounds, which is too seldom to show anything", what, g.tally.seen[what], played)
+		}
+	}
+}
+
+// loses is a control: something is lost, or what is lost cannot be seen.
+func (g *ground) loses(rounds int, kinds []kubelet.Kind, starts ...string) {
+	g.t.Helper()
+	var lost error
+	played := g.play(max(rounds, 5*roundsInCI), kinds, starts, func(err error) bool {
+		if errors.Is(err, history.ErrLost) || errors.Is(err, history.ErrStray) {
+			lost = err
+		}
+		return lost != nil
+	})
+	if lost == nil {
+		g.t.Fatalf("LOCKSTEP_SEED=%d: nothing is lost in %d rounds: what would be lost cannot be seen", g.seed, played)
+	}
+	g.t.Logf("after %d rounds: %v", played, lost)
+}
+
+// count counts what happened in a round.
+func (r *round) count(versions []history.Version) {
+	seen := map[string]int{}
+	claims, mounted := map[string]*corev1.PersistentVolumeClaim{}, map[types.UID]map[string]types.UID{}
+	slices.SortFunc(versions, func(a, b history.Version) int { return int(a.At) - int(b.At) })
+	for _, v := range versions {
+		if v.Claim != nil {
+			claims[v.Claim.Name] = v.Claim
+		}
+		if v.Pod != nil {
+			for name := range history.MountsOf(v.Pod) {
+				if mounted[v.Pod.UID][name] == "" {
+					seen[mountedOnes]++
+					if claim := claims[name]; claim != nil && claim.DeletionTimestamp != nil {
+						seen[mountedLate]++
+					}
+				}
+			}
+			mounted[v.Pod.UID] = history.MountsOf(v.Pod)
+			if v.Gone {
+				delete(mounted, v.Pod.UID)
+			}
+		}
+		if v.Claim != nil && !v.Gone && v.Claim.DeletionTimestamp != nil && !slices.Contains(v.Claim.Finalizers, protect.PodsFinalizer) {
+			for pod := range mounted {
+				if mounted[pod][v.Claim.Name] == v.Claim.UID {
+					seen[savedByB]++
+				}
+			}
+		}
+	}
+	r.tally.Lock()
+	defer r.tally.Unlock()
+	for _, what := range slices.Sorted(maps.Keys(seen)) {
+		r.tally.seen[what] += seen[what]
+	}
+}
