@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,15 +14,31 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/test/history"
 )
 
+// strictScene is a scene of which everything is told in the API server's order.
+type strictScene struct {
+	*scene
+	history *history.History
+}
+
 // newStrictScene is a scene in mode strict, once the policies act on it.
-func newStrictScene(t *testing.T) *scene {
+func newStrictScene(t *testing.T) *strictScene {
 	t.Helper()
-	s := newScene(t)
+	direct, err := kubernetes.NewForConfig(bed.rest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told, err := history.Begin(t.Context(), direct)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &strictScene{newScene(t), told}
 	bed.hasSet(s.namespace) // the operator may write here
 	s.applyPolicies("../../config/protection/strict.yaml")
 	namespace := &corev1.Namespace{}
@@ -109,32 +124,26 @@ func (s *scene) awaitToldPod(name, reason, note string) {
 	})
 }
 
-// checkLifted checks in the audit log that a pod was written on its claims, then let
-// to the scheduler, then bound, and by whom.
-func (s *scene) checkLifted(pod *corev1.Pod, claims ...string) {
+// checkLifted checks that a pod was written on its claims, then let to the scheduler,
+// then bound: by the order in which the API server did so. Claims are written on for
+// other reasons as well, and its clock is too coarse to tell.
+func (s *strictScene) checkLifted(pod *corev1.Pod, claims ...string) {
 	s.Helper()
 	for _, name := range claims {
 		s.check("claim "+name, lacking("use record", pod.Name+"="+string(pod.UID), s.recordOf(name)))
 	}
-	s.check("read the audit log", bed.audit.sync())
-	wrote := bed.audit.writes(s.audited, func(r request) bool { return r.Namespace == s.namespace && r.Code < 300 })
-	at := func(match func(request) bool) int { return slices.IndexFunc(wrote, match) }
-	lifted := at(func(r request) bool {
-		return byLockstep(r) && r.Verb == "patch" && r.Resource == "pods" && r.Subresource == "" && r.Name == pod.Name
-	})
-	bound := at(func(r request) bool { return schedules(r) && r.Subresource == "binding" && r.Name == pod.Name })
-	if lifted < 0 || bound < 0 || wrote[lifted].Done.After(wrote[bound].Done) {
-		s.Fatalf("pod %s was not lifted and then bound: %v", pod.Name, wrote)
-	}
-	// A claim is written on for its finalizers as well, before.
-	for _, name := range claims {
-		recorded := at(func(r request) bool {
-			return byLockstep(r) && r.Verb == "patch" && r.Resource == "persistentvolumeclaims" && r.Name == name && !r.Done.After(wrote[lifted].Begun) && r.Begun.After(pod.CreationTimestamp.Add(-1))
-		})
-		if recorded < 0 {
-			s.Errorf("claim %s was not written on before the gate of pod %s was lifted: %v", name, pod.Name, wrote)
+	var told []history.Version
+	s.eventually("it is told how pod "+pod.Name+" came to be bound", func() (err error) {
+		told, err = s.history.Told(s.namespace)
+		gated, bound := false, false
+		for _, v := range told {
+			if v.Pod != nil && v.Pod.UID == pod.UID {
+				gated, bound = gated || protect.Gated(v.Pod), bound || v.Pod.Spec.NodeName != ""
+			}
 		}
-	}
+		return errors.Join(err, lacking("gated", true, gated), lacking("bound", true, bound))
+	})
+	s.check("how it came", history.Judge(told, true))
 }
 
 // TestStrictWritesPodsOnTheirClaimsBeforeTheyAreScheduled, whichever scheduler there
@@ -152,7 +161,9 @@ func TestStrictWritesPodsOnTheirClaimsBeforeTheyAreScheduled(t *testing.T) {
 	web, err := s.pod("web")
 	s.check("pod web", err)
 	s.remove(web)
-	s.eventually("nobody stands on claim logs", func() error { return lacking("use record", "", s.recordOf("logs")) })
+	s.eventually("nobody stands on the claims", func() error {
+		return errors.Join(lacking("use record", "", s.recordOf("logs")), lacking("use record", "", s.recordOf("data")))
+	})
 
 	s.check("release claim logs", s.client.Patch(s.Context(), claim.DeepCopy(), released(claim))) // the hold outlives the pod by its grace
 	s.remove(claim)

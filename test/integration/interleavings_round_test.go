@@ -104,10 +104,13 @@ func (r *round) play(ctx context.Context) error {
 		r.createClaim(ctx, name)
 	}
 	r.window = time.Duration(20+r.random.IntN(150)) * time.Millisecond
-	switch r.random.IntN(4) {
-	case 0:
+	switch kind := r.random.IntN(4); {
+	case r.start != anyhow:
+		r.window *= 4 // a pod takes that long to be written on its claims
+		r.anything(ctx)
+	case kind == 0:
 		r.restart(ctx)
-	case 1:
+	case kind == 1:
 		r.anything(ctx)
 	default:
 		r.lateBind(ctx)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -16,7 +15,6 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"lockstep.dev/lockstep/internal/protect"
@@ -112,6 +110,7 @@ const (
 	mountedOnes = "mounted"
 	mountedLate = "mounted while terminating"
 	savedByB    = "mounted, P gone, kept by B"
+	onRecord    = "bound on record"
 )
 
 func newGround(t *testing.T, seed uint64) *ground {
@@ -233,8 +232,8 @@ func (g *ground) keeps(rounds int, starts ...string) {
 		return err != nil
 	})
 	g.t.Logf("%d rounds in %s: %v", played, time.Since(begun).Round(time.Second), g.tally.seen)
-	for _, what := range []string{mountedOnes, mountedLate} {
-		if g.tally.seen[what] < played/50 {
+	for _, what := range []string{mountedOnes, mountedLate, onRecord} {
+		if g.tally.seen[what] < max(1, played/50) {
 			g.t.Errorf("%s: %d times in %d rounds, which is too seldom to show anything", what, g.tally.seen[what], played)
 		}
 	}
@@ -254,42 +253,4 @@ func (g *ground) loses(rounds int, kinds []kubelet.Kind, starts ...string) {
 		g.t.Fatalf("LOCKSTEP_SEED=%d: nothing is lost in %d rounds: what would be lost cannot be seen", g.seed, played)
 	}
 	g.t.Logf("after %d rounds: %v", played, lost)
-}
-
-// count counts what happened in a round.
-func (r *round) count(versions []history.Version) {
-	seen := map[string]int{}
-	claims, mounted := map[string]*corev1.PersistentVolumeClaim{}, map[types.UID]map[string]types.UID{}
-	slices.SortFunc(versions, func(a, b history.Version) int { return int(a.At) - int(b.At) })
-	for _, v := range versions {
-		if v.Claim != nil {
-			claims[v.Claim.Name] = v.Claim
-		}
-		if v.Pod != nil {
-			for name := range history.MountsOf(v.Pod) {
-				if mounted[v.Pod.UID][name] == "" {
-					seen[mountedOnes]++
-					if claim := claims[name]; claim != nil && claim.DeletionTimestamp != nil {
-						seen[mountedLate]++
-					}
-				}
-			}
-			mounted[v.Pod.UID] = history.MountsOf(v.Pod)
-			if v.Gone {
-				delete(mounted, v.Pod.UID)
-			}
-		}
-		if v.Claim != nil && !v.Gone && v.Claim.DeletionTimestamp != nil && !slices.Contains(v.Claim.Finalizers, protect.PodsFinalizer) {
-			for pod := range mounted {
-				if mounted[pod][v.Claim.Name] == v.Claim.UID {
-					seen[savedByB]++
-				}
-			}
-		}
-	}
-	r.tally.Lock()
-	defer r.tally.Unlock()
-	for _, what := range slices.Sorted(maps.Keys(seen)) {
-		r.tally.seen[what] += seen[what]
-	}
 }
