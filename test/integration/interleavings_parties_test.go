@@ -60,7 +60,7 @@ var (
 			reads:   {Fail: 0.02, Statuses: []int{http.StatusServiceUnavailable}},
 			changes: {Fail: 0.04, Statuses: []int{http.StatusGatewayTimeout}}, // done, and nobody was told
 		},
-		delay.Streams: {reads: {Fail: 0.001, Statuses: []int{http.StatusGone}}},
+		delay.Streams: {reads: {Fail: 0.0003, Statuses: []int{http.StatusGone}}},
 	}
 	blinding = trouble{delay.Requests: {reads: {Fail: 0.3, Statuses: []int{http.StatusInternalServerError}}}}
 )

@@ -24,6 +24,9 @@ const (
 	foreignFinalizer = "example.com/other"
 	// kubeletAsks is how often a kubelet reads a claim that it has to wait for.
 	kubeletAsks = 4 * time.Millisecond
+	// longest is how long it may take until all is gone. With a watch cut off, ours
+	// looks at a claim that names pods only once a minute.
+	longest = 3 * time.Minute
 )
 
 // round is one interleaving: claims a and b, pod p that uses both and pod q that uses
@@ -232,7 +235,7 @@ func (r *round) letGo(ctx context.Context, name string) error {
 
 // judge waits until all is gone, and judges how it went.
 func (r *round) judge(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
 	versions, err := r.history.Until(ctx, r.namespace, r.made)
 	if broken := history.Judge(versions, r.start != anyhow); broken != nil {
