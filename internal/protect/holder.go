@@ -40,11 +40,16 @@ type Holder struct {
 	discards bool
 	// below is to how many of its replicas it is scaled to let go.
 	below, replicas int
+	// over: the claim is named by something that it controls, and not by itself.
+	over bool
 	// since is how old it is.
 	since time.Time
 	// under is the workload at the top of a pod's chain of controllers, or empty.
 	under types.UID
 }
+
+// Finished tells of an idle workload that is over, and will not want the claim again.
+func (h Holder) Finished() bool { return h.Phase == finished && h.Reason == DesiredState }
 
 // IdlePolicy is what becomes of a claim that only an idle workload would use:
 // scaled to zero, suspended, or with fewer replicas than the ordinal.
@@ -129,6 +134,17 @@ func isOver(phase corev1.PodPhase) bool {
 	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
 }
 
+// farther puts the nearer proof first.
+func farther(a, b Holder) int {
+	switch {
+	case a.over == b.over:
+		return 0
+	case a.over:
+		return 1
+	}
+	return -1
+}
+
 // workloadHolder is told by the workload at the top, which a person knows.
 func workloadHolder(c claimed, top *Want) Holder {
 	proof := c.path
@@ -138,7 +154,7 @@ func workloadHolder(c claimed, top *Want) Holder {
 	return Holder{
 		Object: top.Workload, Name: string(top.Workload.Kind) + "/" + top.Workload.Name, UID: top.Workload.UID,
 		Reason: DesiredState, Proof: proof, Phase: c.out, Released: top.Released, makes: c.numbered, discards: c.discarded(),
-		below: c.below, replicas: c.replicas, since: top.Since,
+		below: c.below, replicas: c.replicas, over: top != c.want, since: top.Since,
 	}
 }
 
@@ -159,11 +175,11 @@ func saidSo(claim *corev1.PersistentVolumeClaim) []Holder {
 	return holders
 }
 
-// sorted puts holders in order, each object once: what a pod does counts before
-// what its workload wants.
+// sorted puts holders in order, each object once, with what it names itself before
+// what it has others name.
 func sorted(holders []Holder) []Holder {
 	slices.SortStableFunc(holders, func(a, b Holder) int {
-		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID), cmp.Compare(a.Proof, b.Proof))
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID), farther(a, b), cmp.Compare(a.Proof, b.Proof))
 	})
 	return slices.CompactFunc(holders, func(a, b Holder) bool { return a.Name == b.Name && a.UID == b.UID })
 }

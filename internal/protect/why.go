@@ -183,6 +183,9 @@ func (c Case) times(e *Explanation) {
 				e.Since = h.Since
 			}
 		}
+		if born := c.Claim.CreationTimestamp.Time; e.Since != nil && e.Since.Before(born) {
+			e.Since = &born
+		}
 	}
 }
 

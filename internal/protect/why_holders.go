@@ -156,7 +156,7 @@ func (c Case) notes(e Explanation) []string {
 	note(alive && words != "" && c.Unguarded, "the operator's words stand on it, and the policies that would refuse a DELETE are not seen (what an API server loads from files never is: --if-deleted asks it)")
 	note(words == Unverified, "nobody has looked at it yet: a DELETE is refused until the operator has")
 	note(alive && c.Claim.Annotations[IntentAnnotation] == string(c.Claim.UID) && c.Claim.UID != "",
-		"somebody asked for it to be deleted when free: the operator does that when the last holder goes")
+		"somebody asked for it to be deleted when free: the operator does that once its hold has ended")
 	note(c.NamespaceEnding, "its namespace is being deleted")
 	_, err := ParseRecord(c.Claim.Annotations[UsersAnnotation])
 	note(err != nil, "its use record cannot be read, which is as good as in use: %v", err)

@@ -1,6 +1,7 @@
 package protect
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -101,10 +102,8 @@ func keepers(e Explanation) []string {
 func onNode(pod identity.Ref, node string) string { return fmt.Sprintf("%s on node %s", pod, node) }
 
 func (c Case) inUse(e Explanation) string {
-	names := namedHolders(plain(e.Holders))
-	if names == "" {
-		names = said(c.Claim.Annotations[HoldersAnnotation])
-	}
+	holders := plain(e.Holders)
+	names := cmp.Or(namedHolders(told(holders)), said(c.Claim.Annotations[HoldersAnnotation]), namedHolders(holders))
 	text := "is in use by " + names
 	keeping := holding(e)
 	switch {

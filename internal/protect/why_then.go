@@ -43,6 +43,8 @@ func (c Case) volume() []string {
 	switch {
 	case name == "":
 		return []string{"no volume is bound: there is no data"}
+	case c.VolumeGone && c.Claim.Status.Phase == corev1.ClaimPending:
+		return []string{fmt.Sprintf("volume %s, which it asks for, is not there: there is no data", name)}
 	case c.VolumeGone:
 		return []string{fmt.Sprintf("volume %s is gone already: its data is not there any more", name)}
 	case c.Volume == nil:

@@ -1,6 +1,7 @@
 package inquiry
 
 import (
+	"context"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -8,8 +9,10 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -27,6 +30,8 @@ type Inquirer struct {
 	Brief bool
 	// Now is the clock.
 	Now func() time.Time
+	// Kinds knows what the cluster serves, or is nil: then all kinds are taken to be.
+	Kinds discovery.ServerResourcesInterfaceWithContext
 }
 
 // New returns an Inquirer that reads through reader.
@@ -41,7 +46,19 @@ func Open(config *rest.Config) (*Inquirer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return New(c), nil
+	i := New(c)
+	i.Kinds, err = discovery.NewDiscoveryClientForConfig(safe)
+	return i, err
+}
+
+// unheardOf tells whether the cluster is known not to serve a kind that may not be
+// read: who may not read a kind is told so whether it is there or not.
+func (i *Inquirer) unheardOf(ctx context.Context, kind schema.GroupVersion) bool {
+	if kind.Empty() || i.Kinds == nil {
+		return false
+	}
+	_, err := i.Kinds.ServerResourcesForGroupVersionWithContext(ctx, kind.String())
+	return apierrors.IsNotFound(err)
 }
 
 // Mapper knows the kinds that are read, without asking the API server for all that

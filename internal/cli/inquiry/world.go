@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -102,6 +103,8 @@ type source struct {
 	name string
 	list client.ObjectList
 	want func(client.Object) protect.Want
+	// of is where the kind is served, for kinds that not every cluster knows.
+	of schema.GroupVersion
 }
 
 func of[T client.Object](want func(T) protect.Want) func(client.Object) protect.Want {
@@ -109,17 +112,18 @@ func of[T client.Object](want func(T) protect.Want) func(client.Object) protect.
 }
 
 func sources() []source {
+	var builtIn schema.GroupVersion
 	sets := &unstructured.UnstructuredList{}
 	sets.SetGroupVersionKind(protect.JobSet.GroupVersion().WithKind(protect.JobSet.Kind + "List"))
 	return []source{
-		{"leaderworkersets", &lwsv1.LeaderWorkerSetList{}, of(protect.OfLeaderWorkerSet)},
-		{"statefulsets", &appsv1.StatefulSetList{}, of(protect.OfStatefulSet)},
-		{"deployments", &appsv1.DeploymentList{}, of(protect.OfDeployment)},
-		{"replicasets", &appsv1.ReplicaSetList{}, of(protect.OfReplicaSet)},
-		{"daemonsets", &appsv1.DaemonSetList{}, of(protect.OfDaemonSet)},
-		{"jobs", &batchv1.JobList{}, of(protect.OfJob)},
-		{"cronjobs", &batchv1.CronJobList{}, of(protect.OfCronJob)},
-		{"jobsets", sets, of(protect.JobSet.Of)},
+		{"leaderworkersets", &lwsv1.LeaderWorkerSetList{}, of(protect.OfLeaderWorkerSet), lwsv1.GroupVersion},
+		{"statefulsets", &appsv1.StatefulSetList{}, of(protect.OfStatefulSet), builtIn},
+		{"deployments", &appsv1.DeploymentList{}, of(protect.OfDeployment), builtIn},
+		{"replicasets", &appsv1.ReplicaSetList{}, of(protect.OfReplicaSet), builtIn},
+		{"daemonsets", &appsv1.DaemonSetList{}, of(protect.OfDaemonSet), builtIn},
+		{"jobs", &batchv1.JobList{}, of(protect.OfJob), builtIn},
+		{"cronjobs", &batchv1.CronJobList{}, of(protect.OfCronJob), builtIn},
+		{"jobsets", sets, of(protect.JobSet.Of), protect.JobSet.GroupVersion()},
 	}
 }
 
@@ -127,7 +131,7 @@ func (i *Inquirer) wants(ctx context.Context, w *World) ([]protect.Want, error) 
 	var wants []protect.Want
 	for _, s := range sources() {
 		err := i.each(ctx, s.list, w.Namespace, func(object client.Object) { wants = append(wants, s.want(object)) })
-		if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+		if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) || apierrors.IsForbidden(err) && i.unheardOf(ctx, s.of) {
 			continue // the cluster does not know the kind
 		}
 		if err != nil {

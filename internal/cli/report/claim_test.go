@@ -186,8 +186,8 @@ func TestTheOverviewBeginsWithWhatWaitsToGo(t *testing.T) {
 		want   string
 	}{
 		{true, `
-NAMESPACE   CLAIM       STATE      SINCE   DELETE      HELD BY                  WAITS FOR
-prod        data-db-0   Draining   3h      under way   Pod/db-0                 Pod/db-0: node n7 is not ready: nobody there can end the pod
+NAMESPACE   CLAIM       STATE      SINCE   DELETE      HELD BY                  TO FREE IT
+prod        data-db-0   Draining   3h      under way   Pod/db-0                 if the machine n7 is off for certain, say so by a taint; if not, bring it back
 prod        data-db-0   Held       2d      refused     Pod/db-0, RayCluster/x   -
 
 and 1 claim that nobody uses

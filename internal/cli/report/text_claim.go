@@ -54,7 +54,7 @@ func (c *ClaimWhy) head(out io.Writer, now time.Time) {
 // lasts is since when the state is so, and until when if that is known.
 func (c *ClaimWhy) lasts(now time.Time) string {
 	var text string
-	if c.Since != nil {
+	if c.Since != nil && c.State != protect.Free && c.State != protect.Unknown {
 		text = " for " + ageOf(c.Since, now)
 	}
 	if c.Until != nil {
@@ -66,7 +66,7 @@ func (c *ClaimWhy) lasts(now time.Time) string {
 func (v *Volume) String() string {
 	switch {
 	case v.Standing == volumeGone:
-		return v.Name + ", which is gone"
+		return v.Name + ", which is not there"
 	case v.Standing == volumeElsewhere:
 		return v.Name + ", not bound to this claim"
 	case v.Capacity == "":
@@ -158,7 +158,11 @@ func yes(b bool) string {
 
 func (c *ClaimWhy) idle(out io.Writer) {
 	for _, h := range c.Idle {
-		fmt.Fprintf(out, "\n%s would use it, and is idle: %s (%s)\n", h.Name, h.Phase, h.Proof)
+		what := "would use it, and is idle: " + h.Phase
+		if h.Finished() {
+			what = "used it, and has finished"
+		}
+		fmt.Fprintf(out, "\n%s %s (%s)\n", h.Name, what, h.Proof)
 	}
 }
 

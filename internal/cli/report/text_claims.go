@@ -13,7 +13,7 @@ import (
 func (l *ClaimWhyList) WriteText(out io.Writer, now time.Time) error {
 	var text strings.Builder
 	if len(l.Items) > 0 {
-		columns := []string{"CLAIM", "STATE", "SINCE", "DELETE", "HELD BY", "WAITS FOR"}
+		columns := []string{"CLAIM", "STATE", "SINCE", "DELETE", "HELD BY", "TO FREE IT"}
 		if l.spaces {
 			columns = append([]string{"NAMESPACE"}, columns...)
 		}
@@ -47,37 +47,36 @@ func (c *ClaimWhy) cells(spaces bool, now time.Time) []string {
 		deletion = "refused"
 	}
 	keeping := c.keeping()
-	cells := []string{c.Name, string(c.State), ageOf(c.Since, now), deletion, dash(few(keeping, len(keeping))), dash(c.waitsFor())}
+	cells := []string{c.Name, string(c.State), ageOf(c.Since, now), deletion, dash(firstOf(keeping, ", ")), dash(c.next())}
 	if spaces {
 		cells = append([]string{c.Namespace}, cells...)
 	}
 	return cells
 }
 
-// waitsFor is what stands between a claim that is to go and its end.
-func (c *ClaimWhy) waitsFor() string {
+// next is what stands between a claim that is to go and its end.
+func (c *ClaimWhy) next() string {
 	if c.AskedBy == "" {
 		return ""
 	}
-	var waits []string
-	for _, b := range c.Blockers {
-		waits = append(waits, b.Of+": "+b.What)
-	}
-	if more := len(waits) - 1; more > 0 {
-		return waits[0] + fmt.Sprintf("; and %d more", more)
-	}
-	if len(waits) > 0 {
-		return waits[0]
-	}
+	var deeds []string
 	for _, a := range c.Actions {
-		waits = append(waits, a.Do)
+		deeds = append(deeds, a.Do)
 	}
-	for _, u := range c.Unread {
-		if len(waits) == 0 {
-			waits = append(waits, "cannot tell: "+u.What+": "+u.Why)
-		}
+	if len(deeds) == 0 && len(c.Unread) > 0 {
+		return "cannot tell: " + c.Unread[0].What + ": " + c.Unread[0].Why
 	}
-	return strings.Join(waits, "; ")
+	return firstOf(deeds, "; ")
+}
+
+// firstOf is what a table has room for.
+func firstOf(all []string, between string) string {
+	const room = 2
+	text := strings.Join(all[:min(len(all), room)], between)
+	if more := len(all) - room; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // keepingDeleted are those that keep the claim once it is deleted: words keep nothing
