@@ -39,7 +39,8 @@ As kubectl-lockstep on the PATH it is a plugin: kubectl lockstep.`,
   kubectl lockstep plan -f llama.yaml
   kubectl lockstep rollout status llama
   kubectl lockstep rollout undo llama
-  kubectl lockstep why pvc/data-llama-0`,
+  kubectl lockstep why pvc/data-llama-0
+  kubectl lockstep release pvc/data-llama-0`,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl lockstep"},
 		Version:       version.Get().String(),
 		SilenceErrors: true,

@@ -158,11 +158,12 @@ func (o *options) rolloutDiff(ctx context.Context, name string, of report.Compar
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprint(o.Out, text); err != nil {
+	if text == "" {
+		fmt.Fprintln(o.ErrOut, report.Same(found.Set.Set, of))
+		return nil
+	}
+	if _, err := fmt.Fprint(o.Out, text); err != nil || !exitCode {
 		return err
 	}
-	if exitCode && text != "" {
-		return errDiffers
-	}
-	return nil
+	return errDiffers
 }

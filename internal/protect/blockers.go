@@ -37,7 +37,7 @@ func (c Case) blockers(holders []Explained) []Blocker {
 		lost, stuck := c.lostNode(h, pod), podFinalizers(h.Name, pod)
 		found = append(append(found, lost...), stuck...)
 		if pod.DeletionTimestamp != nil && len(lost)+len(stuck) == 0 {
-			found = append(found, c.late(h, pod)...)
+			found = append(found, c.overtime(h, pod)...)
 		}
 	}
 	return append(found, c.stillAttached()...)
@@ -67,8 +67,8 @@ func forced(pod *corev1.Pod) string {
 	return fmt.Sprintf("kubectl delete pod %s -n %s --force --grace-period=0", pod.Name, pod.Namespace)
 }
 
-// late is a pod whose time to end is over, on a node that works or is given up.
-func (c Case) late(h Explained, pod *corev1.Pod) []Blocker {
+// overtime is of a pod whose time to end is over, on a node that works or is given up.
+func (c Case) overtime(h Explained, pod *corev1.Pod) []Blocker {
 	node := c.Nodes[pod.Spec.NodeName]
 	if node == nil || c.Now.Before(pod.DeletionTimestamp.Add(lateBy)) {
 		return nil

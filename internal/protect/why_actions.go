@@ -245,13 +245,38 @@ func (c Case) overdue(holders []Explained) []Suggestion {
 			Command: ReleaseCommand(c.Claim), Frees: []string{"Finalizer/" + PodsFinalizer, "Finalizer/" + BarrierFinalizer},
 		}}
 	}
-	for _, f := range c.finalizers() { // P before B: B waits for it
-		switch {
-		case f.Owner == "lockstep":
-			return []Suggestion{{Do: "wait some seconds; if it stays, see whether the operator of Lockstep runs: it takes " + f.Key + " away", Frees: []string{"Finalizer/" + f.Key}}}
-		case f.Key == PodsFinalizer:
-			return []Suggestion{{Do: "wait some seconds; if it stays, see whether kube-controller-manager runs: it takes " + f.Key + " away", Frees: []string{"Finalizer/" + f.Key}}}
-		}
+	f, ok := c.due()
+	if !ok {
+		return nil
 	}
-	return nil
+	do := "see whether kube-controller-manager runs: it takes " + f.Key + " away"
+	if f.Owner == "lockstep" {
+		do = "see whether the operator of Lockstep runs: it takes " + f.Key + " away"
+	}
+	switch {
+	case !c.late():
+		do = "wait some seconds; if it stays, " + do
+	case f.Owner == "lockstep":
+		do += "; where it is gone for good, lockstep uninstall does"
+	}
+	return []Suggestion{{Do: do, Frees: []string{"Finalizer/" + f.Key}}}
+}
+
+// due is the finalizer that goes next, once nobody holds the claim: P before B,
+// which waits for it.
+func (c Case) due() (Finalizer, bool) {
+	all := c.finalizers()
+	if i := slices.IndexFunc(all, func(f Finalizer) bool { return f.Key == PodsFinalizer }); i >= 0 {
+		return all[i], true
+	}
+	i := slices.IndexFunc(all, func(f Finalizer) bool { return f.Key == BarrierFinalizer })
+	if i < 0 {
+		return Finalizer{}, false
+	}
+	return all[i], true
+}
+
+// late tells whether a claim that nobody holds ought to have gone.
+func (c Case) late() bool {
+	return c.terminating() && c.Now.After(c.Claim.DeletionTimestamp.Add(lateBy))
 }

@@ -66,12 +66,20 @@ func (c Case) goingAway(e Explanation) string {
 	case onlyForeign(e.Finalizers):
 		text += "and stays until the owners of other finalizers take them away"
 	default:
-		text += "and nobody is seen to hold it: it should go any moment"
+		text += "and nobody is seen to hold it: " + c.dueOrLate()
 	}
 	if names := wanting(plain(e.Holders)); len(names) > 0 {
 		text += "; " + stillWant(names)
 	}
 	return text
+}
+
+// dueOrLate is what becomes of a claim on its way out that nobody holds.
+func (c Case) dueOrLate() string {
+	if f, ok := c.due(); ok && c.late() {
+		return f.Owner + " ought to have taken " + f.Key + " away"
+	}
+	return "it should go any moment"
 }
 
 // staysUntil is said of a claim on its way out: here, and in an event on it.

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -258,40 +257,5 @@ func TestAPodThatSlippedInIsReported(t *testing.T) {
 	c := caseOf(claim("data", dying, finalizers(b)), protect.Barrier, []*corev1.Pod{pod("web", []string{"data"})})
 	if e := protect.Why(c); len(e.Notes) != 1 || !strings.HasPrefix(e.Notes[0], "Pod/web uses it without kubernetes.io/pvc-protection") {
 		t.Errorf("got %v", e.Notes)
-	}
-}
-
-// A workload may be older than the claim that was made for it again.
-func TestAClaimIsNotHeldLongerThanItIsThere(t *testing.T) {
-	db := protect.OfStatefulSet(statefulSet("db", 1))
-	db.Since = noon.Add(-time.Hour)
-	c := caseOf(claim("data-db-0"), protect.Barrier, nil, db)
-	c.Claim.CreationTimestamp = metav1.NewTime(noon.Add(-time.Minute))
-	if since := protect.Why(c).Since; since == nil || !since.Equal(noon.Add(-time.Minute)) {
-		t.Errorf("held since %v", since)
-	}
-	c.Claim.CreationTimestamp = metav1.NewTime(noon.Add(-2 * time.Hour))
-	if since := protect.Why(c).Since; since == nil || !since.Equal(db.Since) {
-		t.Errorf("held since %v", since)
-	}
-}
-
-// What a person reads first names workloads, and not each of their pods.
-func TestASummaryNamesWhoMakesThePods(t *testing.T) {
-	web := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "web", UID: "uid-web"}}
-	web.Spec.Template.Spec.Volumes = []corev1.Volume{volume("data")}
-	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "web-1", UID: "uid-web-1"}}
-	set.Spec.Template.Spec.Volumes = web.Spec.Template.Spec.Volumes
-	controlledBy("Deployment", "uid-web")(set)
-	o := pod("web-1-x", []string{"data"})
-	controlledBy("ReplicaSet", "uid-web-1")(o)
-	c := caseOf(claim("data"), protect.Barrier, []*corev1.Pod{o}, protect.OfReplicaSet(set), protect.OfDeployment(web))
-	c.World.Links = map[types.UID]protect.Link{o.UID: {Controller: "uid-web-1"}}
-	e := protect.Why(c)
-	if want := "is in use by Deployment/web: a DELETE would be accepted, and the claim would stay until Pod/web-1-x lets go"; e.Summary != want {
-		t.Errorf("got %q", e.Summary)
-	}
-	if h := e.Holders[0]; h.Name != "Deployment/web" || h.Proof != "spec.template.spec.volumes[v-data]" {
-		t.Errorf("got %+v", h)
 	}
 }

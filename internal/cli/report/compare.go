@@ -23,11 +23,8 @@ func UsualComparison(set *lwsv1.LeaderWorkerSet, revisions []*appsv1.ControllerR
 		return Comparison{}, fmt.Errorf("leaderworkerset %q has no revision yet", set.Name)
 	}
 	latest := revisions[len(revisions)-1]
-	if !lws.Agrees(set, latest.Data.Raw) {
+	if len(revisions) == 1 || !lws.Agrees(set, latest.Data.Raw) {
 		return Comparison{From: latest.Revision, To: Live}, nil
-	}
-	if len(revisions) == 1 {
-		return Comparison{}, fmt.Errorf("leaderworkerset %q has one revision, %d, and its spec says the same", set.Name, latest.Revision)
 	}
 	return Comparison{From: revisions[len(revisions)-2].Revision, To: latest.Revision}, nil
 }
@@ -43,6 +40,12 @@ func Compare(set *lwsv1.LeaderWorkerSet, revisions []*appsv1.ControllerRevision,
 		return "", err
 	}
 	return unified(nameOf(set, c.From), nameOf(set, c.To), from, to), nil
+}
+
+// Same says of two that nothing differs: who reads no difference would else wonder
+// whether there was one to read.
+func Same(set *lwsv1.LeaderWorkerSet, c Comparison) string {
+	return fmt.Sprintf("no difference between %s and %s", nameOf(set, c.From), nameOf(set, c.To))
 }
 
 func nameOf(set *lwsv1.LeaderWorkerSet, number int64) string {

@@ -166,7 +166,7 @@ func TestTheUsualDifference(t *testing.T) {
 		{"what was changed last", "image:2", revisions(), report.Comparison{From: 1, To: 2}, ""},
 		{"what waits", "image:3", revisions(), report.Comparison{From: 2, To: report.Live}, ""},
 		{"nothing yet", "image:1", nil, report.Comparison{}, "has no revision yet"},
-		{"nothing but the first", "image:1", revisions()[:1], report.Comparison{}, "has one revision, 1, and its spec says the same"},
+		{"nothing but the first", "image:1", revisions()[:1], report.Comparison{From: 1, To: report.Live}, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -177,5 +177,13 @@ func TestTheUsualDifference(t *testing.T) {
 				t.Errorf("got %+v, %v", got, err)
 			}
 		})
+	}
+}
+
+func TestThatNothingDiffersIsSaid(t *testing.T) {
+	set := twoGroups().Set.Set
+	want := "no difference between " + set.Name + " revision 1 and " + set.Name + " spec"
+	if got := report.Same(set, report.Comparison{From: 1, To: report.Live}); got != want {
+		t.Errorf("got %q", got)
 	}
 }
