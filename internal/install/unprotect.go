@@ -138,7 +138,7 @@ func (u *unprotection) run(ctx context.Context, stopOperator func() error) error
 	if err := u.removeAll(ctx, givers); err != nil {
 		return err
 	}
-	if err := u.awaitNoGift(ctx, len(givers) > 0); err != nil {
+	if err := u.awaitNoGift(ctx); err != nil {
 		return err
 	}
 	if err := stopOperator(); err != nil {
@@ -181,10 +181,11 @@ func (u *unprotection) removeAll(ctx context.Context, objects []*unstructured.Un
 }
 
 // awaitNoGift waits until the API server has forgotten what gave finalizers: a
-// claim that is born meanwhile would keep them. A claim that cannot be asked for
+// claim that is born meanwhile would keep them. It is asked even where nothing was
+// installed: policies that are loaded from files are no objects. A claim that cannot be asked for
 // tells nothing, and claims are looked at once more in the end.
-func (u *unprotection) awaitNoGift(ctx context.Context, given bool) error {
-	if !given || u.Options.DryRun {
+func (u *unprotection) awaitNoGift(ctx context.Context) error {
+	if u.Options.DryRun {
 		return nil
 	}
 	err := wait.PollUntilContextTimeout(ctx, glance, u.Timeout, true, func(ctx context.Context) (bool, error) {

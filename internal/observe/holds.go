@@ -67,9 +67,23 @@ func (h *Holds) View(ctx context.Context, key types.NamespacedName, now time.Tim
 	}
 	return protect.HoldView{
 		Claim: claim, Mode: h.settings.ModeOf(claim, namespace.Labels), World: h.world(claim), Now: now, Grace: h.grace,
-		Unread: h.desired.Unread(), GoneOwner: h.goneOwner(claim),
+		Unread: h.desired.Unread(), GoneOwner: h.goneOwner(claim), WaitingOwner: h.waitingOwner(claim),
 		NamespaceEnding: namespace.DeletionTimestamp != nil, NamespaceReleased: protect.Released(namespace),
 	}, nil
+}
+
+// waitingOwner is the controller of a claim, if it was deleted in the foreground, or nil.
+// There is no way back from that: without it the claim is garbage.
+func (h *Holds) waitingOwner(claim *corev1.PersistentVolumeClaim) *identity.Ref {
+	owner := metav1.GetControllerOfNoCopy(claim)
+	if owner == nil {
+		return nil
+	}
+	ref := identity.OwnerRef(claim.Namespace, *owner)
+	if w, _ := h.desired.named(ref); w == nil || !w.want.Foreground {
+		return nil
+	}
+	return &ref
 }
 
 // goneOwner is the controller of a claim, if it is not there any more as far as the

@@ -52,6 +52,9 @@ type HoldView struct {
 	Unread string
 	// GoneOwner is the claim's controller, if it is gone as far as can be seen.
 	GoneOwner *identity.Ref
+	// WaitingOwner is the claim's controller, if it is on its way out and waits for the
+	// claim to go.
+	WaitingOwner *identity.Ref
 	// NamespaceEnding: its namespace is being deleted.
 	NamespaceEnding bool
 	// NamespaceReleased: who may has given up all claims of the namespace.
@@ -261,6 +264,8 @@ func (v HoldView) inTheirPlace() *Deletion {
 			Because:   action.Reason{Code: "OwnerGone", Sentence: v.GoneOwner.String() + ", which it belongs to, is gone, and nobody holds it any more"},
 			OwnerGone: v.GoneOwner,
 		}
+	case v.WaitingOwner != nil:
+		return &Deletion{Because: action.Reason{Code: "OwnerWaits", Sentence: v.WaitingOwner.String() + ", which it belongs to, is being deleted and waits for it, and nobody holds it any more"}}
 	}
 	return nil
 }

@@ -46,6 +46,7 @@ func TestDecideHold(t *testing.T) {
 	intent := annotated(protect.IntentAnnotation, "uid-data-db-0")
 	at := func(now time.Time) func(*protect.HoldView) { return func(v *protect.HoldView) { v.Now = now } }
 	ownerGone := func(v *protect.HoldView) { v.GoneOwner = &identity.Ref{Kind: "StatefulSet", Name: "db"} }
+	ownerWaits := func(v *protect.HoldView) { v.WaitingOwner = &identity.Ref{Kind: "StatefulSet", Name: "db"} }
 	mode := func(m protect.Mode) func(*protect.HoldView) { return func(v *protect.HoldView) { v.Mode = m } }
 	late := at(noon.Add(protect.Grace + time.Second))
 	edit := func(edits ...func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
@@ -77,6 +78,9 @@ func TestDecideHold(t *testing.T) {
 		{"scaled down, to be deleted, and others held it", edit(annotated(protect.HoldersAnnotation, "Deployment/web, StatefulSet/db")), deletes, nil,
 			protect.Cooling, "cooling until 2026-11-21T12:05:01Z: Deployment/web, StatefulSet/db", false},
 		{"cooled, and its owner is gone", edit(cooling), protect.Want{}, edits{late, ownerGone}, protect.Free, "", true},
+		{"cooled, and its owner waits for it", edit(cooling), protect.Want{}, edits{late, ownerWaits}, protect.Free, "", true},
+		{"cooling, and its owner waits for it", edit(cooling), protect.Want{}, edits{ownerWaits}, protect.Cooling, coolingValue, false},
+		{"never held, and its owner waits for it", edit(), protect.Want{}, edits{ownerWaits}, protect.Free, "", false},
 		{"never held, and its owner is gone", edit(), protect.Want{}, edits{ownerGone}, protect.Free, "", false},
 		{"the namespace is being deleted", edit(held), protect.Want{}, edits{func(v *protect.HoldView) { v.NamespaceEnding = true }}, protect.Free, "", true},
 		{"the namespace is being deleted, and the hold is off", edit(), protect.Want{}, edits{func(v *protect.HoldView) { v.NamespaceEnding = true }}, protect.Free, "", true},

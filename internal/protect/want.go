@@ -1,6 +1,7 @@
 package protect
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,8 +18,9 @@ type Want struct {
 	Workload identity.Ref
 	// Controller is who controls the workload, or empty.
 	Controller types.UID
-	// Ending: the workload is on its way out and wants nothing any more.
-	Ending bool
+	// Ending: the workload is on its way out and wants nothing any more. Foreground: and
+	// takes what it owns along before it goes.
+	Ending, Foreground bool
 	// Idle says why it wants none of these for now, or is empty.
 	Idle string
 	// Named are the claims that pod templates name, by the field that does.
@@ -84,6 +86,7 @@ func newWant(kind identity.Kind, apiVersion string, workload metav1.Object) Want
 		Workload: identity.RefOf(kind, workload), Ending: workload.GetDeletionTimestamp() != nil,
 		Named: map[string]string{}, Since: workload.GetCreationTimestamp().Time,
 	}
+	w.Foreground = w.Ending && slices.Contains(workload.GetFinalizers(), metav1.FinalizerDeleteDependents)
 	w.Workload.APIVersion = apiVersion
 	if owner := metav1.GetControllerOfNoCopy(workload); owner != nil {
 		w.Controller = owner.UID

@@ -130,6 +130,21 @@ func TestWhoWants(t *testing.T) {
 	}
 }
 
+// Who orphans what it owns, or goes before it, waits for nothing.
+func TestAWorkloadWaitsForWhatItOwnsInTheForegroundAlone(t *testing.T) {
+	for finalizer, want := range map[string]bool{"foregroundDeletion": true, "orphan": false, "": false} {
+		w := protect.OfStatefulSet(statefulSet("db", 1, func(s *appsv1.StatefulSet) {
+			s.DeletionTimestamp, s.Finalizers = &metav1.Time{Time: noon}, []string{finalizer}
+		}))
+		if !w.Ending || w.Foreground != want {
+			t.Errorf("%q: %+v", finalizer, w)
+		}
+	}
+	if w := protect.OfStatefulSet(statefulSet("db", 1, func(s *appsv1.StatefulSet) { s.Finalizers = []string{"foregroundDeletion"} })); w.Foreground {
+		t.Error("one that is not being deleted waits for what it owns")
+	}
+}
+
 func oldRevision() *appsv1.ReplicaSet {
 	old := &appsv1.ReplicaSet{ObjectMeta: meta("web-1"), Spec: appsv1.ReplicaSetSpec{Replicas: ptr[int32](0), Template: naming("data")}}
 	controlledBy("Deployment", "uid-web")(old)

@@ -34,6 +34,7 @@ func TestHolds(t *testing.T) {
 			"a namespace with held claims":              namespaceStays,
 			"a namespace that was released":             namespaceReleased,
 			"a mistake in mode barrier":                 mistakeInModeBarrier,
+			"the set deleted in the foreground":         setDeletedInForeground,
 			"a deletion in mode observe":                deletedInModeObserve,
 			"a deletion while a workload is idle":       deletedThoughIdle,
 			"the set deleted, its claims to be kept":    func(t *testing.T) { setDeleted(t, keepClaims) },
@@ -145,6 +146,16 @@ func setDeleted(t *testing.T, policy retention) {
 	}
 	s.awaitFree(slices.Collect(maps.Keys(claims))...)
 	s.awaitClaims("claims are the same", claims)
+}
+
+// setDeletedInForeground waits for its claims, which were refused to the garbage
+// collector while their pods were there: that would come back in its own time.
+func setDeletedInForeground(t *testing.T) {
+	s := newGuarded(t)
+	set, _ := s.settle(1, 2, volumes(deleteClaims, keepClaims))
+	s.awaitOwner("LeaderWorkerSet")
+	s.end(set, metav1.DeletePropagationForeground)
+	s.awaitClaims("claims go", nil)
 }
 
 func scaledDown(t *testing.T, policy retention) {

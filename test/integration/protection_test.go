@@ -162,6 +162,9 @@ func (g *guarded) stripping(t *testing.T) {
 		g.mustRefuse2(g.wanda.Update(t.Context(), c), says)
 	}
 	c = g.read("dressed")
+	c.Finalizers, c.Annotations = nil, nil
+	g.mustRefuse2(g.wanda.Update(t.Context(), c), says) // words and finalizers in one request
+	c = g.read("dressed")
 	c.Finalizers = []string{protect.PodsFinalizer, protect.BarrierFinalizer}
 	g.must(g.alice.Update(t.Context(), c)) // the others' are the others'
 	loose := g.claim("loose", nil)

@@ -1,9 +1,12 @@
 package integration
 
 import (
+	"bytes"
 	"io"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,6 +30,11 @@ func TestPoliciesFromFilesCannotBeDeleted(t *testing.T) {
 	g.needs(g.List(t.Context(), &mutating))
 	if n := len(validating.Items) + len(mutating.Items); n > 0 {
 		t.Errorf("%d policies can be deleted", n)
+	}
+	var out bytes.Buffer
+	err := install.Uninstall(t.Context(), install.Options{REST: g.config, Timeout: 2 * time.Second, Out: &out})
+	if err == nil || !strings.Contains(err.Error(), "lockstep install --static-policies") {
+		t.Errorf("with the files in place, uninstall ends with %v\n%s", err, &out)
 	}
 	c := g.claim("precious", held)
 	g.mustRefuse(g.Delete(t.Context(), c), "ValidatingAdmissionPolicy 'refuse-delete.protection.lockstep.dev.static.k8s.io'")
