@@ -191,7 +191,7 @@ func (u *unprotection) awaitNoGift(ctx context.Context) error {
 	err := wait.PollUntilContextTimeout(ctx, glance, u.Timeout, true, func(ctx context.Context) (bool, error) {
 		probe := probeClaim()
 		if err := u.Client.Create(ctx, probe, client.DryRunAll); err != nil {
-			return true, nil
+			return ctx.Err() == nil, nil // cut off by the end of the wait, it tells nothing either
 		}
 		return !slices.Contains(probe.Finalizers, protect.BarrierFinalizer), nil
 	})

@@ -232,8 +232,10 @@ func (g *guarded) inForce() {
 // strip lets go of a claim that is on its way out.
 func (g *guarded) strip(c *corev1.PersistentVolumeClaim) {
 	g.t.Helper()
-	if err := g.Patch(g.t.Context(), c, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))); client.IgnoreNotFound(err) != nil {
-		g.t.Fatal(err)
+	for _, off := range []string{`{"metadata":{"annotations":null}}`, `{"metadata":{"finalizers":null}}`} { // words first: they may be guarded by now
+		if err := g.Patch(g.t.Context(), c, client.RawPatch("application/merge-patch+json", []byte(off))); client.IgnoreNotFound(err) != nil {
+			g.t.Fatal(err)
+		}
 	}
 }
 

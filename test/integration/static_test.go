@@ -47,7 +47,7 @@ func TestPoliciesFromFilesCannotBeDeleted(t *testing.T) {
 		g.needs(g.List(t.Context(), &validating))
 		return len(validating.Items) > 0
 	})
-	g.inForce()
+	g.mustRefuse(g.Delete(t.Context(), c), "in use")
 	if twice := g.claim("twice", nil); len(twice.Finalizers) != 2 {
 		t.Errorf("born with %q", twice.Finalizers)
 	}
