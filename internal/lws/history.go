@@ -26,15 +26,12 @@ func (d *setDecision) history() {
 		return
 	}
 	var past []*appsv1.ControllerRevision
-	current := d.revisionWithKey(d.key)
 	for _, revision := range d.Revisions.Members {
 		switch key := revision.Labels[lwsv1.RevisionKey]; {
 		case !inUse(revision, d.Set.Name) && inHistory(revision, d.Set.Name), key != d.key && Genuine(revision, d.Set.Name):
 			past = append(past, revision)
 		case key != d.key && inUse(revision, d.Set.Name):
 			d.drop(revision, fmt.Sprintf("it bears the name of set %s and is none of its revisions", d.Set.Name))
-		case current != nil && revision.UID != current.UID && inUse(revision, d.Set.Name) && sameRevision(d.Set, revision.Data.Raw, current.Data.Raw):
-			d.drop(revision, fmt.Sprintf("revision %s says the same", current.Name)) // made twice, by whomever
 		}
 	}
 	slices.SortFunc(past, func(a, b *appsv1.ControllerRevision) int {

@@ -106,17 +106,3 @@ func TestAGroupFindsItsRevisionInTheHistory(t *testing.T) {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
-
-// What was made twice, as the reference does with each try of a write that is
-// refused, is kept once.
-func TestARevisionThatWasMadeTwiceIsKeptOnce(t *testing.T) {
-	c := running(t, 1, 2)
-	first := revisions(c)[0]
-	again := first.DeepCopy()
-	again.Name, again.UID, again.Revision = first.Name[:len(first.Name)-1]+"2", "", 2
-	lwstest.Add(c.FakeStore, again)
-	c.settleAll()
-	if diff := cmp.Diff(map[string][]string{"in use": {"image:1 2"}}, filed(c)); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
-}
