@@ -37,7 +37,7 @@ func (d *setDecision) revisions() {
 		}
 		return
 	}
-	if d.lostRevision(key) {
+	if d.lostRevision(key, data) {
 		d.makeRevision(key, fmt.Sprintf("Creating missing revision with key %s for existing LeaderWorkerSet", key))
 		return
 	}
@@ -71,19 +71,29 @@ func leadersKey(sts *appsv1.StatefulSet) string {
 	return sts.Spec.Template.Labels[lwsv1.RevisionKey]
 }
 
-// lostRevision tells whether somebody removed the revision that the leaders run,
+// lostRevision tells whether somebody removed the revision that the groups run,
 // while the spec still says what they run. It is then made again under its key:
-// a new key would restart every pod for nothing.
-func (d *setDecision) lostRevision(key string) bool {
-	sts := d.StatefulSet.Member()
-	if sts == nil {
-		sts = d.StatefulSet.Orphan()
-	}
+// a new key would restart every pod for nothing. What hashes to that key says so for
+// certain; else the leaders' template does, provided that nobody has edited the spec
+// meanwhile: of what workers run it says nothing.
+func (d *setDecision) lostRevision(key string, data []byte) bool {
+	sts := d.leaderStatefulSet()
 	if key == "" || sts == nil || d.revisionWithKey(key) != nil {
 		return false
 	}
+	if RevisionKey(data) == key {
+		return true
+	}
 	desired := leaderTemplate(d.Set, key)
-	return leadersRun(sts, &desired)
+	return d.actedUpon() && leadersRun(sts, &desired)
+}
+
+// actedUpon tells whether the status says that the spec as it is was acted upon: it
+// was seen, and no template of it was told to wait.
+func (d *setDecision) actedUpon() bool {
+	updating, _ := conditionOf(d.Set.Status.Conditions, string(lwsv1.LeaderWorkerSetUpdateInProgress))
+	waits := updating.Status == metav1.ConditionTrue && updating.Reason == CodePaused
+	return d.Set.Status.ObservedGeneration == d.Set.Generation && !waits
 }
 
 func (d *setDecision) adoptRevisions() {

@@ -160,6 +160,29 @@ func TestALostRevisionIsMadeAgainUnderItsKey(t *testing.T) {
 	}
 }
 
+// That the leaders run what the spec says tells nothing of their workers: made again
+// under its key, a lost revision hid a change of theirs for ever.
+func TestALostRevisionDoesNotHideAChangeOfTheWorkers(t *testing.T) {
+	for name, meanwhile := range map[string]func(*cluster){
+		"at once": func(c *cluster) { image(c, "image:2") },
+		"while the rollout is paused": func(c *cluster) {
+			pause(c)
+			image(c, "image:2")
+			c.settleAll()
+			resume(c)
+		},
+	} {
+		c := running(t, 2, 2, lwstest.Leader("leader:1"))
+		lost := revisions(c)[0]
+		meanwhile(c)
+		delete(c.Objects, lwstest.NameOf(lost))
+		c.settleAll()
+		if got := find[*corev1.Pod](c, "w-0-1").Spec.Containers[0].Image; got != "image:2" {
+			t.Errorf("%s: workers run %s", name, got)
+		}
+	}
+}
+
 func TestARevisionCountsOnlyIfItIsGenuineAndOurs(t *testing.T) {
 	for name, change := range map[string]func(*appsv1.ControllerRevision){
 		"its data is another's":    func(r *appsv1.ControllerRevision) { r.Data.Raw = []byte(`{"spec":{"leaderWorkerTemplate":{}}}`) },
