@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -65,5 +66,33 @@ func repaired(t *testing.T, name string, policy metav1.DeletionPropagation, want
 	if have := s.bornInto(set.UID, mark); have != want {
 		s.dump()
 		t.Fatalf("created: %+v, want %+v; late pods %s", have, want, names(bornSince[*corev1.Pod](s.recorder, mark)))
+	}
+}
+
+// Scaled by hand, the workers of a group are as many again as their pods are told. It
+// is no failure, and nobody else notices.
+func TestScaledWorkersAreScaledBack(t *testing.T) {
+	aside(t)
+	s := newScene(t)
+	set := s.newSet("a", 2, 2, imageA, restartPolicy(lwsv1.NoneRestartPolicy))
+	s.create(set)
+	set = s.awaitSettled(set)
+	for _, replicas := range []int32{0, 3} {
+		before := s.uids()
+		sts, _ := find[*appsv1.StatefulSet](s.recorder, "a-1")
+		generation := sts.Generation
+		s.patch(sts.DeepCopy(), fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas))
+		s.eventually("it is scaled back", func() error {
+			if now, ok := find[*appsv1.StatefulSet](s.recorder, "a-1"); !ok || now.Generation < generation+2 || *now.Spec.Replicas != 1 {
+				return errStill
+			}
+			return s.unsettled(set)
+		})
+		for _, name := range []string{"a-0", "a-0-1", "a-1"} {
+			if s.uids()[name] != before[name] {
+				s.dump()
+				t.Fatalf("scaled to %d: pod %s is another one", replicas, name)
+			}
+		}
 	}
 }
