@@ -135,6 +135,28 @@ func TestTheAftermathOfAKillTellsLivesApart(t *testing.T) {
 	}
 }
 
+func TestTheStepsOfAnAnswerAreTimed(t *testing.T) {
+	at := func(ms int) time.Time { return time.UnixMilli(int64(1_000_000 + ms)) }
+	request := func(verb, resource, subresource, agent, name string, ms int) drill.Request {
+		return drill.Request{Verb: verb, Resource: resource, Subresource: subresource, Agent: agent, Name: name, Begun: at(ms), Done: at(ms + 1), Code: http.StatusOK}
+	}
+	got := stepsOf([]drill.Request{
+		request("patch", "leaderworkersets", "status", "lockstep/v1", "a", 0), // before anybody was killed
+		request("delete", "pods", "", benchAgent, "a-1-3", 9),
+		request("patch", "leaderworkersets", "status", "lockstep/v1", "a", 20),
+		request("patch", "leaderworkersets", "status", "lockstep/v1", "a", 25), // counts
+		request("delete", "statefulsets", "", "lockstep/v1", "a-1", 30),
+		request("delete", "pods", "", "lockstep/v1", "a-1-1", 40),
+		request("delete", "pods", "", "kwok", "a-1", 41), // the end of it
+		request("delete", "pods", "", "lockstep/v1", "a-1", 50),
+		request("delete", "pods", "", "lockstep/v1", "a-1", 60),
+	})
+	want := map[string][]time.Duration{"record": {10 * time.Millisecond}, "statefulset": {20 * time.Millisecond}, "leader": {40 * time.Millisecond}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
 func TestAMedianIsTakenOfEachFigure(t *testing.T) {
 	runs := []figures{{{"a", 1}, {"b", 9}}, {{"a", 3}, {"b", 7}}, {{"a", 2}, {"b", 8}}}
 	if diff := cmp.Diff(figures{{"a", 2}, {"b", 8}}, medians(runs), cmp.AllowUnexported(figure{})); diff != "" {

@@ -63,6 +63,16 @@ func killOne(ctx context.Context, b *bed) (figures, error) {
 	var f figures
 	median.tell(&f, "kill-one", floorCost)
 	after.tell(&f, "kill-one")
+	steps, err := s.steps()
+	if err != nil {
+		return nil, err
+	}
+	for _, step := range []string{"record", "statefulset"} {
+		if taken := steps[step]; len(taken) > 0 {
+			f.add("kill-one."+step+"-ms-median", milliseconds(taken[len(taken)/2]))
+			f.add("kill-one."+step+"-ms-longest", milliseconds(taken[len(taken)-1]))
+		}
+	}
 	f.add("kill-one.answer-ms-median", milliseconds(answers[len(answers)/2]))
 	f.add("kill-one.answer-ms-p99", milliseconds(answers[(len(answers)*99+99)/100-1]))
 	return f, nil
@@ -137,29 +147,63 @@ func (s *stage) killAll(ctx context.Context, leader string) error {
 // answers tells how long after each worker's deletion the operator asked for its
 // leader to be deleted, by the API server's own clock, shortest first.
 func (s *stage) answers(want int) ([]time.Duration, error) {
+	all, err := s.steps()
+	if err != nil {
+		return nil, err
+	}
+	if answers := all["leader"]; len(answers) >= want {
+		return answers, nil
+	}
+	return nil, fmt.Errorf("%w: the operator deleted %d leaders for %d workers", errInvalid, len(all["leader"]), want)
+}
+
+// steps tells how long after each worker's deletion the operator began each step of its
+// answer, shortest first: the failure's record on the set, the deletion of the group's
+// StatefulSet, and that of its leader.
+func (s *stage) steps() (map[string][]time.Duration, error) {
 	if err := s.audit.Sync(); err != nil {
 		return nil, err
 	}
-	deletions := s.audit.Kept(0, func(r drill.Request) bool {
-		return r.Namespace == s.namespace && r.Resource == "pods" && r.Verb == "delete" && r.Code == http.StatusOK
-	})
-	killed := map[string]time.Time{}
-	var answers []time.Duration
-	for _, r := range deletions {
+	return stepsOf(s.audit.Kept(0, func(r drill.Request) bool { return r.Namespace == s.namespace && r.Code == http.StatusOK })), nil
+}
+
+func stepsOf(requests []drill.Request) map[string][]time.Duration {
+	killed := map[string]time.Time{} // by the leader, until that is deleted
+	recorded, disarmed := map[string]time.Time{}, map[string]time.Time{}
+	steps := map[string][]time.Duration{}
+	for _, r := range requests {
 		var group, worker int
-		if n, _ := fmt.Sscanf(r.Name, "a-%d-%d", &group, &worker); n == 2 && r.Agent == benchAgent {
+		n, _ := fmt.Sscanf(r.Name, "a-%d-%d", &group, &worker)
+		at, awaited := killed[r.Name]
+		switch {
+		case n == 2 && deletesPod(r) && r.Agent == benchAgent:
 			killed[fmt.Sprintf("a-%d", group)] = r.Done
-		}
-		if at, ours := killed[r.Name]; ours && drill.ByLockstep(r) {
-			answers = append(answers, r.Begun.Sub(at))
+		case !drill.ByLockstep(r):
+		case r.Resource == "leaderworkersets" && r.Subresource == "status":
+			for leader := range killed { // one at a time where it is one that is killed
+				if _, known := recorded[leader]; !known {
+					recorded[leader] = r.Begun
+				}
+			}
+		case awaited && r.Resource == "statefulsets" && r.Verb == "delete":
+			disarmed[r.Name] = r.Begun
+		case awaited && deletesPod(r):
+			steps["leader"] = append(steps["leader"], r.Begun.Sub(at))
+			if begun, known := recorded[r.Name]; known {
+				steps["record"] = append(steps["record"], begun.Sub(at))
+			}
+			if begun, known := disarmed[r.Name]; known {
+				steps["statefulset"] = append(steps["statefulset"], begun.Sub(at))
+			}
 			delete(killed, r.Name)
+			delete(recorded, r.Name)
+			delete(disarmed, r.Name)
 		}
 	}
-	if len(answers) < want {
-		return nil, fmt.Errorf("%w: the operator deleted %d leaders for %d workers", errInvalid, len(answers), want)
+	for _, taken := range steps {
+		slices.Sort(taken)
 	}
-	slices.Sort(answers)
-	return answers, nil
+	return steps
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
