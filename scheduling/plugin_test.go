@@ -46,7 +46,7 @@ func TestPreFilterTreatsATerminatingClaimAsAMissingOne(t *testing.T) {
 			framework.UnschedulableAndUnresolvable, `waiting for ephemeral volume controller to create the persistentvolumeclaim "web-scratch"`},
 		{"ephemeral, of this pod", scratch(newPod("web")), []*corev1.PersistentVolumeClaim{newClaim("web-scratch", ownedBy("uid-web"))}, framework.Success, ""},
 		{"ephemeral, of one before", scratch(newPod("web")), []*corev1.PersistentVolumeClaim{newClaim("web-scratch", ownedBy("uid-old"))},
-			framework.UnschedulableAndUnresolvable, `persistentvolumeclaim "web-scratch" was not created for pod "web"`},
+			framework.UnschedulableAndUnresolvable, `PVC team/web-scratch was not created for pod team/web (pod is not owner)`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

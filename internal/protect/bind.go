@@ -72,7 +72,7 @@ func unusableEphemeral(pod *corev1.Pod, name string, claims Claims) string {
 		return why
 	}
 	if owner := metav1.GetControllerOfNoCopy(claims[name]); owner == nil || owner.UID != pod.UID {
-		return fmt.Sprintf("persistentvolumeclaim %q was not created for pod %q", name, pod.Name)
+		return fmt.Sprintf("PVC %s/%s was not created for pod %s/%s (pod is not owner)", claims[name].Namespace, name, pod.Namespace, pod.Name)
 	}
 	return ""
 }

@@ -28,7 +28,7 @@ func TestUnusable(t *testing.T) {
 		{"the second one", pod("web", []string{"data", "logs"}), protect.Claims{"data": claim("data"), "logs": claim("logs", dying)}, `persistentvolumeclaim "logs" is being deleted`},
 		{"ephemeral", pod("web", nil, ephemeral("scratch")), protect.Claims{"web-scratch": own}, ""},
 		{"ephemeral, missing", pod("web", nil, ephemeral("scratch")), nil, `waiting for ephemeral volume controller to create the persistentvolumeclaim "web-scratch"`},
-		{"ephemeral, another's", pod("web", nil, ephemeral("scratch")), protect.Claims{"web-scratch": claim("web-scratch")}, `persistentvolumeclaim "web-scratch" was not created for pod "web"`},
+		{"ephemeral, another's", pod("web", nil, ephemeral("scratch")), protect.Claims{"web-scratch": claim("web-scratch")}, `PVC ns/web-scratch was not created for pod ns/web (pod is not owner)`},
 	}
 	for _, tt := range tests {
 		if got := protect.Unusable(tt.pod, tt.claims); got != tt.want {
