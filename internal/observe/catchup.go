@@ -2,6 +2,7 @@ package observe
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,14 +41,15 @@ func (l *Looker) mayList(namespace string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	last, ok := l.listed[namespace]
-	return !ok || l.now().Sub(last.ended) >= listShare*last.took
+	return !ok || last.over(l.now())
 }
 
-// noteList remembers what a list cost.
+// noteList remembers what a list cost, and forgets those that count no more.
 func (l *Looker) noteList(namespace string, begun time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	ended := l.now()
+	maps.DeleteFunc(l.listed, func(_ string, last listed) bool { return last.over(ended) })
 	l.listed[namespace] = listed{ended: ended, took: ended.Sub(begun)}
 }
 
@@ -56,6 +58,9 @@ type listed struct {
 	ended time.Time
 	took  time.Duration
 }
+
+// over tells whether it was long enough ago to be read again.
+func (l listed) over(now time.Time) bool { return now.Sub(l.ended) >= listShare*l.took }
 
 // catchUp tells whether the memory of a namespace has seen everything up to a
 // resource version: whether a watch from where it stands has come as far, and the

@@ -72,3 +72,15 @@ func TestAWatchThatCatchesUpSparesAList(t *testing.T) {
 		}
 	}
 }
+
+func TestListsThatCountNoMoreAreForgotten(t *testing.T) {
+	now := time.Unix(0, 0)
+	looker := NewLooker(NewPods(), &fakePods{}, func() time.Time { return now }, func(Reading) {})
+	looker.listed["gone"] = listed{ended: now, took: time.Second}
+	looker.listed["busy"] = listed{ended: now, took: time.Minute}
+	now = now.Add(listShare * time.Second)
+	looker.noteList("ns", now)
+	if _, kept := looker.listed["gone"]; kept || len(looker.listed) != 2 {
+		t.Errorf("remembered: %v", looker.listed)
+	}
+}
