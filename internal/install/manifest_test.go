@@ -152,6 +152,8 @@ var grantedToProtect = map[string]string{
 	"lockstep-protection-role  persistentvolumes []":                        "get list watch patch",
 	"lockstep-protection-role  pods []":                                     "get list watch update patch",
 	"lockstep-protection-role  namespaces []":                               "get list watch patch",
+	"lockstep-protection-role  nodes []":                                    "get list",
+	"lockstep-protection-role storage.k8s.io volumeattachments []":          "list",
 	"lockstep-protection-role apps statefulsets []":                         "get list watch",
 	"lockstep-protection-role apps deployments []":                          "get list watch",
 	"lockstep-protection-role apps replicasets []":                          "get list watch",

@@ -73,7 +73,7 @@ func (c *census) Collect(to chan<- prometheus.Metric) {
 
 func (c *census) count() (byReason map[string]int, age time.Duration) {
 	byReason = map[string]int{}
-	for _, reason := range []string{HeldByPods, HeldByRecord, HeldByOther, HeldUnread, HeldBySlipped, HeldForWriting} {
+	for _, reason := range []string{HeldByPods, HeldByRecord, HeldByOther, HeldUnread, HeldBySlipped, HeldForWriting, HeldUnwritten, HeldByCompleted, HeldByVolume} {
 		byReason[reason] = 0
 	}
 	c.mu.Lock()

@@ -36,6 +36,10 @@ const (
 	HeldUnread     = "Unreadable"
 	HeldBySlipped  = "UsedWithoutProtection"
 	HeldForWriting = "Releasing"
+	HeldUnwritten  = "WriteFailed"
+	// Only of claims that chose so, and the codes of why they wait.
+	HeldByCompleted = "CompletedPods"
+	HeldByVolume    = "VolumeAttached"
 )
 
 var (
@@ -101,6 +105,13 @@ func (p *Protection) Postponed(claim *corev1.PersistentVolumeClaim, why action.R
 	p.told.Add(claim.UID, DeletionPostponed)
 	postponed.Inc()
 	p.event(claim, corev1.EventTypeNormal, DeletionPostponed, why.Sentence)
+}
+
+// Awaits tells that a claim on its way out stays for something else than pods that
+// run: its code is the reason that is counted.
+func (p *Protection) Awaits(claim *corev1.PersistentVolumeClaim, why action.Reason) {
+	p.Postponed(claim, why)
+	p.Held(claim, why.Code)
 }
 
 // Slipped tells that pods run on a claim that bears no pod protection any more.

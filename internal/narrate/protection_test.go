@@ -38,7 +38,7 @@ func TestCensusCountsWhatIsOnItsWayOut(t *testing.T) {
 	p.Held(goingSince("gone", 10), HeldUnread)
 	p.Gone("gone")
 	byReason, age := p.census.count()
-	want := map[string]int{HeldByPods: 2, HeldByRecord: 0, HeldByOther: 0, HeldUnread: 0, HeldBySlipped: 0, HeldForWriting: 0}
+	want := map[string]int{HeldByPods: 2, HeldByRecord: 0, HeldByOther: 0, HeldUnread: 0, HeldBySlipped: 0, HeldForWriting: 0, HeldUnwritten: 0, HeldByCompleted: 0, HeldByVolume: 0}
 	if diff := cmp.Diff(want, byReason); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}

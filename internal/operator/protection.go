@@ -158,6 +158,7 @@ func (p *protection) setupFinalizers() error {
 		Looker: func(told func(observe.Reading)) *observe.Looker {
 			return observe.NewLooker(p.pods, p.mgr.GetAPIReader(), time.Now, told).CatchingUp(p.watchPods)
 		},
+		Tracer:   observe.NewTracer(p.mgr.GetAPIReader()),
 		Actor:    p.actor,
 		Recorder: p.mgr.GetEventRecorder(controller.Protection),
 		Clock:    clock.RealClock{},

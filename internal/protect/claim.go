@@ -33,6 +33,7 @@ type View struct {
 	// Pods are those of its namespace.
 	Pods     *Index
 	Mode     Mode
+	Choice   Choice
 	Settings Settings
 }
 
@@ -54,10 +55,12 @@ func Decide(v View) Verdict {
 	if !has(PodsFinalizer) && !has(BarrierFinalizer) {
 		return Verdict{} // what else keeps it is not ours
 	}
-	if users := v.Pods.Holding(v.Claim); len(users) > 0 {
+	takes := v.Settings.takes(v.Claim)
+	users := v.Pods.Holding(v.Claim)
+	if len(users) > 0 && !(takes != "" && v.Choice.CompletedFree && allCompleted(users)) {
 		return Verdict{Step: Keep, Users: users, Because: InUse(users)}
 	}
-	if v.Settings.takes(v.Claim) == "" {
+	if takes == "" {
 		return Verdict{Step: AwaitPods, Because: action.Reason{Code: "AwaitingPodProtection", Sentence: PodsFinalizer + " is still there, and not ours to take"}}
 	}
 	return Verdict{Step: Look}

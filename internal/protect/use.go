@@ -21,6 +21,8 @@ type Use struct {
 	// ephemeral uses count only for the claim that the pod itself controls.
 	ephemeral bool
 	shutDown  bool
+	// completed: see Completed.
+	completed bool
 }
 
 // holds tells whether the use keeps the claim's finalizers, whatever the phase of
@@ -55,9 +57,10 @@ func NewIndex() *Index {
 // See adds a pod.
 func (x *Index) See(pod *corev1.Pod) {
 	x.pods[pod.UID] = true
+	completed := Completed(pod)
 	for i := range pod.Spec.Volumes {
 		volume := &pod.Spec.Volumes[i]
-		use := Use{Pod: identity.RefOf(identity.KindPod, pod), Node: pod.Spec.NodeName, Phase: pod.Status.Phase, shutDown: isShutDown(pod)}
+		use := Use{Pod: identity.RefOf(identity.KindPod, pod), Node: pod.Spec.NodeName, Phase: pod.Status.Phase, shutDown: isShutDown(pod), completed: completed}
 		switch {
 		case volume.PersistentVolumeClaim != nil:
 			use.Path = fmt.Sprintf("spec.volumes[%s].persistentVolumeClaim.claimName", volume.Name)

@@ -87,7 +87,7 @@ func (c Case) recorded(uid types.UID) bool {
 func (c Case) because(e Explained, pod *corev1.Pod) string {
 	switch {
 	case e.Reason == BoundPod && isOver(corev1.PodPhase(e.Phase)):
-		return "the pod has finished; it still holds as long as it is there" + c.goesByItself(pod)
+		return "the pod has finished; it still holds as long as it is there" + c.letsGo(pod) + c.goesByItself(pod)
 	case e.Reason == BoundPod && pod != nil && pod.DeletionTimestamp != nil:
 		return "bound to node " + e.Node + ", and on its way out"
 	case e.Reason == BoundPod:

@@ -63,6 +63,8 @@ func (c Case) goingAway(e Explanation) string {
 		text += "and who holds it cannot be told: " + unreadNames(c.Unread) + " could not be read"
 	case c.wordsInTheWay():
 		text += "and its finalizers are kept by words that still stand on it"
+	case c.heldByVolume():
+		text += "and stays until its volume is detached from " + named(slices.Clone(c.Attached))
 	case onlyForeign(e.Finalizers):
 		text += "and stays until the owners of other finalizers take them away"
 	default:

@@ -59,6 +59,7 @@ func (i *Inquirer) About(ctx context.Context, w *World, claim *corev1.Persistent
 		NamespaceEnding: w.Ending, Unread: slices.Clone(w.Unread), Now: i.Now(),
 	}}
 	f.Mode, f.ModeFrom = modeOf(claim, w)
+	f.Choice = protect.ChoiceOf(claim, w.Labels)
 	reads := []func(context.Context, *Found) error{i.policies, i.volume, i.attached, i.nodes}
 	if i.Brief && claim.DeletionTimestamp == nil {
 		reads = reads[:1]

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -35,7 +37,9 @@ type Options struct {
 	Claims *observe.Claims
 	Pods   *observe.Pods
 	// Looker makes the Looker; told is where it tells of its readings.
-	Looker   func(told func(observe.Reading)) *observe.Looker
+	Looker func(told func(observe.Reading)) *observe.Looker
+	// Tracer finds volumes on nodes, for claims that chose to be judged by that.
+	Tracer   *observe.Tracer
 	Actor    *act.Actor
 	Recorder events.EventRecorder
 	Clock    clock.WithDelayedExecution
@@ -49,10 +53,14 @@ type Controller struct {
 	claims   *observe.Claims
 	pods     *observe.Pods
 	look     *observe.Looker
+	tracer   *observe.Tracer
 	act      *act.Actor
 	narrate  *narrate.Protection
 	backlog  *backlog
 	log      logr.Logger
+	now      func() time.Time
+	// completed holds since when pods have been known to have completed, by UID.
+	completed *lru.Cache
 
 	mu sync.Mutex
 	// doubted holds the version of claims that were written onto, or that turned out
@@ -64,7 +72,7 @@ type Controller struct {
 func New(o Options) *Controller {
 	c := &Controller{
 		settings: o.Settings, caches: o.Caches, claims: o.Claims, pods: o.Pods, act: o.Actor,
-		backlog: newBacklog(o.Clock),
+		backlog: newBacklog(o.Clock), tracer: o.Tracer, now: o.Clock.Now, completed: lru.New(remembered),
 		doubted: map[types.NamespacedName]string{}, log: o.Log,
 	}
 	c.narrate = narrate.NewProtection(o.Recorder, o.Clock.Now, c.backlog.depth)

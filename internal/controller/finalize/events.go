@@ -46,8 +46,13 @@ func (c *Controller) claimEvents() cache.ResourceEventHandler {
 
 func (c *Controller) claimGone(claim *corev1.PersistentVolumeClaim) {
 	key := client.ObjectKeyFromObject(claim)
-	c.narrate.Gone(claim.UID)
 	c.backlog.succeeded(key)
+	c.forget(key, claim.UID)
+}
+
+// forget has nothing remembered of a claim that is not there any more.
+func (c *Controller) forget(key types.NamespacedName, uid types.UID) {
+	c.narrate.Gone(uid)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.doubted, key)
@@ -60,23 +65,27 @@ func concerns(was, is *corev1.PersistentVolumeClaim) bool {
 		metav1.GetControllerOfNoCopy(was) == nil != (metav1.GetControllerOfNoCopy(is) == nil)
 }
 
-// namespaceEvents has the claims of a namespace looked at whose mode changes.
-func (c *Controller) namespaceEvents(ctx context.Context) cache.ResourceEventHandler {
-	mode := func(object any) string {
-		if namespace, ok := object.(*metav1.PartialObjectMetadata); ok {
-			return namespace.Labels[protect.ModeKey]
+// chosen is what a namespace chose for its claims.
+func chosen(object any) (words [3]string) {
+	if namespace, ok := object.(*metav1.PartialObjectMetadata); ok {
+		for i, key := range []string{protect.ModeKey, protect.CompletedKey, protect.AttachedKey} {
+			words[i] = namespace.Labels[key]
 		}
-		return ""
 	}
+	return words
+}
+
+// namespaceEvents has the claims of a namespace looked at that chooses otherwise.
+func (c *Controller) namespaceEvents(ctx context.Context) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(object any) {
 			// A claim may have been seen before its namespace was.
-			if mode(object) != "" {
+			if chosen(object) != chosen(nil) {
 				c.addAllOf(ctx, object)
 			}
 		},
 		UpdateFunc: func(before, after any) {
-			if mode(before) != mode(after) {
+			if chosen(before) != chosen(after) {
 				c.addAllOf(ctx, after)
 			}
 		},
@@ -99,12 +108,13 @@ func (c *Controller) addAllOf(ctx context.Context, object any) {
 
 // podChanged has the claims looked at that a pod may have let go of: of one that
 // went, of one that gave its name to another, and of one that is bound to no node
-// or of which nothing runs any more.
+// or of which nothing runs any more. One that has just come to a node holds claims
+// of which that was not known when their deletion was seen.
 func (c *Controller) podChanged(before, after *observe.PodUses) {
 	switch {
 	case after == nil:
 		c.addUsed(before)
-	case after.Node == "" || after.Over || after.IsShutDown():
+	case after.Node == "" || after.Over || after.IsShutDown() || before == nil || before.Node == "":
 		c.addUsed(after)
 	}
 }

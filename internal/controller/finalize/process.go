@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -18,15 +17,6 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/narrate"
 	"lockstep.dev/lockstep/internal/protect"
-)
-
-const (
-	// lookAgain is how soon a claim is looked at whose users the watch of pods has not
-	// shown yet: their going may never be seen.
-	lookAgain = 5 * time.Second
-	// lookAtRecords is how soon a claim is looked at that names pods which do not
-	// name it: nothing tells when they go.
-	lookAtRecords = time.Minute
 )
 
 // pass is one pass over claims of one namespace.
@@ -68,6 +58,18 @@ func (c *Controller) process(ctx context.Context, keys []types.NamespacedName) {
 	}
 	p.judge(ctx)
 	p.write(ctx)
+	p.forgetGone(ctx)
+}
+
+// forgetGone has claims forgotten again that went during the pass: it may have
+// noted something of them after their event.
+func (p *pass) forgetGone(ctx context.Context) {
+	for uid, claim := range p.claims {
+		key := client.ObjectKeyFromObject(claim)
+		if cached, err := p.Controller.claims.Get(ctx, key); err == nil && (cached == nil || cached.UID != uid) {
+			p.forget(key, uid)
+		}
+	}
 }
 
 // see is a claim as it is to be judged, or nil if there is nothing to judge: the
@@ -107,7 +109,9 @@ func (p *pass) decide(claim *corev1.PersistentVolumeClaim, pods *protect.Index) 
 		p.observe(claim, mode, pods)
 		return
 	}
-	verdict := protect.Decide(protect.View{Claim: claim, Pods: pods, Mode: mode, Settings: p.settings})
+	verdict := protect.Decide(protect.View{
+		Claim: claim, Pods: pods, Mode: mode, Choice: protect.ChoiceOf(claim, p.labels), Settings: p.settings,
+	})
 	switch verdict.Step {
 	case protect.Dress:
 		p.do = append(p.do, action.Dress{Object: refOf(claim), Finalizers: verdict.Finalizers, Because: verdict.Because})
@@ -121,7 +125,7 @@ func (p *pass) decide(claim *corev1.PersistentVolumeClaim, pods *protect.Index) 
 	default:
 		p.leave(claim)
 	}
-	if verdict.Step == protect.Keep || verdict.Step == protect.AwaitPods {
+	if verdict.Step != protect.Look && verdict.Step != protect.Dress {
 		p.backlog.succeeded(client.ObjectKeyFromObject(claim))
 	}
 }
@@ -142,13 +146,14 @@ func (p *pass) leave(claim *corev1.PersistentVolumeClaim) {
 
 // observe tells of a claim that is not ours to protect, in the mode that tells.
 func (p *pass) observe(claim *corev1.PersistentVolumeClaim, mode protect.Mode, pods *protect.Index) {
-	if mode != protect.Observe || claim.DeletionTimestamp == nil {
-		return
+	if mode == protect.Observe && claim.DeletionTimestamp != nil {
+		verdict := protect.Decide(protect.View{Claim: claim, Pods: pods, Mode: mode, Settings: p.settings})
+		if verdict.Step == protect.Keep {
+			p.narrate.Postponed(claim, verdict.Because)
+			return
+		}
 	}
-	verdict := protect.Decide(protect.View{Claim: claim, Pods: pods, Mode: mode, Settings: p.settings})
-	if verdict.Step == protect.Keep {
-		p.narrate.Postponed(claim, verdict.Because)
-	}
+	p.narrate.Gone(claim.UID)
 }
 
 // postponed tells of a claim that stays because pods use it.
@@ -158,60 +163,6 @@ func (p *pass) postponed(claim *corev1.PersistentVolumeClaim, verdict protect.Ve
 		return
 	}
 	p.narrate.Slipped(claim, podsOf(verdict.Users))
-}
-
-// judge reads pods once for all claims that nothing else can tell of.
-func (p *pass) judge(ctx context.Context) {
-	batch := p.settings.Take(p.namespace, p.look)
-	if batch.Empty() {
-		return
-	}
-	live := batch.Look(p.Controller.look.For(ctx, batch))
-	if err := live.Err(); err != nil {
-		p.unread(ctx, err)
-		return
-	}
-	releases, kept := live.Judge()
-	for _, k := range kept {
-		p.keep(ctx, k)
-	}
-	for _, r := range releases {
-		p.do = append(p.do, r)
-	}
-	for _, r := range live.Forget() {
-		p.do = append(p.do, r)
-	}
-}
-
-// unread has every claim wait that needed a reading: all of them are in use, for all
-// that is known.
-func (p *pass) unread(ctx context.Context, err error) {
-	var keys []types.NamespacedName
-	for _, claim := range p.look {
-		p.narrate.Held(claim, narrate.HeldUnread)
-		keys = append(keys, client.ObjectKeyFromObject(claim))
-	}
-	p.failed(ctx, keys, err)
-}
-
-// keep has a claim wait for those that a reading found.
-func (p *pass) keep(ctx context.Context, k protect.Kept) {
-	claim := p.claims[k.Claim.UID]
-	key := client.ObjectKeyFromObject(claim)
-	switch {
-	case k.Err != nil:
-		p.narrate.Held(claim, narrate.HeldUnread)
-		p.failed(ctx, []types.NamespacedName{key}, k.Err)
-	case len(k.Users) > 0:
-		p.postponed(claim, protect.Verdict{Users: k.Users, Because: protect.InUse(k.Users)})
-		if slices.ContainsFunc(k.Users, func(u protect.Use) bool { return !p.pods.Has(p.namespace, u.Pod.UID) }) {
-			p.backlog.remind(key, lookAgain)
-		}
-	default:
-		p.narrate.Postponed(claim, protect.MayBeInUse(k.Recorded))
-		p.narrate.Held(claim, narrate.HeldByRecord)
-		p.backlog.remind(key, lookAtRecords)
-	}
 }
 
 // write carries out what was decided, side by side.
@@ -248,6 +199,7 @@ func (p *pass) carryOut(ctx context.Context, a action.Action) {
 		p.doubt(key, onto.ResourceVersion)
 		p.backlog.retry(key)
 	default:
+		p.narrate.Held(p.claims[onto.UID], narrate.HeldUnwritten)
 		p.failed(ctx, []types.NamespacedName{key}, err)
 	}
 }

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -39,8 +41,11 @@ type world struct {
 	// lists counts full readings of pods; unreadable has them fail.
 	lists      int
 	unreadable error
-	// before is called before every write.
-	before func()
+	// refused has writes fail.
+	refused error
+	// before is called before every write, and during in the middle of every full
+	// reading of pods.
+	before, during func()
 }
 
 func newWorld(t *testing.T, settings protect.Settings, objects ...client.Object) *world {
@@ -50,6 +55,9 @@ func newWorld(t *testing.T, settings protect.Settings, objects ...client.Object)
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 			if _, whole := list.(*corev1.PodList); whole {
 				w.lists++
+				if w.during != nil {
+					w.during()
+				}
 				if w.unreadable != nil {
 					return w.unreadable
 				}
@@ -59,6 +67,9 @@ func newWorld(t *testing.T, settings protect.Settings, objects ...client.Object)
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
 			if w.before != nil {
 				w.before()
+			}
+			if w.refused != nil {
+				return w.refused
 			}
 			return c.Patch(ctx, o, patch, options...)
 		},
@@ -154,6 +165,34 @@ func (w *world) events() string {
 			return strings.Join(all, "\n")
 		}
 	}
+}
+
+// remove deletes an object, as if its watch told at once.
+func (w *world) remove(o client.Object) {
+	w.Helper()
+	if err := w.Delete(w.Context(), o); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// heldFor is how many claims are counted as held for a reason.
+func (w *world) heldFor(reason string) int {
+	w.Helper()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(w.narrate.Metrics()...)
+	families, err := registry.Gather()
+	if err != nil {
+		w.Fatal(err)
+	}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			if family.GetName() == "lockstep_protection_claims_held" && metric.GetLabel()[0].GetValue() == reason {
+				return int(metric.GetGauge().GetValue())
+			}
+		}
+	}
+	w.Fatalf("nothing is counted as %q", reason)
+	return 0
 }
 
 func claim(name string, finalizers ...string) *corev1.PersistentVolumeClaim {
@@ -373,7 +412,8 @@ func TestAPodThatLetsGoWakesItsClaims(t *testing.T) {
 		before, after *corev1.Pod
 		want          []string
 	}{
-		"comes":                 {nil, bound, nil},
+		"comes":                 {nil, bound, []string{"ns/going"}},
+		"comes to a node":       {unbound, bound, []string{"ns/going"}},
 		"comes unbound":         {nil, unbound, []string{"ns/going"}},
 		"changes":               {bound, bound, nil},
 		"ends":                  {bound, over, []string{"ns/going"}},
@@ -421,5 +461,114 @@ func TestOnlyWhatFinalizersAreDecidedByConcerns(t *testing.T) {
 		if got := concerns(was, is); got != tt.want {
 			t.Errorf("%s: got %t", name, got)
 		}
+	}
+}
+
+// A pass notes what it finds of a claim after the event has told that it went: it
+// must not be counted for ever.
+func TestAClaimThatGoesDuringAPassIsForgotten(t *testing.T) {
+	w := newWorld(t, beside, deleted(claim("c", b)))
+	w.during = func() {
+		if err := w.Create(t.Context(), user("slipped", "c")); err != nil {
+			t.Fatal(err)
+		}
+		gone := deleted(claim("c", b))
+		w.cached = refusingClaims{w.WithWatch}
+		w.claimEvents().OnDelete(gone)
+	}
+	w.pass("c")
+	if n := w.heldFor("UsedWithoutProtection"); n != 0 {
+		t.Errorf("%d claims are held, and there is none", n)
+	}
+	if len(w.doubted) > 0 {
+		t.Errorf("still remembered: %v", w.doubted)
+	}
+}
+
+// The answer to the write that ends a claim may come after its event.
+func TestAReleasedClaimIsForgotten(t *testing.T) {
+	w := newWorld(t, beside, deleted(claim("c", b)))
+	w.before = func() {
+		w.cached = refusingClaims{w.WithWatch}
+		w.claimEvents().OnDelete(deleted(claim("c", b)))
+	}
+	w.pass("c")
+	w.want("c")
+	if len(w.doubted) > 0 {
+		t.Errorf("still remembered: %v", w.doubted)
+	}
+}
+
+// refusingClaims is a cache from which the claims have gone.
+type refusingClaims struct{ client.Reader }
+
+func (r refusingClaims) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+	if _, claim := o.(*corev1.PersistentVolumeClaim); claim {
+		return apierrors.NewNotFound(corev1.Resource("persistentvolumeclaims"), key.Name)
+	}
+	return r.Reader.Get(ctx, key, o, options...)
+}
+
+func TestWhatCannotBeWrittenIsCountedAsSuch(t *testing.T) {
+	w := newWorld(t, beside, deleted(claim("c", b)))
+	w.refused = errors.New("guarded")
+	w.pass("c")
+	if n := w.heldFor("WriteFailed"); n != 1 {
+		t.Errorf("%d claims wait to be written", n)
+	}
+	w.refused = nil
+	w.clock.Step(lastRetry)
+	w.drain()
+	w.want("c")
+}
+
+func TestAClaimThatIsObservedIsCountedWhileItIsUsed(t *testing.T) {
+	c := deleted(claim("c", other, p))
+	c.Annotations = map[string]string{protect.ModeKey: "observe"}
+	w := newWorld(t, beside, user("u", "c"), c)
+	w.pass("c")
+	if n := w.heldFor("InUse"); n != 1 {
+		t.Errorf("%d claims are held by pods", n)
+	}
+	w.remove(user("u"))
+	w.follow()
+	w.drain()
+	if n := w.heldFor("InUse"); n != 0 {
+		t.Errorf("%d claims are held by pods, and there is none", n)
+	}
+}
+
+// A claim that is kept by a reading has not failed: its next failure is its first.
+func TestOldFailuresAreForgottenWhenAClaimWasJudged(t *testing.T) {
+	w := newWorld(t, beside, deleted(claim("c", b)))
+	w.unreadable = errors.New("down")
+	w.pass("c")
+	for range 5 {
+		w.clock.Step(lastRetry)
+		w.drain()
+	}
+	w.unreadable = nil
+	if err := w.Create(t.Context(), user("slipped", "c")); err != nil {
+		t.Fatal(err)
+	}
+	w.clock.Step(lastRetry)
+	w.drain()
+	if n := w.backlog.limit.NumRequeues(key("ns", "c")); n != 0 {
+		t.Errorf("%d failures are remembered", n)
+	}
+}
+
+// Beside the built-in controller nothing else would have the claim looked at again
+// before its pod ends.
+func TestAPodThatIsSeenLateIsToldOf(t *testing.T) {
+	w := newWorld(t, beside, deleted(claim("c", p, b)))
+	w.pass("c")
+	if err := w.Create(t.Context(), user("u", "c")); err != nil {
+		t.Fatal(err)
+	}
+	w.follow()
+	w.drain()
+	if got := w.events(); !strings.Contains(got, "DeletionPostponed") || !strings.Contains(got, "pod u on node n") {
+		t.Errorf("told %q", got)
 	}
 }

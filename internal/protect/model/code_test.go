@@ -3,9 +3,11 @@ package model
 import (
 	"errors"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"lockstep.dev/lockstep/internal/protect"
 )
@@ -14,21 +16,22 @@ import (
 // model knows: what the code takes away, the model takes away.
 func TestTheCodeJudgesAsTheModelDoes(t *testing.T) {
 	released := 0
-	for _, rules := range []Rules{
-		BarrierBeside(RefusesUnprotected), BarrierAlone(RefusesUnprotected),
-		Probing(BarrierBeside(RefusesUnprotected)), Probing(BarrierAlone(RefusesUnprotected)),
-	} {
+	beside, alone := BarrierBeside(RefusesUnprotected), BarrierAlone(RefusesUnprotected)
+	for _, rules := range []Rules{beside, alone, Probing(beside), Probing(alone), Traced(beside), Traced(alone)} {
 		for _, c := range everyClaim() {
-			for _, phase := range []phase{unbound, bound, gone} {
+			for _, phase := range []phase{unbound, bound, ended, unmounted, gone, ghost} {
 				want := modelTakes(world{rules, OneLife}, c, phase)
-				if c.record != 0 && phase != gone {
+				if c.record != 0 && phase < gone && !(phase == unmounted && rules.Completed == CompletedFree) {
 					want = none // the code goes by the record as well
 				}
-				if got := codeTakes(c, phase, !rules.BuiltIn, nil); got != want {
-					t.Errorf("%+v, pod %d, built-in %t: the code takes %d, the model %d", c, phase, rules.BuiltIn, got, want)
+				if got := codeTakes(c, phase, rules, nil, nil); got != want {
+					t.Errorf("%+v, pod %d, built-in %t, traced %d: the code takes %d, the model %d", c, phase, rules.BuiltIn, rules.Completed, got, want)
 				}
-				if got := codeTakes(c, phase, !rules.BuiltIn, errors.New("lost")); got != none {
+				if got := codeTakes(c, phase, rules, errors.New("lost"), nil); got != none {
 					t.Errorf("%+v, pod %d: the code takes %d after an error", c, phase, got)
+				}
+				if got := codeTakes(c, phase, rules, nil, errors.New("lost")); got != none && (rules.Attached == AttachedHolds && got == barrierFinalizer || phase == unmounted) {
+					t.Errorf("%+v, pod %d: the code takes %d, and where the volume is was not read", c, phase, got)
 				}
 				if want != none {
 					released++
@@ -36,7 +39,7 @@ func TestTheCodeJudgesAsTheModelDoes(t *testing.T) {
 			}
 		}
 	}
-	if released < 10 {
+	if released < 30 {
 		t.Errorf("only %d were released: the test has gone blind", released)
 	}
 }
@@ -47,7 +50,7 @@ func TestTheCodeIsNoLaxerThanTheRecord(t *testing.T) {
 	for _, c := range everyClaim() {
 		for _, phase := range []phase{unbound, bound} {
 			kept := modelTakes(world{Recorded(), OneLife}, c, phase) == none
-			if got := codeTakes(c, phase, true, nil); kept && got != none {
+			if got := codeTakes(c, phase, BarrierAlone(RefusesUnprotected), nil, nil); kept && got != none {
 				t.Errorf("%+v, pod %d: the code takes %d, the record keeps", c, phase, got)
 			}
 		}
@@ -76,8 +79,18 @@ func modelTakes(w world, c claim, p phase) finalizer {
 	return takes
 }
 
-func codeTakes(c claim, p phase, alone bool, err error) finalizer {
-	object := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data", UID: "c", ResourceVersion: "1", Annotations: map[string]string{}}}
+// codeTakes is what the code takes: pods and volumes may be unreadable.
+func codeTakes(c claim, p phase, rules Rules, pods, volumes error) finalizer {
+	object := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data", UID: "c", ResourceVersion: "1", Annotations: map[string]string{}},
+		Spec:       corev1.PersistentVolumeClaimSpec{VolumeName: "pv"},
+	}
+	if rules.Completed == CompletedFree {
+		object.Annotations[protect.CompletedKey] = "free"
+	}
+	if rules.Attached == AttachedHolds {
+		object.Annotations[protect.AttachedKey] = "hold"
+	}
 	if c.terminating {
 		object.DeletionTimestamp = &metav1.Time{}
 	}
@@ -90,13 +103,13 @@ func codeTakes(c claim, p phase, alone bool, err error) finalizer {
 	if c.record != 0 {
 		object.Annotations[protect.UsersAnnotation] = "web=p"
 	}
-	batch := protect.Settings{Alone: alone}.Take("ns", []*corev1.PersistentVolumeClaim{object})
+	batch := protect.Settings{Alone: !rules.BuiltIn}.Take("ns", []*corev1.PersistentVolumeClaim{object})
 	releases, _ := batch.Look(func(_ string, see func(*corev1.Pod)) error {
-		if p != gone {
+		if p < gone {
 			see(codePod(p))
 		}
-		return err
-	}).Judge()
+		return pods
+	}).Tracing(codeTracing(p, volumes)).Judge()
 	if len(releases) == 0 {
 		return none
 	}
@@ -106,12 +119,29 @@ func codeTakes(c claim, p phase, alone bool, err error) finalizer {
 	return barrierFinalizer
 }
 
+// codeTracing is what a node tells of the volume.
+func codeTracing(p phase, err error) protect.Tracing {
+	return protect.Tracing{
+		Completed: func(types.UID) time.Duration { return time.Hour },
+		Read: func(protect.Question) (protect.Traces, error) {
+			if (pod{phase: p}).onNode() {
+				return protect.Traces{Attached: []string{"n1"}}, err
+			}
+			return protect.Traces{}, err
+		},
+	}
+}
+
 func codePod(p phase) *corev1.Pod {
 	object := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web", UID: "p"}, Spec: corev1.PodSpec{Volumes: []corev1.Volume{{
 		Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}},
 	}}}}
-	if p == bound {
+	if p >= bound {
 		object.Spec.NodeName = "n1"
+	}
+	if p == ended || p == unmounted {
+		object.Status.Phase = corev1.PodSucceeded
+		object.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}}
 	}
 	return object
 }

@@ -33,7 +33,10 @@ const (
 	bound
 	admitted // the kubelet has read the claim and found nothing against it
 	mounted
+	ended     // its containers have: the volume is still mounted
+	unmounted // and the pod is still there
 	gone
+	ghost // the pod was deleted by force: the volume is still mounted
 )
 
 // pod is the one pod there is at a time. It uses the claim by name.
@@ -51,6 +54,9 @@ type pod struct {
 
 // uses is rule C4: a pod uses a claim as long as it is bound, whatever else.
 func (p pod) uses() bool { return p.phase >= bound && p.phase < gone }
+
+// onNode tells whether its node has the volume mounted.
+func (p pod) onNode() bool { return p.phase == mounted || p.phase == ended || p.phase == ghost }
 
 // finalizer is what a write takes away.
 type finalizer int8
@@ -119,15 +125,15 @@ type back struct {
 	life, version int8
 }
 
-// lost is what must never be: a claim gone while a pod has its volume mounted; and
+// lost is what must never be: a claim gone while its volume is mounted; and
 // where pods are on record before they are bound, a claim gone, or another in its
 // place, while a pod is there that was bound on it.
 func (s state) lost(recorded bool) bool {
-	from := mounted
+	held := s.pod.onNode()
 	if recorded {
-		from = bound
+		held = s.pod.uses()
 	}
-	return s.pod.phase >= from && s.pod.phase < gone && (!s.claim.exists || s.claim.life != s.pod.life)
+	return held && (!s.claim.exists || s.claim.life != s.pod.life)
 }
 
 // pinned tells whether a claim is on its way out with nobody left to use it.

@@ -1,0 +1,82 @@
+package finalize
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"lockstep.dev/lockstep/internal/narrate"
+	"lockstep.dev/lockstep/internal/protect"
+)
+
+const (
+	// lookAgain is how soon a claim is looked at whose users the watch of pods has not
+	// shown yet: their going may never be seen.
+	lookAgain = 5 * time.Second
+	// lookAtRecords is how soon a claim is looked at that names pods which do not
+	// name it: nothing tells when they go.
+	lookAtRecords = time.Minute
+)
+
+// judge reads pods once for all claims that nothing else can tell of.
+func (p *pass) judge(ctx context.Context) {
+	batch := p.settings.Take(p.namespace, p.look).Choosing(p.labels)
+	if batch.Empty() {
+		return
+	}
+	live := batch.Look(p.Controller.look.For(ctx, batch))
+	if err := live.Err(); err != nil {
+		p.unread(ctx, err)
+		return
+	}
+	releases, kept := live.Tracing(p.tracing(ctx)).Judge()
+	for _, k := range kept {
+		p.keep(ctx, k)
+	}
+	for _, r := range releases {
+		p.do = append(p.do, r)
+	}
+	for _, r := range live.Forget() {
+		p.do = append(p.do, r)
+	}
+}
+
+// unread has every claim wait that needed a reading: all of them are in use, for all
+// that is known.
+func (p *pass) unread(ctx context.Context, err error) {
+	var keys []types.NamespacedName
+	for _, claim := range p.look {
+		p.narrate.Held(claim, narrate.HeldUnread)
+		keys = append(keys, client.ObjectKeyFromObject(claim))
+	}
+	p.failed(ctx, keys, err)
+}
+
+// keep has a claim wait for those that a reading found.
+func (p *pass) keep(ctx context.Context, k protect.Kept) {
+	claim := p.claims[k.Claim.UID]
+	key := client.ObjectKeyFromObject(claim)
+	if k.Err != nil {
+		p.narrate.Held(claim, narrate.HeldUnread)
+		p.failed(ctx, []types.NamespacedName{key}, k.Err)
+		return
+	}
+	p.backlog.succeeded(key)
+	switch {
+	case k.Awaits.Code != "":
+		p.narrate.Awaits(claim, k.Awaits)
+		p.backlog.remind(key, k.Again)
+	case len(k.Users) > 0:
+		p.postponed(claim, protect.Verdict{Users: k.Users, Because: protect.InUse(k.Users)})
+		if slices.ContainsFunc(k.Users, func(u protect.Use) bool { return !p.pods.Has(p.namespace, u.Pod.UID) }) {
+			p.backlog.remind(key, lookAgain)
+		}
+	default:
+		p.narrate.Postponed(claim, protect.MayBeInUse(k.Recorded))
+		p.narrate.Held(claim, narrate.HeldByRecord)
+		p.backlog.remind(key, lookAtRecords)
+	}
+}

@@ -1,0 +1,47 @@
+package protect_test
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"lockstep.dev/lockstep/internal/protect"
+)
+
+func TestWhyTellsOfCompletedPods(t *testing.T) {
+	free := protect.Choice{CompletedFree: true}
+	for _, tt := range []struct {
+		name       string
+		finalizers []string
+		settings   protect.Settings
+		choice     protect.Choice
+		want       string
+	}{
+		{"nothing is chosen", []string{p, b}, protect.Settings{}, protect.Choice{}, "as long as it is there"},
+		{"the built-in counts it", []string{p, b}, protect.Settings{}, free, "for kubernetes.io/pvc-protection it does, unless Lockstep runs in place of the built-in controller"},
+		{"P is ours", []string{p, b}, protect.Settings{Alone: true}, free, "or until its volume has left node n1, 30s after"},
+		{"P is gone", []string{b}, protect.Settings{}, free, "or until its volume has left node n1, 30s after"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			pods := []*corev1.Pod{pod("job", []string{"c"}, completed)}
+			c := caseOf(claim("c", dying, finalizers(tt.finalizers...)), protect.Barrier, pods)
+			c.Choice, c.Settings = tt.choice, tt.settings
+			if got := protect.Why(c).Holders[0].Why; !strings.Contains(got, tt.want) {
+				t.Errorf("got %q", got)
+			}
+		})
+	}
+}
+
+func TestWhyTellsOfAVolumeThatHolds(t *testing.T) {
+	c := caseOf(claim("c", dying, finalizers(b)), protect.Barrier, nil)
+	c.Attached = []string{"n1"}
+	if got := protect.Why(c); !strings.Contains(got.Summary, "it should go any moment") || !strings.Contains(got.Blockers[0].Remedy, "outlives the claim") {
+		t.Errorf("nothing is chosen: %q, %+v", got.Summary, got.Blockers)
+	}
+	c.Choice.AttachedHolds = true
+	if got := protect.Why(c); !strings.Contains(got.Summary, "stays until its volume is detached from n1") || !strings.Contains(got.Blockers[0].Remedy, "the claim stays") {
+		t.Errorf("it holds: %q, %+v", got.Summary, got.Blockers)
+	}
+}
