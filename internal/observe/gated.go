@@ -17,12 +17,15 @@ import (
 	"lockstep.dev/lockstep/internal/protect"
 )
 
+// indexClaims finds gated pods by the claims they use.
+const indexClaims = "claims"
+
 // Gated reads the pods that wait under the gate of mode strict. It watches pods
 // without a node: the rest are past it.
 type Gated struct{ cache cache.Cache }
 
 // NewGated returns a Gated that reads a cache of its own, which has to be started.
-func NewGated(config *rest.Config, options cache.Options) (*Gated, error) {
+func NewGated(ctx context.Context, config *rest.Config, options cache.Options) (*Gated, error) {
 	shared := true
 	options.ByObject = map[client.Object]cache.ByObject{&corev1.Pod{}: {
 		Field:                 fields.OneTermEqualSelector("spec.nodeName", ""),
@@ -33,11 +36,21 @@ func NewGated(config *rest.Config, options cache.Options) (*Gated, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watch pods without a node: %w", err)
 	}
+	if err := pods.IndexField(ctx, &corev1.Pod{}, indexClaims, claimsOfGated); err != nil {
+		return nil, fmt.Errorf("index pods without a node: %w", err)
+	}
 	return GatedIn(pods), nil
 }
 
 // GatedIn returns a Gated that reads a cache made elsewhere.
 func GatedIn(pods cache.Cache) *Gated { return &Gated{pods} }
+
+func claimsOfGated(object client.Object) []string {
+	if pod, ok := object.(*corev1.Pod); ok && protect.Gated(pod) {
+		return protect.ClaimsOf(pod)
+	}
+	return nil
+}
 
 // Cache is what has to be started, and followed. What it holds must not be changed.
 func (g *Gated) Cache() cache.Cache { return g.cache }
@@ -55,6 +68,30 @@ func (g *Gated) Get(ctx context.Context, key types.NamespacedName) (*corev1.Pod,
 		return nil, nil
 	}
 	return pod, nil
+}
+
+// Using are the pods that wait and use a claim.
+func (g *Gated) Using(ctx context.Context, claim types.NamespacedName) ([]types.NamespacedName, error) {
+	return g.list(ctx, client.InNamespace(claim.Namespace), client.MatchingFields{indexClaims: claim.Name})
+}
+
+// In are the pods of a namespace that wait.
+func (g *Gated) In(ctx context.Context, namespace string) ([]types.NamespacedName, error) {
+	return g.list(ctx, client.InNamespace(namespace))
+}
+
+func (g *Gated) list(ctx context.Context, options ...client.ListOption) ([]types.NamespacedName, error) {
+	pods := &corev1.PodList{}
+	if err := g.cache.List(ctx, pods, options...); err != nil {
+		return nil, fmt.Errorf("list gated pods: %w", err)
+	}
+	var keys []types.NamespacedName
+	for i := range pods.Items {
+		if protect.Gated(&pods.Items[i]) {
+			keys = append(keys, client.ObjectKeyFromObject(&pods.Items[i]))
+		}
+	}
+	return keys, nil
 }
 
 // trimGated leaves of a pod what its gate is judged by, and of one that has no such

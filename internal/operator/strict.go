@@ -1,6 +1,8 @@
 package operator
 
 import (
+	"context"
+
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"lockstep.dev/lockstep/internal/controller/strict"
@@ -9,13 +11,13 @@ import (
 
 // setupStrict adds the controller that lets gated pods to the scheduler.
 func (p *protection) setupStrict() error {
-	gated, err := observe.NewGated(p.mgr.GetConfig(), cache.Options{
+	gated, err := observe.NewGated(context.Background(), p.mgr.GetConfig(), cache.Options{
 		HTTPClient: p.mgr.GetHTTPClient(), Scheme: p.mgr.GetScheme(), Mapper: p.mgr.GetRESTMapper(),
 	})
 	if err != nil {
 		return err
 	}
 	return strict.Setup(p.mgr, strict.Options{
-		Settings: p.settings.Settings, Gated: gated, Claims: p.claims, Actor: p.actor, Narrator: p.narrator,
+		Settings: p.settings.Settings, Gated: gated, Caches: p.caches, Claims: p.claims, Actor: p.actor, Narrator: p.narrator,
 	})
 }

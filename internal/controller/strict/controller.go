@@ -19,10 +19,9 @@ import (
 const (
 	// lookAgain is how soon a pod or a claim that changed under a write is read again.
 	lookAgain = 20 * time.Millisecond
-	// lookAtClaims is how soon a pod is looked at again whose claims are not there, or
-	// on their way out. Few wait, and none for long: that costs less than it would to
-	// have every claim's every event ask for the pods that wait for it.
-	lookAtClaims = 2 * time.Second
+	// patience is how long a pod waits for an event of its claims before it is looked
+	// at without.
+	patience = time.Minute
 )
 
 // Reconciler lifts gates.
@@ -49,7 +48,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	verdict := protect.DecideGate(view)
 	if verdict.Waits.Code != "" {
 		r.narrate.Waits(pod, verdict.Waits)
-		return ctrl.Result{RequeueAfter: lookAtClaims}, nil
+		return ctrl.Result{RequeueAfter: patience}, nil
 	}
 	err = r.carryOut(ctx, verdict)
 	switch {

@@ -6,9 +6,9 @@
 //	created, gated ─► claims read live ─► pod written on each ─► gate lifted ─► scheduled
 //	                        │  missing, terminating
 //	                        ▼
-//	                 told, and looked at again soon
+//	                 told, and looked at again when a claim changes
 //
-// It knows in which order to read and write.
+// It knows which events concern which pods, and in which order to read and write.
 // It refuses to know when a claim may be used, and what stands in its record. Pods
 // are taken off records where finalizers are seen to.
 package strict

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -30,6 +31,8 @@ const (
 type Options struct {
 	Settings protect.Settings
 	Gated    *observe.Gated
+	// Caches are those of observe.ProtectionCaches, which somebody else starts.
+	Caches   cache.Cache
 	Claims   *observe.Claims
 	Actor    *act.Actor
 	Narrator *narrate.Protection
@@ -40,18 +43,20 @@ func New(o Options) *Reconciler {
 	return &Reconciler{settings: o.Settings, gated: o.Gated, claims: o.Claims, act: o.Actor, narrate: o.Narrator}
 }
 
-// Setup adds the controller to a manager whose cache is one of
-// observe.ProtectionCaches.
+// Setup adds the controller to a manager.
 func Setup(mgr ctrl.Manager, o Options) error {
 	if err := mgr.Add(o.Gated.Cache()); err != nil {
 		return err
 	}
+	r := New(o)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("strict").
 		WatchesRawSource(source.Kind(o.Gated.Cache(), &corev1.Pod{}, &handler.TypedEnqueueRequestForObject[*corev1.Pod]{}, predicate.NewTypedPredicateFuncs(protect.Gated))).
+		WatchesRawSource(source.Kind(o.Caches, &corev1.PersistentVolumeClaim{}, handler.TypedEnqueueRequestsFromMapFunc(r.using), easing())).
+		WatchesRawSource(source.Kind(o.Caches, observe.NewNamespace(""), handler.TypedEnqueueRequestsFromMapFunc(r.in), relabelled())).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: workers,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, slowest),
 		}).
-		Complete(New(o))
+		Complete(r)
 }
