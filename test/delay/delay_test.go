@@ -272,6 +272,24 @@ func TestTheSameSeedDisturbsTheSameRequests(t *testing.T) {
 	}
 }
 
+func TestWhatIsDenied(t *testing.T) {
+	s := newServer(t)
+	p, c := component(t, s)
+	h := p.Deny(http.StatusForbidden, pods)
+	for range 2 {
+		if code, _ := get(t, c, p, "/api/v1/pods", ""); code != http.StatusForbidden {
+			t.Errorf("got %d", code)
+		}
+	}
+	if code, _ := get(t, c, p, "/api/v1/nodes", ""); code != http.StatusOK || s.asked.Load() != 1 {
+		t.Errorf("got %d, %d came through", code, s.asked.Load())
+	}
+	h.Release()
+	if code, _ := get(t, c, p, "/api/v1/pods", ""); code != http.StatusOK {
+		t.Errorf("got %d once nothing is denied any more", code)
+	}
+}
+
 // TestAnOpenWatchIsHeld: informers are made to lag whose watch was there before.
 func TestAnOpenWatchIsHeld(t *testing.T) {
 	s := newServer(t)

@@ -8,6 +8,7 @@
 //	               │ Hold(Answers, …)       it has happened, and nobody was told
 //	               │ Hold(Streams, …)       informers lag
 //	               │ Disturb(…)             anything waits or fails, by chance
+//	               │ Deny(status, …)        nothing happens, and everybody is told
 //
 // It knows requests by who asks, verb, resource, namespace and name. It refuses
 // to know what is in them: nothing that passes is changed.

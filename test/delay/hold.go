@@ -28,11 +28,22 @@ type Hold struct {
 	once    sync.Once
 	over    chan struct{}
 	refuse  int // an HTTP status, for what was held
+	deny    int // an HTTP status, for what comes: nothing is held
 }
 
 // Hold holds, from now on, everything at a stage that match wants.
 func (p *Proxy) Hold(stage Stage, match func(Request) bool) *Hold {
 	h := &Hold{stage: stage, match: match, reached: make(chan Request, 1), over: make(chan struct{})}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.holds = append(p.holds, h)
+	return h
+}
+
+// Deny answers, from now on, every request that match wants with an HTTP status, until
+// it is released.
+func (p *Proxy) Deny(status int, match func(Request) bool) *Hold {
+	h := &Hold{stage: Requests, match: match, reached: make(chan Request, 1), over: make(chan struct{}), deny: status}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.holds = append(p.holds, h)
@@ -69,6 +80,9 @@ func (p *Proxy) pass(ctx context.Context, stage Stage, r Request) (refuse int, e
 		select {
 		case h.reached <- r:
 		default:
+		}
+		if h.deny != 0 {
+			return h.deny, nil
 		}
 		select {
 		case <-h.over:
