@@ -57,7 +57,7 @@ func Decide(v View) Verdict {
 	}
 	takes := v.Settings.takes(v.Claim)
 	users := v.Pods.Holding(v.Claim)
-	if len(users) > 0 && !(takes != "" && v.Choice.CompletedFree && allCompleted(users)) {
+	if traced := takes != "" && v.Choice.CompletedFree && allCompleted(users); len(users) > 0 && !traced {
 		return Verdict{Step: Keep, Users: users, Because: InUse(users)}
 	}
 	if takes == "" {

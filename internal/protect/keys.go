@@ -48,10 +48,11 @@ const (
 const (
 	// ModeKey is a label on a namespace, and an annotation on a claim.
 	ModeKey = Prefix + "mode"
-	// CompletedKey and AttachedKey are labels on a namespace, and annotations on a
-	// claim: who holds besides pods that may run, and who does not. See Choice.
+	// CompletedKey is a label on a namespace, and an annotation on a claim: whether pods
+	// that have completed hold. See Choice.
 	CompletedKey = Prefix + "completed-pods"
-	AttachedKey  = Prefix + "attached-volume"
+	// AttachedKey is the same for volumes that are left without a pod.
+	AttachedKey = Prefix + "attached-volume"
 	// HeldClaimsAnnotation is on a namespace: how many of its claims are held.
 	HeldClaimsAnnotation = Prefix + "held-claims"
 )

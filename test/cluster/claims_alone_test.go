@@ -64,6 +64,10 @@ func withoutBuiltIn(t *testing.T) {
 func TestClaimsInPlaceOfTheBuiltIn(t *testing.T) {
 	withoutBuiltIn(t)
 	t.Run("claims", showBehaviours)
+	t.Run("volumes on nodes", func(t *testing.T) {
+		aside(t)
+		leftOnNodes(newScene(t))
+	})
 	t.Run("volumes", func(t *testing.T) {
 		aside(t)
 		s := newScene(t)

@@ -55,11 +55,11 @@ const (
 type Completed int8
 
 const (
-	// CompletedHold: it holds as long as it is there. No pod of the model completes.
+	// CompletedHold is that it holds as long as it is there. No pod of the model completes.
 	CompletedHold Completed = iota
-	// CompletedFree: it lets go once its node has unmounted the volume.
+	// CompletedFree is that it lets go once its node has unmounted the volume.
 	CompletedFree
-	// CompletedBlind: it lets go when it completes.
+	// CompletedBlind is that it lets go when it completes.
 	CompletedBlind
 )
 
@@ -67,11 +67,11 @@ const (
 type Attached int8
 
 const (
-	// NoForce: no pod of the model is deleted by force.
+	// NoForce is that no pod of the model is deleted by force.
 	NoForce Attached = iota
-	// AttachedHolds: B stays as long as the volume is on a node.
+	// AttachedHolds is that B stays as long as the volume is on a node.
 	AttachedHolds
-	// AttachedFree: nobody looks.
+	// AttachedFree is that nobody looks.
 	AttachedFree
 )
 
