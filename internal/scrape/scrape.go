@@ -5,7 +5,7 @@
 //
 // The filter that comes with controller-runtime asks the same two questions with
 // what API servers are built of. That is 250 packages, gRPC, OpenTelemetry and CEL
-// among them, and a third of the program (docs/design/0016-size.md).
+// among them, and a sixth of the program's file (docs/design/0016-memory.md).
 package scrape
 
 import (
