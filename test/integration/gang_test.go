@@ -175,7 +175,9 @@ func TestAGangSchedulerMayComeAndGo(t *testing.T) {
 	if got := workers.Spec.Template.Annotations["scheduling.k8s.io/group-name"]; got != name {
 		t.Errorf("workers are tied to %q, want %q", got, name)
 	}
-	progress := g.told("GroupsProgressing")
+	// Events are written behind the deeds that they tell of.
+	const progress = 3 // the set progresses, its leaders' StatefulSet is made, and the workers'
+	g.eventually("all progress is told", func(context.Context) bool { return g.told("GroupsProgressing") >= progress }, nil)
 
 	g.define()
 	made := g.podGroup("the group has a PodGroup of its leader", isOf(leader))
