@@ -172,9 +172,9 @@ func TestAnotherNamespacesImplementationIsSeen(t *testing.T) {
 // Where both compete for one lease the newcomer waits; without a lease it must not start.
 func TestTheOperatorDoesNotStartBesideAnother(t *testing.T) {
 	c := newCluster(t)
-	var said strings.Builder
+	said := &warnings{}
 	competing := c.replica(func(o *operator.Options) {
-		o.Log = funcr.New(func(_, args string) { said.WriteString(args + "\n") }, funcr.Options{})
+		o.Log = funcr.New(func(_, args string) { said.HandleWarningHeader(0, "", args) }, funcr.Options{})
 	})
 	c.install(func(o *install.Options) { o.WebhookURL = competing.webhookURL() })
 	c.create(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: systemName, Name: leaseName}})
@@ -190,10 +190,12 @@ func TestTheOperatorDoesNotStartBesideAnother(t *testing.T) {
 	c.mutating()
 
 	competing.start().untilReady() // its webhooks serve, its controllers wait
+	var log string
+	c.eventually("who waits says for whom", func(context.Context) bool {
+		log += strings.Join(said.taken(), "\n") + "\n"
+		return strings.Contains(log, "another implementation holds the lease") && strings.Contains(log, theirPod)
+	}, &log)
 	competing.shut()
-	if !strings.Contains(said.String(), "another implementation holds the lease") || !strings.Contains(said.String(), theirPod) {
-		t.Errorf("who waits does not say for whom:\n%s", &said)
-	}
 	lease := &coordinationv1.Lease{}
 	if c.read(lease, systemName, leaseName); *lease.Spec.HolderIdentity != theirPod {
 		t.Errorf("%s took the lease", *lease.Spec.HolderIdentity)

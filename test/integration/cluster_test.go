@@ -32,7 +32,10 @@ const (
 
 	standaloneName = "lockstep-system" // of protection by itself
 	someURL        = "https://127.0.0.1:9"
-	patience       = 30 * time.Second
+
+	// patience bounds every wait for what must come. It is far beyond what anything
+	// takes, so that a slow machine is not mistaken for a broken one.
+	patience = 150 * time.Second
 )
 
 // cluster is an API server of one test's own, with nothing installed: webhooks
@@ -51,15 +54,7 @@ func newCluster(t *testing.T) *cluster {
 // newClusterWith starts the API server with flags.
 func newClusterWith(t *testing.T, flags map[string]string) *cluster {
 	t.Helper()
-	env := &envtest.Environment{BinaryAssetsDirectory: ownBinaries(t)}
-	for flag, value := range flags {
-		env.ControlPlane.GetAPIServer().Configure().Append(flag, value)
-	}
-	own, err := env.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = env.Stop() })
+	_, own := newEnvironment(t, flags)
 	known := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, lwsv1.AddToScheme, apiextensionsv1.AddToScheme} {
 		if err := add(known); err != nil {
@@ -71,6 +66,21 @@ func newClusterWith(t *testing.T, flags map[string]string) *cluster {
 		t.Fatal(err)
 	}
 	return &cluster{t: t, cfg: own, Client: c}
+}
+
+// newEnvironment is an API server of one test's own, started with flags.
+func newEnvironment(t *testing.T, flags map[string]string) (*envtest.Environment, *rest.Config) {
+	t.Helper()
+	env, own, err := startUp(ownBinaries(t), func(env *envtest.Environment) {
+		for flag, value := range flags {
+			env.ControlPlane.GetAPIServer().Configure().Append(flag, value)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = env.Stop() })
+	return env, own
 }
 
 // ownBinaries are the names under which envtest looks for the local control

@@ -208,6 +208,7 @@ func TestAGangSchedulerMayComeAndGo(t *testing.T) {
 	g.missing(metav1.ConditionFalse)
 
 	for reason, want := range map[string]int{"GangSchedulerMissing": 2, "GangSchedulerFound": 2, "GroupsProgressing": progress} {
+		g.eventually("all is told of "+reason, func(context.Context) bool { return g.told(reason) >= want }, nil)
 		if got := g.told(reason); got != want {
 			t.Errorf("%s is told %d times, want %d", reason, got, want)
 		}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,7 +22,6 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"lockstep.dev/lockstep/internal/protect"
 )
@@ -76,15 +76,7 @@ func (w *warnings) taken() []string {
 
 func newGuarded(t *testing.T, flags map[string]string, files ...string) *guarded {
 	t.Helper()
-	env := &envtest.Environment{BinaryAssetsDirectory: ownBinaries(t)}
-	for flag, value := range flags {
-		env.ControlPlane.GetAPIServer().Configure().Append(flag, value)
-	}
-	own, err := env.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = env.Stop() })
+	_, own := newEnvironment(t, flags)
 	g := &guarded{t: t, namespace: "prod", config: own, warned: &warnings{}}
 	g.Client = g.as(own, "")
 	g.alice, g.wanda = g.as(own, "alice"), g.as(own, "wanda")
@@ -128,6 +120,23 @@ func (g *guarded) grant(name, user string, rules ...rbacv1.PolicyRule) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
 	})
+	last := rules[len(rules)-1]
+	g.until(user+" may do so", func() bool {
+		return may(g.t, g.Client, user, authorizationv1.ResourceAttributes{
+			Namespace: g.namespace, Verb: last.Verbs[len(last.Verbs)-1], Group: last.APIGroups[0], Resource: last.Resources[0],
+		})
+	})
+}
+
+// may asks whether a user may do something: the API server hears of a role and of its
+// binding a moment after they are made.
+func may(t *testing.T, c client.Client, user string, what authorizationv1.ResourceAttributes) bool {
+	t.Helper()
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &what}}
+	if err := c.Create(t.Context(), review); err != nil {
+		t.Fatal(err)
+	}
+	return review.Status.Allowed
 }
 
 // apply creates what is in a file of config/protection. An expression that errs

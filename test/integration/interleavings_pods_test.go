@@ -41,7 +41,7 @@ func (r *round) live(ctx context.Context, name string, kind kubelet.Kind, after 
 	}
 	r.bears(pod)
 	r.working.Go(func() {
-		ctx, cancel := context.WithTimeout(ctx, 2*r.window+r.slack())
+		ctx, cancel := context.WithTimeout(ctx, 2*r.window+r.more())
 		defer cancel()
 		if preset || pause(ctx, after) == nil && r.isBound(ctx, pod) {
 			r.runs(ctx, pod, kind)
@@ -49,12 +49,12 @@ func (r *round) live(ctx context.Context, name string, kind kubelet.Kind, after 
 	})
 }
 
-// slack is how much longer a pod may take that has to be written on its claims first.
-func (r *round) slack() time.Duration {
+// more is how much longer a pod may take than the moments of the round.
+func (r *round) more() time.Duration {
 	if r.start == anyhow {
 		return 0
 	}
-	return 500 * time.Millisecond
+	return r.slack
 }
 
 // isBound has a pod bound, as soon as that is let, and tells whether it was.

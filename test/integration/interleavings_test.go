@@ -26,6 +26,12 @@ import (
 const (
 	// roundsInCI are played of each arrangement where nobody asks for more.
 	roundsInCI = 100
+	// further is how many times as many are played at most until enough has happened: a
+	// slow machine has other things happen more often than a fast one.
+	further = 5
+	// untilLost is how many times as many a control may take. The rarest loss comes about
+	// once in a hundred rounds.
+	untilLost = 30
 	// side is how many rounds are played at a time.
 	side = 4
 )
@@ -40,8 +46,8 @@ const (
 //
 // The same seed has the same people do the same things at the same moments, and the
 // same befall the same requests; what else the machine does is its own affair. The
-// controls come with every run: each of them loses a claim within as many rounds, or
-// what is lost cannot be seen, and the run is worth nothing.
+// controls come with every run: each of them is played until it loses a claim, or what is
+// lost cannot be seen, and the run is worth nothing.
 func TestInterleavings(t *testing.T) {
 	rounds, seed := setting(t, "LOCKSTEP_INTERLEAVINGS", roundsInCI), setting(t, "LOCKSTEP_SEED", uint64(time.Now().UnixNano()%1e6))
 	t.Logf("LOCKSTEP_SEED=%d, %d rounds of each arrangement", seed, rounds)
@@ -96,6 +102,8 @@ type ground struct {
 	history *history.History
 	plugin  *scheduling.Plugin
 	tally   *tally
+	// slack is how much longer a pod may take that has to be written on its claims first.
+	slack time.Duration
 }
 
 // tally is what happened that makes rounds worth something.
@@ -117,7 +125,7 @@ func newGround(t *testing.T, seed uint64) *ground {
 	t.Helper()
 	klog.SetLogger(logr.Discard()) // of watches that break off, and bodies cut short
 	t.Cleanup(klog.ClearLogger)
-	g := &ground{course: newBareCourse(t), seed: seed, tally: &tally{seen: map[string]int{}}}
+	g := &ground{course: newBareCourse(t), seed: seed, tally: &tally{seen: map[string]int{}}, slack: 500 * time.Millisecond}
 	client := g.clientset(g.cfg)
 	h, err := history.Begin(t.Context(), client)
 	g.must(err)
@@ -165,9 +173,9 @@ func (g *ground) space(start string) string {
 	return ns.Name
 }
 
-// play plays rounds until all are over or one is refused, and returns how many that
-// were.
-func (g *ground) play(rounds int, kinds []kubelet.Kind, starts []string, over func(error) bool) (played int) {
+// play plays rounds from a number on until all are over or one is refused, and returns
+// how many that were.
+func (g *ground) play(from, rounds int, kinds []kubelet.Kind, starts []string, over func(error) bool) (played int) {
 	g.t.Helper()
 	ctx, cancel := context.WithCancel(g.t.Context())
 	defer cancel()
@@ -176,7 +184,7 @@ func (g *ground) play(rounds int, kinds []kubelet.Kind, starts []string, over fu
 		defer close(numbers)
 		for n := range rounds {
 			select {
-			case numbers <- n:
+			case numbers <- from + n:
 			case <-ctx.Done():
 				return
 			}
@@ -225,25 +233,40 @@ func (g *ground) keeps(rounds int, starts ...string) {
 	g.t.Helper()
 	g.tally.seen = map[string]int{}
 	begun := time.Now()
-	played := g.play(rounds, honest, starts, func(err error) bool {
-		if err != nil {
-			g.t.Errorf("LOCKSTEP_SEED=%d: %v", g.seed, err)
+	played := 0
+	for range further {
+		played += g.play(played, rounds, honest, starts, func(err error) bool {
+			if err != nil {
+				g.t.Errorf("LOCKSTEP_SEED=%d: %v", g.seed, err)
+			}
+			return err != nil
+		})
+		if g.t.Failed() || len(g.seldom(rounds)) == 0 {
+			break
 		}
-		return err != nil
-	})
+		g.slack *= 2
+	}
 	g.t.Logf("%d rounds in %s: %v", played, time.Since(begun).Round(time.Second), g.tally.seen)
+	for _, what := range g.seldom(rounds) {
+		g.t.Errorf("%s: %d times in %d rounds, which is too seldom to show anything", what, g.tally.seen[what], played)
+	}
+}
+
+// seldom is what has to happen once in fifty rounds, and has not.
+func (g *ground) seldom(rounds int) (seldom []string) {
 	for _, what := range []string{mountedOnes, mountedLate, onRecord} {
-		if g.tally.seen[what] < max(1, played/50) {
-			g.t.Errorf("%s: %d times in %d rounds, which is too seldom to show anything", what, g.tally.seen[what], played)
+		if g.tally.seen[what] < max(1, rounds/50) {
+			seldom = append(seldom, what)
 		}
 	}
+	return seldom
 }
 
 // loses is a control: something is lost, or what is lost cannot be seen.
 func (g *ground) loses(rounds int, kinds []kubelet.Kind, starts ...string) {
 	g.t.Helper()
 	var lost error
-	played := g.play(max(rounds, 5*roundsInCI), kinds, starts, func(err error) bool {
+	played := g.play(0, max(rounds, untilLost*roundsInCI), kinds, starts, func(err error) bool {
 		if errors.Is(err, history.ErrLost) || errors.Is(err, history.ErrStray) {
 			lost = err
 		}

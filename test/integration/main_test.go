@@ -53,14 +53,15 @@ func run(m *testing.M) (code int, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(assets)) }()
-	env := &envtest.Environment{
-		BinaryAssetsDirectory: assets,
-		CRDDirectoryPaths:     []string{filepath.Join(root, "config", "crd")},
-		ErrorIfCRDPathMissing: true,
+	env, own, err := startUp(assets, func(env *envtest.Environment) {
+		env.CRDInstallOptions = envtest.CRDInstallOptions{
+			Paths: []string{filepath.Join(root, "config", "crd")}, ErrorIfPathMissing: true, MaxTime: patience,
+		}
+	})
+	if err != nil {
+		return 0, err
 	}
-	if cfg, err = env.Start(); err != nil {
-		return 0, fmt.Errorf("start the API server: %w", err)
-	}
+	cfg = own
 	defer func() { err = errors.Join(err, env.Stop()) }()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), lwsv1.AddToScheme(scheme)); err != nil {
 		return 0, err
@@ -69,6 +70,23 @@ func run(m *testing.M) (code int, err error) {
 		return 0, err
 	}
 	return m.Run(), nil
+}
+
+// startUp starts an API server as changed, in whatever time that takes the machine. The
+// library waits no longer than five seconds for the first namespace to be there: then
+// another one is started.
+func startUp(assets string, change func(*envtest.Environment)) (*envtest.Environment, *rest.Config, error) {
+	var failed error
+	for range 5 {
+		env := &envtest.Environment{BinaryAssetsDirectory: assets, ControlPlaneStartTimeout: patience, ControlPlaneStopTimeout: patience}
+		change(env)
+		config, err := env.Start()
+		if err == nil {
+			return env, config, nil
+		}
+		failed = errors.Join(failed, err, env.Stop())
+	}
+	return nil, nil, fmt.Errorf("start the API server: %w", failed)
 }
 
 // binaries makes a directory in which envtest finds what it starts: the one

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -33,11 +34,16 @@ func TestProtectionNeedsNothingElse(t *testing.T) {
 	}
 	must(c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: systemName}}))
 	c.grantRoles()
+	const operatorUser = "system:serviceaccount:" + systemName + ":lws-controller-manager"
+	c.eventually("its rights are known", func(context.Context) bool {
+		return may(t, c, operatorUser, authorizationv1.ResourceAttributes{Verb: "patch", Resource: "persistentvolumeclaims"}) &&
+			may(t, c, operatorUser, authorizationv1.ResourceAttributes{Namespace: systemName, Verb: "create", Group: "coordination.k8s.io", Resource: "leases"})
+	}, nil)
 	before := newClaim("default", "before")
 	must(c.Create(t.Context(), before))
 	r := c.replica(func(o *operator.Options) {
 		o.REST = rest.CopyConfig(o.REST)
-		o.REST.Impersonate.UserName = "system:serviceaccount:" + systemName + ":lws-controller-manager"
+		o.REST.Impersonate.UserName = operatorUser
 		o.Controllers, o.Webhooks = []string{controller.Protection}, false
 		o.Config.Protection.Alone = true
 		o.Config.LeaderElection.ResourceName = "protection.lockstep.dev"

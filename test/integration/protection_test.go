@@ -250,15 +250,20 @@ func (g *guarded) tooLate(t *testing.T) {
 func (g *guarded) atomic(t *testing.T) {
 	g = g.on(t)
 	heldOnly, goneOnly := 0, 0
-	for i := range 150 {
+	for i := 0; i < 150 || (heldOnly == 0 || goneOnly == 0) && i < 1500; i++ {
 		c := g.claim(fmt.Sprintf("raced-%d", i), nil)
-		var racers sync.WaitGroup
-		racers.Go(func() { _ = g.alice.Delete(t.Context(), c.DeepCopy()) })
-		racers.Go(func() {
+		remove := func() { _ = g.alice.Delete(t.Context(), c.DeepCopy()) }
+		hold := func() {
 			words := c.DeepCopy()
 			metav1.SetMetaDataAnnotation(&words.ObjectMeta, protect.HoldersAnnotation, "StatefulSet/db")
 			_ = g.wanda.Patch(t.Context(), words, client.MergeFrom(c))
-		})
+		}
+		if i%2 == 0 { // who starts last is the first to run where there is one processor
+			remove, hold = hold, remove
+		}
+		var racers sync.WaitGroup
+		racers.Go(remove)
+		racers.Go(hold)
 		racers.Wait()
 		now := g.read(c.Name)
 		isHeld, isGoing := now.Annotations[protect.HoldersAnnotation] != "", now.DeletionTimestamp != nil

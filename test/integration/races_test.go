@@ -52,12 +52,7 @@ func newCourse(t *testing.T) *course {
 // newBareCourse is one without a kubelet.
 func newBareCourse(t *testing.T) *course {
 	t.Helper()
-	env := &envtest.Environment{BinaryAssetsDirectory: ownBinaries(t)}
-	own, err := env.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = env.Stop() })
+	env, own := newEnvironment(t, nil)
 	own.QPS = -1
 	c, err := client.New(own, client.Options{Scheme: clientgoscheme.Scheme})
 	if err != nil {

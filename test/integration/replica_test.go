@@ -2,10 +2,11 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,8 +16,10 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/controller"
 	"lockstep.dev/lockstep/internal/operator"
+	"lockstep.dev/lockstep/test/drill"
 )
 
 // replica is one operator, run in this process.
@@ -27,15 +30,22 @@ type replica struct {
 	ended   chan error
 }
 
-// port is one nobody listens on.
+// given are the ports that replicas of this run were given: none is given twice,
+// though nobody may listen there yet.
+var given sync.Map
+
+// port is one nobody listens on, and that no outgoing connection is given.
 func port(t *testing.T) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for {
+		ports, err := drill.FreePorts(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, taken := given.LoadOrStore(ports[0], true); !taken {
+			return ports[0]
+		}
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port
 }
 
 func (c *cluster) replica(change func(*operator.Options)) *replica {
@@ -115,7 +125,24 @@ func (r *replica) untilReady() *replica {
 		ok, said = r.ready()
 		return ok
 	}, &said)
+	if r.options.Webhooks {
+		r.untilTrusted()
+	}
 	return r
+}
+
+// untilTrusted waits until the API server goes by the bundle that the operator wrote:
+// it hears of it as everybody else does.
+func (r *replica) untilTrusted() {
+	r.c.t.Helper()
+	said := ""
+	r.c.eventually("the API server reaches the webhooks", func(ctx context.Context) bool {
+		err := r.c.Create(ctx, newSet("default", "probe"), client.DryRunAll)
+		pod := leaderPod("probe-0")
+		err = errors.Join(err, r.c.Create(ctx, pod, client.DryRunAll))
+		said = fmt.Sprint(err)
+		return err == nil && pod.Labels[lwsv1.GroupIndexLabelKey] == "0"
+	}, &said)
 }
 
 func (c *cluster) eventually(what string, is func(context.Context) bool, said *string) {

@@ -29,10 +29,12 @@ func TestStrictLetsNoPodGetBy(t *testing.T) {
 		g.make(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}})
 	}
 	g.until("a pod that names its node is refused", func() bool {
-		return apierrors.IsForbidden(g.alice.Create(t.Context(), onNode(podWith(strict, "probe", "data")), client.DryRunAll))
+		err := g.alice.Create(t.Context(), onNode(podWith(strict, "probe", "data")), client.DryRunAll)
+		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "gated.protection.lockstep.dev")
 	})
 	g.until("a pod is gated", func() bool {
-		return g.alice.Create(t.Context(), podWith(strict, "probe", "data"), client.DryRunAll) == nil
+		pod := podWith(strict, "probe", "data")
+		return g.alice.Create(t.Context(), pod, client.DryRunAll) == nil && protect.Gated(pod)
 	})
 
 	t.Run("pods that use claims are gated", func(t *testing.T) {

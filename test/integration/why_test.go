@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -182,6 +183,9 @@ func TestWhyWithLittlePermission(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: "little"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "little"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "carol"}},
+	})
+	(&guarded{t: t}).until("carol may do that little", func() bool {
+		return may(t, api, "carol", authorizationv1.ResourceAttributes{Namespace: a.namespace, Verb: "list", Resource: "persistentvolumeclaims"})
 	})
 	told := a.why(t, "carol", "data", "--if-deleted")
 	if told.State != protect.Unknown || told.Deletion.Outcome != "NotAllowed" {
