@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -174,6 +175,22 @@ func TestPluginSaysWhatIsWrong(t *testing.T) {
 			t.Errorf("kubectl-lockstep %v: %v, printed %q and %q, want it to say %q", tt.args, err, out, errOut, tt.want)
 		}
 	}
+}
+
+// givesUp runs a rollout verb that must wait in vain, and say for what: with a second of
+// time or, where that is not enough to look at all, with more.
+func (s *scene) givesUp(want string, args ...string) {
+	s.Helper()
+	var errOut string
+	for within := time.Second; within < patience; within *= 2 {
+		var err error
+		_, errOut, err = s.plugin("", append(append([]string{"rollout"}, args...), "--timeout="+within.String())...)
+		if err == nil || strings.Contains(errOut, want) {
+			s.check("rollout "+args[0]+" waited in vain", lacking("given up", true, err != nil))
+			return
+		}
+	}
+	s.Errorf("rollout %v: printed %q, want it to say %q", args, errOut, want)
 }
 
 // Whoever only asks, only reads.

@@ -19,13 +19,15 @@ const over = `{"metadata":{"uid":%q},"status":{"phase":"Failed","containerStatus
 "state":{"terminated":{"exitCode":143,"reason":"Error","finishedAt":%q}}}]}}`
 
 // drained evicts a pod and ends it as a kubelet does: it gets its deletion timestamp,
-// then it has failed, then it goes.
+// then it has failed, then it goes. A finalizer keeps it until then, however slow the
+// drill is.
 func (s *scene) drained(name string) {
 	s.Helper()
 	pod, ok := find[*corev1.Pod](s.recorder, name)
 	if !ok {
 		s.Fatalf("no pod %s to drain", name)
 	}
+	s.patch(pod, fmt.Sprintf(`{"metadata":{"finalizers":[%q]}}`, foreign))
 	s.remove(pod.DeepCopy())
 	s.eventually(name+" is on its way out", func() error {
 		for _, rec := range s.pick(func(r *record) bool { return r.last.GetUID() == pod.UID }) {
@@ -40,6 +42,7 @@ func (s *scene) drained(name string) {
 		s.client.Status().Patch(s.Context(), pod.DeepCopy(), client.RawPatch(types.MergePatchType, ended)))
 	s.check("let the pod go", client.IgnoreNotFound(s.client.Delete(s.Context(), pod.DeepCopy(),
 		client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID})))
+	s.patch(pod, fmt.Sprintf(`{"metadata":{"uid":%q,"finalizers":null}}`, pod.UID))
 }
 
 // Nodes are drained one after the other, and take a leader and a worker along each

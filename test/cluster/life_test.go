@@ -92,7 +92,8 @@ func (s *scene) judge(l life, want births) {
 	if _, late := s.ownedBy(l.set.UID, born); len(late) > 0 {
 		s.Logf("pods the StatefulSet controller still created for the life that was over: %s", names(late))
 	}
-	s.check("what was seen against the audit log", s.unseen(l, len(born)))
+	s.check("read the audit log", bed.audit.sync())
+	s.eventually("what was created is seen", func() error { return s.unseen(l) })
 }
 
 // misborn says which pod or revision of a new life carries the old template.
@@ -114,11 +115,9 @@ func (s *scene) misborn(l life) error {
 }
 
 // unseen guards the recorder: the API server must not have created a pod that it
-// did not see.
-func (s *scene) unseen(l life, seen int) error {
-	if err := bed.audit.sync(); err != nil {
-		return err
-	}
+// does not come to see.
+func (s *scene) unseen(l life) error {
+	seen := len(bornSince[*corev1.Pod](s.recorder, l.mark))
 	created := bed.audit.writes(l.audited, func(r request) bool { return createsPod(r) && r.Namespace == s.namespace })
 	if len(created) > seen {
 		return fmt.Errorf("%d pods were created, %d were seen", len(created), seen)

@@ -30,6 +30,7 @@ type record struct {
 	last   client.Object // never written to
 	owners []types.UID   // every controller it has had
 	born   int           // the change with which it was first seen
+	doomed int           // the change with which it was on its way out, 0 before
 	died   int           // the change with which it went, 0 while it is there
 	gone   time.Time
 }
@@ -136,6 +137,9 @@ func (r *recorder) see(kind string, o client.Object) {
 		r.records[o.GetUID()] = rec
 	}
 	rec.last = o
+	if rec.doomed == 0 && o.GetDeletionTimestamp() != nil {
+		rec.doomed = r.count
+	}
 	if owner := metav1.GetControllerOf(o); owner != nil && !slices.Contains(rec.owners, owner.UID) {
 		rec.owners = append(rec.owners, owner.UID)
 	}

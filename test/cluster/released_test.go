@@ -97,8 +97,8 @@ func releaseTokens(t *testing.T) {
 		t.Errorf("a token of another life lets the deletion end with %v", err)
 	}
 	s.annotate(claim, protect.ReleaseAnnotation, string(claim.UID))
+	s.check("delete what was released", s.client.Delete(t.Context(), claim.DeepCopy(), client.DryRunAll)) // at once: the token goes soon
 	s.awaitTold("ReleaseGranted", claim.Name)
-	s.check("delete what was released", s.client.Delete(t.Context(), claim.DeepCopy(), client.DryRunAll))
 	s.eventually("the token goes by itself", func() error {
 		err := s.client.Get(t.Context(), client.ObjectKeyFromObject(claim), claim)
 		return errors.Join(err, lacking("token", "", claim.Annotations[protect.ReleaseAnnotation]), lacking("until", "", claim.Annotations[protect.ReleaseUntilAnnotation]))

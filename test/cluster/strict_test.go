@@ -56,7 +56,9 @@ func newStrictScene(t *testing.T) *strictScene {
 		if err := s.client.Create(s.Context(), named, client.DryRunAll); !apierrors.IsForbidden(err) {
 			return fmt.Errorf("it is not refused: %w", err)
 		}
-		return s.client.Create(s.Context(), newUser(s.namespace, "probe", []string{"none"}), client.DryRunAll)
+		pod := newUser(s.namespace, "probe", []string{"none"})
+		err := s.client.Create(s.Context(), pod, client.DryRunAll)
+		return errors.Join(err, lacking("gated", true, protect.Gated(pod)))
 	})
 	return s
 }

@@ -65,7 +65,11 @@ func stuckPod(s *scene, name string, index, there int) {
 	s.Logf("the other groups are ready after %.2fs", time.Since(l.began).Seconds())
 	s.eventually("the condition names the pod", func() error { return s.unnamed(l.set, name) })
 	s.check("the end of waiting is not told", lacking("events for "+gone, 0, len(s.events(l.set, gone))))
-	if have, want := s.bornInto(l.set.UID, l.mark).Pods, allPods-groupSize+there; have != want {
+	want := allPods - groupSize + there
+	s.eventually("there is all that does not wait", func() error {
+		return lacking("as many pods", true, s.bornInto(l.set.UID, l.mark).Pods >= want)
+	})
+	if have := s.bornInto(l.set.UID, l.mark).Pods; have != want {
 		s.dump()
 		s.Fatalf("pods created beside the stuck one: want %d, have %d", want, have)
 	}

@@ -13,7 +13,7 @@ import (
 
 // uninstall is what "lockstep uninstall" says, with sets left as they are.
 func uninstall() (string, error) {
-	out, err := exec.Command(bed.operator.Program, "uninstall", "--keep-sets", "--timeout", "30s", "--kubeconfig", bed.operator.Kubeconfig).CombinedOutput()
+	out, err := exec.Command(bed.operator.Program, "uninstall", "--keep-sets", "--timeout", patience.String(), "--kubeconfig", bed.operator.Kubeconfig).CombinedOutput()
 	return string(out), err
 }
 
