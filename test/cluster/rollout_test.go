@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"regexp"
 	"testing"
 	"time"
@@ -102,16 +103,35 @@ func (s *scene) rollTen() {
 		s.dump()
 		s.Fatalf("created by the rollout: %+v, want %+v: each pod once", have, want)
 	}
-	events := 0
-	wrote := s.lockstepWrote(since)
+	s.wroteLittle(s.lockstepWrote(since), 4*groups)
+}
+
+// wroteLittle checks that no more was written than so often. Not counted are events; what
+// was refused, and so changed nothing; and pods of groups that are given up, each of which
+// is deleted once by whoever comes first, the garbage collector or Lockstep.
+func (s *scene) wroteLittle(wrote []request, most int) {
+	s.Helper()
+	count, ended := map[string]int{}, map[string]int{}
 	for _, r := range wrote {
-		if r.Resource == "events" {
-			events++
+		switch {
+		case r.Resource == "events":
+			count["events"]++
+		case r.Code >= http.StatusMultipleChoices:
+			count["refused"]++
+		case r.Resource == "pods" && r.Verb == "delete":
+			ended[r.Name]++
+		default:
+			count["writes"]++
 		}
 	}
-	s.Logf("%d writes, %d of them events", len(wrote), events)
-	if writes := len(wrote) - events; writes > 4*groups {
-		s.Errorf("%d writes for %d groups: %v", writes, groups, wrote)
+	s.Logf("%v, and %d pods were deleted", count, len(ended))
+	if count["writes"] > most {
+		s.Errorf("%d writes, at most %d are needed: %v", count["writes"], most, wrote)
+	}
+	for name, times := range ended {
+		if times > 1 {
+			s.Errorf("pod %s was deleted %d times: %v", name, times, wrote)
+		}
 	}
 }
 

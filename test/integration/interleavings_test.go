@@ -30,8 +30,8 @@ const (
 	// slow machine has other things happen more often than a fast one.
 	further = 5
 	// untilLost is how many times as many a control may take. The rarest loss comes about
-	// once in a hundred rounds.
-	untilLost = 30
+	// once in a hundred rounds, and on a machine that is hard pressed once in four hundred.
+	untilLost = 60
 	// side is how many rounds are played at a time.
 	side = 4
 )
