@@ -237,7 +237,7 @@ func (v HoldView) released(d *HoldVerdict) {
 	d.State = Free
 	d.Annotations = v.without()
 	v.observed(d, v.idling(d))
-	if d.Delete = v.politely(d); d.Delete == nil && (value != "" || v.NamespaceEnding) {
+	if d.Delete = v.politely(d); d.Delete == nil {
 		d.Delete = v.inTheirPlace()
 	}
 	d.Because = action.Reason{Code: "Free", Sentence: "nobody holds the claim"}
@@ -254,11 +254,16 @@ func (v HoldView) politely(d *HoldVerdict) *Deletion {
 }
 
 // inTheirPlace is the deletion of a claim that others were refused, who would try
-// again in their own time: the garbage collector, the namespace controller.
+// again in their own time: the garbage collector, the namespace controller. Whether
+// they were cannot be seen on a claim whose words are off already, by an operator that
+// went no further: what they would delete is deleted. The collector deletes nothing that
+// has another owner.
 func (v HoldView) inTheirPlace() *Deletion {
-	switch {
-	case v.NamespaceEnding:
+	if v.NamespaceEnding {
 		return &Deletion{Because: action.Reason{Code: "NamespaceEnding", Sentence: "its namespace is being deleted, and nobody holds it any more"}}
+	}
+	switch {
+	case len(v.Claim.OwnerReferences) > 1:
 	case v.GoneOwner != nil:
 		return &Deletion{
 			Because:   action.Reason{Code: "OwnerGone", Sentence: v.GoneOwner.String() + ", which it belongs to, is gone, and nobody holds it any more"},

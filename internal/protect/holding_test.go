@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"lockstep.dev/lockstep/internal/identity"
@@ -30,6 +31,13 @@ func applied(c *corev1.PersistentVolumeClaim, d protect.HoldVerdict) *corev1.Per
 		c.Annotations[key] = value
 	}
 	return c
+}
+
+func ownedByTwo(c *corev1.PersistentVolumeClaim) {
+	c.OwnerReferences = []metav1.OwnerReference{
+		{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "db", UID: "uid-db", Controller: new(true)},
+		{APIVersion: "example.com/v1", Kind: "Archive", Name: "a", UID: "uid-a"},
+	}
 }
 
 func TestDecideHold(t *testing.T) {
@@ -80,8 +88,10 @@ func TestDecideHold(t *testing.T) {
 		{"cooled, and its owner is gone", edit(cooling), protect.Want{}, edits{late, ownerGone}, protect.Free, "", true},
 		{"cooled, and its owner waits for it", edit(cooling), protect.Want{}, edits{late, ownerWaits}, protect.Free, "", true},
 		{"cooling, and its owner waits for it", edit(cooling), protect.Want{}, edits{ownerWaits}, protect.Cooling, coolingValue, false},
-		{"never held, and its owner waits for it", edit(), protect.Want{}, edits{ownerWaits}, protect.Free, "", false},
-		{"never held, and its owner is gone", edit(), protect.Want{}, edits{ownerGone}, protect.Free, "", false},
+		{"its owner waits for it, and the hold is off", edit(), protect.Want{}, edits{ownerWaits}, protect.Free, "", true},
+		{"its owner is gone, and the hold is off", edit(), protect.Want{}, edits{ownerGone}, protect.Free, "", true},
+		{"cooled, its owner is gone, and it has another", edit(cooling, ownedByTwo), protect.Want{}, edits{late, ownerGone}, protect.Free, "", false},
+		{"cooled, its owner waits for it, and it has another", edit(cooling, ownedByTwo), protect.Want{}, edits{late, ownerWaits}, protect.Free, "", false},
 		{"the namespace is being deleted", edit(held), protect.Want{}, edits{func(v *protect.HoldView) { v.NamespaceEnding = true }}, protect.Free, "", true},
 		{"the namespace is being deleted, and the hold is off", edit(), protect.Want{}, edits{func(v *protect.HoldView) { v.NamespaceEnding = true }}, protect.Free, "", true},
 		{"the namespace is being deleted, and it is wanted", edit(held), db, edits{func(v *protect.HoldView) { v.NamespaceEnding = true }}, protect.Held, "StatefulSet/db", false},

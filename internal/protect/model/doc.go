@@ -11,6 +11,10 @@
 //	owner of P  the built-in controller, or ours in its place
 //	owner of B  ours, at times two that know nothing of each other
 //
+// What refuses a DELETE is a model of its own, hold_*.go: one claim and its next life, a
+// workload that comes and goes, people who release and wish, the policies, and an operator
+// that keeps the words on the claim true.
+//
 // It knows the rules as switches, so that each can be taken away and the search
 // asked what that breaks. It refuses to know objects, clients and time; that the
 // rules are those of the code is shown by a test that puts one to the other.

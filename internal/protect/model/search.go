@@ -18,7 +18,35 @@ func (r Result) Safe() bool { return len(r.Trace) == 0 }
 
 // Search tries every order of steps, the shortest first.
 func Search(rules Rules, faults Faults) Result {
-	b := search{world: world{rules, faults}, seen: map[state]int32{}}
+	w := world{rules, faults}
+	return searched(machine[state]{
+		start: w.start(), next: w.next,
+		lost:  func(s state) bool { return s.lost(rules.recorded()) },
+		waits: state.pinned,
+		over:  func(s state) bool { return !s.claim.exists },
+	})
+}
+
+// step is one thing that may happen next, and what the world is then.
+type step[S comparable] struct {
+	says string
+	then S
+	// maybe: nobody can count on it.
+	maybe bool
+}
+
+// machine is what can be searched.
+type machine[S comparable] struct {
+	start S
+	next  func(S) []step[S]
+	lost  func(S) bool
+	// waits tells whether the claim is to go in the end, by steps that can be counted
+	// on, and over whether it has.
+	waits, over func(S) bool
+}
+
+func searched[S comparable](m machine[S]) Result {
+	b := search[S]{machine: m, seen: map[S]int32{}}
 	if lost, found := b.run(); found {
 		return Result{States: len(b.order), Trace: b.trace(lost)}
 	}
@@ -29,14 +57,14 @@ func Search(rules Rules, faults Faults) Result {
 	return r
 }
 
-type search struct {
-	world
+type search[S comparable] struct {
+	machine[S]
 	// seen numbers the states in the order they were reached.
-	seen  map[state]int32
-	order []state
+	seen  map[S]int32
+	order []S
 	// from is how each was reached first.
 	from []arrival
-	// steps lead from a state to another, by number.
+	// steps that can be counted on lead from a state to another, by number.
 	steps []edge
 }
 
@@ -47,21 +75,24 @@ type arrival struct {
 
 type edge struct{ from, to int32 }
 
-func (b *search) run() (lost int32, found bool) {
-	b.reach(b.start(), arrival{})
+func (b *search[S]) run() (lost int32, found bool) {
+	b.reach(b.start, arrival{})
 	for i := int32(0); int(i) < len(b.order); i++ {
 		s := b.order[i]
-		if s.lost(b.rules.recorded()) {
+		if b.lost(s) {
 			return i, true
 		}
 		for _, step := range b.next(s) {
-			b.steps = append(b.steps, edge{i, b.reach(step.then, arrival{i, step.says})})
+			to := b.reach(step.then, arrival{i, step.says})
+			if !step.maybe {
+				b.steps = append(b.steps, edge{i, to})
+			}
 		}
 	}
 	return 0, false
 }
 
-func (b *search) reach(s state, by arrival) int32 {
+func (b *search[S]) reach(s S, by arrival) int32 {
 	number, ok := b.seen[s]
 	if !ok {
 		number = int32(len(b.order))
@@ -71,7 +102,7 @@ func (b *search) reach(s state, by arrival) int32 {
 	return number
 }
 
-func (b *search) trace(to int32) []string {
+func (b *search[S]) trace(to int32) []string {
 	var steps []string
 	for ; to != 0; to = b.from[to].from {
 		steps = append(steps, b.from[to].says)
@@ -80,9 +111,9 @@ func (b *search) trace(to int32) []string {
 	return steps
 }
 
-// pinned finds a state with a terminating claim and no user from which no order
-// of steps ends with that claim gone.
-func (b *search) pinned() (int32, bool) {
+// pinned finds a state with a claim that is to go from which no order of steps that
+// can be counted on ends with it gone.
+func (b *search[S]) pinned() (int32, bool) {
 	before := make([][]int32, len(b.order))
 	for _, e := range b.steps {
 		before[e.to] = append(before[e.to], e.from)
@@ -96,7 +127,7 @@ func (b *search) pinned() (int32, bool) {
 		}
 	}
 	for i, s := range b.order {
-		if !s.claim.exists {
+		if b.over(s) {
 			end(int32(i))
 		}
 	}
@@ -106,7 +137,7 @@ func (b *search) pinned() (int32, bool) {
 		}
 	}
 	for i, s := range b.order {
-		if s.pinned() && !ends[i] {
+		if b.waits(s) && !ends[i] {
 			return int32(i), true
 		}
 	}

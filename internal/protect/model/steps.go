@@ -1,11 +1,5 @@
 package model
 
-// step is one thing that may happen next, and what the world is then.
-type step struct {
-	says string
-	then state
-}
-
 // world is the rules, and the faults that they have to stand.
 type world struct {
 	rules  Rules
@@ -30,11 +24,11 @@ func (w world) podBorn() phase {
 }
 
 // next is every step that may be taken from s.
-func (w world) next(s state) []step {
-	var steps []step
+func (w world) next(s state) []step[state] {
+	var steps []step[state]
 	add := func(says string, then state) {
 		if then != s {
-			steps = append(steps, step{says, then})
+			steps = append(steps, step[state]{says: says, then: then})
 		}
 	}
 	w.user(s, add)
