@@ -49,7 +49,7 @@ func TestTheNameIsTyped(t *testing.T) {
 		streams, _, _, _ := genericiooptions.NewTestIOStreams()
 		streams.In = in
 		r := &releasing{options: &options{IOStreams: streams}, breakage: &breakage{name: "data", dryRun: "none"}}
-		return r.confirm(ctx)
+		return r.consent(ctx)
 	}
 	for typed, released := range map[string]bool{"data\n": true, "data \n": true, "y\n": false, "": false, "dat\n": false} {
 		if err := confirm(t.Context(), strings.NewReader(typed)); (err == nil) != released {

@@ -57,10 +57,13 @@ func (r *releasing) ofClaim(ctx context.Context, key client.ObjectKey) error {
 			return err
 		}
 	}
+	if r.breakage.confirm && writes {
+		return r.confirms(ctx, claim, func() error { return why.WriteConfirmation(r.ErrOut, time.Now()) })
+	}
 	if err := why.WriteRelease(r.ErrOut, time.Now(), r.delete, writes); err != nil {
 		return err
 	}
-	if err := r.confirm(ctx); err != nil {
+	if err := r.consent(ctx); err != nil {
 		return err
 	}
 	return r.carryOut(ctx, claim, standing)
@@ -146,7 +149,7 @@ func (r *releasing) refused(err error, object client.Object) error {
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "needs permission to release"):
 		return r.lacking(object)
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "a release takes two people"):
-		return fmt.Errorf("nothing was released: %w", err) // it says what to do first
+		return fmt.Errorf("nothing was released: %w. The first of the two says: %s --confirm", err, r.command(object))
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("not allowed: %w; ask for a role that may get, patch and delete it", err)
 	case errors.Is(err, release.ErrChanged), apierrors.IsConflict(err):
@@ -155,8 +158,35 @@ func (r *releasing) refused(err error, object client.Object) error {
 	return err
 }
 
-// confirm has the user type the name: whoever does has read which one it is.
-func (r *releasing) confirm(ctx context.Context) error {
+// confirms has the user be one of the two that a release takes: shows, asks, writes.
+func (r *releasing) confirms(ctx context.Context, object client.Object, show func() error) error {
+	if err := show(); err != nil {
+		return err
+	}
+	if err := r.consent(ctx); err != nil {
+		return err
+	}
+	next := "somebody else releases it now: " + r.command(object)
+	if r.dryRun == string(amend.DryRunClient) {
+		return r.said("confirmed", next)
+	}
+	user, err := r.releaser.Confirm(ctx, object)
+	if err != nil {
+		return r.refused(err, object)
+	}
+	return r.said("confirmed by "+user, next)
+}
+
+// command is what releases an object.
+func (r *releasing) command(object client.Object) string {
+	if r.space {
+		return "kubectl lockstep release namespace/" + object.GetName()
+	}
+	return "kubectl lockstep release pvc/" + object.GetName() + " -n " + object.GetNamespace()
+}
+
+// consent has the user type the name: whoever does has read which one it is.
+func (r *releasing) consent(ctx context.Context) error {
 	if r.yes || r.dryRun != string(amend.DryRunNone) {
 		return nil
 	}
@@ -228,10 +258,13 @@ func (r *releasing) ofNamespace(ctx context.Context) error {
 	if err := r.allowed(ctx, n); err != nil {
 		return err
 	}
+	if r.breakage.confirm {
+		return r.confirms(ctx, n, func() error { return report.WriteNamespaceConfirmation(r.ErrOut, n) })
+	}
 	if err := report.WriteNamespaceRelease(r.ErrOut, n); err != nil {
 		return err
 	}
-	if err := r.confirm(ctx); err != nil {
+	if err := r.consent(ctx); err != nil {
 		return err
 	}
 	if r.dryRun == string(amend.DryRunClient) {

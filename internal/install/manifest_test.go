@@ -166,7 +166,11 @@ var grantedToProtect = map[string]string{
 	"lockstep-protection-role  events []":                                   "create patch",
 	"lockstep-protection-role events.k8s.io events []":                      "create patch",
 	"lockstep-protection-role admissionregistration.k8s.io mutatingwebhookconfigurations [lockstep-protection-webhook-configuration]": "get list watch patch",
+	"lockstep-protection-role admissionregistration.k8s.io validatingadmissionpolicies " + guarding:                                   "get",
+	"lockstep-protection-role admissionregistration.k8s.io validatingadmissionpolicybindings " + guarding:                             "get",
 }
+
+const guarding = "[refuse-delete.protection.lockstep.dev guard.protection.lockstep.dev refuse-namespace.protection.lockstep.dev guard-namespace.protection.lockstep.dev]"
 
 // Who may see a set may see all that kubectl lockstep decides on: what it could not
 // read of a gang, it could not say of any of its groups.

@@ -95,6 +95,7 @@ func (o *Options) setupProtection(mgr ctrl.Manager) error {
 		p.setupFinalizers,
 		p.setupHolds,
 		p.setupStrict,
+		p.setupGuards,
 	} {
 		if err := setup(); err != nil {
 			return err

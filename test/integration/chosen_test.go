@@ -35,10 +35,14 @@ func TestAReleaseTakesTwoWhereThatWasChosen(t *testing.T) {
 		g.mustRefuse2(g.annotate(g.wanda, "two", key, "off"), "changing "+key+" is for the operator")
 	}
 
-	g.must(g.annotate(g.wanda, "two", protect.ConfirmedAnnotation, "wanda"))
+	b := &breaking{g, newPlugin(t, g.config, g.namespace)}
+	b.mustSay(true, "wanda", "The first of the two says: kubectl lockstep release pvc/two -n prod --confirm", "release", "pvc/two", "--yes")
+	b.mustSay(true, "alice", "you may not release pvc/two", "release", "pvc/two", "--confirm", "--yes")
+	b.mustSay(false, "wanda", "pvc/two confirmed by wanda; somebody else releases it now: kubectl lockstep release pvc/two -n prod", "release", "pvc/two", "--confirm", "--yes")
 	g.mustRefuse2(g.annotate(g.wanda, "two", protect.ReleaseAnnotation, uid), `It is confirmed by "wanda"`)
+	b.mustSay(true, "wanda", "nothing was released", "release", "pvc/two", "--yes")
 	g.mustRefuse(g.alice.Delete(t.Context(), c), "in use")
-	g.must(g.annotate(wilma, "two", protect.ReleaseAnnotation, uid))
+	b.mustSay(false, "wilma", "pvc/two released", "release", "pvc/two", "--yes")
 	g.must(g.alice.Delete(t.Context(), c))
 	g.strip(g.read("two"))
 
@@ -46,7 +50,7 @@ func TestAReleaseTakesTwoWhereThatWasChosen(t *testing.T) {
 	g.make(ns)
 	g.mustRefuse2(g.annotateNamespace(g.wanda, "pair", protect.ReleaseAnnotation, string(ns.UID)), "kubectl annotate namespace/pair")
 	g.mustRefuse2(g.annotateNamespace(g.wanda, "pair", protect.HeldClaimsAnnotation, "0"), "is for the operator")
-	g.must(g.annotateNamespace(g.wanda, "pair", protect.ConfirmedAnnotation, "wanda"))
+	b.mustSay(false, "wanda", "namespace/pair confirmed by wanda", "release", "namespace/pair", "--confirm", "--yes")
 	g.mustRefuse2(g.annotateNamespace(g.wanda, "pair", protect.ReleaseAnnotation, string(ns.UID)), `It is confirmed by "wanda"`)
 	g.must(g.annotateNamespace(wilma, "pair", protect.ReleaseAnnotation, string(ns.UID)))
 	g.must(g.Delete(t.Context(), ns))
