@@ -3,6 +3,7 @@ package observe
 import (
 	"context"
 	"fmt"
+	"iter"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -26,7 +27,7 @@ const (
 
 // probe looks for what may stand unseen under the names of pods that a
 // StatefulSet has lacked for a while: pods that bear none of our labels.
-func (o *Observer) probe(ctx context.Context, sts *appsv1.StatefulSet, now time.Time, names []string) error {
+func (o *Observer) probe(ctx context.Context, sts *appsv1.StatefulSet, now time.Time, names iter.Seq[string]) error {
 	if !lws.LacksPods(sts) {
 		o.memory.complete(sts.UID)
 		return nil
@@ -38,7 +39,7 @@ func (o *Observer) probe(ctx context.Context, sts *appsv1.StatefulSet, now time.
 		return nil
 	}
 	probed := 0
-	for _, podName := range names {
+	for podName := range names {
 		key := types.NamespacedName{Namespace: sts.Namespace, Name: podName}
 		if err := o.cached.Get(ctx, key, &corev1.Pod{}); err == nil {
 			continue
@@ -53,20 +54,26 @@ func (o *Observer) probe(ctx context.Context, sts *appsv1.StatefulSet, now time.
 	return nil
 }
 
-func leaderNames(set *lwsv1.LeaderWorkerSet) []string {
-	var names []string
-	for group := range int(lws.Replicas(set)) {
-		names = append(names, identity.LeaderName(set.Name, group))
+// leaderNames are made one by one, as workerNames are: what users write is a number,
+// and must cost no more than its digits.
+func leaderNames(set *lwsv1.LeaderWorkerSet) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for group := range int(lws.Replicas(set)) {
+			if !yield(identity.LeaderName(set.Name, group)) {
+				return
+			}
+		}
 	}
-	return names
 }
 
-func workerNames(g lws.Group, sts *appsv1.StatefulSet) []string {
-	var names []string
-	for worker := range int(lws.PodsOf(sts)) {
-		names = append(names, identity.LeaderName(g.LeaderName, worker+1))
+func workerNames(g lws.Group, sts *appsv1.StatefulSet) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for worker := range int(lws.PodsOf(sts)) {
+			if !yield(identity.LeaderName(g.LeaderName, worker+1)) {
+				return
+			}
+		}
 	}
-	return names
 }
 
 // lack is a StatefulSet's want of pods.
