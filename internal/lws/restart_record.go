@@ -106,6 +106,16 @@ func (g *Group) started(set *lwsv1.LeaderWorkerSet) record {
 	return r
 }
 
+// LargestStarted is how many pods the largest group has of those whose beginning the
+// set's status tells. Under a leader that is gone it is what the group had.
+func LargestStarted(set *lwsv1.LeaderWorkerSet) int {
+	largest := 0
+	for i := range set.Status.Started {
+		largest = max(largest, len(decodeRecord(set.Status.Started[i].Pods)))
+	}
+	return largest
+}
+
 // isRecorded tells whether the set's status tells what the group under that very
 // leader was made of when it started.
 func isRecorded(set *lwsv1.LeaderWorkerSet, index int, leader types.UID) bool {

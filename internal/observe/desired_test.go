@@ -135,6 +135,27 @@ func TestOnlyWhatIsWantedOtherwiseIsToldOf(t *testing.T) {
 
 // The chain of a worker's claim goes from its StatefulSet by the leader pod and the
 // leaders' StatefulSet to the set.
+// A set whose groups are to be smaller wants what those of them have that are not rolled
+// yet: one that restarts comes again as large as it was, and for a while nothing but the
+// set's status tells of its workers.
+func TestAGroupThatIsNotRolledYetWantsAllOfItsClaims(t *testing.T) {
+	const ofFive = "AAAAAAAAAAAAAAAAAAAAAAAAAAAA" // never restarted
+	groups, size := int32(2), int32(2)
+	set := &lwsv1.LeaderWorkerSet{ObjectMeta: named("lws", "llama", nil, ""), Spec: lwsv1.LeaderWorkerSetSpec{
+		Replicas: &groups, LeaderWorkerTemplate: lwsv1.LeaderWorkerTemplate{
+			Size: &size, VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}}},
+		},
+	}}
+	workers := func() protect.Span { return reduced(t, set).want.Series[1].Spans[1] }
+	if got := workers(); got != (protect.Span{From: 1, To: 2}) {
+		t.Fatalf("workers %v before any group started", got)
+	}
+	set.Status.Started = []lwsv1.StartedGroup{{Index: 0, Leader: "rolled", Pods: "AAAAAAAA"}, {Index: 1, Leader: "gone", Pods: ofFive}}
+	if got := workers(); got != (protect.Span{From: 1, To: 5}) {
+		t.Errorf("workers %v while a group of five is not rolled", got)
+	}
+}
+
 func TestTheWorldOfAClaimIsItsChains(t *testing.T) {
 	d, pods := emptyDesired(t), NewPods()
 	size, groups := int32(2), int32(1)

@@ -11,6 +11,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/protect"
 )
 
@@ -97,7 +98,7 @@ func ofLeaderWorkerSet(object any) (protect.Want, error) {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, set); err != nil {
 		return protect.Want{}, fmt.Errorf("read leaderworkerset %s/%s: %w", found.GetNamespace(), found.GetName(), err)
 	}
-	return protect.OfLeaderWorkerSet(set), nil
+	return protect.OfLeaderWorkerSet(set, lws.LargestStarted(set)), nil
 }
 
 // ofKind tells what a workload of a configured kind wants.

@@ -12,8 +12,10 @@ import (
 // not go with them.
 //
 // Groups that are there beyond those, of a surge or a scale-down, count until they are
-// gone: the set's status tells.
-func OfLeaderWorkerSet(set *lwsv1.LeaderWorkerSet) Want {
+// gone: the set's status tells. So do workers beyond a size that was made smaller, until
+// no group is left that ran with them: started is how many pods the largest of those
+// has. One that restarts before it is rolled comes again as large as it was.
+func OfLeaderWorkerSet(set *lwsv1.LeaderWorkerSet, started int) Want {
 	w := newWant(identity.KindLeaderWorkerSet, lwsv1.GroupVersion.String(), set)
 	template := &set.Spec.LeaderWorkerTemplate
 	groups, size := replicas(set.Spec.Replicas), replicas(template.Size)
@@ -31,7 +33,7 @@ func OfLeaderWorkerSet(set *lwsv1.LeaderWorkerSet) Want {
 		prefix, from := name+"-"+set.Name, fmt.Sprintf("%s.volumeClaimTemplates[%s]", path, name)
 		w.Series = append(w.Series,
 			Series{Prefix: prefix, Spans: []Span{{0, groups}}, Path: from},
-			Series{Prefix: prefix, Spans: []Span{{0, groups}, {1, size}}, Path: from},
+			Series{Prefix: prefix, Spans: []Span{{0, groups}, {1, max(size, started)}}, Path: from},
 		)
 	}
 	w.DeleteWhenScaled = deletesWhenScaled(template.PersistentVolumeClaimRetentionPolicy)

@@ -56,7 +56,7 @@ func jobSet(status map[string]any) *unstructured.Unstructured {
 // TestWhoWants puts every kind to the claims that it wants, and to those that it
 // does not, for now or ever.
 func TestWhoWants(t *testing.T) {
-	lws := protect.OfLeaderWorkerSet(set("llama", 2, 3))
+	lws := protect.OfLeaderWorkerSet(set("llama", 2, 3), 0)
 	leaders := protect.OfStatefulSet(statefulSet("llama", 3, func(s *appsv1.StatefulSet) { controlledBy("LeaderWorkerSet", "uid-llama-set")(s) }))
 	lws.Workload.UID = "uid-llama-set"
 	finishedJob := &batchv1.Job{ObjectMeta: meta("job"), Spec: batchv1.JobSpec{Template: naming("data")}, Status: batchv1.JobStatus{
@@ -87,19 +87,22 @@ func TestWhoWants(t *testing.T) {
 		{"set, a leader", []protect.Want{lws}, "data-llama-1", "LeaderWorkerSet/llama", ""},
 		{"set, a worker, its statefulset gone", []protect.Want{lws}, "data-llama-1-2", "LeaderWorkerSet/llama", ""},
 		{"set, no such worker", []protect.Want{lws}, "data-llama-1-3", "", "LeaderWorkerSet/llama"},
+		{"set whose groups were larger, one of them not rolled yet", []protect.Want{protect.OfLeaderWorkerSet(set("llama", 2, 3), 5)}, "data-llama-1-4", "LeaderWorkerSet/llama", ""},
+		{"set whose groups were never that large", []protect.Want{protect.OfLeaderWorkerSet(set("llama", 2, 3), 5)}, "data-llama-1-5", "", "LeaderWorkerSet/llama"},
+		{"set whose groups were smaller", []protect.Want{protect.OfLeaderWorkerSet(set("llama", 2, 3), 2)}, "data-llama-1-2", "LeaderWorkerSet/llama", ""},
 		{"set, worker 0 is the leader", []protect.Want{lws}, "data-llama-1-0", "", "LeaderWorkerSet/llama"},
 		{"set, no such group", []protect.Want{lws}, "data-llama-2-1", "", "LeaderWorkerSet/llama"},
 		{"set, named in its template", []protect.Want{lws}, "models", "LeaderWorkerSet/llama", ""},
 		{"set, a group of a surge, told by the set", []protect.Want{lws, leaders}, "data-llama-2", "LeaderWorkerSet/llama", "LeaderWorkerSet/llama"},
 		{"set, a worker of a surge, whose statefulset is gone", []protect.Want{protect.OfLeaderWorkerSet(set("llama", 2, 3, func(s *lwsv1.LeaderWorkerSet) {
 			s.Status.Replicas = 3
-		}))}, "data-llama-2-1", "LeaderWorkerSet/llama", ""},
+		}), 0)}, "data-llama-2-1", "LeaderWorkerSet/llama", ""},
 		{"set, scaled to zero, a group still there", []protect.Want{protect.OfLeaderWorkerSet(set("llama", 0, 3, func(s *lwsv1.LeaderWorkerSet) {
 			s.Status.Replicas = 1
-		}))}, "data-llama-0-1", "", "LeaderWorkerSet/llama"},
+		}), 0)}, "data-llama-0-1", "", "LeaderWorkerSet/llama"},
 		{"set of one, whose workers there are none of", []protect.Want{protect.OfLeaderWorkerSet(set("llama", 1, 1, func(s *lwsv1.LeaderWorkerSet) {
 			s.Spec.LeaderWorkerTemplate.LeaderTemplate = ptr(naming("other"))
-		}))}, "models", "", ""},
+		}), 0)}, "models", "", ""},
 		{"set, being deleted, and its statefulset not yet", []protect.Want{ending(lws), leaders}, "data-llama-0", "", ""},
 		{"deployment", []protect.Want{protect.OfDeployment(&appsv1.Deployment{ObjectMeta: meta("web"), Spec: appsv1.DeploymentSpec{Template: naming("data")}})}, "data", "Deployment/web", ""},
 		{"deployment, scaled to zero", []protect.Want{protect.OfDeployment(&appsv1.Deployment{ObjectMeta: meta("web"), Spec: appsv1.DeploymentSpec{Replicas: ptr[int32](0), Template: naming("data")}})}, "data", "", "Deployment/web"},
@@ -169,7 +172,7 @@ func theNames(holders []protect.Holder) string {
 
 // The workers' StatefulSet hangs from a pod: the chain goes on behind it.
 func TestTheTopIsFoundThroughAPod(t *testing.T) {
-	lws := protect.OfLeaderWorkerSet(set("llama", 1, 2))
+	lws := protect.OfLeaderWorkerSet(set("llama", 1, 2), 0)
 	leaders := protect.OfStatefulSet(statefulSet("leaders", 1, func(s *appsv1.StatefulSet) { controlledBy("LeaderWorkerSet", "uid-llama")(s) }))
 	workers := protect.OfStatefulSet(statefulSet("llama-0", 2, func(s *appsv1.StatefulSet) { controlledBy("Pod", "uid-leader")(s) }))
 	w := world(index(), lws, leaders, workers)

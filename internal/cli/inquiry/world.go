@@ -20,6 +20,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/protect"
 )
 
@@ -111,12 +112,16 @@ func of[T client.Object](want func(T) protect.Want) func(client.Object) protect.
 	return func(object client.Object) protect.Want { return want(object.(T)) }
 }
 
+func ofLeaderWorkerSet(set *lwsv1.LeaderWorkerSet) protect.Want {
+	return protect.OfLeaderWorkerSet(set, lws.LargestStarted(set))
+}
+
 func sources() []source {
 	var builtIn schema.GroupVersion
 	sets := &unstructured.UnstructuredList{}
 	sets.SetGroupVersionKind(protect.JobSet.GroupVersion().WithKind(protect.JobSet.Kind + "List"))
 	return []source{
-		{"leaderworkersets", &lwsv1.LeaderWorkerSetList{}, of(protect.OfLeaderWorkerSet), lwsv1.GroupVersion},
+		{"leaderworkersets", &lwsv1.LeaderWorkerSetList{}, of(ofLeaderWorkerSet), lwsv1.GroupVersion},
 		{"statefulsets", &appsv1.StatefulSetList{}, of(protect.OfStatefulSet), builtIn},
 		{"deployments", &appsv1.DeploymentList{}, of(protect.OfDeployment), builtIn},
 		{"replicasets", &appsv1.ReplicaSetList{}, of(protect.OfReplicaSet), builtIn},
