@@ -63,11 +63,25 @@ func waitingFor(s survey.Survey) string {
 	case waitOf(s, lws.CodePreviousIncarnation, lws.CodeNameConflict) != "":
 		return "waiting: " + waitOf(s, lws.CodePreviousIncarnation, lws.CodeNameConflict)
 	case stands.TargetUpdated < stands.Target:
-		return fmt.Sprintf("waiting for %d of %s to be updated%s", stands.Target-stands.TargetUpdated, target(s), toRevision(s))
+		return fmt.Sprintf("waiting for %d of %s to be updated%s", stands.Target-stands.TargetUpdated, target(s), toRevision(s)) + firstRefusal(s)
 	case stands.TargetReady < stands.Target:
-		return fmt.Sprintf("waiting for %d of %s to be ready: %s", stands.Target-stands.TargetReady, target(s), unreadyGroups(s))
+		return fmt.Sprintf("waiting for %d of %s to be ready: %s", stands.Target-stands.TargetReady, target(s), unreadyGroups(s)) + firstRefusal(s)
 	case stands.Surge > 0:
 		return fmt.Sprintf("waiting for %s to go", counted(int(stands.Surge), "surge group"))
+	}
+	return ""
+}
+
+// firstRefusal is what the API server said of the first pod or StatefulSet that it did
+// not let be made, if it did: such a rollout does not get on by itself.
+func firstRefusal(s survey.Survey) string {
+	all, _ := groups(s)
+	for _, g := range all {
+		for _, w := range g.Waiting {
+			if w.Reason == lws.CodeRefused {
+				return "; " + w.Message
+			}
+		}
 	}
 	return ""
 }

@@ -118,7 +118,7 @@ func TestGroupsAreShownWithWhatTheyWaitFor(t *testing.T) {
 	s.Standing.Ready, s.Standing.Updated = 1, 3
 	checkText(t, s, `
 llama in namespace ns: 1 of 4 groups ready, 3 up to date, 4 pods each
-revision 7bdcf6cbd6, created 5m ago
+revision 7bdcf6cbd6, set created 5m ago
 
 CONDITION     STATUS   SINCE   REASON              MESSAGE
 Progressing   True     90s     GroupsProgressing   Replicas are progressing
@@ -152,7 +152,7 @@ func TestGhostsAreShownAndNotCounted(t *testing.T) {
 	s.Set.Set.Status.Conditions[0].Message = s.Plan.Waits[0].Sentence
 	checkText(t, s, `
 llama in namespace ns: 0 of 2 groups ready, 0 up to date, 2 pods each
-revision 7bdcf6cbd6, created 5m ago
+revision 7bdcf6cbd6, set created 5m ago
 
 CONDITION     STATUS   SINCE   REASON                          MESSAGE
 Progressing   True     90s     WaitingForPreviousIncarnation   waiting for 1 pod of the previous incarnation: llama-0
@@ -176,7 +176,7 @@ func TestGroupsThatDoNotExistAreTakenTogether(t *testing.T) {
 	s.Set.Set.Status.Conditions = nil
 	checkText(t, s, `
 llama in namespace ns: 0 of 1000 groups ready, 0 up to date, 8 pods each
-revision 7bdcf6cbd6, created 5m ago
+revision 7bdcf6cbd6, set created 5m ago
 
 no conditions yet: no operator has looked at this set
 

@@ -32,7 +32,7 @@ func (s *SetStatus) WriteText(out io.Writer, now time.Time) error {
 func (s *SetStatus) header(out io.Writer, now time.Time) {
 	fmt.Fprintf(out, "%s in namespace %s: %d of %d groups ready, %d up to date, %s each\n",
 		s.Name, s.Namespace, s.Ready, s.Desired, s.UpToDate, counted(int(s.Size), "pod"))
-	fmt.Fprintf(out, "revision %s, created %s ago", dash(s.Revision), age(&s.CreatedAt, now))
+	fmt.Fprintf(out, "revision %s, set created %s ago", dash(s.Revision), age(&s.CreatedAt, now))
 	if s.Paused {
 		fmt.Fprint(out, ", rollout paused")
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -39,7 +40,7 @@ func groupWaits(s survey.Survey, g survey.Group, status GroupStatus) []Wait {
 	if status.Ready {
 		return all
 	}
-	return append(all, unready(g)...)
+	return append(all, unready(s.Refusals, g)...)
 }
 
 // leaving is what a group above the wanted number waits for.
@@ -66,7 +67,24 @@ func leaderless(s survey.Survey, g survey.Group) []Wait {
 	if set.Set.DeletionTimestamp != nil {
 		return []Wait{reasonOf(CodeLeaving, "the set is being deleted")}
 	}
-	return since(s, []Wait{withoutLeader(s, g)})
+	return append(since(s, []Wait{withoutLeader(s, g)}), leaderRefused(s, g.LeaderName)...)
+}
+
+// leaderRefused says why a leader could not be made, as far as anybody told.
+func leaderRefused(s survey.Survey, name string) []Wait {
+	sts := s.Set.StatefulSet.Member()
+	if sts == nil {
+		return nil
+	}
+	return refused(s.Refusals.OfPod(sts, name))
+}
+
+// refused is what the API server said of something that could not be made, if it did.
+func refused(said string) []Wait {
+	if said == "" {
+		return nil
+	}
+	return []Wait{reasonOf(lws.CodeRefused, said)}
 }
 
 func leaderGhost(set lws.SetSnapshot, ghost *corev1.Pod) Wait {
@@ -102,12 +120,9 @@ func holder(object metav1.Object) string {
 }
 
 // unready says what a group with a leader lacks.
-func unready(g survey.Group) []Wait {
+func unready(refusals survey.Refusals, g survey.Group) []Wait {
 	pods := members(g)
-	var all []Wait
-	if w, ok := missing(g, pods); ok {
-		all = append(all, w)
-	}
+	all := missing(refusals, g, pods)
 	all = append(all, unscheduled(pods)...)
 	if w, ok := notReady(pods); ok {
 		all = append(all, w)
@@ -118,18 +133,20 @@ func unready(g survey.Group) []Wait {
 	return all
 }
 
-// missing names workers that do not exist. A group whose workers the operator
-// holds back waits for what it holds them back for.
-func missing(g survey.Group, pods []*corev1.Pod) (Wait, bool) {
+// missing names workers that do not exist, and says why as far as anybody told. A group
+// whose workers the operator holds back waits for what it holds them back for.
+func missing(refusals survey.Refusals, g survey.Group, pods []*corev1.Pod) []Wait {
 	size := sizeOf(g)
 	if int(size) == len(pods) {
-		return Wait{}, false
+		return nil
 	}
-	if g.Workers.Member() == nil {
+	workers := g.Workers.Member()
+	if workers == nil {
 		if len(g.Plan.Waits) > 0 {
-			return Wait{}, false
+			return nil
 		}
-		return reasonOf(CodeMissingPods, fmt.Sprintf("worker statefulset %s is not made yet", g.LeaderName)), true
+		w := reasonOf(CodeMissingPods, fmt.Sprintf("worker statefulset %s is not made yet", g.LeaderName))
+		return append([]Wait{w}, refused(refusals.OfWorkers(g.Leader))...)
 	}
 	var names []string
 	for worker := 1; int32(worker) < size && len(names) <= namedAtMost; worker++ {
@@ -139,7 +156,18 @@ func missing(g survey.Group, pods []*corev1.Pod) (Wait, bool) {
 		}
 	}
 	lacking := int(size) - len(pods)
-	return reasonOf(CodeMissingPods, fmt.Sprintf("%d of %d workers not created yet: %s", lacking, size-1, few(names, lacking))), true
+	w := reasonOf(CodeMissingPods, fmt.Sprintf("%d of %d workers not created yet: %s", lacking, size-1, few(names, lacking)))
+	return append([]Wait{w}, firstRefused(refusals, workers, names)...)
+}
+
+// firstRefused says why the first of some pods could not be made of which anybody told.
+func firstRefused(refusals survey.Refusals, sts *appsv1.StatefulSet, names []string) []Wait {
+	for _, name := range names {
+		if said := refusals.OfPod(sts, name); said != "" {
+			return refused(said)
+		}
+	}
+	return nil
 }
 
 // unscheduled groups pods without a node by what the scheduler says.

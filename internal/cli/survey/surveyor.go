@@ -3,6 +3,7 @@ package survey
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,6 +26,9 @@ type Survey struct {
 	Standing lws.Standing
 	// Groups are ordered by rising index.
 	Groups []Group
+	// Refusals say why what is missing could not be made. They are read where a group
+	// is not ready.
+	Refusals Refusals
 }
 
 // Group is one group of a survey.
@@ -36,6 +40,10 @@ type Group struct {
 // Surveyor makes surveys. It is safe for concurrent use.
 type Surveyor struct {
 	cached, live client.Reader
+
+	mu       sync.Mutex
+	asked    time.Time
+	refusals Refusals // as of when that was asked
 }
 
 // NewSurveyor returns a Surveyor that reads through cached, which must have been
@@ -47,7 +55,11 @@ func NewSurveyor(cached, live client.Reader) *Surveyor {
 
 // Set surveys a set. The error is a NotFound one when there is none.
 func (s *Surveyor) Set(ctx context.Context, key types.NamespacedName, now time.Time) (Survey, error) {
-	return s.survey(ctx, s.cached, key, now)
+	found, err := s.survey(ctx, s.cached, key, now)
+	if err == nil && found.lacks() {
+		found.Refusals = s.refusalsIn(ctx, key.Namespace, now)
+	}
+	return found, err
 }
 
 // As surveys a set as if it were stored as given, in the cluster as it is.

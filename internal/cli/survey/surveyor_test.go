@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -184,5 +185,39 @@ func TestDeletedAtIsBeforeTheGracePeriod(t *testing.T) {
 	}
 	if got := survey.DeletedAt(&corev1.Pod{}); !got.IsZero() {
 		t.Errorf("got %s for what nobody deleted", got)
+	}
+}
+
+// A pod that the API server does not let be made leaves no object that says so: its
+// StatefulSet's events do, and those of the set tell of workers.
+func TestWhyPodsCouldNotBeMadeIsReadFromEvents(t *testing.T) {
+	set := newSet("a", 2, 2)
+	set.Status.Conditions = nil
+	sts := &appsv1.StatefulSet{ObjectMeta: owned(meta("a", "sts-uid"), "LeaderWorkerSet", "a", "set-uid")}
+	sts.Labels = map[string]string{lwsv1.SetNameLabelKey: "a"}
+	event := func(name, uid, related, message string, minute int) *corev1.Event {
+		e := &corev1.Event{ObjectMeta: meta(name, "event-"+name), Reason: "FailedCreate", Message: message}
+		e.InvolvedObject.UID, e.LastTimestamp = types.UID(uid), metav1.NewTime(epoch.Add(time.Duration(minute)*time.Minute))
+		if related != "" {
+			e.Related = &corev1.ObjectReference{UID: types.UID(related)}
+		}
+		return e
+	}
+	events := []client.Object{
+		event("a", "sts-uid", "", "create Pod a-1 in StatefulSet a failed error: too long", 1),
+		event("b", "sts-uid", "", "create Pod a-1 in StatefulSet a failed error: exceeded quota", 2),
+		event("c", "sts-uid", "", "create Pod a-11 in StatefulSet a failed error: another", 3),
+		event("d", "former", "", "create Pod a-1 in StatefulSet a failed error: a former life", 4),
+		event("e", "set-uid", "leader", "Failed to create worker statefulset", 5),
+	}
+	found := survey1(t, surveyorOf(t, []client.Object{set, sts}, events...), "a")
+	if got := found.Refusals.OfPod(sts, "a-1"); !strings.Contains(got, "exceeded quota") {
+		t.Errorf("got %q", got)
+	}
+	if got := found.Refusals.OfPod(sts, "a-0"); got != "" {
+		t.Errorf("of another pod: %q", got)
+	}
+	if got := found.Refusals.OfWorkers(&corev1.Pod{ObjectMeta: meta("a-0", "leader")}); got != "Failed to create worker statefulset" {
+		t.Errorf("got %q", got)
 	}
 }

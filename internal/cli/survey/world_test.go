@@ -45,6 +45,7 @@ func clientOf(t *testing.T, objects []client.Object) client.Client {
 	if err := observe.Index(t.Context(), indexer{builder}); err != nil {
 		t.Fatal(err)
 	}
+	builder.WithIndex(&corev1.Event{}, "reason", func(object client.Object) []string { return []string{object.(*corev1.Event).Reason} })
 	for _, object := range objects {
 		builder.WithObjects(object.DeepCopyObject().(client.Object))
 	}
