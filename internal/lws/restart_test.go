@@ -121,42 +121,57 @@ func TestFailureModes(t *testing.T) {
 	}
 }
 
-// TestFailureModesInStart holds the same of a group whose last worker does not
-// run yet.
+// failuresInStart are the ways in which a group of three can fail whose last worker
+// does not run yet. A worker that is gone leaves nothing that tells of it.
+var failuresInStart = map[string]func(*cluster){
+	"ContainerRestarts":       func(c *cluster) { lwstest.Edit(c.FakeStore, "w-0-1", crash) },
+	"LeaderContainerRestarts": func(c *cluster) { lwstest.Edit(c.FakeStore, "w-0", func(p *corev1.Pod) { crash(p) }) },
+	"PodEnds": func(c *cluster) {
+		lwstest.Edit(c.FakeStore, "w-0-1", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
+	},
+	"PodDeleted":     func(c *cluster) { lwstest.Terminate[*corev1.Pod](c.FakeStore, "w-0-1") },
+	"PodGoneInStart": func(c *cluster) { lwstest.Drop[*corev1.Pod](c.FakeStore, "w-0-1") },
+}
+
+// TestFailureModesInStart holds what becomes of a group that is starting, by failure
+// and policy.
 func TestFailureModesInStart(t *testing.T) {
-	for _, tt := range []struct {
-		name string
+	policies := map[string]struct {
 		edit func(*lwsv1.LeaderWorkerSet)
 		want bool
 	}{
-		{"None", lwstest.Policy(lwsv1.NoneRestartPolicy), false},
-		{"RecreateGroupOnPodRestart", onRestart, true},
-		{"RecreateGroupAfterStart", whenStarted, false},
-		{"Annotated", func(set *lwsv1.LeaderWorkerSet) {
+		"None":                      {lwstest.Policy(lwsv1.NoneRestartPolicy), false},
+		"RecreateGroupOnPodRestart": {onRestart, true},
+		"RecreateGroupAfterStart":   {whenStarted, false},
+		"Annotated": {func(set *lwsv1.LeaderWorkerSet) {
 			onRestart(set)
 			lwstest.Annotation(lwsv1.RecreateGroupAfterStartAnnotationKey, "")(set)
 		}, false},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			c := newCluster(t)
-			c.pass(time.Minute)
-			lwstest.Add(c.FakeStore, lwstest.Set("w", 1, 3, tt.edit))
-			starting(c)
-			lwstest.Edit(c.FakeStore, "w-0-1", crash)
-			before := leaderUID(c, "w-0")
-			c.do(c.decideGroup("w-0"))
-			c.do(c.decideSet())
-			failed := len(c.status().Restarts) == 1
-			if failed != tt.want {
-				t.Errorf("it failed: %t", failed)
-			}
-			if c.recreated("w-0"); (leaderUID(c, "w-0") != before) != tt.want {
-				t.Errorf("recreated: %t", !tt.want)
-			}
-			if got := c.recreated("w-0"); len(got) != 0 {
-				t.Errorf("once started, what was before is held against it: %+v", c.status().Restarts)
-			}
-		})
+	}
+	for name, fail := range failuresInStart {
+		for policy, tt := range policies {
+			want := tt.want && name != "PodGoneInStart"
+			t.Run(name+"/"+policy, func(t *testing.T) {
+				c := newCluster(t)
+				c.pass(time.Minute)
+				lwstest.Add(c.FakeStore, lwstest.Set("w", 1, 3, tt.edit))
+				starting(c)
+				fail(c)
+				before := leaderUID(c, "w-0")
+				c.do(c.decideGroup("w-0"))
+				c.do(c.decideSet())
+				failed := len(c.status().Restarts) == 1
+				if failed != want {
+					t.Errorf("it failed: %t", failed)
+				}
+				if c.recreated("w-0"); (leaderUID(c, "w-0") != before) != want {
+					t.Errorf("recreated: %t", !want)
+				}
+				if got := c.recreated("w-0"); len(got) != 0 {
+					t.Errorf("once started, what was before is held against it: %+v", c.status().Restarts)
+				}
+			})
+		}
 	}
 }
 
