@@ -97,6 +97,10 @@ func (o *options) amend(ctx context.Context, a *amendment, decide amend.Decide) 
 // explainWrite says what to do about what an API server answered to a write.
 func explainWrite(err error, host string, key types.NamespacedName) error {
 	switch {
+	case strings.Contains(err.Error(), "denied the request"): // admission says itself what is wrong
+		return err
+	case apierrors.IsInternalError(err) && strings.Contains(err.Error(), "failed calling webhook"):
+		return fmt.Errorf("nobody checks what is written, so nothing was changed: %w; see whether the operator runs, with: kubectl -n lws-system get pods", err)
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("not allowed: %w; ask for a role that may get and patch leaderworkersets, and for undo list controllerrevisions, in namespace %q", err, key.Namespace)
 	case meta.IsNoMatchError(err), apierrors.IsUnauthorized(err):

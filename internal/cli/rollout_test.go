@@ -1,10 +1,15 @@
 package cli
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
 func TestMistakesAboutRolloutsAreToldWithWhatToDo(t *testing.T) {
@@ -58,5 +63,24 @@ func TestKubectlAsksForCompletions(t *testing.T) {
 	out, err := run(t, Args([]string{"kubectl_complete-lockstep", "rollout", "re"})...)
 	if err != nil || !strings.Contains(out, "restart\t") || !strings.Contains(out, "resume\t") {
 		t.Errorf("got %q, %v", out, err)
+	}
+}
+
+func TestAnswersToWritesAreExplained(t *testing.T) {
+	denied := apierrors.NewForbidden(lwsv1.Resource("leaderworkersets"), "a", errors.New(`admission webhook "v" denied the request: spec.replicas: too many`))
+	away := apierrors.NewInternalError(errors.New(`failed calling webhook "m": connection refused`))
+	for _, tt := range []struct {
+		name      string
+		err       error
+		want, not string
+	}{
+		{"not allowed", apierrors.NewForbidden(lwsv1.Resource("leaderworkersets"), "a", nil), "ask for a role that may get and patch leaderworkersets", "operator"},
+		{"refused by admission", denied, "spec.replicas: too many", "ask for a role"},
+		{"no operator", away, "see whether the operator runs, with: kubectl -n lws-system get pods", "ask for a role"},
+	} {
+		got := explainWrite(tt.err, "https://host", types.NamespacedName{Namespace: "ns", Name: "a"}).Error()
+		if !strings.Contains(got, tt.want) || strings.Contains(got, tt.not) {
+			t.Errorf("%s: got %q", tt.name, got)
+		}
 	}
 }
