@@ -1,0 +1,213 @@
+package lws_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"pgregory.net/rapid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/lwstest"
+)
+
+// changeAnew is change with the generation that the API server gives.
+func (w *anyWorld) changeAnew(set *lwsv1.LeaderWorkerSet) {
+	w.change(set)
+	set.Generation++
+}
+
+// change edits a set in one of the ways that users may.
+func (w *anyWorld) change(set *lwsv1.LeaderWorkerSet) {
+	t, spec := w.t, &set.Spec
+	template := &spec.LeaderWorkerTemplate
+	what := rapid.SampledFrom([]string{
+		"workers", "workers", "leaders", "undo", "size", "replicas", "network", "policy", "startup", "budget", "partition",
+		"topology", "pause", "pause", "resume", "label", "after start",
+	}).Draw(t, "change")
+	w.met.when(what, true)
+	switch what {
+	case "workers":
+		w.images++
+		lwstest.Image(fmt.Sprintf("image:%d", w.images))(set)
+	case "leaders":
+		w.images++
+		lwstest.Leader(fmt.Sprintf("image:%d", w.images))(set)
+	case "undo":
+		template.LeaderTemplate = nil
+		lwstest.Image("image:1")(set)
+	case "size":
+		*template.Size = rapid.Int32Range(1, 3).Draw(t, "size")
+	case "replicas":
+		*spec.Replicas = rapid.Int32Range(0, 5).Draw(t, "replicas")
+	case "network":
+		policy := rapid.SampledFrom([]lwsv1.SubdomainPolicy{lwsv1.SubdomainShared, lwsv1.SubdomainUniquePerReplica}).Draw(t, "network")
+		spec.NetworkConfig = &lwsv1.NetworkConfig{SubdomainPolicy: &policy}
+	case "policy":
+		template.RestartPolicy = rapid.SampledFrom([]lwsv1.RestartPolicyType{
+			lwsv1.NoneRestartPolicy, lwsv1.RecreateGroupOnPodRestart, lwsv1.RecreateGroupAfterStart,
+		}).Draw(t, "policy")
+	case "startup":
+		spec.StartupPolicy = rapid.SampledFrom([]lwsv1.StartupPolicyType{
+			lwsv1.LeaderReadyStartupPolicy, lwsv1.LeaderCreatedStartupPolicy,
+		}).Draw(t, "startup")
+	case "budget":
+		rolling := rollingOf(set)
+		rolling.MaxSurge = intstr.FromInt32(rapid.Int32Range(0, 3).Draw(t, "surge"))
+		rolling.MaxUnavailable = intstr.FromInt32(rapid.Int32Range(1-min(rolling.MaxSurge.IntVal, 1), 3).Draw(t, "unavailable"))
+	case "partition":
+		partition := rapid.Int32Range(0, 5).Draw(t, "partition")
+		rollingOf(set).Partition = &partition
+	case "topology":
+		metav1.SetMetaDataAnnotation(&set.ObjectMeta, lwsv1.ExclusiveKeyAnnotationKey, rapid.SampledFrom([]string{"", "rack", "row"}).Draw(t, "topology"))
+	case "pause":
+		lwstest.Annotation(lwsv1.PausedAnnotationKey, lwsv1.PausedValue)(set)
+	case "resume":
+		delete(set.Annotations, lwsv1.PausedAnnotationKey)
+	case "label":
+		metav1.SetMetaDataLabel(&set.ObjectMeta, "team", rapid.SampledFrom([]string{"a", "b"}).Draw(t, "team"))
+	case "after start":
+		lwstest.Annotation(lwsv1.RecreateGroupAfterStartAnnotationKey, "")(set)
+	}
+}
+
+func rollingOf(set *lwsv1.LeaderWorkerSet) *lwsv1.RollingUpdateConfiguration {
+	strategy := &set.Spec.RolloutStrategy
+	if strategy.RollingUpdateConfiguration == nil {
+		strategy.RollingUpdateConfiguration = &lwsv1.RollingUpdateConfiguration{MaxUnavailable: intstr.FromInt32(1)}
+	}
+	return strategy.RollingUpdateConfiguration
+}
+
+// heldBy keeps a pod from leaving for a while.
+const heldBy = "example.com/held"
+
+// harm breaks something that belongs to the set.
+func (w *anyWorld) harm() {
+	if w.harms >= 5 {
+		return
+	}
+	w.harms++
+	what := rapid.SampledFrom([]string{"pod", "pod", "pod", "statefulset", "service", "revision", "replicas", "label"}).Draw(w.t, "harmed")
+	switch what {
+	case "pod":
+		w.harmPod()
+	case "statefulset":
+		if all := lwstest.All[*appsv1.StatefulSet](w.Objects); len(all) > 0 {
+			w.met.when("a statefulset deleted", true)
+			victim := pick(w.t, all)
+			w.Remove(victim, w.propagation(victim))
+		}
+	case "service":
+		if all := lwstest.All[*corev1.Service](w.Objects); len(all) > 0 {
+			w.Remove(pick(w.t, all), metav1.DeletePropagationBackground)
+		}
+	case "revision":
+		w.loseRevision()
+	case "replicas":
+		w.scaleByHand()
+	case "label":
+		w.unlabel()
+	}
+}
+
+// loseRevision loses the revision that the spec still says, under the eyes of the
+// operator. Nobody could tell any more what another one said.
+func (w *anyWorld) loseRevision() {
+	set := lwstest.Find[*lwsv1.LeaderWorkerSet](w.FakeStore, "w")
+	if set == nil || set.DeletionTimestamp != nil {
+		return
+	}
+	for _, revision := range revisions(w.cluster) {
+		if metav1.IsControlledBy(revision, set) && lws.Agrees(set, revision.Data.Raw) {
+			w.met.when("a revision lost", true)
+			w.Remove(revision, metav1.DeletePropagationBackground)
+			w.restart()
+			w.lookAtSet(false)
+		}
+	}
+}
+
+// unlabel takes a label from a StatefulSet, a Service or a revision.
+func (w *anyWorld) unlabel() {
+	all := slices.DeleteFunc(lwstest.All[client.Object](w.Objects), func(object client.Object) bool {
+		return !slices.Contains([]identity.Kind{identity.KindStatefulSet, identity.KindService, identity.KindControllerRevision}, lwstest.KindOf(object))
+	})
+	if len(all) == 0 || !w.unlabels {
+		return
+	}
+	w.met.when("a label taken", true)
+	victim, _ := pick(w.t, all).DeepCopyObject().(client.Object)
+	labels := maps.Clone(victim.GetLabels())
+	delete(labels, rapid.SampledFrom([]string{lwsv1.RevisionKey, lwsv1.SetNameLabelKey}).Draw(w.t, "label"))
+	victim.SetLabels(labels)
+	w.Put(victim)
+}
+
+// scaleByHand scales a StatefulSet as nobody should.
+func (w *anyWorld) scaleByHand() {
+	all := lwstest.All[*appsv1.StatefulSet](w.Objects)
+	if len(all) == 0 {
+		return
+	}
+	w.met.when("a statefulset scaled by hand", true)
+	replicas := rapid.Int32Range(0, 5).Draw(w.t, "replicas")
+	lwstest.Edit(w.FakeStore, pick(w.t, all).Name, func(sts *appsv1.StatefulSet) {
+		sts.Spec.Replicas = &replicas
+		sts.Generation++
+	})
+}
+
+func (w *anyWorld) harmPod() {
+	pods := lwstest.All[*corev1.Pod](w.Objects)
+	if len(pods) == 0 {
+		return
+	}
+	pod := pick(w.t, pods)
+	if pod.DeletionTimestamp != nil {
+		return
+	}
+	switch rapid.SampledFrom([]string{"restarts", "ends", "is deleted", "vanishes", "is held", "flaps"}).Draw(w.t, "how") {
+	case "restarts":
+		lwstest.Edit(w.FakeStore, pod.Name, crash)
+	case "ends":
+		lwstest.Edit(w.FakeStore, pod.Name, func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed })
+	case "is deleted":
+		w.Remove(pod, w.propagation(pod))
+	case "vanishes":
+		lwstest.Drop[*corev1.Pod](w.FakeStore, pod.Name)
+	case "is held":
+		lwstest.Edit(w.FakeStore, pod.Name, func(pod *corev1.Pod) { pod.Finalizers = append(pod.Finalizers, heldBy) })
+	case "flaps":
+		lwstest.Edit(w.FakeStore, pod.Name, func(pod *corev1.Pod) { pod.Status.Conditions = nil })
+	}
+}
+
+// settleDown takes away what keeps a set from becoming what its template says.
+func (w *anyWorld) settleDown() {
+	w.create()
+	if lwstest.Find[*lwsv1.LeaderWorkerSet](w.FakeStore, "w") == nil {
+		return
+	}
+	lwstest.Edit(w.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) {
+		delete(set.Annotations, lwsv1.PausedAnnotationKey)
+		rollingOf(set).Partition = lwstest.Ptr[int32](0)
+		set.Generation++
+	})
+}
+
+func indexOf(pod string) (group, worker int) {
+	parent, ordinal := identity.ParentAndOrdinal(pod)
+	if parent == "w" {
+		return ordinal, 0
+	}
+	_, group = identity.ParentAndOrdinal(parent)
+	return group, ordinal
+}

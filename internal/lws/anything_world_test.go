@@ -1,0 +1,331 @@
+package lws_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/lwstest"
+	"lockstep.dev/lockstep/internal/observe"
+)
+
+// anyWorld is a cluster in which a set is edited, deleted and created again, and
+// what belongs to it is broken, while its controllers act in any order, the
+// operator's caches lag, two operators take turns, and any write may be refused,
+// lose its answer, or be the last that its operator makes.
+type anyWorld struct {
+	*cluster
+	t    *rapid.T
+	met  *met
+	next *lwsv1.LeaderWorkerSet // what the next life of the set is made from
+	// images counts templates, and harms and edits what happened.
+	images, edits, harms int
+	// unlabels has labels taken from parts of the set. What has lost its labels and
+	// is then orphaned is nobody's, and so nothing is orphaned then.
+	unlabels bool
+	former   *lwstest.FakeReader
+	other    operator
+}
+
+// pick draws one of some objects.
+func pick[T client.Object](t *rapid.T, objects []T) T {
+	return objects[rapid.IntRange(0, len(objects)-1).Draw(t, "which")]
+}
+
+// propagation draws how something is deleted. The set and its StatefulSet may leave
+// what belongs to them behind; what a group leaves behind at one revision is in the
+// way at another, and stays until its user takes it away.
+func (w *anyWorld) propagation(object client.Object) metav1.DeletionPropagation {
+	how := []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan}
+	if w.unlabels || object.GetName() != "w" {
+		how = how[:2]
+	}
+	return rapid.SampledFrom(how).Draw(w.t, "propagation")
+}
+
+func newAnyWorld(t *rapid.T, m *met) *anyWorld {
+	w := &anyWorld{cluster: newCluster(t), t: t, met: m, images: 1}
+	w.WithoutMaxUnavailable = rapid.Bool().Draw(t, "without maxUnavailable")
+	w.unlabels = rapid.Bool().Draw(t, "unlabels")
+	w.pass(time.Minute)
+	lwstest.Add(w.FakeStore, &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: lwstest.Node, Labels: map[string]string{"rack": "1", "row": "1"},
+	}})
+	set := lwstest.Set("w", rapid.Int32Range(0, 4).Draw(t, "replicas"), rapid.Int32Range(1, 3).Draw(t, "size"))
+	for range rapid.IntRange(0, 3).Draw(t, "features") {
+		w.change(set)
+	}
+	lwstest.Add(w.FakeStore, set)
+	w.cached, w.former = w.Lagging(), w.Lagging()
+	w.restart()
+	if rapid.Bool().Draw(t, "settled") {
+		w.everybody()
+	}
+	w.other.cached = w.Lagging()
+	w.other.memory = observe.NewMemory(w.Now)
+	w.other.observer = observe.New(w.other.cached, w.Live(), w.other.memory)
+	return w
+}
+
+func (w *anyWorld) restart() {
+	for _, kind := range kinds {
+		w.cached.Deliver(kind)
+	}
+	w.awake()
+}
+
+// restartSlowly is a new life of the operator whose caches are filled at different
+// moments.
+func (w *anyWorld) restartSlowly() {
+	w.cached = w.former
+	w.former = w.Lagging()
+	for _, kind := range kinds {
+		if rapid.Bool().Draw(w.t, "fresh") {
+			w.cached.Deliver(kind)
+		}
+	}
+	w.awake()
+}
+
+func (w *anyWorld) swap() {
+	was := operator{w.cached, w.memory, w.observer}
+	w.cached, w.memory, w.observer = w.other.cached, w.other.memory, w.other.observer
+	w.other = was
+}
+
+// carryOut writes a plan as a pass does, for as long as all goes well.
+func (w *anyWorld) carryOut(plan lws.Plan, faults bool) {
+	w.memory.Found(plan.Finding)
+	w.memory.Dismissed(plan.Dismissed)
+	for _, a := range plan.Actions {
+		var err error
+		switch {
+		case !faults:
+			err = w.write(a)
+		default:
+			err = w.writeFaultily(a)
+		}
+		var cut *cutError
+		if errors.As(err, &cut) {
+			return
+		}
+		if _, deletes := a.(action.Delete); err != nil && !deletes {
+			return
+		}
+	}
+}
+
+// cutError ends a pass, whatever was written.
+type cutError struct{}
+
+func (*cutError) Error() string { return "cut" }
+
+func (w *anyWorld) writeFaultily(a action.Action) error {
+	w.t.Logf("%s %s: %s", a.Verb(), a.Target(), a.Why().Sentence)
+	switch rapid.IntRange(0, 24).Draw(w.t, "fault") {
+	case 0:
+		w.met.when("a crash before a write", true)
+		w.restartSlowly()
+		return &cutError{}
+	case 1:
+		w.met.when("a crash after a write", w.Do(a) == nil)
+		w.restartSlowly()
+		return &cutError{}
+	case 2:
+		w.met.when("an answer lost", w.Do(a) == nil)
+		return errors.New("timeout")
+	case 3:
+		w.met.when("a write refused", true)
+		return errors.New("internal error")
+	}
+	return w.write(a)
+}
+
+// write does and remembers what a pass does and remembers.
+func (w *anyWorld) write(a action.Action) error {
+	err := w.Do(a)
+	if apierrors.IsAlreadyExists(err) {
+		if err := w.observer.Uncover(ctx, a.Target(), w.Now); err != nil {
+			w.t.Fatalf("look for %s: %v", a.Target(), err)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	w.cached.Deliver(a.Target().Kind)
+	w.remember(a)
+	return nil
+}
+
+func (w *anyWorld) remember(a action.Action) {
+	set := lwstest.Find[*lwsv1.LeaderWorkerSet](w.FakeStore, "w")
+	sts := lwstest.Find[*appsv1.StatefulSet](w.FakeStore, "w")
+	switch a := a.(type) {
+	case action.Delete:
+		w.memory.Ended(a.Object.UID, w.Now)
+	case action.WriteStatus:
+		w.memory.StatusWritten(set, w.Now)
+		w.memory.StatusGiven(set, a.Status)
+	case action.Apply:
+		if object, ok := a.Object.(*appsv1.StatefulSet); ok && set != nil && sts != nil && object.Annotations[lws.AppliedAnnotationKey] != "" {
+			w.memory.Applied(set, lws.Applied{UID: sts.UID, Generation: sts.Generation, Fingerprint: object.Annotations[lws.AppliedAnnotationKey]})
+		}
+	}
+}
+
+func (w *anyWorld) lookAtSet(faults bool) {
+	if world, err := w.observer.Set(ctx, key("w"), w.Now); err == nil {
+		w.carryOut(lws.DecideSet(world), faults)
+	}
+}
+
+func (w *anyWorld) lookAtGroup(name string, faults bool) {
+	if world, err := w.observer.Group(ctx, key(name), w.Now); err == nil {
+		w.carryOut(lws.DecideGroup(world), faults)
+	}
+}
+
+func (w *anyWorld) step() {
+	t := w.t
+	switch rapid.IntRange(0, 15).Draw(t, "actor") {
+	case 0:
+		w.harm()
+	case 1, 2, 3:
+		w.lookAtSet(true)
+	case 4, 5:
+		w.lookAtGroup(rapid.SampledFrom(allGroups).Draw(t, "group"), true)
+	case 6, 7:
+		if all := lwstest.All[*appsv1.StatefulSet](w.Objects); len(all) > 0 {
+			w.Sync(pick(t, all))
+		}
+	case 8:
+		if all := lwstest.All[*corev1.Pod](w.Objects); len(all) > 0 {
+			w.Run(pick(t, all))
+		}
+	case 9:
+		w.Collect(pick(t, lwstest.All[client.Object](w.Objects)))
+	case 10:
+		w.cached.Deliver(rapid.SampledFrom(kinds).Draw(t, "kind"))
+	case 11:
+		w.pass(time.Duration(rapid.IntRange(100, 20_000).Draw(t, "milliseconds")) * time.Millisecond)
+	case 12:
+		w.restartSlowly()
+	case 13:
+		w.swap()
+	case 14:
+		w.former = w.Lagging()
+	case 15:
+		w.live()
+	}
+}
+
+// live edits the set, ends it, or begins its next life.
+func (w *anyWorld) live() {
+	set := lwstest.Find[*lwsv1.LeaderWorkerSet](w.FakeStore, "w")
+	switch {
+	case set == nil:
+		w.create()
+	case w.edits >= 6 || set.DeletionTimestamp != nil:
+	case rapid.IntRange(0, 4).Draw(w.t, "an end") == 0:
+		w.edits++
+		w.met.when("a set deleted", true)
+		w.next = &lwsv1.LeaderWorkerSet{ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: set.Name}, Spec: *set.Spec.DeepCopy()}
+		if rapid.Bool().Draw(w.t, "another spec") {
+			w.change(w.next)
+		}
+		w.Remove(set, w.propagation(set))
+	default:
+		w.edits++
+		lwstest.Edit(w.FakeStore, "w", w.changeAnew)
+	}
+}
+
+// create begins the next life of the set, if it is time.
+func (w *anyWorld) create() {
+	if w.next != nil && lwstest.Find[*lwsv1.LeaderWorkerSet](w.FakeStore, "w") == nil {
+		lwstest.Add(w.FakeStore, w.next)
+		w.next = nil
+	}
+}
+
+// everybody has every actor act in turn until nobody finds anything to do.
+func (w *anyWorld) everybody() {
+	still := 0
+	for round := 0; still < 12; round++ {
+		if round > 600 {
+			w.t.Fatalf("never settles: %v; %v", brief(w.status()), w.decideAll())
+		}
+		before := w.version()
+		w.create()
+		w.turn()
+		still++
+		if !sameVersions(before, w.version()) {
+			still = 0
+		}
+	}
+}
+
+func (w *anyWorld) turn() {
+	for _, kind := range kinds {
+		w.cached.Deliver(kind)
+	}
+	w.lookAtSet(false)
+	for _, name := range allGroups {
+		w.lookAtGroup(name, false)
+	}
+	for _, sts := range lwstest.All[*appsv1.StatefulSet](w.Objects) {
+		w.Sync(sts)
+	}
+	for _, pod := range lwstest.All[*corev1.Pod](w.Objects) {
+		if slices.Contains(pod.Finalizers, heldBy) {
+			w.Release(pod, heldBy)
+			continue
+		}
+		w.Run(pod)
+	}
+	w.collect()
+	w.pass(30 * time.Second)
+}
+
+// all is what there is, in short.
+func (w *anyWorld) all() string {
+	var lines []string
+	for _, object := range lwstest.All[client.Object](w.Objects) {
+		line := fmt.Sprintf("%s %s uid %s labels %v deleted %v", lwstest.KindOf(object), object.GetName(), object.GetUID(), object.GetLabels(), object.GetDeletionTimestamp() != nil)
+		switch object := object.(type) {
+		case *corev1.Pod:
+			line += fmt.Sprintf(" %s ready %t", object.Status.Phase, lws.PodReady(object))
+		case *appsv1.StatefulSet:
+			line += fmt.Sprintf(" %d replicas, partition %d, generation %d, %+v", lws.PodsOf(object), partition(object), object.Generation, object.Status)
+		}
+		for _, owner := range object.GetOwnerReferences() {
+			line += " of " + string(owner.UID)
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func sameVersions(a, b versions) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for name, version := range a {
+		if b[name] != version {
+			return false
+		}
+	}
+	return true
+}
