@@ -2,12 +2,15 @@ package lws_test
 
 import (
 	"bytes"
+	"fmt"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lws"
@@ -128,4 +131,23 @@ func (w *anyWorld) checkRevisions(set *lwsv1.LeaderWorkerSet) {
 	if inUse != 1 {
 		w.t.Fatalf("%d revisions are in use", inUse)
 	}
+}
+
+// all is what there is, in short.
+func (w *anyWorld) all() string {
+	var lines []string
+	for _, object := range lwstest.All[client.Object](w.Objects) {
+		line := fmt.Sprintf("%s %s uid %s labels %v deleted %v", lwstest.KindOf(object), object.GetName(), object.GetUID(), object.GetLabels(), object.GetDeletionTimestamp() != nil)
+		switch object := object.(type) {
+		case *corev1.Pod:
+			line += fmt.Sprintf(" %s ready %t", object.Status.Phase, lws.PodReady(object))
+		case *appsv1.StatefulSet:
+			line += fmt.Sprintf(" %d replicas, partition %d, generation %d, %+v", lws.PodsOf(object), partition(object), object.Generation, object.Status)
+		}
+		for _, owner := range object.GetOwnerReferences() {
+			line += " of " + string(owner.UID)
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n")
 }

@@ -2,9 +2,8 @@ package lws_test
 
 import (
 	"errors"
-	"fmt"
+	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -271,7 +270,7 @@ func (w *anyWorld) everybody() {
 		w.create()
 		w.turn()
 		still++
-		if !sameVersions(before, w.version()) {
+		if !maps.Equal(before, w.version()) {
 			still = 0
 		}
 	}
@@ -297,35 +296,4 @@ func (w *anyWorld) turn() {
 	}
 	w.collect()
 	w.pass(30 * time.Second)
-}
-
-// all is what there is, in short.
-func (w *anyWorld) all() string {
-	var lines []string
-	for _, object := range lwstest.All[client.Object](w.Objects) {
-		line := fmt.Sprintf("%s %s uid %s labels %v deleted %v", lwstest.KindOf(object), object.GetName(), object.GetUID(), object.GetLabels(), object.GetDeletionTimestamp() != nil)
-		switch object := object.(type) {
-		case *corev1.Pod:
-			line += fmt.Sprintf(" %s ready %t", object.Status.Phase, lws.PodReady(object))
-		case *appsv1.StatefulSet:
-			line += fmt.Sprintf(" %d replicas, partition %d, generation %d, %+v", lws.PodsOf(object), partition(object), object.Generation, object.Status)
-		}
-		for _, owner := range object.GetOwnerReferences() {
-			line += " of " + string(owner.UID)
-		}
-		lines = append(lines, line)
-	}
-	return strings.Join(lines, "\n")
-}
-
-func sameVersions(a, b versions) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for name, version := range a {
-		if b[name] != version {
-			return false
-		}
-	}
-	return true
 }
