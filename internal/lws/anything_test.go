@@ -112,7 +112,8 @@ func (w *anyWorld) checkServices(set *lwsv1.LeaderWorkerSet) {
 	}
 }
 
-// checkRevisions checks that the one revision in use says what the spec says.
+// checkRevisions checks that what is in use says what the spec says. Two operators may
+// make it under two numbers, of which neither sees the other's; it has one key then.
 func (w *anyWorld) checkRevisions(set *lwsv1.LeaderWorkerSet) {
 	data, err := lws.RevisionData(set)
 	if err != nil {
@@ -128,8 +129,8 @@ func (w *anyWorld) checkRevisions(set *lwsv1.LeaderWorkerSet) {
 			w.t.Fatalf("revision %s is in use: %s", revision.Name, revision.Data.Raw)
 		}
 	}
-	if inUse != 1 {
-		w.t.Fatalf("%d revisions are in use", inUse)
+	if inUse == 0 {
+		w.t.Fatalf("no revision is in use")
 	}
 }
 
