@@ -54,10 +54,18 @@ var anySet = rapid.Custom(func(t *rapid.T) *lwsv1.LeaderWorkerSet {
 			SubGroupSize: optional(rapid.Int32Range(-1, 5)).Draw(t, "size"),
 		}
 	})).Draw(t, "subgroups")
+	deadline := optional(rapid.SampledFrom([]int64{60}))
 	template.WorkerTemplate.Spec = corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}}, RestartPolicy: restart.Draw(t, "workers")}
+	if rapid.IntRange(0, 3).Draw(t, "deadlines") == 0 {
+		template.WorkerTemplate.Spec.ActiveDeadlineSeconds = deadline.Draw(t, "workers' deadline")
+	}
 	if rapid.Bool().Draw(t, "has leaders") {
 		template.LeaderTemplate = template.WorkerTemplate.DeepCopy()
 		template.LeaderTemplate.Spec.RestartPolicy = restart.Draw(t, "leaders")
+		template.LeaderTemplate.Spec.ActiveDeadlineSeconds = nil
+		if rapid.IntRange(0, 3).Draw(t, "deadlines of leaders") == 0 {
+			template.LeaderTemplate.Spec.ActiveDeadlineSeconds = deadline.Draw(t, "leaders' deadline")
+		}
 	}
 	return set
 })

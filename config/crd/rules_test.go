@@ -14,6 +14,7 @@ const (
 	dns1035     = "<nil>: metadata.name: a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
 	immutable   = ": field is immutable: the claims of a StatefulSet cannot be changed; put back what it was; to enlarge a volume, resize its claim; for other claims, delete the set and create it again, with whenDeleted Retain if data is to stay"
 	always      = ".spec.restartPolicy: must be Always: the pods of a StatefulSet are always restarted"
+	endless     = ".spec.activeDeadlineSeconds: the pods of a StatefulSet have no deadline; remove it"
 
 	rolling  = "spec.rolloutStrategy.rollingUpdateConfiguration."
 	template = "spec.leaderWorkerTemplate."
@@ -77,6 +78,9 @@ func TestCreateRules(t *testing.T) {
 		}},
 		{"leaders that end", `leaderWorkerTemplate: {leaderTemplate: {spec: {restartPolicy: Never, containers: [{name: c}]}}}`, []string{template + "leaderTemplate" + always}},
 		{"workers that end", `leaderWorkerTemplate: {workerTemplate: {spec: {restartPolicy: OnFailure}}}`, []string{template + "workerTemplate" + always}},
+		{"leaders with a deadline", `leaderWorkerTemplate: {leaderTemplate: {spec: {activeDeadlineSeconds: 5, containers: [{name: c}]}}}`, []string{template + "leaderTemplate" + endless}},
+		{"workers with a deadline", `leaderWorkerTemplate: {workerTemplate: {spec: {activeDeadlineSeconds: 5}}}`, []string{template + "workerTemplate" + endless}},
+		{"unused workers with a deadline", `leaderWorkerTemplate: {leaderTemplate: {spec: {containers: [{name: c}]}}, workerTemplate: {spec: {activeDeadlineSeconds: 5}}}`, nil},
 		{"unused workers that end", `leaderWorkerTemplate: {leaderTemplate: {spec: {containers: [{name: c}]}}, workerTemplate: {spec: {restartPolicy: Never}}}`, nil},
 	}
 	g := newGate(t)
@@ -156,6 +160,9 @@ func TestUpdateRules(t *testing.T) {
 		{"to too many pods", `{replicas: 1, leaderWorkerTemplate: {size: 1000000}}`, `{replicas: 10000, leaderWorkerTemplate: {size: 1000000}}`, []string{product}},
 		{"to workers that end", `leaderWorkerTemplate: {leaderTemplate: {spec: {containers: []}}}`, `leaderWorkerTemplate: {leaderTemplate: {spec: {restartPolicy: Never, containers: []}}}`, []string{template + "leaderTemplate" + always}},
 
+		{"to unused workers that end put to use", `leaderWorkerTemplate: {leaderTemplate: {spec: {containers: []}}, workerTemplate: {spec: {restartPolicy: Never}}}`, `leaderWorkerTemplate: {workerTemplate: {spec: {restartPolicy: Never}}}`, []string{template + "workerTemplate" + always}},
+		{"to unused workers that end grown", `leaderWorkerTemplate: {leaderTemplate: {spec: {containers: []}}, workerTemplate: {spec: {restartPolicy: Never}}}`, `leaderWorkerTemplate: {size: 2, leaderTemplate: {spec: {containers: []}}, workerTemplate: {spec: {restartPolicy: Never}}}`, []string{template + "workerTemplate" + always}},
+
 		// The scale subresource changes replicas alone, and must get through.
 		{"scaled down under a percentage", `{replicas: 10, rolloutStrategy: {rollingUpdateConfiguration: {maxUnavailable: 10%}}}`, `{replicas: 5, rolloutStrategy: {rollingUpdateConfiguration: {maxUnavailable: 10%}}}`, nil},
 		{"scaled up from nothing", `{replicas: 0, rolloutStrategy: {rollingUpdateConfiguration: {maxUnavailable: 0}}}`, `{replicas: 5, rolloutStrategy: {rollingUpdateConfiguration: {maxUnavailable: 0}}}`, nil},
@@ -186,6 +193,7 @@ func TestUpdateLeavesOldFaultsAlone(t *testing.T) {
 		"retention":          `leaderWorkerTemplate: {persistentVolumeClaimRetentionPolicy: {whenDeleted: x}}`,
 		"leaders that end":   `leaderWorkerTemplate: {leaderTemplate: {spec: {restartPolicy: Never, containers: []}}}`,
 		"workers that end":   `leaderWorkerTemplate: {workerTemplate: {spec: {restartPolicy: Never}}}`,
+		"workers' deadline":  `leaderWorkerTemplate: {workerTemplate: {spec: {activeDeadlineSeconds: 5}}}`,
 		"too many replicas":  `replicas: 1000001`,
 		"unknown start":      `startupPolicy: Whenever`,
 		"unknown restarting": `leaderWorkerTemplate: {restartPolicy: Sometimes}`,
