@@ -51,9 +51,7 @@ func (w *anyWorld) change(set *lwsv1.LeaderWorkerSet) {
 		policy := rapid.SampledFrom([]lwsv1.SubdomainPolicy{lwsv1.SubdomainShared, lwsv1.SubdomainUniquePerReplica}).Draw(t, "network")
 		spec.NetworkConfig = &lwsv1.NetworkConfig{SubdomainPolicy: &policy}
 	case "policy":
-		template.RestartPolicy = rapid.SampledFrom([]lwsv1.RestartPolicyType{
-			lwsv1.NoneRestartPolicy, lwsv1.RecreateGroupOnPodRestart, lwsv1.RecreateGroupAfterStart,
-		}).Draw(t, "policy")
+		template.RestartPolicy = rapid.SampledFrom(restartPolicies).Draw(t, "policy")
 	case "startup":
 		spec.StartupPolicy = rapid.SampledFrom([]lwsv1.StartupPolicyType{
 			lwsv1.LeaderReadyStartupPolicy, lwsv1.LeaderCreatedStartupPolicy,
@@ -78,6 +76,10 @@ func (w *anyWorld) change(set *lwsv1.LeaderWorkerSet) {
 	}
 }
 
+var restartPolicies = []lwsv1.RestartPolicyType{
+	lwsv1.NoneRestartPolicy, lwsv1.RecreateGroupOnPodRestart, lwsv1.RecreateGroupAfterStart,
+}
+
 func rollingOf(set *lwsv1.LeaderWorkerSet) *lwsv1.RollingUpdateConfiguration {
 	strategy := &set.Spec.RolloutStrategy
 	if strategy.RollingUpdateConfiguration == nil {
@@ -91,11 +93,11 @@ const heldBy = "example.com/held"
 
 // harm breaks something that belongs to the set.
 func (w *anyWorld) harm() {
-	if w.harms >= 5 {
+	if w.harms >= 8 {
 		return
 	}
 	w.harms++
-	what := rapid.SampledFrom([]string{"pod", "pod", "pod", "statefulset", "service", "revision", "replicas", "label"}).Draw(w.t, "harmed")
+	what := rapid.SampledFrom([]string{"pod", "leader", "pod", "leader", "pod", "statefulset", "service", "revision", "replicas", "label", "squatter"}).Draw(w.t, "harmed")
 	switch what {
 	case "pod":
 		w.harmPod()
@@ -115,6 +117,44 @@ func (w *anyWorld) harm() {
 		w.scaleByHand()
 	case "label":
 		w.unlabel()
+	case "squatter":
+		w.squat()
+	case "leader":
+		w.leaveBehind()
+	}
+}
+
+// leaveBehind deletes a leader but not its workers, and has the set rolled before
+// the next one comes.
+func (w *anyWorld) leaveBehind() {
+	leader := lwstest.Find[*corev1.Pod](w.FakeStore, rapid.SampledFrom(groupNames).Draw(w.t, "leader"))
+	set := lwstest.Find[*lwsv1.LeaderWorkerSet](w.FakeStore, "w")
+	if w.unlabels || leader == nil || set == nil || leader.DeletionTimestamp != nil || set.DeletionTimestamp != nil {
+		return
+	}
+	w.Remove(leader, metav1.DeletePropagationOrphan)
+	w.Collect(w.Objects[lwstest.NameOf(leader)])
+	w.images++
+	lwstest.Edit(w.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) {
+		lwstest.Image(fmt.Sprintf("image:%d", w.images))(set)
+		set.Generation++
+	})
+}
+
+// squat has somebody else take a name that the set needs, if it is free.
+func (w *anyWorld) squat() {
+	name := rapid.SampledFrom([]string{"w", "w-0", "w-1", "w-0-1"}).Draw(w.t, "name")
+	meta := metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: name}
+	template := lwstest.Template("x", "x")
+	template.Labels = map[string]string{"squats": "x"}
+	squatter := rapid.SampledFrom([]client.Object{
+		&corev1.Pod{ObjectMeta: meta, Spec: template.Spec},
+		&corev1.Service{ObjectMeta: meta},
+		&appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Replicas: lwstest.Ptr[int32](0), Template: template}},
+	}).Draw(w.t, "squatter")
+	if _, taken := w.Objects[lwstest.NameOf(squatter)]; !taken {
+		w.squatters[lwstest.Add(w.FakeStore, squatter).GetUID()] = true
+		w.met.when("a squatter", true)
 	}
 }
 
@@ -135,10 +175,11 @@ func (w *anyWorld) loseRevision() {
 	}
 }
 
-// unlabel takes a label from a StatefulSet, a Service or a revision.
+// unlabel takes a label from a StatefulSet or a Service. A revision without one is
+// lost, and for that see loseRevision.
 func (w *anyWorld) unlabel() {
 	all := slices.DeleteFunc(lwstest.All[client.Object](w.Objects), func(object client.Object) bool {
-		return !slices.Contains([]identity.Kind{identity.KindStatefulSet, identity.KindService, identity.KindControllerRevision}, lwstest.KindOf(object))
+		return !slices.Contains([]identity.Kind{identity.KindStatefulSet, identity.KindService}, lwstest.KindOf(object))
 	})
 	if len(all) == 0 || !w.unlabels {
 		return
@@ -174,7 +215,7 @@ func (w *anyWorld) harmPod() {
 	if pod.DeletionTimestamp != nil {
 		return
 	}
-	switch rapid.SampledFrom([]string{"restarts", "ends", "is deleted", "vanishes", "is held", "flaps"}).Draw(w.t, "how") {
+	switch rapid.SampledFrom([]string{"restarts", "ends", "is deleted", "vanishes", "is held", "flaps", "crashes", "crashes"}).Draw(w.t, "how") {
 	case "restarts":
 		lwstest.Edit(w.FakeStore, pod.Name, crash)
 	case "ends":
@@ -185,6 +226,8 @@ func (w *anyWorld) harmPod() {
 		lwstest.Drop[*corev1.Pod](w.FakeStore, pod.Name)
 	case "is held":
 		lwstest.Edit(w.FakeStore, pod.Name, func(pod *corev1.Pod) { pod.Finalizers = append(pod.Finalizers, heldBy) })
+	case "crashes":
+		w.crashes[pod.Name] = rapid.IntRange(1, 3).Draw(w.t, "times")
 	case "flaps":
 		lwstest.Edit(w.FakeStore, pod.Name, func(pod *corev1.Pod) { pod.Status.Conditions = nil })
 	}
@@ -192,6 +235,11 @@ func (w *anyWorld) harmPod() {
 
 // settleDown takes away what keeps a set from becoming what its template says.
 func (w *anyWorld) settleDown() {
+	for _, object := range lwstest.All[client.Object](w.Objects) {
+		if w.squatters[object.GetUID()] {
+			w.Remove(object, metav1.DeletePropagationBackground)
+		}
+	}
 	w.create()
 	if lwstest.Find[*lwsv1.LeaderWorkerSet](w.FakeStore, "w") == nil {
 		return
@@ -201,6 +249,19 @@ func (w *anyWorld) settleDown() {
 		rollingOf(set).Partition = lwstest.Ptr[int32](0)
 		set.Generation++
 	})
+}
+
+// tidyUp takes away what was left behind and that the set has no use for.
+func (w *anyWorld) tidyUp() {
+	set := find[*lwsv1.LeaderWorkerSet](w.cluster, "w")
+	for _, object := range lwstest.All[client.Object](w.Objects) {
+		group, worker := indexOf(object.GetName())
+		left := len(object.GetOwnerReferences()) == 0 && (KindIs(object, identity.KindPod) || KindIs(object, identity.KindStatefulSet))
+		if left && (int32(group) >= lws.Replicas(set) || int32(worker) >= lws.Size(set)) {
+			w.met.when("left behind for good", true)
+			w.Remove(object, metav1.DeletePropagationBackground)
+		}
+	}
 }
 
 func indexOf(pod string) (group, worker int) {

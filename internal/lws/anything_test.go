@@ -22,19 +22,29 @@ import (
 // any more (L1, L2, L7, L8).
 func TestAnything(t *testing.T) {
 	m := &met{counts: map[string]int{}}
-	rapid.Check(t, func(t *rapid.T) {
-		w := newAnyWorld(t, m)
-		for range rapid.IntRange(0, 150).Draw(t, "steps") {
-			w.step()
-		}
-		w.everybody()
-		w.settleDown()
-		w.everybody()
-		w.checkAll()
-	})
+	for range 3 {
+		otherWorlds(t)
+		rapid.Check(t, func(t *rapid.T) {
+			w := newAnyWorld(t, m)
+			for range rapid.IntRange(0, 150).Draw(t, "steps") {
+				w.step()
+			}
+			w.everybody()
+			w.settleDown()
+			w.everybody()
+			w.tidyUp()
+			w.everybody()
+			w.checkAll()
+		})
+	}
 	for _, premise := range []string{
 		"a crash before a write", "a crash after a write", "an answer lost", "a write refused", "a set deleted",
-		"a statefulset deleted", "a statefulset scaled by hand", "undo", "size", "replicas", "network", "policy", "budget", "partition", "topology",
+		"a statefulset deleted", "a statefulset scaled by hand", "a revision lost", "a label taken", "a squatter", "two operators", "volumes", "workers made anew",
+		"undo", "size", "replicas", "network", "policy", "startup", "budget", "partition", "topology", "pause", "resume", "after start",
+		"LeaderWorkerSet deleted in the Background", "LeaderWorkerSet deleted in the Foreground", "LeaderWorkerSet deleted in the Orphan",
+		"Pod deleted in the Orphan", "StatefulSet deleted in the Orphan",
+		lws.CodePreviousIncarnation, lws.CodeNameConflict, lws.CodeLeaderNotReady, lws.CodeGarbage, lws.CodeOrphan, lws.CodeNudge,
+		lws.CodeSuperseded, lws.CodeRollout, lws.CodeOutdated, lws.CodePaused, lws.CodeTie, lws.CodeRestart, lws.CodeBackoff,
 	} {
 		if m.counts[premise] == 0 {
 			t.Errorf("invalid run: never met %s; met %v", premise, m.counts)
@@ -49,7 +59,7 @@ func (w *anyWorld) checkAll() {
 		w.t.Fatalf("not available: %v; %v\n%s", brief(set.Status), w.decideAll(), w.all())
 	}
 	if status := set.Status; status.ReadyReplicas != lws.Replicas(set) || status.UpdatedReplicas != lws.Replicas(set) || status.Replicas != lws.Replicas(set) {
-		w.t.Fatalf("of %d groups %+v", lws.Replicas(set), status)
+		w.t.Fatalf("of %d groups %+v\n%s", lws.Replicas(set), status, w.all())
 	}
 	w.checkPods(set)
 	w.checkServices(set)

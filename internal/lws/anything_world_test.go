@@ -2,6 +2,7 @@ package lws_test
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -10,11 +11,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/lwstest"
 	"lockstep.dev/lockstep/internal/observe"
@@ -36,26 +39,33 @@ type anyWorld struct {
 	unlabels bool
 	former   *lwstest.FakeReader
 	other    operator
+	// crashes counts how often pods of a name are yet to crash once they run.
+	crashes map[string]int
+	// squatters are what somebody else put under names of the set.
+	squatters map[types.UID]bool
 }
+
+// anyKinds are those that its caches are delivered.
+var anyKinds = append(slices.Clone(kinds), identity.KindPersistentVolumeClaim)
 
 // pick draws one of some objects.
 func pick[T client.Object](t *rapid.T, objects []T) T {
 	return objects[rapid.IntRange(0, len(objects)-1).Draw(t, "which")]
 }
 
-// propagation draws how something is deleted. The set and its StatefulSet may leave
-// what belongs to them behind; what a group leaves behind at one revision is in the
-// way at another, and stays until its user takes it away.
+// propagation draws how something is deleted.
 func (w *anyWorld) propagation(object client.Object) metav1.DeletionPropagation {
 	how := []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan}
-	if w.unlabels || object.GetName() != "w" {
+	if w.unlabels {
 		how = how[:2]
 	}
-	return rapid.SampledFrom(how).Draw(w.t, "propagation")
+	drawn := rapid.SampledFrom(how).Draw(w.t, "propagation")
+	w.met.when(fmt.Sprintf("%s deleted in the %s", lwstest.KindOf(object), drawn), true)
+	return drawn
 }
 
 func newAnyWorld(t *rapid.T, m *met) *anyWorld {
-	w := &anyWorld{cluster: newCluster(t), t: t, met: m, images: 1}
+	w := &anyWorld{cluster: newCluster(t), t: t, met: m, images: 1, squatters: map[types.UID]bool{}, crashes: map[string]int{}}
 	w.WithoutMaxUnavailable = rapid.Bool().Draw(t, "without maxUnavailable")
 	w.unlabels = rapid.Bool().Draw(t, "unlabels")
 	w.pass(time.Minute)
@@ -63,8 +73,12 @@ func newAnyWorld(t *rapid.T, m *met) *anyWorld {
 		Name: lwstest.Node, Labels: map[string]string{"rack": "1", "row": "1"},
 	}})
 	set := lwstest.Set("w", rapid.Int32Range(0, 4).Draw(t, "replicas"), rapid.Int32Range(1, 3).Draw(t, "size"))
+	set.Spec.LeaderWorkerTemplate.RestartPolicy = rapid.SampledFrom(restartPolicies).Draw(t, "policy")
 	for range rapid.IntRange(0, 3).Draw(t, "features") {
 		w.change(set)
+	}
+	if w.met.when("volumes", rapid.IntRange(0, 3).Draw(t, "volumes") == 0) {
+		drawVolumes(t)(set)
 	}
 	lwstest.Add(w.FakeStore, set)
 	w.cached, w.former = w.Lagging(), w.Lagging()
@@ -79,7 +93,7 @@ func newAnyWorld(t *rapid.T, m *met) *anyWorld {
 }
 
 func (w *anyWorld) restart() {
-	for _, kind := range kinds {
+	for _, kind := range anyKinds {
 		w.cached.Deliver(kind)
 	}
 	w.awake()
@@ -90,7 +104,7 @@ func (w *anyWorld) restart() {
 func (w *anyWorld) restartSlowly() {
 	w.cached = w.former
 	w.former = w.Lagging()
-	for _, kind := range kinds {
+	for _, kind := range anyKinds {
 		if rapid.Bool().Draw(w.t, "fresh") {
 			w.cached.Deliver(kind)
 		}
@@ -108,14 +122,16 @@ func (w *anyWorld) swap() {
 func (w *anyWorld) carryOut(plan lws.Plan, faults bool) {
 	w.memory.Found(plan.Finding)
 	w.memory.Dismissed(plan.Dismissed)
+	for _, wait := range plan.Waits {
+		w.met.when(wait.Code, true)
+	}
 	for _, a := range plan.Actions {
-		var err error
-		switch {
-		case !faults:
-			err = w.write(a)
-		default:
-			err = w.writeFaultily(a)
+		w.judge(a)
+		write := w.write
+		if faults {
+			write = w.writeFaultily
 		}
+		err := write(a)
 		var cut *cutError
 		if errors.As(err, &cut) {
 			return
@@ -123,6 +139,15 @@ func (w *anyWorld) carryOut(plan lws.Plan, faults bool) {
 		if _, deletes := a.(action.Delete); err != nil && !deletes {
 			return
 		}
+	}
+}
+
+// judge checks that nothing of others is written to (S10).
+func (w *anyWorld) judge(a action.Action) {
+	w.met.when(a.Why().Code, true)
+	w.met.when("workers made anew", a.Why().Code == lws.CodeOutdated && a.Target().Kind == identity.KindStatefulSet)
+	if _, creates := a.(action.Create); !creates && w.squatters[a.Target().UID] {
+		w.t.Fatalf("%s %s, which is somebody else's", a.Verb(), a.Target())
 	}
 }
 
@@ -198,7 +223,7 @@ func (w *anyWorld) lookAtGroup(name string, faults bool) {
 
 func (w *anyWorld) step() {
 	t := w.t
-	switch rapid.IntRange(0, 15).Draw(t, "actor") {
+	switch rapid.IntRange(0, 18).Draw(t, "actor") {
 	case 0:
 		w.harm()
 	case 1, 2, 3:
@@ -211,23 +236,49 @@ func (w *anyWorld) step() {
 		}
 	case 8:
 		if all := lwstest.All[*corev1.Pod](w.Objects); len(all) > 0 {
-			w.Run(pick(t, all))
+			w.kubelet(pick(t, all))
 		}
 	case 9:
 		w.Collect(pick(t, lwstest.All[client.Object](w.Objects)))
 	case 10:
-		w.cached.Deliver(rapid.SampledFrom(kinds).Draw(t, "kind"))
+		w.cached.Deliver(rapid.SampledFrom(anyKinds).Draw(t, "kind"))
 	case 11:
 		w.pass(time.Duration(rapid.IntRange(100, 20_000).Draw(t, "milliseconds")) * time.Millisecond)
 	case 12:
 		w.restartSlowly()
 	case 13:
+		w.met.when("two operators", true)
 		w.swap()
 	case 14:
 		w.former = w.Lagging()
 	case 15:
 		w.live()
+	case 16, 17:
+		w.lookAround(true)
+	case 18:
+		w.others()
 	}
+}
+
+// lookAround has the operator look at everything.
+func (w *anyWorld) lookAround(faults bool) {
+	for _, kind := range anyKinds {
+		w.cached.Deliver(kind)
+	}
+	w.lookAtSet(faults)
+	for _, name := range allGroups {
+		w.lookAtGroup(name, faults)
+	}
+}
+
+// kubelet takes a pod a step further, or lets it crash.
+func (w *anyWorld) kubelet(pod *corev1.Pod) {
+	if w.crashes[pod.Name] == 0 || !lwstest.Ready(pod) {
+		w.Run(pod)
+		return
+	}
+	w.crashes[pod.Name]--
+	lwstest.Edit(w.FakeStore, pod.Name, crash)
 }
 
 // live edits the set, ends it, or begins its next life.
@@ -277,13 +328,7 @@ func (w *anyWorld) everybody() {
 }
 
 func (w *anyWorld) turn() {
-	for _, kind := range kinds {
-		w.cached.Deliver(kind)
-	}
-	w.lookAtSet(false)
-	for _, name := range allGroups {
-		w.lookAtGroup(name, false)
-	}
+	w.lookAround(false)
 	for _, sts := range lwstest.All[*appsv1.StatefulSet](w.Objects) {
 		w.Sync(sts)
 	}
@@ -292,7 +337,7 @@ func (w *anyWorld) turn() {
 			w.Release(pod, heldBy)
 			continue
 		}
-		w.Run(pod)
+		w.kubelet(pod)
 	}
 	w.collect()
 	w.pass(30 * time.Second)

@@ -30,10 +30,10 @@ func IsLeaderStatefulSet(sts *appsv1.StatefulSet, set *lwsv1.LeaderWorkerSet) bo
 }
 
 // IsWorkerStatefulSet tells whether a StatefulSet could be that of the group's
-// workers at the leader's revision.
+// workers, at whatever revision: its labels, and the selector that cannot be changed,
+// are those of one. Whether it is at the leader's is looked at once it is the leader's.
 func IsWorkerStatefulSet(sts *appsv1.StatefulSet, set *lwsv1.LeaderWorkerSet, g Group) bool {
-	return g.Leader != nil && BearsName(sts, set.Name) &&
-		sts.Labels[lwsv1.RevisionKey] == g.Leader.Labels[lwsv1.RevisionKey] &&
+	return g.Leader != nil && BearsName(sts, set.Name) && sts.Labels[lwsv1.RevisionKey] != "" &&
 		selects(sts, groupSelector(set.Name, g))
 }
 

@@ -61,7 +61,9 @@ func found(t *testing.T, spoil func(*appsv1.StatefulSet)) *cluster {
 	})
 	for _, name := range []string{"w-0", "w-1"} {
 		lwstest.Edit(c.FakeStore, name, func(pod *corev1.Pod) { pod.Labels[lwsv1.RevisionKey] = key })
-		lwstest.Edit(c.FakeStore, name, func(sts *appsv1.StatefulSet) { sts.Labels[lwsv1.RevisionKey] = key })
+		lwstest.Edit(c.FakeStore, name, func(sts *appsv1.StatefulSet) {
+			sts.Labels[lwsv1.RevisionKey], sts.Spec.Template.Labels[lwsv1.RevisionKey] = key, key
+		})
 	}
 	return c
 }

@@ -158,7 +158,10 @@ func (g *Group) ghosts(size int32) []ghost {
 	if g.Workers.Member() != nil {
 		return nil
 	}
-	found := append(ghostsOf(identity.KindStatefulSet, g.Workers.Ghosts), g.volumeGhosts(size)...)
+	found := ghostsOf(identity.KindStatefulSet, g.Workers.Ghosts)
+	if g.Workers.Orphan() == nil { // claims go with the pods of one that was left behind, and those with it
+		found = append(found, g.volumeGhosts(size)...)
+	}
 	for _, pod := range g.Pods.Ghosts {
 		if _, ordinal := identity.ParentAndOrdinal(pod.Name); ordinal >= 1 && int32(ordinal) < size {
 			found = append(found, ghost{Ref: identity.RefOf(identity.KindPod, pod), object: pod})

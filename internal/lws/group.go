@@ -130,10 +130,10 @@ func (d *groupDecision) startup() bool {
 
 // standing leaves a worker StatefulSet that stands as it is: its pods belong to
 // the revision it was made for. It is only woken when a name has become free, and
-// scaled back if somebody scaled it.
+// scaled back if somebody scaled it. One that went astray is replaced.
 func (d *groupDecision) standing() bool {
 	sts := d.Workers.Member()
-	if sts == nil {
+	if sts == nil || d.astray() != nil {
 		return true
 	}
 	if workers, told := workersToldOf(sts); told && PodsOf(sts) != workers {
@@ -152,9 +152,13 @@ func (d *groupDecision) standing() bool {
 }
 
 // workers makes the worker StatefulSet, or adopts the one that an earlier leader
-// of the same revision was made to leave behind.
+// was made to leave behind.
 func (d *groupDecision) workers() bool {
 	leader := identity.RefOf(identity.KindPod, d.Leader)
+	if sts := d.astray(); sts != nil {
+		d.replaceWorkers(sts)
+		return false
+	}
 	if sts := d.Workers.Orphan(); sts != nil {
 		d.plan.do(adopt(identity.RefOf(identity.KindStatefulSet, sts), leader, &appsv1.StatefulSet{
 			ObjectMeta: metav1.ObjectMeta{OwnerReferences: ownedByLeader(d.Leader)},

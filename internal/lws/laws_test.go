@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/dump"
 	"pgregory.net/rapid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
@@ -354,9 +355,9 @@ func (c *cluster) others() {
 
 func (c *cluster) collect() {
 	c.Protect()
-	for name := range c.Objects {
-		if object := c.Objects[name]; object != nil {
-			c.Collect(object)
+	for _, object := range lwstest.All[client.Object](c.Objects) {
+		if standing := c.Objects[lwstest.NameOf(object)]; standing != nil {
+			c.Collect(standing)
 		}
 	}
 }

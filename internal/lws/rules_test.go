@@ -498,28 +498,6 @@ func TestPlacementBesideTheLeader(t *testing.T) {
 	}
 }
 
-func TestAnOrphanedWorkerStatefulSetIsAdoptedAtTheSameRevisionOnly(t *testing.T) {
-	for _, same := range []bool{true, false} {
-		c := running(t, 1, 2)
-		lwstest.Edit(c.FakeStore, "w-0", func(sts *appsv1.StatefulSet) {
-			sts.OwnerReferences = nil
-			if !same {
-				sts.Labels[lwsv1.RevisionKey] = "older"
-			}
-		})
-		applies := of[action.Apply](c.decideGroup("w-0"))
-		if same != (len(applies) == 1) {
-			t.Errorf("same revision %t: got %v", same, applies)
-		}
-		for _, a := range applies {
-			leader := lwstest.Find[*corev1.Pod](c.FakeStore, "w-0")
-			if *a.Adopter != identity.RefOf(identity.KindPod, leader) || !metav1.IsControlledBy(a.Object, leader) {
-				t.Errorf("adopted by %v", a.Adopter)
-			}
-		}
-	}
-}
-
 func TestAnOrphanedGroupServiceIsAdopted(t *testing.T) {
 	c := running(t, 1, 2, lwstest.UniquePerReplica)
 	lwstest.Edit(c.FakeStore, "w-0", func(service *corev1.Service) { service.OwnerReferences = nil })

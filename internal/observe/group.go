@@ -61,7 +61,7 @@ func (o *Observer) Group(ctx context.Context, key types.NamespacedName, now time
 	if err := o.verify(ctx, j, &w); err != nil {
 		return w, err
 	}
-	if w.Workers.Member() == nil && w.Leader != nil {
+	if w.Leader != nil && (w.Workers.Member() == nil || lws.Astray(&w.Group)) {
 		if err := o.fillNewGroup(ctx, j, &w); err != nil {
 			return w, err
 		}

@@ -108,11 +108,13 @@ func ownerNamed(object metav1.Object, kind, name string) types.UID {
 	return ""
 }
 
-// Protect lets go of the claims on their way out that no pod uses any more.
+// Protect lets go of the claims on their way out that no pod uses any more. One that
+// its kubelet has let go of uses none, whatever still holds it.
 func (c *FakeControllers) Protect() {
 	for _, claim := range All[*corev1.PersistentVolumeClaim](c.Objects) {
 		used := slices.ContainsFunc(All[*corev1.Pod](c.Objects), func(pod *corev1.Pod) bool {
-			return strings.HasSuffix(claim.Name, "-"+pod.Name)
+			letGo := pod.DeletionTimestamp != nil && pod.Spec.NodeName == ""
+			return strings.HasSuffix(claim.Name, "-"+pod.Name) && !letGo
 		})
 		if claim.DeletionTimestamp != nil && !used {
 			c.Release(claim, inUse)
