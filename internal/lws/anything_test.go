@@ -122,15 +122,21 @@ func (w *anyWorld) checkServices(set *lwsv1.LeaderWorkerSet) {
 	}
 }
 
-// checkRevisions checks that what is in use says what the spec says. Two operators may
-// make it under two numbers, of which neither sees the other's; it has one key then.
+// checkRevisions checks that what is in use says what the spec says, and that no two
+// templates have one number. Two operators may make one under two numbers, of which
+// neither sees the other's; it has one key then.
 func (w *anyWorld) checkRevisions(set *lwsv1.LeaderWorkerSet) {
 	data, err := lws.RevisionData(set)
 	if err != nil {
 		w.t.Fatalf("%v", err)
 	}
-	inUse := 0
+	inUse, numbers := 0, map[int64]string{}
 	for _, revision := range revisions(w.cluster) {
+		key := revision.Labels[lwsv1.RevisionKey]
+		if other, taken := numbers[revision.Revision]; taken && other != key && metav1.IsControlledBy(revision, set) {
+			w.t.Fatalf("revisions %s and %s are both number %d", key, other, revision.Revision)
+		}
+		numbers[revision.Revision] = key
 		if revision.Labels[lwsv1.SetNameLabelKey] != set.Name {
 			continue
 		}

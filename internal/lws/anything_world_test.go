@@ -1,7 +1,6 @@
 package lws_test
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,14 +8,12 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/lwstest"
@@ -116,97 +113,6 @@ func (w *anyWorld) swap() {
 	was := operator{w.cached, w.memory, w.observer}
 	w.cached, w.memory, w.observer = w.other.cached, w.other.memory, w.other.observer
 	w.other = was
-}
-
-// carryOut writes a plan as a pass does, for as long as all goes well.
-func (w *anyWorld) carryOut(plan lws.Plan, faults bool) {
-	w.memory.Found(plan.Finding)
-	w.memory.Dismissed(plan.Dismissed)
-	for _, wait := range plan.Waits {
-		w.met.when(wait.Code, true)
-	}
-	for _, a := range plan.Actions {
-		w.judge(a)
-		write := w.write
-		if faults {
-			write = w.writeFaultily
-		}
-		err := write(a)
-		var cut *cutError
-		if errors.As(err, &cut) {
-			return
-		}
-		if _, deletes := a.(action.Delete); err != nil && !deletes {
-			return
-		}
-	}
-}
-
-// judge checks that nothing of others is written to (S10).
-func (w *anyWorld) judge(a action.Action) {
-	w.met.when(a.Why().Code, true)
-	w.met.when("workers made anew", a.Why().Code == lws.CodeOutdated && a.Target().Kind == identity.KindStatefulSet)
-	if _, creates := a.(action.Create); !creates && w.squatters[a.Target().UID] {
-		w.t.Fatalf("%s %s, which is somebody else's", a.Verb(), a.Target())
-	}
-}
-
-// cutError ends a pass, whatever was written.
-type cutError struct{}
-
-func (*cutError) Error() string { return "cut" }
-
-func (w *anyWorld) writeFaultily(a action.Action) error {
-	w.t.Logf("%s %s: %s", a.Verb(), a.Target(), a.Why().Sentence)
-	switch rapid.IntRange(0, 24).Draw(w.t, "fault") {
-	case 0:
-		w.met.when("a crash before a write", true)
-		w.restartSlowly()
-		return &cutError{}
-	case 1:
-		w.met.when("a crash after a write", w.Do(a) == nil)
-		w.restartSlowly()
-		return &cutError{}
-	case 2:
-		w.met.when("an answer lost", w.Do(a) == nil)
-		return errors.New("timeout")
-	case 3:
-		w.met.when("a write refused", true)
-		return errors.New("internal error")
-	}
-	return w.write(a)
-}
-
-// write does and remembers what a pass does and remembers.
-func (w *anyWorld) write(a action.Action) error {
-	err := w.Do(a)
-	if apierrors.IsAlreadyExists(err) {
-		if err := w.observer.Uncover(ctx, a.Target(), w.Now); err != nil {
-			w.t.Fatalf("look for %s: %v", a.Target(), err)
-		}
-	}
-	if err != nil {
-		return err
-	}
-	w.cached.Deliver(a.Target().Kind)
-	w.remember(a)
-	return nil
-}
-
-func (w *anyWorld) remember(a action.Action) {
-	set := lwstest.Find[*lwsv1.LeaderWorkerSet](w.FakeStore, "w")
-	sts := lwstest.Find[*appsv1.StatefulSet](w.FakeStore, "w")
-	switch a := a.(type) {
-	case action.Delete:
-		w.memory.Ended(a.Object.UID, w.Now)
-	case action.WriteStatus:
-		w.memory.StatusWritten(set, w.Now)
-		w.memory.StatusGiven(set, a.Status)
-	case action.Apply:
-		if object, ok := a.Object.(*appsv1.StatefulSet); ok && set != nil && sts != nil && object.Annotations[lws.AppliedAnnotationKey] != "" {
-			w.memory.Applied(set, lws.Applied{UID: sts.UID, Generation: sts.Generation, Fingerprint: object.Annotations[lws.AppliedAnnotationKey]})
-		}
-	}
 }
 
 func (w *anyWorld) lookAtSet(faults bool) {

@@ -32,8 +32,11 @@ func (d *setDecision) revisions() {
 	d.adoptRevisions()
 	if current := d.revisionWithKey(key); current != nil && sameRevision(d.Set, current.Data.Raw, data) {
 		d.key = key
-		if !inUse(current, d.Set.Name) {
+		switch {
+		case !inUse(current, d.Set.Name):
 			d.bringBack(current, 0)
+		default:
+			d.tellApart(current)
 		}
 		return
 	}
@@ -165,15 +168,10 @@ func (d *setDecision) reuseRevision(known *appsv1.ControllerRevision) {
 		d.bringBack(known, highest+1)
 		return
 	}
-	if known.Revision == highest {
+	if known.Revision == highest && !d.sharedNumbers()[highest] {
 		return
 	}
-	d.plan.do(action.Apply{
-		Object:     &appsv1.ControllerRevision{Revision: highest + 1},
-		Onto:       identity.RefOf(identity.KindControllerRevision, known),
-		FieldOwner: numberFieldOwner,
-		Because:    because(CodeChanged, fmt.Sprintf("the template is that of revision %s again", d.key)),
-	})
+	d.renumber(known, highest+1, fmt.Sprintf("the template is that of revision %s again", d.key))
 }
 
 // makeRevision makes the revision of the live spec under key.
