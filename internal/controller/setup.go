@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -51,6 +52,11 @@ func Names() []string { return []string{LeaderWorkerSet, Protection} }
 // CacheOptions returns the options for the manager's cache that the controllers
 // read from.
 func CacheOptions() cache.Options { return observe.CacheOptions() }
+
+// NewCache returns a cache with these options that decodes no more of pods than it keeps.
+func NewCache(config *rest.Config, options cache.Options) (cache.Cache, error) {
+	return observe.NewCache(config, options)
+}
 
 // ClientOptions returns the options for the manager's client: a look waits until
 // the cache shows this process's own writes, so that no decision is made from a

@@ -29,12 +29,8 @@ const ownPrefix = "leaderworkerset.sigs.k8s.io/"
 // decision reads. Objects are handed out without being copied: readers must
 // never change them.
 func CacheOptions() cache.Options {
-	labelled, err := labels.NewRequirement(lwsv1.SetNameLabelKey, selection.Exists, nil)
-	if err != nil {
-		panic(err) // a constant key is always a valid one
-	}
 	shared := true
-	ours := cache.ByObject{Label: labels.NewSelector().Add(*labelled), UnsafeDisableDeepCopy: &shared}
+	ours := cache.ByObject{Label: labelled(), UnsafeDisableDeepCopy: &shared}
 	pods, services, revisions, statefulSets, volumes := ours, ours, ours, ours, ours
 	pods.Transform = trimPod
 	statefulSets.Transform = trimStatefulSet
@@ -49,6 +45,15 @@ func CacheOptions() cache.Options {
 		&corev1.Pod{}:                pods,
 		lws.NewVolume("", ""):        volumes,
 	}}
+}
+
+// labelled selects what bears a set's label.
+func labelled() labels.Selector {
+	named, err := labels.NewRequirement(lwsv1.SetNameLabelKey, selection.Exists, nil)
+	if err != nil {
+		panic(err) // a constant key is always a valid one
+	}
+	return labels.NewSelector().Add(*named)
 }
 
 // trimVolume leaves of a claim what it is called, whom it belongs to and whether it

@@ -9,10 +9,8 @@ import (
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -66,12 +64,12 @@ type protection struct {
 	actor  *act.Actor
 	// narrator is the one of the finalizing controller.
 	narrator *narrate.Protection
-	// direct reaches the API server past all caches.
-	direct kubernetes.Interface
+	// direct reads pods past all caches, as far as they concern claims.
+	direct corev1client.PodsGetter
 }
 
 func (p *protection) watchPods(ctx context.Context, namespace string, options metav1.ListOptions) (watch.Interface, error) {
-	return p.direct.CoreV1().Pods(namespace).Watch(ctx, options)
+	return p.direct.Pods(namespace).Watch(ctx, options)
 }
 
 // setupProtection adds the parts of protection to the manager.
@@ -126,9 +124,7 @@ func (f filledFirst) GetCache() cache.Cache { return f.Cache }
 
 // setupPods fills the memory of pods, on replicas that do not lead as well.
 func (p *protection) setupPods() error {
-	config := rest.CopyConfig(p.mgr.GetConfig())
-	config.ContentType = runtime.ContentTypeProtobuf
-	direct, err := kubernetes.NewForConfigAndClient(config, p.mgr.GetHTTPClient())
+	direct, err := observe.PodsOfClaims(p.mgr.GetConfig())
 	if err != nil {
 		return err
 	}
@@ -137,7 +133,7 @@ func (p *protection) setupPods() error {
 	}
 	p.direct = direct
 	return p.mgr.Add(everywhere(func(ctx context.Context) error {
-		p.pods.Run(ctx, direct.CoreV1().Pods(""))
+		p.pods.Run(ctx, direct.Pods(metav1.NamespaceAll))
 		return nil
 	}))
 }

@@ -175,6 +175,9 @@ func (o *Options) managerOptions(scheme *runtime.Scheme, keeper *certs.Keeper) (
 		// at once. Names of controllers need be unique in a manager only.
 		Controller: config.Controller{EnableWarmup: new(true), SkipNameValidation: new(true)},
 	}
+	if o.keepsSets() {
+		settings.NewCache = controller.NewCache
+	}
 	if keeper != nil {
 		settings.WebhookServer = o.webhookServer(keeper, secured)
 	}
