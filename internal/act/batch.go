@@ -25,7 +25,7 @@ func independent(a action.Action) bool {
 // wait for it.
 func alike(before, a action.Action) bool {
 	deletion, _ := a.(action.Delete)
-	return !deletion.After && before.Verb() == a.Verb() && before.Target().Kind == a.Target().Kind
+	return !deletion.After && before.Verb() == a.Verb() && (deletion.Beside || before.Target().Kind == a.Target().Kind)
 }
 
 // Batch splits actions into runs that may go out together: neighbouring deletes,

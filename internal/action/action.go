@@ -160,7 +160,10 @@ type Delete struct {
 	AnyVersion bool
 	// After is set where everything that stands before it in the plan is to be gone
 	// first: it does not go out together with its neighbours.
-	After   bool
+	After bool
+	// Beside is set where it goes out together with the delete before it, of whatever
+	// kind that is.
+	Beside  bool
 	Because Reason
 	Tell    Telling
 }

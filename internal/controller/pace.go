@@ -15,6 +15,10 @@ const (
 	// comes or rolls are as many as its groups. Without a pause their product would be
 	// paid; with it a set takes a small part of one processor, however large it is.
 	restPerGroup = 500 * time.Microsecond
+	// restComing is how many times as long it is while most groups of a set are still to
+	// come. Whatever a group lacks, its own look sees to: the set does no more than count
+	// them, and a look at groups that are not complete costs the most.
+	restComing = 4
 	// restAtMost bounds the pause of the largest sets.
 	restAtMost = time.Second
 )
@@ -36,7 +40,11 @@ func (p *pace) looked(key types.NamespacedName, w lws.SetSnapshot) {
 	if p == nil {
 		return
 	}
-	rest := min(time.Duration(len(w.Groups)+len(w.Vacant))*restPerGroup, restAtMost)
+	rest := time.Duration(len(w.Groups)+len(w.Vacant)) * restPerGroup
+	if coming(w) {
+		rest *= restComing
+	}
+	rest = min(rest, restAtMost)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.next[key] = p.now().Add(rest)
@@ -64,4 +72,18 @@ func (p *pace) in(key types.NamespacedName, least time.Duration) time.Duration {
 		return least
 	}
 	return max(least, next.Sub(p.now()))
+}
+
+// coming tells whether most groups of a set are still to come.
+func coming(w lws.SetSnapshot) bool {
+	if w.Set == nil {
+		return false
+	}
+	complete := 0
+	for i := range w.Groups {
+		if workers := w.Groups[i].Workers.Member(); workers != nil && !lws.LacksPods(workers) {
+			complete++
+		}
+	}
+	return lws.Size(w.Set) > 1 && 2*complete < int(lws.Replicas(w.Set))
 }

@@ -4,7 +4,10 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/lwstest"
 )
 
 func TestALargeSetRestsBetweenLooks(t *testing.T) {
@@ -40,5 +43,30 @@ func TestALargeSetRestsBetweenLooks(t *testing.T) {
 	p.forget(key)
 	if got := p.in(key, 0); got != 0 {
 		t.Errorf("a set that is not there waits %v", got)
+	}
+}
+
+// A set of 100 groups is looked at four times as rarely until half of them are complete.
+func TestASetThatComesRestsLonger(t *testing.T) {
+	now := time.Unix(1000, 0)
+	p := newPace(func() time.Time { return now })
+	key := request("w").NamespacedName
+	for complete, want := range map[int]time.Duration{0: 200 * time.Millisecond, 49: 200 * time.Millisecond, 50: 50 * time.Millisecond, 100: 50 * time.Millisecond} {
+		w := lws.SetSnapshot{Set: lwstest.Set("w", 100, 2), Groups: make([]lws.Group, 100)}
+		for i := range w.Groups {
+			workers := &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Replicas: new(int32(1))}}
+			if i < complete {
+				workers.Status.Replicas = 1
+			}
+			w.Groups[i].Workers.Members = []*appsv1.StatefulSet{workers}
+		}
+		p.looked(key, w)
+		if got := p.in(key, 0); got != want {
+			t.Errorf("%d complete groups: rests %v, want %v", complete, got, want)
+		}
+	}
+	ones := lws.SetSnapshot{Set: lwstest.Set("w", 100, 1), Groups: make([]lws.Group, 100)}
+	if p.looked(key, ones); p.in(key, 0) != 50*time.Millisecond {
+		t.Error("groups of one have no StatefulSet to come")
 	}
 }

@@ -42,11 +42,15 @@ func (d *groupDecision) restart() bool {
 }
 
 // end deletes all that there is of a group under one leader. The worker
-// StatefulSet goes first, so that its controller makes none of the pods anew; the
-// leader together with the pods that go with that StatefulSet in any case. It waits
-// for those that nothing else would end, so that none is lost sight of when the
-// process ends in between.
+// StatefulSet goes before its pods, so that its controller makes none of them anew,
+// and beside the leader, whom that controller does not make: he goes without waiting
+// for it. He waits for those that nothing else would end, so that none is lost sight
+// of when the process ends in between.
 func (d *groupDecision) end(leader *corev1.Pod) {
+	ends, unowned := leader.DeletionTimestamp == nil, d.unowned(leader)
+	if ends && len(unowned) == 0 {
+		d.plan.do(d.endingLeader(leader))
+	}
 	owners := []string{string(leader.UID)}
 	for _, sts := range slices.Concat(d.Workers.Members, d.Workers.Ghosts) {
 		if !metav1.IsControlledBy(sts, leader) {
@@ -54,7 +58,9 @@ func (d *groupDecision) end(leader *corev1.Pod) {
 		}
 		owners = append(owners, string(sts.UID))
 		if sts.DeletionTimestamp == nil {
-			d.plan.do(d.ending(identity.RefOf(identity.KindStatefulSet, sts)))
+			ending := d.ending(identity.RefOf(identity.KindStatefulSet, sts))
+			ending.Beside = ends && len(unowned) == 0
+			d.plan.do(ending)
 		}
 	}
 	for _, pod := range byOrdinal(slices.Concat(d.Pods.Members, d.Pods.Ghosts)) {
@@ -63,18 +69,26 @@ func (d *groupDecision) end(leader *corev1.Pod) {
 			d.plan.do(d.ending(identity.RefOf(identity.KindPod, pod)))
 		}
 	}
-	unowned := false
-	for _, pod := range byOrdinal(d.Pods.Orphans) { // set free with their StatefulSet, and to be adopted by the next
-		if d.startedWith(leader, pod) {
-			d.plan.do(d.ending(identity.RefOf(identity.KindPod, pod)))
-			unowned = true
-		}
+	for _, pod := range unowned {
+		d.plan.do(d.ending(identity.RefOf(identity.KindPod, pod)))
 	}
-	if leader.DeletionTimestamp == nil {
+	if ends && len(unowned) > 0 {
 		ending := d.endingLeader(leader)
-		ending.After = unowned
+		ending.After = true
 		d.plan.do(ending)
 	}
+}
+
+// unowned are the workers that the group started with and that were set free with
+// their StatefulSet: the next one would adopt them.
+func (d *groupDecision) unowned(leader *corev1.Pod) []*corev1.Pod {
+	var free []*corev1.Pod
+	for _, pod := range byOrdinal(d.Pods.Orphans) {
+		if d.startedWith(leader, pod) {
+			free = append(free, pod)
+		}
+	}
+	return free
 }
 
 // startedWith tells whether a worker is one that the group under a leader started

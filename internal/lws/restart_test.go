@@ -192,7 +192,7 @@ func starting(c *cluster) {
 }
 
 // The failure is written down before anything is deleted; then the whole group
-// goes in one plan, the StatefulSet before its pods and the leader last.
+// goes in one plan, the StatefulSet before its pods and beside the leader.
 func TestAGroupEndsTogetherOnceItsFailureIsWrittenDown(t *testing.T) {
 	c := running(t, 2, 3, onRestart)
 	lwstest.Edit(c.FakeStore, "w-1-2", crash)
@@ -207,10 +207,13 @@ func TestAGroupEndsTogetherOnceItsFailureIsWrittenDown(t *testing.T) {
 	}
 	c.do(set)
 	plan = c.decideGroup("w-1")
-	if diff := cmp.Diff([]string{"delete statefulset w-1", "delete pod w-1-1", "delete pod w-1-2", "delete pod w-1"}, spelled(plan)); diff != "" {
+	if diff := cmp.Diff([]string{"delete pod w-1", "delete statefulset w-1", "delete pod w-1-1", "delete pod w-1-2"}, spelled(plan)); diff != "" {
 		t.Fatalf("(-want +got)\n%s", diff)
 	}
-	events := of[action.Delete](plan)[3].Tell.Done
+	if deletes := of[action.Delete](plan); !deletes[1].Beside || deletes[2].Beside {
+		t.Errorf("the StatefulSet alone goes beside the leader: %+v", deletes)
+	}
+	events := of[action.Delete](plan)[0].Tell.Done
 	if len(events) != 1 || events[0].Reason != "RecreateGroup" || events[0].Note != "Worker pod w-1-2 failed, deleted leader pod w-1 to recreate group 1" {
 		t.Errorf("got %+v", events)
 	}
