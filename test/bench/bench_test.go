@@ -150,8 +150,13 @@ func TestTheStepsOfAnAnswerAreTimed(t *testing.T) {
 		request("delete", "pods", "", "kwok", "a-1", 41), // the end of it
 		request("delete", "pods", "", "lockstep/v1", "a-1", 50),
 		request("delete", "pods", "", "lockstep/v1", "a-1", 60),
+		request("delete", "pods", "", benchAgent, "a-2-3", 69),
+		request("delete", "pods", "", "lockstep/v1", "a-2", 90), // beside its StatefulSet
+		request("delete", "statefulsets", "", "lockstep/v1", "a-2", 91),
 	})
-	want := map[string][]time.Duration{"record": {10 * time.Millisecond}, "statefulset": {20 * time.Millisecond}, "leader": {40 * time.Millisecond}}
+	want := map[string][]time.Duration{
+		"record": {10 * time.Millisecond}, "statefulset": {20 * time.Millisecond, 21 * time.Millisecond}, "leader": {20 * time.Millisecond, 40 * time.Millisecond},
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}

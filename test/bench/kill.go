@@ -168,8 +168,9 @@ func (s *stage) steps() (map[string][]time.Duration, error) {
 }
 
 func stepsOf(requests []drill.Request) map[string][]time.Duration {
-	killed := map[string]time.Time{} // by the leader, until that is deleted
-	recorded, disarmed := map[string]time.Time{}, map[string]time.Time{}
+	killed := map[string]time.Time{} // by the leader, until another worker of his is
+	answered := map[string]bool{}    // by the leader, once he is deleted
+	recorded := map[string]time.Time{}
 	steps := map[string][]time.Duration{}
 	for _, r := range requests {
 		var group, worker int
@@ -177,27 +178,24 @@ func stepsOf(requests []drill.Request) map[string][]time.Duration {
 		at, awaited := killed[r.Name]
 		switch {
 		case n == 2 && deletesPod(r) && r.Agent == benchAgent:
-			killed[fmt.Sprintf("a-%d", group)] = r.Done
+			leader := fmt.Sprintf("a-%d", group)
+			killed[leader], answered[leader] = r.Done, false
+			delete(recorded, leader)
 		case !drill.ByLockstep(r):
 		case r.Resource == "leaderworkersets" && r.Subresource == "status":
 			for leader := range killed { // one at a time where it is one that is killed
-				if _, known := recorded[leader]; !known {
+				if _, known := recorded[leader]; !known && !answered[leader] {
 					recorded[leader] = r.Begun
 				}
 			}
-		case awaited && r.Resource == "statefulsets" && r.Verb == "delete":
-			disarmed[r.Name] = r.Begun
-		case awaited && deletesPod(r):
+		case awaited && r.Resource == "statefulsets" && r.Verb == "delete": // beside the leader, before him or after
+			steps["statefulset"] = append(steps["statefulset"], r.Begun.Sub(at))
+		case awaited && !answered[r.Name] && deletesPod(r):
+			answered[r.Name] = true
 			steps["leader"] = append(steps["leader"], r.Begun.Sub(at))
 			if begun, known := recorded[r.Name]; known {
 				steps["record"] = append(steps["record"], begun.Sub(at))
 			}
-			if begun, known := disarmed[r.Name]; known {
-				steps["statefulset"] = append(steps["statefulset"], begun.Sub(at))
-			}
-			delete(killed, r.Name)
-			delete(recorded, r.Name)
-			delete(disarmed, r.Name)
 		}
 	}
 	for _, taken := range steps {
