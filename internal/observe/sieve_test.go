@@ -35,7 +35,7 @@ func sown(r *rand.Rand, v reflect.Value, some bool, depth int) {
 		*into = intstr.FromInt32(r.Int32N(1000))
 		return
 	case *metav1.FieldsV1:
-		into.Raw = []byte(`{"f:metadata":{}}`)
+		into.SetRawBytes([]byte(`{"f:metadata":{}}`))
 		return
 	case *metav1.TypeMeta:
 		return
