@@ -35,7 +35,7 @@ func (l *Looker) CatchingUp(pods WatchPods) *Looker {
 
 // mayList tells whether a list is worth its cost: it is not, right after another.
 func (l *Looker) mayList(namespace string) bool {
-	if l.watch == nil || l.pods.Count(namespace) <= cheapList {
+	if l.watch == nil || !l.pods.Large(namespace) {
 		return true
 	}
 	l.mu.Lock()

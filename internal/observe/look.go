@@ -70,7 +70,7 @@ func (l *Looker) For(ctx context.Context, batch protect.Batch) protect.Read {
 			l.pods.using(namespace, batch.Names(), batch.Recorded(), see)
 		default:
 			listing := l.now()
-			r.By, r.Err = ByList, l.list(ctx, namespace, see)
+			r.By, r.Err = ByList, l.everything(ctx, namespace, batch, see)
 			l.noteList(namespace, listing)
 		}
 		r.Duration = l.now().Sub(begun)
@@ -87,7 +87,7 @@ func (l *Looker) fresh(ctx context.Context, namespace string) (bool, error) {
 		return false, fmt.Errorf("look how far pods are: %w", err)
 	}
 	within := reachWithin
-	if l.pods.Count(namespace) <= cheapList {
+	if !l.pods.Large(namespace) {
 		within = 0
 	}
 	if l.pods.reaches(ctx, probe.ResourceVersion, within) {

@@ -113,6 +113,9 @@ func (p *Pods) Count(namespace string) int {
 	return 0
 }
 
+// Large tells whether it is worth something not to list the pods of a namespace.
+func (p *Pods) Large(namespace string) bool { return p.Count(namespace) > cheapList }
+
 // Has tells whether a pod of a namespace is there.
 func (p *Pods) Has(namespace string, uid types.UID) bool {
 	p.mu.RLock()

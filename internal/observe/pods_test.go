@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -173,6 +174,25 @@ type fakePods struct {
 	fail    func(calls int) error
 	calls   int
 	full    int
+	met     []string
+}
+
+// Get reads one pod as it is now.
+func (f *fakePods) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	f.met = append(f.met, key.Name)
+	if f.fail != nil {
+		if err := f.fail(f.calls); err != nil {
+			return err
+		}
+	}
+	f.calls++
+	for i := range f.pods {
+		if pod, ok := object.(*corev1.Pod); ok && f.pods[i].Name == key.Name {
+			f.pods[i].DeepCopyInto(pod)
+			return nil
+		}
+	}
+	return apierrors.NewNotFound(corev1.Resource("pods"), key.Name)
 }
 
 func (f *fakePods) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
@@ -184,20 +204,29 @@ func (f *fakePods) List(_ context.Context, list client.ObjectList, options ...cl
 	}
 	f.calls++
 	list.SetResourceVersion(f.version)
-	pods, whole := list.(*corev1.PodList)
-	if !whole {
+	if o.Limit == 1 {
 		return nil
 	}
 	begin := 0
-	if o.Continue == "" {
-		f.full++
-	} else if _, err := fmt.Sscan(o.Continue, &begin); err != nil {
-		return err
+	if o.Continue != "" {
+		if _, err := fmt.Sscan(o.Continue, &begin); err != nil {
+			return err
+		}
 	}
 	end := min(begin+f.page, len(f.pods))
-	pods.Items = f.pods[begin:end]
 	if end < len(f.pods) {
-		pods.Continue = fmt.Sprint(end)
+		list.SetContinue(fmt.Sprint(end))
+	}
+	switch list := list.(type) {
+	case *corev1.PodList:
+		list.Items = f.pods[begin:end]
+		if begin == 0 {
+			f.full++
+		}
+	case *metav1.PartialObjectMetadataList:
+		for _, pod := range f.pods[begin:end] {
+			list.Items = append(list.Items, metav1.PartialObjectMetadata{ObjectMeta: pod.ObjectMeta})
+		}
 	}
 	return nil
 }

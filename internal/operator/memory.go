@@ -6,8 +6,6 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
-
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 )
 
 const (
@@ -68,8 +66,13 @@ func growthOf(live uint64) int {
 }
 
 // liveHeap is what the last collection found alive, in bytes.
-func liveHeap() uint64 {
-	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+func liveHeap() uint64 { return measured("/gc/heap/live:bytes") }
+
+// allocated is how many bytes were taken from the heap so far.
+func allocated() uint64 { return measured("/gc/heap/allocs:bytes") }
+
+func measured(name string) uint64 {
+	sample := []metrics.Sample{{Name: name}}
 	metrics.Read(sample)
 	if sample[0].Value.Kind() != metrics.KindUint64 {
 		return 0
@@ -77,34 +80,62 @@ func liveHeap() uint64 {
 	return sample[0].Value.Uint64()
 }
 
-// settleAfter is when, after the caches are filled, what filling them took is given
-// back: the lists themselves, and the first look at everything.
-var settleAfter = []time.Duration{2 * time.Second, 20 * time.Second}
+const (
+	// stillFor is how many measurements in a row the process must have rested before
+	// memory is given back.
+	stillFor = 4
+	// still is how much it allocates between two of them while it rests.
+	still = 256 << 10
+	// muchGarbage is what must have been allocated before anything is given back again.
+	muchGarbage = 16 << 20
+)
 
-// settling gives back to the system what the first lists took. The runtime does so by
-// itself, but over minutes.
+// settling gives back to the system what a burst of work took, once it is over: the
+// lists that filled the caches, a first look at everything, a thousand claims. The
+// runtime does so by itself, but over minutes, and collects nothing until more comes.
 type settling struct {
-	caches cache.Cache
-	after  []time.Duration
-	free   func()
+	// allocated is how much was allocated so far, in bytes.
+	allocated func() uint64
+	free      func()
 }
 
 // Start implements manager.Runnable.
 func (s settling) Start(ctx context.Context) error {
-	if !s.caches.WaitForCacheSync(ctx) {
-		return nil
-	}
-	for _, after := range s.after {
+	tick := time.NewTicker(paceEvery)
+	defer tick.Stop()
+	var l lull
+	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(after):
+		case <-tick.C:
+		}
+		if l.after(s.allocated()) {
 			s.free()
+			l.freed(s.allocated())
 		}
 	}
-	return nil
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: every replica fills
 // its caches.
 func (s settling) NeedLeaderElection() bool { return false }
+
+// lull knows whether work has come to an end.
+type lull struct {
+	last  uint64 // allocated, when measured last
+	base  uint64 // allocated, when memory was given back
+	quiet int    // measurements in a row that found next to nothing
+}
+
+// after takes a measurement, and tells whether it is time to give memory back.
+func (l *lull) after(allocated uint64) bool {
+	l.quiet++
+	if allocated-l.last > still {
+		l.quiet = 0
+	}
+	l.last = allocated
+	return l.quiet >= stillFor && allocated-l.base >= muchGarbage
+}
+
+func (l *lull) freed(allocated uint64) { l.last, l.base = allocated, allocated }

@@ -6,47 +6,57 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 )
 
-// filling is a cache that has what it should have, or never will.
-type filling struct {
-	cache.Cache
-	filled bool
-}
-
-func (f filling) WaitForCacheSync(ctx context.Context) bool {
-	if !f.filled {
-		<-ctx.Done()
-	}
-	return f.filled
-}
-
-func TestMemoryIsGivenBackOnceTheCachesAreFilled(t *testing.T) {
+func TestMemoryIsGivenBackOnceTheProcessRests(t *testing.T) {
+	const mib = 1 << 20
 	for _, tt := range []struct {
-		name   string
-		filled bool
-		runs   time.Duration
-		want   int
+		name string
+		// comes is what is allocated before each measurement, in bytes; nothing after.
+		comes []uint64
+		want  []int // the measurements after which memory is given back
 	}{
-		{"to the end", true, time.Minute, len(settleAfter)},
-		{"ended early", true, settleAfter[0] + time.Second, 1},
-		{"never filled", false, time.Minute, 0},
+		{"a start", []uint64{40 * mib, 10 * mib}, []int{2 + stillFor}},
+		{"little work", []uint64{mib, mib}, nil},
+		{"work that goes on", slices.Repeat([]uint64{mib}, 100), nil},
+		{"a pause", []uint64{40 * mib, 0, 0, mib}, []int{4 + stillFor}},
+		{"little work, often", slices.Repeat([]uint64{8 * mib, 0, 0, 0, 0}, 3), []int{10}},
+		{"twice", []uint64{40 * mib, 0, 0, 0, 0, 0, 0, 40 * mib}, []int{5, 12}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(t.Context(), tt.runs)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
-				freed := 0
-				s := settling{caches: filling{filled: tt.filled}, after: settleAfter, free: func() { freed++ }}
-				if err := s.Start(ctx); err != nil || freed != tt.want {
-					t.Errorf("given back %d times, %v; want %d", freed, err, tt.want)
+				var sum uint64
+				var freed []int
+				measured, freeing := 0, false
+				s := settling{
+					allocated: func() uint64 {
+						if freeing { // what giving back takes itself
+							freeing = false
+							return sum
+						}
+						if measured++; measured <= len(tt.comes) {
+							sum += tt.comes[measured-1]
+						}
+						return sum
+					},
+					free: func() { freed, freeing = append(freed, measured), true },
+				}
+				if err := s.Start(ctx); err != nil || !slices.Equal(freed, tt.want) {
+					t.Errorf("given back after measurements %v, %v; want %v", freed, err, tt.want)
 				}
 			})
 		})
 	}
+	before := allocated()
+	sink = make([]byte, mib)
+	if got := allocated(); got < before+mib {
+		t.Errorf("the runtime says that %d bytes were allocated, then %d", before, got)
+	}
 }
+
+var sink []byte
 
 func TestTheRoomForGarbageIsTheSameForAllHeaps(t *testing.T) {
 	for live, want := range map[uint64]int{0: 200, 1 << 20: 200, 12 << 20: 200, 16 << 20: 150, 24 << 20: 100, 48 << 20: 50, 50 << 20: 45, 1 << 30: 35, 1 << 50: 35} {

@@ -35,6 +35,9 @@ const (
 //	                            │ add            ▲
 //	                            ▼                │
 //	        waiting ◄──done── again   retry ─► later ─► waiting
+//
+// A namespace whose claims were taken is closed until its pods have been read for
+// them: what comes meanwhile shares the next reading.
 type backlog struct {
 	clock clock.WithDelayedExecution
 	limit workqueue.TypedRateLimiter[types.NamespacedName]
@@ -43,8 +46,13 @@ type backlog struct {
 	states map[types.NamespacedName]state
 	// shelves are the waiting claims of each namespace, in the order they came.
 	shelves map[string][]string
-	// ready are the namespaces with waiting claims, in the order they came.
+	// ready are the namespaces with waiting claims that may be taken, in the order they
+	// came.
 	ready []string
+	// closed are the namespaces that are gathering claims, or are looked at.
+	closed map[string]bool
+	// gather is how long claims of a namespace are waited for after the first.
+	gather func(namespace string) time.Duration
 	// later are claims that wait for their time.
 	later map[types.NamespacedName]pause
 	// more is closed and made anew when claims become ready.
@@ -58,9 +66,11 @@ type pause struct {
 	owed bool
 }
 
-func newBacklog(c clock.WithDelayedExecution) *backlog {
+func newBacklog(c clock.WithDelayedExecution, gather func(namespace string) time.Duration) *backlog {
 	return &backlog{
 		clock:   c,
+		gather:  gather,
+		closed:  map[string]bool{},
 		limit:   workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstRetry, lastRetry),
 		states:  map[types.NamespacedName]state{},
 		shelves: map[string][]string{},
@@ -73,10 +83,11 @@ func newBacklog(c clock.WithDelayedExecution) *backlog {
 func (b *backlog) add(key types.NamespacedName) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.put(key)
+	b.put(key, b.gather(key.Namespace))
 }
 
-func (b *backlog) put(key types.NamespacedName) {
+// put has a claim wait, for as long as its namespace gathers others if it is the first.
+func (b *backlog) put(key types.NamespacedName, gather time.Duration) {
 	if p, pauses := b.later[key]; pauses {
 		p.end.Stop()
 		delete(b.later, key)
@@ -89,12 +100,36 @@ func (b *backlog) put(key types.NamespacedName) {
 		return
 	}
 	b.states[key] = waiting
-	if len(b.shelves[key.Namespace]) == 0 {
-		b.ready = append(b.ready, key.Namespace)
-		close(b.more)
-		b.more = make(chan struct{})
-	}
 	b.shelves[key.Namespace] = append(b.shelves[key.Namespace], key.Name)
+	if len(b.shelves[key.Namespace]) == 1 && !b.closed[key.Namespace] {
+		b.expect(key.Namespace, gather)
+	}
+}
+
+// expect opens a namespace to which a first claim came, once others had time to come.
+func (b *backlog) expect(namespace string, within time.Duration) {
+	if within == 0 {
+		b.open(namespace)
+		return
+	}
+	b.closed[namespace] = true
+	b.clock.AfterFunc(within, func() { b.looked(namespace) })
+}
+
+// looked has the claims of a namespace taken again that came while it was closed.
+func (b *backlog) looked(namespace string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.closed, namespace)
+	if len(b.shelves[namespace]) > 0 {
+		b.open(namespace)
+	}
+}
+
+func (b *backlog) open(namespace string) {
+	b.ready = append(b.ready, namespace)
+	close(b.more)
+	b.more = make(chan struct{})
 }
 
 // retry has a claim looked at again, later each time. It counts until then.
@@ -115,7 +150,7 @@ func (b *backlog) rest(key types.NamespacedName, in time.Duration, owed bool) {
 		defer b.mu.Unlock()
 		if _, pauses := b.later[key]; pauses { // or somebody was faster
 			delete(b.later, key)
-			b.put(key)
+			b.put(key, 0) // it has waited
 		}
 	})}
 }
@@ -123,7 +158,8 @@ func (b *backlog) rest(key types.NamespacedName, in time.Duration, owed bool) {
 // succeeded ends the memory of how often a claim failed.
 func (b *backlog) succeeded(key types.NamespacedName) { b.limit.Forget(key) }
 
-// take waits for claims of one namespace and returns them, or none when ctx ends.
+// take waits for claims of one namespace and returns them, or none when ctx ends. The
+// namespace is closed until it was looked at.
 func (b *backlog) take(ctx context.Context) []types.NamespacedName {
 	for {
 		keys, more := b.taken()
@@ -146,6 +182,7 @@ func (b *backlog) taken() (keys []types.NamespacedName, more <-chan struct{}) {
 	}
 	namespace := b.ready[0]
 	b.ready = b.ready[1:]
+	b.closed[namespace] = true
 	names := b.shelves[namespace]
 	n := min(len(names), atOnce)
 	for _, name := range names[:n] {
@@ -158,7 +195,6 @@ func (b *backlog) taken() (keys []types.NamespacedName, more <-chan struct{}) {
 		return keys, nil
 	}
 	b.shelves[namespace] = names[n:]
-	b.ready = append(b.ready, namespace)
 	return keys, nil
 }
 
@@ -169,7 +205,7 @@ func (b *backlog) done(key types.NamespacedName) {
 	before := b.states[key]
 	delete(b.states, key)
 	if before == again {
-		b.put(key)
+		b.put(key, b.gather(key.Namespace))
 	}
 }
 

@@ -18,7 +18,7 @@ func key(namespace, name string) types.NamespacedName {
 
 func newTestBacklog() (*backlog, *clocktesting.FakeClock) {
 	clock := clocktesting.NewFakeClock(time.Unix(1_000_000, 0))
-	return newBacklog(clock), clock
+	return newBacklog(clock, func(string) time.Duration { return 0 }), clock
 }
 
 func namesOf(keys []types.NamespacedName) (names []string) {
@@ -59,6 +59,7 @@ func TestWhatHappensMeanwhileIsNotForgotten(t *testing.T) {
 	b.add(key("a", "1"))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
+	b.looked("a")
 	if keys := b.take(ctx); keys != nil {
 		t.Fatalf("%v is looked at twice at a time", keys)
 	}
@@ -85,6 +86,7 @@ func TestRetriesComeLaterEachTimeAndCount(t *testing.T) {
 		b.add(k)
 		b.take(t.Context())
 		b.retry(k)
+		b.looked(k.Namespace)
 		b.done(k)
 		if b.depth() != 1 {
 			t.Errorf("a claim that is owed a retry does not count")
@@ -97,6 +99,7 @@ func TestRetriesComeLaterEachTimeAndCount(t *testing.T) {
 		if keys, _ := b.taken(); len(keys) != 1 {
 			t.Fatalf("not after %v", pause)
 		}
+		b.looked(k.Namespace)
 		b.done(k)
 	}
 	b.succeeded(k)
@@ -118,6 +121,7 @@ func TestAReminderDoesNotCountAndGivesWay(t *testing.T) {
 	if keys, _ := b.taken(); len(keys) != 1 {
 		t.Fatal("an event waits for a reminder")
 	}
+	b.looked(k.Namespace)
 	b.done(k)
 	clock.Step(time.Hour)
 	if keys, _ := b.taken(); keys != nil {
@@ -149,6 +153,9 @@ func TestNamespacesTakeTurns(t *testing.T) {
 	var turns []string
 	for range 3 {
 		keys := b.take(t.Context())
+		if len(turns) == 1 {
+			b.looked("large")
+		}
 		turns = append(turns, fmt.Sprint(keys[0].Namespace, " ", len(keys)))
 	}
 	if diff := cmp.Diff([]string{fmt.Sprint("large ", atOnce), "small 1", "large 1"}, turns); diff != "" {
@@ -156,19 +163,77 @@ func TestNamespacesTakeTurns(t *testing.T) {
 	}
 }
 
+// What comes while pods are being read waits for the next reading, which all of it
+// shares: it may have come after this one began.
+func TestWhatComesDuringALookSharesTheNext(t *testing.T) {
+	b, _ := newTestBacklog()
+	b.add(key("a", "1"))
+	b.take(t.Context())
+	b.add(key("a", "2"))
+	b.add(key("b", "1"))
+	b.add(key("a", "3"))
+	if keys, _ := b.taken(); len(keys) != 1 || keys[0].Namespace != "b" {
+		t.Fatalf("took %v beside a look at its namespace", keys)
+	}
+	if keys, _ := b.taken(); keys != nil {
+		t.Fatalf("took %v beside a look at its namespace", keys)
+	}
+	if b.depth() != 4 {
+		t.Errorf("depth %d", b.depth())
+	}
+	b.looked("a")
+	if diff := cmp.Diff([]string{"a/2", "a/3"}, namesOf(b.take(t.Context()))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestANamespaceGathersClaims(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Unix(1_000_000, 0))
+	b := newBacklog(clock, func(string) time.Duration { return gatherFor })
+	b.add(key("a", "1"))
+	clock.Step(gatherFor - 1)
+	b.add(key("a", "2"))
+	if keys, _ := b.taken(); keys != nil || b.depth() != 2 {
+		t.Fatalf("took %v before others could come, depth %d", keys, b.depth())
+	}
+	clock.Step(1)
+	if keys, _ := b.taken(); len(keys) != 2 {
+		t.Errorf("took %v", keys)
+	}
+	b.add(key("a", "3")) // what came during a look has waited long enough
+	b.looked("a")
+	if keys, _ := b.taken(); len(keys) != 1 {
+		t.Errorf("took %v", keys)
+	}
+}
+
 // Whatever happens in whichever order: every claim that was added is taken after it
 // was, nothing is taken twice at a time, and in the end nothing is left.
 func TestBacklogLosesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		b, clock := newTestBacklog()
+		clock := clocktesting.NewFakeClock(time.Unix(1_000_000, 0))
+		b := newBacklog(clock, func(namespace string) time.Duration {
+			return map[string]time.Duration{"b": 50 * time.Millisecond}[namespace]
+		})
+		looking := map[string]bool{}
 		owed, working := map[types.NamespacedName]bool{}, map[types.NamespacedName]bool{}
 		take := func() {
 			keys, _ := b.taken()
 			for _, k := range keys {
+				if looking[k.Namespace] && k == keys[0] {
+					t.Fatalf("%s is looked at twice at a time", k.Namespace)
+				}
+				looking[k.Namespace] = true
 				if working[k] {
 					t.Fatalf("%v is taken twice", k)
 				}
 				working[k], owed[k] = true, false
+			}
+		}
+		look := func(namespace string) {
+			if looking[namespace] {
+				delete(looking, namespace)
+				b.looked(namespace)
 			}
 		}
 		end := func(k types.NamespacedName) {
@@ -179,7 +244,7 @@ func TestBacklogLosesNothing(t *testing.T) {
 		}
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			k := key(rapid.SampledFrom([]string{"a", "b"}).Draw(t, "namespace"), rapid.SampledFrom([]string{"1", "2", "3"}).Draw(t, "name"))
-			switch rapid.IntRange(0, 4).Draw(t, "do") {
+			switch rapid.IntRange(0, 5).Draw(t, "do") {
 			case 0:
 				b.add(k)
 				owed[k] = true
@@ -192,10 +257,13 @@ func TestBacklogLosesNothing(t *testing.T) {
 				end(k)
 			case 4:
 				clock.Step(time.Duration(rapid.IntRange(1, 100).Draw(t, "ms")) * time.Millisecond)
+			case 5:
+				look(k.Namespace)
 			}
 		}
 		for range 3 { // what is owed to a claim in work comes once that ends
 			for k := range working {
+				look(k.Namespace)
 				end(k)
 			}
 			clock.Step(2 * lastRetry)

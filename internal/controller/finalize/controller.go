@@ -27,6 +27,9 @@ const (
 	workers = 8
 	// writes is how many writes of one namespace are under way at a time.
 	writes = 32
+	// gatherFor is how long claims are waited for after the first, where a reading of
+	// pods may cost much: those of pods that go together share one.
+	gatherFor = 50 * time.Millisecond
 )
 
 // Options are what a Controller works with.
@@ -72,7 +75,7 @@ type Controller struct {
 func New(o Options) *Controller {
 	c := &Controller{
 		settings: o.Settings, caches: o.Caches, claims: o.Claims, pods: o.Pods, act: o.Actor,
-		backlog: newBacklog(o.Clock), tracer: o.Tracer, now: o.Clock.Now, completed: lru.New(remembered),
+		backlog: newBacklog(o.Clock, gathering(o.Pods)), tracer: o.Tracer, now: o.Clock.Now, completed: lru.New(remembered),
 		doubted: map[types.NamespacedName]string{}, log: o.Log,
 	}
 	c.narrate = narrate.NewProtection(o.Recorder, o.Clock.Now, c.backlog.depth)
@@ -139,5 +142,15 @@ func (c *Controller) work(ctx context.Context) {
 		for _, key := range keys {
 			c.backlog.done(key)
 		}
+	}
+}
+
+// gathering tells for how long a namespace gathers claims.
+func gathering(pods *observe.Pods) func(namespace string) time.Duration {
+	return func(namespace string) time.Duration {
+		if pods.Large(namespace) {
+			return gatherFor
+		}
+		return 0
 	}
 }

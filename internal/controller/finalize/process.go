@@ -31,13 +31,21 @@ type pass struct {
 }
 
 // process looks at claims of one namespace once, decides, and writes what was
-// decided. One that fails is tried again by itself.
+// decided, while others are looked at. One that fails is tried again by itself.
 func (c *Controller) process(ctx context.Context, keys []types.NamespacedName) {
+	p := c.lookAt(ctx, keys)
+	c.backlog.looked(keys[0].Namespace)
+	p.write(ctx)
+	p.forgetGone(ctx)
+}
+
+// lookAt judges claims of one namespace.
+func (c *Controller) lookAt(ctx context.Context, keys []types.NamespacedName) *pass {
 	p := &pass{Controller: c, namespace: keys[0].Namespace, claims: map[types.UID]*corev1.PersistentVolumeClaim{}}
 	namespace, err := c.claims.Namespace(ctx, p.namespace)
 	if err != nil {
 		c.failed(ctx, keys, err)
-		return
+		return p
 	}
 	p.labels = namespace.Labels
 	names := make([]string, len(keys))
@@ -57,8 +65,7 @@ func (c *Controller) process(ctx context.Context, keys []types.NamespacedName) {
 		}
 	}
 	p.judge(ctx)
-	p.write(ctx)
-	p.forgetGone(ctx)
+	return p
 }
 
 // forgetGone has claims forgotten again that went during the pass: it may have

@@ -431,7 +431,7 @@ func TestAPodThatLetsGoWakesItsClaims(t *testing.T) {
 			}
 			if i == 1 {
 				w.backlog.taken()
-				w.backlog = newBacklog(w.clock)
+				w.backlog = newBacklog(w.clock, func(string) time.Duration { return 0 })
 			}
 			if err := w.pods.Sink().Replace(list, "9"); err != nil {
 				t.Fatal(err)
