@@ -17,9 +17,9 @@ const (
 	catchUpSeconds = 3
 	// catchUpWithin bounds the wait for that.
 	catchUpWithin = catchUpSeconds * time.Second
-	// listShare is how many times as long as it took a list is not read again, while
-	// there is another way.
-	listShare = 20
+	// listShare and compareShare are how many times as long as it took a list of pods
+	// is not read again, or one of their versions, while there is another way.
+	listShare, compareShare = 20, 2
 )
 
 // WatchPods watches the pods of a namespace.
@@ -44,23 +44,21 @@ func (l *Looker) mayList(namespace string) bool {
 	return !ok || last.over(l.now())
 }
 
-// noteList remembers what a list cost, and forgets those that count no more.
-func (l *Looker) noteList(namespace string, begun time.Time) {
+// noteList remembers for how long a list that began then is enough, and forgets those
+// that count no more.
+func (l *Looker) noteList(namespace string, begun time.Time, share time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	ended := l.now()
 	maps.DeleteFunc(l.listed, func(_ string, last listed) bool { return last.over(ended) })
-	l.listed[namespace] = listed{ended: ended, took: ended.Sub(begun)}
+	l.listed[namespace] = listed{until: ended.Add(share * ended.Sub(begun))}
 }
 
 // listed is the last list of a namespace.
-type listed struct {
-	ended time.Time
-	took  time.Duration
-}
+type listed struct{ until time.Time }
 
 // over tells whether it was long enough ago to be read again.
-func (l listed) over(now time.Time) bool { return now.Sub(l.ended) >= listShare*l.took }
+func (l listed) over(now time.Time) bool { return !now.Before(l.until) }
 
 // catchUp tells whether the memory of a namespace has seen everything up to a
 // resource version: whether a watch from where it stands has come as far, and the

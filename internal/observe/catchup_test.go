@@ -60,7 +60,7 @@ func TestAWatchThatCatchesUpSparesAList(t *testing.T) {
 			}
 			return w, tt.err
 		})
-		looker.listed["ns"] = listed{ended: now, took: time.Second}
+		looker.listed["ns"] = listed{until: now.Add(listShare * time.Second)}
 		batch := protect.Settings{}.Take("ns", []*corev1.PersistentVolumeClaim{going("free", protect.BarrierFinalizer)})
 		released := judged(batch.Look(looker.For(t.Context(), batch)))
 		if readings[0].By != tt.by || len(released) != tt.released {
@@ -76,10 +76,10 @@ func TestAWatchThatCatchesUpSparesAList(t *testing.T) {
 func TestListsThatCountNoMoreAreForgotten(t *testing.T) {
 	now := time.Unix(0, 0)
 	looker := NewLooker(NewPods(), &fakePods{}, func() time.Time { return now }, func(Reading) {})
-	looker.listed["gone"] = listed{ended: now, took: time.Second}
-	looker.listed["busy"] = listed{ended: now, took: time.Minute}
-	now = now.Add(listShare * time.Second)
-	looker.noteList("ns", now)
+	looker.listed["gone"] = listed{until: now.Add(time.Second)}
+	looker.listed["busy"] = listed{until: now.Add(time.Minute)}
+	now = now.Add(time.Second)
+	looker.noteList("ns", now, listShare)
 	if _, kept := looker.listed["gone"]; kept || len(looker.listed) != 2 {
 		t.Errorf("remembered: %v", looker.listed)
 	}

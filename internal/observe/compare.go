@@ -20,20 +20,22 @@ const mostStrangers = 20
 
 // everything reads the pods of a namespace that may concern a batch, live.
 func (l *Looker) everything(ctx context.Context, namespace string, batch protect.Batch, see func(*corev1.Pod)) error {
-	if !l.pods.Large(namespace) {
-		return l.list(ctx, namespace, see)
+	begun := l.now()
+	if l.pods.Large(namespace) {
+		same, strangers, err := l.compare(ctx, namespace, batch)
+		if err != nil {
+			return err
+		}
+		if len(strangers) <= mostStrangers {
+			l.noteList(namespace, begun, compareShare)
+			for _, pod := range same {
+				see(pod.Pod())
+			}
+			return l.meet(ctx, namespace, strangers, see)
+		}
 	}
-	same, strangers, err := l.compare(ctx, namespace, batch)
-	if err != nil {
-		return err
-	}
-	if len(strangers) > mostStrangers {
-		return l.list(ctx, namespace, see)
-	}
-	for _, pod := range same {
-		see(pod.Pod())
-	}
-	return l.meet(ctx, namespace, strangers, see)
+	defer func() { l.noteList(namespace, begun, listShare) }()
+	return l.list(ctx, namespace, see)
 }
 
 // compare lists which pods there are, of one moment, and at which versions: that costs

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -8,7 +9,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"pgregory.net/rapid"
 
 	"lockstep.dev/lockstep/internal/protect"
@@ -83,6 +86,49 @@ func TestWhatCannotBeComparedIsInUse(t *testing.T) {
 		view, _ := looked(t, p, live, going("free", protect.BarrierFinalizer))
 		if len(judged(view)) != 0 || !errors.Is(view.Err(), down) {
 			t.Errorf("%s: released %v, %v", name, judged(view), view.Err())
+		}
+	}
+}
+
+// Versions are compared again sooner than pods are listed again.
+func TestWhatAListCostDecidesWhenTheNextComes(t *testing.T) {
+	for name, tt := range map[string]struct {
+		strangers int
+		pause     time.Duration
+	}{"compared": {0, compareShare * time.Second}, "listed": {mostStrangers + 1, listShare * time.Second}} {
+		all, pods := crowd(cheapList + 1)
+		p := NewPods()
+		do(t, p.Sink().Replace(all, "7"))
+		for i := range tt.strangers {
+			pods = append(pods, *tenant(fmt.Sprint("new-", i), "8"))
+		}
+		now := time.Unix(0, 0)
+		live := &fakePods{version: "9", page: 1000, pods: pods}
+		looker := NewLooker(p, live, func() time.Time { return now }, func(Reading) {})
+		looker.CatchingUp(func(context.Context, string, metav1.ListOptions) (watch.Interface, error) {
+			return nil, errors.New("none")
+		})
+		live.fail = func(calls int) error { // the first page takes a second
+			if calls == 0 {
+				now = now.Add(time.Second)
+			}
+			return nil
+		}
+		batch := protect.Settings{}.Take("ns", []*corev1.PersistentVolumeClaim{going("free", protect.BarrierFinalizer)})
+		do(t, looker.everything(t.Context(), "ns", batch, func(*corev1.Pod) {}))
+		if now = now.Add(tt.pause - 1); looker.mayList("ns") {
+			t.Errorf("%s: read again before %v", name, tt.pause)
+		}
+		if now = now.Add(1); !looker.mayList("ns") {
+			t.Errorf("%s: not read again after %v", name, tt.pause)
+		}
+	}
+}
+
+func TestManyClaimsWaitLessForTheWatch(t *testing.T) {
+	for claims, want := range map[int]time.Duration{0: reachWithin, 1: reachWithin, 100: reachWithin, 250: 100 * time.Millisecond, 1000: leastWait} {
+		if got := patience(claims); got != want {
+			t.Errorf("%d claims wait %v, want %v", claims, got, want)
 		}
 	}
 }

@@ -19,6 +19,10 @@ const (
 	// reachWithin is how long a look waits for the watch of pods to catch up with the
 	// API server, where a list would cost more than one answer.
 	reachWithin = 250 * time.Millisecond
+	// leastWait and waits bound that wait by the number of claims that share it: what a
+	// list costs is the same for all of them, waiting each one pays for itself.
+	leastWait = 50 * time.Millisecond
+	waits     = 25 * time.Second
 	// cheapList is how many pods a list costs less for than waiting would.
 	cheapList = 500
 )
@@ -62,16 +66,14 @@ func NewLooker(pods *Pods, live client.Reader, now func() time.Time, told func(R
 func (l *Looker) For(ctx context.Context, batch protect.Batch) protect.Read {
 	return func(namespace string, see func(*corev1.Pod)) error {
 		begun, r := l.now(), Reading{By: ByWatch}
-		fresh, err := l.fresh(ctx, namespace)
+		fresh, err := l.fresh(ctx, namespace, len(batch.Names()))
 		switch {
 		case err != nil:
 			r.Err = err
 		case fresh:
 			l.pods.using(namespace, batch.Names(), batch.Recorded(), see)
 		default:
-			listing := l.now()
 			r.By, r.Err = ByList, l.everything(ctx, namespace, batch, see)
-			l.noteList(namespace, listing)
 		}
 		r.Duration = l.now().Sub(begun)
 		l.told(r)
@@ -80,13 +82,14 @@ func (l *Looker) For(ctx context.Context, batch protect.Batch) protect.Read {
 }
 
 // fresh tells whether the watch has seen everything that was in the cluster when
-// it was called: what a list of one pod says of the version is not from a cache.
-func (l *Looker) fresh(ctx context.Context, namespace string) (bool, error) {
+// it was called, for so many claims: what a list of one pod says of the version is not
+// from a cache.
+func (l *Looker) fresh(ctx context.Context, namespace string, claims int) (bool, error) {
 	probe := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}}
 	if err := l.live.List(ctx, probe, client.InNamespace(namespace), client.Limit(1)); err != nil {
 		return false, fmt.Errorf("look how far pods are: %w", err)
 	}
-	within := reachWithin
+	within := patience(claims)
 	if !l.pods.Large(namespace) {
 		within = 0
 	}
@@ -94,6 +97,11 @@ func (l *Looker) fresh(ctx context.Context, namespace string) (bool, error) {
 		return true, nil
 	}
 	return !l.mayList(namespace) && l.catchUp(ctx, namespace, probe.ResourceVersion), nil
+}
+
+// patience is how long so many claims wait for the watch.
+func patience(claims int) time.Duration {
+	return min(max(waits/time.Duration(max(claims, 1)), leastWait), reachWithin)
 }
 
 // list reads all pods of a namespace, page by page, of one moment.
