@@ -86,7 +86,8 @@ const (
 	stillFor = 4
 	// still is how much it allocates between two of them while it rests.
 	still = 256 << 10
-	// muchGarbage is what must have been allocated before anything is given back again.
+	// muchGarbage is what must have been allocated before anything is given back again,
+	// and so is half of what lives: to collect a large heap takes the longer.
 	muchGarbage = 16 << 20
 )
 
@@ -94,9 +95,10 @@ const (
 // lists that filled the caches, a first look at everything, a thousand claims. The
 // runtime does so by itself, but over minutes, and collects nothing until more comes.
 type settling struct {
-	// allocated is how much was allocated so far, in bytes.
-	allocated func() uint64
-	free      func()
+	// allocated is how much was allocated so far, in bytes, and live how much of that
+	// was found alive last.
+	allocated, live func() uint64
+	free            func()
 }
 
 // Start implements manager.Runnable.
@@ -110,7 +112,7 @@ func (s settling) Start(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		if l.after(s.allocated()) {
+		if l.after(s.allocated(), s.live()) {
 			s.free()
 			l.freed(s.allocated())
 		}
@@ -129,13 +131,13 @@ type lull struct {
 }
 
 // after takes a measurement, and tells whether it is time to give memory back.
-func (l *lull) after(allocated uint64) bool {
+func (l *lull) after(allocated, live uint64) bool {
 	l.quiet++
 	if allocated-l.last > still {
 		l.quiet = 0
 	}
 	l.last = allocated
-	return l.quiet >= stillFor && allocated-l.base >= muchGarbage
+	return l.quiet >= stillFor && allocated-l.base >= max(muchGarbage, live/2)
 }
 
 func (l *lull) freed(allocated uint64) { l.last, l.base = allocated, allocated }

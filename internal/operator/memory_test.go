@@ -15,13 +15,16 @@ func TestMemoryIsGivenBackOnceTheProcessRests(t *testing.T) {
 		// comes is what is allocated before each measurement, in bytes; nothing after.
 		comes []uint64
 		want  []int // the measurements after which memory is given back
+		live  uint64
 	}{
-		{"a start", []uint64{40 * mib, 10 * mib}, []int{2 + stillFor}},
-		{"little work", []uint64{mib, mib}, nil},
-		{"work that goes on", slices.Repeat([]uint64{mib}, 100), []int{100 + stillFor}},
-		{"a pause", []uint64{40 * mib, 0, 0, mib}, []int{4 + stillFor}},
-		{"little work, often", slices.Repeat([]uint64{8 * mib, 0, 0, 0, 0}, 3), []int{10}},
-		{"twice", []uint64{40 * mib, 0, 0, 0, 0, 0, 0, 40 * mib}, []int{5, 12}},
+		{"a start", []uint64{40 * mib, 10 * mib}, []int{2 + stillFor}, 0},
+		{"little work", []uint64{mib, mib}, nil, 0},
+		{"work that goes on", slices.Repeat([]uint64{mib}, 100), []int{100 + stillFor}, 0},
+		{"a pause", []uint64{40 * mib, 0, 0, mib}, []int{4 + stillFor}, 0},
+		{"little work, often", slices.Repeat([]uint64{8 * mib, 0, 0, 0, 0}, 3), []int{10}, 0},
+		{"twice", []uint64{40 * mib, 0, 0, 0, 0, 0, 0, 40 * mib}, []int{5, 12}, 0},
+		{"not much for a large heap", []uint64{40 * mib}, nil, 100 * mib},
+		{"much for a large heap", []uint64{50 * mib}, []int{1 + stillFor}, 100 * mib},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -41,6 +44,7 @@ func TestMemoryIsGivenBackOnceTheProcessRests(t *testing.T) {
 						}
 						return sum
 					},
+					live: func() uint64 { return tt.live },
 					free: func() { freed, freeing = append(freed, measured), true },
 				}
 				if err := s.Start(ctx); err != nil || !slices.Equal(freed, tt.want) {

@@ -138,7 +138,7 @@ func (o *Options) assemble(scheme *runtime.Scheme, keeper *certs.Keeper) (ctrl.M
 			return nil, fmt.Errorf("set up the pace of the garbage collector: %w", err)
 		}
 	}
-	if err := mgr.Add(settling{allocated: allocated, free: debug.FreeOSMemory}); err != nil {
+	if err := mgr.Add(settling{allocated: allocated, live: liveHeap, free: debug.FreeOSMemory}); err != nil {
 		return nil, fmt.Errorf("set up how memory is given back: %w", err)
 	}
 	return mgr, o.addChecks(mgr, settings.Cache, keeper)
