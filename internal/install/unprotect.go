@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -182,23 +183,39 @@ func (u *unprotection) removeAll(ctx context.Context, objects []*unstructured.Un
 
 // awaitNoGift waits until the API server has forgotten what gave finalizers: a
 // claim that is born meanwhile would keep them. It is asked even where nothing was
-// installed: policies that are loaded from files are no objects. A claim that cannot be asked for
-// tells nothing, and claims are looked at once more in the end.
+// installed: policies that are loaded from files are no objects. An API server that is
+// not well is asked again. Where claims cannot be asked for at all that tells nothing, and
+// claims are looked at once more in the end.
 func (u *unprotection) awaitNoGift(ctx context.Context) error {
 	if u.Options.DryRun {
 		return nil
 	}
+	given, silent := false, false
 	err := wait.PollUntilContextTimeout(ctx, glance, u.Timeout, true, func(ctx context.Context) (bool, error) {
 		probe := probeClaim()
-		if err := u.Client.Create(ctx, probe, client.DryRunAll); err != nil {
-			return ctx.Err() == nil, nil // cut off by the end of the wait, it tells nothing either
+		switch err := u.Client.Create(ctx, probe, client.DryRunAll); {
+		case err == nil:
+			given, silent = slices.Contains(probe.Finalizers, protect.BarrierFinalizer), false
+			return !given, nil
+		case ctx.Err() != nil:
+			return false, nil // cut off by the end of the wait, it tells nothing either
+		default:
+			silent = true
+			return neverAnswers(err), nil
 		}
-		return !slices.Contains(probe.Finalizers, protect.BarrierFinalizer), nil
 	})
+	if wait.Interrupted(err) && ctx.Err() == nil && silent && !given {
+		return nil
+	}
 	if wait.Interrupted(err) {
 		return fmt.Errorf("claims still get %s after %s, though nothing installed by Lockstep gives it any more; look for policies and webhooks of others: kubectl get mutatingadmissionpolicies,mutatingwebhookconfigurations; and for policies that API servers load from files (lockstep install --static-policies), which have to be taken from there first", protect.BarrierFinalizer, u.Timeout)
 	}
 	return err
+}
+
+// neverAnswers tells whether a claim that is asked for would be refused for this again.
+func neverAnswers(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsNotFound(err) || apierrors.IsUnauthorized(err) || apierrors.IsBadRequest(err)
 }
 
 // probeClaim is one that would get every finalizer there is. It is never made.
