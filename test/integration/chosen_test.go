@@ -1,9 +1,11 @@
 package integration
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -89,8 +91,23 @@ func TestClaimsAreHeldFromBirthWhereThatWasChosen(t *testing.T) {
 			t.Errorf("in %q, mode %q, a claim is born with %q", tt.namespace, tt.mode, got)
 		}
 	}
-	c := newClaim("holding", "new")
-	c.Annotations = map[string]string{protect.HoldersAnnotation: "forged", protect.HoldAnnotation: "mine"}
+	forging := func() *corev1.PersistentVolumeClaim {
+		c := newClaim("holding", "new")
+		c.Annotations = map[string]string{protect.HoldersAnnotation: "forged", protect.HoldAnnotation: "mine"}
+		return c
+	}
+	binding := &admissionv1.MutatingAdmissionPolicyBinding{}
+	g.needs(g.Get(t.Context(), client.ObjectKey{Name: "initial-hold.protection.lockstep.dev"}, binding))
+	for i := range 100 { // policies run in another order each time that the server has read them anew
+		binding.Labels["round"] = fmt.Sprint(i)
+		g.needs(g.Update(t.Context(), binding))
+		c := forging()
+		g.needs(g.alice.Create(t.Context(), c, client.DryRunAll))
+		if words := c.Annotations; words[protect.HoldersAnnotation] != protect.Unverified || words[protect.HoldAnnotation] != "" {
+			t.Fatalf("round %d: born with %v", i, words)
+		}
+	}
+	c := forging()
 	g.needs(g.alice.Create(t.Context(), c))
 	if words := c.Annotations; words[protect.HoldersAnnotation] != protect.Unverified || words[protect.HoldAnnotation] != "" {
 		t.Errorf("born with %v", words)
