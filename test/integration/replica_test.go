@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -125,10 +126,19 @@ func (r *replica) untilReady() *replica {
 		ok, said = r.ready()
 		return ok
 	}, &said)
-	if r.options.Webhooks {
+	if r.isCalled() {
 		r.untilTrusted()
 	}
 	return r
+}
+
+// isCalled tells whether this replica's are the webhooks that the API server calls.
+func (r *replica) isCalled() bool {
+	if !r.options.Webhooks {
+		return false
+	}
+	url := r.c.mutating().Webhooks[0].ClientConfig.URL
+	return url != nil && strings.HasPrefix(*url, r.webhookURL()+"/")
 }
 
 // untilTrusted waits until the API server goes by the bundle that the operator wrote:
