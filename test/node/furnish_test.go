@@ -65,26 +65,21 @@ func pretend(dir string) error {
 	return nil
 }
 
-const groups = "/sys/fs/cgroup"
-
 // hierarchies are the roots of the machine's control groups: one, or in version 1 one for
-// each controller.
+// each controller and one beside them for none.
 func hierarchies() ([]string, error) {
-	if _, err := os.Stat(filepath.Join(groups, "cgroup.controllers")); err == nil {
-		return []string{groups}, nil
-	}
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
 		return nil, err
 	}
 	var found []string
 	for line := range strings.Lines(string(mounts)) {
-		if words := strings.Fields(line); len(words) > 2 && words[2] == "cgroup" {
+		if words := strings.Fields(line); len(words) > 2 && strings.HasPrefix(words[2], "cgroup") {
 			found = append(found, words[1])
 		}
 	}
 	if len(found) == 0 {
-		return nil, fmt.Errorf("no control groups are mounted under %s", groups)
+		return nil, fmt.Errorf("no control groups are mounted")
 	}
 	return found, nil
 }

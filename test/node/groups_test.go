@@ -78,12 +78,22 @@ func TestAfterStart(t *testing.T) {
 	before := s.uids()
 	s.killContainerOf("a-0-1")
 	s.eventually("the kubelet restarts a worker that starts", func() error { return s.restarted("a-0-1") })
-	s.check("open the gate", s.Patch(t.Context(), s.mustPod("a-0"), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"schedulingGates":null}}`))))
+	open := func() error {
+		leader := s.mustPod("a-0")
+		return s.Patch(t.Context(), leader, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"schedulingGates":null}}`)))
+	}
+	s.check("open the gate", open())
 	s.awaitAvailable(set)
 	if now := s.uids(); now["a-0-1"] != before["a-0-1"] || now["a-0"] != before["a-0"] {
 		t.Error("a group that was starting was recreated")
 	}
 	s.killContainerOf("a-0-2")
+	s.eventually("another leader waits", func() error {
+		if now := s.uids()["a-0"]; now == "" || now == before["a-0"] {
+			return errors.New("it does not")
+		}
+		return open()
+	})
 	s.awaitAnother(set, before, "a-0", "a-0-1", "a-0-2")
 	s.checkEvidence(set, 0, lwsv1.PodFailure{Pod: "a-0-2", Container: "serve", ExitCode: new(int32(137)), Reason: "Error", Node: nodeName})
 }

@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"os/exec"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -192,10 +190,3 @@ func (s *scene) dump() {
 	out, err := kubectl.CombinedOutput()
 	s.Logf("%s\n%v\noperator:\n%s\nkubelet:\n%s", out, err, drill.LastLines(bed.operator.Log, 15), drill.LastLines(bed.node.log("kubelet"), 15))
 }
-
-// as is a client of the API server under another address.
-func as(config *rest.Config) (client.Client, error) {
-	return client.New(config, client.Options{Scheme: bed.client.Scheme()})
-}
-
-func words(texts ...string) string { return strings.Join(texts, "\n") }

@@ -233,7 +233,7 @@ func diskClass() *storagev1.StorageClass {
 func (b *testbed) addDisks(ctx context.Context, n int) error {
 	for range n {
 		b.disks++
-		name := fmt.Sprintf("disk-%03d", b.disks)
+		name := b.lastDisk()
 		if err := os.MkdirAll(b.node.disk(name), 0o777); err != nil {
 			return err
 		}
@@ -243,6 +243,9 @@ func (b *testbed) addDisks(ctx context.Context, n int) error {
 	}
 	return nil
 }
+
+// lastDisk is the name of the volume that was made last.
+func (b *testbed) lastDisk() string { return fmt.Sprintf("disk-%03d", b.disks) }
 
 func (b *testbed) newDisk(name string, local bool) *corev1.PersistentVolume {
 	source := corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: b.node.disk(name)}}
