@@ -65,6 +65,15 @@ test: build ## Run all tests: units, laws, integration, the local control plane
 	LOCKSTEP_SEED=1 go test -count=1 -timeout 45m ./test/integration/...
 	LOCKSTEP_SEED=1 LOCKSTEP_ROUNDS=$(ROUNDS) go test -count=1 -timeout 60m ./test/cluster/...
 
+.PHONY: node
+node: ## Drill on a real kubelet and containerd on this machine (root, Linux), NODEFLAGS choose
+	@LOCKSTEP_NODE=needs go test -count=1 ./test/node >/dev/null || LOCKSTEP_NODE=needs go test -count=1 ./test/node
+	@$(MAKE) --no-print-directory build
+	@echo "building lockstep-kubelet (a minute)"
+	@hack/progress.sh go -C local build -tags kubelet -o $(CURDIR)/bin/ \
+	  -ldflags "-s -w -X k8s.io/component-base/version.gitVersion=$$(go -C local list -m -f '{{.Version}}' k8s.io/kubernetes)" ./cmd/lockstep-kubelet
+	LOCKSTEP_NODE=1 go test -count=1 -timeout 30m $(NODEFLAGS) ./test/node
+
 .PHONY: laws
 laws: ## Check the laws on newly generated worlds, CHECKS of each (2000)
 	go test -count=1 -timeout 2h $(LAWFUL:%=./%) -rapid.checks=$(CHECKS)
