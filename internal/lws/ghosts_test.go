@@ -271,7 +271,7 @@ func TestAStuckGhostIsNamedWithWhatWouldReleaseIt(t *testing.T) {
 		{"a finalizer", "pod w-1 is held by finalizer example.com/a, example.com/b and goes when that is removed", func(c *cluster) {
 			lwstest.Terminate[*corev1.Pod](c.FakeStore, "w-1", "example.com/a", "example.com/b")
 		}},
-		{"a node", "pod w-1 goes when node node-0 confirms that it ended; if the node is lost, delete the node or the pod with --force", func(c *cluster) {
+		{"a node", "pod w-1 goes when node node-0 confirms that it ended; if that machine is off for certain: kubectl taint node node-0 node.kubernetes.io/out-of-service=nodeshutdown:NoExecute", func(c *cluster) {
 			lwstest.Terminate[*corev1.Pod](c.FakeStore, "w-1")
 		}},
 		{"nobody deleted it", "pod w-1 goes when the garbage collector takes it", func(c *cluster) {

@@ -150,10 +150,23 @@ func remedy(g ghost) string {
 		return fmt.Sprintf("%s is held by finalizer %s and goes when that is removed", g, clipped(strings.Join(finalizers, ", ")))
 	}
 	if pod, ok := g.object.(*corev1.Pod); ok && pod.DeletionTimestamp != nil && pod.Spec.NodeName != "" {
-		return fmt.Sprintf("%s goes when node %s confirms that it ended; if the node is lost, delete the node or the pod with --force", g, pod.Spec.NodeName)
+		return onNode(g, pod.Spec.NodeName)
 	}
 	if g.object.GetDeletionTimestamp() == nil {
 		return fmt.Sprintf("%s goes when the garbage collector takes it", g)
 	}
 	return fmt.Sprintf("%s goes when its own dependents are gone", g)
+}
+
+// onNode says what lets a pod go whose node has to say that it ended. That its deletion
+// is forced is not asked for: a machine that is cut off, and not off, would go on to
+// write on its volumes beside the next pod.
+func onNode(g ghost, node string) string {
+	return fmt.Sprintf("%s goes when node %s confirms that it ended; if that machine is off for certain: kubectl taint node %s %s=nodeshutdown:NoExecute",
+		g, node, node, corev1.TaintNodeOutOfService)
+}
+
+// Remedy says what holds a pod that is on its way out, and what would release it.
+func Remedy(pod *corev1.Pod) string {
+	return remedy(ghost{Ref: identity.RefOf(identity.KindPod, pod), object: pod})
 }

@@ -122,7 +122,7 @@ func (p *Protection) Slipped(claim *corev1.PersistentVolumeClaim, users string) 
 	}
 	p.told.Add(claim.UID, UsedWithoutProtection)
 	p.event(claim, corev1.EventTypeWarning, UsedWithoutProtection,
-		"runs on a claim that is being deleted and whose pod protection is gone, so that a restart of the kubelet would unmount it; end it: "+users)
+		"is being deleted, its pod protection is gone, and it has users: one that runs would lose the volume if its kubelet were restarted, one that has not started never will; end it: "+users)
 }
 
 // Held notes why a claim on its way out is still there.

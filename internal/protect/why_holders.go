@@ -163,24 +163,39 @@ func (c Case) notes(e Explanation) []string {
 	if owner := metav1.GetControllerOfNoCopy(c.Claim); owner != nil {
 		note(true, "%s owns it: it is deleted with that", said(owner.Kind+"/"+owner.Name))
 	}
-	if bare := c.withoutPodsFinalizer(e); len(bare) > 0 {
-		note(true, "%s uses it without %s: if the kubelet there restarts, the volume is unmounted under it", and(bare), PodsFinalizer)
-	}
+	running, refused := c.withoutPodsFinalizer(e)
+	note(len(running) > 0, "%s uses it without %s: if the kubelet there restarts, the volume is unmounted under it", and(running), PodsFinalizer)
+	note(len(refused) > 0, "%s has not started, and %s is gone: no kubelet starts a pod on such a claim, and it does not mount what it has not mounted by now", and(refused), PodsFinalizer)
 	return notes
 }
 
-// withoutPodsFinalizer are pods that slipped in between the two finalizers.
-func (c Case) withoutPodsFinalizer(e Explanation) []string {
+// withoutPodsFinalizer are pods that slipped in between the two finalizers, and those
+// that came too late to start.
+func (c Case) withoutPodsFinalizer(e Explanation) (running, refused []string) {
 	if !c.terminating() || slices.Contains(c.Claim.Finalizers, PodsFinalizer) {
-		return nil
+		return nil, nil
 	}
-	var names []string
 	for _, h := range e.Holders {
-		if h.Reason == BoundPod {
-			names = append(names, h.Name)
+		switch {
+		case h.Reason != BoundPod:
+		case hasNotStarted(c.Pods[h.UID]):
+			refused = append(refused, h.Name)
+		default:
+			running = append(running, h.Name)
 		}
 	}
-	return names
+	return running, refused
+}
+
+// hasNotStarted tells whether a pod waits for its volumes, as far as its kubelet has told:
+// no container of it ever ran.
+func hasNotStarted(pod *corev1.Pod) bool {
+	if pod == nil || pod.Status.Phase != corev1.PodPending {
+		return false
+	}
+	return !slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses), func(c corev1.ContainerStatus) bool {
+		return c.State.Waiting == nil || c.LastTerminationState.Terminated != nil
+	})
 }
 
 // controllerOf names what controls a pod, which may make another in its place.

@@ -253,6 +253,31 @@ func TestHowAClaimIsDeletedThatRefusesIt(t *testing.T) {
 	}
 }
 
+// A kubelet refuses a claim on its way out without P, and says so: what waits there is not
+// told to be in danger, but that it waits in vain.
+func TestAPodThatCameTooLateToStartIsReported(t *testing.T) {
+	waits := corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}}
+	runs := corev1.ContainerStatus{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
+	for _, tt := range []struct {
+		name       string
+		init, main []corev1.ContainerStatus
+		phase      corev1.PodPhase
+		says       string
+	}{
+		{"nothing is told yet", nil, nil, corev1.PodPending, "has not started"},
+		{"it waits", nil, []corev1.ContainerStatus{waits}, corev1.PodPending, "has not started"},
+		{"it begins", []corev1.ContainerStatus{runs}, []corev1.ContainerStatus{waits}, corev1.PodPending, "is unmounted under it"},
+		{"it runs", nil, []corev1.ContainerStatus{runs}, corev1.PodRunning, "is unmounted under it"},
+	} {
+		web := pod("web", []string{"data"})
+		web.Status.Phase, web.Status.InitContainerStatuses, web.Status.ContainerStatuses = tt.phase, tt.init, tt.main
+		e := protect.Why(caseOf(claim("data", dying, finalizers(b)), protect.Barrier, []*corev1.Pod{web}))
+		if len(e.Notes) != 1 || !strings.Contains(e.Notes[0], tt.says) {
+			t.Errorf("%s: got %q, want %q", tt.name, e.Notes, tt.says)
+		}
+	}
+}
+
 func TestAPodThatSlippedInIsReported(t *testing.T) {
 	c := caseOf(claim("data", dying, finalizers(b)), protect.Barrier, []*corev1.Pod{pod("web", []string{"data"})})
 	if e := protect.Why(c); len(e.Notes) != 1 || !strings.HasPrefix(e.Notes[0], "Pod/web uses it without kubernetes.io/pvc-protection") {

@@ -26,7 +26,6 @@ func TestDeletedAndCreatedAgain(t *testing.T) {
 }
 
 func again(s *scene, policy metav1.DeletionPropagation) {
-	s.Helper()
 	s.check("make disks", bed.addDisks(s.Context(), 6))
 	old := s.newSet("a", 2, 3, withDisks)
 	s.create(old)

@@ -21,7 +21,6 @@ func TestALostNode(t *testing.T) {
 	s := newScene(t)
 	s.check("make disks", bed.addDisks(t.Context(), 3))
 	set := s.newSet("a", 1, 3, args("--linger", "10m"), withDisks)
-	set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.TerminationGracePeriodSeconds = new(int64(600))
 	s.create(set)
 	s.awaitAvailable(set)
 	before := s.uids()
@@ -42,8 +41,9 @@ func TestALostNode(t *testing.T) {
 
 	s.eventually("the node is not ready", s.nodeLost)
 	s.eventually("status says what the group waits for and what to do", func() error {
-		return lacks(s.plugin("status", "a"), "a-0", nodeName, "out-of-service")
+		return lacks(s.plugin("status", "a"), "pod a-0 goes", "pod a-0-1 goes", "pod a-0-2 goes", "kubectl taint node "+nodeName)
 	})
+	s.check("nothing is left to the operator", lacks(s.plugin("plan", "a"), "in step"))
 	s.Logf("kubectl lockstep status:\n%s", s.plugin("status", "a"))
 	s.remove(claim)
 	s.eventually("why says who holds a claim and what to do", func() error {

@@ -163,6 +163,8 @@ func (r *racing) judgedByAnothersList() (*corev1.PersistentVolumeClaim, *corev1.
 	other.create(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: other.namespace, Name: "last"}, Spec: diskSpec()})
 	r.said("Got event on PVC", other.namespace+"/last")
 	r.reached("it does not know the late pod", lag)
+	list.Release()
+	r.awaitFinalizers(claimB, barrier) // before it hears of the late pod
 	return claimB, pod
 }
 

@@ -41,18 +41,28 @@ func TestStrict(t *testing.T) {
 		t.Errorf("a claim in use was deleted: %v", err)
 	}
 
+	claim := s.newClaim("alone")
 	s.check("kill the operator", bed.operator.Kill())
-	s.remove(s.mustPod("a-0-1"))
-	s.eventually("the next worker is gated while no operator runs", func() error {
-		pod, err := s.pod("a-0-1")
-		if err == nil && (pod.UID == before["a-0-1"] || len(pod.Spec.SchedulingGates) == 0 || pod.Spec.NodeName != "") {
-			err = fmt.Errorf("gates %v, node %q", pod.Spec.SchedulingGates, pod.Spec.NodeName)
-		}
-		return err
+	pod := s.newUser("alone", claim.Name)
+	s.create(pod)
+	s.eventually("a pod is gated while no operator runs", func() error {
+		return s.gated("alone")
 	})
+	s.check("another pod runs", s.runs("witness"))
+	s.check("the pod still waits", s.gated("alone"))
 	s.check("start the operator", bed.operator.Start())
-	s.awaitAvailable(set)
-	s.checkRecorded("a-0", "a-0-1", "a-0-2")
+	s.eventually("the pod runs", func() error { return s.running("alone") })
+	if have, want := s.mustClaim("alone").Annotations[usedBy], "alone="+string(pod.UID); have != want {
+		t.Errorf("on the claim stands %q, want %q", have, want)
+	}
+}
+
+func (s *scene) gated(name string) error {
+	pod, err := s.pod(name)
+	if err == nil && (len(pod.Spec.SchedulingGates) == 0 || pod.Spec.NodeName != "") {
+		err = fmt.Errorf("gates %v, node %q", pod.Spec.SchedulingGates, pod.Spec.NodeName)
+	}
+	return err
 }
 
 // applyStrict has the namespace in mode strict, and waits until the policies act.

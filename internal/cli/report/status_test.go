@@ -139,6 +139,30 @@ func TestAPauseIsShown(t *testing.T) {
 	}
 }
 
+// A leader that its own StatefulSet replaces is told of here alone, and with what is to
+// be done once it should have ended.
+func TestALeaderThatShouldHaveEndedIsShownWithWhatReleasesIt(t *testing.T) {
+	for after, want := range map[time.Duration]string{
+		time.Minute: "leader llama-0 is on its way out and is made again",
+		5 * time.Minute: "leader llama-0 is on its way out and is made again; pod llama-0 goes when node node-llama-0.example.com confirms that it ended; " +
+			"if that machine is off for certain: kubectl taint node node-llama-0.example.com node.kubernetes.io/out-of-service=nodeshutdown:NoExecute",
+	} {
+		s := newSurvey(1, 1)
+		leader := ghost("llama-0", after)
+		leader.Finalizers = nil
+		own := s.Set.StatefulSet.Member()
+		leader.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(own, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))}
+		s.Set.Now, s.Set.Leaders.Ghosts = now, []*corev1.Pod{leader}
+		g := survey.Group{}
+		g.Set, g.Index, g.LeaderName = s.Set.Set, 0, "llama-0"
+		s.Groups = []survey.Group{g}
+		waiting := report.Status(s).Groups[0].Waiting
+		if len(waiting) != 1 || waiting[0].Message != want {
+			t.Errorf("%v after its end: got %+v, want %q", after, waiting, want)
+		}
+	}
+}
+
 func TestGhostsAreShownAndNotCounted(t *testing.T) {
 	s := newSurvey(2, 2)
 	s.Set.StatefulSet.Members = nil

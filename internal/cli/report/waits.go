@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -59,7 +60,7 @@ func leaderless(s survey.Survey, g survey.Group) []Wait {
 		return []Wait{reasonOf(lws.CodeNameConflict, fmt.Sprintf("pod %s %s", g.LeaderName, holder(squatters[0])))}
 	}
 	if ghosts := only(set.Leaders.Ghosts, named); len(ghosts) > 0 {
-		return since(s, []Wait{leaderGhost(set, ghosts[0])})
+		return since(s, []Wait{late(leaderGhost(set, ghosts[0]), ghosts[0], set.Now)})
 	}
 	if len(only(set.Leaders.Orphans, named)) > 0 {
 		return []Wait{reasonOf(lws.CodeOrphan, fmt.Sprintf("leader %s has no controller yet: the leader statefulset adopts it", g.LeaderName))}
@@ -93,6 +94,18 @@ func leaderGhost(set lws.SetSnapshot, ghost *corev1.Pod) Wait {
 		return reasonOf(CodeLeaving, fmt.Sprintf("leader %s is on its way out and is made again", ghost.Name))
 	}
 	return reasonOf(lws.CodePreviousIncarnation, fmt.Sprintf("leader %s of the previous incarnation is still there", ghost.Name))
+}
+
+// lateBy is how long after the end of its grace period a pod is called late.
+const lateBy = time.Minute
+
+// late adds what would release a leader that should have ended: nobody else tells of a
+// leader that its own StatefulSet replaces.
+func late(w Wait, ghost *corev1.Pod, now time.Time) Wait {
+	if ends := ghost.DeletionTimestamp; ends != nil && now.After(ends.Add(lateBy)) {
+		w.Message += "; " + lws.Remedy(ghost)
+	}
+	return w
 }
 
 // withoutLeader says why there is nothing at all under a leader's name.

@@ -51,15 +51,18 @@ func DeletedAt(object metav1.Object) time.Time {
 }
 
 func ghostsOfSet(w lws.SetSnapshot) []metav1.Object {
-	ghosts := slices.Concat(objects(w.StatefulSet.Ghosts), objects(w.Leaders.Ghosts), objects(w.Service.Ghosts), objects(w.Revisions.Ghosts))
-	for _, g := range w.Groups {
-		ghosts = append(ghosts, ghostsOfGroup(g)...)
+	ghosts := slices.Concat(objects(w.StatefulSet.Ghosts), objects(w.Leaders.Ghosts), objects(w.Service.Ghosts), objects(w.Revisions.Ghosts),
+		objects(w.LeaderVolumes.Ghosts))
+	for _, groups := range [][]lws.Group{w.Groups, w.Vacant} {
+		for _, g := range groups {
+			ghosts = append(ghosts, ghostsOfGroup(g)...)
+		}
 	}
 	return ghosts
 }
 
 func ghostsOfGroup(g lws.Group) []metav1.Object {
-	return slices.Concat(objects(g.Workers.Ghosts), objects(g.Pods.Ghosts), objects(g.Service.Ghosts), objects(g.Gang.Ghosts))
+	return slices.Concat(objects(g.Workers.Ghosts), objects(g.Pods.Ghosts), objects(g.Service.Ghosts), objects(g.Gang.Ghosts), objects(g.Volumes.Ghosts))
 }
 
 func objects[T metav1.Object](all []T) []metav1.Object {

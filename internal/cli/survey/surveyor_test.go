@@ -151,6 +151,30 @@ func TestAStuckGhostStaysStuckForANewcomer(t *testing.T) {
 	}
 }
 
+// The same of the workers of a group whose leader has left: no leader leads to them.
+func TestAStuckGhostOfAVacantGroupStaysStuckForANewcomer(t *testing.T) {
+	set := newSet("a", 1, 2)
+	set.CreationTimestamp = metav1.NewTime(epoch.Add(-2 * time.Hour))
+	set.Status.Conditions = []metav1.Condition{{
+		Type: "Progressing", Status: metav1.ConditionTrue, Reason: lws.CodePreviousIncarnation,
+		Message: "waiting for 1 pod; none has left for a minute: …",
+	}}
+	all := slices.DeleteFunc(children(t, set), func(o client.Object) bool { return o.GetName() == "a-0" })
+	gone := metav1.NewTime(epoch.Add(-time.Hour))
+	for _, o := range all {
+		o.SetCreationTimestamp(set.CreationTimestamp)
+		if o.GetName() == "a-0-1" {
+			o.SetDeletionTimestamp(&gone)
+			o.SetFinalizers([]string{"example.com/hold"})
+		}
+	}
+	found := survey1(t, surveyorOf(t, append(all, set)), "a")
+	message := found.Plan.Waits[0].Sentence
+	if !strings.Contains(message, "none has left for a minute") || !strings.Contains(message, "a-0-1") {
+		t.Errorf("got %q", message)
+	}
+}
+
 // Exclusive placement is decided by the node's labels, and nodes are in no
 // namespace.
 func TestWhoMayNotReadNodesSeesTheRest(t *testing.T) {
