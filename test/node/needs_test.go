@@ -1,3 +1,5 @@
+//go:build linux
+
 package node
 
 import (
@@ -6,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 )
 
 // networkPlugins is where Debian puts them.
@@ -21,9 +22,6 @@ var errInstead = errors.New("no real node can run here; make test runs the same 
 
 // needs returns an error that says everything that is missing, and how to come by it.
 func needs() error {
-	if runtime.GOOS != "linux" {
-		return fmt.Errorf("a real node needs Linux\n%w", errInstead)
-	}
 	var missing []error
 	if os.Geteuid() != 0 {
 		missing = append(missing, errors.New("not root: control groups, mounts and networks are to be made. Run: sudo -E make node"))
