@@ -21,7 +21,7 @@ import (
 // certain frees it, and the group comes again when there is a node.
 func TestALostNode(t *testing.T) {
 	s := newScene(t)
-	s.check("make disks", bed.addDisks(t.Context(), 3))
+	s.check("make disks", bed.addDisks(t.Context(), 4))
 	set := s.newSet("a", 1, 3, args("--linger", "10m"), withDisks)
 	s.create(set)
 	s.awaitAvailable(set)
@@ -45,7 +45,9 @@ func TestALostNode(t *testing.T) {
 	s.eventually("status says what the group waits for and what to do", func() error {
 		return lacks(s.plugin("status", "a"), "pod a-0 goes", "pod a-0-1 goes", "pod a-0-2 goes", "kubectl taint node "+nodeName)
 	})
-	s.check("nothing is left to the operator", lacks(s.plugin("plan", "a"), "in step"))
+	if plan := s.plugin("plan", "a"); strings.Contains(plan, "write") {
+		t.Errorf("the plugin takes the operator for late:\n%s", plan)
+	}
 	s.Logf("kubectl lockstep status:\n%s", s.plugin("status", "a"))
 	s.remove(claim)
 	s.eventually("why says who holds a claim and what to do", func() error {
