@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -80,14 +79,6 @@ func withDisks(set *lwsv1.LeaderWorkerSet) {
 	container := &template.WorkerTemplate.Spec.Containers[0]
 	container.VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
 	container.Args = append(container.Args, "--data", "/data")
-}
-
-// dropDisks has the claims go with the set.
-func dropDisks(set *lwsv1.LeaderWorkerSet) {
-	set.Spec.LeaderWorkerTemplate.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{
-		WhenDeleted: appsv1.DeletePersistentVolumeClaimRetentionPolicyType,
-		WhenScaled:  appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
-	}
 }
 
 func diskSpec() corev1.PersistentVolumeClaimSpec {
