@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -72,12 +73,31 @@ type Protection struct {
 	census   *census
 	// told holds what was told of a claim last, by UID.
 	told *lru.Cache
+
+	mu sync.Mutex
+	// begun is since when this replica does the work: what was told before, it does not know.
+	begun time.Time
 }
 
 // NewProtection returns a Protection that records events through recorder. depth is
 // how many claims wait to be looked at.
 func NewProtection(recorder events.EventRecorder, now func() time.Time, depth func() int) *Protection {
 	return &Protection{recorder: recorder, census: newCensus(now, depth), told: lru.New(remembered)}
+}
+
+// Begin notes since when this replica does the work.
+func (p *Protection) Begin(at time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.begun = at
+}
+
+// inherited tells whether a claim was on its way out before this replica began: that it
+// stays may have been told by another. Times of the API server have whole seconds.
+func (p *Protection) inherited(claim *corev1.PersistentVolumeClaim) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return claim.DeletionTimestamp != nil && claim.DeletionTimestamp.Time.Before(p.begun.Truncate(time.Second))
 }
 
 // Metrics returns what it counts in, the state of this process included.
@@ -155,7 +175,7 @@ func (p *Protection) Wrote(ctx context.Context, a action.Action, err error) {
 // the deletion which was postponed goes on.
 func (p *Protection) Released(claim *corev1.PersistentVolumeClaim, finalizer string, left []string) {
 	releases.WithLabelValues(finalizer).Inc()
-	if _, ok := p.told.Get(claim.UID); !ok || isOurs(left) {
+	if _, told := p.told.Get(claim.UID); isOurs(left) || !told && !p.inherited(claim) {
 		return
 	}
 	p.told.Remove(claim.UID)

@@ -52,6 +52,25 @@ func TestCensusCountsWhatIsOnItsWayOut(t *testing.T) {
 	}
 }
 
+// TestAPredecessorsPostponementIsToldToBeOver: who took over does not know what was told.
+func TestAPredecessorsPostponementIsToldToBeOver(t *testing.T) {
+	p, told := newTestProtection()
+	p.Begin(time.Unix(950, 1))
+	p.Released(goingSince("in the same second", 950), protect.BarrierFinalizer, nil)
+	p.Released(goingSince("afterwards", 960), protect.BarrierFinalizer, nil)
+	p.Released(goingSince("before", 949), protect.PodsFinalizer, []string{protect.BarrierFinalizer})
+	if len(told.Events) != 0 {
+		t.Errorf("told %q", <-told.Events)
+	}
+	p.Released(goingSince("before", 949), protect.BarrierFinalizer, nil)
+	if len(told.Events) != 1 {
+		t.Fatalf("told %d times", len(told.Events))
+	}
+	if got := <-told.Events; got != "Normal DeletionReleased nobody uses the claim any more: its deletion goes on" {
+		t.Errorf("told %q", got)
+	}
+}
+
 func TestReleaseIsToldOfTheLastFinalizerOfOurs(t *testing.T) {
 	p, told := newTestProtection()
 	claim := goingSince("a", 900)

@@ -103,6 +103,7 @@ func (c *Controller) Start(ctx context.Context) error {
 		return err
 	}
 	var working sync.WaitGroup
+	c.narrate.Begin(c.now())
 	for range workers {
 		working.Go(func() { c.work(ctx) })
 	}
