@@ -57,7 +57,7 @@ func (r *releasing) ofClaim(ctx context.Context, key client.ObjectKey) error {
 			return err
 		}
 	}
-	if r.breakage.confirm && writes {
+	if r.confirm && writes {
 		return r.confirms(ctx, claim, func() error { return why.WriteConfirmation(r.ErrOut, time.Now()) })
 	}
 	if err := why.WriteRelease(r.ErrOut, time.Now(), r.delete, writes); err != nil {
@@ -258,7 +258,7 @@ func (r *releasing) ofNamespace(ctx context.Context) error {
 	if err := r.allowed(ctx, n); err != nil {
 		return err
 	}
-	if r.breakage.confirm {
+	if r.confirm {
 		return r.confirms(ctx, n, func() error { return report.WriteNamespaceConfirmation(r.ErrOut, n) })
 	}
 	if err := report.WriteNamespaceRelease(r.ErrOut, n); err != nil {
