@@ -35,9 +35,12 @@ func (c Case) actions(holders []Explained, blockers []Blocker) []Suggestion {
 		if !d.wanted && c.endsWithItsNode(h) {
 			continue // it goes with what gives up its node, and with nothing else
 		}
-		if deeds[key] == nil {
+		switch known := deeds[key]; {
+		case known == nil:
 			deeds[key] = &d
 			order = append(order, key)
+		case h.Reason == DesiredState: // it knows how far it has to be scaled, and its pods do not
+			known.Do, known.Command = d.Do, d.Command
 		}
 		deeds[key].add(h)
 	}

@@ -121,6 +121,9 @@ func TestCommandsThatFree(t *testing.T) {
 	}{
 		{"below the ordinal", caseOf(held("data-db-1", "StatefulSet/db"), protect.Hold, nil, protect.OfStatefulSet(statefulSet("db", 3))),
 			"StatefulSet/db: scale it down below the ordinal, or delete it; scaled, it ends 2 of its 3 replicas", "kubectl scale statefulset/db -n ns --replicas=1"},
+		{"below the ordinal, whose pod runs", caseOf(held("data-db-1", "StatefulSet/db"), protect.Hold,
+			[]*corev1.Pod{pod("db-1", []string{"data-db-1"}, setsPod)}, protect.OfStatefulSet(statefulSet("db", 3))),
+			"StatefulSet/db: scale it down below the ordinal, or delete it; scaled, it ends 2 of its 3 replicas", "kubectl scale statefulset/db -n ns --replicas=1"},
 		{"a person's word", caseOf(claim("data", annotated(protect.HoldAnnotation, "audit"), annotated(protect.HoldersAnnotation, "Hold/data")), protect.Hold, nil),
 			"Hold/data: take the annotation away", "kubectl annotate pvc data -n ns protection.lockstep.dev/hold-"},
 		{"a pod of a kind that is not known", caseOf(claim("data", dying), protect.Barrier, []*corev1.Pod{podOf("TaskRun", "run")}),
@@ -132,6 +135,9 @@ func TestCommandsThatFree(t *testing.T) {
 		}
 	}
 }
+
+// setsPod has the StatefulSet control the pod.
+func setsPod(p *corev1.Pod) { controlledBy("StatefulSet", "uid-db")(p) }
 
 func podOf(kind string, uid types.UID) *corev1.Pod {
 	o := pod("web", []string{"data"})
