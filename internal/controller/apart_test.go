@@ -14,6 +14,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/lwstest"
 )
 
@@ -36,8 +37,8 @@ func TestAPodGroupThatIsRefusedCostsTheGroupNothingElse(t *testing.T) {
 	}
 	c.look()
 	c.Sync(lwstest.Find[*appsv1.StatefulSet](c.FakeStore, "w"))
-	if _, err := c.lookAtGroup("w-0"); !apierrors.IsForbidden(err) || refused != 1 {
-		t.Errorf("no retry with a back-off: %v, %d tries", err, refused)
+	if result, err := c.lookAtGroup("w-0"); err != nil || result.RequeueAfter != lws.RetryRefusedFirst || refused != 1 {
+		t.Errorf("no retry with a back-off: %+v, %v, %d tries", result, err, refused)
 	}
 	if lwstest.Find[*appsv1.StatefulSet](c.FakeStore, "w-0") == nil {
 		t.Error("the group has no workers")

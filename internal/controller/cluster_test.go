@@ -38,6 +38,8 @@ type fakeAPI struct {
 	// leader StatefulSets asked for.
 	refuse   func(identity.Kind) error
 	attempts int
+	// taboo refuses to create what bears such a name.
+	taboo map[string]error
 	// mutate, when set, is a webhook.
 	mutate func(*appsv1.StatefulSet)
 	// applied holds the annotations of every apply of a StatefulSet, in order.
@@ -56,6 +58,9 @@ func (a *fakeAPI) Create(_ context.Context, object client.Object, _ ...client.Cr
 		if err := a.refuse(kind); err != nil {
 			return err
 		}
+	}
+	if err := a.taboo[object.GetName()]; err != nil {
+		return err
 	}
 	if a.store.Objects[lwstest.NameOf(object)] != nil {
 		return apierrors.NewAlreadyExists(schema.GroupResource{Resource: string(kind)}, object.GetName())
@@ -185,6 +190,12 @@ func newCluster(t *testing.T, slow time.Duration, set *lwsv1.LeaderWorkerSet) *c
 	store.Now = store.Now.Add(time.Minute)
 	lwstest.Add(store, set)
 	return c
+}
+
+// restart has another process go on, which remembers nothing.
+func (c *cluster) restart() {
+	memory := observe.NewMemory(c.now())
+	c.memory, c.observe = memory, observe.New(c.Cached(), c.Live(), memory)
 }
 
 func request(name string) ctrl.Request {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -58,72 +57,41 @@ func unseen(req ctrl.Request, err error) (ctrl.Result, error) {
 // A write that finds the cluster changed since the look ends the pass: what
 // follows it was decided for a world that no longer exists. A write that nothing
 // else waits for is tried again later when it fails, and ends nothing.
-//
-// retell is nil in a group: its set tells.
-func (p *pass) carryOut(ctx context.Context, owner client.Object, waiting types.UID, plan lws.Plan, now time.Time, retell retell) (ctrl.Result, error) {
-	var undone error
+func (p *pass) carryOut(ctx context.Context, e errand, plan lws.Plan, now time.Time) (ctrl.Result, error) {
+	var undone []error
 	actor := p.act.Pass()
 	for _, run := range act.Batch(plan.Actions) {
-		err := act.SlowStart(ctx, run, func(ctx context.Context, a action.Action) error { return p.do(ctx, actor, owner, a) })
+		err := act.SlowStart(ctx, run, func(ctx context.Context, a action.Action) error { return p.do(ctx, actor, e.set, a) })
 		if errors.Is(err, act.ErrStale) {
 			return ctrl.Result{RequeueAfter: lookAgain}, nil
 		}
-		if apart(run[0]) {
-			undone = errors.Join(undone, err)
+		if err == nil {
 			continue
 		}
-		if _, status := run[0].(action.WriteStatus); status && err != nil {
+		if apart(run[0]) {
+			undone = append(undone, each(err)...)
+			continue
+		}
+		if _, status := run[0].(action.WriteStatus); status {
 			return ctrl.Result{}, err
 		}
-		if err != nil {
-			return p.refused(ctx, owner, retell, err)
-		}
+		return p.end(ctx, e, undone, err)
 	}
 	for _, wait := range plan.Waits {
-		p.narrate.Wait(owner, waiting, wait)
+		p.narrate.Wait(e.set, e.waiting, wait)
 	}
-	if undone != nil {
-		return ctrl.Result{}, undone
-	}
-	return ctrl.Result{RequeueAfter: plan.Next(now)}, nil
+	result, err := p.end(ctx, e, undone, nil)
+	result.RequeueAfter = sooner(result.RequeueAfter, plan.Next(now))
+	return result, err
 }
 
 // apart tells whether no other write of a plan waits for this one: what is not
-// deleted costs only what waits for it, and what a gang scheduler refuses to know
-// a group by costs nothing but the gang.
+// deleted costs only what waits for it, a Service costs names, and what a gang
+// scheduler refuses to know a group by costs nothing but the gang.
 func apart(a action.Action) bool {
 	_, deletes := a.(action.Delete)
-	return deletes || a.Target().Kind == identity.KindPodGroup
-}
-
-// refused ends a pass on an error. What the API server refuses, as invalid or
-// forbidden, is for the set to tell of at once. An invalid object is not tried
-// again for a while: a retry will hardly mend it, and a policy that refuses in the
-// same way may be lifted without any event.
-func (p *pass) refused(ctx context.Context, owner client.Object, retell retell, err error) (ctrl.Result, error) {
-	invalid := apierrors.IsInvalid(err)
-	if retell != nil && (invalid || apierrors.IsForbidden(err)) {
-		p.tellRefusal(ctx, owner, retell, lws.Refusal{Sentence: err.Error(), At: p.now()}, invalid)
-	}
-	if !invalid {
-		return ctrl.Result{}, err
-	}
-	logr.FromContextOrDiscard(ctx).Error(err, "refused")
-	return ctrl.Result{RequeueAfter: lws.RetryRefusedAfter}, nil
-}
-
-// retell is what a set would do if a spec like its own had just been refused.
-type retell func(lws.Refusal) lws.Plan
-
-func (p *pass) tellRefusal(ctx context.Context, owner client.Object, retell retell, refusal lws.Refusal, remember bool) {
-	if remember {
-		p.memory.Refused(owner, refusal)
-	}
-	for _, a := range retell(refusal).Actions {
-		if _, status := a.(action.WriteStatus); status {
-			_ = p.do(ctx, p.act, owner, a) // told already; the refusal itself is what the pass ends on
-		}
-	}
+	kind := a.Target().Kind
+	return deletes || kind == identity.KindPodGroup || kind == identity.KindService
 }
 
 func (p *pass) do(ctx context.Context, actor *act.Actor, owner client.Object, a action.Action) error {

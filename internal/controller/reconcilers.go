@@ -37,7 +37,7 @@ func (r *setReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	}
 	plan := lws.DecideSet(world)
 	r.memory.Dismissed(plan.Dismissed)
-	return r.carryOut(ctx, world.Set, world.Set.UID, plan, now, refused)
+	return r.carryOut(ctx, errand{set: world.Set, waiting: world.Set.UID, retell: refused}, plan, now)
 }
 
 // groupReconciler keeps groups what they should be, keyed by the leader's name.
@@ -59,7 +59,7 @@ func (r *groupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl
 	plan := lws.DecideGroup(world)
 	r.tellConflict(world.Set, plan)
 	r.tellFinding(world.Set, plan)
-	return r.carryOut(ctx, world.Set, waiting, plan, now, nil)
+	return r.carryOut(ctx, errand{set: world.Set, waiting: waiting, leader: req.Name}, plan, now)
 }
 
 // tellConflict has the set look at a conflict that its group found: what is not

@@ -50,15 +50,15 @@ func checkRefused(t *testing.T, c *cluster, says string) {
 func TestAForbiddenLeaderStatefulSetIsToldOfAndTriedAgain(t *testing.T) {
 	c := newCluster(t, 0, lwstest.Set("w", 1, 1))
 	c.api.refuse = statefulSets(forbidden())
-	for try := 1; try <= 3; try++ {
-		if result, err := c.lookAtSet(); !apierrors.IsForbidden(err) {
-			t.Fatalf("no retry with a back-off, but %+v, %v", result, err)
+	for i, again := range []time.Duration{lws.RetryRefusedFirst, lws.RetryRefusedFirst, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, lws.RetryRefusedAfter, lws.RetryRefusedAfter} {
+		if result, err := c.lookAtSet(); err != nil || result.RequeueAfter != again {
+			t.Fatalf("try %d: got %+v, %v, want the next in %s", i+1, result, err, again)
 		}
-		checkRefused(t, c, "exceeded quota")
-		if c.api.attempts != try || c.api.statuses != 1 {
-			t.Errorf("%d tries, %d statuses; want %d and 1", c.api.attempts, c.api.statuses, try)
+		checkRefused(t, c, "exceeded quota; raise the quota, or free some of it")
+		if c.api.attempts != i+1 || c.api.statuses != 1 {
+			t.Errorf("%d tries, %d statuses; want %d and 1", c.api.attempts, c.api.statuses, i+1)
 		}
-		c.wait(5 * time.Second)
+		c.wait(again)
 	}
 	c.api.refuse = nil
 	c.live(5, "w-0")
@@ -82,21 +82,22 @@ func TestAnInvalidLeaderStatefulSetIsLeftAloneUntilTheSpecChangesOrTimePasses(t 
 		}
 		checkRefused(t, c, "is invalid")
 	}
-	look("at first", 1, lws.RetryRefusedAfter)
-	look("at once", 1, lws.RetryRefusedAfter)
-	c.wait(lws.RetryRefusedAfter - time.Second)
-	look("a second too early", 1, time.Second)
-	c.wait(time.Second)
-	look("in time", 2, lws.RetryRefusedAfter)
+	look("at first", 1, lws.RetryRefusedFirst)
+	look("at once", 1, lws.RetryRefusedFirst)
+	c.wait(lws.RetryRefusedFirst - time.Millisecond)
+	look("too early", 1, time.Millisecond)
+	c.wait(time.Millisecond)
+	look("in time", 2, lws.RetryRefusedFirst)
+	c.wait(lws.RetryRefusedAfter)
+	look("much later", 3, lws.RetryRefusedAfter)
 	c.wait(time.Second)
 	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { set.Generation++; lwstest.Image("image:2")(set) })
-	look("another spec", 3, lws.RetryRefusedAfter)
-	c.wait(time.Second)
-	look("that spec again", 3, lws.RetryRefusedAfter-time.Second)
+	look("another spec", 4, lws.RetryRefusedFirst)
+	look("that spec again", 4, lws.RetryRefusedFirst)
 	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { set.Labels = map[string]string{"team": "a"} })
-	look("a label that a policy may want", 4, lws.RetryRefusedAfter)
+	look("a label that a policy may want", 5, lws.RetryRefusedFirst)
 	lwstest.Edit(c.FakeStore, "w", lwstest.Annotation("owner", "b"))
-	look("an annotation", 5, lws.RetryRefusedAfter)
+	look("an annotation", 6, lws.RetryRefusedFirst)
 }
 
 // A status that could not be written was taken for a spec that the API server

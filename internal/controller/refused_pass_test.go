@@ -89,7 +89,7 @@ func newRefused() *refused {
 }
 
 func (r *refused) carry(waiting types.UID, actions ...action.Action) (ctrl.Result, error) {
-	return r.carryOut(context.Background(), r.set, waiting, lws.Plan{Actions: actions}, r.now(), nil)
+	return r.carryOut(context.Background(), errand{set: r.set, waiting: waiting, leader: "w-0"}, lws.Plan{Actions: actions}, r.now())
 }
 
 func ghost(name string) action.Delete {
@@ -104,8 +104,8 @@ func TestGarbageThatMayNotBeDeletedDoesNotHoldUpThePass(t *testing.T) {
 	if r.client.statuses.written != 1 {
 		t.Error("the status was not written")
 	}
-	if err == nil {
-		t.Errorf("no retry with a back-off, but %+v", result)
+	if err != nil || result.RequeueAfter != lws.RetryRefusedFirst {
+		t.Errorf("no retry with a back-off, but %+v, %v", result, err)
 	}
 }
 
@@ -119,7 +119,7 @@ func TestAGroupThatWasRefusedIsTriedAgain(t *testing.T) {
 		Owner:  identity.RefOf(identity.KindPod, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "w-0", UID: "owner"}}),
 	}
 	result, err := r.carry("leader", workers)
-	if err != nil || result.RequeueAfter != lws.RetryRefusedAfter {
+	if err != nil || result.RequeueAfter != lws.RetryRefusedFirst {
 		t.Errorf("got %+v, %v", result, err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -129,10 +130,20 @@ func waker(wake chan<- event.GenericEvent, ended <-chan struct{}) func(client.Ob
 	}
 }
 
+const (
+	retrySoonest = 5 * time.Millisecond
+	// retryAtMost bounds how long an error that is over may go on to cost.
+	retryAtMost = 30 * time.Second
+)
+
 // options warm the caches of a replica that does not lead, so that it can take
-// over at once.
+// over at once. Whose errors go on is tried again ever more slowly, and holds up
+// nobody else's.
 func options(workers int) controller.Options {
-	return controller.Options{MaxConcurrentReconciles: workers, EnableWarmup: new(true)}
+	return controller.Options{
+		MaxConcurrentReconciles: workers, EnableWarmup: new(true),
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](retrySoonest, retryAtMost),
+	}
 }
 
 func setupSets(mgr ctrl.Manager, p *pass, wake <-chan event.GenericEvent, served *observe.Served) error {

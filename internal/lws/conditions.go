@@ -41,6 +41,7 @@ func (d *setDecision) wantedConditions() []metav1.Condition {
 			}
 		}
 	}
+	wanted = append(wanted, d.hinderedBeside(progress)...)
 	wanted = append(wanted, d.resumed(progress)...)
 	wanted = append(wanted, d.gangConditions()...)
 	wanted = append(wanted, d.restartConditions()...)
@@ -82,6 +83,9 @@ func (d *setDecision) progress() []metav1.Condition {
 			holding(lwsv1.LeaderWorkerSetUpdateInProgress, CodePaused, paused),
 			holding(lwsv1.LeaderWorkerSetProgressing, CodePaused, paused),
 		}
+	}
+	if d.hindrance != "" {
+		progressing.Reason, progressing.Message = CodeRefused, d.hindrance
 	}
 	if counts.currentUpdated < counts.current {
 		return []metav1.Condition{usual[string(lwsv1.LeaderWorkerSetUpdateInProgress)], progressing}

@@ -36,6 +36,8 @@ type setDecision struct {
 	conflict string
 	// refusal says why the spec is left alone, or is empty.
 	refusal string
+	// hindrance says what is refused that costs a part of the set only, or is empty.
+	hindrance string
 	// rollout is where a rolling update stands, and course where it goes next.
 	rollout rollout
 	course  course
@@ -53,6 +55,7 @@ func DecideSet(w SetSnapshot) Plan {
 	rules := []func(*setDecision){
 		(*setDecision).paused,
 		(*setDecision).refused,
+		(*setDecision).hindered,
 		(*setDecision).conflicts,
 		(*setDecision).ghosts,
 		(*setDecision).revisions,

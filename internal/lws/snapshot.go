@@ -53,6 +53,9 @@ type SetSnapshot struct {
 	Applied Applied
 	// Refusal is what the API server said of the present spec, if it refused it.
 	Refusal Refusal
+	// Refused is what it last said of what groups need, and of what the set can do
+	// without, by rising index.
+	Refused []Refused
 	// StatusWritten is when this process last wrote the set's status, or zero.
 	StatusWritten time.Time
 	// Findings are what looks at the groups found that the status may not tell yet,

@@ -74,8 +74,7 @@ func (d *setDecision) tally(status *lwsv1.LeaderWorkerSetStatus) {
 // statusEvents tells of conditions that turned, and of waits begun and ended.
 func (d *setDecision) statusEvents(status *lwsv1.LeaderWorkerSetStatus, turned bool) []action.Event {
 	var events []action.Event
-	if turned && !d.waiting.any() && d.refusal == "" {
-		first := d.progress()[0]
+	if first := d.progress()[0]; turned && !d.waiting.any() && first.Reason != CodeRefused { // told with the write that was refused
 		events = append(events, action.Event{
 			Reason: first.Reason, Action: "Update",
 			Note: fmt.Sprintf("%s, with %d groups ready of total %d groups", first.Message, status.ReadyReplicas, Replicas(d.Set)),

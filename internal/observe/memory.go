@@ -39,6 +39,8 @@ type Memory struct {
 	hidden  map[name]hidden
 	// findings are by the names of leaders.
 	findings map[types.NamespacedName]lws.Finding
+	// refused is what the API server refused to sets and their groups, by set.
+	refused map[types.NamespacedName]grievances
 	// over are leaders that ended by themselves and were not looked at since, by name.
 	over map[types.NamespacedName]*corev1.Pod
 }
@@ -108,6 +110,7 @@ func NewMemory(awake time.Time) *Memory {
 		hidden:  map[name]hidden{},
 
 		findings: map[types.NamespacedName]lws.Finding{},
+		refused:  map[types.NamespacedName]grievances{},
 		over:     map[types.NamespacedName]*corev1.Pod{},
 	}
 }
@@ -123,9 +126,18 @@ func (m *Memory) Applied(set client.Object, applied lws.Applied) {
 	m.note(set, func(w *writes) { w.applied = applied })
 }
 
-// Refused remembers that the API server refused what a set's spec led to.
-func (m *Memory) Refused(set client.Object, refusal lws.Refusal) {
-	m.note(set, func(w *writes) { w.refusal, w.refused = refusal, wishOf(set) })
+// Refused remembers that the API server refused what a set's spec led to, and
+// returns the refusal as it goes on.
+func (m *Memory) Refused(set client.Object, refusal lws.Refusal) (going lws.Refusal) {
+	m.note(set, func(w *writes) {
+		if wish := wishOf(set); w.refused.equal(wish) {
+			w.refusal = refusal.After(w.refusal)
+		} else {
+			w.refusal, w.refused = refusal, wish
+		}
+		going = w.refusal
+	})
+	return going
 }
 
 // refusalOf returns what was refused of what the set asks for now. A policy may want
@@ -161,6 +173,7 @@ func (m *Memory) forget(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.written, key)
+	delete(m.refused, key)
 	maps.DeleteFunc(m.vigils, func(k types.NamespacedName, _ *vigil) bool { return k == key || isGroupVigil(k, key) })
 	maps.DeleteFunc(m.findings, func(leader types.NamespacedName, _ lws.Finding) bool { return isGroupVigil(groupVigil(leader), key) })
 	maps.DeleteFunc(m.over, func(leader types.NamespacedName, _ *corev1.Pod) bool { return isGroupVigil(groupVigil(leader), key) })

@@ -85,6 +85,9 @@ func (o *Observer) SetAs(ctx context.Context, set *lwsv1.LeaderWorkerSet, now ti
 		return w, err
 	}
 	w.Findings = o.findings(set, w.Leaders)
+	w.Refused = o.memory.refusedOf(set, func(leader string) bool {
+		return slices.ContainsFunc(w.Leaders.Members, func(pod *corev1.Pod) bool { return pod.Name == leader })
+	})
 	w.Lives = j.lives
 	w.Vigil = o.memory.watchOver(key, setPresence(w, leaderOwner), now)
 	return w, nil

@@ -1,0 +1,135 @@
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/lwstest"
+)
+
+// overQuota is what a quota answers that has no room for an object.
+func overQuota(resource, name string, used int) error {
+	return apierrors.NewForbidden(schema.GroupResource{Resource: resource}, name,
+		fmt.Errorf("exceeded quota: few, used: %d", used))
+}
+
+// progressing is the condition, whatever it says.
+func (c *cluster) progressing() metav1.Condition {
+	for _, condition := range c.status().Conditions {
+		if condition.Type == string(lwsv1.LeaderWorkerSetProgressing) {
+			return condition
+		}
+	}
+	return metav1.Condition{}
+}
+
+// Of a group whose workers could not be made only events told: its set said for ever
+// that it was progressing.
+func TestAGroupThatIsRefusedItsWorkersIsToldOfByItsSet(t *testing.T) {
+	c := newCluster(t, 0, lwstest.Set("w", 3, 2))
+	c.api.taboo = map[string]error{"w-1": overQuota("statefulsets", "w-1", 2)}
+	c.live(5, "w-0", "w-1", "w-2")
+	got := c.progressing()
+	want := `the API server refuses what group 1 needs: create statefulset w-1: statefulsets "w-1" is forbidden: exceeded quota: few, used: 2; raise the quota, or free some of it`
+	if got.Status != metav1.ConditionTrue || got.Reason != lws.CodeRefused || got.Message != want {
+		t.Errorf("got %+v\nwant %s", got, want)
+	}
+	if ready := c.status().ReadyReplicas; ready != 2 {
+		t.Errorf("%d groups are ready beside it", ready)
+	}
+
+	c.live(20, "w-0", "w-1", "w-2") // an event may still be on its way
+	written := c.api.statuses
+	for used := range 30 {
+		c.api.taboo["w-1"] = overQuota("statefulsets", "w-1", used)
+		c.live(1, "w-1")
+	}
+	if more := c.api.statuses - written; more > 1 {
+		t.Errorf("%d statuses while nothing but a number changed", more)
+	}
+
+	c.api.taboo = nil
+	c.live(5, "w-1")
+	if got := c.progressing(); got.Status != metav1.ConditionFalse || got.Reason == lws.CodeRefused || c.condition(string(lwsv1.LeaderWorkerSetAvailable)).Type == "" {
+		t.Errorf("with room for it: %+v", c.status().Conditions)
+	}
+}
+
+// A Service that was refused kept the group from its workers, and its set from all
+// that came after it.
+func TestAServiceThatIsRefusedCostsNothingElse(t *testing.T) {
+	c := newCluster(t, 0, lwstest.Set("w", 2, 2))
+	c.api.refuse = func(kind identity.Kind) error {
+		if kind == identity.KindService {
+			return overQuota("services", "w", 0)
+		}
+		return nil
+	}
+	c.live(8, "w-0", "w-1")
+	got := c.progressing()
+	if c.condition(string(lwsv1.LeaderWorkerSetAvailable)).Type == "" {
+		t.Errorf("its groups are not ready: %+v", c.status())
+	}
+	if got.Status != metav1.ConditionFalse || got.Reason != lws.CodeRefused || !strings.HasPrefix(got.Message, "the API server refuses what the set needs: create service w: ") {
+		t.Errorf("got %+v", got)
+	}
+	c.api.refuse = nil
+	c.live(20, "w-0", "w-1")
+	if got := c.progressing(); got.Reason == lws.CodeRefused || lwstest.Find[*corev1.Service](c.FakeStore, "w") == nil {
+		t.Errorf("no longer refused: %+v", got)
+	}
+}
+
+// What passes by itself is tried again, and nobody is told.
+func TestAServerThatHasTooMuchToDoIsNoRefusal(t *testing.T) {
+	c := newCluster(t, 0, lwstest.Set("w", 1, 2))
+	c.live(2)
+	busy := apierrors.NewTooManyRequests("too busy", 1)
+	c.api.taboo = map[string]error{"w-0": busy}
+	if _, err := c.lookAtGroup("w-0"); !errors.Is(err, busy) {
+		t.Errorf("got %v", err)
+	}
+	woken := c.woken
+	c.live(1)
+	if got := c.progressing(); got.Reason == lws.CodeRefused || c.woken != woken {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// A process that has just begun does not know what was refused to the one before it,
+// and would have told that nothing is, until it tried.
+func TestWhatIsRefusedIsToldThroughARestart(t *testing.T) {
+	c := newCluster(t, 0, lwstest.Set("w", 2, 2))
+	c.api.taboo = map[string]error{"w-1": overQuota("statefulsets", "w-1", 2)}
+	c.live(10, "w-0", "w-1")
+	before := c.progressing()
+	c.restart()
+	written := c.api.statuses
+	c.live(10, "w-0", "w-1")
+	if got := c.progressing(); got != before || c.api.statuses != written {
+		t.Errorf("got %+v, %d statuses; before %+v", got, c.api.statuses-written, before)
+	}
+	c.restart()
+	c.api.taboo = nil
+	c.look()
+	if sts := lwstest.Find[*appsv1.StatefulSet](c.FakeStore, "w-1"); sts != nil {
+		t.Fatal("the group was looked at")
+	}
+	c.wait(time.Minute)
+	c.look()
+	if got := c.progressing(); got.Reason == lws.CodeRefused {
+		t.Errorf("nothing was refused for a minute: %+v", got)
+	}
+}

@@ -1,0 +1,131 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+)
+
+// What somebody else's quota or policy refuses is told by the set itself, costs the
+// other groups nothing, and is over when it is lifted: nobody lays a hand on the set.
+func TestWhatIsRefusedIsToldByTheSet(t *testing.T) {
+	s := newScene(t)
+	policy := s.refuseStatefulSet("w-1")
+	quota := &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Name: "no-services", Namespace: s.namespace},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"services": resource.MustParse("0")}},
+	}
+	s.create(quota)
+	s.eventually("the quota counts", func() error {
+		return s.probed(foreignService("probe"), "exceeded quota")
+	})
+
+	set := s.newSet("w", 3, 2, imageA)
+	s.create(set)
+	s.eventually("the set tells who refuses what", func() error {
+		return s.tells(set, "group 1 needs: create statefulset w-1: ", "ValidatingAdmissionPolicy '"+policy.Name+"'",
+			"what the set needs: create service w: ", "exceeded quota: no-services", "raise the quota")
+	})
+	for _, index := range []int{0, 2} {
+		s.awaitGroupReady(set, index)
+	}
+
+	s.remove(policy)
+	s.eventually("all groups are ready, and the Service is still refused", func() error {
+		now, ok := find[*lwsv1.LeaderWorkerSet](s.recorder, set.Name)
+		if !ok {
+			return errors.New("the set is not seen yet")
+		}
+		if err := s.unavailable(now); err != nil {
+			return err
+		}
+		return s.tells(set, "create service w: ", "exceeded quota: no-services")
+	})
+	s.remove(quota)
+	s.eventually("nothing is refused any more", func() error {
+		if got := s.progress(set); got.Reason == "Refused" {
+			return fmt.Errorf("it tells %s", got.Message)
+		}
+		return s.client.Get(s.Context(), client.ObjectKeyFromObject(set), &corev1.Service{})
+	})
+}
+
+// refuseStatefulSet has the API server make no StatefulSet of that name in the
+// scene, until the policy is removed or the test ends.
+func (s *scene) refuseStatefulSet(name string) *admissionv1.ValidatingAdmissionPolicy {
+	s.Helper()
+	policy := &admissionv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "refuse." + s.namespace},
+		Spec: admissionv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
+				RuleWithOperations: admissionv1.RuleWithOperations{
+					Operations: []admissionv1.OperationType{admissionv1.Create},
+					Rule:       admissionv1.Rule{APIGroups: []string{"apps"}, APIVersions: []string{"v1"}, Resources: []string{"statefulsets"}},
+				},
+			}}},
+			Validations: []admissionv1.Validation{{
+				Expression: fmt.Sprintf("object.metadata.namespace != %q || !(object.metadata.name in [%q, 'probe'])", s.namespace, name),
+				Message:    "not here",
+			}},
+		},
+	}
+	binding := &admissionv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: policy.Name},
+		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: policy.Name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+		},
+	}
+	s.Cleanup(func() {
+		for _, o := range []client.Object{policy, binding} {
+			if err := s.client.Delete(context.WithoutCancel(s.Context()), o); client.IgnoreNotFound(err) != nil {
+				s.Logf("take the policy away: %v", err)
+			}
+		}
+	})
+	s.create(policy)
+	s.create(binding)
+	s.eventually("the policy acts", func() error { return s.probed(foreignStatefulSet("probe"), policy.Name) })
+	return policy
+}
+
+// probed is what lacks for an object to be refused in these words.
+func (s *scene) probed(o client.Object, words string) error {
+	o.SetNamespace(s.namespace)
+	err := s.client.Create(s.Context(), o, client.DryRunAll)
+	return lacking("a probe is refused", true, err != nil && strings.Contains(err.Error(), words))
+}
+
+// progress is what a set says of how it gets on.
+func (s *scene) progress(set *lwsv1.LeaderWorkerSet) metav1.Condition {
+	found := &lwsv1.LeaderWorkerSet{}
+	if err := s.client.Get(s.Context(), client.ObjectKeyFromObject(set), found); err != nil {
+		return metav1.Condition{}
+	}
+	for _, c := range found.Status.Conditions {
+		if c.Type == string(lwsv1.LeaderWorkerSetProgressing) {
+			return c
+		}
+	}
+	return metav1.Condition{}
+}
+
+// tells is what lacks for a set to tell of refusals in these words.
+func (s *scene) tells(set *lwsv1.LeaderWorkerSet, words ...string) error {
+	got := s.progress(set)
+	for _, word := range words {
+		if got.Reason != "Refused" || !strings.Contains(got.Message, word) {
+			return fmt.Errorf("%q is not told: %s: %s", word, got.Reason, got.Message)
+		}
+	}
+	return nil
+}
