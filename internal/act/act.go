@@ -97,6 +97,8 @@ func (a *Actor) Do(ctx context.Context, what action.Action) (Done, error) {
 		return Done{}, a.writeStatus(ctx, what)
 	case action.Dress:
 		return Done{}, a.dress(ctx, what)
+	case action.Condition:
+		return Done{}, a.condition(ctx, what)
 	case protect.Release:
 		return Done{}, a.release(ctx, what)
 	case protect.Recording:

@@ -51,22 +51,38 @@ func (a *Actor) mark(ctx context.Context, onto identity.Ref, metadata map[string
 
 // merge is mark for more of an object than its metadata.
 func (a *Actor) merge(ctx context.Context, onto identity.Ref, metadata, document map[string]any) error {
+	patch, err := onlyOnto(onto, metadata, document)
+	if err != nil {
+		return err
+	}
+	return marked(a.writer.Patch(ctx, bearing(onto), client.RawPatch(types.MergePatchType, patch),
+		client.FieldOwner(fieldOwner), client.DisableReadYourWritesConsistency))
+}
+
+// onlyOnto is a patch that is refused by anything but the incarnation and the version.
+func onlyOnto(onto identity.Ref, metadata, document map[string]any) ([]byte, error) {
 	if onto.UID == "" || onto.ResourceVersion == "" {
-		return fmt.Errorf("mark %s: no incarnation", onto)
+		return nil, fmt.Errorf("mark %s: no incarnation", onto)
 	}
 	metadata["uid"], metadata["resourceVersion"] = onto.UID, onto.ResourceVersion
 	whole := map[string]any{"metadata": metadata}
 	maps.Copy(whole, document)
 	patch, err := json.Marshal(whole)
 	if err != nil {
-		return fmt.Errorf("mark %s: %w", onto, err)
+		return nil, fmt.Errorf("mark %s: %w", onto, err)
 	}
-	object := &metav1.PartialObjectMetadata{
+	return patch, nil
+}
+
+// bearing is an object of the kind and the name, of which nothing but metadata is read.
+func bearing(onto identity.Ref) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{
 		TypeMeta:   metav1.TypeMeta{APIVersion: apiVersionOf(onto.Kind), Kind: string(onto.Kind)},
 		ObjectMeta: metav1.ObjectMeta{Namespace: onto.Namespace, Name: onto.Name},
 	}
-	err = a.writer.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch),
-		client.FieldOwner(fieldOwner), client.DisableReadYourWritesConsistency)
+}
+
+func marked(err error) error {
 	if apierrors.IsNotFound(err) {
 		return ErrGone
 	}

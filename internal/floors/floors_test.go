@@ -63,6 +63,7 @@ var floors = map[string]floor{
 	"internal/controller/finalize": f4,
 	"internal/controller/hold":     f4,
 	"internal/controller/strict":   f4,
+	"internal/controller/unused":   f4,
 	"internal/webhook":             f4,
 	"internal/webhook/certs":       f4,
 	"scheduling":                   f4, // in another program, with that one's client

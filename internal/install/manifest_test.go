@@ -149,6 +149,7 @@ func TestRolesGrantTheLeast(t *testing.T) {
 // and delete those that were asked to go.
 var grantedToProtect = map[string]string{
 	"lockstep-protection-role  persistentvolumeclaims []":                   "get list watch update patch delete",
+	"lockstep-protection-role  persistentvolumeclaims/status []":            "patch",
 	"lockstep-protection-role  persistentvolumes []":                        "get list watch patch",
 	"lockstep-protection-role  pods []":                                     "get list watch update patch",
 	"lockstep-protection-role  namespaces []":                               "get list watch patch",

@@ -43,7 +43,7 @@ type claimVolume struct {
 func usesOf(pod *corev1.Pod) *PodUses {
 	uses := &PodUses{
 		Namespace: one(pod.Namespace), Name: pod.Name, ResourceVersion: pod.ResourceVersion, UID: pod.UID,
-		Node: one(pod.Spec.NodeName), Phase: corev1.PodPhase(one(string(pod.Status.Phase))), Over: isOver(pod), completed: protect.Completed(pod),
+		Node: one(pod.Spec.NodeName), Phase: corev1.PodPhase(one(string(pod.Status.Phase))), Over: protect.NothingRuns(pod), completed: protect.Completed(pod),
 		deleted: pod.DeletionTimestamp, grace: pod.DeletionGracePeriodSeconds,
 	}
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
@@ -70,22 +70,6 @@ func claimVolumeOf(pod *corev1.Pod, volume *corev1.Volume) (claimVolume, bool) {
 		return claimVolume{volume: one(volume.Name)}, true // of a newer API: it may well be one
 	}
 	return claimVolume{}, false
-}
-
-// isOver tells whether nothing of a pod runs any more.
-func isOver(pod *corev1.Pod) bool {
-	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
-		return true
-	}
-	if pod.DeletionTimestamp == nil {
-		return false
-	}
-	for i := range pod.Status.ContainerStatuses {
-		if pod.Status.ContainerStatuses[i].State.Running != nil {
-			return false
-		}
-	}
-	return true
 }
 
 // Claims are the names of the claims that the pod uses. An empty one stands for
@@ -120,6 +104,9 @@ func (p *PodUses) Pod() *corev1.Pod {
 	if p.completed {
 		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}}
 	}
+	if !p.Over && p.deleted != nil { // what tells that something still runs
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+	}
 	for _, gate := range p.Gates {
 		pod.Spec.SchedulingGates = append(pod.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: gate})
 	}
@@ -146,13 +133,5 @@ func trimToUses(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
-	uses := usesOf(pod)
-	trimmed := uses.Pod()
-	if uses.Over && pod.DeletionTimestamp == nil {
-		return trimmed, nil
-	}
-	if !uses.Over && pod.DeletionTimestamp != nil { // what tells that something still runs
-		trimmed.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
-	}
-	return trimmed, nil
+	return usesOf(pod).Pod(), nil
 }

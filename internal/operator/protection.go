@@ -91,6 +91,7 @@ func (o *Options) setupProtection(mgr ctrl.Manager) error {
 		p.setupCaches,
 		p.setupPods,
 		p.setupFinalizers,
+		p.setupUnused,
 		p.setupHolds,
 		p.setupStrict,
 		p.setupGuards,

@@ -24,6 +24,10 @@ type ProtectionSettings struct {
 	// ReleaseTTL is how long a release token lasts.
 	ReleaseTTL time.Duration
 
+	// UnusedCondition is whether claims say that they are unused where nobody built in
+	// does, or nil to do as the API server's version would.
+	UnusedCondition *bool
+
 	// ReleaseByTwo tells that a release takes two people, and InitialHold that claims
 	// are held from birth until they were looked at. Policies see to both.
 	ReleaseByTwo, InitialHold bool
@@ -48,8 +52,9 @@ func SettingsOf(p v1alpha1.Protection, ownNamespace string) ProtectionSettings {
 		Grace:      time.Duration(*p.GraceSeconds) * time.Second,
 		ReleaseTTL: time.Duration(*p.ReleaseTTLSeconds) * time.Second,
 
-		ReleaseByTwo: p.ReleaseByTwo,
-		InitialHold:  initialHolds[p.InitialHold],
+		UnusedCondition: p.UnusedCondition,
+		ReleaseByTwo:    p.ReleaseByTwo,
+		InitialHold:     initialHolds[p.InitialHold],
 	}
 }
 

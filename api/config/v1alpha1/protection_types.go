@@ -62,6 +62,11 @@ type Protection struct {
 	// take. Default false.
 	Alone bool `json:"alone,omitempty"`
 
+	// UnusedCondition has claims say by the condition Unused whether any pod names them,
+	// as the controller built into Kubernetes does. Only with alone. Left out: from
+	// version 1.37 of the API server on.
+	UnusedCondition *bool `json:"unusedCondition,omitempty"`
+
 	// ExemptNamespaces are never protected. The operator's own is not either, named
 	// here or not. Left out: kube-system; an empty list: no other.
 	// +optional

@@ -185,6 +185,11 @@ func (in *Protection) DeepCopyInto(out *Protection) {
 		*out = new(bool)
 		**out = **in
 	}
+	if in.UnusedCondition != nil {
+		in, out := &in.UnusedCondition, &out.UnusedCondition
+		*out = new(bool)
+		**out = **in
+	}
 	if in.ExemptNamespaces != nil {
 		in, out := &in.ExemptNamespaces, &out.ExemptNamespaces
 		*out = make([]string, len(*in))
