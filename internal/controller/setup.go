@@ -152,6 +152,7 @@ func setupSets(mgr ctrl.Manager, p *pass, wake <-chan event.GenericEvent, served
 		Named(LeaderWorkerSet).
 		WithOptions(options(setWorkers)).
 		Watches(&lwsv1.LeaderWorkerSet{}, pace.watch(byOwnName, desire, 0)).
+		Watches(&lwsv1.LeaderWorkerSet{}, pace.watch(byOwnName, told, reread)).
 		Watches(&appsv1.StatefulSet{}, pace.watch(setsOf, standing, gather)).
 		Watches(&corev1.Pod{}, pace.watch(setOfPod(p.memory), podProgress, gather)).
 		Watches(&corev1.Service{}, pace.watch(setsOf, publishing, 0)).

@@ -27,6 +27,11 @@ import (
 // and departures are looked into immediately.
 const gather = 30 * time.Millisecond
 
+// reread is how long after its status was written a set is looked at once more: who
+// wrote it may have been somebody else, and that is put right. Two who disagree then
+// write once in this time each.
+const reread = time.Second
+
 type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 
 // keysOf returns the keys that an object's event concerns.
@@ -188,6 +193,13 @@ func desire(before, after client.Object) bool {
 	return before.GetGeneration() != after.GetGeneration() || belonging(before, after) ||
 		!reflect.DeepEqual(before.GetLabels(), after.GetLabels()) ||
 		!reflect.DeepEqual(before.GetAnnotations(), after.GetAnnotations())
+}
+
+// told tells whether an update of a set changed its status.
+func told(before, after client.Object) bool {
+	was, ok := before.(*lwsv1.LeaderWorkerSet)
+	is, ok2 := after.(*lwsv1.LeaderWorkerSet)
+	return ok && ok2 && was.ResourceVersion != is.ResourceVersion && !reflect.DeepEqual(was.Status, is.Status)
 }
 
 // groupDesire tells whether an update of a set concerns groups that stand.

@@ -169,6 +169,8 @@ func TestWhichUpdatesMatter(t *testing.T) {
 		{"statefulset: spec", standing, sts(), sts(func(s *appsv1.StatefulSet) { s.Generation = 2 }), true},
 		{"statefulset: labels", standing, sts(), sts(func(s *appsv1.StatefulSet) { s.Labels = nil }), true},
 		{"set: its own status", desire, set(), set(func(s *lwsv1.LeaderWorkerSet) { s.Status.ReadyReplicas = 1; s.ResourceVersion = "2" }), false},
+		{"set: its status", told, set(), set(func(s *lwsv1.LeaderWorkerSet) { s.Status.ReadyReplicas = 1; s.ResourceVersion = "2" }), true},
+		{"set: not its status", told, set(), set(func(s *lwsv1.LeaderWorkerSet) { s.Generation = 2; s.ResourceVersion = "2" }), false},
 		{"set: spec", desire, set(), set(func(s *lwsv1.LeaderWorkerSet) { s.Generation = 2 }), true},
 		{"set: annotations", desire, set(), set(lwstest.Annotation("x", "y")), true},
 		{"set: going", desire, set(), set(func(s *lwsv1.LeaderWorkerSet) { s.DeletionTimestamp = now }), true},

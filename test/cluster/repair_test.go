@@ -6,7 +6,10 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
@@ -95,4 +98,32 @@ func TestScaledWorkersAreScaledBack(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A status that somebody else writes, or wipes, is put right, and no pod notices.
+func TestAStatusWrittenByOthersIsPutRight(t *testing.T) {
+	aside(t)
+	s := newScene(t)
+	set := s.newSet("a", 2, 2, imageA)
+	s.create(set)
+	set = s.awaitSettled(set)
+	pods := s.uids()
+	for what, status := range map[string]string{
+		"numbers":   `{"status":{"readyReplicas":7,"updatedReplicas":null}}`,
+		"condition": `{"status":{"conditions":[{"type":"Available","status":"False","reason":"No","message":"no","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`,
+		"all of it": `{"status":null}`,
+	} {
+		s.check("write "+what, s.client.Status().Patch(s.Context(), set.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(status))))
+		s.eventually(what+": it is put right", func() error {
+			now := &lwsv1.LeaderWorkerSet{}
+			if err := s.client.Get(s.Context(), keyOf(set), now); err != nil {
+				return err
+			}
+			if now.Status.ReadyReplicas != 2 || now.Status.UpdatedReplicas != 2 || !meta.IsStatusConditionTrue(now.Status.Conditions, "Available") {
+				return errStill
+			}
+			return nil
+		})
+	}
+	same(t, "pods", pods, s.uids())
 }

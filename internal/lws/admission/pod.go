@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -52,10 +53,29 @@ func (m PodMutation) Mutate(pod *corev1.Pod) error {
 }
 
 func placeInGroup(pod *corev1.Pod, groupSize int) error {
+	forgetTemplate(pod)
 	if isLeader(pod) {
 		return placeLeader(pod)
 	}
 	return placeWorker(pod, groupSize)
+}
+
+// forgetTemplate takes off a pod what its template says of its place: a template
+// says the same of every pod, and one address would be that of all groups. A pod
+// that no StatefulSet made may know its place. Workers are told their group by
+// their StatefulSet.
+func forgetTemplate(pod *corev1.Pod) {
+	if owner := metav1.GetControllerOfNoCopy(pod); owner == nil || owner.Kind != string(identity.KindStatefulSet) {
+		return
+	}
+	if isLeader(pod) {
+		delete(pod.Labels, lwsv1.GroupIndexLabelKey)
+		delete(pod.Labels, lwsv1.GroupUniqueHashLabelKey)
+	}
+	if _, divided := pod.Annotations[lwsv1.SubGroupSizeAnnotationKey]; divided {
+		delete(pod.Labels, lwsv1.SubGroupIndexLabelKey)
+		delete(pod.Labels, lwsv1.SubGroupUniqueHashLabelKey)
+	}
 }
 
 // isLeader reads what the template of leaders says and that of workers does not.

@@ -96,6 +96,39 @@ func TestLeaderKeepsWhatItKnows(t *testing.T) {
 	}
 }
 
+// A template that names a place names the same one for every group: all of them would
+// have one leader's address.
+func TestATemplateDoesNotSayWhereItsPodsAre(t *testing.T) {
+	template := func(p *corev1.Pod) {
+		for _, key := range []string{lwsv1.GroupIndexLabelKey, lwsv1.GroupUniqueHashLabelKey, lwsv1.SubGroupIndexLabelKey, lwsv1.SubGroupUniqueHashLabelKey} {
+			withLabel(key, "7")(p)
+		}
+		withPodAnnotation(lwsv1.SubGroupSizeAnnotationKey, "2")(p)
+		controlled := true
+		p.OwnerReferences = []metav1.OwnerReference{{Kind: "StatefulSet", Name: "w", Controller: &controlled}}
+	}
+	leader := mutate(t, mutate(t, newLeader("w-0", template)))
+	for key, want := range map[string]string{
+		lwsv1.GroupIndexLabelKey: "0", lwsv1.GroupUniqueHashLabelKey: "b170a251aa73d74d5ba988f212b4fe940e717eef",
+		lwsv1.SubGroupIndexLabelKey: "0", lwsv1.SubGroupUniqueHashLabelKey: "4cb5f2a553b68e27600205b557f708ab7cbf81b7",
+	} {
+		if got := leader.Labels[key]; got != want {
+			t.Errorf("leader: label %s is %q, want %q", key, got, want)
+		}
+	}
+	if got := leader.Spec.Containers[0].Env[0].Value; got != "w-0.w.ns" {
+		t.Errorf("leader address %q, want w-0.w.ns", got)
+	}
+	excluded := mutate(t, newLeader("w-0", template, withPodAnnotation(lwsv1.SubGroupPolicyTypeAnnotationKey, "LeaderExcluded")))
+	if got, there := excluded.Labels[lwsv1.SubGroupIndexLabelKey]; there {
+		t.Errorf("an excluded leader is in subgroup %q", got)
+	}
+	worker := mutate(t, newWorker("w-0-3", template, withLabel(lwsv1.GroupIndexLabelKey, "0")))
+	if got := worker.Labels[lwsv1.SubGroupIndexLabelKey]; got != "1" || worker.Labels[lwsv1.GroupIndexLabelKey] != "0" {
+		t.Errorf("worker: labels %v, want group 0 and subgroup 1", worker.Labels)
+	}
+}
+
 func TestLeaderWithSubdomainOfItsOwn(t *testing.T) {
 	pod := mutate(t, newLeader("w-3", withPodAnnotation(lwsv1.SubdomainPolicyAnnotationKey, "UniquePerReplica")))
 	if pod.Spec.Subdomain != "w-3" {
