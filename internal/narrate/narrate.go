@@ -51,6 +51,8 @@ type Narrator struct {
 
 	// told holds the last words of waits told, by who waits.
 	told *lru.Cache
+	// notes keeps events apart that differ in their words alone.
+	notes notes
 }
 
 // remembered bounds how many waits are known to have been told.
@@ -58,7 +60,7 @@ const remembered = 10_000
 
 // New returns a Narrator that records events through recorder.
 func New(recorder events.EventRecorder) *Narrator {
-	return &Narrator{recorder: recorder, told: lru.New(remembered)}
+	return &Narrator{recorder: recorder, told: lru.New(remembered), notes: notes{sets: lru.New(remembered)}}
 }
 
 // Tell tells what became of an action on behalf of owner.
@@ -112,7 +114,7 @@ func (n *Narrator) event(owner runtime.Object, e action.Event) {
 	if e.Warning {
 		kind = corev1.EventTypeWarning
 	}
-	n.recorder.Eventf(owner, related(e.Related), kind, e.Reason, e.Action, "%s", clipped(e.Note))
+	n.recorder.Eventf(n.notes.regarding(owner, e), related(e.Related), kind, e.Reason, e.Action, "%s", clipped(e.Note))
 }
 
 // clipped cuts a note to what the events API takes. It counts bytes, as the API

@@ -214,6 +214,9 @@ func TestPartitionHoldsGroups(t *testing.T) {
 	})
 	set = s.become(set, `{"spec":{"rolloutStrategy":{"rollingUpdateConfiguration":{"partition":0}}}}`)
 	s.awaitRolled(set, 3)
+	for _, group := range []string{"3", "2", "1", "0"} { // none is taken for another
+		s.awaitTold(set, telling{"GroupsUpdating", "Update", "ControllerRevision", "Updating replica " + group})
+	}
 }
 
 // A template that never comes up takes no more than the budget, and going back
