@@ -37,8 +37,8 @@ type compared struct {
 	related        types.UID
 }
 
-// regarding is the set that an event is about: as it is, or as the part of it that the
-// so-many-eth note is about. The same note has the same part again.
+// regarding is the set that an event is about, with a field path where other notes were
+// told before it. The same note has the same path again.
 func (n *notes) regarding(owner runtime.Object, e action.Event) runtime.Object {
 	set, ok := owner.(*lwsv1.LeaderWorkerSet)
 	if !ok || e.Related != nil && e.Related.Kind == identity.KindPod {
