@@ -72,7 +72,10 @@ func NewDesired(client kubernetes.Interface, foreign dynamic.Interface, kinds []
 	}
 	d.foreign = append(d.foreign, newForeignKind(d, client.Discovery(), foreign, leaderWorkerSets, ofLeaderWorkerSet))
 	for _, kind := range kinds {
-		d.foreign = append(d.foreign, newForeignKind(d, client.Discovery(), foreign, kind.GroupVersionKind, ofKind(kind)))
+		described := describe(kind)
+		k := newForeignKind(d, client.Discovery(), foreign, kind.GroupVersionKind, described.of)
+		k.description = described
+		d.foreign = append(d.foreign, k)
 	}
 	return d, nil
 }

@@ -36,6 +36,8 @@ type foreignKind struct {
 	discovery discovery.DiscoveryInterface
 	client    dynamic.Interface
 	of        func(any) (protect.Want, error)
+	// description is what the configuration says of the kind, or nil.
+	description *description
 
 	// now is nil until it was found out whether the kind is served.
 	now atomic.Pointer[serving]
@@ -141,6 +143,7 @@ func (k *foreignKind) follow(ctx context.Context, resource schema.GroupVersionRe
 		now.watched = informer
 	}
 	before := k.informer()
+	k.description.readAs(resource)
 	k.now.Store(now)
 	if before != nil {
 		for _, object := range before.GetIndexer().List() {

@@ -66,6 +66,7 @@ func (f *flags) options(given *pflag.FlagSet) (Options, error) {
 	}
 	return Options{
 		Config:      *config,
+		ConfigFile:  f.config,
 		Namespace:   f.namespace,
 		Controllers: f.controllers,
 		Webhooks:    f.webhooks,

@@ -39,6 +39,9 @@ func (p *protection) setupHolds() error {
 	if err != nil {
 		return err
 	}
+	if err := p.setupKinds(desired); err != nil {
+		return err
+	}
 	return p.mgr.Add(everywhere(desired.Run))
 }
 

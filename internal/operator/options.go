@@ -29,6 +29,9 @@ type Options struct {
 	// Namespace is the operator's own: of the lease and the certificate.
 	Namespace string
 
+	// ConfigFile is where Config was read, or empty: a fault in it is told with that.
+	ConfigFile string
+
 	// Controllers are the names of those to run; none is allowed.
 	Controllers []string
 
@@ -50,7 +53,10 @@ type Options struct {
 
 func (o *Options) validate() error {
 	if faults := ValidateConfig(&o.Config); len(faults) > 0 {
-		return faults.ToAggregate()
+		if o.ConfigFile == "" {
+			return faults.ToAggregate()
+		}
+		return fmt.Errorf("configuration %q, with the flags on top: %w", o.ConfigFile, faults.ToAggregate())
 	}
 	for _, name := range o.Controllers {
 		if !slices.Contains(controller.Names(), name) {

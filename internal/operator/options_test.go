@@ -30,6 +30,18 @@ func parse(t *testing.T, args ...string) Options {
 	return o
 }
 
+// Who has several files, or none of a name of his own choosing, has to know which.
+func TestAFaultNamesTheFileAndTheField(t *testing.T) {
+	file := write(t, header+"protection: {kinds: [{apiVersion: a/v1, kind: A, podTemplates: [spec..x]}]}")
+	o := parse(t, "--config="+file)
+	err := o.validate()
+	for _, want := range []string{file, "protection.kinds[0].podTemplates[0]", "spec.jobs.*.template"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}
+
 func TestPartsCanBeSwitchedOffButNotAll(t *testing.T) {
 	for args, want := range map[string]string{
 		"":                                  "",

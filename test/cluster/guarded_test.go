@@ -25,7 +25,7 @@ type guarded struct{ *scene }
 func guard(t *testing.T) {
 	t.Helper()
 	config := filepath.Join(t.TempDir(), "config.yaml")
-	const text = "apiVersion: config.lws.x-k8s.io/v1alpha1\nkind: Configuration\nprotection: {graceSeconds: 1, releaseTTLSeconds: 5}\n"
+	const text = "apiVersion: config.lws.x-k8s.io/v1alpha1\nkind: Configuration\nprotection: {graceSeconds: 1, releaseTTLSeconds: 5, kinds: [" + shards + "]}\n"
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

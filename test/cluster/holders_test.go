@@ -9,7 +9,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
@@ -98,7 +97,7 @@ func (s *guarded) claimNamed(name string) *corev1.PersistentVolumeClaim {
 // served, and lets go when it is not any more.
 func foreignKindsHold(t *testing.T) {
 	s := newGuarded(t)
-	definition := s.defineJobSets()
+	definition := s.define("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets")
 	s.claim("ckpt-train", nil)
 	train := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
@@ -115,25 +114,6 @@ func foreignKindsHold(t *testing.T) {
 	s.says("ckpt-train", "JobSet/train")
 	s.remove(definition)
 	s.awaitFree("ckpt-train")
-}
-
-func (s *guarded) defineJobSets() client.Object {
-	s.Helper()
-	open := true
-	definition := &apiextensionsv1.CustomResourceDefinition{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition"},
-		ObjectMeta: metav1.ObjectMeta{Name: "jobsets.jobset.x-k8s.io", Annotations: map[string]string{"api-approved.kubernetes.io": "unapproved, a drill"}},
-		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Group: "jobset.x-k8s.io", Scope: apiextensionsv1.NamespaceScoped,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: "JobSet", ListKind: "JobSetList", Plural: "jobsets", Singular: "jobset"},
-			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
-				Name: "v1alpha2", Served: true, Storage: true,
-				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &open}},
-			}},
-		},
-	}
-	s.create(asUnstructured(s.T, definition))
-	return asUnstructured(s.T, definition)
 }
 
 // nobodyPins: what is in another namespace, bears labels, was forged, or never runs

@@ -28,6 +28,7 @@ func TestHolds(t *testing.T) {
 			"whoever deletes":                           whoeverDeletes,
 			"workloads":                                 workloadsHold,
 			"a kind that comes and goes":                foreignKindsHold,
+			"a kind that leads nowhere":                 astrayKindsAreTold,
 			"nobody pins what is somebody else's":       nobodyPins,
 			"a claim to be deleted when free":           deletedWhenFree,
 			"release tokens":                            releaseTokens,

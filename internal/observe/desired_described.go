@@ -1,0 +1,74 @@
+package observe
+
+import (
+	"sync"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"lockstep.dev/lockstep/internal/protect"
+)
+
+// description is a kind as the configuration has it, and which of its paths led
+// somewhere since it has been read as it is now.
+type description struct {
+	kind protect.Kind
+
+	mu    sync.Mutex
+	as    schema.GroupVersion
+	found map[string]bool
+}
+
+func describe(kind protect.Kind) *description {
+	return &description{kind: kind, found: map[string]bool{}}
+}
+
+// of tells what a workload wants, and notes what led there.
+func (d *description) of(object any) (protect.Want, error) {
+	if workload, ok := object.(*unstructured.Unstructured); ok {
+		d.mu.Lock()
+		d.kind.Found(workload, func(lead string) { d.found[lead] = true })
+		d.mu.Unlock()
+	}
+	return ofKind(d.kind)(object)
+}
+
+// readAs begins anew: another version may have other fields.
+func (d *description) readAs(resource schema.GroupVersionResource) {
+	if d == nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.as, d.found = schema.GroupVersion{}, map[string]bool{}
+	if resource.Resource != "" {
+		d.as = resource.GroupVersion()
+	}
+}
+
+// came is what came of it, with so many workloads there.
+func (d *description) came(workloads int) protect.Described {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	came := protect.Described{Kind: d.kind, As: d.as, Workloads: workloads, Found: make(map[string]bool, len(d.found))}
+	for lead := range d.found {
+		came.Found[lead] = true
+	}
+	return came
+}
+
+// Described is what came of the descriptions of kinds, of those that are known by now.
+func (d *Desired) Described() []protect.Described {
+	var all []protect.Described
+	for _, k := range d.foreign {
+		if k.description == nil || !k.known() {
+			continue
+		}
+		workloads := 0
+		if informer := k.informer(); informer != nil {
+			workloads = len(informer.GetIndexer().ListKeys())
+		}
+		all = append(all, k.description.came(workloads))
+	}
+	return all
+}
