@@ -173,8 +173,8 @@ func (o Options) namespace() string {
 }
 
 const (
-	configMapName = "lockstep-configuration"
-	configFile    = "config.yaml"
+	configMapName = v1alpha1.InstalledName
+	configFile    = v1alpha1.InstalledKey
 	configDir     = "/etc/lockstep"
 	// configLabel has a Deployment replace its pods when the configuration changes,
 	// and tells pods of the one from pods of another.

@@ -92,41 +92,7 @@ func (k *foreignKind) run(ctx context.Context) {
 // its workloads hold: another one of the same kind is read then, by the same paths.
 // While it cannot be told, what was known of the kind stays.
 func (k *foreignKind) served(ctx context.Context) (schema.GroupVersionResource, error) {
-	resource, err := k.servedIn(ctx, k.GroupVersion())
-	if err != nil || resource.Resource != "" || k.Group == "" {
-		return resource, err
-	}
-	group := &metav1.APIGroup{}
-	err = k.discovery.RESTClient().Get().AbsPath("/apis/" + k.Group).Do(ctx).Into(group)
-	if apierrors.IsNotFound(err) {
-		return schema.GroupVersionResource{}, nil
-	}
-	for _, version := range group.Versions {
-		other := schema.GroupVersion{Group: k.Group, Version: version.Version}
-		if err != nil || resource.Resource != "" || other == k.GroupVersion() {
-			continue
-		}
-		resource, err = k.servedIn(ctx, other)
-	}
-	return resource, err
-}
-
-func (k *foreignKind) servedIn(ctx context.Context, version schema.GroupVersion) (found schema.GroupVersionResource, err error) {
-	list := &metav1.APIResourceList{}
-	path := "/apis/" + version.String()
-	if k.Group == "" {
-		path = "/api/" + version.Version
-	}
-	err = k.discovery.RESTClient().Get().AbsPath(path).Do(ctx).Into(list)
-	if apierrors.IsNotFound(err) {
-		return found, nil
-	}
-	for i := range list.APIResources {
-		if r := &list.APIResources[i]; r.Kind == k.Kind && !strings.Contains(r.Name, "/") {
-			found = version.WithResource(r.Name)
-		}
-	}
-	return found, err
+	return ServedAs(ctx, k.discovery.RESTClient(), k.GroupVersionKind)
 }
 
 // follow watches a resource until it is not served any more. What was known of the kind

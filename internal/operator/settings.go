@@ -4,8 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"lockstep.dev/lockstep/api/config/v1alpha1"
 	"lockstep.dev/lockstep/internal/protect"
 )
@@ -48,7 +46,7 @@ func SettingsOf(p v1alpha1.Protection, ownNamespace string) ProtectionSettings {
 			Exempt: exempt,
 			Idle:   idlePolicies[p.Idle],
 		},
-		Kinds:      kindsOf(p.Kinds),
+		Kinds:      protect.KindsOf(p.Kinds),
 		Grace:      time.Duration(*p.GraceSeconds) * time.Second,
 		ReleaseTTL: time.Duration(*p.ReleaseTTLSeconds) * time.Second,
 
@@ -78,28 +76,3 @@ var idlePolicies = map[v1alpha1.IdlePolicy]protect.IdlePolicy{
 }
 
 var initialHolds = map[v1alpha1.InitialHold]bool{v1alpha1.InitialHoldNone: false, v1alpha1.InitialHoldPending: true}
-
-// kindsOf are the kinds of the configuration, and JobSet unless they describe it.
-func kindsOf(described []v1alpha1.WorkloadKind) []protect.Kind {
-	var kinds []protect.Kind
-	for _, k := range described {
-		kinds = append(kinds, kindOf(k))
-	}
-	known := slices.ContainsFunc(kinds, func(k protect.Kind) bool { return k.GroupKind() == protect.JobSet.GroupKind() })
-	if !known {
-		kinds = append(kinds, protect.JobSet)
-	}
-	return kinds
-}
-
-func kindOf(k v1alpha1.WorkloadKind) protect.Kind {
-	return protect.Kind{
-		GroupVersionKind: schema.FromAPIVersionAndKind(k.APIVersion, k.Kind),
-		Templates:        k.PodTemplates,
-		ClaimTemplates:   k.ClaimTemplates,
-		ClaimName:        k.ClaimName,
-		Replicas:         k.Replicas,
-		Suspend:          k.Suspend,
-		Finished:         k.Finished,
-	}
-}

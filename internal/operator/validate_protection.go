@@ -78,7 +78,7 @@ const replicationController = "ReplicationController"
 func validateKinds(kinds []v1alpha1.WorkloadKind, path *field.Path) (faults field.ErrorList) {
 	var seen []schema.GroupKind
 	for i, k := range kinds {
-		described, at := kindOf(k), path.Index(i)
+		described, at := protect.KindOf(k), path.Index(i)
 		group := described.GroupKind()
 		switch {
 		case slices.Contains(builtIn, group):

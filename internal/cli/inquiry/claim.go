@@ -60,6 +60,7 @@ func (i *Inquirer) About(ctx context.Context, w *World, claim *corev1.Persistent
 	}}
 	f.Mode, f.ModeFrom = modeOf(claim, w)
 	f.Choice = protect.ChoiceOf(claim, w.Labels)
+	f.unconfigured()
 	reads := []func(context.Context, *Found) error{i.policies, i.volume, i.attached, i.nodes}
 	if i.Brief && claim.DeletionTimestamp == nil {
 		reads = reads[:1]

@@ -18,6 +18,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/cli/survey"
+	"lockstep.dev/lockstep/internal/observe"
 	"lockstep.dev/lockstep/internal/protect"
 )
 
@@ -32,6 +33,11 @@ type Inquirer struct {
 	Now func() time.Time
 	// Kinds knows what the cluster serves, or is nil: then all kinds are taken to be.
 	Kinds discovery.ServerResourcesInterfaceWithContext
+	// ServedAs finds kinds that are not built in, or is nil: then they are taken to be
+	// served as they are described.
+	ServedAs ServedAs
+	// mapper is that of the reader, and learns how kinds are served.
+	mapper *meta.DefaultRESTMapper
 }
 
 // New returns an Inquirer that reads through reader.
@@ -42,13 +48,21 @@ func Open(config *rest.Config) (*Inquirer, error) {
 	safe := survey.ReadOnly(config)
 	safe.QPS = -1 // the API server knows best how much it can bear
 	safe.WarningHandler = rest.NoWarnings{}
-	c, err := client.New(safe, client.Options{Scheme: survey.Scheme(), Mapper: Mapper()})
+	mapper := newMapper()
+	c, err := client.New(safe, client.Options{Scheme: survey.Scheme(), Mapper: mapper})
+	if err != nil {
+		return nil, err
+	}
+	server, err := discovery.NewDiscoveryClientForConfig(safe)
 	if err != nil {
 		return nil, err
 	}
 	i := New(c)
-	i.Kinds, err = discovery.NewDiscoveryClientForConfig(safe)
-	return i, err
+	i.Kinds, i.mapper = server, mapper
+	i.ServedAs = func(ctx context.Context, kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
+		return observe.ServedAs(ctx, server.RESTClient(), kind)
+	}
+	return i, nil
 }
 
 // unheardOf tells whether the cluster is known not to serve a kind that may not be
@@ -63,9 +77,12 @@ func (i *Inquirer) unheardOf(ctx context.Context, kind schema.GroupVersion) bool
 
 // Mapper knows the kinds that are read, without asking the API server for all that
 // it has: who may read little may not ask, and a kind that is not there says so.
-func Mapper() meta.RESTMapper {
+func Mapper() meta.RESTMapper { return newMapper() }
+
+func newMapper() *meta.DefaultRESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
 	for _, kind := range []schema.GroupVersionKind{
+		corev1.SchemeGroupVersion.WithKind("ConfigMap"),
 		corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), corev1.SchemeGroupVersion.WithKind("Pod"),
 		appsv1.SchemeGroupVersion.WithKind("StatefulSet"), appsv1.SchemeGroupVersion.WithKind("Deployment"),
 		appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), appsv1.SchemeGroupVersion.WithKind("DaemonSet"),

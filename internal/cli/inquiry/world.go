@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -44,6 +43,8 @@ type World struct {
 	// What several claims ask for is read once.
 	nodes    map[string]*corev1.Node
 	policies *policies
+	// unconfigured says why kinds that only the configuration describes are not known.
+	unconfigured string
 }
 
 // World reads what may hold any of the claims. It begins after the claims were
@@ -118,8 +119,6 @@ func ofLeaderWorkerSet(set *lwsv1.LeaderWorkerSet) protect.Want {
 
 func sources() []source {
 	var builtIn schema.GroupVersion
-	sets := &unstructured.UnstructuredList{}
-	sets.SetGroupVersionKind(protect.JobSet.GroupVersion().WithKind(protect.JobSet.Kind + "List"))
 	return []source{
 		{"leaderworkersets", &lwsv1.LeaderWorkerSetList{}, of(ofLeaderWorkerSet), lwsv1.GroupVersion},
 		{"statefulsets", &appsv1.StatefulSetList{}, of(protect.OfStatefulSet), builtIn},
@@ -128,7 +127,6 @@ func sources() []source {
 		{"daemonsets", &appsv1.DaemonSetList{}, of(protect.OfDaemonSet), builtIn},
 		{"jobs", &batchv1.JobList{}, of(protect.OfJob), builtIn},
 		{"cronjobs", &batchv1.CronJobList{}, of(protect.OfCronJob), builtIn},
-		{"jobsets", sets, of(protect.JobSet.Of), protect.JobSet.GroupVersion()},
 	}
 }
 
@@ -145,7 +143,8 @@ func (i *Inquirer) wants(ctx context.Context, w *World) ([]protect.Want, error) 
 			}
 		}
 	}
-	return wants, nil
+	more, err := i.described(ctx, w)
+	return append(wants, more...), err
 }
 
 // missed notes what could not be read. Without credentials, and once nobody waits

@@ -1,0 +1,131 @@
+package inquiry
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"lockstep.dev/lockstep/api/config/v1alpha1"
+	"lockstep.dev/lockstep/internal/protect"
+)
+
+// ServedAs finds the resource of a kind in whatever version it is served, without a
+// name if in none.
+type ServedAs func(ctx context.Context, kind schema.GroupVersionKind) (schema.GroupVersionResource, error)
+
+// registry is what is known of kinds that are not built in, read once.
+type registry struct {
+	kinds []protect.Kind
+	// unread says why nothing may be left out that the configuration describes, or is
+	// empty.
+	unread string
+}
+
+// registry are the kinds of the configuration that an installation keeps in the
+// cluster. An operator that was given another one elsewhere cannot be asked.
+func (i *Inquirer) registry(ctx context.Context) *registry {
+	read := &registry{}
+	var described []v1alpha1.WorkloadKind
+	for _, namespace := range []string{v1alpha1.InstalledNamespace, v1alpha1.InstalledProtectionNamespace} {
+		config := &corev1.ConfigMap{}
+		err := i.get(ctx, client.ObjectKey{Namespace: namespace, Name: v1alpha1.InstalledName}, config)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		parsed := &v1alpha1.Configuration{}
+		if err == nil {
+			err = yaml.Unmarshal([]byte(config.Data[v1alpha1.InstalledKey]), parsed)
+		}
+		if err != nil {
+			read.unread = why(err)
+			continue
+		}
+		described = append(described, parsed.Protection.Kinds...)
+	}
+	read.kinds = protect.KindsOf(described)
+	return read
+}
+
+// described is what the workloads of kinds that are not built in want.
+func (i *Inquirer) described(ctx context.Context, w *World) (wants []protect.Want, err error) {
+	known := i.registry(ctx)
+	w.unconfigured = known.unread
+	for _, kind := range known.kinds {
+		more, err := i.of(ctx, w.Namespace, kind)
+		switch {
+		case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+		case err != nil:
+			if err := w.missed(kindName(kind), err, true); err != nil {
+				return nil, err
+			}
+		}
+		wants = append(wants, more...)
+	}
+	return wants, nil
+}
+
+func kindName(kind protect.Kind) string {
+	name := strings.ToLower(kind.Kind) + "s"
+	if kind.GroupKind() == protect.JobSet.GroupKind() {
+		return name
+	}
+	return name + "." + kind.Group
+}
+
+// of lists the workloads of one kind, in the version that is served.
+func (i *Inquirer) of(ctx context.Context, namespace string, kind protect.Kind) (wants []protect.Want, err error) {
+	as := kind.GroupVersion()
+	if i.ServedAs != nil {
+		resource, err := i.ServedAs(ctx, kind.GroupVersionKind)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("whether it is served: %w", err)
+		case resource.Resource == "":
+			return nil, nil
+		}
+		as = resource.GroupVersion()
+		i.mapper.AddSpecific(as.WithKind(kind.Kind), resource, resource, meta.RESTScopeNamespace)
+	}
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(as.WithKind(kind.Kind + "List"))
+	err = i.each(ctx, list, namespace, func(object client.Object) {
+		if workload, ok := object.(*unstructured.Unstructured); ok {
+			wants = append(wants, kind.Of(workload))
+		}
+	})
+	return wants, err
+}
+
+// unconfigured notes on a claim that bears something of Lockstep that kinds may be
+// missing which only the configuration knows. The words of the operator stand for them.
+func (f *Found) unconfigured() {
+	if f.World.unconfigured == "" || !bearsOurs(f.Claim) {
+		return
+	}
+	f.Unread = append(f.Unread, protect.Unread{
+		What: fmt.Sprintf("kinds of workloads that the configuration describes (configmap %s/%s)", v1alpha1.InstalledNamespace, v1alpha1.InstalledName),
+		Why:  f.World.unconfigured,
+	})
+}
+
+func bearsOurs(claim *corev1.PersistentVolumeClaim) bool {
+	for key := range claim.Annotations {
+		if strings.HasPrefix(key, protect.Prefix) {
+			return true
+		}
+	}
+	for _, finalizer := range claim.Finalizers {
+		if finalizer == protect.BarrierFinalizer {
+			return true
+		}
+	}
+	return false
+}
