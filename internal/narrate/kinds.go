@@ -34,13 +34,13 @@ func (k *Kinds) Looked(described []protect.Described) {
 	defer k.mu.Unlock()
 	astray := 0
 	for _, d := range described {
-		kind, says := d.GroupVersionKind.String(), d.Complaint()
+		kind, says := d.String(), d.Complaint()
 		if says != "" {
 			astray++
 		}
-		switch before := k.told[kind]; {
-		case says == before:
-		case says == "":
+		switch says {
+		case k.told[kind]:
+		case "":
 			k.log.Info("a kind of workload is read as it is described", "kind", kind)
 		default:
 			k.log.Error(nil, says, "kind", kind)

@@ -88,7 +88,7 @@ func (d Described) Complaint() string {
 	}
 	var astray []string
 	for _, l := range d.leads() {
-		if !d.Found[l.String()] && !(known && l.to == toClaims) {
+		if !d.Found[l.String()] && (!known || l.to != toClaims) {
 			astray = append(astray, l.String())
 		}
 	}
