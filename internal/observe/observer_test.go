@@ -240,6 +240,29 @@ func TestWhatIsHiddenIsReadWhole(t *testing.T) {
 	}
 }
 
+// Somebody took the label of a group's StatefulSet. Its pods bear theirs and stand
+// under it: taken for another's, they would keep the group from being looked after.
+func TestWorkersThatPodsTellOfAreFoundThoughTheCacheHidesThem(t *testing.T) {
+	e, _, _ := chained(t)
+	leader := lwstest.Edit(e.FakeStore, "w-0", func(*corev1.Pod) {})
+	workers := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "w-0"}}
+	lwstest.OwnedBy(workers, "v1", identity.RefOf(identity.KindPod, leader))
+	workers = lwstest.Add(e.FakeStore, workers)
+	if got := e.group("w-0"); !got.Workers.Empty() || e.live.Reads != 0 {
+		t.Fatalf("invalid run: the cache shows %+v, after %d live reads", got.Workers, e.live.Reads)
+	}
+	pod := lwstest.Pod("w-0-1", "w", 0)
+	lwstest.OwnedBy(pod, "apps/v1", identity.RefOf(identity.KindStatefulSet, workers))
+	lwstest.Add(e.FakeStore, pod)
+	if got := e.group("w-0"); got.Workers.Member() == nil || len(got.Pods.Squatters) != 0 || len(got.Pods.Members) != 1 {
+		t.Errorf("workers %+v, pods %+v", got.Workers, got.Pods)
+	}
+	before := e.live.Reads
+	if e.group("w-0"); e.live.Reads != before {
+		t.Errorf("looked for with each look: %d reads more", e.live.Reads-before)
+	}
+}
+
 func TestALeaderMissingForLongIsLookedForLive(t *testing.T) {
 	e, _, _ := chained(t)
 	lwstest.Add(e.FakeStore, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "w-1"}})
