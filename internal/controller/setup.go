@@ -169,7 +169,7 @@ func setupGroups(mgr ctrl.Manager, p *pass, wake <-chan event.GenericEvent, serv
 		WithOptions(options(groupWorkers)).
 		Watches(&corev1.Pod{}, ends(p.memory)).
 		Watches(&corev1.Pod{}, watch(groupOfPod, podProgress, 0)).
-		Watches(&appsv1.StatefulSet{}, watch(groupsOfStatefulSet(p.observe), scaled, 0)).
+		Watches(&appsv1.StatefulSet{}, watch(groupsOfStatefulSet(p.observe), altered, 0)).
 		Watches(&corev1.Service{}, watch(byOwnName, publishing, 0)).
 		WatchesMetadata(lws.NewVolume("", ""), watch(groupOfVolume, belonging, 0)).
 		Watches(&appsv1.ControllerRevision{}, watch(groupsOfRevision(p.observe), never, 0)).

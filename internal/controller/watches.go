@@ -180,12 +180,16 @@ func belonging(before, after client.Object) bool {
 		!reflect.DeepEqual(before.GetOwnerReferences(), after.GetOwnerReferences())
 }
 
-// scaled tells whether an update of a StatefulSet changed who it belongs to or, of
-// one of workers, how many it is to have. That of leaders is scaled by its set.
-func scaled(before, after client.Object) bool {
+// altered tells whether an update of a StatefulSet changed who it belongs to or, of
+// one of workers, how many it is to have or what it bears. That of leaders is kept by
+// its set.
+func altered(before, after client.Object) bool {
 	was, ok := before.(*appsv1.StatefulSet)
 	is, ok2 := after.(*appsv1.StatefulSet)
-	return !ok || !ok2 || belonging(before, after) || lws.PodsOf(was) != lws.PodsOf(is) && labelledSet(after) != keyOf(after)
+	if !ok || !ok2 || belonging(before, after) {
+		return true
+	}
+	return labelledSet(after) != keyOf(after) && (lws.PodsOf(was) != lws.PodsOf(is) || !maps.Equal(was.Labels, is.Labels))
 }
 
 // desire tells whether an update of a set changed anything but its status.

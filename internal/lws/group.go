@@ -129,12 +129,17 @@ func (d *groupDecision) startup() bool {
 }
 
 // standing leaves a worker StatefulSet that stands as it is: its pods belong to
-// the revision it was made for. It is only woken when a name has become free, and
-// scaled back if somebody scaled it. One that went astray is replaced.
+// the revision it was made for. It is only woken when a name has become free, scaled
+// back if somebody scaled it, and given the labels back that somebody took. One that
+// went astray is replaced.
 func (d *groupDecision) standing() bool {
 	sts := d.Workers.Member()
 	if sts == nil || d.astray() != nil {
 		return true
+	}
+	if lost := lostMarks(sts); lost != nil {
+		d.plan.do(putBack(sts, lost))
+		return false
 	}
 	if workers, told := workersToldOf(sts); told && PodsOf(sts) != workers {
 		d.plan.do(scaleBack(sts, workers))

@@ -1,0 +1,48 @@
+package lws
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
+)
+
+// A worker StatefulSet bears the labels that its pods bear. By one of them it is
+// watched, by all of them it is told apart and adopted; nobody else makes use of them,
+// so whoever takes one off or changes it has it put back. What its pods are made of
+// says how they were, and stays as it is.
+
+// groupMarks are the labels of a worker StatefulSet that are ours.
+var groupMarks = []string{
+	lwsv1.SetNameLabelKey, lwsv1.GroupIndexLabelKey, lwsv1.GroupUniqueHashLabelKey, lwsv1.RevisionKey,
+}
+
+// lostMarks are the labels that a worker StatefulSet should bear, as its template tells,
+// and does not.
+func lostMarks(sts *appsv1.StatefulSet) map[string]string {
+	var lost map[string]string
+	for _, key := range groupMarks {
+		if made := sts.Spec.Template.Labels[key]; made != "" && sts.Labels[key] != made {
+			lost = merged(lost, map[string]string{key: made})
+		}
+	}
+	return lost
+}
+
+// putBack gives a worker StatefulSet its labels again.
+func putBack(sts *appsv1.StatefulSet, lost map[string]string) action.Relabel {
+	keys := slices.DeleteFunc(slices.Clone(groupMarks), func(key string) bool { return lost[key] == "" })
+	return action.Relabel{
+		Object:  identity.RefOf(identity.KindStatefulSet, sts),
+		Labels:  lost,
+		Because: because(CodeChanged, fmt.Sprintf("statefulset %s does not bear the labels of its pods: %s", sts.Name, strings.Join(keys, ", "))),
+		Tell: action.Telling{Refused: &action.Event{
+			Warning: true, Reason: "FailedUpdate", Action: "Update", Note: "Failed to put back the labels of worker statefulset " + sts.Name,
+		}},
+	}
+}
