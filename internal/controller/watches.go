@@ -224,7 +224,8 @@ func standing(before, after client.Object) bool {
 	if !ok || !ok2 || belonging(before, after) || was.Generation != is.Generation {
 		return true
 	}
-	return !reflect.DeepEqual(was.Labels, is.Labels) || !reflect.DeepEqual(was.Status, is.Status)
+	return !maps.Equal(was.Labels, is.Labels) || was.Annotations[lwsv1.ReplicasAnnotationKey] != is.Annotations[lwsv1.ReplicasAnnotationKey] ||
+		!reflect.DeepEqual(was.Status, is.Status)
 }
 
 // podProgress tells whether an update of a pod changed what groups are judged

@@ -23,6 +23,20 @@ func IsLeader(pod *corev1.Pod, setName string) bool {
 	return BearsName(pod, setName) && pod.Labels[lwsv1.WorkerIndexLabelKey] == leaderWorkerIndex
 }
 
+// IsWorker tells whether a pod bears the labels of a worker of the set, and, where its
+// group's StatefulSet stands, those that this one would take it back by.
+func IsWorker(pod *corev1.Pod, setName string, g *Group) bool {
+	return BearsName(pod, setName) && (g.Workers.Member() == nil || len(lostLabels(pod, g.workerSelector(setName))) == 0)
+}
+
+// workerSelector is what the group's StatefulSet selects its pods by, or would.
+func (g *Group) workerSelector(setName string) map[string]string {
+	if sts := g.Workers.Member(); sts != nil && sts.Spec.Selector != nil {
+		return sts.Spec.Selector.MatchLabels
+	}
+	return groupSelector(setName, *g)
+}
+
 // IsLeaderStatefulSet tells whether a StatefulSet could be the set's own: its
 // labels, and the selector that cannot be changed, are those of one.
 func IsLeaderStatefulSet(sts *appsv1.StatefulSet, set *lwsv1.LeaderWorkerSet) bool {

@@ -23,13 +23,14 @@ const conflictLook = 10 * time.Second
 // without leaders there is nothing to make; any other costs its own part only.
 func (d *setDecision) conflicts() {
 	d.held = d.held || len(d.StatefulSet.Squatters) > 0
-	var found []string
+	var found []conflict
 	for _, sts := range d.StatefulSet.Squatters {
 		found = append(found, taken(identity.KindStatefulSet, sts, "the set cannot start"))
 	}
 	for _, pod := range byOrdinal(d.Leaders.Squatters) {
 		if _, ordinal := identity.ParentAndOrdinal(pod.Name); int32(ordinal) < Replicas(d.Set) {
-			found = append(found, taken(identity.KindPod, pod, fmt.Sprintf("group %d cannot start", ordinal)))
+			cost := fmt.Sprintf("group %d cannot start", ordinal)
+			found = append(found, takenByPod(pod, leaderSelector(d.Set.Name), cost))
 		}
 	}
 	if d.wantsShared() {
@@ -43,10 +44,7 @@ func (d *setDecision) conflicts() {
 	if len(found) == 0 {
 		return
 	}
-	if len(found) > namedAtMost {
-		found = append(found[:namedAtMost], fmt.Sprintf("and %d more", len(found)-namedAtMost))
-	}
-	d.conflict = strings.Join(found, "; ") + "; remove what is in the way, or give this set another name"
+	d.conflict = toldOf(found)
 	d.plan.wait(Wait{Reason: because(CodeNameConflict, d.conflict), Until: d.Now.Add(conflictLook)})
 }
 
@@ -60,8 +58,30 @@ func byOrdinal(pods []*corev1.Pod) []*corev1.Pod {
 	})
 }
 
-func (g Group) conflicts(set *lwsv1.LeaderWorkerSet) []string {
-	var found []string
+// conflict is what squats on one name.
+type conflict struct {
+	text string
+	// estranged is set for a pod that would be ours, had it the labels that it lost.
+	estranged bool
+}
+
+// toldOf puts conflicts into words, and what to do about them.
+func toldOf(found []conflict) string {
+	texts := make([]string, 0, namedAtMost+2)
+	for _, c := range found[:min(len(found), namedAtMost)] {
+		texts = append(texts, c.text)
+	}
+	if more := len(found) - namedAtMost; more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more", more))
+	}
+	if slices.ContainsFunc(found, func(c conflict) bool { return !c.estranged }) {
+		texts = append(texts, "remove what is in the way, or give this set another name")
+	}
+	return strings.Join(texts, "; ")
+}
+
+func (g Group) conflicts(set *lwsv1.LeaderWorkerSet) []conflict {
+	var found []conflict
 	for _, sts := range g.Workers.Squatters {
 		if SizeOf(g.Leader, set) > 1 {
 			found = append(found, taken(identity.KindStatefulSet, sts, fmt.Sprintf("group %d has no workers", g.Index)))
@@ -72,7 +92,8 @@ func (g Group) conflicts(set *lwsv1.LeaderWorkerSet) []string {
 			break // that StatefulSet's own pods: told of already
 		}
 		if _, ordinal := identity.ParentAndOrdinal(pod.Name); ordinal >= 1 && int32(ordinal) < SizeOf(g.Leader, set) {
-			found = append(found, taken(identity.KindPod, pod, fmt.Sprintf("group %d lacks worker %d", g.Index, ordinal)))
+			cost := fmt.Sprintf("group %d lacks worker %d", g.Index, ordinal)
+			found = append(found, takenByPod(pod, g.workerSelector(set.Name), cost))
 		}
 	}
 	if g.HasOwnSubdomain(set) {
@@ -83,11 +104,46 @@ func (g Group) conflicts(set *lwsv1.LeaderWorkerSet) []string {
 	return append(found, g.gangConflicts()...)
 }
 
+// takenByPod is taken for a pod under a name that a StatefulSet with the given
+// selector gives. Its controller lets go of a pod that loses a label, and takes it
+// back with it: removed, the pod would be lost for nothing.
+func takenByPod(pod *corev1.Pod, selector map[string]string, cost string) conflict {
+	lost := lostLabels(pod, selector)
+	if metav1.GetControllerOfNoCopy(pod) != nil || !bearsOurs(pod) || len(lost) == 0 {
+		return taken(identity.KindPod, pod, cost)
+	}
+	return conflict{estranged: true, text: fmt.Sprintf(
+		"pod %s lost labels that its statefulset finds it by: %s; put them back (kubectl label pod %s -n %s --overwrite %s), or delete the pod",
+		pod.Name, cost, pod.Name, pod.Namespace, strings.Join(lost, " "))}
+}
+
+// lostLabels are those of a selector that an object does not bear, spelled out.
+func lostLabels(object metav1.Object, selector map[string]string) []string {
+	var lost []string
+	for key, value := range selector {
+		if object.GetLabels()[key] != value {
+			lost = append(lost, key+"="+value)
+		}
+	}
+	slices.Sort(lost)
+	return lost
+}
+
+// bearsOurs tells whether an object bears any label that only we give.
+func bearsOurs(object metav1.Object) bool {
+	for _, key := range append(groupMarks, lwsv1.WorkerIndexLabelKey) {
+		if object.GetLabels()[key] != "" {
+			return true
+		}
+	}
+	return false
+}
+
 // taken says who holds a name and what that costs.
-func taken(kind identity.Kind, squatter metav1.Object, cost string) string {
+func taken(kind identity.Kind, squatter metav1.Object, cost string) conflict {
 	holder := "belongs to nobody this set knows"
 	if owner := metav1.GetControllerOfNoCopy(squatter); owner != nil {
 		holder = fmt.Sprintf("belongs to %s %s", strings.ToLower(owner.Kind), owner.Name)
 	}
-	return fmt.Sprintf("%s %s %s: %s", strings.ToLower(string(kind)), squatter.GetName(), holder, cost)
+	return conflict{text: fmt.Sprintf("%s %s %s: %s", strings.ToLower(string(kind)), squatter.GetName(), holder, cost)}
 }

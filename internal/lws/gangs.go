@@ -62,8 +62,8 @@ func (d *setDecision) gangGhosts() []ghost {
 	return found
 }
 
-func (g Group) gangConflicts() []string {
-	var found []string
+func (g Group) gangConflicts() []conflict {
+	var found []conflict
 	for _, object := range g.Gang.Squatters {
 		found = append(found, taken(identity.KindPodGroup, object, fmt.Sprintf("group %d is not scheduled as a gang", g.Index)))
 	}

@@ -2,7 +2,6 @@ package lws
 
 import (
 	"fmt"
-	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -77,7 +76,7 @@ func (d *groupDecision) ghosts() bool {
 // ours by labels is not watched. The set tells of it.
 func (d *groupDecision) squatters() bool {
 	if found := d.conflicts(d.Set); len(found) > 0 {
-		d.plan.wait(Wait{Reason: because(CodeNameConflict, strings.Join(found, "; ")), Until: d.Now.Add(conflictLook)})
+		d.plan.wait(Wait{Reason: because(CodeNameConflict, toldOf(found)), Until: d.Now.Add(conflictLook)})
 	}
 	return true
 }

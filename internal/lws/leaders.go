@@ -112,6 +112,9 @@ func (d *setDecision) inStep(live, desired *appsv1.StatefulSet) bool {
 			return false
 		}
 	}
+	if wanted := lwsv1.ReplicasAnnotationKey; live.Annotations[wanted] != desired.Annotations[wanted] {
+		return false // a rollout goes by it
+	}
 	fingerprint := desired.Annotations[AppliedAnnotationKey]
 	if d.Applied == (Applied{UID: live.UID, Generation: live.Generation, Fingerprint: fingerprint}) {
 		return true

@@ -51,4 +51,3 @@ func TestLabelsThatPodsNeverBoreAreNotPutOnWorkers(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 }
-

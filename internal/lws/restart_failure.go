@@ -150,13 +150,16 @@ func (d *groupDecision) failureOfWorker(index int, was recorded) *Failure {
 	if i := slices.IndexFunc(d.Pods.Members, is); i >= 0 {
 		return d.failureOf(d.Pods.Members[i], was.restarts)
 	}
-	if d.Workers.Member() == nil && d.ownedByLeaderDirectly() == 0 {
+	if d.Workers.Member() == nil && d.Workers.Orphan() == nil && d.ownedByLeaderDirectly() == 0 {
 		return d.absent(CodeWorkersetDeleted, name)
 	}
-	for _, pod := range slices.Concat(d.Pods.Ghosts, d.Pods.Orphans, d.Pods.Squatters) {
-		if is(pod) {
-			return d.failureOfLeaving(pod, was.restarts)
-		}
+	if i := slices.IndexFunc(d.Pods.Ghosts, is); i >= 0 {
+		return d.failureOfLeaving(d.Pods.Ghosts[i], was.restarts)
+	}
+	// One that lives on under its name is not gone, whoever took what it is known by.
+	estranged := slices.Concat(d.Pods.Orphans, d.Pods.Squatters)
+	if i := slices.IndexFunc(estranged, is); i >= 0 {
+		return d.failureOf(estranged[i], was.restarts)
 	}
 	return d.absent(CodePodGone, name)
 }

@@ -143,9 +143,7 @@ func (o *Observer) verify(ctx context.Context, j *judge, w *lws.GroupSnapshot) e
 	}
 	leader := client.ObjectKeyFromObject(w.Leader)
 	var list corev1.PodList
-	if err := o.live.List(ctx, &list, client.InNamespace(leader.Namespace), client.MatchingLabels{
-		lwsv1.SetNameLabelKey: w.Set.Name, lwsv1.GroupIndexLabelKey: w.Leader.Labels[lwsv1.GroupIndexLabelKey],
-	}); err != nil {
+	if err := o.live.List(ctx, &list, client.InNamespace(leader.Namespace), groupLabels(w)); err != nil {
 		return fmt.Errorf("look for the pods of %q: %w", leader, err)
 	}
 	var workers []*appsv1.StatefulSet
@@ -167,7 +165,17 @@ func (o *Observer) verify(ctx context.Context, j *judge, w *lws.GroupSnapshot) e
 			pods = append(pods, pod)
 		}
 	}
-	w.Leader = led // one that has gone meanwhile is past failing
+	var err error
+	if led == nil && w.Leader.Labels[lwsv1.GroupIndexLabelKey] == "" { // nobody finds it by that
+		if led, err = o.stillLeads(ctx, w.Leader); err != nil {
+			return fmt.Errorf("look for leader %q: %w", leader, err)
+		}
+	}
+	if w.Leader = led; led != nil { // one that has gone meanwhile is past failing
+		if pods, err = o.withEstranged(ctx, w, pods); err != nil {
+			return err
+		}
+	}
 	return o.claimGroup(ctx, j, w, workers, pods)
 }
 
@@ -184,6 +192,6 @@ func (o *Observer) claimGroup(ctx context.Context, j *judge, w *lws.GroupSnapsho
 	if err := learn(ctx, j, pods, claimant); err != nil {
 		return err
 	}
-	w.Pods = claim(j.lives, pods, claimant, func(pod *corev1.Pod) bool { return lws.BearsName(pod, w.Set.Name) })
+	w.Pods = claim(j.lives, pods, claimant, func(pod *corev1.Pod) bool { return lws.IsWorker(pod, w.Set.Name, &w.Group) })
 	return nil
 }

@@ -175,7 +175,7 @@ func (o *Observer) fillPods(ctx context.Context, j *judge, set *lwsv1.LeaderWork
 	if err := learn(ctx, j, pods, claimant); err != nil {
 		return err
 	}
-	g.Pods = claim(j.lives, pods, claimant, func(pod *corev1.Pod) bool { return lws.BearsName(pod, set.Name) })
+	g.Pods = claim(j.lives, pods, claimant, func(pod *corev1.Pod) bool { return lws.IsWorker(pod, set.Name, g) })
 	return nil
 }
 
