@@ -30,7 +30,7 @@ func (d *setDecision) conflicts() {
 	for _, pod := range byOrdinal(d.Leaders.Squatters) {
 		if _, ordinal := identity.ParentAndOrdinal(pod.Name); int32(ordinal) < Replicas(d.Set) {
 			cost := fmt.Sprintf("group %d cannot start", ordinal)
-			found = append(found, takenByPod(pod, leaderSelector(d.Set.Name), cost))
+			found = append(found, takenByPod(pod, d.Set, leaderSelector(d.Set.Name), cost))
 		}
 	}
 	if d.wantsShared() {
@@ -93,7 +93,7 @@ func (g Group) conflicts(set *lwsv1.LeaderWorkerSet) []conflict {
 		}
 		if _, ordinal := identity.ParentAndOrdinal(pod.Name); ordinal >= 1 && int32(ordinal) < SizeOf(g.Leader, set) {
 			cost := fmt.Sprintf("group %d lacks worker %d", g.Index, ordinal)
-			found = append(found, takenByPod(pod, g.workerSelector(set.Name), cost))
+			found = append(found, takenByPod(pod, g.Leader, g.workerSelector(set.Name), cost))
 		}
 	}
 	if g.HasOwnSubdomain(set) {
@@ -105,11 +105,12 @@ func (g Group) conflicts(set *lwsv1.LeaderWorkerSet) []conflict {
 }
 
 // takenByPod is taken for a pod under a name that a StatefulSet with the given
-// selector gives. Its controller lets go of a pod that loses a label, and takes it
-// back with it: removed, the pod would be lost for nothing.
-func takenByPod(pod *corev1.Pod, selector map[string]string, cost string) conflict {
-	lost := lostLabels(pod, selector)
-	if metav1.GetControllerOfNoCopy(pod) != nil || !bearsOurs(pod) || len(lost) == 0 {
+// selector gives, for an owner further up. Its controller lets go of a pod that loses a
+// label, and takes it back with it: removed, the pod would be lost for nothing. One
+// from before the owner is of a life that is over.
+func takenByPod(pod *corev1.Pod, above metav1.Object, selector map[string]string, cost string) conflict {
+	lost, born := lostLabels(pod, selector), above.GetCreationTimestamp()
+	if metav1.GetControllerOfNoCopy(pod) != nil || !bearsOurs(pod) || len(lost) == 0 || pod.CreationTimestamp.Before(&born) {
 		return taken(identity.KindPod, pod, cost)
 	}
 	return conflict{estranged: true, text: fmt.Sprintf(

@@ -45,6 +45,22 @@ func TestAWorkerThatLostALabelDidNotFail(t *testing.T) {
 	}
 }
 
+// What is from before its leader is not to be put back: the next one would take it for
+// its own.
+func TestAWorkerOfAFormerLeaderIsNotToBePutBack(t *testing.T) {
+	c := running(t, 1, 3)
+	lwstest.Edit(c.FakeStore, "w-0-1", func(pod *corev1.Pod) {
+		delete(pod.Labels, lwsv1.GroupIndexLabelKey)
+		pod.OwnerReferences, pod.CreationTimestamp = nil, metav1.NewTime(c.Now.Add(-time.Hour))
+	})
+	lwstest.Edit(c.FakeStore, "w-0", func(sts *appsv1.StatefulSet) { sts.Status.Replicas, sts.Status.AvailableReplicas = 1, 1 })
+	write := one[action.WriteStatus](t, c.decideSet())
+	want := "pod w-0-1 belongs to nobody this set knows: group 0 lacks worker 1; remove what is in the way, or give this set another name"
+	if told := condition(write.Status, lws.CodeNameConflict); told.Message != want {
+		t.Errorf("told: %q\nwant %q", told.Message, want)
+	}
+}
+
 // What happens to it meanwhile is judged as ever.
 func TestAWorkerThatLostALabelMayStillFail(t *testing.T) {
 	for how, fail := range map[string]func(*cluster){
