@@ -195,6 +195,11 @@ func (w *anyWorld) unlabel() {
 // scaleByHand scales a StatefulSet as nobody should.
 func (w *anyWorld) scaleByHand() {
 	all := lwstest.All[*appsv1.StatefulSet](w.Objects)
+	workers := slices.DeleteFunc(slices.Clone(all), func(sts *appsv1.StatefulSet) bool { return sts.Name == "w" })
+	if len(workers) > 0 && rapid.Bool().Draw(w.t, "workers") {
+		w.met.when("workers scaled by hand", true)
+		all = workers
+	}
 	if len(all) == 0 {
 		return
 	}
@@ -249,6 +254,7 @@ func (w *anyWorld) settleDown() {
 		rollingOf(set).Partition = lwstest.Ptr[int32](0)
 		set.Generation++
 	})
+	w.scaleByHand() // no rollout comes after that and puts it right
 }
 
 // tidyUp takes away what was left behind and that the set has no use for.
