@@ -40,6 +40,7 @@ func (d *setDecision) conflicts() {
 	}
 	for _, g := range d.Groups {
 		found = append(found, g.conflicts(d.Set)...)
+		found = append(found, mislabelled(d.StatefulSet.Member(), g)...)
 	}
 	if len(found) == 0 {
 		return

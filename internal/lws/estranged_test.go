@@ -120,3 +120,27 @@ func TestWhoChangesTheNumberOfGroupsThatWereWantedHasItPutBack(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// A leader whose revision label somebody took is not rolled for it. Its set says so.
+func TestALeaderThatLostItsRevisionIsToldOf(t *testing.T) {
+	for _, value := range []string{"", "else"} {
+		c := running(t, 2, 2)
+		c.pass(time.Minute)
+		key := find[*appsv1.StatefulSet](c, "w").Labels[lwsv1.RevisionKey]
+		lwstest.Edit(c.FakeStore, "w-1", func(pod *corev1.Pod) { pod.Labels[lwsv1.RevisionKey] = value })
+		if again := c.recreated("w-0", "w-1"); len(again) != 0 {
+			t.Errorf("%q: made anew: %v", value, again)
+		}
+		told := condition(c.status(), lws.CodeNameConflict)
+		want := "pod w-1 lost the label that tells its revision: group 1 counts as outdated; " +
+			"put it back (kubectl label pod w-1 -n ns --overwrite " + lwsv1.RevisionKey + "=" + key + "), or delete the pod"
+		if told.Status != metav1.ConditionTrue || told.Message != want {
+			t.Errorf("%q: told %s %q\nwant %q", value, told.Status, told.Message, want)
+		}
+		lwstest.Edit(c.FakeStore, "w-1", func(pod *corev1.Pod) { pod.Labels[lwsv1.RevisionKey] = key })
+		c.settleAll()
+		if told := condition(c.status(), lws.CodeNameConflict); told.Status == metav1.ConditionTrue {
+			t.Errorf("%q: put back, and told %q", value, told.Message)
+		}
+	}
+}

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
@@ -45,4 +47,28 @@ func putBack(sts *appsv1.StatefulSet, lost map[string]string) action.Relabel {
 			Warning: true, Reason: "FailedUpdate", Action: "Update", Note: "Failed to put back the labels of worker statefulset " + sts.Name,
 		}},
 	}
+}
+
+// mislabelled tells of a leader whose revision label somebody took or changed: it is of
+// the very template that its StatefulSet has, and its group would wait to be rolled for
+// ever. What it is called is for whoever made it to say, and that was Kubernetes.
+func mislabelled(sts *appsv1.StatefulSet, g Group) []conflict {
+	if sts == nil {
+		return nil
+	}
+	key := sts.Spec.Template.Labels[lwsv1.RevisionKey]
+	if key == "" || g.Leader.Labels[lwsv1.RevisionKey] == key || !ofTemplate(sts, g.Leader) {
+		return nil
+	}
+	return []conflict{{estranged: true, text: fmt.Sprintf(
+		"pod %s lost the label that tells its revision: group %d counts as outdated; put it back (kubectl label pod %s -n %s --overwrite %s=%s), or delete the pod",
+		g.LeaderName, g.Index, g.LeaderName, g.Leader.Namespace, lwsv1.RevisionKey, key)}}
+}
+
+// ofTemplate tells whether a pod was made of the very template that its StatefulSet has
+// now, as its controller says who has seen it.
+func ofTemplate(sts *appsv1.StatefulSet, pod *corev1.Pod) bool {
+	made := pod.Labels[appsv1.ControllerRevisionHashLabelKey]
+	return made != "" && made == sts.Status.UpdateRevision &&
+		sts.Status.ObservedGeneration == sts.Generation && metav1.IsControlledBy(pod, sts)
 }

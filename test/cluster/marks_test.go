@@ -71,6 +71,7 @@ func tamperings() map[string]tampering {
 		"own-owner":      {marks: []mark{{of: own, owner: true}}, edits: []edit{uniquePerReplica}},
 		"leader-name":    {marks: []mark{{of: leaderPod, labels: names}}, told: setName},
 		"leader-index":   {marks: []mark{{of: leaderPod, labels: off(worker)}}, told: worker},
+		"leader-revise":  {marks: []mark{{of: leaderPod, labels: map[string]any{revision: "else"}}}, told: revision},
 		"worker-name":    {marks: []mark{{of: workerPod, labels: otherNames}}, told: setName},
 		"worker-group":   {marks: []mark{{of: workerPod, labels: off(index, groupKey)}}, told: index},
 		"unused": {stays: true, marks: []mark{
