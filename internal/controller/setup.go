@@ -107,8 +107,8 @@ func setupLeaderWorkerSet(mgr ctrl.Manager) error {
 	}
 	ended := make(chan struct{})
 	p.wakeSet, p.wakeGroup = waker(wake, ended), waker(wakeGroup, ended)
-	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { <-ctx.Done(); close(ended); return nil })); err != nil {
-		return fmt.Errorf("set up the end: %w", err)
+	if err := mgr.Add(reign(memory, ended)); err != nil {
+		return fmt.Errorf("set up the beginning and the end: %w", err)
 	}
 	if err := setupSets(mgr, p, wake, served); err != nil {
 		return fmt.Errorf("set up the set controller: %w", err)
@@ -117,6 +117,17 @@ func setupLeaderWorkerSet(mgr ctrl.Manager) error {
 		return fmt.Errorf("set up the group controller: %w", err)
 	}
 	return nil
+}
+
+// reign runs for as long as this replica leads. What came and went before that, none
+// of its looks has seen, however long it stood by.
+func reign(memory *observe.Memory, ended chan<- struct{}) manager.RunnableFunc {
+	return func(ctx context.Context) error {
+		memory.Awaken(time.Now())
+		<-ctx.Done()
+		close(ended)
+		return nil
+	}
 }
 
 // waker sends objects to a queue, which takes them as soon as it runs. Before that

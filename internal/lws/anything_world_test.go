@@ -109,10 +109,12 @@ func (w *anyWorld) restartSlowly() {
 	w.awake()
 }
 
+// swap has the other operator take over.
 func (w *anyWorld) swap() {
 	was := operator{w.cached, w.memory, w.observer}
 	w.cached, w.memory, w.observer = w.other.cached, w.other.memory, w.other.observer
 	w.other = was
+	w.memory.Awaken(w.Now)
 }
 
 func (w *anyWorld) lookAtSet(faults bool) {

@@ -43,10 +43,10 @@ func (p *Plan) nudgeWhenFree(sts *appsv1.StatefulSet, now time.Time, vigil Vigil
 }
 
 // nudgeAfterStart wakes the StatefulSet controller once if it lacked pods while
-// this process was away: their creation may have been refused for want of the
-// admission that the process serves.
+// this process was away or another led: who bore their names may have left unseen, or
+// their creation may have been refused for want of the admission that the process serves.
 func (p *Plan) nudgeAfterStart(sts *appsv1.StatefulSet, now time.Time, vigil Vigil) {
-	if !sts.CreationTimestamp.Time.Before(vigil.Awake) {
+	if sts.CreationTimestamp.After(vigil.Awake) {
 		return
 	}
 	due := vigil.Awake.Add(settleAfterStart)
@@ -55,7 +55,7 @@ func (p *Plan) nudgeAfterStart(sts *appsv1.StatefulSet, now time.Time, vigil Vig
 		return
 	}
 	if now.Before(due.Add(time.Minute)) {
-		p.nudge(sts, vigil.Awake.UTC().Format(time.RFC3339Nano), fmt.Sprintf("statefulset %s lacks pods since before this process started", sts.Name))
+		p.nudge(sts, vigil.Awake.UTC().Format(time.RFC3339Nano), fmt.Sprintf("statefulset %s lacks pods since before this process began to look", sts.Name))
 	}
 }
 

@@ -308,6 +308,19 @@ func TestWhatLackedPodsBeforeTheStartIsNudgedOnce(t *testing.T) {
 	}
 }
 
+// One that stood by for long has seen nobody leave before it took over, as little as
+// one that was just started; what it finds wanting pods was left so by the other.
+func TestWhoTakesOverNudgesWhatLacksPods(t *testing.T) {
+	c := short(t)
+	c.awake()
+	c.pass(time.Hour)
+	c.memory.Awaken(c.Now)
+	c.pass(2 * time.Second)
+	if plan := c.decideSet(); len(nudges(plan)) != 1 {
+		t.Errorf("got %s", spelled(plan))
+	}
+}
+
 func TestWorkersThatLackPodsAreNudgedAfterTheStart(t *testing.T) {
 	c := running(t, 1, 3)
 	lwstest.Edit(c.FakeStore, "w-0", func(sts *appsv1.StatefulSet) { sts.Status.Replicas = 1 })

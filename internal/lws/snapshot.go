@@ -137,6 +137,6 @@ type Vigil struct {
 	// Departed is who left last while bearing the name of a pod that the
 	// StatefulSet lacked, since that StatefulSet was made here.
 	Departed identity.Ref
-	// Awake is since when this process watches the cluster.
+	// Awake is since when this process looks after sets: its start, or when it took over.
 	Awake time.Time
 }

@@ -67,6 +67,8 @@ type writes struct {
 	refusal  lws.Refusal
 	// refused is what the refusal was of.
 	refused wish
+	// soughtAt is when its revisions were last looked for wherever they may be.
+	soughtAt time.Time
 	// status is the one last written, or nil.
 	status *lwsv1.LeaderWorkerSetStatus
 }
@@ -115,6 +117,13 @@ func NewMemory(awake time.Time) *Memory {
 	}
 }
 
+// Awaken dates the first look: what came and went before it is not known.
+func (m *Memory) Awaken(at time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.awake = at
+}
+
 // StatusWritten remembers when a set's status was written.
 func (m *Memory) StatusWritten(set client.Object, at time.Time) {
 	m.note(set, func(w *writes) { w.statusAt = at })
@@ -150,10 +159,10 @@ func (w writes) refusalOf(set client.Object) lws.Refusal {
 }
 
 func (m *Memory) note(set client.Object, change func(*writes)) {
-	w := m.writesOf(set)
-	change(&w)
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	w := m.writesOfLocked(set)
+	change(&w)
 	m.written[client.ObjectKeyFromObject(set)] = w
 }
 
@@ -161,6 +170,10 @@ func (m *Memory) note(set client.Object, change func(*writes)) {
 func (m *Memory) writesOf(set client.Object) writes {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	return m.writesOfLocked(set)
+}
+
+func (m *Memory) writesOfLocked(set client.Object) writes {
 	w := m.written[client.ObjectKeyFromObject(set)]
 	if w.set != set.GetUID() {
 		return writes{set: set.GetUID()}
