@@ -175,17 +175,18 @@ func (w *anyWorld) loseRevision() {
 	}
 }
 
-// unlabel takes a label from a StatefulSet or a Service. A revision without one is
-// lost, and for that see loseRevision.
+// unlabel takes a label, or changes it.
 func (w *anyWorld) unlabel() {
+	kinds := []identity.Kind{identity.KindStatefulSet, identity.KindService, identity.KindControllerRevision}
 	all := slices.DeleteFunc(lwstest.All[client.Object](w.Objects), func(object client.Object) bool {
-		return !slices.Contains([]identity.Kind{identity.KindStatefulSet, identity.KindService}, lwstest.KindOf(object))
+		return !slices.Contains(kinds, lwstest.KindOf(object))
 	})
 	if len(all) == 0 || !w.unlabels {
 		return
 	}
-	w.met.when("a label taken", true)
 	victim, _ := pick(w.t, all).DeepCopyObject().(client.Object)
+	w.met.when("a label taken", true)
+	w.met.when("a label of a revision taken", KindIs(victim, identity.KindControllerRevision))
 	labels := maps.Clone(victim.GetLabels())
 	delete(labels, rapid.SampledFrom([]string{lwsv1.RevisionKey, lwsv1.SetNameLabelKey}).Draw(w.t, "label"))
 	victim.SetLabels(labels)
@@ -245,6 +246,12 @@ func (w *anyWorld) settleDown() {
 			w.Remove(object, metav1.DeletePropagationBackground)
 		}
 	}
+	if set := lwstest.Find[*lwsv1.LeaderWorkerSet](w.FakeStore, "w"); set != nil && set.DeletionTimestamp != nil {
+		// Workers whose leader was made to leave them behind are nobody's, and use
+		// claims that the set's end waits for.
+		w.removeLeftBehind(func(int, int) bool { return true })
+		w.everybody()
+	}
 	w.create()
 	if lwstest.Find[*lwsv1.LeaderWorkerSet](w.FakeStore, "w") == nil {
 		return
@@ -260,10 +267,16 @@ func (w *anyWorld) settleDown() {
 // tidyUp takes away what was left behind and that the set has no use for.
 func (w *anyWorld) tidyUp() {
 	set := find[*lwsv1.LeaderWorkerSet](w.cluster, "w")
+	w.removeLeftBehind(func(group, worker int) bool {
+		return int32(group) >= lws.Replicas(set) || int32(worker) >= lws.Size(set)
+	})
+}
+
+func (w *anyWorld) removeLeftBehind(useless func(group, worker int) bool) {
 	for _, object := range lwstest.All[client.Object](w.Objects) {
 		group, worker := indexOf(object.GetName())
 		left := len(object.GetOwnerReferences()) == 0 && (KindIs(object, identity.KindPod) || KindIs(object, identity.KindStatefulSet))
-		if left && (int32(group) >= lws.Replicas(set) || int32(worker) >= lws.Size(set)) {
+		if left && useless(group, worker) {
 			w.met.when("left behind for good", true)
 			w.Remove(object, metav1.DeletePropagationBackground)
 		}

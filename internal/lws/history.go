@@ -22,13 +22,13 @@ const historyLimit = 5
 // of their own, the latest up to a limit, so that whoever lists the revisions in
 // use finds no others.
 func (d *setDecision) history() {
-	if d.held || !d.settled() || !d.rolledOut() {
+	if d.held || d.relabels || !d.settled() || !d.rolledOut() {
 		return
 	}
 	var past []*appsv1.ControllerRevision
 	for _, revision := range d.Revisions.Members {
 		switch key := revision.Labels[lwsv1.RevisionKey]; {
-		case !inUse(revision, d.Set.Name) && inHistory(revision, d.Set.Name), key != d.key && Genuine(revision, d.Set.Name):
+		case !inUse(revision, d.Set.Name) && inHistory(revision, d.Set.Name), d.superseded(revision) && Genuine(revision, d.Set.Name):
 			past = append(past, revision)
 		case key != d.key && inUse(revision, d.Set.Name):
 			d.drop(revision, fmt.Sprintf("it bears the name of set %s and is none of its revisions", d.Set.Name))
@@ -74,6 +74,11 @@ func (d *setDecision) bringBack(revision *appsv1.ControllerRevision, number int6
 	})
 }
 
+// superseded tells whether no group is to run a revision once all are updated.
+func (d *setDecision) superseded(revision *appsv1.ControllerRevision) bool {
+	return revision.Labels[lwsv1.RevisionKey] != d.key || shadowed(revision, d.counting())
+}
+
 // rolledOut tells whether no group runs another revision, nor could one be made
 // again at it.
 func (d *setDecision) rolledOut() bool {
@@ -104,8 +109,7 @@ func WantsHistory(w SetSnapshot) bool {
 	if current := d.revisionWithKey(d.key); current == nil || !sameRevision(d.Set, current.Data.Raw, data) {
 		return d.revisionWithData(data) == nil
 	}
-	superseded := func(r *appsv1.ControllerRevision) bool { return r.Labels[lwsv1.RevisionKey] != d.key }
-	return slices.ContainsFunc(d.Revisions.Members, superseded) && d.rolledOut()
+	return slices.ContainsFunc(d.Revisions.Members, d.superseded) && d.rolledOut()
 }
 
 // Knows tells whether a set's revision with the key is among those found.

@@ -29,6 +29,7 @@ func (d *setDecision) revisions() {
 		d.key = key
 		return
 	}
+	d.relabel()
 	d.adoptRevisions()
 	if current := d.revisionWithKey(key); current != nil && sameRevision(d.Set, current.Data.Raw, data) {
 		d.key = key
@@ -115,7 +116,12 @@ func (d *setDecision) counting() []*appsv1.ControllerRevision {
 }
 
 func countingRevisions(claim identity.Claim[*appsv1.ControllerRevision], setName string) []*appsv1.ControllerRevision {
-	members := slices.DeleteFunc(slices.Clone(claim.Members), func(r *appsv1.ControllerRevision) bool { return !Genuine(r, setName) })
+	var members []*appsv1.ControllerRevision
+	for _, r := range claim.Members {
+		if r = labelled(r, setName); Genuine(r, setName) {
+			members = append(members, r)
+		}
+	}
 	orphans := slices.DeleteFunc(slices.Clone(claim.Orphans), func(r *appsv1.ControllerRevision) bool { return !Exact(r, setName) })
 	return append(members, orphans...)
 }
@@ -125,18 +131,29 @@ func (d *setDecision) revisionWithKey(key string) *appsv1.ControllerRevision {
 }
 
 // revisionWithKey returns the latest revision with the key, or nil. One whose
-// data hashes to the key goes before one made again under it.
+// data hashes to the key goes before one made again under it, and that before one
+// whose label somebody changed.
 func revisionWithKey(revisions []*appsv1.ControllerRevision, key string) *appsv1.ControllerRevision {
-	keyed := func(r *appsv1.ControllerRevision) bool { return key != "" && r.Labels[lwsv1.RevisionKey] == key }
-	exact := latest(revisions, func(r *appsv1.ControllerRevision) bool { return keyed(r) && RevisionKey(r.Data.Raw) == key })
+	if key == "" {
+		return nil
+	}
+	keyed := func(r *appsv1.ControllerRevision) bool { return r.Labels[lwsv1.RevisionKey] == key }
+	hashed := func(r *appsv1.ControllerRevision) bool { return RevisionKey(r.Data.Raw) == key }
+	exact := latest(revisions, func(r *appsv1.ControllerRevision) bool { return keyed(r) && hashed(r) })
 	if exact != nil {
 		return exact
 	}
-	return latest(revisions, keyed)
+	if again := latest(revisions, keyed); again != nil {
+		return again
+	}
+	return latest(revisions, hashed)
 }
 
 func (d *setDecision) revisionWithData(data []byte) *appsv1.ControllerRevision {
-	return latest(d.counting(), func(r *appsv1.ControllerRevision) bool { return sameRevision(d.Set, r.Data.Raw, data) })
+	counting := d.counting()
+	return latest(counting, func(r *appsv1.ControllerRevision) bool {
+		return !shadowed(r, counting) && sameRevision(d.Set, r.Data.Raw, data)
+	})
 }
 
 // latest returns the fitting revision with the highest number, by name among

@@ -185,12 +185,12 @@ func TestALostRevisionDoesNotHideAChangeOfTheWorkers(t *testing.T) {
 
 func TestARevisionCountsOnlyIfItIsGenuineAndOurs(t *testing.T) {
 	for name, change := range map[string]func(*appsv1.ControllerRevision){
-		"its data is another's":    func(r *appsv1.ControllerRevision) { r.Data.Raw = []byte(`{"spec":{"leaderWorkerTemplate":{}}}`) },
-		"it is a former life's":    func(r *appsv1.ControllerRevision) { r.OwnerReferences[0].UID = "former" },
-		"it is another set's":      func(r *appsv1.ControllerRevision) { r.Labels[lwsv1.SetNameLabelKey] = "v" },
-		"it is on its way out":     func(r *appsv1.ControllerRevision) { r.DeletionTimestamp = &metav1.Time{Time: lwstest.Epoch} },
-		"it has lost its key":      func(r *appsv1.ControllerRevision) { delete(r.Labels, lwsv1.RevisionKey) },
-		"it bears no label at all": func(r *appsv1.ControllerRevision) { r.Labels = nil },
+		"its data is another's": func(r *appsv1.ControllerRevision) { r.Data.Raw = []byte(`{"spec":{"leaderWorkerTemplate":{}}}`) },
+		"it is a former life's": func(r *appsv1.ControllerRevision) { r.OwnerReferences[0].UID = "former" },
+		"it is on its way out":  func(r *appsv1.ControllerRevision) { r.DeletionTimestamp = &metav1.Time{Time: lwstest.Epoch} },
+		"neither label nor name tell": func(r *appsv1.ControllerRevision) {
+			r.Labels, r.Data.Raw = nil, append([]byte(" "), r.Data.Raw...)
+		},
 	} {
 		c := withoutWorkers(t)
 		lwstest.Edit(c.FakeStore, revisions(c)[0].Name, change)

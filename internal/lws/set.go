@@ -25,6 +25,8 @@ type setDecision struct {
 	held bool
 	// key is the revision key that groups should be at, or empty while unknown.
 	key string
+	// relabels is set when revisions are to have their labels back first.
+	relabels bool
 	// data is the revision data of the live spec.
 	data []byte
 	// waiting is what is told about ghosts, or the zero value.

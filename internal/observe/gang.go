@@ -131,10 +131,7 @@ func (o *Observer) fillNewGang(ctx context.Context, j *judge, w *lws.GroupSnapsh
 		return nil
 	}
 	var err error
-	if w.Revisions, err = o.revisionClaim(ctx, j, w.Set, o.revisions); err != nil || lws.Knows(w.Revisions, w.Set.Name, w.Leader.Labels[lwsv1.RevisionKey]) {
-		return err
-	}
-	w.Revisions, err = o.revisionClaim(ctx, j, w.Set, o.revisionsAndHistory)
+	w.Revisions, err = o.revisionsWith(ctx, j, w.Set, w.Leader.Labels[lwsv1.RevisionKey])
 	return err
 }
 

@@ -182,13 +182,8 @@ func (o *Observer) fillPods(ctx context.Context, j *judge, set *lwsv1.LeaderWork
 // fillNewGroup reads what is needed to make or adopt the group's workers.
 func (o *Observer) fillNewGroup(ctx context.Context, j *judge, w *lws.GroupSnapshot) error {
 	var err error
-	if w.Revisions, err = o.revisionClaim(ctx, j, w.Set, o.revisions); err != nil {
+	if w.Revisions, err = o.revisionsWith(ctx, j, w.Set, w.Leader.Labels[lwsv1.RevisionKey]); err != nil {
 		return err
-	}
-	if !lws.Knows(w.Revisions, w.Set.Name, w.Leader.Labels[lwsv1.RevisionKey]) {
-		if w.Revisions, err = o.revisionClaim(ctx, j, w.Set, o.revisionsAndHistory); err != nil {
-			return err
-		}
 	}
 	if lws.Topology(lws.AsLed(w.Set, w.Leader), w.Leader) == "" || w.Leader.Spec.NodeName == "" {
 		return nil

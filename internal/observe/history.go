@@ -4,11 +4,14 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 )
 
@@ -36,4 +39,59 @@ func (o *Observer) revisionsAndHistory(ctx context.Context, set *lwsv1.LeaderWor
 		all[known] = revision // the cache has not seen it filed away
 	}
 	return all, nil
+}
+
+// revisionsWith returns the set's revisions, looked for ever further until the one with
+// the key is among them.
+func (o *Observer) revisionsWith(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet, key string) (identity.Claim[*appsv1.ControllerRevision], error) {
+	var found identity.Claim[*appsv1.ControllerRevision]
+	for _, read := range []readRevisions{o.revisions, o.revisionsAndHistory, o.revisionsUncovered} {
+		var err error
+		if found, err = o.revisionClaim(ctx, j, set, read); err != nil || lws.Knows(found, set.Name, key) {
+			return found, err
+		}
+	}
+	return found, nil
+}
+
+// revisionsUncovered returns also those whose labels somebody took, so that neither the
+// cache nor the history shows them. Their owner tells whose they are.
+func (o *Observer) revisionsUncovered(ctx context.Context, set *lwsv1.LeaderWorkerSet) ([]*appsv1.ControllerRevision, error) {
+	if err := o.uncoverRevisions(ctx, set); err != nil {
+		return nil, err
+	}
+	return o.revisionsAndHistory(ctx, set)
+}
+
+// uncoverRevisions looks for them among all revisions of the namespace. What was looked
+// for in vain is lost, and not looked for at every look.
+func (o *Observer) uncoverRevisions(ctx context.Context, set *lwsv1.LeaderWorkerSet) error {
+	if o.memory.soughtLately(set, o.now) {
+		return nil
+	}
+	list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "ControllerRevisionList"}}
+	if err := o.live.List(ctx, list, client.InNamespace(set.Namespace)); err != nil {
+		return fmt.Errorf("list revisions in %q: %w", set.Namespace, err)
+	}
+	for i := range list.Items {
+		item := &list.Items[i]
+		if !metav1.IsControlledBy(item, set) || item.Labels[lws.HistoryLabelKey] == set.Name {
+			continue
+		}
+		if _, _, err := o.uncover(ctx, name{kind: identity.KindControllerRevision, namespace: item.Namespace, name: item.Name}); err != nil {
+			return err
+		}
+	}
+	o.memory.sought(set, o.now)
+	return nil
+}
+
+// sought remembers that the revisions of a set were looked for everywhere.
+func (m *Memory) sought(set *lwsv1.LeaderWorkerSet, at time.Time) {
+	m.note(set, func(w *writes) { w.soughtAt = at })
+}
+
+func (m *Memory) soughtLately(set *lwsv1.LeaderWorkerSet, now time.Time) bool {
+	at := m.writesOf(set).soughtAt
+	return !at.IsZero() && now.Sub(at) < lookAgainAfter
 }

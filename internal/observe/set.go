@@ -81,6 +81,11 @@ func (o *Observer) SetAs(ctx context.Context, set *lwsv1.LeaderWorkerSet, now ti
 			return w, err
 		}
 	}
+	if lws.MissesRevision(w) {
+		if w.Revisions, err = o.revisionClaim(ctx, j, set, o.revisionsUncovered); err != nil {
+			return w, err
+		}
+	}
 	if w.GangMissing, err = o.gangMissing(ctx, set, w.Groups); err != nil {
 		return w, err
 	}

@@ -1,0 +1,32 @@
+package observe_test
+
+import (
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws/lwstest"
+)
+
+// A revision that leaders run and nobody shows is looked for in the API server, by its
+// owner. What was looked for in vain is not looked for again at every look.
+func TestARevisionThatLeadersRunIsLookedForWhateverItsLabels(t *testing.T) {
+	e, set, _ := chained(t)
+	lwstest.Edit(e.FakeStore, "w", func(sts *appsv1.StatefulSet) { sts.Labels[lwsv1.RevisionKey] = "key" })
+	e.set("w")
+	before := e.live.Reads
+	if e.set("w"); e.live.Reads != before {
+		t.Errorf("looked for with each look: %d reads more", e.live.Reads-before)
+	}
+	e.Now = e.Now.Add(10 * time.Second)
+	revision := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "w-key-1"}}
+	lwstest.OwnedBy(revision, lwsv1.GroupVersion.String(), identity.RefOf(identity.KindLeaderWorkerSet, set))
+	lwstest.Add(e.FakeStore, revision)
+	if got := e.set("w").Revisions; len(got.Members) != 1 {
+		t.Errorf("found %+v", got)
+	}
+}
