@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -79,13 +80,19 @@ func setsOf(_ context.Context, object client.Object) []types.NamespacedName {
 	return []types.NamespacedName{labelled, own}
 }
 
-// setOfRevision is the set that a revision is labelled with. A StatefulSet's own
-// history bears that label, too, and concerns nobody: as many come as a set has groups.
+// setOfRevision is the set that a revision is labelled with, and the one that it belongs
+// to whatever its label says. A StatefulSet's own history bears that label, too, and
+// concerns nobody: as many come as a set has groups.
 func setOfRevision(_ context.Context, object client.Object) []types.NamespacedName {
 	if observe.OfStatefulSet(object) {
 		return nil
 	}
-	return []types.NamespacedName{labelledSet(object)}
+	labelled := labelledSet(object)
+	owner := metav1.GetControllerOfNoCopy(object)
+	if owner == nil || owner.Kind != string(identity.KindLeaderWorkerSet) || owner.Name == labelled.Name {
+		return []types.NamespacedName{labelled}
+	}
+	return []types.NamespacedName{labelled, {Namespace: object.GetNamespace(), Name: owner.Name}}
 }
 
 // groupsOfRevision are the groups of the set whose revision it is: one may wait for it.

@@ -37,6 +37,13 @@ func names(keys []types.NamespacedName) (all []string) {
 	return all
 }
 
+// relabelled is a revision of set w that somebody gave another set's name.
+func relabelled() *appsv1.ControllerRevision {
+	revision := &appsv1.ControllerRevision{ObjectMeta: meta("w-x-1", "v")}
+	revision.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(&metav1.ObjectMeta{Name: "w", UID: "u"}, lwsv1.GroupVersion.WithKind("LeaderWorkerSet"))}
+	return revision
+}
+
 // historyOf is a revision that a StatefulSet made of itself: it bears its pods' labels.
 func historyOf(sts, set string) client.Object {
 	revision := &appsv1.ControllerRevision{ObjectMeta: meta(sts+"-5f6d7", set)}
@@ -58,6 +65,7 @@ func TestWhomAnEventConcerns(t *testing.T) {
 		{"a worker statefulset: its set, and the set of its name", setsOf, sts("w-0", "w"), []string{"w", "w-0"}},
 		{"a statefulset without labels: the set of its name", setsOf, sts("w", ""), []string{"w"}},
 		{"a revision: its set", setOfRevision, &appsv1.ControllerRevision{ObjectMeta: meta("w-x-1", "w")}, []string{"w"}},
+		{"a revision under the name of another: that set, and its own", setOfRevision, relabelled(), []string{"v", "w"}},
 		{"a statefulset's own history: nobody", setOfRevision, historyOf("w-0", "w"), nil},
 		{"a leader: its set", setOfPod(memory), pod("w-0", "w"), []string{"w"}},
 		{"a worker: no set", setOfPod(memory), pod("w-0-1", "w"), nil},

@@ -153,9 +153,25 @@ func (w *anyWorld) squat() {
 		&appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Replicas: lwstest.Ptr[int32](0), Template: template}},
 	}).Draw(w.t, "squatter")
 	if _, taken := w.Objects[lwstest.NameOf(squatter)]; !taken {
+		if rapid.Bool().Draw(w.t, "controlled") {
+			lwstest.OwnedBy(squatter, "v1", identity.RefOf(identity.KindService, w.stranger()))
+			squatter.SetLabels(map[string]string{lwsv1.SetNameLabelKey: "w", lwsv1.WorkerIndexLabelKey: "0"})
+		}
 		w.squatters[lwstest.Add(w.FakeStore, squatter).GetUID()] = true
 		w.met.when("a squatter", true)
 	}
+}
+
+// stranger is somebody else, who controls things of his own.
+func (w *anyWorld) stranger() *corev1.Service {
+	const name = "stranger"
+	if known := lwstest.Find[*corev1.Service](w.FakeStore, name); known != nil {
+		return known
+	}
+	added := lwstest.Add(w.FakeStore, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: name}})
+	w.squatters[added.UID] = true
+	w.met.when("a squatter that somebody controls", true)
+	return added
 }
 
 // loseRevision loses the revision that the spec still says, under the eyes of the
