@@ -132,6 +132,7 @@ func (w *anyWorld) leaveBehind() {
 	if w.unlabels || leader == nil || set == nil || leader.DeletionTimestamp != nil || set.DeletionTimestamp != nil {
 		return
 	}
+	w.met.when("Pod deleted in the Orphan", true)
 	w.Remove(leader, metav1.DeletePropagationOrphan)
 	w.Collect(w.Objects[lwstest.NameOf(leader)])
 	w.images++
