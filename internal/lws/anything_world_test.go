@@ -40,6 +40,8 @@ type anyWorld struct {
 	crashes map[string]int
 	// squatters are what somebody else put under names of the set.
 	squatters map[types.UID]bool
+	// sees is set while the cache that is looked through shows all there is.
+	sees bool
 }
 
 // anyKinds are those that its caches are delivered.
@@ -173,7 +175,9 @@ func (w *anyWorld) lookAround(faults bool) {
 	for _, kind := range anyKinds {
 		w.cached.Deliver(kind)
 	}
+	w.sees = true
 	w.lookAtSet(faults)
+	w.sees = false
 	for _, name := range allGroups {
 		w.lookAtGroup(name, faults)
 	}

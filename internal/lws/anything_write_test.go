@@ -4,14 +4,11 @@ import (
 	"errors"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
-	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/lwstest"
 )
@@ -37,15 +34,6 @@ func (w *anyWorld) carryOut(plan lws.Plan, faults bool) {
 		if _, deletes := a.(action.Delete); err != nil && !deletes {
 			return
 		}
-	}
-}
-
-// judge checks that nothing of others is written to (S10).
-func (w *anyWorld) judge(a action.Action) {
-	w.met.when(a.Why().Code, true)
-	w.met.when("workers made anew", a.Why().Code == lws.CodeOutdated && a.Target().Kind == identity.KindStatefulSet)
-	if _, creates := a.(action.Create); !creates && w.squatters[a.Target().UID] {
-		w.t.Fatalf("%s %s, which is somebody else's", a.Verb(), a.Target())
 	}
 }
 
@@ -106,31 +94,4 @@ func (w *anyWorld) remember(a action.Action) {
 			w.memory.Applied(set, lws.Applied{UID: sts.UID, Generation: sts.Generation, Fingerprint: object.Annotations[lws.AppliedAnnotationKey]})
 		}
 	}
-}
-
-// checkKept checks that no revision was put away that leaders run (S5): nobody who
-// lists those in use would find it, and in the end it would be dropped.
-func (w *anyWorld) checkKept(a action.Action) {
-	if a.Target().Kind != identity.KindControllerRevision || a.Why().Code != lws.CodeSuperseded {
-		return
-	}
-	inUse := map[string]bool{}
-	for _, revision := range revisions(w.cluster) {
-		if lws.BearsName(revision, "w") {
-			inUse[revision.Labels[lwsv1.RevisionKey]] = true
-		}
-	}
-	for _, pod := range lwstest.All[*corev1.Pod](w.Objects) {
-		key := pod.Labels[lwsv1.RevisionKey]
-		if w.leads(pod) && !inUse[key] {
-			w.t.Fatalf("%s %s: %s, and leader %s runs %s", a.Verb(), a.Target(), a.Why().Sentence, pod.Name, key)
-		}
-	}
-}
-
-// leads tells whether a pod is a leader of the set as it lives now, and is to stay.
-func (w *anyWorld) leads(pod *corev1.Pod) bool {
-	group, worker := indexOf(pod.Name)
-	set, sts := lwstest.Find[*lwsv1.LeaderWorkerSet](w.FakeStore, "w"), lwstest.Find[*appsv1.StatefulSet](w.FakeStore, "w")
-	return set != nil && sts != nil && worker == 0 && int32(group) < lws.PodsOf(sts) && pod.DeletionTimestamp == nil && metav1.IsControlledBy(sts, set) && metav1.IsControlledBy(pod, sts)
 }

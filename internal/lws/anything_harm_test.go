@@ -1,0 +1,183 @@
+package lws_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/lwstest"
+)
+
+// harm breaks something that belongs to the set.
+func (w *anyWorld) harm() {
+	if w.harms >= 8 {
+		return
+	}
+	w.harms++
+	what := rapid.SampledFrom([]string{"pod", "leader", "pod", "leader", "pod", "statefulset", "service", "revision", "replicas", "label", "squatter"}).Draw(w.t, "harmed")
+	switch what {
+	case "pod":
+		w.harmPod()
+	case "statefulset":
+		if all := lwstest.All[*appsv1.StatefulSet](w.Objects); len(all) > 0 {
+			w.met.when("a statefulset deleted", true)
+			victim := pick(w.t, all)
+			w.Remove(victim, w.propagation(victim))
+		}
+	case "service":
+		if all := lwstest.All[*corev1.Service](w.Objects); len(all) > 0 {
+			w.Remove(pick(w.t, all), metav1.DeletePropagationBackground)
+		}
+	case "revision":
+		w.loseRevision()
+	case "replicas":
+		w.scaleByHand()
+	case "label":
+		w.unlabel()
+	case "squatter":
+		w.squat()
+	case "leader":
+		w.leaveBehind()
+	}
+}
+
+// leaveBehind deletes a leader but not its workers, and has the set rolled before
+// the next one comes.
+func (w *anyWorld) leaveBehind() {
+	leader := lwstest.Find[*corev1.Pod](w.FakeStore, rapid.SampledFrom(groupNames).Draw(w.t, "leader"))
+	set := lwstest.Find[*lwsv1.LeaderWorkerSet](w.FakeStore, "w")
+	if w.unlabels || leader == nil || set == nil || leader.DeletionTimestamp != nil || set.DeletionTimestamp != nil {
+		return
+	}
+	w.met.when("Pod deleted in the Orphan", true)
+	w.Remove(leader, metav1.DeletePropagationOrphan)
+	w.Collect(w.Objects[lwstest.NameOf(leader)])
+	w.images++
+	lwstest.Edit(w.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) {
+		lwstest.Image(fmt.Sprintf("image:%d", w.images))(set)
+		set.Generation++
+	})
+}
+
+// squat has somebody else take a name that the set needs, if it is free.
+func (w *anyWorld) squat() {
+	name := rapid.SampledFrom([]string{"w", "w-0", "w-1", "w-0-1"}).Draw(w.t, "name")
+	meta := metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: name}
+	template := lwstest.Template("x", "x")
+	template.Labels = map[string]string{"squats": "x"}
+	squatter := rapid.SampledFrom([]client.Object{
+		&corev1.Pod{ObjectMeta: meta, Spec: template.Spec},
+		&corev1.Service{ObjectMeta: meta},
+		&appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Replicas: lwstest.Ptr[int32](0), Template: template}},
+	}).Draw(w.t, "squatter")
+	if _, taken := w.Objects[lwstest.NameOf(squatter)]; !taken {
+		if rapid.Bool().Draw(w.t, "controlled") {
+			lwstest.OwnedBy(squatter, "v1", identity.RefOf(identity.KindService, w.stranger()))
+			squatter.SetLabels(map[string]string{lwsv1.SetNameLabelKey: "w", lwsv1.WorkerIndexLabelKey: "0"})
+		}
+		w.squatters[lwstest.Add(w.FakeStore, squatter).GetUID()] = true
+		w.met.when("a squatter", true)
+	}
+}
+
+// stranger is somebody else, who controls things of his own.
+func (w *anyWorld) stranger() *corev1.Service {
+	const name = "stranger"
+	if known := lwstest.Find[*corev1.Service](w.FakeStore, name); known != nil {
+		return known
+	}
+	added := lwstest.Add(w.FakeStore, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: name}})
+	w.squatters[added.UID] = true
+	w.met.when("a squatter that somebody controls", true)
+	return added
+}
+
+// loseRevision loses the revision that the spec still says, under the eyes of the
+// operator. Nobody could tell any more what another one said.
+func (w *anyWorld) loseRevision() {
+	set := lwstest.Find[*lwsv1.LeaderWorkerSet](w.FakeStore, "w")
+	if set == nil || set.DeletionTimestamp != nil {
+		return
+	}
+	for _, revision := range revisions(w.cluster) {
+		if metav1.IsControlledBy(revision, set) && lws.Agrees(set, revision.Data.Raw) {
+			w.met.when("a revision lost", true)
+			w.Remove(revision, metav1.DeletePropagationBackground)
+			w.restart()
+			w.lookAtSet(false)
+		}
+	}
+}
+
+// unlabel takes a label, or changes it.
+func (w *anyWorld) unlabel() {
+	kinds := []identity.Kind{identity.KindStatefulSet, identity.KindService, identity.KindControllerRevision}
+	all := slices.DeleteFunc(lwstest.All[client.Object](w.Objects), func(object client.Object) bool {
+		return !slices.Contains(kinds, lwstest.KindOf(object))
+	})
+	if len(all) == 0 || !w.unlabels {
+		return
+	}
+	victim, _ := pick(w.t, all).DeepCopyObject().(client.Object)
+	w.met.when("a label taken", true)
+	w.met.when("a label of a revision taken", KindIs(victim, identity.KindControllerRevision))
+	labels := maps.Clone(victim.GetLabels())
+	delete(labels, rapid.SampledFrom([]string{lwsv1.RevisionKey, lwsv1.SetNameLabelKey}).Draw(w.t, "label"))
+	victim.SetLabels(labels)
+	w.Put(victim)
+}
+
+// scaleByHand scales a StatefulSet as nobody should.
+func (w *anyWorld) scaleByHand() {
+	all := lwstest.All[*appsv1.StatefulSet](w.Objects)
+	workers := slices.DeleteFunc(slices.Clone(all), func(sts *appsv1.StatefulSet) bool { return sts.Name == "w" })
+	if len(workers) > 0 && rapid.Bool().Draw(w.t, "workers") {
+		w.met.when("workers scaled by hand", true)
+		all = workers
+	}
+	if len(all) == 0 {
+		return
+	}
+	w.met.when("a statefulset scaled by hand", true)
+	replicas := rapid.Int32Range(0, 5).Draw(w.t, "replicas")
+	lwstest.Edit(w.FakeStore, pick(w.t, all).Name, func(sts *appsv1.StatefulSet) {
+		sts.Spec.Replicas = &replicas
+		sts.Generation++
+	})
+}
+
+func (w *anyWorld) harmPod() {
+	pods := lwstest.All[*corev1.Pod](w.Objects)
+	if len(pods) == 0 {
+		return
+	}
+	pod := pick(w.t, pods)
+	if pod.DeletionTimestamp != nil {
+		return
+	}
+	switch rapid.SampledFrom([]string{"restarts", "ends", "is deleted", "vanishes", "is held", "flaps", "crashes", "crashes"}).Draw(w.t, "how") {
+	case "restarts":
+		lwstest.Edit(w.FakeStore, pod.Name, crash)
+	case "ends":
+		lwstest.Edit(w.FakeStore, pod.Name, func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed })
+	case "is deleted":
+		w.Remove(pod, w.propagation(pod))
+	case "vanishes":
+		lwstest.Drop[*corev1.Pod](w.FakeStore, pod.Name)
+	case "is held":
+		lwstest.Edit(w.FakeStore, pod.Name, func(pod *corev1.Pod) { pod.Finalizers = append(pod.Finalizers, heldBy) })
+	case "crashes":
+		w.crashes[pod.Name] = rapid.IntRange(1, 3).Draw(w.t, "times")
+	case "flaps":
+		lwstest.Edit(w.FakeStore, pod.Name, func(pod *corev1.Pod) { pod.Status.Conditions = nil })
+	}
+}
