@@ -87,8 +87,10 @@ func (d *setDecision) restoredKey(revision *appsv1.ControllerRevision) *appsv1.C
 	if key == hash || !NamedByData(revision, d.Set.Name) {
 		return revision
 	}
-	run := runKeys(d.SetSnapshot)
-	if !run[hash] || run[key] || d.revisionWithKey(hash) != revision {
+	if run := runKeys(d.SetSnapshot); !run[hash] || run[key] {
+		return revision
+	}
+	if own := d.revisionWithKey(hash); own == nil || own.UID != revision.UID {
 		return revision
 	}
 	return withKey(revision, d.Set.Name, hash)
