@@ -101,6 +101,7 @@ func hiddenUnder[T client.Object](ctx context.Context, o *Observer, kind identit
 	var found []T
 	for _, n := range o.memory.hiddenNames(kind, key) {
 		if slices.ContainsFunc(shown, func(object T) bool { return object.GetName() == n.name }) {
+			o.memory.unhide(n)
 			continue
 		}
 		object, ok, err := o.lookAgain(ctx, n)
@@ -112,6 +113,14 @@ func hiddenUnder[T client.Object](ctx context.Context, o *Observer, kind identit
 		}
 	}
 	return found, nil
+}
+
+// unhide forgets what the cache shows again. Remembered as it was, it would be taken for
+// that as soon as it is hidden once more.
+func (m *Memory) unhide(n name) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.hidden, n)
 }
 
 // hiddenNames returns the remembered names of a kind that the key's set would

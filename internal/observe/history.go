@@ -69,24 +69,30 @@ func (o *Observer) uncoverRevisions(ctx context.Context, set *lwsv1.LeaderWorker
 	if o.memory.soughtLately(set, o.now) {
 		return nil
 	}
+	known, err := o.revisions(ctx, set)
+	if err != nil {
+		return err
+	}
 	list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "ControllerRevisionList"}}
 	if err := o.live.List(ctx, list, client.InNamespace(set.Namespace)); err != nil {
 		return fmt.Errorf("list revisions in %q: %w", set.Namespace, err)
 	}
-	for i := range list.Items {
-		item := &list.Items[i]
-		if !metav1.IsControlledBy(item, set) || item.Labels[lws.HistoryLabelKey] == set.Name {
-			continue
-		}
-		if _, _, err := o.uncover(ctx, name{kind: identity.KindControllerRevision, namespace: item.Namespace, name: item.Name}); err != nil {
+	unseen := slices.DeleteFunc(list.Items, func(item metav1.PartialObjectMetadata) bool {
+		return !metav1.IsControlledBy(&item, set) || item.Labels[lws.HistoryLabelKey] == set.Name ||
+			slices.ContainsFunc(known, func(r *appsv1.ControllerRevision) bool { return r.UID == item.UID })
+	})
+	for i := range unseen {
+		if _, _, err := o.uncover(ctx, name{kind: identity.KindControllerRevision, namespace: set.Namespace, name: unseen[i].Name}); err != nil {
 			return err
 		}
 	}
-	o.memory.sought(set, o.now)
+	if len(unseen) == 0 {
+		o.memory.sought(set, o.now)
+	}
 	return nil
 }
 
-// sought remembers that the revisions of a set were looked for everywhere.
+// sought remembers that the revisions of a set were looked for everywhere, in vain.
 func (m *Memory) sought(set *lwsv1.LeaderWorkerSet, at time.Time) {
 	m.note(set, func(w *writes) { w.soughtAt = at })
 }

@@ -9,6 +9,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/lwstest"
 )
 
@@ -16,17 +17,31 @@ import (
 // owner. What was looked for in vain is not looked for again at every look.
 func TestARevisionThatLeadersRunIsLookedForWhateverItsLabels(t *testing.T) {
 	e, set, _ := chained(t)
-	lwstest.Edit(e.FakeStore, "w", func(sts *appsv1.StatefulSet) { sts.Labels[lwsv1.RevisionKey] = "key" })
+	data := []byte("{}")
+	key := lws.RevisionKey(data)
+	lwstest.Edit(e.FakeStore, "w", func(sts *appsv1.StatefulSet) { sts.Labels[lwsv1.RevisionKey] = key })
 	e.set("w")
 	before := e.live.Reads
 	if e.set("w"); e.live.Reads != before {
 		t.Errorf("looked for with each look: %d reads more", e.live.Reads-before)
 	}
 	e.Now = e.Now.Add(10 * time.Second)
-	revision := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "w-key-1"}}
+	revision := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "w-" + key + "-1"}}
+	revision.Data.Raw = data
 	lwstest.OwnedBy(revision, lwsv1.GroupVersion.String(), identity.RefOf(identity.KindLeaderWorkerSet, set))
 	lwstest.Add(e.FakeStore, revision)
 	if got := e.set("w").Revisions; len(got.Members) != 1 {
+		t.Errorf("found %+v", got)
+	}
+
+	// Shown again and hidden again, it is what it is, not what it was.
+	label := func(labels map[string]string) {
+		lwstest.Edit(e.FakeStore, revision.Name, func(r *appsv1.ControllerRevision) { r.Labels = labels })
+	}
+	label(map[string]string{lwsv1.SetNameLabelKey: "w", lwsv1.RevisionKey: key})
+	e.set("w")
+	label(nil)
+	if got := e.set("w").Revisions; len(got.Members) != 1 || got.Members[0].Labels != nil {
 		t.Errorf("found %+v", got)
 	}
 }
