@@ -22,7 +22,7 @@ func labelled(revision *appsv1.ControllerRevision, setName string) *appsv1.Contr
 	if key != "" && isRevisionOf(revision, setName) {
 		return revision
 	}
-	if !NamedByData(revision, setName) && RevisionKey(revision.Data.Raw) != key {
+	if !namedByData(revision, setName) && RevisionKey(revision.Data.Raw) != key {
 		return revision
 	}
 	if key == "" {
@@ -31,9 +31,9 @@ func labelled(revision *appsv1.ControllerRevision, setName string) *appsv1.Contr
 	return withKey(revision, setName, key)
 }
 
-// NamedByData tells whether a revision has the name that this set gives to one with
+// namedByData tells whether a revision has the name that this set gives to one with
 // such data.
-func NamedByData(revision *appsv1.ControllerRevision, setName string) bool {
+func namedByData(revision *appsv1.ControllerRevision, setName string) bool {
 	return strings.HasPrefix(revision.Name, revisionStem(setName, RevisionKey(revision.Data.Raw)))
 }
 
@@ -84,7 +84,7 @@ func changedLabels(from, to *appsv1.ControllerRevision) map[string]string {
 func (d *setDecision) restoredKey(revision *appsv1.ControllerRevision) *appsv1.ControllerRevision {
 	hash := RevisionKey(revision.Data.Raw)
 	key := revision.Labels[lwsv1.RevisionKey]
-	if key == hash || !NamedByData(revision, d.Set.Name) {
+	if key == hash || !namedByData(revision, d.Set.Name) {
 		return revision
 	}
 	if run := runKeys(d.SetSnapshot); !run[hash] || run[key] {
