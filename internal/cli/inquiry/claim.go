@@ -21,6 +21,9 @@ const (
 	refusal = "refuse-delete." + protected
 	// protected is in the name of each policy of protection, whatever it was loaded from.
 	protected = "protection.lockstep.dev"
+	// pods is the name of the policy that gives what is built in elsewhere: it is there
+	// where Lockstep protects alone.
+	pods = "pod-protection." + protected
 )
 
 // Found is one claim, and all that explains it.
@@ -61,7 +64,7 @@ func (i *Inquirer) About(ctx context.Context, w *World, claim *corev1.Persistent
 	f.Mode, f.ModeFrom = modeOf(claim, w)
 	f.Choice = protect.ChoiceOf(claim, w.Labels)
 	f.unconfigured()
-	reads := []func(context.Context, *Found) error{i.policies, i.volume, i.attached, i.nodes}
+	reads := []func(context.Context, *Found) error{i.policies, i.alone, i.volume, i.attached, i.nodes}
 	if i.Brief && claim.DeletionTimestamp == nil {
 		reads = reads[:1]
 	}
@@ -178,6 +181,20 @@ func (i *Inquirer) policies(ctx context.Context, f *Found) error {
 	if err := f.World.policies.err; err != nil {
 		return f.missed("the policy that refuses", err)
 	}
+	return nil
+}
+
+// alone asks whose the built-in finalizer is. Who may not ask is told what holds of
+// most clusters: it changes nothing in what holds the claim.
+func (i *Inquirer) alone(ctx context.Context, f *Found) error {
+	if !slices.Contains(f.Claim.Finalizers, protect.PodsFinalizer) {
+		return nil
+	}
+	if f.World.alone == nil {
+		err := i.get(ctx, client.ObjectKey{Name: pods}, &admissionv1.MutatingAdmissionPolicy{})
+		f.World.alone = new(err == nil)
+	}
+	f.Settings.Alone = *f.World.alone
 	return nil
 }
 

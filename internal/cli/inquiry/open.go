@@ -96,6 +96,7 @@ func newMapper() *meta.DefaultRESTMapper {
 		corev1.SchemeGroupVersion.WithKind("PersistentVolume"), storagev1.SchemeGroupVersion.WithKind("VolumeAttachment"),
 		admissionv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicy"),
 		admissionv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicyBinding"),
+		admissionv1.SchemeGroupVersion.WithKind("MutatingAdmissionPolicy"),
 	} {
 		m.Add(kind, meta.RESTScopeRoot)
 	}

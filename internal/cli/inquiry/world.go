@@ -43,6 +43,7 @@ type World struct {
 	// What several claims ask for is read once.
 	nodes    map[string]*corev1.Node
 	policies *policies
+	alone    *bool
 	// unconfigured says why kinds that only the configuration describes are not known.
 	unconfigured string
 }
