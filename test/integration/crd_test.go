@@ -116,6 +116,7 @@ func TestRefusalsOfTheDefinition(t *testing.T) {
 		{"unknown network", `{networkConfig: {subdomainPolicy: Own}}`, `spec.networkConfig.subdomainPolicy: Unsupported value: "Own"`},
 		{"replicas", `{replicas: 1000001}`, `spec.replicas: Invalid value: 1000001: spec.replicas in body should be less than or equal to 1000000`},
 		{"size", `{leaderWorkerTemplate: {size: 0}}`, `spec.leaderWorkerTemplate.size: Invalid value: 0: size must be equal or greater than 1`},
+		{"large size", `{leaderWorkerTemplate: {size: 2000000000}}`, `spec.leaderWorkerTemplate.size: Invalid value: 2000000000: size must be equal or less than 1000000: more pods than a cluster holds; use more groups`},
 		{"product", `{replicas: 65536, leaderWorkerTemplate: {size: 32768}}`, `spec.replicas: Invalid value: the product of replicas and worker replicas must not exceed 2147483647`},
 		{"percentage", `{rolloutStrategy: {rollingUpdateConfiguration: {maxSurge: 101%}}}`, `spec.rolloutStrategy.rollingUpdateConfiguration.maxSurge: Invalid value: "101%": must not be greater than 100%`},
 		{"budget", `{rolloutStrategy: {rollingUpdateConfiguration: {maxUnavailable: 0}}}`, "spec.rolloutStrategy.rollingUpdateConfiguration.maxUnavailable: Invalid value: must not be 0 when `maxSurge` is 0"},

@@ -32,10 +32,13 @@ type LeaderWorkerTemplate struct {
 	WorkerTemplate corev1.PodTemplateSpec `json:"workerTemplate"`
 
 	// size is the number of pods of a group, leader included. A group of size 1
-	// is its leader alone: no StatefulSet is made for workers.
+	// is its leader alone: no StatefulSet is made for workers. A new or changed size
+	// is at most 1000000: the controller of StatefulSets takes memory for every pod that
+	// one of them asks for, before it makes the first.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:XValidation:rule=`self >= 1`,message="size must be equal or greater than 1"
+	// +kubebuilder:validation:XValidation:rule=`self <= 1000000`,message="size must be equal or less than 1000000: more pods than a cluster holds; use more groups"
 	Size *int32 `json:"size,omitempty"`
 
 	// restartPolicy says what becomes of a group when one of its pods fails.

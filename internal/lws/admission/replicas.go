@@ -8,7 +8,13 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
-const maxReplicas = 1_000_000
+// The controller of StatefulSets takes memory for every pod that one of them asks for,
+// before it makes the first: 17 GB for a size of two thousand million, which takes that controller away
+// from everybody. A million pods take 8 MB, and are more than any cluster holds.
+const (
+	maxReplicas = 1_000_000
+	maxSize     = 1_000_000
+)
 
 func readReplicas(set *lwsv1.LeaderWorkerSet) any { return replicas(set) }
 
@@ -25,8 +31,11 @@ func checkReplicas(set *lwsv1.LeaderWorkerSet) field.ErrorList {
 func readSize(set *lwsv1.LeaderWorkerSet) any { return size(set) }
 
 func checkSize(set *lwsv1.LeaderWorkerSet) field.ErrorList {
-	if n := size(set); n < 1 {
+	switch n := size(set); {
+	case n < 1:
 		return field.ErrorList{field.Invalid(sizePath, n, "size must be equal or greater than 1")}
+	case n > maxSize:
+		return field.ErrorList{field.Invalid(sizePath, n, "size must be equal or less than 1000000: more pods than a cluster holds; use more groups")}
 	}
 	return nil
 }

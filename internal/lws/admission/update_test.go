@@ -82,6 +82,9 @@ func TestUpdateOfEverythingElse(t *testing.T) {
 		{"to too many replicas", newSet(), newSet(withReplicas(1000001)), []string{
 			"spec.replicas: Invalid value: 1000001: replicas must be equal or less than 1000000",
 		}},
+		{"to too large a size", newSet(), newSet(withReplicas(1), withSize(2_000_000_000)), []string{
+			"spec.leaderWorkerTemplate.size: Invalid value: 2000000000: size must be equal or less than 1000000: more pods than a cluster holds; use more groups",
+		}},
 		{"budget that rounds to nothing after scaling", newSet(withBudget("10%", "0"), withReplicas(10)), newSet(withBudget("10%", "0"), withReplicas(5)), []string{
 			unavailable + `"10%": must not be 0 when ` + "`maxSurge` is 0",
 		}},
@@ -145,6 +148,7 @@ func TestUpdateLeavesOldFaultsAlone(t *testing.T) {
 		"name":       withName("2cube"),
 		"replicas":   withReplicas(-5),
 		"size":       withSize(0),
+		"large size": withSize(2_000_000_000),
 		"product":    func(s *lwsv1.LeaderWorkerSet) { withReplicas(1000000)(s); withSize(1000000)(s) },
 		"percentage": withBudget("abc", "200%"),
 		"partition":  withPartition(-1),

@@ -62,14 +62,19 @@ func TestValidateNamesAndNumbers(t *testing.T) {
 		{"neither replicas nor size", newSet(func(s *lwsv1.LeaderWorkerSet) {
 			s.Spec.Replicas, s.Spec.LeaderWorkerTemplate.Size = nil, nil
 		}), nil},
-		{"as many pods as can be counted", newSet(withReplicas(1), withSize(math.MaxInt32)), nil},
+		{"largest size", newSet(withSize(1000000)), nil},
+		{"too large a size", newSet(withSize(1000001)), []string{"spec.leaderWorkerTemplate.size: Invalid value: 1000001: size must be equal or less than 1000000: more pods than a cluster holds; use more groups"}},
+		{"nearly as many pods as can be counted", newSet(withReplicas(1000000), withSize(2147)), nil},
 		{
 			"more pods than can be counted", newSet(withReplicas(65536), withSize(32768)),
 			[]string{"spec.replicas: Invalid value: 65536: the product of replicas and worker replicas must not exceed 2147483647"},
 		},
 		{
 			"product beyond 32 bits", newSet(withReplicas(1000000), withSize(math.MaxInt32)),
-			[]string{"spec.replicas: Invalid value: 1000000: the product of replicas and worker replicas must not exceed 2147483647"},
+			[]string{
+				"spec.leaderWorkerTemplate.size: Invalid value: 2147483647: size must be equal or less than 1000000: more pods than a cluster holds; use more groups",
+				"spec.replicas: Invalid value: 1000000: the product of replicas and worker replicas must not exceed 2147483647",
+			},
 		},
 	})
 }
