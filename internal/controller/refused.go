@@ -88,9 +88,10 @@ func (p *pass) sift(undone []error) (refusals []lws.Refusal, errs []error) {
 	return refusals, errs
 }
 
-// each returns the errors that were joined to one.
+// each returns the errors that were joined to one: of the outermost alone, for what one
+// write ended in stays one.
 func each(err error) []error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the outermost one alone
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		return joined.Unwrap()
 	}
 	return []error{err}
