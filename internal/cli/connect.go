@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,13 +30,27 @@ func (o *options) config() (*rest.Config, error) {
 	config, err := o.flags.ToRESTConfig()
 	switch {
 	case clientcmd.IsEmptyConfig(err):
-		return nil, errors.New("no cluster is configured; name one with --kubeconfig, --context or $KUBECONFIG")
+		return nil, noCluster()
 	case err != nil:
 		return nil, noConfig(err)
 	case config.Host == defaultHost && *o.flags.APIServer == "":
-		return nil, errors.New("no cluster is configured; name one with --kubeconfig, --context or $KUBECONFIG")
+		return nil, noCluster()
 	}
 	return config, nil
+}
+
+// noCluster says that nothing names a cluster, and which files should have.
+func noCluster() error {
+	var absent []string
+	for _, file := range filepath.SplitList(os.Getenv(clientcmd.RecommendedConfigPathEnvVar)) {
+		if _, err := os.Stat(file); os.IsNotExist(err) {
+			absent = append(absent, file)
+		}
+	}
+	if len(absent) == 0 {
+		return errors.New("no cluster is configured; name one with --kubeconfig, --context or $KUBECONFIG")
+	}
+	return fmt.Errorf("no cluster is configured: $KUBECONFIG names %s, which is not there; correct it, or name a cluster with --kubeconfig or --context", strings.Join(absent, ", "))
 }
 
 func noConfig(err error) error {

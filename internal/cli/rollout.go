@@ -32,7 +32,7 @@ nothing else, in one write to the version that they were decided on.`,
   kubectl lockstep rollout pause llama`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return fmt.Errorf("unknown command %q; see: %s --help", args[0], cmd.CommandPath())
+				return unknownVerb(cmd, args[0])
 			}
 			return nil
 		},
@@ -41,6 +41,20 @@ nothing else, in one write to the version that they were decided on.`,
 	cmd.AddCommand(o.rolloutStatusCommand(), o.rolloutHistoryCommand(), o.rolloutDiffCommand(),
 		o.rolloutUndoCommand(), o.rolloutRestartCommand(), o.rolloutPauseCommand(), o.rolloutResumeCommand())
 	return cmd
+}
+
+// unknownVerb says that there is no such command below one, and which one may have
+// been meant.
+func unknownVerb(cmd *cobra.Command, verb string) error {
+	var verbs []string
+	for _, sub := range cmd.Commands() {
+		verbs = append(verbs, sub.Name())
+	}
+	meant := "; see"
+	if close := near(verb, verbs); len(close) > 0 {
+		meant = "; did you mean " + close[0] + "? see"
+	}
+	return fmt.Errorf("unknown command %q%s: %s --help", verb, meant, cmd.CommandPath())
 }
 
 // chosen are the sets that a command is about: those named, or those selected by

@@ -15,7 +15,8 @@ import (
 func TestMistakesAboutRolloutsAreToldWithWhatToDo(t *testing.T) {
 	tests := []struct{ args, want string }{
 		{"rollout status", "kubectl lockstep rollout status NAME; list them with"},
-		{"rollout staus a", `unknown command "staus"; see: kubectl lockstep rollout --help`},
+		{"rollout staus a", `unknown command "staus"; did you mean status? see: kubectl lockstep rollout --help`},
+		{"rollout xyzzyplugh a", `unknown command "xyzzyplugh"; see: kubectl lockstep rollout --help`},
 		{"rollout status a -l x=y", "give either names or --selector"},
 		{"rollout status a --timeout=-1s", "--timeout -1s: it must not be negative"},
 		{"rollout status a --revision=-1", "--revision -1: it must not be negative"},
