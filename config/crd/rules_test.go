@@ -32,9 +32,12 @@ func TestCreateRules(t *testing.T) {
 		{"nulls that have a default", `{replicas: null, rolloutStrategy: {type: null}}`, nil},
 
 		{"size 0", `leaderWorkerTemplate: {size: 0}`, []string{template + "size: size must be equal or greater than 1"}},
-		{"most pods", `{replicas: 1, leaderWorkerTemplate: {size: 2147483647}}`, nil},
+		{"most pods", `{replicas: 2147, leaderWorkerTemplate: {size: 1000000}}`, nil},
+		{"too large a group", `{replicas: 1, leaderWorkerTemplate: {size: 1000001}}`, []string{
+			"spec.leaderWorkerTemplate.size: size must be equal or less than 1000000: more pods than a cluster holds; use more groups",
+		}},
 		{"too many pods", `{replicas: 65536, leaderWorkerTemplate: {size: 32768}}`, []string{product}},
-		{"far too many pods", `{replicas: 1000000, leaderWorkerTemplate: {size: 2147483647}}`, []string{product}},
+		{"far too many pods", `{replicas: 1000000, leaderWorkerTemplate: {size: 1000000}}`, []string{product}},
 
 		{"no percentage", `rolloutStrategy: {rollingUpdateConfiguration: {maxUnavailable: abc, maxSurge: 1.5%}}`, []string{
 			rolling + "maxUnavailable" + percentText, rolling + "maxSurge" + percentText,
