@@ -52,16 +52,18 @@ func (d *setDecision) hindered() {
 func hindrance(refused []Refused) string {
 	type kind struct {
 		Refused
+		form  string
 		needs []string
 	}
 	var kinds []*kind
 	for _, r := range refused {
+		form := form(r.Sentence)
 		same := func(k *kind) bool {
-			return k.Remedy == r.Remedy && (k.Index < 0) == (r.Index < 0) && form(k.Sentence) == form(r.Sentence)
+			return k.Remedy == r.Remedy && (k.Index < 0) == (r.Index < 0) && k.form == form
 		}
 		i := slices.IndexFunc(kinds, same)
 		if i < 0 {
-			i, kinds = len(kinds), append(kinds, &kind{Refused: r})
+			i, kinds = len(kinds), append(kinds, &kind{Refused: r, form: form})
 		}
 		if index := strconv.Itoa(r.Index); !slices.Contains(kinds[i].needs, index) {
 			kinds[i].needs = append(kinds[i].needs, index)

@@ -23,8 +23,8 @@ const (
 	RetryRefusedFirst = time.Second
 	// RetryRefusedAfter is the longest of these waits.
 	RetryRefusedAfter = 30 * time.Second
-	// numbersKept is how long a refusal that differs in numbers alone, such as what is
-	// used of a quota or a port, is told in the words it was first told in.
+	// numbersKept is how long a refusal that differs in numbers and IDs alone, such as what
+	// is used of a quota or a port, is told in the words it was first told in.
 	numbersKept = time.Minute
 )
 
@@ -91,7 +91,7 @@ func refuses(err error) bool {
 }
 
 // After is the refusal as one that follows another of the same write. It goes on
-// being told in the same words while it differs from them in numbers alone.
+// being told in the same words while it differs from them in numbers and IDs alone.
 func (r Refusal) After(before Refusal) Refusal {
 	if before.Sentence == "" || r.At.Sub(before.At) > 2*RetryRefusedAfter {
 		return r
@@ -108,14 +108,18 @@ func (r Refusal) Again() time.Time {
 	return r.At.Add(min(max(r.At.Sub(r.Since), RetryRefusedFirst), RetryRefusedAfter))
 }
 
-// form is a sentence without its numbers.
+// anID is what names one request or one object for good, such as a UID: a webhook that
+// quotes that of each request never says the same twice.
+var anID = regexp.MustCompile(`\b[0-9a-f]{8,}(-[0-9a-f]{4,})*\b`)
+
+// form is a sentence without its numbers, and without what is never the same twice.
 func form(sentence string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsDigit(r) {
 			return -1
 		}
 		return r
-	}, sentence)
+	}, anID.ReplaceAllString(sentence, ""))
 }
 
 // refused leaves a spec alone that the API server has refused, and says so.

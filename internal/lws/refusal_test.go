@@ -84,6 +84,24 @@ func TestARefusalThatGoesOnIsTriedEverLater(t *testing.T) {
 	}
 }
 
+// A webhook that quotes the UID of each request had the status written with every try,
+// and groups that it refused the same thing told of one by one.
+func TestARefusalThatQuotesARequestIsTheSame(t *testing.T) {
+	at := func(seconds int, request string) lws.Refusal {
+		r, _ := lws.RefusalOf(forbidden("admission webhook denied the request: "+request+": no"), lwstest.Epoch.Add(time.Duration(seconds)*time.Second))
+		return r
+	}
+	first, second := at(0, "4f6bdeca-beef-4a7c-9d3e-abcdefabcdef"), at(1, "fadedbee-cafe-4bcd-adef-fedcbafedcba")
+	if got := second.After(first); got.Sentence != first.Sentence {
+		t.Errorf("told as %q after %q", got.Sentence, first.Sentence)
+	}
+	set := lwstest.Set("w", 2, 2)
+	got := progress(t, lws.SetSnapshot{Now: lwstest.Epoch, Set: set, Refused: []lws.Refused{{Index: 0, Refusal: first}, {Index: 1, Refusal: second}}})
+	if !strings.Contains(got.Message, "what groups 0, 1 need: ") || strings.Contains(got.Message, "group 1 needs") {
+		t.Errorf("told of one by one: %s", got.Message)
+	}
+}
+
 func TestRefusalsOfManyGroupsAreToldTogether(t *testing.T) {
 	set := lwstest.Set("w", 200, 2)
 	w := lws.SetSnapshot{Now: lwstest.Epoch, Set: set}
