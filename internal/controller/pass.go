@@ -81,8 +81,11 @@ func (p *pass) carryOut(ctx context.Context, e errand, plan lws.Plan, now time.T
 		p.narrate.Wait(e.set, e.waiting, wait)
 	}
 	result, err := p.end(ctx, e, undone, nil)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
 	result.RequeueAfter = sooner(result.RequeueAfter, plan.Next(now))
-	return result, err
+	return result, nil
 }
 
 // apart tells whether no other write of a plan waits for this one: what is not

@@ -53,7 +53,7 @@ func (p *pass) end(ctx context.Context, e errand, undone []error, stopped error)
 			logr.FromContextOrDiscard(ctx).Info("refused", "refusal", refusal.Sentence)
 		}
 	}
-	if news {
+	if news && (e.leader != "" || len(going) == 0) { // a set that is refused something looks again in its time
 		p.wakeSet(e.set)
 	}
 	if len(errs) > 0 {

@@ -92,6 +92,37 @@ func TestAServiceThatIsRefusedCostsNothingElse(t *testing.T) {
 	}
 }
 
+// A refusal that is told in other words each time had its set look again at once, and
+// so try again at once, without end.
+func TestARefusalInOtherWordsEachTimeIsTriedInItsTime(t *testing.T) {
+	c := newCluster(t, 0, lwstest.Set("w", 1, 1))
+	tries := 0
+	c.api.refuse = func(kind identity.Kind) error {
+		if kind != identity.KindService {
+			return nil
+		}
+		tries++
+		return overQuota("services", strings.Repeat("x", tries), 0)
+	}
+	for i := range 4 {
+		result, err := c.lookAtSet()
+		if err != nil || result.RequeueAfter < lws.RetryRefusedFirst || c.woken > 0 {
+			t.Fatalf("try %d: got %+v, %v, woken %d times", i+1, result, err, c.woken)
+		}
+		c.wait(result.RequeueAfter)
+	}
+	if tries != 4 {
+		t.Errorf("invalid run: %d tries", tries)
+	}
+	if got := c.progressing(); got.Reason != lws.CodeRefused {
+		t.Errorf("it is not told: %+v", got)
+	}
+	c.api.refuse = nil
+	if _, err := c.lookAtSet(); err != nil || c.woken != 1 {
+		t.Errorf("nobody tells that it is over: %v", err)
+	}
+}
+
 // What passes by itself is tried again, and nobody is told.
 func TestAServerThatHasTooMuchToDoIsNoRefusal(t *testing.T) {
 	c := newCluster(t, 0, lwstest.Set("w", 1, 2))

@@ -31,6 +31,8 @@ import (
 type refusing struct {
 	client.Client
 	statuses statuses
+	// busy is what it answers instead, if anything.
+	busy error
 }
 
 // statuses counts the statuses written.
@@ -45,6 +47,9 @@ func (s *statuses) Update(context.Context, client.Object, ...client.SubResourceU
 }
 
 func (r *refusing) refusal() error {
+	if r.busy != nil {
+		return r.busy
+	}
 	return apierrors.NewInvalid(schema.GroupKind{}, "x", nil)
 }
 func (r *refusing) Create(context.Context, client.Object, ...client.CreateOption) error {
@@ -120,6 +125,19 @@ func TestAGroupThatWasRefusedIsTriedAgain(t *testing.T) {
 	}
 	result, err := r.carry("leader", workers)
 	if err != nil || result.RequeueAfter != lws.RetryRefusedFirst {
+		t.Errorf("got %+v, %v", result, err)
+	}
+}
+
+// An error is tried again in its own time: a result beside it is ignored, with a
+// complaint in the log each time.
+func TestAnErrorIsReturnedAlone(t *testing.T) {
+	r := newRefused()
+	r.client.busy = apierrors.NewTooManyRequests("later", 1)
+	until := lws.Wait{Reason: action.Reason{Code: "c"}, Until: r.now().Add(time.Minute)}
+	plan := lws.Plan{Actions: []action.Action{ghost("w-0")}, Waits: []lws.Wait{until}}
+	result, err := r.carryOut(context.Background(), errand{set: r.set, waiting: r.set.UID}, plan, r.now())
+	if err == nil || !result.IsZero() {
 		t.Errorf("got %+v, %v", result, err)
 	}
 }
