@@ -130,9 +130,9 @@ func (m *Memory) StatusWritten(set client.Object, at time.Time) {
 }
 
 // Applied remembers what became of a set's leader StatefulSet when it was last
-// written.
+// written. What was refused of it before is over: the next refusal is the first one.
 func (m *Memory) Applied(set client.Object, applied lws.Applied) {
-	m.note(set, func(w *writes) { w.applied = applied })
+	m.note(set, func(w *writes) { w.applied, w.refusal = applied, lws.Refusal{} })
 }
 
 // Refused remembers that the API server refused what a set's spec led to, and

@@ -80,6 +80,26 @@ func TestWatchesTellsWhoIsWaitedFor(t *testing.T) {
 	}
 }
 
+// A webhook that fails every other call had each step of a rollout wait as long as it had
+// failed since the first.
+func TestARefusalAfterASuccessIsTheFirst(t *testing.T) {
+	m, set := NewMemory(awake), &lwsv1.LeaderWorkerSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "w", UID: "1"}}
+	at := func(seconds int) lws.Refusal {
+		return lws.Refusal{Sentence: "no", At: after(seconds), Since: after(seconds), Said: after(seconds)}
+	}
+	m.Refused(set, at(0))
+	if going := m.Refused(set, at(20)); !going.Since.Equal(after(0)) {
+		t.Errorf("refused since %s", going.Since)
+	}
+	m.Applied(set, lws.Applied{Generation: 3})
+	if left := m.writesOf(set).refusalOf(set); left != (lws.Refusal{}) {
+		t.Errorf("%+v is left of it", left)
+	}
+	if going := m.Refused(set, at(40)); !going.Since.Equal(after(40)) {
+		t.Errorf("refused since %s, and taken after that", going.Since)
+	}
+}
+
 func TestWhatIsForgotten(t *testing.T) {
 	m := NewMemory(awake)
 	group := types.NamespacedName{Namespace: "ns", Name: "group/w-0"}
