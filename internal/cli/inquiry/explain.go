@@ -40,7 +40,7 @@ func (i *Inquirer) Explain(ctx context.Context, namespace string, claims []corev
 
 func (i *Inquirer) live() *Inquirer {
 	live := *i
-	live.Live = true
+	live.Live, live.known = true, nil
 	return &live
 }
 

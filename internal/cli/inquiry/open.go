@@ -38,6 +38,8 @@ type Inquirer struct {
 	ServedAs ServedAs
 	// mapper is that of the reader, and learns how kinds are served.
 	mapper *meta.DefaultRESTMapper
+	// known are the kinds that are not built in, or nil until they are read.
+	known *registry
 }
 
 // New returns an Inquirer that reads through reader.

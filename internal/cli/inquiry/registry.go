@@ -27,12 +27,21 @@ type registry struct {
 	// unread says why nothing may be left out that the configuration describes, or is
 	// empty.
 	unread string
+	// served is in which versions, of the kinds that were asked for.
+	served map[schema.GroupVersionKind]schema.GroupVersionResource
 }
 
 // registry are the kinds of the configuration that an installation keeps in the
 // cluster. An operator that was given another one elsewhere cannot be asked.
 func (i *Inquirer) registry(ctx context.Context) *registry {
-	read := &registry{}
+	if i.known == nil {
+		i.known = i.readRegistry(ctx)
+	}
+	return i.known
+}
+
+func (i *Inquirer) readRegistry(ctx context.Context) *registry {
+	read := &registry{served: map[schema.GroupVersionKind]schema.GroupVersionResource{}}
 	var described []v1alpha1.WorkloadKind
 	for _, namespace := range []string{v1alpha1.InstalledNamespace, v1alpha1.InstalledProtectionNamespace} {
 		config := &corev1.ConfigMap{}
@@ -84,15 +93,11 @@ func kindName(kind protect.Kind) string {
 func (i *Inquirer) of(ctx context.Context, namespace string, kind protect.Kind) (wants []protect.Want, err error) {
 	as := kind.GroupVersion()
 	if i.ServedAs != nil {
-		resource, err := i.ServedAs(ctx, kind.GroupVersionKind)
-		switch {
-		case err != nil:
-			return nil, fmt.Errorf("whether it is served: %w", err)
-		case resource.Resource == "":
-			return nil, nil
+		resource, err := i.servedAs(ctx, kind.GroupVersionKind)
+		if err != nil || resource.Resource == "" {
+			return nil, err
 		}
 		as = resource.GroupVersion()
-		i.mapper.AddSpecific(as.WithKind(kind.Kind), resource, resource, meta.RESTScopeNamespace)
 	}
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(as.WithKind(kind.Kind + "List"))
@@ -102,6 +107,23 @@ func (i *Inquirer) of(ctx context.Context, namespace string, kind protect.Kind) 
 		}
 	})
 	return wants, err
+}
+
+// servedAs asks for a kind once: an overview has many namespaces.
+func (i *Inquirer) servedAs(ctx context.Context, kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
+	served := i.registry(ctx).served
+	if resource, ok := served[kind]; ok {
+		return resource, nil
+	}
+	resource, err := i.ServedAs(ctx, kind)
+	if err != nil {
+		return resource, fmt.Errorf("whether it is served: %w", err)
+	}
+	if resource.Resource != "" {
+		i.mapper.AddSpecific(resource.GroupVersion().WithKind(kind.Kind), resource, resource, meta.RESTScopeNamespace)
+	}
+	served[kind] = resource
+	return resource, nil
 }
 
 // unconfigured notes on a claim that bears something of Lockstep that kinds may be

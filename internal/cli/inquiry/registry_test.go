@@ -1,8 +1,10 @@
 package inquiry_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -10,6 +12,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
 	"lockstep.dev/lockstep/internal/cli/inquiry"
@@ -118,6 +121,27 @@ func TestKindsOfTheConfigurationAreReadAsTheyAreServed(t *testing.T) {
 				t.Errorf("%s, unread %q; want %s, %q", why.State, unread, tt.state, tt.unread)
 			}
 		})
+	}
+}
+
+// An overview asks for the kinds once, not for each namespace.
+func TestKindsAreAskedForOnce(t *testing.T) {
+	i, err := inquiry.Open(answers(t, claim("data-a"), map[string]string{installed: configured("lws-system")}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked, ask := map[string]int{}, i.ServedAs
+	i.Live, i.ServedAs = true, func(ctx context.Context, kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
+		asked[kind.Kind]++
+		return ask(ctx, kind)
+	}
+	for range 2 {
+		if _, err := i.Explain(t.Context(), ns, []corev1.PersistentVolumeClaim{*claim("data-a")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := map[string]int{"Shard": 1, "JobSet": 1}; !maps.Equal(asked, want) {
+		t.Errorf("asked %v, want %v", asked, want)
 	}
 }
 
