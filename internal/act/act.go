@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -127,7 +128,7 @@ func (a *Actor) create(ctx context.Context, what action.Create) (Done, error) {
 		return a.createForeign(ctx, what, object)
 	}
 	err := a.writer.Create(ctx, object, client.FieldOwner(fieldOwner))
-	if apierrors.IsAlreadyExists(err) {
+	if apierrors.IsAlreadyExists(err) && !denied(err) {
 		return Done{}, &TakenError{Name: what.Target()}
 	}
 	return Done{UID: object.GetUID(), Generation: object.GetGeneration()}, err
@@ -163,7 +164,7 @@ func (a *Actor) remove(ctx context.Context, what action.Delete) error {
 	}
 	err = a.writer.Delete(ctx, object, client.DisableReadYourWritesConsistency, exactly,
 		client.PropagationPolicy(metav1.DeletePropagationBackground))
-	if apierrors.IsNotFound(err) {
+	if apierrors.IsNotFound(err) && !denied(err) {
 		return ErrGone
 	}
 	return quiet(err)
@@ -266,13 +267,19 @@ func (a *Actor) look(ctx context.Context, ref identity.Ref) (*metav1.PartialObje
 
 // quiet turns refusals that mean "the cluster moved" into ErrStale.
 func quiet(err error) error {
-	if err == nil {
-		return nil
+	if err == nil || denied(err) {
+		return err
 	}
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || anotherIncarnation(err) {
 		return fmt.Errorf("%w: %w", ErrStale, err)
 	}
 	return err
+}
+
+// denied tells whether somebody's webhook refused a write. It may do so with any code: a
+// conflict, or that something is not there, is then nothing that another look would show.
+func denied(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "denied the request")
 }
 
 // anotherIncarnation tells whether the API server refused a write because the

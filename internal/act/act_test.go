@@ -178,6 +178,12 @@ func TestAnApplyIsRefusedOnceTheObjectMoved(t *testing.T) {
 	}
 }
 
+// deniedAs is how the API server says that a webhook refused, with the code of err.
+func deniedAs(err *apierrors.StatusError) error {
+	err.ErrStatus.Message = `admission webhook "w.example.com" denied the request: no`
+	return err
+}
+
 func TestQuiet(t *testing.T) {
 	resource := schema.GroupResource{Resource: "statefulsets"}
 	invalid := func(field string) error {
@@ -198,6 +204,8 @@ func TestQuiet(t *testing.T) {
 		{"another field", invalid("spec.template"), false},
 		{"no details", &apierrors.StatusError{}, false},
 		{"forbidden", apierrors.NewForbidden(resource, "w", errors.New("x")), false},
+		{"a webhook that calls it a conflict", deniedAs(apierrors.NewConflict(resource, "w", nil)), false},
+		{"a webhook that finds nothing", deniedAs(apierrors.NewNotFound(resource, "w")), false},
 		{"anything else", errors.New("x"), false},
 	}
 	for _, tt := range tests {

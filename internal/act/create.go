@@ -39,7 +39,7 @@ func (a *Actor) createApplied(ctx context.Context, what action.Create) (Done, er
 		return Done{}, err
 	}
 	err = a.writer.Apply(ctx, fields, client.FieldOwner(fieldOwner), client.ForceOwnership)
-	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+	if (apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)) && !denied(err) {
 		return Done{}, &TakenError{Name: what.Target()}
 	}
 	return Done{UID: uidOf(fields), Generation: generationOf(fields)}, err

@@ -82,6 +82,15 @@ func TestAStatefulSetThatIsThereIsANameTaken(t *testing.T) {
 	}
 }
 
+// A webhook that refuses as a conflict had a set look for who took its name, and try
+// again, twenty times a second without end.
+func TestAWebhookThatRefusesAsAConflictTookNoName(t *testing.T) {
+	answer := deniedAs(apierrors.NewConflict(schema.GroupResource{Resource: "statefulsets"}, "w", nil))
+	if _, err := New(&applying{answer: answer}, free{}).Do(t.Context(), makeStatefulSet()); errors.Is(err, ErrStale) || !errors.Is(err, answer) {
+		t.Errorf("got %v", err)
+	}
+}
+
 // counted counts live looks at owners.
 type counted struct {
 	free

@@ -83,7 +83,7 @@ func bearing(onto identity.Ref) *metav1.PartialObjectMetadata {
 }
 
 func marked(err error) error {
-	if apierrors.IsNotFound(err) {
+	if apierrors.IsNotFound(err) && !denied(err) {
 		return ErrGone
 	}
 	return quiet(err)
