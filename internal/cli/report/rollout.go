@@ -50,12 +50,20 @@ func numberOf(s survey.Survey) int64 {
 	return number
 }
 
-// waitingFor says what a rollout waits for first, or is empty when it is done.
+// waitingFor says what a rollout waits for first, or is empty when it is done: what is
+// refused to a group below the partition holds up no rollout.
 func waitingFor(s survey.Survey) string {
+	lacks, refused := lacking(s), refusal(s.Set.Set)
+	if lacks != "" && refused != "" {
+		return "waiting: " + refused
+	}
+	return lacks
+}
+
+// lacking says what a rollout lacks, or is empty.
+func lacking(s survey.Survey) string {
 	set, stands := s.Set.Set, s.Standing
 	switch {
-	case refusal(set) != "":
-		return "waiting: " + refusal(set)
 	case set.Status.ObservedGeneration < set.Generation:
 		return fmt.Sprintf("waiting for the operator to see generation %d of %s; it has seen %d", set.Generation, set.Name, set.Status.ObservedGeneration)
 	case lws.Paused(set) && (stands.Pending || stands.TargetUpdated < stands.Target):

@@ -89,6 +89,10 @@ func TestWhatARolloutWaitsFor(t *testing.T) {
 			s.Set.Set.Status.Conditions[0].Reason, s.Set.Set.Status.Conditions[0].Message = lws.CodeRefused, "the API server refuses it"
 			s.Set.Set.Generation = 8
 		}, "waiting: the API server refuses it", false},
+		{"nothing, though a group below the partition is refused its workers", func(s *survey.Survey) {
+			s.Set.Set.Status.Conditions[0].Reason, s.Set.Set.Status.Conditions[0].Message = lws.CodeRefused, "the API server refuses it"
+			s.Standing.Target, s.Standing.TargetUpdated, s.Standing.TargetReady = 4, 4, 4
+		}, `partitioned roll out complete: 4 groups of leaderworkerset "llama" have been updated, 6 are kept below the partition`, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
