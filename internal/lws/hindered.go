@@ -52,18 +52,18 @@ func (d *setDecision) hindered() {
 func hindrance(refused []Refused) string {
 	type kind struct {
 		Refused
-		form  string
+		said  string
 		needs []string
 	}
 	var kinds []*kind
 	for _, r := range refused {
-		form := form(r.Sentence)
+		said := form(r.Sentence)
 		same := func(k *kind) bool {
-			return k.Remedy == r.Remedy && (k.Index < 0) == (r.Index < 0) && k.form == form
+			return k.Remedy == r.Remedy && (k.Index < 0) == (r.Index < 0) && k.said == said
 		}
 		i := slices.IndexFunc(kinds, same)
 		if i < 0 {
-			i, kinds = len(kinds), append(kinds, &kind{Refused: r, form: form})
+			i, kinds = len(kinds), append(kinds, &kind{Refused: r, said: said})
 		}
 		if index := strconv.Itoa(r.Index); !slices.Contains(kinds[i].needs, index) {
 			kinds[i].needs = append(kinds[i].needs, index)
