@@ -83,10 +83,11 @@ func remedyFor(err error) string {
 }
 
 // refuses tells whether an error is the API server's answer to this very write. A
-// webhook may refuse with any code.
+// webhook may refuse with any code. That a method is not allowed is said of kinds whose
+// definition is on its way out, and is over when that is gone.
 func refuses(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) ||
-		apierrors.IsMethodNotSupported(err) || apierrors.IsRequestEntityTooLargeError(err) ||
+		apierrors.IsRequestEntityTooLargeError(err) ||
 		errors.As(err, new(apierrors.APIStatus)) && strings.Contains(err.Error(), "denied the request")
 }
 

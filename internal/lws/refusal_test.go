@@ -50,6 +50,7 @@ func TestRefusals(t *testing.T) {
 		"a webhook that does not answer": {apierrors.NewInternalError(errors.New(`failed calling webhook "w.example.com": no route to host`)), "have that webhook answer"},
 		"a bad request":                  {apierrors.NewBadRequest("no"), "change the spec"},
 		"too much to do":                 {apierrors.NewTooManyRequests("later", 1), ""},
+		"a kind that is going":           {apierrors.NewMethodNotSupported(statefulSets, "patch"), ""},
 		"a timeout":                      {apierrors.NewTimeoutError("later", 1), ""},
 		"a server that fails":            {apierrors.NewInternalError(errors.New("etcd has no leader")), ""},
 		"no connection":                  {errors.New("connection refused"), ""},

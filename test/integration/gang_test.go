@@ -132,6 +132,21 @@ func (g *gangs) undefine() {
 	}
 }
 
+// notes are what events about the set with a reason say.
+func (g *gangs) notes(reason string) (notes []string) {
+	g.t.Helper()
+	list := &eventsv1.EventList{}
+	if err := g.List(g.t.Context(), list, client.InNamespace("default")); err != nil {
+		g.t.Fatal(err)
+	}
+	for i := range list.Items {
+		if e := &list.Items[i]; e.Reason == reason && e.Regarding.Name == "w" {
+			notes = append(notes, e.Note)
+		}
+	}
+	return notes
+}
+
 // told counts the events about the set with a reason.
 func (g *gangs) told(reason string) int {
 	g.t.Helper()
@@ -210,7 +225,7 @@ func TestAGangSchedulerMayComeAndGo(t *testing.T) {
 	for reason, want := range map[string]int{"GangSchedulerMissing": 2, "GangSchedulerFound": 2, "GroupsProgressing": progress} {
 		g.eventually("all is told of "+reason, func(context.Context) bool { return g.told(reason) >= want }, nil)
 		if got := g.told(reason); got != want {
-			t.Errorf("%s is told %d times, want %d", reason, got, want)
+			t.Errorf("%s is told %d times, want %d: %v", reason, got, want, g.notes(reason))
 		}
 	}
 }
