@@ -109,15 +109,17 @@ func runKeys(w *SetSnapshot) map[string]bool {
 	return keys
 }
 
-// MissesRevision tells whether leaders run a revision that is not among those found.
-func MissesRevision(w SetSnapshot) bool {
-	counting := countingRevisions(w.Revisions, w.Set.Name)
+// MissingRevisions are the keys of the revisions that leaders run and that are not among
+// those found.
+func MissingRevisions(w SetSnapshot, found identity.Claim[*appsv1.ControllerRevision]) []string {
+	var missing []string
+	counting := countingRevisions(found, w.Set.Name)
 	for key := range runKeys(&w) {
 		if revisionWithKey(counting, key) == nil {
-			return true
+			missing = append(missing, key)
 		}
 	}
-	return false
+	return missing
 }
 
 // shadowed tells whether a revision was made again under a key whose own is there all

@@ -18,6 +18,9 @@ import (
 // readRevisions reads the revisions of a set.
 type readRevisions func(context.Context, *lwsv1.LeaderWorkerSet) ([]*appsv1.ControllerRevision, error)
 
+// revisionClaim is revisions by what they are to a set.
+type revisionClaim = identity.Claim[*appsv1.ControllerRevision]
+
 // revisionsAndHistory returns the revisions in use and those that no group runs
 // any more. The latter are not in the cache, which selects by the one label that
 // they lack: they are wanted once for each change of a template, and read live.
@@ -43,15 +46,34 @@ func (o *Observer) revisionsAndHistory(ctx context.Context, set *lwsv1.LeaderWor
 
 // revisionsWith returns the set's revisions, looked for ever further until the one with
 // the key is among them.
-func (o *Observer) revisionsWith(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet, key string) (identity.Claim[*appsv1.ControllerRevision], error) {
-	var found identity.Claim[*appsv1.ControllerRevision]
-	for _, read := range []readRevisions{o.revisions, o.revisionsAndHistory, o.revisionsUncovered} {
+func (o *Observer) revisionsWith(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet, key string) (revisionClaim, error) {
+	var found revisionClaim
+	for _, read := range []readRevisions{o.revisions, o.revisionsAndHistory} {
 		var err error
 		if found, err = o.revisionClaim(ctx, j, set, read); err != nil || lws.Knows(found, set.Name, key) {
 			return found, err
 		}
 	}
-	return found, nil
+	return o.revisionsSought(ctx, j, set, found, func(all revisionClaim) []string {
+		if lws.Knows(all, set.Name, key) {
+			return nil
+		}
+		return []string{key}
+	})
+}
+
+// revisionsSought returns the set's revisions, looked for everywhere where some are
+// missing of those that were found. What was looked for in vain is lost, and nothing is
+// listed for it with every look.
+func (o *Observer) revisionsSought(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet, found revisionClaim, missing func(revisionClaim) []string) (revisionClaim, error) {
+	if o.memory.soughtLately(set, missing(found), o.now) {
+		return found, nil
+	}
+	found, err := o.revisionClaim(ctx, j, set, o.revisionsUncovered)
+	if err == nil {
+		o.memory.sought(set, missing(found), o.now)
+	}
+	return found, err
 }
 
 // revisionsUncovered returns also those whose labels somebody took, so that neither the
@@ -63,12 +85,8 @@ func (o *Observer) revisionsUncovered(ctx context.Context, set *lwsv1.LeaderWork
 	return o.revisionsAndHistory(ctx, set)
 }
 
-// uncoverRevisions looks for them among all revisions of the namespace. What was looked
-// for in vain is lost, and not looked for at every look.
+// uncoverRevisions looks for them among all revisions of the namespace.
 func (o *Observer) uncoverRevisions(ctx context.Context, set *lwsv1.LeaderWorkerSet) error {
-	if o.memory.soughtLately(set, o.now) {
-		return nil
-	}
 	known, err := o.revisions(ctx, set)
 	if err != nil {
 		return err
@@ -86,18 +104,30 @@ func (o *Observer) uncoverRevisions(ctx context.Context, set *lwsv1.LeaderWorker
 			return err
 		}
 	}
-	if len(unseen) == 0 {
-		o.memory.sought(set, o.now)
-	}
 	return nil
 }
 
-// sought remembers that the revisions of a set were looked for everywhere, in vain.
-func (m *Memory) sought(set *lwsv1.LeaderWorkerSet, at time.Time) {
-	m.note(set, func(w *writes) { w.soughtAt = at })
+// sought remembers the keys of revisions of a set that were looked for everywhere, in vain.
+func (m *Memory) sought(set *lwsv1.LeaderWorkerSet, keys []string, at time.Time) {
+	m.note(set, func(w *writes) {
+		still := map[string]time.Time{} // the one before was handed out
+		for key, before := range w.sought {
+			if at.Sub(before) < lookAgainAfter {
+				still[key] = before
+			}
+		}
+		for _, key := range keys {
+			still[key] = at
+		}
+		w.sought = still
+	})
 }
 
-func (m *Memory) soughtLately(set *lwsv1.LeaderWorkerSet, now time.Time) bool {
-	at := m.writesOf(set).soughtAt
-	return !at.IsZero() && now.Sub(at) < lookAgainAfter
+// soughtLately tells whether all of the keys were.
+func (m *Memory) soughtLately(set *lwsv1.LeaderWorkerSet, keys []string, now time.Time) bool {
+	lately := m.writesOf(set).sought
+	return !slices.ContainsFunc(keys, func(key string) bool {
+		at, known := lately[key]
+		return !known || now.Sub(at) >= lookAgainAfter
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -44,4 +45,45 @@ func TestARevisionThatLeadersRunIsLookedForWhateverItsLabels(t *testing.T) {
 	if got := e.set("w").Revisions; len(got.Members) != 1 || got.Members[0].Labels != nil {
 		t.Errorf("found %+v", got)
 	}
+}
+
+// Nobody can tell what a leader runs whose revision was deleted. Each look at its set
+// listed the history for it, and each look at a group that lacked its workers everything.
+func TestARevisionThatIsLostCostsNoListForEachLook(t *testing.T) {
+	e, set, _ := chained(t)
+	data, err := lws.RevisionData(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := lws.RevisionKey(data)
+	add := func(name, key string) {
+		revision := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: name}}
+		revision.Labels, revision.Data.Raw = map[string]string{lwsv1.SetNameLabelKey: "w", lwsv1.RevisionKey: key}, data
+		lwstest.OwnedBy(revision, lwsv1.GroupVersion.String(), identity.RefOf(identity.KindLeaderWorkerSet, set))
+		lwstest.Add(e.FakeStore, revision)
+	}
+	add("w-"+key+"-1", key)
+	lwstest.Edit(e.FakeStore, "w", func(sts *appsv1.StatefulSet) { sts.Labels[lwsv1.RevisionKey] = key })
+	runs := func(key string) {
+		lwstest.Edit(e.FakeStore, "w-0", func(pod *corev1.Pod) { pod.Labels[lwsv1.RevisionKey] = key })
+	}
+	lists := func(want bool) {
+		t.Helper()
+		before := e.live.Lists
+		e.set("w")
+		if got := e.live.Lists - before; (got > 0) != want {
+			t.Errorf("%d lists, want some: %t", got, want)
+		}
+	}
+	runs(key)
+	lists(false)
+	runs("lost")
+	lists(true)
+	lists(false)
+	runs("other")
+	lists(true) // what was looked for in vain was something else
+	runs("lost")
+	lists(false)
+	e.Now = e.Now.Add(10 * time.Second)
+	lists(true)
 }

@@ -67,8 +67,8 @@ type writes struct {
 	refusal  lws.Refusal
 	// refused is what the refusal was of.
 	refused wish
-	// soughtAt is when its revisions were last looked for wherever they may be.
-	soughtAt time.Time
+	// sought is when revisions were last looked for wherever they may be, in vain, by key.
+	sought map[string]time.Time
 	// status is the one last written, or nil.
 	status *lwsv1.LeaderWorkerSetStatus
 }

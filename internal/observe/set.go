@@ -81,10 +81,9 @@ func (o *Observer) SetAs(ctx context.Context, set *lwsv1.LeaderWorkerSet, now ti
 			return w, err
 		}
 	}
-	if lws.MissesRevision(w) {
-		if w.Revisions, err = o.revisionClaim(ctx, j, set, o.revisionsUncovered); err != nil {
-			return w, err
-		}
+	missing := func(found revisionClaim) []string { return lws.MissingRevisions(w, found) }
+	if w.Revisions, err = o.revisionsSought(ctx, j, set, w.Revisions, missing); err != nil {
+		return w, err
 	}
 	if w.GangMissing, err = o.gangMissing(ctx, set, w.Groups); err != nil {
 		return w, err
@@ -186,14 +185,14 @@ func (o *Observer) sharedService(ctx context.Context, j *judge, set *lwsv1.Leade
 	return claim(j.lives, found, claimant, func(s *corev1.Service) bool { return lws.BearsName(s, set.Name) }), nil
 }
 
-func (o *Observer) revisionClaim(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet, read readRevisions) (identity.Claim[*appsv1.ControllerRevision], error) {
+func (o *Observer) revisionClaim(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet, read readRevisions) (revisionClaim, error) {
 	found, err := read(ctx, set)
 	if err != nil {
-		return identity.Claim[*appsv1.ControllerRevision]{}, err
+		return revisionClaim{}, err
 	}
 	claimant := identity.Claimant{set.UID}
 	if err := learn(ctx, j, found, claimant); err != nil {
-		return identity.Claim[*appsv1.ControllerRevision]{}, err
+		return revisionClaim{}, err
 	}
 	return claim(j.lives, found, claimant, func(r *appsv1.ControllerRevision) bool { return lws.Exact(r, set.Name) }), nil
 }

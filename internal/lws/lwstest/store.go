@@ -175,8 +175,8 @@ func (s *FakeStore) Lagging() *FakeReader {
 
 // FakeReader is a client.Reader that shares what it hands out, as our caches do.
 type FakeReader struct {
-	// Reads counts the objects asked for.
-	Reads int
+	// Reads counts the objects asked for, and Lists the lists.
+	Reads, Lists int
 	// Fail, when set, may refuse a read.
 	Fail func(Name) error
 
@@ -235,6 +235,7 @@ func share(stored, into client.Object) error {
 func (r *FakeReader) List(_ context.Context, into client.ObjectList, opts ...client.ListOption) error {
 	var o client.ListOptions
 	o.ApplyOptions(opts)
+	r.Lists++
 	switch list := into.(type) {
 	case *corev1.PodList:
 		list.Items = listed[*corev1.Pod, corev1.Pod](r, o)
