@@ -47,8 +47,8 @@ func TestARevisionThatLeadersRunIsLookedForWhateverItsLabels(t *testing.T) {
 	}
 }
 
-// Nobody can tell what a leader runs whose revision was deleted. Each look at its set
-// listed the history for it, and each look at a group that lacked its workers everything.
+// Nobody can tell what a leader runs whose revision was deleted, and each look at its
+// set listed the history for it.
 func TestARevisionThatIsLostCostsNoListForEachLook(t *testing.T) {
 	e, set, _ := chained(t)
 	data, err := lws.RevisionData(set)

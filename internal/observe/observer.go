@@ -60,6 +60,7 @@ func find[T client.Object](ctx context.Context, o *Observer, kind identity.Kind,
 	err := o.cached.Get(ctx, key, into)
 	switch {
 	case err == nil:
+		o.memory.unhide(name{kind: kind, namespace: key.Namespace, name: key.Name})
 		return into, true, nil
 	case !apierrors.IsNotFound(err):
 		return into, false, fmt.Errorf("read %s %q: %w", kind, key, err)
@@ -95,6 +96,7 @@ func bearing[T client.Object](ctx context.Context, o *Observer, kind identity.Ki
 func (o *Observer) statefulSets(ctx context.Context, key types.NamespacedName) ([]*appsv1.StatefulSet, error) {
 	if sts, known := o.stock.statefulSet(key); known {
 		if sts != nil {
+			o.memory.unhide(name{kind: identity.KindStatefulSet, namespace: key.Namespace, name: key.Name})
 			return []*appsv1.StatefulSet{sts}, nil
 		}
 		return hiddenBearing[*appsv1.StatefulSet](ctx, o, identity.KindStatefulSet, key)
