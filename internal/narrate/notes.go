@@ -15,6 +15,10 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 )
 
+// notesApart is how many notes are kept apart that differ in nothing else: those after
+// them, as of a server that names each request, are told as the last of them once more.
+const notesApart = 64
+
 // notes keeps apart what the recorder would take for one event: it compares all but
 // the note, and of a set whose status waits to be written the second step of a
 // rollout would be told as the first one once more.
@@ -72,6 +76,8 @@ func (n *notes) nth(set *lwsv1.LeaderWorkerSet, e action.Event) int {
 	if nth := slices.Index(of.told[key], e.Note); nth >= 0 {
 		return nth
 	}
-	of.told[key] = append(of.told[key], e.Note)
+	if len(of.told[key]) < notesApart {
+		of.told[key] = append(of.told[key], e.Note)
+	}
 	return len(of.told[key]) - 1
 }

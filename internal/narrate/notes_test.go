@@ -1,6 +1,7 @@
 package narrate
 
 import (
+	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -59,5 +60,21 @@ func TestNoNoteIsTakenForAnother(t *testing.T) {
 	second.FieldPath, third.FieldPath = "", ""
 	if first != second || first != third {
 		t.Errorf("told of %v, %v and %v: want one set", first, second, third)
+	}
+}
+
+// What a server says in other words each time, as one that names a request, is not
+// remembered without end, nor told as often as it is tried.
+func TestNotesThatNeverRepeatAreBounded(t *testing.T) {
+	recorder := &regardings{}
+	n := New(recorder)
+	set := &lwsv1.LeaderWorkerSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "w", UID: "u", ResourceVersion: "1"}}
+	apart := map[corev1.ObjectReference]bool{}
+	for request := range 10 * notesApart {
+		n.event(set, action.Event{Warning: true, Reason: "FailedUpdate", Action: "Update", Note: fmt.Sprintf("request %d was refused", request)})
+		apart[(*recorder)[request]] = true
+	}
+	if len(apart) != notesApart {
+		t.Errorf("told as of %d, want %d", len(apart), notesApart)
 	}
 }
