@@ -34,9 +34,7 @@ func (w *anyWorld) harm() {
 			w.Remove(victim, w.propagation(victim))
 		}
 	case "service":
-		if all := lwstest.All[*corev1.Service](w.Objects); len(all) > 0 {
-			w.Remove(pick(w.t, all), metav1.DeletePropagationBackground)
-		}
+		w.loseService()
 	case "revision":
 		w.loseRevision()
 	case "replicas":
@@ -47,6 +45,15 @@ func (w *anyWorld) harm() {
 		w.squat()
 	case "leader":
 		w.leaveBehind()
+	}
+}
+
+// loseService deletes a Service of the set. Without the stranger, what is his would be
+// garbage, and nobody's.
+func (w *anyWorld) loseService() {
+	all := slices.DeleteFunc(lwstest.All[*corev1.Service](w.Objects), func(s *corev1.Service) bool { return s.Name == stranger })
+	if len(all) > 0 {
+		w.Remove(pick(w.t, all), metav1.DeletePropagationBackground)
 	}
 }
 
@@ -89,13 +96,15 @@ func (w *anyWorld) squat() {
 	}
 }
 
-// stranger is somebody else, who controls things of his own.
+// stranger is the name of somebody else.
+const stranger = "stranger"
+
+// stranger is there, and controls things of his own.
 func (w *anyWorld) stranger() *corev1.Service {
-	const name = "stranger"
-	if known := lwstest.Find[*corev1.Service](w.FakeStore, name); known != nil {
+	if known := lwstest.Find[*corev1.Service](w.FakeStore, stranger); known != nil {
 		return known
 	}
-	added := lwstest.Add(w.FakeStore, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: name}})
+	added := lwstest.Add(w.FakeStore, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: stranger}})
 	w.squatters[added.UID] = true
 	w.met.when("a squatter that somebody controls", true)
 	return added
