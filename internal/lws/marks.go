@@ -49,6 +49,40 @@ func putBack(sts *appsv1.StatefulSet, lost map[string]string) action.Relabel {
 	}
 }
 
+// marksFirst is what gives the leader StatefulSet the labels back that it is known by, or
+// nil. Until it has them nothing else is decided: the cache holds little of what bears
+// another name, and a template that is to stay as it was found is known by the key.
+func (d *setDecision) marksFirst() action.Action {
+	sts := d.StatefulSet.Member()
+	if sts == nil || d.Refusal.Sentence != "" && d.Now.Before(d.Refusal.Again()) {
+		return nil
+	}
+	lost := map[string]string{}
+	if !BearsName(sts, d.Set.Name) {
+		lost[lwsv1.SetNameLabelKey] = d.Set.Name
+	}
+	if made := sts.Spec.Template.Labels[lwsv1.RevisionKey]; d.mistaken(sts.Labels[lwsv1.RevisionKey], made) {
+		lost[lwsv1.RevisionKey] = made
+	}
+	if len(lost) == 0 {
+		return nil
+	}
+	return action.Relabel{
+		Object:  identity.RefOf(identity.KindStatefulSet, sts),
+		Labels:  lost,
+		Because: because(CodeChanged, fmt.Sprintf("somebody changed the labels of statefulset %s", sts.Name)),
+		Tell: action.Telling{Refused: &action.Event{
+			Warning: true, Reason: "FailedUpdate", Action: "Update", Note: "Failed to put back the labels of leader statefulset " + sts.Name,
+		}},
+	}
+}
+
+// mistaken tells whether somebody took the key of a revision or changed it, where what
+// pods are made of still tells which it was. It is the label only if no revision has it.
+func (d *setDecision) mistaken(key, made string) bool {
+	return made != "" && key != made && (key == "" || d.revisionWithKey(key) == nil && d.revisionWithKey(made) != nil)
+}
+
 // mislabelled tells of a leader whose revision label somebody took or changed: it is of
 // the very template that its StatefulSet has, and its group would wait to be rolled for
 // ever. What it is called is for whoever made it to say, and that was Kubernetes.

@@ -150,9 +150,6 @@ func TestLeadersAreLeftAloneWhileInStep(t *testing.T) {
 		{"scaled by hand", func(c *cluster) {
 			lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) { sts.Generation++; sts.Spec.Replicas = lwstest.Ptr[int32](7) })
 		}, true},
-		{"the revision label taken away", func(c *cluster) {
-			lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) { delete(sts.Labels, lwsv1.RevisionKey) })
-		}, true},
 		{"a field that is no longer wanted", func(c *cluster) {
 			lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { delete(set.Annotations, "note") })
 		}, true},

@@ -54,6 +54,9 @@ func DecideSet(w SetSnapshot) Plan {
 	if w.Set.DeletionTimestamp != nil {
 		return Plan{} // nothing is owed to a set on its way out: garbage collection does the rest
 	}
+	if marks := d.marksFirst(); marks != nil {
+		return Plan{Actions: []action.Action{marks}}
+	}
 	rules := []func(*setDecision){
 		(*setDecision).paused,
 		(*setDecision).refused,
