@@ -62,6 +62,21 @@ func (o *Observer) revisionsWith(ctx context.Context, j *judge, set *lwsv1.Leade
 	})
 }
 
+// revisionsFor returns the revisions that the decision about a set depends on: those in
+// use, the history where it is wanted, and what groups run wherever it may be.
+func (o *Observer) revisionsFor(ctx context.Context, j *judge, w lws.SetSnapshot) (found revisionClaim, err error) {
+	if found, err = o.revisionClaim(ctx, j, w.Set, o.revisions); err != nil {
+		return found, err
+	}
+	w.Revisions = found
+	if lws.WantsHistory(w) {
+		if found, err = o.revisionClaim(ctx, j, w.Set, o.revisionsAndHistory); err != nil {
+			return found, err
+		}
+	}
+	return o.revisionsSought(ctx, j, w.Set, found, func(all revisionClaim) []string { return lws.MissingRevisions(w, all) })
+}
+
 // revisionsSought returns the set's revisions, looked for everywhere where some are
 // missing of those that were found. What was looked for in vain is lost, and nothing is
 // listed for it with every look.

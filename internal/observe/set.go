@@ -73,16 +73,7 @@ func (o *Observer) SetAs(ctx context.Context, set *lwsv1.LeaderWorkerSet, now ti
 	if w.Service, err = o.sharedService(ctx, j, set); err != nil {
 		return w, err
 	}
-	if w.Revisions, err = o.revisionClaim(ctx, j, set, o.revisions); err != nil {
-		return w, err
-	}
-	if lws.WantsHistory(w) {
-		if w.Revisions, err = o.revisionClaim(ctx, j, set, o.revisionsAndHistory); err != nil {
-			return w, err
-		}
-	}
-	missing := func(found revisionClaim) []string { return lws.MissingRevisions(w, found) }
-	if w.Revisions, err = o.revisionsSought(ctx, j, set, w.Revisions, missing); err != nil {
+	if w.Revisions, err = o.revisionsFor(ctx, j, w); err != nil {
 		return w, err
 	}
 	if w.GangMissing, err = o.gangMissing(ctx, set, w.Groups); err != nil {
