@@ -75,8 +75,18 @@ func (p *podEvents) changed(before, after *observe.PodUses, q queue) {
 			p.all(pod.Namespace, in, q)
 			continue
 		}
-		q.AddAfter(ctrl.Request{NamespacedName: types.NamespacedName{Namespace: pod.Namespace, Name: name}}, in)
+		claim := types.NamespacedName{Namespace: pod.Namespace, Name: name}
+		if begins || !p.goes(claim) {
+			q.AddAfter(ctrl.Request{NamespacedName: claim}, in)
+		}
 	}
+}
+
+// goes tells whether a claim is on its way out. Nothing is said on it any more, and a
+// thousand of them that go together are not looked at for it.
+func (p *podEvents) goes(key types.NamespacedName) bool {
+	claim, err := p.claims.Get(context.Background(), key)
+	return err == nil && claim != nil && claim.DeletionTimestamp != nil
 }
 
 // all has every claim of a namespace looked at: nobody can tell which a pod uses.
@@ -86,7 +96,9 @@ func (p *podEvents) all(namespace string, in time.Duration, q queue) {
 		return // a cache that runs has no errors
 	}
 	for i := range claims {
-		q.AddAfter(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&claims[i])}, in)
+		if claims[i].DeletionTimestamp == nil {
+			q.AddAfter(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&claims[i])}, in)
+		}
 	}
 }
 

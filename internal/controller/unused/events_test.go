@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"lockstep.dev/lockstep/internal/observe"
 )
@@ -37,7 +38,11 @@ func using(name, version string, claims ...string) *corev1.Pod {
 // often it changes in between.
 func TestAPodIsHeardOfWhenItComesAndWhenItEnds(t *testing.T) {
 	pods, q := observe.NewPods(), &heard{}
-	if err := (&podEvents{pods: pods}).Start(t.Context(), q); err != nil {
+	going := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: "going", DeletionTimestamp: new(metav1.Now()), Finalizers: []string{"f"},
+	}}
+	claims := observe.NewClaims(fake.NewClientBuilder().WithObjects(going).Build(), nil)
+	if err := (&podEvents{pods: pods, claims: claims}).Start(t.Context(), q); err != nil {
 		t.Fatal(err)
 	}
 	running, over, gone := using("a", "2", "data"), using("a", "3", "data"), using("a", "4", "data")
@@ -54,6 +59,8 @@ func TestAPodIsHeardOfWhenItComesAndWhenItEnds(t *testing.T) {
 		{pods.Sink().Delete, gone, nil},
 		{pods.Sink().Add, using("b", "5", "data", "logs"), []string{"data 0s", "logs 0s"}},
 		{pods.Sink().Delete, using("b", "6"), []string{"data 5s", "logs 5s"}},
+		{pods.Sink().Add, using("c", "7", "data", "going"), []string{"data 0s", "going 0s"}},
+		{pods.Sink().Delete, using("c", "8"), []string{"data 5s"}},
 	} {
 		q.all = nil
 		if err := step.do(step.pod); err != nil {
