@@ -14,6 +14,9 @@ import (
 // relabel merges labels into the exact version that was judged. An apply could
 // take away only what it owns, and whoever made the object may own its labels.
 func (a *Actor) relabel(ctx context.Context, what action.Relabel) error {
+	if err := a.standing(ctx, what.Relies); err != nil {
+		return err
+	}
 	object, err := emptyOf(what.Object)
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -62,9 +63,24 @@ func TestRelabelNamesTheVersionAndWaitsForWhatTheCacheWillShow(t *testing.T) {
 	}
 }
 
+func TestLabelsStayWhenWhatTheirChangeReliesOnMoved(t *testing.T) {
+	survey := func(context.Context, action.Standing) ([]metav1.ObjectMeta, error) {
+		return []metav1.ObjectMeta{{Name: "w-0", UID: "u"}}, nil
+	}
+	writer := &patched{}
+	what := action.Relabel{
+		Object: identity.Ref{Kind: identity.KindControllerRevision, Namespace: "ns", Name: "w-1", UID: "r", ResourceVersion: "7"},
+		Relies: []action.Standing{{Kind: identity.KindPod, None: true}},
+	}
+	if _, err := New(writer, nil).Surveying(survey).Do(t.Context(), what); !errors.Is(err, ErrStale) || writer.document != "" {
+		t.Errorf("got %v, patched %q", err, writer.document)
+	}
+}
+
 func TestAWriteIsHeldBackWhenWhatItReliesOnMoved(t *testing.T) {
 	pod := func(name, uid, version string, going bool) metav1.ObjectMeta {
-		p := metav1.ObjectMeta{Name: name, UID: types.UID(uid), ResourceVersion: version}
+		owner := metav1.OwnerReference{UID: types.UID("of " + uid), Controller: ptr.To(true)}
+		p := metav1.ObjectMeta{Name: name, UID: types.UID(uid), ResourceVersion: version, OwnerReferences: []metav1.OwnerReference{owner}}
 		if going {
 			p.DeletionTimestamp = &metav1.Time{}
 		}
@@ -89,6 +105,10 @@ func TestAWriteIsHeldBackWhenWhatItReliesOnMoved(t *testing.T) {
 		{"nobody bears the name", action.Standing{Absent: []string{"a-7"}}, true},
 		{"who bears the name is going", action.Standing{Absent: []string{"a-1"}}, true},
 		{"somebody bears the name", action.Standing{Absent: []string{"a-0"}}, false},
+		{"somebody is there", action.Standing{None: true}, false},
+		{"the one it controls is there", action.Standing{None: true, Of: "of u0"}, false},
+		{"the one it controls is going", action.Standing{None: true, Of: "of u1"}, true},
+		{"it controls none", action.Standing{None: true, Of: "another"}, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

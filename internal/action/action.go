@@ -103,7 +103,9 @@ type Relabel struct {
 	// Labels are those to change. An empty value takes the label away.
 	Labels map[string]string
 	// Number is what a revision is to be numbered, or zero to leave it.
-	Number  int64
+	Number int64
+	// Relies is looked for live before the write.
+	Relies  []Standing
 	Because Reason
 	Tell    Telling
 }
@@ -112,8 +114,14 @@ type Relabel struct {
 type Standing struct {
 	Kind      identity.Kind
 	Namespace string
+	// Name is set where it tells of the object of that name alone.
+	Name string
 	// Labels are those that all it tells of bear.
 	Labels map[string]string
+	// Of is set where it tells of those alone that the object with this UID controls.
+	Of types.UID
+	// None is set where nobody may be there but who is on his way out.
+	None bool
 	// There are those that must be there, and not on their way out.
 	There []types.UID
 	// Unchanged are those that must be as they were judged.
@@ -126,9 +134,13 @@ type Standing struct {
 func (s Standing) Broken(now []metav1.ObjectMeta) string {
 	versions, names := map[types.UID]string{}, map[string]bool{}
 	for i := range now {
-		if now[i].DeletionTimestamp == nil {
-			versions[now[i].UID], names[now[i].Name] = now[i].ResourceVersion, true
+		if now[i].DeletionTimestamp != nil || !s.tellsOf(&now[i]) {
+			continue
 		}
+		if s.None {
+			return fmt.Sprintf("%s %s is there", s.Kind, now[i].Name)
+		}
+		versions[now[i].UID], names[now[i].Name] = now[i].ResourceVersion, true
 	}
 	for _, uid := range s.There {
 		if _, there := versions[uid]; !there {
@@ -146,6 +158,14 @@ func (s Standing) Broken(now []metav1.ObjectMeta) string {
 		}
 	}
 	return ""
+}
+
+func (s Standing) tellsOf(found *metav1.ObjectMeta) bool {
+	if s.Of == "" {
+		return true
+	}
+	owner := metav1.GetControllerOfNoCopy(found)
+	return owner != nil && owner.UID == s.Of
 }
 
 // Delete removes exactly the incarnation in Object.

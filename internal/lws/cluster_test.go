@@ -124,21 +124,27 @@ func (c *cluster) settle(groups ...string) {
 	for range 200 {
 		before := c.version()
 		c.do(c.decideSet())
-		for _, group := range groups {
-			c.do(c.decideGroup(group))
-		}
-		for _, sts := range lwstest.All[*appsv1.StatefulSet](c.Objects) {
-			c.Sync(sts)
-		}
-		for _, pod := range lwstest.All[*corev1.Pod](c.Objects) {
-			c.Run(pod)
-		}
-		c.pass(3 * time.Second)
+		c.turn(groups...)
 		if maps.Equal(c.version(), before) {
 			return
 		}
 	}
 	c.t.Fatalf("the cluster never settles")
+}
+
+// turn has the groups and everybody else's controllers act once.
+func (c *cluster) turn(groups ...string) {
+	c.t.Helper()
+	for _, group := range groups {
+		c.do(c.decideGroup(group))
+	}
+	for _, sts := range lwstest.All[*appsv1.StatefulSet](c.Objects) {
+		c.Sync(sts)
+	}
+	for _, pod := range lwstest.All[*corev1.Pod](c.Objects) {
+		c.Run(pod)
+	}
+	c.pass(3 * time.Second)
 }
 
 // settleAll is settle with the garbage collector, which a rollout needs.

@@ -51,6 +51,7 @@ func (d *setDecision) history() {
 func (d *setDecision) drop(revision *appsv1.ControllerRevision, why string) {
 	d.plan.do(action.Delete{
 		Object:  identity.RefOf(identity.KindControllerRevision, revision),
+		Relies:  d.unrun(revision),
 		Because: because(CodeSuperseded, why),
 	})
 }
@@ -59,18 +60,56 @@ func (d *setDecision) fileAway(revision *appsv1.ControllerRevision) {
 	d.plan.do(action.Relabel{
 		Object:  identity.RefOf(identity.KindControllerRevision, revision),
 		Labels:  map[string]string{lwsv1.SetNameLabelKey: "", HistoryLabelKey: d.Set.Name},
+		Relies:  d.unrun(revision),
 		Because: because(CodeSuperseded, fmt.Sprintf("every group runs revision %s, none runs %s", d.key, revision.Labels[lwsv1.RevisionKey])),
 	})
 }
 
+// unrun is what has to be so that no leader runs a revision, nor is made at it: the leader
+// StatefulSet is the one that was judged, and it has no pod at the revision's key. Caches
+// that lag, of a replica that takes itself for the one that leads, would tell otherwise.
+func (d *setDecision) unrun(revision *appsv1.ControllerRevision) []action.Standing {
+	relied := []action.Standing{{
+		Kind: identity.KindStatefulSet, Namespace: d.Set.Namespace, Name: d.Set.Name,
+		Unchanged: []identity.Ref{identity.RefOf(identity.KindStatefulSet, d.StatefulSet.Member())},
+	}}
+	key := revision.Labels[lwsv1.RevisionKey]
+	if key == "" || key == d.key {
+		return relied // it stands for nothing at its key: leaders run what another says
+	}
+	return append(relied, action.Standing{
+		Kind: identity.KindPod, Namespace: d.Set.Namespace, Labels: map[string]string{lwsv1.RevisionKey: key},
+		Of: d.statefulSetUID(), None: true,
+	})
+}
+
+// recall has what leaders run back from the history: whoever lists the revisions in use
+// is to find it there, and below a partition it would be dropped in the end.
+func (d *setDecision) recall() {
+	if d.held {
+		return
+	}
+	recalled := map[string]bool{d.key: true}
+	for _, leader := range d.Leaders.Members {
+		key := leader.Labels[lwsv1.RevisionKey]
+		if leader.DeletionTimestamp != nil || recalled[key] {
+			continue
+		}
+		recalled[key] = true
+		if revision := d.revisionWithKey(key); revision != nil && !inUse(revision, d.Set.Name) {
+			d.bringBack(revision, 0, fmt.Sprintf("leader %s runs revision %s", leader.Name, key))
+		}
+	}
+}
+
 // bringBack puts a revision of the history in use again, under a number if that
 // is not zero.
-func (d *setDecision) bringBack(revision *appsv1.ControllerRevision, number int64) {
+func (d *setDecision) bringBack(revision *appsv1.ControllerRevision, number int64, why string) {
 	d.plan.do(action.Relabel{
 		Object:  identity.RefOf(identity.KindControllerRevision, revision),
 		Labels:  map[string]string{lwsv1.SetNameLabelKey: d.Set.Name, HistoryLabelKey: ""},
 		Number:  number,
-		Because: because(CodeChanged, fmt.Sprintf("the template is that of revision %s again", revision.Labels[lwsv1.RevisionKey])),
+		Because: because(CodeChanged, why),
 	})
 }
 
@@ -99,8 +138,8 @@ func WantsHistory(w SetSnapshot) bool {
 	d := &setDecision{SetSnapshot: &w}
 	d.paused()
 	d.key = d.statefulSetKey()
-	if d.key == "" {
-		return false // a set that was never rolled has no history
+	if d.key == "" && d.Set.Status.ObservedGeneration == 0 {
+		return false // a set that was never looked after has no history
 	}
 	data, err := RevisionData(d.Set)
 	if err != nil {

@@ -8,8 +8,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/lwstest"
 )
@@ -92,10 +94,7 @@ func TestGoingBackTakesTheRevisionOutOfTheHistory(t *testing.T) {
 // A group whose revision somebody filed away by hand still gets its workers.
 func TestAGroupFindsItsRevisionInTheHistory(t *testing.T) {
 	c := running(t, 1, 2)
-	lwstest.Edit(c.FakeStore, revisions(c)[0].Name, func(r *appsv1.ControllerRevision) {
-		delete(r.Labels, lwsv1.SetNameLabelKey)
-		r.Labels[lws.HistoryLabelKey] = "w"
-	})
+	fileAway(c, revisions(c)[0].Name)
 	lwstest.Drop[*appsv1.StatefulSet](c.FakeStore, "w-0")
 	lwstest.Drop[*corev1.Pod](c.FakeStore, "w-0-1")
 	if diff := cmp.Diff([]string{"create statefulset w-0"}, spelled(c.decideGroup("w-0"))); diff != "" {
@@ -105,4 +104,93 @@ func TestAGroupFindsItsRevisionInTheHistory(t *testing.T) {
 	if diff := cmp.Diff(map[string][]string{"in use": {"image:1 1"}}, filed(c)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
+}
+
+// Caches tell of a rollout that is done, and meanwhile a leader runs the old revision
+// again, or is to: the revision is as it was judged, what is relied on is not.
+func TestARevisionIsNotFiledAwayNorDroppedOnceLeadersMayRunIt(t *testing.T) {
+	tests := map[string]func(c *cluster, old string){
+		"a leader runs it": func(c *cluster, old string) {
+			lwstest.Edit(c.FakeStore, "w-0", func(pod *corev1.Pod) { pod.Labels[lwsv1.RevisionKey] = old })
+		},
+		"the leader statefulset was written": func(c *cluster, _ string) {
+			lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) { sts.Annotations["note"] = "new" })
+		},
+	}
+	for _, limit := range []string{"0", "5"} {
+		for name, change := range tests {
+			t.Run(name+", "+limit+" are kept", func(t *testing.T) {
+				c := running(t, 1, 2, lwstest.Annotation(lwsv1.HistoryLimitAnnotationKey, limit))
+				old := revisions(c)[0].Labels[lwsv1.RevisionKey]
+				image(c, "image:2")
+				put := untilSuperseded(c)
+				change(c, old)
+				if err := c.Do(put); err == nil {
+					t.Errorf("it went through: %s %s", put.Verb(), put.Target())
+				}
+			})
+		}
+	}
+}
+
+// A leader below a partition runs what somebody filed away: it is in use.
+func TestWhatALeaderRunsIsTakenOutOfTheHistory(t *testing.T) {
+	c := running(t, 2, 2, func(set *lwsv1.LeaderWorkerSet) { rollingOf(set).Partition = ptr.To[int32](1) })
+	image(c, "image:2")
+	c.settleAll()
+	both := map[string][]string{"in use": {"image:1 1", "image:2 2"}}
+	if diff := cmp.Diff(both, filed(c)); diff != "" {
+		t.Fatalf("(-want +got)\n%s", diff)
+	}
+	for _, revision := range revisions(c) {
+		if revision.Revision == 1 {
+			fileAway(c, revision.Name)
+		}
+	}
+	c.settleAll()
+	if diff := cmp.Diff(both, filed(c)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+// Who says "undo to 1" must not find two of that number.
+func TestARevisionMadeAnewIsNumberedAboveTheHistory(t *testing.T) {
+	c := running(t, 1, 2)
+	image(c, "image:2")
+	c.settleAll()
+	for _, revision := range revisions(c) {
+		if lws.BearsName(revision, "w") {
+			lwstest.Drop[*appsv1.ControllerRevision](c.FakeStore, revision.Name)
+		}
+	}
+	lwstest.Drop[*appsv1.StatefulSet](c.FakeStore, "w")
+	c.settleAll()
+	want := map[string][]string{"in use": {"image:2 2"}, "history": {"image:1 1"}}
+	if diff := cmp.Diff(want, filed(c)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+// untilSuperseded goes on until a revision is to be put away, and returns how.
+func untilSuperseded(c *cluster) action.Action {
+	c.t.Helper()
+	for range 200 {
+		plan := c.decideSet()
+		if len(plan.Actions) > 0 && plan.Actions[0].Why().Code == lws.CodeSuperseded {
+			return plan.Actions[0]
+		}
+		c.do(plan)
+		c.turn(allGroups...)
+		c.collect()
+	}
+	c.t.Fatalf("no revision is put away")
+	return nil
+}
+
+// fileAway puts a revision into the history.
+func fileAway(c *cluster, revision string) {
+	lwstest.Edit(c.FakeStore, revision, func(r *appsv1.ControllerRevision) {
+		delete(r.Labels, lwsv1.SetNameLabelKey)
+		r.Labels[lws.HistoryLabelKey] = "w"
+	})
 }

@@ -35,7 +35,7 @@ func (d *setDecision) revisions() {
 		d.key = key
 		switch {
 		case !inUse(current, d.Set.Name):
-			d.bringBack(current, 0)
+			d.bringBack(current, 0, again(key))
 		default:
 			d.tellApart(current)
 		}
@@ -182,14 +182,17 @@ func (d *setDecision) reuseRevision(known *appsv1.ControllerRevision) {
 	d.key = known.Labels[lwsv1.RevisionKey]
 	highest := d.highestNumber()
 	if !inUse(known, d.Set.Name) {
-		d.bringBack(known, highest+1)
+		d.bringBack(known, highest+1, again(d.key))
 		return
 	}
 	if known.Revision == highest && !d.sharedNumbers()[highest] {
 		return
 	}
-	d.renumber(known, highest+1, fmt.Sprintf("the template is that of revision %s again", d.key))
+	d.renumber(known, highest+1, again(d.key))
 }
+
+// again says that a set goes back to a revision.
+func again(key string) string { return fmt.Sprintf("the template is that of revision %s again", key) }
 
 // makeRevision makes the revision of the live spec under key.
 func (d *setDecision) makeRevision(key, note string) {

@@ -64,6 +64,7 @@ func DecideSet(w SetSnapshot) Plan {
 		(*setDecision).conflicts,
 		(*setDecision).ghosts,
 		(*setDecision).revisions,
+		(*setDecision).recall,
 		(*setDecision).restarts,
 		(*setDecision).rolling,
 		(*setDecision).ties,

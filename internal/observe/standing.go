@@ -11,10 +11,14 @@ import (
 )
 
 // Standing returns, live, the metadata of all there is of the kind, in the
-// namespace and with the labels of what a write relies on.
+// namespace and with the name and labels of what a write relies on.
 func (o *Observer) Standing(ctx context.Context, relied action.Standing) ([]metav1.ObjectMeta, error) {
 	list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: apiVersions[relied.Kind], Kind: string(relied.Kind) + "List"}}
-	if err := o.live.List(ctx, list, client.InNamespace(relied.Namespace), client.MatchingLabels(relied.Labels)); err != nil {
+	options := []client.ListOption{client.InNamespace(relied.Namespace), client.MatchingLabels(relied.Labels)}
+	if relied.Name != "" {
+		options = append(options, client.MatchingFields{metav1.ObjectNameField: relied.Name})
+	}
+	if err := o.live.List(ctx, list, options...); err != nil {
 		return nil, fmt.Errorf("look for what is relied on: %w", err)
 	}
 	now := make([]metav1.ObjectMeta, 0, len(list.Items))

@@ -157,6 +157,9 @@ func (s *FakeStore) standing(relied []action.Standing) error {
 	for _, standing := range relied {
 		var now []metav1.ObjectMeta
 		for _, object := range All[client.Object](s.Objects) {
+			if standing.Name != "" && object.GetName() != standing.Name {
+				continue
+			}
 			if KindOf(object) == standing.Kind && labels.SelectorFromSet(standing.Labels).Matches(labels.Set(object.GetLabels())) {
 				var meta metav1.PartialObjectMetadata
 				_ = share(object, &meta)
@@ -235,6 +238,9 @@ func prune(set map[string]any) {
 }
 
 func (s *FakeStore) relabel(a action.Relabel) error {
+	if err := s.standing(a.Relies); err != nil {
+		return err
+	}
 	found, err := s.exactly(a.Object)
 	if err != nil {
 		return err
