@@ -2,7 +2,9 @@ package lws_test
 
 import (
 	"fmt"
+	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"pgregory.net/rapid"
@@ -97,16 +99,21 @@ func (w *anyWorld) settleDown() {
 	if set := lwstest.Find[*lwsv1.LeaderWorkerSet](w.FakeStore, "w"); set != nil && set.DeletionTimestamp != nil {
 		// Workers whose leader was made to leave them behind are nobody's, and use
 		// claims that the set's end waits for.
-		w.removeLeftBehind(func(int, int) bool { return true })
+		w.removeLeftBehind(func(client.Object) bool { return true })
 		w.everybody()
 	}
 	w.create()
+	w.removeLeftBehind(w.usesWhatLeaves)
 	if lwstest.Find[*lwsv1.LeaderWorkerSet](w.FakeStore, "w") == nil {
 		return
 	}
 	lwstest.Edit(w.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) {
 		delete(set.Annotations, lwsv1.PausedAnnotationKey)
 		rollingOf(set).Partition = lwstest.Ptr[int32](0)
+		if w.lostWhatLeadersRun() {
+			w.met.when("what leaders run is lost for good", true)
+			rollingOf(set).MaxUnavailable = intstr.FromInt32(lws.Replicas(set))
+		}
 		set.Generation++
 	})
 	w.scaleByHand() // no rollout comes after that and puts it right
@@ -115,16 +122,41 @@ func (w *anyWorld) settleDown() {
 // tidyUp takes away what was left behind and that the set has no use for.
 func (w *anyWorld) tidyUp() {
 	set := find[*lwsv1.LeaderWorkerSet](w.cluster, "w")
-	w.removeLeftBehind(func(group, worker int) bool {
-		return int32(group) >= lws.Replicas(set) || int32(worker) >= lws.Size(set)
+	w.removeLeftBehind(func(object client.Object) bool {
+		group, worker := indexOf(object.GetName())
+		return int32(group) >= lws.Replicas(set) || int32(worker) >= lws.Size(set) || object.GetLabels()[squats] != ""
 	})
 }
 
-func (w *anyWorld) removeLeftBehind(useless func(group, worker int) bool) {
+// usesWhatLeaves tells whether a pod keeps a claim from leaving.
+func (w *anyWorld) usesWhatLeaves(object client.Object) bool {
+	pod, ok := object.(*corev1.Pod)
+	return ok && slices.ContainsFunc(pod.Spec.Volumes, func(volume corev1.Volume) bool {
+		if volume.PersistentVolumeClaim == nil {
+			return false
+		}
+		claim := lwstest.Find[*corev1.PersistentVolumeClaim](w.FakeStore, volume.PersistentVolumeClaim.ClaimName)
+		return claim != nil && claim.DeletionTimestamp != nil
+	})
+}
+
+// lostWhatLeadersRun tells whether a revision was deleted that leaders run. Nobody can
+// tell what it said: a group of it that lost its workers waits for the rollout, and that
+// for the group unless its user allows for it.
+func (w *anyWorld) lostWhatLeadersRun() bool {
+	kept := map[string]bool{}
+	for _, revision := range revisions(w.cluster) {
+		kept[revision.Labels[lwsv1.RevisionKey]] = true
+	}
+	return slices.ContainsFunc(lwstest.All[*corev1.Pod](w.Objects), func(pod *corev1.Pod) bool {
+		return w.leads(pod) && !kept[pod.Labels[lwsv1.RevisionKey]]
+	})
+}
+
+func (w *anyWorld) removeLeftBehind(useless func(client.Object) bool) {
 	for _, object := range lwstest.All[client.Object](w.Objects) {
-		group, worker := indexOf(object.GetName())
 		left := len(object.GetOwnerReferences()) == 0 && (KindIs(object, identity.KindPod) || KindIs(object, identity.KindStatefulSet))
-		if left && useless(group, worker) {
+		if left && useless(object) {
 			w.met.when("left behind for good", true)
 			w.Remove(object, metav1.DeletePropagationBackground)
 		}

@@ -80,7 +80,7 @@ func (w *anyWorld) squat() {
 	name := rapid.SampledFrom([]string{"w", "w-0", "w-1", "w-0-1"}).Draw(w.t, "name")
 	meta := metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: name}
 	template := lwstest.Template("x", "x")
-	template.Labels = map[string]string{"squats": "x"}
+	template.Labels = map[string]string{squats: "x"}
 	squatter := rapid.SampledFrom([]client.Object{
 		&corev1.Pod{ObjectMeta: meta, Spec: template.Spec},
 		&corev1.Service{ObjectMeta: meta},
@@ -96,8 +96,12 @@ func (w *anyWorld) squat() {
 	}
 }
 
-// stranger is the name of somebody else.
-const stranger = "stranger"
+const (
+	// stranger is the name of somebody else.
+	stranger = "stranger"
+	// squats is the label of pods of a StatefulSet of somebody else's.
+	squats = "squats"
+)
 
 // stranger is there, and controls things of his own.
 func (w *anyWorld) stranger() *corev1.Service {
