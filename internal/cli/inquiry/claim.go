@@ -24,6 +24,8 @@ const (
 	// pods is the name of the policy that gives what is built in elsewhere: it is there
 	// where Lockstep protects alone.
 	pods = "pod-protection." + protected
+	// hooks is what does the same before Kubernetes 1.36.
+	hooks = "lockstep-protection-webhook-configuration"
 )
 
 // Found is one claim, and all that explains it.
@@ -191,11 +193,21 @@ func (i *Inquirer) alone(ctx context.Context, f *Found) error {
 		return nil
 	}
 	if f.World.alone == nil {
-		err := i.get(ctx, client.ObjectKey{Name: pods}, &admissionv1.MutatingAdmissionPolicy{})
-		f.World.alone = new(err == nil)
+		f.World.alone = new(i.protectsAlone(ctx))
 	}
 	f.Settings.Alone = *f.World.alone
 	return nil
+}
+
+func (i *Inquirer) protectsAlone(ctx context.Context) bool {
+	if i.get(ctx, client.ObjectKey{Name: pods}, &admissionv1.MutatingAdmissionPolicy{}) == nil {
+		return true
+	}
+	var older admissionv1.MutatingWebhookConfiguration
+	if i.get(ctx, client.ObjectKey{Name: hooks}, &older) != nil {
+		return false
+	}
+	return slices.ContainsFunc(older.Webhooks, func(hook admissionv1.MutatingWebhook) bool { return hook.Name == pods })
 }
 
 // Learn takes in what came of a DELETE that was tried: it knows of policies that may
