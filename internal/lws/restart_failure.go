@@ -108,14 +108,6 @@ func (d *groupDecision) findingOf(leader *corev1.Pod) *Finding {
 	}
 }
 
-// forgiven tells whether what fails under a leader before all pods of its group ran
-// is nothing to the group: by its policy, or because the leader is from before
-// failures were watched for.
-func (d *groupDecision) forgiven(leader *corev1.Pod) bool {
-	since := d.Set.Status.RestartsSince
-	return afterStart(d.Set) || since == nil || leader.CreationTimestamp.Before(since)
-}
-
 // failure is why the group is to be recreated, or nil. Once the group has started
 // it is found by comparing what is with what was; until then by what the pods
 // that are there tell of themselves, unless that is forgiven.
@@ -204,9 +196,14 @@ func (d *groupDecision) failureOfLeaving(pod *corev1.Pod, restarts uint64) *Fail
 
 // failureInStart is how the group failed before all of its pods ran, or nil.
 func (d *groupDecision) failureInStart() *Failure {
-	if d.forgiven(d.Leader) {
-		return nil
+	if f := d.mishapInStart(); f != nil && !d.forgiven(d.Leader) {
+		return f
 	}
+	return nil
+}
+
+// mishapInStart is what would be such a failure if it is not forgiven, or nil.
+func (d *groupDecision) mishapInStart() *Failure {
 	if f := d.failureOf(d.Leader, 0); f != nil {
 		return f
 	}
@@ -265,11 +262,8 @@ func endedBefore(leaving *corev1.Pod) bool {
 // before it is said to have failed. That a pod ended or was restarted is certain
 // whoever tells; that one is not there may only mean that a cache lags behind.
 func Doubtful(w GroupSnapshot) bool {
-	if w.Leader == nil || !Recreates(w.Set) || Failed(w.Set, w.Index, w.Leader.UID) != nil {
-		return false
-	}
-	if w.Finding.Failure != nil && w.Finding.Leader.UID == w.Leader.UID {
-		return false // it was looked for when that was found
+	if w.Leader == nil || !Recreates(w.Set) || w.foundFailed(w.Leader) {
+		return false // what is known of it was looked for then
 	}
 	d := &groupDecision{GroupSnapshot: &w, known: w.known()}
 	f := d.failure()

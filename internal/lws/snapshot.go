@@ -87,7 +87,9 @@ type GroupSnapshot struct {
 	// looked at, as it was then, else nil. Another may lead by now.
 	Departed *corev1.Pod
 	// Finding is what an earlier look found of the group, or zero.
-	Finding   Finding
+	Finding Finding
+	// Revisions holds what bears the set's revision labels. It is filled only where the
+	// group has something to be made, or a policy to be judged by, that a revision says.
 	Revisions identity.Claim[*appsv1.ControllerRevision]
 	// Node holds the labels of the leader's node when the placement of the
 	// workers depends on them, or nil.

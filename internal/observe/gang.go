@@ -127,12 +127,10 @@ func (o *Observer) fillNewGang(ctx context.Context, j *judge, w *lws.GroupSnapsh
 	if err := o.confirmGang(ctx, j, &w.Group); err != nil {
 		return err
 	}
-	if w.Leader == nil || gang.Of(w.Leader) == nil || !w.Revisions.Empty() {
+	if w.Leader == nil || gang.Of(w.Leader) == nil {
 		return nil
 	}
-	var err error
-	w.Revisions, err = o.revisionsWith(ctx, j, w.Set, w.Leader.Labels[lwsv1.RevisionKey])
-	return err
+	return o.knowRevisions(ctx, j, w, w.Leader.Labels[lwsv1.RevisionKey])
 }
 
 // foreign is an object of a foreign kind with nothing but its metadata.

@@ -61,6 +61,9 @@ func (o *Observer) Group(ctx context.Context, key types.NamespacedName, now time
 	if err := o.verify(ctx, j, &w); err != nil {
 		return w, err
 	}
+	if err := o.knowRevisions(ctx, j, &w, lws.PoliciesAsked(w)...); err != nil {
+		return w, err
+	}
 	if w.Leader != nil && (w.Workers.Member() == nil || lws.Astray(&w.Group)) {
 		if err := o.fillNewGroup(ctx, j, &w); err != nil {
 			return w, err
@@ -181,8 +184,7 @@ func (o *Observer) fillPods(ctx context.Context, j *judge, set *lwsv1.LeaderWork
 
 // fillNewGroup reads what is needed to make or adopt the group's workers.
 func (o *Observer) fillNewGroup(ctx context.Context, j *judge, w *lws.GroupSnapshot) error {
-	var err error
-	if w.Revisions, err = o.revisionsWith(ctx, j, w.Set, w.Leader.Labels[lwsv1.RevisionKey]); err != nil {
+	if err := o.knowRevisions(ctx, j, w, w.Leader.Labels[lwsv1.RevisionKey]); err != nil {
 		return err
 	}
 	if lws.Topology(lws.AsLed(w.Set, w.Leader), w.Leader) == "" || w.Leader.Spec.NodeName == "" {
