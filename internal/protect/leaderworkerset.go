@@ -25,7 +25,7 @@ func OfLeaderWorkerSet(set *lwsv1.LeaderWorkerSet, started int) Want {
 	if template.LeaderTemplate != nil {
 		w.template(path+".leaderTemplate", template.LeaderTemplate.Spec.Volumes)
 	}
-	if template.LeaderTemplate == nil || size > 1 {
+	if template.LeaderTemplate == nil || max(size, started) > 1 {
 		w.template(path+".workerTemplate", template.WorkerTemplate.Spec.Volumes)
 	}
 	for i := range template.VolumeClaimTemplates {

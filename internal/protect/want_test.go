@@ -103,6 +103,9 @@ func TestWhoWants(t *testing.T) {
 		{"set of one, whose workers there are none of", []protect.Want{protect.OfLeaderWorkerSet(set("llama", 1, 1, func(s *lwsv1.LeaderWorkerSet) {
 			s.Spec.LeaderWorkerTemplate.LeaderTemplate = ptr(naming("other"))
 		}), 0)}, "models", "", ""},
+		{"set of one, where a group not rolled yet has workers", []protect.Want{protect.OfLeaderWorkerSet(set("llama", 1, 1, func(s *lwsv1.LeaderWorkerSet) {
+			s.Spec.LeaderWorkerTemplate.LeaderTemplate = ptr(naming("other"))
+		}), 4)}, "models", "LeaderWorkerSet/llama", ""},
 		{"set, being deleted, and its statefulset not yet", []protect.Want{ending(lws), leaders}, "data-llama-0", "", ""},
 		{"deployment", []protect.Want{protect.OfDeployment(&appsv1.Deployment{ObjectMeta: meta("web"), Spec: appsv1.DeploymentSpec{Template: naming("data")}})}, "data", "Deployment/web", ""},
 		{"deployment, scaled to zero", []protect.Want{protect.OfDeployment(&appsv1.Deployment{ObjectMeta: meta("web"), Spec: appsv1.DeploymentSpec{Replicas: ptr[int32](0), Template: naming("data")}})}, "data", "", "Deployment/web"},
