@@ -167,11 +167,18 @@ var grantedToProtect = map[string]string{
 	"lockstep-protection-role  events []":                                   "create patch",
 	"lockstep-protection-role events.k8s.io events []":                      "create patch",
 	"lockstep-protection-role admissionregistration.k8s.io mutatingwebhookconfigurations [lockstep-protection-webhook-configuration]": "get list watch patch",
-	"lockstep-protection-role admissionregistration.k8s.io validatingadmissionpolicies " + guarding:                                   "get",
-	"lockstep-protection-role admissionregistration.k8s.io validatingadmissionpolicybindings " + guarding:                             "get",
+	"lockstep-protection-role admissionregistration.k8s.io validatingadmissionpolicies " + refusing:                                   "get",
+	"lockstep-protection-role admissionregistration.k8s.io validatingadmissionpolicybindings " + refusing:                             "get",
+	"lockstep-protection-role admissionregistration.k8s.io mutatingadmissionpolicies " + giving:                                       "get",
+	"lockstep-protection-role admissionregistration.k8s.io mutatingadmissionpolicybindings " + giving:                                 "get",
 }
 
-const guarding = "[refuse-delete.protection.lockstep.dev guard.protection.lockstep.dev refuse-namespace.protection.lockstep.dev guard-namespace.protection.lockstep.dev]"
+const (
+	refusing = "[refuse-delete.protection.lockstep.dev guard.protection.lockstep.dev refuse-namespace.protection.lockstep.dev guard-namespace.protection.lockstep.dev " +
+		"warn-delete.protection.lockstep.dev gated.protection.lockstep.dev refuse-forged.protection.lockstep.dev]"
+	giving = "[gate.protection.lockstep.dev barrier.protection.lockstep.dev barrier-chosen.protection.lockstep.dev forged.protection.lockstep.dev " +
+		"pod-protection.protection.lockstep.dev volume-protection.protection.lockstep.dev initial-hold.protection.lockstep.dev initial-hold-chosen.protection.lockstep.dev]"
+)
 
 // Who may see a set may see all that kubectl lockstep decides on: what it could not
 // read of a gang, it could not say of any of its groups.

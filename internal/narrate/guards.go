@@ -12,10 +12,10 @@ import (
 // policiesMissing is what alerts go by: who administers a cluster can delete policies.
 var policiesMissing = prometheus.NewGauge(prometheus.GaugeOpts{
 	Name: "lockstep_protection_policies_missing",
-	Help: "Policies that refuse the deletion of what is in use, or keep words on it from being changed, and that are not in the API server, or without their binding. Those that API servers load from files cannot be seen.",
+	Help: "Policies of protection that are not in the API server, or without their binding, and no older form of them either. Those that API servers load from files cannot be seen.",
 })
 
-// Guards tells whether the policies that refuse are there.
+// Guards tells whether the policies of protection are there.
 type Guards struct {
 	log logr.Logger
 
@@ -45,9 +45,9 @@ func (g *Guards) Looked(missing []string, err error) {
 	switch {
 	case slices.Equal(g.missing, missing):
 	case len(missing) == 0:
-		g.log.Info("all policies that refuse the deletion of what is in use are there again")
+		g.log.Info("all policies of protection are there again")
 	default:
-		g.log.Error(nil, "policies of protection are not in the API server: unless it loads them from files, what they refuse is not refused. Apply them again: lockstep install",
+		g.log.Error(nil, "policies of protection are not in the API server: unless it loads them from files, what they refuse is not refused, and what they give is not given. Apply them again: lockstep install",
 			"missing", strings.Join(missing, ", "))
 	}
 	g.missing, g.failed = slices.Clone(missing), false

@@ -11,12 +11,12 @@ import (
 	"lockstep.dev/lockstep/internal/observe"
 )
 
-// lookAtPoliciesEvery is how often it is looked whether the policies that refuse are there.
+// lookAtPoliciesEvery is how often it is looked whether the policies are there.
 const lookAtPoliciesEvery = 30 * time.Second
 
 // setupGuards has it told, by the replica that leads, when somebody deletes the policies.
 func (p *protection) setupGuards() error {
-	guards, tell := observe.NewGuards(p.mgr.GetAPIReader()), narrate.NewGuards(p.log)
+	guards, tell := observe.NewGuards(p.mgr.GetAPIReader(), p.settings.Alone, p.settings.InitialHold), narrate.NewGuards(p.log)
 	for _, collector := range tell.Metrics() {
 		_ = metrics.Registry.Register(collector) // registered already by an earlier setup in this process
 	}

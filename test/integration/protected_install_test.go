@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/install"
+	"lockstep.dev/lockstep/internal/observe"
 	"lockstep.dev/lockstep/internal/protect"
 )
 
@@ -253,6 +254,9 @@ func TestAnotherConfigurationLeavesNothingOfTheOneBefore(t *testing.T) {
 	c.label("lax", "off")
 	c.install(nil)
 	byDefault := c.protection()
+	if missing, err := observe.NewGuards(c, false, false).Missing(t.Context()); err != nil || len(missing) > 0 {
+		t.Errorf("of what is installed %q is missed: %v", missing, err)
+	}
 	for _, namespace := range []string{"prod", "eager"} {
 		c.gives(namespace, protect.BarrierFinalizer)
 	}
