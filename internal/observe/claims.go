@@ -95,11 +95,14 @@ func trimWords(meta *metav1.ObjectMeta) {
 type Claims struct {
 	cached client.Reader
 	// live must not read from a cache.
-	live client.Reader
+	live     client.Reader
+	readings *readings
 }
 
 // NewClaims returns a Claims that reads caches filled with ProtectionCaches.
-func NewClaims(cached, live client.Reader) *Claims { return &Claims{cached: cached, live: live} }
+func NewClaims(cached, live client.Reader) *Claims {
+	return &Claims{cached: cached, live: live, readings: newReadings()}
+}
 
 // Get is a claim as the cache shows it, or nil. It must not be changed.
 func (c *Claims) Get(ctx context.Context, key types.NamespacedName) (*corev1.PersistentVolumeClaim, error) {
@@ -131,17 +134,6 @@ func (c *Claims) In(ctx context.Context, namespace string) ([]corev1.PersistentV
 		return nil, fmt.Errorf("list claims of %q: %w", namespace, err)
 	}
 	return list.Items, nil
-}
-
-// Namespace is a namespace as the cache shows it; one that is not there has no
-// words. It must not be changed.
-func (c *Claims) Namespace(ctx context.Context, name string) (*metav1.PartialObjectMetadata, error) {
-	namespace := NewNamespace(name)
-	err := c.cached.Get(ctx, types.NamespacedName{Name: name}, namespace)
-	if client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("read namespace %q: %w", name, err)
-	}
-	return namespace, nil
 }
 
 // VolumeCaches are what protection keeps of volumes in memory, where they are ours

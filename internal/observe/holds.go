@@ -65,11 +65,29 @@ func (h *Holds) View(ctx context.Context, key types.NamespacedName, now time.Tim
 	if err != nil {
 		return protect.HoldView{}, err
 	}
-	return protect.HoldView{
-		Claim: claim, Mode: h.settings.ModeOf(claim, namespace.Labels), World: h.world(claim), Now: now, Grace: h.grace,
+	return h.in(namespace, protect.HoldView{
+		Claim: claim, World: h.world(claim), Now: now, Grace: h.grace,
 		Unread: h.desired.Unread(), GoneOwner: h.goneOwner(claim), WaitingOwner: h.waitingOwner(claim),
-		NamespaceEnding: namespace.DeletionTimestamp != nil, NamespaceReleased: protect.Released(namespace),
-	}, nil
+	}), nil
+}
+
+// in is a view with what the namespace says.
+func (h *Holds) in(namespace *metav1.PartialObjectMetadata, view protect.HoldView) protect.HoldView {
+	view.Mode = h.settings.ModeOf(view.Claim, namespace.Labels)
+	view.NamespaceEnding, view.NamespaceReleased = namespace.DeletionTimestamp != nil, protect.Released(namespace)
+	return view
+}
+
+// InItsNamespace is a view with what the claim's own namespace says, read from the API
+// server after the claim was seen: it is of the life that the claim belongs to.
+func (h *Holds) InItsNamespace(ctx context.Context, view protect.HoldView) (protect.HoldView, error) {
+	namespace, err := h.NamespaceOf(ctx, view.Claim.Namespace, []types.UID{view.Claim.UID}, view.Now)
+	if err != nil {
+		return view, err
+	}
+	view = h.in(namespace, view)
+	view.NamespaceLive = true
+	return view, nil
 }
 
 // waitingOwner is the controller of a claim, if it was deleted in the foreground, or nil.

@@ -59,6 +59,9 @@ type HoldView struct {
 	NamespaceEnding bool
 	// NamespaceReleased: who may has given up all claims of the namespace.
 	NamespaceReleased bool
+	// NamespaceLive: the mode and these two are what the namespace itself says, read live
+	// after the claim was seen. Without that nothing is given up by them.
+	NamespaceLive bool
 }
 
 // HoldVerdict is what shall stand on the claim.
@@ -74,6 +77,8 @@ type HoldVerdict struct {
 	// Next is when to look again, or zero.
 	Next    time.Time
 	Because action.Reason
+	// AskNamespace: nothing is decided before the namespace was read live.
+	AskNamespace bool
 }
 
 // Deletion is why a claim that nobody holds is deleted.
@@ -88,6 +93,14 @@ type Deletion struct {
 
 // DecideHold tells whether a DELETE of the claim shall be refused from now on.
 func DecideHold(v HoldView) HoldVerdict {
+	d := v.judge()
+	if !v.NamespaceLive && v.givesUp(d) {
+		return v.asks(d)
+	}
+	return d
+}
+
+func (v HoldView) judge() HoldVerdict {
 	holders, idle := v.World.Holders(v.Claim)
 	d := HoldVerdict{Holders: holders, Idle: idle}
 	switch {

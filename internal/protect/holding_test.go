@@ -17,7 +17,7 @@ import (
 )
 
 func holdView(c *corev1.PersistentVolumeClaim, wants ...protect.Want) protect.HoldView {
-	return protect.HoldView{Claim: c, Mode: protect.Hold, World: world(index(), wants...), Now: noon, Grace: protect.Grace}
+	return protect.HoldView{Claim: c, Mode: protect.Hold, World: world(index(), wants...), Now: noon, Grace: protect.Grace, NamespaceLive: true}
 }
 
 // applied is the claim as it is after the verdict was carried out.

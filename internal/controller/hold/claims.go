@@ -65,9 +65,17 @@ func (r *claimReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl
 	return ctrl.Result{RequeueAfter: sooner(now, verdict.Next, token.Until)}, nil
 }
 
-// decide looks once more, at the cluster itself, before what cannot be undone.
+// decide looks once more, at the cluster itself, before what cannot be undone, and at
+// the namespace before anything is given up by what that says.
 func (p *pass) decide(ctx context.Context, view protect.HoldView) (protect.HoldVerdict, error) {
 	verdict := protect.DecideHold(view)
+	if verdict.AskNamespace {
+		asked, err := p.observe.InItsNamespace(ctx, view)
+		if err != nil {
+			return verdict, err
+		}
+		view, verdict = asked, protect.DecideHold(asked)
+	}
 	if verdict.Delete == nil || !verdict.Delete.Look {
 		return verdict, nil
 	}
