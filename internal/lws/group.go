@@ -198,7 +198,7 @@ func (d *groupDecision) workers() bool {
 // placement is the node selector that keeps workers in their leader's topology
 // domain, and whether it is known yet.
 func (d *groupDecision) placement() (map[string]string, bool) {
-	topology := Topology(d.Set, d.Leader)
+	topology := Topology(d.Leader)
 	if topology == "" {
 		return nil, true
 	}

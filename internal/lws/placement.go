@@ -35,13 +35,11 @@ func leftBehind(sts *appsv1.StatefulSet, leader *corev1.Pod) bool {
 	return sts != nil && made != "" && observed(sts) && made != sts.Status.UpdateRevision
 }
 
-// Topology is the node label that workers share with their leader, or empty: the
-// one that the leader was placed by. A leader that does not say goes by the set.
-func Topology(set *lwsv1.LeaderWorkerSet, leader *corev1.Pod) string {
-	if topology := leader.Annotations[lwsv1.ExclusiveKeyAnnotationKey]; topology != "" {
-		return topology
-	}
-	return set.Annotations[lwsv1.ExclusiveKeyAnnotationKey]
+// Topology is the node label that workers share with their leader, or empty: the one
+// that the leader was placed by. What the set says meanwhile is for leaders to come: this
+// one may stand where no such label is.
+func Topology(leader *corev1.Pod) string {
+	return leader.Annotations[lwsv1.ExclusiveKeyAnnotationKey]
 }
 
 // unschedulable tells that there is no place for a leader that needs one for

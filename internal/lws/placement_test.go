@@ -6,6 +6,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
@@ -112,6 +113,34 @@ func TestWorkersGoWhereTheirLeaderWasSent(t *testing.T) {
 	}
 	if got := made.Spec.Template.Annotations[lwsv1.ExclusiveKeyAnnotationKey]; got != "rack" {
 		t.Errorf("got annotation %q", got)
+	}
+}
+
+// A topology is added, and a group from before it comes anew at its own revision: its
+// leader may stand where the label is not, and the rollout waits for its workers.
+func TestWorkersOfAGroupFromBeforeATopologyGoByTheirLeader(t *testing.T) {
+	for _, key := range []string{lwsv1.ExclusiveKeyAnnotationKey, lwsv1.SubGroupExclusiveKeyAnnotationKey} {
+		c := running(t, 2, 3, func(set *lwsv1.LeaderWorkerSet) {
+			rollingOf(set).Partition = lwstest.Ptr[int32](1)
+			set.Spec.LeaderWorkerTemplate.SubGroupPolicy = &lwsv1.SubGroupPolicy{SubGroupSize: lwstest.Ptr[int32](1)}
+		})
+		place(c, key, "rack")
+		c.settleAll()
+		c.Remove(find[*corev1.Pod](c, "w-0"), metav1.DeletePropagationBackground)
+		c.settleAll()
+		if leader := find[*corev1.Pod](c, "w-0"); leader.Annotations[key] != "" {
+			t.Fatalf("invalid run: leader is placed by %v", leader.Annotations)
+		}
+		workers := lwstest.Find[*appsv1.StatefulSet](c.FakeStore, "w-0")
+		if workers == nil {
+			t.Fatalf("%s: no workers: %+v", key, c.decideGroup("w-0").Waits)
+		}
+		if template := workers.Spec.Template; template.Annotations[key] != "" || len(template.Spec.NodeSelector) > 0 {
+			t.Errorf("%s: workers are placed by %v, %v", key, template.Annotations, template.Spec.NodeSelector)
+		}
+		if got := find[*corev1.Pod](c, "w-1").Annotations[key]; got != "rack" {
+			t.Errorf("%s: the group that is rolled has %q", key, got)
+		}
 	}
 }
 

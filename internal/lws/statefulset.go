@@ -96,7 +96,8 @@ func workerServiceName(restored *lwsv1.LeaderWorkerSet, g Group) string {
 func workerTemplate(set, restored *lwsv1.LeaderWorkerSet, g Group, labels, nodeSelector map[string]string) corev1.PodTemplateSpec {
 	template := restored.Spec.LeaderWorkerTemplate.WorkerTemplate
 	annotations := templateAnnotations(set, restored)
-	for _, placement := range placements { // workers go where their leader was sent
+	for _, placement := range placements { // workers go where their leader was sent, whatever the set says meanwhile
+		delete(annotations, placement)
 		if topology := g.Leader.Annotations[placement]; topology != "" {
 			annotations[placement] = topology
 		}

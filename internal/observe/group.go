@@ -187,7 +187,7 @@ func (o *Observer) fillNewGroup(ctx context.Context, j *judge, w *lws.GroupSnaps
 	if err := o.knowRevisions(ctx, j, w, w.Leader.Labels[lwsv1.RevisionKey]); err != nil {
 		return err
 	}
-	if lws.Topology(lws.AsLed(w.Set, w.Leader), w.Leader) == "" || w.Leader.Spec.NodeName == "" {
+	if lws.Topology(w.Leader) == "" || w.Leader.Spec.NodeName == "" {
 		return nil
 	}
 	node, err := o.liveMeta(ctx, "v1", "Node", types.NamespacedName{Name: w.Leader.Spec.NodeName})
