@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
@@ -17,20 +18,25 @@ import (
 // does not say.
 const historyLimit = 5
 
-// history files away revisions that no group runs and none will run: those at
-// another key, once every group is updated and ready. They are kept under a label
-// of their own, the latest up to a limit, so that whoever lists the revisions in
-// use finds no others.
+// history files away revisions that no group runs and none can be made at: those at
+// other keys, as soon as that is so, whatever the partition and whether or not groups are
+// ready. They are kept under a label of their own, the latest up to a limit, so that
+// whoever lists the revisions in use finds no others.
 func (d *setDecision) history() {
-	if d.held || d.relabels || !d.settled() || !d.rolledOut() {
+	if d.held || d.relabels || !d.settled() {
+		return
+	}
+	keys, known := d.runnable()
+	if !known {
 		return
 	}
 	var past []*appsv1.ControllerRevision
 	for _, revision := range d.Revisions.Members {
-		switch key := revision.Labels[lwsv1.RevisionKey]; {
-		case !inUse(revision, d.Set.Name) && inHistory(revision, d.Set.Name), d.superseded(revision) && Genuine(revision, d.Set.Name):
+		filed := !inUse(revision, d.Set.Name) && inHistory(revision, d.Set.Name)
+		switch {
+		case filed, d.superseded(revision, keys):
 			past = append(past, revision)
-		case key != d.key && inUse(revision, d.Set.Name):
+		case d.foreign(revision):
 			d.drop(revision, fmt.Sprintf("it bears the name of set %s and is none of its revisions", d.Set.Name))
 		}
 	}
@@ -61,7 +67,7 @@ func (d *setDecision) fileAway(revision *appsv1.ControllerRevision) {
 		Object:  identity.RefOf(identity.KindControllerRevision, revision),
 		Labels:  map[string]string{lwsv1.SetNameLabelKey: "", HistoryLabelKey: d.Set.Name},
 		Relies:  d.unrun(revision),
-		Because: because(CodeSuperseded, fmt.Sprintf("every group runs revision %s, none runs %s", d.key, revision.Labels[lwsv1.RevisionKey])),
+		Because: because(CodeSuperseded, fmt.Sprintf("no group runs revision %s, nor is one made at it", revision.Labels[lwsv1.RevisionKey])),
 	})
 }
 
@@ -74,7 +80,7 @@ func (d *setDecision) unrun(revision *appsv1.ControllerRevision) []action.Standi
 		Unchanged: []identity.Ref{identity.RefOf(identity.KindStatefulSet, d.StatefulSet.Member())},
 	}}
 	key := revision.Labels[lwsv1.RevisionKey]
-	if key == "" || key == d.key {
+	if key == "" || shadowed(revision, d.counting()) {
 		return relied // it stands for nothing at its key: leaders run what another says
 	}
 	return append(relied, action.Standing{
@@ -113,22 +119,42 @@ func (d *setDecision) bringBack(revision *appsv1.ControllerRevision, number int6
 	})
 }
 
-// superseded tells whether no group is to run a revision once all are updated.
-func (d *setDecision) superseded(revision *appsv1.ControllerRevision) bool {
-	return revision.Labels[lwsv1.RevisionKey] != d.key || shadowed(revision, d.counting())
+// superseded tells whether a revision of the set is none that groups run, whose keys are
+// given.
+func (d *setDecision) superseded(revision *appsv1.ControllerRevision, keys map[string]bool) bool {
+	return Genuine(revision, d.Set.Name) && (!keys[revision.Labels[lwsv1.RevisionKey]] || shadowed(revision, d.counting()))
 }
 
-// rolledOut tells whether no group runs another revision, nor could one be made
-// again at it.
+// foreign tells whether a revision is listed as one that groups run and is not what it
+// says, when all groups run another. Nobody knows whose it is: until then it stays.
+func (d *setDecision) foreign(revision *appsv1.ControllerRevision) bool {
+	return inUse(revision, d.Set.Name) && !Genuine(revision, d.Set.Name) && revision.Labels[lwsv1.RevisionKey] != d.key && d.rolledOut()
+}
+
+// rolledOut tells whether every group runs the present revision, and none could be made
+// again at another.
 func (d *setDecision) rolledOut() bool {
-	sts := d.StatefulSet.Member()
-	return sts != nil && leadersKey(sts) == d.key && livePartition(sts) == 0 &&
-		strategyPartition(d.Set) == 0 && d.updateDone()
+	sts, counts := d.StatefulSet.Member(), d.count()
+	return sts != nil && leadersKey(sts) == d.key && livePartition(sts) == 0 && strategyPartition(d.Set) == 0 &&
+		counts.updatedAndReady == Replicas(d.Set) && counts.seen == Replicas(d.Set)
 }
 
-func (d *setDecision) updateDone() bool {
-	counts := d.count()
-	return counts.updatedAndReady == Replicas(d.Set) && counts.seen == Replicas(d.Set)
+// runnable are the keys of the revisions that leaders run, or may be made at: below the
+// partition the StatefulSet controller makes them of the template before this one. It is
+// not known while that controller has yet to see the present template, nor while no leader
+// tells which revision the one before stands for.
+func (d *setDecision) runnable() (keys map[string]bool, known bool) {
+	sts := d.StatefulSet.Member()
+	if sts == nil || leadersKey(sts) != d.key || !observed(sts) {
+		return nil, false
+	}
+	keys = runKeys(d.SetSnapshot)
+	if livePartition(sts) == 0 || sts.Status.CurrentRevision == sts.Status.UpdateRevision {
+		return keys, true
+	}
+	return keys, slices.ContainsFunc(d.Leaders.Members, func(leader *corev1.Pod) bool {
+		return leader.Labels[lwsv1.RevisionKey] != "" && leader.Labels[appsv1.ControllerRevisionHashLabelKey] == sts.Status.CurrentRevision
+	})
 }
 
 // WantsHistory tells whether the decision about a set depends on revisions that
@@ -148,7 +174,10 @@ func WantsHistory(w SetSnapshot) bool {
 	if current := d.revisionWithKey(d.key); current == nil || !sameRevision(d.Set, current.Data.Raw, data) {
 		return d.revisionWithData(data) == nil
 	}
-	return slices.ContainsFunc(d.Revisions.Members, d.superseded) && d.rolledOut()
+	keys, known := d.runnable()
+	return known && slices.ContainsFunc(d.Revisions.Members, func(r *appsv1.ControllerRevision) bool {
+		return d.superseded(r, keys) || d.foreign(r)
+	})
 }
 
 // Knows tells whether a set's revision with the key is among those found.

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -111,7 +112,11 @@ func TestAGroupFindsItsRevisionInTheHistory(t *testing.T) {
 func TestARevisionIsNotFiledAwayNorDroppedOnceLeadersMayRunIt(t *testing.T) {
 	tests := map[string]func(c *cluster, old string){
 		"a leader runs it": func(c *cluster, old string) {
-			lwstest.Edit(c.FakeStore, "w-0", func(pod *corev1.Pod) { pod.Labels[lwsv1.RevisionKey] = old })
+			delete(c.Objects, lwstest.NameOf(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "w-0"}}))
+			leader := lwstest.Pod("w-0", "w", 0)
+			leader.Labels = map[string]string{lwsv1.RevisionKey: old}
+			leader.OwnerReferences = controllerRef("apps/v1", "StatefulSet", find[*appsv1.StatefulSet](c, "w"))
+			lwstest.Add(c.FakeStore, leader)
 		},
 		"the leader statefulset was written": func(c *cluster, _ string) {
 			lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) { sts.Annotations["note"] = "new" })
@@ -150,6 +155,40 @@ func TestWhatALeaderRunsIsTakenOutOfTheHistory(t *testing.T) {
 	c.settleAll()
 	if diff := cmp.Diff(both, filed(c)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+// A set that lives with a partition changes its template time and again.
+func TestBelowAPartitionRevisionsAreFiledAwayAsWell(t *testing.T) {
+	c := running(t, 3, 2, func(set *lwsv1.LeaderWorkerSet) { rollingOf(set).Partition = ptr.To[int32](1) })
+	for i := 2; i <= 9; i++ {
+		image(c, fmt.Sprintf("image:%d", i))
+		c.settleAll()
+	}
+	want := map[string][]string{
+		"in use":  {"image:1 1", "image:9 9"},
+		"history": {"image:4 4", "image:5 5", "image:6 6", "image:7 7", "image:8 8"},
+	}
+	if diff := cmp.Diff(want, filed(c)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	c.Remove(find[*corev1.Pod](c, "w-0"), metav1.DeletePropagationBackground)
+	c.settleAll()
+	if got := find[*corev1.Pod](c, "w-0-1").Spec.Containers[0].Image; got != "image:1" {
+		t.Errorf("the group below the partition comes again with %s", got)
+	}
+}
+
+// No leader is there that tells what the StatefulSet controller makes below the partition.
+func TestWhatMayBeMadeBelowAPartitionStaysInUse(t *testing.T) {
+	c := running(t, 2, 2, func(set *lwsv1.LeaderWorkerSet) { rollingOf(set).Partition = ptr.To[int32](1) })
+	image(c, "image:2")
+	c.settleAll()
+	lwstest.Drop[*corev1.Pod](c.FakeStore, "w-0")
+	for _, a := range c.decideSet().Actions {
+		if a.Why().Code == lws.CodeSuperseded {
+			t.Errorf("%s %s: %s", a.Verb(), a.Target(), a.Why().Sentence)
+		}
 	}
 }
 
