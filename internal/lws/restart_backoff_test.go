@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -161,6 +162,28 @@ func waiting(t *testing.T) (*cluster, lwsv1.GroupRestarts) {
 }
 
 // Who shortens or switches off the back-off of a set does so because a group waits.
+// What a broken template did is not held against the one that mends it; the evidence stays.
+func TestFailuresAreCountedAnewUnderANewTemplate(t *testing.T) {
+	c := running(t, 1, 2, onRestart)
+	for range 5 {
+		fail(c)
+	}
+	image(c, "image:2")
+	c.settleAll()
+	if got := find[*corev1.Pod](c, "w-0").Spec.Containers[0].Image; got != "image:2" {
+		t.Fatalf("invalid run: leader runs %s", got)
+	}
+	if wait := fail(c); wait != 0 {
+		t.Errorf("the first restart waits %s", wait)
+	}
+	if wait := fail(c); wait != 10*time.Second {
+		t.Errorf("the second restart waits %s", wait)
+	}
+	if r := c.status().Restarts[0]; r.Count != 2 || len(r.Failures) < 3 {
+		t.Errorf("got %+v", r)
+	}
+}
+
 func TestAShorterBackoffHoldsForGroupsThatWait(t *testing.T) {
 	for value, want := range map[string]time.Duration{"off": 0, "first=2s": 5 * time.Second, "first=1m": 20 * time.Second} {
 		c, r := waiting(t)

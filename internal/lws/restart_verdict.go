@@ -175,10 +175,13 @@ func bytesOf(started []lwsv1.StartedGroup) int {
 func (d *setDecision) condemn(f Finding, leaving bool) lwsv1.GroupRestarts {
 	patience := backoffOf(d.Set)
 	deleted := f.Failure.Code == CodePodDeleted
-	failed := lwsv1.GroupRestarts{Index: int32(f.Index), Leader: f.Leader.UID, Count: one(!deleted), FailedAt: moment(d.Now), DueAt: moment(d.Now)}
+	failed := lwsv1.GroupRestarts{
+		Index: int32(f.Index), Leader: f.Leader.UID, Revision: f.Revision,
+		Count: one(!deleted), FailedAt: moment(d.Now), DueAt: moment(d.Now),
+	}
 	if last := RestartsOf(d.Set, f.Index); last != nil {
 		failed.Failures = slices.Clone(last.Failures)
-		if last.WholeAt == nil || d.Now.Before(last.WholeAt.Add(patience.Reset)) {
+		if inARow(last, f.Revision) && (last.WholeAt == nil || d.Now.Before(last.WholeAt.Add(patience.Reset))) {
 			failed.Count += last.Count
 		}
 	}
@@ -189,6 +192,12 @@ func (d *setDecision) condemn(f Finding, leaving bool) lwsv1.GroupRestarts {
 	failed.Failures = failed.Failures[max(0, len(failed.Failures)-failuresKept):]
 	d.failures = append(d.failures, f.Failure.Code)
 	return failed
+}
+
+// inARow tells whether a failure of a revision adds to those before. What a broken
+// template did is not held against the one that mends it.
+func inARow(last *lwsv1.GroupRestarts, revision string) bool {
+	return last.Revision == "" || last.Revision == revision // it was not written down before
 }
 
 // skew is by how much clocks of two processes may differ.

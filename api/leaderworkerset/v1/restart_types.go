@@ -28,7 +28,11 @@ type GroupRestarts struct {
 	// leader is the UID of the leader pod that the group had when it failed last.
 	Leader types.UID `json:"leader"`
 
-	// count is the number of failures in a row, the last one included.
+	// revision is the key of the revision that leader ran.
+	// +optional
+	Revision string `json:"revision,omitempty"`
+
+	// count is the number of failures in a row at that revision, the last one included.
 	Count int32 `json:"count"`
 
 	// failedAt is when the group was last found to have failed.
