@@ -175,8 +175,8 @@ var grantedToProtect = map[string]string{
 
 const (
 	refusing = "[refuse-delete.protection.lockstep.dev guard.protection.lockstep.dev refuse-namespace.protection.lockstep.dev guard-namespace.protection.lockstep.dev " +
-		"warn-delete.protection.lockstep.dev gated.protection.lockstep.dev refuse-forged.protection.lockstep.dev]"
-	giving = "[gate.protection.lockstep.dev barrier.protection.lockstep.dev barrier-chosen.protection.lockstep.dev forged.protection.lockstep.dev " +
+		"warn-delete.protection.lockstep.dev gated.protection.lockstep.dev refuse-forged.protection.lockstep.dev refuse-forged-namespace.protection.lockstep.dev]"
+	giving = "[gate.protection.lockstep.dev barrier.protection.lockstep.dev barrier-chosen.protection.lockstep.dev forged.protection.lockstep.dev forged-namespace.protection.lockstep.dev " +
 		"pod-protection.protection.lockstep.dev volume-protection.protection.lockstep.dev initial-hold.protection.lockstep.dev initial-hold-chosen.protection.lockstep.dev]"
 )
 

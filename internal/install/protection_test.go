@@ -65,17 +65,17 @@ func TestEachClusterGetsThePoliciesItKnows(t *testing.T) {
 		lacks   []string
 		want    []string
 	}{
-		"beside the built-in": {want: append([]string{"barrier", "barrier-chosen", "forged", "gate"}, refusing...)},
+		"beside the built-in": {want: append([]string{"barrier", "barrier-chosen", "forged", "forged-namespace", "gate"}, refusing...)},
 		"alone": {options: with("protection: {alone: true}"),
-			want: append([]string{"barrier", "barrier-chosen", "forged", "gate", "pod-protection", "volume-protection"}, refusing...)},
+			want: append([]string{"barrier", "barrier-chosen", "forged", "forged-namespace", "gate", "pod-protection", "volume-protection"}, refusing...)},
 		"held from birth": {options: with("protection: {initialHold: Pending}"),
-			want: append([]string{"barrier", "barrier-chosen", "forged", "gate", "initial-hold", "initial-hold-chosen"}, refusing...)},
+			want: append([]string{"barrier", "barrier-chosen", "forged", "forged-namespace", "gate", "initial-hold", "initial-hold-chosen"}, refusing...)},
 		"before 1.36": {lacks: []string{operator.MutatingPolicy},
-			want: append([]string{webhook.ProtectionConfiguration, "refuse-forged"}, refusing...)},
+			want: append([]string{webhook.ProtectionConfiguration, "refuse-forged", "refuse-forged-namespace"}, refusing...)},
 		"before 1.30":  {lacks: []string{operator.MutatingPolicy, operator.ValidatingPolicy}, want: []string{webhook.ProtectionConfiguration}},
 		"disabled":     {options: with("protection: {enabled: false}")},
 		"switched off": {options: Options{NoProtection: true}},
-		"by itself":    {options: Options{ProtectOnly: true}, want: append([]string{"barrier", "barrier-chosen", "forged", "gate"}, refusing...)},
+		"by itself":    {options: Options{ProtectOnly: true}, want: append([]string{"barrier", "barrier-chosen", "forged", "forged-namespace", "gate"}, refusing...)},
 	} {
 		got := policies(loadFor(t, c.options, c.lacks...))
 		slices.Sort(c.want)
@@ -88,8 +88,8 @@ func TestEachClusterGetsThePoliciesItKnows(t *testing.T) {
 // What is chosen by a switch is a variable of a policy, with its default in the file.
 func TestPoliciesSayWhatWasChosen(t *testing.T) {
 	for text, want := range map[string]string{
-		"": "forged initialHold=false, guard byTwo=false, guard-namespace byTwo=false",
-		"protection: {releaseByTwo: true, initialHold: Pending}": "forged initialHold=true, guard byTwo=true, guard-namespace byTwo=true",
+		"": "forged byTwo=false, forged initialHold=false, forged-namespace byTwo=false, guard byTwo=false, guard-namespace byTwo=false",
+		"protection: {releaseByTwo: true, initialHold: Pending}": "forged byTwo=true, forged initialHold=true, forged-namespace byTwo=true, guard byTwo=true, guard-namespace byTwo=true",
 	} {
 		var got []string
 		for _, u := range load(t, with(text)) {
@@ -101,7 +101,7 @@ func TestPoliciesSayWhatWasChosen(t *testing.T) {
 				}
 			}
 		}
-		if strings.Join(got, ", ") != want {
+		if slices.Sort(got); strings.Join(got, ", ") != want {
 			t.Errorf("%q: %q", text, got)
 		}
 	}

@@ -90,7 +90,7 @@ func (s shape) wantsOfProtection(u *unstructured.Unstructured) bool {
 	switch {
 	case !s.protects, slices.Contains(s.lacks, kind):
 		return false
-	case isWebhooks(u), u.GetName() == "refuse-forged.protection.lockstep.dev":
+	case isWebhooks(u), strings.HasPrefix(u.GetName(), "refuse-forged"):
 		return s.callsOperator()
 	}
 	return s.wantsPolicy(u.GetName())

@@ -44,11 +44,16 @@ func refusing(name string) guard { return guard{name + ours, []form{validating(n
 
 func giving(name string) guard { return guard{name + ours, []form{mutating(name + ours), ofWebhooks}} }
 
+// relieving takes words off where its older form refuses what bears them.
+func relieving(name string) guard {
+	return guard{name + ours, []form{mutating(name + ours), validating("refuse-" + name + ours)}}
+}
+
 // guarding are all that install applies where nothing is chosen.
 var guarding = []guard{
 	refusing("refuse-delete"), refusing("guard"), refusing("refuse-namespace"), refusing("guard-namespace"),
 	refusing("warn-delete"), refusing("gated"), giving("gate"), giving("barrier"), giving("barrier-chosen"),
-	{"forged" + ours, []form{mutating("forged" + ours), validating("refuse-forged" + ours)}},
+	relieving("forged"), relieving("forged-namespace"),
 }
 
 // Guards sees whether the policies that protection stands on are in the API server.

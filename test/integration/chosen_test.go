@@ -17,8 +17,9 @@ import (
 // TestAReleaseTakesTwoWhereThatWasChosen asks a real API server who may release what,
 // alone and together.
 func TestAReleaseTakesTwoWhereThatWasChosen(t *testing.T) {
-	g := newGuarded(t, nil, "barrier.yaml", "forged.yaml", "refuse.yaml")
+	g := newGuarded(t, nil, "barrier.yaml", "refuse.yaml")
 	g.chosen = []string{"byTwo"}
+	g.apply("forged.yaml")
 	g.apply("guard.yaml")
 	g.inForce()
 	g.grant("claims", "wilma", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"persistentvolumeclaims"}, Verbs: []string{"*"}},
@@ -36,6 +37,8 @@ func TestAReleaseTakesTwoWhereThatWasChosen(t *testing.T) {
 	for _, key := range []string{protect.HoldersAnnotation, protect.ModeKey, protect.ReleaseUntilAnnotation} { // past both of them
 		g.mustRefuse2(g.annotate(g.wanda, "two", key, "off"), "changing "+key+" is for the operator")
 	}
+
+	g.neitherIsTheOperatorFromBirth()
 
 	b := &breaking{g, newPlugin(t, g.config, g.namespace)}
 	b.mustSay(true, "wanda", "The first of the two says: kubectl lockstep release pvc/two -n prod --confirm", "release", "pvc/two", "--yes")
@@ -56,6 +59,55 @@ func TestAReleaseTakesTwoWhereThatWasChosen(t *testing.T) {
 	g.mustRefuse2(g.annotateNamespace(g.wanda, "pair", protect.ReleaseAnnotation, string(ns.UID)), `It is confirmed by "wanda"`)
 	g.must(g.annotateNamespace(wilma, "pair", protect.ReleaseAnnotation, string(ns.UID)))
 	g.must(g.Delete(t.Context(), ns))
+}
+
+// neitherIsTheOperatorFromBirth: what one of the two may not change, nothing is created with.
+func (g *guarded) neitherIsTheOperatorFromBirth() {
+	g.t.Helper()
+	g.confirmsForNobodyElse(g.wanda, "wanda")
+	c, ns := newClaim(g.namespace, "dry"), dryNamespace(protect.HeldClaimsAnnotation, protect.ReleaseUntilAnnotation, protect.ConfirmedUntilAnnotation)
+	c.Annotations = map[string]string{protect.HoldAnnotation: "mine", protect.HoldersAnnotation: "a", protect.ConfirmedUntilAnnotation: "2099-01-01T00:00:00Z", protect.UsersAnnotation: "a=1"}
+	for _, o := range []client.Object{c, ns} {
+		g.needs(g.wanda.Create(g.t.Context(), o, client.DryRunAll))
+	}
+	if len(c.Annotations) != 1 || c.Annotations[protect.HoldAnnotation] != "mine" || len(ns.Annotations) > 0 {
+		g.t.Errorf("born with %v, and a namespace with %v", c.Annotations, ns.Annotations)
+	}
+}
+
+// TestForgedWordsAreRefusedBeforeTheyCanBeTakenOff puts to a real API server what takes
+// the place of the policies that those before 1.36 do not know.
+func TestForgedWordsAreRefusedBeforeTheyCanBeTakenOff(t *testing.T) {
+	for name, byTwo := range map[string][]string{"by one": nil, "by two": {"byTwo"}} {
+		t.Run(name, func(t *testing.T) {
+			g := newGuarded(t, nil)
+			g.chosen = byTwo
+			g.apply("older/forged.yaml")
+			both := func(as client.Client, key, value string) (refusals []error) {
+				for _, o := range []client.Object{newClaim(g.namespace, "dry"), dryNamespace()} {
+					o.SetAnnotations(map[string]string{key: value})
+					refusals = append(refusals, as.Create(t.Context(), o, client.DryRunAll))
+				}
+				return refusals
+			}
+			g.until("forged words are refused", func() bool {
+				return !slices.Contains(both(g.alice, protect.ReleaseAnnotation, "u"), nil)
+			})
+			for i, what := range []string{"claim", "namespace"} {
+				g.mustRefuse2(both(g.alice, protect.ConfirmedAnnotation, "alice")[i], "a new "+what+" cannot bear protection.lockstep.dev/confirmed-by: take the annotations off")
+				g.mustRefuse2(both(g.wanda, protect.ConfirmedAnnotation, "bob")[i], `of somebody else: it is the name of who confirms a release, and yours is "wanda"`)
+				g.must(both(g.wanda, protect.ConfirmedAnnotation, "wanda")[i])
+				g.must(both(g.wanda, protect.ReleaseAnnotation, "u")[i])
+				g.must(both(g.alice, protect.ModeKey, "hold")[i])
+				g.must(both(g, protect.ConfirmedUntilAnnotation, "x")[i])
+				if err := both(g.wanda, protect.ConfirmedUntilAnnotation, "x")[i]; byTwo == nil {
+					g.must(err)
+				} else {
+					g.mustRefuse2(err, "cannot bear protection.lockstep.dev/confirmed-until: a release takes two people, and these are for the operator")
+				}
+			}
+		})
+	}
 }
 
 // TestClaimsAreHeldFromBirthWhereThatWasChosen: until the operator has looked.

@@ -228,7 +228,11 @@ func (g *guarded) inForce() {
 		if err := g.alice.Create(g.t.Context(), c, client.DryRunAll); err != nil {
 			g.t.Fatal(err)
 		}
-		return len(c.Annotations) == 0
+		ns := dryNamespace(protect.HeldClaimsAnnotation)
+		if err := g.alice.Create(g.t.Context(), ns, client.DryRunAll); err != nil {
+			g.t.Fatal(err)
+		}
+		return len(c.Annotations) == 0 && len(ns.Annotations) == 0
 	})
 	g.until("a namespace is refused its deletion", func() bool {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "probe-", Annotations: map[string]string{protect.HeldClaimsAnnotation: "1"}}}
