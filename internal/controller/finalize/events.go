@@ -31,6 +31,7 @@ func (c *Controller) claimEvents() cache.ResourceEventHandler {
 			}
 			if ok && ok2 && was.UID != is.UID {
 				c.narrate.Gone(was.UID)
+				c.narrate.Went(was)
 			}
 		},
 		DeleteFunc: func(object any) {
@@ -48,6 +49,7 @@ func (c *Controller) claimGone(claim *corev1.PersistentVolumeClaim) {
 	key := client.ObjectKeyFromObject(claim)
 	c.backlog.succeeded(key)
 	c.forget(key, claim.UID)
+	c.narrate.Went(claim)
 }
 
 // forget has nothing remembered of a claim that is not there any more.

@@ -156,9 +156,10 @@ func (p *pass) observe(claim *corev1.PersistentVolumeClaim, mode protect.Mode, p
 	if mode == protect.Observe && claim.DeletionTimestamp != nil {
 		verdict := protect.Decide(protect.View{Claim: claim, Pods: pods, Mode: mode, Settings: p.settings})
 		if verdict.Step == protect.Keep {
-			p.narrate.Postponed(claim, verdict.Because)
+			p.narrate.Observed(claim, verdict.Because)
 			return
 		}
+		p.narrate.LetGo(claim)
 	}
 	p.narrate.Gone(claim.UID)
 }

@@ -1,0 +1,40 @@
+package narrate
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"lockstep.dev/lockstep/internal/action"
+)
+
+// observedOnly is what was told last of a claim whose deletion others postpone, and
+// will release.
+const observedOnly = DeletionPostponed + ", by others"
+
+// Observed tells that the deletion of a claim that is not ours to keep is postponed, once.
+func (p *Protection) Observed(claim *corev1.PersistentVolumeClaim, why action.Reason) {
+	last, _ := p.told.Get(claim.UID)
+	p.Postponed(claim, why)
+	if last != DeletionReleased {
+		p.told.Add(claim.UID, observedOnly)
+	}
+}
+
+// LetGo tells, once, that pods keep a claim no more which is not ours to keep, if it was
+// told that they did, here or by a replica before.
+func (p *Protection) LetGo(claim *corev1.PersistentVolumeClaim) {
+	last, told := p.told.Get(claim.UID)
+	if last == DeletionReleased || !told && !p.inherited(claim) {
+		return
+	}
+	p.told.Add(claim.UID, DeletionReleased)
+	p.event(claim, corev1.EventTypeNormal, DeletionReleased, "nobody uses the claim any more: its deletion goes on")
+}
+
+// Went tells that a claim is gone whose deletion others postponed, if it went before
+// anybody saw that they keep it no more.
+func (p *Protection) Went(claim *corev1.PersistentVolumeClaim) {
+	if last, _ := p.told.Get(claim.UID); last == observedOnly {
+		p.told.Remove(claim.UID)
+		p.event(claim, corev1.EventTypeNormal, DeletionReleased, "the claim is gone: its deletion went on")
+	}
+}
