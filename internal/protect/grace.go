@@ -25,10 +25,22 @@ func (v HoldView) atOnce() bool {
 func wereOnly(last string, workloads ...*Want) bool {
 	for name := range strings.SplitSeq(last, ", ") {
 		if !slices.ContainsFunc(workloads, func(w *Want) bool {
-			return name == string(w.Workload.Kind)+"/"+w.Workload.Name || strings.HasPrefix(name, "Pod/"+w.Workload.Name+"-")
+			return name == string(w.Workload.Kind)+"/"+w.Workload.Name || w.isNumberedPod(name)
 		}) {
 			return false
 		}
 	}
 	return true
+}
+
+// isNumberedPod tells whether a holder bears the name of a pod that the workload makes:
+// llama-0 or llama-0-1. llama-tool-7f9c is somebody else's.
+func (w *Want) isNumberedPod(holder string) bool {
+	pod, ok := strings.CutPrefix(holder, "Pod/")
+	for numbers := 1; ok && numbers <= maxNumbers; numbers++ {
+		if ofSeries, _ := (Series{Prefix: w.Workload.Name, Spans: make([]Span, numbers)}).covers(pod); ofSeries {
+			return true
+		}
+	}
+	return false
 }
