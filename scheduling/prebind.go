@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/kube-scheduler/framework"
 
+	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/protect"
 )
 
@@ -83,6 +84,10 @@ type binding struct {
 	// sure are the claims that were written onto at all: no taking back from before
 	// can take this pod off them any more.
 	sure map[string]bool
+	// asked is the claim and version of the last write of this look, or zero, and
+	// denied that of the last one which was forbidden.
+	asked  identity.Ref
+	denied *identity.Ref
 }
 
 // run looks and writes, and looks again as long as a claim changes in between.
@@ -93,7 +98,7 @@ func (b *binding) run(ctx context.Context) *framework.Status {
 		if status, err = b.once(ctx); err == nil {
 			return status
 		}
-		if !movedOn(err) {
+		if !movedOn(err) || b.deniedAgain(err) {
 			return framework.AsStatus(err)
 		}
 	}
@@ -103,6 +108,7 @@ func (b *binding) run(ctx context.Context) *framework.Status {
 // once reads the claims and writes the pod on those that do not name it. An error
 // is one of the API server; what the claims themselves say is a status.
 func (b *binding) once(ctx context.Context) (*framework.Status, error) {
+	b.asked = identity.Ref{}
 	live, err := b.read(ctx)
 	if err != nil {
 		return nil, err
@@ -121,6 +127,7 @@ func (b *binding) once(ctx context.Context) (*framework.Status, error) {
 		if write.Anew() && b.sure[write.Target().Name] {
 			continue
 		}
+		b.asked = write.Target()
 		claim, err := b.plugin.write(ctx, write)
 		if err != nil {
 			return nil, err
@@ -162,6 +169,18 @@ func (b *binding) anotherLife(live protect.Claims) string {
 		}
 	}
 	return ""
+}
+
+// deniedAgain tells whether what was forbidden is so a second time, of a claim that is
+// what it was at the first: then it is this scheduler that may not, and no change of the
+// claim is to be waited for.
+func (b *binding) deniedAgain(err error) bool {
+	if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
+		return false
+	}
+	before, asked := b.denied, b.asked
+	b.denied = &asked
+	return before != nil && *before == asked
 }
 
 // movedOn tells whether a write was refused for what the claim has become. A guard

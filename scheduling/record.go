@@ -78,6 +78,7 @@ func (b *binding) forget(ctx context.Context, live protect.Claims) (bool, error)
 	}
 	gone := view.Forget()
 	for _, w := range gone {
+		b.asked = w.Target()
 		if _, err := b.plugin.write(ctx, w); err != nil {
 			return false, err
 		}
