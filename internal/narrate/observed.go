@@ -1,9 +1,12 @@
 package narrate
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/protect"
 )
 
 // observedOnly is what was told last of a claim whose deletion others postpone, and
@@ -20,10 +23,12 @@ func (p *Protection) Observed(claim *corev1.PersistentVolumeClaim, why action.Re
 }
 
 // LetGo tells, once, that pods keep a claim no more which is not ours to keep, if it was
-// told that they did, here or by a replica before.
+// told that they did, here or by a replica before: by the latter only as long as the
+// finalizer of pods is there, for what keeps the claim afterwards is somebody else's.
 func (p *Protection) LetGo(claim *corev1.PersistentVolumeClaim) {
 	last, told := p.told.Get(claim.UID)
-	if last == DeletionReleased || !told && !p.inherited(claim) {
+	before := p.inherited(claim) && slices.Contains(claim.Finalizers, protect.PodsFinalizer)
+	if last == DeletionReleased || !told && !before {
 		return
 	}
 	p.told.Add(claim.UID, DeletionReleased)

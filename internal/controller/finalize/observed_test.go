@@ -3,6 +3,7 @@ package finalize
 import (
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -41,6 +42,17 @@ func TestAnObservedDeletionIsToldToGoOn(t *testing.T) {
 	w.pass("c")
 	w.claimGone(observed())
 	told(w, 1, 1)
+
+	// Who took over tells it of what was there before, as long as pods may have been the reason.
+	for _, finalizers := range [][]string{{other, p}, {other}} {
+		c := observed()
+		c.Finalizers = finalizers
+		w = newWorld(t, beside, c)
+		w.narrate.Begin(c.DeletionTimestamp.Add(time.Hour))
+		w.pass("c")
+		w.pass("c")
+		told(w, 0, len(finalizers)-1)
+	}
 
 	// Nobody was told to wait for one that nobody used, nor is told that it goes on.
 	w = newWorld(t, beside, observed())
