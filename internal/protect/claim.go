@@ -24,6 +24,9 @@ const (
 	AwaitPods
 	// Look once more: the cache shows no user, which proves nothing. Take a batch and look.
 	Look
+	// AskNamespace first: a living claim has B, which by what is known of its namespace it
+	// need not have.
+	AskNamespace
 )
 
 // View is one claim as the caches show it. It can say that a claim is in use, and
@@ -35,6 +38,9 @@ type View struct {
 	Mode     Mode
 	Choice   Choice
 	Settings Settings
+	// NamespaceLive: the mode is what the namespace says, read live after the claim was
+	// seen. Without that no living claim loses B.
+	NamespaceLive bool
 }
 
 // Verdict is what to do next, and why.
@@ -89,6 +95,9 @@ func MayBeInUse(recorded Record) action.Reason {
 func (v View) dress() Verdict {
 	have := v.Claim.Finalizers
 	want := slices.DeleteFunc(slices.Clone(have), func(f string) bool { return f == BarrierFinalizer && v.Mode < Barrier })
+	if len(want) < len(have) && !v.NamespaceLive {
+		return Verdict{Step: AskNamespace}
+	}
 	if v.Settings.Alone && !slices.Contains(want, PodsFinalizer) {
 		want = append(want, PodsFinalizer)
 	}

@@ -1,6 +1,7 @@
 package protect_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -28,6 +29,7 @@ func TestDecide(t *testing.T) {
 		{"without B", claim("data", finalizers(p)), used, protect.Barrier, beside, protect.Dress, []string{p, b}},
 		{"without B, mode observe", claim("data", finalizers(p)), used, protect.Observe, beside, protect.Leave, nil},
 		{"B, mode off", claim("data"), used, protect.Off, beside, protect.Dress, []string{p}},
+		{"B, mode off, alone and without P", claim("data", finalizers(b)), used, protect.Off, alone, protect.Dress, []string{p}},
 		{"without any, beside", claim("data", finalizers()), index(), protect.Hold, beside, protect.Dress, []string{b}},
 		{"without any, alone", claim("data", finalizers("x/1")), index(), protect.Barrier, alone, protect.Dress, []string{"x/1", p, b}},
 		{"without any, alone and off", claim("data", finalizers()), index(), protect.Off, alone, protect.Dress, []string{p}},
@@ -42,12 +44,18 @@ func TestDecide(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got := protect.Decide(protect.View{Claim: tt.claim, Pods: tt.pods, Mode: tt.mode, Settings: tt.settings})
+			view := protect.View{Claim: tt.claim, Pods: tt.pods, Mode: tt.mode, Settings: tt.settings}
+			cached := protect.Decide(view)
+			view.NamespaceLive = true
+			got := protect.Decide(view)
 			if got.Step != tt.step {
 				t.Errorf("step: got %d, want %d", got.Step, tt.step)
 			}
 			if diff := cmp.Diff(tt.dressed, got.Finalizers, cmpEmpty); diff != "" {
 				t.Errorf("finalizers (-want +got):\n%s", diff)
+			}
+			if loses := got.Step == protect.Dress && slices.Contains(tt.claim.Finalizers, b) && !slices.Contains(got.Finalizers, b); (cached.Step == protect.AskNamespace) != loses {
+				t.Errorf("by a cached namespace: step %d", cached.Step)
 			}
 		})
 	}

@@ -15,7 +15,10 @@ type GateView struct {
 	Live Claims
 	// NamespaceLabels are those of its namespace.
 	NamespaceLabels map[string]string
-	Settings        Settings
+	// NamespaceLive: they were read live after the pod was seen. Without that no gate is
+	// lifted for want of protection.
+	NamespaceLive bool
+	Settings      Settings
 }
 
 // GateVerdict is what to do next for such a pod: write it on its claims, all of
@@ -25,6 +28,8 @@ type GateVerdict struct {
 	Lift   Lifting
 	// Waits is why the pod has to wait, or is empty.
 	Waits action.Reason
+	// AskNamespace: nothing is decided before the namespace was read live.
+	AskNamespace bool
 }
 
 // Lifting takes UseGate from exactly the pod that was judged. It can be had from
@@ -85,8 +90,21 @@ func DecideGate(v GateView) GateVerdict {
 	if err != nil {
 		return GateVerdict{Waits: action.Reason{Code: "UseNotRecorded", Sentence: "not scheduled before it is written on its claims: " + err.Error()}}
 	}
+	if !v.NamespaceLive && len(protected.Spec.Volumes) < recordable(v.Pod) {
+		return GateVerdict{AskNamespace: true}
+	}
 	stays := slices.DeleteFunc(slices.Clone(v.Pod.Spec.SchedulingGates), isUseGate)
 	return GateVerdict{Writes: writes, Lift: Lifting{pod: identity.RefOf(identity.KindPod, v.Pod), stays: stays}}
+}
+
+// recordable is how many volumes of a pod are claims that could have a use record.
+func recordable(pod *corev1.Pod) (n int) {
+	for i := range pod.Spec.Volumes {
+		if pod.Spec.Volumes[i].PersistentVolumeClaim != nil {
+			n++
+		}
+	}
+	return n
 }
 
 // protected is the pod with those volumes alone that are, or may become, claims

@@ -12,7 +12,7 @@ import (
 
 func TestGateLaws(t *testing.T) {
 	t.Run("noGateIsLiftedBeforeTheUseIsWritten", func(t *testing.T) {
-		law(t, noGateIsLiftedBeforeTheUseIsWritten, "lifted with claims", "lifted without", "waits")
+		law(t, noGateIsLiftedBeforeTheUseIsWritten, "asks", "lifted with claims", "lifted without", "waits")
 	})
 }
 
@@ -29,7 +29,17 @@ func noGateIsLiftedBeforeTheUseIsWritten(t *rapid.T, m met) {
 	}
 	for _, o := range s.pods {
 		gated(protect.UseGate)(o)
-		v := protect.DecideGate(protect.GateView{Pod: o, Live: live, NamespaceLabels: labels, Settings: s.settings})
+		view := protect.GateView{Pod: o, Live: live, NamespaceLabels: labels, Settings: s.settings}
+		cached := protect.DecideGate(view)
+		if recorded := len(claimsToRecord(o, live, labels, s.settings)) == len(protect.ClaimsOf(o)); cached.Lift.Target().UID != "" && !recorded {
+			t.Fatalf("pod %s is let go by what a cache says of its namespace", o.Name)
+		}
+		view.NamespaceLive = true
+		v := protect.DecideGate(view)
+		m.when("asks", cached.AskNamespace)
+		if v.AskNamespace || !cached.AskNamespace && (cached.Lift.Target() != v.Lift.Target() || len(cached.Writes) != len(v.Writes)) {
+			t.Fatalf("pod %s: %+v, and once the namespace was read %+v", o.Name, cached, v)
+		}
 		lifts := v.Lift.Target().UID != ""
 		m.when("waits", v.Waits.Code != "")
 		if o.DeletionTimestamp == nil && lifts == (v.Waits.Code != "") || !lifts && len(v.Writes) > 0 {

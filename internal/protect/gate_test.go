@@ -49,7 +49,7 @@ func TestAGateIsLiftedAfterTheUseIsWritten(t *testing.T) {
 			for _, c := range tt.claims {
 				live[c.Name] = c
 			}
-			v := protect.DecideGate(protect.GateView{Pod: tt.pod, Live: live, Settings: protect.Settings{Mode: protect.Barrier}, NamespaceLabels: map[string]string{protect.ModeKey: "strict"}})
+			v := protect.DecideGate(protect.GateView{Pod: tt.pod, Live: live, Settings: protect.Settings{Mode: protect.Barrier}, NamespaceLabels: map[string]string{protect.ModeKey: "strict"}, NamespaceLive: true})
 			var on []string
 			for _, w := range v.Writes {
 				on = append(on, w.Target().Name)

@@ -42,7 +42,7 @@ func (s Settings) Take(namespace string, claims []*corev1.PersistentVolumeClaim)
 }
 
 // Choosing is the batch with what its namespace chose for claims that choose
-// nothing themselves.
+// nothing themselves: as it was read live, after the batch was taken.
 func (b Batch) Choosing(namespaceLabels map[string]string) Batch {
 	b.labels = namespaceLabels
 	return b

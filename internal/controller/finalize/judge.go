@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -23,10 +24,17 @@ const (
 
 // judge reads pods once for all claims that nothing else can tell of.
 func (p *pass) judge(ctx context.Context) {
-	batch := p.settings.Take(p.namespace, p.look).Choosing(p.labels)
+	batch := p.settings.Take(p.namespace, p.look)
 	if batch.Empty() {
 		return
 	}
+	if slices.ContainsFunc(p.look, leaves) { // what they let go of depends on what is chosen
+		if err := p.readNamespace(ctx); err != nil {
+			p.unread(ctx, err)
+			return
+		}
+	}
+	batch = batch.Choosing(p.labels)
 	live := batch.Look(p.Controller.look.For(ctx, batch))
 	if err := live.Err(); err != nil {
 		p.unread(ctx, err)
@@ -43,6 +51,8 @@ func (p *pass) judge(ctx context.Context) {
 		p.do = append(p.do, r)
 	}
 }
+
+func leaves(claim *corev1.PersistentVolumeClaim) bool { return claim.DeletionTimestamp != nil }
 
 // unread has every claim wait that needed a reading: all of them are in use, for all
 // that is known.

@@ -23,8 +23,12 @@ import (
 type pass struct {
 	*Controller
 	namespace string
-	labels    map[string]string
-	claims    map[types.UID]*corev1.PersistentVolumeClaim
+	// labels are those of the namespace: as the cache shows them, until they were read.
+	labels map[string]string
+	read   bool
+	claims map[types.UID]*corev1.PersistentVolumeClaim
+	// ask are those that would lose B by what the cache shows of their namespace.
+	ask []*corev1.PersistentVolumeClaim
 	// look are those that only a reading of pods can tell of.
 	look []*corev1.PersistentVolumeClaim
 	do   []action.Action
@@ -64,6 +68,7 @@ func (c *Controller) lookAt(ctx context.Context, keys []types.NamespacedName) *p
 			p.decide(claim, pods)
 		}
 	}
+	p.askNamespace(ctx, pods)
 	p.judge(ctx)
 	return p
 }
@@ -117,7 +122,7 @@ func (p *pass) decide(claim *corev1.PersistentVolumeClaim, pods *protect.Index) 
 		return
 	}
 	verdict := protect.Decide(protect.View{
-		Claim: claim, Pods: pods, Mode: mode, Choice: protect.ChoiceOf(claim, p.labels), Settings: p.settings,
+		Claim: claim, Pods: pods, Mode: mode, Choice: protect.ChoiceOf(claim, p.labels), Settings: p.settings, NamespaceLive: p.read,
 	})
 	switch verdict.Step {
 	case protect.Dress:
@@ -129,10 +134,12 @@ func (p *pass) decide(claim *corev1.PersistentVolumeClaim, pods *protect.Index) 
 	case protect.Look:
 		p.narrate.Held(claim, narrate.HeldForWriting)
 		p.look = append(p.look, claim)
+	case protect.AskNamespace:
+		p.ask = append(p.ask, claim)
 	default:
 		p.leave(claim)
 	}
-	if verdict.Step != protect.Look && verdict.Step != protect.Dress {
+	if !slices.Contains([]protect.Step{protect.Look, protect.Dress, protect.AskNamespace}, verdict.Step) {
 		p.backlog.succeeded(client.ObjectKeyFromObject(claim))
 	}
 }

@@ -45,7 +45,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	verdict := protect.DecideGate(view)
+	verdict, err := r.decide(ctx, view)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
 	if verdict.Waits.Code != "" {
 		r.narrate.Waits(pod, verdict.Waits)
 		return ctrl.Result{RequeueAfter: patience}, nil
@@ -58,6 +61,21 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{}, nil
+}
+
+// decide looks at the namespace itself before a gate is lifted because of what that
+// does not ask for.
+func (r *Reconciler) decide(ctx context.Context, view protect.GateView) (protect.GateVerdict, error) {
+	verdict := protect.DecideGate(view)
+	if !verdict.AskNamespace {
+		return verdict, nil
+	}
+	namespace, err := r.claims.NamespaceNow(ctx, view.Pod.Namespace)
+	if err != nil {
+		return protect.GateVerdict{}, err
+	}
+	view.NamespaceLabels, view.NamespaceLive = namespace.Labels, true
+	return protect.DecideGate(view), nil
 }
 
 // look reads all claims of a pod from the API server.
