@@ -1,0 +1,130 @@
+package integration
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/test/delay"
+)
+
+// madeAgain has a namespace deleted that was released, and made again while the
+// operator hears of no namespace: for all that it was told, a claim in it belongs to
+// the life that takes its claims along.
+func (o *ourOperator) madeAgain() {
+	name := o.namespace()
+	before := o.space(name)
+	o.label(name, "hold")
+	old := o.heldByHand(name, "old")
+	o.patch(before, `{"metadata":{"annotations":{"`+protect.ReleaseAnnotation+`":"`+string(before.UID)+`"}}}`)
+	o.must(o.Delete(o.t.Context(), before))
+	o.gone(old) // the operator knows
+	lag := o.deafToNamespaces()
+	o.finalized(before)
+	again := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{protect.ModeKey: "hold"}}}
+	o.must(o.Create(o.t.Context(), again))
+	if again.UID == before.UID {
+		o.t.Fatal("this is the namespace before")
+	}
+	claim := o.heldByHand(name, "new")
+	if now := o.now(claim); now.UID != claim.UID || now.DeletionTimestamp != nil {
+		o.t.Error("the operator deleted a claim that is held, of a namespace that lives")
+	}
+	lag.Release()
+}
+
+// chosenJustNow has a pod gated in a namespace that chose mode strict while the
+// operator hears of no namespace.
+func (o *ourOperator) chosenJustNow() {
+	name := o.namespace()
+	o.label(name, "off")
+	seen := o.claimUnbound(name, "seen")
+	o.until("the operator has seen mode off", func() bool { return !o.bears(seen, protect.BarrierFinalizer) })
+	lag := o.deafToNamespaces()
+	o.label(name, "strict")
+	claim := o.claimUnbound(name, "data")
+	pod := gatedPod(name, "web", "data")
+	o.must(o.Create(o.t.Context(), pod))
+	o.until("the gate is lifted", func() bool {
+		o.must(o.Get(o.t.Context(), client.ObjectKeyFromObject(pod), pod))
+		return !protect.Gated(pod)
+	})
+	if record := o.now(claim).Annotations[protect.UsersAnnotation]; record != "web="+string(pod.UID) {
+		o.t.Errorf("the pod may be scheduled, and its claim has on record %q", record)
+	}
+	lag.Release()
+	o.must(o.Delete(o.t.Context(), pod))
+}
+
+// deafToNamespaces has the operator hear of no namespaces until the test is over.
+func (o *ourOperator) deafToNamespaces() *delay.Hold {
+	h := o.proxy.Hold(delay.Streams, watches("namespaces"))
+	o.t.Cleanup(h.Release)
+	return h
+}
+
+// heldByHand is a claim that somebody holds, once the operator has said so on it, or
+// given it up.
+func (o *ourOperator) heldByHand(namespace, name string) *corev1.PersistentVolumeClaim {
+	o.t.Helper()
+	claim := newClaim(namespace, name)
+	claim.Annotations = map[string]string{protect.HoldAnnotation: "mine"}
+	claim.Finalizers = []string{protect.PodsFinalizer, protect.BarrierFinalizer}
+	o.must(o.Create(o.t.Context(), claim))
+	o.until("the operator has looked at claim "+name, func() bool {
+		now := &corev1.PersistentVolumeClaim{}
+		err := o.Get(o.t.Context(), client.ObjectKeyFromObject(claim), now)
+		return err != nil || now.DeletionTimestamp != nil || now.Annotations[protect.HoldersAnnotation] != ""
+	})
+	return claim
+}
+
+// claimUnbound is a claim with a barrier.
+func (o *ourOperator) claimUnbound(namespace, name string) *corev1.PersistentVolumeClaim {
+	o.t.Helper()
+	claim := newClaim(namespace, name)
+	claim.Finalizers = []string{protect.PodsFinalizer, protect.BarrierFinalizer}
+	o.must(o.Create(o.t.Context(), claim))
+	return claim
+}
+
+func gatedPod(namespace, name, claim string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: corev1.PodSpec{
+		Containers:      []corev1.Container{{Name: "c", Image: "example.com/none"}},
+		SchedulingGates: []corev1.PodSchedulingGate{{Name: protect.UseGate}},
+		Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+		}}},
+	}}
+}
+
+func (o *ourOperator) space(name string) *corev1.Namespace {
+	o.t.Helper()
+	space := &corev1.Namespace{}
+	o.must(o.Get(o.t.Context(), client.ObjectKey{Name: name}, space))
+	return space
+}
+
+func (o *ourOperator) label(namespace, mode string) {
+	o.t.Helper()
+	o.patch(o.space(namespace), `{"metadata":{"labels":{"`+protect.ModeKey+`":"`+mode+`"}}}`)
+}
+
+func (o *ourOperator) patch(object client.Object, patch string) {
+	o.t.Helper()
+	o.must(o.Patch(o.t.Context(), object, client.RawPatch(types.MergePatchType, []byte(patch))))
+}
+
+// finalized ends a namespace, as its controller does once nothing is left in it.
+func (o *ourOperator) finalized(space *corev1.Namespace) {
+	o.t.Helper()
+	space = o.space(space.Name)
+	space.Spec.Finalizers = nil
+	o.must(o.SubResource("finalize").Update(o.t.Context(), space))
+	o.until("the namespace is gone", func() bool {
+		return apierrors.IsNotFound(o.Get(o.t.Context(), client.ObjectKeyFromObject(space), &corev1.Namespace{}))
+	})
+}
