@@ -58,7 +58,7 @@ func chose(t *testing.T, settings protect.Settings, chosen map[string]string, ca
 	was.Labels = cached
 	w.cached = before{w.WithWatch, was}
 	live := &counted{Reader: w.WithWatch}
-	w.Controller.claims = observe.NewClaims(w.cached, live)
+	w.claims = observe.NewClaims(w.cached, live)
 	return w, live
 }
 
