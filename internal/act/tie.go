@@ -24,6 +24,9 @@ func (a *Actor) tie(ctx context.Context, what action.Tie) error {
 			return err
 		}
 	}
+	if err := a.standing(ctx, what.Relies); err != nil {
+		return err
+	}
 	patch, err := tying(what)
 	if err != nil {
 		return err

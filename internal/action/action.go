@@ -126,13 +126,15 @@ type Standing struct {
 	There []types.UID
 	// Unchanged are those that must be as they were judged.
 	Unchanged []identity.Ref
+	// Specified are those whose specs must be of the generations that were judged.
+	Specified map[types.UID]int64
 	// Absent are names that nobody may bear but who is on his way out.
 	Absent []string
 }
 
 // Broken tells what does not hold of all that stands now, or returns "".
 func (s Standing) Broken(now []metav1.ObjectMeta) string {
-	versions, names := map[types.UID]string{}, map[string]bool{}
+	versions, names, generations := map[types.UID]string{}, map[string]bool{}, map[types.UID]int64{}
 	for i := range now {
 		if now[i].DeletionTimestamp != nil || !s.tellsOf(&now[i]) {
 			continue
@@ -141,6 +143,7 @@ func (s Standing) Broken(now []metav1.ObjectMeta) string {
 			return fmt.Sprintf("%s %s is there", s.Kind, now[i].Name)
 		}
 		versions[now[i].UID], names[now[i].Name] = now[i].ResourceVersion, true
+		generations[now[i].UID] = now[i].Generation
 	}
 	for _, uid := range s.There {
 		if _, there := versions[uid]; !there {
@@ -150,6 +153,11 @@ func (s Standing) Broken(now []metav1.ObjectMeta) string {
 	for _, ref := range s.Unchanged {
 		if versions[ref.UID] != ref.ResourceVersion {
 			return ref.String() + " changed"
+		}
+	}
+	for uid, generation := range s.Specified {
+		if generations[uid] != generation {
+			return fmt.Sprintf("%s with uid %s is of another spec, gone or going", s.Kind, uid)
 		}
 	}
 	for _, name := range s.Absent {

@@ -14,7 +14,9 @@ type Tie struct {
 	Owners []metav1.OwnerReference
 	// To, when set, is an owner that the claim did not have. It is read live before
 	// the write: same UID, not terminating. A claim tied to what is gone would go.
-	To      *identity.Ref
+	To *identity.Ref
+	// Relies is looked for live before the write.
+	Relies  []Standing
 	Because Reason
 	Tell    Telling
 }

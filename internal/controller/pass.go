@@ -90,11 +90,13 @@ func (p *pass) carryOut(ctx context.Context, e errand, plan lws.Plan, now time.T
 
 // apart tells whether no other write of a plan waits for this one: what is not
 // deleted costs only what waits for it, a Service costs names, and what a gang
-// scheduler refuses to know a group by costs nothing but the gang.
+// scheduler refuses to know a group by costs nothing but the gang. Claims of groups that
+// were scaled away are tied after the deed.
 func apart(a action.Action) bool {
 	_, deletes := a.(action.Delete)
+	tie, ties := a.(action.Tie)
 	kind := a.Target().Kind
-	return deletes || kind == identity.KindPodGroup || kind == identity.KindService
+	return deletes || ties && len(tie.Relies) > 0 || kind == identity.KindPodGroup || kind == identity.KindService
 }
 
 func (p *pass) do(ctx context.Context, actor *act.Actor, owner client.Object, a action.Action) error {

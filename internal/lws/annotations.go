@@ -18,6 +18,10 @@ const (
 	// DisarmedAnnotationKey holds the generation that a worker StatefulSet had when it
 	// was disarmed: the next one says the same of its pods.
 	DisarmedAnnotationKey = "lockstep.dev/disarmed-at"
+
+	// PartingAnnotationKey holds who led groups last that a leader StatefulSet was
+	// lowered below while nobody led them, until their claims are tied to those.
+	PartingAnnotationKey = "lockstep.dev/parting"
 )
 
 const (

@@ -19,6 +19,7 @@ func (d *setDecision) leaders() {
 	}
 	desired := leaderStatefulSet(d.Set, d.key, d.course.replicas, d.course.partition)
 	d.asFound(desired)
+	d.noteLast(desired)
 	stamped(desired)
 	if sts := d.StatefulSet.Orphan(); sts != nil {
 		owner := setRef(d.Set)

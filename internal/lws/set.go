@@ -45,6 +45,8 @@ type setDecision struct {
 	course  course
 	// untied is set while volume claims of groups to be given up would go with them.
 	untied bool
+	// parting are the groups scaled away whose claims are to be tied to who led last.
+	parting []*Parting
 }
 
 // DecideSet is the whole behaviour of a set as such, in order of precedence.

@@ -28,6 +28,11 @@ type SetSnapshot struct {
 	// Vacant has an entry for each group that is wanted and has no leader, by
 	// rising index: its workers of an earlier life may still stand.
 	Vacant []Group
+	// Leaderless has an entry for each group beyond those wanted that nobody leads and
+	// whose claims are to go, by rising index.
+	Leaderless []Parting
+	// LeaderlessSince is since when leaders were awaited for such claims, or zero.
+	LeaderlessSince time.Time
 	// Service holds what bears the name of the Shared headless Service.
 	Service identity.Claim[*corev1.Service]
 	// Revisions holds what bears the set's revision labels.

@@ -20,7 +20,7 @@ import (
 //
 //	in service, whenDeleted Retain          nobody
 //	in service, whenDeleted Delete          the set
-//	being scaled away, whenScaled Delete    its leader, which is about to go for good
+//	scaled away, whenScaled Delete          its last leader
 //
 // and never to the worker StatefulSet, which goes with every restart of its group.
 // The claims of leaders are the StatefulSet controller's: their StatefulSet stays.
@@ -47,13 +47,16 @@ func (d *groupDecision) ties() bool {
 	if leader == nil || !HasVolumes(d.Set) {
 		return true
 	}
-	parting := int32(d.Index) >= Replicas(d.Set) // the set decides what becomes of it
+	// The set decides what becomes of one that is scaled away. But a leader that leaves
+	// before the StatefulSet was lowered is not its last one: it takes no claim along.
+	parting := int32(d.Index) >= Replicas(d.Set) && d.Leader != nil
 	return !d.plan.tie(d.Set, &d.Group, leader, d.Now, inService(d.Set), parting)
 }
 
 // ties has the claims of groups tied that are about to lose their leaders: those
 // that are scaled away, and those that the StatefulSet controller is let replace.
-// It comes before what gives them up.
+// It comes before what gives them up; but claims that end with a scaling down are tied
+// after it.
 func (d *setDecision) ties() {
 	sts := d.StatefulSet.Member()
 	if sts == nil || d.held || !HasVolumes(d.Set) {
@@ -62,12 +65,20 @@ func (d *setDecision) ties() {
 	for i := range d.Groups {
 		g := &d.Groups[i]
 		switch {
+		case int32(g.Index) >= d.course.replicas && !keepsVolumesScaled(d.live):
+			d.part(sts, &Parting{Group: *g, Last: g.Leader})
 		case int32(g.Index) >= d.course.replicas:
-			d.untied = d.plan.tie(d.live, g, g.Leader, d.Now, g.parting(d.live), false) || d.untied
+			d.untied = d.plan.tie(d.live, g, g.Leader, d.Now, inService(d.live), false) || d.untied
 		case GivenUp(sts, d.Set, *g):
 			d.untied = d.plan.tie(d.live, g, g.Leader, d.Now, inService(d.live), false) || d.untied
 		}
 	}
+	for i := range d.Leaderless {
+		if g := &d.Leaderless[i]; int32(g.Index) >= d.course.replicas {
+			d.part(sts, g)
+		}
+	}
+	d.boundParting()
 	d.loosen(sts)
 }
 
@@ -104,13 +115,10 @@ func inService(set *lwsv1.LeaderWorkerSet) *metav1.OwnerReference {
 	}
 }
 
-// parting is what the claims of a group that is scaled away belong to, or nil.
-func (g *Group) parting(set *lwsv1.LeaderWorkerSet) *metav1.OwnerReference {
-	if keepsVolumesScaled(set) {
-		return inService(set)
-	}
+// podOwner is what the claims of a group that is scaled away belong to.
+func podOwner(leader *corev1.Pod) *metav1.OwnerReference {
 	yes := true
-	return &metav1.OwnerReference{APIVersion: "v1", Kind: string(identity.KindPod), Name: g.Leader.Name, UID: g.Leader.UID, Controller: &yes}
+	return &metav1.OwnerReference{APIVersion: "v1", Kind: string(identity.KindPod), Name: leader.Name, UID: leader.UID, Controller: &yes}
 }
 
 // tie has all claims of a group's workers belong to owner and to nothing else of
@@ -128,11 +136,11 @@ func (p *Plan) tie(set *lwsv1.LeaderWorkerSet, g *Group, leader *corev1.Pod, now
 	leaves := leader.DeletionTimestamp != nil
 	switch {
 	case owner != nil && len(ties) > 0:
-		p.do(ties...)
+		p.tieAll(ties)
 	case armed(workers):
 		p.do(disarm(workers))
 		if leaves {
-			p.do(ties...)
+			p.tieAll(ties)
 		}
 	case unseen(workers) && (!leaves || len(ties) == 0):
 		p.wait(Wait{
@@ -143,16 +151,22 @@ func (p *Plan) tie(set *lwsv1.LeaderWorkerSet, g *Group, leader *corev1.Pod, now
 	case len(ties) == 0:
 		return false
 	default:
-		p.do(ties...)
+		p.tieAll(ties)
 	}
 	p.wait(Wait{Reason: because(CodeTie, fmt.Sprintf("the volume claims of group %d are tied before its leader may go", g.Index)), Until: now.Add(tieLook)})
 	return true
 }
 
+func (p *Plan) tieAll(ties []action.Tie) {
+	for _, tie := range ties {
+		p.do(tie)
+	}
+}
+
 // ties are the writes that have all claims of the group's workers belong to owner,
 // or to nobody.
-func (g *Group) ties(set *lwsv1.LeaderWorkerSet, leader *corev1.Pod, owner *metav1.OwnerReference, spare bool) []action.Action {
-	var ties []action.Action
+func (g *Group) ties(set *lwsv1.LeaderWorkerSet, leader *corev1.Pod, owner *metav1.OwnerReference, spare bool) []action.Tie {
+	var ties []action.Tie
 	ours := g.ours(set, leader)
 	for _, volume := range slices.Concat(g.Volumes.Members, g.Volumes.Orphans) {
 		if spare && metav1.IsControlledBy(volume, leader) {

@@ -14,7 +14,6 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
-	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/lwstest"
 )
 
@@ -76,41 +75,6 @@ func TestClaimsOutliveARollout(t *testing.T) {
 		}
 		sameClaims(t, "after a rollout", before, claimsOf(c))
 	})
-}
-
-func TestAPassThatTiesGivesNoGroupUp(t *testing.T) {
-	c := running(t, 3, 2, lwstest.Volumes(deleteClaims, deleteClaims))
-	replicasTo(c, 1)
-	plan := c.decideSet()
-	if ties := of[action.Tie](plan); len(ties) != 2 || ties[0].To == nil || ties[0].To.Kind != identity.KindPod {
-		t.Fatalf("got %v", spelled(plan))
-	}
-	if applies := of[action.Apply](plan); len(applies) > 0 {
-		t.Errorf("scales down in the same pass: %v", spelled(plan))
-	}
-	if wait, ok := waitFor(plan, lws.CodeTie); !ok || wait.Until.IsZero() {
-		t.Errorf("does not look again: %+v", plan.Waits)
-	}
-	c.do(plan)
-	if apply := one[action.Apply](t, c.decideSet()); *apply.Object.(*appsv1.StatefulSet).Spec.Replicas != 1 {
-		t.Errorf("got %v", apply.Object)
-	}
-}
-
-func TestNoGroupIsScaledAwayWhileTiesAreRefused(t *testing.T) {
-	c := running(t, 2, 2, lwstest.Volumes(retainClaims, deleteClaims))
-	replicasTo(c, 1)
-	for range 5 {
-		for _, a := range c.decideSet().Actions {
-			if _, tie := a.(action.Tie); !tie {
-				c.try(a)
-			}
-		}
-		c.pass(time.Second)
-	}
-	if got := *find[*appsv1.StatefulSet](c, "w").Spec.Replicas; got != 2 {
-		t.Errorf("got %d leaders wanted", got)
-	}
 }
 
 func TestScalingDownDoesWhatThePolicySays(t *testing.T) {

@@ -47,7 +47,7 @@ func (o *Observer) Group(ctx context.Context, key types.NamespacedName, now time
 	if err := o.fillGroup(ctx, j, set, &w.Group); err != nil {
 		return w, err
 	}
-	if err := o.workerVolumes(ctx, j, set, &w.Group, w.Leaving, volumes); err != nil {
+	if err := o.workerVolumes(ctx, j, set, &w.Group, w.Leaving, volumes, followed(&w)...); err != nil {
 		return w, err
 	}
 	if sts := w.Workers.Member(); sts != nil {
@@ -98,6 +98,14 @@ func (o *Observer) leader(ctx context.Context, j *judge, set *lwsv1.LeaderWorker
 		return own, nil, pod, nil
 	}
 	return own, pod, nil, nil
+}
+
+// followed is the leader that leaves, where its StatefulSet is to make another.
+func followed(w *lws.GroupSnapshot) []types.UID {
+	if w.Leaving == nil || int32(w.Index) >= lws.PodsOf(w.LeaderSet) {
+		return nil
+	}
+	return []types.UID{w.Leaving.UID}
 }
 
 // fillGroup reads what bears the names of the group's StatefulSet and Service.

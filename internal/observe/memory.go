@@ -71,6 +71,8 @@ type writes struct {
 	sought map[string]time.Time
 	// status is the one last written, or nil.
 	status *lwsv1.LeaderWorkerSetStatus
+	// leaderless is since when leaders are awaited that claims can go with, or zero.
+	leaderless time.Time
 }
 
 // wish is what a set asks for: its spec, and what its StatefulSet bears of its

@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -27,10 +28,11 @@ func (o *Observer) volumes(ctx context.Context, namespace, key string) ([]*lws.V
 
 // workerVolumes judges the claims of a group's workers among those found.
 // Those of a leader that leaves are the group's own for as long as its StatefulSet
-// of workers is there.
-func (o *Observer) workerVolumes(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet, g *lws.Group, leaving *corev1.Pod, found []*lws.Volume) error {
+// of workers is there; those that were tied to it, only where another is to follow it.
+func (o *Observer) workerVolumes(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet, g *lws.Group, leaving *corev1.Pod, found []*lws.Volume, followed ...types.UID) error {
 	found = slices.DeleteFunc(found, func(v *lws.Volume) bool { return !lws.IsWorkerVolume(v, set, g.LeaderName) })
 	claimant := append(leaderUID(g), set.UID)
+	claimant = append(claimant, followed...)
 	for _, leader := range []*corev1.Pod{g.Leader, leaving} {
 		for _, workers := range lws.WorkersOf(g, leader) {
 			claimant = append(claimant, workers.UID)

@@ -261,6 +261,9 @@ func (s *FakeStore) tie(a action.Tie) error {
 	if a.To != nil && !s.Alive(*a.To) {
 		return fmt.Errorf("owner %s is not alive", *a.To)
 	}
+	if err := s.standing(a.Relies); err != nil {
+		return err
+	}
 	found, err := s.exactly(a.Object)
 	if err != nil {
 		return err
