@@ -3,6 +3,7 @@ package lws_test
 import (
 	"fmt"
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/lwstest"
 )
 
@@ -77,6 +79,67 @@ func TestNeverDestroysAClaimByRestart(t *testing.T) {
 			t.Errorf("invalid run: never met %s: %v", premise, m.counts)
 		}
 	}
+}
+
+// TestNeverDestroysAClaimOfAGroupThatIsKept: whatever is scaled and restarted, in
+// whatever order everybody acts, the claims of a group that the leader StatefulSet was
+// never lowered below outlive it; and where claims go with groups scaled away, none of
+// a worker's stays behind.
+func TestNeverDestroysAClaimOfAGroupThatIsKept(t *testing.T) {
+	m := &met{counts: map[string]int{}}
+	rapid.Check(t, func(t *rapid.T) {
+		c := newCluster(t)
+		c.pass(time.Minute)
+		volumes := drawVolumes(t)
+		set := lwstest.Set("w", 3, 2, volumes)
+		lwstest.Add(c.FakeStore, set)
+		c.settleAll()
+		before, kept := claimsOf(c), int32(3)
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			if rapid.IntRange(0, 5).Draw(t, "scale") == 0 {
+				replicasTo(c, rapid.Int32Range(1, 3).Draw(t, "replicas"))
+			}
+			step := rapid.SampledFrom(stepNames).Draw(t, "step")
+			steps[step](t, c)
+			kept = min(kept, lws.PodsOf(find[*appsv1.StatefulSet](c, "w")))
+			m.when("a note", noteOf(c) != "")
+		}
+		c.settleAll()
+		replicas := lws.Replicas(find[*lwsv1.LeaderWorkerSet](c, "w"))
+		m.when("lowered", kept < 3)
+		m.when("wanted again", kept < replicas)
+		after := claimsOf(c)
+		for name, uid := range before {
+			if group, _ := groupOfClaim(name); group < int(min(kept, replicas)) && after[name] != uid {
+				t.Fatalf("claim %s was %s and is %q, and the statefulset was never lowered below %d", name, uid, after[name], kept)
+			}
+		}
+		if set.Spec.LeaderWorkerTemplate.PersistentVolumeClaimRetentionPolicy.WhenScaled == retainClaims {
+			return
+		}
+		for name := range after {
+			if group, worker := groupOfClaim(name); worker && group >= int(replicas) {
+				t.Fatalf("claim %s stays, and %d groups are wanted", name, replicas)
+			}
+		}
+	})
+	for _, premise := range []string{"a note", "lowered", "wanted again"} {
+		if m.counts[premise] == 0 && !t.Failed() {
+			t.Errorf("invalid run: never met %s: %v", premise, m.counts)
+		}
+	}
+}
+
+// groupOfClaim is the index of the group whose claim is called data-w-1, a leader's, or
+// data-w-1-1, a worker's.
+func groupOfClaim(name string) (index int, worker bool) {
+	_, index = identity.ParentAndOrdinal(name)
+	if strings.Count(name, "-") == 3 {
+		parent, _ := identity.ParentAndOrdinal(name)
+		_, index = identity.ParentAndOrdinal(parent)
+		return index, true
+	}
+	return index, false
 }
 
 var stepNames = []string{"delete a leader", "delete a worker", "roll", "operator", "operator anew", "statefulsets", "kubelets", "garbage collector"}
