@@ -19,8 +19,8 @@ const (
 	// was disarmed: the next one says the same of its pods.
 	DisarmedAnnotationKey = "lockstep.dev/disarmed-at"
 
-	// PartingAnnotationKey holds who led groups last that a leader StatefulSet was
-	// lowered below while nobody led them, until their claims are tied to those.
+	// PartingAnnotationKey holds who led the groups last that a leader StatefulSet was
+	// lowered below, until their claims are tied to those.
 	PartingAnnotationKey = "lockstep.dev/parting"
 )
 

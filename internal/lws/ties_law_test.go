@@ -99,8 +99,14 @@ func TestNeverDestroysAClaimOfAGroupThatIsKept(t *testing.T) {
 			if rapid.IntRange(0, 5).Draw(t, "scale") == 0 {
 				replicasTo(c, rapid.Int32Range(1, 3).Draw(t, "replicas"))
 			}
-			step := rapid.SampledFrom(stepNames).Draw(t, "step")
-			steps[step](t, c)
+			switch step := rapid.SampledFrom(append([]string{"refused", "by force"}, stepNames...)).Draw(t, "step"); step {
+			case "refused":
+				m.when("refused", lowersInVain(c))
+			case "by force":
+				lwstest.Drop[*corev1.Pod](c.FakeStore, rapid.SampledFrom(groupNames).Draw(t, "leader"))
+			default:
+				steps[step](t, c)
+			}
 			kept = min(kept, lws.PodsOf(find[*appsv1.StatefulSet](c, "w")))
 			m.when("a note", noteOf(c) != "")
 		}
@@ -123,11 +129,24 @@ func TestNeverDestroysAClaimOfAGroupThatIsKept(t *testing.T) {
 			}
 		}
 	})
-	for _, premise := range []string{"a note", "lowered", "wanted again"} {
+	for _, premise := range []string{"a note", "lowered", "wanted again", "refused"} {
 		if m.counts[premise] == 0 && !t.Failed() {
 			t.Errorf("invalid run: never met %s: %v", premise, m.counts)
 		}
 	}
+}
+
+// lowersInVain has the operator do all it can but write the leader StatefulSet, and tells
+// whether it was to lower that.
+func lowersInVain(c *cluster) (refused bool) {
+	for _, a := range c.decideSet().Actions {
+		if apply, ok := a.(action.Apply); ok && a.Target().Kind == identity.KindStatefulSet {
+			sts, _ := apply.Object.(*appsv1.StatefulSet)
+			return sts.Spec.Replicas != nil && *sts.Spec.Replicas < lws.PodsOf(find[*appsv1.StatefulSet](c, "w"))
+		}
+		c.try(a)
+	}
+	return false
 }
 
 // groupOfClaim is the index of the group whose claim is called data-w-1, a leader's, or

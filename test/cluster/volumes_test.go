@@ -269,6 +269,28 @@ func TestClaimsAfterScalingDown(t *testing.T) {
 	}
 }
 
+// A group that is scaled away while its leader leaves, as in any restart, takes its
+// claims along as others do.
+func TestClaimsOfAGroupScaledDownInARestart(t *testing.T) {
+	aside(t)
+	s := newScene(t)
+	set := s.newSet("a", 2, 3, imageA, volumes(keepClaims, deleteClaims))
+	s.create(set)
+	set = s.awaitSettled(set)
+	claims := s.awaitBound(6)
+	leader, _ := find[*corev1.Pod](s.recorder, "a-1")
+	s.patch(leader, `{"metadata":{"finalizers":["`+foreign+`"]}}`) // it takes its time to leave
+	s.remove(leader.DeepCopy())
+	s.become(set, `{"spec":{"replicas":1}}`)
+	s.eventually("the group is scaled away", func() error {
+		sts, _ := find[*appsv1.StatefulSet](s.recorder, "a")
+		return lacking("leaders wanted", 1, int(*sts.Spec.Replicas))
+	})
+	s.patch(leader, `{"metadata":{"finalizers":null}}`)
+	maps.DeleteFunc(claims, func(name string, _ types.UID) bool { return !strings.HasPrefix(name, "data-a-0") })
+	s.awaitClaims("claims are what the policy says", claims)
+}
+
 // Scaled down and up in one breath, no pod takes a claim that is about to go.
 func TestClaimsScaledDownAndUp(t *testing.T) {
 	aside(t)
