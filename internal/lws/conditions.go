@@ -45,6 +45,7 @@ func (d *setDecision) wantedConditions() []metav1.Condition {
 	wanted = append(wanted, d.resumed(progress)...)
 	wanted = append(wanted, d.gangConditions()...)
 	wanted = append(wanted, d.restartConditions()...)
+	wanted = append(wanted, d.claimsConditions()...)
 	if d.conflict != "" {
 		return append(wanted, holding(CodeNameConflict, CodeNameConflict, d.conflict))
 	}

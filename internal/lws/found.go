@@ -25,7 +25,7 @@ func (d *setDecision) asFound(desired *appsv1.StatefulSet) {
 	if live == nil {
 		return
 	}
-	if sameClaims(live, desired) {
+	if d.otherClaims != "" || sameClaims(desired.Namespace, live.Spec.VolumeClaimTemplates, desired.Spec.VolumeClaimTemplates) {
 		desired.Spec.VolumeClaimTemplates = live.Spec.VolumeClaimTemplates // one may never change, whatever its spelling
 	}
 	key := desired.Labels[lwsv1.RevisionKey]
@@ -61,16 +61,16 @@ func systemKeys(all map[string]string) map[string]string {
 
 // sameClaims tells whether the claim templates differ in their spelling at most:
 // the server fills in a mode, and earlier versions left out what is implied.
-func sameClaims(live, desired *appsv1.StatefulSet) bool {
-	spelt := func(sts *appsv1.StatefulSet) []corev1.PersistentVolumeClaim {
-		claims := claimTemplates(desired.Namespace, sts.Spec.VolumeClaimTemplates)
+func sameClaims(namespace string, one, other []corev1.PersistentVolumeClaim) bool {
+	spelt := func(claims []corev1.PersistentVolumeClaim) []corev1.PersistentVolumeClaim {
+		claims = claimTemplates(namespace, claims)
 		for i := range claims {
 			mode := orDefault(claims[i].Spec.VolumeMode, corev1.PersistentVolumeFilesystem)
 			claims[i].Spec.VolumeMode = &mode
 		}
 		return claims
 	}
-	return equality.Semantic.DeepEqual(spelt(live), spelt(desired))
+	return equality.Semantic.DeepEqual(spelt(one), spelt(other))
 }
 
 // leadersRun tells whether the leaders' template is what the live spec says, if

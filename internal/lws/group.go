@@ -24,7 +24,7 @@ type groupDecision struct {
 // DecideGroup is the whole behaviour of one group, in order of precedence. Each
 // rule tells whether those after it may go on.
 func DecideGroup(w GroupSnapshot) Plan {
-	w.Set = AsLed(w.Set, w.Leader)
+	w.Set = AsLed(AsMade(w.Set, w.LeaderSet), w.Leader)
 	d := &groupDecision{GroupSnapshot: &w, known: w.known()}
 	if w.Set.DeletionTimestamp != nil {
 		return Plan{}

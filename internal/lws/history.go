@@ -162,6 +162,7 @@ func (d *setDecision) runnable() (keys map[string]bool, known bool) {
 // of those in use are to join them.
 func WantsHistory(w SetSnapshot) bool {
 	d := &setDecision{SetSnapshot: &w}
+	d.keptClaims()
 	d.paused()
 	d.key = d.statefulSetKey()
 	if d.key == "" && d.Set.Status.ObservedGeneration == 0 {

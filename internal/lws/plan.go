@@ -52,6 +52,7 @@ const (
 	CodePaused              = "RolloutPaused"
 	CodeTie                 = "VolumeTie"
 	CodeNotHeadless         = "ServiceNotHeadless"
+	CodeVolumeClaimsDiffer  = "VolumeClaimsDiffer"
 	CodeLeaderUnschedulable = "LeaderUnschedulable"
 
 	CodeGangSchedulerMissing = "GangSchedulerMissing"

@@ -15,8 +15,9 @@ type Standing struct {
 	Key string
 	// Ready and Updated include groups above replicas.
 	Ready, Updated int32
-	// Pending is set while the rollout is paused and the spec asks for a template
-	// that is not taken in; Key is then that of the one before.
+	// Pending is set while the spec asks for a template that is not taken in: the
+	// rollout is paused, or the template wants claims that the set does not have. Key
+	// is then that of the one before.
 	Pending bool
 	// Target is how many wanted groups are to be at the revision: those from the
 	// user's partition on. TargetUpdated and TargetReady of them are there, and
@@ -31,7 +32,7 @@ type Standing struct {
 func Stand(w SetSnapshot) Standing {
 	d := &setDecision{SetSnapshot: &w, told: &w.Set.Status}
 	rules := []func(*setDecision){
-		(*setDecision).paused, (*setDecision).conflicts, (*setDecision).ghosts, (*setDecision).revisions, (*setDecision).rolling,
+		(*setDecision).keptClaims, (*setDecision).paused, (*setDecision).conflicts, (*setDecision).ghosts, (*setDecision).revisions, (*setDecision).rolling,
 	}
 	for _, rule := range rules {
 		rule(d)
@@ -55,8 +56,13 @@ func (d *setDecision) surplus() int32 {
 }
 
 // Agrees tells whether a revision's data says of groups what the set's spec says.
+// Their claims are left out: no rollout changes these, whatever either says.
 func Agrees(set *lwsv1.LeaderWorkerSet, data []byte) bool {
-	live, err := RevisionData(set)
+	revision, err := Restore(set, data)
+	if err != nil {
+		return false
+	}
+	live, err := RevisionData(withClaims(set, claimTemplatesOf(revision)))
 	return err == nil && sameRevision(set, data, live)
 }
 

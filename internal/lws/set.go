@@ -11,7 +11,8 @@ import (
 type setDecision struct {
 	*SetSnapshot
 	plan Plan
-	// live is the set as it is; while a rollout is held, Set is not.
+	// live is the set as it is, with the claims that it was made with; while a rollout
+	// is held, Set is not.
 	live *lwsv1.LeaderWorkerSet
 
 	// told is the status as it is written; that of Set already tells of restarts
@@ -31,13 +32,15 @@ type setDecision struct {
 	data []byte
 	// waiting is what is told about ghosts, or the zero value.
 	waiting haunting
-	// pending is set while the rollout is paused and the spec asks for a template
-	// that is not taken in.
+	// pending is set while the spec asks for a template that is not taken in: the
+	// rollout is paused, or the template wants claims that the set does not have.
 	pending bool
 	// conflict names what squats on names the set needs, or is empty.
 	conflict string
 	// refusal says why the spec is left alone, or is empty.
 	refusal string
+	// otherClaims says that the spec's claims are not those of the set, or is empty.
+	otherClaims string
 	// hindrance says what is refused that costs a part of the set only, or is empty.
 	hindrance string
 	// rollout is where a rolling update stands, and course where it goes next.
@@ -60,6 +63,7 @@ func DecideSet(w SetSnapshot) Plan {
 		return Plan{Actions: []action.Action{marks}}
 	}
 	rules := []func(*setDecision){
+		(*setDecision).keptClaims,
 		(*setDecision).paused,
 		(*setDecision).refused,
 		(*setDecision).hindered,

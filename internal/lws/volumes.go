@@ -82,7 +82,7 @@ func volumeOrdinal(name string, set *lwsv1.LeaderWorkerSet, statefulSet string) 
 }
 
 func templateNames(set *lwsv1.LeaderWorkerSet) []string {
-	templates := set.Spec.LeaderWorkerTemplate.VolumeClaimTemplates
+	templates := claimTemplatesOf(set)
 	names := make([]string, len(templates))
 	for i := range templates {
 		names[i] = templates[i].Name

@@ -47,7 +47,7 @@ func (o *Observer) Group(ctx context.Context, key types.NamespacedName, now time
 	if err := o.fillGroup(ctx, j, set, &w.Group); err != nil {
 		return w, err
 	}
-	if err := o.workerVolumes(ctx, j, set, &w.Group, w.Leaving, volumes, followed(&w)...); err != nil {
+	if err := o.workerVolumes(ctx, j, lws.AsMade(set, w.LeaderSet), &w.Group, w.Leaving, volumes, followed(&w)...); err != nil {
 		return w, err
 	}
 	if sts := w.Workers.Member(); sts != nil {

@@ -47,10 +47,11 @@ func (o *Observer) workerVolumes(ctx context.Context, j *judge, set *lwsv1.Leade
 
 // fillVolumes reads the claims of the groups that a set sees to.
 func (o *Observer) fillVolumes(ctx context.Context, j *judge, w *lws.SetSnapshot) error {
-	if !lws.HasVolumes(w.Set) {
+	sts := w.StatefulSet.Member()
+	made := lws.AsMade(w.Set, sts)
+	if !lws.HasVolumes(made) {
 		return nil
 	}
-	sts := w.StatefulSet.Member()
 	for _, groups := range [][]lws.Group{w.Groups, w.Vacant} {
 		for i := range groups {
 			g := &groups[i]
@@ -61,7 +62,7 @@ func (o *Observer) fillVolumes(ctx context.Context, j *judge, w *lws.SetSnapshot
 			if err != nil {
 				return err
 			}
-			if err := o.workerVolumes(ctx, j, w.Set, g, nil, found); err != nil {
+			if err := o.workerVolumes(ctx, j, made, g, nil, found); err != nil {
 				return err
 			}
 		}
@@ -69,7 +70,7 @@ func (o *Observer) fillVolumes(ctx context.Context, j *judge, w *lws.SetSnapshot
 	if err := o.fillTied(ctx, w, sts); err != nil {
 		return err
 	}
-	return o.fillLeaderVolumes(ctx, j, w, sts)
+	return o.fillLeaderVolumes(ctx, j, w, made, sts)
 }
 
 // fillTied reads the claims that would go with a set that is to leave its claims
@@ -90,7 +91,7 @@ func (o *Observer) fillTied(ctx context.Context, w *lws.SetSnapshot, sts *appsv1
 
 // fillLeaderVolumes reads what bears the names of leaders' claims while leaders are
 // missing.
-func (o *Observer) fillLeaderVolumes(ctx context.Context, j *judge, w *lws.SetSnapshot, sts *appsv1.StatefulSet) error {
+func (o *Observer) fillLeaderVolumes(ctx context.Context, j *judge, w *lws.SetSnapshot, made *lwsv1.LeaderWorkerSet, sts *appsv1.StatefulSet) error {
 	if sts != nil && !lws.LacksPods(sts) {
 		return nil
 	}
@@ -98,7 +99,7 @@ func (o *Observer) fillLeaderVolumes(ctx context.Context, j *judge, w *lws.SetSn
 	if err != nil {
 		return err
 	}
-	found = slices.DeleteFunc(found, func(v *lws.Volume) bool { return !lws.IsLeaderVolume(v, w.Set) })
+	found = slices.DeleteFunc(found, func(v *lws.Volume) bool { return !lws.IsLeaderVolume(v, made) })
 	claimant := append(slices.Clone(ownerOfLeaders(w.StatefulSet)), w.Set.UID)
 	for _, leader := range w.Leaders.Members {
 		claimant = append(claimant, leader.UID)

@@ -30,6 +30,8 @@ func Undo(number int64) Decide {
 		if err != nil {
 			return Change{}, fmt.Errorf("revision %d: %w", revision.Revision, err)
 		}
+		claims := l.Set.Spec.LeaderWorkerTemplate.VolumeClaimTemplates
+		after.Spec.LeaderWorkerTemplate.VolumeClaimTemplates = claims // no rollout changes them, and nobody may
 		live, err := lws.RevisionData(l.Set)
 		if err != nil {
 			return Change{}, err
@@ -71,8 +73,8 @@ func chosen(l Looked, number int64) (*appsv1.ControllerRevision, error) {
 		l.Set.Name, l.Revisions[0].Revision)
 }
 
-// restoring writes what the revision holds, whole and as it was stored, and the
-// change cause that it had.
+// restoring writes what the revision holds, as it was stored and whole but for the
+// claims, which stay, and the change cause that it had.
 func restoring(set *lwsv1.LeaderWorkerSet, revision *appsv1.ControllerRevision) ([]Operation, error) {
 	var stored struct {
 		Spec struct {
@@ -84,6 +86,9 @@ func restoring(set *lwsv1.LeaderWorkerSet, revision *appsv1.ControllerRevision) 
 		return nil, fmt.Errorf("decode revision: %w", err)
 	}
 	delete(stored.Spec.Template, "$patch")
+	if err := keepClaims(set, stored.Spec.Template); err != nil {
+		return nil, err
+	}
 	delete(stored.Spec.Network, "$patch")
 	patch := []Operation{{"replace", "/spec/leaderWorkerTemplate", stored.Spec.Template}}
 	switch {
@@ -93,4 +98,20 @@ func restoring(set *lwsv1.LeaderWorkerSet, revision *appsv1.ControllerRevision) 
 		patch = append(patch, Operation{Op: "remove", Path: "/spec/networkConfig"})
 	}
 	return append(patch, annotate("/metadata", set.Annotations, lws.ChangeCauseAnnotationKey, revision.Annotations[lws.ChangeCauseAnnotationKey])...), nil
+}
+
+// keepClaims has a template that was stored name the claims that the set's spec does.
+func keepClaims(set *lwsv1.LeaderWorkerSet, stored map[string]json.RawMessage) error {
+	const name = "volumeClaimTemplates"
+	claims := set.Spec.LeaderWorkerTemplate.VolumeClaimTemplates
+	if len(claims) == 0 {
+		delete(stored, name)
+		return nil
+	}
+	encoded, err := json.Marshal(claims)
+	if err != nil {
+		return fmt.Errorf("encode claims: %w", err)
+	}
+	stored[name] = encoded
+	return nil
 }

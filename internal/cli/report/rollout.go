@@ -68,6 +68,8 @@ func lacking(s survey.Survey) string {
 		return fmt.Sprintf("waiting for the operator to see generation %d of %s; it has seen %d", set.Generation, set.Name, set.Status.ObservedGeneration)
 	case lws.Paused(set) && (stands.Pending || stands.TargetUpdated < stands.Target):
 		return pausedAt(s)
+	case stands.Pending:
+		return "waiting: " + waitOf(s, lws.CodeVolumeClaimsDiffer)
 	case waitOf(s, lws.CodePreviousIncarnation, lws.CodeNameConflict) != "":
 		return "waiting: " + waitOf(s, lws.CodePreviousIncarnation, lws.CodeNameConflict)
 	case stands.TargetUpdated < stands.Target:

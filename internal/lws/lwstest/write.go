@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -145,6 +146,11 @@ func (s *FakeStore) apply(a action.Apply) error {
 		}
 	}
 	s.fillIn(after)
+	if !sameClaims(found, after) {
+		return apierrors.NewInvalid(appsv1.SchemeGroupVersion.WithKind("StatefulSet").GroupKind(), a.Onto.Name, field.ErrorList{
+			field.Forbidden(field.NewPath("spec"), "updates to volumeClaimTemplates are forbidden"),
+		})
+	}
 	if !sameSpec(found, after) {
 		after.SetGeneration(found.GetGeneration() + 1)
 	}
@@ -192,6 +198,13 @@ func zero(object client.Object) {
 	case *unstructured.Unstructured:
 		object.Object = nil
 	}
+}
+
+// sameClaims tells whether two StatefulSets make the same claims: it never changes.
+func sameClaims(a, b client.Object) bool {
+	was, ok := a.(*appsv1.StatefulSet)
+	is, ok2 := b.(*appsv1.StatefulSet)
+	return !ok || !ok2 || equality.Semantic.DeepEqual(was.Spec.VolumeClaimTemplates, is.Spec.VolumeClaimTemplates)
 }
 
 func sameSpec(a, b client.Object) bool {
