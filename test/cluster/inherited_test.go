@@ -33,7 +33,10 @@ type inherited struct {
 	unplaced bool
 }
 
-const hostname = "kubernetes.io/hostname"
+const (
+	hostname      = "kubernetes.io/hostname"
+	changedClaims = "changed-claims"
+)
 
 var heirlooms = []inherited{
 	{name: "plain", replicas: 2, size: 2, edit: func(set *lwsv1.LeaderWorkerSet) {
@@ -85,6 +88,14 @@ var heirlooms = []inherited{
 		claim := &sts.Spec.VolumeClaimTemplates[0]
 		claim.TypeMeta, claim.Namespace = metav1.TypeMeta{}, ""
 	}},
+	// The other took a change of the claims, and no StatefulSet did.
+	{name: changedClaims, replicas: 1, size: 1,
+		edit: func(set *lwsv1.LeaderWorkerSet) {
+			claiming(set)
+			set.Spec.LeaderWorkerTemplate.VolumeClaimTemplates[0].Name = "cache"
+		},
+		data:  func(data string) string { return strings.ReplaceAll(data, `"name":"cache"`, `"name":"data"`) },
+		spoil: func(sts *appsv1.StatefulSet) { sts.Spec.VolumeClaimTemplates[0].Name = "data" }},
 	{name: "mirrored", replicas: 1, size: 2, spoil: func(sts *appsv1.StatefulSet) {
 		sts.Spec.Template.Spec.Containers[0].Image = "mirror.example/serve:a"
 		sts.Spec.Template.Spec.Containers = append(sts.Spec.Template.Spec.Containers, corev1.Container{Name: "sidecar", Image: imageA})

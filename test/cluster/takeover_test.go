@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -75,6 +76,11 @@ func TestTakeover(t *testing.T) {
 	outlast(t)
 	s.silent(again)
 
+	for _, e := range all {
+		if e.name == changedClaims {
+			t.Run("changed claims", func(t *testing.T) { keepsItsClaims(t, e) })
+		}
+	}
 	t.Run("handed back", func(t *testing.T) { handedBack(t, s, other, held, append(all, step, surge)) })
 }
 
@@ -137,6 +143,26 @@ func (e *estate) foretold() {
 	}
 	if !applied {
 		e.Errorf("set %s: the plan does not say that its leaders are taken over", e.name)
+	}
+}
+
+// keepsItsClaims scales a set up whose spec names claims that its StatefulSet does not
+// have: the new group has those of the StatefulSet, and the user is told.
+func keepsItsClaims(t *testing.T, e *estate) {
+	told := meta.FindStatusCondition(e.awaitSettled(e.set).Status.Conditions, lws.CodeVolumeClaimsDiffer)
+	if told == nil || told.Status != metav1.ConditionTrue {
+		t.Errorf("the user is told %+v", told)
+	}
+	if out, errOut, err := e.plugin("", "status", e.name); err != nil || !strings.Contains(out, lws.CodeVolumeClaimsDiffer) {
+		t.Errorf("status says %v\n%s%s", err, out, errOut)
+	}
+	before := e.podsOf(e.set)[0].UID
+	e.awaitSettled(e.become(e.set, `{"spec":{"replicas":2}}`))
+	for _, pod := range e.podsOf(e.set) {
+		same(t, "claim of pod "+pod.Name, claimPrefix+pod.Name, pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName)
+		if pod.Name == e.name+"-0" {
+			same(t, "UID of pod "+pod.Name, before, pod.UID)
+		}
 	}
 }
 

@@ -57,6 +57,29 @@ func TestUndoGoesBackInOneWrite(t *testing.T) {
 	}
 }
 
+// Claims never change: going back leaves those of the spec, whatever the revision says,
+// and so is not refused.
+func TestUndoLeavesTheClaims(t *testing.T) {
+	claim := func(name string) func(*lwsv1.LeaderWorkerSet) {
+		return func(set *lwsv1.LeaderWorkerSet) {
+			if name != "" {
+				set.Spec.LeaderWorkerTemplate.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: name}}}
+			}
+		}
+	}
+	for _, tt := range []struct{ then, now string }{{"data", "cache"}, {"data", ""}, {"", "data"}, {"data", "data"}} {
+		live := newSet("two", claim(tt.now))
+		w := newWorld(t, live, revisionOf(t, newSet("one", claim(tt.then)), 1), revisionOf(t, newSet("two", claim(tt.then)), 2))
+		if _, _, err := w.editor().Amend(t.Context(), key, amend.Undo(amend.Previous)); err != nil {
+			t.Errorf("from %q to %q: %v", tt.now, tt.then, err)
+		}
+		want, stored := live.Spec.LeaderWorkerTemplate.VolumeClaimTemplates, w.set(t)
+		if diff := cmp.Diff(want, stored.Spec.LeaderWorkerTemplate.VolumeClaimTemplates); diff != "" || image(stored) != "one" {
+			t.Errorf("stored is %s, claims (-want +got)\n%s", image(stored), diff)
+		}
+	}
+}
+
 func TestEveryWriteNamesTheVersionThatWasLookedAt(t *testing.T) {
 	w := newWorld(t, newSet("one"))
 	version := w.set(t).ResourceVersion

@@ -80,6 +80,10 @@ func TestWhatARolloutWaitsFor(t *testing.T) {
 			s.Standing.Pending = true
 			s.Plan.Waits = []lws.Wait{{Reason: action.Reason{Code: lws.CodePaused, Sentence: "Rollout is paused with 10 of 10 groups at revision x"}}}
 		}, "waiting: Rollout is paused with 10 of 10 groups at revision x", false},
+		{"claims that the set does not have", func(s *survey.Survey) {
+			s.Standing.Pending, s.Standing.TargetUpdated = true, 0
+			s.Plan.Waits = []lws.Wait{{Reason: action.Reason{Code: lws.CodeVolumeClaimsDiffer, Sentence: "the template waits"}}}
+		}, "waiting: the template waits", false},
 		{"nothing while paused", paused, `leaderworkerset "llama" successfully rolled out: 10 groups at revision 4`, true},
 		{"the previous incarnation", func(s *survey.Survey) {
 			s.Plan.Waits = []lws.Wait{{Reason: action.Reason{Code: lws.CodePreviousIncarnation, Sentence: "waiting for pod llama-0"}}}
