@@ -32,11 +32,20 @@ type failingWorld struct {
 	failed, owed map[types.UID]string
 	// deleted are the leaders that were deleted by us.
 	deleted map[types.UID]bool
-	harms   int
+	// spared are the leaders whose groups were made under RecreateGroupAfterStart and
+	// never ran together yet: nothing that happened to them is a failure.
+	spared map[types.UID]bool
+	harms  int
 	// former is what a cache showed that was filled a while ago.
 	former *lwstest.FakeReader
 	// other is a second operator that takes itself for the only one.
 	other operator
+}
+
+var recreating = []lwsv1.RestartPolicyType{lwsv1.RecreateGroupOnPodRestart, lwsv1.RecreateGroupAfterStart}
+
+var otherPolicy = map[lwsv1.RestartPolicyType]lwsv1.RestartPolicyType{
+	lwsv1.RecreateGroupOnPodRestart: lwsv1.RecreateGroupAfterStart, lwsv1.RecreateGroupAfterStart: lwsv1.RecreateGroupOnPodRestart,
 }
 
 // operator is what one process knows.
@@ -55,10 +64,10 @@ func (w *failingWorld) swap() {
 
 func newFailingWorld(t *rapid.T, m *met) *failingWorld {
 	w := &failingWorld{cluster: newCluster(t), t: t, met: m,
-		failed: map[types.UID]string{}, owed: map[types.UID]string{}, deleted: map[types.UID]bool{}}
+		failed: map[types.UID]string{}, owed: map[types.UID]string{}, deleted: map[types.UID]bool{}, spared: map[types.UID]bool{}}
 	w.pass(time.Minute)
 	replicas, size := rapid.Int32Range(1, 4).Draw(t, "replicas"), rapid.Int32Range(1, 3).Draw(t, "size")
-	policy := rapid.SampledFrom([]lwsv1.RestartPolicyType{lwsv1.RecreateGroupOnPodRestart, lwsv1.RecreateGroupAfterStart}).Draw(t, "policy")
+	policy := rapid.SampledFrom(recreating).Draw(t, "policy")
 	lwstest.Add(w.FakeStore, lwstest.Set("w", replicas, size, lwstest.Policy(policy)))
 	if rapid.Bool().Draw(t, "started") {
 		w.settle(groupNames...)
@@ -68,6 +77,7 @@ func newFailingWorld(t *rapid.T, m *met) *failingWorld {
 	w.other.cached = w.Lagging()
 	w.other.memory = observe.NewMemory(w.Now)
 	w.other.observer = observe.New(w.other.cached, w.Live(), w.other.memory)
+	w.spare()
 	return w
 }
 
@@ -128,6 +138,13 @@ func (w *failingWorld) harm() {
 	if rapid.IntRange(0, 5).Draw(w.t, "a rollout") == 0 {
 		w.met.when("a rollout", true)
 		w.spec(newImage(fmt.Sprintf("image:%d", w.harms+1)))
+		return
+	}
+	if rapid.IntRange(0, 4).Draw(w.t, "another policy") == 0 {
+		w.met.when("another policy", true)
+		w.spec(func(spec *lwsv1.LeaderWorkerSetSpec) {
+			spec.LeaderWorkerTemplate.RestartPolicy = otherPolicy[spec.LeaderWorkerTemplate.RestartPolicy]
+		})
 		return
 	}
 	how := rapid.SampledFrom([]string{"restarts", "ends", "is deleted", "vanishes", "loses its statefulset"}).Draw(w.t, "how")
@@ -337,11 +354,14 @@ func TestRestarts(t *testing.T) {
 		w := newFailingWorld(t, m)
 		for range rapid.IntRange(0, 150).Draw(t, "steps") {
 			w.step()
+			w.spare()
+			w.checkSpared()
 		}
 		w.everybody()
+		w.checkSpared()
 		w.checkAnswered()
 	})
-	for _, premise := range []string{"a group recreated", "a group fails after it started", "a crash between writes", "a write refused", "a rollout", "two operators"} {
+	for _, premise := range []string{"a group recreated", "a group fails after it started", "a crash between writes", "a write refused", "a rollout", "two operators", "another policy"} {
 		if m.counts[premise] == 0 {
 			t.Errorf("invalid run: never met %s; met %v", premise, m.counts)
 		}
