@@ -18,8 +18,8 @@ func (o *Observer) fillLeaderless(ctx context.Context, j *judge, w *lws.SetSnaps
 	if sts == nil {
 		return nil
 	}
-	awaited := false
-	w.Leaderless = lws.Leaderless(w.Set, sts, w.Leaders)
+	awaited, made := false, lws.AsMade(w.Set, sts)
+	w.Leaderless = lws.Leaderless(made, sts, w.Leaders)
 	for i := range w.Leaderless {
 		g := &w.Leaderless[i]
 		workers, err := o.statefulSets(ctx, types.NamespacedName{Namespace: w.Set.Namespace, Name: g.LeaderName})
@@ -34,7 +34,7 @@ func (o *Observer) fillLeaderless(ctx context.Context, j *judge, w *lws.SetSnaps
 		if err != nil {
 			return err
 		}
-		if err := o.workerVolumes(ctx, j, w.Set, &g.Group, g.Last, found); err != nil {
+		if err := o.workerVolumes(ctx, j, made, &g.Group, g.Last, found); err != nil {
 			return err
 		}
 		awaited = awaited || g.Awaited()
