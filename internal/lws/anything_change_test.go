@@ -3,6 +3,7 @@ package lws_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -119,24 +120,20 @@ func (w *anyWorld) settleDown() {
 	w.scaleByHand() // no rollout comes after that and puts it right
 }
 
-// tidyUp takes away what was left behind and that the set has no use for.
+// tidyUp takes away what was left behind and that the set has no use for, or waits for.
 func (w *anyWorld) tidyUp() {
 	set := find[*lwsv1.LeaderWorkerSet](w.cluster, "w")
 	w.removeLeftBehind(func(object client.Object) bool {
 		group, worker := indexOf(object.GetName())
-		return int32(group) >= lws.Replicas(set) || int32(worker) >= lws.Size(set) || object.GetLabels()[squats] != ""
+		return int32(group) >= lws.Replicas(set) || int32(worker) >= lws.Size(set) || object.GetLabels()[squats] != "" || w.usesWhatLeaves(object)
 	})
+	w.TryAgain()
 }
 
-// usesWhatLeaves tells whether a pod keeps a claim from leaving.
+// usesWhatLeaves tells whether a pod keeps a claim from leaving, which bears its name.
 func (w *anyWorld) usesWhatLeaves(object client.Object) bool {
-	pod, ok := object.(*corev1.Pod)
-	return ok && slices.ContainsFunc(pod.Spec.Volumes, func(volume corev1.Volume) bool {
-		if volume.PersistentVolumeClaim == nil {
-			return false
-		}
-		claim := lwstest.Find[*corev1.PersistentVolumeClaim](w.FakeStore, volume.PersistentVolumeClaim.ClaimName)
-		return claim != nil && claim.DeletionTimestamp != nil
+	return slices.ContainsFunc(lwstest.All[*corev1.PersistentVolumeClaim](w.Objects), func(claim *corev1.PersistentVolumeClaim) bool {
+		return claim.DeletionTimestamp != nil && strings.HasSuffix(claim.Name, "-"+object.GetName())
 	})
 }
 

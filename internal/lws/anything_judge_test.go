@@ -74,23 +74,29 @@ func (w *anyWorld) checkBudget(a action.Action) {
 }
 
 // checkKept checks that no revision was put away that leaders run (S5): nobody who
-// lists those in use would find it, and in the end it would be dropped.
-func (w *anyWorld) checkKept(a action.Action) {
+// lists those in use would find it, and in the end it would be dropped. Given are the keys
+// that were in use before.
+func (w *anyWorld) checkKept(a action.Action, before map[string]bool) {
 	if a.Target().Kind != identity.KindControllerRevision || a.Why().Code != lws.CodeSuperseded {
 		return
 	}
-	inUse := map[string]bool{}
-	for _, revision := range revisions(w.cluster) {
-		if lws.BearsName(revision, "w") {
-			inUse[revision.Labels[lwsv1.RevisionKey]] = true
-		}
-	}
+	inUse := w.keysInUse()
 	for _, pod := range lwstest.All[*corev1.Pod](w.Objects) {
 		key := pod.Labels[lwsv1.RevisionKey]
-		if w.leads(pod) && !inUse[key] {
+		if w.leads(pod) && before[key] && !inUse[key] {
 			w.t.Fatalf("%s %s: %s, and leader %s runs %s", a.Verb(), a.Target(), a.Why().Sentence, pod.Name, key)
 		}
 	}
+}
+
+func (w *anyWorld) keysInUse() map[string]bool {
+	keys := map[string]bool{}
+	for _, revision := range revisions(w.cluster) {
+		if lws.BearsName(revision, "w") {
+			keys[revision.Labels[lwsv1.RevisionKey]] = true
+		}
+	}
+	return keys
 }
 
 // leads tells whether a pod is a leader of the set as it lives now, and is to stay.

@@ -137,10 +137,12 @@ func (w *anyWorld) checkRevisions(set *lwsv1.LeaderWorkerSet) {
 		if revision.Labels[lwsv1.SetNameLabelKey] != set.Name && revision.Labels[lws.HistoryLabelKey] != set.Name {
 			continue // somebody took its labels, no group runs it, and nobody finds it
 		}
-		if other, taken := numbers[revision.Revision]; taken && other != key && metav1.IsControlledBy(revision, set) {
-			w.t.Fatalf("revisions %s and %s are both number %d", key, other, revision.Revision)
+		if metav1.IsControlledBy(revision, set) { // one of a former life, left behind, has its own number
+			if other, taken := numbers[revision.Revision]; taken && other != key {
+				w.t.Fatalf("revisions %s and %s are both number %d", key, other, revision.Revision)
+			}
+			numbers[revision.Revision] = key
 		}
-		numbers[revision.Revision] = key
 		if revision.Labels[lwsv1.SetNameLabelKey] != set.Name {
 			continue
 		}

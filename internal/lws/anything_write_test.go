@@ -65,6 +65,7 @@ func (w *anyWorld) writeFaultily(a action.Action) error {
 
 // write does and remembers what a pass does and remembers.
 func (w *anyWorld) write(a action.Action) error {
+	inUse := w.keysInUse()
 	err := w.Do(a)
 	if apierrors.IsAlreadyExists(err) {
 		if err := w.observer.Uncover(ctx, a.Target(), w.Now); err != nil {
@@ -74,7 +75,7 @@ func (w *anyWorld) write(a action.Action) error {
 	if err != nil {
 		return err
 	}
-	w.checkKept(a)
+	w.checkKept(a, inUse)
 	w.cached.Deliver(a.Target().Kind)
 	w.remember(a)
 	return nil

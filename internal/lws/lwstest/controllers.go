@@ -32,13 +32,16 @@ type FakeControllers struct {
 	// blocked holds, for each StatefulSet that met a taken name, what it was
 	// when it did: it does not try again until it changes.
 	blocked map[types.UID]string
+	// unseen are those of them whose names are taken by pods that bear no set's name: no
+	// watch for sets shows these leave.
+	unseen map[types.UID]bool
 	// templates are those that StatefulSets ever had, by their hashes.
 	templates map[string]corev1.PodTemplateSpec
 }
 
 // Control returns controllers for a store.
 func Control(s *FakeStore) *FakeControllers {
-	return &FakeControllers{FakeStore: s, blocked: map[types.UID]string{}, templates: map[string]corev1.PodTemplateSpec{}}
+	return &FakeControllers{FakeStore: s, blocked: map[types.UID]string{}, unseen: map[types.UID]bool{}, templates: map[string]corev1.PodTemplateSpec{}}
 }
 
 // Sync has the StatefulSet controller look at one StatefulSet.
@@ -125,7 +128,17 @@ func (c *FakeControllers) ensurePod(sts *appsv1.StatefulSet, ordinal int) {
 	}
 	if !metav1.IsControlledBy(standing, sts) {
 		c.blocked[sts.UID] = wakers(sts)
+		c.unseen[sts.UID] = standing.Labels[lwsv1.SetNameLabelKey] == ""
 	}
+}
+
+// TryAgain ends the back-off of StatefulSets that met pods which nobody would tell of. It
+// ends by itself, after as long again as the names were taken.
+func (c *FakeControllers) TryAgain() {
+	for uid := range c.unseen {
+		delete(c.blocked, uid)
+	}
+	clear(c.unseen)
 }
 
 // podOf is the pod that the StatefulSet makes, as admission completes it. Below
