@@ -23,7 +23,7 @@ const historyLimit = 5
 // ready. They are kept under a label of their own, the latest up to a limit, so that
 // whoever lists the revisions in use finds no others.
 func (d *setDecision) history() {
-	if d.held || d.relabels || !d.settled() {
+	if d.held || d.relabels || !d.settled() || d.onlyCurrent() {
 		return
 	}
 	keys, known := d.runnable()
@@ -119,6 +119,13 @@ func (d *setDecision) bringBack(revision *appsv1.ControllerRevision, number int6
 	})
 }
 
+// onlyCurrent tells whether no revision but the present one is in use, as at rest.
+func (d *setDecision) onlyCurrent() bool {
+	return !slices.ContainsFunc(d.Revisions.Members, func(r *appsv1.ControllerRevision) bool {
+		return r.Labels[lwsv1.RevisionKey] != d.key || shadowed(r, d.counting())
+	})
+}
+
 // superseded tells whether a revision of the set is none that groups run, whose keys are
 // given.
 func (d *setDecision) superseded(revision *appsv1.ControllerRevision, keys map[string]bool) bool {
@@ -174,6 +181,9 @@ func WantsHistory(w SetSnapshot) bool {
 	}
 	if current := d.revisionWithKey(d.key); current == nil || !sameRevision(d.Set, current.Data.Raw, data) {
 		return d.revisionWithData(data) == nil
+	}
+	if d.onlyCurrent() {
+		return false
 	}
 	keys, known := d.runnable()
 	return known && slices.ContainsFunc(d.Revisions.Members, func(r *appsv1.ControllerRevision) bool {
