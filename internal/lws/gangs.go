@@ -29,15 +29,22 @@ func (d *setDecision) gangs() {
 
 // gangConditions says that the gang scheduler is missing, and that it is no more.
 func (d *setDecision) gangConditions() []metav1.Condition {
-	if d.GangMissing != "" {
-		return []metav1.Condition{holding(CodeGangSchedulerMissing, CodeGangSchedulerMissing, d.GangMissing)}
+	return d.toldWhile(CodeGangSchedulerMissing, d.GangMissing, "GangSchedulerFound", gangSchedulerFound)
+}
+
+// toldWhile is a condition that holds while there is something to say, under its own name
+// as the reason, and that is told once more when it is over. A set that never had it has
+// none.
+func (d *setDecision) toldWhile(kind, says, overReason, over string) []metav1.Condition {
+	if says != "" {
+		return []metav1.Condition{holding(kind, kind, says)}
 	}
-	if !condition.IsTrue(d.Set.Status.Conditions, CodeGangSchedulerMissing) {
+	if !condition.IsTrue(d.Set.Status.Conditions, kind) {
 		return nil
 	}
-	found := holding(CodeGangSchedulerMissing, "GangSchedulerFound", gangSchedulerFound)
-	found.Status = metav1.ConditionFalse
-	return []metav1.Condition{found}
+	ended := holding(kind, overReason, over)
+	ended.Status = metav1.ConditionFalse
+	return []metav1.Condition{ended}
 }
 
 // gangEvents tells of a scheduler that is missing once, and once that it came.

@@ -117,15 +117,7 @@ const claimsAsMade = "the claims of the spec are those that the set was made wit
 // claimsConditions says that the claims of the spec are not those of the set, and that
 // they are again.
 func (d *setDecision) claimsConditions() []metav1.Condition {
-	if d.otherClaims != "" {
-		return []metav1.Condition{holding(CodeVolumeClaimsDiffer, CodeVolumeClaimsDiffer, d.otherClaims)}
-	}
-	if !condition.IsTrue(d.Set.Status.Conditions, CodeVolumeClaimsDiffer) {
-		return nil
-	}
-	asMade := holding(CodeVolumeClaimsDiffer, "VolumeClaimsAsMade", claimsAsMade)
-	asMade.Status = metav1.ConditionFalse
-	return []metav1.Condition{asMade}
+	return d.toldWhile(CodeVolumeClaimsDiffer, d.otherClaims, "VolumeClaimsAsMade", claimsAsMade)
 }
 
 // claimsEvents tells of it once.
