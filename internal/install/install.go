@@ -125,8 +125,11 @@ func Install(ctx context.Context, o Options) error {
 	return nil
 }
 
-// open checks that there is a cluster to talk to.
+// open checks that there is a cluster to talk to, and time to do so.
 func (o Options) open() (applier, error) {
+	if o.Timeout <= 0 {
+		return applier{}, fmt.Errorf("--timeout %s: it must be more than nothing", o.Timeout)
+	}
 	if err := connect.Reach(o.REST); err != nil {
 		return applier{}, err
 	}

@@ -2,14 +2,26 @@ package install
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	sigsyaml "sigs.k8s.io/yaml"
 )
+
+func TestNoTimeToWaitIsRefusedBeforeAnythingIsAsked(t *testing.T) {
+	for _, do := range []func(context.Context, Options) error{Install, Uninstall} {
+		for _, timeout := range []time.Duration{0, -time.Second} {
+			if err := do(t.Context(), Options{Timeout: timeout}); err == nil || !strings.Contains(err.Error(), "--timeout "+timeout.String()) {
+				t.Errorf("got %v", err)
+			}
+		}
+	}
+}
 
 // Files have all that is installed, each kind where its plugin looks, under names that
 // no request can have.

@@ -70,18 +70,25 @@ func (e *LeftError) Error() string {
 }
 
 // Settled is Reliant, once the built-in controller has had time to take its own
-// finalizer from claims that nobody uses.
+// finalizer from claims that nobody uses. A look that the end of the wait cuts off has
+// seen nothing: the one before it counts, and without one nothing is known.
 func (w Withdrawal) Settled(ctx context.Context) (left []Reliant, err error) {
+	looked := false
 	err = wait.PollUntilContextTimeout(ctx, glance, w.Patience, true, func(ctx context.Context) (bool, error) {
-		if left, err = w.Reliant(ctx); err != nil {
+		seen, err := w.Reliant(ctx)
+		if err != nil {
 			return false, err
 		}
+		left, looked = seen, true
 		return !slices.ContainsFunc(left, func(r Reliant) bool { return r.AwaitsBuiltIn }), nil
 	})
-	if wait.Interrupted(err) && ctx.Err() == nil {
-		err = nil
+	switch {
+	case !wait.Interrupted(err) || ctx.Err() != nil:
+		return left, err
+	case !looked:
+		return nil, fmt.Errorf("which claims are on their way out could not be read within %s: %w; allow more with --timeout", w.Patience, err)
 	}
-	return left, err
+	return left, nil
 }
 
 // Reliant lets go of what may go, by the protocol, and returns the rest.
