@@ -129,11 +129,15 @@ func podOwner(leader *corev1.Pod) *metav1.OwnerReference {
 // is tied first, and the StatefulSet disarmed once all are: neither writes what the
 // other is about to. One that is to be nobody's is let go by the StatefulSet
 // controller itself when it sees its StatefulSet disarmed, and until then it would
-// be taken again; but a leader that leaves does not wait for that.
+// be taken again. A leader that leaves does not wait for that; the StatefulSet that he
+// leaves behind is disarmed all the same, or it would take the claims again until it goes.
 func (p *Plan) tie(set *lwsv1.LeaderWorkerSet, g *Group, leader *corev1.Pod, now time.Time, owner *metav1.OwnerReference, spare bool) bool {
-	workers := g.Workers.Member()
 	ties := g.ties(set, leader, owner, spare)
 	leaves := leader.DeletionTimestamp != nil
+	workers := g.Workers.Member()
+	if leaves && owner == nil {
+		workers = leftBehindBy(leader, g)
+	}
 	switch {
 	case owner != nil && len(ties) > 0:
 		p.tieAll(ties)
@@ -224,52 +228,6 @@ func (g *Group) ours(set *lwsv1.LeaderWorkerSet, leader *corev1.Pod) []types.UID
 func WorkersOf(g *Group, leader *corev1.Pod) []*appsv1.StatefulSet {
 	all := slices.Concat(g.Workers.Members, g.Workers.Ghosts)
 	return slices.DeleteFunc(all, func(sts *appsv1.StatefulSet) bool { return leader == nil || !metav1.IsControlledBy(sts, leader) })
-}
-
-// armed tells whether a worker StatefulSet has a part in the end of its claims,
-// which another implementation gave it.
-func armed(workers *appsv1.StatefulSet) bool {
-	if workers == nil || len(workers.Spec.VolumeClaimTemplates) == 0 {
-		return false
-	}
-	policy := workers.Spec.PersistentVolumeClaimRetentionPolicy
-	return policy != nil && policy.WhenDeleted == deleteVolumes
-}
-
-// unseen tells whether the StatefulSet controller may still take claims for those of
-// a StatefulSet that was disarmed.
-func unseen(workers *appsv1.StatefulSet) bool {
-	if workers == nil || len(workers.Spec.VolumeClaimTemplates) == 0 {
-		return false
-	}
-	seen := workers.Status.ObservedGeneration
-	return seen != 0 && seen < workers.Generation
-}
-
-// disarm takes from a worker StatefulSet its part in the end of its claims.
-func disarm(workers *appsv1.StatefulSet) action.Apply {
-	return action.Apply{
-		Object: &appsv1.StatefulSet{
-			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{DisarmedAnnotationKey: fmt.Sprint(workers.Generation)}},
-			Spec: appsv1.StatefulSetSpec{
-				PersistentVolumeClaimRetentionPolicy: &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenDeleted: retainVolumes, WhenScaled: retainVolumes},
-			},
-		},
-		Onto:       identity.RefOf(identity.KindStatefulSet, workers),
-		FieldOwner: retentionFieldOwner,
-		Because:    because(CodeTie, fmt.Sprintf("statefulset %s would take its volume claims with it at the next restart of its group", workers.Name)),
-	}
-}
-
-// podsGeneration is the generation that last said anything of the pods of a worker
-// StatefulSet: a group that is taken from another implementation does not cease to
-// be ready because its StatefulSet was disarmed.
-func podsGeneration(workers *appsv1.StatefulSet) int64 {
-	before := workers.Generation - 1
-	if workers.Annotations[DisarmedAnnotationKey] == fmt.Sprint(before) {
-		return before
-	}
-	return workers.Generation
 }
 
 func tie(volume *Volume, owners []metav1.OwnerReference, to *identity.Ref, why string) action.Tie {

@@ -115,3 +115,27 @@ func TestAGroupThatIsTakenOverStaysReady(t *testing.T) {
 		t.Errorf("got %d groups ready by a status of another spec", write.Status.ReadyReplicas)
 	}
 }
+
+// Whoever leaves behind workers that another implementation made, before anybody saw to
+// their claims, takes none of them along: where the claims are to be nobody's, their
+// StatefulSet would take them again for as long as it stands.
+func TestALeaderThatLeavesTakesNoClaimsThatOthersLeftToItsWorkers(t *testing.T) {
+	c := running(t, 2, 3, lwstest.Volumes(deleteClaims, retainClaims), onRestart)
+	asOthersMade(c)
+	c.spec(func(spec *lwsv1.LeaderWorkerSetSpec) {
+		spec.LeaderWorkerTemplate.PersistentVolumeClaimRetentionPolicy.WhenDeleted = retainClaims
+	})
+	before := claimsOf(c)
+	leaves(t, c, "w-1")
+	for range 3 { // the StatefulSet controller has the last word every time
+		c.do(c.decideGroup("w-1"))
+		if sts := lwstest.Find[*appsv1.StatefulSet](c.FakeStore, "w-1"); sts != nil {
+			c.Sync(sts)
+		}
+	}
+	if owner := ownerOf(c, "data-w-1-1"); owner != "" {
+		t.Errorf("data-w-1-1 belongs to %q", owner)
+	}
+	c.settleAll()
+	sameClaims(t, "after a restart", before, claimsOf(c))
+}
