@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,10 +41,10 @@ func (p *pass) wakeFailed(owner client.Object, status lwsv1.LeaderWorkerSetStatu
 }
 
 // ends remembers leaders that end by themselves: nobody deleted them yet.
-func ends(memory *observe.Memory) handler.EventHandler {
+func ends(memory *observe.Memory, now func() time.Time) handler.EventHandler {
 	note := func(object client.Object) {
 		if pod, ok := object.(*corev1.Pod); ok && pod.DeletionTimestamp == nil && lws.Ended(pod) && lws.IsLeader(pod, labelledSet(pod).Name) {
-			memory.Over(pod)
+			memory.Over(pod, now())
 		}
 	}
 	return handler.Funcs{

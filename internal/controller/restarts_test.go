@@ -101,7 +101,7 @@ func TestWhichLeadersAreRememberedToHaveEnded(t *testing.T) {
 			leader := lwstest.Find[*corev1.Pod](c.FakeStore, "w-0").DeepCopy()
 			leader.Status.Phase = corev1.PodFailed
 			tt.change(leader)
-			ends(c.memory).Update(t.Context(), event.UpdateEvent{ObjectOld: leader, ObjectNew: leader}, nil)
+			ends(c.memory, c.now).Update(t.Context(), event.UpdateEvent{ObjectOld: leader, ObjectNew: leader}, nil)
 			lwstest.Drop[*corev1.Pod](c.FakeStore, "w-0")
 			woken := c.woken
 			if _, err := c.lookAtGroup("w-0"); err != nil {
@@ -189,5 +189,39 @@ func TestALeaderIsDeletedOnceHoweverLateTheCacheIs(t *testing.T) {
 	c.look("w-0")
 	if pod := lwstest.Find[*corev1.Pod](c.FakeStore, "w-0"); pod.DeletionTimestamp == nil {
 		t.Error("the leader that stands again was not deleted")
+	}
+}
+
+// What groups started with that were restarted before is not for their set to find: it
+// hears of it also when nothing else of them will change.
+func TestTheSetHearsWhatAGroupStartedWithThatWasRestartedBefore(t *testing.T) {
+	c := newCluster(t, 0, lwstest.Set("w", 1, 1, lwstest.Policy(lwsv1.NoneRestartPolicy)))
+	c.live(20, "w-0")
+	lwstest.Edit(c.FakeStore, "w-0", func(pod *corev1.Pod) {
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "w", RestartCount: 1}}
+	})
+	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) {
+		lwstest.Policy(lwsv1.RecreateGroupOnPodRestart)(set)
+		set.Spec.RolloutStrategy.RollingUpdateConfiguration = &lwsv1.RollingUpdateConfiguration{Partition: lwstest.Ptr[int32](1)}
+		set.Generation++
+	})
+	if _, err := c.lookAtSet(); err != nil {
+		t.Fatal(err)
+	}
+	woken := c.woken
+	for range 2 {
+		if _, err := c.lookAtGroup("w-0"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := c.woken - woken; got != 1 {
+		t.Fatalf("the set was woken %d times", got)
+	}
+	c.Now = c.Now.Add(time.Minute)
+	if _, err := c.lookAtSet(); err != nil {
+		t.Fatal(err)
+	}
+	if set := lwstest.Find[*lwsv1.LeaderWorkerSet](c.FakeStore, "w"); len(set.Status.Started) != 1 {
+		t.Errorf("told %+v", set.Status)
 	}
 }

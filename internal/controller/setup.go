@@ -178,7 +178,7 @@ func setupGroups(mgr ctrl.Manager, p *pass, wake <-chan event.GenericEvent, serv
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("group").
 		WithOptions(options(groupWorkers)).
-		Watches(&corev1.Pod{}, ends(p.memory)).
+		Watches(&corev1.Pod{}, ends(p.memory, p.now)).
 		Watches(&corev1.Pod{}, watch(groupOfPod, podProgress, 0)).
 		Watches(&appsv1.StatefulSet{}, watch(groupsOfStatefulSet(p.observe), altered, 0)).
 		Watches(&corev1.Service{}, watch(byOwnName, publishing, 0)).

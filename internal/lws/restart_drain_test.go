@@ -120,7 +120,7 @@ func TestALeaderThatEndedFirstFailedInWhateverSecond(t *testing.T) {
 			ExitCode: 137, Reason: "Error", FinishedAt: metav1.NewTime(c.Now),
 		}}}}
 	})
-	c.memory.Over(over)
+	c.memory.Over(over, c.Now)
 	lwstest.Terminate[*corev1.Pod](c.FakeStore, "w-0")
 	lwstest.Edit(c.FakeStore, "w-0", func(pod *corev1.Pod) {
 		none := int64(0)

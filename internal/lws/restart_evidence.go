@@ -19,6 +19,8 @@ const (
 	// failuresKept is how many failures are told of a group, and wordsKept the
 	// most bytes of each one's message.
 	failuresKept, wordsKept = 3, 256
+	// reasonKept is the most bytes of a reason.
+	reasonKept = 64
 	// linesKept is how many lines of a termination message are kept.
 	linesKept = 5
 )
@@ -38,6 +40,7 @@ func (d *groupDecision) failed(code string, pod *corev1.Pod) *Failure {
 		f.Reason = cmp.Or(pod.Status.Reason, f.Reason)
 		f.Message = cmp.Or(f.Message, lastLines(pod.Status.Message))
 	}
+	f.Reason = cmp.Or(word(f.Reason), code)
 	return f
 }
 
@@ -92,6 +95,21 @@ func lastLines(message string) string {
 		start++
 	}
 	return ellipsis + message[start:]
+}
+
+// word is a reason as it is told: a word, as a rule, and never more than a line. What a
+// runtime or a kubelet gives has no bound, and the status has one.
+func word(reason string) string {
+	reason, _, _ = strings.Cut(strings.TrimSpace(strings.Map(printable, strings.ToValidUTF8(reason, "\uFFFD"))), "\n")
+	if len(reason) <= reasonKept {
+		return reason
+	}
+	const ellipsis = "…"
+	end := reasonKept - len(ellipsis)
+	for !utf8.RuneStart(reason[end]) {
+		end--
+	}
+	return reason[:end] + ellipsis
 }
 
 // printable drops control characters but for those that part words and lines.

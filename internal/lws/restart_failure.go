@@ -24,8 +24,8 @@ type Finding struct {
 	Index    int
 	// Started is the record of a group that started, or empty.
 	Started string
-	// Ready is set when all pods of a group that started are ready as well: its set
-	// hears of that in any case.
+	// Ready is set when all pods of a group that started are ready as well, and none of
+	// them was restarted: its set hears of that in any case, and finds the same by itself.
 	Ready bool
 	// Failure is why the group is to be recreated, or nil.
 	Failure *Failure
@@ -82,7 +82,7 @@ func (d *groupDecision) finding() *Finding {
 		return nil
 	}
 	notReady := func(pod *corev1.Pod) bool { return !podReady(pod) }
-	found.Ready = podReady(d.Leader) && !slices.ContainsFunc(d.Pods.Members, notReady)
+	found.Ready = podReady(d.Leader) && !slices.ContainsFunc(d.Pods.Members, notReady) && d.startedInPeace(d.Set) != ""
 	return found
 }
 

@@ -185,7 +185,7 @@ func TestALeaderThatEndedInItsStartIsJudgedByItsOwnPolicy(t *testing.T) {
 
 			c = unrolled(t, tt.from, tt.to, hold)
 			lwstest.Edit(c.FakeStore, "w-0", ended)
-			c.memory.Over(find[*corev1.Pod](c, "w-0"))
+			c.memory.Over(find[*corev1.Pod](c, "w-0"), c.Now)
 			lwstest.Drop[*corev1.Pod](c.FakeStore, "w-0")
 			c.Sync(find[*appsv1.StatefulSet](c, "w"))
 			found := c.decideGroup("w-0").Finding

@@ -1,14 +1,19 @@
 package lws_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/lwstest"
+	"lockstep.dev/lockstep/internal/observe"
 )
 
 // A kubelet ends a pod that is deleted in a terminal phase before it is gone: a
@@ -92,7 +97,7 @@ func TestALeaderThatFailedLeavesEvidenceThoughNobodyLooked(t *testing.T) {
 	for name, replaced := range map[string]bool{"gone": false, "replaced": true} {
 		c := running(t, 2, 2, onRestart)
 		failed := lwstest.Edit(c.FakeStore, "w-1", func(pod *corev1.Pod) { pod.Status.Phase, pod.Status.Reason = corev1.PodFailed, "Evicted" })
-		c.memory.Over(failed)
+		c.memory.Over(failed, c.Now)
 		lwstest.Drop[*corev1.Pod](c.FakeStore, "w-1")
 		if replaced {
 			c.Sync(find[*appsv1.StatefulSet](c, "w"))
@@ -114,7 +119,7 @@ func TestALeaderThatFailedLeavesEvidenceThoughNobodyLooked(t *testing.T) {
 func TestALeaderThatEndedIsRememberedOnce(t *testing.T) {
 	c := running(t, 2, 2, onRestart)
 	over := lwstest.Edit(c.FakeStore, "w-1", func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed })
-	c.memory.Over(over)
+	c.memory.Over(over, c.Now)
 	if f := c.decideGroup("w-1").Finding; f == nil || f.Leader.UID != over.UID {
 		t.Fatalf("found %+v", f)
 	}
@@ -124,7 +129,7 @@ func TestALeaderThatEndedIsRememberedOnce(t *testing.T) {
 	}
 	strange := over.DeepCopy()
 	strange.OwnerReferences[0].UID = "former"
-	c.memory.Over(strange)
+	c.memory.Over(strange, c.Now)
 	if f := c.decideGroup("w-1").Finding; f != nil {
 		t.Errorf("found of another life: %+v", f)
 	}
@@ -169,5 +174,64 @@ func TestOrphanedWorkersDoNotEndWithTheirLeader(t *testing.T) {
 	lwstest.Terminate[*corev1.Pod](c.FakeStore, "w-0", metav1.FinalizerOrphanDependents)
 	if got := spelled(c.decideGroup("w-0")); len(got) != 0 {
 		t.Errorf("got %v", got)
+	}
+}
+
+// A process that stands by hears of all leaders that end, and of none that is looked at.
+func TestWhatWasHeardOfLongAgoIsNotCountedAgain(t *testing.T) {
+	c := running(t, 2, 2, onRestart)
+	standby := observe.NewMemory(c.Now)
+	failed := lwstest.Edit(c.FakeStore, "w-1", func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed })
+	standby.Over(failed, c.Now)
+	c.recreated("w-0", "w-1")
+	c.pass(20 * time.Minute)
+	lwstest.Edit(c.FakeStore, "w-1-1", crash)
+	c.recreated("w-0", "w-1")
+	before := c.status().Restarts
+	if len(before) != 1 || before[0].Leader == failed.UID {
+		t.Fatalf("invalid run: told %+v", before)
+	}
+	c.pass(time.Hour)
+	c.awake()
+	c.memory = standby
+	c.observer = observe.New(c.cached, c.Live(), c.memory)
+	c.recreated("w-0", "w-1")
+	if diff := cmp.Diff(before, c.status().Restarts); diff != "" {
+		t.Errorf("once another process acts (-before +after)\n%s", diff)
+	}
+}
+
+// A look that fails has told nobody.
+func TestALeaderThatEndedIsRememberedBeyondALookThatFails(t *testing.T) {
+	c := running(t, 2, 2, onRestart)
+	failed := lwstest.Edit(c.FakeStore, "w-1", func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed })
+	c.memory.Over(failed, c.Now)
+	lwstest.Drop[*corev1.Pod](c.FakeStore, "w-1")
+	c.cached.Fail = func(lwstest.Name) error { return apierrors.NewTimeoutError("busy", 1) }
+	if _, err := c.observer.Group(ctx, key("w-1"), c.Now); err == nil {
+		t.Fatal("invalid run: the look did not fail")
+	}
+	c.cached.Fail = nil
+	if f := c.decideGroup("w-1").Finding; f == nil || f.Leader.UID != failed.UID {
+		t.Errorf("found %+v", f)
+	}
+}
+
+// What a runtime gives as a reason has no bound, and a status and its conditions have.
+func TestAReasonIsAWord(t *testing.T) {
+	for given, want := range map[string]string{
+		"OOMKilled": "OOMKilled", "\x1b[2JBad\r\nWord": "[2JBad", "": lws.CodePodRestarted, " \n": lws.CodePodRestarted,
+		strings.Repeat("é", 1<<20): strings.Repeat("é", 30) + "…",
+	} {
+		c := running(t, 1, 2, onRestart)
+		lwstest.Edit(c.FakeStore, "w-0-1", func(pod *corev1.Pod) {
+			crash(pod)
+			pod.Status.ContainerStatuses[0].LastTerminationState.Terminated.Reason = given
+		})
+		c.noted("w-0")
+		c.do(c.decideSet())
+		if got := c.status().Restarts[0].Failures[0].Reason; got != want {
+			t.Errorf("got %.99q, want %q", got, want)
+		}
 	}
 }

@@ -3,7 +3,9 @@ package observe
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -90,21 +92,48 @@ func (o *Observer) findings(set *lwsv1.LeaderWorkerSet, leaders identity.Claim[*
 	return found
 }
 
-// Over remembers a leader that ended by itself until its group is looked at: its
-// StatefulSet may clear it away before.
-func (m *Memory) Over(leader *corev1.Pod) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.over[client.ObjectKeyFromObject(leader)] = leader
+// over is a leader that ended by itself, and when it was seen.
+type over struct {
+	leader *corev1.Pod
+	seen   time.Time
 }
 
-// takeOver returns the leader of that name that ended, and forgets it.
-func (m *Memory) takeOver(leader types.NamespacedName) *corev1.Pod {
+// overFor is for how long a leader that ended is remembered: longer than a lease takes to
+// change hands. Who leads looks at once. Who stands by hears of all that end, and never
+// looks: what it heard long ago, another has answered.
+const overFor = time.Minute
+
+// Over remembers a leader that ended by itself until its group is looked at: its
+// StatefulSet may clear it away before.
+func (m *Memory) Over(leader *corev1.Pod, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	over := m.over[leader]
+	maps.DeleteFunc(m.over, func(_ types.NamespacedName, was over) bool { return was.past(now) })
+	m.over[client.ObjectKeyFromObject(leader)] = over{leader, now}
+}
+
+func (o over) past(now time.Time) bool { return now.Sub(o.seen) > overFor }
+
+// takeOver returns the leader of that name that ended, and forgets it.
+func (m *Memory) takeOver(leader types.NamespacedName, now time.Time) over {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	ended := m.over[leader]
 	delete(m.over, leader)
-	return over
+	if ended.past(now) {
+		return over{}
+	}
+	return ended
+}
+
+// giveBack remembers a leader that ended for the next look: one that came to nothing has
+// told nobody of it.
+func (m *Memory) giveBack(leader types.NamespacedName, ended over) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, later := m.over[leader]; !later && ended.leader != nil {
+		m.over[leader] = ended
+	}
 }
 
 // departed returns a leader that ended by itself as it was before it was deleted, if

@@ -25,8 +25,18 @@ func (o *Observer) Group(ctx context.Context, key types.NamespacedName, now time
 	if index == identity.NoOrdinal || identity.LeaderName(setName, index) != key.Name {
 		return lws.GroupSnapshot{}, apierrors.NewNotFound(schema.GroupResource{Resource: "groups"}, key.Name)
 	}
-	o = o.at(now)
-	over := o.memory.takeOver(key)
+	ended := o.memory.takeOver(key, now)
+	w, err := o.at(now).group(ctx, key, now, ended.leader)
+	if err != nil && !apierrors.IsNotFound(err) {
+		o.memory.giveBack(key, ended)
+	}
+	return w, err
+}
+
+// group is Group of a name that a leader may have. over is one that ended by itself
+// under that name since the last look, or nil.
+func (o *Observer) group(ctx context.Context, key types.NamespacedName, now time.Time, over *corev1.Pod) (lws.GroupSnapshot, error) {
+	setName, index := identity.ParentAndOrdinal(key.Name)
 	// Claims are read before the set, and so never judged by a spec from before the
 	// one that they were last written for.
 	volumes, err := o.volumes(ctx, key.Namespace, byName(key.Name))

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -42,7 +41,7 @@ type Memory struct {
 	// refused is what the API server refused to sets and their groups, by set.
 	refused map[types.NamespacedName]grievances
 	// over are leaders that ended by themselves and were not looked at since, by name.
-	over map[types.NamespacedName]*corev1.Pod
+	over map[types.NamespacedName]over
 }
 
 // name is one name of one kind.
@@ -115,7 +114,7 @@ func NewMemory(awake time.Time) *Memory {
 
 		findings: map[types.NamespacedName]lws.Finding{},
 		refused:  map[types.NamespacedName]grievances{},
-		over:     map[types.NamespacedName]*corev1.Pod{},
+		over:     map[types.NamespacedName]over{},
 	}
 }
 
@@ -191,7 +190,7 @@ func (m *Memory) forget(key types.NamespacedName) {
 	delete(m.refused, key)
 	maps.DeleteFunc(m.vigils, func(k types.NamespacedName, _ *vigil) bool { return k == key || isGroupVigil(k, key) })
 	maps.DeleteFunc(m.findings, func(leader types.NamespacedName, _ lws.Finding) bool { return isGroupVigil(groupVigil(leader), key) })
-	maps.DeleteFunc(m.over, func(leader types.NamespacedName, _ *corev1.Pod) bool { return isGroupVigil(groupVigil(leader), key) })
+	maps.DeleteFunc(m.over, func(leader types.NamespacedName, _ over) bool { return isGroupVigil(groupVigil(leader), key) })
 	maps.DeleteFunc(m.hidden, func(n name, _ hidden) bool {
 		return n.namespace == key.Namespace && (n.name == key.Name || strings.HasPrefix(n.name, key.Name+"-"))
 	})
