@@ -209,7 +209,8 @@ func (d *groupDecision) placement() (map[string]string, bool) {
 		})
 		return nil, false
 	}
-	if d.Node == nil || d.Node.Labels[topology] == "" {
+	domain, known := d.domain(topology) // which may be the empty one: a scheduler takes it for one, too
+	if !known {
 		note := fmt.Sprintf("node %s of leader %s has no label %s", d.Leader.Spec.NodeName, d.Leader.Name, topology)
 		d.plan.wait(Wait{
 			Reason: because(CodeNoTopology, note),
@@ -218,5 +219,14 @@ func (d *groupDecision) placement() (map[string]string, bool) {
 		})
 		return nil, false
 	}
-	return map[string]string{topology: d.Node.Labels[topology]}, true
+	return map[string]string{topology: domain}, true
+}
+
+// domain is the topology domain that the leader's node is in, and whether it is in one.
+func (d *groupDecision) domain(topology string) (domain string, known bool) {
+	if d.Node == nil {
+		return "", false
+	}
+	domain, known = d.Node.Labels[topology]
+	return domain, known
 }

@@ -485,10 +485,11 @@ func TestPlacementBesideTheLeader(t *testing.T) {
 		selector map[string]string
 		waits    string
 	}{
-		"in its domain":         {node(map[string]string{"rack": "r1"}), map[string]string{"rack": "r1", "disk": "ssd"}, ""},
-		"not scheduled yet":     {unscheduled, nil, lws.CodeLeaderNotScheduled},
-		"a node that is gone":   {func(*cluster) {}, nil, lws.CodeNoTopology},
-		"a node without domain": {node(nil), nil, lws.CodeNoTopology},
+		"in its domain":          {node(map[string]string{"rack": "r1"}), map[string]string{"rack": "r1", "disk": "ssd"}, ""},
+		"in the nameless domain": {node(map[string]string{"rack": ""}), map[string]string{"rack": "", "disk": "ssd"}, ""},
+		"not scheduled yet":      {unscheduled, nil, lws.CodeLeaderNotScheduled},
+		"a node that is gone":    {func(*cluster) {}, nil, lws.CodeNoTopology},
+		"a node without domain":  {node(nil), nil, lws.CodeNoTopology},
 	} {
 		c := withoutWorkers(t, lwstest.Annotation(lwsv1.ExclusiveKeyAnnotationKey, "rack"), func(set *lwsv1.LeaderWorkerSet) {
 			set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.NodeSelector = map[string]string{"disk": "ssd"}
