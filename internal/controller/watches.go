@@ -219,6 +219,7 @@ func groupDesire(before, after client.Object) bool {
 	is, ok2 := after.(*lwsv1.LeaderWorkerSet)
 	return ok && ok2 && (was.Spec.StartupPolicy != is.Spec.StartupPolicy || lws.Recreates(was) != lws.Recreates(is) ||
 		!equality.Semantic.DeepEqual(was.Spec.NetworkConfig, is.Spec.NetworkConfig) ||
+		lws.KeepsVolumes(was) != lws.KeepsVolumes(is) ||
 		was.Annotations[lwsv1.ExclusiveKeyAnnotationKey] != is.Annotations[lwsv1.ExclusiveKeyAnnotationKey] ||
 		!maps.Equal(was.Annotations, is.Annotations) && !reflect.DeepEqual(gang.Meant(was), gang.Meant(is)))
 }

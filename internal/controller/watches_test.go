@@ -185,6 +185,7 @@ func TestWhichUpdatesMatter(t *testing.T) {
 		{"groups: replicas", groupDesire, set(), set(func(s *lwsv1.LeaderWorkerSet) { s.Spec.Replicas = lwstest.Ptr[int32](9) }), false},
 		{"groups: startup", groupDesire, set(), set(lwstest.LeaderReady), true},
 		{"groups: network", groupDesire, set(), set(lwstest.UniquePerReplica), true},
+		{"groups: whose their volume claims are", groupDesire, set(), set(lwstest.Volumes(appsv1.DeletePersistentVolumeClaimRetentionPolicyType, "")), true},
 		{"groups: placement", groupDesire, set(), set(lwstest.Annotation(lwsv1.ExclusiveKeyAnnotationKey, "rack")), true},
 		{"groups: what their gang scheduler is told", groupDesire, set(lwstest.Annotation(lwsv1.QueueNameAnnotationKey, "q")), set(), true},
 		{"groups: what others are told", groupDesire, set(lwstest.Annotation("x", "y")), set(), false},
