@@ -65,7 +65,7 @@ func placeInGroup(pod *corev1.Pod, groupSize int) error {
 // that no StatefulSet made may know its place. Workers are told their group by
 // their StatefulSet.
 func forgetTemplate(pod *corev1.Pod) {
-	if owner := metav1.GetControllerOfNoCopy(pod); owner == nil || owner.Kind != string(identity.KindStatefulSet) {
+	if madeBy(pod) == "" {
 		return
 	}
 	if isLeader(pod) {
@@ -78,11 +78,27 @@ func forgetTemplate(pod *corev1.Pod) {
 	}
 }
 
-// isLeader reads what the template of leaders says and that of workers does not.
-// A worker that has been told its index gives the same answer: workers count
-// from 1.
+// isLeader reads what the template of leaders says and that of workers does not,
+// unless their user wrote it there. A worker that has been told its index gives the
+// same answer: workers count from 1.
 func isLeader(pod *corev1.Pod) bool {
-	return pod.Labels[lwsv1.WorkerIndexLabelKey] == "0"
+	return pod.Labels[lwsv1.WorkerIndexLabelKey] == "0" && !ledByItsMaker(pod)
+}
+
+// ledByItsMaker tells a worker by its StatefulSet, which is named like the leader. Taken for
+// a leader it would be given a group of its own, by which its StatefulSet does not
+// find it again.
+func ledByItsMaker(pod *corev1.Pod) bool {
+	leader := pod.Annotations[lwsv1.LeaderPodNameAnnotationKey]
+	return leader != "" && leader == madeBy(pod)
+}
+
+// madeBy is the name of the StatefulSet that made a pod, or empty.
+func madeBy(pod *corev1.Pod) string {
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && owner.Kind == string(identity.KindStatefulSet) {
+		return owner.Name
+	}
+	return ""
 }
 
 // placeLeader tells a leader its group.

@@ -129,6 +129,25 @@ func TestATemplateDoesNotSayWhereItsPodsAre(t *testing.T) {
 	}
 }
 
+// A worker that was taken for a leader would get another group than the one that its
+// StatefulSet selects it by.
+func TestATemplateDoesNotMakeWorkersLeaders(t *testing.T) {
+	marked := func(p *corev1.Pod) {
+		controlled := true
+		p.OwnerReferences = []metav1.OwnerReference{{Kind: "StatefulSet", Name: "w-0", Controller: &controlled}}
+		withLabel(lwsv1.WorkerIndexLabelKey, "0")(p)
+		withPodAnnotation(lwsv1.ExclusiveKeyAnnotationKey, "rack")(p)
+	}
+	want := mutate(t, newWorker("w-0-3"))
+	got := mutate(t, mutate(t, newWorker("w-0-3", marked)))
+	if diff := cmp.Diff(want.Labels, got.Labels); diff != "" {
+		t.Errorf("labels (-unmarked +marked):\n%s", diff)
+	}
+	if diff := cmp.Diff(want.Spec, got.Spec); diff != "" {
+		t.Errorf("spec (-unmarked +marked):\n%s", diff)
+	}
+}
+
 func TestLeaderWithSubdomainOfItsOwn(t *testing.T) {
 	pod := mutate(t, newLeader("w-3", withPodAnnotation(lwsv1.SubdomainPolicyAnnotationKey, "UniquePerReplica")))
 	if pod.Spec.Subdomain != "w-3" {
