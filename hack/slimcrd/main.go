@@ -1,5 +1,6 @@
 // Command slimcrd rewrites generated CustomResourceDefinitions without the
-// descriptions of embedded core types, and with bounds on quantities.
+// descriptions of embedded core types, and with bounds on quantities, numbers and
+// times.
 //
 // The two pod templates and the claim templates bring along more than a
 // megabyte of text that the core API documents already. With it, a client-side
@@ -8,7 +9,8 @@
 //
 // The pattern that the generator gives quantities lets exponents of any length
 // through, and the decoders of Go clients write the number out: one object would
-// hang every client that lists it.
+// hang every client that lists it. Numbers and times that Go types cannot hold would
+// keep those clients from listing anything.
 //
 // It knows the schema as a tree of maps and refuses to know which API it is:
 // what is embedded is recognised by the field names given with -embedded.
@@ -48,6 +50,7 @@ func slim(path string, embedded []string) error {
 		within(crd, name, dropDescriptions)
 	}
 	convertNothing(crd)
+	boundScalars(crd)
 	if err := boundQuantities(crd); err != nil {
 		return fmt.Errorf("bound the quantities of %q: %w", path, err)
 	}

@@ -119,6 +119,7 @@ func TestRefusalsOfTheDefinition(t *testing.T) {
 		{"large size", `{leaderWorkerTemplate: {size: 2000000000}}`, `spec.leaderWorkerTemplate.size: Invalid value: 2000000000: size must be equal or less than 1000000: more pods than a cluster holds; use more groups`},
 		{"product", `{replicas: 65536, leaderWorkerTemplate: {size: 32768}}`, `spec.replicas: Invalid value: the product of replicas and worker replicas must not exceed 2147483647`},
 		{"percentage", `{rolloutStrategy: {rollingUpdateConfiguration: {maxSurge: 101%}}}`, `spec.rolloutStrategy.rollingUpdateConfiguration.maxSurge: Invalid value: "101%": must not be greater than 100%`},
+		{"a number that no client can read", `{rolloutStrategy: {rollingUpdateConfiguration: {maxSurge: 99999999999}}}`, `spec.rolloutStrategy.rollingUpdateConfiguration.maxSurge: Invalid value: 99999999999: spec.rolloutStrategy.rollingUpdateConfiguration.maxSurge in body should be less than or equal to 2147483647`},
 		{"budget", `{rolloutStrategy: {rollingUpdateConfiguration: {maxUnavailable: 0}}}`, "spec.rolloutStrategy.rollingUpdateConfiguration.maxUnavailable: Invalid value: must not be 0 when `maxSurge` is 0"},
 		{"subgroups", `{leaderWorkerTemplate: {size: 5, subGroupPolicy: {subGroupSize: 3}}}`, `spec.leaderWorkerTemplate.subGroupPolicy.subGroupSize: Invalid value: size or size - 1 must be divisible by subGroupSize`},
 		{"subgroups without a size", `{leaderWorkerTemplate: {subGroupPolicy: {}}}`, `spec.leaderWorkerTemplate.subGroupPolicy: Required value: a subGroupPolicy needs a subGroupSize`},
