@@ -27,8 +27,9 @@ func (o *options) planCommand() *cobra.Command {
 preconditions, and everything it waits for, for the set and each of its groups. The plan
 comes from the operator's own decision. Nothing is written.
 
-With -f, show what would happen on the spot if the file were applied. The sets in it are
-defaulted and judged as the API server would, and need not exist.`,
+With -f, show what would happen on the spot if the file were applied, as kubectl apply does it:
+what a set has that the file does not name stays, unless the apply before named it. The sets
+in the file are defaulted and judged as the API server would, and need not exist.`,
 		Example: `  kubectl lockstep plan llama
   kubectl lockstep plan llama -o json
   kubectl lockstep plan -f llama.yaml

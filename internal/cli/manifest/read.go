@@ -6,11 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	strictjson "sigs.k8s.io/json"
@@ -28,6 +26,8 @@ type Set struct {
 	Where string
 	// Set has the defaults of the schema.
 	Set *lwsv1.LeaderWorkerSet
+	// said is what the file says, and no default.
+	said map[string]any
 }
 
 // Read returns the LeaderWorkerSets of a file, "-" being in. Those that name no
@@ -46,11 +46,12 @@ func Read(ctx context.Context, path string, in io.Reader, namespace string) (set
 			skipped = append(skipped, fmt.Sprintf("%s: %s", d.where, describe(d)))
 			continue
 		}
+		said := d.object.DeepCopy().Object
 		set, err := decode(ctx, d, namespace)
 		if err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", d.where, err)
 		}
-		sets = append(sets, Set{Where: d.where, Set: set})
+		sets = append(sets, Set{Where: d.where, Set: set, said: said})
 	}
 	if len(sets) == 0 {
 		return nil, nil, fmt.Errorf("%s holds no LeaderWorkerSet%s; expected apiVersion %s, kind LeaderWorkerSet", title(path), found(skipped), lwsv1.GroupVersion)
@@ -127,16 +128,11 @@ func strictly(tree map[string]any, into *lwsv1.LeaderWorkerSet) error {
 // Admitted is the set as the API server would store it now, over live, which is
 // nil when there is none. The error has every fault with its path.
 func (s Set) Admitted(ctx context.Context, live *lwsv1.LeaderWorkerSet, now time.Time) (set *lwsv1.LeaderWorkerSet, warnings []string, err error) {
-	set = s.Set.DeepCopy()
-	set.Status = lwsv1.LeaderWorkerSetStatus{}
 	if live == nil {
-		set.UID, set.ResourceVersion, set.Generation = "", "", 1
-		set.CreationTimestamp = metav1.NewTime(now)
-		set.OwnerReferences, set.DeletionTimestamp = nil, nil
-	} else {
-		set = over(live, set)
+		set = s.anew(now)
+	} else if set, err = s.over(live); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", s.Where, err)
 	}
-	admission.Default(set)
 	faults, err := judge(ctx, set, live)
 	if err != nil {
 		return nil, nil, err
@@ -147,26 +143,15 @@ func (s Set) Admitted(ctx context.Context, live *lwsv1.LeaderWorkerSet, now time
 	return set, admission.Warnings(set, live), nil
 }
 
-// over lays the spec, labels and annotations of a file over a live set.
-func over(live, file *lwsv1.LeaderWorkerSet) *lwsv1.LeaderWorkerSet {
-	set := live.DeepCopy()
-	set.Spec = file.Spec
-	set.Labels, set.Annotations = union(live.Labels, file.Labels), union(live.Annotations, file.Annotations)
+// anew is the set as it is created.
+func (s Set) anew(now time.Time) *lwsv1.LeaderWorkerSet {
+	set := s.Set.DeepCopy()
+	set.Status = lwsv1.LeaderWorkerSetStatus{}
+	set.UID, set.ResourceVersion, set.Generation = "", "", 1
+	set.CreationTimestamp = metav1.NewTime(now)
+	set.OwnerReferences, set.DeletionTimestamp = nil, nil
 	admission.Default(set)
-	if !equality.Semantic.DeepEqual(set.Spec, live.Spec) {
-		set.Generation++
-	}
 	return set
-}
-
-func union(under, over map[string]string) map[string]string {
-	if len(under)+len(over) == 0 {
-		return nil
-	}
-	all := make(map[string]string, len(under)+len(over))
-	maps.Copy(all, under)
-	maps.Copy(all, over)
-	return all
 }
 
 // judge asks the schema first, as the API server does: admission looks at what

@@ -149,6 +149,43 @@ func TestOverALivingSet(t *testing.T) {
 	}
 }
 
+func TestWhatAFileDoesNotNameStaysAsKubectlAppliesIt(t *testing.T) {
+	withImage := func(image, spec string) string { return strings.Replace(minimal(spec), "image: i", "image: "+image, 1) }
+	for _, tt := range []struct {
+		name, last, file string
+		want             int32
+		paused           bool
+	}{
+		{"a number that nobody applied", "{}", withImage("new", ""), 5, true},
+		{"a number that was never applied, nothing being known of an apply", "", withImage("new", ""), 5, true},
+		{"a number that was applied once, and is not any more", `{"spec":{"replicas":5}}`, withImage("new", ""), 1, true},
+		{"a number that the file takes back to its default", "{}", withImage("new", "  replicas: null\n"), 1, true},
+		{"a number that the file says", "{}", withImage("new", "  replicas: 2\n"), 2, true},
+		{"a pause that was applied once, and is not any more", `{"metadata":{"annotations":{"lockstep.dev/paused":"true"}}}`, withImage("new", ""), 5, false},
+		{"rubbish", "rubbish", withImage("new", ""), 5, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			live, _, err := one(t, withImage("old", "  replicas: 5\n")).Admitted(t.Context(), nil, now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			live.UID, live.ResourceVersion, live.Generation = "uid", "42", 3
+			live.Annotations = map[string]string{lwsv1.PausedAnnotationKey: "true"}
+			if tt.last != "" {
+				live.Annotations["kubectl.kubernetes.io/last-applied-configuration"] = tt.last
+			}
+			set, _, err := one(t, tt.file).Admitted(t.Context(), live, now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			image := set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Image
+			if *set.Spec.Replicas != tt.want || image != "new" || set.Generation != 4 || (set.Annotations[lwsv1.PausedAnnotationKey] == "true") != tt.paused {
+				t.Errorf("got %d groups of image %s, generation %d, annotations %v", *set.Spec.Replicas, image, set.Generation, set.Annotations)
+			}
+		})
+	}
+}
+
 // The subgroup size can never be changed: only the update is refused.
 func TestAChangeThatIsRefused(t *testing.T) {
 	grouped := func(size string) string {
