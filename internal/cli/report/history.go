@@ -151,8 +151,7 @@ func (h *SetHistory) WriteText(out io.Writer, now time.Time) error {
 	if len(h.Waiting) > 0 {
 		fmt.Fprintf(&text, "\nin no revision yet: %s\nsee: kubectl lockstep rollout diff %s -n %s\n", fewChanges(h.Waiting), h.Name, h.Namespace)
 	}
-	_, err := io.WriteString(out, text.String())
-	return err
+	return show(out, text.String())
 }
 
 func changed(r Revision) string {
@@ -186,9 +185,8 @@ func (r *SetRevision) WriteText(out io.Writer, now time.Time) error {
 	fmt.Fprintf(&text, "leaderworkerset %s in namespace %s, revision %d (%s), first rolled out %s ago, run by %s\n",
 		r.Set, r.Namespace, r.Number, r.Key, age(&r.CreatedAt, now), counted(r.Groups, "group"))
 	if r.Cause != "" {
-		fmt.Fprintf(&text, "change cause: %s\n", r.Cause)
+		fmt.Fprintf(&text, "change cause: %s\n", inLine(r.Cause))
 	}
 	fmt.Fprintf(&text, "\n%s", said)
-	_, err = io.WriteString(out, text.String())
-	return err
+	return show(out, text.String())
 }

@@ -23,14 +23,14 @@ type Rollout struct {
 	// none or the operator has yet to see the spec: one that is gone back to gets a
 	// new number.
 	Number int64
-	// Message is a sentence: what is waited for, or that it is done.
+	// Message is a sentence in one line: what is waited for, or that it is done.
 	Message string
 }
 
 // RolloutOf tells how far a rollout has come.
 func RolloutOf(s survey.Survey) Rollout {
 	r := Rollout{Number: numberOf(s)}
-	if r.Message = waitingFor(s); r.Message == "" {
+	if r.Message = inLine(waitingFor(s)); r.Message == "" {
 		r.Done, r.Message = true, done(s, r.Number)
 	}
 	return r

@@ -31,8 +31,7 @@ func (c *ClaimWhy) WriteText(out io.Writer, now time.Time) error {
 	suggestions(&text, "TO DELETE IT", c.Delete)
 	c.then(&text)
 	c.foot(&text, now)
-	_, err := io.WriteString(out, text.String())
-	return err
+	return show(out, text.String())
 }
 
 func (c *ClaimWhy) head(out io.Writer, now time.Time) {

@@ -34,8 +34,7 @@ func (l *ClaimWhyList) WriteText(out io.Writer, now time.Time) error {
 	if len(l.Items) > 0 {
 		fmt.Fprint(&text, "\nsee one in full with: kubectl lockstep why pvc/NAME\n")
 	}
-	_, err := io.WriteString(out, text.String())
-	return err
+	return show(out, text.String())
 }
 
 func (c *ClaimWhy) cells(spaces bool, now time.Time) []string {

@@ -20,8 +20,7 @@ func (p *SetPlan) WriteText(out io.Writer, now time.Time) error {
 	for _, part := range p.Parts {
 		part.write(&text, now)
 	}
-	_, err := io.WriteString(out, text.String())
-	return err
+	return show(out, text.String())
 }
 
 func (p *SetPlan) header(out io.Writer) {
@@ -42,13 +41,13 @@ func (p Part) write(out io.Writer, now time.Time) {
 		fmt.Fprintf(out, "group %d\n", *p.Group)
 	}
 	for _, a := range p.Actions {
-		fmt.Fprintf(out, "  %s %s %s\n      because %s (%s)\n", a.verb(), strings.ToLower(a.Object.Kind), a.Object.Name, a.Message, a.Reason)
+		fmt.Fprintf(out, "  %s %s %s\n      because %s (%s)\n", a.verb(), strings.ToLower(a.Object.Kind), a.Object.Name, inLine(a.Message), a.Reason)
 		if text := a.Preconditions.text(); text != "" {
 			fmt.Fprintf(out, "      only if %s\n", text)
 		}
 	}
 	for _, w := range p.Waits {
-		fmt.Fprintf(out, "  wait: %s (%s)%s\n", w.Message, w.Reason, until(w, now))
+		fmt.Fprintf(out, "  wait: %s (%s)%s\n", inLine(w.Message), w.Reason, until(w, now))
 	}
 }
 

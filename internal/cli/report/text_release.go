@@ -35,8 +35,7 @@ func (c *ClaimWhy) WriteRelease(out io.Writer, now time.Time, deletes, writes bo
 	if c.Volume != nil && c.Volume.Standing == volumeBound && c.Volume.ReclaimPolicy == string(corev1.PersistentVolumeReclaimDelete) {
 		fmt.Fprintf(&text, "\nTo keep the data, before anything else:\n      %s\n", protect.RetainCommand(c.Volume.Name))
 	}
-	_, err := io.WriteString(out, text.String())
-	return err
+	return show(out, text.String())
 }
 
 // WriteConfirmation writes what somebody reads who is to be one of two that release the
@@ -51,8 +50,7 @@ func (c *ClaimWhy) WriteConfirmation(out io.Writer, now time.Time) error {
 	for _, line := range c.Then {
 		fmt.Fprintf(&text, "  once it is released, deleted and gone: %s\n", line)
 	}
-	_, err := io.WriteString(out, text.String())
-	return err
+	return show(out, text.String())
 }
 
 // WriteNamespaceConfirmation writes the same for a namespace.

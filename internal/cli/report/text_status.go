@@ -25,8 +25,7 @@ func (s *SetStatus) WriteText(out io.Writer, now time.Time) error {
 	s.groups(&text, now)
 	s.failures(&text, now)
 	s.ghosts(&text, now)
-	_, err := io.WriteString(out, text.String())
-	return err
+	return show(out, text.String())
 }
 
 func (s *SetStatus) header(out io.Writer, now time.Time) {
@@ -79,7 +78,7 @@ func (s *SetStatus) waits(out io.Writer) {
 			return c.Status == metav1.ConditionTrue && c.Message == w.Message
 		})
 		if !told {
-			lines = append(lines, fmt.Sprintf("waiting: %s (%s)", w.Message, w.Reason))
+			lines = append(lines, fmt.Sprintf("waiting: %s (%s)", inLine(w.Message), w.Reason))
 		}
 	}
 	if len(lines) > 0 {
@@ -189,7 +188,12 @@ func newTable(out io.Writer, columns ...string) *tabwriter.Writer {
 	return table
 }
 
-func row(table io.Writer, cells ...string) { fmt.Fprintln(table, strings.Join(cells, "\t")) }
+func row(table io.Writer, cells ...string) {
+	for i := range cells {
+		cells[i] = inLine(cells[i])
+	}
+	fmt.Fprintln(table, strings.Join(cells, "\t"))
+}
 
 // age is how long ago a moment was, as kubectl says it.
 func age(at *metav1.Time, now time.Time) string {
