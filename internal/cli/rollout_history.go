@@ -21,6 +21,15 @@ var errDiffers = errors.New("")
 // trouble is an error of a command that ends with 1 for another reason.
 type trouble struct{ error }
 
+// mistake is an error in how a command was given that may end with 1 for a difference:
+// whether it was asked to may not have been read yet.
+func mistake(err error) error {
+	if err == nil {
+		return nil
+	}
+	return trouble{err}
+}
+
 // ExitCode is what a process ends with that got the error from its command.
 func ExitCode(err error) int {
 	var t trouble
@@ -117,15 +126,18 @@ is paused; or, if there is nothing of that kind, what was changed last.`,
 		Example: `  kubectl lockstep rollout diff llama
   kubectl lockstep rollout diff llama --revision=3
   kubectl lockstep rollout diff llama --revision=3 --to-revision=4`,
-		Args:              onlyOneSet,
+		Args: func(cmd *cobra.Command, args []string) error {
+			err := onlyOneSet(cmd, args)
+			if err == nil && of.To != report.Live && of.From == report.Live {
+				err = errors.New("--to-revision needs --revision, the one to compare with")
+			}
+			return mistake(err)
+		},
 		ValidArgsFunction: o.completeOne,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, err := oneSet(cmd, args)
 			if err != nil {
 				return err
-			}
-			if of.To != report.Live && of.From == report.Live {
-				return errors.New("--to-revision needs --revision, the one to compare with")
 			}
 			err = o.rolloutDiff(cmd.Context(), name, of, exitCode)
 			if exitCode && err != nil && !errors.Is(err, errDiffers) {
@@ -134,6 +146,7 @@ is paused; or, if there is nothing of that kind, what was changed last.`,
 			return err
 		},
 	}
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return mistake(cmd.Parent().FlagErrorFunc()(cmd, err)) })
 	cmd.Flags().Int64Var(&of.From, "revision", report.Live, "compare this revision")
 	cmd.Flags().Int64Var(&of.To, "to-revision", report.Live, "compare with this revision, in place of the spec")
 	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "end with 1 if anything differs, and with 2 on errors")

@@ -41,7 +41,11 @@ func TestMistakesAboutRolloutsAreToldWithWhatToDo(t *testing.T) {
 }
 
 func TestErrorsAreToldFromDifferences(t *testing.T) {
-	for args, want := range map[string]int{"rollout diff a": 1, "rollout diff a --exit-code": 2, "version": 0} {
+	for args, want := range map[string]int{
+		"rollout diff a": 1, "rollout diff a --exit-code": 2, "version": 0,
+		"rollout diff --exit-code": 2, "rollout diff a b --exit-code": 2, "rollout diff a --exit-code --to-revision=2": 2,
+		"rollout diff a --exit-code --rubbish": 2, "rollout diff a --revision=x --exit-code": 2,
+	} {
 		if _, err := run(t, strings.Fields(args)...); ExitCode(err) != want {
 			t.Errorf("%s ends with %d, want %d: %v", args, ExitCode(err), want, err)
 		}

@@ -75,9 +75,10 @@ func ended(ctx context.Context, err error) error {
 	return err
 }
 
-// changes joins what sessions tell of.
+// changes joins what sessions tell of. That one has ended is told as often as somebody
+// asks: of several sets, each is waited for in its turn.
 func changes(ctx context.Context, sessions []*survey.Session) (<-chan struct{}, <-chan error) {
-	changed, lost := make(chan struct{}, 1), make(chan error, len(sessions))
+	changed, lost := make(chan struct{}, 1), make(chan error)
 	for _, session := range sessions {
 		go func() {
 			for {
@@ -85,7 +86,7 @@ func changes(ctx context.Context, sessions []*survey.Session) (<-chan struct{}, 
 				case <-ctx.Done():
 					return
 				case <-session.Ended():
-					lost <- session.Err()
+					tellOf(ctx, session.Err(), lost)
 					return
 				case <-session.Changed:
 				}
@@ -97,6 +98,16 @@ func changes(ctx context.Context, sessions []*survey.Session) (<-chan struct{}, 
 		}()
 	}
 	return changed, lost
+}
+
+func tellOf(ctx context.Context, end error, lost chan<- error) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case lost <- end:
+		}
+	}
 }
 
 // warn tells of an API server that does not answer: below what is shown in place,
