@@ -66,7 +66,7 @@ func (a applier) applyOnce(ctx context.Context, want *unstructured.Unstructured)
 	if err := a.applyOver(ctx, live, want); err != nil {
 		return unchanged, err
 	}
-	if a.same(before, want) {
+	if same(before, want) {
 		return unchanged, nil
 	}
 	return configured, nil
@@ -110,12 +110,9 @@ func (a applier) write(ctx context.Context, u *unstructured.Unstructured) error 
 	return nil
 }
 
-// same tells whether a write changed anything. The version tells, except in a
-// dry run, which does not move it.
-func (a applier) same(before, after *unstructured.Unstructured) bool {
-	if !a.dryRun {
-		return before.GetResourceVersion() == after.GetResourceVersion()
-	}
+// same tells whether a write changed anything that was asked for. The version does not
+// tell: it moves with a status, and where the API server only notes anew who wrote what.
+func same(before, after *unstructured.Unstructured) bool {
 	return reflect.DeepEqual(content(before), content(after))
 }
 
@@ -123,5 +120,7 @@ func content(u *unstructured.Unstructured) map[string]any {
 	c := u.DeepCopy()
 	c.SetManagedFields(nil)
 	c.SetGeneration(0)
+	c.SetResourceVersion("")
+	delete(c.Object, "status")
 	return maps.Clone(c.Object)
 }

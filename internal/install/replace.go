@@ -25,6 +25,9 @@ func (o Options) lacking() ([]string, error) {
 // this one comprises, protection that was switched off.
 func (s shape) replace(ctx context.Context, a applier, wanted []*unstructured.Unstructured) error {
 	s.tellOfLacks()
+	if err := s.forgetConfiguration(ctx, a); err != nil {
+		return err
+	}
 	if !s.protects {
 		return s.unprotect(ctx, a)
 	}

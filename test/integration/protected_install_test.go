@@ -20,8 +20,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"lockstep.dev/lockstep/api/config/v1alpha1"
 	"lockstep.dev/lockstep/internal/install"
 	"lockstep.dev/lockstep/internal/observe"
+	"lockstep.dev/lockstep/internal/operator"
 	"lockstep.dev/lockstep/internal/protect"
 )
 
@@ -302,6 +304,35 @@ func TestAnotherConfigurationLeavesNothingOfTheOneBefore(t *testing.T) {
 		t.Errorf("switched off, a claim bears %+v", claim.ObjectMeta)
 	}
 	c.mutating() // what is for LeaderWorkerSets stays
+}
+
+// Who asks why a claim is held goes by the configuration that stands in the cluster.
+func TestAnOperatorWithoutAConfigurationLeavesNoneOfTheOneBefore(t *testing.T) {
+	c := newCluster(t)
+	deployed := func(o *install.Options) { withImage(o) }
+	read := func() *v1alpha1.Configuration {
+		stored := &corev1.ConfigMap{}
+		c.read(stored, v1alpha1.InstalledNamespace, v1alpha1.InstalledName)
+		config, err := operator.ParseConfig([]byte(stored.Data[v1alpha1.InstalledKey]))
+		c.must(err)
+		return config
+	}
+	c.install(func(o *install.Options) {
+		configured("protection: {kinds: [{apiVersion: example.com/v1, kind: Shard, podTemplates: [spec.template]}]}")(o)
+		withImage(o)
+	})
+	if got := read().Protection.Kinds; len(got) != 1 {
+		t.Fatalf("got %v", got)
+	}
+	if out := c.install(deployed); !strings.Contains(out, "configmap/lockstep-configuration emptied") {
+		t.Errorf("nothing is said of it:\n%s", out)
+	}
+	if got := read().Protection.Kinds; len(got) > 0 {
+		t.Errorf("of the configuration before stays %v", got)
+	}
+	if again := c.install(deployed); !strings.Contains(again, "nothing had to be changed") || strings.Contains(again, "emptied") {
+		t.Errorf("the second run changed something:\n%s", again)
+	}
 }
 
 // What an older version installed, and what somebody changed by hand, is as it is to be
