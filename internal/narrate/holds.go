@@ -39,7 +39,7 @@ func HoldMetrics() []prometheus.Collector {
 func UnreadKinds(count func() int) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "lockstep_protection_unread_kinds",
-		Help: "Kinds of workloads that are not all known, because they could not be read or because nobody could tell whether they are served. While there are any, no hold on a PersistentVolumeClaim ends.",
+		Help: "Kinds of workloads that are not all known, because they cannot be read, or cannot be any more, or because nobody can tell whether they are served. While there are any, no hold on a PersistentVolumeClaim ends.",
 	}, func() float64 { return float64(count()) })
 }
 

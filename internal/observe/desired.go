@@ -40,6 +40,7 @@ type wantedKind struct {
 	kind     identity.Kind
 	resource string
 	informer cache.SharedIndexInformer
+	contact  *contact
 	list     list
 }
 
@@ -61,12 +62,13 @@ func NewDesired(client kubernetes.Interface, foreign dynamic.Interface, kinds []
 		{"Job", "jobs", batch, &batchv1.Job{}},
 		{"CronJob", "cronjobs", batch, &batchv1.CronJob{}},
 	} {
-		lw := cache.NewListWatchFromClient(k.client, k.resource, metav1.NamespaceAll, fields.Everything())
+		contact := &contact{}
+		lw := contact.over(cache.NewListWatchFromClient(k.client, k.resource, metav1.NamespaceAll, fields.Everything()))
 		informer, err := d.informer(cache.ToListWatcherWithWatchListSemantics(lw, client), k.empty, builtIn)
 		if err != nil {
 			return nil, err
 		}
-		d.kinds = append(d.kinds, &wantedKind{kind: k.kind, resource: k.resource, informer: informer, list: func(ctx context.Context, namespace string) (runtime.Object, error) {
+		d.kinds = append(d.kinds, &wantedKind{kind: k.kind, resource: k.resource, informer: informer, contact: contact, list: func(ctx context.Context, namespace string) (runtime.Object, error) {
 			return k.client.Get().Namespace(namespace).Resource(k.resource).Do(ctx).Get()
 		}})
 	}
@@ -160,7 +162,7 @@ func (d *Desired) AwaitSync(ctx context.Context) error {
 }
 
 // Unread names the kinds whose workloads are not all known, with commas between, or
-// is empty.
+// is empty: of those that were not read yet, and those that cannot be followed now.
 func (d *Desired) Unread() string { return strings.Join(d.unread(), ", ") }
 
 // UnreadKinds is how many these are.
@@ -168,7 +170,7 @@ func (d *Desired) UnreadKinds() int { return len(d.unread()) }
 
 func (d *Desired) unread() (kinds []string) {
 	for _, k := range d.kinds {
-		if !k.informer.HasSynced() {
+		if !k.informer.HasSynced() || k.contact.isLost.Load() {
 			kinds = append(kinds, k.resource)
 		}
 	}

@@ -38,6 +38,7 @@ type foreignKind struct {
 	of        func(any) (protect.Want, error)
 	// description is what the configuration says of the kind, or nil.
 	description *description
+	contact     contact
 
 	// now is nil until it was found out whether the kind is served.
 	now atomic.Pointer[serving]
@@ -65,10 +66,10 @@ func (k *foreignKind) informer() cache.SharedIndexInformer {
 }
 
 // known tells whether all workloads of the kind are known: there are none of a kind
-// that is not served.
+// that is not served, and those of one that cannot be followed may be others by now.
 func (k *foreignKind) known() bool {
 	now := k.now.Load()
-	return now != nil && (now.watched == nil || now.watched.HasSynced())
+	return now != nil && (now.watched == nil || now.watched.HasSynced() && !k.contact.isLost.Load())
 }
 
 // run watches the kind whenever it is served.
@@ -144,14 +145,14 @@ func (k *foreignKind) list(resource schema.GroupVersionResource) list {
 
 func (k *foreignKind) listWatch(resource schema.GroupVersionResource) cache.ListerWatcher {
 	all := k.client.Resource(resource)
-	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+	return cache.ToListWatcherWithWatchListSemantics(k.contact.over(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			return all.List(ctx, options)
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			return all.Watch(ctx, options)
 		},
-	}, k.client)
+	}), k.client)
 }
 
 // indexerOf keeps the workloads of a reference's kind, or is nil.

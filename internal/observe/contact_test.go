@@ -1,0 +1,130 @@
+package observe
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"lockstep.dev/lockstep/internal/protect"
+)
+
+// answering is an API server that lists and watches as it is told.
+type answering struct {
+	fails   error
+	watched *watch.FakeWatcher
+}
+
+func (a *answering) lw() *cache.ListWatch {
+	return &cache.ListWatch{
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+			return &unstructured.UnstructuredList{}, a.fails
+		},
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+			a.watched = watch.NewFake()
+			return a.watched, a.fails
+		},
+	}
+}
+
+func TestContactIsLostUntilAListOrAWatchAnswers(t *testing.T) {
+	c, server, ctx := &contact{}, &answering{}, t.Context()
+	lw := c.over(server.lw())
+	expect := func(isLost bool, after string) {
+		t.Helper()
+		if c.isLost.Load() != isLost {
+			t.Errorf("after %s: lost is %t", after, !isLost)
+		}
+	}
+	list := func() { _, _ = lw.ListWithContext(ctx, metav1.ListOptions{}) }
+	hears := func(w watch.Interface, kind watch.EventType) {
+		t.Helper()
+		go server.watched.Action(kind, &unstructured.Unstructured{})
+		if got := <-w.ResultChan(); got.Type != kind {
+			t.Fatalf("heard %v", got)
+		}
+	}
+	list()
+	expect(false, "a list")
+	server.fails = errors.New("conversion webhook failed")
+	list()
+	expect(true, "a list that fails")
+	server.fails = nil
+	list()
+	expect(false, "one more list")
+	server.fails = errors.New("forbidden")
+	if _, err := lw.WatchWithContext(ctx, metav1.ListOptions{}); err == nil {
+		t.Error("a watch that is refused goes on")
+	}
+	expect(true, "a watch that is refused")
+	server.fails = nil
+	whole, err := lw.WatchWithContext(ctx, metav1.ListOptions{SendInitialEvents: new(true)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(true, "a watch that has yet to send what there is")
+	hears(whole, watch.Added)
+	expect(false, "the first that it sends")
+	hears(whole, watch.Error)
+	expect(true, "an error that it sends")
+	whole.Stop()
+	if _, more := <-whole.ResultChan(); more {
+		t.Error("a watch that was stopped goes on")
+	}
+	next, err := lw.WatchWithContext(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(false, "a watch from where the last one ended")
+	next.Stop()
+}
+
+// A kind that was read once and cannot be followed any more may have other workloads by
+// now: no hold ends meanwhile.
+func TestAKindIsUnreadWhileItCannotBeFollowed(t *testing.T) {
+	d := emptyDesired(t)
+	k := newForeignKind(d, nil, nil, protect.JobSet.GroupVersionKind, ofKind(protect.JobSet))
+	watched, again := make(chan *watch.FakeWatcher, 1), make(chan bool, 1)
+	lists := 0
+	informer, err := d.informer(k.contact.over(&cache.ListWatch{
+		DisableChunking: true,
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+			if lists++; lists > 1 {
+				select {
+				case again <- k.known():
+				default:
+				}
+				return nil, errors.New("conversion webhook failed")
+			}
+			list := &unstructured.UnstructuredList{}
+			list.SetResourceVersion("1")
+			return list, nil
+		},
+		WatchFuncWithContext: func(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			if o.SendInitialEvents != nil {
+				return nil, errors.New("not served")
+			}
+			w := watch.NewFake()
+			watched <- w
+			return w, nil
+		},
+	}), &unstructured.Unstructured{}, k.of)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.now.Store(&serving{watched: informer})
+	go informer.RunWithContext(t.Context())
+	w := <-watched
+	if !cache.WaitForCacheSync(t.Context().Done(), informer.HasSynced) || !k.known() {
+		t.Fatal("what was read is not known")
+	}
+	w.Error(&metav1.Status{Status: metav1.StatusFailure, Code: 500, Reason: metav1.StatusReasonInternalError, Message: "conversion webhook failed"})
+	if <-again {
+		t.Error("a kind that cannot be followed is taken for known")
+	}
+}
