@@ -2,6 +2,7 @@ package protect
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -21,9 +22,11 @@ type Kind struct {
 	// ClaimName is how claims of templates are named, of {template}, {name} and, at
 	// the end, {ordinal}: "{template}-{name}".
 	ClaimName string
-	// Replicas leads to the number of replicas, or is empty.
+	// Replicas leads to the number of replicas, or is empty; to those of each part, where
+	// "*" is in it.
 	Replicas string
-	// Suspend leads to a switch, or is empty.
+	// Suspend leads to a switch, or is empty; a workload is suspended if all of its parts
+	// are.
 	Suspend string
 	// Finished are the condition types that, when True, say that it is over.
 	Finished []string
@@ -125,25 +128,49 @@ func (k Kind) claim(w *Want, path string, template any, n int) {
 	}
 }
 
+// replicas are those of the largest part, where the path leads to several: a claim that
+// is named by an ordinal may be of any. A part that does not say has one, as it is of a
+// workload that does not.
 func (k Kind) replicas(object any) int {
-	for _, value := range at(object, k.Replicas) {
-		if n, ok := value.(int64); ok {
-			return int(n)
-		}
+	parts := saidBy(object, k.Replicas)
+	if len(parts) == 0 {
+		return 1
 	}
-	return 1
+	most := 0
+	for _, said := range parts {
+		n, ok := said.(int64)
+		if !ok {
+			n = 1
+		}
+		most = max(most, int(n))
+	}
+	return most
 }
 
+// isSuspended tells whether the switch is on: in every part that has one to be.
 func (k Kind) isSuspended(object any) bool {
-	if k.Suspend == "" {
-		return false
+	parts := saidBy(object, k.Suspend)
+	return len(parts) > 0 && !slices.ContainsFunc(parts, func(said any) bool { return said != true })
+}
+
+// saidBy is what each part of an object that a path leads through says in the last field
+// of the path: nil of one that says nothing.
+func saidBy(object any, path string) (said []any) {
+	if path == "" {
+		return nil
 	}
-	for _, value := range at(object, k.Suspend) {
-		if yes, ok := value.(bool); ok && yes {
-			return true
+	parts, field := []any{object}, path
+	if dot := strings.LastIndexByte(path, '.'); dot >= 0 {
+		parts, field = at(object, path[:dot]), path[dot+1:]
+	}
+	for _, part := range parts {
+		values := into(part, field)
+		if len(values) == 0 {
+			values = []any{nil}
 		}
+		said = append(said, values...)
 	}
-	return false
+	return said
 }
 
 func (k Kind) isFinished(object any) bool {

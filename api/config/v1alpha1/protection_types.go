@@ -118,10 +118,12 @@ type WorkloadKind struct {
 	// the end after a dash, {ordinal}. Required with claimTemplates.
 	ClaimName string `json:"claimName,omitempty"`
 
-	// Replicas leads to the number of replicas. Required with {ordinal}.
+	// Replicas leads to the number of replicas: the largest counts where it leads to
+	// several. Required with {ordinal}.
 	Replicas string `json:"replicas,omitempty"`
 
-	// Suspend leads to a switch that makes the workload idle.
+	// Suspend leads to a switch that makes the workload idle: all of them have to be
+	// on where it leads to several.
 	Suspend string `json:"suspend,omitempty"`
 
 	// Finished are the types of conditions in status.conditions that, when True, say
