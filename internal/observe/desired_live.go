@@ -64,21 +64,22 @@ func wantsOf(ctx context.Context, namespace string, list list, of func(any) (pro
 // what cannot be undone. The claim is that of the view: a write names its version.
 func (h *Holds) Live(ctx context.Context, view protect.HoldView) (protect.HoldView, error) {
 	namespace := view.Claim.Namespace
-	var pods corev1.PodList
-	if err := h.live.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
+	index, links := protect.NewIndex(), map[types.UID]protect.Link{}
+	err := pages(ctx, h.live, func(page *corev1.PodList) {
+		for i := range page.Items {
+			pod := &page.Items[i]
+			index.See(pod)
+			if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+				links[pod.UID] = protect.Link{Object: identity.RefOf(identity.KindPod, pod), Controller: owner.UID}
+			}
+		}
+	}, client.InNamespace(namespace))
+	if err != nil {
 		return view, fmt.Errorf("list pods of %q: %w", namespace, err)
 	}
 	wants, err := h.desired.live(ctx, namespace)
 	if err != nil {
 		return view, err
-	}
-	index, links := protect.NewIndex(), map[types.UID]protect.Link{}
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		index.See(pod)
-		if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
-			links[pod.UID] = protect.Link{Object: identity.RefOf(identity.KindPod, pod), Controller: owner.UID}
-		}
 	}
 	view.World = protect.World{Pods: index, Desire: protect.NewDesire(namespace, wants), Links: links, Idle: h.settings.Idle}
 	return view, nil

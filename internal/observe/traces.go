@@ -158,11 +158,11 @@ func (r *tracing) readNodes(ctx context.Context) error {
 func pages[T any, L interface {
 	*T
 	client.ObjectList
-}](ctx context.Context, live client.Reader, see func(L)) error {
+}](ctx context.Context, live client.Reader, see func(L), of ...client.ListOption) error {
 	next := ""
 	for {
 		page := L(new(T))
-		if err := live.List(ctx, page, client.Limit(pageOfNodes), client.Continue(next)); err != nil {
+		if err := live.List(ctx, page, append([]client.ListOption{client.Limit(pageOfNodes), client.Continue(next)}, of...)...); err != nil {
 			return err
 		}
 		see(page)

@@ -74,6 +74,8 @@ type HoldVerdict struct {
 	// Delete says why the claim is to be deleted, this UID and version, now that it is
 	// free; or is nil.
 	Delete *Deletion
+	// Look at the cluster itself first: caches may be late, and nobody else looked or deletes.
+	Look bool
 	// Next is when to look again, or zero.
 	Next    time.Time
 	Because action.Reason
@@ -86,9 +88,6 @@ type Deletion struct {
 	Because action.Reason
 	// OwnerGone must be gone still, and for certain, or is nil.
 	OwnerGone *identity.Ref
-	// Look once more before it, at the cluster itself: nobody else would delete the
-	// claim, and what was judged may be late.
-	Look bool
 }
 
 // DecideHold tells whether a DELETE of the claim shall be refused from now on.
@@ -234,13 +233,13 @@ func (v HoldView) words(w Words, sum string) map[string]string {
 // what deletes and creates again is still the same workload to its data.
 func (v HoldView) released(d *HoldVerdict) {
 	value := v.Claim.Annotations[HoldersAnnotation]
-	words := ParseWords(value)
+	words, latest := ParseWords(value), v.Now.Add(v.Grace).Truncate(time.Second).Add(time.Second)
+	d.Look = value == Unverified
 	switch {
 	case value == "", value == Unverified, v.atOnce():
-	case words.Until.IsZero():
-		until := v.Now.Add(v.Grace).Truncate(time.Second).Add(time.Second)
-		d.State, d.Next = Cooling, until
-		d.Annotations = v.words(Words{Names: words.Names, Until: until}, v.Claim.Annotations[DigestAnnotation])
+	case words.Until.IsZero(), words.Until.After(latest): // the latter by another clock, or a longer grace
+		d.State, d.Next = Cooling, latest
+		d.Annotations = v.words(Words{Names: words.Names, Until: latest}, v.Claim.Annotations[DigestAnnotation])
 		d.Because = action.Reason{Code: "Cooling", Sentence: "the last holder is gone: " + words.Names}
 		return
 	case v.Now.Before(words.Until):
@@ -263,7 +262,8 @@ func (v HoldView) politely(d *HoldVerdict) *Deletion {
 	if len(d.Holders) > 0 || v.Unread != "" || uid == "" || v.Claim.Annotations[IntentAnnotation] != uid {
 		return nil
 	}
-	return &Deletion{Look: true, Because: action.Reason{Code: "DeleteWhenFree", Sentence: "it was to be deleted when nobody holds it, and nobody does"}}
+	d.Look = true
+	return &Deletion{Because: action.Reason{Code: "DeleteWhenFree", Sentence: "it was to be deleted when nobody holds it, and nobody does"}}
 }
 
 // inTheirPlace is the deletion of a claim that others were refused, who would try

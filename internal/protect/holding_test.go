@@ -78,6 +78,8 @@ func TestDecideHold(t *testing.T) {
 		{"never wanted", edit(), protect.Want{}, nil, protect.Free, "", false},
 		{"the last holder went", edit(held), protect.Want{}, nil, protect.Cooling, "cooling until 2026-11-21T12:05:01Z: StatefulSet/db", false},
 		{"cooling", edit(cooling), protect.Want{}, nil, protect.Cooling, coolingValue, false},
+		{"cooling for longer than the grace, by another clock", edit(annotated(protect.HoldersAnnotation, "cooling until 2027-11-21T12:05:00Z: StatefulSet/db")),
+			protect.Want{}, nil, protect.Cooling, "cooling until 2026-11-21T12:05:01Z: StatefulSet/db", false},
 		{"cooled", edit(cooling), protect.Want{}, edits{late}, protect.Free, "", false},
 		{"cooling, and wanted again", edit(cooling), db, nil, protect.Held, "StatefulSet/db", false},
 		{"scaled down, to be kept", edit(held), scaled, nil, protect.Cooling, "cooling until 2026-11-21T12:05:01Z: StatefulSet/db", false},

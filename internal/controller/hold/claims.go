@@ -65,8 +65,9 @@ func (r *claimReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl
 	return ctrl.Result{RequeueAfter: sooner(now, verdict.Next, token.Until)}, nil
 }
 
-// decide looks once more, at the cluster itself, before what cannot be undone, and at
-// the namespace before anything is given up by what that says.
+// decide looks once more, at the cluster itself, before what cannot be undone and before
+// a claim is let go that nobody has looked at yet, and at the namespace before anything is
+// given up by what that says.
 func (p *pass) decide(ctx context.Context, view protect.HoldView) (protect.HoldVerdict, error) {
 	verdict := protect.DecideHold(view)
 	if verdict.AskNamespace {
@@ -76,7 +77,7 @@ func (p *pass) decide(ctx context.Context, view protect.HoldView) (protect.HoldV
 		}
 		view, verdict = asked, protect.DecideHold(asked)
 	}
-	if verdict.Delete == nil || !verdict.Delete.Look {
+	if !verdict.Look {
 		return verdict, nil
 	}
 	live, err := p.observe.Live(ctx, view)

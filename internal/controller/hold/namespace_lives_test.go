@@ -39,6 +39,28 @@ type lagging struct {
 }
 
 func newLagging(t *testing.T) *lagging {
+	return newLaggingFrom(t, desiredFrom(t, "nowhere.invalid"))
+}
+
+// desiredFrom reads workloads there.
+func desiredFrom(t *testing.T, host string) *observe.Desired {
+	t.Helper()
+	kube, err := kubernetes.NewForConfig(&rest.Config{Host: host})
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign, err := dynamic.NewForConfig(&rest.Config{Host: host})
+	if err != nil {
+		t.Fatal(err)
+	}
+	desired, err := observe.NewDesired(kube, foreign, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return desired
+}
+
+func newLaggingFrom(t *testing.T, desired *observe.Desired) *lagging {
 	l := &lagging{T: t, clock: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)}
 	l.cached = fake.NewClientBuilder().WithScheme(scheme.Scheme).Build()
 	l.live = fake.NewClientBuilder().WithScheme(scheme.Scheme).WithInterceptorFuncs(interceptor.Funcs{
@@ -52,13 +74,6 @@ func newLagging(t *testing.T) *lagging {
 			return c.Get(ctx, key, o, options...)
 		},
 	}).Build()
-	nowhere := &rest.Config{Host: "nowhere.invalid"}
-	kube, err := kubernetes.NewForConfig(nowhere)
-	l.must(err)
-	foreign, err := dynamic.NewForConfig(nowhere)
-	l.must(err)
-	desired, err := observe.NewDesired(kube, foreign, nil)
-	l.must(err)
 	claims := observe.NewClaims(l.cached, l.live)
 	l.claimReconciler = &claimReconciler{&pass{
 		observe: observe.NewHolds(nil, claims, observe.NewPods(), desired, protect.Settings{Mode: protect.Barrier}, time.Minute),

@@ -1,0 +1,84 @@
+package hold
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"lockstep.dev/lockstep/internal/observe"
+	"lockstep.dev/lockstep/internal/protect"
+)
+
+// unseen is an API server where a set was just made: who lists all namespaces, as
+// caches do, is not shown it yet.
+func unseen(t *testing.T, set *appsv1.StatefulSet) *observe.Desired {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		kinds := map[string]string{
+			"statefulsets": "StatefulSet", "deployments": "Deployment", "replicasets": "ReplicaSet", "daemonsets": "DaemonSet", "jobs": "Job", "cronjobs": "CronJob",
+		}
+		at := strings.Split(r.URL.Path, "/")
+		kind, known := kinds[at[len(at)-1]]
+		query := r.URL.Query()
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case !known:
+			w.WriteHeader(http.StatusNotFound)
+		case query.Get("sendInitialEvents") != "":
+			w.WriteHeader(http.StatusUnprocessableEntity)
+		case query.Get("watch") != "":
+			w.WriteHeader(http.StatusOK)
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		default:
+			list := map[string]any{"kind": kind + "List", "apiVersion": strings.Join(at[2:4], "/"), "metadata": map[string]any{"resourceVersion": "1"}, "items": []any{}}
+			if kind == "StatefulSet" && strings.Contains(r.URL.Path, "/namespaces/") {
+				list["items"] = []any{set}
+			}
+			_ = json.NewEncoder(w).Encode(list)
+		}
+	}))
+	desired := desiredFrom(t, server.URL)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = desired.Run(t.Context())
+	}()
+	t.Cleanup(func() {
+		<-ended
+		server.CloseClientConnections()
+		server.Close()
+	})
+	for desired.Unread() != "" && t.Context().Err() == nil {
+		runtime.Gosched()
+	}
+	return desired
+}
+
+// A claim is made after the workload that wants it, and a cache of workloads may be
+// behind that of claims: nobody has looked before the cluster itself was asked.
+func TestAClaimStaysUnverifiedUntilTheClusterItselfWasAsked(t *testing.T) {
+	for name, wanted := range map[string]bool{"data-db-0": true, "data": false} {
+		set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "db", UID: "db"}}
+		set.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}}}
+		l := newLaggingFrom(t, unseen(t, set))
+		l.both(space("1", "hold"))
+		born := heldByHand(name, "1")
+		born.Annotations = map[string]string{protect.HoldersAnnotation: protect.Unverified}
+		l.both(born)
+		claim, want := l.pass(name), ""
+		if wanted {
+			want = "StatefulSet/db"
+		}
+		if got := claim.Annotations[protect.HoldersAnnotation]; got != want {
+			t.Errorf("%s is held by %q, want %q", name, got, want)
+		}
+	}
+}
