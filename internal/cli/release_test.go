@@ -2,11 +2,16 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"io"
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"lockstep.dev/lockstep/internal/cli/release"
 )
 
 func TestOneThingIsReleasedAtATime(t *testing.T) {
@@ -61,5 +66,25 @@ func TestTheNameIsTyped(t *testing.T) {
 	never, _ := io.Pipe()
 	if err := confirm(ctx, never); err == nil || !strings.Contains(err.Error(), "interrupted") {
 		t.Errorf("interrupted: %v", err)
+	}
+}
+
+// Who broke the glass is told that it is broken, though the deletion failed.
+func TestAReleaseThatEndsBeforeTheDeletionIsTold(t *testing.T) {
+	resource := schema.GroupResource{Resource: "persistentvolumeclaims"}
+	r := &releasing{breakage: &breakage{name: "data"}}
+	for _, tt := range []struct {
+		err      error
+		standing release.Standing
+		says     string
+	}{
+		{release.ErrChanged, release.Held, "pvc/data was released, and not deleted: it has changed"},
+		{release.ErrChanged, release.Free, "pvc/data was not deleted: it has changed"},
+		{apierrors.NewForbidden(resource, "data", errors.New("no")), release.Held, "ask for a role that may delete it"},
+	} {
+		told := r.undeleted(tt.err, "prod", tt.standing)
+		if !strings.Contains(told.Error(), tt.says) || strings.Contains(told.Error(), "nothing was released") || !errors.Is(told, tt.err) {
+			t.Errorf("told %q", told)
+		}
 	}
 }

@@ -87,7 +87,7 @@ func (r *releasing) carryOut(ctx context.Context, claim *corev1.PersistentVolume
 		return r.said("released", "whether it can be deleted is told once the token is written")
 	}
 	if err := r.releaser.Delete(ctx, released.(*corev1.PersistentVolumeClaim)); err != nil {
-		return fmt.Errorf("pvc/%s was not deleted, and its deletion is not refused any more: %w", r.name, r.refused(err, claim))
+		return r.undeleted(err, claim.Namespace, standing)
 	}
 	return r.said("deleted", "see whether it goes with: "+why)
 }
@@ -156,6 +156,19 @@ func (r *releasing) refused(err error, object client.Object) error {
 		return fmt.Errorf("nothing was released: %w", err)
 	}
 	return err
+}
+
+// undeleted says what came of a release whose deletion failed, and what to do.
+func (r *releasing) undeleted(err error, namespace string, standing release.Standing) error {
+	done := "was not deleted"
+	if standing == release.Held {
+		done = "was released, and not deleted"
+	}
+	next := "see how it stands, and try again: kubectl lockstep why pvc/" + r.name + " -n " + namespace
+	if apierrors.IsForbidden(err) {
+		next = "ask for a role that may delete it, or somebody who has one to delete it while the release lasts"
+	}
+	return fmt.Errorf("pvc/%s %s: %w; %s", r.name, done, err, next)
 }
 
 // confirms has the user be one of the two that a release takes: shows, asks, writes.

@@ -155,6 +155,47 @@ func TestWhatHasNoVersionIsNotReleased(t *testing.T) {
 	}
 }
 
+// Somebody is faster than the deletion, once.
+func TestADeletionIsOfWhatWasShown(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		change  func(*corev1.PersistentVolumeClaim)
+		deleted bool
+	}{
+		{"another annotation", func(c *corev1.PersistentVolumeClaim) { c.Annotations[protect.ReleaseUntilAnnotation] = "later" }, true},
+		{"another holder", words("b"), false},
+		{"the release is over", token(""), false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tried := 0
+			under := fake.NewClientBuilder().WithObjects(claim(words("a"), token("u"))).WithInterceptorFuncs(interceptor.Funcs{
+				Delete: func(ctx context.Context, w client.WithWatch, o client.Object, options ...client.DeleteOption) error {
+					if tried++; tried > 1 {
+						return w.Delete(ctx, o)
+					}
+					now := &corev1.PersistentVolumeClaim{}
+					if err := w.Get(ctx, client.ObjectKeyFromObject(o), now); err != nil {
+						return err
+					}
+					tt.change(now)
+					if err := w.Update(ctx, now); err != nil {
+						return err
+					}
+					return apierrors.NewConflict(schema.GroupResource{Resource: "persistentvolumeclaims"}, "data", errors.New("changed"))
+				},
+			}).Build()
+			r := &release.Releaser{Client: under}
+			err := r.Delete(t.Context(), read(t, r))
+			if tt.deleted != (err == nil) || err != nil && !errors.Is(err, release.ErrChanged) {
+				t.Errorf("got %v", err)
+			}
+			if gone := read(t, r).DeletionTimestamp != nil; gone != tt.deleted {
+				t.Errorf("deleted: %t", gone)
+			}
+		})
+	}
+}
+
 // record notes what reaches the network.
 type record struct{ paths []string }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -174,7 +173,7 @@ func (r *Releaser) write(ctx context.Context, object client.Object, key, value s
 }
 
 // Delete deletes the incarnation of a claim that was released, as long as its
-// token stands.
+// token stands, in the same words.
 func (r *Releaser) Delete(ctx context.Context, released *corev1.PersistentVolumeClaim) error {
 	now := released
 	for attempt := 1; ; attempt++ {
@@ -195,10 +194,10 @@ func (r *Releaser) Delete(ctx context.Context, released *corev1.PersistentVolume
 		switch {
 		case err != nil:
 			return err
-		case again.UID != released.UID, !slices.Contains([]Standing{Released, Free, Leaving}, standing):
-			return ErrChanged
-		case standing == Leaving:
+		case standing == Leaving && again.UID == released.UID:
 			return nil
+		case !Same(again, released), standing != Released && standing != Free:
+			return ErrChanged
 		}
 		now = again
 	}
