@@ -83,7 +83,8 @@ func ownedPart(object *unstructured.Unstructured, leader *corev1.Pod) *unstructu
 
 // gangGroup is what the scheduler is told. Size and templates are those of the
 // leader's revision: a gang that waits for the pods of another would never start.
-// Where workers wait for their leader, it is not to wait for them.
+// Where workers wait for their leader, be it until it is ready or until it is known which
+// domain it is in, it is not to wait for them.
 func (d *groupDecision) gangGroup() gang.Group {
 	template := d.restored.Spec.LeaderWorkerTemplate
 	leader := &template.WorkerTemplate
@@ -91,7 +92,7 @@ func (d *groupDecision) gangGroup() gang.Group {
 		leader = template.LeaderTemplate
 	}
 	together := Size(d.restored)
-	if d.Set.Spec.StartupPolicy == lwsv1.LeaderReadyStartupPolicy {
+	if d.Set.Spec.StartupPolicy == lwsv1.LeaderReadyStartupPolicy || Topology(d.Leader) != "" {
 		together = 1
 	}
 	return gang.Group{

@@ -80,9 +80,14 @@ func TestEveryGroupOfAGangHasAPodGroupOfItsLeader(t *testing.T) {
 }
 
 func TestWorkersThatWaitForTheirLeaderAreNotWaitedForByIt(t *testing.T) {
-	c := gangs(t, 1, 3, lwstest.LeaderReady)
-	if got, _, _ := unstructured.NestedInt64(podGroup(c).Object, "spec", "minMember"); got != 1 {
-		t.Errorf("minMember is %d, want 1: the leader would wait for workers that wait for it", got)
+	for name, waits := range map[string]func(*lwsv1.LeaderWorkerSet){
+		"for it to be ready":     lwstest.LeaderReady,
+		"for it to be scheduled": lwstest.Annotation(lwsv1.ExclusiveKeyAnnotationKey, "rack"),
+	} {
+		c := gangs(t, 1, 3, waits)
+		if got, _, _ := unstructured.NestedInt64(podGroup(c).Object, "spec", "minMember"); got != 1 {
+			t.Errorf("%s: minMember is %d, want 1: the leader would wait for workers that wait for it", name, got)
+		}
 	}
 }
 
