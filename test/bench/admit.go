@@ -10,6 +10,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/test/drill"
@@ -26,9 +27,10 @@ const admitRounds = 15
 // admit measures what our admission adds to the creation and to the deletion of a
 // claim. Claims come and go one at a time, in turn where the policies hold and where
 // they do not, so that whatever slows the machine down slows both; by the API server's
-// clock, so that this program does not count; and with the operator gone, so that it
-// is admission alone. The one change to what is installed is that its bindings leave
-// out the namespaces with a label; those pay for being left out.
+// clock, so that this program does not count; and with the operator and the controller
+// manager gone, so that it is admission alone: their writes for the claim before would
+// come between a deletion and its disk. The one change to what is installed is that its
+// bindings leave out the namespaces with a label; those pay for being left out.
 func admit(ctx context.Context, b *bed) (f figures, err error) {
 	with, err := b.newClaimStage(ctx, nil)
 	if err != nil {
@@ -42,11 +44,11 @@ func admit(ctx context.Context, b *bed) (f figures, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(with.guarded(ctx, true), without.guarded(ctx, false), b.operator.Kill()); err != nil {
+	if err := errors.Join(with.guarded(ctx, true), without.guarded(ctx, false), b.operator.Kill(), b.plane.Kill(drill.ControllerManager)); err != nil {
 		return nil, err
 	}
 	defer func() {
-		err = errors.Join(err, b.putBack(ctx, bindings), b.rerun(ctx, b.flags), with.strike(ctx), without.strike(ctx))
+		err = errors.Join(err, b.plane.Restart(drill.ControllerManager), b.putBack(ctx, bindings), b.rerun(ctx, b.flags), with.strike(ctx), without.strike(ctx))
 	}()
 	rounds := map[string][]sample{}
 	claims := b.part(600)
@@ -61,6 +63,9 @@ func admit(ctx context.Context, b *bed) (f figures, err error) {
 				return nil, fmt.Errorf("%w: %d and %d answers to %s for %d claims", errInvalid, len(one.with), len(one.without), verb, claims)
 			}
 			rounds[verb] = append(rounds[verb], one)
+		}
+		if err := errors.Join(with.giveUp(ctx, names), without.giveUp(ctx, names)); err != nil {
+			return nil, err
 		}
 	}
 	for _, verb := range []string{"create", "delete"} {
@@ -93,6 +98,14 @@ func comeAndGo(ctx context.Context, names []string, with, without *claimStage) e
 		}
 	}
 	return with.audit.Sync()
+}
+
+// giveUp takes the finalizers off deleted claims, which nobody does meanwhile: each
+// round is to find the API server as the one before did.
+func (s *claimStage) giveUp(ctx context.Context, names []string) error {
+	return together(names, func(name string) error {
+		return s.client.Patch(ctx, s.claim(name), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+	})
 }
 
 // inTurn has another one first each time: to come second, after a request of the same
