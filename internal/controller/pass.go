@@ -77,9 +77,7 @@ func (p *pass) carryOut(ctx context.Context, e errand, plan lws.Plan, now time.T
 		}
 		return p.end(ctx, e, undone, err)
 	}
-	for _, wait := range plan.Waits {
-		p.narrate.Wait(e.set, e.waiting, wait)
-	}
+	p.narrate.Wait(e.set, e.waiting, plan.Waits...)
 	result, err := p.end(ctx, e, undone, nil)
 	if err != nil {
 		return ctrl.Result{}, err

@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -49,7 +50,7 @@ func Metrics() []prometheus.Collector { return []prometheus.Collector{actions, r
 type Narrator struct {
 	recorder events.EventRecorder
 
-	// told holds the last words of waits told, by who waits.
+	// told holds the words of the waits told last, by who waits.
 	told *lru.Cache
 	// notes keeps events apart that differ in their words alone.
 	notes notes
@@ -71,6 +72,7 @@ func (n *Narrator) Tell(ctx context.Context, owner runtime.Object, a action.Acti
 	case errors.Is(err, act.ErrStale):
 		n.count(a, "stale")
 		log.V(1).Info("looking again", "refusal", err.Error())
+	case errors.Is(err, context.Canceled): // by the end of the process: it may well have been done
 	case err != nil:
 		n.count(a, "failed")
 		if refused := a.Telling().Refused; refused != nil {
@@ -90,17 +92,23 @@ func (n *Narrator) Tell(ctx context.Context, owner runtime.Object, a action.Acti
 	}
 }
 
-// Wait tells of a wait that users are to hear of, once for each object waiting
-// for as long as the words stay the same.
-func (n *Narrator) Wait(owner runtime.Object, waiting types.UID, w lws.Wait) {
-	if w.Tell == nil {
-		return
+// Wait tells of those waits of one look that users are to hear of, once for each object
+// waiting for as long as the words stay the same.
+func (n *Narrator) Wait(owner runtime.Object, waiting types.UID, waits ...lws.Wait) {
+	last, _ := n.told.Get(waiting)
+	before, _ := last.([]string)
+	var now []string
+	for _, w := range waits {
+		if w.Tell == nil || slices.Contains(now, w.Sentence) {
+			continue
+		}
+		if now = append(now, w.Sentence); !slices.Contains(before, w.Sentence) {
+			n.event(owner, *w.Tell)
+		}
 	}
-	if last, ok := n.told.Get(waiting); ok && last == w.Sentence {
-		return
+	if len(now) > 0 {
+		n.told.Add(waiting, now)
 	}
-	n.told.Add(waiting, w.Sentence)
-	n.event(owner, *w.Tell)
 }
 
 func (n *Narrator) count(a action.Action, outcome string) { count(a, outcome) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -87,6 +88,31 @@ func TestNobodyHearsOfAnotherLook(t *testing.T) {
 		if got := told(deletion(), err); len(got.told) != 0 {
 			t.Errorf("%v: told %q", err, got.told)
 		}
+	}
+}
+
+// The end of the process cuts off what is on its way: nothing was refused, and it may
+// well have been done.
+func TestNobodyHearsOfWhatTheEndCutOff(t *testing.T) {
+	cut := fmt.Errorf("create statefulset w: %w", &url.Error{Op: "Post", URL: "https://h", Err: context.Canceled})
+	if got := told(deletion(), cut); len(got.told) != 0 {
+		t.Errorf("told %q", got.told)
+	}
+}
+
+// Two waits of one look were told with every look, each as news after the other.
+func TestTwoWaitsOfOneLookAreToldOnceEach(t *testing.T) {
+	recorder := &fakeRecorder{}
+	n := New(recorder)
+	for range 3 {
+		var waits []lws.Wait
+		for _, words := range []string{"one", "two"} {
+			waits = append(waits, lws.Wait{Reason: action.Reason{Sentence: words}, Tell: &action.Event{Reason: "R", Action: "Wait", Note: words}})
+		}
+		n.Wait(&corev1.Pod{}, "owner", waits...)
+	}
+	if diff := cmp.Diff([]string{"Normal R/Wait one", "Normal R/Wait two"}, recorder.told); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
 
