@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -78,6 +79,9 @@ func (p *pass) carryOut(ctx context.Context, e errand, plan lws.Plan, now time.T
 		return p.end(ctx, e, undone, err)
 	}
 	p.narrate.Wait(e.set, e.waiting, plan.Waits...)
+	if len(undone) > 0 {
+		plan.Waits = slices.DeleteFunc(slices.Clone(plan.Waits), func(w lws.Wait) bool { return w.Followup })
+	}
 	result, err := p.end(ctx, e, undone, nil)
 	if err != nil {
 		return ctrl.Result{}, err

@@ -110,7 +110,7 @@ func (d *setDecision) tieToLast(sts *appsv1.StatefulSet, g *Parting, ties []acti
 	}
 	d.plan.wait(Wait{
 		Reason: because(CodeTie, fmt.Sprintf("the volume claims of group %d, which was scaled away, are to go with its last leader", g.Index)),
-		Until:  d.Now.Add(tieLook),
+		Until:  d.Now.Add(tieLook), Followup: true,
 	})
 }
 
