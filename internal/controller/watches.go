@@ -232,8 +232,12 @@ func standing(before, after client.Object) bool {
 	if !ok || !ok2 || belonging(before, after) || was.Generation != is.Generation {
 		return true
 	}
-	return !maps.Equal(was.Labels, is.Labels) || was.Annotations[lwsv1.ReplicasAnnotationKey] != is.Annotations[lwsv1.ReplicasAnnotationKey] ||
-		!reflect.DeepEqual(was.Status, is.Status)
+	for _, key := range []string{lwsv1.ReplicasAnnotationKey, lws.AsFoundAnnotationKey} {
+		if was.Annotations[key] != is.Annotations[key] {
+			return true
+		}
+	}
+	return !maps.Equal(was.Labels, is.Labels) || !reflect.DeepEqual(was.Status, is.Status)
 }
 
 // podProgress tells whether an update of a pod changed what groups are judged

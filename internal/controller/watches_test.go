@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/lwstest"
 	"lockstep.dev/lockstep/internal/observe"
 )
@@ -175,6 +176,7 @@ func TestWhichUpdatesMatter(t *testing.T) {
 		{"statefulset: nothing", standing, sts(), sts(func(s *appsv1.StatefulSet) { s.Annotations = map[string]string{"x": "y"} }), false},
 		{"statefulset: status", standing, sts(), sts(func(s *appsv1.StatefulSet) { s.Status.AvailableReplicas = 1 }), true},
 		{"statefulset: spec", standing, sts(), sts(func(s *appsv1.StatefulSet) { s.Generation = 2 }), true},
+		{"statefulset: taken as it was found no more", standing, sts(func(s *appsv1.StatefulSet) { s.Annotations = map[string]string{lws.AsFoundAnnotationKey: "k"} }), sts(), true},
 		{"statefulset: labels", standing, sts(), sts(func(s *appsv1.StatefulSet) { s.Labels = nil }), true},
 		{"set: its own status", desire, set(), set(func(s *lwsv1.LeaderWorkerSet) { s.Status.ReadyReplicas = 1; s.ResourceVersion = "2" }), false},
 		{"set: its status", told, set(), set(func(s *lwsv1.LeaderWorkerSet) { s.Status.ReadyReplicas = 1; s.ResourceVersion = "2" }), true},
