@@ -24,6 +24,7 @@ import (
 func (a *Actor) createForeign(ctx context.Context, what action.Create, object client.Object) (Done, error) {
 	err := a.writer.Create(ctx, object, client.FieldOwner(fieldOwner), client.DisableReadYourWritesConsistency)
 	switch {
+	case denied(err):
 	case apierrors.IsAlreadyExists(err):
 		return Done{}, &TakenError{Name: what.Target()}
 	case apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err), meta.IsNoMatchError(err):

@@ -70,6 +70,8 @@ func TestAForeignObjectIsMadeOnlyWhereItsKindIsServed(t *testing.T) {
 		{"the kind is gone", apierrors.NewNotFound(resource, "w-0-r"), true, false},
 		{"the kind is going", apierrors.NewMethodNotSupported(resource, "create"), true, false},
 		{"the kind was never there", &meta.NoKindMatchError{}, true, false},
+		{"a webhook refuses with what a missing kind is told by", deniedAs(apierrors.NewNotFound(resource, "w-0-r")), false, false},
+		{"a webhook refuses with what a name that is taken is told by", deniedAs(apierrors.NewAlreadyExists(resource, "w-0-r")), false, false},
 		{"it is refused", apierrors.NewForbidden(resource, "w-0-r", errors.New("no")), false, false},
 	}
 	for _, tt := range tests {
