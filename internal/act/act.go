@@ -201,11 +201,12 @@ func (a *Actor) alive(ctx context.Context, owner identity.Ref) error {
 	return nil
 }
 
-// gone reads live that the very incarnation of an owner does not exist.
+// gone reads live that the very incarnation of an owner does not exist. A version that
+// is served no more tells nothing: the owner may live on in another.
 func (a *Actor) gone(ctx context.Context, owner identity.Ref) error {
 	found, err := a.look(ctx, owner)
 	switch {
-	case apierrors.IsNotFound(err):
+	case apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
 		return nil
 	case err != nil:
 		return fmt.Errorf("look for owner %s: %w", owner, err)

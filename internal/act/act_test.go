@@ -161,10 +161,16 @@ func TestGarbageIsKeptWhileItsOwnerStands(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	live := store.Live()
-	live.Fail = func(lwstest.Name) error { return errors.New("down") }
-	_, err := New(nil, live).Do(context.Background(), action.Delete{Object: named("w-0-1"), OwnerGone: &owner})
-	if err == nil || errors.Is(err, ErrStale) {
-		t.Errorf("an owner that could not be looked for: %v", err)
+	resource := schema.GroupResource{Resource: "pods"}
+	for _, fails := range []error{
+		errors.New("down"),
+		apierrors.NewGenericServerResponse(http.StatusNotFound, "GET", resource, "w-0", "404 page not found", 0, true),
+	} {
+		live.Fail = func(lwstest.Name) error { return fails }
+		_, err := New(&asked{}, live).Do(context.Background(), action.Delete{Object: named("w-0-1"), OwnerGone: &owner})
+		if err == nil || errors.Is(err, ErrStale) {
+			t.Errorf("an owner that could not be looked for: %v: %v", fails, err)
+		}
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -118,8 +117,8 @@ func (j *judge) incarnation(ctx context.Context, namespace string, owner *metav1
 	}
 	found, err := j.liveMeta(ctx, owner.APIVersion, owner.Kind, key)
 	switch {
-	case apierrors.IsForbidden(err) || meta.IsNoMatchError(err):
-		return &metav1.ObjectMeta{UID: owner.UID}, nil // not ours to see: taken to be alive
+	case apierrors.IsForbidden(err) || unserved(err):
+		return &metav1.ObjectMeta{UID: owner.UID}, nil // not ours to see, or not in that version: taken to be alive
 	case err != nil && !apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("look for owner %s %q: %w", owner.Kind, key, err)
 	case err != nil || found.UID != owner.UID: // a name holds one object at a time

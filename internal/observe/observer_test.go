@@ -109,6 +109,12 @@ func TestAChainOfLivesIsFollowedByUID(t *testing.T) {
 			}
 			own(e, lwstest.Former("Secret", "s"))
 		}, identity.Squatter},
+		{"the owner's version is served no more", func(e *eyes) {
+			e.live.Fail = func(n lwstest.Name) error {
+				return apierrors.NewGenericServerResponse(404, "GET", schema.GroupResource{Resource: string(n.Kind)}, n.Name, "404 page not found", 0, true)
+			}
+			own(e, lwstest.Former("Secret", "s"))
+		}, identity.Squatter},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
