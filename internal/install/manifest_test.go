@@ -125,6 +125,7 @@ func TestRolesGrantTheLeast(t *testing.T) {
 		"lws-manager-role  pods []":                                                "get list watch create delete",
 		"lws-manager-role  persistentvolumeclaims []":                              "get list watch create patch",
 		"lws-manager-role  pods/finalizers []":                                     "update",
+		"lws-manager-role apps statefulsets/finalizers []":                         "update",
 		"lws-manager-role  nodes []":                                               "get list watch",
 		"lws-manager-role scheduling.volcano.sh podgroups []":                      "create delete get list patch watch",
 		"lws-manager-role  events []":                                              "create patch",
