@@ -109,6 +109,7 @@ func TestFaultsNameTheirField(t *testing.T) {
 		"webhook: {port: 0}":                                                      "webhook.port: Invalid value: 0: must be between 1 and 65535",
 		"leaderElection: {resourceLock: endpoints}":                               `leaderElection.resourceLock: Unsupported value: "endpoints": supported values: "leases"`,
 		"leaderElection: {resourceName: 'A B'}":                                   `leaderElection.resourceName: Invalid value: "A B": `,
+		"leaderElection: {leaseDuration: 9ms}":                                    `leaderElection.leaseDuration: Invalid value: "9ms": must be 1s at least`,
 		"leaderElection: {leaseDuration: 10s}":                                    `leaderElection.leaseDuration: Invalid value: "10s": must be longer than renewDeadline, 10s`,
 		"leaderElection: {renewDeadline: 2s}":                                     `leaderElection.renewDeadline: Invalid value: "2s": must be longer than 1.2 times retryPeriod, 2.4s`,
 		"leaderElection: {retryPeriod: -1s}":                                      `leaderElection.retryPeriod: Invalid value: "-1s": must be greater than 0`,

@@ -46,6 +46,9 @@ func validateLeaderElection(l v1alpha1.LeaderElection, path *field.Path) (faults
 	for _, message := range validation.IsDNS1123Subdomain(l.ResourceName) {
 		faults = append(faults, field.Invalid(path.Child("resourceName"), l.ResourceName, message))
 	}
+	if l.LeaseDuration.Duration < time.Second {
+		faults = append(faults, field.Invalid(path.Child("leaseDuration"), l.LeaseDuration.Duration.String(), "must be 1s at least: a lease counts whole seconds"))
+	}
 	if l.RetryPeriod.Duration <= 0 {
 		faults = append(faults, field.Invalid(path.Child("retryPeriod"), l.RetryPeriod.Duration.String(), "must be greater than 0"))
 	}
