@@ -2,6 +2,7 @@ package lws
 
 import (
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -63,13 +64,27 @@ func (d *groupDecision) ghosts() bool {
 		return false
 	}
 	blocking := d.Group.ghosts(SizeOf(d.Leader, d.Set))
+	unwatched := slices.DeleteFunc(all, func(g ghost) bool { return BearsName(g.object, d.Set.Name) })
+	waited := blocking
 	if len(blocking) == 0 {
-		return true
+		waited = unwatched
 	}
-	sortGhosts(blocking)
-	d.plan.wait(Wait{Reason: because(CodePreviousIncarnation,
-		fmt.Sprintf("group %d waits for %s of the previous incarnation: %s", d.Index, counted(blocking), named(blocking)))})
-	return false
+	if len(waited) > 0 {
+		d.awaitGhosts(waited, len(unwatched) > 0)
+	}
+	return len(blocking) == 0
+}
+
+// awaitGhosts waits for ghosts to leave. What is not ours by labels is not watched: if
+// there is any, no event tells when it has gone.
+func (d *groupDecision) awaitGhosts(ghosts []ghost, unwatched bool) {
+	sortGhosts(ghosts)
+	wait := Wait{Reason: because(CodePreviousIncarnation,
+		fmt.Sprintf("group %d waits for %s of the previous incarnation: %s", d.Index, counted(ghosts), named(ghosts)))}
+	if unwatched {
+		wait.Until = d.Now.Add(conflictLook)
+	}
+	d.plan.wait(wait)
 }
 
 // squatters has the group look again for what stands in its way: what is not
