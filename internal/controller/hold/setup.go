@@ -44,14 +44,33 @@ type Options struct {
 func Setup(mgr ctrl.Manager, o Options) error {
 	p := &pass{observe: o.Holds, act: o.Actor, narrate: o.Narrator, ttl: o.ReleaseTTL, now: o.Now}
 	claims, namespaces := newKeys(o.Holds.AwaitSync, o.Holds.All), newKeys(o.Holds.AwaitSync, o.Holds.Namespaces)
-	followers := observe.Followers{Claim: claims.in(gather), Namespace: namespaces.named(recount), Gone: p.left, Ends: p.narrate.Ends}
-	if err := o.Holds.Follow(context.Background(), followers); err != nil {
+	if err := o.Holds.Follow(context.Background(), p.followers(claims, namespaces, mgr.Elected())); err != nil {
 		return fmt.Errorf("follow claims: %w", err)
 	}
 	if err := complete(mgr, Name, claims, &claimReconciler{p}); err != nil {
 		return err
 	}
 	return complete(mgr, "held-claims", namespaces, &namespaceReconciler{p})
+}
+
+// followers are told what events concern. They are followed by replicas that stand by,
+// too, of which none may tell what the one that leads tells.
+func (p *pass) followers(claims, namespaces *keys, elected <-chan struct{}) observe.Followers {
+	return observe.Followers{
+		Claim: claims.in(gather), Namespace: namespaces.named(recount),
+		Gone: leading(elected, p.left), Ends: leading(elected, p.narrate.Ends),
+	}
+}
+
+// leading tells nothing before the replica leads.
+func leading[T any](elected <-chan struct{}, tell func(T)) func(T) {
+	return func(what T) {
+		select {
+		case <-elected:
+			tell(what)
+		default:
+		}
+	}
 }
 
 func complete(mgr ctrl.Manager, name string, keys *keys, reconciler ctrlReconciler) error {
