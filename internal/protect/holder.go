@@ -44,7 +44,8 @@ type Holder struct {
 	over bool
 	// since is how old it is.
 	since time.Time
-	// under is the workload at the top of a pod's chain of controllers, or empty.
+	// under is the workload at the top of a pod's chain of controllers, or the CronJob of a
+	// Job, or empty.
 	under types.UID
 }
 
@@ -82,6 +83,7 @@ func (w World) Holders(claim *corev1.PersistentVolumeClaim) (holders, idle []Hol
 			continue // what is being deleted wants nothing
 		}
 		h := workloadHolder(c, top)
+		h.under = w.Desire.schedule(top)
 		if c.want.past() {
 			continue
 		}
@@ -102,7 +104,8 @@ func Refusing(holders []Holder) []Holder {
 }
 
 // told are the refusing holders that are named on a claim. A pod whose workload
-// holds the claim as well goes without saying: it may come and go.
+// holds the claim as well goes without saying, and so does the Job of a CronJob: it may
+// come and go.
 func told(holders []Holder) []Holder {
 	workloads := map[types.UID]bool{}
 	for _, h := range holders {

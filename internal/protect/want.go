@@ -211,19 +211,34 @@ const maxChain = 8
 
 // top is the workload that a person would scale or delete, and whether anything
 // up the chain is on its way out. links are controllers that want nothing
-// themselves: pods.
+// themselves: pods. Under a CronJob it is the Job: what that has begun goes on, whatever
+// becomes of the schedule.
 func (d *Desire) top(want *Want, links map[types.UID]Link) (top *Want, ending bool) {
 	top, ending = want, want.Ending
 	for next, steps := want.Controller, 0; next != "" && steps < maxChain; steps++ {
-		if i, ok := d.byUID[next]; ok {
-			top = &d.wants[i]
-			ending = ending || top.Ending
-			next = top.Controller
+		i, ok := d.byUID[next]
+		if !ok {
+			next = links[next].Controller
 			continue
 		}
-		next = links[next].Controller
+		above := &d.wants[i]
+		if above.Workload.Kind != cronJob {
+			top = above
+		}
+		ending = ending || above.Ending
+		next = above.Controller
 	}
 	return top, ending
+}
+
+// schedule is the CronJob that a workload was begun by, or empty. One CronJob is not
+// begun by another: those that are forged into a ring would hide each other.
+func (d *Desire) schedule(want *Want) types.UID {
+	i, ok := d.byUID[want.Controller]
+	if ok && want.Workload.Kind != cronJob && d.wants[i].Workload.Kind == cronJob {
+		return want.Controller
+	}
+	return ""
 }
 
 // topOf is the workload at the top of a pod's chain, or empty.

@@ -197,6 +197,18 @@ func TestARingOfControllersEnds(t *testing.T) {
 	}
 }
 
+func TestCronJobsThatBeginEachOtherHoldAllTheSame(t *testing.T) {
+	ring := func(name, by string) protect.Want {
+		cron := &batchv1.CronJob{ObjectMeta: meta(name)}
+		cron.Spec.JobTemplate.Spec.Template = naming("data")
+		controlledBy("CronJob", types.UID("uid-"+by))(cron)
+		return protect.OfCronJob(cron)
+	}
+	if d := protect.DecideHold(holdView(claim("data"), ring("a", "b"), ring("b", "a"))); d.Annotations[protect.HoldersAnnotation] != "CronJob/a, CronJob/b" {
+		t.Errorf("held by %v", d.Annotations)
+	}
+}
+
 func TestCheckKind(t *testing.T) {
 	if err := protect.JobSet.Check(); err != nil {
 		t.Error(err)

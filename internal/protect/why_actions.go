@@ -86,14 +86,14 @@ func (c Case) deedFor(h Explained) (key string, d deed) {
 		d.Do, d.Command = h.Name+": "+h.Released, c.unsay(h)
 		return key, d
 	}
-	if ends, top, ok := c.workloadOf(c.Pods[h.UID]); ok && (!isOver(corev1.PodPhase(h.Phase)) || ends.Idle == finished) {
-		name := string(ends.Workload.Kind) + "/" + ends.Workload.Name
-		d.Do, d.Command = name+": "+ends.Released, scaleTo(ends.Workload, 0)
-		if ends.Idle == finished {
-			d.Do, d.Command = "delete "+name, deletion(ends.Workload)
+	if top, ok := c.workloadOf(c.Pods[h.UID]); ok && (!isOver(corev1.PodPhase(h.Phase)) || top.Idle == finished) {
+		name := string(top.Workload.Kind) + "/" + top.Workload.Name
+		d.Do, d.Command = name+": "+top.Released, scaleTo(top.Workload, 0)
+		if top.Idle == finished {
+			d.Do, d.Command = "delete "+name, deletion(top.Workload)
 		}
 		d.wanted = c.refuses() && c.wants(top)
-		return name + "/" + string(ends.Workload.UID), d
+		return name + "/" + string(top.Workload.UID), d
 	}
 	d.Suggestion = c.deletePod(h)
 	return key, d
@@ -111,7 +111,7 @@ func (c Case) deletePod(h Explained) Suggestion {
 	if pod == nil {
 		return s
 	}
-	_, _, known := c.workloadOf(pod)
+	_, known := c.workloadOf(pod)
 	if by := controllerOf(pod); by != "" && !known {
 		s.Do += " (" + by + " controls it, and may make another)"
 	}
@@ -161,12 +161,10 @@ func ends(h Explained) string {
 	return ""
 }
 
-// workloadOf is the workload that would make a deleted pod again: the one that ends
-// its pods, and the one at the top, which wants them. They are two below a CronJob
-// alone: what it has begun goes on when it is suspended.
-func (c Case) workloadOf(pod *corev1.Pod) (ends, top *Want, ok bool) {
+// workloadOf is the workload that would make a deleted pod again.
+func (c Case) workloadOf(pod *corev1.Pod) (top *Want, ok bool) {
 	if pod == nil {
-		return nil, nil, false
+		return nil, false
 	}
 	next := types.UID("")
 	if i := slices.IndexFunc(pod.OwnerReferences, isController); i >= 0 {
@@ -174,16 +172,12 @@ func (c Case) workloadOf(pod *corev1.Pod) (ends, top *Want, ok bool) {
 	}
 	for range maxChain {
 		if i, ok := c.World.Desire.byUID[next]; ok {
-			ends = &c.World.Desire.wants[i]
-			top, ending := c.World.Desire.top(ends, c.World.Links)
-			if top.Workload.Kind != "CronJob" {
-				ends = top
-			}
-			return ends, top, !ending
+			top, ending := c.World.Desire.top(&c.World.Desire.wants[i], c.World.Links)
+			return top, !ending
 		}
 		next = c.World.Links[next].Controller
 	}
-	return nil, nil, false
+	return nil, false
 }
 
 // unblocking are the remedies for those that are told to leave and cannot, or could

@@ -110,7 +110,7 @@ func (c Case) because(e Explained, pod *corev1.Pod) string {
 
 // goesByItself tells of a finished pod whose workload is cleared away in time.
 func (c Case) goesByItself(pod *corev1.Pod) string {
-	ends, _, ok := c.workloadOf(pod)
+	ends, ok := c.workloadOf(pod)
 	if !ok || ends.GoesAfter == "" {
 		return ""
 	}

@@ -227,6 +227,19 @@ func TestWhatACronJobHasBegunIsEndedByItself(t *testing.T) {
 	if got, want := commands(c), []string{"kubectl patch cronjob nightly" + suspend, "kubectl patch job nightly-1" + suspend}; !slices.Equal(got, want) {
 		t.Errorf("held: got %q", got)
 	}
+	// The Job waits for a node, and the CronJob is suspended.
+	c = caseOf(claim("data", annotated(protect.HoldersAnnotation, "CronJob/nightly")), protect.Hold, nil, protect.OfCronJob(cron), protect.OfJob(job))
+	if got, want := commands(c), []string{"kubectl patch cronjob nightly" + suspend, "kubectl patch job nightly-1" + suspend}; !slices.Equal(got, want) {
+		t.Errorf("held, without a pod: got %q", got)
+	}
+	if d := protect.DecideHold(holdView(claim("data"), protect.OfCronJob(cron), protect.OfJob(job))); d.Annotations[protect.HoldersAnnotation] != "CronJob/nightly" {
+		t.Errorf("words that change with every Job: %v", d.Annotations)
+	}
+	cron.Spec.Suspend = new(true)
+	c = caseOf(claim("data", annotated(protect.HoldersAnnotation, "Job/nightly-1")), protect.Hold, nil, protect.OfCronJob(cron), protect.OfJob(job))
+	if got, want := commands(c), []string{"kubectl patch job nightly-1" + suspend}; !slices.Equal(got, want) {
+		t.Errorf("held by what a suspended one has begun: got %q", got)
+	}
 }
 
 func TestHowAClaimIsDeletedThatRefusesIt(t *testing.T) {

@@ -17,7 +17,10 @@ const (
 	finished     = "finished"
 )
 
-const replicaSet identity.Kind = "ReplicaSet"
+const (
+	replicaSet identity.Kind = "ReplicaSet"
+	cronJob    identity.Kind = "CronJob"
+)
 
 // template adds the claims that a pod template names.
 func (w *Want) template(path string, volumes []corev1.Volume) {
@@ -113,7 +116,7 @@ func OfJob(job *batchv1.Job) Want {
 
 // OfCronJob is what its next pods will name.
 func OfCronJob(job *batchv1.CronJob) Want {
-	w := newWant("CronJob", "batch/v1", job)
+	w := newWant(cronJob, "batch/v1", job)
 	w.template("spec.jobTemplate.spec.template", job.Spec.JobTemplate.Spec.Template.Spec.Volumes)
 	if job.Spec.Suspend != nil && *job.Spec.Suspend {
 		w.Idle = suspended
