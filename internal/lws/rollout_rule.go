@@ -21,9 +21,26 @@ func (d *setDecision) rolling() {
 		d.course = d.rollout.next()
 		return
 	}
-	if Paused(d.Set) { // leaders of an earlier StatefulSet may stand
+	inherited := d.inherited()
+	if Paused(d.Set) || inherited > 0 {
 		d.course.partition = max(d.course.partition, d.course.replicas)
 	}
+	d.course.replicas = max(d.course.replicas, inherited)
+}
+
+// inherited is how many ordinals there are up to the highest leader that an earlier
+// StatefulSet left behind, surge groups included, or zero. The one that adopts them
+// replaces those that are outdated from its partition on at once, and knows nothing of
+// their workers: until they are its own it is granted none, and takes none away.
+func (d *setDecision) inherited() int32 {
+	_, surge := rollingBudget(d.Set)
+	var ordinals int32
+	for _, leader := range d.Leaders.Orphans {
+		if _, index := identity.ParentAndOrdinal(leader.Name); int32(index) < Replicas(d.Set)+surge {
+			ordinals = max(ordinals, int32(index)+1)
+		}
+	}
+	return ordinals
 }
 
 // leaderStatefulSet is the leader StatefulSet that is, or is about to be, the
@@ -43,7 +60,7 @@ func (d *setDecision) rolloutOf(sts *appsv1.StatefulSet) rollout {
 		running: PodsOf(sts), partition: livePartition(sts), applied: appliedReplicas(sts, Replicas(d.Set)),
 		changed:  leadersKey(sts) != d.key || displaced(sts, d.Set, d.key),
 		paused:   Paused(d.Set),
-		observed: sts.Status.ObservedGeneration == sts.Generation || sts.Status.ObservedGeneration == 0,
+		observed: (sts.Status.ObservedGeneration == sts.Generation || sts.Status.ObservedGeneration == 0) && d.inherited() == 0,
 	}
 	r.places = make([]place, max(r.replicas, r.running))
 	for i := range d.Groups {
