@@ -75,5 +75,9 @@ func (p *Plan) nudge(sts *appsv1.StatefulSet, token, why string) {
 // LacksPods tells whether a StatefulSet has fewer pods than it is to have.
 func LacksPods(sts *appsv1.StatefulSet) bool { return sts.Status.Replicas < PodsOf(sts) }
 
-// PodsOf is how many pods a StatefulSet is to have.
-func PodsOf(sts *appsv1.StatefulSet) int32 { return orDefault(sts.Spec.Replicas, 1) }
+// mostPods is twice as many groups as a set may have: with surge, none has more.
+const mostPods = 2_000_000
+
+// PodsOf is how many pods a StatefulSet is to have. Who scales one by hand may ask for
+// more than there is memory for to think of; it is scaled back all the same.
+func PodsOf(sts *appsv1.StatefulSet) int32 { return min(orDefault(sts.Spec.Replicas, 1), mostPods) }

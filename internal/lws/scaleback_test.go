@@ -1,13 +1,33 @@
 package lws_test
 
 import (
+	"math"
+	"runtime"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 
+	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/lwstest"
 )
+
+// Its places were counted one by one, in as many GB as the number has.
+func TestAStatefulSetThatSomebodyScaledBeyondMeasureIsScaledBack(t *testing.T) {
+	c := running(t, 2, 2)
+	lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) { sts.Spec.Replicas = lwstest.Ptr[int32](math.MaxInt32) })
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	plan := c.decideSet()
+	runtime.ReadMemStats(&after)
+	apply, _ := one[action.Apply](t, plan).Object.(*appsv1.StatefulSet)
+	if got := lws.PodsOf(apply); got != 2 {
+		t.Errorf("scaled to %d", got)
+	}
+	if used := (after.TotalAlloc - before.TotalAlloc) >> 20; used > 64 {
+		t.Errorf("%d MiB were used to think of it", used)
+	}
+}
 
 // Who scales the workers of a group by hand has them back as its template says.
 func TestWorkersThatSomebodyScaledAreScaledBack(t *testing.T) {
