@@ -32,12 +32,20 @@ func (d *setDecision) asFound(desired *appsv1.StatefulSet) {
 	if !BearsName(live, d.Set.Name) || leadersKey(live) != key || live.Spec.Template.Labels[lwsv1.RevisionKey] != key {
 		return
 	}
-	ours := live.Annotations[AppliedAnnotationKey] != "" || d.Applied.UID == live.UID
-	strange := !ours && !madeAlike(&live.Spec.Template, &desired.Spec.Template)
-	if strange || live.Annotations[AsFoundAnnotationKey] == key {
+	if !d.foundTemplate(live) || d.displaced(live) { // who is placed otherwise is replaced anyway
+		return
+	}
+	if live.Annotations[AsFoundAnnotationKey] == key || !madeAlike(&live.Spec.Template, &desired.Spec.Template) {
 		desired.Spec.Template = live.Spec.Template
 		desired.Annotations[AsFoundAnnotationKey] = key
 	}
+}
+
+// foundTemplate tells whether the template of a leader StatefulSet may be another
+// implementation's: ours never wrote it, or left it as it was found.
+func (d *setDecision) foundTemplate(live *appsv1.StatefulSet) bool {
+	ours := live.Annotations[AppliedAnnotationKey] != "" || d.Applied.UID == live.UID
+	return !ours || live.Annotations[AsFoundAnnotationKey] == leadersKey(live)
 }
 
 // madeAlike tells whether an apply of one template would leave the other as it is.

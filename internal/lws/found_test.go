@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
@@ -165,6 +166,58 @@ func TestTheTemplateThatWasFoundGoesWithItsRevision(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A topology that is edited replaces all leaders anyway. The template stayed as it was
+// found, and so the set was about to be rolled for ever, with a surge group to spare.
+func TestTheTemplateThatWasFoundGoesWithANewPlacement(t *testing.T) {
+	for _, taken := range []bool{true, false} { // before the edit, or with it
+		c := found(t, foundTemplates[4].spoil)
+		lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { rollingOf(set).MaxSurge = intstr.FromInt32(1) })
+		node := &corev1.Node{}
+		node.Name, node.Labels = lwstest.Node, map[string]string{"rack": "r1"}
+		lwstest.Add(c.FakeStore, node)
+		if taken {
+			c.settleAll()
+		}
+		place(c, lwsv1.ExclusiveKeyAnnotationKey, "rack")
+		apply := one[action.Apply](t, c.decideSet()).Object.(*appsv1.StatefulSet)
+		if got := partition(apply); got != 2 {
+			t.Errorf("taken over %t: replaces from %d on at once", taken, got)
+		}
+		c.settleAll()
+		if sts := leadersOf(c); lws.PodsOf(sts) != 2 || sts.Annotations[lws.AsFoundAnnotationKey] != "" || brief(c.status())[available] != isAvailable {
+			t.Errorf("taken over %t: %d leaders, annotations %v, %v", taken, lws.PodsOf(sts), sts.Annotations, brief(c.status()))
+		}
+		for _, pod := range lwstest.All[*corev1.Pod](c.Objects) {
+			if got := pod.Annotations[lwsv1.ExclusiveKeyAnnotationKey]; got != "rack" {
+				t.Errorf("taken over %t: pod %s is placed by %q", taken, pod.Name, got)
+			}
+		}
+	}
+}
+
+// Another version did not write a topology into the template: nobody edited it, and no
+// pod is replaced for it, whether or not the rollout is paused meanwhile.
+func TestTheTemplateThatWasFoundStaysThoughItsPlacementIsSpeltOtherwise(t *testing.T) {
+	c := found(t, func(sts *appsv1.StatefulSet) { sts.Annotations[lwsv1.SubGroupExclusiveKeyAnnotationKey] = "rack" })
+	place(c, lwsv1.SubGroupExclusiveKeyAnnotationKey, "rack")
+	before := leadersOf(c).Spec.DeepCopy()
+	look := func() {
+		t.Helper()
+		c.settleAll()
+		if diff := cmp.Diff(before, &leadersOf(c).Spec, cmpopts.IgnoreFields(appsv1.StatefulSetSpec{}, "UpdateStrategy")); diff != "" {
+			t.Errorf("(-before +after)\n%s", diff)
+		}
+		if got := brief(c.status())[available]; got != isAvailable {
+			t.Errorf("got %v", brief(c.status()))
+		}
+	}
+	look()
+	lwstest.Edit(c.FakeStore, "w", lwstest.Annotation(lwsv1.PausedAnnotationKey, lwsv1.PausedValue))
+	look()
+	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { delete(set.Annotations, lwsv1.PausedAnnotationKey) })
+	look()
 }
 
 // What lockstep made itself is repaired.

@@ -66,11 +66,15 @@ func (d *setDecision) withTopology(set lwsv1.LeaderWorkerSet) *lwsv1.LeaderWorke
 	if sts == nil {
 		return &set
 	}
-	asked := templateAnnotations(&set, &set)
+	placed := merged(sts.Spec.Template.Annotations, nil)
 	for _, key := range placements {
-		d.pending = d.pending || asked[key] != sts.Spec.Template.Annotations[key]
+		if d.misplaced(sts, &set, key) {
+			d.pending = true
+			continue
+		}
+		placed[key] = set.Annotations[key]
 	}
-	placeAs(&set, sts.Spec.Template.Annotations)
+	placeAs(&set, placed)
 	return &set
 }
 

@@ -2,6 +2,7 @@ package lws
 
 import (
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -18,14 +19,18 @@ var placements = []string{lwsv1.ExclusiveKeyAnnotationKey, lwsv1.SubGroupExclusi
 // displaced tells whether the leaders of a StatefulSet are placed otherwise than
 // the set says. To the StatefulSet controller that is a new template like any
 // other, and it must be given like one: with nothing replaced yet.
-func displaced(sts *appsv1.StatefulSet, set *lwsv1.LeaderWorkerSet, key string) bool {
-	desired := leaderTemplate(set, key)
-	for _, placement := range placements {
-		if sts.Spec.Template.Annotations[placement] != desired.Annotations[placement] {
-			return true
-		}
+func (d *setDecision) displaced(sts *appsv1.StatefulSet) bool {
+	return slices.ContainsFunc(placements, func(placement string) bool { return d.misplaced(sts, d.Set, placement) })
+}
+
+// misplaced is the same of one annotation. Where the template was found, another
+// version may have said it otherwise: what counts is whether it was written for what
+// the set says now, and that is copied to the metadata with each write.
+func (d *setDecision) misplaced(sts *appsv1.StatefulSet, set *lwsv1.LeaderWorkerSet, placement string) bool {
+	if sts.Spec.Template.Annotations[placement] == templateAnnotations(set, set)[placement] {
+		return false
 	}
-	return false
+	return !d.foundTemplate(sts) || sts.Annotations[placement] != set.Annotations[placement]
 }
 
 // leftBehind tells whether a leader was made from another template than its

@@ -58,7 +58,7 @@ func (d *setDecision) rolloutOf(sts *appsv1.StatefulSet) rollout {
 		replicas: Replicas(d.Set), keep: strategyPartition(d.Set),
 		unavailable: min(unavailable, Replicas(d.Set)), surge: surge,
 		running: PodsOf(sts), partition: livePartition(sts), applied: appliedReplicas(sts, Replicas(d.Set)),
-		changed:  leadersKey(sts) != d.key || displaced(sts, d.Set, d.key),
+		changed:  leadersKey(sts) != d.key || d.displaced(sts),
 		paused:   Paused(d.Set),
 		observed: (sts.Status.ObservedGeneration == sts.Generation || sts.Status.ObservedGeneration == 0) && d.inherited() == 0,
 	}
