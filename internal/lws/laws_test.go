@@ -207,7 +207,7 @@ func checkOwned(t *rapid.T, d decided, create action.Create) {
 func writesStayInTheNamespace(t *rapid.T, c *cluster, m *met) {
 	verbs := map[identity.Kind]string{
 		identity.KindLeaderWorkerSet:       "status",
-		identity.KindStatefulSet:           "create apply delete",
+		identity.KindStatefulSet:           "create apply relabel delete",
 		identity.KindPod:                   "create delete",
 		identity.KindService:               "create apply delete",
 		identity.KindControllerRevision:    "create apply relabel delete",
