@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -87,10 +88,18 @@ func History(s survey.Survey, revisions []*appsv1.ControllerRevision) *SetHistor
 		}
 		h.Revisions = append(h.Revisions, r)
 	}
-	if live, err := contentOf(set); err == nil && current != nil {
+	if live, err := contentOf(set); err == nil && current != nil && !isSaid(s, revisions) {
 		h.Waiting = changes("", current, live)
 	}
 	return h
+}
+
+// isSaid tells whether nothing that the spec says waits for a revision: claims never do, and
+// what nobody wrote is no difference.
+func isSaid(s survey.Survey, revisions []*appsv1.ControllerRevision) bool {
+	return slices.ContainsFunc(revisions, func(r *appsv1.ControllerRevision) bool {
+		return r.Labels[lwsv1.RevisionKey] == s.Standing.Key && lws.Agrees(s.Set.Set, r.Data.Raw)
+	})
 }
 
 func revisionOf(s survey.Survey, stored *appsv1.ControllerRevision) Revision {

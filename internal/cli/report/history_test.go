@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -71,6 +72,19 @@ func TestHistoryTellsWhatWaits(t *testing.T) {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("got %s, want it to say %q", out.String(), want)
 		}
+	}
+}
+
+// Claims of the spec that no StatefulSet takes would wait for ever.
+func TestClaimsWaitForNoRevision(t *testing.T) {
+	s := twoGroups()
+	s.Set.Set.Spec.LeaderWorkerTemplate.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}}}
+	if h := report.History(s, revisions()); len(h.Waiting) > 0 {
+		t.Errorf("got %v", h.Waiting)
+	}
+	of, err := report.UsualComparison(s.Set.Set, revisions())
+	if want := (report.Comparison{From: 1, To: 2}); err != nil || of != want {
+		t.Errorf("compares %v, %v", of, err)
 	}
 }
 
