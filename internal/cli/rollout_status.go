@@ -74,7 +74,13 @@ func (o *options) rolloutStatus(ctx context.Context, sets chosen, f follow) erro
 	changed, lost := changes(ctx, []*survey.Session{session})
 	f.several = len(keys) > 1
 	return each(keys, func(key types.NamespacedName) error {
-		return o.followRollout(ctx, session, key, f, func() error { return await(ctx, changed, lost, false) })
+		return o.followRollout(ctx, session, key, f, func() error {
+			err := await(ctx, changed, lost, false)
+			if note := troubles([]*survey.Session{session}); err == nil && note != "" {
+				fmt.Fprintln(o.ErrOut, note)
+			}
+			return err
+		})
 	})
 }
 

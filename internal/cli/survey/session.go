@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"sync"
 	"time"
 
@@ -29,10 +30,11 @@ type Session struct {
 	// Reader reads the namespace from memory; Live asks the API server.
 	Reader, Live client.Reader
 	// Changed receives when anything that surveys are made of has changed since
-	// it was last received from.
+	// it was last received from, and when the API server begins not to answer.
 	Changed <-chan struct{}
 
 	ctx     context.Context
+	changed chan<- struct{}
 	mu      sync.Mutex
 	trouble error
 }
@@ -48,7 +50,8 @@ func (s *Session) Err() error { return context.Cause(s.ctx) }
 // when the API server refuses to be read.
 func Open(ctx context.Context, config *rest.Config, namespace string) (*Session, error) {
 	ctx, fail := context.WithCancelCause(ctx)
-	s := &Session{ctx: ctx}
+	changed := make(chan struct{}, 1)
+	s := &Session{ctx: ctx, Changed: changed, changed: changed}
 	if err := s.open(config, namespace, fail); err != nil {
 		fail(err)
 		return nil, err
@@ -58,6 +61,7 @@ func Open(ctx context.Context, config *rest.Config, namespace string) (*Session,
 
 func (s *Session) open(config *rest.Config, namespace string, fail context.CancelCauseFunc) error {
 	config = ReadOnly(config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return listener{next, s.note} })
 	limit := config.Timeout
 	config.Timeout = 0 // a watch lasts
 	config.QPS = -1    // the API server knows best how much it can bear
@@ -92,25 +96,17 @@ func (s *Session) cache(config *rest.Config, namespace string, fail context.Canc
 	options.Scheme = Scheme()
 	options.DefaultNamespaces = map[string]cache.Config{namespace: {}}
 	options.DefaultWatchErrorHandler = func(_ context.Context, _ *toolscache.Reflector, err error) {
-		s.note(err)
 		if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
 			fail(err)
+			return
 		}
+		s.note(err)
 	}
 	return cache.New(config, options)
 }
 
 // follow asks for everything a survey reads, and to be told when it changes.
 func (s *Session) follow(held cache.Cache) error {
-	changed := make(chan struct{}, 1)
-	s.Changed = changed
-	tell := func() {
-		s.note(nil)
-		select {
-		case changed <- struct{}{}:
-		default: // told already
-		}
-	}
 	if err := observe.Index(s.ctx, held); err != nil {
 		return err
 	}
@@ -120,9 +116,9 @@ func (s *Session) follow(held cache.Cache) error {
 			return err
 		}
 		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc:    func(any) { tell() },
-			UpdateFunc: func(_, _ any) { tell() },
-			DeleteFunc: func(any) { tell() },
+			AddFunc:    func(any) { s.tell() },
+			UpdateFunc: func(_, _ any) { s.tell() },
+			DeleteFunc: func(any) { s.tell() },
 		})
 		if err != nil {
 			return fmt.Errorf("watch %T: %w", object, err)
@@ -152,17 +148,46 @@ func (s *Session) fill(held cache.Cache, limit time.Duration, fail context.Cance
 	return fmt.Errorf("the API server has not told of all objects within %s; allow more with --request-timeout", limit)
 }
 
+// tell has whoever watches look again.
+func (s *Session) tell() {
+	select {
+	case s.changed <- struct{}{}:
+	default: // told already
+	}
+}
+
+// note notes what came of a request, and tells of the first that is not answered: nothing
+// else may ever come.
 func (s *Session) note(err error) {
 	if errors.Is(err, io.EOF) {
 		return // a watch that ended in good order
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	begins := err != nil && s.trouble == nil
 	s.trouble = err
+	s.mu.Unlock()
+	if begins {
+		s.tell()
+	}
 }
 
-// Trouble returns the last error of watching since anything was last heard, or
-// nil.
+// listener hears whether requests are answered. Those who watch an API server that is not
+// there try again without a word.
+type listener struct {
+	next http.RoundTripper
+	note func(error)
+}
+
+// RoundTrip implements http.RoundTripper.
+func (l listener) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := l.next.RoundTrip(request)
+	if err == nil || request.Context().Err() == nil {
+		l.note(err)
+	}
+	return response, err
+}
+
+// Trouble returns what went wrong with reading since anything was last answered, or nil.
 func (s *Session) Trouble() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
