@@ -220,7 +220,7 @@ func TestALeaderThatEndedIsRememberedBeyondALookThatFails(t *testing.T) {
 // What a runtime gives as a reason has no bound, and a status and its conditions have.
 func TestAReasonIsAWord(t *testing.T) {
 	for given, want := range map[string]string{
-		"OOMKilled": "OOMKilled", "\x1b[2JBad\r\nWord": "[2JBad", "": lws.CodePodRestarted, " \n": lws.CodePodRestarted,
+		"OOMKilled": "OOMKilled", "\x1b[2JBad\r\nWord": "[2JBad", "": lws.CodePodRestarted, "\t\r": lws.CodePodRestarted,
 		strings.Repeat("é", 1<<20): strings.Repeat("é", 30) + "…",
 	} {
 		c := running(t, 1, 2, onRestart)
