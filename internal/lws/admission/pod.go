@@ -85,12 +85,12 @@ func isLeader(pod *corev1.Pod) bool {
 	return pod.Labels[lwsv1.WorkerIndexLabelKey] == "0" && !ledByItsMaker(pod)
 }
 
-// ledByItsMaker tells a worker by its StatefulSet, which is named like the leader. Taken for
-// a leader it would be given a group of its own, by which its StatefulSet does not
-// find it again.
+// ledByItsMaker tells a worker by its StatefulSet, which is named like the leader; that
+// of leaders is named like the set. Taken for a leader a worker would be given a group of
+// its own, by which its StatefulSet does not find it again.
 func ledByItsMaker(pod *corev1.Pod) bool {
 	leader := pod.Annotations[lwsv1.LeaderPodNameAnnotationKey]
-	return leader != "" && leader == madeBy(pod)
+	return leader != "" && leader == madeBy(pod) && leader != pod.Labels[lwsv1.SetNameLabelKey]
 }
 
 // madeBy is the name of the StatefulSet that made a pod, or empty.

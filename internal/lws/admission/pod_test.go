@@ -148,6 +148,17 @@ func TestATemplateDoesNotMakeWorkersLeaders(t *testing.T) {
 	}
 }
 
+// A leader without workers may bear the mark of workers.
+func TestAMarkThatNamesTheSetMakesNoWorker(t *testing.T) {
+	pod := mutate(t, newLeader("w-3", withPodAnnotation(lwsv1.LeaderPodNameAnnotationKey, "w"), func(p *corev1.Pod) {
+		controlled := true
+		p.OwnerReferences = []metav1.OwnerReference{{Kind: "StatefulSet", Name: "w", Controller: &controlled}}
+	}))
+	if pod.Labels[lwsv1.WorkerIndexLabelKey] != "0" || pod.Labels[lwsv1.GroupIndexLabelKey] != "3" {
+		t.Errorf("labels %v, want those of the leader of group 3", pod.Labels)
+	}
+}
+
 func TestLeaderWithSubdomainOfItsOwn(t *testing.T) {
 	pod := mutate(t, newLeader("w-3", withPodAnnotation(lwsv1.SubdomainPolicyAnnotationKey, "UniquePerReplica")))
 	if pod.Spec.Subdomain != "w-3" {
