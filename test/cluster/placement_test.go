@@ -123,6 +123,13 @@ func (s *scene) awaitEvent(set *lwsv1.LeaderWorkerSet, reason string) {
 	})
 }
 
+// copied is the template of somebody who took the labels of a leader that runs.
+func copied(set *lwsv1.LeaderWorkerSet) {
+	set.Spec.LeaderWorkerTemplate.WorkerTemplate.Labels = map[string]string{
+		lwsv1.WorkerIndexLabelKey: "0", lwsv1.GroupIndexLabelKey: "0", lwsv1.SubGroupIndexLabelKey: "0",
+	}
+}
+
 func TestSubgroupTopology(t *testing.T) {
 	for _, tt := range []struct {
 		policy lwsv1.SubGroupPolicyType
@@ -131,7 +138,7 @@ func TestSubgroupTopology(t *testing.T) {
 		t.Run(string(tt.policy), func(t *testing.T) {
 			aside(t)
 			s := newScene(t)
-			set := s.newSet("a", 2, tt.size, imageA, partsOf(2, tt.policy),
+			set := s.newSet("a", 2, tt.size, imageA, copied, partsOf(2, tt.policy),
 				annotated(lwsv1.SubGroupExclusiveKeyAnnotationKey, rack))
 			s.create(set)
 			set = s.awaitSettled(set)
