@@ -40,16 +40,28 @@ func (p *pass) wakeFailed(owner client.Object, status lwsv1.LeaderWorkerSetStatu
 	}
 }
 
-// ends remembers leaders that end by themselves: nobody deleted them yet.
+// ends remembers leaders that end by themselves, nobody deleted them yet, and how
+// workers were that have gone. Where the watch missed that, what it knew last may be
+// of long before.
 func ends(memory *observe.Memory, now func() time.Time) handler.EventHandler {
 	note := func(object client.Object) {
 		if pod, ok := object.(*corev1.Pod); ok && pod.DeletionTimestamp == nil && lws.Ended(pod) && lws.IsLeader(pod, labelledSet(pod).Name) {
 			memory.Over(pod, now())
 		}
 	}
+	gone := func(object client.Object) {
+		if pod, ok := object.(*corev1.Pod); ok && labelledSet(pod).Name != "" && !lws.IsLeader(pod, labelledSet(pod).Name) {
+			memory.Left(pod, now())
+		}
+	}
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, _ queue) { note(e.Object) },
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ queue) { note(e.ObjectNew) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ queue) {
+			if !e.DeleteStateUnknown {
+				gone(e.Object)
+			}
+		},
 	}
 }
 

@@ -114,6 +114,54 @@ func TestWhichLeadersAreRememberedToHaveEnded(t *testing.T) {
 	}
 }
 
+// A worker that went between two looks is judged by how it was seen last: to delete it
+// is not held against its group, however late the look, and what ended leaves evidence.
+func TestAWorkerThatIsGoneIsJudgedByHowItWasSeenLast(t *testing.T) {
+	now, grace := metav1.Now(), int64(30)
+	ended := func(pod *corev1.Pod, at metav1.Time) {
+		pod.Status.Phase = corev1.PodFailed
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "w", State: corev1.ContainerState{
+			Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled", FinishedAt: at},
+		}}}
+	}
+	tests := []struct {
+		name    string
+		change  func(*corev1.Pod)
+		unknown bool
+		reason  string
+		count   int32
+	}{
+		{"deleted at once", func(*corev1.Pod) {}, false, "PodDeleted", 0},
+		{"drained", func(pod *corev1.Pod) {
+			pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &now, &grace
+			ended(pod, now)
+		}, false, "PodDeleted", 0},
+		{"ended, and cleared away", func(pod *corev1.Pod) { ended(pod, now) }, false, "OOMKilled", 1},
+		{"the watch had missed it", func(*corev1.Pod) {}, true, "PodGone", 1},
+		{"another one of that name", func(pod *corev1.Pod) { pod.UID = "another" }, false, "PodGone", 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := newCluster(t, 0, lwstest.Set("w", 1, 2, lwstest.Policy(lwsv1.RecreateGroupOnPodRestart)))
+			c.live(20, "w-0")
+			worker := lwstest.Find[*corev1.Pod](c.FakeStore, "w-0-1").DeepCopy()
+			tt.change(worker)
+			ends(c.memory, c.now).Delete(t.Context(), event.DeleteEvent{Object: worker, DeleteStateUnknown: tt.unknown}, nil)
+			lwstest.Drop[*corev1.Pod](c.FakeStore, "w-0-1")
+			if _, err := c.lookAtGroup("w-0"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.lookAtSet(); err != nil {
+				t.Fatal(err)
+			}
+			told := lwstest.Find[*lwsv1.LeaderWorkerSet](c.FakeStore, "w").Status.Restarts
+			if len(told) != 1 || told[0].Count != tt.count || told[0].Failures[0].Reason != tt.reason || told[0].Failures[0].Pod != "w-0-1" {
+				t.Errorf("told %+v, want %s, held against the group %d times", told, tt.reason, tt.count)
+			}
+		})
+	}
+}
+
 // A process that has lost its lease may have written a failure down in its last
 // moment, after all groups were looked at by the next.
 func TestAFailureThatAnotherProcessWroteDownIsAnswered(t *testing.T) {

@@ -153,6 +153,9 @@ func (d *groupDecision) failureOfWorker(index int, was recorded) *Failure {
 	if i := slices.IndexFunc(estranged, is); i >= 0 {
 		return d.failureOf(estranged[i], was.restarts)
 	}
+	if i := slices.IndexFunc(d.Last, is); i >= 0 {
+		return d.failureOfGone(d.Last[i], was.restarts)
+	}
 	return d.absent(CodePodGone, name)
 }
 
@@ -191,6 +194,18 @@ func (d *groupDecision) failureOfLeaving(pod *corev1.Pod, restarts uint64) *Fail
 	}
 	f := d.failed(code, pod)
 	f.Doubtful = pod.DeletionTimestamp == nil
+	return f
+}
+
+// failureOfGone is how a pod failed that has gone between two looks, by how it was last
+// seen: a drained one is no more than deleted, however late the look, and one that ended
+// leaves its evidence.
+func (d *groupDecision) failureOfGone(last *corev1.Pod, restarts uint64) *Failure {
+	f := d.failureOf(last, restarts)
+	if f == nil || last.DeletionTimestamp != nil {
+		f = d.failureOfLeaving(last, restarts)
+	}
+	f.Doubtful = true
 	return f
 }
 

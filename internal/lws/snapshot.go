@@ -91,6 +91,9 @@ type GroupSnapshot struct {
 	// Departed is a leader that ended by itself and was deleted before its group was
 	// looked at, as it was then, else nil. Another may lead by now.
 	Departed *corev1.Pod
+	// Last are workers that have gone, as they were last seen. It is filled only where one
+	// is missing, and may lack any: nobody watched, or it was long ago.
+	Last []*corev1.Pod
 	// Finding is what an earlier look found of the group, or zero.
 	Finding Finding
 	// Revisions holds what bears the set's revision labels. It is filled only where the

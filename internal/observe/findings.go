@@ -200,6 +200,7 @@ func (o *Observer) verify(ctx context.Context, j *judge, w *lws.GroupSnapshot) e
 			return fmt.Errorf("look for leader %q: %w", leader, err)
 		}
 	}
+	w.Last = o.memory.lastOf(leader, w.Now)
 	if w.Leader = led; led != nil { // one that has gone meanwhile is past failing
 		if pods, err = o.withEstranged(ctx, w, pods); err != nil {
 			return err

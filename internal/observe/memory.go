@@ -42,6 +42,8 @@ type Memory struct {
 	refused map[types.NamespacedName]grievances
 	// over are leaders that ended by themselves and were not looked at since, by name.
 	over map[types.NamespacedName]over
+	// departures are workers that have gone, by the names of their leaders.
+	departures map[types.NamespacedName]departures
 }
 
 // name is one name of one kind.
@@ -115,6 +117,8 @@ func NewMemory(awake time.Time) *Memory {
 		findings: map[types.NamespacedName]lws.Finding{},
 		refused:  map[types.NamespacedName]grievances{},
 		over:     map[types.NamespacedName]over{},
+
+		departures: map[types.NamespacedName]departures{},
 	}
 }
 
@@ -191,6 +195,7 @@ func (m *Memory) forget(key types.NamespacedName) {
 	maps.DeleteFunc(m.vigils, func(k types.NamespacedName, _ *vigil) bool { return k == key || isGroupVigil(k, key) })
 	maps.DeleteFunc(m.findings, func(leader types.NamespacedName, _ lws.Finding) bool { return isGroupVigil(groupVigil(leader), key) })
 	maps.DeleteFunc(m.over, func(leader types.NamespacedName, _ over) bool { return isGroupVigil(groupVigil(leader), key) })
+	maps.DeleteFunc(m.departures, func(leader types.NamespacedName, _ departures) bool { return isGroupVigil(groupVigil(leader), key) })
 	maps.DeleteFunc(m.hidden, func(n name, _ hidden) bool {
 		return n.namespace == key.Namespace && (n.name == key.Name || strings.HasPrefix(n.name, key.Name+"-"))
 	})
