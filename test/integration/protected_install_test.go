@@ -310,8 +310,9 @@ func TestAnotherConfigurationLeavesNothingOfTheOneBefore(t *testing.T) {
 func TestAnOperatorWithoutAConfigurationLeavesNoneOfTheOneBefore(t *testing.T) {
 	c := newCluster(t)
 	deployed := func(o *install.Options) { withImage(o) }
+	var stored *corev1.ConfigMap
 	read := func() *v1alpha1.Configuration {
-		stored := &corev1.ConfigMap{}
+		stored = &corev1.ConfigMap{}
 		c.read(stored, v1alpha1.InstalledNamespace, v1alpha1.InstalledName)
 		config, err := operator.ParseConfig([]byte(stored.Data[v1alpha1.InstalledKey]))
 		c.must(err)
@@ -324,14 +325,24 @@ func TestAnOperatorWithoutAConfigurationLeavesNoneOfTheOneBefore(t *testing.T) {
 	if got := read().Protection.Kinds; len(got) != 1 {
 		t.Fatalf("got %v", got)
 	}
-	if out := c.install(deployed); !strings.Contains(out, "configmap/lockstep-configuration emptied") {
+	if out := c.install(deployed); !strings.Contains(out, "configmap/lockstep-configuration says nothing any more") {
 		t.Errorf("nothing is said of it:\n%s", out)
 	}
 	if got := read().Protection.Kinds; len(got) > 0 {
 		t.Errorf("of the configuration before stays %v", got)
 	}
-	if again := c.install(deployed); !strings.Contains(again, "nothing had to be changed") || strings.Contains(again, "emptied") {
+	if again := c.install(deployed); !strings.Contains(again, "nothing had to be changed") || strings.Contains(again, "any more") {
 		t.Errorf("the second run changed something:\n%s", again)
+	}
+	if read(); !strings.Contains(stored.Data["replaced."+v1alpha1.InstalledKey], "kind: Shard") {
+		t.Errorf("it is lost: %v", stored.Data)
+	}
+	c.install(func(o *install.Options) {
+		configured("protection: {graceSeconds: 7}")(o)
+		withImage(o)
+	})
+	if read(); len(stored.Data) != 1 {
+		t.Errorf("beside the next one stands %v", stored.Data)
 	}
 }
 
