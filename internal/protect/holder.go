@@ -44,9 +44,9 @@ type Holder struct {
 	over bool
 	// since is how old it is.
 	since time.Time
-	// under is the workload at the top of a pod's chain of controllers, or the CronJob of a
-	// Job, or empty.
-	under types.UID
+	// under are the workloads that speak for it where they hold as well: the one at the top
+	// of a pod's chain of controllers, and the CronJob that began that.
+	under []types.UID
 }
 
 // Finished tells of an idle workload that is over, and will not want the claim again.
@@ -111,7 +111,9 @@ func told(holders []Holder) []Holder {
 	for _, h := range holders {
 		workloads[h.UID] = workloads[h.UID] || h.Reason == DesiredState
 	}
-	return slices.DeleteFunc(Refusing(holders), func(h Holder) bool { return h.under != "" && workloads[h.under] })
+	return slices.DeleteFunc(Refusing(holders), func(h Holder) bool {
+		return slices.ContainsFunc(h.under, func(above types.UID) bool { return workloads[above] })
+	})
 }
 
 func (w World) podHolders(claim *corev1.PersistentVolumeClaim) []Holder {
@@ -123,7 +125,7 @@ func (w World) podHolders(claim *corev1.PersistentVolumeClaim) []Holder {
 		h := Holder{
 			Object: use.Pod, Name: "Pod/" + use.Pod.Name, UID: use.Pod.UID, Reason: UnboundPod, Proof: use.Path,
 			Node: use.Node, Phase: string(use.Phase), Released: "delete the pod",
-			under: w.Desire.topOf(use.Pod.UID, w.Links),
+			under: w.Desire.above(use.Pod.UID, w.Links),
 		}
 		if use.holds(claim) {
 			h.Reason = BoundPod

@@ -231,27 +231,28 @@ func (d *Desire) top(want *Want, links map[types.UID]Link) (top *Want, ending bo
 	return top, ending
 }
 
-// schedule is the CronJob that a workload was begun by, or empty. One CronJob is not
+// schedule is the CronJob that a workload was begun by, if any. One CronJob is not
 // begun by another: those that are forged into a ring would hide each other.
-func (d *Desire) schedule(want *Want) types.UID {
+func (d *Desire) schedule(want *Want) []types.UID {
 	i, ok := d.byUID[want.Controller]
 	if ok && want.Workload.Kind != cronJob && d.wants[i].Workload.Kind == cronJob {
-		return want.Controller
+		return []types.UID{want.Controller}
 	}
-	return ""
+	return nil
 }
 
-// topOf is the workload at the top of a pod's chain, or empty.
-func (d *Desire) topOf(pod types.UID, links map[types.UID]Link) types.UID {
+// above are the workload at the top of a pod's chain and the CronJob that began that: a
+// Job that is over holds nothing, and its pods are there as long as it is.
+func (d *Desire) above(pod types.UID, links map[types.UID]Link) []types.UID {
 	next := links[pod].Controller
 	for range maxChain {
 		if i, ok := d.byUID[next]; ok {
 			top, _ := d.top(&d.wants[i], links)
-			return top.Workload.UID
+			return append(d.schedule(top), top.Workload.UID)
 		}
 		next = links[next].Controller
 	}
-	return ""
+	return nil
 }
 
 // Link is one object of a chain of controllers.

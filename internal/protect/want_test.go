@@ -209,6 +209,34 @@ func TestCronJobsThatBeginEachOtherHoldAllTheSame(t *testing.T) {
 	}
 }
 
+// A pod that completed stays as long as its Job does, and each run leaves another.
+func TestTheRunsOfACronJobAreNotNamedBesideIt(t *testing.T) {
+	cron := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "nightly", UID: "uid-nightly"}}
+	cron.Spec.JobTemplate.Spec.Template.Spec.Volumes = []corev1.Volume{volume("data")}
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "nightly-1", UID: "uid-nightly-1"}}
+	job.Spec.Template.Spec.Volumes = []corev1.Volume{volume("data")}
+	controlledBy("CronJob", "uid-nightly")(job)
+	run := pod("nightly-1-a", []string{"data"})
+	named := func() string {
+		v := holdView(claim("data"), protect.OfCronJob(cron), protect.OfJob(job))
+		v.World.Pods = index(run)
+		v.World.Links = map[types.UID]protect.Link{run.UID: {Controller: job.UID}}
+		return protect.DecideHold(v).Annotations[protect.HoldersAnnotation]
+	}
+	if got := named(); got != "CronJob/nightly" {
+		t.Errorf("while it runs: held by %q", got)
+	}
+	run.Status.Phase = corev1.PodSucceeded
+	job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
+	if got := named(); got != "CronJob/nightly" {
+		t.Errorf("once it has completed: held by %q", got)
+	}
+	cron.Spec.Suspend = new(true)
+	if got := named(); got != "Pod/nightly-1-a" {
+		t.Errorf("once no other will run: held by %q", got)
+	}
+}
+
 func TestCheckKind(t *testing.T) {
 	if err := protect.JobSet.Check(); err != nil {
 		t.Error(err)
