@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -24,7 +25,9 @@ func (c *contact) over(lw *cache.ListWatch) *cache.ListWatch {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			list, err := lw.ListWithContext(ctx, options)
-			c.note(err)
+			if err != nil || isLastPage(list) {
+				c.note(err)
+			}
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
@@ -33,21 +36,32 @@ func (c *contact) over(lw *cache.ListWatch) *cache.ListWatch {
 				c.note(err)
 				return nil, err
 			}
-			if options.SendInitialEvents == nil { // else it has yet to send what there is, or an error
+			isWhole := options.SendInitialEvents == nil // else it has yet to send what there is, or an error
+			if isWhole {
 				c.note(nil)
 			}
-			return c.hearing(w), nil
+			return c.hearing(w, isWhole), nil
 		},
 	}
 }
 
-// hearing is a watch whose events are heard on their way.
-func (c *contact) hearing(w watch.Interface) watch.Interface {
+// isLastPage tells whether no page of a list is to come, which may fail.
+func isLastPage(list runtime.Object) bool {
+	m, err := meta.ListAccessor(list)
+	return err != nil || m.GetContinue() == ""
+}
+
+// hearing is a watch whose events are heard on their way. Before it is whole, one that
+// comes is no answer: another may not be read.
+func (c *contact) hearing(w watch.Interface, isWhole bool) watch.Interface {
 	h := &heard{Interface: w, events: make(chan watch.Event), stopped: make(chan struct{})}
 	go func() {
 		defer close(h.events)
 		for event := range w.ResultChan() {
-			c.isLost.Store(event.Type == watch.Error)
+			isWhole = isWhole || endsInitial(event)
+			if isError := event.Type == watch.Error; isError || isWhole {
+				c.isLost.Store(isError)
+			}
 			select {
 			case h.events <- event:
 			case <-h.stopped:
@@ -56,6 +70,15 @@ func (c *contact) hearing(w watch.Interface) watch.Interface {
 		}
 	}()
 	return h
+}
+
+// endsInitial tells whether all has been sent that there was when a watch began.
+func endsInitial(event watch.Event) bool {
+	if event.Type != watch.Bookmark {
+		return false
+	}
+	m, err := meta.Accessor(event.Object)
+	return err == nil && m.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true"
 }
 
 // heard is a watch that somebody listens to.

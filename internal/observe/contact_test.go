@@ -17,13 +17,16 @@ import (
 // answering is an API server that lists and watches as it is told.
 type answering struct {
 	fails   error
+	more    string
 	watched *watch.FakeWatcher
 }
 
 func (a *answering) lw() *cache.ListWatch {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
-			return &unstructured.UnstructuredList{}, a.fails
+			list := &unstructured.UnstructuredList{}
+			list.SetContinue(a.more)
+			return list, a.fails
 		},
 		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
 			a.watched = watch.NewFake()
@@ -42,9 +45,11 @@ func TestContactIsLostUntilAListOrAWatchAnswers(t *testing.T) {
 		}
 	}
 	list := func() { _, _ = lw.ListWithContext(ctx, metav1.ListOptions{}) }
-	hears := func(w watch.Interface, kind watch.EventType) {
+	hears := func(w watch.Interface, kind watch.EventType, annotations map[string]string) {
 		t.Helper()
-		go server.watched.Action(kind, &unstructured.Unstructured{})
+		object := &unstructured.Unstructured{Object: map[string]any{}}
+		object.SetAnnotations(annotations)
+		go server.watched.Action(kind, object)
 		if got := <-w.ResultChan(); got.Type != kind {
 			t.Fatalf("heard %v", got)
 		}
@@ -54,9 +59,12 @@ func TestContactIsLostUntilAListOrAWatchAnswers(t *testing.T) {
 	server.fails = errors.New("conversion webhook failed")
 	list()
 	expect(true, "a list that fails")
-	server.fails = nil
+	server.fails, server.more = nil, "more"
 	list()
-	expect(false, "one more list")
+	expect(true, "the first page of a list")
+	server.more = ""
+	list()
+	expect(false, "its last page")
 	server.fails = errors.New("forbidden")
 	if _, err := lw.WatchWithContext(ctx, metav1.ListOptions{}); err == nil {
 		t.Error("a watch that is refused goes on")
@@ -68,9 +76,13 @@ func TestContactIsLostUntilAListOrAWatchAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(true, "a watch that has yet to send what there is")
-	hears(whole, watch.Added)
-	expect(false, "the first that it sends")
-	hears(whole, watch.Error)
+	hears(whole, watch.Added, nil)
+	expect(true, "the first that it sends")
+	hears(whole, watch.Bookmark, map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+	expect(false, "the last that there was when it began")
+	hears(whole, watch.Added, nil)
+	expect(false, "what comes then")
+	hears(whole, watch.Error, nil)
 	expect(true, "an error that it sends")
 	whole.Stop()
 	if _, more := <-whole.ResultChan(); more {
