@@ -49,21 +49,19 @@ func lastApplied(live *lwsv1.LeaderWorkerSet) map[string]any {
 	return tree
 }
 
-// appliedPart is what an apply changes of a set.
+// appliedPart is what an apply changes of a set. It never takes all annotations away:
+// kubectl always says one, its own.
 func appliedPart(tree map[string]any) map[string]any {
-	kept := map[string]any{}
-	if spec, ok := tree["spec"].(map[string]any); ok {
-		kept["spec"] = spec
-	}
+	words := map[string]any{"annotations": map[string]any{}}
 	metadata, _ := tree["metadata"].(map[string]any)
 	for _, key := range []string{"labels", "annotations"} {
-		if words, ok := metadata[key].(map[string]any); ok {
-			below, _ := kept["metadata"].(map[string]any)
-			if below == nil {
-				below = map[string]any{}
-			}
-			below[key], kept["metadata"] = words, below
+		if said, ok := metadata[key].(map[string]any); ok {
+			words[key] = said
 		}
+	}
+	kept := map[string]any{"metadata": words}
+	if spec, ok := tree["spec"].(map[string]any); ok {
+		kept["spec"] = spec
 	}
 	return kept
 }

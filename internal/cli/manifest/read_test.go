@@ -163,6 +163,9 @@ func TestWhatAFileDoesNotNameStaysAsKubectlAppliesIt(t *testing.T) {
 		{"a number that the file says", "{}", withImage("new", "  replicas: 2\n"), 2, true},
 		{"a pause that was applied once, and is not any more", `{"metadata":{"annotations":{"lockstep.dev/paused":"true"}}}`, withImage("new", ""), 5, false},
 		{"rubbish", "rubbish", withImage("new", ""), 5, true},
+		{"a pause that kubectl, which always names annotations, did not apply", `{"metadata":{"annotations":{},"name":"a"},"spec":{}}`, withImage("new", ""), 5, true},
+		{"a pause that was applied once, beside nothing else",
+			`{"metadata":{"annotations":{"lockstep.dev/paused":"true"},"labels":{"x":"y"}}}`, withImage("new", ""), 5, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			live, _, err := one(t, withImage("old", "  replicas: 5\n")).Admitted(t.Context(), nil, now)
