@@ -109,7 +109,7 @@ func TestSlowStartBeginsWithOneAndDoubles(t *testing.T) {
 // The pods of a group that ends do not wait for each other: all have one grace period.
 func TestDeletesOfAGroupGoOutTogether(t *testing.T) {
 	var deletes []action.Action
-	for i := range deletesAtOnce {
+	for i := range atOnce {
 		deletes = append(deletes, action.Delete{Object: named(fmt.Sprint(i)), AnyVersion: true})
 	}
 	var begun sync.WaitGroup

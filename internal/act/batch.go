@@ -43,21 +43,24 @@ func Batch(actions []action.Action) [][]action.Action {
 	return runs
 }
 
-// deletesAtOnce is how many deletes a run begins with: those of a group that ends
-// are not to wait for each other, and one that is refused costs the server little.
-const deletesAtOnce = 16
+// atOnce is how many actions a run begins with that are apart from all others: the pods
+// of a group that ends are not to wait for each other, nor the claims of one group that
+// was scaled away for those of another, and one that is refused costs the server little.
+const atOnce = 16
 
 // begins is how many actions a run begins with.
 func begins(run []action.Action) int {
 	for _, a := range run {
-		if _, deletes := a.(action.Delete); !deletes {
+		_, deletes := a.(action.Delete)
+		tie, ties := a.(action.Tie)
+		if !deletes && !(ties && len(tie.Relies) > 0) {
 			return 1
 		}
 	}
-	return deletesAtOnce
+	return atOnce
 }
 
-// SlowStart calls do for each action of a run, first one, or a group of deletes, then
+// SlowStart calls do for each action of a run, first one, or as many as do not wait for each other, then
 // twice as many at a time, then four times: a run that is bound to fail costs one
 // round. It ends after the first round in which a call failed. Of the errors of a round, those that are not
 // ErrStale are returned joined; ErrStale only if there is no other.

@@ -2,7 +2,9 @@ package controller
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -55,5 +57,47 @@ func TestATieThatIsRefusedIsTriedAgainInItsTime(t *testing.T) {
 			t.Fatalf("after %d refusals: looks again in %v, %v", api.refused, result.RequeueAfter, err)
 		}
 		c.wait(result.RequeueAfter)
+	}
+}
+
+// choosy refuses to change one claim, and takes what becomes of the others.
+type choosy struct {
+	client.Client
+	taboo string
+	tied  []string
+}
+
+func (c *choosy) Patch(_ context.Context, claim client.Object, patch client.Patch, _ ...client.PatchOption) error {
+	if claim.GetName() == c.taboo {
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "persistentvolumeclaims"}, c.taboo, errors.New("a policy"))
+	}
+	said, err := patch.Data(claim)
+	if err != nil {
+		return err
+	}
+	c.tied = append(c.tied, claim.GetName())
+	return json.Unmarshal(said, claim)
+}
+
+// A claim that nobody may change kept those of all groups behind it from going.
+func TestAClaimThatMayNotBeTiedKeepsNoOther(t *testing.T) {
+	c := newCluster(t, 0, lwstest.Set("w", 3, 2, lwstest.Volumes(appsv1.RetainPersistentVolumeClaimRetentionPolicyType, appsv1.DeletePersistentVolumeClaimRetentionPolicyType)))
+	api := &choosy{Client: c.api, taboo: "data-w-1-1"}
+	c.act = act.New(api, c.Live()).Surveying(func(context.Context, action.Standing) ([]metav1.ObjectMeta, error) {
+		return []metav1.ObjectMeta{lwstest.Find[*appsv1.StatefulSet](c.FakeStore, "w").ObjectMeta}, nil
+	})
+	c.live(20, "w-0", "w-1", "w-2")
+	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) {
+		set.Spec.Replicas = lwstest.Ptr[int32](1)
+		set.Generation++
+	})
+	for range 5 {
+		if _, err := c.lookAtSet(); err != nil {
+			t.Fatal(err)
+		}
+		c.wait(100 * time.Millisecond)
+	}
+	if !slices.Contains(api.tied, "data-w-2-1") {
+		t.Errorf("tied are %q", api.tied)
 	}
 }
