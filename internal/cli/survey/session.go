@@ -181,7 +181,9 @@ type listener struct {
 // RoundTrip implements http.RoundTripper.
 func (l listener) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := l.next.RoundTrip(request)
-	if err == nil || request.Context().Err() == nil {
+	switch {
+	case err == nil && response.StatusCode >= http.StatusInternalServerError: // no answer; who asked tells of it
+	case err == nil || request.Context().Err() == nil:
 		l.note(err)
 	}
 	return response, err

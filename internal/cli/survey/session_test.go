@@ -8,11 +8,14 @@ import (
 	"testing"
 )
 
-// answers is an API server that answers with an error, or at all.
-type answers struct{ err error }
+// answers is an API server that answers with an error, or with a code.
+type answers struct {
+	err  error
+	code int
+}
 
 func (a *answers) RoundTrip(*http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: http.StatusOK}, a.err
+	return &http.Response{StatusCode: a.code}, a.err
 }
 
 // An API server that is gone sends no event that would have anybody look again.
@@ -21,8 +24,8 @@ func TestWhoWatchesHearsThatNobodyAnswers(t *testing.T) {
 	s := &Session{Changed: changed, changed: changed}
 	server := &answers{}
 	wire := listener{server, s.note}
-	ask := func(ctx context.Context, err error) {
-		server.err = err
+	ask := func(ctx context.Context, code int, err error) {
+		server.code, server.err = code, err
 		request, _ := http.NewRequestWithContext(ctx, http.MethodGet, "https://there", nil)
 		response, _ := wire.RoundTrip(request)
 		if response.Body != nil {
@@ -43,19 +46,21 @@ func TestWhoWatchesHearsThatNobodyAnswers(t *testing.T) {
 	for _, step := range []struct {
 		name  string
 		ctx   context.Context
+		code  int
 		err   error
 		told  bool
 		wrong bool
 	}{
-		{"it answers", t.Context(), nil, false, false},
-		{"nobody waits for the answer any more", gone, context.Canceled, false, false},
-		{"a watch ends in good order", t.Context(), io.EOF, false, false},
-		{"it is gone", t.Context(), refused, true, true},
-		{"it is still gone", t.Context(), refused, false, true},
-		{"it is back", t.Context(), nil, false, false},
-		{"it is gone again", t.Context(), refused, true, true},
+		{"it answers", t.Context(), http.StatusOK, nil, false, false},
+		{"nobody waits for the answer any more", gone, http.StatusOK, context.Canceled, false, false},
+		{"a watch ends in good order", t.Context(), http.StatusOK, io.EOF, false, false},
+		{"it is gone", t.Context(), http.StatusOK, refused, true, true},
+		{"it is still gone", t.Context(), http.StatusOK, refused, false, true},
+		{"another answers in its place that it is gone", t.Context(), http.StatusBadGateway, nil, false, true},
+		{"it is back", t.Context(), http.StatusOK, nil, false, false},
+		{"it is gone again", t.Context(), http.StatusOK, refused, true, true},
 	} {
-		ask(step.ctx, step.err)
+		ask(step.ctx, step.code, step.err)
 		if got := told(); got != step.told {
 			t.Errorf("%s: told %t", step.name, got)
 		}
