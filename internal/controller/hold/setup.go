@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
@@ -28,6 +29,10 @@ const (
 	// lookAgain is how soon a claim that has changed since the look is looked at again,
 	// unless its event comes first.
 	lookAgain = 100 * time.Millisecond
+	// retrySoonest and retryAtMost bound the pause after an error: one that is over is
+	// not to leave a claim unheld, or held, for long.
+	retrySoonest = 5 * time.Millisecond
+	retryAtMost  = 30 * time.Second
 )
 
 // Options are what the controllers of holds work with.
@@ -76,11 +81,20 @@ func leading[T any](elected <-chan struct{}, tell func(T)) func(T) {
 func complete(mgr ctrl.Manager, name string, keys *keys, reconciler ctrlReconciler) error {
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named(name).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers, EnableWarmup: new(true)}).
+		WithOptions(options()).
 		WatchesRawSource(keys).
 		Complete(reconciler)
 	if err != nil {
 		return fmt.Errorf("set up the %s controller: %w", name, err)
 	}
 	return nil
+}
+
+// options have a replica that stands by hear of everything, so that it can take over at
+// once.
+func options() controller.Options {
+	return controller.Options{
+		MaxConcurrentReconciles: workers, EnableWarmup: new(true),
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](retrySoonest, retryAtMost),
+	}
 }
