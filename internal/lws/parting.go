@@ -49,7 +49,7 @@ func Leaderless(set *lwsv1.LeaderWorkerSet, sts *appsv1.StatefulSet, leaders ide
 		return nil
 	}
 	last := noted(sts, set)
-	for index := Replicas(set); index < PodsOf(sts); index++ {
+	for index := Replicas(set); index < reached(sts, set); index++ {
 		if _, known := last[int(index)]; !known {
 			last[int(index)] = nil
 		}
@@ -70,6 +70,14 @@ func Leaderless(set *lwsv1.LeaderWorkerSet, sts *appsv1.StatefulSet, leaders ide
 		}
 	}
 	return found
+}
+
+// reached is the end of the ordinals that groups of a StatefulSet may have had: twice as
+// many as were wanted or are there, for surge, and no more than it has places. Who scales
+// one by hand beyond that has made none of them yet, and they are not thought of one by one.
+func reached(sts *appsv1.StatefulSet, set *lwsv1.LeaderWorkerSet) int32 {
+	had := max(appliedReplicas(sts, Replicas(set)), sts.Status.Replicas)
+	return min(PodsOf(sts), 2*min(had, mostPods))
 }
 
 // Awaited tells whether claims of the group are there that nobody is known to be the

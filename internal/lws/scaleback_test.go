@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/lwstest"
@@ -14,18 +15,22 @@ import (
 
 // Its places were counted one by one, in as many GB as the number has.
 func TestAStatefulSetThatSomebodyScaledBeyondMeasureIsScaledBack(t *testing.T) {
-	c := running(t, 2, 2)
-	lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) { sts.Spec.Replicas = lwstest.Ptr[int32](math.MaxInt32) })
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	plan := c.decideSet()
-	runtime.ReadMemStats(&after)
-	apply, _ := one[action.Apply](t, plan).Object.(*appsv1.StatefulSet)
-	if got := lws.PodsOf(apply); got != 2 {
-		t.Errorf("scaled to %d", got)
-	}
-	if used := (after.TotalAlloc - before.TotalAlloc) >> 20; used > 64 {
-		t.Errorf("%d MiB were used to think of it", used)
+	for name, claims := range map[string]func(*lwsv1.LeaderWorkerSet){
+		"without claims": func(*lwsv1.LeaderWorkerSet) {}, "with claims that end with a scaling down": lwstest.Volumes(retainClaims, deleteClaims),
+	} {
+		c := running(t, 2, 2, claims)
+		lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) { sts.Spec.Replicas = lwstest.Ptr[int32](math.MaxInt32) })
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		plan := c.decideSet()
+		runtime.ReadMemStats(&after)
+		apply, _ := one[action.Apply](t, plan).Object.(*appsv1.StatefulSet)
+		if got := lws.PodsOf(apply); got != 2 {
+			t.Errorf("%s: scaled to %d", name, got)
+		}
+		if used := (after.TotalAlloc - before.TotalAlloc) >> 20; used > 64 {
+			t.Errorf("%s: %d MiB were used to think of it", name, used)
+		}
 	}
 }
 
