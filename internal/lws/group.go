@@ -155,7 +155,7 @@ func (d *groupDecision) standing() bool {
 		d.plan.do(putBack(sts, lost))
 		return false
 	}
-	if workers, told := workersToldOf(sts); told && PodsOf(sts) != workers {
+	if workers, told := workersToldOf(sts); told && orDefault(sts.Spec.Replicas, 1) != workers {
 		d.plan.do(scaleBack(sts, workers))
 		return false
 	}

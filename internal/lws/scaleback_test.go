@@ -3,6 +3,7 @@ package lws_test
 import (
 	"math"
 	"runtime"
+	"strconv"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -48,5 +49,18 @@ func TestWorkersThatSomebodyScaledAreScaledBack(t *testing.T) {
 		if sts := find[*appsv1.StatefulSet](c, "w-0"); lws.PodsOf(sts) != 2 || sts.Status.AvailableReplicas != 2 {
 			t.Errorf("%d of %d workers", sts.Status.AvailableReplicas, lws.PodsOf(sts))
 		}
+	}
+}
+
+// A size from before it was bounded is one to keep to all the same: it was put right with
+// every look.
+func TestWorkersOfAGroupBeyondMeasureAreLeftAsManyAsTheyAre(t *testing.T) {
+	c := running(t, 1, 3)
+	lwstest.Edit(c.FakeStore, "w-0", func(sts *appsv1.StatefulSet) {
+		sts.Spec.Replicas = lwstest.Ptr[int32](math.MaxInt32 - 1)
+		sts.Spec.Template.Annotations[lwsv1.SizeAnnotationKey] = strconv.Itoa(math.MaxInt32)
+	})
+	if got := spelled(c.decideGroup("w-0")); len(got) > 0 {
+		t.Errorf("got %v", got)
 	}
 }
