@@ -92,10 +92,12 @@ func (o *Observer) findings(set *lwsv1.LeaderWorkerSet, leaders identity.Claim[*
 	return found
 }
 
-// over is a leader that ended by itself, and when it was seen.
+// over is a leader that ended by itself, and when it was seen. Who tried to look at its
+// group leads, and nobody else answers it.
 type over struct {
 	leader *corev1.Pod
 	seen   time.Time
+	tried  bool
 }
 
 // overFor is for how long a leader that ended is remembered: longer than a lease takes to
@@ -109,10 +111,10 @@ func (m *Memory) Over(leader *corev1.Pod, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	maps.DeleteFunc(m.over, func(_ types.NamespacedName, was over) bool { return was.past(now) })
-	m.over[client.ObjectKeyFromObject(leader)] = over{leader, now}
+	m.over[client.ObjectKeyFromObject(leader)] = over{leader: leader, seen: now}
 }
 
-func (o over) past(now time.Time) bool { return now.Sub(o.seen) > overFor }
+func (o over) past(now time.Time) bool { return !o.tried && now.Sub(o.seen) > overFor }
 
 // takeOver returns the leader of that name that ended, and forgets it.
 func (m *Memory) takeOver(leader types.NamespacedName, now time.Time) over {
@@ -132,6 +134,7 @@ func (m *Memory) giveBack(leader types.NamespacedName, ended over) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if _, later := m.over[leader]; !later && ended.leader != nil {
+		ended.tried = true
 		m.over[leader] = ended
 	}
 }
