@@ -216,6 +216,11 @@ func TestTheTemplateThatWasFoundStaysThoughItsPlacementIsSpeltOtherwise(t *testi
 	look()
 	lwstest.Edit(c.FakeStore, "w", lwstest.Annotation(lwsv1.PausedAnnotationKey, lwsv1.PausedValue))
 	look()
+	for _, topology := range []string{"zone", "rack"} { // and back
+		place(c, lwsv1.SubGroupExclusiveKeyAnnotationKey, topology)
+		c.settleAll()
+	}
+	look()
 	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { delete(set.Annotations, lwsv1.PausedAnnotationKey) })
 	look()
 }

@@ -60,13 +60,17 @@ func (d *setDecision) standStill(why string) {
 
 // withTopology gives the set the exclusive topologies of the leaders' template.
 // They are annotations of the set and in no revision, and yet replace pods: other
-// ones wait as a template does.
+// ones wait as a template does. Of a template that was found it is what it was written
+// for: taken from the metadata, that would be an edit of its own.
 func (d *setDecision) withTopology(set lwsv1.LeaderWorkerSet) *lwsv1.LeaderWorkerSet {
 	sts := d.leaderStatefulSet()
 	if sts == nil {
 		return &set
 	}
 	placed := merged(sts.Spec.Template.Annotations, nil)
+	if d.foundTemplate(sts) {
+		placed = merged(sts.Annotations, nil)
+	}
 	for _, key := range placements {
 		if d.misplaced(sts, &set, key) {
 			d.pending = true
