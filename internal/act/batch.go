@@ -50,14 +50,19 @@ const atOnce = 16
 
 // begins is how many actions a run begins with.
 func begins(run []action.Action) int {
-	for _, a := range run {
-		_, deletes := a.(action.Delete)
-		tie, ties := a.(action.Tie)
-		if !deletes && !(ties && len(tie.Relies) > 0) {
-			return 1
-		}
+	if slices.ContainsFunc(run, func(a action.Action) bool { return !apart(a) }) {
+		return 1
 	}
 	return atOnce
+}
+
+// apart tells whether an action says nothing of how the next of its kind will fare.
+func apart(a action.Action) bool {
+	if tie, ties := a.(action.Tie); ties {
+		return len(tie.Relies) > 0
+	}
+	_, deletes := a.(action.Delete)
+	return deletes
 }
 
 // SlowStart calls do for each action of a run, first one, or as many as do not wait for each other, then
