@@ -47,7 +47,7 @@ func (s shape) forgetConfiguration(ctx context.Context, a applier) error {
 // replaced is the last configuration in a ConfigMap that said anything, or empty.
 func replaced(live *unstructured.Unstructured) string {
 	text, _, _ := unstructured.NestedString(live.Object, "data", configFile)
-	if text != noConfiguration {
+	if text != "" && text != noConfiguration {
 		return text
 	}
 	text, _, _ = unstructured.NestedString(live.Object, "data", replacedFile)
