@@ -149,8 +149,11 @@ func (u *unprotection) run(ctx context.Context, stopOperator func() error) error
 		return err
 	}
 	report, err := u.Everything(ctx)
-	if report.Any() {
+	if report.Objects() > 0 {
 		u.say("protection taken off %d claims, %d volumes, %d namespaces and %d pods", report.Claims, report.Volumes, report.Namespaces, report.Pods)
+	}
+	if report.Conditions > 0 {
+		u.say("condition Unused taken off %d claims", report.Conditions)
 	}
 	if err != nil {
 		return fmt.Errorf("take protection off claims: %w", err)

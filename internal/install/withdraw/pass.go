@@ -19,6 +19,8 @@ type subject struct {
 	off func(client.Object) patch
 	// await, if set, is asked before a pass for what has to come by itself.
 	await func(context.Context) error
+	// send, if set, writes a patch with its preconditions. Else it is merged onto the object.
+	send func(ctx context.Context, o client.Object, text []byte) error
 }
 
 // patch is a JSON merge patch. Metadata is there for the preconditions.
@@ -69,7 +71,11 @@ func (p *pass) take(ctx context.Context, o client.Object, off patch) error {
 		p.bare[uid] = true
 		return nil
 	}
-	done, err := p.write(ctx, o, off)
+	send := p.send
+	if send == nil {
+		send = p.merge
+	}
+	done, err := write(ctx, o, off, send)
 	if isRefused(err) {
 		p.hindered = fmt.Errorf("undress %s: %w", named(o), err)
 		return nil
@@ -85,9 +91,14 @@ func isRefused(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "AdmissionPolicy")
 }
 
-// write merges onto the very version that was judged. That it has changed or is
+// merge sends a patch as a JSON merge patch of the object.
+func (w Withdrawal) merge(ctx context.Context, o client.Object, text []byte) error {
+	return w.Client.Patch(ctx, o, client.RawPatch(types.MergePatchType, text))
+}
+
+// write sends a patch onto the very version that was judged. That it has changed or is
 // gone is no error, and for the next pass to see.
-func (w Withdrawal) write(ctx context.Context, judged client.Object, change patch) (done bool, err error) {
+func write(ctx context.Context, judged client.Object, change patch, send func(context.Context, client.Object, []byte) error) (done bool, err error) {
 	metadata := map[string]any{"uid": judged.GetUID(), "resourceVersion": judged.GetResourceVersion()}
 	if more, ok := change["metadata"].(map[string]any); ok {
 		maps.Copy(metadata, more)
@@ -97,7 +108,7 @@ func (w Withdrawal) write(ctx context.Context, judged client.Object, change patc
 	if err != nil {
 		return false, err
 	}
-	err = w.Client.Patch(ctx, judged, client.RawPatch(types.MergePatchType, text))
+	err = send(ctx, judged, text)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return false, nil
 	}

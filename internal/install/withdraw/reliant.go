@@ -194,9 +194,9 @@ func (w Withdrawal) release(ctx context.Context, r protect.Release) (last bool, 
 	claim := &corev1.PersistentVolumeClaim{}
 	target := r.Target()
 	claim.Namespace, claim.Name, claim.UID, claim.ResourceVersion = target.Namespace, target.Name, target.UID, target.ResourceVersion
-	done, err := w.write(ctx, claim, patch{"metadata": map[string]any{"finalizers": append([]string{}, r.Finalizers()...)}})
+	done, err := write(ctx, claim, patch{"metadata": map[string]any{"finalizers": append([]string{}, r.Finalizers()...)}}, w.merge)
 	if isRefused(err) {
-		_, err := w.write(ctx, claim, patch{"metadata": map[string]any{"annotations": map[string]any{protect.HoldersAnnotation: nil}}})
+		_, err := write(ctx, claim, patch{"metadata": map[string]any{"annotations": map[string]any{protect.HoldersAnnotation: nil}}}, w.merge)
 		return false, err
 	}
 	return done && !slices.Contains(r.Finalizers(), protect.BarrierFinalizer), err

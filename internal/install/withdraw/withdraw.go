@@ -38,14 +38,15 @@ func Connect(config *rest.Config) (client.Client, error) {
 	return client.New(config, client.Options{Scheme: clientgoscheme.Scheme})
 }
 
-// Report counts what was undressed.
-type Report struct{ Claims, Volumes, Namespaces, Pods int }
+// Report counts what was undressed. Conditions are claims that said by the operator's
+// word whether they are unused.
+type Report struct{ Claims, Volumes, Namespaces, Pods, Conditions int }
 
-// Any tells whether anything was.
-func (r Report) Any() bool { return r != Report{} }
+// Objects is how many bore finalizers, words or gates.
+func (r Report) Objects() int { return r.Claims + r.Volumes + r.Namespaces + r.Pods }
 
-// Everything undresses claims, volumes, namespaces and pods until a look finds none that
-// bears anything of ours. Claims that were asked to go meanwhile go by the
+// Everything undresses claims, volumes, namespaces and pods, and then the status of
+// claims, until a look finds none that bears anything of ours. Claims that were asked to go meanwhile go by the
 // protocol, or are named in an error.
 func (w Withdrawal) Everything(ctx context.Context) (r Report, err error) {
 	if r.Claims, err = w.undress(ctx, w.claims()); err != nil {
@@ -57,7 +58,10 @@ func (w Withdrawal) Everything(ctx context.Context) (r Report, err error) {
 	if r.Namespaces, err = w.undress(ctx, w.namespaces()); err != nil {
 		return r, err
 	}
-	r.Pods, err = w.undress(ctx, w.gates())
+	if r.Pods, err = w.undress(ctx, w.gates()); err != nil {
+		return r, err
+	}
+	r.Conditions, err = w.undress(ctx, w.conditions())
 	return r, err
 }
 
