@@ -95,13 +95,13 @@ func trimWords(meta *metav1.ObjectMeta) {
 type Claims struct {
 	cached client.Reader
 	// live must not read from a cache.
-	live     client.Reader
-	readings *readings
+	live       client.Reader
+	namespaces *readings[*metav1.PartialObjectMetadata]
 }
 
 // NewClaims returns a Claims that reads caches filled with ProtectionCaches.
 func NewClaims(cached, live client.Reader) *Claims {
-	return &Claims{cached: cached, live: live, readings: newReadings()}
+	return &Claims{cached: cached, live: live, namespaces: newReadings[*metav1.PartialObjectMetadata](sharedNamespaces)}
 }
 
 // Get is a claim as the cache shows it, or nil. It must not be changed.

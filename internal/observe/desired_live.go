@@ -16,6 +16,10 @@ import (
 	"lockstep.dev/lockstep/internal/protect"
 )
 
+// sharedWorlds bounds the namespaces of which all that may hold claims is kept for a
+// moment: it tells of every pod.
+const sharedWorlds = 2
+
 // list reads the workloads of one kind in one namespace from the API server.
 type list func(ctx context.Context, namespace string) (runtime.Object, error)
 
@@ -63,7 +67,28 @@ func wantsOf(ctx context.Context, namespace string, list list, of func(any) (pro
 // Live is a view with all that may hold the claim read from the API server now, for
 // what cannot be undone. The claim is that of the view: a write names its version.
 func (h *Holds) Live(ctx context.Context, view protect.HoldView) (protect.HoldView, error) {
+	world, err := h.liveWorld(ctx, view.Claim.Namespace)
+	if err == nil {
+		view.World = world
+	}
+	return view, err
+}
+
+// LiveShared is Live of a moment after the claim was seen, for what can be undone: many
+// claims that come together share one reading of their namespace.
+func (h *Holds) LiveShared(ctx context.Context, view protect.HoldView) (protect.HoldView, error) {
 	namespace := view.Claim.Namespace
+	world, err := h.worlds.in(namespace).of([]types.UID{view.Claim.UID}, view.Now,
+		func() ([]types.UID, error) { return h.seenIn(ctx, namespace) },
+		func() (protect.World, error) { return h.liveWorld(ctx, namespace) })
+	if err == nil {
+		view.World = world
+	}
+	return view, err
+}
+
+// liveWorld is all of a namespace that may hold claims, read from the API server now.
+func (h *Holds) liveWorld(ctx context.Context, namespace string) (protect.World, error) {
 	index, links := protect.NewIndex(), map[types.UID]protect.Link{}
 	err := pages(ctx, h.live, func(page *corev1.PodList) {
 		for i := range page.Items {
@@ -75,12 +100,11 @@ func (h *Holds) Live(ctx context.Context, view protect.HoldView) (protect.HoldVi
 		}
 	}, client.InNamespace(namespace))
 	if err != nil {
-		return view, fmt.Errorf("list pods of %q: %w", namespace, err)
+		return protect.World{}, fmt.Errorf("list pods of %q: %w", namespace, err)
 	}
 	wants, err := h.desired.live(ctx, namespace)
 	if err != nil {
-		return view, err
+		return protect.World{}, err
 	}
-	view.World = protect.World{Pods: index, Desire: protect.NewDesire(namespace, wants), Links: links, Idle: h.settings.Idle}
-	return view, nil
+	return protect.World{Pods: index, Desire: protect.NewDesire(namespace, wants), Links: links, Idle: h.settings.Idle}, nil
 }

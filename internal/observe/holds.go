@@ -24,12 +24,13 @@ type Holds struct {
 	desired  *Desired
 	settings protect.Settings
 	grace    time.Duration
+	worlds   *readings[protect.World]
 }
 
 // NewHolds returns a Holds that reads claims and namespaces from caches filled with
 // ProtectionCaches. A hold outlives its last holder by grace.
 func NewHolds(caches cache.Cache, claims *Claims, pods *Pods, desired *Desired, settings protect.Settings, grace time.Duration) *Holds {
-	return &Holds{Claims: claims, caches: caches, pods: pods, desired: desired, settings: settings, grace: grace}
+	return &Holds{Claims: claims, caches: caches, pods: pods, desired: desired, settings: settings, grace: grace, worlds: newReadings[protect.World](sharedWorlds)}
 }
 
 // indexNumbered finds claims by what is left of their names without numbers.

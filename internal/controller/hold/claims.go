@@ -67,7 +67,9 @@ func (r *claimReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl
 
 // decide looks once more, at the cluster itself, before what cannot be undone and before
 // a claim is let go that nobody has looked at yet, and at the namespace before anything is
-// given up by what that says.
+// given up by what that says. Claims that are let go share a look: a workload that comes
+// after it holds what it wants when it is seen, as it does anywhere. What is deleted has a
+// look of its own.
 func (p *pass) decide(ctx context.Context, view protect.HoldView) (protect.HoldVerdict, error) {
 	verdict := protect.DecideHold(view)
 	if verdict.AskNamespace {
@@ -79,6 +81,15 @@ func (p *pass) decide(ctx context.Context, view protect.HoldView) (protect.HoldV
 	}
 	if !verdict.Look {
 		return verdict, nil
+	}
+	if verdict.Delete == nil {
+		shared, err := p.observe.LiveShared(ctx, view)
+		if err != nil {
+			return verdict, err
+		}
+		if verdict = protect.DecideHold(shared); verdict.Delete == nil {
+			return verdict, nil
+		}
 	}
 	live, err := p.observe.Live(ctx, view)
 	if err != nil {

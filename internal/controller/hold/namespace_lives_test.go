@@ -35,7 +35,9 @@ type lagging struct {
 	// reads counts live readings of namespaces; unreadable has them fail.
 	reads      int
 	unreadable error
-	clock      time.Time
+	// looks counts live readings of pods.
+	looks int
+	clock time.Time
 }
 
 func newLagging(t *testing.T) *lagging {
@@ -72,6 +74,12 @@ func newLaggingFrom(t *testing.T, desired *observe.Desired) *lagging {
 				}
 			}
 			return c.Get(ctx, key, o, options...)
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			if _, ok := list.(*corev1.PodList); ok {
+				l.looks++
+			}
+			return c.List(ctx, list, options...)
 		},
 	}).Build()
 	claims := observe.NewClaims(l.cached, l.live)

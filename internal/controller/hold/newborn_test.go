@@ -7,10 +7,12 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"lockstep.dev/lockstep/internal/observe"
 	"lockstep.dev/lockstep/internal/protect"
@@ -81,4 +83,34 @@ func TestAClaimStaysUnverifiedUntilTheClusterItselfWasAsked(t *testing.T) {
 			t.Errorf("%s is held by %q, want %q", name, got, want)
 		}
 	}
+}
+
+// A chart brings hundreds of claims at once: a look at the cluster for each would be what
+// all of them wait for.
+func TestClaimsThatComeTogetherShareALook(t *testing.T) {
+	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "other", UID: "other"}}
+	l := newLaggingFrom(t, unseen(t, set))
+	l.both(space("1", "hold"))
+	born := func(name string) {
+		t.Helper()
+		claim := heldByHand(name, "1")
+		claim.UID = types.UID(name)
+		claim.Annotations = map[string]string{protect.HoldersAnnotation: protect.Unverified}
+		l.both(claim)
+	}
+	free := func(name string, looks int) {
+		t.Helper()
+		if got := l.pass(name).Annotations[protect.HoldersAnnotation]; got != "" || l.looks != looks {
+			t.Errorf("%s is held by %q after %d looks in all, want %d", name, got, l.looks, looks)
+		}
+	}
+	born("a")
+	born("b")
+	born("late")
+	free("a", 1)
+	free("b", 1)
+	born("after") // what wants it may have been made since the look
+	free("after", 2)
+	l.clock = l.clock.Add(time.Second)
+	free("late", 3)
 }

@@ -1,0 +1,84 @@
+package observe
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/lru"
+)
+
+// shareFor is how long a live reading of a namespace is shared. Many claims are judged
+// together, and what happens in the namespace meanwhile comes a moment too late.
+const shareFor = 250 * time.Millisecond
+
+// readings are the last live ones of something that there is one of in each namespace.
+type readings[T any] struct {
+	mu  sync.Mutex
+	all *lru.Cache
+}
+
+// newReadings keeps those of so many namespaces.
+func newReadings[T any](kept int) *readings[T] { return &readings[T]{all: lru.New(kept)} }
+
+// in is the last reading of a namespace, which may be yet to come.
+func (r *readings[T]) in(namespace string) *reading[T] {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if last, ok := r.all.Get(namespace); ok {
+		return last.(*reading[T])
+	}
+	first := &reading[T]{}
+	r.all.Add(namespace, first)
+	return first
+}
+
+// reading is one live reading, and the claims that were seen in the namespace before it
+// began: it tells of no other, which may belong to the life after, or be wanted by what
+// was made since.
+type reading[T any] struct {
+	mu    sync.Mutex
+	value T
+	begun time.Time
+	seen  map[types.UID]bool
+}
+
+// of returns what a reading told that tells of all the claims, which were seen before
+// now. One that is begun tells of all that seen returns as well. What is shared must not
+// be changed.
+func (r *reading[T]) of(claims []types.UID, now time.Time, seen func() ([]types.UID, error), read func() (T, error)) (T, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.tells(claims, now) {
+		return r.value, nil
+	}
+	var none T
+	others, err := seen()
+	if err != nil {
+		return none, err
+	}
+	value, err := read()
+	if err != nil {
+		return none, err
+	}
+	r.value, r.begun, r.seen = value, now, map[types.UID]bool{}
+	for _, uid := range others {
+		r.seen[uid] = true
+	}
+	for _, uid := range claims {
+		r.seen[uid] = true
+	}
+	return value, nil
+}
+
+func (r *reading[T]) tells(claims []types.UID, now time.Time) bool {
+	if r.seen == nil || now.Sub(r.begun) >= shareFor {
+		return false
+	}
+	for _, uid := range claims {
+		if !r.seen[uid] {
+			return false
+		}
+	}
+	return true
+}
