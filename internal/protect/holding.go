@@ -139,10 +139,11 @@ func (v HoldView) unheld(d *HoldVerdict) {
 	}
 	d.Annotations = v.without()
 	if v.Mode == Observe {
-		v.observed(d, cmp.Or(namedHolders(told(d.Holders)), v.idling(d)))
+		v.observed(d, v.asFarAsRead(d, cmp.Or(namedHolders(told(d.Holders)), v.idling(d))))
 	}
 	if v.Mode >= Barrier {
 		d.Delete = v.politely(d)
+		v.awaitsReading(d)
 	}
 	d.Because = action.Reason{Code: "NoHold", Sentence: "mode " + v.Mode.String() + " refuses no deletion"}
 }
@@ -193,6 +194,8 @@ func (v HoldView) standsUntil(names, sum string) time.Time {
 		return time.Time{}
 	case stands == names && v.Claim.Annotations[DigestAnnotation] == sum:
 		return verified.Add(v.verifyAfter())
+	case v.Unread != "" && v.Now.Before(verified.Add(v.verifyAfter())):
+		return v.Now.Add(lookAgainAfter) // other names may only have come by not being read
 	}
 	return verified.Add(renameAfter)
 }
@@ -201,16 +204,6 @@ func (v HoldView) standsUntil(names, sum string) time.Time {
 func (v HoldView) verifyAfter() time.Duration {
 	sum := sha256.Sum256([]byte(v.Claim.UID))
 	return (verifyEvery - verifyApart*time.Duration(sum[0])/256).Truncate(time.Second)
-}
-
-// unknown leaves all as it is: nobody was found who holds the claim, and not all
-// were looked for.
-func (v HoldView) unknown(d *HoldVerdict) {
-	d.State, d.Next = Free, v.Now.Add(lookAgainAfter)
-	if v.Claim.Annotations[HoldersAnnotation] != "" {
-		d.State = Held
-	}
-	d.Because = action.Reason{Code: "Unread", Sentence: "not all that may hold the claim could be read: " + v.Unread}
 }
 
 // givenUp is a claim of a namespace that goes with all that is in it, by the word
@@ -258,12 +251,17 @@ func (v HoldView) released(d *HoldVerdict) {
 // politely is the deletion of a claim that somebody asked to be deleted when free,
 // and it is: pods that were never bound refuse nobody, and are waited for.
 func (v HoldView) politely(d *HoldVerdict) *Deletion {
-	uid := string(v.Claim.UID)
-	if len(d.Holders) > 0 || v.Unread != "" || uid == "" || v.Claim.Annotations[IntentAnnotation] != uid {
+	if len(d.Holders) > 0 || v.Unread != "" || !v.isWished() {
 		return nil
 	}
 	d.Look = true
 	return &Deletion{Because: action.Reason{Code: "DeleteWhenFree", Sentence: "it was to be deleted when nobody holds it, and nobody does"}}
+}
+
+// isWished tells whether this very claim was asked to be deleted when free.
+func (v HoldView) isWished() bool {
+	uid := string(v.Claim.UID)
+	return uid != "" && v.Claim.Annotations[IntentAnnotation] == uid
 }
 
 // inTheirPlace is the deletion of a claim that others were refused, who would try
