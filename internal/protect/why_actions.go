@@ -7,8 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"lockstep.dev/lockstep/internal/identity"
 )
 
 // deed is one object to act upon, and who goes with it.
@@ -124,32 +122,6 @@ func (c Case) unsay(h Explained) string {
 		return ""
 	}
 	return fmt.Sprintf("kubectl annotate pvc %s -n %s %s-", c.Claim.Name, c.Claim.Namespace, HoldAnnotation)
-}
-
-// scale is the command after which a workload wants the claim no more, for kinds
-// that scale. One that is idle and holds all the same has nothing to scale.
-func scale(h Explained) string {
-	if h.Phase != "" {
-		return deletion(h.Object)
-	}
-	return scaleTo(h.Object, h.below)
-}
-
-func deletion(workload identity.Ref) string {
-	return fmt.Sprintf("kubectl delete %s %s -n %s", strings.ToLower(string(workload.Kind)), workload.Name, workload.Namespace)
-}
-
-func scaleTo(workload identity.Ref, replicas int) string {
-	kind := strings.ToLower(string(workload.Kind))
-	switch workload.Kind {
-	case identity.KindStatefulSet, identity.KindLeaderWorkerSet, "Deployment", "ReplicaSet":
-		return fmt.Sprintf("kubectl scale %s/%s -n %s --replicas=%d", kind, workload.Name, workload.Namespace, replicas)
-	case "Job", "CronJob", "JobSet":
-		return fmt.Sprintf(`kubectl patch %s %s -n %s --type=merge -p '{"spec":{"suspend":true}}'`, kind, workload.Name, workload.Namespace)
-	case "DaemonSet":
-		return deletion(workload)
-	}
-	return ""
 }
 
 // ends says what else goes when a workload is scaled below one of its claims: those
