@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"lockstep.dev/lockstep/internal/identity"
 )
@@ -52,13 +53,25 @@ func (k Kind) Check() error {
 	if len(k.Templates)+len(k.ClaimTemplates) == 0 {
 		return fmt.Errorf("workload %q: neither pod templates nor claim templates", k.Kind)
 	}
-	if len(k.ClaimTemplates) > 0 && !strings.Contains(k.ClaimName, "{template}") {
+	if len(k.ClaimTemplates) == 0 {
+		return nil
+	}
+	return k.checkClaimName()
+}
+
+// checkClaimName: by a name that no claim can have, nothing would be held, and nobody
+// would be told.
+func (k Kind) checkClaimName() error {
+	plain := strings.NewReplacer("{template}", "t", "{name}", "n", "{ordinal}", "0").Replace(k.ClaimName)
+	numbered := strings.HasSuffix(k.ClaimName, ordinalSuffix)
+	switch {
+	case !strings.Contains(k.ClaimName, "{template}"):
 		return fmt.Errorf("workload %q: claim name %q does not contain {template}", k.Kind, k.ClaimName)
-	}
-	if strings.Contains(strings.TrimSuffix(k.ClaimName, ordinalSuffix), "{ordinal}") {
+	case strings.Contains(strings.TrimSuffix(k.ClaimName, ordinalSuffix), "{ordinal}"):
 		return fmt.Errorf("workload %q: claim name %q: {ordinal} may stand at the end alone, after a dash", k.Kind, k.ClaimName)
-	}
-	if strings.HasSuffix(k.ClaimName, ordinalSuffix) && k.Replicas == "" {
+	case len(validation.IsDNS1123Subdomain(plain)) > 0:
+		return fmt.Errorf("workload %q: claim name %q names no claim there can be: beside {template}, {name} and {ordinal} it may be of lower case letters, digits, dashes and dots", k.Kind, k.ClaimName)
+	case numbered && k.Replicas == "":
 		return fmt.Errorf("workload %q: ordinals need replicas", k.Kind)
 	}
 	return nil

@@ -246,6 +246,8 @@ func TestCheckKind(t *testing.T) {
 		"no paths":          func(k *protect.Kind) { k.Templates, k.ClaimTemplates = nil, nil },
 		"no template":       func(k *protect.Kind) { k.ClaimName = "{name}" },
 		"ordinal in midway": func(k *protect.Kind) { k.ClaimName = "{template}-{ordinal}-{name}" },
+		"another word":      func(k *protect.Kind) { k.ClaimName = "{template}-{Name}" },
+		"no name":           func(k *protect.Kind) { k.ClaimName = "{template}_{name}" },
 		"no replicas":       func(k *protect.Kind) { k.ClaimName = "{template}-{name}-{ordinal}" },
 	} {
 		k := protect.JobSet
