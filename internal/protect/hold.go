@@ -22,8 +22,9 @@ type Words struct {
 }
 
 const (
-	cooling  = "cooling until "
-	maxWords = 1000
+	cooling = "cooling until "
+	// maxWords has all that stands on a claim be less than 1 KiB, while it cools as well.
+	maxWords = 1<<10 - len(cooling+"2006-01-02T15:04:05Z"+": ")
 )
 
 // ParseWords reads HoldersAnnotation. What cannot be read is taken as names: it

@@ -318,6 +318,21 @@ func TestTheWordsAreBounded(t *testing.T) {
 	}
 }
 
+// The last names stand behind a moment while a claim cools.
+func TestTheWordsOfAClaimThatCoolsAreBounded(t *testing.T) {
+	for length := 200; length < 250; length++ {
+		var wants []protect.Want
+		for i := range 5 {
+			wants = append(wants, protect.OfDeployment(numberedDeployment(strings.Repeat("n", length), i)))
+		}
+		held := applied(claim("data"), protect.DecideHold(holdView(claim("data"), wants...)))
+		words := protect.DecideHold(holdView(held)).Annotations[protect.HoldersAnnotation]
+		if !strings.HasPrefix(words, "cooling until ") || len(words) >= 1024 {
+			t.Fatalf("%d bytes: %s", len(words), words)
+		}
+	}
+}
+
 func numberedDeployment(name string, i int) *appsv1.Deployment {
 	m := meta(name + string(rune('a'+i%26)) + string(rune('a'+i/26)))
 	m.UID = fakeUID(i)
