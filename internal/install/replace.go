@@ -41,6 +41,9 @@ func (s shape) tellOfLacks() {
 	if s.protects && slices.Contains(s.lacks, operator.ValidatingPolicy) {
 		s.say("the API server knows no ValidatingAdmissionPolicy, which came with Kubernetes 1.30: modes observe and hold refuse and warn of nothing here; barrier works")
 	}
+	if s.protects && s.settings.InitialHold && slices.Contains(s.lacks, operator.MutatingPolicy) {
+		s.say("the API server knows no MutatingAdmissionPolicy, which came with Kubernetes 1.36: protection.initialHold does nothing here, and a new claim can be deleted until the operator has looked who holds it")
+	}
 }
 
 // unprotect switches protection off in an installation that stays.
