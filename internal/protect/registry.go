@@ -152,7 +152,7 @@ func (k Kind) replicas(object any) int {
 	most := 0
 	for _, said := range parts {
 		n, ok := said.(int64)
-		if !ok {
+		if !ok || n < 0 { // no proof that it is idle
 			n = 1
 		}
 		most = max(most, int(n))

@@ -32,6 +32,7 @@ func TestAWorkloadOfSeveralPartsHoldsForEachOfThem(t *testing.T) {
 		{"the last is", []any{size(3), size(0)}, holds, holds},
 		{"the first is smaller", []any{size(1), size(3)}, holds, holds},
 		{"none is as large", []any{size(1), size(2)}, idle, holds},
+		{"less than none, which is whatever its kind means by it", []any{size(-1)}, idle, holds},
 		{"all are scaled to zero", []any{size(0), size(0)}, idle, idle},
 		{"one does not say", []any{size(0), part(map[string]any{})}, idle, holds},
 		{"there is none", nil, idle, idle},
