@@ -9,9 +9,10 @@ import (
 	"lockstep.dev/lockstep/internal/protect"
 )
 
-// remembered bounds how many pods are known to have completed. One that is forgotten
-// has its claim wait anew.
-const remembered = 10_000
+// remembered bounds how many pods are known to have completed: as many as Kubernetes is
+// made for. They are asked for in turn, and of more than are remembered each would be
+// forgotten before it is asked for again: their claims would wait for ever.
+const remembered = 150_000
 
 // tracing answers for claims that chose to be judged by more than pods.
 func (p *pass) tracing(ctx context.Context) protect.Tracing {

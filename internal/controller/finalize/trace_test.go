@@ -3,6 +3,7 @@ package finalize
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/observe"
@@ -70,6 +72,24 @@ func TestACompletedPodLetsGoWhereThatIsChosen(t *testing.T) {
 	w.want("c")
 	if told := w.events(); !strings.Contains(told, "DeletionReleased") {
 		t.Errorf("told %q", told)
+	}
+}
+
+// Each look asks for every one of them, in the same order: were one forgotten for the
+// next, none would be known at the look after.
+func TestAsManyCompletedPodsAreRememberedAsAClusterHas(t *testing.T) {
+	const most = 150_000
+	w := traced(t, alone)
+	for range 2 {
+		for i := range most {
+			w.completedFor(types.UID(strconv.Itoa(i)))
+		}
+		w.clock.Step(time.Second)
+	}
+	for i := range most {
+		if known := w.completedFor(types.UID(strconv.Itoa(i))); known != 2*time.Second {
+			t.Fatalf("pod %d is known to have completed for %v", i, known)
+		}
 	}
 }
 
