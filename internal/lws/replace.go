@@ -16,10 +16,11 @@ import (
 // what it makes in their place is of the present template.
 //
 // The partition has granted all of them already. What it did not know is what
-// broke since: then only those go that are down anyway.
+// broke since: then only those go that are down anyway. Nor did another
+// implementation, whose grant it may be, ask for their volume claims.
 func (d *setDecision) replace() {
 	sts := d.StatefulSet.Member()
-	if sts == nil || d.held || !d.settled() || !observed(sts) || d.rollout.changed || d.rollout.paused {
+	if sts == nil || d.held || d.untied || !d.settled() || !observed(sts) || d.rollout.changed || d.rollout.paused {
 		return
 	}
 	outdated := d.outdatedLeaders(sts)

@@ -6,6 +6,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
@@ -93,6 +94,49 @@ func TestNoGroupIsRecreatedWhileItsClaimsMayBeTakenAgain(t *testing.T) {
 		t.Error("the group was not recreated")
 	}
 	sameClaims(t, "after the restart", claims, claimsOf(c))
+}
+
+// Another implementation granted the groups, and asked nobody about their claims. The
+// StatefulSet controller may replace their leaders at any time; we do not before.
+func TestNoLeaderIsReplacedWhileItsClaimsMayBeTakenAgain(t *testing.T) {
+	c := newCluster(t)
+	c.WithoutMaxUnavailable = true
+	lwstest.Add(c.FakeStore, lwstest.Set("w", 3, 2, lwstest.Volumes(deleteClaims, retainClaims), func(set *lwsv1.LeaderWorkerSet) {
+		set.Spec.RolloutStrategy.RollingUpdateConfiguration = &lwsv1.RollingUpdateConfiguration{MaxUnavailable: intstr.FromInt32(2)}
+	}))
+	c.settle("w-0", "w-1", "w-2")
+	asOthersMade(c)
+	c.spec(func(spec *lwsv1.LeaderWorkerSetSpec) {
+		spec.LeaderWorkerTemplate.PersistentVolumeClaimRetentionPolicy.WhenDeleted = retainClaims
+	})
+	claims := claimsOf(c)
+	c.do(c.decideSet())
+	grant := func() {
+		lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) {
+			sts.Spec.UpdateStrategy.RollingUpdate.Partition = lwstest.Ptr[int32](1)
+			sts.Status.ObservedGeneration, sts.Status.UpdateRevision = sts.Generation, "next"
+		})
+	}
+	grant()
+	for range 3 {
+		plan := c.decideSet()
+		if deleted := of[action.Delete](plan); len(deleted) > 0 {
+			t.Fatalf("%s is deleted, and %q would go with its workers", deleted[0].Object, ownerOf(c, "data-w-2-1"))
+		}
+		c.do(plan)
+		grant()
+	}
+	if _, waits := waitFor(c.decideSet(), lws.CodeTie); !waits {
+		t.Errorf("invalid: nothing is waited for by %v", spelled(c.decideSet()))
+	}
+	for _, name := range []string{"w-0", "w-1", "w-2"} {
+		c.Sync(find[*appsv1.StatefulSet](c, name))
+	}
+	if len(of[action.Delete](c.decideSet())) != 2 {
+		t.Errorf("no leader is replaced once their claims are nobody's: %v", spelled(c.decideSet()))
+	}
+	c.settleAll()
+	sameClaims(t, "after the rollout", claims, claimsOf(c))
 }
 
 // A group does not cease to be ready because its StatefulSet was disarmed, and only
