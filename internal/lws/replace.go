@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
@@ -41,16 +42,22 @@ func (d *setDecision) replace() {
 	}
 }
 
-// replaceLeader deletes a leader. One that goes only because its group is down
-// anyway does so only if its workers still are as they were judged.
+// replaceLeader deletes a leader while its StatefulSet still says what it was judged by:
+// of an operator that takes itself for the one that leads the look may be from before
+// another template, or from before a grant was taken back. One that goes only because
+// its group is down anyway does so only if its workers still are as they were judged.
 func (d *setDecision) replaceLeader(g Group, why string, onlyIfDown bool) {
-	var relied []action.Standing
+	sts := d.StatefulSet.Member()
+	relied := []action.Standing{{
+		Kind: identity.KindStatefulSet, Namespace: d.Set.Namespace, Name: sts.Name,
+		Specified: map[types.UID]int64{sts.UID: sts.Generation},
+	}}
 	workers := action.Standing{Kind: identity.KindStatefulSet, Namespace: d.Set.Namespace, Labels: map[string]string{lwsv1.SetNameLabelKey: d.Set.Name}}
 	if onlyIfDown {
 		g.reliedWorkers(&workers)
 	}
 	if len(workers.Unchanged)+len(workers.Absent) > 0 {
-		relied = []action.Standing{workers}
+		relied = append(relied, workers)
 	}
 	d.plan.do(action.Delete{
 		Object:  identity.RefOf(identity.KindPod, g.Leader),
