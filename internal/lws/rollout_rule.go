@@ -89,8 +89,12 @@ func outdated(sts *appsv1.StatefulSet, leader *corev1.Pod, key string) bool {
 	return leader.Labels[lwsv1.RevisionKey] != key || leftBehind(sts, leader)
 }
 
-// livePartition is from which ordinal on a StatefulSet replaces its pods.
+// livePartition is from which ordinal on a StatefulSet replaces its pods. One that
+// somebody set to OnDelete, to hold a rollout, replaces none.
 func livePartition(sts *appsv1.StatefulSet) int32 {
+	if sts.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType {
+		return PodsOf(sts)
+	}
 	if rolling := sts.Spec.UpdateStrategy.RollingUpdate; rolling != nil {
 		return orDefault(rolling.Partition, 0)
 	}
