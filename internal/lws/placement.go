@@ -34,10 +34,18 @@ func (d *setDecision) misplaced(sts *appsv1.StatefulSet, set *lwsv1.LeaderWorker
 }
 
 // leftBehind tells whether a leader was made from another template than its
-// StatefulSet has now, by what the StatefulSet controller says of both.
+// StatefulSet has now, by what the StatefulSet controller says of both. Before that one
+// has seen the present template, what tells is where the leader was sent.
 func leftBehind(sts *appsv1.StatefulSet, leader *corev1.Pod) bool {
-	made := leader.Labels[appsv1.ControllerRevisionHashLabelKey]
-	return sts != nil && made != "" && observed(sts) && made != sts.Status.UpdateRevision
+	if sts == nil || leader.Labels[appsv1.ControllerRevisionHashLabelKey] == "" || sts.Status.ObservedGeneration == 0 {
+		return false
+	}
+	if observed(sts) {
+		return leader.Labels[appsv1.ControllerRevisionHashLabelKey] != sts.Status.UpdateRevision
+	}
+	return slices.ContainsFunc(placements, func(placement string) bool {
+		return leader.Annotations[placement] != sts.Spec.Template.Annotations[placement]
+	})
 }
 
 // Topology is the node label that workers share with their leader, or empty: the one

@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
@@ -82,16 +83,50 @@ func TestANewPlacementIsRolledOut(t *testing.T) {
 	}
 }
 
+// TestANewPlacementIsToldAsAnUpdate: from the first look on, whether or not the
+// StatefulSet controller has seen it. Who waits for the rollout would else be told at
+// once that it is done.
 func TestANewPlacementIsToldAsAnUpdate(t *testing.T) {
 	c := running(t, 2, 1)
 	place(c, lwsv1.ExclusiveKeyAnnotationKey, "rack")
-	c.do(c.decideSet())
+	told := func(when string) {
+		t.Helper()
+		if stands := lws.Stand(c.set("w")); stands.TargetUpdated != 0 {
+			t.Errorf("%s: %d of 2 groups are updated", when, stands.TargetUpdated)
+		}
+		c.do(c.decideSet())
+		if got := condition(c.status(), updating); got.Status != "True" || c.status().UpdatedReplicas != 0 {
+			t.Errorf("%s: got %+v", when, c.status())
+		}
+	}
+	told("before it is written")
+	told("before it was seen")
 	for _, sts := range lwstest.All[*appsv1.StatefulSet](c.Objects) {
 		c.Sync(sts)
 	}
+	told("once it was seen")
+}
+
+// The surge group that a new placement is lent was taken back before the StatefulSet
+// controller had seen it, and lent again after: a write with every look, and without
+// maxUnavailable no group was ever given up.
+func TestANewPlacementKeepsItsSurgeGroups(t *testing.T) {
+	c := newCluster(t)
+	lwstest.Add(c.FakeStore, lwstest.Set("w", 3, 1, func(set *lwsv1.LeaderWorkerSet) {
+		set.Spec.RolloutStrategy.RollingUpdateConfiguration = &lwsv1.RollingUpdateConfiguration{MaxSurge: intstr.FromInt32(1)}
+	}))
+	c.settle(groupNames...)
+	place(c, lwsv1.ExclusiveKeyAnnotationKey, "rack")
 	c.do(c.decideSet())
-	if got := condition(c.status(), updating); got.Status != "True" {
-		t.Errorf("got %+v", c.status())
+	for range 3 {
+		if sts := find[*appsv1.StatefulSet](c, "w"); *sts.Spec.Replicas != 4 || partition(sts) != 3 {
+			t.Fatalf("%d groups, those from %d on given up", *sts.Spec.Replicas, partition(sts))
+		}
+		c.do(c.decideSet())
+	}
+	c.settleAll()
+	if sts := find[*appsv1.StatefulSet](c, "w"); *sts.Spec.Replicas != 3 || partition(sts) != 0 || c.status().UpdatedReplicas != 3 {
+		t.Errorf("%d groups, those from %d on given up: %+v", *sts.Spec.Replicas, partition(sts), c.status())
 	}
 }
 

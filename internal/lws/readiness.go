@@ -24,12 +24,14 @@ type groupCounts struct {
 func (d *setDecision) count() groupCounts {
 	var c groupCounts
 	replicas, partition, target := Replicas(d.Set), strategyPartition(d.Set), d.targetKey()
+	sts := d.StatefulSet.Member()
+	displaced := sts != nil && d.displaced(sts)
 	for i := range d.Groups {
 		g := &d.Groups[i]
 		if !g.complete(d.Set) {
 			continue
 		}
-		ready, updated := g.Ready(d.Set), g.updated(target) && !leftBehind(d.StatefulSet.Member(), g.Leader)
+		ready, updated := g.Ready(d.Set), g.updated(target) && !displaced && !leftBehind(sts, g.Leader)
 		c.ready += one(ready)
 		c.updated += one(updated)
 		index := int32(g.Index)
