@@ -47,13 +47,24 @@ func (r rollout) next() course {
 	if r.changed {
 		return c
 	}
-	if !r.observed { // who has not seen the present spec may still act on the last one
-		c.partition = max(c.partition, min(r.partition, r.replicas))
+	if !r.observed {
+		c = r.await(c)
 	}
 	if r.paused {
 		c = r.pause(c)
 	}
 	c.partition = r.affordable(c)
+	return c
+}
+
+// await holds a rollout until the StatefulSet controller has seen the present spec: until
+// then it may still act on the last one, and does not tell which leaders are of the
+// template before. Surge groups that were lent stay lent, unless the user scales.
+func (r rollout) await(c course) course {
+	c.partition = max(c.partition, min(r.partition, r.replicas))
+	if r.applied == r.replicas {
+		c.replicas = max(c.replicas, min(r.running, r.replicas+r.surge))
+	}
 	return c
 }
 

@@ -244,3 +244,23 @@ func TestWhatIsGrantedCountsAsDownUntilItIsDone(t *testing.T) {
 		t.Errorf("a surge group that goes counts: the budget is %d", budget)
 	}
 }
+
+// Leaders of a revision that is gone back to may yet be of a template that another
+// implementation made for it. Until the StatefulSet controller tells, they look done, and
+// the surge group that was lent them went, and came again once it told.
+func TestSurgeGroupsStayUntilTheTemplateWasSeen(t *testing.T) {
+	done := place{ready: true, updated: true}
+	r := rollout{replicas: 2, running: 3, partition: 2, applied: 2, surge: 1, places: []place{done, done, {}}}
+	if got := r.next(); got != (course{partition: 2, replicas: 3}) {
+		t.Errorf("before: got %+v", got)
+	}
+	r.observed = true
+	if got := r.next(); got != (course{partition: 2, replicas: 2}) {
+		t.Errorf("after: got %+v", got)
+	}
+	r.observed, r.running, r.applied = false, 5, 4
+	r.places = append(r.places, done, done)
+	if got := r.next(); got != (course{partition: 2, replicas: 2}) {
+		t.Errorf("scaled: got %+v", got)
+	}
+}
