@@ -35,7 +35,7 @@ func (w *rollingWorld) judgeTakeover(plan lws.Plan, changed bool) {
 			}
 		case action.Apply:
 			wanted, leaders := a.Object.(*appsv1.StatefulSet)
-			if !leaders || wanted.Labels[lwsv1.RevisionKey] != live.Labels[lwsv1.RevisionKey] {
+			if !leaders || wanted.Labels[lwsv1.RevisionKey] != live.Labels[lwsv1.RevisionKey] || sentElsewhere(live, wanted) {
 				continue
 			}
 			if diff := cmp.Diff(stamps(live), stamps(wanted)); diff != "" {

@@ -31,7 +31,7 @@ type rollingWorld struct {
 	unavailable, surge   int32
 	edits, images        int
 	scaled, brokenBefore bool
-	// made counts the pods made since the first edit, by name and image.
+	// made counts the pods made since the first edit, by name, image and topology.
 	made map[string]int
 	// holding is set while the operator acts on a look that shows the set paused.
 	holding bool
@@ -57,7 +57,7 @@ func newRollingWorld(t *rapid.T, gate bool, m *met) *rollingWorld {
 	w.restart()
 	w.Added = func(object client.Object) {
 		if pod, ok := object.(*corev1.Pod); ok {
-			w.made[pod.Name+" "+pod.Spec.Containers[0].Image]++
+			w.made[pod.Name+" "+pod.Spec.Containers[0].Image+" "+pod.Annotations[lwsv1.ExclusiveKeyAnnotationKey]]++
 		}
 	}
 	return w
@@ -122,7 +122,7 @@ func (w *rollingWorld) standing(sts *appsv1.StatefulSet) standing {
 	s.replicas, _ = strconv.Atoi(sts.Annotations[lwsv1.ReplicasAnnotationKey])
 	for i := range truth.Groups {
 		g := &truth.Groups[i]
-		s.ready[g.Index], s.updated[g.Index] = g.Ready(truth.Set), g.UpToDate(key)
+		s.ready[g.Index], s.updated[g.Index] = g.Ready(truth.Set), g.UpToDate(key) && g.Leader.Annotations[lwsv1.ExclusiveKeyAnnotationKey] == topology(sts)
 	}
 	return s
 }
@@ -174,7 +174,7 @@ func (w *rollingWorld) judgeApply(wanted *appsv1.StatefulSet) error {
 			return err
 		}
 	}
-	if live.Labels[lwsv1.RevisionKey] != wanted.Labels[lwsv1.RevisionKey] {
+	if live.Labels[lwsv1.RevisionKey] != wanted.Labels[lwsv1.RevisionKey] || topology(live) != topology(wanted) {
 		if is < lws.PodsOf(live) && wanted.Annotations[lwsv1.ReplicasAnnotationKey] > strconv.Itoa(int(is)) {
 			return fmt.Errorf("a new template comes with partition %d for %d groups", is, lws.PodsOf(live))
 		}
@@ -211,7 +211,7 @@ func (w *rollingWorld) judgeDelete(pod *corev1.Pod) error {
 	if w.holding {
 		return fmt.Errorf("leader %s is replaced while the rollout is paused", pod.Name)
 	}
-	if int32(index) < s.partition || pod.Labels[lwsv1.RevisionKey] == key {
+	if int32(index) < s.partition || s.updated[index] && pod.Labels[lwsv1.RevisionKey] == key {
 		return fmt.Errorf("leader %s is deleted, which the partition %d does not grant", pod.Name, s.partition)
 	}
 	if s.ready[index] && !w.covered(s, 0) {
@@ -285,7 +285,7 @@ func (w *rollingWorld) someEdit() {
 	if w.edits >= 4 {
 		return
 	}
-	switch rapid.IntRange(0, 5).Draw(w.t, "edit") {
+	switch rapid.IntRange(0, 6).Draw(w.t, "edit") {
 	case 0, 1:
 		w.roll("")
 	case 2:
@@ -299,6 +299,8 @@ func (w *rollingWorld) someEdit() {
 		w.pause()
 	case 5:
 		w.resume()
+	case 6:
+		w.send()
 	}
 }
 
@@ -352,6 +354,9 @@ func (w *rollingWorld) checkRolled() {
 		if pod.Spec.Containers[0].Image != w.image() {
 			w.t.Fatalf("pod %s has %s, want %s", pod.Name, pod.Spec.Containers[0].Image, w.image())
 		}
+		if sent, wanted := pod.Annotations[lwsv1.ExclusiveKeyAnnotationKey], set.Annotations[lwsv1.ExclusiveKeyAnnotationKey]; sent != wanted {
+			w.t.Fatalf("pod %s is sent to %q, want %q", pod.Name, sent, wanted)
+		}
 	}
 	if w.scaled {
 		return
@@ -389,7 +394,7 @@ func TestRollouts(t *testing.T) {
 				}
 				w.checkRolled()
 			})
-			for _, premise := range []string{"groups given up", "a pod made", "a write refused", "a leader replaced directly",
+			for _, premise := range []string{"groups given up", "a pod made", "a write refused", "a leader replaced directly", "a topology changed",
 				"a rollout held", "a template held back", "a write while paused", "a group lost while paused"} {
 				if m.counts[premise] == 0 {
 					t.Errorf("invalid run: never met %s; met %v", premise, m.counts)
