@@ -68,10 +68,11 @@ func wantsOf(ctx context.Context, namespace string, list list, of func(any) (pro
 // what cannot be undone. The claim is that of the view: a write names its version.
 func (h *Holds) Live(ctx context.Context, view protect.HoldView) (protect.HoldView, error) {
 	world, err := h.liveWorld(ctx, view.Claim.Namespace)
-	if err == nil {
-		view.World = world
+	if err != nil {
+		return view, err
 	}
-	return view, err
+	view.World = stillWithout(view.World.GoneOwner, world)
+	return view, nil
 }
 
 // LiveShared is Live of a moment after the claim was seen, for what can be undone: many
@@ -81,10 +82,20 @@ func (h *Holds) LiveShared(ctx context.Context, view protect.HoldView) (protect.
 	world, err := h.worlds.in(namespace).of([]types.UID{view.Claim.UID}, view.Now,
 		func() ([]types.UID, error) { return h.seenIn(ctx, namespace) },
 		func() (protect.World, error) { return h.liveWorld(ctx, namespace) })
-	if err == nil {
-		view.World = world
+	if err != nil {
+		return view, err
 	}
-	return view, err
+	view.World = stillWithout(view.World.GoneOwner, world)
+	return view, nil
+}
+
+// stillWithout is a live world in which the owner that a claim was seen without is gone
+// still, if it is not there.
+func stillWithout(gone *identity.Ref, world protect.World) protect.World {
+	if gone != nil && !world.Knows(gone.UID) {
+		world.GoneOwner = gone
+	}
+	return world
 }
 
 // liveWorld is all of a namespace that may hold claims, read from the API server now.
@@ -94,9 +105,11 @@ func (h *Holds) liveWorld(ctx context.Context, namespace string) (protect.World,
 		for i := range page.Items {
 			pod := &page.Items[i]
 			index.See(pod)
+			link := protect.Link{Object: identity.RefOf(identity.KindPod, pod)}
 			if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
-				links[pod.UID] = protect.Link{Object: identity.RefOf(identity.KindPod, pod), Controller: owner.UID}
+				link.Controller = owner.UID
 			}
+			links[pod.UID] = link
 		}
 	}, client.InNamespace(namespace))
 	if err != nil {

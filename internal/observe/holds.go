@@ -33,14 +33,30 @@ func NewHolds(caches cache.Cache, claims *Claims, pods *Pods, desired *Desired, 
 	return &Holds{Claims: claims, caches: caches, pods: pods, desired: desired, settings: settings, grace: grace, worlds: newReadings[protect.World](sharedWorlds)}
 }
 
-// indexNumbered finds claims by what is left of their names without numbers.
-const indexNumbered = "protection.numbered"
+const (
+	// indexNumbered finds claims by what is left of their names without numbers.
+	indexNumbered = "protection.numbered"
+	// indexPodOwned finds claims by the pod that controls them.
+	indexPodOwned = "protection.pod-owned"
+)
 
 // IndexHolds adds the index that Holds reads by. It must run before the caches start.
 func IndexHolds(ctx context.Context, indexer client.FieldIndexer) error {
-	return indexer.IndexField(ctx, &corev1.PersistentVolumeClaim{}, indexNumbered, func(o client.Object) []string {
+	err := indexer.IndexField(ctx, &corev1.PersistentVolumeClaim{}, indexNumbered, func(o client.Object) []string {
 		return protect.Prefixes(o.GetName())
 	})
+	if err != nil {
+		return err
+	}
+	return indexer.IndexField(ctx, &corev1.PersistentVolumeClaim{}, indexPodOwned, podOwner)
+}
+
+func podOwner(claim client.Object) []string {
+	owner := metav1.GetControllerOfNoCopy(claim)
+	if owner == nil || identity.OwnerRef(claim.GetNamespace(), *owner).Kind != identity.KindPod {
+		return nil
+	}
+	return []string{string(owner.UID)}
 }
 
 // AwaitSync waits until all that is always there has been read once. Before that
@@ -68,7 +84,7 @@ func (h *Holds) View(ctx context.Context, key types.NamespacedName, now time.Tim
 	}
 	return h.in(namespace, protect.HoldView{
 		Claim: claim, World: h.world(claim), Now: now, Grace: h.grace,
-		Unread: h.desired.Unread(), GoneOwner: h.goneOwner(claim), WaitingOwner: h.waitingOwner(claim),
+		Unread: h.desired.Unread(), WaitingOwner: h.waitingOwner(claim),
 	}), nil
 }
 

@@ -107,7 +107,7 @@ func (h *Holds) treated(ctx context.Context, before, after any, f Followers) {
 }
 
 // used tells of the claims that a pod uses, when it comes or goes or holds them
-// otherwise.
+// otherwise, and of those that are to go with it when it has gone.
 func (h *Holds) used(ctx context.Context, before, after *PodUses, claim func(types.NamespacedName)) {
 	if before != nil && after != nil && before.Node == after.Node && before.Phase == after.Phase && before.IsShutDown() == after.IsShutDown() {
 		return
@@ -115,6 +115,7 @@ func (h *Holds) used(ctx context.Context, before, after *PodUses, claim func(typ
 	pod := after
 	if pod == nil {
 		pod = before
+		h.list(ctx, claim, client.InNamespace(pod.Namespace), client.MatchingFields{indexPodOwned: string(pod.UID)})
 	}
 	for _, name := range pod.Claims() {
 		if name == "" {

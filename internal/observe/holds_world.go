@@ -24,7 +24,9 @@ func (h *Holds) world(claim *corev1.PersistentVolumeClaim) protect.World {
 	for _, wanting := range h.desired.of(claim.Namespace, claim.Name) {
 		w.workload(wanting)
 	}
-	return protect.World{Pods: index, Desire: protect.NewDesire(claim.Namespace, w.wants), Links: w.links, Idle: h.settings.Idle}
+	return protect.World{
+		Pods: index, Desire: protect.NewDesire(claim.Namespace, w.wants), Links: w.links, Idle: h.settings.Idle, GoneOwner: h.goneOwner(claim),
+	}
 }
 
 // worldOf gathers the world of one claim.

@@ -29,7 +29,7 @@ func TestAVerdictIsCarriedOutInOrder(t *testing.T) {
 	stands := annotated(protect.HoldersAnnotation, "StatefulSet/db")
 	cooled := annotated(protect.HoldersAnnotation, "cooling until 2026-11-21T11:00:00Z: StatefulSet/db")
 	gone := func(v protect.HoldView) protect.HoldView {
-		v.GoneOwner = &identity.Ref{Kind: identity.KindStatefulSet, Name: "db"}
+		v.World.GoneOwner = &identity.Ref{Kind: identity.KindStatefulSet, Name: "db"}
 		return v
 	}
 	token := protect.TokenVerdict{Annotations: map[string]string{protect.ReleaseUntilAnnotation: "x"}, Until: noon, Granted: true}
@@ -61,7 +61,7 @@ func TestAVerdictIsCarriedOutInOrder(t *testing.T) {
 // A claim that belongs to what is gone is deleted only if that is gone for certain.
 func TestTheOwnerIsLookedForOnceMore(t *testing.T) {
 	v := holdView(claim("data-db-0", annotated(protect.HoldersAnnotation, "cooling until 2026-11-21T11:00:00Z: StatefulSet/db")))
-	v.GoneOwner = &identity.Ref{Kind: identity.KindStatefulSet, Name: "db", UID: "uid-db"}
+	v.World.GoneOwner = &identity.Ref{Kind: identity.KindStatefulSet, Name: "db", UID: "uid-db"}
 	for _, a := range protect.Carry(v.Claim, protect.DecideHold(v), protect.TokenVerdict{}) {
 		if d, ok := a.(action.Delete); ok && (d.OwnerGone == nil || d.OwnerGone.UID != "uid-db") {
 			t.Errorf("deleted whatever has become of its owner: %+v", d)

@@ -3,6 +3,8 @@ package protect
 import (
 	"slices"
 	"strings"
+
+	"lockstep.dev/lockstep/internal/identity"
 )
 
 // atOnce tells whether there is nothing to wait for: scaled down on purpose, with
@@ -13,7 +15,7 @@ func (v HoldView) atOnce() bool {
 	}
 	last := ParseWords(v.Claim.Annotations[HoldersAnnotation]).Names
 	for _, c := range v.World.Desire.of(v.Claim.Name) {
-		if top, _ := v.World.Desire.top(c.want, v.World.Links); c.discarded() && wereOnly(last, top, c.want) {
+		if top, _ := v.World.Desire.top(c.want, v.World.Links); v.World.scaledAway(c) && wereOnly(last, top, c.want) {
 			return true
 		}
 	}
@@ -25,7 +27,7 @@ func (v HoldView) atOnce() bool {
 func wereOnly(last string, workloads ...*Want) bool {
 	for name := range strings.SplitSeq(last, ", ") {
 		if !slices.ContainsFunc(workloads, func(w *Want) bool {
-			return name == string(w.Workload.Kind)+"/"+w.Workload.Name || w.isNumberedPod(name)
+			return name == string(w.Workload.Kind)+"/"+w.Workload.Name || w.isNumberedPod(name) || w.isWorkers(name)
 		}) {
 			return false
 		}
@@ -43,4 +45,12 @@ func (w *Want) isNumberedPod(holder string) bool {
 		}
 	}
 	return false
+}
+
+// isWorkers tells whether a holder bears the name of the StatefulSet of a group's workers.
+// It stands for itself for the moment in which its leader has gone and it has not.
+func (w *Want) isWorkers(holder string) bool {
+	name, ok := strings.CutPrefix(holder, string(identity.KindStatefulSet)+"/")
+	ofSeries, _ := (Series{Prefix: w.Workload.Name, Spans: make([]Span, 1)}).covers(name)
+	return ok && ofSeries && w.Workload.Kind == identity.KindLeaderWorkerSet
 }

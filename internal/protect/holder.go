@@ -52,6 +52,9 @@ type Holder struct {
 // Finished tells of an idle workload that is over, and will not want the claim again.
 func (h Holder) Finished() bool { return h.Phase == finished && h.Reason == DesiredState }
 
+// AwaitsEnd tells of a workload that waits until the claim has gone.
+func (h Holder) AwaitsEnd() bool { return h.Phase == awaitsEnd && h.Reason == DesiredState }
+
 // IdlePolicy is what becomes of a claim that only an idle workload would use:
 // scaled to zero, suspended, or with fewer replicas than the ordinal.
 type IdlePolicy int8
@@ -72,6 +75,8 @@ type World struct {
 	// Links are the pods of a claim, and those between workloads.
 	Links map[types.UID]Link
 	Idle  IdlePolicy
+	// GoneOwner is the claim's controller, if it is gone as far as can be seen.
+	GoneOwner *identity.Ref
 }
 
 // Holders are those that hold a claim now, and those that are idle and would.
@@ -85,6 +90,11 @@ func (w World) Holders(claim *corev1.PersistentVolumeClaim) (holders, idle []Hol
 		h := workloadHolder(c, top)
 		h.under = w.Desire.schedule(top)
 		if c.want.past() {
+			continue
+		}
+		if w.leftBehind(c) {
+			h.Phase, h.discards = awaitsEnd, true
+			idle = append(idle, h)
 			continue
 		}
 		if c.out == finished || c.out != "" && w.Idle != IdleHolds {

@@ -50,8 +50,6 @@ type HoldView struct {
 	// Unread says which holders could not be looked for, or is empty. What was not
 	// read may hold the claim: no hold ends.
 	Unread string
-	// GoneOwner is the claim's controller, if it is gone as far as can be seen.
-	GoneOwner *identity.Ref
 	// WaitingOwner is the claim's controller, if it is on its way out and waits for the
 	// claim to go.
 	WaitingOwner *identity.Ref
@@ -227,7 +225,7 @@ func (v HoldView) words(w Words, sum string) map[string]string {
 func (v HoldView) released(d *HoldVerdict) {
 	value := v.Claim.Annotations[HoldersAnnotation]
 	words, latest := ParseWords(value), v.Now.Add(v.Grace).Truncate(time.Second).Add(time.Second)
-	d.Look = value == Unverified
+	d.Look = value == Unverified || value != "" && v.World.awaited(v.Claim)
 	switch {
 	case value == "", value == Unverified, v.atOnce():
 	case words.Until.IsZero(), words.Until.After(latest): // the latter by another clock, or a longer grace
@@ -275,10 +273,10 @@ func (v HoldView) inTheirPlace() *Deletion {
 	}
 	switch {
 	case len(v.Claim.OwnerReferences) > 1:
-	case v.GoneOwner != nil:
+	case v.World.GoneOwner != nil:
 		return &Deletion{
-			Because:   action.Reason{Code: "OwnerGone", Sentence: v.GoneOwner.String() + ", which it belongs to, is gone, and nobody holds it any more"},
-			OwnerGone: v.GoneOwner,
+			Because:   action.Reason{Code: "OwnerGone", Sentence: v.World.GoneOwner.String() + ", which it belongs to, is gone, and nobody holds it any more"},
+			OwnerGone: v.World.GoneOwner,
 		}
 	case v.WaitingOwner != nil:
 		return &Deletion{Because: action.Reason{Code: "OwnerWaits", Sentence: v.WaitingOwner.String() + ", which it belongs to, is being deleted and waits for it, and nobody holds it any more"}}

@@ -53,7 +53,7 @@ func TestDecideHold(t *testing.T) {
 	cooling := annotated(protect.HoldersAnnotation, coolingValue)
 	intent := annotated(protect.IntentAnnotation, "uid-data-db-0")
 	at := func(now time.Time) func(*protect.HoldView) { return func(v *protect.HoldView) { v.Now = now } }
-	ownerGone := func(v *protect.HoldView) { v.GoneOwner = &identity.Ref{Kind: "StatefulSet", Name: "db"} }
+	ownerGone := func(v *protect.HoldView) { v.World.GoneOwner = &identity.Ref{Kind: "StatefulSet", Name: "db"} }
 	ownerWaits := func(v *protect.HoldView) { v.WaitingOwner = &identity.Ref{Kind: "StatefulSet", Name: "db"} }
 	mode := func(m protect.Mode) func(*protect.HoldView) { return func(v *protect.HoldView) { v.Mode = m } }
 	late := at(noon.Add(protect.Grace + time.Second))

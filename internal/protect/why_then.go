@@ -13,7 +13,7 @@ func (c Case) then(holders, idle []Holder) []string {
 	told := c.volume()
 	for _, h := range slices.Concat(holders, idle) {
 		switch {
-		case h.makes && h.Phase == "":
+		case h.makes && (h.Phase == "" || h.AwaitsEnd()):
 			told = append(told, h.Name+" will create an empty claim of the same name")
 		case h.Reason == DesiredState && h.Phase == "":
 			told = append(told, h.Name+" cannot start a pod until a claim of the same name is made again")

@@ -15,6 +15,8 @@ const (
 	scaledToZero = "scaled to zero"
 	suspended    = "suspended"
 	finished     = "finished"
+	// awaitsEnd is a workload that waits for the end of a claim of a life that is over.
+	awaitsEnd = "it waits until this claim has gone, and makes it anew"
 )
 
 const (
@@ -57,6 +59,7 @@ func OfStatefulSet(set *appsv1.StatefulSet) Want {
 		name := set.Spec.VolumeClaimTemplates[i].Name
 		w.Series = append(w.Series, Series{
 			Prefix: name + "-" + set.Name, Spans: []Span{{start, start + n}}, Path: fmt.Sprintf("spec.volumeClaimTemplates[%s]", name),
+			LeftTo: []identity.Kind{identity.KindPod}, // of one scaled away: its controller makes no pod beside that claim
 		})
 	}
 	w.DeleteWhenScaled = deletesWhenScaled(set.Spec.PersistentVolumeClaimRetentionPolicy)

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -42,6 +43,8 @@ func TestHolds(t *testing.T) {
 			"the set deleted, its claims to be deleted": func(t *testing.T) { setDeleted(t, deleteClaims) },
 			"scaled down, its claims to be kept":        func(t *testing.T) { scaledDown(t, keepClaims) },
 			"scaled down, its claims to be deleted":     func(t *testing.T) { scaledDown(t, deleteClaims) },
+			"scaled down and up, claims to be deleted":  scaledDownAndUp,
+			"made again at once, claims to be deleted":  madeAgainAtOnce,
 		} {
 			t.Run(name, func(t *testing.T) { aside(t); drill(t) })
 		}
@@ -172,4 +175,44 @@ func scaledDown(t *testing.T, policy retention) {
 		s.awaitClaims("claims are the same", claims)
 	}
 	s.awaitHeld(slices.Collect(maps.Keys(left))...)
+}
+
+// scaledDownAndUp finds claims that were to go, and waits for their end: they are not held
+// for it.
+func scaledDownAndUp(t *testing.T) {
+	s := newGuarded(t)
+	set, claims := s.settle(3, 2, volumes(deleteClaims, deleteClaims))
+	set = s.become(set, `{"spec":{"replicas":1}}`)
+	s.eventually("a leader has gone", func() error {
+		err := s.client.Get(t.Context(), types.NamespacedName{Namespace: s.namespace, Name: "a-2"}, &corev1.Pod{})
+		if !apierrors.IsNotFound(err) {
+			return fmt.Errorf("a-2 is there: %w", err)
+		}
+		return nil
+	})
+	s.awaitSettled(s.become(set, `{"spec":{"replicas":3}}`))
+	is := s.awaitBound(6)
+	s.awaitHeld(slices.Collect(maps.Keys(is))...)
+	for _, name := range []string{"data-a-0", "data-a-0-1"} {
+		if is[name] != claims[name] {
+			t.Errorf("claim %s of a group that stayed is another one", name)
+		}
+	}
+}
+
+// madeAgainAtOnce finds claims of its former life, and waits for their end.
+func madeAgainAtOnce(t *testing.T) {
+	s := newGuarded(t)
+	edits := volumes(deleteClaims, keepClaims)
+	set, former := s.settle(2, 2, edits)
+	s.awaitOwner("LeaderWorkerSet")
+	l := s.recreate(set, s.newSet("a", 2, 2, imageB, edits, hasty), metav1.DeletePropagationBackground)
+	s.awaitSettled(l.set)
+	is := s.awaitBound(4)
+	s.awaitHeld(slices.Collect(maps.Keys(is))...)
+	for name, uid := range is {
+		if former[name] == uid {
+			t.Errorf("claim %s is of the last life", name)
+		}
+	}
 }

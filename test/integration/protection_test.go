@@ -242,7 +242,12 @@ func (g *guarded) ownership(t *testing.T) {
 	after := before.DeepCopy()
 	after.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "data", UID: "1", Controller: new(true)}}
 	g.mustRefuse(g.alice.Status().Patch(t.Context(), after, client.MergeFrom(before)), says)
+	g.grant("carer", "carl", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"persistentvolumeclaims"}, Verbs: []string{"get", "update", "patch"}})
+	carl := g.as(g.config, "carl")
+	g.mustRefuse(owned(carl, "data-db-0", "db-0"),
+		`giving the claim another controller in metadata.ownerReferences needs permission to delete persistentvolumeclaims "data-db-0" in namespace "prod"`)
 	g.must(owned(g.alice, "data-db-0", "db-0")) // as a StatefulSet condemns it
+	g.must(owned(carl, "data-db-0", "db-0"))    // it is what it was
 	g.must(owned(g.wanda, "data-db-0", "data"))
 	g.must(g.annotate(g.alice, "data-db-0", "example.com/note", "x")) // it is what it was
 	g.claim("data-db-1", nil)

@@ -63,6 +63,7 @@ func (i *Inquirer) About(ctx context.Context, w *World, claim *corev1.Persistent
 		Claim: claim, World: w.Holds, Pods: w.Pods, Nodes: map[string]*corev1.Node{},
 		NamespaceEnding: w.Ending, Unread: slices.Clone(w.Unread), Now: i.Now(),
 	}}
+	f.Case.World.GoneOwner = w.goneOwner(claim)
 	f.Mode, f.ModeFrom = modeOf(claim, w)
 	f.Choice = protect.ChoiceOf(claim, w.Labels)
 	f.unconfigured()

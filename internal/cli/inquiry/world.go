@@ -148,6 +148,23 @@ func (i *Inquirer) wants(ctx context.Context, w *World) ([]protect.Want, error) 
 	return append(wants, more...), err
 }
 
+// goneOwner is the controller of a claim, if it is of a kind that is always read and is not
+// there, or nil. Where not all could be read, nobody is missed.
+func (w *World) goneOwner(claim *corev1.PersistentVolumeClaim) *identity.Ref {
+	owner := metav1.GetControllerOfNoCopy(claim)
+	if owner == nil || len(w.Unread) > 0 || w.Holds.Knows(owner.UID) {
+		return nil
+	}
+	ref := identity.OwnerRef(claim.Namespace, *owner)
+	switch (metav1.TypeMeta{APIVersion: owner.APIVersion, Kind: owner.Kind}) {
+	case metav1.TypeMeta{APIVersion: "v1", Kind: string(identity.KindPod)},
+		metav1.TypeMeta{APIVersion: "apps/v1", Kind: string(identity.KindStatefulSet)},
+		metav1.TypeMeta{APIVersion: lwsv1.GroupVersion.String(), Kind: string(identity.KindLeaderWorkerSet)}:
+		return &ref
+	}
+	return nil
+}
+
 // missed notes what could not be read. Without credentials, and once nobody waits
 // for the answer any more, there is nothing to go on with.
 func (w *World) missed(what string, err error, mayHold bool) error {

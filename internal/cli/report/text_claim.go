@@ -158,8 +158,11 @@ func yes(b bool) string {
 func (c *ClaimWhy) idle(out io.Writer) {
 	for _, h := range c.Idle {
 		what := "would use it, and is idle: " + h.Phase
-		if h.Finished() {
+		switch {
+		case h.Finished():
 			what = "used it, and has finished"
+		case h.AwaitsEnd():
+			what = "makes claims of this name, and does not use this one: " + h.Phase
 		}
 		fmt.Fprintf(out, "\n%s %s (%s)\n", h.Name, what, h.Proof)
 	}

@@ -84,7 +84,7 @@ func codeHolds(v view) (words, bool) {
 		view.Unread = "shards"
 	}
 	if v.gone {
-		view.GoneOwner = &identity.Ref{Kind: identity.KindStatefulSet, Namespace: "ns", Name: "web", UID: "w"}
+		view.World.GoneOwner = &identity.Ref{Kind: identity.KindStatefulSet, Namespace: "ns", Name: "web", UID: "w"}
 	}
 	d := protect.DecideHold(view)
 	maps.Copy(claim.Annotations, d.Annotations)

@@ -1,0 +1,83 @@
+package protect_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/protect"
+)
+
+// Whose name comes back waits for the claims that were to go, and does not hold them: else
+// both wait for ever. What it uses again is held.
+func TestWhatWasLeftBehindIsNotHeldForWhoWaitsForItsEnd(t *testing.T) {
+	deletes := &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenScaled: appsv1.DeletePersistentVolumeClaimRetentionPolicyType}
+	keeping := protect.OfLeaderWorkerSet(set("llama", 2, 2), 0)
+	deleting := protect.OfLeaderWorkerSet(set("llama", 2, 2, func(s *lwsv1.LeaderWorkerSet) {
+		s.Spec.LeaderWorkerTemplate.PersistentVolumeClaimRetentionPolicy = deletes
+	}), 0)
+	bare := protect.OfStatefulSet(statefulSet("llama", 2, func(s *appsv1.StatefulSet) { s.Spec.PersistentVolumeClaimRetentionPolicy = deletes }))
+	gone := func(kind identity.Kind) *identity.Ref { return &identity.Ref{Kind: kind, Name: "llama", UID: "before"} }
+	for _, tt := range []struct {
+		name, claim, last string
+		want              protect.Want
+		owner             *identity.Ref
+		state             protect.State
+	}{
+		{"its own", "data-llama-1", "LeaderWorkerSet/llama", deleting, nil, protect.Held},
+		{"a leader's, of a former set", "data-llama-1", "LeaderWorkerSet/llama", keeping, gone("StatefulSet"), protect.Cooling},
+		{"a leader's, scaled away", "data-llama-1", "LeaderWorkerSet/llama", deleting, gone("Pod"), protect.Free},
+		{"a leader's, scaled away, kept by now", "data-llama-1", "LeaderWorkerSet/llama", keeping, gone("Pod"), protect.Cooling},
+		{"a leader's, scaled away, a stranger its last holder", "data-llama-1", "Deployment/shell", deleting, gone("Pod"), protect.Cooling},
+		{"a worker's, of a former set", "data-llama-1-1", "LeaderWorkerSet/llama", keeping, gone("LeaderWorkerSet"), protect.Cooling},
+		{"a worker's, scaled away", "data-llama-1-1", "LeaderWorkerSet/llama, Pod/llama-1-1", deleting, gone("Pod"), protect.Free},
+		{"a worker's, scaled away, its StatefulSet the last to go", "data-llama-1-1", "LeaderWorkerSet/llama, StatefulSet/llama-1", deleting, gone("Pod"), protect.Free},
+		{"a worker's, scaled away, another StatefulSet its last holder", "data-llama-1-1", "StatefulSet/llama-x", deleting, gone("Pod"), protect.Cooling},
+		{"a worker's, whose StatefulSet is gone in a restart", "data-llama-1-1", "LeaderWorkerSet/llama", deleting, gone("StatefulSet"), protect.Held},
+		{"given to something else", "data-llama-1", "LeaderWorkerSet/llama", deleting, gone("Deployment"), protect.Held},
+		{"a StatefulSet's, scaled away", "data-llama-1", "StatefulSet/llama", bare, gone("Pod"), protect.Free},
+		{"a StatefulSet's, of a former one", "data-llama-1", "StatefulSet/llama", bare, gone("StatefulSet"), protect.Held},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			v := holdView(claim(tt.claim, annotated(protect.HoldersAnnotation, tt.last)), tt.want)
+			v.World.GoneOwner = tt.owner
+			d := protect.DecideHold(v)
+			if d.State != tt.state {
+				t.Errorf("got %s, want %s", d.State, tt.state)
+			}
+			if left := tt.state != protect.Held; d.Look != left {
+				t.Errorf("it is looked at once more: %t, want %t", d.Look, left)
+			}
+			if deleted := d.Delete != nil; deleted != (tt.state == protect.Free) {
+				t.Errorf("it is deleted: %t", deleted)
+			}
+		})
+	}
+}
+
+// Who asks why is told who waits, and that a new claim follows.
+func TestWhoWaitsForTheEndOfAClaimIsTold(t *testing.T) {
+	v := holdView(claim("data-llama-1"), protect.OfLeaderWorkerSet(set("llama", 2, 2), 0))
+	v.World.GoneOwner = &identity.Ref{Kind: identity.KindPod, Name: "llama-1", UID: "before"}
+	told := protect.Why(protect.Case{Claim: v.Claim, World: v.World, Mode: protect.Hold, Now: v.Now})
+	if len(told.Idle) != 1 || !told.Idle[0].AwaitsEnd() {
+		t.Errorf("idle: %v", told.Idle)
+	}
+	if !slices.ContainsFunc(told.Then, func(s string) bool { return strings.HasPrefix(s, "LeaderWorkerSet/llama will create an empty claim") }) {
+		t.Errorf("then: %q", told.Then)
+	}
+}
+
+// A world that was read whole tells who is there.
+func TestAWorldKnowsItsPodsAndWorkloads(t *testing.T) {
+	w := world(index(), protect.OfStatefulSet(statefulSet("db", 1)))
+	w.Links = map[types.UID]protect.Link{"uid-shell": {}}
+	if !w.Knows("uid-db") || !w.Knows("uid-shell") || w.Knows("uid-other") {
+		t.Errorf("db %t, shell %t, other %t", w.Knows("uid-db"), w.Knows("uid-shell"), w.Knows("uid-other"))
+	}
+}
