@@ -87,10 +87,6 @@ func ownedPart(object *unstructured.Unstructured, leader *corev1.Pod) *unstructu
 // domain it is in, it is not to wait for them.
 func (d *groupDecision) gangGroup() gang.Group {
 	template := d.restored.Spec.LeaderWorkerTemplate
-	leader := &template.WorkerTemplate
-	if template.LeaderTemplate != nil {
-		leader = template.LeaderTemplate
-	}
 	together := Size(d.restored)
 	if d.Set.Spec.StartupPolicy == lwsv1.LeaderReadyStartupPolicy || Topology(d.Leader) != "" {
 		together = 1
@@ -102,7 +98,7 @@ func (d *groupDecision) gangGroup() gang.Group {
 		Annotations:  d.Set.Annotations,
 		Owners:       ownedByLeader(d.Leader),
 		MinMember:    together,
-		MinResources: gang.Resources(leader, &template.WorkerTemplate, Size(d.restored)),
+		MinResources: gang.Resources(writtenForLeaders(d.restored), &template.WorkerTemplate, Size(d.restored)),
 	}
 }
 

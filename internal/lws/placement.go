@@ -1,6 +1,7 @@
 package lws
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -27,10 +28,16 @@ func (d *setDecision) displaced(sts *appsv1.StatefulSet) bool {
 // version may have said it otherwise: what counts is whether it was written for what
 // the set says now, and that is copied to the metadata with each write.
 func (d *setDecision) misplaced(sts *appsv1.StatefulSet, set *lwsv1.LeaderWorkerSet, placement string) bool {
-	if sts.Spec.Template.Annotations[placement] == templateAnnotations(set, set)[placement] {
+	if sts.Spec.Template.Annotations[placement] == leadersPlacement(set, placement) {
 		return false
 	}
 	return !d.foundTemplate(sts) || sts.Annotations[placement] != set.Annotations[placement]
+}
+
+// leadersPlacement is what the leaders' template is to say of a placement: what the set
+// says, or else what its user wrote into that template, where it is part of the revision.
+func leadersPlacement(set *lwsv1.LeaderWorkerSet, placement string) string {
+	return cmp.Or(templateAnnotations(set, set)[placement], writtenForLeaders(set).Annotations[placement])
 }
 
 // leftBehind tells whether a leader was made from another template than its

@@ -83,6 +83,47 @@ func TestANewPlacementIsRolledOut(t *testing.T) {
 	}
 }
 
+// placesItself is a set with a placement that somebody wrote into the template instead.
+func placesItself(key string) func(*lwsv1.LeaderWorkerSet) {
+	return func(set *lwsv1.LeaderWorkerSet) {
+		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Annotations = map[string]string{key: "rack"}
+		rollingOf(set).MaxSurge = intstr.FromInt32(1)
+	}
+}
+
+// TestATemplateThatPlacesItselfIsNoNewPlacement: it is part of the revision, and nothing
+// of it is new.
+func TestATemplateThatPlacesItselfIsNoNewPlacement(t *testing.T) {
+	for _, key := range []string{lwsv1.ExclusiveKeyAnnotationKey, lwsv1.SubGroupExclusiveKeyAnnotationKey} {
+		c := running(t, 3, 1, placesItself(key))
+		c.settleAll()
+		sts := find[*appsv1.StatefulSet](c, "w")
+		if from := *sts.Spec.UpdateStrategy.RollingUpdate.Partition; lws.PodsOf(sts) != 3 || from != 0 {
+			t.Errorf("%s: at rest %d leaders, replaced from %d on", key, lws.PodsOf(sts), from)
+		}
+		lwstest.Edit(c.FakeStore, "w", lwstest.Image("new"))
+		c.settleAll()
+		for _, pod := range lwstest.All[*corev1.Pod](c.Objects) {
+			if pod.Spec.Containers[0].Image != "new" || pod.Annotations[key] != "rack" {
+				t.Errorf("%s: %s has %s and is placed by %v", key, pod.Name, pod.Spec.Containers[0].Image, pod.Annotations)
+			}
+		}
+		if status := c.status(); status.UpdatedReplicas != 3 || status.Replicas != 3 {
+			t.Errorf("%s: got %+v", key, status)
+		}
+	}
+}
+
+func TestATemplateThatPlacesItselfIsNotHeldByAPause(t *testing.T) {
+	for _, key := range []string{lwsv1.ExclusiveKeyAnnotationKey, lwsv1.SubGroupExclusiveKeyAnnotationKey} {
+		c := running(t, 3, 1, placesItself(key), lwstest.Annotation(lwsv1.PausedAnnotationKey, lwsv1.PausedValue))
+		c.settleAll()
+		if waits := c.decideSet().Waits; len(waits) > 0 {
+			t.Errorf("%s: waits at rest: %+v", key, waits)
+		}
+	}
+}
+
 // TestANewPlacementIsToldAsAnUpdate: from the first look on, whether or not the
 // StatefulSet controller has seen it. Who waits for the rollout would else be told at
 // once that it is done.

@@ -42,11 +42,16 @@ func leaderStatefulSet(set *lwsv1.LeaderWorkerSet, key string, replicas, partiti
 	}
 }
 
-func leaderTemplate(set *lwsv1.LeaderWorkerSet, key string) corev1.PodTemplateSpec {
-	template := set.Spec.LeaderWorkerTemplate.WorkerTemplate
+// writtenForLeaders is what the user wrote of leaders.
+func writtenForLeaders(set *lwsv1.LeaderWorkerSet) *corev1.PodTemplateSpec {
 	if leader := set.Spec.LeaderWorkerTemplate.LeaderTemplate; leader != nil {
-		template = *leader
+		return leader
 	}
+	return &set.Spec.LeaderWorkerTemplate.WorkerTemplate
+}
+
+func leaderTemplate(set *lwsv1.LeaderWorkerSet, key string) corev1.PodTemplateSpec {
+	template := *writtenForLeaders(set)
 	annotations := templateAnnotations(set, set)
 	if Subdomain(set) == lwsv1.SubdomainUniquePerReplica {
 		annotations[lwsv1.SubdomainPolicyAnnotationKey] = string(lwsv1.SubdomainUniquePerReplica)
