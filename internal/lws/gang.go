@@ -88,7 +88,7 @@ func ownedPart(object *unstructured.Unstructured, leader *corev1.Pod) *unstructu
 func (d *groupDecision) gangGroup() gang.Group {
 	template := d.restored.Spec.LeaderWorkerTemplate
 	together := Size(d.restored)
-	if d.Set.Spec.StartupPolicy == lwsv1.LeaderReadyStartupPolicy || Topology(d.Leader) != "" {
+	if d.Set.Spec.StartupPolicy == lwsv1.LeaderReadyStartupPolicy || d.topology() != "" {
 		together = 1
 	}
 	return gang.Group{

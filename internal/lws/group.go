@@ -213,7 +213,7 @@ func (d *groupDecision) workers() bool {
 // placement is the node selector that keeps workers in their leader's topology
 // domain, and whether it is known yet.
 func (d *groupDecision) placement() (map[string]string, bool) {
-	topology := Topology(d.Leader)
+	topology := d.topology()
 	if topology == "" {
 		return nil, true
 	}
@@ -235,6 +235,11 @@ func (d *groupDecision) placement() (map[string]string, bool) {
 		return nil, false
 	}
 	return map[string]string{topology: domain}, true
+}
+
+// topology is the node label that the group's workers share with their leader, or empty.
+func (d *groupDecision) topology() string {
+	return shared(d.Set, d.restored, d.Leader, lwsv1.ExclusiveKeyAnnotationKey)
 }
 
 // domain is the topology domain that the leader's node is in, and whether it is in one.

@@ -94,14 +94,13 @@ func placeAs(set *lwsv1.LeaderWorkerSet, pods map[string]string) {
 }
 
 // AsLed is a set as the group of a leader is to see it. While the rollout is
-// paused, a group is placed and named as its leader is: what waits is not for it.
-// The template is of the leader's revision anyway.
+// paused, a group is named as its leader is: what waits is not for it. Template and
+// placement are its leader's anyway.
 func AsLed(set *lwsv1.LeaderWorkerSet, leader *corev1.Pod) *lwsv1.LeaderWorkerSet {
 	if leader == nil || !Paused(set) {
 		return set
 	}
 	led, policy := *set, lwsv1.SubdomainShared
-	placeAs(&led, leader.Annotations)
 	if leader.Annotations[lwsv1.SubdomainPolicyAnnotationKey] == string(lwsv1.SubdomainUniquePerReplica) {
 		policy = lwsv1.SubdomainUniquePerReplica
 	}

@@ -55,11 +55,21 @@ func leftBehind(sts *appsv1.StatefulSet, leader *corev1.Pod) bool {
 	})
 }
 
-// Topology is the node label that workers share with their leader, or empty: the one
-// that the leader was placed by. What the set says meanwhile is for leaders to come: this
-// one may stand where no such label is.
+// Topology is the node label that a leader was placed by, or empty.
 func Topology(leader *corev1.Pod) string {
 	return leader.Annotations[lwsv1.ExclusiveKeyAnnotationKey]
+}
+
+// shared is what workers share with their leader of a placement, or empty: what the leader
+// was placed by, whatever the set says meanwhile, which is for leaders to come. This one may
+// stand where no such label is. What somebody wrote into the leaders' template instead of
+// the set places leaders alone: the API has it so, and their workers run elsewhere.
+func shared(set, restored *lwsv1.LeaderWorkerSet, leader *corev1.Pod, placement string) string {
+	placed := leader.Annotations[placement]
+	if placed == writtenForLeaders(restored).Annotations[placement] && placed != set.Annotations[placement] {
+		return ""
+	}
+	return placed
 }
 
 // unschedulable tells that there is no place for a leader that needs one for

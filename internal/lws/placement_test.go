@@ -192,6 +192,28 @@ func TestWorkersGoWhereTheirLeaderWasSent(t *testing.T) {
 	}
 }
 
+// What somebody wrote into the leaders' template places leaders alone, as it did under
+// another implementation: their workers may run where there is no room beside them.
+func TestWorkersDoNotFollowALeaderWhoseTemplatePlacesIt(t *testing.T) {
+	for _, key := range []string{lwsv1.ExclusiveKeyAnnotationKey, lwsv1.SubGroupExclusiveKeyAnnotationKey} {
+		for _, paused := range []bool{false, true} {
+			c := running(t, 1, 2, lwstest.Leader("image:1"), func(set *lwsv1.LeaderWorkerSet) {
+				set.Spec.LeaderWorkerTemplate.LeaderTemplate.Annotations = map[string]string{key: "rack"}
+				if paused {
+					lwstest.Annotation(lwsv1.PausedAnnotationKey, lwsv1.PausedValue)(set)
+				}
+			})
+			if got := find[*corev1.Pod](c, "w-0").Annotations[key]; got != "rack" {
+				t.Fatalf("invalid run: the leader is placed by %q", got)
+			}
+			template := find[*appsv1.StatefulSet](c, "w-0").Spec.Template
+			if got := template.Annotations[key]; got != "" || len(template.Spec.NodeSelector) > 0 {
+				t.Errorf("%s, paused %t: workers are placed by %q, %v", key, paused, got, template.Spec.NodeSelector)
+			}
+		}
+	}
+}
+
 // A topology is added, and a group from before it comes anew at its own revision: its
 // leader may stand where the label is not, and the rollout waits for its workers.
 func TestWorkersOfAGroupFromBeforeATopologyGoByTheirLeader(t *testing.T) {

@@ -103,7 +103,7 @@ func workerTemplate(set, restored *lwsv1.LeaderWorkerSet, g Group, labels, nodeS
 	annotations := templateAnnotations(set, restored)
 	for _, placement := range placements { // workers go where their leader was sent, whatever the set says meanwhile
 		delete(annotations, placement)
-		if topology := g.Leader.Annotations[placement]; topology != "" {
+		if topology := shared(set, restored, g.Leader, placement); topology != "" {
 			annotations[placement] = topology
 		}
 	}
