@@ -171,6 +171,12 @@ func TestResourcesAreThoseOfTheWholeGroup(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
 	sidecar := asks("1", "")
 	sidecar.RestartPolicy = &always
+	limited := func(containers ...corev1.Container) *corev1.PodTemplateSpec {
+		whole := template(nil, containers)
+		asked := asks("", "8").Resources
+		whole.Spec.Resources = &asked
+		return whole
+	}
 	overhead := one.DeepCopy()
 	overhead.Spec.Overhead = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m")}
 	tests := []struct {
@@ -187,6 +193,8 @@ func TestResourcesAreThoseOfTheWholeGroup(t *testing.T) {
 		{"a sidecar runs beside", template([]corev1.Container{sidecar}, []corev1.Container{asks("1", "")}), one, 1, "2"},
 		{"overhead counts", overhead, one, 1, "1500m"},
 		{"who only limits asks for as much", template(nil, []corev1.Container{asks("", "2")}), one, 1, "2"},
+		{"a pod that is only limited as a whole asks for as much", limited(corev1.Container{}), one, 1, "8"},
+		{"a pod whose containers ask is not taken at its limit", limited(asks("1", ""), asks("2", "")), one, 1, "3"},
 		{"who asks is not taken at the limit", template(nil, []corev1.Container{asks("1", "2")}), one, 1, "1"},
 	}
 	for _, tt := range tests {

@@ -27,7 +27,27 @@ func requests(template *corev1.PodTemplateSpec) corev1.ResourceList {
 	spec := template.Spec.DeepCopy()
 	askForLimits(spec.InitContainers)
 	askForLimits(spec.Containers)
-	return podrequests.PodRequests(&corev1.Pod{Spec: *spec}, podrequests.PodResourcesOptions{})
+	pod := &corev1.Pod{Spec: *spec}
+	askForPodLimits(pod)
+	return podrequests.PodRequests(pod, podrequests.PodResourcesOptions{})
+}
+
+// askForPodLimits is the same of what limits a pod as a whole, where none of its
+// containers asks for any.
+func askForPodLimits(pod *corev1.Pod) {
+	whole := pod.Spec.Resources
+	if whole == nil {
+		return
+	}
+	asked := podrequests.AggregateContainerRequests(pod, podrequests.PodResourcesOptions{})
+	requests := corev1.ResourceList{}
+	for name, limit := range whole.Limits {
+		if _, known := asked[name]; !known && podrequests.IsSupportedPodLevelResource(name) {
+			requests[name] = limit
+		}
+	}
+	maps.Copy(requests, whole.Requests)
+	whole.Requests = requests
 }
 
 // askForLimits fills in what the API server does when the pod is made: who only
