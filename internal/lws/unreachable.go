@@ -52,6 +52,14 @@ func partitionOf(sts *appsv1.StatefulSet) int32 {
 	return 0
 }
 
+// InTheWay tells whether somebody other than the set bears the name of one of its
+// leaders, or of a claim of theirs: leaders may have to be made past it.
+func InTheWay(w SetSnapshot) bool {
+	w.Set = AsMade(w.Set, w.StatefulSet.Member())
+	d := &setDecision{SetSnapshot: &w}
+	return len(d.leaderGhosts())+len(d.volumeGhosts())+len(d.Leaders.Squatters) > 0
+}
+
 // blockedOrdinals returns the ordinals whose names somebody else bears.
 func (d *setDecision) blockedOrdinals() []int {
 	var blocked []int

@@ -54,9 +54,6 @@ func (o *Observer) SetAs(ctx context.Context, set *lwsv1.LeaderWorkerSet, now ti
 	if w.Leaders, err = o.leaders(ctx, j, key, leaderOwner); err != nil {
 		return w, err
 	}
-	if w.Claims, err = o.claims(ctx, w); err != nil {
-		return w, err
-	}
 	if o, err = o.stocked(ctx, key, max(int(lws.Replicas(set)), len(w.Leaders.Members))); err != nil {
 		return w, err
 	}
@@ -68,6 +65,9 @@ func (o *Observer) SetAs(ctx context.Context, set *lwsv1.LeaderWorkerSet, now ti
 		return w, err
 	}
 	if err := o.fillVolumes(ctx, j, &w); err != nil {
+		return w, err
+	}
+	if w.Claims, err = o.claims(ctx, w); err != nil {
 		return w, err
 	}
 	if err := o.fillLeaderless(ctx, j, &w); err != nil {
@@ -192,10 +192,11 @@ func (o *Observer) revisionClaim(ctx context.Context, j *judge, set *lwsv1.Leade
 }
 
 // claims names the claims of the set's leaders. They are read only when a leader
-// may have to be made beside a name that is taken.
+// may have to be made beside a name that is taken, and not while its own StatefulSet
+// replaces some.
 func (o *Observer) claims(ctx context.Context, w lws.SetSnapshot) (map[string]bool, error) {
 	sts := w.StatefulSet.Member()
-	if sts == nil || len(sts.Spec.VolumeClaimTemplates) == 0 || len(w.Leaders.Ghosts)+len(w.Leaders.Squatters) == 0 {
+	if sts == nil || len(sts.Spec.VolumeClaimTemplates) == 0 || !lws.InTheWay(w) {
 		return nil, nil
 	}
 	list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaimList"}}

@@ -1,0 +1,56 @@
+package lws_test
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws/lwstest"
+)
+
+// TestLeadersPastAClaimThatLingersKeepTheirClaims: the StatefulSet controller does not get
+// past a claim on its way out. The leaders behind it are made, and of their claims only
+// those that are missing: to ask for one that is there may exceed a quota.
+func TestLeadersPastAClaimThatLingersKeepTheirClaims(t *testing.T) {
+	c := running(t, 4, 1, lwstest.Volumes("Retain", "Retain"))
+	c.settleAll()
+	lwstest.Terminate[*corev1.PersistentVolumeClaim](c.FakeStore, "data-w-0", "example.com/held")
+	lwstest.Drop[*corev1.PersistentVolumeClaim](c.FakeStore, "data-w-3")
+	for i := range 4 {
+		c.Remove(find[*corev1.Pod](c, identity.LeaderName("w", i)), metav1.DeletePropagationBackground)
+	}
+	made := c.Created[identity.KindPersistentVolumeClaim]
+	for range 5 {
+		c.collect()
+		c.do(c.decideSet()) // a create of what is there would fail
+		c.turn(groupNames...)
+		c.pass(10 * time.Second)
+	}
+	if lwstest.Find[*corev1.Pod](c.FakeStore, "w-0") != nil {
+		t.Fatal("invalid run: nothing is in the way")
+	}
+	for i := 1; i < 4; i++ {
+		find[*corev1.Pod](c, identity.LeaderName("w", i))
+	}
+	if got := c.Created[identity.KindPersistentVolumeClaim] - made; got != 1 {
+		t.Errorf("%d claims were made, and one is missing", got)
+	}
+}
+
+// TestClaimsAreNotListedWhileLeadersAreReplaced: that is a request with each look of a
+// rollout, and nothing is in the way.
+func TestClaimsAreNotListedWhileLeadersAreReplaced(t *testing.T) {
+	c := running(t, 2, 1, lwstest.Volumes("Retain", "Retain"))
+	c.settleAll()
+	lwstest.Terminate[*corev1.Pod](c.FakeStore, "w-1", "example.com/held")
+	w := c.set("w")
+	if len(w.Leaders.Ghosts) != 1 {
+		t.Fatalf("invalid run: %d leaders leave", len(w.Leaders.Ghosts))
+	}
+	if w.Claims != nil {
+		t.Errorf("claims were read: %v", w.Claims)
+	}
+}
