@@ -61,6 +61,9 @@ var heirlooms = []inherited{
 		subgroupsOf(1, lwsv1.SubGroupPolicyTypeLeaderWorker)(set)
 		set.Annotations = map[string]string{lwsv1.SubGroupExclusiveKeyAnnotationKey: hostname}
 	}},
+	{name: "placed-by-template", replicas: 1, size: 2, edit: func(set *lwsv1.LeaderWorkerSet) { // its leader alone is
+		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Annotations = map[string]string{lwsv1.ExclusiveKeyAnnotationKey: hostname}
+	}},
 	{name: "per-replica", replicas: 2, size: 2, edit: uniquePerReplica},
 	{name: "claims", replicas: 2, size: 3, edit: claiming},
 	{name: "tpu", replicas: 1, size: 2, unplaced: true, edit: func(set *lwsv1.LeaderWorkerSet) {
