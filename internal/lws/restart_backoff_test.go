@@ -225,14 +225,16 @@ func TestAClockThatIsPutBackDelaysNoRestart(t *testing.T) {
 // Groups that there is no room to record are whole again all the same once they are
 // ready, and their failures are forgotten in time.
 func TestAGroupThatIsNotRecordedIsWholeOnceItIsReady(t *testing.T) {
-	c := running(t, 1, 2, onRestart)
+	c := running(t, 2, 2, onRestart)
 	fail(c)
 	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) {
-		set.Status.Started = []lwsv1.StartedGroup{{Index: 0, Leader: "another", Pods: strings.Repeat("A", 512<<10)}}
+		another := set.Status.Started[1]
+		another.Pods = strings.Repeat("A", 512<<10)
+		set.Status.Started = []lwsv1.StartedGroup{another}
 		set.Status.Restarts[0].WholeAt = nil
 	})
 	c.do(c.decideSet())
-	if r := c.status(); len(r.Started) != 1 || r.Started[0].Leader != "another" || r.Restarts[0].WholeAt == nil {
+	if r := c.status(); len(r.Started) != 1 || r.Started[0].Index != 1 || r.Restarts[0].WholeAt == nil {
 		t.Errorf("%d started, %+v", len(r.Started), r.Restarts)
 	}
 }

@@ -165,6 +165,26 @@ func Records(set *lwsv1.LeaderWorkerSet, g Group) bool {
 	return g.Leader != nil && Recreates(set) && !isRecorded(set, g.Index, g.Leader.UID) && g.Ready(set)
 }
 
+// bytesOf is about how much room entries take, their keys included.
+func bytesOf(started []lwsv1.StartedGroup) int {
+	const keys = 90
+	sum := 0
+	for i := range started {
+		sum += len(started[i].Pods) + keys
+	}
+	return sum
+}
+
+// growsBy is how much more room the record takes with an entry: it takes the place of
+// that of the leader before, who has gone.
+func (d *setDecision) growsBy(entry lwsv1.StartedGroup) int {
+	more := bytesOf([]lwsv1.StartedGroup{entry})
+	if at, found := findIndex(d.Set.Status.Started, entry.Index, startedIndex); found {
+		more -= bytesOf(d.Set.Status.Started[at : at+1])
+	}
+	return more
+}
+
 func startedIndex(s lwsv1.StartedGroup) int32   { return s.Index }
 func restartsIndex(r lwsv1.GroupRestarts) int32 { return r.Index }
 

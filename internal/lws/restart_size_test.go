@@ -85,3 +85,34 @@ func TestTheRecordHasRoomForAboutAsManyGroupsAsIsSaid(t *testing.T) {
 		t.Errorf("there is room for %d groups", got)
 	}
 }
+
+// A record takes the place of that of the leader before. Those of leaders that are gone
+// kept their room, and sets that fill it had none left once they were rolled.
+func TestTheRecordOfAFullSetFollowsItsLeaders(t *testing.T) {
+	const many = 4500
+	set := lwstest.Set("w", many, 8, onRestart)
+	recorded := 0
+	for life := range 3 {
+		world := lws.SetSnapshot{Now: lwstest.Epoch.Add(time.Hour), Set: set, Findings: map[types.UID]lws.Finding{}}
+		for i := range many {
+			leader := lwstest.Pod(identity.LeaderName("w", i), "w", 0)
+			leader.UID = types.UID(leader.Name + strings.Repeat("x", life))
+			world.Groups = append(world.Groups, lws.Group{Index: i, LeaderName: leader.Name, Leader: leader})
+			world.Leaders.Members = append(world.Leaders.Members, leader)
+			world.Findings[leader.UID] = lws.Finding{Index: i, Leader: identity.RefOf(identity.KindPod, leader), Started: strings.Repeat("A", 48)}
+		}
+		set.Status.Started = of[action.WriteStatus](lws.DecideSet(world))[0].Status.Started
+		present := 0
+		for _, s := range set.Status.Started {
+			if s.Leader == world.Groups[s.Index].Leader.UID {
+				present++
+			}
+		}
+		if life == 0 {
+			recorded = present
+		}
+		if present == 0 || present != recorded || len(set.Status.Started) != recorded {
+			t.Errorf("life %d: of %d entries, %d are of leaders that are there; there is room for %d", life, len(set.Status.Started), present, recorded)
+		}
+	}
+}

@@ -63,8 +63,8 @@ func (d *setDecision) answered() (started []lwsv1.StartedGroup, failed []lwsv1.G
 				failed = append(failed, d.condemn(finding, false))
 			}
 		default:
-			if entry, ok := d.start(g, finding.Started); ok && room >= bytesOf([]lwsv1.StartedGroup{entry}) {
-				room -= bytesOf([]lwsv1.StartedGroup{entry})
+			if entry, ok := d.start(g, finding.Started); ok && room >= d.growsBy(entry) {
+				room -= d.growsBy(entry)
 				started = append(started, entry)
 			}
 		}
@@ -156,16 +156,6 @@ func (g *Group) startedInPeace(set *lwsv1.LeaderWorkerSet) string {
 		return ""
 	}
 	return r.encode()
-}
-
-// bytesOf is about how much room entries take, their keys included.
-func bytesOf(started []lwsv1.StartedGroup) int {
-	const keys = 90
-	sum := 0
-	for i := range started {
-		sum += len(started[i].Pods) + keys
-	}
-	return sum
 }
 
 // condemn is that a group failed, and from when on it is recreated: at once if its
