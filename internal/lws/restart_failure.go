@@ -209,43 +209,6 @@ func (d *groupDecision) failureOfGone(last *corev1.Pod, restarts uint64) *Failur
 	return f
 }
 
-// failureInStart is how the group failed before all of its pods ran, or nil.
-func (d *groupDecision) failureInStart() *Failure {
-	if f := d.mishapInStart(); f != nil && !d.forgiven(d.Leader) {
-		return f
-	}
-	return nil
-}
-
-// mishapInStart is what would be such a failure if it is not forgiven, or nil.
-func (d *groupDecision) mishapInStart() *Failure {
-	if f := d.failureOf(d.Leader, 0); f != nil {
-		return f
-	}
-	for _, pod := range d.Pods.Members {
-		if f := d.failureOf(pod, 0); f != nil && d.sameRevision(pod) {
-			return f
-		}
-	}
-	for _, pod := range d.Pods.Ghosts {
-		if pod.DeletionTimestamp != nil && d.chained(pod) && d.sameRevision(pod) {
-			return d.failureOfLeaving(pod, 0)
-		}
-	}
-	return nil
-}
-
-// chained tells whether a worker's chain of controllers ends in the leader.
-func (d *groupDecision) chained(pod *corev1.Pod) bool {
-	owner := metav1.GetControllerOfNoCopy(pod)
-	sts := d.Workers.Member()
-	return owner != nil && (owner.UID == d.Leader.UID || sts != nil && owner.UID == sts.UID)
-}
-
-func (d *groupDecision) sameRevision(pod *corev1.Pod) bool {
-	return pod.Labels[lwsv1.RevisionKey] == d.Leader.Labels[lwsv1.RevisionKey]
-}
-
 // Ended tells whether a pod is over: its containers do not start again.
 func Ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
