@@ -46,11 +46,16 @@ func (m *Memory) Dismissed(leaders []identity.Ref) {
 	}
 }
 
-// foundOf returns what was found of the group under a leader's name, or zero.
-func (m *Memory) foundOf(leader types.NamespacedName) lws.Finding {
+// foundOf returns what was found of the group under a leader's name in this life of its
+// set, or zero. Of a set that was made again around its pods nobody hears what was found
+// for the one before.
+func (m *Memory) foundOf(set *lwsv1.LeaderWorkerSet, leader types.NamespacedName) lws.Finding {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.findings[leader]
+	if found := m.findings[leader]; found.Set == set.UID {
+		return found
+	}
+	return lws.Finding{}
 }
 
 // settled forgets what was found of a group once its set tells of it, or when
@@ -80,7 +85,7 @@ func (o *Observer) findings(set *lwsv1.LeaderWorkerSet, leaders identity.Claim[*
 	found := map[types.UID]lws.Finding{}
 	for name, leader := range present {
 		key := types.NamespacedName{Namespace: set.Namespace, Name: name}
-		f := o.memory.foundOf(key)
+		f := o.memory.foundOf(set, key)
 		switch {
 		case f.Set != set.UID || f.Failure == nil && f.Leader.UID != leader:
 		case lws.Tells(set, f):

@@ -48,7 +48,7 @@ func (o *Observer) group(ctx context.Context, key types.NamespacedName, now time
 		return lws.GroupSnapshot{}, err
 	}
 	set, _ = o.memory.remembering(set)
-	w := lws.GroupSnapshot{Now: now, Set: set, Finding: o.memory.foundOf(key), Group: lws.Group{Index: index, LeaderName: key.Name}}
+	w := lws.GroupSnapshot{Now: now, Set: set, Finding: o.memory.foundOf(set, key), Group: lws.Group{Index: index, LeaderName: key.Name}}
 	j := o.judge()
 	if w.LeaderSet, w.Leader, w.Leaving, err = o.leader(ctx, j, set, key); err != nil {
 		return w, err
