@@ -44,3 +44,33 @@ func TestAFailureFoundForTheSetBeforeHidesNoneThatComesAfter(t *testing.T) {
 		t.Errorf("%v are recreated for what came after", got)
 	}
 }
+
+// None forgives what was found before, whether or not the set wrote it down, and what
+// workers that are replaced alone were before: once the policy is back, also where the
+// groups were not rolled for it, none of that is a failure.
+func TestWhatWasFoundBeforeNoneIsForgiven(t *testing.T) {
+	for name, found := range map[string]func(*cluster){
+		"a failure": func(c *cluster) {
+			lwstest.Drop[*corev1.Pod](c.FakeStore, "w-0-2")
+			c.noted("w-0")
+		},
+		"a record": func(c *cluster) {
+			lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { set.Status.Started = nil })
+			c.noted("w-0")
+			lwstest.Drop[*corev1.Pod](c.FakeStore, "w-0-2")
+		},
+	} {
+		c := running(t, 1, 3, onRestart, lwstest.Annotation(lwsv1.PausedAnnotationKey, lwsv1.PausedValue))
+		found(c)
+		for _, policy := range []lwsv1.RestartPolicyType{lwsv1.NoneRestartPolicy, lwsv1.RecreateGroupOnPodRestart} {
+			c.spec(func(spec *lwsv1.LeaderWorkerSetSpec) { spec.LeaderWorkerTemplate.RestartPolicy = policy })
+			if got := c.recreated("w-0"); len(got) > 0 {
+				t.Errorf("%s, then %s: %v are recreated", name, policy, got)
+			}
+		}
+		lwstest.Drop[*corev1.Pod](c.FakeStore, "w-0-1")
+		if got := c.recreated("w-0"); len(got) != 1 {
+			t.Errorf("%s: what came after is not answered", name)
+		}
+	}
+}

@@ -48,10 +48,13 @@ func (m *Memory) Dismissed(leaders []identity.Ref) {
 
 // foundOf returns what was found of the group under a leader's name in this life of its
 // set, or zero. Of a set that was made again around its pods nobody hears what was found
-// for the one before.
+// for the one before. Under None what was found before is forgiven, and forgotten.
 func (m *Memory) foundOf(set *lwsv1.LeaderWorkerSet, leader types.NamespacedName) lws.Finding {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if !lws.Recreates(set) {
+		delete(m.findings, leader)
+	}
 	if found := m.findings[leader]; found.Set == set.UID {
 		return found
 	}
