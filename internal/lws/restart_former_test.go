@@ -74,3 +74,22 @@ func TestWhatWasFoundBeforeNoneIsForgiven(t *testing.T) {
 		}
 	}
 }
+
+// Leaders that stand without their StatefulSet when the set is first looked at are from
+// before, as those that have one are.
+func TestLeadersThatWereLeftBehindBeforeAnUpgradeAreTakenAsTheyAre(t *testing.T) {
+	c := running(t, 3, 2, onRestart)
+	for _, name := range []string{"w-0-1", "w-1"} {
+		lwstest.Edit(c.FakeStore, name, func(pod *corev1.Pod) { crash(pod) })
+	}
+	lwstest.Edit(c.FakeStore, "w-1-1", func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodPending })
+	for _, name := range three {
+		lwstest.Edit(c.FakeStore, name, func(pod *corev1.Pod) { pod.OwnerReferences = nil })
+	}
+	lwstest.Drop[*appsv1.StatefulSet](c.FakeStore, "w")
+	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { set.Status.Started, set.Status.RestartsSince = nil, nil })
+	c.awake()
+	if got := c.recreated(three...); len(got) != 0 {
+		t.Errorf("recreated %v", got)
+	}
+}

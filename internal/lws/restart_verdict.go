@@ -108,7 +108,7 @@ func (d *setDecision) since() {
 		return
 	}
 	since := metav1.NewTime(d.Now.Truncate(time.Second).Add(time.Second))
-	if len(d.Groups)+len(d.Leaders.Ghosts) == 0 {
+	if len(d.Groups)+len(d.Leaders.Ghosts)+len(d.Leaders.Orphans) == 0 {
 		since = d.Set.CreationTimestamp
 	}
 	d.Set.Status.RestartsSince = &since
