@@ -40,6 +40,8 @@ type fakeAPI struct {
 	attempts int
 	// taboo refuses to create what bears such a name.
 	taboo map[string]error
+	// spared refuses to delete what bears such a name.
+	spared map[string]error
 	// mutate, when set, is a webhook.
 	mutate func(*appsv1.StatefulSet)
 	// applied holds the annotations of every apply of a StatefulSet, in order.
@@ -134,6 +136,9 @@ func (a *fakeAPI) Delete(_ context.Context, object client.Object, _ ...client.De
 	found := a.store.Objects[lwstest.NameOf(object)]
 	if found == nil {
 		return apierrors.NewNotFound(schema.GroupResource{}, object.GetName())
+	}
+	if err := a.spared[object.GetName()]; err != nil {
+		return err
 	}
 	a.store.Remove(found, metav1.DeletePropagationBackground)
 	return nil

@@ -57,11 +57,15 @@ func unseen(req ctrl.Request, err error) (ctrl.Result, error) {
 //
 // A write that finds the cluster changed since the look ends the pass: what
 // follows it was decided for a world that no longer exists. A write that nothing
-// else waits for is tried again later when it fails, and ends nothing.
+// else waits for is tried again later when it fails, and ends nothing but what is to
+// come after all others.
 func (p *pass) carryOut(ctx context.Context, e errand, plan lws.Plan, now time.Time) (ctrl.Result, error) {
 	var undone []error
 	actor := p.act.Pass()
 	for _, run := range act.Batch(plan.Actions) {
+		if comesAfter(run[0]) && len(undone) > 0 {
+			break
+		}
 		err := act.SlowStart(ctx, run, func(ctx context.Context, a action.Action) error { return p.do(ctx, actor, e.set, a) })
 		if errors.Is(err, act.ErrStale) {
 			return ctrl.Result{RequeueAfter: lookAgain}, nil
@@ -99,6 +103,12 @@ func apart(a action.Action) bool {
 	tie, ties := a.(action.Tie)
 	kind := a.Target().Kind
 	return deletes || ties && len(tie.Relies) > 0 || kind == identity.KindPodGroup || kind == identity.KindService
+}
+
+// comesAfter tells whether everything before an action is to be done first.
+func comesAfter(a action.Action) bool {
+	deletion, deletes := a.(action.Delete)
+	return deletes && deletion.After
 }
 
 func (p *pass) do(ctx context.Context, actor *act.Actor, owner client.Object, a action.Action) error {

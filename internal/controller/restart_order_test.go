@@ -1,0 +1,47 @@
+package controller
+
+import (
+	"errors"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/lws/lwstest"
+)
+
+// Workers that were set free with their StatefulSet are ended before their leader, who is
+// what tells of them: the next one's StatefulSet would adopt those that are left, and run
+// them on beside workers of its own. One that may not be deleted has the leader wait.
+func TestALeaderStaysUntilTheWorkersThatNothingElseEndsAreDeleted(t *testing.T) {
+	c := newCluster(t, 0, lwstest.Set("w", 1, 3, lwstest.Policy(lwsv1.RecreateGroupOnPodRestart)))
+	c.live(20, "w-0")
+	leader := lwstest.Find[*corev1.Pod](c.FakeStore, "w-0").UID
+	lwstest.Drop[*appsv1.StatefulSet](c.FakeStore, "w-0")
+	for _, worker := range []string{"w-0-1", "w-0-2"} {
+		lwstest.Edit(c.FakeStore, worker, func(pod *corev1.Pod) { pod.OwnerReferences = nil })
+	}
+	c.look("w-0")
+	c.look()
+	c.api.spared = map[string]error{
+		"w-0-1": apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "w-0-1", errors.New("somebody's policy denied the request")),
+	}
+	for range 3 {
+		_, _ = c.lookAtGroup("w-0") // tells of the refusal
+	}
+	now := lwstest.Find[*corev1.Pod](c.FakeStore, "w-0")
+	if now == nil || now.UID != leader || now.DeletionTimestamp != nil {
+		t.Error("the leader goes, and leaves a worker behind")
+	}
+	if other := lwstest.Find[*corev1.Pod](c.FakeStore, "w-0-2"); other != nil && other.DeletionTimestamp == nil {
+		t.Error("a worker waits for another one")
+	}
+	c.api.spared = nil
+	c.live(20, "w-0")
+	if now := lwstest.Find[*corev1.Pod](c.FakeStore, "w-0"); now == nil || now.UID == leader {
+		t.Error("once nothing is refused, the group is not recreated")
+	}
+}
