@@ -15,7 +15,7 @@ import (
 
 // Finding is what a look at a group found of it that its set does not know yet.
 // It is bound to the leader's UID, and stays true of it for ever: who remembers it
-// may act on it later.
+// may act on it later, for the same life of the set.
 type Finding struct {
 	Leader identity.Ref
 	// Set is the UID of the set, and Revision the key of the leader's.
