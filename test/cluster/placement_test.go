@@ -156,12 +156,26 @@ func TestSubgroupTopology(t *testing.T) {
 // A changed placement is a new template to the StatefulSet controller. It is rolled
 // out like one: each pod made once, and no more groups away than may be.
 func TestAChangedPlacementIsRolledOut(t *testing.T) {
+	for name, tt := range map[string]struct {
+		budget edit
+		fewest int
+		made   births
+	}{
+		"one group away": {budget(1, 0, 0), 1, births{Pods: 4, StatefulSets: 2}},
+		"with surge":     {budget(0, 1, 0), 2, births{Pods: 6, StatefulSets: 3}},
+	} {
+		t.Run(name, func(t *testing.T) { changePlacement(t, tt.budget, tt.fewest, tt.made) })
+	}
+}
+
+func changePlacement(t *testing.T, within edit, least int, made births) {
 	aside(t)
 	s := newScene(t)
-	set := s.newSet("a", 2, 2, imageA, annotated(lwsv1.ExclusiveKeyAnnotationKey, zone), budget(1, 0, 0))
+	set := s.newSet("a", 2, 2, imageA, annotated(lwsv1.ExclusiveKeyAnnotationKey, zone), within)
 	s.create(set)
 	set = s.awaitSettled(set)
 	s.judgeDomains(set, lwsv1.GroupUniqueHashLabelKey, zone, 2)
+	before, _ := find[*appsv1.StatefulSet](s.recorder, set.Name)
 	mark := s.changes()
 	s.patch(set, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, lwsv1.ExclusiveKeyAnnotationKey, rack))
 	fewest := 2
@@ -174,9 +188,12 @@ func TestAChangedPlacementIsRolledOut(t *testing.T) {
 		}
 		return s.unsettled(set)
 	})
-	same(t, "fewest groups ready", 1, fewest)
-	same(t, "created", births{Pods: 4, StatefulSets: 2}, s.bornInto(set.UID, mark))
+	same(t, "fewest groups ready", least, fewest)
+	same(t, "created", made, s.bornInto(set.UID, mark))
 	s.judgeDomains(set, lwsv1.GroupUniqueHashLabelKey, rack, 2)
+	if after, _ := find[*appsv1.StatefulSet](s.recorder, set.Name); after.Generation > before.Generation+5 { // the template, two groups, surge that goes
+		t.Errorf("the leader StatefulSet was written %d times", after.Generation-before.Generation)
+	}
 }
 
 // A node that lost its label says nothing of where workers are to go. No other test
