@@ -119,6 +119,7 @@ func TestRolesGrantTheLeast(t *testing.T) {
 		"lws-manager-role leaderworkerset.x-k8s.io leaderworkersets []":            "get list watch",
 		"lws-manager-role leaderworkerset.x-k8s.io leaderworkersets/status []":     "get update patch",
 		"lws-manager-role leaderworkerset.x-k8s.io leaderworkersets/finalizers []": "update",
+		"lws-manager-role protection.lockstep.dev claims []":                       "tie",
 		"lws-manager-role apps statefulsets []":                                    "create delete get list patch watch",
 		"lws-manager-role apps controllerrevisions []":                             "create delete get list patch watch",
 		"lws-manager-role  services []":                                            "create delete get list patch watch",

@@ -246,8 +246,13 @@ func (g *guarded) ownership(t *testing.T) {
 	carl := g.as(g.config, "carl")
 	g.mustRefuse(owned(carl, "data-db-0", "db-0"),
 		`giving the claim another controller in metadata.ownerReferences needs permission to delete persistentvolumeclaims "data-db-0" in namespace "prod"`)
-	g.must(owned(g.alice, "data-db-0", "db-0")) // as a StatefulSet condemns it
-	g.must(owned(carl, "data-db-0", "db-0"))    // it is what it was
+	g.grant("tier", "tina",
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"persistentvolumeclaims"}, Verbs: []string{"get", "update", "patch"}},
+		rbacv1.PolicyRule{APIGroups: []string{"protection.lockstep.dev"}, Resources: []string{"claims"}, Verbs: []string{"tie"}})
+	g.claim("data-db-2", held)
+	g.must(owned(g.as(g.config, "tina"), "data-db-2", "db-2")) // an operator of sets that protects nothing itself
+	g.must(owned(g.alice, "data-db-0", "db-0"))                // as a StatefulSet condemns it
+	g.must(owned(carl, "data-db-0", "db-0"))                   // it is what it was
 	g.must(owned(g.wanda, "data-db-0", "data"))
 	g.must(g.annotate(g.alice, "data-db-0", "example.com/note", "x")) // it is what it was
 	g.claim("data-db-1", nil)
