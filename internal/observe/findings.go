@@ -20,7 +20,7 @@ import (
 )
 
 // Found remembers what a look at a group found, for looks at its set, and tells
-// whether that is news.
+// whether that is news to this life of the set.
 func (m *Memory) Found(finding *lws.Finding) bool {
 	if finding == nil {
 		return false
@@ -30,7 +30,7 @@ func (m *Memory) Found(finding *lws.Finding) bool {
 	defer m.mu.Unlock()
 	before := m.findings[key]
 	m.findings[key] = *finding
-	return before.Leader.UID != finding.Leader.UID || before.Started != finding.Started || (before.Failure == nil) != (finding.Failure == nil)
+	return before.Set != finding.Set || before.Leader.UID != finding.Leader.UID || before.Started != finding.Started || (before.Failure == nil) != (finding.Failure == nil)
 }
 
 // Dismissed remembers that failures found of groups are nothing to their set.
