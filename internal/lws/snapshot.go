@@ -47,8 +47,8 @@ type SetSnapshot struct {
 	// Tied are claims that would go with the set and are to outlive it.
 	Tied []*Volume
 
-	// Claims names the claims of the set's leaders. It is filled only while something
-	// is in their way.
+	// Claims names the claims of the set's leaders. It is filled only while a leader is
+	// missed past something that is in the way.
 	Claims map[string]bool
 
 	Lives identity.Lives

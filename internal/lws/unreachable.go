@@ -23,20 +23,41 @@ import (
 // made them, and are its own from then on.
 func (d *setDecision) unreachable() {
 	sts := d.StatefulSet.Member()
-	if sts == nil || d.held || !d.settled() || !observed(sts) {
+	if sts == nil || d.held || !d.settled() {
 		return
 	}
-	blocked := d.blockedOrdinals()
-	if len(blocked) == 0 {
-		return
+	missed, blocked := d.unreached(sts)
+	for _, ordinal := range missed {
+		d.makeLeader(sts, ordinal, blocked)
 	}
-	borne := d.borne()
-	first := slices.Min(blocked)
-	for ordinal := max(lastReached(first)+1, int(partitionOf(sts))); ordinal < int(PodsOf(sts)); ordinal++ {
+}
+
+// unreached returns the ordinals of the leaders that are missed past the first blocked
+// one, and which that is.
+func (d *setDecision) unreached(sts *appsv1.StatefulSet) (missed []int, blocked int) {
+	taken := d.blockedOrdinals()
+	if len(taken) == 0 || !observed(sts) {
+		return nil, 0
+	}
+	borne, blocked := d.borne(), slices.Min(taken)
+	for ordinal := max(lastReached(blocked)+1, int(partitionOf(sts))); ordinal < int(PodsOf(sts)); ordinal++ {
 		if !borne[identity.LeaderName(d.Set.Name, ordinal)] {
-			d.makeLeader(sts, ordinal, first)
+			missed = append(missed, ordinal)
 		}
 	}
+	return missed, blocked
+}
+
+// MissesLeaders tells whether leaders may have to be made past a name that somebody
+// other than the set bears: that of a leader, or of a claim of theirs.
+func MissesLeaders(w SetSnapshot) bool {
+	sts := w.StatefulSet.Member()
+	if sts == nil {
+		return false
+	}
+	w.Set = AsMade(w.Set, sts)
+	missed, _ := (&setDecision{SetSnapshot: &w}).unreached(sts)
+	return len(missed) > 0
 }
 
 // observed tells whether the StatefulSet controller knows the present spec and
@@ -50,14 +71,6 @@ func partitionOf(sts *appsv1.StatefulSet) int32 {
 		return orDefault(rolling.Partition, 0)
 	}
 	return 0
-}
-
-// InTheWay tells whether somebody other than the set bears the name of one of its
-// leaders, or of a claim of theirs: leaders may have to be made past it.
-func InTheWay(w SetSnapshot) bool {
-	w.Set = AsMade(w.Set, w.StatefulSet.Member())
-	d := &setDecision{SetSnapshot: &w}
-	return len(d.leaderGhosts())+len(d.volumeGhosts())+len(d.Leaders.Squatters) > 0
 }
 
 // blockedOrdinals returns the ordinals whose names somebody else bears.

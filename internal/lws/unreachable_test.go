@@ -54,3 +54,26 @@ func TestClaimsAreNotListedWhileLeadersAreReplaced(t *testing.T) {
 		t.Errorf("claims were read: %v", w.Claims)
 	}
 }
+
+// TestClaimsAreListedOnlyForLeadersThatAreMissed: a claim may linger for days, and each
+// look asked the API server for all claims of the set, though every leader that can be
+// made was there.
+func TestClaimsAreListedOnlyForLeadersThatAreMissed(t *testing.T) {
+	c := running(t, 4, 1, lwstest.Volumes("Retain", "Retain"))
+	c.settleAll()
+	lwstest.Terminate[*corev1.PersistentVolumeClaim](c.FakeStore, "data-w-0", "example.com/held")
+	c.Remove(find[*corev1.Pod](c, "w-0"), metav1.DeletePropagationBackground)
+	for range 5 {
+		c.do(c.decideSet())
+		c.turn(groupNames...)
+	}
+	if w := c.set("w"); len(w.LeaderVolumes.Ghosts) != 1 {
+		t.Fatalf("invalid run: %d claims are in the way", len(w.LeaderVolumes.Ghosts))
+	} else if w.Claims != nil {
+		t.Errorf("nobody is missed, and claims were read: %v", w.Claims)
+	}
+	lwstest.Drop[*corev1.Pod](c.FakeStore, "w-3")
+	if w := c.set("w"); len(w.Claims) == 0 {
+		t.Error("a leader is to be made, and it is not known which of its claims are there")
+	}
+}

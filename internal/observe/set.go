@@ -67,9 +67,6 @@ func (o *Observer) SetAs(ctx context.Context, set *lwsv1.LeaderWorkerSet, now ti
 	if err := o.fillVolumes(ctx, j, &w); err != nil {
 		return w, err
 	}
-	if w.Claims, err = o.claims(ctx, w); err != nil {
-		return w, err
-	}
 	if err := o.fillLeaderless(ctx, j, &w); err != nil {
 		return w, err
 	}
@@ -88,7 +85,8 @@ func (o *Observer) SetAs(ctx context.Context, set *lwsv1.LeaderWorkerSet, now ti
 	})
 	w.Lives = j.lives
 	w.Vigil = o.memory.watchOver(key, setPresence(w, leaderOwner), now)
-	return w, nil
+	w.Claims, err = o.claims(ctx, w)
+	return w, err
 }
 
 // claim judges objects that bear one of our names.
@@ -191,12 +189,12 @@ func (o *Observer) revisionClaim(ctx context.Context, j *judge, set *lwsv1.Leade
 	return claim(j.lives, found, claimant, func(r *appsv1.ControllerRevision) bool { return lws.Exact(r, set.Name) }), nil
 }
 
-// claims names the claims of the set's leaders. They are read only when a leader
-// may have to be made beside a name that is taken, and not while its own StatefulSet
-// replaces some.
+// claims names the claims of the set's leaders. They are read only when a leader is
+// missed that may have to be made past a name that is taken, and not while its own
+// StatefulSet replaces some.
 func (o *Observer) claims(ctx context.Context, w lws.SetSnapshot) (map[string]bool, error) {
 	sts := w.StatefulSet.Member()
-	if sts == nil || len(sts.Spec.VolumeClaimTemplates) == 0 || !lws.InTheWay(w) {
+	if sts == nil || len(sts.Spec.VolumeClaimTemplates) == 0 || !lws.MissesLeaders(w) {
 		return nil, nil
 	}
 	list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaimList"}}
