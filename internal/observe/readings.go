@@ -12,6 +12,10 @@ import (
 // together, and what happens in the namespace meanwhile comes a moment too late.
 const shareFor = 250 * time.Millisecond
 
+// keptFor is how long one that nobody asked for again is kept: of a large namespace it is
+// megabytes.
+const keptFor = time.Minute
+
 // readings are the last live ones of something that there is one of in each namespace.
 type readings[T any] struct {
 	mu  sync.Mutex
@@ -41,6 +45,8 @@ type reading[T any] struct {
 	value T
 	begun time.Time
 	seen  map[types.UID]bool
+	// ends is when it is let go of.
+	ends *time.Timer
 }
 
 // of returns what a reading told that tells of all the claims, which were seen before
@@ -68,7 +74,22 @@ func (r *reading[T]) of(claims []types.UID, now time.Time, seen func() ([]types.
 	for _, uid := range claims {
 		r.seen[uid] = true
 	}
+	r.keep()
 	return value, nil
+}
+
+// keep has what was read be let go of in time. That of the reading before may come late,
+// and cost another one.
+func (r *reading[T]) keep() {
+	if r.ends != nil {
+		r.ends.Stop()
+	}
+	r.ends = time.AfterFunc(keptFor, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		var none T
+		r.value, r.seen = none, nil
+	})
 }
 
 func (r *reading[T]) tells(claims []types.UID, now time.Time) bool {
