@@ -22,6 +22,7 @@ func TestWhatWasLeftBehindIsNotHeldForWhoWaitsForItsEnd(t *testing.T) {
 		s.Spec.LeaderWorkerTemplate.PersistentVolumeClaimRetentionPolicy = deletes
 	}), 0)
 	bare := protect.OfStatefulSet(statefulSet("llama", 2, func(s *appsv1.StatefulSet) { s.Spec.PersistentVolumeClaimRetentionPolicy = deletes }))
+	retaining := protect.OfStatefulSet(statefulSet("llama", 2)) // and so the claim is used again
 	gone := func(kind identity.Kind) *identity.Ref { return &identity.Ref{Kind: kind, Name: "llama", UID: "before"} }
 	for _, tt := range []struct {
 		name, claim, last string
@@ -42,6 +43,7 @@ func TestWhatWasLeftBehindIsNotHeldForWhoWaitsForItsEnd(t *testing.T) {
 		{"given to something else", "data-llama-1", "LeaderWorkerSet/llama", deleting, gone("Deployment"), protect.Held},
 		{"a StatefulSet's, scaled away", "data-llama-1", "StatefulSet/llama", bare, gone("Pod"), protect.Free},
 		{"a StatefulSet's, of a former one", "data-llama-1", "StatefulSet/llama", bare, gone("StatefulSet"), protect.Held},
+		{"a StatefulSet's, scaled away, kept by now", "data-llama-1", "StatefulSet/llama", retaining, gone("Pod"), protect.Held},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			v := holdView(claim(tt.claim, annotated(protect.HoldersAnnotation, tt.last)), tt.want)
@@ -57,6 +59,19 @@ func TestWhatWasLeftBehindIsNotHeldForWhoWaitsForItsEnd(t *testing.T) {
 				t.Errorf("it is deleted: %t", deleted)
 			}
 		})
+	}
+}
+
+// A set waits for a claim of a leader that was scaled away only while its StatefulSet does,
+// which goes on with the claim once those of groups scaled away are kept.
+func TestAClaimThatTheLeadersGoOnWithIsHeld(t *testing.T) {
+	llama := set("llama", 2, 2)
+	leaders := protect.OfStatefulSet(statefulSet("llama", 2))
+	leaders.Workload.UID, leaders.Controller = "uid-leaders", llama.UID
+	v := holdView(claim("data-llama-1"), protect.OfLeaderWorkerSet(llama, 0), leaders)
+	v.World.GoneOwner = &identity.Ref{Kind: identity.KindPod, Name: "llama-1", UID: "before"}
+	if d := protect.DecideHold(v); d.State != protect.Held || d.Annotations[protect.HoldersAnnotation] != "LeaderWorkerSet/llama" {
+		t.Errorf("%s: %q", d.State, d.Annotations[protect.HoldersAnnotation])
 	}
 }
 

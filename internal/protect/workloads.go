@@ -55,14 +55,18 @@ func OfStatefulSet(set *appsv1.StatefulSet) Want {
 	}
 	w.idleAt(n)
 	w.template("spec.template", set.Spec.Template.Spec.Volumes)
+	w.DeleteWhenScaled = deletesWhenScaled(set.Spec.PersistentVolumeClaimRetentionPolicy)
+	var leftTo []identity.Kind
+	if w.DeleteWhenScaled { // else its controller goes on with the claim of a pod scaled away, whose owner it leaves as it is
+		leftTo = []identity.Kind{identity.KindPod}
+	}
 	for i := range set.Spec.VolumeClaimTemplates {
 		name := set.Spec.VolumeClaimTemplates[i].Name
 		w.Series = append(w.Series, Series{
 			Prefix: name + "-" + set.Name, Spans: []Span{{start, start + n}}, Path: fmt.Sprintf("spec.volumeClaimTemplates[%s]", name),
-			LeftTo: []identity.Kind{identity.KindPod}, // of one scaled away: its controller makes no pod beside that claim
+			LeftTo: leftTo,
 		})
 	}
-	w.DeleteWhenScaled = deletesWhenScaled(set.Spec.PersistentVolumeClaimRetentionPolicy)
 	w.Released = "scale it down below the ordinal, or delete it"
 	return w
 }
