@@ -75,8 +75,9 @@ func (h *Holds) Live(ctx context.Context, view protect.HoldView) (protect.HoldVi
 	return view, nil
 }
 
-// LiveShared is Live of a moment after the claim was seen, for what can be undone: many
-// claims that come together share one reading of their namespace.
+// LiveShared is Live of a moment after the claim was seen, for what can be undone or is
+// for others to do as well: many claims that come together share one reading of their
+// namespace.
 func (h *Holds) LiveShared(ctx context.Context, view protect.HoldView) (protect.HoldView, error) {
 	namespace := view.Claim.Namespace
 	world, err := h.worlds.in(namespace).of([]types.UID{view.Claim.UID}, view.Now,

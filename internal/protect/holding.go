@@ -72,7 +72,8 @@ type HoldVerdict struct {
 	// Delete says why the claim is to be deleted, this UID and version, now that it is
 	// free; or is nil.
 	Delete *Deletion
-	// Look at the cluster itself first: caches may be late, and nobody else looked or deletes.
+	// Look at the cluster itself first: caches may be late, and nobody else looked, or nobody
+	// else deletes.
 	Look bool
 	// Next is when to look again, or zero.
 	Next    time.Time
@@ -86,6 +87,8 @@ type Deletion struct {
 	Because action.Reason
 	// OwnerGone must be gone still, and for certain, or is nil.
 	OwnerGone *identity.Ref
+	// Wished: somebody asked for it, and nobody but the operator would do it.
+	Wished bool
 }
 
 // DecideHold tells whether a DELETE of the claim shall be refused from now on.
@@ -234,7 +237,7 @@ func (v HoldView) released(d *HoldVerdict) {
 		d.Because = action.Reason{Code: "Cooling", Sentence: "the last holder is gone: " + words.Names}
 		return
 	case v.Now.Before(words.Until):
-		d.State, d.Next = Cooling, words.Until
+		d.State, d.Next, d.Look = Cooling, words.Until, false // what stands will do
 		return
 	}
 	d.State = Free
@@ -244,22 +247,6 @@ func (v HoldView) released(d *HoldVerdict) {
 		d.Delete = v.inTheirPlace()
 	}
 	d.Because = action.Reason{Code: "Free", Sentence: "nobody holds the claim"}
-}
-
-// politely is the deletion of a claim that somebody asked to be deleted when free,
-// and it is: pods that were never bound refuse nobody, and are waited for.
-func (v HoldView) politely(d *HoldVerdict) *Deletion {
-	if len(d.Holders) > 0 || v.Unread != "" || !v.isWished() {
-		return nil
-	}
-	d.Look = true
-	return &Deletion{Because: action.Reason{Code: "DeleteWhenFree", Sentence: "it was to be deleted when nobody holds it, and nobody does"}}
-}
-
-// isWished tells whether this very claim was asked to be deleted when free.
-func (v HoldView) isWished() bool {
-	uid := string(v.Claim.UID)
-	return uid != "" && v.Claim.Annotations[IntentAnnotation] == uid
 }
 
 // inTheirPlace is the deletion of a claim that others were refused, who would try

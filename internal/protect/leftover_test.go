@@ -62,6 +62,27 @@ func TestWhatWasLeftBehindIsNotHeldForWhoWaitsForItsEnd(t *testing.T) {
 	}
 }
 
+// A claim that cools is let go at its time, and until then nothing is written: whatever
+// happens to it, nothing is read for that.
+func TestALeftoverThatCoolsIsLookedAtWhenItsTimeIsOver(t *testing.T) {
+	v := holdView(claim("data-llama-1"), protect.OfLeaderWorkerSet(set("llama", 2, 2), 0))
+	v.World.GoneOwner = &identity.Ref{Kind: identity.KindLeaderWorkerSet, Name: "llama", UID: "before"}
+	v.Claim.Annotations = map[string]string{protect.HoldersAnnotation: "LeaderWorkerSet/llama"}
+	for _, want := range []struct {
+		state protect.State
+		look  bool
+	}{{protect.Cooling, true}, {protect.Cooling, false}, {protect.Free, true}} {
+		d := protect.DecideHold(v)
+		if d.State != want.state || d.Look != want.look {
+			t.Fatalf("%s, looks %t, want %v", d.State, d.Look, want)
+		}
+		v.Claim = applied(v.Claim, d)
+		if !want.look {
+			v.Now = d.Next
+		}
+	}
+}
+
 // A set waits for a claim of a leader that was scaled away only while its StatefulSet does,
 // which goes on with the claim once those of groups scaled away are kept.
 func TestAClaimThatTheLeadersGoOnWithIsHeld(t *testing.T) {

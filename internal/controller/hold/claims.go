@@ -68,8 +68,8 @@ func (r *claimReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl
 // decide looks once more, at the cluster itself, before what cannot be undone and before
 // a claim is let go that nobody has looked at yet, and at the namespace before anything is
 // given up by what that says. Claims that are let go share a look: a workload that comes
-// after it holds what it wants when it is seen, as it does anywhere. What is deleted has a
-// look of its own.
+// after it holds what it wants when it is seen, as it does anywhere. So do those that others
+// delete as soon as they are let go. What nobody else would delete has a look of its own.
 func (p *pass) decide(ctx context.Context, view protect.HoldView) (protect.HoldVerdict, error) {
 	verdict := protect.DecideHold(view)
 	if verdict.AskNamespace {
@@ -82,12 +82,12 @@ func (p *pass) decide(ctx context.Context, view protect.HoldView) (protect.HoldV
 	if !verdict.Look {
 		return verdict, nil
 	}
-	if verdict.Delete == nil {
+	if !verdict.GrantsWish() {
 		shared, err := p.observe.LiveShared(ctx, view)
 		if err != nil {
 			return verdict, err
 		}
-		if verdict = protect.DecideHold(shared); verdict.Delete == nil {
+		if verdict = protect.DecideHold(shared); !verdict.GrantsWish() {
 			return verdict, nil
 		}
 	}

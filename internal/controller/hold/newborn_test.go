@@ -114,3 +114,28 @@ func TestClaimsThatComeTogetherShareALook(t *testing.T) {
 	l.clock = l.clock.Add(time.Second)
 	free("late", 3)
 }
+
+// Claims of a set that was deleted or scaled away go together, by a namespace that was
+// looked at once: others delete them as soon as nothing refuses it. What nobody else would
+// delete has a look of its own.
+func TestClaimsThatGoWithTheirOwnersShareALook(t *testing.T) {
+	l := newLaggingFrom(t, unseen(t, &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "other", UID: "other"}}))
+	l.both(space("1", "hold"))
+	left := func(name string) *corev1.PersistentVolumeClaim {
+		claim := heldByHand(name, "1")
+		claim.Annotations = map[string]string{protect.HoldersAnnotation: protect.Unverified}
+		claim.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "db-1", UID: "gone", Controller: new(true)}}
+		return claim
+	}
+	wish := heldByHand("wish", "1")
+	wish.Annotations = map[string]string{protect.IntentAnnotation: string(wish.UID)}
+	for _, claim := range []*corev1.PersistentVolumeClaim{left("data-db-1"), left("logs-db-1"), wish} {
+		l.both(claim)
+	}
+	for i, name := range []string{"data-db-1", "logs-db-1", "wish"} {
+		looks := []int{1, 1, 2}[i]
+		if claim := l.pass(name); claim.DeletionTimestamp == nil || l.looks != looks {
+			t.Errorf("%s is deleted: %t, after %d looks in all, want %d", name, claim.DeletionTimestamp != nil, l.looks, looks)
+		}
+	}
+}
