@@ -250,9 +250,10 @@ func (g *guarded) ownership(t *testing.T) {
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"persistentvolumeclaims"}, Verbs: []string{"get", "update", "patch"}},
 		rbacv1.PolicyRule{APIGroups: []string{"protection.lockstep.dev"}, Resources: []string{"claims"}, Verbs: []string{"tie"}})
 	g.claim("data-db-2", held)
-	g.must(owned(g.as(g.config, "tina"), "data-db-2", "db-2")) // an operator of sets that protects nothing itself
-	g.must(owned(g.alice, "data-db-0", "db-0"))                // as a StatefulSet condemns it
-	g.must(owned(carl, "data-db-0", "db-0"))                   // it is what it was
+	g.must(owned(g.as(g.config, "tina"), "data-db-2", "db-2"))                            // an operator of sets that protects nothing itself
+	g.must(owned(g.alice, "data-db-0", "db-0"))                                           // as a StatefulSet condemns it
+	g.must(owned(carl, "data-db-0", "db-0"))                                              // it is what it was
+	g.mustRefuse(owned(carl, "data-db-0", "db-1"), "giving the claim another controller") // by a name that nothing is found by
 	g.must(owned(g.wanda, "data-db-0", "data"))
 	g.must(g.annotate(g.alice, "data-db-0", "example.com/note", "x")) // it is what it was
 	g.claim("data-db-1", nil)
