@@ -13,9 +13,8 @@ func (v HoldView) atOnce() bool {
 	if v.Grace <= 0 || v.NamespaceEnding {
 		return true
 	}
-	last := ParseWords(v.Claim.Annotations[HoldersAnnotation]).Names
 	for _, c := range v.World.Desire.of(v.Claim.Name) {
-		if top, _ := v.World.Desire.top(c.want, v.World.Links); v.World.scaledAway(c) && wereOnly(last, top, c.want) {
+		if top, _ := v.World.Desire.top(c.want, v.World.Links); v.World.scaledAway(c) && v.wereOnly(top, c.want) {
 			return true
 		}
 	}
@@ -24,10 +23,11 @@ func (v HoldView) atOnce() bool {
 
 // wereOnly tells whether the last holders of a claim were a workload and its pods, and
 // nobody else: what others held may be on its way back.
-func wereOnly(last string, workloads ...*Want) bool {
+func (v HoldView) wereOnly(workloads ...*Want) bool {
+	last := ParseWords(v.Claim.Annotations[HoldersAnnotation]).Names
 	for name := range strings.SplitSeq(last, ", ") {
 		if !slices.ContainsFunc(workloads, func(w *Want) bool {
-			return name == string(w.Workload.Kind)+"/"+w.Workload.Name || w.isNumberedPod(name) || w.isWorkers(name)
+			return name == string(w.Workload.Kind)+"/"+w.Workload.Name || w.isNumberedPod(name) || v.World.wereWorkers(name, w)
 		}) {
 			return false
 		}
@@ -47,10 +47,13 @@ func (w *Want) isNumberedPod(holder string) bool {
 	return false
 }
 
-// isWorkers tells whether a holder bears the name of the StatefulSet of a group's workers.
-// It stands for itself for the moment in which its leader has gone and it has not.
-func (w *Want) isWorkers(holder string) bool {
-	name, ok := strings.CutPrefix(holder, string(identity.KindStatefulSet)+"/")
-	ofSeries, _ := (Series{Prefix: w.Workload.Name, Spans: make([]Span, 1)}).covers(name)
-	return ok && ofSeries && w.Workload.Kind == identity.KindLeaderWorkerSet
+// wereWorkers tells whether a holder bears the name of the StatefulSet of a group's workers:
+// that of their leader, which the claim was given to. It stands for itself for the moment
+// in which its leader has gone and it has not.
+func (w World) wereWorkers(holder string, of *Want) bool {
+	leader := w.GoneOwner
+	if of.Workload.Kind != identity.KindLeaderWorkerSet || leader == nil || leader.Kind != identity.KindPod {
+		return false
+	}
+	return holder == string(identity.KindStatefulSet)+"/"+leader.Name && of.isNumberedPod("Pod/"+leader.Name)
 }

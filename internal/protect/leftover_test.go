@@ -37,7 +37,7 @@ func TestWhatWasLeftBehindIsNotHeldForWhoWaitsForItsEnd(t *testing.T) {
 		{"a leader's, scaled away, a stranger its last holder", "data-llama-1", "Deployment/shell", deleting, gone("Pod"), protect.Cooling},
 		{"a worker's, of a former set", "data-llama-1-1", "LeaderWorkerSet/llama", keeping, gone("LeaderWorkerSet"), protect.Cooling},
 		{"a worker's, scaled away", "data-llama-1-1", "LeaderWorkerSet/llama, Pod/llama-1-1", deleting, gone("Pod"), protect.Free},
-		{"a worker's, scaled away, its StatefulSet the last to go", "data-llama-1-1", "LeaderWorkerSet/llama, StatefulSet/llama-1", deleting, gone("Pod"), protect.Free},
+		{"a worker's, scaled away, its StatefulSet the last to go", "data-llama-1-1", "LeaderWorkerSet/llama, StatefulSet/llama-1", deleting, &identity.Ref{Kind: identity.KindPod, Name: "llama-1", UID: "before"}, protect.Free},
 		{"a worker's, scaled away, another StatefulSet its last holder", "data-llama-1-1", "StatefulSet/llama-x", deleting, gone("Pod"), protect.Cooling},
 		{"a worker's, whose StatefulSet is gone in a restart", "data-llama-1-1", "LeaderWorkerSet/llama", deleting, gone("StatefulSet"), protect.Held},
 		{"given to something else", "data-llama-1", "LeaderWorkerSet/llama", deleting, gone("Deployment"), protect.Held},
@@ -59,6 +59,28 @@ func TestWhatWasLeftBehindIsNotHeldForWhoWaitsForItsEnd(t *testing.T) {
 				t.Errorf("it is deleted: %t", deleted)
 			}
 		})
+	}
+}
+
+// What a StatefulSet of somebody else held outlives that by its grace, though it bears the
+// name of a group's workers and of claims that a set would have deleted.
+func TestAStrangersStatefulSetIsNoGroupsWorkers(t *testing.T) {
+	llama := protect.OfLeaderWorkerSet(set("llama", 1, 2, func(s *lwsv1.LeaderWorkerSet) {
+		s.Spec.LeaderWorkerTemplate.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenScaled: appsv1.DeletePersistentVolumeClaimRetentionPolicyType}
+	}), 0)
+	for name, tt := range map[string]struct {
+		owner *identity.Ref
+		want  protect.State
+	}{
+		"nobody's":                    {nil, protect.Cooling},
+		"given to the group's leader": {&identity.Ref{Kind: identity.KindPod, Name: "llama-1", UID: "before"}, protect.Free},
+		"given to another pod":        {&identity.Ref{Kind: identity.KindPod, Name: "llama-2", UID: "before"}, protect.Cooling},
+	} {
+		v := holdView(claim("data-llama-1-1", annotated(protect.HoldersAnnotation, "StatefulSet/llama-1")), llama)
+		v.World.GoneOwner = tt.owner
+		if d := protect.DecideHold(v); d.State != tt.want {
+			t.Errorf("%s: %s, want %s", name, d.State, tt.want)
+		}
 	}
 }
 
