@@ -14,7 +14,7 @@ func (v HoldView) atOnce() bool {
 		return true
 	}
 	for _, c := range v.World.Desire.of(v.Claim.Name) {
-		if top, _ := v.World.Desire.top(c.want, v.World.Links); v.World.scaledAway(c) && v.wereOnly(top, c.want) {
+		if top, _ := v.World.Desire.top(c.want, v.World.Links); v.World.scaledAway(c, v.Claim) && v.wereOnly(top, c.want) {
 			return true
 		}
 	}

@@ -92,7 +92,7 @@ func (w World) Holders(claim *corev1.PersistentVolumeClaim) (holders, idle []Hol
 		if c.want.past() {
 			continue
 		}
-		if w.leftBehind(c) {
+		if w.leftBehind(c, claim) {
 			h.Phase, h.discards = awaitsEnd, true
 			idle = append(idle, h)
 			continue

@@ -14,13 +14,19 @@ import (
 // It waits for their end. Were they held for it, both would wait for ever.
 
 // leftBehind tells whether a workload that makes the claim waits for the end of this one.
-func (w World) leftBehind(c claimed) bool {
-	return c.out == "" && w.GoneOwner != nil && slices.Contains(c.leftTo, w.GoneOwner.Kind)
+// A StatefulSet that is gone may be one that somebody deleted under a set that lives: its
+// claims are of a former life for certain only where they are older than the set. In doubt
+// they are held: that set waits, and nothing is lost.
+func (w World) leftBehind(c claimed, claim *corev1.PersistentVolumeClaim) bool {
+	if c.out != "" || w.GoneOwner == nil || !slices.Contains(c.leftTo, w.GoneOwner.Kind) {
+		return false
+	}
+	return w.GoneOwner.Kind != identity.KindStatefulSet || claim.CreationTimestamp.Time.Before(c.want.Since)
 }
 
 // awaited tells whether any workload waits for the end of the claim.
 func (w World) awaited(claim *corev1.PersistentVolumeClaim) bool {
-	return slices.ContainsFunc(w.Desire.of(claim.Name), w.leftBehind)
+	return slices.ContainsFunc(w.Desire.of(claim.Name), func(c claimed) bool { return w.leftBehind(c, claim) })
 }
 
 // Knows tells whether a pod or a workload is there, of a world that is that of the whole
@@ -33,6 +39,6 @@ func (w World) Knows(uid types.UID) bool {
 
 // scaledAway tells whether the workload was scaled to do without the claim, with the word
 // that what is left over is deleted: also if it was scaled up again since.
-func (w World) scaledAway(c claimed) bool {
-	return c.discarded() || c.want.DeleteWhenScaled && w.leftBehind(c) && w.GoneOwner.Kind == identity.KindPod
+func (w World) scaledAway(c claimed, claim *corev1.PersistentVolumeClaim) bool {
+	return c.discarded() || c.want.DeleteWhenScaled && w.leftBehind(c, claim) && w.GoneOwner.Kind == identity.KindPod
 }

@@ -4,8 +4,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -26,28 +28,33 @@ func TestWhatWasLeftBehindIsNotHeldForWhoWaitsForItsEnd(t *testing.T) {
 	gone := func(kind identity.Kind) *identity.Ref { return &identity.Ref{Kind: kind, Name: "llama", UID: "before"} }
 	for _, tt := range []struct {
 		name, claim, last string
-		want              protect.Want
-		owner             *identity.Ref
-		state             protect.State
+		// older is by how much the claim is older than the workload.
+		older time.Duration
+		want  protect.Want
+		owner *identity.Ref
+		state protect.State
 	}{
-		{"its own", "data-llama-1", "LeaderWorkerSet/llama", deleting, nil, protect.Held},
-		{"a leader's, of a former set", "data-llama-1", "LeaderWorkerSet/llama", keeping, gone("StatefulSet"), protect.Cooling},
-		{"a leader's, scaled away", "data-llama-1", "LeaderWorkerSet/llama", deleting, gone("Pod"), protect.Free},
-		{"a leader's, scaled away, kept by now", "data-llama-1", "LeaderWorkerSet/llama", keeping, gone("Pod"), protect.Cooling},
-		{"a leader's, scaled away, a stranger its last holder", "data-llama-1", "Deployment/shell", deleting, gone("Pod"), protect.Cooling},
-		{"a worker's, of a former set", "data-llama-1-1", "LeaderWorkerSet/llama", keeping, gone("LeaderWorkerSet"), protect.Cooling},
-		{"a worker's, scaled away", "data-llama-1-1", "LeaderWorkerSet/llama, Pod/llama-1-1", deleting, gone("Pod"), protect.Free},
-		{"a worker's, scaled away, its StatefulSet the last to go", "data-llama-1-1", "LeaderWorkerSet/llama, StatefulSet/llama-1", deleting, &identity.Ref{Kind: identity.KindPod, Name: "llama-1", UID: "before"}, protect.Free},
-		{"a worker's, scaled away, another StatefulSet its last holder", "data-llama-1-1", "StatefulSet/llama-x", deleting, gone("Pod"), protect.Cooling},
-		{"a worker's, whose StatefulSet is gone in a restart", "data-llama-1-1", "LeaderWorkerSet/llama", deleting, gone("StatefulSet"), protect.Held},
-		{"given to something else", "data-llama-1", "LeaderWorkerSet/llama", deleting, gone("Deployment"), protect.Held},
-		{"a StatefulSet's, scaled away", "data-llama-1", "StatefulSet/llama", bare, gone("Pod"), protect.Free},
-		{"a StatefulSet's, of a former one", "data-llama-1", "StatefulSet/llama", bare, gone("StatefulSet"), protect.Held},
-		{"a StatefulSet's, scaled away, kept by now", "data-llama-1", "StatefulSet/llama", retaining, gone("Pod"), protect.Held},
+		{"its own", "data-llama-1", "LeaderWorkerSet/llama", 0, deleting, nil, protect.Held},
+		{"a leader's, of a former set", "data-llama-1", "LeaderWorkerSet/llama", time.Second, keeping, gone("StatefulSet"), protect.Cooling},
+		{"a leader's, of a set that lives, whose StatefulSet somebody deleted", "data-llama-1", "LeaderWorkerSet/llama", -time.Second, keeping, gone("StatefulSet"), protect.Held},
+		{"a leader's, of a former set perhaps, made within the same second", "data-llama-1", "LeaderWorkerSet/llama", 0, keeping, gone("StatefulSet"), protect.Held},
+		{"a leader's, scaled away", "data-llama-1", "LeaderWorkerSet/llama", 0, deleting, gone("Pod"), protect.Free},
+		{"a leader's, scaled away, kept by now", "data-llama-1", "LeaderWorkerSet/llama", 0, keeping, gone("Pod"), protect.Cooling},
+		{"a leader's, scaled away, a stranger its last holder", "data-llama-1", "Deployment/shell", 0, deleting, gone("Pod"), protect.Cooling},
+		{"a worker's, of a former set", "data-llama-1-1", "LeaderWorkerSet/llama", 0, keeping, gone("LeaderWorkerSet"), protect.Cooling},
+		{"a worker's, scaled away", "data-llama-1-1", "LeaderWorkerSet/llama, Pod/llama-1-1", 0, deleting, gone("Pod"), protect.Free},
+		{"a worker's, scaled away, its StatefulSet the last to go", "data-llama-1-1", "LeaderWorkerSet/llama, StatefulSet/llama-1", 0, deleting, &identity.Ref{Kind: identity.KindPod, Name: "llama-1", UID: "before"}, protect.Free},
+		{"a worker's, scaled away, another StatefulSet its last holder", "data-llama-1-1", "StatefulSet/llama-x", 0, deleting, gone("Pod"), protect.Cooling},
+		{"a worker's, whose StatefulSet is gone in a restart", "data-llama-1-1", "LeaderWorkerSet/llama", 0, deleting, gone("StatefulSet"), protect.Held},
+		{"given to something else", "data-llama-1", "LeaderWorkerSet/llama", 0, deleting, gone("Deployment"), protect.Held},
+		{"a StatefulSet's, scaled away", "data-llama-1", "StatefulSet/llama", 0, bare, gone("Pod"), protect.Free},
+		{"a StatefulSet's, of a former one", "data-llama-1", "StatefulSet/llama", 0, bare, gone("StatefulSet"), protect.Held},
+		{"a StatefulSet's, scaled away, kept by now", "data-llama-1", "StatefulSet/llama", 0, retaining, gone("Pod"), protect.Held},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			v := holdView(claim(tt.claim, annotated(protect.HoldersAnnotation, tt.last)), tt.want)
 			v.World.GoneOwner = tt.owner
+			v.Claim.CreationTimestamp = metav1.NewTime(tt.want.Since.Add(-tt.older))
 			d := protect.DecideHold(v)
 			if d.State != tt.state {
 				t.Errorf("got %s, want %s", d.State, tt.state)

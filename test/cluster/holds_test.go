@@ -26,25 +26,26 @@ func TestHolds(t *testing.T) {
 	guard(t)
 	t.Run("beside each other", func(t *testing.T) {
 		for name, drill := range map[string]func(*testing.T){
-			"whoever deletes":                           whoeverDeletes,
-			"workloads":                                 workloadsHold,
-			"a kind that comes and goes":                foreignKindsHold,
-			"a kind that leads nowhere":                 astrayKindsAreTold,
-			"nobody pins what is somebody else's":       nobodyPins,
-			"a claim to be deleted when free":           deletedWhenFree,
-			"release tokens":                            releaseTokens,
-			"a namespace with held claims":              namespaceStays,
-			"a namespace that was released":             namespaceReleased,
-			"a mistake in mode barrier":                 mistakeInModeBarrier,
-			"the set deleted in the foreground":         setDeletedInForeground,
-			"a deletion in mode observe":                deletedInModeObserve,
-			"a deletion while a workload is idle":       deletedThoughIdle,
-			"the set deleted, its claims to be kept":    func(t *testing.T) { setDeleted(t, keepClaims) },
-			"the set deleted, its claims to be deleted": func(t *testing.T) { setDeleted(t, deleteClaims) },
-			"scaled down, its claims to be kept":        func(t *testing.T) { scaledDown(t, keepClaims) },
-			"scaled down, its claims to be deleted":     func(t *testing.T) { scaledDown(t, deleteClaims) },
-			"scaled down and up, claims to be deleted":  scaledDownAndUp,
-			"made again at once, claims to be deleted":  madeAgainAtOnce,
+			"whoever deletes":                            whoeverDeletes,
+			"workloads":                                  workloadsHold,
+			"a kind that comes and goes":                 foreignKindsHold,
+			"a kind that leads nowhere":                  astrayKindsAreTold,
+			"nobody pins what is somebody else's":        nobodyPins,
+			"a claim to be deleted when free":            deletedWhenFree,
+			"release tokens":                             releaseTokens,
+			"a namespace with held claims":               namespaceStays,
+			"a namespace that was released":              namespaceReleased,
+			"a mistake in mode barrier":                  mistakeInModeBarrier,
+			"the set deleted in the foreground":          setDeletedInForeground,
+			"a deletion in mode observe":                 deletedInModeObserve,
+			"a deletion while a workload is idle":        deletedThoughIdle,
+			"the set deleted, its claims to be kept":     func(t *testing.T) { setDeleted(t, keepClaims) },
+			"the set deleted, its claims to be deleted":  func(t *testing.T) { setDeleted(t, deleteClaims) },
+			"scaled down, its claims to be kept":         func(t *testing.T) { scaledDown(t, keepClaims) },
+			"scaled down, its claims to be deleted":      func(t *testing.T) { scaledDown(t, deleteClaims) },
+			"scaled down and up, claims to be deleted":   scaledDownAndUp,
+			"made again at once, claims to be deleted":   madeAgainAtOnce,
+			"the leader StatefulSet of a set that stays": leadersGoAndTheSetStays,
 		} {
 			t.Run(name, func(t *testing.T) { aside(t); drill(t) })
 		}
@@ -206,6 +207,7 @@ func madeAgainAtOnce(t *testing.T) {
 	edits := volumes(deleteClaims, keepClaims)
 	set, former := s.settle(2, 2, edits)
 	s.awaitOwner("LeaderWorkerSet")
+	s.outlastTheSecond()
 	l := s.recreate(set, s.newSet("a", 2, 2, imageB, edits, hasty), metav1.DeletePropagationBackground)
 	s.awaitSettled(l.set)
 	is := s.awaitBound(4)
@@ -215,4 +217,43 @@ func madeAgainAtOnce(t *testing.T) {
 			t.Errorf("claim %s is of the last life", name)
 		}
 	}
+}
+
+// outlastTheSecond waits until what is made is younger than what is there, also by the
+// whole seconds that objects tell.
+func (s *scene) outlastTheSecond() {
+	s.Helper()
+	until := time.Now().Truncate(time.Second).Add(time.Second)
+	s.eventually("the second is over", func() error {
+		if time.Now().Before(until) {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+}
+
+// leadersGoAndTheSetStays has somebody delete what the leaders' claims were to go with. The
+// set lives, and wants them: its owner has a way to keep them.
+func leadersGoAndTheSetStays(t *testing.T) {
+	s := newGuarded(t)
+	set, claims := s.settle(2, 2, volumes(deleteClaims, keepClaims))
+	s.awaitOwner("LeaderWorkerSet")
+	leaders := &appsv1.StatefulSet{}
+	s.check("read the leader StatefulSet", s.client.Get(t.Context(), types.NamespacedName{Namespace: s.namespace, Name: "a"}, leaders))
+	s.remove(leaders, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	s.eventually("the leaders have gone", func() error {
+		for _, name := range []string{"a-0", "a-1"} {
+			err := s.client.Get(t.Context(), types.NamespacedName{Namespace: s.namespace, Name: name}, &corev1.Pod{})
+			if !apierrors.IsNotFound(err) {
+				return fmt.Errorf("%s is there: %w", name, err)
+			}
+		}
+		return nil
+	})
+	s.awaitHeld(slices.Collect(maps.Keys(claims))...)
+	for name := range claims {
+		s.patch(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}}, `{"metadata":{"ownerReferences":null}}`)
+	}
+	s.awaitSettled(set)
+	s.awaitClaims("claims are the same", claims)
 }
