@@ -59,11 +59,12 @@ func (r rollout) next() course {
 
 // await holds a rollout until the StatefulSet controller has seen the present spec: until
 // then it may still act on the last one, and does not tell which leaders are of the
-// template before. Surge groups that were lent stay lent, unless the user scales.
+// template before. Surge groups that were lent stay lent, and none is lent on a guess
+// that it may not bear out, unless the user scales.
 func (r rollout) await(c course) course {
 	c.partition = max(c.partition, min(r.partition, r.replicas))
 	if r.applied == r.replicas {
-		c.replicas = max(c.replicas, min(r.running, r.replicas+r.surge))
+		c.replicas = max(r.replicas, min(r.running, r.replicas+r.surge))
 	}
 	return c
 }
