@@ -7,7 +7,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -243,9 +245,13 @@ func leadersGoAndTheSetStays(t *testing.T) {
 	s.remove(leaders, client.PropagationPolicy(metav1.DeletePropagationBackground))
 	s.eventually("the leaders have gone", func() error {
 		for _, name := range []string{"a-0", "a-1"} {
-			err := s.client.Get(t.Context(), types.NamespacedName{Namespace: s.namespace, Name: name}, &corev1.Pod{})
-			if !apierrors.IsNotFound(err) {
-				return fmt.Errorf("%s is there: %w", name, err)
+			pod := &corev1.Pod{}
+			err := s.client.Get(t.Context(), types.NamespacedName{Namespace: s.namespace, Name: name}, pod)
+			if metav1.IsControlledBy(pod, leaders) {
+				return fmt.Errorf("%s is there", name)
+			}
+			if client.IgnoreNotFound(err) != nil {
+				return err
 			}
 		}
 		return nil

@@ -69,7 +69,9 @@ func (r *claimReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl
 // a claim is let go that nobody has looked at yet, and at the namespace before anything is
 // given up by what that says. Claims that are let go share a look: a workload that comes
 // after it holds what it wants when it is seen, as it does anywhere. So do those that others
-// delete as soon as they are let go. What nobody else would delete has a look of its own.
+// delete as soon as they are let go. What nobody else would delete has a look of its own, and
+// so has what somebody holds there: he may have gone since, and what told of that, and is
+// why the claim is looked at now, tells it once.
 func (p *pass) decide(ctx context.Context, view protect.HoldView) (protect.HoldVerdict, error) {
 	verdict := protect.DecideHold(view)
 	if verdict.AskNamespace {
@@ -87,7 +89,7 @@ func (p *pass) decide(ctx context.Context, view protect.HoldView) (protect.HoldV
 		if err != nil {
 			return verdict, err
 		}
-		if verdict = protect.DecideHold(shared); !verdict.GrantsWish() {
+		if verdict = protect.DecideHold(shared); verdict.State != protect.Held && !verdict.GrantsWish() {
 			return verdict, nil
 		}
 	}

@@ -139,3 +139,27 @@ func TestClaimsThatGoWithTheirOwnersShareALook(t *testing.T) {
 		}
 	}
 }
+
+// Who was there when others looked may have gone since: nothing tells of that again.
+func TestWhoHasGoneSinceTheSharedLookHoldsNothing(t *testing.T) {
+	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "other", UID: "other"}}
+	l := newLaggingFrom(t, unseen(t, set))
+	l.both(space("1", "hold"))
+	for _, name := range []string{"first", "used"} {
+		claim := heldByHand(name, "1")
+		claim.UID = types.UID(name)
+		claim.Annotations = map[string]string{protect.HoldersAnnotation: protect.Unverified}
+		l.both(claim)
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "worker", UID: "worker"}}
+	pod.Spec.NodeName = "node"
+	pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "used"},
+	}}}
+	l.is(pod)
+	l.pass("first")
+	l.must(l.live.Delete(l.Context(), pod))
+	if got := l.pass("used").Annotations[protect.HoldersAnnotation]; got != "" {
+		t.Errorf("it is held by %q", got)
+	}
+}
