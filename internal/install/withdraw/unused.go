@@ -1,7 +1,6 @@
 package withdraw
 
 import (
-	"bytes"
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
@@ -47,7 +46,7 @@ func saysUnusedByUs(o client.Object) bool {
 			continue
 		}
 		owned := &fieldpath.Set{}
-		if owned.FromJSON(bytes.NewReader(entry.FieldsV1.Raw)) == nil && owned.Has(statusOfUnused) {
+		if owned.FromJSON(entry.FieldsV1.GetRawReader()) == nil && owned.Has(statusOfUnused) {
 			return true
 		}
 	}
