@@ -23,7 +23,8 @@ type subject struct {
 	send func(ctx context.Context, o client.Object, text []byte) error
 }
 
-// patch is a JSON merge patch. Metadata is there for the preconditions.
+// patch is a JSON merge patch, unless its subject sends it as another kind. Metadata is
+// there for the preconditions.
 type patch map[string]any
 
 // pass goes over all objects of a subject.

@@ -46,8 +46,8 @@ type Report struct{ Claims, Volumes, Namespaces, Pods, Conditions int }
 func (r Report) Objects() int { return r.Claims + r.Volumes + r.Namespaces + r.Pods }
 
 // Everything undresses claims, volumes, namespaces and pods, and then the status of
-// claims, until a look finds none that bears anything of ours. Claims that were asked to go meanwhile go by the
-// protocol, or are named in an error.
+// claims, until a look finds none that bears anything of ours. Claims that were asked to
+// go meanwhile go by the protocol, or are named in an error.
 func (w Withdrawal) Everything(ctx context.Context) (r Report, err error) {
 	if r.Claims, err = w.undress(ctx, w.claims()); err != nil {
 		return r, err
