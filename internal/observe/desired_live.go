@@ -80,9 +80,11 @@ func (h *Holds) Live(ctx context.Context, view protect.HoldView) (protect.HoldVi
 // namespace.
 func (h *Holds) LiveShared(ctx context.Context, view protect.HoldView) (protect.HoldView, error) {
 	namespace := view.Claim.Namespace
-	world, err := h.worlds.in(namespace).of([]types.UID{view.Claim.UID}, view.Now,
-		func() ([]types.UID, error) { return h.seenIn(ctx, namespace) },
-		func() (protect.World, error) { return h.liveWorld(ctx, namespace) })
+	world, err := h.worlds.in(namespace).of(inquiry[protect.World]{
+		claims: []types.UID{view.Claim.UID}, now: view.Now,
+		seen: func() ([]types.UID, error) { return h.seenIn(ctx, namespace) },
+		read: func() (protect.World, error) { return h.liveWorld(ctx, namespace) },
+	})
 	if err != nil {
 		return view, err
 	}

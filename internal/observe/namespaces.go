@@ -27,11 +27,20 @@ func (c *Claims) NamespaceNow(ctx context.Context, name string) (*metav1.Partial
 }
 
 // NamespaceOf is NamespaceNow for claims of that namespace, all seen before: a reading
-// may be shared with others that were seen before it, and must not be changed.
+// may be shared with others that were seen before it, and must not be changed. It is
+// shared only where the cache shows that very version: what is read in place of any other
+// is newer than the cache, and comes as an event; an older one would be the last word.
 func (c *Claims) NamespaceOf(ctx context.Context, name string, claims []types.UID, now time.Time) (*metav1.PartialObjectMetadata, error) {
-	return c.namespaces.in(name).of(claims, now,
-		func() ([]types.UID, error) { return c.seenIn(ctx, name) },
-		func() (*metav1.PartialObjectMetadata, error) { return c.NamespaceNow(ctx, name) })
+	cached, err := c.Namespace(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return c.namespaces.in(name).of(inquiry[*metav1.PartialObjectMetadata]{
+		claims: claims, now: now,
+		fits: func(read *metav1.PartialObjectMetadata) bool { return read.ResourceVersion == cached.ResourceVersion },
+		seen: func() ([]types.UID, error) { return c.seenIn(ctx, name) },
+		read: func() (*metav1.PartialObjectMetadata, error) { return c.NamespaceNow(ctx, name) },
+	})
 }
 
 // seenIn are the claims of a namespace that the cache shows.

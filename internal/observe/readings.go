@@ -49,29 +49,39 @@ type reading[T any] struct {
 	ends *time.Timer
 }
 
-// of returns what a reading told that tells of all the claims, which were seen before
-// now. One that is begun tells of all that seen returns as well. What is shared must not
-// be changed.
-func (r *reading[T]) of(claims []types.UID, now time.Time, seen func() ([]types.UID, error), read func() (T, error)) (T, error) {
+// inquiry asks for a reading that tells of claims.
+type inquiry[T any] struct {
+	// claims were all seen before now.
+	claims []types.UID
+	now    time.Time
+	// fits tells whether what was read a moment ago will do, or is nil if it always does.
+	fits func(T) bool
+	// seen returns other claims of the namespace: a reading that is begun tells of them as well.
+	seen func() ([]types.UID, error)
+	read func() (T, error)
+}
+
+// of returns what a reading told. What is shared must not be changed.
+func (r *reading[T]) of(ask inquiry[T]) (T, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.tells(claims, now) {
+	if r.tells(ask.claims, ask.now) && (ask.fits == nil || ask.fits(r.value)) {
 		return r.value, nil
 	}
 	var none T
-	others, err := seen()
+	others, err := ask.seen()
 	if err != nil {
 		return none, err
 	}
-	value, err := read()
+	value, err := ask.read()
 	if err != nil {
 		return none, err
 	}
-	r.value, r.begun, r.seen = value, now, map[types.UID]bool{}
+	r.value, r.begun, r.seen = value, ask.now, map[types.UID]bool{}
 	for _, uid := range others {
 		r.seen[uid] = true
 	}
-	for _, uid := range claims {
+	for _, uid := range ask.claims {
 		r.seen[uid] = true
 	}
 	r.keep()

@@ -17,10 +17,10 @@ func TestAReadingThatNobodyAsksForIsLetGo(t *testing.T) {
 		ask := func() {
 			t.Helper()
 			nobody := func() ([]types.UID, error) { return nil, nil }
-			value, err := r.of([]types.UID{"claim"}, time.Now(), nobody, func() ([]string, error) {
+			value, err := r.of(inquiry[[]string]{claims: []types.UID{"claim"}, now: time.Now(), seen: nobody, read: func() ([]string, error) {
 				reads++
 				return []string{"pod"}, nil
-			})
+			}})
 			if err != nil || len(value) != 1 {
 				t.Errorf("read %v: %v", value, err)
 			}

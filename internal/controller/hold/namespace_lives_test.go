@@ -233,6 +233,29 @@ func TestANamespaceThatChoseAgainIsReadAgain(t *testing.T) {
 	}
 }
 
+// Mode hold was chosen and taken back within the moment that a reading is shared. The claim
+// is looked at because of that, and nothing has it looked at again.
+func TestAModeThatIsTakenBackAtOnceCounts(t *testing.T) {
+	l := newLagging(t)
+	chose, shown := space("1", "hold"), space("1", "barrier")
+	l.shown(shown)
+	l.is(chose)
+	l.both(heldByHand("data", "1"))
+	claim := l.pass("data")
+	if !isHeld(claim) {
+		t.Fatal("not held any more, and mode hold was chosen just now")
+	}
+	l.follow(claim)
+	chose.Labels[protect.ModeKey] = "barrier"
+	l.must(l.live.Update(t.Context(), chose))
+	shown = chose.DeepCopy()
+	shown.ResourceVersion = ""
+	l.must(l.cached.Update(t.Context(), shown))
+	if isHeld(l.pass("data")) {
+		t.Error("held by what was read before the mode was taken back")
+	}
+}
+
 // A claim that nobody has looked at yet, of a namespace that no cache has shown yet.
 func TestAClaimOfANamespaceUnseenStaysUnverified(t *testing.T) {
 	l := newLagging(t)
