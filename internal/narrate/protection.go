@@ -155,19 +155,19 @@ func (p *Protection) Gone(claim types.UID) { p.census.forget(claim) }
 
 // Wrote tells what became of a write onto a claim or a volume.
 func (p *Protection) Wrote(ctx context.Context, a action.Action, err error) {
-	log := logr.FromContextOrDiscard(ctx).WithValues(
-		"verb", a.Verb(), "namespace", a.Target().Namespace, "object", a.Target().String(), "reason", a.Why().Code, "because", a.Why().Sentence)
+	log := logr.FromContextOrDiscard(ctx)
+	about := []any{"verb", a.Verb(), "namespace", a.Target().Namespace, "object", a.Target().String(), "reason", a.Why().Code, "because", a.Why().Sentence}
 	switch {
 	case errors.Is(err, act.ErrGone):
 	case errors.Is(err, act.ErrStale):
 		conflicts.Inc()
 		count(a, "stale")
-		log.V(1).Info("looking again", "refusal", err.Error())
+		log.V(1).Info("looking again", append(about, "refusal", err.Error())...)
 	case err != nil:
 		count(a, "failed")
 	default:
 		count(a, "done")
-		log.Info("done")
+		log.Info("done", about...)
 	}
 }
 

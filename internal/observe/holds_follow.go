@@ -16,7 +16,7 @@ import (
 
 // Followers are told what events concern. They must not wait.
 type Followers struct {
-	// Claim is told of every claim that an event concerns.
+	// Claim is told of every claim that an event concerns and that is there.
 	Claim func(types.NamespacedName)
 	// Namespace is told of every namespace whose claims have to be counted again.
 	Namespace func(name string)
@@ -57,7 +57,9 @@ func (f Followers) claims() toolscache.ResourceEventHandlerFuncs {
 		if before != nil && (after == nil || after.UID != before.UID) {
 			f.Gone(before)
 		}
-		f.Claim(client.ObjectKeyFromObject(is))
+		if after != nil {
+			f.Claim(client.ObjectKeyFromObject(after))
+		}
 		f.Namespace(is.Namespace)
 	}
 	return toolscache.ResourceEventHandlerFuncs{

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -53,6 +54,36 @@ func TestClaimsThatGoWithAPodAreToldOfWhenItHasGone(t *testing.T) {
 		h.used(t.Context(), leader, tt.after, func(claim types.NamespacedName) { told = append(told, claim.Name) })
 		if !slices.Equal(told, tt.want) {
 			t.Errorf("%s: told of %v, want %v", name, told, tt.want)
+		}
+	}
+}
+
+// A claim that went is told of as gone, and not to be looked at: nothing is left to decide
+// of it. The next one of its name is.
+func TestAClaimThatWentIsNotToldToBeLookedAt(t *testing.T) {
+	was := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "1"}}
+	next := was.DeepCopy()
+	next.UID = "2"
+	for name, tt := range map[string]struct {
+		event func(toolscache.ResourceEventHandlerFuncs)
+		want  []string
+	}{
+		"went": {func(h toolscache.ResourceEventHandlerFuncs) { h.OnDelete(was) }, []string{"gone 1", "namespace ns"}},
+		"went unseen": {func(h toolscache.ResourceEventHandlerFuncs) {
+			h.OnDelete(toolscache.DeletedFinalStateUnknown{Obj: was})
+		}, []string{"gone 1", "namespace ns"}},
+		"made again": {func(h toolscache.ResourceEventHandlerFuncs) { h.OnUpdate(was, next) }, []string{"gone 1", "claim c", "namespace ns"}},
+		"changed":    {func(h toolscache.ResourceEventHandlerFuncs) { h.OnUpdate(was, was) }, []string{"claim c", "namespace ns"}},
+		"came":       {func(h toolscache.ResourceEventHandlerFuncs) { h.OnAdd(was, false) }, []string{"claim c", "namespace ns"}},
+	} {
+		var told []string
+		tt.event(Followers{
+			Claim:     func(key types.NamespacedName) { told = append(told, "claim "+key.Name) },
+			Namespace: func(name string) { told = append(told, "namespace "+name) },
+			Gone:      func(claim *corev1.PersistentVolumeClaim) { told = append(told, "gone "+string(claim.UID)) },
+		}.claims())
+		if !slices.Equal(told, tt.want) {
+			t.Errorf("%s: told %v, want %v", name, told, tt.want)
 		}
 	}
 }

@@ -99,6 +99,7 @@ func (o *Options) restConfig() *rest.Config {
 	c := rest.CopyConfig(o.REST)
 	c.UserAgent = version.UserAgent()
 	c.QPS, c.Burst = *o.Config.ClientConnection.QPS, int(*o.Config.ClientConnection.Burst)
+	c.DisableCompression = true // each event of a watch would be packed and unpacked by itself, at both ends
 	return c
 }
 

@@ -159,6 +159,7 @@ func (o *Options) managerOptions(scheme *runtime.Scheme, keeper *certs.Keeper) (
 		Logger:                              o.Log,
 		Cache:                               o.cacheOptions(keeper),
 		Client:                              controller.ClientOptions(),
+		MapperProvider:                      newMapper,
 		Metrics:                             metricsOptions(o.Config.Metrics.BindAddress, secured),
 		HealthProbeBindAddress:              o.Config.Health.HealthProbeBindAddress,
 		ReadinessEndpointName:               o.Config.Health.ReadinessEndpointName,

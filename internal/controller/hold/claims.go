@@ -48,7 +48,7 @@ func (r *claimReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl
 		return ctrl.Result{}, err
 	}
 	token := protect.DecideToken(view.Claim, now, r.ttl)
-	r.narrate.Judged(view.Claim, verdict)
+	r.judged(ctx, view.Claim, verdict)
 	err = r.carryOut(ctx, view.Claim, protect.Carry(view.Claim, verdict, token))
 	switch {
 	case errors.Is(err, act.ErrStale):
@@ -123,6 +123,23 @@ func (p *pass) carryOut(ctx context.Context, owner client.Object, actions []acti
 		version = done.ResourceVersion
 	}
 	return nil
+}
+
+// judged tells what was decided, and has it forgotten again of a claim that went
+// meanwhile: its event comes once, and may have come before.
+func (p *pass) judged(ctx context.Context, claim *corev1.PersistentVolumeClaim, verdict protect.HoldVerdict) {
+	p.narrate.Judged(claim, verdict)
+	key := client.ObjectKeyFromObject(claim)
+	if cached, err := p.observe.Get(ctx, key); err == nil && cached == nil {
+		p.narrate.Gone(key)
+	}
+}
+
+// went has a claim forgotten that is gone. Nothing is left to decide of it, and of a
+// thousand that go together none is looked at again for that.
+func (p *pass) went(claim *corev1.PersistentVolumeClaim) {
+	p.narrate.Gone(client.ObjectKeyFromObject(claim))
+	p.left(claim)
 }
 
 // left tells of a claim that is leaving, or has left with its words on it, what these

@@ -63,7 +63,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 func (p *pass) followers(claims, namespaces *keys, elected <-chan struct{}) observe.Followers {
 	return observe.Followers{
 		Claim: claims.in(gather), Namespace: namespaces.named(recount),
-		Gone: leading(elected, p.left), Ends: leading(elected, p.narrate.Ends),
+		Gone: leading(elected, p.went), Ends: leading(elected, p.narrate.Ends),
 	}
 }
 
