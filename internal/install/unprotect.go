@@ -105,13 +105,25 @@ func wasAlone(found []*unstructured.Unstructured) bool {
 	})
 }
 
-// refuse names claims on their way out that nobody would let go any more.
+// refuse names claims on their way out that nobody would let go any more, and those in
+// use that nobody would keep.
 func (u *unprotection) refuse(ctx context.Context) error {
 	left, err := u.Settled(ctx)
-	if err != nil || len(left) == 0 {
+	if err != nil {
 		return err
 	}
-	return fmt.Errorf("%w; nothing was removed; to leave them protected until Lockstep is installed again: lockstep uninstall --keep-protection", &withdraw.LeftError{Claims: left})
+	if len(left) > 0 {
+		return untouched(&withdraw.LeftError{Claims: left})
+	}
+	orphans, err := u.Orphans(ctx)
+	if err != nil || len(orphans) == 0 {
+		return err
+	}
+	return untouched(&withdraw.OrphanError{Claims: orphans})
+}
+
+func untouched(err error) error {
+	return fmt.Errorf("%w; nothing was removed; to leave them protected until Lockstep is installed again: lockstep uninstall --keep-protection", err)
 }
 
 // end ends protection, or leaves behind of it what needs no operator.

@@ -44,4 +44,12 @@ func TestWhyTellsOfAVolumeThatHolds(t *testing.T) {
 	if got := protect.Why(c); !strings.Contains(got.Summary, "stays until its volume is detached from n1") || !strings.Contains(got.Blockers[0].Remedy, "the claim stays") {
 		t.Errorf("it holds: %q, %+v", got.Summary, got.Blockers)
 	}
+	do := protect.Why(c).Actions
+	if len(do) != 1 || !strings.Contains(do[0].Do, "until volume pv-c is detached from n1") || do[0].Command != "kubectl annotate pvc c -n ns --overwrite protection.lockstep.dev/attached-volume=free" {
+		t.Errorf("what frees it: %+v", do)
+	}
+	c.Claim.Finalizers = []string{p, b}
+	if do := protect.Why(c).Actions; len(do) != 1 || !strings.Contains(do[0].Do, "kube-controller-manager") {
+		t.Errorf("the other finalizer comes first: %+v", do)
+	}
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
 )
@@ -15,6 +17,11 @@ func scale(h Explained) string {
 		return deletion(h.Object)
 	}
 	return scaleTo(h.Object, h.below)
+}
+
+// disownCommand is what a person types to keep a claim whose owner is gone.
+func disownCommand(claim *corev1.PersistentVolumeClaim) string {
+	return fmt.Sprintf("kubectl patch pvc %s -n %s --type=merge -p '%s'", claim.Name, claim.Namespace, Disown)
 }
 
 func deletion(workload identity.Ref) string {

@@ -160,13 +160,26 @@ func (c Case) notes(e Explanation) []string {
 	note(c.NamespaceEnding, "its namespace is being deleted")
 	_, err := ParseRecord(c.Claim.Annotations[UsersAnnotation])
 	note(err != nil, "its use record cannot be read, which is as good as in use: %v", err)
-	if owner := metav1.GetControllerOfNoCopy(c.Claim); owner != nil {
-		note(true, "%s owns it: it is deleted with that", said(owner.Kind+"/"+owner.Name))
-	}
+	notes = append(notes, c.ownership()...)
 	running, refused := c.withoutPodsFinalizer(e)
 	note(len(running) > 0, "%s uses it without %s: if the kubelet there restarts, the volume is unmounted under it", and(running), PodsFinalizer)
 	note(len(refused) > 0, "%s has not started, and %s is gone: no kubelet starts a pod on such a claim, and it does not mount what it has not mounted by now", and(refused), PodsFinalizer)
 	return notes
+}
+
+// ownership tells with what the claim goes. What bears its owner's name may be another.
+func (c Case) ownership() []string {
+	owner := metav1.GetControllerOfNoCopy(c.Claim)
+	if owner == nil {
+		return nil
+	}
+	switch {
+	case c.World.GoneOwner == nil:
+		return []string{said(owner.Kind+"/"+owner.Name) + " owns it: it is deleted with that"}
+	case c.terminating():
+		return []string{OwnersOf(c.Claim) + ", which owned it, is gone"}
+	}
+	return []string{OwnersOf(c.Claim) + ", which owned it, is gone: the garbage collector deletes the claim unless that is refused, and as soon as it is not any more; to keep it: " + disownCommand(c.Claim)}
 }
 
 // withoutPodsFinalizer are pods that slipped in between the two finalizers, and those

@@ -1,0 +1,67 @@
+package protect_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/protect"
+)
+
+func ownedBefore(c *corev1.PersistentVolumeClaim) {
+	c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "db", UID: "life-1", Controller: new(true)}}
+}
+
+// What bears the name of a claim's owner may be the life after: the claim does not go with
+// that, and does go as soon as nothing refuses it.
+func TestWhyTellsThatTheOwnerIsOfALifeBefore(t *testing.T) {
+	const takesIt = "--type=merge -p '" + protect.Disown + "'"
+	for _, tt := range []struct {
+		name  string
+		gone  bool
+		edits []func(*corev1.PersistentVolumeClaim)
+		want  []string
+		never string
+	}{
+		{"it is there", false, nil, []string{"StatefulSet/db owns it: it is deleted with that"}, "is gone"},
+		{"it is gone", true, nil, []string{"StatefulSet/db (UID life-1), which owned it, is gone", "kubectl patch pvc c -n ns " + takesIt}, "owns it"},
+		{"both are", true, []func(*corev1.PersistentVolumeClaim){dying}, []string{"StatefulSet/db (UID life-1), which owned it, is gone"}, "to keep it"},
+	} {
+		c := caseOf(claim("c", append(tt.edits, ownedBefore)...), protect.Hold, nil)
+		if tt.gone {
+			c.World.GoneOwner = &identity.Ref{Kind: identity.KindStatefulSet, Namespace: ns, Name: "db", UID: "life-1"}
+		}
+		notes := strings.Join(protect.Why(c).Notes, "\n")
+		if strings.Contains(notes, tt.never) || slices.ContainsFunc(tt.want, func(want string) bool { return !strings.Contains(notes, want) }) {
+			t.Errorf("%s: %s", tt.name, notes)
+		}
+	}
+}
+
+func TestHeldAndOwned(t *testing.T) {
+	words := func(value string) func(*corev1.PersistentVolumeClaim) {
+		return annotated(protect.HoldersAnnotation, value)
+	}
+	for _, tt := range []struct {
+		name  string
+		edits []func(*corev1.PersistentVolumeClaim)
+		want  string
+	}{
+		{"held and owned", []func(*corev1.PersistentVolumeClaim){ownedBefore, words("StatefulSet/db")}, "StatefulSet/db"},
+		{"nobody's", []func(*corev1.PersistentVolumeClaim){words("StatefulSet/db")}, ""},
+		{"not held", []func(*corev1.PersistentVolumeClaim){ownedBefore}, ""},
+		{"not looked at", []func(*corev1.PersistentVolumeClaim){ownedBefore, words(protect.Unverified)}, ""},
+		{"cooling", []func(*corev1.PersistentVolumeClaim){ownedBefore, words(protect.Words{Names: "StatefulSet/db", Until: noon.Add(time.Minute)}.String())}, ""},
+		{"going", []func(*corev1.PersistentVolumeClaim){ownedBefore, words("StatefulSet/db"), dying}, ""},
+		{"by whoever writes over a terminal", []func(*corev1.PersistentVolumeClaim){ownedBefore, words("db\x1b[2J")}, "db [2J"},
+	} {
+		if got := protect.HeldAndOwned(claim("c", tt.edits...)); got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
