@@ -7,11 +7,8 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 
-	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
-	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/protect"
 )
 
@@ -85,20 +82,6 @@ func builtIn(object any) (protect.Want, error) {
 		return protect.OfCronJob(o), nil
 	}
 	return protect.Want{}, fmt.Errorf("%T is no workload", object)
-}
-
-// ofLeaderWorkerSet tells what a set wants as the API server sends it when nobody
-// says of what type it is.
-func ofLeaderWorkerSet(object any) (protect.Want, error) {
-	found, ok := object.(*unstructured.Unstructured)
-	if !ok {
-		return protect.Want{}, fmt.Errorf("%T is no LeaderWorkerSet", object)
-	}
-	set := &lwsv1.LeaderWorkerSet{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, set); err != nil {
-		return protect.Want{}, fmt.Errorf("read leaderworkerset %s/%s: %w", found.GetNamespace(), found.GetName(), err)
-	}
-	return protect.OfLeaderWorkerSet(set, lws.LargestStarted(set)), nil
 }
 
 // ofKind tells what a workload of a configured kind wants.
