@@ -165,9 +165,6 @@ func (d *Desired) AwaitSync(ctx context.Context) error {
 // is empty: of those that were not read yet, and those that cannot be followed now.
 func (d *Desired) Unread() string { return strings.Join(d.unread(), ", ") }
 
-// UnreadKinds is how many these are.
-func (d *Desired) UnreadKinds() int { return len(d.unread()) }
-
 func (d *Desired) unread() (kinds []string) {
 	for _, k := range d.kinds {
 		if !k.informer.HasSynced() || k.contact.isLost.Load() {

@@ -1,8 +1,10 @@
 package observe
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -82,10 +84,26 @@ func (h *Holds) View(ctx context.Context, key types.NamespacedName, now time.Tim
 	if err != nil {
 		return protect.HoldView{}, err
 	}
+	unread := h.Unread() // what is read by the time that the world was looked at was not before
 	return h.in(namespace, protect.HoldView{
 		Claim: claim, World: h.world(claim), Now: now, Grace: h.grace,
-		Unread: h.desired.Unread(), WaitingOwner: h.waitingOwner(claim),
+		Unread: cmp.Or(unread, h.Unread()), WaitingOwner: h.waitingOwner(claim),
 	}), nil
+}
+
+// Unread names what may hold claims and is not all known, with commas between, or is
+// empty: kinds of workloads, and pods that cannot be followed now.
+func (h *Holds) Unread() string { return strings.Join(h.unread(), ", ") }
+
+// UnreadKinds is how many these are.
+func (h *Holds) UnreadKinds() int { return len(h.unread()) }
+
+func (h *Holds) unread() []string {
+	kinds := h.desired.unread()
+	if h.pods.IsLost() {
+		kinds = append(kinds, "pods")
+	}
+	return kinds
 }
 
 // in is a view with what the namespace says.

@@ -29,6 +29,7 @@ type Pods struct {
 	reached    string
 	followers  []func(before, after *PodUses)
 	synced     chan struct{}
+	contact    contact
 }
 
 // podSpace is the pods of one namespace.
@@ -57,7 +58,7 @@ func (p *Pods) Run(ctx context.Context, pods corev1client.PodInterface) {
 			return pods.Watch(ctx, o)
 		},
 	}
-	cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(source, pods), &corev1.Pod{}, p.Sink(),
+	cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(p.contact.over(source), pods), &corev1.Pod{}, p.Sink(),
 		cache.ReflectorOptions{Name: "pods of claims"}).RunWithContext(ctx)
 }
 
@@ -70,6 +71,9 @@ func (p *Pods) Synced() bool {
 		return false
 	}
 }
+
+// IsLost tells whether it cannot be kept filled now: there may be others than it shows.
+func (p *Pods) IsLost() bool { return p.contact.isLost.Load() }
 
 // AwaitSync waits until it has been filled once.
 func (p *Pods) AwaitSync(ctx context.Context) error {

@@ -26,11 +26,12 @@ func (p *protection) setupHolds() error {
 	if err := observe.IndexHolds(context.Background(), p.caches); err != nil {
 		return err
 	}
-	for _, collector := range append(narrate.HoldMetrics(), narrate.UnreadKinds(desired.UnreadKinds)) {
+	holds := observe.NewHolds(p.caches, p.claims, p.pods, desired, p.settings.Settings, p.settings.Grace)
+	for _, collector := range append(narrate.HoldMetrics(), narrate.UnreadKinds(holds.UnreadKinds)) {
 		_ = metrics.Registry.Register(collector) // registered already by an earlier setup in this process
 	}
 	err = hold.Setup(p.mgr, hold.Options{
-		Holds:      observe.NewHolds(p.caches, p.claims, p.pods, desired, p.settings.Settings, p.settings.Grace),
+		Holds:      holds,
 		Actor:      p.actor,
 		Narrator:   narrate.NewHolds(narrate.New(p.mgr.GetEventRecorder(controller.Protection))),
 		ReleaseTTL: p.settings.ReleaseTTL,

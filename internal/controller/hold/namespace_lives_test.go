@@ -37,6 +37,8 @@ type lagging struct {
 	unreadable error
 	// looks counts live readings of pods.
 	looks int
+	// pods are those in memory: none, unless it is filled.
+	pods  *observe.Pods
 	clock time.Time
 }
 
@@ -63,7 +65,7 @@ func desiredFrom(t *testing.T, host string) *observe.Desired {
 }
 
 func newLaggingFrom(t *testing.T, desired *observe.Desired) *lagging {
-	l := &lagging{T: t, clock: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)}
+	l := &lagging{T: t, pods: observe.NewPods(), clock: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)}
 	l.cached = fake.NewClientBuilder().WithScheme(scheme.Scheme).Build()
 	l.live = fake.NewClientBuilder().WithScheme(scheme.Scheme).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
@@ -84,7 +86,7 @@ func newLaggingFrom(t *testing.T, desired *observe.Desired) *lagging {
 	}).Build()
 	claims := observe.NewClaims(l.cached, l.live)
 	l.claimReconciler = &claimReconciler{&pass{
-		observe: observe.NewHolds(nil, claims, observe.NewPods(), desired, protect.Settings{Mode: protect.Barrier}, time.Minute),
+		observe: observe.NewHolds(nil, claims, l.pods, desired, protect.Settings{Mode: protect.Barrier}, time.Minute),
 		act:     act.New(l.live, l.live), narrate: narrate.NewHolds(narrate.New(events.NewFakeRecorder(100))), ttl: time.Hour,
 		now: func() time.Time { return l.clock },
 	}}
