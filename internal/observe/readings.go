@@ -3,6 +3,7 @@ package observe
 import (
 	"sync"
 	"time"
+	"weak"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/lru"
@@ -89,17 +90,24 @@ func (r *reading[T]) of(ask inquiry[T]) (T, error) {
 }
 
 // keep has what was read be let go of in time. That of the reading before may come late,
-// and cost another one.
+// and cost another one. One that another namespace took the place of is not kept for that.
 func (r *reading[T]) keep() {
 	if r.ends != nil {
 		r.ends.Stop()
 	}
+	kept := weak.Make(r)
 	r.ends = time.AfterFunc(keptFor, func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		var none T
-		r.value, r.seen = none, nil
+		if r := kept.Value(); r != nil {
+			r.forget()
+		}
 	})
+}
+
+func (r *reading[T]) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var none T
+	r.value, r.seen = none, nil
 }
 
 func (r *reading[T]) tells(claims []types.UID, now time.Time) bool {

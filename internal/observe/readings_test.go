@@ -1,9 +1,11 @@
 package observe
 
 import (
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -44,4 +46,27 @@ func TestAReadingThatNobodyAsksForIsLetGo(t *testing.T) {
 			t.Errorf("%d readings", reads)
 		}
 	})
+}
+
+// However many namespaces are read within the time that a reading is kept for, as many are
+// in memory as are to be.
+func TestAReadingThatAnotherTookThePlaceOfIsLetGoAtOnce(t *testing.T) {
+	all := newReadings[*[1 << 20]byte](1)
+	read := func(namespace string) weak.Pointer[[1 << 20]byte] {
+		value, err := all.in(namespace).of(nil, time.Now(), func() ([]types.UID, error) { return nil, nil },
+			func() (*[1 << 20]byte, error) { return new([1 << 20]byte), nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return weak.Make(value)
+	}
+	first, last := read("a"), read("b")
+	runtime.GC()
+	if first.Value() != nil {
+		t.Error("a reading stays in memory that nobody can ask for any more")
+	}
+	if last.Value() == nil {
+		t.Error("the last reading is gone already")
+	}
+	runtime.KeepAlive(all)
 }
