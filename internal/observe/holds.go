@@ -147,7 +147,7 @@ func (h *Holds) goneOwner(claim *corev1.PersistentVolumeClaim) *identity.Ref {
 		return nil
 	}
 	ref := identity.OwnerRef(claim.Namespace, *owner)
-	if ref.Kind == identity.KindPod {
+	if ref.Kind == identity.KindPod && ref.APIVersion == "v1" {
 		if h.pods.Has(ref.Namespace, ref.UID) {
 			return nil
 		}

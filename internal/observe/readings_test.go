@@ -53,8 +53,10 @@ func TestAReadingThatNobodyAsksForIsLetGo(t *testing.T) {
 func TestAReadingThatAnotherTookThePlaceOfIsLetGoAtOnce(t *testing.T) {
 	all := newReadings[*[1 << 20]byte](1)
 	read := func(namespace string) weak.Pointer[[1 << 20]byte] {
-		value, err := all.in(namespace).of(nil, time.Now(), func() ([]types.UID, error) { return nil, nil },
-			func() (*[1 << 20]byte, error) { return new([1 << 20]byte), nil })
+		value, err := all.in(namespace).of(inquiry[*[1 << 20]byte]{
+			now: time.Now(), seen: func() ([]types.UID, error) { return nil, nil },
+			read: func() (*[1 << 20]byte, error) { return new([1 << 20]byte), nil },
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
