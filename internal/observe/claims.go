@@ -36,13 +36,16 @@ func ProtectionCaches() map[client.Object]cache.ByObject {
 }
 
 // trimClaim leaves of a claim what protection reads: its metadata without foreign
-// words, the volume, the phase and whether it says that it is unused.
+// words, the volume, the phase, whether it says that it is unused, and when it was given to
+// a StatefulSet.
 func trimClaim(object any) (any, error) {
 	claim, ok := object.(*corev1.PersistentVolumeClaim)
 	if !ok {
 		return object, nil
 	}
+	given := protect.Giving(claim)
 	trimWords(&claim.ObjectMeta)
+	claim.ManagedFields = given
 	claim.Spec = corev1.PersistentVolumeClaimSpec{VolumeName: claim.Spec.VolumeName}
 	claim.Status = corev1.PersistentVolumeClaimStatus{
 		Phase:      corev1.PersistentVolumeClaimPhase(one(string(claim.Status.Phase))),

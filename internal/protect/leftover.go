@@ -15,13 +15,14 @@ import (
 
 // leftBehind tells whether a workload that makes the claim waits for the end of this one.
 // A StatefulSet that is gone may be one that somebody deleted under a set that lives: its
-// claims are of a former life for certain only where they are older than the set. In doubt
-// they are held: that set waits, and nothing is lost.
+// claims are of a former life for certain only where they were given to it before the set
+// was made. A claim may be older than that, and the set's own: of a backup, or kept by the
+// life before. In doubt they are held: that set waits, and nothing is lost.
 func (w World) leftBehind(c claimed, claim *corev1.PersistentVolumeClaim) bool {
 	if c.out != "" || w.GoneOwner == nil || !slices.Contains(c.leftTo, w.GoneOwner.Kind) {
 		return false
 	}
-	return w.GoneOwner.Kind != identity.KindStatefulSet || claim.CreationTimestamp.Time.Before(c.want.Since)
+	return w.GoneOwner.Kind != identity.KindStatefulSet || wasGivenBefore(claim, w.GoneOwner.UID, c.want.Since)
 }
 
 // awaited tells whether any workload waits for the end of the claim.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -14,6 +15,15 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/protect"
 )
+
+// given notes of a claim that was made long ago when it was given to an owner.
+func given(c *corev1.PersistentVolumeClaim, owner types.UID, at time.Time) {
+	c.CreationTimestamp = metav1.NewTime(at.Add(-time.Hour))
+	c.ManagedFields = append(c.ManagedFields, metav1.ManagedFieldsEntry{
+		Manager: "kube-controller-manager", Time: new(metav1.NewTime(at)),
+		FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:ownerReferences":{".":{},"k:{\"uid\":\"` + string(owner) + `\"}":{}}}}`),
+	})
+}
 
 // Whose name comes back waits for the claims that were to go, and does not hold them: else
 // both wait for ever. What it uses again is held.
@@ -28,7 +38,7 @@ func TestWhatWasLeftBehindIsNotHeldForWhoWaitsForItsEnd(t *testing.T) {
 	gone := func(kind identity.Kind) *identity.Ref { return &identity.Ref{Kind: kind, Name: "llama", UID: "before"} }
 	for _, tt := range []struct {
 		name, claim, last string
-		// older is by how much the claim is older than the workload.
+		// older is by how much longer than the workload is there the claim was given to its owner.
 		older time.Duration
 		want  protect.Want
 		owner *identity.Ref
@@ -54,7 +64,7 @@ func TestWhatWasLeftBehindIsNotHeldForWhoWaitsForItsEnd(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			v := holdView(claim(tt.claim, annotated(protect.HoldersAnnotation, tt.last)), tt.want)
 			v.World.GoneOwner = tt.owner
-			v.Claim.CreationTimestamp = metav1.NewTime(tt.want.Since.Add(-tt.older))
+			given(v.Claim, "before", tt.want.Since.Add(-tt.older))
 			d := protect.DecideHold(v)
 			if d.State != tt.state {
 				t.Errorf("got %s, want %s", d.State, tt.state)
@@ -144,5 +154,46 @@ func TestAWorldKnowsItsPodsAndWorkloads(t *testing.T) {
 	w.Links = map[types.UID]protect.Link{"uid-shell": {}}
 	if !w.Knows("uid-db") || !w.Knows("uid-shell") || w.Knows("uid-other") {
 		t.Errorf("db %t, shell %t, other %t", w.Knows("uid-db"), w.Knows("uid-shell"), w.Knows("uid-other"))
+	}
+}
+
+// When a claim was given to a StatefulSet is known as long as nobody wrote onto it since,
+// in memory as well, and nobody can make it seem longer ago than the claim is.
+func TestWhenAClaimWasGivenAwayIsKnownForCertainOrNotAtAll(t *testing.T) {
+	llama := protect.OfLeaderWorkerSet(set("llama", 2, 2), 0)
+	llama.Since = noon
+	for name, tt := range map[string]struct {
+		edit func(*corev1.PersistentVolumeClaim)
+		want protect.State
+	}{
+		"before":             {func(c *corev1.PersistentVolumeClaim) { given(c, "before", noon.Add(-time.Minute)) }, protect.Cooling},
+		"since":              {func(c *corev1.PersistentVolumeClaim) { given(c, "before", noon.Add(time.Minute)) }, protect.Held},
+		"in the same second": {func(c *corev1.PersistentVolumeClaim) { given(c, "before", noon) }, protect.Held},
+		"nobody knows":       {func(c *corev1.PersistentVolumeClaim) { c.CreationTimestamp = metav1.NewTime(noon.Add(-time.Hour)) }, protect.Held},
+		"another, before":    {func(c *corev1.PersistentVolumeClaim) { given(c, "other", noon.Add(-time.Minute)) }, protect.Held},
+		"before, and since": {func(c *corev1.PersistentVolumeClaim) {
+			given(c, "before", noon.Add(time.Minute))
+			given(c, "before", noon.Add(-time.Minute))
+		}, protect.Held},
+		"before it was made": {func(c *corev1.PersistentVolumeClaim) {
+			given(c, "before", noon.Add(-time.Minute))
+			c.CreationTimestamp = metav1.NewTime(noon)
+		}, protect.Held},
+		"at a time not noted": {func(c *corev1.PersistentVolumeClaim) {
+			given(c, "before", noon.Add(-time.Minute))
+			c.ManagedFields[0].Time = nil
+		}, protect.Held},
+		"before, as in memory": {func(c *corev1.PersistentVolumeClaim) {
+			given(c, "before", noon.Add(-time.Minute))
+			c.ManagedFields = protect.Giving(c)
+		}, protect.Cooling},
+	} {
+		v := holdView(claim("data-llama-1", annotated(protect.HoldersAnnotation, "LeaderWorkerSet/llama")), llama)
+		controlledBy("StatefulSet", "before")(v.Claim)
+		v.World.GoneOwner = &identity.Ref{Kind: identity.KindStatefulSet, Name: "llama", UID: "before"}
+		tt.edit(v.Claim)
+		if d := protect.DecideHold(v); d.State != tt.want {
+			t.Errorf("%s: %s, want %s", name, d.State, tt.want)
+		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/protect"
 )
 
 func drillForbidden(err error, policy string) bool {
@@ -48,6 +49,7 @@ func TestHolds(t *testing.T) {
 			"scaled down and up, claims to be deleted":   scaledDownAndUp,
 			"made again at once, claims to be deleted":   madeAgainAtOnce,
 			"the leader StatefulSet of a set that stays": leadersGoAndTheSetStays,
+			"that of a set with claims from before it":   olderClaimsThanTheSet,
 		} {
 			t.Run(name, func(t *testing.T) { aside(t); drill(t) })
 		}
@@ -234,19 +236,49 @@ func (s *scene) outlastTheSecond() {
 	})
 }
 
+// olderClaimsThanTheSet are of a former life that kept them, or were made before the set, of
+// a backup perhaps. They are the set's own all the same.
+func olderClaimsThanTheSet(t *testing.T) {
+	s := newGuarded(t)
+	set, claims := s.settle(2, 2, volumes(keepClaims, keepClaims))
+	s.end(set, metav1.DeletePropagationBackground)
+	s.awaitFree(slices.Collect(maps.Keys(claims))...)
+	s.outlastTheSecond()
+	set, is := s.settle(2, 2, volumes(deleteClaims, keepClaims))
+	if !maps.Equal(is, claims) {
+		t.Fatalf("the set has claims %v, not those that were kept: %v", is, claims)
+	}
+	s.leadersGo(set, claims)
+}
+
+// outlastTheGrace waits until what began to cool before is free.
+func (s *guarded) outlastTheGrace() {
+	s.Helper()
+	witness := s.claim("witness", map[string]string{protect.HoldAnnotation: "for a moment"})
+	s.awaitHeld(witness.Name)
+	s.patch(witness, `{"metadata":{"annotations":{"protection.lockstep.dev/hold":null}}}`)
+	s.awaitFree(witness.Name)
+	s.remove(witness)
+}
+
 // leadersGoAndTheSetStays has somebody delete what the leaders' claims were to go with. The
 // set lives, and wants them: its owner has a way to keep them.
 func leadersGoAndTheSetStays(t *testing.T) {
 	s := newGuarded(t)
 	set, claims := s.settle(2, 2, volumes(deleteClaims, keepClaims))
+	s.leadersGo(set, claims)
+}
+
+func (s *guarded) leadersGo(set *lwsv1.LeaderWorkerSet, claims map[string]types.UID) {
+	s.Helper()
 	s.awaitOwner("LeaderWorkerSet")
 	leaders := &appsv1.StatefulSet{}
-	s.check("read the leader StatefulSet", s.client.Get(t.Context(), types.NamespacedName{Namespace: s.namespace, Name: "a"}, leaders))
+	s.check("read the leader StatefulSet", s.client.Get(s.Context(), types.NamespacedName{Namespace: s.namespace, Name: "a"}, leaders))
 	s.remove(leaders, client.PropagationPolicy(metav1.DeletePropagationBackground))
 	s.eventually("the leaders have gone", func() error {
 		for _, name := range []string{"a-0", "a-1"} {
 			pod := &corev1.Pod{}
-			err := s.client.Get(t.Context(), types.NamespacedName{Namespace: s.namespace, Name: name}, pod)
+			err := s.client.Get(s.Context(), types.NamespacedName{Namespace: s.namespace, Name: name}, pod)
 			if metav1.IsControlledBy(pod, leaders) {
 				return fmt.Errorf("%s is there", name)
 			}
@@ -256,6 +288,7 @@ func leadersGoAndTheSetStays(t *testing.T) {
 		}
 		return nil
 	})
+	s.outlastTheGrace()
 	s.awaitHeld(slices.Collect(maps.Keys(claims))...)
 	for name := range claims {
 		s.patch(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}}, `{"metadata":{"ownerReferences":null}}`)
