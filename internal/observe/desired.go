@@ -72,7 +72,7 @@ func NewDesired(client kubernetes.Interface, foreign dynamic.Interface, kinds []
 			return k.client.Get().Namespace(namespace).Resource(k.resource).Do(ctx).Get()
 		}})
 	}
-	d.foreign = append(d.foreign, newForeignKind(d, client.Discovery(), foreign, leaderWorkerSets, ofLeaderWorkerSet))
+	d.foreign = append(d.foreign, newForeignKind(d, client.Discovery(), foreign, leaderWorkerSets, OfLeaderWorkerSet))
 	for _, kind := range kinds {
 		described := describe(kind)
 		k := newForeignKind(d, client.Discovery(), foreign, kind.GroupVersionKind, described.of)

@@ -63,7 +63,7 @@ func reduced(t *testing.T, object metav1.Object) *workload {
 		if err != nil {
 			t.Fatal(err)
 		}
-		of, object = ofLeaderWorkerSet, &unstructured.Unstructured{Object: fields}
+		of, object = OfLeaderWorkerSet, &unstructured.Unstructured{Object: fields}
 	}
 	w, err := workloadOf(of)(object)
 	if err != nil {

@@ -42,7 +42,7 @@ func container(template map[string]any) map[string]any {
 // Where protection stands beside another implementation, nobody has judged what a set says
 // of anything but claims: one set must neither stop the reading of all, nor go unread.
 func TestNoSetKeepsThoseOfOthersFromBeingRead(t *testing.T) {
-	plain, err := ofLeaderWorkerSet(asServed(func(_, _ map[string]any) {}))
+	plain, err := OfLeaderWorkerSet(asServed(func(_, _ map[string]any) {}))
 	if err != nil || len(plain.Series) != 2 || plain.Named["weights"] == "" || plain.Named["cache"] == "" {
 		t.Fatalf("%+v, %v", plain, err)
 	}
@@ -70,7 +70,7 @@ func TestNoSetKeepsThoseOfOthersFromBeingRead(t *testing.T) {
 			}
 			answered := make(chan answer, 1)
 			go func() {
-				want, err := ofLeaderWorkerSet(asServed(edit))
+				want, err := OfLeaderWorkerSet(asServed(edit))
 				answered <- answer{want, err}
 			}()
 			select {
@@ -83,7 +83,7 @@ func TestNoSetKeepsThoseOfOthersFromBeingRead(t *testing.T) {
 			}
 		})
 	}
-	more, err := ofLeaderWorkerSet(asServed(func(spec, _ map[string]any) { spec["replicas"] = int64(1) << 40 }))
+	more, err := OfLeaderWorkerSet(asServed(func(spec, _ map[string]any) { spec["replicas"] = int64(1) << 40 }))
 	if err != nil || more.Series[0].Spans[0].To < 1<<30 {
 		t.Errorf("more groups than there can be: %v, %v", more.Series, err)
 	}

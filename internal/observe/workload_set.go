@@ -12,9 +12,9 @@ import (
 	"lockstep.dev/lockstep/internal/protect"
 )
 
-// ofLeaderWorkerSet tells what a set wants as the API server sends it when nobody
+// OfLeaderWorkerSet tells what a set wants as the API server sends it when nobody
 // says of what type it is.
-func ofLeaderWorkerSet(object any) (protect.Want, error) {
+func OfLeaderWorkerSet(object any) (protect.Want, error) {
 	found, ok := object.(*unstructured.Unstructured)
 	if !ok {
 		return protect.Want{}, fmt.Errorf("%T is no LeaderWorkerSet", object)

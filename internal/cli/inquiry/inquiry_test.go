@@ -90,6 +90,11 @@ func space(labels map[string]string) *corev1.Namespace {
 
 func explain(t *testing.T, c *cluster, claims ...*corev1.PersistentVolumeClaim) []protect.Explanation {
 	t.Helper()
+	return explainBy(t, c, claims...)
+}
+
+func explainBy(t *testing.T, c client.Reader, claims ...*corev1.PersistentVolumeClaim) []protect.Explanation {
+	t.Helper()
 	var read []corev1.PersistentVolumeClaim
 	for _, claim := range claims {
 		read = append(read, *claim)

@@ -1,6 +1,7 @@
 package inquiry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,7 +21,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
-	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/observe"
 	"lockstep.dev/lockstep/internal/protect"
 )
 
@@ -105,23 +107,27 @@ func (i *Inquirer) pods(ctx context.Context, w *World, claims []corev1.Persisten
 type source struct {
 	name string
 	list client.ObjectList
-	want func(client.Object) protect.Want
+	want func(client.Object) (protect.Want, error)
 	// of is where the kind is served, for kinds that not every cluster knows.
 	of schema.GroupVersion
 }
 
-func of[T client.Object](want func(T) protect.Want) func(client.Object) protect.Want {
-	return func(object client.Object) protect.Want { return want(object.(T)) }
+func of[T client.Object](want func(T) protect.Want) func(client.Object) (protect.Want, error) {
+	return func(object client.Object) (protect.Want, error) { return want(object.(T)), nil }
 }
 
-func ofLeaderWorkerSet(set *lwsv1.LeaderWorkerSet) protect.Want {
-	return protect.OfLeaderWorkerSet(set, lws.LargestStarted(set))
+// leaderWorkerSets are read as they are served, and of each no more than what tells its
+// claims: the definition may be another implementation's.
+func leaderWorkerSets() client.ObjectList {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(lwsv1.GroupVersion.WithKind("LeaderWorkerSetList"))
+	return list
 }
 
 func sources() []source {
 	var builtIn schema.GroupVersion
 	return []source{
-		{"leaderworkersets", &lwsv1.LeaderWorkerSetList{}, of(ofLeaderWorkerSet), lwsv1.GroupVersion},
+		{"leaderworkersets", leaderWorkerSets(), func(set client.Object) (protect.Want, error) { return observe.OfLeaderWorkerSet(set) }, lwsv1.GroupVersion},
 		{"statefulsets", &appsv1.StatefulSetList{}, of(protect.OfStatefulSet), builtIn},
 		{"deployments", &appsv1.DeploymentList{}, of(protect.OfDeployment), builtIn},
 		{"replicasets", &appsv1.ReplicaSetList{}, of(protect.OfReplicaSet), builtIn},
@@ -134,7 +140,12 @@ func sources() []source {
 func (i *Inquirer) wants(ctx context.Context, w *World) ([]protect.Want, error) {
 	var wants []protect.Want
 	for _, s := range sources() {
-		err := i.each(ctx, s.list, w.Namespace, func(object client.Object) { wants = append(wants, s.want(object)) })
+		var astray error
+		err := i.each(ctx, s.list, w.Namespace, func(object client.Object) {
+			want, err := s.want(object)
+			wants, astray = append(wants, want), cmp.Or(astray, err)
+		})
+		err = cmp.Or(err, astray)
 		if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) || apierrors.IsForbidden(err) && i.unheardOf(ctx, s.of) {
 			continue // the cluster does not know the kind
 		}
