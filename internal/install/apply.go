@@ -30,6 +30,8 @@ const (
 type applier struct {
 	client client.Client
 	dryRun bool
+	// removed counts what was deleted.
+	removed *int
 }
 
 // apply makes one object what the manifest says, and leaves alone what the

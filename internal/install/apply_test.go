@@ -1,6 +1,7 @@
 package install
 
 import (
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -29,6 +30,19 @@ func TestWhatNobodyAskedForIsNoChange(t *testing.T) {
 	} {
 		if got := same(before, c.after); got != c.same {
 			t.Errorf("%s: got %t", name, got)
+		}
+	}
+}
+
+// What is taken away is a change as well.
+func TestASummaryCountsWhatWasDeleted(t *testing.T) {
+	for want, got := range map[string]string{
+		"nothing had to be changed":                                Options{}.summary(map[change]int{unchanged: 9}, 0),
+		"0 created, 0 configured, 9 unchanged, 3 deleted":          Options{}.summary(map[change]int{unchanged: 9}, 3),
+		"would be installed: 1 created, 2 configured, 9 unchanged": Options{DryRun: true}.summary(map[change]int{created: 1, configured: 2, unchanged: 9}, 0),
+	} {
+		if !strings.HasSuffix(got, want) {
+			t.Errorf("got %q, want it to end with %q", got, want)
 		}
 	}
 }

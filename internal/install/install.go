@@ -121,7 +121,7 @@ func Install(ctx context.Context, o Options) error {
 	if err := s.replace(ctx, a, objects); err != nil {
 		return err
 	}
-	o.say("%s", o.summary(changes))
+	o.say("%s", o.summary(changes, *a.removed))
 	return nil
 }
 
@@ -134,7 +134,7 @@ func (o Options) open() (applier, error) {
 		return applier{}, err
 	}
 	c, err := client.New(o.REST, client.Options{Scheme: runtime.NewScheme()})
-	return applier{client: c, dryRun: o.DryRun}, err
+	return applier{client: c, dryRun: o.DryRun, removed: new(int)}, err
 }
 
 func (o Options) install(ctx context.Context, a applier, u *unstructured.Unstructured) (change, error) {
@@ -253,14 +253,18 @@ func (o Options) say(format string, args ...any) {
 	fmt.Fprintf(o.Out, format+suffix+"\n", args...)
 }
 
-func (o Options) summary(changes map[change]int) string {
+func (o Options) summary(changes map[change]int, removed int) string {
 	is := "is"
 	if o.DryRun {
 		is = "would be"
 	}
-	if changes[created]+changes[configured] == 0 {
+	if changes[created]+changes[configured]+removed == 0 {
 		return fmt.Sprintf("Lockstep %s is installed; nothing had to be changed", version.Get().Version)
 	}
-	return fmt.Sprintf("Lockstep %s %s installed: %d created, %d configured, %d unchanged",
+	text := fmt.Sprintf("Lockstep %s %s installed: %d created, %d configured, %d unchanged",
 		version.Get().Version, is, changes[created], changes[configured], changes[unchanged])
+	if removed > 0 {
+		text += fmt.Sprintf(", %d deleted", removed)
+	}
+	return text
 }

@@ -249,6 +249,7 @@ func (o Options) remove(ctx context.Context, a applier, u *unstructured.Unstruct
 		return fmt.Errorf("delete %s: %w", title(u), err)
 	}
 	o.say("%s deleted", title(u))
+	*a.removed++
 	return nil
 }
 

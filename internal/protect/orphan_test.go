@@ -65,3 +65,16 @@ func TestHeldAndOwned(t *testing.T) {
 		}
 	}
 }
+
+// A wish is granted where claims are protected, and nowhere else.
+func TestWhyTellsWhatBecomesOfAWish(t *testing.T) {
+	for mode, want := range map[protect.Mode]string{
+		protect.Off: "in mode off the operator deletes nothing", protect.Observe: "in mode observe the operator deletes nothing",
+		protect.Barrier: "the operator does that once", protect.Hold: "the operator does that once",
+	} {
+		c := caseOf(claim("c", annotated(protect.IntentAnnotation, "uid-c")), mode, nil)
+		if notes := strings.Join(protect.Why(c).Notes, "\n"); !strings.Contains(notes, want) {
+			t.Errorf("%s: %q", mode, notes)
+		}
+	}
+}

@@ -155,8 +155,9 @@ func (c Case) notes(e Explanation) []string {
 		"mode %s asks that a DELETE be refused, and nothing on the claim does so yet: see whether the operator runs", c.Mode)
 	note(alive && words != "" && c.Unguarded, "the operator's words stand on it, and the policies that would refuse a DELETE are not seen (what an API server loads from files never is: --if-deleted asks it)")
 	note(words == Unverified, "nobody has looked at it yet: a DELETE is refused until the operator has")
-	note(alive && c.Claim.Annotations[IntentAnnotation] == string(c.Claim.UID) && c.Claim.UID != "",
-		"somebody asked for it to be deleted when free: the operator does that once its hold has ended")
+	wished := alive && c.Claim.Annotations[IntentAnnotation] == string(c.Claim.UID) && c.Claim.UID != ""
+	note(wished && c.Mode >= Barrier, "somebody asked for it to be deleted when free: the operator does that once its hold has ended")
+	note(wished && c.Mode < Barrier, "somebody asked for it to be deleted when free: in mode %s the operator deletes nothing; it does from barrier on", c.Mode)
 	note(c.NamespaceEnding, "its namespace is being deleted")
 	_, err := ParseRecord(c.Claim.Annotations[UsersAnnotation])
 	note(err != nil, "its use record cannot be read, which is as good as in use: %v", err)

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -174,6 +175,19 @@ func TestUninstallTakesProtectionOffAndRefusesWhileAClaimReliesOnIt(t *testing.T
 	c.absentIn(&corev1.PersistentVolumeClaim{}, "prod", "free") // nobody used it: it went by the protocol
 
 	c.must(c.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
+	c.read(living, "prod", "living")
+	living.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "db", UID: "of-the-life-before", Controller: new(true)}}
+	c.must(c.Update(t.Context(), living))
+	out, err = c.uninstall(nil)
+	if err == nil || out != "" {
+		t.Fatalf("a claim that nothing else keeps did not stop it: %v\n%s", err, out)
+	}
+	for _, word := range []string{"prod/living (in use by StatefulSet/db; StatefulSet/db (UID of-the-life-before), which owned it, is gone)", "kubectl patch pvc", "nothing was removed"} {
+		if !strings.Contains(err.Error(), word) {
+			t.Errorf("it does not say %q: %v", word, err)
+		}
+	}
+	c.must(c.Patch(t.Context(), living, client.RawPatch(types.MergePatchType, []byte(protect.Disown)))) // as it tells people to
 	if out, err = c.uninstall(nil); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
