@@ -17,8 +17,9 @@ import (
 )
 
 // sharedWorlds bounds the namespaces of which all that may hold claims is kept for a
-// moment: it tells of every pod.
-const sharedWorlds = 2
+// moment: it tells of every pod. They are more than workers look at claims at once, or none
+// of these would share what another one has read.
+const sharedWorlds = 16
 
 // list reads the workloads of one kind in one namespace from the API server.
 type list func(ctx context.Context, namespace string) (runtime.Object, error)

@@ -13,9 +13,9 @@ import (
 // together, and what happens in the namespace meanwhile comes a moment too late.
 const shareFor = 250 * time.Millisecond
 
-// keptFor is how long one that nobody asked for again is kept: of a large namespace it is
+// keptFor is how long one is kept that nobody shares any more: of a large namespace it is
 // megabytes.
-const keptFor = time.Minute
+const keptFor = time.Second
 
 // readings are the last live ones of something that there is one of in each namespace.
 type readings[T any] struct {

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"fmt"
 	"runtime"
 	"testing"
 	"testing/synctest"
@@ -31,7 +32,7 @@ func TestAReadingThatNobodyAsksForIsLetGo(t *testing.T) {
 		time.Sleep(keptFor - shareFor)
 		ask()
 		ask()
-		time.Sleep(shareFor + time.Second) // the first one would be let go of now
+		time.Sleep(2 * shareFor) // the first one would be let go of now
 		synctest.Wait()
 		if reads != 2 || r.value == nil {
 			t.Errorf("%d readings, and the last one is %v", reads, r.value)
@@ -71,4 +72,25 @@ func TestAReadingThatAnotherTookThePlaceOfIsLetGoAtOnce(t *testing.T) {
 		t.Error("the last reading is gone already")
 	}
 	runtime.KeepAlive(all)
+}
+
+// Claims come in several namespaces at once, one here and one there, to as many workers as
+// there are: each namespace is read once all the same.
+func TestNamespacesThatAreReadAtOnceShareTheirReadingsEach(t *testing.T) {
+	const workers = 8
+	all, reads := newReadings[string](sharedWorlds), 0
+	for range 3 {
+		for namespace := range workers {
+			_, err := all.in(fmt.Sprint("ns-", namespace)).of(inquiry[string]{
+				claims: []types.UID{"claim"}, now: time.Unix(0, 0),
+				seen: func() ([]types.UID, error) { return nil, nil }, read: func() (string, error) { reads++; return "", nil },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if reads != workers {
+		t.Errorf("%d readings of %d namespaces", reads, workers)
+	}
 }
