@@ -2,12 +2,14 @@ package cluster
 
 import (
 	"errors"
+	"fmt"
 	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -44,6 +46,7 @@ func TestUninstallWithProtectedClaims(t *testing.T) {
 	}
 
 	s.remove(pod, client.GracePeriodSeconds(0))
+	s.eventually("the scenes before have ended", s.alone)
 	out, err = uninstall()
 	t.Logf("%s", out)
 	s.check("uninstall", err)
@@ -57,4 +60,16 @@ func TestUninstallWithProtectedClaims(t *testing.T) {
 	}
 	s.remove(living)
 	s.awaitGone(living)
+}
+
+// alone tells whether no claim of another scene is on its way out any more.
+func (s *scene) alone() error {
+	list := &corev1.PersistentVolumeClaimList{}
+	err := s.client.List(s.Context(), list)
+	for i := range list.Items {
+		if claim := &list.Items[i]; claim.Namespace != s.namespace && claim.DeletionTimestamp != nil {
+			err = errors.Join(err, fmt.Errorf("claim %s of %s is on its way out", claim.Name, claim.Namespace))
+		}
+	}
+	return err
 }
