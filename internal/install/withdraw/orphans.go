@@ -16,17 +16,24 @@ import (
 	"lockstep.dev/lockstep/internal/protect"
 )
 
-// Orphan is a claim in use that outlives what owns it because its deletion is refused, and
-// for no other reason: the garbage collector asks for it all the time.
+// Orphan is a claim in use that outlives what owns it, or has what owns it wait, because
+// its deletion is refused, and for no other reason: the garbage collector asks for it all
+// the time.
 type Orphan struct {
 	Claim types.NamespacedName
 	// Holders are those that the claim names, and Owners what is gone.
 	Holders, Owners string
+	// Awaited: an owner is there still, and on its way out in the foreground.
+	Awaited bool
 }
 
 // String implements fmt.Stringer.
 func (o Orphan) String() string {
-	return fmt.Sprintf("%s (in use by %s; %s, which owned it, is gone)", o.Claim, o.Holders, o.Owners)
+	fate := "is gone"
+	if o.Awaited {
+		fate = "is being deleted with all that it owns"
+	}
+	return fmt.Sprintf("%s (in use by %s; %s, which owned it, %s)", o.Claim, o.Holders, o.Owners, fate)
 }
 
 // OrphanError names claims that would be deleted as soon as nothing refuses that.
@@ -47,7 +54,8 @@ func (e *OrphanError) Error() string {
 		`'; to let one go: kubectl lockstep release pvc/NAME -n NAMESPACE, and delete it; then run this again`
 }
 
-// Orphans are the claims whose deletion is refused and whose owners are all gone.
+// Orphans are the claims whose deletion is refused and whose owners are all gone, or take
+// what they own with them.
 func (w Withdrawal) Orphans(ctx context.Context) ([]Orphan, error) {
 	var owned []*corev1.PersistentVolumeClaim
 	err := w.eachClaim(ctx, func(claim *corev1.PersistentVolumeClaim) error {
@@ -60,37 +68,72 @@ func (w Withdrawal) Orphans(ctx context.Context) ([]Orphan, error) {
 		return nil, err
 	}
 	var orphans []Orphan
-	known := map[types.UID]bool{}
+	known := map[owner]standing{}
 	for _, claim := range owned {
-		gone, err := w.ownersAreGone(ctx, claim, known)
+		left, err := w.leftBy(ctx, claim, known)
 		if err != nil {
 			return nil, err
 		}
-		if gone {
-			orphans = append(orphans, Orphan{Claim: client.ObjectKeyFromObject(claim), Holders: protect.HeldAndOwned(claim), Owners: protect.OwnersOf(claim)})
+		if left != stays {
+			orphans = append(orphans, Orphan{
+				Claim: client.ObjectKeyFromObject(claim), Holders: protect.HeldAndOwned(claim), Owners: protect.OwnersOf(claim), Awaited: left == awaits,
+			})
 		}
 	}
 	slices.SortFunc(orphans, func(x, y Orphan) int { return strings.Compare(x.Claim.String(), y.Claim.String()) })
 	return orphans, nil
 }
 
-// ownersAreGone tells whether no owner of a claim is there. A kind that is not served is
-// left alone by the garbage collector. What was read is known, by UID.
-func (w Withdrawal) ownersAreGone(ctx context.Context, claim *corev1.PersistentVolumeClaim, known map[types.UID]bool) (bool, error) {
-	for _, owner := range claim.OwnerReferences {
-		there, ok := known[owner.UID]
+// owner is what a claim says that it belongs to. Whoever may write the claim can say
+// anything: of another claim's owner of that UID it tells nothing.
+type owner struct {
+	apiVersion, kind, namespace, name string
+	uid                               types.UID
+}
+
+// standing is what an owner is to what it owns.
+type standing int
+
+const (
+	gone   standing = iota
+	awaits          // it goes once what it owns has gone
+	stays
+)
+
+// leftBy tells what the owner is to a claim that is most to it. What was read is known.
+func (w Withdrawal) leftBy(ctx context.Context, claim *corev1.PersistentVolumeClaim, known map[owner]standing) (standing, error) {
+	left := gone
+	for _, reference := range claim.OwnerReferences {
+		o := owner{reference.APIVersion, reference.Kind, claim.Namespace, reference.Name, reference.UID}
+		is, ok := known[o]
 		if !ok {
-			found := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: owner.APIVersion, Kind: owner.Kind}}
-			err := w.Client.Get(ctx, types.NamespacedName{Namespace: claim.Namespace, Name: owner.Name}, found)
-			if err != nil && !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
-				return false, fmt.Errorf("read %s %q, which owns claim %q: %w", owner.Kind, owner.Name, claim.Namespace+"/"+claim.Name, err)
+			var err error
+			if is, err = w.standingOf(ctx, o); err != nil {
+				return gone, fmt.Errorf("read %s %q, which owns claim %q: %w", o.kind, o.name, claim.Namespace+"/"+claim.Name, err)
 			}
-			there = meta.IsNoMatchError(err) || err == nil && found.UID == owner.UID
-			known[owner.UID] = there
+			known[o] = is
 		}
-		if there {
-			return false, nil
+		if left = max(left, is); left == stays {
+			break
 		}
 	}
-	return true, nil
+	return left, nil
+}
+
+// standingOf reads an owner. A kind that is not served is left alone by the garbage
+// collector.
+func (w Withdrawal) standingOf(ctx context.Context, o owner) (standing, error) {
+	found := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: o.apiVersion, Kind: o.kind}}
+	err := w.Client.Get(ctx, types.NamespacedName{Namespace: o.namespace, Name: o.name}, found)
+	switch {
+	case meta.IsNoMatchError(err):
+		return stays, nil
+	case apierrors.IsNotFound(err), err == nil && found.UID != o.uid:
+		return gone, nil
+	case err != nil:
+		return gone, err
+	case found.DeletionTimestamp != nil && slices.Contains(found.Finalizers, metav1.FinalizerDeleteDependents):
+		return awaits, nil
+	}
+	return stays, nil
 }

@@ -70,6 +70,35 @@ func TestClaimsInUseWhoseOwnersAreGoneAreFound(t *testing.T) {
 	}
 }
 
+// What is on its way out in the foreground waits for what it owns, which the garbage
+// collector asks for all the time. Otherwise it goes first, and may be kept yet.
+func TestAClaimInUseWhoseOwnerWaitsForItsEndIsFound(t *testing.T) {
+	now := metav1.Now()
+	for finalizer, want := range map[string]int{metav1.FinalizerDeleteDependents: 1, metav1.FinalizerOrphanDependents: 0, "example.com/backup": 0} {
+		owner := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "db", UID: "1", DeletionTimestamp: &now, Finalizers: []string{finalizer}}}
+		c := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(heldFor("Pod/shell", ofStatefulSet("1")), owner).Build()
+		got, err := Withdrawal{Client: c}.Orphans(t.Context())
+		if err != nil || len(got) != want {
+			t.Errorf("%s: %v: %v", finalizer, got, err)
+		}
+		if len(got) > 0 && !strings.Contains(got[0].String(), "StatefulSet/db (UID 1), which owned it, is being deleted with all that it owns") {
+			t.Errorf("%s", got[0])
+		}
+	}
+}
+
+// A claim can say that it belongs to anything. It says nothing of another's owner.
+func TestAnOwnerThatAStrangerMadeUpIsNotThatOfOthers(t *testing.T) {
+	owner := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "db", UID: "2"}}
+	strangers := heldFor("Pod/shell", ofStatefulSet("2"))
+	strangers.Namespace = "attic" // which is read first
+	c := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(strangers, heldFor("StatefulSet/db", ofStatefulSet("2")), owner).Build()
+	got, err := Withdrawal{Client: c}.Orphans(t.Context())
+	if err != nil || len(got) != 1 || got[0].Claim.Namespace != "attic" {
+		t.Errorf("%v: %v", got, err)
+	}
+}
+
 func TestOwnersThatCannotBeReadStopAWithdrawal(t *testing.T) {
 	c := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(heldFor("StatefulSet/db", ofStatefulSet("1"))).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
