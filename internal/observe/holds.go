@@ -27,6 +27,7 @@ type Holds struct {
 	settings protect.Settings
 	grace    time.Duration
 	worlds   *readings[protect.World]
+	givings  givings
 }
 
 // NewHolds returns a Holds that reads claims and namespaces from caches filled with
@@ -80,6 +81,7 @@ func (h *Holds) View(ctx context.Context, key types.NamespacedName, now time.Tim
 	if err != nil || claim == nil {
 		return protect.HoldView{}, err
 	}
+	claim = h.givings.of(claim)
 	namespace, err := h.Namespace(ctx, key.Namespace)
 	if err != nil {
 		return protect.HoldView{}, err

@@ -81,7 +81,7 @@ func TestAClaimThatWentIsNotToldToBeLookedAt(t *testing.T) {
 			Claim:     func(key types.NamespacedName) { told = append(told, "claim "+key.Name) },
 			Namespace: func(name string) { told = append(told, "namespace "+name) },
 			Gone:      func(claim *corev1.PersistentVolumeClaim) { told = append(told, "gone "+string(claim.UID)) },
-		}.claims())
+		}.claims(func(_, _ *corev1.PersistentVolumeClaim) {}))
 		if !slices.Equal(told, tt.want) {
 			t.Errorf("%s: told %v, want %v", name, told, tt.want)
 		}

@@ -34,18 +34,45 @@ func isGiving(entry metav1.ManagedFieldsEntry, owner types.UID) bool {
 	return owner != "" && entry.FieldsV1 != nil && strings.Contains(entry.FieldsV1.GetRawString(), string(owner))
 }
 
-// wasGivenBefore tells whether a claim was made, and given to an owner, before a moment,
-// for certain.
-func wasGivenBefore(claim *corev1.PersistentVolumeClaim, owner types.UID, moment time.Time) bool {
-	known := false
+// GivenBy is the moment by which a claim was given to the StatefulSet that controls it, as
+// it says itself. Who gave it away writes onto it for other reasons as well, such as to
+// bind it to its volume, and is noted with the last of them.
+func GivenBy(claim *corev1.PersistentVolumeClaim) (owner types.UID, at time.Time, known bool) {
+	controller := metav1.GetControllerOfNoCopy(claim)
+	if controller == nil || controller.Kind != string(identity.KindStatefulSet) {
+		return "", time.Time{}, false
+	}
+	at, known = givenBy(claim, controller.UID)
+	return controller.UID, at, known
+}
+
+// KnownGiven is the claim as one that says that it was given away by then. It is not
+// changed itself.
+func KnownGiven(claim *corev1.PersistentVolumeClaim, owner types.UID, at time.Time) *corev1.PersistentVolumeClaim {
+	known := *claim
+	known.ManagedFields = []metav1.ManagedFieldsEntry{{Time: new(metav1.NewTime(at)), FieldsV1: metav1.NewFieldsV1(`"` + string(owner) + `"`)}}
+	return &known
+}
+
+func givenBy(claim *corev1.PersistentVolumeClaim, owner types.UID) (at time.Time, known bool) {
 	for _, entry := range claim.ManagedFields {
 		if !isGiving(entry, owner) {
 			continue
 		}
-		if entry.Time == nil || !entry.Time.Time.Before(moment) {
-			return false
+		if entry.Time == nil {
+			return time.Time{}, false
+		}
+		if !known || at.Before(entry.Time.Time) {
+			at = entry.Time.Time
 		}
 		known = true
 	}
-	return known && claim.CreationTimestamp.Time.Before(moment) // which nobody can forge
+	return at, known
+}
+
+// wasGivenBefore tells whether a claim was made, and given to an owner, before a moment,
+// for certain.
+func wasGivenBefore(claim *corev1.PersistentVolumeClaim, owner types.UID, moment time.Time) bool {
+	at, known := givenBy(claim, owner)
+	return known && at.Before(moment) && claim.CreationTimestamp.Time.Before(moment) // which nobody can forge
 }

@@ -29,27 +29,28 @@ func TestHolds(t *testing.T) {
 	guard(t)
 	t.Run("beside each other", func(t *testing.T) {
 		for name, drill := range map[string]func(*testing.T){
-			"whoever deletes":                            whoeverDeletes,
-			"workloads":                                  workloadsHold,
-			"a kind that comes and goes":                 foreignKindsHold,
-			"a kind that leads nowhere":                  astrayKindsAreTold,
-			"nobody pins what is somebody else's":        nobodyPins,
-			"a claim to be deleted when free":            deletedWhenFree,
-			"release tokens":                             releaseTokens,
-			"a namespace with held claims":               namespaceStays,
-			"a namespace that was released":              namespaceReleased,
-			"a mistake in mode barrier":                  mistakeInModeBarrier,
-			"the set deleted in the foreground":          setDeletedInForeground,
-			"a deletion in mode observe":                 deletedInModeObserve,
-			"a deletion while a workload is idle":        deletedThoughIdle,
-			"the set deleted, its claims to be kept":     func(t *testing.T) { setDeleted(t, keepClaims) },
-			"the set deleted, its claims to be deleted":  func(t *testing.T) { setDeleted(t, deleteClaims) },
-			"scaled down, its claims to be kept":         func(t *testing.T) { scaledDown(t, keepClaims) },
-			"scaled down, its claims to be deleted":      func(t *testing.T) { scaledDown(t, deleteClaims) },
-			"scaled down and up, claims to be deleted":   scaledDownAndUp,
-			"made again at once, claims to be deleted":   madeAgainAtOnce,
-			"the leader StatefulSet of a set that stays": leadersGoAndTheSetStays,
-			"that of a set with claims from before it":   olderClaimsThanTheSet,
+			"whoever deletes":                             whoeverDeletes,
+			"workloads":                                   workloadsHold,
+			"a kind that comes and goes":                  foreignKindsHold,
+			"a kind that leads nowhere":                   astrayKindsAreTold,
+			"nobody pins what is somebody else's":         nobodyPins,
+			"a claim to be deleted when free":             deletedWhenFree,
+			"release tokens":                              releaseTokens,
+			"a namespace with held claims":                namespaceStays,
+			"a namespace that was released":               namespaceReleased,
+			"a mistake in mode barrier":                   mistakeInModeBarrier,
+			"the set deleted in the foreground":           setDeletedInForeground,
+			"a deletion in mode observe":                  deletedInModeObserve,
+			"a deletion while a workload is idle":         deletedThoughIdle,
+			"the set deleted, its claims to be kept":      func(t *testing.T) { setDeleted(t, keepClaims) },
+			"the set deleted, its claims to be deleted":   func(t *testing.T) { setDeleted(t, deleteClaims) },
+			"scaled down, its claims to be kept":          func(t *testing.T) { scaledDown(t, keepClaims) },
+			"scaled down, its claims to be deleted":       func(t *testing.T) { scaledDown(t, deleteClaims) },
+			"scaled down and up, claims to be deleted":    scaledDownAndUp,
+			"made again at once, claims to be deleted":    madeAgainAtOnce,
+			"made again, and claims of before bound then": boundSinceItWasMadeAgain,
+			"the leader StatefulSet of a set that stays":  leadersGoAndTheSetStays,
+			"that of a set with claims from before it":    olderClaimsThanTheSet,
 		} {
 			t.Run(name, func(t *testing.T) { aside(t); drill(t) })
 		}
@@ -221,6 +222,34 @@ func madeAgainAtOnce(t *testing.T) {
 			t.Errorf("claim %s is of the last life", name)
 		}
 	}
+}
+
+// boundSinceItWasMadeAgain is the same of claims that were still to be bound: who does that
+// is who gave them to the leader StatefulSet, and is noted once.
+func boundSinceItWasMadeAgain(t *testing.T) {
+	s := newGuarded(t)
+	edits := volumes(deleteClaims, keepClaims)
+	set, former := s.settle(2, 2, edits)
+	s.awaitOwner("LeaderWorkerSet")
+	s.outlastTheSecond()
+	l := s.recreate(set, s.newSet("a", 2, 2, imageB, edits, hasty), metav1.DeletePropagationBackground)
+	for name := range former {
+		claim := &corev1.PersistentVolumeClaim{}
+		err := s.client.Get(t.Context(), types.NamespacedName{Namespace: s.namespace, Name: name}, claim)
+		if owner := metav1.GetControllerOfNoCopy(claim); err != nil || owner == nil || owner.Kind != "StatefulSet" {
+			continue
+		}
+		for _, entry := range claim.ManagedFields {
+			if entry.FieldsV1 != nil && strings.Contains(entry.FieldsV1.GetRawString(), "f:ownerReferences") {
+				s.outlastTheSecond()
+				t.Logf("%s is written to by %s", name, entry.Manager)
+				s.check("write as who gave it", s.client.Patch(t.Context(), claim,
+					client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"example.com/bound":"yes"}}}`)), client.FieldOwner(entry.Manager)))
+			}
+		}
+	}
+	s.awaitSettled(l.set)
+	s.awaitBound(4)
 }
 
 // outlastTheSecond waits until what is made is younger than what is there, also by the
