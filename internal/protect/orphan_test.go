@@ -17,6 +17,10 @@ func ownedBefore(c *corev1.PersistentVolumeClaim) {
 	c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "db", UID: "life-1", Controller: new(true)}}
 }
 
+func ownedByMore(c *corev1.PersistentVolumeClaim) {
+	c.OwnerReferences = append(c.OwnerReferences, metav1.OwnerReference{APIVersion: "example.com/v1", Kind: "Backup", Name: "nightly", UID: "b"})
+}
+
 // What bears the name of a claim's owner may be the life after: the claim does not go with
 // that, and does go as soon as nothing refuses it.
 func TestWhyTellsThatTheOwnerIsOfALifeBefore(t *testing.T) {
@@ -30,9 +34,12 @@ func TestWhyTellsThatTheOwnerIsOfALifeBefore(t *testing.T) {
 	}{
 		{"it is there", false, nil, []string{"StatefulSet/db owns it: it is deleted with that"}, "is gone"},
 		{"it is gone", true, nil, []string{"StatefulSet/db (UID life-1), which owned it, is gone", "kubectl patch pvc c -n ns " + takesIt}, "owns it"},
+		{"it is gone, and another perhaps not", true, []func(*corev1.PersistentVolumeClaim){ownedByMore}, []string{
+			"StatefulSet/db (UID life-1), which owned it, is gone: once all are gone", "(StatefulSet/db (UID life-1), Backup/nightly (UID b))",
+		}, takesIt},
 		{"both are", true, []func(*corev1.PersistentVolumeClaim){dying}, []string{"StatefulSet/db (UID life-1), which owned it, is gone"}, "to keep it"},
 	} {
-		c := caseOf(claim("c", append(tt.edits, ownedBefore)...), protect.Hold, nil)
+		c := caseOf(claim("c", append([]func(*corev1.PersistentVolumeClaim){ownedBefore}, tt.edits...)...), protect.Hold, nil)
 		if tt.gone {
 			c.World.GoneOwner = &identity.Ref{Kind: identity.KindStatefulSet, Namespace: ns, Name: "db", UID: "life-1"}
 		}

@@ -168,19 +168,23 @@ func (c Case) notes(e Explanation) []string {
 	return notes
 }
 
-// ownership tells with what the claim goes. What bears its owner's name may be another.
+// ownership tells with what the claim goes. What bears its owner's name may be another. The
+// garbage collector deletes nothing that has another owner, which is not looked for here.
 func (c Case) ownership() []string {
 	owner := metav1.GetControllerOfNoCopy(c.Claim)
 	if owner == nil {
 		return nil
 	}
+	gone := said(fmt.Sprintf("%s/%s (UID %s)", owner.Kind, owner.Name, owner.UID)) + ", which owned it, is gone"
 	switch {
 	case c.World.GoneOwner == nil:
 		return []string{said(owner.Kind+"/"+owner.Name) + " owns it: it is deleted with that"}
 	case c.terminating():
-		return []string{OwnersOf(c.Claim) + ", which owned it, is gone"}
+		return []string{gone}
+	case len(c.Claim.OwnerReferences) > 1:
+		return []string{gone + ": once all are gone that its metadata.ownerReferences name (" + OwnersOf(c.Claim) + "), the garbage collector deletes the claim unless that is refused"}
 	}
-	return []string{OwnersOf(c.Claim) + ", which owned it, is gone: the garbage collector deletes the claim unless that is refused, and as soon as it is not any more; to keep it: " + disownCommand(c.Claim)}
+	return []string{gone + ": the garbage collector deletes the claim unless that is refused, and as soon as it is not any more; to keep it: " + disownCommand(c.Claim)}
 }
 
 // withoutPodsFinalizer are pods that slipped in between the two finalizers, and those
