@@ -51,7 +51,7 @@ func (e *OrphanError) Error() string {
 	}
 	return "without Lockstep the garbage collector deletes claims in use: " + text +
 		`; to keep one: kubectl patch pvc NAME -n NAMESPACE --type=merge -p '` + protect.Disown +
-		`'; to let one go: kubectl lockstep release pvc/NAME -n NAMESPACE, and delete it; then run this again`
+		`'; to let one go: wait for what uses it to end, or kubectl lockstep release pvc/NAME -n NAMESPACE, and delete it; then run this again`
 }
 
 // Orphans are the claims whose deletion is refused and whose owners are all gone, or take

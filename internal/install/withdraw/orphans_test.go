@@ -61,7 +61,7 @@ func TestClaimsInUseWhoseOwnersAreGoneAreFound(t *testing.T) {
 		}
 		if len(got) > 0 {
 			text := (&OrphanError{got}).Error()
-			for _, part := range []string{"prod/data-db-0 (in use by StatefulSet/db; StatefulSet/db (UID 1), which owned it, is gone)", protect.Disown, "kubectl lockstep release pvc/NAME"} {
+			for _, part := range []string{"prod/data-db-0 (in use by StatefulSet/db; StatefulSet/db (UID 1), which owned it, is gone)", protect.Disown, "wait for what uses it to end, or kubectl lockstep release pvc/NAME"} {
 				if !strings.Contains(text, part) {
 					t.Errorf("%q lacks %q", text, part)
 				}
