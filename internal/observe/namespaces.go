@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -28,8 +29,8 @@ func (c *Claims) NamespaceNow(ctx context.Context, name string) (*metav1.Partial
 
 // NamespaceOf is NamespaceNow for claims of that namespace, all seen before: a reading
 // may be shared with others that were seen before it, and must not be changed. It is
-// shared only where the cache shows that very version: what is read in place of any other
-// is newer than the cache, and comes as an event; an older one would be the last word.
+// shared only where the cache shows that very version or an older one: what is newer than
+// the cache comes as an event, and what comes after it; an older one would be the last word.
 func (c *Claims) NamespaceOf(ctx context.Context, name string, claims []types.UID, now time.Time) (*metav1.PartialObjectMetadata, error) {
 	cached, err := c.Namespace(ctx, name)
 	if err != nil {
@@ -37,10 +38,22 @@ func (c *Claims) NamespaceOf(ctx context.Context, name string, claims []types.UI
 	}
 	return c.namespaces.in(name).of(inquiry[*metav1.PartialObjectMetadata]{
 		claims: claims, now: now,
-		fits: func(read *metav1.PartialObjectMetadata) bool { return read.ResourceVersion == cached.ResourceVersion },
+		fits: func(read *metav1.PartialObjectMetadata) bool {
+			return isAsNew(read.ResourceVersion, cached.ResourceVersion)
+		},
 		seen: func() ([]types.UID, error) { return c.seenIn(ctx, name) },
 		read: func() (*metav1.PartialObjectMetadata, error) { return c.NamespaceNow(ctx, name) },
 	})
+}
+
+// isAsNew tells whether a version is no older than another. That of what is not there is
+// older than none.
+func isAsNew(version, other string) bool {
+	if version == other {
+		return true
+	}
+	order, err := resourceversion.CompareResourceVersion(version, other)
+	return err == nil && order >= 0
 }
 
 // seenIn are the claims of a namespace that the cache shows.

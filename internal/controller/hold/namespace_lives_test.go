@@ -258,6 +258,29 @@ func TestAModeThatIsTakenBackAtOnceCounts(t *testing.T) {
 	}
 }
 
+// The caches lag: as long as they do, what was read is newer than what they show, and what
+// comes after it comes as an event.
+func TestClaimsShareAReadingThatIsNewerThanTheCaches(t *testing.T) {
+	l := newLagging(t)
+	l.shown(space("1", "observe"))
+	is := space("1", "hold")
+	l.is(is)
+	is.Labels[protect.ModeKey] = "barrier"
+	l.must(l.live.Update(t.Context(), is))
+	names := []string{"a", "b", "c"}
+	for _, name := range names {
+		l.both(heldByHand(name, "1"))
+	}
+	for _, name := range names {
+		if isHeld(l.pass(name)) {
+			t.Errorf("%s is held in mode barrier", name)
+		}
+	}
+	if l.reads != 1 {
+		t.Errorf("its namespace was read %d times for %d claims", l.reads, len(names))
+	}
+}
+
 // A claim that nobody has looked at yet, of a namespace that no cache has shown yet.
 func TestAClaimOfANamespaceUnseenStaysUnverified(t *testing.T) {
 	l := newLagging(t)
