@@ -55,20 +55,12 @@ func isLastPage(list runtime.Object) bool {
 // comes is no answer: another may not be read.
 func (c *contact) hearing(w watch.Interface, isWhole bool) watch.Interface {
 	h := &heard{Interface: w, events: make(chan watch.Event), stopped: make(chan struct{})}
-	go func() {
-		defer close(h.events)
-		for event := range w.ResultChan() {
-			isWhole = isWhole || endsInitial(event)
-			if isError := event.Type == watch.Error; isError || isWhole {
-				c.isLost.Store(isError)
-			}
-			select {
-			case h.events <- event:
-			case <-h.stopped:
-				return
-			}
+	go h.hear(func(event watch.Event) {
+		isWhole = isWhole || endsInitial(event)
+		if isError := event.Type == watch.Error; isError || isWhole {
+			c.isLost.Store(isError)
 		}
-	}()
+	})
 	return h
 }
 
@@ -87,6 +79,27 @@ type heard struct {
 	events  chan watch.Event
 	stopped chan struct{}
 	stop    sync.Once
+}
+
+// hear passes events on until there are no more, or nobody listens any more.
+func (h *heard) hear(tell func(watch.Event)) {
+	defer close(h.events)
+	for {
+		select {
+		case event, ok := <-h.Interface.ResultChan():
+			if !ok {
+				return
+			}
+			tell(event)
+			select {
+			case h.events <- event:
+			case <-h.stopped:
+				return
+			}
+		case <-h.stopped:
+			return
+		}
+	}
 }
 
 // ResultChan implements watch.Interface.
