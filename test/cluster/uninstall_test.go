@@ -28,6 +28,7 @@ func TestUninstallWithProtectedClaims(t *testing.T) {
 	pod := s.user("user", []string{"used"})
 	s.remove(used)
 	s.stays(used)
+	s.eventually("the scenes before have ended", s.alone) // while there is an operator that lets their claims go
 	s.check("stop the operator", bed.operator.kill())
 	t.Cleanup(func() {
 		if err := errors.Join(bed.operator.Install(), bed.operator.start()); err != nil {
@@ -46,7 +47,6 @@ func TestUninstallWithProtectedClaims(t *testing.T) {
 	}
 
 	s.remove(pod, client.GracePeriodSeconds(0))
-	s.eventually("the scenes before have ended", s.alone)
 	out, err = uninstall()
 	t.Logf("%s", out)
 	s.check("uninstall", err)
