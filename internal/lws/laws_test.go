@@ -339,7 +339,7 @@ func settledIsFixpoint(t *rapid.T, c *cluster, m *met) {
 	m.when("a set that becomes available", up && status.ReadyReplicas > 0)
 	m.when("a set that cannot", !up)
 	held := m.when("a set that is held", !up && lws.Paused(find[*lwsv1.LeaderWorkerSet](c, "w")))
-	checkWhole(t, c, up, hindered || held || strangePods(c))
+	checkWhole(t, c, up, hindered || held || strangePods(c) || stranded(c))
 }
 
 // others lets everybody but the operator act once.
@@ -366,7 +366,7 @@ func (c *cluster) collect() {
 // and that it is then what its spec says. A set is hindered when a pod of others
 // stood in the way of its workers: their StatefulSet backs off, and not for us.
 // And when somebody took the revision from a part of a group: what stands is
-// never relabelled.
+// never relabelled, nor made whole of a revision that is gone.
 func checkWhole(t *rapid.T, c *cluster, up, hindered bool) {
 	w := c.set("w")
 	seen := sortSet(w)
@@ -402,6 +402,22 @@ func relabelled(c *cluster) bool {
 	for name, object := range c.Objects {
 		part := strings.HasPrefix(name.Name, "w") && (name.Kind == identity.KindPod || name.Kind == identity.KindStatefulSet)
 		if key := object.GetLabels()[lwsv1.RevisionKey]; part && (key == "" || key == "x") {
+			return true
+		}
+	}
+	return false
+}
+
+// stranded tells whether a group lacks its workers and the revision to make them of, as
+// one of a former life can that was adopted: it takes its share of a rollout's budget.
+func stranded(c *cluster) bool {
+	keys := map[string]bool{}
+	for _, revision := range lwstest.All[*appsv1.ControllerRevision](c.Objects) {
+		keys[revision.Labels[lwsv1.RevisionKey]] = true
+	}
+	for _, leader := range lwstest.All[*corev1.Pod](c.Objects) {
+		workers := lwstest.Find[*appsv1.StatefulSet](c.FakeStore, leader.Name)
+		if lws.IsLeader(leader, "w") && workers == nil && !keys[leader.Labels[lwsv1.RevisionKey]] {
 			return true
 		}
 	}

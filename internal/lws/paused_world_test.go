@@ -58,7 +58,7 @@ func (w *rollingWorld) wanted(sts *appsv1.StatefulSet) int32 {
 func (w *rollingWorld) checkHeld() {
 	images := w.checkWholeGroups()
 	status, held := w.status(), condition(w.status(), progressing)
-	if says := held.Reason == lws.CodePaused; says != w.heldUp(status) {
+	if says := held.Reason == lws.CodePaused; says != w.heldUp() {
 		w.t.Fatalf("it says %v; groups run %v, the spec says %s", brief(status), images, w.image())
 	}
 	if held.Reason != lws.CodePaused {
@@ -82,14 +82,15 @@ func (w *rollingWorld) checkHeld() {
 }
 
 // heldUp tells whether groups lack what the spec asks for.
-func (w *rollingWorld) heldUp(status lwsv1.LeaderWorkerSetStatus) bool {
+func (w *rollingWorld) heldUp() bool {
 	truth := w.truth()
 	for _, g := range truth.Groups {
 		if int32(g.Index) < lws.Replicas(truth.Set) && g.Leader.Spec.Containers[0].Image != w.image() {
 			return true
 		}
 	}
-	return false
+	// Where groups are sent waits as a template does, and is in no revision.
+	return topology(truth.StatefulSet.Member()) != truth.Set.Annotations[lwsv1.ExclusiveKeyAnnotationKey]
 }
 
 // checkWholeGroups checks that every pod has its leader's image (S5), and counts

@@ -100,6 +100,14 @@ func (d *setDecision) actedUpon() bool {
 	return d.Set.Status.ObservedGeneration == d.Set.Generation && !waits
 }
 
+// groundless tells whether the revision that the leaders were last given is not there.
+// Until it is, or they are given another, a spec that was not acted upon is not said to
+// be: an edit would be taken for what the groups run, and never reach them.
+func (d *setDecision) groundless() bool {
+	key := d.statefulSetKey()
+	return key != "" && d.revisionWithKey(key) == nil
+}
+
 func (d *setDecision) adoptRevisions() {
 	for _, revision := range d.Revisions.Orphans {
 		if Exact(revision, d.Set.Name) {

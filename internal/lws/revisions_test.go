@@ -171,6 +171,17 @@ func TestALostRevisionDoesNotHideAChangeOfTheWorkers(t *testing.T) {
 			c.settleAll()
 			resume(c)
 		},
+		"while the new revision is refused": func(c *cluster) {
+			image(c, "image:2")
+			for _, lost := range revisions(c) {
+				delete(c.Objects, lwstest.NameOf(lost))
+			}
+			for range 2 {
+				for _, status := range of[action.WriteStatus](c.decideSet()) {
+					c.do(lws.Plan{Actions: []action.Action{status}})
+				}
+			}
+		},
 	} {
 		c := running(t, 2, 2, lwstest.Leader("leader:1"))
 		lost := revisions(c)[0]

@@ -22,7 +22,7 @@ func (d *setDecision) status() {
 	wanted := d.wantedConditions()
 	var turned bool
 	want.Conditions, turned = condition.Merge(have.Conditions, wanted, d.Set.Generation, d.Now)
-	if d.refusal == "" { // a spec that was refused has not been acted upon
+	if d.refusal == "" && !d.groundless() { // else the spec has not been acted upon
 		want.ObservedGeneration = d.Set.Generation
 	}
 	if equality.Semantic.DeepEqual(have, want) {
