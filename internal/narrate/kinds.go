@@ -11,7 +11,7 @@ import (
 
 var kindsAstray = prometheus.NewGauge(prometheus.GaugeOpts{
 	Name: "lockstep_protection_kinds_astray",
-	Help: "Kinds of workloads of protection.kinds in the configuration that hold less than they promise: they are not served, or a path leads nowhere on any workload there is.",
+	Help: "Kinds of workloads of protection.kinds in the configuration that hold less than they promise: they are not served, are of the whole cluster, or a path leads nowhere on any workload there is.",
 })
 
 // Kinds tells of descriptions of kinds that hold less than they promise.

@@ -17,6 +17,8 @@ type description struct {
 	mu    sync.Mutex
 	as    schema.GroupVersion
 	found map[string]bool
+	// placeless is set once one of them is in no namespace.
+	placeless bool
 }
 
 func describe(kind protect.Kind) *description {
@@ -28,6 +30,7 @@ func (d *description) of(object any) (protect.Want, error) {
 	if workload, ok := object.(*unstructured.Unstructured); ok {
 		d.mu.Lock()
 		d.kind.Found(workload, func(lead string) { d.found[lead] = true })
+		d.placeless = d.placeless || workload.GetNamespace() == ""
 		d.mu.Unlock()
 	}
 	return ofKind(d.kind)(object)
@@ -40,7 +43,7 @@ func (d *description) readAs(resource schema.GroupVersionResource) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.as, d.found = schema.GroupVersion{}, map[string]bool{}
+	d.as, d.found, d.placeless = schema.GroupVersion{}, map[string]bool{}, false
 	if resource.Resource != "" {
 		d.as = resource.GroupVersion()
 	}
@@ -50,7 +53,7 @@ func (d *description) readAs(resource schema.GroupVersionResource) {
 func (d *description) came(workloads int) protect.Described {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	came := protect.Described{Kind: d.kind, As: d.as, Workloads: workloads, Found: make(map[string]bool, len(d.found))}
+	came := protect.Described{Kind: d.kind, As: d.as, Workloads: workloads, Placeless: d.placeless, Found: make(map[string]bool, len(d.found))}
 	for lead := range d.found {
 		came.Found[lead] = true
 	}

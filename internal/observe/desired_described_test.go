@@ -14,14 +14,17 @@ import (
 func TestADescriptionIsJudgedByTheVersionThatIsRead(t *testing.T) {
 	v1, v2 := schema.GroupVersion{Group: "example.com", Version: "v1"}, schema.GroupVersion{Group: "example.com", Version: "v2"}
 	d := describe(protect.Kind{GroupVersionKind: v1.WithKind("Shard"), Templates: []string{"spec.template"}})
-	see := func(field string) {
+	seeIn := func(namespace, field string) {
 		t.Helper()
-		if _, err := d.of(&unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+		workload := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
 			field: map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "c"}}}},
-		}}}); err != nil {
+		}}}
+		workload.SetNamespace(namespace)
+		if _, err := d.of(workload); err != nil {
 			t.Fatal(err)
 		}
 	}
+	see := func(field string) { t.Helper(); seeIn("ns", field) }
 	for _, step := range []struct {
 		name string
 		do   func()
@@ -31,6 +34,8 @@ func TestADescriptionIsJudgedByTheVersionThatIsRead(t *testing.T) {
 		{"a workload of another make", func() { d.readAs(v1.WithResource("shards")); see("other") }, "read as example.com/v1"},
 		{"one as described", func() { see("template") }, ""},
 		{"another version", func() { d.readAs(v2.WithResource("shards")); see("other") }, "read as example.com/v2"},
+		{"one of the whole cluster", func() { seeIn("", "template") }, "is of the whole cluster: nothing is held for it"},
+		{"of namespaces again", func() { d.readAs(v1.WithResource("shards")); see("template") }, ""},
 		{"not served any more", func() { d.readAs(schema.GroupVersionResource{}) }, "is not served"},
 	} {
 		step.do()

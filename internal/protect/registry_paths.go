@@ -68,6 +68,9 @@ type Described struct {
 	As schema.GroupVersion
 	// Workloads is how many there are.
 	Workloads int
+	// Placeless is set when they are in no namespace, as those of a kind of the whole
+	// cluster are: no claim is beside them.
+	Placeless bool
 	// Found are the paths that led somewhere on one of them.
 	Found map[string]bool
 }
@@ -85,6 +88,9 @@ func (d Described) Complaint() string {
 	}
 	if d.Workloads == 0 {
 		return ""
+	}
+	if d.Placeless {
+		return fmt.Sprintf("kind %s of %s is of the whole cluster: nothing is held for it, since claims are looked for in the namespace of their workload. Describe in protection.kinds of the configuration the kind that it makes in namespaces instead", d.Kind.Kind, d.As)
 	}
 	var astray []string
 	for _, l := range d.leads() {
