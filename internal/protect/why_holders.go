@@ -94,6 +94,8 @@ func (c Case) because(e Explained, pod *corev1.Pod) string {
 		return "bound to node " + e.Node
 	case e.Reason == UnboundPod && c.recorded(e.UID):
 		return "about to be bound: the claim names it in its use record"
+	case e.Reason == UnboundPod && pod != nil && Gated(pod):
+		return c.gated()
 	case e.Reason == UnboundPod:
 		return "not bound; it does not hold, but will be stranded"
 	case e.Reason == BeingCopied:
@@ -106,6 +108,14 @@ func (c Case) because(e Explained, pod *corev1.Pod) string {
 		return "said on the claim; nothing enforces it now"
 	}
 	return "wants the claim, and keeps no finalizer"
+}
+
+// gated tells of a pod that mode strict keeps from the scheduler.
+func (c Case) gated() string {
+	if c.terminating() {
+		return "not bound; it does not hold, and is never written on a claim that is on its way out: it will be stranded under the gate " + UseGate
+	}
+	return "not bound; it waits under the gate " + UseGate + " until the operator has written it on all its claims, and does not hold before; if that lasts, see whether the operator runs"
 }
 
 // goesByItself tells of a finished pod whose workload is cleared away in time.

@@ -99,6 +99,15 @@ func TestWhy(t *testing.T) {
 			"do: wait some seconds; if it stays, see whether kube-controller-manager runs: it takes kubernetes.io/pvc-protection away",
 			"then: volume pv-data was not read: what happens to the data is unknown",
 		}},
+		{"a pod that may not be scheduled yet", caseOf(claim("data"), protect.Strict, []*corev1.Pod{pod("web", []string{"data"}, unbound, gated(protect.UseGate))}), []string{
+			"Free", "Pod/web: not bound; it waits under the gate " + protect.UseGate + " until the operator has written it on all its claims, and does not hold before; if that lasts, see whether the operator runs",
+			"then: volume pv-data was not read: what happens to the data is unknown",
+		}},
+		{"a pod that may not be scheduled on what goes", caseOf(claim("data", dying), protect.Strict, []*corev1.Pod{pod("web", []string{"data"}, unbound, gated(protect.UseGate))}), []string{
+			"Draining", "Pod/web: not bound; it does not hold, and is never written on a claim that is on its way out: it will be stranded under the gate " + protect.UseGate,
+			"do: wait some seconds; if it stays, see whether kube-controller-manager runs: it takes kubernetes.io/pvc-protection away",
+			"then: volume pv-data was not read: what happens to the data is unknown",
+		}},
 		{"a workload and its pod", caseOf(claim("data-db-0", dying), protect.Barrier, []*corev1.Pod{dbPod()}, db), []string{
 			"Doomed", "Pod/db-0: bound to node n1", "StatefulSet/db: wants the claim, and keeps no finalizer",
 			"do: delete Pod/db-0",
