@@ -84,7 +84,7 @@ func NewDesired(client kubernetes.Interface, foreign dynamic.Interface, kinds []
 
 // informer keeps the workloads of one kind, and tells what their events change.
 func (d *Desired) informer(lw cache.ListerWatcher, empty runtime.Object, of func(any) (protect.Want, error)) (cache.SharedIndexInformer, error) {
-	informer := cache.NewSharedIndexInformerWithOptions(lw, empty, cache.SharedIndexInformerOptions{
+	informer := cache.NewSharedIndexInformerWithOptions(enduring.over(lw), empty, cache.SharedIndexInformerOptions{
 		Indexers: cache.Indexers{indexNamed: namedBy, indexSeries: seriesOf},
 	})
 	if err := informer.SetTransform(workloadOf(of)); err != nil {

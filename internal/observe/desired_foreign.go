@@ -144,15 +144,22 @@ func (k *foreignKind) list(resource schema.GroupVersionResource) list {
 }
 
 func (k *foreignKind) listWatch(resource schema.GroupVersionResource) cache.ListerWatcher {
-	all := k.client.Resource(resource)
-	return cache.ToListWatcherWithWatchListSemantics(k.contact.over(&cache.ListWatch{
+	return cache.ToListWatcherWithWatchListSemantics(k.contact.over(everywhere(k.client, resource, "")), k.client)
+}
+
+// everywhere lists and watches a resource in all namespaces, as far as a selector goes.
+func everywhere(client dynamic.Interface, resource schema.GroupVersionResource, selector string) *cache.ListWatch {
+	all := client.Resource(resource)
+	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			options.LabelSelector = selector
 			return all.List(ctx, options)
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.LabelSelector = selector
 			return all.Watch(ctx, options)
 		},
-	}), k.client)
+	}
 }
 
 // indexerOf keeps the workloads of a reference's kind, or is nil.

@@ -32,7 +32,7 @@ func NewGated(ctx context.Context, config *rest.Config, options cache.Options) (
 		UnsafeDisableDeepCopy: &shared,
 		Transform:             trimGated,
 	}}
-	pods, err := cache.New(config, options)
+	pods, err := cache.New(config, Enduring(options))
 	if err != nil {
 		return nil, fmt.Errorf("watch pods without a node: %w", err)
 	}

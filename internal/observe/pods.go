@@ -58,7 +58,7 @@ func (p *Pods) Run(ctx context.Context, pods corev1client.PodInterface) {
 			return pods.Watch(ctx, o)
 		},
 	}
-	cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(p.contact.over(source), pods), &corev1.Pod{}, p.Sink(),
+	cache.NewReflectorWithOptions(enduring.over(cache.ToListWatcherWithWatchListSemantics(p.contact.over(source), pods)), &corev1.Pod{}, p.Sink(),
 		cache.ReflectorOptions{Name: "pods of claims"}).RunWithContext(ctx)
 }
 

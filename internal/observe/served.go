@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -194,8 +193,8 @@ func (s *Served) found(kind *servedKind, scheduler gang.Scheduler) (*watching, s
 // begin begins a watch of a kind.
 func (s *Served) begin(scheduler gang.Scheduler) (*watching, error) {
 	life, end := context.WithCancel(s.life)
-	informer := dynamicinformer.NewFilteredDynamicInformer(s.client, scheduler.Resource(), metav1.NamespaceAll, 0, cache.Indexers{},
-		func(o *metav1.ListOptions) { o.LabelSelector = lwsv1.SetNameLabelKey }).Informer()
+	source := cache.ToListWatcherWithWatchListSemantics(everywhere(s.client, scheduler.Resource(), lwsv1.SetNameLabelKey), s.client)
+	informer := cache.NewSharedIndexInformerWithOptions(enduring.over(source), &unstructured.Unstructured{}, cache.SharedIndexInformerOptions{})
 	filling, giveUp := context.WithTimeout(life, fillWithin)
 	w := &watching{SharedIndexInformer: informer, filling: filling, end: func() { giveUp(); end() }}
 	if err := informer.SetTransform(bare); err != nil {

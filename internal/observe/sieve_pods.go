@@ -96,5 +96,5 @@ func NewCache(config *rest.Config, options cache.Options) (cache.Cache, error) {
 		}
 		return toolscache.NewSharedIndexInformer(from, object, resync, indexers)
 	}
-	return cache.New(config, options)
+	return cache.New(config, Enduring(options))
 }

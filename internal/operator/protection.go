@@ -74,9 +74,9 @@ func (p *protection) watchPods(ctx context.Context, namespace string, options me
 
 // setupProtection adds the parts of protection to the manager.
 func (o *Options) setupProtection(mgr ctrl.Manager) error {
-	caches, err := cache.New(mgr.GetConfig(), cache.Options{
+	caches, err := cache.New(mgr.GetConfig(), observe.Enduring(cache.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), ByObject: observe.ProtectionCaches(),
-	})
+	}))
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,86 @@
+package observe
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+)
+
+// endurance is how a list or a watch asks again while no API server answers.
+//
+// A reflector waits longer after each failure, up to a minute, and forgets its failures
+// two minutes after the last one: several short absences of the API server in a row, as
+// in an upgrade of a control plane, and it comes back a minute after the server. So it is
+// told of none of them before it would forget: the pauses of all attempts are more than
+// two minutes together.
+type endurance struct {
+	first, longest time.Duration
+	attempts       int
+}
+
+var enduring = endurance{first: 250 * time.Millisecond, longest: 2 * time.Second, attempts: 75}
+
+// Enduring are options of a cache whose lists and watches outwait an API server that does
+// not answer.
+func Enduring(options cache.Options) cache.Options {
+	informer := options.NewInformer
+	if informer == nil {
+		informer = toolscache.NewSharedIndexInformer
+	}
+	options.NewInformer = func(from toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+		return informer(enduring.over(from), object, resync, indexers)
+	}
+	return options
+}
+
+// over is the same list and watch, asked for until somebody answers.
+func (e endurance) over(from toolscache.ListerWatcher) toolscache.ListerWatcher {
+	lw := toolscache.ToListerWatcherWithContext(from)
+	return toolscache.ToListWatcherWithWatchListSemantics(&toolscache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (list runtime.Object, err error) {
+			e.ask(ctx, func() error { list, err = lw.ListWithContext(ctx, options); return err })
+			return list, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (w watch.Interface, err error) {
+			e.ask(ctx, func() error { w, err = lw.WatchWithContext(ctx, options); return err })
+			return w, err
+		},
+	}, from)
+}
+
+// ask asks until there is an answer, be it an error, or no attempt is left.
+func (e endurance) ask(ctx context.Context, question func() error) {
+	pause := e.first
+	for range e.attempts {
+		if !isUnanswered(question()) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait.Jitter(pause, 0.5)):
+		}
+		pause = min(2*pause, e.longest)
+	}
+}
+
+// isUnanswered tells whether nobody was there to answer. What an API server says is an
+// answer, and so is a certificate that is not to be trusted.
+func isUnanswered(err error) bool {
+	var status apierrors.APIStatus
+	if err == nil || errors.As(err, &status) {
+		return false
+	}
+	var failed *net.OpError
+	return errors.As(err, &failed) || utilnet.IsProbableEOF(err) || utilnet.IsHTTP2ConnectionLost(err)
+}
