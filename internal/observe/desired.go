@@ -25,6 +25,7 @@ type Desired struct {
 	kinds   []*wantedKind
 	foreign []*foreignKind
 	changed []func(Wanting)
+	lineage *lineage
 }
 
 // Wanting is what changed: the claims that a workload names or named, and those whose
@@ -47,7 +48,7 @@ type wantedKind struct {
 // NewDesired returns a Desired that reads through the clients once it runs. The
 // kinds are those beside what is built in; a LeaderWorkerSet is known.
 func NewDesired(client kubernetes.Interface, foreign dynamic.Interface, kinds []protect.Kind) (*Desired, error) {
-	d := &Desired{}
+	d := &Desired{lineage: newLineage()}
 	apps, batch := client.AppsV1().RESTClient(), client.BatchV1().RESTClient()
 	for _, k := range []struct {
 		kind     identity.Kind
@@ -112,6 +113,7 @@ func (d *Desired) Follow(changed func(Wanting)) { d.changed = append(d.changed, 
 
 // tell tells of the claims that a workload wants or wanted, if that has changed.
 func (d *Desired) tell(was, is *workload) {
+	d.lineage.note(was, is)
 	if was != nil && is != nil && sameWant(was, is) {
 		return
 	}

@@ -72,7 +72,7 @@ func (h *Holds) Live(ctx context.Context, view protect.HoldView) (protect.HoldVi
 	if err != nil {
 		return view, err
 	}
-	view.World = stillWithout(view.World.GoneOwner, world)
+	view.World = stillWithout(view.World, world)
 	return view, nil
 }
 
@@ -89,15 +89,15 @@ func (h *Holds) LiveShared(ctx context.Context, view protect.HoldView) (protect.
 	if err != nil {
 		return view, err
 	}
-	view.World = stillWithout(view.World.GoneOwner, world)
+	view.World = stillWithout(view.World, world)
 	return view, nil
 }
 
 // stillWithout is a live world in which the owner that a claim was seen without is gone
 // still, if it is not there.
-func stillWithout(gone *identity.Ref, world protect.World) protect.World {
-	if gone != nil && !world.Knows(gone.UID) {
-		world.GoneOwner = gone
+func stillWithout(seen, world protect.World) protect.World {
+	if gone := seen.GoneOwner; gone != nil && !world.Knows(gone.UID) {
+		world.GoneOwner, world.OwnerWasOf = gone, seen.OwnerWasOf
 	}
 	return world
 }

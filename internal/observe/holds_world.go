@@ -24,9 +24,13 @@ func (h *Holds) world(claim *corev1.PersistentVolumeClaim) protect.World {
 	for _, wanting := range h.desired.of(claim.Namespace, claim.Name) {
 		w.workload(wanting)
 	}
-	return protect.World{
+	world := protect.World{
 		Pods: index, Desire: protect.NewDesire(claim.Namespace, w.wants), Links: w.links, Idle: h.settings.Idle, GoneOwner: h.goneOwner(claim),
 	}
+	if world.GoneOwner != nil {
+		world.OwnerWasOf = h.desired.lineage.of(world.GoneOwner.UID)
+	}
+	return world
 }
 
 // worldOf gathers the world of one claim.

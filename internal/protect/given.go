@@ -70,9 +70,13 @@ func givenBy(claim *corev1.PersistentVolumeClaim, owner types.UID) (at time.Time
 	return at, known
 }
 
+// clocksApart is by how much the clocks of API servers may differ: each notes its own time.
+const clocksApart = time.Minute
+
 // wasGivenBefore tells whether a claim was made, and given to an owner, before a moment,
 // for certain.
 func wasGivenBefore(claim *corev1.PersistentVolumeClaim, owner types.UID, moment time.Time) bool {
 	at, known := givenBy(claim, owner)
+	moment = moment.Add(-clocksApart)
 	return known && at.Before(moment) && claim.CreationTimestamp.Time.Before(moment) // which nobody can forge
 }

@@ -77,6 +77,8 @@ type World struct {
 	Idle  IdlePolicy
 	// GoneOwner is the claim's controller, if it is gone as far as can be seen.
 	GoneOwner *identity.Ref
+	// OwnerWasOf are the sets that it belonged to, as far as that was seen.
+	OwnerWasOf []types.UID
 }
 
 // Holders are those that hold a claim now, and those that are idle and would.

@@ -14,15 +14,35 @@ import (
 // It waits for their end. Were they held for it, both would wait for ever.
 
 // leftBehind tells whether a workload that makes the claim waits for the end of this one.
-// A StatefulSet that is gone may be one that somebody deleted under a set that lives: its
-// claims are of a former life for certain only where they were given to it before the set
-// was made. A claim may be older than that, and the set's own: of a backup, or kept by the
-// life before. In doubt they are held: that set waits, and nothing is lost.
 func (w World) leftBehind(c claimed, claim *corev1.PersistentVolumeClaim) bool {
 	if c.out != "" || w.GoneOwner == nil || !slices.Contains(c.leftTo, w.GoneOwner.Kind) {
 		return false
 	}
-	return w.GoneOwner.Kind != identity.KindStatefulSet || wasGivenBefore(claim, w.GoneOwner.UID, c.want.Since)
+	return w.GoneOwner.Kind != identity.KindStatefulSet || w.isOfFormerLife(c, claim)
+}
+
+// isOfFormerLife tells whether a claim of leaders, whose StatefulSet is gone, belonged to
+// a life of the set that is over. Somebody may have deleted that StatefulSet under the set
+// that lives, and the claim may be older than the set and its own: of a backup, kept by the
+// life before, or taken over with the StatefulSet by a set that was deleted alone and made
+// again. Whose the StatefulSet was is known to who saw it; else it is what was given away
+// before the set was made. In doubt it is none: that set waits, and nothing is lost.
+func (w World) isOfFormerLife(c claimed, claim *corev1.PersistentVolumeClaim) bool {
+	switch {
+	case slices.Contains(w.OwnerWasOf, c.want.Workload.UID):
+		return false
+	case len(w.OwnerWasOf) > 0:
+		return !claim.CreationTimestamp.After(c.want.Since) // nobody can make a life that is over of this one
+	}
+	return !w.wasHeldFor(c, claim) && wasGivenBefore(claim, w.GoneOwner.UID, c.want.Since)
+}
+
+// wasHeldFor tells whether the claim says that it is held for this very life of the
+// workload: who wrote that knew whose it is, and may know no more.
+func (w World) wasHeldFor(c claimed, claim *corev1.PersistentVolumeClaim) bool {
+	top, _ := w.Desire.top(c.want, w.Links)
+	return ParseWords(claim.Annotations[HoldersAnnotation]).Until.IsZero() &&
+		claim.Annotations[DigestAnnotation] == digest([]Holder{workloadHolder(c, top)})
 }
 
 // awaited tells whether any workload waits for the end of the claim.

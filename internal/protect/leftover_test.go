@@ -45,9 +45,9 @@ func TestWhatWasLeftBehindIsNotHeldForWhoWaitsForItsEnd(t *testing.T) {
 		state protect.State
 	}{
 		{"its own", "data-llama-1", "LeaderWorkerSet/llama", 0, deleting, nil, protect.Held},
-		{"a leader's, of a former set", "data-llama-1", "LeaderWorkerSet/llama", time.Second, keeping, gone("StatefulSet"), protect.Cooling},
+		{"a leader's, of a former set", "data-llama-1", "LeaderWorkerSet/llama", time.Hour, keeping, gone("StatefulSet"), protect.Cooling},
 		{"a leader's, of a set that lives, whose StatefulSet somebody deleted", "data-llama-1", "LeaderWorkerSet/llama", -time.Second, keeping, gone("StatefulSet"), protect.Held},
-		{"a leader's, of a former set perhaps, made within the same second", "data-llama-1", "LeaderWorkerSet/llama", 0, keeping, gone("StatefulSet"), protect.Held},
+		{"a leader's, of a former set perhaps, by clocks that may differ", "data-llama-1", "LeaderWorkerSet/llama", 30 * time.Second, keeping, gone("StatefulSet"), protect.Held},
 		{"a leader's, scaled away", "data-llama-1", "LeaderWorkerSet/llama", 0, deleting, gone("Pod"), protect.Free},
 		{"a leader's, scaled away, kept by now", "data-llama-1", "LeaderWorkerSet/llama", 0, keeping, gone("Pod"), protect.Cooling},
 		{"a leader's, scaled away, a stranger its last holder", "data-llama-1", "Deployment/shell", 0, deleting, gone("Pod"), protect.Cooling},
@@ -166,25 +166,26 @@ func TestWhenAClaimWasGivenAwayIsKnownForCertainOrNotAtAll(t *testing.T) {
 		edit func(*corev1.PersistentVolumeClaim)
 		want protect.State
 	}{
-		"before":             {func(c *corev1.PersistentVolumeClaim) { given(c, "before", noon.Add(-time.Minute)) }, protect.Cooling},
+		"before":             {func(c *corev1.PersistentVolumeClaim) { given(c, "before", noon.Add(-time.Hour)) }, protect.Cooling},
 		"since":              {func(c *corev1.PersistentVolumeClaim) { given(c, "before", noon.Add(time.Minute)) }, protect.Held},
 		"in the same second": {func(c *corev1.PersistentVolumeClaim) { given(c, "before", noon) }, protect.Held},
+		"in the same minute": {func(c *corev1.PersistentVolumeClaim) { given(c, "before", noon.Add(-30*time.Second)) }, protect.Held},
 		"nobody knows":       {func(c *corev1.PersistentVolumeClaim) { c.CreationTimestamp = metav1.NewTime(noon.Add(-time.Hour)) }, protect.Held},
-		"another, before":    {func(c *corev1.PersistentVolumeClaim) { given(c, "other", noon.Add(-time.Minute)) }, protect.Held},
+		"another, before":    {func(c *corev1.PersistentVolumeClaim) { given(c, "other", noon.Add(-time.Hour)) }, protect.Held},
 		"before, and since": {func(c *corev1.PersistentVolumeClaim) {
 			given(c, "before", noon.Add(time.Minute))
-			given(c, "before", noon.Add(-time.Minute))
+			given(c, "before", noon.Add(-time.Hour))
 		}, protect.Held},
 		"before it was made": {func(c *corev1.PersistentVolumeClaim) {
-			given(c, "before", noon.Add(-time.Minute))
+			given(c, "before", noon.Add(-time.Hour))
 			c.CreationTimestamp = metav1.NewTime(noon)
 		}, protect.Held},
 		"at a time not noted": {func(c *corev1.PersistentVolumeClaim) {
-			given(c, "before", noon.Add(-time.Minute))
+			given(c, "before", noon.Add(-time.Hour))
 			c.ManagedFields[0].Time = nil
 		}, protect.Held},
 		"before, as in memory": {func(c *corev1.PersistentVolumeClaim) {
-			given(c, "before", noon.Add(-time.Minute))
+			given(c, "before", noon.Add(-time.Hour))
 			c.ManagedFields = protect.Giving(c)
 		}, protect.Cooling},
 	} {
@@ -192,6 +193,37 @@ func TestWhenAClaimWasGivenAwayIsKnownForCertainOrNotAtAll(t *testing.T) {
 		controlledBy("StatefulSet", "before")(v.Claim)
 		v.World.GoneOwner = &identity.Ref{Kind: identity.KindStatefulSet, Name: "llama", UID: "before"}
 		tt.edit(v.Claim)
+		if d := protect.DecideHold(v); d.State != tt.want {
+			t.Errorf("%s: %s, want %s", name, d.State, tt.want)
+		}
+	}
+}
+
+// Who restarts knows no more whose a StatefulSet was that is gone. A set that took it over
+// is younger than its claims, which say that they were held for this very life; one that
+// cools was found to be of another.
+func TestAClaimThatWasHeldForThisVeryLifeIsHeldOn(t *testing.T) {
+	llama := protect.OfLeaderWorkerSet(set("llama", 2, 2), 0)
+	llama.Since = noon
+	former := llama
+	former.Workload.UID = "former"
+	digestOf := func(want protect.Want) string {
+		return protect.DecideHold(holdView(claim("data-llama-1"), want)).Annotations[protect.DigestAnnotation]
+	}
+	for name, tt := range map[string]struct {
+		words, digest string
+		wasOf         []types.UID
+		want          protect.State
+	}{
+		"held for this life":                           {"LeaderWorkerSet/llama", digestOf(llama), nil, protect.Held},
+		"held for the life before":                     {"LeaderWorkerSet/llama", digestOf(former), nil, protect.Cooling},
+		"held for this life, and cooling":              {"cooling until " + noon.Add(time.Minute).Format(time.RFC3339) + ": LeaderWorkerSet/llama", digestOf(llama), nil, protect.Cooling},
+		"held for this life, seen to be of another":    {"LeaderWorkerSet/llama", digestOf(llama), []types.UID{"former"}, protect.Cooling},
+		"held for the life before, seen to be of this": {"LeaderWorkerSet/llama", digestOf(former), []types.UID{"former", llama.Workload.UID}, protect.Held},
+	} {
+		v := holdView(claim("data-llama-1", annotated(protect.HoldersAnnotation, tt.words), annotated(protect.DigestAnnotation, tt.digest)), llama)
+		v.World.GoneOwner, v.World.OwnerWasOf = &identity.Ref{Kind: identity.KindStatefulSet, Name: "llama", UID: "before"}, tt.wasOf
+		given(v.Claim, "before", noon.Add(-time.Hour))
 		if d := protect.DecideHold(v); d.State != tt.want {
 			t.Errorf("%s: %s, want %s", name, d.State, tt.want)
 		}

@@ -1,0 +1,62 @@
+package observe
+
+import (
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/lru"
+
+	"lockstep.dev/lockstep/internal/identity"
+)
+
+const (
+	// keptLineages bounds the StatefulSets of which it is remembered whose they were.
+	keptLineages = 4096
+	// mostSets bounds the sets that one of them can have belonged to: there is one, or
+	// two where the set was deleted alone and made again.
+	mostSets = 8
+)
+
+// lineage remembers which sets a leader StatefulSet belonged to, that it does not belong
+// to any more or that is gone: the claims that were given to it are theirs, and of a set
+// that was made since they are left over. No clock tells that: a set that was deleted
+// alone, and made again, is younger than all that it takes over.
+type lineage struct {
+	mu   sync.Mutex
+	sets *lru.Cache // []types.UID by the UID of the StatefulSet
+}
+
+func newLineage() *lineage { return &lineage{sets: lru.New(keptLineages)} }
+
+// note takes notice of what a workload was before it changed. One that is gone is nil.
+func (l *lineage) note(was, is *workload) {
+	if was == nil || was.want.Workload.Kind != identity.KindStatefulSet || was.owner.Kind != identity.KindLeaderWorkerSet {
+		return
+	}
+	if is != nil && is.UID == was.UID && is.owner.UID == was.owner.UID {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	known := l.known(was.UID)
+	if !slices.Contains(known, was.owner.UID) && len(known) < mostSets {
+		known = append(slices.Clone(known), was.owner.UID)
+	}
+	l.sets.Add(was.UID, known)
+}
+
+// of are the sets that a StatefulSet belonged to, as far as that was seen.
+func (l *lineage) of(statefulSet types.UID) []types.UID {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.known(statefulSet)
+}
+
+func (l *lineage) known(statefulSet types.UID) []types.UID {
+	known, ok := l.sets.Get(statefulSet)
+	if !ok {
+		return nil
+	}
+	return known.([]types.UID)
+}
