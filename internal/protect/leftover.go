@@ -2,6 +2,7 @@ package protect
 
 import (
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,7 +19,13 @@ func (w World) leftBehind(c claimed, claim *corev1.PersistentVolumeClaim) bool {
 	if c.out != "" || w.GoneOwner == nil || !slices.Contains(c.leftTo, w.GoneOwner.Kind) {
 		return false
 	}
-	return w.GoneOwner.Kind != identity.KindStatefulSet || w.isOfFormerLife(c, claim)
+	return w.GoneOwner.Kind != identity.KindStatefulSet || isBuiltIn(w.GoneOwner) && w.isOfFormerLife(c, claim)
+}
+
+// isBuiltIn tells whether a StatefulSet is of the kind that leaders are made by: that waits
+// for no claim of another group's kind of that name.
+func isBuiltIn(statefulSet *identity.Ref) bool {
+	return statefulSet.APIVersion == "" || strings.HasPrefix(statefulSet.APIVersion, "apps/")
 }
 
 // isOfFormerLife tells whether a claim of leaders, whose StatefulSet is gone, belonged to

@@ -56,6 +56,7 @@ func TestWhatWasLeftBehindIsNotHeldForWhoWaitsForItsEnd(t *testing.T) {
 		{"a worker's, scaled away, its StatefulSet the last to go", "data-llama-1-1", "LeaderWorkerSet/llama, StatefulSet/llama-1", 0, deleting, &identity.Ref{Kind: identity.KindPod, Name: "llama-1", UID: "before"}, protect.Free},
 		{"a worker's, scaled away, another StatefulSet its last holder", "data-llama-1-1", "StatefulSet/llama-x", 0, deleting, gone("Pod"), protect.Cooling},
 		{"a worker's, whose StatefulSet is gone in a restart", "data-llama-1-1", "LeaderWorkerSet/llama", 0, deleting, gone("StatefulSet"), protect.Held},
+		{"given to a StatefulSet of another group", "data-llama-1", "LeaderWorkerSet/llama", time.Hour, deleting, &identity.Ref{Kind: "StatefulSet", APIVersion: "apps.kruise.io/v1beta1", Name: "llama", UID: "before"}, protect.Held},
 		{"given to something else", "data-llama-1", "LeaderWorkerSet/llama", 0, deleting, gone("Deployment"), protect.Held},
 		{"a StatefulSet's, scaled away", "data-llama-1", "StatefulSet/llama", 0, bare, gone("Pod"), protect.Free},
 		{"a StatefulSet's, of a former one", "data-llama-1", "StatefulSet/llama", 0, bare, gone("StatefulSet"), protect.Held},
