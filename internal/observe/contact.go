@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,9 +17,38 @@ import (
 // watch has failed, until another one answers: what came or changed meanwhile it does
 // not show, though it was full before. The webhook that converts a kind may be down, or
 // a permission gone.
-type contact struct{ isLost atomic.Bool }
+type contact struct {
+	isLost atomic.Bool
+	// wasThere: one has answered.
+	wasThere atomic.Bool
+	// found is when one answered again, or nil.
+	found atomic.Pointer[time.Time]
+}
 
-func (c *contact) note(err error) { c.isLost.Store(err != nil) }
+// takenInAfter is how long it takes until memory shows what came while contact was lost. No
+// word comes with the last of it.
+const takenInAfter = 5 * time.Second
+
+// lost tells whether the memory may lack what there is.
+func (c *contact) lost() bool {
+	if c.isLost.Load() {
+		return true
+	}
+	found := c.found.Load()
+	return found != nil && time.Since(*found) < takenInAfter
+}
+
+func (c *contact) note(err error) { c.lose(err != nil) }
+
+func (c *contact) lose(isLost bool) {
+	if !isLost && c.isLost.Load() && c.wasThere.Load() {
+		c.found.Store(new(time.Now()))
+	}
+	c.isLost.Store(isLost)
+	if !isLost {
+		c.wasThere.Store(true)
+	}
+}
 
 // over is the same list and watch, listened to.
 func (c *contact) over(lw *cache.ListWatch) *cache.ListWatch {
@@ -58,7 +88,7 @@ func (c *contact) hearing(w watch.Interface, isWhole bool) watch.Interface {
 	go h.hear(func(event watch.Event) {
 		isWhole = isWhole || endsInitial(event)
 		if isError := event.Type == watch.Error; isError || isWhole {
-			c.isLost.Store(isError)
+			c.lose(isError)
 		}
 	})
 	return h

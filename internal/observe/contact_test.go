@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -94,6 +96,46 @@ func TestContactIsLostUntilAListOrAWatchAnswers(t *testing.T) {
 	}
 	expect(false, "a watch from where the last one ended")
 	next.Stop()
+}
+
+// Who answers again has yet to be heard out: what came meanwhile is on its way into memory
+// when a list is there, and is to come yet when a watch goes on from where it ended.
+func TestContactIsLostUntilWhatCameMeanwhileIsTakenIn(t *testing.T) {
+	for name, again := range map[string]func(*contact){
+		"a list": func(c *contact) {
+			_, _ = c.over((&answering{}).lw()).ListWithContext(t.Context(), metav1.ListOptions{})
+		},
+		"a watch": func(c *contact) {
+			w, err := c.over((&answering{}).lw()).WatchWithContext(t.Context(), metav1.ListOptions{})
+			if err == nil {
+				w.Stop()
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := &contact{}
+				c.note(errors.New("not served in this way"))
+				again(c)
+				if c.lost() {
+					t.Error("it is lost before it ever was")
+				}
+				c.note(errors.New("timeout"))
+				again(c)
+				if !c.lost() {
+					t.Error("it is there again before anything was taken in")
+				}
+				time.Sleep(takenInAfter)
+				if c.lost() {
+					t.Error("it is lost for ever")
+				}
+				again(c)
+				if c.lost() {
+					t.Error("it is lost by being there")
+				}
+			})
+		})
+	}
 }
 
 // A kind that was read once and cannot be followed any more may have other workloads by

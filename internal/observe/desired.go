@@ -169,7 +169,7 @@ func (d *Desired) Unread() string { return strings.Join(d.unread(), ", ") }
 
 func (d *Desired) unread() (kinds []string) {
 	for _, k := range d.kinds {
-		if !k.informer.HasSynced() || k.contact.isLost.Load() {
+		if !k.informer.HasSynced() || k.contact.lost() {
 			kinds = append(kinds, k.resource)
 		}
 	}

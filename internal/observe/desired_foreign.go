@@ -69,7 +69,7 @@ func (k *foreignKind) informer() cache.SharedIndexInformer {
 // that is not served, and those of one that cannot be followed may be others by now.
 func (k *foreignKind) known() bool {
 	now := k.now.Load()
-	return now != nil && (now.watched == nil || now.watched.HasSynced() && !k.contact.isLost.Load())
+	return now != nil && (now.watched == nil || now.watched.HasSynced() && !k.contact.lost())
 }
 
 // run watches the kind whenever it is served.

@@ -73,7 +73,7 @@ func (p *Pods) Synced() bool {
 }
 
 // IsLost tells whether it cannot be kept filled now: there may be others than it shows.
-func (p *Pods) IsLost() bool { return p.contact.isLost.Load() }
+func (p *Pods) IsLost() bool { return p.contact.lost() }
 
 // AwaitSync waits until it has been filled once.
 func (p *Pods) AwaitSync(ctx context.Context) error {
