@@ -51,6 +51,7 @@ func TestHolds(t *testing.T) {
 			"made again, and claims of before bound then": boundSinceItWasMadeAgain,
 			"the leader StatefulSet of a set that stays":  leadersGoAndTheSetStays,
 			"that of a set with claims from before it":    olderClaimsThanTheSet,
+			"that of a set which took it over":            takenOverWithItsClaims,
 		} {
 			t.Run(name, func(t *testing.T) { aside(t); drill(t) })
 		}
@@ -277,6 +278,19 @@ func olderClaimsThanTheSet(t *testing.T) {
 	if !maps.Equal(is, claims) {
 		t.Fatalf("the set has claims %v, not those that were kept: %v", is, claims)
 	}
+	s.leadersGo(set, claims)
+}
+
+// takenOverWithItsClaims are what was given to the leader StatefulSet before the set was
+// made: it was deleted alone, and made again.
+func takenOverWithItsClaims(t *testing.T) {
+	s := newGuarded(t)
+	edits := volumes(deleteClaims, keepClaims)
+	set, claims := s.settle(2, 2, edits)
+	s.awaitOwner("LeaderWorkerSet")
+	s.outlastTheSecond()
+	l := s.recreate(set, s.newSet("a", 2, 2, imageA, edits, hasty), metav1.DeletePropagationOrphan)
+	set = s.awaitSettled(l.set)
 	s.leadersGo(set, claims)
 }
 
