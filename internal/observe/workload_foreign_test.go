@@ -83,6 +83,31 @@ func TestNoSetKeepsThoseOfOthersFromBeingRead(t *testing.T) {
 			}
 		})
 	}
+	for name, edit := range map[string]func(spec, template map[string]any){
+		"a claim's name": func(_, template map[string]any) {
+			template["volumeClaimTemplates"].([]any)[0].(map[string]any)["metadata"] = map[string]any{"name": int64(1)}
+		},
+		"a volume": func(_, template map[string]any) {
+			template["leaderTemplate"].(map[string]any)["spec"].(map[string]any)["volumes"] = []any{
+				map[string]any{"name": int64(1), "persistentVolumeClaim": map[string]any{"claimName": int64(7), "readOnly": "yes"}}, "none",
+			}
+		},
+		"a policy": func(_, template map[string]any) { template["persistentVolumeClaimRetentionPolicy"] = "Delete" },
+		"its parts": func(_, template map[string]any) {
+			template["persistentVolumeClaimRetentionPolicy"] = map[string]any{"whenScaled": true}
+		},
+		"amounts":  func(spec, template map[string]any) { spec["replicas"], template["size"] = "2", 1.5 },
+		"the spec": func(spec, _ map[string]any) { spec["leaderWorkerTemplate"] = "none" },
+	} {
+		if _, err := OfLeaderWorkerSet(asServed(edit)); err != nil {
+			t.Errorf("%s of another type: %v", name, err)
+		}
+	}
+	odd := asServed(func(_, _ map[string]any) {})
+	odd.Object["status"] = map[string]any{"replicas": "2", "started": []any{map[string]any{"pods": int64(5)}, "none"}}
+	if _, err := OfLeaderWorkerSet(odd); err != nil {
+		t.Errorf("a status of another type: %v", err)
+	}
 	more, err := OfLeaderWorkerSet(asServed(func(spec, _ map[string]any) { spec["replicas"] = int64(1) << 40 }))
 	if err != nil || more.Series[0].Spans[0].To < 1<<30 {
 		t.Errorf("more groups than there can be: %v, %v", more.Series, err)

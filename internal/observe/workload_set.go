@@ -30,23 +30,31 @@ func OfLeaderWorkerSet(object any) (protect.Want, error) {
 // implementation's, whose schema lets through what Go types cannot hold, and amounts that
 // take for ever to decode: one set would keep all others from being read.
 func wantingPart(set map[string]any) map[string]any {
-	spec := part(set["spec"], "replicas")
+	spec := numbers(set["spec"], "replicas")
 	all := member(set["spec"], "leaderWorkerTemplate")
-	template := part(all, "size", "persistentVolumeClaimRetentionPolicy")
+	template := numbers(all, "size")
+	template["persistentVolumeClaimRetentionPolicy"] = texts(member(all, "persistentVolumeClaimRetentionPolicy"), "whenDeleted", "whenScaled")
 	for _, role := range []string{"leaderTemplate", "workerTemplate"} {
 		if pod := member(all, role); pod != nil {
-			volumes := partsOf(member(member(pod, "spec"), "volumes"), "name", "persistentVolumeClaim")
-			template[role] = map[string]any{"spec": map[string]any{"volumes": volumes}}
+			template[role] = map[string]any{"spec": map[string]any{"volumes": each(member(member(pod, "spec"), "volumes"), namingVolume)}}
 		}
 	}
-	claims := partsOf(member(all, "volumeClaimTemplates"), "metadata")
-	for _, claim := range claims {
-		claim.(map[string]any)["metadata"] = part(member(claim, "metadata"), "name")
-	}
-	template["volumeClaimTemplates"], spec["leaderWorkerTemplate"] = claims, template
-	status := part(set["status"], "replicas")
-	status["started"] = partsOf(member(set["status"], "started"), "pods")
+	template["volumeClaimTemplates"] = each(member(all, "volumeClaimTemplates"), func(claim any) map[string]any {
+		return map[string]any{"metadata": texts(member(claim, "metadata"), "name")}
+	})
+	spec["leaderWorkerTemplate"] = template
+	status := numbers(set["status"], "replicas")
+	status["started"] = each(member(set["status"], "started"), func(group any) map[string]any { return texts(group, "pods") })
 	return map[string]any{"metadata": set["metadata"], "spec": spec, "status": status}
+}
+
+// namingVolume is a volume of a pod with nothing but the claim that it names.
+func namingVolume(volume any) map[string]any {
+	kept := texts(volume, "name")
+	if claim := texts(member(volume, "persistentVolumeClaim"), "claimName"); len(claim) > 0 {
+		kept["persistentVolumeClaim"] = claim
+	}
+	return kept
 }
 
 // member is a field of an object, or nil.
@@ -55,27 +63,35 @@ func member(object any, field string) any {
 	return fields[field]
 }
 
-// part is an object with no other fields than these. Numbers are no greater than an int32.
-func part(object any, fields ...string) map[string]any {
+// texts are those of the fields of an object that are texts.
+func texts(object any, fields ...string) map[string]any {
 	kept := map[string]any{}
 	for _, field := range fields {
-		switch value := member(object, field).(type) {
-		case nil:
-		case int64:
-			kept[field] = max(math.MinInt32, min(value, math.MaxInt32))
-		default:
-			kept[field] = value
+		if text, ok := member(object, field).(string); ok {
+			kept[field] = text
 		}
 	}
 	return kept
 }
 
-// partsOf are the objects of a list, each with no other fields than these.
-func partsOf(list any, fields ...string) []any {
-	objects, _ := list.([]any)
-	kept := make([]any, len(objects))
-	for i := range objects {
-		kept[i] = part(objects[i], fields...)
+// numbers are those of the fields of an object that are whole numbers, no greater than an
+// int32.
+func numbers(object any, fields ...string) map[string]any {
+	kept := map[string]any{}
+	for _, field := range fields {
+		if number, ok := member(object, field).(int64); ok {
+			kept[field] = max(math.MinInt32, min(number, math.MaxInt32))
+		}
+	}
+	return kept
+}
+
+// each is a list of what is kept of the members of another one.
+func each(list any, keep func(any) map[string]any) []any {
+	members, _ := list.([]any)
+	kept := make([]any, len(members))
+	for i := range members {
+		kept[i] = keep(members[i])
 	}
 	return kept
 }
