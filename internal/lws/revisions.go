@@ -92,22 +92,6 @@ func (d *setDecision) lostRevision(key string, data []byte) bool {
 	return d.actedUpon() && leadersRun(sts, &desired)
 }
 
-// actedUpon tells whether the status says that the spec as it is was acted upon: it
-// was seen, and no template of it was told to wait.
-func (d *setDecision) actedUpon() bool {
-	updating, _ := conditionOf(d.Set.Status.Conditions, string(lwsv1.LeaderWorkerSetUpdateInProgress))
-	waits := updating.Status == metav1.ConditionTrue && updating.Reason == CodePaused
-	return d.Set.Status.ObservedGeneration == d.Set.Generation && !waits
-}
-
-// groundless tells whether the revision that the leaders were last given is not there.
-// Until it is, or they are given another, a spec that was not acted upon is not said to
-// be: an edit would be taken for what the groups run, and never reach them.
-func (d *setDecision) groundless() bool {
-	key := d.statefulSetKey()
-	return key != "" && d.revisionWithKey(key) == nil
-}
-
 func (d *setDecision) adoptRevisions() {
 	for _, revision := range d.Revisions.Orphans {
 		if Exact(revision, d.Set.Name) {

@@ -182,16 +182,64 @@ func TestALostRevisionDoesNotHideAChangeOfTheWorkers(t *testing.T) {
 				}
 			}
 		},
+		"while a failure was written down before all else": func(c *cluster) {
+			lwstest.Edit(c.FakeStore, "w-1-1", crash)
+			image(c, "image:2")
+			c.do(lws.Plan{Finding: c.decideGroup("w-1").Finding})
+			plan := c.decideSet()
+			plan.Actions = plan.Actions[:1]
+			c.do(plan)
+		},
+		"after a rollout that was paused went on and was refused": func(c *cluster) {
+			pause(c)
+			image(c, "image:2")
+			c.settleAll()
+			resume(c)
+			c.refused()
+		},
+		"refused, after a rollout that was paused went on": func(c *cluster) {
+			pause(c)
+			image(c, "image:2")
+			c.settleAll()
+			resume(c)
+			for _, lost := range revisions(c) {
+				delete(c.Objects, lwstest.NameOf(lost))
+			}
+			c.refused()
+		},
+		"while claims of groups that are scaled away are seen to first": func(c *cluster) {
+			image(c, "image:2")
+			c.spec(func(spec *lwsv1.LeaderWorkerSetSpec) { spec.Replicas = lwstest.Ptr[int32](1) })
+			lwstest.Drop[*corev1.Pod](c.FakeStore, "w-1")
+			for range 3 {
+				c.do(c.decideSet())
+			}
+		},
 	} {
-		c := running(t, 2, 2, lwstest.Leader("leader:1"))
+		c := running(t, 2, 2, lwstest.Leader("leader:1"), lwstest.Policy(lwsv1.RecreateGroupOnPodRestart), lwstest.Volumes(retainClaims, deleteClaims))
 		lost := revisions(c)[0]
 		meanwhile(c)
-		delete(c.Objects, lwstest.NameOf(lost))
+		if find[*appsv1.StatefulSet](c, "w").Labels[lwsv1.RevisionKey] != lost.Labels[lwsv1.RevisionKey] {
+			t.Fatalf("invalid run: %s: the leaders were given the change", name)
+		}
+		for _, lost := range revisions(c) {
+			delete(c.Objects, lwstest.NameOf(lost))
+		}
 		c.settleAll()
 		if got := find[*corev1.Pod](c, "w-0-1").Spec.Containers[0].Image; got != "image:2" {
 			t.Errorf("%s: workers run %s", name, got)
 		}
 	}
+}
+
+// refused has the API server refuse what the spec asks for, which the status tells.
+func (c *cluster) refused() {
+	w := c.set("w")
+	w.Refusal, _ = lws.RefusalOf(forbidden("no"), c.Now)
+	for _, status := range of[action.WriteStatus](lws.DecideSet(w)) {
+		c.do(lws.Plan{Actions: []action.Action{status}})
+	}
+	c.pass(lws.RetryRefusedAfter)
 }
 
 func TestARevisionCountsOnlyIfItIsGenuineAndOurs(t *testing.T) {

@@ -22,9 +22,7 @@ func (d *setDecision) status() {
 	wanted := d.wantedConditions()
 	var turned bool
 	want.Conditions, turned = condition.Merge(have.Conditions, wanted, d.Set.Generation, d.Now)
-	if d.refusal == "" && !d.groundless() { // else the spec has not been acted upon
-		want.ObservedGeneration = d.Set.Generation
-	}
+	want.ObservedGeneration = d.generationSeenTo(want.Conditions)
 	if equality.Semantic.DeepEqual(have, want) {
 		return
 	}
