@@ -13,6 +13,9 @@ func (c Case) deletion(e Explanation) []Suggestion {
 		return nil
 	}
 	on := c.Claim.Name + " -n " + c.Claim.Namespace
+	if c.unverified() {
+		return []Suggestion{{Do: "see that an operator runs, and leads: seconds later the claim says who holds it, or lets itself be deleted"}}
+	}
 	return []Suggestion{
 		{Do: "delete it once nothing holds it: " + lasting(e), Command: "kubectl delete pvc " + on},
 		{Do: "or have the operator delete it then", Command: fmt.Sprintf("kubectl annotate pvc %s %s=%s", on, IntentAnnotation, c.Claim.UID)},

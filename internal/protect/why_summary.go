@@ -113,7 +113,10 @@ func onNode(pod identity.Ref, node string) string { return fmt.Sprintf("%s on no
 
 func (c Case) inUse(e Explanation) string {
 	holders := plain(e.Holders)
-	names := cmp.Or(namedHolders(told(holders)), said(c.Claim.Annotations[HoldersAnnotation]), namedHolders(holders))
+	if e.Refused && c.unverified() && len(holders) == 0 {
+		return "has not been looked at by an operator: a DELETE is refused until one has"
+	}
+	names := cmp.Or(namedHolders(told(holders)), c.toldNames(), namedHolders(holders))
 	text := "is in use by " + names
 	keeping := holding(e)
 	switch {
@@ -126,6 +129,17 @@ func (c Case) inUse(e Explanation) string {
 	}
 	return text + ": a DELETE would be accepted, and take the claim " + taken(e)
 }
+
+// toldNames are those that the words on the claim name.
+func (c Case) toldNames() string {
+	if c.unverified() {
+		return ""
+	}
+	return said(c.Claim.Annotations[HoldersAnnotation])
+}
+
+// unverified tells whether the words on the claim are those of its birth, and name nobody.
+func (c Case) unverified() bool { return c.Claim.Annotations[HoldersAnnotation] == Unverified }
 
 // holding are those that truly keep the claim.
 func holding(e Explanation) []string {

@@ -41,7 +41,9 @@ func TestSummary(t *testing.T) {
 		{"held by one who is not known here", caseOf(claim("data", annotated(protect.HoldersAnnotation, "RayCluster/x, +2")), protect.Hold, nil), nil,
 			"is in use by RayCluster/x: a DELETE is refused"},
 		{"nobody has looked", caseOf(claim("data", annotated(protect.HoldersAnnotation, "unverified")), protect.Hold, nil), nil,
-			"is in use by unverified: a DELETE is refused"},
+			"has not been looked at by an operator: a DELETE is refused until one has"},
+		{"nobody has looked, and it is wanted", caseOf(claim("data-db-0", annotated(protect.HoldersAnnotation, "unverified")), protect.Hold, nil, db), nil,
+			"is in use by StatefulSet/db: a DELETE is refused"},
 		{"words, and no policies", caseOf(claim("data-db-0", annotated(protect.HoldersAnnotation, "StatefulSet/db")), protect.Hold, nil, db),
 			func(c *protect.Case) { c.Unguarded = true }, "is in use by StatefulSet/db: a DELETE would be accepted, and take the claim at once"},
 		{"cooling", caseOf(claim("data", annotated(protect.HoldersAnnotation, "cooling until 2026-11-21T12:05:00Z: StatefulSet/db")), protect.Hold, nil), nil,
@@ -255,6 +257,7 @@ func TestHowAClaimIsDeletedThatRefusesIt(t *testing.T) {
 	}{
 		{"held", held, "a hold outlives the last holder by 5 minutes, unless configured otherwise", []string{now, later}},
 		{"cooling", cooling, "its hold lasts until 2026-11-21T12:05:00Z", []string{now, later}},
+		{"nobody has looked", caseOf(claim("data", annotated(protect.HoldersAnnotation, protect.Unverified)), protect.Hold, nil), "or lets itself be deleted", []string{""}},
 		{"asked for already", asked, "", nil},
 		{"not refused", caseOf(claim("data"), protect.Barrier, nil), "", nil},
 		{"on its way out", caseOf(claim("data", dying), protect.Barrier, nil), "", nil},
