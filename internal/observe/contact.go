@@ -109,6 +109,8 @@ type heard struct {
 	events  chan watch.Event
 	stopped chan struct{}
 	stop    sync.Once
+	// ends is when it may end, or zero for at any time.
+	ends time.Time
 }
 
 // hear passes events on until there are no more, or nobody listens any more.
@@ -118,6 +120,7 @@ func (h *heard) hear(tell func(watch.Event)) {
 		select {
 		case event, ok := <-h.Interface.ResultChan():
 			if !ok {
+				h.last()
 				return
 			}
 			tell(event)
@@ -129,6 +132,14 @@ func (h *heard) hear(tell func(watch.Event)) {
 		case <-h.stopped:
 			return
 		}
+	}
+}
+
+// last waits until it may end.
+func (h *heard) last() {
+	select {
+	case <-time.After(time.Until(h.ends)):
+	case <-h.stopped:
 	}
 }
 

@@ -26,9 +26,11 @@ import (
 type endurance struct {
 	first, longest time.Duration
 	attempts       int
+	// least is for how long a watch lasts.
+	least time.Duration
 }
 
-var enduring = endurance{first: 250 * time.Millisecond, longest: 2 * time.Second, attempts: 75}
+var enduring = endurance{first: 250 * time.Millisecond, longest: 2 * time.Second, attempts: 75, least: 1100 * time.Millisecond}
 
 // Enduring are options of a cache whose lists and watches outwait an API server that does
 // not answer.
@@ -53,9 +55,20 @@ func (e endurance) over(from toolscache.ListerWatcher) toolscache.ListerWatcher 
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (w watch.Interface, err error) {
 			e.ask(ctx, func() error { w, err = lw.WatchWithContext(ctx, options); return err })
-			return w, err
+			if err != nil {
+				return nil, err
+			}
+			return e.lasting(w), nil
 		},
 	}, from)
+}
+
+// lasting is a watch that ends no sooner than a reflector takes for a failure: a server
+// that has just come back may go again.
+func (e endurance) lasting(w watch.Interface) watch.Interface {
+	h := &heard{Interface: w, events: make(chan watch.Event), stopped: make(chan struct{}), ends: time.Now().Add(e.least)}
+	go h.hear(func(watch.Event) {})
+	return h
 }
 
 // ask asks until there is an answer, be it an error, or no attempt is left.

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 )
@@ -40,7 +41,7 @@ func TestOnlyWhatNobodyAnsweredIsAskedAgain(t *testing.T) {
 		lw := endurance{first: 1, longest: 1, attempts: 3}.over(&cache.ListWatch{
 			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
 				asked++
-				return nil, tt.err
+				return watch.NewFake(), tt.err
 			},
 		})
 		_, err := cache.ToListerWatcherWithContext(lw).WatchWithContext(t.Context(), metav1.ListOptions{})
@@ -87,6 +88,49 @@ func TestAnAbsentAPIServerIsOutwaited(t *testing.T) {
 	case <-answered:
 	case <-time.After(time.Minute):
 		t.Fatalf("asked %d times in a minute", asked)
+	}
+}
+
+// A reflector takes a watch that ends at once for a failure.
+func TestAWatchThatEndsAtOnceIsNoFailure(t *testing.T) {
+	watched := 0
+	lasted := make(chan struct{})
+	source := &cache.ListWatch{
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) { return &corev1.PodList{}, nil },
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			if o.SendInitialEvents != nil {
+				return nil, apierrors.NewInvalid(schema.GroupKind{}, "", nil)
+			}
+			w := watch.NewFake()
+			if watched++; watched < 4 {
+				w.Stop()
+			} else {
+				close(lasted)
+			}
+			return w, nil
+		},
+	}
+	go cache.NewReflectorWithOptions(enduring.over(source), &corev1.Pod{}, cache.NewStore(cache.MetaNamespaceKeyFunc), cache.ReflectorOptions{
+		Backoff: &wait.Backoff{Duration: time.Hour, Steps: 10},
+	}).RunWithContext(t.Context())
+	select {
+	case <-lasted:
+	case <-time.After(time.Minute):
+		t.Fatalf("watched %d times in a minute", watched)
+	}
+}
+
+func TestAWatchPassesOnWhatItIsToldUntilItIsStopped(t *testing.T) {
+	source := watch.NewFake()
+	w := endurance{least: time.Hour}.lasting(source)
+	go source.Add(&corev1.Pod{})
+	if event := <-w.ResultChan(); event.Type != watch.Added {
+		t.Errorf("heard %v", event)
+	}
+	source.Stop()
+	w.Stop()
+	if event, ok := <-w.ResultChan(); ok {
+		t.Errorf("heard %v", event)
 	}
 }
 
