@@ -333,6 +333,14 @@ func (s *guarded) leadersGo(set *lwsv1.LeaderWorkerSet, claims map[string]types.
 	})
 	s.outlastTheGrace()
 	s.awaitHeld(slices.Collect(maps.Keys(claims))...)
+	for name, uid := range claims {
+		claim := &corev1.PersistentVolumeClaim{}
+		s.check("read claim "+name, s.client.Get(s.Context(), types.NamespacedName{Namespace: s.namespace, Name: name}, claim))
+		words := claim.Annotations[protect.HoldersAnnotation]
+		if claim.UID != uid || !protect.ParseWords(words).Until.IsZero() {
+			s.Errorf("claim %s is %s, not %s, and says %q", name, claim.UID, uid, words)
+		}
+	}
 	for name := range claims {
 		s.patch(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}}, `{"metadata":{"ownerReferences":null}}`)
 	}
