@@ -48,6 +48,29 @@ func TestAnOrphanedWorkerStatefulSetIsAdopted(t *testing.T) {
 	}
 }
 
+// A revision is needed to make workers, not to keep those that run: their group was not
+// ready for ever, and held up the rollout that would have replaced it.
+func TestAnOrphanedWorkerStatefulSetIsAdoptedThoughItsRevisionIsLost(t *testing.T) {
+	c := running(t, 1, 2)
+	lwstest.Edit(c.FakeStore, "w-0", func(sts *appsv1.StatefulSet) { sts.OwnerReferences = nil })
+	for _, lost := range revisions(c) {
+		delete(c.Objects, lwstest.NameOf(lost))
+	}
+	one[action.Apply](t, c.decideGroup("w-0"))
+}
+
+// While they waited to be adopted, the set told its user to remove the workers, as if
+// they were somebody else's.
+func TestWorkersThatAreAboutToBeAdoptedAreInNobodysWay(t *testing.T) {
+	c := running(t, 1, 2)
+	lwstest.Edit(c.FakeStore, "w-0", func(sts *appsv1.StatefulSet) { sts.OwnerReferences = nil })
+	for name, plan := range map[string]lws.Plan{"set": c.decideSet(), "group": c.decideGroup("w-0")} {
+		if conflict, told := waitFor(plan, lws.CodeNameConflict); told {
+			t.Errorf("the %s tells: %s", name, conflict.Sentence)
+		}
+	}
+}
+
 func TestAStatefulSetWithoutARevisionIsNoOrphan(t *testing.T) {
 	c := running(t, 1, 2)
 	lwstest.Edit(c.FakeStore, "w-0", func(sts *appsv1.StatefulSet) {

@@ -92,6 +92,9 @@ func (g Group) conflicts(set *lwsv1.LeaderWorkerSet) []conflict {
 		if len(g.Workers.Squatters) > 0 {
 			break // that StatefulSet's own pods: told of already
 		}
+		if sts := g.Workers.Orphan(); sts != nil && metav1.IsControlledBy(pod, sts) {
+			continue // it is adopted, and its pods with it
+		}
 		if _, ordinal := identity.ParentAndOrdinal(pod.Name); ordinal >= 1 && int32(ordinal) < SizeOf(g.Leader, set) {
 			cost := fmt.Sprintf("group %d lacks worker %d", g.Index, ordinal)
 			found = append(found, takenByPod(pod, g.Leader, g.workerSelector(set.Name), cost))

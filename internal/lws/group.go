@@ -40,6 +40,7 @@ func DecideGroup(w GroupSnapshot) Plan {
 		(*groupDecision).ownService,
 		(*groupDecision).scheduledAsGang,
 		(*groupDecision).standing,
+		(*groupDecision).adoption,
 		(*groupDecision).revision,
 		(*groupDecision).startup,
 		(*groupDecision).workers,
@@ -170,18 +171,24 @@ func (d *groupDecision) standing() bool {
 	return false
 }
 
-// workers makes the worker StatefulSet, or adopts the one that an earlier leader
-// was made to leave behind.
+// adoption takes the worker StatefulSet that an earlier leader was made to leave behind,
+// whether or not anybody still knows what it was made of.
+func (d *groupDecision) adoption() bool {
+	sts := d.Workers.Orphan()
+	if sts == nil {
+		return true
+	}
+	d.plan.do(adopt(identity.RefOf(identity.KindStatefulSet, sts), identity.RefOf(identity.KindPod, d.Leader), &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{OwnerReferences: ownedByLeader(d.Leader)},
+	}))
+	return false
+}
+
+// workers makes the worker StatefulSet.
 func (d *groupDecision) workers() bool {
 	leader := identity.RefOf(identity.KindPod, d.Leader)
 	if sts := d.astray(); sts != nil {
 		d.replaceWorkers(sts)
-		return false
-	}
-	if sts := d.Workers.Orphan(); sts != nil {
-		d.plan.do(adopt(identity.RefOf(identity.KindStatefulSet, sts), leader, &appsv1.StatefulSet{
-			ObjectMeta: metav1.ObjectMeta{OwnerReferences: ownedByLeader(d.Leader)},
-		}))
 		return false
 	}
 	if Size(d.restored) <= 1 || !d.Workers.Empty() {
