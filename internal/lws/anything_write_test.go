@@ -81,18 +81,19 @@ func (w *anyWorld) write(a action.Action) error {
 	return nil
 }
 
-func (w *anyWorld) remember(a action.Action) {
-	set := lwstest.Find[*lwsv1.LeaderWorkerSet](w.FakeStore, "w")
-	sts := lwstest.Find[*appsv1.StatefulSet](w.FakeStore, "w")
+// remember is what the operator remembers of what it has written.
+func (c *cluster) remember(a action.Action) {
+	set := lwstest.Find[*lwsv1.LeaderWorkerSet](c.FakeStore, "w")
+	sts := lwstest.Find[*appsv1.StatefulSet](c.FakeStore, "w")
 	switch a := a.(type) {
 	case action.Delete:
-		w.memory.Ended(a.Object.UID, w.Now)
+		c.memory.Ended(a.Object.UID, c.Now)
 	case action.WriteStatus:
-		w.memory.StatusWritten(set, w.Now)
-		w.memory.StatusGiven(set, a.Status)
+		c.memory.StatusWritten(set, c.Now)
+		c.memory.StatusGiven(set, a.Status)
 	case action.Apply:
 		if object, ok := a.Object.(*appsv1.StatefulSet); ok && set != nil && sts != nil && object.Annotations[lws.AppliedAnnotationKey] != "" {
-			w.memory.Applied(set, lws.Applied{UID: sts.UID, Generation: sts.Generation, Fingerprint: object.Annotations[lws.AppliedAnnotationKey]})
+			c.memory.Applied(set, lws.Applied{UID: sts.UID, Generation: sts.Generation, Fingerprint: object.Annotations[lws.AppliedAnnotationKey]})
 		}
 	}
 }
