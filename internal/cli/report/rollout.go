@@ -65,7 +65,7 @@ func lacking(s survey.Survey) string {
 	set, stands := s.Set.Set, s.Standing
 	switch {
 	case set.Status.ObservedGeneration < set.Generation:
-		return fmt.Sprintf("waiting for the operator to see generation %d of %s; it has seen %d", set.Generation, set.Name, set.Status.ObservedGeneration)
+		return fmt.Sprintf("waiting for the operator to act on generation %d of %s; it has acted on %d", set.Generation, set.Name, set.Status.ObservedGeneration)
 	case lws.Paused(set) && (stands.Pending || stands.TargetUpdated < stands.Target):
 		return pausedAt(s)
 	case stands.Pending:

@@ -54,7 +54,7 @@ func TestWhatARolloutWaitsFor(t *testing.T) {
 	}{
 		{"nothing", func(*survey.Survey) {}, `leaderworkerset "llama" successfully rolled out: 10 groups at revision 4`, true},
 		{"an operator that has not looked", func(s *survey.Survey) { s.Set.Set.Generation = 8 },
-			"waiting for the operator to see generation 8 of llama; it has seen 7", false},
+			"waiting for the operator to act on generation 8 of llama; it has acted on 7", false},
 		{"groups of the old revision", func(s *survey.Survey) { s.Standing.TargetUpdated, s.Standing.TargetReady = 7, 6 },
 			"waiting for 3 of 10 groups to be updated to revision 4 (" + key + ")", false},
 		{"a revision that is not made yet", func(s *survey.Survey) {
