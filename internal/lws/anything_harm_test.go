@@ -115,16 +115,20 @@ func (w *anyWorld) stranger() *corev1.Service {
 }
 
 // loseRevision loses the revision that the spec still says, under the eyes of the
-// operator. Nobody could tell any more what another one said.
+// operator, or all that there are, whatever the operator is at.
 func (w *anyWorld) loseRevision() {
 	set := lwstest.Find[*lwsv1.LeaderWorkerSet](w.FakeStore, "w")
 	if set == nil || set.DeletionTimestamp != nil {
 		return
 	}
+	all := w.met.when("all revisions lost", rapid.Bool().Draw(w.t, "all"))
 	for _, revision := range revisions(w.cluster) {
-		if metav1.IsControlledBy(revision, set) && lws.Agrees(set, revision.Data.Raw) {
+		if !metav1.IsControlledBy(revision, set) || !all && !lws.Agrees(set, revision.Data.Raw) {
+			continue
+		}
+		w.Remove(revision, metav1.DeletePropagationBackground)
+		if !all {
 			w.met.when("a revision lost", true)
-			w.Remove(revision, metav1.DeletePropagationBackground)
 			w.restart()
 			w.lookAtSet(false)
 		}

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"pgregory.net/rapid"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/act"
@@ -60,17 +61,22 @@ func (p partly) String() string {
 // partsWorld is a cluster in which one plan is carried out in part.
 type partsWorld struct {
 	*cluster
+	// choose says of a plan whether a part of it is carried out, and which.
+	choose func([]partly) (partly, bool)
 	partly
+	// made is set once the set stands that a scene begins with: its plans are left alone.
+	made bool
 	// sizes are the plans with anything to do, spelled out.
 	sizes []([]string)
 	// parts tells for each plan what parts of it there may be.
 	parts [][]partly
 	// refused is what is refused, and for how many more passes.
 	refused map[identity.Ref]int
-	// lags is set while caches show nothing of what was done.
-	lags bool
-	met  bool
-	log  []string
+	// lags is for how many turns, this one included, caches show nothing of what was done.
+	lags int
+	// met counts the plans that were carried out in part.
+	met int
+	log []string
 }
 
 func (w *partsWorld) lookAtSet() {
@@ -100,11 +106,14 @@ func (w *partsWorld) carryOut(plan lws.Plan, leader string, retell func(lws.Refu
 		return
 	}
 	w.sizes = append(w.sizes, spelled(plan))
-	w.parts = append(w.parts, partsOf(len(w.sizes), plan.Actions))
 	w.log = append(w.log, fmt.Sprintf("plan %d: %s", len(w.sizes), strings.Join(spelled(plan), ", ")))
-	now := len(w.sizes) == w.plan
+	now := false
+	if parts := partsOf(len(w.sizes), plan.Actions); w.made {
+		w.parts = append(w.parts, parts)
+		w.partly, now = w.choose(parts)
+	}
 	if now {
-		w.met = true
+		w.met++
 		w.log = append(w.log, w.partly.String())
 		if w.loses {
 			defer w.loseRevisions()
@@ -182,7 +191,7 @@ func (w *partsWorld) cut(plan lws.Plan) {
 		w.awake()
 	}
 	if w.after != killed {
-		w.lags = true
+		w.lags = 2
 		w.observer = observe.New(before, w.Live(), w.memory)
 	}
 }
@@ -238,8 +247,7 @@ func (w *partsWorld) turn(passes time.Duration) {
 	for _, name := range allGroups {
 		w.lookAtGroup(name)
 	}
-	if w.lags {
-		w.lags = false
+	if w.lags--; w.lags == 0 {
 		w.observer = observe.New(w.cached, w.Live(), w.memory)
 	}
 	w.others()
@@ -252,13 +260,13 @@ func (w *partsWorld) rest() {
 		if rounds > 300 {
 			w.t.Fatalf("never at rest: %s", strings.Join(w.log, "\n"))
 		}
-		before := w.version()
+		before, plans := w.version(), len(w.sizes)
 		passes := 3 * time.Second
 		if still > 1 {
 			passes = 40 * time.Second
 		}
 		w.turn(passes)
-		if still++; !maps.Equal(before, w.version()) {
+		if still++; !maps.Equal(before, w.version()) || len(w.sizes) > plans {
 			still = 0
 		}
 	}
@@ -379,16 +387,20 @@ func replicas(n int32) func(*lwsv1.LeaderWorkerSet) {
 	return func(set *lwsv1.LeaderWorkerSet) { set.Spec.Replicas = &n }
 }
 
-// play has a scene come to its end.
-func play(t *testing.T, name string, part partly) *partsWorld {
+// play has a scene come to its end, with one part of a plan.
+func play(t fatal, name string, part partly) *partsWorld {
+	return playWith(t, name, func(parts []partly) (partly, bool) { return part, parts[0].plan == part.plan })
+}
+
+// playWith is play where it is chosen of each plan whether all of it is carried out, or which part.
+func playWith(t fatal, name string, choose func([]partly) (partly, bool)) *partsWorld {
 	scene := scenes[name]
-	w := &partsWorld{cluster: newCluster(t), partly: part, refused: map[identity.Ref]int{}}
+	w := &partsWorld{cluster: newCluster(t), choose: choose, refused: map[identity.Ref]int{}}
 	w.pass(time.Minute)
 	lwstest.Add(w.FakeStore, lwstest.Set("w", 3, 2, scene.edits...))
+	w.made = len(scene.steps) == 0
 	w.rest()
-	if len(scene.steps) > 0 {
-		w.parts = nil
-	}
+	w.made = true
 	for _, step := range scene.steps {
 		step(w)
 		for range 4 {
@@ -446,7 +458,7 @@ func TestEveryPartOfAPlan(t *testing.T) {
 			for _, parts := range whole.parts {
 				for _, part := range parts {
 					w := play(t, name, part)
-					if !w.met {
+					if w.met != 1 {
 						t.Errorf("invalid run: %s never came", part)
 					}
 					tried++
@@ -492,5 +504,36 @@ func TestEveryPartOfAPlanWithoutItsRevisions(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestPartsOfManyPlans: the same of several plans, one after the other.
+func TestPartsOfManyPlans(t *testing.T) {
+	whole, met := map[string]*partsWorld{}, 0
+	rapid.Check(t, func(t *rapid.T) {
+		name := rapid.SampledFrom(slices.Sorted(maps.Keys(scenes))).Draw(t, "scene")
+		if whole[name] == nil {
+			whole[name] = play(t, name, partly{})
+		}
+		most, left := whole[name].Created[identity.KindPod], 5
+		w := playWith(t, name, func(parts []partly) (partly, bool) {
+			if left == 0 || rapid.IntRange(0, 3).Draw(t, "in part") > 0 {
+				return partly{}, false
+			}
+			left--
+			part := rapid.SampledFrom(parts).Draw(t, "part")
+			if part.after == isRefused {
+				most += 2
+			}
+			return part, true
+		})
+		diff := cmp.Diff(whole[name].outcome(), w.outcome())
+		if made := w.Created[identity.KindPod]; diff != "" || made > most {
+			t.Fatalf("%s: %d pods were made, %d may be (-without +with)\n%s%s", name, made, most, diff, strings.Join(w.log, "\n"))
+		}
+		met += w.met
+	})
+	if met == 0 {
+		t.Error("invalid run: every plan was carried out")
 	}
 }
