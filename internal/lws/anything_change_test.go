@@ -53,7 +53,7 @@ func (w *anyWorld) change(set *lwsv1.LeaderWorkerSet) {
 		template.RestartPolicy = rapid.SampledFrom(restartPolicies).Draw(t, "policy")
 	case "startup":
 		spec.StartupPolicy = rapid.SampledFrom([]lwsv1.StartupPolicyType{
-			lwsv1.LeaderReadyStartupPolicy, lwsv1.LeaderCreatedStartupPolicy,
+			lwsv1.LeaderReadyStartupPolicy, lwsv1.LeaderReadyStartupPolicy, lwsv1.LeaderCreatedStartupPolicy,
 		}).Draw(t, "startup")
 	case "budget":
 		rolling := rollingOf(set)
