@@ -57,8 +57,50 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	return mgr.Start(ctx)
+	return runUntil(ctx, mgr)
 }
+
+// runUntil runs the manager until ctx ends, and lets it end what it began. One whose
+// caches are not filled yet has begun nothing that must be ended, and does not end by
+// itself: it would wait for them as long as no API server fills them.
+func runUntil(ctx context.Context, mgr ctrl.Manager) error {
+	filled, ended := make(chan struct{}), make(chan error, 1)
+	if err := mgr.Add(onceFilled{filled}); err != nil {
+		return err
+	}
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	context.AfterFunc(ctx, func() {
+		<-filled
+		end()
+	})
+	go func() { ended <- mgr.Start(life) }()
+	select {
+	case err := <-ended:
+		end()
+		return err
+	case <-filled:
+		return <-ended
+	case <-ctx.Done():
+	}
+	select {
+	case <-filled:
+		return <-ended
+	default:
+		return nil
+	}
+}
+
+// onceFilled tells that the manager's caches are filled: it is run after they are.
+type onceFilled struct{ filled chan struct{} }
+
+// Start implements manager.Runnable.
+func (o onceFilled) Start(context.Context) error {
+	close(o.filled)
+	return nil
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (onceFilled) NeedLeaderElection() bool { return false }
 
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()

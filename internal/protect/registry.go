@@ -2,6 +2,7 @@ package protect
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -151,13 +152,22 @@ func (k Kind) replicas(object any) int {
 	}
 	most := 0
 	for _, said := range parts {
-		n, ok := said.(int64)
-		if !ok || n < 0 { // no proof that it is idle
-			n = 1
-		}
-		most = max(most, int(n))
+		most = max(most, replicasOf(said))
 	}
 	return most
+}
+
+// replicasOf is a number of replicas as an object says it. What is no number may be any:
+// claims of whatever ordinal are held.
+func replicasOf(said any) int {
+	n, ok := said.(int64)
+	switch {
+	case said == nil, ok && n < 0: // no proof that it is idle
+		return 1
+	case !ok:
+		return math.MaxInt32
+	}
+	return int(min(n, math.MaxInt32))
 }
 
 // isSuspended tells whether the switch is on: in every part that has one to be.
