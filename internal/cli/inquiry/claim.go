@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"lockstep.dev/lockstep/api/config/v1alpha1"
 	"lockstep.dev/lockstep/internal/protect"
 )
 
@@ -239,11 +240,38 @@ func (i *Inquirer) readPolicies(ctx context.Context) *policies {
 	return p
 }
 
-// modeOf is the mode that was chosen for a claim, or what can be seen on it: the
-// operator's configuration is not for everybody to read.
+// modeOf is the mode of a claim, and why it is that: the configuration is not for
+// everybody to read, and then what can be seen on the claim tells.
 func modeOf(claim *corev1.PersistentVolumeClaim, w *World) (protect.Mode, string) {
-	seen := protect.Settings{Exempt: []string{"kube-system"}, Mode: protect.Off}
-	from := "seen: it bears nothing of Lockstep"
+	settings, from := seenOn(claim)
+	exempt := "kube-system is exempt unless the configuration says otherwise"
+	if w.modes != nil {
+		exempt = "the configuration exempts its namespace"
+		settings.Exempt = w.modes.Exempt
+		if settings.Mode <= w.modes.Mode {
+			settings.Mode, from = w.modes.Mode, "the cluster's"
+		}
+	}
+	mode := settings.ModeOf(claim, w.Labels)
+	ofClaim, byClaim := protect.ParseMode(claim.Annotations[protect.ModeKey])
+	ofNamespace, byNamespace := protect.ParseMode(w.Labels[protect.ModeKey])
+	switch {
+	case slices.Contains(settings.Exempt, claim.Namespace):
+		return mode, exempt
+	case byClaim && mode == ofClaim:
+		return mode, "the claim chose it"
+	case byNamespace && !byClaim && mode == ofNamespace:
+		return mode, "its namespace chose it"
+	case byClaim, byNamespace, mode != settings.Mode:
+		return mode, "it goes with its pod"
+	}
+	return mode, from
+}
+
+// seenOn is the mode that stands to reason by what a claim bears.
+func seenOn(claim *corev1.PersistentVolumeClaim) (seen protect.Settings, from string) {
+	seen = protect.Settings{Mode: protect.Off}
+	from = "seen: it bears nothing of Lockstep"
 	switch {
 	case claim.Annotations[protect.HoldersAnnotation] != "":
 		seen.Mode, from = protect.Hold, "seen: the operator's words stand on it"
@@ -252,12 +280,8 @@ func modeOf(claim *corev1.PersistentVolumeClaim, w *World) (protect.Mode, string
 	case claim.Annotations[protect.ObservedAnnotation] != "":
 		seen.Mode, from = protect.Observe, "seen: the operator's words stand on it"
 	}
-	mode := seen.ModeOf(claim, w.Labels)
-	if _, chosen := protect.ParseMode(claim.Annotations[protect.ModeKey]); chosen {
-		return mode, "the claim chose it"
+	if seen.Mode < protect.Barrier {
+		seen.Exempt = []string{v1alpha1.DefaultExemptNamespace}
 	}
-	if _, chosen := protect.ParseMode(w.Labels[protect.ModeKey]); chosen {
-		return mode, "its namespace chose it"
-	}
-	return mode, from
+	return seen, from
 }

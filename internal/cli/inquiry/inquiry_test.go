@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"lockstep.dev/lockstep/api/config/v1alpha1"
 	"lockstep.dev/lockstep/internal/cli/inquiry"
 	"lockstep.dev/lockstep/internal/cli/survey"
 	"lockstep.dev/lockstep/internal/protect"
@@ -175,6 +176,47 @@ func TestTheModeIsReadWhereItIsChosen(t *testing.T) {
 			data := claim("data")
 			tt.edit(data)
 			found, err := inquiry.New(newCluster(t, data, space(tt.labels))).Explain(t.Context(), ns, []corev1.PersistentVolumeClaim{*data})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if found[0].Mode != tt.mode || found[0].ModeFrom != tt.from {
+				t.Errorf("got %s, %q", found[0].Mode, found[0].ModeFrom)
+			}
+		})
+	}
+}
+
+// Where the configuration can be read, it tells what was chosen by nobody, and what
+// nobody can choose.
+func TestTheModeIsThatOfTheConfigurationWhereNobodyChose(t *testing.T) {
+	podOwns := func(c *corev1.PersistentVolumeClaim) {
+		c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "da", UID: "u", Controller: new(true)}}
+		c.Name = "da-ta"
+	}
+	held := map[string]string{protect.ModeKey: "hold"}
+	for _, tt := range []struct {
+		name, config string
+		labels       map[string]string
+		edit         func(*corev1.PersistentVolumeClaim)
+		mode         protect.Mode
+		from         string
+	}{
+		{"the default", "", nil, nil, protect.Barrier, "the cluster's"},
+		{"hold", "mode: Hold", nil, nil, protect.Hold, "the cluster's"},
+		{"the namespace", "mode: \"Off\"", held, nil, protect.Hold, "its namespace chose it"},
+		{"exempt", "exemptNamespaces: [other, " + ns + "]", held, nil, protect.Off, "the configuration exempts its namespace"},
+		{"of a pod", "", held, podOwns, protect.Off, "it goes with its pod"},
+		{"of a pod, and nobody chose", "", nil, podOwns, protect.Off, "it goes with its pod"},
+		{"no mode", "mode: Lazy", nil, nil, protect.Off, "seen: it bears nothing of Lockstep"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			data := claim("data")
+			if tt.edit != nil {
+				tt.edit(data)
+			}
+			config := &corev1.ConfigMap{Data: map[string]string{v1alpha1.InstalledKey: "protection: {" + tt.config + "}"}}
+			config.Namespace, config.Name = v1alpha1.InstalledNamespace, v1alpha1.InstalledName
+			found, err := inquiry.New(newCluster(t, data, space(tt.labels), config)).Explain(t.Context(), ns, []corev1.PersistentVolumeClaim{*data})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,8 +1,10 @@
 package inquiry
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,6 +29,8 @@ type registry struct {
 	// unread says why nothing may be left out that the configuration describes, or is
 	// empty.
 	unread string
+	// modes are what the configuration says of them, or nil where there is none.
+	modes *protect.Settings
 	// served is in which versions, of the kinds that were asked for.
 	served map[schema.GroupVersionKind]schema.GroupVersionResource
 }
@@ -58,15 +62,30 @@ func (i *Inquirer) readRegistry(ctx context.Context) *registry {
 			continue
 		}
 		described = append(described, parsed.Protection.Kinds...)
+		read.modes = modesOf(&parsed.Protection, namespace)
 	}
 	read.kinds = protect.KindsOf(described)
 	return read
 }
 
+// modesOf is what a configuration says of modes, where it is installed in a namespace,
+// which is exempt; or nil if it says none that there is.
+func modesOf(p *v1alpha1.Protection, namespace string) *protect.Settings {
+	mode, ok := protect.ParseMode(strings.ToLower(string(cmp.Or(p.Mode, v1alpha1.DefaultProtectionMode))))
+	if !ok {
+		return nil
+	}
+	exempt := p.ExemptNamespaces
+	if exempt == nil {
+		exempt = []string{v1alpha1.DefaultExemptNamespace}
+	}
+	return &protect.Settings{Mode: mode, Exempt: append(slices.Clone(exempt), namespace)}
+}
+
 // described is what the workloads of kinds that are not built in want.
 func (i *Inquirer) described(ctx context.Context, w *World) (wants []protect.Want, err error) {
 	known := i.registry(ctx)
-	w.unconfigured = known.unread
+	w.unconfigured, w.modes = known.unread, known.modes
 	for _, kind := range known.kinds {
 		more, err := i.of(ctx, w.Namespace, kind)
 		switch {

@@ -48,6 +48,8 @@ type World struct {
 	alone    *bool
 	// unconfigured says why kinds that only the configuration describes are not known.
 	unconfigured string
+	// modes are what the configuration says of them, or nil where it is not known.
+	modes *protect.Settings
 }
 
 // World reads what may hold any of the claims. It begins after the claims were
