@@ -25,6 +25,8 @@ type Case struct {
 	Attached []string
 	// NamespaceEnding: its namespace is being deleted.
 	NamespaceEnding bool
+	// NamespaceLabels are those of its namespace.
+	NamespaceLabels map[string]string
 	// Unguarded: the policies that refuse are known not to be there.
 	Unguarded bool
 	// Unread is what could not be read.

@@ -218,6 +218,13 @@ func (c Case) overdue(holders []Explained) []Suggestion {
 	if !ok {
 		return nil
 	}
+	if c.unreadableRecord() != nil {
+		return []Suggestion{{
+			Do:      "see for yourself that no pod uses it; then take the annotation " + UsersAnnotation + " away, which may have named one",
+			Command: fmt.Sprintf("kubectl annotate pvc %s -n %s %s-", c.Claim.Name, c.Claim.Namespace, UsersAnnotation),
+			Frees:   []string{"Finalizer/" + f.Key},
+		}}
+	}
 	if f.Key == BarrierFinalizer && c.heldByVolume() {
 		return []Suggestion{{
 			Do: fmt.Sprintf("wait until volume %s is detached from %s: where that machine is off for certain, taint it %s; or have the claim go without waiting for that",

@@ -165,17 +165,48 @@ func (c Case) notes(e Explanation) []string {
 		"mode %s asks that a DELETE be refused, and nothing on the claim does so yet: see whether the operator runs", c.Mode)
 	note(alive && words != "" && c.Unguarded, "the operator's words stand on it, and the policies that would refuse a DELETE are not seen (what an API server loads from files never is: --if-deleted asks it)")
 	note(words == Unverified, "nobody has looked at it yet: a DELETE is refused until the operator has")
+	note(c.isUnconfirmed(e), "no operator has confirmed or ended that in time: see whether one runs")
+	notes = append(notes, c.mischosen()...)
 	wished := alive && c.Claim.Annotations[IntentAnnotation] == string(c.Claim.UID) && c.Claim.UID != ""
 	note(wished && c.Mode >= Barrier, "somebody asked for it to be deleted when free: the operator does that once its hold has ended")
 	note(wished && c.Mode < Barrier, "somebody asked for it to be deleted when free: in mode %s the operator deletes nothing; it does from barrier on", c.Mode)
 	note(c.NamespaceEnding, "its namespace is being deleted")
-	_, err := ParseRecord(c.Claim.Annotations[UsersAnnotation])
+	err := c.unreadableRecord()
 	note(err != nil, "its use record cannot be read, which is as good as in use: %v", err)
 	notes = append(notes, c.ownership()...)
 	running, refused := c.withoutPodsFinalizer(e)
 	note(len(running) > 0, "%s uses it without %s: if the kubelet there restarts, the volume is unmounted under it", and(running), PodsFinalizer)
 	note(len(refused) > 0, "%s has not started, and %s is gone: no kubelet starts a pod on such a claim, and it does not mount what it has not mounted by now", and(refused), PodsFinalizer)
 	return notes
+}
+
+// mischosen tells of words that were meant to choose and do not.
+func (c Case) mischosen() (notes []string) {
+	isChoice := func(word string) bool { return word == holds || word == frees }
+	isMode := func(word string) bool { _, ok := ParseMode(word); return ok }
+	for _, choice := range []struct {
+		key, words string
+		is         func(string) bool
+	}{{ModeKey, strings.Join(modes, ", "), isMode}, {CompletedKey, holds + ", " + frees, isChoice}, {AttachedKey, holds + ", " + frees, isChoice}} {
+		for _, where := range []struct {
+			what string
+			in   map[string]string
+		}{{"its annotation", c.Claim.Annotations}, {"its namespace's label", c.NamespaceLabels}} {
+			if word, there := where.in[choice.key]; there && !choice.is(word) {
+				notes = append(notes, fmt.Sprintf("%s %s is %q, which chooses nothing; words that do: %s", where.what, choice.key, said(word), choice.words))
+			}
+		}
+	}
+	if wish, there := c.Claim.Annotations[IntentAnnotation]; there && wish != string(c.Claim.UID) {
+		notes = append(notes, "it bears a wish to be deleted when free of another life, which nobody grants")
+	}
+	return notes
+}
+
+// unreadableRecord is what is wrong with the use record, or nil.
+func (c Case) unreadableRecord() error {
+	_, err := ParseRecord(c.Claim.Annotations[UsersAnnotation])
+	return err
 }
 
 // ownership tells with what the claim goes. What bears its owner's name may be another. The

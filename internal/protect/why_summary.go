@@ -16,6 +16,9 @@ func (c Case) summary(e Explanation) string {
 	case Draining, Doomed:
 		return c.goingAway(e)
 	case Cooling:
+		if c.isUnconfirmed(e) {
+			return "was in use by " + said(ParseWords(c.Claim.Annotations[HoldersAnnotation]).Names) + "; a DELETE is refused still, though its hold was to end at " + e.Until.UTC().Format(time.RFC3339)
+		}
 		return "was in use by " + said(ParseWords(c.Claim.Annotations[HoldersAnnotation]).Names) + "; a DELETE is " + verdict(e) + ", until " + e.Until.UTC().Format(time.RFC3339)
 	case Unknown:
 		return "cannot be told to be free: " + unreadNames(c.Unread) + " could not be read"
@@ -63,6 +66,8 @@ func (c Case) goingAway(e Explanation) string {
 		text += "and who holds it cannot be told: " + unreadNames(c.Unread) + " could not be read"
 	case c.wordsInTheWay():
 		text += "and its finalizers are kept by words that still stand on it"
+	case c.unreadableRecord() != nil:
+		text += "and stays because its use record cannot be read: who it named is not known"
 	case c.heldByVolume():
 		text += "and stays until its volume is detached from " + named(slices.Clone(c.Attached))
 	case onlyForeign(e.Finalizers):

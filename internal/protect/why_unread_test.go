@@ -48,6 +48,11 @@ func TestSummary(t *testing.T) {
 			func(c *protect.Case) { c.Unguarded = true }, "is in use by StatefulSet/db: a DELETE would be accepted, and take the claim at once"},
 		{"cooling", caseOf(claim("data", annotated(protect.HoldersAnnotation, "cooling until 2026-11-21T12:05:00Z: StatefulSet/db")), protect.Hold, nil), nil,
 			"was in use by StatefulSet/db; a DELETE is refused, until 2026-11-21T12:05:00Z"},
+		{"cooling for longer than it was to", caseOf(claim("data", annotated(protect.HoldersAnnotation, "cooling until 2026-11-21T12:05:00Z: StatefulSet/db")), protect.Hold, nil),
+			func(c *protect.Case) { c.Now = c.Now.Add(time.Hour) },
+			"was in use by StatefulSet/db; a DELETE is refused still, though its hold was to end at 2026-11-21T12:05:00Z"},
+		{"terminating, and its record cannot be read", caseOf(claim("data", dying, annotated(protect.UsersAnnotation, "rubbish")), protect.Barrier, nil), nil,
+			"is being deleted, and stays because its use record cannot be read: who it named is not known"},
 		{"nobody can tell", caseOf(claim("data"), protect.Barrier, nil), func(c *protect.Case) { c.Unread = unread("jobs", true) },
 			"cannot be told to be free: jobs could not be read"},
 		{"pods could not be read, and it is wanted", caseOf(claim("data-db-0"), protect.Barrier, nil, db), func(c *protect.Case) { c.Unread = unread("pods", true) },
@@ -248,6 +253,14 @@ func TestHowAClaimIsDeletedThatRefusesIt(t *testing.T) {
 	held := caseOf(claim("data", annotated(protect.HoldersAnnotation, "StatefulSet/db")), protect.Hold, nil)
 	cooling := caseOf(claim("data", annotated(protect.HoldersAnnotation, "cooling until 2026-11-21T12:05:00Z: StatefulSet/db")), protect.Hold, nil)
 	asked := caseOf(claim("data", annotated(protect.HoldersAnnotation, "StatefulSet/db"), annotated(protect.IntentAnnotation, "uid-data")), protect.Hold, nil)
+	hours := func(c protect.Case) protect.Case {
+		c.Claim = c.Claim.DeepCopy()
+		c.Claim.Annotations[protect.VerifiedAnnotation] = c.Now.Add(-3 * time.Hour).Format(time.RFC3339)
+		return c
+	}
+	inUse := caseOf(claim("data-db-0", annotated(protect.HoldersAnnotation, "StatefulSet/db")), protect.Hold, nil, protect.OfStatefulSet(statefulSet("db", 1)))
+	ended := cooling
+	ended.Now = ended.Now.Add(3 * time.Hour)
 	const now, later = "kubectl delete pvc data -n ns", "kubectl annotate pvc data -n ns protection.lockstep.dev/delete-when-free=uid-data"
 	for _, tt := range []struct {
 		name string
@@ -258,6 +271,9 @@ func TestHowAClaimIsDeletedThatRefusesIt(t *testing.T) {
 		{"held", held, "a hold outlives the last holder by 5 minutes, unless configured otherwise", []string{now, later}},
 		{"cooling", cooling, "its hold lasts until 2026-11-21T12:05:00Z", []string{now, later}},
 		{"nobody has looked", caseOf(claim("data", annotated(protect.HoldersAnnotation, protect.Unverified)), protect.Hold, nil), "or lets itself be deleted", []string{""}},
+		{"nobody has confirmed it for hours", hours(held), "lets go of what nobody holds any more", []string{"", "kubectl lockstep release pvc/data -n ns"}},
+		{"confirmed for hours by nobody, and in use", hours(inUse), "unless configured otherwise", []string{"kubectl delete pvc data-db-0 -n ns", "kubectl annotate pvc data-db-0 -n ns protection.lockstep.dev/delete-when-free=uid-data-db-0"}},
+		{"nobody has ended it", ended, "lets go of what nobody holds any more", []string{"", "kubectl lockstep release pvc/data -n ns"}},
 		{"asked for already", asked, "", nil},
 		{"not refused", caseOf(claim("data"), protect.Barrier, nil), "", nil},
 		{"on its way out", caseOf(claim("data", dying), protect.Barrier, nil), "", nil},
@@ -304,5 +320,27 @@ func TestAPodThatSlippedInIsReported(t *testing.T) {
 	c := caseOf(claim("data", dying, finalizers(b)), protect.Barrier, []*corev1.Pod{pod("web", []string{"data"})})
 	if e := protect.Why(c); len(e.Notes) != 1 || !strings.HasPrefix(e.Notes[0], "Pod/web uses it without kubernetes.io/pvc-protection") {
 		t.Errorf("got %v", e.Notes)
+	}
+}
+
+// A slip of the pen chooses nothing, and is told: who wrote it believes the claim held.
+func TestWordsThatChooseNothingAreTold(t *testing.T) {
+	c := caseOf(claim("data", annotated(protect.CompletedKey, "rubbish"), annotated(protect.IntentAnnotation, "another life")), protect.Barrier, nil)
+	c.NamespaceLabels = map[string]string{protect.ModeKey: "Hold", protect.AttachedKey: "hold"}
+	want := []string{
+		`its namespace's label protection.lockstep.dev/mode is "Hold", which chooses nothing; words that do: off, observe, barrier, hold, strict`,
+		`its annotation ` + protect.CompletedKey + ` is "rubbish", which chooses nothing; words that do: hold, free`,
+		"it bears a wish to be deleted when free of another life, which nobody grants",
+	}
+	if got := protect.Why(c).Notes; !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestARecordThatCannotBeReadIsTakenAwayByHand(t *testing.T) {
+	c := caseOf(claim("data", dying, annotated(protect.UsersAnnotation, "rubbish")), protect.Barrier, nil)
+	actions := protect.Why(c).Actions
+	if len(actions) != 1 || actions[0].Command != "kubectl annotate pvc data -n ns "+protect.UsersAnnotation+"-" {
+		t.Errorf("got %+v", actions)
 	}
 }

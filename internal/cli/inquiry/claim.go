@@ -62,7 +62,7 @@ func (i *Inquirer) Claims(ctx context.Context, namespace string) ([]corev1.Persi
 func (i *Inquirer) About(ctx context.Context, w *World, claim *corev1.PersistentVolumeClaim) (*Found, error) {
 	f := &Found{World: w, Case: protect.Case{
 		Claim: claim, World: w.Holds, Pods: w.Pods, Nodes: map[string]*corev1.Node{},
-		NamespaceEnding: w.Ending, Unread: slices.Clone(w.Unread), Now: i.Now(),
+		NamespaceEnding: w.Ending, NamespaceLabels: w.Labels, Unread: slices.Clone(w.Unread), Now: i.Now(),
 	}}
 	f.Case.World.GoneOwner = w.goneOwner(claim)
 	f.Mode, f.ModeFrom = modeOf(claim, w)

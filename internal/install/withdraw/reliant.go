@@ -145,7 +145,7 @@ func (w Withdrawal) letGo(ctx context.Context, namespace string, claims []*corev
 	}
 	for _, k := range kept {
 		if k.Err != nil {
-			return nil, fmt.Errorf("who uses claim %s: %w", k.Claim, k.Err)
+			return nil, fmt.Errorf("who uses claim %s/%s cannot be told: %w; what to do: kubectl lockstep why pvc/%[2]s -n %[1]s", k.Claim.Namespace, k.Claim.Name, k.Err)
 		}
 		stay[k.Claim.UID] = Reliant{Claim: types.NamespacedName{Namespace: k.Claim.Namespace, Name: k.Claim.Name}, Users: names(k.Users, k.Recorded), Awaits: k.Awaits.Sentence}
 	}
