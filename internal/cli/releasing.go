@@ -19,6 +19,7 @@ import (
 	"lockstep.dev/lockstep/internal/cli/inquiry"
 	"lockstep.dev/lockstep/internal/cli/release"
 	"lockstep.dev/lockstep/internal/cli/report"
+	"lockstep.dev/lockstep/internal/protect"
 )
 
 // releasing is one release under way.
