@@ -75,23 +75,37 @@ func (e endurance) lasting(w watch.Interface) watch.Interface {
 func (e endurance) ask(ctx context.Context, question func() error) {
 	pause := e.first
 	for range e.attempts {
-		if !isUnanswered(question()) {
+		err := question()
+		if !isNoAnswer(err) {
 			return
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(wait.Jitter(pause, 0.5)):
+		case <-time.After(wait.Jitter(max(pause, askedFor(err)), 0.5)):
 		}
 		pause = min(2*pause, e.longest)
 	}
 }
 
-// isUnanswered tells whether nobody was there to answer. What an API server says is an
-// answer, and so is a certificate that is not to be trusted.
-func isUnanswered(err error) bool {
+// askedFor is how long an API server wants to be left alone.
+func askedFor(err error) time.Duration {
+	seconds, _ := apierrors.SuggestsClientDelay(err)
+	return time.Duration(seconds) * time.Second
+}
+
+// isNoAnswer tells whether nobody was there to answer, or an API server that is not ready
+// to: one that has just begun says of a resource for a while that there are too many
+// requests. All else that it says is an answer, and so is a certificate that is not to be
+// trusted.
+func isNoAnswer(err error) bool {
 	var status apierrors.APIStatus
-	if err == nil || errors.As(err, &status) {
+	switch {
+	case err == nil:
+		return false
+	case apierrors.IsTooManyRequests(err), apierrors.IsServiceUnavailable(err):
+		return true
+	case errors.As(err, &status):
 		return false
 	}
 	var failed *net.OpError

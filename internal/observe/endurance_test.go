@@ -33,7 +33,9 @@ func TestOnlyWhatNobodyAnsweredIsAskedAgain(t *testing.T) {
 		{fmt.Errorf("list: %w", refused), 3},
 		{&url.Error{Op: "Get", Err: io.EOF}, 3},
 		{apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no")), 1},
-		{apierrors.NewTooManyRequests("later", 1), 1},
+		{apierrors.NewTooManyRequests("storage is (re)initializing", 0), 3},
+		{apierrors.NewServiceUnavailable("not ready"), 3},
+		{apierrors.NewInternalError(errors.New("conversion webhook")), 1},
 		{&url.Error{Op: "Get", Err: errors.New("x509: certificate signed by unknown authority")}, 1},
 		{context.Canceled, 1},
 	} {
