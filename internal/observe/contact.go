@@ -29,6 +29,10 @@ type contact struct {
 // word comes with the last of it.
 const takenInAfter = 5 * time.Second
 
+// answeredFor is how long a watch lasts that says nothing and is an answer all the same. Of
+// a connection that breaks, or of none, a client makes a watch that is over.
+const answeredFor = time.Second
+
 // lost tells whether the memory may lack what there is.
 func (c *contact) lost() bool {
 	if c.isLost.Load() {
@@ -85,7 +89,14 @@ func isLastPage(list runtime.Object) bool {
 // comes is no answer: another may not be read.
 func (c *contact) hearing(w watch.Interface, isWhole bool) watch.Interface {
 	h := &heard{Interface: w, events: make(chan watch.Event), stopped: make(chan struct{})}
+	began, isSilent := time.Now(), true
+	h.ended = func() {
+		if isSilent && time.Since(began) < answeredFor {
+			c.lose(true)
+		}
+	}
 	go h.hear(func(event watch.Event) {
+		isSilent = false
 		isWhole = isWhole || endsInitial(event)
 		if isError := event.Type == watch.Error; isError || isWhole {
 			c.lose(isError)
@@ -111,6 +122,8 @@ type heard struct {
 	stop    sync.Once
 	// ends is when it may end, or zero for at any time.
 	ends time.Time
+	// ended is called when it ends without having been stopped, or is nil.
+	ended func()
 }
 
 // hear passes events on until there are no more, or nobody listens any more.
@@ -120,7 +133,7 @@ func (h *heard) hear(tell func(watch.Event)) {
 		select {
 		case event, ok := <-h.Interface.ResultChan():
 			if !ok {
-				h.last()
+				h.over()
 				return
 			}
 			tell(event)
@@ -135,8 +148,16 @@ func (h *heard) hear(tell func(watch.Event)) {
 	}
 }
 
-// last waits until it may end.
-func (h *heard) last() {
+// over tells that it ends, unless it was stopped, and waits until it may.
+func (h *heard) over() {
+	select {
+	case <-h.stopped:
+		return
+	default:
+	}
+	if h.ended != nil {
+		h.ended()
+	}
 	select {
 	case <-time.After(time.Until(h.ends)):
 	case <-h.stopped:
