@@ -23,7 +23,13 @@ type contact struct {
 	wasThere atomic.Bool
 	// found is when one answered again, or nil.
 	found atomic.Pointer[time.Time]
+	// asked is since when one has not been answered, or nil.
+	asked atomic.Pointer[time.Time]
 }
+
+// answersWithin is how long an answer may take. A client asks for minutes itself before it
+// says that there is none.
+const answersWithin = 2 * time.Second
 
 // takenInAfter is how long it takes until memory shows what came while contact was lost. No
 // word comes with the last of it.
@@ -35,11 +41,25 @@ const answeredFor = time.Second
 
 // lost tells whether the memory may lack what there is.
 func (c *contact) lost() bool {
-	if c.isLost.Load() {
+	if c.isLost.Load() || c.awaits() {
 		return true
 	}
 	found := c.found.Load()
 	return found != nil && time.Since(*found) < takenInAfter
+}
+
+// awaits tells whether an answer is overdue.
+func (c *contact) awaits() bool {
+	asked := c.asked.Load()
+	return asked != nil && time.Since(*asked) >= answersWithin
+}
+
+// answered takes note that there is an answer, or that there will be none.
+func (c *contact) answered() {
+	if c.awaits() {
+		c.isLost.Store(true)
+	}
+	c.asked.Store(nil)
 }
 
 func (c *contact) note(err error) { c.lose(err != nil) }
@@ -58,14 +78,18 @@ func (c *contact) lose(isLost bool) {
 func (c *contact) over(lw *cache.ListWatch) *cache.ListWatch {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			c.asked.Store(new(time.Now()))
 			list, err := lw.ListWithContext(ctx, options)
+			c.answered()
 			if err != nil || isLastPage(list) {
 				c.note(err)
 			}
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			c.asked.Store(new(time.Now()))
 			w, err := lw.WatchWithContext(ctx, options)
+			c.answered()
 			if err != nil {
 				c.note(err)
 				return nil, err

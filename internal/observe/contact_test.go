@@ -138,6 +138,59 @@ func TestContactIsLostUntilWhatCameMeanwhileIsTakenIn(t *testing.T) {
 	}
 }
 
+// A client asks ten times, and each time for half a minute, before it says that nobody is
+// there, and says nothing when somebody is in the end.
+func TestContactIsLostWhileAnAnswerIsOverdue(t *testing.T) {
+	for name, ask := range map[string]func(*cache.ListWatch) error{
+		"a list": func(lw *cache.ListWatch) error {
+			_, err := lw.ListWithContext(t.Context(), metav1.ListOptions{})
+			return err
+		},
+		"a watch": func(lw *cache.ListWatch) error {
+			w, err := lw.WatchWithContext(t.Context(), metav1.ListOptions{})
+			if err == nil {
+				w.Stop()
+			}
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, takes := &contact{}, time.Duration(0)
+				server := (&answering{}).lw()
+				lw := c.over(&cache.ListWatch{
+					ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+						time.Sleep(takes)
+						return server.ListWithContext(ctx, o)
+					},
+					WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+						time.Sleep(takes)
+						return server.WatchWithContext(ctx, o)
+					},
+				})
+				if err := ask(lw); err != nil || c.lost() {
+					t.Fatalf("lost at once: %v", err)
+				}
+				takes = time.Minute
+				go func() { _ = ask(lw) }()
+				time.Sleep(answersWithin)
+				if !c.lost() {
+					t.Error("nobody answers, and it is not lost")
+				}
+				time.Sleep(takes - answersWithin)
+				synctest.Wait()
+				if !c.lost() {
+					t.Error("it is there again before anything was taken in")
+				}
+				time.Sleep(takenInAfter)
+				if c.lost() {
+					t.Error("it is lost for ever")
+				}
+			})
+		})
+	}
+}
+
 // A kind that was read once and cannot be followed any more may have other workloads by
 // now: no hold ends meanwhile.
 func TestAKindIsUnreadWhileItCannotBeFollowed(t *testing.T) {

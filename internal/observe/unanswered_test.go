@@ -45,7 +45,7 @@ func TestPodsAreLostWhileNobodyAnswersThoughConnectionsAreTaken(t *testing.T) {
 		t.Fatalf("there is an API server, and pods are lost: %v", err)
 	}
 	isAway.Store(true)
-	for until := time.Now().Add(15 * time.Second); !pods.IsLost(); time.Sleep(50 * time.Millisecond) {
+	for until := time.Now().Add(5 * time.Second); !pods.IsLost(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(until) {
 			t.Fatal("pods are not lost, and nobody has answered for long")
 		}
