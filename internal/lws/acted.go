@@ -43,8 +43,8 @@ func (d *setDecision) given(conditions []metav1.Condition) bool {
 		return false
 	case key == "":
 		return true // whatever comes is made of the spec
-	case d.revisionWithKey(key) == nil:
-		return false // until it is there, what they have is not known
+	case d.revisionWithKey(key) == nil, d.held:
+		return false // until it is there, what they have is not known; nor are they given anything
 	case d.pending:
 		return !Paused(d.Set) || toldToWait(conditions)
 	case d.writesLeaders():

@@ -207,6 +207,16 @@ func TestALostRevisionDoesNotHideAChangeOfTheWorkers(t *testing.T) {
 			}
 			c.refused()
 		},
+		"while a leader of a former life is in the way of taking the leaders over": func(c *cluster) {
+			lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) { sts.OwnerReferences = nil })
+			lwstest.Edit(c.FakeStore, "w-1", func(pod *corev1.Pod) { pod.OwnerReferences[0].UID = "former" })
+			image(c, "image:2")
+			for range 2 {
+				c.do(c.decideSet())
+			}
+			lwstest.Drop[*corev1.Pod](c.FakeStore, "w-1")
+			c.pass(time.Minute)
+		},
 		"while claims of groups that are scaled away are seen to first": func(c *cluster) {
 			image(c, "image:2")
 			c.spec(func(spec *lwsv1.LeaderWorkerSetSpec) { spec.Replicas = lwstest.Ptr[int32](1) })
