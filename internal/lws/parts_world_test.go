@@ -86,7 +86,7 @@ func (w *partsWorld) lookAtSet() {
 		w.carryOut(plan, "", func(refusal lws.Refusal) {
 			world.Refusal = w.memory.Refused(world.Set, refusal)
 			for _, status := range of[action.WriteStatus](lws.DecideSet(world)) {
-				w.write(status)
+				_ = w.write(status) // what is refused is told again with the next look
 			}
 		})
 	}
@@ -114,7 +114,7 @@ func (w *partsWorld) carryOut(plan lws.Plan, leader string, retell func(lws.Refu
 	}
 	if now {
 		w.met++
-		w.log = append(w.log, w.partly.String())
+		w.log = append(w.log, w.String())
 		if w.loses {
 			defer w.loseRevisions()
 		}
