@@ -88,7 +88,7 @@ func (d *Desired) informer(lw cache.ListerWatcher, empty runtime.Object, of func
 	informer := cache.NewSharedIndexInformerWithOptions(enduring.over(lw), empty, cache.SharedIndexInformerOptions{
 		Indexers: cache.Indexers{indexNamed: namedBy, indexSeries: seriesOf},
 	})
-	if err := informer.SetTransform(workloadOf(of)); err != nil {
+	if err := informer.SetTransform(d.lineage.noting(workloadOf(of))); err != nil {
 		return nil, err
 	}
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{

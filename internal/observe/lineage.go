@@ -18,8 +18,7 @@ const (
 	mostSets = 8
 )
 
-// lineage remembers which sets a leader StatefulSet belonged to, that it does not belong
-// to any more or that is gone: the claims that were given to it are theirs, and of a set
+// lineage remembers which sets a leader StatefulSet belongs to and belonged to: the claims that were given to it are theirs, and of a set
 // that was made since they are left over. No clock tells that: a set that was deleted
 // alone, and made again, is younger than all that it takes over.
 type lineage struct {
@@ -29,12 +28,30 @@ type lineage struct {
 
 func newLineage() *lineage { return &lineage{sets: lru.New(keptLineages)} }
 
-// note takes notice of what a workload was before it changed. One that is gone is nil.
-func (l *lineage) note(was, is *workload) {
-	if was == nil || was.want.Workload.Kind != identity.KindStatefulSet || was.owner.Kind != identity.KindLeaderWorkerSet {
-		return
+// noting is the same reduction of what comes, of which notice is taken. That is before
+// memory shows it: events are told later than that, and who looks meanwhile is not to
+// find of a StatefulSet that is gone only whose it was once.
+func (l *lineage) noting(reduce func(any) (any, error)) func(any) (any, error) {
+	return func(object any) (any, error) {
+		reduced, err := reduce(object)
+		if is, ok := reduced.(*workload); ok {
+			l.saw(is)
+		}
+		return reduced, err
 	}
-	if is != nil && is.UID == was.UID && is.owner.UID == was.owner.UID {
+}
+
+// note takes notice of what a workload was before it changed. One that is gone is nil.
+// It was noticed as it came, and may have been forgotten for others since.
+func (l *lineage) note(was, is *workload) {
+	if was != nil && (is == nil || is.UID != was.UID || is.owner.UID != was.owner.UID) {
+		l.saw(was)
+	}
+}
+
+// saw takes notice of whose a workload is.
+func (l *lineage) saw(was *workload) {
+	if was.want.Workload.Kind != identity.KindStatefulSet || was.owner.Kind != identity.KindLeaderWorkerSet {
 		return
 	}
 	l.mu.Lock()

@@ -2,15 +2,20 @@ package observe
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -96,6 +101,48 @@ func TestTheClaimsOfAStatefulSetThatASetTookOverAreItsOwn(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Memory shows that a StatefulSet is gone before anybody is told of it, and of what came
+// before: who looks meanwhile must not take the set that took it over for a stranger.
+func TestWhoTookAStatefulSetOverIsKnownBeforeMemoryShowsThatItIsGone(t *testing.T) {
+	d := emptyDesired(t)
+	leaders := func(owner types.UID) *appsv1.StatefulSet {
+		sts := statefulSetOf(named("sts", "llama", nil, ""), 1)
+		sts.UID = "leaders"
+		if owner != "" {
+			sts.OwnerReferences = []metav1.OwnerReference{{APIVersion: lwsv1.GroupVersion.String(), Kind: "LeaderWorkerSet", Name: "llama", UID: owner, Controller: new(true)}}
+		}
+		return sts
+	}
+	source := watch.NewFake()
+	informer, err := d.informer(&cache.ListWatch{
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+			return &appsv1.StatefulSetList{Items: []appsv1.StatefulSet{*leaders("life-1")}}, nil
+		},
+		WatchFuncWithContext: func(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			if o.SendInitialEvents != nil {
+				return nil, errors.New("not served")
+			}
+			return source, nil
+		},
+	}, &appsv1.StatefulSet{}, builtIn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	busy := make(chan struct{})
+	defer close(busy)
+	d.Follow(func(Wanting) { <-busy })
+	go informer.RunWithContext(t.Context())
+	source.Modify(leaders(""))
+	source.Modify(leaders("life-2"))
+	source.Delete(leaders("life-2"))
+	for len(informer.GetStore().List()) > 0 || !informer.HasSynced() {
+		time.Sleep(time.Millisecond)
+	}
+	if was := d.lineage.of("leaders"); !slices.Contains(was, "life-2") {
+		t.Errorf("it belonged to %v", was)
 	}
 }
 
