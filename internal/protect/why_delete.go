@@ -17,6 +17,8 @@ func (c Case) deletion(e Explanation) []Suggestion {
 	switch {
 	case c.unverified():
 		return []Suggestion{{Do: "see that an operator runs, and leads: seconds later the claim says who holds it, or lets itself be deleted"}}
+	case c.isUnconfirmed(e) && c.blind(): // whom the words name may need it still
+		return []Suggestion{{Do: "see that an operator runs, leads and can read all that may hold it: it lets go of what nobody holds any more"}}
 	case c.isUnconfirmed(e):
 		return []Suggestion{
 			{Do: "see that an operator runs, and leads: it lets go of what nobody holds any more"},

@@ -118,13 +118,15 @@ func onNode(pod identity.Ref, node string) string { return fmt.Sprintf("%s on no
 
 func (c Case) inUse(e Explanation) string {
 	holders := plain(e.Holders)
-	if e.Refused && c.unverified() && len(holders) == 0 {
-		return "has not been looked at by an operator: a DELETE is refused until one has"
-	}
 	names := cmp.Or(namedHolders(told(holders)), c.toldNames(), namedHolders(holders))
 	text := "is in use by " + names
+	if names == "" {
+		text = "has not been looked at by an operator"
+	}
 	keeping := holding(e)
 	switch {
+	case e.Refused && names == "":
+		return text + ": a DELETE is refused until one has"
 	case e.Refused:
 		return text + ": a DELETE is refused"
 	case len(keeping) > 0:

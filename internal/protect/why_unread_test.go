@@ -42,6 +42,11 @@ func TestSummary(t *testing.T) {
 			"is in use by RayCluster/x: a DELETE is refused"},
 		{"nobody has looked", caseOf(claim("data", annotated(protect.HoldersAnnotation, "unverified")), protect.Hold, nil), nil,
 			"has not been looked at by an operator: a DELETE is refused until one has"},
+		{"nobody has looked, and no policies", caseOf(claim("data", annotated(protect.HoldersAnnotation, "unverified")), protect.Hold, nil),
+			func(c *protect.Case) { c.Unguarded = true }, "has not been looked at by an operator: a DELETE would be accepted, and take the claim at once"},
+		{"nobody has looked, and pods could not be read", caseOf(claim("data", annotated(protect.HoldersAnnotation, "unverified")), protect.Hold, nil),
+			func(c *protect.Case) { c.Unguarded, c.Unread = true, unread("pods", true) },
+			"has not been looked at by an operator: a DELETE would be accepted, and whether anything keeps the claim then cannot be told"},
 		{"nobody has looked, and it is wanted", caseOf(claim("data-db-0", annotated(protect.HoldersAnnotation, "unverified")), protect.Hold, nil, db), nil,
 			"is in use by StatefulSet/db: a DELETE is refused"},
 		{"words, and no policies", caseOf(claim("data-db-0", annotated(protect.HoldersAnnotation, "StatefulSet/db")), protect.Hold, nil, db),
@@ -258,6 +263,8 @@ func TestHowAClaimIsDeletedThatRefusesIt(t *testing.T) {
 		c.Claim.Annotations[protect.VerifiedAnnotation] = c.Now.Add(-3 * time.Hour).Format(time.RFC3339)
 		return c
 	}
+	hidden := hours(held)
+	hidden.Unread = unread("rayclusters", true)
 	inUse := caseOf(claim("data-db-0", annotated(protect.HoldersAnnotation, "StatefulSet/db")), protect.Hold, nil, protect.OfStatefulSet(statefulSet("db", 1)))
 	ended := cooling
 	ended.Now = ended.Now.Add(3 * time.Hour)
@@ -272,6 +279,7 @@ func TestHowAClaimIsDeletedThatRefusesIt(t *testing.T) {
 		{"cooling", cooling, "its hold lasts until 2026-11-21T12:05:00Z", []string{now, later}},
 		{"nobody has looked", caseOf(claim("data", annotated(protect.HoldersAnnotation, protect.Unverified)), protect.Hold, nil), "or lets itself be deleted", []string{""}},
 		{"nobody has confirmed it for hours", hours(held), "lets go of what nobody holds any more", []string{"", "kubectl lockstep release pvc/data -n ns"}},
+		{"nobody has confirmed it for hours, and who holds it may be among what is not read", hidden, "leads and can read all that may hold it: it lets go of what nobody holds any more", []string{""}},
 		{"confirmed for hours by nobody, and in use", hours(inUse), "unless configured otherwise", []string{"kubectl delete pvc data-db-0 -n ns", "kubectl annotate pvc data-db-0 -n ns protection.lockstep.dev/delete-when-free=uid-data-db-0"}},
 		{"nobody has ended it", ended, "lets go of what nobody holds any more", []string{"", "kubectl lockstep release pvc/data -n ns"}},
 		{"asked for already", asked, "", nil},
