@@ -108,6 +108,7 @@ type Suggestion struct {
 func Why(c Case) Explanation {
 	holders, idle := c.World.Holders(c.Claim)
 	holders, idle = c.stated(holders, idle)
+	idle = letGo(idle)
 	e := Explanation{
 		Claim: c.Claim.Namespace + "/" + c.Claim.Name, UID: c.Claim.UID, Mode: c.Mode.String(), Idle: idle,
 		State: c.state(holders), Finalizers: c.finalizers(), Refused: c.refuses(), Unread: c.Unread,

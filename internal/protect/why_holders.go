@@ -39,6 +39,16 @@ func (c Case) stated(holders, idle []Holder) (all, stillIdle []Holder) {
 	return holders, idle
 }
 
+// letGo are idle holders with what has them let go for good: what makes others idle is
+// done to them already.
+func letGo(idle []Holder) []Holder {
+	idle = slices.Clone(idle)
+	for i := range idle {
+		idle[i].Released = "delete it"
+	}
+	return idle
+}
+
 // maxSaid bounds how much of what others wrote is shown.
 const maxSaid = 256
 

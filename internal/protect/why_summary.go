@@ -73,7 +73,7 @@ func (c Case) goingAway(e Explanation) string {
 	case onlyForeign(e.Finalizers):
 		text += "and stays until the owners of other finalizers take them away"
 	default:
-		text += "and nobody is seen to hold it: " + c.dueOrLate()
+		text += "and nobody is seen to hold it: " + c.dueOrLate(e)
 	}
 	if names := wanting(plain(e.Holders)); len(names) > 0 {
 		text += "; " + stillWant(names)
@@ -82,9 +82,13 @@ func (c Case) goingAway(e Explanation) string {
 }
 
 // dueOrLate is what becomes of a claim on its way out that nobody holds.
-func (c Case) dueOrLate() string {
-	if f, ok := c.due(); ok && c.late() {
+func (c Case) dueOrLate(e Explanation) string {
+	f, ok := c.due()
+	switch {
+	case ok && c.late():
 		return f.Owner + " ought to have taken " + f.Key + " away"
+	case ok && len(e.Foreign()) > 0:
+		return f.Key + " should go any moment, and it stays until the owners of other finalizers take them away"
 	}
 	return "it should go any moment"
 }

@@ -68,6 +68,8 @@ func TestSummary(t *testing.T) {
 			"is being deleted, and nobody is seen to hold it: it should go any moment"},
 		{"terminating, others' finalizers", caseOf(claim("data", dying, finalizers("x/1")), protect.Barrier, nil), nil,
 			"is being deleted, and stays until the owners of other finalizers take them away"},
+		{"terminating, others' finalizers and ours", caseOf(claim("data", dying, finalizers(protect.BarrierFinalizer, "x/1")), protect.Barrier, nil), nil,
+			"is being deleted, and nobody is seen to hold it: protection.lockstep.dev/barrier should go any moment, and it stays until the owners of other finalizers take them away"},
 		{"terminating, words in the way", caseOf(claim("data", dying, annotated(protect.HoldersAnnotation, "a")), protect.Hold, nil), nil,
 			"is being deleted, and its finalizers are kept by words that still stand on it"},
 		{"doomed", caseOf(claim("data-db-0", dying), protect.Barrier, []*corev1.Pod{pod("db-0", []string{"data-db-0"})}, db), nil,
