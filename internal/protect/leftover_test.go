@@ -149,6 +149,25 @@ func TestWhoWaitsForTheEndOfAClaimIsTold(t *testing.T) {
 	}
 }
 
+// Nobody is told to delete a set that lives for a claim that it does not hold.
+func TestWhoWaitsForTheEndOfAClaimIsNotToBeDeleted(t *testing.T) {
+	for _, words := range []string{"", "LeaderWorkerSet/llama"} {
+		v := holdView(claim("data-llama-1", annotated(protect.HoldersAnnotation, words)), protect.OfLeaderWorkerSet(set("llama", 2, 2), 0))
+		v.World.GoneOwner = &identity.Ref{Kind: identity.KindPod, Name: "llama-1", UID: "before"}
+		told := protect.Why(protect.Case{Claim: v.Claim, World: v.World, Mode: protect.Hold, Now: v.Now})
+		for _, h := range told.Idle {
+			if h.Released != "" {
+				t.Errorf("%q: %s: %s", words, h.Name, h.Released)
+			}
+		}
+		for _, a := range told.Actions {
+			if strings.Contains(a.Do, "delete it") {
+				t.Errorf("%q: %s", words, a.Do)
+			}
+		}
+	}
+}
+
 // A world that was read whole tells who is there.
 func TestAWorldKnowsItsPodsAndWorkloads(t *testing.T) {
 	w := world(index(), protect.OfStatefulSet(statefulSet("db", 1)))

@@ -1,6 +1,7 @@
 package protect
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -27,26 +28,37 @@ func (c Case) stated(holders, idle []Holder) (all, stillIdle []Holder) {
 		}
 		if i := slices.IndexFunc(idle, named); i >= 0 {
 			h := idle[i]
-			h.Released = "delete it"
+			h.Released = cmp.Or(h.letGo(), saysNoMore)
 			holders, idle = append(holders, h), slices.Delete(slices.Clone(idle), i, i+1)
 			continue
 		}
 		holders = append(holders, Holder{
 			Name: said(name), Reason: Stated, Proof: "metadata.annotations[" + HoldersAnnotation + "]",
-			Released: "the operator takes the word away once it is no longer so",
+			Released: saysNoMore,
 		})
 	}
 	return holders, idle
 }
 
-// letGo are idle holders with what has them let go for good: what makes others idle is
-// done to them already.
+// saysNoMore is how a holder lets go that is one by the operator's word alone.
+const saysNoMore = "the operator takes the word away once it is no longer so"
+
+// letGo are idle holders with what has them let go for good.
 func letGo(idle []Holder) []Holder {
 	idle = slices.Clone(idle)
 	for i := range idle {
-		idle[i].Released = "delete it"
+		idle[i].Released = idle[i].letGo()
 	}
 	return idle
+}
+
+// letGo is what has an idle holder let go for good: what makes others idle is done to it
+// already. One that waits for the claim's end never held it.
+func (h Holder) letGo() string {
+	if h.AwaitsEnd() {
+		return ""
+	}
+	return "delete it"
 }
 
 // maxSaid bounds how much of what others wrote is shown.
