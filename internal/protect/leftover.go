@@ -3,6 +3,7 @@ package protect
 import (
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -45,11 +46,19 @@ func (w World) isOfFormerLife(c claimed, claim *corev1.PersistentVolumeClaim) bo
 }
 
 // wasHeldFor tells whether the claim says that it is held for this very life of the
-// workload: who wrote that knew whose it is, and may know no more.
+// workload: who wrote that knew whose it is, and may know no more. Of several who hold it
+// no word tells which life they are of, but there is one workload of a name at a time.
 func (w World) wasHeldFor(c claimed, claim *corev1.PersistentVolumeClaim) bool {
 	top, _ := w.Desire.top(c.want, w.Links)
-	return ParseWords(claim.Annotations[HoldersAnnotation]).Until.IsZero() &&
-		claim.Annotations[DigestAnnotation] == digest([]Holder{workloadHolder(c, top)})
+	words, held := ParseWords(claim.Annotations[HoldersAnnotation]), workloadHolder(c, top)
+	if !words.Until.IsZero() {
+		return false
+	}
+	if claim.Annotations[DigestAnnotation] == digest([]Holder{held}) {
+		return true
+	}
+	verified, err := time.Parse(time.RFC3339, claim.Annotations[VerifiedAnnotation])
+	return err == nil && verified.After(c.want.Since) && slices.Contains(strings.Split(words.Names, ", "), held.Name)
 }
 
 // awaited tells whether any workload waits for the end of the claim.

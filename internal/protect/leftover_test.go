@@ -149,6 +149,42 @@ func TestWhoWaitsForTheEndOfAClaimIsTold(t *testing.T) {
 	}
 }
 
+// What others hold as well tells by the time that it was confirmed: there is one set of a
+// name at a time.
+func TestAClaimThatWasHeldForThisLifeAndForOthersIsHeldOn(t *testing.T) {
+	llama := protect.OfLeaderWorkerSet(set("llama", 2, 2), 0)
+	llama.Since = noon
+	shell := pod("shell", []string{"data-llama-1"})
+	beside := holdView(claim("data-llama-1"), llama)
+	beside.World.Pods = index(shell)
+	standing := protect.DecideHold(beside).Annotations
+	if standing[protect.HoldersAnnotation] != "LeaderWorkerSet/llama, Pod/shell" {
+		t.Fatalf("invalid run: %v", standing)
+	}
+	for name, tt := range map[string]struct {
+		words    string
+		verified time.Time
+		want     protect.State
+	}{
+		"since it was made":      {standing[protect.HoldersAnnotation], noon.Add(time.Second), protect.Held},
+		"before it was made":     {standing[protect.HoldersAnnotation], noon.Add(-time.Second), protect.Cooling},
+		"for others, since":      {"LeaderWorkerSet/llama-2, Pod/shell", noon.Add(time.Second), protect.Cooling},
+		"since, and cooling":     {"cooling until " + noon.Add(time.Minute).Format(time.RFC3339) + ": LeaderWorkerSet/llama, Pod/shell", noon.Add(time.Second), protect.Cooling},
+		"at a time that is none": {standing[protect.HoldersAnnotation], time.Time{}, protect.Cooling},
+	} {
+		v := holdView(claim("data-llama-1", annotated(protect.HoldersAnnotation, tt.words), annotated(protect.DigestAnnotation, standing[protect.DigestAnnotation])), llama)
+		if !tt.verified.IsZero() {
+			v.Claim.Annotations[protect.VerifiedAnnotation] = tt.verified.Format(time.RFC3339)
+		}
+		v.Now = noon.Add(30 * time.Second)
+		v.World.GoneOwner = &identity.Ref{Kind: identity.KindStatefulSet, Name: "llama", UID: "before"}
+		given(v.Claim, "before", noon.Add(-time.Hour))
+		if d := protect.DecideHold(v); d.State != tt.want {
+			t.Errorf("%s: %s, want %s", name, d.State, tt.want)
+		}
+	}
+}
+
 // Nobody is told to delete a set that lives for a claim that it does not hold.
 func TestWhoWaitsForTheEndOfAClaimIsNotToBeDeleted(t *testing.T) {
 	for _, words := range []string{"", "LeaderWorkerSet/llama"} {
