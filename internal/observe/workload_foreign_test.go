@@ -108,6 +108,12 @@ func TestNoSetKeepsThoseOfOthersFromBeingRead(t *testing.T) {
 	if _, err := OfLeaderWorkerSet(odd); err != nil {
 		t.Errorf("a status of another type: %v", err)
 	}
+	for _, amount := range []any{"2", 1.5} {
+		found, err := OfLeaderWorkerSet(asServed(func(spec, template map[string]any) { spec["replicas"], template["size"] = amount, amount }))
+		if err != nil || found.Series[0].Spans[0].To < 1<<30 || found.Series[1].Spans[1].To < 1<<30 {
+			t.Errorf("%v groups of %[1]v, which may be any number: %v, %v", amount, found.Series, err)
+		}
+	}
 	more, err := OfLeaderWorkerSet(asServed(func(spec, _ map[string]any) { spec["replicas"] = int64(1) << 40 }))
 	if err != nil || more.Series[0].Spans[0].To < 1<<30 {
 		t.Errorf("more groups than there can be: %v, %v", more.Series, err)

@@ -74,13 +74,17 @@ func texts(object any, fields ...string) map[string]any {
 	return kept
 }
 
-// numbers are those of the fields of an object that are whole numbers, no greater than an
-// int32.
+// numbers are those of the fields of an object that are there, no greater than an int32.
+// What is no whole number may be any: claims of whatever ordinal are wanted.
 func numbers(object any, fields ...string) map[string]any {
 	kept := map[string]any{}
 	for _, field := range fields {
-		if number, ok := member(object, field).(int64); ok {
+		switch number := member(object, field).(type) {
+		case nil:
+		case int64:
 			kept[field] = max(math.MinInt32, min(number, math.MaxInt32))
+		default:
+			kept[field] = int64(math.MaxInt32)
 		}
 	}
 	return kept
