@@ -109,5 +109,10 @@ func isNoAnswer(err error) bool {
 		return false
 	}
 	var failed *net.OpError
-	return errors.As(err, &failed) || utilnet.IsProbableEOF(err) || utilnet.IsHTTP2ConnectionLost(err)
+	return errors.As(err, &failed) && !isAlert(failed) || utilnet.IsProbableEOF(err) || utilnet.IsHTTP2ConnectionLost(err)
+}
+
+// isAlert tells whether TLS failed on a connection that stands: somebody is there.
+func isAlert(failed *net.OpError) bool {
+	return failed.Op == "remote error" || failed.Op == "local error"
 }

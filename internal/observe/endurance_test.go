@@ -37,6 +37,7 @@ func TestOnlyWhatNobodyAnsweredIsAskedAgain(t *testing.T) {
 		{apierrors.NewServiceUnavailable("not ready"), 3},
 		{apierrors.NewInternalError(errors.New("conversion webhook")), 1},
 		{&url.Error{Op: "Get", Err: errors.New("x509: certificate signed by unknown authority")}, 1},
+		{&url.Error{Op: "Get", Err: &net.OpError{Op: "remote error", Err: errors.New("tls: bad certificate")}}, 1},
 		{context.Canceled, 1},
 	} {
 		asked := 0

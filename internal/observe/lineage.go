@@ -13,14 +13,15 @@ import (
 const (
 	// keptLineages bounds the StatefulSets of which it is remembered whose they were.
 	keptLineages = 4096
-	// mostSets bounds the sets that one of them can have belonged to: there is one, or
-	// two where the set was deleted alone and made again.
+	// mostSets bounds the sets that one of them belonged to: those that it came to last,
+	// for the one that it belongs to must be among them.
 	mostSets = 8
 )
 
-// lineage remembers which sets a leader StatefulSet belongs to and belonged to: the claims that were given to it are theirs, and of a set
-// that was made since they are left over. No clock tells that: a set that was deleted
-// alone, and made again, is younger than all that it takes over.
+// lineage remembers which sets a leader StatefulSet belongs to and belonged to: the claims
+// that were given to it are theirs, and of a set that was made since they are left over.
+// No clock tells that: a set that was deleted alone, and made again, is younger than all
+// that it takes over.
 type lineage struct {
 	mu   sync.Mutex
 	sets *lru.Cache // []types.UID by the UID of the StatefulSet
@@ -57,8 +58,8 @@ func (l *lineage) saw(was *workload) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	known := l.known(was.UID)
-	if !slices.Contains(known, was.owner.UID) && len(known) < mostSets {
-		known = append(slices.Clone(known), was.owner.UID)
+	if !slices.Contains(known, was.owner.UID) {
+		known = append(slices.Clone(known[max(0, len(known)-mostSets+1):]), was.owner.UID)
 	}
 	l.sets.Add(was.UID, known)
 }

@@ -166,8 +166,11 @@ func TestWhatIsRememberedOfStatefulSetsIsBounded(t *testing.T) {
 	for i := range 2 * mostSets {
 		l.note(was(0, i), was(0, i+1))
 	}
+	if sets := l.of("sts-0"); len(sets) != mostSets || sets[mostSets-1] != types.UID(fmt.Sprint("set-", 2*mostSets-1)) {
+		t.Errorf("of one %v are remembered, and not the one that it came to last", sets)
+	}
 	l.note(was(0, 0), was(0, 1))
-	if sets := l.of("sts-0"); len(sets) != mostSets || sets[0] != "set-0" {
+	if sets := l.of("sts-0"); len(sets) != mostSets || sets[mostSets-1] != "set-0" {
 		t.Errorf("of one %v are remembered", sets)
 	}
 }

@@ -246,7 +246,7 @@ func modeOf(claim *corev1.PersistentVolumeClaim, w *World) (protect.Mode, string
 	settings, from := seenOn(claim)
 	exempt := "kube-system is exempt unless the configuration says otherwise"
 	if w.modes != nil {
-		exempt = "the configuration exempts its namespace"
+		exempt = "its namespace is exempt"
 		settings.Exempt = w.modes.Exempt
 		if settings.Mode <= w.modes.Mode {
 			settings.Mode, from = w.modes.Mode, "the cluster's"

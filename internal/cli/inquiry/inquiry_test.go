@@ -204,7 +204,7 @@ func TestTheModeIsThatOfTheConfigurationWhereNobodyChose(t *testing.T) {
 		{"the default", "", nil, nil, protect.Barrier, "the cluster's"},
 		{"hold", "mode: Hold", nil, nil, protect.Hold, "the cluster's"},
 		{"the namespace", "mode: \"Off\"", held, nil, protect.Hold, "its namespace chose it"},
-		{"exempt", "exemptNamespaces: [other, " + ns + "]", held, nil, protect.Off, "the configuration exempts its namespace"},
+		{"exempt", "exemptNamespaces: [other, " + ns + "]", held, nil, protect.Off, "its namespace is exempt"},
 		{"of a pod", "", held, podOwns, protect.Off, "it goes with its pod"},
 		{"of a pod, and nobody chose", "", nil, podOwns, protect.Off, "it goes with its pod"},
 		{"no mode", "mode: Lazy", nil, nil, protect.Off, "seen: it bears nothing of Lockstep"},
