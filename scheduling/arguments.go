@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	kjson "sigs.k8s.io/json"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // Arguments are what stands under pluginConfig in a KubeSchedulerConfiguration.
@@ -28,21 +28,21 @@ type Arguments struct {
 
 // defaultArguments are those of a profile that gives none.
 func defaultArguments() Arguments {
-	return Arguments{Mode: protect.Barrier.String(), ExemptNamespaces: []string{"kube-system", "lws-system"}}
+	return Arguments{Mode: pvc.Barrier.String(), ExemptNamespaces: []string{"kube-system", "lws-system"}}
 }
 
 // settingsFrom reads a plugin's arguments. What is not known is refused: a slip of the
 // pen must not choose another mode.
-func settingsFrom(object runtime.Object) (protect.Settings, error) {
+func settingsFrom(object runtime.Object) (pvc.Settings, error) {
 	arguments := defaultArguments()
 	raw, err := document(object)
 	if err != nil {
-		return protect.Settings{}, err
+		return pvc.Settings{}, err
 	}
 	if len(raw) > 0 {
 		strict, err := kjson.UnmarshalStrict(raw, &arguments)
 		if err := errors.Join(append(strict, err)...); err != nil {
-			return protect.Settings{}, err
+			return pvc.Settings{}, err
 		}
 	}
 	return arguments.check()
@@ -64,8 +64,8 @@ func document(object runtime.Object) ([]byte, error) {
 	}
 }
 
-func (a Arguments) check() (protect.Settings, error) {
-	mode, known := protect.ParseMode(a.Mode)
+func (a Arguments) check() (pvc.Settings, error) {
+	mode, known := pvc.ParseMode(a.Mode)
 	var problems []error
 	if !known {
 		problems = append(problems, fmt.Errorf("mode %q: give off, observe, barrier, hold or strict", a.Mode))
@@ -75,5 +75,5 @@ func (a Arguments) check() (protect.Settings, error) {
 			problems = append(problems, fmt.Errorf("exemptNamespaces: %q is no name of a namespace: %s", namespace, wrong[0]))
 		}
 	}
-	return protect.Settings{Mode: mode, Exempt: slices.Clone(a.ExemptNamespaces)}, errors.Join(problems...)
+	return pvc.Settings{Mode: mode, Exempt: slices.Clone(a.ExemptNamespaces)}, errors.Join(problems...)
 }

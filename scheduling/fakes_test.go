@@ -20,7 +20,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/kube-scheduler/framework"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/scheduling"
 )
 
@@ -106,7 +106,7 @@ func (s *stage) labelled(labels map[string]string) {
 func (s *stage) record(name string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.claims[name].Annotations[protect.UsersAnnotation]
+	return s.claims[name].Annotations[pvc.UsersAnnotation]
 }
 
 func (s *stage) get(a clienttesting.Action) (bool, runtime.Object, error) {

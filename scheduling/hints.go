@@ -9,7 +9,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/kube-scheduler/framework"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // EventsToRegister has a pod that was refused tried again when one of its claims
@@ -40,7 +40,7 @@ func afterClaim(_ klog.Logger, pod *corev1.Pod, before, after any) (framework.Qu
 		return framework.Queue, fmt.Errorf("event of a claim bears a %T", object)
 	}
 	switch {
-	case claim.Namespace != pod.Namespace, !slices.Contains(protect.ClaimsOf(pod), claim.Name):
+	case claim.Namespace != pod.Namespace, !slices.Contains(pvc.ClaimsOf(pod), claim.Name):
 		return framework.QueueSkip, nil
 	case !gone && claim.DeletionTimestamp != nil:
 		return framework.QueueSkip, nil

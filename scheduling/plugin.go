@@ -12,7 +12,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/kube-scheduler/framework"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // Name is what the plugin is called in a KubeSchedulerConfiguration.
@@ -20,7 +20,7 @@ const Name = "ClaimProtection"
 
 // Plugin is ClaimProtection.
 type Plugin struct {
-	settings   protect.Settings
+	settings   pvc.Settings
 	client     kubernetes.Interface
 	claims     corelisters.PersistentVolumeClaimLister
 	namespaces corelisters.NamespaceLister
@@ -64,7 +64,7 @@ const stateKey framework.StateKey = Name
 // words of the built-in plugin. Preemption would not help: the pod waits for its
 // claims. Without claims there is nothing to do, and nothing is paid.
 func (p *Plugin) PreFilter(_ context.Context, state framework.CycleState, pod *corev1.Pod, _ []framework.NodeInfo) (*framework.PreFilterResult, *framework.Status) {
-	names := protect.ClaimsOf(pod)
+	names := pvc.ClaimsOf(pod)
 	if len(names) == 0 {
 		return nil, framework.NewStatus(framework.Skip)
 	}
@@ -72,7 +72,7 @@ func (p *Plugin) PreFilter(_ context.Context, state framework.CycleState, pod *c
 	if err != nil {
 		return nil, framework.AsStatus(err)
 	}
-	if why := protect.Unusable(pod, claims); why != "" {
+	if why := pvc.Unusable(pod, claims); why != "" {
 		return nil, framework.NewStatus(framework.UnschedulableAndUnresolvable, why)
 	}
 	chosen := lives{}
@@ -92,8 +92,8 @@ func (*Plugin) SignPod(_ context.Context, pod *corev1.Pod) ([]framework.SignFrag
 }
 
 // read reads claims by name. One that is not there is missing from what it returns.
-func read(names []string, get func(string) (*corev1.PersistentVolumeClaim, error)) (protect.Claims, error) {
-	claims := protect.Claims{}
+func read(names []string, get func(string) (*corev1.PersistentVolumeClaim, error)) (pvc.Claims, error) {
+	claims := pvc.Claims{}
 	for _, name := range names {
 		if _, known := claims[name]; known {
 			continue

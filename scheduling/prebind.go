@@ -11,7 +11,7 @@ import (
 	"k8s.io/kube-scheduler/framework"
 
 	"lockstep.dev/lockstep/internal/identity"
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // attempts bound how often claims are read again after one changed in between. A
@@ -23,7 +23,7 @@ var errRoomMade = errors.New("pods that are gone were taken off a full use recor
 
 // PreBindPreFlight skips pods that use no protected claim, as the cache shows.
 func (p *Plugin) PreBindPreFlight(_ context.Context, _ framework.CycleState, pod *corev1.Pod, _ string) (*framework.PreBindPreFlightResult, *framework.Status) {
-	names := protect.ClaimsOf(pod)
+	names := pvc.ClaimsOf(pod)
 	if len(names) == 0 {
 		return nil, framework.NewStatus(framework.Skip)
 	}
@@ -56,7 +56,7 @@ func (p *Plugin) PreBind(ctx context.Context, state framework.CycleState, pod *c
 		return framework.AsStatus(err)
 	}
 	defer p.turns.take(pod)()
-	b := &binding{plugin: p, pod: pod, labels: labels, chosen: chosen, written: protect.Claims{}, sure: map[string]bool{}}
+	b := &binding{plugin: p, pod: pod, labels: labels, chosen: chosen, written: pvc.Claims{}, sure: map[string]bool{}}
 	status := b.run(ctx)
 	if !status.IsSuccess() {
 		b.takeBack(ctx)
@@ -80,7 +80,7 @@ type binding struct {
 	chosen lives
 	// written are the claims that this pod was written on just now, as the API
 	// server returned them.
-	written protect.Claims
+	written pvc.Claims
 	// sure are the claims that were written onto at all: no taking back from before
 	// can take this pod off them any more.
 	sure map[string]bool
@@ -118,7 +118,7 @@ func (b *binding) once(ctx context.Context) (*framework.Status, error) {
 	}
 	writes, err := b.plugin.settings.Bind(b.pod, live, b.labels)
 	switch {
-	case errors.Is(err, protect.ErrFull):
+	case errors.Is(err, pvc.ErrFull):
 		return b.full(ctx, live, err)
 	case err != nil:
 		return framework.NewStatus(framework.UnschedulableAndUnresolvable, err.Error()), nil
@@ -141,7 +141,7 @@ func (b *binding) once(ctx context.Context) (*framework.Status, error) {
 }
 
 // full waits for a pod to leave, unless one has left unnoticed.
-func (b *binding) full(ctx context.Context, live protect.Claims, why error) (*framework.Status, error) {
+func (b *binding) full(ctx context.Context, live pvc.Claims, why error) (*framework.Status, error) {
 	found, err := b.forget(ctx, live)
 	switch {
 	case err != nil:
@@ -153,17 +153,17 @@ func (b *binding) full(ctx context.Context, live protect.Claims, why error) (*fr
 }
 
 // read reads the claims from the API server itself.
-func (b *binding) read(ctx context.Context) (protect.Claims, error) {
+func (b *binding) read(ctx context.Context) (pvc.Claims, error) {
 	claims := b.plugin.client.CoreV1().PersistentVolumeClaims(b.pod.Namespace)
-	return read(protect.ClaimsOf(b.pod), func(name string) (*corev1.PersistentVolumeClaim, error) {
+	return read(pvc.ClaimsOf(b.pod), func(name string) (*corev1.PersistentVolumeClaim, error) {
 		return claims.Get(ctx, name, metav1.GetOptions{})
 	})
 }
 
 // anotherLife tells of a claim that was deleted and created again since the pod's
 // node was chosen: that was for another volume.
-func (b *binding) anotherLife(live protect.Claims) string {
-	for _, name := range protect.ClaimsOf(b.pod) {
+func (b *binding) anotherLife(live pvc.Claims) string {
+	for _, name := range pvc.ClaimsOf(b.pod) {
 		if claim := live[name]; claim != nil && claim.DeletionTimestamp == nil && claim.UID != b.chosen[name] {
 			return fmt.Sprintf("persistentvolumeclaim %q was created anew after a node was chosen", name)
 		}

@@ -14,12 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kube-scheduler/framework"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 func TestAPodIsWrittenOnItsClaimsBeforeItIsBound(t *testing.T) {
 	s := newStage(t, "")
-	s.cached(newClaim("data"), newClaim("logs", annotated(protect.UsersAnnotation, "a=1")))
+	s.cached(newClaim("data"), newClaim("logs", annotated(pvc.UsersAnnotation, "a=1")))
 	if status := s.schedule(newPod("web", "data", "logs", "data")); !status.IsSuccess() {
 		t.Fatal(status)
 	}
@@ -44,11 +44,11 @@ func TestNothingIsWrittenForWhatIsNotProtected(t *testing.T) {
 		{"by default", "", nil, newClaim("data"), true},
 		{"cluster off", `{"mode":"off"}`, nil, newClaim("data"), false},
 		{"cluster observe", `{"mode":"observe"}`, nil, newClaim("data"), false},
-		{"cluster off, namespace strict", `{"mode":"off"}`, map[string]string{protect.ModeKey: "strict"}, newClaim("data"), true},
-		{"namespace off", "", map[string]string{protect.ModeKey: "off"}, newClaim("data"), false},
-		{"namespace off, claim hold", "", map[string]string{protect.ModeKey: "off"}, newClaim("data", annotated(protect.ModeKey, "hold")), true},
-		{"claim observe", "", nil, newClaim("data", annotated(protect.ModeKey, "observe")), false},
-		{"exempt", `{"exemptNamespaces":["team"]}`, nil, newClaim("data", annotated(protect.ModeKey, "hold")), false},
+		{"cluster off, namespace strict", `{"mode":"off"}`, map[string]string{pvc.ModeKey: "strict"}, newClaim("data"), true},
+		{"namespace off", "", map[string]string{pvc.ModeKey: "off"}, newClaim("data"), false},
+		{"namespace off, claim hold", "", map[string]string{pvc.ModeKey: "off"}, newClaim("data", annotated(pvc.ModeKey, "hold")), true},
+		{"claim observe", "", nil, newClaim("data", annotated(pvc.ModeKey, "observe")), false},
+		{"exempt", `{"exemptNamespaces":["team"]}`, nil, newClaim("data", annotated(pvc.ModeKey, "hold")), false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -71,7 +71,7 @@ func TestNothingIsWrittenForWhatIsNotProtected(t *testing.T) {
 
 func TestOnlyTheProtectedAmongAPodsClaimsAreWritten(t *testing.T) {
 	s := newStage(t, "")
-	s.cached(newClaim("data"), newClaim("cache", annotated(protect.ModeKey, "off")))
+	s.cached(newClaim("data"), newClaim("cache", annotated(pvc.ModeKey, "off")))
 	if status := s.schedule(newPod("web", "cache", "data")); !status.IsSuccess() || !slices.Equal(s.writes, []string{"data"}) {
 		t.Errorf("got %v, writes %v", status, s.writes)
 	}
@@ -89,7 +89,7 @@ func TestNoPodIsBoundToAClaimThatWentAfterwards(t *testing.T) {
 		{"gone", func(s *stage) { s.gone("data") }, `persistentvolumeclaim "data" not found`},
 		{"created anew", func(s *stage) { s.live(newClaim("data", func(c *corev1.PersistentVolumeClaim) { c.UID = "another" })) },
 			`persistentvolumeclaim "data" was created anew after a node was chosen`},
-		{"record unreadable", func(s *stage) { s.live(newClaim("data", annotated(protect.UsersAnnotation, "?"))) },
+		{"record unreadable", func(s *stage) { s.live(newClaim("data", annotated(pvc.UsersAnnotation, "?"))) },
 			`persistentvolumeclaim "data": use record: "?" is not "name=uid"`},
 	}
 	for _, tt := range tests {
@@ -132,7 +132,7 @@ func TestAConflictIsLookedIntoABoundedNumberOfTimes(t *testing.T) {
 	changes := 0
 	s.before = func() {
 		if changes++; changes < 3 {
-			s.live(newClaim("data", annotated(protect.UsersAnnotation, fmt.Sprintf("other=%d", changes))))
+			s.live(newClaim("data", annotated(pvc.UsersAnnotation, fmt.Sprintf("other=%d", changes))))
 		}
 	}
 	if status := s.schedule(newPod("web", "data")); !status.IsSuccess() || s.record("data") != "other=2,web=uid-web" {
@@ -176,7 +176,7 @@ func TestAnyErrorMeansNotBound(t *testing.T) {
 func TestWhatWasWrittenForNothingIsTakenBack(t *testing.T) {
 	for before, after := range map[string]string{"": "", "a=1": "a=1", "web=uid-web": "web=uid-web"} {
 		s, pod := newStage(t, ""), newPod("web", "data", "logs")
-		s.cached(newClaim("data", annotated(protect.UsersAnnotation, before)), newClaim("logs"))
+		s.cached(newClaim("data", annotated(pvc.UsersAnnotation, before)), newClaim("logs"))
 		s.refuse = func(verb, name string) error {
 			if verb == "patch" && name == "logs" {
 				return errors.New("refused")
@@ -202,7 +202,7 @@ func TestWhatIsTakenBackTooLateIsRefused(t *testing.T) {
 	s, pod := newStage(t, ""), newPod("web", "data", "logs")
 	s.cached(newClaim("data"), newClaim("logs"))
 	s.refuse = func(verb, name string) error {
-		if verb == "patch" && (name == "logs" || s.claims["data"].Annotations[protect.UsersAnnotation] != "") {
+		if verb == "patch" && (name == "logs" || s.claims["data"].Annotations[pvc.UsersAnnotation] != "") {
 			return errors.New("timeout") // and who knows when it arrives
 		}
 		return nil
@@ -228,9 +228,9 @@ func TestWhatIsTakenBackTooLateIsRefused(t *testing.T) {
 // must not be full for ever.
 func TestAFullRecordMakesRoomByItself(t *testing.T) {
 	long := strings.Repeat("pod", 60)
-	var full protect.Record
+	var full pvc.Record
 	for i := 0; ; i++ {
-		longer, err := full.With(protect.Recorded{Name: long, UID: types.UID(fmt.Sprintf("uid-%d", i))})
+		longer, err := full.With(pvc.Recorded{Name: long, UID: types.UID(fmt.Sprintf("uid-%d", i))})
 		if err != nil {
 			break
 		}
@@ -244,9 +244,9 @@ func TestAFullRecordMakesRoomByItself(t *testing.T) {
 			pods = append(pods, pod)
 		}
 		s := newStage(t, "", pods...)
-		s.cached(newClaim("data", annotated(protect.UsersAnnotation, full.String())))
+		s.cached(newClaim("data", annotated(pvc.UsersAnnotation, full.String())))
 		status := s.schedule(newPod(long, "data"))
-		left, err := protect.ParseRecord(s.record("data"))
+		left, err := pvc.ParseRecord(s.record("data"))
 		switch {
 		case err != nil:
 			t.Fatal(err)

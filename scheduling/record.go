@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 const (
@@ -26,15 +26,15 @@ const (
 )
 
 // write writes a use record onto the incarnation and the version that was read.
-func (p *Plugin) write(ctx context.Context, w protect.Recording) (*corev1.PersistentVolumeClaim, error) {
+func (p *Plugin) write(ctx context.Context, w pvc.Recording) (*corev1.PersistentVolumeClaim, error) {
 	on := w.Target()
 	var value any // null takes it away
 	if w.Value() != "" {
 		value = w.Value()
 	}
-	annotations := map[string]any{protect.UsersAnnotation: value}
+	annotations := map[string]any{pvc.UsersAnnotation: value}
 	if w.Anew() {
-		annotations[protect.RewrittenAnnotation] = on.ResourceVersion
+		annotations[pvc.RewrittenAnnotation] = on.ResourceVersion
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": on.UID, "resourceVersion": on.ResourceVersion, "annotations": annotations,
@@ -60,7 +60,7 @@ func (b *binding) takeBack(ctx context.Context) {
 	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), takeBackPatience)
 	defer cancel()
-	for _, w := range protect.Unbind(b.pod, b.written) {
+	for _, w := range pvc.Unbind(b.pod, b.written) {
 		if _, err := b.plugin.write(bounded, w); err != nil {
 			klog.FromContext(ctx).V(2).Info("a use record stays until its pod is gone", "pod", klog.KObj(b.pod), "claim", w.Target().Name, "err", err)
 		}
@@ -70,7 +70,7 @@ func (b *binding) takeBack(ctx context.Context) {
 // forget makes room in full records: pods that are gone are taken off. The operator
 // does so all the time; without it, a record must not be full for ever. It tells
 // whether it found any.
-func (b *binding) forget(ctx context.Context, live protect.Claims) (bool, error) {
+func (b *binding) forget(ctx context.Context, live pvc.Claims) (bool, error) {
 	batch := b.plugin.settings.Take(b.pod.Namespace, slices.Collect(maps.Values(live)))
 	view := batch.Look(func(namespace string, see func(*corev1.Pod)) error { return b.plugin.pods(ctx, namespace, see) })
 	if err := view.Err(); err != nil {

@@ -7,7 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // turns lets pods that share a claim write on it one after the other. A scheduler
@@ -19,7 +19,7 @@ type turns [64]sync.Mutex
 // taken in order, so that two pods cannot wait for each other.
 func (t *turns) take(pod *corev1.Pod) (give func()) {
 	var needed []int
-	for _, name := range protect.ClaimsOf(pod) {
+	for _, name := range pvc.ClaimsOf(pod) {
 		hash := fnv.New32a()
 		_, _ = hash.Write([]byte(pod.Namespace + "/" + name)) // never fails
 		needed = append(needed, int(hash.Sum32())%len(t))

@@ -19,7 +19,7 @@ import (
 	"lockstep.dev/lockstep/internal/cli/inquiry"
 	"lockstep.dev/lockstep/internal/cli/release"
 	"lockstep.dev/lockstep/internal/cli/report"
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // releasing is one release under way.
@@ -112,7 +112,7 @@ func (r *releasing) needless(why *report.ClaimWhy, standing release.Standing) (d
 		return true, fmt.Errorf("pvc/%s %s. There is nothing to release; what frees it is told by: kubectl lockstep why pvc/%s %s", why.Name, why.Summary, why.Name, at)
 	case standing == release.Free && !r.delete:
 		return true, fmt.Errorf("pvc/%s is not held: nothing refuses its deletion, and there is nothing to release; to delete it: kubectl delete pvc %s %s", why.Name, why.Name, at)
-	case standing == release.Released && !r.delete && (why.State == protect.Draining || why.State == protect.Doomed):
+	case standing == release.Released && !r.delete && (why.State == pvc.Draining || why.State == pvc.Doomed):
 		_, err := fmt.Fprintf(r.Out, "pvc/%s is released already, and %s; what else frees it is told by: kubectl lockstep why pvc/%s %s\n", why.Name, why.Summary, why.Name, at)
 		return true, err
 	case standing == release.Released && !r.delete:

@@ -21,12 +21,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/act"
+	"lockstep.dev/lockstep/internal/apply"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/internal/lws/lwstest"
-	"lockstep.dev/lockstep/internal/narrate"
 	"lockstep.dev/lockstep/internal/observe"
+	"lockstep.dev/lockstep/internal/report"
+	"lockstep.dev/lockstep/test/lwstest"
 )
 
 // fakeAPI is a client of a fake API server that may refuse writes, and that may
@@ -185,8 +185,8 @@ func newCluster(t *testing.T, slow time.Duration, set *lwsv1.LeaderWorkerSet) *c
 	c.pass = &pass{
 		observe: observe.New(store.Cached(), store.Live(), memory),
 		memory:  memory,
-		act:     act.New(c.api, store.Live()),
-		narrate: narrate.New(events.NewFakeRecorder(10_000)),
+		act:     apply.New(c.api, store.Live()),
+		narrate: report.New(events.NewFakeRecorder(10_000)),
 		now:     clock,
 		wakeSet: func(client.Object) { c.woken++ },
 

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/lws/lwstest"
 	"lockstep.dev/lockstep/internal/observe"
+	"lockstep.dev/lockstep/test/lwstest"
 )
 
 func TestWhomAnObjectOfAGangSchedulerConcerns(t *testing.T) {

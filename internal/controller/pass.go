@@ -13,12 +13,12 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"lockstep.dev/lockstep/internal/act"
 	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/apply"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/internal/narrate"
 	"lockstep.dev/lockstep/internal/observe"
+	"lockstep.dev/lockstep/internal/report"
 )
 
 const (
@@ -33,8 +33,8 @@ const (
 type pass struct {
 	observe *observe.Observer
 	memory  *observe.Memory
-	act     *act.Actor
-	narrate *narrate.Narrator
+	act     *apply.Actor
+	narrate *report.Narrator
 	now     func() time.Time
 	// wakeSet has a set looked at again.
 	wakeSet func(client.Object)
@@ -62,12 +62,12 @@ func unseen(req ctrl.Request, err error) (ctrl.Result, error) {
 func (p *pass) carryOut(ctx context.Context, e errand, plan lws.Plan, now time.Time) (ctrl.Result, error) {
 	var undone []error
 	actor := p.act.Pass()
-	for _, run := range act.Batch(plan.Actions) {
+	for _, run := range apply.Batch(plan.Actions) {
 		if comesAfter(run[0]) && len(undone) > 0 {
 			break
 		}
-		err := act.SlowStart(ctx, run, func(ctx context.Context, a action.Action) error { return p.do(ctx, actor, e.set, a) })
-		if errors.Is(err, act.ErrStale) {
+		err := apply.SlowStart(ctx, run, func(ctx context.Context, a action.Action) error { return p.do(ctx, actor, e.set, a) })
+		if errors.Is(err, apply.ErrStale) {
 			return ctrl.Result{RequeueAfter: lookAgain}, nil
 		}
 		if err == nil {
@@ -111,12 +111,12 @@ func comesAfter(a action.Action) bool {
 	return deletes && deletion.After
 }
 
-func (p *pass) do(ctx context.Context, actor *act.Actor, owner client.Object, a action.Action) error {
+func (p *pass) do(ctx context.Context, actor *apply.Actor, owner client.Object, a action.Action) error {
 	if p.ended(a) {
 		return nil
 	}
 	done, err := actor.Do(ctx, a)
-	if errors.Is(err, act.ErrGone) {
+	if errors.Is(err, apply.ErrGone) {
 		return nil
 	}
 	p.narrate.Tell(ctx, owner, a, err)
@@ -124,17 +124,17 @@ func (p *pass) do(ctx context.Context, actor *act.Actor, owner client.Object, a 
 		p.remember(owner, a, done)
 		return nil
 	}
-	var taken *act.TakenError
+	var taken *apply.TakenError
 	if errors.As(err, &taken) {
 		if err := p.observe.Uncover(ctx, taken.Name, p.now()); err != nil {
 			return err
 		}
 		p.wakeSet(owner) // a group's squatter is for the set to tell of
-		return act.ErrStale
+		return apply.ErrStale
 	}
-	if errors.Is(err, act.ErrStale) {
+	if errors.Is(err, apply.ErrStale) {
 		p.memory.Doubt(a.Target())
-		return act.ErrStale
+		return apply.ErrStale
 	}
 	return fmt.Errorf("%s %s: %w", a.Verb(), a.Target(), err)
 }
@@ -147,7 +147,7 @@ func (p *pass) ended(a action.Action) bool {
 	return deletes && p.memory.HasEnded(what.Object.UID, p.now())
 }
 
-func (p *pass) remember(owner client.Object, a action.Action, done act.Done) {
+func (p *pass) remember(owner client.Object, a action.Action, done apply.Done) {
 	if what, deletes := a.(action.Delete); deletes {
 		p.memory.Ended(what.Object.UID, p.now())
 		return

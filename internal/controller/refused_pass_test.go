@@ -17,13 +17,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/act"
 	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/apply"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/internal/lws/lwstest"
-	"lockstep.dev/lockstep/internal/narrate"
 	"lockstep.dev/lockstep/internal/observe"
+	"lockstep.dev/lockstep/internal/report"
+	"lockstep.dev/lockstep/test/lwstest"
 )
 
 // refusing is a client of an API server on which a policy refuses to create and
@@ -86,8 +86,8 @@ func newRefused() *refused {
 	memory := observe.NewMemory(now)
 	return &refused{client: api, set: set, pass: &pass{
 		memory:  memory,
-		act:     act.New(api, alive{}),
-		narrate: narrate.New(events.NewFakeRecorder(100)),
+		act:     apply.New(api, alive{}),
+		narrate: report.New(events.NewFakeRecorder(100)),
 		now:     func() time.Time { return now },
 		wakeSet: func(client.Object) {},
 	}}

@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/act"
 	"lockstep.dev/lockstep/internal/action"
-	"lockstep.dev/lockstep/internal/lws/lwstest"
+	"lockstep.dev/lockstep/internal/apply"
+	"lockstep.dev/lockstep/test/lwstest"
 )
 
 // untouchable is a client of an API server on which a policy refuses to change claims.
@@ -36,7 +36,7 @@ func (u *untouchable) Patch(context.Context, client.Object, client.Patch, ...cli
 func TestATieThatIsRefusedIsTriedAgainInItsTime(t *testing.T) {
 	c := newCluster(t, 0, lwstest.Set("w", 2, 2, lwstest.Volumes(appsv1.RetainPersistentVolumeClaimRetentionPolicyType, appsv1.DeletePersistentVolumeClaimRetentionPolicyType)))
 	api := &untouchable{Client: c.api}
-	c.act = act.New(api, c.Live()).Surveying(func(context.Context, action.Standing) ([]metav1.ObjectMeta, error) {
+	c.act = apply.New(api, c.Live()).Surveying(func(context.Context, action.Standing) ([]metav1.ObjectMeta, error) {
 		return []metav1.ObjectMeta{lwstest.Find[*appsv1.StatefulSet](c.FakeStore, "w").ObjectMeta}, nil
 	})
 	c.live(20, "w-0", "w-1")
@@ -83,7 +83,7 @@ func (c *choosy) Patch(_ context.Context, claim client.Object, patch client.Patc
 func TestAClaimThatMayNotBeTiedKeepsNoOther(t *testing.T) {
 	c := newCluster(t, 0, lwstest.Set("w", 3, 2, lwstest.Volumes(appsv1.RetainPersistentVolumeClaimRetentionPolicyType, appsv1.DeletePersistentVolumeClaimRetentionPolicyType)))
 	api := &choosy{Client: c.api, taboo: "data-w-1-1"}
-	c.act = act.New(api, c.Live()).Surveying(func(context.Context, action.Standing) ([]metav1.ObjectMeta, error) {
+	c.act = apply.New(api, c.Live()).Surveying(func(context.Context, action.Standing) ([]metav1.ObjectMeta, error) {
 		return []metav1.ObjectMeta{lwstest.Find[*appsv1.StatefulSet](c.FakeStore, "w").ObjectMeta}, nil
 	})
 	c.live(20, "w-0", "w-1", "w-2")

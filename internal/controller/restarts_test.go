@@ -17,8 +17,8 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
-	"lockstep.dev/lockstep/internal/lws/lwstest"
-	"lockstep.dev/lockstep/internal/narrate"
+	"lockstep.dev/lockstep/internal/report"
+	"lockstep.dev/lockstep/test/lwstest"
 )
 
 // A group that finds that it failed has its set write that down, and the set has
@@ -199,7 +199,7 @@ func TestAFailureThatAnotherProcessWroteDownIsAnswered(t *testing.T) {
 func TestADeleteOfWhatHasGoneIsNotTold(t *testing.T) {
 	c := newCluster(t, 0, lwstest.Set("w", 1, 1))
 	recorder := events.NewFakeRecorder(1)
-	c.narrate = narrate.New(recorder)
+	c.narrate = report.New(recorder)
 	gone := action.Delete{
 		Object: identity.Ref{Kind: identity.KindPod, Namespace: lwstest.Namespace, Name: "w-0", UID: "u", ResourceVersion: "1"},
 		Tell:   action.Telling{Done: []action.Event{{Reason: "RecreateGroup", Action: "Delete", Note: "gone"}}},

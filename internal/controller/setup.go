@@ -21,10 +21,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/act"
+	"lockstep.dev/lockstep/internal/apply"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/internal/narrate"
 	"lockstep.dev/lockstep/internal/observe"
+	"lockstep.dev/lockstep/internal/report"
 )
 
 // LeaderWorkerSet is the name of the controllers of sets and their groups.
@@ -88,7 +88,7 @@ func setupLeaderWorkerSet(mgr ctrl.Manager) error {
 	if err := observe.IndexBesideShelves(context.Background(), mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	for _, collector := range narrate.Metrics() {
+	for _, collector := range report.Metrics() {
 		_ = metrics.Registry.Register(collector) // registered already by an earlier setup in this process
 	}
 	memory := observe.NewMemory(time.Now())
@@ -101,8 +101,8 @@ func setupLeaderWorkerSet(mgr ctrl.Manager) error {
 	p := &pass{
 		observe: observer,
 		memory:  memory,
-		act:     act.New(mgr.GetClient(), mgr.GetAPIReader()).Surveying(observer.Standing),
-		narrate: narrate.New(mgr.GetEventRecorder(LeaderWorkerSet)),
+		act:     apply.New(mgr.GetClient(), mgr.GetAPIReader()).Surveying(observer.Standing),
+		narrate: report.New(mgr.GetEventRecorder(LeaderWorkerSet)),
 		now:     time.Now,
 	}
 	ended := make(chan struct{})

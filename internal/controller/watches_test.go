@@ -16,8 +16,8 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/internal/lws/lwstest"
 	"lockstep.dev/lockstep/internal/observe"
+	"lockstep.dev/lockstep/test/lwstest"
 )
 
 func meta(name, set string) metav1.ObjectMeta {

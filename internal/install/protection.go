@@ -9,7 +9,7 @@ import (
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
 	"lockstep.dev/lockstep/internal/operator"
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // The protection of claims is a part of an installation that comes and goes by
@@ -68,7 +68,7 @@ func chooseProtection(u *unstructured.Unstructured, s operator.ProtectionSetting
 // letRead lets the operator read workloads that are known by description. Their
 // plural is not, so it is all of their group; of the one without a name, where Secrets
 // are as well, it is the one workload there is.
-func letRead(role *unstructured.Unstructured, kinds []protect.Kind) error {
+func letRead(role *unstructured.Unstructured, kinds []pvc.Kind) error {
 	var groups []string
 	for _, kind := range kinds {
 		groups = append(groups, kind.Group)
@@ -149,12 +149,12 @@ const namespaceNameLabel = "kubernetes.io/metadata.name"
 
 // chooseNamespaces rewrites what selects namespaces. Manifests are written for the
 // default mode barrier, and exempt the usual namespaces.
-func chooseNamespaces(e map[string]any, s protect.Settings) error {
+func chooseNamespaces(e map[string]any, s pvc.Settings) error {
 	switch e["key"] {
 	case namespaceNameLabel:
 		e["values"] = anys(s.Exempt)
 		return nil
-	case protect.ModeKey:
+	case pvc.ModeKey:
 		return chooseModes(e, s.Mode)
 	}
 	return nil
@@ -162,14 +162,14 @@ func chooseNamespaces(e map[string]any, s protect.Settings) error {
 
 // chooseModes keeps which modes are meant, and has namespaces without a mode of
 // their own, or with a word that is none, counted as of the default.
-func chooseModes(e map[string]any, byDefault protect.Mode) error {
+func chooseModes(e map[string]any, byDefault pvc.Mode) error {
 	values, ok := e["values"].([]any)
 	in := e["operator"] == "In"
 	if !ok || (!in && e["operator"] != "NotIn") {
 		return fmt.Errorf("a selector by mode says %v, and neither In nor NotIn", e["operator"])
 	}
 	var meant, others []string
-	for mode := protect.Off; mode <= protect.Strict; mode++ {
+	for mode := pvc.Off; mode <= pvc.Strict; mode++ {
 		if slices.Contains(values, any(mode.String())) == in {
 			meant = append(meant, mode.String())
 		} else {

@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"lockstep.dev/lockstep/internal/operator"
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/internal/webhook"
 )
 
@@ -117,7 +117,7 @@ func selected(t *testing.T, selector *metav1.LabelSelector) (modes []string) {
 	for _, mode := range []string{"", "nonsense", "off", "observe", "barrier", "hold", "strict"} {
 		set := labelSet{namespaceNameLabel: "prod"}
 		if mode != "" {
-			set[protect.ModeKey] = mode
+			set[pvc.ModeKey] = mode
 		}
 		if s.Matches(set) {
 			modes = append(modes, mode)

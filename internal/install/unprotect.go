@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/install/withdraw"
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // protectionKinds are what protection is made of, in the order in which it is
@@ -93,7 +93,7 @@ func (o Options) unprotection(ctx context.Context, a applier) (*unprotection, er
 	}
 	return &unprotection{Options: o, applier: a, found: found, Withdrawal: withdraw.Withdrawal{
 		Client:   typed,
-		Undress:  protect.Undress{Alone: wasAlone(found), KeepChoices: o.KeepChoices},
+		Undress:  pvc.Undress{Alone: wasAlone(found), KeepChoices: o.KeepChoices},
 		DryRun:   o.DryRun,
 		Patience: o.Timeout,
 	}}, nil
@@ -210,7 +210,7 @@ func (u *unprotection) awaitNoGift(ctx context.Context) error {
 		probe := probeClaim()
 		switch err := u.Client.Create(ctx, probe, client.DryRunAll); {
 		case err == nil:
-			given, silent = slices.Contains(probe.Finalizers, protect.BarrierFinalizer), false
+			given, silent = slices.Contains(probe.Finalizers, pvc.BarrierFinalizer), false
 			return !given, nil
 		case ctx.Err() != nil:
 			return false, nil // cut off by the end of the wait, it tells nothing either
@@ -223,7 +223,7 @@ func (u *unprotection) awaitNoGift(ctx context.Context) error {
 		return nil
 	}
 	if wait.Interrupted(err) {
-		return fmt.Errorf("claims still get %s after %s, though nothing installed by Lockstep gives it any more; look for policies and webhooks of others: kubectl get mutatingadmissionpolicies,mutatingwebhookconfigurations; and for policies that API servers load from files (lockstep install --static-policies), which have to be taken from there first", protect.BarrierFinalizer, u.Timeout)
+		return fmt.Errorf("claims still get %s after %s, though nothing installed by Lockstep gives it any more; look for policies and webhooks of others: kubectl get mutatingadmissionpolicies,mutatingwebhookconfigurations; and for policies that API servers load from files (lockstep install --static-policies), which have to be taken from there first", pvc.BarrierFinalizer, u.Timeout)
 	}
 	return err
 }
@@ -238,7 +238,7 @@ func probeClaim() *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: metav1.NamespaceDefault, GenerateName: "lockstep-probe-",
-			Annotations: map[string]string{protect.ModeKey: protect.Barrier.String()},
+			Annotations: map[string]string{pvc.ModeKey: pvc.Barrier.String()},
 		},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},

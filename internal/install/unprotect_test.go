@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/install/withdraw"
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // probed is an API server that is asked for claims: one answer after the other, and the
@@ -30,7 +30,7 @@ func (p *probed) Create(_ context.Context, o client.Object, _ ...client.CreateOp
 	answer := p.answers[min(p.asked, len(p.answers)-1)]
 	p.asked++
 	if answer == nil {
-		o.SetFinalizers([]string{protect.BarrierFinalizer})
+		o.SetFinalizers([]string{pvc.BarrierFinalizer})
 	}
 	if errors.Is(answer, errBare) {
 		return nil

@@ -20,7 +20,7 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/internal/lws/lwstest"
+	"lockstep.dev/lockstep/test/lwstest"
 )
 
 // TestLaws holds what is true of every decision, whatever the world looks like.

@@ -17,12 +17,12 @@ import (
 	"pgregory.net/rapid"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/act"
 	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/apply"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/internal/lws/lwstest"
 	"lockstep.dev/lockstep/internal/observe"
+	"lockstep.dev/lockstep/test/lwstest"
 )
 
 // allParts has each part of a plan be followed by all that may come after it, and not by
@@ -129,7 +129,7 @@ func (w *partsWorld) carryOut(plan lws.Plan, leader string, retell func(lws.Refu
 		}
 	}
 	var undone []lws.Refusal
-	for _, run := range act.Batch(plan.Actions) {
+	for _, run := range apply.Batch(plan.Actions) {
 		if deletion, deletes := run[0].(action.Delete); deletes && deletion.After && len(undone) > 0 {
 			break
 		}
@@ -217,7 +217,7 @@ func (w *partsWorld) write(a action.Action) error {
 // first, and of what goes out together any one, and all but any one.
 func partsOf(number int, actions []action.Action) []partly {
 	masks, first := map[uint]bool{0: true}, 0
-	for _, run := range act.Batch(actions) {
+	for _, run := range apply.Batch(actions) {
 		done, all := uint(1)<<first-1, uint(1)<<(first+len(run))-1
 		for i := range run {
 			bit := uint(1) << (first + i)

@@ -13,7 +13,7 @@ import (
 
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/internal/lws/lwstest"
+	"lockstep.dev/lockstep/test/lwstest"
 )
 
 var statefulSets = schema.GroupResource{Group: "apps", Resource: "statefulsets"}

@@ -15,7 +15,7 @@ import (
 	"lockstep.dev/lockstep/internal/backoff"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/internal/lws/lwstest"
+	"lockstep.dev/lockstep/test/lwstest"
 )
 
 // fail has group 0 fail once more, and returns when it is recreated.

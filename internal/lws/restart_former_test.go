@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/lws/lwstest"
+	"lockstep.dev/lockstep/test/lwstest"
 )
 
 // madeAgain is a set that was deleted and left all that it had behind, and was made again

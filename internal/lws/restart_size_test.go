@@ -13,7 +13,7 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/internal/lws/lwstest"
+	"lockstep.dev/lockstep/test/lwstest"
 )
 
 // An API server stores no object of more than 1.5 MiB, and one that holds the set

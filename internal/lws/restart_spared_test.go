@@ -5,7 +5,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/internal/lws/lwstest"
+	"lockstep.dev/lockstep/test/lwstest"
 )
 
 // spare notes which groups were made under RecreateGroupAfterStart, by their leaders'

@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/lws/lwstest"
+	"lockstep.dev/lockstep/test/lwstest"
 )
 
 // Who scales the workers of a group that starts has them scaled back, and what becomes of

@@ -14,7 +14,7 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/internal/lws/lwstest"
+	"lockstep.dev/lockstep/test/lwstest"
 )
 
 var onRestart, whenStarted = lwstest.Policy(lwsv1.RecreateGroupOnPodRestart), lwstest.Policy(lwsv1.RecreateGroupAfterStart)

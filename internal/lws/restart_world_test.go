@@ -16,8 +16,8 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/internal/lws/lwstest"
 	"lockstep.dev/lockstep/internal/observe"
+	"lockstep.dev/lockstep/test/lwstest"
 )
 
 // failingWorld is a cluster in which pods fail while its controllers act in any

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // Of a large namespace a list was just read. What the watch from version 7 says then
@@ -61,7 +61,7 @@ func TestAWatchThatCatchesUpSparesAList(t *testing.T) {
 			return w, tt.err
 		})
 		looker.listed["ns"] = listed{until: now.Add(listShare * time.Second)}
-		batch := protect.Settings{}.Take("ns", []*corev1.PersistentVolumeClaim{going("free", protect.BarrierFinalizer)})
+		batch := pvc.Settings{}.Take("ns", []*corev1.PersistentVolumeClaim{going("free", pvc.BarrierFinalizer)})
 		released := judged(batch.Look(looker.For(t.Context(), batch)))
 		if readings[0].By != tt.by || len(released) != tt.released {
 			t.Errorf("%s: read by %s, released %v", name, readings[0].By, released)

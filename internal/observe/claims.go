@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // NewNamespace is a namespace as the caches of protection know it: its metadata.
@@ -43,7 +43,7 @@ func trimClaim(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
-	given := protect.Giving(claim)
+	given := pvc.Giving(claim)
 	trimWords(&claim.ObjectMeta)
 	claim.ManagedFields = given
 	claim.Spec = corev1.PersistentVolumeClaimSpec{VolumeName: claim.Spec.VolumeName}
@@ -85,7 +85,7 @@ func trimNamespace(object any) (any, error) {
 // trimWords leaves of labels and annotations those that protection knows.
 func trimWords(meta *metav1.ObjectMeta) {
 	meta.ManagedFields = nil
-	foreign := func(key, _ string) bool { return !strings.HasPrefix(key, protect.Prefix) }
+	foreign := func(key, _ string) bool { return !strings.HasPrefix(key, pvc.Prefix) }
 	maps.DeleteFunc(meta.Annotations, foreign)
 	maps.DeleteFunc(meta.Labels, foreign)
 	internMetadata(meta)

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // mostStrangers is how many pods are read one by one for the sake of a batch. Beyond
@@ -19,7 +19,7 @@ import (
 const mostStrangers = 20
 
 // everything reads the pods of a namespace that may concern a batch, live.
-func (l *Looker) everything(ctx context.Context, namespace string, batch protect.Batch, see func(*corev1.Pod)) error {
+func (l *Looker) everything(ctx context.Context, namespace string, batch pvc.Batch, see func(*corev1.Pod)) error {
 	begun := l.now()
 	if l.pods.Large(namespace) {
 		same, strangers, err := l.compare(ctx, namespace, batch)
@@ -42,7 +42,7 @@ func (l *Looker) everything(ctx context.Context, namespace string, batch protect
 // a fraction of what the pods themselves would. What the memory has at the very version
 // is as good as read; it returns those of them that concern the batch, and the names of
 // the others.
-func (l *Looker) compare(ctx context.Context, namespace string, batch protect.Batch) (same []*PodUses, strangers []string, err error) {
+func (l *Looker) compare(ctx context.Context, namespace string, batch pvc.Batch) (same []*PodUses, strangers []string, err error) {
 	concerns, next := concerning(batch.Names(), batch.Recorded()), ""
 	for {
 		page := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}}

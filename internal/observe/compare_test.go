@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"pgregory.net/rapid"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // crowd are pods of a large namespace, as the memory of them is filled.
@@ -39,7 +39,7 @@ func TestALateWatchOfALargeNamespaceIsCompared(t *testing.T) {
 	live := &fakePods{version: "9", page: 100, pods: append(pods, *known, *bound, *fresh, *another)}
 	var waiting []*corev1.PersistentVolumeClaim
 	for _, name := range []string{"known", "moved", "gone", "fresh", "reborn", "free"} {
-		waiting = append(waiting, going(name, protect.BarrierFinalizer))
+		waiting = append(waiting, going(name, pvc.BarrierFinalizer))
 	}
 	view, readings := looked(t, p, live, waiting...)
 	if diff := cmp.Diff([]string{"gone", "reborn", "free"}, judged(view)); diff != "" {
@@ -61,7 +61,7 @@ func TestAMemoryFarBehindIsNotCompared(t *testing.T) {
 		pods = append(pods, *tenant(fmt.Sprint("new-", i), "8", "used"))
 	}
 	live := &fakePods{version: "9", page: 100, pods: pods}
-	view, _ := looked(t, p, live, going("used", protect.BarrierFinalizer), going("free", protect.BarrierFinalizer))
+	view, _ := looked(t, p, live, going("used", pvc.BarrierFinalizer), going("free", pvc.BarrierFinalizer))
 	if diff := cmp.Diff([]string{"free"}, judged(view)); diff != "" {
 		t.Error(diff)
 	}
@@ -83,7 +83,7 @@ func TestWhatCannotBeComparedIsInUse(t *testing.T) {
 			}
 			return nil
 		}
-		view, _ := looked(t, p, live, going("free", protect.BarrierFinalizer))
+		view, _ := looked(t, p, live, going("free", pvc.BarrierFinalizer))
 		if len(judged(view)) != 0 || !errors.Is(view.Err(), down) {
 			t.Errorf("%s: released %v, %v", name, judged(view), view.Err())
 		}
@@ -114,7 +114,7 @@ func TestWhatAListCostDecidesWhenTheNextComes(t *testing.T) {
 			}
 			return nil
 		}
-		batch := protect.Settings{}.Take("ns", []*corev1.PersistentVolumeClaim{going("free", protect.BarrierFinalizer)})
+		batch := pvc.Settings{}.Take("ns", []*corev1.PersistentVolumeClaim{going("free", pvc.BarrierFinalizer)})
 		do(t, looker.everything(t.Context(), "ns", batch, func(*corev1.Pod) {}))
 		if now = now.Add(tt.pause - 1); looker.mayList("ns") {
 			t.Errorf("%s: read again before %v", name, tt.pause)
@@ -169,9 +169,9 @@ func TestComparedPodsDecideAsListedOnesLaw(t *testing.T) {
 		}
 		var waiting []*corev1.PersistentVolumeClaim
 		for _, name := range names {
-			waiting = append(waiting, going(name, protect.BarrierFinalizer))
+			waiting = append(waiting, going(name, pvc.BarrierFinalizer))
 		}
-		batch := protect.Settings{}.Take("ns", waiting)
+		batch := pvc.Settings{}.Take("ns", waiting)
 		live := &fakePods{version: "9", page: 200, pods: pods}
 		looker := NewLooker(p, live, time.Now, func(Reading) {})
 		compared := batch.Look(func(namespace string, see func(*corev1.Pod)) error {

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // answering is an API server that lists and watches as it is told.
@@ -195,7 +195,7 @@ func TestContactIsLostWhileAnAnswerIsOverdue(t *testing.T) {
 // now: no hold ends meanwhile.
 func TestAKindIsUnreadWhileItCannotBeFollowed(t *testing.T) {
 	d := emptyDesired(t)
-	k := newForeignKind(d, nil, nil, protect.JobSet.GroupVersionKind, ofKind(protect.JobSet))
+	k := newForeignKind(d, nil, nil, pvc.JobSet.GroupVersionKind, ofKind(pvc.JobSet))
 	watched, again := make(chan *watch.FakeWatcher, 1), make(chan bool, 1)
 	lists := 0
 	informer, err := d.informer(k.contact.over(&cache.ListWatch{

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"lockstep.dev/lockstep/internal/identity"
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // Desired keeps in memory what all workloads of a cluster want of claims, found by
@@ -47,7 +47,7 @@ type wantedKind struct {
 
 // NewDesired returns a Desired that reads through the clients once it runs. The
 // kinds are those beside what is built in; a LeaderWorkerSet is known.
-func NewDesired(client kubernetes.Interface, foreign dynamic.Interface, kinds []protect.Kind) (*Desired, error) {
+func NewDesired(client kubernetes.Interface, foreign dynamic.Interface, kinds []pvc.Kind) (*Desired, error) {
 	d := &Desired{lineage: newLineage()}
 	apps, batch := client.AppsV1().RESTClient(), client.BatchV1().RESTClient()
 	for _, k := range []struct {
@@ -84,7 +84,7 @@ func NewDesired(client kubernetes.Interface, foreign dynamic.Interface, kinds []
 }
 
 // informer keeps the workloads of one kind, and tells what their events change.
-func (d *Desired) informer(lw cache.ListerWatcher, empty runtime.Object, of func(any) (protect.Want, error)) (cache.SharedIndexInformer, error) {
+func (d *Desired) informer(lw cache.ListerWatcher, empty runtime.Object, of func(any) (pvc.Want, error)) (cache.SharedIndexInformer, error) {
 	informer := cache.NewSharedIndexInformerWithOptions(enduring.over(lw), empty, cache.SharedIndexInformerOptions{
 		Indexers: cache.Indexers{indexNamed: namedBy, indexSeries: seriesOf},
 	})
@@ -200,7 +200,7 @@ func (d *Desired) of(namespace, claim string) []*workload {
 	var found []*workload
 	for _, indexer := range d.indexers() {
 		found = appendKept(found, indexer, indexNamed, namespace+"/"+claim)
-		for _, prefix := range protect.Prefixes(claim) {
+		for _, prefix := range pvc.Prefixes(claim) {
 			found = appendKept(found, indexer, indexSeries, namespace+"/"+prefix)
 		}
 	}

@@ -6,13 +6,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // description is a kind as the configuration has it, and which of its paths led
 // somewhere since it has been read as it is now.
 type description struct {
-	kind protect.Kind
+	kind pvc.Kind
 
 	mu    sync.Mutex
 	as    schema.GroupVersion
@@ -21,12 +21,12 @@ type description struct {
 	placeless bool
 }
 
-func describe(kind protect.Kind) *description {
+func describe(kind pvc.Kind) *description {
 	return &description{kind: kind, found: map[string]bool{}}
 }
 
 // of tells what a workload wants, and notes what led there.
-func (d *description) of(object any) (protect.Want, error) {
+func (d *description) of(object any) (pvc.Want, error) {
 	if workload, ok := object.(*unstructured.Unstructured); ok {
 		d.mu.Lock()
 		d.kind.Found(workload, func(lead string) { d.found[lead] = true })
@@ -50,10 +50,10 @@ func (d *description) readAs(resource schema.GroupVersionResource) {
 }
 
 // came is what came of it, with so many workloads there.
-func (d *description) came(workloads int) protect.Described {
+func (d *description) came(workloads int) pvc.Described {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	came := protect.Described{Kind: d.kind, As: d.as, Workloads: workloads, Placeless: d.placeless, Found: make(map[string]bool, len(d.found))}
+	came := pvc.Described{Kind: d.kind, As: d.as, Workloads: workloads, Placeless: d.placeless, Found: make(map[string]bool, len(d.found))}
 	for lead := range d.found {
 		came.Found[lead] = true
 	}
@@ -61,8 +61,8 @@ func (d *description) came(workloads int) protect.Described {
 }
 
 // Described is what came of the descriptions of kinds, of those that are known by now.
-func (d *Desired) Described() []protect.Described {
-	var all []protect.Described
+func (d *Desired) Described() []pvc.Described {
+	var all []pvc.Described
 	for _, k := range d.foreign {
 		if k.description == nil || !k.known() {
 			continue

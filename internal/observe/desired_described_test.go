@@ -7,13 +7,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // What led somewhere in one version of a kind need not do so in another.
 func TestADescriptionIsJudgedByTheVersionThatIsRead(t *testing.T) {
 	v1, v2 := schema.GroupVersion{Group: "example.com", Version: "v1"}, schema.GroupVersion{Group: "example.com", Version: "v2"}
-	d := describe(protect.Kind{GroupVersionKind: v1.WithKind("Shard"), Templates: []string{"spec.template"}})
+	d := describe(pvc.Kind{GroupVersionKind: v1.WithKind("Shard"), Templates: []string{"spec.template"}})
 	seeIn := func(namespace, field string) {
 		t.Helper()
 		workload := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
@@ -53,7 +53,7 @@ func TestOnlyDescribedKindsThatAreKnownAreJudged(t *testing.T) {
 		t.Errorf("nobody asked whether it is served: %v", got)
 	}
 	d.foreign[1].now.Store(&serving{})
-	if got := d.Described(); len(got) != 1 || got[0].GroupVersionKind != protect.JobSet.GroupVersionKind {
+	if got := d.Described(); len(got) != 1 || got[0].GroupVersionKind != pvc.JobSet.GroupVersionKind {
 		t.Errorf("got %v", got)
 	}
 }

@@ -20,7 +20,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 var leaderWorkerSets = lwsv1.GroupVersion.WithKind(string(identity.KindLeaderWorkerSet))
@@ -35,7 +35,7 @@ type foreignKind struct {
 	desired   *Desired
 	discovery discovery.DiscoveryInterface
 	client    dynamic.Interface
-	of        func(any) (protect.Want, error)
+	of        func(any) (pvc.Want, error)
 	// description is what the configuration says of the kind, or nil.
 	description *description
 	contact     contact
@@ -49,7 +49,7 @@ type serving struct {
 	watched cache.SharedIndexInformer
 }
 
-func newForeignKind(d *Desired, discovery discovery.DiscoveryInterface, client dynamic.Interface, kind schema.GroupVersionKind, of func(any) (protect.Want, error)) *foreignKind {
+func newForeignKind(d *Desired, discovery discovery.DiscoveryInterface, client dynamic.Interface, kind schema.GroupVersionKind, of func(any) (pvc.Want, error)) *foreignKind {
 	return &foreignKind{GroupVersionKind: kind, desired: d, discovery: discovery, client: client, of: of}
 }
 

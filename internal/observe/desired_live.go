@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/identity"
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // sharedWorlds bounds the namespaces of which all that may hold claims is kept for a
@@ -25,8 +25,8 @@ const sharedWorlds = 16
 type list func(ctx context.Context, namespace string) (runtime.Object, error)
 
 // live is what the workloads of a namespace want, read from the API server now.
-func (d *Desired) live(ctx context.Context, namespace string) ([]protect.Want, error) {
-	var wants []protect.Want
+func (d *Desired) live(ctx context.Context, namespace string) ([]pvc.Want, error) {
+	var wants []pvc.Want
 	for _, k := range d.kinds {
 		more, err := wantsOf(ctx, namespace, k.list, builtIn)
 		if err != nil {
@@ -51,12 +51,12 @@ func (d *Desired) live(ctx context.Context, namespace string) ([]protect.Want, e
 	return wants, nil
 }
 
-func wantsOf(ctx context.Context, namespace string, list list, of func(any) (protect.Want, error)) ([]protect.Want, error) {
+func wantsOf(ctx context.Context, namespace string, list list, of func(any) (pvc.Want, error)) ([]pvc.Want, error) {
 	found, err := list(ctx, namespace)
 	if err != nil {
 		return nil, err
 	}
-	var wants []protect.Want
+	var wants []pvc.Want
 	err = meta.EachListItem(found, func(o runtime.Object) error {
 		want, err := of(o)
 		wants = append(wants, want)
@@ -67,7 +67,7 @@ func wantsOf(ctx context.Context, namespace string, list list, of func(any) (pro
 
 // Live is a view with all that may hold the claim read from the API server now, for
 // what cannot be undone. The claim is that of the view: a write names its version.
-func (h *Holds) Live(ctx context.Context, view protect.HoldView) (protect.HoldView, error) {
+func (h *Holds) Live(ctx context.Context, view pvc.HoldView) (pvc.HoldView, error) {
 	world, err := h.liveWorld(ctx, view.Claim.Namespace)
 	if err != nil {
 		return view, err
@@ -79,12 +79,12 @@ func (h *Holds) Live(ctx context.Context, view protect.HoldView) (protect.HoldVi
 // LiveShared is Live of a moment after the claim was seen, for what can be undone or is
 // for others to do as well: many claims that come together share one reading of their
 // namespace.
-func (h *Holds) LiveShared(ctx context.Context, view protect.HoldView) (protect.HoldView, error) {
+func (h *Holds) LiveShared(ctx context.Context, view pvc.HoldView) (pvc.HoldView, error) {
 	namespace := view.Claim.Namespace
-	world, err := h.worlds.in(namespace).of(inquiry[protect.World]{
+	world, err := h.worlds.in(namespace).of(inquiry[pvc.World]{
 		claims: []types.UID{view.Claim.UID}, now: view.Now,
 		seen: func() ([]types.UID, error) { return h.seenIn(ctx, namespace) },
-		read: func() (protect.World, error) { return h.liveWorld(ctx, namespace) },
+		read: func() (pvc.World, error) { return h.liveWorld(ctx, namespace) },
 	})
 	if err != nil {
 		return view, err
@@ -95,7 +95,7 @@ func (h *Holds) LiveShared(ctx context.Context, view protect.HoldView) (protect.
 
 // stillWithout is a live world in which the owner that a claim was seen without is gone
 // still, if it is not there.
-func stillWithout(seen, world protect.World) protect.World {
+func stillWithout(seen, world pvc.World) pvc.World {
 	if gone := seen.GoneOwner; gone != nil && !world.Knows(gone.UID) {
 		world.GoneOwner, world.OwnerWasOf = gone, seen.OwnerWasOf
 	}
@@ -103,13 +103,13 @@ func stillWithout(seen, world protect.World) protect.World {
 }
 
 // liveWorld is all of a namespace that may hold claims, read from the API server now.
-func (h *Holds) liveWorld(ctx context.Context, namespace string) (protect.World, error) {
-	index, links := protect.NewIndex(), map[types.UID]protect.Link{}
+func (h *Holds) liveWorld(ctx context.Context, namespace string) (pvc.World, error) {
+	index, links := pvc.NewIndex(), map[types.UID]pvc.Link{}
 	err := pages(ctx, h.live, func(page *corev1.PodList) {
 		for i := range page.Items {
 			pod := &page.Items[i]
 			index.See(pod)
-			link := protect.Link{Object: identity.RefOf(identity.KindPod, pod)}
+			link := pvc.Link{Object: identity.RefOf(identity.KindPod, pod)}
 			if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
 				link.Controller = owner.UID
 			}
@@ -117,11 +117,11 @@ func (h *Holds) liveWorld(ctx context.Context, namespace string) (protect.World,
 		}
 	}, client.InNamespace(namespace))
 	if err != nil {
-		return protect.World{}, fmt.Errorf("list pods of %q: %w", namespace, err)
+		return pvc.World{}, fmt.Errorf("list pods of %q: %w", namespace, err)
 	}
 	wants, err := h.desired.live(ctx, namespace)
 	if err != nil {
-		return protect.World{}, err
+		return pvc.World{}, err
 	}
-	return protect.World{Pods: index, Desire: protect.NewDesire(namespace, wants), Links: links, Idle: h.settings.Idle}, nil
+	return pvc.World{Pods: index, Desire: pvc.NewDesire(namespace, wants), Links: links, Idle: h.settings.Idle}, nil
 }

@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // A workload goes on holding its claims when the version that its kind is described by
@@ -50,7 +50,7 @@ func TestAKindIsReadInAnyVersionThatIsServed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		kind := newForeignKind(nil, client.Discovery(), (*dynamic.DynamicClient)(nil), protect.JobSet.GroupVersionKind, ofKind(protect.JobSet))
+		kind := newForeignKind(nil, client.Discovery(), (*dynamic.DynamicClient)(nil), pvc.JobSet.GroupVersionKind, ofKind(pvc.JobSet))
 		got, err := kind.served(t.Context())
 		if got.Version != tt.want || (err != nil) != tt.fails || tt.want != "" && got.Resource != "jobsets" {
 			t.Errorf("%s: %v, %v", name, got, err)

@@ -18,7 +18,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // emptyDesired watches nothing; LeaderWorkerSets are served.
@@ -32,7 +32,7 @@ func emptyDesired(t *testing.T) *Desired {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := NewDesired(client, foreign, []protect.Kind{protect.JobSet})
+	d, err := NewDesired(client, foreign, []pvc.Kind{pvc.JobSet})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,12 +146,12 @@ func TestAGroupThatIsNotRolledYetWantsAllOfItsClaims(t *testing.T) {
 			Size: &size, VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}}},
 		},
 	}}
-	workers := func() protect.Span { return reduced(t, set).want.Series[1].Spans[1] }
-	if got := workers(); got != (protect.Span{From: 1, To: 2}) {
+	workers := func() pvc.Span { return reduced(t, set).want.Series[1].Spans[1] }
+	if got := workers(); got != (pvc.Span{From: 1, To: 2}) {
 		t.Fatalf("workers %v before any group started", got)
 	}
 	set.Status.Started = []lwsv1.StartedGroup{{Index: 0, Leader: "rolled", Pods: "AAAAAAAA"}, {Index: 1, Leader: "gone", Pods: ofFive}}
-	if got := workers(); got != (protect.Span{From: 1, To: 5}) {
+	if got := workers(); got != (pvc.Span{From: 1, To: 5}) {
 		t.Errorf("workers %v while a group of five is not rolled", got)
 	}
 }
@@ -174,7 +174,7 @@ func TestTheWorldOfAClaimIsItsChains(t *testing.T) {
 	if err := (*podStore)(pods).Replace([]any{leader, worker}, "1"); err != nil {
 		t.Fatal(err)
 	}
-	h := NewHolds(nil, nil, pods, d, protect.Settings{}, time.Minute)
+	h := NewHolds(nil, nil, pods, d, pvc.Settings{}, time.Minute)
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data-a-0-1", UID: "c"}}
 	holders, _ := h.world(claim).Holders(claim)
 	var names []string
@@ -184,8 +184,8 @@ func TestTheWorldOfAClaimIsItsChains(t *testing.T) {
 	if diff := cmp.Diff([]string{"LeaderWorkerSet/a", "Pod/a-0-1"}, names); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	verdict := protect.DecideHold(protect.HoldView{Claim: claim, Mode: protect.Hold, World: h.world(claim), Now: time.Unix(0, 0)})
-	if words := verdict.Annotations[protect.HoldersAnnotation]; words != "LeaderWorkerSet/a" {
+	verdict := pvc.DecideHold(pvc.HoldView{Claim: claim, Mode: pvc.Hold, World: h.world(claim), Now: time.Unix(0, 0)})
+	if words := verdict.Annotations[pvc.HoldersAnnotation]; words != "LeaderWorkerSet/a" {
 		t.Errorf("it says %q", words)
 	}
 }
@@ -194,7 +194,7 @@ func TestAnOwnerIsMissedOnlyWhereItsKindIsWatched(t *testing.T) {
 	d := emptyDesired(t)
 	there := statefulSetOf(named("sts", "db", nil, ""), 1)
 	d.put(t, there)
-	h := NewHolds(nil, nil, NewPods(), d, protect.Settings{}, 0)
+	h := NewHolds(nil, nil, NewPods(), d, pvc.Settings{}, 0)
 	for name, tt := range map[string]struct {
 		owner metav1.OwnerReference
 		gone  bool

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // indexClaims finds gated pods by the claims they use.
@@ -46,8 +46,8 @@ func NewGated(ctx context.Context, config *rest.Config, options cache.Options) (
 func GatedIn(pods cache.Cache) *Gated { return &Gated{pods} }
 
 func claimsOfGated(object client.Object) []string {
-	if pod, ok := object.(*corev1.Pod); ok && protect.Gated(pod) {
-		return protect.ClaimsOf(pod)
+	if pod, ok := object.(*corev1.Pod); ok && pvc.Gated(pod) {
+		return pvc.ClaimsOf(pod)
 	}
 	return nil
 }
@@ -64,7 +64,7 @@ func (g *Gated) Get(ctx context.Context, key types.NamespacedName) (*corev1.Pod,
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("read pod %q: %w", key, err)
-	case !protect.Gated(pod):
+	case !pvc.Gated(pod):
 		return nil, nil
 	}
 	return pod, nil
@@ -87,7 +87,7 @@ func (g *Gated) list(ctx context.Context, options ...client.ListOption) ([]types
 	}
 	var keys []types.NamespacedName
 	for i := range pods.Items {
-		if protect.Gated(&pods.Items[i]) {
+		if pvc.Gated(&pods.Items[i]) {
 			keys = append(keys, client.ObjectKeyFromObject(&pods.Items[i]))
 		}
 	}
@@ -104,7 +104,7 @@ func trimGated(object any) (any, error) {
 	trimmed := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: one(pod.Namespace), Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion, DeletionTimestamp: pod.DeletionTimestamp,
 	}}
-	if !protect.Gated(pod) {
+	if !pvc.Gated(pod) {
 		return trimmed, nil
 	}
 	trimmed.Spec.SchedulingGates = slices.Clone(pod.Spec.SchedulingGates)

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // TestATrimmedPodIsJudgedAsBefore, and one that waits for nothing of ours costs
@@ -27,8 +27,8 @@ func TestATrimmedPodIsJudgedAsBefore(t *testing.T) {
 		return o
 	}
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data", UID: "c", ResourceVersion: "8"}}
-	judge := func(o *corev1.Pod) protect.GateVerdict {
-		return protect.DecideGate(protect.GateView{Pod: o, Live: protect.Claims{"data": claim}, Settings: protect.Settings{Mode: protect.Strict}})
+	judge := func(o *corev1.Pod) pvc.GateVerdict {
+		return pvc.DecideGate(pvc.GateView{Pod: o, Live: pvc.Claims{"data": claim}, Settings: pvc.Settings{Mode: pvc.Strict}})
 	}
 	trim := func(o *corev1.Pod) *corev1.Pod {
 		trimmed, err := trimGated(o.DeepCopy())
@@ -37,14 +37,14 @@ func TestATrimmedPodIsJudgedAsBefore(t *testing.T) {
 		}
 		return trimmed.(*corev1.Pod)
 	}
-	waiting := pod("other", protect.UseGate)
-	if diff := cmp.Diff(judge(waiting), judge(trim(waiting)), cmp.AllowUnexported(protect.Lifting{}, protect.Recording{})); diff != "" {
+	waiting := pod("other", pvc.UseGate)
+	if diff := cmp.Diff(judge(waiting), judge(trim(waiting)), cmp.AllowUnexported(pvc.Lifting{}, pvc.Recording{})); diff != "" {
 		t.Errorf("(-whole +trimmed):\n%s", diff)
 	}
 	if v := judge(trim(waiting)); len(v.Writes) != 1 || v.Lift.Target().UID != "u" {
 		t.Errorf("got %+v", v)
 	}
-	if free := trim(pod("other")); protect.Gated(free) || len(free.Spec.Volumes)+len(free.Labels) > 0 {
+	if free := trim(pod("other")); pvc.Gated(free) || len(free.Spec.Volumes)+len(free.Labels) > 0 {
 		t.Errorf("kept %+v", free)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // givings remembers by when claims were given to the StatefulSets that control them, where
@@ -32,7 +32,7 @@ func (g *givings) note(before, after *corev1.PersistentVolumeClaim) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	owner, by, known := protect.GivenBy(before)
+	owner, by, known := pvc.GivenBy(before)
 	known = known && after != nil && after.UID == before.UID
 	last, remembered := g.known[before.UID]
 	if after == nil || after.UID != before.UID || remembered && !controls(last.owner, after) {
@@ -42,7 +42,7 @@ func (g *givings) note(before, after *corev1.PersistentVolumeClaim) {
 	if !known || remembered || !controls(owner, after) {
 		return // what is remembered came before what is said now
 	}
-	if _, at, says := protect.GivenBy(after); says && !at.After(by) {
+	if _, at, says := pvc.GivenBy(after); says && !at.After(by) {
 		return
 	}
 	if g.known == nil {
@@ -59,7 +59,7 @@ func (g *givings) of(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolu
 	if !ok || !controls(last.owner, claim) {
 		return claim
 	}
-	return protect.KnownGiven(claim, last.owner, time.Unix(last.by, 0))
+	return pvc.KnownGiven(claim, last.owner, time.Unix(last.by, 0))
 }
 
 func controls(owner types.UID, claim *corev1.PersistentVolumeClaim) bool {

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // noted is a claim that says when it was last written by who gave it to a StatefulSet.
@@ -71,7 +71,7 @@ func TestWhenAClaimWasGivenAwayIsRememberedOnceItIsBound(t *testing.T) {
 				return c.Get(ctx, key, o, options...)
 			},
 		}).Build()
-		h := NewHolds(nil, NewClaims(claims, claims), NewPods(), emptyDesired(t), protect.Settings{}, 0)
+		h := NewHolds(nil, NewClaims(claims, claims), NewPods(), emptyDesired(t), pvc.Settings{}, 0)
 		handler := Followers{
 			Claim: func(types.NamespacedName) {}, Namespace: func(string) {}, Gone: func(*corev1.PersistentVolumeClaim) {},
 		}.claims(h.givings.note)
@@ -80,7 +80,7 @@ func TestWhenAClaimWasGivenAwayIsRememberedOnceItIsBound(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, at, _ := protect.GivenBy(view.Claim); !at.Equal(tt.want) {
+		if _, at, _ := pvc.GivenBy(view.Claim); !at.Equal(tt.want) {
 			t.Errorf("%s: given by %s, want %s", name, at, tt.want)
 		}
 		handler.OnDelete(tt.is)

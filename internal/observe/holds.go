@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/identity"
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // Holds sees who holds a claim: pods, and what workloads want. It is safe for
@@ -24,16 +24,16 @@ type Holds struct {
 	caches   cache.Cache
 	pods     *Pods
 	desired  *Desired
-	settings protect.Settings
+	settings pvc.Settings
 	grace    time.Duration
-	worlds   *readings[protect.World]
+	worlds   *readings[pvc.World]
 	givings  givings
 }
 
 // NewHolds returns a Holds that reads claims and namespaces from caches filled with
 // ProtectionCaches. A hold outlives its last holder by grace.
-func NewHolds(caches cache.Cache, claims *Claims, pods *Pods, desired *Desired, settings protect.Settings, grace time.Duration) *Holds {
-	return &Holds{Claims: claims, caches: caches, pods: pods, desired: desired, settings: settings, grace: grace, worlds: newReadings[protect.World](sharedWorlds)}
+func NewHolds(caches cache.Cache, claims *Claims, pods *Pods, desired *Desired, settings pvc.Settings, grace time.Duration) *Holds {
+	return &Holds{Claims: claims, caches: caches, pods: pods, desired: desired, settings: settings, grace: grace, worlds: newReadings[pvc.World](sharedWorlds)}
 }
 
 const (
@@ -46,7 +46,7 @@ const (
 // IndexHolds adds the index that Holds reads by. It must run before the caches start.
 func IndexHolds(ctx context.Context, indexer client.FieldIndexer) error {
 	err := indexer.IndexField(ctx, &corev1.PersistentVolumeClaim{}, indexNumbered, func(o client.Object) []string {
-		return protect.Prefixes(o.GetName())
+		return pvc.Prefixes(o.GetName())
 	})
 	if err != nil {
 		return err
@@ -76,18 +76,18 @@ func (h *Holds) AwaitSync(ctx context.Context) error {
 
 // View is a claim and all that may hold it. Where there is no such claim, that of
 // the view is nil.
-func (h *Holds) View(ctx context.Context, key types.NamespacedName, now time.Time) (protect.HoldView, error) {
+func (h *Holds) View(ctx context.Context, key types.NamespacedName, now time.Time) (pvc.HoldView, error) {
 	claim, err := h.Get(ctx, key)
 	if err != nil || claim == nil {
-		return protect.HoldView{}, err
+		return pvc.HoldView{}, err
 	}
 	claim = h.givings.of(claim)
 	namespace, err := h.Namespace(ctx, key.Namespace)
 	if err != nil {
-		return protect.HoldView{}, err
+		return pvc.HoldView{}, err
 	}
 	unread := h.Unread() // what is read by the time that the world was looked at was not before
-	return h.in(namespace, protect.HoldView{
+	return h.in(namespace, pvc.HoldView{
 		Claim: claim, World: h.world(claim), Now: now, Grace: h.grace,
 		Unread: cmp.Or(unread, h.Unread()), WaitingOwner: h.waitingOwner(claim),
 	}), nil
@@ -109,15 +109,15 @@ func (h *Holds) unread() []string {
 }
 
 // in is a view with what the namespace says.
-func (h *Holds) in(namespace *metav1.PartialObjectMetadata, view protect.HoldView) protect.HoldView {
+func (h *Holds) in(namespace *metav1.PartialObjectMetadata, view pvc.HoldView) pvc.HoldView {
 	view.Mode = h.settings.ModeOf(view.Claim, namespace.Labels)
-	view.NamespaceEnding, view.NamespaceReleased = namespace.DeletionTimestamp != nil, protect.Released(namespace)
+	view.NamespaceEnding, view.NamespaceReleased = namespace.DeletionTimestamp != nil, pvc.Released(namespace)
 	return view
 }
 
 // InItsNamespace is a view with what the claim's own namespace says, read from the API
 // server after the claim was seen: it is of the life that the claim belongs to.
-func (h *Holds) InItsNamespace(ctx context.Context, view protect.HoldView) (protect.HoldView, error) {
+func (h *Holds) InItsNamespace(ctx context.Context, view pvc.HoldView) (pvc.HoldView, error) {
 	namespace, err := h.NamespaceOf(ctx, view.Claim.Namespace, []types.UID{view.Claim.UID}, view.Now)
 	if err != nil {
 		return view, err

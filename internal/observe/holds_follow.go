@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // Followers are told what events concern. They must not wait.
@@ -104,7 +104,7 @@ func (h *Holds) treated(ctx context.Context, before, after any, f Followers) {
 		f.Ends(is)
 	}
 	if known && was.UID == is.UID && (was.DeletionTimestamp == nil) == (is.DeletionTimestamp == nil) &&
-		maps.Equal(was.Labels, is.Labels) && protect.Released(was) == protect.Released(is) {
+		maps.Equal(was.Labels, is.Labels) && pvc.Released(was) == pvc.Released(is) {
 		return
 	}
 	h.list(ctx, f.Claim, client.InNamespace(is.Name))

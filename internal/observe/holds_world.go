@@ -6,14 +6,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"lockstep.dev/lockstep/internal/identity"
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // world is what may hold a claim, and the chains of controllers above it: no more of
 // the namespace is looked at.
-func (h *Holds) world(claim *corev1.PersistentVolumeClaim) protect.World {
-	w := worldOf{Holds: h, links: map[types.UID]protect.Link{}, seen: map[types.UID]bool{}}
-	index, users := protect.NewIndex(), []*corev1.Pod(nil)
+func (h *Holds) world(claim *corev1.PersistentVolumeClaim) pvc.World {
+	w := worldOf{Holds: h, links: map[types.UID]pvc.Link{}, seen: map[types.UID]bool{}}
+	index, users := pvc.NewIndex(), []*corev1.Pod(nil)
 	h.pods.using(claim.Namespace, []string{claim.Name}, nil, func(pod *corev1.Pod) {
 		index.See(pod)
 		users = append(users, pod)
@@ -24,8 +24,8 @@ func (h *Holds) world(claim *corev1.PersistentVolumeClaim) protect.World {
 	for _, wanting := range h.desired.of(claim.Namespace, claim.Name) {
 		w.workload(wanting)
 	}
-	world := protect.World{
-		Pods: index, Desire: protect.NewDesire(claim.Namespace, w.wants), Links: w.links, Idle: h.settings.Idle, GoneOwner: h.goneOwner(claim),
+	world := pvc.World{
+		Pods: index, Desire: pvc.NewDesire(claim.Namespace, w.wants), Links: w.links, Idle: h.settings.Idle, GoneOwner: h.goneOwner(claim),
 	}
 	if world.GoneOwner != nil {
 		world.OwnerWasOf = h.desired.lineage.of(world.GoneOwner.UID)
@@ -36,8 +36,8 @@ func (h *Holds) world(claim *corev1.PersistentVolumeClaim) protect.World {
 // worldOf gathers the world of one claim.
 type worldOf struct {
 	*Holds
-	wants []protect.Want
-	links map[types.UID]protect.Link
+	wants []pvc.Want
+	links map[types.UID]pvc.Link
 	seen  map[types.UID]bool
 }
 
@@ -58,7 +58,7 @@ func (w *worldOf) user(pod *corev1.Pod) {
 	if owner == nil {
 		return
 	}
-	w.links[pod.UID] = protect.Link{Object: identity.RefOf(identity.KindPod, pod), Controller: owner.UID}
+	w.links[pod.UID] = pvc.Link{Object: identity.RefOf(identity.KindPod, pod), Controller: owner.UID}
 	w.workload(w.above(identity.OwnerRef(pod.Namespace, *owner)))
 }
 

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // A set that was deleted alone and made again takes its leader StatefulSet over, with
@@ -87,14 +87,14 @@ func TestTheClaimsOfAStatefulSetThatASetTookOverAreItsOwn(t *testing.T) {
 			if len(tt.lives) > 0 {
 				d.tell(tt.lives[len(tt.lives)-1], nil)
 			}
-			h := NewHolds(nil, NewClaims(claims, claims), NewPods(), d, protect.Settings{Mode: protect.Hold}, time.Minute)
+			h := NewHolds(nil, NewClaims(claims, claims), NewPods(), d, pvc.Settings{Mode: pvc.Hold}, time.Minute)
 			view, err := h.View(t.Context(), types.NamespacedName{Namespace: "ns", Name: "data-llama-0"}, made.Add(2*time.Hour))
 			if err != nil {
 				t.Fatal(err)
 			}
 			view.Unread = ""
 			live := stillWithout(view.World, view.World)
-			for from, world := range map[string]protect.World{"memory": view.World, "a look": live} {
+			for from, world := range map[string]pvc.World{"memory": view.World, "a look": live} {
 				holders, _ := world.Holders(claim)
 				if held := len(holders) > 0; held != tt.want {
 					t.Errorf("from %s: held is %t, want %t", from, held, tt.want)

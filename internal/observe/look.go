@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 const (
@@ -63,7 +63,7 @@ func NewLooker(pods *Pods, live client.Reader, now func() time.Time, told func(R
 }
 
 // For returns what reads the pods for a batch, from now on.
-func (l *Looker) For(ctx context.Context, batch protect.Batch) protect.Read {
+func (l *Looker) For(ctx context.Context, batch pvc.Batch) pvc.Read {
 	return func(namespace string, see func(*corev1.Pod)) error {
 		begun, r := l.now(), Reading{By: ByWatch}
 		fresh, err := l.fresh(ctx, namespace, len(batch.Names()))

@@ -5,7 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // PodUses is what is kept of a pod for the sake of claims: a tenth of what the pod
@@ -43,7 +43,7 @@ type claimVolume struct {
 func usesOf(pod *corev1.Pod) *PodUses {
 	uses := &PodUses{
 		Namespace: one(pod.Namespace), Name: pod.Name, ResourceVersion: pod.ResourceVersion, UID: pod.UID,
-		Node: one(pod.Spec.NodeName), Phase: corev1.PodPhase(one(string(pod.Status.Phase))), Over: protect.NothingRuns(pod), completed: protect.Completed(pod),
+		Node: one(pod.Spec.NodeName), Phase: corev1.PodPhase(one(string(pod.Status.Phase))), Over: pvc.NothingRuns(pod), completed: pvc.Completed(pod),
 		deleted: pod.DeletionTimestamp, grace: pod.DeletionGracePeriodSeconds,
 	}
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {

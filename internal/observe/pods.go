@@ -17,7 +17,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // Pods keeps of every pod in the cluster what concerns claims, found by the names
@@ -129,8 +129,8 @@ func (p *Pods) Has(namespace string, uid types.UID) bool {
 }
 
 // Index is the pods of a namespace that may use one of the claims.
-func (p *Pods) Index(namespace string, claims ...string) *protect.Index {
-	index := protect.NewIndex()
+func (p *Pods) Index(namespace string, claims ...string) *pvc.Index {
+	index := pvc.NewIndex()
 	p.using(namespace, claims, nil, index.See)
 	return index
 }

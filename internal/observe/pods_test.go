@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // tenant is a pod on a node that names claims.
@@ -129,7 +129,7 @@ func TestWhatIsKeptOfAPodDecidesAlike(t *testing.T) {
 		"unknown":  unknown,
 		"harmless": harmless,
 	} {
-		whole := protect.NewIndex()
+		whole := pvc.NewIndex()
 		whole.See(pod)
 		kept := NewPods()
 		trimmed, err := trimToUses(pod.DeepCopy())
@@ -231,15 +231,15 @@ func (f *fakePods) List(_ context.Context, list client.ObjectList, options ...cl
 	return nil
 }
 
-func looked(t *testing.T, p *Pods, live *fakePods, claims ...*corev1.PersistentVolumeClaim) (protect.LiveView, []Reading) {
+func looked(t *testing.T, p *Pods, live *fakePods, claims ...*corev1.PersistentVolumeClaim) (pvc.LiveView, []Reading) {
 	t.Helper()
 	var readings []Reading
 	looker := NewLooker(p, live, time.Now, func(r Reading) { readings = append(readings, r) })
-	batch := protect.Settings{}.Take("ns", claims)
+	batch := pvc.Settings{}.Take("ns", claims)
 	return batch.Look(looker.For(t.Context(), batch)), readings
 }
 
-func judged(view protect.LiveView) (released []string) {
+func judged(view pvc.LiveView) (released []string) {
 	releases, _ := view.Judge()
 	for _, r := range releases {
 		released = append(released, r.Target().Name)
@@ -251,7 +251,7 @@ func TestAFreshWatchSparesAList(t *testing.T) {
 	p := NewPods()
 	do(t, p.Sink().Replace([]any{tenant("user", "1", "used"), tenant("other", "2", "third")}, "7"))
 	live := &fakePods{version: "7"}
-	view, readings := looked(t, p, live, going("used", protect.BarrierFinalizer), going("free", protect.BarrierFinalizer))
+	view, readings := looked(t, p, live, going("used", pvc.BarrierFinalizer), going("free", pvc.BarrierFinalizer))
 	if diff := cmp.Diff([]string{"free"}, judged(view)); diff != "" {
 		t.Error(diff)
 	}
@@ -264,7 +264,7 @@ func TestALateWatchIsNotBelieved(t *testing.T) {
 	p := NewPods()
 	do(t, p.Sink().Replace([]any{}, "7"))
 	live := &fakePods{version: "8", page: 2, pods: []corev1.Pod{*tenant("a", "1"), *tenant("b", "2"), *tenant("user", "8", "used"), *tenant("c", "3")}}
-	view, readings := looked(t, p, live, going("used", protect.BarrierFinalizer), going("free", protect.BarrierFinalizer))
+	view, readings := looked(t, p, live, going("used", pvc.BarrierFinalizer), going("free", pvc.BarrierFinalizer))
 	if diff := cmp.Diff([]string{"free"}, judged(view)); diff != "" {
 		t.Error(diff)
 	}
@@ -285,7 +285,7 @@ func TestALargeNamespaceWaitsForTheWatch(t *testing.T) {
 		go func() { _ = p.Sink().Add(tenant("user", "9", "used")) }()
 		return nil
 	}
-	view, readings := looked(t, p, live, going("used", protect.BarrierFinalizer))
+	view, readings := looked(t, p, live, going("used", pvc.BarrierFinalizer))
 	if len(judged(view)) != 0 || readings[0].By != ByWatch {
 		t.Errorf("released %v, told %+v", judged(view), readings)
 	}
@@ -303,7 +303,7 @@ func TestWhatCannotBeReadIsInUse(t *testing.T) {
 			}
 			return nil
 		}
-		view, readings := looked(t, p, live, going("free", protect.BarrierFinalizer))
+		view, readings := looked(t, p, live, going("free", pvc.BarrierFinalizer))
 		if len(judged(view)) != 0 || !errors.Is(view.Err(), down) || !errors.Is(readings[0].Err, down) {
 			t.Errorf("%s: released %v, %v", name, judged(view), view.Err())
 		}
@@ -315,7 +315,7 @@ func TestANamespaceOfUnknownVolumesIsInUse(t *testing.T) {
 	odd := tenant("odd", "1")
 	odd.Spec.Volumes = []corev1.Volume{{Name: "of a newer API"}}
 	do(t, p.Sink().Replace([]any{odd}, "7"))
-	view, _ := looked(t, p, &fakePods{version: "7"}, going("free", protect.BarrierFinalizer))
+	view, _ := looked(t, p, &fakePods{version: "7"}, going("free", pvc.BarrierFinalizer))
 	if released := judged(view); len(released) != 0 {
 		t.Errorf("released %v", released)
 	}

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // sown fills a value by chance: every field that there is, or some of them.
@@ -147,7 +147,7 @@ func TestNothingThatIsKeptOfAPodIsSiftedOut(t *testing.T) {
 		if diff := cmp.Diff(usesOf(whole), usesOf(sifted), cmp.AllowUnexported(PodUses{}, claimVolume{})); diff != "" {
 			t.Fatalf("pod %d, as it is kept for claims (-decoded whole +sifted):\n%s", seed, diff)
 		}
-		if protect.Completed(whole) != protect.Completed(sifted) || whole.Annotations[metav1.InitialEventsAnnotationKey] != sifted.Annotations[metav1.InitialEventsAnnotationKey] {
+		if pvc.Completed(whole) != pvc.Completed(sifted) || whole.Annotations[metav1.InitialEventsAnnotationKey] != sifted.Annotations[metav1.InitialEventsAnnotationKey] {
 			t.Fatalf("pod %d: another one when sifted", seed)
 		}
 	}

@@ -5,8 +5,8 @@ import (
 
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
-	"lockstep.dev/lockstep/internal/lws/lwstest"
 	"lockstep.dev/lockstep/internal/observe"
+	"lockstep.dev/lockstep/test/lwstest"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )

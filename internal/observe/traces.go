@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // pageOfNodes is how many nodes, or attachments, one answer of a list holds.
@@ -28,9 +28,9 @@ func NewTracer(live client.Reader) *Tracer { return &Tracer{live: live} }
 
 // For returns what answers the questions of one look, and reads for it from the
 // first question on. What several of them ask for is read once.
-func (t *Tracer) For(ctx context.Context) func(protect.Question) (protect.Traces, error) {
+func (t *Tracer) For(ctx context.Context) func(pvc.Question) (pvc.Traces, error) {
 	r := &tracing{live: t.live, named: map[string]*corev1.Node{}}
-	return func(q protect.Question) (protect.Traces, error) { return r.answer(ctx, q) }
+	return func(q pvc.Question) (pvc.Traces, error) { return r.answer(ctx, q) }
 }
 
 // tracing is what was read for one look.
@@ -45,21 +45,21 @@ type tracing struct {
 }
 
 // answer asks for attachments first: where there are any, nodes need not be read.
-func (r *tracing) answer(ctx context.Context, q protect.Question) (protect.Traces, error) {
+func (r *tracing) answer(ctx context.Context, q pvc.Question) (pvc.Traces, error) {
 	name := q.Claim.Spec.VolumeName
 	if err := r.readAttachments(ctx); err != nil {
-		return protect.Traces{}, err
+		return pvc.Traces{}, err
 	}
 	if nodes := r.attached[name]; len(nodes) > 0 {
-		return protect.Traces{Attached: nodes}, nil
+		return pvc.Traces{Attached: nodes}, nil
 	}
 	volume := &corev1.PersistentVolume{}
 	err := r.live.Get(ctx, types.NamespacedName{Name: name}, volume)
 	if apierrors.IsNotFound(err) {
-		return protect.Traces{}, nil // and its data with it
+		return pvc.Traces{}, nil // and its data with it
 	}
 	if err != nil {
-		return protect.Traces{}, fmt.Errorf("read volume: %w", err)
+		return pvc.Traces{}, fmt.Errorf("read volume: %w", err)
 	}
 	if len(q.Nodes) == 0 {
 		return r.everywhere(ctx, volume)
@@ -87,16 +87,16 @@ func (r *tracing) readAttachments(ctx context.Context) error {
 }
 
 // on looks at nodes by name: one that does not report tells nothing.
-func (r *tracing) on(ctx context.Context, nodes []string, volume *corev1.PersistentVolume) (protect.Traces, error) {
-	var found protect.Traces
+func (r *tracing) on(ctx context.Context, nodes []string, volume *corev1.PersistentVolume) (pvc.Traces, error) {
+	var found pvc.Traces
 	for _, name := range nodes {
 		node, err := r.node(ctx, name)
 		switch {
 		case err != nil:
-			return protect.Traces{}, err
-		case !protect.Reports(node):
+			return pvc.Traces{}, err
+		case !pvc.Reports(node):
 			found.Silent = append(found.Silent, name)
-		case protect.MayUse(node, volume):
+		case pvc.MayUse(node, volume):
 			found.InUse = append(found.InUse, name)
 		}
 	}
@@ -120,13 +120,13 @@ func (r *tracing) node(ctx context.Context, name string) (*corev1.Node, error) {
 }
 
 // everywhere looks at all nodes: also at what one said last that reports no more.
-func (r *tracing) everywhere(ctx context.Context, volume *corev1.PersistentVolume) (protect.Traces, error) {
+func (r *tracing) everywhere(ctx context.Context, volume *corev1.PersistentVolume) (pvc.Traces, error) {
 	if err := r.readNodes(ctx); err != nil {
-		return protect.Traces{}, err
+		return pvc.Traces{}, err
 	}
-	var found protect.Traces
+	var found pvc.Traces
 	for _, node := range r.busy {
-		if protect.MayUse(node, volume) {
+		if pvc.MayUse(node, volume) {
 			found.InUse = append(found.InUse, node.Name)
 		}
 	}

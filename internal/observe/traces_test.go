@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 func diskNode(name string, ready corev1.ConditionStatus, handles ...string) *corev1.Node {
@@ -73,26 +73,26 @@ func newDisks() *disks {
 	return d
 }
 
-func asking(volume string, nodes ...string) protect.Question {
+func asking(volume string, nodes ...string) pvc.Question {
 	claim := &corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{VolumeName: volume}}
-	return protect.Question{Claim: claim, Nodes: nodes}
+	return pvc.Question{Claim: claim, Nodes: nodes}
 }
 
 func TestTraces(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		ask  protect.Question
-		want protect.Traces
+		ask  pvc.Question
+		want pvc.Traces
 	}{
-		{"attached somewhere", asking("attached", "busy"), protect.Traces{Attached: []string{"idle", "lost"}}},
-		{"in use there", asking("used", "idle", "busy"), protect.Traces{InUse: []string{"busy"}}},
-		{"not in use there", asking("used", "idle"), protect.Traces{}},
-		{"a node that does not report", asking("free", "lost"), protect.Traces{Silent: []string{"lost"}}},
-		{"a node that is gone", asking("free", "gone"), protect.Traces{Silent: []string{"gone"}}},
-		{"anywhere: in use", asking("used"), protect.Traces{InUse: []string{"busy"}}},
-		{"anywhere: said one last that does not report", asking("stale"), protect.Traces{InUse: []string{"lost"}}},
-		{"anywhere: nowhere", asking("free"), protect.Traces{}},
-		{"a volume that is gone", asking("gone", "idle"), protect.Traces{}},
+		{"attached somewhere", asking("attached", "busy"), pvc.Traces{Attached: []string{"idle", "lost"}}},
+		{"in use there", asking("used", "idle", "busy"), pvc.Traces{InUse: []string{"busy"}}},
+		{"not in use there", asking("used", "idle"), pvc.Traces{}},
+		{"a node that does not report", asking("free", "lost"), pvc.Traces{Silent: []string{"lost"}}},
+		{"a node that is gone", asking("free", "gone"), pvc.Traces{Silent: []string{"gone"}}},
+		{"anywhere: in use", asking("used"), pvc.Traces{InUse: []string{"busy"}}},
+		{"anywhere: said one last that does not report", asking("stale"), pvc.Traces{InUse: []string{"lost"}}},
+		{"anywhere: nowhere", asking("free"), pvc.Traces{}},
+		{"a volume that is gone", asking("gone", "idle"), pvc.Traces{}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := NewTracer(newDisks()).For(t.Context())(tt.ask)
@@ -112,7 +112,7 @@ func TestTracesAreReadOnceALook(t *testing.T) {
 	if len(d.asked) > 0 {
 		t.Fatalf("asked %v before anybody did", d.asked)
 	}
-	for _, q := range []protect.Question{asking("used"), asking("free"), asking("free", "busy"), asking("used", "busy")} {
+	for _, q := range []pvc.Question{asking("used"), asking("free"), asking("free", "busy"), asking("used", "busy")} {
 		if _, err := ask(q); err != nil {
 			t.Fatal(err)
 		}
@@ -150,12 +150,12 @@ func TestPodsAreKnownToHaveCompleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, pod := range map[string]*corev1.Pod{"kept": usesOf(whole).Pod(), "trimmed and kept": usesOf(trimmed.(*corev1.Pod)).Pod()} {
-		if !protect.Completed(pod) {
+		if !pvc.Completed(pod) {
 			t.Errorf("%s: it has not completed", name)
 		}
 	}
 	whole.Status.ContainerStatuses = nil
-	if protect.Completed(usesOf(whole).Pod()) {
+	if pvc.Completed(usesOf(whole).Pod()) {
 		t.Error("its kubelet never said that anything ended, and it has completed")
 	}
 }

@@ -9,20 +9,20 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"lockstep.dev/lockstep/internal/identity"
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // workload is all that is kept in memory of an object that may want claims: which
 // ones, and who controls it. One that wants none is kept for its place in a chain.
 type workload struct {
 	metav1.ObjectMeta
-	want  protect.Want
+	want  pvc.Want
 	owner identity.Ref
 }
 
 // workloadOf turns what the API server sends into what is kept. What is kept already
 // stays as it is.
-func workloadOf(of func(any) (protect.Want, error)) func(any) (any, error) {
+func workloadOf(of func(any) (pvc.Want, error)) func(any) (any, error) {
 	return func(object any) (any, error) {
 		source, ok := object.(metav1.Object)
 		if _, kept := object.(*workload); kept || !ok {
@@ -55,7 +55,7 @@ func bareMeta(object metav1.Object) metav1.ObjectMeta {
 }
 
 // internWant has workloads share the words that they have in common.
-func internWant(want protect.Want) protect.Want {
+func internWant(want pvc.Want) pvc.Want {
 	want.Workload.Kind, want.Workload.APIVersion = identity.Kind(one(string(want.Workload.Kind))), one(want.Workload.APIVersion)
 	want.Workload.Namespace, want.Released, want.Idle = one(want.Workload.Namespace), one(want.Released), one(want.Idle)
 	want.Named = internMap(want.Named)
@@ -66,30 +66,30 @@ func internWant(want protect.Want) protect.Want {
 }
 
 // builtIn tells what a workload of a kind that is always served wants.
-func builtIn(object any) (protect.Want, error) {
+func builtIn(object any) (pvc.Want, error) {
 	switch o := object.(type) {
 	case *appsv1.StatefulSet:
-		return protect.OfStatefulSet(o), nil
+		return pvc.OfStatefulSet(o), nil
 	case *appsv1.Deployment:
-		return protect.OfDeployment(o), nil
+		return pvc.OfDeployment(o), nil
 	case *appsv1.ReplicaSet:
-		return protect.OfReplicaSet(o), nil
+		return pvc.OfReplicaSet(o), nil
 	case *appsv1.DaemonSet:
-		return protect.OfDaemonSet(o), nil
+		return pvc.OfDaemonSet(o), nil
 	case *batchv1.Job:
-		return protect.OfJob(o), nil
+		return pvc.OfJob(o), nil
 	case *batchv1.CronJob:
-		return protect.OfCronJob(o), nil
+		return pvc.OfCronJob(o), nil
 	}
-	return protect.Want{}, fmt.Errorf("%T is no workload", object)
+	return pvc.Want{}, fmt.Errorf("%T is no workload", object)
 }
 
 // ofKind tells what a workload of a configured kind wants.
-func ofKind(kind protect.Kind) func(any) (protect.Want, error) {
-	return func(object any) (protect.Want, error) {
+func ofKind(kind pvc.Kind) func(any) (pvc.Want, error) {
+	return func(object any) (pvc.Want, error) {
 		found, ok := object.(*unstructured.Unstructured)
 		if !ok {
-			return protect.Want{}, fmt.Errorf("%T is no %s", object, kind.Kind)
+			return pvc.Want{}, fmt.Errorf("%T is no %s", object, kind.Kind)
 		}
 		return kind.Of(found), nil
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // asServed is a set of two groups of three by the definition of another implementation,
@@ -65,7 +65,7 @@ func TestNoSetKeepsThoseOfOthersFromBeingRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			type answer struct {
-				want protect.Want
+				want pvc.Want
 				err  error
 			}
 			answered := make(chan answer, 1)

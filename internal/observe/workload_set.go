@@ -9,21 +9,21 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // OfLeaderWorkerSet tells what a set wants as the API server sends it when nobody
 // says of what type it is.
-func OfLeaderWorkerSet(object any) (protect.Want, error) {
+func OfLeaderWorkerSet(object any) (pvc.Want, error) {
 	found, ok := object.(*unstructured.Unstructured)
 	if !ok {
-		return protect.Want{}, fmt.Errorf("%T is no LeaderWorkerSet", object)
+		return pvc.Want{}, fmt.Errorf("%T is no LeaderWorkerSet", object)
 	}
 	set := &lwsv1.LeaderWorkerSet{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(wantingPart(found.Object), set); err != nil {
-		return protect.Want{}, fmt.Errorf("read leaderworkerset %s/%s: %w", found.GetNamespace(), found.GetName(), err)
+		return pvc.Want{}, fmt.Errorf("read leaderworkerset %s/%s: %w", found.GetNamespace(), found.GetName(), err)
 	}
-	return protect.OfLeaderWorkerSet(set, lws.LargestStarted(set)), nil
+	return pvc.OfLeaderWorkerSet(set, lws.LargestStarted(set)), nil
 }
 
 // wantingPart is what of a set tells which claims it wants. The definition may be another

@@ -12,7 +12,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/controller"
 	"lockstep.dev/lockstep/internal/gang"
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // flags hold what stands on the command line. Their defaults are those of the
@@ -46,7 +46,7 @@ func (f *flags) register(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&f.controllers, "controllers", controller.Names(), `controllers to run; "" runs none`)
 	fs.BoolVar(&f.version, "version", false, "print the version and exit")
 	fs.StringVar(&f.gangScheduler, "gang-scheduler", "", "`scheduler` that places groups whole, of sets that name none by the annotation "+lwsv1.GangSchedulerAnnotationKey+": "+strings.Join(gang.Names(), ", ")+`; "" is none`)
-	fs.BoolVar(&f.protection, "protection", true, "keep PersistentVolumeClaims in use from being lost. Claims that bear the finalizer "+protect.BarrierFinalizer+" and are deleted while this is off stay until it is on again: set the mode Off first")
+	fs.BoolVar(&f.protection, "protection", true, "keep PersistentVolumeClaims in use from being lost. Claims that bear the finalizer "+pvc.BarrierFinalizer+" and are deleted while this is off stay until it is on again: set the mode Off first")
 	fs.BoolVar(&f.protectOnly, "protect-only", false, "do nothing but protect claims: needs no LeaderWorkerSets in the cluster, and answers no admission requests for them")
 	f.registerWebhook(fs)
 	f.registerServers(fs)

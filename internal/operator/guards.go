@@ -7,8 +7,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"lockstep.dev/lockstep/internal/narrate"
 	"lockstep.dev/lockstep/internal/observe"
+	"lockstep.dev/lockstep/internal/report"
 )
 
 // lookAtPoliciesEvery is how often it is looked whether the policies are there.
@@ -16,7 +16,7 @@ const lookAtPoliciesEvery = 30 * time.Second
 
 // setupGuards has it told, by the replica that leads, when somebody deletes the policies.
 func (p *protection) setupGuards() error {
-	guards, tell := observe.NewGuards(p.mgr.GetAPIReader(), p.settings.Alone, p.settings.InitialHold), narrate.NewGuards(p.log)
+	guards, tell := observe.NewGuards(p.mgr.GetAPIReader(), p.settings.Alone, p.settings.InitialHold), report.NewGuards(p.log)
 	for _, collector := range tell.Metrics() {
 		_ = metrics.Registry.Register(collector) // registered already by an earlier setup in this process
 	}
@@ -34,7 +34,7 @@ const lookAtKindsEvery = 10 * time.Second
 // setupKinds has it told, by the replica that leads, which kinds of the configuration
 // hold less than they promise.
 func (p *protection) setupKinds(desired *observe.Desired) error {
-	tell := narrate.NewKinds(p.log)
+	tell := report.NewKinds(p.log)
 	for _, collector := range tell.Metrics() {
 		_ = metrics.Registry.Register(collector) // registered already by an earlier setup in this process
 	}

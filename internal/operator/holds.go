@@ -12,9 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"lockstep.dev/lockstep/internal/controller"
-	"lockstep.dev/lockstep/internal/controller/hold"
-	"lockstep.dev/lockstep/internal/narrate"
+	"lockstep.dev/lockstep/internal/controller/pvchold"
 	"lockstep.dev/lockstep/internal/observe"
+	"lockstep.dev/lockstep/internal/report"
 )
 
 // setupHolds adds the controllers that have the deletion of claims in use refused.
@@ -27,13 +27,13 @@ func (p *protection) setupHolds() error {
 		return err
 	}
 	holds := observe.NewHolds(p.caches, p.claims, p.pods, desired, p.settings.Settings, p.settings.Grace)
-	for _, collector := range append(narrate.HoldMetrics(), narrate.UnreadKinds(holds.UnreadKinds)) {
+	for _, collector := range append(report.HoldMetrics(), report.UnreadKinds(holds.UnreadKinds)) {
 		_ = metrics.Registry.Register(collector) // registered already by an earlier setup in this process
 	}
-	err = hold.Setup(p.mgr, hold.Options{
+	err = pvchold.Setup(p.mgr, pvchold.Options{
 		Holds:      holds,
 		Actor:      p.actor,
-		Narrator:   narrate.NewHolds(narrate.New(p.mgr.GetEventRecorder(controller.Protection))),
+		Narrator:   report.NewHolds(report.New(p.mgr.GetEventRecorder(controller.Protection))),
 		ReleaseTTL: p.settings.ReleaseTTL,
 		Now:        time.Now,
 	})

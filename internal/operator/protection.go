@@ -19,11 +19,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
-	"lockstep.dev/lockstep/internal/act"
+	"lockstep.dev/lockstep/internal/apply"
 	"lockstep.dev/lockstep/internal/controller"
-	"lockstep.dev/lockstep/internal/controller/finalize"
-	"lockstep.dev/lockstep/internal/narrate"
+	"lockstep.dev/lockstep/internal/controller/pvcfinalizer"
 	"lockstep.dev/lockstep/internal/observe"
+	"lockstep.dev/lockstep/internal/report"
 )
 
 // protectionLease is the lease of an operator that does nothing but protect. One
@@ -61,9 +61,9 @@ type protection struct {
 	caches cache.Cache
 	claims *observe.Claims
 	pods   *observe.Pods
-	actor  *act.Actor
+	actor  *apply.Actor
 	// narrator is the one of the finalizing controller.
-	narrator *narrate.Protection
+	narrator *report.Protection
 	// direct reads pods past all caches, as far as they concern claims.
 	direct corev1client.PodsGetter
 }
@@ -85,7 +85,7 @@ func (o *Options) setupProtection(mgr ctrl.Manager) error {
 		caches: caches,
 		claims: observe.NewClaims(caches, mgr.GetAPIReader()),
 		pods:   observe.NewPods(),
-		actor:  act.New(mgr.GetClient(), mgr.GetAPIReader()),
+		actor:  apply.New(mgr.GetClient(), mgr.GetAPIReader()),
 	}
 	for _, setup := range []func() error{
 		p.setupCaches,
@@ -148,7 +148,7 @@ func (p *protection) podsSynced(r *http.Request) error {
 // setupFinalizers adds the controller that gives claims their finalizers and takes
 // them.
 func (p *protection) setupFinalizers() error {
-	c := finalize.New(finalize.Options{
+	c := pvcfinalizer.New(pvcfinalizer.Options{
 		Settings: p.settings.Settings,
 		Caches:   p.caches,
 		Claims:   p.claims,
@@ -176,11 +176,11 @@ func (p *protection) setupFinalizers() error {
 }
 
 // setupVolumes adds the controller of volumes where nothing built in protects them.
-func (p *protection) setupVolumes(tell *narrate.Protection) error {
+func (p *protection) setupVolumes(tell *report.Protection) error {
 	if !p.settings.Alone {
 		return nil
 	}
-	if err := (&finalize.Volumes{Cached: p.mgr.GetCache(), Actor: p.actor, Narrate: tell}).Setup(p.mgr); err != nil {
+	if err := (&pvcfinalizer.Volumes{Cached: p.mgr.GetCache(), Actor: p.actor, Narrate: tell}).Setup(p.mgr); err != nil {
 		return fmt.Errorf("set up the protection of volumes: %w", err)
 	}
 	return nil

@@ -5,16 +5,16 @@ import (
 	"time"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // ProtectionSettings are what the configuration says of claims in use, in the
 // terms of those who act on it.
 type ProtectionSettings struct {
-	protect.Settings
+	pvc.Settings
 
 	// Kinds are workloads that are known by description alone, JobSet among them.
-	Kinds []protect.Kind
+	Kinds []pvc.Kind
 
 	// Grace is how long a claim stays held after its last holder has gone.
 	Grace time.Duration
@@ -40,13 +40,13 @@ func SettingsOf(p v1alpha1.Protection, ownNamespace string) ProtectionSettings {
 		exempt = append(exempt, ownNamespace)
 	}
 	return ProtectionSettings{
-		Settings: protect.Settings{
+		Settings: pvc.Settings{
 			Mode:   protectionModes[p.Mode],
 			Alone:  p.Alone,
 			Exempt: exempt,
 			Idle:   idlePolicies[p.Idle],
 		},
-		Kinds:      protect.KindsOf(p.Kinds),
+		Kinds:      pvc.KindsOf(p.Kinds),
 		Grace:      time.Duration(*p.GraceSeconds) * time.Second,
 		ReleaseTTL: time.Duration(*p.ReleaseTTLSeconds) * time.Second,
 
@@ -61,18 +61,18 @@ func (o *Options) protectionSettings() ProtectionSettings {
 	return SettingsOf(o.Config.Protection, o.Namespace)
 }
 
-var protectionModes = map[v1alpha1.ProtectionMode]protect.Mode{
-	v1alpha1.ProtectionOff:     protect.Off,
-	v1alpha1.ProtectionObserve: protect.Observe,
-	v1alpha1.ProtectionBarrier: protect.Barrier,
-	v1alpha1.ProtectionHold:    protect.Hold,
-	v1alpha1.ProtectionStrict:  protect.Strict,
+var protectionModes = map[v1alpha1.ProtectionMode]pvc.Mode{
+	v1alpha1.ProtectionOff:     pvc.Off,
+	v1alpha1.ProtectionObserve: pvc.Observe,
+	v1alpha1.ProtectionBarrier: pvc.Barrier,
+	v1alpha1.ProtectionHold:    pvc.Hold,
+	v1alpha1.ProtectionStrict:  pvc.Strict,
 }
 
-var idlePolicies = map[v1alpha1.IdlePolicy]protect.IdlePolicy{
-	v1alpha1.IdleHold: protect.IdleHolds,
-	v1alpha1.IdleWarn: protect.IdleWarns,
-	v1alpha1.IdleFree: protect.IdleFrees,
+var idlePolicies = map[v1alpha1.IdlePolicy]pvc.IdlePolicy{
+	v1alpha1.IdleHold: pvc.IdleHolds,
+	v1alpha1.IdleWarn: pvc.IdleWarns,
+	v1alpha1.IdleFree: pvc.IdleFrees,
 }
 
 var initialHolds = map[v1alpha1.InitialHold]bool{v1alpha1.InitialHoldNone: false, v1alpha1.InitialHoldPending: true}

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 func settings(t *testing.T, text string) ProtectionSettings {
@@ -32,8 +32,8 @@ func TestProtectionIsOnAndGentleByDefault(t *testing.T) {
 		t.Error("it is off")
 	}
 	want := ProtectionSettings{
-		Settings:   protect.Settings{Mode: protect.Barrier, Exempt: []string{"kube-system", "lws-system"}, Idle: protect.IdleWarns},
-		Kinds:      []protect.Kind{protect.JobSet},
+		Settings:   pvc.Settings{Mode: pvc.Barrier, Exempt: []string{"kube-system", "lws-system"}, Idle: pvc.IdleWarns},
+		Kinds:      []pvc.Kind{pvc.JobSet},
 		Grace:      5 * time.Minute,
 		ReleaseTTL: time.Hour,
 	}
@@ -64,8 +64,8 @@ protection:
     finished: [Done]
 `)
 	want := ProtectionSettings{
-		Settings: protect.Settings{Mode: protect.Strict, Alone: true, Exempt: []string{"a", "lws-system"}, Idle: protect.IdleHolds},
-		Kinds: []protect.Kind{{
+		Settings: pvc.Settings{Mode: pvc.Strict, Alone: true, Exempt: []string{"a", "lws-system"}, Idle: pvc.IdleHolds},
+		Kinds: []pvc.Kind{{
 			GroupVersionKind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Shard"},
 			Templates:        []string{"spec.template"},
 			ClaimTemplates:   []string{"spec.claims"},
@@ -73,7 +73,7 @@ protection:
 			Replicas:         "spec.size",
 			Suspend:          "spec.pause",
 			Finished:         []string{"Done"},
-		}, protect.JobSet},
+		}, pvc.JobSet},
 		ReleaseTTL:      time.Minute,
 		UnusedCondition: new(false),
 	}
@@ -91,7 +91,7 @@ func TestAnEmptyListExemptsOurOwnNamespaceAlone(t *testing.T) {
 // In YAML, off is a truth value.
 func TestOffNeedsNoQuotes(t *testing.T) {
 	for _, text := range []string{"Off", `"Off"`} {
-		if got := settings(t, "protection: {mode: "+text+"}").Mode; got != protect.Off {
+		if got := settings(t, "protection: {mode: "+text+"}").Mode; got != pvc.Off {
 			t.Errorf("%s: %s", text, got)
 		}
 	}
@@ -113,7 +113,7 @@ func TestEveryWordOfProtectionIsKnown(t *testing.T) {
 			t.Errorf("%s stands for %s", word, mode)
 		}
 	}
-	if len(protectionModes) != int(protect.Strict)+1 || len(idlePolicies) != int(protect.IdleFrees)+1 {
+	if len(protectionModes) != int(pvc.Strict)+1 || len(idlePolicies) != int(pvc.IdleFrees)+1 {
 		t.Error("there are words that nobody can write")
 	}
 }

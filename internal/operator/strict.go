@@ -5,7 +5,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
-	"lockstep.dev/lockstep/internal/controller/strict"
+	"lockstep.dev/lockstep/internal/controller/podgate"
 	"lockstep.dev/lockstep/internal/observe"
 )
 
@@ -17,7 +17,7 @@ func (p *protection) setupStrict() error {
 	if err != nil {
 		return err
 	}
-	return strict.Setup(p.mgr, strict.Options{
+	return podgate.Setup(p.mgr, podgate.Options{
 		Settings: p.settings.Settings, Gated: gated, Caches: p.caches, Claims: p.claims, Actor: p.actor, Narrator: p.narrator,
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // The paths on which claims and volumes come in where the API server knows no
@@ -33,18 +33,18 @@ func RegisterProtection(server webhook.Server) {
 	}
 }
 
-func births() map[string]protect.Birth {
-	return map[string]protect.Birth{
-		PathProtectClaim:       protect.BornProtected,
-		PathProtectClaimChosen: protect.BornChoosing,
-		PathProtectClaimPods:   protect.BornAlone,
-		PathProtectVolume:      protect.BornVolume,
+func births() map[string]pvc.Birth {
+	return map[string]pvc.Birth{
+		PathProtectClaim:       pvc.BornProtected,
+		PathProtectClaimChosen: pvc.BornChoosing,
+		PathProtectClaimPods:   pvc.BornAlone,
+		PathProtectVolume:      pvc.BornVolume,
 	}
 }
 
 // giving adds one finalizer, and never refuses: what cannot be read is for the API
 // server to judge, and a claim without its finalizer is dressed by the controller.
-func giving(birth protect.Birth) admission.HandlerFunc {
+func giving(birth pvc.Birth) admission.HandlerFunc {
 	return func(_ context.Context, req admission.Request) admission.Response {
 		var object metav1.PartialObjectMetadata
 		if err := json.Unmarshal(req.Object.Raw, &object); err != nil || !birth.Gives(&object) {

@@ -7,18 +7,18 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 func TestBornWithFinalizersBesideThoseOfOthers(t *testing.T) {
 	for text, want := range map[string][]string{
-		`{"metadata":{"name":"a"}}`:                                                                {protect.BarrierFinalizer},
-		`{"metadata":{"finalizers":null}}`:                                                         {protect.BarrierFinalizer},
-		`{"metadata":{"finalizers":["a/b","c/d"]},"new":{"x":1}}`:                                  {"a/b", "c/d", protect.BarrierFinalizer},
-		`{"metadata":{"finalizers":["` + protect.BarrierFinalizer + `","a/b"]}}`:                   {protect.BarrierFinalizer, "a/b"},
+		`{"metadata":{"name":"a"}}`:                                                                {pvc.BarrierFinalizer},
+		`{"metadata":{"finalizers":null}}`:                                                         {pvc.BarrierFinalizer},
+		`{"metadata":{"finalizers":["a/b","c/d"]},"new":{"x":1}}`:                                  {"a/b", "c/d", pvc.BarrierFinalizer},
+		`{"metadata":{"finalizers":["` + pvc.BarrierFinalizer + `","a/b"]}}`:                       {pvc.BarrierFinalizer, "a/b"},
 		`{"metadata":{"annotations":{"protection.lockstep.dev/mode":"off"},"finalizers":["a/b"]}}`: {"a/b"},
 	} {
-		after := created(t, giving(protect.BornProtected), text)
+		after := created(t, giving(pvc.BornProtected), text)
 		var object metav1.PartialObjectMetadata
 		if err := json.Unmarshal([]byte(after), &object); err != nil {
 			t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // PathGatePod is where pods of mode strict come in where the API server knows no
@@ -19,10 +19,10 @@ const PathGatePod = "/gate-pod"
 // has no gate all the same is refused by a policy, which needs nobody to be up.
 func gating(_ context.Context, req admission.Request) admission.Response {
 	var pod corev1.Pod
-	if err := json.Unmarshal(req.Object.Raw, &pod); err != nil || !protect.ToBeGated(&pod) {
+	if err := json.Unmarshal(req.Object.Raw, &pod); err != nil || !pvc.ToBeGated(&pod) {
 		return admission.Allowed("")
 	}
-	gate := corev1.PodSchedulingGate{Name: protect.UseGate}
+	gate := corev1.PodSchedulingGate{Name: pvc.UseGate}
 	if len(pod.Spec.SchedulingGates) == 0 {
 		return admission.Patched("", jsonpatch.NewOperation("add", "/spec/schedulingGates", []corev1.PodSchedulingGate{gate}))
 	}

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // guarded is a scene in whose cluster the deletion of claims in use is refused.
@@ -55,7 +55,7 @@ func newGuarded(t *testing.T) *guarded {
 func awaitPolicies(t *testing.T) {
 	t.Helper()
 	s := newGuarded(t)
-	probe := s.claim("probe", map[string]string{protect.HoldAnnotation: "a probe"})
+	probe := s.claim("probe", map[string]string{pvc.HoldAnnotation: "a probe"})
 	s.awaitHeld(probe.Name)
 	mallory := s.as("mallory")
 	s.eventually("the deletion of what is held is refused, and so are forged words", func() error {
@@ -120,7 +120,7 @@ func (s *guarded) says(name, words string) *corev1.PersistentVolumeClaim {
 	claim := &corev1.PersistentVolumeClaim{}
 	s.eventually("claim "+name+" says "+words, func() error {
 		err := s.client.Get(s.Context(), client.ObjectKey{Namespace: s.namespace, Name: name}, claim)
-		return errors.Join(err, lacking("holders of "+name, words, claim.Annotations[protect.HoldersAnnotation]))
+		return errors.Join(err, lacking("holders of "+name, words, claim.Annotations[pvc.HoldersAnnotation]))
 	})
 	return claim
 }
@@ -146,7 +146,7 @@ func (s *guarded) awaitWords(what string, want bool, names ...string) {
 			if claim == nil {
 				return errors.Join(err, fmt.Errorf("there is no claim %s", name))
 			}
-			if words := claim.Annotations[protect.HoldersAnnotation]; (words != "") != want {
+			if words := claim.Annotations[pvc.HoldersAnnotation]; (words != "") != want {
 				err = errors.Join(err, fmt.Errorf("claim %s says %q", name, words))
 			}
 		}

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // nowhere is a template of pods that use a claim, and that no node takes.
@@ -74,7 +74,7 @@ func workloadsHold(t *testing.T) {
 	s.eventually("the namespace counts them", func() error {
 		itself := s.itself()
 		err := s.client.Get(t.Context(), client.ObjectKeyFromObject(itself), itself)
-		return errors.Join(err, lacking("held claims", fmt.Sprint(len(all)), itself.Annotations[protect.HeldClaimsAnnotation]))
+		return errors.Join(err, lacking("held claims", fmt.Sprint(len(all)), itself.Annotations[pvc.HeldClaimsAnnotation]))
 	})
 	for _, h := range all {
 		if h.letGo == "" {
@@ -133,14 +133,14 @@ func nobodyPins(t *testing.T) {
 	s.claim(labelled.Name, nil)
 	s.patch(labelled, `{"metadata":{"labels":{"leaderworkerset.sigs.k8s.io/name":"a","app":"theirs"}}}`)
 	forged := s.claim("forged", nil)
-	for _, key := range []string{protect.HoldersAnnotation, protect.HoldAnnotation, protect.ReleaseAnnotation} {
+	for _, key := range []string{pvc.HoldersAnnotation, pvc.HoldAnnotation, pvc.ReleaseAnnotation} {
 		err := mallory.Patch(t.Context(), forged.DeepCopy(), client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"mine"}}}`, key)))
 		if !drillForbidden(err, "guard.protection.lockstep.dev") {
 			t.Errorf("forging %s ended with %v", key, err)
 		}
 	}
 	copied := s.claimNamed("copied")
-	copied.Annotations, copied.Spec = map[string]string{protect.HoldersAnnotation: "StatefulSet/x", protect.HoldAnnotation: "mine"}, forged.Spec
+	copied.Annotations, copied.Spec = map[string]string{pvc.HoldersAnnotation: "StatefulSet/x", pvc.HoldAnnotation: "mine"}, forged.Spec
 	s.check("create a claim with words on it", mallory.Create(t.Context(), copied))
 	pod := s.podNamed("waiting")
 	s.claim("waited-for", nil)

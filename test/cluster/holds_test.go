@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 func drillForbidden(err error, policy string) bool {
@@ -297,7 +297,7 @@ func takenOverWithItsClaims(t *testing.T) {
 // outlastTheGrace waits until what began to cool before is free.
 func (s *guarded) outlastTheGrace() {
 	s.Helper()
-	witness := s.claim("witness", map[string]string{protect.HoldAnnotation: "for a moment"})
+	witness := s.claim("witness", map[string]string{pvc.HoldAnnotation: "for a moment"})
 	s.awaitHeld(witness.Name)
 	s.patch(witness, `{"metadata":{"annotations":{"protection.lockstep.dev/hold":null}}}`)
 	s.awaitFree(witness.Name)
@@ -336,8 +336,8 @@ func (s *guarded) leadersGo(set *lwsv1.LeaderWorkerSet, claims map[string]types.
 	for name, uid := range claims {
 		claim := &corev1.PersistentVolumeClaim{}
 		s.check("read claim "+name, s.client.Get(s.Context(), types.NamespacedName{Namespace: s.namespace, Name: name}, claim))
-		words := claim.Annotations[protect.HoldersAnnotation]
-		if claim.UID != uid || !protect.ParseWords(words).Until.IsZero() {
+		words := claim.Annotations[pvc.HoldersAnnotation]
+		if claim.UID != uid || !pvc.ParseWords(words).Until.IsZero() {
 			s.Errorf("claim %s is %s, not %s, and says %q", name, claim.UID, uid, words)
 		}
 	}

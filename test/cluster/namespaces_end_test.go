@@ -5,7 +5,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // TestNamespacesEnd deletes namespaces whose count of held claims is stale, in every
@@ -37,7 +37,7 @@ func (s *guarded) settleInMode(mode string) {
 	s.awaitBound(2)
 	s.create(s.holders()[1].Object)
 	s.claim("deploy", nil)
-	if held, _ := protect.ParseMode(mode); held >= protect.Hold {
+	if held, _ := pvc.ParseMode(mode); held >= pvc.Hold {
 		s.awaitHeld("data-a-0", "data-a-0-1", "deploy")
 	}
 }
@@ -48,7 +48,7 @@ func (s *guarded) deleteUncounted() {
 	s.Helper()
 	s.eventually("the namespace is being deleted", func() error {
 		itself := s.itself()
-		s.annotate(itself, protect.HeldClaimsAnnotation, "")
+		s.annotate(itself, pvc.HeldClaimsAnnotation, "")
 		return s.client.Delete(s.Context(), itself)
 	})
 }
@@ -61,7 +61,7 @@ func namespaceEndsAfterDeath(t *testing.T) {
 	s.check("kill the operator", bed.operator.kill())
 	s.deleteUncounted()
 	s.remove(deployment, propagation(metav1.DeletePropagationBackground))
-	s.annotate(claim, protect.HoldersAnnotation, "")
+	s.annotate(claim, pvc.HoldersAnnotation, "")
 	s.check("start the operator", bed.operator.start())
 	s.namespaceEnds()
 }

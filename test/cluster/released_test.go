@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 func asUnstructured(t *testing.T, object runtime.Object) *unstructured.Unstructured {
@@ -77,8 +77,8 @@ func (s *guarded) awaitGone(name string) {
 func deletedWhenFree(t *testing.T) {
 	s := newGuarded(t)
 	claim, deployment := s.wanted(nil)
-	s.annotate(claim, protect.IntentAnnotation, string(claim.UID))
-	copied := s.claim("copied", map[string]string{protect.IntentAnnotation: string(claim.UID)})
+	s.annotate(claim, pvc.IntentAnnotation, string(claim.UID))
+	copied := s.claim("copied", map[string]string{pvc.IntentAnnotation: string(claim.UID)})
 	s.remove(deployment, propagation(metav1.DeletePropagationBackground))
 	s.awaitGone(claim.Name)
 	s.awaitTold("DeleteWhenFree", claim.Name)
@@ -92,22 +92,22 @@ func deletedWhenFree(t *testing.T) {
 func releaseTokens(t *testing.T) {
 	s := newGuarded(t)
 	claim, _ := s.wanted(nil)
-	s.annotate(claim, protect.ReleaseAnnotation, "another-life")
+	s.annotate(claim, pvc.ReleaseAnnotation, "another-life")
 	if err := s.client.Delete(t.Context(), claim.DeepCopy(), client.DryRunAll); !refused(err) {
 		t.Errorf("a token of another life lets the deletion end with %v", err)
 	}
-	s.annotate(claim, protect.ReleaseAnnotation, string(claim.UID))
+	s.annotate(claim, pvc.ReleaseAnnotation, string(claim.UID))
 	s.check("delete what was released", s.client.Delete(t.Context(), claim.DeepCopy(), client.DryRunAll)) // at once: the token goes soon
 	s.awaitTold("ReleaseGranted", claim.Name)
 	s.eventually("the token goes by itself", func() error {
 		err := s.client.Get(t.Context(), client.ObjectKeyFromObject(claim), claim)
-		return errors.Join(err, lacking("token", "", claim.Annotations[protect.ReleaseAnnotation]), lacking("until", "", claim.Annotations[protect.ReleaseUntilAnnotation]))
+		return errors.Join(err, lacking("token", "", claim.Annotations[pvc.ReleaseAnnotation]), lacking("until", "", claim.Annotations[pvc.ReleaseUntilAnnotation]))
 	})
 	s.awaitTold("ReleaseExpired", claim.Name)
 	if err := s.client.Delete(t.Context(), claim.DeepCopy(), client.DryRunAll); !refused(err) {
 		t.Errorf("without the token the deletion ends with %v", err)
 	}
-	s.annotate(claim, protect.ReleaseAnnotation, string(claim.UID))
+	s.annotate(claim, pvc.ReleaseAnnotation, string(claim.UID))
 	s.remove(claim.DeepCopy())
 	s.awaitGone(claim.Name)
 	s.awaitTold("Released", claim.Name)
@@ -119,7 +119,7 @@ func (s *guarded) awaitCounted() *corev1.Namespace {
 	itself := s.itself()
 	s.eventually("the namespace counts its held claims", func() error {
 		err := s.client.Get(s.Context(), client.ObjectKeyFromObject(itself), itself)
-		return errors.Join(err, lacking("counted", true, itself.Annotations[protect.HeldClaimsAnnotation] != ""))
+		return errors.Join(err, lacking("counted", true, itself.Annotations[pvc.HeldClaimsAnnotation] != ""))
 	})
 	return itself
 }
@@ -158,10 +158,10 @@ func namespaceStays(t *testing.T) {
 func namespaceReleased(t *testing.T) {
 	s := newGuarded(t)
 	s.settle(1, 2, volumes(keepClaims, keepClaims))
-	s.claim("kept", map[string]string{protect.HoldAnnotation: "for the auditors"})
+	s.claim("kept", map[string]string{pvc.HoldAnnotation: "for the auditors"})
 	s.says("kept", "Hold/kept")
 	itself := s.awaitCounted()
-	s.annotate(itself, protect.ReleaseAnnotation, string(itself.UID))
+	s.annotate(itself, pvc.ReleaseAnnotation, string(itself.UID))
 	s.remove(itself.DeepCopy())
 	s.namespaceEnds()
 }
@@ -180,7 +180,7 @@ func mistakeInModeBarrier(t *testing.T) {
 	found, err := s.claims()
 	s.check("list claims", err)
 	claim := found["data-a-0-1"]
-	if claim == nil || claim.DeletionTimestamp == nil || claim.Annotations[protect.HoldersAnnotation] != "" {
+	if claim == nil || claim.DeletionTimestamp == nil || claim.Annotations[pvc.HoldersAnnotation] != "" {
 		t.Errorf("a claim that its pod still uses is %+v", claim)
 	}
 }
@@ -195,7 +195,7 @@ func holdsWithoutOperator(t *testing.T) {
 	if !refused(err) || !strings.Contains(err.Error(), "Deployment/deploy") {
 		t.Errorf("the deletion ended with %v", err)
 	}
-	s.annotate(claim, protect.ReleaseAnnotation, string(claim.UID))
+	s.annotate(claim, pvc.ReleaseAnnotation, string(claim.UID))
 	s.remove(claim.DeepCopy())
 	found, err := s.claims()
 	s.check("list claims", err)
@@ -214,7 +214,7 @@ func deletedInModeObserve(t *testing.T) {
 	claim := s.claim("deploy", nil)
 	s.eventually("the claim names who wants it", func() error {
 		err := s.client.Get(t.Context(), client.ObjectKeyFromObject(claim), claim)
-		return errors.Join(err, lacking("observed", "Deployment/deploy", claim.Annotations[protect.ObservedAnnotation]))
+		return errors.Join(err, lacking("observed", "Deployment/deploy", claim.Annotations[pvc.ObservedAnnotation]))
 	})
 	s.remove(claim.DeepCopy())
 	s.awaitTold("DeletedInUse", claim.Name)

@@ -13,7 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 const (
@@ -69,7 +69,7 @@ func (s *scene) awaitClaim(name, what string, lacks func(*corev1.PersistentVolum
 // recordOf is what a claim says of its users.
 func (s *scene) recordOf(name string) string {
 	s.Helper()
-	return s.awaitClaim(name, "is there", func(*corev1.PersistentVolumeClaim) error { return nil }).Annotations[protect.UsersAnnotation]
+	return s.awaitClaim(name, "is there", func(*corev1.PersistentVolumeClaim) error { return nil }).Annotations[pvc.UsersAnnotation]
 }
 
 // awaitScheduled waits until a pod has a node.

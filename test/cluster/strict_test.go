@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/test/history"
 )
 
@@ -43,7 +43,7 @@ func newStrictScene(t *testing.T) *strictScene {
 	s.applyPolicies("../../config/protection/strict.yaml")
 	namespace := &corev1.Namespace{}
 	namespace.Name = s.namespace
-	s.patch(namespace, fmt.Sprintf(`{"metadata":{"labels":{%q:"strict"}}}`, protect.ModeKey))
+	s.patch(namespace, fmt.Sprintf(`{"metadata":{"labels":{%q:"strict"}}}`, pvc.ModeKey))
 	s.check("read the namespace", s.client.Get(s.Context(), client.ObjectKeyFromObject(namespace), namespace))
 	t.Cleanup(func() { // it goes with its claims, before its scene is struck
 		if err := s.client.Patch(context.Background(), namespace, released(namespace)); err != nil {
@@ -58,7 +58,7 @@ func newStrictScene(t *testing.T) *strictScene {
 		}
 		pod := newUser(s.namespace, "probe", []string{"none"})
 		err := s.client.Create(s.Context(), pod, client.DryRunAll)
-		return errors.Join(err, lacking("gated", true, protect.Gated(pod)))
+		return errors.Join(err, lacking("gated", true, pvc.Gated(pod)))
 	})
 	return s
 }
@@ -66,7 +66,7 @@ func newStrictScene(t *testing.T) *strictScene {
 // released is the patch that lets the deletion of a claim, or of a namespace with held
 // claims, through.
 func released(object client.Object) client.Patch {
-	return client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, protect.ReleaseAnnotation, object.GetUID()))
+	return client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, pvc.ReleaseAnnotation, object.GetUID()))
 }
 
 // newUser is a pod that uses claims and leaves its node to the scheduler.
@@ -107,7 +107,7 @@ func (s *scene) applyPolicies(path string) {
 // isGated tells what keeps a pod from being gated.
 func (s *scene) isGated(name string) error {
 	pod, err := s.pod(name)
-	if err == nil && (!protect.Gated(pod) || pod.Spec.NodeName != "") {
+	if err == nil && (!pvc.Gated(pod) || pod.Spec.NodeName != "") {
 		err = fmt.Errorf("gates %v, node %q", pod.Spec.SchedulingGates, pod.Spec.NodeName)
 	}
 	return err
@@ -140,7 +140,7 @@ func (s *strictScene) checkLifted(pod *corev1.Pod, claims ...string) {
 		gated, bound := false, false
 		for _, v := range told {
 			if v.Pod != nil && v.Pod.UID == pod.UID {
-				gated, bound = gated || protect.Gated(v.Pod), bound || v.Pod.Spec.NodeName != ""
+				gated, bound = gated || pvc.Gated(v.Pod), bound || v.Pod.Spec.NodeName != ""
 			}
 		}
 		return errors.Join(err, lacking("gated", true, gated), lacking("bound", true, bound))

@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // The laws.
@@ -53,7 +53,7 @@ func (v Version) String() string {
 	if v.Pod != nil {
 		return fmt.Sprintf("%d pod %s (%s): node %q, deleted %t, gone %t, mounts %v", v.At, v.Pod.Name, v.Pod.UID, v.Pod.Spec.NodeName, v.Pod.DeletionTimestamp != nil, v.Gone, MountsOf(v.Pod))
 	}
-	return fmt.Sprintf("%d claim %s (%s): deleted %t, gone %t, finalizers %v, record %q", v.At, v.Claim.Name, v.Claim.UID, v.Claim.DeletionTimestamp != nil, v.Gone, v.Claim.Finalizers, v.Claim.Annotations[protect.UsersAnnotation])
+	return fmt.Sprintf("%d claim %s (%s): deleted %t, gone %t, finalizers %v, record %q", v.At, v.Claim.Name, v.Claim.UID, v.Claim.DeletionTimestamp != nil, v.Gone, v.Claim.Finalizers, v.Claim.Annotations[pvc.UsersAnnotation])
 }
 
 // Judge tells which law was broken first in one namespace. Recorded tells that pods
@@ -110,7 +110,7 @@ func (w *world) take(v Version, recorded bool) error {
 }
 
 func isGated(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Spec.SchedulingGates, func(g corev1.PodSchedulingGate) bool { return g.Name == protect.UseGate })
+	return slices.ContainsFunc(pod.Spec.SchedulingGates, func(g corev1.PodSchedulingGate) bool { return g.Name == pvc.UseGate })
 }
 
 func (w *world) takeClaim(v Version) error {
@@ -121,8 +121,8 @@ func (w *world) takeClaim(v Version) error {
 		w.claims[v.Claim.Name] = v.Claim
 	}
 	begins := before != nil && before.UID == v.Claim.UID && before.DeletionTimestamp == nil && v.Claim.DeletionTimestamp != nil
-	if begins && before.Annotations[protect.HoldersAnnotation] != "" && !protect.Released(before) {
-		return fmt.Errorf("claim %s is deleted, held by %s: %w", v.Claim.Name, before.Annotations[protect.HoldersAnnotation], ErrUnheeded)
+	if begins && before.Annotations[pvc.HoldersAnnotation] != "" && !pvc.Released(before) {
+		return fmt.Errorf("claim %s is deleted, held by %s: %w", v.Claim.Name, before.Annotations[pvc.HoldersAnnotation], ErrUnheeded)
 	}
 	return nil
 }
@@ -131,7 +131,7 @@ func (w *world) takeClaim(v Version) error {
 // and when it is bound.
 func (w *world) bind(pod *corev1.Pod) error {
 	on := map[string]types.UID{}
-	for _, name := range protect.ClaimsOf(pod) {
+	for _, name := range pvc.ClaimsOf(pod) {
 		claim := w.claims[name]
 		if claim == nil || !names(claim, pod.UID) {
 			return fmt.Errorf("pod %s (%s) is let go or bound, and not on the record of claim %s: %w", pod.Name, pod.UID, name, ErrStray)
@@ -143,8 +143,8 @@ func (w *world) bind(pod *corev1.Pod) error {
 }
 
 func names(claim *corev1.PersistentVolumeClaim, pod types.UID) bool {
-	record, err := protect.ParseRecord(claim.Annotations[protect.UsersAnnotation])
-	return err != nil || slices.ContainsFunc(record, func(r protect.Recorded) bool { return r.UID == pod })
+	record, err := pvc.ParseRecord(claim.Annotations[pvc.UsersAnnotation])
+	return err != nil || slices.ContainsFunc(record, func(r pvc.Recorded) bool { return r.UID == pod })
 }
 
 // lost is what is gone from under a pod that is there.

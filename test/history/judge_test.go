@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 func claim(at uint64, uid types.UID, edits ...func(*Version)) Version {
@@ -30,7 +30,7 @@ func pod(at uint64, uid types.UID, edits ...func(*Version)) Version {
 
 func gone(v *Version) { v.Gone = true }
 func withGate(v *Version) {
-	v.Pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: protect.UseGate}}
+	v.Pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: pvc.UseGate}}
 }
 func bound(v *Version)   { v.Pod.Spec.NodeName = "n1" }
 func deleted(v *Version) { v.Claim.DeletionTimestamp = &metav1.Time{} }
@@ -43,7 +43,7 @@ func saying(key, value string) func(*Version) {
 
 // TestWhatIsJudged: what should never be is seen, and what may be is not taken for it.
 func TestWhatIsJudged(t *testing.T) {
-	onRecord, held := saying(protect.UsersAnnotation, "web=p"), saying(protect.HoldersAnnotation, "Pod/web")
+	onRecord, held := saying(pvc.UsersAnnotation, "web=p"), saying(pvc.HoldersAnnotation, "Pod/web")
 	for _, tt := range []struct {
 		name     string
 		recorded bool
@@ -61,14 +61,14 @@ func TestWhatIsJudged(t *testing.T) {
 		{"not on record", true, []Version{claim(1, "c"), pod(2, "p", bound)}, ErrStray},
 		{"on the record of no claim", true, []Version{pod(2, "p", bound)}, ErrStray},
 		{"on record too late", true, []Version{claim(1, "c"), pod(2, "p", bound), claim(3, "c", onRecord)}, ErrStray},
-		{"on record, as one before", true, []Version{claim(1, "c", saying(protect.UsersAnnotation, "web=o")), pod(2, "p", bound)}, ErrStray},
+		{"on record, as one before", true, []Version{claim(1, "c", saying(pvc.UsersAnnotation, "web=o")), pod(2, "p", bound)}, ErrStray},
 		{"gone from under it, not mounted yet", true, []Version{claim(1, "c", onRecord), pod(2, "p", bound), claim(3, "c", gone)}, ErrStray},
 		{"lifted on record", true, []Version{pod(1, "p", withGate), claim(2, "c", onRecord), pod(3, "p")}, nil},
 		{"lifted before", true, []Version{pod(1, "p", withGate), claim(2, "c"), pod(3, "p"), claim(4, "c", onRecord), pod(5, "p", bound)}, ErrStray},
 		{"not to be on record", false, []Version{claim(1, "c"), pod(2, "p", bound)}, nil},
 		{"held and deleted", false, []Version{claim(1, "c", held), claim(2, "c", held, deleted)}, ErrUnheeded},
 		{"held by somebody on its way out", false, []Version{claim(1, "c"), claim(2, "c", deleted), claim(3, "c", held, deleted)}, nil},
-		{"released and deleted", false, []Version{claim(1, "c", held, saying(protect.ReleaseAnnotation, "c")), claim(2, "c", held, deleted)}, nil},
+		{"released and deleted", false, []Version{claim(1, "c", held, saying(pvc.ReleaseAnnotation, "c")), claim(2, "c", held, deleted)}, nil},
 	} {
 		if err := Judge(tt.versions, tt.recorded); !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) {
 			t.Errorf("%s: got %v, want %v", tt.name, err, tt.want)

@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/act"
 	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/apply"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 )
@@ -25,14 +25,14 @@ import (
 // leads to.
 type scene struct {
 	t     *testing.T
-	actor *act.Actor
+	actor *apply.Actor
 	set   *lwsv1.LeaderWorkerSet
 	plan  lws.Plan
 }
 
 func newScene(t *testing.T) *scene {
 	t.Helper()
-	s := &scene{t: t, actor: act.New(api, api)}
+	s := &scene{t: t, actor: apply.New(api, api)}
 	s.set = &lwsv1.LeaderWorkerSet{ObjectMeta: metav1.ObjectMeta{
 		Namespace: newNamespace(t), Name: "llama", Labels: map[string]string{"team": "red"},
 	}}
@@ -77,7 +77,7 @@ func (s *scene) do(a action.Action) error {
 
 func (s *scene) wantStale(err error) {
 	s.t.Helper()
-	if !errors.Is(err, act.ErrStale) {
+	if !errors.Is(err, apply.ErrStale) {
 		s.t.Fatalf("got error %v, want a stale look", err)
 	}
 }
@@ -113,7 +113,7 @@ func TestACreateOverATakenNameChangesNothing(t *testing.T) {
 	s := newScene(t)
 	before := s.made()
 	err := s.do(s.create(identity.KindStatefulSet))
-	var taken *act.TakenError
+	var taken *apply.TakenError
 	if !errors.As(err, &taken) || taken.Name.Name != "llama" {
 		t.Fatalf("got error %v, want the name to be reported as taken", err)
 	}
@@ -304,7 +304,7 @@ func TestADeleteTakesOnlyTheVersionItWasDecidedFor(t *testing.T) {
 	if err := api.Get(t.Context(), client.ObjectKeyFromObject(sts), sts); !apierrors.IsNotFound(err) {
 		t.Errorf("got %v, want it gone", err)
 	}
-	if err := s.do(action.Delete{Object: onto}); !errors.Is(err, act.ErrGone) {
+	if err := s.do(action.Delete{Object: onto}); !errors.Is(err, apply.ErrGone) {
 		t.Errorf("got %v, want that it had gone", err)
 	}
 }

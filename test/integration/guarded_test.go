@@ -23,7 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // guarded is an API server with the admission policies in it, and one namespace
@@ -212,7 +212,7 @@ func (g *guarded) inForce() {
 	})
 	g.until("a claim is guarded", func() bool {
 		c := g.read("probe")
-		c.Annotations[protect.HoldersAnnotation] = "forged"
+		c.Annotations[pvc.HoldersAnnotation] = "forged"
 		return isRefused(g.alice.Update(g.t.Context(), c, client.DryRunAll), "")
 	})
 	g.until("a claim gets its barrier", func() bool {
@@ -220,25 +220,25 @@ func (g *guarded) inForce() {
 		if err := g.Create(g.t.Context(), c, client.DryRunAll); err != nil {
 			g.t.Fatal(err)
 		}
-		return slices.Contains(c.Finalizers, protect.BarrierFinalizer)
+		return slices.Contains(c.Finalizers, pvc.BarrierFinalizer)
 	})
 	g.until("words are taken off", func() bool {
 		c := newClaim(g.namespace, "dry")
-		c.Annotations = map[string]string{protect.HoldAnnotation: "mine"}
+		c.Annotations = map[string]string{pvc.HoldAnnotation: "mine"}
 		if err := g.alice.Create(g.t.Context(), c, client.DryRunAll); err != nil {
 			g.t.Fatal(err)
 		}
-		ns := dryNamespace(protect.HeldClaimsAnnotation)
+		ns := dryNamespace(pvc.HeldClaimsAnnotation)
 		if err := g.alice.Create(g.t.Context(), ns, client.DryRunAll); err != nil {
 			g.t.Fatal(err)
 		}
 		return len(c.Annotations) == 0 && len(ns.Annotations) == 0
 	})
 	g.until("a namespace is refused its deletion", func() bool {
-		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "probe-", Annotations: map[string]string{protect.HeldClaimsAnnotation: "1"}}}
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "probe-", Annotations: map[string]string{pvc.HeldClaimsAnnotation: "1"}}}
 		g.make(ns)
 		return isRefused(g.Delete(g.t.Context(), ns, client.DryRunAll), "has claims in use: 1") &&
-			isRefused(g.annotateNamespace(g.alice, ns.Name, protect.HeldClaimsAnnotation, "0"), "needs permission")
+			isRefused(g.annotateNamespace(g.alice, ns.Name, pvc.HeldClaimsAnnotation, "0"), "needs permission")
 	})
 }
 
@@ -281,7 +281,7 @@ func isRefused(err error, says string) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), says) && !strings.Contains(err.Error(), "cannot")
 }
 
-var held = map[string]string{protect.HoldersAnnotation: "StatefulSet/db, +2"}
+var held = map[string]string{pvc.HoldersAnnotation: "StatefulSet/db, +2"}
 
 func (g *guarded) mustRefuse(err error, says string) {
 	g.t.Helper()

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/test/history"
 )
 
@@ -39,7 +39,7 @@ func (r *round) count(versions []history.Version) {
 				delete(mounted, v.Pod.UID)
 			}
 		}
-		if v.Claim != nil && !v.Gone && v.Claim.DeletionTimestamp != nil && !slices.Contains(v.Claim.Finalizers, protect.PodsFinalizer) {
+		if v.Claim != nil && !v.Gone && v.Claim.DeletionTimestamp != nil && !slices.Contains(v.Claim.Finalizers, pvc.PodsFinalizer) {
 			for pod := range mounted {
 				if mounted[pod][v.Claim.Name] == v.Claim.UID {
 					seen[savedByB]++

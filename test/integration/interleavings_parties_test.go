@@ -22,10 +22,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"lockstep.dev/lockstep/internal/act"
-	"lockstep.dev/lockstep/internal/controller/finalize"
+	"lockstep.dev/lockstep/internal/apply"
+	"lockstep.dev/lockstep/internal/controller/pvcfinalizer"
 	"lockstep.dev/lockstep/internal/observe"
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/scheduling"
 	"lockstep.dev/lockstep/test/delay"
 )
@@ -163,11 +163,11 @@ func (g *ground) controller(rule lax, alone bool) {
 	api := &laxClient{Client: direct, rule: rule, shared: map[string]*sharedList{}}
 	cached := &laxCache{Cache: caches, rule: rule}
 	pods := observe.NewPods()
-	c := finalize.New(finalize.Options{
-		Settings: protect.Settings{Mode: protect.Barrier, Alone: alone},
+	c := pvcfinalizer.New(pvcfinalizer.Options{
+		Settings: pvc.Settings{Mode: pvc.Barrier, Alone: alone},
 		Caches:   cached, Claims: observe.NewClaims(cached, api), Pods: pods,
 		Looker: func(told func(observe.Reading)) *observe.Looker { return observe.NewLooker(pods, api, time.Now, told) },
-		Actor:  act.New(api, api), Recorder: &events.FakeRecorder{}, Clock: clock.RealClock{}, Log: logr.Discard(),
+		Actor:  apply.New(api, api), Recorder: &events.FakeRecorder{}, Clock: clock.RealClock{}, Log: logr.Discard(),
 	})
 	var running sync.WaitGroup
 	running.Go(func() { _ = caches.Start(ctx) })
@@ -193,7 +193,7 @@ func (c *laxCache) Get(ctx context.Context, key client.ObjectKey, into client.Ob
 	return nil
 }
 
-func isPods(finalizer string) bool { return finalizer == protect.PodsFinalizer }
+func isPods(finalizer string) bool { return finalizer == pvc.PodsFinalizer }
 
 // laxClient reads and writes with a rule taken away.
 type laxClient struct {
@@ -257,13 +257,13 @@ func (c *laxClient) Patch(ctx context.Context, object client.Object, patch clien
 	if err := json.Unmarshal(data, &whole); err != nil {
 		return err
 	}
-	if left, ok := whole.Metadata["finalizers"].([]any); ok && c.rule.ignoresP && !slices.Contains(left, any(protect.PodsFinalizer)) {
+	if left, ok := whole.Metadata["finalizers"].([]any); ok && c.rule.ignoresP && !slices.Contains(left, any(pvc.PodsFinalizer)) {
 		now := &corev1.PersistentVolumeClaim{}
 		if err := c.Get(ctx, client.ObjectKeyFromObject(object), now); err != nil {
 			return err
 		}
 		if slices.ContainsFunc(now.Finalizers, isPods) {
-			whole.Metadata["finalizers"] = append(left, protect.PodsFinalizer)
+			whole.Metadata["finalizers"] = append(left, pvc.PodsFinalizer)
 		}
 	}
 	if data, err = json.Marshal(whole); err != nil {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/kube-scheduler/framework"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/test/history"
 	"lockstep.dev/lockstep/test/kubelet"
 )
@@ -95,7 +95,7 @@ func (r *round) bind(ctx context.Context, pod *corev1.Pod) error {
 // runs is the kubelet: it reads each claim until there is nothing against it, mounts
 // it, and says so.
 func (r *round) runs(ctx context.Context, pod *corev1.Pod, kind kubelet.Kind) {
-	waiting := protect.ClaimsOf(pod)
+	waiting := pvc.ClaimsOf(pod)
 	for len(waiting) > 0 && ctx.Err() == nil {
 		claim := newClaim(r.namespace, waiting[0])
 		if err := r.Get(ctx, client.ObjectKeyFromObject(claim), claim); err != nil || kind.Admits(claim) != nil {

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/test/history"
 	"lockstep.dev/lockstep/test/kubelet"
 )
@@ -218,7 +218,7 @@ func (r *round) letGo(ctx context.Context, name string) error {
 		if claim.DeletionTimestamp != nil && !strings.Contains(fmt.Sprint(claim.Finalizers), foreignFinalizer) {
 			return nil
 		}
-		metav1.SetMetaDataAnnotation(&claim.ObjectMeta, protect.ReleaseAnnotation, string(claim.UID))
+		metav1.SetMetaDataAnnotation(&claim.ObjectMeta, pvc.ReleaseAnnotation, string(claim.UID))
 		var left []string
 		for _, f := range claim.Finalizers {
 			if f != foreignFinalizer {

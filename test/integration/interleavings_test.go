@@ -17,7 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/scheduling"
 	"lockstep.dev/lockstep/test/history"
 	"lockstep.dev/lockstep/test/kubelet"
@@ -150,11 +150,11 @@ func (g *ground) guards() {
 	ns := g.space(gated)
 	g.until("claims get a barrier", func() bool {
 		claim := newClaim(ns, "probe")
-		return g.Create(g.t.Context(), claim, dryRun) == nil && slices.Contains(claim.Finalizers, protect.BarrierFinalizer)
+		return g.Create(g.t.Context(), claim, dryRun) == nil && slices.Contains(claim.Finalizers, pvc.BarrierFinalizer)
 	})
 	g.until("pods are gated", func() bool {
 		pod := podWith(ns, "probe", "data")
-		return g.Create(g.t.Context(), pod, dryRun) == nil && protect.Gated(pod)
+		return g.Create(g.t.Context(), pod, dryRun) == nil && pvc.Gated(pod)
 	})
 }
 
@@ -166,7 +166,7 @@ func (g *ground) space(start string) string {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("round-", g.tally.spaces)}}
 	g.tally.Unlock()
 	if start == gated {
-		ns.Labels = map[string]string{protect.ModeKey: protect.Strict.String()}
+		ns.Labels = map[string]string{pvc.ModeKey: pvc.Strict.String()}
 	}
 	g.must(g.Create(g.t.Context(), ns))
 	g.must(g.Create(g.t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "default"}}))

@@ -14,7 +14,7 @@ import (
 	"lockstep.dev/lockstep/internal/install"
 	"lockstep.dev/lockstep/internal/observe"
 	"lockstep.dev/lockstep/internal/operator"
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/internal/webhook"
 )
 
@@ -34,7 +34,7 @@ func TestClaimsAreBornProtectedWithoutMutatingPolicies(t *testing.T) {
 	for name, mode := range map[string]string{"prod": "", "lax": "off"} {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		if mode != "" {
-			ns.Labels = map[string]string{protect.ModeKey: mode}
+			ns.Labels = map[string]string{pvc.ModeKey: mode}
 		}
 		c.create(ns)
 	}
@@ -54,25 +54,25 @@ func TestClaimsAreBornProtectedWithoutMutatingPolicies(t *testing.T) {
 	}
 	c.born("prod") // nobody answers yet, and nobody waits
 	r.start().untilReady()
-	c.gives("prod", protect.PodsFinalizer, protect.BarrierFinalizer)
-	c.gives("lax", protect.PodsFinalizer)
-	c.gives("kube-system", protect.PodsFinalizer)
+	c.gives("prod", pvc.PodsFinalizer, pvc.BarrierFinalizer)
+	c.gives("lax", pvc.PodsFinalizer)
+	c.gives("kube-system", pvc.PodsFinalizer)
 
 	if got := c.born("lax", func(claim *corev1.PersistentVolumeClaim) {
-		claim.Annotations = map[string]string{protect.ModeKey: "hold"}
+		claim.Annotations = map[string]string{pvc.ModeKey: "hold"}
 		claim.Finalizers = []string{"example.com/theirs"}
-	}); !sameSet(got, []string{"example.com/theirs", protect.PodsFinalizer, protect.BarrierFinalizer}) {
+	}); !sameSet(got, []string{"example.com/theirs", pvc.PodsFinalizer, pvc.BarrierFinalizer}) {
 		t.Errorf("a claim that chooses to be protected gets %q", got)
 	}
 	if got := c.born("prod", func(claim *corev1.PersistentVolumeClaim) {
 		claim.Name = "p-data"
 		claim.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "u", Controller: new(true)}}
-	}); !slices.Equal(got, []string{protect.PodsFinalizer}) {
+	}); !slices.Equal(got, []string{pvc.PodsFinalizer}) {
 		t.Errorf("a claim that goes with a pod gets %q", got)
 	}
 	volume := newVolume("v")
 	c.must(c.Create(t.Context(), volume, client.DryRunAll))
-	if !slices.Equal(volume.Finalizers, []string{protect.VolumeFinalizer}) {
+	if !slices.Equal(volume.Finalizers, []string{pvc.VolumeFinalizer}) {
 		t.Errorf("a volume gets %q", volume.Finalizers)
 	}
 	r.shut()

@@ -19,7 +19,7 @@ import (
 	"lockstep.dev/lockstep/config"
 	"lockstep.dev/lockstep/internal/controller"
 	"lockstep.dev/lockstep/internal/operator"
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // TestProtectionNeedsNothingElse runs protection alone, with the rights that it is
@@ -53,7 +53,7 @@ func TestProtectionNeedsNothingElse(t *testing.T) {
 		now := &corev1.PersistentVolumeClaim{}
 		err := c.Get(ctx, client.ObjectKeyFromObject(before), now)
 		said = fmt.Sprint(now.Finalizers, err)
-		return slices.Contains(now.Finalizers, protect.PodsFinalizer) && slices.Contains(now.Finalizers, protect.BarrierFinalizer)
+		return slices.Contains(now.Finalizers, pvc.PodsFinalizer) && slices.Contains(now.Finalizers, pvc.BarrierFinalizer)
 	}, &said)
 	must(c.Delete(t.Context(), before))
 	c.eventually("it goes", func(ctx context.Context) bool {

@@ -25,7 +25,7 @@ import (
 	"lockstep.dev/lockstep/internal/install"
 	"lockstep.dev/lockstep/internal/observe"
 	"lockstep.dev/lockstep/internal/operator"
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 const (
@@ -116,7 +116,7 @@ func (c *cluster) bare() {
 func (c *cluster) leave(claim *corev1.PersistentVolumeClaim) {
 	c.t.Helper()
 	c.read(claim, claim.Namespace, claim.Name)
-	claim.Finalizers = slices.DeleteFunc(claim.Finalizers, func(f string) bool { return f == protect.PodsFinalizer })
+	claim.Finalizers = slices.DeleteFunc(claim.Finalizers, func(f string) bool { return f == pvc.PodsFinalizer })
 	c.must(c.Update(c.t.Context(), claim))
 }
 
@@ -125,14 +125,14 @@ func (c *cluster) annotateAll(claim *corev1.PersistentVolumeClaim, namespace str
 	c.t.Helper()
 	c.read(claim, claim.Namespace, claim.Name)
 	claim.Annotations = map[string]string{
-		protect.HoldersAnnotation: "StatefulSet/db", protect.VerifiedAnnotation: "2026-01-01T00:00:00Z", protect.HoldAnnotation: "mine",
-		protect.UsersAnnotation: "a=1", protect.ModeKey: "hold", "mine": "stays",
+		pvc.HoldersAnnotation: "StatefulSet/db", pvc.VerifiedAnnotation: "2026-01-01T00:00:00Z", pvc.HoldAnnotation: "mine",
+		pvc.UsersAnnotation: "a=1", pvc.ModeKey: "hold", "mine": "stays",
 	}
 	c.must(c.Update(c.t.Context(), claim))
 	ns := &corev1.Namespace{}
 	c.read(ns, "", namespace)
-	metav1.SetMetaDataLabel(&ns.ObjectMeta, protect.ModeKey, "hold")
-	metav1.SetMetaDataAnnotation(&ns.ObjectMeta, protect.HeldClaimsAnnotation, "1")
+	metav1.SetMetaDataLabel(&ns.ObjectMeta, pvc.ModeKey, "hold")
+	metav1.SetMetaDataAnnotation(&ns.ObjectMeta, pvc.HeldClaimsAnnotation, "1")
 	c.must(c.Update(c.t.Context(), ns))
 }
 
@@ -140,8 +140,8 @@ func TestUninstallTakesProtectionOffAndRefusesWhileAClaimReliesOnIt(t *testing.T
 	c := newCluster(t)
 	c.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "prod"}})
 	c.install(nil)
-	c.gives("prod", protect.PodsFinalizer, protect.BarrierFinalizer)
-	c.gives("kube-system", protect.PodsFinalizer)
+	c.gives("prod", pvc.PodsFinalizer, pvc.BarrierFinalizer)
+	c.gives("kube-system", pvc.PodsFinalizer)
 	if again := c.install(nil); !strings.Contains(again, "nothing had to be changed") {
 		t.Errorf("the second run changed something:\n%s", again)
 	}
@@ -187,15 +187,15 @@ func TestUninstallTakesProtectionOffAndRefusesWhileAClaimReliesOnIt(t *testing.T
 			t.Errorf("it does not say %q: %v", word, err)
 		}
 	}
-	c.must(c.Patch(t.Context(), living, client.RawPatch(types.MergePatchType, []byte(protect.Disown)))) // as it tells people to
+	c.must(c.Patch(t.Context(), living, client.RawPatch(types.MergePatchType, []byte(pvc.Disown)))) // as it tells people to
 	if out, err = c.uninstall(nil); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	c.bare()
-	c.gives("prod", protect.PodsFinalizer)
+	c.gives("prod", pvc.PodsFinalizer)
 	c.absentIn(&corev1.PersistentVolumeClaim{}, "prod", "leaving")
 	c.read(living, "prod", "living")
-	if !slices.Equal(living.Finalizers, []string{protect.PodsFinalizer}) || living.Annotations["mine"] != "stays" || living.DeletionTimestamp != nil {
+	if !slices.Equal(living.Finalizers, []string{pvc.PodsFinalizer}) || living.Annotations["mine"] != "stays" || living.DeletionTimestamp != nil {
 		t.Errorf("the living claim is %+v", living.ObjectMeta)
 	}
 	if out, err = c.uninstall(nil); err != nil || out != "nothing to remove\n" {
@@ -229,7 +229,7 @@ func TestUninstallCutShortIsTakenUpAgain(t *testing.T) {
 			configured("protection: {alone: true}")(o)
 			o.ProtectOnly = true
 		})
-		c.gives("default", protect.PodsFinalizer, protect.BarrierFinalizer)
+		c.gives("default", pvc.PodsFinalizer, pvc.BarrierFinalizer)
 		claim := c.claimIn("default", fmt.Sprintf("claim-%d", cut))
 		c.annotateAll(claim, "default")
 		volume := newVolume(fmt.Sprintf("volume-%d", cut))
@@ -274,15 +274,15 @@ func TestAnotherConfigurationLeavesNothingOfTheOneBefore(t *testing.T) {
 		t.Errorf("of what is installed %q is missed: %v", missing, err)
 	}
 	for _, namespace := range []string{"prod", "eager"} {
-		c.gives(namespace, protect.BarrierFinalizer)
+		c.gives(namespace, pvc.BarrierFinalizer)
 	}
 	c.gives("lax")
 	c.gives("kube-system")
 
 	c.install(configured("protection: {alone: true, exemptNamespaces: [prod]}"))
-	c.gives("prod", protect.PodsFinalizer)
-	c.gives("lax", protect.PodsFinalizer)
-	c.gives("kube-system", protect.PodsFinalizer, protect.BarrierFinalizer)
+	c.gives("prod", pvc.PodsFinalizer)
+	c.gives("lax", pvc.PodsFinalizer)
+	c.gives("kube-system", pvc.PodsFinalizer, pvc.BarrierFinalizer)
 	if alone := c.protection(); len(alone) != len(byDefault)+4 {
 		t.Errorf("got %q", alone)
 	}
@@ -293,14 +293,14 @@ func TestAnotherConfigurationLeavesNothingOfTheOneBefore(t *testing.T) {
 	}
 	c.gives("prod")
 	c.gives("lax")
-	c.gives("eager", protect.BarrierFinalizer)
+	c.gives("eager", pvc.BarrierFinalizer)
 	said := ""
 	c.eventually("a claim that chooses more than its cluster gets it", func(ctx context.Context) bool {
 		chosen := newClaim("prod", "chosen")
-		chosen.Annotations = map[string]string{protect.ModeKey: "barrier"}
+		chosen.Annotations = map[string]string{pvc.ModeKey: "barrier"}
 		err := c.Create(ctx, chosen, client.DryRunAll)
 		said = fmt.Sprint(chosen.Finalizers, err)
-		return slices.Contains(chosen.Finalizers, protect.BarrierFinalizer)
+		return slices.Contains(chosen.Finalizers, pvc.BarrierFinalizer)
 	}, &said)
 	if now := c.protection(); !slices.Equal(now, byDefault) {
 		t.Errorf("stale: got %q, want %q", now, byDefault)
@@ -411,15 +411,15 @@ func TestInstallBringsPoliciesUpToDate(t *testing.T) {
 func TestUninstallTakesWordsOffClaimsOnTheirWayOut(t *testing.T) {
 	c := newCluster(t)
 	c.install(nil)
-	c.gives("default", protect.PodsFinalizer, protect.BarrierFinalizer)
+	c.gives("default", pvc.PodsFinalizer, pvc.BarrierFinalizer)
 	claim := c.claimIn("default", "left")
-	claim.Annotations = map[string]string{protect.HoldersAnnotation: "StatefulSet/db"}
+	claim.Annotations = map[string]string{pvc.HoldersAnnotation: "StatefulSet/db"}
 	c.must(c.Update(t.Context(), claim))
 	c.must(c.DeleteAllOf(t.Context(), &admissionv1.ValidatingAdmissionPolicyBinding{})) // for a moment nothing refuses
 	c.eventually("it may be deleted", func(ctx context.Context) bool { return c.Delete(ctx, claim) == nil }, nil)
 	c.eventually("it has our finalizer left alone", func(ctx context.Context) bool {
 		c.read(claim, "default", "left")
-		claim.Finalizers = []string{protect.BarrierFinalizer}
+		claim.Finalizers = []string{pvc.BarrierFinalizer}
 		return c.Update(ctx, claim) == nil
 	}, nil)
 	c.install(nil)
@@ -442,7 +442,7 @@ func TestProtectionByItselfStandsBesideAnotherImplementation(t *testing.T) {
 	alone := func(o *install.Options) { o.ProtectOnly, o.Image, o.WebhookURL = true, "example.com/lockstep:v1", "" }
 	theirs := c.mutating().ResourceVersion
 	c.install(alone)
-	c.gives("default", protect.PodsFinalizer, protect.BarrierFinalizer)
+	c.gives("default", pvc.PodsFinalizer, pvc.BarrierFinalizer)
 	if again := c.install(alone); !strings.Contains(again, "nothing had to be changed") {
 		t.Errorf("the second run changed something:\n%s", again)
 	}
@@ -466,7 +466,7 @@ func TestTheWholeTakesThePlaceOfProtectionByItself(t *testing.T) {
 	c := newCluster(t)
 	c.install(func(o *install.Options) { o.ProtectOnly = true })
 	c.install(nil)
-	c.gives("default", protect.PodsFinalizer, protect.BarrierFinalizer)
+	c.gives("default", pvc.PodsFinalizer, pvc.BarrierFinalizer)
 	c.read(&rbacv1.ClusterRole{}, "", "lockstep-protection-role")
 	c.absent(&rbacv1.ClusterRole{}, "lockstep-proxy-role")
 	refused := c.refused(func(o *install.Options) error { return install.Install(t.Context(), *o) }, func(o *install.Options) { o.ProtectOnly = true })
@@ -477,10 +477,10 @@ func TestTheWholeTakesThePlaceOfProtectionByItself(t *testing.T) {
 	if out, err := c.uninstall(func(o *install.Options) { o.KeepProtection = true }); err != nil || !strings.Contains(out, "claims stay protected") {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	c.gives("default", protect.PodsFinalizer, protect.BarrierFinalizer)
+	c.gives("default", pvc.PodsFinalizer, pvc.BarrierFinalizer)
 	c.install(func(o *install.Options) { o.ProtectOnly = true })
 	c.read(claim, "default", "claim")
-	if !slices.Contains(claim.Finalizers, protect.BarrierFinalizer) {
+	if !slices.Contains(claim.Finalizers, pvc.BarrierFinalizer) {
 		t.Errorf("the claim bears %q", claim.Finalizers)
 	}
 }
@@ -489,7 +489,7 @@ func (c *cluster) label(namespace, mode string) {
 	c.t.Helper()
 	ns := &corev1.Namespace{}
 	c.read(ns, "", namespace)
-	metav1.SetMetaDataLabel(&ns.ObjectMeta, protect.ModeKey, mode)
+	metav1.SetMetaDataLabel(&ns.ObjectMeta, pvc.ModeKey, mode)
 	c.must(c.Update(c.t.Context(), ns))
 }
 

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // TestPoliciesOfProtection asks a real API server what the admission policies do.
@@ -56,18 +56,18 @@ func (g *guarded) counted(t *testing.T) {
 
 func (g *guarded) birth(t *testing.T) {
 	g = g.on(t)
-	mode := func(m string) map[string]string { return map[string]string{protect.ModeKey: m} }
+	mode := func(m string) map[string]string { return map[string]string{pvc.ModeKey: m} }
 	c := g.claim("born", nil, "example.com/first")
-	if want := []string{"example.com/first", protect.BarrierFinalizer, protect.PodsFinalizer}; !sameSet(c.Finalizers, want) {
+	if want := []string{"example.com/first", pvc.BarrierFinalizer, pvc.PodsFinalizer}; !sameSet(c.Finalizers, want) {
 		t.Errorf("got %v, want %v", c.Finalizers, want)
 	}
 	for m, barrier := range map[string]bool{"off": false, "observe": false, "barrier": true, "hold": true, "strict": true, "of": true} {
 		c := g.claim("born-"+m, mode(m))
-		if slices.Contains(c.Finalizers, protect.BarrierFinalizer) != barrier {
+		if slices.Contains(c.Finalizers, pvc.BarrierFinalizer) != barrier {
 			t.Errorf("mode %s: %v", m, c.Finalizers)
 		}
 	}
-	twice := g.claim("twice", nil, protect.BarrierFinalizer, protect.PodsFinalizer)
+	twice := g.claim("twice", nil, pvc.BarrierFinalizer, pvc.PodsFinalizer)
 	if len(twice.Finalizers) != 2 {
 		t.Errorf("had both, and has %v", twice.Finalizers)
 	}
@@ -75,7 +75,7 @@ func (g *guarded) birth(t *testing.T) {
 	own := newClaim(g.namespace, "pods-own")
 	own.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web", UID: "1", Controller: &yes}}
 	g.make(own)
-	if slices.Contains(own.Finalizers, protect.BarrierFinalizer) {
+	if slices.Contains(own.Finalizers, pvc.BarrierFinalizer) {
 		t.Errorf("a pod's own claim has %v", own.Finalizers)
 	}
 	g.make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "lax", Labels: mode("off")}})
@@ -90,7 +90,7 @@ func (g *guarded) birth(t *testing.T) {
 		claim   *corev1.PersistentVolumeClaim
 		barrier bool
 	}{{lax, false}, {chosen, true}, {system, false}} {
-		if slices.Contains(tt.claim.Finalizers, protect.BarrierFinalizer) != tt.barrier {
+		if slices.Contains(tt.claim.Finalizers, pvc.BarrierFinalizer) != tt.barrier {
 			t.Errorf("%s/%s: %v", tt.claim.Namespace, tt.claim.Name, tt.claim.Finalizers)
 		}
 	}
@@ -99,12 +99,12 @@ func (g *guarded) birth(t *testing.T) {
 func (g *guarded) forgery(t *testing.T) {
 	g = g.on(t)
 	words := func() map[string]string {
-		return map[string]string{protect.HoldersAnnotation: "a", protect.UsersAnnotation: "a=1", protect.HoldAnnotation: "mine", protect.ModeKey: "hold", "example.com/note": "x"}
+		return map[string]string{pvc.HoldersAnnotation: "a", pvc.UsersAnnotation: "a=1", pvc.HoldAnnotation: "mine", pvc.ModeKey: "hold", "example.com/note": "x"}
 	}
 	c := newClaim(g.namespace, "forged")
 	c.Annotations = words()
 	g.must(g.alice.Create(t.Context(), c))
-	if len(c.Annotations) != 2 || c.Annotations["example.com/note"] != "x" || c.Annotations[protect.ModeKey] != "hold" {
+	if len(c.Annotations) != 2 || c.Annotations["example.com/note"] != "x" || c.Annotations[pvc.ModeKey] != "hold" {
 		t.Errorf("what is left is %v", c.Annotations)
 	}
 	c = newClaim(g.namespace, "said")
@@ -114,7 +114,7 @@ func (g *guarded) forgery(t *testing.T) {
 		t.Errorf("who may release may say: %v", c.Annotations)
 	}
 	g.confirmsForNobodyElse(g.wanda, "wanda")
-	ns := dryNamespace(protect.HeldClaimsAnnotation, protect.ReleaseAnnotation, protect.ConfirmedAnnotation)
+	ns := dryNamespace(pvc.HeldClaimsAnnotation, pvc.ReleaseAnnotation, pvc.ConfirmedAnnotation)
 	ns.Annotations["example.com/note"] = "x"
 	g.must(g.alice.Create(t.Context(), ns, client.DryRunAll))
 	if len(ns.Annotations) != 1 || ns.Annotations["example.com/note"] != "x" {
@@ -136,9 +136,9 @@ func (g *guarded) confirmsForNobodyElse(as client.Client, own string) {
 	for name, keeps := range map[string]bool{own: true, "bob": false, "": false} {
 		claim, ns := newClaim(g.namespace, "dry"), dryNamespace()
 		for _, o := range []client.Object{claim, ns} {
-			o.SetAnnotations(map[string]string{protect.ConfirmedAnnotation: name})
+			o.SetAnnotations(map[string]string{pvc.ConfirmedAnnotation: name})
 			g.needs(as.Create(g.t.Context(), o, client.DryRunAll))
-			if _, stands := o.GetAnnotations()[protect.ConfirmedAnnotation]; stands != keeps {
+			if _, stands := o.GetAnnotations()[pvc.ConfirmedAnnotation]; stands != keeps {
 				g.t.Errorf("a new %T that %q confirms, made by %q, bears %v", o, name, own, o.GetAnnotations())
 			}
 		}
@@ -156,7 +156,7 @@ func (g *guarded) refusal(t *testing.T) {
 	if g.read("precious").DeletionTimestamp != nil {
 		t.Error("it is on its way out")
 	}
-	free := g.claim("free", map[string]string{protect.HoldersAnnotation: ""})
+	free := g.claim("free", map[string]string{pvc.HoldersAnnotation: ""})
 	g.must(g.alice.Delete(t.Context(), free))
 }
 
@@ -186,7 +186,7 @@ func (g *guarded) stripping(t *testing.T) {
 	g.mustRefuse2(g.alice.Patch(t.Context(), c.DeepCopy(), null), says)
 	g.mustRefuse2(g.alice.Status().Patch(t.Context(), c.DeepCopy(), null), says)
 	g.mustRefuse2(g.Patch(t.Context(), c.DeepCopy(), null), says)
-	for _, left := range [][]string{{protect.PodsFinalizer}, {protect.BarrierFinalizer, "example.com/first"}} {
+	for _, left := range [][]string{{pvc.PodsFinalizer}, {pvc.BarrierFinalizer, "example.com/first"}} {
 		c := g.read("dressed")
 		c.Finalizers = left
 		g.mustRefuse2(g.wanda.Update(t.Context(), c), says)
@@ -195,7 +195,7 @@ func (g *guarded) stripping(t *testing.T) {
 	c.Finalizers, c.Annotations = nil, nil
 	g.mustRefuse2(g.wanda.Update(t.Context(), c), says) // words and finalizers in one request
 	c = g.read("dressed")
-	c.Finalizers = []string{protect.PodsFinalizer, protect.BarrierFinalizer}
+	c.Finalizers = []string{pvc.PodsFinalizer, pvc.BarrierFinalizer}
 	g.must(g.alice.Update(t.Context(), c)) // the others' are the others'
 	loose := g.claim("loose", nil)
 	g.must(g.alice.Patch(t.Context(), loose, null))
@@ -205,7 +205,7 @@ func (g *guarded) permission(t *testing.T) {
 	g = g.on(t)
 	g.claim("words", held)
 	for _, key := range []string{
-		protect.HoldersAnnotation, protect.DigestAnnotation, protect.VerifiedAnnotation, protect.ReleaseAnnotation, protect.HoldAnnotation, protect.UsersAnnotation, protect.ModeKey,
+		pvc.HoldersAnnotation, pvc.DigestAnnotation, pvc.VerifiedAnnotation, pvc.ReleaseAnnotation, pvc.HoldAnnotation, pvc.UsersAnnotation, pvc.ModeKey,
 	} {
 		says := "changing " + key + ` needs permission to release claims.protection.lockstep.dev "words" in namespace "prod"`
 		g.mustRefuse(g.annotate(g.alice, "words", key, "off"), says)
@@ -215,13 +215,13 @@ func (g *guarded) permission(t *testing.T) {
 		g.mustRefuse(g.alice.Status().Patch(t.Context(), c, client.MergeFrom(before)), says)
 	}
 	c := g.read("words")
-	delete(c.Annotations, protect.HoldersAnnotation)
-	g.mustRefuse(g.alice.Update(t.Context(), c), "changing "+protect.HoldersAnnotation+" needs permission")
-	g.must(g.annotate(g.alice, "words", protect.IntentAnnotation, string(c.UID)))
+	delete(c.Annotations, pvc.HoldersAnnotation)
+	g.mustRefuse(g.alice.Update(t.Context(), c), "changing "+pvc.HoldersAnnotation+" needs permission")
+	g.must(g.annotate(g.alice, "words", pvc.IntentAnnotation, string(c.UID)))
 	g.must(g.annotate(g.alice, "words", "example.com/note", "x"))
-	g.must(g.annotate(g.wanda, "words", protect.HoldAnnotation, "audit"))
+	g.must(g.annotate(g.wanda, "words", pvc.HoldAnnotation, "audit"))
 	g.claim("unheld", nil)
-	g.must(g.annotate(g.alice, "unheld", protect.ModeKey, "hold"))
+	g.must(g.annotate(g.alice, "unheld", pvc.ModeKey, "hold"))
 }
 
 // ownership: a claim that goes with a pod is not protected, so a held one must not be
@@ -267,22 +267,22 @@ func (g *guarded) intent(t *testing.T) {
 	g.grant("editor", "eve", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"persistentvolumeclaims"}, Verbs: []string{"get", "update", "patch"}})
 	eve := g.as(g.config, "eve")
 	c := g.claim("asked-for", nil)
-	g.mustRefuse(g.annotate(eve, "asked-for", protect.IntentAnnotation, string(c.UID)),
+	g.mustRefuse(g.annotate(eve, "asked-for", pvc.IntentAnnotation, string(c.UID)),
 		`setting protection.lockstep.dev/delete-when-free needs permission to delete persistentvolumeclaims "asked-for" in namespace "prod"`)
-	g.must(g.annotate(eve, "asked-for", protect.IntentAnnotation, "another-life"))
-	g.must(g.annotate(g.alice, "asked-for", protect.IntentAnnotation, string(c.UID)))
+	g.must(g.annotate(eve, "asked-for", pvc.IntentAnnotation, "another-life"))
+	g.must(g.annotate(g.alice, "asked-for", pvc.IntentAnnotation, string(c.UID)))
 	g.must(g.annotate(eve, "asked-for", "example.com/note", "x"))
-	g.must(g.annotate(eve, "asked-for", protect.IntentAnnotation, "")) // and that it stays, whoever may update
+	g.must(g.annotate(eve, "asked-for", pvc.IntentAnnotation, "")) // and that it stays, whoever may update
 }
 
 func (g *guarded) tooLate(t *testing.T) {
 	g = g.on(t)
-	c := g.claim("leaving", map[string]string{protect.UsersAnnotation: "a=1,b=2"})
+	c := g.claim("leaving", map[string]string{pvc.UsersAnnotation: "a=1,b=2"})
 	g.must(g.Delete(t.Context(), c))
-	g.mustRefuse(g.annotate(g, "leaving", protect.HoldersAnnotation, "x"), "the claim is being deleted, it is too late to hold it")
-	g.mustRefuse(g.annotate(g, "leaving", protect.HoldAnnotation, "x"), "the claim is being deleted, it is too late to hold it")
-	g.mustRefuse(g.annotate(g, "leaving", protect.UsersAnnotation, "a=1,b=2,c=3"), "the claim is being deleted, no pod may start to use it")
-	g.must(g.annotate(g, "leaving", protect.UsersAnnotation, "b=2"))
+	g.mustRefuse(g.annotate(g, "leaving", pvc.HoldersAnnotation, "x"), "the claim is being deleted, it is too late to hold it")
+	g.mustRefuse(g.annotate(g, "leaving", pvc.HoldAnnotation, "x"), "the claim is being deleted, it is too late to hold it")
+	g.mustRefuse(g.annotate(g, "leaving", pvc.UsersAnnotation, "a=1,b=2,c=3"), "the claim is being deleted, no pod may start to use it")
+	g.must(g.annotate(g, "leaving", pvc.UsersAnnotation, "b=2"))
 	g.strip(g.read("leaving"))
 }
 
@@ -296,7 +296,7 @@ func (g *guarded) atomic(t *testing.T) {
 		remove := func() { _ = g.alice.Delete(t.Context(), c.DeepCopy()) }
 		hold := func() {
 			words := c.DeepCopy()
-			metav1.SetMetaDataAnnotation(&words.ObjectMeta, protect.HoldersAnnotation, "StatefulSet/db")
+			metav1.SetMetaDataAnnotation(&words.ObjectMeta, pvc.HoldersAnnotation, "StatefulSet/db")
 			_ = g.wanda.Patch(t.Context(), words, client.MergeFrom(c))
 		}
 		if i%2 == 0 { // who starts last is the first to run where there is one processor
@@ -307,7 +307,7 @@ func (g *guarded) atomic(t *testing.T) {
 		racers.Go(hold)
 		racers.Wait()
 		now := g.read(c.Name)
-		isHeld, isGoing := now.Annotations[protect.HoldersAnnotation] != "", now.DeletionTimestamp != nil
+		isHeld, isGoing := now.Annotations[pvc.HoldersAnnotation] != "", now.DeletionTimestamp != nil
 		if isHeld == isGoing {
 			t.Fatalf("round %d: held %t, terminating %t", i, isHeld, isGoing)
 		}
@@ -325,10 +325,10 @@ func (g *guarded) atomic(t *testing.T) {
 func (g *guarded) breakGlass(t *testing.T) {
 	g = g.on(t)
 	c := g.claim("glass", held)
-	g.mustRefuse(g.annotate(g.alice, "glass", protect.ReleaseAnnotation, string(c.UID)), "needs permission to release")
-	g.must(g.annotate(g.wanda, "glass", protect.ReleaseAnnotation, "another-life"))
+	g.mustRefuse(g.annotate(g.alice, "glass", pvc.ReleaseAnnotation, string(c.UID)), "needs permission to release")
+	g.must(g.annotate(g.wanda, "glass", pvc.ReleaseAnnotation, "another-life"))
 	g.mustRefuse(g.wanda.Delete(t.Context(), c), "in use")
-	g.must(g.annotate(g.wanda, "glass", protect.ReleaseAnnotation, string(c.UID)))
+	g.must(g.annotate(g.wanda, "glass", pvc.ReleaseAnnotation, string(c.UID)))
 	g.must(g.alice.Delete(t.Context(), c)) // released is released, for whoever may delete
 	if g.read("glass").DeletionTimestamp == nil {
 		t.Error("it is not on its way out")
@@ -338,7 +338,7 @@ func (g *guarded) breakGlass(t *testing.T) {
 
 func (g *guarded) observed(t *testing.T) {
 	g = g.on(t)
-	c := g.claim("watched", map[string]string{protect.ObservedAnnotation: "StatefulSet/db"})
+	c := g.claim("watched", map[string]string{pvc.ObservedAnnotation: "StatefulSet/db"})
 	g.warned.taken()
 	g.must(g.alice.Delete(t.Context(), c))
 	if got := strings.Join(g.warned.taken(), "\n"); !strings.Contains(got, "the claim is in use: StatefulSet/db") {
@@ -348,18 +348,18 @@ func (g *guarded) observed(t *testing.T) {
 
 func (g *guarded) namespaces(t *testing.T) {
 	g = g.on(t)
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "busy", Annotations: map[string]string{protect.HeldClaimsAnnotation: "3"}}}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "busy", Annotations: map[string]string{pvc.HeldClaimsAnnotation: "3"}}}
 	g.make(ns)
 	g.mustRefuse(g.Delete(t.Context(), ns), "the namespace has claims in use: 3. Delete what uses them first; kubectl lockstep why pvc -n busy names it. "+
 		"To delete it all the same: kubectl lockstep release namespace/busy, or annotate it with protection.lockstep.dev/release="+string(ns.UID))
-	for _, key := range []string{protect.HeldClaimsAnnotation, protect.ReleaseAnnotation} {
+	for _, key := range []string{pvc.HeldClaimsAnnotation, pvc.ReleaseAnnotation} {
 		g.mustRefuse(g.annotateNamespace(g.alice, "busy", key, "0"), "changing "+key+" needs permission")
 	}
 	loose := ns.DeepCopy()
-	loose.Labels[protect.ModeKey] = "off"
-	g.mustRefuse(g.alice.Update(t.Context(), loose), "changing "+protect.ModeKey+" needs permission")
+	loose.Labels[pvc.ModeKey] = "off"
+	g.mustRefuse(g.alice.Update(t.Context(), loose), "changing "+pvc.ModeKey+" needs permission")
 	g.must(g.annotateNamespace(g.alice, "busy", "example.com/note", "x"))
-	g.must(g.annotateNamespace(g.wanda, "busy", protect.HeldClaimsAnnotation, "0"))
+	g.must(g.annotateNamespace(g.wanda, "busy", pvc.HeldClaimsAnnotation, "0"))
 	g.must(g.Delete(t.Context(), ns))
 }
 
@@ -370,16 +370,16 @@ func TestFinalizersWithoutTheBuiltInPlugin(t *testing.T) {
 	g.until("a claim gets its barrier", func() bool {
 		c := newClaim(g.namespace, "dry")
 		g.needs(g.Create(t.Context(), c, client.DryRunAll))
-		return slices.Contains(c.Finalizers, protect.BarrierFinalizer)
+		return slices.Contains(c.Finalizers, pvc.BarrierFinalizer)
 	})
-	if c := g.claim("bare", nil); !slices.Equal(c.Finalizers, []string{protect.BarrierFinalizer}) {
+	if c := g.claim("bare", nil); !slices.Equal(c.Finalizers, []string{pvc.BarrierFinalizer}) {
 		t.Fatalf("the built-in plugin is on: %v", c.Finalizers)
 	}
 	g.apply("alone.yaml")
 	g.until("a claim gets P", func() bool {
 		c := newClaim(g.namespace, "dry")
 		g.needs(g.Create(t.Context(), c, client.DryRunAll))
-		return sameSet(c.Finalizers, []string{protect.BarrierFinalizer, protect.PodsFinalizer})
+		return sameSet(c.Finalizers, []string{pvc.BarrierFinalizer, pvc.PodsFinalizer})
 	})
 	g.until("a volume gets its own", func() bool {
 		v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "dry"}, Spec: corev1.PersistentVolumeSpec{

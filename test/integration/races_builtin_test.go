@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/test/delay"
 )
 
@@ -196,7 +196,7 @@ func (b *builtIn) replayR4(before func()) (*corev1.PersistentVolumeClaim, *corev
 	b.knowsClaims(other) // that b is terminating
 	b.reached(lag)       // and does not know pod b
 	list.Release()
-	b.until("b loses its protection", func() bool { return !b.bears(claimB, protect.PodsFinalizer) })
+	b.until("b loses its protection", func() bool { return !b.bears(claimB, pvc.PodsFinalizer) })
 	next := b.proxy.Seen(func(r delay.Request) bool { return listsPods(ns)(r) || writes(ns, "b")(r) })[asked+1:]
 	if len(next) > 0 && next[0].Verb == "list" { // what comes after b went does not matter
 		b.t.Error("pods were listed again for b: this was another race")

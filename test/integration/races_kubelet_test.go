@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/test/kubelet"
 )
 
@@ -22,10 +22,10 @@ func (c *course) standIn(t *testing.T) {
 	var pods []*corev1.Pod
 	var claims []*corev1.PersistentVolumeClaim
 	for i, finalizers := range [][]string{
-		{protect.PodsFinalizer},
-		{protect.PodsFinalizer, protect.BarrierFinalizer},
-		{foreign, protect.PodsFinalizer},
-		{protect.BarrierFinalizer},
+		{pvc.PodsFinalizer},
+		{pvc.PodsFinalizer, pvc.BarrierFinalizer},
+		{foreign, pvc.PodsFinalizer},
+		{pvc.BarrierFinalizer},
 		{foreign},
 	} {
 		for _, terminating := range []bool{false, true} {

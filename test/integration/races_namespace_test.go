@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/test/delay"
 )
 
@@ -19,12 +19,12 @@ func (o *ourOperator) madeAgain() {
 	before := o.space(name)
 	o.label(name, "hold")
 	old := o.heldByHand(name, "old")
-	o.patch(before, `{"metadata":{"annotations":{"`+protect.ReleaseAnnotation+`":"`+string(before.UID)+`"}}}`)
+	o.patch(before, `{"metadata":{"annotations":{"`+pvc.ReleaseAnnotation+`":"`+string(before.UID)+`"}}}`)
 	o.must(o.Delete(o.t.Context(), before))
 	o.gone(old) // the operator knows
 	lag := o.deafToNamespaces()
 	o.finalized(before)
-	again := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{protect.ModeKey: "hold"}}}
+	again := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{pvc.ModeKey: "hold"}}}
 	o.must(o.Create(o.t.Context(), again))
 	if again.UID == before.UID {
 		o.t.Fatal("this is the namespace before")
@@ -42,7 +42,7 @@ func (o *ourOperator) chosenJustNow() {
 	name := o.namespace()
 	o.label(name, "off")
 	seen := o.claimUnbound(name, "seen")
-	o.until("the operator has seen mode off", func() bool { return !o.bears(seen, protect.BarrierFinalizer) })
+	o.until("the operator has seen mode off", func() bool { return !o.bears(seen, pvc.BarrierFinalizer) })
 	lag := o.deafToNamespaces()
 	o.label(name, "strict")
 	claim := o.claimUnbound(name, "data")
@@ -50,9 +50,9 @@ func (o *ourOperator) chosenJustNow() {
 	o.must(o.Create(o.t.Context(), pod))
 	o.until("the gate is lifted", func() bool {
 		o.must(o.Get(o.t.Context(), client.ObjectKeyFromObject(pod), pod))
-		return !protect.Gated(pod)
+		return !pvc.Gated(pod)
 	})
-	if record := o.now(claim).Annotations[protect.UsersAnnotation]; record != "web="+string(pod.UID) {
+	if record := o.now(claim).Annotations[pvc.UsersAnnotation]; record != "web="+string(pod.UID) {
 		o.t.Errorf("the pod may be scheduled, and its claim has on record %q", record)
 	}
 	lag.Release()
@@ -71,13 +71,13 @@ func (o *ourOperator) deafToNamespaces() *delay.Hold {
 func (o *ourOperator) heldByHand(namespace, name string) *corev1.PersistentVolumeClaim {
 	o.t.Helper()
 	claim := newClaim(namespace, name)
-	claim.Annotations = map[string]string{protect.HoldAnnotation: "mine"}
-	claim.Finalizers = []string{protect.PodsFinalizer, protect.BarrierFinalizer}
+	claim.Annotations = map[string]string{pvc.HoldAnnotation: "mine"}
+	claim.Finalizers = []string{pvc.PodsFinalizer, pvc.BarrierFinalizer}
 	o.must(o.Create(o.t.Context(), claim))
 	o.until("the operator has looked at claim "+name, func() bool {
 		now := &corev1.PersistentVolumeClaim{}
 		err := o.Get(o.t.Context(), client.ObjectKeyFromObject(claim), now)
-		return err != nil || now.DeletionTimestamp != nil || now.Annotations[protect.HoldersAnnotation] != ""
+		return err != nil || now.DeletionTimestamp != nil || now.Annotations[pvc.HoldersAnnotation] != ""
 	})
 	return claim
 }
@@ -86,7 +86,7 @@ func (o *ourOperator) heldByHand(namespace, name string) *corev1.PersistentVolum
 func (o *ourOperator) claimUnbound(namespace, name string) *corev1.PersistentVolumeClaim {
 	o.t.Helper()
 	claim := newClaim(namespace, name)
-	claim.Finalizers = []string{protect.PodsFinalizer, protect.BarrierFinalizer}
+	claim.Finalizers = []string{pvc.PodsFinalizer, pvc.BarrierFinalizer}
 	o.must(o.Create(o.t.Context(), claim))
 	return claim
 }
@@ -94,7 +94,7 @@ func (o *ourOperator) claimUnbound(namespace, name string) *corev1.PersistentVol
 func gatedPod(namespace, name, claim string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: corev1.PodSpec{
 		Containers:      []corev1.Container{{Name: "c", Image: "example.com/none"}},
-		SchedulingGates: []corev1.PodSchedulingGate{{Name: protect.UseGate}},
+		SchedulingGates: []corev1.PodSchedulingGate{{Name: pvc.UseGate}},
 		Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
 		}}},
@@ -110,7 +110,7 @@ func (o *ourOperator) space(name string) *corev1.Namespace {
 
 func (o *ourOperator) label(namespace, mode string) {
 	o.t.Helper()
-	o.patch(o.space(namespace), `{"metadata":{"labels":{"`+protect.ModeKey+`":"`+mode+`"}}}`)
+	o.patch(o.space(namespace), `{"metadata":{"labels":{"`+pvc.ModeKey+`":"`+mode+`"}}}`)
 }
 
 func (o *ourOperator) patch(object client.Object, patch string) {

@@ -12,9 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/controller"
-	"lockstep.dev/lockstep/internal/narrate"
 	"lockstep.dev/lockstep/internal/operator"
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/report"
 	"lockstep.dev/lockstep/test/delay"
 	"lockstep.dev/lockstep/test/kubelet"
 )
@@ -81,12 +81,12 @@ func (o *ourOperator) lags() (h *delay.Hold) {
 // kept for as long as the pod is there.
 func (o *ourOperator) keeps(claim *corev1.PersistentVolumeClaim, pod *corev1.Pod) {
 	o.t.Helper()
-	o.until("P is gone", func() bool { return !o.bears(claim, protect.PodsFinalizer) })
-	o.until("ours tells that a pod uses "+claim.Name, func() bool { return o.told(claim, narrate.UsedWithoutProtection) })
+	o.until("P is gone", func() bool { return !o.bears(claim, pvc.PodsFinalizer) })
+	o.until("ours tells that a pod uses "+claim.Name, func() bool { return o.told(claim, report.UsedWithoutProtection) })
 	if o.lost(claim, pod) {
 		o.t.Fatal("lost")
 	}
-	if !o.kubelet.mounts(pod, claim) || !o.bears(claim, protect.BarrierFinalizer) {
+	if !o.kubelet.mounts(pod, claim) || !o.bears(claim, pvc.BarrierFinalizer) {
 		o.t.Fatal("this was no race: it is not mounted, or has no barrier")
 	}
 	if kubelet.Old.Admits(o.now(claim)) == nil || kubelet.Today.Admits(o.now(claim)) == nil {
@@ -162,8 +162,8 @@ func (o *ourOperator) aloneR4() {
 	o.must(o.Delete(o.t.Context(), claimB))
 	reading.Release()
 	o.gone(claimA)
-	o.until("ours tells that b is in use", func() bool { return o.told(claimB, narrate.DeletionPostponed) })
-	if o.lost(claimB, pod) || !o.bears(claimB, protect.PodsFinalizer) {
+	o.until("ours tells that b is in use", func() bool { return o.told(claimB, report.DeletionPostponed) })
+	if o.lost(claimB, pod) || !o.bears(claimB, pvc.PodsFinalizer) {
 		o.t.Fatal("lost, or about to be")
 	}
 	o.ends(claimB, pod, lag)
@@ -196,5 +196,5 @@ func (o *ourOperator) boundBeforeTheLastWrite() {
 func (c *course) isProtected(claim *corev1.PersistentVolumeClaim) bool {
 	now := &corev1.PersistentVolumeClaim{}
 	err := c.Get(context.Background(), client.ObjectKeyFromObject(claim), now)
-	return err != nil || slices.Contains(now.Finalizers, protect.PodsFinalizer)
+	return err != nil || slices.Contains(now.Finalizers, pvc.PodsFinalizer)
 }

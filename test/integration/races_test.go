@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/test/delay"
 )
 
@@ -111,7 +111,7 @@ func (c *course) claim(namespace, name string) *corev1.PersistentVolumeClaim {
 	bound := []byte(`{"status":{"phase":"Bound"}}`)
 	c.must(c.Status().Patch(c.t.Context(), claim, client.RawPatch(types.MergePatchType, bound)))
 	if c.barrier {
-		c.until("claim "+name+" has a barrier", func() bool { return c.bears(claim, protect.BarrierFinalizer) })
+		c.until("claim "+name+" has a barrier", func() bool { return c.bears(claim, pvc.BarrierFinalizer) })
 	}
 	return claim
 }

@@ -3,7 +3,7 @@ package integration
 import (
 	"net/http"
 
-	"lockstep.dev/lockstep/internal/narrate"
+	"lockstep.dev/lockstep/internal/report"
 )
 
 // enough is how often a reading has to be refused for it to be more than one error
@@ -33,7 +33,7 @@ func (o *ourOperator) unreadable() {
 		refused.Release()
 		o.gone(free)
 		lag.Release()
-		o.until("ours tells that it is in use", func() bool { return o.told(used, narrate.DeletionPostponed) })
+		o.until("ours tells that it is in use", func() bool { return o.told(used, report.DeletionPostponed) })
 		if o.lost(used, pod) {
 			o.t.Fatal("lost once pods could be read")
 		}

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // breaking is somebody with the plugin before an API server with the policies.
@@ -53,7 +53,7 @@ func (b *breaking) mustSay(failed bool, user, says string, args ...string) {
 }
 
 func (b *breaking) token(name string) string {
-	return b.read(name).Annotations[protect.ReleaseAnnotation]
+	return b.read(name).Annotations[pvc.ReleaseAnnotation]
 }
 
 func (b *breaking) tried(t *testing.T) {
@@ -64,10 +64,10 @@ func (b *breaking) tried(t *testing.T) {
 		!strings.HasPrefix(d.Message, "the claim is in use: StatefulSet/db, +2") {
 		t.Errorf("got %+v", told.Deletion)
 	}
-	if told.State != protect.Held || !told.Refused || told.Holders[0].Name != "StatefulSet/db" || told.Holders[0].Reason != protect.Stated {
+	if told.State != pvc.Held || !told.Refused || told.Holders[0].Name != "StatefulSet/db" || told.Holders[0].Reason != pvc.Stated {
 		t.Errorf("got %+v", told)
 	}
-	b.claim("watched", map[string]string{protect.ObservedAnnotation: "StatefulSet/db"})
+	b.claim("watched", map[string]string{pvc.ObservedAnnotation: "StatefulSet/db"})
 	if d := b.why(t, "alice", "watched", "--if-deleted").Deletion; d.Outcome != "Accepted" || len(d.Warnings) != 1 || !strings.Contains(d.Warnings[0], "the claim is in use: StatefulSet/db") {
 		t.Errorf("mode observe: got %+v", d)
 	}
@@ -122,9 +122,9 @@ func (b *breaking) deletes(t *testing.T) {
 func (b *breaking) heldBack(t *testing.T) {
 	b = b.on(t)
 	c := b.claim("back", held)
-	b.needs(b.annotate(b.wanda, "back", protect.ReleaseAnnotation, string(c.UID)))
+	b.needs(b.annotate(b.wanda, "back", pvc.ReleaseAnnotation, string(c.UID)))
 	b.needs(b.wanda.Delete(t.Context(), c))
-	b.needs(b.annotate(b.wanda, "back", protect.ReleaseAnnotation, ""))
+	b.needs(b.annotate(b.wanda, "back", pvc.ReleaseAnnotation, ""))
 	null := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
 	b.mustRefuse2(b.alice.Patch(t.Context(), b.read("back"), null), "Its finalizers")
 	if told := b.why(t, "", "back"); !strings.Contains(told.Summary, "its finalizers are kept by words that still stand on it") || told.Release == "" {
@@ -148,7 +148,7 @@ func (b *breaking) needless(t *testing.T) {
 
 func (b *breaking) space(t *testing.T) {
 	b = b.on(t)
-	n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "full", Annotations: map[string]string{protect.HeldClaimsAnnotation: "2"}}}
+	n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "full", Annotations: map[string]string{pvc.HeldClaimsAnnotation: "2"}}}
 	b.make(n)
 	b.make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "empty"}})
 	b.mustRefuse(b.Delete(t.Context(), n, client.DryRunAll), "has claims in use: 2")

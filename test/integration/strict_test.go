@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // TestStrictLetsNoPodGetBy asks a real API server what the policies of mode strict
@@ -20,8 +20,8 @@ import (
 func TestStrictLetsNoPodGetBy(t *testing.T) {
 	g := newGuarded(t, nil, "strict.yaml")
 	const strict, lax = "strict", "lax"
-	g.make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: strict, Labels: map[string]string{protect.ModeKey: "strict"}}})
-	g.make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: lax, Labels: map[string]string{protect.ModeKey: "hold"}}})
+	g.make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: strict, Labels: map[string]string{pvc.ModeKey: "strict"}}})
+	g.make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: lax, Labels: map[string]string{pvc.ModeKey: "hold"}}})
 	for _, user := range []string{"alice", "wanda"} {
 		g.grant("pods", user, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods", "pods/status"}, Verbs: []string{"*"}})
 	}
@@ -34,11 +34,11 @@ func TestStrictLetsNoPodGetBy(t *testing.T) {
 	})
 	g.until("a pod is gated", func() bool {
 		pod := podWith(strict, "probe", "data")
-		return g.alice.Create(t.Context(), pod, client.DryRunAll) == nil && protect.Gated(pod)
+		return g.alice.Create(t.Context(), pod, client.DryRunAll) == nil && pvc.Gated(pod)
 	})
 
 	t.Run("pods that use claims are gated", func(t *testing.T) {
-		gate := corev1.PodSchedulingGate{Name: protect.UseGate}
+		gate := corev1.PodSchedulingGate{Name: pvc.UseGate}
 		ephemeral := podWith(strict, "ephemeral")
 		ephemeral.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
 		others := podWith(strict, "others", "data")

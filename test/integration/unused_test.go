@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"lockstep.dev/lockstep/internal/act"
 	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/apply"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/install"
 )
@@ -20,7 +20,7 @@ import (
 func (c *cluster) saysUnused(claim *corev1.PersistentVolumeClaim) {
 	c.t.Helper()
 	c.read(claim, claim.Namespace, claim.Name)
-	_, err := act.New(c.Client, c.Client).Do(c.t.Context(), action.Condition{
+	_, err := apply.New(c.Client, c.Client).Do(c.t.Context(), action.Condition{
 		Claim: identity.RefOf(identity.KindPersistentVolumeClaim, claim),
 		Is:    unusedCondition(corev1.ConditionTrue, "NoPodsUsingPVC"),
 	})

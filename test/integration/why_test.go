@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // asked is a namespace of an API server that has no policy of protection, with
@@ -109,22 +109,22 @@ func TestWhyOnAClusterWithoutPolicies(t *testing.T) {
 
 	for _, tt := range []struct {
 		claim   string
-		state   protect.State
+		state   pvc.State
 		holders string // with "+" those that truly hold
 		outcome string
 		says    []string
 	}{
-		{"bound", protect.Held, "+Pod/web", "Accepted", []string{"bound to node why-up", "kubectl delete pod web -n why", "spec.volumes[data].persistentVolumeClaim.claimName"}},
-		{"finished", protect.Held, "+Pod/job", "Accepted", []string{"the pod has finished; it still holds as long as it is there", "delete Pod/job"}},
-		{"unbound", protect.Free, "-Pod/new", "Accepted", []string{"not bound; it does not hold, but will be stranded"}},
-		{"data-llama-0-1", protect.Held, "-LeaderWorkerSet/llama", "Accepted", []string{
+		{"bound", pvc.Held, "+Pod/web", "Accepted", []string{"bound to node why-up", "kubectl delete pod web -n why", "spec.volumes[data].persistentVolumeClaim.claimName"}},
+		{"finished", pvc.Held, "+Pod/job", "Accepted", []string{"the pod has finished; it still holds as long as it is there", "delete Pod/job"}},
+		{"unbound", pvc.Free, "-Pod/new", "Accepted", []string{"not bound; it does not hold, but will be stranded"}},
+		{"data-llama-0-1", pvc.Held, "-LeaderWorkerSet/llama", "Accepted", []string{
 			"spec.leaderWorkerTemplate.volumeClaimTemplates[data]", "LeaderWorkerSet/llama will create an empty claim of the same name",
 		}},
-		{"leaving", protect.Draining, "+Pod/stuck", "Accepted", []string{
+		{"leaving", pvc.Draining, "+Pod/stuck", "Accepted", []string{
 			"node why-down is not ready", "kubectl taint node why-down node.kubernetes.io/out-of-service=nodeshutdown:NoExecute", "asked is unknown",
 		}},
-		{"foreign", protect.Draining, "", "Accepted", []string{"ask the owner of finalizer example.com/mine"}},
-		{"free", protect.Free, "", "Accepted", []string{"is not in use: a DELETE would take it at once"}},
+		{"foreign", pvc.Draining, "", "Accepted", []string{"ask the owner of finalizer example.com/mine"}},
+		{"free", pvc.Free, "", "Accepted", []string{"is not in use: a DELETE would take it at once"}},
 	} {
 		t.Run(tt.claim, func(t *testing.T) {
 			told := a.why(t, "", tt.claim, "--if-deleted")
@@ -188,7 +188,7 @@ func TestWhyWithLittlePermission(t *testing.T) {
 		return may(t, api, "carol", authorizationv1.ResourceAttributes{Namespace: a.namespace, Verb: "list", Resource: "persistentvolumeclaims"})
 	})
 	told := a.why(t, "carol", "data", "--if-deleted")
-	if told.State != protect.Unknown || told.Deletion.Outcome != "NotAllowed" {
+	if told.State != pvc.Unknown || told.Deletion.Outcome != "NotAllowed" {
 		t.Errorf("got %s, %+v", told.State, told.Deletion)
 	}
 	var unread []string

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // apiServer is how somebody reaches the store: over the wire.
@@ -146,7 +146,7 @@ func (a *apiServer) patchClaim(ctx context.Context, name string, data []byte) (a
 }
 
 func shrinks(before, after *corev1.PersistentVolumeClaim) bool {
-	return after != nil && len(after.Annotations[protect.UsersAnnotation]) < len(before.Annotations[protect.UsersAnnotation])
+	return after != nil && len(after.Annotations[pvc.UsersAnnotation]) < len(before.Annotations[pvc.UsersAnnotation])
 }
 
 // lift writes the gates of a pod.
@@ -165,7 +165,7 @@ func (p patched) apply(claim *corev1.PersistentVolumeClaim, leaveP bool) {
 		had := claim.Finalizers
 		claim.Finalizers = *p.Metadata.Finalizers
 		if leaveP && slices.ContainsFunc(had, isP) {
-			claim.Finalizers = append(claim.Finalizers, protect.PodsFinalizer)
+			claim.Finalizers = append(claim.Finalizers, pvc.PodsFinalizer)
 		}
 	}
 	for key, value := range p.Metadata.Annotations {

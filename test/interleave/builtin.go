@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // builtIn stands in for the controller manager's protection of claims, as of
@@ -42,7 +42,7 @@ func (w *world) startBuiltIn() {
 		if tombstone, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
 			object = tombstone.Obj
 		}
-		b.add(protect.ClaimsOf(object.(*corev1.Pod))...)
+		b.add(pvc.ClaimsOf(object.(*corev1.Pod))...)
 	}
 	_, _ = b.claims.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc: claimHeard, UpdateFunc: func(_, now any) { claimHeard(now) },
@@ -96,10 +96,10 @@ func (b *builtIn) process(ctx context.Context, name string, pods *listOnce) erro
 		return err
 	}
 	claim, ok := b.claims.get(name)
-	if !ok || claim.DeletionTimestamp != nil && !slices.Contains(claim.Finalizers, protect.PodsFinalizer) {
+	if !ok || claim.DeletionTimestamp != nil && !slices.Contains(claim.Finalizers, pvc.PodsFinalizer) {
 		return nil
 	}
-	cached := protect.NewIndex()
+	cached := pvc.NewIndex()
 	for _, pod := range b.pods.all() {
 		cached.See(pod)
 	}
@@ -110,7 +110,7 @@ func (b *builtIn) process(ctx context.Context, name string, pods *listOnce) erro
 	if err != nil || claim.DeletionTimestamp == nil || len(live.Holding(claim)) > 0 {
 		return err
 	}
-	left := slices.DeleteFunc(slices.Clone(claim.Finalizers), func(f string) bool { return f == protect.PodsFinalizer })
+	left := slices.DeleteFunc(slices.Clone(claim.Finalizers), func(f string) bool { return f == pvc.PodsFinalizer })
 	return b.send(ctx, "take P from "+name, true, func() error {
 		return b.world.store.writeClaim(name, judged{claim.UID, claim.ResourceVersion}, func(c *corev1.PersistentVolumeClaim) { c.Finalizers = left })
 	})
@@ -123,14 +123,14 @@ func (b *builtIn) send(ctx context.Context, says string, writes bool, run func()
 // listOnce is the list of a batch.
 type listOnce struct {
 	*builtIn
-	index *protect.Index
+	index *pvc.Index
 }
 
-func (l *listOnce) get(ctx context.Context) (*protect.Index, error) {
+func (l *listOnce) get(ctx context.Context) (*pvc.Index, error) {
 	if l.index != nil {
 		return l.index, nil
 	}
-	index := protect.NewIndex()
+	index := pvc.NewIndex()
 	err := l.send(ctx, "list pods", false, func() error {
 		for _, name := range sorted(l.world.store.pods) {
 			index.See(l.world.store.pods[name])

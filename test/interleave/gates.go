@@ -12,7 +12,7 @@ import (
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"lockstep.dev/lockstep/internal/controller/strict"
+	"lockstep.dev/lockstep/internal/controller/podgate"
 )
 
 // lookAgain is how soon a pod is looked at again that waits under its gate, at most.
@@ -35,7 +35,7 @@ func (g gatedPods) Get(_ context.Context, key client.ObjectKey, into client.Obje
 
 // lift has the controller of mode strict see to every pod that it hears of, one at a
 // time.
-func (o *ours) lift(ctx context.Context, r *strict.Reconciler) {
+func (o *ours) lift(ctx context.Context, r *podgate.Reconciler) {
 	turns := make(chan string, 1000)
 	heard := func(object any) { turns <- object.(*corev1.Pod).Name }
 	_, _ = o.gates.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: heard, UpdateFunc: func(_, now any) { heard(now) }})

@@ -13,7 +13,7 @@ import (
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // informer stands in for a cache with its watch: it learns of a change when it is
@@ -156,12 +156,12 @@ func (c *caches) Get(_ context.Context, key client.ObjectKey, into client.Object
 	}
 	if c.hideRecords {
 		claim.Annotations = maps.Clone(claim.Annotations)
-		delete(claim.Annotations, protect.UsersAnnotation)
+		delete(claim.Annotations, pvc.UsersAnnotation)
 	}
 	return nil
 }
 
-func isP(finalizer string) bool { return finalizer == protect.PodsFinalizer }
+func isP(finalizer string) bool { return finalizer == pvc.PodsFinalizer }
 
 func (c *caches) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
 	list := into.(*corev1.PersistentVolumeClaimList)

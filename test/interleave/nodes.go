@@ -3,7 +3,7 @@ package interleave
 import (
 	corev1 "k8s.io/api/core/v1"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/test/kubelet"
 )
 
@@ -15,7 +15,7 @@ func (w *world) nodes(add adder) {
 		if pod == nil || pod.Spec.NodeName == "" {
 			continue
 		}
-		for _, claim := range protect.ClaimsOf(pod) {
+		for _, claim := range pvc.ClaimsOf(pod) {
 			w.kubelet(add, pod, claim, w.rules.kubelets[i])
 		}
 	}

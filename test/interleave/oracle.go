@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/test/kubelet"
 )
 
@@ -96,7 +96,7 @@ func (w *world) bind(name string, uid types.UID) error {
 
 // names tells whether a claim has a pod on record.
 func names(claim *corev1.PersistentVolumeClaim, pod types.UID) bool {
-	record, err := protect.ParseRecord(claim.Annotations[protect.UsersAnnotation])
+	record, err := pvc.ParseRecord(claim.Annotations[pvc.UsersAnnotation])
 	for _, r := range record {
 		if r.UID == pod {
 			return true

@@ -13,11 +13,11 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/utils/clock"
 
-	"lockstep.dev/lockstep/internal/act"
-	"lockstep.dev/lockstep/internal/controller/finalize"
-	"lockstep.dev/lockstep/internal/controller/strict"
+	"lockstep.dev/lockstep/internal/apply"
+	"lockstep.dev/lockstep/internal/controller/podgate"
+	"lockstep.dev/lockstep/internal/controller/pvcfinalizer"
 	"lockstep.dev/lockstep/internal/observe"
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // ours is one life of our controllers.
@@ -44,9 +44,9 @@ func (w *world) startOurs() {
 		o.name = "the other of ours"
 	}
 	api := &apiServer{world: w, from: o.name, by: oursArrives}
-	pods, claims, actor := observe.NewPods(), observe.NewClaims(o.caches, api), act.New(api, api)
-	settings := protect.Settings{Mode: protect.Barrier, Alone: !w.rules.builtIn}
-	controller := finalize.New(finalize.Options{
+	pods, claims, actor := observe.NewPods(), observe.NewClaims(o.caches, api), apply.New(api, api)
+	settings := pvc.Settings{Mode: pvc.Barrier, Alone: !w.rules.builtIn}
+	controller := pvcfinalizer.New(pvcfinalizer.Options{
 		Settings: settings, Caches: o.caches, Claims: claims, Pods: pods,
 		Looker: func(told func(observe.Reading)) *observe.Looker { return observe.NewLooker(pods, api, time.Now, told) },
 		Actor:  actor, Recorder: silent{}, Clock: clock.RealClock{}, Log: logr.Discard(),
@@ -55,7 +55,7 @@ func (w *world) startOurs() {
 	go pods.Run(ctx, podClient{o.watch})
 	go func() { _ = controller.Start(ctx) }()
 	if w.rules.start == gated {
-		o.lift(ctx, strict.New(strict.Options{
+		o.lift(ctx, podgate.New(podgate.Options{
 			Settings: settings, Gated: observe.GatedIn(gatedPods{pods: o.gates}), Claims: claims, Actor: actor, Narrator: controller.Narrator(),
 		}))
 	}

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // users create and delete claims.
@@ -87,7 +87,7 @@ func (w *world) touch(name string) {
 // so; what becomes of others is not.
 func (w *world) strip(name string) {
 	claim := w.store.claims[name].DeepCopy()
-	claim.Finalizers = slices.DeleteFunc(claim.Finalizers, func(f string) bool { return f == protect.BarrierFinalizer || isP(f) })
+	claim.Finalizers = slices.DeleteFunc(claim.Finalizers, func(f string) bool { return f == pvc.BarrierFinalizer || isP(f) })
 	w.given[claim.UID], w.givenUp[name] = true, true
 	w.store.putClaim(watch.Modified, claim)
 	w.seen[stripped]++

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/test/kubelet"
 )
 
@@ -113,9 +113,9 @@ func newWorld(ctx context.Context, r rules, f faults) *world {
 
 // claim is one as admission makes it, bound to a volume of its own.
 func (w *world) claim(name string) *corev1.PersistentVolumeClaim {
-	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{protect.PodsFinalizer}}}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{pvc.PodsFinalizer}}}
 	if w.rules.barrier {
-		claim.Finalizers = append(claim.Finalizers, protect.BarrierFinalizer)
+		claim.Finalizers = append(claim.Finalizers, pvc.BarrierFinalizer)
 	}
 	claim.Spec.VolumeName, claim.Status.Phase = "volume", corev1.ClaimBound
 	return claim
@@ -132,7 +132,7 @@ func (w *world) pod(name string) *corev1.Pod {
 		}})
 	}
 	if w.rules.start == gated {
-		p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: protect.UseGate}}
+		p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: pvc.UseGate}}
 	}
 	return p
 }

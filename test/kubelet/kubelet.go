@@ -11,7 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // Kind is which kubelet it is.
@@ -37,7 +37,7 @@ var errDeleted = errors.New("PVC is being deleted")
 // Admits tells why a new pod does not get the volume of a claim, read live.
 func (k Kind) Admits(claim *corev1.PersistentVolumeClaim) error {
 	terminating := claim.DeletionTimestamp != nil
-	protected := slices.Contains(claim.Finalizers, protect.PodsFinalizer)
+	protected := slices.Contains(claim.Finalizers, pvc.PodsFinalizer)
 	switch {
 	case terminating && k != Careless && (k == Old || !protected):
 		return errDeleted

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"lockstep.dev/lockstep/internal/cli/inquiry"
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // answering is an API server that answers every DELETE alike.
@@ -73,7 +73,7 @@ func TestARefusalIsToldFromALackOfPermission(t *testing.T) {
 // Policies that may not be read, or that an API server loaded from files, are known
 // by what they do.
 func TestAnAttemptTellsOfPoliciesThatCannotBeSeen(t *testing.T) {
-	held := map[string]string{protect.HoldersAnnotation: "StatefulSet/db"}
+	held := map[string]string{pvc.HoldersAnnotation: "StatefulSet/db"}
 	refused := inquiry.Attempt{Outcome: inquiry.Refused, By: "ValidatingAdmissionPolicy 'refuse-delete.protection.lockstep.dev.static.k8s.io'"}
 	for _, tt := range []struct {
 		name        string
@@ -86,10 +86,10 @@ func TestAnAttemptTellsOfPoliciesThatCannotBeSeen(t *testing.T) {
 		{"not allowed", held, inquiry.Attempt{Outcome: inquiry.NotAllowed}, true, true},
 		{"accepted, with words", held, inquiry.Attempt{Outcome: inquiry.Accepted}, false, true},
 		{"accepted, without", nil, inquiry.Attempt{Outcome: inquiry.Accepted}, false, false},
-		{"accepted, since released", map[string]string{protect.HoldersAnnotation: "a", protect.ReleaseAnnotation: "u"}, inquiry.Attempt{Outcome: inquiry.Accepted}, false, false},
+		{"accepted, since released", map[string]string{pvc.HoldersAnnotation: "a", pvc.ReleaseAnnotation: "u"}, inquiry.Attempt{Outcome: inquiry.Accepted}, false, false},
 	} {
 		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data", UID: "u", Annotations: tt.annotations}}
-		f := &inquiry.Found{Case: protect.Case{Claim: claim, Unguarded: tt.was}}
+		f := &inquiry.Found{Case: pvc.Case{Claim: claim, Unguarded: tt.was}}
 		if f.Learn(tt.attempt); f.Unguarded != tt.is {
 			t.Errorf("%s: unguarded %t", tt.name, f.Unguarded)
 		}

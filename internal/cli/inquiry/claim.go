@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 const (
@@ -31,7 +31,7 @@ const (
 
 // Found is one claim, and all that explains it.
 type Found struct {
-	protect.Case
+	pvc.Case
 	// ModeFrom says where the mode was read.
 	ModeFrom string
 	World    *World
@@ -60,13 +60,13 @@ func (i *Inquirer) Claims(ctx context.Context, namespace string) ([]corev1.Persi
 // where that is attached, and the nodes of its pods. In brief, nothing is read for
 // a claim that is not on its way out: an overview has many of them.
 func (i *Inquirer) About(ctx context.Context, w *World, claim *corev1.PersistentVolumeClaim) (*Found, error) {
-	f := &Found{World: w, Case: protect.Case{
+	f := &Found{World: w, Case: pvc.Case{
 		Claim: claim, World: w.Holds, Pods: w.Pods, Nodes: map[string]*corev1.Node{},
 		NamespaceEnding: w.Ending, NamespaceLabels: w.Labels, Unread: slices.Clone(w.Unread), Now: i.Now(),
 	}}
 	f.Case.World.GoneOwner = w.goneOwner(claim)
 	f.Mode, f.ModeFrom = modeOf(claim, w)
-	f.Choice = protect.ChoiceOf(claim, w.Labels)
+	f.Choice = pvc.ChoiceOf(claim, w.Labels)
 	f.unconfigured()
 	reads := []func(context.Context, *Found) error{i.policies, i.alone, i.volume, i.attached, i.nodes}
 	if i.Brief && claim.DeletionTimestamp == nil {
@@ -133,7 +133,7 @@ func (i *Inquirer) nodes(ctx context.Context, f *Found) error {
 			continue
 		}
 		if len(f.Nodes) >= nodesAtMost {
-			f.Unread = append(f.Unread, protect.Unread{What: "other nodes", Why: fmt.Sprintf("only %d are looked at", nodesAtMost)})
+			f.Unread = append(f.Unread, pvc.Unread{What: "other nodes", Why: fmt.Sprintf("only %d are looked at", nodesAtMost)})
 			return nil
 		}
 		node, err := i.node(ctx, f.World, use.Node)
@@ -175,7 +175,7 @@ type policies struct {
 
 // policies are asked for where words stand that they would act on.
 func (i *Inquirer) policies(ctx context.Context, f *Found) error {
-	if f.Claim.Annotations[protect.HoldersAnnotation] == "" {
+	if f.Claim.Annotations[pvc.HoldersAnnotation] == "" {
 		return nil
 	}
 	if f.World.policies == nil {
@@ -191,7 +191,7 @@ func (i *Inquirer) policies(ctx context.Context, f *Found) error {
 // alone asks whose the built-in finalizer is. Who may not ask is told what holds of
 // most clusters: it changes nothing in what holds the claim.
 func (i *Inquirer) alone(ctx context.Context, f *Found) error {
-	if !slices.Contains(f.Claim.Finalizers, protect.PodsFinalizer) {
+	if !slices.Contains(f.Claim.Finalizers, pvc.PodsFinalizer) {
 		return nil
 	}
 	if f.World.alone == nil {
@@ -216,7 +216,7 @@ func (i *Inquirer) protectsAlone(ctx context.Context) bool {
 // not be read, and of those that an API server loaded from files, which cannot be.
 func (f *Found) Learn(a Attempt) {
 	switch {
-	case f.Claim.Annotations[protect.HoldersAnnotation] == "" || f.Claim.DeletionTimestamp != nil || protect.Released(f.Claim):
+	case f.Claim.Annotations[pvc.HoldersAnnotation] == "" || f.Claim.DeletionTimestamp != nil || pvc.Released(f.Claim):
 	case a.Outcome == Refused && strings.Contains(a.By, protected):
 		f.Unguarded = false
 	case a.Outcome == Accepted:
@@ -242,7 +242,7 @@ func (i *Inquirer) readPolicies(ctx context.Context) *policies {
 
 // modeOf is the mode of a claim, and why it is that: the configuration is not for
 // everybody to read, and then what can be seen on the claim tells.
-func modeOf(claim *corev1.PersistentVolumeClaim, w *World) (protect.Mode, string) {
+func modeOf(claim *corev1.PersistentVolumeClaim, w *World) (pvc.Mode, string) {
 	settings, from := seenOn(claim)
 	exempt := "kube-system is exempt unless the configuration says otherwise"
 	if w.modes != nil {
@@ -253,8 +253,8 @@ func modeOf(claim *corev1.PersistentVolumeClaim, w *World) (protect.Mode, string
 		}
 	}
 	mode := settings.ModeOf(claim, w.Labels)
-	ofClaim, byClaim := protect.ParseMode(claim.Annotations[protect.ModeKey])
-	ofNamespace, byNamespace := protect.ParseMode(w.Labels[protect.ModeKey])
+	ofClaim, byClaim := pvc.ParseMode(claim.Annotations[pvc.ModeKey])
+	ofNamespace, byNamespace := pvc.ParseMode(w.Labels[pvc.ModeKey])
 	switch {
 	case slices.Contains(settings.Exempt, claim.Namespace):
 		return mode, exempt
@@ -269,18 +269,18 @@ func modeOf(claim *corev1.PersistentVolumeClaim, w *World) (protect.Mode, string
 }
 
 // seenOn is the mode that stands to reason by what a claim bears.
-func seenOn(claim *corev1.PersistentVolumeClaim) (seen protect.Settings, from string) {
-	seen = protect.Settings{Mode: protect.Off}
+func seenOn(claim *corev1.PersistentVolumeClaim) (seen pvc.Settings, from string) {
+	seen = pvc.Settings{Mode: pvc.Off}
 	from = "seen: it bears nothing of Lockstep"
 	switch {
-	case claim.Annotations[protect.HoldersAnnotation] != "":
-		seen.Mode, from = protect.Hold, "seen: the operator's words stand on it"
-	case slices.Contains(claim.Finalizers, protect.BarrierFinalizer):
-		seen.Mode, from = protect.Barrier, "seen: it bears the barrier"
-	case claim.Annotations[protect.ObservedAnnotation] != "":
-		seen.Mode, from = protect.Observe, "seen: the operator's words stand on it"
+	case claim.Annotations[pvc.HoldersAnnotation] != "":
+		seen.Mode, from = pvc.Hold, "seen: the operator's words stand on it"
+	case slices.Contains(claim.Finalizers, pvc.BarrierFinalizer):
+		seen.Mode, from = pvc.Barrier, "seen: it bears the barrier"
+	case claim.Annotations[pvc.ObservedAnnotation] != "":
+		seen.Mode, from = pvc.Observe, "seen: the operator's words stand on it"
 	}
-	if seen.Mode < protect.Barrier {
+	if seen.Mode < pvc.Barrier {
 		seen.Exempt = []string{v1alpha1.DefaultExemptNamespace}
 	}
 	return seen, from

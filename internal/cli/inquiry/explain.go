@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // Explain reads all that explains claims of one namespace. A cache may say that a
@@ -64,7 +64,7 @@ func (i *Inquirer) explain(ctx context.Context, namespace string, claims []corev
 func unheld(all []*Found) bool {
 	for _, found := range all {
 		keeps := false
-		for _, h := range protect.Why(found.Case).Holders {
+		for _, h := range pvc.Why(found.Case).Holders {
 			keeps = keeps || h.Holds
 		}
 		if !keeps {

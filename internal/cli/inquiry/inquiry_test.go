@@ -17,7 +17,7 @@ import (
 	"lockstep.dev/lockstep/api/config/v1alpha1"
 	"lockstep.dev/lockstep/internal/cli/inquiry"
 	"lockstep.dev/lockstep/internal/cli/survey"
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 const ns = "prod"
@@ -71,7 +71,7 @@ func (c *cluster) List(ctx context.Context, list client.ObjectList, options ...c
 
 func claim(name string) *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, UID: types.UID("uid-" + name), Finalizers: []string{protect.PodsFinalizer}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, UID: types.UID("uid-" + name), Finalizers: []string{pvc.PodsFinalizer}},
 		Spec:       corev1.PersistentVolumeClaimSpec{VolumeName: "pv-" + name},
 	}
 }
@@ -89,12 +89,12 @@ func space(labels map[string]string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns, Labels: labels}}
 }
 
-func explain(t *testing.T, c *cluster, claims ...*corev1.PersistentVolumeClaim) []protect.Explanation {
+func explain(t *testing.T, c *cluster, claims ...*corev1.PersistentVolumeClaim) []pvc.Explanation {
 	t.Helper()
 	return explainBy(t, c, claims...)
 }
 
-func explainBy(t *testing.T, c client.Reader, claims ...*corev1.PersistentVolumeClaim) []protect.Explanation {
+func explainBy(t *testing.T, c client.Reader, claims ...*corev1.PersistentVolumeClaim) []pvc.Explanation {
 	t.Helper()
 	var read []corev1.PersistentVolumeClaim
 	for _, claim := range claims {
@@ -104,9 +104,9 @@ func explainBy(t *testing.T, c client.Reader, claims ...*corev1.PersistentVolume
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all []protect.Explanation
+	var all []pvc.Explanation
 	for _, f := range found {
-		all = append(all, protect.Why(f.Case))
+		all = append(all, pvc.Why(f.Case))
 	}
 	return all
 }
@@ -114,19 +114,19 @@ func explainBy(t *testing.T, c client.Reader, claims ...*corev1.PersistentVolume
 func TestWhatMayNotBeReadIsNotTakenForAbsent(t *testing.T) {
 	data := claim("data")
 	c := newCluster(t, data, space(nil))
-	if e := explain(t, c, data)[0]; e.State != protect.Free || len(e.Unread) > 0 {
+	if e := explain(t, c, data)[0]; e.State != pvc.Free || len(e.Unread) > 0 {
 		t.Fatalf("all may be read, and it is %s: %+v", e.State, e.Unread)
 	}
 	for _, kind := range []string{"PodList", "StatefulSetList"} {
 		c.forbidden = []string{kind}
 		e := explain(t, c, data)[0]
-		if e.State != protect.Unknown || len(e.Unread) != 1 || !e.Unread[0].MayHold || e.Unread[0].Why != "you may not read it" {
+		if e.State != pvc.Unknown || len(e.Unread) != 1 || !e.Unread[0].MayHold || e.Unread[0].Why != "you may not read it" {
 			t.Errorf("%s may not be read, and the claim is %s: %+v", kind, e.State, e.Unread)
 		}
 	}
 	c.forbidden = []string{"PersistentVolume", "Namespace"}
 	e := explain(t, c, data)[0]
-	if e.State != protect.Free || len(e.Unread) != 2 || e.Then[0] != "volume pv-data was not read: what happens to the data is unknown" {
+	if e.State != pvc.Free || len(e.Unread) != 2 || e.Then[0] != "volume pv-data was not read: what happens to the data is unknown" {
 		t.Errorf("what cannot hold may not be read, and the claim is %s: %+v", e.State, e)
 	}
 }
@@ -135,7 +135,7 @@ func TestAKindThatTheClusterDoesNotKnowHoldsNothing(t *testing.T) {
 	data := claim("data")
 	c := newCluster(t, data, space(nil))
 	c.absent = []string{"StatefulSetList"}
-	if e := explain(t, c, data)[0]; e.State != protect.Free || len(e.Unread) > 0 {
+	if e := explain(t, c, data)[0]; e.State != pvc.Free || len(e.Unread) > 0 {
 		t.Errorf("got %s, %+v", e.State, e.Unread)
 	}
 }
@@ -159,18 +159,18 @@ func TestTheModeIsReadWhereItIsChosen(t *testing.T) {
 		name   string
 		labels map[string]string
 		edit   func(*corev1.PersistentVolumeClaim)
-		mode   protect.Mode
+		mode   pvc.Mode
 		from   string
 	}{
-		{"nothing", nil, func(*corev1.PersistentVolumeClaim) {}, protect.Off, "seen: it bears nothing of Lockstep"},
-		{"the barrier", nil, func(c *corev1.PersistentVolumeClaim) { c.Finalizers = []string{protect.BarrierFinalizer} }, protect.Barrier, "seen: it bears the barrier"},
+		{"nothing", nil, func(*corev1.PersistentVolumeClaim) {}, pvc.Off, "seen: it bears nothing of Lockstep"},
+		{"the barrier", nil, func(c *corev1.PersistentVolumeClaim) { c.Finalizers = []string{pvc.BarrierFinalizer} }, pvc.Barrier, "seen: it bears the barrier"},
 		{"words", nil, func(c *corev1.PersistentVolumeClaim) {
-			c.Annotations = map[string]string{protect.HoldersAnnotation: "a"}
-		}, protect.Hold, "seen: the operator's words stand on it"},
-		{"the namespace", map[string]string{protect.ModeKey: "hold"}, func(*corev1.PersistentVolumeClaim) {}, protect.Hold, "its namespace chose it"},
-		{"the claim", map[string]string{protect.ModeKey: "hold"}, func(c *corev1.PersistentVolumeClaim) {
-			c.Annotations = map[string]string{protect.ModeKey: "off"}
-		}, protect.Off, "the claim chose it"},
+			c.Annotations = map[string]string{pvc.HoldersAnnotation: "a"}
+		}, pvc.Hold, "seen: the operator's words stand on it"},
+		{"the namespace", map[string]string{pvc.ModeKey: "hold"}, func(*corev1.PersistentVolumeClaim) {}, pvc.Hold, "its namespace chose it"},
+		{"the claim", map[string]string{pvc.ModeKey: "hold"}, func(c *corev1.PersistentVolumeClaim) {
+			c.Annotations = map[string]string{pvc.ModeKey: "off"}
+		}, pvc.Off, "the claim chose it"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			data := claim("data")
@@ -193,21 +193,21 @@ func TestTheModeIsThatOfTheConfigurationWhereNobodyChose(t *testing.T) {
 		c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "da", UID: "u", Controller: new(true)}}
 		c.Name = "da-ta"
 	}
-	held := map[string]string{protect.ModeKey: "hold"}
+	held := map[string]string{pvc.ModeKey: "hold"}
 	for _, tt := range []struct {
 		name, config string
 		labels       map[string]string
 		edit         func(*corev1.PersistentVolumeClaim)
-		mode         protect.Mode
+		mode         pvc.Mode
 		from         string
 	}{
-		{"the default", "", nil, nil, protect.Barrier, "the cluster's"},
-		{"hold", "mode: Hold", nil, nil, protect.Hold, "the cluster's"},
-		{"the namespace", "mode: \"Off\"", held, nil, protect.Hold, "its namespace chose it"},
-		{"exempt", "exemptNamespaces: [other, " + ns + "]", held, nil, protect.Off, "its namespace is exempt"},
-		{"of a pod", "", held, podOwns, protect.Off, "it goes with its pod"},
-		{"of a pod, and nobody chose", "", nil, podOwns, protect.Off, "it goes with its pod"},
-		{"no mode", "mode: Lazy", nil, nil, protect.Off, "seen: it bears nothing of Lockstep"},
+		{"the default", "", nil, nil, pvc.Barrier, "the cluster's"},
+		{"hold", "mode: Hold", nil, nil, pvc.Hold, "the cluster's"},
+		{"the namespace", "mode: \"Off\"", held, nil, pvc.Hold, "its namespace chose it"},
+		{"exempt", "exemptNamespaces: [other, " + ns + "]", held, nil, pvc.Off, "its namespace is exempt"},
+		{"of a pod", "", held, podOwns, pvc.Off, "it goes with its pod"},
+		{"of a pod, and nobody chose", "", nil, podOwns, pvc.Off, "it goes with its pod"},
+		{"no mode", "mode: Lazy", nil, nil, pvc.Off, "seen: it bears nothing of Lockstep"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			data := claim("data")
@@ -228,7 +228,7 @@ func TestTheModeIsThatOfTheConfigurationWhereNobodyChose(t *testing.T) {
 }
 
 func TestAnOverviewReadsLittle(t *testing.T) {
-	held := map[string]string{protect.HoldersAnnotation: "a"}
+	held := map[string]string{pvc.HoldersAnnotation: "a"}
 	var objects []client.Object
 	var claims []corev1.PersistentVolumeClaim
 	for _, name := range []string{"a", "b", "c"} {

@@ -19,7 +19,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/cli/survey"
 	"lockstep.dev/lockstep/internal/observe"
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // Inquirer reads a cluster to explain claims.
@@ -89,7 +89,7 @@ func newMapper() *meta.DefaultRESTMapper {
 		appsv1.SchemeGroupVersion.WithKind("StatefulSet"), appsv1.SchemeGroupVersion.WithKind("Deployment"),
 		appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), appsv1.SchemeGroupVersion.WithKind("DaemonSet"),
 		batchv1.SchemeGroupVersion.WithKind("Job"), batchv1.SchemeGroupVersion.WithKind("CronJob"),
-		lwsv1.GroupVersion.WithKind("LeaderWorkerSet"), protect.JobSet.GroupVersionKind,
+		lwsv1.GroupVersion.WithKind("LeaderWorkerSet"), pvc.JobSet.GroupVersionKind,
 	} {
 		m.Add(kind, meta.RESTScopeNamespace)
 	}

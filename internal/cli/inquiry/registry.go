@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // ServedAs finds the resource of a kind in whatever version it is served, without a
@@ -25,12 +25,12 @@ type ServedAs func(ctx context.Context, kind schema.GroupVersionKind) (schema.Gr
 
 // registry is what is known of kinds that are not built in, read once.
 type registry struct {
-	kinds []protect.Kind
+	kinds []pvc.Kind
 	// unread says why nothing may be left out that the configuration describes, or is
 	// empty.
 	unread string
 	// modes are what the configuration says of them, or nil where there is none.
-	modes *protect.Settings
+	modes *pvc.Settings
 	// served is in which versions, of the kinds that were asked for.
 	served map[schema.GroupVersionKind]schema.GroupVersionResource
 }
@@ -64,14 +64,14 @@ func (i *Inquirer) readRegistry(ctx context.Context) *registry {
 		described = append(described, parsed.Protection.Kinds...)
 		read.modes = modesOf(&parsed.Protection, namespace)
 	}
-	read.kinds = protect.KindsOf(described)
+	read.kinds = pvc.KindsOf(described)
 	return read
 }
 
 // modesOf is what a configuration says of modes, where it is installed in a namespace,
 // which is exempt; or nil if it says none that there is.
-func modesOf(p *v1alpha1.Protection, namespace string) *protect.Settings {
-	mode, ok := protect.ParseMode(strings.ToLower(string(cmp.Or(p.Mode, v1alpha1.DefaultProtectionMode))))
+func modesOf(p *v1alpha1.Protection, namespace string) *pvc.Settings {
+	mode, ok := pvc.ParseMode(strings.ToLower(string(cmp.Or(p.Mode, v1alpha1.DefaultProtectionMode))))
 	if !ok {
 		return nil
 	}
@@ -79,11 +79,11 @@ func modesOf(p *v1alpha1.Protection, namespace string) *protect.Settings {
 	if exempt == nil {
 		exempt = []string{v1alpha1.DefaultExemptNamespace}
 	}
-	return &protect.Settings{Mode: mode, Exempt: append(slices.Clone(exempt), namespace)}
+	return &pvc.Settings{Mode: mode, Exempt: append(slices.Clone(exempt), namespace)}
 }
 
 // described is what the workloads of kinds that are not built in want.
-func (i *Inquirer) described(ctx context.Context, w *World) (wants []protect.Want, err error) {
+func (i *Inquirer) described(ctx context.Context, w *World) (wants []pvc.Want, err error) {
 	known := i.registry(ctx)
 	w.unconfigured, w.modes = known.unread, known.modes
 	for _, kind := range known.kinds {
@@ -100,16 +100,16 @@ func (i *Inquirer) described(ctx context.Context, w *World) (wants []protect.Wan
 	return wants, nil
 }
 
-func kindName(kind protect.Kind) string {
+func kindName(kind pvc.Kind) string {
 	name := strings.ToLower(kind.Kind) + "s"
-	if kind.GroupKind() == protect.JobSet.GroupKind() {
+	if kind.GroupKind() == pvc.JobSet.GroupKind() {
 		return name
 	}
 	return name + "." + kind.Group
 }
 
 // of lists the workloads of one kind, in the version that is served.
-func (i *Inquirer) of(ctx context.Context, namespace string, kind protect.Kind) (wants []protect.Want, err error) {
+func (i *Inquirer) of(ctx context.Context, namespace string, kind pvc.Kind) (wants []pvc.Want, err error) {
 	as := kind.GroupVersion()
 	if i.ServedAs != nil {
 		resource, err := i.servedAs(ctx, kind.GroupVersionKind)
@@ -151,7 +151,7 @@ func (f *Found) unconfigured() {
 	if f.World.unconfigured == "" || !bearsOurs(f.Claim) {
 		return
 	}
-	f.Unread = append(f.Unread, protect.Unread{
+	f.Unread = append(f.Unread, pvc.Unread{
 		What: fmt.Sprintf("kinds of workloads that the configuration describes (configmap %s/%s)", v1alpha1.InstalledNamespace, v1alpha1.InstalledName),
 		Why:  f.World.unconfigured,
 	})
@@ -159,12 +159,12 @@ func (f *Found) unconfigured() {
 
 func bearsOurs(claim *corev1.PersistentVolumeClaim) bool {
 	for key := range claim.Annotations {
-		if strings.HasPrefix(key, protect.Prefix) {
+		if strings.HasPrefix(key, pvc.Prefix) {
 			return true
 		}
 	}
 	for _, finalizer := range claim.Finalizers {
-		if finalizer == protect.BarrierFinalizer {
+		if finalizer == pvc.BarrierFinalizer {
 			return true
 		}
 	}

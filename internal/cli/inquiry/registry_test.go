@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"lockstep.dev/lockstep/internal/cli/inquiry"
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // answers is an API server of few words: what it does not know is not there, and what
@@ -89,17 +89,17 @@ func TestKindsOfTheConfigurationAreReadAsTheyAreServed(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		answers map[string]string
-		state   protect.State
+		state   pvc.State
 		unread  []string
 	}{
-		{"nothing installed", nil, protect.Free, nil},
-		{"not in the configuration", shards, protect.Free, nil},
-		{"in the configuration", with(shards, installed, configured("lws-system")), protect.Held, nil},
-		{"in that of protection by itself", with(shards, byItself, configured("lockstep-system")), protect.Held, nil},
-		{"not served", map[string]string{installed: configured("lws-system")}, protect.Free, nil},
-		{"not readable", with(with(shards, installed, configured("lws-system")), "/apis/example.com/v2/namespaces/prod/shards", "?"), protect.Unknown, []string{"shards.example.com"}},
-		{"nobody tells whether it is served", with(with(shards, installed, configured("lws-system")), "/apis/example.com/v1", "?"), protect.Unknown, []string{"shards.example.com"}},
-		{"JobSet in another version", jobSets, protect.Held, nil},
+		{"nothing installed", nil, pvc.Free, nil},
+		{"not in the configuration", shards, pvc.Free, nil},
+		{"in the configuration", with(shards, installed, configured("lws-system")), pvc.Held, nil},
+		{"in that of protection by itself", with(shards, byItself, configured("lockstep-system")), pvc.Held, nil},
+		{"not served", map[string]string{installed: configured("lws-system")}, pvc.Free, nil},
+		{"not readable", with(with(shards, installed, configured("lws-system")), "/apis/example.com/v2/namespaces/prod/shards", "?"), pvc.Unknown, []string{"shards.example.com"}},
+		{"nobody tells whether it is served", with(with(shards, installed, configured("lws-system")), "/apis/example.com/v1", "?"), pvc.Unknown, []string{"shards.example.com"}},
+		{"JobSet in another version", jobSets, pvc.Held, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			i, err := inquiry.Open(answers(t, claim("data-a"), tt.answers))
@@ -110,7 +110,7 @@ func TestKindsOfTheConfigurationAreReadAsTheyAreServed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			why := protect.Why(found[0].Case)
+			why := pvc.Why(found[0].Case)
 			var unread []string
 			for _, u := range why.Unread {
 				if u.MayHold {
@@ -148,7 +148,7 @@ func TestKindsAreAskedForOnce(t *testing.T) {
 // That the configuration may not be read is said where Lockstep has a hand in it, and
 // nowhere else.
 func TestAConfigurationThatMayNotBeReadIsToldOf(t *testing.T) {
-	for finalizer, told := range map[string]bool{protect.PodsFinalizer: false, protect.BarrierFinalizer: true} {
+	for finalizer, told := range map[string]bool{pvc.PodsFinalizer: false, pvc.BarrierFinalizer: true} {
 		data := claim("data-a")
 		data.Finalizers = []string{finalizer}
 		i, err := inquiry.Open(answers(t, data, map[string]string{installed: "?", byItself: "?"}))
@@ -159,7 +159,7 @@ func TestAConfigurationThatMayNotBeReadIsToldOf(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		says := slices.ContainsFunc(found[0].Unread, func(u protect.Unread) bool {
+		says := slices.ContainsFunc(found[0].Unread, func(u pvc.Unread) bool {
 			return strings.Contains(u.What, "configmap lws-system/lockstep-configuration") && u.Why == "you may not read it"
 		})
 		if says != told {

@@ -22,7 +22,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/observe"
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // pageSize is how many objects are asked for at once.
@@ -36,8 +36,8 @@ type World struct {
 	Ending bool
 	// Pods by UID: those that name a claim that was asked for.
 	Pods   map[types.UID]*corev1.Pod
-	Holds  protect.World
-	Unread []protect.Unread
+	Holds  pvc.World
+	Unread []pvc.Unread
 	// At is when the reading began; Live tells whether it was of the newest.
 	At   time.Time
 	Live bool
@@ -49,7 +49,7 @@ type World struct {
 	// unconfigured says why kinds that only the configuration describes are not known.
 	unconfigured string
 	// modes are what the configuration says of them, or nil where it is not known.
-	modes *protect.Settings
+	modes *pvc.Settings
 }
 
 // World reads what may hold any of the claims. It begins after the claims were
@@ -66,7 +66,7 @@ func (i *Inquirer) World(ctx context.Context, namespace string, claims []corev1.
 	if err != nil {
 		return nil, err
 	}
-	w.Holds.Desire = protect.NewDesire(namespace, wants)
+	w.Holds.Desire = pvc.NewDesire(namespace, wants)
 	return w, nil
 }
 
@@ -86,21 +86,21 @@ func (i *Inquirer) pods(ctx context.Context, w *World, claims []corev1.Persisten
 	for _, claim := range claims {
 		asked[claim.Name] = true
 	}
-	w.Holds.Pods, w.Holds.Links = protect.NewIndex(), map[types.UID]protect.Link{}
+	w.Holds.Pods, w.Holds.Links = pvc.NewIndex(), map[types.UID]pvc.Link{}
 	err := i.each(ctx, &corev1.PodList{}, w.Namespace, func(object client.Object) {
 		pod := object.(*corev1.Pod)
 		w.Holds.Pods.See(pod)
-		link := protect.Link{Object: identity.RefOf(identity.KindPod, pod)}
+		link := pvc.Link{Object: identity.RefOf(identity.KindPod, pod)}
 		if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
 			link.Controller = owner.UID
 		}
 		w.Holds.Links[pod.UID] = link
-		if slices.ContainsFunc(protect.ClaimsOf(pod), func(name string) bool { return asked[name] }) {
+		if slices.ContainsFunc(pvc.ClaimsOf(pod), func(name string) bool { return asked[name] }) {
 			w.Pods[pod.UID] = pod
 		}
 	})
 	if err != nil {
-		return w.missed(protect.UnreadPods, err, true)
+		return w.missed(pvc.UnreadPods, err, true)
 	}
 	return nil
 }
@@ -109,13 +109,13 @@ func (i *Inquirer) pods(ctx context.Context, w *World, claims []corev1.Persisten
 type source struct {
 	name string
 	list client.ObjectList
-	want func(client.Object) (protect.Want, error)
+	want func(client.Object) (pvc.Want, error)
 	// of is where the kind is served, for kinds that not every cluster knows.
 	of schema.GroupVersion
 }
 
-func of[T client.Object](want func(T) protect.Want) func(client.Object) (protect.Want, error) {
-	return func(object client.Object) (protect.Want, error) { return want(object.(T)), nil }
+func of[T client.Object](want func(T) pvc.Want) func(client.Object) (pvc.Want, error) {
+	return func(object client.Object) (pvc.Want, error) { return want(object.(T)), nil }
 }
 
 // leaderWorkerSets are read as they are served, and of each no more than what tells its
@@ -129,18 +129,18 @@ func leaderWorkerSets() client.ObjectList {
 func sources() []source {
 	var builtIn schema.GroupVersion
 	return []source{
-		{"leaderworkersets", leaderWorkerSets(), func(set client.Object) (protect.Want, error) { return observe.OfLeaderWorkerSet(set) }, lwsv1.GroupVersion},
-		{"statefulsets", &appsv1.StatefulSetList{}, of(protect.OfStatefulSet), builtIn},
-		{"deployments", &appsv1.DeploymentList{}, of(protect.OfDeployment), builtIn},
-		{"replicasets", &appsv1.ReplicaSetList{}, of(protect.OfReplicaSet), builtIn},
-		{"daemonsets", &appsv1.DaemonSetList{}, of(protect.OfDaemonSet), builtIn},
-		{"jobs", &batchv1.JobList{}, of(protect.OfJob), builtIn},
-		{"cronjobs", &batchv1.CronJobList{}, of(protect.OfCronJob), builtIn},
+		{"leaderworkersets", leaderWorkerSets(), func(set client.Object) (pvc.Want, error) { return observe.OfLeaderWorkerSet(set) }, lwsv1.GroupVersion},
+		{"statefulsets", &appsv1.StatefulSetList{}, of(pvc.OfStatefulSet), builtIn},
+		{"deployments", &appsv1.DeploymentList{}, of(pvc.OfDeployment), builtIn},
+		{"replicasets", &appsv1.ReplicaSetList{}, of(pvc.OfReplicaSet), builtIn},
+		{"daemonsets", &appsv1.DaemonSetList{}, of(pvc.OfDaemonSet), builtIn},
+		{"jobs", &batchv1.JobList{}, of(pvc.OfJob), builtIn},
+		{"cronjobs", &batchv1.CronJobList{}, of(pvc.OfCronJob), builtIn},
 	}
 }
 
-func (i *Inquirer) wants(ctx context.Context, w *World) ([]protect.Want, error) {
-	var wants []protect.Want
+func (i *Inquirer) wants(ctx context.Context, w *World) ([]pvc.Want, error) {
+	var wants []pvc.Want
 	for _, s := range sources() {
 		var astray error
 		err := i.each(ctx, s.list, w.Namespace, func(object client.Object) {
@@ -184,7 +184,7 @@ func (w *World) missed(what string, err error, mayHold bool) error {
 	if apierrors.IsUnauthorized(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	w.Unread = append(w.Unread, protect.Unread{What: what, Why: why(err), MayHold: mayHold})
+	w.Unread = append(w.Unread, pvc.Unread{What: what, Why: why(err), MayHold: mayHold})
 	return nil
 }
 

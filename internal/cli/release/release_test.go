@@ -19,12 +19,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"lockstep.dev/lockstep/internal/cli/release"
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 func claim(edits ...func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
 	c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "prod", Name: "data", UID: "u", Finalizers: []string{protect.PodsFinalizer}, Annotations: map[string]string{},
+		Namespace: "prod", Name: "data", UID: "u", Finalizers: []string{pvc.PodsFinalizer}, Annotations: map[string]string{},
 	}}
 	for _, edit := range edits {
 		edit(c)
@@ -33,11 +33,11 @@ func claim(edits ...func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolum
 }
 
 func words(value string) func(*corev1.PersistentVolumeClaim) {
-	return func(c *corev1.PersistentVolumeClaim) { c.Annotations[protect.HoldersAnnotation] = value }
+	return func(c *corev1.PersistentVolumeClaim) { c.Annotations[pvc.HoldersAnnotation] = value }
 }
 
 func token(uid string) func(*corev1.PersistentVolumeClaim) {
-	return func(c *corev1.PersistentVolumeClaim) { c.Annotations[protect.ReleaseAnnotation] = uid }
+	return func(c *corev1.PersistentVolumeClaim) { c.Annotations[pvc.ReleaseAnnotation] = uid }
 }
 
 func leaving(c *corev1.PersistentVolumeClaim) { c.DeletionTimestamp = &metav1.Time{} }
@@ -45,7 +45,7 @@ func leaving(c *corev1.PersistentVolumeClaim) { c.DeletionTimestamp = &metav1.Ti
 func TestStanding(t *testing.T) {
 	space := func(held, released string) *corev1.Namespace {
 		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "prod", UID: "n", Annotations: map[string]string{
-			protect.HeldClaimsAnnotation: held, protect.ReleaseAnnotation: released,
+			pvc.HeldClaimsAnnotation: held, pvc.ReleaseAnnotation: released,
 		}}}
 	}
 	for _, tt := range []struct {
@@ -119,7 +119,7 @@ func TestAReleaseNamesTheVeryLife(t *testing.T) {
 	if _, err := r.Release(t.Context(), shown); err != nil {
 		t.Fatal(err)
 	}
-	if got := read(t, r).Annotations[protect.ReleaseAnnotation]; got != "u" {
+	if got := read(t, r).Annotations[pvc.ReleaseAnnotation]; got != "u" {
 		t.Errorf("the token is %q", got)
 	}
 }
@@ -131,7 +131,7 @@ func TestAReleaseIsOfWhatWasShown(t *testing.T) {
 		released bool
 	}{
 		{"another annotation", func(c *corev1.PersistentVolumeClaim) { c.Annotations["x"] = "y" }, true},
-		{"confirmed again", func(c *corev1.PersistentVolumeClaim) { c.Annotations[protect.VerifiedAnnotation] = "now" }, true},
+		{"confirmed again", func(c *corev1.PersistentVolumeClaim) { c.Annotations[pvc.VerifiedAnnotation] = "now" }, true},
 		{"another holder", words("b"), false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -140,7 +140,7 @@ func TestAReleaseIsOfWhatWasShown(t *testing.T) {
 			if tt.released != (err == nil) || err != nil && !errors.Is(err, release.ErrChanged) {
 				t.Errorf("got %v", err)
 			}
-			if got := read(t, r).Annotations[protect.ReleaseAnnotation]; (got == "u") != tt.released {
+			if got := read(t, r).Annotations[pvc.ReleaseAnnotation]; (got == "u") != tt.released {
 				t.Errorf("the token is %q", got)
 			}
 		})
@@ -162,7 +162,7 @@ func TestADeletionIsOfWhatWasShown(t *testing.T) {
 		change  func(*corev1.PersistentVolumeClaim)
 		deleted bool
 	}{
-		{"another annotation", func(c *corev1.PersistentVolumeClaim) { c.Annotations[protect.ReleaseUntilAnnotation] = "later" }, true},
+		{"another annotation", func(c *corev1.PersistentVolumeClaim) { c.Annotations[pvc.ReleaseUntilAnnotation] = "later" }, true},
 		{"another holder", words("b"), false},
 		{"the release is over", token(""), false},
 	} {

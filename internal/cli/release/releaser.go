@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // FieldOwner owns the release tokens that users write.
@@ -111,7 +111,7 @@ func (r *Releaser) May(ctx context.Context, object client.Object) (bool, error) 
 // Release writes the token onto the incarnation and version that was shown, or
 // onto a later one in the same words.
 func (r *Releaser) Release(ctx context.Context, shown client.Object) (client.Object, error) {
-	return r.annotate(ctx, shown, protect.ReleaseAnnotation, string(shown.GetUID()))
+	return r.annotate(ctx, shown, pvc.ReleaseAnnotation, string(shown.GetUID()))
 }
 
 // Confirm writes who the user is onto what was shown, for somebody else to release it.
@@ -121,7 +121,7 @@ func (r *Releaser) Confirm(ctx context.Context, shown client.Object) (user strin
 		return "", fmt.Errorf("ask the API server who you are: %w", err)
 	}
 	user = me.Status.UserInfo.Username
-	_, err = r.annotate(ctx, shown, protect.ConfirmedAnnotation, user)
+	_, err = r.annotate(ctx, shown, pvc.ConfirmedAnnotation, user)
 	return user, err
 }
 

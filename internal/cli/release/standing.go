@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // Standing is how an object stands to its release.
@@ -31,9 +31,9 @@ const (
 func Judge(object client.Object) (Standing, error) {
 	switch o := object.(type) {
 	case *corev1.PersistentVolumeClaim:
-		return judge(o, o.Annotations[protect.HoldersAnnotation] != "", true), nil
+		return judge(o, o.Annotations[pvc.HoldersAnnotation] != "", true), nil
 	case *corev1.Namespace:
-		held := o.Annotations[protect.HeldClaimsAnnotation]
+		held := o.Annotations[pvc.HeldClaimsAnnotation]
 		return judge(o, held != "" && held != "0", false), nil
 	}
 	return Free, fmt.Errorf("%T is not protected", object)
@@ -46,7 +46,7 @@ func judge(o client.Object, words, keepFinalizers bool) Standing {
 	switch {
 	case leaving && (!words || !keepFinalizers):
 		return Leaving
-	case o.GetUID() != "" && o.GetAnnotations()[protect.ReleaseAnnotation] == string(o.GetUID()):
+	case o.GetUID() != "" && o.GetAnnotations()[pvc.ReleaseAnnotation] == string(o.GetUID()):
 		return Released
 	case leaving:
 		return HeldBack
@@ -62,7 +62,7 @@ func Same(a, b client.Object) bool {
 	if a.GetUID() != b.GetUID() || (a.GetDeletionTimestamp() == nil) != (b.GetDeletionTimestamp() == nil) {
 		return false
 	}
-	for _, key := range []string{protect.HoldersAnnotation, protect.HeldClaimsAnnotation} {
+	for _, key := range []string{pvc.HoldersAnnotation, pvc.HeldClaimsAnnotation} {
 		if a.GetAnnotations()[key] != b.GetAnnotations()[key] {
 			return false
 		}

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"lockstep.dev/lockstep/internal/cli/inquiry"
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 const (
@@ -23,7 +23,7 @@ type ClaimWhy struct {
 
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	protect.Explanation
+	pvc.Explanation
 	// ModeFrom says where the mode was read, or what it was told by.
 	ModeFrom string `json:"modeFrom"`
 	// Volume is the claim's volume, as far as it is known.
@@ -79,7 +79,7 @@ func (l *ClaimWhyList) DeepCopyObject() runtime.Object { w := *l; return &w }
 func Claim(found *inquiry.Found, attempt *inquiry.Attempt) *ClaimWhy {
 	c := &ClaimWhy{
 		TypeMeta: kind(kindClaimWhy), Namespace: found.Claim.Namespace, Name: found.Claim.Name,
-		Explanation: protect.Why(found.Case), ModeFrom: found.ModeFrom, Volume: volume(found),
+		Explanation: pvc.Why(found.Case), ModeFrom: found.ModeFrom, Volume: volume(found),
 		ReadAt: metav1.NewTime(found.World.At.UTC().Truncate(time.Second)), Live: found.World.Live,
 	}
 	if attempt != nil {
@@ -135,7 +135,7 @@ func Overview(all []*ClaimWhy, spaces bool) *ClaimWhyList {
 	l := Claims(nil)
 	l.spaces = spaces
 	for _, c := range all {
-		if c.State == protect.Free && len(c.Holders) == 0 {
+		if c.State == pvc.Free && len(c.Holders) == 0 {
 			l.Free++
 			continue
 		}

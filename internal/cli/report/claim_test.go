@@ -14,7 +14,7 @@ import (
 
 	"lockstep.dev/lockstep/internal/cli/inquiry"
 	"lockstep.dev/lockstep/internal/cli/report"
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // foundClaim is a claim on its way out that a pod on a lost node holds.
@@ -23,7 +23,7 @@ func foundClaim() *inquiry.Found {
 	claim := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "prod", Name: "data-db-0", UID: "u-claim", DeletionTimestamp: &deleted,
-			Finalizers: []string{protect.PodsFinalizer, protect.BarrierFinalizer},
+			Finalizers: []string{pvc.PodsFinalizer, pvc.BarrierFinalizer},
 		},
 		Spec:   corev1.PersistentVolumeClaimSpec{VolumeName: "pv-1"},
 		Status: corev1.PersistentVolumeClaimStatus{Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
@@ -37,13 +37,13 @@ func foundClaim() *inquiry.Found {
 		}}}},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning},
 	}
-	world := &inquiry.World{Namespace: "prod", At: now.Add(-time.Second), Holds: protect.World{Pods: protect.NewIndex(), Desire: protect.NewDesire("prod", nil)}}
+	world := &inquiry.World{Namespace: "prod", At: now.Add(-time.Second), Holds: pvc.World{Pods: pvc.NewIndex(), Desire: pvc.NewDesire("prod", nil)}}
 	world.Holds.Pods.See(pod)
-	return &inquiry.Found{World: world, ModeFrom: "its namespace chose it", Case: protect.Case{
-		Claim: claim, Mode: protect.Hold, World: world.Holds, Pods: map[types.UID]*corev1.Pod{pod.UID: pod},
+	return &inquiry.Found{World: world, ModeFrom: "its namespace chose it", Case: pvc.Case{
+		Claim: claim, Mode: pvc.Hold, World: world.Holds, Pods: map[types.UID]*corev1.Pod{pod.UID: pod},
 		Nodes:  map[string]*corev1.Node{"n7": {ObjectMeta: metav1.ObjectMeta{Name: "n7"}}},
 		Volume: &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv-1"}, Spec: corev1.PersistentVolumeSpec{PersistentVolumeReclaimPolicy: "Delete"}},
-		Unread: []protect.Unread{{What: "volumeattachments", Why: "you may not read it"}},
+		Unread: []pvc.Unread{{What: "volumeattachments", Why: "you may not read it"}},
 		Now:    now,
 	}}
 }
@@ -104,11 +104,11 @@ func heldClaim() *inquiry.Found {
 	f := foundClaim()
 	f.Claim.DeletionTimestamp = nil
 	f.Claim.Annotations = map[string]string{
-		protect.HoldersAnnotation: "RayCluster/x", protect.VerifiedAnnotation: now.Add(-3 * time.Hour).Format(time.RFC3339),
+		pvc.HoldersAnnotation: "RayCluster/x", pvc.VerifiedAnnotation: now.Add(-3 * time.Hour).Format(time.RFC3339),
 	}
 	f.Pods["u-pod"].DeletionTimestamp = nil
 	f.Nodes = nil
-	f.Unread = []protect.Unread{{What: "jobs", Why: "you may not read it", MayHold: true}}
+	f.Unread = []pvc.Unread{{What: "jobs", Why: "you may not read it", MayHold: true}}
 	f.World.Live = true
 	return f
 }
@@ -179,7 +179,7 @@ To keep the data, before anything else:
 func TestTheOverviewBeginsWithWhatWaitsToGo(t *testing.T) {
 	free := heldClaim()
 	free.Claim.Annotations, free.Unread = nil, nil
-	free.Case.World.Pods = protect.NewIndex()
+	free.Case.World.Pods = pvc.NewIndex()
 	all := []*report.ClaimWhy{report.Claim(free, nil), report.Claim(heldClaim(), nil), report.Claim(foundClaim(), nil)}
 	for _, tt := range []struct {
 		spaces bool
@@ -211,7 +211,7 @@ func TestOthersFinalizersOutliveADelete(t *testing.T) {
 	f := heldClaim()
 	f.Claim.Finalizers = append(f.Claim.Finalizers, "x/1")
 	f.Claim.Annotations, f.Unread = nil, nil
-	f.Case.World.Pods = protect.NewIndex()
+	f.Case.World.Pods = pvc.NewIndex()
 	var out strings.Builder
 	c := report.Claim(f, &inquiry.Attempt{Outcome: inquiry.Accepted})
 	if err := c.WriteRelease(&out, now, true, false); err != nil {

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"lockstep.dev/lockstep/internal/cli/inquiry"
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // WriteText writes the explanation for people: first what is so and since when, then
@@ -53,7 +53,7 @@ func (c *ClaimWhy) head(out io.Writer, now time.Time) {
 // lasts is since when the state is so, and until when if that is known.
 func (c *ClaimWhy) lasts(now time.Time) string {
 	var text string
-	if c.Since != nil && c.State != protect.Free && c.State != protect.Unknown {
+	if c.Since != nil && c.State != pvc.Free && c.State != pvc.Unknown {
 		text = " for " + ageOf(c.Since, now)
 	}
 	if c.Until != nil {
@@ -102,9 +102,9 @@ func (c *ClaimWhy) afterwards() string {
 	switch {
 	case len(keeping) > 0:
 		return "it would stay, on its way out, until " + letGo(keeping) + "; that cannot be taken back"
-	case slices.ContainsFunc(c.Unread, func(u protect.Unread) bool { return u.What == protect.UnreadPods }):
+	case slices.ContainsFunc(c.Unread, func(u pvc.Unread) bool { return u.What == pvc.UnreadPods }):
 		return "whether a pod would keep it cannot be told"
-	case c.State == protect.Draining, c.State == protect.Doomed:
+	case c.State == pvc.Draining, c.State == pvc.Doomed:
 		return "it is on its way out already"
 	}
 	return "it would go at once; that cannot be taken back"
@@ -133,7 +133,7 @@ func (c *ClaimWhy) holders(out io.Writer, now time.Time) {
 }
 
 // proof stands below a holder: beside it, no terminal would be wide enough.
-func proof(h protect.Explained) string {
+func proof(h pvc.Explained) string {
 	if h.UID == "" {
 		return "by " + h.Proof
 	}
@@ -187,7 +187,7 @@ func (c *ClaimWhy) blockers(out io.Writer) {
 	fmt.Fprint(out, "\nIN THE WAY\n")
 	for _, b := range c.Blockers {
 		fmt.Fprintf(out, "  %s: %s\n", b.Of, b.What)
-		if !slices.ContainsFunc(c.Actions, func(s protect.Suggestion) bool { return strings.HasSuffix(s.Do, b.Remedy) }) {
+		if !slices.ContainsFunc(c.Actions, func(s pvc.Suggestion) bool { return strings.HasSuffix(s.Do, b.Remedy) }) {
 			fmt.Fprintf(out, "      %s\n", b.Remedy)
 			command(out, b.Command)
 		}
@@ -220,7 +220,7 @@ func (c *ClaimWhy) todo() string {
 	return "IF IT IS TO GO: delete it, and then (the fewest deeds)"
 }
 
-func suggestions(out io.Writer, title string, all []protect.Suggestion) {
+func suggestions(out io.Writer, title string, all []pvc.Suggestion) {
 	if len(all) == 0 {
 		return
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // WriteText writes a line for each claim.
@@ -83,7 +83,7 @@ func firstOf(all []string, between string) string {
 func (c *ClaimWhy) keepingDeleted() []string {
 	var names []string
 	for _, h := range c.Holders {
-		if h.Holds && h.Reason != protect.DesiredState && h.Reason != protect.Asked && h.Reason != protect.Stated {
+		if h.Holds && h.Reason != pvc.DesiredState && h.Reason != pvc.Asked && h.Reason != pvc.Stated {
 			names = append(names, h.Name)
 		}
 	}

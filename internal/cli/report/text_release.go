@@ -8,7 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // WriteRelease writes what somebody reads who is about to break the glass: who
@@ -22,7 +22,7 @@ func (c *ClaimWhy) WriteRelease(out io.Writer, now time.Time, deletes, writes bo
 	c.unread(&text)
 	fmt.Fprint(&text, "\nTHIS WILL\n")
 	if writes {
-		fmt.Fprintf(&text, "  write %s=%s on the claim: its deletion is not refused any more\n", protect.ReleaseAnnotation, c.UID)
+		fmt.Fprintf(&text, "  write %s=%s on the claim: its deletion is not refused any more\n", pvc.ReleaseAnnotation, c.UID)
 	}
 	if deletes {
 		fmt.Fprintf(&text, "  delete the claim: %s\n", c.released())
@@ -33,7 +33,7 @@ func (c *ClaimWhy) WriteRelease(out io.Writer, now time.Time, deletes, writes bo
 		fmt.Fprintf(&text, "  once it is gone: %s\n", line)
 	}
 	if c.Volume != nil && c.Volume.Standing == volumeBound && c.Volume.ReclaimPolicy == string(corev1.PersistentVolumeReclaimDelete) {
-		fmt.Fprintf(&text, "\nTo keep the data, before anything else:\n      %s\n", protect.RetainCommand(c.Volume.Name))
+		fmt.Fprintf(&text, "\nTo keep the data, before anything else:\n      %s\n", pvc.RetainCommand(c.Volume.Name))
 	}
 	return show(out, text.String())
 }
@@ -46,7 +46,7 @@ func (c *ClaimWhy) WriteConfirmation(out io.Writer, now time.Time) error {
 	c.holders(&text, now)
 	c.blockers(&text)
 	c.unread(&text)
-	fmt.Fprintf(&text, "\nTHIS WILL\n  write %s and your user name on the claim: somebody else can release it then\n", protect.ConfirmedAnnotation)
+	fmt.Fprintf(&text, "\nTHIS WILL\n  write %s and your user name on the claim: somebody else can release it then\n", pvc.ConfirmedAnnotation)
 	for _, line := range c.Then {
 		fmt.Fprintf(&text, "  once it is released, deleted and gone: %s\n", line)
 	}
@@ -59,7 +59,7 @@ func WriteNamespaceConfirmation(out io.Writer, n *corev1.Namespace) error {
 
 THIS WILL
   write %[3]s and your user name on the namespace: somebody else can release it then
-`, n.Name, n.Annotations[protect.HeldClaimsAnnotation], protect.ConfirmedAnnotation)
+`, n.Name, n.Annotations[pvc.HeldClaimsAnnotation], pvc.ConfirmedAnnotation)
 	return err
 }
 
@@ -79,6 +79,6 @@ func WriteNamespaceRelease(out io.Writer, n *corev1.Namespace) error {
 THIS WILL
   write %[3]s=%[4]s on the namespace: its deletion is not refused any more
   delete nothing; whoever deletes it then: everything in it goes, its claims in use among it, and that cannot be taken back
-`, n.Name, n.Annotations[protect.HeldClaimsAnnotation], protect.ReleaseAnnotation, n.UID)
+`, n.Name, n.Annotations[pvc.HeldClaimsAnnotation], pvc.ReleaseAnnotation, n.UID)
 	return err
 }

@@ -12,10 +12,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"lockstep.dev/lockstep/internal/act"
-	"lockstep.dev/lockstep/internal/narrate"
+	"lockstep.dev/lockstep/internal/apply"
 	"lockstep.dev/lockstep/internal/observe"
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/report"
 )
 
 const (
@@ -31,23 +31,23 @@ const (
 
 // Options are what the controller works with.
 type Options struct {
-	Settings protect.Settings
+	Settings pvc.Settings
 	// Caches are those of observe.ProtectionCaches, which somebody else starts.
 	Caches   cache.Cache
 	Claims   *observe.Claims
 	Pods     *observe.Pods
-	Actor    *act.Actor
-	Narrator *narrate.Protection
+	Actor    *apply.Actor
+	Narrator *report.Protection
 	Now      func() time.Time
 }
 
 // Reconciler has one claim say whether it is unused.
 type Reconciler struct {
-	settings protect.Settings
+	settings pvc.Settings
 	claims   *observe.Claims
 	pods     *observe.Pods
-	act      *act.Actor
-	narrate  *narrate.Protection
+	act      *apply.Actor
+	narrate  *report.Protection
 	now      func() time.Time
 }
 
@@ -76,7 +76,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil || view.Claim == nil {
 		return ctrl.Result{}, err
 	}
-	verdict := protect.DecideUnused(view, r.now())
+	verdict := pvc.DecideUnused(view, r.now())
 	switch {
 	case verdict.Awaits:
 		return ctrl.Result{RequeueAfter: settle}, nil
@@ -86,9 +86,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	_, err = r.act.Do(ctx, *verdict.Write)
 	r.narrate.Wrote(ctx, *verdict.Write, err)
 	switch {
-	case errors.Is(err, act.ErrGone):
+	case errors.Is(err, apply.ErrGone):
 		return ctrl.Result{}, nil
-	case errors.Is(err, act.ErrStale):
+	case errors.Is(err, apply.ErrStale):
 		return ctrl.Result{RequeueAfter: lookAgain}, nil
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("%s %s: %w", verdict.Write.Verb(), verdict.Write.Target(), err)
@@ -97,16 +97,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 }
 
 // look is a claim with its pods, as the caches show them.
-func (r *Reconciler) look(ctx context.Context, req ctrl.Request) (protect.View, error) {
+func (r *Reconciler) look(ctx context.Context, req ctrl.Request) (pvc.View, error) {
 	claim, err := r.claims.Get(ctx, req.NamespacedName)
 	if err != nil || claim == nil {
-		return protect.View{}, err
+		return pvc.View{}, err
 	}
 	namespace, err := r.claims.Namespace(ctx, claim.Namespace)
 	if err != nil {
-		return protect.View{}, err
+		return pvc.View{}, err
 	}
-	return protect.View{
+	return pvc.View{
 		Claim: claim, Pods: r.pods.Index(claim.Namespace, claim.Name),
 		Mode: r.settings.ModeOf(claim, namespace.Labels), Settings: r.settings,
 	}, nil

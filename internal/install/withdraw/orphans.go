@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // Orphan is a claim in use that outlives what owns it, or has what owns it wait, because
@@ -50,7 +50,7 @@ func (e *OrphanError) Error() string {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return "without Lockstep the garbage collector deletes claims in use: " + text +
-		`; to keep one: kubectl patch pvc NAME -n NAMESPACE --type=merge -p '` + protect.Disown +
+		`; to keep one: kubectl patch pvc NAME -n NAMESPACE --type=merge -p '` + pvc.Disown +
 		`'; to let one go: wait for what uses it to end, or kubectl lockstep release pvc/NAME -n NAMESPACE, and delete it; then run this again`
 }
 
@@ -59,7 +59,7 @@ func (e *OrphanError) Error() string {
 func (w Withdrawal) Orphans(ctx context.Context) ([]Orphan, error) {
 	var owned []*corev1.PersistentVolumeClaim
 	err := w.eachClaim(ctx, func(claim *corev1.PersistentVolumeClaim) error {
-		if protect.HeldAndOwned(claim) != "" {
+		if pvc.HeldAndOwned(claim) != "" {
 			owned = append(owned, claim.DeepCopy())
 		}
 		return nil
@@ -76,7 +76,7 @@ func (w Withdrawal) Orphans(ctx context.Context) ([]Orphan, error) {
 		}
 		if left != stays {
 			orphans = append(orphans, Orphan{
-				Claim: client.ObjectKeyFromObject(claim), Holders: protect.HeldAndOwned(claim), Owners: protect.OwnersOf(claim), Awaited: left == awaits,
+				Claim: client.ObjectKeyFromObject(claim), Holders: pvc.HeldAndOwned(claim), Owners: pvc.OwnersOf(claim), Awaited: left == awaits,
 			})
 		}
 	}

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 func ofStatefulSet(uid string) metav1.OwnerReference {
@@ -26,7 +26,7 @@ func ofStatefulSet(uid string) metav1.OwnerReference {
 
 func heldFor(holders string, owners ...metav1.OwnerReference) *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "prod", Name: "data-db-0", UID: "c", OwnerReferences: owners, Annotations: map[string]string{protect.HoldersAnnotation: holders},
+		Namespace: "prod", Name: "data-db-0", UID: "c", OwnerReferences: owners, Annotations: map[string]string{pvc.HoldersAnnotation: holders},
 	}}
 }
 
@@ -61,7 +61,7 @@ func TestClaimsInUseWhoseOwnersAreGoneAreFound(t *testing.T) {
 		}
 		if len(got) > 0 {
 			text := (&OrphanError{got}).Error()
-			for _, part := range []string{"prod/data-db-0 (in use by StatefulSet/db; StatefulSet/db (UID 1), which owned it, is gone)", protect.Disown, "wait for what uses it to end, or kubectl lockstep release pvc/NAME"} {
+			for _, part := range []string{"prod/data-db-0 (in use by StatefulSet/db; StatefulSet/db (UID 1), which owned it, is gone)", pvc.Disown, "wait for what uses it to end, or kubectl lockstep release pvc/NAME"} {
 				if !strings.Contains(text, part) {
 					t.Errorf("%q lacks %q", text, part)
 				}

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/observe"
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // Reliant is a claim, or a volume, on its way out that only Lockstep will let go.
@@ -123,13 +123,13 @@ func (w Withdrawal) Reliant(ctx context.Context) ([]Reliant, error) {
 // letGo judges the claims of one namespace by pods that are read after they were
 // seen, and takes one finalizer from each that nobody uses.
 func (w Withdrawal) letGo(ctx context.Context, namespace string, claims []*corev1.PersistentVolumeClaim) ([]Reliant, error) {
-	seen := protect.NewIndex()
+	seen := pvc.NewIndex()
 	read := w.pods(ctx)
 	labels, err := w.labelsOf(ctx, namespace)
 	if err != nil {
 		return nil, err
 	}
-	batch := protect.Settings{Alone: w.Alone}.Take(namespace, claims).Choosing(labels)
+	batch := pvc.Settings{Alone: w.Alone}.Take(namespace, claims).Choosing(labels)
 	if batch.Empty() {
 		if err := read(namespace, seen.See); err != nil {
 			return nil, err
@@ -137,7 +137,7 @@ func (w Withdrawal) letGo(ctx context.Context, namespace string, claims []*corev
 	}
 	releases, kept := batch.Look(func(namespace string, see func(*corev1.Pod)) error {
 		return read(namespace, func(pod *corev1.Pod) { see(pod); seen.See(pod) })
-	}).Tracing(protect.Tracing{Read: observe.NewTracer(w.Client).For(ctx)}).Judge()
+	}).Tracing(pvc.Tracing{Read: observe.NewTracer(w.Client).For(ctx)}).Judge()
 	stay := map[types.UID]Reliant{}
 	for _, claim := range claims {
 		users := names(seen.Holding(claim), nil)
@@ -172,7 +172,7 @@ func (w Withdrawal) labelsOf(ctx context.Context, namespace string) (map[string]
 }
 
 // names are the pods that use a claim, or that it says may.
-func names(uses []protect.Use, recorded protect.Record) []string {
+func names(uses []pvc.Use, recorded pvc.Record) []string {
 	var names []string
 	for _, use := range uses {
 		names = append(names, "pod "+use.Pod.Name)
@@ -187,7 +187,7 @@ func names(uses []protect.Use, recorded protect.Record) []string {
 // release takes one finalizer, and tells whether it was our last. What a policy
 // still guards stays for now: words that hold it go first, as they do when an operator
 // looks. They can hold no claim that is on its way out.
-func (w Withdrawal) release(ctx context.Context, r protect.Release) (last bool, err error) {
+func (w Withdrawal) release(ctx context.Context, r pvc.Release) (last bool, err error) {
 	if w.DryRun {
 		return true, nil // what nobody uses would not stand in the way
 	}
@@ -196,14 +196,14 @@ func (w Withdrawal) release(ctx context.Context, r protect.Release) (last bool, 
 	claim.Namespace, claim.Name, claim.UID, claim.ResourceVersion = target.Namespace, target.Name, target.UID, target.ResourceVersion
 	done, err := write(ctx, claim, patch{"metadata": map[string]any{"finalizers": append([]string{}, r.Finalizers()...)}}, w.merge)
 	if isRefused(err) {
-		_, err := write(ctx, claim, patch{"metadata": map[string]any{"annotations": map[string]any{protect.HoldersAnnotation: nil}}}, w.merge)
+		_, err := write(ctx, claim, patch{"metadata": map[string]any{"annotations": map[string]any{pvc.HoldersAnnotation: nil}}}, w.merge)
 		return false, err
 	}
-	return done && !slices.Contains(r.Finalizers(), protect.BarrierFinalizer), err
+	return done && !slices.Contains(r.Finalizers(), pvc.BarrierFinalizer), err
 }
 
 // pods reads all pods of a namespace from the API server itself.
-func (w Withdrawal) pods(ctx context.Context) protect.Read {
+func (w Withdrawal) pods(ctx context.Context) pvc.Read {
 	return func(namespace string, see func(*corev1.Pod)) error {
 		return eachPage(ctx, w.Client, &corev1.PodList{}, func(list *corev1.PodList) error {
 			for i := range list.Items {

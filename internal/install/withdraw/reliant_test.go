@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // slow is a cluster in which a claim on its way out waits for the built-in controller,
@@ -21,7 +21,7 @@ func slow(takes time.Duration) client.Client {
 	leaving := metav1.Now()
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "prod", Name: "data", UID: "u", DeletionTimestamp: &leaving,
-		Finalizers: []string{protect.PodsFinalizer, protect.BarrierFinalizer},
+		Finalizers: []string{pvc.PodsFinalizer, pvc.BarrierFinalizer},
 	}}
 	return fake.NewClientBuilder().WithObjects(claim).WithInterceptorFuncs(interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {

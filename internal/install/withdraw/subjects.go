@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // claims are undressed while they live. One on its way out is let go or waited
@@ -52,10 +52,10 @@ func (w Withdrawal) volumes() subject {
 		},
 		off: func(o client.Object) patch {
 			volume, ok := o.(*corev1.PersistentVolume)
-			if !ok || !slices.Contains(volume.Finalizers, protect.VolumeFinalizer) || isKept(volume) {
+			if !ok || !slices.Contains(volume.Finalizers, pvc.VolumeFinalizer) || isKept(volume) {
 				return nil
 			}
-			stay := slices.DeleteFunc(slices.Clone(volume.Finalizers), func(f string) bool { return f == protect.VolumeFinalizer })
+			stay := slices.DeleteFunc(slices.Clone(volume.Finalizers), func(f string) bool { return f == pvc.VolumeFinalizer })
 			return patch{"metadata": map[string]any{"finalizers": stay}}
 		},
 	}
@@ -63,7 +63,7 @@ func (w Withdrawal) volumes() subject {
 
 // isKept tells whether a volume on its way out waits to be set free.
 func isKept(volume *corev1.PersistentVolume) bool {
-	return volume.DeletionTimestamp != nil && volume.Status.Phase == corev1.VolumeBound && slices.Contains(volume.Finalizers, protect.VolumeFinalizer)
+	return volume.DeletionTimestamp != nil && volume.Status.Phase == corev1.VolumeBound && slices.Contains(volume.Finalizers, pvc.VolumeFinalizer)
 }
 
 // boundVolumes are those that are kept.
@@ -117,7 +117,7 @@ func (w Withdrawal) namespaces() subject {
 	}
 }
 
-func patchOf(off protect.Undressing) patch {
+func patchOf(off pvc.Undressing) patch {
 	if off.Empty() {
 		return nil
 	}
@@ -168,4 +168,4 @@ func liftOf(o client.Object) patch {
 	return patch{"spec": map[string]any{"schedulingGates": stay}}
 }
 
-func isOurs(gate corev1.PodSchedulingGate) bool { return protect.IsOurGate(gate.Name) }
+func isOurs(gate corev1.PodSchedulingGate) bool { return pvc.IsOurGate(gate.Name) }

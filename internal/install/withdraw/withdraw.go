@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"lockstep.dev/lockstep/internal/protect"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 const (
@@ -23,7 +23,7 @@ const (
 type Withdrawal struct {
 	// Client reads live and writes.
 	Client client.Client
-	protect.Undress
+	pvc.Undress
 	// DryRun judges, and writes nothing.
 	DryRun bool
 	// Patience bounds every wait.

@@ -7,7 +7,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	key "lockstep.dev/lockstep/internal/backoff"
 	"lockstep.dev/lockstep/internal/lws/admission"
-	"lockstep.dev/lockstep/internal/lws/lwstest"
+	"lockstep.dev/lockstep/test/lwstest"
 )
 
 func TestABackoffThatCannotBeReadIsRefused(t *testing.T) {

@@ -1,0 +1,92 @@
+package pvcfinalizer
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/report"
+)
+
+const (
+	// lookAgain is how soon a claim is looked at whose users the watch of pods has not
+	// shown yet: their going may never be seen.
+	lookAgain = 5 * time.Second
+	// lookAtRecords is how soon a claim is looked at that names pods which do not
+	// name it: nothing tells when they go.
+	lookAtRecords = time.Minute
+)
+
+// judge reads pods once for all claims that nothing else can tell of.
+func (p *pass) judge(ctx context.Context) {
+	batch := p.settings.Take(p.namespace, p.look)
+	if batch.Empty() {
+		return
+	}
+	if slices.ContainsFunc(p.look, leaves) { // what they let go of depends on what is chosen
+		if err := p.readNamespace(ctx); err != nil {
+			p.unread(ctx, err)
+			return
+		}
+	}
+	batch = batch.Choosing(p.labels)
+	live := batch.Look(p.Controller.look.For(ctx, batch))
+	if err := live.Err(); err != nil {
+		p.unread(ctx, err)
+		return
+	}
+	releases, kept := live.Tracing(p.tracing(ctx)).Judge()
+	for _, k := range kept {
+		p.keep(ctx, k)
+	}
+	for _, r := range releases {
+		p.do = append(p.do, r)
+	}
+	for _, r := range live.Forget() {
+		p.do = append(p.do, r)
+	}
+}
+
+func leaves(claim *corev1.PersistentVolumeClaim) bool { return claim.DeletionTimestamp != nil }
+
+// unread has every claim wait that needed a reading: all of them are in use, for all
+// that is known.
+func (p *pass) unread(ctx context.Context, err error) {
+	var keys []types.NamespacedName
+	for _, claim := range p.look {
+		p.narrate.Held(claim, report.HeldUnread)
+		keys = append(keys, client.ObjectKeyFromObject(claim))
+	}
+	p.failed(ctx, keys, err)
+}
+
+// keep has a claim wait for those that a reading found.
+func (p *pass) keep(ctx context.Context, k pvc.Kept) {
+	claim := p.claims[k.Claim.UID]
+	key := client.ObjectKeyFromObject(claim)
+	if k.Err != nil {
+		p.narrate.Held(claim, report.HeldUnread)
+		p.failed(ctx, []types.NamespacedName{key}, k.Err)
+		return
+	}
+	p.backlog.succeeded(key)
+	switch {
+	case k.Awaits.Code != "":
+		p.narrate.Awaits(claim, k.Awaits)
+		p.backlog.remind(key, k.Again)
+	case len(k.Users) > 0:
+		p.postponed(claim, pvc.Verdict{Users: k.Users, Because: pvc.InUse(k.Users)})
+		if slices.ContainsFunc(k.Users, func(u pvc.Use) bool { return !p.pods.Has(p.namespace, u.Pod.UID) }) {
+			p.backlog.remind(key, lookAgain)
+		}
+	default:
+		p.narrate.Postponed(claim, pvc.MayBeInUse(k.Recorded))
+		p.narrate.Held(claim, report.HeldByRecord)
+		p.backlog.remind(key, lookAtRecords)
+	}
+}

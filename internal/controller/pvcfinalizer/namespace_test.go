@@ -1,0 +1,145 @@
+package pvcfinalizer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"lockstep.dev/lockstep/internal/observe"
+	"lockstep.dev/lockstep/internal/pvc"
+)
+
+// before shows a namespace as it was, and all else as it is.
+type before struct {
+	client.Reader
+	was *metav1.PartialObjectMetadata
+}
+
+func (b before) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+	space, ok := o.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return b.Reader.Get(ctx, key, o, options...)
+	}
+	b.was.DeepCopyInto(space)
+	return nil
+}
+
+// counted counts live readings of namespaces, and has them fail.
+type counted struct {
+	client.Reader
+	reads int
+	err   error
+}
+
+func (c *counted) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+	if _, ok := o.(*metav1.PartialObjectMetadata); ok {
+		c.reads++
+		if c.err != nil {
+			return c.err
+		}
+	}
+	return c.Reader.Get(ctx, key, o, options...)
+}
+
+// chose is a world whose namespace chose something that its caches do not show.
+func chose(t *testing.T, settings pvc.Settings, chosen map[string]string, cached map[string]string, objects ...client.Object) (*world, *counted) {
+	w := traced(t, settings, objects...)
+	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: chosen}}
+	if err := w.Update(t.Context(), space); err != nil {
+		t.Fatal(err)
+	}
+	was := observe.NewNamespace("ns")
+	was.Labels = cached
+	w.cached = before{w.WithWatch, was}
+	live := &counted{Reader: w.WithWatch}
+	w.claims = observe.NewClaims(w.cached, live)
+	return w, live
+}
+
+func TestBIsNotTakenByWhatACacheSaysOfTheNamespace(t *testing.T) {
+	off := pvc.Settings{Mode: pvc.Off}
+	mode := func(word string) map[string]string { return map[string]string{pvc.ModeKey: word} }
+	for _, tt := range []struct {
+		name           string
+		chosen, cached map[string]string
+		want           []string
+	}{
+		{"unseen", mode("barrier"), nil, []string{p, b}},
+		{"changed just now", mode("strict"), mode("off"), []string{p, b}},
+		{"as it says itself", mode("off"), mode("off"), []string{p}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w, live := chose(t, off, tt.chosen, tt.cached, claim("c", p, b))
+			w.pass("c")
+			w.want("c", tt.want...)
+			if live.reads != 1 {
+				t.Errorf("%d live readings", live.reads)
+			}
+		})
+	}
+}
+
+func TestBStaysWhereTheNamespaceCannotBeRead(t *testing.T) {
+	w, live := chose(t, pvc.Settings{Mode: pvc.Off}, nil, nil, claim("living", p, b), deleted(claim("leaving", b)))
+	live.err = errors.New("refused")
+	w.pass("living", "leaving")
+	w.want("living", p, b)
+	w.want("leaving", b)
+	live.err = nil
+	w.after(lastRetry)
+	w.want("living", p)
+	w.want("leaving")
+}
+
+// A volume is on a node, and its namespace chose a moment ago that such a claim stays.
+func TestAChoiceCountsThatNoCacheHasShownYet(t *testing.T) {
+	c := deleted(claim("c", b))
+	c.Spec.VolumeName = "pv"
+	w, _ := chose(t, beside, map[string]string{pvc.AttachedKey: "hold"}, nil, c, attachment())
+	w.pass("c")
+	w.want("c", b)
+}
+
+// A completed pod lets go no more, says the namespace.
+func TestAChoiceThatIsTakenBackCountsAtOnce(t *testing.T) {
+	free := map[string]string{pvc.CompletedKey: "free"}
+	w, _ := chose(t, alone, nil, free, deleted(claim("c", p, b)), completed(user("job", "c")))
+	w.pass("c")
+	w.after(pvc.CompletedGrace)
+	w.after(time.Minute)
+	w.want("c", p, b)
+}
+
+func TestANamespaceIsReadOnceForABatch(t *testing.T) {
+	var objects []client.Object
+	var names []string
+	for i := range 50 {
+		names = append(names, fmt.Sprint("c-", i))
+		objects = append(objects, deleted(claim(names[i], b)))
+	}
+	w, live := chose(t, beside, nil, nil, objects...)
+	w.pass(names...)
+	w.want(names[0])
+	w.want(names[49])
+	if live.reads != 1 {
+		t.Errorf("%d live readings of the namespace, want 1", live.reads)
+	}
+}
+
+// Claims that live, and what their pods leave on record, cost no reading.
+func TestClaimsThatLiveCostNoReadingOfTheirNamespace(t *testing.T) {
+	c := claim("c", p, b)
+	c.Annotations = map[string]string{pvc.UsersAnnotation: "gone=uid-gone"}
+	w, live := chose(t, beside, nil, nil, c, claim("bare"))
+	w.pass("c", "bare")
+	w.want("bare", b)
+	if live.reads > 0 {
+		t.Errorf("%d live readings", live.reads)
+	}
+}

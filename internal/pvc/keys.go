@@ -1,0 +1,71 @@
+package pvc
+
+// The finalizers. Kubelets know the first: it must be the built-in's own key.
+const (
+	// PodsFinalizer, P: a pod uses the claim.
+	PodsFinalizer = "kubernetes.io/pvc-protection"
+	// VolumeFinalizer: the volume is bound to a claim.
+	VolumeFinalizer = "kubernetes.io/pv-protection"
+	// BarrierFinalizer, B: goes only after P went and pods were read once more.
+	BarrierFinalizer = Prefix + "barrier"
+)
+
+// Prefix begins every key of protection.
+const Prefix = "protection.lockstep.dev/"
+
+// Annotations on a claim.
+const (
+	// HoldersAnnotation is there exactly if a DELETE is to be refused. Its value
+	// names the holders, at most maxNamed.
+	HoldersAnnotation = Prefix + "holders"
+	// ObservedAnnotation names them in mode observe: a DELETE is warned of.
+	ObservedAnnotation = Prefix + "observed-holders"
+	// DigestAnnotation tells two sets of holders apart when the names do not.
+	DigestAnnotation = Prefix + "holders-digest"
+	// VerifiedAnnotation is when the holders were last found to be so.
+	VerifiedAnnotation = Prefix + "verified-at"
+	// ReleaseAnnotation lets a DELETE through: its value is the claim's UID, so that
+	// a copied manifest disarms nothing.
+	ReleaseAnnotation = Prefix + "release"
+	// ReleaseUntilAnnotation is when the operator takes that token away.
+	ReleaseUntilAnnotation = Prefix + "release-until"
+	// ConfirmedAnnotation is who confirms a release that somebody else gives, where that
+	// takes two people: a user name, written by its bearer.
+	ConfirmedAnnotation = Prefix + "confirmed-by"
+	// ConfirmedUntilAnnotation is when the operator takes that away, if no release came.
+	ConfirmedUntilAnnotation = Prefix + "confirmed-until"
+	// IntentAnnotation asks for a DELETE when the last holder has gone: the UID.
+	IntentAnnotation = Prefix + "delete-when-free"
+	// HoldAnnotation is a hold by a person or another operator, in their words.
+	HoldAnnotation = Prefix + "hold"
+	// UsersAnnotation is the use record: pods that may have been bound.
+	UsersAnnotation = Prefix + "used-by"
+	// RewrittenAnnotation is the version that the use record was last relied on in, by
+	// who found the pod on it already. All that it is for is to make another version.
+	RewrittenAnnotation = Prefix + "used-by-rewritten"
+)
+
+const (
+	// ModeKey is a label on a namespace, and an annotation on a claim.
+	ModeKey = Prefix + "mode"
+	// CompletedKey is a label on a namespace, and an annotation on a claim: whether pods
+	// that have completed hold. See Choice.
+	CompletedKey = Prefix + "completed-pods"
+	// AttachedKey is the same for volumes that are left without a pod.
+	AttachedKey = Prefix + "attached-volume"
+	// HeldClaimsAnnotation is on a namespace: how many of its claims are held.
+	HeldClaimsAnnotation = Prefix + "held-claims"
+)
+
+// Unverified is the value of HoldersAnnotation from birth until the first look.
+const Unverified = "unverified"
+
+// Finalizers of others that say a claim is being copied.
+const (
+	snapshotFinalizer = "snapshot.storage.kubernetes.io/pvc-as-source-protection"
+	cloneFinalizer    = "provisioner.storage.kubernetes.io/cloning-protection"
+)
+
+// UseGate is the scheduling gate of mode strict: a pod waits under it until its use
+// is written on its claims.
+const UseGate = Prefix + "use-recorded"

@@ -1,0 +1,118 @@
+package pvc
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+)
+
+func TestUndressing(t *testing.T) {
+	gone := &metav1.Time{Time: time.Unix(1, 0)}
+	all := []string{PodsFinalizer, "example.com/theirs", BarrierFinalizer}
+	words := map[string]string{HoldersAnnotation: "x", UsersAnnotation: "a=1", HoldAnnotation: "mine", ModeKey: "hold", "example.com/theirs": "y"}
+	for name, c := range map[string]struct {
+		undress Undress
+		meta    metav1.ObjectMeta
+		want    Undressing
+	}{
+		"beside the built-in": {
+			meta: metav1.ObjectMeta{Finalizers: all, Annotations: words, Labels: map[string]string{ModeKey: "hold"}},
+			want: Undressing{Takes: true, Finalizers: []string{PodsFinalizer, "example.com/theirs"}, Annotations: []string{HoldAnnotation, HoldersAnnotation, ModeKey, UsersAnnotation}, Labels: []string{ModeKey}},
+		},
+		"alone": {
+			undress: Undress{Alone: true}, meta: metav1.ObjectMeta{Finalizers: all},
+			want: Undressing{Takes: true, Finalizers: []string{"example.com/theirs"}},
+		},
+		"choices are kept": {
+			undress: Undress{KeepChoices: true}, meta: metav1.ObjectMeta{Annotations: words, Labels: map[string]string{ModeKey: "hold"}},
+			want: Undressing{Annotations: []string{HoldersAnnotation, UsersAnnotation}},
+		},
+		"on its way out": {
+			undress: Undress{Alone: true}, meta: metav1.ObjectMeta{Finalizers: all, Annotations: words, DeletionTimestamp: gone},
+			want: Undressing{Finalizers: all, Annotations: []string{HoldAnnotation, HoldersAnnotation, ModeKey}},
+		},
+		"nothing of ours": {
+			meta: metav1.ObjectMeta{Finalizers: []string{"example.com/theirs"}, Annotations: map[string]string{"example.com/theirs": "y"}},
+			want: Undressing{Finalizers: []string{"example.com/theirs"}},
+		},
+	} {
+		if diff := cmp.Diff(c.want, c.undress.Of(&c.meta)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// What others put on a claim stays, and a claim on its way out keeps every
+// finalizer: these go by the protocol alone.
+func TestUndressingTakesOursAlone(t *testing.T) {
+	leaving, taken := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		keys := rapid.SliceOfDistinct(rapid.SampledFrom([]string{PodsFinalizer, BarrierFinalizer, "a/b", "c/d"}), rapid.ID).Draw(t, "finalizers")
+		words := rapid.MapOf(rapid.SampledFrom([]string{HoldersAnnotation, ReleaseAnnotation, IntentAnnotation, HoldAnnotation, ModeKey, "a/b"}), rapid.Just("x")).Draw(t, "words")
+		meta := &metav1.ObjectMeta{Finalizers: keys, Annotations: words}
+		u := Undress{Alone: rapid.Bool().Draw(t, "alone"), KeepChoices: rapid.Bool().Draw(t, "keep")}
+		if rapid.Bool().Draw(t, "leaving") {
+			meta.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+			leaving++
+		}
+		off := u.Of(meta)
+		if meta.DeletionTimestamp != nil && (off.Takes || !slices.Equal(off.Finalizers, keys)) {
+			t.Fatalf("takes finalizers from a claim on its way out: %+v", off)
+		}
+		if off.Takes {
+			taken++
+		}
+		for _, key := range keys {
+			theirs := key != BarrierFinalizer && (key != PodsFinalizer || !u.Alone)
+			if theirs && !slices.Contains(off.Finalizers, key) {
+				t.Fatalf("takes %s", key)
+			}
+		}
+		if slices.ContainsFunc(off.Annotations, func(key string) bool { return !strings.HasPrefix(key, Prefix) }) {
+			t.Fatalf("takes %q", off.Annotations)
+		}
+	})
+	if leaving == 0 || taken == 0 {
+		t.Errorf("%d on their way out, %d undressed: the premise was never met", leaving, taken)
+	}
+}
+
+func TestBirths(t *testing.T) {
+	ofPod := []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p", Controller: new(true)}}
+	births := map[string]Birth{"protected": BornProtected, "choosing": BornChoosing, "alone": BornAlone, "volume": BornVolume}
+	for name, c := range map[string]struct {
+		claim corev1.PersistentVolumeClaim
+		want  []string
+	}{
+		"plain":           {want: []string{"alone", "protected", "volume"}},
+		"nonsense":        {claim: choosing("nonsense"), want: []string{"alone", "protected", "volume"}},
+		"off":             {claim: choosing("off"), want: []string{"alone", "volume"}},
+		"observe":         {claim: choosing("observe"), want: []string{"alone", "volume"}},
+		"barrier":         {claim: choosing("barrier"), want: []string{"alone", "choosing", "protected", "volume"}},
+		"hold":            {claim: choosing("hold"), want: []string{"alone", "choosing", "protected", "volume"}},
+		"of a pod":        {claim: corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "p-data", OwnerReferences: ofPod}}, want: []string{"alone", "volume"}},
+		"has the barrier": {claim: corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Finalizers: []string{BarrierFinalizer}}}, want: []string{"alone", "volume"}},
+		"has the other":   {claim: corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Finalizers: []string{PodsFinalizer}}}, want: []string{"protected", "volume"}},
+	} {
+		var got []string
+		for name, birth := range births {
+			if birth.Gives(&c.claim) {
+				got = append(got, name)
+			}
+		}
+		slices.Sort(got)
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func choosing(mode string) corev1.PersistentVolumeClaim {
+	return corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{ModeKey: mode}}}
+}

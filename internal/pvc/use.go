@@ -1,0 +1,112 @@
+package pvc
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"lockstep.dev/lockstep/internal/identity"
+)
+
+// Use is one pod's use of one claim.
+type Use struct {
+	Pod identity.Ref
+	// Node is where the pod is bound, or empty: then it does not hold.
+	Node  string
+	Phase corev1.PodPhase
+	// Path is the field that names the claim.
+	Path string
+	// ephemeral uses count only for the claim that the pod itself controls.
+	ephemeral bool
+	shutDown  bool
+	// completed: see Completed; over: see NothingRuns.
+	completed, over bool
+}
+
+// holds tells whether the use keeps the claim's finalizers, whatever the phase of
+// the pod: its volume may be mounted as long as the pod object exists.
+func (u Use) holds(claim *corev1.PersistentVolumeClaim) bool {
+	return u.Node != "" && u.of(claim) && (!u.ephemeral || !u.shutDown)
+}
+
+// of tells whether the use is of this very claim. An ephemeral volume means the
+// claim that its pod controls by UID, not one that happens to bear the name.
+func (u Use) of(claim *corev1.PersistentVolumeClaim) bool {
+	if !u.ephemeral {
+		return true
+	}
+	owner := metav1.GetControllerOfNoCopy(claim)
+	return owner != nil && owner.UID != "" && owner.UID == u.Pod.UID
+}
+
+// Index is the pods of one namespace by the claims they name.
+type Index struct {
+	byClaim map[string][]Use
+	// opaque are uses of what cannot be told: they may be of any claim.
+	opaque []Use
+	pods   map[types.UID]bool
+}
+
+// NewIndex returns an empty index.
+func NewIndex() *Index {
+	return &Index{byClaim: map[string][]Use{}, pods: map[types.UID]bool{}}
+}
+
+// See adds a pod.
+func (x *Index) See(pod *corev1.Pod) {
+	x.pods[pod.UID] = true
+	completed, over := Completed(pod), NothingRuns(pod)
+	for i := range pod.Spec.Volumes {
+		volume := &pod.Spec.Volumes[i]
+		use := Use{Pod: identity.RefOf(identity.KindPod, pod), Node: pod.Spec.NodeName, Phase: pod.Status.Phase, shutDown: isShutDown(pod), completed: completed, over: over}
+		switch {
+		case volume.PersistentVolumeClaim != nil:
+			use.Path = fmt.Sprintf("spec.volumes[%s].persistentVolumeClaim.claimName", volume.Name)
+			x.add(volume.PersistentVolumeClaim.ClaimName, use)
+		case volume.Ephemeral != nil:
+			use.Path, use.ephemeral = fmt.Sprintf("spec.volumes[%s].ephemeral", volume.Name), true
+			x.add(pod.Name+"-"+volume.Name, use)
+		case volume.VolumeSource == corev1.VolumeSource{}:
+			// A source of a newer API: it may well be a claim.
+			use.Path = fmt.Sprintf("spec.volumes[%s], of a kind unknown here", volume.Name)
+			x.opaque = append(x.opaque, use)
+		}
+	}
+}
+
+func (x *Index) add(claim string, use Use) { x.byClaim[claim] = append(x.byClaim[claim], use) }
+
+// Uses are all uses of a claim, of unbound pods as well. Those of a kind that is
+// unknown count only when the pod is bound.
+func (x *Index) Uses(claim *corev1.PersistentVolumeClaim) []Use {
+	var uses []Use
+	for _, use := range x.byClaim[claim.Name] {
+		if use.of(claim) {
+			uses = append(uses, use)
+		}
+	}
+	for _, use := range x.opaque {
+		if use.Node != "" {
+			uses = append(uses, use)
+		}
+	}
+	return uses
+}
+
+// Holding are the uses that keep a claim's finalizers.
+func (x *Index) Holding(claim *corev1.PersistentVolumeClaim) []Use {
+	var holding []Use
+	for _, use := range x.Uses(claim) {
+		if use.holds(claim) {
+			holding = append(holding, use)
+		}
+	}
+	return holding
+}
+
+// isShutDown tells whether the kubelet is done with a pod, or was overruled.
+func isShutDown(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp != nil && pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0
+}

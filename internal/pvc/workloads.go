@@ -1,0 +1,133 @@
+package pvc
+
+import (
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"lockstep.dev/lockstep/internal/identity"
+)
+
+const (
+	scaledToZero = "scaled to zero"
+	suspended    = "suspended"
+	finished     = "finished"
+	// awaitsEnd is a workload that waits for the end of a claim of a life that is over.
+	awaitsEnd = "it waits until this claim has gone, and makes it anew"
+)
+
+const (
+	replicaSet identity.Kind = "ReplicaSet"
+	cronJob    identity.Kind = "CronJob"
+)
+
+// template adds the claims that a pod template names.
+func (w *Want) template(path string, volumes []corev1.Volume) {
+	for i := range volumes {
+		if source := volumes[i].PersistentVolumeClaim; source != nil {
+			w.Named[source.ClaimName] = fmt.Sprintf("%s.spec.volumes[%s]", path, volumes[i].Name)
+		}
+	}
+}
+
+func replicas(n *int32) int {
+	if n == nil {
+		return 1
+	}
+	return int(*n)
+}
+
+func (w *Want) idleAt(n int) {
+	if n == 0 {
+		w.Idle = scaledToZero
+	}
+}
+
+// OfStatefulSet is one claim for each template and ordinal, and what its pods name.
+func OfStatefulSet(set *appsv1.StatefulSet) Want {
+	w := newWant(identity.KindStatefulSet, "apps/v1", set)
+	n, start := replicas(set.Spec.Replicas), 0
+	if set.Spec.Ordinals != nil {
+		start = int(set.Spec.Ordinals.Start)
+	}
+	w.idleAt(n)
+	w.template("spec.template", set.Spec.Template.Spec.Volumes)
+	w.DeleteWhenScaled = deletesWhenScaled(set.Spec.PersistentVolumeClaimRetentionPolicy)
+	var leftTo []identity.Kind
+	if w.DeleteWhenScaled { // else its controller goes on with the claim of a pod scaled away, whose owner it leaves as it is
+		leftTo = []identity.Kind{identity.KindPod}
+	}
+	for i := range set.Spec.VolumeClaimTemplates {
+		name := set.Spec.VolumeClaimTemplates[i].Name
+		w.Series = append(w.Series, Series{
+			Prefix: name + "-" + set.Name, Spans: []Span{{start, start + n}}, Path: fmt.Sprintf("spec.volumeClaimTemplates[%s]", name),
+			LeftTo: leftTo,
+		})
+	}
+	w.Released = "scale it down below the ordinal, or delete it"
+	return w
+}
+
+func deletesWhenScaled(policy *appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy) bool {
+	return policy != nil && policy.WhenScaled == appsv1.DeletePersistentVolumeClaimRetentionPolicyType
+}
+
+// OfDeployment is what its pods name.
+func OfDeployment(d *appsv1.Deployment) Want {
+	return ofReplicas("Deployment", d, d.Spec.Replicas, d.Spec.Template.Spec.Volumes)
+}
+
+// OfReplicaSet is what its pods name.
+func OfReplicaSet(r *appsv1.ReplicaSet) Want {
+	return ofReplicas(replicaSet, r, r.Spec.Replicas, r.Spec.Template.Spec.Volumes)
+}
+
+func ofReplicas(kind identity.Kind, workload metav1.Object, n *int32, volumes []corev1.Volume) Want {
+	w := newWant(kind, "apps/v1", workload)
+	w.idleAt(replicas(n))
+	w.template("spec.template", volumes)
+	w.Released = "scale it to zero, or delete it"
+	return w
+}
+
+// OfDaemonSet is what its pods name, on however many nodes.
+func OfDaemonSet(d *appsv1.DaemonSet) Want {
+	w := newWant("DaemonSet", "apps/v1", d)
+	w.template("spec.template", d.Spec.Template.Spec.Volumes)
+	w.Released = "delete it"
+	return w
+}
+
+// OfJob is what its pods name, until it is complete or has failed.
+func OfJob(job *batchv1.Job) Want {
+	w := newWant("Job", "batch/v1", job)
+	w.template("spec.template", job.Spec.Template.Spec.Volumes)
+	w.idleAt(replicas(job.Spec.Parallelism))
+	if job.Spec.Suspend != nil && *job.Spec.Suspend {
+		w.Idle = suspended
+	}
+	for _, c := range job.Status.Conditions {
+		if (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == corev1.ConditionTrue {
+			w.Idle = finished
+		}
+	}
+	w.Released = "suspend it, or delete it" // once finished, its pods hold on
+	if ttl := job.Spec.TTLSecondsAfterFinished; ttl != nil {
+		w.GoesAfter = fmt.Sprintf("%d s after that finished", *ttl)
+	}
+	return w
+}
+
+// OfCronJob is what its next pods will name.
+func OfCronJob(job *batchv1.CronJob) Want {
+	w := newWant(cronJob, "batch/v1", job)
+	w.template("spec.jobTemplate.spec.template", job.Spec.JobTemplate.Spec.Template.Spec.Volumes)
+	if job.Spec.Suspend != nil && *job.Spec.Suspend {
+		w.Idle = suspended
+	}
+	w.Released = "suspend it, or delete it"
+	return w
+}

@@ -1,0 +1,147 @@
+package model
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"lockstep.dev/lockstep/internal/pvc"
+)
+
+// TestTheCodeJudgesAsTheModelDoes puts the code to every claim and pod that the
+// model knows: what the code takes away, the model takes away.
+func TestTheCodeJudgesAsTheModelDoes(t *testing.T) {
+	released := 0
+	beside, alone := BarrierBeside(RefusesUnprotected), BarrierAlone(RefusesUnprotected)
+	for _, rules := range []Rules{beside, alone, Probing(beside), Probing(alone), Traced(beside), Traced(alone)} {
+		for _, c := range everyClaim() {
+			for _, phase := range []phase{unbound, bound, ended, unmounted, gone, ghost} {
+				want := modelTakes(world{rules, OneLife}, c, phase)
+				if c.record != 0 && phase < gone && (phase != unmounted || rules.Completed != CompletedFree) {
+					want = none // the code goes by the record as well
+				}
+				if got := codeTakes(c, phase, rules, nil, nil); got != want {
+					t.Errorf("%+v, pod %d, built-in %t, traced %d: the code takes %d, the model %d", c, phase, rules.BuiltIn, rules.Completed, got, want)
+				}
+				if got := codeTakes(c, phase, rules, errors.New("lost"), nil); got != none {
+					t.Errorf("%+v, pod %d: the code takes %d after an error", c, phase, got)
+				}
+				if got := codeTakes(c, phase, rules, nil, errors.New("lost")); got != none && (rules.Attached == AttachedHolds && got == barrierFinalizer || phase == unmounted) {
+					t.Errorf("%+v, pod %d: the code takes %d, and where the volume is was not read", c, phase, got)
+				}
+				if want != none {
+					released++
+				}
+			}
+		}
+	}
+	if released < 30 {
+		t.Errorf("only %d were released: the test has gone blind", released)
+	}
+}
+
+// TestTheCodeIsNoLaxerThanTheRecord: where the model of the use record keeps a
+// claim, so does the code.
+func TestTheCodeIsNoLaxerThanTheRecord(t *testing.T) {
+	for _, c := range everyClaim() {
+		for _, phase := range []phase{unbound, bound} {
+			kept := modelTakes(world{Recorded(), OneLife}, c, phase) == none
+			if got := codeTakes(c, phase, BarrierAlone(RefusesUnprotected), nil, nil); kept && got != none {
+				t.Errorf("%+v, pod %d: the code takes %d, the record keeps", c, phase, got)
+			}
+		}
+	}
+}
+
+func everyClaim() []claim {
+	var claims []claim
+	for bits := range 16 {
+		has := func(bit int) bool { return bits&(1<<bit) != 0 }
+		claims = append(claims, claim{life: 1, exists: true, terminating: has(0), pods: has(1), barrier: has(2), record: incarnations(bits >> 3)})
+	}
+	return claims
+}
+
+// modelTakes is what ours decides to take, its caches showing the claim and no
+// pod.
+func modelTakes(w world, c claim, p phase) finalizer {
+	s := state{claim: c, pod: pod{phase: p}}
+	s.ours.claim, s.podsAt = c, 1 // what the caches have yet to hear of is the pod
+	takes := none
+	w.judge(s, ours, func(_ string, then state) {
+		takes = max(takes, then.ours.out.removes)
+		w.judge(then, ours, func(_ string, then state) { takes = max(takes, then.ours.out.removes) }) // where it was only asked
+	})
+	return takes
+}
+
+// codeTakes is what the code takes: pods and volumes may be unreadable.
+func codeTakes(c claim, p phase, rules Rules, pods, volumes error) finalizer {
+	object := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data", UID: "c", ResourceVersion: "1", Annotations: map[string]string{}},
+		Spec:       corev1.PersistentVolumeClaimSpec{VolumeName: "pv"},
+	}
+	if rules.Completed == CompletedFree {
+		object.Annotations[pvc.CompletedKey] = "free"
+	}
+	if rules.Attached == AttachedHolds {
+		object.Annotations[pvc.AttachedKey] = "hold"
+	}
+	if c.terminating {
+		object.DeletionTimestamp = &metav1.Time{}
+	}
+	if c.pods {
+		object.Finalizers = append(object.Finalizers, pvc.PodsFinalizer)
+	}
+	if c.barrier {
+		object.Finalizers = append(object.Finalizers, pvc.BarrierFinalizer)
+	}
+	if c.record != 0 {
+		object.Annotations[pvc.UsersAnnotation] = "web=p"
+	}
+	batch := pvc.Settings{Alone: !rules.BuiltIn}.Take("ns", []*corev1.PersistentVolumeClaim{object})
+	releases, _ := batch.Look(func(_ string, see func(*corev1.Pod)) error {
+		if p < gone {
+			see(codePod(p))
+		}
+		return pods
+	}).Tracing(codeTracing(p, volumes)).Judge()
+	if len(releases) == 0 {
+		return none
+	}
+	if releases[0].Takes() == pvc.PodsFinalizer {
+		return podsFinalizer
+	}
+	return barrierFinalizer
+}
+
+// codeTracing is what a node tells of the volume.
+func codeTracing(p phase, err error) pvc.Tracing {
+	return pvc.Tracing{
+		Completed: func(types.UID) time.Duration { return time.Hour },
+		Read: func(pvc.Question) (pvc.Traces, error) {
+			if (pod{phase: p}).onNode() {
+				return pvc.Traces{Attached: []string{"n1"}}, err
+			}
+			return pvc.Traces{}, err
+		},
+	}
+}
+
+func codePod(p phase) *corev1.Pod {
+	object := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web", UID: "p"}, Spec: corev1.PodSpec{Volumes: []corev1.Volume{{
+		Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}},
+	}}}}
+	if p >= bound {
+		object.Spec.NodeName = "n1"
+	}
+	if p == ended || p == unmounted {
+		object.Status.Phase = corev1.PodSucceeded
+		object.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}}
+	}
+	return object
+}
