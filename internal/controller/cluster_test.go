@@ -24,7 +24,7 @@ import (
 	"lockstep.dev/lockstep/internal/apply"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/internal/observe"
+	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/report"
 	"lockstep.dev/lockstep/test/lwstest"
 )
@@ -176,14 +176,14 @@ type cluster struct {
 func newCluster(t *testing.T, slow time.Duration, set *lwsv1.LeaderWorkerSet) *cluster {
 	t.Helper()
 	store := lwstest.NewStore()
-	if err := observe.Index(context.Background(), store); err != nil {
+	if err := lwscache.Index(context.Background(), store); err != nil {
 		t.Fatal(err)
 	}
 	c := &cluster{FakeControllers: lwstest.Control(store), t: t, api: &fakeAPI{store: store}, slow: slow}
 	clock := func() time.Time { return store.Now.Add(-c.slow) }
-	memory := observe.NewMemory(clock())
+	memory := lwscache.NewMemory(clock())
 	c.pass = &pass{
-		observe: observe.New(store.Cached(), store.Live(), memory),
+		observe: lwscache.New(store.Cached(), store.Live(), memory),
 		memory:  memory,
 		act:     apply.New(c.api, store.Live()),
 		narrate: report.New(events.NewFakeRecorder(10_000)),
@@ -199,8 +199,8 @@ func newCluster(t *testing.T, slow time.Duration, set *lwsv1.LeaderWorkerSet) *c
 
 // restart has another process go on, which remembers nothing.
 func (c *cluster) restart() {
-	memory := observe.NewMemory(c.now())
-	c.memory, c.observe = memory, observe.New(c.Cached(), c.Live(), memory)
+	memory := lwscache.NewMemory(c.now())
+	c.memory, c.observe = memory, lwscache.New(c.Cached(), c.Live(), memory)
 }
 
 func request(name string) ctrl.Request {

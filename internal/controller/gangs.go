@@ -17,12 +17,12 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
-	"lockstep.dev/lockstep/internal/observe"
+	"lockstep.dev/lockstep/internal/lwscache"
 )
 
 // newServed watches what gang schedulers know groups by, for as long as the
 // manager acts. Their kinds come and go, so no watch of the manager's own will do.
-func newServed(mgr ctrl.Manager) (*observe.Served, error) {
+func newServed(mgr ctrl.Manager) (*lwscache.Served, error) {
 	reader, err := dynamic.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return nil, fmt.Errorf("read objects of gang schedulers: %w", err)
@@ -33,12 +33,12 @@ func newServed(mgr ctrl.Manager) (*observe.Served, error) {
 		end()
 		return nil
 	}))
-	return observe.NewServed(life, reader), err
+	return lwscache.NewServed(life, reader), err
 }
 
 // gangEvents tells a controller of the objects of gang schedulers. keys are whom an
 // object concerns, and all whom it concerns that a kind came or went.
-func gangEvents(served *observe.Served, keys keysOf, after time.Duration, all func(context.Context) []types.NamespacedName) source.Source {
+func gangEvents(served *lwscache.Served, keys keysOf, after time.Duration, all func(context.Context) []types.NamespacedName) source.Source {
 	var mu sync.Mutex
 	var tell queue
 	add := func(names []types.NamespacedName) {
@@ -84,7 +84,7 @@ func setOfGang(_ context.Context, object client.Object) []types.NamespacedName {
 }
 
 // everyGroup returns the groups of all leaders of all sets.
-func everyGroup(o *observe.Observer) func(context.Context) []types.NamespacedName {
+func everyGroup(o *lwscache.Observer) func(context.Context) []types.NamespacedName {
 	return func(ctx context.Context) []types.NamespacedName {
 		var groups []types.NamespacedName
 		for _, set := range o.SetNames(ctx) {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/observe"
+	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/test/lwstest"
 )
 
@@ -56,7 +56,7 @@ func TestWhomAnObjectOfAGangSchedulerConcerns(t *testing.T) {
 
 func TestEveryGroupHearsThatAGangSchedulerCame(t *testing.T) {
 	store := lwstest.NewStore()
-	if err := observe.Index(context.Background(), store); err != nil {
+	if err := lwscache.Index(context.Background(), store); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"v", "w"} {
@@ -65,7 +65,7 @@ func TestEveryGroupHearsThatAGangSchedulerCame(t *testing.T) {
 			lwstest.Add(store, lwstest.Pod(leader, name, 0))
 		}
 	}
-	observer := observe.New(store.Cached(), store.Live(), observe.NewMemory(store.Now))
+	observer := lwscache.New(store.Cached(), store.Live(), lwscache.NewMemory(store.Now))
 	var names []string
 	for _, key := range everyGroup(observer)(context.Background()) {
 		names = append(names, key.Name)

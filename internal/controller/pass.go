@@ -17,7 +17,7 @@ import (
 	"lockstep.dev/lockstep/internal/apply"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/internal/observe"
+	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/report"
 )
 
@@ -31,8 +31,8 @@ const (
 
 // pass carries out plans. Both reconcilers go through it.
 type pass struct {
-	observe *observe.Observer
-	memory  *observe.Memory
+	observe *lwscache.Observer
+	memory  *lwscache.Memory
 	act     *apply.Actor
 	narrate *report.Narrator
 	now     func() time.Time

@@ -21,7 +21,7 @@ import (
 	"lockstep.dev/lockstep/internal/apply"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/internal/observe"
+	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/report"
 	"lockstep.dev/lockstep/test/lwstest"
 )
@@ -83,7 +83,7 @@ func newRefused() *refused {
 	api := &refusing{}
 	set := lwstest.Set("w", 1, 2)
 	set.UID, set.Generation = "w", 1
-	memory := observe.NewMemory(now)
+	memory := lwscache.NewMemory(now)
 	return &refused{client: api, set: set, pass: &pass{
 		memory:  memory,
 		act:     apply.New(api, alive{}),

@@ -15,7 +15,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/internal/observe"
+	"lockstep.dev/lockstep/internal/lwscache"
 )
 
 // tellFinding has the set look at what its group found: a failure is written down
@@ -43,7 +43,7 @@ func (p *pass) wakeFailed(owner client.Object, status lwsv1.LeaderWorkerSetStatu
 // ends remembers leaders that end by themselves, nobody deleted them yet, and how
 // workers were that have gone. Where the watch missed that, what it knew last may be
 // of long before.
-func ends(memory *observe.Memory, now func() time.Time) handler.EventHandler {
+func ends(memory *lwscache.Memory, now func() time.Time) handler.EventHandler {
 	note := func(object client.Object) {
 		if pod, ok := object.(*corev1.Pod); ok && pod.DeletionTimestamp == nil && lws.Ended(pod) && lws.IsLeader(pod, labelledSet(pod).Name) {
 			memory.Over(pod, now())

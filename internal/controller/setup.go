@@ -23,7 +23,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/apply"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/internal/observe"
+	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/report"
 )
 
@@ -52,11 +52,11 @@ func Names() []string { return []string{LeaderWorkerSet, Protection} }
 
 // CacheOptions returns the options for the manager's cache that the controllers
 // read from.
-func CacheOptions() cache.Options { return observe.CacheOptions() }
+func CacheOptions() cache.Options { return lwscache.CacheOptions() }
 
 // NewCache returns a cache with these options that decodes no more of pods than it keeps.
 func NewCache(config *rest.Config, options cache.Options) (cache.Cache, error) {
-	return observe.NewCache(config, options)
+	return lwscache.NewCache(config, options)
 }
 
 // ClientOptions returns the options for the manager's client: a look waits until
@@ -81,23 +81,23 @@ func Setup(mgr ctrl.Manager, o Options) error {
 }
 
 func setupLeaderWorkerSet(mgr ctrl.Manager) error {
-	shelves, err := observe.NewShelves(context.Background(), mgr.GetCache())
+	shelves, err := lwscache.NewShelves(context.Background(), mgr.GetCache())
 	if err != nil {
 		return err
 	}
-	if err := observe.IndexBesideShelves(context.Background(), mgr.GetFieldIndexer()); err != nil {
+	if err := lwscache.IndexBesideShelves(context.Background(), mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
 	for _, collector := range report.Metrics() {
 		_ = metrics.Registry.Register(collector) // registered already by an earlier setup in this process
 	}
-	memory := observe.NewMemory(time.Now())
+	memory := lwscache.NewMemory(time.Now())
 	wake, wakeGroup := make(chan event.GenericEvent, wakes), make(chan event.GenericEvent, wakes)
 	served, err := newServed(mgr)
 	if err != nil {
 		return err
 	}
-	observer := observe.New(mgr.GetClient(), mgr.GetAPIReader(), memory).WithGangs(served).WithShelves(shelves)
+	observer := lwscache.New(mgr.GetClient(), mgr.GetAPIReader(), memory).WithGangs(served).WithShelves(shelves)
 	p := &pass{
 		observe: observer,
 		memory:  memory,
@@ -121,7 +121,7 @@ func setupLeaderWorkerSet(mgr ctrl.Manager) error {
 
 // reign runs for as long as this replica leads. What came and went before that, none
 // of its looks has seen, however long it stood by.
-func reign(memory *observe.Memory, ended chan<- struct{}) manager.RunnableFunc {
+func reign(memory *lwscache.Memory, ended chan<- struct{}) manager.RunnableFunc {
 	return func(ctx context.Context) error {
 		memory.Awaken(time.Now())
 		<-ctx.Done()
@@ -157,7 +157,7 @@ func options(workers int) controller.Options {
 	}
 }
 
-func setupSets(mgr ctrl.Manager, p *pass, wake <-chan event.GenericEvent, served *observe.Served) error {
+func setupSets(mgr ctrl.Manager, p *pass, wake <-chan event.GenericEvent, served *lwscache.Served) error {
 	pace := newPace(p.now)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(LeaderWorkerSet).
@@ -174,7 +174,7 @@ func setupSets(mgr ctrl.Manager, p *pass, wake <-chan event.GenericEvent, served
 		Complete(&setReconciler{pass: p, pace: pace})
 }
 
-func setupGroups(mgr ctrl.Manager, p *pass, wake <-chan event.GenericEvent, served *observe.Served) error {
+func setupGroups(mgr ctrl.Manager, p *pass, wake <-chan event.GenericEvent, served *lwscache.Served) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("group").
 		WithOptions(options(groupWorkers)).

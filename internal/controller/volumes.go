@@ -7,7 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/observe"
+	"lockstep.dev/lockstep/internal/lwscache"
 )
 
 // groupOfVolume is the group of whose workers one has the claim. The claims of
@@ -23,7 +23,7 @@ func groupOfVolume(_ context.Context, object client.Object) []types.NamespacedNa
 }
 
 // setOfVolume is the set that waits for that very claim to leave.
-func setOfVolume(memory *observe.Memory) keysOf {
+func setOfVolume(memory *lwscache.Memory) keysOf {
 	return func(_ context.Context, object client.Object) []types.NamespacedName {
 		set := labelledSet(object)
 		if !memory.Watches(set, object.GetUID()) {

@@ -21,7 +21,7 @@ import (
 	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/internal/observe"
+	"lockstep.dev/lockstep/internal/lwscache"
 )
 
 // gather is how long updates are gathered before a set is looked at. Creations
@@ -84,7 +84,7 @@ func setsOf(_ context.Context, object client.Object) []types.NamespacedName {
 // to whatever its label says. A StatefulSet's own history bears that label, too, and
 // concerns nobody: as many come as a set has groups.
 func setOfRevision(_ context.Context, object client.Object) []types.NamespacedName {
-	if observe.OfStatefulSet(object) {
+	if lwscache.OfStatefulSet(object) {
 		return nil
 	}
 	labelled := labelledSet(object)
@@ -96,10 +96,10 @@ func setOfRevision(_ context.Context, object client.Object) []types.NamespacedNa
 }
 
 // groupsOfRevision are the groups of the set whose revision it is: one may wait for it.
-func groupsOfRevision(o *observe.Observer) keysOf {
+func groupsOfRevision(o *lwscache.Observer) keysOf {
 	groups := groupsOf(o, labelledSet)
 	return func(ctx context.Context, object client.Object) []types.NamespacedName {
-		if observe.OfStatefulSet(object) {
+		if lwscache.OfStatefulSet(object) {
 			return nil
 		}
 		return groups(ctx, object)
@@ -108,7 +108,7 @@ func groupsOfRevision(o *observe.Observer) keysOf {
 
 // setOfPod returns the sets that a pod's event concerns: its own for a leader,
 // and any that waits for that very pod to leave, be it by its label or its name.
-func setOfPod(memory *observe.Memory) keysOf {
+func setOfPod(memory *lwscache.Memory) keysOf {
 	return func(_ context.Context, object client.Object) []types.NamespacedName {
 		labelled := labelledSet(object)
 		parent, _ := identity.ParentAndOrdinal(object.GetName())
@@ -149,7 +149,7 @@ func byOwnName(_ context.Context, object client.Object) []types.NamespacedName {
 
 // groupsOf returns the groups of every leader that bears the name of the set in
 // question.
-func groupsOf(o *observe.Observer, set func(client.Object) types.NamespacedName) keysOf {
+func groupsOf(o *lwscache.Observer, set func(client.Object) types.NamespacedName) keysOf {
 	return func(ctx context.Context, object client.Object) []types.NamespacedName {
 		names, err := o.PodNames(ctx, set(object))
 		if err != nil {
@@ -166,7 +166,7 @@ func groupsOf(o *observe.Observer, set func(client.Object) types.NamespacedName)
 // groupsOfStatefulSet returns the group named like a StatefulSet and, for one
 // that may be a leader StatefulSet, those of its leaders: a leader may be seen
 // before the StatefulSet that makes it a member.
-func groupsOfStatefulSet(o *observe.Observer) keysOf {
+func groupsOfStatefulSet(o *lwscache.Observer) keysOf {
 	leaders := groupsOf(o, keyOf)
 	return func(ctx context.Context, object client.Object) []types.NamespacedName {
 		keys := byOwnName(ctx, object)

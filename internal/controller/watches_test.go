@@ -16,7 +16,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/internal/observe"
+	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/test/lwstest"
 )
 
@@ -53,7 +53,7 @@ func historyOf(sts, set string) client.Object {
 }
 
 func TestWhomAnEventConcerns(t *testing.T) {
-	memory := observe.NewMemory(time.Unix(0, 0))
+	memory := lwscache.NewMemory(time.Unix(0, 0))
 	pod := func(name, set string) client.Object { return &corev1.Pod{ObjectMeta: meta(name, set)} }
 	sts := func(name, set string) client.Object { return &appsv1.StatefulSet{ObjectMeta: meta(name, set)} }
 	tests := []struct {
@@ -86,14 +86,14 @@ func TestWhomAnEventConcerns(t *testing.T) {
 }
 
 // watched is an observer on a fake store.
-func watched(t *testing.T) (*lwstest.FakeStore, *observe.Observer, *observe.Memory) {
+func watched(t *testing.T) (*lwstest.FakeStore, *lwscache.Observer, *lwscache.Memory) {
 	t.Helper()
 	store := lwstest.NewStore()
-	if err := observe.Index(context.Background(), store); err != nil {
+	if err := lwscache.Index(context.Background(), store); err != nil {
 		t.Fatal(err)
 	}
-	memory := observe.NewMemory(store.Now)
-	return store, observe.New(store.Cached(), store.Live(), memory), memory
+	memory := lwscache.NewMemory(store.Now)
+	return store, lwscache.New(store.Cached(), store.Live(), memory), memory
 }
 
 func TestAGhostsDepartureWakesEverySetThatWaitsForIt(t *testing.T) {

@@ -53,9 +53,9 @@ var floors = map[string]floor{
 
 	"internal/pvc": f2,
 
-	"internal/observe": f3,
-	"internal/apply":   f3,
-	"internal/report":  f3,
+	"internal/lwscache": f3,
+	"internal/apply":    f3,
+	"internal/report":   f3,
 
 	"internal/controller": f4,
 
@@ -221,8 +221,8 @@ func TestTheTableNamesNothingThatIsGone(t *testing.T) {
 func TestFaultsAreFound(t *testing.T) {
 	for _, tt := range []struct{ importer, imported, says string }{
 		{"internal/lws", "internal/identity", ""},
-		{"internal/lws", "internal/observe", "internal/lws must not import internal/observe above it"},
-		{"internal/observe", "internal/apply", "internal/observe must not import internal/apply beside it"},
+		{"internal/lws", "internal/lwscache", "internal/lws must not import internal/lwscache above it"},
+		{"internal/lwscache", "internal/apply", "internal/lwscache must not import internal/apply beside it"},
 		{"internal/report", "internal/apply", ""},
 		{"internal/lws", "internal/version", "internal/lws must not import internal/version: it is about the world outside"},
 		{"internal/operator", "internal/version", ""},
@@ -396,11 +396,11 @@ func TestOnlyActWrites(t *testing.T) {
 
 func TestOnlyObserveLists(t *testing.T) {
 	found := calls(t, "List")
-	if len(found["internal/observe"]) == 0 {
-		t.Error("no list was found in internal/observe: the test has gone blind")
+	if len(found["internal/lwscache"]) == 0 {
+		t.Error("no list was found in internal/lwscache: the test has gone blind")
 	}
 	for name, where := range found {
-		if name != "internal/observe" && name != certificates && len(where) > 0 {
+		if name != "internal/lwscache" && name != certificates && len(where) > 0 {
 			t.Errorf("%s lists: %v", name, where)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/internal/observe"
+	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/test/lwstest"
 )
 
@@ -86,8 +86,8 @@ func newAnyWorld(t *rapid.T, m *met) *anyWorld {
 		w.everybody()
 	}
 	w.other.cached = w.Lagging()
-	w.other.memory = observe.NewMemory(w.Now)
-	w.other.observer = observe.New(w.other.cached, w.Live(), w.other.memory)
+	w.other.memory = lwscache.NewMemory(w.Now)
+	w.other.observer = lwscache.New(w.other.cached, w.Live(), w.other.memory)
 	return w
 }
 

@@ -17,7 +17,7 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/internal/observe"
+	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/test/lwstest"
 )
 
@@ -33,13 +33,13 @@ type cluster struct {
 	*lwstest.FakeControllers
 	t        fatal
 	cached   *lwstest.FakeReader
-	memory   *observe.Memory
-	observer *observe.Observer
+	memory   *lwscache.Memory
+	observer *lwscache.Observer
 }
 
 func newCluster(t fatal) *cluster {
 	store := lwstest.NewStore()
-	if err := observe.Index(context.Background(), store); err != nil {
+	if err := lwscache.Index(context.Background(), store); err != nil {
 		t.Fatalf("index: %v", err)
 	}
 	c := &cluster{FakeControllers: lwstest.Control(store), t: t, cached: store.Cached()}
@@ -49,8 +49,8 @@ func newCluster(t fatal) *cluster {
 
 // awake starts the operator anew: it remembers nothing.
 func (c *cluster) awake() {
-	c.memory = observe.NewMemory(c.Now)
-	c.observer = observe.New(c.cached, c.Live(), c.memory)
+	c.memory = lwscache.NewMemory(c.Now)
+	c.observer = lwscache.New(c.cached, c.Live(), c.memory)
 }
 
 func (c *cluster) pass(d time.Duration) { c.Now = c.Now.Add(d) }

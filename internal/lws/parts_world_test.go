@@ -21,7 +21,7 @@ import (
 	"lockstep.dev/lockstep/internal/apply"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/internal/observe"
+	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/test/lwstest"
 )
 
@@ -192,7 +192,7 @@ func (w *partsWorld) cut(plan lws.Plan) {
 	}
 	if w.after != killed {
 		w.lags = 2
-		w.observer = observe.New(before, w.Live(), w.memory)
+		w.observer = lwscache.New(before, w.Live(), w.memory)
 	}
 }
 
@@ -248,7 +248,7 @@ func (w *partsWorld) turn(passes time.Duration) {
 		w.lookAtGroup(name)
 	}
 	if w.lags--; w.lags == 0 {
-		w.observer = observe.New(w.cached, w.Live(), w.memory)
+		w.observer = lwscache.New(w.cached, w.Live(), w.memory)
 	}
 	w.others()
 	w.pass(passes)

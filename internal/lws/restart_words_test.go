@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/internal/observe"
+	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/test/lwstest"
 )
 
@@ -180,7 +180,7 @@ func TestOrphanedWorkersDoNotEndWithTheirLeader(t *testing.T) {
 // A process that stands by hears of all leaders that end, and of none that is looked at.
 func TestWhatWasHeardOfLongAgoIsNotCountedAgain(t *testing.T) {
 	c := running(t, 2, 2, onRestart)
-	standby := observe.NewMemory(c.Now)
+	standby := lwscache.NewMemory(c.Now)
 	failed := lwstest.Edit(c.FakeStore, "w-1", func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed })
 	standby.Over(failed, c.Now)
 	c.recreated("w-0", "w-1")
@@ -194,7 +194,7 @@ func TestWhatWasHeardOfLongAgoIsNotCountedAgain(t *testing.T) {
 	c.pass(time.Hour)
 	c.awake()
 	c.memory = standby
-	c.observer = observe.New(c.cached, c.Live(), c.memory)
+	c.observer = lwscache.New(c.cached, c.Live(), c.memory)
 	c.recreated("w-0", "w-1")
 	if diff := cmp.Diff(before, c.status().Restarts); diff != "" {
 		t.Errorf("once another process acts (-before +after)\n%s", diff)

@@ -16,7 +16,7 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/internal/observe"
+	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/test/lwstest"
 )
 
@@ -51,8 +51,8 @@ var otherPolicy = map[lwsv1.RestartPolicyType]lwsv1.RestartPolicyType{
 // operator is what one process knows.
 type operator struct {
 	cached   *lwstest.FakeReader
-	memory   *observe.Memory
-	observer *observe.Observer
+	memory   *lwscache.Memory
+	observer *lwscache.Observer
 }
 
 // swap has the other operator act from now on.
@@ -75,8 +75,8 @@ func newFailingWorld(t *rapid.T, m *met) *failingWorld {
 	w.cached, w.former = w.Lagging(), w.Lagging()
 	w.restart()
 	w.other.cached = w.Lagging()
-	w.other.memory = observe.NewMemory(w.Now)
-	w.other.observer = observe.New(w.other.cached, w.Live(), w.other.memory)
+	w.other.memory = lwscache.NewMemory(w.Now)
+	w.other.observer = lwscache.New(w.other.cached, w.Live(), w.other.memory)
 	w.spare()
 	return w
 }
@@ -322,7 +322,7 @@ func (w *failingWorld) everybody() {
 }
 
 func (w *failingWorld) checkAnswered() {
-	truth, err := observe.New(w.Cached(), w.Live(), observe.NewMemory(w.Now)).Set(ctx, key("w"), w.Now)
+	truth, err := lwscache.New(w.Cached(), w.Live(), lwscache.NewMemory(w.Now)).Set(ctx, key("w"), w.Now)
 	if err != nil {
 		w.t.Fatalf("%v", err)
 	}

@@ -16,7 +16,7 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/internal/observe"
+	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/test/lwstest"
 )
 
@@ -101,7 +101,7 @@ func (w *rollingWorld) image() string {
 
 // truth is the set as it is, without any lag.
 func (w *rollingWorld) truth() lws.SetSnapshot {
-	world, err := observe.New(w.Cached(), w.Live(), observe.NewMemory(w.Now)).Set(ctx, key("w"), w.Now)
+	world, err := lwscache.New(w.Cached(), w.Live(), lwscache.NewMemory(w.Now)).Set(ctx, key("w"), w.Now)
 	if err != nil {
 		w.t.Fatalf("%v", err)
 	}

@@ -13,7 +13,7 @@ import (
 
 	"lockstep.dev/lockstep/internal/controller"
 	"lockstep.dev/lockstep/internal/controller/pvchold"
-	"lockstep.dev/lockstep/internal/observe"
+	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/report"
 )
 
@@ -23,10 +23,10 @@ func (p *protection) setupHolds() error {
 	if err != nil {
 		return fmt.Errorf("watch workloads: %w", err)
 	}
-	if err := observe.IndexHolds(context.Background(), p.caches); err != nil {
+	if err := lwscache.IndexHolds(context.Background(), p.caches); err != nil {
 		return err
 	}
-	holds := observe.NewHolds(p.caches, p.claims, p.pods, desired, p.settings.Settings, p.settings.Grace)
+	holds := lwscache.NewHolds(p.caches, p.claims, p.pods, desired, p.settings.Settings, p.settings.Grace)
 	for _, collector := range append(report.HoldMetrics(), report.UnreadKinds(holds.UnreadKinds)) {
 		_ = metrics.Registry.Register(collector) // registered already by an earlier setup in this process
 	}
@@ -47,7 +47,7 @@ func (p *protection) setupHolds() error {
 }
 
 // desired keeps what workloads want.
-func (p *protection) desired() (*observe.Desired, error) {
+func (p *protection) desired() (*lwscache.Desired, error) {
 	config := rest.CopyConfig(p.mgr.GetConfig())
 	foreign, err := dynamic.NewForConfigAndClient(config, p.mgr.GetHTTPClient())
 	if err != nil {
@@ -58,5 +58,5 @@ func (p *protection) desired() (*observe.Desired, error) {
 	if err != nil {
 		return nil, err
 	}
-	return observe.NewDesired(client, foreign, p.settings.Kinds)
+	return lwscache.NewDesired(client, foreign, p.settings.Kinds)
 }

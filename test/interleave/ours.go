@@ -16,7 +16,7 @@ import (
 	"lockstep.dev/lockstep/internal/apply"
 	"lockstep.dev/lockstep/internal/controller/podgate"
 	"lockstep.dev/lockstep/internal/controller/pvcfinalizer"
-	"lockstep.dev/lockstep/internal/observe"
+	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
@@ -44,19 +44,21 @@ func (w *world) startOurs() {
 		o.name = "the other of ours"
 	}
 	api := &apiServer{world: w, from: o.name, by: oursArrives}
-	pods, claims, actor := observe.NewPods(), observe.NewClaims(o.caches, api), apply.New(api, api)
+	pods, claims, actor := lwscache.NewPods(), lwscache.NewClaims(o.caches, api), apply.New(api, api)
 	settings := pvc.Settings{Mode: pvc.Barrier, Alone: !w.rules.builtIn}
 	controller := pvcfinalizer.New(pvcfinalizer.Options{
 		Settings: settings, Caches: o.caches, Claims: claims, Pods: pods,
-		Looker: func(told func(observe.Reading)) *observe.Looker { return observe.NewLooker(pods, api, time.Now, told) },
-		Actor:  actor, Recorder: silent{}, Clock: clock.RealClock{}, Log: logr.Discard(),
+		Looker: func(told func(lwscache.Reading)) *lwscache.Looker {
+			return lwscache.NewLooker(pods, api, time.Now, told)
+		},
+		Actor: actor, Recorder: silent{}, Clock: clock.RealClock{}, Log: logr.Discard(),
 	})
 	w.operators = append(w.operators, o)
 	go pods.Run(ctx, podClient{o.watch})
 	go func() { _ = controller.Start(ctx) }()
 	if w.rules.start == gated {
 		o.lift(ctx, podgate.New(podgate.Options{
-			Settings: settings, Gated: observe.GatedIn(gatedPods{pods: o.gates}), Claims: claims, Actor: actor, Narrator: controller.Narrator(),
+			Settings: settings, Gated: lwscache.GatedIn(gatedPods{pods: o.gates}), Claims: claims, Actor: actor, Narrator: controller.Narrator(),
 		}))
 	}
 }

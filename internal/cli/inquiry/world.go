@@ -21,7 +21,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
-	"lockstep.dev/lockstep/internal/observe"
+	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
@@ -129,7 +129,7 @@ func leaderWorkerSets() client.ObjectList {
 func sources() []source {
 	var builtIn schema.GroupVersion
 	return []source{
-		{"leaderworkersets", leaderWorkerSets(), func(set client.Object) (pvc.Want, error) { return observe.OfLeaderWorkerSet(set) }, lwsv1.GroupVersion},
+		{"leaderworkersets", leaderWorkerSets(), func(set client.Object) (pvc.Want, error) { return lwscache.OfLeaderWorkerSet(set) }, lwsv1.GroupVersion},
 		{"statefulsets", &appsv1.StatefulSetList{}, of(pvc.OfStatefulSet), builtIn},
 		{"deployments", &appsv1.DeploymentList{}, of(pvc.OfDeployment), builtIn},
 		{"replicasets", &appsv1.ReplicaSetList{}, of(pvc.OfReplicaSet), builtIn},

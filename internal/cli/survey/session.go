@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/observe"
+	"lockstep.dev/lockstep/internal/lwscache"
 )
 
 // patience is how long the first look may take when nothing else is said.
@@ -92,7 +92,7 @@ func Scheme() *runtime.Scheme {
 }
 
 func (s *Session) cache(config *rest.Config, namespace string, fail context.CancelCauseFunc) (cache.Cache, error) {
-	options := observe.CacheOptions()
+	options := lwscache.CacheOptions()
 	options.Scheme = Scheme()
 	options.DefaultNamespaces = map[string]cache.Config{namespace: {}}
 	options.DefaultWatchErrorHandler = func(_ context.Context, _ *toolscache.Reflector, err error) {
@@ -107,10 +107,10 @@ func (s *Session) cache(config *rest.Config, namespace string, fail context.Canc
 
 // follow asks for everything a survey reads, and to be told when it changes.
 func (s *Session) follow(held cache.Cache) error {
-	if err := observe.Index(s.ctx, held); err != nil {
+	if err := lwscache.Index(s.ctx, held); err != nil {
 		return err
 	}
-	for object := range observe.CacheOptions().ByObject {
+	for object := range lwscache.CacheOptions().ByObject {
 		informer, err := held.GetInformer(s.ctx, object, cache.BlockUntilSynced(false))
 		if err != nil {
 			return err

@@ -14,7 +14,7 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/internal/observe"
+	"lockstep.dev/lockstep/internal/lwscache"
 )
 
 // Survey is one look at a set and at those of its groups of which anything
@@ -70,8 +70,8 @@ func (s *Surveyor) As(ctx context.Context, set *lwsv1.LeaderWorkerSet, now time.
 // survey looks, and looks again once it knows what stands unseen under the names
 // that it would create: the operator learns that from the refusal.
 func (s *Surveyor) survey(ctx context.Context, cached client.Reader, key types.NamespacedName, now time.Time) (Survey, error) {
-	memory := observe.NewMemory(time.Time{})
-	observer := observe.New(cached, s.live, memory)
+	memory := lwscache.NewMemory(time.Time{})
+	observer := lwscache.New(cached, s.live, memory)
 	found, err := look(ctx, observer, memory, cached, key, now)
 	if err != nil {
 		return found, err
@@ -90,7 +90,7 @@ func (s *Surveyor) survey(ctx context.Context, cached client.Reader, key types.N
 
 // look looks at a set and its groups, and again at the set if its groups have
 // found what it is to answer.
-func look(ctx context.Context, observer *observe.Observer, memory *observe.Memory, cached client.Reader, key types.NamespacedName, now time.Time) (Survey, error) {
+func look(ctx context.Context, observer *lwscache.Observer, memory *lwscache.Memory, cached client.Reader, key types.NamespacedName, now time.Time) (Survey, error) {
 	s, err := lookAtSet(ctx, observer, key, now)
 	if err != nil {
 		return s, err
@@ -110,7 +110,7 @@ func look(ctx context.Context, observer *observe.Observer, memory *observe.Memor
 	return again, err
 }
 
-func lookAtSet(ctx context.Context, observer *observe.Observer, key types.NamespacedName, now time.Time) (s Survey, err error) {
+func lookAtSet(ctx context.Context, observer *lwscache.Observer, key types.NamespacedName, now time.Time) (s Survey, err error) {
 	if s.Set, err = observer.Set(ctx, key, now); err != nil {
 		return s, err
 	}
@@ -119,7 +119,7 @@ func lookAtSet(ctx context.Context, observer *observe.Observer, key types.Namesp
 	return s, nil
 }
 
-func (s *Survey) lookAtGroups(ctx context.Context, observer *observe.Observer, cached client.Reader, key types.NamespacedName, now time.Time) error {
+func (s *Survey) lookAtGroups(ctx context.Context, observer *lwscache.Observer, cached client.Reader, key types.NamespacedName, now time.Time) error {
 	indices, err := indices(ctx, cached, s.Set)
 	if err != nil {
 		return err

@@ -17,7 +17,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/cli/survey"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/internal/observe"
+	"lockstep.dev/lockstep/internal/lwscache"
 )
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -42,7 +42,7 @@ func surveyorOf(t *testing.T, cached []client.Object, live ...client.Object) *su
 func clientOf(t *testing.T, objects []client.Object) client.Client {
 	t.Helper()
 	builder := fake.NewClientBuilder().WithScheme(survey.Scheme())
-	if err := observe.Index(t.Context(), indexer{builder}); err != nil {
+	if err := lwscache.Index(t.Context(), indexer{builder}); err != nil {
 		t.Fatal(err)
 	}
 	builder.WithIndex(&corev1.Event{}, "reason", func(object client.Object) []string { return []string{object.(*corev1.Event).Reason} })

@@ -11,7 +11,7 @@ import (
 
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/apply"
-	"lockstep.dev/lockstep/internal/observe"
+	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/internal/report"
 )
@@ -27,8 +27,8 @@ const (
 // Reconciler lifts gates.
 type Reconciler struct {
 	settings pvc.Settings
-	gated    *observe.Gated
-	claims   *observe.Claims
+	gated    *lwscache.Gated
+	claims   *lwscache.Claims
 	act      *apply.Actor
 	narrate  *report.Protection
 }

@@ -13,7 +13,7 @@ import (
 
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/apply"
-	"lockstep.dev/lockstep/internal/observe"
+	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/internal/report"
 )
@@ -22,7 +22,7 @@ type ctrlReconciler = reconcile.Reconciler
 
 // pass carries out verdicts. Both reconcilers go through it.
 type pass struct {
-	observe *observe.Holds
+	observe *lwscache.Holds
 	act     *apply.Actor
 	narrate *report.Holds
 	ttl     time.Duration
@@ -151,7 +151,7 @@ func (p *pass) left(claim *corev1.PersistentVolumeClaim) {
 	}
 	namespace, err := p.observe.Namespace(context.Background(), claim.Namespace)
 	if err != nil {
-		namespace = observe.NewNamespace("") // it is told on the claim alone
+		namespace = lwscache.NewNamespace("") // it is told on the claim alone
 	}
 	p.narrate.Left(claim, namespace, told)
 }

@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"lockstep.dev/lockstep/internal/apply"
-	"lockstep.dev/lockstep/internal/observe"
+	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/internal/report"
 )
@@ -38,7 +38,7 @@ type lagging struct {
 	// looks counts live readings of pods.
 	looks int
 	// pods are those in memory: none, unless it is filled.
-	pods  *observe.Pods
+	pods  *lwscache.Pods
 	clock time.Time
 }
 
@@ -47,7 +47,7 @@ func newLagging(t *testing.T) *lagging {
 }
 
 // desiredFrom reads workloads there.
-func desiredFrom(t *testing.T, host string) *observe.Desired {
+func desiredFrom(t *testing.T, host string) *lwscache.Desired {
 	t.Helper()
 	kube, err := kubernetes.NewForConfig(&rest.Config{Host: host})
 	if err != nil {
@@ -57,15 +57,15 @@ func desiredFrom(t *testing.T, host string) *observe.Desired {
 	if err != nil {
 		t.Fatal(err)
 	}
-	desired, err := observe.NewDesired(kube, foreign, nil)
+	desired, err := lwscache.NewDesired(kube, foreign, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return desired
 }
 
-func newLaggingFrom(t *testing.T, desired *observe.Desired) *lagging {
-	l := &lagging{T: t, pods: observe.NewPods(), clock: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)}
+func newLaggingFrom(t *testing.T, desired *lwscache.Desired) *lagging {
+	l := &lagging{T: t, pods: lwscache.NewPods(), clock: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)}
 	l.cached = fake.NewClientBuilder().WithScheme(scheme.Scheme).Build()
 	l.live = fake.NewClientBuilder().WithScheme(scheme.Scheme).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
@@ -84,9 +84,9 @@ func newLaggingFrom(t *testing.T, desired *observe.Desired) *lagging {
 			return c.List(ctx, list, options...)
 		},
 	}).Build()
-	claims := observe.NewClaims(l.cached, l.live)
+	claims := lwscache.NewClaims(l.cached, l.live)
 	l.claimReconciler = &claimReconciler{&pass{
-		observe: observe.NewHolds(nil, claims, l.pods, desired, pvc.Settings{Mode: pvc.Barrier}, time.Minute),
+		observe: lwscache.NewHolds(nil, claims, l.pods, desired, pvc.Settings{Mode: pvc.Barrier}, time.Minute),
 		act:     apply.New(l.live, l.live), narrate: report.NewHolds(report.New(events.NewFakeRecorder(100))), ttl: time.Hour,
 		now: func() time.Time { return l.clock },
 	}}

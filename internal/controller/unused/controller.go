@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"lockstep.dev/lockstep/internal/apply"
-	"lockstep.dev/lockstep/internal/observe"
+	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/internal/report"
 )
@@ -34,8 +34,8 @@ type Options struct {
 	Settings pvc.Settings
 	// Caches are those of observe.ProtectionCaches, which somebody else starts.
 	Caches   cache.Cache
-	Claims   *observe.Claims
-	Pods     *observe.Pods
+	Claims   *lwscache.Claims
+	Pods     *lwscache.Pods
 	Actor    *apply.Actor
 	Narrator *report.Protection
 	Now      func() time.Time
@@ -44,8 +44,8 @@ type Options struct {
 // Reconciler has one claim say whether it is unused.
 type Reconciler struct {
 	settings pvc.Settings
-	claims   *observe.Claims
-	pods     *observe.Pods
+	claims   *lwscache.Claims
+	pods     *lwscache.Pods
 	act      *apply.Actor
 	narrate  *report.Protection
 	now      func() time.Time

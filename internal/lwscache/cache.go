@@ -1,0 +1,147 @@
+package lwscache
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
+)
+
+// indexClaim finds objects by the name they derive theirs from ("name:…"), whoever
+// they belong to; revisions and claims also by the UID of their controller ("uid:…"),
+// and workers by the name that their group derives its own from ("under:…").
+const indexClaim = "lockstep.claim"
+
+// ownPrefix begins every key of the LeaderWorkerSet API.
+const ownPrefix = "leaderworkerset.sigs.k8s.io/"
+
+// CacheOptions limits the caches to what bears a set's label, and drops what no
+// decision reads. Objects are handed out without being copied: readers must
+// never change them.
+func CacheOptions() cache.Options {
+	shared := true
+	ours := cache.ByObject{Label: labelled(), UnsafeDisableDeepCopy: &shared}
+	pods, services, revisions, statefulSets, volumes := ours, ours, ours, ours, ours
+	pods.Transform = trimPod
+	statefulSets.Transform = trimStatefulSet
+	volumes.Transform = trimVolume
+	services.Transform = cache.TransformStripManagedFields()
+	revisions.Transform = cache.TransformStripManagedFields()
+	return cache.Options{ByObject: map[client.Object]cache.ByObject{
+		&lwsv1.LeaderWorkerSet{}:     {UnsafeDisableDeepCopy: &shared, Transform: cache.TransformStripManagedFields()},
+		&appsv1.StatefulSet{}:        statefulSets,
+		&appsv1.ControllerRevision{}: revisions,
+		&corev1.Service{}:            services,
+		&corev1.Pod{}:                pods,
+		lws.NewVolume("", ""):        volumes,
+	}}
+}
+
+// labelled selects what bears a set's label.
+func labelled() labels.Selector {
+	named, err := labels.NewRequirement(lwsv1.SetNameLabelKey, selection.Exists, nil)
+	if err != nil {
+		panic(err) // a constant key is always a valid one
+	}
+	return labels.NewSelector().Add(*named)
+}
+
+// trimVolume leaves of a claim what it is called, whom it belongs to and whether it
+// is on its way out.
+func trimVolume(object any) (any, error) {
+	if volume, ok := object.(*lws.Volume); ok {
+		volume.ManagedFields, volume.Annotations = nil, nil
+	}
+	return object, nil
+}
+
+// Index adds the indexes that an Observer reads by, where it has no shelves. It must
+// run before the cache starts.
+func Index(ctx context.Context, indexer client.FieldIndexer) error {
+	if err := IndexBesideShelves(ctx, indexer); err != nil {
+		return err
+	}
+	return index(ctx, indexer, &corev1.Pod{}, &appsv1.StatefulSet{})
+}
+
+// IndexBesideShelves adds those of them that shelves do not make up for.
+func IndexBesideShelves(ctx context.Context, indexer client.FieldIndexer) error {
+	return index(ctx, indexer, &appsv1.ControllerRevision{}, lws.NewVolume("", ""))
+}
+
+func index(ctx context.Context, indexer client.FieldIndexer, objects ...client.Object) error {
+	for _, object := range objects {
+		if err := indexer.IndexField(ctx, object, indexClaim, claimKeys); err != nil {
+			return fmt.Errorf("index %T: %w", object, err)
+		}
+	}
+	return nil
+}
+
+func claimKeys(object client.Object) []string {
+	var keys []string
+	switch object.(type) {
+	case *corev1.PersistentVolumeClaim, *lws.Volume:
+		keys = append(ownerKeys(object), byName(volumeParent(object.GetLabels())))
+	case *corev1.Pod:
+		// "w-007" bears no name of ours, though it ends in a number.
+		keys = append(keys, namesAbove(object.GetName())...)
+	case *appsv1.StatefulSet:
+		if parent, ok := above(object.GetName()); ok {
+			keys = append(keys, byName(parent))
+		}
+	case *appsv1.ControllerRevision:
+		keys = append(ownerKeys(object), byName(object.GetLabels()[lwsv1.SetNameLabelKey]))
+	}
+	return keys
+}
+
+func ownerKeys(object client.Object) []string {
+	if owner := metav1.GetControllerOfNoCopy(object); owner != nil {
+		return []string{byUID(string(owner.UID))}
+	}
+	return nil
+}
+
+// volumeParent is the StatefulSet whose pods' claims bear such labels: those that it
+// selects its pods by.
+func volumeParent(labels map[string]string) string {
+	set, group := labels[lwsv1.SetNameLabelKey], labels[lwsv1.GroupIndexLabelKey]
+	if group == "" {
+		return set
+	}
+	return set + "-" + group
+}
+
+// namesAbove are the keys of a pod by the name that its own is derived from, and by
+// the one that this may be derived from in turn.
+func namesAbove(name string) []string {
+	parent, ok := above(name)
+	if !ok {
+		return nil
+	}
+	if set, ok := above(parent); ok {
+		return []string{byName(parent), underName(set)}
+	}
+	return []string{byName(parent)}
+}
+
+// above is the name that another is derived from, by a number as we would write it.
+func above(name string) (string, bool) {
+	parent, ordinal := identity.ParentAndOrdinal(name)
+	return parent, ordinal != identity.NoOrdinal && name == identity.LeaderName(parent, ordinal)
+}
+
+func byUID(uid string) string      { return "uid:" + uid }
+func byName(name string) string    { return "name:" + name }
+func underName(name string) string { return "under:" + name }

@@ -1,0 +1,192 @@
+package lwscache
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/gang"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
+)
+
+// GangObjects holds in memory what gang schedulers know groups by.
+type GangObjects interface {
+	// Get returns the object under a name, or nil when there is none. missing says
+	// why the scheduler's objects cannot be read at all, or is empty.
+	Get(ctx context.Context, s gang.Scheduler, key types.NamespacedName) (object *unstructured.Unstructured, missing string, err error)
+}
+
+// WithGangs has the observer read what gang schedulers know groups by from
+// memory. Without, every look asks the API server. It returns the observer.
+func (o *Observer) WithGangs(gangs GangObjects) *Observer {
+	o.gangs = gangs
+	return o
+}
+
+// fillGang reads what bears the name of the object that the gang scheduler of the
+// leader knows the group by. A group without one costs nothing.
+func (o *Observer) fillGang(ctx context.Context, j *judge, g *lws.Group) error {
+	if g.Leader == nil {
+		return nil
+	}
+	scheduler := gang.Of(g.Leader)
+	if scheduler == nil {
+		return nil
+	}
+	found, missing, err := o.gangObject(ctx, scheduler, types.NamespacedName{Namespace: g.Leader.Namespace, Name: gang.NameOf(g.Leader)})
+	if apierrors.IsForbidden(err) && o.wide {
+		return nil // a set is more than its gangs
+	}
+	if err != nil || found == nil {
+		g.GangMissing = missing
+		return err
+	}
+	return j.sortGang(ctx, g, found)
+}
+
+func (j *judge) sortGang(ctx context.Context, g *lws.Group, found *unstructured.Unstructured) error {
+	claimant := leaderUID(g)
+	objects := []*unstructured.Unstructured{found}
+	if err := learn(ctx, j, objects, claimant); err != nil {
+		return err
+	}
+	g.Gang = claim(j.lives, objects, claimant, func(object *unstructured.Unstructured) bool { return lws.IsGang(object, g.Leader) })
+	return nil
+}
+
+// gangObject is find for a kind that need not be served.
+func (o *Observer) gangObject(ctx context.Context, s gang.Scheduler, key types.NamespacedName) (*unstructured.Unstructured, string, error) {
+	if o.gangs == nil {
+		return o.gangLive(ctx, s, key)
+	}
+	found, missing, err := o.gangs.Get(ctx, s, key)
+	if err != nil || found != nil || missing != "" {
+		return found, missing, err
+	}
+	hidden, ok, err := o.lookAgain(ctx, name{kind: identity.Kind(s.Kind().Kind), namespace: key.Namespace, name: key.Name})
+	if err != nil || !ok {
+		return nil, "", err
+	}
+	found, _ = hidden.(*unstructured.Unstructured)
+	return found, "", nil
+}
+
+// gangLive asks the API server itself.
+func (o *Observer) gangLive(ctx context.Context, s gang.Scheduler, key types.NamespacedName) (*unstructured.Unstructured, string, error) {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(s.Kind())
+	err := o.live.Get(ctx, key, object)
+	switch why := whyMissing(s, err); {
+	case err == nil:
+		return object, "", nil
+	case o.gangs == nil && apierrors.IsForbidden(err):
+		return nil, "", err // what this reader may not see says nothing of the operator
+	case why != "":
+		return nil, why, nil
+	case apierrors.IsNotFound(err):
+		return nil, "", nil
+	}
+	return nil, "", fmt.Errorf("read %s %q: %w", s.Kind().Kind, key, err)
+}
+
+// confirmGang looks live for an object that is thought not to be there, before one
+// is made: what was made a moment ago may not be in memory yet, and what bears
+// none of our labels never is. The set's own look finds the latter by its name.
+func (o *Observer) confirmGang(ctx context.Context, j *judge, g *lws.Group) error {
+	if g.Leader == nil || o.gangs == nil || g.GangMissing != "" || !g.Gang.Empty() {
+		return nil
+	}
+	scheduler := gang.Of(g.Leader)
+	if scheduler == nil {
+		return nil
+	}
+	found, missing, err := o.gangLive(ctx, scheduler, types.NamespacedName{Namespace: g.Leader.Namespace, Name: gang.NameOf(g.Leader)})
+	if err != nil || found == nil {
+		g.GangMissing = missing
+		return err
+	}
+	if !lws.BearsName(found, g.Leader.Labels[lwsv1.SetNameLabelKey]) {
+		o.memory.hide(name{kind: identity.KindPodGroup, namespace: found.GetNamespace(), name: found.GetName()}, found, o.now)
+	}
+	return j.sortGang(ctx, g, found)
+}
+
+// fillNewGang reads what is needed to make the group's object or to tell whether
+// it says what it should.
+func (o *Observer) fillNewGang(ctx context.Context, j *judge, w *lws.GroupSnapshot) error {
+	if err := o.confirmGang(ctx, j, &w.Group); err != nil {
+		return err
+	}
+	if w.Leader == nil || gang.Of(w.Leader) == nil {
+		return nil
+	}
+	return o.knowRevisions(ctx, j, w, w.Leader.Labels[lwsv1.RevisionKey])
+}
+
+// foreign is an object of a foreign kind with nothing but its metadata.
+func foreign(kind identity.Kind, meta metav1.ObjectMeta) *unstructured.Unstructured {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&metav1.PartialObjectMetadata{ObjectMeta: meta})
+	if err != nil {
+		fields = map[string]any{} // metadata always converts
+	}
+	object := &unstructured.Unstructured{Object: fields}
+	object.SetAPIVersion(apiVersions[kind])
+	object.SetKind(string(kind))
+	return object
+}
+
+// gangMissing says why the scheduler that a set or any of its groups is handed to
+// is not there.
+func (o *Observer) gangMissing(ctx context.Context, set *lwsv1.LeaderWorkerSet, groups []lws.Group) (string, error) {
+	for i := range groups {
+		if groups[i].GangMissing != "" {
+			return groups[i].GangMissing, nil
+		}
+	}
+	wanted := gang.Wanted(set, nil)
+	if wanted == nil {
+		return "", nil
+	}
+	_, missing, err := o.gangObject(ctx, wanted, types.NamespacedName{Namespace: set.Namespace, Name: set.Name})
+	if apierrors.IsForbidden(err) {
+		return "", nil
+	}
+	return missing, err
+}
+
+// whyMissing says why a scheduler's objects cannot be read, or "" when the error
+// says nothing of the kind.
+func whyMissing(s gang.Scheduler, err error) string {
+	resource := s.Resource().GroupResource().String()
+	switch {
+	case apierrors.IsForbidden(err):
+		return fmt.Sprintf("%s of %s cannot be read: permission is missing; groups of this set are not placed as gangs", resource, s.Name())
+	case unserved(err):
+		return fmt.Sprintf("the API server does not serve %s: install %s, or take it away from this set; groups are not placed as gangs", resource, s.Name())
+	}
+	return ""
+}
+
+// unserved tells whether the API server knows nothing of a kind. A single object
+// that is not there is another matter: only then the answer says so itself.
+func unserved(err error) bool {
+	return meta.IsNoMatchError(err) || apierrors.IsMethodNotSupported(err) ||
+		(apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse))
+}
+
+// hide remembers an object that the cache does not show.
+func (m *Memory) hide(n name, object client.Object, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.hidden[n] = hidden{object: object, seen: now}
+}

@@ -1,0 +1,170 @@
+package lwscache_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/gang"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lwscache"
+	"lockstep.dev/lockstep/test/lwstest"
+)
+
+// known is what a memory of gang objects shows: nothing, or why.
+type known struct{ missing string }
+
+func (k known) Get(context.Context, gang.Scheduler, types.NamespacedName) (*unstructured.Unstructured, string, error) {
+	return nil, k.missing, nil
+}
+
+// aGang is a set whose leader 0 was handed to Volcano, and the name of its PodGroup.
+func aGang(t *testing.T) (*eyes, string) {
+	t.Helper()
+	e, _, _ := chained(t)
+	leader := lwstest.Edit(e.FakeStore, "w-0", func(pod *corev1.Pod) {
+		pod.Labels[lwsv1.GroupIndexLabelKey], pod.Labels[lwsv1.RevisionKey] = "0", "r"
+		gang.Volcano{}.Tie(pod, "w-0-r")
+	})
+	return e, gang.NameOf(leader)
+}
+
+func (e *eyes) group(name string) lws.GroupSnapshot {
+	e.t.Helper()
+	w, err := e.observer.Group(context.Background(), key(name), e.Now)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return w
+}
+
+func podGroup(name string, labels map[string]string) *unstructured.Unstructured {
+	object := gang.Volcano{}.Object(gang.Group{Namespace: lwstest.Namespace, Name: name, Labels: labels})
+	object.SetUID("pg")
+	return object
+}
+
+func TestAPodGroupThatIsNotInMemoryIsLookedForOnceMore(t *testing.T) {
+	e, name := aGang(t)
+	e.observer.WithGangs(known{})
+	ours := podGroup(name, map[string]string{lwsv1.SetNameLabelKey: "w"})
+	leader := lwstest.Find[*corev1.Pod](e.FakeStore, "w-0")
+	lwstest.OwnedBy(ours, "v1", identity.RefOf(identity.KindPod, leader))
+	lwstest.Add(e.FakeStore, ours)
+	if got := e.group("w-0"); len(got.Gang.Members) != 1 {
+		t.Errorf("what was made a moment ago is not seen: %+v", got.Gang)
+	}
+}
+
+func TestAPodGroupWithoutOurLabelsIsRememberedForTheSet(t *testing.T) {
+	e, name := aGang(t)
+	e.observer.WithGangs(known{})
+	lwstest.Add(e.FakeStore, podGroup(name, nil))
+	if got := e.group("w-0"); len(got.Gang.Squatters) != 1 {
+		t.Errorf("got %+v", got.Gang)
+	}
+	if got := e.set("w").Groups[0].Gang; len(got.Squatters) != 1 {
+		t.Errorf("the set does not see it: %+v", got)
+	}
+}
+
+func TestAGroupThatIsNoGangAsksForNothing(t *testing.T) {
+	e, _, _ := chained(t)
+	e.observer.WithGangs(known{missing: "not there"})
+	if got := e.group("w-0"); got.GangMissing != "" || e.set("w").GangMissing != "" {
+		t.Errorf("got %q", got.GangMissing)
+	}
+}
+
+func TestASetThatAsksForAGangSchedulerHearsThatItIsMissing(t *testing.T) {
+	e, _, _ := chained(t)
+	e.observer.WithGangs(known{missing: "not there"})
+	lwstest.Edit(e.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { lwstest.Annotation(lwsv1.GangSchedulerAnnotationKey, "volcano")(set) })
+	if got := e.set("w").GangMissing; got != "not there" {
+		t.Errorf("before it has a gang: got %q", got)
+	}
+}
+
+func TestWhyAGangSchedulerIsMissing(t *testing.T) {
+	resource := gang.Volcano{}.Resource()
+	unserved := apierrors.NewGenericServerResponse(404, "GET", resource.GroupResource(), "w", "404 page not found", 0, true)
+	forbidden := apierrors.NewForbidden(resource.GroupResource(), "w", errors.New("no"))
+	tests := []struct {
+		name   string
+		memory lwscache.GangObjects
+		err    error
+		want   string
+		fails  bool
+	}{
+		{"a kind that nobody serves", known{}, &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "PodGroup"}}, "the API server does not serve podgroups.scheduling.volcano.sh", false},
+		{"a kind that is no longer served", known{}, unserved, "the API server does not serve podgroups.scheduling.volcano.sh", false},
+		{"a kind on its way out", known{}, apierrors.NewMethodNotSupported(resource.GroupResource(), "get"), "the API server does not serve", false},
+		{"a kind that the operator may not read", known{}, forbidden, "permission is missing", false},
+		{"a kind that the asker may not read", nil, forbidden, "", true},
+		{"an object that is not there", known{}, apierrors.NewNotFound(resource.GroupResource(), "w"), "", false},
+		{"an API server that does not answer", known{}, errors.New("no answer"), "", true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			e, _ := aGang(t)
+			if tt.memory != nil {
+				e.observer.WithGangs(tt.memory)
+			}
+			e.live.Fail = func(n lwstest.Name) error {
+				if n.Kind == identity.KindPodGroup {
+					return tt.err
+				}
+				return nil
+			}
+			got, err := e.observer.Group(context.Background(), key("w-0"), e.Now)
+			if (err != nil) != tt.fails {
+				t.Fatalf("got %v", err)
+			}
+			if (got.GangMissing == "") != (tt.want == "") || !strings.Contains(got.GangMissing, tt.want) {
+				t.Errorf("got %q, want %q", got.GangMissing, tt.want)
+			}
+		})
+	}
+}
+
+func TestASetIsSeenWithoutTheRightToSeeItsGangs(t *testing.T) {
+	e, _ := aGang(t)
+	e.live.Fail = func(n lwstest.Name) error {
+		if n.Kind == identity.KindPodGroup {
+			return apierrors.NewForbidden(schema.GroupResource{}, n.Name, errors.New("no"))
+		}
+		return nil
+	}
+	if got := e.set("w"); got.GangMissing != "" {
+		t.Errorf("got %q", got.GangMissing)
+	}
+}
+
+func TestKinIsLookedForLiveWhenTheCacheLags(t *testing.T) {
+	e, _, _ := chained(t)
+	lagging := e.Lagging()
+	lwstest.Add(e.FakeStore, lwstest.Set("late", 1, 2))
+	for _, k := range []*lwscache.Kin{lwscache.NewKin(lagging, e.live), lwscache.NewKin(nil, e.live)} {
+		for name, there := range map[string]bool{"w": true, "late": true, "nobody": false, "": false} {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Labels: map[string]string{lwsv1.SetNameLabelKey: name}}}
+			if found, err := k.Set(context.Background(), pod); err != nil || (found != nil) != there {
+				t.Errorf("set %q: got %v, %v", name, found, err)
+			}
+		}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Annotations: map[string]string{lwsv1.LeaderPodNameAnnotationKey: "w-0"}}}
+		if found, err := k.Leader(context.Background(), pod); err != nil || found == nil {
+			t.Errorf("leader: got %v, %v", found, err)
+		}
+	}
+}

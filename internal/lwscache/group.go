@@ -1,0 +1,227 @@
+package lwscache
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
+)
+
+// Group returns what is to be known of the group whose leader has, or would
+// have, the name in key. The error is a NotFound one when no set could have such
+// a group.
+func (o *Observer) Group(ctx context.Context, key types.NamespacedName, now time.Time) (lws.GroupSnapshot, error) {
+	setName, index := identity.ParentAndOrdinal(key.Name)
+	if index == identity.NoOrdinal || identity.LeaderName(setName, index) != key.Name {
+		return lws.GroupSnapshot{}, apierrors.NewNotFound(schema.GroupResource{Resource: "groups"}, key.Name)
+	}
+	ended := o.memory.takeOver(key, now)
+	w, err := o.at(now).group(ctx, key, now, ended.leader)
+	if err != nil && !apierrors.IsNotFound(err) {
+		o.memory.giveBack(key, ended)
+	}
+	return w, err
+}
+
+// group is Group of a name that a leader may have. over is one that ended by itself
+// under that name since the last look, or nil.
+func (o *Observer) group(ctx context.Context, key types.NamespacedName, now time.Time, over *corev1.Pod) (lws.GroupSnapshot, error) {
+	setName, index := identity.ParentAndOrdinal(key.Name)
+	// Claims are read before the set, and so never judged by a spec from before the
+	// one that they were last written for.
+	volumes, err := o.volumes(ctx, key.Namespace, byName(key.Name))
+	if err != nil {
+		return lws.GroupSnapshot{}, err
+	}
+	set := &lwsv1.LeaderWorkerSet{}
+	if err := o.cached.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: setName}, set); err != nil {
+		return lws.GroupSnapshot{}, err
+	}
+	set, _ = o.memory.remembering(set)
+	w := lws.GroupSnapshot{Now: now, Set: set, Finding: o.memory.foundOf(set, key), Group: lws.Group{Index: index, LeaderName: key.Name}}
+	j := o.judge()
+	if w.LeaderSet, w.Leader, w.Leaving, err = o.leader(ctx, j, set, key); err != nil {
+		return w, err
+	}
+	w.Departed = departed(over, &w)
+	if err := o.fillGroup(ctx, j, set, &w.Group); err != nil {
+		return w, err
+	}
+	if err := o.workerVolumes(ctx, j, lws.AsMade(set, w.LeaderSet), &w.Group, w.Leaving, volumes, followed(&w)...); err != nil {
+		return w, err
+	}
+	if sts := w.Workers.Member(); sts != nil {
+		if err := o.probe(ctx, sts, now, workerNames(w.Group, sts)); err != nil {
+			return w, err
+		}
+	}
+	if err := o.fillPods(ctx, j, set, &w.Group); err != nil {
+		return w, err
+	}
+	if err := o.verify(ctx, j, &w); err != nil {
+		return w, err
+	}
+	if err := o.knowRevisions(ctx, j, &w, lws.PoliciesAsked(w)...); err != nil {
+		return w, err
+	}
+	if w.Leader != nil && (w.Workers.Member() == nil || lws.Astray(&w.Group)) {
+		if err := o.fillNewGroup(ctx, j, &w); err != nil {
+			return w, err
+		}
+	}
+	if err := o.fillNewGang(ctx, j, &w); err != nil {
+		return w, err
+	}
+	w.Lives = j.lives
+	vigilKey := groupVigil(key)
+	w.Vigil = o.memory.watchOver(vigilKey, groupPresence(&w.Group, true), now)
+	if sts := w.Workers.Member(); sts == nil || !lws.LacksPods(sts) {
+		o.memory.relax(vigilKey) // who left is of no interest once nobody is missing
+	}
+	return w, nil
+}
+
+// leader returns the pod under the leader's name if it is a member: alive, and
+// chained through the leader StatefulSet to the set. One that is so but for being
+// on its way out is returned as leaving.
+func (o *Observer) leader(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet, key types.NamespacedName) (own *appsv1.StatefulSet, leader, leaving *corev1.Pod, err error) {
+	found, err := o.leaderStatefulSet(ctx, j, set)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	own = found.Member()
+	pod, ok, err := find(ctx, o, identity.KindPod, key, &corev1.Pod{})
+	if err != nil || !ok || own == nil || !metav1.IsControlledBy(pod, own) {
+		return own, nil, nil, err
+	}
+	if pod.DeletionTimestamp != nil {
+		return own, nil, pod, nil
+	}
+	return own, pod, nil, nil
+}
+
+// followed is the leader that leaves, where its StatefulSet is to make another.
+func followed(w *lws.GroupSnapshot) []types.UID {
+	if w.Leaving == nil || int32(w.Index) >= lws.PodsOf(w.LeaderSet) {
+		return nil
+	}
+	return []types.UID{w.Leaving.UID}
+}
+
+// fillGroup reads what bears the names of the group's StatefulSet and Service.
+func (o *Observer) fillGroup(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet, g *lws.Group) error {
+	key := types.NamespacedName{Namespace: set.Namespace, Name: g.LeaderName}
+	claimant := leaderUID(g)
+	workers, err := o.statefulSets(ctx, key)
+	if err == nil && len(workers) == 0 {
+		workers, err = o.unseenWorkers(ctx, j, key)
+	}
+	if err != nil {
+		return err
+	}
+	if err := learn(ctx, j, workers, claimant); err != nil {
+		return err
+	}
+	g.Workers = claim(j.lives, workers, claimant, func(sts *appsv1.StatefulSet) bool { return lws.IsWorkerStatefulSet(sts, set, *g) })
+	if g.HasOwnSubdomain(set) {
+		services, err := o.services(ctx, key)
+		if err != nil {
+			return err
+		}
+		if err := learn(ctx, j, services, claimant); err != nil {
+			return err
+		}
+		g.Service = claim(j.lives, services, claimant, func(s *corev1.Service) bool { return lws.BearsName(s, set.Name) })
+	}
+	return o.fillGang(ctx, j, g)
+}
+
+// unseenWorkers returns the group's StatefulSet where the cache does not show it and its
+// pods tell that it is there: somebody took its label, or the cache lags. Its pods would
+// be taken for another's that are in the way, and nobody would make it and find it.
+func (o *Observer) unseenWorkers(ctx context.Context, j *judge, key types.NamespacedName) ([]*appsv1.StatefulSet, error) {
+	pods, err := o.workersUnder(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	for _, pod := range pods {
+		owner := metav1.GetControllerOfNoCopy(pod)
+		if owner == nil || owner.Kind != string(identity.KindStatefulSet) || owner.Name != key.Name {
+			continue
+		}
+		if life, err := j.life(ctx, key.Namespace, owner, chainLength); err != nil || life != identity.Alive {
+			return nil, err
+		}
+		object, found, err := o.uncover(ctx, name{kind: identity.KindStatefulSet, namespace: key.Namespace, name: key.Name})
+		if sts, whole := object.(*appsv1.StatefulSet); found && whole {
+			return []*appsv1.StatefulSet{sts}, nil
+		}
+		return nil, err
+	}
+	return nil, nil
+}
+
+// fillIncomplete is fillGroup with the group's pods where its StatefulSet is
+// missing or lacks some.
+func (o *Observer) fillIncomplete(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet, g *lws.Group) error {
+	if err := o.fillGroup(ctx, j, set, g); err != nil {
+		return err
+	}
+	if sts := g.Workers.Member(); sts != nil && !lws.LacksPods(sts) && !lws.Records(set, *g) {
+		return nil
+	}
+	return o.fillPods(ctx, j, set, g)
+}
+
+// fillPods reads what bears the names of the group's workers.
+func (o *Observer) fillPods(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet, g *lws.Group) error {
+	pods, err := o.workersUnder(ctx, types.NamespacedName{Namespace: set.Namespace, Name: g.LeaderName})
+	if err != nil {
+		return err
+	}
+	claimant := leaderUID(g)
+	if sts := g.Workers.Member(); sts != nil {
+		claimant = append(claimant, sts.UID)
+	}
+	if err := learn(ctx, j, pods, claimant); err != nil {
+		return err
+	}
+	g.Pods = claim(j.lives, pods, claimant, func(pod *corev1.Pod) bool { return lws.IsWorker(pod, set.Name, g) })
+	return nil
+}
+
+// fillNewGroup reads what is needed to make or adopt the group's workers.
+func (o *Observer) fillNewGroup(ctx context.Context, j *judge, w *lws.GroupSnapshot) error {
+	if err := o.knowRevisions(ctx, j, w, w.Leader.Labels[lwsv1.RevisionKey]); err != nil {
+		return err
+	}
+	if lws.Topology(w.Leader) == "" || w.Leader.Spec.NodeName == "" {
+		return nil
+	}
+	node, err := o.liveMeta(ctx, "v1", "Node", types.NamespacedName{Name: w.Leader.Spec.NodeName})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read node %q of leader %q: %w", w.Leader.Spec.NodeName, w.Leader.Name, err)
+	}
+	w.Node = &lws.Node{Name: node.Name, Labels: node.Labels}
+	return nil
+}
+
+func leaderUID(g *lws.Group) identity.Claimant {
+	if g.Leader == nil {
+		return nil
+	}
+	return identity.Claimant{g.Leader.UID}
+}

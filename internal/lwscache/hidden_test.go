@@ -1,0 +1,40 @@
+package lwscache_test
+
+import (
+	"context"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/test/lwstest"
+)
+
+// One that was hidden for a moment, was shown again and is deleted then was taken to
+// stand: nobody made another, and its set told its group ready.
+func TestWhatWasHiddenAndIsShownAgainIsNotRememberedAsItWas(t *testing.T) {
+	for how, look := range map[string]func(*eyes) bool{
+		"by its group": func(e *eyes) bool { return e.group("w-0").Workers.Empty() },
+		"by its set":   func(e *eyes) bool { return e.set("w").Groups[0].Workers.Empty() },
+	} {
+		e, _, _ := chained(t)
+		leader := lwstest.Edit(e.FakeStore, "w-0", func(*corev1.Pod) {})
+		workers := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "w-0"}}
+		lwstest.OwnedBy(workers, "v1", identity.RefOf(identity.KindPod, leader))
+		ref := identity.RefOf(identity.KindStatefulSet, lwstest.Add(e.FakeStore, workers))
+		if err := e.observer.Uncover(context.Background(), ref, e.Now); err != nil || look(e) {
+			t.Fatalf("%s: invalid run: not found, %v", how, err)
+		}
+		lwstest.Edit(e.FakeStore, "w-0", func(sts *appsv1.StatefulSet) {
+			sts.Labels = map[string]string{lwsv1.SetNameLabelKey: "w", lwsv1.GroupIndexLabelKey: "0"}
+		})
+		look(e)
+		lwstest.Drop[*appsv1.StatefulSet](e.FakeStore, "w-0")
+		if !look(e) {
+			t.Errorf("%s: it still stands", how)
+		}
+	}
+}

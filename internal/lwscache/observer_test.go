@@ -1,0 +1,310 @@
+package lwscache_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lwscache"
+	"lockstep.dev/lockstep/test/lwstest"
+)
+
+// eyes are an observer on a fake store.
+type eyes struct {
+	*lwstest.FakeStore
+	t        *testing.T
+	cached   *lwstest.FakeReader
+	live     *lwstest.FakeReader
+	memory   *lwscache.Memory
+	observer *lwscache.Observer
+}
+
+func open(t *testing.T) *eyes {
+	t.Helper()
+	store := lwstest.NewStore()
+	if err := lwscache.Index(context.Background(), store); err != nil {
+		t.Fatal(err)
+	}
+	e := &eyes{FakeStore: store, t: t, cached: store.Cached(), live: store.Live(), memory: lwscache.NewMemory(store.Now)}
+	e.observer = lwscache.New(e.cached, e.live, e.memory)
+	return e
+}
+
+func key(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: lwstest.Namespace, Name: name}
+}
+
+func (e *eyes) set(name string) lws.SetSnapshot {
+	e.t.Helper()
+	w, err := e.observer.Set(context.Background(), key(name), e.Now)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return w
+}
+
+// chained is a set with a leader StatefulSet and one leader, all members.
+func chained(t *testing.T) (*eyes, *lwsv1.LeaderWorkerSet, *appsv1.StatefulSet) {
+	e := open(t)
+	set := lwstest.Add(e.FakeStore, lwstest.Set("w", 2, 2))
+	sts := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "w", Labels: map[string]string{lwsv1.SetNameLabelKey: "w"}}}
+	lwstest.OwnedBy(sts, lwstest.APIVersion(identity.KindLeaderWorkerSet), identity.RefOf(identity.KindLeaderWorkerSet, set))
+	sts = lwstest.Add(e.FakeStore, sts)
+	leader := lwstest.Pod("w-0", "w", 0)
+	lwstest.OwnedBy(leader, "apps/v1", identity.RefOf(identity.KindStatefulSet, sts))
+	lwstest.Add(e.FakeStore, leader)
+	return e, set, sts
+}
+
+func TestNothingIsFoundOfASetThatIsNotThere(t *testing.T) {
+	e := open(t)
+	if _, err := e.observer.Set(context.Background(), key("w"), e.Now); !apierrors.IsNotFound(err) {
+		t.Errorf("set: %v", err)
+	}
+	for _, name := range []string{"w-0", "w", "w-00", "w-x", ""} {
+		if _, err := e.observer.Group(context.Background(), key(name), e.Now); !apierrors.IsNotFound(err) {
+			t.Errorf("group %q: %v", name, err)
+		}
+	}
+}
+
+func TestAChainOfLivesIsFollowedByUID(t *testing.T) {
+	stsLabels := map[string]string{lwsv1.SetNameLabelKey: "w"}
+	tests := []struct {
+		name  string
+		world func(*eyes) // gives pod w-0 an owner
+		want  identity.Class
+	}{
+		{"the owner is gone and its namesake stands", func(e *eyes) {
+			own(e, lwstest.Former(identity.KindStatefulSet, "w"))
+		}, identity.Ghost},
+		{"the owner's owner is gone", func(e *eyes) {
+			former := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "v", Labels: stsLabels}}
+			lwstest.OwnedBy(former, lwstest.APIVersion(identity.KindLeaderWorkerSet), lwstest.Former(identity.KindLeaderWorkerSet, "w"))
+			own(e, identity.RefOf(identity.KindStatefulSet, lwstest.Add(e.FakeStore, former)))
+		}, identity.Ghost},
+		{"the owner is terminating", func(e *eyes) {
+			going := lwstest.Add(e.FakeStore, &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "v", Labels: stsLabels}})
+			lwstest.Terminate[*appsv1.StatefulSet](e.FakeStore, "v", "foregroundDeletion")
+			own(e, identity.RefOf(identity.KindStatefulSet, going))
+		}, identity.Ghost},
+		{"the owner is alive and the cache does not show it", func(e *eyes) {
+			hidden := lwstest.Add(e.FakeStore, &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "v"}})
+			own(e, identity.RefOf(identity.KindStatefulSet, hidden))
+		}, identity.Squatter},
+		{"the owner is not ours to see", func(e *eyes) {
+			e.live.Fail = func(n lwstest.Name) error {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: string(n.Kind)}, n.Name, errors.New("no"))
+			}
+			own(e, lwstest.Former("Secret", "s"))
+		}, identity.Squatter},
+		{"the owner's version is served no more", func(e *eyes) {
+			e.live.Fail = func(n lwstest.Name) error {
+				return apierrors.NewGenericServerResponse(404, "GET", schema.GroupResource{Resource: string(n.Kind)}, n.Name, "404 page not found", 0, true)
+			}
+			own(e, lwstest.Former("Secret", "s"))
+		}, identity.Squatter},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			e, _, _ := chained(t)
+			tt.world(e)
+			w := e.set("w")
+			got := map[identity.Class]int{
+				identity.Member: len(w.Leaders.Members), identity.Ghost: len(w.Leaders.Ghosts),
+				identity.Orphan: len(w.Leaders.Orphans), identity.Squatter: len(w.Leaders.Squatters),
+			}
+			if got[tt.want] != 1 {
+				t.Errorf("got %v, want one of class %d", got, tt.want)
+			}
+		})
+	}
+}
+
+func own(e *eyes, owner identity.Ref) {
+	lwstest.Edit(e.FakeStore, "w-0", func(pod *corev1.Pod) { lwstest.OwnedBy(pod, lwstest.APIVersion(owner.Kind), owner) })
+}
+
+func TestWhatIsGoneForCertainIsLookedForOnce(t *testing.T) {
+	e, _, _ := chained(t)
+	own(e, lwstest.Former(identity.KindStatefulSet, "other"))
+	e.set("w")
+	reads := e.live.Reads
+	e.set("w")
+	if reads == 0 || e.live.Reads != reads {
+		t.Errorf("%d live reads at first, %d after another look", reads, e.live.Reads)
+	}
+}
+
+func TestALookAtASetInStepReadsNothingLive(t *testing.T) {
+	e, _, _ := chained(t)
+	if e.set("w"); e.live.Reads != 0 {
+		t.Errorf("got %d live reads", e.live.Reads)
+	}
+}
+
+func TestAnErrorOfALookIsNotTakenForAbsence(t *testing.T) {
+	e, _, _ := chained(t)
+	own(e, lwstest.Former(identity.KindStatefulSet, "other"))
+	e.live.Fail = func(lwstest.Name) error { return errors.New("down") }
+	if _, err := e.observer.Set(context.Background(), key("w"), e.Now); err == nil {
+		t.Error("an owner that could not be looked for was judged")
+	}
+	e.live.Fail = nil
+	e.cached.Fail = func(n lwstest.Name) error {
+		if n.Kind == identity.KindStatefulSet {
+			return errors.New("down")
+		}
+		return nil
+	}
+	if _, err := e.observer.Set(context.Background(), key("w"), e.Now); err == nil {
+		t.Error("a cache that could not be read was believed")
+	}
+}
+
+func TestALeaderHasTheWholeChain(t *testing.T) {
+	for name, tt := range map[string]struct {
+		harm   func(*eyes)
+		leader bool
+	}{
+		"whole":                         {func(*eyes) {}, true},
+		"the statefulset is a namesake": {func(e *eyes) { own(e, lwstest.Former(identity.KindStatefulSet, "w")) }, false},
+		"the leader is nobody's":        {func(e *eyes) { lwstest.Edit(e.FakeStore, "w-0", func(pod *corev1.Pod) { pod.OwnerReferences = nil }) }, false},
+		"the leader is going":           {func(e *eyes) { lwstest.Terminate[*corev1.Pod](e.FakeStore, "w-0") }, false},
+		"the statefulset is going":      {func(e *eyes) { lwstest.Terminate[*appsv1.StatefulSet](e.FakeStore, "w") }, false},
+		"the statefulset is another's": {func(e *eyes) {
+			lwstest.Edit(e.FakeStore, "w", func(sts *appsv1.StatefulSet) { sts.OwnerReferences[0].UID = "former" })
+		}, false},
+	} {
+		e, _, _ := chained(t)
+		tt.harm(e)
+		w, err := e.observer.Group(context.Background(), key("w-0"), e.Now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (w.Leader != nil) != tt.leader {
+			t.Errorf("%s: leader %v", name, w.Leader)
+		}
+	}
+}
+
+func TestWhatBearsATakenNameIsFoundThoughTheCacheHidesIt(t *testing.T) {
+	e, _, _ := chained(t)
+	lwstest.Add(e.FakeStore, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "w"}})
+	if got := e.set("w"); !got.Service.Empty() {
+		t.Fatalf("the cache shows %v", got.Service)
+	}
+	ref := identity.Ref{Kind: identity.KindService, Namespace: lwstest.Namespace, Name: "w"}
+	if err := e.observer.Uncover(context.Background(), ref, e.Now); err != nil {
+		t.Fatal(err)
+	}
+	if got := e.set("w"); len(got.Service.Squatters) != 1 {
+		t.Errorf("got %+v", got.Service)
+	}
+	lwstest.Drop[*corev1.Service](e.FakeStore, "w")
+	if err := e.observer.Uncover(context.Background(), ref, e.Now); err != nil {
+		t.Fatal(err)
+	}
+	if got := e.set("w"); !got.Service.Empty() {
+		t.Errorf("what left is still there: %+v", got.Service)
+	}
+}
+
+// What is hidden may be the set's own, and is judged by all it says. That it changed
+// is seen once a write has found out.
+func TestWhatIsHiddenIsReadWhole(t *testing.T) {
+	e, _, _ := chained(t)
+	lwstest.Edit(e.FakeStore, "w", func(sts *appsv1.StatefulSet) {
+		delete(sts.Labels, lwsv1.SetNameLabelKey)
+		sts.Spec.Replicas = lwstest.Ptr[int32](7)
+	})
+	ref := identity.Ref{Kind: identity.KindStatefulSet, Namespace: lwstest.Namespace, Name: "w"}
+	if err := e.observer.Uncover(context.Background(), ref, e.Now); err != nil {
+		t.Fatal(err)
+	}
+	if sts := e.set("w").StatefulSet.Member(); sts == nil || lws.PodsOf(sts) != 7 {
+		t.Fatalf("got %+v", sts)
+	}
+	lwstest.Edit(e.FakeStore, "w", func(sts *appsv1.StatefulSet) { sts.Spec.Replicas = lwstest.Ptr[int32](8) })
+	if sts := e.set("w").StatefulSet.Member(); lws.PodsOf(sts) != 7 {
+		t.Errorf("looked for with each look: %d replicas", lws.PodsOf(sts))
+	}
+	e.memory.Doubt(ref)
+	if sts := e.set("w").StatefulSet.Member(); lws.PodsOf(sts) != 8 {
+		t.Errorf("once in doubt: %d replicas", lws.PodsOf(sts))
+	}
+}
+
+// Somebody took the label of a group's StatefulSet. Its pods bear theirs and stand
+// under it: taken for another's, they would keep the group from being looked after.
+func TestWorkersThatPodsTellOfAreFoundThoughTheCacheHidesThem(t *testing.T) {
+	e, _, _ := chained(t)
+	leader := lwstest.Edit(e.FakeStore, "w-0", func(*corev1.Pod) {})
+	workers := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "w-0"}}
+	lwstest.OwnedBy(workers, "v1", identity.RefOf(identity.KindPod, leader))
+	workers = lwstest.Add(e.FakeStore, workers)
+	if got := e.group("w-0"); !got.Workers.Empty() || e.live.Reads != 0 {
+		t.Fatalf("invalid run: the cache shows %+v, after %d live reads", got.Workers, e.live.Reads)
+	}
+	pod := lwstest.Pod("w-0-1", "w", 0)
+	lwstest.OwnedBy(pod, "apps/v1", identity.RefOf(identity.KindStatefulSet, workers))
+	lwstest.Add(e.FakeStore, pod)
+	if got := e.group("w-0"); got.Workers.Member() == nil || len(got.Pods.Squatters) != 0 || len(got.Pods.Members) != 1 {
+		t.Errorf("workers %+v, pods %+v", got.Workers, got.Pods)
+	}
+	before := e.live.Reads
+	if e.group("w-0"); e.live.Reads != before {
+		t.Errorf("looked for with each look: %d reads more", e.live.Reads-before)
+	}
+}
+
+func TestALeaderMissingForLongIsLookedForLive(t *testing.T) {
+	e, _, _ := chained(t)
+	lwstest.Add(e.FakeStore, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "w-1"}})
+	// A set whose name ends in a number is not concerned by the pods of this one.
+	lwstest.Add(e.FakeStore, lwstest.Set("w-1", 2, 1))
+	lwstest.Edit(e.FakeStore, "w", func(sts *appsv1.StatefulSet) { sts.Status.ObservedGeneration = sts.Generation })
+	e.set("w") // the leader is missing from here on
+	e.Now = e.Now.Add(10*time.Second - 1)
+	if got := e.set("w"); len(got.Leaders.Squatters) != 0 || e.live.Reads != 0 {
+		t.Fatalf("looked for at once: %d reads", e.live.Reads)
+	}
+	e.Now = e.Now.Add(1)
+	if got := e.set("w"); len(got.Leaders.Squatters) != 1 || got.Leaders.Squatters[0].Name != "w-1" {
+		t.Errorf("got %+v", got.Leaders)
+	}
+	lwstest.Edit(e.FakeStore, "w", func(sts *appsv1.StatefulSet) { sts.Status.Replicas = 2 })
+	lwstest.Drop[*corev1.Pod](e.FakeStore, "w-1")
+	member := lwstest.Pod("w-1", "w", 0)
+	lwstest.OwnedBy(member, "apps/v1", identity.RefOf(identity.KindStatefulSet, lwstest.Find[*appsv1.StatefulSet](e.FakeStore, "w")))
+	lwstest.Add(e.FakeStore, member)
+	if got := e.set("w"); len(got.Leaders.Squatters) != 0 || len(got.Leaders.Members) != 2 {
+		t.Errorf("the squatter that left is still told of: %d squatters, %d members", len(got.Leaders.Squatters), len(got.Leaders.Members))
+	}
+}
+
+func TestTwoSetsWithNamesAlikeKeepApart(t *testing.T) {
+	e := open(t)
+	lwstest.Add(e.FakeStore, lwstest.Set("a", 2, 3))
+	lwstest.Add(e.FakeStore, lwstest.Set("a-1", 2, 3))
+	lwstest.Add(e.FakeStore, lwstest.Pod("a-1-1", "a", 1))
+	lwstest.Add(e.FakeStore, lwstest.Pod("a-1-0-2", "a-1", 2))
+	a, a1 := e.set("a"), e.set("a-1")
+	if !a.Leaders.Empty() {
+		t.Errorf("set a: %+v", a.Leaders)
+	}
+	if len(a1.Leaders.Squatters) != 1 || a1.Leaders.Squatters[0].Name != "a-1-1" {
+		t.Errorf("set a-1: %+v", a1.Leaders)
+	}
+}

@@ -1,0 +1,262 @@
+package lwscache
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
+)
+
+// Set returns what is to be known of a set. The error is a NotFound one when
+// there is no such set.
+func (o *Observer) Set(ctx context.Context, key types.NamespacedName, now time.Time) (lws.SetSnapshot, error) {
+	set := &lwsv1.LeaderWorkerSet{}
+	if err := o.cached.Get(ctx, key, set); err != nil {
+		if apierrors.IsNotFound(err) {
+			o.memory.forget(key)
+		}
+		return lws.SetSnapshot{}, err
+	}
+	return o.SetAs(ctx, set, now)
+}
+
+// SetAs returns what is to be known of a set whose spec is as given, which need
+// not be what the cluster holds.
+func (o *Observer) SetAs(ctx context.Context, set *lwsv1.LeaderWorkerSet, now time.Time) (lws.SetSnapshot, error) {
+	o = o.at(now)
+	o.wide = true
+	key := types.NamespacedName{Namespace: set.Namespace, Name: set.Name}
+	written := o.memory.writesOf(set)
+	set, pruned := o.memory.remembering(set)
+	w := lws.SetSnapshot{Now: now, Set: set, Pruned: pruned, StatusWritten: written.statusAt, Applied: written.applied, Refusal: written.refusalOf(set)}
+	j := o.judge()
+	var err error
+	if w.StatefulSet, err = o.leaderStatefulSet(ctx, j, set); err != nil {
+		return w, err
+	}
+	if sts := w.StatefulSet.Member(); sts != nil {
+		if err := o.probe(ctx, sts, now, leaderNames(set)); err != nil {
+			return w, err
+		}
+	}
+	leaderOwner := ownerOfLeaders(w.StatefulSet)
+	if w.Leaders, err = o.leaders(ctx, j, key, leaderOwner); err != nil {
+		return w, err
+	}
+	if o, err = o.stocked(ctx, key, max(int(lws.Replicas(set)), len(w.Leaders.Members))); err != nil {
+		return w, err
+	}
+	j.Observer = o
+	if w.Groups, err = o.groups(ctx, j, set, w.Leaders.Members); err != nil {
+		return w, err
+	}
+	if w.Vacant, err = o.vacant(ctx, j, set, w.Leaders.Members); err != nil {
+		return w, err
+	}
+	if err := o.fillVolumes(ctx, j, &w); err != nil {
+		return w, err
+	}
+	if err := o.fillLeaderless(ctx, j, &w); err != nil {
+		return w, err
+	}
+	if w.Service, err = o.sharedService(ctx, j, set); err != nil {
+		return w, err
+	}
+	if w.Revisions, err = o.revisionsFor(ctx, j, w); err != nil {
+		return w, err
+	}
+	if w.GangMissing, err = o.gangMissing(ctx, set, w.Groups); err != nil {
+		return w, err
+	}
+	w.Findings = o.findings(set, w.Leaders)
+	w.Refused = o.memory.refusedOf(set, func(leader string) bool {
+		return slices.ContainsFunc(w.Leaders.Members, func(pod *corev1.Pod) bool { return pod.Name == leader })
+	})
+	w.Lives = j.lives
+	w.Vigil = o.memory.watchOver(key, setPresence(w, leaderOwner), now)
+	w.Claims, err = o.claims(ctx, w)
+	return w, err
+}
+
+// claim judges objects that bear one of our names.
+func claim[T interface {
+	metav1.Object
+	comparable
+}](lives identity.Lives, objects []T, claimant identity.Claimant, ours func(T) bool) identity.Claim[T] {
+	return identity.Sort(objects, claimant, ours, lives)
+}
+
+func (o *Observer) leaderStatefulSet(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet) (identity.Claim[*appsv1.StatefulSet], error) {
+	found, err := o.statefulSets(ctx, types.NamespacedName{Namespace: set.Namespace, Name: set.Name})
+	if err != nil {
+		return identity.Claim[*appsv1.StatefulSet]{}, err
+	}
+	claimant := identity.Claimant{set.UID}
+	if err := learn(ctx, j, found, claimant); err != nil {
+		return identity.Claim[*appsv1.StatefulSet]{}, err
+	}
+	return claim(j.lives, found, claimant, func(sts *appsv1.StatefulSet) bool { return lws.IsLeaderStatefulSet(sts, set) }), nil
+}
+
+// ownerOfLeaders is who the set's leaders belong to: its leader StatefulSet, or
+// the one about to be adopted.
+func ownerOfLeaders(found identity.Claim[*appsv1.StatefulSet]) identity.Claimant {
+	for _, sts := range slices.Concat(found.Members, found.Orphans) {
+		return identity.Claimant{sts.UID}
+	}
+	return nil
+}
+
+func (o *Observer) leaders(ctx context.Context, j *judge, set types.NamespacedName, claimant identity.Claimant) (identity.Claim[*corev1.Pod], error) {
+	pods, err := o.leadersUnder(ctx, set)
+	if err != nil {
+		return identity.Claim[*corev1.Pod]{}, err
+	}
+	if err := learn(ctx, j, pods, claimant); err != nil {
+		return identity.Claim[*corev1.Pod]{}, err
+	}
+	return claim(j.lives, pods, claimant, func(pod *corev1.Pod) bool { return lws.IsLeader(pod, set.Name) }), nil
+}
+
+func (o *Observer) groups(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet, leaders []*corev1.Pod) ([]lws.Group, error) {
+	groups := make([]lws.Group, 0, len(leaders))
+	for _, leader := range leaders {
+		_, index := identity.ParentAndOrdinal(leader.Name)
+		g := lws.Group{Index: index, LeaderName: leader.Name, Leader: leader}
+		if err := o.fillIncomplete(ctx, j, set, &g); err != nil {
+			return nil, err
+		}
+		groups = append(groups, g)
+	}
+	slices.SortFunc(groups, func(a, b lws.Group) int { return a.Index - b.Index })
+	return groups, nil
+}
+
+// vacant reads what bears the names of wanted groups that have no leader.
+func (o *Observer) vacant(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet, leaders []*corev1.Pod) ([]lws.Group, error) {
+	led := make(map[string]bool, len(leaders))
+	for _, leader := range leaders {
+		led[leader.Name] = true
+	}
+	var groups []lws.Group
+	for index := range int(lws.Replicas(set)) {
+		g := lws.Group{Index: index, LeaderName: identity.LeaderName(set.Name, index)}
+		if led[g.LeaderName] {
+			continue
+		}
+		if err := o.fillIncomplete(ctx, j, set, &g); err != nil {
+			return nil, err
+		}
+		if !g.Workers.Empty() || !g.Pods.Empty() || !g.Service.Empty() {
+			groups = append(groups, g)
+		}
+	}
+	return groups, nil
+}
+
+func (o *Observer) sharedService(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet) (identity.Claim[*corev1.Service], error) {
+	found, err := o.services(ctx, types.NamespacedName{Namespace: set.Namespace, Name: set.Name})
+	if err != nil {
+		return identity.Claim[*corev1.Service]{}, err
+	}
+	claimant := identity.Claimant{set.UID}
+	if err := learn(ctx, j, found, claimant); err != nil {
+		return identity.Claim[*corev1.Service]{}, err
+	}
+	return claim(j.lives, found, claimant, func(s *corev1.Service) bool { return lws.BearsName(s, set.Name) }), nil
+}
+
+func (o *Observer) revisionClaim(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet, read readRevisions) (revisionClaim, error) {
+	found, err := read(ctx, set)
+	if err != nil {
+		return revisionClaim{}, err
+	}
+	claimant := identity.Claimant{set.UID}
+	if err := learn(ctx, j, found, claimant); err != nil {
+		return revisionClaim{}, err
+	}
+	return claim(j.lives, found, claimant, func(r *appsv1.ControllerRevision) bool { return lws.Exact(r, set.Name) }), nil
+}
+
+// claims names the claims of the set's leaders. They are read only when a leader is
+// missed that may have to be made past a name that is taken, and not while its own
+// StatefulSet replaces some.
+func (o *Observer) claims(ctx context.Context, w lws.SetSnapshot) (map[string]bool, error) {
+	sts := w.StatefulSet.Member()
+	if sts == nil || len(sts.Spec.VolumeClaimTemplates) == 0 || !lws.MissesLeaders(w) {
+		return nil, nil
+	}
+	list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaimList"}}
+	if err := o.live.List(ctx, list, client.InNamespace(w.Set.Namespace), client.MatchingLabels(sts.Spec.Selector.MatchLabels)); err != nil {
+		return nil, fmt.Errorf("list claims of %q: %w", w.Set.Name, err)
+	}
+	names := make(map[string]bool, len(list.Items))
+	for i := range list.Items {
+		names[list.Items[i].Name] = true
+	}
+	return names, nil
+}
+
+// setPresence is the ghosts that the set's memory keeps a vigil over. Leaders
+// that the set's own StatefulSet is replacing are its business.
+func setPresence(w lws.SetSnapshot, leaderOwner identity.Claimant) []presence {
+	present := presences(identity.KindStatefulSet, w.StatefulSet.Ghosts, false)
+	for _, pod := range slices.Concat(w.Leaders.Ghosts, w.Leaders.Squatters) {
+		if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && isKnown(leaderOwner, owner.UID) {
+			continue
+		}
+		present = append(present, presence{Ref: identity.RefOf(identity.KindPod, pod), taken: true})
+	}
+	present = append(present, volumePresence(w.LeaderVolumes, true)...)
+	present = append(present, presences(identity.KindService, w.Service.Ghosts, false)...)
+	present = append(present, presences(identity.KindControllerRevision, w.Revisions.Ghosts, false)...)
+	for _, groups := range [][]lws.Group{w.Groups, w.Vacant} {
+		for i := range groups {
+			present = append(present, groupPresence(&groups[i], false)...)
+		}
+	}
+	return present
+}
+
+// groupPresence is the same of one group. taken tells whether its pods keep its
+// own StatefulSet from making theirs.
+func groupPresence(g *lws.Group, taken bool) []presence {
+	present := presences(identity.KindStatefulSet, g.Workers.Ghosts, false)
+	present = append(present, presences(identity.KindPod, othersPods(g), taken)...)
+	present = append(present, presences(identity.KindPodGroup, g.Gang.Ghosts, false)...)
+	present = append(present, volumePresence(g.Volumes, taken)...)
+	return append(present, presences(identity.KindService, g.Service.Ghosts, false)...)
+}
+
+// othersPods are the pods under names of workers that the group's StatefulSet
+// does not deal with itself.
+func othersPods(g *lws.Group) []*corev1.Pod {
+	others := slices.Clone(g.Pods.Squatters)
+	sts := g.Workers.Member()
+	for _, pod := range g.Pods.Ghosts {
+		owner := metav1.GetControllerOfNoCopy(pod)
+		if sts == nil || owner == nil || owner.UID != sts.UID {
+			others = append(others, pod)
+		}
+	}
+	return others
+}
+
+func presences[T metav1.Object](kind identity.Kind, objects []T, taken bool) []presence {
+	var present []presence
+	for _, object := range objects {
+		present = append(present, presence{Ref: identity.RefOf(kind, object), taken: taken})
+	}
+	return present
+}

@@ -1,0 +1,169 @@
+package lwscache
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Shelves hand out StatefulSets and pods of a cache as it holds them, by the keys of
+// indexClaim. A list of a client copies each object into its items: at each look at a
+// set of 500 groups, a megabyte.
+type Shelves struct{ statefulSets, pods toolscache.Indexer }
+
+// indexShelf finds objects by namespace and key; indexNothing finds none. A list by
+// the latter returns as soon as the cache shows what this process wrote itself.
+const (
+	indexShelf   = "lockstep.shelf"
+	indexNothing = "lockstep.nothing"
+)
+
+// NewShelves indexes StatefulSets and pods. It must run before the cache starts.
+func NewShelves(ctx context.Context, informers cache.Informers) (*Shelves, error) {
+	statefulSets, err := shelve(ctx, informers, &appsv1.StatefulSet{})
+	if err != nil {
+		return nil, err
+	}
+	pods, err := shelve(ctx, informers, &corev1.Pod{})
+	if err != nil {
+		return nil, err
+	}
+	if err := informers.IndexField(ctx, &corev1.Pod{}, indexNothing, func(client.Object) []string { return nil }); err != nil {
+		return nil, fmt.Errorf("index pods by nothing: %w", err)
+	}
+	return &Shelves{statefulSets, pods}, nil
+}
+
+func shelve(ctx context.Context, informers cache.Informers, object client.Object) (toolscache.Indexer, error) {
+	informer, err := informers.GetInformer(ctx, object, cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, fmt.Errorf("index %T: %w", object, err)
+	}
+	shared, ok := informer.(toolscache.SharedIndexInformer)
+	if !ok {
+		return nil, fmt.Errorf("index %T: a %T holds no objects of its own", object, informer)
+	}
+	if err := shared.AddIndexers(toolscache.Indexers{indexShelf: shelfKeys}); err != nil {
+		return nil, fmt.Errorf("index %T: %w", object, err)
+	}
+	return shared.GetIndexer(), nil
+}
+
+func shelfKeys(object any) ([]string, error) {
+	known, ok := object.(client.Object)
+	if !ok {
+		return nil, fmt.Errorf("a cache holds a %T, which is no object", object)
+	}
+	keys := claimKeys(known)
+	for i := range keys {
+		keys[i] = shelfKey(known.GetNamespace(), keys[i])
+	}
+	return keys, nil
+}
+
+func shelfKey(namespace, key string) string { return one(namespace + "/" + key) }
+
+// shelved returns what a shelf holds under a key. It must not be changed.
+func shelved[T client.Object](shelf toolscache.Indexer, namespace, key string) ([]T, error) {
+	objects, err := shelf.ByIndex(indexShelf, shelfKey(namespace, key))
+	if err != nil {
+		return nil, fmt.Errorf("find %q: %w", key, err)
+	}
+	all := make([]T, 0, len(objects))
+	for _, object := range objects {
+		known, ok := object.(T)
+		if !ok {
+			return nil, fmt.Errorf("a cache holds a %T among others of %T", object, all)
+		}
+		all = append(all, known)
+	}
+	return all, nil
+}
+
+// statefulSetsBeneath returns the StatefulSets of a set's groups, as the cache shows
+// them, our own last writes or not.
+func (o *Observer) statefulSetsBeneath(ctx context.Context, set types.NamespacedName) ([]*appsv1.StatefulSet, error) {
+	if o.shelves != nil {
+		return shelved[*appsv1.StatefulSet](o.shelves.statefulSets, set.Namespace, byName(set.Name))
+	}
+	var list appsv1.StatefulSetList
+	err := o.listed(ctx, &list, set.Namespace, byName(set.Name), client.DisableReadYourWritesConsistency)
+	return pointers(list.Items), err
+}
+
+// workersBeneath returns the pods of all workers of a set, likewise.
+func (o *Observer) workersBeneath(ctx context.Context, set types.NamespacedName) ([]*corev1.Pod, error) {
+	if o.shelves != nil {
+		return shelved[*corev1.Pod](o.shelves.pods, set.Namespace, underName(set.Name))
+	}
+	var list corev1.PodList
+	err := o.listed(ctx, &list, set.Namespace, underName(set.Name), client.DisableReadYourWritesConsistency)
+	return pointers(list.Items), err
+}
+
+// podsShown returns the pods named "<parent>-<ordinal>", whoever they belong to, as the
+// cache shows them. It waits for nothing.
+func (o *Observer) podsShown(ctx context.Context, parent types.NamespacedName) ([]*corev1.Pod, error) {
+	if o.shelves != nil {
+		return shelved[*corev1.Pod](o.shelves.pods, parent.Namespace, byName(parent.Name))
+	}
+	var list corev1.PodList
+	err := o.listed(ctx, &list, parent.Namespace, byName(parent.Name), client.DisableReadYourWritesConsistency)
+	return pointers(list.Items), err
+}
+
+// podsSettled is podsShown after all that this process wrote to pods. A set counts its
+// leaders, and those it deleted itself are not to be counted twice.
+func (o *Observer) podsSettled(ctx context.Context, parent types.NamespacedName) ([]*corev1.Pod, error) {
+	if o.shelves == nil {
+		var list corev1.PodList
+		err := o.listed(ctx, &list, parent.Namespace, byName(parent.Name))
+		return pointers(list.Items), err
+	}
+	var none corev1.PodList
+	if err := o.cached.List(ctx, &none, client.InNamespace(parent.Namespace), client.MatchingFields{indexNothing: ""}); err != nil {
+		return nil, fmt.Errorf("wait for pods under %q: %w", parent, err)
+	}
+	return o.podsShown(ctx, parent)
+}
+
+// podsOneByOne is podsShown, each after what this process wrote to it: a group does not
+// wait for what is written to the pods of others.
+func (o *Observer) podsOneByOne(ctx context.Context, parent types.NamespacedName) ([]*corev1.Pod, error) {
+	if o.shelves == nil {
+		return o.podsSettled(ctx, parent)
+	}
+	shown, err := o.podsShown(ctx, parent)
+	if err != nil {
+		return nil, err
+	}
+	settled := make([]*corev1.Pod, 0, len(shown))
+	for _, pod := range shown {
+		now := &corev1.Pod{}
+		err := o.cached.Get(ctx, client.ObjectKeyFromObject(pod), now)
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return nil, fmt.Errorf("read pod %q: %w", pod.Name, err)
+		default:
+			settled = append(settled, now)
+		}
+	}
+	return settled, nil
+}
+
+// listed fills a list with what our index finds under a key.
+func (o *Observer) listed(ctx context.Context, list client.ObjectList, namespace, key string, options ...client.ListOption) error {
+	options = append(options, client.InNamespace(namespace), client.MatchingFields{indexClaim: key})
+	if err := o.cached.List(ctx, list, options...); err != nil {
+		return fmt.Errorf("list what is under %q: %w", key, err)
+	}
+	return nil
+}

@@ -1,0 +1,117 @@
+package lwscache
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
+)
+
+// volumes returns the volume claims with a key of the index. Only their metadata is
+// in memory, and only of those that bear a set's label.
+func (o *Observer) volumes(ctx context.Context, namespace, key string) ([]*lws.Volume, error) {
+	list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaimList"}}
+	if err := o.cached.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{indexClaim: key}); err != nil {
+		return nil, fmt.Errorf("list volume claims: %w", err)
+	}
+	return pointers(list.Items), nil
+}
+
+// workerVolumes judges the claims of a group's workers among those found.
+// Those of a leader that leaves are the group's own for as long as its StatefulSet
+// of workers is there; those that were tied to it, only where another is to follow it.
+func (o *Observer) workerVolumes(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet, g *lws.Group, leaving *corev1.Pod, found []*lws.Volume, followed ...types.UID) error {
+	found = slices.DeleteFunc(found, func(v *lws.Volume) bool { return !lws.IsWorkerVolume(v, set, g.LeaderName) })
+	claimant := append(leaderUID(g), set.UID)
+	claimant = append(claimant, followed...)
+	for _, leader := range []*corev1.Pod{g.Leader, leaving} {
+		for _, workers := range lws.WorkersOf(g, leader) {
+			claimant = append(claimant, workers.UID)
+		}
+	}
+	if err := learn(ctx, j, found, claimant); err != nil {
+		return err
+	}
+	g.Volumes = claim(j.lives, found, claimant, func(*lws.Volume) bool { return true })
+	return nil
+}
+
+// fillVolumes reads the claims of the groups that a set sees to.
+func (o *Observer) fillVolumes(ctx context.Context, j *judge, w *lws.SetSnapshot) error {
+	sts := w.StatefulSet.Member()
+	made := lws.AsMade(w.Set, sts)
+	if !lws.HasVolumes(made) {
+		return nil
+	}
+	for _, groups := range [][]lws.Group{w.Groups, w.Vacant} {
+		for i := range groups {
+			g := &groups[i]
+			if g.Workers.Member() != nil && (sts == nil || !lws.GivenUp(sts, w.Set, *g)) {
+				continue
+			}
+			found, err := o.volumes(ctx, w.Set.Namespace, byName(g.LeaderName))
+			if err != nil {
+				return err
+			}
+			if err := o.workerVolumes(ctx, j, made, g, nil, found); err != nil {
+				return err
+			}
+		}
+	}
+	if err := o.fillTied(ctx, w, sts); err != nil {
+		return err
+	}
+	return o.fillLeaderVolumes(ctx, j, w, made, sts)
+}
+
+// fillTied reads the claims that would go with a set that is to leave its claims
+// behind. There are none at rest.
+func (o *Observer) fillTied(ctx context.Context, w *lws.SetSnapshot, sts *appsv1.StatefulSet) error {
+	if sts == nil || !lws.KeepsVolumes(w.Set) {
+		return nil
+	}
+	for _, owner := range []metav1.Object{w.Set, sts} {
+		found, err := o.volumes(ctx, w.Set.Namespace, byUID(string(owner.GetUID())))
+		if err != nil {
+			return err
+		}
+		w.Tied = append(w.Tied, slices.DeleteFunc(found, func(v *lws.Volume) bool { return v.DeletionTimestamp != nil })...)
+	}
+	return nil
+}
+
+// fillLeaderVolumes reads what bears the names of leaders' claims while leaders are
+// missing.
+func (o *Observer) fillLeaderVolumes(ctx context.Context, j *judge, w *lws.SetSnapshot, made *lwsv1.LeaderWorkerSet, sts *appsv1.StatefulSet) error {
+	if sts != nil && !lws.LacksPods(sts) {
+		return nil
+	}
+	found, err := o.volumes(ctx, w.Set.Namespace, byName(w.Set.Name))
+	if err != nil {
+		return err
+	}
+	found = slices.DeleteFunc(found, func(v *lws.Volume) bool { return !lws.IsLeaderVolume(v, made) })
+	claimant := append(slices.Clone(ownerOfLeaders(w.StatefulSet)), w.Set.UID)
+	for _, leader := range w.Leaders.Members {
+		claimant = append(claimant, leader.UID)
+	}
+	if err := learn(ctx, j, found, claimant); err != nil {
+		return err
+	}
+	w.LeaderVolumes = claim(j.lives, found, claimant, func(*lws.Volume) bool { return true })
+	return nil
+}
+
+// volumePresence is the claims on their way out that a set waits for.
+func volumePresence(claims identity.Claim[*lws.Volume], taken bool) []presence {
+	return presences(identity.KindPersistentVolumeClaim, claims.Ghosts, taken)
+}
