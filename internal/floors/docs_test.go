@@ -9,73 +9,72 @@ import (
 	"testing"
 )
 
-// gather calls read with every file below a directory of the tree whose name ends so.
-func gather(t *testing.T, dir, suffix string, read func(path, text string)) {
-	t.Helper()
-	err := filepath.WalkDir(filepath.Join("..", "..", dir), func(path string, entry fs.DirEntry, err error) error {
+var link = regexp.MustCompile(`\]\(([^)#]*)(#[^)]*)?\)`)
+
+// A document that links to a file or a heading that is gone sends its reader nowhere.
+func TestLinksInDocumentsResolve(t *testing.T) {
+	root, links := filepath.Join("..", ".."), 0
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && strings.HasPrefix(entry.Name(), ".") && entry.Name() != "..":
+		case entry.IsDir() && strings.HasPrefix(entry.Name(), ".") && path != root:
 			return fs.SkipDir
-		case entry.IsDir() || !strings.HasSuffix(path, suffix):
+		case entry.IsDir() || filepath.Ext(path) != ".md":
 			return nil
 		}
 		text, err := os.ReadFile(path)
-		read(path, string(text))
-		return err
+		if err != nil {
+			return err
+		}
+		for _, match := range link.FindAllStringSubmatch(string(text), -1) {
+			links++
+			if broken := resolve(path, match[1], match[2]); broken != "" {
+				t.Errorf("%s: %s", path, broken)
+			}
+		}
+		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-// What documents say is tested is tested by a test of that name.
-func TestEveryTestThatDocumentsNameIsThere(t *testing.T) {
-	there := map[string]bool{}
-	declared := regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Fuzz)[A-Z]\w*)\(`)
-	for _, dir := range []string{"api", "cmd", "config", "internal", "local", "scheduling", "test"} {
-		gather(t, dir, "_test.go", func(_, text string) {
-			for _, match := range declared.FindAllStringSubmatch(text, -1) {
-				there[match[1]] = true
-			}
-		})
-	}
-	named := regexp.MustCompile("`((?:Test|Benchmark|Fuzz)[A-Z]\\w*)(?:/\\w+)?`")
-	found := 0
-	gather(t, "docs", ".md", func(path, text string) {
-		for _, match := range named.FindAllStringSubmatch(text, -1) {
-			found++
-			if !there[match[1]] {
-				t.Errorf("%s names %s, and there is no such test", path, match[1])
-			}
-		}
-	})
-	if found < 40 {
-		t.Errorf("documents name %d tests: they are not where this test looks", found)
+	if links < 20 {
+		t.Errorf("found %d links: the documents are not where this test reads", links)
 	}
 }
 
-// Every failure that the document tells of names the test that shows it.
-func TestEveryFailureModeNamesItsTest(t *testing.T) {
-	rows := 0
-	gather(t, "docs", "failure-modes.md", func(_, text string) {
-		tested := false
-		for line := range strings.Lines(text) {
-			cells := strings.Split(strings.TrimSpace(line), "|")
-			switch {
-			case len(cells) < 3: // no table
-				tested = false
-			case strings.TrimSpace(cells[len(cells)-2]) == "test":
-				tested = true
-			case tested && !strings.HasPrefix(cells[1], " ---"):
-				if rows++; !strings.Contains(cells[len(cells)-2], "`Test") {
-					t.Errorf("no test is named for: %s", cells[1])
-				}
-			}
-		}
-	})
-	if rows < 20 {
-		t.Errorf("found %d rows: they are not where this test looks", rows)
+// resolve reports what is wrong with a link in the document at path, or returns "".
+func resolve(path, target, heading string) string {
+	if strings.Contains(target, "://") {
+		return ""
 	}
+	file := path
+	if target != "" {
+		file = filepath.Join(filepath.Dir(path), target)
+	}
+	info, err := os.Stat(file)
+	if err != nil {
+		return "link to " + target + ", which does not exist"
+	}
+	if heading == "" || info.IsDir() || filepath.Ext(file) != ".md" {
+		return ""
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err.Error()
+	}
+	for line := range strings.Lines(string(text)) {
+		if title := strings.TrimLeft(line, "#"); title != line && anchor(title) == heading {
+			return ""
+		}
+	}
+	return "link to " + target + heading + ", and there is no such heading"
+}
+
+var dropped = regexp.MustCompile(`[^a-z0-9 _-]`)
+
+// anchor is the fragment under which a rendered document offers a heading.
+func anchor(title string) string {
+	plain := dropped.ReplaceAllString(strings.ToLower(strings.TrimSpace(title)), "")
+	return "#" + strings.ReplaceAll(plain, " ", "-")
 }
