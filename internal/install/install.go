@@ -109,6 +109,9 @@ func Install(ctx context.Context, o Options) error {
 	if err := s.refuse(ctx, a); err != nil {
 		return err
 	}
+	if err := a.refuseLoss(ctx, objects); err != nil {
+		return err
+	}
 	changes := map[change]int{}
 	for _, u := range objects {
 		what, err := o.install(ctx, a, u)

@@ -10,6 +10,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -197,7 +198,7 @@ func foreignDefinition(c *cluster) *apiextensionsv1.CustomResourceDefinition {
 			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
 				Name: "v1", Served: true, Storage: true,
 				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
-					Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"theirs": {Type: "string"}},
+					Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"spec": {Type: "object", Description: "theirs"}},
 				}},
 			}},
 			Conversion: &apiextensionsv1.CustomResourceConversion{
@@ -211,6 +212,38 @@ func foreignDefinition(c *cluster) *apiextensionsv1.CustomResourceDefinition {
 	}
 }
 
+// A definition with fields that ours lacks stays, and so does everything else.
+func TestInstallRefusesToReplaceANewerDefinition(t *testing.T) {
+	c := newCluster(t)
+	newer := foreignDefinition(c)
+	newer.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"] = apiextensionsv1.JSONSchemaProps{
+		Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{
+			"groupIdentity": {Type: "string"},
+			"scheduling":    {Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"policy": {Type: "string"}}},
+		},
+	}
+	c.create(newer)
+	for name, change := range map[string]func(*install.Options){
+		"install": nil, "a dry run": func(o *install.Options) { o.DryRun = true }, "with an image": withImage,
+	} {
+		text := c.refused(func(o *install.Options) error { return install.Install(t.Context(), *o) }, change)
+		for _, want := range []string{crdName, "spec.groupIdentity", "spec.scheduling\n", "spec.scheduling.policy", "nothing was installed"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s does not mention %q: %s", name, want, text)
+			}
+		}
+	}
+	live := &apiextensionsv1.CustomResourceDefinition{}
+	c.read(live, "", crdName)
+	if live.Generation != newer.Generation || len(live.Spec.Names.Categories) != 1 {
+		t.Errorf("the definition changed: %+v", live.Spec.Names)
+	}
+	if err := c.Get(t.Context(), client.ObjectKey{Name: systemName}, &corev1.Namespace{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the namespace was created: %v", err)
+	}
+	c.install(func(o *install.Options) { o.ProtectOnly = true })
+}
+
 func (c *cluster) mustHoldOwnDefinition() {
 	c.t.Helper()
 	crd := &apiextensionsv1.CustomResourceDefinition{}
@@ -218,7 +251,7 @@ func (c *cluster) mustHoldOwnDefinition() {
 	if crd.Spec.Conversion.Strategy != apiextensionsv1.NoneConverter || crd.Spec.Conversion.Webhook != nil {
 		c.t.Errorf("conversion is still %+v", crd.Spec.Conversion)
 	}
-	if _, theirs := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["theirs"]; theirs || len(crd.Spec.Names.Categories) > 0 {
+	if spec := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]; spec.Description == "theirs" || len(spec.Properties) == 0 || len(crd.Spec.Names.Categories) > 0 {
 		c.t.Error("fields of the other definition are still there")
 	}
 	// Nobody else may own what a later version wants to drop.
