@@ -20,10 +20,14 @@ import (
 )
 
 // lifecycleOf loads the stages as kwok does, for one kind.
-func lifecycleOf(t *testing.T, kind string) lifecycle.Lifecycle {
+func lifecycleOf(t *testing.T, stages, kind string) lifecycle.Lifecycle {
 	t.Helper()
+	text, err := Config(stages)
+	if err != nil {
+		t.Fatal(err)
+	}
 	path := filepath.Join(t.TempDir(), "kwok.yaml")
-	if err := os.WriteFile(path, []byte(All()), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	objects, err := config.Load(context.Background(), path)
@@ -78,21 +82,35 @@ const (
 )
 
 func TestPodStages(t *testing.T) {
-	l := lifecycleOf(t, "Pod")
+	l := lifecycleOf(t, Guarded, "Pod")
 	for name, c := range map[string]struct{ pod, want string }{
-		"not scheduled":            {"{status: {phase: Pending}}", ""},
-		"scheduled":                {"{spec: {nodeName: n}, status: {phase: Pending}}", "pod-run"},
-		"runs":                     {running, ""},
-		"failed":                   {"{spec: {nodeName: n}, status: {phase: Failed}}", ""},
-		"to be ready later":        {"{metadata: {annotations: {local.lockstep.dev/ready-after: 1s}}, status: {phase: Running, conditions: [{type: Ready, status: 'False', reason: ContainersNotReady}]}}", "pod-ready"},
-		"made unready by somebody": {"{metadata: {annotations: {local.lockstep.dev/ready-after: 1s}}, status: {phase: Running, conditions: [{type: Ready, status: 'False', reason: Drill}]}}", ""},
-		"of a job":                 {"{metadata: {ownerReferences: [{apiVersion: batch/v1, kind: Job, name: j, uid: u}]}, status: {phase: Running, conditions: [{type: Ready, status: 'True'}]}}", "pod-complete"},
-		"deleted":                  {"{metadata: {" + deleted + ", deletionGracePeriodSeconds: 30}, status: {phase: Running}}", "pod-vanish"},
-		"deleted before it ran":    {"{metadata: {" + deleted + ", deletionGracePeriodSeconds: 30}, spec: {nodeName: n}, status: {phase: Pending}}", "pod-vanish"},
-		"deleted, of a job":        {"{metadata: {" + deleted + ", deletionGracePeriodSeconds: 30, ownerReferences: [{apiVersion: batch/v1, kind: Job, name: j, uid: u}]}, status: {phase: Running, conditions: [{type: Ready, status: 'True'}]}}", "pod-vanish"},
-		"held by a finalizer":      {"{metadata: {" + deleted + ", deletionGracePeriodSeconds: 0, finalizers: [example.com/f]}, status: {phase: Running}}", ""},
-		"hangs":                    {"{metadata: {" + deleted + ", deletionGracePeriodSeconds: 30, annotations: {local.lockstep.dev/hang-on-delete: 'true'}}, status: {phase: Running}}", ""},
-		"hangs no more":            {"{metadata: {" + deleted + ", deletionGracePeriodSeconds: 30, annotations: {local.lockstep.dev/hang-on-delete: 'false'}}, status: {phase: Running}}", "pod-vanish"},
+		"not scheduled":          {"{status: {phase: Pending}}", ""},
+		"scheduled":              {"{spec: {nodeName: n}, status: {phase: Pending}}", "pod-run"},
+		"runs":                   {running, ""},
+		"failed":                 {"{spec: {nodeName: n}, status: {phase: Failed}}", ""},
+		"to be ready later":      {"{metadata: {annotations: {local.lockstep.dev/ready-after: 1s}}, status: {phase: Running, conditions: [{type: Ready, status: 'False', reason: ContainersNotReady}]}}", "pod-ready"},
+		"made unready by a user": {"{metadata: {annotations: {local.lockstep.dev/ready-after: 1s}}, status: {phase: Running, conditions: [{type: Ready, status: 'False', reason: Drill}]}}", ""},
+		"of a job":               {"{metadata: {ownerReferences: [{apiVersion: batch/v1, kind: Job, name: j, uid: u}]}, status: {phase: Running, conditions: [{type: Ready, status: 'True'}]}}", "pod-complete"},
+		"deleted":                {"{metadata: {" + deleted + ", deletionGracePeriodSeconds: 30}, status: {phase: Running}}", "pod-vanish"},
+		"deleted before it ran":  {"{metadata: {" + deleted + ", deletionGracePeriodSeconds: 30}, spec: {nodeName: n}, status: {phase: Pending}}", "pod-vanish"},
+		"deleted, of a job":      {"{metadata: {" + deleted + ", deletionGracePeriodSeconds: 30, ownerReferences: [{apiVersion: batch/v1, kind: Job, name: j, uid: u}]}, status: {phase: Running, conditions: [{type: Ready, status: 'True'}]}}", "pod-vanish"},
+		"held by a finalizer":    {"{metadata: {" + deleted + ", deletionGracePeriodSeconds: 0, finalizers: [example.com/f]}, status: {phase: Running}}", ""},
+		"hangs":                  {"{metadata: {" + deleted + ", deletionGracePeriodSeconds: 30, annotations: {local.lockstep.dev/hang-on-delete: 'true'}}, status: {phase: Running}}", ""},
+		"hangs no more":          {"{metadata: {" + deleted + ", deletionGracePeriodSeconds: 30, annotations: {local.lockstep.dev/hang-on-delete: 'false'}}, status: {phase: Running}}", "pod-vanish"},
+	} {
+		if got := possible(t, l, podEvent(newPod(t, c.pod))); got != c.want {
+			t.Errorf("%s: stages %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestStockPodStages(t *testing.T) {
+	l := lifecycleOf(t, Stock, "Pod")
+	for name, c := range map[string]struct{ pod, want string }{
+		"scheduled":                     {"{spec: {nodeName: n}, status: {phase: Pending}}", "pod-ready"},
+		"runs":                          {running, ""},
+		"deleted":                       {"{metadata: {" + deleted + "}, status: {phase: Running}}", "pod-delete"},
+		"deleted, with our annotations": {"{metadata: {" + deleted + ", annotations: {local.lockstep.dev/hang-on-delete: 'true'}}, status: {phase: Running}}", "pod-delete"},
 	} {
 		if got := possible(t, l, podEvent(newPod(t, c.pod))); got != c.want {
 			t.Errorf("%s: stages %q, want %q", name, got, c.want)
@@ -101,7 +119,7 @@ func TestPodStages(t *testing.T) {
 }
 
 func TestDelays(t *testing.T) {
-	l := lifecycleOf(t, "Pod")
+	l := lifecycleOf(t, Guarded, "Pod")
 	for name, c := range map[string]struct {
 		pod  string
 		want time.Duration
@@ -171,7 +189,7 @@ func readiness(pod *corev1.Pod) corev1.ConditionStatus {
 }
 
 func TestPodRuns(t *testing.T) {
-	l := lifecycleOf(t, "Pod")
+	l := lifecycleOf(t, Guarded, "Pod")
 	pod := play(t, l, newPod(t, `
 spec:
   nodeName: n
@@ -196,7 +214,7 @@ status: {phase: Pending}`))
 }
 
 func TestPodIsReadyLater(t *testing.T) {
-	l := lifecycleOf(t, "Pod")
+	l := lifecycleOf(t, Guarded, "Pod")
 	pod := newPod(t, `
 metadata: {annotations: {local.lockstep.dev/ready-after: 1s}}
 spec: {nodeName: n, containers: [{name: a, image: i}]}
@@ -215,7 +233,7 @@ status: {phase: Pending}`)
 }
 
 func TestPodOfAJobCompletes(t *testing.T) {
-	l := lifecycleOf(t, "Pod")
+	l := lifecycleOf(t, Guarded, "Pod")
 	pod := newPod(t, `
 metadata: {ownerReferences: [{apiVersion: batch/v1, kind: Job, name: j, uid: u}]}
 spec: {nodeName: n, containers: [{name: a, image: i}]}
@@ -250,7 +268,7 @@ func TestVolumeStages(t *testing.T) {
 			t.Fatal(err)
 		}
 		event := &lifecycle.Event{Annotations: object.GetAnnotations(), Data: object}
-		if got := possible(t, lifecycleOf(t, c.kind), event); got != c.want {
+		if got := possible(t, lifecycleOf(t, Guarded, c.kind), event); got != c.want {
 			t.Errorf("%s: stages %q, want %q", name, got, c.want)
 		}
 	}

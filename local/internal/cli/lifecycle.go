@@ -30,6 +30,7 @@ earlier cluster left in DIR is removed; other files in it are not touched.`,
 	a.addDir(cmd)
 	settings.addRestartable(cmd.Flags())
 	cmd.Flags().IntVar(&settings.Nodes, flagNodes, settings.Nodes, "number of simulated nodes")
+	cmd.Flags().StringVar(&settings.Stages, flagStages, settings.Stages, "pod stages of kwok: guarded deletes a pod by UID, as a kubelet does; stock is what kwok ships, and deletes by name")
 	cmd.Flags().IntVar(&port, "port", 0, "first of six consecutive ports: API server, etcd clients, etcd peers, controller manager, scheduler, kwok (default: free ones)")
 	cmd.Flags().DurationVar(&timeout, "timeout", 3*time.Minute, "how long everything may take to become ready")
 	return cmd

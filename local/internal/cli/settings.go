@@ -14,6 +14,7 @@ import (
 // The flags that carry settings, as users know them.
 const (
 	flagNodes            = "nodes"
+	flagStages           = "stages"
 	flagAudit            = "audit"
 	flagControllerQPS    = "kcm-qps"
 	flagFeatureGates     = "feature-gates"
@@ -48,6 +49,7 @@ func (s *settingsFlags) changedOver(base plane.Settings, flags *pflag.FlagSet) (
 	}
 	take := map[string]func(){
 		flagNodes:            func() { base.Nodes = s.Nodes },
+		flagStages:           func() { base.Stages = s.Stages },
 		flagAudit:            func() { base.Audit = s.Audit },
 		flagControllerQPS:    func() { base.ControllerQPS = s.ControllerQPS },
 		flagFeatureGates:     func() { base.FeatureGates = gates },

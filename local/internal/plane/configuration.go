@@ -62,10 +62,14 @@ const stockSchedulerQPS = 50
 
 // writeConfiguration writes the configuration files that depend on settings.
 func writeConfiguration(l Layout, s Settings) error {
+	kwokStages, err := stages.Config(s.Stages)
+	if err != nil {
+		return err
+	}
 	files := map[string]string{
 		auditPolicy:   auditPolicyText,
 		schedulerFile: schedulerConfiguration(l, s),
-		kwokFile:      kwokOptions + stages.All(),
+		kwokFile:      kwokOptions + kwokStages,
 	}
 	for name, text := range files {
 		if err := writeFile(l.config(name), []byte(text), 0o644); err != nil {

@@ -12,6 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"lockstep.dev/lockstep/local/stages"
 )
 
 // provisioner is who makes volumes; stages/volume.yaml knows it by this name.
@@ -19,16 +21,18 @@ const provisioner = "local.lockstep.dev/kwok"
 
 // seed puts into an empty cluster what a user finds in it: storage classes,
 // nodes, and a guard against kwok.
-func seed(ctx context.Context, client kubernetes.Interface, nodes int) error {
+func seed(ctx context.Context, client kubernetes.Interface, settings Settings) error {
 	for _, class := range storageClasses() {
 		if _, err := client.StorageV1().StorageClasses().Create(ctx, class, metav1.CreateOptions{}); existsNot(err) {
 			return err
 		}
 	}
-	if err := seedGuard(ctx, client); err != nil {
-		return err
+	if settings.Stages != stages.Stock { // stock stages delete by name, unguarded
+		if err := seedGuard(ctx, client); err != nil {
+			return err
+		}
 	}
-	return seedNodes(ctx, client, nodes)
+	return seedNodes(ctx, client, settings.Nodes)
 }
 
 // existsNot is an error other than "already there": a create may have been

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"lockstep.dev/lockstep/local/stages"
 )
 
 // Settings are what a user may choose about a cluster. They are remembered with
@@ -18,6 +20,8 @@ type Settings struct {
 	// ControllerQPS is the controller manager's client limit, in queries per
 	// second; its burst is one and a half times as much.
 	ControllerQPS int `json:"controllerQPS"`
+	// Stages names the pod stages of kwok.
+	Stages string `json:"stages"`
 	// FeatureGates holds for the API server, controller manager and scheduler.
 	FeatureGates map[string]bool `json:"featureGates,omitempty"`
 	// DisableAdmission lists admission plugins to switch off.
@@ -29,7 +33,7 @@ type Settings struct {
 
 // DefaultSettings are those of a stock cluster with twenty nodes.
 func DefaultSettings() Settings {
-	return Settings{Nodes: 20, ControllerQPS: 20, Controllers: []string{"*"}}
+	return Settings{Nodes: 20, ControllerQPS: 20, Stages: stages.Guarded, Controllers: []string{"*"}}
 }
 
 // MaxNodes bounds a cluster to what one small machine can still simulate.
@@ -54,6 +58,7 @@ func (s Settings) Validate(catalog Catalog) error {
 	if s.ControllerQPS < 1 {
 		problems = append(problems, fmt.Errorf("--kcm-qps %d: give at least 1 query per second", s.ControllerQPS))
 	}
+	problems = append(problems, unknown("--stages", "set of stages", []string{s.Stages}, stages.Names))
 	if err := catalog.CheckFeatureGates(s.FeatureGates); err != nil {
 		problems = append(problems, fmt.Errorf("--feature-gates: %w", err))
 	}

@@ -39,6 +39,7 @@ func TestSettingsValidate(t *testing.T) {
 		"negative nodes":     {func(s *Settings) { s.Nodes = -1 }, "--nodes -1"},
 		"too many nodes":     {func(s *Settings) { s.Nodes = MaxNodes + 1 }, "from 0 to 5000"},
 		"no queries":         {func(s *Settings) { s.ControllerQPS = 0 }, "--kcm-qps 0"},
+		"unknown stages":     {func(s *Settings) { s.Stages = "bogus" }, `--stages: unknown set of stages "bogus": known are guarded, stock`},
 		"unknown gate":       {func(s *Settings) { s.FeatureGates = map[string]bool{"Bogus": true} }, "--feature-gates: unrecognized feature gate: Bogus"},
 		"unknown plugin":     {func(s *Settings) { s.DisableAdmission = []string{"Bogus"} }, `unknown admission plugin "Bogus": known are PodSecurity, Priority`},
 		"unknown controller": {func(s *Settings) { s.Controllers = []string{"*", "-bogus"} }, `unknown controller "bogus": known are garbage-collector-controller, job-controller`},
