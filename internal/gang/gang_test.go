@@ -97,9 +97,19 @@ func TestAPodGroupSaysWhatTheGroupIs(t *testing.T) {
 	if diff := cmp.Diff(want, gang.Volcano{}.Object(queued).Object); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	bare := group(func(g *gang.Group) { g.MinResources = nil })
-	if diff := cmp.Diff(map[string]any{"minMember": int64(2)}, gang.Volcano{}.Object(bare).Object["spec"]); diff != "" {
-		t.Errorf("a group that asks for nothing and has no queue (-want +got)\n%s", diff)
+}
+
+// Volcano skips the checks of a queue for a PodGroup without minResources.
+func TestAPodGroupWithoutRequestsHasEmptyMinResources(t *testing.T) {
+	bare := gang.Volcano{}.Object(group(func(g *gang.Group) { g.MinResources = nil }))
+	want := map[string]any{"minMember": int64(2), "minResources": map[string]any{}}
+	if diff := cmp.Diff(want, bare.Object["spec"]); diff != "" {
+		t.Errorf("spec (-want +got)\n%s", diff)
+	}
+	without := bare.DeepCopy()
+	unstructured.RemoveNestedField(without.Object, "spec", "minResources")
+	if (gang.Volcano{}).InStep(without, bare) {
+		t.Error("a PodGroup without minResources is not corrected")
 	}
 }
 

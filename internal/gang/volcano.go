@@ -65,10 +65,8 @@ func (v Volcano) Object(g Group) *unstructured.Unstructured {
 	meant := v.Meant(g.Annotations)
 	object.SetAnnotations(copied(meant))
 	object.SetOwnerReferences(g.Owners)
-	spec := map[string]any{"minMember": int64(g.MinMember)}
-	if len(g.MinResources) > 0 {
-		spec["minResources"] = written(g.MinResources)
-	}
+	// Volcano skips its queue checks for a PodGroup without minResources: {} says that it needs none.
+	spec := map[string]any{"minMember": int64(g.MinMember), "minResources": written(g.MinResources)}
 	if queue := meant[lwsv1.QueueNameAnnotationKey]; queue != "" {
 		spec["queue"] = queue
 	}
@@ -120,7 +118,14 @@ func (Volcano) InStep(have, want *unstructured.Unstructured) bool {
 	return within(have.GetLabels(), want.GetLabels()) && within(have.GetAnnotations(), want.GetAnnotations()) &&
 		field(have, "minMember") == field(want, "minMember") &&
 		(field(want, "queue") == nil || field(have, "queue") == field(want, "queue")) &&
-		equality.Semantic.DeepEqual(read(have), read(want))
+		hasMinResources(have) && equality.Semantic.DeepEqual(read(have), read(want))
+}
+
+// hasMinResources reports whether a PodGroup sets minResources, if only to {}.
+func hasMinResources(object *unstructured.Unstructured) bool {
+	spec, _ := object.Object["spec"].(map[string]any)
+	_, set := spec["minResources"]
+	return set
 }
 
 // within tells whether an object says what is wanted of it, and nothing of what its

@@ -91,7 +91,7 @@ func (d *setDecision) progress() []metav1.Condition {
 	if counts.currentUpdated < counts.current {
 		return []metav1.Condition{usual[string(lwsv1.LeaderWorkerSetUpdateInProgress)], progressing}
 	}
-	if !d.held && counts.seen == Replicas(d.Set) && counts.ready == counts.seen && counts.currentUpdatedReady == counts.current {
+	if !d.held && counts.wantedReady == Replicas(d.Set) && counts.currentUpdatedReady == counts.current {
 		return []metav1.Condition{usual[string(lwsv1.LeaderWorkerSetAvailable)]}
 	}
 	return []metav1.Condition{progressing}

@@ -143,7 +143,7 @@ func (d *setDecision) foreign(revision *appsv1.ControllerRevision) bool {
 func (d *setDecision) rolledOut() bool {
 	sts, counts := d.StatefulSet.Member(), d.count()
 	return sts != nil && leadersKey(sts) == d.key && livePartition(sts) == 0 && strategyPartition(d.Set) == 0 &&
-		counts.updatedAndReady == Replicas(d.Set) && counts.seen == Replicas(d.Set)
+		counts.wantedUpdatedReady == Replicas(d.Set)
 }
 
 // runnable are the keys of the revisions that leaders run, or may be made at: below the

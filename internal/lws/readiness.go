@@ -10,12 +10,11 @@ import (
 // groupCounts is what the groups of a set add up to. A group without its worker
 // StatefulSet is not counted at all.
 type groupCounts struct {
-	// seen is the number of groups below replicas that count.
-	seen int32
-	// ready and updated include groups above replicas.
+	// ready and updated include groups above replicas, as the API counts them.
 	ready, updated int32
-	// updatedAndReady is the number of groups below replicas that are both.
-	updatedAndReady int32
+	// wantedReady and wantedUpdatedReady are of the groups below replicas: a surge
+	// group does not replace a wanted one.
+	wantedReady, wantedUpdatedReady int32
 	// current, currentUpdated and currentUpdatedReady are of the groups between
 	// the partition and replicas.
 	current, currentUpdated, currentUpdatedReady int32
@@ -38,8 +37,8 @@ func (d *setDecision) count() groupCounts {
 		if index >= replicas {
 			continue
 		}
-		c.seen++
-		c.updatedAndReady += one(ready && updated)
+		c.wantedReady += one(ready)
+		c.wantedUpdatedReady += one(ready && updated)
 		if index >= partition {
 			c.current++
 			c.currentUpdated += one(updated)

@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
@@ -222,14 +223,50 @@ func TestAGroupWithoutItsWorkersDoesNotCount(t *testing.T) {
 	}
 }
 
-func TestGroupsAboveReplicasCountAsReadyButDoNotHoldUp(t *testing.T) {
-	c := running(t, 3, 2)
-	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { set.Generation++; set.Spec.Replicas = lwstest.Ptr[int32](3) })
-	c.do(c.decideSet())
+// Ready groups at or above replicas were compared with the wanted groups that exist.
+func TestAvailableCountsReadyGroupsBelowReplicas(t *testing.T) {
+	unready := func(name string) func(*cluster) {
+		return func(c *cluster) {
+			lwstest.Edit(c.FakeStore, name, func(pod *corev1.Pod) { pod.Status.Conditions = nil })
+		}
+	}
+	tests := []struct {
+		name   string
+		change func(*cluster)
+		ready  int32
+		want   string
+	}{
+		{"a plain scale-down", func(*cluster) {}, 3, isAvailable},
+		{"a surge group is not ready", unready("w-2"), 2, isAvailable},
+		{"a wanted group is down and a surge group up", unready("w-1"), 2, wasAvailable},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := running(t, 3, 2)
+			lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { set.Generation++; set.Spec.Replicas = lwstest.Ptr[int32](2) })
+			tt.change(c)
+			c.pass(time.Minute)
+			status := one[action.WriteStatus](t, c.decideSet()).Status
+			if status.ReadyReplicas != tt.ready || brief(status)[available] != tt.want {
+				t.Errorf("got %q with %d ready groups, want %q with %d", brief(status)[available], status.ReadyReplicas, tt.want, tt.ready)
+			}
+		})
+	}
+}
+
+// With a partition, surge groups stay: the set stayed Progressing for good.
+func TestACanaryAtRestIsAvailable(t *testing.T) {
+	c := running(t, 3, 1, func(set *lwsv1.LeaderWorkerSet) {
+		surge := intstr.FromInt32(1)
+		set.Spec.RolloutStrategy.RollingUpdateConfiguration = &lwsv1.RollingUpdateConfiguration{Partition: lwstest.Ptr[int32](1), MaxSurge: surge}
+		set.Spec.Replicas = lwstest.Ptr[int32](3)
+	})
 	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { set.Generation++; set.Spec.Replicas = lwstest.Ptr[int32](2) })
+	lwstest.Edit(c.FakeStore, "w-0", func(pod *corev1.Pod) { pod.Labels[lwsv1.RevisionKey] = "old" })
+	c.pass(time.Minute)
 	status := one[action.WriteStatus](t, c.decideSet()).Status
-	if status.ReadyReplicas != 3 || status.UpdatedReplicas != 3 {
-		t.Errorf("got ready %d, updated %d, want 3, 3", status.ReadyReplicas, status.UpdatedReplicas)
+	if got := brief(status)[available]; got != isAvailable {
+		t.Errorf("got %q with %d ready groups", got, status.ReadyReplicas)
 	}
 }
 

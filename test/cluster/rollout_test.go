@@ -10,8 +10,11 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
@@ -273,4 +276,32 @@ func (s *scene) unfiled(current *appsv1.ControllerRevision) error {
 		}
 	}
 	return nil
+}
+
+// A surge group stays while the partition holds others back. It is no substitute for a
+// wanted group: the set is Available with it, and not without a wanted group.
+func TestCanaryAtRestIsAvailable(t *testing.T) {
+	aside(t)
+	s := newScene(t)
+	set := s.newSet("a", 3, 2, imageA, budget(1, 1, 2))
+	s.create(set)
+	set = s.awaitSettled(set)
+	set = s.become(set, pull(imageB))
+	available := func(want metav1.ConditionStatus, ready int32) func() error {
+		return func() error {
+			now, _ := find[*lwsv1.LeaderWorkerSet](s.recorder, "a")
+			have := meta.FindStatusCondition(now.Status.Conditions, string(lwsv1.LeaderWorkerSetAvailable))
+			if have == nil || have.Status != want || now.Status.ObservedGeneration != set.Generation || now.Status.ReadyReplicas != ready {
+				return fmt.Errorf("have %+v with %d ready groups", have, now.Status.ReadyReplicas)
+			}
+			return nil
+		}
+	}
+	s.eventually("the canary is Available beside a surge group", available(metav1.ConditionTrue, 4))
+	same(t, "groups", map[int]string{0: imageA, 1: imageA, 2: imageB, 3: imageB}, s.readyGroups(set))
+
+	wanted, _ := find[*corev1.Pod](s.recorder, "a-0")
+	s.check("make group 0 unready", s.client.Status().Patch(s.Context(), wanted.DeepCopy(),
+		client.RawPatch(types.MergePatchType, []byte(`{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`))))
+	s.eventually("the set is not Available with group 0 down", available(metav1.ConditionFalse, 3))
 }
