@@ -9,7 +9,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
@@ -193,8 +196,8 @@ func (s *Served) found(kind *servedKind, scheduler gang.Scheduler) (*watching, s
 // begin begins a watch of a kind.
 func (s *Served) begin(scheduler gang.Scheduler) (*watching, error) {
 	life, end := context.WithCancel(s.life)
-	source := cache.ToListWatcherWithWatchListSemantics(everywhere(s.client, scheduler.Resource(), lwsv1.SetNameLabelKey), s.client)
-	informer := cache.NewSharedIndexInformerWithOptions(enduring.over(source), &unstructured.Unstructured{}, cache.SharedIndexInformerOptions{})
+	source := cache.ToListWatcherWithWatchListSemantics(ofSets(s.client, scheduler.Resource()), s.client)
+	informer := cache.NewSharedIndexInformerWithOptions(source, &unstructured.Unstructured{}, cache.SharedIndexInformerOptions{})
 	filling, giveUp := context.WithTimeout(life, fillWithin)
 	w := &watching{SharedIndexInformer: informer, filling: filling, end: func() { giveUp(); end() }}
 	if err := informer.SetTransform(bare); err != nil {
@@ -221,6 +224,21 @@ func (s *Served) begin(scheduler gang.Scheduler) (*watching, error) {
 	})
 	go informer.RunWithContext(life)
 	return w, err
+}
+
+// ofSets lists and watches the objects of a resource that bear a set's label.
+func ofSets(client dynamic.Interface, resource schema.GroupVersionResource) *cache.ListWatch {
+	all := client.Resource(resource)
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			options.LabelSelector = lwsv1.SetNameLabelKey
+			return all.List(ctx, options)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.LabelSelector = lwsv1.SetNameLabelKey
+			return all.Watch(ctx, options)
+		},
+	}
 }
 
 // lose ends a watch of a kind that is not served any more.

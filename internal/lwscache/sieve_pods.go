@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -28,17 +27,6 @@ func trimmedSieve() *sieve {
 		within(1, metadataSieve()).
 		within(2, only(10).within(2, containers).within(20, containers)). // nodeName, containers, initContainers
 		within(3, only(1, 2, 3, 4, 17).within(8, statuses).within(10, statuses))
-}
-
-// usesSieve lets through what usesOf reads. Of a volume made of others, nothing is
-// read but that it is one.
-func usesSieve() *sieve {
-	projected := &sieve{fields: map[uint64]*sieve{26: {}}, others: true}
-	statuses := only(2) // state
-	return only().
-		within(1, metadataSieve()).
-		within(2, only(10, 38).within(1, only(1).within(2, projected))). // nodeName, schedulingGates, volumes
-		within(3, only(1).within(8, statuses).within(10, statuses).within(13, statuses))
 }
 
 // siftedCodecs decode pods from what a sieve lets through.
@@ -71,15 +59,6 @@ func siftedPods(config *rest.Config, pods *sieve) (rest.Interface, error) {
 	return client, nil
 }
 
-// PodsOfClaims is a client whose pods hold what concerns claims.
-func PodsOfClaims(config *rest.Config) (corev1client.PodsGetter, error) {
-	client, err := siftedPods(config, usesSieve())
-	if err != nil {
-		return nil, err
-	}
-	return corev1client.New(client), nil
-}
-
 // NewCache returns a cache with CacheOptions in which pods are decoded no further than
 // they are kept.
 func NewCache(config *rest.Config, options cache.Options) (cache.Cache, error) {
@@ -96,5 +75,5 @@ func NewCache(config *rest.Config, options cache.Options) (cache.Cache, error) {
 		}
 		return toolscache.NewSharedIndexInformer(from, object, resync, indexers)
 	}
-	return cache.New(config, Enduring(options))
+	return cache.New(config, options)
 }

@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
-	"lockstep.dev/lockstep/internal/lwscache"
+	"lockstep.dev/lockstep/internal/pvccache"
 )
 
 // A cache has one selector for a kind, whatever form its objects are kept in: of two,
@@ -21,7 +21,7 @@ func TestAKindIsInACacheOnce(t *testing.T) {
 	o := parse(t)
 	o.Config.Protection.Alone = true
 	for name, objects := range map[string]map[client.Object]cache.ByObject{
-		"the manager's": o.cacheOptions(nil).ByObject, "protection's": lwscache.ProtectionCaches(),
+		"the manager's": o.cacheOptions(nil).ByObject, "protection's": pvccache.ProtectionCaches(),
 	} {
 		seen := map[schema.GroupVersionKind]bool{}
 		for object := range objects {

@@ -7,7 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"lockstep.dev/lockstep/internal/lwscache"
+	"lockstep.dev/lockstep/internal/pvccache"
 	"lockstep.dev/lockstep/internal/report"
 )
 
@@ -16,7 +16,7 @@ const lookAtPoliciesEvery = 30 * time.Second
 
 // setupGuards has it told, by the replica that leads, when somebody deletes the policies.
 func (p *protection) setupGuards() error {
-	guards, tell := lwscache.NewGuards(p.mgr.GetAPIReader(), p.settings.Alone, p.settings.InitialHold), report.NewGuards(p.log)
+	guards, tell := pvccache.NewGuards(p.mgr.GetAPIReader(), p.settings.Alone, p.settings.InitialHold), report.NewGuards(p.log)
 	for _, collector := range tell.Metrics() {
 		_ = metrics.Registry.Register(collector) // registered already by an earlier setup in this process
 	}
@@ -33,7 +33,7 @@ const lookAtKindsEvery = 10 * time.Second
 
 // setupKinds has it told, by the replica that leads, which kinds of the configuration
 // hold less than they promise.
-func (p *protection) setupKinds(desired *lwscache.Desired) error {
+func (p *protection) setupKinds(desired *pvccache.Desired) error {
 	tell := report.NewKinds(p.log)
 	for _, collector := range tell.Metrics() {
 		_ = metrics.Registry.Register(collector) // registered already by an earlier setup in this process

@@ -13,7 +13,8 @@ import (
 
 	"lockstep.dev/lockstep/internal/controller"
 	"lockstep.dev/lockstep/internal/controller/pvchold"
-	"lockstep.dev/lockstep/internal/lwscache"
+	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/pvccache"
 	"lockstep.dev/lockstep/internal/report"
 )
 
@@ -23,10 +24,10 @@ func (p *protection) setupHolds() error {
 	if err != nil {
 		return fmt.Errorf("watch workloads: %w", err)
 	}
-	if err := lwscache.IndexHolds(context.Background(), p.caches); err != nil {
+	if err := pvccache.IndexHolds(context.Background(), p.caches); err != nil {
 		return err
 	}
-	holds := lwscache.NewHolds(p.caches, p.claims, p.pods, desired, p.settings.Settings, p.settings.Grace)
+	holds := pvccache.NewHolds(p.caches, p.claims, p.pods, desired, p.settings.Settings, p.settings.Grace)
 	for _, collector := range append(report.HoldMetrics(), report.UnreadKinds(holds.UnreadKinds)) {
 		_ = metrics.Registry.Register(collector) // registered already by an earlier setup in this process
 	}
@@ -47,7 +48,7 @@ func (p *protection) setupHolds() error {
 }
 
 // desired keeps what workloads want.
-func (p *protection) desired() (*lwscache.Desired, error) {
+func (p *protection) desired() (*pvccache.Desired, error) {
 	config := rest.CopyConfig(p.mgr.GetConfig())
 	foreign, err := dynamic.NewForConfigAndClient(config, p.mgr.GetHTTPClient())
 	if err != nil {
@@ -58,5 +59,5 @@ func (p *protection) desired() (*lwscache.Desired, error) {
 	if err != nil {
 		return nil, err
 	}
-	return lwscache.NewDesired(client, foreign, p.settings.Kinds)
+	return pvccache.NewDesired(client, foreign, p.settings.Kinds, lws.LargestStarted)
 }

@@ -22,7 +22,7 @@ import (
 	"lockstep.dev/lockstep/internal/apply"
 	"lockstep.dev/lockstep/internal/controller"
 	"lockstep.dev/lockstep/internal/controller/pvcfinalizer"
-	"lockstep.dev/lockstep/internal/lwscache"
+	"lockstep.dev/lockstep/internal/pvccache"
 	"lockstep.dev/lockstep/internal/report"
 )
 
@@ -59,8 +59,8 @@ type protection struct {
 	// caches hold claims and namespaces. They are not the manager's: a cache has one
 	// selector for a kind, and LeaderWorkerSets look at claims with a label only.
 	caches cache.Cache
-	claims *lwscache.Claims
-	pods   *lwscache.Pods
+	claims *pvccache.Claims
+	pods   *pvccache.Pods
 	actor  *apply.Actor
 	// narrator is the one of the finalizing controller.
 	narrator *report.Protection
@@ -74,17 +74,17 @@ func (p *protection) watchPods(ctx context.Context, namespace string, options me
 
 // setupProtection adds the parts of protection to the manager.
 func (o *Options) setupProtection(mgr ctrl.Manager) error {
-	caches, err := cache.New(mgr.GetConfig(), lwscache.Enduring(cache.Options{
-		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), ByObject: lwscache.ProtectionCaches(),
-	}))
+	caches, err := cache.New(mgr.GetConfig(), cache.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), ByObject: pvccache.ProtectionCaches(),
+	})
 	if err != nil {
 		return err
 	}
 	p := &protection{
 		mgr: mgr, log: o.Log.WithName(controller.Protection), settings: o.protectionSettings(),
 		caches: caches,
-		claims: lwscache.NewClaims(caches, mgr.GetAPIReader()),
-		pods:   lwscache.NewPods(),
+		claims: pvccache.NewClaims(caches, mgr.GetAPIReader()),
+		pods:   pvccache.NewPods(),
 		actor:  apply.New(mgr.GetClient(), mgr.GetAPIReader()),
 	}
 	for _, setup := range []func() error{
@@ -106,7 +106,7 @@ func (o *Options) setupProtection(mgr ctrl.Manager) error {
 // setupCaches has the caches filled before anything else runs, on replicas that do
 // not lead as well.
 func (p *protection) setupCaches() error {
-	for object := range lwscache.ProtectionCaches() {
+	for object := range pvccache.ProtectionCaches() {
 		if _, err := p.caches.GetInformer(context.Background(), object, cache.BlockUntilSynced(false)); err != nil {
 			return fmt.Errorf("watch %T: %w", object, err)
 		}
@@ -125,7 +125,7 @@ func (f filledFirst) GetCache() cache.Cache { return f.Cache }
 
 // setupPods fills the memory of pods, on replicas that do not lead as well.
 func (p *protection) setupPods() error {
-	direct, err := lwscache.PodsOfClaims(p.mgr.GetConfig())
+	direct, err := pvccache.PodsOfClaims(p.mgr.GetConfig())
 	if err != nil {
 		return err
 	}
@@ -153,10 +153,10 @@ func (p *protection) setupFinalizers() error {
 		Caches:   p.caches,
 		Claims:   p.claims,
 		Pods:     p.pods,
-		Looker: func(told func(lwscache.Reading)) *lwscache.Looker {
-			return lwscache.NewLooker(p.pods, p.mgr.GetAPIReader(), time.Now, told).CatchingUp(p.watchPods)
+		Looker: func(told func(pvccache.Reading)) *pvccache.Looker {
+			return pvccache.NewLooker(p.pods, p.mgr.GetAPIReader(), time.Now, told).CatchingUp(p.watchPods)
 		},
-		Tracer:   lwscache.NewTracer(p.mgr.GetAPIReader()),
+		Tracer:   pvccache.NewTracer(p.mgr.GetAPIReader()),
 		Actor:    p.actor,
 		Recorder: p.mgr.GetEventRecorder(controller.Protection),
 		Clock:    clock.RealClock{},
@@ -191,7 +191,7 @@ func (o *Options) protectionCaches() map[client.Object]cache.ByObject {
 	if !o.Config.Protection.Alone {
 		return nil
 	}
-	return lwscache.VolumeCaches()
+	return pvccache.VolumeCaches()
 }
 
 // everywhere runs something whether or not this replica leads.

@@ -6,12 +6,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"lockstep.dev/lockstep/internal/controller/podgate"
-	"lockstep.dev/lockstep/internal/lwscache"
+	"lockstep.dev/lockstep/internal/pvccache"
 )
 
 // setupStrict adds the controller that lets gated pods to the scheduler.
 func (p *protection) setupStrict() error {
-	gated, err := lwscache.NewGated(context.Background(), p.mgr.GetConfig(), cache.Options{
+	gated, err := pvccache.NewGated(context.Background(), p.mgr.GetConfig(), cache.Options{
 		HTTPClient: p.mgr.GetHTTPClient(), Scheme: p.mgr.GetScheme(), Mapper: p.mgr.GetRESTMapper(),
 	})
 	if err != nil {

@@ -24,8 +24,8 @@ import (
 
 	"lockstep.dev/lockstep/internal/apply"
 	"lockstep.dev/lockstep/internal/controller/pvcfinalizer"
-	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/pvccache"
 	"lockstep.dev/lockstep/scheduling"
 	"lockstep.dev/lockstep/test/delay"
 )
@@ -156,18 +156,18 @@ func (g *ground) controller(rule lax, alone bool) {
 	disturb(proxy, g.seed+5, troubles...)
 	config := proxy.Config()
 	config.QPS = -1
-	caches, err := cache.New(config, cache.Options{Scheme: clientgoscheme.Scheme, ByObject: lwscache.ProtectionCaches()})
+	caches, err := cache.New(config, cache.Options{Scheme: clientgoscheme.Scheme, ByObject: pvccache.ProtectionCaches()})
 	g.must(err)
 	direct, err := client.New(config, client.Options{Scheme: clientgoscheme.Scheme})
 	g.must(err)
 	api := &laxClient{Client: direct, rule: rule, shared: map[string]*sharedList{}}
 	cached := &laxCache{Cache: caches, rule: rule}
-	pods := lwscache.NewPods()
+	pods := pvccache.NewPods()
 	c := pvcfinalizer.New(pvcfinalizer.Options{
 		Settings: pvc.Settings{Mode: pvc.Barrier, Alone: alone},
-		Caches:   cached, Claims: lwscache.NewClaims(cached, api), Pods: pods,
-		Looker: func(told func(lwscache.Reading)) *lwscache.Looker {
-			return lwscache.NewLooker(pods, api, time.Now, told)
+		Caches:   cached, Claims: pvccache.NewClaims(cached, api), Pods: pods,
+		Looker: func(told func(pvccache.Reading)) *pvccache.Looker {
+			return pvccache.NewLooker(pods, api, time.Now, told)
 		},
 		Actor: apply.New(api, api), Recorder: &events.FakeRecorder{}, Clock: clock.RealClock{}, Log: logr.Discard(),
 	})

@@ -12,9 +12,9 @@ import (
 
 	"lockstep.dev/lockstep/internal/controller"
 	"lockstep.dev/lockstep/internal/install"
-	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/operator"
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/pvccache"
 	"lockstep.dev/lockstep/internal/webhook"
 )
 
@@ -48,7 +48,7 @@ func TestClaimsAreBornProtectedWithoutMutatingPolicies(t *testing.T) {
 	if out := c.install(form); !strings.Contains(out, webhook.ProtectionConfiguration+" created") || strings.Contains(out, "mutatingadmissionpolicy") {
 		t.Fatalf("got:\n%s", out)
 	}
-	guards := lwscache.NewGuards(c, true, false)
+	guards := pvccache.NewGuards(c, true, false)
 	if missing, err := guards.Missing(t.Context()); err != nil || len(missing) > 0 {
 		t.Errorf("of what is installed %q is missed: %v", missing, err)
 	}

@@ -23,9 +23,9 @@ import (
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
 	"lockstep.dev/lockstep/internal/install"
-	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/operator"
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/pvccache"
 )
 
 const (
@@ -270,7 +270,7 @@ func TestAnotherConfigurationLeavesNothingOfTheOneBefore(t *testing.T) {
 	c.label("lax", "off")
 	c.install(nil)
 	byDefault := c.protection()
-	if missing, err := lwscache.NewGuards(c, false, false).Missing(t.Context()); err != nil || len(missing) > 0 {
+	if missing, err := pvccache.NewGuards(c, false, false).Missing(t.Context()); err != nil || len(missing) > 0 {
 		t.Errorf("of what is installed %q is missed: %v", missing, err)
 	}
 	for _, namespace := range []string{"prod", "eager"} {

@@ -16,8 +16,8 @@ import (
 	"lockstep.dev/lockstep/internal/apply"
 	"lockstep.dev/lockstep/internal/controller/podgate"
 	"lockstep.dev/lockstep/internal/controller/pvcfinalizer"
-	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/pvccache"
 )
 
 // ours is one life of our controllers.
@@ -44,12 +44,12 @@ func (w *world) startOurs() {
 		o.name = "the other of ours"
 	}
 	api := &apiServer{world: w, from: o.name, by: oursArrives}
-	pods, claims, actor := lwscache.NewPods(), lwscache.NewClaims(o.caches, api), apply.New(api, api)
+	pods, claims, actor := pvccache.NewPods(), pvccache.NewClaims(o.caches, api), apply.New(api, api)
 	settings := pvc.Settings{Mode: pvc.Barrier, Alone: !w.rules.builtIn}
 	controller := pvcfinalizer.New(pvcfinalizer.Options{
 		Settings: settings, Caches: o.caches, Claims: claims, Pods: pods,
-		Looker: func(told func(lwscache.Reading)) *lwscache.Looker {
-			return lwscache.NewLooker(pods, api, time.Now, told)
+		Looker: func(told func(pvccache.Reading)) *pvccache.Looker {
+			return pvccache.NewLooker(pods, api, time.Now, told)
 		},
 		Actor: actor, Recorder: silent{}, Clock: clock.RealClock{}, Log: logr.Discard(),
 	})
@@ -58,7 +58,7 @@ func (w *world) startOurs() {
 	go func() { _ = controller.Start(ctx) }()
 	if w.rules.start == gated {
 		o.lift(ctx, podgate.New(podgate.Options{
-			Settings: settings, Gated: lwscache.GatedIn(gatedPods{pods: o.gates}), Claims: claims, Actor: actor, Narrator: controller.Narrator(),
+			Settings: settings, Gated: pvccache.GatedIn(gatedPods{pods: o.gates}), Claims: claims, Actor: actor, Narrator: controller.Narrator(),
 		}))
 	}
 }

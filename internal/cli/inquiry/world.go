@@ -21,8 +21,9 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
-	"lockstep.dev/lockstep/internal/lwscache"
+	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/pvccache"
 )
 
 // pageSize is how many objects are asked for at once.
@@ -126,10 +127,12 @@ func leaderWorkerSets() client.ObjectList {
 	return list
 }
 
+var wantOfSet = pvccache.OfLeaderWorkerSet(lws.LargestStarted)
+
 func sources() []source {
 	var builtIn schema.GroupVersion
 	return []source{
-		{"leaderworkersets", leaderWorkerSets(), func(set client.Object) (pvc.Want, error) { return lwscache.OfLeaderWorkerSet(set) }, lwsv1.GroupVersion},
+		{"leaderworkersets", leaderWorkerSets(), func(set client.Object) (pvc.Want, error) { return wantOfSet(set) }, lwsv1.GroupVersion},
 		{"statefulsets", &appsv1.StatefulSetList{}, of(pvc.OfStatefulSet), builtIn},
 		{"deployments", &appsv1.DeploymentList{}, of(pvc.OfDeployment), builtIn},
 		{"replicasets", &appsv1.ReplicaSetList{}, of(pvc.OfReplicaSet), builtIn},

@@ -11,8 +11,8 @@ import (
 
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/apply"
-	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/pvccache"
 	"lockstep.dev/lockstep/internal/report"
 )
 
@@ -27,8 +27,8 @@ const (
 // Reconciler lifts gates.
 type Reconciler struct {
 	settings pvc.Settings
-	gated    *lwscache.Gated
-	claims   *lwscache.Claims
+	gated    *pvccache.Gated
+	claims   *pvccache.Claims
 	act      *apply.Actor
 	narrate  *report.Protection
 }

@@ -7,8 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
-	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/pvccache"
 )
 
 func TestWhatAPodMayHaveWaitedFor(t *testing.T) {
@@ -42,7 +42,7 @@ func TestWhatAPodMayHaveWaitedFor(t *testing.T) {
 }
 
 func TestAnotherModeOfANamespaceIsNews(t *testing.T) {
-	was, is := lwscache.NewNamespace("ns"), lwscache.NewNamespace("ns")
+	was, is := pvccache.NewNamespace("ns"), pvccache.NewNamespace("ns")
 	changed := event.TypedUpdateEvent[*metav1.PartialObjectMetadata]{ObjectOld: was, ObjectNew: is}
 	if relabelled().Update(changed) {
 		t.Error("nothing changed")

@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"lockstep.dev/lockstep/internal/apply"
-	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/pvccache"
 	"lockstep.dev/lockstep/internal/report"
 )
 
@@ -50,8 +50,8 @@ func seenTo(t *testing.T, cached []client.Object, objects ...client.Object) (lif
 	}}
 	live := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(append(objects, pod)...).Build()
 	r := New(Options{
-		Settings: pvc.Settings{Mode: pvc.Off}, Gated: lwscache.GatedIn(reading{nil, live}),
-		Claims: lwscache.NewClaims(fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(cached...).Build(), live),
+		Settings: pvc.Settings{Mode: pvc.Off}, Gated: pvccache.GatedIn(reading{nil, live}),
+		Claims: pvccache.NewClaims(fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(cached...).Build(), live),
 		Actor:  apply.New(live, live), Narrator: report.NewProtection(events.NewFakeRecorder(10), time.Now, func() int { return 0 }),
 	})
 	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(pod)}); err != nil {

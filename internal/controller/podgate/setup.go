@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"lockstep.dev/lockstep/internal/apply"
-	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/pvccache"
 	"lockstep.dev/lockstep/internal/report"
 )
 
@@ -30,10 +30,10 @@ const (
 // Options are what the controller works with.
 type Options struct {
 	Settings pvc.Settings
-	Gated    *lwscache.Gated
+	Gated    *pvccache.Gated
 	// Caches are those of observe.ProtectionCaches, which somebody else starts.
 	Caches   cache.Cache
-	Claims   *lwscache.Claims
+	Claims   *pvccache.Claims
 	Actor    *apply.Actor
 	Narrator *report.Protection
 }
@@ -53,7 +53,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Named("strict").
 		WatchesRawSource(source.Kind(o.Gated.Cache(), &corev1.Pod{}, &handler.TypedEnqueueRequestForObject[*corev1.Pod]{}, predicate.NewTypedPredicateFuncs(pvc.Gated))).
 		WatchesRawSource(source.Kind(o.Caches, &corev1.PersistentVolumeClaim{}, handler.TypedEnqueueRequestsFromMapFunc(r.using), easing())).
-		WatchesRawSource(source.Kind(o.Caches, lwscache.NewNamespace(""), handler.TypedEnqueueRequestsFromMapFunc(r.in), relabelled())).
+		WatchesRawSource(source.Kind(o.Caches, pvccache.NewNamespace(""), handler.TypedEnqueueRequestsFromMapFunc(r.in), relabelled())).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: workers,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, slowest),

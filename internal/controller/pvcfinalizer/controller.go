@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/apply"
-	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/pvccache"
 	"lockstep.dev/lockstep/internal/report"
 )
 
@@ -37,12 +37,12 @@ type Options struct {
 	Settings pvc.Settings
 	// Caches are those of observe.ProtectionCaches.
 	Caches ctrlcache.Cache
-	Claims *lwscache.Claims
-	Pods   *lwscache.Pods
+	Claims *pvccache.Claims
+	Pods   *pvccache.Pods
 	// Looker makes the Looker; told is where it tells of its readings.
-	Looker func(told func(lwscache.Reading)) *lwscache.Looker
+	Looker func(told func(pvccache.Reading)) *pvccache.Looker
 	// Tracer finds volumes on nodes, for claims that chose to be judged by that.
-	Tracer   *lwscache.Tracer
+	Tracer   *pvccache.Tracer
 	Actor    *apply.Actor
 	Recorder events.EventRecorder
 	Clock    clock.WithDelayedExecution
@@ -53,10 +53,10 @@ type Options struct {
 type Controller struct {
 	settings pvc.Settings
 	caches   ctrlcache.Cache
-	claims   *lwscache.Claims
-	pods     *lwscache.Pods
-	look     *lwscache.Looker
-	tracer   *lwscache.Tracer
+	claims   *pvccache.Claims
+	pods     *pvccache.Pods
+	look     *pvccache.Looker
+	tracer   *pvccache.Tracer
 	act      *apply.Actor
 	narrate  *report.Protection
 	backlog  *backlog
@@ -79,7 +79,7 @@ func New(o Options) *Controller {
 		doubted: map[types.NamespacedName]string{}, log: o.Log,
 	}
 	c.narrate = report.NewProtection(o.Recorder, o.Clock.Now, c.backlog.depth)
-	c.look = o.Looker(func(r lwscache.Reading) { c.narrate.Read(r.By, r.Duration, r.Err) })
+	c.look = o.Looker(func(r pvccache.Reading) { c.narrate.Read(r.By, r.Duration, r.Err) })
 	return c
 }
 
@@ -120,7 +120,7 @@ func (c *Controller) follow(ctx context.Context) error {
 		handler cache.ResourceEventHandler
 	}{
 		{&corev1.PersistentVolumeClaim{}, c.claimEvents()},
-		{lwscache.NewNamespace(""), c.namespaceEvents(ctx)},
+		{pvccache.NewNamespace(""), c.namespaceEvents(ctx)},
 	} {
 		informer, err := c.caches.GetInformer(ctx, watched.object)
 		if err != nil {
@@ -147,7 +147,7 @@ func (c *Controller) work(ctx context.Context) {
 }
 
 // gathering tells for how long a namespace gathers claims.
-func gathering(pods *lwscache.Pods) func(namespace string) time.Duration {
+func gathering(pods *pvccache.Pods) func(namespace string) time.Duration {
 	return func(namespace string) time.Duration {
 		if pods.Large(namespace) {
 			return gatherFor

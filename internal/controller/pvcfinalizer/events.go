@@ -11,8 +11,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/pvccache"
 )
 
 // claimEvents has claims looked at that come, and whose metadata changes.
@@ -112,7 +112,7 @@ func (c *Controller) addAllOf(ctx context.Context, object any) {
 // went, of one that gave its name to another, and of one that is bound to no node
 // or of which nothing runs any more. One that has just come to a node holds claims
 // of which that was not known when their deletion was seen.
-func (c *Controller) podChanged(before, after *lwscache.PodUses) {
+func (c *Controller) podChanged(before, after *pvccache.PodUses) {
 	switch {
 	case after == nil:
 		c.addUsed(before)
@@ -124,7 +124,7 @@ func (c *Controller) podChanged(before, after *lwscache.PodUses) {
 // addUsed adds the claims that a pod uses and that a pod's going concerns: those on
 // their way out, and those that name pods. What the cache does not show yet will
 // come as an event of its own.
-func (c *Controller) addUsed(pod *lwscache.PodUses) {
+func (c *Controller) addUsed(pod *pvccache.PodUses) {
 	for _, name := range pod.Claims() {
 		if name == "" {
 			c.addTerminating(pod.Namespace)

@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/pvccache"
 )
 
 // before shows a namespace as it was, and all else as it is.
@@ -54,11 +54,11 @@ func chose(t *testing.T, settings pvc.Settings, chosen map[string]string, cached
 	if err := w.Update(t.Context(), space); err != nil {
 		t.Fatal(err)
 	}
-	was := lwscache.NewNamespace("ns")
+	was := pvccache.NewNamespace("ns")
 	was.Labels = cached
 	w.cached = before{w.WithWatch, was}
 	live := &counted{Reader: w.WithWatch}
-	w.claims = lwscache.NewClaims(w.cached, live)
+	w.claims = pvccache.NewClaims(w.cached, live)
 	return w, live
 }
 

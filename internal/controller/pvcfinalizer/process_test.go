@@ -22,8 +22,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"lockstep.dev/lockstep/internal/apply"
-	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/pvccache"
 )
 
 const other = "example.com/keep"
@@ -35,7 +35,7 @@ type world struct {
 	*Controller
 	client.WithWatch
 	cached client.Reader
-	pods   *lwscache.Pods
+	pods   *pvccache.Pods
 	clock  *clocktesting.FakeClock
 	told   *events.FakeRecorder
 	// lists counts full readings of pods; unreadable has them fail.
@@ -49,7 +49,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T, settings pvc.Settings, objects ...client.Object) *world {
-	w := &world{T: t, pods: lwscache.NewPods(), clock: clocktesting.NewFakeClock(time.Unix(1_000_000, 0)), told: events.NewFakeRecorder(100)}
+	w := &world{T: t, pods: pvccache.NewPods(), clock: clocktesting.NewFakeClock(time.Unix(1_000_000, 0)), told: events.NewFakeRecorder(100)}
 	objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}})
 	w.WithWatch = fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
@@ -77,9 +77,9 @@ func newWorld(t *testing.T, settings pvc.Settings, objects ...client.Object) *wo
 	w.cached = w.WithWatch
 	w.follow()
 	w.Controller = New(Options{
-		Settings: settings, Claims: lwscache.NewClaims(indirect{&w.cached}, w.WithWatch), Pods: w.pods,
-		Looker: func(told func(lwscache.Reading)) *lwscache.Looker {
-			return lwscache.NewLooker(w.pods, w.WithWatch, w.clock.Now, told)
+		Settings: settings, Claims: pvccache.NewClaims(indirect{&w.cached}, w.WithWatch), Pods: w.pods,
+		Looker: func(told func(pvccache.Reading)) *pvccache.Looker {
+			return pvccache.NewLooker(w.pods, w.WithWatch, w.clock.Now, told)
 		},
 		Actor: apply.New(w.WithWatch, w.WithWatch), Recorder: w.told, Clock: w.clock,
 	})
@@ -257,7 +257,7 @@ func TestOneFinalizerAtATime(t *testing.T) {
 
 func TestOneReadingIsForAllClaims(t *testing.T) {
 	w := newWorld(t, beside, user("u", "used"), deleted(claim("used", b)), deleted(claim("one", b)), deleted(claim("two", b)))
-	w.pods = lwscache.NewPods() // shows nothing
+	w.pods = pvccache.NewPods() // shows nothing
 	w.Controller.pods = w.pods
 	w.pass("used", "one", "two")
 	w.want("used", b)

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/pvccache"
 )
 
 // traced is a world with a node, and a volume that claim c is bound to.
@@ -25,7 +25,7 @@ func traced(t *testing.T, settings pvc.Settings, objects ...client.Object) *worl
 	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}}
 	volume.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: "disk.example.com", VolumeHandle: "h"}
 	w := newWorld(t, settings, append(objects, node, volume)...)
-	w.tracer = lwscache.NewTracer(w.WithWatch)
+	w.tracer = pvccache.NewTracer(w.WithWatch)
 	return w
 }
 
@@ -133,7 +133,7 @@ func TestAVolumeHoldsItsClaimWhereThatIsChosen(t *testing.T) {
 func TestAVolumeThatCannotBeLookedForHolds(t *testing.T) {
 	w := traced(t, alone, deleted(choosing(claim("c", b), pvc.AttachedKey, "hold")))
 	broken := refusing{w.WithWatch, errors.New("refused")}
-	w.tracer = lwscache.NewTracer(&broken)
+	w.tracer = pvccache.NewTracer(&broken)
 	w.pass("c")
 	w.want("c", b)
 	broken.err = nil
@@ -161,9 +161,9 @@ func TestNamespacesChooseForTheirClaims(t *testing.T) {
 	if err := w.Update(t.Context(), namespace); err != nil {
 		t.Fatal(err)
 	}
-	chose := lwscache.NewNamespace("ns")
+	chose := pvccache.NewNamespace("ns")
 	chose.Labels = namespace.Labels
-	w.namespaceEvents(t.Context()).OnUpdate(lwscache.NewNamespace("ns"), chose)
+	w.namespaceEvents(t.Context()).OnUpdate(pvccache.NewNamespace("ns"), chose)
 	w.drain()
 	w.after(pvc.CompletedGrace)
 	w.pass("c")

@@ -13,8 +13,8 @@ import (
 
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/apply"
-	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/pvccache"
 	"lockstep.dev/lockstep/internal/report"
 )
 
@@ -22,7 +22,7 @@ type ctrlReconciler = reconcile.Reconciler
 
 // pass carries out verdicts. Both reconcilers go through it.
 type pass struct {
-	observe *lwscache.Holds
+	observe *pvccache.Holds
 	act     *apply.Actor
 	narrate *report.Holds
 	ttl     time.Duration
@@ -151,7 +151,7 @@ func (p *pass) left(claim *corev1.PersistentVolumeClaim) {
 	}
 	namespace, err := p.observe.Namespace(context.Background(), claim.Namespace)
 	if err != nil {
-		namespace = lwscache.NewNamespace("") // it is told on the claim alone
+		namespace = pvccache.NewNamespace("") // it is told on the claim alone
 	}
 	p.narrate.Left(claim, namespace, told)
 }

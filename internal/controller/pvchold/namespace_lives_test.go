@@ -21,9 +21,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/apply"
-	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/pvccache"
 	"lockstep.dev/lockstep/internal/report"
 )
 
@@ -38,7 +39,7 @@ type lagging struct {
 	// looks counts live readings of pods.
 	looks int
 	// pods are those in memory: none, unless it is filled.
-	pods  *lwscache.Pods
+	pods  *pvccache.Pods
 	clock time.Time
 }
 
@@ -47,7 +48,7 @@ func newLagging(t *testing.T) *lagging {
 }
 
 // desiredFrom reads workloads there.
-func desiredFrom(t *testing.T, host string) *lwscache.Desired {
+func desiredFrom(t *testing.T, host string) *pvccache.Desired {
 	t.Helper()
 	kube, err := kubernetes.NewForConfig(&rest.Config{Host: host})
 	if err != nil {
@@ -57,15 +58,15 @@ func desiredFrom(t *testing.T, host string) *lwscache.Desired {
 	if err != nil {
 		t.Fatal(err)
 	}
-	desired, err := lwscache.NewDesired(kube, foreign, nil)
+	desired, err := pvccache.NewDesired(kube, foreign, nil, func(*lwsv1.LeaderWorkerSet) int { return 0 })
 	if err != nil {
 		t.Fatal(err)
 	}
 	return desired
 }
 
-func newLaggingFrom(t *testing.T, desired *lwscache.Desired) *lagging {
-	l := &lagging{T: t, pods: lwscache.NewPods(), clock: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)}
+func newLaggingFrom(t *testing.T, desired *pvccache.Desired) *lagging {
+	l := &lagging{T: t, pods: pvccache.NewPods(), clock: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)}
 	l.cached = fake.NewClientBuilder().WithScheme(scheme.Scheme).Build()
 	l.live = fake.NewClientBuilder().WithScheme(scheme.Scheme).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
@@ -84,9 +85,9 @@ func newLaggingFrom(t *testing.T, desired *lwscache.Desired) *lagging {
 			return c.List(ctx, list, options...)
 		},
 	}).Build()
-	claims := lwscache.NewClaims(l.cached, l.live)
+	claims := pvccache.NewClaims(l.cached, l.live)
 	l.claimReconciler = &claimReconciler{&pass{
-		observe: lwscache.NewHolds(nil, claims, l.pods, desired, pvc.Settings{Mode: pvc.Barrier}, time.Minute),
+		observe: pvccache.NewHolds(nil, claims, l.pods, desired, pvc.Settings{Mode: pvc.Barrier}, time.Minute),
 		act:     apply.New(l.live, l.live), narrate: report.NewHolds(report.New(events.NewFakeRecorder(100))), ttl: time.Hour,
 		now: func() time.Time { return l.clock },
 	}}

@@ -14,13 +14,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/pvccache"
 )
 
 // unseen is an API server where a set was just made: who lists all namespaces, as
 // caches do, is not shown it yet.
-func unseen(t *testing.T, set *appsv1.StatefulSet) *lwscache.Desired {
+func unseen(t *testing.T, set *appsv1.StatefulSet) *pvccache.Desired {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		kinds := map[string]string{

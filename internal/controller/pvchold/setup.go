@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	"lockstep.dev/lockstep/internal/apply"
-	"lockstep.dev/lockstep/internal/lwscache"
+	"lockstep.dev/lockstep/internal/pvccache"
 	"lockstep.dev/lockstep/internal/report"
 )
 
@@ -37,7 +37,7 @@ const (
 
 // Options are what the controllers of holds work with.
 type Options struct {
-	Holds    *lwscache.Holds
+	Holds    *pvccache.Holds
 	Actor    *apply.Actor
 	Narrator *report.Holds
 	// ReleaseTTL is how long a release token lasts.
@@ -60,8 +60,8 @@ func Setup(mgr ctrl.Manager, o Options) error {
 
 // followers are told what events concern. They are followed by replicas that stand by,
 // too, of which none may tell what the one that leads tells.
-func (p *pass) followers(claims, namespaces *keys, elected <-chan struct{}) lwscache.Followers {
-	return lwscache.Followers{
+func (p *pass) followers(claims, namespaces *keys, elected <-chan struct{}) pvccache.Followers {
+	return pvccache.Followers{
 		Claim: claims.in(gather), Namespace: namespaces.named(recount),
 		Gone: leading(elected, p.went), Ends: leading(elected, p.narrate.Ends),
 	}

@@ -7,8 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 
-	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/pvccache"
 	"lockstep.dev/lockstep/internal/report"
 )
 
@@ -20,7 +20,7 @@ func TestAReplicaThatStandsByTellsNothing(t *testing.T) {
 	l.narrate = report.NewHolds(report.New(recorder))
 	elected := make(chan struct{})
 	followers := l.followers(newKeys(nil, nil), newKeys(nil, nil), elected)
-	namespace := lwscache.NewNamespace("ns")
+	namespace := pvccache.NewNamespace("ns")
 	now := metav1.Now()
 	namespace.UID, namespace.DeletionTimestamp = "n", &now
 	namespace.Annotations = map[string]string{pvc.HeldClaimsAnnotation: "2", pvc.ReleaseAnnotation: "n"}

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"lockstep.dev/lockstep/internal/apply"
-	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/pvccache"
 	"lockstep.dev/lockstep/internal/report"
 )
 
@@ -34,8 +34,8 @@ type Options struct {
 	Settings pvc.Settings
 	// Caches are those of observe.ProtectionCaches, which somebody else starts.
 	Caches   cache.Cache
-	Claims   *lwscache.Claims
-	Pods     *lwscache.Pods
+	Claims   *pvccache.Claims
+	Pods     *pvccache.Pods
 	Actor    *apply.Actor
 	Narrator *report.Protection
 	Now      func() time.Time
@@ -44,8 +44,8 @@ type Options struct {
 // Reconciler has one claim say whether it is unused.
 type Reconciler struct {
 	settings pvc.Settings
-	claims   *lwscache.Claims
-	pods     *lwscache.Pods
+	claims   *pvccache.Claims
+	pods     *pvccache.Pods
 	act      *apply.Actor
 	narrate  *report.Protection
 	now      func() time.Time

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
-	"lockstep.dev/lockstep/internal/lwscache"
+	"lockstep.dev/lockstep/internal/pvccache"
 )
 
 type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
@@ -46,13 +46,13 @@ func concerns(was, is *corev1.PersistentVolumeClaim) bool {
 // podEvents has the claims of pods looked at. Nothing is before all pods were seen
 // once: one that is not there yet is not a pod that is gone.
 type podEvents struct {
-	pods   *lwscache.Pods
-	claims *lwscache.Claims
+	pods   *pvccache.Pods
+	claims *pvccache.Claims
 }
 
 // Start implements source.Source.
 func (p *podEvents) Start(_ context.Context, q queue) error {
-	p.pods.Follow(func(before, after *lwscache.PodUses) { p.changed(before, after, q) })
+	p.pods.Follow(func(before, after *pvccache.PodUses) { p.changed(before, after, q) })
 	return nil
 }
 
@@ -61,7 +61,7 @@ func (p *podEvents) WaitForSync(ctx context.Context) error { return p.pods.Await
 
 // changed has the claims of a pod looked at that begins to count, and after a while
 // those of one that ceases to: nothing else of a pod makes a difference.
-func (p *podEvents) changed(before, after *lwscache.PodUses, q queue) {
+func (p *podEvents) changed(before, after *pvccache.PodUses, q queue) {
 	begins := counts(after)
 	if counts(before) == begins {
 		return
@@ -102,4 +102,4 @@ func (p *podEvents) all(namespace string, in time.Duration, q queue) {
 	}
 }
 
-func counts(pod *lwscache.PodUses) bool { return pod != nil && !pod.Over }
+func counts(pod *pvccache.PodUses) bool { return pod != nil && !pod.Over }

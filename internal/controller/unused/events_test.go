@@ -11,7 +11,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
-	"lockstep.dev/lockstep/internal/lwscache"
+	"lockstep.dev/lockstep/internal/pvccache"
 )
 
 // heard is what was added to a queue, and for when.
@@ -37,11 +37,11 @@ func using(name, version string, claims ...string) *corev1.Pod {
 // A pod costs a look when it begins to count and one when it ceases to, however
 // often it changes in between.
 func TestAPodIsHeardOfWhenItComesAndWhenItEnds(t *testing.T) {
-	pods, q := lwscache.NewPods(), &heard{}
+	pods, q := pvccache.NewPods(), &heard{}
 	going := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: "going", DeletionTimestamp: new(metav1.Now()), Finalizers: []string{"f"},
 	}}
-	claims := lwscache.NewClaims(fake.NewClientBuilder().WithObjects(going).Build(), nil)
+	claims := pvccache.NewClaims(fake.NewClientBuilder().WithObjects(going).Build(), nil)
 	if err := (&podEvents{pods: pods, claims: claims}).Start(t.Context(), q); err != nil {
 		t.Fatal(err)
 	}

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/pvccache"
 )
 
 // Reliant is a claim, or a volume, on its way out that only Lockstep will let go.
@@ -137,7 +137,7 @@ func (w Withdrawal) letGo(ctx context.Context, namespace string, claims []*corev
 	}
 	releases, kept := batch.Look(func(namespace string, see func(*corev1.Pod)) error {
 		return read(namespace, func(pod *corev1.Pod) { see(pod); seen.See(pod) })
-	}).Tracing(pvc.Tracing{Read: lwscache.NewTracer(w.Client).For(ctx)}).Judge()
+	}).Tracing(pvc.Tracing{Read: pvccache.NewTracer(w.Client).For(ctx)}).Judge()
 	stay := map[types.UID]Reliant{}
 	for _, claim := range claims {
 		users := names(seen.Holding(claim), nil)
@@ -163,7 +163,7 @@ func (w Withdrawal) letGo(ctx context.Context, namespace string, claims []*corev
 
 // labelsOf are those of a namespace, by which its claims may choose.
 func (w Withdrawal) labelsOf(ctx context.Context, namespace string) (map[string]string, error) {
-	found := lwscache.NewNamespace(namespace)
+	found := pvccache.NewNamespace(namespace)
 	err := w.Client.Get(ctx, types.NamespacedName{Name: namespace}, found)
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("read namespace %q: %w", namespace, err)

@@ -1,0 +1,238 @@
+package pvccache
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/pvc"
+)
+
+// emptyDesired watches nothing; LeaderWorkerSets are served.
+// recorded is the GroupSize of sets whose status holds one letter for each pod.
+func recorded(set *lwsv1.LeaderWorkerSet) (largest int) {
+	for i := range set.Status.Started {
+		largest = max(largest, len(set.Status.Started[i].Pods))
+	}
+	return largest
+}
+
+func emptyDesired(t *testing.T) *Desired {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: "nowhere.invalid"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign, err := dynamic.NewForConfig(&rest.Config{Host: "nowhere.invalid"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := NewDesired(client, foreign, []pvc.Kind{pvc.JobSet}, recorded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sets := d.foreign[0]
+	informer, err := d.informer(sets.listWatch(sets.GroupVersion().WithResource("leaderworkersets")), &unstructured.Unstructured{}, sets.of)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sets.now.Store(&serving{watched: informer})
+	return d
+}
+
+// put has the memory of a kind hold an object, as it would be kept.
+func (d *Desired) put(t *testing.T, object metav1.Object) {
+	t.Helper()
+	w := reduced(t, object)
+	indexer := d.indexerOf(identity.Ref{Kind: w.want.Workload.Kind, APIVersion: w.want.Workload.APIVersion})
+	if err := indexer.Add(w); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func reduced(t *testing.T, object metav1.Object) *workload {
+	t.Helper()
+	of := builtIn
+	if set, ok := object.(*lwsv1.LeaderWorkerSet); ok {
+		fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		of, object = OfLeaderWorkerSet(recorded), &unstructured.Unstructured{Object: fields}
+	}
+	w, err := workloadOf(of)(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w.(*workload)
+}
+
+func named(kind, name string, owner metav1.Object, ownerKind string) metav1.ObjectMeta {
+	m := metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(kind + "-" + name), ResourceVersion: "1"}
+	if owner != nil {
+		version := map[string]string{"Pod": "v1", "StatefulSet": "apps/v1", "LeaderWorkerSet": lwsv1.GroupVersion.String()}[ownerKind]
+		m.OwnerReferences = []metav1.OwnerReference{{APIVersion: version, Kind: ownerKind, Name: owner.GetName(), UID: owner.GetUID(), Controller: new(true)}}
+	}
+	return m
+}
+
+func statefulSetOf(m metav1.ObjectMeta, replicas int32) *appsv1.StatefulSet {
+	return &appsv1.StatefulSet{ObjectMeta: m, Spec: appsv1.StatefulSetSpec{
+		Replicas: &replicas, VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}}},
+	}}
+}
+
+func TestWorkloadsAreFoundByTheClaimsTheyWant(t *testing.T) {
+	d := emptyDesired(t)
+	d.put(t, statefulSetOf(named("sts", "db", nil, ""), 2))
+	d.put(t, statefulSetOf(named("sts", "db-0", nil, ""), 2))
+	web := &appsv1.Deployment{ObjectMeta: named("deploy", "web", nil, "")}
+	web.Spec.Template.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data-db-0"},
+	}}}
+	d.put(t, web)
+	for claim, want := range map[string][]string{
+		"data-db-0": {"db", "web"}, "data-db-7": {"db"}, "data-db-0-1": {"db", "db-0"}, "data": nil, "data-web-0": nil,
+	} {
+		var got []string
+		for _, w := range d.of("ns", claim) {
+			got = append(got, w.Name)
+		}
+		slices.Sort(got)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", claim, diff)
+		}
+		if found := d.of("other", claim); len(found) > 0 {
+			t.Errorf("%s is wanted from another namespace", claim)
+		}
+	}
+}
+
+func TestOnlyWhatIsWantedOtherwiseIsToldOf(t *testing.T) {
+	d := emptyDesired(t)
+	var told []Wanting
+	d.Follow(func(w Wanting) { told = append(told, w) })
+	before := reduced(t, statefulSetOf(named("sts", "db", nil, ""), 2))
+	busy := statefulSetOf(named("sts", "db", nil, ""), 2)
+	busy.ResourceVersion, busy.Status.ReadyReplicas = "2", 1
+	d.tell(before, reduced(t, busy))
+	d.tell(nil, reduced(t, &appsv1.Deployment{ObjectMeta: named("deploy", "stateless", nil, "")}))
+	if len(told) > 0 {
+		t.Fatalf("told of %v", told)
+	}
+	d.tell(before, reduced(t, statefulSetOf(named("sts", "db", nil, ""), 3)))
+	d.tell(before, nil)
+	want := Wanting{Namespace: "ns", Prefixes: []string{"data-db"}}
+	if diff := cmp.Diff([]Wanting{want, want}, told); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// The chain of a worker's claim goes from its StatefulSet by the leader pod and the
+// leaders' StatefulSet to the set.
+// A set whose groups are to be smaller wants what those of them have that are not rolled
+// yet: one that restarts comes again as large as it was, and for a while nothing but the
+// set's status tells of its workers.
+func TestAGroupThatIsNotRolledYetWantsAllOfItsClaims(t *testing.T) {
+	groups, size := int32(2), int32(2)
+	set := &lwsv1.LeaderWorkerSet{ObjectMeta: named("lws", "llama", nil, ""), Spec: lwsv1.LeaderWorkerSetSpec{
+		Replicas: &groups, LeaderWorkerTemplate: lwsv1.LeaderWorkerTemplate{
+			Size: &size, VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}}},
+		},
+	}}
+	workers := func() pvc.Span { return reduced(t, set).want.Series[1].Spans[1] }
+	if got := workers(); got != (pvc.Span{From: 1, To: 2}) {
+		t.Fatalf("workers %v before any group started", got)
+	}
+	set.Status.Started = []lwsv1.StartedGroup{{Index: 0, Leader: "rolled", Pods: "AA"}, {Index: 1, Leader: "gone", Pods: "AAAAA"}}
+	if got := workers(); got != (pvc.Span{From: 1, To: 5}) {
+		t.Errorf("workers %v while a group of five is not rolled", got)
+	}
+}
+
+func TestTheWorldOfAClaimIsItsChains(t *testing.T) {
+	d, pods := emptyDesired(t), NewPods()
+	size, groups := int32(2), int32(1)
+	set := &lwsv1.LeaderWorkerSet{ObjectMeta: named("lws", "a", nil, "")}
+	set.Spec.Replicas, set.Spec.LeaderWorkerTemplate.Size = &groups, &size
+	leaders := statefulSetOf(named("sts", "a", set, "LeaderWorkerSet"), 1)
+	leader := &corev1.Pod{ObjectMeta: named("pod", "a-0", leaders, "StatefulSet")}
+	workers := statefulSetOf(named("sts", "a-0", leader, "Pod"), 1)
+	workers.Spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: 1}
+	worker := &corev1.Pod{ObjectMeta: named("pod", "a-0-1", workers, "StatefulSet"), Spec: corev1.PodSpec{NodeName: "n1", Volumes: []corev1.Volume{{
+		Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data-a-0-1"}},
+	}}}}
+	for _, w := range []metav1.Object{set, leaders, workers} {
+		d.put(t, w)
+	}
+	if err := (*podStore)(pods).Replace([]any{leader, worker}, "1"); err != nil {
+		t.Fatal(err)
+	}
+	h := NewHolds(nil, nil, pods, d, pvc.Settings{}, time.Minute)
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data-a-0-1", UID: "c"}}
+	holders, _ := h.world(claim).Holders(claim)
+	var names []string
+	for _, holder := range holders {
+		names = append(names, holder.Name)
+	}
+	if diff := cmp.Diff([]string{"LeaderWorkerSet/a", "Pod/a-0-1"}, names); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	verdict := pvc.DecideHold(pvc.HoldView{Claim: claim, Mode: pvc.Hold, World: h.world(claim), Now: time.Unix(0, 0)})
+	if words := verdict.Annotations[pvc.HoldersAnnotation]; words != "LeaderWorkerSet/a" {
+		t.Errorf("it says %q", words)
+	}
+}
+
+func TestAnOwnerIsMissedOnlyWhereItsKindIsWatched(t *testing.T) {
+	d := emptyDesired(t)
+	there := statefulSetOf(named("sts", "db", nil, ""), 1)
+	d.put(t, there)
+	h := NewHolds(nil, nil, NewPods(), d, pvc.Settings{}, 0)
+	for name, tt := range map[string]struct {
+		owner metav1.OwnerReference
+		gone  bool
+	}{
+		"there":           {metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "db", UID: there.UID}, false},
+		"another life":    {metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "db", UID: "former"}, true},
+		"gone":            {metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "web", UID: "x"}, true},
+		"a pod, gone":     {metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "web", UID: "x"}, true},
+		"not watched":     {metav1.OwnerReference{APIVersion: "example.com/v1", Kind: "Cluster", Name: "x", UID: "x"}, false},
+		"not served":      {metav1.OwnerReference{APIVersion: "jobset.x-k8s.io/v1alpha2", Kind: "JobSet", Name: "x", UID: "x"}, false},
+		"a kind's double": {metav1.OwnerReference{APIVersion: "example.com/v1", Kind: "StatefulSet", Name: "x", UID: "x"}, false},
+	} {
+		tt.owner.Controller = new(true)
+		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data", OwnerReferences: []metav1.OwnerReference{tt.owner}}}
+		if got := h.goneOwner(claim); (got != nil) != tt.gone {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// What could not be found out may hold a claim.
+func TestAKindIsUnreadUntilItIsKnownNotToBeServed(t *testing.T) {
+	d := emptyDesired(t)
+	if got := d.foreign[1].known(); got {
+		t.Error("JobSets are known before anybody asked")
+	}
+	d.foreign[1].now.Store(&serving{})
+	if !d.foreign[1].known() {
+		t.Error("JobSets that are not served are not known")
+	}
+	if d.Unread() == "" {
+		t.Error("nothing was read, and all is known")
+	}
+}

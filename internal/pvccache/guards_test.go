@@ -1,0 +1,128 @@
+package pvccache
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"lockstep.dev/lockstep/config"
+)
+
+// standingGuards has policies and bindings, by kind and name, but those that are away.
+type standingGuards struct {
+	client.Reader
+	away []string
+	err  error
+	// unknown begins the names of kinds of policies that are not served.
+	unknown string
+}
+
+func (s standingGuards) Get(_ context.Context, key client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+	kind := o.GetObjectKind().GroupVersionKind().Kind
+	if s.unknown != "" && strings.HasPrefix(kind, s.unknown+"Admission") {
+		return &meta.NoKindMatchError{}
+	}
+	if slices.Contains(s.away, kind+"/"+key.Name) {
+		return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+	}
+	return s.err
+}
+
+func TestPoliciesThatAreDeletedAreMissed(t *testing.T) {
+	away := func(names ...string) (kinds []string) {
+		for _, name := range names {
+			kinds = append(kinds, "ValidatingAdmissionPolicy/"+name+ours, "MutatingAdmissionPolicy/"+name+ours)
+		}
+		return kinds
+	}
+	const hooks = "MutatingWebhookConfiguration/lockstep-protection-webhook-configuration"
+	for _, tt := range []struct {
+		name string
+		away []string
+		want []string
+	}{
+		{"all are there", nil, nil},
+		{"what refuses a deletion", away("refuse-delete"), []string{"refuse-delete"}},
+		{"a binding", []string{"ValidatingAdmissionPolicyBinding/guard" + ours}, []string{"guard"}},
+		{"both, in order", slices.Concat(away("guard"), away("refuse-delete")), []string{"refuse-delete", "guard"}},
+		{"what has pods gated in mode strict", away("gated"), []string{"gated"}},
+		{"what gates them, as a policy, and there is the webhook", away("gate"), nil},
+		{"what gates them, in both forms", append(away("gate"), hooks), []string{"gate"}},
+		{"the binding of what gives claims the barrier, and there is no webhook", []string{"MutatingAdmissionPolicyBinding/barrier" + ours, hooks}, []string{"barrier"}},
+		{"the webhook, and there are the policies", []string{hooks}, nil},
+		{"what takes forged words off, and there is what refuses them", away("forged"), nil},
+		{"what takes forged words off, and what refuses them", away("forged", "refuse-forged"), []string{"forged"}},
+		{"what nobody chose", append(away("initial-hold", "pod-protection"), hooks), nil},
+	} {
+		got, err := NewGuards(standingGuards{away: tt.away}, false, false).Missing(t.Context())
+		for i := range tt.want {
+			tt.want[i] += ours
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" || err != nil {
+			t.Errorf("%s: %v (-want +got):\n%s", tt.name, err, diff)
+		}
+	}
+	chosen := NewGuards(standingGuards{away: append(away("initial-hold", "pod-protection"), hooks)}, true, true)
+	if got, err := chosen.Missing(t.Context()); err != nil || !slices.Equal(got, []string{"pod-protection" + ours, "initial-hold" + ours}) {
+		t.Errorf("of what was chosen: %v, %v", got, err)
+	}
+	if got, err := NewGuards(standingGuards{err: errors.New("forbidden")}, false, false).Missing(t.Context()); err == nil || got != nil {
+		t.Errorf("what cannot be read is missing: %v, %v", got, err)
+	}
+}
+
+// Before 1.36 the kind is not known, and the older forms stand in for it.
+func TestAKindThatIsNotServedIsNotThere(t *testing.T) {
+	got, err := NewGuards(standingGuards{unknown: "Mutating"}, true, false).Missing(t.Context())
+	if len(got) > 0 || err != nil {
+		t.Errorf("in the older form: missing %v, %v", got, err)
+	}
+	if got, err := NewGuards(standingGuards{unknown: "Validating"}, false, false).Missing(t.Context()); err == nil {
+		t.Errorf("before 1.30: missing %v, and no error", got)
+	}
+}
+
+// What is looked for is what is installed, all of it.
+func TestTheGuardsAreThoseInstalled(t *testing.T) {
+	var all strings.Builder
+	for _, manifests := range []fs.FS{config.Protection, config.ProtectionOlder} {
+		err := fs.WalkDir(manifests, ".", func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			content, err := fs.ReadFile(manifests, path)
+			all.Write(content)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	installed, sought := map[string]bool{}, map[string]bool{}
+	for _, found := range regexp.MustCompile(`kind: (\w*Admission\w*|\w*Webhook\w*)\nmetadata:\n  name: (\S+)`).FindAllStringSubmatch(all.String(), -1) {
+		installed[found[1]+" "+found[2]] = true
+	}
+	for _, wanted := range NewGuards(nil, true, true).want {
+		for _, f := range wanted.forms {
+			for _, kind := range f.kinds {
+				sought[kind+" "+f.name] = true
+			}
+			if f.name == ofWebhooks.name && !strings.Contains(all.String(), "\n- name: "+wanted.name+"\n") {
+				t.Errorf("%s has no entry %s", f.name, wanted.name)
+			}
+		}
+	}
+	if diff := cmp.Diff(installed, sought); diff != "" {
+		t.Errorf("(-installed +looked for):\n%s", diff)
+	}
+}

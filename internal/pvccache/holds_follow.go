@@ -1,0 +1,172 @@
+package pvccache
+
+import (
+	"context"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"lockstep.dev/lockstep/internal/pvc"
+)
+
+// Followers are told what events concern. They must not wait.
+type Followers struct {
+	// Claim is told of every claim that an event concerns and that is there.
+	Claim func(types.NamespacedName)
+	// Namespace is told of every namespace whose claims have to be counted again.
+	Namespace func(name string)
+	// Gone is told of a claim that is gone, as it was last.
+	Gone func(*corev1.PersistentVolumeClaim)
+	// Ends is told of a namespace whose deletion has begun.
+	Ends func(*metav1.PartialObjectMetadata)
+}
+
+// Follow tells of events. It must be called before anything runs.
+func (h *Holds) Follow(ctx context.Context, f Followers) error {
+	h.desired.Follow(func(w Wanting) { h.concerned(ctx, w, f.Claim) })
+	h.pods.Follow(func(before, after *PodUses) { h.used(ctx, before, after, f.Claim) })
+	claims, err := h.caches.GetInformer(ctx, &corev1.PersistentVolumeClaim{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return err
+	}
+	if _, err = claims.AddEventHandler(f.claims(h.givings.note)); err != nil {
+		return err
+	}
+	namespaces, err := h.caches.GetInformer(ctx, NewNamespace(""), cache.BlockUntilSynced(false))
+	if err != nil {
+		return err
+	}
+	_, err = namespaces.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(is any) { h.treated(ctx, nil, is, f) },
+		UpdateFunc: func(was, is any) { h.treated(ctx, was, is, f) },
+	})
+	return err
+}
+
+// claims tells of claims, each after it was noted: what is told is looked at.
+func (f Followers) claims(note func(before, after *corev1.PersistentVolumeClaim)) toolscache.ResourceEventHandlerFuncs {
+	tell := func(before, after *corev1.PersistentVolumeClaim) {
+		is := after
+		if is == nil {
+			is = before
+		}
+		note(before, after)
+		if before != nil && (after == nil || after.UID != before.UID) {
+			f.Gone(before)
+		}
+		if after != nil {
+			f.Claim(client.ObjectKeyFromObject(after))
+		}
+		f.Namespace(is.Namespace)
+	}
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(is any) {
+			if claim := claimIn(is); claim != nil {
+				tell(nil, claim)
+			}
+		},
+		UpdateFunc: func(was, is any) {
+			if before, after := claimIn(was), claimIn(is); before != nil && after != nil {
+				tell(before, after)
+			}
+		},
+		DeleteFunc: func(was any) {
+			if claim := claimIn(was); claim != nil {
+				tell(claim, nil)
+			}
+		},
+	}
+}
+
+// claimIn is the claim that an event is about, or nil.
+func claimIn(object any) *corev1.PersistentVolumeClaim {
+	if last, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+		object = last.Obj
+	}
+	claim, _ := object.(*corev1.PersistentVolumeClaim)
+	return claim
+}
+
+// treated tells of the claims of a namespace when it has them treated otherwise.
+func (h *Holds) treated(ctx context.Context, before, after any, f Followers) {
+	was, known := before.(*metav1.PartialObjectMetadata)
+	is, ok := after.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return
+	}
+	f.Namespace(is.Name)
+	if known && was.UID == is.UID && was.DeletionTimestamp == nil && is.DeletionTimestamp != nil {
+		f.Ends(is)
+	}
+	if known && was.UID == is.UID && (was.DeletionTimestamp == nil) == (is.DeletionTimestamp == nil) &&
+		maps.Equal(was.Labels, is.Labels) && pvc.Released(was) == pvc.Released(is) {
+		return
+	}
+	h.list(ctx, f.Claim, client.InNamespace(is.Name))
+}
+
+// used tells of the claims that a pod uses, when it comes or goes or holds them
+// otherwise, and of those that are to go with it when it has gone.
+func (h *Holds) used(ctx context.Context, before, after *PodUses, claim func(types.NamespacedName)) {
+	if before != nil && after != nil && before.Node == after.Node && before.Phase == after.Phase && before.IsShutDown() == after.IsShutDown() {
+		return
+	}
+	pod := after
+	if pod == nil {
+		pod = before
+		h.list(ctx, claim, client.InNamespace(pod.Namespace), client.MatchingFields{indexPodOwned: string(pod.UID)})
+	}
+	for _, name := range pod.Claims() {
+		if name == "" {
+			h.list(ctx, claim, client.InNamespace(pod.Namespace))
+			continue
+		}
+		claim(types.NamespacedName{Namespace: pod.Namespace, Name: name})
+	}
+}
+
+// concerned tells of the claims that a workload wants.
+func (h *Holds) concerned(ctx context.Context, w Wanting, claim func(types.NamespacedName)) {
+	for _, name := range w.Named {
+		claim(types.NamespacedName{Namespace: w.Namespace, Name: name})
+	}
+	for _, prefix := range w.Prefixes {
+		h.list(ctx, claim, client.InNamespace(w.Namespace), client.MatchingFields{indexNumbered: prefix})
+	}
+}
+
+// list tells of claims that are there. Those that the cache does not show yet come
+// with an event of their own.
+func (h *Holds) list(ctx context.Context, claim func(types.NamespacedName), options ...client.ListOption) {
+	list := &corev1.PersistentVolumeClaimList{}
+	if err := h.caches.List(ctx, list, options...); err != nil {
+		return
+	}
+	for i := range list.Items {
+		claim(client.ObjectKeyFromObject(&list.Items[i]))
+	}
+}
+
+// All are the keys of all claims.
+func (h *Holds) All(ctx context.Context) (keys []types.NamespacedName) {
+	h.list(ctx, func(key types.NamespacedName) { keys = append(keys, key) })
+	return keys
+}
+
+// Namespaces are the keys of all namespaces.
+func (h *Holds) Namespaces(ctx context.Context) (keys []types.NamespacedName) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
+	if err := h.caches.List(ctx, list); err != nil {
+		return nil
+	}
+	for i := range list.Items {
+		keys = append(keys, client.ObjectKeyFromObject(&list.Items[i]))
+	}
+	return keys
+}
