@@ -47,11 +47,11 @@ local: ## Build bin/lockstep-local, the local control plane
 
 .PHONY: demo
 demo: build ## Bring up a control plane, the operator and an example; show it live
-	@go run ./cmd/lockstep-demo --bin bin --dir .demo
+	@hack/demo.sh
 
 .PHONY: demo-down
 demo-down: ## End what "make demo" left running
-	@go run ./cmd/lockstep-demo --bin bin --dir .demo --down
+	@hack/demo.sh down
 
 .PHONY: test
 test: build ## Run all tests: units, laws, integration, the local control plane

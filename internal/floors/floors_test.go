@@ -69,7 +69,6 @@ var floors = map[string]floor{
 	"scheduling":                       f4, // in another program, with that one's client
 
 	"internal/cli/...":     f5,
-	"internal/demo/...":    f5,
 	"internal/install/...": f5,
 	"internal/operator":    f5,
 	"cmd/...":              f6,
@@ -89,15 +88,14 @@ var floors = map[string]floor{
 // beside lists the packages that may be imported from their own floor, and by
 // whom: each is a part of the whole that its importers are.
 var beside = map[string][]string{
-	"internal/action":   {"internal/identity"},
-	"internal/report":   {"internal/apply"},
-	"internal/webhook":  {"internal/webhook/certs"},
-	"internal/cli/...":  {"internal/cli/..."},
-	"internal/demo/...": {"internal/demo/...", "internal/cli/..."},
-	"internal/install":  {"internal/install/...", "internal/operator"}, // the configuration it reads
-	"internal/connect":  {"internal/version"},
-	"config":            {"config/crd"},
-	"test/...":          {"test/..."},
+	"internal/action":  {"internal/identity"},
+	"internal/report":  {"internal/apply"},
+	"internal/webhook": {"internal/webhook/certs"},
+	"internal/cli/...": {"internal/cli/..."},
+	"internal/install": {"internal/install/...", "internal/operator"}, // the configuration it reads
+	"internal/connect": {"internal/version"},
+	"config":           {"config/crd"},
+	"test/...":         {"test/..."},
 }
 
 // wings are the two systems: sets and PVC protection. Neither imports the other.
