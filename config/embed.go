@@ -23,6 +23,11 @@ var Webhooks embed.FS
 //go:embed deployment/*.yaml
 var Deployment embed.FS
 
+// Policy holds the admission policy that protects labels and ownerReferences.
+//
+//go:embed policy/*.yaml
+var Policy embed.FS
+
 // Protection holds the admission policies that protect claims in use.
 //
 //go:embed protection/*.yaml

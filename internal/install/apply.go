@@ -81,12 +81,12 @@ func (a applier) applyOver(ctx context.Context, live, want *unstructured.Unstruc
 	return a.write(ctx, want)
 }
 
-// get returns nil for an object that is not there.
+// get returns nil for an object that is not there, or whose kind the API server lacks.
 func (a applier) get(ctx context.Context, want *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(want.GroupVersionKind())
 	err := a.client.Get(ctx, client.ObjectKeyFromObject(want), live)
-	if apierrors.IsNotFound(err) {
+	if unknownKind(err) {
 		return nil, nil
 	}
 	if err != nil {

@@ -15,14 +15,16 @@ import (
 )
 
 // keeping leaves out what sets live in, and puts the rest in the order in which a
-// hand-over goes: the operator first and the webhooks last. Until they go no pod of
+// hand-over goes: the policy first, then the operator, and the webhooks last. Until they go no pod of
 // a set is made; after, and until somebody else answers in their place, pods are
 // made without what they need.
 func keeping(all []*unstructured.Unstructured) []*unstructured.Unstructured {
-	var operator, rest, webhooks []*unstructured.Unstructured
+	var policy, operator, rest, webhooks []*unstructured.Unstructured
 	for _, u := range all {
 		switch {
 		case rank(u) > 0:
+		case isPolicy(u):
+			policy = append(policy, u)
 		case isWebhooks(u):
 			webhooks = append(webhooks, u)
 		case u.GetKind() == "Deployment":
@@ -31,7 +33,7 @@ func keeping(all []*unstructured.Unstructured) []*unstructured.Unstructured {
 			rest = append(rest, u)
 		}
 	}
-	return slices.Concat(operator, rest, webhooks)
+	return slices.Concat(policy, operator, rest, webhooks)
 }
 
 // tellOfKept says what stays, and what of it only Lockstep knows.

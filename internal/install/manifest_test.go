@@ -55,7 +55,7 @@ func TestEachFormInstallsWhatItNeeds(t *testing.T) {
 		if slices.Contains(got, deployment) != c.deployment || slices.Contains(got, service) != c.service {
 			t.Errorf("%s: %q", name, got)
 		}
-		if got[0] != "namespace/lws-system" || !strings.HasPrefix(got[1], "customresourcedefinition") || !strings.HasPrefix(got[len(got)-1], "validatingwebhookconfiguration") {
+		if got[0] != "namespace/lws-system" || !strings.HasPrefix(got[1], "customresourcedefinition") || !strings.HasPrefix(got[len(got)-1], "validatingadmissionpolicybinding") {
 			t.Errorf("%s comes in the wrong order: %q", name, got)
 		}
 	}
@@ -125,6 +125,7 @@ func TestRolesGrantTheLeast(t *testing.T) {
 		"lws-manager-role  services []":                                            "create delete get list patch watch",
 		"lws-manager-role  pods []":                                                "get list watch create delete",
 		"lws-manager-role  persistentvolumeclaims []":                              "get list watch create patch",
+		"lws-manager-role lockstep.dev leaderworkersets []":                        "label",
 		"lws-manager-role  pods/finalizers []":                                     "update",
 		"lws-manager-role apps statefulsets/finalizers []":                         "update",
 		"lws-manager-role  nodes []":                                               "get list watch",
@@ -309,7 +310,7 @@ func TestKeepingSetsLeavesWhatTheyLiveIn(t *testing.T) {
 			t.Errorf("%s goes: %q", kept, got)
 		}
 	}
-	if !strings.HasPrefix(got[0], "deployment") || len(got) < 10 {
+	if !strings.HasSuffix(got[0], "/lockstep-labels") || !strings.HasPrefix(got[2], "deployment") || len(got) < 10 {
 		t.Errorf("first goes %q of %d", got[0], len(got))
 	}
 	for _, last := range got[len(got)-2:] {

@@ -71,7 +71,7 @@ func (s shape) wants(u *unstructured.Unstructured) bool {
 		return s.wantsOfProtection(u)
 	}
 	switch {
-	case s.ProtectOnly && ofSets(u):
+	case s.ProtectOnly && ofSets(u), isPolicy(u) && slices.Contains(s.lacks, operator.ValidatingPolicy):
 		return false
 	case u.GetKind() == "Deployment", u.GetName() == "lws-controller-manager-metrics-service":
 		return s.Image != ""
@@ -109,9 +109,12 @@ func (s shape) wantsPolicy(name string) bool {
 
 // ofSets tells what is there for LeaderWorkerSets alone.
 func ofSets(u *unstructured.Unstructured) bool {
-	return u.GetKind() == "CustomResourceDefinition" || isWebhooks(u) ||
+	return u.GetKind() == "CustomResourceDefinition" || isWebhooks(u) || isPolicy(u) ||
 		strings.HasPrefix(u.GetName(), "lws-manager-") || strings.HasPrefix(u.GetName(), "lws-leaderworkerset-")
 }
+
+// isPolicy reports whether an object is the policy that protects labels, or its binding.
+func isPolicy(u *unstructured.Unstructured) bool { return u.GetName() == "lockstep-labels" }
 
 // adapt writes into a manifest what only the user knows.
 func (s shape) adapt(u *unstructured.Unstructured) error {

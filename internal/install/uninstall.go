@@ -100,6 +100,14 @@ func (o Options) removeFrom(ctx context.Context, u *unprotection, doomed []*unst
 	if len(doomed) > 0 {
 		o.warnOfHolder(ctx, u.applier)
 	}
+	policies := 0
+	for policies < len(doomed) && isPolicy(doomed[policies]) {
+		policies++
+	}
+	if err := u.removeAll(ctx, doomed[:policies]); err != nil {
+		return err
+	}
+	doomed = doomed[policies:]
 	first := 1 + lastOf(doomed, "Deployment")
 	stopOperator := func() error {
 		if err := u.removeAll(ctx, doomed[:first]); err != nil {
