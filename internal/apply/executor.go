@@ -98,8 +98,6 @@ func (a *Actor) Do(ctx context.Context, what action.Action) (Done, error) {
 		return Done{}, a.writeStatus(ctx, what)
 	case action.Dress:
 		return Done{}, a.dress(ctx, what)
-	case action.Condition:
-		return Done{}, a.condition(ctx, what)
 	case pvc.Release:
 		return Done{}, a.release(ctx, what)
 	case pvc.Recording:

@@ -16,12 +16,11 @@ import (
 
 // breakage is what was asked to be released, and how.
 type breakage struct {
-	space   bool // a namespace, not a claim
-	name    string
-	yes     bool
-	delete  bool
-	confirm bool // for somebody else to release it
-	dryRun  string
+	space  bool // a namespace, not a claim
+	name   string
+	yes    bool
+	delete bool
+	dryRun string
 }
 
 func (o *options) releaseCommand() *cobra.Command {
@@ -38,14 +37,10 @@ name that comes later is not released by it. That works while no operator runs; 
 takes the token away after an hour, unless it is configured otherwise. Nothing is deleted
 unless --delete is given.
 
-Where a release takes two people, one says --confirm first, which writes the own user name on the
-claim, and somebody else releases it then.
-
 It takes the verb "release" on claims.protection.lockstep.dev, and patch (with --delete also
 delete) on the claim.`,
 		Example: `  kubectl lockstep release pvc/data-llama-0
   kubectl lockstep release pvc/data-llama-0 --delete
-  kubectl lockstep release pvc/data-llama-0 --confirm
   kubectl lockstep release pvc/data-llama-0 --dry-run=server
   kubectl lockstep release namespace/inference --yes`,
 		ValidArgsFunction: o.completeReleases,
@@ -56,9 +51,6 @@ delete) on the claim.`,
 			if b.space && b.delete {
 				return errors.New("--delete is for claims; delete the namespace yourself, once it is released")
 			}
-			if b.confirm && b.delete {
-				return errors.New("--confirm and --delete do not go together: who confirms leaves the release to somebody else")
-			}
 			if !slices.Contains(dryRuns, b.dryRun) {
 				return fmt.Errorf("--dry-run %q: give one of %s", b.dryRun, strings.Join(dryRuns, ", "))
 			}
@@ -68,7 +60,6 @@ delete) on the claim.`,
 	}
 	cmd.Flags().BoolVarP(&b.yes, "yes", "y", false, "do not ask for confirmation; needed where there is no terminal to ask on")
 	cmd.Flags().BoolVar(&b.delete, "delete", false, "delete the claim as well, this very one and no other of the name")
-	cmd.Flags().BoolVar(&b.confirm, "confirm", false, "confirm the release that somebody else gives, where that takes two people, and release nothing")
 	cmd.Flags().StringVar(&b.dryRun, "dry-run", string(amend.DryRunNone), "none, client (only say what would be done) or server (have the API server try it and keep nothing)")
 	cmd.Flags().Lookup("dry-run").NoOptDefVal = string(amend.DryRunClient)
 	_ = cmd.RegisterFlagCompletionFunc("dry-run", cobra.FixedCompletions(dryRuns, cobra.ShellCompDirectiveNoFileComp))

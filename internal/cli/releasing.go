@@ -58,9 +58,6 @@ func (r *releasing) ofClaim(ctx context.Context, key client.ObjectKey) error {
 			return err
 		}
 	}
-	if r.confirm && writes {
-		return r.confirms(ctx, claim, func() error { return why.WriteConfirmation(r.ErrOut, time.Now()) })
-	}
 	if err := why.WriteRelease(r.ErrOut, time.Now(), r.delete, writes); err != nil {
 		return err
 	}
@@ -152,8 +149,6 @@ func (r *releasing) refused(err error, object client.Object) error {
 	switch {
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "needs permission to release"):
 		return r.lacking(object)
-	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "a release takes two people"):
-		return fmt.Errorf("nothing was released: %w. The first of the two says: %s --confirm", err, r.command(object))
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("not allowed: %w; ask for a role that may get, patch and delete it", err)
 	case errors.Is(err, release.ErrChanged), apierrors.IsConflict(err):
@@ -173,33 +168,6 @@ func (r *releasing) undeleted(err error, namespace string, standing release.Stan
 		next = "ask for a role that may delete it, or somebody who has one to delete it while the release lasts"
 	}
 	return fmt.Errorf("pvc/%s %s: %w; %s", r.name, done, err, next)
-}
-
-// confirms has the user be one of the two that a release takes: shows, asks, writes.
-func (r *releasing) confirms(ctx context.Context, object client.Object, show func() error) error {
-	if err := show(); err != nil {
-		return err
-	}
-	if err := r.consent(ctx); err != nil {
-		return err
-	}
-	next := "somebody else releases it now: " + r.command(object)
-	if r.dryRun == string(amend.DryRunClient) {
-		return r.said("confirmed", next)
-	}
-	user, err := r.releaser.Confirm(ctx, object)
-	if err != nil {
-		return r.refused(err, object)
-	}
-	return r.said("confirmed by "+user, next)
-}
-
-// command is what releases an object.
-func (r *releasing) command(object client.Object) string {
-	if r.space {
-		return "kubectl lockstep release namespace/" + object.GetName()
-	}
-	return "kubectl lockstep release pvc/" + object.GetName() + " -n " + object.GetNamespace()
 }
 
 // consent has the user type the name: whoever does has read which one it is.
@@ -274,9 +242,6 @@ func (r *releasing) ofNamespace(ctx context.Context) error {
 	}
 	if err := r.allowed(ctx, n); err != nil {
 		return err
-	}
-	if r.confirm {
-		return r.confirms(ctx, n, func() error { return report.WriteNamespaceConfirmation(r.ErrOut, n) })
 	}
 	if err := report.WriteNamespaceRelease(r.ErrOut, n); err != nil {
 		return err

@@ -59,7 +59,7 @@ func chooseProtection(u *unstructured.Unstructured, s operator.ProtectionSetting
 			return err
 		}
 	}
-	if err := chooseVariables(u, map[string]bool{"byTwo": s.ReleaseByTwo, "initialHold": s.InitialHold}); err != nil {
+	if err := chooseVariables(u, map[string]bool{"initialHold": s.InitialHold}); err != nil {
 		return err
 	}
 	return eachExpression(u.Object, func(e map[string]any) error { return chooseNamespaces(e, s.Settings) })

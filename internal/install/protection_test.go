@@ -88,15 +88,15 @@ func TestEachClusterGetsThePoliciesItKnows(t *testing.T) {
 // What is chosen by a switch is a variable of a policy, with its default in the file.
 func TestPoliciesSayWhatWasChosen(t *testing.T) {
 	for text, want := range map[string]string{
-		"": "forged byTwo=false, forged initialHold=false, forged-namespace byTwo=false, guard byTwo=false, guard-namespace byTwo=false",
-		"protection: {releaseByTwo: true, initialHold: Pending}": "forged byTwo=true, forged initialHold=true, forged-namespace byTwo=true, guard byTwo=true, guard-namespace byTwo=true",
+		"":                                   "forged initialHold=false",
+		"protection: {initialHold: Pending}": "forged initialHold=true",
 	} {
 		var got []string
 		for _, u := range load(t, with(text)) {
 			variables, _, _ := unstructured.NestedSlice(u.Object, "spec", "variables")
 			for _, v := range variables {
 				v := v.(map[string]any)
-				if name := v["name"].(string); name == "byTwo" || name == "initialHold" {
+				if name := v["name"].(string); name == "initialHold" {
 					got = append(got, fmt.Sprintf("%s %s=%s", strings.TrimSuffix(u.GetName(), ".protection.lockstep.dev"), name, v["expression"]))
 				}
 			}

@@ -80,6 +80,7 @@ func (o *Options) setupProtection(mgr ctrl.Manager) error {
 	if err != nil {
 		return err
 	}
+	o.warnOfIgnored()
 	p := &protection{
 		mgr: mgr, log: o.Log.WithName(controller.Protection), settings: o.protectionSettings(),
 		caches: caches,
@@ -91,7 +92,6 @@ func (o *Options) setupProtection(mgr ctrl.Manager) error {
 		p.setupCaches,
 		p.setupPods,
 		p.setupFinalizers,
-		p.setupUnused,
 		p.setupHolds,
 		p.setupStrict,
 		p.setupGuards,
@@ -101,6 +101,16 @@ func (o *Options) setupProtection(mgr ctrl.Manager) error {
 		}
 	}
 	return nil
+}
+
+// warnOfIgnored reports configured fields that this version accepts and ignores.
+func (o *Options) warnOfIgnored() {
+	if o.Config.Protection.UnusedCondition != nil {
+		o.Log.Info("configuration: protection.unusedCondition is ignored, and will be refused by the next version; leave it out")
+	}
+	if o.Config.Protection.ReleaseByTwo {
+		o.Log.Info("configuration: protection.releaseByTwo is ignored, and will be refused by the next version; leave it out")
+	}
 }
 
 // setupCaches has the caches filled before anything else runs, on replicas that do
@@ -156,7 +166,6 @@ func (p *protection) setupFinalizers() error {
 		Looker: func(told func(pvccache.Reading)) *pvccache.Looker {
 			return pvccache.NewLooker(p.pods, p.mgr.GetAPIReader(), time.Now, told).CatchingUp(p.watchPods)
 		},
-		Tracer:   pvccache.NewTracer(p.mgr.GetAPIReader()),
 		Actor:    p.actor,
 		Recorder: p.mgr.GetEventRecorder(controller.Protection),
 		Clock:    clock.RealClock{},

@@ -22,13 +22,9 @@ type ProtectionSettings struct {
 	// ReleaseTTL is how long a release token lasts.
 	ReleaseTTL time.Duration
 
-	// UnusedCondition is whether claims say that they are unused where nobody built in
-	// does, or nil to do as the API server's version would.
-	UnusedCondition *bool
-
-	// ReleaseByTwo tells that a release takes two people, and InitialHold that claims
-	// are held from birth until they were looked at. Policies see to both.
-	ReleaseByTwo, InitialHold bool
+	// InitialHold reports whether PVCs are held from their creation until the operator has
+	// read their holders. A policy sees to it.
+	InitialHold bool
 }
 
 // SettingsOf reads a configuration that is valid and whose defaults are filled
@@ -50,9 +46,7 @@ func SettingsOf(p v1alpha1.Protection, ownNamespace string) ProtectionSettings {
 		Grace:      time.Duration(*p.GraceSeconds) * time.Second,
 		ReleaseTTL: time.Duration(*p.ReleaseTTLSeconds) * time.Second,
 
-		UnusedCondition: p.UnusedCondition,
-		ReleaseByTwo:    p.ReleaseByTwo,
-		InitialHold:     initialHolds[p.InitialHold],
+		InitialHold: initialHolds[p.InitialHold],
 	}
 }
 

@@ -48,7 +48,6 @@ protection:
   enabled: false
   mode: Strict
   alone: true
-  unusedCondition: false
   exemptNamespaces: [a, lws-system]
   idle: Hold
   graceSeconds: 0
@@ -74,8 +73,7 @@ protection:
 			Suspend:          "spec.pause",
 			Finished:         []string{"Done"},
 		}, pvc.JobSet},
-		ReleaseTTL:      time.Minute,
-		UnusedCondition: new(false),
+		ReleaseTTL: time.Minute,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -123,7 +121,6 @@ func TestFaultsOfProtectionNameTheirField(t *testing.T) {
 		"mode: barrier":                         `protection.mode: Unsupported value: "barrier": supported values: "Barrier", "Hold", "Observe", "Off", "Strict"`,
 		"idle: Keep":                            `protection.idle: Unsupported value: "Keep": supported values: "Free", "Hold", "Warn"`,
 		"initialHold: Maybe":                    `protection.initialHold: Unsupported value: "Maybe": supported values: "None", "Pending"`,
-		"unusedCondition: true":                 `protection.unusedCondition: Invalid value: true: the controller built into Kubernetes writes the condition where it runs`,
 		"graceSeconds: -1":                      `protection.graceSeconds: Invalid value: -1: must be between 0 and 86400, inclusive`,
 		"releaseTTLSeconds: 0":                  `protection.releaseTTLSeconds: Invalid value: 0: must be between 1 and 86400, inclusive`,
 		"exemptNamespaces: [Prod]":              `protection.exemptNamespaces[0]: Invalid value: "Prod": `,

@@ -24,7 +24,6 @@ func validateProtection(p v1alpha1.Protection, path *field.Path) field.ErrorList
 		validateSeconds(*p.GraceSeconds, 0, path.Child("graceSeconds")),
 		validateSeconds(*p.ReleaseTTLSeconds, 1, path.Child("releaseTTLSeconds")),
 		validateNamespaces(p.ExemptNamespaces, path.Child("exemptNamespaces")),
-		validateUnusedCondition(p, path.Child("unusedCondition")),
 		validateKinds(p.Kinds, path.Child("kinds")),
 	)
 }
@@ -34,14 +33,6 @@ func validateWord[W ~string, M any](word W, known map[W]M, path *field.Path) fie
 		return nil
 	}
 	return field.ErrorList{field.NotSupported(path, word, slices.Sorted(maps.Keys(known)))}
-}
-
-// validateUnusedCondition refuses what would make two write one condition.
-func validateUnusedCondition(p v1alpha1.Protection, path *field.Path) field.ErrorList {
-	if p.UnusedCondition == nil || !*p.UnusedCondition || p.Alone {
-		return nil
-	}
-	return field.ErrorList{field.Invalid(path, true, "the controller built into Kubernetes writes the condition where it runs; leave it out, or set alone: true where it does not")}
 }
 
 func validateSeconds(n, least int32, path *field.Path) (faults field.ErrorList) {

@@ -119,12 +119,8 @@ func (c Case) stillAttached() []Blocker {
 	if !c.terminating() || len(c.Attached) == 0 {
 		return nil
 	}
-	until := "; until then the volume outlives the claim"
-	if c.heldByVolume() {
-		until = "; until then the claim stays, as it chose by " + AttachedKey
-	}
 	return []Blocker{{
 		Of: "PersistentVolume/" + c.Claim.Spec.VolumeName, What: "still attached to " + named(slices.Clone(c.Attached)),
-		Remedy: "it is detached when no pod there uses it" + until,
+		Remedy: "it is detached when no pod there uses it; until then the volume outlives the claim",
 	}}
 }

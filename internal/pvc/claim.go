@@ -36,7 +36,6 @@ type View struct {
 	// Pods are those of its namespace.
 	Pods     *Index
 	Mode     Mode
-	Choice   Choice
 	Settings Settings
 	// NamespaceLive: the mode is what the namespace says, read live after the claim was
 	// seen. Without that no living claim loses B.
@@ -61,12 +60,10 @@ func Decide(v View) Verdict {
 	if !has(PodsFinalizer) && !has(BarrierFinalizer) {
 		return Verdict{} // what else keeps it is not ours
 	}
-	takes := v.Settings.takes(v.Claim)
-	users := v.Pods.Holding(v.Claim)
-	if traced := takes != "" && v.Choice.CompletedFree && allCompleted(users); len(users) > 0 && !traced {
+	if users := v.Pods.Holding(v.Claim); len(users) > 0 {
 		return Verdict{Step: Keep, Users: users, Because: InUse(users)}
 	}
-	if takes == "" {
+	if v.Settings.takes(v.Claim) == "" {
 		return Verdict{Step: AwaitPods, Because: action.Reason{Code: "AwaitingPodProtection", Sentence: PodsFinalizer + " is still there, and not ours to take"}}
 	}
 	return Verdict{Step: Look}

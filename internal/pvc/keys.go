@@ -29,11 +29,6 @@ const (
 	ReleaseAnnotation = Prefix + "release"
 	// ReleaseUntilAnnotation is when the operator takes that token away.
 	ReleaseUntilAnnotation = Prefix + "release-until"
-	// ConfirmedAnnotation is who confirms a release that somebody else gives, where that
-	// takes two people: a user name, written by its bearer.
-	ConfirmedAnnotation = Prefix + "confirmed-by"
-	// ConfirmedUntilAnnotation is when the operator takes that away, if no release came.
-	ConfirmedUntilAnnotation = Prefix + "confirmed-until"
 	// IntentAnnotation asks for a DELETE when the last holder has gone: the UID.
 	IntentAnnotation = Prefix + "delete-when-free"
 	// HoldAnnotation is a hold by a person or another operator, in their words.
@@ -48,11 +43,6 @@ const (
 const (
 	// ModeKey is a label on a namespace, and an annotation on a claim.
 	ModeKey = Prefix + "mode"
-	// CompletedKey is a label on a namespace, and an annotation on a claim: whether pods
-	// that have completed hold. See Choice.
-	CompletedKey = Prefix + "completed-pods"
-	// AttachedKey is the same for volumes that are left without a pod.
-	AttachedKey = Prefix + "attached-volume"
 	// HeldClaimsAnnotation is on a namespace: how many of its claims are held.
 	HeldClaimsAnnotation = Prefix + "held-claims"
 )

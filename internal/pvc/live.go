@@ -3,7 +3,6 @@ package pvc
 import (
 	"errors"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,8 +19,6 @@ type Batch struct {
 	// recorded live, and name pods that may be gone.
 	recorded []*corev1.PersistentVolumeClaim
 	alone    bool
-	// labels are those of the namespace, as far as its claims choose by them.
-	labels map[string]string
 }
 
 // Take takes the snapshot: of the claims of a namespace, those that are on their
@@ -38,13 +35,6 @@ func (s Settings) Take(namespace string, claims []*corev1.PersistentVolumeClaim)
 			b.recorded = append(b.recorded, claim)
 		}
 	}
-	return b
-}
-
-// Choosing is the batch with what its namespace chose for claims that choose
-// nothing themselves: as it was read live, after the batch was taken.
-func (b Batch) Choosing(namespaceLabels map[string]string) Batch {
-	b.labels = namespaceLabels
 	return b
 }
 
@@ -98,18 +88,13 @@ func (b Batch) Recorded() []types.UID {
 // harm. An error says that some may be missing.
 type Read func(namespace string, see func(*corev1.Pod)) error
 
-var (
-	errNotRead   = errors.New("pods were not read")
-	errNotTraced = errors.New("nodes and attachments were not read")
-)
+var errNotRead = errors.New("pods were not read")
 
 // LiveView is what was read for a batch. The zero value says that all is in use.
 type LiveView struct {
 	batch Batch
 	index *Index
 	err   error
-	// tracing is asked by Judge alone, and so after pods were read.
-	tracing Tracing
 }
 
 // Look reads the pods for the batch: after it was taken, by construction.
@@ -119,13 +104,6 @@ func (b Batch) Look(read Read) LiveView {
 		return v
 	}
 	v.err = read(b.namespace, v.index.See)
-	return v
-}
-
-// Tracing is the view with what answers for claims that chose to be judged by more
-// than pods.
-func (v LiveView) Tracing(t Tracing) LiveView {
-	v.tracing = t
 	return v
 }
 
@@ -165,23 +143,19 @@ type Kept struct {
 	// Users are bound pods; Recorded are pods that the claim itself names.
 	Users    []Use
 	Recorded Record
-	// Awaits is what else it waits for, or empty: nothing tells when that is over, so
-	// it is looked at Again.
-	Awaits action.Reason
-	Again  time.Duration
 	// Err is why nobody can tell, which is as good as in use.
 	Err error
 }
 
 // free tells whether nothing is known that a claim stays for.
 func (k Kept) free() bool {
-	return k.Err == nil && len(k.Users) == 0 && len(k.Recorded) == 0 && k.Awaits.Code == ""
+	return k.Err == nil && len(k.Users) == 0 && len(k.Recorded) == 0
 }
 
 // Judge tells of every claim of the batch whether it may go.
 func (v LiveView) Judge() (releases []Release, kept []Kept) {
 	for _, claim := range v.batch.claims {
-		k := v.trace(claim, v.holders(claim))
+		k := v.holders(claim)
 		if !k.free() {
 			kept = append(kept, k)
 			continue

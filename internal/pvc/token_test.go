@@ -42,37 +42,6 @@ func TestAReleaseTokenLastsForAWhile(t *testing.T) {
 	}
 }
 
-// Where a release takes two people, the first one's word lasts no longer than a release
-// does, and goes with it.
-func TestAConfirmationLastsForAWhile(t *testing.T) {
-	confirmed := annotated(pvc.ConfirmedAnnotation, "alice")
-	until := func(at time.Time) func(*corev1.PersistentVolumeClaim) {
-		return annotated(pvc.ConfirmedUntilAnnotation, at.Format(time.RFC3339))
-	}
-	const dated = "2026-11-21T13:00:01Z"
-	hour := noon.Add(time.Hour).Add(time.Second)
-	token := annotated(pvc.ReleaseAnnotation, "uid-data")
-	for _, tt := range []struct {
-		name  string
-		claim *corev1.PersistentVolumeClaim
-		want  pvc.TokenVerdict
-	}{
-		{"new", claim("data", confirmed), pvc.TokenVerdict{Annotations: map[string]string{pvc.ConfirmedUntilAnnotation: dated}, Until: hour}},
-		{"young", claim("data", confirmed, until(noon.Add(time.Minute))), pvc.TokenVerdict{Until: noon.Add(time.Minute)}},
-		{"over", claim("data", confirmed, until(noon)), pvc.TokenVerdict{Annotations: map[string]string{pvc.ConfirmedAnnotation: "", pvc.ConfirmedUntilAnnotation: ""}}},
-		{"taken back", claim("data", until(noon.Add(time.Minute))), pvc.TokenVerdict{Annotations: map[string]string{pvc.ConfirmedUntilAnnotation: ""}}},
-		{"released", claim("data", confirmed, until(noon), token), pvc.TokenVerdict{Annotations: map[string]string{pvc.ReleaseUntilAnnotation: dated}, Until: hour, Granted: true}},
-		{"released, and over", claim("data", confirmed, until(noon), token, annotated(pvc.ReleaseUntilAnnotation, noon.Format(time.RFC3339))), pvc.TokenVerdict{
-			Annotations: map[string]string{pvc.ReleaseAnnotation: "", pvc.ReleaseUntilAnnotation: "", pvc.ConfirmedAnnotation: "", pvc.ConfirmedUntilAnnotation: ""}, Expired: true,
-		}},
-		{"made use of", claim("data", confirmed, until(noon), dying), pvc.TokenVerdict{}},
-	} {
-		if diff := cmp.Diff(tt.want, pvc.DecideToken(tt.claim, noon, time.Hour)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
-		}
-	}
-}
-
 func TestHeldClaimsAreCounted(t *testing.T) {
 	held := annotated(pvc.HoldersAnnotation, "StatefulSet/db")
 	claims := []corev1.PersistentVolumeClaim{*claim("a", held), *claim("b"), *claim("c", held), *claim("d", held, dying)}

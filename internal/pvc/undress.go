@@ -66,7 +66,7 @@ func (u Undress) words(on map[string]string) []string {
 }
 
 // choices are what people write for as long as they mean it.
-var choices = []string{ModeKey, CompletedKey, AttachedKey, HoldAnnotation}
+var choices = []string{ModeKey, HoldAnnotation}
 
 // Relies tells whether a claim on its way out waits for a finalizer that only we
 // take.

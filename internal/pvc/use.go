@@ -21,8 +21,6 @@ type Use struct {
 	// ephemeral uses count only for the claim that the pod itself controls.
 	ephemeral bool
 	shutDown  bool
-	// completed: see Completed; over: see NothingRuns.
-	completed, over bool
 }
 
 // holds tells whether the use keeps the claim's finalizers, whatever the phase of
@@ -57,10 +55,9 @@ func NewIndex() *Index {
 // See adds a pod.
 func (x *Index) See(pod *corev1.Pod) {
 	x.pods[pod.UID] = true
-	completed, over := Completed(pod), NothingRuns(pod)
 	for i := range pod.Spec.Volumes {
 		volume := &pod.Spec.Volumes[i]
-		use := Use{Pod: identity.RefOf(identity.KindPod, pod), Node: pod.Spec.NodeName, Phase: pod.Status.Phase, shutDown: isShutDown(pod), completed: completed, over: over}
+		use := Use{Pod: identity.RefOf(identity.KindPod, pod), Node: pod.Spec.NodeName, Phase: pod.Status.Phase, shutDown: isShutDown(pod)}
 		switch {
 		case volume.PersistentVolumeClaim != nil:
 			use.Path = fmt.Sprintf("spec.volumes[%s].persistentVolumeClaim.claimName", volume.Name)

@@ -11,7 +11,6 @@ import (
 type Case struct {
 	Claim    *corev1.PersistentVolumeClaim
 	Mode     Mode
-	Choice   Choice
 	Settings Settings
 	World    World
 	// Pods by UID, for what keeps a pod from leaving.

@@ -225,14 +225,6 @@ func (c Case) overdue(holders []Explained) []Suggestion {
 			Frees:   []string{"Finalizer/" + f.Key},
 		}}
 	}
-	if f.Key == BarrierFinalizer && c.heldByVolume() {
-		return []Suggestion{{
-			Do: fmt.Sprintf("wait until volume %s is detached from %s: where that machine is off for certain, taint it %s; or have the claim go without waiting for that",
-				c.Claim.Spec.VolumeName, named(slices.Clone(c.Attached)), corev1.TaintNodeOutOfService),
-			Command: fmt.Sprintf("kubectl annotate pvc %s -n %s --overwrite %s=%s", c.Claim.Name, c.Claim.Namespace, AttachedKey, frees),
-			Frees:   []string{"Finalizer/" + f.Key},
-		}}
-	}
 	do := "see whether kube-controller-manager runs: it takes " + f.Key + " away"
 	if f.Owner == "lockstep" {
 		do = "see whether the operator of Lockstep runs: it takes " + f.Key + " away"

@@ -109,7 +109,7 @@ func (c Case) recorded(uid types.UID) bool {
 func (c Case) because(e Explained, pod *corev1.Pod) string {
 	switch {
 	case e.Reason == BoundPod && isOver(corev1.PodPhase(e.Phase)):
-		return "the pod has finished; it still holds as long as it is there" + c.letsGo(pod) + c.goesByItself(pod)
+		return "the pod has finished; it still holds as long as it is there" + c.goesByItself(pod)
 	case e.Reason == BoundPod && pod != nil && pod.DeletionTimestamp != nil:
 		return "bound to node " + e.Node + ", and on its way out"
 	case e.Reason == BoundPod:
@@ -202,21 +202,15 @@ func (c Case) notes(e Explanation) []string {
 	return notes
 }
 
-// mischosen tells of words that were meant to choose and do not.
+// mischosen reports modes that are no mode, and a wish that names another UID.
 func (c Case) mischosen() (notes []string) {
-	isChoice := func(word string) bool { return word == holds || word == frees }
-	isMode := func(word string) bool { _, ok := ParseMode(word); return ok }
-	for _, choice := range []struct {
-		key, words string
-		is         func(string) bool
-	}{{ModeKey, strings.Join(modes, ", "), isMode}, {CompletedKey, holds + ", " + frees, isChoice}, {AttachedKey, holds + ", " + frees, isChoice}} {
-		for _, where := range []struct {
-			what string
-			in   map[string]string
-		}{{"its annotation", c.Claim.Annotations}, {"its namespace's label", c.NamespaceLabels}} {
-			if word, there := where.in[choice.key]; there && !choice.is(word) {
-				notes = append(notes, fmt.Sprintf("%s %s is %q, which chooses nothing; words that do: %s", where.what, choice.key, said(word), choice.words))
-			}
+	for _, where := range []struct {
+		what string
+		in   map[string]string
+	}{{"its annotation", c.Claim.Annotations}, {"its namespace's label", c.NamespaceLabels}} {
+		word, there := where.in[ModeKey]
+		if _, ok := ParseMode(word); there && !ok {
+			notes = append(notes, fmt.Sprintf("%s %s is %q, which is ignored; the modes are: %s", where.what, ModeKey, said(word), strings.Join(modes, ", ")))
 		}
 	}
 	if wish, there := c.Claim.Annotations[IntentAnnotation]; there && wish != string(c.Claim.UID) {

@@ -68,8 +68,6 @@ func (c Case) goingAway(e Explanation) string {
 		text += "and its finalizers are kept by words that still stand on it"
 	case c.unreadableRecord() != nil:
 		text += "and stays because its use record cannot be read: who it named is not known"
-	case c.heldByVolume():
-		text += "and stays until its volume is detached from " + named(slices.Clone(c.Attached))
 	case onlyForeign(e.Finalizers):
 		text += "and stays until the owners of other finalizers take them away"
 	default:

@@ -36,8 +36,7 @@ func ProtectionCaches() map[client.Object]cache.ByObject {
 }
 
 // trimClaim leaves of a claim what protection reads: its metadata without foreign
-// words, the volume, the phase, whether it says that it is unused, and when it was given to
-// a StatefulSet.
+// words, the volume, the phase, and when it was given to a StatefulSet.
 func trimClaim(object any) (any, error) {
 	claim, ok := object.(*corev1.PersistentVolumeClaim)
 	if !ok {
@@ -47,32 +46,8 @@ func trimClaim(object any) (any, error) {
 	trimWords(&claim.ObjectMeta)
 	claim.ManagedFields = given
 	claim.Spec = corev1.PersistentVolumeClaimSpec{VolumeName: claim.Spec.VolumeName}
-	claim.Status = corev1.PersistentVolumeClaimStatus{
-		Phase:      corev1.PersistentVolumeClaimPhase(one(string(claim.Status.Phase))),
-		Conditions: unusedAlone(claim.Status.Conditions),
-	}
+	claim.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.PersistentVolumeClaimPhase(one(string(claim.Status.Phase)))}
 	return claim, nil
-}
-
-// What a claim says of being unused, in memory once for all claims.
-var (
-	saysUnused = []corev1.PersistentVolumeClaimCondition{{Type: corev1.PersistentVolumeClaimUnused, Status: corev1.ConditionTrue}}
-	saysUsed   = []corev1.PersistentVolumeClaimCondition{{Type: corev1.PersistentVolumeClaimUnused, Status: corev1.ConditionFalse}}
-)
-
-// unusedAlone leaves of conditions whether the claim is unused. A word that is
-// neither is dropped, and written anew.
-func unusedAlone(conditions []corev1.PersistentVolumeClaimCondition) []corev1.PersistentVolumeClaimCondition {
-	for i := range conditions {
-		switch c := &conditions[i]; {
-		case c.Type != corev1.PersistentVolumeClaimUnused:
-		case c.Status == corev1.ConditionTrue:
-			return saysUnused
-		case c.Status == corev1.ConditionFalse:
-			return saysUsed
-		}
-	}
-	return nil
 }
 
 func trimNamespace(object any) (any, error) {

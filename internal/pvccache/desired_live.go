@@ -125,3 +125,21 @@ func (h *Holds) liveWorld(ctx context.Context, namespace string) (pvc.World, err
 	}
 	return pvc.World{Pods: index, Desire: pvc.NewDesire(namespace, wants), Links: links, Idle: h.settings.Idle}, nil
 }
+
+// pages reads a whole list at one resourceVersion, page by page.
+func pages[T any, L interface {
+	*T
+	client.ObjectList
+}](ctx context.Context, live client.Reader, see func(L), of ...client.ListOption) error {
+	next := ""
+	for {
+		page := L(new(T))
+		if err := live.List(ctx, page, append([]client.ListOption{client.Limit(pageOfPods), client.Continue(next)}, of...)...); err != nil {
+			return err
+		}
+		see(page)
+		if next = page.GetContinue(); next == "" {
+			return nil
+		}
+	}
+}

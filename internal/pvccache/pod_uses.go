@@ -4,8 +4,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // PodUses is what is kept of a pod for the sake of claims: a tenth of what the pod
@@ -20,10 +18,6 @@ type PodUses struct {
 	Controller *metav1.OwnerReference
 	// Gates keep the scheduler from it.
 	Gates []string
-	// Over: nothing of it runs any more, whether or not its object is still there.
-	Over bool
-	// completed: its containers have run to their end.
-	completed bool
 
 	deleted *metav1.Time
 	grace   *int64
@@ -43,7 +37,7 @@ type claimVolume struct {
 func usesOf(pod *corev1.Pod) *PodUses {
 	uses := &PodUses{
 		Namespace: one(pod.Namespace), Name: pod.Name, ResourceVersion: pod.ResourceVersion, UID: pod.UID,
-		Node: one(pod.Spec.NodeName), Phase: corev1.PodPhase(one(string(pod.Status.Phase))), Over: pvc.NothingRuns(pod), completed: pvc.Completed(pod),
+		Node: one(pod.Spec.NodeName), Phase: corev1.PodPhase(one(string(pod.Status.Phase))),
 		deleted: pod.DeletionTimestamp, grace: pod.DeletionGracePeriodSeconds,
 	}
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
@@ -100,12 +94,6 @@ func (p *PodUses) Pod() *corev1.Pod {
 	if p.Controller != nil {
 		pod.OwnerReferences = []metav1.OwnerReference{*p.Controller}
 		pod.OwnerReferences[0].Controller = new(true)
-	}
-	if p.completed {
-		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}}
-	}
-	if !p.Over && p.deleted != nil { // what tells that something still runs
-		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 	}
 	for _, gate := range p.Gates {
 		pod.Spec.SchedulingGates = append(pod.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: gate})

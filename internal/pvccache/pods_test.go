@@ -143,28 +143,6 @@ func TestWhatIsKeptOfAPodDecidesAlike(t *testing.T) {
 	}
 }
 
-func TestAPodIsOverWhenNothingOfItRuns(t *testing.T) {
-	running := []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
-	for name, tt := range map[string]struct {
-		edit func(*corev1.Pod)
-		want bool
-	}{
-		"running":         {func(*corev1.Pod) {}, false},
-		"succeeded":       {func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, true},
-		"failed":          {func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, true},
-		"leaving":         {func(p *corev1.Pod) { p.DeletionTimestamp, p.Status.ContainerStatuses = &metav1.Time{}, running }, false},
-		"leaving, stands": {func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }, true},
-	} {
-		pod := tenant("p", "1", "data")
-		tt.edit(pod)
-		trimmed, err := trimToUses(pod)
-		do(t, err)
-		if whole, again := usesOf(pod).Over, usesOf(trimmed.(*corev1.Pod)).Over; whole != tt.want || again != tt.want {
-			t.Errorf("%s: whole %t, trimmed %t", name, whole, again)
-		}
-	}
-}
-
 // fakePods answers lists of pods, as a server that is at a version.
 type fakePods struct {
 	client.Reader

@@ -127,13 +127,6 @@ func (p *Protection) Postponed(claim *corev1.PersistentVolumeClaim, why action.R
 	p.event(claim, corev1.EventTypeNormal, DeletionPostponed, why.Sentence)
 }
 
-// Awaits tells that a claim on its way out stays for something else than pods that
-// run: its code is the reason that is counted.
-func (p *Protection) Awaits(claim *corev1.PersistentVolumeClaim, why action.Reason) {
-	p.Postponed(claim, why)
-	p.Held(claim, why.Code)
-}
-
 // Slipped tells that pods run on a claim that bears no pod protection any more.
 func (p *Protection) Slipped(claim *corev1.PersistentVolumeClaim, users string) {
 	p.Held(claim, HeldBySlipped)

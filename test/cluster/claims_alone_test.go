@@ -64,16 +64,6 @@ func withoutBuiltIn(t *testing.T) {
 func TestClaimsInPlaceOfTheBuiltIn(t *testing.T) {
 	withoutBuiltIn(t)
 	t.Run("claims", showBehaviours)
-	t.Run("unused claims", func(t *testing.T) {
-		aside(t)
-		if said := saysUnused(newScene(t)); len(said) == 0 {
-			t.Error("invalid run: somebody else says it")
-		}
-	})
-	t.Run("volumes on nodes", func(t *testing.T) {
-		aside(t)
-		leftOnNodes(newScene(t))
-	})
 	t.Run("volumes", func(t *testing.T) {
 		aside(t)
 		s := newScene(t)

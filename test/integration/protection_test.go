@@ -113,8 +113,7 @@ func (g *guarded) forgery(t *testing.T) {
 	if len(c.Annotations) != 5 {
 		t.Errorf("who may release may say: %v", c.Annotations)
 	}
-	g.confirmsForNobodyElse(g.wanda, "wanda")
-	ns := dryNamespace(pvc.HeldClaimsAnnotation, pvc.ReleaseAnnotation, pvc.ConfirmedAnnotation)
+	ns := dryNamespace(pvc.HeldClaimsAnnotation, pvc.ReleaseAnnotation)
 	ns.Annotations["example.com/note"] = "x"
 	g.must(g.alice.Create(t.Context(), ns, client.DryRunAll))
 	if len(ns.Annotations) != 1 || ns.Annotations["example.com/note"] != "x" {
@@ -128,21 +127,6 @@ func dryNamespace(words ...string) *corev1.Namespace {
 		ns.Annotations[word] = "alice"
 	}
 	return ns
-}
-
-// confirmsForNobodyElse: the name of who confirms a release is the own one from birth.
-func (g *guarded) confirmsForNobodyElse(as client.Client, own string) {
-	g.t.Helper()
-	for name, keeps := range map[string]bool{own: true, "bob": false, "": false} {
-		claim, ns := newClaim(g.namespace, "dry"), dryNamespace()
-		for _, o := range []client.Object{claim, ns} {
-			o.SetAnnotations(map[string]string{pvc.ConfirmedAnnotation: name})
-			g.needs(as.Create(g.t.Context(), o, client.DryRunAll))
-			if _, stands := o.GetAnnotations()[pvc.ConfirmedAnnotation]; stands != keeps {
-				g.t.Errorf("a new %T that %q confirms, made by %q, bears %v", o, name, own, o.GetAnnotations())
-			}
-		}
-	}
 }
 
 func (g *guarded) refusal(t *testing.T) {

@@ -3,11 +3,9 @@ package model
 import (
 	"errors"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"lockstep.dev/lockstep/internal/pvc"
 )
@@ -17,21 +15,18 @@ import (
 func TestTheCodeJudgesAsTheModelDoes(t *testing.T) {
 	released := 0
 	beside, alone := BarrierBeside(RefusesUnprotected), BarrierAlone(RefusesUnprotected)
-	for _, rules := range []Rules{beside, alone, Probing(beside), Probing(alone), Traced(beside), Traced(alone)} {
+	for _, rules := range []Rules{beside, alone, Probing(beside), Probing(alone)} {
 		for _, c := range everyClaim() {
 			for _, phase := range []phase{unbound, bound, ended, unmounted, gone, ghost} {
 				want := modelTakes(world{rules, OneLife}, c, phase)
-				if c.record != 0 && phase < gone && (phase != unmounted || rules.Completed != CompletedFree) {
+				if c.record != 0 && phase < gone {
 					want = none // the code goes by the record as well
 				}
-				if got := codeTakes(c, phase, rules, nil, nil); got != want {
-					t.Errorf("%+v, pod %d, built-in %t, traced %d: the code takes %d, the model %d", c, phase, rules.BuiltIn, rules.Completed, got, want)
+				if got := codeTakes(c, phase, rules, nil); got != want {
+					t.Errorf("%+v, pod %d, built-in %t: the code takes %d, the model %d", c, phase, rules.BuiltIn, got, want)
 				}
-				if got := codeTakes(c, phase, rules, errors.New("lost"), nil); got != none {
+				if got := codeTakes(c, phase, rules, errors.New("lost")); got != none {
 					t.Errorf("%+v, pod %d: the code takes %d after an error", c, phase, got)
-				}
-				if got := codeTakes(c, phase, rules, nil, errors.New("lost")); got != none && (rules.Attached == AttachedHolds && got == barrierFinalizer || phase == unmounted) {
-					t.Errorf("%+v, pod %d: the code takes %d, and where the volume is was not read", c, phase, got)
 				}
 				if want != none {
 					released++
@@ -50,7 +45,7 @@ func TestTheCodeIsNoLaxerThanTheRecord(t *testing.T) {
 	for _, c := range everyClaim() {
 		for _, phase := range []phase{unbound, bound} {
 			kept := modelTakes(world{Recorded(), OneLife}, c, phase) == none
-			if got := codeTakes(c, phase, BarrierAlone(RefusesUnprotected), nil, nil); kept && got != none {
+			if got := codeTakes(c, phase, BarrierAlone(RefusesUnprotected), nil); kept && got != none {
 				t.Errorf("%+v, pod %d: the code takes %d, the record keeps", c, phase, got)
 			}
 		}
@@ -79,17 +74,11 @@ func modelTakes(w world, c claim, p phase) finalizer {
 	return takes
 }
 
-// codeTakes is what the code takes: pods and volumes may be unreadable.
-func codeTakes(c claim, p phase, rules Rules, pods, volumes error) finalizer {
+// codeTakes is what the code takes. Pods may be unreadable.
+func codeTakes(c claim, p phase, rules Rules, pods error) finalizer {
 	object := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data", UID: "c", ResourceVersion: "1", Annotations: map[string]string{}},
 		Spec:       corev1.PersistentVolumeClaimSpec{VolumeName: "pv"},
-	}
-	if rules.Completed == CompletedFree {
-		object.Annotations[pvc.CompletedKey] = "free"
-	}
-	if rules.Attached == AttachedHolds {
-		object.Annotations[pvc.AttachedKey] = "hold"
 	}
 	if c.terminating {
 		object.DeletionTimestamp = &metav1.Time{}
@@ -109,7 +98,7 @@ func codeTakes(c claim, p phase, rules Rules, pods, volumes error) finalizer {
 			see(codePod(p))
 		}
 		return pods
-	}).Tracing(codeTracing(p, volumes)).Judge()
+	}).Judge()
 	if len(releases) == 0 {
 		return none
 	}
@@ -117,19 +106,6 @@ func codeTakes(c claim, p phase, rules Rules, pods, volumes error) finalizer {
 		return podsFinalizer
 	}
 	return barrierFinalizer
-}
-
-// codeTracing is what a node tells of the volume.
-func codeTracing(p phase, err error) pvc.Tracing {
-	return pvc.Tracing{
-		Completed: func(types.UID) time.Duration { return time.Hour },
-		Read: func(pvc.Question) (pvc.Traces, error) {
-			if (pod{phase: p}).onNode() {
-				return pvc.Traces{Attached: []string{"n1"}}, err
-			}
-			return pvc.Traces{}, err
-		},
-	}
 }
 
 func codePod(p phase) *corev1.Pod {

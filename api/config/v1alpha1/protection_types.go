@@ -62,9 +62,8 @@ type Protection struct {
 	// take. Default false.
 	Alone bool `json:"alone,omitempty"`
 
-	// UnusedCondition has claims say by the condition Unused whether any pod names them,
-	// as the controller built into Kubernetes does. Only with alone. Left out: from
-	// version 1.37 of the API server on.
+	// UnusedCondition is accepted and ignored, with a warning: the operator does not write
+	// the condition Unused.
 	UnusedCondition *bool `json:"unusedCondition,omitempty"`
 
 	// ExemptNamespaces are never protected. The operator's own is not either, named
@@ -84,9 +83,8 @@ type Protection struct {
 	// is not made use of, 1 to 86400. Default 3600.
 	ReleaseTTLSeconds *int32 `json:"releaseTTLSeconds,omitempty"`
 
-	// ReleaseByTwo has a release take two people: one confirms it by the annotation
-	// protection.lockstep.dev/confirmed-by with the own name, and another one releases
-	// then. Default false.
+	// ReleaseByTwo is accepted and ignored, with a warning: one person with the verb
+	// release suffices.
 	ReleaseByTwo bool `json:"releaseByTwo,omitempty"`
 
 	// InitialHold is whether a new claim in mode hold or strict is held until the

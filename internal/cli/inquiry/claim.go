@@ -66,7 +66,6 @@ func (i *Inquirer) About(ctx context.Context, w *World, claim *corev1.Persistent
 	}}
 	f.Case.World.GoneOwner = w.goneOwner(claim)
 	f.Mode, f.ModeFrom = modeOf(claim, w)
-	f.Choice = pvc.ChoiceOf(claim, w.Labels)
 	f.unconfigured()
 	reads := []func(context.Context, *Found) error{i.policies, i.alone, i.volume, i.attached, i.nodes}
 	if i.Brief && claim.DeletionTimestamp == nil {

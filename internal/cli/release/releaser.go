@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"strings"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -54,7 +53,6 @@ func Open(config *rest.Config) (*Releaser, error) {
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), meta.RESTScopeNamespace)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
 	mapper.Add(authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"), meta.RESTScopeRoot)
-	mapper.Add(authenticationv1.SchemeGroupVersion.WithKind("SelfSubjectReview"), meta.RESTScopeRoot)
 	c, err := client.New(narrow, client.Options{Scheme: scheme.Scheme, Mapper: mapper})
 	if err != nil {
 		return nil, err
@@ -85,7 +83,7 @@ func (g gate) RoundTrip(request *http.Request) (*http.Response, error) {
 		http.MethodGet:    true,
 		http.MethodPatch:  claim || ends("v1", "namespaces", "*"),
 		http.MethodDelete: claim,
-		http.MethodPost:   ends("v1", "selfsubjectaccessreviews") || ends("v1", "selfsubjectreviews"),
+		http.MethodPost:   ends("v1", "selfsubjectaccessreviews"),
 	}
 	if !allowed[request.Method] {
 		return nil, fmt.Errorf("refused to send %s %s: it is no part of a release", request.Method, request.URL.Path)
@@ -108,26 +106,9 @@ func (r *Releaser) May(ctx context.Context, object client.Object) (bool, error) 
 	return review.Status.Allowed, err
 }
 
-// Release writes the token onto the incarnation and version that was shown, or
-// onto a later one in the same words.
+// Release writes the token onto the UID and resourceVersion that was shown, or onto a
+// later version with the same holders.
 func (r *Releaser) Release(ctx context.Context, shown client.Object) (client.Object, error) {
-	return r.annotate(ctx, shown, pvc.ReleaseAnnotation, string(shown.GetUID()))
-}
-
-// Confirm writes who the user is onto what was shown, for somebody else to release it.
-func (r *Releaser) Confirm(ctx context.Context, shown client.Object) (user string, err error) {
-	me := &authenticationv1.SelfSubjectReview{}
-	if err := r.Create(ctx, me); err != nil {
-		return "", fmt.Errorf("ask the API server who you are: %w", err)
-	}
-	user = me.Status.UserInfo.Username
-	_, err = r.annotate(ctx, shown, pvc.ConfirmedAnnotation, user)
-	return user, err
-}
-
-// annotate writes one word onto the incarnation and version that was shown, or onto a
-// later one in the same words.
-func (r *Releaser) annotate(ctx context.Context, shown client.Object, key, value string) (client.Object, error) {
 	now := shown
 	for attempt := 1; ; attempt++ {
 		standing, err := Judge(now)
@@ -139,7 +120,7 @@ func (r *Releaser) annotate(ctx context.Context, shown client.Object, key, value
 		case standing != Held && standing != HeldBack:
 			return now, nil
 		}
-		written, err := r.write(ctx, now, key, value)
+		written, err := r.write(ctx, now)
 		if !apierrors.IsConflict(err) || attempt == attempts {
 			return written, err
 		}
@@ -150,13 +131,13 @@ func (r *Releaser) annotate(ctx context.Context, shown client.Object, key, value
 	}
 }
 
-func (r *Releaser) write(ctx context.Context, object client.Object, key, value string) (client.Object, error) {
+func (r *Releaser) write(ctx context.Context, object client.Object) (client.Object, error) {
 	if object.GetUID() == "" || object.GetResourceVersion() == "" {
 		return nil, errors.New("what has no UID or version cannot be released")
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": object.GetUID(), "resourceVersion": object.GetResourceVersion(),
-		"annotations": map[string]string{key: value},
+		"annotations": map[string]string{pvc.ReleaseAnnotation: string(object.GetUID())},
 	}})
 	if err != nil {
 		return nil, fmt.Errorf("encode patch: %w", err)

@@ -38,31 +38,6 @@ func (c *ClaimWhy) WriteRelease(out io.Writer, now time.Time, deletes, writes bo
 	return show(out, text.String())
 }
 
-// WriteConfirmation writes what somebody reads who is to be one of two that release the
-// claim.
-func (c *ClaimWhy) WriteConfirmation(out io.Writer, now time.Time) error {
-	var text strings.Builder
-	c.head(&text, now)
-	c.holders(&text, now)
-	c.blockers(&text)
-	c.unread(&text)
-	fmt.Fprintf(&text, "\nTHIS WILL\n  write %s and your user name on the claim: somebody else can release it then\n", pvc.ConfirmedAnnotation)
-	for _, line := range c.Then {
-		fmt.Fprintf(&text, "  once it is released, deleted and gone: %s\n", line)
-	}
-	return show(out, text.String())
-}
-
-// WriteNamespaceConfirmation writes the same for a namespace.
-func WriteNamespaceConfirmation(out io.Writer, n *corev1.Namespace) error {
-	_, err := fmt.Fprintf(out, `namespace/%[1]s has claims in use: %[2]s. See who uses them with: kubectl lockstep why pvc -n %[1]s
-
-THIS WILL
-  write %[3]s and your user name on the namespace: somebody else can release it then
-`, n.Name, n.Annotations[pvc.HeldClaimsAnnotation], pvc.ConfirmedAnnotation)
-	return err
-}
-
 // released is what becomes of the claim once it is deleted.
 func (c *ClaimWhy) released() string {
 	keeping := c.keepingDeleted()

@@ -12,7 +12,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/lru"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -40,9 +39,7 @@ type Options struct {
 	Claims *pvccache.Claims
 	Pods   *pvccache.Pods
 	// Looker makes the Looker; told is where it tells of its readings.
-	Looker func(told func(pvccache.Reading)) *pvccache.Looker
-	// Tracer finds volumes on nodes, for claims that chose to be judged by that.
-	Tracer   *pvccache.Tracer
+	Looker   func(told func(pvccache.Reading)) *pvccache.Looker
 	Actor    *apply.Actor
 	Recorder events.EventRecorder
 	Clock    clock.WithDelayedExecution
@@ -56,14 +53,11 @@ type Controller struct {
 	claims   *pvccache.Claims
 	pods     *pvccache.Pods
 	look     *pvccache.Looker
-	tracer   *pvccache.Tracer
 	act      *apply.Actor
 	narrate  *report.Protection
 	backlog  *backlog
 	log      logr.Logger
 	now      func() time.Time
-	// completed holds since when pods have been known to have completed, by UID.
-	completed *lru.Cache
 
 	mu sync.Mutex
 	// doubted holds the version of claims that were written onto, or that turned out
@@ -75,7 +69,7 @@ type Controller struct {
 func New(o Options) *Controller {
 	c := &Controller{
 		settings: o.Settings, caches: o.Caches, claims: o.Claims, pods: o.Pods, act: o.Actor,
-		backlog: newBacklog(o.Clock, gathering(o.Pods)), tracer: o.Tracer, now: o.Clock.Now, completed: lru.New(remembered),
+		backlog: newBacklog(o.Clock, gathering(o.Pods)), now: o.Clock.Now,
 		doubted: map[types.NamespacedName]string{}, log: o.Log,
 	}
 	c.narrate = report.NewProtection(o.Recorder, o.Clock.Now, c.backlog.depth)

@@ -67,14 +67,12 @@ func concerns(was, is *corev1.PersistentVolumeClaim) bool {
 		metav1.GetControllerOfNoCopy(was) == nil != (metav1.GetControllerOfNoCopy(is) == nil)
 }
 
-// chosen is what a namespace chose for its claims.
-func chosen(object any) (words [3]string) {
+// modeOf is the mode that a namespace chose for its PVCs, or empty.
+func modeOf(object any) string {
 	if namespace, ok := object.(*metav1.PartialObjectMetadata); ok {
-		for i, key := range []string{pvc.ModeKey, pvc.CompletedKey, pvc.AttachedKey} {
-			words[i] = namespace.Labels[key]
-		}
+		return namespace.Labels[pvc.ModeKey]
 	}
-	return words
+	return ""
 }
 
 // namespaceEvents has the claims of a namespace looked at that chooses otherwise.
@@ -82,12 +80,12 @@ func (c *Controller) namespaceEvents(ctx context.Context) cache.ResourceEventHan
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(object any) {
 			// A claim may have been seen before its namespace was.
-			if chosen(object) != chosen(nil) {
+			if modeOf(object) != "" {
 				c.addAllOf(ctx, object)
 			}
 		},
 		UpdateFunc: func(before, after any) {
-			if chosen(before) != chosen(after) {
+			if modeOf(before) != modeOf(after) {
 				c.addAllOf(ctx, after)
 			}
 		},
@@ -116,7 +114,7 @@ func (c *Controller) podChanged(before, after *pvccache.PodUses) {
 	switch {
 	case after == nil:
 		c.addUsed(before)
-	case after.Node == "" || after.Over || after.IsShutDown() || before == nil || before.Node == "":
+	case after.Node == "" || after.IsShutDown() || before == nil || before.Node == "":
 		c.addUsed(after)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -28,19 +27,12 @@ func (p *pass) judge(ctx context.Context) {
 	if batch.Empty() {
 		return
 	}
-	if slices.ContainsFunc(p.look, leaves) { // what they let go of depends on what is chosen
-		if err := p.readNamespace(ctx); err != nil {
-			p.unread(ctx, err)
-			return
-		}
-	}
-	batch = batch.Choosing(p.labels)
 	live := batch.Look(p.Controller.look.For(ctx, batch))
 	if err := live.Err(); err != nil {
 		p.unread(ctx, err)
 		return
 	}
-	releases, kept := live.Tracing(p.tracing(ctx)).Judge()
+	releases, kept := live.Judge()
 	for _, k := range kept {
 		p.keep(ctx, k)
 	}
@@ -51,8 +43,6 @@ func (p *pass) judge(ctx context.Context) {
 		p.do = append(p.do, r)
 	}
 }
-
-func leaves(claim *corev1.PersistentVolumeClaim) bool { return claim.DeletionTimestamp != nil }
 
 // unread has every claim wait that needed a reading: all of them are in use, for all
 // that is known.
@@ -76,9 +66,6 @@ func (p *pass) keep(ctx context.Context, k pvc.Kept) {
 	}
 	p.backlog.succeeded(key)
 	switch {
-	case k.Awaits.Code != "":
-		p.narrate.Awaits(claim, k.Awaits)
-		p.backlog.remind(key, k.Again)
 	case len(k.Users) > 0:
 		p.postponed(claim, pvc.Verdict{Users: k.Users, Because: pvc.InUse(k.Users)})
 		if slices.ContainsFunc(k.Users, func(u pvc.Use) bool { return !p.pods.Has(p.namespace, u.Pod.UID) }) {

@@ -122,7 +122,7 @@ func (p *pass) decide(claim *corev1.PersistentVolumeClaim, pods *pvc.Index) {
 		return
 	}
 	verdict := pvc.Decide(pvc.View{
-		Claim: claim, Pods: pods, Mode: mode, Choice: pvc.ChoiceOf(claim, p.labels), Settings: p.settings, NamespaceLive: p.read,
+		Claim: claim, Pods: pods, Mode: mode, Settings: p.settings, NamespaceLive: p.read,
 	})
 	switch verdict.Step {
 	case pvc.Dress:

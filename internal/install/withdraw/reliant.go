@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/pvc"
-	"lockstep.dev/lockstep/internal/pvccache"
 )
 
 // Reliant is a claim, or a volume, on its way out that only Lockstep will let go.
@@ -26,8 +25,6 @@ type Reliant struct {
 	// AwaitsBuiltIn: nobody uses it, and the built-in controller has yet to take
 	// its own finalizer.
 	AwaitsBuiltIn bool
-	// Awaits is what else it waits for, or empty.
-	Awaits string
 }
 
 func (r Reliant) String() string {
@@ -36,8 +33,6 @@ func (r Reliant) String() string {
 		return fmt.Sprintf("volume %s (bound to %s)", r.Volume, r.Claim)
 	case len(r.Users) > 0:
 		return fmt.Sprintf("%s (used by %s)", r.Claim, strings.Join(r.Users, ", "))
-	case r.Awaits != "":
-		return fmt.Sprintf("%s (%s)", r.Claim, r.Awaits)
 	case r.AwaitsBuiltIn:
 		return fmt.Sprintf("%s (awaits kubernetes.io/pvc-protection)", r.Claim)
 	}
@@ -125,11 +120,7 @@ func (w Withdrawal) Reliant(ctx context.Context) ([]Reliant, error) {
 func (w Withdrawal) letGo(ctx context.Context, namespace string, claims []*corev1.PersistentVolumeClaim) ([]Reliant, error) {
 	seen := pvc.NewIndex()
 	read := w.pods(ctx)
-	labels, err := w.labelsOf(ctx, namespace)
-	if err != nil {
-		return nil, err
-	}
-	batch := pvc.Settings{Alone: w.Alone}.Take(namespace, claims).Choosing(labels)
+	batch := pvc.Settings{Alone: w.Alone}.Take(namespace, claims)
 	if batch.Empty() {
 		if err := read(namespace, seen.See); err != nil {
 			return nil, err
@@ -137,7 +128,7 @@ func (w Withdrawal) letGo(ctx context.Context, namespace string, claims []*corev
 	}
 	releases, kept := batch.Look(func(namespace string, see func(*corev1.Pod)) error {
 		return read(namespace, func(pod *corev1.Pod) { see(pod); seen.See(pod) })
-	}).Tracing(pvc.Tracing{Read: pvccache.NewTracer(w.Client).For(ctx)}).Judge()
+	}).Judge()
 	stay := map[types.UID]Reliant{}
 	for _, claim := range claims {
 		users := names(seen.Holding(claim), nil)
@@ -147,7 +138,7 @@ func (w Withdrawal) letGo(ctx context.Context, namespace string, claims []*corev
 		if k.Err != nil {
 			return nil, fmt.Errorf("who uses claim %s/%s cannot be told: %w; what to do: kubectl lockstep why pvc/%[2]s -n %[1]s", k.Claim.Namespace, k.Claim.Name, k.Err)
 		}
-		stay[k.Claim.UID] = Reliant{Claim: types.NamespacedName{Namespace: k.Claim.Namespace, Name: k.Claim.Name}, Users: names(k.Users, k.Recorded), Awaits: k.Awaits.Sentence}
+		stay[k.Claim.UID] = Reliant{Claim: types.NamespacedName{Namespace: k.Claim.Namespace, Name: k.Claim.Name}, Users: names(k.Users, k.Recorded)}
 	}
 	for _, release := range releases {
 		last, err := w.release(ctx, release)
@@ -159,16 +150,6 @@ func (w Withdrawal) letGo(ctx context.Context, namespace string, claims []*corev
 		}
 	}
 	return slices.Collect(maps.Values(stay)), nil
-}
-
-// labelsOf are those of a namespace, by which its claims may choose.
-func (w Withdrawal) labelsOf(ctx context.Context, namespace string) (map[string]string, error) {
-	found := pvccache.NewNamespace(namespace)
-	err := w.Client.Get(ctx, types.NamespacedName{Name: namespace}, found)
-	if client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("read namespace %q: %w", namespace, err)
-	}
-	return found.Labels, nil
 }
 
 // names are the pods that use a claim, or that it says may.
