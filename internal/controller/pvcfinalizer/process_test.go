@@ -416,7 +416,7 @@ func TestAPodThatLetsGoWakesItsClaims(t *testing.T) {
 		"comes to a node":       {unbound, bound, []string{"ns/going"}},
 		"comes unbound":         {nil, unbound, []string{"ns/going"}},
 		"changes":               {bound, bound, nil},
-		"ends":                  {bound, over, []string{"ns/going"}},
+		"ends":                  {bound, over, nil},
 		"goes":                  {bound, nil, []string{"ns/going"}},
 		"gives its name away":   {bound, another, []string{"ns/going"}},
 		"uses nothing and goes": {user("u"), nil, nil},
