@@ -63,7 +63,6 @@ var floors = map[string]floor{
 	"internal/controller/pvcfinalizer": f4,
 	"internal/controller/pvchold":      f4,
 	"internal/controller/podgate":      f4,
-	"internal/controller/unused":       f4,
 	"internal/webhook":                 f4,
 	"internal/webhook/certs":           f4,
 	"scheduling":                       f4, // in another program, with that one's client
@@ -108,7 +107,6 @@ var wings = map[string]string{
 	"internal/controller/pvcfinalizer": "PVCs",
 	"internal/controller/pvchold":      "PVCs",
 	"internal/controller/podgate":      "PVCs",
-	"internal/controller/unused":       "PVCs",
 }
 
 // pkg is one package as the go command lists it.
