@@ -133,7 +133,6 @@ func (p *pass) do(ctx context.Context, actor *apply.Actor, owner client.Object, 
 		return apply.ErrStale
 	}
 	if errors.Is(err, apply.ErrStale) {
-		p.memory.Doubt(a.Target())
 		return apply.ErrStale
 	}
 	return fmt.Errorf("%s %s: %w", a.Verb(), a.Target(), err)

@@ -125,9 +125,17 @@ func (w *anyWorld) tidyUp() {
 	set := find[*lwsv1.LeaderWorkerSet](w.cluster, "w")
 	w.removeLeftBehind(func(object client.Object) bool {
 		group, worker := indexOf(object.GetName())
-		return int32(group) >= lws.Replicas(set) || int32(worker) >= lws.Size(set) || object.GetLabels()[squats] != "" || w.usesWhatLeaves(object)
+		return int32(group) >= lws.Replicas(set) || int32(worker) >= lws.Size(set) || object.GetLabels()[squats] != "" || w.usesWhatLeaves(object) || w.ofAnotherRevision(object)
 	})
 	w.TryAgain()
+}
+
+// ofAnotherRevision reports whether a StatefulSet of workers that a leader left behind is
+// not at the revision of the leader that followed.
+func (w *anyWorld) ofAnotherRevision(object client.Object) bool {
+	leader := lwstest.Find[*corev1.Pod](w.FakeStore, object.GetName())
+	return KindIs(object, identity.KindStatefulSet) && leader != nil &&
+		leader.Labels[lwsv1.RevisionKey] != object.GetLabels()[lwsv1.RevisionKey]
 }
 
 // usesWhatLeaves tells whether a pod keeps a claim from leaving, which bears its name.

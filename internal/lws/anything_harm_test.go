@@ -1,8 +1,6 @@
 package lws_test
 
 import (
-	"fmt"
-	"maps"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -23,7 +21,7 @@ func (w *anyWorld) harm() {
 		return
 	}
 	w.harms++
-	what := rapid.SampledFrom([]string{"pod", "leader", "pod", "leader", "pod", "statefulset", "service", "revision", "replicas", "label", "squatter"}).Draw(w.t, "harmed")
+	what := rapid.SampledFrom([]string{"pod", "leader", "pod", "leader", "pod", "statefulset", "service", "revision", "replicas", "squatter"}).Draw(w.t, "harmed")
 	switch what {
 	case "pod":
 		w.harmPod()
@@ -39,8 +37,6 @@ func (w *anyWorld) harm() {
 		w.loseRevision()
 	case "replicas":
 		w.scaleByHand()
-	case "label":
-		w.unlabel()
 	case "squatter":
 		w.squat()
 	case "leader":
@@ -57,22 +53,16 @@ func (w *anyWorld) loseService() {
 	}
 }
 
-// leaveBehind deletes a leader but not its workers, and has the set rolled before
-// the next one comes.
+// leaveBehind deletes a leader with --cascade=orphan: its workers stay for the next one.
 func (w *anyWorld) leaveBehind() {
 	leader := lwstest.Find[*corev1.Pod](w.FakeStore, rapid.SampledFrom(groupNames).Draw(w.t, "leader"))
 	set := lwstest.Find[*lwsv1.LeaderWorkerSet](w.FakeStore, "w")
-	if w.unlabels || leader == nil || set == nil || leader.DeletionTimestamp != nil || set.DeletionTimestamp != nil {
+	if leader == nil || set == nil || leader.DeletionTimestamp != nil || set.DeletionTimestamp != nil {
 		return
 	}
 	w.met.when("Pod deleted in the Orphan", true)
 	w.Remove(leader, metav1.DeletePropagationOrphan)
 	w.Collect(w.Objects[lwstest.NameOf(leader)])
-	w.images++
-	lwstest.Edit(w.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) {
-		lwstest.Image(fmt.Sprintf("image:%d", w.images))(set)
-		set.Generation++
-	})
 }
 
 // squat has somebody else take a name that the set needs, if it is free.
@@ -133,24 +123,6 @@ func (w *anyWorld) loseRevision() {
 			w.lookAtSet(false)
 		}
 	}
-}
-
-// unlabel takes a label, or changes it.
-func (w *anyWorld) unlabel() {
-	kinds := []identity.Kind{identity.KindStatefulSet, identity.KindService, identity.KindControllerRevision}
-	all := slices.DeleteFunc(lwstest.All[client.Object](w.Objects), func(object client.Object) bool {
-		return !slices.Contains(kinds, lwstest.KindOf(object))
-	})
-	if len(all) == 0 || !w.unlabels {
-		return
-	}
-	victim, _ := pick(w.t, all).DeepCopyObject().(client.Object)
-	w.met.when("a label taken", true)
-	w.met.when("a label of a revision taken", KindIs(victim, identity.KindControllerRevision))
-	labels := maps.Clone(victim.GetLabels())
-	delete(labels, rapid.SampledFrom([]string{lwsv1.RevisionKey, lwsv1.SetNameLabelKey}).Draw(w.t, "label"))
-	victim.SetLabels(labels)
-	w.Put(victim)
 }
 
 // scaleByHand scales a StatefulSet as nobody should.

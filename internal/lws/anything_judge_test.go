@@ -15,7 +15,6 @@ import (
 // judge checks that nothing of others is written to (S10).
 func (w *anyWorld) judge(a action.Action) {
 	w.met.when(a.Why().Code, true)
-	w.met.when("workers made anew", a.Why().Code == lws.CodeOutdated && a.Target().Kind == identity.KindStatefulSet)
 	w.checkDue(a)
 	w.checkBudget(a)
 	if _, creates := a.(action.Create); !creates && w.squatters[a.Target().UID] {

@@ -39,8 +39,8 @@ func TestAnything(t *testing.T) {
 	}
 	for _, premise := range []string{
 		"a crash before a write", "a crash after a write", "an answer lost", "a write refused", "a set deleted",
-		"a statefulset deleted", "a statefulset scaled by hand", "workers scaled by hand", "a revision lost", "all revisions lost", "a label taken", "a label of a revision taken",
-		"a squatter", "a squatter that somebody controls", "two operators", "volumes", "workers made anew",
+		"a statefulset deleted", "a statefulset scaled by hand", "workers scaled by hand", "a revision lost", "all revisions lost",
+		"a squatter", "a squatter that somebody controls", "two operators", "volumes",
 		"undo", "size", "replicas", "network", "policy", "startup", "budget", "partition", "topology", "pause", "resume", "after start",
 		"LeaderWorkerSet deleted in the Background", "LeaderWorkerSet deleted in the Foreground", "LeaderWorkerSet deleted in the Orphan",
 		"Pod deleted in the Orphan", "StatefulSet deleted in the Orphan",

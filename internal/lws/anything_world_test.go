@@ -31,11 +31,8 @@ type anyWorld struct {
 	next *lwsv1.LeaderWorkerSet // what the next life of the set is made from
 	// images counts templates, and harms and edits what happened.
 	images, edits, harms int
-	// unlabels has labels taken from parts of the set. What has lost its labels and
-	// is then orphaned is nobody's, and so nothing is orphaned then.
-	unlabels bool
-	former   *lwstest.FakeReader
-	other    operator
+	former               *lwstest.FakeReader
+	other                operator
 	// crashes counts how often pods of a name are yet to crash once they run.
 	crashes map[string]int
 	// squatters are what somebody else put under names of the set.
@@ -55,9 +52,6 @@ func pick[T client.Object](t *rapid.T, objects []T) T {
 // propagation draws how something is deleted.
 func (w *anyWorld) propagation(object client.Object) metav1.DeletionPropagation {
 	how := []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan}
-	if w.unlabels {
-		how = how[:2]
-	}
 	drawn := rapid.SampledFrom(how).Draw(w.t, "propagation")
 	w.met.when(fmt.Sprintf("%s deleted in the %s", lwstest.KindOf(object), drawn), true)
 	return drawn
@@ -66,7 +60,6 @@ func (w *anyWorld) propagation(object client.Object) metav1.DeletionPropagation 
 func newAnyWorld(t *rapid.T, m *met) *anyWorld {
 	w := &anyWorld{cluster: newCluster(t), t: t, met: m, images: 1, squatters: map[types.UID]bool{}, crashes: map[string]int{}}
 	w.WithoutMaxUnavailable = rapid.Bool().Draw(t, "without maxUnavailable")
-	w.unlabels = rapid.Bool().Draw(t, "unlabels")
 	w.pass(time.Minute)
 	lwstest.Add(w.FakeStore, &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: lwstest.Node, Labels: map[string]string{"rack": "1", "row": "1"},

@@ -23,18 +23,9 @@ func IsLeader(pod *corev1.Pod, setName string) bool {
 	return BearsName(pod, setName) && pod.Labels[lwsv1.WorkerIndexLabelKey] == leaderWorkerIndex
 }
 
-// IsWorker tells whether a pod bears the labels of a worker of the set, and, where its
-// group's StatefulSet stands, those that this one would take it back by.
-func IsWorker(pod *corev1.Pod, setName string, g *Group) bool {
-	return BearsName(pod, setName) && (g.Workers.Member() == nil || len(lostLabels(pod, g.workerSelector(setName))) == 0)
-}
-
-// workerSelector is what the group's StatefulSet selects its pods by, or would.
-func (g *Group) workerSelector(setName string) map[string]string {
-	if sts := g.Workers.Member(); sts != nil && sts.Spec.Selector != nil {
-		return sts.Spec.Selector.MatchLabels
-	}
-	return groupSelector(setName, *g)
+// IsWorker reports whether a pod has the labels of a worker of the set.
+func IsWorker(pod *corev1.Pod, setName string) bool {
+	return BearsName(pod, setName)
 }
 
 // IsLeaderStatefulSet tells whether a StatefulSet could be the set's own: its
@@ -43,11 +34,13 @@ func IsLeaderStatefulSet(sts *appsv1.StatefulSet, set *lwsv1.LeaderWorkerSet) bo
 	return BearsName(sts, set.Name) && selects(sts, leaderSelector(set.Name))
 }
 
-// IsWorkerStatefulSet tells whether a StatefulSet could be that of the group's
-// workers, at whatever revision: its labels, and the selector that cannot be changed,
-// are those of one. Whether it is at the leader's is looked at once it is the leader's.
+// IsWorkerStatefulSet reports whether a StatefulSet without a controller is that of the
+// group's workers: its labels and its immutable selector say so, and it is at the
+// revision of the leader. A leader that was deleted with --cascade=orphan may have left
+// workers of another revision: these are foreign.
 func IsWorkerStatefulSet(sts *appsv1.StatefulSet, set *lwsv1.LeaderWorkerSet, g Group) bool {
 	return g.Leader != nil && BearsName(sts, set.Name) && sts.Labels[lwsv1.RevisionKey] != "" &&
+		sts.Labels[lwsv1.RevisionKey] == g.Leader.Labels[lwsv1.RevisionKey] &&
 		selects(sts, groupSelector(set.Name, g))
 }
 

@@ -23,14 +23,14 @@ const conflictLook = 10 * time.Second
 // without leaders there is nothing to make; any other costs its own part only.
 func (d *setDecision) conflicts() {
 	d.held = d.held || len(d.StatefulSet.Squatters) > 0
-	var found []conflict
+	var found []string
 	for _, sts := range d.StatefulSet.Squatters {
 		found = append(found, taken(identity.KindStatefulSet, sts, "the set cannot start"))
 	}
 	for _, pod := range byOrdinal(d.Leaders.Squatters) {
 		if _, ordinal := identity.ParentAndOrdinal(pod.Name); int32(ordinal) < Replicas(d.Set) {
 			cost := fmt.Sprintf("group %d cannot start", ordinal)
-			found = append(found, takenByPod(pod, d.Set, leaderSelector(d.Set.Name), cost))
+			found = append(found, taken(identity.KindPod, pod, cost))
 		}
 	}
 	if d.wantsShared() {
@@ -40,7 +40,6 @@ func (d *setDecision) conflicts() {
 	}
 	for _, g := range d.Groups {
 		found = append(found, g.conflicts(d.Set)...)
-		found = append(found, mislabelled(d.StatefulSet.Member(), g)...)
 	}
 	if len(found) == 0 {
 		return
@@ -59,30 +58,17 @@ func byOrdinal(pods []*corev1.Pod) []*corev1.Pod {
 	})
 }
 
-// conflict is what squats on one name.
-type conflict struct {
-	text string
-	// estranged is set for a pod that would be ours, had it the labels that it lost.
-	estranged bool
-}
-
-// toldOf puts conflicts into words, and what to do about them.
-func toldOf(found []conflict) string {
-	texts := make([]string, 0, namedAtMost+2)
-	for _, c := range found[:min(len(found), namedAtMost)] {
-		texts = append(texts, c.text)
-	}
+// toldOf is one message about all conflicts, and what to do about them.
+func toldOf(found []string) string {
+	texts := slices.Clone(found[:min(len(found), namedAtMost)])
 	if more := len(found) - namedAtMost; more > 0 {
 		texts = append(texts, fmt.Sprintf("and %d more", more))
 	}
-	if slices.ContainsFunc(found, func(c conflict) bool { return !c.estranged }) {
-		texts = append(texts, "remove what is in the way, or give this set another name")
-	}
-	return strings.Join(texts, "; ")
+	return strings.Join(append(texts, "remove what is in the way, or give this set another name"), "; ")
 }
 
-func (g Group) conflicts(set *lwsv1.LeaderWorkerSet) []conflict {
-	var found []conflict
+func (g Group) conflicts(set *lwsv1.LeaderWorkerSet) []string {
+	var found []string
 	for _, sts := range g.Workers.Squatters {
 		if SizeOf(g.Leader, set) > 1 {
 			found = append(found, taken(identity.KindStatefulSet, sts, fmt.Sprintf("group %d has no workers", g.Index)))
@@ -97,7 +83,7 @@ func (g Group) conflicts(set *lwsv1.LeaderWorkerSet) []conflict {
 		}
 		if _, ordinal := identity.ParentAndOrdinal(pod.Name); ordinal >= 1 && int32(ordinal) < SizeOf(g.Leader, set) {
 			cost := fmt.Sprintf("group %d lacks worker %d", g.Index, ordinal)
-			found = append(found, takenByPod(pod, g.Leader, g.workerSelector(set.Name), cost))
+			found = append(found, taken(identity.KindPod, pod, cost))
 		}
 	}
 	if g.HasOwnSubdomain(set) {
@@ -108,47 +94,11 @@ func (g Group) conflicts(set *lwsv1.LeaderWorkerSet) []conflict {
 	return append(found, g.gangConflicts()...)
 }
 
-// takenByPod is taken for a pod under a name that a StatefulSet with the given
-// selector gives, for an owner further up. Its controller lets go of a pod that loses a
-// label, and takes it back with it: removed, the pod would be lost for nothing. One
-// from before the owner is of a life that is over.
-func takenByPod(pod *corev1.Pod, above metav1.Object, selector map[string]string, cost string) conflict {
-	lost, born := lostLabels(pod, selector), above.GetCreationTimestamp()
-	if metav1.GetControllerOfNoCopy(pod) != nil || !bearsOurs(pod) || len(lost) == 0 || pod.CreationTimestamp.Before(&born) {
-		return taken(identity.KindPod, pod, cost)
-	}
-	return conflict{estranged: true, text: fmt.Sprintf(
-		"pod %s lost labels that its statefulset finds it by: %s; put them back (kubectl label pod %s -n %s --overwrite %s), or delete the pod",
-		pod.Name, cost, pod.Name, pod.Namespace, strings.Join(lost, " "))}
-}
-
-// lostLabels are those of a selector that an object does not bear, spelled out.
-func lostLabels(object metav1.Object, selector map[string]string) []string {
-	var lost []string
-	for key, value := range selector {
-		if object.GetLabels()[key] != value {
-			lost = append(lost, key+"="+value)
-		}
-	}
-	slices.Sort(lost)
-	return lost
-}
-
-// bearsOurs tells whether an object bears any label that only we give.
-func bearsOurs(object metav1.Object) bool {
-	for _, key := range append(groupMarks, lwsv1.WorkerIndexLabelKey) {
-		if object.GetLabels()[key] != "" {
-			return true
-		}
-	}
-	return false
-}
-
-// taken says who holds a name and what that costs.
-func taken(kind identity.Kind, squatter metav1.Object, cost string) conflict {
-	holder := "belongs to nobody this set knows"
-	if owner := metav1.GetControllerOfNoCopy(squatter); owner != nil {
+// taken names an object that has a name of ours, its controller, and what that costs.
+func taken(kind identity.Kind, object metav1.Object, cost string) string {
+	holder := "has no controller"
+	if owner := metav1.GetControllerOfNoCopy(object); owner != nil {
 		holder = fmt.Sprintf("belongs to %s %s", strings.ToLower(owner.Kind), owner.Name)
 	}
-	return conflict{text: fmt.Sprintf("%s %s %s: %s", strings.ToLower(string(kind)), squatter.GetName(), holder, cost)}
+	return fmt.Sprintf("%s %s %s: %s", strings.ToLower(string(kind)), object.GetName(), holder, cost)
 }

@@ -7,12 +7,10 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
-	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/test/lwstest"
 )
@@ -107,33 +105,6 @@ func TestTheTemplateThatWasFoundStays(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// Nor does it go with the labels by which its StatefulSet is known: they are put back,
-// and until then nothing else is written.
-func TestTheTemplateThatWasFoundStaysThoughLabelsWereTaken(t *testing.T) {
-	for _, key := range []string{lwsv1.SetNameLabelKey, lwsv1.RevisionKey} {
-		for _, value := range []string{"", "else"} {
-			c := found(t, foundTemplates[5].spoil)
-			c.settleAll()
-			before := leadersOf(c)
-			lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) {
-				if sts.Labels[key] = value; value == "" {
-					delete(sts.Labels, key)
-				}
-			})
-			if err := c.observer.Uncover(ctx, identity.RefOf(identity.KindStatefulSet, leadersOf(c)), c.Now); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff([]string{"relabel statefulset w"}, spelled(c.decideSet())); diff != "" {
-				t.Errorf("%s=%q: (-want +got)\n%s", key, value, diff)
-			}
-			c.settleAll()
-			if diff := cmp.Diff(before, leadersOf(c), cmpopts.IgnoreFields(metav1.ObjectMeta{}, "ResourceVersion")); diff != "" {
-				t.Errorf("%s=%q: (-before +after)\n%s", key, value, diff)
-			}
-		}
 	}
 }
 

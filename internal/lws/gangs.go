@@ -69,8 +69,8 @@ func (d *setDecision) gangGhosts() []ghost {
 	return found
 }
 
-func (g Group) gangConflicts() []conflict {
-	var found []conflict
+func (g Group) gangConflicts() []string {
+	var found []string
 	for _, object := range g.Gang.Squatters {
 		found = append(found, taken(identity.KindPodGroup, object, fmt.Sprintf("group %d is not scheduled as a gang", g.Index)))
 	}

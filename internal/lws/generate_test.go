@@ -109,7 +109,7 @@ var groupNames = []string{"w-0", "w-1", "w-2", "w-3", "w-4"}
 
 var harmNames = []string{
 	"rebirth", "half gone", "older revision", "terminate", "finalize", "former owner", "doomed owner", "stranger", "disown",
-	"drop", "drop", "relabel", "image", "replicas", "size", "network", "unready", "forge", "time", "time", "restart", "behind",
+	"drop", "drop", "image", "replicas", "size", "network", "unready", "forge", "time", "time", "restart", "behind",
 	"pause", "resume",
 }
 
@@ -165,12 +165,6 @@ var harms = map[string]func(*rapid.T, *cluster){
 		if object := c.anything(t); object != nil {
 			delete(c.Objects, lwstest.NameOf(object))
 		}
-	},
-	"relabel": func(t *rapid.T, c *cluster) {
-		labels := rapid.SampledFrom([]map[string]string{
-			{lwsv1.SetNameLabelKey: "w"}, {lwsv1.SetNameLabelKey: "v"}, {lwsv1.SetNameLabelKey: "w", lwsv1.RevisionKey: "x"},
-		}).Draw(t, "labels")
-		c.harm(t, func(object client.Object) { object.SetLabels(labels) })
 	},
 	"image": func(t *rapid.T, c *cluster) {
 		image(c, rapid.SampledFrom([]string{"image:1", "image:2", "image:3"}).Draw(t, "image"))

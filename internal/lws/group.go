@@ -144,17 +144,12 @@ func (d *groupDecision) startup() bool {
 }
 
 // standing leaves a worker StatefulSet that stands as it is: its pods belong to
-// the revision it was made for. It is only woken when a name has become free, scaled
-// back if somebody scaled it, and given the labels back that somebody took. One that
-// went astray is replaced.
+// the revision it was made for. It is only touched when a name has become free, and
+// scaled back when its replicas were changed.
 func (d *groupDecision) standing() bool {
 	sts := d.Workers.Member()
-	if sts == nil || d.astray() != nil {
+	if sts == nil {
 		return true
-	}
-	if lost := lostMarks(sts); lost != nil {
-		d.plan.do(putBack(sts, lost))
-		return false
 	}
 	if workers, told := workersToldOf(sts); told && orDefault(sts.Spec.Replicas, 1) != workers {
 		d.plan.do(scaleBack(sts, workers))
@@ -187,10 +182,6 @@ func (d *groupDecision) adoption() bool {
 // workers makes the worker StatefulSet.
 func (d *groupDecision) workers() bool {
 	leader := identity.RefOf(identity.KindPod, d.Leader)
-	if sts := d.astray(); sts != nil {
-		d.replaceWorkers(sts)
-		return false
-	}
 	if Size(d.restored) <= 1 || !d.Workers.Empty() {
 		return false
 	}

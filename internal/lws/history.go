@@ -23,7 +23,7 @@ const historyLimit = 5
 // ready. They are kept under a label of their own, the latest up to a limit, so that
 // whoever lists the revisions in use finds no others.
 func (d *setDecision) history() {
-	if d.held || d.relabels || !d.settled() || d.onlyCurrent() {
+	if d.held || !d.settled() || d.onlyCurrent() {
 		return
 	}
 	keys, known := d.runnable()
@@ -87,25 +87,6 @@ func (d *setDecision) unrun(revision *appsv1.ControllerRevision) []action.Standi
 		Kind: identity.KindPod, Namespace: d.Set.Namespace, Labels: map[string]string{lwsv1.RevisionKey: key},
 		Of: d.statefulSetUID(), None: true,
 	})
-}
-
-// recall has what leaders run back from the history: whoever lists the revisions in use
-// is to find it there, and below a partition it would be dropped in the end.
-func (d *setDecision) recall() {
-	if d.held {
-		return
-	}
-	recalled := map[string]bool{d.key: true}
-	for _, leader := range d.Leaders.Members {
-		key := leader.Labels[lwsv1.RevisionKey]
-		if leader.DeletionTimestamp != nil || recalled[key] {
-			continue
-		}
-		recalled[key] = true
-		if revision := d.revisionWithKey(key); revision != nil && !inUse(revision, d.Set.Name) {
-			d.bringBack(revision, 0, fmt.Sprintf("leader %s runs revision %s", leader.Name, key))
-		}
-	}
 }
 
 // bringBack puts a revision of the history in use again, under a number if that

@@ -138,26 +138,6 @@ func TestARevisionIsNotFiledAwayNorDroppedOnceLeadersMayRunIt(t *testing.T) {
 	}
 }
 
-// A leader below a partition runs what somebody filed away: it is in use.
-func TestWhatALeaderRunsIsTakenOutOfTheHistory(t *testing.T) {
-	c := running(t, 2, 2, func(set *lwsv1.LeaderWorkerSet) { rollingOf(set).Partition = ptr.To[int32](1) })
-	image(c, "image:2")
-	c.settleAll()
-	both := map[string][]string{"in use": {"image:1 1", "image:2 2"}}
-	if diff := cmp.Diff(both, filed(c)); diff != "" {
-		t.Fatalf("(-want +got)\n%s", diff)
-	}
-	for _, revision := range revisions(c) {
-		if revision.Revision == 1 {
-			fileAway(c, revision.Name)
-		}
-	}
-	c.settleAll()
-	if diff := cmp.Diff(both, filed(c)); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
-}
-
 // A set that lives with a partition changes its template time and again.
 func TestBelowAPartitionRevisionsAreFiledAwayAsWell(t *testing.T) {
 	c := running(t, 3, 2, func(set *lwsv1.LeaderWorkerSet) { rollingOf(set).Partition = ptr.To[int32](1) })

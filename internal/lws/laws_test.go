@@ -310,7 +310,7 @@ func checkOutdated(t *rapid.T, d decided, leader metav1.Object) {
 // settledIsFixpoint: everybody acts in turn for as long as anybody has something
 // to do. It comes to an end, and then the status says what is.
 func settledIsFixpoint(t *rapid.T, c *cluster, m *met) {
-	hindered := strangePods(c) || relabelled(c) || strangeVolumes(c)
+	hindered := strangePods(c) || strangeVolumes(c)
 	still := 0
 	for round := 0; still < 20; round++ {
 		if round > 300 {
@@ -391,17 +391,6 @@ func strangePods(c *cluster) bool {
 		parent, _ := identity.ParentAndOrdinal(pod.Name)
 		workers := lwstest.Find[*appsv1.StatefulSet](c.FakeStore, parent)
 		if workers != nil && !metav1.IsControlledBy(pod, workers) {
-			return true
-		}
-	}
-	return false
-}
-
-// relabelled tells whether a part of a group lost the revision it was made at.
-func relabelled(c *cluster) bool {
-	for name, object := range c.Objects {
-		part := strings.HasPrefix(name.Name, "w") && (name.Kind == identity.KindPod || name.Kind == identity.KindStatefulSet)
-		if key := object.GetLabels()[lwsv1.RevisionKey]; part && (key == "" || key == "x") {
 			return true
 		}
 	}

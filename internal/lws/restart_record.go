@@ -82,7 +82,7 @@ func decodeRecord(text string) record {
 
 // started is the record of a group all of whose pods run, or nil.
 func (g *Group) started(set *lwsv1.LeaderWorkerSet) record {
-	if g.Leader == nil || g.Leader.Status.Phase != corev1.PodRunning || g.astray() != nil {
+	if g.Leader == nil || g.Leader.Status.Phase != corev1.PodRunning {
 		return nil
 	}
 	size := int(SizeOf(g.Leader, set))

@@ -29,7 +29,6 @@ func (d *setDecision) revisions() {
 		d.key = key
 		return
 	}
-	d.relabel()
 	d.adoptRevisions()
 	if current := d.revisionWithKey(key); current != nil && sameRevision(d.Set, current.Data.Raw, data) {
 		d.key = key
@@ -110,7 +109,7 @@ func (d *setDecision) counting() []*appsv1.ControllerRevision {
 func countingRevisions(claim identity.Claim[*appsv1.ControllerRevision], setName string) []*appsv1.ControllerRevision {
 	var members []*appsv1.ControllerRevision
 	for _, r := range claim.Members {
-		if r = labelled(r, setName); Genuine(r, setName) {
+		if Genuine(r, setName) {
 			members = append(members, r)
 		}
 	}

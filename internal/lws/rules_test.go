@@ -47,7 +47,7 @@ func TestSquattersAreToldOfAndLeftAlone(t *testing.T) {
 			lwstest.Drop[*appsv1.StatefulSet](c.FakeStore, "w")
 			lwstest.Drop[*corev1.Pod](c.FakeStore, "w-0")
 			lwstest.Add(c.FakeStore, &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "w", Labels: labels}})
-		}, "statefulset w belongs to nobody this set knows: the set cannot start" + advice, []string{"status leaderworkerset w"}},
+		}, "statefulset w has no controller: the set cannot start" + advice, []string{"status leaderworkerset w"}},
 		{"a leader", func(c *cluster) {
 			lwstest.Edit(c.FakeStore, "w-0", func(pod *corev1.Pod) { strange(c, pod) })
 		}, "pod w-0 belongs to pod stranger: group 0 cannot start" + advice, []string{"status leaderworkerset w"}},

@@ -26,8 +26,6 @@ type setDecision struct {
 	held bool
 	// key is the revision key that groups should be at, or empty while unknown.
 	key string
-	// relabels is set when revisions are to have their labels back first.
-	relabels bool
 	// data is the revision data of the live spec.
 	data []byte
 	// waiting is what is told about ghosts, or the zero value.
@@ -59,9 +57,6 @@ func DecideSet(w SetSnapshot) Plan {
 	if w.Set.DeletionTimestamp != nil {
 		return Plan{} // nothing is owed to a set on its way out: garbage collection does the rest
 	}
-	if marks := d.marksFirst(); marks != nil {
-		return Plan{Actions: []action.Action{marks}}
-	}
 	rules := []func(*setDecision){
 		(*setDecision).keptClaims,
 		(*setDecision).paused,
@@ -70,7 +65,6 @@ func DecideSet(w SetSnapshot) Plan {
 		(*setDecision).conflicts,
 		(*setDecision).ghosts,
 		(*setDecision).revisions,
-		(*setDecision).recall,
 		(*setDecision).restarts,
 		(*setDecision).rolling,
 		(*setDecision).ties,

@@ -233,6 +233,6 @@ func (o *Observer) claimGroup(ctx context.Context, j *judge, w *lws.GroupSnapsho
 	if err := learn(ctx, j, pods, claimant); err != nil {
 		return err
 	}
-	w.Pods = claim(j.lives, pods, claimant, func(pod *corev1.Pod) bool { return lws.IsWorker(pod, w.Set.Name, &w.Group) })
+	w.Pods = claim(j.lives, pods, claimant, func(pod *corev1.Pod) bool { return lws.IsWorker(pod, w.Set.Name) })
 	return nil
 }

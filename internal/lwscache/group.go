@@ -74,7 +74,7 @@ func (o *Observer) group(ctx context.Context, key types.NamespacedName, now time
 	if err := o.knowRevisions(ctx, j, &w, lws.PoliciesAsked(w)...); err != nil {
 		return w, err
 	}
-	if w.Leader != nil && (w.Workers.Member() == nil || lws.Astray(&w.Group)) {
+	if w.Leader != nil && w.Workers.Member() == nil {
 		if err := o.fillNewGroup(ctx, j, &w); err != nil {
 			return w, err
 		}
@@ -123,9 +123,6 @@ func (o *Observer) fillGroup(ctx context.Context, j *judge, set *lwsv1.LeaderWor
 	key := types.NamespacedName{Namespace: set.Namespace, Name: g.LeaderName}
 	claimant := leaderUID(g)
 	workers, err := o.statefulSets(ctx, key)
-	if err == nil && len(workers) == 0 {
-		workers, err = o.unseenWorkers(ctx, j, key)
-	}
 	if err != nil {
 		return err
 	}
@@ -144,31 +141,6 @@ func (o *Observer) fillGroup(ctx context.Context, j *judge, set *lwsv1.LeaderWor
 		g.Service = claim(j.lives, services, claimant, func(s *corev1.Service) bool { return lws.BearsName(s, set.Name) })
 	}
 	return o.fillGang(ctx, j, g)
-}
-
-// unseenWorkers returns the group's StatefulSet where the cache does not show it and its
-// pods tell that it is there: somebody took its label, or the cache lags. Its pods would
-// be taken for another's that are in the way, and nobody would make it and find it.
-func (o *Observer) unseenWorkers(ctx context.Context, j *judge, key types.NamespacedName) ([]*appsv1.StatefulSet, error) {
-	pods, err := o.workersUnder(ctx, key)
-	if err != nil {
-		return nil, err
-	}
-	for _, pod := range pods {
-		owner := metav1.GetControllerOfNoCopy(pod)
-		if owner == nil || owner.Kind != string(identity.KindStatefulSet) || owner.Name != key.Name {
-			continue
-		}
-		if life, err := j.life(ctx, key.Namespace, owner, chainLength); err != nil || life != identity.Alive {
-			return nil, err
-		}
-		object, found, err := o.uncover(ctx, name{kind: identity.KindStatefulSet, namespace: key.Namespace, name: key.Name})
-		if sts, whole := object.(*appsv1.StatefulSet); found && whole {
-			return []*appsv1.StatefulSet{sts}, nil
-		}
-		return nil, err
-	}
-	return nil, nil
 }
 
 // fillIncomplete is fillGroup with the group's pods where its StatefulSet is
@@ -196,7 +168,7 @@ func (o *Observer) fillPods(ctx context.Context, j *judge, set *lwsv1.LeaderWork
 	if err := learn(ctx, j, pods, claimant); err != nil {
 		return err
 	}
-	g.Pods = claim(j.lives, pods, claimant, func(pod *corev1.Pod) bool { return lws.IsWorker(pod, set.Name, g) })
+	g.Pods = claim(j.lives, pods, claimant, func(pod *corev1.Pod) bool { return lws.IsWorker(pod, set.Name) })
 	return nil
 }
 

@@ -28,18 +28,6 @@ func (o *Observer) Uncover(ctx context.Context, ref identity.Ref, now time.Time)
 	return err
 }
 
-// Doubt has what is remembered under a name looked for anew with the next look: a
-// write found that it has changed since.
-func (m *Memory) Doubt(ref identity.Ref) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	n := name{kind: ref.Kind, namespace: ref.Namespace, name: ref.Name}
-	if known, ok := m.hidden[n]; ok {
-		known.seen = time.Time{}
-		m.hidden[n] = known
-	}
-}
-
 // lookAgain returns what is remembered under a name, looked for anew when the
 // memory is old.
 func (o *Observer) lookAgain(ctx context.Context, n name) (client.Object, bool, error) {

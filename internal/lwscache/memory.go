@@ -68,8 +68,6 @@ type writes struct {
 	refusal  lws.Refusal
 	// refused is what the refusal was of.
 	refused wish
-	// sought is when revisions were last looked for wherever they may be, in vain, by key.
-	sought map[string]time.Time
 	// status is the one last written, or nil.
 	status *lwsv1.LeaderWorkerSetStatus
 	// leaderless is since when leaders are awaited that claims can go with, or zero.

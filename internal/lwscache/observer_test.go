@@ -221,8 +221,7 @@ func TestWhatBearsATakenNameIsFoundThoughTheCacheHidesIt(t *testing.T) {
 	}
 }
 
-// What is hidden may be the set's own, and is judged by all it says. That it changed
-// is seen once a write has found out.
+// An object that the cache does not show may be the set's own: it is read as a whole.
 func TestWhatIsHiddenIsReadWhole(t *testing.T) {
 	e, _, _ := chained(t)
 	lwstest.Edit(e.FakeStore, "w", func(sts *appsv1.StatefulSet) {
@@ -239,33 +238,6 @@ func TestWhatIsHiddenIsReadWhole(t *testing.T) {
 	lwstest.Edit(e.FakeStore, "w", func(sts *appsv1.StatefulSet) { sts.Spec.Replicas = lwstest.Ptr[int32](8) })
 	if sts := e.set("w").StatefulSet.Member(); lws.PodsOf(sts) != 7 {
 		t.Errorf("looked for with each look: %d replicas", lws.PodsOf(sts))
-	}
-	e.memory.Doubt(ref)
-	if sts := e.set("w").StatefulSet.Member(); lws.PodsOf(sts) != 8 {
-		t.Errorf("once in doubt: %d replicas", lws.PodsOf(sts))
-	}
-}
-
-// Somebody took the label of a group's StatefulSet. Its pods bear theirs and stand
-// under it: taken for another's, they would keep the group from being looked after.
-func TestWorkersThatPodsTellOfAreFoundThoughTheCacheHidesThem(t *testing.T) {
-	e, _, _ := chained(t)
-	leader := lwstest.Edit(e.FakeStore, "w-0", func(*corev1.Pod) {})
-	workers := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "w-0"}}
-	lwstest.OwnedBy(workers, "v1", identity.RefOf(identity.KindPod, leader))
-	workers = lwstest.Add(e.FakeStore, workers)
-	if got := e.group("w-0"); !got.Workers.Empty() || e.live.Reads != 0 {
-		t.Fatalf("invalid run: the cache shows %+v, after %d live reads", got.Workers, e.live.Reads)
-	}
-	pod := lwstest.Pod("w-0-1", "w", 0)
-	lwstest.OwnedBy(pod, "apps/v1", identity.RefOf(identity.KindStatefulSet, workers))
-	lwstest.Add(e.FakeStore, pod)
-	if got := e.group("w-0"); got.Workers.Member() == nil || len(got.Pods.Squatters) != 0 || len(got.Pods.Members) != 1 {
-		t.Errorf("workers %+v, pods %+v", got.Workers, got.Pods)
-	}
-	before := e.live.Reads
-	if e.group("w-0"); e.live.Reads != before {
-		t.Errorf("looked for with each look: %d reads more", e.live.Reads-before)
 	}
 }
 

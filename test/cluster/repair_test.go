@@ -72,36 +72,6 @@ func repaired(t *testing.T, name string, policy metav1.DeletionPropagation, want
 	}
 }
 
-// A StatefulSet that lost the label by which it is watched gets it back. It is no
-// failure, and no pod is made anew: not the group's, and nobody else's.
-func TestLabelsThatWereTakenComeBack(t *testing.T) {
-	aside(t)
-	s := newScene(t)
-	set := s.newSet("a", 2, 2, imageA)
-	s.create(set)
-	set = s.awaitSettled(set)
-	for _, name := range []string{"a", "a-1"} {
-		mark := s.changes()
-		sts, _ := find[*appsv1.StatefulSet](s.recorder, name)
-		s.patch(sts.DeepCopy(), fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, lwsv1.SetNameLabelKey))
-		s.eventually("statefulset "+name+" has its label again", func() error {
-			now := &appsv1.StatefulSet{}
-			if err := s.client.Get(s.Context(), client.ObjectKeyFromObject(sts), now); err != nil {
-				return err
-			}
-			if now.UID != sts.UID || now.ResourceVersion == sts.ResourceVersion || now.Labels[lwsv1.SetNameLabelKey] != set.Name {
-				return errStill
-			}
-			return nil
-		})
-		set = s.awaitSettled(set)
-		if have := s.bornInto(set.UID, mark); have != (births{}) {
-			s.dump()
-			t.Fatalf("%s: created: %+v", name, have)
-		}
-	}
-}
-
 // Scaled by hand, the workers of a group are as many again as their pods are told. It
 // is no failure, and nobody else notices.
 func TestScaledWorkersAreScaledBack(t *testing.T) {

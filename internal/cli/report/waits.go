@@ -129,7 +129,7 @@ func holder(object metav1.Object) string {
 	if owner := metav1.GetControllerOfNoCopy(object); owner != nil {
 		return fmt.Sprintf("belongs to %s %s", strings.ToLower(owner.Kind), owner.Name)
 	}
-	return "belongs to nobody this set knows"
+	return "has no controller"
 }
 
 // unready says what a group with a leader lacks.
