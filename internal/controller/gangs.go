@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -17,28 +16,23 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/kinds"
 	"lockstep.dev/lockstep/internal/lwscache"
 )
 
-// newServed watches what gang schedulers know groups by, for as long as the
-// manager acts. Their kinds come and go, so no watch of the manager's own will do.
-func newServed(mgr ctrl.Manager) (*lwscache.Served, error) {
-	reader, err := dynamic.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+// newPodGroups watches the objects of gang schedulers while the manager runs.
+func newPodGroups(mgr ctrl.Manager) (*lwscache.PodGroups, error) {
+	clients, err := kinds.ClientsFor(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return nil, fmt.Errorf("read objects of gang schedulers: %w", err)
 	}
-	life, end := context.WithCancel(context.Background())
-	err = mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
-		<-ctx.Done()
-		end()
-		return nil
-	}))
-	return lwscache.NewServed(life, reader), err
+	groups := lwscache.NewPodGroups(clients)
+	return groups, mgr.Add(manager.RunnableFunc(groups.Run))
 }
 
 // gangEvents tells a controller of the objects of gang schedulers. keys are whom an
 // object concerns, and all whom it concerns that a kind came or went.
-func gangEvents(served *lwscache.Served, keys keysOf, after time.Duration, all func(context.Context) []types.NamespacedName) source.Source {
+func gangEvents(groups *lwscache.PodGroups, keys keysOf, after time.Duration, all func(context.Context) []types.NamespacedName) source.Source {
 	var mu sync.Mutex
 	var tell queue
 	add := func(names []types.NamespacedName) {
@@ -50,7 +44,7 @@ func gangEvents(served *lwscache.Served, keys keysOf, after time.Duration, all f
 			}
 		}
 	}
-	served.Follow(
+	groups.Follow(
 		func(object *unstructured.Unstructured) { add(keys(context.Background(), object)) },
 		func() { add(all(context.Background())) },
 	)

@@ -93,11 +93,11 @@ func setupLeaderWorkerSet(mgr ctrl.Manager) error {
 	}
 	memory := lwscache.NewMemory(time.Now())
 	wake, wakeGroup := make(chan event.GenericEvent, wakes), make(chan event.GenericEvent, wakes)
-	served, err := newServed(mgr)
+	groups, err := newPodGroups(mgr)
 	if err != nil {
 		return err
 	}
-	observer := lwscache.New(mgr.GetClient(), mgr.GetAPIReader(), memory).WithGangs(served).WithShelves(shelves)
+	observer := lwscache.New(mgr.GetClient(), mgr.GetAPIReader(), memory).WithGangs(groups).WithShelves(shelves)
 	p := &pass{
 		observe: observer,
 		memory:  memory,
@@ -110,10 +110,10 @@ func setupLeaderWorkerSet(mgr ctrl.Manager) error {
 	if err := mgr.Add(reign(memory, ended)); err != nil {
 		return fmt.Errorf("set up the beginning and the end: %w", err)
 	}
-	if err := setupSets(mgr, p, wake, served); err != nil {
+	if err := setupSets(mgr, p, wake, groups); err != nil {
 		return fmt.Errorf("set up the set controller: %w", err)
 	}
-	if err := setupGroups(mgr, p, wakeGroup, served); err != nil {
+	if err := setupGroups(mgr, p, wakeGroup, groups); err != nil {
 		return fmt.Errorf("set up the group controller: %w", err)
 	}
 	return nil
@@ -157,7 +157,7 @@ func options(workers int) controller.Options {
 	}
 }
 
-func setupSets(mgr ctrl.Manager, p *pass, wake <-chan event.GenericEvent, served *lwscache.Served) error {
+func setupSets(mgr ctrl.Manager, p *pass, wake <-chan event.GenericEvent, groups *lwscache.PodGroups) error {
 	pace := newPace(p.now)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(LeaderWorkerSet).
@@ -170,11 +170,11 @@ func setupSets(mgr ctrl.Manager, p *pass, wake <-chan event.GenericEvent, served
 		Watches(&appsv1.ControllerRevision{}, pace.watch(setOfRevision, always, 0)).
 		WatchesMetadata(lws.NewVolume("", ""), pace.watch(setOfVolume(p.memory), belonging, gather)).
 		WatchesRawSource(source.Channel(wake, &handler.EnqueueRequestForObject{})).
-		WatchesRawSource(gangEvents(served, setOfGang, gather, p.observe.SetNames)).
+		WatchesRawSource(gangEvents(groups, setOfGang, gather, p.observe.SetNames)).
 		Complete(&setReconciler{pass: p, pace: pace})
 }
 
-func setupGroups(mgr ctrl.Manager, p *pass, wake <-chan event.GenericEvent, served *lwscache.Served) error {
+func setupGroups(mgr ctrl.Manager, p *pass, wake <-chan event.GenericEvent, groups *lwscache.PodGroups) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("group").
 		WithOptions(options(groupWorkers)).
@@ -186,7 +186,7 @@ func setupGroups(mgr ctrl.Manager, p *pass, wake <-chan event.GenericEvent, serv
 		Watches(&appsv1.ControllerRevision{}, watch(groupsOfRevision(p.observe), never, 0)).
 		Watches(&lwsv1.LeaderWorkerSet{}, watch(groupsOf(p.observe, keyOf), groupDesire, 0)).
 		Watches(&lwsv1.LeaderWorkerSet{}, verdicts()).
-		WatchesRawSource(gangEvents(served, groupOfGang, 0, everyGroup(p.observe))).
+		WatchesRawSource(gangEvents(groups, groupOfGang, 0, everyGroup(p.observe))).
 		WatchesRawSource(source.Channel(wake, &handler.EnqueueRequestForObject{})).
 		Complete(&groupReconciler{p})
 }

@@ -73,6 +73,7 @@ var floors = map[string]floor{
 	"cmd/...":              f6,
 	"hack/...":             f6,
 
+	"internal/kinds":   apart, // which kinds are served
 	"internal/lease":   apart, // who runs the controllers
 	"internal/connect": apart, // how a program reaches a cluster
 	"internal/version": apart, // the name of the build

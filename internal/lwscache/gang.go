@@ -11,26 +11,112 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/kinds"
 	"lockstep.dev/lockstep/internal/lws"
 )
 
-// GangObjects holds in memory what gang schedulers know groups by.
+// GangObjects holds in memory the objects of gang schedulers.
 type GangObjects interface {
-	// Get returns the object under a name, or nil when there is none. missing says
-	// why the scheduler's objects cannot be read at all, or is empty.
-	Get(ctx context.Context, s gang.Scheduler, key types.NamespacedName) (object *unstructured.Unstructured, missing string, err error)
+	// Store returns the objects of a scheduler, or nil while memory may lack some. isAbsent
+	// reports whether the API server is known not to serve them.
+	Store(gang.Scheduler) (store cache.Store, isAbsent bool)
 }
 
-// WithGangs has the observer read what gang schedulers know groups by from
-// memory. Without, every look asks the API server. It returns the observer.
+// WithGangs has the observer read the objects of gang schedulers from memory. Without, each
+// read asks the API server. It returns the observer.
 func (o *Observer) WithGangs(gangs GangObjects) *Observer {
 	o.gangs = gangs
 	return o
+}
+
+// PodGroups watches the objects of gang schedulers while the API server serves them.
+type PodGroups struct {
+	starter *kinds.Starter
+	kinds   map[string]*kinds.Kind
+
+	heard  []func(*unstructured.Unstructured)
+	turned []func()
+}
+
+// NewPodGroups returns PodGroups that watch once they run.
+func NewPodGroups(clients kinds.Clients) *PodGroups {
+	p := &PodGroups{kinds: map[string]*kinds.Kind{}}
+	var all []*kinds.Kind
+	for _, scheduler := range gang.Schedulers() {
+		kind := &kinds.Kind{
+			GroupVersionKind: scheduler.Kind(), Selector: lwsv1.SetNameLabelKey, Informer: p.informer,
+			Turned: func([]any) { p.tellTurned() },
+		}
+		p.kinds[scheduler.Name()] = kind
+		all = append(all, kind)
+	}
+	p.starter = kinds.New(clients, all...)
+	return p
+}
+
+// Follow calls heard with every object that comes, changes or goes, and turned when a kind
+// comes or goes. It must be called before Run.
+func (p *PodGroups) Follow(heard func(*unstructured.Unstructured), turned func()) {
+	p.heard, p.turned = append(p.heard, heard), append(p.turned, turned)
+}
+
+// Run watches until ctx ends.
+func (p *PodGroups) Run(ctx context.Context) error { return p.starter.Run(ctx) }
+
+// Store implements GangObjects.
+func (p *PodGroups) Store(s gang.Scheduler) (store cache.Store, isAbsent bool) {
+	kind := p.kinds[s.Name()]
+	if informer := kind.Watched(); informer != nil && informer.HasSynced() {
+		return informer.GetStore(), false
+	}
+	return nil, kind.IsAbsent()
+}
+
+func (p *PodGroups) informer(lw cache.ListerWatcher) (cache.SharedIndexInformer, error) {
+	informer := cache.NewSharedIndexInformer(lw, &unstructured.Unstructured{}, 0, cache.Indexers{})
+	if err := informer.SetTransform(withoutStatus); err != nil {
+		return nil, err
+	}
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    p.hear,
+		UpdateFunc: func(_, is any) { p.hear(is) },
+		DeleteFunc: p.hear,
+	})
+	return informer, err
+}
+
+func (p *PodGroups) hear(object any) {
+	if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = last.Obj
+	}
+	found, ok := object.(*unstructured.Unstructured)
+	if !ok {
+		return
+	}
+	for _, tell := range p.heard {
+		tell(found)
+	}
+}
+
+func (p *PodGroups) tellTurned() {
+	for _, tell := range p.turned {
+		tell()
+	}
+}
+
+// withoutStatus drops what no decision reads.
+func withoutStatus(object any) (any, error) {
+	if found, ok := object.(*unstructured.Unstructured); ok {
+		unstructured.RemoveNestedField(found.Object, "metadata", "managedFields")
+		unstructured.RemoveNestedField(found.Object, "status")
+	}
+	return object, nil
 }
 
 // fillGang reads what bears the name of the object that the gang scheduler of the
@@ -64,20 +150,27 @@ func (j *judge) sortGang(ctx context.Context, g *lws.Group, found *unstructured.
 	return nil
 }
 
-// gangObject is find for a kind that need not be served.
+// gangObject reads an object whose kind need not be served.
 func (o *Observer) gangObject(ctx context.Context, s gang.Scheduler, key types.NamespacedName) (*unstructured.Unstructured, string, error) {
 	if o.gangs == nil {
 		return o.gangLive(ctx, s, key)
 	}
-	found, missing, err := o.gangs.Get(ctx, s, key)
-	if err != nil || found != nil || missing != "" {
-		return found, missing, err
+	store, isAbsent := o.gangs.Store(s)
+	switch {
+	case isAbsent:
+		return nil, notServed(s), nil
+	case store == nil:
+		return o.gangLive(ctx, s, key)
+	}
+	if object, exists, err := store.GetByKey(key.String()); err != nil || exists {
+		found, _ := object.(*unstructured.Unstructured)
+		return found, "", err
 	}
 	hidden, ok, err := o.lookAgain(ctx, name{kind: identity.Kind(s.Kind().Kind), namespace: key.Namespace, name: key.Name})
 	if err != nil || !ok {
 		return nil, "", err
 	}
-	found, _ = hidden.(*unstructured.Unstructured)
+	found, _ := hidden.(*unstructured.Unstructured)
 	return found, "", nil
 }
 
@@ -164,17 +257,19 @@ func (o *Observer) gangMissing(ctx context.Context, set *lwsv1.LeaderWorkerSet, 
 	return missing, err
 }
 
-// whyMissing says why a scheduler's objects cannot be read, or "" when the error
-// says nothing of the kind.
+// whyMissing says why a scheduler's objects cannot be read, or is empty if an error does not tell.
 func whyMissing(s gang.Scheduler, err error) string {
-	resource := s.Resource().GroupResource().String()
 	switch {
 	case apierrors.IsForbidden(err):
-		return fmt.Sprintf("%s of %s cannot be read: permission is missing; groups of this set are not placed as gangs", resource, s.Name())
+		return fmt.Sprintf("%s of %s cannot be read: permission is missing; groups of this set are not placed as gangs", s.Resource().GroupResource(), s.Name())
 	case unserved(err):
-		return fmt.Sprintf("the API server does not serve %s: install %s, or take it away from this set; groups are not placed as gangs", resource, s.Name())
+		return notServed(s)
 	}
 	return ""
+}
+
+func notServed(s gang.Scheduler) string {
+	return fmt.Sprintf("the API server does not serve %s: install %s, or take it away from this set; groups are not placed as gangs", s.Resource().GroupResource(), s.Name())
 }
 
 // unserved tells whether the API server knows nothing of a kind. A single object

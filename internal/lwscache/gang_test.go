@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/gang"
@@ -22,11 +22,14 @@ import (
 	"lockstep.dev/lockstep/test/lwstest"
 )
 
-// known is what a memory of gang objects shows: nothing, or why.
-type known struct{ missing string }
+// known is a memory without gang objects. missing means that their kind is not served.
+type known struct{ missing bool }
 
-func (k known) Get(context.Context, gang.Scheduler, types.NamespacedName) (*unstructured.Unstructured, string, error) {
-	return nil, k.missing, nil
+func (k known) Store(gang.Scheduler) (cache.Store, bool) {
+	if k.missing {
+		return nil, true
+	}
+	return cache.NewStore(cache.MetaNamespaceKeyFunc), false
 }
 
 // aGang is a set whose leader 0 was handed to Volcano, and the name of its PodGroup.
@@ -81,7 +84,7 @@ func TestAPodGroupWithoutOurLabelsIsRememberedForTheSet(t *testing.T) {
 
 func TestAGroupThatIsNoGangAsksForNothing(t *testing.T) {
 	e, _, _ := chained(t)
-	e.observer.WithGangs(known{missing: "not there"})
+	e.observer.WithGangs(known{missing: true})
 	if got := e.group("w-0"); got.GangMissing != "" || e.set("w").GangMissing != "" {
 		t.Errorf("got %q", got.GangMissing)
 	}
@@ -89,9 +92,9 @@ func TestAGroupThatIsNoGangAsksForNothing(t *testing.T) {
 
 func TestASetThatAsksForAGangSchedulerHearsThatItIsMissing(t *testing.T) {
 	e, _, _ := chained(t)
-	e.observer.WithGangs(known{missing: "not there"})
+	e.observer.WithGangs(known{missing: true})
 	lwstest.Edit(e.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { lwstest.Annotation(lwsv1.GangSchedulerAnnotationKey, "volcano")(set) })
-	if got := e.set("w").GangMissing; got != "not there" {
+	if got := e.set("w").GangMissing; !strings.Contains(got, "does not serve podgroups") {
 		t.Errorf("before it has a gang: got %q", got)
 	}
 }

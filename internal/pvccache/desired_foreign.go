@@ -20,6 +20,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/kinds"
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
@@ -93,7 +94,7 @@ func (k *foreignKind) run(ctx context.Context) {
 // its workloads hold: another one of the same kind is read then, by the same paths.
 // While it cannot be told, what was known of the kind stays.
 func (k *foreignKind) served(ctx context.Context) (schema.GroupVersionResource, error) {
-	return ServedAs(ctx, k.discovery.RESTClient(), k.GroupVersionKind)
+	return kinds.Served(ctx, k.discovery.RESTClient(), k.GroupVersionKind)
 }
 
 // follow watches a resource until it is not served any more. What was known of the kind

@@ -18,8 +18,8 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/cli/survey"
+	"lockstep.dev/lockstep/internal/kinds"
 	"lockstep.dev/lockstep/internal/pvc"
-	"lockstep.dev/lockstep/internal/pvccache"
 )
 
 // Inquirer reads a cluster to explain claims.
@@ -62,7 +62,7 @@ func Open(config *rest.Config) (*Inquirer, error) {
 	i := New(c)
 	i.Kinds, i.mapper = server, mapper
 	i.ServedAs = func(ctx context.Context, kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
-		return pvccache.ServedAs(ctx, server.RESTClient(), kind)
+		return kinds.Served(ctx, server.RESTClient(), kind)
 	}
 	return i, nil
 }

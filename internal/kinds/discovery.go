@@ -1,4 +1,4 @@
-package pvccache
+package kinds
 
 import (
 	"context"
@@ -10,10 +10,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// ServedAs asks the API server for the resource of a kind, which is without a name when
-// it serves none. Where it does not serve the version that is asked for, any other one of
-// the kind is as good, the preferred first.
-func ServedAs(ctx context.Context, server rest.Interface, kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
+// Served returns the resource that the API server serves a kind as. The resource has no name
+// if the kind is not served. Any version will do: first the given one, then the preferred one.
+func Served(ctx context.Context, server rest.Interface, kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
 	resource, err := servedIn(ctx, server, kind)
 	if err != nil || resource.Resource != "" || kind.Group == "" {
 		return resource, err

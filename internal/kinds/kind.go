@@ -1,0 +1,142 @@
+package kinds
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/tools/cache"
+)
+
+const (
+	// askSoonest is the pause after discovery was asked because of an event. Then it doubles:
+	// the API server announces a CustomResourceDefinition before it serves the kind.
+	askSoonest = 500 * time.Millisecond
+	// askAgain is the longest pause: a kind may be served by an APIService, and the operator
+	// may lack the right to read CustomResourceDefinitions.
+	askAgain = 30 * time.Second
+)
+
+// Kind is one kind that may come and go.
+type Kind struct {
+	schema.GroupVersionKind
+	// Selector restricts the watch by labels.
+	Selector string
+	// Informer makes what watches the kind while it is served.
+	Informer func(cache.ListerWatcher) (cache.SharedIndexInformer, error)
+	// Turned is called after a watch of the kind started or stopped, with the objects of
+	// the one that stopped. It may be nil.
+	Turned func(stopped []any)
+
+	// changed has a value when discovery is to be asked.
+	changed chan struct{}
+	// now is nil until discovery has answered.
+	now atomic.Pointer[watching]
+}
+
+// watching is one watch of a kind. The zero value means that the kind is not served.
+type watching struct {
+	resource schema.GroupVersionResource
+	informer cache.SharedIndexInformer
+	stop     context.CancelFunc
+}
+
+// String names a kind as kubectl does.
+func (k *Kind) String() string {
+	return strings.ToLower(k.Kind) + "." + k.Group
+}
+
+// Watched returns the informer of the kind, or nil while the kind is not known to be served.
+// It may not have synced yet.
+func (k *Kind) Watched() cache.SharedIndexInformer {
+	if now := k.now.Load(); now != nil {
+		return now.informer
+	}
+	return nil
+}
+
+// Resource returns where the kind is served, or nothing while it is not known to be served.
+func (k *Kind) Resource() schema.GroupVersionResource {
+	if now := k.now.Load(); now != nil {
+		return now.resource
+	}
+	return schema.GroupVersionResource{}
+}
+
+// IsAbsent reports whether the API server is known not to serve the kind.
+func (k *Kind) IsAbsent() bool {
+	now := k.now.Load()
+	return now != nil && now.informer == nil
+}
+
+// run asks discovery for the kind after each event, and more and more slowly without one.
+func (k *Kind) run(ctx context.Context, s *Starter) {
+	for pause := askSoonest; ctx.Err() == nil; pause = min(2*pause, askAgain) {
+		resource, err := Served(ctx, s.discovery, k.GroupVersionKind)
+		if err == nil {
+			err = k.follow(ctx, s, resource)
+		}
+		if err != nil && ctx.Err() == nil {
+			utilruntime.HandleErrorWithContext(ctx, err, "Failed to find out whether the API server serves a kind", "kind", k.String())
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		case <-k.changed:
+			pause = askSoonest / 2
+		}
+	}
+}
+
+// follow watches a resource, or nothing if it has no name. While discovery fails, the
+// watch goes on.
+func (k *Kind) follow(ctx context.Context, s *Starter, resource schema.GroupVersionResource) error {
+	before := k.now.Load()
+	if before != nil && before.resource == resource {
+		return nil
+	}
+	now := &watching{resource: resource}
+	if resource.Resource != "" {
+		informer, err := k.Informer(s.listWatch(resource, k.Selector))
+		if err != nil {
+			return err
+		}
+		if err := informer.SetWatchErrorHandlerWithContext(k.failed); err != nil {
+			return err
+		}
+		life, stop := context.WithCancel(ctx)
+		now.informer, now.stop = informer, stop
+		go informer.RunWithContext(life)
+	}
+	k.now.Store(now)
+	var stopped []any
+	if before != nil && before.informer != nil {
+		before.stop()
+		stopped = before.informer.GetStore().List()
+	}
+	if k.Turned != nil && (before != nil || now.informer != nil) {
+		k.Turned(stopped)
+	}
+	return nil
+}
+
+// failed asks discovery again when a watch fails because its resource is gone.
+func (k *Kind) failed(ctx context.Context, r *cache.Reflector, err error) {
+	if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
+		k.ask()
+		return
+	}
+	cache.DefaultWatchErrorHandler(ctx, r, err)
+}
+
+// ask has discovery asked soon.
+func (k *Kind) ask() {
+	select {
+	case k.changed <- struct{}{}:
+	default:
+	}
+}

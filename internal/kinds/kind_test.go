@@ -1,0 +1,135 @@
+package kinds
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+)
+
+var jobSet = schema.GroupVersionKind{Group: "jobset.x-k8s.io", Version: "v1alpha2", Kind: "JobSet"}
+
+// apiServer serves discovery of the given versions of JobSet, and the objects of each.
+type apiServer struct{ versions atomic.Value }
+
+func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	const root = "/apis/jobset.x-k8s.io"
+	versions, _ := s.versions.Load().([]string)
+	answers := map[string]any{}
+	var listed []any
+	for _, v := range versions {
+		listed = append(listed, map[string]any{"groupVersion": jobSet.Group + "/" + v, "version": v})
+		answers[root+"/"+v] = map[string]any{"kind": "APIResourceList", "apiVersion": "v1", "resources": []any{
+			map[string]any{"name": "jobsets/status", "kind": "JobSet"}, map[string]any{"name": "jobsets", "kind": "JobSet"},
+		}}
+		answers[root+"/"+v+"/jobsets"] = map[string]any{
+			"kind": "JobSetList", "apiVersion": jobSet.Group + "/" + v, "metadata": map[string]any{"resourceVersion": "1"},
+			"items": []any{map[string]any{"kind": "JobSet", "apiVersion": jobSet.Group + "/" + v, "metadata": map[string]any{"name": v, "namespace": "ns"}}},
+		}
+	}
+	if len(versions) > 0 {
+		answers[root] = map[string]any{"kind": "APIGroup", "apiVersion": "v1", "name": jobSet.Group, "versions": listed}
+	}
+	answer, known := answers[r.URL.Path]
+	switch {
+	case r.URL.Query().Get("watch") != "":
+		w.WriteHeader(http.StatusMethodNotAllowed) // have the informer list again
+	case !known:
+		w.WriteHeader(http.StatusNotFound)
+	default:
+		_ = json.NewEncoder(w).Encode(answer)
+	}
+}
+
+func clients(t *testing.T, s *apiServer) Clients {
+	t.Helper()
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	config := &rest.Config{Host: server.URL}
+	c, err := ClientsFor(config, server.Client())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestAKindIsServedInAnyVersion(t *testing.T) {
+	for name, tt := range map[string]struct {
+		versions []string
+		want     string
+	}{
+		"the given version":            {[]string{"v1", "v1alpha2"}, "v1alpha2"},
+		"another version":              {[]string{"v1"}, "v1"},
+		"no version, and the group is": {nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &apiServer{}
+			s.versions.Store(tt.versions)
+			got, err := Served(t.Context(), clients(t, s).Discovery, jobSet)
+			if err != nil || got.Version != tt.want || tt.want != "" && got.Resource != "jobsets" {
+				t.Errorf("got %v, %v", got, err)
+			}
+		})
+	}
+}
+
+// A kind that comes, moves to another version and goes is watched once at a time, and the
+// process stays.
+func TestAKindComesAndGoes(t *testing.T) {
+	s, turned := &apiServer{}, make(chan []any, 9)
+	s.versions.Store([]string(nil))
+	kind := &Kind{
+		GroupVersionKind: jobSet,
+		Informer: func(lw cache.ListerWatcher) (cache.SharedIndexInformer, error) {
+			return cache.NewSharedIndexInformer(lw, &unstructured.Unstructured{}, 0, cache.Indexers{}), nil
+		},
+		Turned: func(stopped []any) { turned <- stopped },
+	}
+	starter := New(clients(t, s), kind)
+	go func() { _ = starter.Run(t.Context()) }()
+	eventually(t, "the kind is known to be absent", kind.IsAbsent)
+
+	serve := func(versions ...string) {
+		s.versions.Store(versions)
+		starter.defined(cache.ExplicitKey("jobsets.jobset.x-k8s.io"))
+	}
+	holds := func(name string) func() bool {
+		return func() bool {
+			informer := kind.Watched()
+			return informer != nil && informer.HasSynced() && len(informer.GetStore().ListKeys()) == 1 && informer.GetStore().ListKeys()[0] == "ns/"+name
+		}
+	}
+	serve("v1alpha2")
+	eventually(t, "its objects are read", holds("v1alpha2"))
+	serve("v1")
+	eventually(t, "the objects of the other version are read", holds("v1"))
+	serve()
+	eventually(t, "the kind is absent again", func() bool { return kind.IsAbsent() && kind.Resource().Empty() })
+	for _, want := range []int{0, 1, 1} {
+		select {
+		case stopped := <-turned:
+			if len(stopped) != want {
+				t.Errorf("a watch stopped with %d objects, want %d", len(stopped), want)
+			}
+		case <-time.After(5 * time.Second):
+			t.Fatal("no word of a turn")
+		}
+	}
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("never came true: %s", what)
+		}
+	}
+}
