@@ -54,7 +54,7 @@ demo-down: ## End what "make demo" left running
 	@hack/demo.sh down
 
 .PHONY: test
-test: build ## Run all tests: units, laws, integration, the local control plane
+test: build ## Run units, laws, integration and one drill for each promise (20 minutes on 2 cores)
 	go vet ./...
 	go test -timeout 10m $$(go list ./... | grep -v /test/ | grep -vxF "$$(go list $(LAWFUL:%=./%))")
 	go test -timeout 10m $(LAWFUL:%=./%) -rapid.seed=1 -rapid.nofailfile
@@ -62,8 +62,12 @@ test: build ## Run all tests: units, laws, integration, the local control plane
 	go -C local test -vet=off -timeout 20m ./...
 	go test ./test/bench ./test/delay ./test/history
 	go test ./test/interleave -rapid.seed=1
-	LOCKSTEP_SEED=1 go test -count=1 -timeout 45m ./test/integration/...
-	LOCKSTEP_SEED=1 LOCKSTEP_ROUNDS=$(ROUNDS) go test -count=1 -timeout 60m ./test/cluster/...
+	LOCKSTEP_SEED=1 go test -count=1 -timeout 20m ./test/integration -skip '^TestInterleavings$$'
+	LOCKSTEP_SEED=1 LOCKSTEP_ROUNDS=1 go test -count=1 -timeout 20m ./test/cluster -run '^TestSmoke$$'
+
+.PHONY: drills
+drills: build ## Run every drill on the local control plane (an hour), ROUNDS of each recreation
+	LOCKSTEP_ROUNDS=$(ROUNDS) go test -count=1 -timeout 2h ./test/cluster -skip '^TestSmoke$$'
 
 .PHONY: node
 node: ## Drill on a real kubelet and containerd on this machine (root, Linux), NODEFLAGS choose
@@ -80,7 +84,7 @@ laws: ## Check the laws on newly generated worlds, CHECKS of each (2000)
 
 .PHONY: soak
 soak: build ## Run the deletion drills in full: 100 rounds each, times asserted
-	LOCKSTEP_SOAK=1 LOCKSTEP_ROUNDS=$(SOAK_ROUNDS) go test -count=1 -v -timeout 12h ./test/cluster/...
+	LOCKSTEP_SOAK=1 LOCKSTEP_ROUNDS=$(SOAK_ROUNDS) go test -count=1 -v -timeout 12h ./test/cluster -skip '^TestSmoke$$'
 
 .PHONY: interleavings
 interleavings: build ## Play ROUNDS (2000) random interleavings of each kind against a real API server

@@ -42,7 +42,7 @@ func run(m *testing.M) (failed int, err error) {
 	}
 	defer func() { err = errors.Join(err, reaper.Finish()) }()
 
-	if bed, err = raise(dir, reaper); err != nil {
+	if bed, err = raise(dir, "", reaper); err != nil {
 		return 0, err
 	}
 	failed = m.Run()

@@ -32,15 +32,16 @@ type testbed struct {
 	client   client.WithWatch
 	rest     *rest.Config
 	audit    *auditLog
+	reaper   *drill.Reaper
 
 	mu     sync.Mutex
 	scenes int
 	owners map[string]bool // namespaces in which a set was created
 }
 
-// raise brings up the control plane, installs lockstep and runs it.
-func raise(dir string, reaper *drill.Reaper) (*testbed, error) {
-	b, err := newTestbed(dir, reaper)
+// raise brings up a control plane with the named pod stages, installs Lockstep and runs it.
+func raise(dir, stages string, reaper *drill.Reaper) (*testbed, error) {
+	b, err := newTestbed(dir, stages, reaper)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +95,7 @@ func (b *testbed) warmUp() error {
 	return nil
 }
 
-func newTestbed(dir string, reaper *drill.Reaper) (*testbed, error) {
+func newTestbed(dir, stages string, reaper *drill.Reaper) (*testbed, error) {
 	local, err := drill.Program("lockstep-local")
 	if err != nil {
 		return nil, err
@@ -111,7 +112,7 @@ func newTestbed(dir string, reaper *drill.Reaper) (*testbed, error) {
 	if err != nil {
 		return nil, err
 	}
-	plane := &drill.Plane{Program: local, Dir: filepath.Join(dir, "plane"), Log: filepath.Join(dir, "local.log"), Nodes: nodes, QPS: controllerManagerQPS}
+	plane := &drill.Plane{Program: local, Dir: filepath.Join(dir, "plane"), Log: filepath.Join(dir, "local.log"), Nodes: nodes, QPS: controllerManagerQPS, Stages: stages}
 	run := &drill.Operator{Program: lockstep, Kubeconfig: plane.Kubeconfig(), Webhooks: ports[0],
 		Probes: ports[1], Reaper: reaper, Log: filepath.Join(dir, "operator.log")}
 	if !soak() { // it costs time, and a cache that is written to ends the operator
@@ -120,6 +121,7 @@ func newTestbed(dir string, reaper *drill.Reaper) (*testbed, error) {
 	return &testbed{
 		plane:    &controlPlane{plane},
 		operator: &operator{run},
+		reaper:   reaper,
 		owners:   map[string]bool{},
 	}, nil
 }

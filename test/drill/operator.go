@@ -59,7 +59,7 @@ func (o *Operator) Start(flags ...string) error {
 	o.mu.Lock()
 	o.cmd, o.exited = cmd, exited
 	o.mu.Unlock()
-	if err := o.Reaper.Note("operator", strconv.Itoa(cmd.Process.Pid)); err != nil {
+	if err := o.Reaper.Note("operator", o.Log, strconv.Itoa(cmd.Process.Pid)); err != nil {
 		return err
 	}
 	return o.awaitReady(exited)

@@ -28,6 +28,8 @@ type Plane struct {
 	// QPS is the controller manager's limit of requests per second; the stock setting
 	// of 20 is the ceiling of every StatefulSet. Its burst is half as much again.
 	QPS int
+	// Stages names kwok's pod stages, where they are not the default ones.
+	Stages string
 }
 
 // Kubeconfig is the path of the administrator's kubeconfig.
@@ -39,8 +41,15 @@ func (p *Plane) AuditLog() string { return filepath.Join(p.Dir, "audit.log") }
 // Up starts the control plane, on ports that are free, and returns when it is
 // ready.
 func (p *Plane) Up() error {
-	return p.do("up", "--nodes", strconv.Itoa(p.Nodes), "--audit", "--kcm-qps", strconv.Itoa(p.QPS))
+	args := []string{"up", "--nodes", strconv.Itoa(p.Nodes), "--audit", "--kcm-qps", strconv.Itoa(p.QPS)}
+	if p.Stages != "" {
+		args = append(args, "--stages", p.Stages)
+	}
+	return p.do(args...)
 }
+
+// Down ends the control plane.
+func (p *Plane) Down() error { return p.do("down") }
 
 // Kill ends a component with SIGKILL.
 func (p *Plane) Kill(component string) error { return p.do("kill", component) }

@@ -2,6 +2,7 @@ package drill
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -67,22 +68,26 @@ func (r *Reaper) Finish() error {
 // Reap is the reaper's side: it reads what is there until the end of in, then
 // ends it. The operator goes first, so that it does not see the API server go.
 func Reap(in io.Reader) error {
-	var pid int
-	var down *exec.Cmd
+	pids := map[string]int{} // the last process of each operator, by its log
+	var planes [][]string
 	for lines := bufio.NewScanner(in); lines.Scan(); {
 		switch words := strings.Split(lines.Text(), "\t"); words[0] {
 		case "operator":
-			pid, _ = strconv.Atoi(words[1])
+			pids[words[1]], _ = strconv.Atoi(words[2])
 		case "plane":
-			down = exec.Command(words[1], "down", "--dir", words[2])
+			planes = append(planes, []string{words[1], "down", "--dir", words[2]})
 		}
 	}
-	if pid > 0 {
-		_ = syscall.Kill(pid, syscall.SIGKILL) // gone already is as good
+	for _, pid := range pids {
+		if pid > 0 {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // an operator that ended before is fine
+		}
 	}
-	if down == nil {
-		return nil
+	var errs []error
+	for _, plane := range planes {
+		down := exec.Command(plane[0], plane[1:]...)
+		down.Stdout, down.Stderr = os.Stdout, os.Stderr
+		errs = append(errs, down.Run())
 	}
-	down.Stdout, down.Stderr = os.Stdout, os.Stderr
-	return down.Run()
+	return errors.Join(errs...)
 }
