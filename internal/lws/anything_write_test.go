@@ -4,7 +4,6 @@ import (
 	"errors"
 
 	appsv1 "k8s.io/api/apps/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"pgregory.net/rapid"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -67,7 +66,7 @@ func (w *anyWorld) writeFaultily(a action.Action) error {
 func (w *anyWorld) write(a action.Action) error {
 	inUse := w.keysInUse()
 	err := w.Do(a)
-	if apierrors.IsAlreadyExists(err) {
+	if taken(err) {
 		if err := w.observer.Uncover(ctx, a.Target(), w.Now); err != nil {
 			w.t.Fatalf("look for %s: %v", a.Target(), err)
 		}

@@ -2,19 +2,20 @@ package lws_test
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/apply"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lwscache"
@@ -35,6 +36,7 @@ type cluster struct {
 	cached   *lwstest.FakeReader
 	memory   *lwscache.Memory
 	observer *lwscache.Observer
+	executor *apply.Actor
 }
 
 func newCluster(t fatal) *cluster {
@@ -51,6 +53,19 @@ func newCluster(t fatal) *cluster {
 func (c *cluster) awake() {
 	c.memory = lwscache.NewMemory(c.Now)
 	c.observer = lwscache.New(c.cached, c.Live(), c.memory)
+	c.executor = apply.New(c.FakeStore, c.Live()).Surveying(c.observer.Standing)
+}
+
+// Do carries out an action.
+func (c *cluster) Do(a action.Action) error {
+	_, err := c.executor.Do(ctx, a)
+	return err
+}
+
+// taken reports whether a write failed because its name was taken.
+func taken(err error) bool {
+	var name *apply.TakenError
+	return errors.As(err, &name)
 }
 
 func (c *cluster) pass(d time.Duration) { c.Now = c.Now.Add(d) }
@@ -110,7 +125,7 @@ func (c *cluster) do(plan lws.Plan) {
 // it takes note, as the operator does.
 func (c *cluster) try(a action.Action) {
 	c.t.Helper()
-	if err := c.Do(a); !apierrors.IsAlreadyExists(err) {
+	if err := c.Do(a); !taken(err) {
 		return
 	}
 	if err := c.observer.Uncover(ctx, a.Target(), c.Now); err != nil {

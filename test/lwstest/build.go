@@ -2,7 +2,6 @@ package lwstest
 
 import (
 	"strconv"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -12,12 +11,6 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
 )
-
-// Namespace is where built objects live.
-const Namespace = "ns"
-
-// Epoch is when time begins.
-var Epoch = time.Date(2026, time.March, 4, 5, 6, 7, 0, time.UTC)
 
 // Ptr points at a copy of value.
 func Ptr[T any](value T) *T { return &value }

@@ -351,7 +351,7 @@ func (c *FakeControllers) dependents(object client.Object) []client.Object {
 func (c *FakeControllers) abandoned(object client.Object) bool {
 	owners := object.GetOwnerReferences()
 	for _, owner := range owners {
-		found := c.of(identity.OwnerRef(object.GetNamespace(), owner))
+		found := c.Of(identity.OwnerRef(object.GetNamespace(), owner))
 		if found != nil && found.GetUID() == owner.UID {
 			return false
 		}

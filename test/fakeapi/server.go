@@ -1,4 +1,4 @@
-package lwstest
+package fakeapi
 
 import (
 	"cmp"
@@ -27,6 +27,12 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 )
 
+// Namespace is where objects live that tests find by their name alone.
+const Namespace = "ns"
+
+// Epoch is when time begins.
+var Epoch = time.Date(2026, time.March, 4, 5, 6, 7, 0, time.UTC)
+
 // Name is one name of one kind.
 type Name struct {
 	Kind      identity.Kind
@@ -37,8 +43,8 @@ type Name struct {
 // Objects is what bears names. Objects in it are replaced, never changed.
 type Objects map[Name]client.Object
 
-// FakeStore is a fake of the API server's storage.
-type FakeStore struct {
+// Server stores objects and answers requests. Time stands still unless a test sets Now.
+type Server struct {
 	Objects
 	// Now is the time that the store stamps objects with.
 	Now time.Time
@@ -50,17 +56,21 @@ type FakeStore struct {
 	// Prunes drops what a status tells of restarts, as a server does whose
 	// definition is from before.
 	Prunes bool
+	// Webhook, when set, may change what is created or applied.
+	Webhook func(client.Object)
 	// Added, when set, hears of every object added.
 	Added func(client.Object)
 
-	applied map[string][]byte
+	client.Client // the verbs that nothing here uses
+
+	applied map[string][]byte // by UID and field owner
 	serial  int
 	indexes map[identity.Kind]map[string]client.IndexerFunc
 }
 
-// NewStore returns an empty store at Epoch.
-func NewStore() *FakeStore {
-	return &FakeStore{
+// New returns an empty server at Epoch.
+func New() *Server {
+	return &Server{
 		Objects: Objects{},
 		Now:     Epoch,
 		Created: map[identity.Kind]int{},
@@ -71,7 +81,7 @@ func NewStore() *FakeStore {
 
 // Add puts a copy of an object into the store, with a UID, a version and a date
 // unless it has them, and returns what is stored.
-func Add[T client.Object](s *FakeStore, object T) T {
+func Add[T client.Object](s *Server, object T) T {
 	added, _ := object.DeepCopyObject().(T)
 	if added.GetUID() == "" {
 		added.SetUID(types.UID(fmt.Sprintf("%s-%d", added.GetName(), s.next())))
@@ -92,7 +102,7 @@ func Add[T client.Object](s *FakeStore, object T) T {
 
 // Edit replaces the object under a name by a changed copy and returns it. Its
 // generation is the test's business.
-func Edit[T client.Object](s *FakeStore, name string, change func(T)) T {
+func Edit[T client.Object](s *Server, name string, change func(T)) T {
 	var none T
 	found, ok := s.Objects[Name{Kind: KindOf(none), Namespace: Namespace, Name: name}].(T)
 	if !ok {
@@ -105,7 +115,7 @@ func Edit[T client.Object](s *FakeStore, name string, change func(T)) T {
 }
 
 // Find returns the object under a name, or a nil one.
-func Find[T client.Object](s *FakeStore, name string) T {
+func Find[T client.Object](s *Server, name string) T {
 	var none T
 	found, _ := s.Objects[Name{Kind: KindOf(none), Namespace: Namespace, Name: name}].(T)
 	return found
@@ -126,13 +136,13 @@ func All[T client.Object](objects Objects) []T {
 }
 
 // Drop removes the object under a name at once, whatever holds it.
-func Drop[T client.Object](s *FakeStore, name string) {
+func Drop[T client.Object](s *Server, name string) {
 	var none T
 	delete(s.Objects, Name{Kind: KindOf(none), Namespace: Namespace, Name: name})
 }
 
 // Terminate puts a deletion timestamp on the object under a name.
-func Terminate[T client.Object](s *FakeStore, name string, finalizers ...string) T {
+func Terminate[T client.Object](s *Server, name string, finalizers ...string) T {
 	return Edit(s, name, func(object T) {
 		object.SetDeletionTimestamp(&metav1.Time{Time: s.Now})
 		object.SetFinalizers(finalizers)
@@ -140,18 +150,18 @@ func Terminate[T client.Object](s *FakeStore, name string, finalizers ...string)
 }
 
 // Put replaces what bears the name of object.
-func (s *FakeStore) Put(object client.Object) {
+func (s *Server) Put(object client.Object) {
 	object.SetResourceVersion(strconv.Itoa(s.next()))
 	s.Objects[NameOf(object)] = object
 }
 
-func (s *FakeStore) next() int {
+func (s *Server) next() int {
 	s.serial++
 	return s.serial
 }
 
 // IndexField implements client.FieldIndexer.
-func (s *FakeStore) IndexField(_ context.Context, object client.Object, field string, keys client.IndexerFunc) error {
+func (s *Server) IndexField(_ context.Context, object client.Object, field string, keys client.IndexerFunc) error {
 	kind := KindOf(object)
 	if s.indexes[kind] == nil {
 		s.indexes[kind] = map[string]client.IndexerFunc{}
@@ -161,32 +171,32 @@ func (s *FakeStore) IndexField(_ context.Context, object client.Object, field st
 }
 
 // Live reads the store itself.
-func (s *FakeStore) Live() *FakeReader { return &FakeReader{store: s, objects: s.Objects} }
+func (s *Server) Live() *Reader { return &Reader{store: s, objects: s.Objects} }
 
 // Cached reads what a cache that lags behind nothing would show.
-func (s *FakeStore) Cached() *FakeReader {
-	return &FakeReader{store: s, objects: s.Objects, labelled: true}
+func (s *Server) Cached() *Reader {
+	return &Reader{store: s, objects: s.Objects, labelled: true}
 }
 
 // Lagging reads what was there when a kind was last delivered.
-func (s *FakeStore) Lagging() *FakeReader {
-	return &FakeReader{store: s, objects: maps.Clone(s.Objects), labelled: true}
+func (s *Server) Lagging() *Reader {
+	return &Reader{store: s, objects: maps.Clone(s.Objects), labelled: true}
 }
 
-// FakeReader is a client.Reader that shares what it hands out, as our caches do.
-type FakeReader struct {
+// Reader is a client.Reader that shares what it hands out, as our caches do.
+type Reader struct {
 	// Reads counts the objects asked for, and Lists the lists.
 	Reads, Lists int
 	// Fail, when set, may refuse a read.
 	Fail func(Name) error
 
-	store    *FakeStore
+	store    *Server
 	objects  Objects
 	labelled bool
 }
 
 // Deliver shows the reader all objects of a kind as they are now.
-func (r *FakeReader) Deliver(kind identity.Kind) {
+func (r *Reader) Deliver(kind identity.Kind) {
 	maps.DeleteFunc(r.objects, func(n Name, _ client.Object) bool { return n.Kind == kind })
 	for n, object := range r.store.Objects {
 		if n.Kind == kind {
@@ -195,13 +205,13 @@ func (r *FakeReader) Deliver(kind identity.Kind) {
 	}
 }
 
-func (r *FakeReader) shows(object client.Object) bool {
+func (r *Reader) shows(object client.Object) bool {
 	_, labelled := object.GetLabels()[lwsv1.SetNameLabelKey]
 	return labelled || !r.labelled || KindOf(object) == identity.KindLeaderWorkerSet
 }
 
 // Get implements client.Reader.
-func (r *FakeReader) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+func (r *Reader) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
 	n := Name{Kind: KindOf(into), Namespace: key.Namespace, Name: key.Name}
 	r.Reads++
 	if r.Fail != nil {
@@ -232,7 +242,7 @@ func share(stored, into client.Object) error {
 }
 
 // List implements client.Reader.
-func (r *FakeReader) List(_ context.Context, into client.ObjectList, opts ...client.ListOption) error {
+func (r *Reader) List(_ context.Context, into client.ObjectList, opts ...client.ListOption) error {
 	var o client.ListOptions
 	o.ApplyOptions(opts)
 	r.Lists++
@@ -256,7 +266,7 @@ func (r *FakeReader) List(_ context.Context, into client.ObjectList, opts ...cli
 func listed[P interface {
 	*T
 	client.Object
-}, T any](r *FakeReader, o client.ListOptions) []T {
+}, T any](r *Reader, o client.ListOptions) []T {
 	var items []T
 	for _, object := range All[P](r.objects) {
 		if (o.Namespace == "" || object.GetNamespace() == o.Namespace) && r.shows(object) && r.indexed(object, o) && matches(object, o) {
@@ -266,7 +276,7 @@ func listed[P interface {
 	return items
 }
 
-func (r *FakeReader) metadata(kind identity.Kind, o client.ListOptions) []metav1.PartialObjectMetadata {
+func (r *Reader) metadata(kind identity.Kind, o client.ListOptions) []metav1.PartialObjectMetadata {
 	var items []metav1.PartialObjectMetadata
 	for _, object := range All[client.Object](r.objects) {
 		if KindOf(object) == kind && object.GetNamespace() == o.Namespace && r.shows(object) && r.indexed(object, o) && matches(object, o) {
@@ -282,11 +292,17 @@ func matches(object client.Object, o client.ListOptions) bool {
 	return o.LabelSelector == nil || o.LabelSelector.Matches(labels.Set(object.GetLabels()))
 }
 
-func (r *FakeReader) indexed(object client.Object, o client.ListOptions) bool {
+func (r *Reader) indexed(object client.Object, o client.ListOptions) bool {
 	if o.FieldSelector == nil {
 		return true
 	}
 	for _, want := range o.FieldSelector.Requirements() {
+		if want.Field == metav1.ObjectNameField {
+			if object.GetName() != want.Value {
+				return false
+			}
+			continue
+		}
 		keys := r.store.indexes[KindOf(object)][want.Field]
 		if keys == nil || !slices.Contains(keys(object), want.Value) {
 			return false

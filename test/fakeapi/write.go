@@ -1,0 +1,391 @@
+package fakeapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/identity"
+)
+
+// Get implements client.Reader.
+func (s *Server) Get(ctx context.Context, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+	return s.Live().Get(ctx, key, into, opts...)
+}
+
+// List implements client.Reader.
+func (s *Server) List(ctx context.Context, into client.ObjectList, opts ...client.ListOption) error {
+	return s.Live().List(ctx, into, opts...)
+}
+
+// Of returns the object that bears the name of ref, or nil.
+func (s *Server) Of(ref identity.Ref) client.Object {
+	return s.Objects[Name{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}]
+}
+
+// Create implements client.Writer.
+func (s *Server) Create(_ context.Context, object client.Object, opts ...client.CreateOption) error {
+	var o client.CreateOptions
+	o.ApplyOptions(opts)
+	if s.Objects[NameOf(object)] != nil {
+		return apierrors.NewAlreadyExists(resource(object), object.GetName())
+	}
+	set, err := json.Marshal(object)
+	if err != nil {
+		return err
+	}
+	added := s.admit(Add(s, object))
+	s.applied[owned(added, o.FieldManager)] = pruned(set)
+	return share(added, object)
+}
+
+// admit fills in some of the fields that the API server sets, and calls the webhook.
+func (s *Server) admit(object client.Object) client.Object {
+	if sts, ok := object.(*appsv1.StatefulSet); ok {
+		if rolling := sts.Spec.UpdateStrategy.RollingUpdate; rolling != nil && s.WithoutMaxUnavailable {
+			rolling.MaxUnavailable = nil
+		}
+		sts.Spec.RevisionHistoryLimit = new(int32(10))
+		template := &sts.Spec.Template.Spec
+		template.RestartPolicy = corev1.RestartPolicyAlways
+		for i := range template.Containers {
+			template.Containers[i].TerminationMessagePath = "/dev/termination-log"
+			template.Containers[i].ImagePullPolicy = corev1.PullIfNotPresent
+		}
+	}
+	if s.Webhook != nil {
+		s.Webhook(object)
+	}
+	return object
+}
+
+// Apply implements client.Writer: it makes fields true, and takes away those that the
+// same field owner applied before and no longer does.
+func (s *Server) Apply(ctx context.Context, fields runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+	var o client.ApplyOptions
+	o.ApplyOptions(opts)
+	wanted, err := json.Marshal(fields)
+	if err != nil {
+		return err
+	}
+	var onto metav1.PartialObjectMetadata
+	if err := json.Unmarshal(wanted, &onto); err != nil {
+		return err
+	}
+	if onto.UID == "" {
+		return s.createApplied(ctx, onto, wanted, fields, o.FieldManager)
+	}
+	found, err := s.exactly(&onto, onto.UID, onto.ResourceVersion)
+	if err != nil {
+		return err
+	}
+	current, err := json.Marshal(found)
+	if err != nil {
+		return err
+	}
+	patch, err := jsonmergepatch.CreateThreeWayJSONMergePatch(s.applied[owned(found, o.FieldManager)], pruned(wanted), current)
+	if err != nil {
+		return err
+	}
+	after, err := merged(found, current, patch)
+	if err != nil {
+		return err
+	}
+	replaceSelector(after, wanted)
+	s.admit(after)
+	if err := s.replace(found, after); err != nil {
+		return err
+	}
+	s.applied[owned(after, o.FieldManager)] = pruned(wanted)
+	return answer(after, fields)
+}
+
+// createApplied applies to a name that must be free: a resource version without a UID
+// is a conflict with any object that exists.
+func (s *Server) createApplied(ctx context.Context, onto metav1.PartialObjectMetadata, wanted []byte, fields runtime.ApplyConfiguration, owner string) error {
+	if onto.ResourceVersion == "" {
+		return fmt.Errorf("apply to %s %s without a resource version: it may create or change", onto.Kind, onto.Name)
+	}
+	var object client.Object
+	switch onto.Kind {
+	case "StatefulSet":
+		object = &appsv1.StatefulSet{}
+	case "Service":
+		object = &corev1.Service{}
+	default:
+		return fmt.Errorf("create %s by apply: no such kind", onto.Kind)
+	}
+	if err := json.Unmarshal(wanted, object); err != nil {
+		return err
+	}
+	object.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+	object.SetResourceVersion("")
+	err := s.Create(ctx, object, client.FieldOwner(owner))
+	if apierrors.IsAlreadyExists(err) {
+		return conflict(object)
+	}
+	if err != nil {
+		return err
+	}
+	s.applied[owned(object, owner)] = pruned(wanted)
+	return answer(object, fields)
+}
+
+func answer(object client.Object, fields runtime.ApplyConfiguration) error {
+	written, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": object.GetUID(), "resourceVersion": object.GetResourceVersion(), "generation": object.GetGeneration(),
+	}})
+	if _, foreign := object.(*unstructured.Unstructured); foreign || err != nil {
+		return err
+	}
+	return json.Unmarshal(written, fields)
+}
+
+// replaceSelector replaces a Service's selector as a whole: it is an atomic map.
+func replaceSelector(object client.Object, wanted []byte) {
+	service, ok := object.(*corev1.Service)
+	given := &corev1.Service{}
+	if ok && json.Unmarshal(wanted, given) == nil && given.Spec.Selector != nil {
+		service.Spec.Selector = given.Spec.Selector
+	}
+}
+
+// Patch implements client.Writer for merge patches.
+func (s *Server) Patch(_ context.Context, object client.Object, patch client.Patch, _ ...client.PatchOption) error {
+	if patch.Type() != types.MergePatchType {
+		return fmt.Errorf("patch %T: the fake knows merge patches only", object)
+	}
+	data, err := patch.Data(object)
+	if err != nil {
+		return err
+	}
+	var onto metav1.PartialObjectMetadata
+	if err := json.Unmarshal(data, &onto); err != nil {
+		return err
+	}
+	found, err := s.exactly(object, onto.UID, onto.ResourceVersion)
+	if err != nil {
+		return err
+	}
+	current, err := json.Marshal(found)
+	if err != nil {
+		return err
+	}
+	after, err := merged(found, current, data)
+	if err != nil {
+		return err
+	}
+	added := func(f string) bool { return !slices.Contains(found.GetFinalizers(), f) }
+	if found.GetDeletionTimestamp() != nil && slices.ContainsFunc(after.GetFinalizers(), added) {
+		return apierrors.NewForbidden(resource(found), found.GetName(), errors.New("no new finalizers can be added if the object is being deleted"))
+	}
+	if err := s.replace(found, after); err != nil {
+		return err
+	}
+	return share(after, object)
+}
+
+// replace stores what an object became. What changes nothing is no write.
+func (s *Server) replace(found, after client.Object) error {
+	if equality.Semantic.DeepEqual(found, after) {
+		return nil
+	}
+	if was, ok := found.(*appsv1.StatefulSet); ok {
+		is, _ := after.(*appsv1.StatefulSet)
+		if !equality.Semantic.DeepEqual(was.Spec.VolumeClaimTemplates, is.Spec.VolumeClaimTemplates) {
+			return apierrors.NewInvalid(appsv1.SchemeGroupVersion.WithKind("StatefulSet").GroupKind(), was.Name, field.ErrorList{
+				field.Forbidden(field.NewPath("spec"), "updates to volumeClaimTemplates are forbidden"),
+			})
+		}
+		if !equality.Semantic.DeepEqual(was.Spec, is.Spec) {
+			is.Generation++
+		}
+	}
+	s.Put(after)
+	if after.GetDeletionTimestamp() != nil && len(found.GetFinalizers()) > 0 && ends(after) {
+		delete(s.Objects, NameOf(after))
+	}
+	return nil
+}
+
+// Delete implements client.Writer, with preconditions.
+func (s *Server) Delete(_ context.Context, object client.Object, opts ...client.DeleteOption) error {
+	var o client.DeleteOptions
+	o.ApplyOptions(opts)
+	if o.Preconditions == nil {
+		o.Preconditions = &metav1.Preconditions{}
+	}
+	found := s.Objects[NameOf(object)]
+	switch {
+	case found == nil:
+		return apierrors.NewNotFound(resource(object), object.GetName())
+	case o.Preconditions.UID != nil && *o.Preconditions.UID != found.GetUID(),
+		o.Preconditions.ResourceVersion != nil && *o.Preconditions.ResourceVersion != found.GetResourceVersion():
+		return conflict(object)
+	}
+	how := metav1.DeletePropagationBackground
+	if o.PropagationPolicy != nil {
+		how = *o.PropagationPolicy
+	}
+	s.Remove(found, how)
+	return nil
+}
+
+// Remove deletes an object as the API server does: pods that run on a node, and
+// objects with finalizers, get a deletion timestamp only.
+func (s *Server) Remove(object client.Object, how metav1.DeletionPropagation) {
+	going, _ := object.DeepCopyObject().(client.Object)
+	switch how {
+	case metav1.DeletePropagationForeground:
+		going.SetFinalizers(append(going.GetFinalizers(), metav1.FinalizerDeleteDependents))
+	case metav1.DeletePropagationOrphan:
+		going.SetFinalizers(append(going.GetFinalizers(), metav1.FinalizerOrphanDependents))
+	}
+	if ends(going) {
+		delete(s.Objects, NameOf(object))
+		return
+	}
+	if going.GetDeletionTimestamp() == nil {
+		going.SetDeletionTimestamp(&metav1.Time{Time: s.Now})
+	}
+	s.Put(going)
+}
+
+// ends reports whether nothing keeps an object that is deleted. A kubelet keeps the
+// pods on its node.
+func ends(object client.Object) bool {
+	pod, isPod := object.(*corev1.Pod)
+	return len(object.GetFinalizers()) == 0 && (!isPod || pod.Spec.NodeName == "")
+}
+
+// Release takes a finalizer away, and the object with it if that was the last.
+func (s *Server) Release(object client.Object, finalizer string) {
+	if !slices.Contains(object.GetFinalizers(), finalizer) {
+		return
+	}
+	released, _ := object.DeepCopyObject().(client.Object)
+	released.SetFinalizers(slices.DeleteFunc(slices.Clone(object.GetFinalizers()), func(f string) bool { return f == finalizer }))
+	if object.GetDeletionTimestamp() != nil && ends(released) {
+		delete(s.Objects, NameOf(object))
+		return
+	}
+	s.Put(released)
+}
+
+// Status implements client.StatusClient.
+func (s *Server) Status() client.SubResourceWriter { return &statusWriter{server: s} }
+
+type statusWriter struct {
+	client.SubResourceWriter // the verbs that nothing here uses
+	server                   *Server
+}
+
+// Update writes the status of a LeaderWorkerSet.
+func (w *statusWriter) Update(_ context.Context, object client.Object, _ ...client.SubResourceUpdateOption) error {
+	given, ok := object.(*lwsv1.LeaderWorkerSet)
+	if !ok {
+		return fmt.Errorf("update the status of a %T: no such kind", object)
+	}
+	found, err := w.server.exactly(object, object.GetUID(), object.GetResourceVersion())
+	if err != nil {
+		return err
+	}
+	set, _ := found.DeepCopyObject().(*lwsv1.LeaderWorkerSet)
+	set.Status = *given.Status.DeepCopy()
+	if w.server.Prunes {
+		set.Status.Started, set.Status.Restarts, set.Status.RestartsSince = nil, nil, nil
+	}
+	w.server.Put(set)
+	return nil
+}
+
+// Patch merges into the status of any object.
+func (w *statusWriter) Patch(ctx context.Context, object client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+	return w.server.Patch(ctx, object, patch)
+}
+
+// exactly returns the object under a name if it is of the UID and the version. Empty
+// ones are no precondition.
+func (s *Server) exactly(named client.Object, uid types.UID, version string) (client.Object, error) {
+	found := s.Objects[NameOf(named)]
+	switch {
+	case found == nil:
+		return nil, apierrors.NewNotFound(resource(named), named.GetName())
+	case version != "" && version != found.GetResourceVersion():
+		return nil, conflict(named)
+	case uid != "" && uid != found.GetUID():
+		return nil, apierrors.NewInvalid(schema.GroupKind{Kind: string(KindOf(named))}, named.GetName(), field.ErrorList{
+			field.Invalid(field.NewPath("metadata", "uid"), uid, "field is immutable"),
+		})
+	}
+	return found, nil
+}
+
+func conflict(object client.Object) error {
+	return apierrors.NewConflict(resource(object), object.GetName(), errors.New("the object has been modified"))
+}
+
+func resource(object client.Object) schema.GroupResource {
+	return schema.GroupResource{Resource: string(KindOf(object))}
+}
+
+func owned(object client.Object, owner string) string { return string(object.GetUID()) + "/" + owner }
+
+// merged is found with a patch, whose current form is given.
+func merged(found client.Object, current, patch []byte) (client.Object, error) {
+	document, err := jsonpatch.MergePatch(current, patch)
+	if err != nil {
+		return nil, err
+	}
+	after, _ := reflect.New(reflect.TypeOf(found).Elem()).Interface().(client.Object)
+	if err := json.Unmarshal(document, after); err != nil {
+		return nil, err
+	}
+	after.GetObjectKind().SetGroupVersionKind(found.GetObjectKind().GroupVersionKind())
+	return after, nil
+}
+
+// pruned takes away what no field owner owns: nulls, the status, and the identity.
+func pruned(document []byte) []byte {
+	fields := map[string]any{}
+	if json.Unmarshal(document, &fields) != nil {
+		return document
+	}
+	delete(fields, "status")
+	if metadata, ok := fields["metadata"].(map[string]any); ok {
+		for _, identity := range []string{"uid", "resourceVersion", "generation", "creationTimestamp"} {
+			delete(metadata, identity)
+		}
+	}
+	withoutNulls(fields)
+	cleaned, _ := json.Marshal(fields)
+	return cleaned
+}
+
+func withoutNulls(fields map[string]any) {
+	maps.DeleteFunc(fields, func(_ string, value any) bool { return value == nil })
+	for _, value := range fields {
+		if inner, ok := value.(map[string]any); ok {
+			withoutNulls(inner)
+		}
+	}
+}
