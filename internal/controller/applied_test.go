@@ -5,6 +5,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lws"
@@ -27,7 +28,11 @@ func TestWhatAWebhookMakesOfAnApplyIsAcceptedAsItIs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t, 0, lwstest.Set("w", 1, 1))
-			c.api.mutate = mutate
+			c.api.Webhook = func(object client.Object) {
+				if sts, ok := object.(*appsv1.StatefulSet); ok {
+					mutate(sts)
+				}
+			}
 			c.live(5, "w-0")
 			if len(c.api.applied) != 0 {
 				t.Fatalf("applied %d times onto what was just made", len(c.api.applied))

@@ -2,20 +2,15 @@ package controller
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"testing"
 	"time"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,14 +21,13 @@ import (
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/report"
+	"lockstep.dev/lockstep/test/fakeapi"
 	"lockstep.dev/lockstep/test/lwstest"
 )
 
-// fakeAPI is a client of a fake API server that may refuse writes, and that may
-// change StatefulSets on their way in.
+// fakeAPI is a fake API server that may refuse writes.
 type fakeAPI struct {
-	client.Client
-	store *lwstest.FakeStore
+	*fakeapi.Server
 	// refuse, when set, may refuse to create an object; attempts counts the
 	// leader StatefulSets asked for.
 	refuse   func(identity.Kind) error
@@ -42,8 +36,6 @@ type fakeAPI struct {
 	taboo map[string]error
 	// spared refuses to delete what bears such a name.
 	spared map[string]error
-	// mutate, when set, is a webhook.
-	mutate func(*appsv1.StatefulSet)
 	// applied holds the annotations of every apply of a StatefulSet, in order.
 	applied []map[string]string
 	// statusError, when set, refuses statuses; statuses counts those written.
@@ -51,8 +43,14 @@ type fakeAPI struct {
 	statuses    int
 }
 
-func (a *fakeAPI) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
-	kind := lwstest.KindOf(object)
+func (a *fakeAPI) Create(ctx context.Context, object client.Object, opts ...client.CreateOption) error {
+	if err := a.refused(lwstest.KindOf(object), object.GetName()); err != nil {
+		return err
+	}
+	return a.Server.Create(ctx, object, opts...)
+}
+
+func (a *fakeAPI) refused(kind identity.Kind, name string) error {
 	if kind == identity.KindStatefulSet {
 		a.attempts++
 	}
@@ -61,104 +59,44 @@ func (a *fakeAPI) Create(_ context.Context, object client.Object, _ ...client.Cr
 			return err
 		}
 	}
-	if err := a.taboo[object.GetName()]; err != nil {
-		return err
-	}
-	if a.store.Objects[lwstest.NameOf(object)] != nil {
-		return apierrors.NewAlreadyExists(schema.GroupResource{Resource: string(kind)}, object.GetName())
-	}
-	if sts, ok := object.(*appsv1.StatefulSet); ok && a.mutate != nil {
-		a.mutate(sts)
-	}
-	added := lwstest.Add(a.store, object)
-	object.SetUID(added.GetUID())
-	object.SetGeneration(added.GetGeneration())
-	return nil
+	return a.taboo[name]
 }
 
-// Apply merges the fields into the StatefulSet, and answers with its generation.
-func (a *fakeAPI) Apply(_ context.Context, fields runtime.ApplyConfiguration, _ ...client.ApplyOption) error {
-	patch, err := json.Marshal(fields)
-	if err != nil {
-		return err
+func (a *fakeAPI) Apply(ctx context.Context, fields runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+	sts, ok := fields.(*appsv1ac.StatefulSetApplyConfiguration)
+	if ok && sts.UID == nil { // it creates
+		if err := a.refused(identity.KindStatefulSet, *sts.Name); err != nil {
+			return err
+		}
 	}
-	var wanted appsv1.StatefulSet
-	if err := json.Unmarshal(patch, &wanted); err != nil || wanted.Kind != string(identity.KindStatefulSet) {
-		return fmt.Errorf("the fake applies StatefulSets only: %s, %w", patch, err)
+	creates := ok && sts.UID == nil
+	err := a.Server.Apply(ctx, fields, opts...)
+	if ok && !creates && err == nil {
+		a.applied = append(a.applied, sts.Annotations)
 	}
-	if wanted.UID == "" {
-		return a.createApplied(&wanted, fields)
-	}
-	found := lwstest.Find[*appsv1.StatefulSet](a.store, wanted.Name)
-	if found == nil || found.UID != wanted.UID || found.ResourceVersion != wanted.ResourceVersion {
-		return apierrors.NewConflict(schema.GroupResource{Resource: "statefulsets"}, wanted.Name, nil)
-	}
-	current, err := json.Marshal(found)
-	if err != nil {
-		return err
-	}
-	merged, err := jsonpatch.MergePatch(current, patch)
-	if err != nil {
-		return err
-	}
-	after := &appsv1.StatefulSet{}
-	if err := json.Unmarshal(merged, after); err != nil {
-		return err
-	}
-	if a.mutate != nil {
-		a.mutate(after)
-	}
-	if !equality.Semantic.DeepEqual(found.Spec, after.Spec) {
-		after.Generation++
-	}
-	a.store.Put(after)
-	a.applied = append(a.applied, wanted.Annotations)
-	return json.Unmarshal(fmt.Appendf(nil, `{"metadata":{"generation":%d}}`, after.Generation), fields)
+	return err
 }
 
-// createApplied is an apply that names no UID and a version that no object has.
-func (a *fakeAPI) createApplied(wanted *appsv1.StatefulSet, fields runtime.ApplyConfiguration) error {
-	if wanted.ResourceVersion != "1" {
-		return fmt.Errorf("an apply of %s that may create or change it", wanted.Name)
-	}
-	wanted.ResourceVersion = ""
-	err := a.Create(context.Background(), wanted)
-	if apierrors.IsAlreadyExists(err) {
-		return apierrors.NewConflict(schema.GroupResource{Resource: "statefulsets"}, wanted.Name, nil)
-	}
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(fmt.Appendf(nil, `{"metadata":{"uid":%q,"generation":%d}}`, wanted.UID, wanted.Generation), fields)
-}
-
-func (a *fakeAPI) Delete(_ context.Context, object client.Object, _ ...client.DeleteOption) error {
-	found := a.store.Objects[lwstest.NameOf(object)]
-	if found == nil {
-		return apierrors.NewNotFound(schema.GroupResource{}, object.GetName())
-	}
+func (a *fakeAPI) Delete(ctx context.Context, object client.Object, opts ...client.DeleteOption) error {
 	if err := a.spared[object.GetName()]; err != nil {
 		return err
 	}
-	a.store.Remove(found, metav1.DeletePropagationBackground)
-	return nil
+	return a.Server.Delete(ctx, object, opts...)
 }
 
-func (a *fakeAPI) Status() client.SubResourceWriter { return &fakeStatuses{api: a} }
+func (a *fakeAPI) Status() client.SubResourceWriter { return &fakeStatuses{a.Server.Status(), a} }
 
 type fakeStatuses struct {
 	client.SubResourceWriter
 	api *fakeAPI
 }
 
-func (s *fakeStatuses) Update(_ context.Context, object client.Object, _ ...client.SubResourceUpdateOption) error {
+func (s *fakeStatuses) Update(ctx context.Context, object client.Object, opts ...client.SubResourceUpdateOption) error {
 	if s.api.statusError != nil {
 		return s.api.statusError
 	}
 	s.api.statuses++
-	written, _ := object.(*lwsv1.LeaderWorkerSet)
-	lwstest.Edit(s.api.store, object.GetName(), func(set *lwsv1.LeaderWorkerSet) { set.Status = written.Status })
-	return nil
+	return s.SubResourceWriter.Update(ctx, object, opts...)
 }
 
 // cluster has the operator work against a fake API server, pass by pass.
@@ -179,7 +117,7 @@ func newCluster(t *testing.T, slow time.Duration, set *lwsv1.LeaderWorkerSet) *c
 	if err := lwscache.Index(context.Background(), store); err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{FakeControllers: lwstest.Control(store), t: t, api: &fakeAPI{store: store}, slow: slow}
+	c := &cluster{FakeControllers: lwstest.Control(store), t: t, api: &fakeAPI{Server: store}, slow: slow}
 	clock := func() time.Time { return store.Now.Add(-c.slow) }
 	memory := lwscache.NewMemory(clock())
 	c.pass = &pass{
