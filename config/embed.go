@@ -32,9 +32,3 @@ var Policy embed.FS
 //
 //go:embed protection/*.yaml
 var Protection embed.FS
-
-// ProtectionOlder holds what takes the place of the policies that API servers
-// before 1.36 do not know.
-//
-//go:embed protection/older/*.yaml
-var ProtectionOlder embed.FS

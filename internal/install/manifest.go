@@ -35,7 +35,7 @@ func (s shape) manifests() ([]*unstructured.Unstructured, error) {
 	if len(s.Config) > 0 && s.Image != "" {
 		all = append(all, s.configMap())
 	}
-	for _, files := range []fs.FS{crd.Files, config.Access, config.Deployment, config.ProtectionOlder, config.Protection, config.Webhooks, config.Policy} {
+	for _, files := range []fs.FS{crd.Files, config.Access, config.Deployment, config.Protection, config.Webhooks, config.Policy} {
 		objects, err := read(files)
 		if err != nil {
 			return nil, err

@@ -152,35 +152,34 @@ func TestRolesGrantTheLeast(t *testing.T) {
 // What protection needs: of claims it may write all but the words of their users,
 // and delete those that were asked to go.
 var grantedToProtect = map[string]string{
-	"lockstep-protection-role  persistentvolumeclaims []":                        "get list watch update patch delete",
-	"lockstep-protection-role  persistentvolumeclaims/status []":                 "patch",
-	"lockstep-protection-role  persistentvolumes []":                             "get list watch patch",
-	"lockstep-protection-role  pods []":                                          "get list watch update patch",
-	"lockstep-protection-role  namespaces []":                                    "get list watch patch",
-	"lockstep-protection-role  nodes []":                                         "get list",
-	"lockstep-protection-role storage.k8s.io volumeattachments []":               "list",
-	"lockstep-protection-role apps statefulsets []":                              "get list watch",
-	"lockstep-protection-role apps deployments []":                               "get list watch",
-	"lockstep-protection-role apps replicasets []":                               "get list watch",
-	"lockstep-protection-role apps daemonsets []":                                "get list watch",
-	"lockstep-protection-role batch jobs []":                                     "get list watch",
-	"lockstep-protection-role batch cronjobs []":                                 "get list watch",
-	"lockstep-protection-role leaderworkerset.x-k8s.io leaderworkersets []":      "get list watch",
-	"lockstep-protection-role apiextensions.k8s.io customresourcedefinitions []": "list watch",
-	"lockstep-protection-role jobset.x-k8s.io * []":                              "get list watch",
-	"lockstep-protection-role protection.lockstep.dev claims []":                 "release hold",
-	"lockstep-protection-role  events []":                                        "create patch",
-	"lockstep-protection-role events.k8s.io events []":                           "create patch",
-	"lockstep-protection-role admissionregistration.k8s.io mutatingwebhookconfigurations [lockstep-protection-webhook-configuration]": "get list watch patch",
-	"lockstep-protection-role admissionregistration.k8s.io validatingadmissionpolicies " + refusing:                                   "get",
-	"lockstep-protection-role admissionregistration.k8s.io validatingadmissionpolicybindings " + refusing:                             "get",
-	"lockstep-protection-role admissionregistration.k8s.io mutatingadmissionpolicies " + giving:                                       "get",
-	"lockstep-protection-role admissionregistration.k8s.io mutatingadmissionpolicybindings " + giving:                                 "get",
+	"lockstep-protection-role  persistentvolumeclaims []":                                                 "get list watch update patch delete",
+	"lockstep-protection-role  persistentvolumeclaims/status []":                                          "patch",
+	"lockstep-protection-role  persistentvolumes []":                                                      "get list watch patch",
+	"lockstep-protection-role  pods []":                                                                   "get list watch update patch",
+	"lockstep-protection-role  namespaces []":                                                             "get list watch patch",
+	"lockstep-protection-role  nodes []":                                                                  "get list",
+	"lockstep-protection-role storage.k8s.io volumeattachments []":                                        "list",
+	"lockstep-protection-role apps statefulsets []":                                                       "get list watch",
+	"lockstep-protection-role apps deployments []":                                                        "get list watch",
+	"lockstep-protection-role apps replicasets []":                                                        "get list watch",
+	"lockstep-protection-role apps daemonsets []":                                                         "get list watch",
+	"lockstep-protection-role batch jobs []":                                                              "get list watch",
+	"lockstep-protection-role batch cronjobs []":                                                          "get list watch",
+	"lockstep-protection-role leaderworkerset.x-k8s.io leaderworkersets []":                               "get list watch",
+	"lockstep-protection-role apiextensions.k8s.io customresourcedefinitions []":                          "list watch",
+	"lockstep-protection-role jobset.x-k8s.io * []":                                                       "get list watch",
+	"lockstep-protection-role protection.lockstep.dev claims []":                                          "release hold",
+	"lockstep-protection-role  events []":                                                                 "create patch",
+	"lockstep-protection-role events.k8s.io events []":                                                    "create patch",
+	"lockstep-protection-role admissionregistration.k8s.io validatingadmissionpolicies " + refusing:       "get",
+	"lockstep-protection-role admissionregistration.k8s.io validatingadmissionpolicybindings " + refusing: "get",
+	"lockstep-protection-role admissionregistration.k8s.io mutatingadmissionpolicies " + giving:           "get",
+	"lockstep-protection-role admissionregistration.k8s.io mutatingadmissionpolicybindings " + giving:     "get",
 }
 
 const (
 	refusing = "[refuse-delete.protection.lockstep.dev guard.protection.lockstep.dev refuse-namespace.protection.lockstep.dev guard-namespace.protection.lockstep.dev " +
-		"warn-delete.protection.lockstep.dev gated.protection.lockstep.dev refuse-forged.protection.lockstep.dev refuse-forged-namespace.protection.lockstep.dev]"
+		"warn-delete.protection.lockstep.dev gated.protection.lockstep.dev]"
 	giving = "[gate.protection.lockstep.dev barrier.protection.lockstep.dev barrier-chosen.protection.lockstep.dev forged.protection.lockstep.dev forged-namespace.protection.lockstep.dev " +
 		"pod-protection.protection.lockstep.dev volume-protection.protection.lockstep.dev initial-hold.protection.lockstep.dev initial-hold-chosen.protection.lockstep.dev]"
 )

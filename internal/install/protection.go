@@ -54,11 +54,6 @@ func chooseProtection(u *unstructured.Unstructured, s operator.ProtectionSetting
 		u.SetAnnotations(map[string]string{aloneAnnotation: strconv.FormatBool(s.Alone)})
 		return letRead(u, s.Kinds)
 	}
-	if isWebhooks(u) && !s.Alone {
-		if err := dropHooks(u, takesPlaceOfBuiltIn); err != nil {
-			return err
-		}
-	}
 	if err := chooseVariables(u, map[string]bool{"initialHold": s.InitialHold}); err != nil {
 		return err
 	}
@@ -88,17 +83,6 @@ func letRead(role *unstructured.Unstructured, kinds []pvc.Kind) error {
 		})
 	}
 	return unstructured.SetNestedSlice(role.Object, rules, "rules")
-}
-
-func dropHooks(u *unstructured.Unstructured, unwanted func(name string) bool) error {
-	hooks, err := webhooksOf(u)
-	if err != nil {
-		return err
-	}
-	return setWebhooks(u, slices.DeleteFunc(hooks, func(hook map[string]any) bool {
-		name, _ := hook["name"].(string)
-		return unwanted(name)
-	}))
 }
 
 // chooseVariables writes into a policy what of its variables was chosen.

@@ -20,7 +20,6 @@ import (
 
 	"lockstep.dev/lockstep/internal/operator"
 	"lockstep.dev/lockstep/internal/pvc"
-	"lockstep.dev/lockstep/internal/webhook"
 )
 
 const header = "apiVersion: config.lws.x-k8s.io/v1alpha1\nkind: Configuration\n"
@@ -71,8 +70,8 @@ func TestEachClusterGetsThePoliciesItKnows(t *testing.T) {
 		"held from birth": {options: with("protection: {initialHold: Pending}"),
 			want: append([]string{"barrier", "barrier-chosen", "forged", "forged-namespace", "gate", "initial-hold", "initial-hold-chosen"}, refusing...)},
 		"before 1.36": {lacks: []string{operator.MutatingPolicy},
-			want: append([]string{webhook.ProtectionConfiguration, "refuse-forged", "refuse-forged-namespace"}, refusing...)},
-		"before 1.30":  {lacks: []string{operator.MutatingPolicy, operator.ValidatingPolicy}, want: []string{webhook.ProtectionConfiguration}},
+			want: append([]string{"refuse-forged"}, refusing[1:]...)},
+		"before 1.30":  {lacks: []string{operator.MutatingPolicy, operator.ValidatingPolicy}},
 		"disabled":     {options: with("protection: {enabled: false}")},
 		"switched off": {options: Options{NoProtection: true}},
 		"by itself":    {options: Options{ProtectOnly: true}, want: append([]string{"barrier", "barrier-chosen", "forged", "forged-namespace", "gate"}, refusing...)},
@@ -148,25 +147,15 @@ func TestNamespacesAreSelectedByTheModeThatHolds(t *testing.T) {
 		if mode == "Strict" {
 			want["gate"] = append(undecided, "strict")
 		}
-		got, older := map[string][]string{}, map[string][]string{}
+		got := map[string][]string{}
 		for _, u := range load(t, with("protection: {mode: "+mode+"}")) {
 			name := strings.TrimSuffix(u.GetName(), ".protection.lockstep.dev")
 			if u.GetKind() == "MutatingAdmissionPolicyBinding" && want[name] != nil {
 				got[name] = selected(t, convert[admissionv1.MutatingAdmissionPolicyBinding](t, u).Spec.MatchResources.NamespaceSelector)
 			}
 		}
-		for _, u := range loadFor(t, with("protection: {mode: "+mode+"}"), operator.MutatingPolicy) {
-			if u.GetName() != webhook.ProtectionConfiguration {
-				continue
-			}
-			for _, hook := range convert[admissionv1.MutatingWebhookConfiguration](t, u).Webhooks {
-				older[strings.TrimSuffix(hook.Name, ".protection.lockstep.dev")] = selected(t, hook.NamespaceSelector)
-			}
-		}
-		for form, got := range map[string]map[string][]string{"policies": got, "webhooks": older} {
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("%s, default %s (-want +got):\n%s", form, mode, diff)
-			}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("default %s (-want +got):\n%s", mode, diff)
 		}
 	}
 }
@@ -200,32 +189,9 @@ func TestNamespacesAreExemptedAsConfigured(t *testing.T) {
 				}
 			}
 		}
-		if seen < 4 {
+		if seen < 3 {
 			t.Errorf("only %d selectors were looked at", seen)
 		}
-	}
-}
-
-// The webhook form is to be the policies over again.
-func TestClaimWebhooksNeverStandInTheWay(t *testing.T) {
-	seen := map[string]string{}
-	for _, u := range loadFor(t, with("protection: {alone: true}"), operator.MutatingPolicy) {
-		if u.GetName() != webhook.ProtectionConfiguration {
-			continue
-		}
-		for _, hook := range convert[admissionv1.MutatingWebhookConfiguration](t, u).Webhooks {
-			seen[strings.TrimSuffix(hook.Name, ".protection.lockstep.dev")] = *hook.ClientConfig.Service.Path
-			if *hook.FailurePolicy != admissionv1.Ignore || *hook.SideEffects != admissionv1.SideEffectClassNone || *hook.TimeoutSeconds > 2 {
-				t.Errorf("%s may hold up or refuse: %s, %ds", hook.Name, *hook.FailurePolicy, *hook.TimeoutSeconds)
-			}
-		}
-	}
-	want := map[string]string{
-		"barrier": webhook.PathProtectClaim, "barrier-chosen": webhook.PathProtectClaimChosen, "gate": webhook.PathGatePod,
-		"pod-protection": webhook.PathProtectClaimPods, "volume-protection": webhook.PathProtectVolume,
-	}
-	if diff := cmp.Diff(want, seen); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
@@ -247,9 +213,6 @@ func TestProtectionByItselfTakesNoOthersNames(t *testing.T) {
 			if strings.Contains(string(must(u.MarshalJSON())), "lws-system") {
 				t.Errorf("%s names another's namespace", title(u))
 			}
-		}
-		if got := slices.ContainsFunc(all, func(u *unstructured.Unstructured) bool { return u.GetName() == "lws-webhook-service" }); got != (lacks != nil) {
-			t.Errorf("lacking %q it has a Service of webhooks: %t", lacks, got)
 		}
 	}
 }

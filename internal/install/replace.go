@@ -39,10 +39,10 @@ func (s shape) replace(ctx context.Context, a applier, wanted []*unstructured.Un
 
 func (s shape) tellOfLacks() {
 	if s.protects && slices.Contains(s.lacks, operator.ValidatingPolicy) {
-		s.say("the API server knows no ValidatingAdmissionPolicy, which came with Kubernetes 1.30: modes observe and hold refuse and warn of nothing here; barrier works")
+		s.say("the API server has no ValidatingAdmissionPolicy (Kubernetes 1.30): modes observe and hold neither refuse nor warn; barrier works")
 	}
-	if s.protects && s.settings.InitialHold && slices.Contains(s.lacks, operator.MutatingPolicy) {
-		s.say("the API server knows no MutatingAdmissionPolicy, which came with Kubernetes 1.36: protection.initialHold does nothing here, and a new claim can be deleted until the operator has looked who holds it")
+	if s.protects && s.isOlder() {
+		s.say("the API server has no MutatingAdmissionPolicy (Kubernetes 1.36): the operator adds the barrier after a PVC is created, and mode strict works as hold")
 	}
 }
 

@@ -17,8 +17,7 @@ func TestInstallTellsOfWhatTheAPIServerLacks(t *testing.T) {
 		tells        string
 	}{
 		{"of now", pending, nil, ""},
-		{"before 1.36", pending, []string{operator.MutatingPolicy}, "initialHold"},
-		{"before 1.36, and not chosen", "protection: {mode: Hold}", []string{operator.MutatingPolicy}, ""},
+		{"before 1.36", pending, []string{operator.MutatingPolicy}, "1.36"},
 		{"before 1.36, switched off", "protection: {enabled: false, initialHold: Pending}", []string{operator.MutatingPolicy}, ""},
 		{"before 1.30", "protection: {mode: Hold}", []string{operator.MutatingPolicy, operator.ValidatingPolicy}, "barrier works"},
 	} {

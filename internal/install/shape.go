@@ -58,12 +58,6 @@ func fixed(c *v1alpha1.Configuration) error {
 	return nil
 }
 
-// callsOperator tells whether the API server sends the operator claims: it does
-// where it knows no policy that could give them their finalizers.
-func (s shape) callsOperator() bool {
-	return s.protects && slices.Contains(s.lacks, operator.MutatingPolicy)
-}
-
 // wants leaves out the operator where no image is given, the Service of the
 // webhooks where nobody calls it, and parts that were not chosen.
 func (s shape) wants(u *unstructured.Unstructured) bool {
@@ -76,25 +70,28 @@ func (s shape) wants(u *unstructured.Unstructured) bool {
 	case u.GetKind() == "Deployment", u.GetName() == "lws-controller-manager-metrics-service":
 		return s.Image != ""
 	case u.GetName() == "lws-webhook-service":
-		return (s.WebhookURL == "" || s.Image != "") && s.hasWebhooks()
+		return (s.WebhookURL == "" || s.Image != "") && !s.ProtectOnly
 	case strings.HasPrefix(u.GetName(), "lws-certificates-"):
-		return s.hasWebhooks()
+		return !s.ProtectOnly
 	}
 	return true
 }
-
-func (s shape) hasWebhooks() bool { return !s.ProtectOnly || s.callsOperator() }
 
 func (s shape) wantsOfProtection(u *unstructured.Unstructured) bool {
 	kind := strings.TrimSuffix(u.GetKind(), "Binding")
 	switch {
 	case !s.protects, slices.Contains(s.lacks, kind):
 		return false
-	case isWebhooks(u), strings.HasPrefix(u.GetName(), "refuse-forged"):
-		return s.callsOperator()
+	case strings.HasPrefix(u.GetName(), "refuse-forged"):
+		return s.isOlder()
+	case strings.HasPrefix(u.GetName(), "gated"):
+		return !s.isOlder() // without the gate, it would refuse all pods of mode strict
 	}
 	return s.wantsPolicy(u.GetName())
 }
+
+// isOlder reports whether the API server has no mutating policies.
+func (s shape) isOlder() bool { return slices.Contains(s.lacks, operator.MutatingPolicy) }
 
 // wantsPolicy leaves out policies that were not chosen.
 func (s shape) wantsPolicy(name string) bool {

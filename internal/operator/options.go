@@ -46,9 +46,6 @@ type Options struct {
 	Pprof string
 
 	Log logr.Logger
-
-	// births tells that claims get their finalizers from us: see learnBirths.
-	births bool
 }
 
 func (o *Options) validate() error {

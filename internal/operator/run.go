@@ -20,6 +20,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/controller"
 	"lockstep.dev/lockstep/internal/version"
+	"lockstep.dev/lockstep/internal/webhook"
 	"lockstep.dev/lockstep/internal/webhook/certs"
 )
 
@@ -38,9 +39,6 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	if err := o.preflight(ctx); err != nil {
-		return err
-	}
-	if err := o.learnBirths(); err != nil {
 		return err
 	}
 	o.Log.Info("starting", "version", version.Get().Version, "server", o.REST.Host, "namespace", o.Namespace,
@@ -127,12 +125,14 @@ func (o *Options) beginCertificates(ctx context.Context, scheme *runtime.Scheme)
 	if err != nil {
 		return nil, err
 	}
-	keeper := certs.NewKeeper(o.trusting(certs.Options{
+	keeper := certs.NewKeeper(certs.Options{
 		Source: source,
 		Client: live,
 		Clock:  clock.RealClock{},
 		Log:    o.Log.WithName("certificates"),
-	}))
+
+		MutatingConfiguration: webhook.MutatingConfiguration, ValidatingConfiguration: webhook.ValidatingConfiguration,
+	})
 	return keeper, keeper.Begin(ctx)
 }
 
@@ -144,7 +144,7 @@ func (o *Options) certificateSource(live client.Client) (certs.Source, error) {
 	return &certs.SharedSecret{
 		Client: live,
 		Key:    client.ObjectKey{Namespace: o.Namespace, Name: *internal.WebhookSecretName},
-		Names:  certs.ServiceNames(*internal.WebhookServiceName, o.Namespace, o.Config.Webhook.Host),
+		Hosts:  certs.ServiceHosts(*internal.WebhookServiceName, o.Namespace, o.Config.Webhook.Host),
 		Log:    o.Log.WithName("certificates"),
 	}, nil
 }
@@ -170,7 +170,7 @@ func (o *Options) assemble(scheme *runtime.Scheme, keeper *certs.Keeper) (ctrl.M
 		}
 	}
 	if keeper != nil {
-		o.registerWebhooks(mgr)
+		webhook.Register(mgr.GetWebhookServer(), o.gangs(mgr))
 		if err := keeper.Setup(mgr); err != nil {
 			return nil, fmt.Errorf("set up the webhook certificate: %w", err)
 		}

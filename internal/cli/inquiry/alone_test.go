@@ -6,31 +6,20 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"lockstep.dev/lockstep/internal/webhook"
 )
 
 // Where Lockstep protects alone, nobody is sent to look after a controller that is off.
 func TestWhoseTheBuiltInFinalizerIs(t *testing.T) {
 	policy := &admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "pod-protection.protection.lockstep.dev"}}
-	older := func(names ...string) client.Object {
-		hooks := &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: webhook.ProtectionConfiguration}}
-		for _, name := range names {
-			hooks.Webhooks = append(hooks.Webhooks, admissionv1.MutatingWebhook{Name: name + ".protection.lockstep.dev"})
-		}
-		return hooks
-	}
 	const builtIn = "persistentvolumeclaim-protection-controller"
 	for name, tt := range map[string]struct {
 		objects   []client.Object
 		forbidden []string
 		owner     string
 	}{
-		"beside the built-in":    {owner: builtIn},
-		"alone":                  {objects: []client.Object{policy}, owner: "lockstep"},
-		"beside it, before 1.36": {objects: []client.Object{older("barrier", "gate")}, owner: builtIn},
-		"alone, before 1.36":     {objects: []client.Object{older("barrier", "pod-protection")}, owner: "lockstep"},
-		"it may not be asked":    {objects: []client.Object{policy}, forbidden: []string{"MutatingAdmissionPolicy"}, owner: builtIn},
+		"beside the built-in": {owner: builtIn},
+		"alone":               {objects: []client.Object{policy}, owner: "lockstep"},
+		"it may not be asked": {objects: []client.Object{policy}, forbidden: []string{"MutatingAdmissionPolicy"}, owner: builtIn},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t, append(tt.objects, space(nil), claim("data"), bound("web", "data"))...)

@@ -25,8 +25,6 @@ const (
 	// pods is the name of the policy that gives what is built in elsewhere: it is there
 	// where Lockstep protects alone.
 	pods = "pod-protection." + protected
-	// hooks is what does the same before Kubernetes 1.36.
-	hooks = "lockstep-protection-webhook-configuration"
 )
 
 // Found is one claim, and all that explains it.
@@ -201,14 +199,7 @@ func (i *Inquirer) alone(ctx context.Context, f *Found) error {
 }
 
 func (i *Inquirer) protectsAlone(ctx context.Context) bool {
-	if i.get(ctx, client.ObjectKey{Name: pods}, &admissionv1.MutatingAdmissionPolicy{}) == nil {
-		return true
-	}
-	var older admissionv1.MutatingWebhookConfiguration
-	if i.get(ctx, client.ObjectKey{Name: hooks}, &older) != nil {
-		return false
-	}
-	return slices.ContainsFunc(older.Webhooks, func(hook admissionv1.MutatingWebhook) bool { return hook.Name == pods })
+	return i.get(ctx, client.ObjectKey{Name: pods}, &admissionv1.MutatingAdmissionPolicy{}) == nil
 }
 
 // Learn takes in what came of a DELETE that was tried: it knows of policies that may

@@ -1,63 +1,148 @@
 package certs
 
 import (
-	"bytes"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
+	"fmt"
+	"net/url"
 	"slices"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/util/cert"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A bundle is the list of authorities a webhook configuration trusts.
+// mostOlder bounds the authorities that a bundle keeps besides ours: replicas present the
+// old certificate until each has seen the new one.
+const mostOlder = 2
 
-// mostForeign bounds the authorities of others that a bundle keeps.
-const mostForeign = 8
+// caller is the API server as one webhook describes it: the name by which it calls the
+// server, and the authorities that it trusts.
+type caller struct {
+	host          string
+	before, after []*x509.Certificate
+}
 
-// memory is how long an authority that is not ours stays trusted after it was
-// first seen: time enough for every replica to present the new certificate.
-const memory = time.Hour
+// configurations returns the webhook configurations whose bundles are kept.
+func (o Options) configurations() (all []client.Object) {
+	if o.MutatingConfiguration != "" {
+		m := &admissionv1.MutatingWebhookConfiguration{}
+		m.Name = o.MutatingConfiguration
+		all = append(all, m)
+	}
+	if o.ValidatingConfiguration != "" {
+		v := &admissionv1.ValidatingWebhookConfiguration{}
+		v.Name = o.ValidatingConfiguration
+		all = append(all, v)
+	}
+	return all
+}
 
-// parseBundle returns the certificates it can read; a bundle may hold a
-// placeholder, or nothing.
-func parseBundle(bundle []byte) []*x509.Certificate {
-	var certs []*x509.Certificate
-	for len(bundle) > 0 {
-		var block *pem.Block
-		if block, bundle = pem.Decode(bundle); block == nil {
-			break
+func clientConfigs(configuration client.Object) (all []*admissionv1.WebhookClientConfig) {
+	switch c := configuration.(type) {
+	case *admissionv1.MutatingWebhookConfiguration:
+		for i := range c.Webhooks {
+			all = append(all, &c.Webhooks[i].ClientConfig)
 		}
-		if c, err := x509.ParseCertificate(block.Bytes); err == nil && block.Type == cert.CertificateBlockType {
-			certs = append(certs, c)
+	case *admissionv1.ValidatingWebhookConfiguration:
+		for i := range c.Webhooks {
+			all = append(all, &c.Webhooks[i].ClientConfig)
 		}
 	}
+	return all
+}
+
+// publish adds ours to each bundle. It returns all callers, and the configurations that
+// are missing: their creation is watched.
+func (k *Keeper) publish(ctx context.Context, now time.Time, ours []*x509.Certificate) (callers []caller, missing []string, err error) {
+	for _, c := range k.options.configurations() {
+		err := k.options.Client.Get(ctx, client.ObjectKeyFromObject(c), c)
+		if apierrors.IsNotFound(err) {
+			missing = append(missing, c.GetName())
+			continue
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("read webhook configuration %q: %w", c.GetName(), err)
+		}
+		found, err := k.inject(ctx, now, c, ours)
+		if err != nil {
+			return nil, nil, fmt.Errorf("update the CA bundle of webhook configuration %q: %w", c.GetName(), err)
+		}
+		callers = append(callers, found...)
+	}
+	return callers, missing, nil
+}
+
+// inject patches the bundles of one configuration, for the version that was read. It
+// leaves alone what other clients change.
+func (k *Keeper) inject(ctx context.Context, now time.Time, c client.Object, ours []*x509.Certificate) (callers []caller, err error) {
+	was, changed := c.DeepCopyObject().(client.Object), false
+	for _, to := range clientConfigs(c) {
+		found := caller{host: hostOf(to), before: parseBundle(to.CABundle)}
+		found.after = merge(now, ours, found.before)
+		if !slices.EqualFunc(found.before, found.after, (*x509.Certificate).Equal) {
+			if to.CABundle, err = cert.EncodeCertificates(found.after...); err != nil {
+				return nil, err
+			}
+			changed = true
+		}
+		callers = append(callers, found)
+	}
+	if !changed {
+		return callers, nil
+	}
+	if err := k.options.Client.Patch(ctx, c, client.StrategicMergeFrom(was, client.MergeFromWithOptimisticLock{})); err != nil {
+		return nil, err
+	}
+	k.options.Log.Info("updated a CA bundle", "configuration", c.GetName())
+	if k.options.Events != nil {
+		k.options.Events.Eventf(c, nil, corev1.EventTypeNormal, "CABundleUpdated", "UpdateCABundle",
+			"the CA bundle did not trust the webhook server; it does now")
+	}
+	return callers, nil
+}
+
+// merge returns ours, then the authorities of a bundle that are still valid.
+func merge(now time.Time, ours, existing []*x509.Certificate) []*x509.Certificate {
+	if len(ours) == 0 {
+		return existing
+	}
+	merged := slices.Clone(ours)
+	for _, c := range existing {
+		if !slices.ContainsFunc(merged, c.Equal) && !now.After(c.NotAfter) && len(merged) < len(ours)+mostOlder {
+			merged = append(merged, c)
+		}
+	}
+	return merged
+}
+
+// parseBundle returns the certificates that can be read: a bundle may hold a placeholder.
+func parseBundle(bundle []byte) []*x509.Certificate {
+	certs, _ := cert.ParseCertsPEM(bundle)
 	return certs
 }
 
-func encodeBundle(certs []*x509.Certificate) []byte {
-	var out bytes.Buffer
-	for _, c := range certs {
-		out.Write(pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: c.Raw}))
-	}
-	return out.Bytes()
-}
-
-// trusts reports whether a TLS client with these authorities accepts what the
-// server presents, under whatever name. A client without any uses those of its
-// machine, as the API server does for an empty bundle.
+// trusts reports whether a TLS client with these authorities accepts the certificate,
+// under any name.
 func trusts(authorities []*x509.Certificate, presented *tls.Certificate, now time.Time) bool {
+	intermediates := x509.NewCertPool()
+	for _, der := range presented.Certificate[1:] {
+		if c, err := x509.ParseCertificate(der); err == nil {
+			intermediates.AddCert(c)
+		}
+	}
 	_, err := presented.Leaf.Verify(x509.VerifyOptions{
-		Roots:         poolOf(authorities),
-		Intermediates: intermediates(presented),
-		CurrentTime:   now,
-		KeyUsages:     []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		Roots: poolOf(authorities), Intermediates: intermediates, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	})
 	return err == nil
 }
 
-// poolOf returns nil, which stands for the machine's own, for no authorities.
+// poolOf returns nil without authorities: a client then uses those of its machine, as the
+// API server does for an empty bundle.
 func poolOf(authorities []*x509.Certificate) *x509.CertPool {
 	if len(authorities) == 0 {
 		return nil
@@ -69,57 +154,17 @@ func poolOf(authorities []*x509.Certificate) *x509.CertPool {
 	return pool
 }
 
-func intermediates(presented *tls.Certificate) *x509.CertPool {
-	pool := x509.NewCertPool()
-	for _, der := range presented.Certificate[1:] {
-		if c, err := x509.ParseCertificate(der); err == nil {
-			pool.AddCert(c)
-		}
+// hostOf returns the name that the API server expects in the certificate.
+func hostOf(to *admissionv1.WebhookClientConfig) string {
+	if to.Service != nil {
+		return to.Service.Name + "." + to.Service.Namespace + ".svc"
 	}
-	return pool
-}
-
-// recollection remembers since when authorities that are not ours have stood in
-// some bundle.
-type recollection map[string]time.Time
-
-// merge returns the bundle that existing becomes: ours first, then what was
-// there before and may still be in use. Expired authorities go at once, foreign
-// ones when they have been seen for as long as memory lasts.
-func (r recollection) merge(now time.Time, ours, existing []*x509.Certificate) []*x509.Certificate {
-	merged := slices.Clone(ours)
-	for _, c := range existing {
-		if slices.ContainsFunc(merged, c.Equal) || now.After(c.NotAfter) || len(merged) >= len(ours)+mostForeign {
-			continue
-		}
-		if now.Sub(r.since(c, now)) < memory {
-			merged = append(merged, c)
-		}
+	if to.URL == nil {
+		return ""
 	}
-	return merged
-}
-
-func (r recollection) since(c *x509.Certificate, now time.Time) time.Time {
-	first, seen := r[string(c.Raw)]
-	if !seen {
-		first = now
-		r[string(c.Raw)] = now
+	u, err := url.Parse(*to.URL)
+	if err != nil {
+		return ""
 	}
-	return first
-}
-
-// forget drops what no bundle holds any more, so that the recollection stays as
-// small as the bundles.
-func (r recollection) forget(bundles [][]*x509.Certificate) {
-	for raw := range r {
-		if !slices.ContainsFunc(bundles, func(b []*x509.Certificate) bool {
-			return slices.ContainsFunc(b, func(c *x509.Certificate) bool { return string(c.Raw) == raw })
-		}) {
-			delete(r, raw)
-		}
-	}
-}
-
-func sameBundle(a, b []*x509.Certificate) bool {
-	return slices.EqualFunc(a, b, (*x509.Certificate).Equal)
+	return u.Hostname()
 }

@@ -3,7 +3,6 @@ package certs
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,45 +11,41 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
 const (
-	// recheck is the longest pause between two passes. Changes are watched; this
-	// is for what no watch tells.
+	// recheck is the longest pause between two passes, for changes that no watch reports.
 	recheck = 10 * time.Minute
-
-	// glance is the pause where something is not watched.
-	glance = time.Minute
-
-	// settle is how long the bundles must have trusted a new certificate before
-	// it is presented. API servers learn of a bundle through a watch of their own.
+	// settle is how long API servers may take to learn of a bundle.
 	settle = 30 * time.Second
+	// passName is the one key of the queue: each event asks for the same pass.
+	passName = "webhook-certificates"
 )
 
 // Options of a Keeper.
 type Options struct {
-	// Source is where certificates come from.
 	Source Source
-
-	// Client reads live and writes: a cache could show a bundle that is gone.
+	// Client reads live and writes: a cache could show an old bundle.
 	Client client.Client
-
-	// Events may be nil.
 	Events events.EventRecorder
-
-	Clock clock.PassiveClock
-	Log   logr.Logger
-
-	// Names of the configurations whose bundles are kept; empty for none.
-	MutatingConfiguration   string
-	ValidatingConfiguration string
-
-	// Further is a mutating configuration that need not be there. It is not watched,
-	// but looked for every minute.
-	Further string
+	Clock  clock.PassiveClock
+	Log    logr.Logger
+	// The names of the configurations whose bundles are kept; empty for none.
+	MutatingConfiguration, ValidatingConfiguration string
 }
 
 // Keeper keeps certificate and bundles in agreement, one pass at a time.
@@ -61,16 +56,10 @@ type Keeper struct {
 	presented *tls.Certificate
 	callers   []caller
 	missing   []string
-
-	recall       recollection
-	trusted      *tls.Certificate // offered, and trusted by all bundles
-	trustedSince time.Time
 }
 
 // NewKeeper returns a keeper that presents nothing before its first pass.
-func NewKeeper(o Options) *Keeper {
-	return &Keeper{options: o, recall: recollection{}}
-}
+func NewKeeper(o Options) *Keeper { return &Keeper{options: o} }
 
 // GetCertificate gives a TLS server the certificate to present.
 func (k *Keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
@@ -82,88 +71,43 @@ func (k *Keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 	return k.presented, nil
 }
 
-// Keep makes one pass, and returns when the next is due though nothing happens.
-// Passes must not run at the same time.
-func (k *Keeper) Keep(ctx context.Context) (time.Duration, error) {
+// keep makes one pass, and returns when the next is due. Passes do not run concurrently.
+func (k *Keeper) keep(ctx context.Context) (time.Duration, error) {
 	now := k.options.Clock.Now()
-	offer, err := k.options.Source.Offer(ctx, now)
+	offered, err := k.options.Source.offer(ctx, now)
 	if err != nil {
 		return 0, err
 	}
-	callers, missing, err := k.publish(ctx, now, offer.Authorities)
+	callers, missing, err := k.publish(ctx, now, offered.authorities)
 	if err != nil {
 		return 0, err
 	}
-	k.recall.forget(bundlesOf(callers))
-	wait := k.present(now, offer.Serving, callers)
-	k.note(callers, missing)
-	if k.options.Further != "" {
-		wait = min(wait, glance)
+	next := recheck
+	if !offered.renew.IsZero() {
+		next = min(next, max(offered.renew.Sub(now), time.Second))
 	}
-	if !offer.Renew.IsZero() {
-		wait = min(wait, max(offer.Renew.Sub(now), time.Second))
-	}
-	return wait, nil
-}
-
-func bundlesOf(callers []caller) [][]*x509.Certificate {
-	bundles := make([][]*x509.Certificate, len(callers))
-	for i, c := range callers {
-		bundles[i] = c.after
-	}
-	return bundles
-}
-
-// present changes over to the offered certificate as soon as every caller has
-// trusted it for long enough, or at once if the present one is of no use.
-// It returns when to look again.
-func (k *Keeper) present(now time.Time, offered *tls.Certificate, callers []caller) time.Duration {
-	if sameLeaf(k.presented, offered) {
-		return recheck
-	}
-	if k.usable(now, callers) {
-		if left := k.untilTrusted(now, offered, callers); left > 0 {
-			return left
-		}
-	}
-	k.mu.Lock()
-	k.presented = offered
-	k.mu.Unlock()
-	k.options.Log.Info("presenting a webhook certificate", "serial", offered.Leaf.SerialNumber.Text(16), "expires", day(offered.Leaf.NotAfter))
-	return recheck
-}
-
-func (k *Keeper) usable(now time.Time, callers []caller) bool {
-	return k.presented != nil && !now.After(k.presented.Leaf.NotAfter) &&
-		!slices.ContainsFunc(callers, func(c caller) bool { return !trusts(c.after, k.presented, now) })
-}
-
-// untilTrusted counts from the first pass that found the bundles as they should
-// be, not from the one that made them so.
-func (k *Keeper) untilTrusted(now time.Time, offered *tls.Certificate, callers []caller) time.Duration {
-	if slices.ContainsFunc(callers, func(c caller) bool { return !trusts(c.before, offered, now) }) {
-		k.trusted = nil
-		return settle
-	}
-	if !sameLeaf(k.trusted, offered) {
-		k.trusted, k.trustedSince = offered, now
-	}
-	return k.trustedSince.Add(settle).Sub(now)
-}
-
-func sameLeaf(a, b *tls.Certificate) bool {
-	return a != nil && b != nil && a.Leaf.Equal(b.Leaf)
-}
-
-func (k *Keeper) note(callers []caller, missing []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.callers, k.missing = callers, missing
+	if k.presented != nil && k.presented.Leaf.Equal(offered.serving.Leaf) {
+		return next, nil
+	}
+	if k.serves(now) && slices.ContainsFunc(callers, func(c caller) bool { return !trusts(c.before, offered.serving, now) }) {
+		return settle, nil
+	}
+	k.presented = offered.serving
+	k.options.Log.Info("presenting a webhook certificate", "serial", offered.serving.Leaf.SerialNumber.Text(16), "expires", day(offered.serving.Leaf.NotAfter))
+	return next, nil
 }
 
-// Trusted connects to the webhook server at address the way the API server
-// does, once for every name and bundle in the webhook configurations. It
-// returns an error that says what the API server would stumble over.
+// serves reports whether each caller accepts the certificate that is presented.
+func (k *Keeper) serves(now time.Time) bool {
+	return k.presented != nil && !now.After(k.presented.Leaf.NotAfter) &&
+		!slices.ContainsFunc(k.callers, func(c caller) bool { return !trusts(c.after, k.presented, now) })
+}
+
+// Trusted connects to the webhook server at address as the API server does, once for each
+// webhook. It returns the error that the API server would meet.
 func (k *Keeper) Trusted(ctx context.Context, address string) error {
 	k.mu.RLock()
 	callers, missing := k.callers, k.missing
@@ -174,24 +118,83 @@ func (k *Keeper) Trusted(ctx context.Context, address string) error {
 	if len(callers) == 0 {
 		return errors.New("the webhook configurations have not been read yet")
 	}
-	for i, c := range callers {
-		if slices.ContainsFunc(callers[:i], func(earlier caller) bool {
-			return earlier.host == c.host && sameBundle(earlier.after, c.after)
-		}) {
-			continue
-		}
-		if err := c.call(ctx, address); err != nil {
+	for _, c := range callers {
+		d := tls.Dialer{Config: &tls.Config{ServerName: c.host, RootCAs: poolOf(c.after), MinVersion: tls.VersionTLS12}}
+		conn, err := d.DialContext(ctx, "tcp", address)
+		if err != nil {
 			return fmt.Errorf("the API server, calling %q, would not accept the webhook server: %w", c.host, err)
+		}
+		if err := conn.Close(); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func (c caller) call(ctx context.Context, address string) error {
-	d := tls.Dialer{Config: &tls.Config{ServerName: c.host, RootCAs: poolOf(c.after), MinVersion: tls.VersionTLS12}}
-	conn, err := d.DialContext(ctx, "tcp", address)
-	if err != nil {
+// Begin makes the first pass, so that the server has a certificate when it starts.
+func (k *Keeper) Begin(ctx context.Context) error {
+	return retry.OnError(retry.DefaultBackoff, lostRace, func() error {
+		_, err := k.keep(ctx)
+		return err
+	})
+}
+
+// Watched returns the objects whose changes call for a pass, each by its name: the
+// operator may read no other Secret.
+func (k *Keeper) Watched() map[client.Object]cache.ByObject {
+	watched := map[client.Object]cache.ByObject{}
+	for _, c := range k.options.configurations() {
+		selected := cache.ByObject{Field: named(c.GetName())}
+		if _, is := c.(*admissionv1.MutatingWebhookConfiguration); is {
+			watched[&admissionv1.MutatingWebhookConfiguration{}] = selected
+		} else {
+			watched[&admissionv1.ValidatingWebhookConfiguration{}] = selected
+		}
+	}
+	if s, ok := k.options.Source.(*SharedSecret); ok {
+		watched[&corev1.Secret{}] = cache.ByObject{Namespaces: map[string]cache.Config{s.Key.Namespace: {FieldSelector: named(s.Key.Name)}}}
+	}
+	return watched
+}
+
+func named(name string) fields.Selector { return fields.OneTermEqualSelector("metadata.name", name) }
+
+// Setup makes the manager run a pass after each change, on every replica. The manager's
+// cache must hold what Watched returns.
+func (k *Keeper) Setup(mgr ctrl.Manager) error {
+	k.options.Events = mgr.GetEventRecorder("lockstep")
+	wake := make(chan event.GenericEvent, 1)
+	wake <- event.GenericEvent{} // the first pass may precede the watches
+	toPass := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+		return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: passName}}}
+	})
+	b := ctrl.NewControllerManagedBy(mgr).Named(passName).
+		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: 1}).
+		WatchesRawSource(source.Channel(wake, toPass))
+	for object := range k.Watched() {
+		b = b.Watches(object, toPass)
+	}
+	if err := b.Complete(k); err != nil {
 		return err
 	}
-	return conn.Close()
+	files, ok := k.options.Source.(*Files)
+	if !ok {
+		return nil
+	}
+	files.RegisterCallback(func(tls.Certificate) {
+		select {
+		case wake <- event.GenericEvent{}:
+		default: // a pass is asked for already
+		}
+	})
+	return mgr.Add(files)
+}
+
+// Reconcile makes one pass.
+func (k *Keeper) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	next, err := k.keep(ctx)
+	if lostRace(err) {
+		return reconcile.Result{RequeueAfter: retry.DefaultBackoff.Duration}, nil
+	}
+	return reconcile.Result{RequeueAfter: next}, err
 }
