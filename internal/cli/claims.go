@@ -42,7 +42,7 @@ func noSuchClaim(ctx context.Context, asker *inquiry.Inquirer, namespace, name s
 	for _, claim := range all {
 		names = append(names, claim.Name)
 	}
-	return fmt.Errorf("no persistentvolumeclaim %q in namespace %q%s", name, namespace, adviceOn(claimsResource, name, names, asker.Elsewhere(ctx, name)))
+	return fmt.Errorf("no persistentvolumeclaim %q in namespace %q%s", name, namespace, advice(claimsResource, names, asker.Elsewhere(ctx, name)))
 }
 
 // explainClaim says what to do about what an API server answered.

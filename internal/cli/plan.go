@@ -7,10 +7,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"k8s.io/apimachinery/pkg/types"
 
-	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/cli/manifest"
 	"lockstep.dev/lockstep/internal/cli/report"
 	"lockstep.dev/lockstep/internal/cli/survey"
@@ -27,9 +25,9 @@ func (o *options) planCommand() *cobra.Command {
 preconditions, and everything it waits for, for the set and each of its groups. The plan
 comes from the operator's own decision. Nothing is written.
 
-With -f, show what would happen on the spot if the file were applied, as kubectl apply does it:
-what a set has that the file does not name stays, unless the apply before named it. The sets
-in the file are defaulted and judged as the API server would, and need not exist.`,
+With -f, show what would happen if kubectl apply -f applied the file now. The API server fills in
+defaults and validates the sets by a dry run, which stores nothing; it needs the permission to
+create or patch them. The sets need not exist.`,
 		Example: `  kubectl lockstep plan llama
   kubectl lockstep plan llama -o json
   kubectl lockstep plan -f llama.yaml
@@ -68,7 +66,7 @@ func (o *options) planFile(ctx context.Context, file string, out *output, watch 
 	if err != nil {
 		return err
 	}
-	sets, skipped, err := manifest.Read(ctx, file, o.In, namespace)
+	sets, skipped, err := manifest.Read(file, o.In, namespace)
 	if err != nil {
 		return err
 	}
@@ -79,12 +77,20 @@ func (o *options) planFile(ctx context.Context, file string, out *output, watch 
 	if err != nil {
 		return err
 	}
+	config, err := o.config()
+	if err != nil {
+		return err
+	}
+	server, err := manifest.NewDryRunner(config, survey.Scheme())
+	if err != nil {
+		return explain(err, config.Host, namespace)
+	}
 	return o.show(ctx, all, out, watch, func(ctx context.Context, now time.Time) (string, string, error) {
 		var plans []*report.SetPlan
 		for _, set := range sets {
-			plan, err := planOf(ctx, sessions[set.Set.Namespace], set, now)
+			plan, err := planOf(ctx, server, sessions[set.Namespace()], set, now)
 			if err != nil {
-				return "", "", err
+				return "", "", fmt.Errorf("%s: %w", file, err)
 			}
 			plan.File = file
 			plans = append(plans, plan)
@@ -101,7 +107,7 @@ func (o *options) openAll(ctx context.Context, sets []manifest.Set) (map[string]
 	sessions := map[string]*survey.Session{}
 	var all []*survey.Session
 	for _, set := range sets {
-		namespace := set.Set.Namespace
+		namespace := set.Namespace()
 		if sessions[namespace] != nil {
 			continue
 		}
@@ -115,18 +121,11 @@ func (o *options) openAll(ctx context.Context, sets []manifest.Set) (map[string]
 	return sessions, all, nil
 }
 
-// planOf is the plan for one set of a file, over the living one if there is one.
-func planOf(ctx context.Context, session *survey.Session, file manifest.Set, now time.Time) (*report.SetPlan, error) {
-	live := &lwsv1.LeaderWorkerSet{}
-	err := session.Reader.Get(ctx, client.ObjectKeyFromObject(file.Set), live)
-	if apierrors.IsNotFound(err) {
-		live = nil
-	} else if err != nil {
-		return nil, err
-	}
-	set, warnings, err := file.Admitted(ctx, live, now)
+// planOf returns the plan for one set as the API server would store it.
+func planOf(ctx context.Context, server *manifest.DryRunner, session *survey.Session, file manifest.Set, now time.Time) (*report.SetPlan, error) {
+	set, warnings, err := server.Apply(ctx, file)
 	if err != nil {
-		return nil, err
+		return nil, explainWrite(err, "", types.NamespacedName{Namespace: file.Namespace()})
 	}
 	found, err := session.As(ctx, set, now)
 	if err != nil {

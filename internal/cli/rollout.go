@@ -43,15 +43,11 @@ nothing else, in one write to the version that they were decided on.`,
 	return cmd
 }
 
-// unknownVerb says that there is no such command below one, and which one may have
-// been meant.
+// unknownVerb returns the error that there is no such command below one.
 func unknownVerb(cmd *cobra.Command, verb string) error {
-	var verbs []string
-	for _, sub := range cmd.Commands() {
-		verbs = append(verbs, sub.Name())
-	}
 	meant := "; see"
-	if close := near(verb, verbs); len(close) > 0 {
+	cmd.SuggestionsMinimumDistance = 2
+	if close := cmd.SuggestionsFor(verb); len(close) > 0 {
 		meant = "; did you mean " + close[0] + "? see"
 	}
 	return fmt.Errorf("unknown command %q%s: %s --help", verb, meant, cmd.CommandPath())

@@ -162,9 +162,9 @@ func TestPluginSaysWhatIsWrong(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"status", "lama"}, "did you mean llama?"},
-		{[]string{"rollout", "status", "lama"}, "did you mean llama?"},
-		{[]string{"rollout", "restart", "lama"}, "did you mean llama?"},
+		{[]string{"status", "lama"}, "there are: llama"},
+		{[]string{"rollout", "status", "lama"}, "there are: llama"},
+		{[]string{"rollout", "restart", "lama"}, "there are: llama"},
 		{[]string{"rollout", "pause", "-l", "no=such"}, "has the labels no=such"},
 		{[]string{"plan", "llama", "--as", "nobody"}, `User "nobody" cannot list resource`},
 		{[]string{"status", "llama", "--server", "https://127.0.0.1:1"}, "https://127.0.0.1:1 does not answer"},
@@ -193,7 +193,7 @@ func (s *scene) givesUp(want string, args ...string) {
 	s.Errorf("rollout %v: printed %q, want it to say %q", args, errOut, want)
 }
 
-// Whoever only asks, only reads.
+// status, plan and history store nothing.
 func TestPluginOnlyReads(t *testing.T) {
 	s := newScene(t)
 	set := s.newSet("read", 1, 2, "one")
@@ -208,6 +208,10 @@ func TestPluginOnlyReads(t *testing.T) {
 	for _, r := range requests {
 		switch r.Verb {
 		case "get", "list", "watch":
+		case "patch": // plan -f asks for a dry run
+			if !strings.Contains(r.RequestURI, "dryRun=All") {
+				t.Errorf("%s %s", r.Verb, r.RequestURI)
+			}
 		default:
 			t.Errorf("%s %s", r.Verb, r.RequestURI)
 		}

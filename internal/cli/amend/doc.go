@@ -1,9 +1,5 @@
-// Package amend changes one set in one write, on behalf of a user: back to an
-// earlier template, a restart, a pause.
+// Package amend changes one set in one write on behalf of a user: rollback, restart, pause, resume.
 //
-// What to write is decided purely, from one look at the set and its revisions. The
-// write names the incarnation and version that was looked at. If somebody was
-// faster, it looks again, and goes on only if what it was decided on still holds.
-// It knows nothing of flags and of how a result is shown, and it can write nothing
-// but sets.
+// A change is decided from the set and its revisions, and written to the resourceVersion that was
+// read. It can write nothing but sets, and knows nothing of flags and output.
 package amend

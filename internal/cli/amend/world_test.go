@@ -103,13 +103,13 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 			if err != nil {
 				return err
 			}
-			var operations []map[string]any
-			if err := json.Unmarshal(raw, &operations); err != nil {
+			var written map[string]any
+			if err := json.Unmarshal(raw, &written); err != nil {
 				return err
 			}
 			all := client.PatchOptions{}
 			all.ApplyOptions(options)
-			w.patches, w.owners = append(w.patches, operations...), append(w.owners, all.FieldManager)
+			w.patches, w.owners = append(w.patches, written), append(w.owners, all.FieldManager)
 			return c.Patch(ctx, object, patch, options...)
 		},
 	})

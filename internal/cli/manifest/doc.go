@@ -1,7 +1,5 @@
-// Package manifest reads LeaderWorkerSets from files as the API server would:
-// strictly, with the defaults of the schema and of the webhook filled in, and
-// judged by the schema's rules and by admission.
+// Package manifest reads LeaderWorkerSets from files, and asks the API server what it would store.
 //
-// It knows what is wrong with a file and where. It refuses to know a cluster:
-// what a set would replace is handed in.
+// It knows YAML documents, lists, and what kubectl apply sends. It refuses to judge a set: defaults,
+// validation and warnings are the API server's, by a dry run.
 package manifest

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 
+	"github.com/aymanbagabas/go-udiff"
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/yaml"
 
@@ -16,8 +17,8 @@ const Live int64 = 0
 // Comparison says which two to compare: numbers of revisions, or Live.
 type Comparison struct{ From, To int64 }
 
-// UsualComparison is what a user who names no revision wants to see: what waits to
-// be rolled out if anything does, else what was rolled out last.
+// UsualComparison is the comparison of a user who names no revision: the change that is not rolled
+// out yet, or else the last rollout.
 func UsualComparison(set *lwsv1.LeaderWorkerSet, revisions []*appsv1.ControllerRevision) (Comparison, error) {
 	if len(revisions) == 0 {
 		return Comparison{}, fmt.Errorf("leaderworkerset %q has no revision yet", set.Name)
@@ -29,7 +30,7 @@ func UsualComparison(set *lwsv1.LeaderWorkerSet, revisions []*appsv1.ControllerR
 	return Comparison{From: revisions[len(revisions)-2].Revision, To: latest.Revision}, nil
 }
 
-// Compare writes what differs as diff -u does, or nothing.
+// Compare returns the difference in the format of diff -u; it is empty if there is none.
 func Compare(set *lwsv1.LeaderWorkerSet, revisions []*appsv1.ControllerRevision, c Comparison) (string, error) {
 	from, err := said(set, revisions, c.From)
 	if err != nil {
@@ -39,11 +40,10 @@ func Compare(set *lwsv1.LeaderWorkerSet, revisions []*appsv1.ControllerRevision,
 	if err != nil {
 		return "", err
 	}
-	return unified(nameOf(set, c.From), nameOf(set, c.To), from, to), nil
+	return udiff.Unified(nameOf(set, c.From), nameOf(set, c.To), from, to), nil
 }
 
-// Same says of two that nothing differs: who reads no difference would else wonder
-// whether there was one to read.
+// Same says that there is no difference.
 func Same(set *lwsv1.LeaderWorkerSet, c Comparison) string {
 	return fmt.Sprintf("no difference between %s and %s", nameOf(set, c.From), nameOf(set, c.To))
 }
@@ -55,7 +55,7 @@ func nameOf(set *lwsv1.LeaderWorkerSet, number int64) string {
 	return fmt.Sprintf("%s revision %d", set.Name, number)
 }
 
-// said is what a revision or the spec says, as YAML.
+// said returns the content of a revision or of the spec as YAML.
 func said(set *lwsv1.LeaderWorkerSet, revisions []*appsv1.ControllerRevision, number int64) (string, error) {
 	tree, err := contentOf(set)
 	if number != Live {
