@@ -31,13 +31,9 @@ func (r *setReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 		return unseen(req, err)
 	}
 	defer r.pace.looked(req.NamespacedName, world)
-	refused := func(refusal lws.Refusal) lws.Plan {
-		world.Refusal = refusal
-		return lws.DecideSet(world)
-	}
 	plan := lws.DecideSet(world)
 	r.memory.Dismissed(plan.Dismissed)
-	return r.carryOut(ctx, errand{set: world.Set, waiting: world.Set.UID, retell: refused}, plan, now)
+	return r.carryOut(ctx, errand{set: world.Set, waiting: world.Set.UID}, plan, now)
 }
 
 // groupReconciler keeps groups what they should be, keyed by the leader's name.

@@ -37,7 +37,7 @@ func TestALongRefusalIsToldInAStatusThatCanBeWritten(t *testing.T) {
 		lwstest.Add(c.FakeStore, lwstest.Set("w", 1, 1))
 		world := c.set("w")
 		world.Refusal = lws.Refusal{Sentence: lead + strings.Repeat("€", 100<<10/3), At: c.Now}
-		checkMessage(t, lws.DecideSet(world), lws.CodeRefused, "the API server refuses what the spec asks for: "+lead+"€€€")
+		checkMessage(t, lws.DecideSet(world), lws.CodeRefused, "the API server refuses: "+lead+"€€€")
 	}
 }
 

@@ -85,7 +85,7 @@ func TestWatchesTellsWhoIsWaitedFor(t *testing.T) {
 func TestARefusalAfterASuccessIsTheFirst(t *testing.T) {
 	m, set := NewMemory(awake), &lwsv1.LeaderWorkerSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "w", UID: "1"}}
 	at := func(seconds int) lws.Refusal {
-		return lws.Refusal{Sentence: "no", At: after(seconds), Since: after(seconds), Said: after(seconds)}
+		return lws.Refusal{Sentence: "no", At: after(seconds), Since: after(seconds)}
 	}
 	m.Refused(set, at(0))
 	if going := m.Refused(set, at(20)); !going.Since.Equal(after(0)) {

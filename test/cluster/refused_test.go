@@ -33,8 +33,8 @@ func TestWhatIsRefusedIsToldByTheSet(t *testing.T) {
 	set := s.newSet("w", 3, 2, imageA)
 	s.create(set)
 	s.eventually("the set tells who refuses what", func() error {
-		return s.tells(set, "group 1 needs: create statefulset w-1: ", "ValidatingAdmissionPolicy '"+policy.Name+"'",
-			"what the set needs: create service w: ", "exceeded quota: no-services", "raise the quota")
+		return s.tells(set, "create statefulset w-1: ", "ValidatingAdmissionPolicy '"+policy.Name+"'",
+			"create service w: ", "exceeded quota: no-services")
 	})
 	for _, index := range []int{0, 2} {
 		s.awaitGroupReady(set, index)
