@@ -14,8 +14,8 @@ func TestTheTimeToWaitCoversTheFirstLook(t *testing.T) {
 	end := make(chan struct{})
 	mute := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-end }))
 	t.Cleanup(func() { close(end); mute.Close() })
-	_, err := run(t, "rollout", "status", "a", "--server", mute.URL, "--timeout", "50ms")
-	want := "timed out after 50ms, still waiting for the API server to tell of the sets"
+	_, err := run(t, "rollout", "status", "a", "--server", mute.URL, "--timeout", "500ms")
+	want := "timed out after 500ms, still waiting for the API server to tell of the sets"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -35,12 +36,11 @@ func ghosts[T metav1.Object](k identity.Kind, objects []T) []Ghost {
 		}
 		all = append(all, ghost)
 	}
-	slices.SortStableFunc(all, func(a, b Ghost) int { return byName(a.Name, b.Name) })
+	slices.SortStableFunc(all, func(a, b Ghost) int { return cmp.Or(len(a.Name)-len(b.Name), cmp.Compare(a.Name, b.Name)) }) // a-9 before a-10
 	return all
 }
 
-// ofSet tells whether a revision is one of a set, and not one of the
-// StatefulSets under it, which bear the same label.
+// ofSet reports whether a revision is one of a set. Revisions of its StatefulSets have the same label.
 func ofSet(revision *appsv1.ControllerRevision) bool {
 	owner := metav1.GetControllerOfNoCopy(revision)
 	return owner == nil || owner.Kind == string(identity.KindLeaderWorkerSet)
@@ -48,18 +48,4 @@ func ofSet(revision *appsv1.ControllerRevision) bool {
 
 func only[T any](all []T, fits func(T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(all), func(one T) bool { return !fits(one) })
-}
-
-// byName orders names that end in numbers by those.
-func byName(a, b string) int {
-	if len(a) != len(b) {
-		return len(a) - len(b)
-	}
-	if a < b {
-		return -1
-	}
-	if a > b {
-		return 1
-	}
-	return 0
 }

@@ -4,15 +4,10 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
-	"unicode/utf8"
 )
 
-const (
-	// nodesAtMost bounds how many nodes a row names.
-	nodesAtMost = 3
-	// nodeNameAtMost is how many characters of a node's name are shown.
-	nodeNameAtMost = 20
-)
+// nodesAtMost bounds how many nodes a row names.
+const nodesAtMost = 3
 
 // nodes names the first few nodes and counts the rest.
 func nodes(names []string) string {
@@ -27,14 +22,10 @@ func nodes(names []string) string {
 	return text
 }
 
-// shortNode leaves out a node's domain, and the head of a name that is still too
-// long: names of one pool differ at the end.
+// shortNode returns the name of a node without its domain.
 func shortNode(name string) string {
 	if _, err := netip.ParseAddr(name); err != nil {
 		name, _, _ = strings.Cut(name, ".")
-	}
-	if length := utf8.RuneCountInString(name); length > nodeNameAtMost {
-		name = "…" + string([]rune(name)[length-nodeNameAtMost+1:])
 	}
 	return name
 }

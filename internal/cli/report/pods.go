@@ -12,7 +12,7 @@ import (
 	"lockstep.dev/lockstep/internal/lws"
 )
 
-// sizeOf is the number of pods that the group has when it is complete.
+// sizeOf returns the number of pods of the complete group.
 func sizeOf(g survey.Group) int32 {
 	if g.Leader == nil {
 		return lws.Size(g.Set)
@@ -20,8 +20,7 @@ func sizeOf(g survey.Group) int32 {
 	return lws.SizeOf(g.Leader, g.Set)
 }
 
-// members returns the pods of the group, its leader first, by rising index. What
-// is left of a group without a leader is nobody's.
+// members returns the pods of the group by rising index. A group without a leader has none.
 func members(g survey.Group) []*corev1.Pod {
 	if g.Leader == nil {
 		return nil
@@ -41,7 +40,7 @@ func workerIndex(pod *corev1.Pod) int {
 	return ordinal
 }
 
-// fillPods fills in what a group's pods add up to.
+// fillPods sets the fields that are sums over the group's pods.
 func fillPods(status *GroupStatus, g survey.Group) {
 	nodes := map[string]bool{}
 	for _, pod := range members(g) {
@@ -68,8 +67,7 @@ func restarts(pod *corev1.Pod) int32 {
 	return sum
 }
 
-// complaint is what the kubelet says about the first container that cannot
-// start, or nothing.
+// complaint returns the kubelet's reason why the first container does not run, if there is one.
 func complaint(pod *corev1.Pod) string {
 	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		if waiting := c.State.Waiting; waiting != nil && waiting.Reason != "" && waiting.Reason != "PodInitializing" && waiting.Reason != "ContainerCreating" {
@@ -83,17 +81,4 @@ func complaint(pod *corev1.Pod) string {
 		return string(pod.Status.Phase)
 	}
 	return ""
-}
-
-// unschedulable tells whether a pod has no node yet, and what the scheduler says.
-func unschedulable(pod *corev1.Pod) (says string, waits bool) {
-	if pod.Spec.NodeName != "" {
-		return "", false
-	}
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return c.Message, true
-		}
-	}
-	return "", true
 }

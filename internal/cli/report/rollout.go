@@ -14,20 +14,19 @@ import (
 	"lockstep.dev/lockstep/internal/lws"
 )
 
-// Rollout is how far a rollout has come: what "rollout status" tells.
+// Rollout is the state that "rollout status" prints.
 type Rollout struct {
 	// Done is set when every group that is to be updated is, and is ready, and no
 	// surge group is left.
 	Done bool
-	// Number is that of the revision that groups are to be at, or 0 while there is
-	// none or the operator has yet to see the spec: one that is gone back to gets a
-	// new number.
+	// Number is that of the target revision, or 0 until the operator has seen the spec: a rollback
+	// gives a revision a new number.
 	Number int64
 	// Message is a sentence in one line: what is waited for, or that it is done.
 	Message string
 }
 
-// RolloutOf tells how far a rollout has come.
+// RolloutOf returns how far a rollout has come.
 func RolloutOf(s survey.Survey) Rollout {
 	r := Rollout{Number: numberOf(s)}
 	if r.Message = inLine(waitingFor(s)); r.Message == "" {
@@ -50,12 +49,17 @@ func numberOf(s survey.Survey) int64 {
 	return number
 }
 
-// waitingFor says what a rollout waits for first, or is empty when it is done: what is
-// refused to a group below the partition holds up no rollout.
+// waitingFor says what a rollout waits for first, or is empty when it is done. A refusal below the
+// partition does not delay a rollout.
 func waitingFor(s survey.Survey) string {
-	lacks, refused := lacking(s), refusal(s.Set.Set)
-	if lacks != "" && refused != "" {
-		return "waiting: " + refused
+	lacks := lacking(s)
+	if lacks == "" {
+		return ""
+	}
+	for _, c := range s.Set.Set.Status.Conditions {
+		if c.Type == string(lwsv1.LeaderWorkerSetProgressing) && c.Status == metav1.ConditionTrue && c.Reason == lws.CodeRefused {
+			return "waiting: " + c.Message
+		}
 	}
 	return lacks
 }
@@ -82,8 +86,8 @@ func lacking(s survey.Survey) string {
 	return ""
 }
 
-// firstRefusal is what the API server said of the first pod or StatefulSet that it did
-// not let be made, if it did: such a rollout does not get on by itself.
+// firstRefusal returns the first refusal of the API server to create a pod or StatefulSet. The rollout
+// does not continue by itself then.
 func firstRefusal(s survey.Survey) string {
 	all, _ := groups(s)
 	for _, g := range all {
@@ -96,15 +100,7 @@ func firstRefusal(s survey.Survey) string {
 	return ""
 }
 
-func refusal(set *lwsv1.LeaderWorkerSet) string {
-	for _, c := range set.Status.Conditions {
-		if c.Type == string(lwsv1.LeaderWorkerSetProgressing) && c.Status == metav1.ConditionTrue && c.Reason == lws.CodeRefused {
-			return c.Message
-		}
-	}
-	return ""
-}
-
+// waitOf returns the first wait of the set's plan with one of the reasons.
 func waitOf(s survey.Survey, codes ...string) string {
 	for _, w := range s.Plan.Waits {
 		if slices.Contains(codes, w.Code) {
@@ -144,26 +140,19 @@ func unreadyGroups(s survey.Survey) string {
 		ready[s.Groups[i].Index] = s.Groups[i].Ready(s.Set.Set)
 	}
 	var names []string
-	lacking := 0
-	for index := int(lws.Replicas(s.Set.Set) - s.Standing.Target); index < int(lws.Replicas(s.Set.Set)); index++ {
-		if ready[index] {
-			continue
-		}
-		if lacking++; len(names) < namedAtMost {
+	replicas := int(lws.Replicas(s.Set.Set))
+	for index := replicas - int(s.Standing.Target); index < replicas; index++ {
+		if !ready[index] {
 			names = append(names, strconv.Itoa(index))
 		}
 	}
-	return strings.TrimSuffix(plural("group", lacking)+" "+few(names, lacking), " ")
-}
-
-func plural(noun string, n int) string {
-	if n == 1 {
-		return noun
+	if len(names) == 1 {
+		return "group " + names[0]
 	}
-	return noun + "s"
+	return strings.TrimSuffix("groups "+few(names, len(names)), " ")
 }
 
-// done says that a rollout is over, in words that scripts look for.
+// done says that a rollout is over. Scripts look for this text.
 func done(s survey.Survey, number int64) string {
 	set := s.Set.Set
 	if s.Standing.Target < lws.Replicas(set) {
@@ -173,7 +162,7 @@ func done(s survey.Survey, number int64) string {
 	return fmt.Sprintf("leaderworkerset %q successfully rolled out: %s at revision %d", set.Name, counted(int(lws.Replicas(set)), "group"), number)
 }
 
-// at tells how many groups run a revision.
+// at returns how many groups run a revision.
 func at(s survey.Survey, revision *appsv1.ControllerRevision) int {
 	groups := 0
 	for i := range s.Groups {

@@ -11,10 +11,10 @@ import (
 	"lockstep.dev/lockstep/internal/lws"
 )
 
-// missingAtMost bounds how many groups of which nothing exists are listed.
+// missingAtMost bounds how many groups without any object are listed.
 const missingAtMost = 10_000
 
-// Status puts a survey into a status.
+// Status returns the status of a survey.
 func Status(s survey.Survey) *SetStatus {
 	set := s.Set.Set
 	status := &SetStatus{
@@ -34,7 +34,7 @@ func Status(s survey.Survey) *SetStatus {
 	return status
 }
 
-// groups returns the groups that are wanted and those of which anything is left.
+// groups returns the groups that are wanted, and those that still have an object.
 func groups(s survey.Survey) (all []GroupStatus, omitted int) {
 	all = []GroupStatus{}
 	wanted, next, listed := int(lws.Replicas(s.Set.Set)), 0, 0
@@ -80,45 +80,13 @@ func groupStatus(s survey.Survey, g survey.Group) GroupStatus {
 	return status
 }
 
-// due counts the writes that are decided and not made.
+// due counts the writes that the operator has yet to make.
 func due(s survey.Survey) int {
 	count := len(s.Plan.Actions)
 	for _, g := range s.Groups {
 		count += len(g.Plan.Actions)
 	}
 	return count
-}
-
-// setWaits are the waits of the set as a whole.
-func setWaits(s survey.Survey) []Wait {
-	return since(s, waits(s.Plan.Waits))
-}
-
-// since adds to a wait when its condition began to hold.
-func since(s survey.Survey, all []Wait) []Wait {
-	for i := range all {
-		for _, c := range s.Set.Set.Status.Conditions {
-			if c.Status == metav1.ConditionTrue && c.Reason == all[i].Reason {
-				at := c.LastTransitionTime
-				all[i].Since = &at
-			}
-		}
-	}
-	return all
-}
-
-// waits puts a plan's waits into the form that is shown. Two with the same words
-// are one.
-func waits(all []lws.Wait) []Wait {
-	var shown []Wait
-	for _, w := range all {
-		wait := Wait{Reason: w.Code, Message: w.Sentence, Until: timeOf(w.Until)}
-		same := func(other Wait) bool { return other.Reason == wait.Reason && other.Message == wait.Message }
-		if !slices.ContainsFunc(shown, same) {
-			shown = append(shown, wait)
-		}
-	}
-	return shown
 }
 
 func timeOf(at time.Time) *metav1.Time {
@@ -128,5 +96,3 @@ func timeOf(at time.Time) *metav1.Time {
 	t := metav1.NewTime(at)
 	return &t
 }
-
-func reasonOf(code, message string) Wait { return Wait{Reason: code, Message: message} }

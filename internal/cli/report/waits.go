@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -15,8 +14,7 @@ import (
 	"lockstep.dev/lockstep/internal/lws"
 )
 
-// Codes of waits that no plan has, because what is waited for is another
-// controller's work. They are stable.
+// Codes of waits for other controllers, which no plan has. They are stable.
 const (
 	CodeMissingPods  = "WaitingForPods"
 	CodeNotScheduled = "WaitingForScheduling"
@@ -28,187 +26,182 @@ const (
 // namedAtMost bounds how many objects a message names one by one.
 const namedAtMost = 4
 
-// groupWaits says what stands between a group and being ready: first what the
-// operator waits for, then what it has left to others.
+func waitf(code, format string, args ...any) Wait {
+	return Wait{Reason: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// setWaits are the waits of the plan of the set.
+func setWaits(s survey.Survey) []Wait { return since(s, waits(s.Plan.Waits)) }
+
+// groupWaits are the waits of the group's plan, then what other controllers have yet to do.
 func groupWaits(s survey.Survey, g survey.Group, status GroupStatus) []Wait {
+	planned := since(s, waits(g.Plan.Waits))
 	switch {
+	case !status.Wanted && !status.Exists && len(status.Ghosts) == 0:
+		return nil
 	case !status.Wanted && !status.Exists:
-		return leaving(status)
+		return []Wait{waitf(CodeLeaving, "the group is no longer wanted and on its way out")}
 	case !status.Exists:
-		return append(since(s, waits(g.Plan.Waits)), leaderless(s, g)...)
+		return append(planned, leaderWaits(s, g.LeaderName)...)
+	case status.Ready:
+		return planned
 	}
-	all := since(s, waits(g.Plan.Waits))
-	if status.Ready {
-		return all
-	}
-	return append(all, unready(s.Refusals, g)...)
+	return append(planned, podWaits(s.Refusals, g)...)
 }
 
-// leaving is what a group above the wanted number waits for.
-func leaving(status GroupStatus) []Wait {
-	if len(status.Ghosts) == 0 {
-		return nil
+// waits converts the waits of a plan, without duplicates.
+func waits(all []lws.Wait) []Wait {
+	var shown []Wait
+	for _, w := range all {
+		wait := Wait{Reason: w.Code, Message: w.Sentence, Until: timeOf(w.Until)}
+		same := func(other Wait) bool { return other.Reason == wait.Reason && other.Message == wait.Message }
+		if !slices.ContainsFunc(shown, same) {
+			shown = append(shown, wait)
+		}
 	}
-	return []Wait{reasonOf(CodeLeaving, "the group is no longer wanted and on its way out")}
+	return shown
 }
 
-// leaderless says why a wanted group has no leader.
-func leaderless(s survey.Survey, g survey.Group) []Wait {
-	set := s.Set
-	named := func(pod *corev1.Pod) bool { return pod.Name == g.LeaderName }
-	if squatters := only(set.Leaders.Squatters, named); len(squatters) > 0 {
-		return []Wait{reasonOf(lws.CodeNameConflict, fmt.Sprintf("pod %s %s", g.LeaderName, holder(squatters[0])))}
+// since adds to each wait when the condition of its reason became true.
+func since(s survey.Survey, all []Wait) []Wait {
+	for i := range all {
+		for _, c := range s.Set.Set.Status.Conditions {
+			if c.Status == metav1.ConditionTrue && c.Reason == all[i].Reason {
+				at := c.LastTransitionTime
+				all[i].Since = &at
+			}
+		}
 	}
-	if ghosts := only(set.Leaders.Ghosts, named); len(ghosts) > 0 {
-		return since(s, []Wait{late(leaderGhost(set, ghosts[0]), ghosts[0], set.Now)})
-	}
-	if len(only(set.Leaders.Orphans, named)) > 0 {
-		return []Wait{reasonOf(lws.CodeOrphan, fmt.Sprintf("leader %s has no controller yet: the leader statefulset adopts it", g.LeaderName))}
-	}
-	if set.Set.DeletionTimestamp != nil {
-		return []Wait{reasonOf(CodeLeaving, "the set is being deleted")}
-	}
-	return append(since(s, []Wait{withoutLeader(s, g)}), leaderRefused(s, g.LeaderName)...)
+	return all
 }
 
-// leaderRefused says why a leader could not be made, as far as anybody told.
-func leaderRefused(s survey.Survey, name string) []Wait {
-	sts := s.Set.StatefulSet.Member()
-	if sts == nil {
-		return nil
+// leaderWaits says why a wanted group has no leader.
+func leaderWaits(s survey.Survey, leader string) []Wait {
+	named := func(pod *corev1.Pod) bool { return pod.Name == leader }
+	foreign, previous := only(s.Set.Leaders.Squatters, named), only(s.Set.Leaders.Ghosts, named)
+	sts := s.Set.StatefulSet
+	switch {
+	case len(foreign) > 0:
+		return []Wait{waitf(lws.CodeNameConflict, "pod %s %s", leader, controllerOf(foreign[0]))}
+	case len(previous) > 0:
+		return since(s, []Wait{previousLeader(s.Set, previous[0])})
+	case len(only(s.Set.Leaders.Orphans, named)) > 0:
+		return []Wait{waitf(lws.CodeOrphan, "leader %s has no controller yet: the leader statefulset adopts it", leader)}
+	case s.Set.Set.DeletionTimestamp != nil:
+		return []Wait{waitf(CodeLeaving, "the set is being deleted")}
+	case sts.Member() != nil:
+		return append([]Wait{waitf(CodeMissingPods, "leader %s is not created yet", leader)}, refused(s.Refusals.OfPod(sts.Member(), leader))...)
+	case sts.Orphan() != nil:
+		return []Wait{waitf(CodeMissingPods, "leader %s is not created yet", leader)}
+	case len(sts.Squatters) > 0:
+		return []Wait{waitf(lws.CodeNameConflict, "statefulset %s %s: the set cannot start", sts.Squatters[0].Name, controllerOf(sts.Squatters[0]))}
+	case waitOf(s, lws.CodePreviousIncarnation) != "":
+		return since(s, []Wait{waitf(lws.CodePreviousIncarnation, "the set waits for its previous incarnation")})
 	}
-	return refused(s.Refusals.OfPod(sts, name))
+	return []Wait{waitf(CodeMissingPods, "leader statefulset %s is not made yet", s.Set.Set.Name)}
 }
 
-// refused is what the API server said of something that could not be made, if it did.
-func refused(said string) []Wait {
-	if said == "" {
-		return nil
+// lateAfter is how long after its grace period a pod counts as late.
+const lateAfter = time.Minute
+
+// previousLeader says which leader is still there, and what releases it if it is late.
+func previousLeader(set lws.SetSnapshot, pod *corev1.Pod) Wait {
+	w := waitf(lws.CodePreviousIncarnation, "leader %s of the previous incarnation is still there", pod.Name)
+	if own := set.StatefulSet.Member(); own != nil && metav1.IsControlledBy(pod, own) {
+		w = waitf(CodeLeaving, "leader %s is on its way out and is made again", pod.Name)
 	}
-	return []Wait{reasonOf(lws.CodeRefused, said)}
-}
-
-func leaderGhost(set lws.SetSnapshot, ghost *corev1.Pod) Wait {
-	owner, own := metav1.GetControllerOfNoCopy(ghost), set.StatefulSet.Member()
-	if owner != nil && own != nil && owner.UID == own.UID {
-		return reasonOf(CodeLeaving, fmt.Sprintf("leader %s is on its way out and is made again", ghost.Name))
-	}
-	return reasonOf(lws.CodePreviousIncarnation, fmt.Sprintf("leader %s of the previous incarnation is still there", ghost.Name))
-}
-
-// lateBy is how long after the end of its grace period a pod is called late.
-const lateBy = time.Minute
-
-// late adds what would release a leader that should have ended: nobody else tells of a
-// leader that its own StatefulSet replaces.
-func late(w Wait, ghost *corev1.Pod, now time.Time) Wait {
-	if ends := ghost.DeletionTimestamp; ends != nil && now.After(ends.Add(lateBy)) {
-		w.Message += "; " + lws.Remedy(ghost)
+	if ends := pod.DeletionTimestamp; ends != nil && set.Now.After(ends.Add(lateAfter)) {
+		w.Message += "; " + lws.Remedy(pod)
 	}
 	return w
 }
 
-// withoutLeader says why there is nothing at all under a leader's name.
-func withoutLeader(s survey.Survey, g survey.Group) Wait {
-	claim := s.Set.StatefulSet
-	if claim.Member() != nil || claim.Orphan() != nil {
-		return reasonOf(CodeMissingPods, fmt.Sprintf("leader %s is not created yet", g.LeaderName))
-	}
-	for _, sts := range claim.Squatters {
-		return reasonOf(lws.CodeNameConflict, fmt.Sprintf("statefulset %s %s: the set cannot start", sts.Name, holder(sts)))
-	}
-	for _, w := range s.Plan.Waits {
-		if w.Code == lws.CodePreviousIncarnation {
-			return reasonOf(w.Code, "the set waits for its previous incarnation")
-		}
-	}
-	return reasonOf(CodeMissingPods, fmt.Sprintf("leader statefulset %s is not made yet", s.Set.Set.Name))
-}
-
-func holder(object metav1.Object) string {
+func controllerOf(object metav1.Object) string {
 	if owner := metav1.GetControllerOfNoCopy(object); owner != nil {
 		return fmt.Sprintf("belongs to %s %s", strings.ToLower(owner.Kind), owner.Name)
 	}
 	return "has no controller"
 }
 
-// unready says what a group with a leader lacks.
-func unready(refusals survey.Refusals, g survey.Group) []Wait {
-	pods := members(g)
-	all := missing(refusals, g, pods)
-	all = append(all, unscheduled(pods)...)
-	if w, ok := notReady(pods); ok {
-		all = append(all, w)
+// refused is the API server's refusal to create an object, if there is one.
+func refused(message string) []Wait {
+	if message == "" {
+		return nil
 	}
+	return []Wait{{Reason: lws.CodeRefused, Message: message}}
+}
+
+// podWaits says what a group with a leader lacks.
+func podWaits(refusals survey.Refusals, g survey.Group) []Wait {
+	pods := members(g)
+	all := append(missingWorkers(refusals, g, pods), unscheduled(pods)...)
+	all = append(all, notReady(pods)...)
 	if workers := g.Workers.Member(); len(all) == 0 && workers != nil {
-		all = append(all, reasonOf(CodeNotReported, fmt.Sprintf("statefulset %s has not reported its workers available yet", workers.Name)))
+		all = append(all, waitf(CodeNotReported, "statefulset %s has not reported its workers available yet", workers.Name))
 	}
 	return all
 }
 
-// missing names workers that do not exist, and says why as far as anybody told. A group
-// whose workers the operator holds back waits for what it holds them back for.
-func missing(refusals survey.Refusals, g survey.Group, pods []*corev1.Pod) []Wait {
-	size := sizeOf(g)
-	if int(size) == len(pods) {
+// missingWorkers names workers that do not exist. A wait of the plan explains workers that the
+// operator holds back.
+func missingWorkers(refusals survey.Refusals, g survey.Group, pods []*corev1.Pod) []Wait {
+	size := int(sizeOf(g))
+	if size == len(pods) {
 		return nil
 	}
-	workers := g.Workers.Member()
-	if workers == nil {
-		if len(g.Plan.Waits) > 0 {
-			return nil
-		}
-		w := reasonOf(CodeMissingPods, fmt.Sprintf("worker statefulset %s is not made yet", g.LeaderName))
+	sts := g.Workers.Member()
+	switch {
+	case sts == nil && len(g.Plan.Waits) > 0:
+		return nil
+	case sts == nil:
+		w := waitf(CodeMissingPods, "worker statefulset %s is not made yet", g.LeaderName)
 		return append([]Wait{w}, refused(refusals.OfWorkers(g.Leader))...)
 	}
 	var names []string
-	for worker := 1; int32(worker) < size && len(names) <= namedAtMost; worker++ {
-		there := slices.ContainsFunc(pods[1:], func(pod *corev1.Pod) bool { return workerIndex(pod) == worker })
-		if !there {
-			names = append(names, fmt.Sprintf("%s-%d", g.LeaderName, worker))
+	var refusal string
+	for worker := 1; worker < size && len(names) <= namedAtMost; worker++ {
+		if slices.ContainsFunc(pods[1:], func(pod *corev1.Pod) bool { return workerIndex(pod) == worker }) {
+			continue
+		}
+		name := fmt.Sprintf("%s-%d", g.LeaderName, worker)
+		names = append(names, name)
+		if refusal == "" {
+			refusal = refusals.OfPod(sts, name)
 		}
 	}
-	lacking := int(size) - len(pods)
-	w := reasonOf(CodeMissingPods, fmt.Sprintf("%d of %d workers not created yet: %s", lacking, size-1, few(names, lacking)))
-	return append([]Wait{w}, firstRefused(refusals, workers, names)...)
+	lacking := size - len(pods)
+	w := waitf(CodeMissingPods, "%d of %d workers not created yet: %s", lacking, size-1, few(names, lacking))
+	return append([]Wait{w}, refused(refusal)...)
 }
 
-// firstRefused says why the first of some pods could not be made of which anybody told.
-func firstRefused(refusals survey.Refusals, sts *appsv1.StatefulSet, names []string) []Wait {
-	for _, name := range names {
-		if said := refusals.OfPod(sts, name); said != "" {
-			return refused(said)
-		}
-	}
-	return nil
-}
-
-// unscheduled groups pods without a node by what the scheduler says.
+// unscheduled groups pods without a node by the scheduler's message.
 func unscheduled(pods []*corev1.Pod) []Wait {
 	var order []string
 	names := map[string][]string{}
 	for _, pod := range pods {
-		says, waits := unschedulable(pod)
-		if !waits {
+		if pod.Spec.NodeName != "" {
 			continue
 		}
-		if names[says] == nil {
-			order = append(order, says)
+		message := ""
+		for _, c := range pod.Status.Conditions {
+			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Message != "" {
+				message = ": " + c.Message
+			}
 		}
-		names[says] = append(names[says], pod.Name)
+		if names[message] == nil {
+			order = append(order, message)
+		}
+		names[message] = append(names[message], pod.Name)
 	}
 	var all []Wait
-	for _, says := range order {
-		message := fmt.Sprintf("%s not scheduled: %s", counted(len(names[says]), "pod"), few(names[says], len(names[says])))
-		if says != "" {
-			message += ": " + says
-		}
-		all = append(all, reasonOf(CodeNotScheduled, message))
+	for _, message := range order {
+		pods := names[message]
+		all = append(all, waitf(CodeNotScheduled, "%s not scheduled: %s%s", counted(len(pods), "pod"), few(pods, len(pods)), message))
 	}
 	return all
 }
 
-func notReady(pods []*corev1.Pod) (Wait, bool) {
+func notReady(pods []*corev1.Pod) []Wait {
 	var names []string
 	for _, pod := range pods {
 		if lws.PodReady(pod) || pod.Spec.NodeName == "" {
@@ -221,9 +214,9 @@ func notReady(pods []*corev1.Pod) (Wait, bool) {
 		names = append(names, name)
 	}
 	if len(names) == 0 {
-		return Wait{}, false
+		return nil
 	}
-	return reasonOf(CodeNotReady, fmt.Sprintf("%s not ready: %s", counted(len(names), "pod"), few(names, len(names)))), true
+	return []Wait{waitf(CodeNotReady, "%s not ready: %s", counted(len(names), "pod"), few(names, len(names)))}
 }
 
 func counted(n int, noun string) string {
