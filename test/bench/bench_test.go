@@ -171,12 +171,12 @@ func TestAMedianIsTakenOfEachFigure(t *testing.T) {
 
 func TestTheTablePutsFiguresSideBySide(t *testing.T) {
 	r := newReport(settings{})
-	r.add(figures{{"scale-500x2.up.seconds", 1}, {"scale-500x2.up.ratio", 2}, {"scale-500x2.down.seconds", 3}, {"scale-500x2.rss-mib", 4}, {"kill-one.seconds", 5}})
-	rows, others := r.table("scale-500x2")
+	r.add(figures{{"create-500x2.up.seconds", 1}, {"create-500x2.up.ratio", 2}, {"create-500x2.down.seconds", 3}, {"create-500x2.rss-mib", 4}, {"kill-one.seconds", 5}})
+	rows, others := r.table("create-500x2")
 	if len(rows) != 2 || rows[0].cells[".ratio"] != 2 || rows[1].cells[".seconds"] != 3 {
 		t.Errorf("got %+v", rows)
 	}
-	if len(others) != 1 || others[0].name != "scale-500x2.rss-mib" {
+	if len(others) != 1 || others[0].name != "create-500x2.rss-mib" {
 		t.Errorf("got %+v", others)
 	}
 }

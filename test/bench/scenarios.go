@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
 // scenario is one thing that users do, measured.
@@ -28,9 +26,6 @@ var scenarios = []scenario{
 	{"roll-100x8", "give 100 groups of 8 another template, maxUnavailable 10", roll, false},
 	{"kill-one", "delete one worker of a group of 8, again and again; the group is recreated", killOne, false},
 	{"kill-40", "delete one worker in each of 40 groups at once", killForty, false},
-	{"scale-500x2", "scale 0 → 500 → 0 groups of 2", scale, false},
-	{"delete-100x8", "delete 100 groups of 8", deleteScenario, false},
-	{"recreate-100x8", "delete 100 groups of 8 and create them again at once", recreate, false},
 	{"idle-100x8", "an hour in which nothing changes, compressed: resyncs and meaningless changes", idle, false},
 	{"admit-claims", "create and delete claims where our admission holds, and where it does not", admit, true},
 	{"release-1000", "let go of 1,000 deleted claims among 10,000 pods, beside the controller that is built in", release, true},
@@ -108,10 +103,6 @@ func (s *stage) comes(ctx context.Context) (cost, error) {
 	return s.spend(ctx, "all groups are there", func() error { return s.create(ctx, s) }, s.complete)
 }
 
-func (s *stage) goes(ctx context.Context) (cost, error) {
-	return s.spend(ctx, "all pods are gone", func() error { return s.remove(ctx, s) }, s.empty)
-}
-
 // strikeEmpty clears the stage and returns when its pods are gone: what follows is
 // to have the machine to itself.
 func (s *stage) strikeEmpty(ctx context.Context) {
@@ -140,96 +131,6 @@ func (b *bed) standing(ctx context.Context, l load) (*stage, error) {
 		return nil, err
 	}
 	return s, nil
-}
-
-func deleteScenario(ctx context.Context, b *bed) (figures, error) {
-	var costs []cost
-	for _, l := range []load{floor(100, 8), own(100, 8)} {
-		s, err := b.standing(ctx, l)
-		if err != nil {
-			return nil, err
-		}
-		c, err := s.goes(ctx)
-		s.strike()
-		if err != nil {
-			return nil, err
-		}
-		costs = append(costs, c)
-	}
-	var f figures
-	costs[1].tell(&f, "delete-100x8", costs[0])
-	return f, nil
-}
-
-// recreate is measured against the floor's leaving and coming, one after the other.
-func recreate(ctx context.Context, b *bed) (figures, error) {
-	bare, err := b.standing(ctx, floor(100, 8))
-	if err != nil {
-		return nil, err
-	}
-	gone, err := bare.goes(ctx)
-	if err != nil {
-		return nil, err
-	}
-	again, err := bare.comes(ctx)
-	if err != nil {
-		return nil, err
-	}
-	bare.strikeEmpty(ctx)
-	s, err := b.standing(ctx, own(100, 8))
-	if err != nil {
-		return nil, err
-	}
-	defer s.strikeEmpty(ctx)
-	old := holding(s.census, func() *lwsv1.LeaderWorkerSet { return s.sets["a"] }).UID
-	c, err := s.spend(ctx, "the next life is there", func() error {
-		return errors.Join(s.remove(ctx, s), s.create(ctx, s))
-	}, func() bool { return s.complete() && s.sets["a"].UID != old })
-	if err != nil {
-		return nil, err
-	}
-	var f figures
-	c.tell(&f, "recreate-100x8", cost{time: gone.time + again.time})
-	return f, nil
-}
-
-// scale goes from nothing to 500 groups and back, beside a floor that comes and goes.
-func scale(ctx context.Context, b *bed) (figures, error) {
-	bare, err := b.standing(ctx, floor(500, 2))
-	if err != nil {
-		return nil, err
-	}
-	bareDown, err := bare.goes(ctx)
-	if err != nil {
-		return nil, err
-	}
-	bareUp, err := bare.comes(ctx)
-	if err != nil {
-		return nil, err
-	}
-	bare.strikeEmpty(ctx)
-	s, err := b.newStage(ctx, own(500, 2, func(set *lwsv1.LeaderWorkerSet) { set.Spec.Replicas = new(int32) }))
-	if err != nil {
-		return nil, err
-	}
-	defer s.strikeEmpty(ctx)
-	none := func() bool { return available(s.sets["a"], 0) && s.empty() }
-	if _, err := s.spend(ctx, "an empty set is there", func() error { return s.create(ctx, s) }, none); err != nil {
-		return nil, err
-	}
-	up, err := s.spend(ctx, "500 groups are there", func() error { return s.patch(ctx, `{"spec":{"replicas":500}}`) }, s.complete)
-	if err != nil {
-		return nil, err
-	}
-	down, err := s.spend(ctx, "no group is there", func() error { return s.patch(ctx, `{"spec":{"replicas":0}}`) }, none)
-	if err != nil {
-		return nil, err
-	}
-	var f figures
-	up.tell(&f, "scale-500x2.up", bareUp)
-	down.tell(&f, "scale-500x2.down", bareDown)
-	f.add("scale-500x2.rss-mib", usageOf(b.operator.PID()).rss)
-	return f, nil
 }
 
 // pause lets time pass.

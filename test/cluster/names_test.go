@@ -15,7 +15,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
-// nameConflict is the condition that says that somebody else bears a name.
+// nameConflict is the condition that says that a foreign object bears a name.
 const nameConflict = "NameConflict"
 
 // Group 1 of set "a" has a StatefulSet of the very name that the leaders of a set
@@ -55,75 +55,47 @@ func TestTwoSetsThatWantOneName(t *testing.T) {
 	})
 }
 
-func TestForeignLeaderStatefulSetIsNeverTouched(t *testing.T) {
-	aside(t)
-	s := newScene(t)
-	squatter := s.squat(foreignStatefulSet("a"))
-	set := s.newSet("a", 2, 2, imageA)
-	s.create(set)
-	s.awaitConflict(set, "a")
-	s.heals(set, squatter)
-}
-
-// One group goes without; the others do not care.
-func TestForeignWorkerStatefulSetIsNeverTouched(t *testing.T) {
-	aside(t)
-	s := newScene(t)
-	squatter := s.squat(foreignStatefulSet("a-1"))
-	set := s.newSet("a", 3, 2, imageA)
-	s.create(set)
-	s.awaitConflict(set, "a-1")
-	s.awaitGroupReady(set, 0)
-	s.awaitGroupReady(set, 2)
-	s.eventually("two groups count as ready", func() error {
-		now, _ := find[*lwsv1.LeaderWorkerSet](s.recorder, "a")
-		return lacking("status.readyReplicas", 2, now.Status.ReadyReplicas)
-	})
-	s.heals(set, squatter)
-}
-
-func TestForeignSharedServiceIsNeverTouched(t *testing.T) {
-	aside(t)
-	s := newScene(t)
-	squatter := s.squat(foreignService("a"))
-	set := s.newSet("a", 2, 2, imageA)
-	s.create(set)
-	s.awaitConflict(set, "a")
-	s.awaitGroupReady(set, 0)
-	s.awaitGroupReady(set, 1)
-	s.heals(set, squatter)
-	s.awaitService(set, "a")
-}
-
-func TestForeignGroupServiceIsNeverTouched(t *testing.T) {
-	aside(t)
-	s := newScene(t)
-	squatter := s.squat(foreignService("a-1"))
-	set := s.newSet("a", 2, 2, imageA, uniquePerReplica)
-	s.create(set)
-	s.awaitConflict(set, "a-1")
-	s.awaitGroupReady(set, 0)
-	s.heals(set, squatter)
-	s.awaitService(set, "a-1")
-}
-
-// A pod under a leader's name stops the StatefulSet controller at its ordinal.
-func TestForeignLeaderPodCostsItsOwnGroupOnly(t *testing.T) {
-	aside(t)
-	s := newScene(t)
-	squatter := s.squat(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a-1"}, Spec: template(imageB).Spec})
-	set := s.newSet("a", 4, 2, imageA)
-	s.create(set)
-	s.awaitConflict(set, "a-1")
-	for _, index := range []int{0, 2, 3} {
-		s.awaitGroupReady(set, index)
+// A foreign object under a name that the set needs is never written. Groups that do
+// not need the name become ready.
+func TestForeignObjectsAreNeverTouched(t *testing.T) {
+	for name, c := range map[string]struct {
+		foreign  client.Object
+		replicas int32
+		ready    []int
+		edits    []edit
+		service  string // that the set makes once its name is free
+	}{
+		"leader StatefulSet": {foreign: foreignStatefulSet("a"), replicas: 2},
+		"worker StatefulSet": {foreign: foreignStatefulSet("a-1"), replicas: 3, ready: []int{0, 2}},
+		"shared Service":     {foreign: foreignService("a"), replicas: 2, ready: []int{0, 1}, service: "a"},
+		"Service of a group": {foreign: foreignService("a-1"), replicas: 2, ready: []int{0}, edits: []edit{uniquePerReplica}, service: "a-1"},
+		// It stops the StatefulSet controller at its ordinal.
+		"leader pod": {
+			foreign:  &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a-1"}, Spec: template(imageB).Spec},
+			replicas: 4, ready: []int{0, 2, 3},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			aside(t)
+			s := newScene(t)
+			foreign := s.squat(c.foreign)
+			set := s.newSet("a", c.replicas, 2, imageA, c.edits...)
+			s.create(set)
+			s.awaitConflict(set, foreign.GetName())
+			for _, index := range c.ready {
+				s.awaitGroupReady(set, index)
+			}
+			s.heals(set, foreign)
+			if c.service != "" {
+				s.awaitService(set, c.service)
+			}
+		})
 	}
-	s.heals(set, squatter)
 }
 
 // foreignStatefulSet has nothing to do with any set, and no pods.
 func foreignStatefulSet(name string) *appsv1.StatefulSet {
-	labels := map[string]string{"app": "somebody-else"}
+	labels := map[string]string{"app": "another"}
 	pods := template(imageB)
 	pods.Labels = labels
 	return &appsv1.StatefulSet{
@@ -136,16 +108,16 @@ func foreignStatefulSet(name string) *appsv1.StatefulSet {
 func foreignService(name string) *corev1.Service {
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, Selector: map[string]string{"app": "somebody-else"}},
+		Spec:       corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, Selector: map[string]string{"app": "another"}},
 	}
 }
 
-// squat creates an object and waits until those who own its kind are done with it.
+// squat creates a foreign object and waits until the controller of its kind is done with it.
 func (s *scene) squat(o client.Object) client.Object {
 	s.Helper()
 	o.SetNamespace(s.namespace)
 	s.create(o)
-	s.eventually("the squatter is at rest", func() error {
+	s.eventually("the foreign object is at rest", func() error {
 		switch now := s.now(o).(type) {
 		case nil:
 			return errors.New("not seen yet")
@@ -171,22 +143,22 @@ func (s *scene) now(o client.Object) client.Object {
 	return nil
 }
 
-// heals checks that a squatter was left alone, takes it away, and waits for the
+// heals checks that a foreign object was never written, deletes it, and waits for the
 // set to take the name.
-func (s *scene) heals(set *lwsv1.LeaderWorkerSet, squatter client.Object) {
+func (s *scene) heals(set *lwsv1.LeaderWorkerSet, foreign client.Object) {
 	s.Helper()
-	now := s.now(squatter)
-	if now == nil || now.GetResourceVersion() != squatter.GetResourceVersion() {
+	now := s.now(foreign)
+	if now == nil || now.GetResourceVersion() != foreign.GetResourceVersion() {
 		s.dump()
-		s.Fatalf("the squatter was touched: was %v, is %v", squatter, now)
+		s.Fatalf("the foreign object was written: was %v, is %v", foreign, now)
 	}
 	for _, w := range s.lockstepWrote(s.audited) {
-		refused := w.Verb == "create" && w.Code == http.StatusConflict // how a squatter is first met
-		if w.Name == squatter.GetName() && w.Resource == resourceOf(squatter) && !refused {
-			s.Fatalf("lockstep tried to write the squatter: %s", w)
+		refused := w.Verb == "create" && w.Code == http.StatusConflict // the first write finds the name taken
+		if w.Name == foreign.GetName() && w.Resource == resourceOf(foreign) && !refused {
+			s.Fatalf("lockstep tried to write the foreign object: %s", w)
 		}
 	}
-	s.remove(squatter.DeepCopyObject().(client.Object))
+	s.remove(foreign.DeepCopyObject().(client.Object))
 	s.awaitSettled(set)
 	s.awaitNoConflict(set)
 }
@@ -248,7 +220,7 @@ func (s *scene) versions() []record {
 }
 
 // unharmed checks that objects are what they were. Their own controllers may write
-// statuses; nobody may change what they are, or take them away.
+// statuses; no write may change their spec, or delete them.
 func (s *scene) unharmed(before []record) {
 	s.Helper()
 	for _, rec := range before {
