@@ -73,14 +73,13 @@ func refused(t *testing.T, says []string, args ...string) {
 
 // cluster is one directory.
 type cluster struct {
-	t    *testing.T
-	dir  string
-	port int
+	t   *testing.T
+	dir string
 }
 
 // newCluster ends its cluster with the test, whatever happens.
 func newCluster(t *testing.T) *cluster {
-	c := &cluster{t: t, dir: filepath.Join(t.TempDir(), "cluster"), port: freeBlock(t)}
+	c := &cluster{t: t, dir: filepath.Join(t.TempDir(), "cluster")}
 	t.Cleanup(func() {
 		if out, err := exec.Command(binary(t), "down", "--dir", c.dir).CombinedOutput(); err != nil {
 			t.Errorf("down: %v\n%s", err, out)
@@ -89,20 +88,17 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
-// freeBlock finds six free ports in a row, outside the range of outgoing
-// connections.
-func freeBlock(t *testing.T) int {
-	t.Helper()
-	for base := 18000; base < 20000; base += 6 {
-		if blockFree(base) {
-			return base
-		}
+// port returns the API server's port, or 0 before there is one.
+func (c *cluster) port() int {
+	var state struct{ Ports struct{ KubeAPIServer int } }
+	if data, err := os.ReadFile(filepath.Join(c.dir, "cluster.json")); err != nil || json.Unmarshal(data, &state) != nil {
+		return 0
 	}
-	t.Fatal("no six free ports in a row from 18000 to 20000")
-	return 0
+	return state.Ports.KubeAPIServer
 }
 
-func blockFree(base int) bool {
+// portsFree reports whether the six ports from base have no listener.
+func portsFree(base int) bool {
 	for port := base; port < base+6; port++ {
 		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 		if err != nil {
@@ -115,7 +111,7 @@ func blockFree(base int) bool {
 
 func (c *cluster) up(t *testing.T, flags ...string) string {
 	t.Helper()
-	args := append([]string{"up", "--dir", c.dir, "--port", strconv.Itoa(c.port)}, flags...)
+	args := append([]string{"up", "--dir", c.dir}, flags...)
 	return must(t, binary(t), args...)
 }
 

@@ -56,7 +56,7 @@ simulated by kwok. One binary holds it all; "lockstep-local kubectl" is in it to
 	}
 	root.SetOut(out)
 	root.SetErr(err)
-	root.AddCommand(a.upCommand(), a.downCommand(), a.statusCommand(), a.logsCommand(), a.killCommand(), a.restartCommand(), a.assetsCommand())
+	root.AddCommand(a.upCommand(), a.downCommand(), a.statusCommand(), a.killCommand(), a.restartCommand(), a.assetsCommand())
 	for _, name := range binary.Names() {
 		root.AddCommand(programCommand(name))
 	}

@@ -13,7 +13,6 @@ import (
 
 func (a *app) upCommand() *cobra.Command {
 	settings := newSettingsFlags()
-	var port int
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "up --dir DIR",
@@ -24,19 +23,18 @@ output; progress goes to standard error. The cluster runs on until down. What an
 earlier cluster left in DIR is removed; other files in it are not touched.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.up(cmd, settings, port, timeout)
+			return a.up(cmd, settings, timeout)
 		},
 	}
 	a.addDir(cmd)
 	settings.addRestartable(cmd.Flags())
 	cmd.Flags().IntVar(&settings.Nodes, flagNodes, settings.Nodes, "number of simulated nodes")
 	cmd.Flags().StringVar(&settings.Stages, flagStages, settings.Stages, "pod stages of kwok: guarded deletes a pod by UID, as a kubelet does; stock is what kwok ships, and deletes by name")
-	cmd.Flags().IntVar(&port, "port", 0, "first of six consecutive ports: API server, etcd clients, etcd peers, controller manager, scheduler, kwok (default: free ones)")
 	cmd.Flags().DurationVar(&timeout, "timeout", 3*time.Minute, "how long everything may take to become ready")
 	return cmd
 }
 
-func (a *app) up(cmd *cobra.Command, flags *settingsFlags, port int, timeout time.Duration) error {
+func (a *app) up(cmd *cobra.Command, flags *settingsFlags, timeout time.Duration) error {
 	cluster, err := a.cluster()
 	if err != nil {
 		return err
@@ -53,7 +51,7 @@ func (a *app) up(cmd *cobra.Command, flags *settingsFlags, port int, timeout tim
 		return err
 	}
 	defer cancel()
-	if err := cluster.Up(ctx, settings, port); err != nil {
+	if err := cluster.Up(ctx, settings); err != nil {
 		return err
 	}
 	fmt.Fprintln(a.out, cluster.Kubeconfig())
@@ -142,9 +140,6 @@ effect in the components that read it when they are restarted.`,
 func (a *app) restart(cmd *cobra.Command, component plane.Component, flags *settingsFlags, timeout time.Duration) error {
 	cluster, err := a.cluster()
 	if err != nil {
-		return err
-	}
-	if err := checkTakers(cmd, component); err != nil {
 		return err
 	}
 	ctx, cancel, err := limited(cmd.Context(), timeout)

@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"lockstep.dev/lockstep/local/internal/plane"
@@ -78,29 +77,4 @@ func parseGates(pairs []string) (map[string]bool, error) {
 		gates[name] = value
 	}
 	return gates, nil
-}
-
-// takers tells which components a setting means anything to.
-var takers = map[string][]plane.Component{
-	flagAudit:            {plane.APIServer},
-	flagDisableAdmission: {plane.APIServer},
-	flagControllerQPS:    {plane.ControllerManager, plane.Scheduler},
-	flagControllers:      {plane.ControllerManager},
-	flagFeatureGates:     {plane.APIServer, plane.ControllerManager, plane.Scheduler},
-}
-
-// checkTakers refuses a setting that the component restarted would not notice.
-func checkTakers(cmd *cobra.Command, component plane.Component) (err error) {
-	cmd.Flags().Visit(func(flag *pflag.Flag) {
-		components, isSetting := takers[flag.Name]
-		for _, taker := range components {
-			if taker == component {
-				return
-			}
-		}
-		if isSetting && err == nil {
-			err = fmt.Errorf("--%s means nothing to %s: it is a setting of %s", flag.Name, component, components[0])
-		}
-	})
-	return err
 }

@@ -38,7 +38,7 @@ func TestArgumentsOfAStockCluster(t *testing.T) {
 		for _, argument := range Arguments(component, DefaultSettings(), portsFrom(21000), Layout{Dir: "/c"}) {
 			for _, absent := range []string{"--feature-gates", "--audit", "--disable-admission"} {
 				if strings.HasPrefix(argument, absent) {
-					t.Errorf("%s has %q though nobody asked for it", component, argument)
+					t.Errorf("%s has %q by default", component, argument)
 				}
 			}
 			if strings.Contains(argument, "0.0.0.0") {

@@ -24,19 +24,8 @@ const (
 // Components is all of them, in the order in which they need each other.
 var Components = []Component{Etcd, APIServer, ControllerManager, Scheduler, Kwok}
 
-var shortForms = map[string]Component{
-	"apiserver":          APIServer,
-	"api-server":         APIServer,
-	"kcm":                ControllerManager,
-	"controller-manager": ControllerManager,
-	"scheduler":          Scheduler,
-}
-
-// ParseComponent reads a component's name, long or short.
+// ParseComponent reads a component's name.
 func ParseComponent(name string) (Component, error) {
-	if long, ok := shortForms[name]; ok {
-		return long, nil
-	}
 	for _, component := range Components {
 		if string(component) == name {
 			return component, nil

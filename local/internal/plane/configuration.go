@@ -80,7 +80,7 @@ func writeConfiguration(l Layout, s Settings) error {
 }
 
 // schedulerConfiguration never lets the scheduler be slower than the controller
-// manager: who raises that limit wants to see pods run sooner.
+// manager: a raised limit is meant to run pods sooner.
 func schedulerConfiguration(l Layout, s Settings) string {
 	qps := max(stockSchedulerQPS, s.ControllerQPS)
 	return fmt.Sprintf(schedulerTemplate, l.kubeconfigOf(Scheduler), qps, 2*qps)

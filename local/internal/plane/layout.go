@@ -58,7 +58,7 @@ func (l Layout) ours() []string {
 }
 
 // clear removes what an earlier cluster left. Without our mark in the
-// directory, files with our names are somebody else's and stay.
+// directory, files with these names belong to the user and stay.
 func (l Layout) clear(marked bool) error {
 	for _, path := range l.ours() {
 		if _, err := os.Lstat(path); err == nil && !marked {

@@ -42,7 +42,7 @@ func leasesHeld(ctx context.Context, client kubernetes.Interface) error {
 	}
 	for _, name := range nodes {
 		if !held[name] {
-			return fmt.Errorf("nobody holds the lease of node %q", name)
+			return fmt.Errorf("the lease of node %q has no holder", name)
 		}
 	}
 	return nil

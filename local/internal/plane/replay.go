@@ -57,7 +57,7 @@ func replay(ctx context.Context, client kubernetes.Interface) error {
 	return nil // what is still there waits for something else
 }
 
-// owedStep tells whether a pod's next step is its node's, at once.
+// owedStep reports whether kwok owes a pod its next step now.
 func owedStep(pod *corev1.Pod) bool {
 	if pod.Spec.NodeName == "" {
 		return false

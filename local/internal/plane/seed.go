@@ -59,7 +59,7 @@ func storageClasses() []*storagev1.StorageClass {
 // seedGuard makes up for a difference between kwok and a kubelet. A kubelet
 // deletes a pod by its UID; kwok by its name, and may so hit the next pod of
 // that name. Admission sees the exact object that would be deleted, and lets
-// kwok end only pods that somebody else has deleted.
+// kwok delete only pods that are terminating.
 func seedGuard(ctx context.Context, client kubernetes.Interface) error {
 	const name = "local.lockstep.dev-kwok-ends-only-deleted-pods"
 	policy := &admissionv1.ValidatingAdmissionPolicy{

@@ -68,7 +68,6 @@ func TestParseComponent(t *testing.T) {
 	for name, want := range map[string]Component{
 		"etcd": Etcd, "kube-apiserver": APIServer, "kube-controller-manager": ControllerManager,
 		"kube-scheduler": Scheduler, "kwok": Kwok,
-		"apiserver": APIServer, "kcm": ControllerManager, "controller-manager": ControllerManager, "scheduler": Scheduler,
 	} {
 		if got, err := ParseComponent(name); err != nil || got != want {
 			t.Errorf("%s: %q, %v; want %q", name, got, err, want)

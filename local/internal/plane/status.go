@@ -49,7 +49,7 @@ type Status struct {
 	Nodes *NodeStatus `json:"nodes,omitempty"`
 }
 
-// Ready tells whether every component is.
+// Ready reports whether every component is ready.
 func (s Status) Ready() bool {
 	return !slices.ContainsFunc(s.Components, func(c ComponentStatus) bool { return c.State != Ready })
 }

@@ -32,10 +32,7 @@ const cleanupTime = 30 * time.Second
 // Up brings a fresh cluster up and returns when everything in it is ready.
 // What an earlier cluster left in the directory is removed. On any error,
 // nothing is left running.
-func (c *Cluster) Up(ctx context.Context, settings Settings, port int) error {
-	if err := checkBase(port); err != nil {
-		return err // before there is a directory
-	}
+func (c *Cluster) Up(ctx context.Context, settings Settings) error {
 	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
 		return err
 	}
@@ -44,7 +41,7 @@ func (c *Cluster) Up(ctx context.Context, settings Settings, port int) error {
 		return err
 	}
 	defer release()
-	state, err := c.prepare(settings, port)
+	state, err := c.prepare(settings)
 	if err != nil {
 		return err
 	}
@@ -62,7 +59,7 @@ func (c *Cluster) Up(ctx context.Context, settings Settings, port int) error {
 
 // prepare refuses a directory in use and writes everything that the components
 // read.
-func (c *Cluster) prepare(settings Settings, port int) (State, error) {
+func (c *Cluster) prepare(settings Settings) (State, error) {
 	old, marked, err := loadState(c.Layout)
 	if err != nil {
 		return State{}, err
@@ -71,7 +68,7 @@ func (c *Cluster) prepare(settings Settings, port int) (State, error) {
 		return State{}, fmt.Errorf("directory %q is in use: a cluster runs in it (%s): give another --dir, or end it with: lockstep-local down --dir %s",
 			c.Dir, list(alive), c.Dir)
 	}
-	ports, err := PlanPorts(port, PortFree)
+	ports, err := planPorts(portFree)
 	if err != nil {
 		return State{}, err
 	}

@@ -53,7 +53,7 @@ func TestUpReportsTheComponentThatDies(t *testing.T) {
 	c := clusterOf(t, `echo > $$.pid
 case "$1" in --name=local) echo "disk on fire"; exit 3;; esac
 exec sleep 600`)
-	err := c.Up(context.Background(), DefaultSettings(), 0)
+	err := c.Up(context.Background(), DefaultSettings())
 	if err == nil {
 		t.Fatal("no error")
 	}
@@ -77,7 +77,7 @@ func TestUpInterruptedLeavesNothing(t *testing.T) {
 			}
 		}
 	}()
-	if err := c.Up(ctx, DefaultSettings(), 0); !errors.Is(err, stop) {
+	if err := c.Up(ctx, DefaultSettings()); !errors.Is(err, stop) {
 		t.Errorf("error %v, want %v", err, stop)
 	}
 	checkNothingLeft(t, c)
@@ -86,7 +86,7 @@ func TestUpInterruptedLeavesNothing(t *testing.T) {
 func TestUpOfMissingExecutable(t *testing.T) {
 	c := clusterOf(t, "")
 	c.Executable = "/does/not/exist"
-	if err := c.Up(context.Background(), DefaultSettings(), 0); err == nil || !strings.Contains(err.Error(), "etcd could not be started") {
+	if err := c.Up(context.Background(), DefaultSettings()); err == nil || !strings.Contains(err.Error(), "etcd could not be started") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -104,7 +104,7 @@ func TestUpRefusesDirectoryInUse(t *testing.T) {
 	if err := state.save(c.Layout); err != nil {
 		t.Fatal(err)
 	}
-	err = c.Up(context.Background(), DefaultSettings(), 0)
+	err = c.Up(context.Background(), DefaultSettings())
 	if err == nil || !strings.Contains(err.Error(), "kube-scheduler") || !strings.Contains(err.Error(), "lockstep-local down --dir "+c.Dir) {
 		t.Errorf("error %v, want one that names what runs and how to end it", err)
 	}

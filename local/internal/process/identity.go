@@ -33,7 +33,7 @@ func Identify(pid int) (Identity, error) {
 	return Identity{PID: pid, Start: start}, nil
 }
 
-// Alive tells whether exactly this process still runs.
+// Alive reports whether exactly this process still runs.
 func (i Identity) Alive() bool {
 	if i.PID <= 0 || i.Start == "" {
 		return false

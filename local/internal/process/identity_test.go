@@ -119,7 +119,7 @@ func TestZombieIsNotAlive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Nobody waits for it yet, so it stays a zombie: awaitEnd would not return
+	// Its parent does not wait for it yet, so it stays a zombie: awaitEnd would not return
 	// if that counted as alive.
 	if err := id.Kill(context.Background()); err != nil {
 		t.Error(err)

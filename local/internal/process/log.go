@@ -1,13 +1,11 @@
 package process
 
 import (
-	"context"
 	"errors"
 	"io"
 	"io/fs"
 	"os"
 	"strings"
-	"time"
 )
 
 // tailWindow bounds how much of a log is read to find its last lines.
@@ -42,46 +40,4 @@ func lastLines(text string, n int) []string {
 	}
 	lines := strings.Split(text, "\n")
 	return lines[max(0, len(lines)-n):]
-}
-
-// Copy writes a log to w. With follow it then waits for more, until ctx ends;
-// a log that shrinks (a cluster begun anew) is read again from its beginning.
-func Copy(ctx context.Context, path string, w io.Writer, follow bool) error {
-	var offset int64
-	for {
-		copied, err := copyFrom(path, offset, w)
-		if err != nil {
-			return err
-		}
-		offset = copied
-		if !follow {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(200 * time.Millisecond):
-		}
-	}
-}
-
-// copyFrom writes what stands behind offset and returns the new offset.
-func copyFrom(path string, offset int64, w io.Writer) (int64, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return 0, err
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return 0, err
-	}
-	if info.Size() < offset {
-		offset = 0
-	}
-	if _, err := file.Seek(offset, io.SeekStart); err != nil {
-		return 0, err
-	}
-	n, err := io.Copy(w, file)
-	return offset + n, err
 }

@@ -61,7 +61,7 @@ func (t *told) DeletePodFromVolume(name volumetypes.UniquePodName, volumeName co
 	t.say(Line{Pod: types.UID(name), Gone: true})
 }
 
-// isNews tells whether a refusal is another than the last: it comes ten times a
+// isNews reports whether a refusal differs from the last one: it comes ten times a
 // second.
 func (t *told) isNews(pod types.UID, err string) bool {
 	t.mu.Lock()

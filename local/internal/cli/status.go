@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"strconv"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"lockstep.dev/lockstep/local/internal/plane"
-	"lockstep.dev/lockstep/local/internal/process"
 )
 
 func (a *app) statusCommand() *cobra.Command {
@@ -83,28 +81,4 @@ func writeTable(out io.Writer, status plane.Status) error {
 	}
 	_, err := fmt.Fprintf(out, "\nnodes: %s\nkubeconfig: %s\n", nodes, status.Kubeconfig)
 	return err
-}
-
-func (a *app) logsCommand() *cobra.Command {
-	var follow bool
-	cmd := &cobra.Command{
-		Use:   "logs COMPONENT --dir DIR",
-		Short: "Print what a component wrote",
-		Args:  componentArg,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			cluster, err := a.cluster()
-			if err != nil {
-				return err
-			}
-			component, _ := plane.ParseComponent(args[0])
-			err = process.Copy(cmd.Context(), cluster.Log(component), a.out, follow)
-			if errors.Is(err, fs.ErrNotExist) {
-				return fmt.Errorf("%s has written nothing in %q: bring a cluster up with: lockstep-local up --dir %s", component, cluster.Dir, cluster.Dir)
-			}
-			return err
-		},
-	}
-	a.addDir(cmd)
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "wait for more, until interrupted")
-	return cmd
 }
