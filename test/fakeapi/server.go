@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -58,6 +59,8 @@ type Server struct {
 	Prunes bool
 	// Webhook, when set, may change what is created or applied.
 	Webhook func(client.Object)
+	// Changed, when set, hears of every change, as watches do.
+	Changed func(watch.EventType, client.Object)
 	// Added, when set, hears of every object added.
 	Added func(client.Object)
 
@@ -151,9 +154,31 @@ func Terminate[T client.Object](s *Server, name string, finalizers ...string) T 
 
 // Put replaces what bears the name of object.
 func (s *Server) Put(object client.Object) {
-	object.SetResourceVersion(strconv.Itoa(s.next()))
+	how := watch.Modified
+	if s.Objects[NameOf(object)] == nil {
+		how = watch.Added
+	}
+	object.SetResourceVersion(s.Version())
 	s.Objects[NameOf(object)] = object
+	s.changed(how, object)
 }
+
+// Erase takes an object out at once, whatever holds it.
+func (s *Server) Erase(object client.Object) {
+	last, _ := object.DeepCopyObject().(client.Object)
+	last.SetResourceVersion(s.Version())
+	delete(s.Objects, NameOf(object))
+	s.changed(watch.Deleted, last)
+}
+
+func (s *Server) changed(how watch.EventType, object client.Object) {
+	if s.Changed != nil {
+		s.Changed(how, object)
+	}
+}
+
+// Version returns a resource version that no object has yet.
+func (s *Server) Version() string { return strconv.Itoa(s.next()) }
 
 func (s *Server) next() int {
 	s.serial++

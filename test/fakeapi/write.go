@@ -53,7 +53,8 @@ func (s *Server) Create(_ context.Context, object client.Object, opts ...client.
 	if err != nil {
 		return err
 	}
-	added := s.admit(Add(s, object))
+	admitted, _ := object.DeepCopyObject().(client.Object)
+	added := Add(s, s.admit(admitted))
 	s.applied[owned(added, o.FieldManager)] = pruned(set)
 	return share(added, object)
 }
@@ -220,10 +221,11 @@ func (s *Server) replace(found, after client.Object) error {
 			is.Generation++
 		}
 	}
-	s.Put(after)
 	if after.GetDeletionTimestamp() != nil && len(found.GetFinalizers()) > 0 && ends(after) {
-		delete(s.Objects, NameOf(after))
+		s.Erase(after)
+		return nil
 	}
+	s.Put(after)
 	return nil
 }
 
@@ -261,7 +263,7 @@ func (s *Server) Remove(object client.Object, how metav1.DeletionPropagation) {
 		going.SetFinalizers(append(going.GetFinalizers(), metav1.FinalizerOrphanDependents))
 	}
 	if ends(going) {
-		delete(s.Objects, NameOf(object))
+		s.Erase(object)
 		return
 	}
 	if going.GetDeletionTimestamp() == nil {
@@ -285,7 +287,7 @@ func (s *Server) Release(object client.Object, finalizer string) {
 	released, _ := object.DeepCopyObject().(client.Object)
 	released.SetFinalizers(slices.DeleteFunc(slices.Clone(object.GetFinalizers()), func(f string) bool { return f == finalizer }))
 	if object.GetDeletionTimestamp() != nil && ends(released) {
-		delete(s.Objects, NameOf(object))
+		s.Erase(object)
 		return
 	}
 	s.Put(released)

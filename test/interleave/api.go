@@ -44,7 +44,7 @@ func (a *apiServer) Get(ctx context.Context, key client.ObjectKey, into client.O
 
 func (a *apiServer) getClaim(ctx context.Context, name string, into *corev1.PersistentVolumeClaim) error {
 	return a.send(ctx, "read claim "+name, false, func() error {
-		now := a.world.store.claims[name]
+		now := a.world.store.claims()[name]
 		if now == nil {
 			return apierrors.NewNotFound(claimResource, name)
 		}
@@ -87,31 +87,17 @@ func (a *apiServer) List(ctx context.Context, into client.ObjectList, _ ...clien
 	return err
 }
 
-// patched is what patches of ours are made of.
-type patched struct {
-	Metadata struct {
-		UID             types.UID
-		ResourceVersion string
-		Finalizers      *[]string
-		Annotations     map[string]*string
-	}
-	Spec struct {
-		SchedulingGates *[]corev1.PodSchedulingGate
-	}
-}
-
-func (a *apiServer) parse(data []byte) (p patched, onto judged, err error) {
-	if err := json.Unmarshal(data, &p); err != nil {
-		return p, onto, err
-	}
-	onto = judged{p.Metadata.UID, p.Metadata.ResourceVersion}
-	if onto.uid == "" || onto.version == "" {
-		return p, onto, fmt.Errorf("a write without preconditions: %s", data)
+// preconditions takes those of a patch off it where a rule says so. Every patch has both.
+func (a *apiServer) preconditions(patch map[string]any) error {
+	metadata, _ := patch["metadata"].(map[string]any)
+	if metadata["uid"] == nil || metadata["resourceVersion"] == nil {
+		return fmt.Errorf("a write without preconditions: %v", patch)
 	}
 	if a.world.rules.anyVersion {
-		onto = judged{}
+		delete(metadata, "uid")
+		delete(metadata, "resourceVersion")
 	}
-	return p, onto, nil
+	return nil
 }
 
 func (a *apiServer) Patch(ctx context.Context, object client.Object, patch client.Patch, _ ...client.PatchOption) error {
@@ -120,59 +106,57 @@ func (a *apiServer) Patch(ctx context.Context, object client.Object, patch clien
 		return err
 	}
 	if object.GetObjectKind().GroupVersionKind().Kind == "Pod" {
-		return a.lift(ctx, object.GetName(), data)
+		return a.patch(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: object.GetName()}}, data, func(map[string]any) {})
 	}
 	_, err = a.patchClaim(ctx, object.GetName(), data)
 	return err
 }
 
 func (a *apiServer) patchClaim(ctx context.Context, name string, data []byte) (after *corev1.PersistentVolumeClaim, err error) {
-	p, onto, err := a.parse(data)
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	var before *corev1.PersistentVolumeClaim
+	err = a.patch(ctx, claim, data, func(patch map[string]any) {
+		if before = a.world.store.claims()[name]; before != nil && a.world.rules.ignoresP {
+			leaveP(before, patch)
+		}
+	})
 	if err != nil {
 		return nil, err
 	}
-	err = a.send(ctx, fmt.Sprintf("write %s: %s", name, data), true, func() error {
-		before := a.world.store.claims[name]
-		err := a.world.store.writeClaim(name, onto, func(claim *corev1.PersistentVolumeClaim) { p.apply(claim, a.world.rules.ignoresP) })
-		if err == nil {
-			after = a.world.store.claims[name]
-		}
-		if err == nil && a.by == schedulersArrive && shrinks(before, after) {
-			a.world.seen[takenBack]++
-		}
+	after = a.world.store.claims()[name]
+	if a.by == schedulersArrive && shrinks(before, after) {
+		a.world.seen[takenBack]++
+	}
+	return after, nil
+}
+
+// patch sends a merge patch. arrives may change it when it arrives.
+func (a *apiServer) patch(ctx context.Context, object client.Object, data []byte, arrives func(map[string]any)) error {
+	var patch map[string]any
+	if err := json.Unmarshal(data, &patch); err != nil {
 		return err
+	}
+	if err := a.preconditions(patch); err != nil {
+		return err
+	}
+	return a.send(ctx, fmt.Sprintf("write %T %s: %s", object, object.GetName(), data), true, func() error {
+		arrives(patch)
+		changed, err := json.Marshal(patch)
+		if err != nil {
+			return err
+		}
+		return a.world.store.Patch(context.Background(), object, client.RawPatch(types.MergePatchType, changed))
 	})
-	return after, err
+}
+
+// leaveP has a patch of the finalizers leave the one of the built-in controller.
+func leaveP(before *corev1.PersistentVolumeClaim, patch map[string]any) {
+	metadata, _ := patch["metadata"].(map[string]any)
+	if finalizers, ok := metadata["finalizers"].([]any); ok && slices.ContainsFunc(before.Finalizers, isP) {
+		metadata["finalizers"] = append(finalizers, pvc.PodsFinalizer)
+	}
 }
 
 func shrinks(before, after *corev1.PersistentVolumeClaim) bool {
 	return after != nil && len(after.Annotations[pvc.UsersAnnotation]) < len(before.Annotations[pvc.UsersAnnotation])
-}
-
-// lift writes the gates of a pod.
-func (a *apiServer) lift(ctx context.Context, name string, data []byte) error {
-	p, onto, err := a.parse(data)
-	if err != nil || p.Spec.SchedulingGates == nil {
-		return fmt.Errorf("nobody writes %s of a pod: %w", data, err)
-	}
-	return a.send(ctx, fmt.Sprintf("write pod %s: %s", name, data), true, func() error {
-		return a.world.store.writePod(name, onto, func(pod *corev1.Pod) { pod.Spec.SchedulingGates = *p.Spec.SchedulingGates })
-	})
-}
-
-func (p patched) apply(claim *corev1.PersistentVolumeClaim, leaveP bool) {
-	if p.Metadata.Finalizers != nil {
-		had := claim.Finalizers
-		claim.Finalizers = *p.Metadata.Finalizers
-		if leaveP && slices.ContainsFunc(had, isP) {
-			claim.Finalizers = append(claim.Finalizers, pvc.PodsFinalizer)
-		}
-	}
-	for key, value := range p.Metadata.Annotations {
-		if value == nil {
-			delete(claim.Annotations, key)
-			continue
-		}
-		metav1.SetMetaDataAnnotation(&claim.ObjectMeta, key, *value)
-	}
 }

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/pvc"
 )
@@ -30,7 +31,7 @@ func (w *world) startBuiltIn() {
 	ctx, cancel := context.WithCancel(w.ctx)
 	b := &builtIn{
 		world: w, crash: cancel, more: make(chan struct{}, 1),
-		claims: newInformer(&w.store.claimLog, w.store.claims), pods: newInformer(&w.store.podLog, w.store.pods),
+		claims: newInformer(&w.store.claimLog, w.store.claims()), pods: newInformer(&w.store.podLog, w.store.pods()),
 	}
 	w.builtIn = b
 	claimHeard := func(object any) {
@@ -112,7 +113,10 @@ func (b *builtIn) process(ctx context.Context, name string, pods *listOnce) erro
 	}
 	left := slices.DeleteFunc(slices.Clone(claim.Finalizers), func(f string) bool { return f == pvc.PodsFinalizer })
 	return b.send(ctx, "take P from "+name, true, func() error {
-		return b.world.store.writeClaim(name, judged{claim.UID, claim.ResourceVersion}, func(c *corev1.PersistentVolumeClaim) { c.Finalizers = left })
+		after := claim.DeepCopy()
+		after.Finalizers = left
+		patch := client.MergeFromWithOptions(claim, client.MergeFromWithOptimisticLock{})
+		return b.world.store.Patch(context.Background(), after, patch)
 	})
 }
 
@@ -132,8 +136,8 @@ func (l *listOnce) get(ctx context.Context) (*pvc.Index, error) {
 	}
 	index := pvc.NewIndex()
 	err := l.send(ctx, "list pods", false, func() error {
-		for _, name := range sorted(l.world.store.pods) {
-			index.See(l.world.store.pods[name])
+		for _, name := range sorted(l.world.store.pods()) {
+			index.See(l.world.store.pods()[name])
 		}
 		return nil
 	})

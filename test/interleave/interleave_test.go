@@ -104,29 +104,29 @@ func (w *world) settle() error {
 		w.builtIn.crash()
 		w.startBuiltIn()
 	}
-	for _, name := range sorted(w.store.pods) {
+	for _, name := range sorted(w.store.pods()) {
 		w.store.endPod(name)
 	}
-	for _, name := range sorted(w.store.claims) {
-		claim := w.store.claims[name]
+	for _, name := range sorted(w.store.claims()) {
+		claim := w.store.claims()[name]
 		if claim.DeletionTimestamp == nil {
 			w.store.deleteClaim(name)
 		}
-		if claim := w.store.claims[name]; claim != nil && strings.Contains(strings.Join(claim.Finalizers, " "), foreign) {
+		if claim := w.store.claims()[name]; claim != nil && strings.Contains(strings.Join(claim.Finalizers, " "), foreign) {
 			w.touch(name)
 		}
 	}
 	const patience = 5 * time.Minute // in the time of the bubble, which passes at once
 	for begun := time.Now(); time.Since(begun) < patience; {
 		synctest.Wait()
-		if len(w.store.claims) == 0 {
+		if len(w.store.claims()) == 0 {
 			return nil
 		}
 		if !w.proceed() {
 			time.Sleep(time.Second)
 		}
 	}
-	return fmt.Errorf("nobody uses them, and yet there are claims %v with finalizers %v", sorted(w.store.claims), w.left())
+	return fmt.Errorf("nobody uses them, and yet there are claims %v with finalizers %v", sorted(w.store.claims()), w.left())
 }
 
 // proceed lets everything arrive.
@@ -143,8 +143,8 @@ func (w *world) proceed() bool {
 }
 
 func (w *world) left() (all [][]string) {
-	for _, name := range sorted(w.store.claims) {
-		all = append(all, w.store.claims[name].Finalizers)
+	for _, name := range sorted(w.store.claims()) {
+		all = append(all, w.store.claims()[name].Finalizers)
 	}
 	return all
 }

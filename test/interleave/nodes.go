@@ -11,7 +11,7 @@ import (
 // may mount it may mount until it is gone.
 func (w *world) nodes(add adder) {
 	for i, name := range sorted(wants) {
-		pod := w.store.pods[name]
+		pod := w.store.pods()[name]
 		if pod == nil || pod.Spec.NodeName == "" {
 			continue
 		}
@@ -23,7 +23,7 @@ func (w *world) nodes(add adder) {
 
 func (w *world) kubelet(add adder, pod *corev1.Pod, name string, kind kubelet.Kind) {
 	m := w.mounts[pod.UID][name]
-	switch claim := w.store.claims[name]; {
+	switch claim := w.store.claims()[name]; {
 	case m != nil && m.done:
 	case m != nil:
 		add(kubelets, func() { w.mount(pod, name) }, "pod %s mounts %s", pod.Name, name)

@@ -47,8 +47,8 @@ func (w *world) lost() error {
 	if w.broken != nil {
 		return w.broken
 	}
-	for _, name := range sorted(w.store.pods) {
-		pod := w.store.pods[name]
+	for _, name := range sorted(w.store.pods()) {
+		pod := w.store.pods()[name]
 		for claim, m := range w.mounts[pod.UID] {
 			if m.done && w.isGone(claim, m.claim) {
 				return fmt.Errorf("pod %s has claim %s (%s) mounted, which %w", name, claim, m.claim, errGone)
@@ -66,7 +66,7 @@ func (w *world) lost() error {
 // isGone tells whether the incarnation of a claim is gone, but for one that somebody
 // gave up.
 func (w *world) isGone(name string, uid types.UID) bool {
-	now := w.store.claims[name]
+	now := w.store.claims()[name]
 	return (now == nil || now.UID != uid) && !w.given[uid]
 }
 
@@ -80,7 +80,7 @@ func (w *world) bind(name string, uid types.UID) error {
 	}
 	on := map[string]types.UID{}
 	for _, claim := range wants[name] {
-		now := w.store.claims[claim]
+		now := w.store.claims()[claim]
 		switch {
 		case w.givenUp[claim]:
 		case now == nil || !names(now, uid):

@@ -34,10 +34,10 @@ func (w *world) startOurs() {
 	o := &ours{
 		name: "ours",
 		caches: &caches{
-			claims: newInformer(&w.store.claimLog, w.store.claims), hideP: w.rules.ignoresP, hideRecords: w.rules.ignoresRecords,
+			claims: newInformer(&w.store.claimLog, w.store.claims()), hideP: w.rules.ignoresP, hideRecords: w.rules.ignoresRecords,
 		},
 		watch: newPodWatch(w.store),
-		gates: newInformer(&w.store.podLog, w.store.pods),
+		gates: newInformer(&w.store.podLog, w.store.pods()),
 		crash: cancel,
 	}
 	if len(w.operators) > 0 && w.operators[0].name == o.name {

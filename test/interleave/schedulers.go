@@ -23,8 +23,8 @@ func (w *world) schedule(add adder) {
 		}
 		return
 	}
-	for _, name := range sorted(w.store.pods) {
-		if pod := w.store.pods[name]; pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && len(pod.Spec.SchedulingGates) == 0 {
+	for _, name := range sorted(w.store.pods()) {
+		if pod := w.store.pods()[name]; pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && len(pod.Spec.SchedulingGates) == 0 {
 			add(schedulers, func() { _ = w.bind(name, pod.UID) }, "pod %s is bound", name)
 		}
 	}
@@ -79,8 +79,8 @@ func (w *world) crashScheduler(i int) {
 func (s *scheduler) hear() {
 	s.heard = len(s.world.store.claimLog)
 	var claims []any
-	for _, name := range sorted(s.world.store.claims) {
-		claims = append(claims, s.world.store.claims[name].DeepCopy())
+	for _, name := range sorted(s.world.store.claims()) {
+		claims = append(claims, s.world.store.claims()[name].DeepCopy())
 	}
 	if err := s.factory.Core().V1().PersistentVolumeClaims().Informer().GetStore().Replace(claims, ""); err != nil {
 		panic(err)
@@ -91,7 +91,7 @@ func (s *scheduler) steps(add adder) {
 	if s.heard < len(s.world.store.claimLog) {
 		add(schedulersHear, s.hear, "%s: hears of claims", s)
 	}
-	pod := s.world.store.pods[s.pod]
+	pod := s.world.store.pods()[s.pod]
 	if s.busy || pod == nil || pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
 		return
 	}

@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"lockstep.dev/lockstep/internal/pvc"
 )
@@ -15,10 +14,10 @@ import (
 // users create and delete claims.
 func (w *world) users(add adder) {
 	for _, name := range []string{"a", "b"} {
-		claim := w.store.claims[name]
+		claim := w.store.claims()[name]
 		switch {
 		case claim == nil && w.faults.claims > 0:
-			add(creators, func() { w.faults.claims--; w.store.createClaim(w.claim(name)) }, "claim %s is created anew", name)
+			add(creators, func() { w.faults.claims--; w.store.create(w.claim(name)) }, "claim %s is created anew", name)
 		case claim == nil:
 		case claim.DeletionTimestamp == nil:
 			add(deleters, func() { w.store.deleteClaim(name) }, "claim %s is deleted", name)
@@ -36,9 +35,9 @@ func (w *world) users(add adder) {
 // owners create pods and delete them, at times again under the same name.
 func (w *world) owners(add adder) {
 	for _, name := range sorted(wants) {
-		switch p := w.store.pods[name]; {
+		switch p := w.store.pods()[name]; {
 		case p == nil && w.faults.pods > 0:
-			add(creators, func() { w.faults.pods--; w.store.createPod(w.pod(name)) }, "pod %s is created", name)
+			add(creators, func() { w.faults.pods--; w.store.create(w.pod(name)) }, "pod %s is created", name)
 			if w.rules.start == anyhow {
 				add(creators, func() { w.faults.pods--; w.createOnNode(name) }, "pod %s is created on a node", name)
 			}
@@ -58,51 +57,51 @@ func (w *world) owners(add adder) {
 func (w *world) createOnNode(name string) {
 	pod := w.pod(name)
 	pod.Spec.NodeName = "n1"
-	w.store.createPod(pod)
+	w.store.create(pod)
 	w.seen[onNode]++
 }
 
 // finish ends what runs in a pod. Its volumes may be mounted still.
 func (w *world) finish(name string) {
-	pod := w.store.pods[name].DeepCopy()
+	pod := w.store.pods()[name].DeepCopy()
 	pod.Status.Phase = corev1.PodSucceeded
-	w.store.putPod(watch.Modified, pod)
+	w.store.Put(pod)
 	w.seen[finished]++
 }
 
 // touch gives a claim a new version, and a finalizer or takes it.
 func (w *world) touch(name string) {
-	claim := w.store.claims[name].DeepCopy()
-	metav1.SetMetaDataAnnotation(&claim.ObjectMeta, "example.com/touched", w.store.next())
+	claim := w.store.claims()[name].DeepCopy()
+	metav1.SetMetaDataAnnotation(&claim.ObjectMeta, "example.com/touched", w.store.Version())
 	switch {
 	case slices.Contains(claim.Finalizers, foreign):
 		claim.Finalizers = slices.DeleteFunc(claim.Finalizers, func(f string) bool { return f == foreign })
 	case claim.DeletionTimestamp == nil:
 		claim.Finalizers = append(claim.Finalizers, foreign)
 	}
-	w.store.putClaim(watch.Modified, claim)
+	w.store.putClaim(claim)
 }
 
 // strip takes from a claim what protects it. What becomes of it is on whoever does
 // so; what becomes of others is not.
 func (w *world) strip(name string) {
-	claim := w.store.claims[name].DeepCopy()
+	claim := w.store.claims()[name].DeepCopy()
 	claim.Finalizers = slices.DeleteFunc(claim.Finalizers, func(f string) bool { return f == pvc.BarrierFinalizer || isP(f) })
 	w.given[claim.UID], w.givenUp[name] = true, true
-	w.store.putClaim(watch.Modified, claim)
+	w.store.putClaim(claim)
 	w.seen[stripped]++
 }
 
 // deletePod begins the end of a pod. Its node lets go of the volumes before it is
 // gone.
 func (w *world) deletePod(name string) {
-	pod := w.store.pods[name].DeepCopy()
+	pod := w.store.pods()[name].DeepCopy()
 	if pod.Spec.NodeName == "" {
 		w.store.endPod(name)
 		return
 	}
 	pod.DeletionTimestamp = &metav1.Time{}
-	w.store.putPod(watch.Modified, pod)
+	w.store.Put(pod)
 }
 
 // misfortunes are what is given only so often.

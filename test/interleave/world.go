@@ -95,7 +95,7 @@ func newWorld(ctx context.Context, r rules, f faults) *world {
 		mounts: map[types.UID]map[string]*mount{}, bound: map[types.UID]map[string]types.UID{}, given: map[types.UID]bool{}, givenUp: map[string]bool{}, seen: map[string]int{},
 	}
 	for _, name := range []string{"a", "b"} {
-		w.store.createClaim(w.claim(name))
+		w.store.create(w.claim(name))
 	}
 	if r.barrier {
 		w.startOurs()
@@ -167,7 +167,7 @@ func (w *world) informers(add adder) {
 	for _, o := range w.operators {
 		if o.caches.claims.behind() {
 			add(oursHearsOfClaims, o.caches.claims.deliver, "%s: hears of a claim", o.name)
-			add(oursHearsOfClaims, func() { o.caches.claims.relist(w.store.claims) }, "%s: lists claims anew", o.name)
+			add(oursHearsOfClaims, func() { o.caches.claims.relist(w.store.claims()) }, "%s: lists claims anew", o.name)
 		}
 		if o.watch.behind() {
 			add(oursHearsOfPods, o.watch.deliver, "%s: hears of a pod", o.name)
@@ -182,6 +182,6 @@ func (w *world) informers(add adder) {
 	}
 	if w.builtIn != nil && w.builtIn.pods.behind() {
 		add(builtInHearsOfPods, w.builtIn.pods.deliver, "built-in: hears of a pod")
-		add(builtInHearsOfPods, func() { w.builtIn.pods.relist(w.store.pods) }, "built-in: lists pods anew")
+		add(builtInHearsOfPods, func() { w.builtIn.pods.relist(w.store.pods()) }, "built-in: lists pods anew")
 	}
 }
