@@ -45,7 +45,10 @@ create or patch them. The sets need not exist.`,
 				return err
 			}
 			if file != "" {
-				return o.planFile(cmd.Context(), file, out, watch)
+				if watch {
+					return errors.New("--watch shows a set of the cluster, not a file: plan NAME --watch")
+				}
+				return o.planFile(cmd.Context(), file, out)
 			}
 			name, err := oneSet(cmd, args)
 			if err != nil {
@@ -61,7 +64,7 @@ create or patch them. The sets need not exist.`,
 }
 
 // planFile shows what would happen if the sets of a file were applied.
-func (o *options) planFile(ctx context.Context, file string, out *output, watch bool) error {
+func (o *options) planFile(ctx context.Context, file string, out *output) error {
 	namespace, err := o.namespace()
 	if err != nil {
 		return err
@@ -73,10 +76,6 @@ func (o *options) planFile(ctx context.Context, file string, out *output, watch 
 	for _, what := range skipped {
 		fmt.Fprintf(o.ErrOut, "left out: %s\n", what)
 	}
-	sessions, all, err := o.openAll(ctx, sets)
-	if err != nil {
-		return err
-	}
 	config, err := o.config()
 	if err != nil {
 		return err
@@ -85,40 +84,33 @@ func (o *options) planFile(ctx context.Context, file string, out *output, watch 
 	if err != nil {
 		return explain(err, config.Host, namespace)
 	}
-	return o.show(ctx, all, out, watch, func(ctx context.Context, now time.Time) (string, string, error) {
-		var plans []*report.SetPlan
-		for _, set := range sets {
-			plan, err := planOf(ctx, server, sessions[set.Namespace()], set, now)
-			if err != nil {
-				return "", "", fmt.Errorf("%s: %w", file, err)
-			}
-			plan.File = file
-			plans = append(plans, plan)
-		}
-		if len(plans) == 1 {
-			return out.print(plans[0], now)
-		}
-		return out.print(report.Plans(plans), now)
-	})
-}
-
-// openAll begins to read every namespace that a file speaks of.
-func (o *options) openAll(ctx context.Context, sets []manifest.Set) (map[string]*survey.Session, []*survey.Session, error) {
+	now := time.Now()
 	sessions := map[string]*survey.Session{}
-	var all []*survey.Session
+	plans := make([]*report.SetPlan, 0, len(sets))
 	for _, set := range sets {
-		namespace := set.Namespace()
-		if sessions[namespace] != nil {
-			continue
+		session := sessions[set.Namespace()]
+		if session == nil {
+			if session, err = o.open(ctx, set.Namespace()); err != nil {
+				return err
+			}
+			sessions[set.Namespace()] = session
 		}
-		session, err := o.open(ctx, namespace)
+		plan, err := planOf(ctx, server, session, set, now)
 		if err != nil {
-			return nil, nil, err
+			return fmt.Errorf("%s: %w", file, err)
 		}
-		sessions[namespace] = session
-		all = append(all, session)
+		plan.File = file
+		plans = append(plans, plan)
 	}
-	return sessions, all, nil
+	var shown reporter = report.Plans(plans)
+	if len(plans) == 1 {
+		shown = plans[0]
+	}
+	text, _, err := out.print(shown, now)
+	if err == nil {
+		_, err = fmt.Fprint(o.Out, text)
+	}
+	return err
 }
 
 // planOf returns the plan for one set as the API server would store it.

@@ -71,13 +71,12 @@ func (o *options) rolloutStatus(ctx context.Context, sets chosen, f follow) erro
 	case err != nil:
 		return err
 	}
-	changed, lost := changes(ctx, []*survey.Session{session})
 	f.several = len(keys) > 1
 	return each(keys, func(key types.NamespacedName) error {
 		return o.followRollout(ctx, session, key, f, func() error {
-			err := await(ctx, changed, lost, false)
-			if note := troubles([]*survey.Session{session}); err == nil && note != "" {
-				fmt.Fprintln(o.ErrOut, note)
+			err := session.Await(0)
+			if err == nil {
+				fmt.Fprint(o.ErrOut, stale(session))
 			}
 			return err
 		})

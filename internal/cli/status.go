@@ -51,7 +51,7 @@ func (o *options) status(ctx context.Context, name string, out *output, watch bo
 	return o.about(ctx, name, out, watch, func(s survey.Survey) reporter { return report.Status(s) })
 }
 
-// about shows what make makes of surveys of one set.
+// about shows a report on one set.
 func (o *options) about(ctx context.Context, name string, out *output, watch bool, make func(survey.Survey) reporter) error {
 	namespace, err := o.namespace()
 	if err != nil {
@@ -62,7 +62,7 @@ func (o *options) about(ctx context.Context, name string, out *output, watch boo
 		return err
 	}
 	seen := false
-	return o.show(ctx, []*survey.Session{session}, out, watch, func(ctx context.Context, now time.Time) (string, string, error) {
+	return o.show(ctx, session, out, watch, func(ctx context.Context, now time.Time) (string, string, error) {
 		found, err := session.Set(ctx, types.NamespacedName{Namespace: namespace, Name: name}, now)
 		switch {
 		case apierrors.IsNotFound(err) && seen:
@@ -77,8 +77,7 @@ func (o *options) about(ctx context.Context, name string, out *output, watch boo
 	})
 }
 
-// gone is shown while a set that was there is not. Programs are told nothing:
-// there is no status of what does not exist.
+// gone is shown after a set was deleted. Programs get nothing: a missing set has no status.
 func (o *output) gone(namespace, name string) (text, key string, err error) {
 	if o.printer != nil {
 		return "", "gone", nil

@@ -2,10 +2,7 @@ package survey
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"sync"
 	"time"
 
@@ -21,37 +18,34 @@ import (
 	"lockstep.dev/lockstep/internal/lwscache"
 )
 
-// patience is how long the first look may take when nothing else is said.
-const patience = 30 * time.Second
+const (
+	// patience is how long the first lists may take without --request-timeout.
+	patience = 30 * time.Second
+	// gather is how long Await waits for further changes.
+	gather = 150 * time.Millisecond
+	// troubleLasts is longer than the back-off of a watch: an error that does not come again is over.
+	troubleLasts = time.Minute
+)
 
 // Session reads one namespace for as long as its context lasts.
 type Session struct {
 	*Surveyor
-	// Reader reads the namespace from memory; Live asks the API server.
+	// Reader reads the cache, Live the API server.
 	Reader, Live client.Reader
-	// Changed receives when anything that surveys are made of has changed since
-	// it was last received from, and when the API server begins not to answer.
-	Changed <-chan struct{}
 
 	ctx     context.Context
-	changed chan<- struct{}
-	mu      sync.Mutex
-	trouble error
+	changed chan struct{}
+
+	mu        sync.Mutex
+	trouble   error
+	troubleAt time.Time
 }
 
-// Ended is closed when the session cannot go on; Err says why.
-func (s *Session) Ended() <-chan struct{} { return s.ctx.Done() }
-
-// Err returns why the session ended, or nil while it lasts.
-func (s *Session) Err() error { return context.Cause(s.ctx) }
-
-// Open begins to read a namespace and returns when all of it that concerns sets
-// is in memory. Nothing can be written through a session. It ends with ctx, or
-// when the API server refuses to be read.
+// Open starts to read a namespace, and returns when the cache is synced. Nothing can be written
+// through a session. It ends with ctx, or when the API server refuses a list or watch.
 func Open(ctx context.Context, config *rest.Config, namespace string) (*Session, error) {
 	ctx, fail := context.WithCancelCause(ctx)
-	changed := make(chan struct{}, 1)
-	s := &Session{ctx: ctx, Changed: changed, changed: changed}
+	s := &Session{ctx: ctx, changed: make(chan struct{}, 1)}
 	if err := s.open(config, namespace, fail); err != nil {
 		fail(err)
 		return nil, err
@@ -61,23 +55,22 @@ func Open(ctx context.Context, config *rest.Config, namespace string) (*Session,
 
 func (s *Session) open(config *rest.Config, namespace string, fail context.CancelCauseFunc) error {
 	config = ReadOnly(config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return listener{next, s.note} })
 	limit := config.Timeout
-	config.Timeout = 0 // a watch lasts
-	config.QPS = -1    // the API server knows best how much it can bear
+	config.Timeout = 0 // of a watch
+	config.QPS = -1    // the API server has its own limits
 	config.WarningHandler = rest.NoWarnings{}
-	held, err := s.cache(config, namespace, fail)
+	cached, err := s.cache(config, namespace, fail)
 	if err != nil {
 		return err
 	}
 	if s.Live, err = client.New(config, client.Options{Scheme: Scheme()}); err != nil {
 		return err
 	}
-	s.Reader, s.Surveyor = held, NewSurveyor(held, s.Live)
-	if err := s.follow(held); err != nil {
+	s.Reader, s.Surveyor = cached, NewSurveyor(cached, s.Live)
+	if err := s.follow(cached); err != nil {
 		return err
 	}
-	return s.fill(held, limit, fail)
+	return s.sync(cached, limit, fail)
 }
 
 // Scheme returns the types that surveys are made of.
@@ -105,20 +98,20 @@ func (s *Session) cache(config *rest.Config, namespace string, fail context.Canc
 	return cache.New(config, options)
 }
 
-// follow asks for everything a survey reads, and to be told when it changes.
-func (s *Session) follow(held cache.Cache) error {
-	if err := lwscache.Index(s.ctx, held); err != nil {
+// follow starts informers for everything that a survey reads.
+func (s *Session) follow(cached cache.Cache) error {
+	if err := lwscache.Index(s.ctx, cached); err != nil {
 		return err
 	}
 	for object := range lwscache.CacheOptions().ByObject {
-		informer, err := held.GetInformer(s.ctx, object, cache.BlockUntilSynced(false))
+		informer, err := cached.GetInformer(s.ctx, object, cache.BlockUntilSynced(false))
 		if err != nil {
 			return err
 		}
 		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc:    func(any) { s.tell() },
-			UpdateFunc: func(_, _ any) { s.tell() },
-			DeleteFunc: func(any) { s.tell() },
+			AddFunc:    func(any) { s.note(nil) },
+			UpdateFunc: func(_, _ any) { s.note(nil) },
+			DeleteFunc: func(any) { s.note(nil) },
 		})
 		if err != nil {
 			return fmt.Errorf("watch %T: %w", object, err)
@@ -127,71 +120,66 @@ func (s *Session) follow(held cache.Cache) error {
 	return nil
 }
 
-// fill starts the cache and returns when it is full.
-func (s *Session) fill(held cache.Cache, limit time.Duration, fail context.CancelCauseFunc) error {
+// sync starts the cache and returns when it is synced.
+func (s *Session) sync(cached cache.Cache, limit time.Duration, fail context.CancelCauseFunc) error {
 	if limit <= 0 {
 		limit = patience
 	}
 	go func() {
-		if err := held.Start(s.ctx); err != nil {
+		if err := cached.Start(s.ctx); err != nil {
 			fail(err)
 		}
 	}()
 	waiting, done := context.WithTimeout(s.ctx, limit)
 	defer done()
-	if held.WaitForCacheSync(waiting) {
+	switch {
+	case cached.WaitForCacheSync(waiting):
 		return nil
+	case s.ctx.Err() != nil:
+		return context.Cause(s.ctx)
 	}
-	if err := s.Err(); err != nil {
-		return err
-	}
-	return fmt.Errorf("the API server has not told of all objects within %s; allow more with --request-timeout", limit)
+	return fmt.Errorf("the API server has not listed all objects within %s; allow more with --request-timeout", limit)
 }
 
-// tell has whoever watches look again.
-func (s *Session) tell() {
+// note records an event, or the error of a watch, and wakes up Await.
+func (s *Session) note(trouble error) {
+	s.mu.Lock()
+	s.trouble, s.troubleAt = trouble, time.Now()
+	s.mu.Unlock()
 	select {
 	case s.changed <- struct{}{}:
-	default: // told already
+	default: // Await has yet to receive the last one
 	}
 }
 
-// note notes what came of a request, and tells of the first that is not answered: nothing
-// else may ever come.
-func (s *Session) note(err error) {
-	if errors.Is(err, io.EOF) {
-		return // a watch that ended in good order
-	}
-	s.mu.Lock()
-	begins := err != nil && s.trouble == nil
-	s.trouble = err
-	s.mu.Unlock()
-	if begins {
-		s.tell()
-	}
-}
-
-// listener hears whether requests are answered. Those who watch an API server that is not
-// there try again without a word.
-type listener struct {
-	next http.RoundTripper
-	note func(error)
-}
-
-// RoundTrip implements http.RoundTripper.
-func (l listener) RoundTrip(request *http.Request) (*http.Response, error) {
-	response, err := l.next.RoundTrip(request)
-	switch {
-	case err == nil && response.StatusCode >= http.StatusInternalServerError: // no answer; who asked tells of it
-	case err == nil || request.Context().Err() == nil:
-		l.note(err)
-	}
-	return response, err
-}
-
-// Trouble returns what went wrong with reading since anything was last answered, or nil.
+// Trouble returns the last error of a watch while it is current.
 func (s *Session) Trouble() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if time.Since(s.troubleAt) > troubleLasts {
+		return nil
+	}
 	return s.trouble
+}
+
+// Await returns after a change, or after the period if it is not zero. The error says why the session
+// ended.
+func (s *Session) Await(period time.Duration) error {
+	var tick <-chan time.Time
+	if period > 0 {
+		tick = time.After(period)
+	}
+	select {
+	case <-s.ctx.Done():
+		return context.Cause(s.ctx)
+	case <-tick:
+		return nil
+	case <-s.changed:
+	}
+	select {
+	case <-s.ctx.Done():
+		return context.Cause(s.ctx)
+	case <-time.After(gather):
+		return nil
+	}
 }

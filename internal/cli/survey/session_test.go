@@ -3,69 +3,42 @@ package survey
 import (
 	"context"
 	"errors"
-	"io"
-	"net/http"
 	"testing"
+	"time"
 )
 
-// answers is an API server that answers with an error, or with a code.
-type answers struct {
-	err  error
-	code int
-}
-
-func (a *answers) RoundTrip(*http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: a.code}, a.err
-}
-
-// An API server that is gone sends no event that would have anybody look again.
-func TestWhoWatchesHearsThatNobodyAnswers(t *testing.T) {
-	changed := make(chan struct{}, 1)
-	s := &Session{Changed: changed, changed: changed}
-	server := &answers{}
-	wire := listener{server, s.note}
-	ask := func(ctx context.Context, code int, err error) {
-		server.code, server.err = code, err
-		request, _ := http.NewRequestWithContext(ctx, http.MethodGet, "https://there", nil)
-		response, _ := wire.RoundTrip(request)
-		if response.Body != nil {
-			response.Body.Close()
-		}
-	}
-	told := func() bool {
-		select {
-		case <-s.Changed:
-			return true
-		default:
-			return false
-		}
-	}
-	refused := errors.New("connection refused")
-	gone, cancel := context.WithCancel(t.Context())
-	cancel()
+func TestTroubleLastsUntilTheNextEvent(t *testing.T) {
+	s := &Session{ctx: t.Context(), changed: make(chan struct{}, 1)}
 	for _, step := range []struct {
-		name  string
-		ctx   context.Context
-		code  int
-		err   error
-		told  bool
-		wrong bool
+		name string
+		note error
+		age  time.Duration
+		want bool
 	}{
-		{"it answers", t.Context(), http.StatusOK, nil, false, false},
-		{"nobody waits for the answer any more", gone, http.StatusOK, context.Canceled, false, false},
-		{"a watch ends in good order", t.Context(), http.StatusOK, io.EOF, false, false},
-		{"it is gone", t.Context(), http.StatusOK, refused, true, true},
-		{"it is still gone", t.Context(), http.StatusOK, refused, false, true},
-		{"another answers in its place that it is gone", t.Context(), http.StatusBadGateway, nil, false, true},
-		{"it is back", t.Context(), http.StatusOK, nil, false, false},
-		{"it is gone again", t.Context(), http.StatusOK, refused, true, true},
+		{"an event", nil, 0, false},
+		{"a watch fails", errors.New("refused"), 0, true},
+		{"an error that does not come again", errors.New("refused"), 2 * troubleLasts, false},
+		{"an event", nil, 0, false},
 	} {
-		ask(step.ctx, step.code, step.err)
-		if got := told(); got != step.told {
-			t.Errorf("%s: told %t", step.name, got)
+		s.note(step.note)
+		s.troubleAt = s.troubleAt.Add(-step.age)
+		if got := s.Trouble() != nil; got != step.want {
+			t.Errorf("%s: got %t", step.name, got)
 		}
-		if got := s.Trouble() != nil; got != step.wrong {
-			t.Errorf("%s: got %v", step.name, s.Trouble())
+		if err := s.Await(0); err != nil {
+			t.Errorf("%s: %v", step.name, err)
+		}
+	}
+}
+
+func TestAwaitEndsWithTheSession(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	expired := errors.New("expired")
+	cancel(expired)
+	s := &Session{ctx: ctx, changed: make(chan struct{}, 1)}
+	for range 2 { // of several sets, each is followed in its turn
+		if err := s.Await(time.Hour); !errors.Is(err, expired) {
+			t.Errorf("got %v", err)
 		}
 	}
 }
