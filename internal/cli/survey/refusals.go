@@ -13,62 +13,46 @@ import (
 	"lockstep.dev/lockstep/internal/lws"
 )
 
-// askedAgainAfter is how old what events told may be: a survey that is repeated must
-// not read all events with every change.
-const askedAgainAfter = 5 * time.Second
-
-// Refusals are what events tell of objects that the API server did not let be made:
-// pods, by their StatefulSet's controller, and StatefulSets of workers, by the operator.
-// No object says why it is not there.
+// Refusals are FailedCreate events: of pods by the StatefulSet controller, of worker StatefulSets by
+// the operator. No object says why another one is missing.
 type Refusals struct{ newest []corev1.Event }
 
-// RefusalsOf are what events tell. It puts them in order.
+// RefusalsOf returns the refusals of events. It sorts them.
 func RefusalsOf(events []corev1.Event) Refusals {
-	slices.SortFunc(events, func(a, b corev1.Event) int { return told(&b).Compare(told(&a)) })
+	slices.SortFunc(events, func(a, b corev1.Event) int { return lastSeen(&b).Compare(lastSeen(&a)) })
 	return Refusals{newest: events}
 }
 
-// OfPod says why a pod of a StatefulSet could not be made, or is empty.
+// OfPod returns why a pod of a StatefulSet could not be created, or is empty.
 func (r Refusals) OfPod(sts *appsv1.StatefulSet, pod string) string {
 	return r.first(func(e *corev1.Event) bool {
 		return e.InvolvedObject.UID == sts.UID && strings.Contains(e.Message, "Pod "+pod+" in StatefulSet ")
 	})
 }
 
-// OfWorkers says why the StatefulSet of a leader's workers could not be made, or is
-// empty.
+// OfWorkers returns why the StatefulSet of a leader's workers could not be created, or is empty.
 func (r Refusals) OfWorkers(leader *corev1.Pod) string {
 	return r.first(func(e *corev1.Event) bool { return e.Related != nil && e.Related.UID == leader.UID })
 }
 
 func (r Refusals) first(about func(*corev1.Event) bool) string {
-	for i := range r.newest {
-		if about(&r.newest[i]) {
-			return r.newest[i].Message
-		}
+	if i := slices.IndexFunc(r.newest, func(e corev1.Event) bool { return about(&e) }); i >= 0 {
+		return r.newest[i].Message
 	}
 	return ""
 }
 
-// refusalsIn reads what events tell, unless that was done a moment ago. It is a
-// courtesy: where events must not be read, what is missing is told without the reason.
-func (s *Surveyor) refusalsIn(ctx context.Context, namespace string, now time.Time) Refusals {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if now.Before(s.asked.Add(askedAgainAfter)) {
-		return s.refusals
-	}
-	s.asked = now
+// refusalsIn reads the events of a namespace. A user who may not list events sees no reasons.
+func (s *Surveyor) refusalsIn(ctx context.Context, namespace string) Refusals {
 	var events corev1.EventList
 	if err := s.live.List(ctx, &events, client.InNamespace(namespace), client.MatchingFields{"reason": "FailedCreate"}); err != nil {
-		return s.refusals
+		return Refusals{}
 	}
-	s.refusals = RefusalsOf(events.Items)
-	return s.refusals
+	return RefusalsOf(events.Items)
 }
 
-// told is when an event was last told, by the old way of telling or the new.
-func told(e *corev1.Event) time.Time {
+// lastSeen is when an event was last reported, in the fields of either events API.
+func lastSeen(e *corev1.Event) time.Time {
 	last := e.EventTime.Time
 	if e.LastTimestamp.After(last) {
 		last = e.LastTimestamp.Time
@@ -79,7 +63,7 @@ func told(e *corev1.Event) time.Time {
 	return last
 }
 
-// lacks tells whether a set has not got all that it is to have.
+// lacks reports whether a group of the set is missing or not ready.
 func (s *Survey) lacks() bool {
 	return s.Set.Set.DeletionTimestamp == nil && s.Standing.Ready < lws.Replicas(s.Set.Set)
 }

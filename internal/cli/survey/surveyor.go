@@ -3,7 +3,6 @@ package survey
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -40,10 +39,6 @@ type Group struct {
 // Surveyor makes surveys. It is safe for concurrent use.
 type Surveyor struct {
 	cached, live client.Reader
-
-	mu       sync.Mutex
-	asked    time.Time
-	refusals Refusals // as of when that was asked
 }
 
 // NewSurveyor returns a Surveyor that reads through cached, which must have been
@@ -57,7 +52,7 @@ func NewSurveyor(cached, live client.Reader) *Surveyor {
 func (s *Surveyor) Set(ctx context.Context, key types.NamespacedName, now time.Time) (Survey, error) {
 	found, err := s.survey(ctx, s.cached, key, now)
 	if err == nil && found.lacks() {
-		found.Refusals = s.refusalsIn(ctx, key.Namespace, now)
+		found.Refusals = s.refusalsIn(ctx, key.Namespace)
 	}
 	return found, err
 }
