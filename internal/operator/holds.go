@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -20,15 +21,15 @@ import (
 
 // setupHolds adds the controllers that have the deletion of claims in use refused.
 func (p *protection) setupHolds() error {
-	desired, err := p.desired()
+	desired, reader, err := p.desired()
 	if err != nil {
 		return fmt.Errorf("watch workloads: %w", err)
 	}
 	if err := pvccache.IndexHolds(context.Background(), p.caches); err != nil {
 		return err
 	}
-	holds := pvccache.NewHolds(p.caches, p.claims, p.pods, desired, p.settings.Settings, p.settings.Grace)
-	for _, collector := range append(report.HoldMetrics(), report.UnreadKinds(holds.UnreadKinds)) {
+	holds := pvccache.NewHolds(p.caches, p.claims, p.pods, desired, reader, p.settings.Settings, p.settings.Grace)
+	for _, collector := range report.HoldMetrics() {
 		_ = metrics.Registry.Register(collector) // registered already by an earlier setup in this process
 	}
 	err = pvchold.Setup(p.mgr, pvchold.Options{
@@ -47,17 +48,24 @@ func (p *protection) setupHolds() error {
 	return p.mgr.Add(everywhere(desired.Run))
 }
 
-// desired keeps what workloads want.
-func (p *protection) desired() (*pvccache.Desired, error) {
+// desired returns what watches workloads, and what reads them live.
+func (p *protection) desired() (*pvccache.Desired, pvccache.Reader, error) {
 	config := rest.CopyConfig(p.mgr.GetConfig())
 	foreign, err := dynamic.NewForConfigAndClient(config, p.mgr.GetHTTPClient())
 	if err != nil {
-		return nil, err
+		return nil, pvccache.Reader{}, err
 	}
 	config.ContentType = runtime.ContentTypeProtobuf
 	client, err := kubernetes.NewForConfigAndClient(config, p.mgr.GetHTTPClient())
 	if err != nil {
-		return nil, err
+		return nil, pvccache.Reader{}, err
 	}
-	return pvccache.NewDesired(client, foreign, p.settings.Kinds, lws.LargestStarted)
+	reader := pvccache.Reader{
+		Live: p.mgr.GetAPIReader(), Kinds: p.settings.Kinds, Started: lws.LargestStarted,
+		Served: func(ctx context.Context, kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
+			return pvccache.ServedAs(ctx, client.Discovery().RESTClient(), kind)
+		},
+	}
+	desired, err := pvccache.NewDesired(client, foreign, p.settings.Kinds, lws.LargestStarted)
+	return desired, reader, err
 }

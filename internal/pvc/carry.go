@@ -32,7 +32,7 @@ func Carry(claim *corev1.PersistentVolumeClaim, d HoldVerdict, token TokenVerdic
 	if d.Delete != nil {
 		told := action.Event{Reason: d.Delete.Because.Code, Action: "Delete", Note: "deleted: " + d.Delete.Because.Sentence}
 		actions = append(actions, action.Delete{
-			Object: ref, OwnerGone: d.Delete.OwnerGone, Because: d.Delete.Because, Tell: action.Telling{Done: []action.Event{told}},
+			Object: ref, Because: d.Delete.Because, Tell: action.Telling{Done: []action.Event{told}},
 		})
 	}
 	return actions

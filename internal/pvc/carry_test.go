@@ -7,8 +7,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
-	"lockstep.dev/lockstep/internal/action"
-	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
@@ -29,7 +27,7 @@ func TestAVerdictIsCarriedOutInOrder(t *testing.T) {
 	stands := annotated(pvc.HoldersAnnotation, "StatefulSet/db")
 	cooled := annotated(pvc.HoldersAnnotation, "cooling until 2026-11-21T11:00:00Z: StatefulSet/db")
 	gone := func(v pvc.HoldView) pvc.HoldView {
-		v.World.GoneOwner = &identity.Ref{Kind: identity.KindStatefulSet, Name: "db"}
+		v.World.OwnersGone = true
 		return v
 	}
 	token := pvc.TokenVerdict{Annotations: map[string]string{pvc.ReleaseUntilAnnotation: "x"}, Until: noon, Granted: true}
@@ -54,17 +52,6 @@ func TestAVerdictIsCarriedOutInOrder(t *testing.T) {
 	} {
 		if diff := cmp.Diff(tt.want, carried(tt.view, tt.token)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
-		}
-	}
-}
-
-// A claim that belongs to what is gone is deleted only if that is gone for certain.
-func TestTheOwnerIsLookedForOnceMore(t *testing.T) {
-	v := holdView(claim("data-db-0", annotated(pvc.HoldersAnnotation, "cooling until 2026-11-21T11:00:00Z: StatefulSet/db")))
-	v.World.GoneOwner = &identity.Ref{Kind: identity.KindStatefulSet, Name: "db", UID: "uid-db"}
-	for _, a := range pvc.Carry(v.Claim, pvc.DecideHold(v), pvc.TokenVerdict{}) {
-		if d, ok := a.(action.Delete); ok && (d.OwnerGone == nil || d.OwnerGone.UID != "uid-db") {
-			t.Errorf("deleted whatever has become of its owner: %+v", d)
 		}
 	}
 }

@@ -52,7 +52,7 @@ type Holder struct {
 // Finished tells of an idle workload that is over, and will not want the claim again.
 func (h Holder) Finished() bool { return h.Phase == finished && h.Reason == DesiredState }
 
-// AwaitsEnd tells of a workload that waits until the claim has gone.
+// AwaitsEnd reports whether a workload waits until the PVC is gone.
 func (h Holder) AwaitsEnd() bool { return h.Phase == awaitsEnd && h.Reason == DesiredState }
 
 // IdlePolicy is what becomes of a claim that only an idle workload would use:
@@ -68,6 +68,27 @@ const (
 	IdleFrees
 )
 
+// OwnersGone reports whether a PVC has owners, and all of them are gone or wait for it to
+// go. gone reports this of one owner.
+func OwnersGone(claim *corev1.PersistentVolumeClaim, gone func(owner identity.Ref) bool) bool {
+	for _, owner := range claim.OwnerReferences {
+		if !gone(identity.OwnerRef(claim.Namespace, owner)) {
+			return false
+		}
+	}
+	return len(claim.OwnerReferences) > 0
+}
+
+// GoneLive reports whether an owner is gone or waits for the PVC to go, in a world that is
+// that of the whole namespace. served reports whether objects of its kind are in it.
+func (w World) GoneLive(owner identity.Ref, served bool) bool {
+	if i, ok := w.Desire.byUID[owner.UID]; ok {
+		return w.Desire.wants[i].Foreground
+	}
+	_, pod := w.Links[owner.UID]
+	return served && !pod
+}
+
 // World is everything in a namespace that may hold a claim.
 type World struct {
 	Pods   *Index
@@ -75,10 +96,9 @@ type World struct {
 	// Links are the pods of a claim, and those between workloads.
 	Links map[types.UID]Link
 	Idle  IdlePolicy
-	// GoneOwner is the claim's controller, if it is gone as far as can be seen.
-	GoneOwner *identity.Ref
-	// OwnerWasOf are the sets that it belonged to, as far as that was seen.
-	OwnerWasOf []types.UID
+	// OwnersGone reports whether the PVC has owners, and all of them are gone or wait for
+	// the PVC to go. An ownerReference is the user's word: such a PVC is garbage.
+	OwnersGone bool
 }
 
 // Holders are those that hold a claim now, and those that are idle and would.
@@ -94,8 +114,8 @@ func (w World) Holders(claim *corev1.PersistentVolumeClaim) (holders, idle []Hol
 		if c.want.past() {
 			continue
 		}
-		if w.leftBehind(c, claim) {
-			h.Phase, h.discards = awaitsEnd, true
+		if w.OwnersGone && c.want.Since.After(claim.CreationTimestamp.Time) {
+			h.Phase, h.discards = awaitsEnd, true // it was created after the PVC of its name, which is garbage
 			idle = append(idle, h)
 			continue
 		}

@@ -17,7 +17,7 @@ import (
 )
 
 func holdView(c *corev1.PersistentVolumeClaim, wants ...pvc.Want) pvc.HoldView {
-	return pvc.HoldView{Claim: c, Mode: pvc.Hold, World: world(index(), wants...), Now: noon, Grace: pvc.Grace, NamespaceLive: true}
+	return pvc.HoldView{Claim: c, Mode: pvc.Hold, World: world(index(), wants...), Now: noon, Grace: pvc.Grace, Live: true}
 }
 
 // applied is the claim as it is after the verdict was carried out.
@@ -33,13 +33,6 @@ func applied(c *corev1.PersistentVolumeClaim, d pvc.HoldVerdict) *corev1.Persist
 	return c
 }
 
-func ownedByTwo(c *corev1.PersistentVolumeClaim) {
-	c.OwnerReferences = []metav1.OwnerReference{
-		{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "db", UID: "uid-db", Controller: new(true)},
-		{APIVersion: "example.com/v1", Kind: "Archive", Name: "a", UID: "uid-a"},
-	}
-}
-
 func TestDecideHold(t *testing.T) {
 	db := pvc.OfStatefulSet(statefulSet("db", 1))
 	scaled := pvc.OfStatefulSet(statefulSet("db", 0))
@@ -53,8 +46,7 @@ func TestDecideHold(t *testing.T) {
 	cooling := annotated(pvc.HoldersAnnotation, coolingValue)
 	intent := annotated(pvc.IntentAnnotation, "uid-data-db-0")
 	at := func(now time.Time) func(*pvc.HoldView) { return func(v *pvc.HoldView) { v.Now = now } }
-	ownerGone := func(v *pvc.HoldView) { v.World.GoneOwner = &identity.Ref{Kind: "StatefulSet", Name: "db"} }
-	ownerWaits := func(v *pvc.HoldView) { v.WaitingOwner = &identity.Ref{Kind: "StatefulSet", Name: "db"} }
+	ownerGone := func(v *pvc.HoldView) { v.World.OwnersGone = true }
 	mode := func(m pvc.Mode) func(*pvc.HoldView) { return func(v *pvc.HoldView) { v.Mode = m } }
 	late := at(noon.Add(pvc.Grace + time.Second))
 	edit := func(edits ...func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
@@ -86,14 +78,11 @@ func TestDecideHold(t *testing.T) {
 		{"scaled down, to be deleted", edit(held), deletes, nil, pvc.Free, "", false},
 		{"scaled down, to be deleted, its pod the last one", edit(annotated(pvc.HoldersAnnotation, "Pod/db-0")), deletes, nil, pvc.Free, "", false},
 		{"scaled down, to be deleted, and others held it", edit(annotated(pvc.HoldersAnnotation, "Deployment/web, StatefulSet/db")), deletes, nil,
-			pvc.Cooling, "cooling until 2026-11-21T12:05:01Z: Deployment/web, StatefulSet/db", false},
+			pvc.Free, "", false},
+		{"its owner is gone, and it is held", edit(held), pvc.Want{}, edits{ownerGone}, pvc.Free, "", true},
+		{"its owner is gone, and an older workload wants it", edit(held), db, edits{ownerGone}, pvc.Held, "StatefulSet/db", false},
 		{"cooled, and its owner is gone", edit(cooling), pvc.Want{}, edits{late, ownerGone}, pvc.Free, "", true},
-		{"cooled, and its owner waits for it", edit(cooling), pvc.Want{}, edits{late, ownerWaits}, pvc.Free, "", true},
-		{"cooling, and its owner waits for it", edit(cooling), pvc.Want{}, edits{ownerWaits}, pvc.Cooling, coolingValue, false},
-		{"its owner waits for it, and the hold is off", edit(), pvc.Want{}, edits{ownerWaits}, pvc.Free, "", true},
 		{"its owner is gone, and the hold is off", edit(), pvc.Want{}, edits{ownerGone}, pvc.Free, "", true},
-		{"cooled, its owner is gone, and it has another", edit(cooling, ownedByTwo), pvc.Want{}, edits{late, ownerGone}, pvc.Free, "", false},
-		{"cooled, its owner waits for it, and it has another", edit(cooling, ownedByTwo), pvc.Want{}, edits{late, ownerWaits}, pvc.Free, "", false},
 		{"the namespace is being deleted", edit(held), pvc.Want{}, edits{func(v *pvc.HoldView) { v.NamespaceEnding = true }}, pvc.Free, "", true},
 		{"the namespace is being deleted, and the hold is off", edit(), pvc.Want{}, edits{func(v *pvc.HoldView) { v.NamespaceEnding = true }}, pvc.Free, "", true},
 		{"the namespace is being deleted, and it is wanted", edit(held), db, edits{func(v *pvc.HoldView) { v.NamespaceEnding = true }}, pvc.Held, "StatefulSet/db", false},
@@ -248,24 +237,65 @@ func TestAPodThatWasNeverBoundRefusesNobody(t *testing.T) {
 	}
 }
 
-// What could not be read may hold the claim: no hold ends, and nothing is deleted.
-func TestWhatWasNotReadEndsNoHold(t *testing.T) {
+// A cache may add a hold; only a live read ends one.
+func TestACacheEndsNoHold(t *testing.T) {
 	intent := annotated(pvc.IntentAnnotation, "uid-data-db-0")
 	for _, edits := range [][]func(*corev1.PersistentVolumeClaim){
-		nil, {intent}, {intent, annotated(pvc.HoldersAnnotation, "StatefulSet/db")},
+		{intent}, {intent, annotated(pvc.HoldersAnnotation, "StatefulSet/db")}, {annotated(pvc.HoldersAnnotation, pvc.Unverified)},
 		{annotated(pvc.HoldersAnnotation, "cooling until 2026-11-21T11:05:00Z: StatefulSet/db")},
 	} {
 		v := holdView(claim("data-db-0", edits...))
-		v.Unread = "jobsets"
-		d := pvc.DecideHold(v)
-		if len(d.Annotations) > 0 || d.Delete != nil || !d.Next.After(noon) {
+		v.Live = false
+		if d := pvc.DecideHold(v); len(d.Annotations) > 0 || d.Delete != nil || !d.NeedsLive {
 			t.Errorf("%v: %+v", v.Claim.Annotations, d)
 		}
 	}
 	v := holdView(claim("data-db-0"), pvc.OfStatefulSet(statefulSet("db", 1)))
-	v.Unread = "jobsets"
-	if d := pvc.DecideHold(v); d.State != pvc.Held || d.Annotations[pvc.HoldersAnnotation] == "" {
-		t.Errorf("what is known to hold does not: %+v", d)
+	v.Live = false
+	if d := pvc.DecideHold(v); d.State != pvc.Held || d.Annotations[pvc.HoldersAnnotation] == "" || d.NeedsLive {
+		t.Errorf("a holder in the cache adds no hold: %+v", d)
+	}
+}
+
+// An ownerReference is the user's word: a PVC without a living owner is held by bound pods,
+// and by workloads that are older than the PVC.
+func TestAPVCWithoutLivingOwnersIsHeldByOlderWorkloadsOnly(t *testing.T) {
+	for name, tt := range map[string]struct {
+		workload time.Time
+		pods     []*corev1.Pod
+		want     pvc.State
+	}{
+		"an older workload":                {noon.Add(-time.Hour), nil, pvc.Held},
+		"a younger workload":               {noon.Add(time.Hour), nil, pvc.Free},
+		"a younger workload, and its pod":  {noon.Add(time.Hour), []*corev1.Pod{pod("db-0", []string{"data-db-0"})}, pvc.Held},
+		"created in the same second as it": {noon, nil, pvc.Held},
+	} {
+		set := statefulSet("db", 1)
+		set.CreationTimestamp = metav1.Time{Time: tt.workload}
+		c := claim("data-db-0", annotated(pvc.HoldersAnnotation, "StatefulSet/db"))
+		c.CreationTimestamp = metav1.Time{Time: noon}
+		v := holdView(c)
+		v.World = world(index(tt.pods...), pvc.OfStatefulSet(set))
+		v.World.OwnersGone = true
+		if d := pvc.DecideHold(v); d.State != tt.want || (d.Delete != nil) != (tt.want == pvc.Free) {
+			t.Errorf("%s: %s, delete %v", name, d.State, d.Delete)
+		}
+	}
+}
+
+func TestOwnersGone(t *testing.T) {
+	c := claim("data")
+	gone := func(owner identity.Ref) bool { return owner.UID == "gone" }
+	if pvc.OwnersGone(c, gone) {
+		t.Error("a PVC without owners has lost them")
+	}
+	controlledBy("StatefulSet", "gone")(c)
+	if !pvc.OwnersGone(c, gone) {
+		t.Error("its only owner is gone")
+	}
+	controlledBy("StatefulSet", "there")(c)
+	if pvc.OwnersGone(c, gone) {
+		t.Error("one of its owners is there")
 	}
 }
 

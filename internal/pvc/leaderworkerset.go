@@ -7,13 +7,6 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 )
 
-// What the claims of groups are left to by the retention policy. A claim of workers whose
-// StatefulSet is gone was another implementation's: that one uses it again.
-var (
-	leadersClaimsGoWith = []identity.Kind{identity.KindPod, identity.KindStatefulSet, identity.KindLeaderWorkerSet}
-	workersClaimsGoWith = []identity.Kind{identity.KindPod, identity.KindLeaderWorkerSet}
-)
-
 // OfLeaderWorkerSet is what the set wants of every group, from the set's own spec:
 // the workers' StatefulSets are gone while a group restarts, and their claims must
 // not go with them.
@@ -39,8 +32,8 @@ func OfLeaderWorkerSet(set *lwsv1.LeaderWorkerSet, started int) Want {
 		name := template.VolumeClaimTemplates[i].Name
 		prefix, from := name+"-"+set.Name, fmt.Sprintf("%s.volumeClaimTemplates[%s]", path, name)
 		w.Series = append(w.Series,
-			Series{Prefix: prefix, Spans: []Span{{0, groups}}, Path: from, LeftTo: leadersClaimsGoWith},
-			Series{Prefix: prefix, Spans: []Span{{0, groups}, {1, max(size, started)}}, Path: from, LeftTo: workersClaimsGoWith},
+			Series{Prefix: prefix, Spans: []Span{{0, groups}}, Path: from},
+			Series{Prefix: prefix, Spans: []Span{{0, groups}, {1, max(size, started)}}, Path: from},
 		)
 	}
 	w.DeleteWhenScaled = deletesWhenScaled(template.PersistentVolumeClaimRetentionPolicy)

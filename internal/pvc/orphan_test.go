@@ -1,7 +1,6 @@
 package pvc_test
 
 import (
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -9,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
@@ -17,35 +15,13 @@ func ownedBefore(c *corev1.PersistentVolumeClaim) {
 	c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "db", UID: "life-1", Controller: new(true)}}
 }
 
-func ownedByMore(c *corev1.PersistentVolumeClaim) {
-	c.OwnerReferences = append(c.OwnerReferences, metav1.OwnerReference{APIVersion: "example.com/v1", Kind: "Backup", Name: "nightly", UID: "b"})
-}
-
-// What bears the name of a claim's owner may be the life after: the claim does not go with
-// that, and does go as soon as nothing refuses it.
-func TestWhyTellsThatTheOwnerIsOfALifeBefore(t *testing.T) {
+func TestWhyReportsTheOwners(t *testing.T) {
 	const takesIt = "--type=merge -p '" + pvc.Disown + "'"
-	for _, tt := range []struct {
-		name  string
-		gone  bool
-		edits []func(*corev1.PersistentVolumeClaim)
-		want  []string
-		never string
-	}{
-		{"it is there", false, nil, []string{"StatefulSet/db owns it: it is deleted with that"}, "is gone"},
-		{"it is gone", true, nil, []string{"StatefulSet/db (UID life-1), which owned it, is gone", "kubectl patch pvc c -n ns " + takesIt}, "owns it"},
-		{"it is gone, and another perhaps not", true, []func(*corev1.PersistentVolumeClaim){ownedByMore}, []string{
-			"StatefulSet/db (UID life-1), which owned it, is gone: once all are gone", "(StatefulSet/db (UID life-1), Backup/nightly (UID b))",
-		}, takesIt},
-		{"both are", true, []func(*corev1.PersistentVolumeClaim){dying}, []string{"StatefulSet/db (UID life-1), which owned it, is gone"}, "to keep it"},
-	} {
-		c := caseOf(claim("c", append([]func(*corev1.PersistentVolumeClaim){ownedBefore}, tt.edits...)...), pvc.Hold, nil)
-		if tt.gone {
-			c.World.GoneOwner = &identity.Ref{Kind: identity.KindStatefulSet, Namespace: ns, Name: "db", UID: "life-1"}
-		}
-		notes := strings.Join(pvc.Why(c).Notes, "\n")
-		if strings.Contains(notes, tt.never) || slices.ContainsFunc(tt.want, func(want string) bool { return !strings.Contains(notes, want) }) {
-			t.Errorf("%s: %s", tt.name, notes)
+	for gone, want := range map[bool]string{false: "owned by StatefulSet/db (UID life-1)", true: "kubectl patch pvc c -n ns " + takesIt} {
+		c := caseOf(claim("c", ownedBefore), pvc.Hold, nil)
+		c.World.OwnersGone = gone
+		if notes := strings.Join(pvc.Why(c).Notes, "\n"); !strings.Contains(notes, want) {
+			t.Errorf("gone %t: %s", gone, notes)
 		}
 	}
 }

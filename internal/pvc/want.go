@@ -42,9 +42,6 @@ type Series struct {
 	Prefix string
 	Spans  []Span
 	Path   string
-	// LeftTo are kinds that a claim is given to, to go with. One whose owner was of these
-	// and is gone is not used: the workload waits until it has gone, and makes it anew.
-	LeftTo []identity.Kind
 }
 
 // Span is the numbers from From up to, and not including, To.
@@ -141,8 +138,6 @@ type claimed struct {
 	out string
 	// numbered: the workload makes the claim itself.
 	numbered bool
-	// leftTo are the owners that a claim of the series ends with.
-	leftTo []identity.Kind
 	// below is to how many of its replicas it is scaled to want the claim no more.
 	below, replicas int
 }
@@ -186,7 +181,7 @@ func (w *Want) series(prefix, claim string) []claimed {
 			out = "out of range"
 		}
 		found = append(found, claimed{
-			want: w, path: series.Path, out: out, numbered: true, leftTo: series.LeftTo,
+			want: w, path: series.Path, out: out, numbered: true,
 			below: series.below(claim), replicas: series.Spans[0].To - series.Spans[0].From,
 		})
 	}

@@ -135,7 +135,7 @@ func (c Case) state(holders []Holder) State {
 	words := c.Claim.Annotations[HoldersAnnotation]
 	switch {
 	case c.terminating():
-		return HoldView{Claim: c.Claim}.draining(holders)
+		return draining(holders)
 	case len(Refusing(holders)) > 0:
 		return Held
 	case !ParseWords(words).Until.IsZero():

@@ -225,23 +225,17 @@ func (c Case) unreadableRecord() error {
 	return err
 }
 
-// ownership tells with what the claim goes. What bears its owner's name may be another. The
-// garbage collector deletes nothing that has another owner, which is not looked for here.
+// ownership says with what the PVC is deleted.
 func (c Case) ownership() []string {
-	owner := metav1.GetControllerOfNoCopy(c.Claim)
-	if owner == nil {
-		return nil
-	}
-	gone := said(fmt.Sprintf("%s/%s (UID %s)", owner.Kind, owner.Name, owner.UID)) + ", which owned it, is gone"
 	switch {
-	case c.World.GoneOwner == nil:
-		return []string{said(owner.Kind+"/"+owner.Name) + " owns it: it is deleted with that"}
+	case len(c.Claim.OwnerReferences) == 0:
+		return nil
+	case !c.World.OwnersGone:
+		return []string{"owned by " + OwnersOf(c.Claim) + ": the garbage collector deletes it with the last of them"}
 	case c.terminating():
-		return []string{gone}
-	case len(c.Claim.OwnerReferences) > 1:
-		return []string{gone + ": once all are gone that its metadata.ownerReferences name (" + OwnersOf(c.Claim) + "), the garbage collector deletes the claim unless that is refused"}
+		return []string{"its owners are gone or being deleted: " + OwnersOf(c.Claim)}
 	}
-	return []string{gone + ": the garbage collector deletes the claim unless that is refused, and as soon as it is not any more; to keep it: " + disownCommand(c.Claim)}
+	return []string{"its owners are gone or being deleted: " + OwnersOf(c.Claim) + "; the garbage collector deletes it unless that is refused; to keep it: " + disownCommand(c.Claim)}
 }
 
 // withoutPodsFinalizer are pods that slipped in between the two finalizers, and those

@@ -15,7 +15,7 @@ const (
 	scaledToZero = "scaled to zero"
 	suspended    = "suspended"
 	finished     = "finished"
-	// awaitsEnd is a workload that waits for the end of a claim of a life that is over.
+	// awaitsEnd is a workload that was created after the PVC, whose owners are gone.
 	awaitsEnd = "it waits until this claim has gone, and makes it anew"
 )
 
@@ -56,15 +56,10 @@ func OfStatefulSet(set *appsv1.StatefulSet) Want {
 	w.idleAt(n)
 	w.template("spec.template", set.Spec.Template.Spec.Volumes)
 	w.DeleteWhenScaled = deletesWhenScaled(set.Spec.PersistentVolumeClaimRetentionPolicy)
-	var leftTo []identity.Kind
-	if w.DeleteWhenScaled { // else its controller goes on with the claim of a pod scaled away, whose owner it leaves as it is
-		leftTo = []identity.Kind{identity.KindPod}
-	}
 	for i := range set.Spec.VolumeClaimTemplates {
 		name := set.Spec.VolumeClaimTemplates[i].Name
 		w.Series = append(w.Series, Series{
 			Prefix: name + "-" + set.Name, Spans: []Span{{start, start + n}}, Path: fmt.Sprintf("spec.volumeClaimTemplates[%s]", name),
-			LeftTo: leftTo,
 		})
 	}
 	w.Released = "scale it down below the ordinal, or delete it"

@@ -36,15 +36,13 @@ func ProtectionCaches() map[client.Object]cache.ByObject {
 }
 
 // trimClaim leaves of a claim what protection reads: its metadata without foreign
-// words, the volume, the phase, and when it was given to a StatefulSet.
+// words, the volume and the phase.
 func trimClaim(object any) (any, error) {
 	claim, ok := object.(*corev1.PersistentVolumeClaim)
 	if !ok {
 		return object, nil
 	}
-	given := pvc.Giving(claim)
 	trimWords(&claim.ObjectMeta)
-	claim.ManagedFields = given
 	claim.Spec = corev1.PersistentVolumeClaimSpec{VolumeName: claim.Spec.VolumeName}
 	claim.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.PersistentVolumeClaimPhase(one(string(claim.Status.Phase)))}
 	return claim, nil
@@ -73,13 +71,12 @@ func trimWords(meta *metav1.ObjectMeta) {
 type Claims struct {
 	cached client.Reader
 	// live must not read from a cache.
-	live       client.Reader
-	namespaces *readings[*metav1.PartialObjectMetadata]
+	live client.Reader
 }
 
 // NewClaims returns a Claims that reads caches filled with ProtectionCaches.
 func NewClaims(cached, live client.Reader) *Claims {
-	return &Claims{cached: cached, live: live, namespaces: newReadings[*metav1.PartialObjectMetadata](sharedNamespaces)}
+	return &Claims{cached: cached, live: live}
 }
 
 // Get is a claim as the cache shows it, or nil. It must not be changed.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -25,7 +24,6 @@ type Desired struct {
 	kinds   []*wantedKind
 	foreign []*foreignKind
 	changed []func(Wanting)
-	lineage *lineage
 }
 
 // Wanting is what changed: the claims that a workload names or named, and those whose
@@ -42,14 +40,13 @@ type wantedKind struct {
 	resource string
 	informer cache.SharedIndexInformer
 	contact  *contact
-	list     list
 }
 
 // NewDesired returns a Desired that reads through the clients once it runs. The
 // kinds are those beside what is built in; a LeaderWorkerSet is known, and started tells the
 // size of its groups.
 func NewDesired(client kubernetes.Interface, foreign dynamic.Interface, kinds []pvc.Kind, started GroupSize) (*Desired, error) {
-	d := &Desired{lineage: newLineage()}
+	d := &Desired{}
 	apps, batch := client.AppsV1().RESTClient(), client.BatchV1().RESTClient()
 	for _, k := range []struct {
 		kind     identity.Kind
@@ -70,9 +67,7 @@ func NewDesired(client kubernetes.Interface, foreign dynamic.Interface, kinds []
 		if err != nil {
 			return nil, err
 		}
-		d.kinds = append(d.kinds, &wantedKind{kind: k.kind, resource: k.resource, informer: informer, contact: contact, list: func(ctx context.Context, namespace string) (runtime.Object, error) {
-			return k.client.Get().Namespace(namespace).Resource(k.resource).Do(ctx).Get()
-		}})
+		d.kinds = append(d.kinds, &wantedKind{kind: k.kind, resource: k.resource, informer: informer, contact: contact})
 	}
 	d.foreign = append(d.foreign, newForeignKind(d, client.Discovery(), foreign, leaderWorkerSets, OfLeaderWorkerSet(started)))
 	for _, kind := range kinds {
@@ -89,7 +84,7 @@ func (d *Desired) informer(lw cache.ListerWatcher, empty runtime.Object, of func
 	informer := cache.NewSharedIndexInformerWithOptions(lw, empty, cache.SharedIndexInformerOptions{
 		Indexers: cache.Indexers{indexNamed: namedBy, indexSeries: seriesOf},
 	})
-	if err := informer.SetTransform(d.lineage.noting(workloadOf(of))); err != nil {
+	if err := informer.SetTransform(workloadOf(of)); err != nil {
 		return nil, err
 	}
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -114,7 +109,6 @@ func (d *Desired) Follow(changed func(Wanting)) { d.changed = append(d.changed, 
 
 // tell tells of the claims that a workload wants or wanted, if that has changed.
 func (d *Desired) tell(was, is *workload) {
-	d.lineage.note(was, is)
 	if was != nil && is != nil && sameWant(was, is) {
 		return
 	}
@@ -162,24 +156,6 @@ func (d *Desired) AwaitSync(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// Unread names the kinds whose workloads are not all known, with commas between, or
-// is empty: of those that were not read yet, and those that cannot be followed now.
-func (d *Desired) Unread() string { return strings.Join(d.unread(), ", ") }
-
-func (d *Desired) unread() (kinds []string) {
-	for _, k := range d.kinds {
-		if !k.informer.HasSynced() || k.contact.lost() {
-			kinds = append(kinds, k.resource)
-		}
-	}
-	for _, k := range d.foreign {
-		if !k.known() {
-			kinds = append(kinds, k.String())
-		}
-	}
-	return kinds
 }
 
 // indexers are those of all kinds that are there.

@@ -138,12 +138,6 @@ func (k *foreignKind) watch(resource schema.GroupVersionResource, end func()) (c
 	})
 }
 
-func (k *foreignKind) list(resource schema.GroupVersionResource) list {
-	return func(ctx context.Context, namespace string) (runtime.Object, error) {
-		return k.client.Resource(resource).Namespace(namespace).List(ctx, metav1.ListOptions{})
-	}
-}
-
 func (k *foreignKind) listWatch(resource schema.GroupVersionResource) cache.ListerWatcher {
 	return cache.ToListWatcherWithWatchListSemantics(k.contact.over(everywhere(k.client, resource)), k.client)
 }

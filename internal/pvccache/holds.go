@@ -1,10 +1,8 @@
 package pvccache
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,16 +22,15 @@ type Holds struct {
 	caches   cache.Cache
 	pods     *Pods
 	desired  *Desired
+	reader   Reader
 	settings pvc.Settings
 	grace    time.Duration
-	worlds   *readings[pvc.World]
-	givings  givings
 }
 
 // NewHolds returns a Holds that reads claims and namespaces from caches filled with
 // ProtectionCaches. A hold outlives its last holder by grace.
-func NewHolds(caches cache.Cache, claims *Claims, pods *Pods, desired *Desired, settings pvc.Settings, grace time.Duration) *Holds {
-	return &Holds{Claims: claims, caches: caches, pods: pods, desired: desired, settings: settings, grace: grace, worlds: newReadings[pvc.World](sharedWorlds)}
+func NewHolds(caches cache.Cache, claims *Claims, pods *Pods, desired *Desired, reader Reader, settings pvc.Settings, grace time.Duration) *Holds {
+	return &Holds{Claims: claims, caches: caches, pods: pods, desired: desired, reader: reader, settings: settings, grace: grace}
 }
 
 const (
@@ -81,31 +78,24 @@ func (h *Holds) View(ctx context.Context, key types.NamespacedName, now time.Tim
 	if err != nil || claim == nil {
 		return pvc.HoldView{}, err
 	}
-	claim = h.givings.of(claim)
 	namespace, err := h.Namespace(ctx, key.Namespace)
 	if err != nil {
 		return pvc.HoldView{}, err
 	}
-	unread := h.Unread() // what is read by the time that the world was looked at was not before
-	return h.in(namespace, pvc.HoldView{
-		Claim: claim, World: h.world(claim), Now: now, Grace: h.grace,
-		Unread: cmp.Or(unread, h.Unread()), WaitingOwner: h.waitingOwner(claim),
-	}), nil
+	return h.in(namespace, pvc.HoldView{Claim: claim, World: h.world(claim), Now: now, Grace: h.grace}), nil
 }
 
-// Unread names what may hold claims and is not all known, with commas between, or is
-// empty: kinds of workloads, and pods that cannot be followed now.
-func (h *Holds) Unread() string { return strings.Join(h.unread(), ", ") }
-
-// UnreadKinds is how many these are.
-func (h *Holds) UnreadKinds() int { return len(h.unread()) }
-
-func (h *Holds) unread() []string {
-	kinds := h.desired.unread()
-	if h.pods.IsLost() {
-		kinds = append(kinds, "pods")
+// Live is the view with its namespace, and all in it that may hold the PVC, read from the
+// API server now. What cannot be read may hold the PVC: it is an error.
+func (h *Holds) Live(ctx context.Context, view pvc.HoldView) (pvc.HoldView, error) {
+	n := h.reader.Read(ctx, view.Claim.Namespace, func(*corev1.Pod) {})
+	if err := n.Err(); err != nil {
+		return view, err
 	}
-	return kinds
+	view = h.in(n.Meta, view)
+	view.World, view.Live = n.Of(view.Claim), true
+	view.World.Idle = h.settings.Idle
+	return view, nil
 }
 
 // in is a view with what the namespace says.
@@ -115,48 +105,15 @@ func (h *Holds) in(namespace *metav1.PartialObjectMetadata, view pvc.HoldView) p
 	return view
 }
 
-// InItsNamespace is a view with what the claim's own namespace says, read from the API
-// server after the claim was seen: it is of the life that the claim belongs to.
-func (h *Holds) InItsNamespace(ctx context.Context, view pvc.HoldView) (pvc.HoldView, error) {
-	namespace, err := h.NamespaceOf(ctx, view.Claim.Namespace, []types.UID{view.Claim.UID}, view.Now)
-	if err != nil {
-		return view, err
+// isGone reports whether an owner is gone as far as the caches show, or was deleted in the
+// foreground and waits for its dependents. An owner of a kind that is not watched is not.
+func (h *Holds) isGone(owner identity.Ref) bool {
+	if owner.Kind == identity.KindPod && owner.APIVersion == "v1" {
+		return !h.pods.Has(owner.Namespace, owner.UID)
 	}
-	view = h.in(namespace, view)
-	view.NamespaceLive = true
-	return view, nil
-}
-
-// waitingOwner is the controller of a claim, if it was deleted in the foreground, or nil.
-// There is no way back from that: without it the claim is garbage.
-func (h *Holds) waitingOwner(claim *corev1.PersistentVolumeClaim) *identity.Ref {
-	owner := metav1.GetControllerOfNoCopy(claim)
-	if owner == nil {
-		return nil
+	w, watched := h.desired.named(owner)
+	if w != nil {
+		return w.want.Foreground
 	}
-	ref := identity.OwnerRef(claim.Namespace, *owner)
-	if w, _ := h.desired.named(ref); w == nil || !w.want.Foreground {
-		return nil
-	}
-	return &ref
-}
-
-// goneOwner is the controller of a claim, if it is not there any more as far as the
-// caches show, or nil. Of a kind that is not watched nothing can be said.
-func (h *Holds) goneOwner(claim *corev1.PersistentVolumeClaim) *identity.Ref {
-	owner := metav1.GetControllerOfNoCopy(claim)
-	if owner == nil {
-		return nil
-	}
-	ref := identity.OwnerRef(claim.Namespace, *owner)
-	if ref.Kind == identity.KindPod && ref.APIVersion == "v1" {
-		if h.pods.Has(ref.Namespace, ref.UID) {
-			return nil
-		}
-		return &ref
-	}
-	if w, watched := h.desired.named(ref); w != nil || !watched {
-		return nil
-	}
-	return &ref
+	return watched
 }

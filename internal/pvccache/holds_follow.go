@@ -34,7 +34,7 @@ func (h *Holds) Follow(ctx context.Context, f Followers) error {
 	if err != nil {
 		return err
 	}
-	if _, err = claims.AddEventHandler(f.claims(h.givings.note)); err != nil {
+	if _, err = claims.AddEventHandler(f.claims()); err != nil {
 		return err
 	}
 	namespaces, err := h.caches.GetInformer(ctx, NewNamespace(""), cache.BlockUntilSynced(false))
@@ -48,14 +48,13 @@ func (h *Holds) Follow(ctx context.Context, f Followers) error {
 	return err
 }
 
-// claims tells of claims, each after it was noted: what is told is looked at.
-func (f Followers) claims(note func(before, after *corev1.PersistentVolumeClaim)) toolscache.ResourceEventHandlerFuncs {
+// claims returns the handler of events of PVCs.
+func (f Followers) claims() toolscache.ResourceEventHandlerFuncs {
 	tell := func(before, after *corev1.PersistentVolumeClaim) {
 		is := after
 		if is == nil {
 			is = before
 		}
-		note(before, after)
 		if before != nil && (after == nil || after.UID != before.UID) {
 			f.Gone(before)
 		}

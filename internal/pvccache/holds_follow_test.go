@@ -42,7 +42,7 @@ func TestClaimsThatGoWithAPodAreToldOfWhenItHasGone(t *testing.T) {
 	}
 	h := NewHolds(claimsByPod{claims: []corev1.PersistentVolumeClaim{
 		owned("data-llama-1-1", "Pod", "leader"), owned("data-llama-2-1", "Pod", "other"), owned("data-llama-0-1", "StatefulSet", "leader"),
-	}}, nil, nil, nil, pvc.Settings{}, 0)
+	}}, nil, nil, nil, Reader{}, pvc.Settings{}, 0)
 	leader := &PodUses{Namespace: "ns", Name: "llama-1", UID: "leader", Node: "n1"}
 	ending := *leader
 	ending.Phase = corev1.PodSucceeded
@@ -81,7 +81,7 @@ func TestAClaimThatWentIsNotToldToBeLookedAt(t *testing.T) {
 			Claim:     func(key types.NamespacedName) { told = append(told, "claim "+key.Name) },
 			Namespace: func(name string) { told = append(told, "namespace "+name) },
 			Gone:      func(claim *corev1.PersistentVolumeClaim) { told = append(told, "gone "+string(claim.UID)) },
-		}.claims(func(_, _ *corev1.PersistentVolumeClaim) {}))
+		}.claims())
 		if !slices.Equal(told, tt.want) {
 			t.Errorf("%s: told %v, want %v", name, told, tt.want)
 		}
@@ -91,13 +91,13 @@ func TestAClaimThatWentIsNotToldToBeLookedAt(t *testing.T) {
 // Pods of other groups are nowhere in memory, and none of them is gone for that: what they
 // own would be let go, and looked for again every tenth of a second.
 func TestAnOwnerOfAKindThatIsNotReadIsNotMissed(t *testing.T) {
-	h := NewHolds(nil, nil, NewPods(), emptyDesired(t), pvc.Settings{}, 0)
+	h := NewHolds(nil, nil, NewPods(), emptyDesired(t), Reader{}, pvc.Settings{}, 0)
 	for version, missed := range map[string]bool{"v1": true, "sandbox.example.com/v1": false} {
 		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data-llama-0", OwnerReferences: []metav1.OwnerReference{
 			{APIVersion: version, Kind: "Pod", Name: "llama-0", UID: "u", Controller: new(true)},
 		}}}
-		if gone := h.goneOwner(claim); (gone != nil) != missed {
-			t.Errorf("%s: %v is taken for gone", version, gone)
+		if gone := pvc.OwnersGone(claim, h.isGone); gone != missed {
+			t.Errorf("%s: gone %t", version, gone)
 		}
 	}
 }

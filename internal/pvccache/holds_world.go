@@ -24,13 +24,10 @@ func (h *Holds) world(claim *corev1.PersistentVolumeClaim) pvc.World {
 	for _, wanting := range h.desired.of(claim.Namespace, claim.Name) {
 		w.workload(wanting)
 	}
-	world := pvc.World{
-		Pods: index, Desire: pvc.NewDesire(claim.Namespace, w.wants), Links: w.links, Idle: h.settings.Idle, GoneOwner: h.goneOwner(claim),
+	return pvc.World{
+		Pods: index, Desire: pvc.NewDesire(claim.Namespace, w.wants), Links: w.links, Idle: h.settings.Idle,
+		OwnersGone: pvc.OwnersGone(claim, h.isGone),
 	}
-	if world.GoneOwner != nil {
-		world.OwnerWasOf = h.desired.lineage.of(world.GoneOwner.UID)
-	}
-	return world
 }
 
 // worldOf gathers the world of one claim.

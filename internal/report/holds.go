@@ -35,14 +35,6 @@ func HoldMetrics() []prometheus.Collector {
 	return []prometheus.Collector{claimStates, claimsInUse, tokens}
 }
 
-// UnreadKinds counts the kinds of workloads, and pods as one, that could not all be read.
-func UnreadKinds(count func() int) prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "lockstep_protection_unread_kinds",
-		Help: "Kinds of workloads, and pods as one of them, that are not all known, because they cannot be read, or cannot be any more, or because nobody can tell whether they are served. While there are any, no hold on a PersistentVolumeClaim ends.",
-	}, func() float64 { return float64(count()) })
-}
-
 // Holds tells of claims and who holds them. It is safe for concurrent use.
 type Holds struct {
 	*Narrator

@@ -25,7 +25,11 @@ func TestTheCodeHoldsAsTheModelDoes(t *testing.T) {
 				c.wish = 1
 			}
 			v := view{claim: c, wanted: has(3) && !has(4), blind: has(4), gone: has(5)}
-			d := w.decide(v)
+			model := v
+			if v.gone && stands != noWords { // a PVC without living owners does not cool
+				model.claim.words, model.claim.cooled = coolingWords, true
+			}
+			d := w.decide(model)
 			want := stands
 			if d.under && !d.deletes {
 				want = d.words
@@ -80,12 +84,7 @@ func codeHolds(v view) (words, bool) {
 		Claim: claim, Mode: pvc.Hold, Now: now, Grace: time.Minute,
 		World: pvc.World{Pods: pvc.NewIndex(), Desire: pvc.NewDesire("ns", wants), Links: map[types.UID]pvc.Link{}},
 	}
-	if v.blind {
-		view.Unread = "shards"
-	}
-	if v.gone {
-		view.World.GoneOwner = &identity.Ref{Kind: identity.KindStatefulSet, Namespace: "ns", Name: "web", UID: "w"}
-	}
+	view.Live, view.World.OwnersGone = !v.blind, v.gone
 	d := pvc.DecideHold(view)
 	maps.Copy(claim.Annotations, d.Annotations)
 	return wordsOf(claim.Annotations[pvc.HoldersAnnotation]), d.Delete != nil

@@ -59,10 +59,9 @@ func (i *Inquirer) Claims(ctx context.Context, namespace string) ([]corev1.Persi
 // a claim that is not on its way out: an overview has many of them.
 func (i *Inquirer) About(ctx context.Context, w *World, claim *corev1.PersistentVolumeClaim) (*Found, error) {
 	f := &Found{World: w, Case: pvc.Case{
-		Claim: claim, World: w.Holds, Pods: w.Pods, Nodes: map[string]*corev1.Node{},
+		Claim: claim, World: w.read.Of(claim), Pods: w.Pods, Nodes: map[string]*corev1.Node{},
 		NamespaceEnding: w.Ending, NamespaceLabels: w.Labels, Unread: slices.Clone(w.Unread), Now: i.Now(),
 	}}
-	f.Case.World.GoneOwner = w.goneOwner(claim)
 	f.Mode, f.ModeFrom = modeOf(claim, w)
 	f.unconfigured()
 	reads := []func(context.Context, *Found) error{i.policies, i.alone, i.volume, i.attached, i.nodes}

@@ -124,7 +124,7 @@ func TestWhatMayNotBeReadIsNotTakenForAbsent(t *testing.T) {
 			t.Errorf("%s may not be read, and the claim is %s: %+v", kind, e.State, e.Unread)
 		}
 	}
-	c.forbidden = []string{"PersistentVolume", "Namespace"}
+	c.forbidden = []string{"PersistentVolume", "PartialObjectMetadata"}
 	e := explain(t, c, data)[0]
 	if e.State != pvc.Free || len(e.Unread) != 2 || e.Then[0] != "volume pv-data was not read: what happens to the data is unknown" {
 		t.Errorf("what cannot hold may not be read, and the claim is %s: %+v", e.State, e)

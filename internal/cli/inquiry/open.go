@@ -9,7 +9,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
@@ -31,8 +30,6 @@ type Inquirer struct {
 	Brief bool
 	// Now is the clock.
 	Now func() time.Time
-	// Kinds knows what the cluster serves, or is nil: then all kinds are taken to be.
-	Kinds discovery.ServerResourcesInterfaceWithContext
 	// ServedAs finds kinds that are not built in, or is nil: then they are taken to be
 	// served as they are described.
 	ServedAs ServedAs
@@ -60,21 +57,11 @@ func Open(config *rest.Config) (*Inquirer, error) {
 		return nil, err
 	}
 	i := New(c)
-	i.Kinds, i.mapper = server, mapper
+	i.mapper = mapper
 	i.ServedAs = func(ctx context.Context, kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
 		return kinds.Served(ctx, server.RESTClient(), kind)
 	}
 	return i, nil
-}
-
-// unheardOf tells whether the cluster is known not to serve a kind that may not be
-// read: who may not read a kind is told so whether it is there or not.
-func (i *Inquirer) unheardOf(ctx context.Context, kind schema.GroupVersion) bool {
-	if kind.Empty() || i.Kinds == nil {
-		return false
-	}
-	_, err := i.Kinds.ServerResourcesForGroupVersionWithContext(ctx, kind.String())
-	return apierrors.IsNotFound(err)
 }
 
 // Mapper knows the kinds that are read, without asking the API server for all that

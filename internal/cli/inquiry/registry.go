@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -80,52 +79,6 @@ func modesOf(p *v1alpha1.Protection, namespace string) *pvc.Settings {
 		exempt = []string{v1alpha1.DefaultExemptNamespace}
 	}
 	return &pvc.Settings{Mode: mode, Exempt: append(slices.Clone(exempt), namespace)}
-}
-
-// described is what the workloads of kinds that are not built in want.
-func (i *Inquirer) described(ctx context.Context, w *World) (wants []pvc.Want, err error) {
-	known := i.registry(ctx)
-	w.unconfigured, w.modes = known.unread, known.modes
-	for _, kind := range known.kinds {
-		more, err := i.of(ctx, w.Namespace, kind)
-		switch {
-		case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
-		case err != nil:
-			if err := w.missed(kindName(kind), err, true); err != nil {
-				return nil, err
-			}
-		}
-		wants = append(wants, more...)
-	}
-	return wants, nil
-}
-
-func kindName(kind pvc.Kind) string {
-	name := strings.ToLower(kind.Kind) + "s"
-	if kind.GroupKind() == pvc.JobSet.GroupKind() {
-		return name
-	}
-	return name + "." + kind.Group
-}
-
-// of lists the workloads of one kind, in the version that is served.
-func (i *Inquirer) of(ctx context.Context, namespace string, kind pvc.Kind) (wants []pvc.Want, err error) {
-	as := kind.GroupVersion()
-	if i.ServedAs != nil {
-		resource, err := i.servedAs(ctx, kind.GroupVersionKind)
-		if err != nil || resource.Resource == "" {
-			return nil, err
-		}
-		as = resource.GroupVersion()
-	}
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(as.WithKind(kind.Kind + "List"))
-	err = i.each(ctx, list, namespace, func(object client.Object) {
-		if workload, ok := object.(*unstructured.Unstructured); ok {
-			wants = append(wants, kind.Of(workload))
-		}
-	})
-	return wants, err
 }
 
 // servedAs asks for a kind once: an overview has many namespaces.

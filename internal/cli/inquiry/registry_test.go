@@ -140,7 +140,7 @@ func TestKindsAreAskedForOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if want := map[string]int{"Shard": 1, "JobSet": 1}; !maps.Equal(asked, want) {
+	if want := map[string]int{"LeaderWorkerSet": 1, "Shard": 1, "JobSet": 1}; !maps.Equal(asked, want) {
 		t.Errorf("asked %v, want %v", asked, want)
 	}
 }

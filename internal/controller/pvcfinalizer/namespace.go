@@ -2,8 +2,6 @@ package pvcfinalizer
 
 import (
 	"context"
-	"slices"
-
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -30,16 +28,12 @@ func (p *pass) askNamespace(ctx context.Context, pods *pvc.Index) {
 }
 
 // readNamespace has the pass go on with what the namespace says itself. All claims of
-// the pass were seen before: those that are there still are of that very life.
+// the pass were seen before: those that still exist belong to this namespace.
 func (p *pass) readNamespace(ctx context.Context) error {
 	if p.read {
 		return nil
 	}
-	var seen []types.UID
-	for _, claim := range slices.Concat(p.ask, p.look) {
-		seen = append(seen, claim.UID)
-	}
-	namespace, err := p.Controller.claims.NamespaceOf(ctx, p.namespace, seen, p.now())
+	namespace, err := p.Controller.claims.NamespaceNow(ctx, p.namespace)
 	if err != nil {
 		return err
 	}

@@ -65,33 +65,11 @@ func (r *claimReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl
 	return ctrl.Result{RequeueAfter: sooner(now, verdict.Next, token.Until)}, nil
 }
 
-// decide looks once more, at the cluster itself, before what cannot be undone and before
-// a claim is let go that nobody has looked at yet, and at the namespace before anything is
-// given up by what that says. Claims that are let go share a look: a workload that comes
-// after it holds what it wants when it is seen, as it does anywhere. So do those that others
-// delete as soon as they are let go. What nobody else would delete has a look of its own, and
-// so has what somebody holds there: he may have gone since, and what told of that, and is
-// why the claim is looked at now, tells it once.
+// decide decides by the caches, and by a live read before a hold ends or a PVC is deleted.
 func (p *pass) decide(ctx context.Context, view pvc.HoldView) (pvc.HoldVerdict, error) {
 	verdict := pvc.DecideHold(view)
-	if verdict.AskNamespace {
-		asked, err := p.observe.InItsNamespace(ctx, view)
-		if err != nil {
-			return verdict, err
-		}
-		view, verdict = asked, pvc.DecideHold(asked)
-	}
-	if !verdict.Look {
+	if !verdict.NeedsLive {
 		return verdict, nil
-	}
-	if !verdict.GrantsWish() {
-		shared, err := p.observe.LiveShared(ctx, view)
-		if err != nil {
-			return verdict, err
-		}
-		if verdict = pvc.DecideHold(shared); verdict.State != pvc.Held && !verdict.GrantsWish() {
-			return verdict, nil
-		}
 	}
 	live, err := p.observe.Live(ctx, view)
 	if err != nil {

@@ -3,13 +3,14 @@ package pvchold
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -44,28 +45,19 @@ type lagging struct {
 }
 
 func newLagging(t *testing.T) *lagging {
-	return newLaggingFrom(t, desiredFrom(t, "nowhere.invalid"))
-}
-
-// desiredFrom reads workloads there.
-func desiredFrom(t *testing.T, host string) *pvccache.Desired {
-	t.Helper()
-	kube, err := kubernetes.NewForConfig(&rest.Config{Host: host})
+	kube, err := kubernetes.NewForConfig(&rest.Config{Host: "nowhere.invalid"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	foreign, err := dynamic.NewForConfig(&rest.Config{Host: host})
+	foreign, err := dynamic.NewForConfig(&rest.Config{Host: "nowhere.invalid"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	desired, err := pvccache.NewDesired(kube, foreign, nil, func(*lwsv1.LeaderWorkerSet) int { return 0 })
+	size := func(*lwsv1.LeaderWorkerSet) int { return 0 }
+	desired, err := pvccache.NewDesired(kube, foreign, nil, size)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return desired
-}
-
-func newLaggingFrom(t *testing.T, desired *pvccache.Desired) *lagging {
 	l := &lagging{T: t, pods: pvccache.NewPods(), clock: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)}
 	l.cached = fake.NewClientBuilder().WithScheme(scheme.Scheme).Build()
 	l.live = fake.NewClientBuilder().WithScheme(scheme.Scheme).WithInterceptorFuncs(interceptor.Funcs{
@@ -87,11 +79,15 @@ func newLaggingFrom(t *testing.T, desired *pvccache.Desired) *lagging {
 	}).Build()
 	claims := pvccache.NewClaims(l.cached, l.live)
 	l.claimReconciler = &claimReconciler{&pass{
-		observe: pvccache.NewHolds(nil, claims, l.pods, desired, pvc.Settings{Mode: pvc.Barrier}, time.Minute),
+		observe: pvccache.NewHolds(nil, claims, l.pods, desired, pvccache.Reader{Live: l.live, Started: size, Served: noneServed}, pvc.Settings{Mode: pvc.Barrier}, time.Minute),
 		act:     apply.New(l.live, l.live), narrate: report.NewHolds(report.New(events.NewFakeRecorder(100))), ttl: time.Hour,
 		now: func() time.Time { return l.clock },
 	}}
 	return l
+}
+
+func noneServed(context.Context, schema.GroupVersionKind) (schema.GroupVersionResource, error) {
+	return schema.GroupVersionResource{}, nil
 }
 
 func (l *lagging) must(err error) {
@@ -168,149 +164,69 @@ func isHeld(claim *corev1.PersistentVolumeClaim) bool {
 	return claim != nil && claim.DeletionTimestamp == nil && claim.Annotations[pvc.HoldersAnnotation] != ""
 }
 
-// The caches show the claim of a namespace that was made again, and still the
-// namespace before, released and on its way out.
+// Caches may be of an earlier incarnation of the namespace, and lack holders. Only what the
+// API server itself shows ends a hold.
+func TestOnlyALiveReadEndsAHold(t *testing.T) {
+	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "db", UID: "db"}}
+	set.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}}}
+	user := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "shell", UID: "shell"}}
+	user.Spec.NodeName = "node"
+	user.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data-db-0"},
+	}}}
+	cooled := pvc.Words{Names: "Pod/old", Until: time.Date(2026, 11, 22, 11, 0, 0, 0, time.UTC)}.String()
+	for name, tt := range map[string]struct {
+		holders string
+		live    []client.Object
+		unread  error
+		held    bool
+	}{
+		"not held":                   {cooled, []client.Object{space("1", "hold")}, nil, false},
+		"by a workload":              {cooled, []client.Object{space("1", "hold"), set}, nil, true},
+		"by a pod":                   {cooled, []client.Object{space("1", "hold"), user}, nil, true},
+		"unverified, and not held":   {pvc.Unverified, []client.Object{space("1", "hold")}, nil, false},
+		"unverified, and held":       {pvc.Unverified, []client.Object{space("1", "hold"), set}, nil, true},
+		"the namespace is unread":    {cooled, []client.Object{space("1", "hold")}, errors.New("unread"), true},
+		"the mode was turned up":     {"Hold/x", []client.Object{space("1", "hold"), set}, nil, true},
+		"the mode is off, live also": {"Hold/x", []client.Object{space("1", "off"), set}, nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLagging(t)
+			mode := "hold"
+			if tt.holders == "Hold/x" {
+				mode = "off"
+			}
+			l.shown(space("1", mode))
+			for _, o := range tt.live {
+				l.is(o.DeepCopyObject().(client.Object))
+			}
+			claim := heldByHand("data-db-0", "1")
+			claim.Annotations = map[string]string{pvc.HoldersAnnotation: tt.holders}
+			l.both(claim)
+			l.unreadable = tt.unread
+			if got := l.pass("data-db-0"); isHeld(got) != tt.held {
+				t.Errorf("held %t: %v", isHeld(got), got.Annotations)
+			}
+		})
+	}
+}
+
 func TestANamespaceMadeAgainKeepsItsClaims(t *testing.T) {
 	l := newLagging(t)
 	l.endReleased(l.cached, space("1", "hold"))
 	l.is(space("2", "hold"))
 	l.both(heldByHand("data", "2"))
 	if claim := l.pass("data"); !isHeld(claim) {
-		t.Errorf("a claim of a living namespace was given up: %+v", claim)
+		t.Errorf("a PVC of a living namespace was given up: %+v", claim)
 	}
 }
 
-func TestAReleasedNamespaceIsReadOnceForAllItsClaims(t *testing.T) {
-	l := newLagging(t)
-	l.endReleased(l.cached, space("1", "hold"))
-	l.endReleased(l.live, space("1", "hold"))
-	const many = 50
-	for i := range many {
-		l.both(heldByHand(fmt.Sprint("data-", i), "1"))
-	}
-	for i := range many {
-		if claim := l.pass(fmt.Sprint("data-", i)); isHeld(claim) || claim.DeletionTimestamp == nil {
-			t.Errorf("held by a namespace that was released: %+v", claim)
-		}
-	}
-	if l.reads != 1 {
-		t.Errorf("%d live readings of the namespace, want 1", l.reads)
-	}
-}
-
-// A reading that began before a claim was seen tells nothing of it.
-func TestAReadingOfTheLifeBeforeGivesUpNoClaimOfTheNext(t *testing.T) {
-	l := newLagging(t)
-	l.endReleased(l.cached, space("1", "hold"))
-	before := space("1", "hold")
-	l.endReleased(l.live, before)
-	l.both(heldByHand("old", "1"))
-	l.pass("old")
-	l.must(l.live.Get(t.Context(), client.ObjectKeyFromObject(before), before))
-	before.Finalizers = nil
-	l.must(l.live.Update(t.Context(), before))
-	l.is(space("2", "hold"))
-	l.both(heldByHand("new", "2"))
-	if claim := l.pass("new"); !isHeld(claim) {
-		t.Errorf("given up by what the life before said: %+v", claim)
-	}
-}
-
-// What was read is shared with those that come together, and no longer.
-func TestANamespaceThatChoseAgainIsReadAgain(t *testing.T) {
-	l := newLagging(t)
-	chose := space("1", "hold")
-	l.shown(space("1", "barrier"))
-	l.is(chose)
-	l.both(heldByHand("data", "1"))
-	claim := l.pass("data")
-	if !isHeld(claim) {
-		t.Error("not held any more, and mode hold was chosen just now")
-	}
-	l.follow(claim)
-	chose.Labels[pvc.ModeKey] = "barrier"
-	l.must(l.live.Update(t.Context(), chose))
-	l.clock = l.clock.Add(time.Second)
-	if isHeld(l.pass("data")) {
-		t.Error("held on, and mode barrier was chosen")
-	}
-}
-
-// Mode hold was chosen and taken back within the moment that a reading is shared. The claim
-// is looked at because of that, and nothing has it looked at again.
-func TestAModeThatIsTakenBackAtOnceCounts(t *testing.T) {
-	l := newLagging(t)
-	chose, shown := space("1", "hold"), space("1", "barrier")
-	l.shown(shown)
-	l.is(chose)
-	l.both(heldByHand("data", "1"))
-	claim := l.pass("data")
-	if !isHeld(claim) {
-		t.Fatal("not held any more, and mode hold was chosen just now")
-	}
-	l.follow(claim)
-	chose.Labels[pvc.ModeKey] = "barrier"
-	l.must(l.live.Update(t.Context(), chose))
-	shown = chose.DeepCopy()
-	shown.ResourceVersion = ""
-	l.must(l.cached.Update(t.Context(), shown))
-	if isHeld(l.pass("data")) {
-		t.Error("held by what was read before the mode was taken back")
-	}
-}
-
-// The caches lag: as long as they do, what was read is newer than what they show, and what
-// comes after it comes as an event.
-func TestClaimsShareAReadingThatIsNewerThanTheCaches(t *testing.T) {
-	l := newLagging(t)
-	l.shown(space("1", "observe"))
-	is := space("1", "hold")
-	l.is(is)
-	is.Labels[pvc.ModeKey] = "barrier"
-	l.must(l.live.Update(t.Context(), is))
-	names := []string{"a", "b", "c"}
-	for _, name := range names {
-		l.both(heldByHand(name, "1"))
-	}
-	for _, name := range names {
-		if isHeld(l.pass(name)) {
-			t.Errorf("%s is held in mode barrier", name)
-		}
-	}
-	if l.reads != 1 {
-		t.Errorf("its namespace was read %d times for %d claims", l.reads, len(names))
-	}
-}
-
-// A claim that nobody has looked at yet, of a namespace that no cache has shown yet.
-func TestAClaimOfANamespaceUnseenStaysUnverified(t *testing.T) {
-	l := newLagging(t)
-	l.is(space("1", "hold"))
-	born := heldByHand("data", "1")
-	born.Annotations = map[string]string{pvc.HoldersAnnotation: pvc.Unverified}
-	l.both(born)
-	if claim := l.pass("data"); !isHeld(claim) {
-		t.Errorf("it may be deleted, before anybody looked: %v", claim.Annotations)
-	}
-}
-
-func TestANamespaceThatCannotBeReadGivesUpNothing(t *testing.T) {
-	l := newLagging(t)
-	l.endReleased(l.cached, space("1", "hold"))
-	l.endReleased(l.live, space("1", "hold"))
-	l.both(heldByHand("data", "1"))
-	l.unreadable = errors.New("refused")
-	if claim := l.pass("data"); !isHeld(claim) {
-		t.Errorf("given up: %+v", claim)
-	}
-}
-
-// What stands costs no reading.
-func TestAClaimThatStaysHeldCostsNoReading(t *testing.T) {
+func TestAPVCThatStaysHeldCostsNoLiveRead(t *testing.T) {
 	l := newLagging(t)
 	l.both(space("1", "hold"))
 	l.both(heldByHand("data", "1"))
-	if !isHeld(l.pass("data")) || l.reads > 0 {
-		t.Errorf("%d live readings", l.reads)
+	l.pass("data")
+	if l.reads+l.looks > 0 {
+		t.Errorf("%d reads of the namespace, %d of its pods", l.reads, l.looks)
 	}
 }

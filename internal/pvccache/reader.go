@@ -1,0 +1,210 @@
+package pvccache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/pvc"
+)
+
+// pageSize is how many objects one answer of a list holds.
+const pageSize = 2000
+
+// Reader reads from the API server all that may hold the PVCs of a namespace. The operator
+// and `kubectl lockstep why` use the same one, each with its own credentials.
+type Reader struct {
+	// Live must not read from a cache of this process.
+	Live client.Reader
+	// Served finds the resource of a kind in whatever version it is served, and an empty one
+	// where the API server serves none. Nil: kinds are served as described.
+	Served func(context.Context, schema.GroupVersionKind) (schema.GroupVersionResource, error)
+	// Kinds are the workloads beside those that are built in.
+	Kinds []pvc.Kind
+	// Started is the size of the groups of a LeaderWorkerSet.
+	Started GroupSize
+	// FromCache lets the API server answer from its cache, which may be late.
+	FromCache bool
+}
+
+// Namespace is all in one namespace that may hold its PVCs.
+type Namespace struct {
+	Meta  *metav1.PartialObjectMetadata
+	World pvc.World
+	// Unread is what could not be read. It may hold any PVC.
+	Unread []Unread
+	// kinds are those whose objects are all in World.
+	kinds map[schema.GroupKind]bool
+}
+
+// UnreadNamespace is the Unread of the Namespace object, which holds no PVC.
+const UnreadNamespace = "namespace"
+
+// Unread is a kind that could not be read.
+type Unread struct {
+	What string
+	Err  error
+}
+
+// Err is why something could not be read, or nil.
+func (n *Namespace) Err() error {
+	var all []error
+	for _, u := range n.Unread {
+		all = append(all, fmt.Errorf("read %s of %q: %w", u.What, n.Meta.Name, u.Err))
+	}
+	return errors.Join(all...)
+}
+
+// Of is the world of one PVC of the namespace.
+func (n *Namespace) Of(claim *corev1.PersistentVolumeClaim) pvc.World {
+	world := n.World
+	world.OwnersGone = pvc.OwnersGone(claim, func(owner identity.Ref) bool {
+		kind := schema.FromAPIVersionAndKind(owner.APIVersion, string(owner.Kind)).GroupKind()
+		return world.GoneLive(owner, n.kinds[kind])
+	})
+	return world
+}
+
+// Read reads one list of each kind. A PVC that was seen before the call and still exists
+// belongs to this incarnation of the namespace. see is called for every pod.
+func (r Reader) Read(ctx context.Context, name string, see func(*corev1.Pod)) *Namespace {
+	n := &Namespace{Meta: NewNamespace(name), kinds: map[schema.GroupKind]bool{}}
+	n.note(UnreadNamespace, schema.GroupKind{}, r.namespace(ctx, n))
+	n.note(pvc.UnreadPods, schema.GroupKind{Kind: string(identity.KindPod)}, r.pods(ctx, n, see))
+	var wants []pvc.Want
+	for _, s := range r.sources() {
+		more, err := r.wants(ctx, name, s)
+		if n.note(s.name, s.kind.GroupKind(), err) {
+			wants = append(wants, more...)
+		}
+	}
+	n.World.Desire = pvc.NewDesire(name, wants)
+	return n
+}
+
+// note records that a kind was read, or why it was not.
+func (n *Namespace) note(what string, kind schema.GroupKind, err error) bool {
+	if err != nil {
+		n.Unread = append(n.Unread, Unread{what, err})
+		return false
+	}
+	n.kinds[kind] = true
+	return true
+}
+
+func (r Reader) namespace(ctx context.Context, n *Namespace) error {
+	err := r.Live.Get(ctx, client.ObjectKey{Name: n.Meta.Name}, n.Meta, &client.GetOptions{Raw: &metav1.GetOptions{ResourceVersion: r.version()}})
+	return client.IgnoreNotFound(err)
+}
+
+func (r Reader) pods(ctx context.Context, n *Namespace, see func(*corev1.Pod)) error {
+	n.World.Pods, n.World.Links = pvc.NewIndex(), map[types.UID]pvc.Link{}
+	return r.each(ctx, &corev1.PodList{}, n.Meta.Name, func(object runtime.Object) error {
+		pod := object.(*corev1.Pod)
+		n.World.Pods.See(pod)
+		link := pvc.Link{Object: identity.RefOf(identity.KindPod, pod)}
+		if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+			link.Controller = owner.UID
+		}
+		n.World.Links[pod.UID] = link
+		see(pod)
+		return nil
+	})
+}
+
+// source is one kind of workload.
+type source struct {
+	name    string
+	kind    schema.GroupVersionKind
+	list    client.ObjectList // nil: untyped, and asked for whether it is served
+	wantsOf func(any) (pvc.Want, error)
+}
+
+func (r Reader) sources() []source {
+	sources := []source{{"leaderworkersets", leaderWorkerSets, nil, OfLeaderWorkerSet(r.Started)}}
+	apps, batch := appsv1.SchemeGroupVersion, batchv1.SchemeGroupVersion
+	for _, s := range []source{
+		{"statefulsets", apps.WithKind("StatefulSet"), &appsv1.StatefulSetList{}, builtIn},
+		{"deployments", apps.WithKind("Deployment"), &appsv1.DeploymentList{}, builtIn},
+		{"replicasets", apps.WithKind("ReplicaSet"), &appsv1.ReplicaSetList{}, builtIn},
+		{"daemonsets", apps.WithKind("DaemonSet"), &appsv1.DaemonSetList{}, builtIn},
+		{"jobs", batch.WithKind("Job"), &batchv1.JobList{}, builtIn},
+		{"cronjobs", batch.WithKind("CronJob"), &batchv1.CronJobList{}, builtIn},
+	} {
+		sources = append(sources, s)
+	}
+	for _, kind := range r.Kinds {
+		name := strings.ToLower(kind.Kind) + "s"
+		if kind.GroupKind() != pvc.JobSet.GroupKind() {
+			name += "." + kind.Group
+		}
+		sources = append(sources, source{name, kind.GroupVersionKind, nil, ofKind(kind)})
+	}
+	return sources
+}
+
+// wants lists one kind. A kind that discovery does not list has no objects.
+func (r Reader) wants(ctx context.Context, namespace string, s source) (wants []pvc.Want, err error) {
+	list := s.list
+	if list == nil {
+		as := s.kind.GroupVersion()
+		if r.Served != nil {
+			resource, err := r.Served(ctx, s.kind)
+			if err != nil || resource.Resource == "" {
+				return nil, err
+			}
+			as = resource.GroupVersion()
+		}
+		untyped := &unstructured.UnstructuredList{}
+		untyped.SetGroupVersionKind(as.WithKind(s.kind.Kind + "List"))
+		list = untyped
+	}
+	err = r.each(ctx, list, namespace, func(object runtime.Object) error {
+		want, err := s.wantsOf(object)
+		wants = append(wants, want)
+		return err
+	})
+	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+		return nil, nil
+	}
+	return wants, err
+}
+
+// each calls see for every object of a list, page by page, at one resourceVersion.
+func (r Reader) each(ctx context.Context, list client.ObjectList, namespace string, see func(runtime.Object) error) error {
+	options := &client.ListOptions{Namespace: namespace, Raw: &metav1.ListOptions{ResourceVersion: r.version()}}
+	if !r.FromCache {
+		options.Limit = pageSize // the API server's cache answers whole
+	}
+	for {
+		page := list.DeepCopyObject().(client.ObjectList) // see may keep objects
+		if err := r.Live.List(ctx, page, options); err != nil {
+			return err
+		}
+		if err := meta.EachListItem(page, see); err != nil || page.GetContinue() == "" {
+			return err
+		}
+		options.Continue = page.GetContinue()
+	}
+}
+
+func (r Reader) version() string {
+	if r.FromCache {
+		return "0"
+	}
+	return ""
+}
