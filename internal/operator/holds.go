@@ -14,6 +14,7 @@ import (
 
 	"lockstep.dev/lockstep/internal/controller"
 	"lockstep.dev/lockstep/internal/controller/pvchold"
+	"lockstep.dev/lockstep/internal/kinds"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/pvccache"
 	"lockstep.dev/lockstep/internal/report"
@@ -63,7 +64,7 @@ func (p *protection) desired() (*pvccache.Desired, pvccache.Reader, error) {
 	reader := pvccache.Reader{
 		Live: p.mgr.GetAPIReader(), Kinds: p.settings.Kinds, Started: lws.LargestStarted,
 		Served: func(ctx context.Context, kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
-			return pvccache.ServedAs(ctx, client.Discovery().RESTClient(), kind)
+			return kinds.Served(ctx, client.Discovery().RESTClient(), kind)
 		},
 	}
 	desired, err := pvccache.NewDesired(client, foreign, p.settings.Kinds, lws.LargestStarted)

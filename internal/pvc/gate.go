@@ -64,16 +64,6 @@ func Gated(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Spec.SchedulingGates, isUseGate)
 }
 
-// ToBeGated tells whether a pod that is being created in mode strict lacks the gate.
-// One that names its node is never scheduled, and can have none. Claims that go with
-// the pod have no record.
-func ToBeGated(pod *corev1.Pod) bool {
-	if pod.Spec.NodeName != "" || slices.ContainsFunc(pod.Spec.SchedulingGates, isUseGate) {
-		return false
-	}
-	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil })
-}
-
 func isUseGate(gate corev1.PodSchedulingGate) bool { return gate.Name == UseGate }
 
 // DecideGate judges one pod. Claims that go with the pod are left to the scheduler,

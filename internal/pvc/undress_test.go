@@ -83,36 +83,6 @@ func TestUndressingTakesOursAlone(t *testing.T) {
 	}
 }
 
-func TestBirths(t *testing.T) {
-	ofPod := []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p", Controller: new(true)}}
-	births := map[string]Birth{"protected": BornProtected, "choosing": BornChoosing, "alone": BornAlone, "volume": BornVolume}
-	for name, c := range map[string]struct {
-		claim corev1.PersistentVolumeClaim
-		want  []string
-	}{
-		"plain":           {want: []string{"alone", "protected", "volume"}},
-		"nonsense":        {claim: choosing("nonsense"), want: []string{"alone", "protected", "volume"}},
-		"off":             {claim: choosing("off"), want: []string{"alone", "volume"}},
-		"observe":         {claim: choosing("observe"), want: []string{"alone", "volume"}},
-		"barrier":         {claim: choosing("barrier"), want: []string{"alone", "choosing", "protected", "volume"}},
-		"hold":            {claim: choosing("hold"), want: []string{"alone", "choosing", "protected", "volume"}},
-		"of a pod":        {claim: corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "p-data", OwnerReferences: ofPod}}, want: []string{"alone", "volume"}},
-		"has the barrier": {claim: corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Finalizers: []string{BarrierFinalizer}}}, want: []string{"alone", "volume"}},
-		"has the other":   {claim: corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Finalizers: []string{PodsFinalizer}}}, want: []string{"protected", "volume"}},
-	} {
-		var got []string
-		for name, birth := range births {
-			if birth.Gives(&c.claim) {
-				got = append(got, name)
-			}
-		}
-		slices.Sort(got)
-		if diff := cmp.Diff(c.want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
-	}
-}
-
 func choosing(mode string) corev1.PersistentVolumeClaim {
 	return corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{ModeKey: mode}}}
 }
