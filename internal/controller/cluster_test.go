@@ -127,8 +127,6 @@ func newCluster(t *testing.T, slow time.Duration, set *lwsv1.LeaderWorkerSet) *c
 		narrate: report.New(events.NewFakeRecorder(10_000)),
 		now:     clock,
 		wakeSet: func(client.Object) { c.woken++ },
-
-		wakeGroup: func(client.Object) {},
 	}
 	store.Now = store.Now.Add(time.Minute)
 	lwstest.Add(store, set)

@@ -38,8 +38,6 @@ type pass struct {
 	now     func() time.Time
 	// wakeSet has a set looked at again.
 	wakeSet func(client.Object)
-	// wakeGroup has a group looked at again, by its leader.
-	wakeGroup func(client.Object)
 }
 
 // unseen turns the errors of a look into the outcome of a pass.
@@ -151,10 +149,8 @@ func (p *pass) remember(owner client.Object, a action.Action, done apply.Done) {
 		p.memory.Ended(what.Object.UID, p.now())
 		return
 	}
-	if status, ok := a.(action.WriteStatus); ok {
+	if _, ok := a.(action.WriteStatus); ok {
 		p.memory.StatusWritten(owner, p.now())
-		p.memory.StatusGiven(owner, status.Status)
-		p.wakeFailed(owner, status.Status)
 		return
 	}
 	if !isStatefulSet(a) {

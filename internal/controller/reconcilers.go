@@ -32,19 +32,19 @@ func (r *setReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	}
 	defer r.pace.looked(req.NamespacedName, world)
 	plan := lws.DecideSet(world)
-	r.memory.Dismissed(plan.Dismissed)
 	return r.carryOut(ctx, errand{set: world.Set, waiting: world.Set.UID}, plan, now)
 }
 
 // groupReconciler keeps groups what they should be, keyed by the leader's name.
 type groupReconciler struct{ *pass }
 
-// Reconcile looks once, decides once, and writes only what was decided.
+// Reconcile reads a group, decides about it, and writes what was decided: a failure is
+// decided and answered in one pass.
 func (r *groupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	now := r.now()
 	look, cancel := context.WithTimeout(ctx, lookFor)
 	defer cancel()
-	world, err := r.observe.Group(look, req.NamespacedName, now)
+	world, plan, err := r.observe.GroupPlan(look, req.NamespacedName, now)
 	if err != nil {
 		return unseen(req, err)
 	}
@@ -52,9 +52,7 @@ func (r *groupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl
 	if world.Leader != nil {
 		waiting = world.Leader.UID
 	}
-	plan := lws.DecideGroup(world)
 	r.tellConflict(world.Set, plan)
-	r.tellFinding(world.Set, plan)
 	return r.carryOut(ctx, errand{set: world.Set, waiting: waiting, leader: req.Name}, plan, now)
 }
 

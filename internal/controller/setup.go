@@ -92,7 +92,7 @@ func setupLeaderWorkerSet(mgr ctrl.Manager) error {
 		_ = metrics.Registry.Register(collector) // registered already by an earlier setup in this process
 	}
 	memory := lwscache.NewMemory(time.Now())
-	wake, wakeGroup := make(chan event.GenericEvent, wakes), make(chan event.GenericEvent, wakes)
+	wake := make(chan event.GenericEvent, wakes)
 	groups, err := newPodGroups(mgr)
 	if err != nil {
 		return err
@@ -106,14 +106,14 @@ func setupLeaderWorkerSet(mgr ctrl.Manager) error {
 		now:     time.Now,
 	}
 	ended := make(chan struct{})
-	p.wakeSet, p.wakeGroup = waker(wake, ended), waker(wakeGroup, ended)
+	p.wakeSet = waker(wake, ended)
 	if err := mgr.Add(reign(memory, ended)); err != nil {
 		return fmt.Errorf("set up the beginning and the end: %w", err)
 	}
 	if err := setupSets(mgr, p, wake, groups); err != nil {
 		return fmt.Errorf("set up the set controller: %w", err)
 	}
-	if err := setupGroups(mgr, p, wakeGroup, groups); err != nil {
+	if err := setupGroups(mgr, p, groups); err != nil {
 		return fmt.Errorf("set up the group controller: %w", err)
 	}
 	return nil
@@ -166,6 +166,7 @@ func setupSets(mgr ctrl.Manager, p *pass, wake <-chan event.GenericEvent, groups
 		Watches(&lwsv1.LeaderWorkerSet{}, pace.watch(byOwnName, told, reread)).
 		Watches(&appsv1.StatefulSet{}, pace.watch(setsOf, standing, gather)).
 		Watches(&corev1.Pod{}, pace.watch(setOfPod(p.memory), podProgress, gather)).
+		Watches(&corev1.Pod{}, pace.restarts()).
 		Watches(&corev1.Service{}, pace.watch(setsOf, publishing, 0)).
 		Watches(&appsv1.ControllerRevision{}, pace.watch(setOfRevision, always, 0)).
 		WatchesMetadata(lws.NewVolume("", ""), pace.watch(setOfVolume(p.memory), belonging, gather)).
@@ -174,19 +175,17 @@ func setupSets(mgr ctrl.Manager, p *pass, wake <-chan event.GenericEvent, groups
 		Complete(&setReconciler{pass: p, pace: pace})
 }
 
-func setupGroups(mgr ctrl.Manager, p *pass, wake <-chan event.GenericEvent, groups *lwscache.PodGroups) error {
+func setupGroups(mgr ctrl.Manager, p *pass, groups *lwscache.PodGroups) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("group").
 		WithOptions(options(groupWorkers)).
-		Watches(&corev1.Pod{}, ends(p.memory, p.now)).
 		Watches(&corev1.Pod{}, watch(groupOfPod, podProgress, 0)).
 		Watches(&appsv1.StatefulSet{}, watch(groupsOfStatefulSet(p.observe), altered, 0)).
 		Watches(&corev1.Service{}, watch(byOwnName, publishing, 0)).
 		WatchesMetadata(lws.NewVolume("", ""), watch(groupOfVolume, belonging, 0)).
 		Watches(&appsv1.ControllerRevision{}, watch(groupsOfRevision(p.observe), never, 0)).
 		Watches(&lwsv1.LeaderWorkerSet{}, watch(groupsOf(p.observe, keyOf), groupDesire, 0)).
-		Watches(&lwsv1.LeaderWorkerSet{}, verdicts()).
+		Watches(&lwsv1.LeaderWorkerSet{}, recorded()).
 		WatchesRawSource(gangEvents(groups, groupOfGang, 0, everyGroup(p.observe))).
-		WatchesRawSource(source.Channel(wake, &handler.EnqueueRequestForObject{})).
 		Complete(&groupReconciler{p})
 }

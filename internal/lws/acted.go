@@ -35,7 +35,7 @@ func (d *setDecision) generationSeenTo(conditions []metav1.Condition) int64 {
 }
 
 // given tells whether leaders have what the spec says of them once the status is written,
-// or are told to wait for it. A status that tells of failures is written before all else.
+// or are told to wait for it. A status with a new restart is written before all else.
 func (d *setDecision) given(conditions []metav1.Condition) bool {
 	key := d.statefulSetKey()
 	switch {
@@ -48,7 +48,7 @@ func (d *setDecision) given(conditions []metav1.Condition) bool {
 	case d.pending:
 		return !Paused(d.Set) || toldToWait(conditions)
 	case d.writesLeaders():
-		return len(d.failures) == 0
+		return !d.restarted.isNew
 	}
 	return d.key == key
 }

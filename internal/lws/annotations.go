@@ -1,7 +1,7 @@
 package lws
 
-// Annotations of our own on StatefulSets. They stand in metadata, never in a pod
-// template: a template change would restart pods.
+// Annotations of our own on StatefulSets and leader pods. They stand in metadata, never in
+// a pod template: a template change would restart pods.
 const (
 	// AppliedAnnotationKey holds a hash of the fields last applied, so that a
 	// field that is no longer wanted is noticed and taken away.
@@ -10,6 +10,10 @@ const (
 	// AsFoundAnnotationKey holds the revision key at which a template that another
 	// implementation made is left as it was found.
 	AsFoundAnnotationKey = "lockstep.dev/as-found"
+
+	// RestartAnnotationKey on a leader pod holds why its group is recreated, as a Restart
+	// in JSON.
+	RestartAnnotationKey = "lockstep.dev/restart"
 
 	// NudgeAnnotationKey is changed to wake the StatefulSet controller from its
 	// back-off once a name it was waiting for is free.

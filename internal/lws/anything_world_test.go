@@ -119,8 +119,8 @@ func (w *anyWorld) lookAtSet(faults bool) {
 }
 
 func (w *anyWorld) lookAtGroup(name string, faults bool) {
-	if world, err := w.observer.Group(ctx, key(name), w.Now); err == nil {
-		w.carryOut(lws.DecideGroup(world), faults)
+	if _, plan, err := w.observer.GroupPlan(ctx, key(name), w.Now); err == nil {
+		w.carryOut(plan, faults)
 	}
 }
 

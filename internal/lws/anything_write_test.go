@@ -14,8 +14,6 @@ import (
 
 // carryOut writes a plan as a pass does, for as long as all goes well.
 func (w *anyWorld) carryOut(plan lws.Plan, faults bool) {
-	w.memory.Found(plan.Finding)
-	w.memory.Dismissed(plan.Dismissed)
 	for _, wait := range plan.Waits {
 		w.met.when(wait.Code, true)
 	}
@@ -89,7 +87,6 @@ func (c *cluster) remember(a action.Action) {
 		c.memory.Ended(a.Object.UID, c.Now)
 	case action.WriteStatus:
 		c.memory.StatusWritten(set, c.Now)
-		c.memory.StatusGiven(set, a.Status)
 	case action.Apply:
 		if object, ok := a.Object.(*appsv1.StatefulSet); ok && set != nil && sts != nil && object.Annotations[lws.AppliedAnnotationKey] != "" {
 			c.memory.Applied(set, lws.Applied{UID: sts.UID, Generation: sts.Generation, Fingerprint: object.Annotations[lws.AppliedAnnotationKey]})

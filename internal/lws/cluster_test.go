@@ -99,7 +99,18 @@ func (c *cluster) group(name string) lws.GroupSnapshot {
 func (c *cluster) decideSet() lws.Plan { c.t.Helper(); return lws.DecideSet(c.set("w")) }
 func (c *cluster) decideGroup(name string) lws.Plan {
 	c.t.Helper()
-	return lws.DecideGroup(c.group(name))
+	_, plan := c.groupPlan(name)
+	return plan
+}
+
+// groupPlan reads a group and decides about it, as the operator does.
+func (c *cluster) groupPlan(name string) (lws.GroupSnapshot, lws.Plan) {
+	c.t.Helper()
+	world, plan, err := c.observer.GroupPlan(ctx, key(name), c.Now)
+	if err != nil {
+		c.t.Fatalf("read group %q: %v", name, err)
+	}
+	return world, plan
 }
 func (c *cluster) status() lwsv1.LeaderWorkerSetStatus {
 	return find[*lwsv1.LeaderWorkerSet](c, "w").Status
@@ -108,15 +119,12 @@ func (c *cluster) status() lwsv1.LeaderWorkerSetStatus {
 // do carries out a plan; every precondition must hold.
 func (c *cluster) do(plan lws.Plan) {
 	c.t.Helper()
-	c.memory.Found(plan.Finding)
 	for _, a := range plan.Actions {
 		if err := c.Do(a); err != nil {
 			c.t.Fatalf("%s %s: %v", a.Verb(), a.Target(), err)
 		}
-		if status, ok := a.(action.WriteStatus); ok {
-			set := find[*lwsv1.LeaderWorkerSet](c, a.Target().Name)
-			c.memory.StatusWritten(set, c.Now)
-			c.memory.StatusGiven(set, status.Status)
+		if _, ok := a.(action.WriteStatus); ok {
+			c.memory.StatusWritten(find[*lwsv1.LeaderWorkerSet](c, a.Target().Name), c.Now)
 		}
 	}
 }

@@ -373,9 +373,7 @@ func (d decided) String() string { return fmt.Sprintf("%s: %v", d.what, spelled(
 func (c *cluster) decideAll() []decided {
 	var groups []decided
 	for _, name := range groupNames {
-		group := c.group(name)
-		plan := lws.DecideGroup(group)
-		c.memory.Found(plan.Finding)
+		group, plan := c.groupPlan(name)
 		groups = append(groups, decided{what: "group " + name, plan: plan, seen: sortGroup(group), group: &group, lives: group.Lives})
 	}
 	set := c.set("w")

@@ -18,19 +18,16 @@ type groupDecision struct {
 	plan Plan
 	// restored is the set at the leader's revision, once known.
 	restored *lwsv1.LeaderWorkerSet
-	// known is the record that is remembered of the group, or empty.
-	known string
 }
 
 // DecideGroup is the whole behaviour of one group, in order of precedence. Each
 // rule tells whether those after it may go on.
 func DecideGroup(w GroupSnapshot) Plan {
 	w.Set = AsLed(AsMade(w.Set, w.LeaderSet), w.Leader)
-	d := &groupDecision{GroupSnapshot: &w, known: w.known()}
+	d := &groupDecision{GroupSnapshot: &w}
 	if w.Set.DeletionTimestamp != nil {
 		return Plan{}
 	}
-	d.plan.Finding = d.finding()
 	rules := []func(*groupDecision) bool{
 		(*groupDecision).ties,
 		(*groupDecision).restart,

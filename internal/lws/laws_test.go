@@ -208,7 +208,7 @@ func writesStayInTheNamespace(t *rapid.T, c *cluster, m *met) {
 	verbs := map[identity.Kind]string{
 		identity.KindLeaderWorkerSet:       "status",
 		identity.KindStatefulSet:           "create apply relabel delete",
-		identity.KindPod:                   "create delete",
+		identity.KindPod:                   "create annotate delete",
 		identity.KindService:               "create apply delete",
 		identity.KindControllerRevision:    "create apply relabel delete",
 		identity.KindPersistentVolumeClaim: "create tie",
@@ -267,7 +267,7 @@ func checkEnding(t *rapid.T, d decided, a action.Delete) {
 	leader := d.group.Leader
 	if leader == nil {
 		leader = d.group.Leaving
-	} else if lws.Failed(d.group.Set, d.group.Index, leader.UID) == nil {
+	} else if lws.RestartOf(d.group.Set, d.group.Index, leader) == nil && len(of[action.Annotate](d.plan)) == 0 {
 		t.Fatalf("%s: deletes %s of a group that did not fail", d, a.Object)
 	}
 	if leader == nil {

@@ -82,7 +82,6 @@ type partsWorld struct {
 func (w *partsWorld) lookAtSet() {
 	if world, err := w.observer.Set(ctx, key("w"), w.Now); err == nil {
 		plan := lws.DecideSet(world)
-		w.memory.Dismissed(plan.Dismissed)
 		w.carryOut(plan, "", func(refusal lws.Refusal) {
 			world.Refusal = w.memory.Refused(world.Set, refusal)
 			for _, status := range of[action.WriteStatus](lws.DecideSet(world)) {
@@ -93,9 +92,7 @@ func (w *partsWorld) lookAtSet() {
 }
 
 func (w *partsWorld) lookAtGroup(name string) {
-	if world, err := w.observer.Group(ctx, key(name), w.Now); err == nil {
-		plan := lws.DecideGroup(world)
-		w.memory.Found(plan.Finding)
+	if _, plan, err := w.observer.GroupPlan(ctx, key(name), w.Now); err == nil {
 		w.carryOut(plan, name, nil)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"lockstep.dev/lockstep/internal/action"
-	"lockstep.dev/lockstep/internal/identity"
 )
 
 // Plan is what to do now, in order, and what to wait for. The zero value means
@@ -12,12 +11,20 @@ import (
 type Plan struct {
 	Actions []action.Action
 	Waits   []Wait
-	// Finding is what a group has found for its set to write down, or nil.
-	Finding *Finding
-	// Dismissed are the leaders of groups whose failures are nothing to their set, as
-	// long as they live: they were made under a policy that recreates nobody.
-	Dismissed []identity.Ref
+	// Needs is what a decision about a group still has to read, or empty. Without it the
+	// rest of the plan says nothing.
+	Needs Need
 }
+
+// Need is something that a decision asks the reader for.
+type Need string
+
+const (
+	// NeedRevision is the revision that the leader runs: it holds the restart policy.
+	NeedRevision Need = "revision"
+	// NeedLivePods is a live read of the group: no group is recreated by what a cache shows.
+	NeedLivePods Need = "live pods"
+)
 
 // Wait is something the plan cannot hasten.
 type Wait struct {

@@ -64,7 +64,7 @@ func (g *Group) complete(set *lwsv1.LeaderWorkerSet) bool {
 // A group that is to be recreated is not, whatever its pods say, nor is one whose
 // workers are another revision's.
 func (g *Group) Ready(set *lwsv1.LeaderWorkerSet) bool {
-	if !g.complete(set) || !podReady(g.Leader) || Failed(set, g.Index, g.Leader.UID) != nil {
+	if !g.complete(set) || !podReady(g.Leader) || RestartOf(set, g.Index, g.Leader) != nil {
 		return false
 	}
 	workers := g.Workers.Member()

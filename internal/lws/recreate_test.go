@@ -131,8 +131,8 @@ func (w *fakeWorld) lookAtSet() {
 }
 
 func (w *fakeWorld) lookAtGroup(name string) {
-	if world, err := w.observer.Group(ctx, key(name), w.Now); err == nil {
-		w.carryOut(lws.DecideGroup(world))
+	if _, plan, err := w.observer.GroupPlan(ctx, key(name), w.Now); err == nil {
+		w.carryOut(plan)
 	}
 }
 

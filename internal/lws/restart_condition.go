@@ -13,35 +13,40 @@ import (
 )
 
 const (
-	// ConditionBackoff is the type of the condition that tells of groups that stay as
-	// they are for a while because they fail again and again.
+	// ConditionBackoff is the type of the condition for groups whose restart waits.
 	ConditionBackoff = "RestartBackOff"
-	// ConditionUnrecorded is the type of the condition that tells of a server that
-	// does not keep what the status tells of restarts.
+	// ConditionUnrecorded is the type of the condition for an API server that drops the
+	// fields of the status that restarts need.
 	ConditionUnrecorded = "RestartsUnrecorded"
 )
 
 const (
 	noBackoff   = "no group waits to be recreated"
-	noPruning   = "the server keeps what the status tells of restarts"
-	pruningTold = "the installed CustomResourceDefinition drops status.started, status.restarts and status.restartsSince: " +
-		"a group that fails while the operator is down is not noticed, and back-off begins anew with each start of the operator; " +
-		"install the present definition with: lockstep install"
+	noPruning   = "the API server keeps the fields of the status that restarts need"
+	pruningText = "the installed CustomResourceDefinition drops status.started, status.restarts and status.restartsSince: " +
+		"failed groups are not recreated; install the present definition with: lockstep install"
 )
 
-// waitingGroups are the failed groups that are not recreated at once.
+// waitingGroups returns the failed groups whose restart waits for the back-off.
 func (d *setDecision) waitingGroups() []*lwsv1.GroupRestarts {
 	var waiting []*lwsv1.GroupRestarts
-	restarts := d.Set.Status.Restarts
-	for i := range restarts {
-		if r := &restarts[i]; r.DueAt.After(r.FailedAt.Time) && d.unanswered(*r) {
+	for i := range d.restarted.restarts {
+		if r := &d.restarted.restarts[i]; r.DueAt.After(r.FailedAt.Time) && d.unanswered(*r) {
 			waiting = append(waiting, r)
 		}
 	}
 	return waiting
 }
 
-// restartConditions are those about restarts that hold or have ceased to.
+// pruned reports whether the API server drops fields of the status: the status was written
+// here for this generation, and restartsSince is not in it.
+func (d *setDecision) pruned() bool {
+	sts := d.StatefulSet.Member()
+	return Recreates(d.live) && d.told.RestartsSince == nil && d.told.ObservedGeneration == d.live.Generation &&
+		sts != nil && sts.Annotations[AppliedAnnotationKey] != ""
+}
+
+// restartConditions returns the conditions about restarts that hold or have ended.
 func (d *setDecision) restartConditions() []metav1.Condition {
 	var wanted []metav1.Condition
 	add := func(conditionType, reason, message, over string) {
@@ -55,8 +60,8 @@ func (d *setDecision) restartConditions() []metav1.Condition {
 	}
 	add(ConditionBackoff, "GroupsFailing", backoffMessage(d.waitingGroups()), noBackoff)
 	pruned := ""
-	if d.Pruned && Recreates(d.Set) {
-		pruned = pruningTold
+	if d.pruned() {
+		pruned = pruningText
 	}
 	add(ConditionUnrecorded, "DefinitionTooOld", pruned, noPruning)
 	return wanted
@@ -66,33 +71,42 @@ func backoffMessage(waiting []*lwsv1.GroupRestarts) string {
 	if len(waiting) == 0 {
 		return ""
 	}
-	var told []string
+	var texts []string
 	for _, r := range waiting[:min(len(waiting), namedAtMost)] {
-		told = append(told, backoffTold(r))
+		texts = append(texts, backoffTextOf(r))
 	}
-	return strings.Join(told, "; ") + andMore(len(waiting))
+	return strings.Join(texts, "; ") + andMore(len(waiting))
 }
 
-// backoffTold is why a group waits, and until when.
-func backoffTold(r *lwsv1.GroupRestarts) string {
-	text := fmt.Sprintf("group %d failed %d times in a row and is recreated at %s", r.Index, r.Count, r.DueAt.UTC().Format(time.RFC3339))
-	if len(r.Failures) > 0 {
-		text += " (" + explained(r.Failures[len(r.Failures)-1]) + ")"
+func backoffTextOf(r *lwsv1.GroupRestarts) string {
+	var last lwsv1.PodFailure
+	if n := len(r.Failures); n > 0 {
+		last = r.Failures[n-1]
+	}
+	return backoffText(int(r.Index), r.Count, r.DueAt, last)
+}
+
+// backoffText says why the restart of a group waits, and until when.
+func backoffText(index int, count int32, due metav1.Time, last lwsv1.PodFailure) string {
+	text := fmt.Sprintf("group %d failed %d times in a row and is recreated at %s", index, count, due.UTC().Format(time.RFC3339))
+	if last.Pod != "" {
+		text += " (" + explained(last) + ")"
 	}
 	return text
 }
 
-// backoffEvents tells of groups that begin to wait, and of a server that forgets.
+// backoffEvents returns the events for groups that begin to wait, and for an API server
+// that drops fields.
 func (d *setDecision) backoffEvents() []action.Event {
 	var events []action.Event
 	for _, r := range d.waitingGroups() {
-		before := Failed(&lwsv1.LeaderWorkerSet{Spec: d.Set.Spec, Status: *d.told}, int(r.Index), r.Leader)
-		if before == nil && len(events) < namedAtMost {
-			events = append(events, action.Event{Warning: true, Reason: CodeBackoff, Action: "Wait", Note: backoffTold(r)})
+		before := RestartsOf(d.live, int(r.Index))
+		if (before == nil || before.Leader != r.Leader) && len(events) < namedAtMost {
+			events = append(events, action.Event{Warning: true, Reason: CodeBackoff, Action: "Wait", Note: backoffTextOf(r)})
 		}
 	}
-	if d.Pruned && Recreates(d.Set) && !condition.IsTrue(d.told.Conditions, ConditionUnrecorded) {
-		events = append(events, action.Event{Warning: true, Reason: ConditionUnrecorded, Action: "Wait", Note: pruningTold})
+	if d.pruned() && !condition.IsTrue(d.told.Conditions, ConditionUnrecorded) {
+		events = append(events, action.Event{Warning: true, Reason: ConditionUnrecorded, Action: "Wait", Note: pruningText})
 	}
 	return events
 }

@@ -2,6 +2,7 @@ package lws
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -16,18 +17,20 @@ import (
 )
 
 const (
-	// failuresKept is how many failures are told of a group, and wordsKept the
-	// most bytes of each one's message.
-	failuresKept, wordsKept = 3, 256
-	// reasonKept is the most bytes of a reason.
-	reasonKept = 64
-	// linesKept is how many lines of a termination message are kept.
-	linesKept = 5
+	// failuresKept is how many failures the status holds for a group.
+	failuresKept = 3
+	// messageBytes and messageLines bound the end of a termination message that is kept.
+	messageBytes, messageLines = 256, 5
+	// reasonBytes bounds a reason.
+	reasonBytes = 64
 )
 
-// failed is a failure of a pod that is still there to tell of it.
-func (d *groupDecision) failed(code string, pod *corev1.Pod) *Failure {
-	f := &Failure{Code: code, PodFailure: lwsv1.PodFailure{Pod: pod.Name, Reason: code, Node: pod.Spec.NodeName, At: moment(d.Now)}}
+// evidence is the failure of a pod that still exists.
+func (d *groupDecision) evidence(code string, pod *corev1.Pod) *Failure {
+	f := &Failure{
+		Code: code, Disrupted: isDisrupted(pod),
+		PodFailure: lwsv1.PodFailure{Pod: pod.Name, Reason: code, Node: pod.Spec.NodeName, At: moment(d.Now)},
+	}
 	if name, last := lastEnd(pod); last != nil && code != CodePodDeleted {
 		exit := last.ExitCode
 		f.Container, f.ExitCode, f.Message = name, &exit, lastLines(last.Message)
@@ -36,7 +39,7 @@ func (d *groupDecision) failed(code string, pod *corev1.Pod) *Failure {
 			f.At = at
 		}
 	}
-	if Ended(pod) || f.ExitCode == nil {
+	if code != CodePodDeleted && (ended(pod) || f.ExitCode == nil) {
 		f.Reason = cmp.Or(pod.Status.Reason, f.Reason)
 		f.Message = cmp.Or(f.Message, lastLines(pod.Status.Message))
 	}
@@ -44,11 +47,11 @@ func (d *groupDecision) failed(code string, pod *corev1.Pod) *Failure {
 	return f
 }
 
-// together is within what time ends of containers of a pod have to do with each other.
+// together is the time within which ends of containers belong to one failure.
 const together = time.Minute
 
-// lastEnd is the last end of a container of the pod. Of those that ended together it
-// is one that failed: what ended long before is past.
+// lastEnd returns the last container that ended. Of those that ended together it is one
+// with an exit code other than zero.
 func lastEnd(pod *corev1.Pod) (container string, last *corev1.ContainerStateTerminated) {
 	ends := map[string]*corev1.ContainerStateTerminated{}
 	var at time.Time
@@ -71,7 +74,7 @@ func lastEnd(pod *corev1.Pod) (container string, last *corev1.ContainerStateTerm
 	return container, last
 }
 
-// later tells whether one end says more than another.
+// later reports whether an end is better evidence than another.
 func later(end, than *corev1.ContainerStateTerminated) bool {
 	if (end.ExitCode != 0) != (than.ExitCode != 0) {
 		return end.ExitCode != 0
@@ -79,40 +82,40 @@ func later(end, than *corev1.ContainerStateTerminated) bool {
 	return end.FinishedAt.After(than.FinishedAt.Time)
 }
 
-// lastLines is the end of a message: a few lines of it, and not too many bytes. It
-// is shown on terminals, to which a pod has nothing to say.
+// lastLines returns the end of a message without control characters: it is shown on
+// terminals.
 func lastLines(message string) string {
 	message = strings.TrimSpace(strings.Map(printable, strings.ToValidUTF8(message, "\uFFFD")))
-	if lines := strings.Split(message, "\n"); len(lines) > linesKept {
-		message = strings.Join(lines[len(lines)-linesKept:], "\n")
+	if lines := strings.Split(message, "\n"); len(lines) > messageLines {
+		message = strings.Join(lines[len(lines)-messageLines:], "\n")
 	}
-	if len(message) <= wordsKept {
+	if len(message) <= messageBytes {
 		return message
 	}
 	const ellipsis = "…"
-	start := len(message) - wordsKept + len(ellipsis)
+	start := len(message) - messageBytes + len(ellipsis)
 	for !utf8.RuneStart(message[start]) {
 		start++
 	}
 	return ellipsis + message[start:]
 }
 
-// word is a reason as it is told: a word, as a rule, and never more than a line. What a
-// runtime or a kubelet gives has no bound, and the status has one.
+// word returns a reason as one bounded line. A container runtime gives any length, and the
+// status is bounded.
 func word(reason string) string {
 	reason, _, _ = strings.Cut(strings.TrimSpace(strings.Map(printable, strings.ToValidUTF8(reason, "\uFFFD"))), "\n")
-	if len(reason) <= reasonKept {
+	if len(reason) <= reasonBytes {
 		return reason
 	}
 	const ellipsis = "…"
-	end := reasonKept - len(ellipsis)
+	end := reasonBytes - len(ellipsis)
 	for !utf8.RuneStart(reason[end]) {
 		end--
 	}
 	return reason[:end] + ellipsis
 }
 
-// printable drops control characters but for those that part words and lines.
+// printable drops control characters other than newline and tab.
 func printable(r rune) rune {
 	if unicode.IsControl(r) && r != '\n' && r != '\t' {
 		return -1
@@ -120,5 +123,18 @@ func printable(r rune) rune {
 	return r
 }
 
-// moment is a time as the API keeps it: in whole seconds.
+// moment returns a time as the API stores it, in whole seconds.
 func moment(at time.Time) metav1.Time { return metav1.NewTime(at.Truncate(time.Second)) }
+
+// explained describes a failure in a few words.
+func explained(f lwsv1.PodFailure) string {
+	text := "pod " + f.Pod
+	if f.Container != "" {
+		text += ", container " + f.Container
+	}
+	text += ": " + f.Reason
+	if f.ExitCode != nil {
+		text += fmt.Sprintf(", exit code %d", *f.ExitCode)
+	}
+	return text
+}

@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/test/lwstest"
 )
 
@@ -100,11 +99,6 @@ func TestAGroupThatIsNotRolledFailsInStartByItsOwnPolicy(t *testing.T) {
 					c := unrolled(t, tt.from, tt.to, hold)
 					before := leaderUID(c, "w-0")
 					fail(c)
-					c.do(c.decideGroup("w-0"))
-					c.do(c.decideSet())
-					if failed := lws.Failed(c.set("w").Set, 0, find[*corev1.Pod](c, "w-0").UID) != nil; failed != want {
-						t.Errorf("it failed: %t", failed)
-					}
 					if c.recreated("w-0", "w-1"); (leaderUID(c, "w-0") != before) != want {
 						t.Errorf("recreated: %t", !want)
 					}
@@ -117,31 +111,8 @@ func TestAGroupThatIsNotRolledFailsInStartByItsOwnPolicy(t *testing.T) {
 	}
 }
 
-// A spec that was edited is not what the groups run, also while no look has answered it.
-func TestAPolicyHoldsForNoGroupFromTheMomentOfItsEdit(t *testing.T) {
-	c := unrolled(t, lwsv1.RecreateGroupAfterStart, lwsv1.RecreateGroupOnPodRestart, func(*cluster, lwsv1.RestartPolicyType) {})
-	policyTo(c, lwsv1.RecreateGroupOnPodRestart, 0)
-	lwstest.Edit(c.FakeStore, "w-0-1", crash)
-	if found := c.decideGroup("w-0").Finding; found != nil {
-		t.Errorf("found %+v", found.Failure)
-	}
-}
-
-// The annotation is the set's and in no revision: it holds for all groups at once.
-func TestTheAnnotationThatForgivesAStartHoldsForGroupsThatAreNotRolled(t *testing.T) {
-	c := unrolled(t, lwsv1.RecreateGroupOnPodRestart, lwsv1.RecreateGroupOnPodRestart, holds["Partition"])
-	lwstest.Edit(c.FakeStore, "w", lwstest.Annotation(lwsv1.RecreateGroupAfterStartAnnotationKey, ""))
-	lwstest.Edit(c.FakeStore, "w-0-1", crash)
-	if asked := lws.PoliciesAsked(c.group("w-0")); len(asked) != 0 {
-		t.Errorf("the policy of %v is asked for", asked)
-	}
-	if got := c.recreated("w-0"); len(got) != 0 {
-		t.Errorf("recreated %v", got)
-	}
-}
-
 // What was forgiven in the start hides nothing that fails after it.
-func TestAGroupThatIsNotRolledAndWasForgivenItsStartMayStillFail(t *testing.T) {
+func TestAGroupThatWasForgivenItsStartMayStillFail(t *testing.T) {
 	for held, hold := range holds {
 		c := unrolled(t, lwsv1.RecreateGroupAfterStart, lwsv1.RecreateGroupOnPodRestart, hold)
 		lwstest.Edit(c.FakeStore, "w-0-1", crash)
@@ -158,67 +129,24 @@ func TestAGroupThatIsNotRolledAndWasForgivenItsStartMayStillFail(t *testing.T) {
 	}
 }
 
-// A leader that ends by itself in the start, on its way out and gone, is judged by
-// its own policy as well, whatever the one after it was made under.
-func TestALeaderThatEndedInItsStartIsJudgedByItsOwnPolicy(t *testing.T) {
-	ended := func(pod *corev1.Pod) { pod.Status.Phase, pod.Status.Reason = corev1.PodFailed, "Evicted" }
-	for held, hold := range holds {
-		for _, tt := range []struct {
-			from, to lwsv1.RestartPolicyType
-			want     bool
-		}{
-			{lwsv1.RecreateGroupAfterStart, lwsv1.RecreateGroupOnPodRestart, false},
-			{lwsv1.RecreateGroupOnPodRestart, lwsv1.RecreateGroupAfterStart, true},
-		} {
-			c := unrolled(t, tt.from, tt.to, hold)
-			lwstest.Edit(c.FakeStore, "w-0", func(pod *corev1.Pod) {
-				ended(pod)
-				pod.DeletionTimestamp = &metav1.Time{Time: c.Now}
-			})
-			for range 2 { // what was found is found again
-				plan := c.decideGroup("w-0")
-				if found := plan.Finding; (found != nil) != tt.want {
-					t.Errorf("%s, from %s to %s, leaving: found %+v", held, tt.from, tt.to, found)
-				}
-				c.memory.Found(plan.Finding)
-			}
-
-			c = unrolled(t, tt.from, tt.to, hold)
-			lwstest.Edit(c.FakeStore, "w-0", ended)
-			c.memory.Over(find[*corev1.Pod](c, "w-0"), c.Now)
-			lwstest.Drop[*corev1.Pod](c.FakeStore, "w-0")
-			c.Sync(find[*appsv1.StatefulSet](c, "w"))
-			found := c.decideGroup("w-0").Finding
-			if failed := found != nil && found.Failure != nil; failed != tt.want {
-				t.Errorf("%s, from %s to %s, gone: found %+v", held, tt.from, tt.to, found)
-			}
-		}
+// The annotation is the set's and in no revision: it holds for all groups at once.
+func TestTheAnnotationThatForgivesAStartHoldsForGroupsThatAreNotRolled(t *testing.T) {
+	c := unrolled(t, lwsv1.RecreateGroupOnPodRestart, lwsv1.RecreateGroupOnPodRestart, holds["Partition"])
+	lwstest.Edit(c.FakeStore, "w", lwstest.Annotation(lwsv1.RecreateGroupAfterStartAnnotationKey, ""))
+	lwstest.Edit(c.FakeStore, "w-0-1", crash)
+	if got := c.recreated("w-0"); len(got) != 0 {
+		t.Errorf("recreated %v", got)
 	}
 }
 
-// A look reads revisions for the policy only while a failure stands that it decides
-// on: not at rest, and not once it is known what becomes of it.
-func TestNoPolicyIsAskedForAtRest(t *testing.T) {
-	for _, policy := range []lwsv1.RestartPolicyType{lwsv1.RecreateGroupOnPodRestart, lwsv1.RecreateGroupAfterStart} {
-		asks := func(c *cluster, when string, want bool) {
-			t.Helper()
-			w := c.group("w-0")
-			if asked := len(lws.PoliciesAsked(w)) > 0; asked != want || asked == w.Revisions.Empty() {
-				t.Errorf("%s, %s: asked %t, revisions read %t", policy, when, asked, !w.Revisions.Empty())
-			}
-		}
-		c := unrolled(t, policy, policy, func(*cluster, lwsv1.RestartPolicyType) {})
-		asks(c, "starting", false)
-		lwstest.Edit(c.FakeStore, "w-0-1", crash)
-		asks(c, "after a restart in the start", true)
-		c.do(c.decideGroup("w-0"))
-		found := c.group("w-0").Finding.Failure != nil
-		asks(c, "once that was judged", !found)
-		c.do(c.decideSet())
-		asks(c, "once the set has judged it", !found)
-		c.recreated("w-0", "w-1")
-		asks(c, "at rest", false)
-		lwstest.Edit(c.FakeStore, "w-0-1", func(pod *corev1.Pod) { pod.Annotations["crashes"] = "again"; crash(pod) })
-		asks(c, "after a restart", false)
+// A group at rest costs no read of its revision and no live read.
+func TestNothingIsReadForTheRestartPolicyAtRest(t *testing.T) {
+	c := running(t, 1, 2, onRestart)
+	if w, _ := c.groupPlan("w-0"); w.Sought || w.Live {
+		t.Errorf("read at rest: revision %t, live %t", w.Sought, w.Live)
+	}
+	lwstest.Edit(c.FakeStore, "w-0-1", crash)
+	if w, _ := c.groupPlan("w-0"); !w.Sought || !w.Live {
+		t.Errorf("read for a failure: revision %t, live %t", w.Sought, w.Live)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"hash/fnv"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,14 +15,16 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 )
 
-// record is what a group was made of when all of its pods ran for the first time:
-// of the leader, whose UID it is bound to, and of each worker by rising index.
+// record is the pods of a group when all of them ran for the first time: the leader, to
+// whose UID it is bound, then each worker by rising index. A group counts as started once
+// the status holds its record.
+//
+// In the status it is base64, a point, and the leader's revision:
 //
 //	leader's restarts, then of each worker four bytes of a hash of its UID and its restarts
 type record []recorded
 
-// recorded is one pod of a record. A sum of restarts only rises for as long as
-// the pod lives.
+// recorded is one pod of a record. The number of restarts of a pod only rises.
 type recorded struct {
 	uid      uint32
 	restarts uint64
@@ -33,7 +36,7 @@ func recordOf(pod *corev1.Pod) recorded {
 	return recorded{uid: hash.Sum32(), restarts: restartsOf(pod)}
 }
 
-// restartsOf is how often containers of a pod were restarted, sidecars included.
+// restartsOf counts the restarts of a pod's containers, sidecars included.
 func restartsOf(pod *corev1.Pod) uint64 {
 	var sum uint64
 	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
@@ -42,7 +45,9 @@ func restartsOf(pod *corev1.Pod) uint64 {
 	return sum
 }
 
-func (r record) encode() string {
+const revisionSeparator = "."
+
+func (r record) encode(revision string) string {
 	var encoded []byte
 	for i, pod := range r {
 		if i > 0 {
@@ -50,13 +55,13 @@ func (r record) encode() string {
 		}
 		encoded = binary.AppendUvarint(encoded, pod.restarts)
 	}
-	return base64.RawStdEncoding.EncodeToString(encoded)
+	return base64.RawStdEncoding.EncodeToString(encoded) + revisionSeparator + revision
 }
 
-// decodeRecord returns nil for what is no record. The leader's hash is left out:
-// its UID stands beside.
+// decodeRecord returns nil for text that is not a record.
 func decodeRecord(text string) record {
-	encoded, err := base64.RawStdEncoding.DecodeString(text)
+	pods, _, _ := strings.Cut(text, revisionSeparator)
+	encoded, err := base64.RawStdEncoding.DecodeString(pods)
 	if err != nil {
 		return nil
 	}
@@ -80,7 +85,7 @@ func decodeRecord(text string) record {
 	return r
 }
 
-// started is the record of a group all of whose pods run, or nil.
+// started returns the record of a group all of whose pods run, or nil.
 func (g *Group) started(set *lwsv1.LeaderWorkerSet) record {
 	if g.Leader == nil || g.Leader.Status.Phase != corev1.PodRunning {
 		return nil
@@ -106,8 +111,12 @@ func (g *Group) started(set *lwsv1.LeaderWorkerSet) record {
 	return r
 }
 
-// LargestStarted is how many pods the largest group has of those whose beginning the
-// set's status tells. Under a leader that is gone it is what the group had.
+// restarted reports whether a container of any pod restarted before the record was made.
+func (r record) restarted() bool {
+	return slices.ContainsFunc(r, func(pod recorded) bool { return pod.restarts > 0 })
+}
+
+// LargestStarted returns the number of pods of the largest group in the record.
 func LargestStarted(set *lwsv1.LeaderWorkerSet) int {
 	largest := 0
 	for i := range set.Status.Started {
@@ -116,24 +125,64 @@ func LargestStarted(set *lwsv1.LeaderWorkerSet) int {
 	return largest
 }
 
-// isRecorded tells whether the set's status tells what the group under that very
-// leader was made of when it started.
-func isRecorded(set *lwsv1.LeaderWorkerSet, index int, leader types.UID) bool {
+// startedAt returns what the status records of a group, or nil.
+func startedAt(set *lwsv1.LeaderWorkerSet, index int) *lwsv1.StartedGroup {
 	at, found := findIndex(set.Status.Started, int32(index), startedIndex)
-	return found && set.Status.Started[at].Leader == leader
-}
-
-// recordOfLeader is what the set's status tells of the group under that very
-// leader, or nil.
-func recordOfLeader(set *lwsv1.LeaderWorkerSet, index int, leader types.UID) record {
-	at, found := findIndex(set.Status.Started, int32(index), startedIndex)
-	if !found || set.Status.Started[at].Leader != leader {
+	if !found {
 		return nil
 	}
-	return decodeRecord(set.Status.Started[at].Pods)
+	return &set.Status.Started[at]
 }
 
-// RestartsOf is what the set's status tells of the failures of a group, or nil.
+// NewlyStarted returns the indexes of groups whose record the later status has and the
+// earlier one has not.
+func NewlyStarted(before, after *lwsv1.LeaderWorkerSet) []int {
+	var indexes []int
+	for _, now := range after.Status.Started {
+		if was := startedAt(before, int(now.Index)); was == nil || was.Leader != now.Leader {
+			indexes = append(indexes, int(now.Index))
+		}
+	}
+	return indexes
+}
+
+// recordOfLeader returns the record of the group under this leader, or nil.
+func recordOfLeader(set *lwsv1.LeaderWorkerSet, index int, leader types.UID) record {
+	started := startedAt(set, index)
+	if started == nil || started.Leader != leader {
+		return nil
+	}
+	return decodeRecord(started.Pods)
+}
+
+// restartsBefore returns how often containers of the leader had restarted when its group
+// started.
+func (d *groupDecision) restartsBefore(leader *corev1.Pod) uint64 {
+	if r := recordOfLeader(d.Set, d.Index, leader.UID); r != nil {
+		return r[0].restarts
+	}
+	return 0
+}
+
+// replacesUncounted reports whether the leader followed another one at an equal revision
+// and no restart was counted for that.
+func replacesUncounted(set *lwsv1.LeaderWorkerSet, index int, leader *corev1.Pod) bool {
+	started := startedAt(set, index)
+	if started == nil || started.Leader == leader.UID {
+		return false
+	}
+	_, revision, _ := strings.Cut(started.Pods, revisionSeparator)
+	return revision != "" && revision == leader.Labels[lwsv1.RevisionKey]
+}
+
+// withoutRevision returns a record whose group was recreated since, without the revision: the
+// restart is counted once.
+func withoutRevision(started lwsv1.StartedGroup) lwsv1.StartedGroup {
+	started.Pods, _, _ = strings.Cut(started.Pods, revisionSeparator)
+	return started
+}
+
+// RestartsOf returns what the status tells about the failures of a group, or nil.
 func RestartsOf(set *lwsv1.LeaderWorkerSet, index int) *lwsv1.GroupRestarts {
 	at, found := findIndex(set.Status.Restarts, int32(index), restartsIndex)
 	if !found {
@@ -142,47 +191,23 @@ func RestartsOf(set *lwsv1.LeaderWorkerSet, index int) *lwsv1.GroupRestarts {
 	return &set.Status.Restarts[at]
 }
 
-// Failed is what the set's status tells of the failure of the group under that
-// very leader, or nil: it is or will be recreated.
-func Failed(set *lwsv1.LeaderWorkerSet, index int, leader types.UID) *lwsv1.GroupRestarts {
-	if restarts := RestartsOf(set, index); restarts != nil && restarts.Leader == leader && Recreates(set) {
-		return restarts
-	}
-	return nil
-}
-
-// Tells tells whether the set's status says what was found of a group.
-func Tells(set *lwsv1.LeaderWorkerSet, f Finding) bool {
-	if f.Failure != nil {
-		return Failed(set, f.Index, f.Leader.UID) != nil
-	}
-	return isRecorded(set, f.Index, f.Leader.UID)
-}
-
-// Records tells whether the status is yet to say what a group that is ready was
-// made of when it started.
+// Records reports whether the status still lacks the record of a group whose leader runs.
 func Records(set *lwsv1.LeaderWorkerSet, g Group) bool {
-	return g.Leader != nil && Recreates(set) && !isRecorded(set, g.Index, g.Leader.UID) && g.Ready(set)
+	if g.Leader == nil || g.Leader.Status.Phase != corev1.PodRunning || !Recreates(set) {
+		return false
+	}
+	started := startedAt(set, g.Index)
+	return started == nil || started.Leader != g.Leader.UID
 }
 
-// bytesOf is about how much room entries take, their keys included.
-func bytesOf(started []lwsv1.StartedGroup) int {
+// bytesOf returns about how many bytes entries take in JSON.
+func bytesOf(started ...lwsv1.StartedGroup) int {
 	const keys = 90
 	sum := 0
 	for i := range started {
 		sum += len(started[i].Pods) + keys
 	}
 	return sum
-}
-
-// growsBy is how much more room the record takes with an entry: it takes the place of
-// that of the leader before, who has gone.
-func (d *setDecision) growsBy(entry lwsv1.StartedGroup) int {
-	more := bytesOf([]lwsv1.StartedGroup{entry})
-	if at, found := findIndex(d.Set.Status.Started, entry.Index, startedIndex); found {
-		more -= bytesOf(d.Set.Status.Started[at : at+1])
-	}
-	return more
 }
 
 func startedIndex(s lwsv1.StartedGroup) int32   { return s.Index }
@@ -192,7 +217,7 @@ func findIndex[T any](sorted []T, index int32, of func(T) int32) (int, bool) {
 	return slices.BinarySearchFunc(sorted, index, func(one T, index int32) int { return cmp.Compare(of(one), index) })
 }
 
-// merge returns sorted with others in their places. Both are left as they are.
+// merge returns sorted with others in their places. It changes neither.
 func merge[T any](sorted, others []T, of func(T) int32) []T {
 	if len(others) == 0 {
 		return sorted

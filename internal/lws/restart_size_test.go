@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -16,103 +17,128 @@ import (
 	"lockstep.dev/lockstep/test/lwstest"
 )
 
-// An API server stores no object of more than 1.5 MiB, and one that holds the set
-// back from writing down that groups failed would hold back every restart: also
-// when the largest of sets loses all of its groups at once, each with as much to
-// say as there can be, the status leaves more than 300 KiB for everything else.
-func TestAStatusThatTellsOfEveryGroupFitsIntoStorage(t *testing.T) {
-	const many, most = 5000, 1200 << 10
-	set := lwstest.Set("w", many, 8, onRestart)
-	set.UID = "set"
+// largeSet is a set of many groups of eight pods, all of which run and are not recorded.
+func largeSet(many int, incarnation string) lws.SetSnapshot {
+	set := lwstest.Set("w", int32(many), 8, onRestart)
 	since := metav1.NewTime(lwstest.Epoch)
-	set.Status.RestartsSince = &since
-	world := lws.SetSnapshot{Now: lwstest.Epoch.Add(time.Hour), Set: set, Findings: map[types.UID]lws.Finding{}}
-	uid := func(i int, of string) types.UID {
-		return types.UID(identity.LeaderName(of, i) + strings.Repeat("x", 30))
+	set.UID, set.Status.RestartsSince = "set", &since
+	world := lws.SetSnapshot{Now: lwstest.Epoch.Add(time.Hour), Set: set}
+	runs := func(pod *corev1.Pod) *corev1.Pod {
+		pod.UID = types.UID(pod.Name + incarnation + strings.Repeat("x", 28))
+		pod.Status.Phase = corev1.PodRunning
+		return pod
 	}
 	for i := range many {
-		leader := lwstest.Pod(identity.LeaderName("w", i), "w", 0)
-		leader.UID = uid(i, "a")
-		world.Groups = append(world.Groups, lws.Group{Index: i, LeaderName: leader.Name, Leader: leader})
+		leader := runs(lwstest.Pod(identity.LeaderName("w", i), "w", 0))
+		leader.Labels[lwsv1.RevisionKey] = "5f8f8c9d4b"
+		g := lws.Group{Index: i, LeaderName: leader.Name, Leader: leader}
+		for worker := 1; worker < 8; worker++ {
+			g.Pods.Members = append(g.Pods.Members, runs(lwstest.Pod(identity.LeaderName(leader.Name, worker), "w", worker)))
+		}
+		world.Groups = append(world.Groups, g)
 		world.Leaders.Members = append(world.Leaders.Members, leader)
-		world.Findings[leader.UID] = lws.Finding{Index: i, Leader: identity.RefOf(identity.KindPod, leader), Started: strings.Repeat("A", 56)}
 	}
-	for round := range 4 {
-		status := of[action.WriteStatus](lws.DecideSet(world))[0].Status
+	return world
+}
+
+// failed has every group be decided to have failed, with as much evidence as there can be.
+func failed(t *testing.T, world lws.SetSnapshot) {
+	t.Helper()
+	exit := int32(137)
+	for i := range world.Groups {
+		leader := world.Groups[i].Leader
+		text, err := json.Marshal(lws.Restart{Leader: leader.UID, Count: 1, At: metav1.NewTime(world.Now), Failure: lwsv1.PodFailure{
+			Pod: strings.Repeat("p", 63), Container: strings.Repeat("c", 63), ExitCode: &exit, Reason: "OOMKilled",
+			Message: strings.Repeat("\"", 256), Node: strings.Repeat("n", 253), At: metav1.NewTime(world.Now),
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		leader.Annotations = map[string]string{lws.RestartAnnotationKey: string(text)}
+	}
+}
+
+func statusOf(t *testing.T, world lws.SetSnapshot) lwsv1.LeaderWorkerSetStatus {
+	t.Helper()
+	written := of[action.WriteStatus](lws.DecideSet(world))
+	if len(written) == 0 {
+		return world.Set.Status
+	}
+	return written[0].Status
+}
+
+// An API server stores no object of more than 1.5 MiB. The largest of sets leaves room in
+// its status when all of its groups fail at once, again and again.
+func TestAStatusOfManyRestartsFitsIntoStorage(t *testing.T) {
+	const many, most = 5000, 1200 << 10
+	var status lwsv1.LeaderWorkerSetStatus
+	for _, incarnation := range []string{"a", "b", "c", "d"} {
+		world := largeSet(many, incarnation)
+		status.RestartsSince = world.Set.Status.RestartsSince
+		world.Set.Status = status
+		world.Set.Status = statusOf(t, world)
+		failed(t, world)
+		status = statusOf(t, world)
 		written, err := json.Marshal(status)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(written) > most {
-			t.Errorf("round %d: %d bytes, %d started, %d restarts", round, len(written), len(status.Started), len(status.Restarts))
-		}
-		if round > 0 && len(status.Restarts) < 4000 {
-			t.Errorf("invalid run: round %d tells of %d restarts", round, len(status.Restarts))
-		}
-		set.Status, world.Findings = status, map[types.UID]lws.Finding{}
-		for i := range world.Groups {
-			leader := world.Groups[i].Leader
-			if lws.Failed(set, i, leader.UID) != nil {
-				leader = leader.DeepCopy()
-				leader.UID = uid(i, string('b'+rune(round)))
-				world.Groups[i].Leader, world.Leaders.Members[i] = leader, leader
+		detailed := 0
+		for i, r := range status.Restarts {
+			if i > 0 && status.Restarts[i-1].Index >= r.Index {
+				t.Fatalf("out of order at %d", i)
 			}
-			zero := int32(137)
-			world.Findings[leader.UID] = lws.Finding{
-				Index: i, Leader: identity.RefOf(identity.KindPod, leader),
-				Failure: &lws.Failure{Code: lws.CodePodEnded, PodFailure: lwsv1.PodFailure{
-					Pod: strings.Repeat("p", 63), Container: strings.Repeat("c", 63), ExitCode: &zero, Reason: "OOMKilled",
-					Message: strings.Repeat("\"", 256), Node: strings.Repeat("n", 253), At: since,
-				}},
+			if len(r.Failures) > 0 {
+				detailed++
+			}
+		}
+		if len(written) > most || len(status.Restarts) != 2500 || detailed != 64 {
+			t.Errorf("%d bytes, %d started, %d restarts, %d with evidence", len(written), len(status.Started), len(status.Restarts), detailed)
+		}
+		if again := of[action.WriteStatus](lws.DecideSet(world)); len(again) > 0 {
+			world.Set.Status = status
+			if again := of[action.WriteStatus](lws.DecideSet(world)); len(again) > 0 {
+				t.Errorf("a status that is full is written again")
 			}
 		}
 	}
 }
 
-// How many groups of eight pods there is a record of stands in docs/failure-modes.md.
-func TestTheRecordHasRoomForAboutAsManyGroupsAsIsSaid(t *testing.T) {
-	const many, said = 4500, 3800
-	set := lwstest.Set("w", many, 8, onRestart)
-	world := lws.SetSnapshot{Now: lwstest.Epoch.Add(time.Hour), Set: set, Findings: map[types.UID]lws.Finding{}}
-	for i := range many {
-		leader := lwstest.Pod(identity.LeaderName("w", i), "w", 0)
-		leader.UID = types.UID(leader.Name)
-		world.Groups = append(world.Groups, lws.Group{Index: i, LeaderName: leader.Name, Leader: leader})
-		world.Leaders.Members = append(world.Leaders.Members, leader)
-		world.Findings[leader.UID] = lws.Finding{Index: i, Leader: identity.RefOf(identity.KindPod, leader), Started: strings.Repeat("A", 48)}
-	}
-	if got := len(of[action.WriteStatus](lws.DecideSet(world))[0].Status.Started); got < said-50 || got > said+50 {
-		t.Errorf("there is room for %d groups", got)
-	}
-}
-
-// A record takes the place of that of the leader before. Those of leaders that are gone
-// kept their room, and sets that fill it had none left once they were rolled.
-func TestTheRecordOfAFullSetFollowsItsLeaders(t *testing.T) {
-	const many = 4500
-	set := lwstest.Set("w", many, 8, onRestart)
-	recorded := 0
-	for life := range 3 {
-		world := lws.SetSnapshot{Now: lwstest.Epoch.Add(time.Hour), Set: set, Findings: map[types.UID]lws.Finding{}}
-		for i := range many {
-			leader := lwstest.Pod(identity.LeaderName("w", i), "w", 0)
-			leader.UID = types.UID(leader.Name + strings.Repeat("x", life))
-			world.Groups = append(world.Groups, lws.Group{Index: i, LeaderName: leader.Name, Leader: leader})
-			world.Leaders.Members = append(world.Leaders.Members, leader)
-			world.Findings[leader.UID] = lws.Finding{Index: i, Leader: identity.RefOf(identity.KindPod, leader), Started: strings.Repeat("A", 48)}
+// The room for records is stated in docs/limits.md. A record takes the place of that of
+// the leader before.
+func TestTheRoomForRecords(t *testing.T) {
+	const many, stated = 4500, 3500
+	var started []lwsv1.StartedGroup
+	for _, incarnation := range []string{"a", "b"} {
+		world := largeSet(many, incarnation)
+		for i := range world.Groups { // rolled
+			world.Groups[i].Leader.Labels[lwsv1.RevisionKey] = "revision" + incarnation
 		}
-		set.Status.Started = of[action.WriteStatus](lws.DecideSet(world))[0].Status.Started
+		world.Set.Status.Started = started
+		started = statusOf(t, world).Started
 		present := 0
-		for _, s := range set.Status.Started {
+		for _, s := range started {
 			if s.Leader == world.Groups[s.Index].Leader.UID {
 				present++
 			}
 		}
-		if life == 0 {
-			recorded = present
+		if len(started) < stated-100 || len(started) > stated+100 || present != len(started) {
+			t.Errorf("incarnation %s: of %d records, %d are of leaders that exist", incarnation, len(started), present)
 		}
-		if present == 0 || present != recorded || len(set.Status.Started) != recorded {
-			t.Errorf("life %d: of %d entries, %d are of leaders that are there; there is room for %d", life, len(set.Status.Started), present, recorded)
-		}
+	}
+}
+
+// Groups beyond the replicas leave the status.
+func TestTheStatusForgetsGroupsThatAreScaledAway(t *testing.T) {
+	c := running(t, 3, 2, onRestart)
+	lwstest.Edit(c.FakeStore, "w-2-1", crash)
+	c.recreated(three...)
+	if len(c.status().Restarts) != 1 || len(c.status().Started) != 3 {
+		t.Fatalf("invalid run: %+v", c.status())
+	}
+	c.spec(func(spec *lwsv1.LeaderWorkerSetSpec) { *spec.Replicas = 2 })
+	c.settleAll()
+	if s := c.status(); len(s.Restarts) != 0 || len(s.Started) != 2 {
+		t.Errorf("%+v", s)
 	}
 }

@@ -1,6 +1,8 @@
 package lws_test
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,19 +32,10 @@ func crash(pod *corev1.Pod) {
 	}
 }
 
-// noted is what a set has been told of its groups.
-func (c *cluster) noted(groups ...string) *cluster {
-	c.t.Helper()
-	for _, group := range groups {
-		c.memory.Found(c.decideGroup(group).Finding)
-	}
-	return c
-}
-
 func leaderUID(c *cluster, name string) string { return string(find[*corev1.Pod](c, name).UID) }
 
-// recreated settles the cluster, with the garbage collector, and tells which of
-// the leaders are others then.
+// recreated settles the cluster, with the garbage collector, and returns the leaders that
+// are others then.
 func (c *cluster) recreated(groups ...string) []string {
 	c.t.Helper()
 	before := map[string]string{}
@@ -88,8 +81,7 @@ func replaceWorker(c *cluster) {
 
 var three = []string{"w-0", "w-1", "w-2"}
 
-// TestFailureModes holds what becomes of a group that has started, by failure and
-// policy; see docs/failure-modes.md.
+// TestFailureModes holds which groups are recreated, by failure and policy.
 func TestFailureModes(t *testing.T) {
 	for name, fail := range failures {
 		for policy, want := range map[lwsv1.RestartPolicyType][]string{
@@ -109,14 +101,6 @@ func TestFailureModes(t *testing.T) {
 					t.Errorf("recreated again: %v", again)
 				}
 			})
-			t.Run(name+"WhileDown/"+string(policy), func(t *testing.T) {
-				c := running(t, 3, 3, lwstest.Policy(policy))
-				fail(c)
-				c.awake()
-				if diff := cmp.Diff(want, c.recreated(three...)); diff != "" {
-					t.Errorf("recreated (-want +got)\n%s", diff)
-				}
-			})
 		}
 	}
 }
@@ -133,8 +117,7 @@ var failuresInStart = map[string]func(*cluster){
 	"PodGoneInStart": func(c *cluster) { lwstest.Drop[*corev1.Pod](c.FakeStore, "w-0-1") },
 }
 
-// TestFailureModesInStart holds what becomes of a group that is starting, by failure
-// and policy.
+// TestFailureModesInStart holds the same for a group that is starting.
 func TestFailureModesInStart(t *testing.T) {
 	policies := map[string]struct {
 		edit func(*lwsv1.LeaderWorkerSet)
@@ -158,12 +141,6 @@ func TestFailureModesInStart(t *testing.T) {
 				starting(c)
 				fail(c)
 				before := leaderUID(c, "w-0")
-				c.do(c.decideGroup("w-0"))
-				c.do(c.decideSet())
-				failed := len(c.status().Restarts) == 1
-				if failed != want {
-					t.Errorf("it failed: %t", failed)
-				}
 				if c.recreated("w-0"); (leaderUID(c, "w-0") != before) != want {
 					t.Errorf("recreated: %t", !want)
 				}
@@ -191,23 +168,14 @@ func starting(c *cluster) {
 	}
 }
 
-// The failure is written down before anything is deleted; then the whole group
-// goes in one plan, the StatefulSet before its pods and beside the leader.
-func TestAGroupEndsTogetherOnceItsFailureIsWrittenDown(t *testing.T) {
+// One plan writes the decision and deletes the group: the decision first, then all of the
+// group at once, the StatefulSet before its pods and beside the leader.
+func TestAGroupIsDecidedAndDeletedInOnePlan(t *testing.T) {
 	c := running(t, 2, 3, onRestart)
 	lwstest.Edit(c.FakeStore, "w-1-2", crash)
 	plan := c.decideGroup("w-1")
-	if len(plan.Actions) != 0 || plan.Finding == nil || plan.Finding.Failure == nil {
-		t.Fatalf("got %v, %+v", spelled(plan), plan.Finding)
-	}
-	c.do(plan)
-	set := c.decideSet()
-	if diff := cmp.Diff([]string{"status leaderworkerset w"}, spelled(set)); diff != "" {
-		t.Fatalf("(-want +got)\n%s", diff)
-	}
-	c.do(set)
-	plan = c.decideGroup("w-1")
-	if diff := cmp.Diff([]string{"delete pod w-1", "delete statefulset w-1", "delete pod w-1-1", "delete pod w-1-2"}, spelled(plan)); diff != "" {
+	want := []string{"annotate pod w-1", "delete pod w-1", "delete statefulset w-1", "delete pod w-1-1", "delete pod w-1-2"}
+	if diff := cmp.Diff(want, spelled(plan)); diff != "" {
 		t.Fatalf("(-want +got)\n%s", diff)
 	}
 	if deletes := of[action.Delete](plan); !deletes[1].Beside || deletes[2].Beside {
@@ -217,142 +185,281 @@ func TestAGroupEndsTogetherOnceItsFailureIsWrittenDown(t *testing.T) {
 	if len(events) != 1 || events[0].Reason != "RecreateGroup" || events[0].Note != "Worker pod w-1-2 failed, deleted leader pod w-1 to recreate group 1" {
 		t.Errorf("got %+v", events)
 	}
-	c.awake() // a crash in between
-	if diff := cmp.Diff(spelled(plan), spelled(c.decideGroup("w-1"))); diff != "" {
-		t.Errorf("after a crash (-before +after)\n%s", diff)
-	}
 	if got := spelled(c.decideGroup("w-0")); len(got) != 0 {
 		t.Errorf("the other group: %v", got)
 	}
 }
 
-func TestEvidence(t *testing.T) {
-	c := running(t, 1, 2, onRestart)
-	lwstest.Edit(c.FakeStore, "w-0-1", func(pod *corev1.Pod) {
-		crash(pod)
-		pod.Status.ContainerStatuses[0].LastTerminationState.Terminated.Message = strings.Repeat("line\n", 20) + "the last one"
-	})
-	c.do(c.decideGroup("w-0"))
-	c.do(c.decideSet())
-	r := c.status().Restarts[0]
-	want := []lwsv1.PodFailure{{
-		Pod: "w-0-1", Container: "worker", ExitCode: lwstest.Ptr[int32](137), Reason: "OOMKilled", Node: lwstest.Node,
-		Message: strings.Repeat("line\n", 4) + "the last one", At: metav1.NewTime(c.Now),
-	}}
-	if diff := cmp.Diff(want, r.Failures); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
-}
-
-// A leader that failed is cleared away by its StatefulSet; what it left to say is
-// kept, and its workers go at once.
-func TestALeaderThatFailedLeavesEvidence(t *testing.T) {
-	c := running(t, 1, 3, onRestart)
-	lwstest.Edit(c.FakeStore, "w-0", func(pod *corev1.Pod) {
-		pod.Status.Phase, pod.Status.Reason, pod.Status.Message = corev1.PodFailed, "Evicted", "the node was low on memory"
-		pod.DeletionTimestamp = &metav1.Time{Time: c.Now}
-	})
-	plan := c.decideGroup("w-0")
-	if diff := cmp.Diff([]string{"delete statefulset w-0", "delete pod w-0-1", "delete pod w-0-2"}, spelled(plan)); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
-	c.do(plan)
-	c.do(c.decideSet())
-	restarts := c.status().Restarts
-	if len(restarts) != 1 || restarts[0].Count != 1 || restarts[0].Failures[0].Reason != "Evicted" {
-		t.Fatalf("got %+v", restarts)
-	}
-	c.recreated("w-0")
-	if again := c.status().Restarts; again[0].Count != 1 {
-		t.Errorf("counted %d times", again[0].Count)
-	}
-}
-
-// Workers of a leader that somebody deleted do not outlive it by their own grace
-// period; a rollout leaves them to the garbage collector.
-func TestWorkersEndWithALeaderThatIsDeleted(t *testing.T) {
-	c := running(t, 2, 2, onRestart)
-	lwstest.Terminate[*corev1.Pod](c.FakeStore, "w-1")
-	plan := c.decideGroup("w-1")
-	if diff := cmp.Diff([]string{"delete statefulset w-1", "delete pod w-1-1"}, spelled(plan)); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
-	if plan.Finding != nil {
-		t.Errorf("nothing failed: %+v", plan.Finding)
-	}
-	c = running(t, 2, 2, onRestart)
-	lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) { sts.Labels[lwsv1.RevisionKey] = "next" })
-	lwstest.Terminate[*corev1.Pod](c.FakeStore, "w-1")
-	if got := spelled(c.decideGroup("w-1")); len(got) != 0 {
-		t.Errorf("a rollout: %v", got)
-	}
-}
-
-// Groups made under None are not all recreated for what happened to them then.
-func TestARecreatingPolicyDoesNotLookBack(t *testing.T) {
-	c := running(t, 3, 2)
-	for _, name := range []string{"w-0-1", "w-1-1"} {
-		lwstest.Edit(c.FakeStore, name, crash)
-	}
-	c.spec(func(spec *lwsv1.LeaderWorkerSetSpec) {
-		spec.LeaderWorkerTemplate.RestartPolicy = lwsv1.RecreateGroupOnPodRestart
-	})
-	for range 3 {
-		for _, name := range three {
-			c.do(c.decideGroup(name))
+// A new process between any two writes of a restart leads to the same end.
+func TestACrashBetweenTwoWritesOfARestart(t *testing.T) {
+	for done := range 6 {
+		c := running(t, 1, 3, onRestart)
+		leader := find[*corev1.Pod](c, "w-0").UID
+		lwstest.Edit(c.FakeStore, "w-0-2", crash)
+		plan := c.decideGroup("w-0")
+		plan.Actions = plan.Actions[:min(done, len(plan.Actions))]
+		c.do(plan)
+		c.awake()
+		c.recreated("w-0")
+		r := c.status().Restarts
+		if len(r) != 1 || r[0].Leader != leader || r[0].Count != 1 || r[0].Failures[0].Reason != "OOMKilled" || leaderUID(c, "w-0") == string(leader) {
+			t.Errorf("after %d writes: %+v", done, r)
 		}
+		if again := c.recreated("w-0"); len(again) != 0 {
+			t.Errorf("after %d writes: recreated again", done)
+		}
+	}
+}
+
+// replaced has the leader go, and another come, before any reconcile.
+func replaced(c *cluster) {
+	lwstest.Drop[*corev1.Pod](c.FakeStore, "w-0")
+	c.Sync(find[*appsv1.StatefulSet](c, "w"))
+}
+
+func terminating(edit func(*corev1.Pod)) func(*cluster) {
+	return func(c *cluster) {
+		lwstest.Edit(c.FakeStore, "w-0", func(pod *corev1.Pod) {
+			edit(pod)
+			pod.DeletionTimestamp = &metav1.Time{Time: c.Now}
+		})
+	}
+}
+
+func disrupted(pod *corev1.Pod) {
+	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue})
+}
+
+// TestWhatIsCounted holds the reason that the status tells and the count, by how a group
+// came to its end. Every cause counts but a disruption.
+func TestWhatIsCounted(t *testing.T) {
+	evicted := func(pod *corev1.Pod) { pod.Status.Phase, pod.Status.Reason = corev1.PodFailed, "Evicted" }
+	edited := func(edit func(*corev1.Pod)) func(*cluster) {
+		return func(c *cluster) { lwstest.Edit(c.FakeStore, "w-0-1", edit) }
+	}
+	for name, tt := range map[string]struct {
+		end    func(*cluster)
+		reason string
+		count  int32
+	}{
+		"container restarts":      {edited(crash), "OOMKilled", 1},
+		"worker deleted":          {func(c *cluster) { lwstest.Terminate[*corev1.Pod](c.FakeStore, "w-0-1") }, lws.CodePodDeleted, 1},
+		"worker gone":             {func(c *cluster) { lwstest.Drop[*corev1.Pod](c.FakeStore, "w-0-1") }, lws.CodePodGone, 1},
+		"worker ends":             {edited(evicted), "Evicted", 1},
+		"worker drained":          {func(c *cluster) { edited(disrupted)(c); lwstest.Terminate[*corev1.Pod](c.FakeStore, "w-0-1") }, lws.CodePodDeleted, 0},
+		"worker evicted":          {edited(func(pod *corev1.Pod) { evicted(pod); disrupted(pod) }), "Evicted", 0},
+		"worker ends, is cleared": {func(c *cluster) { edited(evicted)(c); lwstest.Terminate[*corev1.Pod](c.FakeStore, "w-0-1") }, "Evicted", 1},
+		"leader ends":             {func(c *cluster) { lwstest.Edit(c.FakeStore, "w-0", evicted) }, "Evicted", 1},
+		"leader ends, is cleared": {terminating(evicted), "Evicted", 1},
+		"leader deleted":          {terminating(func(*corev1.Pod) {}), lws.CodePodDeleted, 1},
+		"leader drained":          {terminating(disrupted), lws.CodePodDeleted, 0},
+		"leader replaced unseen":  {replaced, lws.CodeLeaderReplaced, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := running(t, 1, 2, onRestart)
+			before := leaderUID(c, "w-0")
+			tt.end(c)
+			c.do(c.decideGroup("w-0"))
+			c.do(c.decideSet())
+			if c.recreated("w-0"); leaderUID(c, "w-0") == before {
+				t.Fatal("not recreated")
+			}
+			r := c.status().Restarts
+			if len(r) != 1 || string(r[0].Leader) != before || r[0].Count != tt.count || len(r[0].Failures) != 1 || r[0].Failures[0].Reason != tt.reason {
+				t.Errorf("got %+v", r)
+			}
+		})
+	}
+}
+
+// A rollout, a scaling down and orphaning are no failures, and their workers are left to
+// the garbage collector, or to the next leader.
+func TestLeadersThatLeaveWithoutAFailure(t *testing.T) {
+	for name, leave := range map[string]func(*cluster){
+		"rolled": func(c *cluster) {
+			lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) { sts.Labels[lwsv1.RevisionKey] = "next" })
+			lwstest.Terminate[*corev1.Pod](c.FakeStore, "w-1")
+		},
+		"scaled away": func(c *cluster) {
+			lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) { *sts.Spec.Replicas = 1 })
+			lwstest.Terminate[*corev1.Pod](c.FakeStore, "w-1")
+		},
+		"orphaning": func(c *cluster) {
+			lwstest.Terminate[*corev1.Pod](c.FakeStore, "w-1", metav1.FinalizerOrphanDependents)
+		},
+	} {
+		c := running(t, 2, 2, onRestart)
+		leave(c)
+		if got := spelled(c.decideGroup("w-1")); len(got) != 0 {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	c := running(t, 2, 2, onRestart)
+	image(c, "image:2")
+	c.settleAll()
+	if r := c.status().Restarts; len(r) != 0 {
+		t.Errorf("a rollout is counted: %+v", r)
+	}
+}
+
+func TestEvidence(t *testing.T) {
+	ended := func(c *cluster, name string, exit int32, ago time.Duration) corev1.ContainerStatus {
+		return corev1.ContainerStatus{Name: name, RestartCount: 1, LastTerminationState: corev1.ContainerState{
+			Terminated: &corev1.ContainerStateTerminated{ExitCode: exit, Reason: "Error", FinishedAt: metav1.NewTime(c.Now.Add(-ago))},
+		}}
+	}
+	edited := func(edit func(*corev1.ContainerStateTerminated)) func(*cluster, *corev1.Pod) {
+		return func(_ *cluster, pod *corev1.Pod) {
+			crash(pod)
+			edit(pod.Status.ContainerStatuses[0].LastTerminationState.Terminated)
+		}
+	}
+	reason := func(text string) func(*cluster, *corev1.Pod) {
+		return edited(func(end *corev1.ContainerStateTerminated) { end.Reason = text })
+	}
+	message := func(text string) func(*cluster, *corev1.Pod) {
+		return edited(func(end *corev1.ContainerStateTerminated) { end.Message = text })
+	}
+	const killed = "worker OOMKilled 137 "
+	for name, tt := range map[string]struct {
+		end  func(*cluster, *corev1.Pod)
+		want string
+	}{
+		"the last lines":       {message(strings.Repeat("line\n", 20) + "the last one"), killed + strings.Repeat("line\n", 4) + "the last one"},
+		"control characters":   {message("\x1b]0;mine\x07one\ttwo\r\nthree\u009b2J"), killed + "]0;mineone\ttwo\nthree2J"},
+		"a reason of a line":   {reason("\x1b[2JBad\r\nWord"), "worker [2JBad 137 out of memory"},
+		"no reason":            {reason("\t\r"), "worker PodRestarted 137 out of memory"},
+		"a reason without end": {reason(strings.Repeat("é", 1<<20)), "worker " + strings.Repeat("é", 30) + "… 137 out of memory"},
+		"what ended last": {func(c *cluster, pod *corev1.Pod) {
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{ended(c, "model", 1, time.Hour), ended(c, "sidecar", 0, time.Second)}
+		}, "sidecar Error 0 "},
+		"what failed of those that ended together": {func(c *cluster, pod *corev1.Pod) {
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{ended(c, "model", 1, 3*time.Second), ended(c, "sidecar", 0, time.Second)}
+		}, "model Error 1 "},
+	} {
+		c := running(t, 1, 2, onRestart)
+		lwstest.Edit(c.FakeStore, "w-0-1", func(pod *corev1.Pod) { tt.end(c, pod) })
+		c.do(c.decideGroup("w-0"))
 		c.do(c.decideSet())
-	}
-	if restarts := c.status().Restarts; len(restarts) != 0 {
-		t.Errorf("got %+v", restarts)
+		f := c.status().Restarts[0].Failures[0]
+		got := fmt.Sprintf("%s %s %d %s", f.Container, f.Reason, *f.ExitCode, f.Message)
+		if got != tt.want || f.Pod != "w-0-1" || f.Node != lwstest.Node {
+			t.Errorf("%s: got %.99q, want %.99q; %+v", name, got, tt.want, f)
+		}
 	}
 }
 
-// An operator that takes over sets without records restarts nothing for what was.
-func TestAnUpgradeRestartsNothing(t *testing.T) {
-	c := running(t, 3, 2, onRestart)
-	for _, name := range []string{"w-0-1", "w-1"} {
-		lwstest.Edit(c.FakeStore, name, func(pod *corev1.Pod) { crash(pod) })
+// TestWhatIsForgiven holds after which changes groups are taken as they are: what failed
+// before recreates nothing, what fails later does.
+func TestWhatIsForgiven(t *testing.T) {
+	crashed := func(c *cluster) {
+		for _, name := range []string{"w-0-1", "w-1"} {
+			lwstest.Edit(c.FakeStore, name, func(pod *corev1.Pod) { crash(pod) })
+		}
 	}
-	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { set.Status.Started, set.Status.RestartsSince = nil, nil })
+	unrecorded := func(set *lwsv1.LeaderWorkerSet) { set.Status.Started, set.Status.RestartsSince = nil, nil }
+	policy := func(c *cluster, to lwsv1.RestartPolicyType) {
+		c.spec(func(spec *lwsv1.LeaderWorkerSetSpec) { spec.LeaderWorkerTemplate.RestartPolicy = to })
+	}
+	paused := lwstest.Annotation(lwsv1.PausedAnnotationKey, lwsv1.PausedValue)
+	for name, tt := range map[string]struct {
+		edits  []func(*lwsv1.LeaderWorkerSet)
+		before func(*cluster)
+	}{
+		"taken over from another operator": {nil, func(c *cluster) {
+			crashed(c)
+			lwstest.Edit(c.FakeStore, "w", unrecorded)
+		}},
+		"taken over without a leader StatefulSet": {nil, func(c *cluster) {
+			crashed(c)
+			for _, name := range three {
+				lwstest.Edit(c.FakeStore, name, func(pod *corev1.Pod) { pod.OwnerReferences = nil })
+			}
+			lwstest.Drop[*appsv1.StatefulSet](c.FakeStore, "w")
+			lwstest.Edit(c.FakeStore, "w", unrecorded)
+		}},
+		"the policy was None": {[]func(*lwsv1.LeaderWorkerSet){paused}, func(c *cluster) {
+			policy(c, lwsv1.NoneRestartPolicy)
+			crashed(c)
+			c.recreated(three...)
+			policy(c, lwsv1.RecreateGroupOnPodRestart)
+		}},
+		"decided, then the policy was None": {[]func(*lwsv1.LeaderWorkerSet){paused}, func(c *cluster) {
+			crashed(c)
+			for _, name := range three {
+				plan := c.decideGroup(name)
+				plan.Actions = plan.Actions[:min(1, len(plan.Actions))]
+				c.do(plan)
+			}
+			c.do(c.decideSet())
+			policy(c, lwsv1.NoneRestartPolicy)
+			c.recreated(three...)
+			policy(c, lwsv1.RecreateGroupOnPodRestart)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := running(t, 3, 2, append(tt.edits, onRestart)...)
+			tt.before(c)
+			c.awake()
+			if got := c.recreated(three...); len(got) != 0 {
+				t.Errorf("recreated %v for what was before", got)
+			}
+			lwstest.Drop[*corev1.Pod](c.FakeStore, "w-1-1")
+			if diff := cmp.Diff([]string{"w-1"}, c.recreated(three...)); diff != "" {
+				t.Errorf("then (-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+// The operator of before wrote pending restarts into the status alone: none is lost, and
+// none of its records recreates a group.
+func TestARestartThatAnEarlierOperatorDecided(t *testing.T) {
+	c := running(t, 2, 2, onRestart)
+	due := metav1.NewTime(c.Now.Add(20 * time.Second))
+	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) {
+		for i := range set.Status.Started { // its records name no revision
+			set.Status.Started[i].Pods, _, _ = strings.Cut(set.Status.Started[i].Pods, ".")
+		}
+		set.Status.Restarts = []lwsv1.GroupRestarts{{
+			Index: 0, Leader: find[*corev1.Pod](c, "w-0").UID, Revision: find[*corev1.Pod](c, "w-0").Labels[lwsv1.RevisionKey],
+			Count: 2, FailedAt: metav1.NewTime(c.Now.Add(9 * time.Second)), DueAt: due,
+		}}
+	})
 	c.awake()
-	if got := c.recreated(three...); len(got) != 0 {
-		t.Errorf("recreated %v", got)
+	if got := spelled(c.decideGroup("w-0")); len(got) != 0 {
+		t.Errorf("before it is due: %v", got)
 	}
-	lwstest.Drop[*corev1.Pod](c.FakeStore, "w-1-1")
-	if diff := cmp.Diff([]string{"w-1"}, c.recreated(three...)); diff != "" {
-		t.Errorf("then (-want +got)\n%s", diff)
+	c.Now = due.Time
+	if diff := cmp.Diff([]string{"w-0"}, c.recreated("w-0", "w-1")); diff != "" {
+		t.Errorf("recreated (-want +got)\n%s", diff)
 	}
 }
 
-// A server that drops what it does not know is told of, and not written to for ever.
+// An API server that drops the record is reported. Without it no group is recreated.
 func TestAServerThatPrunes(t *testing.T) {
-	c := newCluster(t)
+	c := running(t, 3, 2, onRestart)
 	c.Prunes = true
-	c.pass(time.Minute)
-	lwstest.Add(c.FakeStore, lwstest.Set("w", 3, 2, onRestart))
-	c.settle(three...)
+	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { set.Status.Started, set.Status.RestartsSince = nil, nil })
+	c.do(c.decideSet())
 	if told := condition(c.status(), lws.ConditionUnrecorded); told.Status != metav1.ConditionTrue {
-		t.Fatalf("told %+v", c.status().Conditions)
+		t.Fatalf("reported %+v", c.status().Conditions)
 	}
 	lwstest.Edit(c.FakeStore, "w-1-1", crash)
-	if diff := cmp.Diff([]string{"w-1"}, c.recreated(three...)); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
-	c.awake()
-	if got := c.recreated(three...); len(got) != 0 {
-		t.Errorf("recreated %v by a new process", got)
+	if got := spelled(c.decideGroup("w-1")); len(got) != 0 {
+		t.Errorf("a failed group: %v", got)
 	}
 	c.Prunes = false
-	lwstest.Edit(c.FakeStore, "w-1-1", crash)
-	c.recreated(three...)
+	if got := c.recreated(three...); len(got) != 0 {
+		t.Errorf("the definition was replaced: recreated %v", got)
+	}
 	if told := condition(c.status(), lws.ConditionUnrecorded); told.Status != metav1.ConditionFalse || len(c.status().Started) != 3 {
-		t.Errorf("the definition was replaced: told %+v, %d recorded", told, len(c.status().Started))
+		t.Errorf("the definition was replaced: reported %+v, %d recorded", told, len(c.status().Started))
 	}
 }
 
-// A new process may know the set's record before it knows all of the pods in it.
-func TestWhatACacheMissesIsLookedForBeforeAGroupFails(t *testing.T) {
+// A cache that lags does not recreate a group: what seems gone is read live.
+func TestWhatACacheMissesIsReadLive(t *testing.T) {
 	c := newCluster(t)
 	c.pass(time.Minute)
 	lwstest.Add(c.FakeStore, lwstest.Set("w", 1, 3, onRestart))
@@ -367,13 +474,51 @@ func TestWhatACacheMissesIsLookedForBeforeAGroupFails(t *testing.T) {
 	c.cached.Deliver(identity.KindLeaderWorkerSet)
 	c.awake()
 	for range 2 {
-		if plan := c.decideGroup("w-0"); plan.Finding != nil || len(plan.Actions) != 0 {
-			t.Errorf("got %+v, %v", plan.Finding, spelled(plan))
+		if plan := c.decideGroup("w-0"); len(plan.Actions) != 0 {
+			t.Errorf("got %v", spelled(plan))
 		}
 		c.cached.Deliver(identity.KindStatefulSet)
 	}
 	lwstest.Drop[*corev1.Pod](c.FakeStore, "w-0-2")
-	if plan := c.decideGroup("w-0"); plan.Finding == nil || plan.Finding.Failure.Code != lws.CodePodGone {
-		t.Errorf("once it is gone: %+v", plan.Finding)
+	if plan := c.decideGroup("w-0"); len(of[action.Annotate](plan)) != 1 {
+		t.Errorf("once it is gone: %v", spelled(plan))
+	}
+}
+
+// Workers beyond the size of a group that starts are scaled back: what becomes of them is
+// no failure.
+func TestWorkersBeyondTheSizeOfAGroupAreNoFailureInItsStart(t *testing.T) {
+	for worker, fails := range map[string]bool{"w-0-2": true, "w-0-3": false} {
+		c := running(t, 1, 3, onRestart)
+		lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { set.Status.Started = nil })
+		surplus := find[*corev1.Pod](c, "w-0-2").DeepCopy()
+		surplus.Name, surplus.UID = "w-0-3", "surplus"
+		lwstest.Add(c.FakeStore, surplus)
+		lwstest.Edit(c.FakeStore, "w-0-1", func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending })
+		lwstest.Edit(c.FakeStore, worker, crash)
+		if failed := len(of[action.Annotate](c.decideGroup("w-0"))) == 1; failed != fails {
+			t.Errorf("%s: failed %t", worker, failed)
+		}
+	}
+}
+
+// A set that is made again around its pods takes them as they are.
+func TestASetThatIsMadeAgainAroundItsPods(t *testing.T) {
+	c := running(t, 1, 3, onRestart)
+	lwstest.Drop[*corev1.Pod](c.FakeStore, "w-0-2")
+	free := func(object metav1.Object) { object.SetOwnerReferences(nil) }
+	lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) { free(sts) })
+	for _, revision := range revisions(c) {
+		lwstest.Edit(c.FakeStore, revision.Name, func(r *appsv1.ControllerRevision) { free(r) })
+	}
+	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) {
+		set.UID, set.CreationTimestamp, set.Status = "again", metav1.NewTime(c.Now), lwsv1.LeaderWorkerSetStatus{}
+	})
+	if got := c.recreated("w-0"); len(got) > 0 {
+		t.Errorf("%v are recreated for what was before", got)
+	}
+	lwstest.Drop[*corev1.Pod](c.FakeStore, "w-0-1")
+	if got := c.recreated("w-0"); !slices.Equal(got, []string{"w-0"}) {
+		t.Errorf("%v are recreated for what came after", got)
 	}
 }

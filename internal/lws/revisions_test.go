@@ -185,8 +185,10 @@ func TestALostRevisionDoesNotHideAChangeOfTheWorkers(t *testing.T) {
 		"while a failure was written down before all else": func(c *cluster) {
 			lwstest.Edit(c.FakeStore, "w-1-1", crash)
 			image(c, "image:2")
-			c.do(lws.Plan{Finding: c.decideGroup("w-1").Finding})
-			plan := c.decideSet()
+			plan := c.decideGroup("w-1")
+			plan.Actions = plan.Actions[:1]
+			c.do(plan)
+			plan = c.decideSet()
 			plan.Actions = plan.Actions[:1]
 			c.do(plan)
 		},

@@ -222,7 +222,6 @@ func (w *rollingWorld) judgeDelete(pod *corev1.Pod) error {
 
 // carryOut writes a plan as a pass does. What the API server refuses is not judged.
 func (w *rollingWorld) carryOut(plan lws.Plan) {
-	w.memory.Found(plan.Finding)
 	for _, a := range plan.Actions {
 		wrong := w.judge(a)
 		if w.met.when("a write refused", w.Do(a) != nil) {
@@ -244,8 +243,8 @@ func (w *rollingWorld) lookAtSet() {
 }
 
 func (w *rollingWorld) lookAtGroup(name string) {
-	if world, err := w.observer.Group(ctx, key(name), w.Now); err == nil {
-		w.carryOut(lws.DecideGroup(world))
+	if _, plan, err := w.observer.GroupPlan(ctx, key(name), w.Now); err == nil {
+		w.carryOut(plan)
 	}
 }
 

@@ -15,12 +15,10 @@ type setDecision struct {
 	// is held, Set is not.
 	live *lwsv1.LeaderWorkerSet
 
-	// told is the status as it is written; that of Set already tells of restarts
-	// what is to be written.
+	// told is the status as it is written.
 	told *lwsv1.LeaderWorkerSetStatus
-	// failures are the codes of those that the status does not tell of yet. They
-	// make its write urgent.
-	failures []string
+	// restarted is what the status is to tell about restarts.
+	restarted restartStatus
 
 	// held is set when nothing new may be made under the set's names yet.
 	held bool
@@ -57,6 +55,7 @@ func DecideSet(w SetSnapshot) Plan {
 	if w.Set.DeletionTimestamp != nil {
 		return Plan{} // nothing is owed to a set on its way out: garbage collection does the rest
 	}
+	d.restarted = d.restartStatus()
 	rules := []func(*setDecision){
 		(*setDecision).keptClaims,
 		(*setDecision).paused,
@@ -65,7 +64,6 @@ func DecideSet(w SetSnapshot) Plan {
 		(*setDecision).conflicts,
 		(*setDecision).ghosts,
 		(*setDecision).revisions,
-		(*setDecision).restarts,
 		(*setDecision).rolling,
 		(*setDecision).ties,
 		(*setDecision).leaders,

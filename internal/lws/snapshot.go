@@ -63,12 +63,6 @@ type SetSnapshot struct {
 	Refused []Refused
 	// StatusWritten is when this process last wrote the set's status, or zero.
 	StatusWritten time.Time
-	// Findings are what looks at the groups found that the status may not tell yet,
-	// by the UIDs of their leaders.
-	Findings map[types.UID]Finding
-	// Pruned is set when the server does not keep what the status tells of restarts:
-	// the set then has it from the memory of this process.
-	Pruned bool
 }
 
 // Applied is what the API server made of a StatefulSet that was written. The zero
@@ -88,17 +82,13 @@ type GroupSnapshot struct {
 	LeaderSet *appsv1.StatefulSet
 	// Leaving is the leader while it is on its way out, else nil: Leader is then nil.
 	Leaving *corev1.Pod
-	// Departed is a leader that ended by itself and was deleted before its group was
-	// looked at, as it was then, else nil. Another may lead by now.
-	Departed *corev1.Pod
-	// Last are workers that have gone, as they were last seen. It is filled only where one
-	// is missing, and may lack any: nobody watched, or it was long ago.
-	Last []*corev1.Pod
-	// Finding is what an earlier look found of the group, or zero.
-	Finding Finding
 	// Revisions holds what bears the set's revision labels. It is filled only where the
 	// group has something to be made, or a policy to be judged by, that a revision says.
 	Revisions identity.Claim[*appsv1.ControllerRevision]
+	// Sought is set when the revision that the leader runs was looked for.
+	Sought bool
+	// Live is set when the leader, the workers and their StatefulSet were read live.
+	Live bool
 	// Node holds the labels of the leader's node when the placement of the
 	// workers depends on them, or nil.
 	Node  *Node

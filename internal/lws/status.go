@@ -28,7 +28,7 @@ func (d *setDecision) status() {
 	}
 	generation := have.ObservedGeneration != want.ObservedGeneration
 	due := d.StatusWritten.Add(d.pace(want))
-	if !turned && !generation && !d.arrived(want) && len(d.failures) == 0 && d.Now.Before(due) {
+	if !turned && !generation && !d.arrived(want) && !d.restarted.isNew && d.Now.Before(due) {
 		d.plan.wait(Wait{Reason: because(CodeStatusCoalesced, "counts changed and are written together"), Until: due})
 		return
 	}
@@ -36,23 +36,22 @@ func (d *setDecision) status() {
 		Set:     setRef(d.Set),
 		Status:  *want,
 		Because: because(CodeChanged, fmt.Sprintf("%d of %d groups are ready", want.ReadyReplicas, Replicas(d.Set))),
-		Tell:    action.Telling{Done: d.statusEvents(want, progressTurned(have.Conditions, want.Conditions) || generation), Failures: d.failures},
+		Tell:    action.Telling{Done: d.statusEvents(want, progressTurned(have.Conditions, want.Conditions) || generation), Failures: d.restarted.failures},
 	}
-	if len(d.failures) > 0 { // failed groups wait for it, and nothing else may hold it up
+	if d.restarted.isNew { // the evidence goes with the leader: nothing else may hold it up
 		d.plan.Actions = slices.Insert(d.plan.Actions, 0, action.Action(write))
 		return
 	}
 	d.plan.do(write)
 }
 
-// statusToBe is a copy of the status to change, but for what is told of restarts: it
-// is long, and put in its place as a whole.
+// statusToBe returns a copy of the status to change, with what it is to tell about
+// restarts. That part is long and is not copied.
 func (d *setDecision) statusToBe() *lwsv1.LeaderWorkerSetStatus {
-	shared := d.Set.Status
-	started, restarts := shared.Started, shared.Restarts
+	shared := *d.told
 	shared.Started, shared.Restarts = nil, nil
 	want := shared.DeepCopy()
-	want.Started, want.Restarts = started, restarts
+	want.Started, want.Restarts, want.RestartsSince = d.restarted.started, d.restarted.restarts, d.restarted.since
 	return want
 }
 

@@ -223,7 +223,7 @@ func (o *Observer) fillNewGang(ctx context.Context, j *judge, w *lws.GroupSnapsh
 	if w.Leader == nil || gang.Of(w.Leader) == nil {
 		return nil
 	}
-	return o.knowRevisions(ctx, j, w, w.Leader.Labels[lwsv1.RevisionKey])
+	return o.knowRevision(ctx, j, w, w.Leader.Labels[lwsv1.RevisionKey])
 }
 
 // foreign is an object of a foreign kind with nothing but its metadata.

@@ -1,8 +1,11 @@
 package lwscache
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"strconv"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -11,11 +14,79 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 )
+
+// GroupPlan reads a group and decides about it. What the decision asks for is read too,
+// and the group is decided again.
+func (o *Observer) GroupPlan(ctx context.Context, key types.NamespacedName, now time.Time) (lws.GroupSnapshot, lws.Plan, error) {
+	w, err := o.Group(ctx, key, now)
+	if err != nil {
+		return w, lws.Plan{}, err
+	}
+	plan := lws.DecideGroup(w)
+	for plan.Needs != "" { // each need once, for it is met then
+		if err := o.at(now).meet(ctx, plan.Needs, &w); err != nil {
+			return w, plan, err
+		}
+		plan = lws.DecideGroup(w)
+	}
+	return w, plan, nil
+}
+
+// meet reads what a decision asks for.
+func (o *Observer) meet(ctx context.Context, need lws.Need, w *lws.GroupSnapshot) error {
+	j := o.judge()
+	maps.Copy(j.lives, w.Lives)
+	defer func() { w.Lives = j.lives }()
+	if need == lws.NeedLivePods {
+		return o.readLive(ctx, j, w)
+	}
+	leader := cmp.Or(w.Leader, w.Leaving)
+	w.Sought = true
+	return o.knowRevision(ctx, j, w, leader.Labels[lwsv1.RevisionKey])
+}
+
+// readLive replaces the leader, the workers and their StatefulSet by what the API server
+// says. A leader that is gone leaves nothing to decide.
+func (o *Observer) readLive(ctx context.Context, j *judge, w *lws.GroupSnapshot) error {
+	leader := client.ObjectKeyFromObject(w.Leader)
+	var list corev1.PodList
+	labels := client.MatchingLabels{lwsv1.SetNameLabelKey: w.Set.Name, lwsv1.GroupIndexLabelKey: strconv.Itoa(w.Index)}
+	if err := o.live.List(ctx, &list, client.InNamespace(leader.Namespace), labels); err != nil {
+		return fmt.Errorf("list the pods of group %q: %w", leader, err)
+	}
+	var workers []*appsv1.StatefulSet
+	sts := &appsv1.StatefulSet{}
+	switch err := o.live.Get(ctx, leader, sts); {
+	case err == nil:
+		workers = append(workers, sts)
+	case !apierrors.IsNotFound(err):
+		return fmt.Errorf("read worker statefulset %q: %w", leader, err)
+	}
+	uid := w.Leader.UID
+	w.Live, w.Leader, w.Leaving = true, nil, nil
+	var pods []*corev1.Pod
+	for _, pod := range pointers(list.Items) {
+		parent, _ := identity.ParentAndOrdinal(pod.Name)
+		switch {
+		case pod.UID == uid && pod.DeletionTimestamp == nil:
+			w.Leader = pod
+		case pod.UID == uid:
+			w.Leaving = pod
+		case parent == w.LeaderName:
+			pods = append(pods, pod)
+		}
+	}
+	if err := o.claimWorkers(ctx, j, w.Set, &w.Group, workers); err != nil {
+		return err
+	}
+	return o.claimPods(ctx, j, w.Set, &w.Group, pods)
+}
 
 // Group returns what is to be known of the group whose leader has, or would
 // have, the name in key. The error is a NotFound one when no set could have such
@@ -25,19 +96,13 @@ func (o *Observer) Group(ctx context.Context, key types.NamespacedName, now time
 	if index == identity.NoOrdinal || identity.LeaderName(setName, index) != key.Name {
 		return lws.GroupSnapshot{}, apierrors.NewNotFound(schema.GroupResource{Resource: "groups"}, key.Name)
 	}
-	ended := o.memory.takeOver(key, now)
-	w, err := o.at(now).group(ctx, key, now, ended.leader)
-	if err != nil && !apierrors.IsNotFound(err) {
-		o.memory.giveBack(key, ended)
-	}
-	return w, err
+	return o.at(now).group(ctx, key, now)
 }
 
-// group is Group of a name that a leader may have. over is one that ended by itself
-// under that name since the last look, or nil.
-func (o *Observer) group(ctx context.Context, key types.NamespacedName, now time.Time, over *corev1.Pod) (lws.GroupSnapshot, error) {
+// group is Group of a name that a leader may have.
+func (o *Observer) group(ctx context.Context, key types.NamespacedName, now time.Time) (lws.GroupSnapshot, error) {
 	setName, index := identity.ParentAndOrdinal(key.Name)
-	// Claims are read before the set, and so never judged by a spec from before the
+	// PVCs are read before the set, and so never judged by a spec from before the
 	// one that they were last written for.
 	volumes, err := o.volumes(ctx, key.Namespace, byName(key.Name))
 	if err != nil {
@@ -47,13 +112,11 @@ func (o *Observer) group(ctx context.Context, key types.NamespacedName, now time
 	if err := o.cached.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: setName}, set); err != nil {
 		return lws.GroupSnapshot{}, err
 	}
-	set, _ = o.memory.remembering(set)
-	w := lws.GroupSnapshot{Now: now, Set: set, Finding: o.memory.foundOf(set, key), Group: lws.Group{Index: index, LeaderName: key.Name}}
+	w := lws.GroupSnapshot{Now: now, Set: set, Group: lws.Group{Index: index, LeaderName: key.Name}}
 	j := o.judge()
 	if w.LeaderSet, w.Leader, w.Leaving, err = o.leader(ctx, j, set, key); err != nil {
 		return w, err
 	}
-	w.Departed = departed(over, &w)
 	if err := o.fillGroup(ctx, j, set, &w.Group); err != nil {
 		return w, err
 	}
@@ -66,12 +129,6 @@ func (o *Observer) group(ctx context.Context, key types.NamespacedName, now time
 		}
 	}
 	if err := o.fillPods(ctx, j, set, &w.Group); err != nil {
-		return w, err
-	}
-	if err := o.verify(ctx, j, &w); err != nil {
-		return w, err
-	}
-	if err := o.knowRevisions(ctx, j, &w, lws.PoliciesAsked(w)...); err != nil {
 		return w, err
 	}
 	if w.Leader != nil && w.Workers.Member() == nil {
@@ -126,10 +183,9 @@ func (o *Observer) fillGroup(ctx context.Context, j *judge, set *lwsv1.LeaderWor
 	if err != nil {
 		return err
 	}
-	if err := learn(ctx, j, workers, claimant); err != nil {
+	if err := o.claimWorkers(ctx, j, set, g, workers); err != nil {
 		return err
 	}
-	g.Workers = claim(j.lives, workers, claimant, func(sts *appsv1.StatefulSet) bool { return lws.IsWorkerStatefulSet(sts, set, *g) })
 	if g.HasOwnSubdomain(set) {
 		services, err := o.services(ctx, key)
 		if err != nil {
@@ -161,6 +217,21 @@ func (o *Observer) fillPods(ctx context.Context, j *judge, set *lwsv1.LeaderWork
 	if err != nil {
 		return err
 	}
+	return o.claimPods(ctx, j, set, g, pods)
+}
+
+// claimWorkers sorts StatefulSets under the name of the group's workers.
+func (o *Observer) claimWorkers(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet, g *lws.Group, found []*appsv1.StatefulSet) error {
+	claimant := leaderUID(g)
+	if err := learn(ctx, j, found, claimant); err != nil {
+		return err
+	}
+	g.Workers = claim(j.lives, found, claimant, func(sts *appsv1.StatefulSet) bool { return lws.IsWorkerStatefulSet(sts, set, *g) })
+	return nil
+}
+
+// claimPods sorts pods under names of the group's workers.
+func (o *Observer) claimPods(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet, g *lws.Group, pods []*corev1.Pod) error {
 	claimant := leaderUID(g)
 	if sts := g.Workers.Member(); sts != nil {
 		claimant = append(claimant, sts.UID)
@@ -174,7 +245,7 @@ func (o *Observer) fillPods(ctx context.Context, j *judge, set *lwsv1.LeaderWork
 
 // fillNewGroup reads what is needed to make or adopt the group's workers.
 func (o *Observer) fillNewGroup(ctx context.Context, j *judge, w *lws.GroupSnapshot) error {
-	if err := o.knowRevisions(ctx, j, w, w.Leader.Labels[lwsv1.RevisionKey]); err != nil {
+	if err := o.knowRevision(ctx, j, w, w.Leader.Labels[lwsv1.RevisionKey]); err != nil {
 		return err
 	}
 	if lws.Topology(w.Leader) == "" || w.Leader.Spec.NodeName == "" {

@@ -42,18 +42,12 @@ func (o *Observer) revisionsAndHistory(ctx context.Context, set *lwsv1.LeaderWor
 	return all, nil
 }
 
-// knowRevisions reads the set's revisions unless those with the keys are there. Each
-// reading shows all that those before it did.
-func (o *Observer) knowRevisions(ctx context.Context, j *judge, w *lws.GroupSnapshot, keys ...string) (err error) {
-	for _, key := range keys {
-		if lws.Knows(w.Revisions, w.Set.Name, key) {
-			continue
-		}
-		if w.Revisions, err = o.revisionsWith(ctx, j, w.Set, key); err != nil {
-			return err
-		}
+// knowRevision reads the set's revisions unless the snapshot has the one with the key.
+func (o *Observer) knowRevision(ctx context.Context, j *judge, w *lws.GroupSnapshot, key string) (err error) {
+	if !lws.Knows(w.Revisions, w.Set.Name, key) {
+		w.Revisions, err = o.revisionsWith(ctx, j, w.Set, key)
 	}
-	return nil
+	return err
 }
 
 // revisionsWith returns the set's revisions, looked for ever further until the one with

@@ -10,7 +10,6 @@ import (
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 )
@@ -36,14 +35,8 @@ type Memory struct {
 	vigils  map[types.NamespacedName]*vigil
 	written map[types.NamespacedName]writes
 	hidden  map[name]hidden
-	// findings are by the names of leaders.
-	findings map[types.NamespacedName]lws.Finding
 	// refused is what the API server refused to sets and their groups, by set.
 	refused map[types.NamespacedName]grievances
-	// over are leaders that ended by themselves and were not looked at since, by name.
-	over map[types.NamespacedName]over
-	// departures are workers that have gone, by the names of their leaders.
-	departures map[types.NamespacedName]departures
 }
 
 // name is one name of one kind.
@@ -68,8 +61,6 @@ type writes struct {
 	refusal  lws.Refusal
 	// refused is what the refusal was of.
 	refused wish
-	// status is the one last written, or nil.
-	status *lwsv1.LeaderWorkerSetStatus
 	// leaderless is since when leaders are awaited that claims can go with, or zero.
 	leaderless time.Time
 }
@@ -112,11 +103,7 @@ func NewMemory(awake time.Time) *Memory {
 		written: map[types.NamespacedName]writes{},
 		hidden:  map[name]hidden{},
 
-		findings: map[types.NamespacedName]lws.Finding{},
-		refused:  map[types.NamespacedName]grievances{},
-		over:     map[types.NamespacedName]over{},
-
-		departures: map[types.NamespacedName]departures{},
+		refused: map[types.NamespacedName]grievances{},
 	}
 }
 
@@ -191,9 +178,6 @@ func (m *Memory) forget(key types.NamespacedName) {
 	delete(m.written, key)
 	delete(m.refused, key)
 	maps.DeleteFunc(m.vigils, func(k types.NamespacedName, _ *vigil) bool { return k == key || isGroupVigil(k, key) })
-	maps.DeleteFunc(m.findings, func(leader types.NamespacedName, _ lws.Finding) bool { return isGroupVigil(groupVigil(leader), key) })
-	maps.DeleteFunc(m.over, func(leader types.NamespacedName, _ over) bool { return isGroupVigil(groupVigil(leader), key) })
-	maps.DeleteFunc(m.departures, func(leader types.NamespacedName, _ departures) bool { return isGroupVigil(groupVigil(leader), key) })
 	maps.DeleteFunc(m.hidden, func(n name, _ hidden) bool {
 		return n.namespace == key.Namespace && (n.name == key.Name || strings.HasPrefix(n.name, key.Name+"-"))
 	})

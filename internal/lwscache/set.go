@@ -38,8 +38,7 @@ func (o *Observer) SetAs(ctx context.Context, set *lwsv1.LeaderWorkerSet, now ti
 	o.wide = true
 	key := types.NamespacedName{Namespace: set.Namespace, Name: set.Name}
 	written := o.memory.writesOf(set)
-	set, pruned := o.memory.remembering(set)
-	w := lws.SetSnapshot{Now: now, Set: set, Pruned: pruned, StatusWritten: written.statusAt, Applied: written.applied, Refusal: written.refusalOf(set)}
+	w := lws.SetSnapshot{Now: now, Set: set, StatusWritten: written.statusAt, Applied: written.applied, Refusal: written.refusalOf(set)}
 	j := o.judge()
 	var err error
 	if w.StatefulSet, err = o.leaderStatefulSet(ctx, j, set); err != nil {
@@ -79,7 +78,6 @@ func (o *Observer) SetAs(ctx context.Context, set *lwsv1.LeaderWorkerSet, now ti
 	if w.GangMissing, err = o.gangMissing(ctx, set, w.Groups); err != nil {
 		return w, err
 	}
-	w.Findings = o.findings(set, w.Leaders)
 	w.Refused = o.memory.refusedOf(set, func(leader string) bool {
 		return slices.ContainsFunc(w.Leaders.Members, func(pod *corev1.Pod) bool { return pod.Name == leader })
 	})

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"lockstep.dev/lockstep/internal/gang"
+	"lockstep.dev/lockstep/internal/lws"
 )
 
 // trimPod drops the bulk of a pod that no decision reads. A fleet of large pods
@@ -22,7 +23,7 @@ func trimPod(object any) (any, error) {
 	}
 	pod.ManagedFields = nil
 	maps.DeleteFunc(pod.Annotations, func(key, _ string) bool {
-		return !strings.HasPrefix(key, ownPrefix) && key != gang.PodGroupAnnotationKey
+		return !strings.HasPrefix(key, ownPrefix) && key != gang.PodGroupAnnotationKey && key != lws.RestartAnnotationKey
 	})
 	maps.DeleteFunc(pod.Labels, func(key, _ string) bool {
 		return !strings.HasPrefix(key, ownPrefix) && key != appsv1.ControllerRevisionHashLabelKey

@@ -40,7 +40,7 @@ var actions = prometheus.NewCounterVec(prometheus.CounterOpts{
 // restarts counts failures of groups as they are written down: each once.
 var restarts = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Name: "lockstep_group_restarts_total",
-	Help: "Failures of groups that are answered by recreating them, by what happened to it (PodRestarted, PodEnded, PodDeleted, PodGone, StatefulSetDeleted).",
+	Help: "Failures of groups that are answered by recreating them, by what happened to it (PodRestarted, PodEnded, PodDeleted, PodGone, StatefulSetDeleted, LeaderReplaced).",
 }, []string{"failure"})
 
 // Metrics returns the metrics that a Narrator counts in.

@@ -65,9 +65,8 @@ func (s *Surveyor) As(ctx context.Context, set *lwsv1.LeaderWorkerSet, now time.
 // survey looks, and looks again once it knows what stands unseen under the names
 // that it would create: the operator learns that from the refusal.
 func (s *Surveyor) survey(ctx context.Context, cached client.Reader, key types.NamespacedName, now time.Time) (Survey, error) {
-	memory := lwscache.NewMemory(time.Time{})
-	observer := lwscache.New(cached, s.live, memory)
-	found, err := look(ctx, observer, memory, cached, key, now)
+	observer := lwscache.New(cached, s.live, lwscache.NewMemory(time.Time{}))
+	found, err := look(ctx, observer, cached, key, now)
 	if err != nil {
 		return found, err
 	}
@@ -80,29 +79,16 @@ func (s *Surveyor) survey(ctx context.Context, cached client.Reader, key types.N
 			return found, err
 		}
 	}
-	return look(ctx, observer, memory, cached, key, now)
+	return look(ctx, observer, cached, key, now)
 }
 
-// look looks at a set and its groups, and again at the set if its groups have
-// found what it is to answer.
-func look(ctx context.Context, observer *lwscache.Observer, memory *lwscache.Memory, cached client.Reader, key types.NamespacedName, now time.Time) (Survey, error) {
+// look reads a set and its groups.
+func look(ctx context.Context, observer *lwscache.Observer, cached client.Reader, key types.NamespacedName, now time.Time) (Survey, error) {
 	s, err := lookAtSet(ctx, observer, key, now)
 	if err != nil {
 		return s, err
 	}
-	if err := s.lookAtGroups(ctx, observer, cached, key, now); err != nil {
-		return s, err
-	}
-	news := false
-	for _, g := range s.Groups {
-		news = memory.Found(g.Plan.Finding) || news
-	}
-	if !news {
-		return s, nil
-	}
-	again, err := lookAtSet(ctx, observer, key, now)
-	again.Groups = s.Groups
-	return again, err
+	return s, s.lookAtGroups(ctx, observer, cached, key, now)
 }
 
 func lookAtSet(ctx context.Context, observer *lwscache.Observer, key types.NamespacedName, now time.Time) (s Survey, err error) {
@@ -121,7 +107,7 @@ func (s *Survey) lookAtGroups(ctx context.Context, observer *lwscache.Observer, 
 	}
 	for _, index := range indices {
 		key := types.NamespacedName{Namespace: key.Namespace, Name: identity.LeaderName(key.Name, index)}
-		world, err := observer.Group(ctx, key, now)
+		world, _, err := observer.GroupPlan(ctx, key, now)
 		switch {
 		case apierrors.IsForbidden(err):
 			s.Groups = append(s.Groups, Group{GroupSnapshot: world, Plan: blind(err)})
