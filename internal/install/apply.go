@@ -7,14 +7,14 @@ import (
 	"reflect"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// fieldManager is who an installation's fields are recorded under. It is not
-// the operator's: what the operator writes, the CA bundles, is not ours to
-// remove.
+// fieldManager owns the fields of an installation. The operator's writes, those of CA
+// bundles for example, have another manager, and survive an apply.
 const fieldManager = "lockstep-install"
 
 // change is what became of one object.
@@ -26,59 +26,104 @@ const (
 	unchanged  change = "unchanged"
 )
 
+// replaced are the fields that belong to install as a whole, by kind. Another
+// implementation, or a user, may have written them under our names. A server-side apply
+// would merge the two: a Service beside a URL, a webhook on a path that is gone, a policy
+// with one condition more. So they are replaced, in one write for the version that was read.
+var replaced = map[string]string{
+	"CustomResourceDefinition":         "spec",
+	"Deployment":                       "spec",
+	"MutatingWebhookConfiguration":     "webhooks",
+	"ValidatingWebhookConfiguration":   "webhooks",
+	"MutatingAdmissionPolicy":          "spec",
+	"MutatingAdmissionPolicyBinding":   "spec",
+	"ValidatingAdmissionPolicy":        "spec",
+	"ValidatingAdmissionPolicyBinding": "spec",
+}
+
 // applier writes manifests, or only asks what writing them would do.
 type applier struct {
 	client client.Client
 	dryRun bool
-	// removed counts what was deleted.
+	// removed counts deletions.
 	removed *int
 }
 
-// apply makes one object what the manifest says, and leaves alone what the
-// manifest does not mention. It looks again when somebody else wrote meanwhile,
-// as the API server does to the status of a new definition.
+// apply makes one object what the manifest says, and keeps what it does not mention.
 func (a applier) apply(ctx context.Context, want *unstructured.Unstructured) (what change, err error) {
-	what = unchanged
 	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		did, err := a.applyOnce(ctx, want.DeepCopy())
-		if did != unchanged {
-			what = did
+		live, err := a.get(ctx, want)
+		if err != nil {
+			return err
 		}
+		if what = created; live == nil {
+			return a.serverSideApply(ctx, want.DeepCopy(), a.dryRun)
+		}
+		what, err = a.update(ctx, live, want)
 		return err
 	})
-	return what, err
+	switch {
+	case apierrors.IsInvalid(err):
+		return what, fmt.Errorf("apply %s: %w; if another tool made it, delete it and run install again", title(want), err)
+	case err != nil:
+		return what, fmt.Errorf("apply %s: %w", title(want), err)
+	}
+	return what, nil
 }
 
-// applyOnce returns what it did even where it did not get to the end.
-func (a applier) applyOnce(ctx context.Context, want *unstructured.Unstructured) (change, error) {
-	live, err := a.get(ctx, want)
-	if err != nil {
-		return unchanged, err
-	}
-	if live == nil {
-		return created, a.write(ctx, want)
-	}
-	if needsAdoption(live, want) {
-		if err := a.adopt(ctx, live, want); err != nil || a.dryRun {
-			return configured, err // a dry apply on top would presuppose that it was done
+// update asks by a dry run what a write would change, and writes if it changes anything.
+func (a applier) update(ctx context.Context, live, want *unstructured.Unstructured) (change, error) {
+	write := func(u *unstructured.Unstructured, dryRun bool) error { return a.serverSideApply(ctx, u, dryRun) }
+	next := want.DeepCopy()
+	if field := replaced[want.GetKind()]; field != "" {
+		next = live.DeepCopy()
+		next.Object[field] = want.DeepCopy().Object[field]
+		next.SetLabels(merged(live.GetLabels(), want.GetLabels()))
+		next.SetAnnotations(merged(live.GetAnnotations(), want.GetAnnotations()))
+		if err := keepBundles(next, live); err != nil {
+			return unchanged, err
 		}
-		return configured, a.applyOver(ctx, live, want)
+		write = func(u *unstructured.Unstructured, dryRun bool) error {
+			return a.client.Update(ctx, u, append(dry[client.UpdateOption](dryRun), client.FieldOwner(fieldManager))...)
+		}
 	}
-	before := live.DeepCopy()
-	if err := a.applyOver(ctx, live, want); err != nil {
+	result := next.DeepCopy()
+	if err := write(result, true); err != nil {
 		return unchanged, err
 	}
-	if same(before, want) {
+	if reflect.DeepEqual(content(live), content(result)) {
 		return unchanged, nil
 	}
-	return configured, nil
+	if a.dryRun {
+		return configured, nil
+	}
+	return configured, write(next, false)
 }
 
-func (a applier) applyOver(ctx context.Context, live, want *unstructured.Unstructured) error {
-	if err := a.ownByApply(ctx, live); err != nil {
-		return fmt.Errorf("take over %s: %w", title(want), err)
+func (a applier) serverSideApply(ctx context.Context, u *unstructured.Unstructured, dryRun bool) error {
+	options := append(dry[client.ApplyOption](dryRun), client.FieldOwner(fieldManager), client.ForceOwnership)
+	err := a.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), options...)
+	if dryRun && apierrors.IsNotFound(err) && u.GetNamespace() != "" {
+		return nil // its namespace would have been created first
 	}
-	return a.write(ctx, want)
+	return err
+}
+
+// dry returns the option of a dry run, if it is one.
+func dry[T any](dryRun bool) []T {
+	if !dryRun {
+		return nil
+	}
+	return []T{any(client.DryRunAll).(T)}
+}
+
+func merged(x, y map[string]string) map[string]string {
+	all := maps.Clone(x)
+	if all == nil {
+		return y
+	}
+	maps.Copy(all, y)
+	return all
 }
 
 // get returns nil for an object that is not there, or whose kind the API server lacks.
@@ -95,34 +140,41 @@ func (a applier) get(ctx context.Context, want *unstructured.Unstructured) (*uns
 	return live, nil
 }
 
-func (a applier) write(ctx context.Context, u *unstructured.Unstructured) error {
-	options := []client.ApplyOption{client.FieldOwner(fieldManager), client.ForceOwnership}
-	if a.dryRun {
-		options = append(options, client.DryRunAll)
-	}
-	err := a.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), options...)
-	switch {
-	case a.dryRun && apierrors.IsNotFound(err) && u.GetNamespace() != "":
-		return nil // its namespace would have been created first
-	case apierrors.IsInvalid(err):
-		return fmt.Errorf("apply %s: %w; if another tool made it, delete it and run install again", title(u), err)
-	case err != nil:
-		return fmt.Errorf("apply %s: %w", title(u), err)
-	}
-	return nil
-}
-
-// same tells whether a write changed anything that was asked for. The version does not
-// tell: it moves with a status, and where the API server only notes anew who wrote what.
-func same(before, after *unstructured.Unstructured) bool {
-	return reflect.DeepEqual(content(before), content(after))
-}
-
+// content leaves out what an API server writes: a status moves the resourceVersion.
 func content(u *unstructured.Unstructured) map[string]any {
 	c := u.DeepCopy()
 	c.SetManagedFields(nil)
 	c.SetGeneration(0)
 	c.SetResourceVersion("")
 	delete(c.Object, "status")
-	return maps.Clone(c.Object)
+	return c.Object
+}
+
+// isOurApply reports whether install wrote these fields of an object.
+func isOurApply(e metav1.ManagedFieldsEntry) bool {
+	return e.Manager == fieldManager && e.Subresource == ""
+}
+
+// keepBundles copies CA bundles by the name of the webhook: the operator wrote them.
+func keepBundles(to, from *unstructured.Unstructured) error {
+	old, err := webhooksOf(from)
+	if err != nil || len(old) == 0 {
+		return err
+	}
+	bundles := map[any]any{}
+	for _, hook := range old {
+		if connection, ok := hook["clientConfig"].(map[string]any); ok && connection["caBundle"] != nil {
+			bundles[hook["name"]] = connection["caBundle"]
+		}
+	}
+	hooks, err := webhooksOf(to)
+	if err != nil {
+		return err
+	}
+	for _, hook := range hooks {
+		if connection, ok := hook["clientConfig"].(map[string]any); ok && bundles[hook["name"]] != nil {
+			connection["caBundle"] = bundles[hook["name"]]
+		}
+	}
+	return setWebhooks(to, hooks)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -14,75 +15,58 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/connect"
+	"lockstep.dev/lockstep/internal/operator"
 	"lockstep.dev/lockstep/internal/version"
 )
 
-// glance is the pause between two looks at something that is to come or go.
-const glance = 200 * time.Millisecond
+// pause is the time between two reads of an object that is to come or go.
+const pause = 200 * time.Millisecond
 
 // Options of an installation and of its removal.
 type Options struct {
 	// REST reaches the cluster.
 	REST *rest.Config
-
-	// WebhookURL is where the API server finds the webhooks; empty is the Service
-	// in the operator's namespace.
+	// WebhookURL is where the API server finds the webhooks; empty is the Service in the
+	// operator's namespace.
 	WebhookURL string
-
 	// Image, if not empty, is run as the operator inside the cluster.
 	Image string
-
 	// Config is the text of the operator's configuration; empty is the defaults.
 	Config []byte
-
-	// ProtectOnly installs the protection of claims, and nothing for
-	// LeaderWorkerSets.
+	// ProtectOnly installs the protection of PVCs, and nothing for LeaderWorkerSets.
 	ProtectOnly bool
-
-	// NoProtection switches the protection of claims off, whatever Config says.
+	// NoProtection switches the protection of PVCs off, whatever Config says.
 	NoProtection bool
-
-	// KeepProtection has a removal leave what protects claims: they stay protected
-	// until an operator is there again.
+	// KeepProtection makes a removal leave the protection of PVCs in force.
 	KeepProtection bool
-
-	// KeepChoices has a removal leave the modes and holds that people wrote.
+	// KeepChoices makes a removal leave the modes and holds that people wrote.
 	KeepChoices bool
-
-	// KeepSets has a removal leave the definitions, and with them every set and
-	// all that is a set's.
+	// KeepSets makes a removal leave the definitions, and so every set and its objects.
 	KeepSets bool
-
-	// Print writes manifests to Out instead, and asks no API server: they are those for
-	// one of today.
+	// Print writes manifests to Out instead, as for an API server of today.
 	Print bool
-
-	// StaticPolicies, if not empty, is the directory to write the policies into as files
+	// StaticPolicies, if not empty, is the directory to write the policies into, as files
 	// that API servers load at their start. No API server is asked.
 	StaticPolicies string
-
 	// DryRun asks the API server what would happen, and writes nothing.
 	DryRun bool
-
 	// Timeout bounds every wait.
 	Timeout time.Duration
-
 	// Out takes one line per object.
 	Out io.Writer
 }
 
-// Install makes the cluster hold exactly what this version needs. Run again it
-// changes nothing, and says so.
+// Install makes the cluster hold exactly what this version needs. Run again, it changes
+// nothing.
 func Install(ctx context.Context, o Options) error {
-	if o.WebhookURL != "" {
-		if err := checkURL(o.WebhookURL); err != nil {
-			return err
-		}
+	if err := checkURL(o.WebhookURL); err != nil {
+		return err
 	}
 	if o.Print {
 		return o.print()
@@ -94,22 +78,8 @@ func Install(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	lacks, err := o.lacking()
+	s, objects, err := o.prepare(ctx, a)
 	if err != nil {
-		return err
-	}
-	s, err := o.shape(lacks)
-	if err != nil {
-		return err
-	}
-	objects, err := s.manifests()
-	if err != nil {
-		return err
-	}
-	if err := s.refuse(ctx, a); err != nil {
-		return err
-	}
-	if err := a.refuseLoss(ctx, objects); err != nil {
 		return err
 	}
 	changes := map[change]int{}
@@ -121,14 +91,39 @@ func Install(ctx context.Context, o Options) error {
 		changes[what]++
 		o.say("%s %s", title(u), what)
 	}
-	if err := s.replace(ctx, a, objects); err != nil {
+	s.reportLacks()
+	if err := s.prune(ctx, a, objects); err != nil {
 		return err
 	}
 	o.say("%s", o.summary(changes, *a.removed))
 	return nil
 }
 
-// open checks that there is a cluster to talk to, and time to do so.
+// prepare renders the manifests, and refuses what would not go well before any write.
+func (o Options) prepare(ctx context.Context, a applier) (shape, []*unstructured.Unstructured, error) {
+	server, err := discovery.NewDiscoveryClientForConfig(o.REST)
+	if err != nil {
+		return shape{}, nil, err
+	}
+	lacks, err := operator.Lacks(server)
+	if err != nil {
+		return shape{}, nil, err
+	}
+	s, err := o.shape(lacks)
+	if err != nil {
+		return s, nil, err
+	}
+	objects, err := s.manifests()
+	if err != nil {
+		return s, nil, err
+	}
+	if err := s.refuse(ctx, a); err != nil {
+		return s, nil, err
+	}
+	return s, objects, a.refuseLoss(ctx, objects)
+}
+
+// open checks that the cluster answers.
 func (o Options) open() (applier, error) {
 	if o.Timeout <= 0 {
 		return applier{}, fmt.Errorf("--timeout %s: it must be more than nothing", o.Timeout)
@@ -156,28 +151,75 @@ func (o Options) install(ctx context.Context, a applier, u *unstructured.Unstruc
 		u.SetAnnotations(map[string]string{createdHere: "true"})
 	}
 	what, err := a.apply(ctx, u)
-	if err != nil {
-		return "", err
-	}
-	if u.GetKind() == "CustomResourceDefinition" && !o.DryRun {
+	if err == nil && u.GetKind() == "CustomResourceDefinition" && !o.DryRun {
 		err = o.untilServed(ctx, a, u)
 	}
 	return what, err
 }
 
-// untilServed waits until the API server answers for the new kind.
+// prune deletes what is not wanted any more: policies of another version or configuration,
+// an installation of protection alone that this one replaces, protection switched off.
+func (s shape) prune(ctx context.Context, a applier, wanted []*unstructured.Unstructured) error {
+	w, err := s.withdrawal(ctx, a)
+	if err != nil {
+		return err
+	}
+	if !s.protects {
+		if len(w.found) == 0 {
+			return nil
+		}
+		return w.run(ctx, func() error {
+			if s.Image == "" {
+				return nil
+			}
+			return s.awaitPods(ctx, a, s.namespace(), s.mark())
+		})
+	}
+	stale := slices.DeleteFunc(w.found, func(u *unstructured.Unstructured) bool {
+		return slices.ContainsFunc(wanted, func(w *unstructured.Unstructured) bool { return title(w) == title(u) })
+	})
+	if err := s.removeAll(ctx, a, stale); err != nil || s.ProtectOnly {
+		return err
+	}
+	isAlone, err := s.installed(ctx, a, standalone["lws-proxy-role"])
+	if err != nil || !isAlone {
+		return err
+	}
+	doomed, err := s.doomed(ctx, a, []bool{alone})
+	if err != nil {
+		return err
+	}
+	return s.removeAll(ctx, a, doomed)
+}
+
+func (s shape) reportLacks() {
+	if s.protects && slices.Contains(s.lacks, operator.ValidatingPolicy) {
+		s.say("the API server has no ValidatingAdmissionPolicy (Kubernetes 1.30): modes observe and hold neither refuse nor warn; barrier works")
+	}
+	if s.protects && s.isOlder() {
+		s.say("the API server has no MutatingAdmissionPolicy (Kubernetes 1.36): the operator adds the barrier after a PVC is created, and mode strict works as hold")
+	}
+}
+
+// untilServed waits until the API server serves the new kind.
 func (o Options) untilServed(ctx context.Context, a applier, crd *unstructured.Unstructured) error {
-	reason := "no word of it yet"
-	err := wait.PollUntilContextTimeout(ctx, glance, o.Timeout, true, func(ctx context.Context) (bool, error) {
+	reason := "it is not established yet"
+	err := wait.PollUntilContextTimeout(ctx, pause, o.Timeout, true, func(ctx context.Context) (bool, error) {
 		live, err := a.get(ctx, crd)
 		if err != nil || live == nil {
 			return false, err
 		}
-		if reason, err = notEstablished(live); reason != "" || err != nil {
+		typed := &apiextensionsv1.CustomResourceDefinition{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, typed); err != nil {
 			return false, err
 		}
-		_, _, err = o.sets(ctx, a)
-		if err != nil {
+		for _, c := range typed.Status.Conditions {
+			if (c.Type == apiextensionsv1.Established || c.Type == apiextensionsv1.NamesAccepted) && c.Status != apiextensionsv1.ConditionTrue {
+				reason = c.Message
+				return false, nil
+			}
+		}
+		if _, _, err = o.sets(ctx, a); err != nil {
 			reason = err.Error()
 		}
 		return err == nil, nil
@@ -188,28 +230,10 @@ func (o Options) untilServed(ctx context.Context, a applier, crd *unstructured.U
 	return err
 }
 
-// notEstablished returns why a definition is not in force, or nothing if it is.
-func notEstablished(live *unstructured.Unstructured) (string, error) {
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, crd); err != nil {
-		return "", err
-	}
-	for _, c := range crd.Status.Conditions {
-		wanted := c.Type == apiextensionsv1.Established || c.Type == apiextensionsv1.NamesAccepted
-		if wanted && c.Status != apiextensionsv1.ConditionTrue {
-			return c.Message, nil
-		}
-		if c.Type == apiextensionsv1.Established {
-			return "", nil
-		}
-	}
-	return "it is not established yet", nil
-}
-
-// untilGone waits for an object to be gone, or replaced by another.
+// untilGone waits until an object is gone, or another has its name.
 func (o Options) untilGone(ctx context.Context, a applier, u *unstructured.Unstructured) error {
 	var held []string
-	err := wait.PollUntilContextTimeout(ctx, glance, o.Timeout, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, pause, o.Timeout, true, func(ctx context.Context) (bool, error) {
 		live, err := a.get(ctx, u)
 		if err != nil || live == nil {
 			return err == nil, err
@@ -223,11 +247,10 @@ func (o Options) untilGone(ctx context.Context, a applier, u *unstructured.Unstr
 	return err
 }
 
-// fewSets is how many sets are named where not all need be.
+// fewSets is how many sets an error names.
 const fewSets = 5
 
-// sets names the first few LeaderWorkerSets of the cluster and counts the rest.
-// A cluster that does not know the kind has none; the error then says so too.
+// sets names the first LeaderWorkerSets of the cluster and counts the rest.
 func (o Options) sets(ctx context.Context, a applier) (names []string, more int64, err error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(lwsv1.GroupVersion.WithKind("LeaderWorkerSetList"))
@@ -243,7 +266,7 @@ func (o Options) sets(ctx context.Context, a applier) (names []string, more int6
 	return names, more, nil
 }
 
-// unknownKind is true for the answers of a cluster without the definition.
+// unknownKind reports whether an object, or its kind, does not exist.
 func unknownKind(err error) bool {
 	return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) || errors.As(err, new(*meta.NoKindMatchError))
 }

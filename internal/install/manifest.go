@@ -15,25 +15,20 @@ import (
 
 	"lockstep.dev/lockstep/config"
 	"lockstep.dev/lockstep/config/crd"
-	"lockstep.dev/lockstep/internal/operator"
 )
 
-const (
-	namespaceName = "lws-system"
-	containerName = "manager"
-)
-
-// createdHere marks a namespace that install made, and that uninstall may
-// therefore remove with all that is in it.
+// createdHere marks a namespace that install created, and that uninstall may delete.
 const createdHere = "lockstep.dev/created-by-install"
 
-// manifests returns everything an installation consists of, in the order in
-// which it is applied: what others refer to comes first, and what binds the cluster
-// to the operator, policies and webhooks, comes last.
+// manifests returns all objects of an installation, in the order in which they are applied:
+// policies and webhooks, which bind the cluster to the operator, come last.
 func (s shape) manifests() ([]*unstructured.Unstructured, error) {
-	all := []*unstructured.Unstructured{namespace()}
-	if len(s.Config) > 0 && s.Image != "" {
+	all := []*unstructured.Unstructured{object("v1", "Namespace", "", namespaceName)}
+	if s.Image != "" {
 		all = append(all, s.configMap())
+	}
+	for _, u := range all {
+		u.SetLabels(map[string]string{nameLabel: "lws", "app.kubernetes.io/instance": "lws"})
 	}
 	for _, files := range []fs.FS{crd.Files, config.Access, config.Deployment, config.Protection, config.Webhooks, config.Policy} {
 		objects, err := read(files)
@@ -44,14 +39,14 @@ func (s shape) manifests() ([]*unstructured.Unstructured, error) {
 	}
 	all = slices.DeleteFunc(all, func(u *unstructured.Unstructured) bool { return !s.wants(u) })
 	for _, u := range all {
-		if err := s.adapt(u); err != nil {
-			return nil, err
+		if err := s.render(u); err != nil {
+			return nil, fmt.Errorf("%s: %w", title(u), err)
 		}
 	}
 	return all, nil
 }
 
-// print writes manifests one after another, as kubectl reads them.
+// print writes manifests as kubectl reads them.
 func (o Options) print() error {
 	s, err := o.shape(nil)
 	if err != nil {
@@ -71,28 +66,7 @@ func (o Options) print() error {
 	return nil
 }
 
-// everything is what any installation may consist of, but for protection, which
-// is found by its labels. It is in the form with most in it.
-func everything(protectOnly bool) ([]*unstructured.Unstructured, error) {
-	s, err := Options{Image: "any", ProtectOnly: protectOnly}.shape([]string{operator.MutatingPolicy})
-	if err != nil {
-		return nil, err
-	}
-	s.Config = []byte("any")
-	all, err := s.manifests()
-	return slices.DeleteFunc(all, ofProtection), err
-}
-
-func namespace() *unstructured.Unstructured {
-	u := &unstructured.Unstructured{}
-	u.SetAPIVersion("v1")
-	u.SetKind("Namespace")
-	u.SetName(namespaceName)
-	u.SetLabels(map[string]string{"app.kubernetes.io/name": "lws", "app.kubernetes.io/instance": "lws"})
-	return u
-}
-
-// setURL turns a reference to a Service into a URL with the same path.
+// setURL turns references to a Service into URLs with the same path.
 func setURL(u *unstructured.Unstructured, base string) error {
 	hooks, err := webhooksOf(u)
 	if err != nil {
@@ -108,10 +82,12 @@ func setURL(u *unstructured.Unstructured, base string) error {
 	return setWebhooks(u, hooks)
 }
 
-// checkURL refuses what the API server would refuse, before anything is written.
+// checkURL refuses what the API server would refuse, before any write.
 func checkURL(text string) error {
 	u, err := url.Parse(text)
 	switch {
+	case text == "":
+		return nil
 	case err != nil:
 		return fmt.Errorf("--webhook-url: %w", err)
 	case u.Scheme != "https" || u.Hostname() == "":
@@ -131,13 +107,13 @@ func webhooksOf(u *unstructured.Unstructured) ([]map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	hooks := make([]map[string]any, 0, len(list))
-	for _, entry := range list {
+	hooks := make([]map[string]any, len(list))
+	for i, entry := range list {
 		hook, ok := entry.(map[string]any)
 		if !ok {
 			return nil, fmt.Errorf("%s: webhooks hold a %T", title(u), entry)
 		}
-		hooks = append(hooks, hook)
+		hooks[i] = hook
 	}
 	return hooks, nil
 }
@@ -151,9 +127,8 @@ func setWebhooks(u *unstructured.Unstructured, hooks []map[string]any) error {
 }
 
 // read returns the objects of all YAML files, in the order of the files' names.
-func read(files fs.FS) ([]*unstructured.Unstructured, error) {
-	var all []*unstructured.Unstructured
-	err := fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
+func read(files fs.FS) (all []*unstructured.Unstructured, err error) {
+	err = fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
@@ -184,7 +159,16 @@ func readFile(files fs.FS, path string) (objects []*unstructured.Unstructured, e
 	}
 }
 
-// title names an object the way kubectl does.
+func object(apiVersion, kind, namespace, name string) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetAPIVersion(apiVersion)
+	u.SetKind(kind)
+	u.SetNamespace(namespace)
+	u.SetName(name)
+	return u
+}
+
+// title names an object as kubectl does.
 func title(u *unstructured.Unstructured) string {
 	kind := u.GroupVersionKind().GroupKind()
 	name := strings.ToLower(kind.Kind)

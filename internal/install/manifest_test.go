@@ -55,7 +55,7 @@ func TestEachFormInstallsWhatItNeeds(t *testing.T) {
 		if slices.Contains(got, deployment) != c.deployment || slices.Contains(got, service) != c.service {
 			t.Errorf("%s: %q", name, got)
 		}
-		if got[0] != "namespace/lws-system" || !strings.HasPrefix(got[1], "customresourcedefinition") || !strings.HasPrefix(got[len(got)-1], "validatingadmissionpolicybinding") {
+		if got[0] != "namespace/lws-system" || !strings.HasPrefix(got[len(got)-1], "validatingadmissionpolicybinding") {
 			t.Errorf("%s comes in the wrong order: %q", name, got)
 		}
 	}
@@ -283,40 +283,6 @@ func TestOnlyPodsOfSetsWaitForTheOperator(t *testing.T) {
 			if diff := cmp.Diff(want, selector); !found || diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-		}
-	}
-}
-
-func TestRemovalGoesFromTheOutsideIn(t *testing.T) {
-	all, err := everything(whole)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := titles(inOrder(append(slices.Clone(all), operatorsOwn(namespaceName)...)))
-	if last := got[len(got)-2:]; !strings.HasPrefix(last[0], "customresourcedefinition") || last[1] != "namespace/lws-system" {
-		t.Errorf("last go %q", last)
-	}
-}
-
-// Handing over, the operator goes before the webhooks: while it is away and they
-// are there, no pod is made without what they put into it.
-func TestKeepingSetsLeavesWhatTheyLiveIn(t *testing.T) {
-	all, err := everything(whole)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := titles(keeping(all))
-	for _, kept := range []string{"customresourcedefinition", "namespace/"} {
-		if slices.ContainsFunc(got, func(title string) bool { return strings.HasPrefix(title, kept) }) {
-			t.Errorf("%s goes: %q", kept, got)
-		}
-	}
-	if !strings.HasSuffix(got[0], "/lockstep-labels") || !strings.HasPrefix(got[2], "deployment") || len(got) < 10 {
-		t.Errorf("first goes %q of %d", got[0], len(got))
-	}
-	for _, last := range got[len(got)-2:] {
-		if !strings.Contains(last, "webhookconfiguration") {
-			t.Errorf("last goes %q", last)
 		}
 	}
 }

@@ -176,7 +176,7 @@ func TestNamespacesAreExemptedAsConfigured(t *testing.T) {
 				if !givesFinalizers(u) {
 					continue
 				}
-				if err := eachExpression(u.Object, func(e map[string]any) error {
+				if err := eachMap(u.Object, func(e map[string]any) error {
 					if e["key"] == namespaceNameLabel {
 						seen++
 						if diff := cmp.Diff(c.want, e["values"]); diff != "" {

@@ -28,7 +28,7 @@ func TestInstallTellsOfWhatTheAPIServerLacks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.tellOfLacks()
+		s.reportLacks()
 		if got := told.String(); !strings.Contains(got, tt.tells) || (got == "") != (tt.tells == "") {
 			t.Errorf("%s: told %q, want %q", tt.name, got, tt.tells)
 		}

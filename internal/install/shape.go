@@ -14,24 +14,43 @@ import (
 	"lockstep.dev/lockstep/internal/operator"
 )
 
-// shape is what is to be installed: by choice, and by what the API server knows.
+const (
+	namespaceName  = "lws-system"
+	deploymentName = "lws-controller-manager"
+	containerName  = "manager"
+
+	configMapName = v1alpha1.InstalledName
+	configFile    = v1alpha1.InstalledKey
+	configDir     = "/etc/lockstep"
+	// configLabel makes a Deployment replace its pods when the configuration changes, and
+	// tells the pods of one configuration from those of another.
+	configLabel = "lockstep.dev/configuration"
+	// noConfiguration is the ConfigMap of an operator that runs with the defaults.
+	noConfiguration = "apiVersion: config.lws.x-k8s.io/v1alpha1\nkind: Configuration\n"
+)
+
+// shape is what to install: by choice, and by what the API server serves.
 type shape struct {
 	Options
-	config   *v1alpha1.Configuration
 	settings operator.ProtectionSettings
-	// protects tells whether claims in use are protected.
+	// protects reports whether PVCs in use are protected.
 	protects bool
-	// lacks are the kinds of policies that the API server does not know.
+	// lacks are the kinds of policies that the API server does not serve.
 	lacks []string
 }
 
 func (o Options) shape(lacks []string) (shape, error) {
-	settings, config, err := o.settings()
+	config, err := operator.ParseConfig(o.Config)
 	if err != nil {
-		return shape{}, err
+		return shape{}, fmt.Errorf("configuration: %w", err)
 	}
-	s := shape{Options: o, config: config, settings: settings, lacks: lacks}
-	s.protects = *config.Protection.Enabled && !o.NoProtection
+	if faults := operator.ValidateConfig(config); len(faults) > 0 {
+		return shape{}, fmt.Errorf("configuration: %w", faults.ToAggregate())
+	}
+	s := shape{
+		Options: o, lacks: lacks, settings: operator.SettingsOf(config.Protection, o.namespace()),
+		protects: *config.Protection.Enabled && !o.NoProtection,
+	}
 	if o.ProtectOnly && !s.protects {
 		return s, errors.New("--protect-only with protection switched off leaves nothing to install; drop one of them")
 	}
@@ -41,7 +60,7 @@ func (o Options) shape(lacks []string) (shape, error) {
 	return s, err
 }
 
-// fixed refuses a configuration that the manifests do not go with.
+// fixed refuses a configuration that the manifests do not support.
 func fixed(c *v1alpha1.Configuration) error {
 	for field, differs := range map[string]bool{
 		"webhook.port":                              *c.Webhook.Port != v1alpha1.DefaultWebhookPort,
@@ -58,53 +77,45 @@ func fixed(c *v1alpha1.Configuration) error {
 	return nil
 }
 
-// wants leaves out the operator where no image is given, the Service of the
-// webhooks where nobody calls it, and parts that were not chosen.
+// wants reports whether an object is part of this installation.
 func (s shape) wants(u *unstructured.Unstructured) bool {
-	if ofProtection(u) {
+	switch name := u.GetName(); {
+	case ofProtection(u):
 		return s.wantsOfProtection(u)
-	}
-	switch {
 	case s.ProtectOnly && ofSets(u), isPolicy(u) && slices.Contains(s.lacks, operator.ValidatingPolicy):
 		return false
-	case u.GetKind() == "Deployment", u.GetName() == "lws-controller-manager-metrics-service":
+	case u.GetKind() == "Deployment", name == "lws-controller-manager-metrics-service":
 		return s.Image != ""
-	case u.GetName() == "lws-webhook-service":
+	case name == "lws-webhook-service":
 		return (s.WebhookURL == "" || s.Image != "") && !s.ProtectOnly
-	case strings.HasPrefix(u.GetName(), "lws-certificates-"):
+	case strings.HasPrefix(name, "lws-certificates-"):
 		return !s.ProtectOnly
 	}
 	return true
 }
 
 func (s shape) wantsOfProtection(u *unstructured.Unstructured) bool {
-	kind := strings.TrimSuffix(u.GetKind(), "Binding")
-	switch {
-	case !s.protects, slices.Contains(s.lacks, kind):
+	if !s.protects || slices.Contains(s.lacks, strings.TrimSuffix(u.GetKind(), "Binding")) {
 		return false
-	case strings.HasPrefix(u.GetName(), "refuse-forged"):
-		return s.isOlder()
-	case strings.HasPrefix(u.GetName(), "gated"):
-		return !s.isOlder() // without the gate, it would refuse all pods of mode strict
 	}
-	return s.wantsPolicy(u.GetName())
-}
-
-// isOlder reports whether the API server has no mutating policies.
-func (s shape) isOlder() bool { return slices.Contains(s.lacks, operator.MutatingPolicy) }
-
-// wantsPolicy leaves out policies that were not chosen.
-func (s shape) wantsPolicy(name string) bool {
-	switch {
-	case takesPlaceOfBuiltIn(name):
+	policy, _, _ := strings.Cut(u.GetName(), ".")
+	switch policy {
+	case "refuse-forged":
+		return s.isOlder()
+	case "gated":
+		return !s.isOlder() // without the gate, it would refuse all pods of mode strict
+	case "pod-protection", "volume-protection":
 		return s.settings.Alone
-	case strings.HasPrefix(name, "initial-hold"):
+	case "initial-hold", "initial-hold-chosen":
 		return s.settings.InitialHold
 	}
 	return true
 }
 
-// ofSets tells what is there for LeaderWorkerSets alone.
+// isOlder reports whether the API server has no mutating policies.
+func (s shape) isOlder() bool { return slices.Contains(s.lacks, operator.MutatingPolicy) }
+
+// ofSets reports whether an object is there for LeaderWorkerSets alone.
 func ofSets(u *unstructured.Unstructured) bool {
 	return u.GetKind() == "CustomResourceDefinition" || isWebhooks(u) || isPolicy(u) ||
 		strings.HasPrefix(u.GetName(), "lws-manager-") || strings.HasPrefix(u.GetName(), "lws-leaderworkerset-")
@@ -113,11 +124,11 @@ func ofSets(u *unstructured.Unstructured) bool {
 // isPolicy reports whether an object is the policy that protects labels, or its binding.
 func isPolicy(u *unstructured.Unstructured) bool { return u.GetName() == "lockstep-labels" }
 
-// adapt writes into a manifest what only the user knows.
-func (s shape) adapt(u *unstructured.Unstructured) error {
+// render writes the user's choices into a manifest.
+func (s shape) render(u *unstructured.Unstructured) error {
 	if ofProtection(u) {
 		if err := chooseProtection(u, s.settings); err != nil {
-			return fmt.Errorf("%s: %w", title(u), err)
+			return err
 		}
 	}
 	if s.ProtectOnly {
@@ -132,9 +143,73 @@ func (s shape) adapt(u *unstructured.Unstructured) error {
 	return nil
 }
 
-// standalone is what protection by itself calls what it has in common with an
-// installation for LeaderWorkerSets, so that the two keep out of each other's way,
-// whoever the other's is.
+// setOperator writes image, arguments and configuration into the Deployment.
+func (s shape) setOperator(u *unstructured.Unstructured) error {
+	template, _, err := unstructured.NestedMap(u.Object, "spec", "template")
+	if err != nil {
+		return err
+	}
+	containers, _, err := unstructured.NestedSlice(template, "spec", "containers")
+	if err != nil {
+		return err
+	}
+	for _, c := range containers {
+		c, ok := c.(map[string]any)
+		if !ok || c["name"] != containerName {
+			continue
+		}
+		c["image"] = s.Image
+		args, _ := c["args"].([]any)
+		c["args"] = append(args, anys(s.arguments())...)
+		if len(s.Config) > 0 {
+			c["volumeMounts"] = []any{map[string]any{"name": configMapName, "mountPath": configDir, "readOnly": true}}
+		}
+	}
+	spec, labels := template["spec"].(map[string]any), template["metadata"].(map[string]any)["labels"].(map[string]any)
+	spec["containers"] = containers
+	if len(s.arguments()) > 0 {
+		labels[configLabel] = s.mark()
+	}
+	if len(s.Config) > 0 {
+		spec["volumes"] = []any{map[string]any{"name": configMapName, "configMap": map[string]any{"name": configMapName}}}
+	}
+	return unstructured.SetNestedMap(u.Object, template, "spec", "template")
+}
+
+// configMap returns the configuration of the operator. Without one it holds the defaults:
+// kubectl lockstep why reads it.
+func (s shape) configMap() *unstructured.Unstructured {
+	u := object("v1", "ConfigMap", namespaceName, configMapName)
+	text := string(s.Config)
+	if text == "" {
+		text = noConfiguration
+	}
+	u.Object["data"] = map[string]any{configFile: text}
+	return u
+}
+
+// arguments are those that the manifest does not have.
+func (s shape) arguments() (args []string) {
+	if len(s.Config) > 0 {
+		args = append(args, "--config="+configDir+"/"+configFile)
+	}
+	if s.ProtectOnly {
+		args = append(args, "--protect-only")
+	}
+	if s.NoProtection {
+		args = append(args, "--protection=false")
+	}
+	return args
+}
+
+// mark identifies a configuration.
+func (s shape) mark() string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %s", s.arguments(), s.Config))
+	return hex.EncodeToString(sum[:8])
+}
+
+// standalone are the names that an installation of protection alone has instead, so that it
+// stands beside any installation for LeaderWorkerSets.
 var standalone = map[string]string{
 	namespaceName:                            "lockstep-system",
 	deploymentName:                           "lockstep-controller-manager",
@@ -145,7 +220,7 @@ var standalone = map[string]string{
 	"lws":                                    "lockstep",
 }
 
-// renamed is a manifest as protection by itself has it.
+// renamed returns a manifest with the names of protection alone.
 func renamed(in any) any {
 	switch in := in.(type) {
 	case map[string]any:
@@ -170,44 +245,4 @@ func (o Options) namespace() string {
 		return standalone[namespaceName]
 	}
 	return namespaceName
-}
-
-const (
-	configMapName = v1alpha1.InstalledName
-	configFile    = v1alpha1.InstalledKey
-	configDir     = "/etc/lockstep"
-	// configLabel has a Deployment replace its pods when the configuration changes,
-	// and tells pods of the one from pods of another.
-	configLabel = "lockstep.dev/configuration"
-)
-
-// configMap carries the configuration to the operator, comments and all.
-func (s shape) configMap() *unstructured.Unstructured {
-	u := &unstructured.Unstructured{Object: map[string]any{"data": map[string]any{configFile: string(s.Config)}}}
-	u.SetAPIVersion("v1")
-	u.SetKind("ConfigMap")
-	u.SetNamespace(namespaceName)
-	u.SetName(configMapName)
-	u.SetLabels(map[string]string{nameLabel: "lws", "app.kubernetes.io/instance": "lws"})
-	return u
-}
-
-// arguments are what the operator is started with, beyond what the manifest says.
-func (s shape) arguments() (args []string) {
-	if len(s.Config) > 0 {
-		args = append(args, "--config="+configDir+"/"+configFile)
-	}
-	if s.ProtectOnly {
-		args = append(args, "--protect-only")
-	}
-	if s.NoProtection {
-		args = append(args, "--protection=false")
-	}
-	return args
-}
-
-// mark tells one configuration from another.
-func (s shape) mark() string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q %s", s.arguments(), s.Config))
-	return hex.EncodeToString(sum[:8])
 }

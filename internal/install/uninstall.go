@@ -9,20 +9,23 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lease"
+	"lockstep.dev/lockstep/internal/lws"
 )
 
-// Uninstall takes away everything an installation consists of and everything
-// the operator made for itself. It refuses, before it removes anything, while
-// LeaderWorkerSets exist, which would go with their definition, unless both are to
-// stay, while claims on their way out rely on Lockstep to let them go, and while
-// another implementation has taken our place.
+// Uninstall deletes everything that install made and that the operator made for itself.
+// Before it deletes anything, it refuses while LeaderWorkerSets exist (they would go with
+// their definition), while PVCs need Lockstep, and while another implementation runs under
+// our names.
 func Uninstall(ctx context.Context, o Options) error {
 	a, err := o.open()
 	if err != nil {
@@ -32,17 +35,18 @@ func Uninstall(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	if slices.Contains(layouts, whole) {
+	isWhole := slices.Contains(layouts, whole)
+	if isWhole {
 		if err := o.refuseRemoval(ctx, a); err != nil {
 			return err
 		}
 	}
-	u, err := o.unprotection(ctx, a)
+	w, err := o.withdrawal(ctx, a)
 	if err != nil {
 		return err
 	}
 	if !o.KeepProtection {
-		if err := u.refuse(ctx); err != nil {
+		if err := w.refuse(ctx); err != nil {
 			return err
 		}
 	}
@@ -50,28 +54,28 @@ func Uninstall(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	if err := o.removeFrom(ctx, u, doomed); err != nil {
-		return err
-	}
-	if len(doomed) == 0 && (len(u.found) == 0 || o.KeepProtection) {
+	if len(doomed) == 0 && (len(w.found) == 0 || o.KeepProtection) {
 		o.say("nothing to remove")
 		return nil
 	}
-	if o.KeepSets && slices.Contains(layouts, whole) {
-		return o.tellOfKept(ctx, a)
+	if err := o.removeFrom(ctx, w, doomed); err != nil {
+		return err
+	}
+	if o.KeepSets && isWhole {
+		return o.reportKept(ctx, a)
 	}
 	return nil
 }
 
-// The layouts of an installation: for LeaderWorkerSets and claims, and for claims
-// alone, which goes by names of its own.
+// The layouts of an installation: for LeaderWorkerSets and PVCs, and for PVCs alone, which
+// has names of its own.
 const (
 	whole = false
 	alone = true
 )
 
-// layouts are those that there may be something of. Where Lockstep was installed for
-// claims alone, what bears the names of a whole one is another's.
+// layouts returns those that may be installed. Where Lockstep was installed for PVCs alone,
+// the names of a whole installation are another implementation's.
 func (o Options) layouts(ctx context.Context, a applier) ([]bool, error) {
 	isWhole, err := o.installed(ctx, a, "lws-manager-role")
 	if err != nil {
@@ -85,8 +89,13 @@ func (o Options) layouts(ctx context.Context, a applier) ([]bool, error) {
 }
 
 func (o Options) refuseRemoval(ctx context.Context, a applier) error {
-	if err := o.refuseOthers(ctx); err != nil {
+	others, err := o.others(ctx)
+	if err != nil {
 		return err
+	}
+	if len(others) > 0 {
+		return fmt.Errorf("another implementation runs in namespace %q: %s holds the lease, and what is installed under these names is its own; nothing was removed",
+			others[0].Namespace, others[0].Identity)
 	}
 	if o.KeepSets {
 		return nil
@@ -94,166 +103,147 @@ func (o Options) refuseRemoval(ctx context.Context, a applier) error {
 	return o.refuseWithSets(ctx, a)
 }
 
-// removeFrom removes what is doomed. The operator stops before protection is taken
-// off claims, which would be given it again, and keeps its rights until then.
-func (o Options) removeFrom(ctx context.Context, u *unprotection, doomed []*unstructured.Unstructured) error {
-	if len(doomed) > 0 {
-		o.warnOfHolder(ctx, u.applier)
+func (o Options) refuseWithSets(ctx context.Context, a applier) error {
+	names, more, err := o.sets(ctx, a)
+	if unknownKind(err) || err == nil && len(names) == 0 {
+		return nil
 	}
-	policies := 0
-	for policies < len(doomed) && isPolicy(doomed[policies]) {
-		policies++
+	if err != nil {
+		return fmt.Errorf("list LeaderWorkerSets: %w", err)
 	}
-	if err := u.removeAll(ctx, doomed[:policies]); err != nil {
+	some := strings.Join(names, ", ")
+	if more > 0 {
+		some += fmt.Sprintf(" and %d more", more)
+	}
+	return fmt.Errorf("LeaderWorkerSets exist (%s) and would be deleted with their definition; nothing was removed; "+
+		"delete them first: kubectl delete leaderworkersets --all --all-namespaces; or leave them to another implementation: lockstep uninstall --keep-sets", some)
+}
+
+// removeFrom deletes everything in order: the policy for labels, the operator, protection,
+// the rest. The operator stops before protection is taken off PVCs, which it would add
+// again, and keeps its roles until then.
+func (o Options) removeFrom(ctx context.Context, w *withdrawal, doomed []*unstructured.Unstructured) error {
+	o.warnOfHolder(ctx, w.applier)
+	isOperator := func(u *unstructured.Unstructured) bool { return u.GetKind() == "Deployment" }
+	isHook := func(u *unstructured.Unstructured) bool { return isWebhooks(u) && !o.KeepSets }
+	if err := o.removeAll(ctx, w.applier, only(doomed, isPolicy)); err != nil {
 		return err
 	}
-	doomed = doomed[policies:]
-	first := 1 + lastOf(doomed, "Deployment")
 	stopOperator := func() error {
-		if err := u.removeAll(ctx, doomed[:first]); err != nil {
+		// Webhooks refuse what an operator that stops no longer answers. With --keep-sets
+		// they go last: a pod made without them lacks its labels.
+		if err := o.removeAll(ctx, w.applier, slices.Concat(only(doomed, isHook), only(doomed, isOperator))); err != nil {
 			return err
 		}
-		for _, object := range doomed[:first] {
-			if object.GetKind() == "Deployment" {
-				if err := o.awaitPods(ctx, u.applier, object.GetNamespace(), ""); err != nil {
-					return err
-				}
+		for _, u := range only(doomed, isOperator) {
+			if err := o.awaitPods(ctx, w.applier, u.GetNamespace(), ""); err != nil {
+				return err
 			}
 		}
 		return nil
 	}
-	if err := u.end(ctx, stopOperator); err != nil {
+	if err := w.end(ctx, stopOperator); err != nil {
 		return err
 	}
-	if err := u.removeAll(ctx, doomed[first:]); err != nil || o.DryRun {
+	rest := only(doomed, func(u *unstructured.Unstructured) bool { return !isPolicy(u) && !isOperator(u) && !isHook(u) })
+	if err := o.removeAll(ctx, w.applier, rest); err != nil || o.DryRun {
 		return err
 	}
-	for _, object := range doomed {
-		if err := o.untilGone(ctx, u.applier, object); err != nil {
+	for _, u := range doomed {
+		if err := o.untilGone(ctx, w.applier, u); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// lastOf is where the last of a kind stands, or -1.
-func lastOf(objects []*unstructured.Unstructured, kind string) int {
-	for i, u := range slices.Backward(objects) {
-		if u.GetKind() == kind {
-			return i
+func only(all []*unstructured.Unstructured, wanted func(*unstructured.Unstructured) bool) (some []*unstructured.Unstructured) {
+	for _, u := range all {
+		if wanted(u) {
+			some = append(some, u)
 		}
 	}
-	return -1
+	return some
 }
 
-func (o Options) refuseWithSets(ctx context.Context, a applier) error {
-	names, more, err := o.sets(ctx, a)
-	if unknownKind(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("look for LeaderWorkerSets: %w", err)
-	}
-	if len(names) == 0 {
-		return nil
-	}
-	some := strings.Join(names, ", ")
-	if more > 0 {
-		some += fmt.Sprintf(" and %d more", more)
-	}
-	return fmt.Errorf("LeaderWorkerSets exist (%s) and would be deleted with their definition; nothing was removed; delete them first: kubectl delete leaderworkersets --all --all-namespaces; or leave them to another implementation: lockstep uninstall --keep-sets", some)
-}
-
-// doomed lists what is there to be removed, in the order in which it goes: the
-// webhooks first, since they would refuse what the departing operator can no
-// longer answer, the namespace with all that is left in it last.
-func (o Options) doomed(ctx context.Context, a applier, layouts []bool) ([]*unstructured.Unstructured, error) {
-	var all []*unstructured.Unstructured
+// doomed returns the live objects to delete, in order: definitions after everything that
+// uses them, a namespace last.
+func (o Options) doomed(ctx context.Context, a applier, layouts []bool) (found []*unstructured.Unstructured, err error) {
 	for _, layout := range layouts {
-		objects, err := o.ofLayout(layout)
+		all, err := everything(layout)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, objects...)
-	}
-	var found []*unstructured.Unstructured
-	for _, u := range inOrder(all) {
-		live, err := a.get(ctx, u)
-		if err != nil {
-			return nil, err
+		for _, u := range all {
+			if o.KeepSets && layout == whole && rank(u) > 1 {
+				continue
+			}
+			live, err := a.get(ctx, u)
+			if err != nil {
+				return nil, err
+			}
+			if live != nil && (u.GetKind() != "Namespace" || live.GetAnnotations()[createdHere] != "") {
+				found = append(found, live)
+			}
 		}
-		if live == nil || (u.GetKind() == "Namespace" && live.GetAnnotations()[createdHere] == "") {
-			continue
-		}
-		found = append(found, live)
 	}
+	slices.SortStableFunc(found, func(x, y *unstructured.Unstructured) int { return rank(x) - rank(y) })
 	return found, nil
 }
 
-// ofLayout is what an installation of one layout may consist of, in the order in
-// which it goes.
-func (o Options) ofLayout(protectOnly bool) ([]*unstructured.Unstructured, error) {
-	all, err := everything(protectOnly)
-	if err != nil {
-		return nil, err
-	}
-	slices.Reverse(all)
-	own := len(all) - 1 // before the namespace
-	all = slices.Insert(all, own, operatorsOwn(Options{ProtectOnly: protectOnly}.namespace())...)
-	if o.KeepSets && !protectOnly {
-		all = keeping(all)
-	}
-	return all, nil
-}
-
-// inOrder puts the definition behind everything that works with it.
-func inOrder(all []*unstructured.Unstructured) []*unstructured.Unstructured {
-	slices.SortStableFunc(all, func(x, y *unstructured.Unstructured) int { return rank(x) - rank(y) })
-	return all
-}
-
+// rank orders deletions. Roles go after what uses them.
 func rank(u *unstructured.Unstructured) int {
-	switch u.GetKind() {
-	case "CustomResourceDefinition":
+	switch {
+	case isWebhooks(u):
 		return 1
-	case "Namespace":
+	case u.GetKind() == "CustomResourceDefinition":
 		return 2
+	case u.GetKind() == "Namespace":
+		return 3
 	}
 	return 0
 }
 
-// operatorsOwn is what no manifest names because the operator makes it.
-func operatorsOwn(namespace string) []*unstructured.Unstructured {
-	secret, lease := &unstructured.Unstructured{}, &unstructured.Unstructured{}
-	secret.SetAPIVersion("v1")
-	secret.SetKind("Secret")
-	secret.SetName(v1alpha1.DefaultWebhookSecretName)
-	lease.SetAPIVersion(coordinationv1.SchemeGroupVersion.String())
-	lease.SetKind("Lease")
-	lease.SetName(v1alpha1.DefaultResourceName)
-	for _, u := range []*unstructured.Unstructured{secret, lease} {
-		u.SetNamespace(namespace)
+// everything returns what an installation of one layout may consist of, and what the
+// operator makes for itself. Protection is found by its labels instead.
+func everything(protectOnly bool) ([]*unstructured.Unstructured, error) {
+	s, err := Options{Image: "any", ProtectOnly: protectOnly}.shape(nil)
+	if err != nil {
+		return nil, err
 	}
-	return []*unstructured.Unstructured{secret, lease}
+	all, err := s.manifests()
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, ofProtection)
+	slices.Reverse(all)
+	return append(all,
+		object("v1", "Secret", s.namespace(), v1alpha1.DefaultWebhookSecretName),
+		object(coordinationv1.SchemeGroupVersion.String(), "Lease", s.namespace(), v1alpha1.DefaultResourceName)), nil
 }
 
-// remove deletes the very object that was found. The definition goes only if
-// there is still no set: one may have come since the first look.
+// removeAll deletes the very objects that were found.
+func (o Options) removeAll(ctx context.Context, a applier, objects []*unstructured.Unstructured) error {
+	for _, u := range objects {
+		if err := o.remove(ctx, a, u); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// remove deletes a definition only if there is still no set: one may have been created.
 func (o Options) remove(ctx context.Context, a applier, u *unstructured.Unstructured) error {
 	if u.GetKind() == "CustomResourceDefinition" {
 		if err := o.refuseWithSets(ctx, a); err != nil {
 			return fmt.Errorf("a set was created meanwhile, so the definition stays: %w", err)
 		}
 	}
-	options := []client.DeleteOption{client.Preconditions{UID: ptr.To(u.GetUID())}}
-	if o.DryRun {
-		options = append(options, client.DryRunAll)
-	}
-	err := a.client.Delete(ctx, u, options...)
-	switch {
-	case apierrors.IsNotFound(err):
+	err := a.client.Delete(ctx, u, append(dry[client.DeleteOption](o.DryRun), client.Preconditions{UID: ptr.To(u.GetUID())})...)
+	if apierrors.IsNotFound(err) {
 		return nil
-	case err != nil:
+	}
+	if err != nil {
 		return fmt.Errorf("delete %s: %w", title(u), err)
 	}
 	o.say("%s deleted", title(u))
@@ -261,19 +251,44 @@ func (o Options) remove(ctx context.Context, a applier, u *unstructured.Unstruct
 	return nil
 }
 
-// warnOfHolder tells of an operator that still runs. It would only complain, but
-// its user should know.
+// warnOfHolder reports an operator that still runs.
 func (o Options) warnOfHolder(ctx context.Context, a applier) {
-	own := operatorsOwn(namespaceName)
-	live, err := a.get(ctx, own[len(own)-1])
+	live, err := a.get(ctx, object(coordinationv1.SchemeGroupVersion.String(), "Lease", namespaceName, v1alpha1.DefaultResourceName))
 	if err != nil || live == nil {
 		return
 	}
 	held := &coordinationv1.Lease{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, held); err != nil {
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, held) != nil {
 		return
 	}
 	if holder, is := lease.Of(held, time.Now()); is {
 		o.say("an operator still runs as %s; stop it as well, unless its Deployment goes now", holder.Identity)
 	}
+}
+
+// reportKept reports what stays, and what of it only Lockstep reads.
+func (o Options) reportKept(ctx context.Context, a applier) error {
+	sets, err := a.count(ctx, lwsv1.GroupVersion.WithKind("LeaderWorkerSetList"))
+	if unknownKind(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("count LeaderWorkerSets: %w", err)
+	}
+	o.say("%d LeaderWorkerSets stay; until another implementation is installed nothing mends them, and pods made meanwhile lack their labels and variables", sets)
+	past, err := a.count(ctx, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ControllerRevisionList"}, client.HasLabels{lws.HistoryLabelKey})
+	if err != nil {
+		return fmt.Errorf("count revisions: %w", err)
+	}
+	if past > 0 {
+		o.say("%d revisions that no group runs stay with their sets; only Lockstep reads them; to remove them: kubectl delete controllerrevisions --all-namespaces --selector %s", past, lws.HistoryLabelKey)
+	}
+	return nil
+}
+
+func (a applier) count(ctx context.Context, kind schema.GroupVersionKind, options ...client.ListOption) (int, error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(kind)
+	err := a.client.List(ctx, list, options...)
+	return len(list.Items), err
 }

@@ -32,7 +32,7 @@ var behaviours = []struct {
 		s.awaitWord(claim, "DeletionPostponed", "pod user on node")
 		s.remove(pod)
 		s.awaitGone(claim)
-		s.awaitWord(claim, "DeletionReleased", "nobody uses the claim any more")
+		s.awaitWord(claim, "DeletionReleased", "")
 	}},
 	{"an unbound pod names it", func(s *scene) {
 		claim := s.claim("named")

@@ -32,6 +32,6 @@
 //	LOCKSTEP_SEED=N       the seed of the random moments, as a failed run printed it
 //	LOCKSTEP_KEEP=DIR     put logs and the audit log into DIR and leave them there
 //
-// A whole run takes about ten minutes on two cores, more than the default of go
-// test allows: give it -timeout.
+// "make test" runs TestSmoke, one drill for each promise, in about five minutes.
+// "make drills" runs all the others.
 package cluster

@@ -55,6 +55,33 @@ func TestForgedObjectsChangeNothing(t *testing.T) {
 	}
 }
 
+// An owner that bears the right name under another UID is another owner. The
+// garbage collector takes such pods, and nobody else.
+func TestForgedOwnerUIDChangesNothing(t *testing.T) {
+	aside(t)
+	s := newScene(t)
+	set := s.restful(s.newSet("a", 2, 2, imageA))
+	worker, _ := find[*corev1.Pod](s.recorder, "a-0-1")
+	before, since := s.versions(), bed.audit.position()
+
+	sts, _ := find[*appsv1.StatefulSet](s.recorder, "a-0")
+	owner := controlledBy("StatefulSet", sts)
+	owner[0].UID = "00000000-0000-0000-0000-000000000000"
+	pod := forgedPod(worker, "forged-0-9", owner)
+	pod.Namespace = s.namespace
+	s.create(pod)
+	s.eventually("the garbage collector takes the pod", func() error {
+		if _, there := find[*corev1.Pod](s.recorder, pod.Name); there {
+			return fmt.Errorf("pod %s is there", pod.Name)
+		}
+		return nil
+	})
+	outlast(t)
+	s.silent(since)
+	s.unharmed(before)
+	s.check("the set", s.unsettled(set))
+}
+
 // letGo waits until the StatefulSet controller has let go of a pod that its owner
 // does not select.
 func (s *scene) letGo(pod client.Object) client.Object {

@@ -57,11 +57,11 @@ func TestAnAPIServerThatIsNotWellIsAskedAgainWhetherItGivesFinalizers(t *testing
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := &probed{answers: c.answers}
-				u := &unprotection{Options: Options{Timeout: time.Minute}, Withdrawal: withdraw.Withdrawal{Client: p}}
-				if err := u.awaitNoGift(t.Context()); (err != nil) != c.stops {
+				w := &withdrawal{Options: Options{Timeout: time.Minute}, Withdrawal: withdraw.Withdrawal{Client: p}}
+				if err := w.awaitNoFinalizers(t.Context()); (err != nil) != c.stops {
 					t.Errorf("got %v", err)
 				}
-				if c.asked > 0 && p.asked != c.asked || c.asked == 0 && p.asked < int(time.Minute/glance) {
+				if c.asked > 0 && p.asked != c.asked || c.asked == 0 && p.asked < int(time.Minute/pause) {
 					t.Errorf("asked %d times", p.asked)
 				}
 			})

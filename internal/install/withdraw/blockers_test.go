@@ -1,0 +1,115 @@
+package withdraw
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"lockstep.dev/lockstep/internal/pvc"
+)
+
+// A StatefulSet that was deleted and created again runs on PVCs whose owner is gone. Their
+// hold alone keeps them from the garbage collector.
+func TestPVCsInUseWhoseOwnersAreGoneBlock(t *testing.T) {
+	owned := func(uid string) metav1.OwnerReference {
+		return metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "db", UID: types.UID(uid), Controller: new(true)}
+	}
+	unserved := metav1.OwnerReference{APIVersion: "example.com/v1", Kind: "Database", Name: "db", UID: "x"}
+	for name, tt := range map[string]struct {
+		holders   string
+		owners    []metav1.OwnerReference
+		finalizer string // of an owner that is being deleted
+		blocks    bool
+	}{
+		"of an earlier incarnation":    {"StatefulSet/db", []metav1.OwnerReference{owned("1")}, "", true},
+		"of this incarnation":          {"StatefulSet/db", []metav1.OwnerReference{owned("2")}, "", false},
+		"of both":                      {"StatefulSet/db", []metav1.OwnerReference{owned("1"), owned("2")}, "", false},
+		"of a kind that is not served": {"StatefulSet/db", []metav1.OwnerReference{unserved}, "", false},
+		"not held":                     {"", []metav1.OwnerReference{owned("1")}, "", false},
+		"without an owner":             {"StatefulSet/db", nil, "", false},
+		"deleted in the foreground":    {"Pod/shell", []metav1.OwnerReference{owned("2")}, metav1.FinalizerDeleteDependents, true},
+		"orphaned":                     {"Pod/shell", []metav1.OwnerReference{owned("2")}, metav1.FinalizerOrphanDependents, false},
+	} {
+		owner := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "db", UID: "2"}}
+		if tt.finalizer != "" {
+			owner.DeletionTimestamp, owner.Finalizers = &metav1.Time{Time: time.Now()}, []string{tt.finalizer}
+		}
+		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "prod", Name: "data-db-0", UID: "c", OwnerReferences: tt.owners, Annotations: map[string]string{pvc.HoldersAnnotation: tt.holders},
+		}}
+		c := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(claim, owner).WithInterceptorFuncs(interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+				if o.GetObjectKind().GroupVersionKind().Kind == "Database" {
+					return &meta.NoKindMatchError{}
+				}
+				return c.Get(ctx, key, o, options...)
+			},
+		}).Build()
+		err := Withdrawal{Client: c, Patience: time.Minute}.Blocked(t.Context())
+		if (err != nil) != tt.blocks {
+			t.Errorf("%s: %v", name, err)
+		}
+		for _, part := range []string{"prod/data-db-0", "in use by " + tt.holders, "StatefulSet/db", pvc.Disown, "kubectl lockstep release pvc/NAME"} {
+			if err != nil && !strings.Contains(err.Error(), part) {
+				t.Errorf("%s: %q lacks %q", name, err, part)
+			}
+		}
+	}
+}
+
+func TestOwnersThatCannotBeReadBlock(t *testing.T) {
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "prod", Name: "data", Annotations: map[string]string{pvc.HoldersAnnotation: "Pod/x"},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "db", UID: "1"}},
+	}}
+	c := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(claim).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return errors.New("etcd has no leader")
+		},
+	}).Build()
+	if err := (Withdrawal{Client: c, Patience: time.Minute}).Blocked(t.Context()); err == nil || !strings.Contains(err.Error(), `StatefulSet "db", which owns PVC "prod/data"`) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A PVC that waits for the built-in controller blocks, however slow the API server is.
+func TestTheEndOfAWaitSettlesNothing(t *testing.T) {
+	leaving := metav1.Now()
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "prod", Name: "data", UID: "u", DeletionTimestamp: &leaving, Finalizers: []string{pvc.PodsFinalizer, pvc.BarrierFinalizer},
+	}}
+	for name, takes := range map[string]time.Duration{
+		"cut off in a later read": 130 * time.Millisecond, "cut off in the first read": 2 * time.Minute, "cut off between two reads": 0,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(claim).WithInterceptorFuncs(interceptor.Funcs{
+					List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+						select {
+						case <-ctx.Done():
+							return ctx.Err()
+						case <-time.After(takes):
+							return c.List(ctx, list, options...)
+						}
+					},
+				}).Build()
+				if err := (Withdrawal{Client: c, Patience: time.Minute}).Blocked(t.Context()); err == nil {
+					t.Error("nothing blocks")
+				}
+			})
+		})
+	}
+}

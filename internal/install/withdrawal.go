@@ -1,0 +1,188 @@
+package install
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"lockstep.dev/lockstep/internal/install/withdraw"
+	"lockstep.dev/lockstep/internal/pvc"
+)
+
+// protectionKinds are the kinds of objects that protection consists of, in the order in
+// which they go: what adds finalizers, what refuses, and what permits.
+var protectionKinds = []string{
+	"MutatingAdmissionPolicyBinding", "MutatingAdmissionPolicy", "MutatingWebhookConfiguration",
+	"ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy",
+	"ClusterRoleBinding", "ClusterRole",
+}
+
+func groupVersionOf(kind string) schema.GroupVersion {
+	if kind == "ClusterRole" || kind == "ClusterRoleBinding" {
+		return schema.GroupVersion{Group: "rbac.authorization.k8s.io", Version: "v1"}
+	}
+	return schema.GroupVersion{Group: "admissionregistration.k8s.io", Version: "v1"}
+}
+
+// withdrawal takes protection out of a cluster. It can be cut short anywhere and run again:
+// the role, which remembers the mode, goes last.
+type withdrawal struct {
+	Options
+	applier
+	// found is all of protection in the cluster, whatever version installed it.
+	found []*unstructured.Unstructured
+	withdraw.Withdrawal
+}
+
+func (o Options) withdrawal(ctx context.Context, a applier) (*withdrawal, error) {
+	typed, err := withdraw.Connect(o.REST)
+	if err != nil {
+		return nil, err
+	}
+	w := &withdrawal{Options: o, applier: a, Withdrawal: withdraw.Withdrawal{
+		Client: typed, DryRun: o.DryRun, Patience: o.Timeout, Undress: pvc.Undress{KeepChoices: o.KeepChoices},
+	}}
+	for _, kind := range protectionKinds {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(groupVersionOf(kind).WithKind(kind + "List"))
+		err := a.client.List(ctx, list, client.MatchingLabels{nameLabel: "lockstep", componentLabel: protection})
+		if err != nil && !unknownKind(err) {
+			return nil, fmt.Errorf("list what protects PVCs: %w", err)
+		}
+		for i := range list.Items {
+			w.found = append(w.found, &list.Items[i])
+		}
+	}
+	w.Alone = slices.ContainsFunc(w.found, func(u *unstructured.Unstructured) bool {
+		return u.GetName() == protectionRole && u.GetAnnotations()[aloneAnnotation] == "true"
+	})
+	return w, nil
+}
+
+// refuse returns an error while PVCs need protection.
+func (w *withdrawal) refuse(ctx context.Context) error {
+	if err := w.Blocked(ctx); err != nil {
+		return fmt.Errorf("%w; nothing was removed; to leave them protected until Lockstep is installed again: lockstep uninstall --keep-protection", err)
+	}
+	return nil
+}
+
+// end ends protection, or leaves of it what needs no operator.
+func (w *withdrawal) end(ctx context.Context, stopOperator func() error) error {
+	if !w.KeepProtection {
+		return w.run(ctx, stopOperator)
+	}
+	if err := w.removeAll(ctx, w.applier, only(w.found, isWebhooks)); err != nil {
+		return err
+	}
+	if len(w.found) > 0 {
+		w.say("claims stay protected; one whose deletion is asked for waits until Lockstep is installed again")
+	}
+	return stopOperator()
+}
+
+// run ends protection: first nothing adds finalizers any more, then the operator stops,
+// then nothing refuses any more, and then PVCs lose what is ours.
+func (w *withdrawal) run(ctx context.Context, stopOperator func() error) error {
+	isRole := func(u *unstructured.Unstructured) bool {
+		return u.GroupVersionKind().Group == "rbac.authorization.k8s.io"
+	}
+	if err := w.removeAll(ctx, w.applier, only(w.found, givesFinalizers)); err != nil {
+		return err
+	}
+	if err := w.awaitNoFinalizers(ctx); err != nil {
+		return err
+	}
+	if err := stopOperator(); err != nil {
+		return err
+	}
+	refusing := only(w.found, func(u *unstructured.Unstructured) bool { return !givesFinalizers(u) && !isRole(u) })
+	if err := w.removeAll(ctx, w.applier, refusing); err != nil {
+		return err
+	}
+	stripped, err := w.Everything(ctx)
+	if stripped != [4]int{} {
+		w.say("protection taken off %d claims, %d volumes, %d namespaces and %d pods", stripped[0], stripped[1], stripped[2], stripped[3])
+	}
+	if err != nil {
+		return fmt.Errorf("take protection off PVCs: %w", err)
+	}
+	return w.removeAll(ctx, w.applier, only(w.found, isRole))
+}
+
+// awaitNoFinalizers waits until a new PVC gets no finalizer of ours. It asks by a dry run,
+// even if nothing was installed: policies may be loaded from files. An error that would
+// come again ends the wait: PVCs are read once more at the end.
+func (w *withdrawal) awaitNoFinalizers(ctx context.Context) error {
+	if w.Options.DryRun {
+		return nil
+	}
+	given, silent := false, false
+	err := wait.PollUntilContextTimeout(ctx, pause, w.Timeout, true, func(ctx context.Context) (bool, error) {
+		probe := probeClaim()
+		err := w.Client.Create(ctx, probe, client.DryRunAll)
+		if ctx.Err() != nil {
+			return false, nil // cut off by the end of the wait
+		}
+		if silent = err != nil; silent {
+			return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsNotFound(err) ||
+				apierrors.IsUnauthorized(err) || apierrors.IsBadRequest(err), nil
+		}
+		given = slices.Contains(probe.Finalizers, pvc.BarrierFinalizer)
+		return !given, nil
+	})
+	if err == nil || ctx.Err() == nil && silent && !given {
+		return nil
+	}
+	return fmt.Errorf("PVCs still get %s after %s, though nothing installed by Lockstep adds it any more; "+
+		"look for other policies and webhooks: kubectl get mutatingadmissionpolicies,mutatingwebhookconfigurations; "+
+		"and for policies that API servers load from files (lockstep install --static-policies), which have to go first", pvc.BarrierFinalizer, w.Timeout)
+}
+
+// probeClaim returns a PVC that would get every finalizer. It is never created.
+func probeClaim() *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: metav1.NamespaceDefault, GenerateName: "lockstep-probe-",
+			Annotations: map[string]string{pvc.ModeKey: pvc.Barrier.String()},
+		},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Mi")}},
+		},
+	}
+}
+
+// awaitPods waits until no pod of the operator runs, except those of a configuration. An
+// operator outside of the cluster is not seen here.
+func (o Options) awaitPods(ctx context.Context, a applier, namespace, except string) error {
+	if o.DryRun {
+		return nil
+	}
+	var names []string
+	err := wait.PollUntilContextTimeout(ctx, pause, o.Timeout, true, func(ctx context.Context) (bool, error) {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
+		err := a.client.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{"control-plane": "controller-manager"})
+		names = nil
+		for _, pod := range list.Items {
+			if except == "" || pod.Labels[configLabel] != except {
+				names = append(names, pod.Name)
+			}
+		}
+		return len(names) == 0, err
+	})
+	if wait.Interrupted(err) {
+		return fmt.Errorf("pods of the operator still run in namespace %q after %s: %q; wait for them to end, and run this again", namespace, o.Timeout, names)
+	}
+	return err
+}
