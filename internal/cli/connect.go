@@ -82,8 +82,7 @@ func (o *options) open(ctx context.Context, namespace string) (*survey.Session, 
 	return session, nil
 }
 
-// reach asks the API server for its version, and says what to look at if there
-// is no answer.
+// reach asks the API server for its version; the error says what to check if there is no answer.
 func reach(ctx context.Context, config *rest.Config) error {
 	short := rest.CopyConfig(config)
 	if short.Timeout <= 0 {

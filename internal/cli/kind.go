@@ -10,7 +10,7 @@ import (
 
 // A kind is what users name objects of: KIND/NAME, or KIND NAME.
 type kind struct {
-	// words that kubectl knows it by; the first is offered.
+	// words are kubectl's names of the kind; completion offers the first.
 	words []string
 	// is what an object of another kind is not, and give what to say in its place.
 	is, give string
@@ -32,8 +32,7 @@ var (
 
 func (k kind) known(word string) bool { return slices.Contains(k.words, strings.ToLower(word)) }
 
-// said tells whether the first word is the kind of all others. One word alone may
-// be a name as well.
+// said reports whether the first argument is the kind of all others. A single argument may be a name.
 func (k kind) said(args []string) bool {
 	return len(args) > 0 && k.known(args[0]) && (len(args) > 1 || !k.meant)
 }

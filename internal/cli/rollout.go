@@ -79,7 +79,7 @@ func (c *chosen) args(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// find returns the sets, looking the labels up if no names were given.
+// find returns the named sets, or those with the labels.
 func (c *chosen) find(ctx context.Context, reader client.Reader, namespace string) ([]types.NamespacedName, error) {
 	var keys []types.NamespacedName
 	for _, name := range c.names {

@@ -100,13 +100,13 @@ func explainWrite(err error, host string, key types.NamespacedName) error {
 	case strings.Contains(err.Error(), "denied the request"): // admission says itself what is wrong
 		return err
 	case apierrors.IsInternalError(err) && strings.Contains(err.Error(), "failed calling webhook"):
-		return fmt.Errorf("nobody checks what is written, so nothing was changed: %w; see whether the operator runs, with: kubectl -n lws-system get pods", err)
+		return fmt.Errorf("the webhook does not answer, so nothing was changed: %w; see whether the operator runs, with: kubectl -n lws-system get pods", err)
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("not allowed: %w; ask for a role that may get and patch leaderworkersets, and for undo list controllerrevisions, in namespace %q", err, key.Namespace)
 	case meta.IsNoMatchError(err), apierrors.IsUnauthorized(err):
 		return explain(err, host, key.Namespace)
 	case apierrors.IsConflict(err):
-		return fmt.Errorf("leaderworkerset %q is changed by somebody else time and again; try again: %w", key.Name, err)
+		return fmt.Errorf("leaderworkerset %q changes all the time; try again: %w", key.Name, err)
 	}
 	return err
 }

@@ -101,7 +101,7 @@ func (o *options) rolloutHistory(ctx context.Context, sets chosen, revision int6
 	})
 }
 
-// history looks at a set and at all revisions that are kept of it.
+// history reads a set and all its revisions.
 func history(ctx context.Context, session *survey.Session, key types.NamespacedName, now time.Time) (survey.Survey, []*appsv1.ControllerRevision, error) {
 	found, err := session.Set(ctx, key, now)
 	if apierrors.IsNotFound(err) {

@@ -141,8 +141,8 @@ func (o *options) followRollout(ctx context.Context, session *survey.Session, ke
 	}
 }
 
-// latest tells whether a set is still what was looked at: a cache may not have
-// heard yet of the change that a user waits for.
+// latest reports whether the cache has the stored generation of a set: it may lag behind the change
+// that the user waits for.
 func latest(ctx context.Context, session *survey.Session, seen *lwsv1.LeaderWorkerSet) (bool, error) {
 	now := &lwsv1.LeaderWorkerSet{}
 	err := session.Live.Get(ctx, types.NamespacedName{Namespace: seen.Namespace, Name: seen.Name}, now)

@@ -105,9 +105,9 @@ func (e *Editor) Amend(ctx context.Context, key types.NamespacedName, decide Dec
 		case attempt == 1:
 			first, uid = change, state.Set.UID
 		case state.Set.UID != uid:
-			return first, nil, fmt.Errorf("leaderworkerset %q was deleted and created anew meanwhile; look at it and try again", key.Name)
+			return first, nil, fmt.Errorf("leaderworkerset %q was deleted and created anew meanwhile; check it and try again", key.Name)
 		case change.Basis != first.Basis:
-			return first, nil, fmt.Errorf("leaderworkerset %q was changed meanwhile; look at it and try again", key.Name)
+			return first, nil, fmt.Errorf("leaderworkerset %q was changed meanwhile; check it and try again", key.Name)
 		}
 		if e.DryRun == DryRunClient || equality.Semantic.DeepEqual(state.Set, change.After) {
 			return change, change.After, nil

@@ -4,14 +4,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lws"
 )
 
-// content is what a revision, or a spec, says of groups: the same whoever wrote
-// it, and without what says nothing.
+// content returns the part of the spec that a revision holds, without empty values.
 func content(set *lwsv1.LeaderWorkerSet, data []byte) (map[string]any, error) {
 	restored, err := lws.Restore(set, data)
 	if err != nil {
@@ -35,8 +35,7 @@ func contentOf(set *lwsv1.LeaderWorkerSet) (map[string]any, error) {
 	return said, nil
 }
 
-// pruned leaves out what says nothing: nulls, empty maps, and how a revision is to
-// be applied.
+// pruned returns a value without nulls, empty maps and the directives of a patch.
 func pruned(value any) any {
 	switch value := value.(type) {
 	case map[string]any:
@@ -98,7 +97,7 @@ func short(value any) string {
 	return text
 }
 
-// changes lists what differs, by path.
+// changes lists the differences by path.
 func changes(path string, from, to any) []Change {
 	before, wasMap := from.(map[string]any)
 	after, isMap := to.(map[string]any)
@@ -110,20 +109,15 @@ func changes(path string, from, to any) []Change {
 	if wasList && isList {
 		return changesOfMaps(path, old, new)
 	}
-	if same(from, to) {
+	if reflect.DeepEqual(from, to) {
 		return nil
 	}
 	return []Change{{Path: path, From: from, To: to}}
 }
 
 func changesOfMaps(path string, before, after map[string]any) []Change {
-	keys := map[string]bool{}
-	for key := range before {
-		keys[key] = true
-	}
-	for key := range after {
-		keys[key] = true
-	}
+	keys := maps.Clone(before)
+	maps.Copy(keys, after)
 	var all []Change
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		at := key
@@ -138,7 +132,7 @@ func changesOfMaps(path string, before, after map[string]any) []Change {
 	return all
 }
 
-// named is a list of maps as a map by "[name]", if all have names of their own.
+// named returns a list of maps as a map by "[name]", if all names differ.
 func named(value any) (map[string]any, bool) {
 	list, isList := value.([]any)
 	if !isList || len(list) == 0 {
@@ -154,13 +148,4 @@ func named(value any) (map[string]any, bool) {
 		byName["["+name+"]"] = element
 	}
 	return byName, true
-}
-
-func same(a, b any) bool {
-	one, err := json.Marshal(a)
-	if err != nil {
-		return false
-	}
-	other, err := json.Marshal(b)
-	return err == nil && string(one) == string(other)
 }

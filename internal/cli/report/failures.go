@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -11,7 +12,7 @@ import (
 	"lockstep.dev/lockstep/internal/lws"
 )
 
-// failureOf is what the set's status tells of a group's failures.
+// failureOf returns the failures of a group from the set's status.
 func failureOf(g survey.Group) *GroupFailure {
 	r := lws.RestartsOf(g.Set, g.Index)
 	if r == nil {
@@ -24,31 +25,12 @@ func failureOf(g survey.Group) *GroupFailure {
 	return f
 }
 
-// failures lists the pods for whose sake groups were recreated, the latest of each
-// group first.
+// failures lists the failed pods of each group, the latest first.
 func (s *SetStatus) failures(out io.Writer, now time.Time) {
 	var rows [][]string
 	for _, g := range s.Groups {
-		if g.Failed == nil {
-			continue
-		}
-		if len(g.Failed.Pods) == 0 {
-			rows = append(rows, []string{strconv.Itoa(g.Index), "-", age(&g.Failed.At, now) + " ago", inARow(g.Failed), "-", "-"})
-		}
-		for i := len(g.Failed.Pods) - 1; i >= 0; i-- {
-			f := g.Failed.Pods[i]
-			pod, what, group, times := f.Pod, f.Reason, "", ""
-			if f.Container != "" {
-				pod += "/" + f.Container
-			}
-			if f.ExitCode != nil {
-				what += fmt.Sprintf(" (exit code %d)", *f.ExitCode)
-			}
-			if i == len(g.Failed.Pods)-1 {
-				group, times = strconv.Itoa(g.Index), inARow(g.Failed)
-			}
-			said := strings.Join(strings.Fields(f.Message), " ")
-			rows = append(rows, []string{group, pod, age(&f.At, now) + " ago", times, dash(shortNode(f.Node)), what + told(said)})
+		if g.Failed != nil {
+			rows = append(rows, failureRows(g, now)...)
 		}
 	}
 	if len(rows) == 0 {
@@ -62,17 +44,25 @@ func (s *SetStatus) failures(out io.Writer, now time.Time) {
 	table.Flush()
 }
 
-// inARow is nothing where pods were deleted only: that is not held against a group.
-func inARow(f *GroupFailure) string {
-	if f.Count == 0 {
-		return "-"
+func failureRows(g GroupStatus, now time.Time) [][]string {
+	index, times := strconv.Itoa(g.Index), number(int(g.Failed.Count))
+	if len(g.Failed.Pods) == 0 {
+		return [][]string{{index, "-", age(&g.Failed.At, now) + " ago", times, "-", "-"}}
 	}
-	return strconv.Itoa(int(f.Count))
-}
-
-func told(said string) string {
-	if said == "" {
-		return ""
+	var rows [][]string
+	for _, f := range slices.Backward(g.Failed.Pods) {
+		pod, why := f.Pod, f.Reason
+		if f.Container != "" {
+			pod += "/" + f.Container
+		}
+		if f.ExitCode != nil {
+			why += fmt.Sprintf(" (exit code %d)", *f.ExitCode)
+		}
+		if message := strings.Join(strings.Fields(f.Message), " "); message != "" {
+			why += ": " + message
+		}
+		rows = append(rows, []string{index, pod, age(&f.At, now) + " ago", times, dash(shortNode(f.Node)), why})
+		index, times = "", "" // once for each group
 	}
-	return ": " + said
+	return rows
 }

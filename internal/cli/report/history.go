@@ -24,7 +24,7 @@ type SetHistory struct {
 
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Paused tells whether the set's rollout is paused.
+	// Paused reports whether the set's rollout is paused.
 	Paused bool `json:"paused,omitempty"`
 	// Waiting is what the spec says and no revision does; absent when one does.
 	Waiting []Change `json:"waiting,omitempty"`
@@ -94,8 +94,8 @@ func History(s survey.Survey, revisions []*appsv1.ControllerRevision) *SetHistor
 	return h
 }
 
-// isSaid tells whether nothing that the spec says waits for a revision: claims never do, and
-// what nobody wrote is no difference.
+// isSaid reports whether a revision holds the template of the spec. VolumeClaimTemplates never wait for
+// a revision.
 func isSaid(s survey.Survey, revisions []*appsv1.ControllerRevision) bool {
 	return slices.ContainsFunc(revisions, func(r *appsv1.ControllerRevision) bool {
 		return r.Labels[lwsv1.RevisionKey] == s.Standing.Key && lws.Agrees(s.Set.Set, r.Data.Raw)

@@ -6,9 +6,8 @@ import (
 	"unicode"
 )
 
-// show writes a text. Much of it is in the words of others: whoever may annotate a set,
-// or end a container with a message, must not be able to write over the terminal of who
-// looks at it.
+// show writes a text without control characters: annotations and termination messages of others must
+// not steer the terminal of the user.
 func show(out io.Writer, text string) error {
 	_, err := io.WriteString(out, strings.Map(func(r rune) rune {
 		if r == '\n' || unicode.IsPrint(r) {

@@ -61,7 +61,7 @@ the set
       because 0 of 1 groups are ready (Changed)
       only if it is uid set, it is at version 7
 group 0
-  wait: the leader is not ready (WaitingForLeaderReady), looks again in 10s at the latest
+  wait: the leader is not ready (WaitingForLeaderReady), checks again in 10s at the latest
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -202,7 +202,7 @@ func TestGroupsThatDoNotExistAreTakenTogether(t *testing.T) {
 llama in namespace ns: 0 of 1000 groups ready, 0 up to date, 8 pods each
 revision 7bdcf6cbd6, set created 5m ago
 
-no conditions yet: no operator has looked at this set
+no conditions yet: no operator has seen this set
 
 GROUP   READY   REVISION   NODES   AGE   RESTARTS   GHOSTS   WAITING FOR
 0-999   0/8     -          -       -     0          -        leader statefulset llama is not made yet; likewise the other 999

@@ -90,7 +90,7 @@ func until(w Wait, now time.Time) string {
 	if w.Until == nil {
 		return ""
 	}
-	return fmt.Sprintf(", looks again in %s at the latest", max(w.Until.Sub(now), 0).Round(time.Second))
+	return fmt.Sprintf(", checks again in %s at the latest", max(w.Until.Sub(now), 0).Round(time.Second))
 }
 
 // WriteText writes one plan after the other.

@@ -46,7 +46,7 @@ func (s *SetStatus) header(out io.Writer, now time.Time) {
 
 func (s *SetStatus) conditions(out io.Writer, now time.Time) {
 	if len(s.Conditions) == 0 {
-		fmt.Fprintln(out, "\nno conditions yet: no operator has looked at this set")
+		fmt.Fprintln(out, "\nno conditions yet: no operator has seen this set")
 		return
 	}
 	fmt.Fprintln(out)
@@ -61,8 +61,7 @@ func (s *SetStatus) conditions(out io.Writer, now time.Time) {
 	table.Flush()
 }
 
-// message leaves out that of a condition that does not hold: by the API it keeps
-// the words of the time when it did.
+// message leaves out the message of a false condition: the API keeps the one of when it was true.
 func message(c metav1.Condition) string {
 	if c.Status == metav1.ConditionFalse {
 		return "-"
@@ -70,7 +69,7 @@ func message(c metav1.Condition) string {
 	return c.Message
 }
 
-// waits shows what no condition tells already.
+// waits lists the waits that no condition shows.
 func (s *SetStatus) waits(out io.Writer) {
 	var lines []string
 	for _, w := range s.Waiting {
@@ -104,11 +103,11 @@ func (s *SetStatus) groups(out io.Writer, now time.Time) {
 	table.Flush()
 }
 
-// alike is how many rows from the first on are told as one: groups in a row of
-// which nothing exists, for the same reason.
+// alike returns how many groups share a row: at least three in sequence without objects, with the
+// same reasons.
 func alike(rows []GroupStatus) int {
 	n := 1
-	for n < len(rows) && blank(rows[0]) && blank(rows[n]) && rows[n].Index == rows[0].Index+n && reasons(rows[n]) == reasons(rows[0]) {
+	for n < len(rows) && missing(rows[0]) && missing(rows[n]) && rows[n].Index == rows[0].Index+n && sameReasons(rows[n], rows[0]) {
 		n++
 	}
 	if n < 3 {
@@ -117,14 +116,10 @@ func alike(rows []GroupStatus) int {
 	return n
 }
 
-func blank(g GroupStatus) bool { return !g.Exists && len(g.Ghosts) == 0 }
+func missing(g GroupStatus) bool { return !g.Exists && len(g.Ghosts) == 0 }
 
-func reasons(g GroupStatus) string {
-	var codes []string
-	for _, w := range g.Waiting {
-		codes = append(codes, w.Reason)
-	}
-	return strings.Join(codes, ",")
+func sameReasons(a, b GroupStatus) bool {
+	return slices.EqualFunc(a.Waiting, b.Waiting, func(x, y Wait) bool { return x.Reason == y.Reason })
 }
 
 func (s *SetStatus) cells(same []GroupStatus, now time.Time) []string {
@@ -155,7 +150,7 @@ func messages(all []Wait) string {
 	return dash(strings.Join(text, "; "))
 }
 
-// ghosts lists what is on its way out and counted nowhere.
+// ghosts lists objects of previous incarnations, which no count includes.
 func (s *SetStatus) ghosts(out io.Writer, now time.Time) {
 	all := slices.Clone(s.Ghosts)
 	for _, g := range s.Groups {
@@ -195,7 +190,7 @@ func row(table io.Writer, cells ...string) {
 	fmt.Fprintln(table, strings.Join(cells, "\t"))
 }
 
-// age is how long ago a moment was, as kubectl says it.
+// age formats a duration as kubectl does.
 func age(at *metav1.Time, now time.Time) string {
 	if at == nil || at.IsZero() {
 		return "-"

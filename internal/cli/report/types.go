@@ -29,7 +29,7 @@ type Wait struct {
 	Message string `json:"message"`
 	// Since is when the waiting began, where the cluster tells.
 	Since *metav1.Time `json:"since,omitempty"`
-	// Until is when the operator looks again even if nothing happens; absent when
+	// Until is when the operator reconciles again without an event; absent when
 	// an event will come.
 	Until *metav1.Time `json:"until,omitempty"`
 }
@@ -40,7 +40,7 @@ type Ghost struct {
 	Kind string    `json:"kind"`
 	Name string    `json:"name"`
 	UID  types.UID `json:"uid"`
-	// DeletedAt is when it was deleted; absent while nobody has deleted it.
+	// DeletedAt is when it was deleted; absent before.
 	DeletedAt *metav1.Time `json:"deletedAt,omitempty"`
 	// Node is where it runs, for a pod.
 	Node string `json:"node,omitempty"`
@@ -57,7 +57,7 @@ type SetStatus struct {
 	UID        types.UID   `json:"uid"`
 	Generation int64       `json:"generation"`
 	CreatedAt  metav1.Time `json:"createdAt"`
-	// DeletedAt is when the set was deleted; absent while nobody has deleted it.
+	// DeletedAt is when the set was deleted; absent before.
 	DeletedAt *metav1.Time `json:"deletedAt,omitempty"`
 
 	// Desired is the wanted number of groups, and Size that of pods in a group.
@@ -69,7 +69,7 @@ type SetStatus struct {
 	UpToDate int32 `json:"upToDate"`
 	// Revision is the key that groups should be at; absent while unknown.
 	Revision string `json:"revision,omitempty"`
-	// Paused tells whether the user holds the set's rollout.
+	// Paused reports whether the user holds the set's rollout.
 	Paused bool `json:"paused,omitempty"`
 
 	// Conditions are those in the set's status.
@@ -94,9 +94,9 @@ type GroupStatus struct {
 	Index int `json:"index"`
 	// Leader is the name that the leader has or would have.
 	Leader string `json:"leader"`
-	// Wanted tells whether the index is below the wanted number of groups.
+	// Wanted reports whether the index is below the wanted number of groups.
 	Wanted bool `json:"wanted"`
-	// Exists tells whether the group has a leader.
+	// Exists reports whether the group has a leader.
 	Exists bool `json:"exists"`
 	Ready  bool `json:"ready"`
 	// ReadyPods of Pods are ready, the leader included; ghosts are in neither.
@@ -140,9 +140,9 @@ type SetPlan struct {
 	UID       types.UID `json:"uid,omitempty"`
 	// File is where the spec came from; absent when it is the cluster's.
 	File string `json:"file,omitempty"`
-	// Exists tells whether the cluster has the set.
+	// Exists reports whether the cluster has the set.
 	Exists bool `json:"exists"`
-	// InStep tells whether nothing is to be done and nothing is waited for.
+	// InStep reports whether nothing is to be done and nothing is waited for.
 	InStep bool `json:"inStep"`
 	// Warnings are what admission would warn of.
 	Warnings []string `json:"warnings,omitempty"`
@@ -180,7 +180,7 @@ type Object struct {
 }
 
 // Preconditions are what must hold at the moment of a write, or nothing is
-// written and the operator looks again.
+// written and the operator reconciles again.
 type Preconditions struct {
 	// Absent: nothing bears the name.
 	Absent bool `json:"absent,omitempty"`

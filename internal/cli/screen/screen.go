@@ -38,7 +38,7 @@ func sizeOf(out io.Writer) (width, height int, ok bool) {
 	return width, height, err == nil && width > 0 && height > 1
 }
 
-// InPlace tells whether a text takes the place of the one before.
+// InPlace reports whether a text takes the place of the one before.
 func (s *Screen) InPlace() bool {
 	_, _, ok := s.size()
 	return ok

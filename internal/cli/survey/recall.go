@@ -15,9 +15,8 @@ import (
 // least.
 const stuckFor = time.Minute
 
-// recall replaces what a process that has only just looked cannot know by what
-// the objects tell: a ghost was there since it was deleted; and none has left for
-// a minute if the operator says so in the status.
+// recall fills in the vigil of the operator from the objects: a ghost was seen when it was deleted, and
+// ghosts are stuck if the status says so.
 func recall(v lws.Vigil, set *lwsv1.LeaderWorkerSet, ghosts []metav1.Object, now time.Time) lws.Vigil {
 	stuck := lws.ToldStuck(set)
 	v.Seen = make(map[types.UID]time.Time, len(ghosts))

@@ -16,17 +16,15 @@ import (
 	"lockstep.dev/lockstep/internal/lwscache"
 )
 
-// Survey is one look at a set and at those of its groups of which anything
-// exists, with what would be done about each. What it points to belongs to a
-// cache and must not be changed.
+// Survey is a set and those of its groups that have an object, with the plan for each. Its objects
+// belong to a cache and must not be changed.
 type Survey struct {
 	Set      lws.SetSnapshot
 	Plan     lws.Plan
 	Standing lws.Standing
 	// Groups are ordered by rising index.
 	Groups []Group
-	// Refusals say why what is missing could not be made. They are read where a group
-	// is not ready.
+	// Refusals are read if a group is not ready.
 	Refusals Refusals
 }
 
@@ -41,14 +39,12 @@ type Surveyor struct {
 	cached, live client.Reader
 }
 
-// NewSurveyor returns a Surveyor that reads through cached, which must have been
-// given observe.CacheOptions and observe.Index, and takes second looks through
-// live.
+// NewSurveyor returns a Surveyor. The cache must have lwscache.CacheOptions and lwscache.Index.
 func NewSurveyor(cached, live client.Reader) *Surveyor {
 	return &Surveyor{cached: cached, live: live}
 }
 
-// Set surveys a set. The error is a NotFound one when there is none.
+// Set surveys a set. The error is NotFound if there is none.
 func (s *Surveyor) Set(ctx context.Context, key types.NamespacedName, now time.Time) (Survey, error) {
 	found, err := s.survey(ctx, s.cached, key, now)
 	if err == nil && found.lacks() {
@@ -57,16 +53,16 @@ func (s *Surveyor) Set(ctx context.Context, key types.NamespacedName, now time.T
 	return found, err
 }
 
-// As surveys a set as if it were stored as given, in the cluster as it is.
+// As surveys a set as if it were stored as given.
 func (s *Surveyor) As(ctx context.Context, set *lwsv1.LeaderWorkerSet, now time.Time) (Survey, error) {
 	return s.survey(ctx, overlay{Reader: s.cached, set: set}, client.ObjectKeyFromObject(set), now)
 }
 
-// survey looks, and looks again once it knows what stands unseen under the names
-// that it would create: the operator learns that from the refusal.
+// survey reads and decides. If the plan creates objects, it reads their names live and decides again:
+// the operator learns from the refusal that an object without labels has the name.
 func (s *Surveyor) survey(ctx context.Context, cached client.Reader, key types.NamespacedName, now time.Time) (Survey, error) {
 	observer := lwscache.New(cached, s.live, lwscache.NewMemory(time.Time{}))
-	found, err := look(ctx, observer, cached, key, now)
+	found, err := read(ctx, observer, cached, key, now)
 	if err != nil {
 		return found, err
 	}
@@ -79,19 +75,19 @@ func (s *Surveyor) survey(ctx context.Context, cached client.Reader, key types.N
 			return found, err
 		}
 	}
-	return look(ctx, observer, cached, key, now)
+	return read(ctx, observer, cached, key, now)
 }
 
-// look reads a set and its groups.
-func look(ctx context.Context, observer *lwscache.Observer, cached client.Reader, key types.NamespacedName, now time.Time) (Survey, error) {
-	s, err := lookAtSet(ctx, observer, key, now)
+// read reads a set and its groups.
+func read(ctx context.Context, observer *lwscache.Observer, cached client.Reader, key types.NamespacedName, now time.Time) (Survey, error) {
+	s, err := readSet(ctx, observer, key, now)
 	if err != nil {
 		return s, err
 	}
-	return s, s.lookAtGroups(ctx, observer, cached, key, now)
+	return s, s.readGroups(ctx, observer, cached, key, now)
 }
 
-func lookAtSet(ctx context.Context, observer *lwscache.Observer, key types.NamespacedName, now time.Time) (s Survey, err error) {
+func readSet(ctx context.Context, observer *lwscache.Observer, key types.NamespacedName, now time.Time) (s Survey, err error) {
 	if s.Set, err = observer.Set(ctx, key, now); err != nil {
 		return s, err
 	}
@@ -100,7 +96,7 @@ func lookAtSet(ctx context.Context, observer *lwscache.Observer, key types.Names
 	return s, nil
 }
 
-func (s *Survey) lookAtGroups(ctx context.Context, observer *lwscache.Observer, cached client.Reader, key types.NamespacedName, now time.Time) error {
+func (s *Survey) readGroups(ctx context.Context, observer *lwscache.Observer, cached client.Reader, key types.NamespacedName, now time.Time) error {
 	indices, err := indices(ctx, cached, s.Set)
 	if err != nil {
 		return err
