@@ -1,8 +1,6 @@
 package amend_test
 
 import (
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -10,8 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -124,38 +120,27 @@ func TestUndoIsRefused(t *testing.T) {
 	}
 }
 
-func TestRestartNotesTheMomentInEveryTemplate(t *testing.T) {
-	leader := func(set *lwsv1.LeaderWorkerSet) {
-		own := template("leader")
-		own.Annotations, own.Labels = map[string]string{"kept": "yes"}, map[string]string{"app": "x"}
-		set.Spec.LeaderWorkerTemplate.LeaderTemplate = &own
-	}
-	labelled := func(set *lwsv1.LeaderWorkerSet) {
-		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Labels = map[string]string{"app": "x"}
-	}
-	const moment = "2026-01-01T12:00:00Z"
-	for name, set := range map[string]*lwsv1.LeaderWorkerSet{
-		"workers alone": newSet("one"), "a leader of its own": newSet("one", leader), "labels": newSet("one", labelled),
+func TestRestartAnnotatesEveryTemplate(t *testing.T) {
+	for name, leader := range map[string]*corev1.PodTemplateSpec{
+		"workers alone": nil, "a leader template": {ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"kept": "yes"}}, Spec: template("leader").Spec},
 	} {
-		t.Run(name, func(t *testing.T) {
-			want := set.Spec.LeaderWorkerTemplate.DeepCopy()
-			metav1.SetMetaDataAnnotation(&want.WorkerTemplate.ObjectMeta, amend.RestartedAtKey, moment)
-			if want.LeaderTemplate != nil {
-				metav1.SetMetaDataAnnotation(&want.LeaderTemplate.ObjectMeta, amend.RestartedAtKey, moment)
+		w := newWorld(t, newSet("one", func(set *lwsv1.LeaderWorkerSet) { set.Spec.LeaderWorkerTemplate.LeaderTemplate = leader }))
+		if _, _, err := w.editor().Amend(t.Context(), key, amend.Restart(now)); err != nil {
+			t.Fatal(err)
+		}
+		stored := w.set(t).Spec.LeaderWorkerTemplate
+		want := map[string]string{amend.RestartedAtKey: "2026-01-01T12:00:00Z"}
+		if diff := cmp.Diff(want, stored.WorkerTemplate.Annotations); diff != "" || image(w.set(t)) != "one" {
+			t.Errorf("%s (-want +got)\n%s", name, diff)
+		}
+		if want["kept"] = "yes"; leader != nil {
+			if diff := cmp.Diff(want, stored.LeaderTemplate.Annotations); diff != "" {
+				t.Errorf("%s, leader (-want +got)\n%s", name, diff)
 			}
-			w := newWorld(t, set)
-			if _, _, err := w.editor().Amend(t.Context(), key, amend.Restart(now)); err != nil {
-				t.Fatal(err)
-			}
-			stored := w.set(t).Spec.LeaderWorkerTemplate
-			if diff := cmp.Diff(*want, stored); diff != "" {
-				t.Errorf("(-want +got)\n%s", diff)
-			}
-			_, _, err := w.editor().Amend(t.Context(), key, amend.Restart(now))
-			if err == nil || !strings.Contains(err.Error(), "within the past second") {
-				t.Errorf("in the same second: got %v", err)
-			}
-		})
+		}
+		if _, _, err := w.editor().Amend(t.Context(), key, amend.Restart(now)); err == nil || !strings.Contains(err.Error(), "within the past second") {
+			t.Errorf("%s, in the same second: got %v", name, err)
+		}
 	}
 }
 
@@ -240,50 +225,29 @@ func TestAConflictIsLookedAtAgain(t *testing.T) {
 	}
 }
 
-func TestADryRunOnTheClientWritesNothing(t *testing.T) {
-	w := newWorld(t, newSet("one"))
-	editor := w.editor()
-	editor.DryRun = amend.DryRunClient
-	_, after, err := editor.Amend(t.Context(), key, amend.Pause)
-	if err != nil || !lws.Paused(after) || lws.Paused(w.set(t)) || len(w.patches) > 0 {
-		t.Errorf("got %v, %v; wrote %v", err, after.Annotations, w.patches)
-	}
-}
-
-func TestASetOnItsWayOutIsLeftAlone(t *testing.T) {
-	w := newWorld(t, newSet("one", func(set *lwsv1.LeaderWorkerSet) {
+func TestNothingIsWritten(t *testing.T) {
+	deleted := newSet("one", func(set *lwsv1.LeaderWorkerSet) {
 		at := metav1.NewTime(now)
 		set.DeletionTimestamp, set.Finalizers = &at, []string{"example.com/hold"}
-	}))
-	if _, _, err := w.editor().Amend(t.Context(), key, amend.Pause); err == nil || !strings.Contains(err.Error(), "is being deleted") {
-		t.Errorf("got %v", err)
-	}
-}
-
-// Whatever goes wrong in this process: nothing but a patch of a set leaves it.
-func TestOnlySetsCanBeChanged(t *testing.T) {
-	var arrived []string
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		arrived = append(arrived, r.Method+" "+r.URL.Path)
-		http.NotFound(w, r)
-	}))
-	defer server.Close()
-	editor, err := amend.Open(&rest.Config{Host: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "llama"}}
-	for what, err := range map[string]error{
-		"create": editor.Create(t.Context(), newSet("one")), "delete": editor.Delete(t.Context(), newSet("one")),
-		"update": editor.Update(t.Context(), newSet("one")), "patch a pod": editor.Patch(t.Context(), pod, client.RawPatch(types.MergePatchType, []byte("{}"))),
+	})
+	for _, tt := range []struct {
+		name  string
+		set   *lwsv1.LeaderWorkerSet
+		dry   amend.DryRun
+		fails string
+	}{
+		{"a dry run on the client", newSet("one"), amend.DryRunClient, ""},
+		{"a set that is being deleted", deleted, amend.DryRunNone, "is being deleted"},
 	} {
-		if err == nil {
-			t.Errorf("%s went through", what)
+		w := newWorld(t, tt.set)
+		editor := w.editor()
+		editor.DryRun = tt.dry
+		_, after, err := editor.Amend(t.Context(), key, amend.Pause)
+		if (err != nil) != (tt.fails != "") || err != nil && !strings.Contains(err.Error(), tt.fails) || err == nil && !lws.Paused(after) {
+			t.Errorf("%s: got %v", tt.name, err)
 		}
-	}
-	for _, request := range arrived {
-		if !strings.HasPrefix(request, "GET ") {
-			t.Errorf("the server got %s", request)
+		if len(w.patches) > 0 {
+			t.Errorf("%s: wrote %v", tt.name, w.patches)
 		}
 	}
 }

@@ -193,11 +193,3 @@ func TestTheUsualDifference(t *testing.T) {
 		})
 	}
 }
-
-func TestThatNothingDiffersIsSaid(t *testing.T) {
-	set := twoGroups().Set.Set
-	want := "no difference between " + set.Name + " revision 1 and " + set.Name + " spec"
-	if got := report.Same(set, report.Comparison{From: 1, To: report.Live}); got != want {
-		t.Errorf("got %q", got)
-	}
-}

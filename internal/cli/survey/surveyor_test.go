@@ -151,30 +151,6 @@ func TestAStuckGhostStaysStuckForANewcomer(t *testing.T) {
 	}
 }
 
-// The same of the workers of a group whose leader has left: no leader leads to them.
-func TestAStuckGhostOfAVacantGroupStaysStuckForANewcomer(t *testing.T) {
-	set := newSet("a", 1, 2)
-	set.CreationTimestamp = metav1.NewTime(epoch.Add(-2 * time.Hour))
-	set.Status.Conditions = []metav1.Condition{{
-		Type: "Progressing", Status: metav1.ConditionTrue, Reason: lws.CodePreviousIncarnation,
-		Message: "waiting for 1 pod; none has left for a minute: …",
-	}}
-	all := slices.DeleteFunc(children(t, set), func(o client.Object) bool { return o.GetName() == "a-0" })
-	gone := metav1.NewTime(epoch.Add(-time.Hour))
-	for _, o := range all {
-		o.SetCreationTimestamp(set.CreationTimestamp)
-		if o.GetName() == "a-0-1" {
-			o.SetDeletionTimestamp(&gone)
-			o.SetFinalizers([]string{"example.com/hold"})
-		}
-	}
-	found := survey1(t, surveyorOf(t, append(all, set)), "a")
-	message := found.Plan.Waits[0].Sentence
-	if !strings.Contains(message, "none has left for a minute") || !strings.Contains(message, "a-0-1") {
-		t.Errorf("got %q", message)
-	}
-}
-
 // Exclusive placement is decided by the node's labels, and nodes are in no
 // namespace.
 func TestWhoMayNotReadNodesSeesTheRest(t *testing.T) {
@@ -204,17 +180,6 @@ func (w withoutNodes) Get(ctx context.Context, key client.ObjectKey, into client
 		return apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, key.Name, nil)
 	}
 	return w.Reader.Get(ctx, key, into, options...)
-}
-
-func TestDeletedAtIsBeforeTheGracePeriod(t *testing.T) {
-	ends, grace := metav1.NewTime(epoch.Add(30*time.Second)), int64(30)
-	object := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &ends, DeletionGracePeriodSeconds: &grace}}
-	if got := survey.DeletedAt(object); !got.Equal(epoch) {
-		t.Errorf("got %s, want %s", got, epoch)
-	}
-	if got := survey.DeletedAt(&corev1.Pod{}); !got.IsZero() {
-		t.Errorf("got %s for what nobody deleted", got)
-	}
 }
 
 // A pod that the API server does not let be made leaves no object that says so: its
