@@ -35,7 +35,7 @@ func NewCommand() *cobra.Command {
 					return fmt.Errorf("read the configuration: %w", err)
 				}
 			}
-			if o.Print || o.StaticPolicies != "" {
+			if o.Print {
 				return Install(cmd.Context(), o)
 			}
 			if o.REST, err = connect.Config(kubeconfig); err != nil {
@@ -48,11 +48,9 @@ func NewCommand() *cobra.Command {
 	cmd.Flags().StringVar(&o.WebhookURL, "webhook-url", "", "where the API server finds the webhooks, `https://HOST:PORT`; without, the Service lws-webhook-service")
 	cmd.Flags().StringVar(&config, "config", "", "`file` with the Configuration that the operator runs with: it says what protects claims, and goes to the operator that --image deploys")
 	cmd.Flags().BoolVar(&o.Print, "print", false, "write the manifests, as for an API server of today, and ask none")
-	cmd.Flags().StringVar(&o.StaticPolicies, "static-policies", "", "write the policies that protect claims into `DIR`, as files that API servers from 1.37 on load at their start, where nobody can delete them by a request; install nothing")
 	cmd.Flags().BoolVar(&o.ProtectOnly, "protect-only", false, "protect claims in use, and install nothing for LeaderWorkerSets")
 	cmd.Flags().BoolVar(&protect, "protection", true, "protect claims in use; switched off, what an earlier install brought for it goes")
 	cmd.Flags().StringVar(&o.Image, "image", "", "deploy the operator from this `image`, which holds the program at /lockstep")
-	cmd.MarkFlagsMutuallyExclusive("print", "static-policies")
 	return cmd
 }
 

@@ -51,9 +51,6 @@ type Options struct {
 	KeepSets bool
 	// Print writes manifests to Out instead, as for an API server of today.
 	Print bool
-	// StaticPolicies, if not empty, is the directory to write the policies into, as files
-	// that API servers load at their start. No API server is asked.
-	StaticPolicies string
 	// DryRun asks the API server what would happen, and writes nothing.
 	DryRun bool
 	// Timeout bounds every wait.
@@ -70,9 +67,6 @@ func Install(ctx context.Context, o Options) error {
 	}
 	if o.Print {
 		return o.print()
-	}
-	if o.StaticPolicies != "" {
-		return o.writeStatic()
 	}
 	a, err := o.open()
 	if err != nil {

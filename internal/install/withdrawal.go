@@ -144,8 +144,7 @@ func (w *withdrawal) awaitNoFinalizers(ctx context.Context) error {
 		return nil
 	}
 	return fmt.Errorf("PVCs still get %s after %s, though nothing installed by Lockstep adds it any more; "+
-		"look for other policies and webhooks: kubectl get mutatingadmissionpolicies,mutatingwebhookconfigurations; "+
-		"and for policies that API servers load from files (lockstep install --static-policies), which have to go first", pvc.BarrierFinalizer, w.Timeout)
+		"look for other policies and webhooks: kubectl get mutatingadmissionpolicies,mutatingwebhookconfigurations", pvc.BarrierFinalizer, w.Timeout)
 }
 
 // probeClaim returns a PVC that would get every finalizer. It is never created.

@@ -185,7 +185,7 @@ func (c Case) notes(e Explanation) []string {
 		"it bears a release token of another life, which lets nothing through")
 	note(alive && words == "" && c.Mode >= Hold && len(Refusing(plain(e.Holders))) > 0,
 		"mode %s asks that a DELETE be refused, and nothing on the claim does so yet: see whether the operator runs", c.Mode)
-	note(alive && words != "" && c.Unguarded, "the operator's words stand on it, and the policies that would refuse a DELETE are not seen (what an API server loads from files never is: --if-deleted asks it)")
+	note(alive && words != "" && c.Unguarded, "annotations of a hold are on it, and the policies that would refuse a DELETE are not there")
 	note(e.Refused && words == Unverified, "nobody has looked at it yet: a DELETE is refused until the operator has")
 	note(c.isUnconfirmed(e), "no operator has confirmed or ended that in time: see whether one runs, and by its log whether it can read all that may hold claims")
 	notes = append(notes, c.mischosen()...)

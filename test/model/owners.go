@@ -45,15 +45,15 @@ func (w world) informers(s state, x who, add func(string, state)) {
 		return
 	}
 	then = s
-	x.of(&then).uses = w.runs(x, s.pod)
+	x.of(&then).uses = s.pod.uses()
 	if w.evidence(x) == Probe {
 		x.of(&then).seen = s.podsAt
 	}
 	add(x.name+": pod informer catches up", then)
 	if w.evidence(x) == ListPerBatch && x.of(&s).out.removes == none {
 		then = s
-		x.of(&then).list = listed(w.holds(x, s.pod))
-		add(x.name+": list pods, for another claim of the batch"+found(w.holds(x, s.pod)), then)
+		x.of(&then).list = listed(s.pod.uses())
+		add(x.name+": list pods, for another claim of the batch"+found(s.pod.uses()), then)
 	}
 }
 
@@ -178,7 +178,7 @@ func (w world) judgeByList(s state, x who, o owner, decide func(string), add fun
 	if o.list != notListed {
 		return
 	}
-	if !w.holds(x, s.pod) && !w.keepsVolume(x, s.pod, w.judges(x, o.claim)) {
+	if !s.pod.uses() {
 		decide("list pods: none")
 	}
 	w.failedRead(s, x, o.claim, add)

@@ -51,30 +51,6 @@ const (
 	Gated
 )
 
-// Completed is what ours makes of a pod that has completed.
-type Completed int8
-
-const (
-	// CompletedHold is that it holds as long as it is there. No pod of the model completes.
-	CompletedHold Completed = iota
-	// CompletedFree is that it lets go once its node has unmounted the volume.
-	CompletedFree
-	// CompletedBlind is that it lets go when it completes.
-	CompletedBlind
-)
-
-// Attached is what ours makes of a volume that is mounted and whose pod is not there.
-type Attached int8
-
-const (
-	// NoForce is that no pod of the model is deleted by force.
-	NoForce Attached = iota
-	// AttachedHolds is that B stays as long as the volume is on a node.
-	AttachedHolds
-	// AttachedFree is that nobody looks.
-	AttachedFree
-)
-
 // Rules are the switches. The zero value protects nothing.
 type Rules struct {
 	// BuiltIn: there is a built-in controller, which owns P and removes it by the
@@ -94,8 +70,6 @@ type Rules struct {
 	Preconditions   bool // writes carry the UID and the resourceVersion judged
 	LooksAgain      bool // a conflict is answered by judging again, not by writing again
 	ErrorsMeanInUse bool
-	Completed       Completed
-	Attached        Attached
 	// Reaches: the pod cache counts only when it has come as far as the probe.
 	Reaches bool
 	// ProbesLast: the probe comes after the claim was seen terminating.
@@ -156,12 +130,6 @@ func BarrierAlone(kubelet Kubelet) Rules {
 		Barrier: true, Kubelet: kubelet,
 		Ours: ListPerClaim, WaitsForPods: true, Preconditions: true, LooksAgain: true, ErrorsMeanInUse: true,
 	}
-}
-
-// Traced is a mode with both choices that go by what is left of volumes on nodes.
-func Traced(r Rules) Rules {
-	r.Completed, r.Attached = CompletedFree, AttachedHolds
-	return r
 }
 
 // Probing is a mode barrier that lists pods only where its memory of them is not fresh.

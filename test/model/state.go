@@ -33,10 +33,7 @@ const (
 	bound
 	admitted // the kubelet has read the claim and found nothing against it
 	mounted
-	ended     // its containers have: the volume is still mounted
-	unmounted // and the pod is still there
 	gone
-	ghost // the pod was deleted by force: the volume is still mounted
 )
 
 // pod is the one pod there is at a time. It uses the claim by name.
@@ -54,9 +51,6 @@ type pod struct {
 
 // uses is rule C4: a pod uses a claim as long as it is bound, whatever else.
 func (p pod) uses() bool { return p.phase >= bound && p.phase < gone }
-
-// onNode tells whether its node has the volume mounted.
-func (p pod) onNode() bool { return p.phase == mounted || p.phase == ended || p.phase == ghost }
 
 // finalizer is what a write takes away.
 type finalizer int8
@@ -129,7 +123,7 @@ type back struct {
 // where pods are on record before they are bound, a claim gone, or another in its
 // place, while a pod is there that was bound on it.
 func (s state) lost(recorded bool) bool {
-	held := s.pod.onNode()
+	held := s.pod.phase == mounted
 	if recorded {
 		held = s.pod.uses()
 	}

@@ -35,7 +35,6 @@ func (w world) next(s state) []step[state] {
 	w.bring(s, add)
 	w.takeBack(s, add)
 	w.kubelet(s, add)
-	w.end(s, add)
 	if w.rules.BuiltIn {
 		w.owner(s, builtIn, add)
 	}
@@ -82,27 +81,6 @@ func (w world) pods(s state, add func(string, state)) {
 		then.pod = pod{number: s.pod.number + 1, phase: w.podBorn()}
 		then.podsAt++
 		add("user: create a pod of the same name", then)
-	}
-}
-
-// end has pods complete, and be deleted by force, where the rules say something of
-// such: elsewhere a pod counts until it is gone, and no longer.
-func (w world) end(s state, add func(string, state)) {
-	if w.rules.Completed != CompletedHold && s.pod.phase == mounted {
-		add("pod: its containers end", s.withPod(ended))
-	}
-	if w.rules.Attached != NoForce && (s.pod.phase == mounted || s.pod.phase == ended) {
-		then := s.withPod(ghost)
-		then.podsAt++
-		add("user: delete the pod by force", then)
-	}
-	switch s.pod.phase {
-	case ended:
-		add("kubelet: unmount", s.withPod(unmounted))
-	case ghost:
-		then := s
-		then.pod = pod{number: s.pod.number, phase: gone}
-		add("kubelet: unmount", then)
 	}
 }
 
