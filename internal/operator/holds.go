@@ -67,6 +67,6 @@ func (p *protection) desired() (*pvccache.Desired, pvccache.Reader, error) {
 			return kinds.Served(ctx, client.Discovery().RESTClient(), kind)
 		},
 	}
-	desired, err := pvccache.NewDesired(client, foreign, p.settings.Kinds, lws.LargestStarted)
+	desired, err := pvccache.NewDesired(client, foreign, p.settings.Kinds, lws.LargestStarted, report.WatchFailed)
 	return desired, reader, err
 }

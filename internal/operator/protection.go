@@ -9,8 +9,6 @@ import (
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -64,28 +62,27 @@ type protection struct {
 	actor  *apply.Actor
 	// narrator is the one of the finalizing controller.
 	narrator *report.Protection
-	// direct reads pods past all caches, as far as they concern claims.
-	direct corev1client.PodsGetter
-}
-
-func (p *protection) watchPods(ctx context.Context, namespace string, options metav1.ListOptions) (watch.Interface, error) {
-	return p.direct.Pods(namespace).Watch(ctx, options)
 }
 
 // setupProtection adds the parts of protection to the manager.
 func (o *Options) setupProtection(mgr ctrl.Manager) error {
 	caches, err := cache.New(mgr.GetConfig(), cache.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), ByObject: pvccache.ProtectionCaches(),
+		DefaultWatchErrorHandler: report.WatchFailed,
 	})
 	if err != nil {
 		return err
 	}
 	o.warnOfIgnored()
+	pods, err := pvccache.PodsOfClaims(mgr.GetConfig())
+	if err != nil {
+		return err
+	}
 	p := &protection{
 		mgr: mgr, log: o.Log.WithName(controller.Protection), settings: o.protectionSettings(),
 		caches: caches,
 		claims: pvccache.NewClaims(caches, mgr.GetAPIReader()),
-		pods:   pvccache.NewPods(),
+		pods:   pvccache.NewPods(pods.Pods(metav1.NamespaceAll), report.WatchFailed),
 		actor:  apply.New(mgr.GetClient(), mgr.GetAPIReader()),
 	}
 	for _, setup := range []func() error{
@@ -135,16 +132,11 @@ func (f filledFirst) GetCache() cache.Cache { return f.Cache }
 
 // setupPods fills the memory of pods, on replicas that do not lead as well.
 func (p *protection) setupPods() error {
-	direct, err := pvccache.PodsOfClaims(p.mgr.GetConfig())
-	if err != nil {
-		return err
-	}
 	if err := p.mgr.AddReadyzCheck("pods", p.podsSynced); err != nil {
 		return err
 	}
-	p.direct = direct
 	return p.mgr.Add(everywhere(func(ctx context.Context) error {
-		p.pods.Run(ctx, direct.Pods(metav1.NamespaceAll))
+		p.pods.Run(ctx)
 		return nil
 	}))
 }
@@ -164,7 +156,7 @@ func (p *protection) setupFinalizers() error {
 		Claims:   p.claims,
 		Pods:     p.pods,
 		Looker: func(told func(pvccache.Reading)) *pvccache.Looker {
-			return pvccache.NewLooker(p.pods, p.mgr.GetAPIReader(), time.Now, told).CatchingUp(p.watchPods)
+			return pvccache.NewLooker(p.pods, p.mgr.GetAPIReader(), time.Now, told)
 		},
 		Actor:    p.actor,
 		Recorder: p.mgr.GetEventRecorder(controller.Protection),

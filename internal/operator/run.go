@@ -15,10 +15,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	crwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/controller"
+	"lockstep.dev/lockstep/internal/report"
 	"lockstep.dev/lockstep/internal/version"
 	"lockstep.dev/lockstep/internal/webhook"
 	"lockstep.dev/lockstep/internal/webhook/certs"
@@ -159,6 +161,9 @@ func (o *Options) assemble(scheme *runtime.Scheme, keeper *certs.Keeper) (ctrl.M
 	if err != nil {
 		return nil, err
 	}
+	for _, collector := range report.WatchMetrics() {
+		_ = metrics.Registry.Register(collector) // registered already by an earlier setup in this process
+	}
 	if o.protects() {
 		if err := o.setupProtection(mgr); err != nil {
 			return nil, fmt.Errorf("set up protection: %w", err)
@@ -251,6 +256,6 @@ func (o *Options) cacheOptions(keeper *certs.Keeper) cache.Options {
 	if keeper != nil {
 		maps.Copy(objects, keeper.Watched())
 	}
-	options.ByObject = objects
+	options.ByObject, options.DefaultWatchErrorHandler = objects, report.WatchFailed
 	return options
 }

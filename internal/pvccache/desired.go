@@ -24,6 +24,8 @@ type Desired struct {
 	kinds   []*wantedKind
 	foreign []*foreignKind
 	changed []func(Wanting)
+	// failed is told of failed lists and watches.
+	failed cache.WatchErrorHandlerWithContext
 }
 
 // Wanting is what changed: the claims that a workload names or named, and those whose
@@ -39,14 +41,13 @@ type wantedKind struct {
 	kind     identity.Kind
 	resource string
 	informer cache.SharedIndexInformer
-	contact  *contact
 }
 
 // NewDesired returns a Desired that reads through the clients once it runs. The
 // kinds are those beside what is built in; a LeaderWorkerSet is known, and started tells the
 // size of its groups.
-func NewDesired(client kubernetes.Interface, foreign dynamic.Interface, kinds []pvc.Kind, started GroupSize) (*Desired, error) {
-	d := &Desired{}
+func NewDesired(client kubernetes.Interface, foreign dynamic.Interface, kinds []pvc.Kind, started GroupSize, failed cache.WatchErrorHandlerWithContext) (*Desired, error) {
+	d := &Desired{failed: failed}
 	apps, batch := client.AppsV1().RESTClient(), client.BatchV1().RESTClient()
 	for _, k := range []struct {
 		kind     identity.Kind
@@ -61,13 +62,12 @@ func NewDesired(client kubernetes.Interface, foreign dynamic.Interface, kinds []
 		{"Job", "jobs", batch, &batchv1.Job{}},
 		{"CronJob", "cronjobs", batch, &batchv1.CronJob{}},
 	} {
-		contact := &contact{}
-		lw := contact.over(cache.NewListWatchFromClient(k.client, k.resource, metav1.NamespaceAll, fields.Everything()))
+		lw := cache.NewListWatchFromClient(k.client, k.resource, metav1.NamespaceAll, fields.Everything())
 		informer, err := d.informer(cache.ToListWatcherWithWatchListSemantics(lw, client), k.empty, builtIn)
 		if err != nil {
 			return nil, err
 		}
-		d.kinds = append(d.kinds, &wantedKind{kind: k.kind, resource: k.resource, informer: informer, contact: contact})
+		d.kinds = append(d.kinds, &wantedKind{kind: k.kind, resource: k.resource, informer: informer})
 	}
 	d.foreign = append(d.foreign, newForeignKind(d, client.Discovery(), foreign, leaderWorkerSets, OfLeaderWorkerSet(started)))
 	for _, kind := range kinds {
@@ -85,6 +85,9 @@ func (d *Desired) informer(lw cache.ListerWatcher, empty runtime.Object, of func
 		Indexers: cache.Indexers{indexNamed: namedBy, indexSeries: seriesOf},
 	})
 	if err := informer.SetTransform(workloadOf(of)); err != nil {
+		return nil, err
+	}
+	if err := informer.SetWatchErrorHandlerWithContext(d.failed); err != nil {
 		return nil, err
 	}
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{

@@ -39,7 +39,6 @@ type foreignKind struct {
 	of        func(any) (pvc.Want, error)
 	// description is what the configuration says of the kind, or nil.
 	description *description
-	contact     contact
 
 	// now is nil until it was found out whether the kind is served.
 	now atomic.Pointer[serving]
@@ -66,11 +65,10 @@ func (k *foreignKind) informer() cache.SharedIndexInformer {
 	return nil
 }
 
-// known tells whether all workloads of the kind are known: there are none of a kind
-// that is not served, and those of one that cannot be followed may be others by now.
+// known reports whether the kind is known not to be served, or was read once.
 func (k *foreignKind) known() bool {
 	now := k.now.Load()
-	return now != nil && (now.watched == nil || now.watched.HasSynced() && !k.contact.lost())
+	return now != nil && (now.watched == nil || now.watched.HasSynced())
 }
 
 // run watches the kind whenever it is served.
@@ -78,7 +76,7 @@ func (k *foreignKind) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		resource, err := k.served(ctx)
 		if err != nil {
-			utilruntime.HandleErrorWithContext(ctx, err, "Nobody can tell whether a kind of workload is served: no hold ends meanwhile", "kind", k.String())
+			utilruntime.HandleErrorWithContext(ctx, err, "Failed to read whether a kind of workload is served", "kind", k.String())
 		} else {
 			k.follow(ctx, resource)
 		}
@@ -134,12 +132,12 @@ func (k *foreignKind) watch(resource schema.GroupVersionResource, end func()) (c
 			end()
 			return
 		}
-		cache.DefaultWatchErrorHandler(ctx, r, err)
+		k.desired.failed(ctx, r, err)
 	})
 }
 
 func (k *foreignKind) listWatch(resource schema.GroupVersionResource) cache.ListerWatcher {
-	return cache.ToListWatcherWithWatchListSemantics(k.contact.over(everywhere(k.client, resource)), k.client)
+	return cache.ToListWatcherWithWatchListSemantics(everywhere(k.client, resource), k.client)
 }
 
 // everywhere lists and watches a resource in all namespaces.

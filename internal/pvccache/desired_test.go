@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
@@ -40,7 +41,7 @@ func emptyDesired(t *testing.T) *Desired {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := NewDesired(client, foreign, []pvc.Kind{pvc.JobSet}, recorded)
+	d, err := NewDesired(client, foreign, []pvc.Kind{pvc.JobSet}, recorded, cache.DefaultWatchErrorHandler)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +165,7 @@ func TestAGroupThatIsNotRolledYetWantsAllOfItsClaims(t *testing.T) {
 }
 
 func TestTheWorldOfAClaimIsItsChains(t *testing.T) {
-	d, pods := emptyDesired(t), NewPods()
+	d := emptyDesired(t)
 	size, groups := int32(2), int32(1)
 	set := &lwsv1.LeaderWorkerSet{ObjectMeta: named("lws", "a", nil, "")}
 	set.Spec.Replicas, set.Spec.LeaderWorkerTemplate.Size = &groups, &size
@@ -178,10 +179,7 @@ func TestTheWorldOfAClaimIsItsChains(t *testing.T) {
 	for _, w := range []metav1.Object{set, leaders, workers} {
 		d.put(t, w)
 	}
-	if err := (*podStore)(pods).Replace([]any{leader, worker}, "1"); err != nil {
-		t.Fatal(err)
-	}
-	h := NewHolds(nil, nil, pods, d, Reader{}, pvc.Settings{}, time.Minute)
+	h := NewHolds(nil, nil, podsOf(t, "1", leader, worker), d, Reader{}, pvc.Settings{}, time.Minute)
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data-a-0-1", UID: "c"}}
 	holders, _ := h.world(claim).Holders(claim)
 	var names []string
@@ -191,7 +189,7 @@ func TestTheWorldOfAClaimIsItsChains(t *testing.T) {
 	if diff := cmp.Diff([]string{"LeaderWorkerSet/a", "Pod/a-0-1"}, names); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	verdict := pvc.DecideHold(pvc.HoldView{Claim: claim, Mode: pvc.Hold, World: h.world(claim), Now: time.Unix(0, 0)})
+	verdict := pvc.DecideHold(pvc.HoldView{Claim: claim, Mode: pvc.Hold, World: h.world(claim), Now: time.Unix(0, 0), Live: true})
 	if words := verdict.Annotations[pvc.HoldersAnnotation]; words != "LeaderWorkerSet/a" {
 		t.Errorf("it says %q", words)
 	}
@@ -201,7 +199,7 @@ func TestAnOwnerIsMissedOnlyWhereItsKindIsWatched(t *testing.T) {
 	d := emptyDesired(t)
 	there := statefulSetOf(named("sts", "db", nil, ""), 1)
 	d.put(t, there)
-	h := NewHolds(nil, nil, NewPods(), d, Reader{}, pvc.Settings{}, 0)
+	h := NewHolds(nil, nil, NewPods(nil, nil), d, Reader{}, pvc.Settings{}, 0)
 	for name, tt := range map[string]struct {
 		owner metav1.OwnerReference
 		gone  bool

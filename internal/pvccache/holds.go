@@ -23,6 +23,7 @@ type Holds struct {
 	pods     *Pods
 	desired  *Desired
 	reader   Reader
+	reads    liveReads
 	settings pvc.Settings
 	grace    time.Duration
 }
@@ -86,9 +87,11 @@ func (h *Holds) View(ctx context.Context, key types.NamespacedName, now time.Tim
 }
 
 // Live is the view with its namespace, and all in it that may hold the PVC, read from the
-// API server now. What cannot be read may hold the PVC: it is an error.
+// API server after the call. What cannot be read may hold the PVC: it is an error.
 func (h *Holds) Live(ctx context.Context, view pvc.HoldView) (pvc.HoldView, error) {
-	n := h.reader.Read(ctx, view.Claim.Namespace, func(*corev1.Pod) {})
+	n := h.reads.of(view.Claim.Namespace, func() *Namespace {
+		return h.reader.Read(ctx, view.Claim.Namespace, func(*corev1.Pod) {})
+	})
 	if err := n.Err(); err != nil {
 		return view, err
 	}

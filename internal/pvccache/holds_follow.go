@@ -29,7 +29,9 @@ type Followers struct {
 // Follow tells of events. It must be called before anything runs.
 func (h *Holds) Follow(ctx context.Context, f Followers) error {
 	h.desired.Follow(func(w Wanting) { h.concerned(ctx, w, f.Claim) })
-	h.pods.Follow(func(before, after *PodUses) { h.used(ctx, before, after, f.Claim) })
+	if err := h.pods.Follow(func(before, after *PodUses) { h.used(ctx, before, after, f.Claim) }); err != nil {
+		return err
+	}
 	claims, err := h.caches.GetInformer(ctx, &corev1.PersistentVolumeClaim{}, cache.BlockUntilSynced(false))
 	if err != nil {
 		return err

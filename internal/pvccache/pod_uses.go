@@ -3,71 +3,63 @@ package pvccache
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 )
 
-// PodUses is what is kept of a pod for the sake of claims: a tenth of what the pod
-// itself would take, of which there may be very many. It is never changed.
+// PodUses is what the informer keeps of a pod: its metadata and the PVCs that it names.
+// That is a third of the trimmed Pod type. It is never changed.
 type PodUses struct {
-	Namespace, Name, ResourceVersion string
-	UID                              types.UID
-	// Node is where it is bound, or empty.
+	// ObjectMeta has no labels, no annotations, and of the owners the controller.
+	metav1.ObjectMeta
+	// Node is where the pod is bound, or empty.
 	Node  string
 	Phase corev1.PodPhase
-	// Controller is who controls it, or nil.
-	Controller *metav1.OwnerReference
-	// Gates keep the scheduler from it.
-	Gates []string
-
-	deleted *metav1.Time
-	grace   *int64
-	// volumes are those that are, or may be, claims.
-	volumes []claimVolume
+	// volumes are those that are, or may be, PVCs.
+	volumes []volume
 }
 
-// claimVolume is a volume of a pod that is a claim.
-type claimVolume struct {
-	volume string
-	// claim is the name of the claim; empty for one that cannot be told.
+// volume is a volume of a pod that is a PVC.
+type volume struct {
+	name string
+	// claim is the name of the PVC, or empty for a volume source of a newer API.
 	claim     string
 	ephemeral bool
 }
 
-// usesOf reduces a pod. What is not known to be something else than a claim stays.
-func usesOf(pod *corev1.Pod) *PodUses {
+// UsesOf reduces a pod. A volume stays unless it is known not to be a PVC.
+func UsesOf(pod *corev1.Pod) *PodUses {
 	uses := &PodUses{
-		Namespace: one(pod.Namespace), Name: pod.Name, ResourceVersion: pod.ResourceVersion, UID: pod.UID,
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: one(pod.Namespace), Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
+			DeletionTimestamp: pod.DeletionTimestamp, DeletionGracePeriodSeconds: pod.DeletionGracePeriodSeconds,
+		},
 		Node: one(pod.Spec.NodeName), Phase: corev1.PodPhase(one(string(pod.Status.Phase))),
-		deleted: pod.DeletionTimestamp, grace: pod.DeletionGracePeriodSeconds,
 	}
-	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
-		uses.Controller = &metav1.OwnerReference{APIVersion: one(owner.APIVersion), Kind: one(owner.Kind), Name: one(owner.Name), UID: types.UID(one(string(owner.UID)))}
-	}
-	for _, gate := range pod.Spec.SchedulingGates {
-		uses.Gates = append(uses.Gates, one(gate.Name))
+	if owner := metav1.GetControllerOf(pod); owner != nil {
+		owner.APIVersion, owner.Kind, owner.Name = one(owner.APIVersion), one(owner.Kind), one(owner.Name)
+		owner.BlockOwnerDeletion = nil
+		uses.OwnerReferences = []metav1.OwnerReference{*owner}
 	}
 	for i := range pod.Spec.Volumes {
-		if v, ok := claimVolumeOf(pod, &pod.Spec.Volumes[i]); ok {
+		if v, ok := volumeOf(pod, &pod.Spec.Volumes[i]); ok {
 			uses.volumes = append(uses.volumes, v)
 		}
 	}
 	return uses
 }
 
-func claimVolumeOf(pod *corev1.Pod, volume *corev1.Volume) (claimVolume, bool) {
+func volumeOf(pod *corev1.Pod, v *corev1.Volume) (volume, bool) {
 	switch {
-	case volume.PersistentVolumeClaim != nil:
-		return claimVolume{volume: one(volume.Name), claim: volume.PersistentVolumeClaim.ClaimName}, true
-	case volume.Ephemeral != nil:
-		return claimVolume{volume: one(volume.Name), claim: pod.Name + "-" + volume.Name, ephemeral: true}, true
-	case volume.VolumeSource == corev1.VolumeSource{}:
-		return claimVolume{volume: one(volume.Name)}, true // of a newer API: it may well be one
+	case v.PersistentVolumeClaim != nil:
+		return volume{name: one(v.Name), claim: v.PersistentVolumeClaim.ClaimName}, true
+	case v.Ephemeral != nil:
+		return volume{name: one(v.Name), claim: pod.Name + "-" + v.Name, ephemeral: true}, true
+	case v.VolumeSource == corev1.VolumeSource{}:
+		return volume{name: one(v.Name)}, true
 	}
-	return claimVolume{}, false
+	return volume{}, false
 }
 
-// Claims are the names of the claims that the pod uses. An empty one stands for
-// what cannot be told.
+// Claims are the names of the PVCs that the pod uses. An empty one may be any PVC.
 func (p *PodUses) Claims() []string {
 	var names []string
 	for _, v := range p.volumes {
@@ -76,50 +68,35 @@ func (p *PodUses) Claims() []string {
 	return names
 }
 
-// IsShutDown tells whether the kubelet is done with the pod, or was overruled.
+// IsShutDown reports whether the kubelet is done with the pod, or was overruled.
 func (p *PodUses) IsShutDown() bool {
-	return p.deleted != nil && p.grace != nil && *p.grace == 0
+	return p.DeletionTimestamp != nil && p.DeletionGracePeriodSeconds != nil && *p.DeletionGracePeriodSeconds == 0
 }
 
 // Pod is the pod as far as it was kept.
 func (p *PodUses) Pod() *corev1.Pod {
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion,
-			DeletionTimestamp: p.deleted, DeletionGracePeriodSeconds: p.grace,
-		},
-		Spec:   corev1.PodSpec{NodeName: p.Node},
-		Status: corev1.PodStatus{Phase: p.Phase},
-	}
-	if p.Controller != nil {
-		pod.OwnerReferences = []metav1.OwnerReference{*p.Controller}
-		pod.OwnerReferences[0].Controller = new(true)
-	}
-	for _, gate := range p.Gates {
-		pod.Spec.SchedulingGates = append(pod.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: gate})
-	}
+	pod := &corev1.Pod{ObjectMeta: p.ObjectMeta, Spec: corev1.PodSpec{NodeName: p.Node}, Status: corev1.PodStatus{Phase: p.Phase}}
 	for _, v := range p.volumes {
 		pod.Spec.Volumes = append(pod.Spec.Volumes, v.whole())
 	}
 	return pod
 }
 
-func (v claimVolume) whole() corev1.Volume {
-	volume := corev1.Volume{Name: v.volume}
+func (v volume) whole() corev1.Volume {
+	whole := corev1.Volume{Name: v.name}
 	switch {
 	case v.ephemeral:
-		volume.Ephemeral = &corev1.EphemeralVolumeSource{}
+		whole.Ephemeral = &corev1.EphemeralVolumeSource{}
 	case v.claim != "":
-		volume.PersistentVolumeClaim = &corev1.PersistentVolumeClaimVolumeSource{ClaimName: v.claim}
+		whole.PersistentVolumeClaim = &corev1.PersistentVolumeClaimVolumeSource{ClaimName: v.claim}
 	}
-	return volume
+	return whole
 }
 
-// trimToUses drops of a pod, on its way into memory, what usesOf would not keep.
+// trimToUses is the informer's transform.
 func trimToUses(object any) (any, error) {
-	pod, ok := object.(*corev1.Pod)
-	if !ok {
-		return object, nil
+	if pod, ok := object.(*corev1.Pod); ok {
+		return UsesOf(pod), nil
 	}
-	return usesOf(pod).Pod(), nil
+	return object, nil
 }

@@ -3,16 +3,11 @@ package pvccache
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
-	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
@@ -21,32 +16,14 @@ import (
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
-// Pods keeps of every pod in the cluster what concerns claims, found by the names
-// of the claims. It is written to by one watch, event by event: what it has reached
-// is told by one resource version.
-type Pods struct {
-	mu         sync.RWMutex
-	namespaces map[string]*podSpace
-	reached    string
-	followers  []func(before, after *PodUses)
-	synced     chan struct{}
-	contact    contact
-}
+// Indexes of pods.
+const (
+	indexPVC = "pvc" // by the PVCs that a pod names
+	indexUID = "uid"
+)
 
-// podSpace is the pods of one namespace.
-type podSpace struct {
-	byName map[string]*PodUses
-	// byClaim finds pods by the claims they name, each once; under "", those that may
-	// use any. Nearly all claims have one pod.
-	byClaim map[string][]*PodUses
-	// byUID tells which pods exist.
-	byUID map[types.UID]*PodUses
-}
-
-// NewPods returns an empty Pods, to be filled by Run.
-func NewPods() *Pods {
-	return &Pods{namespaces: map[string]*podSpace{}, synced: make(chan struct{})}
-}
+// Pods is an informer of every pod in the cluster. It keeps of a pod what concerns PVCs.
+type Pods struct{ informer cache.SharedIndexInformer }
 
 // PodsOfClaims is a client for pods that reads protobuf.
 func PodsOfClaims(config *rest.Config) (corev1client.PodsGetter, error) {
@@ -55,152 +32,122 @@ func PodsOfClaims(config *rest.Config) (corev1client.PodsGetter, error) {
 	return corev1client.NewForConfig(c)
 }
 
-// Sink is where a watch of pods writes to.
-func (p *Pods) Sink() cache.ReflectorStore { return (*podStore)(p) }
-
-// Run keeps it filled until ctx ends.
-func (p *Pods) Run(ctx context.Context, pods corev1client.PodInterface) {
+// NewPods returns a Pods that reads through a client once it runs. It reports failed lists
+// and watches to failed.
+func NewPods(pods corev1client.PodInterface, failed cache.WatchErrorHandlerWithContext) *Pods {
 	source := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return pods.List(ctx, o) },
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			return pods.Watch(ctx, o)
 		},
 	}
-	cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(p.contact.over(source), pods), &corev1.Pod{}, p.Sink(),
-		cache.ReflectorOptions{Name: "pods of claims"}).RunWithContext(ctx)
-}
-
-// Synced tells whether it has been filled once.
-func (p *Pods) Synced() bool {
-	select {
-	case <-p.synced:
-		return true
-	default:
-		return false
+	informer := cache.NewSharedIndexInformerWithOptions(cache.ToListWatcherWithWatchListSemantics(source, pods), &corev1.Pod{}, cache.SharedIndexInformerOptions{
+		Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc, indexPVC: keysOfPVCs, indexUID: keyOfUID},
+	})
+	if err := informer.SetTransform(trimToUses); err != nil {
+		panic(err) // it has not started
 	}
+	if err := informer.SetWatchErrorHandlerWithContext(failed); err != nil {
+		panic(err)
+	}
+	return &Pods{informer}
 }
 
-// IsLost tells whether it cannot be kept filled now: there may be others than it shows.
-func (p *Pods) IsLost() bool { return p.contact.lost() }
+// Store holds the pods. Tests fill it.
+func (p *Pods) Store() cache.Store { return p.informer.GetStore() }
+
+// Run keeps it filled until ctx ends.
+func (p *Pods) Run(ctx context.Context) { p.informer.RunWithContext(ctx) }
 
 // AwaitSync waits until it has been filled once.
 func (p *Pods) AwaitSync(ctx context.Context) error {
-	select {
-	case <-p.synced:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("pods are not synced yet: %w", ctx.Err())
+	if !cache.WaitForCacheSync(ctx.Done(), p.informer.HasSynced) {
+		return fmt.Errorf("pods are not synced yet: %w", context.Cause(ctx))
 	}
+	return nil
 }
 
-// Follow calls heard with every change: before is nil for a pod that comes, after
-// for one that goes. Two pods of one name are two calls. It is called by the watch
-// itself and must not wait.
-func (p *Pods) Follow(heard func(before, after *PodUses)) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.followers = append(p.followers, heard)
+// Follow calls changed with every change: before is nil for a new pod, after for a
+// deleted one. Two pods of one name are two calls.
+func (p *Pods) Follow(changed func(before, after *PodUses)) error {
+	_, err := p.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(is any) { changed(nil, usesIn(is)) },
+		UpdateFunc: func(was, is any) {
+			before, after := usesIn(was), usesIn(is)
+			if before.UID == after.UID {
+				changed(before, after)
+				return
+			}
+			changed(before, nil)
+			changed(nil, after)
+		},
+		DeleteFunc: func(was any) { changed(usesIn(was), nil) },
+	})
+	return err
 }
 
-// Each calls see with every pod of a namespace.
-func (p *Pods) Each(namespace string, see func(*PodUses)) {
-	p.mu.RLock()
-	var all []*PodUses
-	if space := p.namespaces[namespace]; space != nil {
-		all = slices.Collect(maps.Values(space.byName))
+func usesIn(object any) *PodUses {
+	if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = last.Obj
 	}
-	p.mu.RUnlock()
-	for _, pod := range all {
-		see(pod)
-	}
+	return object.(*PodUses) // the informer holds nothing else
 }
 
-// Count is how many pods a namespace has.
-func (p *Pods) Count(namespace string) int {
-	p.mu.RLock()
-	defer p.mu.RUnlock()
-	if space := p.namespaces[namespace]; space != nil {
-		return len(space.byName)
-	}
-	return 0
+// IsLarge reports whether a list of the pods of a namespace costs more than waiting
+// for the informer.
+func (p *Pods) IsLarge(namespace string) bool {
+	keys, _ := p.informer.GetIndexer().IndexKeys(cache.NamespaceIndex, namespace) // the index is there
+	return len(keys) > cheapList
 }
 
-// Large tells whether it is worth something not to list the pods of a namespace.
-func (p *Pods) Large(namespace string) bool { return p.Count(namespace) > cheapList }
-
-// Has tells whether a pod of a namespace is there.
+// Has reports whether a pod of a namespace is there.
 func (p *Pods) Has(namespace string, uid types.UID) bool {
-	p.mu.RLock()
-	defer p.mu.RUnlock()
-	space := p.namespaces[namespace]
-	return space != nil && space.byUID[uid] != nil
+	return len(p.by(indexUID, namespace+"/"+string(uid))) > 0
 }
 
-// Index is the pods of a namespace that may use one of the claims.
+// Index is the pods of a namespace that may use one of the PVCs.
 func (p *Pods) Index(namespace string, claims ...string) *pvc.Index {
 	index := pvc.NewIndex()
 	p.using(namespace, claims, nil, index.See)
 	return index
 }
 
-// using hands over the pods that may use one of the claims, and those with the UIDs.
+// using calls see with the pods that may use one of the PVCs, and those with the UIDs.
 func (p *Pods) using(namespace string, claims []string, uids []types.UID, see func(*corev1.Pod)) {
-	for pod := range p.found(namespace, claims, uids) {
+	found := map[types.UID]*PodUses{}
+	for _, claim := range append([]string{""}, claims...) {
+		for _, pod := range p.by(indexPVC, namespace+"/"+claim) {
+			found[pod.UID] = pod
+		}
+	}
+	for _, uid := range uids {
+		for _, pod := range p.by(indexUID, namespace+"/"+string(uid)) {
+			found[pod.UID] = pod
+		}
+	}
+	for _, pod := range found {
 		see(pod.Pod())
 	}
 }
 
-func (p *Pods) found(namespace string, claims []string, uids []types.UID) map[*PodUses]struct{} {
-	found := map[*PodUses]struct{}{}
-	p.mu.RLock()
-	defer p.mu.RUnlock()
-	space := p.namespaces[namespace]
-	if space == nil {
-		return nil
+func (p *Pods) by(index, key string) []*PodUses {
+	objects, _ := p.informer.GetIndexer().ByIndex(index, key) // the index is there
+	pods := make([]*PodUses, len(objects))
+	for i := range objects {
+		pods[i] = usesIn(objects[i])
 	}
-	for _, claim := range append([]string{""}, claims...) {
-		for _, pod := range space.byClaim[claim] {
-			found[pod] = struct{}{}
-		}
-	}
-	for _, uid := range uids {
-		if pod := space.byUID[uid]; pod != nil {
-			found[pod] = struct{}{}
-		}
-	}
-	return found
+	return pods
 }
 
-// reaches tells whether everything up to a resource version has been seen, or is
-// within the time given.
-func (p *Pods) reaches(ctx context.Context, version string, within time.Duration) bool {
-	deadline := time.After(within)
-	for {
-		if p.hasReached(version) {
-			return true
-		}
-		select {
-		case <-ctx.Done():
-			return false
-		case <-deadline:
-			return p.hasReached(version)
-		case <-time.After(reachedAskEvery):
-		}
+func keysOfPVCs(object any) (keys []string, err error) {
+	pod := usesIn(object)
+	for _, claim := range pod.Claims() {
+		keys = append(keys, pod.Namespace+"/"+claim)
 	}
+	return keys, nil
 }
 
-const reachedAskEvery = 10 * time.Millisecond
-
-// version is how far it has come.
-func (p *Pods) version() string {
-	p.mu.RLock()
-	defer p.mu.RUnlock()
-	return p.reached
-}
-
-func (p *Pods) hasReached(version string) bool {
-	p.mu.RLock()
-	defer p.mu.RUnlock()
-	order, err := resourceversion.CompareResourceVersion(p.reached, version)
-	return err == nil && order >= 0 && p.Synced()
+func keyOfUID(object any) ([]string, error) {
+	pod := usesIn(object)
+	return []string{pod.Namespace + "/" + string(pod.UID)}, nil
 }

@@ -9,9 +9,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/pvc"
@@ -52,54 +53,57 @@ func users(p *Pods, claim string) (names []string) {
 	return names
 }
 
-func TestPodsAreFoundByTheirClaims(t *testing.T) {
-	p := NewPods()
-	if p.Synced() {
-		t.Error("synced before anything came")
+// podsOf are the informer's, filled with these pods at a resourceVersion.
+func podsOf(t *testing.T, version string, pods ...*corev1.Pod) *Pods {
+	t.Helper()
+	p := NewPods(nil, nil)
+	var all []any
+	for _, pod := range pods {
+		all = append(all, UsesOf(pod))
 	}
-	do(t, p.Sink().Replace([]any{tenant("a", "1", "data"), tenant("b", "2")}, "3"))
-	if !p.Synced() || !p.hasReached("3") || p.hasReached("4") {
-		t.Error("a list says how far it is")
-	}
-	do(t, p.Sink().Update(tenant("b", "5", "data", "logs")))
-	do(t, p.Sink().Delete(tenant("a", "6", "data")))
+	do(t, p.Store().Replace(all, version))
+	return p
+}
+
+func TestPodsAreFoundByThePVCsTheyName(t *testing.T) {
+	p := podsOf(t, "3", tenant("a", "1", "data"), tenant("b", "2"))
+	do(t, p.Store().Update(UsesOf(tenant("b", "5", "data", "logs"))))
+	do(t, p.Store().Delete(UsesOf(tenant("a", "6", "data"))))
 	if diff := cmp.Diff([]string{"b"}, users(p, "data")); diff != "" {
 		t.Error(diff)
 	}
-	if !p.hasReached("6") || p.hasReached("7") || p.Has("ns", "a-uid") || !p.Has("ns", "b-uid") || p.Count("ns") != 1 {
-		t.Error("an event says how far it is, and what is there")
-	}
-	do(t, (*podStore)(p).Bookmark("9"))
-	if !p.hasReached("9") {
-		t.Error("a bookmark says how far it is")
-	}
-	do(t, p.Sink().Delete(tenant("b", "10")))
-	if len(p.namespaces) != 0 {
-		t.Error("an empty namespace stays in memory")
+	if p.Has("ns", "a-uid") || !p.Has("ns", "b-uid") || p.Has("other", "b-uid") {
+		t.Error("pods are not found by UID")
 	}
 }
 
-func TestEveryChangeIsHeardOnce(t *testing.T) {
-	p := NewPods()
-	var heard []string
+// listed is a fake client, which knows no watch lists.
+type listed struct{ corev1client.PodInterface }
+
+func (listed) IsWatchListSemanticsUnSupported() bool { return true }
+
+// Two pods of one name are two changes, whatever the informer saw of them.
+func TestAPodThatTookANameIsAnotherChange(t *testing.T) {
+	was, is := tenant("a", "1", "data"), tenant("a", "4", "data")
+	is.UID = "other"
+	source := fake.NewClientset(was)
+	p := NewPods(listed{source.CoreV1().Pods(metav1.NamespaceAll)}, nil)
+	heard := make(chan string, 9)
 	name := func(u *PodUses) string {
 		if u == nil {
 			return "-"
 		}
-		return fmt.Sprintf("%s@%s", u.UID, u.ResourceVersion)
+		return string(u.UID)
 	}
-	p.Follow(func(before, after *PodUses) { heard = append(heard, name(before)+" "+name(after)) })
-	other := tenant("a", "4")
-	other.UID = "other"
-	do(t, p.Sink().Replace([]any{tenant("a", "1", "data"), tenant("gone", "2", "data")}, "3"))
-	heard = nil
-	do(t, p.Sink().Add(tenant("a", "1", "data"))) // seen already
-	do(t, p.Sink().Update(other))
-	do(t, p.Sink().Replace([]any{other}, "5")) // and gone went unseen
-	do(t, p.Sink().Delete(other))
-	want := []string{"a-uid@1 -", "- other@4", "gone-uid@2 -", "other@4 -"}
-	if diff := cmp.Diff(want, heard); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
+	do(t, p.Follow(func(before, after *PodUses) { heard <- name(before) + " " + name(after) }))
+	go p.Run(t.Context())
+	do(t, p.AwaitSync(t.Context()))
+	_, err := source.CoreV1().Pods("ns").Update(t.Context(), is, metav1.UpdateOptions{})
+	do(t, err)
+	for _, want := range []string{"- a-uid", "a-uid -", "- other"} {
+		if got := <-heard; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
 }
 
@@ -131,19 +135,14 @@ func TestWhatIsKeptOfAPodDecidesAlike(t *testing.T) {
 	} {
 		whole := pvc.NewIndex()
 		whole.See(pod)
-		kept := NewPods()
-		trimmed, err := trimToUses(pod.DeepCopy())
-		do(t, err)
-		do(t, kept.Sink().Add(trimmed))
-		index := kept.Index("ns", claim.Name)
-		want, got := whole.Holding(claim), index.Holding(claim)
+		want, got := whole.Holding(claim), podsOf(t, "1", pod).Index("ns", claim.Name).Holding(claim)
 		if diff := cmp.Diff(fmt.Sprint(want), fmt.Sprint(got)); diff != "" {
 			t.Errorf("%s (-whole +kept)\n%s", name, diff)
 		}
 	}
 }
 
-// fakePods answers lists of pods, as a server that is at a version.
+// fakePods answers lists of pods at a resourceVersion.
 type fakePods struct {
 	client.Reader
 	version string
@@ -151,26 +150,6 @@ type fakePods struct {
 	page    int
 	fail    func(calls int) error
 	calls   int
-	full    int
-	met     []string
-}
-
-// Get reads one pod as it is now.
-func (f *fakePods) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
-	f.met = append(f.met, key.Name)
-	if f.fail != nil {
-		if err := f.fail(f.calls); err != nil {
-			return err
-		}
-	}
-	f.calls++
-	for i := range f.pods {
-		if pod, ok := object.(*corev1.Pod); ok && f.pods[i].Name == key.Name {
-			f.pods[i].DeepCopyInto(pod)
-			return nil
-		}
-	}
-	return apierrors.NewNotFound(corev1.Resource("pods"), key.Name)
 }
 
 func (f *fakePods) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
@@ -182,7 +161,8 @@ func (f *fakePods) List(_ context.Context, list client.ObjectList, options ...cl
 	}
 	f.calls++
 	list.SetResourceVersion(f.version)
-	if o.Limit == 1 {
+	pods, whole := list.(*corev1.PodList)
+	if !whole {
 		return nil
 	}
 	begin := 0
@@ -195,85 +175,66 @@ func (f *fakePods) List(_ context.Context, list client.ObjectList, options ...cl
 	if end < len(f.pods) {
 		list.SetContinue(fmt.Sprint(end))
 	}
-	switch list := list.(type) {
-	case *corev1.PodList:
-		list.Items = f.pods[begin:end]
-		if begin == 0 {
-			f.full++
-		}
-	case *metav1.PartialObjectMetadataList:
-		for _, pod := range f.pods[begin:end] {
-			list.Items = append(list.Items, metav1.PartialObjectMetadata{ObjectMeta: pod.ObjectMeta})
-		}
-	}
+	pods.Items = f.pods[begin:end]
 	return nil
 }
 
-func looked(t *testing.T, p *Pods, live *fakePods, claims ...*corev1.PersistentVolumeClaim) (pvc.LiveView, []Reading) {
-	t.Helper()
-	var readings []Reading
-	looker := NewLooker(p, live, time.Now, func(r Reading) { readings = append(readings, r) })
-	batch := pvc.Settings{}.Take("ns", claims)
-	return batch.Look(looker.For(t.Context(), batch)), readings
-}
-
-func judged(view pvc.LiveView) (released []string) {
-	releases, _ := view.Judge()
-	for _, r := range releases {
-		released = append(released, r.Target().Name)
-	}
-	return released
-}
-
-func TestAFreshWatchSparesAList(t *testing.T) {
-	p := NewPods()
-	do(t, p.Sink().Replace([]any{tenant("user", "1", "used"), tenant("other", "2", "third")}, "7"))
-	live := &fakePods{version: "7"}
-	view, readings := looked(t, p, live, going("used", pvc.BarrierFinalizer), going("free", pvc.BarrierFinalizer))
-	if diff := cmp.Diff([]string{"free"}, judged(view)); diff != "" {
-		t.Error(diff)
-	}
-	if live.full != 0 || len(readings) != 1 || readings[0].By != ByWatch {
-		t.Errorf("%d lists, told %+v", live.full, readings)
-	}
-}
-
-func TestALateWatchIsNotBelieved(t *testing.T) {
-	p := NewPods()
-	do(t, p.Sink().Replace([]any{}, "7"))
-	live := &fakePods{version: "8", page: 2, pods: []corev1.Pod{*tenant("a", "1"), *tenant("b", "2"), *tenant("user", "8", "used"), *tenant("c", "3")}}
-	view, readings := looked(t, p, live, going("used", pvc.BarrierFinalizer), going("free", pvc.BarrierFinalizer))
-	if diff := cmp.Diff([]string{"free"}, judged(view)); diff != "" {
-		t.Error(diff)
-	}
-	if live.full != 1 || live.calls != 3 || readings[0].By != ByList {
-		t.Errorf("%d lists, %d calls, told %+v", live.full, live.calls, readings)
-	}
-}
-
-func TestALargeNamespaceWaitsForTheWatch(t *testing.T) {
-	p := NewPods()
-	var all []any
+// crowd are more pods than a list is cheap for.
+func crowd() (pods []*corev1.Pod) {
 	for i := range cheapList + 1 {
-		all = append(all, tenant(fmt.Sprint("pod-", i), "1"))
+		pods = append(pods, tenant(fmt.Sprint("pod-", i), "1"))
 	}
-	do(t, p.Sink().Replace(all, "7"))
-	live := &fakePods{version: "9"}
-	live.fail = func(calls int) error { // the probe is under way: the watch catches up
-		go func() { _ = p.Sink().Add(tenant("user", "9", "used")) }()
-		return nil
-	}
-	view, readings := looked(t, p, live, going("used", pvc.BarrierFinalizer))
-	if len(judged(view)) != 0 || readings[0].By != ByWatch {
-		t.Errorf("released %v, told %+v", judged(view), readings)
+	return pods
+}
+
+func TestReadPods(t *testing.T) {
+	there := []corev1.Pod{*tenant("a", "1"), *tenant("b", "2"), *tenant("user", "8", "used"), *tenant("c", "3")}
+	used := tenant("user", "7", "used")
+	odd := tenant("odd", "1")
+	odd.Spec.Volumes = []corev1.Volume{{Name: "of a newer API"}}
+	for name, tt := range map[string]struct {
+		pods     []*corev1.Pod
+		live     fakePods
+		arrives  *corev1.Pod // at the informer, while the read waits
+		by       string
+		calls    int
+		released []string
+	}{
+		"small namespace":                {nil, fakePods{version: "8", page: 2, pods: there}, nil, ByList, 2, []string{"free"}},
+		"large, the informer is there":   {append(crowd(), used), fakePods{version: "7"}, nil, ByWatch, 1, []string{"free"}},
+		"large, the informer catches up": {crowd(), fakePods{version: "9"}, tenant("user", "9", "used"), ByWatch, 1, []string{"free"}},
+		"large, the informer is late":    {crowd(), fakePods{version: "9", page: 9, pods: there}, nil, ByList, 2, []string{"free"}},
+		"a volume of an unknown kind":    {append(crowd(), odd), fakePods{version: "7"}, nil, ByWatch, 1, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := podsOf(t, "7", tt.pods...)
+			if tt.arrives != nil {
+				tt.live.fail = func(int) error { // the read is under way
+					go func() { _ = p.Store().Add(UsesOf(tt.arrives)) }()
+					return nil
+				}
+			}
+			var readings []Reading
+			looker := NewLooker(p, &tt.live, time.Now, func(r Reading) { readings = append(readings, r) })
+			batch := pvc.Settings{}.Take("ns", []*corev1.PersistentVolumeClaim{going("used", pvc.BarrierFinalizer), going("free", pvc.BarrierFinalizer)})
+			releases, _ := batch.Look(looker.For(t.Context(), batch)).Judge()
+			var released []string
+			for _, r := range releases {
+				released = append(released, r.Target().Name)
+			}
+			if diff := cmp.Diff(tt.released, released); diff != "" {
+				t.Error(diff)
+			}
+			if len(readings) != 1 || readings[0].By != tt.by || tt.live.calls != tt.calls {
+				t.Errorf("%d calls, told %+v", tt.live.calls, readings)
+			}
+		})
 	}
 }
 
-func TestWhatCannotBeReadIsInUse(t *testing.T) {
+func TestPodsThatCannotBeReadAreInUse(t *testing.T) {
 	down := errors.New("down")
-	for name, failing := range map[string]int{"the probe": 0, "the list": 1, "its second page": 2} {
-		p := NewPods()
-		do(t, p.Sink().Replace([]any{}, "7"))
+	for name, failing := range map[string]int{"the resourceVersion": 0, "the list": 1, "its second page": 2} {
 		live := &fakePods{version: "8", page: 1, pods: []corev1.Pod{*tenant("a", "1"), *tenant("b", "2")}}
 		live.fail = func(calls int) error {
 			if calls == failing {
@@ -281,20 +242,10 @@ func TestWhatCannotBeReadIsInUse(t *testing.T) {
 			}
 			return nil
 		}
-		view, readings := looked(t, p, live, going("free", pvc.BarrierFinalizer))
-		if len(judged(view)) != 0 || !errors.Is(view.Err(), down) || !errors.Is(readings[0].Err, down) {
-			t.Errorf("%s: released %v, %v", name, judged(view), view.Err())
+		batch := pvc.Settings{}.Take("ns", []*corev1.PersistentVolumeClaim{going("free", pvc.BarrierFinalizer)})
+		view := batch.Look(NewLooker(podsOf(t, "7", crowd()...), live, time.Now, func(Reading) {}).For(t.Context(), batch))
+		if releases, _ := view.Judge(); len(releases) != 0 || !errors.Is(view.Err(), down) {
+			t.Errorf("%s: released %v, %v", name, releases, view.Err())
 		}
-	}
-}
-
-func TestANamespaceOfUnknownVolumesIsInUse(t *testing.T) {
-	p := NewPods()
-	odd := tenant("odd", "1")
-	odd.Spec.Volumes = []corev1.Volume{{Name: "of a newer API"}}
-	do(t, p.Sink().Replace([]any{odd}, "7"))
-	view, _ := looked(t, p, &fakePods{version: "7"}, going("free", pvc.BarrierFinalizer))
-	if released := judged(view); len(released) != 0 {
-		t.Errorf("released %v", released)
 	}
 }

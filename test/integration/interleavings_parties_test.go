@@ -162,7 +162,7 @@ func (g *ground) controller(rule lax, alone bool) {
 	g.must(err)
 	api := &laxClient{Client: direct, rule: rule, shared: map[string]*sharedList{}}
 	cached := &laxCache{Cache: caches, rule: rule}
-	pods := pvccache.NewPods()
+	pods := pvccache.NewPods(g.clientset(config).CoreV1().Pods(""), nil)
 	c := pvcfinalizer.New(pvcfinalizer.Options{
 		Settings: pvc.Settings{Mode: pvc.Barrier, Alone: alone},
 		Caches:   cached, Claims: pvccache.NewClaims(cached, api), Pods: pods,
@@ -173,7 +173,7 @@ func (g *ground) controller(rule lax, alone bool) {
 	})
 	var running sync.WaitGroup
 	running.Go(func() { _ = caches.Start(ctx) })
-	running.Go(func() { pods.Run(ctx, g.clientset(config).CoreV1().Pods("")) })
+	running.Go(func() { pods.Run(ctx) })
 	running.Go(func() { _ = c.Start(ctx) })
 	g.t.Cleanup(func() { cancel(); running.Wait() })
 	g.must(pods.AwaitSync(ctx))

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
 	"lockstep.dev/lockstep/internal/apply"
@@ -44,7 +45,7 @@ func (w *world) startOurs() {
 		o.name = "the other of ours"
 	}
 	api := &apiServer{world: w, from: o.name, by: oursArrives}
-	pods, claims, actor := pvccache.NewPods(), pvccache.NewClaims(o.caches, api), apply.New(api, api)
+	pods, claims, actor := pvccache.NewPods(podClient{o.watch}, toolscache.DefaultWatchErrorHandler), pvccache.NewClaims(o.caches, api), apply.New(api, api)
 	settings := pvc.Settings{Mode: pvc.Barrier, Alone: !w.rules.builtIn}
 	controller := pvcfinalizer.New(pvcfinalizer.Options{
 		Settings: settings, Caches: o.caches, Claims: claims, Pods: pods,
@@ -54,7 +55,7 @@ func (w *world) startOurs() {
 		Actor: actor, Recorder: silent{}, Clock: clock.RealClock{}, Log: logr.Discard(),
 	})
 	w.operators = append(w.operators, o)
-	go pods.Run(ctx, podClient{o.watch})
+	go pods.Run(ctx)
 	go func() { _ = controller.Start(ctx) }()
 	if w.rules.start == gated {
 		o.lift(ctx, podgate.New(podgate.Options{

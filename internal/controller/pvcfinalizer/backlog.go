@@ -83,11 +83,11 @@ func newBacklog(c clock.WithDelayedExecution, gather func(namespace string) time
 func (b *backlog) add(key types.NamespacedName) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.put(key, b.gather(key.Namespace))
+	b.put(key, b.gather)
 }
 
 // put has a claim wait, for as long as its namespace gathers others if it is the first.
-func (b *backlog) put(key types.NamespacedName, gather time.Duration) {
+func (b *backlog) put(key types.NamespacedName, gather func(namespace string) time.Duration) {
 	if p, pauses := b.later[key]; pauses {
 		p.end.Stop()
 		delete(b.later, key)
@@ -102,9 +102,12 @@ func (b *backlog) put(key types.NamespacedName, gather time.Duration) {
 	b.states[key] = waiting
 	b.shelves[key.Namespace] = append(b.shelves[key.Namespace], key.Name)
 	if len(b.shelves[key.Namespace]) == 1 && !b.closed[key.Namespace] {
-		b.expect(key.Namespace, gather)
+		b.expect(key.Namespace, gather(key.Namespace))
 	}
 }
+
+// atNoPause gathers nothing.
+func atNoPause(string) time.Duration { return 0 }
 
 // expect opens a namespace to which a first claim came, once others had time to come.
 func (b *backlog) expect(namespace string, within time.Duration) {
@@ -150,7 +153,7 @@ func (b *backlog) rest(key types.NamespacedName, in time.Duration, owed bool) {
 		defer b.mu.Unlock()
 		if _, pauses := b.later[key]; pauses { // or somebody was faster
 			delete(b.later, key)
-			b.put(key, 0) // it has waited
+			b.put(key, atNoPause) // it has waited
 		}
 	})}
 }
@@ -205,7 +208,7 @@ func (b *backlog) done(key types.NamespacedName) {
 	before := b.states[key]
 	delete(b.states, key)
 	if before == again {
-		b.put(key, b.gather(key.Namespace))
+		b.put(key, b.gather)
 	}
 }
 

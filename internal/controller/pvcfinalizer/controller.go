@@ -108,7 +108,9 @@ func (c *Controller) Start(ctx context.Context) error {
 // follow has every event fill the backlog. All claims that are there come as
 // events of their own.
 func (c *Controller) follow(ctx context.Context) error {
-	c.pods.Follow(c.podChanged)
+	if err := c.pods.Follow(c.podChanged); err != nil {
+		return fmt.Errorf("follow pods: %w", err)
+	}
 	for _, watched := range []struct {
 		object  client.Object
 		handler cache.ResourceEventHandler
@@ -143,7 +145,7 @@ func (c *Controller) work(ctx context.Context) {
 // gathering tells for how long a namespace gathers claims.
 func gathering(pods *pvccache.Pods) func(namespace string) time.Duration {
 	return func(namespace string) time.Duration {
-		if pods.Large(namespace) {
+		if pods.IsLarge(namespace) {
 			return gatherFor
 		}
 		return 0

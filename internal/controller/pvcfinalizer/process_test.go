@@ -49,7 +49,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T, settings pvc.Settings, objects ...client.Object) *world {
-	w := &world{T: t, pods: pvccache.NewPods(), clock: clocktesting.NewFakeClock(time.Unix(1_000_000, 0)), told: events.NewFakeRecorder(100)}
+	w := &world{T: t, pods: pvccache.NewPods(nil, nil), clock: clocktesting.NewFakeClock(time.Unix(1_000_000, 0)), told: events.NewFakeRecorder(100)}
 	objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}})
 	w.WithWatch = fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
@@ -83,7 +83,6 @@ func newWorld(t *testing.T, settings pvc.Settings, objects ...client.Object) *wo
 		},
 		Actor: apply.New(w.WithWatch, w.WithWatch), Recorder: w.told, Clock: w.clock,
 	})
-	w.Controller.pods.Follow(w.podChanged)
 	return w
 }
 
@@ -106,12 +105,35 @@ func (w *world) follow() {
 		w.Fatal(err)
 	}
 	w.lists = 0
-	var all []any
-	for i := range list.Items {
-		all = append(all, &list.Items[i])
+	w.show(list.Items...)
+}
+
+// show has the informer hold these pods, and reports what changed.
+func (w *world) show(pods ...corev1.Pod) {
+	w.Helper()
+	before, after := map[types.UID]*pvccache.PodUses{}, map[types.UID]bool{}
+	for _, object := range w.pods.Store().List() {
+		pod := object.(*pvccache.PodUses)
+		before[pod.UID] = pod
 	}
-	if err := w.pods.Sink().Replace(all, "0"); err != nil {
+	var all []any
+	for i := range pods {
+		all, after[pods[i].UID] = append(all, pvccache.UsesOf(&pods[i])), true
+	}
+	if err := w.pods.Store().Replace(all, "0"); err != nil {
 		w.Fatal(err)
+	}
+	if w.Controller == nil {
+		return
+	}
+	for uid, was := range before {
+		if !after[uid] {
+			w.podChanged(was, nil)
+		}
+	}
+	for _, object := range all {
+		is := object.(*pvccache.PodUses)
+		w.podChanged(before[is.UID], is)
 	}
 }
 
@@ -257,7 +279,7 @@ func TestOneFinalizerAtATime(t *testing.T) {
 
 func TestOneReadingIsForAllClaims(t *testing.T) {
 	w := newWorld(t, beside, user("u", "used"), deleted(claim("used", b)), deleted(claim("one", b)), deleted(claim("two", b)))
-	w.pods = pvccache.NewPods() // shows nothing
+	w.pods = pvccache.NewPods(nil, nil) // shows nothing
 	w.Controller.pods = w.pods
 	w.pass("used", "one", "two")
 	w.want("used", b)
@@ -423,19 +445,15 @@ func TestAPodThatLetsGoWakesItsClaims(t *testing.T) {
 	} {
 		w := newWorld(t, beside, living.DeepCopy(), going.DeepCopy())
 		for i, pod := range []*corev1.Pod{tt.before, tt.after} {
-			var list []any
+			var list []corev1.Pod
 			if pod != nil {
-				pod = pod.DeepCopy()
-				pod.ResourceVersion = string(rune('1' + i))
-				list = []any{pod}
+				list = []corev1.Pod{*pod.DeepCopy()}
 			}
 			if i == 1 {
 				w.backlog.taken()
 				w.backlog = newBacklog(w.clock, func(string) time.Duration { return 0 })
 			}
-			if err := w.pods.Sink().Replace(list, "9"); err != nil {
-				t.Fatal(err)
-			}
+			w.show(list...)
 		}
 		keys, _ := w.backlog.taken()
 		if diff := cmp.Diff(tt.want, namesOf(keys)); diff != "" {

@@ -54,11 +54,11 @@ func newLagging(t *testing.T) *lagging {
 		t.Fatal(err)
 	}
 	size := func(*lwsv1.LeaderWorkerSet) int { return 0 }
-	desired, err := pvccache.NewDesired(kube, foreign, nil, size)
+	desired, err := pvccache.NewDesired(kube, foreign, nil, size, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &lagging{T: t, pods: pvccache.NewPods(), clock: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)}
+	l := &lagging{T: t, pods: pvccache.NewPods(nil, nil), clock: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)}
 	l.cached = fake.NewClientBuilder().WithScheme(scheme.Scheme).Build()
 	l.live = fake.NewClientBuilder().WithScheme(scheme.Scheme).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
