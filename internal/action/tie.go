@@ -15,10 +15,10 @@ type Tie struct {
 	// To, when set, is an owner that the claim did not have. It is read live before
 	// the write: same UID, not terminating. A claim tied to what is gone would go.
 	To *identity.Ref
-	// Relies is looked for live before the write.
-	Relies  []Standing
-	Because Reason
-	Tell    Telling
+	// Annotations are set, or removed where they are empty.
+	Annotations map[string]string
+	Because     Reason
+	Tell        Telling
 }
 
 // Target implements Action.

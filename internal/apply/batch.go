@@ -58,9 +58,6 @@ func begins(run []action.Action) int {
 
 // apart tells whether an action says nothing of how the next of its kind will fare.
 func apart(a action.Action) bool {
-	if tie, ties := a.(action.Tie); ties {
-		return len(tie.Relies) > 0
-	}
 	_, deletes := a.(action.Delete)
 	return deletes
 }

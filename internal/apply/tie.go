@@ -24,9 +24,6 @@ func (a *Actor) tie(ctx context.Context, what action.Tie) error {
 			return err
 		}
 	}
-	if err := a.standing(ctx, what.Relies); err != nil {
-		return err
-	}
 	patch, err := tying(what)
 	if err != nil {
 		return err
@@ -66,7 +63,17 @@ func tying(what action.Tie) ([]byte, error) {
 	if owners == nil {
 		owners = []metav1.OwnerReference{}
 	}
-	return json.Marshal(map[string]any{"metadata": map[string]any{
+	metadata := map[string]any{
 		"uid": what.Object.UID, "resourceVersion": what.Object.ResourceVersion, "ownerReferences": owners,
-	}})
+	}
+	if len(what.Annotations) > 0 {
+		annotations := map[string]any{}
+		for key, value := range what.Annotations {
+			if annotations[key] = value; value == "" {
+				annotations[key] = nil
+			}
+		}
+		metadata["annotations"] = annotations
+	}
+	return json.Marshal(map[string]any{"metadata": metadata})
 }

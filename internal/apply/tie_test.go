@@ -1,15 +1,12 @@
 package apply
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
@@ -45,24 +42,6 @@ func TestNothingIsTiedToAnOwnerThatIsNotAlive(t *testing.T) {
 		change(store)
 		if _, err := New(nil, store.Live()).Do(t.Context(), action.Tie{To: &owner}); !errors.Is(err, ErrStale) {
 			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
-// Once a StatefulSet is wanted larger again, nobody is the last leader of a group.
-func TestNothingIsTiedForAScalingDownThatIsTakenBack(t *testing.T) {
-	store := lwstest.NewStore()
-	sts := lwstest.Add(store, &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "w", Generation: 2}})
-	volume := identity.Ref{Kind: identity.KindPersistentVolumeClaim, Namespace: lwstest.Namespace, Name: "data-w-1-1", UID: "u", ResourceVersion: "7"}
-	for generation, stale := range map[int64]bool{sts.Generation: false, sts.Generation - 1: true} {
-		writer := &patched{}
-		actor := New(writer, store.Live()).Surveying(func(context.Context, action.Standing) ([]metav1.ObjectMeta, error) {
-			return []metav1.ObjectMeta{sts.ObjectMeta}, nil
-		})
-		lowered := action.Standing{Kind: identity.KindStatefulSet, Specified: map[types.UID]int64{sts.UID: generation}}
-		_, err := actor.Do(t.Context(), action.Tie{Object: volume, Relies: []action.Standing{lowered}})
-		if errors.Is(err, ErrStale) != stale || (writer.document == "") != stale {
-			t.Errorf("judged at %d and now at %d: %v, wrote %q", generation, sts.Generation, err, writer.document)
 		}
 	}
 }

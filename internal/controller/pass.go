@@ -94,13 +94,11 @@ func (p *pass) carryOut(ctx context.Context, e errand, plan lws.Plan, now time.T
 
 // apart tells whether no other write of a plan waits for this one: what is not
 // deleted costs only what waits for it, a Service costs names, and what a gang
-// scheduler refuses to know a group by costs nothing but the gang. Claims of groups that
-// were scaled away are tied after the deed.
+// scheduler refuses to know a group by costs nothing but the gang.
 func apart(a action.Action) bool {
 	_, deletes := a.(action.Delete)
-	tie, ties := a.(action.Tie)
 	kind := a.Target().Kind
-	return deletes || ties && len(tie.Relies) > 0 || kind == identity.KindPodGroup || kind == identity.KindService
+	return deletes || kind == identity.KindPodGroup || kind == identity.KindService
 }
 
 // comesAfter tells whether everything before an action is to be done first.
@@ -132,6 +130,9 @@ func (p *pass) do(ctx context.Context, actor *apply.Actor, owner client.Object, 
 	}
 	if errors.Is(err, apply.ErrStale) {
 		return apply.ErrStale
+	}
+	if _, deletes := a.(action.Delete); deletes && a.Target().Kind == identity.KindPersistentVolumeClaim && apierrors.IsForbidden(err) {
+		return nil // a hold refuses it: the plan waits for that
 	}
 	return fmt.Errorf("%s %s: %w", a.Verb(), a.Target(), err)
 }

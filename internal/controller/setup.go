@@ -169,7 +169,7 @@ func setupSets(mgr ctrl.Manager, p *pass, wake <-chan event.GenericEvent, groups
 		Watches(&corev1.Pod{}, pace.restarts()).
 		Watches(&corev1.Service{}, pace.watch(setsOf, publishing, 0)).
 		Watches(&appsv1.ControllerRevision{}, pace.watch(setOfRevision, always, 0)).
-		WatchesMetadata(lws.NewVolume("", ""), pace.watch(setOfVolume(p.memory), belonging, gather)).
+		WatchesMetadata(lws.NewVolume("", ""), pace.watch(setOfVolume, belonging, gather)).
 		WatchesRawSource(source.Channel(wake, &handler.EnqueueRequestForObject{})).
 		WatchesRawSource(gangEvents(groups, setOfGang, gather, p.observe.SetNames)).
 		Complete(&setReconciler{pass: p, pace: pace})

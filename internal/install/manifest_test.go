@@ -124,7 +124,7 @@ func TestRolesGrantTheLeast(t *testing.T) {
 		"lws-manager-role apps controllerrevisions []":                                                                         "create delete get list patch watch",
 		"lws-manager-role  services []":                                                                                        "create delete get list patch watch",
 		"lws-manager-role  pods []":                                                                                            "get list watch create patch delete",
-		"lws-manager-role  persistentvolumeclaims []":                                                                          "get list watch create patch",
+		"lws-manager-role  persistentvolumeclaims []":                                                                          "get list watch create patch delete",
 		"lws-manager-role lockstep.dev leaderworkersets []":                                                                    "label",
 		"lws-manager-role  pods/finalizers []":                                                                                 "update",
 		"lws-manager-role apps statefulsets/finalizers []":                                                                     "update",

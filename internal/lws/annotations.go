@@ -19,13 +19,9 @@ const (
 	// back-off once a name it was waiting for is free.
 	NudgeAnnotationKey = "lockstep.dev/nudge"
 
-	// DisarmedAnnotationKey holds the generation that a worker StatefulSet had when it
-	// was disarmed: the next one says the same of its pods.
-	DisarmedAnnotationKey = "lockstep.dev/disarmed-at"
-
-	// PartingAnnotationKey holds who led the groups last that a leader StatefulSet was
-	// lowered below, until their claims are tied to those.
-	PartingAnnotationKey = "lockstep.dev/parting"
+	// WhenScaledAnnotationKey on a PVC holds the UID of the set that deletes it when its
+	// group is scaled away.
+	WhenScaledAnnotationKey = "lockstep.dev/when-scaled"
 )
 
 const (
@@ -51,7 +47,7 @@ const (
 	numberFieldOwner = "lockstep-number"
 	// nudgeFieldOwner owns the nudge.
 	nudgeFieldOwner = "lockstep-nudge"
-	// retentionFieldOwner owns what a worker StatefulSet says of its volume claims.
+	// retentionFieldOwner owns the retention policy of worker StatefulSets that others made.
 	retentionFieldOwner = "lockstep-retention"
 	// scaleFieldOwner owns how many workers a StatefulSet is to have, once somebody
 	// else had changed that.

@@ -29,7 +29,7 @@ func DecideGroup(w GroupSnapshot) Plan {
 		return Plan{}
 	}
 	rules := []func(*groupDecision) bool{
-		(*groupDecision).ties,
+		(*groupDecision).retained,
 		(*groupDecision).restart,
 		(*groupDecision).ghosts,
 		(*groupDecision).squatters,

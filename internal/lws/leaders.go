@@ -19,7 +19,6 @@ func (d *setDecision) leaders() {
 	}
 	desired := leaderStatefulSet(d.Set, d.key, d.course.replicas, d.course.partition)
 	d.asFound(desired)
-	d.noteLast(desired)
 	stamped(desired)
 	if sts := d.StatefulSet.Orphan(); sts != nil {
 		owner := setRef(d.Set)
@@ -27,7 +26,7 @@ func (d *setDecision) leaders() {
 		return
 	}
 	if sts := d.StatefulSet.Member(); sts != nil {
-		waits := d.untied && (d.lowers() || d.course.replicas < PodsOf(sts))
+		waits := d.pvcsPending && (deletesPVCs(sts) || d.lowers() || d.course.replicas < PodsOf(sts))
 		if !waits && !d.inStep(sts, desired) {
 			d.applyLeaders(sts, desired, nil, d.whyApply(sts))
 		}

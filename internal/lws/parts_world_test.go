@@ -169,9 +169,8 @@ func nameless(a action.Action) identity.Ref {
 // apart tells whether no other write waits for an action.
 func apart(a action.Action) bool {
 	_, deletes := a.(action.Delete)
-	tie, ties := a.(action.Tie)
 	kind := a.Target().Kind
-	return deletes || ties && len(tie.Relies) > 0 || kind == identity.KindPodGroup || kind == identity.KindService
+	return deletes || kind == identity.KindPodGroup || kind == identity.KindService
 }
 
 // cut carries out a part of a plan.

@@ -61,6 +61,7 @@ const (
 	CodeOutdated            = "Outdated"
 	CodePaused              = "RolloutPaused"
 	CodeTie                 = "VolumeTie"
+	CodeScaledAway          = "ScaledAway"
 	CodeNotHeadless         = "ServiceNotHeadless"
 	CodeVolumeClaimsDiffer  = "VolumeClaimsDiffer"
 	CodeLeaderUnschedulable = "LeaderUnschedulable"

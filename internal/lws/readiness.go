@@ -91,13 +91,10 @@ func podReady(pod *corev1.Pod) bool {
 	return false
 }
 
-// workersReady judges by the StatefulSet's status, provided that the status is
-// about the present spec. A status that names no generation is taken as it is:
-// not everything that writes one does.
+// workersReady judges by the StatefulSet's status, of whatever generation: the template
+// of worker StatefulSets never changes.
 func workersReady(sts *appsv1.StatefulSet) bool {
-	observed := sts.Status.ObservedGeneration
-	return (observed == 0 || observed >= podsGeneration(sts)) &&
-		PodsOf(sts) == sts.Status.AvailableReplicas &&
+	return PodsOf(sts) == sts.Status.AvailableReplicas &&
 		sts.Status.CurrentRevision == sts.Status.UpdateRevision
 }
 

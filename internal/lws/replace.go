@@ -21,7 +21,7 @@ import (
 // implementation, whose grant it may be, ask for their volume claims.
 func (d *setDecision) replace() {
 	sts := d.StatefulSet.Member()
-	if sts == nil || d.held || d.untied || !d.settled() || !observed(sts) || d.rollout.changed || d.rollout.paused {
+	if sts == nil || d.held || d.pvcsPending || !d.settled() || !observed(sts) || d.rollout.changed || d.rollout.paused {
 		return
 	}
 	outdated := d.outdatedLeaders(sts)

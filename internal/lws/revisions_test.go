@@ -219,14 +219,6 @@ func TestALostRevisionDoesNotHideAChangeOfTheWorkers(t *testing.T) {
 			lwstest.Drop[*corev1.Pod](c.FakeStore, "w-1")
 			c.pass(time.Minute)
 		},
-		"while claims of groups that are scaled away are seen to first": func(c *cluster) {
-			image(c, "image:2")
-			c.spec(func(spec *lwsv1.LeaderWorkerSetSpec) { spec.Replicas = lwstest.Ptr[int32](1) })
-			lwstest.Drop[*corev1.Pod](c.FakeStore, "w-1")
-			for range 3 {
-				c.do(c.decideSet())
-			}
-		},
 	} {
 		c := running(t, 2, 2, lwstest.Leader("leader:1"), lwstest.Policy(lwsv1.RecreateGroupOnPodRestart), lwstest.Volumes(retainClaims, deleteClaims))
 		lost := revisions(c)[0]

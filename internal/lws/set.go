@@ -42,10 +42,8 @@ type setDecision struct {
 	// rollout is where a rolling update stands, and course where it goes next.
 	rollout rollout
 	course  course
-	// untied is set while volume claims of groups to be given up would go with them.
-	untied bool
-	// parting are the groups scaled away whose claims are to be tied to who led last.
-	parting []*Parting
+	// pvcsPending is set while PVCs would go with what owns them: no leader is replaced then.
+	pvcsPending bool
 }
 
 // DecideSet is the whole behaviour of a set as such, in order of precedence.
@@ -65,7 +63,7 @@ func DecideSet(w SetSnapshot) Plan {
 		(*setDecision).ghosts,
 		(*setDecision).revisions,
 		(*setDecision).rolling,
-		(*setDecision).ties,
+		(*setDecision).pvcs,
 		(*setDecision).leaders,
 		(*setDecision).replace,
 		(*setDecision).tellPause,
@@ -75,6 +73,7 @@ func DecideSet(w SetSnapshot) Plan {
 		(*setDecision).nudge,
 		(*setDecision).history,
 		(*setDecision).status,
+		(*setDecision).scaledPVCs,
 	}
 	for _, rule := range rules {
 		rule(d)

@@ -70,18 +70,26 @@ func TestTheShapeIsTheContract(t *testing.T) {
 		}
 		plan := c.decideSet()
 		key := lws.RevisionKey(encoded)
-		sameShape(t, "leaders", standin.Leaders(set, key, 0, *set.Spec.Replicas), madeBy(plan))
+		theirLeaders := standin.Leaders(set, key, 0, *set.Spec.Replicas)
+		retains(theirLeaders)
+		sameShape(t, "leaders", theirLeaders, madeBy(plan))
 		c.do(plan)
 		c.settle()
 		leader := find[*corev1.Pod](c, "w-0")
 		theirs := standin.Workers(set, leader, "")
-		if policy := theirs.Spec.PersistentVolumeClaimRetentionPolicy; policy != nil { // ours has no part in the end of claims
-			policy = policy.DeepCopy()
-			policy.WhenDeleted, policy.WhenScaled = retainClaims, retainClaims
-			theirs.Spec.PersistentVolumeClaimRetentionPolicy = policy
-		}
+		retains(theirs)
 		sameShape(t, "workers", theirs, madeBy(c.decideGroup("w-0")))
 	})
+}
+
+// retains turns a StatefulSet that has a retention policy to Retain, as all of ours say.
+func retains(sts *appsv1.StatefulSet) {
+	if sts.Spec.PersistentVolumeClaimRetentionPolicy == nil {
+		return
+	}
+	sts.Spec.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{
+		WhenDeleted: retainClaims, WhenScaled: retainClaims,
+	}
 }
 
 func madeBy(plan lws.Plan) *appsv1.StatefulSet {

@@ -28,11 +28,6 @@ type SetSnapshot struct {
 	// Vacant has an entry for each group that is wanted and has no leader, by
 	// rising index: its workers of an earlier life may still stand.
 	Vacant []Group
-	// Leaderless has an entry for each group beyond those wanted that nobody leads and
-	// whose claims are to go, by rising index.
-	Leaderless []Parting
-	// LeaderlessSince is since when leaders were awaited for such claims, or zero.
-	LeaderlessSince time.Time
 	// Service holds what bears the name of the Shared headless Service.
 	Service identity.Claim[*corev1.Service]
 	// Revisions holds what bears the set's revision labels.
@@ -44,8 +39,10 @@ type SetSnapshot struct {
 	// LeaderVolumes holds what bears the names of leaders' volume claims. It is
 	// filled only while leaders are missing.
 	LeaderVolumes identity.Claim[*Volume]
-	// Tied are claims that would go with the set and are to outlive it.
-	Tied []*Volume
+	// PVCs are those of the set's leaders and workers.
+	PVCs identity.Claim[*Volume]
+	// Draining are the groups beyond the StatefulSet's replicas that still have pods and PVCs.
+	Draining map[int]bool
 
 	// Claims names the claims of the set's leaders. It is filled only while a leader is
 	// missed past something that is in the way.
@@ -116,7 +113,7 @@ type Group struct {
 	// GangMissing says why that scheduler's objects cannot be read, or is empty.
 	GangMissing string
 	// Volumes holds what bears the names of workers' volume claims. A set snapshot
-	// fills it only for groups that are vacant, incomplete or given up.
+	// fills it only for groups that are vacant or incomplete.
 	Volumes identity.Claim[*Volume]
 }
 

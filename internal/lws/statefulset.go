@@ -37,7 +37,7 @@ func leaderStatefulSet(set *lwsv1.LeaderWorkerSet, key string, replicas, partiti
 			},
 			Template:                             leaderTemplate(set, key),
 			VolumeClaimTemplates:                 claimTemplates(set.Namespace, template.VolumeClaimTemplates),
-			PersistentVolumeClaimRetentionPolicy: template.PersistentVolumeClaimRetentionPolicy,
+			PersistentVolumeClaimRetentionPolicy: retention(set),
 		},
 	}
 }
@@ -86,7 +86,7 @@ func workerStatefulSet(set, restored *lwsv1.LeaderWorkerSet, g Group, nodeSelect
 			Selector:                             &metav1.LabelSelector{MatchLabels: selector},
 			Template:                             workerTemplate(set, restored, g, labels, nodeSelector),
 			VolumeClaimTemplates:                 claimTemplates(set.Namespace, template.VolumeClaimTemplates),
-			PersistentVolumeClaimRetentionPolicy: workerRetention(restored),
+			PersistentVolumeClaimRetentionPolicy: retention(restored),
 		},
 	}
 }

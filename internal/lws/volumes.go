@@ -5,17 +5,17 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
 )
 
-// Volume is a volume claim as it is looked at: its metadata. What a claim holds is
-// none of our business.
+// Volume is the metadata of a PVC.
 type Volume = metav1.PartialObjectMetadata
 
-// NewVolume names a volume claim and says nothing else of it.
+// NewVolume returns a PVC of which only the name is known.
 func NewVolume(namespace, name string) *Volume {
 	return &Volume{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: string(identity.KindPersistentVolumeClaim)},
@@ -28,47 +28,46 @@ const (
 	deleteVolumes = appsv1.DeletePersistentVolumeClaimRetentionPolicyType
 )
 
-// HasVolumes tells whether the pods of a set have volume claims of their own.
+// HasVolumes reports whether the pods of a set have PVCs of their own.
 func HasVolumes(set *lwsv1.LeaderWorkerSet) bool {
 	return len(set.Spec.LeaderWorkerTemplate.VolumeClaimTemplates) > 0
 }
 
-// KeepsVolumes tells whether the claims of a set outlive it.
+// KeepsVolumes reports whether the PVCs of a set outlive it.
 func KeepsVolumes(set *lwsv1.LeaderWorkerSet) bool {
 	policy := set.Spec.LeaderWorkerTemplate.PersistentVolumeClaimRetentionPolicy
 	return policy == nil || policy.WhenDeleted != deleteVolumes
 }
 
-// keepsVolumesScaled tells whether the claims of a group that is scaled away stay.
+// keepsVolumesScaled reports whether the PVCs of a group that is scaled away stay.
 func keepsVolumesScaled(set *lwsv1.LeaderWorkerSet) bool {
 	policy := set.Spec.LeaderWorkerTemplate.PersistentVolumeClaimRetentionPolicy
 	return policy == nil || policy.WhenScaled != deleteVolumes
 }
 
-// workerRetention is what a worker StatefulSet says of its claims, if the set says
-// anything: that it has no part in their end. A worker StatefulSet ends with every
-// restart of its group, and must take no claim with it.
-func workerRetention(set *lwsv1.LeaderWorkerSet) *appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy {
+// retention is the policy of every StatefulSet of a set that has one: Retain. The
+// operator itself sees to the end of PVCs.
+func retention(set *lwsv1.LeaderWorkerSet) *appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy {
 	if set.Spec.LeaderWorkerTemplate.PersistentVolumeClaimRetentionPolicy == nil {
 		return nil
 	}
-	return &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenDeleted: retainVolumes, WhenScaled: retainVolumes}
+	return retainPolicy()
 }
 
-// IsWorkerVolume tells whether a claim bears the set's label and a name that a
-// worker of the group gives its claims.
+// IsWorkerVolume reports whether a PVC has the set's label and a name of a PVC of a
+// worker of the group.
 func IsWorkerVolume(volume *Volume, set *lwsv1.LeaderWorkerSet, leaderName string) bool {
 	return BearsName(volume, set.Name) && volumeOrdinal(volume.Name, set, leaderName) > 0
 }
 
-// IsLeaderVolume tells whether a claim bears the set's label and a name that a
-// leader of the set gives its claims.
+// IsLeaderVolume reports whether a PVC has the set's label and a name of a PVC of a
+// leader of the set.
 func IsLeaderVolume(volume *Volume, set *lwsv1.LeaderWorkerSet) bool {
 	return BearsName(volume, set.Name) && volumeOrdinal(volume.Name, set, set.Name) >= 0
 }
 
-// volumeOrdinal is the ordinal of the pod that a claim is named after, if that is a
-// pod of a StatefulSet of the given name, else NoOrdinal.
+// volumeOrdinal is the ordinal of the pod that a PVC is named after, if that is a pod of
+// the given StatefulSet, else NoOrdinal.
 func volumeOrdinal(name string, set *lwsv1.LeaderWorkerSet, statefulSet string) int {
 	stem, ordinal := identity.ParentAndOrdinal(name)
 	template, named := strings.CutSuffix(stem, "-"+statefulSet)
@@ -79,6 +78,12 @@ func volumeOrdinal(name string, set *lwsv1.LeaderWorkerSet, statefulSet string) 
 		return identity.NoOrdinal
 	}
 	return ordinal
+}
+
+// WorkersOf are the worker StatefulSets that a leader controls, terminating or not.
+func WorkersOf(g *Group, leader *corev1.Pod) []*appsv1.StatefulSet {
+	all := slices.Concat(g.Workers.Members, g.Workers.Ghosts)
+	return slices.DeleteFunc(all, func(sts *appsv1.StatefulSet) bool { return leader == nil || !metav1.IsControlledBy(sts, leader) })
 }
 
 func templateNames(set *lwsv1.LeaderWorkerSet) []string {

@@ -3,6 +3,7 @@ package lwscache
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -56,11 +57,12 @@ func labelled() labels.Selector {
 	return labels.NewSelector().Add(*named)
 }
 
-// trimVolume leaves of a claim what it is called, whom it belongs to and whether it
-// is on its way out.
+// trimVolume leaves of a PVC its name, its owners, its deletion and the annotation of the
+// set that deletes it when its group is scaled away.
 func trimVolume(object any) (any, error) {
 	if volume, ok := object.(*lws.Volume); ok {
-		volume.ManagedFields, volume.Annotations = nil, nil
+		volume.ManagedFields = nil
+		maps.DeleteFunc(volume.Annotations, func(key, _ string) bool { return key != lws.WhenScaledAnnotationKey })
 	}
 	return object, nil
 }
@@ -92,7 +94,7 @@ func claimKeys(object client.Object) []string {
 	var keys []string
 	switch object.(type) {
 	case *corev1.PersistentVolumeClaim, *lws.Volume:
-		keys = append(ownerKeys(object), byName(volumeParent(object.GetLabels())))
+		keys = append(ownerKeys(object), byName(volumeParent(object.GetLabels())), underName(object.GetLabels()[lwsv1.SetNameLabelKey]))
 	case *corev1.Pod:
 		// "w-007" bears no name of ours, though it ends in a number.
 		keys = append(keys, namesAbove(object.GetName())...)

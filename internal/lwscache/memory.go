@@ -61,8 +61,6 @@ type writes struct {
 	refusal  lws.Refusal
 	// refused is what the refusal was of.
 	refused wish
-	// leaderless is since when leaders are awaited that claims can go with, or zero.
-	leaderless time.Time
 }
 
 // wish is what a set asks for: its spec, and what its StatefulSet bears of its

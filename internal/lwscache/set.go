@@ -66,9 +66,6 @@ func (o *Observer) SetAs(ctx context.Context, set *lwsv1.LeaderWorkerSet, now ti
 	if err := o.fillVolumes(ctx, j, &w); err != nil {
 		return w, err
 	}
-	if err := o.fillLeaderless(ctx, j, &w); err != nil {
-		return w, err
-	}
 	if w.Service, err = o.sharedService(ctx, j, set); err != nil {
 		return w, err
 	}

@@ -55,7 +55,7 @@ func (o *Observer) fillVolumes(ctx context.Context, j *judge, w *lws.SetSnapshot
 	for _, groups := range [][]lws.Group{w.Groups, w.Vacant} {
 		for i := range groups {
 			g := &groups[i]
-			if g.Workers.Member() != nil && (sts == nil || !lws.GivenUp(sts, w.Set, *g)) {
+			if g.Workers.Member() != nil {
 				continue
 			}
 			found, err := o.volumes(ctx, w.Set.Namespace, byName(g.LeaderName))
@@ -67,24 +67,50 @@ func (o *Observer) fillVolumes(ctx context.Context, j *judge, w *lws.SetSnapshot
 			}
 		}
 	}
-	if err := o.fillTied(ctx, w, sts); err != nil {
+	if err := o.fillPVCs(ctx, j, w, made); err != nil {
 		return err
 	}
 	return o.fillLeaderVolumes(ctx, j, w, made, sts)
 }
 
-// fillTied reads the claims that would go with a set that is to leave its claims
-// behind. There are none at rest.
-func (o *Observer) fillTied(ctx context.Context, w *lws.SetSnapshot, sts *appsv1.StatefulSet) error {
-	if sts == nil || !lws.KeepsVolumes(w.Set) {
+// fillPVCs reads all PVCs of the set, and which groups beyond its StatefulSet's replicas
+// still have pods beside theirs.
+func (o *Observer) fillPVCs(ctx context.Context, j *judge, w *lws.SetSnapshot, made *lwsv1.LeaderWorkerSet) error {
+	sts := w.StatefulSet.Member()
+	if sts == nil {
 		return nil
 	}
-	for _, owner := range []metav1.Object{w.Set, sts} {
-		found, err := o.volumes(ctx, w.Set.Namespace, byUID(string(owner.GetUID())))
+	found, err := o.volumes(ctx, w.Set.Namespace, underName(w.Set.Name))
+	if err != nil {
+		return err
+	}
+	claimant := identity.Claimant{w.Set.UID, sts.UID}
+	for i := range w.Groups {
+		claimant = append(claimant, w.Groups[i].Leader.UID)
+		for _, workers := range lws.WorkersOf(&w.Groups[i], w.Groups[i].Leader) {
+			claimant = append(claimant, workers.UID)
+		}
+	}
+	if err := learn(ctx, j, found, claimant); err != nil {
+		return err
+	}
+	w.PVCs = claim(j.lives, found, claimant, func(*lws.Volume) bool { return true })
+	return o.fillDraining(ctx, w, made)
+}
+
+func (o *Observer) fillDraining(ctx context.Context, w *lws.SetSnapshot, made *lwsv1.LeaderWorkerSet) error {
+	for _, index := range lws.ScaledAway(*w, made) {
+		pods, err := o.workersUnder(ctx, types.NamespacedName{Namespace: w.Set.Namespace, Name: identity.LeaderName(w.Set.Name, index)})
 		if err != nil {
 			return err
 		}
-		w.Tied = append(w.Tied, slices.DeleteFunc(found, func(v *lws.Volume) bool { return v.DeletionTimestamp != nil })...)
+		if len(pods) == 0 {
+			continue
+		}
+		if w.Draining == nil {
+			w.Draining = map[int]bool{}
+		}
+		w.Draining[index] = true
 	}
 	return nil
 }

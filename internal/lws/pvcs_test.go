@@ -209,11 +209,11 @@ func TestClaimsOfOthersAreLeftAlone(t *testing.T) {
 	lwstest.Edit(c.FakeStore, "data-w-0-1", func(claim *corev1.PersistentVolumeClaim) {
 		lwstest.OwnedBy(claim, "v1", identity.RefOf(identity.KindPod, keeper))
 	})
-	if ties := of[action.Tie](c.decideGroup("w-0")); len(ties) > 0 {
+	if ties := of[action.Tie](c.decideSet()); len(ties) > 0 {
 		t.Errorf("got %v", ties)
 	}
 	lwstest.Edit(c.FakeStore, "data-w-0-1", func(claim *corev1.PersistentVolumeClaim) { *claim.OwnerReferences[0].Controller = false })
-	tie := one[action.Tie](t, c.decideGroup("w-0"))
+	tie := one[action.Tie](t, c.decideSet())
 	if len(tie.Owners) != 2 || tie.Owners[0].UID != keeper.UID {
 		t.Errorf("takes from a claim what others gave it: %v", tie.Owners)
 	}
@@ -225,18 +225,3 @@ func replicasTo(c *cluster, replicas int32) {
 
 // A leader that leaves before anybody saw to its group's claims takes none of them
 // along.
-func TestClaimsAreTakenFromTheWorkersOfALeaderThatLeaves(t *testing.T) {
-	eachPolicy(t, func(t *testing.T, whenDeleted, whenScaled retention) {
-		c := running(t, 2, 3, lwstest.Volumes(whenDeleted, whenScaled))
-		asOthersMade(c)
-		before := claimsOf(c)
-		c.Remove(find[*corev1.Pod](c, "w-1"), metav1.DeletePropagationBackground)
-		plan := c.decideGroup("w-1")
-		if ties := of[action.Tie](plan); (len(ties) == 2) != (whenDeleted == deleteClaims) {
-			t.Errorf("got %v", spelled(plan))
-		}
-		c.do(plan)
-		c.settleAll()
-		sameClaims(t, "after a restart", before, claimsOf(c))
-	})
-}
