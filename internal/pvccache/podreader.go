@@ -76,12 +76,12 @@ func (l *Looker) For(ctx context.Context, batch pvc.Batch) pvc.Read {
 // fresh reports whether the informer has seen everything that was in the API server
 // when it was called. A list without a resourceVersion is not from a stale cache.
 func (l *Looker) fresh(ctx context.Context, namespace string) (bool, error) {
-	if !l.pods.IsLarge(namespace) {
-		return false, nil
-	}
 	first := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}}
 	if err := l.live.List(ctx, first, client.InNamespace(namespace), client.Limit(1)); err != nil {
 		return false, fmt.Errorf("read the resourceVersion of pods: %w", err)
+	}
+	if reached := l.pods.reached(first.ResourceVersion); reached || !l.pods.IsLarge(namespace) {
+		return reached, nil
 	}
 	err := wait.PollUntilContextTimeout(ctx, reachedAskEvery, reachWithin, true, func(context.Context) (bool, error) {
 		return l.pods.reached(first.ResourceVersion), nil

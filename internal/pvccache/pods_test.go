@@ -200,7 +200,7 @@ func TestReadPods(t *testing.T) {
 		calls    int
 		released []string
 	}{
-		"small namespace":                {nil, fakePods{version: "8", page: 2, pods: there}, nil, ByList, 2, []string{"free"}},
+		"small namespace":                {nil, fakePods{version: "8", page: 2, pods: there}, nil, ByList, 3, []string{"free"}},
 		"large, the informer is there":   {append(crowd(), used), fakePods{version: "7"}, nil, ByWatch, 1, []string{"free"}},
 		"large, the informer catches up": {crowd(), fakePods{version: "9"}, tenant("user", "9", "used"), ByWatch, 1, []string{"free"}},
 		"large, the informer is late":    {crowd(), fakePods{version: "9", page: 9, pods: there}, nil, ByList, 2, []string{"free"}},
