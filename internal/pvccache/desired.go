@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -151,12 +152,22 @@ func (d *Desired) Run(ctx context.Context) error {
 	return nil
 }
 
-// AwaitSync waits until the kinds that are always served have been read once.
+// foreignSyncWithin bounds the wait for kinds that may come and go. One that cannot be read
+// must not keep the holds of others from being added.
+const foreignSyncWithin = 30 * time.Second
+
+// AwaitSync waits until the kinds that are always served have been read once, and for a
+// while for the others: a holder that is not in a cache yet would be written off by name.
 func (d *Desired) AwaitSync(ctx context.Context) error {
 	for _, k := range d.kinds {
 		if !cache.WaitForCacheSync(ctx.Done(), k.informer.HasSynced) {
 			return fmt.Errorf("%s are not read yet: %w", k.resource, context.Cause(ctx))
 		}
+	}
+	within, cancel := context.WithTimeout(ctx, foreignSyncWithin)
+	defer cancel()
+	for _, k := range d.foreign {
+		cache.WaitForCacheSync(within.Done(), k.known)
 	}
 	return nil
 }
