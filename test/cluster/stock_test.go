@@ -8,10 +8,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
 // settleWithin bounds a recreation on pod stages that delete the wrong pod now and then.
 const settleWithin = 10 * time.Minute
+
+// stockRounds is how often the set is recreated: not every recreation hits a successor.
+const stockRounds = 3
 
 // onStockStages runs the rest of the test on a control plane with kwok's own pod stages.
 func onStockStages(t *testing.T) {
@@ -35,13 +40,17 @@ func onStockStages(t *testing.T) {
 func TestRecreateSettlesOnStockStages(t *testing.T) {
 	onStockStages(t)
 	s := newScene(t)
-	old := s.newSet("a", groups, groupSize, imageA)
+	recreates := restartPolicy(lwsv1.RecreateGroupOnPodRestart)
+	old := s.newSet("a", groups, groupSize, imageA, recreates)
 	s.create(old)
 	s.settle(settleWithin, func() error { return s.unsettled(old) })
-	mark := s.changes()
-	l := s.recreate(old, s.newSet("a", groups, groupSize, imageB), metav1.DeletePropagationBackground)
-	s.settle(settleWithin, func() error { return s.unsettled(l.set) })
-	t.Logf("settled after %s, %d pods created for %d", time.Since(l.began).Round(time.Second), s.bornInto(l.set.UID, mark).Pods, allPods)
+	for round := range stockRounds {
+		old, _ = find[*lwsv1.LeaderWorkerSet](s.recorder, "a")
+		mark := s.changes()
+		l := s.recreate(old, s.newSet("a", groups, groupSize, []string{imageB, imageA}[round%2], recreates), metav1.DeletePropagationBackground)
+		s.settle(settleWithin, func() error { return s.unsettled(l.set) })
+		t.Logf("settled after %s, %d pods created for %d", time.Since(l.began).Round(time.Second), s.bornInto(l.set.UID, mark).Pods, allPods)
+	}
 	for _, pod := range live[*corev1.Pod](s.recorder) {
 		if pod.DeletionTimestamp != nil {
 			t.Errorf("pod %s is still terminating", pod.Name)
