@@ -21,8 +21,7 @@ const conflictLook = 10 * time.Second
 // conflicts names what squats on names the set needs. Squatters are never
 // touched. One under the leader StatefulSet's name holds everything back, for
 // without leaders there is nothing to make; any other costs its own part only.
-func (d *setDecision) conflicts() {
-	d.held = d.held || len(d.StatefulSet.Squatters) > 0
+func (d *setDecision) conflicts() string {
 	var found []string
 	for _, sts := range d.StatefulSet.Squatters {
 		found = append(found, taken(identity.KindStatefulSet, sts, "the set cannot start"))
@@ -42,10 +41,17 @@ func (d *setDecision) conflicts() {
 		found = append(found, g.conflicts(d.Set)...)
 	}
 	if len(found) == 0 {
-		return
+		return ""
 	}
-	d.conflict = toldOf(found)
-	d.plan.wait(Wait{Reason: because(CodeNameConflict, d.conflict), Until: d.Now.Add(conflictLook)})
+	return toldOf(found)
+}
+
+// nameConflicts waits for the names that foreign objects have.
+func (d *setDecision) nameConflicts() (p Plan) {
+	if d.conflict != "" {
+		p.wait(Wait{Reason: because(CodeNameConflict, d.conflict), Until: d.Now.Add(conflictLook)})
+	}
+	return p
 }
 
 // byOrdinal returns pods by rising ordinal: a cache lists them in any order, and

@@ -20,11 +20,11 @@ const (
 
 // gangs tells that the scheduler which is to place groups whole is not there.
 // Nothing else waits for it.
-func (d *setDecision) gangs() {
-	if d.GangMissing == "" {
-		return
+func (d *setDecision) gangs() (p Plan) {
+	if d.GangMissing != "" {
+		p.wait(Wait{Reason: because(CodeGangSchedulerMissing, d.GangMissing), Until: d.Now.Add(gangLook)})
 	}
-	d.plan.wait(Wait{Reason: because(CodeGangSchedulerMissing, d.GangMissing), Until: d.Now.Add(gangLook)})
+	return p
 }
 
 // gangConditions says that the gang scheduler is missing, and that it is no more.

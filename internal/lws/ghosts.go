@@ -45,30 +45,40 @@ func ghostsOf[T metav1.Object](kind identity.Kind, objects []T) []ghost {
 // ghosts holds back what needs a name that a ghost still bears: the old leader
 // StatefulSet and old leaders hold back the set, because the StatefulSet
 // controller cannot skip an ordinal; anything else holds back its own group only.
-func (d *setDecision) ghosts() {
-	whole := ghostsOf(identity.KindStatefulSet, d.StatefulSet.Ghosts)
-	leaders := d.leaderGhosts()
-	d.held = d.held || len(whole) > 0 || d.leadersHold(leaders)
-
-	volumes := d.volumeGhosts()
-	d.held = d.held || d.leadersHold(volumes)
-
+func (d *setDecision) ghosts() haunting {
+	whole, leaders, volumes := ghostsOf(identity.KindStatefulSet, d.StatefulSet.Ghosts), d.leaderGhosts(), d.volumeGhosts()
 	blocking := slices.Concat(whole, leaders, volumes, d.serviceGhosts(), d.gangGhosts())
 	for _, groups := range [][]Group{d.Groups, d.Vacant} { // as many as a set has: not copied
 		for i := range groups {
 			blocking = append(blocking, groups[i].ghosts(Size(d.Set))...)
 		}
 	}
-	d.waiting = d.haunt(blocking)
-	d.plan.helpAlong(d.Now, d.Vigil, d.Lives, slices.Concat(
-		whole,
+	waiting := d.haunt(blocking)
+	for _, leaving := range [][]ghost{leaders, volumes} {
+		if d.leadersHold(leaving) {
+			waiting.holds = true
+			if goOn := d.goOn(leaving); d.Now.Before(goOn) {
+				waiting.until = earlier(waiting.until, goOn)
+			}
+		}
+	}
+	waiting.holds = waiting.holds || len(whole) > 0
+	return waiting
+}
+
+// previous waits for objects of a previous incarnation, and deletes those that the garbage
+// collector has not taken in time.
+func (d *setDecision) previous() (p Plan) {
+	p.helpAlong(d.Now, d.Vigil, d.Lives, slices.Concat(
+		ghostsOf(identity.KindStatefulSet, d.StatefulSet.Ghosts),
 		ghostsOf(identity.KindPod, d.Leaders.Ghosts),
 		ghostsOf(identity.KindService, d.Service.Ghosts),
 		ghostsOf(identity.KindControllerRevision, d.Revisions.Ghosts),
 	))
-	if d.waiting.any() {
-		d.plan.wait(Wait{Reason: because(CodePreviousIncarnation, d.waiting.message), Until: d.waiting.until})
+	if message := d.waiting.message; message != "" || !d.waiting.until.IsZero() {
+		p.wait(Wait{Reason: because(CodePreviousIncarnation, cmp.Or(message, "objects of the previous incarnation are being deleted")), Until: d.waiting.until})
 	}
+	return p
 }
 
 // leaderGhosts returns the ghosts under names of leaders that the set needs. A
@@ -134,12 +144,12 @@ func (d *setDecision) leadersHold(leaders []ghost) bool {
 	if len(ordinalsOf(leaders)) >= int(Replicas(d.Set)) {
 		return true
 	}
-	goOn := d.Vigil.lastMove(leaders).Add(goOnAfter)
-	if d.Now.Before(goOn) {
-		d.plan.wait(Wait{Reason: because(CodePreviousIncarnation, "old leaders are leaving"), Until: goOn})
-		return true
-	}
-	return false
+	return d.Now.Before(d.goOn(leaders))
+}
+
+// goOn is when groups whose names are free go on without old leaders that linger.
+func (d *setDecision) goOn(leaders []ghost) time.Time {
+	return d.Vigil.lastMove(leaders).Add(goOnAfter)
 }
 
 // ordinalsOf are the ordinals of leaders that ghosts are named after.

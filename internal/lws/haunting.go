@@ -22,6 +22,8 @@ type haunting struct {
 	message string
 	until   time.Time
 	stuck   bool
+	// holds is set while nothing new may be made under the set's names.
+	holds bool
 }
 
 func (h haunting) any() bool { return h.message != "" }
@@ -39,10 +41,7 @@ func (d *setDecision) haunt(blocking []ghost) haunting {
 		until = earlier(until, d.Vigil.seen(g.Ref, d.Now).Add(reportAfter))
 	}
 	if len(told) == 0 {
-		if !until.IsZero() {
-			d.plan.wait(Wait{Reason: because(CodePreviousIncarnation, "a group's old workers are leaving"), Until: until})
-		}
-		return haunting{}
+		return haunting{until: until}
 	}
 	sortGhosts(told)
 	h := haunting{message: fmt.Sprintf("waiting for %s of the previous incarnation%s: %s", counted(told), since(told), named(told))}

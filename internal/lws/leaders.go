@@ -13,32 +13,33 @@ import (
 // leaders keeps the leader StatefulSet what the spec says: made when absent,
 // applied onto its exact version when present and different, left alone when
 // the same.
-func (d *setDecision) leaders() {
+func (d *setDecision) leaders() (p Plan) {
 	if d.held || d.key == "" {
-		return
+		return p
 	}
 	desired := leaderStatefulSet(d.Set, d.key, d.course.replicas, d.course.partition)
 	d.asFound(desired)
 	stamped(desired)
 	if sts := d.StatefulSet.Orphan(); sts != nil {
 		owner := setRef(d.Set)
-		d.applyLeaders(sts, desired, &owner, because(CodeOrphan, fmt.Sprintf("statefulset %s has no controller and bears this set's labels", sts.Name)))
-		return
+		p.do(d.applyLeaders(sts, desired, &owner, because(CodeOrphan, fmt.Sprintf("statefulset %s has no controller and bears this set's labels", sts.Name))))
+		return p
 	}
 	if sts := d.StatefulSet.Member(); sts != nil {
 		waits := d.pvcsPending && (deletesPVCs(sts) || d.lowers() || d.course.replicas < PodsOf(sts))
 		if !waits && !d.inStep(sts, desired) {
-			d.applyLeaders(sts, desired, nil, d.whyApply(sts))
+			p.do(d.applyLeaders(sts, desired, nil, d.whyApply(sts)))
 		}
-		return
+		return p
 	}
 	if d.StatefulSet.Empty() {
-		d.createLeaders(desired)
+		p.do(d.createLeaders(desired))
 	}
+	return p
 }
 
-func (d *setDecision) createLeaders(desired *appsv1.StatefulSet) {
-	d.plan.do(action.Create{
+func (d *setDecision) createLeaders(desired *appsv1.StatefulSet) action.Create {
+	return action.Create{
 		Kind:    identity.KindStatefulSet,
 		Object:  desired,
 		Owner:   setRef(d.Set),
@@ -53,11 +54,11 @@ func (d *setDecision) createLeaders(desired *appsv1.StatefulSet) {
 				Note: "Failed to create leader statefulset " + d.Set.Name,
 			},
 		},
-	})
+	}
 }
 
-func (d *setDecision) applyLeaders(sts, desired *appsv1.StatefulSet, adopter *identity.Ref, reason action.Reason) {
-	d.plan.do(action.Apply{
+func (d *setDecision) applyLeaders(sts, desired *appsv1.StatefulSet, adopter *identity.Ref, reason action.Reason) action.Apply {
+	return action.Apply{
 		Object:     desired,
 		Onto:       identity.RefOf(identity.KindStatefulSet, sts),
 		FieldOwner: FieldOwner,
@@ -69,7 +70,7 @@ func (d *setDecision) applyLeaders(sts, desired *appsv1.StatefulSet, adopter *id
 			Warning: true, Reason: "FailedUpdate", Action: "Update",
 			Note: "Failed to update leader statefulset " + d.Set.Name,
 		}},
-	})
+	}
 }
 
 // whyApply is why a StatefulSet that is the set's own is written.

@@ -16,16 +16,17 @@ import (
 const settleAfterStart = 2 * time.Second
 
 // nudge wakes the StatefulSet controller when a leader's name has become free.
-func (d *setDecision) nudge() {
+func (d *setDecision) nudge() (p Plan) {
 	sts := d.StatefulSet.Member()
-	if sts == nil || !d.settled() || !LacksPods(sts) {
-		return
+	if sts == nil || !LacksPods(sts) {
+		return p
 	}
-	d.plan.wait(Wait{
+	p.wait(Wait{
 		Reason: because(CodeMissing, fmt.Sprintf("statefulset %s has %d of %d leaders", sts.Name, sts.Status.Replicas, orDefault(sts.Spec.Replicas, 1))),
 		Until:  d.Now.Add(conflictLook),
 	})
-	d.plan.nudgeWhenFree(sts, d.Now, d.Vigil)
+	p.nudgeWhenFree(sts, d.Now, d.Vigil)
+	return p
 }
 
 // nudgeWhenFree wakes the StatefulSet controller when somebody who bore the name

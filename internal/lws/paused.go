@@ -117,10 +117,11 @@ func (r rollout) pause(c course) course {
 }
 
 // tellPause has the plan say what waits for the user.
-func (d *setDecision) tellPause() {
+func (d *setDecision) tellPause() (p Plan) {
 	if text := d.pauseText(d.count()); text != "" {
-		d.plan.wait(Wait{Reason: because(CodePaused, text)})
+		p.wait(Wait{Reason: because(CodePaused, text)})
 	}
+	return p
 }
 
 // pauseText says where a paused rollout stands, or is empty when none is held up.

@@ -92,6 +92,12 @@ func (p *Plan) do(actions ...action.Action) {
 	p.Actions = append(p.Actions, actions...)
 }
 
+// add appends what another rule decided.
+func (p *Plan) add(other Plan) {
+	p.Actions = append(p.Actions, other.Actions...)
+	p.Waits = append(p.Waits, other.Waits...)
+}
+
 func (p *Plan) wait(w Wait) {
 	p.Waits = append(p.Waits, w)
 }

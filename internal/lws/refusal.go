@@ -70,28 +70,37 @@ func (r Refusal) Again() time.Time {
 	return r.At.Add(min(max(r.At.Sub(r.Since), RetryRefusedFirst), RetryRefusedAfter))
 }
 
-// refused leaves a spec alone that the API server has refused, until the pause is over or the
-// spec changes.
-func (d *setDecision) refused() {
-	if again := d.Refusal.Again(); d.Refusal.Sentence != "" && d.Now.Before(again) {
-		d.held = true
-		d.refusal = refusedMessage(d.Refusal)
-		d.plan.wait(Wait{Reason: because(CodeRefused, d.refusal), Until: again})
+// refusedSpec is what the API server refuses of the spec, or empty. The spec is left alone until
+// the pause is over or the spec changes.
+func (w *SetSnapshot) refusedSpec() string {
+	if w.Refusal.Sentence == "" || !w.Now.Before(w.Refusal.Again()) {
+		return ""
 	}
+	return refusedMessage(w.Refusal)
 }
 
-// hindered reports what the API server refuses to groups, and what it refuses to the set that
-// nothing else of the set waits for.
-func (d *setDecision) hindered() {
-	if len(d.Refused) == 0 {
-		return
+// refusedParts is what the API server refuses to groups, and to the set without anything else
+// waiting for it, or empty.
+func (w *SetSnapshot) refusedParts() string {
+	if len(w.Refused) == 0 {
+		return ""
 	}
-	refusals := make([]Refusal, len(d.Refused))
-	for i, r := range d.Refused {
+	refusals := make([]Refusal, len(w.Refused))
+	for i, r := range w.Refused {
 		refusals[i] = r.Refusal
 	}
-	d.hindrance = refusedMessage(refusals...)
-	d.plan.wait(Wait{Reason: because(CodeRefused, d.hindrance)})
+	return refusedMessage(refusals...)
+}
+
+// refusals waits for what the API server refuses.
+func (d *setDecision) refusals() (p Plan) {
+	if d.refusal != "" {
+		p.wait(Wait{Reason: because(CodeRefused, d.refusal), Until: d.Refusal.Again()})
+	}
+	if d.hindrance != "" {
+		p.wait(Wait{Reason: because(CodeRefused, d.hindrance)})
+	}
+	return p
 }
 
 // refusedMessage repeats what the API server answered.

@@ -19,34 +19,35 @@ import (
 // The partition has granted all of them already. What it did not know is what
 // broke since: then only those go that are down anyway. Nor did another
 // implementation, whose grant it may be, ask for their volume claims.
-func (d *setDecision) replace() {
+func (d *setDecision) replace() (p Plan) {
 	sts := d.StatefulSet.Member()
-	if sts == nil || d.held || d.pvcsPending || !d.settled() || !observed(sts) || d.rollout.changed || d.rollout.paused {
-		return
+	if sts == nil || d.held || d.pvcsPending || !observed(sts) || d.rollout.changed || d.rollout.paused {
+		return p
 	}
 	outdated := d.outdatedLeaders(sts)
 	if len(outdated) == 0 {
-		return
+		return p
 	}
 	why := d.whyNotReplaced(sts, outdated[0].Index)
 	if why == "" {
-		return
+		return p
 	}
 	covered := d.rollout.down() <= d.rollout.budget(d.rollout.running)
 	for _, up := range []bool{false, true} { // what is down anyway first
 		for _, g := range outdated {
 			if d.rollout.places[g.Index].ready == up && (covered || !up) {
-				d.replaceLeader(g, why, !covered)
+				p.do(d.replaceLeader(g, why, !covered))
 			}
 		}
 	}
+	return p
 }
 
 // replaceLeader deletes a leader while its StatefulSet still says what it was judged by:
 // of an operator that takes itself for the one that leads the look may be from before
 // another template, or from before a grant was taken back. One that goes only because
 // its group is down anyway does so only if its workers still are as they were judged.
-func (d *setDecision) replaceLeader(g Group, why string, onlyIfDown bool) {
+func (d *setDecision) replaceLeader(g Group, why string, onlyIfDown bool) action.Delete {
 	sts := d.StatefulSet.Member()
 	relied := []action.Standing{{
 		Kind: identity.KindStatefulSet, Namespace: d.Set.Namespace, Name: sts.Name,
@@ -59,11 +60,11 @@ func (d *setDecision) replaceLeader(g Group, why string, onlyIfDown bool) {
 	if len(workers.Unchanged)+len(workers.Absent) > 0 {
 		relied = append(relied, workers)
 	}
-	d.plan.do(action.Delete{
+	return action.Delete{
 		Object:  identity.RefOf(identity.KindPod, g.Leader),
 		Relies:  relied,
 		Because: because(CodeOutdated, fmt.Sprintf("leader %s is to be replaced at revision %s and the statefulset controller does not: %s", g.LeaderName, d.key, why)),
-	})
+	}
 }
 
 // outdatedLeaders are the groups whose leaders the StatefulSet is to replace, from

@@ -31,12 +31,12 @@ type Standing struct {
 // Stand tells how far a set has come.
 func Stand(w SetSnapshot) Standing {
 	d := &setDecision{SetSnapshot: &w, told: &w.Set.Status}
-	rules := []func(*setDecision){
-		(*setDecision).keptClaims, (*setDecision).paused, (*setDecision).conflicts, (*setDecision).ghosts, (*setDecision).revisions, (*setDecision).rolling,
-	}
-	for _, rule := range rules {
-		rule(d)
-	}
+	d.keptClaims()
+	d.paused()
+	d.waiting = d.ghosts()
+	d.held = d.held || d.waiting.holds || len(d.StatefulSet.Squatters) > 0
+	d.revisions()
+	d.rollout, d.course = d.rolling()
 	counts := d.count()
 	return Standing{
 		Key: d.key, Ready: counts.ready, Updated: counts.updated, Pending: d.pending,

@@ -13,19 +13,19 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 )
 
-// rolling decides what the leader StatefulSet is to say of partition and replicas.
-func (d *setDecision) rolling() {
-	d.course = course{partition: strategyPartition(d.Set), replicas: Replicas(d.Set)}
+// rolling returns where a rolling update stands, and the partition and replicas that the leader
+// StatefulSet is to have.
+func (d *setDecision) rolling() (rollout, course) {
 	if sts := d.leaderStatefulSet(); sts != nil && d.key != "" {
-		d.rollout = d.rolloutOf(sts)
-		d.course = d.rollout.next()
-		return
+		r := d.rolloutOf(sts)
+		return r, r.next()
 	}
-	inherited := d.inherited()
+	c, inherited := course{partition: strategyPartition(d.Set), replicas: Replicas(d.Set)}, d.inherited()
 	if Paused(d.Set) || inherited > 0 {
-		d.course.partition = max(d.course.partition, d.course.replicas)
+		c.partition = max(c.partition, c.replicas)
 	}
-	d.course.replicas = max(d.course.replicas, inherited)
+	c.replicas = max(c.replicas, inherited)
+	return rollout{}, c
 }
 
 // inherited is how many ordinals there are up to the highest leader that an earlier

@@ -14,11 +14,11 @@ import (
 
 // service keeps the Shared headless Service what it should be, for as long as pods
 // hang from it. A ghost or a squatter under its name costs only the Service.
-func (d *setDecision) service() {
-	if d.held || !d.wantsShared() {
-		return
+func (d *setDecision) service() (p Plan) {
+	if !d.held && d.wantsShared() {
+		p.keepService(d.Service, sharedService(d.Set), setRef(d.Set))
 	}
-	d.plan.keepService(d.Service, sharedService(d.Set), setRef(d.Set))
+	return p
 }
 
 // wantsShared tells whether pods of the set hang from the Shared Service: by what

@@ -7,9 +7,11 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 )
 
-// setDecision is a plan in the making and what the rules found on the way.
+// setDecision is what the rules of a set read: the snapshot, and values derived from it.
+// No rule changes them.
 type setDecision struct {
 	*SetSnapshot
+	// plan has what deriving the values found to do first, such as a revision to make.
 	plan Plan
 	// live is the set as it is, with the claims that it was made with; while a rollout
 	// is held, Set is not.
@@ -46,39 +48,52 @@ type setDecision struct {
 	pvcsPending bool
 }
 
-// DecideSet is the whole behaviour of a set as such, in order of precedence.
-// What happens inside a group is DecideGroup's.
+// DecideSet is the whole behaviour of a set itself. DecideGroup decides inside a group.
 func DecideSet(w SetSnapshot) Plan {
-	d := &setDecision{SetSnapshot: &w, live: w.Set, told: &w.Set.Status}
 	if w.Set.DeletionTimestamp != nil {
-		return Plan{} // nothing is owed to a set on its way out: garbage collection does the rest
+		return Plan{} // the garbage collector deletes what is left
 	}
-	d.restarted = d.restartStatus()
-	rules := []func(*setDecision){
-		(*setDecision).keptClaims,
-		(*setDecision).paused,
-		(*setDecision).refused,
-		(*setDecision).hindered,
-		(*setDecision).conflicts,
-		(*setDecision).ghosts,
-		(*setDecision).revisions,
-		(*setDecision).rolling,
-		(*setDecision).pvcs,
+	d := derive(w)
+	for _, rule := range []func(*setDecision) Plan{
+		(*setDecision).refusals,
+		(*setDecision).nameConflicts,
+		(*setDecision).previous,
 		(*setDecision).leaders,
-		(*setDecision).replace,
 		(*setDecision).tellPause,
 		(*setDecision).service,
 		(*setDecision).gangs,
+	} {
+		d.plan.add(rule(d))
+	}
+	// These correct what the StatefulSet controller does, once it has what it needs.
+	for _, rule := range []func(*setDecision) Plan{
+		(*setDecision).replace,
 		(*setDecision).unreachable,
 		(*setDecision).nudge,
-		(*setDecision).history,
-		(*setDecision).status,
-		(*setDecision).scaledPVCs,
+	} {
+		if d.settled() {
+			d.plan.add(rule(d))
+		}
 	}
-	for _, rule := range rules {
-		rule(d)
-	}
+	d.history()
+	d.status()
+	d.scaledPVCs()
 	return d.plan
+}
+
+// derive returns the values that the rules read, each from the snapshot and those before it.
+func derive(w SetSnapshot) *setDecision {
+	d := &setDecision{SetSnapshot: &w, live: w.Set, told: &w.Set.Status}
+	d.restarted = d.restartStatus()
+	d.keptClaims()
+	d.paused()
+	d.refusal, d.hindrance = w.refusedSpec(), w.refusedParts()
+	d.conflict, d.waiting = d.conflicts(), d.ghosts()
+	d.held = d.held || d.refusal != "" || d.waiting.holds || len(d.StatefulSet.Squatters) > 0
+	d.revisions()
+	d.rollout, d.course = d.rolling()
+	d.pvcs()
+	return d
 }
 
 // statefulSetUID is the UID of the leader StatefulSet that is, or is about to
@@ -93,7 +108,7 @@ func (w *SetSnapshot) statefulSetUID() types.UID {
 	return ""
 }
 
-// settled tells whether nothing is left to write before the status.
+// settled reports whether nothing is left to write before the status.
 func (d *setDecision) settled() bool {
 	return len(d.plan.Actions) == 0
 }

@@ -21,15 +21,16 @@ import (
 // not leave or by a squatter, would keep every group after its batch from ever
 // starting. Those leaders are made here, exactly as that controller would have
 // made them, and are its own from then on.
-func (d *setDecision) unreachable() {
+func (d *setDecision) unreachable() (p Plan) {
 	sts := d.StatefulSet.Member()
-	if sts == nil || d.held || !d.settled() {
-		return
+	if sts == nil || d.held {
+		return p
 	}
 	missed, blocked := d.unreached(sts)
 	for _, ordinal := range missed {
-		d.makeLeader(sts, ordinal, blocked)
+		p.do(d.makeLeader(sts, ordinal, blocked)...)
 	}
+	return p
 }
 
 // unreached returns the ordinals of the leaders that are missed past the first blocked
@@ -117,17 +118,17 @@ func (d *setDecision) borne() map[string]bool {
 	return names
 }
 
-func (d *setDecision) makeLeader(sts *appsv1.StatefulSet, ordinal, blocked int) {
+func (d *setDecision) makeLeader(sts *appsv1.StatefulSet, ordinal, blocked int) (made []action.Action) {
 	reason := because(CodeUnreachable, fmt.Sprintf("the statefulset controller does not get past leader %d, whose name is taken, to leader %d", blocked, ordinal))
 	pod := podOf(sts, ordinal)
 	owner := identity.RefOf(identity.KindStatefulSet, sts)
 	for i := range sts.Spec.VolumeClaimTemplates {
 		claim := claimOf(sts, &sts.Spec.VolumeClaimTemplates[i], pod.Name)
 		if !d.Claims[claim.Name] {
-			d.plan.do(action.Create{Kind: identity.KindPersistentVolumeClaim, Object: claim, Owner: owner, Because: reason})
+			made = append(made, action.Create{Kind: identity.KindPersistentVolumeClaim, Object: claim, Owner: owner, Because: reason})
 		}
 	}
-	d.plan.do(action.Create{Kind: identity.KindPod, Object: pod, Owner: owner, Because: reason})
+	return append(made, action.Create{Kind: identity.KindPod, Object: pod, Owner: owner, Because: reason})
 }
 
 // podOf is the pod that the StatefulSet controller would make at an ordinal, at
