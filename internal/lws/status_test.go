@@ -123,12 +123,6 @@ func TestConditionsTurn(t *testing.T) {
 			[]string{"GroupsProgressing/Update: Replicas are progressing, with 1 groups ready of total 2 groups"},
 		},
 		{
-			"the status of workers is about a former spec",
-			func(c *cluster) { lwstest.Edit(c.FakeStore, "w-1", func(sts *appsv1.StatefulSet) { sts.Generation++ }) },
-			map[string]string{available: wasAvailable, progressing: isProgressing},
-			[]string{"GroupsProgressing/Update: Replicas are progressing, with 1 groups ready of total 2 groups"},
-		},
-		{
 			"more groups are wanted",
 			func(c *cluster) {
 				lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { set.Generation++; set.Spec.Replicas = lwstest.Ptr[int32](3) })
