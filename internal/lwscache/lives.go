@@ -111,10 +111,6 @@ func (j *judge) incarnation(ctx context.Context, namespace string, owner *metav1
 			return cached, nil
 		}
 	}
-	defer j.memory.questions.ask(ctx, owner.UID)()
-	if j.memory.buried(owner.UID) {
-		return nil, nil // as somebody else was told while this one waited
-	}
 	found, err := j.liveMeta(ctx, owner.APIVersion, owner.Kind, key)
 	switch {
 	case apierrors.IsForbidden(err) || unserved(err):

@@ -28,9 +28,6 @@ type Memory struct {
 	// ended holds when this process deleted what, by UID.
 	ended *lru.Cache
 
-	// questions are those about the lives of owners.
-	questions questions
-
 	mu      sync.Mutex
 	vigils  map[types.NamespacedName]*vigil
 	written map[types.NamespacedName]writes

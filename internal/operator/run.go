@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"maps"
+	"os"
 	"runtime/debug"
 	"time"
 
@@ -26,6 +27,10 @@ import (
 	"lockstep.dev/lockstep/internal/webhook/certs"
 )
 
+// heapGrowth is by how many percent the heap may grow between two garbage collections, unless
+// GOGC says otherwise. Most of the heap are caches, which live long.
+const heapGrowth = 50
+
 // graceful is how long requests and reconciles in flight may take to end. It
 // is shorter than the grace period of the Deployment's pods, 10 s.
 const graceful = 8 * time.Second
@@ -42,6 +47,9 @@ func Run(ctx context.Context, o Options) error {
 	}
 	if err := o.preflight(ctx); err != nil {
 		return err
+	}
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(heapGrowth)
 	}
 	o.Log.Info("starting", "version", version.Get().Version, "server", o.REST.Host, "namespace", o.Namespace,
 		"controllers", o.Controllers, "protection", o.protects(), "webhooks", o.Webhooks, "leaderElection", o.elects())
@@ -180,14 +188,6 @@ func (o *Options) assemble(scheme *runtime.Scheme, keeper *certs.Keeper) (ctrl.M
 			return nil, fmt.Errorf("set up the webhook certificate: %w", err)
 		}
 	}
-	if pacing, wanted := paced(); wanted {
-		if err := mgr.Add(pacing); err != nil {
-			return nil, fmt.Errorf("set up the pace of the garbage collector: %w", err)
-		}
-	}
-	if err := mgr.Add(settling{allocated: allocated, live: liveHeap, free: debug.FreeOSMemory}); err != nil {
-		return nil, fmt.Errorf("set up how memory is given back: %w", err)
-	}
 	return mgr, o.addChecks(mgr, settings.Cache, keeper)
 }
 
@@ -206,7 +206,6 @@ func (o *Options) managerOptions(scheme *runtime.Scheme, keeper *certs.Keeper) (
 		Logger:                              o.Log,
 		Cache:                               o.cacheOptions(keeper),
 		Client:                              controller.ClientOptions(),
-		MapperProvider:                      newMapper,
 		Metrics:                             metricsOptions(o.Config.Metrics.BindAddress, secured),
 		HealthProbeBindAddress:              o.Config.Health.HealthProbeBindAddress,
 		ReadinessEndpointName:               o.Config.Health.ReadinessEndpointName,
