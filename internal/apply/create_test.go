@@ -15,7 +15,7 @@ import (
 
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // applying is a client that notes the last apply and answers it.
@@ -40,8 +40,8 @@ func (a *applying) Apply(_ context.Context, fields runtime.ApplyConfiguration, _
 func makeStatefulSet() action.Create {
 	return action.Create{
 		Kind:   identity.KindStatefulSet,
-		Object: &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "w"}},
-		Owner:  identity.Ref{Kind: identity.KindLeaderWorkerSet, Namespace: lwstest.Namespace, Name: "w", UID: "owner"},
+		Object: &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: "w"}},
+		Owner:  identity.Ref{Kind: identity.KindLeaderWorkerSet, Namespace: fakeapi.Namespace, Name: "w", UID: "owner"},
 	}
 }
 
@@ -122,13 +122,13 @@ func TestAnOwnerIsReadOnceAPass(t *testing.T) {
 }
 
 func TestAnOwnerFoundGoneIsReadAgain(t *testing.T) {
-	store := lwstest.NewStore()
+	store := fakeapi.New()
 	pass := New(&applying{}, store.Live()).Pass()
 	create := makeStatefulSet()
 	if _, err := pass.Do(t.Context(), create); !errors.Is(err, ErrStale) {
 		t.Errorf("got %v", err)
 	}
-	create.Owner = identity.RefOf(identity.KindLeaderWorkerSet, lwstest.Add(store, lwstest.Set("w", 1, 1)))
+	create.Owner = identity.RefOf(identity.KindLeaderWorkerSet, fakeapi.Add(store, fakeapi.Set("w", 1, 1)))
 	if _, err := pass.Do(t.Context(), create); err != nil {
 		t.Errorf("got %v", err)
 	}
@@ -137,7 +137,7 @@ func TestAnOwnerFoundGoneIsReadAgain(t *testing.T) {
 // Nothing is read before an apply that is known to meet its own fields only.
 func TestAnApplyOntoAppliedFieldsIsOneRequest(t *testing.T) {
 	live := &counted{}
-	onto := identity.Ref{Kind: identity.KindStatefulSet, Namespace: lwstest.Namespace, Name: "w", UID: "u", ResourceVersion: "7"}
+	onto := identity.Ref{Kind: identity.KindStatefulSet, Namespace: fakeapi.Namespace, Name: "w", UID: "u", ResourceVersion: "7"}
 	what := action.Apply{Object: &appsv1.StatefulSet{}, Onto: onto, FieldOwner: fieldOwner, Applied: true}
 	if _, err := New(&applying{}, live).Do(t.Context(), what); err != nil || live.looks != 0 {
 		t.Errorf("%d live looks, %v", live.looks, err)
@@ -147,10 +147,10 @@ func TestAnApplyOntoAppliedFieldsIsOneRequest(t *testing.T) {
 // A leader StatefulSet changes with every pod that its controller makes: a write that
 // relies on others is held back before they are looked for, and before it is refused.
 func TestAWriteThatReliesOnOthersIsNotTriedOntoAnotherVersion(t *testing.T) {
-	store := lwstest.NewStore()
-	sts := lwstest.Add(store, &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "w"}})
+	store := fakeapi.New()
+	sts := fakeapi.Add(store, &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: "w"}})
 	onto := identity.RefOf(identity.KindStatefulSet, sts)
-	lwstest.Edit(store, "w", func(sts *appsv1.StatefulSet) { sts.Status.Replicas++ })
+	fakeapi.Edit(store, "w", func(sts *appsv1.StatefulSet) { sts.Status.Replicas++ })
 	what := action.Apply{Object: &appsv1.StatefulSet{}, Onto: onto, FieldOwner: fieldOwner, Applied: true, Relies: []action.Standing{{Kind: identity.KindPod}}}
 	if _, err := New(nil, store.Live()).Do(t.Context(), what); !errors.Is(err, ErrStale) {
 		t.Errorf("got %v", err)

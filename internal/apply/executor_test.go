@@ -19,11 +19,11 @@ import (
 
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 func named(name string) identity.Ref {
-	return identity.Ref{Kind: identity.KindPod, Namespace: lwstest.Namespace, Name: name, UID: "u", ResourceVersion: "1"}
+	return identity.Ref{Kind: identity.KindPod, Namespace: fakeapi.Namespace, Name: name, UID: "u", ResourceVersion: "1"}
 }
 
 func shape(runs [][]action.Action) (sizes []int) {
@@ -134,13 +134,13 @@ func run(n int) (actions []action.Action) {
 // Writers are nil below: what is refused before the write must not reach one.
 
 func TestNothingIsMadeForAnOwnerThatIsNotAlive(t *testing.T) {
-	for name, change := range map[string]func(*lwstest.FakeStore){
-		"gone":         func(s *lwstest.FakeStore) { lwstest.Drop[*corev1.Pod](s, "w-0") },
-		"another life": func(s *lwstest.FakeStore) { lwstest.Edit(s, "w-0", func(pod *corev1.Pod) { pod.UID = "other" }) },
-		"on its way":   func(s *lwstest.FakeStore) { lwstest.Terminate[*corev1.Pod](s, "w-0") },
+	for name, change := range map[string]func(*fakeapi.Server){
+		"gone":         func(s *fakeapi.Server) { fakeapi.Drop[*corev1.Pod](s, "w-0") },
+		"another life": func(s *fakeapi.Server) { fakeapi.Edit(s, "w-0", func(pod *corev1.Pod) { pod.UID = "other" }) },
+		"on its way":   func(s *fakeapi.Server) { fakeapi.Terminate[*corev1.Pod](s, "w-0") },
 	} {
-		store := lwstest.NewStore()
-		owner := identity.RefOf(identity.KindPod, lwstest.Add(store, lwstest.Pod("w-0", "w", 0)))
+		store := fakeapi.New()
+		owner := identity.RefOf(identity.KindPod, fakeapi.Add(store, fakeapi.Pod("w-0", "w", 0)))
 		change(store)
 		actor := New(nil, store.Live())
 		for _, a := range []action.Action{
@@ -155,8 +155,8 @@ func TestNothingIsMadeForAnOwnerThatIsNotAlive(t *testing.T) {
 }
 
 func TestGarbageIsKeptWhileItsOwnerStands(t *testing.T) {
-	store := lwstest.NewStore()
-	owner := identity.RefOf(identity.KindPod, lwstest.Add(store, lwstest.Pod("w-0", "w", 0)))
+	store := fakeapi.New()
+	owner := identity.RefOf(identity.KindPod, fakeapi.Add(store, fakeapi.Pod("w-0", "w", 0)))
 	if _, err := New(nil, store.Live()).Do(context.Background(), action.Delete{Object: named("w-0-1"), OwnerGone: &owner}); !errors.Is(err, ErrStale) {
 		t.Errorf("got %v", err)
 	}
@@ -166,7 +166,7 @@ func TestGarbageIsKeptWhileItsOwnerStands(t *testing.T) {
 		errors.New("down"),
 		apierrors.NewGenericServerResponse(http.StatusNotFound, "GET", resource, "w-0", "404 page not found", 0, true),
 	} {
-		live.Fail = func(lwstest.Name) error { return fails }
+		live.Fail = func(fakeapi.Name) error { return fails }
 		_, err := New(&asked{}, live).Do(context.Background(), action.Delete{Object: named("w-0-1"), OwnerGone: &owner})
 		if err == nil || errors.Is(err, ErrStale) {
 			t.Errorf("an owner that could not be looked for: %v: %v", fails, err)
@@ -175,10 +175,10 @@ func TestGarbageIsKeptWhileItsOwnerStands(t *testing.T) {
 }
 
 func TestAnApplyIsRefusedOnceTheObjectMoved(t *testing.T) {
-	store := lwstest.NewStore()
-	sts := lwstest.Add(store, &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "w"}})
+	store := fakeapi.New()
+	sts := fakeapi.Add(store, &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: "w"}})
 	onto := identity.RefOf(identity.KindStatefulSet, sts)
-	lwstest.Edit(store, "w", func(sts *appsv1.StatefulSet) { sts.Generation++ })
+	fakeapi.Edit(store, "w", func(sts *appsv1.StatefulSet) { sts.Generation++ })
 	if _, err := New(nil, store.Live()).Do(context.Background(), action.Apply{Object: &appsv1.StatefulSet{}, Onto: onto, FieldOwner: fieldOwner}); !errors.Is(err, ErrStale) {
 		t.Errorf("got %v", err)
 	}

@@ -11,7 +11,7 @@ import (
 
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // nothing has no objects, and notes the kind last looked for.
@@ -28,7 +28,7 @@ func (n *nothing) Get(_ context.Context, _ client.ObjectKey, object client.Objec
 // An owner of a foreign kind was looked for among the core kinds: the look failed,
 // or, worse, found that the wrong thing was gone.
 func TestAForeignOwnerIsLookedForUnderItsOwnGroup(t *testing.T) {
-	owner := identity.OwnerRef(lwstest.Namespace, metav1.OwnerReference{APIVersion: "apps.kruise.io/v1beta1", Kind: "StatefulSet", Name: "w", UID: "u"})
+	owner := identity.OwnerRef(fakeapi.Namespace, metav1.OwnerReference{APIVersion: "apps.kruise.io/v1beta1", Kind: "StatefulSet", Name: "w", UID: "u"})
 	live := &nothing{}
 	if _, err := New(&asked{}, live).Do(t.Context(), action.Delete{Object: named("w-0"), OwnerGone: &owner}); err != nil {
 		t.Fatal(err)

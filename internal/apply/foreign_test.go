@@ -18,7 +18,7 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/identity"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // paper takes writes down.
@@ -54,7 +54,7 @@ func (aliveLeader) Get(_ context.Context, key client.ObjectKey, into client.Obje
 }
 
 func podGroup() *unstructured.Unstructured {
-	return gang.Volcano{}.Object(gang.Group{Namespace: lwstest.Namespace, Name: "w-0-r", MinMember: 2})
+	return gang.Volcano{}.Object(gang.Group{Namespace: fakeapi.Namespace, Name: "w-0-r", MinMember: 2})
 }
 
 func TestAForeignObjectIsMadeOnlyWhereItsKindIsServed(t *testing.T) {
@@ -77,7 +77,7 @@ func TestAForeignObjectIsMadeOnlyWhereItsKindIsServed(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			p := &paper{fails: tt.fails}
-			owner := identity.Ref{Kind: identity.KindPod, Namespace: lwstest.Namespace, Name: "w-0", UID: "leader"}
+			owner := identity.Ref{Kind: identity.KindPod, Namespace: fakeapi.Namespace, Name: "w-0", UID: "leader"}
 			_, err := New(p, aliveLeader{}).Do(t.Context(), action.Create{Kind: identity.KindPodGroup, Object: podGroup(), Owner: owner})
 			if errors.Is(err, ErrStale) != tt.stale || errors.As(err, &taken) != tt.taken || (err == nil) != (tt.fails == nil) {
 				t.Errorf("got %v", err)
@@ -105,7 +105,7 @@ func TestAForeignObjectIsAppliedAsTheVersionThatWasJudged(t *testing.T) {
 	want := map[string]any{
 		"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup",
 		"metadata": map[string]any{
-			"namespace": lwstest.Namespace, "name": "w-0-r", "uid": "pg", "resourceVersion": "7",
+			"namespace": fakeapi.Namespace, "name": "w-0-r", "uid": "pg", "resourceVersion": "7",
 			"ownerReferences": []any{map[string]any{"apiVersion": "v1", "kind": "Pod", "name": "w-0", "uid": "leader"}},
 		},
 	}

@@ -10,7 +10,7 @@ import (
 
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 func TestATieNamesTheVersionAndReplacesTheOwners(t *testing.T) {
@@ -33,12 +33,12 @@ func TestATieNamesTheVersionAndReplacesTheOwners(t *testing.T) {
 
 // A claim tied to what is gone would be taken by the garbage collector at once.
 func TestNothingIsTiedToAnOwnerThatIsNotAlive(t *testing.T) {
-	for name, change := range map[string]func(*lwstest.FakeStore){
-		"gone":       func(s *lwstest.FakeStore) { lwstest.Drop[*corev1.Pod](s, "w-0") },
-		"on its way": func(s *lwstest.FakeStore) { lwstest.Terminate[*corev1.Pod](s, "w-0") },
+	for name, change := range map[string]func(*fakeapi.Server){
+		"gone":       func(s *fakeapi.Server) { fakeapi.Drop[*corev1.Pod](s, "w-0") },
+		"on its way": func(s *fakeapi.Server) { fakeapi.Terminate[*corev1.Pod](s, "w-0") },
 	} {
-		store := lwstest.NewStore()
-		owner := identity.RefOf(identity.KindPod, lwstest.Add(store, lwstest.Pod("w-0", "w", 0)))
+		store := fakeapi.New()
+		owner := identity.RefOf(identity.KindPod, fakeapi.Add(store, fakeapi.Pod("w-0", "w", 0)))
 		change(store)
 		if _, err := New(nil, store.Live()).Do(t.Context(), action.Tie{To: &owner}); !errors.Is(err, ErrStale) {
 			t.Errorf("%s: %v", name, err)

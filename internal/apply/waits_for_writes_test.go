@@ -12,7 +12,7 @@ import (
 
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // asked is a client that notes whether a write asks later reads to wait for it.
@@ -54,8 +54,8 @@ func TestNoLookWaitsToSeeADeletedObjectLeave(t *testing.T) {
 }
 
 func makeClaim() action.Create {
-	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "data-a-2"}}
-	owner := identity.Ref{Kind: identity.KindStatefulSet, Namespace: lwstest.Namespace, Name: "a", UID: "owner"}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: "data-a-2"}}
+	owner := identity.Ref{Kind: identity.KindStatefulSet, Namespace: fakeapi.Namespace, Name: "a", UID: "owner"}
 	return action.Create{Kind: identity.KindPersistentVolumeClaim, Object: claim, Owner: owner}
 }
 

@@ -15,13 +15,13 @@ import (
 	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // A webhook of the gang scheduler may refuse a PodGroup: of a queue that is closed,
 // or because it does not answer.
 func TestAPodGroupThatIsRefusedCostsTheGroupNothingElse(t *testing.T) {
-	c := newCluster(t, 0, lwstest.Set("w", 1, 2))
+	c := newCluster(t, 0, fakeapi.Set("w", 1, 2))
 	c.Added = func(object client.Object) {
 		if pod, ok := object.(*corev1.Pod); ok && pod.Labels[lwsv1.WorkerIndexLabelKey] == "0" {
 			gang.Volcano{}.Tie(pod, gang.NameOf(pod))
@@ -36,16 +36,16 @@ func TestAPodGroupThatIsRefusedCostsTheGroupNothingElse(t *testing.T) {
 		return apierrors.NewForbidden(schema.GroupResource{Resource: "podgroups"}, "w", errors.New("queue is closed"))
 	}
 	c.look()
-	c.Sync(lwstest.Find[*appsv1.StatefulSet](c.FakeStore, "w"))
+	c.Sync(fakeapi.Find[*appsv1.StatefulSet](c.Server, "w"))
 	if result, err := c.lookAtGroup("w-0"); err != nil || result.RequeueAfter != lws.RetryRefusedFirst || refused != 1 {
 		t.Errorf("no retry with a back-off: %+v, %v, %d tries", result, err, refused)
 	}
-	if lwstest.Find[*appsv1.StatefulSet](c.FakeStore, "w-0") == nil {
+	if fakeapi.Find[*appsv1.StatefulSet](c.Server, "w-0") == nil {
 		t.Error("the group has no workers")
 	}
 	c.api.refuse = nil
 	c.look("w-0")
-	if got := len(lwstest.All[*unstructured.Unstructured](c.Objects)); got != 1 {
+	if got := len(fakeapi.All[*unstructured.Unstructured](c.Objects)); got != 1 {
 		t.Errorf("no longer refused: %d podgroups", got)
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // A webhook that rewrote templates, or took away annotations that it did not know,
@@ -27,7 +27,7 @@ func TestWhatAWebhookMakesOfAnApplyIsAcceptedAsItIs(t *testing.T) {
 		"does the one and the other": func(sts *appsv1.StatefulSet) { rewrite(sts); strip(sts) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newCluster(t, 0, lwstest.Set("w", 1, 1))
+			c := newCluster(t, 0, fakeapi.Set("w", 1, 1))
 			c.api.Webhook = func(object client.Object) {
 				if sts, ok := object.(*appsv1.StatefulSet); ok {
 					mutate(sts)
@@ -37,7 +37,7 @@ func TestWhatAWebhookMakesOfAnApplyIsAcceptedAsItIs(t *testing.T) {
 			if len(c.api.applied) != 0 {
 				t.Fatalf("applied %d times onto what was just made", len(c.api.applied))
 			}
-			lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { set.Generation++; set.Spec.Replicas = lwstest.Ptr[int32](2) })
+			fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) { set.Generation++; set.Spec.Replicas = fakeapi.Ptr[int32](2) })
 			c.live(5, "w-0", "w-1")
 			if len(c.api.applied) != 1 {
 				t.Errorf("one change was applied %d times", len(c.api.applied))
@@ -49,18 +49,18 @@ func TestWhatAWebhookMakesOfAnApplyIsAcceptedAsItIs(t *testing.T) {
 // Somebody put another StatefulSet in the place of the leaders', and the operator
 // took it for what it had applied last: its pods ran another image for good.
 func TestANamesakeOfWhatWasAppliedIsPutRight(t *testing.T) {
-	c := newCluster(t, 0, lwstest.Set("w", 1, 1))
+	c := newCluster(t, 0, fakeapi.Set("w", 1, 1))
 	c.live(5, "w-0")
-	namesake := lwstest.Find[*appsv1.StatefulSet](c.FakeStore, "w").DeepCopy()
+	namesake := fakeapi.Find[*appsv1.StatefulSet](c.Server, "w").DeepCopy()
 	namesake.UID = ""
 	namesake.Spec.Template.Spec.Containers[0].Image = "other"
-	lwstest.Drop[*appsv1.StatefulSet](c.FakeStore, "w")
-	lwstest.Drop[*corev1.Pod](c.FakeStore, "w-0")
-	lwstest.Add(c.FakeStore, namesake)
+	fakeapi.Drop[*appsv1.StatefulSet](c.Server, "w")
+	fakeapi.Drop[*corev1.Pod](c.Server, "w-0")
+	fakeapi.Add(c.Server, namesake)
 	if _, err := c.lookAtSet(); err != nil {
 		t.Fatal(err)
 	}
-	got := lwstest.Find[*appsv1.StatefulSet](c.FakeStore, "w").Spec.Template.Spec.Containers[0].Image
+	got := fakeapi.Find[*appsv1.StatefulSet](c.Server, "w").Spec.Template.Spec.Containers[0].Image
 	if got != "image:1" {
 		t.Errorf("the leaders run %s", got)
 	}

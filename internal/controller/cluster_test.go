@@ -22,7 +22,6 @@ import (
 	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/report"
 	"lockstep.dev/lockstep/test/fakeapi"
-	"lockstep.dev/lockstep/test/lwstest"
 )
 
 // fakeAPI is a fake API server that may refuse writes.
@@ -44,7 +43,7 @@ type fakeAPI struct {
 }
 
 func (a *fakeAPI) Create(ctx context.Context, object client.Object, opts ...client.CreateOption) error {
-	if err := a.refused(lwstest.KindOf(object), object.GetName()); err != nil {
+	if err := a.refused(fakeapi.KindOf(object), object.GetName()); err != nil {
 		return err
 	}
 	return a.Server.Create(ctx, object, opts...)
@@ -101,7 +100,7 @@ func (s *fakeStatuses) Update(ctx context.Context, object client.Object, opts ..
 
 // cluster has the operator work against a fake API server, pass by pass.
 type cluster struct {
-	*lwstest.FakeControllers
+	*fakeapi.Controllers
 	t   *testing.T
 	api *fakeAPI
 	// slow is how far the operator's clock is behind that of the API server.
@@ -113,11 +112,11 @@ type cluster struct {
 
 func newCluster(t *testing.T, slow time.Duration, set *lwsv1.LeaderWorkerSet) *cluster {
 	t.Helper()
-	store := lwstest.NewStore()
+	store := fakeapi.New()
 	if err := lwscache.Index(context.Background(), store); err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{FakeControllers: lwstest.Control(store), t: t, api: &fakeAPI{Server: store}, slow: slow}
+	c := &cluster{Controllers: fakeapi.Control(store), t: t, api: &fakeAPI{Server: store}, slow: slow}
 	clock := func() time.Time { return store.Now.Add(-c.slow) }
 	memory := lwscache.NewMemory(clock())
 	c.pass = &pass{
@@ -129,7 +128,7 @@ func newCluster(t *testing.T, slow time.Duration, set *lwsv1.LeaderWorkerSet) *c
 		wakeSet: func(client.Object) { c.woken++ },
 	}
 	store.Now = store.Now.Add(time.Minute)
-	lwstest.Add(store, set)
+	fakeapi.Add(store, set)
 	return c
 }
 
@@ -140,7 +139,7 @@ func (c *cluster) restart() {
 }
 
 func request(name string) ctrl.Request {
-	return ctrl.Request{NamespacedName: types.NamespacedName{Namespace: lwstest.Namespace, Name: name}}
+	return ctrl.Request{NamespacedName: types.NamespacedName{Namespace: fakeapi.Namespace, Name: name}}
 }
 
 func (c *cluster) lookAtSet() (ctrl.Result, error) {
@@ -158,10 +157,10 @@ func (c *cluster) live(seconds int, groups ...string) {
 	for range seconds {
 		c.look(groups...)
 		c.look(groups...)
-		for _, sts := range lwstest.All[*appsv1.StatefulSet](c.Objects) {
+		for _, sts := range fakeapi.All[*appsv1.StatefulSet](c.Objects) {
 			c.Sync(sts)
 		}
-		for _, pod := range lwstest.All[*corev1.Pod](c.Objects) {
+		for _, pod := range fakeapi.All[*corev1.Pod](c.Objects) {
 			c.Run(pod)
 		}
 		c.wait(time.Second)
@@ -184,7 +183,7 @@ func (c *cluster) look(groups ...string) {
 func (c *cluster) wait(d time.Duration) { c.Now = c.Now.Add(d) }
 
 func (c *cluster) status() lwsv1.LeaderWorkerSetStatus {
-	return lwstest.Find[*lwsv1.LeaderWorkerSet](c.FakeStore, "w").Status
+	return fakeapi.Find[*lwsv1.LeaderWorkerSet](c.Server, "w").Status
 }
 
 func (c *cluster) condition(conditionType string) metav1.Condition {

@@ -11,7 +11,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lwscache"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 func TestWhomAnObjectOfAGangSchedulerConcerns(t *testing.T) {
@@ -55,14 +55,14 @@ func TestWhomAnObjectOfAGangSchedulerConcerns(t *testing.T) {
 }
 
 func TestEveryGroupHearsThatAGangSchedulerCame(t *testing.T) {
-	store := lwstest.NewStore()
+	store := fakeapi.New()
 	if err := lwscache.Index(context.Background(), store); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"v", "w"} {
-		lwstest.Add(store, lwstest.Set(name, 2, 2))
+		fakeapi.Add(store, fakeapi.Set(name, 2, 2))
 		for _, leader := range []string{name + "-0", name + "-1"} {
-			lwstest.Add(store, lwstest.Pod(leader, name, 0))
+			fakeapi.Add(store, fakeapi.Pod(leader, name, 0))
 		}
 	}
 	observer := lwscache.New(store.Cached(), store.Live(), lwscache.NewMemory(store.Now))

@@ -12,38 +12,38 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // squat has a stranger's pod take the place of the named one.
 func (c *cluster) squat(name string, labels map[string]string) {
 	c.t.Helper()
-	stranger := lwstest.Find[*corev1.Pod](c.FakeStore, "stranger")
+	stranger := fakeapi.Find[*corev1.Pod](c.Server, "stranger")
 	if stranger == nil {
-		stranger = lwstest.Add(c.FakeStore, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "stranger"}})
-		lwstest.Edit(c.FakeStore, "stranger", lwstest.Up)
+		stranger = fakeapi.Add(c.Server, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: "stranger"}})
+		fakeapi.Edit(c.Server, "stranger", fakeapi.Up)
 	}
-	lwstest.Drop[*corev1.Pod](c.FakeStore, name)
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: name, Labels: labels}}
-	lwstest.OwnedBy(pod, "v1", identity.RefOf(identity.KindPod, stranger))
-	lwstest.Add(c.FakeStore, pod)
-	lwstest.Edit(c.FakeStore, name, lwstest.Up)
+	fakeapi.Drop[*corev1.Pod](c.Server, name)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: name, Labels: labels}}
+	fakeapi.OwnedBy(pod, "v1", identity.RefOf(identity.KindPod, stranger))
+	fakeapi.Add(c.Server, pod)
+	fakeapi.Edit(c.Server, name, fakeapi.Up)
 }
 
 // recreated is a set that was deleted, waited for its former leaders, and stands
 // again.
 func recreated(t *testing.T, slow time.Duration) *cluster {
 	t.Helper()
-	c := newCluster(t, slow, lwstest.Set("w", 2, 2))
+	c := newCluster(t, slow, fakeapi.Set("w", 2, 2))
 	c.live(5, "w-0", "w-1")
-	lwstest.Drop[*lwsv1.LeaderWorkerSet](c.FakeStore, "w")
-	lwstest.Add(c.FakeStore, lwstest.Set("w", 2, 2))
+	fakeapi.Drop[*lwsv1.LeaderWorkerSet](c.Server, "w")
+	fakeapi.Add(c.Server, fakeapi.Set("w", 2, 2))
 	c.live(2, "w-0", "w-1")
 	if got := c.condition(string(lwsv1.LeaderWorkerSetProgressing)); got.Reason != lws.CodePreviousIncarnation {
 		t.Fatalf("the former life is not waited for: %+v", got)
 	}
 	for name, object := range c.Objects {
-		if lwstest.KindOf(object) != identity.KindLeaderWorkerSet {
+		if fakeapi.KindOf(object) != identity.KindLeaderWorkerSet {
 			delete(c.Objects, name)
 		}
 	}
@@ -74,7 +74,7 @@ func TestASquattersDepartureNudgesOnceWhateverTheClockSays(t *testing.T) {
 		if got := c.condition(lws.CodeNameConflict); !strings.Contains(got.Message, "pod w-1 belongs to pod stranger") || c.nudges() != 0 {
 			t.Errorf("%s behind: %d nudges, told %q", slow, c.nudges(), got.Message)
 		}
-		lwstest.Drop[*corev1.Pod](c.FakeStore, "w-1")
+		fakeapi.Drop[*corev1.Pod](c.Server, "w-1")
 		c.live(20, "w-0", "w-1")
 		if c.nudges() != 1 || c.condition(string(lwsv1.LeaderWorkerSetAvailable)).Type == "" {
 			t.Errorf("%s behind: %d nudges, %+v", slow, c.nudges(), c.status())
@@ -86,12 +86,12 @@ func TestASquattersDepartureNudgesOnceWhateverTheClockSays(t *testing.T) {
 // those of strangers' pods that bear none of our labels.
 func strangers(t *testing.T) *cluster {
 	t.Helper()
-	c := newCluster(t, 0, lwstest.Set("w", 1, 4))
+	c := newCluster(t, 0, fakeapi.Set("w", 1, 4))
 	c.live(5, "w-0")
 	c.wait(time.Minute)
 	c.squat("w-0-1", nil)
 	c.squat("w-0-3", nil)
-	c.Sync(lwstest.Find[*appsv1.StatefulSet](c.FakeStore, "w-0"))
+	c.Sync(fakeapi.Find[*appsv1.StatefulSet](c.Server, "w-0"))
 	c.look("w-0")
 	return c
 }
@@ -141,10 +141,10 @@ func TestTheDepartureOfStrangersWithoutLabelsWakesTheWorkersStatefulSet(t *testi
 	c := strangers(t)
 	next := c.again(10 * time.Second)
 	for i, name := range []string{"w-0-1", "w-0-3"} {
-		lwstest.Drop[*corev1.Pod](c.FakeStore, name)
+		fakeapi.Drop[*corev1.Pod](c.Server, name)
 		next = c.again(next)
-		c.Sync(lwstest.Find[*appsv1.StatefulSet](c.FakeStore, "w-0"))
-		if lwstest.Find[*corev1.Pod](c.FakeStore, name) == nil || c.nudges() != i+1 {
+		c.Sync(fakeapi.Find[*appsv1.StatefulSet](c.Server, "w-0"))
+		if fakeapi.Find[*corev1.Pod](c.Server, name) == nil || c.nudges() != i+1 {
 			t.Errorf("%s is missing still: %d nudges", name, c.nudges())
 		}
 		if _, err := c.lookAtSet(); err != nil {

@@ -7,7 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 func TestALargeSetRestsBetweenLooks(t *testing.T) {
@@ -52,7 +52,7 @@ func TestASetThatComesRestsLonger(t *testing.T) {
 	p := newPace(func() time.Time { return now })
 	key := request("w").NamespacedName
 	for complete, want := range map[int]time.Duration{0: 200 * time.Millisecond, 49: 200 * time.Millisecond, 50: 50 * time.Millisecond, 100: 50 * time.Millisecond} {
-		w := lws.SetSnapshot{Set: lwstest.Set("w", 100, 2), Groups: make([]lws.Group, 100)}
+		w := lws.SetSnapshot{Set: fakeapi.Set("w", 100, 2), Groups: make([]lws.Group, 100)}
 		for i := range w.Groups {
 			workers := &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Replicas: new(int32(1))}}
 			if i < complete {
@@ -65,7 +65,7 @@ func TestASetThatComesRestsLonger(t *testing.T) {
 			t.Errorf("%d complete groups: rests %v, want %v", complete, got, want)
 		}
 	}
-	ones := lws.SetSnapshot{Set: lwstest.Set("w", 100, 1), Groups: make([]lws.Group, 100)}
+	ones := lws.SetSnapshot{Set: fakeapi.Set("w", 100, 1), Groups: make([]lws.Group, 100)}
 	if p.looked(key, ones); p.in(key, 0) != 50*time.Millisecond {
 		t.Error("groups of one have no StatefulSet to come")
 	}

@@ -13,7 +13,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // statefulSets refuses every StatefulSet with the error.
@@ -58,7 +58,7 @@ func checkRefused(t *testing.T, c *cluster, says string) {
 // Under a quota that had no room for the leaders, the set's status stayed empty:
 // the operator tried again and again and told nobody.
 func TestAForbiddenLeaderStatefulSetIsToldOfAndTriedAgain(t *testing.T) {
-	c := newCluster(t, 0, lwstest.Set("w", 1, 1))
+	c := newCluster(t, 0, fakeapi.Set("w", 1, 1))
 	c.api.refuse = statefulSets(forbidden())
 	for i, again := range []time.Duration{lws.RetryRefusedFirst, lws.RetryRefusedFirst, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, lws.RetryRefusedAfter, lws.RetryRefusedAfter} {
 		if result, err := c.tryAgain(); err != nil || result.RequeueAfter != again {
@@ -80,7 +80,7 @@ func TestAForbiddenLeaderStatefulSetIsToldOfAndTriedAgain(t *testing.T) {
 // A spec that the API server took for invalid was sent again many times a second,
 // and a better one had to wait as long as the bad one.
 func TestAnInvalidLeaderStatefulSetIsLeftAloneUntilTheSpecChangesOrTimePasses(t *testing.T) {
-	c := newCluster(t, 0, lwstest.Set("w", 1, 1))
+	c := newCluster(t, 0, fakeapi.Set("w", 1, 1))
 	c.api.refuse = statefulSets(invalid())
 	look := func(why string, attempts int, again time.Duration) {
 		t.Helper()
@@ -101,12 +101,12 @@ func TestAnInvalidLeaderStatefulSetIsLeftAloneUntilTheSpecChangesOrTimePasses(t 
 	c.wait(lws.RetryRefusedAfter)
 	look("much later", 3, lws.RetryRefusedAfter)
 	c.wait(time.Second)
-	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { set.Generation++; lwstest.Image("image:2")(set) })
+	fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) { set.Generation++; fakeapi.Image("image:2")(set) })
 	look("another spec", 4, lws.RetryRefusedFirst)
 	look("that spec again", 4, lws.RetryRefusedFirst)
-	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { set.Labels = map[string]string{"team": "a"} })
+	fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) { set.Labels = map[string]string{"team": "a"} })
 	look("a label that a policy may want", 5, lws.RetryRefusedFirst)
-	lwstest.Edit(c.FakeStore, "w", lwstest.Annotation("owner", "b"))
+	fakeapi.Edit(c.Server, "w", fakeapi.Annotation("owner", "b"))
 	look("an annotation", 6, lws.RetryRefusedFirst)
 }
 
@@ -114,7 +114,7 @@ func TestAnInvalidLeaderStatefulSetIsLeftAloneUntilTheSpecChangesOrTimePasses(t 
 // refuses, and the set was left alone for five minutes.
 func TestAStatusThatIsRefusedIsNoRefusedSpec(t *testing.T) {
 	for name, refusal := range map[string]error{"invalid": invalid(), "forbidden": forbidden()} {
-		c := newCluster(t, 0, lwstest.Set("w", 1, 1))
+		c := newCluster(t, 0, fakeapi.Set("w", 1, 1))
 		c.api.statusError = refusal
 		if result, err := c.lookAtSet(); !errors.Is(err, refusal) {
 			t.Errorf("%s: no retry with a back-off, but %+v, %v", name, result, err)

@@ -14,7 +14,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // overQuota is what a quota answers that has no room for an object.
@@ -36,7 +36,7 @@ func (c *cluster) progressing() metav1.Condition {
 // Of a group whose workers could not be made only events told: its set said for ever
 // that it was progressing.
 func TestAGroupThatIsRefusedItsWorkersIsToldOfByItsSet(t *testing.T) {
-	c := newCluster(t, 0, lwstest.Set("w", 3, 2))
+	c := newCluster(t, 0, fakeapi.Set("w", 3, 2))
 	c.api.taboo = map[string]error{"w-1": overQuota("statefulsets", "w-1", 2)}
 	c.live(5, "w-0", "w-1", "w-2")
 	got := c.progressing()
@@ -57,7 +57,7 @@ func TestAGroupThatIsRefusedItsWorkersIsToldOfByItsSet(t *testing.T) {
 // A Service that was refused kept the group from its workers, and its set from all
 // that came after it.
 func TestAServiceThatIsRefusedCostsNothingElse(t *testing.T) {
-	c := newCluster(t, 0, lwstest.Set("w", 2, 2))
+	c := newCluster(t, 0, fakeapi.Set("w", 2, 2))
 	c.api.refuse = func(kind identity.Kind) error {
 		if kind == identity.KindService {
 			return overQuota("services", "w", 0)
@@ -74,7 +74,7 @@ func TestAServiceThatIsRefusedCostsNothingElse(t *testing.T) {
 	}
 	c.api.refuse = nil
 	c.live(20, "w-0", "w-1")
-	if got := c.progressing(); got.Reason == lws.CodeRefused || lwstest.Find[*corev1.Service](c.FakeStore, "w") == nil {
+	if got := c.progressing(); got.Reason == lws.CodeRefused || fakeapi.Find[*corev1.Service](c.Server, "w") == nil {
 		t.Errorf("no longer refused: %+v", got)
 	}
 }
@@ -82,7 +82,7 @@ func TestAServiceThatIsRefusedCostsNothingElse(t *testing.T) {
 // A refusal that is told in other words each time had its set look again at once, and
 // so try again at once, without end.
 func TestARefusalInOtherWordsEachTimeIsTriedInItsTime(t *testing.T) {
-	c := newCluster(t, 0, lwstest.Set("w", 1, 1))
+	c := newCluster(t, 0, fakeapi.Set("w", 1, 1))
 	tries := 0
 	c.api.refuse = func(kind identity.Kind) error {
 		if kind != identity.KindService {
@@ -112,7 +112,7 @@ func TestARefusalInOtherWordsEachTimeIsTriedInItsTime(t *testing.T) {
 
 // What passes by itself is tried again, and nobody is told.
 func TestAServerThatHasTooMuchToDoIsNoRefusal(t *testing.T) {
-	c := newCluster(t, 0, lwstest.Set("w", 1, 2))
+	c := newCluster(t, 0, fakeapi.Set("w", 1, 2))
 	c.live(2)
 	busy := apierrors.NewTooManyRequests("too busy", 1)
 	c.api.taboo = map[string]error{"w-0": busy}

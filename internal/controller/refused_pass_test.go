@@ -23,7 +23,7 @@ import (
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/report"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // refusing is a client of an API server on which a policy refuses to create and
@@ -81,7 +81,7 @@ type refused struct {
 func newRefused() *refused {
 	now := time.Unix(1000, 0)
 	api := &refusing{}
-	set := lwstest.Set("w", 1, 2)
+	set := fakeapi.Set("w", 1, 2)
 	set.UID, set.Generation = "w", 1
 	memory := lwscache.NewMemory(now)
 	return &refused{client: api, set: set, pass: &pass{
@@ -98,7 +98,7 @@ func (r *refused) carry(waiting types.UID, actions ...action.Action) (ctrl.Resul
 }
 
 func ghost(name string) action.Delete {
-	return action.Delete{Object: identity.Ref{Kind: identity.KindPod, Namespace: lwstest.Namespace, Name: name, UID: "g", ResourceVersion: "1"}}
+	return action.Delete{Object: identity.Ref{Kind: identity.KindPod, Namespace: fakeapi.Namespace, Name: name, UID: "g", ResourceVersion: "1"}}
 }
 
 // One ghost that a policy protects kept the whole set from going on and from
@@ -120,8 +120,8 @@ func TestAGroupThatWasRefusedIsTriedAgain(t *testing.T) {
 	r := newRefused()
 	workers := action.Create{
 		Kind:   identity.KindStatefulSet,
-		Object: &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "w-0"}},
-		Owner:  identity.RefOf(identity.KindPod, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "w-0", UID: "owner"}}),
+		Object: &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: "w-0"}},
+		Owner:  identity.RefOf(identity.KindPod, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: "w-0", UID: "owner"}}),
 	}
 	result, err := r.carry("leader", workers)
 	if err != nil || result.RequeueAfter != lws.RetryRefusedFirst {

@@ -19,12 +19,12 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/report"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // crashed has a container of the leader restart.
 func crashed(c *cluster) {
-	lwstest.Edit(c.FakeStore, "w-0", func(pod *corev1.Pod) {
+	fakeapi.Edit(c.Server, "w-0", func(pod *corev1.Pod) {
 		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "w", RestartCount: 1}}
 	})
 }
@@ -32,38 +32,38 @@ func crashed(c *cluster) {
 // One reconcile of the group decides and deletes, and wakes no set. The set finds the
 // decision on the leader that terminates.
 func TestAFailureIsAnsweredByOneReconcile(t *testing.T) {
-	c := newCluster(t, 0, lwstest.Set("w", 1, 1, lwstest.Policy(lwsv1.RecreateGroupOnPodRestart)))
+	c := newCluster(t, 0, fakeapi.Set("w", 1, 1, fakeapi.Policy(lwsv1.RecreateGroupOnPodRestart)))
 	c.live(20, "w-0")
 	woken := c.woken
 	crashed(c)
 	if _, err := c.lookAtGroup("w-0"); err != nil || c.woken != woken {
 		t.Fatalf("the set was woken %d times: %v", c.woken-woken, err)
 	}
-	if pod := lwstest.Find[*corev1.Pod](c.FakeStore, "w-0"); pod.DeletionTimestamp == nil || pod.Annotations[lws.RestartAnnotationKey] == "" {
+	if pod := fakeapi.Find[*corev1.Pod](c.Server, "w-0"); pod.DeletionTimestamp == nil || pod.Annotations[lws.RestartAnnotationKey] == "" {
 		t.Fatalf("the leader was not deleted, or bears no decision: %+v", pod.ObjectMeta)
 	}
 	c.restart()
 	if _, err := c.lookAtSet(); err != nil {
 		t.Fatal(err)
 	}
-	if told := lwstest.Find[*lwsv1.LeaderWorkerSet](c.FakeStore, "w").Status.Restarts; len(told) != 1 || told[0].Count != 1 {
+	if told := fakeapi.Find[*lwsv1.LeaderWorkerSet](c.Server, "w").Status.Restarts; len(told) != 1 || told[0].Count != 1 {
 		t.Errorf("the status says %+v", told)
 	}
 }
 
 // A group that was made under None is not recreated while a partition holds it.
 func TestAGroupThatWasMadeUnderNoneIsNotRecreated(t *testing.T) {
-	c := newCluster(t, 0, lwstest.Set("w", 1, 1, lwstest.Policy(lwsv1.NoneRestartPolicy)))
+	c := newCluster(t, 0, fakeapi.Set("w", 1, 1, fakeapi.Policy(lwsv1.NoneRestartPolicy)))
 	c.live(20, "w-0")
-	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) {
-		lwstest.Policy(lwsv1.RecreateGroupOnPodRestart)(set)
-		set.Spec.RolloutStrategy.RollingUpdateConfiguration = &lwsv1.RollingUpdateConfiguration{Partition: lwstest.Ptr[int32](1)}
+	fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) {
+		fakeapi.Policy(lwsv1.RecreateGroupOnPodRestart)(set)
+		set.Spec.RolloutStrategy.RollingUpdateConfiguration = &lwsv1.RollingUpdateConfiguration{Partition: fakeapi.Ptr[int32](1)}
 		set.Generation++
 	})
 	c.live(20, "w-0")
 	crashed(c)
 	c.live(3, "w-0")
-	if pod := lwstest.Find[*corev1.Pod](c.FakeStore, "w-0"); pod == nil || pod.DeletionTimestamp != nil {
+	if pod := fakeapi.Find[*corev1.Pod](c.Server, "w-0"); pod == nil || pod.DeletionTimestamp != nil {
 		t.Error("the group was recreated against its policy")
 	}
 }
@@ -71,14 +71,14 @@ func TestAGroupThatWasMadeUnderNoneIsNotRecreated(t *testing.T) {
 // TestEventsOfRestarts holds which events reconcile what.
 func TestEventsOfRestarts(t *testing.T) {
 	pod := func(edits ...func(*corev1.Pod)) *corev1.Pod {
-		leader := lwstest.Pod("w-0", "w", 0)
+		leader := fakeapi.Pod("w-0", "w", 0)
 		for _, edit := range edits {
 			edit(leader)
 		}
 		return leader
 	}
 	set := func(leaders ...string) *lwsv1.LeaderWorkerSet {
-		set := lwstest.Set("w", 3, 2)
+		set := fakeapi.Set("w", 3, 2)
 		for i, leader := range leaders {
 			set.Status.Started = append(set.Status.Started, lwsv1.StartedGroup{Index: int32(i), Leader: types.UID(leader)})
 		}
@@ -114,14 +114,14 @@ func TestEventsOfRestarts(t *testing.T) {
 
 // A cache that lags has a leader deleted twice; users hear of one restart.
 func TestADeleteOfWhatHasGoneIsNotTold(t *testing.T) {
-	c := newCluster(t, 0, lwstest.Set("w", 1, 1))
+	c := newCluster(t, 0, fakeapi.Set("w", 1, 1))
 	recorder := events.NewFakeRecorder(1)
 	c.narrate = report.New(recorder)
 	gone := action.Delete{
-		Object: identity.Ref{Kind: identity.KindPod, Namespace: lwstest.Namespace, Name: "w-0", UID: "u", ResourceVersion: "1"},
+		Object: identity.Ref{Kind: identity.KindPod, Namespace: fakeapi.Namespace, Name: "w-0", UID: "u", ResourceVersion: "1"},
 		Tell:   action.Telling{Done: []action.Event{{Reason: "RecreateGroup", Action: "Delete", Note: "gone"}}},
 	}
-	if err := c.do(t.Context(), c.act, lwstest.Find[*lwsv1.LeaderWorkerSet](c.FakeStore, "w"), gone); err != nil {
+	if err := c.do(t.Context(), c.act, fakeapi.Find[*lwsv1.LeaderWorkerSet](c.Server, "w"), gone); err != nil {
 		t.Fatal(err)
 	}
 	if len(recorder.Events) != 0 {
@@ -132,24 +132,24 @@ func TestADeleteOfWhatHasGoneIsNotTold(t *testing.T) {
 // A cache may be seconds late to show a deletion. The leader is not deleted again, nor
 // looked at many times a second, until it does.
 func TestALeaderIsDeletedOnceHoweverLateTheCacheIs(t *testing.T) {
-	c := newCluster(t, 0, lwstest.Set("w", 1, 1, lwstest.Policy(lwsv1.RecreateGroupOnPodRestart)))
+	c := newCluster(t, 0, fakeapi.Set("w", 1, 1, fakeapi.Policy(lwsv1.RecreateGroupOnPodRestart)))
 	c.live(20, "w-0")
 	crashed(c)
 	c.look("w-0")
-	if pod := lwstest.Find[*corev1.Pod](c.FakeStore, "w-0"); pod.DeletionTimestamp == nil {
+	if pod := fakeapi.Find[*corev1.Pod](c.Server, "w-0"); pod.DeletionTimestamp == nil {
 		t.Fatal("the leader was not deleted")
 	}
 	late := func(pod *corev1.Pod) { pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = nil, nil }
-	lwstest.Edit(c.FakeStore, "w-0", late)
+	fakeapi.Edit(c.Server, "w-0", late)
 	if result, err := c.lookAtGroup("w-0"); err != nil || result.RequeueAfter != 0 {
 		t.Errorf("looks again after %v: %v", result.RequeueAfter, err)
 	}
-	if pod := lwstest.Find[*corev1.Pod](c.FakeStore, "w-0"); pod.DeletionTimestamp != nil {
+	if pod := fakeapi.Find[*corev1.Pod](c.Server, "w-0"); pod.DeletionTimestamp != nil {
 		t.Error("the leader was deleted again")
 	}
 	c.wait(time.Hour) // not the cache, but the API server shows an older state
 	c.look("w-0")
-	if pod := lwstest.Find[*corev1.Pod](c.FakeStore, "w-0"); pod.DeletionTimestamp == nil {
+	if pod := fakeapi.Find[*corev1.Pod](c.Server, "w-0"); pod.DeletionTimestamp == nil {
 		t.Error("the leader that stands again was not deleted")
 	}
 }

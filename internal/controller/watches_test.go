@@ -17,11 +17,11 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lwscache"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 func meta(name, set string) metav1.ObjectMeta {
-	m := metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: name, UID: types.UID(name)}
+	m := metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: name, UID: types.UID(name)}
 	if set != "" {
 		m.Labels = map[string]string{lwsv1.SetNameLabelKey: set}
 	}
@@ -30,7 +30,7 @@ func meta(name, set string) metav1.ObjectMeta {
 
 func names(keys []types.NamespacedName) (all []string) {
 	for _, key := range keys {
-		if key.Namespace != lwstest.Namespace {
+		if key.Namespace != fakeapi.Namespace {
 			all = append(all, key.Namespace+" is another namespace")
 		}
 		all = append(all, key.Name)
@@ -86,9 +86,9 @@ func TestWhomAnEventConcerns(t *testing.T) {
 }
 
 // watched is an observer on a fake store.
-func watched(t *testing.T) (*lwstest.FakeStore, *lwscache.Observer, *lwscache.Memory) {
+func watched(t *testing.T) (*fakeapi.Server, *lwscache.Observer, *lwscache.Memory) {
 	t.Helper()
-	store := lwstest.NewStore()
+	store := fakeapi.New()
 	if err := lwscache.Index(context.Background(), store); err != nil {
 		t.Fatal(err)
 	}
@@ -98,11 +98,11 @@ func watched(t *testing.T) (*lwstest.FakeStore, *lwscache.Observer, *lwscache.Me
 
 func TestAGhostsDepartureWakesEverySetThatWaitsForIt(t *testing.T) {
 	store, observer, memory := watched(t)
-	lwstest.Add(store, lwstest.Set("a-1", 2, 1))
+	fakeapi.Add(store, fakeapi.Set("a-1", 2, 1))
 	// A worker of set a, which is no more, bears the name of a leader of set a-1.
-	lwstest.Add(store, lwstest.Pod("a-1-1", "a", 1))
-	ghost := lwstest.Terminate[*corev1.Pod](store, "a-1-1", "example.com/stuck")
-	key := types.NamespacedName{Namespace: lwstest.Namespace, Name: "a-1"}
+	fakeapi.Add(store, fakeapi.Pod("a-1-1", "a", 1))
+	ghost := fakeapi.Terminate[*corev1.Pod](store, "a-1-1", "example.com/stuck")
+	key := types.NamespacedName{Namespace: fakeapi.Namespace, Name: "a-1"}
 	if w, err := observer.Set(context.Background(), key, store.Now); err != nil || len(w.Leaders.Ghosts) != 1 {
 		t.Fatalf("got %+v, %v", w.Leaders, err)
 	}
@@ -114,7 +114,7 @@ func TestAGhostsDepartureWakesEverySetThatWaitsForIt(t *testing.T) {
 func TestGroupsOfASet(t *testing.T) {
 	store, observer, _ := watched(t)
 	for _, pod := range []string{"w-0", "w-1", "w-0-1", "v-0"} {
-		lwstest.Add(store, lwstest.Pod(pod, "w", 0))
+		fakeapi.Add(store, fakeapi.Pod(pod, "w", 0))
 	}
 	tests := []struct {
 		name   string
@@ -138,8 +138,8 @@ func TestGroupsOfASet(t *testing.T) {
 
 func TestWhichUpdatesMatter(t *testing.T) {
 	leader := func(edits ...func(*corev1.Pod)) client.Object {
-		pod := lwstest.Pod("w-0", "w", 0)
-		lwstest.Up(pod)
+		pod := fakeapi.Pod("w-0", "w", 0)
+		fakeapi.Up(pod)
 		for _, edit := range edits {
 			edit(pod)
 		}
@@ -152,7 +152,7 @@ func TestWhichUpdatesMatter(t *testing.T) {
 		}
 		return s
 	}
-	set := func(edits ...func(*lwsv1.LeaderWorkerSet)) client.Object { return lwstest.Set("w", 1, 1, edits...) }
+	set := func(edits ...func(*lwsv1.LeaderWorkerSet)) client.Object { return fakeapi.Set("w", 1, 1, edits...) }
 	service := func(owner types.UID) client.Object {
 		s := &corev1.Service{ObjectMeta: meta("w", "w")}
 		s.OwnerReferences = []metav1.OwnerReference{{UID: owner}}
@@ -182,15 +182,15 @@ func TestWhichUpdatesMatter(t *testing.T) {
 		{"set: its status", told, set(), set(func(s *lwsv1.LeaderWorkerSet) { s.Status.ReadyReplicas = 1; s.ResourceVersion = "2" }), true},
 		{"set: not its status", told, set(), set(func(s *lwsv1.LeaderWorkerSet) { s.Generation = 2; s.ResourceVersion = "2" }), false},
 		{"set: spec", desire, set(), set(func(s *lwsv1.LeaderWorkerSet) { s.Generation = 2 }), true},
-		{"set: annotations", desire, set(), set(lwstest.Annotation("x", "y")), true},
+		{"set: annotations", desire, set(), set(fakeapi.Annotation("x", "y")), true},
 		{"set: going", desire, set(), set(func(s *lwsv1.LeaderWorkerSet) { s.DeletionTimestamp = now }), true},
-		{"groups: replicas", groupDesire, set(), set(func(s *lwsv1.LeaderWorkerSet) { s.Spec.Replicas = lwstest.Ptr[int32](9) }), false},
-		{"groups: startup", groupDesire, set(), set(lwstest.LeaderReady), true},
-		{"groups: network", groupDesire, set(), set(lwstest.UniquePerReplica), true},
-		{"groups: whose their volume claims are", groupDesire, set(), set(lwstest.Volumes(appsv1.DeletePersistentVolumeClaimRetentionPolicyType, "")), true},
-		{"groups: placement", groupDesire, set(), set(lwstest.Annotation(lwsv1.ExclusiveKeyAnnotationKey, "rack")), true},
-		{"groups: what their gang scheduler is told", groupDesire, set(lwstest.Annotation(lwsv1.QueueNameAnnotationKey, "q")), set(), true},
-		{"groups: what others are told", groupDesire, set(lwstest.Annotation("x", "y")), set(), false},
+		{"groups: replicas", groupDesire, set(), set(func(s *lwsv1.LeaderWorkerSet) { s.Spec.Replicas = fakeapi.Ptr[int32](9) }), false},
+		{"groups: startup", groupDesire, set(), set(fakeapi.LeaderReady), true},
+		{"groups: network", groupDesire, set(), set(fakeapi.UniquePerReplica), true},
+		{"groups: whose their volume claims are", groupDesire, set(), set(fakeapi.Volumes(appsv1.DeletePersistentVolumeClaimRetentionPolicyType, "")), true},
+		{"groups: placement", groupDesire, set(), set(fakeapi.Annotation(lwsv1.ExclusiveKeyAnnotationKey, "rack")), true},
+		{"groups: what their gang scheduler is told", groupDesire, set(fakeapi.Annotation(lwsv1.QueueNameAnnotationKey, "q")), set(), true},
+		{"groups: what others are told", groupDesire, set(fakeapi.Annotation("x", "y")), set(), false},
 		{"belonging: the same", belonging, service("u"), service("u"), false},
 		{"belonging: another owner", belonging, service("u"), service("v"), true},
 	}
@@ -213,8 +213,8 @@ func (q *fakeQueue) AddAfter(request ctrl.Request, in time.Duration) { q.added[r
 
 func TestUpdatesAreGatheredAndDeparturesAreNot(t *testing.T) {
 	h := watch(byOwnName, podProgress, time.Second)
-	a, b := lwstest.Pod("w-0", "w", 0), lwstest.Pod("w-0", "w", 0)
-	lwstest.Up(b)
+	a, b := fakeapi.Pod("w-0", "w", 0), fakeapi.Pod("w-0", "w", 0)
+	fakeapi.Up(b)
 	ctx := context.Background()
 	for name, tt := range map[string]struct {
 		tell func(q *fakeQueue)

@@ -243,7 +243,7 @@ func TestFaultsAreFound(t *testing.T) {
 		{"internal/lwscache", "internal/pvc", "internal/lwscache must not import internal/pvc of the other wing"},
 		{"internal/lws", "internal/version", "internal/lws must not import internal/version: it is about the world outside"},
 		{"internal/operator", "internal/version", ""},
-		{"internal/controller", "test/lwstest", "internal/controller must not import test/lwstest above it"},
+		{"internal/controller", "test/fakeapi", "internal/controller must not import test/fakeapi above it"},
 		{"internal/nowhere", "internal/lws", "internal/nowhere stands on no floor: give it one in the table of this test"},
 	} {
 		if got := fault(tt.importer, tt.imported); got != tt.says {

@@ -11,7 +11,7 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // A leader that was deleted with --cascade=orphan leaves its workers to the next one, if
@@ -19,7 +19,7 @@ import (
 func TestAnOrphanedWorkerStatefulSetIsAdoptedAtItsRevisionAlone(t *testing.T) {
 	for _, older := range []bool{false, true} {
 		c := running(t, 1, 2)
-		lwstest.Edit(c.FakeStore, "w-0", func(sts *appsv1.StatefulSet) {
+		fakeapi.Edit(c.Server, "w-0", func(sts *appsv1.StatefulSet) {
 			sts.OwnerReferences = nil
 			if older {
 				sts.Labels[lwsv1.RevisionKey] = "older"
@@ -43,16 +43,16 @@ func TestAnOrphanedWorkerStatefulSetIsAdoptedAtItsRevisionAlone(t *testing.T) {
 // A revision is needed to create workers, not to adopt those that run.
 func TestAnOrphanedWorkerStatefulSetIsAdoptedThoughItsRevisionIsLost(t *testing.T) {
 	c := running(t, 1, 2)
-	lwstest.Edit(c.FakeStore, "w-0", func(sts *appsv1.StatefulSet) { sts.OwnerReferences = nil })
+	fakeapi.Edit(c.Server, "w-0", func(sts *appsv1.StatefulSet) { sts.OwnerReferences = nil })
 	for _, lost := range revisions(c) {
-		delete(c.Objects, lwstest.NameOf(lost))
+		delete(c.Objects, fakeapi.NameOf(lost))
 	}
 	one[action.Apply](t, c.decideGroup("w-0"))
 }
 
 func TestAStatefulSetWithoutARevisionIsNoOrphan(t *testing.T) {
 	c := running(t, 1, 2)
-	lwstest.Edit(c.FakeStore, "w-0", func(sts *appsv1.StatefulSet) {
+	fakeapi.Edit(c.Server, "w-0", func(sts *appsv1.StatefulSet) {
 		sts.OwnerReferences = nil
 		delete(sts.Labels, lwsv1.RevisionKey)
 	})

@@ -14,7 +14,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // changeAnew is change with the generation that the API server gives.
@@ -35,13 +35,13 @@ func (w *anyWorld) change(set *lwsv1.LeaderWorkerSet) {
 	switch what {
 	case "workers":
 		w.images++
-		lwstest.Image(fmt.Sprintf("image:%d", w.images))(set)
+		fakeapi.Image(fmt.Sprintf("image:%d", w.images))(set)
 	case "leaders":
 		w.images++
-		lwstest.Leader(fmt.Sprintf("image:%d", w.images))(set)
+		fakeapi.Leader(fmt.Sprintf("image:%d", w.images))(set)
 	case "undo":
 		template.LeaderTemplate = nil
-		lwstest.Image("image:1")(set)
+		fakeapi.Image("image:1")(set)
 	case "size":
 		*template.Size = rapid.Int32Range(1, 3).Draw(t, "size")
 	case "replicas":
@@ -65,13 +65,13 @@ func (w *anyWorld) change(set *lwsv1.LeaderWorkerSet) {
 	case "topology":
 		metav1.SetMetaDataAnnotation(&set.ObjectMeta, lwsv1.ExclusiveKeyAnnotationKey, rapid.SampledFrom([]string{"", "rack", "row"}).Draw(t, "topology"))
 	case "pause":
-		lwstest.Annotation(lwsv1.PausedAnnotationKey, lwsv1.PausedValue)(set)
+		fakeapi.Annotation(lwsv1.PausedAnnotationKey, lwsv1.PausedValue)(set)
 	case "resume":
 		delete(set.Annotations, lwsv1.PausedAnnotationKey)
 	case "label":
 		metav1.SetMetaDataLabel(&set.ObjectMeta, "team", rapid.SampledFrom([]string{"a", "b"}).Draw(t, "team"))
 	case "after start":
-		lwstest.Annotation(lwsv1.RecreateGroupAfterStartAnnotationKey, "")(set)
+		fakeapi.Annotation(lwsv1.RecreateGroupAfterStartAnnotationKey, "")(set)
 	}
 }
 
@@ -92,12 +92,12 @@ const heldBy = "example.com/held"
 
 // settleDown takes away what keeps a set from becoming what its template says.
 func (w *anyWorld) settleDown() {
-	for _, object := range lwstest.All[client.Object](w.Objects) {
+	for _, object := range fakeapi.All[client.Object](w.Objects) {
 		if w.squatters[object.GetUID()] {
 			w.Remove(object, metav1.DeletePropagationBackground)
 		}
 	}
-	if set := lwstest.Find[*lwsv1.LeaderWorkerSet](w.FakeStore, "w"); set != nil && set.DeletionTimestamp != nil {
+	if set := fakeapi.Find[*lwsv1.LeaderWorkerSet](w.Server, "w"); set != nil && set.DeletionTimestamp != nil {
 		// Workers whose leader was made to leave them behind are nobody's, and use
 		// claims that the set's end waits for.
 		w.removeLeftBehind(func(client.Object) bool { return true })
@@ -105,12 +105,12 @@ func (w *anyWorld) settleDown() {
 	}
 	w.create()
 	w.removeLeftBehind(w.usesWhatLeaves)
-	if lwstest.Find[*lwsv1.LeaderWorkerSet](w.FakeStore, "w") == nil {
+	if fakeapi.Find[*lwsv1.LeaderWorkerSet](w.Server, "w") == nil {
 		return
 	}
-	lwstest.Edit(w.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) {
+	fakeapi.Edit(w.Server, "w", func(set *lwsv1.LeaderWorkerSet) {
 		delete(set.Annotations, lwsv1.PausedAnnotationKey)
-		rollingOf(set).Partition = lwstest.Ptr[int32](0)
+		rollingOf(set).Partition = fakeapi.Ptr[int32](0)
 		if w.lostWhatLeadersRun() {
 			w.met.when("what leaders run is lost for good", true)
 			rollingOf(set).MaxUnavailable = intstr.FromInt32(lws.Replicas(set))
@@ -133,14 +133,14 @@ func (w *anyWorld) tidyUp() {
 // ofAnotherRevision reports whether a StatefulSet of workers that a leader left behind is
 // not at the revision of the leader that followed.
 func (w *anyWorld) ofAnotherRevision(object client.Object) bool {
-	leader := lwstest.Find[*corev1.Pod](w.FakeStore, object.GetName())
+	leader := fakeapi.Find[*corev1.Pod](w.Server, object.GetName())
 	return KindIs(object, identity.KindStatefulSet) && leader != nil &&
 		leader.Labels[lwsv1.RevisionKey] != object.GetLabels()[lwsv1.RevisionKey]
 }
 
 // usesWhatLeaves tells whether a pod keeps a claim from leaving, which bears its name.
 func (w *anyWorld) usesWhatLeaves(object client.Object) bool {
-	return slices.ContainsFunc(lwstest.All[*corev1.PersistentVolumeClaim](w.Objects), func(claim *corev1.PersistentVolumeClaim) bool {
+	return slices.ContainsFunc(fakeapi.All[*corev1.PersistentVolumeClaim](w.Objects), func(claim *corev1.PersistentVolumeClaim) bool {
 		return claim.DeletionTimestamp != nil && strings.HasSuffix(claim.Name, "-"+object.GetName())
 	})
 }
@@ -153,13 +153,13 @@ func (w *anyWorld) lostWhatLeadersRun() bool {
 	for _, revision := range revisions(w.cluster) {
 		kept[revision.Labels[lwsv1.RevisionKey]] = true
 	}
-	return slices.ContainsFunc(lwstest.All[*corev1.Pod](w.Objects), func(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(fakeapi.All[*corev1.Pod](w.Objects), func(pod *corev1.Pod) bool {
 		return w.leads(pod) && !kept[pod.Labels[lwsv1.RevisionKey]]
 	})
 }
 
 func (w *anyWorld) removeLeftBehind(useless func(client.Object) bool) {
-	for _, object := range lwstest.All[client.Object](w.Objects) {
+	for _, object := range fakeapi.All[client.Object](w.Objects) {
 		left := len(object.GetOwnerReferences()) == 0 && (KindIs(object, identity.KindPod) || KindIs(object, identity.KindStatefulSet))
 		if left && useless(object) {
 			w.met.when("left behind for good", true)

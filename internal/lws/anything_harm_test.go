@@ -12,7 +12,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // harm breaks something that belongs to the set.
@@ -26,7 +26,7 @@ func (w *anyWorld) harm() {
 	case "pod":
 		w.harmPod()
 	case "statefulset":
-		if all := lwstest.All[*appsv1.StatefulSet](w.Objects); len(all) > 0 {
+		if all := fakeapi.All[*appsv1.StatefulSet](w.Objects); len(all) > 0 {
 			w.met.when("a statefulset deleted", true)
 			victim := pick(w.t, all)
 			w.Remove(victim, w.propagation(victim))
@@ -47,7 +47,7 @@ func (w *anyWorld) harm() {
 // loseService deletes a Service of the set. Without the stranger, what is his would be
 // garbage, and nobody's.
 func (w *anyWorld) loseService() {
-	all := slices.DeleteFunc(lwstest.All[*corev1.Service](w.Objects), func(s *corev1.Service) bool { return s.Name == stranger })
+	all := slices.DeleteFunc(fakeapi.All[*corev1.Service](w.Objects), func(s *corev1.Service) bool { return s.Name == stranger })
 	if len(all) > 0 {
 		w.Remove(pick(w.t, all), metav1.DeletePropagationBackground)
 	}
@@ -55,33 +55,33 @@ func (w *anyWorld) loseService() {
 
 // leaveBehind deletes a leader with --cascade=orphan: its workers stay for the next one.
 func (w *anyWorld) leaveBehind() {
-	leader := lwstest.Find[*corev1.Pod](w.FakeStore, rapid.SampledFrom(groupNames).Draw(w.t, "leader"))
-	set := lwstest.Find[*lwsv1.LeaderWorkerSet](w.FakeStore, "w")
+	leader := fakeapi.Find[*corev1.Pod](w.Server, rapid.SampledFrom(groupNames).Draw(w.t, "leader"))
+	set := fakeapi.Find[*lwsv1.LeaderWorkerSet](w.Server, "w")
 	if leader == nil || set == nil || leader.DeletionTimestamp != nil || set.DeletionTimestamp != nil {
 		return
 	}
 	w.met.when("Pod deleted in the Orphan", true)
 	w.Remove(leader, metav1.DeletePropagationOrphan)
-	w.Collect(w.Objects[lwstest.NameOf(leader)])
+	w.Collect(w.Objects[fakeapi.NameOf(leader)])
 }
 
 // squat has somebody else take a name that the set needs, if it is free.
 func (w *anyWorld) squat() {
 	name := rapid.SampledFrom([]string{"w", "w-0", "w-1", "w-0-1"}).Draw(w.t, "name")
-	meta := metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: name}
-	template := lwstest.Template("x", "x")
+	meta := metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: name}
+	template := fakeapi.Template("x", "x")
 	template.Labels = map[string]string{squats: "x"}
 	squatter := rapid.SampledFrom([]client.Object{
 		&corev1.Pod{ObjectMeta: meta, Spec: template.Spec},
 		&corev1.Service{ObjectMeta: meta},
-		&appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Replicas: lwstest.Ptr[int32](0), Template: template}},
+		&appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Replicas: fakeapi.Ptr[int32](0), Template: template}},
 	}).Draw(w.t, "squatter")
-	if _, taken := w.Objects[lwstest.NameOf(squatter)]; !taken {
+	if _, taken := w.Objects[fakeapi.NameOf(squatter)]; !taken {
 		if rapid.Bool().Draw(w.t, "controlled") {
-			lwstest.OwnedBy(squatter, "v1", identity.RefOf(identity.KindService, w.stranger()))
+			fakeapi.OwnedBy(squatter, "v1", identity.RefOf(identity.KindService, w.stranger()))
 			squatter.SetLabels(map[string]string{lwsv1.SetNameLabelKey: "w", lwsv1.WorkerIndexLabelKey: "0"})
 		}
-		w.squatters[lwstest.Add(w.FakeStore, squatter).GetUID()] = true
+		w.squatters[fakeapi.Add(w.Server, squatter).GetUID()] = true
 		w.met.when("a squatter", true)
 	}
 }
@@ -95,10 +95,10 @@ const (
 
 // stranger is there, and controls things of his own.
 func (w *anyWorld) stranger() *corev1.Service {
-	if known := lwstest.Find[*corev1.Service](w.FakeStore, stranger); known != nil {
+	if known := fakeapi.Find[*corev1.Service](w.Server, stranger); known != nil {
 		return known
 	}
-	added := lwstest.Add(w.FakeStore, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: stranger}})
+	added := fakeapi.Add(w.Server, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: stranger}})
 	w.squatters[added.UID] = true
 	w.met.when("a squatter that somebody controls", true)
 	return added
@@ -107,7 +107,7 @@ func (w *anyWorld) stranger() *corev1.Service {
 // loseRevision loses the revision that the spec still says, under the eyes of the
 // operator, or all that there are, whatever the operator is at.
 func (w *anyWorld) loseRevision() {
-	set := lwstest.Find[*lwsv1.LeaderWorkerSet](w.FakeStore, "w")
+	set := fakeapi.Find[*lwsv1.LeaderWorkerSet](w.Server, "w")
 	if set == nil || set.DeletionTimestamp != nil {
 		return
 	}
@@ -127,7 +127,7 @@ func (w *anyWorld) loseRevision() {
 
 // scaleByHand scales a StatefulSet as nobody should.
 func (w *anyWorld) scaleByHand() {
-	all := lwstest.All[*appsv1.StatefulSet](w.Objects)
+	all := fakeapi.All[*appsv1.StatefulSet](w.Objects)
 	workers := slices.DeleteFunc(slices.Clone(all), func(sts *appsv1.StatefulSet) bool { return sts.Name == "w" })
 	if len(workers) > 0 && rapid.Bool().Draw(w.t, "workers") {
 		w.met.when("workers scaled by hand", true)
@@ -138,14 +138,14 @@ func (w *anyWorld) scaleByHand() {
 	}
 	w.met.when("a statefulset scaled by hand", true)
 	replicas := rapid.Int32Range(0, 5).Draw(w.t, "replicas")
-	lwstest.Edit(w.FakeStore, pick(w.t, all).Name, func(sts *appsv1.StatefulSet) {
+	fakeapi.Edit(w.Server, pick(w.t, all).Name, func(sts *appsv1.StatefulSet) {
 		sts.Spec.Replicas = &replicas
 		sts.Generation++
 	})
 }
 
 func (w *anyWorld) harmPod() {
-	pods := lwstest.All[*corev1.Pod](w.Objects)
+	pods := fakeapi.All[*corev1.Pod](w.Objects)
 	if len(pods) == 0 {
 		return
 	}
@@ -155,18 +155,18 @@ func (w *anyWorld) harmPod() {
 	}
 	switch rapid.SampledFrom([]string{"restarts", "ends", "is deleted", "vanishes", "is held", "flaps", "crashes", "crashes"}).Draw(w.t, "how") {
 	case "restarts":
-		lwstest.Edit(w.FakeStore, pod.Name, crash)
+		fakeapi.Edit(w.Server, pod.Name, crash)
 	case "ends":
-		lwstest.Edit(w.FakeStore, pod.Name, func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed })
+		fakeapi.Edit(w.Server, pod.Name, func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed })
 	case "is deleted":
 		w.Remove(pod, w.propagation(pod))
 	case "vanishes":
-		lwstest.Drop[*corev1.Pod](w.FakeStore, pod.Name)
+		fakeapi.Drop[*corev1.Pod](w.Server, pod.Name)
 	case "is held":
-		lwstest.Edit(w.FakeStore, pod.Name, func(pod *corev1.Pod) { pod.Finalizers = append(pod.Finalizers, heldBy) })
+		fakeapi.Edit(w.Server, pod.Name, func(pod *corev1.Pod) { pod.Finalizers = append(pod.Finalizers, heldBy) })
 	case "crashes":
 		w.crashes[pod.Name] = rapid.IntRange(1, 3).Draw(w.t, "times")
 	case "flaps":
-		lwstest.Edit(w.FakeStore, pod.Name, func(pod *corev1.Pod) { pod.Status.Conditions = nil })
+		fakeapi.Edit(w.Server, pod.Name, func(pod *corev1.Pod) { pod.Status.Conditions = nil })
 	}
 }

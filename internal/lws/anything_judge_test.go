@@ -9,7 +9,7 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // judge checks that nothing of others is written to (S10).
@@ -25,7 +25,7 @@ func (w *anyWorld) judge(a action.Action) {
 // checkDue checks that no group is recreated before it is due. A date that was
 // written down only ever comes nearer.
 func (w *anyWorld) checkDue(a action.Action) {
-	set := lwstest.Find[*lwsv1.LeaderWorkerSet](w.FakeStore, "w")
+	set := fakeapi.Find[*lwsv1.LeaderWorkerSet](w.Server, "w")
 	if set == nil || a.Why().Code != lws.CodeRestart {
 		return
 	}
@@ -80,7 +80,7 @@ func (w *anyWorld) checkKept(a action.Action, before map[string]bool) {
 		return
 	}
 	inUse := w.keysInUse()
-	for _, pod := range lwstest.All[*corev1.Pod](w.Objects) {
+	for _, pod := range fakeapi.All[*corev1.Pod](w.Objects) {
 		key := pod.Labels[lwsv1.RevisionKey]
 		if w.leads(pod) && before[key] && !inUse[key] {
 			w.t.Fatalf("%s %s: %s, and leader %s runs %s", a.Verb(), a.Target(), a.Why().Sentence, pod.Name, key)
@@ -101,6 +101,6 @@ func (w *anyWorld) keysInUse() map[string]bool {
 // leads tells whether a pod is a leader of the set as it lives now, and is to stay.
 func (w *anyWorld) leads(pod *corev1.Pod) bool {
 	group, worker := indexOf(pod.Name)
-	set, sts := lwstest.Find[*lwsv1.LeaderWorkerSet](w.FakeStore, "w"), lwstest.Find[*appsv1.StatefulSet](w.FakeStore, "w")
+	set, sts := fakeapi.Find[*lwsv1.LeaderWorkerSet](w.Server, "w"), fakeapi.Find[*appsv1.StatefulSet](w.Server, "w")
 	return set != nil && sts != nil && worker == 0 && int32(group) < lws.PodsOf(sts) && pod.DeletionTimestamp == nil && metav1.IsControlledBy(sts, set) && metav1.IsControlledBy(pod, sts)
 }

@@ -14,7 +14,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // TestAnything: whatever is asked of a set, whatever breaks, whoever crashes at
@@ -74,14 +74,14 @@ func (w *anyWorld) checkAll() {
 
 func (w *anyWorld) checkPods(set *lwsv1.LeaderWorkerSet) {
 	replicas, size := lws.Replicas(set), lws.Size(set)
-	pods := lwstest.All[*corev1.Pod](w.Objects)
+	pods := fakeapi.All[*corev1.Pod](w.Objects)
 	if len(pods) != int(replicas*size) {
 		w.t.Fatalf("%d pods stand, want %d × %d\n%s", len(pods), replicas, size, w.all())
 	}
 	topology := set.Annotations[lwsv1.ExclusiveKeyAnnotationKey]
 	for _, pod := range pods {
 		group, worker := indexOf(pod.Name)
-		if int32(group) >= replicas || int32(worker) >= size || !lwstest.Ready(pod) {
+		if int32(group) >= replicas || int32(worker) >= size || !fakeapi.Ready(pod) {
 			w.t.Fatalf("pod %s of %d × %d: %v", pod.Name, replicas, size, pod.Status)
 		}
 		if pod.Spec.Containers[0].Image != imageOf(set, worker) {
@@ -91,7 +91,7 @@ func (w *anyWorld) checkPods(set *lwsv1.LeaderWorkerSet) {
 			w.t.Fatalf("pod %s is placed by %q and %v, want %q", pod.Name, pod.Annotations[lwsv1.ExclusiveKeyAnnotationKey], pod.Spec.NodeSelector, topology)
 		}
 	}
-	for _, sts := range lwstest.All[*appsv1.StatefulSet](w.Objects) {
+	for _, sts := range fakeapi.All[*appsv1.StatefulSet](w.Objects) {
 		if sts.Name != "w" && *sts.Spec.Replicas != size-1 {
 			w.t.Fatalf("statefulset %s has %d workers, want %d", sts.Name, *sts.Spec.Replicas, size-1)
 		}
@@ -108,16 +108,16 @@ func imageOf(set *lwsv1.LeaderWorkerSet, worker int) string {
 
 func (w *anyWorld) checkServices(set *lwsv1.LeaderWorkerSet) {
 	if lws.Subdomain(set) == lwsv1.SubdomainShared {
-		if shared := lwstest.Find[*corev1.Service](w.FakeStore, "w"); shared == nil || !metav1.IsControlledBy(shared, set) {
+		if shared := fakeapi.Find[*corev1.Service](w.Server, "w"); shared == nil || !metav1.IsControlledBy(shared, set) {
 			w.t.Fatalf("the shared service is %+v", shared)
 		}
 		return
 	}
-	for _, pod := range lwstest.All[*corev1.Pod](w.Objects) {
+	for _, pod := range fakeapi.All[*corev1.Pod](w.Objects) {
 		if _, worker := indexOf(pod.Name); worker > 0 {
 			continue
 		}
-		if own := lwstest.Find[*corev1.Service](w.FakeStore, pod.Name); own == nil || !metav1.IsControlledBy(own, pod) {
+		if own := fakeapi.Find[*corev1.Service](w.Server, pod.Name); own == nil || !metav1.IsControlledBy(own, pod) {
 			w.t.Fatalf("the service of %s is %+v", pod.Name, own)
 		}
 	}
@@ -159,8 +159,8 @@ func (w *anyWorld) checkRevisions(set *lwsv1.LeaderWorkerSet) {
 // all is what there is, in short.
 func (w *anyWorld) all() string {
 	var lines []string
-	for _, object := range lwstest.All[client.Object](w.Objects) {
-		line := fmt.Sprintf("%s %s uid %s labels %v deleted %v", lwstest.KindOf(object), object.GetName(), object.GetUID(), object.GetLabels(), object.GetDeletionTimestamp() != nil)
+	for _, object := range fakeapi.All[client.Object](w.Objects) {
+		line := fmt.Sprintf("%s %s uid %s labels %v deleted %v", fakeapi.KindOf(object), object.GetName(), object.GetUID(), object.GetLabels(), object.GetDeletionTimestamp() != nil)
 		switch object := object.(type) {
 		case *corev1.Pod:
 			line += fmt.Sprintf(" %s ready %t", object.Status.Phase, lws.PodReady(object))

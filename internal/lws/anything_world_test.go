@@ -17,7 +17,7 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lwscache"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // anyWorld is a cluster in which a set is edited, deleted and created again, and
@@ -31,7 +31,7 @@ type anyWorld struct {
 	next *lwsv1.LeaderWorkerSet // what the next life of the set is made from
 	// images counts templates, and harms and edits what happened.
 	images, edits, harms int
-	former               *lwstest.FakeReader
+	former               *fakeapi.Reader
 	other                operator
 	// crashes counts how often pods of a name are yet to crash once they run.
 	crashes map[string]int
@@ -53,7 +53,7 @@ func pick[T client.Object](t *rapid.T, objects []T) T {
 func (w *anyWorld) propagation(object client.Object) metav1.DeletionPropagation {
 	how := []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan}
 	drawn := rapid.SampledFrom(how).Draw(w.t, "propagation")
-	w.met.when(fmt.Sprintf("%s deleted in the %s", lwstest.KindOf(object), drawn), true)
+	w.met.when(fmt.Sprintf("%s deleted in the %s", fakeapi.KindOf(object), drawn), true)
 	return drawn
 }
 
@@ -61,10 +61,10 @@ func newAnyWorld(t *rapid.T, m *met) *anyWorld {
 	w := &anyWorld{cluster: newCluster(t), t: t, met: m, images: 1, squatters: map[types.UID]bool{}, crashes: map[string]int{}}
 	w.WithoutMaxUnavailable = rapid.Bool().Draw(t, "without maxUnavailable")
 	w.pass(time.Minute)
-	lwstest.Add(w.FakeStore, &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-		Name: lwstest.Node, Labels: map[string]string{"rack": "1", "row": "1"},
+	fakeapi.Add(w.Server, &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: fakeapi.Node, Labels: map[string]string{"rack": "1", "row": "1"},
 	}})
-	set := lwstest.Set("w", rapid.Int32Range(0, 4).Draw(t, "replicas"), rapid.Int32Range(1, 3).Draw(t, "size"))
+	set := fakeapi.Set("w", rapid.Int32Range(0, 4).Draw(t, "replicas"), rapid.Int32Range(1, 3).Draw(t, "size"))
 	set.Spec.LeaderWorkerTemplate.RestartPolicy = rapid.SampledFrom(restartPolicies).Draw(t, "policy")
 	for range rapid.IntRange(0, 3).Draw(t, "features") {
 		w.change(set)
@@ -72,7 +72,7 @@ func newAnyWorld(t *rapid.T, m *met) *anyWorld {
 	if w.met.when("volumes", rapid.IntRange(0, 3).Draw(t, "volumes") == 0) {
 		drawVolumes(t)(set)
 	}
-	lwstest.Add(w.FakeStore, set)
+	fakeapi.Add(w.Server, set)
 	w.cached, w.former = w.Lagging(), w.Lagging()
 	w.restart()
 	if rapid.Bool().Draw(t, "settled") {
@@ -134,15 +134,15 @@ func (w *anyWorld) step() {
 	case 4, 5:
 		w.lookAtGroup(rapid.SampledFrom(allGroups).Draw(t, "group"), true)
 	case 6, 7:
-		if all := lwstest.All[*appsv1.StatefulSet](w.Objects); len(all) > 0 {
+		if all := fakeapi.All[*appsv1.StatefulSet](w.Objects); len(all) > 0 {
 			w.Sync(pick(t, all))
 		}
 	case 8:
-		if all := lwstest.All[*corev1.Pod](w.Objects); len(all) > 0 {
+		if all := fakeapi.All[*corev1.Pod](w.Objects); len(all) > 0 {
 			w.kubelet(pick(t, all))
 		}
 	case 9:
-		w.Collect(pick(t, lwstest.All[client.Object](w.Objects)))
+		w.Collect(pick(t, fakeapi.All[client.Object](w.Objects)))
 	case 10:
 		w.cached.Deliver(rapid.SampledFrom(anyKinds).Draw(t, "kind"))
 	case 11:
@@ -178,17 +178,17 @@ func (w *anyWorld) lookAround(faults bool) {
 
 // kubelet takes a pod a step further, or lets it crash.
 func (w *anyWorld) kubelet(pod *corev1.Pod) {
-	if w.crashes[pod.Name] == 0 || !lwstest.Ready(pod) {
+	if w.crashes[pod.Name] == 0 || !fakeapi.Ready(pod) {
 		w.Run(pod)
 		return
 	}
 	w.crashes[pod.Name]--
-	lwstest.Edit(w.FakeStore, pod.Name, crash)
+	fakeapi.Edit(w.Server, pod.Name, crash)
 }
 
 // live edits the set, ends it, or begins its next life.
 func (w *anyWorld) live() {
-	set := lwstest.Find[*lwsv1.LeaderWorkerSet](w.FakeStore, "w")
+	set := fakeapi.Find[*lwsv1.LeaderWorkerSet](w.Server, "w")
 	switch {
 	case set == nil:
 		w.create()
@@ -203,14 +203,14 @@ func (w *anyWorld) live() {
 		w.Remove(set, w.propagation(set))
 	default:
 		w.edits++
-		lwstest.Edit(w.FakeStore, "w", w.changeAnew)
+		fakeapi.Edit(w.Server, "w", w.changeAnew)
 	}
 }
 
 // create begins the next life of the set, if it is time.
 func (w *anyWorld) create() {
-	if w.next != nil && lwstest.Find[*lwsv1.LeaderWorkerSet](w.FakeStore, "w") == nil {
-		lwstest.Add(w.FakeStore, w.next)
+	if w.next != nil && fakeapi.Find[*lwsv1.LeaderWorkerSet](w.Server, "w") == nil {
+		fakeapi.Add(w.Server, w.next)
 		w.next = nil
 	}
 }
@@ -234,10 +234,10 @@ func (w *anyWorld) everybody() {
 
 func (w *anyWorld) turn() {
 	w.lookAround(false)
-	for _, sts := range lwstest.All[*appsv1.StatefulSet](w.Objects) {
+	for _, sts := range fakeapi.All[*appsv1.StatefulSet](w.Objects) {
 		w.Sync(sts)
 	}
-	for _, pod := range lwstest.All[*corev1.Pod](w.Objects) {
+	for _, pod := range fakeapi.All[*corev1.Pod](w.Objects) {
 		if slices.Contains(pod.Finalizers, heldBy) {
 			w.Release(pod, heldBy)
 			continue

@@ -9,7 +9,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // carryOut writes a plan as a pass does, for as long as all goes well.
@@ -80,8 +80,8 @@ func (w *anyWorld) write(a action.Action) error {
 
 // remember is what the operator remembers of what it has written.
 func (c *cluster) remember(a action.Action) {
-	set := lwstest.Find[*lwsv1.LeaderWorkerSet](c.FakeStore, "w")
-	sts := lwstest.Find[*appsv1.StatefulSet](c.FakeStore, "w")
+	set := fakeapi.Find[*lwsv1.LeaderWorkerSet](c.Server, "w")
+	sts := fakeapi.Find[*appsv1.StatefulSet](c.Server, "w")
 	switch a := a.(type) {
 	case action.Delete:
 		c.memory.Ended(a.Object.UID, c.Now)

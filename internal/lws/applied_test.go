@@ -7,7 +7,7 @@ import (
 
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // After a quick recreate the leaders of the old life's spec stood for good: their
@@ -29,7 +29,7 @@ func TestWhatWasAppliedIsThatOfOneStatefulSet(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			c := running(t, 1, 1)
 			var applied lws.Applied
-			lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) {
+			fakeapi.Edit(c.Server, "w", func(sts *appsv1.StatefulSet) {
 				applied = lws.Applied{UID: sts.UID, Generation: sts.Generation, Fingerprint: sts.Annotations[lws.AppliedAnnotationKey]}
 				sts.Spec.Template.Spec.Containers[0].Image = "rewritten"
 				delete(sts.Annotations, lws.AppliedAnnotationKey)

@@ -19,7 +19,7 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lwscache"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // fatal is what both a test and a property check offer.
@@ -31,20 +31,20 @@ type fatal interface {
 // cluster is a fake API server that decisions are made and carried out on. Time
 // stands still but for what a test adds.
 type cluster struct {
-	*lwstest.FakeControllers
+	*fakeapi.Controllers
 	t        fatal
-	cached   *lwstest.FakeReader
+	cached   *fakeapi.Reader
 	memory   *lwscache.Memory
 	observer *lwscache.Observer
 	executor *apply.Actor
 }
 
 func newCluster(t fatal) *cluster {
-	store := lwstest.NewStore()
+	store := fakeapi.New()
 	if err := lwscache.Index(context.Background(), store); err != nil {
 		t.Fatalf("index: %v", err)
 	}
-	c := &cluster{FakeControllers: lwstest.Control(store), t: t, cached: store.Cached()}
+	c := &cluster{Controllers: fakeapi.Control(store), t: t, cached: store.Cached()}
 	c.awake()
 	return c
 }
@@ -53,7 +53,7 @@ func newCluster(t fatal) *cluster {
 func (c *cluster) awake() {
 	c.memory = lwscache.NewMemory(c.Now)
 	c.observer = lwscache.New(c.cached, c.Live(), c.memory)
-	c.executor = apply.New(c.FakeStore, c.Live()).Surveying(c.observer.Standing)
+	c.executor = apply.New(c.Server, c.Live()).Surveying(c.observer.Standing)
 }
 
 // Do carries out an action.
@@ -74,7 +74,7 @@ func (c *cluster) pass(d time.Duration) { c.Now = c.Now.Add(d) }
 var ctx = context.Background()
 
 func key(name string) types.NamespacedName {
-	return types.NamespacedName{Namespace: lwstest.Namespace, Name: name}
+	return types.NamespacedName{Namespace: fakeapi.Namespace, Name: name}
 }
 
 func (c *cluster) set(name string) lws.SetSnapshot {
@@ -161,10 +161,10 @@ func (c *cluster) turn(groups ...string) {
 	for _, group := range groups {
 		c.do(c.decideGroup(group))
 	}
-	for _, sts := range lwstest.All[*appsv1.StatefulSet](c.Objects) {
+	for _, sts := range fakeapi.All[*appsv1.StatefulSet](c.Objects) {
 		c.Sync(sts)
 	}
-	for _, pod := range lwstest.All[*corev1.Pod](c.Objects) {
+	for _, pod := range fakeapi.All[*corev1.Pod](c.Objects) {
 		c.Run(pod)
 	}
 	c.pass(3 * time.Second)
@@ -204,7 +204,7 @@ func (c *cluster) untilStill(t *rapid.T, turn func()) {
 	}
 }
 
-type versions map[lwstest.Name]string
+type versions map[fakeapi.Name]string
 
 // version changes with every write.
 func (c *cluster) version() versions {
@@ -235,7 +235,7 @@ func running(t testing.TB, replicas, size int32, edits ...func(*lwsv1.LeaderWork
 	t.Helper()
 	c := newCluster(t)
 	c.pass(time.Minute)
-	lwstest.Add(c.FakeStore, lwstest.Set("w", replicas, size, edits...))
+	fakeapi.Add(c.Server, fakeapi.Set("w", replicas, size, edits...))
 	var groups []string
 	for i := range replicas {
 		groups = append(groups, identity.LeaderName("w", int(i)))

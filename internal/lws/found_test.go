@@ -12,7 +12,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 const future = "leaderworkerset.sigs.k8s.io/of-a-later-version"
@@ -40,7 +40,7 @@ var foundTemplates = []struct {
 
 func bySubgroups(set *lwsv1.LeaderWorkerSet) {
 	set.Spec.LeaderWorkerTemplate.SubGroupPolicy = &lwsv1.SubGroupPolicy{
-		Type: lwstest.Ptr(lwsv1.SubGroupPolicyTypeLeaderWorker), SubGroupSize: lwstest.Ptr[int32](1),
+		Type: fakeapi.Ptr(lwsv1.SubGroupPolicyTypeLeaderWorker), SubGroupSize: fakeapi.Ptr[int32](1),
 	}
 }
 
@@ -48,13 +48,13 @@ func bySubgroups(set *lwsv1.LeaderWorkerSet) {
 func found(t *testing.T, spoil func(*appsv1.StatefulSet)) *cluster {
 	t.Helper()
 	c := running(t, 2, 2)
-	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { bySubgroups(set) })
-	data := data(t, lwstest.All[*lwsv1.LeaderWorkerSet](c.Objects)[0])
+	fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) { bySubgroups(set) })
+	data := data(t, fakeapi.All[*lwsv1.LeaderWorkerSet](c.Objects)[0])
 	key := lws.RevisionKey(data)
-	lwstest.Edit(c.FakeStore, revisions(c)[0].Name, func(r *appsv1.ControllerRevision) {
+	fakeapi.Edit(c.Server, revisions(c)[0].Name, func(r *appsv1.ControllerRevision) {
 		r.Data.Raw, r.Labels[lwsv1.RevisionKey] = data, key
 	})
-	lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) {
+	fakeapi.Edit(c.Server, "w", func(sts *appsv1.StatefulSet) {
 		delete(sts.Annotations, lws.AppliedAnnotationKey)
 		sts.Labels[lwsv1.RevisionKey], sts.Spec.Template.Labels[lwsv1.RevisionKey] = key, key
 		sts.Spec.Template.Annotations[lwsv1.SubGroupPolicyTypeAnnotationKey] = "LeaderWorker"
@@ -62,8 +62,8 @@ func found(t *testing.T, spoil func(*appsv1.StatefulSet)) *cluster {
 		spoil(sts)
 	})
 	for _, name := range []string{"w-0", "w-1"} {
-		lwstest.Edit(c.FakeStore, name, func(pod *corev1.Pod) { pod.Labels[lwsv1.RevisionKey] = key })
-		lwstest.Edit(c.FakeStore, name, func(sts *appsv1.StatefulSet) {
+		fakeapi.Edit(c.Server, name, func(pod *corev1.Pod) { pod.Labels[lwsv1.RevisionKey] = key })
+		fakeapi.Edit(c.Server, name, func(sts *appsv1.StatefulSet) {
 			sts.Labels[lwsv1.RevisionKey], sts.Spec.Template.Labels[lwsv1.RevisionKey] = key, key
 		})
 	}
@@ -71,7 +71,7 @@ func found(t *testing.T, spoil func(*appsv1.StatefulSet)) *cluster {
 }
 
 func leadersOf(c *cluster) *appsv1.StatefulSet {
-	for _, sts := range lwstest.All[*appsv1.StatefulSet](c.Objects) {
+	for _, sts := range fakeapi.All[*appsv1.StatefulSet](c.Objects) {
 		if sts.Name == "w" {
 			return sts
 		}
@@ -112,7 +112,7 @@ func TestTheTemplateThatWasFoundStays(t *testing.T) {
 func TestTheTemplateThatWasFoundGoesWithItsMark(t *testing.T) {
 	c := found(t, foundTemplates[3].spoil)
 	c.do(c.decideSet())
-	lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) { delete(sts.Annotations, lws.AsFoundAnnotationKey) })
+	fakeapi.Edit(c.Server, "w", func(sts *appsv1.StatefulSet) { delete(sts.Annotations, lws.AsFoundAnnotationKey) })
 	c.do(c.decideSet())
 	if leadersOf(c).Spec.Template.Annotations[lwsv1.SubGroupPolicyTypeAnnotationKey] == "" {
 		t.Errorf("got %v", leadersOf(c).Spec.Template.Annotations)
@@ -144,10 +144,10 @@ func TestTheTemplateThatWasFoundGoesWithItsRevision(t *testing.T) {
 func TestTheTemplateThatWasFoundGoesWithANewPlacement(t *testing.T) {
 	for _, taken := range []bool{true, false} { // before the edit, or with it
 		c := found(t, foundTemplates[4].spoil)
-		lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { rollingOf(set).MaxSurge = intstr.FromInt32(1) })
+		fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) { rollingOf(set).MaxSurge = intstr.FromInt32(1) })
 		node := &corev1.Node{}
-		node.Name, node.Labels = lwstest.Node, map[string]string{"rack": "r1"}
-		lwstest.Add(c.FakeStore, node)
+		node.Name, node.Labels = fakeapi.Node, map[string]string{"rack": "r1"}
+		fakeapi.Add(c.Server, node)
 		if taken {
 			c.settleAll()
 		}
@@ -160,7 +160,7 @@ func TestTheTemplateThatWasFoundGoesWithANewPlacement(t *testing.T) {
 		if sts := leadersOf(c); lws.PodsOf(sts) != 2 || sts.Annotations[lws.AsFoundAnnotationKey] != "" || brief(c.status())[available] != isAvailable {
 			t.Errorf("taken over %t: %d leaders, annotations %v, %v", taken, lws.PodsOf(sts), sts.Annotations, brief(c.status()))
 		}
-		for _, pod := range lwstest.All[*corev1.Pod](c.Objects) {
+		for _, pod := range fakeapi.All[*corev1.Pod](c.Objects) {
 			if got := pod.Annotations[lwsv1.ExclusiveKeyAnnotationKey]; got != "rack" {
 				t.Errorf("taken over %t: pod %s is placed by %q", taken, pod.Name, got)
 			}
@@ -185,14 +185,14 @@ func TestTheTemplateThatWasFoundStaysThoughItsPlacementIsSpeltOtherwise(t *testi
 		}
 	}
 	look()
-	lwstest.Edit(c.FakeStore, "w", lwstest.Annotation(lwsv1.PausedAnnotationKey, lwsv1.PausedValue))
+	fakeapi.Edit(c.Server, "w", fakeapi.Annotation(lwsv1.PausedAnnotationKey, lwsv1.PausedValue))
 	look()
 	for _, topology := range []string{"zone", "rack"} { // and back
 		place(c, lwsv1.SubGroupExclusiveKeyAnnotationKey, topology)
 		c.settleAll()
 	}
 	look()
-	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { delete(set.Annotations, lwsv1.PausedAnnotationKey) })
+	fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) { delete(set.Annotations, lwsv1.PausedAnnotationKey) })
 	look()
 }
 
@@ -206,7 +206,7 @@ func TestAnOwnTemplateThatWasSpoiltIsRepaired(t *testing.T) {
 			c := found(t, func(*appsv1.StatefulSet) {})
 			c.do(c.decideSet())
 			want := leadersOf(c).Spec.Template.DeepCopy()
-			lwstest.Edit(c.FakeStore, "w", tt.spoil)
+			fakeapi.Edit(c.Server, "w", tt.spoil)
 			c.do(c.decideSet())
 			if diff := cmp.Diff(want, &leadersOf(c).Spec.Template); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
@@ -221,7 +221,7 @@ func TestALostRevisionOfAnEarlierVersionComesAgainUnderItsKey(t *testing.T) {
 		delete(sts.Spec.Template.Annotations, lwsv1.SubGroupPolicyTypeAnnotationKey)
 		sts.Labels[lwsv1.RevisionKey], sts.Spec.Template.Labels[lwsv1.RevisionKey] = "older", "older"
 	})
-	lwstest.Drop[*appsv1.ControllerRevision](c.FakeStore, revisions(c)[0].Name)
+	fakeapi.Drop[*appsv1.ControllerRevision](c.Server, revisions(c)[0].Name)
 	made, _ := created[*appsv1.ControllerRevision](t, c.decideSet())
 	if key := made.Labels[lwsv1.RevisionKey]; key != "older" {
 		t.Errorf("made under key %s: every pod restarts", key)
@@ -230,7 +230,7 @@ func TestALostRevisionOfAnEarlierVersionComesAgainUnderItsKey(t *testing.T) {
 
 // An annotation of ours on the set says nothing of its leaders.
 func TestASetCannotSayThatItsTemplateWasFound(t *testing.T) {
-	_, plan := firstLook(t, lwstest.Annotation(lws.AsFoundAnnotationKey, "x"))
+	_, plan := firstLook(t, fakeapi.Annotation(lws.AsFoundAnnotationKey, "x"))
 	sts, _ := created[*appsv1.StatefulSet](t, plan)
 	if _, there := sts.Annotations[lws.AsFoundAnnotationKey]; there {
 		t.Errorf("got %v", sts.Annotations)

@@ -13,7 +13,7 @@ import (
 	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // drawPodGroup puts the PodGroup of a gang in step into some state, and tells
@@ -22,16 +22,16 @@ func drawPodGroup(t *rapid.T, c *cluster) (kept bool) {
 	leader := identity.RefOf(identity.KindPod, find[*corev1.Pod](c, "w-0"))
 	owner := rapid.SampledFrom([]string{"leader", "former", "stranger", "nobody", "gone"}).Draw(t, "owner")
 	if owner == "gone" {
-		delete(c.Objects, lwstest.NameOf(podGroup(c)))
+		delete(c.Objects, fakeapi.NameOf(podGroup(c)))
 		return false
 	}
 	held := rapid.Bool().Draw(t, "terminating")
 	edit(c, func(o *unstructured.Unstructured) {
 		switch owner {
 		case "leader":
-			lwstest.OwnedBy(o, "v1", leader)
+			fakeapi.OwnedBy(o, "v1", leader)
 		case "former":
-			lwstest.OwnedBy(o, "v1", lwstest.Former(identity.KindPod, "w-0"))
+			fakeapi.OwnedBy(o, "v1", fakeapi.Former(identity.KindPod, "w-0"))
 		case "stranger":
 			strange(c, o)
 		case "nobody":
@@ -60,7 +60,7 @@ func TestAPodGroupIsItsLeadersOrLeftAlone(t *testing.T) {
 		c := newCluster(t)
 		tieLeaders(c)
 		c.pass(time.Minute)
-		lwstest.Add(c.FakeStore, lwstest.Set("w", 1, 2))
+		fakeapi.Add(c.Server, fakeapi.Set("w", 1, 2))
 		c.settle("w-0")
 		kept := drawPodGroup(t, c)
 		before := c.version()
@@ -69,7 +69,7 @@ func TestAPodGroupIsItsLeadersOrLeftAlone(t *testing.T) {
 			c.pass(10 * time.Second)
 		}
 		if kept {
-			if after := c.version(); len(after) != len(before) || after[lwstest.NameOf(podGroup(c))] != before[lwstest.NameOf(podGroup(c))] {
+			if after := c.version(); len(after) != len(before) || after[fakeapi.NameOf(podGroup(c))] != before[fakeapi.NameOf(podGroup(c))] {
 				t.Fatalf("a PodGroup of somebody else's, or on its way out, was written")
 			}
 			return

@@ -16,7 +16,7 @@ import (
 	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // tieLeaders has new leaders handed to Volcano, as the pod webhook does. Workers
@@ -35,13 +35,13 @@ func gangs(t *testing.T, replicas, size int32, edits ...func(*lwsv1.LeaderWorker
 	c := newCluster(t)
 	tieLeaders(c)
 	c.pass(time.Minute)
-	lwstest.Add(c.FakeStore, lwstest.Set("w", replicas, size, edits...))
+	fakeapi.Add(c.Server, fakeapi.Set("w", replicas, size, edits...))
 	c.settle("w-0", "w-1")
 	return c
 }
 
 func podGroups(c *cluster) []*unstructured.Unstructured {
-	return lwstest.All[*unstructured.Unstructured](c.Objects)
+	return fakeapi.All[*unstructured.Unstructured](c.Objects)
 }
 
 // podGroup is the one of group 0.
@@ -69,7 +69,7 @@ func TestEveryGroupOfAGangHasAPodGroupOfItsLeader(t *testing.T) {
 	if got, _, _ := unstructured.NestedInt64(object.Object, "spec", "minMember"); got != 3 {
 		t.Errorf("minMember is %d, want 3", got)
 	}
-	for _, pod := range lwstest.All[*corev1.Pod](c.Objects) {
+	for _, pod := range fakeapi.All[*corev1.Pod](c.Objects) {
 		if gang.Of(pod) == nil {
 			t.Errorf("pod %s is not tied to %q", pod.Name, gang.NameOf(pod))
 		}
@@ -81,8 +81,8 @@ func TestEveryGroupOfAGangHasAPodGroupOfItsLeader(t *testing.T) {
 
 func TestWorkersThatWaitForTheirLeaderAreNotWaitedForByIt(t *testing.T) {
 	for name, waits := range map[string]func(*lwsv1.LeaderWorkerSet){
-		"for it to be ready":     lwstest.LeaderReady,
-		"for it to be scheduled": lwstest.Annotation(lwsv1.ExclusiveKeyAnnotationKey, "rack"),
+		"for it to be ready":     fakeapi.LeaderReady,
+		"for it to be scheduled": fakeapi.Annotation(lwsv1.ExclusiveKeyAnnotationKey, "rack"),
 	} {
 		c := gangs(t, 1, 3, waits)
 		if got, _, _ := unstructured.NestedInt64(podGroup(c).Object, "spec", "minMember"); got != 1 {
@@ -93,8 +93,8 @@ func TestWorkersThatWaitForTheirLeaderAreNotWaitedForByIt(t *testing.T) {
 
 func TestAGroupOfAnOlderRevisionKeepsItsOwnSize(t *testing.T) {
 	c := gangs(t, 1, 3)
-	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) {
-		set.Spec.LeaderWorkerTemplate.Size = lwstest.Ptr[int32](5)
+	fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) {
+		set.Spec.LeaderWorkerTemplate.Size = fakeapi.Ptr[int32](5)
 		set.Generation++
 	})
 	if plan := c.decideGroup("w-0"); len(plan.Actions) > 0 {
@@ -104,7 +104,7 @@ func TestAGroupOfAnOlderRevisionKeepsItsOwnSize(t *testing.T) {
 
 func TestAPodGroupThatIsLostComesBack(t *testing.T) {
 	c := gangs(t, 1, 2)
-	delete(c.Objects, lwstest.NameOf(podGroup(c)))
+	delete(c.Objects, fakeapi.NameOf(podGroup(c)))
 	if got := one[action.Create](t, c.decideGroup("w-0")); got.Kind != identity.KindPodGroup {
 		t.Errorf("got %s", got.Target())
 	}
@@ -130,12 +130,12 @@ func TestAPodGroupThatDriftedIsRepaired(t *testing.T) {
 }
 
 func TestWhatIsTakenFromTheSetIsTakenFromItsPodGroups(t *testing.T) {
-	queue, annotation := lwstest.Annotation(lwsv1.QueueNameAnnotationKey, "q"), lwstest.Annotation("volcano.sh/x", "1")
+	queue, annotation := fakeapi.Annotation(lwsv1.QueueNameAnnotationKey, "q"), fakeapi.Annotation("volcano.sh/x", "1")
 	c := gangs(t, 1, 2, queue, annotation)
 	if got, _, _ := unstructured.NestedString(podGroup(c).Object, "spec", "queue"); got != "q" {
 		t.Fatalf("the queue is %q", got)
 	}
-	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { set.Annotations = nil })
+	fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) { set.Annotations = nil })
 	c.do(c.decideGroup("w-0"))
 	if got, there, _ := unstructured.NestedString(podGroup(c).Object, "spec", "queue"); there {
 		t.Errorf("the queue is still %q", got)
@@ -150,7 +150,7 @@ func TestWhatIsTakenFromTheSetIsTakenFromItsPodGroups(t *testing.T) {
 
 func TestThePodGroupOfAFormerLeaderIsAGhost(t *testing.T) {
 	c := gangs(t, 1, 2)
-	edit(c, func(o *unstructured.Unstructured) { lwstest.OwnedBy(o, "v1", lwstest.Former(identity.KindPod, "w-0")) })
+	edit(c, func(o *unstructured.Unstructured) { fakeapi.OwnedBy(o, "v1", fakeapi.Former(identity.KindPod, "w-0")) })
 	plan := c.decideGroup("w-0")
 	if len(plan.Actions) > 0 {
 		t.Errorf("got %s beside a ghost", spelled(plan))
@@ -212,8 +212,8 @@ func TestAPodGroupOfAStrangerIsNeverTouched(t *testing.T) {
 
 func TestAGroupFromBeforeGangsIsLeftAlone(t *testing.T) {
 	c := running(t, 1, 2)
-	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) {
-		lwstest.Annotation(lwsv1.GangSchedulerAnnotationKey, "volcano")(set)
+	fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) {
+		fakeapi.Annotation(lwsv1.GangSchedulerAnnotationKey, "volcano")(set)
 	})
 	plan := c.decideGroup("w-0")
 	if len(plan.Actions) > 0 {
@@ -225,10 +225,10 @@ func TestAGroupFromBeforeGangsIsLeftAlone(t *testing.T) {
 }
 
 func TestAGroupThatWasMadeAsAGangStaysOne(t *testing.T) {
-	c := gangs(t, 1, 2, lwstest.Annotation(lwsv1.GangSchedulerAnnotationKey, "volcano"))
-	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) {
+	c := gangs(t, 1, 2, fakeapi.Annotation(lwsv1.GangSchedulerAnnotationKey, "volcano"))
+	fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) {
 		set.Annotations[lwsv1.GangSchedulerAnnotationKey] = lwsv1.NoGangScheduler
 	})
-	delete(c.Objects, lwstest.NameOf(podGroup(c)))
+	delete(c.Objects, fakeapi.NameOf(podGroup(c)))
 	one[action.Create](t, c.decideGroup("w-0"))
 }

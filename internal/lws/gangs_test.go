@@ -11,7 +11,7 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // missing is what a set in step would do if its gang scheduler were not there.
@@ -60,9 +60,9 @@ func TestAGangSchedulerThatComesIsToldOfOnce(t *testing.T) {
 
 func TestWithoutItsGangSchedulerAGroupStillGetsItsWorkers(t *testing.T) {
 	c := gangs(t, 1, 2)
-	lwstest.Drop[*appsv1.StatefulSet](c.FakeStore, "w-0")
-	lwstest.Drop[*corev1.Pod](c.FakeStore, "w-0-1")
-	delete(c.Objects, lwstest.NameOf(podGroup(c)))
+	fakeapi.Drop[*appsv1.StatefulSet](c.Server, "w-0")
+	fakeapi.Drop[*corev1.Pod](c.Server, "w-0-1")
+	delete(c.Objects, fakeapi.NameOf(podGroup(c)))
 	world := c.group("w-0")
 	world.GangMissing = "volcano is not there"
 	plan := lws.DecideGroup(world)
@@ -76,9 +76,9 @@ func TestWithoutItsGangSchedulerAGroupStillGetsItsWorkers(t *testing.T) {
 
 func TestWorkersFollowTheirLeaderNotTheSet(t *testing.T) {
 	c := running(t, 1, 2)
-	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { lwstest.Annotation(lwsv1.GangSchedulerAnnotationKey, "volcano")(set) })
-	lwstest.Drop[*appsv1.StatefulSet](c.FakeStore, "w-0")
-	lwstest.Drop[*corev1.Pod](c.FakeStore, "w-0-1")
+	fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) { fakeapi.Annotation(lwsv1.GangSchedulerAnnotationKey, "volcano")(set) })
+	fakeapi.Drop[*appsv1.StatefulSet](c.Server, "w-0")
+	fakeapi.Drop[*corev1.Pod](c.Server, "w-0-1")
 	made := one[action.Create](t, c.decideGroup("w-0"))
 	sts, ok := made.Object.(*appsv1.StatefulSet)
 	if !ok || (gang.Volcano{}).Tied(&sts.Spec.Template) != "" {

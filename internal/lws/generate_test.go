@@ -19,7 +19,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // met counts how often the premises of a law were true. A law whose premise was
@@ -80,20 +80,20 @@ func generate(t *rapid.T) *cluster {
 	size := rapid.Int32Range(1, 3).Draw(t, "size")
 	edits := []func(*lwsv1.LeaderWorkerSet){func(set *lwsv1.LeaderWorkerSet) {}}
 	if rapid.Bool().Draw(t, "unique") {
-		edits = append(edits, lwstest.UniquePerReplica)
+		edits = append(edits, fakeapi.UniquePerReplica)
 	}
 	if rapid.Bool().Draw(t, "leader ready") {
-		edits = append(edits, lwstest.LeaderReady)
+		edits = append(edits, fakeapi.LeaderReady)
 	}
 	if rapid.Bool().Draw(t, "recreates") {
-		edits = append(edits, lwstest.Policy(lwsv1.RecreateGroupOnPodRestart))
+		edits = append(edits, fakeapi.Policy(lwsv1.RecreateGroupOnPodRestart))
 	}
 	if rapid.IntRange(0, 2).Draw(t, "volumes") == 0 {
 		edits = append(edits, drawVolumes(t))
 	}
 	c := newCluster(t)
 	c.pass(time.Minute)
-	lwstest.Add(c.FakeStore, lwstest.Set("w", replicas, size, edits...))
+	fakeapi.Add(c.Server, fakeapi.Set("w", replicas, size, edits...))
 	if rapid.IntRange(0, 9).Draw(t, "fresh") > 0 {
 		c.settle(groupNames...)
 	}
@@ -127,17 +127,17 @@ var harms = map[string]func(*rapid.T, *cluster){
 				delete(c.Objects, name)
 			}
 		}
-		for _, pod := range lwstest.All[*corev1.Pod](c.Objects) {
-			lwstest.Terminate[*corev1.Pod](c.FakeStore, pod.Name, "example.com/stuck")
+		for _, pod := range fakeapi.All[*corev1.Pod](c.Objects) {
+			fakeapi.Terminate[*corev1.Pod](c.Server, pod.Name, "example.com/stuck")
 		}
 		c.look()
 	},
 	"older revision": func(t *rapid.T, c *cluster) {
 		older := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{
-			Namespace: lwstest.Namespace, Name: "w-older-1", Labels: map[string]string{lwsv1.SetNameLabelKey: "w", lwsv1.RevisionKey: "older"},
+			Namespace: fakeapi.Namespace, Name: "w-older-1", Labels: map[string]string{lwsv1.SetNameLabelKey: "w", lwsv1.RevisionKey: "older"},
 		}}
-		lwstest.OwnedBy(older, lwstest.APIVersion(identity.KindLeaderWorkerSet), identity.RefOf(identity.KindLeaderWorkerSet, find[*lwsv1.LeaderWorkerSet](c, "w")))
-		lwstest.Add(c.FakeStore, older)
+		fakeapi.OwnedBy(older, fakeapi.APIVersion(identity.KindLeaderWorkerSet), identity.RefOf(identity.KindLeaderWorkerSet, find[*lwsv1.LeaderWorkerSet](c, "w")))
+		fakeapi.Add(c.Server, older)
 	},
 	"terminate": func(t *rapid.T, c *cluster) {
 		c.harm(t, func(object client.Object) { object.SetDeletionTimestamp(&metav1.Time{Time: c.Now}) })
@@ -148,22 +148,22 @@ var harms = map[string]func(*rapid.T, *cluster){
 	},
 	"former owner": func(t *rapid.T, c *cluster) {
 		c.harm(t, func(object client.Object) {
-			lwstest.OwnedBy(object, "v1", lwstest.Former(identity.KindPod, "somebody"))
+			fakeapi.OwnedBy(object, "v1", fakeapi.Former(identity.KindPod, "somebody"))
 		})
 	},
 	"doomed owner": func(t *rapid.T, c *cluster) {
-		if lwstest.Find[*corev1.Pod](c.FakeStore, "doomed") == nil {
-			lwstest.Add(c.FakeStore, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "doomed"}})
-			lwstest.Terminate[*corev1.Pod](c.FakeStore, "doomed", "example.com/stuck")
+		if fakeapi.Find[*corev1.Pod](c.Server, "doomed") == nil {
+			fakeapi.Add(c.Server, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: "doomed"}})
+			fakeapi.Terminate[*corev1.Pod](c.Server, "doomed", "example.com/stuck")
 		}
-		doomed := lwstest.Find[*corev1.Pod](c.FakeStore, "doomed")
-		c.harm(t, func(object client.Object) { lwstest.OwnedBy(object, "v1", identity.RefOf(identity.KindPod, doomed)) })
+		doomed := fakeapi.Find[*corev1.Pod](c.Server, "doomed")
+		c.harm(t, func(object client.Object) { fakeapi.OwnedBy(object, "v1", identity.RefOf(identity.KindPod, doomed)) })
 	},
 	"stranger": func(t *rapid.T, c *cluster) { c.harm(t, func(object client.Object) { strange(c, object) }) },
 	"disown":   func(t *rapid.T, c *cluster) { c.harm(t, func(object client.Object) { object.SetOwnerReferences(nil) }) },
 	"drop": func(t *rapid.T, c *cluster) {
 		if object := c.anything(t); object != nil {
-			delete(c.Objects, lwstest.NameOf(object))
+			delete(c.Objects, fakeapi.NameOf(object))
 		}
 	},
 	"image": func(t *rapid.T, c *cluster) {
@@ -196,7 +196,7 @@ var harms = map[string]func(*rapid.T, *cluster){
 	"pause":   func(t *rapid.T, c *cluster) { pause(c) },
 	"resume":  func(t *rapid.T, c *cluster) { resume(c) },
 	"behind": func(t *rapid.T, c *cluster) {
-		for _, sts := range lwstest.All[*appsv1.StatefulSet](c.Objects) {
+		for _, sts := range fakeapi.All[*appsv1.StatefulSet](c.Objects) {
 			c.Sync(sts)
 		}
 	},
@@ -205,12 +205,12 @@ var harms = map[string]func(*rapid.T, *cluster){
 // rebirth deletes the set and creates it again.
 func rebirth(t *rapid.T, c *cluster) {
 	set := find[*lwsv1.LeaderWorkerSet](c, "w").DeepCopy()
-	lwstest.Drop[*lwsv1.LeaderWorkerSet](c.FakeStore, "w")
+	fakeapi.Drop[*lwsv1.LeaderWorkerSet](c.Server, "w")
 	set.UID, set.Generation, set.Status, set.CreationTimestamp = "", 0, lwsv1.LeaderWorkerSetStatus{}, metav1.Time{}
 	if rapid.Bool().Draw(t, "other image") {
-		lwstest.Image("image:2")(set)
+		fakeapi.Image("image:2")(set)
 	}
-	lwstest.Add(c.FakeStore, set)
+	fakeapi.Add(c.Server, set)
 }
 
 func drawDuration(t *rapid.T) time.Duration {
@@ -226,13 +226,13 @@ func (c *cluster) look() {
 }
 
 func (c *cluster) spec(change func(*lwsv1.LeaderWorkerSetSpec)) {
-	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { set.Generation++; change(&set.Spec) })
+	fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) { set.Generation++; change(&set.Spec) })
 }
 
 // anything draws one of the objects below the set, or nil.
 func (c *cluster) anything(t *rapid.T) client.Object {
 	var all []client.Object
-	for _, object := range lwstest.All[client.Object](c.Objects) {
+	for _, object := range fakeapi.All[client.Object](c.Objects) {
 		if !KindIs(object, identity.KindLeaderWorkerSet) {
 			all = append(all, object)
 		}
@@ -261,7 +261,7 @@ func (c *cluster) harm(t *rapid.T, change func(client.Object)) {
 func (c *cluster) forge(t *rapid.T) client.Object {
 	name := rapid.SampledFrom([]string{"w", "w-0", "w-1", "w-9", "w-00", "w-0-1", "w-0-01", "w-x", "w-", "w--1", "v-0", "w-2147483648"}).Draw(t, "name")
 	meta := metav1.ObjectMeta{
-		Namespace: lwstest.Namespace, Name: name,
+		Namespace: fakeapi.Namespace, Name: name,
 		Labels: map[string]string{lwsv1.SetNameLabelKey: "w", lwsv1.WorkerIndexLabelKey: rapid.SampledFrom([]string{"0", "1", "x"}).Draw(t, "index")},
 	}
 	if rapid.Bool().Draw(t, "owned") {
@@ -275,19 +275,19 @@ func (c *cluster) forge(t *rapid.T) client.Object {
 	case 0:
 		forged = &corev1.Pod{ObjectMeta: meta}
 	case 1:
-		template := lwstest.Template("x", "x")
+		template := fakeapi.Template("x", "x")
 		template.Labels = map[string]string{"forged": "x"}
-		forged = &appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Replicas: lwstest.Ptr[int32](1), Template: template}}
+		forged = &appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Replicas: fakeapi.Ptr[int32](1), Template: template}}
 	case 2:
 		forged = &corev1.Service{ObjectMeta: meta}
 	case 3:
 		meta.Labels[lwsv1.RevisionKey] = "forged"
 		forged = &appsv1.ControllerRevision{ObjectMeta: meta, Revision: 1 << 40}
 	}
-	if _, taken := c.Objects[lwstest.NameOf(forged)]; taken {
+	if _, taken := c.Objects[fakeapi.NameOf(forged)]; taken {
 		return nil
 	}
-	return lwstest.Add(c.FakeStore, forged)
+	return fakeapi.Add(c.Server, forged)
 }
 
 // claimed is what one snapshot says of an object.

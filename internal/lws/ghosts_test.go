@@ -15,7 +15,7 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // reborn is a set of the given groups that was just deleted and created again:
@@ -24,8 +24,8 @@ func reborn(t *testing.T, replicas, size int32, edits ...func(*lwsv1.LeaderWorke
 	t.Helper()
 	c := running(t, replicas, size, edits...)
 	c.pass(time.Minute)
-	lwstest.Drop[*lwsv1.LeaderWorkerSet](c.FakeStore, "w")
-	lwstest.Add(c.FakeStore, lwstest.Set("w", replicas, size, edits...))
+	fakeapi.Drop[*lwsv1.LeaderWorkerSet](c.Server, "w")
+	fakeapi.Add(c.Server, fakeapi.Set("w", replicas, size, edits...))
 	return c
 }
 
@@ -43,7 +43,7 @@ func (c *cluster) leave(but ...string) {
 }
 
 // KindIs tells whether an object is of the kind.
-func KindIs(object any, kind identity.Kind) bool { return lwstest.KindOf(object) == kind }
+func KindIs(object any, kind identity.Kind) bool { return fakeapi.KindOf(object) == kind }
 
 func TestNothingIsMadeBesideTheFormerLeaders(t *testing.T) {
 	tests := []struct {
@@ -80,7 +80,7 @@ func TestNothingIsMadeBesideTheFormerLeaders(t *testing.T) {
 
 func TestATerminatingChildOfThisLifeIsAGhostToo(t *testing.T) {
 	c := running(t, 1, 1)
-	lwstest.Terminate[*appsv1.StatefulSet](c.FakeStore, "w", "foregroundDeletion")
+	fakeapi.Terminate[*appsv1.StatefulSet](c.Server, "w", "foregroundDeletion")
 	plan := c.decideSet()
 	if diff := cmp.Diff([]string{"status leaderworkerset w"}, spelled(plan)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -89,7 +89,7 @@ func TestATerminatingChildOfThisLifeIsAGhostToo(t *testing.T) {
 
 func TestALeaderThatIsBeingReplacedIsTheStatefulSetsBusiness(t *testing.T) {
 	c := running(t, 2, 1)
-	lwstest.Terminate[*corev1.Pod](c.FakeStore, "w-1")
+	fakeapi.Terminate[*corev1.Pod](c.Server, "w-1")
 	image(c, "image:2")
 	c.pass(time.Minute)
 	plan := c.decideSet()
@@ -100,7 +100,7 @@ func TestALeaderThatIsBeingReplacedIsTheStatefulSetsBusiness(t *testing.T) {
 
 func TestAFormerLeaderBeyondReplicasIsInNobodysWay(t *testing.T) {
 	c := reborn(t, 2, 1)
-	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { set.Spec.Replicas = lwstest.Ptr[int32](1) })
+	fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) { set.Spec.Replicas = fakeapi.Ptr[int32](1) })
 	c.leave("pod w-1")
 	if made := of[action.Create](c.decideSet()); len(made) != 3 {
 		t.Errorf("got %v", made)
@@ -111,10 +111,10 @@ func TestAPodWhoseNameOnlyReadsLikeALeadersIsInNobodysWay(t *testing.T) {
 	for _, name := range []string{"w-00", "w-007", "w-01"} {
 		for _, terminating := range []bool{false, true} {
 			c := newCluster(t)
-			lwstest.Add(c.FakeStore, lwstest.Set("w", 20, 1))
-			lwstest.Add(c.FakeStore, lwstest.Pod(name, "w", 1))
+			fakeapi.Add(c.Server, fakeapi.Set("w", 20, 1))
+			fakeapi.Add(c.Server, fakeapi.Pod(name, "w", 1))
 			if terminating {
-				lwstest.Terminate[*corev1.Pod](c.FakeStore, name, "example.com/stuck")
+				fakeapi.Terminate[*corev1.Pod](c.Server, name, "example.com/stuck")
 			}
 			plan := c.decideSet()
 			if got := len(of[action.Create](plan)); got != 3 {
@@ -150,8 +150,8 @@ func TestGroupsGoOnWithoutALeaderThatLingers(t *testing.T) {
 func TestNothingGoesOnWhenEveryNameIsTaken(t *testing.T) {
 	c := reborn(t, 2, 1)
 	c.leave("pod w-0", "pod w-1")
-	lwstest.Terminate[*corev1.Pod](c.FakeStore, "w-0", "example.com/stuck")
-	lwstest.Terminate[*corev1.Pod](c.FakeStore, "w-1", "example.com/stuck")
+	fakeapi.Terminate[*corev1.Pod](c.Server, "w-0", "example.com/stuck")
+	fakeapi.Terminate[*corev1.Pod](c.Server, "w-1", "example.com/stuck")
 	c.decideSet()
 	c.pass(time.Hour)
 	if plan := c.decideSet(); len(of[action.Create](plan)) != 0 {
@@ -161,8 +161,8 @@ func TestNothingGoesOnWhenEveryNameIsTaken(t *testing.T) {
 
 func TestNoOrphanIsAdoptedBesideFormerLeaders(t *testing.T) {
 	c := running(t, 2, 1)
-	lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) { sts.OwnerReferences = nil })
-	lwstest.Edit(c.FakeStore, "w-1", func(pod *corev1.Pod) { pod.OwnerReferences[0].UID = "former" })
+	fakeapi.Edit(c.Server, "w", func(sts *appsv1.StatefulSet) { sts.OwnerReferences = nil })
+	fakeapi.Edit(c.Server, "w-1", func(pod *corev1.Pod) { pod.OwnerReferences[0].UID = "former" })
 	plan := c.decideSet()
 	for _, a := range of[action.Apply](plan) {
 		if a.Adopter != nil {
@@ -173,22 +173,22 @@ func TestNoOrphanIsAdoptedBesideFormerLeaders(t *testing.T) {
 
 func TestAGhostHoldsBackItsOwnGroupOnly(t *testing.T) {
 	for _, ghost := range []string{"statefulset w-0", "pod w-0-1", "service w-0"} {
-		c := running(t, 2, 2, lwstest.UniquePerReplica)
-		former := lwstest.Former(identity.KindPod, "w-0")
-		disown := func(object metav1.Object) { lwstest.OwnedBy(object, "v1", former) }
+		c := running(t, 2, 2, fakeapi.UniquePerReplica)
+		former := fakeapi.Former(identity.KindPod, "w-0")
+		disown := func(object metav1.Object) { fakeapi.OwnedBy(object, "v1", former) }
 		switch ghost {
 		case "statefulset w-0":
-			lwstest.Edit(c.FakeStore, "w-0", func(sts *appsv1.StatefulSet) { disown(sts) })
+			fakeapi.Edit(c.Server, "w-0", func(sts *appsv1.StatefulSet) { disown(sts) })
 		case "pod w-0-1":
-			lwstest.Drop[*appsv1.StatefulSet](c.FakeStore, "w-0")
-			lwstest.Edit(c.FakeStore, "w-0-1", func(pod *corev1.Pod) { disown(pod) })
+			fakeapi.Drop[*appsv1.StatefulSet](c.Server, "w-0")
+			fakeapi.Edit(c.Server, "w-0-1", func(pod *corev1.Pod) { disown(pod) })
 		case "service w-0":
-			lwstest.Drop[*appsv1.StatefulSet](c.FakeStore, "w-0")
-			lwstest.Drop[*corev1.Pod](c.FakeStore, "w-0-1")
-			lwstest.Edit(c.FakeStore, "w-0", func(service *corev1.Service) { disown(service) })
+			fakeapi.Drop[*appsv1.StatefulSet](c.Server, "w-0")
+			fakeapi.Drop[*corev1.Pod](c.Server, "w-0-1")
+			fakeapi.Edit(c.Server, "w-0", func(service *corev1.Service) { disown(service) })
 		}
-		lwstest.Drop[*appsv1.StatefulSet](c.FakeStore, "w-1")
-		lwstest.Drop[*corev1.Pod](c.FakeStore, "w-1-1")
+		fakeapi.Drop[*appsv1.StatefulSet](c.Server, "w-1")
+		fakeapi.Drop[*corev1.Pod](c.Server, "w-1-1")
 		plan := c.decideGroup("w-0")
 		made := spelled(plan)
 		_, waits := waitFor(plan, lws.CodePreviousIncarnation)
@@ -207,7 +207,7 @@ func TestAGhostHoldsBackItsOwnGroupOnly(t *testing.T) {
 
 func TestGarbageIsHelpedAlong(t *testing.T) {
 	c := reborn(t, 1, 2)
-	former := lwstest.Find[*appsv1.StatefulSet](c.FakeStore, "w")
+	former := fakeapi.Find[*appsv1.StatefulSet](c.Server, "w")
 	c.decideSet()
 	c.pass(3*time.Second - time.Nanosecond)
 	early := c.decideSet()
@@ -237,7 +237,7 @@ func TestGarbageIsHelpedAlong(t *testing.T) {
 
 func TestWhatIsNoGarbageIsLeftAlone(t *testing.T) {
 	for name, change := range map[string]func(*appsv1.StatefulSet){
-		"it is deleted already": func(sts *appsv1.StatefulSet) { sts.DeletionTimestamp = &metav1.Time{Time: lwstest.Epoch} },
+		"it is deleted already": func(sts *appsv1.StatefulSet) { sts.DeletionTimestamp = &metav1.Time{Time: fakeapi.Epoch} },
 		"somebody orphaned it":  func(sts *appsv1.StatefulSet) { sts.Finalizers = []string{metav1.FinalizerOrphanDependents} },
 		"it has a second owner": func(sts *appsv1.StatefulSet) {
 			sts.OwnerReferences = append(sts.OwnerReferences, metav1.OwnerReference{Kind: "Pod", APIVersion: "v1", Name: "x", UID: "x"})
@@ -249,11 +249,11 @@ func TestWhatIsNoGarbageIsLeftAlone(t *testing.T) {
 	} {
 		c := reborn(t, 1, 1)
 		c.leave("statefulset w")
-		going := lwstest.Set("going", 1, 1)
+		going := fakeapi.Set("going", 1, 1)
 		going.UID = "going"
-		lwstest.Add(c.FakeStore, going)
-		lwstest.Terminate[*lwsv1.LeaderWorkerSet](c.FakeStore, "going", "foregroundDeletion")
-		lwstest.Edit(c.FakeStore, "w", change)
+		fakeapi.Add(c.Server, going)
+		fakeapi.Terminate[*lwsv1.LeaderWorkerSet](c.Server, "going", "foregroundDeletion")
+		fakeapi.Edit(c.Server, "w", change)
 		c.decideSet()
 		c.pass(time.Hour)
 		plan := c.decideSet()
@@ -269,13 +269,13 @@ func TestAStuckGhostIsNamedWithWhatWouldReleaseIt(t *testing.T) {
 		change     func(*cluster)
 	}{
 		{"a finalizer", "pod w-1 is held by finalizer example.com/a, example.com/b and goes when that is removed", func(c *cluster) {
-			lwstest.Terminate[*corev1.Pod](c.FakeStore, "w-1", "example.com/a", "example.com/b")
+			fakeapi.Terminate[*corev1.Pod](c.Server, "w-1", "example.com/a", "example.com/b")
 		}},
 		{"a node", "pod w-1 goes when node node-0 confirms that it ended; if that machine is off for certain: kubectl taint node node-0 node.kubernetes.io/out-of-service=nodeshutdown:NoExecute", func(c *cluster) {
-			lwstest.Terminate[*corev1.Pod](c.FakeStore, "w-1")
+			fakeapi.Terminate[*corev1.Pod](c.Server, "w-1")
 		}},
 		{"nobody deleted it", "pod w-1 goes when the garbage collector takes it", func(c *cluster) {
-			lwstest.Edit(c.FakeStore, "w-1", func(pod *corev1.Pod) {
+			fakeapi.Edit(c.Server, "w-1", func(pod *corev1.Pod) {
 				pod.OwnerReferences = append(pod.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "x", UID: "x"})
 			})
 		}},
@@ -333,7 +333,7 @@ func TestTheMessageCountsAndNamesAFew(t *testing.T) {
 		}
 		return pods
 	}()...)
-	lwstest.Terminate[*corev1.Pod](c.FakeStore, "w-3")
+	fakeapi.Terminate[*corev1.Pod](c.Server, "w-3")
 	deleted := c.Now.Format(time.RFC3339)
 	got := condition(one[action.WriteStatus](t, c.decideSet()).Status, progressing).Message
 	want := "waiting for 12 pods of the previous incarnation (deleted " + deleted + "): w-0, w-1, w-2, w-3, w-4, w-5, w-6, w-7 and 4 more"
@@ -356,7 +356,7 @@ func TestAWaitIsToldWhenItBeginsAndWhenItEnds(t *testing.T) {
 	}
 	look()
 	for i := range 3 {
-		lwstest.Drop[*corev1.Pod](c.FakeStore, identity.LeaderName("w", i))
+		fakeapi.Drop[*corev1.Pod](c.Server, identity.LeaderName("w", i))
 		look()
 	}
 	want := []string{
@@ -372,8 +372,8 @@ func TestAWaitIsToldWhenItBeginsAndWhenItEnds(t *testing.T) {
 func TestAWorkerJustReplacedIsNotWorthTelling(t *testing.T) {
 	c := running(t, 1, 2)
 	c.pass(time.Second)
-	lwstest.Edit(c.FakeStore, "w-0", func(pod *corev1.Pod) { pod.UID = "next" })
-	lwstest.Edit(c.FakeStore, "w-0", func(sts *appsv1.StatefulSet) { sts.DeletionTimestamp = &metav1.Time{Time: c.Now} })
+	fakeapi.Edit(c.Server, "w-0", func(pod *corev1.Pod) { pod.UID = "next" })
+	fakeapi.Edit(c.Server, "w-0", func(sts *appsv1.StatefulSet) { sts.DeletionTimestamp = &metav1.Time{Time: c.Now} })
 	plan := c.decideSet()
 	if got := condition(one[action.WriteStatus](t, plan).Status, progressing); got.Reason != "GroupsProgressing" {
 		t.Errorf("told at once: %+v", got)
@@ -390,8 +390,8 @@ func TestAWorkerJustReplacedIsNotWorthTelling(t *testing.T) {
 
 func TestNothingIsOwedToASetOnItsWayOut(t *testing.T) {
 	c := withoutWorkers(t)
-	lwstest.Drop[*corev1.Service](c.FakeStore, "w")
-	lwstest.Terminate[*lwsv1.LeaderWorkerSet](c.FakeStore, "w", "foregroundDeletion")
+	fakeapi.Drop[*corev1.Service](c.Server, "w")
+	fakeapi.Terminate[*lwsv1.LeaderWorkerSet](c.Server, "w", "foregroundDeletion")
 	if plan := c.decideSet(); len(plan.Actions)+len(plan.Waits) != 0 {
 		t.Errorf("set: %s, %v", spelled(plan), plan.Waits)
 	}

@@ -14,7 +14,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // filed tells which images revisions hold, by the label they are listed by: those
@@ -50,9 +50,9 @@ func TestRevisionsThatNoGroupRunsAreFiledAway(t *testing.T) {
 		want  []string
 	}{
 		{"five by default", func(*lwsv1.LeaderWorkerSet) {}, []string{"image:2 2", "image:3 3", "image:4 4", "image:5 5", "image:6 6"}},
-		{"as many as asked for", lwstest.Annotation(lwsv1.HistoryLimitAnnotationKey, "2"), []string{"image:5 5", "image:6 6"}},
-		{"none", lwstest.Annotation(lwsv1.HistoryLimitAnnotationKey, "0"), nil},
-		{"five when not a number", lwstest.Annotation(lwsv1.HistoryLimitAnnotationKey, "-1"), []string{"image:2 2", "image:3 3", "image:4 4", "image:5 5", "image:6 6"}},
+		{"as many as asked for", fakeapi.Annotation(lwsv1.HistoryLimitAnnotationKey, "2"), []string{"image:5 5", "image:6 6"}},
+		{"none", fakeapi.Annotation(lwsv1.HistoryLimitAnnotationKey, "0"), nil},
+		{"five when not a number", fakeapi.Annotation(lwsv1.HistoryLimitAnnotationKey, "-1"), []string{"image:2 2", "image:3 3", "image:4 4", "image:5 5", "image:6 6"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -96,8 +96,8 @@ func TestGoingBackTakesTheRevisionOutOfTheHistory(t *testing.T) {
 func TestAGroupFindsItsRevisionInTheHistory(t *testing.T) {
 	c := running(t, 1, 2)
 	fileAway(c, revisions(c)[0].Name)
-	lwstest.Drop[*appsv1.StatefulSet](c.FakeStore, "w-0")
-	lwstest.Drop[*corev1.Pod](c.FakeStore, "w-0-1")
+	fakeapi.Drop[*appsv1.StatefulSet](c.Server, "w-0")
+	fakeapi.Drop[*corev1.Pod](c.Server, "w-0-1")
 	if diff := cmp.Diff([]string{"create statefulset w-0"}, spelled(c.decideGroup("w-0"))); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
@@ -112,20 +112,20 @@ func TestAGroupFindsItsRevisionInTheHistory(t *testing.T) {
 func TestARevisionIsNotFiledAwayNorDroppedOnceLeadersMayRunIt(t *testing.T) {
 	tests := map[string]func(c *cluster, old string){
 		"a leader runs it": func(c *cluster, old string) {
-			delete(c.Objects, lwstest.NameOf(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "w-0"}}))
-			leader := lwstest.Pod("w-0", "w", 0)
+			delete(c.Objects, fakeapi.NameOf(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: "w-0"}}))
+			leader := fakeapi.Pod("w-0", "w", 0)
 			leader.Labels = map[string]string{lwsv1.RevisionKey: old}
 			leader.OwnerReferences = controllerRef("apps/v1", "StatefulSet", find[*appsv1.StatefulSet](c, "w"))
-			lwstest.Add(c.FakeStore, leader)
+			fakeapi.Add(c.Server, leader)
 		},
 		"the leader statefulset was written": func(c *cluster, _ string) {
-			lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) { sts.Annotations["note"] = "new" })
+			fakeapi.Edit(c.Server, "w", func(sts *appsv1.StatefulSet) { sts.Annotations["note"] = "new" })
 		},
 	}
 	for _, limit := range []string{"0", "5"} {
 		for name, change := range tests {
 			t.Run(name+", "+limit+" are kept", func(t *testing.T) {
-				c := running(t, 1, 2, lwstest.Annotation(lwsv1.HistoryLimitAnnotationKey, limit))
+				c := running(t, 1, 2, fakeapi.Annotation(lwsv1.HistoryLimitAnnotationKey, limit))
 				old := revisions(c)[0].Labels[lwsv1.RevisionKey]
 				image(c, "image:2")
 				put := untilSuperseded(c)
@@ -164,7 +164,7 @@ func TestWhatMayBeMadeBelowAPartitionStaysInUse(t *testing.T) {
 	c := running(t, 2, 2, func(set *lwsv1.LeaderWorkerSet) { rollingOf(set).Partition = ptr.To[int32](1) })
 	image(c, "image:2")
 	c.settleAll()
-	lwstest.Drop[*corev1.Pod](c.FakeStore, "w-0")
+	fakeapi.Drop[*corev1.Pod](c.Server, "w-0")
 	for _, a := range c.decideSet().Actions {
 		if a.Why().Code == lws.CodeSuperseded {
 			t.Errorf("%s %s: %s", a.Verb(), a.Target(), a.Why().Sentence)
@@ -179,10 +179,10 @@ func TestARevisionMadeAnewIsNumberedAboveTheHistory(t *testing.T) {
 	c.settleAll()
 	for _, revision := range revisions(c) {
 		if lws.BearsName(revision, "w") {
-			lwstest.Drop[*appsv1.ControllerRevision](c.FakeStore, revision.Name)
+			fakeapi.Drop[*appsv1.ControllerRevision](c.Server, revision.Name)
 		}
 	}
-	lwstest.Drop[*appsv1.StatefulSet](c.FakeStore, "w")
+	fakeapi.Drop[*appsv1.StatefulSet](c.Server, "w")
 	c.settleAll()
 	want := map[string][]string{"in use": {"image:2 2"}, "history": {"image:1 1"}}
 	if diff := cmp.Diff(want, filed(c)); diff != "" {
@@ -208,7 +208,7 @@ func untilSuperseded(c *cluster) action.Action {
 
 // fileAway puts a revision into the history.
 func fileAway(c *cluster, revision string) {
-	lwstest.Edit(c.FakeStore, revision, func(r *appsv1.ControllerRevision) {
+	fakeapi.Edit(c.Server, revision, func(r *appsv1.ControllerRevision) {
 		delete(r.Labels, lwsv1.SetNameLabelKey)
 		r.Labels[lws.HistoryLabelKey] = "w"
 	})

@@ -12,7 +12,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 const claimsDiffer = lws.CodeVolumeClaimsDiffer
@@ -22,7 +22,7 @@ const claimsDiffer = lws.CodeVolumeClaimsDiffer
 var otherClaims = map[string]func(*lwsv1.LeaderWorkerSetSpec){
 	"of another class": func(spec *lwsv1.LeaderWorkerSetSpec) {
 		spec.LeaderWorkerTemplate.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{
-			ObjectMeta: metav1.ObjectMeta{Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: lwstest.Ptr("fast")},
+			ObjectMeta: metav1.ObjectMeta{Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: fakeapi.Ptr("fast")},
 		}}
 	},
 	"under another name": func(spec *lwsv1.LeaderWorkerSetSpec) {
@@ -39,26 +39,26 @@ var otherClaims = map[string]func(*lwsv1.LeaderWorkerSetSpec){
 // took that, and whose every write was refused since. It has a revision of the spec.
 func changedUnderOthers(t *testing.T, change func(*lwsv1.LeaderWorkerSetSpec)) *cluster {
 	t.Helper()
-	c := running(t, 2, 3, lwstest.Volumes(deleteClaims, retainClaims))
+	c := running(t, 2, 3, fakeapi.Volumes(deleteClaims, retainClaims))
 	asOthersMade(c)
-	lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) { delete(sts.Annotations, lws.AppliedAnnotationKey) })
+	fakeapi.Edit(c.Server, "w", func(sts *appsv1.StatefulSet) { delete(sts.Annotations, lws.AppliedAnnotationKey) })
 	c.spec(change)
 	set := find[*lwsv1.LeaderWorkerSet](c, "w")
 	refused := revisions(c)[0].DeepCopy()
 	refused.Data.Raw, refused.Revision, refused.UID = data(t, set), 2, "refused"
 	refused.Labels[lwsv1.RevisionKey] = lws.RevisionKey(refused.Data.Raw)
 	refused.Name = "w-" + lws.RevisionKey(refused.Data.Raw) + "-2"
-	lwstest.Add(c.FakeStore, refused)
+	fakeapi.Add(c.Server, refused)
 	c.awake()
 	return c
 }
 
 func podsAndTemplates(c *cluster) map[string]any {
 	all := map[string]any{}
-	for _, pod := range lwstest.All[*corev1.Pod](c.Objects) {
+	for _, pod := range fakeapi.All[*corev1.Pod](c.Objects) {
 		all["pod "+pod.Name] = pod.UID
 	}
-	for _, sts := range lwstest.All[*appsv1.StatefulSet](c.Objects) {
+	for _, sts := range fakeapi.All[*appsv1.StatefulSet](c.Objects) {
 		all["template of "+sts.Name] = *sts.Spec.Template.DeepCopy()
 	}
 	return all
@@ -101,7 +101,7 @@ func TestClaimsChangedUnderOthersHoldNothingUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := changedUnderOthers(t, change)
 			kept := claimsOf(c)
-			c.spec(func(spec *lwsv1.LeaderWorkerSetSpec) { spec.Replicas = lwstest.Ptr[int32](3) })
+			c.spec(func(spec *lwsv1.LeaderWorkerSetSpec) { spec.Replicas = fakeapi.Ptr[int32](3) })
 			image(c, "image:2")
 			c.settleAll()
 			c.Remove(find[*corev1.Pod](c, "w-1"), metav1.DeletePropagationBackground)
@@ -109,7 +109,7 @@ func TestClaimsChangedUnderOthersHoldNothingUp(t *testing.T) {
 			if ready := c.status().ReadyReplicas; ready != 3 || c.status().UpdatedReplicas != 3 {
 				t.Errorf("ready %d, updated %d", ready, c.status().UpdatedReplicas)
 			}
-			for _, pod := range lwstest.All[*corev1.Pod](c.Objects) {
+			for _, pod := range fakeapi.All[*corev1.Pod](c.Objects) {
 				if pod.Spec.Containers[0].Image != "image:2" {
 					t.Errorf("pod %s runs %s", pod.Name, pod.Spec.Containers[0].Image)
 				}
@@ -149,7 +149,7 @@ func TestATemplateThatMountsClaimsOfTheSpecAloneWaits(t *testing.T) {
 	if stands := lws.Stand(c.set("w")); !stands.Pending || condition(c.status(), available).Status == metav1.ConditionTrue {
 		t.Errorf("told done: %+v", stands)
 	}
-	c.spec(func(spec *lwsv1.LeaderWorkerSetSpec) { spec.Replicas = lwstest.Ptr[int32](3) })
+	c.spec(func(spec *lwsv1.LeaderWorkerSetSpec) { spec.Replicas = fakeapi.Ptr[int32](3) })
 	c.settleAll()
 	if workers := find[*appsv1.StatefulSet](c, "w-2"); len(workers.Spec.VolumeClaimTemplates) != 1 || c.status().ReadyReplicas != 3 {
 		t.Errorf("scaled up: %d ready, claims %v", c.status().ReadyReplicas, workers.Spec.VolumeClaimTemplates)
@@ -165,9 +165,9 @@ func TestATemplateThatMountsClaimsOfTheSpecAloneWaits(t *testing.T) {
 
 // A webhook that rewrites the claims of StatefulSets is no reason for another revision.
 func TestClaimsThatAWebhookRewroteAreThoseOfTheSpec(t *testing.T) {
-	c := running(t, 1, 2, lwstest.Volumes(retainClaims, retainClaims))
-	lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) {
-		sts.Spec.VolumeClaimTemplates[0].Spec.StorageClassName = lwstest.Ptr("fast")
+	c := running(t, 1, 2, fakeapi.Volumes(retainClaims, retainClaims))
+	fakeapi.Edit(c.Server, "w", func(sts *appsv1.StatefulSet) {
+		sts.Spec.VolumeClaimTemplates[0].Spec.StorageClassName = fakeapi.Ptr("fast")
 	})
 	if plan := c.decideSet(); len(plan.Actions) > 0 || len(plan.Waits) > 0 {
 		t.Errorf("got %s, %v", spelled(plan), plan.Waits)
@@ -186,7 +186,7 @@ func TestClaimsArePutBackByMakingTheSetAgain(t *testing.T) {
 	again.ObjectMeta = metav1.ObjectMeta{Namespace: again.Namespace, Name: again.Name, UID: types.UID("again"), Generation: 1}
 	again.Status = lwsv1.LeaderWorkerSetStatus{}
 	again.Spec.LeaderWorkerTemplate.VolumeClaimTemplates[0].Name = "data"
-	lwstest.Add(c.FakeStore, again)
+	fakeapi.Add(c.Server, again)
 	c.settleAll()
 	if diff := cmp.Diff(before, podsAndTemplates(c)); diff != "" {
 		t.Errorf("(-before +after)\n%s", diff)

@@ -20,7 +20,7 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // TestLaws holds what is true of every decision, whatever the world looks like.
@@ -183,7 +183,7 @@ func everyWriteNamesAnIncarnation(t *rapid.T, c *cluster, m *met) {
 				continue
 			}
 			ref := a.Target()
-			standing := c.Objects[lwstest.Name{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}]
+			standing := c.Objects[fakeapi.Name{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}]
 			if standing == nil || ref != identity.RefOf(ref.Kind, standing) || ref.UID == "" || ref.ResourceVersion == "" {
 				t.Fatalf("%s: %s %+v is not what was looked at", d, a.Verb(), ref)
 			}
@@ -217,7 +217,7 @@ func writesStayInTheNamespace(t *rapid.T, c *cluster, m *met) {
 		for _, a := range d.plan.Actions {
 			m.when("a write", true)
 			ref := a.Target()
-			if ref.Namespace != lwstest.Namespace || !strings.Contains(verbs[ref.Kind], a.Verb()) {
+			if ref.Namespace != fakeapi.Namespace || !strings.Contains(verbs[ref.Kind], a.Verb()) {
 				t.Fatalf("%s: %s %+v", d, a.Verb(), ref)
 			}
 			if create, ok := a.(action.Create); ok && create.Owner.Namespace != ref.Namespace {
@@ -344,10 +344,10 @@ func settledIsFixpoint(t *rapid.T, c *cluster, m *met) {
 
 // others lets everybody but the operator act once.
 func (c *cluster) others() {
-	for _, sts := range lwstest.All[*appsv1.StatefulSet](c.Objects) {
+	for _, sts := range fakeapi.All[*appsv1.StatefulSet](c.Objects) {
 		c.Sync(sts)
 	}
-	for _, pod := range lwstest.All[*corev1.Pod](c.Objects) {
+	for _, pod := range fakeapi.All[*corev1.Pod](c.Objects) {
 		c.Run(pod)
 	}
 	c.collect()
@@ -355,8 +355,8 @@ func (c *cluster) others() {
 
 func (c *cluster) collect() {
 	c.Protect()
-	for _, object := range lwstest.All[client.Object](c.Objects) {
-		if standing := c.Objects[lwstest.NameOf(object)]; standing != nil {
+	for _, object := range fakeapi.All[client.Object](c.Objects) {
+		if standing := c.Objects[fakeapi.NameOf(object)]; standing != nil {
 			c.Collect(standing)
 		}
 	}
@@ -387,9 +387,9 @@ func checkWhole(t *rapid.T, c *cluster, up, hindered bool) {
 // strangePods tells whether a pod that is not the group's own bears the name of
 // one of its workers: a standing worker StatefulSet waits for it.
 func strangePods(c *cluster) bool {
-	for _, pod := range lwstest.All[*corev1.Pod](c.Objects) {
+	for _, pod := range fakeapi.All[*corev1.Pod](c.Objects) {
 		parent, _ := identity.ParentAndOrdinal(pod.Name)
-		workers := lwstest.Find[*appsv1.StatefulSet](c.FakeStore, parent)
+		workers := fakeapi.Find[*appsv1.StatefulSet](c.Server, parent)
 		if workers != nil && !metav1.IsControlledBy(pod, workers) {
 			return true
 		}
@@ -401,11 +401,11 @@ func strangePods(c *cluster) bool {
 // one of a former life can that was adopted: it takes its share of a rollout's budget.
 func stranded(c *cluster) bool {
 	keys := map[string]bool{}
-	for _, revision := range lwstest.All[*appsv1.ControllerRevision](c.Objects) {
+	for _, revision := range fakeapi.All[*appsv1.ControllerRevision](c.Objects) {
 		keys[revision.Labels[lwsv1.RevisionKey]] = true
 	}
-	for _, leader := range lwstest.All[*corev1.Pod](c.Objects) {
-		workers := lwstest.Find[*appsv1.StatefulSet](c.FakeStore, leader.Name)
+	for _, leader := range fakeapi.All[*corev1.Pod](c.Objects) {
+		workers := fakeapi.Find[*appsv1.StatefulSet](c.Server, leader.Name)
 		if lws.IsLeader(leader, "w") && workers == nil && !keys[leader.Labels[lwsv1.RevisionKey]] {
 			return true
 		}
@@ -453,18 +453,18 @@ func forgedObjectsChangeNothing(t *rapid.T, c *cluster, m *met) {
 	if forged == nil {
 		return
 	}
-	if _, needed := byUIDNamed(bare, identity.RefOf(lwstest.KindOf(forged), forged)); needed {
+	if _, needed := byUIDNamed(bare, identity.RefOf(fakeapi.KindOf(forged), forged)); needed {
 		return
 	}
-	m.when(fmt.Sprintf("a forged %s", lwstest.KindOf(forged)), true)
+	m.when(fmt.Sprintf("a forged %s", fakeapi.KindOf(forged)), true)
 	for i, d := range c.decideAll() {
 		// What left or came was noted: what is judged is the decision.
 		again := withVigil(d, bare[i])
 		if diff := cmp.Diff(spelled(bare[i].plan), spelled(again)); diff != "" {
-			t.Fatalf("%s %s changes the plan of %s (-without +with)\n%s", lwstest.KindOf(forged), forged.GetName(), d.what, diff)
+			t.Fatalf("%s %s changes the plan of %s (-without +with)\n%s", fakeapi.KindOf(forged), forged.GetName(), d.what, diff)
 		}
 		if diff := cmp.Diff(bare[i].plan.Waits, again.Waits); diff != "" {
-			t.Fatalf("%s %s changes the waits of %s (-without +with)\n%s", lwstest.KindOf(forged), forged.GetName(), d.what, diff)
+			t.Fatalf("%s %s changes the waits of %s (-without +with)\n%s", fakeapi.KindOf(forged), forged.GetName(), d.what, diff)
 		}
 	}
 }

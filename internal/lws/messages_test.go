@@ -11,7 +11,7 @@ import (
 
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // messageLimit is the most bytes that the API takes in the message of a condition.
@@ -34,7 +34,7 @@ func checkMessage(t *testing.T, plan lws.Plan, reason, says string) {
 func TestALongRefusalIsToldInAStatusThatCanBeWritten(t *testing.T) {
 	for _, lead := range []string{"", "x", "xx"} { // the cut falls within a character
 		c := newCluster(t)
-		lwstest.Add(c.FakeStore, lwstest.Set("w", 1, 1))
+		fakeapi.Add(c.Server, fakeapi.Set("w", 1, 1))
 		world := c.set("w")
 		world.Refusal = lws.Refusal{Sentence: lead + strings.Repeat("€", 100<<10/3), At: c.Now}
 		checkMessage(t, lws.DecideSet(world), lws.CodeRefused, "the API server refuses: "+lead+"€€€")
@@ -52,7 +52,7 @@ func TestGhostsWithAThousandFinalizersAreToldInAStatusThatCanBeWritten(t *testin
 	}
 	for i := range 12 {
 		left = append(left, fmt.Sprintf("pod w-%d", i))
-		lwstest.Terminate[*corev1.Pod](c.FakeStore, fmt.Sprintf("w-%d", i), finalizers...)
+		fakeapi.Terminate[*corev1.Pod](c.Server, fmt.Sprintf("w-%d", i), finalizers...)
 	}
 	c.leave(left...)
 	c.do(c.decideSet())

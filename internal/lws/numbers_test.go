@@ -7,7 +7,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // sameNumber is a set whose template was changed twice, each time seen by another
@@ -20,14 +20,14 @@ func sameNumber(t *testing.T) *cluster {
 	second := revisionOf(c, "image:2")
 	image(c, "image:3")
 	c.do(c.decideSet())
-	lwstest.Edit(c.FakeStore, revisionOf(c, "image:3").Name, func(r *appsv1.ControllerRevision) { r.Revision = second.Revision })
+	fakeapi.Edit(c.Server, revisionOf(c, "image:3").Name, func(r *appsv1.ControllerRevision) { r.Revision = second.Revision })
 	return c
 }
 
 // revisionOf is the revision of a set with an image.
 func revisionOf(c *cluster, image string) *appsv1.ControllerRevision {
 	set := find[*lwsv1.LeaderWorkerSet](c, "w").DeepCopy()
-	lwstest.Image(image)(set)
+	fakeapi.Image(image)(set)
 	for _, revision := range revisions(c) {
 		if lws.Agrees(set, revision.Data.Raw) {
 			return revision

@@ -11,16 +11,16 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // A set made in the very second in which its predecessor's pods were said that
 // nothing was waited for, and ten seconds later that a pod was.
 func TestAGhostBornInTheSetsOwnSecondIsToldAtOnce(t *testing.T) {
-	set := lwstest.Set("w", 1, 2)
+	set := fakeapi.Set("w", 1, 2)
 	set.UID, set.Generation = "w", 1
 	now := metav1.NewTime(set.CreationTimestamp.Add(2e9))
-	ghost := lwstest.Pod("w-0", "w", 0)
+	ghost := fakeapi.Pod("w-0", "w", 0)
 	ghost.UID, ghost.CreationTimestamp, ghost.DeletionTimestamp = "old", set.CreationTimestamp, &now
 	plan := lws.DecideSet(lws.SetSnapshot{Now: now.Time, Set: set, Leaders: identity.Claim[*corev1.Pod]{Ghosts: []*corev1.Pod{ghost}}})
 	for _, a := range plan.Actions {
@@ -37,7 +37,7 @@ func TestAGhostBornInTheSetsOwnSecondIsItsOwnLater(t *testing.T) {
 	c := running(t, 1, 2)
 	set := find[*lwsv1.LeaderWorkerSet](c, "w")
 	c.pass(time.Hour)
-	ghost := lwstest.Pod("w-0", "w", 0)
+	ghost := fakeapi.Pod("w-0", "w", 0)
 	left := metav1.NewTime(c.Now)
 	ghost.UID, ghost.CreationTimestamp, ghost.DeletionTimestamp = "old", set.CreationTimestamp, &left
 	plan := lws.DecideSet(lws.SetSnapshot{Now: c.Now, Set: set, Leaders: identity.Claim[*corev1.Pod]{Ghosts: []*corev1.Pod{ghost}}})

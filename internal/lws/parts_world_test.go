@@ -22,7 +22,7 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lwscache"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // allParts has each part of a plan be followed by all that may come after it, and not by
@@ -157,7 +157,7 @@ func (w *partsWorld) carryOut(plan lws.Plan, leader string, retell func(lws.Refu
 }
 
 func (w *partsWorld) owner() *lwsv1.LeaderWorkerSet {
-	return lwstest.Find[*lwsv1.LeaderWorkerSet](w.FakeStore, "w")
+	return fakeapi.Find[*lwsv1.LeaderWorkerSet](w.Server, "w")
 }
 
 // nameless is what an action is done to, whatever incarnation of it.
@@ -274,105 +274,105 @@ var scenes = map[string]struct {
 	edits []func(*lwsv1.LeaderWorkerSet)
 	steps []func(*partsWorld)
 }{
-	"a set is made": {[]func(*lwsv1.LeaderWorkerSet){lwstest.UniquePerReplica}, nil},
+	"a set is made": {[]func(*lwsv1.LeaderWorkerSet){fakeapi.UniquePerReplica}, nil},
 	"workers are edited": {nil, []func(*partsWorld){
-		func(w *partsWorld) { edited(w.cluster, lwstest.Image("image:2")) },
+		func(w *partsWorld) { edited(w.cluster, fakeapi.Image("image:2")) },
 	}},
 	"workers are edited twice": {nil, []func(*partsWorld){
-		func(w *partsWorld) { edited(w.cluster, lwstest.Image("image:2")) },
-		func(w *partsWorld) { edited(w.cluster, lwstest.Image("image:3")) },
+		func(w *partsWorld) { edited(w.cluster, fakeapi.Image("image:2")) },
+		func(w *partsWorld) { edited(w.cluster, fakeapi.Image("image:3")) },
 	}},
 	"an edit is taken back": {nil, []func(*partsWorld){
-		func(w *partsWorld) { edited(w.cluster, lwstest.Image("image:2")) },
-		func(w *partsWorld) { edited(w.cluster, lwstest.Image("image:1")) },
+		func(w *partsWorld) { edited(w.cluster, fakeapi.Image("image:2")) },
+		func(w *partsWorld) { edited(w.cluster, fakeapi.Image("image:1")) },
 	}},
 	"a rollout with surge": {[]func(*lwsv1.LeaderWorkerSet){surges}, []func(*partsWorld){
-		func(w *partsWorld) { edited(w.cluster, lwstest.Image("image:2")) },
+		func(w *partsWorld) { edited(w.cluster, fakeapi.Image("image:2")) },
 	}},
 	"a rollout that is paused": {nil, []func(*partsWorld){
-		func(w *partsWorld) { edited(w.cluster, lwstest.Image("image:2")) },
+		func(w *partsWorld) { edited(w.cluster, fakeapi.Image("image:2")) },
 		func(w *partsWorld) { pause(w.cluster) },
-		func(w *partsWorld) { edited(w.cluster, lwstest.Image("image:3")) },
+		func(w *partsWorld) { edited(w.cluster, fakeapi.Image("image:3")) },
 		func(w *partsWorld) { resume(w.cluster) },
 	}},
-	"an edit while it is paused": {[]func(*lwsv1.LeaderWorkerSet){lwstest.Leader("leader:1")}, []func(*partsWorld){
+	"an edit while it is paused": {[]func(*lwsv1.LeaderWorkerSet){fakeapi.Leader("leader:1")}, []func(*partsWorld){
 		func(w *partsWorld) { pause(w.cluster) },
-		func(w *partsWorld) { edited(w.cluster, lwstest.Image("image:3")) },
+		func(w *partsWorld) { edited(w.cluster, fakeapi.Image("image:3")) },
 		func(w *partsWorld) { resume(w.cluster) },
 	}},
-	"a group fails": {[]func(*lwsv1.LeaderWorkerSet){lwstest.Policy(lwsv1.RecreateGroupOnPodRestart)}, []func(*partsWorld){
-		func(w *partsWorld) { lwstest.Edit(w.FakeStore, "w-1-1", crash) },
+	"a group fails": {[]func(*lwsv1.LeaderWorkerSet){fakeapi.Policy(lwsv1.RecreateGroupOnPodRestart)}, []func(*partsWorld){
+		func(w *partsWorld) { fakeapi.Edit(w.Server, "w-1-1", crash) },
 	}},
-	"a group fails in a rollout": {[]func(*lwsv1.LeaderWorkerSet){lwstest.Policy(lwsv1.RecreateGroupOnPodRestart)}, []func(*partsWorld){
-		func(w *partsWorld) { edited(w.cluster, lwstest.Image("image:2")) },
-		func(w *partsWorld) { lwstest.Edit(w.FakeStore, "w-0-1", crash) },
+	"a group fails in a rollout": {[]func(*lwsv1.LeaderWorkerSet){fakeapi.Policy(lwsv1.RecreateGroupOnPodRestart)}, []func(*partsWorld){
+		func(w *partsWorld) { edited(w.cluster, fakeapi.Image("image:2")) },
+		func(w *partsWorld) { fakeapi.Edit(w.Server, "w-0-1", crash) },
 	}},
 	"a group fails as workers are edited": {[]func(*lwsv1.LeaderWorkerSet){
-		lwstest.Policy(lwsv1.RecreateGroupOnPodRestart), lwstest.Leader("leader:1"),
+		fakeapi.Policy(lwsv1.RecreateGroupOnPodRestart), fakeapi.Leader("leader:1"),
 	}, []func(*partsWorld){
 		func(w *partsWorld) {
-			lwstest.Edit(w.FakeStore, "w-1-1", crash)
+			fakeapi.Edit(w.Server, "w-1-1", crash)
 			w.lookAtGroup("w-1")
-			edited(w.cluster, lwstest.Image("image:2"))
+			edited(w.cluster, fakeapi.Image("image:2"))
 		},
 	}},
 	"a group fails with volumes": {[]func(*lwsv1.LeaderWorkerSet){
-		lwstest.Policy(lwsv1.RecreateGroupOnPodRestart), lwstest.Volumes(deleteClaims, deleteClaims),
+		fakeapi.Policy(lwsv1.RecreateGroupOnPodRestart), fakeapi.Volumes(deleteClaims, deleteClaims),
 	}, []func(*partsWorld){
-		func(w *partsWorld) { lwstest.Edit(w.FakeStore, "w-1-1", crash) },
+		func(w *partsWorld) { fakeapi.Edit(w.Server, "w-1-1", crash) },
 	}},
 	"a group fails that is scaled away": {[]func(*lwsv1.LeaderWorkerSet){
-		lwstest.Policy(lwsv1.RecreateGroupOnPodRestart), lwstest.Volumes(retainClaims, deleteClaims),
+		fakeapi.Policy(lwsv1.RecreateGroupOnPodRestart), fakeapi.Volumes(retainClaims, deleteClaims),
 	}, []func(*partsWorld){
 		func(w *partsWorld) {
-			lwstest.Edit(w.FakeStore, "w-2-1", crash)
+			fakeapi.Edit(w.Server, "w-2-1", crash)
 			edited(w.cluster, replicas(2))
 		},
 	}},
-	"scaled down and edited with volumes": {[]func(*lwsv1.LeaderWorkerSet){lwstest.Volumes(retainClaims, deleteClaims)}, []func(*partsWorld){
+	"scaled down and edited with volumes": {[]func(*lwsv1.LeaderWorkerSet){fakeapi.Volumes(retainClaims, deleteClaims)}, []func(*partsWorld){
 		func(w *partsWorld) {
-			edited(w.cluster, func(set *lwsv1.LeaderWorkerSet) { lwstest.Image("image:2")(set); replicas(1)(set) })
+			edited(w.cluster, func(set *lwsv1.LeaderWorkerSet) { fakeapi.Image("image:2")(set); replicas(1)(set) })
 		},
 	}},
-	"scaled down and up with volumes": {[]func(*lwsv1.LeaderWorkerSet){lwstest.Volumes(retainClaims, deleteClaims)}, []func(*partsWorld){
+	"scaled down and up with volumes": {[]func(*lwsv1.LeaderWorkerSet){fakeapi.Volumes(retainClaims, deleteClaims)}, []func(*partsWorld){
 		func(w *partsWorld) { edited(w.cluster, replicas(1)) },
 		func(w *partsWorld) { edited(w.cluster, replicas(3)) },
 	}},
 	"made larger": {nil, []func(*partsWorld){
 		func(w *partsWorld) {
-			edited(w.cluster, func(set *lwsv1.LeaderWorkerSet) { set.Spec.LeaderWorkerTemplate.Size = lwstest.Ptr[int32](3) })
+			edited(w.cluster, func(set *lwsv1.LeaderWorkerSet) { set.Spec.LeaderWorkerTemplate.Size = fakeapi.Ptr[int32](3) })
 		},
 	}},
 	"services of their own": {nil, []func(*partsWorld){
-		func(w *partsWorld) { edited(w.cluster, lwstest.UniquePerReplica) },
+		func(w *partsWorld) { edited(w.cluster, fakeapi.UniquePerReplica) },
 	}},
 	"a leader is deleted and its workers are left behind": {nil, []func(*partsWorld){
 		func(w *partsWorld) {
-			leader := lwstest.Find[*corev1.Pod](w.FakeStore, "w-1")
+			leader := fakeapi.Find[*corev1.Pod](w.Server, "w-1")
 			w.Remove(leader, metav1.DeletePropagationOrphan)
-			w.Collect(w.Objects[lwstest.NameOf(leader)])
-			edited(w.cluster, lwstest.Image("image:2"))
+			w.Collect(w.Objects[fakeapi.NameOf(leader)])
+			edited(w.cluster, fakeapi.Image("image:2"))
 		},
 	}},
-	"the policy is None": {[]func(*lwsv1.LeaderWorkerSet){lwstest.Policy(lwsv1.RecreateGroupOnPodRestart)}, []func(*partsWorld){
+	"the policy is None": {[]func(*lwsv1.LeaderWorkerSet){fakeapi.Policy(lwsv1.RecreateGroupOnPodRestart)}, []func(*partsWorld){
 		func(w *partsWorld) {
-			lwstest.Edit(w.FakeStore, "w-1-1", crash)
-			edited(w.cluster, lwstest.Policy(lwsv1.NoneRestartPolicy))
+			fakeapi.Edit(w.Server, "w-1-1", crash)
+			edited(w.cluster, fakeapi.Policy(lwsv1.NoneRestartPolicy))
 		},
 	}},
 	"a set is deleted and made again": {nil, []func(*partsWorld){
 		func(w *partsWorld) {
 			set := w.owner()
 			w.Remove(set, metav1.DeletePropagationBackground)
-			lwstest.Add(w.FakeStore, lwstest.Set("w", 3, 2, lwstest.Image("image:2")))
+			fakeapi.Add(w.Server, fakeapi.Set("w", 3, 2, fakeapi.Image("image:2")))
 		},
 	}},
 	"a set is deleted and its groups are left behind": {nil, []func(*partsWorld){
 		func(w *partsWorld) {
 			set := w.owner()
 			w.Remove(set, metav1.DeletePropagationOrphan)
-			w.Collect(w.Objects[lwstest.NameOf(set)])
-			lwstest.Add(w.FakeStore, lwstest.Set("w", 3, 2, lwstest.Image("image:2")))
+			w.Collect(w.Objects[fakeapi.NameOf(set)])
+			fakeapi.Add(w.Server, fakeapi.Set("w", 3, 2, fakeapi.Image("image:2")))
 		},
 	}},
 }
@@ -393,7 +393,7 @@ func playWith(t fatal, name string, choose func([]partly) (partly, bool)) *parts
 	scene := scenes[name]
 	w := &partsWorld{cluster: newCluster(t), choose: choose, refused: map[identity.Ref]int{}}
 	w.pass(time.Minute)
-	lwstest.Add(w.FakeStore, lwstest.Set("w", 3, 2, scene.edits...))
+	fakeapi.Add(w.Server, fakeapi.Set("w", 3, 2, scene.edits...))
 	w.made = len(scene.steps) == 0
 	w.rest()
 	w.made = true
@@ -410,16 +410,16 @@ func playWith(t fatal, name string, choose func([]partly) (partly, bool)) *parts
 // outcome is what stands, and what became of it on the way.
 func (w *partsWorld) outcome() []string {
 	var lines []string
-	for _, object := range lwstest.All[*corev1.Pod](w.Objects) {
-		lines = append(lines, fmt.Sprintf("pod %s of %s, ready %t", object.Name, object.Spec.Containers[0].Image, lwstest.Ready(object)))
+	for _, object := range fakeapi.All[*corev1.Pod](w.Objects) {
+		lines = append(lines, fmt.Sprintf("pod %s of %s, ready %t", object.Name, object.Spec.Containers[0].Image, fakeapi.Ready(object)))
 	}
-	for _, sts := range lwstest.All[*appsv1.StatefulSet](w.Objects) {
+	for _, sts := range fakeapi.All[*appsv1.StatefulSet](w.Objects) {
 		lines = append(lines, fmt.Sprintf("statefulset %s of %d, partition %d", sts.Name, lws.PodsOf(sts), partition(sts)))
 	}
-	for _, service := range lwstest.All[*corev1.Service](w.Objects) {
+	for _, service := range fakeapi.All[*corev1.Service](w.Objects) {
 		lines = append(lines, "service "+service.Name)
 	}
-	for _, claim := range lwstest.All[*corev1.PersistentVolumeClaim](w.Objects) {
+	for _, claim := range fakeapi.All[*corev1.PersistentVolumeClaim](w.Objects) {
 		lines = append(lines, fmt.Sprintf("claim %s owners %d", claim.Name, len(claim.OwnerReferences)))
 	}
 	for _, revision := range revisions(w.cluster) {
@@ -490,7 +490,7 @@ func TestEveryPartOfAPlanWithoutItsRevisions(t *testing.T) {
 						continue // nobody can tell what its workers were
 					}
 					set := w.owner()
-					for _, pod := range lwstest.All[*corev1.Pod](w.Objects) {
+					for _, pod := range fakeapi.All[*corev1.Pod](w.Objects) {
 						_, worker := indexOf(pod.Name)
 						if pod.Spec.Containers[0].Image != imageOf(set, worker) {
 							t.Errorf("%s: %s\n%s", part, strings.Join(w.outcome(), "\n"), strings.Join(w.log, "\n"))

@@ -14,25 +14,25 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 func pause(c *cluster) {
-	lwstest.Edit(c.FakeStore, "w", lwstest.Annotation(lwsv1.PausedAnnotationKey, lwsv1.PausedValue))
+	fakeapi.Edit(c.Server, "w", fakeapi.Annotation(lwsv1.PausedAnnotationKey, lwsv1.PausedValue))
 }
 
 func resume(c *cluster) {
-	lwstest.Edit(c.FakeStore, "w", lwstest.Annotation(lwsv1.PausedAnnotationKey, "false"))
+	fakeapi.Edit(c.Server, "w", fakeapi.Annotation(lwsv1.PausedAnnotationKey, "false"))
 }
 
 func edited(c *cluster, change func(*lwsv1.LeaderWorkerSet)) {
-	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { set.Generation++; change(set) })
+	fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) { set.Generation++; change(set) })
 }
 
 // runningImages are the images of all pods.
 func runningImages(c *cluster) map[string]int {
 	images := map[string]int{}
-	for _, pod := range lwstest.All[*corev1.Pod](c.Objects) {
+	for _, pod := range fakeapi.All[*corev1.Pod](c.Objects) {
 		images[pod.Spec.Containers[0].Image]++
 	}
 	return images
@@ -42,12 +42,12 @@ func TestATemplateWaitsWhileTheRolloutIsPaused(t *testing.T) {
 	c := running(t, 3, 2)
 	first := c.status()
 	pause(c)
-	edited(c, lwstest.Image("image:2"))
+	edited(c, fakeapi.Image("image:2"))
 	c.settleAll()
 	if got := runningImages(c); got["image:1"] != 6 {
 		t.Errorf("pods run %v", got)
 	}
-	if got := len(lwstest.All[*appsv1.ControllerRevision](c.Objects)); got != 1 {
+	if got := len(fakeapi.All[*appsv1.ControllerRevision](c.Objects)); got != 1 {
 		t.Errorf("%d revisions", got)
 	}
 	status := c.status()
@@ -66,18 +66,18 @@ func TestATemplateWaitsWhileTheRolloutIsPaused(t *testing.T) {
 		t.Errorf("waits for %+v", wait)
 	}
 
-	edited(c, lwstest.Image("image:1"))
+	edited(c, fakeapi.Image("image:1"))
 	c.settleAll()
 	if got := brief(c.status())[available]; got != brief(first)[available] {
 		t.Errorf("taken back, it is %v", brief(c.status()))
 	}
-	edited(c, lwstest.Image("image:3"))
+	edited(c, fakeapi.Image("image:3"))
 	resume(c)
 	c.settleAll()
 	if got := runningImages(c); got["image:3"] != 6 || brief(c.status())[available] != isAvailable {
 		t.Errorf("resumed, pods run %v: %v", got, brief(c.status()))
 	}
-	if got := len(lwstest.All[*appsv1.ControllerRevision](c.Objects)); got != 2 {
+	if got := len(fakeapi.All[*appsv1.ControllerRevision](c.Objects)); got != 2 {
 		t.Errorf("%d revisions: what was never rolled needs none", got)
 	}
 }
@@ -86,9 +86,9 @@ func TestAPausedSetIsScaledAtItsOwnRevision(t *testing.T) {
 	c := running(t, 2, 2)
 	pause(c)
 	edited(c, func(set *lwsv1.LeaderWorkerSet) {
-		lwstest.Image("image:2")(set)
-		set.Spec.Replicas = lwstest.Ptr[int32](4)
-		set.Spec.LeaderWorkerTemplate.Size = lwstest.Ptr[int32](3)
+		fakeapi.Image("image:2")(set)
+		set.Spec.Replicas = fakeapi.Ptr[int32](4)
+		set.Spec.LeaderWorkerTemplate.Size = fakeapi.Ptr[int32](3)
 	})
 	c.settleAll()
 	if got := runningImages(c); got["image:1"] != 8 || got["image:2"] != 0 {
@@ -105,18 +105,18 @@ func TestAPausedSetIsMendedAtItsOwnRevision(t *testing.T) {
 			c.Remove(find[*corev1.Pod](c, "w-1"), metav1.DeletePropagationBackground)
 		}},
 		{"a worker statefulset", func(c *cluster) {
-			lwstest.Drop[*appsv1.StatefulSet](c.FakeStore, "w-1")
-			lwstest.Drop[*corev1.Pod](c.FakeStore, "w-1-1")
+			fakeapi.Drop[*appsv1.StatefulSet](c.Server, "w-1")
+			fakeapi.Drop[*corev1.Pod](c.Server, "w-1-1")
 		}},
-		{"a group's service", func(c *cluster) { lwstest.Drop[*corev1.Service](c.FakeStore, "w-1") }},
+		{"a group's service", func(c *cluster) { fakeapi.Drop[*corev1.Service](c.Server, "w-1") }},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			c := running(t, 2, 2, lwstest.UniquePerReplica)
+			c := running(t, 2, 2, fakeapi.UniquePerReplica)
 			pause(c)
 			edited(c, func(set *lwsv1.LeaderWorkerSet) {
-				lwstest.Image("image:2")(set)
-				set.Spec.NetworkConfig.SubdomainPolicy = lwstest.Ptr(lwsv1.SubdomainShared)
+				fakeapi.Image("image:2")(set)
+				set.Spec.NetworkConfig.SubdomainPolicy = fakeapi.Ptr(lwsv1.SubdomainShared)
 			})
 			c.settleAll()
 			tt.harm(c)
@@ -130,7 +130,7 @@ func TestAPausedSetIsMendedAtItsOwnRevision(t *testing.T) {
 				t.Errorf("got %v, %d ready", brief(got), got.ReadyReplicas)
 			}
 			for _, name := range []string{"w-0", "w-1"} {
-				service := lwstest.Find[*corev1.Service](c.FakeStore, name)
+				service := fakeapi.Find[*corev1.Service](c.Server, name)
 				if workers := find[*appsv1.StatefulSet](c, name); workers.Spec.ServiceName != name || service == nil {
 					t.Errorf("the workers of %s hang from %q; service: %v", name, workers.Spec.ServiceName, service)
 				}
@@ -143,7 +143,7 @@ func TestAPausedSetIsMendedAtItsOwnRevision(t *testing.T) {
 func TestALeaderStatefulSetLostWhilePausedReplacesNobody(t *testing.T) {
 	c := running(t, 2, 2)
 	pause(c)
-	edited(c, lwstest.Image("image:2"))
+	edited(c, fakeapi.Image("image:2"))
 	c.settleAll()
 	c.Remove(find[*appsv1.StatefulSet](c, "w"), metav1.DeletePropagationOrphan)
 	c.settleAll()
@@ -152,8 +152,8 @@ func TestALeaderStatefulSetLostWhilePausedReplacesNobody(t *testing.T) {
 		t.Errorf("it is made with %s and partition %d", image, at)
 	}
 	for _, name := range []string{"w-0", "w-1"} {
-		lwstest.Edit(c.FakeStore, name, func(leader *corev1.Pod) {
-			lwstest.OwnedBy(leader, "apps/v1", identity.RefOf(identity.KindStatefulSet, sts))
+		fakeapi.Edit(c.Server, name, func(leader *corev1.Pod) {
+			fakeapi.OwnedBy(leader, "apps/v1", identity.RefOf(identity.KindStatefulSet, sts))
 		})
 	}
 	before := find[*corev1.Pod](c, "w-1").UID
@@ -171,10 +171,10 @@ func TestALeaderStatefulSetLostWhilePausedReplacesNobody(t *testing.T) {
 // A change of the exclusive topology is in no revision, and replaces leaders all
 // the same.
 func TestATopologyWaitsWhileTheRolloutIsPaused(t *testing.T) {
-	c := running(t, 2, 1, lwstest.Annotation(lwsv1.ExclusiveKeyAnnotationKey, "rack"))
+	c := running(t, 2, 1, fakeapi.Annotation(lwsv1.ExclusiveKeyAnnotationKey, "rack"))
 	before := find[*appsv1.StatefulSet](c, "w").Spec.Template
 	pause(c)
-	lwstest.Edit(c.FakeStore, "w", lwstest.Annotation(lwsv1.ExclusiveKeyAnnotationKey, "zone"))
+	fakeapi.Edit(c.Server, "w", fakeapi.Annotation(lwsv1.ExclusiveKeyAnnotationKey, "zone"))
 	c.settleAll()
 	if got := find[*appsv1.StatefulSet](c, "w").Spec.Template; got.Annotations[lwsv1.ExclusiveKeyAnnotationKey] != before.Annotations[lwsv1.ExclusiveKeyAnnotationKey] {
 		t.Errorf("the leaders' template has %v", got.Annotations)
@@ -193,12 +193,12 @@ func TestATopologyWaitsWhileTheRolloutIsPaused(t *testing.T) {
 // whatever the set has come to say.
 func TestWorkersMadeWhilePausedGoWhereTheirLeaderIs(t *testing.T) {
 	c := running(t, 2, 2)
-	lwstest.Add(c.FakeStore, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: map[string]string{"zone": "z1"}}})
-	lwstest.Edit(c.FakeStore, "w-1", func(leader *corev1.Pod) { leader.Spec.NodeName = "node-1" })
+	fakeapi.Add(c.Server, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: map[string]string{"zone": "z1"}}})
+	fakeapi.Edit(c.Server, "w-1", func(leader *corev1.Pod) { leader.Spec.NodeName = "node-1" })
 	pause(c)
-	lwstest.Edit(c.FakeStore, "w", lwstest.Annotation(lwsv1.ExclusiveKeyAnnotationKey, "zone"))
-	lwstest.Drop[*appsv1.StatefulSet](c.FakeStore, "w-1")
-	lwstest.Drop[*corev1.Pod](c.FakeStore, "w-1-1")
+	fakeapi.Edit(c.Server, "w", fakeapi.Annotation(lwsv1.ExclusiveKeyAnnotationKey, "zone"))
+	fakeapi.Drop[*appsv1.StatefulSet](c.Server, "w-1")
+	fakeapi.Drop[*corev1.Pod](c.Server, "w-1-1")
 	c.do(c.decideGroup("w-1"))
 	template := find[*appsv1.StatefulSet](c, "w-1").Spec.Template
 	if got := template.Annotations[lwsv1.ExclusiveKeyAnnotationKey]; got != "" || len(template.Spec.NodeSelector) > 0 {
@@ -209,9 +209,9 @@ func TestWorkersMadeWhilePausedGoWhereTheirLeaderIs(t *testing.T) {
 func TestANetworkThatWaitsMakesNoServices(t *testing.T) {
 	c := running(t, 2, 2)
 	pause(c)
-	edited(c, lwstest.UniquePerReplica)
+	edited(c, fakeapi.UniquePerReplica)
 	c.settleAll()
-	if got := lwstest.All[*corev1.Service](c.Objects); len(got) != 1 {
+	if got := fakeapi.All[*corev1.Service](c.Objects); len(got) != 1 {
 		t.Errorf("there are %d services", len(got))
 	}
 	resume(c)
@@ -225,11 +225,11 @@ func TestANetworkThatWaitsMakesNoServices(t *testing.T) {
 func TestAPausedSetWhoseRevisionIsGoneStandsStill(t *testing.T) {
 	c := running(t, 2, 2)
 	pause(c)
-	edited(c, lwstest.Image("image:2"))
+	edited(c, fakeapi.Image("image:2"))
 	c.settleAll()
-	revision := lwstest.All[*appsv1.ControllerRevision](c.Objects)[0]
-	delete(c.Objects, lwstest.NameOf(revision))
-	edited(c, func(set *lwsv1.LeaderWorkerSet) { set.Spec.Replicas = lwstest.Ptr[int32](3) })
+	revision := fakeapi.All[*appsv1.ControllerRevision](c.Objects)[0]
+	delete(c.Objects, fakeapi.NameOf(revision))
+	edited(c, func(set *lwsv1.LeaderWorkerSet) { set.Spec.Replicas = fakeapi.Ptr[int32](3) })
 	c.pass(time.Minute)
 	plan := c.decideSet()
 	for _, a := range plan.Actions {
@@ -248,7 +248,7 @@ func TestAPausedSetWhoseRevisionIsGoneStandsStill(t *testing.T) {
 }
 
 func TestASetThatIsBornPausedIsMade(t *testing.T) {
-	c := running(t, 2, 2, lwstest.Annotation(lwsv1.PausedAnnotationKey, lwsv1.PausedValue))
+	c := running(t, 2, 2, fakeapi.Annotation(lwsv1.PausedAnnotationKey, lwsv1.PausedValue))
 	if got := brief(c.status())[available]; got != isAvailable {
 		t.Errorf("got %v", brief(c.status()))
 	}
@@ -262,7 +262,7 @@ func TestASetThatIsBornPausedIsMade(t *testing.T) {
 func TestAPausedPlanReadsNoHistoryEachTime(t *testing.T) {
 	c := running(t, 2, 2)
 	pause(c)
-	edited(c, lwstest.Image("image:2"))
+	edited(c, fakeapi.Image("image:2"))
 	c.settleAll()
 	if lws.WantsHistory(c.set("w")) {
 		t.Error("the history is wanted for a template that waits")
@@ -273,11 +273,11 @@ func TestAPausedPlanReadsNoHistoryEachTime(t *testing.T) {
 func TestNoLeaderIsReplacedWhileTheRolloutIsPaused(t *testing.T) {
 	c := newCluster(t)
 	c.WithoutMaxUnavailable = true
-	lwstest.Add(c.FakeStore, lwstest.Set("w", 4, 1, func(set *lwsv1.LeaderWorkerSet) {
+	fakeapi.Add(c.Server, fakeapi.Set("w", 4, 1, func(set *lwsv1.LeaderWorkerSet) {
 		set.Spec.RolloutStrategy.RollingUpdateConfiguration = &lwsv1.RollingUpdateConfiguration{MaxUnavailable: intstr.FromInt32(3)}
 	}))
 	c.settleAll()
-	edited(c, lwstest.Image("image:2"))
+	edited(c, fakeapi.Image("image:2"))
 	for round := 0; round < 9 && len(of[action.Delete](c.decideSet())) == 0; round++ {
 		c.do(c.decideSet())
 		c.Sync(find[*appsv1.StatefulSet](c, "w"))

@@ -10,7 +10,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 func (w *rollingWorld) isPaused() bool {
@@ -19,11 +19,11 @@ func (w *rollingWorld) isPaused() bool {
 
 // pause changes metadata alone: there is no new generation.
 func (w *rollingWorld) pause() {
-	lwstest.Edit(w.FakeStore, "w", lwstest.Annotation(lwsv1.PausedAnnotationKey, lwsv1.PausedValue))
+	fakeapi.Edit(w.Server, "w", fakeapi.Annotation(lwsv1.PausedAnnotationKey, lwsv1.PausedValue))
 }
 
 func (w *rollingWorld) resume() {
-	lwstest.Edit(w.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { delete(set.Annotations, lwsv1.PausedAnnotationKey) })
+	fakeapi.Edit(w.Server, "w", func(set *lwsv1.LeaderWorkerSet) { delete(set.Annotations, lwsv1.PausedAnnotationKey) })
 }
 
 // judgePaused checks that a write decided on a paused set takes in no template,
@@ -97,7 +97,7 @@ func (w *rollingWorld) heldUp() bool {
 // the groups by it.
 func (w *rollingWorld) checkWholeGroups() map[string]int {
 	images, leaders := map[string]int{}, map[string]string{}
-	pods := lwstest.All[*corev1.Pod](w.Objects)
+	pods := fakeapi.All[*corev1.Pod](w.Objects)
 	for _, pod := range pods {
 		if pod.Labels[lwsv1.WorkerIndexLabelKey] == "0" {
 			image := pod.Spec.Containers[0].Image

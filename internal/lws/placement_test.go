@@ -12,15 +12,15 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // place changes an annotation of a set called w.
 func place(c *cluster, key, topology string) {
-	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) {
+	fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) {
 		delete(set.Annotations, key)
 		if topology != "" {
-			lwstest.Annotation(key, topology)(set)
+			fakeapi.Annotation(key, topology)(set)
 		}
 	})
 }
@@ -33,11 +33,11 @@ func TestANewPlacementIsRolledOut(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			c := newCluster(t)
-			set := lwstest.Set("w", 3, 1)
+			set := fakeapi.Set("w", 3, 1)
 			if edit.before != "" {
-				lwstest.Annotation(lwsv1.ExclusiveKeyAnnotationKey, edit.before)(set)
+				fakeapi.Annotation(lwsv1.ExclusiveKeyAnnotationKey, edit.before)(set)
 			}
-			lwstest.Add(c.FakeStore, set)
+			fakeapi.Add(c.Server, set)
 			c.settle(groupNames...)
 			place(c, lwsv1.ExclusiveKeyAnnotationKey, edit.after)
 			apply := one[action.Apply](t, c.decideSet()).Object.(*appsv1.StatefulSet)
@@ -50,17 +50,17 @@ func TestANewPlacementIsRolledOut(t *testing.T) {
 			fewest := 3
 			for range 100 {
 				c.do(c.decideSet())
-				for _, sts := range lwstest.All[*appsv1.StatefulSet](c.Objects) {
+				for _, sts := range fakeapi.All[*appsv1.StatefulSet](c.Objects) {
 					c.Sync(sts)
 				}
 				up := 0
-				for _, pod := range lwstest.All[*corev1.Pod](c.Objects) {
-					if lwstest.Ready(pod) {
+				for _, pod := range fakeapi.All[*corev1.Pod](c.Objects) {
+					if fakeapi.Ready(pod) {
 						up++
 					}
 				}
 				fewest = min(fewest, up)
-				for _, pod := range lwstest.All[*corev1.Pod](c.Objects) {
+				for _, pod := range fakeapi.All[*corev1.Pod](c.Objects) {
 					c.Run(pod)
 				}
 			}
@@ -68,7 +68,7 @@ func TestANewPlacementIsRolledOut(t *testing.T) {
 			if fewest != 2 {
 				t.Errorf("%d of 3 groups were up at least, maxUnavailable is 1", fewest)
 			}
-			for _, pod := range lwstest.All[*corev1.Pod](c.Objects) {
+			for _, pod := range fakeapi.All[*corev1.Pod](c.Objects) {
 				if got := pod.Annotations[lwsv1.ExclusiveKeyAnnotationKey]; got != edit.after {
 					t.Errorf("%s is placed by %q", pod.Name, got)
 				}
@@ -76,7 +76,7 @@ func TestANewPlacementIsRolledOut(t *testing.T) {
 			if status := c.status(); status.UpdatedReplicas != 3 || status.ReadyReplicas != 3 {
 				t.Errorf("got %+v", status)
 			}
-			if n := len(lwstest.All[*appsv1.ControllerRevision](c.Objects)); n != 1 {
+			if n := len(fakeapi.All[*appsv1.ControllerRevision](c.Objects)); n != 1 {
 				t.Errorf("%d revisions", n)
 			}
 		})
@@ -101,9 +101,9 @@ func TestATemplateThatPlacesItselfIsNoNewPlacement(t *testing.T) {
 		if from := *sts.Spec.UpdateStrategy.RollingUpdate.Partition; lws.PodsOf(sts) != 3 || from != 0 {
 			t.Errorf("%s: at rest %d leaders, replaced from %d on", key, lws.PodsOf(sts), from)
 		}
-		lwstest.Edit(c.FakeStore, "w", lwstest.Image("new"))
+		fakeapi.Edit(c.Server, "w", fakeapi.Image("new"))
 		c.settleAll()
-		for _, pod := range lwstest.All[*corev1.Pod](c.Objects) {
+		for _, pod := range fakeapi.All[*corev1.Pod](c.Objects) {
 			if pod.Spec.Containers[0].Image != "new" || pod.Annotations[key] != "rack" {
 				t.Errorf("%s: %s has %s and is placed by %v", key, pod.Name, pod.Spec.Containers[0].Image, pod.Annotations)
 			}
@@ -116,7 +116,7 @@ func TestATemplateThatPlacesItselfIsNoNewPlacement(t *testing.T) {
 
 func TestATemplateThatPlacesItselfIsNotHeldByAPause(t *testing.T) {
 	for _, key := range []string{lwsv1.ExclusiveKeyAnnotationKey, lwsv1.SubGroupExclusiveKeyAnnotationKey} {
-		c := running(t, 3, 1, placesItself(key), lwstest.Annotation(lwsv1.PausedAnnotationKey, lwsv1.PausedValue))
+		c := running(t, 3, 1, placesItself(key), fakeapi.Annotation(lwsv1.PausedAnnotationKey, lwsv1.PausedValue))
 		c.settleAll()
 		if waits := c.decideSet().Waits; len(waits) > 0 {
 			t.Errorf("%s: waits at rest: %+v", key, waits)
@@ -142,7 +142,7 @@ func TestANewPlacementIsToldAsAnUpdate(t *testing.T) {
 	}
 	told("before it is written")
 	told("before it was seen")
-	for _, sts := range lwstest.All[*appsv1.StatefulSet](c.Objects) {
+	for _, sts := range fakeapi.All[*appsv1.StatefulSet](c.Objects) {
 		c.Sync(sts)
 	}
 	told("once it was seen")
@@ -153,7 +153,7 @@ func TestANewPlacementIsToldAsAnUpdate(t *testing.T) {
 // maxUnavailable no group was ever given up.
 func TestANewPlacementKeepsItsSurgeGroups(t *testing.T) {
 	c := newCluster(t)
-	lwstest.Add(c.FakeStore, lwstest.Set("w", 3, 1, func(set *lwsv1.LeaderWorkerSet) {
+	fakeapi.Add(c.Server, fakeapi.Set("w", 3, 1, func(set *lwsv1.LeaderWorkerSet) {
 		set.Spec.RolloutStrategy.RollingUpdateConfiguration = &lwsv1.RollingUpdateConfiguration{MaxSurge: intstr.FromInt32(1)}
 	}))
 	c.settle(groupNames...)
@@ -175,14 +175,14 @@ func TestANewPlacementKeepsItsSurgeGroups(t *testing.T) {
 func TestWorkersGoWhereTheirLeaderWasSent(t *testing.T) {
 	c := running(t, 1, 2)
 	node := &corev1.Node{}
-	node.Name, node.Labels = lwstest.Node, map[string]string{"rack": "r1", "zone": "z1"}
-	lwstest.Add(c.FakeStore, node)
-	lwstest.Edit(c.FakeStore, "w-0", func(pod *corev1.Pod) { pod.Annotations[lwsv1.ExclusiveKeyAnnotationKey] = "rack" })
+	node.Name, node.Labels = fakeapi.Node, map[string]string{"rack": "r1", "zone": "z1"}
+	fakeapi.Add(c.Server, node)
+	fakeapi.Edit(c.Server, "w-0", func(pod *corev1.Pod) { pod.Annotations[lwsv1.ExclusiveKeyAnnotationKey] = "rack" })
 	place(c, lwsv1.ExclusiveKeyAnnotationKey, "zone")
-	lwstest.Drop[*appsv1.StatefulSet](c.FakeStore, "w-0")
-	lwstest.Drop[*corev1.Pod](c.FakeStore, "w-0-1")
+	fakeapi.Drop[*appsv1.StatefulSet](c.Server, "w-0")
+	fakeapi.Drop[*corev1.Pod](c.Server, "w-0-1")
 	w := c.group("w-0")
-	w.Node = &lws.Node{Name: lwstest.Node, Labels: node.Labels}
+	w.Node = &lws.Node{Name: fakeapi.Node, Labels: node.Labels}
 	made := one[action.Create](t, lws.DecideGroup(w)).Object.(*appsv1.StatefulSet)
 	if got := made.Spec.Template.Spec.NodeSelector; len(got) != 1 || got["rack"] != "r1" {
 		t.Errorf("got node selector %v", got)
@@ -197,10 +197,10 @@ func TestWorkersGoWhereTheirLeaderWasSent(t *testing.T) {
 func TestWorkersDoNotFollowALeaderWhoseTemplatePlacesIt(t *testing.T) {
 	for _, key := range []string{lwsv1.ExclusiveKeyAnnotationKey, lwsv1.SubGroupExclusiveKeyAnnotationKey} {
 		for _, paused := range []bool{false, true} {
-			c := running(t, 1, 2, lwstest.Leader("image:1"), func(set *lwsv1.LeaderWorkerSet) {
+			c := running(t, 1, 2, fakeapi.Leader("image:1"), func(set *lwsv1.LeaderWorkerSet) {
 				set.Spec.LeaderWorkerTemplate.LeaderTemplate.Annotations = map[string]string{key: "rack"}
 				if paused {
-					lwstest.Annotation(lwsv1.PausedAnnotationKey, lwsv1.PausedValue)(set)
+					fakeapi.Annotation(lwsv1.PausedAnnotationKey, lwsv1.PausedValue)(set)
 				}
 			})
 			if got := find[*corev1.Pod](c, "w-0").Annotations[key]; got != "rack" {
@@ -219,8 +219,8 @@ func TestWorkersDoNotFollowALeaderWhoseTemplatePlacesIt(t *testing.T) {
 func TestWorkersOfAGroupFromBeforeATopologyGoByTheirLeader(t *testing.T) {
 	for _, key := range []string{lwsv1.ExclusiveKeyAnnotationKey, lwsv1.SubGroupExclusiveKeyAnnotationKey} {
 		c := running(t, 2, 3, func(set *lwsv1.LeaderWorkerSet) {
-			rollingOf(set).Partition = lwstest.Ptr[int32](1)
-			set.Spec.LeaderWorkerTemplate.SubGroupPolicy = &lwsv1.SubGroupPolicy{SubGroupSize: lwstest.Ptr[int32](1)}
+			rollingOf(set).Partition = fakeapi.Ptr[int32](1)
+			set.Spec.LeaderWorkerTemplate.SubGroupPolicy = &lwsv1.SubGroupPolicy{SubGroupSize: fakeapi.Ptr[int32](1)}
 		})
 		place(c, key, "rack")
 		c.settleAll()
@@ -229,7 +229,7 @@ func TestWorkersOfAGroupFromBeforeATopologyGoByTheirLeader(t *testing.T) {
 		if leader := find[*corev1.Pod](c, "w-0"); leader.Annotations[key] != "" {
 			t.Fatalf("invalid run: leader is placed by %v", leader.Annotations)
 		}
-		workers := lwstest.Find[*appsv1.StatefulSet](c.FakeStore, "w-0")
+		workers := fakeapi.Find[*appsv1.StatefulSet](c.Server, "w-0")
 		if workers == nil {
 			t.Fatalf("%s: no workers: %+v", key, c.decideGroup("w-0").Waits)
 		}
@@ -243,13 +243,13 @@ func TestWorkersOfAGroupFromBeforeATopologyGoByTheirLeader(t *testing.T) {
 }
 
 func TestALeaderThatNoNodeCanTakeIsToldOnTheSet(t *testing.T) {
-	c := running(t, 1, 2, lwstest.Annotation(lwsv1.ExclusiveKeyAnnotationKey, "rack"))
-	lwstest.Edit(c.FakeStore, "w-0", func(pod *corev1.Pod) { pod.Spec.NodeName = "" })
+	c := running(t, 1, 2, fakeapi.Annotation(lwsv1.ExclusiveKeyAnnotationKey, "rack"))
+	fakeapi.Edit(c.Server, "w-0", func(pod *corev1.Pod) { pod.Spec.NodeName = "" })
 	wait, _ := waitFor(c.decideGroup("w-0"), lws.CodeLeaderNotScheduled)
 	if wait.Code == "" || wait.Tell != nil {
 		t.Errorf("not scheduled yet: got %+v", wait)
 	}
-	lwstest.Edit(c.FakeStore, "w-0", func(pod *corev1.Pod) {
+	fakeapi.Edit(c.Server, "w-0", func(pod *corev1.Pod) {
 		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
 	})
 	wait, _ = waitFor(c.decideGroup("w-0"), lws.CodeLeaderNotScheduled)

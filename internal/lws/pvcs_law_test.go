@@ -17,7 +17,7 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 const (
@@ -27,13 +27,13 @@ const (
 
 func drawVolumes(t *rapid.T) func(*lwsv1.LeaderWorkerSet) {
 	policies := []appsv1.PersistentVolumeClaimRetentionPolicyType{retainClaims, deleteClaims}
-	return lwstest.Volumes(rapid.SampledFrom(policies).Draw(t, "when deleted"), rapid.SampledFrom(policies).Draw(t, "when scaled"))
+	return fakeapi.Volumes(rapid.SampledFrom(policies).Draw(t, "when deleted"), rapid.SampledFrom(policies).Draw(t, "when scaled"))
 }
 
 // strangeVolumes tells whether a claim is on its way out or somebody else's: pods
 // wait for it.
 func strangeVolumes(c *cluster) bool {
-	for _, claim := range lwstest.All[*corev1.PersistentVolumeClaim](c.Objects) {
+	for _, claim := range fakeapi.All[*corev1.PersistentVolumeClaim](c.Objects) {
 		if claim.DeletionTimestamp != nil || len(claim.OwnerReferences) > 0 || claim.Labels[lwsv1.SetNameLabelKey] != "w" {
 			return true
 		}
@@ -48,10 +48,10 @@ func TestNeverDestroysAClaimByRestart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := newCluster(t)
 		c.pass(time.Minute)
-		set := lwstest.Set("w", rapid.Int32Range(1, 3).Draw(t, "replicas"), rapid.Int32Range(2, 3).Draw(t, "size"), drawVolumes(t))
+		set := fakeapi.Set("w", rapid.Int32Range(1, 3).Draw(t, "replicas"), rapid.Int32Range(2, 3).Draw(t, "size"), drawVolumes(t))
 		set.Spec.RolloutStrategy.RollingUpdateConfiguration = &lwsv1.RollingUpdateConfiguration{}
 		set.Spec.RolloutStrategy.RollingUpdateConfiguration.MaxUnavailable.IntVal = 2
-		lwstest.Add(c.FakeStore, set)
+		fakeapi.Add(c.Server, set)
 		c.settle(groupNames...)
 		if rapid.Bool().Draw(t, "made by others") {
 			m.when("claims of a worker statefulset", asOthersMade(c) > 0)
@@ -91,8 +91,8 @@ func TestNeverDestroysAClaimOfAGroupThatIsKept(t *testing.T) {
 		c := newCluster(t)
 		c.pass(time.Minute)
 		volumes := drawVolumes(t)
-		set := lwstest.Set("w", 3, 2, volumes)
-		lwstest.Add(c.FakeStore, set)
+		set := fakeapi.Set("w", 3, 2, volumes)
+		fakeapi.Add(c.Server, set)
 		c.settleAll()
 		before, kept := claimsOf(c), int32(3)
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
@@ -103,7 +103,7 @@ func TestNeverDestroysAClaimOfAGroupThatIsKept(t *testing.T) {
 			case "refused":
 				m.when("refused", lowersInVain(c))
 			case "by force":
-				lwstest.Drop[*corev1.Pod](c.FakeStore, rapid.SampledFrom(groupNames).Draw(t, "leader"))
+				fakeapi.Drop[*corev1.Pod](c.Server, rapid.SampledFrom(groupNames).Draw(t, "leader"))
 			default:
 				steps[step](t, c)
 			}
@@ -184,13 +184,13 @@ var steps = map[string]func(*rapid.T, *cluster) bool{
 	"operator anew":     func(_ *rapid.T, c *cluster) bool { c.awake(); return true },
 	"garbage collector": func(_ *rapid.T, c *cluster) bool { c.collect(); return true },
 	"statefulsets": func(_ *rapid.T, c *cluster) bool {
-		for _, sts := range lwstest.All[*appsv1.StatefulSet](c.Objects) {
+		for _, sts := range fakeapi.All[*appsv1.StatefulSet](c.Objects) {
 			c.Sync(sts)
 		}
 		return true
 	},
 	"kubelets": func(_ *rapid.T, c *cluster) bool {
-		for _, pod := range lwstest.All[*corev1.Pod](c.Objects) {
+		for _, pod := range fakeapi.All[*corev1.Pod](c.Objects) {
 			c.Run(pod)
 		}
 		return true
@@ -199,7 +199,7 @@ var steps = map[string]func(*rapid.T, *cluster) bool{
 
 func deletePod(t *rapid.T, c *cluster, leader bool) bool {
 	var pods []*corev1.Pod
-	for _, pod := range lwstest.All[*corev1.Pod](c.Objects) {
+	for _, pod := range fakeapi.All[*corev1.Pod](c.Objects) {
 		if parent, _ := identity.ParentAndOrdinal(pod.Name); (parent == "w") == leader && pod.DeletionTimestamp == nil {
 			pods = append(pods, pod)
 		}
@@ -215,17 +215,17 @@ func deletePod(t *rapid.T, c *cluster, leader bool) bool {
 // makes them: with the set's own policy, and claims that it led to.
 func asOthersMade(c *cluster) int {
 	policy := find[*lwsv1.LeaderWorkerSet](c, "w").Spec.LeaderWorkerTemplate.PersistentVolumeClaimRetentionPolicy
-	for _, claim := range lwstest.All[*corev1.PersistentVolumeClaim](c.Objects) {
-		lwstest.Edit(c.FakeStore, claim.Name, func(claim *corev1.PersistentVolumeClaim) { claim.OwnerReferences, claim.Annotations = nil, nil })
+	for _, claim := range fakeapi.All[*corev1.PersistentVolumeClaim](c.Objects) {
+		fakeapi.Edit(c.Server, claim.Name, func(claim *corev1.PersistentVolumeClaim) { claim.OwnerReferences, claim.Annotations = nil, nil })
 	}
-	for _, sts := range lwstest.All[*appsv1.StatefulSet](c.Objects) {
-		c.Sync(lwstest.Edit(c.FakeStore, sts.Name, func(sts *appsv1.StatefulSet) {
+	for _, sts := range fakeapi.All[*appsv1.StatefulSet](c.Objects) {
+		c.Sync(fakeapi.Edit(c.Server, sts.Name, func(sts *appsv1.StatefulSet) {
 			sts.Generation++
 			sts.Spec.PersistentVolumeClaimRetentionPolicy = policy.DeepCopy()
 		}))
 	}
 	owned := 0
-	for _, claim := range lwstest.All[*corev1.PersistentVolumeClaim](c.Objects) {
+	for _, claim := range fakeapi.All[*corev1.PersistentVolumeClaim](c.Objects) {
 		if owner := metav1.GetControllerOf(claim); owner != nil {
 			owned++
 		}
@@ -236,7 +236,7 @@ func asOthersMade(c *cluster) int {
 // claimsOf are the claims that are there and not on their way out.
 func claimsOf(c *cluster) map[string]types.UID {
 	claims := map[string]types.UID{}
-	for _, claim := range lwstest.All[*corev1.PersistentVolumeClaim](c.Objects) {
+	for _, claim := range fakeapi.All[*corev1.PersistentVolumeClaim](c.Objects) {
 		if claim.DeletionTimestamp == nil {
 			claims[claim.Name] = claim.UID
 		}

@@ -9,11 +9,11 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 func TestClaimsMadeByOthersAreTakenFromTheWorkerStatefulSet(t *testing.T) {
-	c := running(t, 1, 3, lwstest.Volumes(deleteClaims, retainClaims))
+	c := running(t, 1, 3, fakeapi.Volumes(deleteClaims, retainClaims))
 	if asOthersMade(c) != 3 || ownerOf(c, "data-w-0-1") != "StatefulSet w-0" {
 		t.Fatalf("data-w-0-1 belongs to %q", ownerOf(c, "data-w-0-1"))
 	}
@@ -40,13 +40,13 @@ func TestClaimsMadeByOthersAreTakenFromTheWorkerStatefulSet(t *testing.T) {
 // What a claim belongs to is not safe before the StatefulSet controller has seen
 // that it is none of its business.
 func TestNoGroupIsRecreatedWhileItsClaimsMayBeTakenAgain(t *testing.T) {
-	c := running(t, 1, 2, lwstest.Volumes(deleteClaims, retainClaims), lwstest.Policy(lwsv1.RecreateGroupOnPodRestart))
+	c := running(t, 1, 2, fakeapi.Volumes(deleteClaims, retainClaims), fakeapi.Policy(lwsv1.RecreateGroupOnPodRestart))
 	asOthersMade(c)
 	c.spec(func(spec *lwsv1.LeaderWorkerSetSpec) {
 		spec.LeaderWorkerTemplate.PersistentVolumeClaimRetentionPolicy.WhenDeleted = retainClaims
 	})
 	claims := claimsOf(c)
-	lwstest.Edit(c.FakeStore, "w-0-1", func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed })
+	fakeapi.Edit(c.Server, "w-0-1", func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed })
 	for range 3 {
 		c.do(c.decideGroup("w-0"))
 		c.do(c.decideSet())

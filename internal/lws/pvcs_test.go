@@ -14,7 +14,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 type retention = appsv1.PersistentVolumeClaimRetentionPolicyType
@@ -41,7 +41,7 @@ func ownerOf(c *cluster, claim string) string {
 
 func TestClaimsOfWorkersBelongToTheSetWhenTheyEndWithIt(t *testing.T) {
 	for whenDeleted, want := range map[retention]string{retainClaims: "", deleteClaims: "LeaderWorkerSet w"} {
-		c := running(t, 2, 3, lwstest.Volumes(whenDeleted, retainClaims))
+		c := running(t, 2, 3, fakeapi.Volumes(whenDeleted, retainClaims))
 		for _, claim := range []string{"data-w-0-1", "data-w-1-2"} {
 			if got := ownerOf(c, claim); got != want {
 				t.Errorf("when deleted %s: %s belongs to %q, want %q", whenDeleted, claim, got, want)
@@ -52,7 +52,7 @@ func TestClaimsOfWorkersBelongToTheSetWhenTheyEndWithIt(t *testing.T) {
 
 func TestClaimsOutliveADeletedLeader(t *testing.T) {
 	eachPolicy(t, func(t *testing.T, whenDeleted, whenScaled retention) {
-		c := running(t, 2, 3, lwstest.Volumes(whenDeleted, whenScaled))
+		c := running(t, 2, 3, fakeapi.Volumes(whenDeleted, whenScaled))
 		before, leader := claimsOf(c), find[*corev1.Pod](c, "w-1")
 		c.Remove(leader, metav1.DeletePropagationBackground)
 		c.settleAll()
@@ -65,7 +65,7 @@ func TestClaimsOutliveADeletedLeader(t *testing.T) {
 
 func TestClaimsOutliveARollout(t *testing.T) {
 	eachPolicy(t, func(t *testing.T, whenDeleted, whenScaled retention) {
-		c := running(t, 3, 2, lwstest.Volumes(whenDeleted, whenScaled))
+		c := running(t, 3, 2, fakeapi.Volumes(whenDeleted, whenScaled))
 		asOthersMade(c)
 		before, leader := claimsOf(c), find[*corev1.Pod](c, "w-1")
 		image(c, "image:2")
@@ -79,7 +79,7 @@ func TestClaimsOutliveARollout(t *testing.T) {
 
 func TestScalingDownDoesWhatThePolicySays(t *testing.T) {
 	eachPolicy(t, func(t *testing.T, whenDeleted, whenScaled retention) {
-		c := running(t, 3, 3, lwstest.Volumes(whenDeleted, whenScaled))
+		c := running(t, 3, 3, fakeapi.Volumes(whenDeleted, whenScaled))
 		want := claimsOf(c)
 		replicasTo(c, 1)
 		c.settleAll()
@@ -100,9 +100,9 @@ func TestScalingDownDoesWhatThePolicySays(t *testing.T) {
 
 func TestDeletingTheSetDoesWhatThePolicySaysWithoutTheOperator(t *testing.T) {
 	eachPolicy(t, func(t *testing.T, whenDeleted, whenScaled retention) {
-		c := running(t, 2, 3, lwstest.Volumes(whenDeleted, whenScaled))
+		c := running(t, 2, 3, fakeapi.Volumes(whenDeleted, whenScaled))
 		want := claimsOf(c)
-		lwstest.Drop[*lwsv1.LeaderWorkerSet](c.FakeStore, "w")
+		fakeapi.Drop[*lwsv1.LeaderWorkerSet](c.Server, "w")
 		for range 20 {
 			c.others()
 		}
@@ -114,7 +114,7 @@ func TestDeletingTheSetDoesWhatThePolicySaysWithoutTheOperator(t *testing.T) {
 }
 
 func TestOrphaningLeavesTheClaims(t *testing.T) {
-	c := running(t, 1, 3, lwstest.Volumes(deleteClaims, deleteClaims))
+	c := running(t, 1, 3, fakeapi.Volumes(deleteClaims, deleteClaims))
 	want := claimsOf(c)
 	c.Remove(find[*lwsv1.LeaderWorkerSet](c, "w"), metav1.DeletePropagationOrphan)
 	for range 20 {
@@ -127,31 +127,31 @@ func TestOrphaningLeavesTheClaims(t *testing.T) {
 func (c *cluster) settleOthers() { c.others(); c.pass(time.Second) }
 
 func TestANewLifeWaitsForTheClaimsOfTheLast(t *testing.T) {
-	c := running(t, 2, 2, lwstest.Volumes(deleteClaims, retainClaims))
+	c := running(t, 2, 2, fakeapi.Volumes(deleteClaims, retainClaims))
 	former := claimsOf(c)
 	set := find[*lwsv1.LeaderWorkerSet](c, "w").DeepCopy()
-	lwstest.Drop[*lwsv1.LeaderWorkerSet](c.FakeStore, "w")
+	fakeapi.Drop[*lwsv1.LeaderWorkerSet](c.Server, "w")
 	for range 20 { // only claims that somebody holds are left
-		for _, claim := range lwstest.All[*corev1.PersistentVolumeClaim](c.Objects) {
-			held := lwstest.Edit(c.FakeStore, claim.Name, func(claim *corev1.PersistentVolumeClaim) { claim.Finalizers = []string{"example.com/snapshot"} })
+		for _, claim := range fakeapi.All[*corev1.PersistentVolumeClaim](c.Objects) {
+			held := fakeapi.Edit(c.Server, claim.Name, func(claim *corev1.PersistentVolumeClaim) { claim.Finalizers = []string{"example.com/snapshot"} })
 			c.Collect(held)
 		}
 		c.others()
 	}
 	set.UID, set.Generation, set.Status, set.CreationTimestamp = "", 0, lwsv1.LeaderWorkerSetStatus{}, metav1.Time{}
-	lwstest.Add(c.FakeStore, set)
+	fakeapi.Add(c.Server, set)
 	for range 3 {
 		c.do(c.decideSet())
 		c.settleOthers()
 	}
-	if sts := lwstest.Find[*appsv1.StatefulSet](c.FakeStore, "w"); sts != nil {
+	if sts := fakeapi.Find[*appsv1.StatefulSet](c.Server, "w"); sts != nil {
 		t.Fatal("started beside claims of the last life")
 	}
 	if message := condition(c.status(), progressing).Message; !strings.Contains(message, "data-w-0") {
 		t.Errorf("does not tell of them: %q", message)
 	}
 	for name := range former {
-		lwstest.Drop[*corev1.PersistentVolumeClaim](c.FakeStore, name)
+		fakeapi.Drop[*corev1.PersistentVolumeClaim](c.Server, name)
 	}
 	c.settleAll()
 	for name, uid := range claimsOf(c) {
@@ -165,13 +165,13 @@ func TestANewLifeWaitsForTheClaimsOfTheLast(t *testing.T) {
 }
 
 func TestWorkersWaitForTheClaimsOfTheScaledAway(t *testing.T) {
-	c := running(t, 1, 3, lwstest.Volumes(retainClaims, deleteClaims))
-	lwstest.Drop[*appsv1.StatefulSet](c.FakeStore, "w-0")
+	c := running(t, 1, 3, fakeapi.Volumes(retainClaims, deleteClaims))
+	fakeapi.Drop[*appsv1.StatefulSet](c.Server, "w-0")
 	for _, pod := range []string{"w-0-1", "w-0-2"} {
-		lwstest.Drop[*corev1.Pod](c.FakeStore, pod)
+		fakeapi.Drop[*corev1.Pod](c.Server, pod)
 	}
-	lwstest.Edit(c.FakeStore, "data-w-0-1", func(claim *corev1.PersistentVolumeClaim) {
-		lwstest.OwnedBy(claim, "v1", lwstest.Former(identity.KindPod, "w-0"))
+	fakeapi.Edit(c.Server, "data-w-0-1", func(claim *corev1.PersistentVolumeClaim) {
+		fakeapi.OwnedBy(claim, "v1", fakeapi.Former(identity.KindPod, "w-0"))
 	})
 	if plan := c.decideGroup("w-0"); len(plan.Actions) > 0 {
 		t.Errorf("got %v beside a claim that is about to go", spelled(plan))
@@ -183,7 +183,7 @@ func TestWorkersWaitForTheClaimsOfTheScaledAway(t *testing.T) {
 }
 
 func TestClaimsThatAreToOutliveTheSetAreLetGo(t *testing.T) {
-	c := running(t, 3, 2, lwstest.Volumes(deleteClaims, retainClaims))
+	c := running(t, 3, 2, fakeapi.Volumes(deleteClaims, retainClaims))
 	want := claimsOf(c)
 	replicasTo(c, 1)
 	c.settleAll()
@@ -196,7 +196,7 @@ func TestClaimsThatAreToOutliveTheSetAreLetGo(t *testing.T) {
 			t.Errorf("%s belongs to %s", name, got)
 		}
 	}
-	lwstest.Drop[*lwsv1.LeaderWorkerSet](c.FakeStore, "w")
+	fakeapi.Drop[*lwsv1.LeaderWorkerSet](c.Server, "w")
 	for range 20 {
 		c.others()
 	}
@@ -204,15 +204,15 @@ func TestClaimsThatAreToOutliveTheSetAreLetGo(t *testing.T) {
 }
 
 func TestClaimsOfOthersAreLeftAlone(t *testing.T) {
-	c := running(t, 1, 2, lwstest.Volumes(deleteClaims, retainClaims))
-	keeper := lwstest.Add(c.FakeStore, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "keeper"}})
-	lwstest.Edit(c.FakeStore, "data-w-0-1", func(claim *corev1.PersistentVolumeClaim) {
-		lwstest.OwnedBy(claim, "v1", identity.RefOf(identity.KindPod, keeper))
+	c := running(t, 1, 2, fakeapi.Volumes(deleteClaims, retainClaims))
+	keeper := fakeapi.Add(c.Server, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: "keeper"}})
+	fakeapi.Edit(c.Server, "data-w-0-1", func(claim *corev1.PersistentVolumeClaim) {
+		fakeapi.OwnedBy(claim, "v1", identity.RefOf(identity.KindPod, keeper))
 	})
 	if ties := of[action.Tie](c.decideSet()); len(ties) > 0 {
 		t.Errorf("got %v", ties)
 	}
-	lwstest.Edit(c.FakeStore, "data-w-0-1", func(claim *corev1.PersistentVolumeClaim) { *claim.OwnerReferences[0].Controller = false })
+	fakeapi.Edit(c.Server, "data-w-0-1", func(claim *corev1.PersistentVolumeClaim) { *claim.OwnerReferences[0].Controller = false })
 	tie := one[action.Tie](t, c.decideSet())
 	if len(tie.Owners) != 2 || tie.Owners[0].UID != keeper.UID {
 		t.Errorf("takes from a claim what others gave it: %v", tie.Owners)

@@ -16,7 +16,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // kinds are those that a cache is delivered, each at its own pace.
@@ -51,7 +51,7 @@ func newWorld(t *rapid.T, how metav1.DeletionPropagation, collector bool) *fakeW
 		how:   how, other: rapid.Bool().Draw(t, "other template"), collector: collector, made: map[types.UID]int{},
 	}
 	w.pass(time.Minute)
-	lwstest.Add(w.FakeStore, lwstest.Set("w", w.replicas, w.size))
+	fakeapi.Add(w.Server, fakeapi.Set("w", w.replicas, w.size))
 	w.settle(groupNames[:w.replicas]...)
 	w.cached = w.Lagging()
 	w.restart()
@@ -89,7 +89,7 @@ func (w *fakeWorld) lifeOf(object metav1.Object) types.UID {
 		if owner == nil {
 			return ""
 		}
-		above := w.Objects[lwstest.Name{Kind: identity.Kind(owner.Kind), Namespace: lwstest.Namespace, Name: owner.Name}]
+		above := w.Objects[fakeapi.Name{Kind: identity.Kind(owner.Kind), Namespace: fakeapi.Namespace, Name: owner.Name}]
 		if identity.Kind(owner.Kind) == identity.KindLeaderWorkerSet || above == nil || above.GetUID() != owner.UID {
 			return owner.UID
 		}
@@ -107,10 +107,10 @@ func (w *fakeWorld) restart() {
 
 // create begins the second life as soon as the name is free.
 func (w *fakeWorld) create() {
-	if w.second != "" || lwstest.Find[*lwsv1.LeaderWorkerSet](w.FakeStore, "w") != nil {
+	if w.second != "" || fakeapi.Find[*lwsv1.LeaderWorkerSet](w.Server, "w") != nil {
 		return
 	}
-	w.second = lwstest.Add(w.FakeStore, lwstest.Set("w", w.replicas, w.size, lwstest.Image(w.image()))).UID
+	w.second = fakeapi.Add(w.Server, fakeapi.Set("w", w.replicas, w.size, fakeapi.Image(w.image()))).UID
 }
 
 // carryOut writes a plan as a pass does: it ends with the first refusal, and
@@ -146,15 +146,15 @@ func (w *fakeWorld) step(t *rapid.T) {
 	case 3:
 		w.lookAtGroup(rapid.SampledFrom(groupNames[:w.replicas]).Draw(t, "group"))
 	case 4:
-		if all := lwstest.All[*appsv1.StatefulSet](w.Objects); len(all) > 0 {
+		if all := fakeapi.All[*appsv1.StatefulSet](w.Objects); len(all) > 0 {
 			w.Sync(rapid.SampledFrom(all).Draw(t, "statefulset"))
 		}
 	case 5:
-		if all := lwstest.All[*corev1.Pod](w.Objects); len(all) > 0 {
+		if all := fakeapi.All[*corev1.Pod](w.Objects); len(all) > 0 {
 			w.Run(rapid.SampledFrom(all).Draw(t, "pod"))
 		}
 	case 6:
-		if all := lwstest.All[client.Object](w.Objects); len(all) > 0 && w.collector {
+		if all := fakeapi.All[client.Object](w.Objects); len(all) > 0 && w.collector {
 			w.Collect(rapid.SampledFrom(all).Draw(t, "collected"))
 		}
 	case 7:
@@ -184,16 +184,16 @@ func (w *fakeWorld) everybody(t *rapid.T) {
 		for _, name := range groupNames[:w.replicas] {
 			w.lookAtGroup(name)
 		}
-		for _, sts := range lwstest.All[*appsv1.StatefulSet](w.Objects) {
+		for _, sts := range fakeapi.All[*appsv1.StatefulSet](w.Objects) {
 			w.Sync(sts)
 		}
-		for _, pod := range lwstest.All[*corev1.Pod](w.Objects) {
+		for _, pod := range fakeapi.All[*corev1.Pod](w.Objects) {
 			if pod.DeletionTimestamp == nil || w.Now.Sub(pod.DeletionTimestamp.Time) >= w.grace {
 				w.Run(pod)
 			}
 		}
-		for _, object := range lwstest.All[client.Object](w.Objects) {
-			if standing := w.Objects[lwstest.NameOf(object)]; standing != nil && w.collector {
+		for _, object := range fakeapi.All[client.Object](w.Objects) {
+			if standing := w.Objects[fakeapi.NameOf(object)]; standing != nil && w.collector {
 				w.Collect(standing)
 			}
 		}
@@ -210,7 +210,7 @@ func (w *fakeWorld) checkSecondLife(t *rapid.T) {
 	if got := brief(w.status())[available]; got != isAvailable {
 		t.Fatalf("not available: %v", brief(w.status()))
 	}
-	pods := lwstest.All[*corev1.Pod](w.Objects)
+	pods := fakeapi.All[*corev1.Pod](w.Objects)
 	if len(pods) != int(w.replicas*w.size) {
 		t.Fatalf("%d pods stand, want %d", len(pods), w.replicas*w.size)
 	}

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 var statefulSets = schema.GroupResource{Group: "apps", Resource: "statefulsets"}
@@ -52,7 +52,7 @@ func TestRefusals(t *testing.T) {
 		"no connection":                  {errors.New("connection refused"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, got := lws.RefusalOf(fmt.Errorf("create statefulset w-1: %w", tt.err), lwstest.Epoch); got != tt.want {
+			if _, got := lws.RefusalOf(fmt.Errorf("create statefulset w-1: %w", tt.err), fakeapi.Epoch); got != tt.want {
 				t.Errorf("a refusal: %t", got)
 			}
 		})
@@ -62,7 +62,7 @@ func TestRefusals(t *testing.T) {
 func TestARefusedWriteIsTriedEverLater(t *testing.T) {
 	var r lws.Refusal
 	for _, step := range []struct{ at, again int }{{0, 1}, {1, 1}, {2, 2}, {4, 4}, {59, 30}, {60, 30}, {300, 1}} {
-		next, _ := lws.RefusalOf(forbidden("no"), lwstest.Epoch.Add(time.Duration(step.at)*time.Second))
+		next, _ := lws.RefusalOf(forbidden("no"), fakeapi.Epoch.Add(time.Duration(step.at)*time.Second))
 		r = next.After(r)
 		if got := r.Again().Sub(r.At); got != time.Duration(step.again)*time.Second {
 			t.Errorf("after %d s: tried again in %s", step.at, got)
@@ -71,9 +71,9 @@ func TestARefusedWriteIsTriedEverLater(t *testing.T) {
 }
 
 func TestAMessageRepeatsThreeRefusals(t *testing.T) {
-	w := lws.SetSnapshot{Now: lwstest.Epoch, Set: lwstest.Set("w", 200, 2)}
+	w := lws.SetSnapshot{Now: fakeapi.Epoch, Set: fakeapi.Set("w", 200, 2)}
 	for i, text := range []string{"set", "set", "one", "two" + strings.Repeat("x", 1<<20), "three", "four"} {
-		r, _ := lws.RefusalOf(forbidden(text), lwstest.Epoch)
+		r, _ := lws.RefusalOf(forbidden(text), fakeapi.Epoch)
 		w.Refused = append(w.Refused, lws.Refused{Index: i, Refusal: r})
 	}
 	got := progress(t, w)

@@ -14,7 +14,7 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // haunted is a set whose name an old leader bears, seen when it was deleted and
@@ -79,7 +79,7 @@ func TestStandWaitsForNoSurgeThatStays(t *testing.T) {
 		}
 	}
 	c := running(t, 3, 1, strategy(2))
-	edited(c, lwstest.Image("image:2"))
+	edited(c, fakeapi.Image("image:2"))
 	c.settleAll()
 	if got := lws.PodsOf(find[*appsv1.StatefulSet](c, "w")); got != 4 {
 		t.Fatalf("invalid run: %d leaders, and no surge", got)
@@ -91,7 +91,7 @@ func TestStandWaitsForNoSurgeThatStays(t *testing.T) {
 	for round := 0; round < 50 && lws.Stand(c.set("w")).TargetReady < 3; round++ {
 		c.do(c.decideSet())
 		c.Sync(find[*appsv1.StatefulSet](c, "w"))
-		for _, pod := range lwstest.All[*corev1.Pod](c.Objects) {
+		for _, pod := range fakeapi.All[*corev1.Pod](c.Objects) {
 			c.Run(pod)
 		}
 		c.collect()

@@ -12,7 +12,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/backoff"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // fail has group 0 fail once more, and returns for how long its restart waits.
@@ -59,10 +59,10 @@ func (c *cluster) heldBack(r lwsv1.GroupRestarts) {
 
 // The ways in which the only group fails again and again.
 var (
-	crashes  = func(c *cluster) { lwstest.Edit(c.FakeStore, "w-0-1", crash) }
-	vanishes = func(c *cluster) { lwstest.Drop[*corev1.Pod](c.FakeStore, "w-0-1") }
-	deleted  = func(c *cluster) { lwstest.Terminate[*corev1.Pod](c.FakeStore, "w-0-1") }
-	drained  = func(c *cluster) { lwstest.Edit(c.FakeStore, "w-0-1", disrupted); deleted(c) }
+	crashes  = func(c *cluster) { fakeapi.Edit(c.Server, "w-0-1", crash) }
+	vanishes = func(c *cluster) { fakeapi.Drop[*corev1.Pod](c.Server, "w-0-1") }
+	deleted  = func(c *cluster) { fakeapi.Terminate[*corev1.Pod](c.Server, "w-0-1") }
+	drained  = func(c *cluster) { fakeapi.Edit(c.Server, "w-0-1", disrupted); deleted(c) }
 )
 
 // TestBackoff holds how long restarts wait: the first does not, those that follow do,
@@ -88,7 +88,7 @@ func TestBackoff(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			c := running(t, 1, 2, onRestart, func(set *lwsv1.LeaderWorkerSet) {
 				if tt.value != "" {
-					lwstest.Annotation(backoff.AnnotationKey, tt.value)(set)
+					fakeapi.Annotation(backoff.AnnotationKey, tt.value)(set)
 				}
 			})
 			var got []time.Duration
@@ -115,7 +115,7 @@ func TestBackoff(t *testing.T) {
 // A leader that went before its set saw the decision is counted when the next one fails.
 func TestARestartThatTheSetMissedIsCounted(t *testing.T) {
 	c := running(t, 1, 2, onRestart)
-	lwstest.Edit(c.FakeStore, "w-0-1", crash)
+	fakeapi.Edit(c.Server, "w-0-1", crash)
 	c.do(c.decideGroup("w-0"))
 	replaced(c)
 	for range 3 {
@@ -174,7 +174,7 @@ func waiting(t *testing.T) (*cluster, lwsv1.GroupRestarts) {
 func TestAShorterBackoffHoldsForGroupsThatWait(t *testing.T) {
 	for value, want := range map[string]time.Duration{"off": 0, "first=2s": 5 * time.Second, "first=1m": 121 * time.Second} {
 		c, r := waiting(t)
-		lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { lwstest.Annotation(backoff.AnnotationKey, value)(set) })
+		fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) { fakeapi.Annotation(backoff.AnnotationKey, value)(set) })
 		c.pass(10 * time.Second)
 		c.do(c.decideSet())
 		if got := c.status().Restarts[0].DueAt.Sub(r.FailedAt.Time); got != want {
@@ -202,8 +202,8 @@ func TestAClockThatIsPutBackDelaysNoRestart(t *testing.T) {
 // None holds at once, also while the rollout that it asks for is paused.
 func TestNoneEndsTheWaitWhileTheRolloutIsPaused(t *testing.T) {
 	c, _ := waiting(t)
-	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) {
-		lwstest.Annotation(lwsv1.PausedAnnotationKey, lwsv1.PausedValue)(set)
+	fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) {
+		fakeapi.Annotation(lwsv1.PausedAnnotationKey, lwsv1.PausedValue)(set)
 	})
 	c.spec(func(spec *lwsv1.LeaderWorkerSetSpec) {
 		spec.LeaderWorkerTemplate.RestartPolicy = lwsv1.NoneRestartPolicy

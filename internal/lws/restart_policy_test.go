@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // holds are the ways in which a change of the policy does not reach a group.
@@ -43,7 +43,7 @@ func policyTo(c *cluster, to lwsv1.RestartPolicyType, partition int32) {
 // not run yet.
 func unrolled(t *testing.T, from, to lwsv1.RestartPolicyType, hold func(*cluster, lwsv1.RestartPolicyType)) *cluster {
 	t.Helper()
-	c := running(t, 2, 3, lwstest.Policy(from))
+	c := running(t, 2, 3, fakeapi.Policy(from))
 	revision := find[*corev1.Pod](c, "w-0").Labels[lwsv1.RevisionKey]
 	hold(c, to)
 	c.again()
@@ -63,10 +63,10 @@ func (c *cluster) again() {
 		c.collect()
 		c.do(c.decideSet())
 		c.do(c.decideGroup("w-0"))
-		for _, sts := range lwstest.All[*appsv1.StatefulSet](c.Objects) {
+		for _, sts := range fakeapi.All[*appsv1.StatefulSet](c.Objects) {
 			c.Sync(sts)
 		}
-		for _, pod := range lwstest.All[*corev1.Pod](c.Objects) {
+		for _, pod := range fakeapi.All[*corev1.Pod](c.Objects) {
 			if pod.Name != "w-0-2" || pod.DeletionTimestamp != nil {
 				c.Run(pod)
 			}
@@ -115,11 +115,11 @@ func TestAGroupThatIsNotRolledFailsInStartByItsOwnPolicy(t *testing.T) {
 func TestAGroupThatWasForgivenItsStartMayStillFail(t *testing.T) {
 	for held, hold := range holds {
 		c := unrolled(t, lwsv1.RecreateGroupAfterStart, lwsv1.RecreateGroupOnPodRestart, hold)
-		lwstest.Edit(c.FakeStore, "w-0-1", crash)
+		fakeapi.Edit(c.Server, "w-0-1", crash)
 		if got := c.recreated("w-0"); len(got) != 0 {
 			t.Fatalf("%s: recreated %v for its start", held, got)
 		}
-		lwstest.Edit(c.FakeStore, "w-0-1", func(pod *corev1.Pod) {
+		fakeapi.Edit(c.Server, "w-0-1", func(pod *corev1.Pod) {
 			pod.Annotations["crashes"] = "again"
 			crash(pod)
 		})
@@ -132,8 +132,8 @@ func TestAGroupThatWasForgivenItsStartMayStillFail(t *testing.T) {
 // The annotation is the set's and in no revision: it holds for all groups at once.
 func TestTheAnnotationThatForgivesAStartHoldsForGroupsThatAreNotRolled(t *testing.T) {
 	c := unrolled(t, lwsv1.RecreateGroupOnPodRestart, lwsv1.RecreateGroupOnPodRestart, holds["Partition"])
-	lwstest.Edit(c.FakeStore, "w", lwstest.Annotation(lwsv1.RecreateGroupAfterStartAnnotationKey, ""))
-	lwstest.Edit(c.FakeStore, "w-0-1", crash)
+	fakeapi.Edit(c.Server, "w", fakeapi.Annotation(lwsv1.RecreateGroupAfterStartAnnotationKey, ""))
+	fakeapi.Edit(c.Server, "w-0-1", crash)
 	if got := c.recreated("w-0"); len(got) != 0 {
 		t.Errorf("recreated %v", got)
 	}
@@ -145,7 +145,7 @@ func TestNothingIsReadForTheRestartPolicyAtRest(t *testing.T) {
 	if w, _ := c.groupPlan("w-0"); w.Sought || w.Live {
 		t.Errorf("read at rest: revision %t, live %t", w.Sought, w.Live)
 	}
-	lwstest.Edit(c.FakeStore, "w-0-1", crash)
+	fakeapi.Edit(c.Server, "w-0-1", crash)
 	if w, _ := c.groupPlan("w-0"); !w.Sought || !w.Live {
 		t.Errorf("read for a failure: revision %t, live %t", w.Sought, w.Live)
 	}

@@ -14,26 +14,26 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // largeSet is a set of many groups of eight pods, all of which run and are not recorded.
 func largeSet(many int, incarnation string) lws.SetSnapshot {
-	set := lwstest.Set("w", int32(many), 8, onRestart)
-	since := metav1.NewTime(lwstest.Epoch)
+	set := fakeapi.Set("w", int32(many), 8, onRestart)
+	since := metav1.NewTime(fakeapi.Epoch)
 	set.UID, set.Status.RestartsSince = "set", &since
-	world := lws.SetSnapshot{Now: lwstest.Epoch.Add(time.Hour), Set: set}
+	world := lws.SetSnapshot{Now: fakeapi.Epoch.Add(time.Hour), Set: set}
 	runs := func(pod *corev1.Pod) *corev1.Pod {
 		pod.UID = types.UID(pod.Name + incarnation + strings.Repeat("x", 28))
 		pod.Status.Phase = corev1.PodRunning
 		return pod
 	}
 	for i := range many {
-		leader := runs(lwstest.Pod(identity.LeaderName("w", i), "w", 0))
+		leader := runs(fakeapi.Pod(identity.LeaderName("w", i), "w", 0))
 		leader.Labels[lwsv1.RevisionKey] = "5f8f8c9d4b"
 		g := lws.Group{Index: i, LeaderName: leader.Name, Leader: leader}
 		for worker := 1; worker < 8; worker++ {
-			g.Pods.Members = append(g.Pods.Members, runs(lwstest.Pod(identity.LeaderName(leader.Name, worker), "w", worker)))
+			g.Pods.Members = append(g.Pods.Members, runs(fakeapi.Pod(identity.LeaderName(leader.Name, worker), "w", worker)))
 		}
 		world.Groups = append(world.Groups, g)
 		world.Leaders.Members = append(world.Leaders.Members, leader)
@@ -131,7 +131,7 @@ func TestTheRoomForRecords(t *testing.T) {
 // Groups beyond the replicas leave the status.
 func TestTheStatusForgetsGroupsThatAreScaledAway(t *testing.T) {
 	c := running(t, 3, 2, onRestart)
-	lwstest.Edit(c.FakeStore, "w-2-1", crash)
+	fakeapi.Edit(c.Server, "w-2-1", crash)
 	c.recreated(three...)
 	if len(c.status().Restarts) != 1 || len(c.status().Started) != 3 {
 		t.Fatalf("invalid run: %+v", c.status())

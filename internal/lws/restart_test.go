@@ -16,10 +16,10 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
-var onRestart, whenStarted = lwstest.Policy(lwsv1.RecreateGroupOnPodRestart), lwstest.Policy(lwsv1.RecreateGroupAfterStart)
+var onRestart, whenStarted = fakeapi.Policy(lwsv1.RecreateGroupOnPodRestart), fakeapi.Policy(lwsv1.RecreateGroupAfterStart)
 
 // crash restarts a container of a pod, as the kubelet tells it.
 func crash(pod *corev1.Pod) {
@@ -40,7 +40,7 @@ func (c *cluster) recreated(groups ...string) []string {
 	c.t.Helper()
 	before := map[string]string{}
 	for _, name := range groups {
-		if pod := lwstest.Find[*corev1.Pod](c.FakeStore, name); pod != nil {
+		if pod := fakeapi.Find[*corev1.Pod](c.Server, name); pod != nil {
 			before[name] = string(pod.UID)
 		}
 	}
@@ -59,22 +59,22 @@ func (c *cluster) recreated(groups ...string) []string {
 
 // failures are the ways in which a group of three that has started can fail.
 var failures = map[string]func(*cluster){
-	"WorkerRestarts": func(c *cluster) { lwstest.Edit(c.FakeStore, "w-1-2", crash) },
-	"LeaderRestarts": func(c *cluster) { lwstest.Edit(c.FakeStore, "w-1", func(p *corev1.Pod) { crash(p) }) },
-	"WorkerDeleted":  func(c *cluster) { lwstest.Terminate[*corev1.Pod](c.FakeStore, "w-1-2") },
-	"WorkerGone":     func(c *cluster) { lwstest.Drop[*corev1.Pod](c.FakeStore, "w-1-2") },
+	"WorkerRestarts": func(c *cluster) { fakeapi.Edit(c.Server, "w-1-2", crash) },
+	"LeaderRestarts": func(c *cluster) { fakeapi.Edit(c.Server, "w-1", func(p *corev1.Pod) { crash(p) }) },
+	"WorkerDeleted":  func(c *cluster) { fakeapi.Terminate[*corev1.Pod](c.Server, "w-1-2") },
+	"WorkerGone":     func(c *cluster) { fakeapi.Drop[*corev1.Pod](c.Server, "w-1-2") },
 	"WorkerReplaced": replaceWorker,
 	"WorkerFails": func(c *cluster) {
-		lwstest.Edit(c.FakeStore, "w-1-2", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
+		fakeapi.Edit(c.Server, "w-1-2", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
 	},
 	"LeaderFails": func(c *cluster) {
-		lwstest.Edit(c.FakeStore, "w-1", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
+		fakeapi.Edit(c.Server, "w-1", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
 	},
-	"WorkersetDeleted": func(c *cluster) { lwstest.Drop[*appsv1.StatefulSet](c.FakeStore, "w-1") },
+	"WorkersetDeleted": func(c *cluster) { fakeapi.Drop[*appsv1.StatefulSet](c.Server, "w-1") },
 }
 
 func replaceWorker(c *cluster) {
-	lwstest.Drop[*corev1.Pod](c.FakeStore, "w-1-2")
+	fakeapi.Drop[*corev1.Pod](c.Server, "w-1-2")
 	c.Sync(find[*appsv1.StatefulSet](c, "w-1"))
 	c.Run(find[*corev1.Pod](c, "w-1-2"))
 }
@@ -92,7 +92,7 @@ func TestFailureModes(t *testing.T) {
 				want = []string{"w-1"}
 			}
 			t.Run(name+"/"+string(policy), func(t *testing.T) {
-				c := running(t, 3, 3, lwstest.Policy(policy))
+				c := running(t, 3, 3, fakeapi.Policy(policy))
 				fail(c)
 				if diff := cmp.Diff(want, c.recreated(three...)); diff != "" {
 					t.Errorf("recreated (-want +got)\n%s", diff)
@@ -108,13 +108,13 @@ func TestFailureModes(t *testing.T) {
 // failuresInStart are the ways in which a group of three can fail whose last worker
 // does not run yet. A worker that is gone leaves nothing that tells of it.
 var failuresInStart = map[string]func(*cluster){
-	"ContainerRestarts":       func(c *cluster) { lwstest.Edit(c.FakeStore, "w-0-1", crash) },
-	"LeaderContainerRestarts": func(c *cluster) { lwstest.Edit(c.FakeStore, "w-0", func(p *corev1.Pod) { crash(p) }) },
+	"ContainerRestarts":       func(c *cluster) { fakeapi.Edit(c.Server, "w-0-1", crash) },
+	"LeaderContainerRestarts": func(c *cluster) { fakeapi.Edit(c.Server, "w-0", func(p *corev1.Pod) { crash(p) }) },
 	"PodEnds": func(c *cluster) {
-		lwstest.Edit(c.FakeStore, "w-0-1", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
+		fakeapi.Edit(c.Server, "w-0-1", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
 	},
-	"PodDeleted":     func(c *cluster) { lwstest.Terminate[*corev1.Pod](c.FakeStore, "w-0-1") },
-	"PodGoneInStart": func(c *cluster) { lwstest.Drop[*corev1.Pod](c.FakeStore, "w-0-1") },
+	"PodDeleted":     func(c *cluster) { fakeapi.Terminate[*corev1.Pod](c.Server, "w-0-1") },
+	"PodGoneInStart": func(c *cluster) { fakeapi.Drop[*corev1.Pod](c.Server, "w-0-1") },
 }
 
 // TestFailureModesInStart holds the same for a group that is starting.
@@ -123,12 +123,12 @@ func TestFailureModesInStart(t *testing.T) {
 		edit func(*lwsv1.LeaderWorkerSet)
 		want bool
 	}{
-		"None":                      {lwstest.Policy(lwsv1.NoneRestartPolicy), false},
+		"None":                      {fakeapi.Policy(lwsv1.NoneRestartPolicy), false},
 		"RecreateGroupOnPodRestart": {onRestart, true},
 		"RecreateGroupAfterStart":   {whenStarted, false},
 		"Annotated": {func(set *lwsv1.LeaderWorkerSet) {
 			onRestart(set)
-			lwstest.Annotation(lwsv1.RecreateGroupAfterStartAnnotationKey, "")(set)
+			fakeapi.Annotation(lwsv1.RecreateGroupAfterStartAnnotationKey, "")(set)
 		}, false},
 	}
 	for name, fail := range failuresInStart {
@@ -137,7 +137,7 @@ func TestFailureModesInStart(t *testing.T) {
 			t.Run(name+"/"+policy, func(t *testing.T) {
 				c := newCluster(t)
 				c.pass(time.Minute)
-				lwstest.Add(c.FakeStore, lwstest.Set("w", 1, 3, tt.edit))
+				fakeapi.Add(c.Server, fakeapi.Set("w", 1, 3, tt.edit))
 				starting(c)
 				fail(c)
 				before := leaderUID(c, "w-0")
@@ -157,10 +157,10 @@ func starting(c *cluster) {
 	for range 3 {
 		c.do(c.decideSet())
 		c.do(c.decideGroup("w-0"))
-		for _, sts := range lwstest.All[*appsv1.StatefulSet](c.Objects) {
+		for _, sts := range fakeapi.All[*appsv1.StatefulSet](c.Objects) {
 			c.Sync(sts)
 		}
-		for _, pod := range lwstest.All[*corev1.Pod](c.Objects) {
+		for _, pod := range fakeapi.All[*corev1.Pod](c.Objects) {
 			if pod.Name != "w-0-2" {
 				c.Run(pod)
 			}
@@ -172,7 +172,7 @@ func starting(c *cluster) {
 // group at once, the StatefulSet before its pods and beside the leader.
 func TestAGroupIsDecidedAndDeletedInOnePlan(t *testing.T) {
 	c := running(t, 2, 3, onRestart)
-	lwstest.Edit(c.FakeStore, "w-1-2", crash)
+	fakeapi.Edit(c.Server, "w-1-2", crash)
 	plan := c.decideGroup("w-1")
 	want := []string{"annotate pod w-1", "delete pod w-1", "delete statefulset w-1", "delete pod w-1-1", "delete pod w-1-2"}
 	if diff := cmp.Diff(want, spelled(plan)); diff != "" {
@@ -195,7 +195,7 @@ func TestACrashBetweenTwoWritesOfARestart(t *testing.T) {
 	for done := range 6 {
 		c := running(t, 1, 3, onRestart)
 		leader := find[*corev1.Pod](c, "w-0").UID
-		lwstest.Edit(c.FakeStore, "w-0-2", crash)
+		fakeapi.Edit(c.Server, "w-0-2", crash)
 		plan := c.decideGroup("w-0")
 		plan.Actions = plan.Actions[:min(done, len(plan.Actions))]
 		c.do(plan)
@@ -213,13 +213,13 @@ func TestACrashBetweenTwoWritesOfARestart(t *testing.T) {
 
 // replaced has the leader go, and another come, before any reconcile.
 func replaced(c *cluster) {
-	lwstest.Drop[*corev1.Pod](c.FakeStore, "w-0")
+	fakeapi.Drop[*corev1.Pod](c.Server, "w-0")
 	c.Sync(find[*appsv1.StatefulSet](c, "w"))
 }
 
 func terminating(edit func(*corev1.Pod)) func(*cluster) {
 	return func(c *cluster) {
-		lwstest.Edit(c.FakeStore, "w-0", func(pod *corev1.Pod) {
+		fakeapi.Edit(c.Server, "w-0", func(pod *corev1.Pod) {
 			edit(pod)
 			pod.DeletionTimestamp = &metav1.Time{Time: c.Now}
 		})
@@ -235,7 +235,7 @@ func disrupted(pod *corev1.Pod) {
 func TestWhatIsCounted(t *testing.T) {
 	evicted := func(pod *corev1.Pod) { pod.Status.Phase, pod.Status.Reason = corev1.PodFailed, "Evicted" }
 	edited := func(edit func(*corev1.Pod)) func(*cluster) {
-		return func(c *cluster) { lwstest.Edit(c.FakeStore, "w-0-1", edit) }
+		return func(c *cluster) { fakeapi.Edit(c.Server, "w-0-1", edit) }
 	}
 	for name, tt := range map[string]struct {
 		end    func(*cluster)
@@ -243,13 +243,13 @@ func TestWhatIsCounted(t *testing.T) {
 		count  int32
 	}{
 		"container restarts":      {edited(crash), "OOMKilled", 1},
-		"worker deleted":          {func(c *cluster) { lwstest.Terminate[*corev1.Pod](c.FakeStore, "w-0-1") }, lws.CodePodDeleted, 1},
-		"worker gone":             {func(c *cluster) { lwstest.Drop[*corev1.Pod](c.FakeStore, "w-0-1") }, lws.CodePodGone, 1},
+		"worker deleted":          {func(c *cluster) { fakeapi.Terminate[*corev1.Pod](c.Server, "w-0-1") }, lws.CodePodDeleted, 1},
+		"worker gone":             {func(c *cluster) { fakeapi.Drop[*corev1.Pod](c.Server, "w-0-1") }, lws.CodePodGone, 1},
 		"worker ends":             {edited(evicted), "Evicted", 1},
-		"worker drained":          {func(c *cluster) { edited(disrupted)(c); lwstest.Terminate[*corev1.Pod](c.FakeStore, "w-0-1") }, lws.CodePodDeleted, 0},
+		"worker drained":          {func(c *cluster) { edited(disrupted)(c); fakeapi.Terminate[*corev1.Pod](c.Server, "w-0-1") }, lws.CodePodDeleted, 0},
 		"worker evicted":          {edited(func(pod *corev1.Pod) { evicted(pod); disrupted(pod) }), "Evicted", 0},
-		"worker ends, is cleared": {func(c *cluster) { edited(evicted)(c); lwstest.Terminate[*corev1.Pod](c.FakeStore, "w-0-1") }, "Evicted", 1},
-		"leader ends":             {func(c *cluster) { lwstest.Edit(c.FakeStore, "w-0", evicted) }, "Evicted", 1},
+		"worker ends, is cleared": {func(c *cluster) { edited(evicted)(c); fakeapi.Terminate[*corev1.Pod](c.Server, "w-0-1") }, "Evicted", 1},
+		"leader ends":             {func(c *cluster) { fakeapi.Edit(c.Server, "w-0", evicted) }, "Evicted", 1},
 		"leader ends, is cleared": {terminating(evicted), "Evicted", 1},
 		"leader deleted":          {terminating(func(*corev1.Pod) {}), lws.CodePodDeleted, 1},
 		"leader drained":          {terminating(disrupted), lws.CodePodDeleted, 0},
@@ -277,15 +277,15 @@ func TestWhatIsCounted(t *testing.T) {
 func TestLeadersThatLeaveWithoutAFailure(t *testing.T) {
 	for name, leave := range map[string]func(*cluster){
 		"rolled": func(c *cluster) {
-			lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) { sts.Labels[lwsv1.RevisionKey] = "next" })
-			lwstest.Terminate[*corev1.Pod](c.FakeStore, "w-1")
+			fakeapi.Edit(c.Server, "w", func(sts *appsv1.StatefulSet) { sts.Labels[lwsv1.RevisionKey] = "next" })
+			fakeapi.Terminate[*corev1.Pod](c.Server, "w-1")
 		},
 		"scaled away": func(c *cluster) {
-			lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) { *sts.Spec.Replicas = 1 })
-			lwstest.Terminate[*corev1.Pod](c.FakeStore, "w-1")
+			fakeapi.Edit(c.Server, "w", func(sts *appsv1.StatefulSet) { *sts.Spec.Replicas = 1 })
+			fakeapi.Terminate[*corev1.Pod](c.Server, "w-1")
 		},
 		"orphaning": func(c *cluster) {
-			lwstest.Terminate[*corev1.Pod](c.FakeStore, "w-1", metav1.FinalizerOrphanDependents)
+			fakeapi.Terminate[*corev1.Pod](c.Server, "w-1", metav1.FinalizerOrphanDependents)
 		},
 	} {
 		c := running(t, 2, 2, onRestart)
@@ -338,12 +338,12 @@ func TestEvidence(t *testing.T) {
 		}, "model Error 1 "},
 	} {
 		c := running(t, 1, 2, onRestart)
-		lwstest.Edit(c.FakeStore, "w-0-1", func(pod *corev1.Pod) { tt.end(c, pod) })
+		fakeapi.Edit(c.Server, "w-0-1", func(pod *corev1.Pod) { tt.end(c, pod) })
 		c.do(c.decideGroup("w-0"))
 		c.do(c.decideSet())
 		f := c.status().Restarts[0].Failures[0]
 		got := fmt.Sprintf("%s %s %d %s", f.Container, f.Reason, *f.ExitCode, f.Message)
-		if got != tt.want || f.Pod != "w-0-1" || f.Node != lwstest.Node {
+		if got != tt.want || f.Pod != "w-0-1" || f.Node != fakeapi.Node {
 			t.Errorf("%s: got %.99q, want %.99q; %+v", name, got, tt.want, f)
 		}
 	}
@@ -354,29 +354,29 @@ func TestEvidence(t *testing.T) {
 func TestWhatIsForgiven(t *testing.T) {
 	crashed := func(c *cluster) {
 		for _, name := range []string{"w-0-1", "w-1"} {
-			lwstest.Edit(c.FakeStore, name, func(pod *corev1.Pod) { crash(pod) })
+			fakeapi.Edit(c.Server, name, func(pod *corev1.Pod) { crash(pod) })
 		}
 	}
 	unrecorded := func(set *lwsv1.LeaderWorkerSet) { set.Status.Started, set.Status.RestartsSince = nil, nil }
 	policy := func(c *cluster, to lwsv1.RestartPolicyType) {
 		c.spec(func(spec *lwsv1.LeaderWorkerSetSpec) { spec.LeaderWorkerTemplate.RestartPolicy = to })
 	}
-	paused := lwstest.Annotation(lwsv1.PausedAnnotationKey, lwsv1.PausedValue)
+	paused := fakeapi.Annotation(lwsv1.PausedAnnotationKey, lwsv1.PausedValue)
 	for name, tt := range map[string]struct {
 		edits  []func(*lwsv1.LeaderWorkerSet)
 		before func(*cluster)
 	}{
 		"taken over from another operator": {nil, func(c *cluster) {
 			crashed(c)
-			lwstest.Edit(c.FakeStore, "w", unrecorded)
+			fakeapi.Edit(c.Server, "w", unrecorded)
 		}},
 		"taken over without a leader StatefulSet": {nil, func(c *cluster) {
 			crashed(c)
 			for _, name := range three {
-				lwstest.Edit(c.FakeStore, name, func(pod *corev1.Pod) { pod.OwnerReferences = nil })
+				fakeapi.Edit(c.Server, name, func(pod *corev1.Pod) { pod.OwnerReferences = nil })
 			}
-			lwstest.Drop[*appsv1.StatefulSet](c.FakeStore, "w")
-			lwstest.Edit(c.FakeStore, "w", unrecorded)
+			fakeapi.Drop[*appsv1.StatefulSet](c.Server, "w")
+			fakeapi.Edit(c.Server, "w", unrecorded)
 		}},
 		"the policy was None": {[]func(*lwsv1.LeaderWorkerSet){paused}, func(c *cluster) {
 			policy(c, lwsv1.NoneRestartPolicy)
@@ -404,7 +404,7 @@ func TestWhatIsForgiven(t *testing.T) {
 			if got := c.recreated(three...); len(got) != 0 {
 				t.Errorf("recreated %v for what was before", got)
 			}
-			lwstest.Drop[*corev1.Pod](c.FakeStore, "w-1-1")
+			fakeapi.Drop[*corev1.Pod](c.Server, "w-1-1")
 			if diff := cmp.Diff([]string{"w-1"}, c.recreated(three...)); diff != "" {
 				t.Errorf("then (-want +got)\n%s", diff)
 			}
@@ -417,7 +417,7 @@ func TestWhatIsForgiven(t *testing.T) {
 func TestARestartThatAnEarlierOperatorDecided(t *testing.T) {
 	c := running(t, 2, 2, onRestart)
 	due := metav1.NewTime(c.Now.Add(20 * time.Second))
-	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) {
+	fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) {
 		for i := range set.Status.Started { // its records name no revision
 			set.Status.Started[i].Pods, _, _ = strings.Cut(set.Status.Started[i].Pods, ".")
 		}
@@ -440,12 +440,12 @@ func TestARestartThatAnEarlierOperatorDecided(t *testing.T) {
 func TestAServerThatPrunes(t *testing.T) {
 	c := running(t, 3, 2, onRestart)
 	c.Prunes = true
-	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { set.Status.Started, set.Status.RestartsSince = nil, nil })
+	fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) { set.Status.Started, set.Status.RestartsSince = nil, nil })
 	c.do(c.decideSet())
 	if told := condition(c.status(), lws.ConditionUnrecorded); told.Status != metav1.ConditionTrue {
 		t.Fatalf("reported %+v", c.status().Conditions)
 	}
-	lwstest.Edit(c.FakeStore, "w-1-1", crash)
+	fakeapi.Edit(c.Server, "w-1-1", crash)
 	if got := spelled(c.decideGroup("w-1")); len(got) != 0 {
 		t.Errorf("a failed group: %v", got)
 	}
@@ -462,10 +462,10 @@ func TestAServerThatPrunes(t *testing.T) {
 func TestWhatACacheMissesIsReadLive(t *testing.T) {
 	c := newCluster(t)
 	c.pass(time.Minute)
-	lwstest.Add(c.FakeStore, lwstest.Set("w", 1, 3, onRestart))
+	fakeapi.Add(c.Server, fakeapi.Set("w", 1, 3, onRestart))
 	starting(c)
 	old := c.Lagging()
-	lwstest.Drop[*corev1.Pod](c.FakeStore, "w-0-2")
+	fakeapi.Drop[*corev1.Pod](c.Server, "w-0-2")
 	c.settle("w-0")
 	if len(c.status().Started) != 1 {
 		t.Fatalf("invalid run: %+v", c.status())
@@ -479,7 +479,7 @@ func TestWhatACacheMissesIsReadLive(t *testing.T) {
 		}
 		c.cached.Deliver(identity.KindStatefulSet)
 	}
-	lwstest.Drop[*corev1.Pod](c.FakeStore, "w-0-2")
+	fakeapi.Drop[*corev1.Pod](c.Server, "w-0-2")
 	if plan := c.decideGroup("w-0"); len(of[action.Annotate](plan)) != 1 {
 		t.Errorf("once it is gone: %v", spelled(plan))
 	}
@@ -490,12 +490,12 @@ func TestWhatACacheMissesIsReadLive(t *testing.T) {
 func TestWorkersBeyondTheSizeOfAGroupAreNoFailureInItsStart(t *testing.T) {
 	for worker, fails := range map[string]bool{"w-0-2": true, "w-0-3": false} {
 		c := running(t, 1, 3, onRestart)
-		lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { set.Status.Started = nil })
+		fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) { set.Status.Started = nil })
 		surplus := find[*corev1.Pod](c, "w-0-2").DeepCopy()
 		surplus.Name, surplus.UID = "w-0-3", "surplus"
-		lwstest.Add(c.FakeStore, surplus)
-		lwstest.Edit(c.FakeStore, "w-0-1", func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending })
-		lwstest.Edit(c.FakeStore, worker, crash)
+		fakeapi.Add(c.Server, surplus)
+		fakeapi.Edit(c.Server, "w-0-1", func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending })
+		fakeapi.Edit(c.Server, worker, crash)
 		if failed := len(of[action.Annotate](c.decideGroup("w-0"))) == 1; failed != fails {
 			t.Errorf("%s: failed %t", worker, failed)
 		}
@@ -505,19 +505,19 @@ func TestWorkersBeyondTheSizeOfAGroupAreNoFailureInItsStart(t *testing.T) {
 // A set that is made again around its pods takes them as they are.
 func TestASetThatIsMadeAgainAroundItsPods(t *testing.T) {
 	c := running(t, 1, 3, onRestart)
-	lwstest.Drop[*corev1.Pod](c.FakeStore, "w-0-2")
+	fakeapi.Drop[*corev1.Pod](c.Server, "w-0-2")
 	free := func(object metav1.Object) { object.SetOwnerReferences(nil) }
-	lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) { free(sts) })
+	fakeapi.Edit(c.Server, "w", func(sts *appsv1.StatefulSet) { free(sts) })
 	for _, revision := range revisions(c) {
-		lwstest.Edit(c.FakeStore, revision.Name, func(r *appsv1.ControllerRevision) { free(r) })
+		fakeapi.Edit(c.Server, revision.Name, func(r *appsv1.ControllerRevision) { free(r) })
 	}
-	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) {
+	fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) {
 		set.UID, set.CreationTimestamp, set.Status = "again", metav1.NewTime(c.Now), lwsv1.LeaderWorkerSetStatus{}
 	})
 	if got := c.recreated("w-0"); len(got) > 0 {
 		t.Errorf("%v are recreated for what was before", got)
 	}
-	lwstest.Drop[*corev1.Pod](c.FakeStore, "w-0-1")
+	fakeapi.Drop[*corev1.Pod](c.Server, "w-0-1")
 	if got := c.recreated("w-0"); !slices.Equal(got, []string{"w-0"}) {
 		t.Errorf("%v are recreated for what came after", got)
 	}

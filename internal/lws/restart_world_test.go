@@ -18,7 +18,7 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lwscache"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // failingWorld is a cluster in which pods fail while its controllers act in any
@@ -40,7 +40,7 @@ type failingWorld struct {
 	spared map[types.UID]bool
 	harms  int
 	// former is what a cache showed that was filled a while ago.
-	former *lwstest.FakeReader
+	former *fakeapi.Reader
 	// other is a second operator that takes itself for the only one.
 	other operator
 }
@@ -53,7 +53,7 @@ var otherPolicy = map[lwsv1.RestartPolicyType]lwsv1.RestartPolicyType{
 
 // operator is what one process knows.
 type operator struct {
-	cached   *lwstest.FakeReader
+	cached   *fakeapi.Reader
 	memory   *lwscache.Memory
 	observer *lwscache.Observer
 }
@@ -71,7 +71,7 @@ func newFailingWorld(t *rapid.T, m *met) *failingWorld {
 	w.pass(time.Minute)
 	replicas, size := rapid.Int32Range(1, 4).Draw(t, "replicas"), rapid.Int32Range(1, 3).Draw(t, "size")
 	policy := rapid.SampledFrom(recreating).Draw(t, "policy")
-	lwstest.Add(w.FakeStore, lwstest.Set("w", replicas, size, lwstest.Policy(policy)))
+	fakeapi.Add(w.Server, fakeapi.Set("w", replicas, size, fakeapi.Policy(policy)))
 	if rapid.Bool().Draw(t, "started") {
 		w.settle(groupNames...)
 	}
@@ -98,14 +98,14 @@ func (w *failingWorld) leaderOf(pod *corev1.Pod) *corev1.Pod {
 	if owner == nil {
 		return nil
 	}
-	sts := lwstest.Find[*appsv1.StatefulSet](w.FakeStore, owner.Name)
+	sts := fakeapi.Find[*appsv1.StatefulSet](w.Server, owner.Name)
 	if sts == nil || sts.UID != owner.UID {
 		return nil
 	}
 	if sts.Name == "w" {
 		return pod
 	}
-	leader := lwstest.Find[*corev1.Pod](w.FakeStore, sts.Name)
+	leader := fakeapi.Find[*corev1.Pod](w.Server, sts.Name)
 	if leader == nil || !metav1.IsControlledBy(sts, leader) {
 		return nil
 	}
@@ -128,7 +128,7 @@ func (w *failingWorld) fails(pod *corev1.Pod, how string) {
 }
 
 func (w *failingWorld) harm() {
-	pods := lwstest.All[*corev1.Pod](w.Objects)
+	pods := fakeapi.All[*corev1.Pod](w.Objects)
 	if len(pods) == 0 || w.harms >= 4 {
 		return
 	}
@@ -162,7 +162,7 @@ func (w *failingWorld) harm() {
 	w.fails(pod, how+" "+pod.Name)
 	switch how {
 	case "restarts":
-		lwstest.Edit(w.FakeStore, pod.Name, func(pod *corev1.Pod) {
+		fakeapi.Edit(w.Server, pod.Name, func(pod *corev1.Pod) {
 			for i := range pod.Status.ContainerStatuses {
 				pod.Status.ContainerStatuses[i].RestartCount++
 				return
@@ -170,14 +170,14 @@ func (w *failingWorld) harm() {
 			crash(pod)
 		})
 	case "ends":
-		lwstest.Edit(w.FakeStore, pod.Name, func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed })
+		fakeapi.Edit(w.Server, pod.Name, func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed })
 	case "is deleted":
 		w.Remove(pod, metav1.DeletePropagationBackground)
 	case "vanishes":
-		lwstest.Drop[*corev1.Pod](w.FakeStore, pod.Name)
+		fakeapi.Drop[*corev1.Pod](w.Server, pod.Name)
 	case "loses its statefulset":
 		parent, _ := identity.ParentAndOrdinal(pod.Name)
-		lwstest.Drop[*appsv1.StatefulSet](w.FakeStore, parent)
+		fakeapi.Drop[*appsv1.StatefulSet](w.Server, parent)
 	}
 }
 
@@ -212,7 +212,7 @@ func (w *failingWorld) judge(a action.Action) string {
 	if !ok || deletion.Because.Code != lws.CodeRestart || deletion.Object.Kind != identity.KindPod {
 		return ""
 	}
-	pod := lwstest.Find[*corev1.Pod](w.FakeStore, deletion.Object.Name)
+	pod := fakeapi.Find[*corev1.Pod](w.Server, deletion.Object.Name)
 	if pod == nil || pod.UID != deletion.Object.UID {
 		return ""
 	}
@@ -238,12 +238,12 @@ func (w *failingWorld) judge(a action.Action) string {
 // judgeWorker: a worker goes only if its leader failed, is leaving or is gone.
 func (w *failingWorld) judgeWorker(pod *corev1.Pod) string {
 	parent, _ := identity.ParentAndOrdinal(pod.Name)
-	leader := lwstest.Find[*corev1.Pod](w.FakeStore, parent)
+	leader := fakeapi.Find[*corev1.Pod](w.Server, parent)
 	if leader == nil || leader.DeletionTimestamp != nil || w.failed[leader.UID] != "" {
 		return ""
 	}
 	owner := metav1.GetControllerOf(pod)
-	sts := lwstest.Find[*appsv1.StatefulSet](w.FakeStore, parent)
+	sts := fakeapi.Find[*appsv1.StatefulSet](w.Server, parent)
 	if sts == nil || owner == nil || owner.UID != sts.UID {
 		return ""
 	}
@@ -277,15 +277,15 @@ func (w *failingWorld) step() {
 	case 3, 4:
 		w.lookAtGroup(rapid.SampledFrom(groupNames).Draw(t, "group"))
 	case 5, 6:
-		if all := lwstest.All[*appsv1.StatefulSet](w.Objects); len(all) > 0 {
+		if all := fakeapi.All[*appsv1.StatefulSet](w.Objects); len(all) > 0 {
 			w.Sync(rapid.SampledFrom(all).Draw(t, "statefulset"))
 		}
 	case 7:
-		if all := lwstest.All[*corev1.Pod](w.Objects); len(all) > 0 {
+		if all := fakeapi.All[*corev1.Pod](w.Objects); len(all) > 0 {
 			w.Run(rapid.SampledFrom(all).Draw(t, "pod"))
 		}
 	case 8:
-		w.Collect(rapid.SampledFrom(lwstest.All[client.Object](w.Objects)).Draw(t, "collected"))
+		w.Collect(rapid.SampledFrom(fakeapi.All[client.Object](w.Objects)).Draw(t, "collected"))
 	case 9:
 		w.cached.Deliver(rapid.SampledFrom(kinds).Draw(t, "kind"))
 	case 10:
@@ -316,10 +316,10 @@ func (w *failingWorld) everybody() {
 			w.lookAtGroup(name)
 		}
 		w.lookAtSet()
-		for _, sts := range lwstest.All[*appsv1.StatefulSet](w.Objects) {
+		for _, sts := range fakeapi.All[*appsv1.StatefulSet](w.Objects) {
 			w.Sync(sts)
 		}
-		for _, pod := range lwstest.All[*corev1.Pod](w.Objects) {
+		for _, pod := range fakeapi.All[*corev1.Pod](w.Objects) {
 			w.Run(pod)
 		}
 		w.collect()
@@ -340,7 +340,7 @@ func (w *failingWorld) checkAnswered() {
 			w.t.Fatalf("group %d was not recreated: %s; %+v", g.Index, how, w.status().Restarts)
 		}
 	}
-	for _, pod := range lwstest.All[*corev1.Pod](w.Objects) {
+	for _, pod := range fakeapi.All[*corev1.Pod](w.Objects) {
 		if leader := w.leaderOf(pod); leader == nil || leader.Spec.Containers[0].Image != pod.Spec.Containers[0].Image {
 			w.t.Fatalf("pod %s does not have its leader's revision", pod.Name)
 		}
@@ -354,7 +354,7 @@ func (w *failingWorld) checkAnswered() {
 }
 
 func (w *failingWorld) stands(uid types.UID) bool {
-	return slices.ContainsFunc(lwstest.All[*corev1.Pod](w.Objects), func(pod *corev1.Pod) bool { return pod.UID == uid })
+	return slices.ContainsFunc(fakeapi.All[*corev1.Pod](w.Objects), func(pod *corev1.Pod) bool { return pod.UID == uid })
 }
 
 // TestRestarts: each group that failed after it started is recreated, no group is
@@ -382,7 +382,7 @@ func TestRestarts(t *testing.T) {
 // spare notes which groups were made under RecreateGroupAfterStart, by their leaders'
 // revisions, and which of those have run together.
 func (w *failingWorld) spare() {
-	for _, pod := range lwstest.All[*corev1.Pod](w.Objects) {
+	for _, pod := range fakeapi.All[*corev1.Pod](w.Objects) {
 		if pod.DeletionTimestamp != nil || w.leaderOf(pod) != pod {
 			continue
 		}
@@ -412,7 +412,7 @@ func (w *failingWorld) policyOf(leader *corev1.Pod) lwsv1.RestartPolicyType {
 
 func (w *failingWorld) runsTogether(leader *corev1.Pod) bool {
 	var running int32
-	for _, pod := range lwstest.All[*corev1.Pod](w.Objects) {
+	for _, pod := range fakeapi.All[*corev1.Pod](w.Objects) {
 		if w.leaderOf(pod) == leader && pod.Status.Phase == corev1.PodRunning {
 			running++
 		}

@@ -15,13 +15,13 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // sample is the set that the vectors of the API are variations of.
 func sample(edits ...func(*lwsv1.LeaderWorkerSet)) *lwsv1.LeaderWorkerSet {
 	const image = "docker.io/nginxinc/nginx-unprivileged:1.27"
-	set := lwstest.Set("test-sample", 2, 2, lwstest.Image(image), lwstest.Leader(image), lwstest.Policy(lwsv1.RecreateGroupOnPodRestart))
+	set := fakeapi.Set("test-sample", 2, 2, fakeapi.Image(image), fakeapi.Leader(image), fakeapi.Policy(lwsv1.RecreateGroupOnPodRestart))
 	set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Ports = []corev1.ContainerPort{
 		{ContainerPort: 8080, Protocol: corev1.ProtocolTCP},
 	}
@@ -55,14 +55,14 @@ func TestRevisionKey(t *testing.T) {
 	}{
 		{"as it is", "7bdcf6cbd6", "", func(*lwsv1.LeaderWorkerSet) {}},
 		{"no leader template", "66c987c45d", "", func(set *lwsv1.LeaderWorkerSet) { set.Spec.LeaderWorkerTemplate.LeaderTemplate = nil }},
-		{"a subdomain per replica", "675dbb7bc5", "", lwstest.UniquePerReplica},
+		{"a subdomain per replica", "675dbb7bc5", "", fakeapi.UniquePerReplica},
 		{
 			"subgroups", "5cc8765c65",
 			`"size":3,"subGroupPolicy":{"subGroupPolicyType":"LeaderWorker","subGroupSize":1},"workerTemplate"`,
 			func(set *lwsv1.LeaderWorkerSet) {
-				set.Spec.LeaderWorkerTemplate.Size = lwstest.Ptr[int32](3)
+				set.Spec.LeaderWorkerTemplate.Size = fakeapi.Ptr[int32](3)
 				set.Spec.LeaderWorkerTemplate.SubGroupPolicy = &lwsv1.SubGroupPolicy{
-					Type: lwstest.Ptr(lwsv1.SubGroupPolicyTypeLeaderWorker), SubGroupSize: lwstest.Ptr[int32](1),
+					Type: fakeapi.Ptr(lwsv1.SubGroupPolicyTypeLeaderWorker), SubGroupSize: fakeapi.Ptr[int32](1),
 				}
 			},
 		},
@@ -90,10 +90,10 @@ func TestRevisionKey(t *testing.T) {
 func TestRevisionDataLeavesOutWhatIsNoTemplate(t *testing.T) {
 	want := string(data(t, sample()))
 	for name, edit := range map[string]func(*lwsv1.LeaderWorkerSet){
-		"replicas":       func(set *lwsv1.LeaderWorkerSet) { set.Spec.Replicas = lwstest.Ptr[int32](9) },
-		"startup policy": lwstest.LeaderReady,
+		"replicas":       func(set *lwsv1.LeaderWorkerSet) { set.Spec.Replicas = fakeapi.Ptr[int32](9) },
+		"startup policy": fakeapi.LeaderReady,
 		"rollout":        func(set *lwsv1.LeaderWorkerSet) { set.Spec.RolloutStrategy = lwsv1.RolloutStrategy{} },
-		"placement":      lwstest.Annotation(lwsv1.ExclusiveKeyAnnotationKey, "rack"),
+		"placement":      fakeapi.Annotation(lwsv1.ExclusiveKeyAnnotationKey, "rack"),
 		"labels":         func(set *lwsv1.LeaderWorkerSet) { set.Labels = map[string]string{"a": "b"} },
 		"no network":     func(set *lwsv1.LeaderWorkerSet) { set.Spec.NetworkConfig = nil },
 	} {
@@ -107,7 +107,7 @@ func TestRevisionDataArtefacts(t *testing.T) {
 	set := sample(func(set *lwsv1.LeaderWorkerSet) {
 		set.Spec.NetworkConfig = &lwsv1.NetworkConfig{}
 		set.Spec.LeaderWorkerTemplate.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}}}
-		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.ActiveDeadlineSeconds = lwstest.Ptr[int64](1 << 53)
+		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.ActiveDeadlineSeconds = fakeapi.Ptr[int64](1 << 53)
 	})
 	got := string(data(t, set))
 	for _, want := range []string{
@@ -122,9 +122,9 @@ func TestRevisionDataArtefacts(t *testing.T) {
 }
 
 func TestRestoreBringsBackTheTemplateAndKeepsTheRest(t *testing.T) {
-	old := sample(lwstest.UniquePerReplica)
-	live := sample(lwstest.Image("image:2"), lwstest.LeaderReady, func(set *lwsv1.LeaderWorkerSet) {
-		set.Spec.Replicas = lwstest.Ptr[int32](7)
+	old := sample(fakeapi.UniquePerReplica)
+	live := sample(fakeapi.Image("image:2"), fakeapi.LeaderReady, func(set *lwsv1.LeaderWorkerSet) {
+		set.Spec.Replicas = fakeapi.Ptr[int32](7)
 		set.Spec.LeaderWorkerTemplate.LeaderTemplate = nil
 	})
 	before := live.DeepCopy()

@@ -14,18 +14,18 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 func image(c *cluster, image string) {
-	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) {
+	fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) {
 		set.Generation++
-		lwstest.Image(image)(set)
+		fakeapi.Image(image)(set)
 	})
 }
 
 func revisions(c *cluster) []*appsv1.ControllerRevision {
-	return lwstest.All[*appsv1.ControllerRevision](c.Objects)
+	return fakeapi.All[*appsv1.ControllerRevision](c.Objects)
 }
 
 func TestRevisionOfANewSet(t *testing.T) {
@@ -34,7 +34,7 @@ func TestRevisionOfANewSet(t *testing.T) {
 	encoded := data(t, set)
 	want := &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: lwstest.Namespace, Name: "w-" + lws.RevisionKey(encoded) + "-1",
+			Namespace: fakeapi.Namespace, Name: "w-" + lws.RevisionKey(encoded) + "-1",
 			Labels:          map[string]string{lwsv1.SetNameLabelKey: "w", lwsv1.RevisionKey: lws.RevisionKey(encoded)},
 			OwnerReferences: controllerRef("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", set),
 		},
@@ -106,18 +106,18 @@ func TestGoingBackReusesTheRevision(t *testing.T) {
 }
 
 func TestASpecThatMeansTheSameKeepsItsRevision(t *testing.T) {
-	c := running(t, 1, 2, lwstest.Policy(lwsv1.RecreateGroupOnPodRestart))
+	c := running(t, 1, 2, fakeapi.Policy(lwsv1.RecreateGroupOnPodRestart))
 	// As a version of the types that wrote null timestamps stored it.
 	older := []byte(`{"spec":{"leaderWorkerTemplate":{"$patch":"replace","restartPolicy":"RecreateGroupOnPodRestart","size":2,"workerTemplate":{"metadata":{"creationTimestamp":null},"spec":{"containers":[{"image":"image:1","name":"worker","resources":{}}]}}},"networkConfig":{"$patch":"replace","subdomainPolicy":"Shared"}}}`)
 	key := lws.RevisionKey(older)
-	lwstest.Edit(c.FakeStore, revisions(c)[0].Name, func(r *appsv1.ControllerRevision) {
+	fakeapi.Edit(c.Server, revisions(c)[0].Name, func(r *appsv1.ControllerRevision) {
 		r.Data.Raw = older
 		r.Labels[lwsv1.RevisionKey] = key
 	})
 	relabel := func(labels map[string]string) { labels[lwsv1.RevisionKey] = key }
-	lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) { relabel(sts.Labels); relabel(sts.Spec.Template.Labels) })
-	lwstest.Edit(c.FakeStore, "w-0", func(sts *appsv1.StatefulSet) { relabel(sts.Labels) })
-	lwstest.Edit(c.FakeStore, "w-0", func(pod *corev1.Pod) { relabel(pod.Labels) })
+	fakeapi.Edit(c.Server, "w", func(sts *appsv1.StatefulSet) { relabel(sts.Labels); relabel(sts.Spec.Template.Labels) })
+	fakeapi.Edit(c.Server, "w-0", func(sts *appsv1.StatefulSet) { relabel(sts.Labels) })
+	fakeapi.Edit(c.Server, "w-0", func(pod *corev1.Pod) { relabel(pod.Labels) })
 	c.pass(time.Minute)
 	for _, a := range c.decideSet().Actions {
 		if ref := a.Target(); ref.Kind == identity.KindControllerRevision {
@@ -134,11 +134,11 @@ func TestASpecThatMeansTheSameKeepsItsRevision(t *testing.T) {
 func TestALostRevisionIsMadeAgainUnderItsKey(t *testing.T) {
 	c := running(t, 1, 2)
 	lost := revisions(c)[0]
-	lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) {
+	fakeapi.Edit(c.Server, "w", func(sts *appsv1.StatefulSet) {
 		sts.Labels[lwsv1.RevisionKey] = "older"
 		sts.Spec.Template.Labels[lwsv1.RevisionKey] = "older"
 	})
-	lwstest.Drop[*appsv1.ControllerRevision](c.FakeStore, lost.Name)
+	fakeapi.Drop[*appsv1.ControllerRevision](c.Server, lost.Name)
 	c.pass(time.Minute)
 	plan := c.decideSet()
 	got, create := created[*appsv1.ControllerRevision](t, plan)
@@ -174,7 +174,7 @@ func TestALostRevisionDoesNotHideAChangeOfTheWorkers(t *testing.T) {
 		"while the new revision is refused": func(c *cluster) {
 			image(c, "image:2")
 			for _, lost := range revisions(c) {
-				delete(c.Objects, lwstest.NameOf(lost))
+				delete(c.Objects, fakeapi.NameOf(lost))
 			}
 			for range 2 {
 				for _, status := range of[action.WriteStatus](c.decideSet()) {
@@ -183,7 +183,7 @@ func TestALostRevisionDoesNotHideAChangeOfTheWorkers(t *testing.T) {
 			}
 		},
 		"while a failure was written down before all else": func(c *cluster) {
-			lwstest.Edit(c.FakeStore, "w-1-1", crash)
+			fakeapi.Edit(c.Server, "w-1-1", crash)
 			image(c, "image:2")
 			plan := c.decideGroup("w-1")
 			plan.Actions = plan.Actions[:1]
@@ -205,29 +205,29 @@ func TestALostRevisionDoesNotHideAChangeOfTheWorkers(t *testing.T) {
 			c.settleAll()
 			resume(c)
 			for _, lost := range revisions(c) {
-				delete(c.Objects, lwstest.NameOf(lost))
+				delete(c.Objects, fakeapi.NameOf(lost))
 			}
 			c.refused()
 		},
 		"while a leader of a former life is in the way of taking the leaders over": func(c *cluster) {
-			lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) { sts.OwnerReferences = nil })
-			lwstest.Edit(c.FakeStore, "w-1", func(pod *corev1.Pod) { pod.OwnerReferences[0].UID = "former" })
+			fakeapi.Edit(c.Server, "w", func(sts *appsv1.StatefulSet) { sts.OwnerReferences = nil })
+			fakeapi.Edit(c.Server, "w-1", func(pod *corev1.Pod) { pod.OwnerReferences[0].UID = "former" })
 			image(c, "image:2")
 			for range 2 {
 				c.do(c.decideSet())
 			}
-			lwstest.Drop[*corev1.Pod](c.FakeStore, "w-1")
+			fakeapi.Drop[*corev1.Pod](c.Server, "w-1")
 			c.pass(time.Minute)
 		},
 	} {
-		c := running(t, 2, 2, lwstest.Leader("leader:1"), lwstest.Policy(lwsv1.RecreateGroupOnPodRestart), lwstest.Volumes(retainClaims, deleteClaims))
+		c := running(t, 2, 2, fakeapi.Leader("leader:1"), fakeapi.Policy(lwsv1.RecreateGroupOnPodRestart), fakeapi.Volumes(retainClaims, deleteClaims))
 		lost := revisions(c)[0]
 		meanwhile(c)
 		if find[*appsv1.StatefulSet](c, "w").Labels[lwsv1.RevisionKey] != lost.Labels[lwsv1.RevisionKey] {
 			t.Fatalf("invalid run: %s: the leaders were given the change", name)
 		}
 		for _, lost := range revisions(c) {
-			delete(c.Objects, lwstest.NameOf(lost))
+			delete(c.Objects, fakeapi.NameOf(lost))
 		}
 		c.settleAll()
 		if got := find[*corev1.Pod](c, "w-0-1").Spec.Containers[0].Image; got != "image:2" {
@@ -250,13 +250,13 @@ func TestARevisionCountsOnlyIfItIsGenuineAndOurs(t *testing.T) {
 	for name, change := range map[string]func(*appsv1.ControllerRevision){
 		"its data is another's": func(r *appsv1.ControllerRevision) { r.Data.Raw = []byte(`{"spec":{"leaderWorkerTemplate":{}}}`) },
 		"it is a former life's": func(r *appsv1.ControllerRevision) { r.OwnerReferences[0].UID = "former" },
-		"it is on its way out":  func(r *appsv1.ControllerRevision) { r.DeletionTimestamp = &metav1.Time{Time: lwstest.Epoch} },
+		"it is on its way out":  func(r *appsv1.ControllerRevision) { r.DeletionTimestamp = &metav1.Time{Time: fakeapi.Epoch} },
 		"neither label nor name tell": func(r *appsv1.ControllerRevision) {
 			r.Labels, r.Data.Raw = nil, append([]byte(" "), r.Data.Raw...)
 		},
 	} {
 		c := withoutWorkers(t)
-		lwstest.Edit(c.FakeStore, revisions(c)[0].Name, change)
+		fakeapi.Edit(c.Server, revisions(c)[0].Name, change)
 		plan := c.decideGroup("w-0")
 		if _, waits := waitFor(plan, lws.CodeRevisionNotVisible); len(plan.Actions) != 0 || !waits {
 			t.Errorf("%s: workers were made from it: %s", name, spelled(plan))
@@ -266,7 +266,7 @@ func TestARevisionCountsOnlyIfItIsGenuineAndOurs(t *testing.T) {
 
 func TestAnOrphanedRevisionIsAdopted(t *testing.T) {
 	c := running(t, 1, 1)
-	orphan := lwstest.Edit(c.FakeStore, revisions(c)[0].Name, func(r *appsv1.ControllerRevision) { r.OwnerReferences = nil })
+	orphan := fakeapi.Edit(c.Server, revisions(c)[0].Name, func(r *appsv1.ControllerRevision) { r.OwnerReferences = nil })
 	apply := one[action.Apply](t, c.decideSet())
 	set := find[*lwsv1.LeaderWorkerSet](c, "w")
 	part, _ := apply.Object.(*appsv1.ControllerRevision)
@@ -290,8 +290,8 @@ func TestAnOrphanedRevisionIsAdopted(t *testing.T) {
 
 func TestAForgedOrphanIsNotAdopted(t *testing.T) {
 	c := running(t, 1, 1)
-	lwstest.Add(c.FakeStore, &appsv1.ControllerRevision{
-		ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "forged", Labels: map[string]string{lwsv1.SetNameLabelKey: "w", lwsv1.RevisionKey: "x"}},
+	fakeapi.Add(c.Server, &appsv1.ControllerRevision{
+		ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: "forged", Labels: map[string]string{lwsv1.SetNameLabelKey: "w", lwsv1.RevisionKey: "x"}},
 		Revision:   1 << 40,
 	})
 	if plan := c.decideSet(); len(plan.Actions) != 0 {
@@ -305,11 +305,11 @@ func TestAForgedOrphanIsNotAdopted(t *testing.T) {
 
 func TestARevisionWaitsForTheGhostUnderItsNameAndThenStepsOver(t *testing.T) {
 	c := newCluster(t)
-	set := lwstest.Add(c.FakeStore, lwstest.Set("w", 1, 1))
+	set := fakeapi.Add(c.Server, fakeapi.Set("w", 1, 1))
 	name := "w-" + lws.RevisionKey(data(t, set)) + "-1"
-	ghost := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: name, Labels: map[string]string{lwsv1.SetNameLabelKey: "w"}}}
-	lwstest.Add(c.FakeStore, ghost)
-	lwstest.Terminate[*appsv1.ControllerRevision](c.FakeStore, name, "example.com/stuck")
+	ghost := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: name, Labels: map[string]string{lwsv1.SetNameLabelKey: "w"}}}
+	fakeapi.Add(c.Server, ghost)
+	fakeapi.Terminate[*appsv1.ControllerRevision](c.Server, name, "example.com/stuck")
 	plan := c.decideSet()
 	if creates := of[action.Create](plan); len(creates) != 0 {
 		t.Fatalf("made beside a ghost: %s", spelled(plan))
@@ -326,11 +326,11 @@ func TestARevisionWaitsForTheGhostUnderItsNameAndThenStepsOver(t *testing.T) {
 func TestHistory(t *testing.T) {
 	older := func(c *cluster, edit func(*appsv1.ControllerRevision)) {
 		revision := &appsv1.ControllerRevision{
-			ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "w-older-1", Labels: map[string]string{lwsv1.SetNameLabelKey: "w", lwsv1.RevisionKey: "older"}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: "w-older-1", Labels: map[string]string{lwsv1.SetNameLabelKey: "w", lwsv1.RevisionKey: "older"}},
 		}
 		revision.OwnerReferences = controllerRef("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", find[*lwsv1.LeaderWorkerSet](c, "w"))
 		edit(revision)
-		lwstest.Add(c.FakeStore, revision)
+		fakeapi.Add(c.Server, revision)
 	}
 	as := func(*appsv1.ControllerRevision) {}
 	tests := []struct {
@@ -341,17 +341,17 @@ func TestHistory(t *testing.T) {
 		{"nothing runs it", func(c *cluster) { older(c, as) }, []string{"delete controllerrevision w-older-1"}},
 		{"a group is not ready", func(c *cluster) {
 			older(c, as)
-			lwstest.Edit(c.FakeStore, "w-0", func(pod *corev1.Pod) { pod.Status.Conditions = nil })
+			fakeapi.Edit(c.Server, "w-0", func(pod *corev1.Pod) { pod.Status.Conditions = nil })
 		}, nil},
 		{"a group runs it", func(c *cluster) {
 			older(c, as)
-			lwstest.Edit(c.FakeStore, "w-0", func(pod *corev1.Pod) { pod.Labels[lwsv1.RevisionKey] = "older" })
+			fakeapi.Edit(c.Server, "w-0", func(pod *corev1.Pod) { pod.Labels[lwsv1.RevisionKey] = "older" })
 		}, nil},
-		{"a group is missing", func(c *cluster) { older(c, as); lwstest.Drop[*corev1.Pod](c.FakeStore, "w-1") }, nil},
+		{"a group is missing", func(c *cluster) { older(c, as); fakeapi.Drop[*corev1.Pod](c.Server, "w-1") }, nil},
 		{"a partition may bring it back", func(c *cluster) {
 			older(c, as)
-			lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) {
-				set.Spec.RolloutStrategy.RollingUpdateConfiguration = &lwsv1.RollingUpdateConfiguration{Partition: lwstest.Ptr[int32](1)}
+			fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) {
+				set.Spec.RolloutStrategy.RollingUpdateConfiguration = &lwsv1.RollingUpdateConfiguration{Partition: fakeapi.Ptr[int32](1)}
 			})
 		}, nil},
 		{"it is another set's", func(c *cluster) {

@@ -12,7 +12,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // rival is a revision that says image, under the key that the groups of c are at
@@ -20,11 +20,11 @@ import (
 func rival(t *testing.T, c *cluster, image string, number int64) *appsv1.ControllerRevision {
 	t.Helper()
 	other := find[*lwsv1.LeaderWorkerSet](c, "w").DeepCopy()
-	lwstest.Image(image)(other)
+	fakeapi.Image(image)(other)
 	encoded := data(t, other)
 	return &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: lwstest.Namespace, Name: "w-" + lws.RevisionKey(encoded) + "-99",
+			Namespace: fakeapi.Namespace, Name: "w-" + lws.RevisionKey(encoded) + "-99",
 			Labels: map[string]string{
 				lwsv1.SetNameLabelKey: "w",
 				lwsv1.RevisionKey:     find[*appsv1.StatefulSet](c, "w").Labels[lwsv1.RevisionKey],
@@ -46,7 +46,7 @@ func workersImage(t *testing.T, plan lws.Plan) string {
 // choice: his revision bore the current key and was taken for the set's own.
 func TestAForgedRevisionUnderTheCurrentKeyIsNotUsed(t *testing.T) {
 	c := withoutWorkers(t)
-	lwstest.Add(c.FakeStore, rival(t, c, "forged", 99))
+	fakeapi.Add(c.Server, rival(t, c, "forged", 99))
 	if plan := c.decideSet(); len(of[action.Apply](plan))+len(of[action.Create](plan)) != 0 {
 		t.Errorf("the set does %s", spelled(plan))
 	}
@@ -62,7 +62,7 @@ func TestAForgedRevisionUnderTheCurrentKeyIsNotUsed(t *testing.T) {
 // The same forgery went through where a look had already taken it for an orphan.
 func TestAForgedOrphanIsRefusedByTheDecisionItself(t *testing.T) {
 	c := withoutWorkers(t)
-	forged := lwstest.Add(c.FakeStore, rival(t, c, "forged", 99))
+	forged := fakeapi.Add(c.Server, rival(t, c, "forged", 99))
 	set, group := c.set("w"), c.group("w-0")
 	for _, claim := range []*[]*appsv1.ControllerRevision{&set.Revisions.Squatters, &group.Revisions.Squatters} {
 		if len(*claim) != 1 {
@@ -91,7 +91,7 @@ func TestTheRevisionWhoseDataIsTheKeyGoesBeforeOneMadeAgainUnderIt(t *testing.T)
 	c := withoutWorkers(t)
 	again := rival(t, c, "image:2", 99)
 	again.OwnerReferences = revisions(c)[0].OwnerReferences
-	again = lwstest.Add(c.FakeStore, again)
+	again = fakeapi.Add(c.Server, again)
 	if got := workersImage(t, c.decideGroup("w-0")); got != "image:1" {
 		t.Errorf("workers are made of %s", got)
 	}
@@ -115,7 +115,7 @@ func TestEqualNumbersDoNotDependOnTheOrderOfTheList(t *testing.T) {
 	for _, image := range []string{"image:2", "image:3"} {
 		revision := rival(t, c, image, 99)
 		revision.OwnerReferences = owners
-		pair = append(pair, lwstest.Add(c.FakeStore, revision))
+		pair = append(pair, fakeapi.Add(c.Server, revision))
 	}
 	group := c.group("w-0")
 	var got []string

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // A leader is of its StatefulSet's template, and does not say where that sends it:
@@ -17,13 +17,13 @@ import (
 // that back, with a write that was to be seen in turn.
 func TestALeaderThatSomebodySentElsewhereIsLentNoSurgeGroupOverAndOver(t *testing.T) {
 	const topology = lwsv1.ExclusiveKeyAnnotationKey
-	c := running(t, 3, 1, lwstest.Annotation(topology, "rack"), func(set *lwsv1.LeaderWorkerSet) {
+	c := running(t, 3, 1, fakeapi.Annotation(topology, "rack"), func(set *lwsv1.LeaderWorkerSet) {
 		rollingOf(set).MaxUnavailable, rollingOf(set).MaxSurge = intstr.FromInt32(0), intstr.FromInt32(1)
-		rollingOf(set).Partition = lwstest.Ptr[int32](1)
+		rollingOf(set).Partition = fakeapi.Ptr[int32](1)
 	})
 	c.settleAll()
-	lwstest.Edit(c.FakeStore, "w-2", func(pod *corev1.Pod) { delete(pod.Annotations, topology) })
-	edited(c, func(set *lwsv1.LeaderWorkerSet) { rollingOf(set).Partition = lwstest.Ptr[int32](2) })
+	fakeapi.Edit(c.Server, "w-2", func(pod *corev1.Pod) { delete(pod.Annotations, topology) })
+	edited(c, func(set *lwsv1.LeaderWorkerSet) { rollingOf(set).Partition = fakeapi.Ptr[int32](2) })
 	for i := range 6 {
 		c.do(c.decideSet())
 		c.do(c.decideSet()) // before it was seen

@@ -7,7 +7,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // OnDelete is what holds the rollout of a StatefulSet. That it has no partition was
@@ -22,7 +22,7 @@ func TestARolloutThatSomebodyHaltedGoesOnWithinItsBudget(t *testing.T) {
 			c.do(c.decideSet())
 			c.Sync(find[*appsv1.StatefulSet](c, "w"))
 			halt(c)
-			lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) {
+			fakeapi.Edit(c.Server, "w", func(sts *appsv1.StatefulSet) {
 				sts.Spec.UpdateStrategy = appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType}
 				sts.Generation++
 				sts.Status.ObservedGeneration = sts.Generation

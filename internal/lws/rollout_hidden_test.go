@@ -5,13 +5,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // A set that a cache is late to show had a second revision made for it.
 func TestARevisionThatTheCacheIsLateToShowIsNotMadeAgain(t *testing.T) {
 	c := newCluster(t)
-	lwstest.Add(c.FakeStore, lwstest.Set("w", 1, 1))
+	fakeapi.Add(c.Server, fakeapi.Set("w", 1, 1))
 	late := c.Lagging()
 	c.do(c.decideSet())
 	c.cached = late
@@ -24,7 +24,7 @@ func TestARevisionThatTheCacheIsLateToShowIsNotMadeAgain(t *testing.T) {
 	if found := revisions(c); len(found) != 1 {
 		t.Errorf("%d revisions", len(found))
 	}
-	if pods := lwstest.All[*corev1.Pod](c.Objects); len(pods) != 0 {
+	if pods := fakeapi.All[*corev1.Pod](c.Objects); len(pods) != 0 {
 		t.Fatalf("invalid run: %d pods", len(pods))
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // The leader StatefulSet is deleted in mid-rollout and leaves its pods behind. The one
@@ -51,7 +51,7 @@ func TestARolloutKeepsItsBudgetWhenItsStatefulSetIsMadeAgain(t *testing.T) {
 			if got := brief(c.status())[available]; got != isAvailable {
 				t.Errorf("got %v", brief(c.status()))
 			}
-			for _, pod := range lwstest.All[*corev1.Pod](c.Objects) {
+			for _, pod := range fakeapi.All[*corev1.Pod](c.Objects) {
 				if got := pod.Spec.Containers[0].Image; got != "image:2" {
 					t.Errorf("pod %s has %s", pod.Name, got)
 				}
@@ -67,10 +67,10 @@ func (c *cluster) turnSlowly() {
 	for _, group := range allGroups {
 		c.do(c.decideGroup(group))
 	}
-	for _, sts := range lwstest.All[*appsv1.StatefulSet](c.Objects) {
+	for _, sts := range fakeapi.All[*appsv1.StatefulSet](c.Objects) {
 		c.Sync(sts)
 	}
-	for _, pod := range lwstest.All[*corev1.Pod](c.Objects) {
+	for _, pod := range fakeapi.All[*corev1.Pod](c.Objects) {
 		if lws.IsLeader(pod, "w") || pod.DeletionTimestamp != nil || c.Now.Sub(pod.CreationTimestamp.Time) > 20*time.Second {
 			c.Run(pod)
 		}
@@ -83,8 +83,8 @@ func (c *cluster) turnSlowly() {
 func (c *cluster) whole() int {
 	whole := 0
 	for _, name := range allGroups {
-		leader, worker := lwstest.Find[*corev1.Pod](c.FakeStore, name), lwstest.Find[*corev1.Pod](c.FakeStore, name+"-1")
-		if leader != nil && worker != nil && lwstest.Ready(leader) && lwstest.Ready(worker) {
+		leader, worker := fakeapi.Find[*corev1.Pod](c.Server, name), fakeapi.Find[*corev1.Pod](c.Server, name+"-1")
+		if leader != nil && worker != nil && fakeapi.Ready(leader) && fakeapi.Ready(worker) {
 			whole++
 		}
 	}

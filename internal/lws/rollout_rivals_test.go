@@ -9,7 +9,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // An operator that has lost its lease may still carry out what it decided before the
@@ -17,7 +17,7 @@ import (
 func TestALateOperatorReplacesNoLeaderThatAnotherTemplateKeeps(t *testing.T) {
 	c := newCluster(t)
 	c.WithoutMaxUnavailable = true
-	lwstest.Add(c.FakeStore, lwstest.Set("w", 3, 1, func(set *lwsv1.LeaderWorkerSet) {
+	fakeapi.Add(c.Server, fakeapi.Set("w", 3, 1, func(set *lwsv1.LeaderWorkerSet) {
 		set.Spec.RolloutStrategy.RollingUpdateConfiguration = &lwsv1.RollingUpdateConfiguration{MaxUnavailable: intstr.FromInt32(3)}
 	}))
 	c.settle(groupNames...)
@@ -25,7 +25,7 @@ func TestALateOperatorReplacesNoLeaderThatAnotherTemplateKeeps(t *testing.T) {
 	for range 2 {
 		c.pass(time.Minute)
 		c.do(c.decideSet())
-		lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) {
+		fakeapi.Edit(c.Server, "w", func(sts *appsv1.StatefulSet) {
 			sts.Status.ObservedGeneration, sts.Status.UpdateRevision = sts.Generation, "next"
 		})
 	}

@@ -10,7 +10,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // Nobody finds a leader by labels that somebody took from it: what relied on it was
@@ -18,7 +18,7 @@ import (
 func TestALeaderWithoutLabelsIsNotLookedForByThem(t *testing.T) {
 	for _, name := range []string{"w-0", "w-1"} {
 		c := running(t, 2, 1)
-		lwstest.Edit(c.FakeStore, name, func(pod *corev1.Pod) { delete(pod.Labels, lwsv1.WorkerIndexLabelKey) })
+		fakeapi.Edit(c.Server, name, func(pod *corev1.Pod) { delete(pod.Labels, lwsv1.WorkerIndexLabelKey) })
 		image(c, "image:2")
 		for range 4 {
 			c.do(c.decideSet())
@@ -32,7 +32,7 @@ func TestALeaderWithoutLabelsIsNotLookedForByThem(t *testing.T) {
 // being free was refused again and again.
 func TestARolloutGoesOnBesideASquatter(t *testing.T) {
 	c := running(t, 2, 1)
-	lwstest.Edit(c.FakeStore, "w-1", func(pod *corev1.Pod) { strange(c, pod) })
+	fakeapi.Edit(c.Server, "w-1", func(pod *corev1.Pod) { strange(c, pod) })
 	image(c, "image:2")
 	for range 4 {
 		c.do(c.decideSet())
@@ -50,7 +50,7 @@ func TestALeaderThatTheLastTemplateTookIsNotReliedOn(t *testing.T) {
 	c := running(t, 4, 1)
 	sts := func() *appsv1.StatefulSet { return find[*appsv1.StatefulSet](c, "w") }
 	up := func() {
-		for _, pod := range lwstest.All[*corev1.Pod](c.Objects) {
+		for _, pod := range fakeapi.All[*corev1.Pod](c.Objects) {
 			c.Run(pod)
 		}
 	}

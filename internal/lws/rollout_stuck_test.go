@@ -10,14 +10,14 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // What was relied on were workers that cannot leave, and nobody on his way out is
 // ever found: the partition was never lowered.
 func TestAGroupWhoseWorkersCannotLeaveIsGivenUp(t *testing.T) {
 	c := running(t, 1, 2)
-	lwstest.Terminate[*appsv1.StatefulSet](c.FakeStore, "w-0", "example.com/stuck")
+	fakeapi.Terminate[*appsv1.StatefulSet](c.Server, "w-0", "example.com/stuck")
 	image(c, "image:2")
 	c.do(c.decideSet())
 	c.Sync(find[*appsv1.StatefulSet](c, "w"))
@@ -37,7 +37,7 @@ func TestAGroupThatIsDownIsReplacedWhateverItsLeader(t *testing.T) {
 	c := newCluster(t)
 	c.WithoutMaxUnavailable = true
 	c.pass(time.Minute)
-	lwstest.Add(c.FakeStore, lwstest.Set("w", 4, 2, func(set *lwsv1.LeaderWorkerSet) {
+	fakeapi.Add(c.Server, fakeapi.Set("w", 4, 2, func(set *lwsv1.LeaderWorkerSet) {
 		set.Spec.RolloutStrategy.RollingUpdateConfiguration = &lwsv1.RollingUpdateConfiguration{MaxUnavailable: intstr.FromInt32(2)}
 	}))
 	c.settle("w-0", "w-1", "w-2", "w-3")
@@ -46,19 +46,19 @@ func TestAGroupThatIsDownIsReplacedWhateverItsLeader(t *testing.T) {
 		plan := c.decideSet()
 		plan.Actions = slices.DeleteFunc(plan.Actions, func(a action.Action) bool { return a.Verb() == "delete" })
 		c.do(plan)
-		lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) {
+		fakeapi.Edit(c.Server, "w", func(sts *appsv1.StatefulSet) {
 			sts.Status.ObservedGeneration, sts.Status.UpdateRevision = sts.Generation, "next"
 		})
 	}
 	for _, down := range []string{"w-0", "w-1", "w-3"} { // beyond the budget, of groups granted one
-		lwstest.Edit(c.FakeStore, down, func(sts *appsv1.StatefulSet) { sts.Status.AvailableReplicas = 0 })
+		fakeapi.Edit(c.Server, down, func(sts *appsv1.StatefulSet) { sts.Status.AvailableReplicas = 0 })
 	}
 	plan := c.decideSet()
 	replaced := of[action.Delete](plan)
 	if len(replaced) != 1 || replaced[0].Object.Name != "w-3" {
 		t.Fatalf("got %v", spelled(plan))
 	}
-	lwstest.Edit(c.FakeStore, "w-3", func(sts *appsv1.StatefulSet) { sts.Status.AvailableReplicas = 1 })
+	fakeapi.Edit(c.Server, "w-3", func(sts *appsv1.StatefulSet) { sts.Status.AvailableReplicas = 1 })
 	if err := c.Do(replaced[0]); err == nil {
 		t.Error("the group was up again, and was taken beyond the budget")
 	}

@@ -11,13 +11,13 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // handOver leaves of the leaders' StatefulSet what another implementation would
 // have written, and starts an operator that remembers nothing.
 func (w *rollingWorld) handOver() {
-	lwstest.Edit(w.FakeStore, "w", func(sts *appsv1.StatefulSet) {
+	fakeapi.Edit(w.Server, "w", func(sts *appsv1.StatefulSet) {
 		delete(sts.Annotations, lws.AppliedAnnotationKey)
 	})
 	w.restart()
@@ -26,7 +26,7 @@ func (w *rollingWorld) handOver() {
 // judgeTakeover wants the first write after a hand-over to leave the template alone,
 // and no revision to be made of a spec that has one.
 func (w *rollingWorld) judgeTakeover(plan lws.Plan, changed bool) {
-	live := lwstest.Find[*appsv1.StatefulSet](w.FakeStore, "w")
+	live := fakeapi.Find[*appsv1.StatefulSet](w.Server, "w")
 	for _, a := range plan.Actions {
 		switch a := a.(type) {
 		case action.Create:

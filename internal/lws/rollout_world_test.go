@@ -17,7 +17,7 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lwscache"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // broken is an image that never becomes ready.
@@ -47,7 +47,7 @@ func newRollingWorld(t *rapid.T, gate bool, m *met) *rollingWorld {
 	}
 	replicas, size := rapid.Int32Range(1, 6).Draw(t, "replicas"), rapid.Int32Range(1, 2).Draw(t, "size")
 	w.pass(time.Minute)
-	lwstest.Add(w.FakeStore, lwstest.Set("w", replicas, size, func(set *lwsv1.LeaderWorkerSet) {
+	fakeapi.Add(w.Server, fakeapi.Set("w", replicas, size, func(set *lwsv1.LeaderWorkerSet) {
 		set.Spec.RolloutStrategy.RollingUpdateConfiguration = &lwsv1.RollingUpdateConfiguration{
 			MaxUnavailable: intstr.FromInt32(w.unavailable), MaxSurge: intstr.FromInt32(w.surge),
 		}
@@ -79,7 +79,7 @@ func (w *rollingWorld) restart() {
 }
 
 func (w *rollingWorld) edit(change func(*lwsv1.LeaderWorkerSet)) {
-	lwstest.Edit(w.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) {
+	fakeapi.Edit(w.Server, "w", func(set *lwsv1.LeaderWorkerSet) {
 		change(set)
 		set.Generation++
 	})
@@ -92,7 +92,7 @@ func (w *rollingWorld) roll(image string) {
 		w.images++
 		image = fmt.Sprintf("image:%d", w.images)
 	}
-	w.edit(lwstest.Image(image))
+	w.edit(fakeapi.Image(image))
 }
 
 func (w *rollingWorld) image() string {
@@ -158,7 +158,7 @@ func (w *rollingWorld) judge(a action.Action) error {
 			return w.judgeApply(sts)
 		}
 	case action.Delete:
-		pod := lwstest.Find[*corev1.Pod](w.FakeStore, a.Object.Name)
+		pod := fakeapi.Find[*corev1.Pod](w.Server, a.Object.Name)
 		if a.Object.Kind == identity.KindPod && a.OwnerGone == nil && pod != nil && pod.UID == a.Object.UID {
 			return w.judgeDelete(pod)
 		}
@@ -167,7 +167,7 @@ func (w *rollingWorld) judge(a action.Action) error {
 }
 
 func (w *rollingWorld) judgeApply(wanted *appsv1.StatefulSet) error {
-	live := lwstest.Find[*appsv1.StatefulSet](w.FakeStore, "w")
+	live := fakeapi.Find[*appsv1.StatefulSet](w.Server, "w")
 	was, is := partition(live), partition(wanted)
 	if w.holding {
 		if err := w.judgePaused(live, wanted); err != nil {
@@ -203,7 +203,7 @@ func (w *rollingWorld) judgeApply(wanted *appsv1.StatefulSet) error {
 }
 
 func (w *rollingWorld) judgeDelete(pod *corev1.Pod) error {
-	live := lwstest.Find[*appsv1.StatefulSet](w.FakeStore, "w")
+	live := fakeapi.Find[*appsv1.StatefulSet](w.Server, "w")
 	key := live.Labels[lwsv1.RevisionKey]
 	_, index := identity.ParentAndOrdinal(pod.Name)
 	s := w.standing(live)
@@ -265,13 +265,13 @@ func (w *rollingWorld) step() {
 	case 3:
 		w.lookAtGroup(rapid.SampledFrom(allGroups).Draw(t, "group"))
 	case 4, 5:
-		w.Sync(rapid.SampledFrom(lwstest.All[*appsv1.StatefulSet](w.Objects)).Draw(t, "statefulset"))
+		w.Sync(rapid.SampledFrom(fakeapi.All[*appsv1.StatefulSet](w.Objects)).Draw(t, "statefulset"))
 	case 6:
-		if all := lwstest.All[*corev1.Pod](w.Objects); len(all) > 0 {
+		if all := fakeapi.All[*corev1.Pod](w.Objects); len(all) > 0 {
 			w.kubelet(rapid.SampledFrom(all).Draw(t, "pod"))
 		}
 	case 7:
-		w.Collect(rapid.SampledFrom(lwstest.All[client.Object](w.Objects)).Draw(t, "collected"))
+		w.Collect(rapid.SampledFrom(fakeapi.All[client.Object](w.Objects)).Draw(t, "collected"))
 	case 8:
 		w.cached.Deliver(rapid.SampledFrom(kinds).Draw(t, "kind"))
 	case 9:
@@ -328,11 +328,11 @@ func (w *rollingWorld) everybody() {
 		for _, name := range allGroups {
 			w.lookAtGroup(name)
 		}
-		for _, sts := range lwstest.All[*appsv1.StatefulSet](w.Objects) {
+		for _, sts := range fakeapi.All[*appsv1.StatefulSet](w.Objects) {
 			w.Sync(sts)
 			w.checkServing()
 		}
-		for _, pod := range lwstest.All[*corev1.Pod](w.Objects) {
+		for _, pod := range fakeapi.All[*corev1.Pod](w.Objects) {
 			w.kubelet(pod)
 		}
 		w.collect()
@@ -345,7 +345,7 @@ func (w *rollingWorld) checkRolled() {
 	if got := brief(set.Status)[available]; got != isAvailable {
 		w.t.Fatalf("not available: %v; %+v", brief(set.Status), w.standing(w.truth().StatefulSet.Member()))
 	}
-	pods := lwstest.All[*corev1.Pod](w.Objects)
+	pods := fakeapi.All[*corev1.Pod](w.Objects)
 	if want := lws.Replicas(set) * lws.Size(set); len(pods) != int(want) {
 		w.t.Fatalf("%d pods stand, want %d", len(pods), want)
 	}

@@ -15,16 +15,16 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // strange makes an object somebody else's who is alive.
 func strange(c *cluster, object metav1.Object) {
-	owner := lwstest.Find[*corev1.Pod](c.FakeStore, "stranger")
+	owner := fakeapi.Find[*corev1.Pod](c.Server, "stranger")
 	if owner == nil {
-		owner = lwstest.Add(c.FakeStore, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "stranger"}})
+		owner = fakeapi.Add(c.Server, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: "stranger"}})
 	}
-	lwstest.OwnedBy(object, "v1", identity.RefOf(identity.KindPod, owner))
+	fakeapi.OwnedBy(object, "v1", identity.RefOf(identity.KindPod, owner))
 }
 
 func TestSquattersAreToldOfAndLeftAlone(t *testing.T) {
@@ -37,25 +37,25 @@ func TestSquattersAreToldOfAndLeftAlone(t *testing.T) {
 		plan  []string
 	}{
 		{"the leader statefulset", func(c *cluster) {
-			lwstest.Drop[*appsv1.StatefulSet](c.FakeStore, "w")
-			lwstest.Drop[*corev1.Pod](c.FakeStore, "w-0")
-			sts := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "w", Labels: labels}}
+			fakeapi.Drop[*appsv1.StatefulSet](c.Server, "w")
+			fakeapi.Drop[*corev1.Pod](c.Server, "w-0")
+			sts := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: "w", Labels: labels}}
 			strange(c, sts)
-			lwstest.Add(c.FakeStore, sts)
+			fakeapi.Add(c.Server, sts)
 		}, "statefulset w belongs to pod stranger: the set cannot start" + advice, []string{"status leaderworkerset w"}},
 		{"a statefulset of nobody", func(c *cluster) {
-			lwstest.Drop[*appsv1.StatefulSet](c.FakeStore, "w")
-			lwstest.Drop[*corev1.Pod](c.FakeStore, "w-0")
-			lwstest.Add(c.FakeStore, &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "w", Labels: labels}})
+			fakeapi.Drop[*appsv1.StatefulSet](c.Server, "w")
+			fakeapi.Drop[*corev1.Pod](c.Server, "w-0")
+			fakeapi.Add(c.Server, &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: "w", Labels: labels}})
 		}, "statefulset w has no controller: the set cannot start" + advice, []string{"status leaderworkerset w"}},
 		{"a leader", func(c *cluster) {
-			lwstest.Edit(c.FakeStore, "w-0", func(pod *corev1.Pod) { strange(c, pod) })
+			fakeapi.Edit(c.Server, "w-0", func(pod *corev1.Pod) { strange(c, pod) })
 		}, "pod w-0 belongs to pod stranger: group 0 cannot start" + advice, []string{"status leaderworkerset w"}},
 		{"the shared service", func(c *cluster) {
-			lwstest.Edit(c.FakeStore, "w", func(service *corev1.Service) { strange(c, service) })
+			fakeapi.Edit(c.Server, "w", func(service *corev1.Service) { strange(c, service) })
 		}, "service w belongs to pod stranger: pods of the set have no DNS names" + advice, []string{"status leaderworkerset w"}},
 		{"a worker statefulset", func(c *cluster) {
-			lwstest.Edit(c.FakeStore, "w-0", func(sts *appsv1.StatefulSet) { strange(c, sts) })
+			fakeapi.Edit(c.Server, "w-0", func(sts *appsv1.StatefulSet) { strange(c, sts) })
 		}, "statefulset w-0 belongs to pod stranger: group 0 has no workers" + advice, []string{"status leaderworkerset w"}},
 	}
 	for _, tt := range tests {
@@ -90,7 +90,7 @@ func TestSquattersAreToldOfAndLeftAlone(t *testing.T) {
 func TestConflictsAreToldInTheOrderOfTheGroups(t *testing.T) {
 	c := running(t, 3, 1)
 	for i := range 3 {
-		lwstest.Edit(c.FakeStore, identity.LeaderName("w", i), func(pod *corev1.Pod) { strange(c, pod) })
+		fakeapi.Edit(c.Server, identity.LeaderName("w", i), func(pod *corev1.Pod) { strange(c, pod) })
 	}
 	w := c.set("w")
 	slices.Reverse(w.Leaders.Squatters)
@@ -103,10 +103,10 @@ func TestConflictsAreToldInTheOrderOfTheGroups(t *testing.T) {
 
 func TestASquatterThatLeavesIsToldOf(t *testing.T) {
 	c := running(t, 1, 1)
-	own := lwstest.Find[*corev1.Service](c.FakeStore, "w").OwnerReferences
-	lwstest.Edit(c.FakeStore, "w", func(service *corev1.Service) { strange(c, service) })
+	own := fakeapi.Find[*corev1.Service](c.Server, "w").OwnerReferences
+	fakeapi.Edit(c.Server, "w", func(service *corev1.Service) { strange(c, service) })
 	c.do(c.decideSet())
-	lwstest.Edit(c.FakeStore, "w", func(service *corev1.Service) { service.OwnerReferences = own })
+	fakeapi.Edit(c.Server, "w", func(service *corev1.Service) { service.OwnerReferences = own })
 	write := one[action.WriteStatus](t, c.decideSet())
 	if got := condition(write.Status, lws.CodeNameConflict); got.Status != metav1.ConditionFalse || got.Reason != "NoNameConflict" {
 		t.Errorf("got %+v", got)
@@ -117,8 +117,8 @@ func TestASquatterThatLeavesIsToldOf(t *testing.T) {
 }
 
 func TestASquatterOnAGroupsServiceCostsItsNamesOnly(t *testing.T) {
-	c := withoutWorkers(t, lwstest.UniquePerReplica)
-	lwstest.Edit(c.FakeStore, "w-0", func(service *corev1.Service) { strange(c, service) })
+	c := withoutWorkers(t, fakeapi.UniquePerReplica)
+	fakeapi.Edit(c.Server, "w-0", func(service *corev1.Service) { strange(c, service) })
 	plan := c.decideGroup("w-0")
 	if diff := cmp.Diff([]string{"create statefulset w-0"}, spelled(plan)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -136,30 +136,30 @@ func TestLeadersAreLeftAloneWhileInStep(t *testing.T) {
 	}{
 		{"as applied, with what the server filled in", func(*cluster) {}, false},
 		{"others' labels and annotations", func(c *cluster) {
-			lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) {
+			fakeapi.Edit(c.Server, "w", func(sts *appsv1.StatefulSet) {
 				metav1.SetMetaDataLabel(&sts.ObjectMeta, "other", "x")
 				metav1.SetMetaDataAnnotation(&sts.ObjectMeta, "other", "x")
 			})
 		}, false},
 		{"a template edited by hand", func(c *cluster) {
-			lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) {
+			fakeapi.Edit(c.Server, "w", func(sts *appsv1.StatefulSet) {
 				sts.Generation++
 				sts.Spec.Template.Spec.Containers[0].Image = "hand"
 			})
 		}, true},
 		{"scaled by hand", func(c *cluster) {
-			lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) { sts.Generation++; sts.Spec.Replicas = lwstest.Ptr[int32](7) })
+			fakeapi.Edit(c.Server, "w", func(sts *appsv1.StatefulSet) { sts.Generation++; sts.Spec.Replicas = fakeapi.Ptr[int32](7) })
 		}, true},
 		{"a field that is no longer wanted", func(c *cluster) {
-			lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { delete(set.Annotations, "note") })
+			fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) { delete(set.Annotations, "note") })
 		}, true},
 		{"claims that the set would make otherwise today", func(c *cluster) {
-			lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) { sts.Spec.VolumeClaimTemplates = nil })
+			fakeapi.Edit(c.Server, "w", func(sts *appsv1.StatefulSet) { sts.Spec.VolumeClaimTemplates = nil })
 		}, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			c := running(t, 1, 1, claims, lwstest.Annotation("note", "x"))
+			c := running(t, 1, 1, claims, fakeapi.Annotation("note", "x"))
 			tt.change(c)
 			plan := c.decideSet()
 			applies := of[action.Apply](plan)
@@ -169,7 +169,7 @@ func TestLeadersAreLeftAloneWhileInStep(t *testing.T) {
 			if !tt.apply {
 				return
 			}
-			sts := lwstest.Find[*appsv1.StatefulSet](c.FakeStore, "w")
+			sts := fakeapi.Find[*appsv1.StatefulSet](c.Server, "w")
 			if applies[0].Onto != identity.RefOf(identity.KindStatefulSet, sts) || applies[0].FieldOwner != "lws" || applies[0].Adopter != nil {
 				t.Errorf("got %+v", applies[0])
 			}
@@ -185,13 +185,13 @@ func TestAnOrphanedStatefulSetIsAdoptedWhole(t *testing.T) {
 	c := running(t, 2, 2)
 	pods := c.Created[identity.KindPod]
 	former := find[*lwsv1.LeaderWorkerSet](c, "w")
-	for _, object := range lwstest.All[*appsv1.ControllerRevision](c.Objects) {
-		lwstest.Edit(c.FakeStore, object.Name, func(r *appsv1.ControllerRevision) { r.OwnerReferences = nil })
+	for _, object := range fakeapi.All[*appsv1.ControllerRevision](c.Objects) {
+		fakeapi.Edit(c.Server, object.Name, func(r *appsv1.ControllerRevision) { r.OwnerReferences = nil })
 	}
-	lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) { sts.OwnerReferences = nil })
-	lwstest.Edit(c.FakeStore, "w", func(service *corev1.Service) { service.OwnerReferences = nil })
-	lwstest.Drop[*lwsv1.LeaderWorkerSet](c.FakeStore, "w")
-	set := lwstest.Add(c.FakeStore, lwstest.Set("w", 2, 2))
+	fakeapi.Edit(c.Server, "w", func(sts *appsv1.StatefulSet) { sts.OwnerReferences = nil })
+	fakeapi.Edit(c.Server, "w", func(service *corev1.Service) { service.OwnerReferences = nil })
+	fakeapi.Drop[*lwsv1.LeaderWorkerSet](c.Server, "w")
+	set := fakeapi.Add(c.Server, fakeapi.Set("w", 2, 2))
 	if set.UID == former.UID {
 		t.Fatal("the set has not changed lives")
 	}
@@ -217,7 +217,7 @@ func TestAnOrphanedStatefulSetIsAdoptedWhole(t *testing.T) {
 
 func TestAStatefulSetOfAnotherShapeIsNoOrphan(t *testing.T) {
 	c := running(t, 1, 1)
-	lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) {
+	fakeapi.Edit(c.Server, "w", func(sts *appsv1.StatefulSet) {
 		sts.OwnerReferences = nil
 		sts.Spec.Selector.MatchLabels["more"] = "x"
 	})
@@ -230,8 +230,8 @@ func TestAStatefulSetOfAnotherShapeIsNoOrphan(t *testing.T) {
 func short(t *testing.T) *cluster {
 	c := running(t, 2, 1)
 	c.pass(time.Minute)
-	lwstest.Drop[*corev1.Pod](c.FakeStore, "w-1")
-	lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) { sts.Status.Replicas = 1 })
+	fakeapi.Drop[*corev1.Pod](c.Server, "w-1")
+	fakeapi.Edit(c.Server, "w", func(sts *appsv1.StatefulSet) { sts.Status.Replicas = 1 })
 	c.do(c.decideSet())
 	return c
 }
@@ -248,13 +248,13 @@ func nudges(plan lws.Plan) []string {
 
 func TestTheStatefulSetControllerIsNudgedOnceWhenANameIsFree(t *testing.T) {
 	c := short(t)
-	ghost := lwstest.Pod("w-1", "w", 0)
-	lwstest.OwnedBy(ghost, "apps/v1", lwstest.Former(identity.KindStatefulSet, "w"))
-	ghost = lwstest.Add(c.FakeStore, ghost)
+	ghost := fakeapi.Pod("w-1", "w", 0)
+	fakeapi.OwnedBy(ghost, "apps/v1", fakeapi.Former(identity.KindStatefulSet, "w"))
+	ghost = fakeapi.Add(c.Server, ghost)
 	if got := nudges(c.decideSet()); len(got) != 0 {
 		t.Fatalf("nudged while the name is taken: %v", got)
 	}
-	lwstest.Drop[*corev1.Pod](c.FakeStore, "w-1")
+	fakeapi.Drop[*corev1.Pod](c.Server, "w-1")
 	c.do(lws.Plan{Actions: actionsBut(c.decideSet(), lws.CodeNudge)})
 	c.pass(5 * time.Second)
 	plan := c.decideSet()
@@ -320,7 +320,7 @@ func TestWhoTakesOverNudgesWhatLacksPods(t *testing.T) {
 
 func TestWorkersThatLackPodsAreNudgedAfterTheStart(t *testing.T) {
 	c := running(t, 1, 3)
-	lwstest.Edit(c.FakeStore, "w-0", func(sts *appsv1.StatefulSet) { sts.Status.Replicas = 1 })
+	fakeapi.Edit(c.Server, "w-0", func(sts *appsv1.StatefulSet) { sts.Status.Replicas = 1 })
 	c.pass(time.Minute)
 	c.awake()
 	c.pass(2 * time.Second)
@@ -343,14 +343,14 @@ func TestLeadersBehindATakenNameAreMade(t *testing.T) {
 	}
 	for _, tt := range tests {
 		c := running(t, 8, 1, claims)
-		like := lwstest.Find[*corev1.Pod](c.FakeStore, "w-3")
+		like := fakeapi.Find[*corev1.Pod](c.Server, "w-3")
 		for i := range 8 {
-			lwstest.Drop[*corev1.Pod](c.FakeStore, identity.LeaderName("w", i))
+			fakeapi.Drop[*corev1.Pod](c.Server, identity.LeaderName("w", i))
 		}
 		name := identity.LeaderName("w", tt.blocked)
-		squatter := lwstest.Pod(name, "w", 0)
+		squatter := fakeapi.Pod(name, "w", 0)
 		strange(c, squatter)
-		lwstest.Add(c.FakeStore, squatter)
+		fakeapi.Add(c.Server, squatter)
 		var made []string
 		for _, a := range of[action.Create](c.decideSet()) {
 			if pod, ok := a.Object.(*corev1.Pod); ok {
@@ -361,7 +361,7 @@ func TestLeadersBehindATakenNameAreMade(t *testing.T) {
 		if diff := cmp.Diff(tt.made, made); diff != "" {
 			t.Errorf("blocked at %d (-want +got)\n%s", tt.blocked, diff)
 		}
-		if got := lwstest.Find[*corev1.Pod](c.FakeStore, name); got.OwnerReferences[0].Name != "stranger" {
+		if got := fakeapi.Find[*corev1.Pod](c.Server, name); got.OwnerReferences[0].Name != "stranger" {
 			t.Errorf("the squatter was written: %+v", got)
 		}
 	}
@@ -382,18 +382,18 @@ func checkMadeLeader(t *testing.T, c *cluster, made, like *corev1.Pod, a action.
 
 func TestALeaderMadeBehindATakenNameHasItsClaims(t *testing.T) {
 	c := running(t, 4, 1, claims)
-	squatter := lwstest.Pod("w-0", "w", 0)
+	squatter := fakeapi.Pod("w-0", "w", 0)
 	strange(c, squatter)
 	for i := range 4 {
-		lwstest.Drop[*corev1.Pod](c.FakeStore, identity.LeaderName("w", i))
-		lwstest.Drop[*corev1.PersistentVolumeClaim](c.FakeStore, "data-"+identity.LeaderName("w", i))
+		fakeapi.Drop[*corev1.Pod](c.Server, identity.LeaderName("w", i))
+		fakeapi.Drop[*corev1.PersistentVolumeClaim](c.Server, "data-"+identity.LeaderName("w", i))
 	}
-	lwstest.Add(c.FakeStore, squatter)
+	fakeapi.Add(c.Server, squatter)
 	standing := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
-		Namespace: lwstest.Namespace, Name: "data-w-2",
+		Namespace: fakeapi.Namespace, Name: "data-w-2",
 		Labels: map[string]string{lwsv1.SetNameLabelKey: "w", lwsv1.WorkerIndexLabelKey: "0"},
 	}}
-	lwstest.Add(c.FakeStore, standing)
+	fakeapi.Add(c.Server, standing)
 	plan := c.decideSet()
 	want := []string{
 		"create persistentvolumeclaim data-w-1", "create pod w-1", "create pod w-2",
@@ -421,7 +421,7 @@ func TestStartupPolicy(t *testing.T) {
 		{lwsv1.LeaderReadyStartupPolicy, true, true},
 	} {
 		c := withoutWorkers(t, func(set *lwsv1.LeaderWorkerSet) { set.Spec.StartupPolicy = tt.policy })
-		lwstest.Edit(c.FakeStore, "w-0", func(pod *corev1.Pod) {
+		fakeapi.Edit(c.Server, "w-0", func(pod *corev1.Pod) {
 			if !tt.ready {
 				pod.Status.Conditions = nil
 			}
@@ -440,7 +440,7 @@ func TestGroupsThatNeedNothing(t *testing.T) {
 		t.Errorf("a leader alone: %s, %v", spelled(plan), plan.Waits)
 	}
 	c := running(t, 1, 3)
-	lwstest.Edit(c.FakeStore, "w-0", func(sts *appsv1.StatefulSet) {
+	fakeapi.Edit(c.Server, "w-0", func(sts *appsv1.StatefulSet) {
 		sts.Spec.Template.Spec.Containers[0].Image = "image:9"
 		sts.Generation++
 	})
@@ -455,7 +455,7 @@ func TestGroupsThatNeedNothing(t *testing.T) {
 
 func TestALeaderThatTakesItselfForAWorker(t *testing.T) {
 	c := withoutWorkers(t)
-	lwstest.Edit(c.FakeStore, "w-0", func(pod *corev1.Pod) {
+	fakeapi.Edit(c.Server, "w-0", func(pod *corev1.Pod) {
 		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, lwsv1.LeaderPodNameAnnotationKey, "w-0")
 	})
 	plan := c.decideGroup("w-0")
@@ -473,12 +473,12 @@ func TestALeaderThatTakesItselfForAWorker(t *testing.T) {
 func TestPlacementBesideTheLeader(t *testing.T) {
 	node := func(labels map[string]string) func(*cluster) {
 		return func(c *cluster) {
-			n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: lwstest.Node, Labels: labels}}
-			lwstest.Add(c.FakeStore, n)
+			n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fakeapi.Node, Labels: labels}}
+			fakeapi.Add(c.Server, n)
 		}
 	}
 	unscheduled := func(c *cluster) {
-		lwstest.Edit(c.FakeStore, "w-0", func(pod *corev1.Pod) { pod.Spec.NodeName = "" })
+		fakeapi.Edit(c.Server, "w-0", func(pod *corev1.Pod) { pod.Spec.NodeName = "" })
 	}
 	for name, tt := range map[string]struct {
 		world    func(*cluster)
@@ -491,7 +491,7 @@ func TestPlacementBesideTheLeader(t *testing.T) {
 		"a node that is gone":    {func(*cluster) {}, nil, lws.CodeNoTopology},
 		"a node without domain":  {node(nil), nil, lws.CodeNoTopology},
 	} {
-		c := withoutWorkers(t, lwstest.Annotation(lwsv1.ExclusiveKeyAnnotationKey, "rack"), func(set *lwsv1.LeaderWorkerSet) {
+		c := withoutWorkers(t, fakeapi.Annotation(lwsv1.ExclusiveKeyAnnotationKey, "rack"), func(set *lwsv1.LeaderWorkerSet) {
 			set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.NodeSelector = map[string]string{"disk": "ssd"}
 		})
 		tt.world(c)
@@ -510,15 +510,15 @@ func TestPlacementBesideTheLeader(t *testing.T) {
 }
 
 func TestAnOrphanedGroupServiceIsAdopted(t *testing.T) {
-	c := running(t, 1, 2, lwstest.UniquePerReplica)
-	lwstest.Edit(c.FakeStore, "w-0", func(service *corev1.Service) { service.OwnerReferences = nil })
+	c := running(t, 1, 2, fakeapi.UniquePerReplica)
+	fakeapi.Edit(c.Server, "w-0", func(service *corev1.Service) { service.OwnerReferences = nil })
 	if diff := cmp.Diff([]string{"apply service w-0"}, spelled(c.decideGroup("w-0"))); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
 
 func TestNext(t *testing.T) {
-	now := lwstest.Epoch
+	now := fakeapi.Epoch
 	for _, tt := range []struct {
 		until []time.Time
 		want  time.Duration

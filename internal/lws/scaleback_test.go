@@ -11,16 +11,16 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // Its places were counted one by one, in as many GB as the number has.
 func TestAStatefulSetThatSomebodyScaledBeyondMeasureIsScaledBack(t *testing.T) {
 	for name, claims := range map[string]func(*lwsv1.LeaderWorkerSet){
-		"without claims": func(*lwsv1.LeaderWorkerSet) {}, "with claims that end with a scaling down": lwstest.Volumes(retainClaims, deleteClaims),
+		"without claims": func(*lwsv1.LeaderWorkerSet) {}, "with claims that end with a scaling down": fakeapi.Volumes(retainClaims, deleteClaims),
 	} {
 		c := running(t, 2, 2, claims)
-		lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) { sts.Spec.Replicas = lwstest.Ptr[int32](math.MaxInt32) })
+		fakeapi.Edit(c.Server, "w", func(sts *appsv1.StatefulSet) { sts.Spec.Replicas = fakeapi.Ptr[int32](math.MaxInt32) })
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		plan := c.decideSet()
@@ -39,7 +39,7 @@ func TestAStatefulSetThatSomebodyScaledBeyondMeasureIsScaledBack(t *testing.T) {
 func TestWorkersThatSomebodyScaledAreScaledBack(t *testing.T) {
 	for _, replicas := range []int32{0, 1, 3} {
 		c := running(t, 1, 3)
-		lwstest.Edit(c.FakeStore, "w-0", func(sts *appsv1.StatefulSet) { sts.Spec.Replicas = &replicas })
+		fakeapi.Edit(c.Server, "w-0", func(sts *appsv1.StatefulSet) { sts.Spec.Replicas = &replicas })
 		plan := c.decideGroup("w-0")
 		if got := spelled(plan); len(got) != 1 || got[0] != "apply statefulset w-0" {
 			t.Fatalf("scaled to %d: %v", replicas, got)
@@ -56,8 +56,8 @@ func TestWorkersThatSomebodyScaledAreScaledBack(t *testing.T) {
 // every look.
 func TestWorkersOfAGroupBeyondMeasureAreLeftAsManyAsTheyAre(t *testing.T) {
 	c := running(t, 1, 3)
-	lwstest.Edit(c.FakeStore, "w-0", func(sts *appsv1.StatefulSet) {
-		sts.Spec.Replicas = lwstest.Ptr[int32](math.MaxInt32 - 1)
+	fakeapi.Edit(c.Server, "w-0", func(sts *appsv1.StatefulSet) {
+		sts.Spec.Replicas = fakeapi.Ptr[int32](math.MaxInt32 - 1)
 		sts.Spec.Template.Annotations[lwsv1.SizeAnnotationKey] = strconv.Itoa(math.MaxInt32)
 	})
 	if got := spelled(c.decideGroup("w-0")); len(got) > 0 {

@@ -11,7 +11,7 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 func TestADriftedServiceIsPutRight(t *testing.T) {
@@ -25,7 +25,7 @@ func TestADriftedServiceIsPutRight(t *testing.T) {
 	} {
 		c := running(t, 1, 2)
 		want := find[*corev1.Service](c, "w").Spec.DeepCopy()
-		lwstest.Edit(c.FakeStore, "w", drift)
+		fakeapi.Edit(c.Server, "w", drift)
 		apply := one[action.Apply](t, c.decideSet())
 		if apply.Onto != identity.RefOf(identity.KindService, find[*corev1.Service](c, "w")) {
 			t.Errorf("%s: applies onto %v", what, apply.Onto)
@@ -39,15 +39,15 @@ func TestADriftedServiceIsPutRight(t *testing.T) {
 }
 
 func TestWhatOthersAddToAServiceStays(t *testing.T) {
-	c := running(t, 1, 2, lwstest.UniquePerReplica)
-	lwstest.Edit(c.FakeStore, "w-0", func(s *corev1.Service) {
+	c := running(t, 1, 2, fakeapi.UniquePerReplica)
+	fakeapi.Edit(c.Server, "w-0", func(s *corev1.Service) {
 		s.Spec.Ports = []corev1.ServicePort{{Name: "metrics", Port: 9090}}
 		s.Labels["scrape"] = "yes"
 	})
 	if plan := c.decideGroup("w-0"); len(plan.Actions) > 0 {
 		t.Errorf("got %v", spelled(plan))
 	}
-	lwstest.Edit(c.FakeStore, "w-0", func(s *corev1.Service) { s.Spec.PublishNotReadyAddresses = false })
+	fakeapi.Edit(c.Server, "w-0", func(s *corev1.Service) { s.Spec.PublishNotReadyAddresses = false })
 	c.settle("w-0")
 	service := find[*corev1.Service](c, "w-0")
 	if !service.Spec.PublishNotReadyAddresses || len(service.Spec.Ports) != 1 || service.Labels["scrape"] != "yes" {
@@ -57,7 +57,7 @@ func TestWhatOthersAddToAServiceStays(t *testing.T) {
 
 func TestAServiceWithAnAddressIsToldOf(t *testing.T) {
 	c := running(t, 1, 2)
-	lwstest.Edit(c.FakeStore, "w", func(s *corev1.Service) { s.Spec.ClusterIP, s.Spec.Selector = "10.0.0.7", nil })
+	fakeapi.Edit(c.Server, "w", func(s *corev1.Service) { s.Spec.ClusterIP, s.Spec.Selector = "10.0.0.7", nil })
 	plan := c.decideSet()
 	if wait, ok := waitFor(plan, lws.CodeNotHeadless); !ok || wait.Tell == nil || len(plan.Actions) > 0 {
 		t.Errorf("got %v, waits %+v", spelled(plan), plan.Waits)
@@ -84,7 +84,7 @@ func TestServicesWhileThePolicyChanges(t *testing.T) {
 		partition(c, 1)
 		to(c, unique)
 		c.settleAll()
-		lwstest.Drop[*corev1.Service](c.FakeStore, "w")
+		fakeapi.Drop[*corev1.Service](c.Server, "w")
 		c.settleAll()
 		service := find[*corev1.Service](c, "w") // group 0 hangs from it
 		own := find[*corev1.Service](c, "w-1")
@@ -96,25 +96,25 @@ func TestServicesWhileThePolicyChanges(t *testing.T) {
 		if now := find[*corev1.Service](c, "w"); now.UID != service.UID {
 			t.Error("the shared service was made anew")
 		}
-		lwstest.Drop[*corev1.Service](c.FakeStore, "w")
+		fakeapi.Drop[*corev1.Service](c.Server, "w")
 		c.settleAll()
-		if lwstest.Find[*corev1.Service](c.FakeStore, "w") != nil {
+		if fakeapi.Find[*corev1.Service](c.Server, "w") != nil {
 			t.Error("a shared service is made that nobody hangs from")
 		}
 	})
 	t.Run("to one for all", func(t *testing.T) {
-		c := running(t, 2, 2, lwstest.UniquePerReplica)
+		c := running(t, 2, 2, fakeapi.UniquePerReplica)
 		partition(c, 1)
 		to(c, shared)
 		c.settleAll()
 		find[*corev1.Service](c, "w")
-		lwstest.Drop[*corev1.Service](c.FakeStore, "w-0")
+		fakeapi.Drop[*corev1.Service](c.Server, "w-0")
 		c.settleAll()
 		find[*corev1.Service](c, "w-0") // group 0 hangs from it
 		partition(c, 0)
 		c.settleAll()
 		for _, own := range []string{"w-0", "w-1"} {
-			if lwstest.Find[*corev1.Service](c.FakeStore, own) != nil {
+			if fakeapi.Find[*corev1.Service](c.Server, own) != nil {
 				t.Errorf("service %s is left", own)
 			}
 		}
@@ -122,9 +122,9 @@ func TestServicesWhileThePolicyChanges(t *testing.T) {
 }
 
 func TestAServiceOfTheLastLeaderIsNotTakenForThisOnes(t *testing.T) {
-	c := running(t, 1, 2, lwstest.UniquePerReplica)
-	lwstest.Edit(c.FakeStore, "w-0", func(s *corev1.Service) {
-		lwstest.OwnedBy(s, "v1", lwstest.Former(identity.KindPod, "w-0"))
+	c := running(t, 1, 2, fakeapi.UniquePerReplica)
+	fakeapi.Edit(c.Server, "w-0", func(s *corev1.Service) {
+		fakeapi.OwnedBy(s, "v1", fakeapi.Former(identity.KindPod, "w-0"))
 	})
 	former := find[*corev1.Service](c, "w-0").UID
 	c.settleAll()

@@ -15,31 +15,31 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 	"lockstep.dev/lockstep/test/standin"
 )
 
 // whole draws a set that says anything that shapes its children.
 func whole(t *rapid.T) *lwsv1.LeaderWorkerSet {
 	yes := func(what string) bool { return rapid.Bool().Draw(t, what) }
-	set := lwstest.Set("w", rapid.Int32Range(1, 4).Draw(t, "replicas"), rapid.Int32Range(2, 4).Draw(t, "size"))
+	set := fakeapi.Set("w", rapid.Int32Range(1, 4).Draw(t, "replicas"), rapid.Int32Range(2, 4).Draw(t, "size"))
 	edits := map[string]func(*lwsv1.LeaderWorkerSet){
 		"labels": func(set *lwsv1.LeaderWorkerSet) {
 			set.Labels = map[string]string{"a": "<b>", lwsv1.RevisionKey: "forged"}
 		},
-		"annotations":            lwstest.Annotation("c", "d"),
-		"exclusive, but nowhere": lwstest.Annotation(lwsv1.ExclusiveKeyAnnotationKey, ""),
-		"leader template":        lwstest.Leader("image:l"),
+		"annotations":            fakeapi.Annotation("c", "d"),
+		"exclusive, but nowhere": fakeapi.Annotation(lwsv1.ExclusiveKeyAnnotationKey, ""),
+		"leader template":        fakeapi.Leader("image:l"),
 		"subgroups":              subgroups,
 		"claims":                 claims,
-		"per replica":            lwstest.UniquePerReplica,
+		"per replica":            fakeapi.UniquePerReplica,
 		"no network":             func(set *lwsv1.LeaderWorkerSet) { set.Spec.NetworkConfig = nil },
 		"template metadata": func(set *lwsv1.LeaderWorkerSet) {
 			set.Spec.LeaderWorkerTemplate.WorkerTemplate.ObjectMeta = metav1.ObjectMeta{
 				Labels: map[string]string{"e": "f"}, Annotations: map[string]string{lwsv1.SizeAnnotationKey: "forged"}}
 		},
 		"devices": func(set *lwsv1.LeaderWorkerSet) {
-			set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Resources.Limits = lwstest.Resources("google.com/tpu", "1000m")
+			set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Resources.Limits = fakeapi.Resources("google.com/tpu", "1000m")
 		},
 		"budget": func(set *lwsv1.LeaderWorkerSet) {
 			set.Spec.RolloutStrategy.RollingUpdateConfiguration = &lwsv1.RollingUpdateConfiguration{
@@ -53,7 +53,7 @@ func whole(t *rapid.T) *lwsv1.LeaderWorkerSet {
 		}
 	}
 	if policy := set.Spec.LeaderWorkerTemplate.SubGroupPolicy; policy != nil { // the schema's default
-		policy.Type = lwstest.Ptr(lwsv1.SubGroupPolicyTypeLeaderWorker)
+		policy.Type = fakeapi.Ptr(lwsv1.SubGroupPolicyTypeLeaderWorker)
 	}
 	return set
 }
@@ -63,7 +63,7 @@ func whole(t *rapid.T) *lwsv1.LeaderWorkerSet {
 func TestTheShapeIsTheContract(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := newCluster(t)
-		set := lwstest.Add(c.FakeStore, whole(t))
+		set := fakeapi.Add(c.Server, whole(t))
 		encoded, err := lws.RevisionData(set)
 		if err != nil || !bytes.Equal(encoded, standin.Data(set)) || lws.RevisionKey(encoded) != standin.Key(encoded) {
 			t.Fatalf("%v: the revision is\n%s, not\n%s", err, encoded, standin.Data(set))

@@ -10,7 +10,7 @@ import (
 
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // squattedWorker is a set of one group in step, but that a stranger's pod bears
@@ -19,12 +19,12 @@ func squattedWorker(t *testing.T) *cluster {
 	t.Helper()
 	c := running(t, 1, 3)
 	c.pass(time.Minute)
-	squatter := lwstest.Pod("w-0-1", "w", 1)
+	squatter := fakeapi.Pod("w-0-1", "w", 1)
 	strange(c, squatter)
-	lwstest.Drop[*corev1.Pod](c.FakeStore, "w-0-1")
-	lwstest.Add(c.FakeStore, squatter)
+	fakeapi.Drop[*corev1.Pod](c.Server, "w-0-1")
+	fakeapi.Add(c.Server, squatter)
 	for range 3 {
-		c.Sync(lwstest.Find[*appsv1.StatefulSet](c.FakeStore, "w-0"))
+		c.Sync(fakeapi.Find[*appsv1.StatefulSet](c.Server, "w-0"))
 	}
 	return c
 }
@@ -41,9 +41,9 @@ func TestTheStatefulSetOfWorkersIsNudgedWhenANameIsFree(t *testing.T) {
 	c := squattedWorker(t)
 	c.do(c.decideGroup("w-0"))
 	c.pass(time.Minute)
-	lwstest.Drop[*corev1.Pod](c.FakeStore, "w-0-1")
+	fakeapi.Drop[*corev1.Pod](c.Server, "w-0-1")
 	c.settle("w-0")
-	if lwstest.Find[*corev1.Pod](c.FakeStore, "w-0-1") == nil {
+	if fakeapi.Find[*corev1.Pod](c.Server, "w-0-1") == nil {
 		t.Error("worker 1 is never made: its StatefulSet waits out a back-off of up to 1,000 s")
 	}
 }

@@ -15,14 +15,14 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // firstLook is what a set asks for that nothing stands of yet.
 func firstLook(t *testing.T, edits ...func(*lwsv1.LeaderWorkerSet)) (*lwsv1.LeaderWorkerSet, lws.Plan) {
 	t.Helper()
 	c := newCluster(t)
-	set := lwstest.Add(c.FakeStore, lwstest.Set("w", 2, 3, edits...))
+	set := fakeapi.Add(c.Server, fakeapi.Set("w", 2, 3, edits...))
 	return set, c.decideSet()
 }
 
@@ -62,14 +62,14 @@ func claims(set *lwsv1.LeaderWorkerSet) {
 		ObjectMeta: metav1.ObjectMeta{Name: "data", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"c": "d"}},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes:               []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			StorageClassName:          lwstest.Ptr("fast"),
-			VolumeMode:                lwstest.Ptr(corev1.PersistentVolumeBlock),
+			StorageClassName:          fakeapi.Ptr("fast"),
+			VolumeMode:                fakeapi.Ptr(corev1.PersistentVolumeBlock),
 			VolumeName:                "pv",
 			Selector:                  &metav1.LabelSelector{},
-			VolumeAttributesClassName: lwstest.Ptr("gold"),
+			VolumeAttributesClassName: fakeapi.Ptr("gold"),
 			DataSource:                &corev1.TypedLocalObjectReference{Name: "source"},
 			Resources: corev1.VolumeResourceRequirements{
-				Requests: lwstest.Resources(corev1.ResourceStorage, "1Gi"), Limits: lwstest.Resources(corev1.ResourceStorage, "2Gi"),
+				Requests: fakeapi.Resources(corev1.ResourceStorage, "1Gi"), Limits: fakeapi.Resources(corev1.ResourceStorage, "2Gi"),
 			},
 		},
 	}}
@@ -82,38 +82,38 @@ func claims(set *lwsv1.LeaderWorkerSet) {
 func reducedClaims() []corev1.PersistentVolumeClaim {
 	return []corev1.PersistentVolumeClaim{{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"},
-		ObjectMeta: metav1.ObjectMeta{Name: "data", Namespace: lwstest.Namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: "data", Namespace: fakeapi.Namespace},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			StorageClassName: lwstest.Ptr("fast"),
-			VolumeMode:       lwstest.Ptr(corev1.PersistentVolumeBlock),
+			StorageClassName: fakeapi.Ptr("fast"),
+			VolumeMode:       fakeapi.Ptr(corev1.PersistentVolumeBlock),
 			Resources: corev1.VolumeResourceRequirements{
-				Requests: lwstest.Resources(corev1.ResourceStorage, "1Gi"), Limits: lwstest.Resources(corev1.ResourceStorage, "2Gi"),
+				Requests: fakeapi.Resources(corev1.ResourceStorage, "1Gi"), Limits: fakeapi.Resources(corev1.ResourceStorage, "2Gi"),
 			},
 		},
 	}}
 }
 
 func subgroups(set *lwsv1.LeaderWorkerSet) {
-	set.Spec.LeaderWorkerTemplate.SubGroupPolicy = &lwsv1.SubGroupPolicy{SubGroupSize: lwstest.Ptr[int32](3)}
-	lwstest.Annotation(lwsv1.SubGroupExclusiveKeyAnnotationKey, "host")(set)
+	set.Spec.LeaderWorkerTemplate.SubGroupPolicy = &lwsv1.SubGroupPolicy{SubGroupSize: fakeapi.Ptr[int32](3)}
+	fakeapi.Annotation(lwsv1.SubGroupExclusiveKeyAnnotationKey, "host")(set)
 }
 
 func controllerRef(apiVersion, kind string, owner metav1.Object) []metav1.OwnerReference {
 	return []metav1.OwnerReference{{
 		APIVersion: apiVersion, Kind: kind, Name: owner.GetName(), UID: owner.GetUID(),
-		Controller: lwstest.Ptr(true), BlockOwnerDeletion: lwstest.Ptr(true),
+		Controller: fakeapi.Ptr(true), BlockOwnerDeletion: fakeapi.Ptr(true),
 	}}
 }
 
 var quantities = cmp.Comparer(func(a, b resource.Quantity) bool { return a.Cmp(b) == 0 })
 
 func TestLeaderStatefulSet(t *testing.T) {
-	set, plan := firstLook(t, claims, lwstest.Leader("image:l"), func(set *lwsv1.LeaderWorkerSet) {
+	set, plan := firstLook(t, claims, fakeapi.Leader("image:l"), func(set *lwsv1.LeaderWorkerSet) {
 		set.Labels = map[string]string{"team": "blue", lwsv1.SetNameLabelKey: "forged", lwsv1.RevisionKey: "forged"}
 		set.Annotations = map[string]string{"note": "kept", lwsv1.ReplicasAnnotationKey: "forged", lws.AppliedAnnotationKey: "forged"}
 		set.Spec.RolloutStrategy.RollingUpdateConfiguration = &lwsv1.RollingUpdateConfiguration{
-			Partition: lwstest.Ptr[int32](1), MaxUnavailable: intstr.FromInt32(2), MaxSurge: intstr.FromString("50%"),
+			Partition: fakeapi.Ptr[int32](1), MaxUnavailable: intstr.FromInt32(2), MaxSurge: intstr.FromString("50%"),
 		}
 	})
 	got, _ := created[*appsv1.StatefulSet](t, plan)
@@ -124,20 +124,20 @@ func TestLeaderStatefulSet(t *testing.T) {
 	}
 	want := &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: lwstest.Namespace, Name: "w",
+			Namespace: fakeapi.Namespace, Name: "w",
 			Labels:          map[string]string{"team": "blue", lwsv1.SetNameLabelKey: "w", lwsv1.RevisionKey: hash},
 			Annotations:     map[string]string{"note": "kept", lwsv1.ReplicasAnnotationKey: "2", lws.AppliedAnnotationKey: stamp},
 			OwnerReferences: controllerRef("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", set),
 		},
 		Spec: appsv1.StatefulSetSpec{
-			Replicas:            lwstest.Ptr[int32](2),
+			Replicas:            fakeapi.Ptr[int32](2),
 			ServiceName:         "w",
 			PodManagementPolicy: appsv1.ParallelPodManagement,
 			Selector:            &metav1.LabelSelector{MatchLabels: map[string]string{lwsv1.SetNameLabelKey: "w", lwsv1.WorkerIndexLabelKey: "0"}},
 			UpdateStrategy: appsv1.StatefulSetUpdateStrategy{
 				Type: appsv1.RollingUpdateStatefulSetStrategyType,
 				RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{
-					Partition: lwstest.Ptr[int32](1), MaxUnavailable: lwstest.Ptr(intstr.FromInt32(3)),
+					Partition: fakeapi.Ptr[int32](1), MaxUnavailable: fakeapi.Ptr(intstr.FromInt32(3)),
 				},
 			},
 			Template: corev1.PodTemplateSpec{
@@ -166,18 +166,18 @@ func TestLeaderTemplate(t *testing.T) {
 		annotations map[string]string
 	}{
 		{"workers' own when leaders have none", func(*lwsv1.LeaderWorkerSet) {}, "image:1", map[string]string{lwsv1.SizeAnnotationKey: "3"}},
-		{"a subdomain per replica", lwstest.UniquePerReplica, "image:1", map[string]string{
+		{"a subdomain per replica", fakeapi.UniquePerReplica, "image:1", map[string]string{
 			lwsv1.SizeAnnotationKey: "3", lwsv1.SubdomainPolicyAnnotationKey: "UniquePerReplica",
 		}},
-		{"exclusive placement", lwstest.Annotation(lwsv1.ExclusiveKeyAnnotationKey, "rack"), "image:1", map[string]string{
+		{"exclusive placement", fakeapi.Annotation(lwsv1.ExclusiveKeyAnnotationKey, "rack"), "image:1", map[string]string{
 			lwsv1.SizeAnnotationKey: "3", lwsv1.ExclusiveKeyAnnotationKey: "rack",
 		}},
-		{"empty placement is none", lwstest.Annotation(lwsv1.ExclusiveKeyAnnotationKey, ""), "image:1", map[string]string{lwsv1.SizeAnnotationKey: "3"}},
+		{"empty placement is none", fakeapi.Annotation(lwsv1.ExclusiveKeyAnnotationKey, ""), "image:1", map[string]string{lwsv1.SizeAnnotationKey: "3"}},
 		{"subgroups", subgroups, "image:1", map[string]string{
 			lwsv1.SizeAnnotationKey: "3", lwsv1.SubGroupSizeAnnotationKey: "3",
 			lwsv1.SubGroupPolicyTypeAnnotationKey: "LeaderWorker", lwsv1.SubGroupExclusiveKeyAnnotationKey: "host",
 		}},
-		{"subgroup placement without subgroups", lwstest.Annotation(lwsv1.SubGroupExclusiveKeyAnnotationKey, "host"), "image:1", map[string]string{lwsv1.SizeAnnotationKey: "3"}},
+		{"subgroup placement without subgroups", fakeapi.Annotation(lwsv1.SubGroupExclusiveKeyAnnotationKey, "host"), "image:1", map[string]string{lwsv1.SizeAnnotationKey: "3"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -228,7 +228,7 @@ func TestMaxUnavailableOfLeaders(t *testing.T) {
 
 func TestASetWithoutDefaultsStillMakesLeaders(t *testing.T) {
 	_, plan := firstLook(t, func(set *lwsv1.LeaderWorkerSet) {
-		set.Spec = lwsv1.LeaderWorkerSetSpec{LeaderWorkerTemplate: lwsv1.LeaderWorkerTemplate{WorkerTemplate: lwstest.Template("worker", "image:1")}}
+		set.Spec = lwsv1.LeaderWorkerSetSpec{LeaderWorkerTemplate: lwsv1.LeaderWorkerTemplate{WorkerTemplate: fakeapi.Template("worker", "image:1")}}
 	})
 	sts, _ := created[*appsv1.StatefulSet](t, plan)
 	if *sts.Spec.Replicas != 1 || sts.Spec.Template.Annotations[lwsv1.SizeAnnotationKey] != "1" {
@@ -241,9 +241,9 @@ func TestASetWithoutDefaultsStillMakesLeaders(t *testing.T) {
 func withoutWorkers(t *testing.T, edits ...func(*lwsv1.LeaderWorkerSet)) *cluster {
 	t.Helper()
 	c := running(t, 1, 3, edits...)
-	lwstest.Drop[*appsv1.StatefulSet](c.FakeStore, "w-0")
-	lwstest.Drop[*corev1.Pod](c.FakeStore, "w-0-1")
-	lwstest.Drop[*corev1.Pod](c.FakeStore, "w-0-2")
+	fakeapi.Drop[*appsv1.StatefulSet](c.Server, "w-0")
+	fakeapi.Drop[*corev1.Pod](c.Server, "w-0-1")
+	fakeapi.Drop[*corev1.Pod](c.Server, "w-0-2")
 	return c
 }
 
@@ -252,12 +252,12 @@ func TestWorkerStatefulSet(t *testing.T) {
 		set.Labels = map[string]string{"team": "blue"}
 		set.Annotations = map[string]string{"note": "kept"}
 	})
-	leader := lwstest.Find[*corev1.Pod](c.FakeStore, "w-0")
+	leader := fakeapi.Find[*corev1.Pod](c.Server, "w-0")
 	plan := c.decideGroup("w-0")
 	got, create := created[*appsv1.StatefulSet](t, plan)
 	key := leader.Labels[lwsv1.RevisionKey]
 	selector := map[string]string{
-		lwsv1.SetNameLabelKey: "w", lwsv1.GroupIndexLabelKey: "0", lwsv1.GroupUniqueHashLabelKey: identity.GroupKey(lwstest.Namespace, "w-0"),
+		lwsv1.SetNameLabelKey: "w", lwsv1.GroupIndexLabelKey: "0", lwsv1.GroupUniqueHashLabelKey: identity.GroupKey(fakeapi.Namespace, "w-0"),
 	}
 	labels := map[string]string{lwsv1.RevisionKey: key}
 	for k, v := range selector {
@@ -269,11 +269,11 @@ func TestWorkerStatefulSet(t *testing.T) {
 	}
 	want := &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: lwstest.Namespace, Name: "w-0", Labels: metaLabels, Annotations: map[string]string{"note": "kept"},
+			Namespace: fakeapi.Namespace, Name: "w-0", Labels: metaLabels, Annotations: map[string]string{"note": "kept"},
 			OwnerReferences: controllerRef("v1", "Pod", leader),
 		},
 		Spec: appsv1.StatefulSetSpec{
-			Replicas:            lwstest.Ptr[int32](2),
+			Replicas:            fakeapi.Ptr[int32](2),
 			ServiceName:         "w",
 			PodManagementPolicy: appsv1.ParallelPodManagement,
 			Ordinals:            &appsv1.StatefulSetOrdinals{Start: 1},
@@ -303,14 +303,14 @@ func TestWorkerStatefulSet(t *testing.T) {
 }
 
 func TestWorkersAreOfTheirLeadersRevision(t *testing.T) {
-	c := withoutWorkers(t, lwstest.UniquePerReplica, subgroups)
-	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) {
+	c := withoutWorkers(t, fakeapi.UniquePerReplica, subgroups)
+	fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) {
 		set.Generation++
-		lwstest.Image("image:2")(set)
+		fakeapi.Image("image:2")(set)
 		set.Spec.NetworkConfig = nil
-		set.Spec.LeaderWorkerTemplate.Size = lwstest.Ptr[int32](9)
+		set.Spec.LeaderWorkerTemplate.Size = fakeapi.Ptr[int32](9)
 		set.Spec.LeaderWorkerTemplate.SubGroupPolicy = nil
-		lwstest.Annotation(lwsv1.SubGroupExclusiveKeyAnnotationKey, "zone")(set)
+		fakeapi.Annotation(lwsv1.SubGroupExclusiveKeyAnnotationKey, "zone")(set)
 	})
 	got, _ := created[*appsv1.StatefulSet](t, c.decideGroup("w-0"))
 	template := got.Spec.Template
@@ -335,9 +335,9 @@ func TestWorkersLearnThatTheirLeaderAsksForTPUs(t *testing.T) {
 			list(&where(&set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec).Resources)
 		}
 	}
-	limits := func(r *corev1.ResourceRequirements) { r.Limits = lwstest.Resources("google.com/tpu", "4") }
-	requests := func(r *corev1.ResourceRequirements) { r.Requests = lwstest.Resources("google.com/tpu", "4") }
-	none := func(r *corev1.ResourceRequirements) { r.Requests = lwstest.Resources("google.com/tpu", "0") }
+	limits := func(r *corev1.ResourceRequirements) { r.Limits = fakeapi.Resources("google.com/tpu", "4") }
+	requests := func(r *corev1.ResourceRequirements) { r.Requests = fakeapi.Resources("google.com/tpu", "4") }
+	none := func(r *corev1.ResourceRequirements) { r.Requests = fakeapi.Resources("google.com/tpu", "0") }
 	container := func(spec *corev1.PodSpec) *corev1.Container { return &spec.Containers[0] }
 	initial := func(spec *corev1.PodSpec) *corev1.Container {
 		spec.InitContainers = []corev1.Container{{Name: "init", Image: "image:1"}}
@@ -362,8 +362,8 @@ func TestWorkersLearnThatTheirLeaderAsksForTPUs(t *testing.T) {
 func TestHeadlessServices(t *testing.T) {
 	_, plan := firstLook(t)
 	shared, _ := created[*corev1.Service](t, plan)
-	c := running(t, 2, 2, lwstest.UniquePerReplica)
-	lwstest.Drop[*corev1.Service](c.FakeStore, "w-1")
+	c := running(t, 2, 2, fakeapi.UniquePerReplica)
+	fakeapi.Drop[*corev1.Service](c.Server, "w-1")
 	own, _ := created[*corev1.Service](t, c.decideGroup("w-1"))
 	for _, tt := range []struct {
 		got      *corev1.Service
@@ -385,7 +385,7 @@ func TestHeadlessServices(t *testing.T) {
 			t.Errorf("got service %q of a %s", tt.got.Name, tt.got.OwnerReferences[0].Kind)
 		}
 	}
-	if _, plan := firstLook(t, lwstest.UniquePerReplica); strings.Contains(strings.Join(spelled(plan), ","), "service") {
+	if _, plan := firstLook(t, fakeapi.UniquePerReplica); strings.Contains(strings.Join(spelled(plan), ","), "service") {
 		t.Errorf("a set with a subdomain per replica makes a shared service: %s", spelled(plan))
 	}
 }

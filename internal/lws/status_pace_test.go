@@ -11,7 +11,7 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // The longer groups trickle in, the less often their counts alone are written: after
@@ -20,13 +20,13 @@ func TestCountsAloneAreWrittenEverMoreSeldom(t *testing.T) {
 	const groups = 60
 	c := running(t, groups, 1)
 	for i := range groups {
-		lwstest.Edit(c.FakeStore, identity.LeaderName("w", i), func(pod *corev1.Pod) { pod.Status.Conditions = nil })
+		fakeapi.Edit(c.Server, identity.LeaderName("w", i), func(pod *corev1.Pod) { pod.Status.Conditions = nil })
 	}
 	c.do(c.decideSet())
 	var written []int
 	for second := 1; second < 50; second++ {
 		c.pass(time.Second)
-		lwstest.Edit(c.FakeStore, identity.LeaderName("w", second), lwstest.Up)
+		fakeapi.Edit(c.Server, identity.LeaderName("w", second), fakeapi.Up)
 		plan := c.decideSet()
 		if len(plan.Actions) > 0 {
 			written = append(written, second)
@@ -48,7 +48,7 @@ func TestCountsAloneAreWrittenEverMoreSeldom(t *testing.T) {
 func TestACountThatArrivesIsWrittenAtOnce(t *testing.T) {
 	c := running(t, 3, 1)
 	come := func(leaders int32) lws.Plan {
-		lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) { sts.Status.Replicas = leaders })
+		fakeapi.Edit(c.Server, "w", func(sts *appsv1.StatefulSet) { sts.Status.Replicas = leaders })
 		return c.decideSet()
 	}
 	c.pass(time.Minute)
@@ -65,9 +65,9 @@ func TestACountThatArrivesIsWrittenAtOnce(t *testing.T) {
 func TestTheRecordOfAReadyGroupIsWrittenSoon(t *testing.T) {
 	c := running(t, 3, 2, onRestart)
 	c.pass(time.Minute) // by now counts would wait for eight seconds
-	lwstest.Edit(c.FakeStore, "w", func(sts *appsv1.StatefulSet) { sts.Status.Replicas = 1 })
+	fakeapi.Edit(c.Server, "w", func(sts *appsv1.StatefulSet) { sts.Status.Replicas = 1 })
 	c.do(c.decideSet())
-	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { set.Status.Started = set.Status.Started[:2] })
+	fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) { set.Status.Started = set.Status.Started[:2] })
 	c.pass(time.Second)
 	if plan := c.decideSet(); len(plan.Actions) > 0 {
 		t.Errorf("a second later: %s", spelled(plan))

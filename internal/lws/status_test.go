@@ -12,7 +12,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 const (
@@ -63,7 +63,7 @@ func TestStatusOfANewSet(t *testing.T) {
 }
 
 func TestASetWithoutGroupsIsAvailableAtOnce(t *testing.T) {
-	_, plan := firstLook(t, func(set *lwsv1.LeaderWorkerSet) { set.Spec.Replicas = lwstest.Ptr[int32](0) })
+	_, plan := firstLook(t, func(set *lwsv1.LeaderWorkerSet) { set.Spec.Replicas = fakeapi.Ptr[int32](0) })
 	if diff := cmp.Diff(map[string]string{available: isAvailable}, brief(one[action.WriteStatus](t, plan).Status)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
@@ -93,7 +93,7 @@ func TestConditionsTurn(t *testing.T) {
 		{
 			"a leader is not ready",
 			func(c *cluster) {
-				lwstest.Edit(c.FakeStore, "w-1", func(pod *corev1.Pod) { pod.Status.Conditions = nil })
+				fakeapi.Edit(c.Server, "w-1", func(pod *corev1.Pod) { pod.Status.Conditions = nil })
 			},
 			map[string]string{available: wasAvailable, progressing: isProgressing},
 			[]string{"GroupsProgressing/Update: Replicas are progressing, with 1 groups ready of total 2 groups"},
@@ -101,7 +101,7 @@ func TestConditionsTurn(t *testing.T) {
 		{
 			"a leader ended",
 			func(c *cluster) {
-				lwstest.Edit(c.FakeStore, "w-1", func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed })
+				fakeapi.Edit(c.Server, "w-1", func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed })
 			},
 			map[string]string{available: wasAvailable, progressing: isProgressing},
 			[]string{"GroupsProgressing/Update: Replicas are progressing, with 1 groups ready of total 2 groups"},
@@ -109,7 +109,7 @@ func TestConditionsTurn(t *testing.T) {
 		{
 			"a worker is not available",
 			func(c *cluster) {
-				lwstest.Edit(c.FakeStore, "w-1", func(sts *appsv1.StatefulSet) { sts.Status.AvailableReplicas = 1 })
+				fakeapi.Edit(c.Server, "w-1", func(sts *appsv1.StatefulSet) { sts.Status.AvailableReplicas = 1 })
 			},
 			map[string]string{available: wasAvailable, progressing: isProgressing},
 			[]string{"GroupsProgressing/Update: Replicas are progressing, with 1 groups ready of total 2 groups"},
@@ -117,7 +117,7 @@ func TestConditionsTurn(t *testing.T) {
 		{
 			"workers are on their way to another template",
 			func(c *cluster) {
-				lwstest.Edit(c.FakeStore, "w-1", func(sts *appsv1.StatefulSet) { sts.Status.UpdateRevision = "next" })
+				fakeapi.Edit(c.Server, "w-1", func(sts *appsv1.StatefulSet) { sts.Status.UpdateRevision = "next" })
 			},
 			map[string]string{available: wasAvailable, progressing: isProgressing},
 			[]string{"GroupsProgressing/Update: Replicas are progressing, with 1 groups ready of total 2 groups"},
@@ -125,7 +125,7 @@ func TestConditionsTurn(t *testing.T) {
 		{
 			"more groups are wanted",
 			func(c *cluster) {
-				lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { set.Generation++; set.Spec.Replicas = lwstest.Ptr[int32](3) })
+				fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) { set.Generation++; set.Spec.Replicas = fakeapi.Ptr[int32](3) })
 			},
 			map[string]string{available: wasAvailable, progressing: isProgressing},
 			[]string{"GroupsProgressing/Update: Replicas are progressing, with 2 groups ready of total 3 groups"},
@@ -133,7 +133,7 @@ func TestConditionsTurn(t *testing.T) {
 		{
 			"the template changed: both conditions in one pass",
 			func(c *cluster) {
-				lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { set.Generation++; lwstest.Image("image:2")(set) })
+				fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) { set.Generation++; fakeapi.Image("image:2")(set) })
 			},
 			map[string]string{available: wasAvailable, progressing: isProgressing, updating: isUpdating},
 			[]string{"GroupsUpdating/Update: Rolling Upgrade is in progress, with 2 groups ready of total 2 groups"},
@@ -152,7 +152,7 @@ func TestConditionsTurn(t *testing.T) {
 			if diff := cmp.Diff(tt.events, notes(write)); diff != "" {
 				t.Errorf("events (-want +got)\n%s", diff)
 			}
-			generation := lwstest.Find[*lwsv1.LeaderWorkerSet](c.FakeStore, "w").Generation
+			generation := fakeapi.Find[*lwsv1.LeaderWorkerSet](c.Server, "w").Generation
 			checkTransitions(t, before.Conditions, write.Status.Conditions, generation, c.Now)
 		})
 	}
@@ -186,10 +186,10 @@ func checkTransitions(t fatal, before, after []metav1.Condition, generation int6
 
 func TestUpdateInProgressStaysUntilAvailable(t *testing.T) {
 	c := running(t, 1, 1)
-	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { set.Generation++; lwstest.Image("image:2")(set) })
+	fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) { set.Generation++; fakeapi.Image("image:2")(set) })
 	c.do(c.decideSet())
-	lwstest.Edit(c.FakeStore, "w-0", func(pod *corev1.Pod) {
-		pod.Labels[lwsv1.RevisionKey] = lwstest.Find[*appsv1.StatefulSet](c.FakeStore, "w").Labels[lwsv1.RevisionKey]
+	fakeapi.Edit(c.Server, "w-0", func(pod *corev1.Pod) {
+		pod.Labels[lwsv1.RevisionKey] = fakeapi.Find[*appsv1.StatefulSet](c.Server, "w").Labels[lwsv1.RevisionKey]
 		pod.Status.Conditions = nil
 	})
 	c.pass(time.Minute)
@@ -198,7 +198,7 @@ func TestUpdateInProgressStaysUntilAvailable(t *testing.T) {
 	if diff := cmp.Diff(want, brief(c.status())); diff != "" {
 		t.Errorf("past the update, before ready (-want +got)\n%s", diff)
 	}
-	lwstest.Edit(c.FakeStore, "w-0", lwstest.Up)
+	fakeapi.Edit(c.Server, "w-0", fakeapi.Up)
 	c.pass(time.Minute)
 	c.do(c.decideSet())
 	want = map[string]string{available: isAvailable, progressing: wasProgressing, updating: wasUpdating}
@@ -209,7 +209,7 @@ func TestUpdateInProgressStaysUntilAvailable(t *testing.T) {
 
 func TestAGroupWithoutItsWorkersDoesNotCount(t *testing.T) {
 	c := running(t, 2, 3)
-	lwstest.Drop[*appsv1.StatefulSet](c.FakeStore, "w-1")
+	fakeapi.Drop[*appsv1.StatefulSet](c.Server, "w-1")
 	c.pass(time.Minute)
 	status := one[action.WriteStatus](t, c.decideSet()).Status
 	if status.ReadyReplicas != 1 || status.UpdatedReplicas != 1 || status.Replicas != 2 {
@@ -221,7 +221,7 @@ func TestAGroupWithoutItsWorkersDoesNotCount(t *testing.T) {
 func TestAvailableCountsReadyGroupsBelowReplicas(t *testing.T) {
 	unready := func(name string) func(*cluster) {
 		return func(c *cluster) {
-			lwstest.Edit(c.FakeStore, name, func(pod *corev1.Pod) { pod.Status.Conditions = nil })
+			fakeapi.Edit(c.Server, name, func(pod *corev1.Pod) { pod.Status.Conditions = nil })
 		}
 	}
 	tests := []struct {
@@ -237,7 +237,7 @@ func TestAvailableCountsReadyGroupsBelowReplicas(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			c := running(t, 3, 2)
-			lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { set.Generation++; set.Spec.Replicas = lwstest.Ptr[int32](2) })
+			fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) { set.Generation++; set.Spec.Replicas = fakeapi.Ptr[int32](2) })
 			tt.change(c)
 			c.pass(time.Minute)
 			status := one[action.WriteStatus](t, c.decideSet()).Status
@@ -252,11 +252,11 @@ func TestAvailableCountsReadyGroupsBelowReplicas(t *testing.T) {
 func TestACanaryAtRestIsAvailable(t *testing.T) {
 	c := running(t, 3, 1, func(set *lwsv1.LeaderWorkerSet) {
 		surge := intstr.FromInt32(1)
-		set.Spec.RolloutStrategy.RollingUpdateConfiguration = &lwsv1.RollingUpdateConfiguration{Partition: lwstest.Ptr[int32](1), MaxSurge: surge}
-		set.Spec.Replicas = lwstest.Ptr[int32](3)
+		set.Spec.RolloutStrategy.RollingUpdateConfiguration = &lwsv1.RollingUpdateConfiguration{Partition: fakeapi.Ptr[int32](1), MaxSurge: surge}
+		set.Spec.Replicas = fakeapi.Ptr[int32](3)
 	})
-	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { set.Generation++; set.Spec.Replicas = lwstest.Ptr[int32](2) })
-	lwstest.Edit(c.FakeStore, "w-0", func(pod *corev1.Pod) { pod.Labels[lwsv1.RevisionKey] = "old" })
+	fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) { set.Generation++; set.Spec.Replicas = fakeapi.Ptr[int32](2) })
+	fakeapi.Edit(c.Server, "w-0", func(pod *corev1.Pod) { pod.Labels[lwsv1.RevisionKey] = "old" })
 	c.pass(time.Minute)
 	status := one[action.WriteStatus](t, c.decideSet()).Status
 	if got := brief(status)[available]; got != isAvailable {
@@ -266,9 +266,9 @@ func TestACanaryAtRestIsAvailable(t *testing.T) {
 
 func TestGroupsBelowThePartitionNeedNotBeUpdated(t *testing.T) {
 	c := running(t, 2, 1, func(set *lwsv1.LeaderWorkerSet) {
-		set.Spec.RolloutStrategy.RollingUpdateConfiguration = &lwsv1.RollingUpdateConfiguration{Partition: lwstest.Ptr[int32](1)}
+		set.Spec.RolloutStrategy.RollingUpdateConfiguration = &lwsv1.RollingUpdateConfiguration{Partition: fakeapi.Ptr[int32](1)}
 	})
-	lwstest.Edit(c.FakeStore, "w-0", func(pod *corev1.Pod) { pod.Labels[lwsv1.RevisionKey] = "old" })
+	fakeapi.Edit(c.Server, "w-0", func(pod *corev1.Pod) { pod.Labels[lwsv1.RevisionKey] = "old" })
 	c.pass(time.Minute)
 	write := one[action.WriteStatus](t, c.decideSet())
 	if got := brief(write.Status)[available]; got != isAvailable {
@@ -282,7 +282,7 @@ func TestGroupsBelowThePartitionNeedNotBeUpdated(t *testing.T) {
 func TestCountsAloneAreWrittenTogether(t *testing.T) {
 	c := running(t, 3, 2)
 	down := func(name string) {
-		lwstest.Edit(c.FakeStore, name, func(pod *corev1.Pod) { pod.Status.Conditions = nil })
+		fakeapi.Edit(c.Server, name, func(pod *corev1.Pod) { pod.Status.Conditions = nil })
 	}
 	down("w-0")
 	c.do(c.decideSet())
@@ -305,9 +305,9 @@ func TestCountsAloneAreWrittenTogether(t *testing.T) {
 
 func TestATransitionIsWrittenAtOnce(t *testing.T) {
 	c := running(t, 1, 1)
-	lwstest.Edit(c.FakeStore, "w-0", func(pod *corev1.Pod) { pod.Status.Conditions = nil })
+	fakeapi.Edit(c.Server, "w-0", func(pod *corev1.Pod) { pod.Status.Conditions = nil })
 	c.do(c.decideSet())
-	lwstest.Edit(c.FakeStore, "w-0", lwstest.Up)
+	fakeapi.Edit(c.Server, "w-0", fakeapi.Up)
 	if got := brief(one[action.WriteStatus](t, c.decideSet()).Status)[available]; got != isAvailable {
 		t.Errorf("got %q", got)
 	}
@@ -315,7 +315,7 @@ func TestATransitionIsWrittenAtOnce(t *testing.T) {
 
 func TestAGenerationAloneIsToldAgain(t *testing.T) {
 	c := running(t, 1, 1)
-	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { set.Generation++ })
+	fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) { set.Generation++ })
 	write := one[action.WriteStatus](t, c.decideSet())
 	want := []string{"AllGroupsReady/Update: All replicas are ready, with 1 groups ready of total 1 groups"}
 	if diff := cmp.Diff(want, notes(write)); diff != "" {
@@ -328,7 +328,7 @@ func TestAGenerationAloneIsToldAgain(t *testing.T) {
 
 func TestTheSelectorIsWrittenOnce(t *testing.T) {
 	c := running(t, 1, 1)
-	lwstest.Edit(c.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { set.Status.HPAPodSelector = "kept"; set.Generation++ })
+	fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) { set.Status.HPAPodSelector = "kept"; set.Generation++ })
 	if got := one[action.WriteStatus](t, c.decideSet()).Status.HPAPodSelector; got != "kept" {
 		t.Errorf("got %q", got)
 	}

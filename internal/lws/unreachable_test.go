@@ -8,17 +8,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"lockstep.dev/lockstep/internal/identity"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // TestLeadersPastAClaimThatLingersKeepTheirClaims: the StatefulSet controller does not get
 // past a claim on its way out. The leaders behind it are made, and of their claims only
 // those that are missing: to ask for one that is there may exceed a quota.
 func TestLeadersPastAClaimThatLingersKeepTheirClaims(t *testing.T) {
-	c := running(t, 4, 1, lwstest.Volumes("Retain", "Retain"))
+	c := running(t, 4, 1, fakeapi.Volumes("Retain", "Retain"))
 	c.settleAll()
-	lwstest.Terminate[*corev1.PersistentVolumeClaim](c.FakeStore, "data-w-0", "example.com/held")
-	lwstest.Drop[*corev1.PersistentVolumeClaim](c.FakeStore, "data-w-3")
+	fakeapi.Terminate[*corev1.PersistentVolumeClaim](c.Server, "data-w-0", "example.com/held")
+	fakeapi.Drop[*corev1.PersistentVolumeClaim](c.Server, "data-w-3")
 	for i := range 4 {
 		c.Remove(find[*corev1.Pod](c, identity.LeaderName("w", i)), metav1.DeletePropagationBackground)
 	}
@@ -29,7 +29,7 @@ func TestLeadersPastAClaimThatLingersKeepTheirClaims(t *testing.T) {
 		c.turn(groupNames...)
 		c.pass(10 * time.Second)
 	}
-	if lwstest.Find[*corev1.Pod](c.FakeStore, "w-0") != nil {
+	if fakeapi.Find[*corev1.Pod](c.Server, "w-0") != nil {
 		t.Fatal("invalid run: nothing is in the way")
 	}
 	for i := 1; i < 4; i++ {
@@ -43,9 +43,9 @@ func TestLeadersPastAClaimThatLingersKeepTheirClaims(t *testing.T) {
 // TestClaimsAreNotListedWhileLeadersAreReplaced: that is a request with each look of a
 // rollout, and nothing is in the way.
 func TestClaimsAreNotListedWhileLeadersAreReplaced(t *testing.T) {
-	c := running(t, 2, 1, lwstest.Volumes("Retain", "Retain"))
+	c := running(t, 2, 1, fakeapi.Volumes("Retain", "Retain"))
 	c.settleAll()
-	lwstest.Terminate[*corev1.Pod](c.FakeStore, "w-1", "example.com/held")
+	fakeapi.Terminate[*corev1.Pod](c.Server, "w-1", "example.com/held")
 	w := c.set("w")
 	if len(w.Leaders.Ghosts) != 1 {
 		t.Fatalf("invalid run: %d leaders leave", len(w.Leaders.Ghosts))
@@ -59,9 +59,9 @@ func TestClaimsAreNotListedWhileLeadersAreReplaced(t *testing.T) {
 // look asked the API server for all claims of the set, though every leader that can be
 // made was there.
 func TestClaimsAreListedOnlyForLeadersThatAreMissed(t *testing.T) {
-	c := running(t, 4, 1, lwstest.Volumes("Retain", "Retain"))
+	c := running(t, 4, 1, fakeapi.Volumes("Retain", "Retain"))
 	c.settleAll()
-	lwstest.Terminate[*corev1.PersistentVolumeClaim](c.FakeStore, "data-w-0", "example.com/held")
+	fakeapi.Terminate[*corev1.PersistentVolumeClaim](c.Server, "data-w-0", "example.com/held")
 	c.Remove(find[*corev1.Pod](c, "w-0"), metav1.DeletePropagationBackground)
 	for range 5 {
 		c.do(c.decideSet())
@@ -72,7 +72,7 @@ func TestClaimsAreListedOnlyForLeadersThatAreMissed(t *testing.T) {
 	} else if w.Claims != nil {
 		t.Errorf("nobody is missed, and claims were read: %v", w.Claims)
 	}
-	lwstest.Drop[*corev1.Pod](c.FakeStore, "w-3")
+	fakeapi.Drop[*corev1.Pod](c.Server, "w-3")
 	if w := c.set("w"); len(w.Claims) == 0 {
 		t.Error("a leader is to be made, and it is not known which of its claims are there")
 	}

@@ -11,7 +11,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // progress is the condition that the plan would write.
@@ -27,9 +27,9 @@ func progress(t *testing.T, w lws.SetSnapshot) metav1.Condition {
 }
 
 func former[T metav1.Object](object T) T {
-	object.SetNamespace(lwstest.Namespace)
+	object.SetNamespace(fakeapi.Namespace)
 	object.SetUID("former")
-	object.SetDeletionTimestamp(&metav1.Time{Time: lwstest.Epoch})
+	object.SetDeletionTimestamp(&metav1.Time{Time: fakeapi.Epoch})
 	object.SetFinalizers([]string{"example.com/hold"})
 	return object
 }
@@ -37,9 +37,9 @@ func former[T metav1.Object](object T) T {
 // A set whose Service could not be made, because the old one would not leave, said
 // that it was Available: its pods had no DNS names, and nobody was told why.
 func TestAServiceThatDoesNotLeaveIsTold(t *testing.T) {
-	set := lwstest.Set("w", 0, 1)
-	set.CreationTimestamp = metav1.NewTime(lwstest.Epoch.Add(time.Second))
-	w := lws.SetSnapshot{Now: lwstest.Epoch.Add(2 * time.Second), Set: set, Vigil: lws.Vigil{Awake: lwstest.Epoch}}
+	set := fakeapi.Set("w", 0, 1)
+	set.CreationTimestamp = metav1.NewTime(fakeapi.Epoch.Add(time.Second))
+	w := lws.SetSnapshot{Now: fakeapi.Epoch.Add(2 * time.Second), Set: set, Vigil: lws.Vigil{Awake: fakeapi.Epoch}}
 	w.Service.Ghosts = []*corev1.Service{former(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "w"}})}
 	got := progress(t, w)
 	if got.Reason != lws.CodePreviousIncarnation || got.Message != "waiting for 1 service of the previous incarnation (deleted 2026-03-04T05:06:07Z): service w" {
@@ -49,8 +49,8 @@ func TestAServiceThatDoesNotLeaveIsTold(t *testing.T) {
 
 // A Service of the group's own is needed only where the set asks for one.
 func TestAServiceNobodyNeedsIsNotWaitedFor(t *testing.T) {
-	set := lwstest.Set("w", 0, 1, lwstest.UniquePerReplica)
-	w := lws.SetSnapshot{Now: lwstest.Epoch, Set: set}
+	set := fakeapi.Set("w", 0, 1, fakeapi.UniquePerReplica)
+	w := lws.SetSnapshot{Now: fakeapi.Epoch, Set: set}
 	w.Service.Ghosts = []*corev1.Service{former(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "w"}})}
 	if got := progress(t, w); got.Type != string(lwsv1.LeaderWorkerSetAvailable) {
 		t.Errorf("got %s: %s", got.Reason, got.Message)
@@ -60,14 +60,14 @@ func TestAServiceNobodyNeedsIsNotWaitedFor(t *testing.T) {
 // A set that waited for an old revision to leave held everything back and did not
 // say so.
 func TestARevisionThatDoesNotLeaveIsTold(t *testing.T) {
-	set := lwstest.Set("w", 1, 1)
-	set.CreationTimestamp = metav1.NewTime(lwstest.Epoch.Add(time.Second))
+	set := fakeapi.Set("w", 1, 1)
+	set.CreationTimestamp = metav1.NewTime(fakeapi.Epoch.Add(time.Second))
 	data, err := lws.RevisionData(set)
 	if err != nil {
 		t.Fatal(err)
 	}
 	name := "w-" + lws.RevisionKey(data) + "-1"
-	w := lws.SetSnapshot{Now: lwstest.Epoch.Add(2 * time.Second), Set: set, Vigil: lws.Vigil{Awake: lwstest.Epoch}}
+	w := lws.SetSnapshot{Now: fakeapi.Epoch.Add(2 * time.Second), Set: set, Vigil: lws.Vigil{Awake: fakeapi.Epoch}}
 	w.Revisions.Ghosts = []*appsv1.ControllerRevision{former(&appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Name: name}})}
 	if got := progress(t, w); got.Reason != lws.CodePreviousIncarnation {
 		t.Errorf("got %s: %s", got.Reason, got.Message)

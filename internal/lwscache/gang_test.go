@@ -19,7 +19,7 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lwscache"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // known is a memory without gang objects. missing means that their kind is not served.
@@ -36,7 +36,7 @@ func (k known) Store(gang.Scheduler) (cache.Store, bool) {
 func aGang(t *testing.T) (*eyes, string) {
 	t.Helper()
 	e, _, _ := chained(t)
-	leader := lwstest.Edit(e.FakeStore, "w-0", func(pod *corev1.Pod) {
+	leader := fakeapi.Edit(e.Server, "w-0", func(pod *corev1.Pod) {
 		pod.Labels[lwsv1.GroupIndexLabelKey], pod.Labels[lwsv1.RevisionKey] = "0", "r"
 		gang.Volcano{}.Tie(pod, "w-0-r")
 	})
@@ -53,7 +53,7 @@ func (e *eyes) group(name string) lws.GroupSnapshot {
 }
 
 func podGroup(name string, labels map[string]string) *unstructured.Unstructured {
-	object := gang.Volcano{}.Object(gang.Group{Namespace: lwstest.Namespace, Name: name, Labels: labels})
+	object := gang.Volcano{}.Object(gang.Group{Namespace: fakeapi.Namespace, Name: name, Labels: labels})
 	object.SetUID("pg")
 	return object
 }
@@ -62,9 +62,9 @@ func TestAPodGroupThatIsNotInMemoryIsLookedForOnceMore(t *testing.T) {
 	e, name := aGang(t)
 	e.observer.WithGangs(known{})
 	ours := podGroup(name, map[string]string{lwsv1.SetNameLabelKey: "w"})
-	leader := lwstest.Find[*corev1.Pod](e.FakeStore, "w-0")
-	lwstest.OwnedBy(ours, "v1", identity.RefOf(identity.KindPod, leader))
-	lwstest.Add(e.FakeStore, ours)
+	leader := fakeapi.Find[*corev1.Pod](e.Server, "w-0")
+	fakeapi.OwnedBy(ours, "v1", identity.RefOf(identity.KindPod, leader))
+	fakeapi.Add(e.Server, ours)
 	if got := e.group("w-0"); len(got.Gang.Members) != 1 {
 		t.Errorf("what was made a moment ago is not seen: %+v", got.Gang)
 	}
@@ -73,7 +73,7 @@ func TestAPodGroupThatIsNotInMemoryIsLookedForOnceMore(t *testing.T) {
 func TestAPodGroupWithoutOurLabelsIsRememberedForTheSet(t *testing.T) {
 	e, name := aGang(t)
 	e.observer.WithGangs(known{})
-	lwstest.Add(e.FakeStore, podGroup(name, nil))
+	fakeapi.Add(e.Server, podGroup(name, nil))
 	if got := e.group("w-0"); len(got.Gang.Squatters) != 1 {
 		t.Errorf("got %+v", got.Gang)
 	}
@@ -93,7 +93,7 @@ func TestAGroupThatIsNoGangAsksForNothing(t *testing.T) {
 func TestASetThatAsksForAGangSchedulerHearsThatItIsMissing(t *testing.T) {
 	e, _, _ := chained(t)
 	e.observer.WithGangs(known{missing: true})
-	lwstest.Edit(e.FakeStore, "w", func(set *lwsv1.LeaderWorkerSet) { lwstest.Annotation(lwsv1.GangSchedulerAnnotationKey, "volcano")(set) })
+	fakeapi.Edit(e.Server, "w", func(set *lwsv1.LeaderWorkerSet) { fakeapi.Annotation(lwsv1.GangSchedulerAnnotationKey, "volcano")(set) })
 	if got := e.set("w").GangMissing; !strings.Contains(got, "does not serve podgroups") {
 		t.Errorf("before it has a gang: got %q", got)
 	}
@@ -124,7 +124,7 @@ func TestWhyAGangSchedulerIsMissing(t *testing.T) {
 			if tt.memory != nil {
 				e.observer.WithGangs(tt.memory)
 			}
-			e.live.Fail = func(n lwstest.Name) error {
+			e.live.Fail = func(n fakeapi.Name) error {
 				if n.Kind == identity.KindPodGroup {
 					return tt.err
 				}
@@ -143,7 +143,7 @@ func TestWhyAGangSchedulerIsMissing(t *testing.T) {
 
 func TestASetIsSeenWithoutTheRightToSeeItsGangs(t *testing.T) {
 	e, _ := aGang(t)
-	e.live.Fail = func(n lwstest.Name) error {
+	e.live.Fail = func(n fakeapi.Name) error {
 		if n.Kind == identity.KindPodGroup {
 			return apierrors.NewForbidden(schema.GroupResource{}, n.Name, errors.New("no"))
 		}
@@ -157,15 +157,15 @@ func TestASetIsSeenWithoutTheRightToSeeItsGangs(t *testing.T) {
 func TestKinIsLookedForLiveWhenTheCacheLags(t *testing.T) {
 	e, _, _ := chained(t)
 	lagging := e.Lagging()
-	lwstest.Add(e.FakeStore, lwstest.Set("late", 1, 2))
+	fakeapi.Add(e.Server, fakeapi.Set("late", 1, 2))
 	for _, k := range []*lwscache.Kin{lwscache.NewKin(lagging, e.live), lwscache.NewKin(nil, e.live)} {
 		for name, there := range map[string]bool{"w": true, "late": true, "nobody": false, "": false} {
-			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Labels: map[string]string{lwsv1.SetNameLabelKey: name}}}
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Labels: map[string]string{lwsv1.SetNameLabelKey: name}}}
 			if found, err := k.Set(context.Background(), pod); err != nil || (found != nil) != there {
 				t.Errorf("set %q: got %v, %v", name, found, err)
 			}
 		}
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Annotations: map[string]string{lwsv1.LeaderPodNameAnnotationKey: "w-0"}}}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Annotations: map[string]string{lwsv1.LeaderPodNameAnnotationKey: "w-0"}}}
 		if found, err := k.Leader(context.Background(), pod); err != nil || found == nil {
 			t.Errorf("leader: got %v, %v", found, err)
 		}

@@ -10,7 +10,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // One that was hidden for a moment, was shown again and is deleted then was taken to
@@ -21,18 +21,18 @@ func TestWhatWasHiddenAndIsShownAgainIsNotRememberedAsItWas(t *testing.T) {
 		"by its set":   func(e *eyes) bool { return e.set("w").Groups[0].Workers.Empty() },
 	} {
 		e, _, _ := chained(t)
-		leader := lwstest.Edit(e.FakeStore, "w-0", func(*corev1.Pod) {})
-		workers := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "w-0"}}
-		lwstest.OwnedBy(workers, "v1", identity.RefOf(identity.KindPod, leader))
-		ref := identity.RefOf(identity.KindStatefulSet, lwstest.Add(e.FakeStore, workers))
+		leader := fakeapi.Edit(e.Server, "w-0", func(*corev1.Pod) {})
+		workers := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: "w-0"}}
+		fakeapi.OwnedBy(workers, "v1", identity.RefOf(identity.KindPod, leader))
+		ref := identity.RefOf(identity.KindStatefulSet, fakeapi.Add(e.Server, workers))
 		if err := e.observer.Uncover(context.Background(), ref, e.Now); err != nil || look(e) {
 			t.Fatalf("%s: invalid run: not found, %v", how, err)
 		}
-		lwstest.Edit(e.FakeStore, "w-0", func(sts *appsv1.StatefulSet) {
+		fakeapi.Edit(e.Server, "w-0", func(sts *appsv1.StatefulSet) {
 			sts.Labels = map[string]string{lwsv1.SetNameLabelKey: "w", lwsv1.GroupIndexLabelKey: "0"}
 		})
 		look(e)
-		lwstest.Drop[*appsv1.StatefulSet](e.FakeStore, "w-0")
+		fakeapi.Drop[*appsv1.StatefulSet](e.Server, "w-0")
 		if !look(e) {
 			t.Errorf("%s: it still stands", how)
 		}

@@ -17,32 +17,32 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lwscache"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // eyes are an observer on a fake store.
 type eyes struct {
-	*lwstest.FakeStore
+	*fakeapi.Server
 	t        *testing.T
-	cached   *lwstest.FakeReader
-	live     *lwstest.FakeReader
+	cached   *fakeapi.Reader
+	live     *fakeapi.Reader
 	memory   *lwscache.Memory
 	observer *lwscache.Observer
 }
 
 func open(t *testing.T) *eyes {
 	t.Helper()
-	store := lwstest.NewStore()
+	store := fakeapi.New()
 	if err := lwscache.Index(context.Background(), store); err != nil {
 		t.Fatal(err)
 	}
-	e := &eyes{FakeStore: store, t: t, cached: store.Cached(), live: store.Live(), memory: lwscache.NewMemory(store.Now)}
+	e := &eyes{Server: store, t: t, cached: store.Cached(), live: store.Live(), memory: lwscache.NewMemory(store.Now)}
 	e.observer = lwscache.New(e.cached, e.live, e.memory)
 	return e
 }
 
 func key(name string) types.NamespacedName {
-	return types.NamespacedName{Namespace: lwstest.Namespace, Name: name}
+	return types.NamespacedName{Namespace: fakeapi.Namespace, Name: name}
 }
 
 func (e *eyes) set(name string) lws.SetSnapshot {
@@ -57,13 +57,13 @@ func (e *eyes) set(name string) lws.SetSnapshot {
 // chained is a set with a leader StatefulSet and one leader, all members.
 func chained(t *testing.T) (*eyes, *lwsv1.LeaderWorkerSet, *appsv1.StatefulSet) {
 	e := open(t)
-	set := lwstest.Add(e.FakeStore, lwstest.Set("w", 2, 2))
-	sts := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "w", Labels: map[string]string{lwsv1.SetNameLabelKey: "w"}}}
-	lwstest.OwnedBy(sts, lwstest.APIVersion(identity.KindLeaderWorkerSet), identity.RefOf(identity.KindLeaderWorkerSet, set))
-	sts = lwstest.Add(e.FakeStore, sts)
-	leader := lwstest.Pod("w-0", "w", 0)
-	lwstest.OwnedBy(leader, "apps/v1", identity.RefOf(identity.KindStatefulSet, sts))
-	lwstest.Add(e.FakeStore, leader)
+	set := fakeapi.Add(e.Server, fakeapi.Set("w", 2, 2))
+	sts := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: "w", Labels: map[string]string{lwsv1.SetNameLabelKey: "w"}}}
+	fakeapi.OwnedBy(sts, fakeapi.APIVersion(identity.KindLeaderWorkerSet), identity.RefOf(identity.KindLeaderWorkerSet, set))
+	sts = fakeapi.Add(e.Server, sts)
+	leader := fakeapi.Pod("w-0", "w", 0)
+	fakeapi.OwnedBy(leader, "apps/v1", identity.RefOf(identity.KindStatefulSet, sts))
+	fakeapi.Add(e.Server, leader)
 	return e, set, sts
 }
 
@@ -87,33 +87,33 @@ func TestAChainOfLivesIsFollowedByUID(t *testing.T) {
 		want  identity.Class
 	}{
 		{"the owner is gone and its namesake stands", func(e *eyes) {
-			own(e, lwstest.Former(identity.KindStatefulSet, "w"))
+			own(e, fakeapi.Former(identity.KindStatefulSet, "w"))
 		}, identity.Ghost},
 		{"the owner's owner is gone", func(e *eyes) {
-			former := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "v", Labels: stsLabels}}
-			lwstest.OwnedBy(former, lwstest.APIVersion(identity.KindLeaderWorkerSet), lwstest.Former(identity.KindLeaderWorkerSet, "w"))
-			own(e, identity.RefOf(identity.KindStatefulSet, lwstest.Add(e.FakeStore, former)))
+			former := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: "v", Labels: stsLabels}}
+			fakeapi.OwnedBy(former, fakeapi.APIVersion(identity.KindLeaderWorkerSet), fakeapi.Former(identity.KindLeaderWorkerSet, "w"))
+			own(e, identity.RefOf(identity.KindStatefulSet, fakeapi.Add(e.Server, former)))
 		}, identity.Ghost},
 		{"the owner is terminating", func(e *eyes) {
-			going := lwstest.Add(e.FakeStore, &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "v", Labels: stsLabels}})
-			lwstest.Terminate[*appsv1.StatefulSet](e.FakeStore, "v", "foregroundDeletion")
+			going := fakeapi.Add(e.Server, &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: "v", Labels: stsLabels}})
+			fakeapi.Terminate[*appsv1.StatefulSet](e.Server, "v", "foregroundDeletion")
 			own(e, identity.RefOf(identity.KindStatefulSet, going))
 		}, identity.Ghost},
 		{"the owner is alive and the cache does not show it", func(e *eyes) {
-			hidden := lwstest.Add(e.FakeStore, &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "v"}})
+			hidden := fakeapi.Add(e.Server, &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: "v"}})
 			own(e, identity.RefOf(identity.KindStatefulSet, hidden))
 		}, identity.Squatter},
 		{"the owner is not ours to see", func(e *eyes) {
-			e.live.Fail = func(n lwstest.Name) error {
+			e.live.Fail = func(n fakeapi.Name) error {
 				return apierrors.NewForbidden(schema.GroupResource{Resource: string(n.Kind)}, n.Name, errors.New("no"))
 			}
-			own(e, lwstest.Former("Secret", "s"))
+			own(e, fakeapi.Former("Secret", "s"))
 		}, identity.Squatter},
 		{"the owner's version is served no more", func(e *eyes) {
-			e.live.Fail = func(n lwstest.Name) error {
+			e.live.Fail = func(n fakeapi.Name) error {
 				return apierrors.NewGenericServerResponse(404, "GET", schema.GroupResource{Resource: string(n.Kind)}, n.Name, "404 page not found", 0, true)
 			}
-			own(e, lwstest.Former("Secret", "s"))
+			own(e, fakeapi.Former("Secret", "s"))
 		}, identity.Squatter},
 	}
 	for _, tt := range tests {
@@ -133,12 +133,12 @@ func TestAChainOfLivesIsFollowedByUID(t *testing.T) {
 }
 
 func own(e *eyes, owner identity.Ref) {
-	lwstest.Edit(e.FakeStore, "w-0", func(pod *corev1.Pod) { lwstest.OwnedBy(pod, lwstest.APIVersion(owner.Kind), owner) })
+	fakeapi.Edit(e.Server, "w-0", func(pod *corev1.Pod) { fakeapi.OwnedBy(pod, fakeapi.APIVersion(owner.Kind), owner) })
 }
 
 func TestWhatIsGoneForCertainIsLookedForOnce(t *testing.T) {
 	e, _, _ := chained(t)
-	own(e, lwstest.Former(identity.KindStatefulSet, "other"))
+	own(e, fakeapi.Former(identity.KindStatefulSet, "other"))
 	e.set("w")
 	reads := e.live.Reads
 	e.set("w")
@@ -156,13 +156,13 @@ func TestALookAtASetInStepReadsNothingLive(t *testing.T) {
 
 func TestAnErrorOfALookIsNotTakenForAbsence(t *testing.T) {
 	e, _, _ := chained(t)
-	own(e, lwstest.Former(identity.KindStatefulSet, "other"))
-	e.live.Fail = func(lwstest.Name) error { return errors.New("down") }
+	own(e, fakeapi.Former(identity.KindStatefulSet, "other"))
+	e.live.Fail = func(fakeapi.Name) error { return errors.New("down") }
 	if _, err := e.observer.Set(context.Background(), key("w"), e.Now); err == nil {
 		t.Error("an owner that could not be looked for was judged")
 	}
 	e.live.Fail = nil
-	e.cached.Fail = func(n lwstest.Name) error {
+	e.cached.Fail = func(n fakeapi.Name) error {
 		if n.Kind == identity.KindStatefulSet {
 			return errors.New("down")
 		}
@@ -179,12 +179,12 @@ func TestALeaderHasTheWholeChain(t *testing.T) {
 		leader bool
 	}{
 		"whole":                         {func(*eyes) {}, true},
-		"the statefulset is a namesake": {func(e *eyes) { own(e, lwstest.Former(identity.KindStatefulSet, "w")) }, false},
-		"the leader is nobody's":        {func(e *eyes) { lwstest.Edit(e.FakeStore, "w-0", func(pod *corev1.Pod) { pod.OwnerReferences = nil }) }, false},
-		"the leader is going":           {func(e *eyes) { lwstest.Terminate[*corev1.Pod](e.FakeStore, "w-0") }, false},
-		"the statefulset is going":      {func(e *eyes) { lwstest.Terminate[*appsv1.StatefulSet](e.FakeStore, "w") }, false},
+		"the statefulset is a namesake": {func(e *eyes) { own(e, fakeapi.Former(identity.KindStatefulSet, "w")) }, false},
+		"the leader is nobody's":        {func(e *eyes) { fakeapi.Edit(e.Server, "w-0", func(pod *corev1.Pod) { pod.OwnerReferences = nil }) }, false},
+		"the leader is going":           {func(e *eyes) { fakeapi.Terminate[*corev1.Pod](e.Server, "w-0") }, false},
+		"the statefulset is going":      {func(e *eyes) { fakeapi.Terminate[*appsv1.StatefulSet](e.Server, "w") }, false},
 		"the statefulset is another's": {func(e *eyes) {
-			lwstest.Edit(e.FakeStore, "w", func(sts *appsv1.StatefulSet) { sts.OwnerReferences[0].UID = "former" })
+			fakeapi.Edit(e.Server, "w", func(sts *appsv1.StatefulSet) { sts.OwnerReferences[0].UID = "former" })
 		}, false},
 	} {
 		e, _, _ := chained(t)
@@ -201,18 +201,18 @@ func TestALeaderHasTheWholeChain(t *testing.T) {
 
 func TestWhatBearsATakenNameIsFoundThoughTheCacheHidesIt(t *testing.T) {
 	e, _, _ := chained(t)
-	lwstest.Add(e.FakeStore, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "w"}})
+	fakeapi.Add(e.Server, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: "w"}})
 	if got := e.set("w"); !got.Service.Empty() {
 		t.Fatalf("the cache shows %v", got.Service)
 	}
-	ref := identity.Ref{Kind: identity.KindService, Namespace: lwstest.Namespace, Name: "w"}
+	ref := identity.Ref{Kind: identity.KindService, Namespace: fakeapi.Namespace, Name: "w"}
 	if err := e.observer.Uncover(context.Background(), ref, e.Now); err != nil {
 		t.Fatal(err)
 	}
 	if got := e.set("w"); len(got.Service.Squatters) != 1 {
 		t.Errorf("got %+v", got.Service)
 	}
-	lwstest.Drop[*corev1.Service](e.FakeStore, "w")
+	fakeapi.Drop[*corev1.Service](e.Server, "w")
 	if err := e.observer.Uncover(context.Background(), ref, e.Now); err != nil {
 		t.Fatal(err)
 	}
@@ -224,18 +224,18 @@ func TestWhatBearsATakenNameIsFoundThoughTheCacheHidesIt(t *testing.T) {
 // An object that the cache does not show may be the set's own: it is read as a whole.
 func TestWhatIsHiddenIsReadWhole(t *testing.T) {
 	e, _, _ := chained(t)
-	lwstest.Edit(e.FakeStore, "w", func(sts *appsv1.StatefulSet) {
+	fakeapi.Edit(e.Server, "w", func(sts *appsv1.StatefulSet) {
 		delete(sts.Labels, lwsv1.SetNameLabelKey)
-		sts.Spec.Replicas = lwstest.Ptr[int32](7)
+		sts.Spec.Replicas = fakeapi.Ptr[int32](7)
 	})
-	ref := identity.Ref{Kind: identity.KindStatefulSet, Namespace: lwstest.Namespace, Name: "w"}
+	ref := identity.Ref{Kind: identity.KindStatefulSet, Namespace: fakeapi.Namespace, Name: "w"}
 	if err := e.observer.Uncover(context.Background(), ref, e.Now); err != nil {
 		t.Fatal(err)
 	}
 	if sts := e.set("w").StatefulSet.Member(); sts == nil || lws.PodsOf(sts) != 7 {
 		t.Fatalf("got %+v", sts)
 	}
-	lwstest.Edit(e.FakeStore, "w", func(sts *appsv1.StatefulSet) { sts.Spec.Replicas = lwstest.Ptr[int32](8) })
+	fakeapi.Edit(e.Server, "w", func(sts *appsv1.StatefulSet) { sts.Spec.Replicas = fakeapi.Ptr[int32](8) })
 	if sts := e.set("w").StatefulSet.Member(); lws.PodsOf(sts) != 7 {
 		t.Errorf("looked for with each look: %d replicas", lws.PodsOf(sts))
 	}
@@ -243,10 +243,10 @@ func TestWhatIsHiddenIsReadWhole(t *testing.T) {
 
 func TestALeaderMissingForLongIsLookedForLive(t *testing.T) {
 	e, _, _ := chained(t)
-	lwstest.Add(e.FakeStore, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: "w-1"}})
+	fakeapi.Add(e.Server, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: "w-1"}})
 	// A set whose name ends in a number is not concerned by the pods of this one.
-	lwstest.Add(e.FakeStore, lwstest.Set("w-1", 2, 1))
-	lwstest.Edit(e.FakeStore, "w", func(sts *appsv1.StatefulSet) { sts.Status.ObservedGeneration = sts.Generation })
+	fakeapi.Add(e.Server, fakeapi.Set("w-1", 2, 1))
+	fakeapi.Edit(e.Server, "w", func(sts *appsv1.StatefulSet) { sts.Status.ObservedGeneration = sts.Generation })
 	e.set("w") // the leader is missing from here on
 	e.Now = e.Now.Add(10*time.Second - 1)
 	if got := e.set("w"); len(got.Leaders.Squatters) != 0 || e.live.Reads != 0 {
@@ -256,11 +256,11 @@ func TestALeaderMissingForLongIsLookedForLive(t *testing.T) {
 	if got := e.set("w"); len(got.Leaders.Squatters) != 1 || got.Leaders.Squatters[0].Name != "w-1" {
 		t.Errorf("got %+v", got.Leaders)
 	}
-	lwstest.Edit(e.FakeStore, "w", func(sts *appsv1.StatefulSet) { sts.Status.Replicas = 2 })
-	lwstest.Drop[*corev1.Pod](e.FakeStore, "w-1")
-	member := lwstest.Pod("w-1", "w", 0)
-	lwstest.OwnedBy(member, "apps/v1", identity.RefOf(identity.KindStatefulSet, lwstest.Find[*appsv1.StatefulSet](e.FakeStore, "w")))
-	lwstest.Add(e.FakeStore, member)
+	fakeapi.Edit(e.Server, "w", func(sts *appsv1.StatefulSet) { sts.Status.Replicas = 2 })
+	fakeapi.Drop[*corev1.Pod](e.Server, "w-1")
+	member := fakeapi.Pod("w-1", "w", 0)
+	fakeapi.OwnedBy(member, "apps/v1", identity.RefOf(identity.KindStatefulSet, fakeapi.Find[*appsv1.StatefulSet](e.Server, "w")))
+	fakeapi.Add(e.Server, member)
 	if got := e.set("w"); len(got.Leaders.Squatters) != 0 || len(got.Leaders.Members) != 2 {
 		t.Errorf("the squatter that left is still told of: %d squatters, %d members", len(got.Leaders.Squatters), len(got.Leaders.Members))
 	}
@@ -268,10 +268,10 @@ func TestALeaderMissingForLongIsLookedForLive(t *testing.T) {
 
 func TestTwoSetsWithNamesAlikeKeepApart(t *testing.T) {
 	e := open(t)
-	lwstest.Add(e.FakeStore, lwstest.Set("a", 2, 3))
-	lwstest.Add(e.FakeStore, lwstest.Set("a-1", 2, 3))
-	lwstest.Add(e.FakeStore, lwstest.Pod("a-1-1", "a", 1))
-	lwstest.Add(e.FakeStore, lwstest.Pod("a-1-0-2", "a-1", 2))
+	fakeapi.Add(e.Server, fakeapi.Set("a", 2, 3))
+	fakeapi.Add(e.Server, fakeapi.Set("a-1", 2, 3))
+	fakeapi.Add(e.Server, fakeapi.Pod("a-1-1", "a", 1))
+	fakeapi.Add(e.Server, fakeapi.Pod("a-1-0-2", "a-1", 2))
 	a, a1 := e.set("a"), e.set("a-1")
 	if !a.Leaders.Empty() {
 		t.Errorf("set a: %+v", a.Leaders)

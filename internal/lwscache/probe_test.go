@@ -10,23 +10,23 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // A large set that took more than ten seconds to come was probed with every look at
 // every one of its groups: ten requests for each group, most of the operator's own.
 func TestAStatefulSetThatIsStillMakingPodsIsNotProbed(t *testing.T) {
 	e, _, _ := chained(t)
-	lwstest.Edit(e.FakeStore, "w", func(sts *appsv1.StatefulSet) {
+	fakeapi.Edit(e.Server, "w", func(sts *appsv1.StatefulSet) {
 		sts.Generation++
-		sts.Spec.Replicas, sts.Status.Replicas = lwstest.Ptr[int32](100), 0
+		sts.Spec.Replicas, sts.Status.Replicas = fakeapi.Ptr[int32](100), 0
 	})
 	for range 5 { // its controller has not got to it
 		e.Now = e.Now.Add(time.Minute)
 		e.set("w")
 	}
 	for pods := range int32(20) {
-		lwstest.Edit(e.FakeStore, "w", func(sts *appsv1.StatefulSet) {
+		fakeapi.Edit(e.Server, "w", func(sts *appsv1.StatefulSet) {
 			sts.Status.ObservedGeneration, sts.Status.Replicas = sts.Generation, pods
 		})
 		e.Now = e.Now.Add(10*time.Second - 1)
@@ -41,14 +41,14 @@ func TestAStatefulSetThatIsStillMakingPodsIsNotProbed(t *testing.T) {
 // with that number: the operator serves other sets, too.
 func TestAGroupOfAnySizeCostsWhatItHas(t *testing.T) {
 	e, _, _ := chained(t)
-	leader := lwstest.Edit(e.FakeStore, "w-0", func(*corev1.Pod) {})
+	leader := fakeapi.Edit(e.Server, "w-0", func(*corev1.Pod) {})
 	workers := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{
-		Namespace: lwstest.Namespace, Name: "w-0", Generation: 1, Labels: map[string]string{lwsv1.SetNameLabelKey: "w"},
+		Namespace: fakeapi.Namespace, Name: "w-0", Generation: 1, Labels: map[string]string{lwsv1.SetNameLabelKey: "w"},
 	}}
-	lwstest.OwnedBy(workers, "v1", identity.RefOf(identity.KindPod, leader))
-	lwstest.Add(e.FakeStore, workers)
+	fakeapi.OwnedBy(workers, "v1", identity.RefOf(identity.KindPod, leader))
+	fakeapi.Add(e.Server, workers)
 	cost := func(pods int32) float64 {
-		lwstest.Edit(e.FakeStore, "w-0", func(sts *appsv1.StatefulSet) { sts.Spec.Replicas, sts.Status.ObservedGeneration = &pods, 1 })
+		fakeapi.Edit(e.Server, "w-0", func(sts *appsv1.StatefulSet) { sts.Spec.Replicas, sts.Status.ObservedGeneration = &pods, 1 })
 		return testing.AllocsPerRun(3, func() {
 			e.Now = e.Now.Add(time.Hour) // every name is due to be looked for
 			if e.group("w-0").Workers.Member() == nil {

@@ -16,18 +16,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // informing is informers that nothing fills but the test.
 type informing struct {
 	cache.Informers
-	store     *lwstest.FakeStore
+	store     *fakeapi.Server
 	informers map[string]toolscache.SharedIndexInformer
 }
 
 func (i informing) GetInformer(_ context.Context, object client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
-	kind := string(lwstest.KindOf(object))
+	kind := string(fakeapi.KindOf(object))
 	if i.informers[kind] == nil {
 		i.informers[kind] = toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, object.(runtime.Object), 0, toolscache.Indexers{})
 	}
@@ -39,7 +39,7 @@ func (i informing) IndexField(ctx context.Context, object client.Object, field s
 }
 
 // shelved is an observer of the same store that reads off shelves.
-func (o *Observer) shelved(t *testing.T, store *lwstest.FakeStore) *Observer {
+func (o *Observer) shelved(t *testing.T, store *fakeapi.Server) *Observer {
 	t.Helper()
 	caches := informing{store: store, informers: map[string]toolscache.SharedIndexInformer{}}
 	shelves, err := NewShelves(context.Background(), caches)
@@ -47,7 +47,7 @@ func (o *Observer) shelved(t *testing.T, store *lwstest.FakeStore) *Observer {
 		t.Fatal(err)
 	}
 	for _, object := range store.Objects {
-		if informer := caches.informers[string(lwstest.KindOf(object))]; informer != nil {
+		if informer := caches.informers[string(fakeapi.KindOf(object))]; informer != nil {
 			if err := informer.GetIndexer().Add(object); err != nil {
 				t.Fatal(err)
 			}
@@ -85,7 +85,7 @@ func TestShelvesShowWhatListsDo(t *testing.T) {
 		t.Errorf("(-listed +off the shelf)\n%s", diff)
 	}
 	beneath, err := off.statefulSetsBeneath(ctx, key)
-	if err != nil || len(beneath) == 0 || beneath[0] != store.Objects[lwstest.NameOf(beneath[0])].(*appsv1.StatefulSet) {
+	if err != nil || len(beneath) == 0 || beneath[0] != store.Objects[fakeapi.NameOf(beneath[0])].(*appsv1.StatefulSet) {
 		t.Errorf("%d StatefulSets, the cache's own: %v", len(beneath), err)
 	}
 }
@@ -96,7 +96,7 @@ func TestAGroupSeesItsOwnDeletions(t *testing.T) {
 	store, o, set, _ := coming(t)
 	off := o.shelved(t, store)
 	group := types.NamespacedName{Namespace: set.Namespace, Name: "w-1"}
-	lwstest.Drop[*corev1.Pod](store, "w-1-1")
+	fakeapi.Drop[*corev1.Pod](store, "w-1-1")
 	pods, err := off.podsOneByOne(context.Background(), group)
 	if err != nil || len(pods) != 0 {
 		t.Errorf("%d pods, %v", len(pods), err)
@@ -104,7 +104,7 @@ func TestAGroupSeesItsOwnDeletions(t *testing.T) {
 }
 
 func TestShelvesAreOfWhatIsInMemory(t *testing.T) {
-	lists := informing{store: lwstest.NewStore(), informers: map[string]toolscache.SharedIndexInformer{}}
+	lists := informing{store: fakeapi.New(), informers: map[string]toolscache.SharedIndexInformer{}}
 	if _, err := NewShelves(context.Background(), notInMemory{lists}); err == nil || !strings.Contains(err.Error(), "holds no objects of its own") {
 		t.Errorf("error %v", err)
 	}

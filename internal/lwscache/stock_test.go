@@ -13,7 +13,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 const stockedGroups = 40
@@ -21,31 +21,31 @@ const stockedGroups = 40
 // coming is a set whose groups are there in part: without leader, without
 // StatefulSet, without pods, with ghosts and squatters among them, and beside the
 // workers of a set whose name begins alike.
-func coming(t *testing.T) (*lwstest.FakeStore, *Observer, *lwsv1.LeaderWorkerSet, []*corev1.Pod) {
+func coming(t *testing.T) (*fakeapi.Server, *Observer, *lwsv1.LeaderWorkerSet, []*corev1.Pod) {
 	t.Helper()
-	store := lwstest.NewStore()
+	store := fakeapi.New()
 	if err := Index(context.Background(), store); err != nil {
 		t.Fatal(err)
 	}
-	set := lwstest.Add(store, lwstest.Set("w", stockedGroups, 3))
+	set := fakeapi.Add(store, fakeapi.Set("w", stockedGroups, 3))
 	var leaders []*corev1.Pod
 	for i := range stockedGroups {
 		name := identity.LeaderName("w", i)
 		if i%5 != 0 {
-			leaders = append(leaders, lwstest.Add(store, lwstest.Pod(name, "w", 0)))
+			leaders = append(leaders, fakeapi.Add(store, fakeapi.Pod(name, "w", 0)))
 		}
 		if i%3 != 0 {
-			sts := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: lwstest.Namespace, Name: name, Labels: map[string]string{lwsv1.SetNameLabelKey: "w"}}}
+			sts := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: name, Labels: map[string]string{lwsv1.SetNameLabelKey: "w"}}}
 			if i%5 != 0 {
-				lwstest.OwnedBy(sts, "v1", identity.RefOf(identity.KindPod, leaders[len(leaders)-1]))
+				fakeapi.OwnedBy(sts, "v1", identity.RefOf(identity.KindPod, leaders[len(leaders)-1]))
 			}
-			sts.Spec.Replicas = lwstest.Ptr[int32](2)
+			sts.Spec.Replicas = fakeapi.Ptr[int32](2)
 			sts.Status.Replicas = int32(i % 3)
-			lwstest.Add(store, sts)
+			fakeapi.Add(store, sts)
 		}
 		if i%4 != 0 {
-			lwstest.Add(store, lwstest.Pod(name+"-1", "w", 1))
-			lwstest.Add(store, lwstest.Pod(name+"-1-1", "w-0", 1))
+			fakeapi.Add(store, fakeapi.Pod(name+"-1", "w", 1))
+			fakeapi.Add(store, fakeapi.Pod(name+"-1-1", "w-0", 1))
 		}
 	}
 	memory := NewMemory(store.Now)
@@ -93,7 +93,7 @@ func TestAStockTellsWhatReadingOneByOneTells(t *testing.T) {
 func TestALookAtALargeSetReadsItAtOnce(t *testing.T) {
 	store, _, set, _ := coming(t)
 	reads := func(groups int32) int {
-		lwstest.Edit(store, "w", func(set *lwsv1.LeaderWorkerSet) { set.Spec.Replicas = &groups })
+		fakeapi.Edit(store, "w", func(set *lwsv1.LeaderWorkerSet) { set.Spec.Replicas = &groups })
 		cached := store.Cached()
 		o := New(cached, store.Live(), NewMemory(store.Now))
 		if _, err := o.Set(context.Background(), types.NamespacedName{Namespace: set.Namespace, Name: set.Name}, store.Now); err != nil {

@@ -47,7 +47,7 @@ func (s *Server) Create(_ context.Context, object client.Object, opts ...client.
 	var o client.CreateOptions
 	o.ApplyOptions(opts)
 	if s.Objects[NameOf(object)] != nil {
-		return apierrors.NewAlreadyExists(resource(object), object.GetName())
+		return apierrors.NewAlreadyExists(resourceOf(object), object.GetName())
 	}
 	set, err := json.Marshal(object)
 	if err != nil {
@@ -197,7 +197,7 @@ func (s *Server) Patch(_ context.Context, object client.Object, patch client.Pat
 	}
 	added := func(f string) bool { return !slices.Contains(found.GetFinalizers(), f) }
 	if found.GetDeletionTimestamp() != nil && slices.ContainsFunc(after.GetFinalizers(), added) {
-		return apierrors.NewForbidden(resource(found), found.GetName(), errors.New("no new finalizers can be added if the object is being deleted"))
+		return apierrors.NewForbidden(resourceOf(found), found.GetName(), errors.New("no new finalizers can be added if the object is being deleted"))
 	}
 	if err := s.replace(found, after); err != nil {
 		return err
@@ -239,7 +239,7 @@ func (s *Server) Delete(_ context.Context, object client.Object, opts ...client.
 	found := s.Objects[NameOf(object)]
 	switch {
 	case found == nil:
-		return apierrors.NewNotFound(resource(object), object.GetName())
+		return apierrors.NewNotFound(resourceOf(object), object.GetName())
 	case o.Preconditions.UID != nil && *o.Preconditions.UID != found.GetUID(),
 		o.Preconditions.ResourceVersion != nil && *o.Preconditions.ResourceVersion != found.GetResourceVersion():
 		return conflict(object)
@@ -331,7 +331,7 @@ func (s *Server) exactly(named client.Object, uid types.UID, version string) (cl
 	found := s.Objects[NameOf(named)]
 	switch {
 	case found == nil:
-		return nil, apierrors.NewNotFound(resource(named), named.GetName())
+		return nil, apierrors.NewNotFound(resourceOf(named), named.GetName())
 	case version != "" && version != found.GetResourceVersion():
 		return nil, conflict(named)
 	case uid != "" && uid != found.GetUID():
@@ -343,10 +343,10 @@ func (s *Server) exactly(named client.Object, uid types.UID, version string) (cl
 }
 
 func conflict(object client.Object) error {
-	return apierrors.NewConflict(resource(object), object.GetName(), errors.New("the object has been modified"))
+	return apierrors.NewConflict(resourceOf(object), object.GetName(), errors.New("the object has been modified"))
 }
 
-func resource(object client.Object) schema.GroupResource {
+func resourceOf(object client.Object) schema.GroupResource {
 	return schema.GroupResource{Resource: string(KindOf(object))}
 }
 

@@ -7,12 +7,12 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	key "lockstep.dev/lockstep/internal/backoff"
 	"lockstep.dev/lockstep/internal/lws/admission"
-	"lockstep.dev/lockstep/test/lwstest"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 func TestABackoffThatCannotBeReadIsRefused(t *testing.T) {
 	backoff := func(value string) *lwsv1.LeaderWorkerSet {
-		return lwstest.Set("w", 1, 1, lwstest.Annotation(key.AnnotationKey, value), func(set *lwsv1.LeaderWorkerSet) {
+		return fakeapi.Set("w", 1, 1, fakeapi.Annotation(key.AnnotationKey, value), func(set *lwsv1.LeaderWorkerSet) {
 			admission.Default(set)
 		})
 	}

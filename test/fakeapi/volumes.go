@@ -1,4 +1,4 @@
-package lwstest
+package fakeapi
 
 import (
 	"maps"
@@ -34,13 +34,13 @@ func Volumes(whenDeleted, whenScaled appsv1.PersistentVolumeClaimRetentionPolicy
 }
 
 // ensureClaims makes the claims of a pod to be made, and tells whether it may be.
-func (c *FakeControllers) ensureClaims(sts *appsv1.StatefulSet, pod string) bool {
+func (c *Controllers) ensureClaims(sts *appsv1.StatefulSet, pod string) bool {
 	for _, template := range sts.Spec.VolumeClaimTemplates {
 		name := template.Name + "-" + pod
-		standing := Find[*corev1.PersistentVolumeClaim](c.FakeStore, name)
+		standing := Find[*corev1.PersistentVolumeClaim](c.Server, name)
 		switch {
 		case standing == nil:
-			Add(c.FakeStore, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+			Add(c.Server, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
 				Namespace: sts.Namespace, Name: name, Labels: maps.Clone(sts.Spec.Selector.MatchLabels), Finalizers: []string{inUse},
 			}})
 		case standing.DeletionTimestamp != nil:
@@ -55,19 +55,19 @@ func (c *FakeControllers) ensureClaims(sts *appsv1.StatefulSet, pod string) bool
 
 // ownClaims gives the claims of a StatefulSet's pods the owners that its policy
 // asks for, as the StatefulSet controller does.
-func (c *FakeControllers) ownClaims(sts *appsv1.StatefulSet) {
+func (c *Controllers) ownClaims(sts *appsv1.StatefulSet) {
 	first, end := ordinals(sts)
 	for _, pod := range c.podsOf(sts) {
 		_, ordinal := identity.ParentAndOrdinal(pod.Name)
 		for _, template := range sts.Spec.VolumeClaimTemplates {
-			if claim := Find[*corev1.PersistentVolumeClaim](c.FakeStore, template.Name+"-"+pod.Name); claim != nil {
+			if claim := Find[*corev1.PersistentVolumeClaim](c.Server, template.Name+"-"+pod.Name); claim != nil {
 				c.ownClaim(sts, pod, claim, ordinal < first || ordinal >= end)
 			}
 		}
 	}
 }
 
-func (c *FakeControllers) ownClaim(sts *appsv1.StatefulSet, pod *corev1.Pod, claim *corev1.PersistentVolumeClaim, condemned bool) {
+func (c *Controllers) ownClaim(sts *appsv1.StatefulSet, pod *corev1.Pod, claim *corev1.PersistentVolumeClaim, condemned bool) {
 	policy := retentionOf(sts)
 	for _, owner := range []struct {
 		kind, name string
@@ -88,7 +88,7 @@ func (c *FakeControllers) ownClaim(sts *appsv1.StatefulSet, pod *corev1.Pod, cla
 		want = append(want, *metav1.NewControllerRef(sts, appsv1.SchemeGroupVersion.WithKind("StatefulSet")))
 	}
 	if !equality.Semantic.DeepEqual(want, claim.OwnerReferences) {
-		Edit(c.FakeStore, claim.Name, func(claim *corev1.PersistentVolumeClaim) { claim.OwnerReferences = want })
+		Edit(c.Server, claim.Name, func(claim *corev1.PersistentVolumeClaim) { claim.OwnerReferences = want })
 	}
 }
 
@@ -110,7 +110,7 @@ func ownerNamed(object metav1.Object, kind, name string) types.UID {
 
 // Protect lets go of the claims on their way out that no pod uses any more. One that
 // its kubelet has let go of uses none, whatever still holds it.
-func (c *FakeControllers) Protect() {
+func (c *Controllers) Protect() {
 	for _, claim := range All[*corev1.PersistentVolumeClaim](c.Objects) {
 		used := slices.ContainsFunc(All[*corev1.Pod](c.Objects), func(pod *corev1.Pod) bool {
 			letGo := pod.DeletionTimestamp != nil && pod.Spec.NodeName == ""

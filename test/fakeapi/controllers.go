@@ -1,4 +1,4 @@
-package lwstest
+package fakeapi
 
 import (
 	"encoding/hex"
@@ -25,10 +25,10 @@ import (
 // Node is where every fake pod runs.
 const Node = "node-0"
 
-// FakeControllers is a fake of the controllers of a cluster: StatefulSets, the
+// Controllers is a fake of the controllers of a cluster: StatefulSets, the
 // garbage collector and a kubelet. Each step does one thing.
-type FakeControllers struct {
-	*FakeStore
+type Controllers struct {
+	*Server
 	// blocked holds, for each StatefulSet that met a taken name, what it was
 	// when it did: it does not try again until it changes.
 	blocked map[types.UID]string
@@ -40,12 +40,12 @@ type FakeControllers struct {
 }
 
 // Control returns controllers for a store.
-func Control(s *FakeStore) *FakeControllers {
-	return &FakeControllers{FakeStore: s, blocked: map[types.UID]string{}, unseen: map[types.UID]bool{}, templates: map[string]corev1.PodTemplateSpec{}}
+func Control(s *Server) *Controllers {
+	return &Controllers{Server: s, blocked: map[types.UID]string{}, unseen: map[types.UID]bool{}, templates: map[string]corev1.PodTemplateSpec{}}
 }
 
 // Sync has the StatefulSet controller look at one StatefulSet.
-func (c *FakeControllers) Sync(sts *appsv1.StatefulSet) {
+func (c *Controllers) Sync(sts *appsv1.StatefulSet) {
 	if sts.DeletionTimestamp != nil {
 		return
 	}
@@ -70,7 +70,7 @@ func (c *FakeControllers) Sync(sts *appsv1.StatefulSet) {
 
 // adoptPods takes the pods that nobody controls, bear a name of the StatefulSet's
 // and are selected by it.
-func (c *FakeControllers) adoptPods(sts *appsv1.StatefulSet) {
+func (c *Controllers) adoptPods(sts *appsv1.StatefulSet) {
 	if sts.Spec.Selector == nil {
 		return
 	}
@@ -78,13 +78,13 @@ func (c *FakeControllers) adoptPods(sts *appsv1.StatefulSet) {
 		parent, _ := identity.ParentAndOrdinal(pod.Name)
 		selected := labels.SelectorFromSet(sts.Spec.Selector.MatchLabels).Matches(labels.Set(pod.Labels))
 		if parent == sts.Name && selected && pod.DeletionTimestamp == nil && metav1.GetControllerOf(pod) == nil {
-			Edit(c.FakeStore, pod.Name, func(pod *corev1.Pod) { OwnedBy(pod, "apps/v1", identity.RefOf(identity.KindStatefulSet, sts)) })
+			Edit(c.Server, pod.Name, func(pod *corev1.Pod) { OwnedBy(pod, "apps/v1", identity.RefOf(identity.KindStatefulSet, sts)) })
 		}
 	}
 }
 
 // clearEnded deletes pods that are over. They are gone at once.
-func (c *FakeControllers) clearEnded(sts *appsv1.StatefulSet) {
+func (c *Controllers) clearEnded(sts *appsv1.StatefulSet) {
 	for _, pod := range c.podsOf(sts) {
 		if over(pod) && pod.DeletionTimestamp == nil && len(pod.Finalizers) == 0 {
 			delete(c.Objects, NameOf(pod))
@@ -103,7 +103,7 @@ func wakers(sts *appsv1.StatefulSet) string {
 
 // ensurePods makes missing pods in batches of 1, 2, 4, … and ends with the first
 // batch in which a name is taken.
-func (c *FakeControllers) ensurePods(sts *appsv1.StatefulSet, first, count int) {
+func (c *Controllers) ensurePods(sts *appsv1.StatefulSet, first, count int) {
 	for start, batch := 0, 1; start < count; start, batch = start+batch, batch*2 {
 		for i := start; i < min(start+batch, count); i++ {
 			c.ensurePod(sts, first+i)
@@ -117,12 +117,12 @@ func (c *FakeControllers) ensurePods(sts *appsv1.StatefulSet, first, count int) 
 	}
 }
 
-func (c *FakeControllers) ensurePod(sts *appsv1.StatefulSet, ordinal int) {
+func (c *Controllers) ensurePod(sts *appsv1.StatefulSet, ordinal int) {
 	name := sts.Name + "-" + strconv.Itoa(ordinal)
-	standing := Find[*corev1.Pod](c.FakeStore, name)
+	standing := Find[*corev1.Pod](c.Server, name)
 	if standing == nil {
 		if c.ensureClaims(sts, name) {
-			Add(c.FakeStore, c.podOf(sts, name, ordinal))
+			Add(c.Server, c.podOf(sts, name, ordinal))
 		}
 		return
 	}
@@ -134,7 +134,7 @@ func (c *FakeControllers) ensurePod(sts *appsv1.StatefulSet, ordinal int) {
 
 // TryAgain ends the back-off of StatefulSets that met pods which nobody would tell of. It
 // ends by itself, after as long again as the names were taken.
-func (c *FakeControllers) TryAgain() {
+func (c *Controllers) TryAgain() {
 	for uid := range c.unseen {
 		delete(c.blocked, uid)
 	}
@@ -143,7 +143,7 @@ func (c *FakeControllers) TryAgain() {
 
 // podOf is the pod that the StatefulSet makes, as admission completes it. Below
 // the partition it is of the revision that the StatefulSet was last rolled to.
-func (c *FakeControllers) podOf(sts *appsv1.StatefulSet, name string, ordinal int) *corev1.Pod {
+func (c *Controllers) podOf(sts *appsv1.StatefulSet, name string, ordinal int) *corev1.Pod {
 	hash := templateHash(sts)
 	if _, known := c.templates[sts.Status.CurrentRevision]; known && ordinal < partitionOf(sts) {
 		hash = sts.Status.CurrentRevision
@@ -190,7 +190,7 @@ func templateHash(sts *appsv1.StatefulSet) string {
 	return hex.EncodeToString(hash.Sum(nil))
 }
 
-func (c *FakeControllers) podsOf(sts *appsv1.StatefulSet) []*corev1.Pod {
+func (c *Controllers) podsOf(sts *appsv1.StatefulSet) []*corev1.Pod {
 	pods := All[*corev1.Pod](c.Objects)
 	return slices.DeleteFunc(pods, func(pod *corev1.Pod) bool { return !metav1.IsControlledBy(pod, sts) })
 }
@@ -198,7 +198,7 @@ func (c *FakeControllers) podsOf(sts *appsv1.StatefulSet) []*corev1.Pod {
 // replaceOutdated deletes pods of old templates from the partition on, from the
 // top: as many as maxUnavailable lets be down, or without it the first, once all
 // above it are up.
-func (c *FakeControllers) replaceOutdated(sts *appsv1.StatefulSet) {
+func (c *Controllers) replaceOutdated(sts *appsv1.StatefulSet) {
 	pods := map[int]*corev1.Pod{}
 	for _, pod := range c.podsOf(sts) {
 		_, ordinal := identity.ParentAndOrdinal(pod.Name)
@@ -228,7 +228,7 @@ func ordinals(sts *appsv1.StatefulSet) (first, end int) {
 
 // mayDelete is how many pods may be deleted at once. All that are down count,
 // wherever they are.
-func (c *FakeControllers) mayDelete(sts *appsv1.StatefulSet, pods map[int]*corev1.Pod) int {
+func (c *Controllers) mayDelete(sts *appsv1.StatefulSet, pods map[int]*corev1.Pod) int {
 	rolling := sts.Spec.UpdateStrategy.RollingUpdate
 	if c.WithoutMaxUnavailable || rolling == nil || rolling.MaxUnavailable == nil {
 		return 1
@@ -243,7 +243,7 @@ func (c *FakeControllers) mayDelete(sts *appsv1.StatefulSet, pods map[int]*corev
 	return allowed
 }
 
-func (c *FakeControllers) reportStatus(sts *appsv1.StatefulSet) {
+func (c *Controllers) reportStatus(sts *appsv1.StatefulSet) {
 	hash := templateHash(sts)
 	status := appsv1.StatefulSetStatus{ObservedGeneration: sts.Generation, CurrentRevision: sts.Status.CurrentRevision, UpdateRevision: hash}
 	updated := int32(0)
@@ -262,7 +262,7 @@ func (c *FakeControllers) reportStatus(sts *appsv1.StatefulSet) {
 		status.CurrentRevision = hash
 	}
 	if !reflect.DeepEqual(status, sts.Status) {
-		Edit(c.FakeStore, sts.Name, func(sts *appsv1.StatefulSet) { sts.Status = status })
+		Edit(c.Server, sts.Name, func(sts *appsv1.StatefulSet) { sts.Status = status })
 	}
 }
 
@@ -272,16 +272,16 @@ func Ready(pod *corev1.Pod) bool {
 }
 
 // Run has the kubelet take one pod a step further: up, or out.
-func (c *FakeControllers) Run(pod *corev1.Pod) {
+func (c *Controllers) Run(pod *corev1.Pod) {
 	if pod.DeletionTimestamp != nil {
 		switch {
 		case pod.Status.Phase == corev1.PodRunning:
-			Edit(c.FakeStore, pod.Name, Down)
+			Edit(c.Server, pod.Name, Down)
 			return
 		case len(pod.Finalizers) == 0:
 			delete(c.Objects, NameOf(pod))
 		case pod.Spec.NodeName != "":
-			Edit(c.FakeStore, pod.Name, func(pod *corev1.Pod) { pod.Spec.NodeName = "" })
+			Edit(c.Server, pod.Name, func(pod *corev1.Pod) { pod.Spec.NodeName = "" })
 		}
 		return
 	}
@@ -289,7 +289,7 @@ func (c *FakeControllers) Run(pod *corev1.Pod) {
 		return
 	}
 	if pod.Status.Phase != corev1.PodRunning || len(pod.Status.Conditions) == 0 {
-		Edit(c.FakeStore, pod.Name, Up)
+		Edit(c.Server, pod.Name, Up)
 	}
 }
 
@@ -308,7 +308,7 @@ func Down(pod *corev1.Pod) {
 }
 
 // Collect has the garbage collector look at one object.
-func (c *FakeControllers) Collect(object client.Object) {
+func (c *Controllers) Collect(object client.Object) {
 	switch {
 	case slices.Contains(object.GetFinalizers(), metav1.FinalizerOrphanDependents):
 		for _, dependent := range c.dependents(object) {
@@ -324,7 +324,7 @@ func (c *FakeControllers) Collect(object client.Object) {
 	}
 }
 
-func (c *FakeControllers) collectBelow(object client.Object) {
+func (c *Controllers) collectBelow(object client.Object) {
 	dependents := c.dependents(object)
 	for _, dependent := range dependents {
 		if dependent.GetDeletionTimestamp() != nil {
@@ -341,14 +341,14 @@ func (c *FakeControllers) collectBelow(object client.Object) {
 	}
 }
 
-func (c *FakeControllers) dependents(object client.Object) []client.Object {
+func (c *Controllers) dependents(object client.Object) []client.Object {
 	all := All[client.Object](c.Objects)
 	return slices.DeleteFunc(all, func(o client.Object) bool {
 		return !slices.ContainsFunc(o.GetOwnerReferences(), func(owner metav1.OwnerReference) bool { return owner.UID == object.GetUID() })
 	})
 }
 
-func (c *FakeControllers) abandoned(object client.Object) bool {
+func (c *Controllers) abandoned(object client.Object) bool {
 	owners := object.GetOwnerReferences()
 	for _, owner := range owners {
 		found := c.Of(identity.OwnerRef(object.GetNamespace(), owner))

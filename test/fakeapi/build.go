@@ -1,4 +1,4 @@
-package lwstest
+package fakeapi
 
 import (
 	"strconv"
