@@ -1,7 +1,9 @@
 package report
 
 import (
+	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/aymanbagabas/go-udiff"
 	appsv1 "k8s.io/api/apps/v1"
@@ -14,7 +16,7 @@ import (
 // Live stands for the set's spec in place of a revision's number.
 const Live int64 = 0
 
-// Comparison says which two to compare: numbers of revisions, or Live.
+// Comparison names the two sides to compare: numbers of revisions, or Live.
 type Comparison struct{ From, To int64 }
 
 // UsualComparison is the comparison of a user who names no revision: the change that is not rolled
@@ -32,18 +34,18 @@ func UsualComparison(set *lwsv1.LeaderWorkerSet, revisions []*appsv1.ControllerR
 
 // Compare returns the difference in the format of diff -u; it is empty if there is none.
 func Compare(set *lwsv1.LeaderWorkerSet, revisions []*appsv1.ControllerRevision, c Comparison) (string, error) {
-	from, err := said(set, revisions, c.From)
+	from, err := yamlOf(set, revisions, c.From)
 	if err != nil {
 		return "", err
 	}
-	to, err := said(set, revisions, c.To)
+	to, err := yamlOf(set, revisions, c.To)
 	if err != nil {
 		return "", err
 	}
 	return udiff.Unified(nameOf(set, c.From), nameOf(set, c.To), from, to), nil
 }
 
-// Same says that there is no difference.
+// Same returns the sentence that there is no difference.
 func Same(set *lwsv1.LeaderWorkerSet, c Comparison) string {
 	return fmt.Sprintf("no difference between %s and %s", nameOf(set, c.From), nameOf(set, c.To))
 }
@@ -55,8 +57,8 @@ func nameOf(set *lwsv1.LeaderWorkerSet, number int64) string {
 	return fmt.Sprintf("%s revision %d", set.Name, number)
 }
 
-// said returns the content of a revision or of the spec as YAML.
-func said(set *lwsv1.LeaderWorkerSet, revisions []*appsv1.ControllerRevision, number int64) (string, error) {
+// yamlOf returns the content of a revision or of the spec as YAML.
+func yamlOf(set *lwsv1.LeaderWorkerSet, revisions []*appsv1.ControllerRevision, number int64) (string, error) {
 	tree, err := contentOf(set)
 	if number != Live {
 		i := indexOf(revisions, number)
@@ -73,10 +75,53 @@ func said(set *lwsv1.LeaderWorkerSet, revisions []*appsv1.ControllerRevision, nu
 }
 
 func indexOf(revisions []*appsv1.ControllerRevision, number int64) int {
-	for i, r := range revisions {
-		if r.Revision == number {
-			return i
-		}
+	return slices.IndexFunc(revisions, func(r *appsv1.ControllerRevision) bool { return r.Revision == number })
+}
+
+// content returns the part of the spec that a revision holds, without empty values.
+func content(set *lwsv1.LeaderWorkerSet, data []byte) (map[string]any, error) {
+	restored, err := lws.Restore(set, data)
+	if err != nil {
+		return nil, err
 	}
-	return -1
+	return contentOf(restored)
+}
+
+func contentOf(set *lwsv1.LeaderWorkerSet) (map[string]any, error) {
+	data, err := lws.RevisionData(set)
+	if err != nil {
+		return nil, err
+	}
+	var whole struct {
+		Spec map[string]any `json:"spec"`
+	}
+	if err := json.Unmarshal(data, &whole); err != nil {
+		return nil, fmt.Errorf("decode revision: %w", err)
+	}
+	spec, _ := pruned(whole.Spec).(map[string]any)
+	return spec, nil
+}
+
+// pruned returns a value without nulls, empty maps and the directives of a patch.
+func pruned(value any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		kept := map[string]any{}
+		for key, inner := range value {
+			if inner = pruned(inner); inner != nil && key != "$patch" {
+				kept[key] = inner
+			}
+		}
+		if len(kept) == 0 {
+			return nil
+		}
+		return kept
+	case []any:
+		kept := make([]any, len(value))
+		for i := range value {
+			kept[i] = pruned(value[i])
+		}
+		return kept
+	}
+	return value
 }

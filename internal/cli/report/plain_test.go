@@ -10,31 +10,31 @@ import (
 	"lockstep.dev/lockstep/internal/cli/report"
 )
 
-// foreign is what somebody may write where this is shown.
-const foreign = "red \x1b[31m\u009b2Jand\ttwo\nlines\r\v\f"
+// control is a text with control characters.
+const control = "red \x1b[31m\u009b2Jand\ttwo\nlines\r\v\f"
 
-// unsteered fails where a text steers a terminal, and returns the line with the words.
-func unsteered(t *testing.T, text string) string {
+// plainLine fails on control characters, and returns the line with the text.
+func plainLine(t *testing.T, text string) string {
 	t.Helper()
 	if i := strings.IndexFunc(text, func(r rune) bool { return r != '\n' && (r < ' ' || r >= 0x7f && r < 0xa0) }); i >= 0 {
-		t.Errorf("a terminal is steered by %q", text[i:])
+		t.Errorf("control characters in %q", text[i:])
 	}
 	for line := range strings.Lines(text) {
 		if strings.Contains(line, "red") {
 			return line
 		}
 	}
-	t.Errorf("the words are missing in:\n%s", text)
+	t.Errorf("the text is missing in:\n%s", text)
 	return ""
 }
 
-func TestWhatOthersWroteSteersNoTerminal(t *testing.T) {
-	history := &report.SetHistory{Revisions: []report.Revision{{Number: 1, Cause: foreign}}}
-	waiting := &report.SetStatus{Waiting: []report.Wait{{Message: foreign}}}
-	status := &report.SetStatus{Groups: []report.GroupStatus{{Wanted: true, Waiting: []report.Wait{{Message: foreign}}}}}
-	failed := &report.SetStatus{Groups: []report.GroupStatus{{Failed: &report.GroupFailure{Pods: []lwsv1.PodFailure{{Pod: "a-0", Message: foreign}}}}}}
-	plan := &report.SetPlan{Parts: []report.Part{{Waits: []report.Wait{{Message: foreign}}}}}
-	revision := &report.SetRevision{Revision: report.Revision{Number: 1, Cause: foreign}}
+func TestTextHasNoControlCharacters(t *testing.T) {
+	history := &report.SetHistory{Revisions: []report.Revision{{Number: 1, Cause: control}}}
+	waiting := &report.SetStatus{Waiting: []report.Wait{{Message: control}}}
+	status := &report.SetStatus{Groups: []report.GroupStatus{{Wanted: true, Waiting: []report.Wait{{Message: control}}}}}
+	failed := &report.SetStatus{Groups: []report.GroupStatus{{Failed: &report.GroupFailure{Pods: []lwsv1.PodFailure{{Pod: "a-0", Message: control}}}}}}
+	plan := &report.SetPlan{Parts: []report.Part{{Waits: []report.Wait{{Message: control}}}}}
+	revision := &report.SetRevision{Revision: report.Revision{Number: 1, Cause: control}}
 	for name, write := range map[string]func(io.Writer, time.Time) error{
 		"history": history.WriteText, "revision": revision.WriteText, "waiting": waiting.WriteText, "group": status.WriteText,
 		"failure": failed.WriteText, "plan": plan.WriteText,
@@ -44,7 +44,7 @@ func TestWhatOthersWroteSteersNoTerminal(t *testing.T) {
 			if err := write(&text, now); err != nil {
 				t.Fatal(err)
 			}
-			if line := unsteered(t, text.String()); !strings.Contains(line, "and two lines") {
+			if line := plainLine(t, text.String()); !strings.Contains(line, "and two lines") {
 				t.Errorf("got %q", line)
 			}
 		})

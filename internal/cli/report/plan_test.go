@@ -30,7 +30,7 @@ func planned() survey.Survey {
 		action.Create{Kind: identity.KindService, Object: &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "llama"}},
 			Owner: set, Because: reasonFor("Missing", "there is none")},
 		action.Apply{Onto: identity.Ref{Kind: identity.KindStatefulSet, Namespace: "ns", Name: "llama", UID: "sts", ResourceVersion: "8"},
-			Adopter: &set, Because: reasonFor("Orphan", "nobody controls it")},
+			Adopter: &set, Because: reasonFor("Orphan", "it has no controller")},
 		action.Delete{Object: identity.Ref{Kind: identity.KindPod, Namespace: "ns", Name: "llama-0", UID: "pod", ResourceVersion: "9"},
 			OwnerGone: &gone, Because: reasonFor("Garbage", "its owner is gone")},
 		action.WriteStatus{Set: set, Because: reasonFor("Changed", "0 of 1 groups are ready")},
@@ -50,16 +50,16 @@ func TestPlanNamesEveryPrecondition(t *testing.T) {
 the set
   create service llama
       because there is none (Missing)
-      only if nothing bears the name, leaderworkerset llama (uid set) is alive
+      only if no object has the name, leaderworkerset llama (uid set) exists and is not terminating
   apply statefulset llama
-      because nobody controls it (Orphan)
-      only if it is uid sts, it is at version 8, leaderworkerset llama (uid set) is alive
+      because it has no controller (Orphan)
+      only if its uid is sts, its version is 8, leaderworkerset llama (uid set) exists and is not terminating
   delete pod llama-0
       because its owner is gone (Garbage)
-      only if it is uid pod, it is at version 9, statefulset llama (uid old) is gone
+      only if its uid is pod, its version is 9, statefulset llama (uid old) is gone
   write the status of leaderworkerset llama
       because 0 of 1 groups are ready (Changed)
-      only if it is uid set, it is at version 7
+      only if its uid is set, its version is 7
 group 0
   wait: the leader is not ready (WaitingForLeaderReady), checks again in 10s at the latest
 `
@@ -88,7 +88,7 @@ func TestFieldsOfAPlanForPrograms(t *testing.T) {
 	set := `{"kind":"LeaderWorkerSet","namespace":"ns","name":"llama","uid":"set"}`
 	want := `{"kind":"SetPlan","apiVersion":"cli.lockstep.dev/v1","namespace":"ns","name":"llama","uid":"set","exists":true,"inStep":false,"parts":[{"actions":[` +
 		`{"verb":"create","object":{"kind":"Service","namespace":"ns","name":"llama"},"reason":"Missing","message":"there is none","preconditions":{"absent":true,"alive":` + set + `}},` +
-		`{"verb":"apply","object":{"kind":"StatefulSet","namespace":"ns","name":"llama","uid":"sts"},"reason":"Orphan","message":"nobody controls it","preconditions":{"uid":"sts","resourceVersion":"8","alive":` + set + `}},` +
+		`{"verb":"apply","object":{"kind":"StatefulSet","namespace":"ns","name":"llama","uid":"sts"},"reason":"Orphan","message":"it has no controller","preconditions":{"uid":"sts","resourceVersion":"8","alive":` + set + `}},` +
 		`{"verb":"delete","object":{"kind":"Pod","namespace":"ns","name":"llama-0","uid":"pod"},"reason":"Garbage","message":"its owner is gone","preconditions":{"uid":"pod","resourceVersion":"9","gone":{"kind":"StatefulSet","namespace":"ns","name":"llama","uid":"old"}}},` +
 		`{"verb":"status","object":` + set + `,"reason":"Changed","message":"0 of 1 groups are ready","preconditions":{"uid":"set","resourceVersion":"7"}}]},` +
 		`{"group":0,"waits":[{"reason":"WaitingForLeaderReady","message":"the leader is not ready","until":"2026-01-01T12:00:10Z"}]}]}`

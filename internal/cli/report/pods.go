@@ -20,8 +20,8 @@ func sizeOf(g survey.Group) int32 {
 	return lws.SizeOf(g.Leader, g.Set)
 }
 
-// members returns the pods of the group by rising index. A group without a leader has none.
-func members(g survey.Group) []*corev1.Pod {
+// podsOf returns the owned pods of the group by rising index. A group without a leader has none.
+func podsOf(g survey.Group) []*corev1.Pod {
 	if g.Leader == nil {
 		return nil
 	}
@@ -43,7 +43,7 @@ func workerIndex(pod *corev1.Pod) int {
 // fillPods sets the fields that are sums over the group's pods.
 func fillPods(status *GroupStatus, g survey.Group) {
 	nodes := map[string]bool{}
-	for _, pod := range members(g) {
+	for _, pod := range podsOf(g) {
 		if lws.PodReady(pod) {
 			status.ReadyPods++
 		}

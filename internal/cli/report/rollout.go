@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -89,12 +88,14 @@ func lacking(s survey.Survey) string {
 // firstRefusal returns the first refusal of the API server to create a pod or StatefulSet. The rollout
 // does not continue by itself then.
 func firstRefusal(s survey.Survey) string {
-	all, _ := groups(s)
-	for _, g := range all {
-		for _, w := range g.Waiting {
-			if w.Reason == lws.CodeRefused {
-				return "; " + w.Message
-			}
+	groups := groups(s)
+	all := missingGroups(s, groups)
+	for _, g := range groups {
+		all = append(all, g.Waiting...)
+	}
+	for _, w := range all {
+		if w.Reason == lws.CodeRefused {
+			return "; " + w.Message
 		}
 	}
 	return ""
@@ -160,16 +161,4 @@ func done(s survey.Survey, number int64) string {
 			counted(int(s.Standing.Target), "group"), set.Name, lws.Replicas(set)-s.Standing.Target)
 	}
 	return fmt.Sprintf("leaderworkerset %q successfully rolled out: %s at revision %d", set.Name, counted(int(lws.Replicas(set)), "group"), number)
-}
-
-// at returns how many groups run a revision.
-func at(s survey.Survey, revision *appsv1.ControllerRevision) int {
-	groups := 0
-	for i := range s.Groups {
-		leader := s.Groups[i].Leader
-		if leader != nil && leader.Labels[lwsv1.RevisionKey] == revision.Labels[lwsv1.RevisionKey] {
-			groups++
-		}
-	}
-	return groups
 }

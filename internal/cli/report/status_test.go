@@ -24,8 +24,7 @@ var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 const key = "7bdcf6cbd6"
 
-// newSurvey is a set of so many groups of so many pods, of which nothing exists
-// but the leader StatefulSet.
+// newSurvey is a set with a leader StatefulSet and no pod.
 func newSurvey(replicas, size int32) survey.Survey {
 	set := &lwsv1.LeaderWorkerSet{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: "llama", UID: "set", Generation: 1, CreationTimestamp: metav1.NewTime(now.Add(-5 * time.Minute)),
@@ -41,8 +40,8 @@ func newSurvey(replicas, size int32) survey.Survey {
 	return s
 }
 
-// with adds a group whose pods are as described: "+" is ready, "-" runs and is
-// not ready, "?" has no node, and "." is not there. The first is the leader.
+// with adds a group of pods, the leader first: "+" is ready, "-" is not ready, "?" has no node, and "."
+// is missing.
 func with(s survey.Survey, index int, pods string) survey.Survey {
 	name := identity.LeaderName("llama", index)
 	g := survey.Group{}
@@ -84,174 +83,160 @@ func newPod(name string, state rune) *corev1.Pod {
 	return pod
 }
 
-func ghost(name string, deleted time.Duration) *corev1.Pod {
+// terminating is a pod that was deleted so long ago.
+func terminating(name string, ago time.Duration, finalizers ...string) *corev1.Pod {
 	pod := newPod(name, '+')
-	at := metav1.NewTime(now.Add(-deleted))
-	pod.DeletionTimestamp, pod.Finalizers = &at, []string{"example.com/hold"}
+	at := metav1.NewTime(now.Add(-ago))
+	pod.DeletionTimestamp, pod.Finalizers = &at, finalizers
 	return pod
 }
 
-func text(t *testing.T, status *report.SetStatus) string {
+// without adds a group without a leader.
+func without(s survey.Survey, index int) survey.Survey {
+	g := survey.Group{}
+	g.Set, g.Index, g.LeaderName = s.Set.Set, index, identity.LeaderName("llama", index)
+	s.Groups = append(s.Groups, g)
+	return s
+}
+
+func textOf(t *testing.T, s survey.Survey) string {
 	t.Helper()
-	var out strings.Builder
-	if err := status.WriteText(&out, now); err != nil {
+	var out, lines strings.Builder
+	if err := report.Status(s).WriteText(&out, now); err != nil {
 		t.Fatal(err)
 	}
-	var lines []string
 	for line := range strings.Lines(out.String()) {
-		lines = append(lines, strings.TrimRight(line, " \n"))
+		lines.WriteString(strings.TrimRight(line, " \n") + "\n")
 	}
-	return "\n" + strings.Join(lines, "\n") + "\n"
+	return lines.String()
 }
 
-func checkText(t *testing.T, s survey.Survey, want string) {
-	t.Helper()
-	if diff := cmp.Diff(want, text(t, report.Status(s))); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-func TestGroupsAreShownWithWhatTheyWaitFor(t *testing.T) {
-	s := newSurvey(4, 4)
-	s = with(with(with(s, 0, "++++"), 1, "+-?."), 2, "++++")
+func TestStatusAsText(t *testing.T) {
+	s := with(with(with(newSurvey(5, 4), 0, "++++"), 1, "+-?."), 2, "++++")
 	s.Groups[2].Workers.Members[0].Status.AvailableReplicas = 2
 	s.Standing.Ready, s.Standing.Updated = 1, 3
-	checkText(t, s, `
-llama in namespace ns: 1 of 4 groups ready, 3 up to date, 4 pods each
+	want := `llama in namespace ns: 1 of 5 groups ready, 3 up to date, 4 pods each
 revision 7bdcf6cbd6, set created 5m ago
 
 CONDITION     STATUS   SINCE   REASON              MESSAGE
 Progressing   True     90s     GroupsProgressing   Replicas are progressing
 
-GROUP   READY   REVISION     NODES                                             AGE   RESTARTS   GHOSTS   WAITING FOR
-0       4/4     7bdcf6cbd6   node-llama-0-1,node-llama-0-2,node-llama-0-3 +1   2m    12         -        -
-1       1/4     7bdcf6cbd6   node-llama-1-1,node-llama-1                       2m    6          -        1 of 3 workers not created yet: llama-1-3; 1 pod not scheduled: llama-1-2: 0/2 nodes are available; 1 pod not ready: llama-1-1 (CrashLoopBackOff)
-2       4/4     7bdcf6cbd6   node-llama-2-1,node-llama-2-2,node-llama-2-3 +1   2m    12         -        statefulset llama-2 has not reported its workers available yet
-3       0/4     -            -                                                 -     0          -        leader llama-3 is not created yet
-`)
-}
+waiting: 2 of 5 leaders not created yet: llama-3, llama-4 (WaitingForPods)
 
-func TestAPauseIsShown(t *testing.T) {
-	s := with(newSurvey(1, 1), 0, "+")
-	s.Set.Set.Annotations = map[string]string{lwsv1.PausedAnnotationKey: "true"}
-	if got := text(t, report.Status(s)); !strings.Contains(got, "created 5m ago, rollout paused\n") {
-		t.Errorf("got %s", got)
-	}
-}
-
-// A leader that its own StatefulSet replaces is told of here alone, and with what is to
-// be done once it should have ended.
-func TestALeaderThatShouldHaveEndedIsShownWithWhatReleasesIt(t *testing.T) {
-	for after, want := range map[time.Duration]string{
-		time.Minute: "leader llama-0 is on its way out and is made again",
-		5 * time.Minute: "leader llama-0 is on its way out and is made again; pod llama-0 goes when node node-llama-0.example.com confirms that it ended; " +
-			"if that machine is off for certain: kubectl taint node node-llama-0.example.com node.kubernetes.io/out-of-service=nodeshutdown:NoExecute",
-	} {
-		s := newSurvey(1, 1)
-		leader := ghost("llama-0", after)
-		leader.Finalizers = nil
-		own := s.Set.StatefulSet.Member()
-		leader.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(own, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))}
-		s.Set.Now, s.Set.Leaders.Ghosts = now, []*corev1.Pod{leader}
-		g := survey.Group{}
-		g.Set, g.Index, g.LeaderName = s.Set.Set, 0, "llama-0"
-		s.Groups = []survey.Group{g}
-		waiting := report.Status(s).Groups[0].Waiting
-		if len(waiting) != 1 || waiting[0].Message != want {
-			t.Errorf("%v after its end: got %+v, want %q", after, waiting, want)
-		}
-	}
-}
-
-func TestGhostsAreShownAndNotCounted(t *testing.T) {
-	s := newSurvey(2, 2)
-	s.Set.StatefulSet.Members = nil
-	s.Set.Leaders.Ghosts = []*corev1.Pod{ghost("llama-0", 12*time.Second)}
-	g := survey.Group{}
-	g.Set, g.Index, g.LeaderName = s.Set.Set, 0, "llama-0"
-	g.Pods.Ghosts = []*corev1.Pod{ghost("llama-0-1", 3*time.Second)}
-	s.Groups = []survey.Group{g}
-	s.Plan.Waits = []lws.Wait{{Reason: reasonFor(lws.CodePreviousIncarnation, "waiting for 1 pod of the previous incarnation: llama-0")}}
-	s.Set.Set.Status.Conditions[0].Reason = lws.CodePreviousIncarnation
-	s.Set.Set.Status.Conditions[0].Message = s.Plan.Waits[0].Sentence
-	checkText(t, s, `
-llama in namespace ns: 0 of 2 groups ready, 0 up to date, 2 pods each
-revision 7bdcf6cbd6, set created 5m ago
-
-CONDITION     STATUS   SINCE   REASON                          MESSAGE
-Progressing   True     90s     WaitingForPreviousIncarnation   waiting for 1 pod of the previous incarnation: llama-0
-
-GROUP   READY   REVISION   NODES   AGE   RESTARTS   GHOSTS   WAITING FOR
-0       0/2     -          -       -     0          2        leader llama-0 of the previous incarnation is still there
-1       0/2     -          -       -     0          -        the set waits for its previous incarnation
-
-GHOST (NOT COUNTED)   DELETED   NODE             HELD BY
-pod llama-0           12s ago   node-llama-0     example.com/hold
-pod llama-0-1         3s ago    node-llama-0-1   example.com/hold
-`)
-	if since := report.Status(s).Waiting[0].Since; since == nil || !since.Equal(&s.Set.Set.Status.Conditions[0].LastTransitionTime) {
-		t.Errorf("waits since %v, want since the condition says so", since)
-	}
-}
-
-func TestGroupsThatDoNotExistAreTakenTogether(t *testing.T) {
-	s := newSurvey(1_000, 8)
-	s.Set.StatefulSet.Members = nil
-	s.Set.Set.Status.Conditions = nil
-	checkText(t, s, `
-llama in namespace ns: 0 of 1000 groups ready, 0 up to date, 8 pods each
-revision 7bdcf6cbd6, set created 5m ago
-
-no conditions yet: no operator has seen this set
-
-GROUP   READY   REVISION   NODES   AGE   RESTARTS   GHOSTS   WAITING FOR
-0-999   0/8     -          -       -     0          -        leader statefulset llama is not made yet; likewise the other 999
-`)
-}
-
-func TestAMillionGroupsAreNotListed(t *testing.T) {
-	s := with(newSurvey(1_000_000, 1), 500_000, "+")
-	status := report.Status(s)
-	if len(status.Groups) != 10_001 || status.GroupsOmitted != 1_000_000-10_001 {
-		t.Errorf("got %d groups and %d left out", len(status.Groups), status.GroupsOmitted)
-	}
-}
-
-func TestSurplusGroupsAreShownOnlyIfAnythingIsLeft(t *testing.T) {
-	s := with(with(newSurvey(1, 2), 0, "++"), 3, "++")
-	nothing := survey.Group{}
-	nothing.Set, nothing.Index, nothing.LeaderName = s.Set.Set, 9, "llama-9"
-	s.Groups = append(s.Groups, nothing)
-	status := report.Status(s)
-	if len(status.Groups) != 2 || status.Groups[1].Index != 3 || status.Groups[1].Wanted {
-		t.Errorf("got %+v", status.Groups)
-	}
-	if !strings.Contains(text(t, status), "3 (surplus)") {
-		t.Error("a surplus group is not marked")
-	}
-}
-
-func TestSquattersAndOrphansAreNamed(t *testing.T) {
-	s := newSurvey(2, 1)
-	yes := true
-	squatter := newPod("llama-0", '+')
-	squatter.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "other", UID: "x", Controller: &yes}}
-	s.Set.Leaders.Squatters = []*corev1.Pod{squatter}
-	s.Set.Leaders.Orphans = []*corev1.Pod{newPod("llama-1", '+')}
-	groups := report.Status(s).Groups
-	want := []report.Wait{
-		{Reason: "NameConflict", Message: "pod llama-0 belongs to replicaset other"},
-		{Reason: "Orphan", Message: "leader llama-1 has no controller yet: the leader statefulset adopts it"},
-	}
-	if diff := cmp.Diff(want, []report.Wait{groups[0].Waiting[0], groups[1].Waiting[0]}); diff != "" {
+GROUP   READY   REVISION     NODES                                             AGE   RESTARTS   WAITING FOR
+0       4/4     7bdcf6cbd6   node-llama-0-1,node-llama-0-2,node-llama-0-3 +1   2m    12         -
+1       1/4     7bdcf6cbd6   node-llama-1-1,node-llama-1                       2m    6          1 of 3 workers not created yet: llama-1-3; 1 pod not scheduled: llama-1-2: 0/2 nodes are available; 1 pod not ready: llama-1-1 (CrashLoopBackOff)
+2       4/4     7bdcf6cbd6   node-llama-2-1,node-llama-2-2,node-llama-2-3 +1   2m    12         statefulset llama-2 has not reported its workers available yet
+`
+	if diff := cmp.Diff(want, textOf(t, s)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-// The names below are read by programs: they are never changed or taken away.
-func TestFieldsOfAStatusForPrograms(t *testing.T) {
+func TestStatusSays(t *testing.T) {
+	exit := int32(137)
+	tests := []struct {
+		name   string
+		survey func() survey.Survey
+		want   []string
+	}{
+		{"a pause", func() survey.Survey {
+			s := with(newSurvey(1, 1), 0, "+")
+			s.Set.Set.Annotations = map[string]string{lwsv1.PausedAnnotationKey: "true"}
+			return s
+		}, []string{"created 5m ago, rollout paused\n"}},
+		{"no operator", func() survey.Survey {
+			s := newSurvey(1_000_000, 8)
+			s.Set.Set.Status.Conditions = nil
+			return s
+		}, []string{"no operator has reconciled this set", "1000000 of 1000000 leaders not created yet: llama-0, llama-1, llama-2, llama-3 and 999996 more"}},
+		{"a surplus group", func() survey.Survey { return with(with(newSurvey(1, 2), 0, "++"), 3, "++") }, []string{"3 (surplus)"}},
+		{"an old revision", func() survey.Survey {
+			s := with(newSurvey(1, 1), 0, "+")
+			s.Standing.Key = "new"
+			return s
+		}, []string{key + " (old)"}},
+		{"failures", func() survey.Survey {
+			s := with(newSurvey(1, 2), 0, "++")
+			s.Set.Set.Status.Restarts = []lwsv1.GroupRestarts{{Index: 0, Leader: "llama-0", Count: 2, Failures: []lwsv1.PodFailure{
+				{Pod: "llama-0", Reason: "Evicted", Message: "low on memory", At: metav1.NewTime(now.Add(-time.Minute))},
+				{Pod: "llama-0-1", Container: "serve", ExitCode: &exit, Reason: "OOMKilled", Message: "loading\nno memory left", Node: "n1", At: metav1.NewTime(now)},
+			}}}
+			return s
+		}, []string{
+			"0       llama-0-1    0s ago    2          n1     serve: OOMKilled (exit code 137): loading no memory left\n",
+			"0       llama-0      60s ago   2          -      Evicted: low on memory\n",
+		}},
+		{"objects of a previous incarnation", func() survey.Survey {
+			s := without(newSurvey(1, 2), 0)
+			s.Set.StatefulSet.Members = nil
+			s.Set.Leaders.Ghosts = []*corev1.Pod{terminating("llama-0", 12*time.Second, "example.com/hold")}
+			s.Groups[0].Pods.Ghosts = []*corev1.Pod{terminating("llama-0-1", 3*time.Second)}
+			return s
+		}, []string{
+			"0       0/2     -          -       -     0          leader llama-0 of the previous incarnation is still there\n",
+			"pod llama-0              12s       node-llama-0     example.com/hold\n", "pod llama-0-1            3s        node-llama-0-1   -\n",
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got := textOf(t, tt.survey())
+			for _, want := range tt.want {
+				if !strings.Contains(got, want) {
+					t.Errorf("got %s\nwant %q", got, want)
+				}
+			}
+		})
+	}
+}
+
+func TestGroupsWithoutObjectsAreNotListed(t *testing.T) {
+	status := report.Status(without(with(newSurvey(1, 2), 0, "++"), 9))
+	if len(status.Groups) != 1 || !status.Groups[0].Wanted || len(status.Waiting) != 0 {
+		t.Errorf("got %+v", status)
+	}
+}
+
+func TestLateLeaderIsShownWithItsRemedy(t *testing.T) {
+	for after, want := range map[time.Duration]bool{time.Minute: false, 5 * time.Minute: true} {
+		s := without(newSurvey(1, 1), 0)
+		leader := terminating("llama-0", after)
+		own := s.Set.StatefulSet.Member()
+		leader.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(own, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))}
+		s.Set.Now, s.Set.Leaders.Ghosts = now, []*corev1.Pod{leader}
+		waiting := report.Status(s).Groups[0].Waiting
+		if len(waiting) != 1 || waiting[0].Reason != report.CodeLeaving || strings.Contains(waiting[0].Message, "kubectl taint node") != want {
+			t.Errorf("%v after its end: got %+v, remedy wanted: %t", after, waiting, want)
+		}
+	}
+}
+
+func TestRefusedPodsAreShownWithTheReason(t *testing.T) {
+	s := with(newSurvey(2, 3), 0, "++.")
+	s.Groups[0].Workers.Members[0].UID = "workers"
+	event := func(uid types.UID, message string) corev1.Event {
+		return corev1.Event{InvolvedObject: corev1.ObjectReference{UID: uid}, Message: message}
+	}
+	s.Refusals = survey.Refusals{
+		event("workers", "create Pod llama-0-2 in StatefulSet llama-0 failed error: exceeded quota"),
+		event("leaders", "create Pod llama-1 in StatefulSet llama failed error: must be no more than 63 characters"),
+	}
+	status := report.Status(s)
+	for want, waiting := range map[string][]report.Wait{"exceeded quota": status.Groups[0].Waiting, "63 characters": status.Waiting} {
+		if len(waiting) != 2 || waiting[1].Reason != lws.CodeRefused || !strings.Contains(waiting[1].Message, want) {
+			t.Errorf("got %+v, want %q", waiting, want)
+		}
+	}
+	s.Standing.Target, s.Set.Set.Status.ObservedGeneration = 3, 1
+	if r := report.RolloutOf(s); r.Done || !strings.Contains(r.Message, "to be updated") || !strings.Contains(r.Message, "63 characters") {
+		t.Errorf("rollout: %+v", r)
+	}
+}
+
+// Programs read these names: they never change.
+func TestStatusAsJSON(t *testing.T) {
 	s := with(newSurvey(1, 2), 0, "+-")
-	s.Groups[0].Pods.Ghosts = []*corev1.Pod{ghost("llama-0-1", time.Second)}
+	s.Groups[0].Pods.Ghosts = []*corev1.Pod{terminating("llama-0-1", time.Second, "example.com/hold")}
 	raw, err := json.Marshal(report.Status(s))
 	if err != nil {
 		t.Fatal(err)
@@ -265,40 +250,5 @@ func TestFieldsOfAStatusForPrograms(t *testing.T) {
 		`"ghosts":[{"kind":"Pod","name":"llama-0-1","uid":"llama-0-1","deletedAt":"2026-01-01T11:59:59Z","node":"node-llama-0-1.example.com","finalizers":["example.com/hold"]}]}]}`
 	if diff := cmp.Diff(want, string(raw)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-func TestFailuresAreShown(t *testing.T) {
-	exit := int32(137)
-	s := with(with(newSurvey(2, 2), 0, "++"), 1, "+-")
-	s.Set.Set.Status.Restarts = []lwsv1.GroupRestarts{{
-		Index: 1, Leader: "llama-1", Count: 2, FailedAt: metav1.NewTime(now), DueAt: metav1.NewTime(now.Add(10 * time.Second)),
-		Failures: []lwsv1.PodFailure{
-			{Pod: "llama-1", Reason: "Evicted", Message: "low on memory", At: metav1.NewTime(now.Add(-time.Minute))},
-			{Pod: "llama-1-1", Container: "serve", ExitCode: &exit, Reason: "OOMKilled", Message: "loading\nno memory left", Node: "n1", At: metav1.NewTime(now)},
-		},
-	}}
-	status := report.Status(s)
-	if f := status.Groups[1].Failed; f == nil || f.Count != 2 || len(f.Pods) != 2 || f.Due == nil || !f.Due.Equal(&s.Set.Set.Status.Restarts[0].DueAt) {
-		t.Errorf("got %+v", f)
-	}
-	if status.Groups[0].Failed != nil {
-		t.Errorf("group 0: %+v", status.Groups[0].Failed)
-	}
-	var text strings.Builder
-	if err := status.WriteText(&text, now); err != nil {
-		t.Fatal(err)
-	}
-	want := `
-GROUP   FAILED POD        WHEN      IN A ROW   NODE   WHY
-1       llama-1-1/serve   0s ago    2          n1     OOMKilled (exit code 137): loading no memory left
-        llama-1           60s ago              -      Evicted: low on memory
-`
-	if !strings.Contains(text.String(), want) {
-		t.Errorf("got\n%s", text.String())
-	}
-	s.Set.Set.Status.Restarts[0].Leader = "before"
-	if f := report.Status(s).Groups[1].Failed; f == nil || f.Due != nil {
-		t.Errorf("once it is recreated: %+v", f)
 	}
 }

@@ -11,10 +11,12 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
-// ghostsAtMost bounds how many ghosts a text lists one by one.
-const ghostsAtMost = 10
+// previousAtMost bounds how many objects of previous incarnations a text lists one by one.
+const previousAtMost = 10
 
 // WriteText writes the status as tables. Ages are those at now.
 func (s *SetStatus) WriteText(out io.Writer, now time.Time) error {
@@ -24,7 +26,7 @@ func (s *SetStatus) WriteText(out io.Writer, now time.Time) error {
 	s.waits(&text)
 	s.groups(&text, now)
 	s.failures(&text, now)
-	s.ghosts(&text, now)
+	s.previous(&text, now)
 	return show(out, text.String())
 }
 
@@ -36,7 +38,7 @@ func (s *SetStatus) header(out io.Writer, now time.Time) {
 		fmt.Fprint(out, ", rollout paused")
 	}
 	if s.DeletedAt != nil {
-		fmt.Fprintf(out, ", deleted %s ago: what it made goes with it", age(s.DeletedAt, now))
+		fmt.Fprintf(out, ", being deleted for %s", age(s.DeletedAt, now))
 	}
 	fmt.Fprintln(out)
 	if s.Due > 0 {
@@ -46,7 +48,7 @@ func (s *SetStatus) header(out io.Writer, now time.Time) {
 
 func (s *SetStatus) conditions(out io.Writer, now time.Time) {
 	if len(s.Conditions) == 0 {
-		fmt.Fprintln(out, "\nno conditions yet: no operator has seen this set")
+		fmt.Fprintln(out, "\nno conditions yet: no operator has reconciled this set")
 		return
 	}
 	fmt.Fprintln(out)
@@ -73,10 +75,10 @@ func message(c metav1.Condition) string {
 func (s *SetStatus) waits(out io.Writer) {
 	var lines []string
 	for _, w := range s.Waiting {
-		told := slices.ContainsFunc(s.Conditions, func(c metav1.Condition) bool {
+		shown := slices.ContainsFunc(s.Conditions, func(c metav1.Condition) bool {
 			return c.Status == metav1.ConditionTrue && c.Message == w.Message
 		})
-		if !told {
+		if !shown {
 			lines = append(lines, fmt.Sprintf("waiting: %s (%s)", inLine(w.Message), w.Reason))
 		}
 	}
@@ -86,60 +88,23 @@ func (s *SetStatus) waits(out io.Writer) {
 }
 
 func (s *SetStatus) groups(out io.Writer, now time.Time) {
-	fmt.Fprintln(out)
 	if len(s.Groups) == 0 {
-		fmt.Fprintln(out, "no groups are wanted and none exist")
 		return
 	}
-	table := newTable(out, "GROUP", "READY", "REVISION", "NODES", "AGE", "RESTARTS", "GHOSTS", "WAITING FOR")
-	for rows := s.Groups; len(rows) > 0; {
-		n := alike(rows)
-		row(table, s.cells(rows[:n], now)...)
-		rows = rows[n:]
-	}
-	if s.GroupsOmitted > 0 {
-		row(table, fmt.Sprintf("and %d more, of which nothing exists", s.GroupsOmitted))
+	fmt.Fprintln(out)
+	table := newTable(out, "GROUP", "READY", "REVISION", "NODES", "AGE", "RESTARTS", "WAITING FOR")
+	for _, g := range s.Groups {
+		index, revision := strconv.Itoa(g.Index), dash(g.Revision)
+		if !g.Wanted {
+			index += " (surplus)"
+		}
+		if g.Exists && !g.UpToDate && g.Revision != s.Revision {
+			revision += " (old)"
+		}
+		row(table, index, fmt.Sprintf("%d/%d", g.ReadyPods, g.Pods), revision, nodes(g.Nodes), age(g.CreatedAt, now),
+			strconv.Itoa(int(g.Restarts)), messages(g.Waiting))
 	}
 	table.Flush()
-}
-
-// alike returns how many groups share a row: at least three in sequence without objects, with the
-// same reasons.
-func alike(rows []GroupStatus) int {
-	n := 1
-	for n < len(rows) && missing(rows[0]) && missing(rows[n]) && rows[n].Index == rows[0].Index+n && sameReasons(rows[n], rows[0]) {
-		n++
-	}
-	if n < 3 {
-		return 1
-	}
-	return n
-}
-
-func missing(g GroupStatus) bool { return !g.Exists && len(g.Ghosts) == 0 }
-
-func sameReasons(a, b GroupStatus) bool {
-	return slices.EqualFunc(a.Waiting, b.Waiting, func(x, y Wait) bool { return x.Reason == y.Reason })
-}
-
-func (s *SetStatus) cells(same []GroupStatus, now time.Time) []string {
-	g := same[0]
-	index, waiting := strconv.Itoa(g.Index), messages(g.Waiting)
-	if len(same) > 1 {
-		index = fmt.Sprintf("%d-%d", g.Index, same[len(same)-1].Index)
-		waiting += fmt.Sprintf("; likewise the other %d", len(same)-1)
-	}
-	if !g.Wanted {
-		index += " (surplus)"
-	}
-	revision := dash(g.Revision)
-	if g.Exists && !g.UpToDate && g.Revision != s.Revision {
-		revision += " (old)"
-	}
-	return []string{
-		index, fmt.Sprintf("%d/%d", g.ReadyPods, g.Pods), revision, nodes(g.Nodes), age(g.CreatedAt, now),
-		strconv.Itoa(int(g.Restarts)), number(len(g.Ghosts)), waiting,
-	}
 }
 
 func messages(all []Wait) string {
@@ -150,8 +115,44 @@ func messages(all []Wait) string {
 	return dash(strings.Join(text, "; "))
 }
 
-// ghosts lists objects of previous incarnations, which no count includes.
-func (s *SetStatus) ghosts(out io.Writer, now time.Time) {
+// failures lists the failed pods of each group, the latest first.
+func (s *SetStatus) failures(out io.Writer, now time.Time) {
+	table := newTable(out, "GROUP", "FAILED POD", "WHEN", "IN A ROW", "NODE", "WHY")
+	failed := false
+	for _, g := range s.Groups {
+		if g.Failed == nil {
+			continue
+		}
+		failed = true
+		for _, f := range slices.Backward(g.Failed.Pods) {
+			row(table, strconv.Itoa(g.Index), f.Pod, age(&f.At, now)+" ago", strconv.Itoa(int(g.Failed.Count)), dash(shortNode(f.Node)), reasonOf(f))
+		}
+		if len(g.Failed.Pods) == 0 {
+			row(table, strconv.Itoa(g.Index), "-", age(&g.Failed.At, now)+" ago", strconv.Itoa(int(g.Failed.Count)), "-", "-")
+		}
+	}
+	if failed {
+		fmt.Fprintln(out)
+		table.Flush()
+	}
+}
+
+func reasonOf(f lwsv1.PodFailure) string {
+	reason := f.Reason
+	if f.ExitCode != nil {
+		reason += fmt.Sprintf(" (exit code %d)", *f.ExitCode)
+	}
+	if f.Container != "" {
+		reason = f.Container + ": " + reason
+	}
+	if f.Message != "" {
+		reason += ": " + inLine(f.Message)
+	}
+	return reason
+}
+
+// previous lists objects of previous incarnations, which no count includes.
+func (s *SetStatus) previous(out io.Writer, now time.Time) {
 	all := slices.Clone(s.Ghosts)
 	for _, g := range s.Groups {
 		all = append(all, g.Ghosts...)
@@ -160,21 +161,14 @@ func (s *SetStatus) ghosts(out io.Writer, now time.Time) {
 		return
 	}
 	fmt.Fprintln(out)
-	table := newTable(out, "GHOST (NOT COUNTED)", "DELETED", "NODE", "HELD BY")
-	for _, g := range all[:min(len(all), ghostsAtMost)] {
-		row(table, strings.ToLower(g.Kind)+" "+g.Name, deleted(g, now), dash(shortNode(g.Node)), dash(strings.Join(g.Finalizers, ",")))
+	table := newTable(out, "PREVIOUS (NOT COUNTED)", "DELETED", "NODE", "FINALIZERS")
+	for _, p := range all[:min(len(all), previousAtMost)] {
+		row(table, strings.ToLower(p.Kind)+" "+p.Name, age(p.DeletedAt, now), dash(shortNode(p.Node)), dash(strings.Join(p.Finalizers, ",")))
 	}
 	table.Flush()
-	if more := len(all) - ghostsAtMost; more > 0 {
+	if more := len(all) - previousAtMost; more > 0 {
 		fmt.Fprintf(out, "and %d more\n", more)
 	}
-}
-
-func deleted(g Ghost, now time.Time) string {
-	if g.DeletedAt == nil {
-		return "not yet"
-	}
-	return age(g.DeletedAt, now) + " ago"
 }
 
 func newTable(out io.Writer, columns ...string) *tabwriter.Writer {
@@ -203,11 +197,4 @@ func dash(text string) string {
 		return "-"
 	}
 	return text
-}
-
-func number(n int) string {
-	if n == 0 {
-		return "-"
-	}
-	return strconv.Itoa(n)
 }

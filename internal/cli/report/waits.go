@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -30,8 +31,33 @@ func waitf(code, format string, args ...any) Wait {
 	return Wait{Reason: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// setWaits are the waits of the plan of the set.
-func setWaits(s survey.Survey) []Wait { return since(s, waits(s.Plan.Waits)) }
+// setWaits are the waits of the plan of the set, and the wanted groups without any object.
+func setWaits(s survey.Survey, groups []GroupStatus) []Wait {
+	return append(since(s, waits(s.Plan.Waits)), missingGroups(s, groups)...)
+}
+
+// missingGroups counts the wanted groups that are not listed.
+func missingGroups(s survey.Survey, groups []GroupStatus) []Wait {
+	listed := map[int]bool{}
+	wanted := int(lws.Replicas(s.Set.Set))
+	for _, g := range groups {
+		if g.Wanted {
+			listed[g.Index] = true
+		}
+	}
+	lacking := wanted - len(listed)
+	if lacking <= 0 || s.Set.Set.DeletionTimestamp != nil {
+		return nil
+	}
+	var names []string
+	for index := 0; len(names) < min(lacking, namedAtMost); index++ {
+		if !listed[index] {
+			names = append(names, identity.LeaderName(s.Set.Set.Name, index))
+		}
+	}
+	w := waitf(CodeMissingPods, "%d of %s not created yet: %s", lacking, counted(wanted, "leader"), few(names, lacking))
+	return append([]Wait{w}, refused(s, s.Set.StatefulSet.Member(), names[:1])...)
+}
 
 // groupWaits are the waits of the group's plan, then what other controllers have yet to do.
 func groupWaits(s survey.Survey, g survey.Group, status GroupStatus) []Wait {
@@ -40,13 +66,13 @@ func groupWaits(s survey.Survey, g survey.Group, status GroupStatus) []Wait {
 	case !status.Wanted && !status.Exists && len(status.Ghosts) == 0:
 		return nil
 	case !status.Wanted && !status.Exists:
-		return []Wait{waitf(CodeLeaving, "the group is no longer wanted and on its way out")}
+		return []Wait{waitf(CodeLeaving, "the group is no longer wanted and is being deleted")}
 	case !status.Exists:
 		return append(planned, leaderWaits(s, g.LeaderName)...)
 	case status.Ready:
 		return planned
 	}
-	return append(planned, podWaits(s.Refusals, g)...)
+	return append(planned, podWaits(s, g)...)
 }
 
 // waits converts the waits of a plan, without duplicates.
@@ -75,40 +101,24 @@ func since(s survey.Survey, all []Wait) []Wait {
 	return all
 }
 
-// leaderWaits says why a wanted group has no leader.
+// leaderWaits says why a wanted group has no leader. The set's waits explain name conflicts.
 func leaderWaits(s survey.Survey, leader string) []Wait {
-	named := func(pod *corev1.Pod) bool { return pod.Name == leader }
-	foreign, previous := only(s.Set.Leaders.Squatters, named), only(s.Set.Leaders.Ghosts, named)
-	sts := s.Set.StatefulSet
-	switch {
-	case len(foreign) > 0:
-		return []Wait{waitf(lws.CodeNameConflict, "pod %s %s", leader, controllerOf(foreign[0]))}
-	case len(previous) > 0:
-		return since(s, []Wait{previousLeader(s.Set, previous[0])})
-	case len(only(s.Set.Leaders.Orphans, named)) > 0:
-		return []Wait{waitf(lws.CodeOrphan, "leader %s has no controller yet: the leader statefulset adopts it", leader)}
-	case s.Set.Set.DeletionTimestamp != nil:
-		return []Wait{waitf(CodeLeaving, "the set is being deleted")}
-	case sts.Member() != nil:
-		return append([]Wait{waitf(CodeMissingPods, "leader %s is not created yet", leader)}, refused(s.Refusals.OfPod(sts.Member(), leader))...)
-	case sts.Orphan() != nil:
-		return []Wait{waitf(CodeMissingPods, "leader %s is not created yet", leader)}
-	case len(sts.Squatters) > 0:
-		return []Wait{waitf(lws.CodeNameConflict, "statefulset %s %s: the set cannot start", sts.Squatters[0].Name, controllerOf(sts.Squatters[0]))}
-	case waitOf(s, lws.CodePreviousIncarnation) != "":
-		return since(s, []Wait{waitf(lws.CodePreviousIncarnation, "the set waits for its previous incarnation")})
+	for _, pod := range s.Set.Leaders.Ghosts {
+		if pod.Name == leader {
+			return since(s, []Wait{previousLeader(s.Set, pod)})
+		}
 	}
-	return []Wait{waitf(CodeMissingPods, "leader statefulset %s is not made yet", s.Set.Set.Name)}
+	return append([]Wait{waitf(CodeMissingPods, "leader %s is not created yet", leader)}, refused(s, s.Set.StatefulSet.Member(), []string{leader})...)
 }
 
 // lateAfter is how long after its grace period a pod counts as late.
 const lateAfter = time.Minute
 
-// previousLeader says which leader is still there, and what releases it if it is late.
+// previousLeader names the leader that is still there, and what releases it if it is late.
 func previousLeader(set lws.SetSnapshot, pod *corev1.Pod) Wait {
 	w := waitf(lws.CodePreviousIncarnation, "leader %s of the previous incarnation is still there", pod.Name)
 	if own := set.StatefulSet.Member(); own != nil && metav1.IsControlledBy(pod, own) {
-		w = waitf(CodeLeaving, "leader %s is on its way out and is made again", pod.Name)
+		w = waitf(CodeLeaving, "leader %s is being deleted and recreated", pod.Name)
 	}
 	if ends := pod.DeletionTimestamp; ends != nil && set.Now.After(ends.Add(lateAfter)) {
 		w.Message += "; " + lws.Remedy(pod)
@@ -116,26 +126,20 @@ func previousLeader(set lws.SetSnapshot, pod *corev1.Pod) Wait {
 	return w
 }
 
-func controllerOf(object metav1.Object) string {
-	if owner := metav1.GetControllerOfNoCopy(object); owner != nil {
-		return fmt.Sprintf("belongs to %s %s", strings.ToLower(owner.Kind), owner.Name)
+// refused returns the first event that says why pods of a StatefulSet could not be created.
+func refused(s survey.Survey, sts *appsv1.StatefulSet, pods []string) []Wait {
+	for _, pod := range pods {
+		if message := s.Refusals.OfPod(sts, pod); message != "" {
+			return []Wait{{Reason: lws.CodeRefused, Message: message}}
+		}
 	}
-	return "has no controller"
-}
-
-// refused is the API server's refusal to create an object, if there is one.
-func refused(message string) []Wait {
-	if message == "" {
-		return nil
-	}
-	return []Wait{{Reason: lws.CodeRefused, Message: message}}
+	return nil
 }
 
 // podWaits says what a group with a leader lacks.
-func podWaits(refusals survey.Refusals, g survey.Group) []Wait {
-	pods := members(g)
-	all := append(missingWorkers(refusals, g, pods), unscheduled(pods)...)
-	all = append(all, notReady(pods)...)
+func podWaits(s survey.Survey, g survey.Group) []Wait {
+	pods := podsOf(g)
+	all := slices.Concat(missingWorkers(s, g, pods), unscheduled(pods), notReady(pods))
 	if workers := g.Workers.Member(); len(all) == 0 && workers != nil {
 		all = append(all, waitf(CodeNotReported, "statefulset %s has not reported its workers available yet", workers.Name))
 	}
@@ -144,34 +148,23 @@ func podWaits(refusals survey.Refusals, g survey.Group) []Wait {
 
 // missingWorkers names workers that do not exist. A wait of the plan explains workers that the
 // operator holds back.
-func missingWorkers(refusals survey.Refusals, g survey.Group, pods []*corev1.Pod) []Wait {
-	size := int(sizeOf(g))
-	if size == len(pods) {
-		return nil
-	}
-	sts := g.Workers.Member()
+func missingWorkers(s survey.Survey, g survey.Group, pods []*corev1.Pod) []Wait {
+	sts, size := g.Workers.Member(), int(sizeOf(g))
 	switch {
-	case sts == nil && len(g.Plan.Waits) > 0:
+	case size == len(pods), sts == nil && len(g.Plan.Waits) > 0:
 		return nil
 	case sts == nil:
-		w := waitf(CodeMissingPods, "worker statefulset %s is not made yet", g.LeaderName)
-		return append([]Wait{w}, refused(refusals.OfWorkers(g.Leader))...)
+		return []Wait{waitf(CodeMissingPods, "worker statefulset %s is not created yet", g.LeaderName)}
 	}
 	var names []string
-	var refusal string
 	for worker := 1; worker < size && len(names) <= namedAtMost; worker++ {
-		if slices.ContainsFunc(pods[1:], func(pod *corev1.Pod) bool { return workerIndex(pod) == worker }) {
-			continue
-		}
-		name := fmt.Sprintf("%s-%d", g.LeaderName, worker)
-		names = append(names, name)
-		if refusal == "" {
-			refusal = refusals.OfPod(sts, name)
+		if !slices.ContainsFunc(pods[1:], func(pod *corev1.Pod) bool { return workerIndex(pod) == worker }) {
+			names = append(names, fmt.Sprintf("%s-%d", g.LeaderName, worker))
 		}
 	}
 	lacking := size - len(pods)
 	w := waitf(CodeMissingPods, "%d of %d workers not created yet: %s", lacking, size-1, few(names, lacking))
-	return append([]Wait{w}, refused(refusal)...)
+	return append([]Wait{w}, refused(s, sts, names)...)
 }
 
 // unscheduled groups pods without a node by the scheduler's message.
@@ -234,9 +227,4 @@ func few(names []string, of int) string {
 		text += fmt.Sprintf(" and %d more", of-len(shown))
 	}
 	return text
-}
-
-// refOf names an object of a plan.
-func refOf(ref identity.Ref) Object {
-	return Object{Kind: string(ref.Kind), Namespace: ref.Namespace, Name: ref.Name, UID: ref.UID}
 }

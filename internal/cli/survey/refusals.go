@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -13,57 +12,30 @@ import (
 	"lockstep.dev/lockstep/internal/lws"
 )
 
-// Refusals are FailedCreate events: of pods by the StatefulSet controller, of worker StatefulSets by
-// the operator. No object says why another one is missing.
-type Refusals struct{ newest []corev1.Event }
-
-// RefusalsOf returns the refusals of events. It sorts them.
-func RefusalsOf(events []corev1.Event) Refusals {
-	slices.SortFunc(events, func(a, b corev1.Event) int { return lastSeen(&b).Compare(lastSeen(&a)) })
-	return Refusals{newest: events}
-}
+// Refusals are the FailedCreate events of a namespace, the newest first. Only the StatefulSet
+// controller's event says why a pod is missing.
+type Refusals []corev1.Event
 
 // OfPod returns why a pod of a StatefulSet could not be created, or is empty.
 func (r Refusals) OfPod(sts *appsv1.StatefulSet, pod string) string {
-	return r.first(func(e *corev1.Event) bool {
-		return e.InvolvedObject.UID == sts.UID && strings.Contains(e.Message, "Pod "+pod+" in StatefulSet ")
-	})
-}
-
-// OfWorkers returns why the StatefulSet of a leader's workers could not be created, or is empty.
-func (r Refusals) OfWorkers(leader *corev1.Pod) string {
-	return r.first(func(e *corev1.Event) bool { return e.Related != nil && e.Related.UID == leader.UID })
-}
-
-func (r Refusals) first(about func(*corev1.Event) bool) string {
-	if i := slices.IndexFunc(r.newest, func(e corev1.Event) bool { return about(&e) }); i >= 0 {
-		return r.newest[i].Message
+	for _, e := range r {
+		if sts != nil && e.InvolvedObject.UID == sts.UID && strings.Contains(e.Message, "Pod "+pod+" in StatefulSet ") {
+			return e.Message
+		}
 	}
 	return ""
 }
 
-// refusalsIn reads the events of a namespace. A user who may not list events sees no reasons.
-func (s *Surveyor) refusalsIn(ctx context.Context, namespace string) Refusals {
+// refusals reads the events if a group is not ready. A user who may not list events sees no reasons.
+func (s *Surveyor) refusals(ctx context.Context, found Survey) Refusals {
+	set := found.Set.Set
+	if set.DeletionTimestamp != nil || found.Standing.Ready >= lws.Replicas(set) {
+		return nil
+	}
 	var events corev1.EventList
-	if err := s.live.List(ctx, &events, client.InNamespace(namespace), client.MatchingFields{"reason": "FailedCreate"}); err != nil {
-		return Refusals{}
+	if err := s.live.List(ctx, &events, client.InNamespace(set.Namespace), client.MatchingFields{"reason": "FailedCreate"}); err != nil {
+		return nil
 	}
-	return RefusalsOf(events.Items)
-}
-
-// lastSeen is when an event was last reported, in the fields of either events API.
-func lastSeen(e *corev1.Event) time.Time {
-	last := e.EventTime.Time
-	if e.LastTimestamp.After(last) {
-		last = e.LastTimestamp.Time
-	}
-	if e.Series != nil && e.Series.LastObservedTime.After(last) {
-		last = e.Series.LastObservedTime.Time
-	}
-	return last
-}
-
-// lacks reports whether a group of the set is missing or not ready.
-func (s *Survey) lacks() bool {
-	return s.Set.Set.DeletionTimestamp == nil && s.Standing.Ready < lws.Replicas(s.Set.Set)
+	slices.SortFunc(events.Items, func(a, b corev1.Event) int { return b.LastTimestamp.Compare(a.LastTimestamp.Time) })
+	return events.Items
 }

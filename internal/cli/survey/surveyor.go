@@ -47,8 +47,8 @@ func NewSurveyor(cached, live client.Reader) *Surveyor {
 // Set surveys a set. The error is NotFound if there is none.
 func (s *Surveyor) Set(ctx context.Context, key types.NamespacedName, now time.Time) (Survey, error) {
 	found, err := s.survey(ctx, s.cached, key, now)
-	if err == nil && found.lacks() {
-		found.Refusals = s.refusalsIn(ctx, key.Namespace)
+	if err == nil {
+		found.Refusals = s.refusals(ctx, found)
 	}
 	return found, err
 }
@@ -91,7 +91,7 @@ func readSet(ctx context.Context, observer *lwscache.Observer, key types.Namespa
 	if s.Set, err = observer.Set(ctx, key, now); err != nil {
 		return s, err
 	}
-	s.Set.Vigil = recall(s.Set.Vigil, s.Set.Set, ghostsOfSet(s.Set), now)
+	s.Set.Vigil = recall(s.Set.Vigil, s.Set.Set, now)
 	s.Plan, s.Standing = lws.DecideSet(s.Set), lws.Stand(s.Set)
 	return s, nil
 }
@@ -111,7 +111,7 @@ func (s *Survey) readGroups(ctx context.Context, observer *lwscache.Observer, ca
 		case err != nil:
 			return err
 		}
-		world.Vigil = recall(world.Vigil, world.Set, ghostsOfGroup(world.Group), now)
+		world.Vigil = recall(world.Vigil, world.Set, now)
 		s.Groups = append(s.Groups, Group{GroupSnapshot: world, Plan: lws.DecideGroup(world)})
 	}
 	return nil

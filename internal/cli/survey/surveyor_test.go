@@ -20,7 +20,7 @@ import (
 	"lockstep.dev/lockstep/internal/lws"
 )
 
-func survey1(t *testing.T, s *survey.Surveyor, name string) survey.Survey {
+func surveyed(t *testing.T, s *survey.Surveyor, name string) survey.Survey {
 	t.Helper()
 	found, err := s.Set(t.Context(), types.NamespacedName{Namespace: namespace, Name: name}, epoch.Add(time.Minute))
 	if err != nil {
@@ -46,9 +46,9 @@ func codes(p lws.Plan) []string {
 	return all
 }
 
-func TestSurveySeesEveryGroupWithItsPods(t *testing.T) {
+func TestSurveyHasEveryGroupWithItsPods(t *testing.T) {
 	set := newSet("a", 3, 4)
-	found := survey1(t, surveyorOf(t, append(children(t, set), set)), "a")
+	found := surveyed(t, surveyorOf(t, append(children(t, set), set)), "a")
 	if len(found.Groups) != 3 {
 		t.Fatalf("got %d groups, want 3", len(found.Groups))
 	}
@@ -69,30 +69,30 @@ func TestNoSuchSetIsNotFound(t *testing.T) {
 	}
 }
 
-func TestLeftoversOfAGroupWithoutLeaderAreSeen(t *testing.T) {
+func TestSurveyHasGroupsWithoutLeader(t *testing.T) {
 	set := newSet("a", 1, 2)
 	leftover := pod(owned(meta("a-7-1", "leftover"), "StatefulSet", "a-7", "long-gone"), map[string]string{lwsv1.SetNameLabelKey: "a"}, 2)
-	found := survey1(t, surveyorOf(t, append(children(t, set), set, leftover)), "a")
+	found := surveyed(t, surveyorOf(t, append(children(t, set), set, leftover)), "a")
 	last := found.Groups[len(found.Groups)-1]
 	if last.Index != 7 || len(last.Pods.Ghosts) != 1 || len(last.Pods.Members) != 0 {
 		t.Errorf("got group %d with %+v", last.Index, last.Pods)
 	}
 }
 
-func TestPodsOfASetWithALongerNameAreNotOurs(t *testing.T) {
+func TestPodsOfASetWithALongerNameAreLeftOut(t *testing.T) {
 	set, other := newSet("a", 1, 2), newSet("a-0", 1, 2)
 	other.UID = "other"
-	stranger := pod(owned(meta("a-0-1", "stranger"), "StatefulSet", "a-0", "other-leaders"), map[string]string{lwsv1.SetNameLabelKey: "a-0"}, 2)
-	found := survey1(t, surveyorOf(t, []client.Object{set, other, stranger}), "a")
+	foreign := pod(owned(meta("a-0-1", "foreign"), "StatefulSet", "a-0", "other-leaders"), map[string]string{lwsv1.SetNameLabelKey: "a-0"}, 2)
+	found := surveyed(t, surveyorOf(t, []client.Object{set, other, foreign}), "a")
 	if len(found.Groups) != 0 {
 		t.Errorf("got %+v", found.Groups)
 	}
 }
 
-func TestWhatStandsUnseenUnderANameIsFoundBeforeACreateIsPlanned(t *testing.T) {
+func TestObjectsWithoutLabelsAreFoundBeforeACreateIsPlanned(t *testing.T) {
 	set := newSet("a", 1, 2)
-	unlabelled := statefulSet(meta("a", "squatter"), 1)
-	found := survey1(t, surveyorOf(t, []client.Object{set}, unlabelled), "a")
+	unlabelled := statefulSet(meta("a", "unlabelled"), 1)
+	found := surveyed(t, surveyorOf(t, []client.Object{set}, unlabelled), "a")
 	if strings.Contains(verbs(found.Plan), "create statefulset a") {
 		t.Errorf("plans %s under a name that is taken", verbs(found.Plan))
 	}
@@ -101,7 +101,7 @@ func TestWhatStandsUnseenUnderANameIsFoundBeforeACreateIsPlanned(t *testing.T) {
 	}
 }
 
-func TestAsPlansForASetThatIsNotThere(t *testing.T) {
+func TestAsPlansForAMissingSet(t *testing.T) {
 	set := newSet("a", 2, 2)
 	set.UID = ""
 	found, err := surveyorOf(t, nil).As(t.Context(), set, epoch)
@@ -113,7 +113,7 @@ func TestAsPlansForASetThatIsNotThere(t *testing.T) {
 	}
 }
 
-func TestAsLaysASpecOverALivingSet(t *testing.T) {
+func TestAsReplacesTheSpecOfASet(t *testing.T) {
 	set := newSet("a", 2, 2)
 	s := surveyorOf(t, append(children(t, set), set))
 	changed := set.DeepCopy()
@@ -126,13 +126,12 @@ func TestAsLaysASpecOverALivingSet(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 	if len(found.Groups) != 2 || found.Groups[0].Set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Image != "other" {
-		t.Error("groups are not judged by the spec laid over")
+		t.Error("groups do not have the new spec")
 	}
 }
 
-// An operator that watched a ghost for an hour has called it stuck. Who looks for
-// the first time must not take that back.
-func TestAStuckGhostStaysStuckForANewcomer(t *testing.T) {
+// The operator has called the pod stuck. A new process must not take that back.
+func TestStuckObjectsStayStuck(t *testing.T) {
 	set := newSet("a", 1, 1)
 	set.CreationTimestamp = metav1.NewTime(epoch.Add(-time.Hour))
 	set.Status.Conditions = []metav1.Condition{{
@@ -144,7 +143,7 @@ func TestAStuckGhostStaysStuckForANewcomer(t *testing.T) {
 	ghost.Finalizers = []string{"example.com/hold"}
 	gone := metav1.NewTime(epoch.Add(-time.Hour))
 	ghost.DeletionTimestamp = &gone
-	found := survey1(t, surveyorOf(t, []client.Object{set, ghost}), "a")
+	found := surveyed(t, surveyorOf(t, []client.Object{set, ghost}), "a")
 	message := found.Plan.Waits[0].Sentence
 	if !strings.Contains(message, "none has left for a minute") || !strings.Contains(message, "example.com/hold") {
 		t.Errorf("got %q", message)
@@ -153,7 +152,7 @@ func TestAStuckGhostStaysStuckForANewcomer(t *testing.T) {
 
 // Exclusive placement is decided by the node's labels, and nodes are in no
 // namespace.
-func TestWhoMayNotReadNodesSeesTheRest(t *testing.T) {
+func TestUsersWithoutNodesSeeTheRest(t *testing.T) {
 	set := newSet("a", 1, 2)
 	set.Annotations = map[string]string{lwsv1.ExclusiveKeyAnnotationKey: "rack"}
 	all := slices.DeleteFunc(children(t, set), func(o client.Object) bool {
@@ -166,7 +165,7 @@ func TestWhoMayNotReadNodesSeesTheRest(t *testing.T) {
 	}
 	live := clientOf(t, append(all, set))
 	s := survey.NewSurveyor(clientOf(t, append(all, set)), withoutNodes{live})
-	found := survey1(t, s, "a")
+	found := surveyed(t, s, "a")
 	if len(found.Groups) != 1 || found.Groups[0].Leader == nil || !slices.Contains(codes(found.Groups[0].Plan), survey.CodeNotAllowed) {
 		t.Errorf("got %+v", found.Groups)
 	}
@@ -182,36 +181,25 @@ func (w withoutNodes) Get(ctx context.Context, key client.ObjectKey, into client
 	return w.Reader.Get(ctx, key, into, options...)
 }
 
-// A pod that the API server does not let be made leaves no object that says so: its
-// StatefulSet's events do, and those of the set tell of workers.
-func TestWhyPodsCouldNotBeMadeIsReadFromEvents(t *testing.T) {
+// No object says why a pod is missing: the newest event of its StatefulSet does.
+func TestRefusalsAreReadFromEvents(t *testing.T) {
 	set := newSet("a", 2, 2)
-	set.Status.Conditions = nil
 	sts := &appsv1.StatefulSet{ObjectMeta: owned(meta("a", "sts-uid"), "LeaderWorkerSet", "a", "set-uid")}
 	sts.Labels = map[string]string{lwsv1.SetNameLabelKey: "a"}
-	event := func(name, uid, related, message string, minute int) *corev1.Event {
+	event := func(name, uid, message string, minute int) *corev1.Event {
 		e := &corev1.Event{ObjectMeta: meta(name, "event-"+name), Reason: "FailedCreate", Message: message}
 		e.InvolvedObject.UID, e.LastTimestamp = types.UID(uid), metav1.NewTime(epoch.Add(time.Duration(minute)*time.Minute))
-		if related != "" {
-			e.Related = &corev1.ObjectReference{UID: types.UID(related)}
-		}
 		return e
 	}
-	events := []client.Object{
-		event("a", "sts-uid", "", "create Pod a-1 in StatefulSet a failed error: too long", 1),
-		event("b", "sts-uid", "", "create Pod a-1 in StatefulSet a failed error: exceeded quota", 2),
-		event("c", "sts-uid", "", "create Pod a-11 in StatefulSet a failed error: another", 3),
-		event("d", "former", "", "create Pod a-1 in StatefulSet a failed error: a former life", 4),
-		event("e", "set-uid", "leader", "Failed to create worker statefulset", 5),
-	}
-	found := survey1(t, surveyorOf(t, []client.Object{set, sts}, events...), "a")
+	found := surveyed(t, surveyorOf(t, []client.Object{set, sts},
+		event("a", "sts-uid", "create Pod a-1 in StatefulSet a failed error: too long", 1),
+		event("b", "sts-uid", "create Pod a-1 in StatefulSet a failed error: exceeded quota", 2),
+		event("c", "sts-uid", "create Pod a-11 in StatefulSet a failed error: another", 3),
+		event("d", "former", "create Pod a-1 in StatefulSet a failed error: another incarnation", 4)), "a")
 	if got := found.Refusals.OfPod(sts, "a-1"); !strings.Contains(got, "exceeded quota") {
 		t.Errorf("got %q", got)
 	}
 	if got := found.Refusals.OfPod(sts, "a-0"); got != "" {
 		t.Errorf("of another pod: %q", got)
-	}
-	if got := found.Refusals.OfWorkers(&corev1.Pod{ObjectMeta: meta("a-0", "leader")}); got != "Failed to create worker statefulset" {
-		t.Errorf("got %q", got)
 	}
 }
