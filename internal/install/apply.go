@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -80,9 +81,7 @@ func (a applier) update(ctx context.Context, live, want *unstructured.Unstructur
 		next.Object[field] = want.DeepCopy().Object[field]
 		next.SetLabels(merged(live.GetLabels(), want.GetLabels()))
 		next.SetAnnotations(merged(live.GetAnnotations(), want.GetAnnotations()))
-		if err := keepBundles(next, live); err != nil {
-			return unchanged, err
-		}
+		keepBundles(next, live)
 		write = func(u *unstructured.Unstructured, dryRun bool) error {
 			return a.client.Update(ctx, u, append(dry[client.UpdateOption](dryRun), client.FieldOwner(fieldManager))...)
 		}
@@ -150,31 +149,22 @@ func content(u *unstructured.Unstructured) map[string]any {
 	return c.Object
 }
 
-// isOurApply reports whether install wrote these fields of an object.
-func isOurApply(e metav1.ManagedFieldsEntry) bool {
-	return e.Manager == fieldManager && e.Subresource == ""
+// isOurs reports whether install wrote fields of an object.
+func isOurs(u *unstructured.Unstructured) bool {
+	return slices.ContainsFunc(u.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
+		return e.Manager == fieldManager && e.Subresource == ""
+	})
 }
 
 // keepBundles copies CA bundles by the name of the webhook: the operator wrote them.
-func keepBundles(to, from *unstructured.Unstructured) error {
-	old, err := webhooksOf(from)
-	if err != nil || len(old) == 0 {
-		return err
+func keepBundles(to, from *unstructured.Unstructured) {
+	bundles := map[any]string{}
+	for _, hook := range webhooksOf(from) {
+		bundles[hook["name"]], _, _ = unstructured.NestedString(hook, "clientConfig", "caBundle")
 	}
-	bundles := map[any]any{}
-	for _, hook := range old {
-		if connection, ok := hook["clientConfig"].(map[string]any); ok && connection["caBundle"] != nil {
-			bundles[hook["name"]] = connection["caBundle"]
-		}
-	}
-	hooks, err := webhooksOf(to)
-	if err != nil {
-		return err
-	}
-	for _, hook := range hooks {
-		if connection, ok := hook["clientConfig"].(map[string]any); ok && bundles[hook["name"]] != nil {
+	for _, hook := range webhooksOf(to) {
+		if connection, ok := hook["clientConfig"].(map[string]any); ok && bundles[hook["name"]] != "" {
 			connection["caBundle"] = bundles[hook["name"]]
 		}
 	}
-	return setWebhooks(to, hooks)
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,7 +44,7 @@ type Options struct {
 	NoProtection bool
 	// KeepProtection makes a removal leave the protection of PVCs in force.
 	KeepProtection bool
-	// KeepChoices makes a removal leave the modes and holds that people wrote.
+	// KeepChoices makes a removal leave the modes and holds that users wrote.
 	KeepChoices bool
 	// KeepSets makes a removal leave the definitions, and so every set and its objects.
 	KeepSets bool
@@ -172,15 +171,20 @@ func (s shape) prune(ctx context.Context, a applier, wanted []*unstructured.Unst
 	stale := slices.DeleteFunc(w.found, func(u *unstructured.Unstructured) bool {
 		return slices.ContainsFunc(wanted, func(w *unstructured.Unstructured) bool { return title(w) == title(u) })
 	})
-	if err := s.removeAll(ctx, a, stale); err != nil || s.ProtectOnly {
+	if err := s.removeAll(ctx, a, stale); err != nil {
 		return err
 	}
-	isAlone, err := s.installed(ctx, a, standalone["lws-proxy-role"])
-	if err != nil || !isAlone {
-		return err
+	doomed := obsolete()
+	if !s.ProtectOnly {
+		isAlone, err := s.installed(ctx, a, standalone["lws-proxy-role"])
+		if err != nil || !isAlone {
+			return err
+		}
+		if doomed, err = everything(alone); err != nil {
+			return err
+		}
 	}
-	doomed, err := s.doomed(ctx, a, []bool{alone})
-	if err != nil {
+	if doomed, err = a.removable(ctx, doomed); err != nil {
 		return err
 	}
 	return s.removeAll(ctx, a, doomed)
@@ -197,48 +201,39 @@ func (s shape) reportLacks() {
 
 // untilServed waits until the API server serves the new kind.
 func (o Options) untilServed(ctx context.Context, a applier, crd *unstructured.Unstructured) error {
-	reason := "it is not established yet"
-	err := wait.PollUntilContextTimeout(ctx, pause, o.Timeout, true, func(ctx context.Context) (bool, error) {
-		live, err := a.get(ctx, crd)
-		if err != nil || live == nil {
-			return false, err
+	return o.await(ctx, func(ctx context.Context) (string, error) {
+		if _, _, err := o.sets(ctx, a); err != nil {
+			return fmt.Sprintf("%s is not served: %v; see its conditions: kubectl get %[1]s -o yaml", title(crd), err), nil
 		}
-		typed := &apiextensionsv1.CustomResourceDefinition{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, typed); err != nil {
-			return false, err
-		}
-		for _, c := range typed.Status.Conditions {
-			if (c.Type == apiextensionsv1.Established || c.Type == apiextensionsv1.NamesAccepted) && c.Status != apiextensionsv1.ConditionTrue {
-				reason = c.Message
-				return false, nil
-			}
-		}
-		if _, _, err = o.sets(ctx, a); err != nil {
-			reason = err.Error()
-		}
-		return err == nil, nil
+		return "", nil
 	})
-	if wait.Interrupted(err) {
-		return fmt.Errorf("%s is not served after %s: %s", title(crd), o.Timeout, reason)
+}
+
+// await repeats a check until it names nothing that is missing.
+func (o Options) await(ctx context.Context, check func(context.Context) (missing string, err error)) error {
+	last := ""
+	err := wait.PollUntilContextTimeout(ctx, pause, o.Timeout, true, func(ctx context.Context) (bool, error) {
+		missing, err := check(ctx)
+		if ctx.Err() == nil {
+			last = missing
+		}
+		return err == nil && missing == "", err
+	})
+	if wait.Interrupted(err) && last != "" {
+		return fmt.Errorf("%s (waited %s)", last, o.Timeout)
 	}
 	return err
 }
 
 // untilGone waits until an object is gone, or another has its name.
 func (o Options) untilGone(ctx context.Context, a applier, u *unstructured.Unstructured) error {
-	var held []string
-	err := wait.PollUntilContextTimeout(ctx, pause, o.Timeout, true, func(ctx context.Context) (bool, error) {
+	return o.await(ctx, func(ctx context.Context) (string, error) {
 		live, err := a.get(ctx, u)
-		if err != nil || live == nil {
-			return err == nil, err
+		if err != nil || live == nil || live.GetDeletionTimestamp() == nil {
+			return "", err
 		}
-		held = live.GetFinalizers()
-		return live.GetDeletionTimestamp() == nil, nil
+		return fmt.Sprintf("%s is still being deleted (finalizers: %q); see it with: kubectl get %[1]s -o yaml", title(u), live.GetFinalizers()), nil
 	})
-	if wait.Interrupted(err) {
-		return fmt.Errorf("%s is still being deleted after %s (finalizers: %q); look at it with: kubectl get %s -o yaml", title(u), o.Timeout, held, title(u))
-	}
-	return err
 }
 
 // fewSets is how many sets an error names.

@@ -67,19 +67,11 @@ func (o Options) print() error {
 }
 
 // setURL turns references to a Service into URLs with the same path.
-func setURL(u *unstructured.Unstructured, base string) error {
-	hooks, err := webhooksOf(u)
-	if err != nil {
-		return err
-	}
-	for _, hook := range hooks {
-		path, _, err := unstructured.NestedString(hook, "clientConfig", "service", "path")
-		if err != nil {
-			return err
-		}
+func setURL(u *unstructured.Unstructured, base string) {
+	for _, hook := range webhooksOf(u) {
+		path, _, _ := unstructured.NestedString(hook, "clientConfig", "service", "path")
 		hook["clientConfig"] = map[string]any{"url": strings.TrimSuffix(base, "/") + path}
 	}
-	return setWebhooks(u, hooks)
 }
 
 // checkURL refuses what the API server would refuse, before any write.
@@ -102,28 +94,15 @@ func isWebhooks(u *unstructured.Unstructured) bool {
 	return strings.HasSuffix(u.GetKind(), "WebhookConfiguration")
 }
 
-func webhooksOf(u *unstructured.Unstructured) ([]map[string]any, error) {
-	list, _, err := unstructured.NestedSlice(u.Object, "webhooks")
-	if err != nil {
-		return nil, err
-	}
-	hooks := make([]map[string]any, len(list))
-	for i, entry := range list {
-		hook, ok := entry.(map[string]any)
-		if !ok {
-			return nil, fmt.Errorf("%s: webhooks hold a %T", title(u), entry)
+// webhooksOf returns the webhooks themselves, no copies.
+func webhooksOf(u *unstructured.Unstructured) (hooks []map[string]any) {
+	list, _ := u.Object["webhooks"].([]any)
+	for _, entry := range list {
+		if hook, ok := entry.(map[string]any); ok {
+			hooks = append(hooks, hook)
 		}
-		hooks[i] = hook
 	}
-	return hooks, nil
-}
-
-func setWebhooks(u *unstructured.Unstructured, hooks []map[string]any) error {
-	list := make([]any, len(hooks))
-	for i, hook := range hooks {
-		list[i] = hook
-	}
-	return unstructured.SetNestedSlice(u.Object, list, "webhooks")
+	return hooks
 }
 
 // read returns the objects of all YAML files, in the order of the files' names.

@@ -1,7 +1,9 @@
 package install
 
 import (
+	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -11,13 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"lockstep.dev/lockstep/internal/operator"
 	"lockstep.dev/lockstep/internal/webhook"
 )
 
-func load(t *testing.T, o Options) []*unstructured.Unstructured {
-	t.Helper()
-	return loadFor(t, o)
-}
+func load(t *testing.T, o Options) []*unstructured.Unstructured { return loadFor(t, o) }
 
 // loadFor is load for an API server that lacks some kinds.
 func loadFor(t *testing.T, o Options, lacks ...string) []*unstructured.Unstructured {
@@ -40,7 +40,7 @@ func titles(all []*unstructured.Unstructured) (names []string) {
 	return names
 }
 
-func TestEachFormInstallsWhatItNeeds(t *testing.T) {
+func TestInstallRendersWhatEachFormNeeds(t *testing.T) {
 	const deployment, service = "deployment.apps/lws-controller-manager", "service/lws-webhook-service"
 	for name, c := range map[string]struct {
 		options             Options
@@ -56,45 +56,26 @@ func TestEachFormInstallsWhatItNeeds(t *testing.T) {
 			t.Errorf("%s: %q", name, got)
 		}
 		if got[0] != "namespace/lws-system" || !strings.HasPrefix(got[len(got)-1], "validatingadmissionpolicybinding") {
-			t.Errorf("%s comes in the wrong order: %q", name, got)
+			t.Errorf("%s: wrong order: %q", name, got)
 		}
 	}
 }
 
-func TestImageGoesToTheContainer(t *testing.T) {
-	for _, u := range load(t, Options{Image: "example.com/lockstep:v1"}) {
-		if u.GetKind() != "Deployment" {
-			continue
-		}
-		containers, _, _ := unstructured.NestedSlice(u.Object, "spec", "template", "spec", "containers")
-		if got := containers[0].(map[string]any); got["image"] != "example.com/lockstep:v1" || got["name"] != "manager" {
-			t.Errorf("got %v", got)
-		}
-	}
-}
-
-func TestWebhooksCallTheirPaths(t *testing.T) {
+func TestWebhooksHaveTheirPathsAndSelectors(t *testing.T) {
 	got := map[string]string{}
 	for _, u := range load(t, Options{WebhookURL: "https://127.0.0.1:1/"}) {
-		if !isWebhooks(u) {
-			continue
-		}
-		hooks, err := webhooksOf(u)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, hook := range hooks {
+		for _, hook := range webhooksOf(u) {
 			address, _, _ := unstructured.NestedString(hook, "clientConfig", "url")
-			got[hook["name"].(string)] = u.GetName() + " " + address
-			if _, found, _ := unstructured.NestedMap(hook, "clientConfig", "service"); found {
-				t.Errorf("%s is called both ways", hook["name"])
-			}
+			_, service, _ := unstructured.NestedMap(hook, "clientConfig", "service")
+			selector, _, _ := unstructured.NestedSlice(hook, "objectSelector", "matchExpressions")
+			got[hook["name"].(string)] = fmt.Sprint(u.GetName(), " ", address, " ", service, selector)
 		}
 	}
 	want := map[string]string{
-		"mleaderworkerset.kb.io": webhook.MutatingConfiguration + " https://127.0.0.1:1" + webhook.PathMutateSet,
-		"mpod.kb.io":             webhook.MutatingConfiguration + " https://127.0.0.1:1" + webhook.PathMutatePod,
-		"vleaderworkerset.kb.io": webhook.ValidatingConfiguration + " https://127.0.0.1:1" + webhook.PathValidateSet,
+		"mleaderworkerset.kb.io": webhook.MutatingConfiguration + " https://127.0.0.1:1" + webhook.PathMutateSet + " false []",
+		"mpod.kb.io": webhook.MutatingConfiguration + " https://127.0.0.1:1" + webhook.PathMutatePod +
+			" false [map[key:leaderworkerset.sigs.k8s.io/name operator:Exists]]",
+		"vleaderworkerset.kb.io": webhook.ValidatingConfiguration + " https://127.0.0.1:1" + webhook.PathValidateSet + " false []",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -112,8 +93,8 @@ func TestURLsThatCannotWorkAreRefused(t *testing.T) {
 	}
 }
 
-// The least the operator needs, and nothing else: a verb that appears here by
-// accident is a way into the cluster.
+// The operator gets the least that it needs: a verb that appears here by accident is a way
+// into the cluster.
 func TestRolesGrantTheLeast(t *testing.T) {
 	want := map[string]string{
 		"lws-manager-role leaderworkerset.x-k8s.io leaderworkersets []":                                                        "get list watch",
@@ -143,14 +124,14 @@ func TestRolesGrantTheLeast(t *testing.T) {
 		"lws-leader-election-role coordination.k8s.io leases []":                                                               "create get update",
 	}
 	maps.Copy(want, grantedToProtect)
-	bound := grantsTo(t, "lws-controller-manager")
+	bound := grantsOf(t, Options{}, "lws-controller-manager")
 	if diff := cmp.Diff(want, bound); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-// What protection needs: of claims it may write all but the words of their users,
-// and delete those that were asked to go.
+// Protection may write all of a PVC but the annotations of its users, and delete PVCs whose
+// deletion was asked for.
 var grantedToProtect = map[string]string{
 	"lockstep-protection-role  persistentvolumeclaims []":                                                 "get list watch update patch delete",
 	"lockstep-protection-role  persistentvolumeclaims/status []":                                          "patch",
@@ -184,15 +165,14 @@ const (
 		"pod-protection.protection.lockstep.dev volume-protection.protection.lockstep.dev initial-hold.protection.lockstep.dev initial-hold-chosen.protection.lockstep.dev]"
 )
 
-// Who may see a set may see all that kubectl lockstep decides on: what it could not
-// read of a gang, it could not say of any of its groups.
-func TestRolesForPeopleShowWhatThePluginReads(t *testing.T) {
-	people := 0
+// A user who may read a set may read all that kubectl lockstep needs.
+func TestUserRolesCoverWhatThePluginReads(t *testing.T) {
+	roles := 0
 	for _, u := range load(t, Options{}) {
 		if u.GetKind() != "ClusterRole" || !strings.HasPrefix(u.GetName(), "lws-leaderworkerset-") {
 			continue
 		}
-		people++
+		roles++
 		may := map[string]string{}
 		for _, r := range convert[rbacv1.ClusterRole](t, u).Rules {
 			for _, resource := range r.Resources {
@@ -208,18 +188,12 @@ func TestRolesForPeopleShowWhatThePluginReads(t *testing.T) {
 			}
 		}
 	}
-	if people != 2 {
-		t.Errorf("%d roles", people)
+	if roles != 2 {
+		t.Errorf("%d roles", roles)
 	}
 }
 
-// grantsTo lists what the roles bound to a service account allow.
-func grantsTo(t *testing.T, account string) map[string]string {
-	t.Helper()
-	return grantsOf(t, Options{}, account)
-}
-
-// grantsOf is grantsTo for a choice of options.
+// grantsOf lists what the roles bound to a service account allow.
 func grantsOf(t *testing.T, o Options, account string) map[string]string {
 	t.Helper()
 	rules, bound := map[string][]rbacv1.PolicyRule{}, map[string]bool{}
@@ -265,24 +239,62 @@ func convert[T any](t *testing.T, u *unstructured.Unstructured) *T {
 	return v
 }
 
-func TestOnlyPodsOfSetsWaitForTheOperator(t *testing.T) {
-	for _, u := range load(t, Options{}) {
-		if u.GetKind() != "MutatingWebhookConfiguration" {
+// The definition and the namespace go last, and stay with --keep-sets.
+func TestOrderOfRemoval(t *testing.T) {
+	all, err := everything(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ranks := map[int][]string{}
+	for _, u := range all {
+		ranks[rank(u)] = append(ranks[rank(u)], title(u))
+	}
+	for r, want := range map[int]string{1: "webhookconfiguration", 2: "customresourcedefinition", 3: "namespace/lws-system"} {
+		if len(ranks[r]) == 0 || slices.ContainsFunc(ranks[r], func(name string) bool { return !strings.Contains(name, want) }) {
+			t.Errorf("rank %d: %q", r, ranks[r])
+		}
+	}
+	for _, want := range []string{"deployment.apps/lws-controller-manager", "secret/lws-webhook-server-cert", "configmap/lockstep-configuration"} {
+		if !slices.Contains(ranks[0], want) {
+			t.Errorf("%s is not removed: %q", want, ranks[0])
+		}
+	}
+}
+
+// An upgrade leaves nothing of the version before: what is no longer installed has the
+// labels of protection, or is in the list of obsolete objects.
+func TestUpgradePrunesObsoleteObjects(t *testing.T) {
+	known := map[string]bool{}
+	alone := with("protection: {alone: true, initialHold: Pending}")
+	for _, o := range []Options{{}, alone, {ProtectOnly: true}} {
+		o.Image = "i"
+		for _, lacks := range [][]string{nil, {operator.MutatingPolicy}} {
+			for _, u := range slices.Concat(loadFor(t, o, lacks...), obsolete()) {
+				known[strings.Join([]string{u.GetAPIVersion(), u.GetNamespace(), title(u)}, " ")] = true
+			}
+		}
+	}
+	text, err := os.ReadFile("testdata/before.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	byLabel := 0
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "#") {
 			continue
 		}
-		hooks, err := webhooksOf(u)
-		if err != nil {
-			t.Fatal(err)
+		object, labels, _ := strings.Cut(strings.TrimSpace(line), " name=")
+		isFound := labels == "lockstep component=protection" && slices.ContainsFunc(protectionKinds, func(kind string) bool {
+			return strings.Contains(object, " "+strings.ToLower(kind)+"."+groupVersionOf(kind).Group+"/")
+		})
+		if isFound && !known[object] {
+			byLabel++
 		}
-		for _, hook := range hooks {
-			selector, found, _ := unstructured.NestedSlice(hook, "objectSelector", "matchExpressions")
-			if hook["name"] != "mpod.kb.io" {
-				continue
-			}
-			want := []any{map[string]any{"key": "leaderworkerset.sigs.k8s.io/name", "operator": "Exists"}}
-			if diff := cmp.Diff(want, selector); !found || diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+		if !isFound && !known[object] {
+			t.Errorf("%s would stay", object)
 		}
+	}
+	if byLabel == 0 {
+		t.Error("no obsolete object was compared")
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -45,18 +44,21 @@ func (s shape) refuseOverWhole(ctx context.Context, a applier) error {
 // installed reports whether install made the ClusterRole of that name.
 func (o Options) installed(ctx context.Context, a applier, role string) (bool, error) {
 	live, err := a.get(ctx, object("rbac.authorization.k8s.io/v1", "ClusterRole", "", role))
-	return live != nil && slices.ContainsFunc(live.GetManagedFields(), isOurApply), err
+	return live != nil && isOurs(live), err
 }
 
 // refuseBeside refuses while another implementation runs: two sets of controllers undo each
 // other's work. One whose Deployment this installation replaces may run until then: the
 // lease keeps the two apart.
 func (o Options) refuseBeside(ctx context.Context) error {
-	others, err := o.others(ctx)
+	holders, err := o.holders(ctx)
 	if err != nil {
 		return err
 	}
-	for _, other := range others {
+	for _, other := range holders {
+		if other.Ours() {
+			continue
+		}
 		if o.Image != "" && other.Namespace == namespaceName && other.Deployment() == deploymentName {
 			o.say("deployment.apps/%s runs another implementation, %s, and is replaced; the lease passes on once that one is gone", deploymentName, other.Identity)
 			continue
@@ -80,12 +82,11 @@ func (o Options) warnOfUnserved(ctx context.Context, a applier) error {
 	return nil
 }
 
-// others returns the holders of the lease that are not Lockstep.
-func (o Options) others(ctx context.Context) ([]lease.Holder, error) {
+// holders returns the holders of the lease, in all namespaces.
+func (o Options) holders(ctx context.Context) ([]lease.Holder, error) {
 	client, err := kubernetes.NewForConfig(o.REST)
 	if err != nil {
 		return nil, err
 	}
-	holders, err := lease.Holders(ctx, client, v1alpha1.DefaultResourceName, namespaceName, time.Now())
-	return slices.DeleteFunc(holders, lease.Holder.Ours), err
+	return lease.Holders(ctx, client, v1alpha1.DefaultResourceName, namespaceName, time.Now())
 }

@@ -2,7 +2,6 @@ package install
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,10 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"lockstep.dev/lockstep/internal/operator"
 	"lockstep.dev/lockstep/internal/pvc"
@@ -35,26 +33,6 @@ func policies(all []*unstructured.Unstructured) (names []string) {
 	}
 	slices.Sort(names)
 	return names
-}
-
-// An API server may load these policies from files, where nobody can delete them.
-// Such policies have no parameters and call nobody.
-func TestPoliciesUseNoParameters(t *testing.T) {
-	seen := 0
-	for _, u := range load(t, with("protection: {alone: true}")) {
-		if !ofProtection(u) || !strings.Contains(u.GetKind(), "AdmissionPolicy") {
-			continue
-		}
-		seen++
-		for _, field := range []string{"paramKind", "paramRef"} {
-			if _, found, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", field); found {
-				t.Errorf("%s has a %s", title(u), field)
-			}
-		}
-	}
-	if seen < 16 {
-		t.Errorf("only %d were looked at", seen)
-	}
 }
 
 func TestEachClusterGetsThePoliciesItKnows(t *testing.T) {
@@ -84,8 +62,8 @@ func TestEachClusterGetsThePoliciesItKnows(t *testing.T) {
 	}
 }
 
-// What is chosen by a switch is a variable of a policy, with its default in the file.
-func TestPoliciesSayWhatWasChosen(t *testing.T) {
+// A switch of the configuration is a variable of a policy, with its default in the file.
+func TestPolicyVariablesFollowTheConfiguration(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                   "forged initialHold=false",
 		"protection: {initialHold: Pending}": "forged initialHold=true",
@@ -106,7 +84,7 @@ func TestPoliciesSayWhatWasChosen(t *testing.T) {
 	}
 }
 
-// selected tells which namespaces a selector picks, by the modes they choose.
+// selected returns the modes of the namespaces that a selector matches.
 func selected(t *testing.T, selector *metav1.LabelSelector) (modes []string) {
 	t.Helper()
 	s, err := metav1.LabelSelectorAsSelector(selector)
@@ -114,7 +92,7 @@ func selected(t *testing.T, selector *metav1.LabelSelector) (modes []string) {
 		t.Fatal(err)
 	}
 	for _, mode := range []string{"", "nonsense", "off", "observe", "barrier", "hold", "strict"} {
-		set := labelSet{namespaceNameLabel: "prod"}
+		set := labels.Set{namespaceNameLabel: "prod"}
 		if mode != "" {
 			set[pvc.ModeKey] = mode
 		}
@@ -125,18 +103,8 @@ func selected(t *testing.T, selector *metav1.LabelSelector) (modes []string) {
 	return modes
 }
 
-type labelSet map[string]string
-
-func (s labelSet) Has(label string) bool   { _, ok := s[label]; return ok }
-func (s labelSet) Get(label string) string { return s[label] }
-func (s labelSet) Lookup(label string) (string, bool) {
-	v, ok := s[label]
-	return v, ok
-}
-
-// A namespace that chooses a mode has its way; one that chooses none, or writes a
-// word that is none, is of the cluster's.
-func TestNamespacesAreSelectedByTheModeThatHolds(t *testing.T) {
+// A namespace without a mode, or with an unknown one, has the mode of the cluster.
+func TestNamespacesAreSelectedByMode(t *testing.T) {
 	protected, others := []string{"barrier", "hold", "strict"}, []string{"off", "observe"}
 	undecided := []string{"", "nonsense"}
 	for mode, byDefault := range map[string]bool{"Off": false, "Observe": false, "Barrier": true, "Hold": true, "Strict": true} {
@@ -195,8 +163,8 @@ func TestNamespacesAreExemptedAsConfigured(t *testing.T) {
 	}
 }
 
-// Protection by itself takes no name that an implementation for LeaderWorkerSets has.
-func TestProtectionByItselfTakesNoOthersNames(t *testing.T) {
+// With --protect-only, no name is one that an implementation for LeaderWorkerSets has.
+func TestProtectOnlyHasNamesOfItsOwn(t *testing.T) {
 	var others []string
 	for _, u := range load(t, Options{Image: "i", NoProtection: true}) {
 		others = append(others, u.GetNamespace()+" "+title(u))
@@ -205,13 +173,13 @@ func TestProtectionByItselfTakesNoOthersNames(t *testing.T) {
 		all := loadFor(t, Options{Image: "i", ProtectOnly: true}, lacks...)
 		for _, u := range all {
 			if slices.Contains(others, u.GetNamespace()+" "+title(u)) {
-				t.Errorf("%s is another's name", title(u))
+				t.Errorf("%s is also installed for sets", title(u))
 			}
 			if ofSets(u) && !ofProtection(u) {
-				t.Errorf("%s is of no use", title(u))
+				t.Errorf("%s is for sets alone", title(u))
 			}
 			if strings.Contains(string(must(u.MarshalJSON())), "lws-system") {
-				t.Errorf("%s names another's namespace", title(u))
+				t.Errorf("%s has lws-system in it", title(u))
 			}
 		}
 	}
@@ -224,12 +192,15 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-func TestTheOperatorIsStartedAsConfigured(t *testing.T) {
+func TestDeploymentFollowsTheOptions(t *testing.T) {
 	mark := func(o Options) (args []string, volumes int, marked string) {
 		o.Image = "i"
 		for _, u := range load(t, o) {
 			if u.GetKind() == "Deployment" {
 				template := convert[appsv1.Deployment](t, u).Spec.Template
+				if got := template.Spec.Containers[0]; got.Image != "i" || got.Name != "manager" {
+					t.Errorf("container %s has image %q", got.Name, got.Image)
+				}
 				return template.Spec.Containers[0].Args, len(template.Spec.Volumes), template.Labels[configLabel]
 			}
 		}
@@ -279,7 +250,6 @@ func TestConfigurationsThatCannotWorkAreRefused(t *testing.T) {
 	}
 }
 
-// What is printed is what is applied.
 func TestPrintedManifestsAreThoseApplied(t *testing.T) {
 	var out bytes.Buffer
 	o := with("protection: {mode: Hold}")
@@ -288,30 +258,24 @@ func TestPrintedManifestsAreThoseApplied(t *testing.T) {
 		t.Fatal(err)
 	}
 	printed := must(readFile(fstest.MapFS{"all.yaml": {Data: out.Bytes()}}, "all.yaml"))
-	if diff := cmp.Diff(load(t, o), printed); diff != "" {
+	asJSON := cmp.Transformer("JSON", func(u *unstructured.Unstructured) string { return string(must(u.MarshalJSON())) })
+	if diff := cmp.Diff(load(t, o), printed, asJSON); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-func TestDescribedKindsCanBeRead(t *testing.T) {
-	o := with("protection: {kinds: [{apiVersion: a.example.com/v1, kind: A, podTemplates: [spec.t]}]}")
+// In the core group, a configured kind gives access to ReplicationControllers alone: the
+// group has Secrets as well.
+func TestConfiguredKindsCanBeRead(t *testing.T) {
+	o := with("protection: {kinds: [{apiVersion: a.example.com/v1, kind: A, podTemplates: [spec.t]}, " +
+		"{apiVersion: v1, kind: ReplicationController, podTemplates: [spec.template], replicas: spec.replicas}]}")
 	may := grantsOf(t, o, "lws-controller-manager")
-	for _, group := range []string{"a.example.com", "jobset.x-k8s.io"} {
-		if got := may["lockstep-protection-role "+group+" * []"]; got != "get list watch" {
-			t.Errorf("%s: %q", group, got)
+	for resource, want := range map[string]string{
+		"a.example.com *": "get list watch", "jobset.x-k8s.io *": "get list watch", " replicationcontrollers": "get list watch", " *": "",
+	} {
+		if got := may["lockstep-protection-role "+resource+" []"]; got != want {
+			t.Errorf("%s: %q, want %q", resource, got, want)
 		}
-	}
-}
-
-// Secrets are in the same group.
-func TestADescribedKindOfTheCoreGroupOpensNothingElse(t *testing.T) {
-	o := with("protection: {kinds: [{apiVersion: v1, kind: ReplicationController, podTemplates: [spec.template], replicas: spec.replicas}]}")
-	may := grantsOf(t, o, "lws-controller-manager")
-	if got := may["lockstep-protection-role  replicationcontrollers []"]; got != "get list watch" {
-		t.Errorf("ReplicationControllers: %q of %v", got, may)
-	}
-	if got, all := may["lockstep-protection-role  * []"]; all {
-		t.Errorf("all of the core group: %q", got)
 	}
 	secrets := with("protection: {kinds: [{apiVersion: v1, kind: Secret, podTemplates: [spec.template]}]}")
 	if _, err := secrets.shape(nil); err == nil || !strings.Contains(err.Error(), "no workload") {
@@ -319,45 +283,39 @@ func TestADescribedKindOfTheCoreGroupOpensNothingElse(t *testing.T) {
 	}
 }
 
-// server is a stand-in for an API server of another version, which cannot be had.
-type server struct {
-	kinds []string
-	err   error
-}
-
-func (s server) ServerResourcesForGroupVersion(string) (*metav1.APIResourceList, error) {
-	list := &metav1.APIResourceList{}
-	for _, kind := range s.kinds {
-		list.APIResources = append(list.APIResources, metav1.APIResource{Kind: kind})
-	}
-	return list, s.err
-}
-
-func (s server) ServerGroupsAndResources() ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
-	return nil, nil, s.err
-}
-func (s server) ServerPreferredResources() ([]*metav1.APIResourceList, error) { return nil, s.err }
-func (s server) ServerPreferredNamespacedResources() ([]*metav1.APIResourceList, error) {
-	return nil, s.err
-}
-
-func TestWhatAnAPIServerLacksIsAskedOfIt(t *testing.T) {
-	unknown := apierrors.NewNotFound(schema.GroupResource{}, "admissionregistration.k8s.io/v1")
-	for name, c := range map[string]struct {
-		server server
-		want   []string
+func TestInstallReportsWhatTheAPIServerLacks(t *testing.T) {
+	for _, tt := range []struct {
+		name, config string
+		lacks        []string
+		reports      string
 	}{
-		"1.36":          {server: server{kinds: []string{"MutatingAdmissionPolicy", "ValidatingAdmissionPolicy", "MutatingWebhookConfiguration"}}},
-		"1.35":          {server{kinds: []string{"ValidatingAdmissionPolicy", "MutatingWebhookConfiguration"}}, []string{operator.MutatingPolicy}},
-		"1.29":          {server{kinds: []string{"MutatingWebhookConfiguration"}}, []string{operator.MutatingPolicy, operator.ValidatingPolicy}},
-		"without group": {server{err: unknown}, []string{operator.MutatingPolicy, operator.ValidatingPolicy}},
+		{"1.36", "protection: {mode: Hold}", nil, ""},
+		{"before 1.36", "protection: {mode: Hold}", []string{operator.MutatingPolicy}, "1.36"},
+		{"before 1.36, switched off", "protection: {enabled: false}", []string{operator.MutatingPolicy}, ""},
+		{"before 1.30", "protection: {mode: Hold}", []string{operator.MutatingPolicy, operator.ValidatingPolicy}, "barrier works"},
 	} {
-		got, err := operator.Lacks(c.server)
-		if diff := cmp.Diff(c.want, got); err != nil || diff != "" {
-			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
+		var out bytes.Buffer
+		o := with(tt.config)
+		o.Out = &out
+		s, err := o.shape(tt.lacks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.reportLacks()
+		if got := out.String(); !strings.Contains(got, tt.reports) || (got == "") != (tt.reports == "") {
+			t.Errorf("%s: got %q, want %q", tt.name, got, tt.reports)
 		}
 	}
-	if _, err := operator.Lacks(server{err: errors.New("down")}); err == nil {
-		t.Error("a server that does not answer was taken for an old one")
+}
+
+func TestSummaryCountsChanges(t *testing.T) {
+	for want, got := range map[string]string{
+		"nothing had to be changed":                                Options{}.summary(map[change]int{unchanged: 9}, 0),
+		"0 created, 0 configured, 9 unchanged, 3 deleted":          Options{}.summary(map[change]int{unchanged: 9}, 3),
+		"would be installed: 1 created, 2 configured, 9 unchanged": Options{DryRun: true}.summary(map[change]int{created: 1, configured: 2, unchanged: 9}, 0),
+	} {
+		if !strings.HasSuffix(got, want) {
+			t.Errorf("got %q, want it to end with %q", got, want)
+		}
 	}
 }

@@ -8,7 +8,10 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
 	"lockstep.dev/lockstep/internal/operator"
@@ -17,7 +20,6 @@ import (
 const (
 	namespaceName  = "lws-system"
 	deploymentName = "lws-controller-manager"
-	containerName  = "manager"
 
 	configMapName = v1alpha1.InstalledName
 	configFile    = v1alpha1.InstalledKey
@@ -138,42 +140,34 @@ func (s shape) render(u *unstructured.Unstructured) error {
 	case u.GetKind() == "Deployment":
 		return s.setOperator(u)
 	case s.WebhookURL != "" && isWebhooks(u):
-		return setURL(u, s.WebhookURL)
+		setURL(u, s.WebhookURL)
 	}
 	return nil
 }
 
 // setOperator writes image, arguments and configuration into the Deployment.
 func (s shape) setOperator(u *unstructured.Unstructured) error {
-	template, _, err := unstructured.NestedMap(u.Object, "spec", "template")
-	if err != nil {
+	deployment := &appsv1.Deployment{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, deployment); err != nil {
 		return err
 	}
-	containers, _, err := unstructured.NestedSlice(template, "spec", "containers")
-	if err != nil {
-		return err
-	}
-	for _, c := range containers {
-		c, ok := c.(map[string]any)
-		if !ok || c["name"] != containerName {
-			continue
-		}
-		c["image"] = s.Image
-		args, _ := c["args"].([]any)
-		c["args"] = append(args, anys(s.arguments())...)
-		if len(s.Config) > 0 {
-			c["volumeMounts"] = []any{map[string]any{"name": configMapName, "mountPath": configDir, "readOnly": true}}
-		}
-	}
-	spec, labels := template["spec"].(map[string]any), template["metadata"].(map[string]any)["labels"].(map[string]any)
-	spec["containers"] = containers
-	if len(s.arguments()) > 0 {
-		labels[configLabel] = s.mark()
+	template, args := &deployment.Spec.Template, s.arguments()
+	operator := &template.Spec.Containers[0]
+	operator.Image, operator.Args = s.Image, append(operator.Args, args...)
+	if len(args) > 0 {
+		template.Labels[configLabel] = s.mark()
 	}
 	if len(s.Config) > 0 {
-		spec["volumes"] = []any{map[string]any{"name": configMapName, "configMap": map[string]any{"name": configMapName}}}
+		operator.VolumeMounts = []corev1.VolumeMount{{Name: configMapName, MountPath: configDir, ReadOnly: true}}
+		configMap := &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: configMapName}}
+		template.Spec.Volumes = []corev1.Volume{{Name: configMapName, VolumeSource: corev1.VolumeSource{ConfigMap: configMap}}}
 	}
-	return unstructured.SetNestedMap(u.Object, template, "spec", "template")
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(deployment)
+	if err != nil {
+		return err
+	}
+	u.Object["spec"] = object["spec"]
+	return nil
 }
 
 // configMap returns the configuration of the operator. Without one it holds the defaults:

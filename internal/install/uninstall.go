@@ -5,20 +5,17 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/lease"
 	"lockstep.dev/lockstep/internal/lws"
 )
 
@@ -89,13 +86,16 @@ func (o Options) layouts(ctx context.Context, a applier) ([]bool, error) {
 }
 
 func (o Options) refuseRemoval(ctx context.Context, a applier) error {
-	others, err := o.others(ctx)
+	holders, err := o.holders(ctx)
 	if err != nil {
 		return err
 	}
-	if len(others) > 0 {
-		return fmt.Errorf("another implementation runs in namespace %q: %s holds the lease, and what is installed under these names is its own; nothing was removed",
-			others[0].Namespace, others[0].Identity)
+	for _, holder := range holders {
+		if !holder.Ours() {
+			return fmt.Errorf("another implementation runs in namespace %q: %s holds the lease, and what is installed under these names is its own; nothing was removed",
+				holder.Namespace, holder.Identity)
+		}
+		o.say("an operator still runs as %s; stop it as well, unless its Deployment goes now", holder.Identity)
 	}
 	if o.KeepSets {
 		return nil
@@ -123,7 +123,6 @@ func (o Options) refuseWithSets(ctx context.Context, a applier) error {
 // the rest. The operator stops before protection is taken off PVCs, which it would add
 // again, and keeps its roles until then.
 func (o Options) removeFrom(ctx context.Context, w *withdrawal, doomed []*unstructured.Unstructured) error {
-	o.warnOfHolder(ctx, w.applier)
 	isOperator := func(u *unstructured.Unstructured) bool { return u.GetKind() == "Deployment" }
 	isHook := func(u *unstructured.Unstructured) bool { return isWebhooks(u) && !o.KeepSets }
 	if err := o.removeAll(ctx, w.applier, only(doomed, isPolicy)); err != nil {
@@ -166,25 +165,28 @@ func only(all []*unstructured.Unstructured, wanted func(*unstructured.Unstructur
 	return some
 }
 
-// doomed returns the live objects to delete, in order: definitions after everything that
-// uses them, a namespace last.
-func (o Options) doomed(ctx context.Context, a applier, layouts []bool) (found []*unstructured.Unstructured, err error) {
+// doomed returns the live objects to delete.
+func (o Options) doomed(ctx context.Context, a applier, layouts []bool) (all []*unstructured.Unstructured, err error) {
 	for _, layout := range layouts {
-		all, err := everything(layout)
+		some, err := everything(layout)
 		if err != nil {
 			return nil, err
 		}
-		for _, u := range all {
-			if o.KeepSets && layout == whole && rank(u) > 1 {
-				continue
-			}
-			live, err := a.get(ctx, u)
-			if err != nil {
-				return nil, err
-			}
-			if live != nil && (u.GetKind() != "Namespace" || live.GetAnnotations()[createdHere] != "") {
-				found = append(found, live)
-			}
+		all = append(all, only(some, func(u *unstructured.Unstructured) bool { return !o.KeepSets || layout != whole || rank(u) <= 1 })...)
+	}
+	return a.removable(ctx, all)
+}
+
+// removable returns the live ones of objects, but no namespace that install did not create.
+// They are in the order of deletion: definitions after what uses them, a namespace last.
+func (a applier) removable(ctx context.Context, objects []*unstructured.Unstructured) (found []*unstructured.Unstructured, err error) {
+	for _, u := range objects {
+		live, err := a.get(ctx, u)
+		if err != nil {
+			return nil, err
+		}
+		if live != nil && (u.GetKind() != "Namespace" || live.GetAnnotations()[createdHere] != "") {
+			found = append(found, live)
 		}
 	}
 	slices.SortStableFunc(found, func(x, y *unstructured.Unstructured) int { return rank(x) - rank(y) })
@@ -217,9 +219,25 @@ func everything(protectOnly bool) ([]*unstructured.Unstructured, error) {
 	}
 	all = slices.DeleteFunc(all, ofProtection)
 	slices.Reverse(all)
-	return append(all,
+	all = append(all,
 		object("v1", "Secret", s.namespace(), v1alpha1.DefaultWebhookSecretName),
-		object(coordinationv1.SchemeGroupVersion.String(), "Lease", s.namespace(), v1alpha1.DefaultResourceName)), nil
+		object(coordinationv1.SchemeGroupVersion.String(), "Lease", s.namespace(), v1alpha1.DefaultResourceName))
+	if protectOnly {
+		all = append(all, obsolete()...)
+	}
+	return all, nil
+}
+
+// obsolete returns what earlier versions installed for protection alone below Kubernetes
+// 1.36, besides objects with the labels of protection: those are found by their labels.
+func obsolete() []*unstructured.Unstructured {
+	const rbac = "rbac.authorization.k8s.io/v1"
+	namespace := standalone[namespaceName]
+	return []*unstructured.Unstructured{
+		object("v1", "Service", namespace, "lws-webhook-service"),
+		object(rbac, "RoleBinding", namespace, "lws-certificates-rolebinding"),
+		object(rbac, "Role", namespace, "lws-certificates-role"),
+	}
 }
 
 // removeAll deletes the very objects that were found.
@@ -249,21 +267,6 @@ func (o Options) remove(ctx context.Context, a applier, u *unstructured.Unstruct
 	o.say("%s deleted", title(u))
 	*a.removed++
 	return nil
-}
-
-// warnOfHolder reports an operator that still runs.
-func (o Options) warnOfHolder(ctx context.Context, a applier) {
-	live, err := a.get(ctx, object(coordinationv1.SchemeGroupVersion.String(), "Lease", namespaceName, v1alpha1.DefaultResourceName))
-	if err != nil || live == nil {
-		return
-	}
-	held := &coordinationv1.Lease{}
-	if runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, held) != nil {
-		return
-	}
-	if holder, is := lease.Of(held, time.Now()); is {
-		o.say("an operator still runs as %s; stop it as well, unless its Deployment goes now", holder.Identity)
-	}
 }
 
 // reportKept reports what stays, and what of it only Lockstep reads.

@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/install/withdraw"
@@ -119,36 +118,31 @@ func (w *withdrawal) run(ctx context.Context, stopOperator func() error) error {
 	return w.removeAll(ctx, w.applier, only(w.found, isRole))
 }
 
-// awaitNoFinalizers waits until a new PVC gets no finalizer of ours. It asks by a dry run,
-// even if nothing was installed: policies may be loaded from files. An error that would
-// come again ends the wait: PVCs are read once more at the end.
+// awaitNoFinalizers waits until a dry run shows that a new PVC gets no finalizer of ours:
+// API servers learn late that a policy is gone. A refusal ends the wait: it would come
+// again, and PVCs are read once more at the end.
 func (w *withdrawal) awaitNoFinalizers(ctx context.Context) error {
 	if w.Options.DryRun {
 		return nil
 	}
-	given, silent := false, false
-	err := wait.PollUntilContextTimeout(ctx, pause, w.Timeout, true, func(ctx context.Context) (bool, error) {
-		probe := probeClaim()
+	return w.await(ctx, func(ctx context.Context) (string, error) {
+		probe := probePVC()
 		err := w.Client.Create(ctx, probe, client.DryRunAll)
-		if ctx.Err() != nil {
-			return false, nil // cut off by the end of the wait
+		switch {
+		case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsNotFound(err), apierrors.IsUnauthorized(err), apierrors.IsBadRequest(err):
+			return "", nil
+		case err != nil:
+			return fmt.Sprintf("a dry run cannot show whether new PVCs still get %s: %v", pvc.BarrierFinalizer, err), nil
+		case slices.Contains(probe.Finalizers, pvc.BarrierFinalizer):
+			return fmt.Sprintf("new PVCs still get %s, though nothing installed by Lockstep adds it any more; "+
+				"see other policies and webhooks: kubectl get mutatingadmissionpolicies,mutatingwebhookconfigurations", pvc.BarrierFinalizer), nil
 		}
-		if silent = err != nil; silent {
-			return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsNotFound(err) ||
-				apierrors.IsUnauthorized(err) || apierrors.IsBadRequest(err), nil
-		}
-		given = slices.Contains(probe.Finalizers, pvc.BarrierFinalizer)
-		return !given, nil
+		return "", nil
 	})
-	if err == nil || ctx.Err() == nil && silent && !given {
-		return nil
-	}
-	return fmt.Errorf("PVCs still get %s after %s, though nothing installed by Lockstep adds it any more; "+
-		"look for other policies and webhooks: kubectl get mutatingadmissionpolicies,mutatingwebhookconfigurations", pvc.BarrierFinalizer, w.Timeout)
 }
 
-// probeClaim returns a PVC that would get every finalizer. It is never created.
-func probeClaim() *corev1.PersistentVolumeClaim {
+// probePVC returns a PVC that would get every finalizer. It is never created.
+func probePVC() *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: metav1.NamespaceDefault, GenerateName: "lockstep-probe-",
@@ -167,21 +161,19 @@ func (o Options) awaitPods(ctx context.Context, a applier, namespace, except str
 	if o.DryRun {
 		return nil
 	}
-	var names []string
-	err := wait.PollUntilContextTimeout(ctx, pause, o.Timeout, true, func(ctx context.Context) (bool, error) {
+	return o.await(ctx, func(ctx context.Context) (string, error) {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
 		err := a.client.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{"control-plane": "controller-manager"})
-		names = nil
+		var names []string
 		for _, pod := range list.Items {
 			if except == "" || pod.Labels[configLabel] != except {
 				names = append(names, pod.Name)
 			}
 		}
-		return len(names) == 0, err
+		if len(names) == 0 {
+			return "", err
+		}
+		return fmt.Sprintf("pods of the operator still run in namespace %q: %q; wait for them to end, and run this again", namespace, names), nil
 	})
-	if wait.Interrupted(err) {
-		return fmt.Errorf("pods of the operator still run in namespace %q after %s: %q; wait for them to end, and run this again", namespace, o.Timeout, names)
-	}
-	return err
 }

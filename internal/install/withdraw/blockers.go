@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/pvc"
@@ -77,24 +77,15 @@ func (w Withdrawal) awaitLeaving(ctx context.Context) error {
 }
 
 // settled returns the PVCs that are being deleted, once the built-in controller has had
-// time to remove its finalizer. A read that the end of the wait cuts off does not count.
-func (w Withdrawal) settled(ctx context.Context) (left []Blocker, err error) {
-	read := false
-	err = wait.PollUntilContextTimeout(ctx, pause, w.Patience, true, func(ctx context.Context) (bool, error) {
-		now, err := w.leaving(ctx)
-		if err != nil {
-			return false, err
+// time to remove its finalizer.
+func (w Withdrawal) settled(ctx context.Context) ([]Blocker, error) {
+	for deadline := time.Now().Add(w.Patience); ; time.Sleep(pause) {
+		left, err := w.leaving(ctx)
+		settles := slices.ContainsFunc(left, func(b Blocker) bool { return b.settles })
+		if err != nil || !settles || time.Now().After(deadline) {
+			return left, err
 		}
-		left, read = now, true
-		return !slices.ContainsFunc(left, func(b Blocker) bool { return b.settles }), nil
-	})
-	if !wait.Interrupted(err) || ctx.Err() != nil {
-		return left, err
 	}
-	if !read {
-		return nil, fmt.Errorf("PVCs that are being deleted could not be read within %s: %w; allow more with --timeout", w.Patience, err)
-	}
-	return left, nil
 }
 
 // leaving removes one finalizer from each PVC that is being deleted and not in use. It

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -82,34 +81,5 @@ func TestOwnersThatCannotBeReadBlock(t *testing.T) {
 	}).Build()
 	if err := (Withdrawal{Client: c, Patience: time.Minute}).Blocked(t.Context()); err == nil || !strings.Contains(err.Error(), `StatefulSet "db", which owns PVC "prod/data"`) {
 		t.Errorf("got %v", err)
-	}
-}
-
-// A PVC that waits for the built-in controller blocks, however slow the API server is.
-func TestTheEndOfAWaitSettlesNothing(t *testing.T) {
-	leaving := metav1.Now()
-	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "prod", Name: "data", UID: "u", DeletionTimestamp: &leaving, Finalizers: []string{pvc.PodsFinalizer, pvc.BarrierFinalizer},
-	}}
-	for name, takes := range map[string]time.Duration{
-		"cut off in a later read": 130 * time.Millisecond, "cut off in the first read": 2 * time.Minute, "cut off between two reads": 0,
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(claim).WithInterceptorFuncs(interceptor.Funcs{
-					List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-						select {
-						case <-ctx.Done():
-							return ctx.Err()
-						case <-time.After(takes):
-							return c.List(ctx, list, options...)
-						}
-					},
-				}).Build()
-				if err := (Withdrawal{Client: c, Patience: time.Minute}).Blocked(t.Context()); err == nil {
-					t.Error("nothing blocks")
-				}
-			})
-		})
 	}
 }
