@@ -15,16 +15,13 @@ import (
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
-// harm breaks something that belongs to the set.
-func (w *anyWorld) harm() {
-	if w.harms >= 8 {
+// harm breaks an object of the set, or takes one of its names.
+func (w *world) harm() {
+	if w.harms >= w.may.mostHarms {
 		return
 	}
 	w.harms++
-	what := rapid.SampledFrom([]string{"pod", "leader", "pod", "leader", "pod", "statefulset", "service", "revision", "replicas", "squatter"}).Draw(w.t, "harmed")
-	switch what {
-	case "pod":
-		w.harmPod()
+	switch what := rapid.SampledFrom(w.may.harms).Draw(w.t, "harm"); what {
 	case "statefulset":
 		if all := fakeapi.All[*appsv1.StatefulSet](w.Objects); len(all) > 0 {
 			w.met.when("a statefulset deleted", true)
@@ -37,24 +34,25 @@ func (w *anyWorld) harm() {
 		w.loseRevision()
 	case "replicas":
 		w.scaleByHand()
-	case "squatter":
-		w.squat()
-	case "leader":
-		w.leaveBehind()
+	case "foreign object":
+		w.takeName()
+	case "leader orphans its workers":
+		w.orphanWorkers()
+	default:
+		w.harmPod(what)
 	}
 }
 
-// loseService deletes a Service of the set. Without the stranger, what is his would be
-// garbage, and nobody's.
-func (w *anyWorld) loseService() {
+// loseService deletes a Service of the set. The stranger stays: what it owns would be garbage.
+func (w *world) loseService() {
 	all := slices.DeleteFunc(fakeapi.All[*corev1.Service](w.Objects), func(s *corev1.Service) bool { return s.Name == stranger })
 	if len(all) > 0 {
 		w.Remove(pick(w.t, all), metav1.DeletePropagationBackground)
 	}
 }
 
-// leaveBehind deletes a leader with --cascade=orphan: its workers stay for the next one.
-func (w *anyWorld) leaveBehind() {
+// orphanWorkers deletes a leader with --cascade=orphan.
+func (w *world) orphanWorkers() {
 	leader := fakeapi.Find[*corev1.Pod](w.Server, rapid.SampledFrom(groupNames).Draw(w.t, "leader"))
 	set := fakeapi.Find[*lwsv1.LeaderWorkerSet](w.Server, "w")
 	if leader == nil || set == nil || leader.DeletionTimestamp != nil || set.DeletionTimestamp != nil {
@@ -65,48 +63,48 @@ func (w *anyWorld) leaveBehind() {
 	w.Collect(w.Objects[fakeapi.NameOf(leader)])
 }
 
-// squat has somebody else take a name that the set needs, if it is free.
-func (w *anyWorld) squat() {
+// takeName creates a foreign object under a name that the set needs, if it is free.
+func (w *world) takeName() {
 	name := rapid.SampledFrom([]string{"w", "w-0", "w-1", "w-0-1"}).Draw(w.t, "name")
 	meta := metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: name}
 	template := fakeapi.Template("x", "x")
-	template.Labels = map[string]string{squats: "x"}
-	squatter := rapid.SampledFrom([]client.Object{
+	template.Labels = map[string]string{foreignLabel: "x"}
+	object := rapid.SampledFrom([]client.Object{
 		&corev1.Pod{ObjectMeta: meta, Spec: template.Spec},
 		&corev1.Service{ObjectMeta: meta},
 		&appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Replicas: fakeapi.Ptr[int32](0), Template: template}},
-	}).Draw(w.t, "squatter")
-	if _, taken := w.Objects[fakeapi.NameOf(squatter)]; !taken {
+	}).Draw(w.t, "object")
+	if _, taken := w.Objects[fakeapi.NameOf(object)]; !taken {
 		if rapid.Bool().Draw(w.t, "controlled") {
-			fakeapi.OwnedBy(squatter, "v1", identity.RefOf(identity.KindService, w.stranger()))
-			squatter.SetLabels(map[string]string{lwsv1.SetNameLabelKey: "w", lwsv1.WorkerIndexLabelKey: "0"})
+			fakeapi.OwnedBy(object, "v1", identity.RefOf(identity.KindService, w.stranger()))
+			object.SetLabels(map[string]string{lwsv1.SetNameLabelKey: "w", lwsv1.WorkerIndexLabelKey: "0"})
 		}
-		w.squatters[fakeapi.Add(w.Server, squatter).GetUID()] = true
-		w.met.when("a squatter", true)
+		w.foreign[fakeapi.Add(w.Server, object).GetUID()] = true
+		w.met.when("a foreign object", true)
 	}
 }
 
 const (
-	// stranger is the name of somebody else.
+	// stranger is the name of a Service that controls foreign objects.
 	stranger = "stranger"
-	// squats is the label of pods of a StatefulSet of somebody else's.
-	squats = "squats"
+	// foreignLabel is the label of pods of a foreign StatefulSet.
+	foreignLabel = "foreign"
 )
 
-// stranger is there, and controls things of his own.
-func (w *anyWorld) stranger() *corev1.Service {
+// stranger returns the controller of foreign objects.
+func (w *world) stranger() *corev1.Service {
 	if known := fakeapi.Find[*corev1.Service](w.Server, stranger); known != nil {
 		return known
 	}
 	added := fakeapi.Add(w.Server, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: stranger}})
-	w.squatters[added.UID] = true
-	w.met.when("a squatter that somebody controls", true)
+	w.foreign[added.UID] = true
+	w.met.when("a foreign object with a controller", true)
 	return added
 }
 
-// loseRevision loses the revision that the spec still says, under the eyes of the
-// operator, or all that there are, whatever the operator is at.
-func (w *anyWorld) loseRevision() {
+// loseRevision deletes the revision of the spec, and the operator reads that at once, or
+// deletes all revisions.
+func (w *world) loseRevision() {
 	set := fakeapi.Find[*lwsv1.LeaderWorkerSet](w.Server, "w")
 	if set == nil || set.DeletionTimestamp != nil {
 		return
@@ -119,14 +117,15 @@ func (w *anyWorld) loseRevision() {
 		w.Remove(revision, metav1.DeletePropagationBackground)
 		if !all {
 			w.met.when("a revision lost", true)
-			w.restart()
-			w.lookAtSet(false)
+			w.deliver()
+			w.awake()
+			w.reconcileSet(false)
 		}
 	}
 }
 
-// scaleByHand scales a StatefulSet as nobody should.
-func (w *anyWorld) scaleByHand() {
+// scaleByHand scales a StatefulSet past its set.
+func (w *world) scaleByHand() {
 	all := fakeapi.All[*appsv1.StatefulSet](w.Objects)
 	workers := slices.DeleteFunc(slices.Clone(all), func(sts *appsv1.StatefulSet) bool { return sts.Name == "w" })
 	if len(workers) > 0 && rapid.Bool().Draw(w.t, "workers") {
@@ -144,7 +143,8 @@ func (w *anyWorld) scaleByHand() {
 	})
 }
 
-func (w *anyWorld) harmPod() {
+// harmPod fails a pod, or delays it.
+func (w *world) harmPod(how string) {
 	pods := fakeapi.All[*corev1.Pod](w.Objects)
 	if len(pods) == 0 {
 		return
@@ -153,20 +153,35 @@ func (w *anyWorld) harmPod() {
 	if pod.DeletionTimestamp != nil {
 		return
 	}
-	switch rapid.SampledFrom([]string{"restarts", "ends", "is deleted", "vanishes", "is held", "flaps", "crashes", "crashes"}).Draw(w.t, "how") {
+	parent, _ := identity.ParentAndOrdinal(pod.Name)
+	switch how {
 	case "restarts":
+		w.fails(pod, how)
 		fakeapi.Edit(w.Server, pod.Name, crash)
 	case "ends":
+		w.fails(pod, how)
 		fakeapi.Edit(w.Server, pod.Name, func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed })
 	case "is deleted":
+		w.fails(pod, how)
 		w.Remove(pod, w.propagation(pod))
+	case "is deleted in the background":
+		w.fails(pod, how)
+		w.Remove(pod, metav1.DeletePropagationBackground)
 	case "vanishes":
+		w.fails(pod, how)
 		fakeapi.Drop[*corev1.Pod](w.Server, pod.Name)
+	case "loses its statefulset":
+		if parent != "w" {
+			w.fails(pod, how)
+			fakeapi.Drop[*appsv1.StatefulSet](w.Server, parent)
+		}
 	case "is held":
 		fakeapi.Edit(w.Server, pod.Name, func(pod *corev1.Pod) { pod.Finalizers = append(pod.Finalizers, heldBy) })
 	case "crashes":
 		w.crashes[pod.Name] = rapid.IntRange(1, 3).Draw(w.t, "times")
 	case "flaps":
 		fakeapi.Edit(w.Server, pod.Name, func(pod *corev1.Pod) { pod.Status.Conditions = nil })
+	default:
+		w.t.Fatalf("no harm %q", how)
 	}
 }

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"pgregory.net/rapid"
@@ -17,20 +19,11 @@ import (
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
-// changeAnew is change with the generation that the API server gives.
-func (w *anyWorld) changeAnew(set *lwsv1.LeaderWorkerSet) {
-	w.change(set)
-	set.Generation++
-}
-
 // change edits a set in one of the ways that users may.
-func (w *anyWorld) change(set *lwsv1.LeaderWorkerSet) {
+func (w *world) change(set *lwsv1.LeaderWorkerSet) {
 	t, spec := w.t, &set.Spec
 	template := &spec.LeaderWorkerTemplate
-	what := rapid.SampledFrom([]string{
-		"workers", "workers", "leaders", "undo", "size", "replicas", "network", "policy", "startup", "budget", "partition",
-		"topology", "pause", "pause", "resume", "label", "after start",
-	}).Draw(t, "change")
+	what := rapid.SampledFrom(w.may.changes).Draw(t, "change")
 	w.met.when(what, true)
 	switch what {
 	case "workers":
@@ -42,9 +35,13 @@ func (w *anyWorld) change(set *lwsv1.LeaderWorkerSet) {
 	case "undo":
 		template.LeaderTemplate = nil
 		fakeapi.Image("image:1")(set)
+	case "broken":
+		w.broken = true
+		fakeapi.Image(brokenImage)(set)
 	case "size":
 		*template.Size = rapid.Int32Range(1, 3).Draw(t, "size")
 	case "replicas":
+		w.scaled = true
 		*spec.Replicas = rapid.Int32Range(0, 5).Draw(t, "replicas")
 	case "network":
 		policy := rapid.SampledFrom([]lwsv1.SubdomainPolicy{lwsv1.SubdomainShared, lwsv1.SubdomainUniquePerReplica}).Draw(t, "network")
@@ -64,6 +61,13 @@ func (w *anyWorld) change(set *lwsv1.LeaderWorkerSet) {
 		rollingOf(set).Partition = &partition
 	case "topology":
 		metav1.SetMetaDataAnnotation(&set.ObjectMeta, lwsv1.ExclusiveKeyAnnotationKey, rapid.SampledFrom([]string{"", "rack", "row"}).Draw(t, "topology"))
+	case "another topology": // one that the set never had, and no node has
+		if lws.Size(set) == 1 {
+			w.met.when("a topology changed", true)
+			fakeapi.Annotation(lwsv1.ExclusiveKeyAnnotationKey, fmt.Sprintf("zone-%d", w.edits))(set)
+		}
+	case "another restart policy":
+		template.RestartPolicy = rapid.SampledFrom(recreating).Draw(t, "policy")
 	case "pause":
 		fakeapi.Annotation(lwsv1.PausedAnnotationKey, lwsv1.PausedValue)(set)
 	case "resume":
@@ -75,9 +79,18 @@ func (w *anyWorld) change(set *lwsv1.LeaderWorkerSet) {
 	}
 }
 
-var restartPolicies = []lwsv1.RestartPolicyType{
-	lwsv1.NoneRestartPolicy, lwsv1.RecreateGroupOnPodRestart, lwsv1.RecreateGroupAfterStart,
-}
+// brokenImage never becomes ready.
+const brokenImage = "image:broken"
+
+// sameSpec reports whether two specs are equal.
+func sameSpec(a, b lwsv1.LeaderWorkerSetSpec) bool { return equality.Semantic.DeepEqual(a, b) }
+
+var (
+	recreating      = []lwsv1.RestartPolicyType{lwsv1.RecreateGroupOnPodRestart, lwsv1.RecreateGroupAfterStart}
+	restartPolicies = []lwsv1.RestartPolicyType{
+		lwsv1.NoneRestartPolicy, lwsv1.RecreateGroupOnPodRestart, lwsv1.RecreateGroupAfterStart,
+	}
+)
 
 func rollingOf(set *lwsv1.LeaderWorkerSet) *lwsv1.RollingUpdateConfiguration {
 	strategy := &set.Spec.RolloutStrategy
@@ -90,65 +103,64 @@ func rollingOf(set *lwsv1.LeaderWorkerSet) *lwsv1.RollingUpdateConfiguration {
 // heldBy keeps a pod from leaving for a while.
 const heldBy = "example.com/held"
 
-// settleDown takes away what keeps a set from becoming what its template says.
-func (w *anyWorld) settleDown() {
+// finish removes what keeps a set from becoming what its spec says.
+func (w *world) finish() {
 	for _, object := range fakeapi.All[client.Object](w.Objects) {
-		if w.squatters[object.GetUID()] {
+		if w.foreign[object.GetUID()] {
 			w.Remove(object, metav1.DeletePropagationBackground)
 		}
 	}
 	if set := fakeapi.Find[*lwsv1.LeaderWorkerSet](w.Server, "w"); set != nil && set.DeletionTimestamp != nil {
-		// Workers whose leader was made to leave them behind are nobody's, and use
-		// claims that the set's end waits for.
-		w.removeLeftBehind(func(client.Object) bool { return true })
-		w.everybody()
+		// Orphaned workers use PVCs that the end of the set waits for.
+		w.removeOrphans(func(client.Object) bool { return true })
+		w.settleAfter(30 * time.Second)
 	}
 	w.create()
-	w.removeLeftBehind(w.usesWhatLeaves)
+	w.removeOrphans(w.usesLeavingPVC)
 	if fakeapi.Find[*lwsv1.LeaderWorkerSet](w.Server, "w") == nil {
 		return
 	}
-	fakeapi.Edit(w.Server, "w", func(set *lwsv1.LeaderWorkerSet) {
+	w.edit(func(set *lwsv1.LeaderWorkerSet) {
 		delete(set.Annotations, lwsv1.PausedAnnotationKey)
 		rollingOf(set).Partition = fakeapi.Ptr[int32](0)
-		if w.lostWhatLeadersRun() {
-			w.met.when("what leaders run is lost for good", true)
+		if w.lostRevision() {
+			w.met.when("a revision in use is lost for good", true)
 			rollingOf(set).MaxUnavailable = intstr.FromInt32(lws.Replicas(set))
 		}
-		set.Generation++
 	})
-	w.scaleByHand() // no rollout comes after that and puts it right
+	w.scaleByHand() // no rollout follows that repairs it
 }
 
-// tidyUp takes away what was left behind and that the set has no use for, or waits for.
-func (w *anyWorld) tidyUp() {
+// tidyUp removes orphans that the set cannot use or waits for.
+func (w *world) tidyUp() {
 	set := find[*lwsv1.LeaderWorkerSet](w.cluster, "w")
-	w.removeLeftBehind(func(object client.Object) bool {
+	w.removeOrphans(func(object client.Object) bool {
 		group, worker := indexOf(object.GetName())
-		return int32(group) >= lws.Replicas(set) || int32(worker) >= lws.Size(set) || object.GetLabels()[squats] != "" || w.usesWhatLeaves(object) || w.ofAnotherRevision(object)
+		return int32(group) >= lws.Replicas(set) || int32(worker) >= lws.Size(set) || object.GetLabels()[foreignLabel] != "" ||
+			w.usesLeavingPVC(object) || w.atAnotherRevision(object)
 	})
 	w.TryAgain()
 }
 
-// ofAnotherRevision reports whether a StatefulSet of workers that a leader left behind is
-// not at the revision of the leader that followed.
-func (w *anyWorld) ofAnotherRevision(object client.Object) bool {
+// atAnotherRevision reports whether an orphaned worker StatefulSet is not at the revision
+// of the leader that followed.
+func (w *world) atAnotherRevision(object client.Object) bool {
 	leader := fakeapi.Find[*corev1.Pod](w.Server, object.GetName())
 	return KindIs(object, identity.KindStatefulSet) && leader != nil &&
 		leader.Labels[lwsv1.RevisionKey] != object.GetLabels()[lwsv1.RevisionKey]
 }
 
-// usesWhatLeaves tells whether a pod keeps a claim from leaving, which bears its name.
-func (w *anyWorld) usesWhatLeaves(object client.Object) bool {
+// usesLeavingPVC reports whether a pod uses a PVC that is being deleted.
+func (w *world) usesLeavingPVC(object client.Object) bool {
 	return slices.ContainsFunc(fakeapi.All[*corev1.PersistentVolumeClaim](w.Objects), func(claim *corev1.PersistentVolumeClaim) bool {
 		return claim.DeletionTimestamp != nil && strings.HasSuffix(claim.Name, "-"+object.GetName())
 	})
 }
 
-// lostWhatLeadersRun tells whether a revision was deleted that leaders run. Nobody can
-// tell what it said: a group of it that lost its workers waits for the rollout, and that
-// for the group unless its user allows for it.
-func (w *anyWorld) lostWhatLeadersRun() bool {
+// lostRevision reports whether a revision was deleted that leaders run. A group of it
+// that lost its workers waits for the rollout, and the rollout waits for the group unless
+// maxUnavailable covers it.
+func (w *world) lostRevision() bool {
 	kept := map[string]bool{}
 	for _, revision := range revisions(w.cluster) {
 		kept[revision.Labels[lwsv1.RevisionKey]] = true
@@ -158,11 +170,10 @@ func (w *anyWorld) lostWhatLeadersRun() bool {
 	})
 }
 
-func (w *anyWorld) removeLeftBehind(useless func(client.Object) bool) {
+func (w *world) removeOrphans(useless func(client.Object) bool) {
 	for _, object := range fakeapi.All[client.Object](w.Objects) {
-		left := len(object.GetOwnerReferences()) == 0 && (KindIs(object, identity.KindPod) || KindIs(object, identity.KindStatefulSet))
-		if left && useless(object) {
-			w.met.when("left behind for good", true)
+		orphan := len(object.GetOwnerReferences()) == 0 && (KindIs(object, identity.KindPod) || KindIs(object, identity.KindStatefulSet))
+		if orphan && useless(object) {
 			w.Remove(object, metav1.DeletePropagationBackground)
 		}
 	}

@@ -1,0 +1,435 @@
+package lws_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lwscache"
+	"lockstep.dev/lockstep/test/fakeapi"
+)
+
+// scenario is what may happen in a world.
+type scenario struct {
+	changes, harms       []string // what users change, and what breaks
+	mostEdits, mostHarms int
+	faults               bool // writes fail, lose their answer, or are the last of their process
+	restarts             bool // the operator restarts, and its caches are filled at different moments
+	operators            bool // a second operator takes turns
+	deletions            bool // the set is deleted and created again
+}
+
+// world is a cluster in which a set is changed and broken while its controllers act in
+// any order and the caches of the operator lag.
+type world struct {
+	*cluster
+	t    *rapid.T
+	met  *met
+	may  scenario
+	next *lwsv1.LeaderWorkerSet // the next incarnation of the set
+
+	images, edits, harms int
+	scaled, broken       bool // replicas were changed; a broken image was rolled out
+
+	former *fakeapi.Reader // what a cache showed a while ago
+	other  operator
+	// crashes counts how often a pod of a name will still crash once it runs.
+	crashes map[string]int
+	foreign map[types.UID]bool // objects of others under names of the set
+	noGC    bool               // the garbage collector is off
+	grace   time.Duration      // how long a deleted pod stays, at least
+	// current is set while the cache of the set being read is up to date.
+	current bool
+	// paused is set while the plan of a paused set is carried out.
+	paused bool
+
+	judge func(action.Action) error // says what is wrong with a write, before it is made
+	fails func(*corev1.Pod, string) // hears of every pod that is made to fail
+	after func()                    // runs after every step
+}
+
+// operator is what one process knows.
+type operator struct {
+	cached   *fakeapi.Reader
+	memory   *lwscache.Memory
+	observer *lwscache.Observer
+}
+
+// kinds are delivered to caches one at a time.
+var kinds = []identity.Kind{
+	identity.KindLeaderWorkerSet, identity.KindStatefulSet, identity.KindPod, identity.KindService,
+	identity.KindControllerRevision, identity.KindPersistentVolumeClaim,
+}
+
+// allGroups are the leaders of all groups that a set of a world may have.
+var allGroups = func() (names []string) {
+	for i := range 9 {
+		names = append(names, identity.LeaderName("w", i))
+	}
+	return names
+}()
+
+// newWorld returns a world with a set, and without lag yet.
+func newWorld(t *rapid.T, m *met, may scenario, set *lwsv1.LeaderWorkerSet) *world {
+	w := &world{cluster: newCluster(t), t: t, met: m, may: may, images: 1, foreign: map[types.UID]bool{}, crashes: map[string]int{},
+		judge: func(action.Action) error { return nil }, fails: func(*corev1.Pod, string) {}, after: func() {}}
+	w.pass(time.Minute)
+	fakeapi.Add(w.Server, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fakeapi.Node, Labels: map[string]string{"rack": "1", "row": "1"}}})
+	fakeapi.Add(w.Server, set)
+	return w
+}
+
+// lag lets the caches lag from now on.
+func (w *world) lag() {
+	w.cached, w.former, w.other.cached = w.Lagging(), w.Lagging(), w.Lagging()
+	w.awake()
+	w.other.memory = lwscache.NewMemory(w.Now)
+	w.other.observer = lwscache.New(w.other.cached, w.Live(), w.other.memory)
+}
+
+func (w *world) deliver() {
+	for _, kind := range kinds {
+		w.cached.Deliver(kind)
+	}
+}
+
+// restart starts a new process, whose caches show some kinds as they were a while ago.
+func (w *world) restart() {
+	w.cached = w.former
+	w.former = w.Lagging()
+	for _, kind := range kinds {
+		if rapid.Bool().Draw(w.t, "fresh") {
+			w.cached.Deliver(kind)
+		}
+	}
+	w.awake()
+}
+
+// swap lets the other operator lead.
+func (w *world) swap() {
+	w.met.when("two operators", true)
+	was := operator{w.cached, w.memory, w.observer}
+	w.cached, w.memory, w.observer = w.other.cached, w.other.memory, w.other.observer
+	w.other = was
+	w.memory.Awaken(w.Now)
+}
+
+func (w *world) reconcileSet(faults bool) {
+	snapshot, err := w.observer.Set(ctx, key("w"), w.Now)
+	if err != nil {
+		return
+	}
+	w.paused = lws.Paused(snapshot.Set)
+	w.carryOut(lws.DecideSet(snapshot), faults)
+	w.paused = false
+}
+
+func (w *world) reconcileGroup(name string, faults bool) {
+	if _, plan, err := w.observer.GroupPlan(ctx, key(name), w.Now); err == nil {
+		w.carryOut(plan, faults)
+	}
+}
+
+// reconcileAll reconciles the set and all groups, with caches up to date.
+func (w *world) reconcileAll(faults bool) {
+	w.deliver()
+	w.current = true
+	w.reconcileSet(faults)
+	w.current = false
+	for _, name := range allGroups {
+		w.reconcileGroup(name, faults)
+	}
+}
+
+// carryOut writes a plan as a reconcile does: a failed delete does not end it.
+func (w *world) carryOut(plan lws.Plan, faults bool) {
+	for _, wait := range plan.Waits {
+		w.met.when(wait.Code, true)
+	}
+	for _, a := range plan.Actions {
+		write := w.write
+		if faults && w.may.faults {
+			write = w.writeFaultily
+		}
+		err := write(a)
+		var crash *crashError
+		if _, deletes := a.(action.Delete); errors.As(err, &crash) || err != nil && !deletes {
+			return
+		}
+	}
+}
+
+// crashError ends a reconcile, whatever was written.
+type crashError struct{}
+
+func (*crashError) Error() string { return "the process ended" }
+
+func (w *world) writeFaultily(a action.Action) error {
+	switch rapid.IntRange(0, 24).Draw(w.t, "fault") {
+	case 0:
+		w.met.when("a crash before a write", true)
+		w.restart()
+		return &crashError{}
+	case 1:
+		w.met.when("a crash after a write", w.write(a) == nil)
+		w.restart()
+		return &crashError{}
+	case 2:
+		w.met.when("an answer lost", w.judged(a) == nil)
+		return errors.New("timeout")
+	case 3:
+		w.met.when("a write refused", true)
+		return errors.New("internal error")
+	}
+	return w.write(a)
+}
+
+// judged makes a write that the law of the world judges. What the API server refuses is not judged.
+func (w *world) judged(a action.Action) error {
+	wrong := w.judge(a)
+	err := w.Do(a)
+	w.met.when("a write refused", err != nil)
+	if err == nil && wrong != nil {
+		w.t.Fatalf("%s %s: %v", a.Verb(), a.Target(), wrong)
+	}
+	if err == nil {
+		w.met.when(a.Why().Code, true)
+	}
+	return err
+}
+
+// write makes a write and remembers what the operator does.
+func (w *world) write(a action.Action) error {
+	err := w.judged(a)
+	if taken(err) {
+		if err := w.observer.Uncover(ctx, a.Target(), w.Now); err != nil {
+			w.t.Fatalf("read %s: %v", a.Target(), err)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	w.cached.Deliver(a.Target().Kind)
+	w.remember(a)
+	return nil
+}
+
+// remember updates the memory of the operator after a write.
+func (c *cluster) remember(a action.Action) {
+	set := fakeapi.Find[*lwsv1.LeaderWorkerSet](c.Server, "w")
+	sts := fakeapi.Find[*appsv1.StatefulSet](c.Server, "w")
+	switch a := a.(type) {
+	case action.Delete:
+		c.memory.Ended(a.Object.UID, c.Now)
+	case action.WriteStatus:
+		c.memory.StatusWritten(set, c.Now)
+	case action.Apply:
+		if object, ok := a.Object.(*appsv1.StatefulSet); ok && set != nil && sts != nil && object.Annotations[lws.AppliedAnnotationKey] != "" {
+			c.memory.Applied(set, lws.Applied{UID: sts.UID, Generation: sts.Generation, Fingerprint: object.Annotations[lws.AppliedAnnotationKey]})
+		}
+	}
+}
+
+// pick draws one of some objects.
+func pick[T client.Object](t *rapid.T, objects []T) T {
+	return objects[rapid.IntRange(0, len(objects)-1).Draw(t, "which")]
+}
+
+// step lets one actor do one thing.
+func (w *world) step() {
+	t := w.t
+	switch rapid.IntRange(0, 18).Draw(t, "actor") {
+	case 0:
+		w.harm()
+	case 1, 2, 3:
+		w.reconcileSet(true)
+	case 4, 5:
+		w.reconcileGroup(rapid.SampledFrom(allGroups).Draw(t, "group"), true)
+	case 6, 7:
+		if all := fakeapi.All[*appsv1.StatefulSet](w.Objects); len(all) > 0 {
+			w.Sync(pick(t, all))
+		}
+	case 8:
+		if all := fakeapi.All[*corev1.Pod](w.Objects); len(all) > 0 {
+			w.kubelet(pick(t, all))
+		}
+	case 9:
+		if all := fakeapi.All[client.Object](w.Objects); !w.noGC {
+			w.Collect(pick(t, all))
+		}
+	case 10:
+		w.cached.Deliver(rapid.SampledFrom(kinds).Draw(t, "kind"))
+	case 11:
+		w.pass(time.Duration(rapid.IntRange(100, 20_000).Draw(t, "milliseconds")) * time.Millisecond)
+	case 12:
+		if w.may.restarts {
+			w.restart()
+		}
+	case 13:
+		if w.may.operators {
+			w.swap()
+		}
+	case 14:
+		w.former = w.Lagging()
+	case 15:
+		w.user()
+	case 16, 17:
+		w.reconcileAll(true)
+	case 18:
+		w.controllers()
+	}
+	w.after()
+}
+
+// kubelet takes a pod a step further, or lets it crash. A broken image never runs.
+func (w *world) kubelet(pod *corev1.Pod) {
+	switch {
+	case slices.Contains(pod.Finalizers, heldBy):
+		w.Release(pod, heldBy)
+	case pod.DeletionTimestamp != nil && w.Now.Sub(pod.DeletionTimestamp.Time) < w.grace:
+	case pod.DeletionTimestamp == nil && pod.Spec.Containers[0].Image == brokenImage:
+	case w.crashes[pod.Name] > 0 && fakeapi.Ready(pod):
+		w.crashes[pod.Name]--
+		fakeapi.Edit(w.Server, pod.Name, crash)
+	default:
+		w.Run(pod)
+	}
+}
+
+// controllers lets all StatefulSets, kubelets and the garbage collector act once.
+func (w *world) controllers() {
+	for _, sts := range fakeapi.All[*appsv1.StatefulSet](w.Objects) {
+		w.Sync(sts)
+		w.after()
+	}
+	for _, pod := range fakeapi.All[*corev1.Pod](w.Objects) {
+		w.kubelet(pod)
+	}
+	if !w.noGC {
+		w.collect()
+	}
+}
+
+// user edits the set, deletes it, or creates it again.
+func (w *world) user() {
+	set := fakeapi.Find[*lwsv1.LeaderWorkerSet](w.Server, "w")
+	switch {
+	case set == nil:
+		w.create()
+	case w.edits >= w.may.mostEdits || set.DeletionTimestamp != nil:
+	case w.may.deletions && rapid.IntRange(0, 4).Draw(w.t, "delete") == 0:
+		w.edits++
+		w.met.when("a set deleted", true)
+		w.next = &lwsv1.LeaderWorkerSet{ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: set.Name}, Spec: *set.Spec.DeepCopy()}
+		if rapid.Bool().Draw(w.t, "another spec") {
+			w.change(w.next)
+		}
+		w.Remove(set, w.propagation(set))
+	default:
+		w.edits++
+		w.edit(w.change)
+	}
+}
+
+// edit changes the set. The API server counts a generation for the spec alone.
+func (w *world) edit(change func(*lwsv1.LeaderWorkerSet)) {
+	fakeapi.Edit(w.Server, "w", func(set *lwsv1.LeaderWorkerSet) {
+		before := set.Spec.DeepCopy()
+		if change(set); !sameSpec(*before, set.Spec) {
+			set.Generation++
+		}
+	})
+}
+
+// propagation draws how an object is deleted.
+func (w *world) propagation(object client.Object) metav1.DeletionPropagation {
+	how := []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan}
+	drawn := rapid.SampledFrom(how).Draw(w.t, "propagation")
+	w.met.when(fmt.Sprintf("%s deleted in the %s", fakeapi.KindOf(object), drawn), true)
+	return drawn
+}
+
+// create creates the next incarnation of the set once the name is free.
+func (w *world) create() {
+	if w.next != nil && fakeapi.Find[*lwsv1.LeaderWorkerSet](w.Server, "w") == nil {
+		fakeapi.Add(w.Server, w.next)
+		w.next = nil
+	}
+}
+
+// settleAfter lets everything act in turn, that much time apart, until twelve turns
+// change nothing.
+func (w *world) settleAfter(d time.Duration) {
+	for still, round := 0, 0; still < 12; still, round = still+1, round+1 {
+		if round > 600 {
+			w.t.Fatalf("never settles: %v; %v", brief(w.status()), w.decideAll())
+		}
+		before := w.version()
+		w.create()
+		w.reconcileAll(false)
+		w.controllers()
+		w.pass(d)
+		if !maps.Equal(before, w.version()) {
+			still = -1
+		}
+	}
+}
+
+// live is the set as a cache without lag shows it.
+func (w *world) live() lws.SetSnapshot {
+	snapshot, err := lwscache.New(w.Cached(), w.Live(), lwscache.NewMemory(w.Now)).Set(ctx, key("w"), w.Now)
+	if err != nil {
+		w.t.Fatalf("%v", err)
+	}
+	return snapshot
+}
+
+// leaderOf returns the leader at the end of a pod's chain of controllers, or nil.
+func (w *world) leaderOf(pod *corev1.Pod) *corev1.Pod {
+	owner := metav1.GetControllerOf(pod)
+	if owner == nil {
+		return nil
+	}
+	sts := fakeapi.Find[*appsv1.StatefulSet](w.Server, owner.Name)
+	if sts == nil || sts.UID != owner.UID {
+		return nil
+	}
+	if sts.Name == "w" {
+		return pod
+	}
+	leader := fakeapi.Find[*corev1.Pod](w.Server, sts.Name)
+	if leader == nil || !metav1.IsControlledBy(sts, leader) {
+		return nil
+	}
+	return leader
+}
+
+// inWorlds checks a law in generated worlds, for that many rounds, and fails unless
+// every premise was met.
+func inWorlds(t *testing.T, rounds int, law func(*rapid.T, *met), premises ...string) {
+	t.Helper()
+	m := &met{counts: map[string]int{}}
+	for range rounds {
+		otherWorlds(t)
+		rapid.Check(t, func(t *rapid.T) { law(t, m) })
+	}
+	for _, premise := range premises {
+		if m.counts[premise] == 0 && !t.Failed() {
+			t.Errorf("invalid run: never met %s; met %v", premise, m.counts)
+		}
+	}
+}
