@@ -49,7 +49,7 @@ func TestMistakesAreToldWithWhatToDo(t *testing.T) {
 		{"if nothing is deleted", []string{"why", "pvc", "--if-deleted"}, "--if-deleted needs the name of a claim"},
 		{"an unknown command", []string{"state", "a"}, "status"},
 		{"no cluster", []string{"status", "a"}, "/none, which is not there; correct it, or name a cluster with --kubeconfig or --context"},
-		{"rubbish", []string{"plan", "-f", "-"}, "standard input, document 1: not an object"},
+		{"rubbish", []string{"plan", "-f", "-"}, `unable to decode "standard input"`},
 		{"a missing file", []string{"plan", "-f", "/nonexistent.yaml"}, "/nonexistent.yaml"},
 	}
 	for _, tt := range tests {

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"lockstep.dev/lockstep/internal/cli/survey"
+	"lockstep.dev/lockstep/internal/cli/lws"
 )
 
 // patience is how long an API server may take for its first answer, unless
@@ -67,7 +67,7 @@ func (o *options) namespace() (string, error) {
 }
 
 // open begins to read a namespace.
-func (o *options) open(ctx context.Context, namespace string) (*survey.Session, error) {
+func (o *options) open(ctx context.Context, namespace string) (*lws.Session, error) {
 	config, err := o.config()
 	if err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func (o *options) open(ctx context.Context, namespace string) (*survey.Session, 
 	if err := reach(ctx, config); err != nil {
 		return nil, err
 	}
-	session, err := survey.Open(ctx, config, namespace)
+	session, err := lws.Open(ctx, config, namespace, o.ErrOut)
 	if err != nil {
 		return nil, explain(err, config.Host, namespace)
 	}

@@ -1,5 +1,5 @@
 // Package cli is kubectl lockstep: its commands, flags, connections and errors.
 //
-// Package survey reads sets, package inquiry reads PVCs, and package report renders both. Only the
-// packages amend and release write.
+// Package lws reads and changes sets, package inquiry reads PVCs, and package render shows both. Only the
+// packages lws and release write.
 package cli

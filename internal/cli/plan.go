@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
-	"lockstep.dev/lockstep/internal/cli/manifest"
-	"lockstep.dev/lockstep/internal/cli/report"
-	"lockstep.dev/lockstep/internal/cli/survey"
+	"lockstep.dev/lockstep/internal/cli/lws"
+	"lockstep.dev/lockstep/internal/cli/render"
 )
 
 func (o *options) planCommand() *cobra.Command {
@@ -54,7 +54,7 @@ create or patch them. The sets need not exist.`,
 			if err != nil {
 				return err
 			}
-			return o.about(cmd.Context(), name, out, watch, func(s survey.Survey) reporter { return report.Plan(s) })
+			return o.about(cmd.Context(), name, out, watch, func(s lws.Survey) reporter { return render.Plan(s) })
 		},
 	}
 	out = newOutput(cmd)
@@ -69,7 +69,7 @@ func (o *options) planFile(ctx context.Context, file string, out *output) error 
 	if err != nil {
 		return err
 	}
-	sets, skipped, err := manifest.Read(file, o.In, namespace)
+	sets, skipped, err := lws.ReadManifest(file, o.In, namespace)
 	if err != nil {
 		return err
 	}
@@ -80,20 +80,20 @@ func (o *options) planFile(ctx context.Context, file string, out *output) error 
 	if err != nil {
 		return err
 	}
-	server, err := manifest.NewDryRunner(config, survey.Scheme())
+	server, err := lws.NewDryRunner(config)
 	if err != nil {
 		return explain(err, config.Host, namespace)
 	}
 	now := time.Now()
-	sessions := map[string]*survey.Session{}
-	plans := make([]*report.SetPlan, 0, len(sets))
+	sessions := map[string]*lws.Session{}
+	plans := make([]*render.SetPlan, 0, len(sets))
 	for _, set := range sets {
-		session := sessions[set.Namespace()]
+		session := sessions[set.GetNamespace()]
 		if session == nil {
-			if session, err = o.open(ctx, set.Namespace()); err != nil {
+			if session, err = o.open(ctx, set.GetNamespace()); err != nil {
 				return err
 			}
-			sessions[set.Namespace()] = session
+			sessions[set.GetNamespace()] = session
 		}
 		plan, err := planOf(ctx, server, session, set, now)
 		if err != nil {
@@ -102,7 +102,7 @@ func (o *options) planFile(ctx context.Context, file string, out *output) error 
 		plan.File = file
 		plans = append(plans, plan)
 	}
-	var shown reporter = report.Plans(plans)
+	var shown reporter = render.Plans(plans)
 	if len(plans) == 1 {
 		shown = plans[0]
 	}
@@ -114,16 +114,16 @@ func (o *options) planFile(ctx context.Context, file string, out *output) error 
 }
 
 // planOf returns the plan for one set as the API server would store it.
-func planOf(ctx context.Context, server *manifest.DryRunner, session *survey.Session, file manifest.Set, now time.Time) (*report.SetPlan, error) {
+func planOf(ctx context.Context, server *lws.DryRunner, session *lws.Session, file *unstructured.Unstructured, now time.Time) (*render.SetPlan, error) {
 	set, warnings, err := server.Apply(ctx, file)
 	if err != nil {
-		return nil, explainWrite(err, "", types.NamespacedName{Namespace: file.Namespace()})
+		return nil, explainWrite(err, "", types.NamespacedName{Namespace: file.GetNamespace()})
 	}
 	found, err := session.As(ctx, set, now)
 	if err != nil {
 		return nil, explain(err, "", set.Namespace)
 	}
-	plan := report.Plan(found)
+	plan := render.Plan(found)
 	plan.Warnings = warnings
 	return plan, nil
 }

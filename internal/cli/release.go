@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"lockstep.dev/lockstep/internal/cli/amend"
+	"lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/cli/release"
 )
 
@@ -60,8 +60,8 @@ delete) on the claim.`,
 	}
 	cmd.Flags().BoolVarP(&b.yes, "yes", "y", false, "do not ask for confirmation; needed where there is no terminal to ask on")
 	cmd.Flags().BoolVar(&b.delete, "delete", false, "delete the claim as well, this very one and no other of the name")
-	cmd.Flags().StringVar(&b.dryRun, "dry-run", string(amend.DryRunNone), "none, client (only say what would be done) or server (have the API server try it and keep nothing)")
-	cmd.Flags().Lookup("dry-run").NoOptDefVal = string(amend.DryRunClient)
+	cmd.Flags().StringVar(&b.dryRun, "dry-run", string(lws.DryRunNone), "none, client (only say what would be done) or server (have the API server try it and keep nothing)")
+	cmd.Flags().Lookup("dry-run").NoOptDefVal = string(lws.DryRunClient)
 	_ = cmd.RegisterFlagCompletionFunc("dry-run", cobra.FixedCompletions(dryRuns, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
@@ -99,7 +99,7 @@ func (o *options) release(ctx context.Context, b *breakage) error {
 	if err != nil {
 		return err
 	}
-	releaser.DryRun = b.dryRun == string(amend.DryRunServer)
+	releaser.DryRun = b.dryRun == string(lws.DryRunServer)
 	r := &releasing{options: o, breakage: b, asker: asker, releaser: releaser, host: config.Host}
 	if b.space {
 		return r.ofNamespace(ctx)

@@ -15,10 +15,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"lockstep.dev/lockstep/internal/cli/amend"
 	"lockstep.dev/lockstep/internal/cli/inquiry"
+	"lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/cli/release"
-	"lockstep.dev/lockstep/internal/cli/report"
+	"lockstep.dev/lockstep/internal/cli/render"
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
@@ -48,7 +48,7 @@ func (r *releasing) ofClaim(ctx context.Context, key client.ObjectKey) error {
 	if err != nil {
 		return err
 	}
-	why := report.Claim(found[0], nil)
+	why := render.Claim(found[0], nil)
 	if done, err := r.needless(why, standing); done || err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (r *releasing) ofClaim(ctx context.Context, key client.ObjectKey) error {
 }
 
 func (r *releasing) carryOut(ctx context.Context, claim *corev1.PersistentVolumeClaim, standing release.Standing) error {
-	if r.dryRun == string(amend.DryRunClient) {
+	if r.dryRun == string(lws.DryRunClient) {
 		return r.said(r.done(standing), "")
 	}
 	released, err := r.releaser.Release(ctx, claim)
@@ -102,7 +102,7 @@ func (r *releasing) done(standing release.Standing) string {
 }
 
 // needless tells of a claim for which nothing is to be written.
-func (r *releasing) needless(why *report.ClaimWhy, standing release.Standing) (done bool, err error) {
+func (r *releasing) needless(why *render.ClaimWhy, standing release.Standing) (done bool, err error) {
 	at := "-n " + why.Namespace
 	switch {
 	case standing == release.Leaving:
@@ -172,7 +172,7 @@ func (r *releasing) undeleted(err error, namespace string, standing release.Stan
 
 // consent has the user type the name: whoever does has read which one it is.
 func (r *releasing) consent(ctx context.Context) error {
-	if r.yes || r.dryRun != string(amend.DryRunNone) {
+	if r.yes || r.dryRun != string(lws.DryRunNone) {
 		return nil
 	}
 	if !interactive(r.In) {
@@ -208,7 +208,7 @@ func (r *releasing) said(done, next string) error {
 	if r.space {
 		what = "namespace/"
 	}
-	if r.dryRun != string(amend.DryRunNone) {
+	if r.dryRun != string(lws.DryRunNone) {
 		done += " (" + r.dryRun + " dry run)"
 	}
 	if next != "" {
@@ -243,13 +243,13 @@ func (r *releasing) ofNamespace(ctx context.Context) error {
 	if err := r.allowed(ctx, n); err != nil {
 		return err
 	}
-	if err := report.WriteNamespaceRelease(r.ErrOut, n); err != nil {
+	if err := render.WriteNamespaceRelease(r.ErrOut, n); err != nil {
 		return err
 	}
 	if err := r.consent(ctx); err != nil {
 		return err
 	}
-	if r.dryRun == string(amend.DryRunClient) {
+	if r.dryRun == string(lws.DryRunClient) {
 		return r.said("released", "")
 	}
 	if _, err := r.releaser.Release(ctx, n); err != nil {

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/cli/survey"
+	"lockstep.dev/lockstep/internal/cli/lws"
 )
 
 func (o *options) rolloutCommand() *cobra.Command {
@@ -107,7 +107,7 @@ func (c *chosen) find(ctx context.Context, reader client.Reader, namespace strin
 }
 
 // openSets begins to read the namespace, and finds the sets.
-func (o *options) openSets(ctx context.Context, which chosen) (*survey.Session, []types.NamespacedName, error) {
+func (o *options) openSets(ctx context.Context, which chosen) (*lws.Session, []types.NamespacedName, error) {
 	namespace, err := o.namespace()
 	if err != nil {
 		return nil, nil, err

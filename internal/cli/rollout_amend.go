@@ -13,8 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
-	"lockstep.dev/lockstep/internal/cli/amend"
-	"lockstep.dev/lockstep/internal/cli/survey"
+	"lockstep.dev/lockstep/internal/cli/lws"
 )
 
 // amendment is a command that changes sets.
@@ -26,26 +25,26 @@ type amendment struct {
 	history bool // whether what is decided depends on revisions
 }
 
-var dryRuns = []string{string(amend.DryRunNone), string(amend.DryRunClient), string(amend.DryRunServer)}
+var dryRuns = []string{string(lws.DryRunNone), string(lws.DryRunClient), string(lws.DryRunServer)}
 
 // amendCommand completes a command that changes sets by what decide returns.
-func (o *options) amendCommand(cmd *cobra.Command, withHistory bool, decide func() amend.Decide) *cobra.Command {
-	a := &amendment{history: withHistory, print: genericclioptions.NewPrintFlags("").WithTypeSetter(survey.Scheme())}
+func (o *options) amendCommand(cmd *cobra.Command, withHistory bool, decide func() lws.Decide) *cobra.Command {
+	a := &amendment{history: withHistory, print: genericclioptions.NewPrintFlags("").WithTypeSetter(lws.Scheme())}
 	cmd.Args = a.sets.args
 	cmd.ValidArgsFunction = o.completeSeveral
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return o.amend(cmd.Context(), a, decide()) }
 	a.sets.flag(cmd)
 	a.print.AddFlags(cmd)
 	cmd.Flags().StringVar(&a.dryRun, "dry-run", a.none(), "none, client (only say what would be done) or server (have the API server try it and keep nothing)")
-	cmd.Flags().Lookup("dry-run").NoOptDefVal = string(amend.DryRunClient)
-	cmd.Flags().StringVar(&a.owner, "field-manager", amend.FieldOwner, "name of the manager of the fields that are changed")
+	cmd.Flags().Lookup("dry-run").NoOptDefVal = string(lws.DryRunClient)
+	cmd.Flags().StringVar(&a.owner, "field-manager", lws.FieldOwner, "name of the manager of the fields that are changed")
 	_ = cmd.RegisterFlagCompletionFunc("dry-run", cobra.FixedCompletions(dryRuns, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
-func (a *amendment) none() string { return string(amend.DryRunNone) }
+func (a *amendment) none() string { return string(lws.DryRunNone) }
 
-func (o *options) amend(ctx context.Context, a *amendment, decide amend.Decide) error {
+func (o *options) amend(ctx context.Context, a *amendment, decide lws.Decide) error {
 	if !slices.Contains(dryRuns, a.dryRun) {
 		return fmt.Errorf("--dry-run %q: give one of %s", a.dryRun, strings.Join(dryRuns, ", "))
 	}
@@ -63,11 +62,11 @@ func (o *options) amend(ctx context.Context, a *amendment, decide amend.Decide) 
 	if err := reach(ctx, config); err != nil {
 		return err
 	}
-	editor, err := amend.Open(config)
+	editor, err := lws.NewEditor(config)
 	if err != nil {
 		return explain(err, config.Host, namespace)
 	}
-	editor.Owner, editor.DryRun, editor.WithHistory = a.owner, amend.DryRun(a.dryRun), a.history
+	editor.Owner, editor.DryRun, editor.WithHistory = a.owner, lws.DryRun(a.dryRun), a.history
 	keys, err := a.sets.find(ctx, editor, namespace)
 	if err != nil {
 		return explain(err, config.Host, namespace)
@@ -129,8 +128,8 @@ as any change is. The number of groups and the pace of rollouts stay as they are
 			return nil
 		},
 	}
-	cmd.Flags().Int64Var(&revision, "to-revision", amend.Previous, "the revision to go back to; zero means the one before the present one")
-	return o.amendCommand(cmd, true, func() amend.Decide { return amend.Undo(revision) })
+	cmd.Flags().Int64Var(&revision, "to-revision", lws.Previous, "the revision to go back to; zero means the one before the present one")
+	return o.amendCommand(cmd, true, func() lws.Decide { return lws.Undo(revision) })
 }
 
 func (o *options) rolloutRestartCommand() *cobra.Command {
@@ -141,7 +140,7 @@ func (o *options) rolloutRestartCommand() *cobra.Command {
 It notes the moment in an annotation of the templates, as kubectl rollout restart does.`,
 		Example: `  kubectl lockstep rollout restart llama
   kubectl lockstep rollout restart -l team=inference`,
-	}, false, func() amend.Decide { return amend.Restart(time.Now()) })
+	}, false, func() lws.Decide { return lws.Restart(time.Now()) })
 }
 
 func (o *options) rolloutPauseCommand() *cobra.Command {
@@ -152,7 +151,7 @@ func (o *options) rolloutPauseCommand() *cobra.Command {
 waits. Groups that were given up already come back at the revision that is rolled out. Groups
 that fail come back at their own revision, and the set may be scaled.`,
 		Example: `  kubectl lockstep rollout pause llama`,
-	}, false, func() amend.Decide { return amend.Pause })
+	}, false, func() lws.Decide { return lws.Pause })
 }
 
 func (o *options) rolloutResumeCommand() *cobra.Command {
@@ -161,5 +160,5 @@ func (o *options) rolloutResumeCommand() *cobra.Command {
 		Short:   "Let a paused rollout go on",
 		Long:    `Let a paused rollout go on from where it stood, and take in what was changed meanwhile.`,
 		Example: `  kubectl lockstep rollout resume llama`,
-	}, false, func() amend.Decide { return amend.Resume })
+	}, false, func() lws.Decide { return lws.Resume })
 }

@@ -11,8 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
-	"lockstep.dev/lockstep/internal/cli/report"
-	"lockstep.dev/lockstep/internal/cli/survey"
+	"lockstep.dev/lockstep/internal/cli/lws"
+	"lockstep.dev/lockstep/internal/cli/render"
 )
 
 // errDiffers makes for an exit code of 1 without a word.
@@ -86,9 +86,9 @@ func (o *options) rolloutHistory(ctx context.Context, sets chosen, revision int6
 		if err != nil {
 			return err
 		}
-		var shown reporter = report.History(found, revisions)
+		var shown reporter = render.History(found, revisions)
 		if revision != 0 {
-			if shown, err = report.RevisionOf(found, revisions, revision); err != nil {
+			if shown, err = render.RevisionOf(found, revisions, revision); err != nil {
 				return err
 			}
 		}
@@ -102,7 +102,7 @@ func (o *options) rolloutHistory(ctx context.Context, sets chosen, revision int6
 }
 
 // history reads a set and all its revisions.
-func history(ctx context.Context, session *survey.Session, key types.NamespacedName, now time.Time) (survey.Survey, []*appsv1.ControllerRevision, error) {
+func history(ctx context.Context, session *lws.Session, key types.NamespacedName, now time.Time) (lws.Survey, []*appsv1.ControllerRevision, error) {
 	found, err := session.Set(ctx, key, now)
 	if apierrors.IsNotFound(err) {
 		return found, nil, noSuchSet(ctx, session.Reader, session.Live, key)
@@ -110,12 +110,12 @@ func history(ctx context.Context, session *survey.Session, key types.NamespacedN
 	if err != nil {
 		return found, nil, explain(err, "", key.Namespace)
 	}
-	revisions, err := survey.Revisions(ctx, session.Live, found.Set.Set)
+	revisions, err := lws.Revisions(ctx, session.Live, found.Set.Set)
 	return found, revisions, explain(err, "", key.Namespace)
 }
 
 func (o *options) rolloutDiffCommand() *cobra.Command {
-	var of report.Comparison
+	var of render.Comparison
 	var exitCode bool
 	cmd := &cobra.Command{
 		Use:   "diff NAME",
@@ -128,7 +128,7 @@ is paused; or, if there is nothing of that kind, what was changed last.`,
   kubectl lockstep rollout diff llama --revision=3 --to-revision=4`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			err := onlyOneSet(cmd, args)
-			if err == nil && of.To != report.Live && of.From == report.Live {
+			if err == nil && of.To != render.Live && of.From == render.Live {
 				err = errors.New("--to-revision needs --revision, the one to compare with")
 			}
 			return mistake(err)
@@ -147,13 +147,13 @@ is paused; or, if there is nothing of that kind, what was changed last.`,
 		},
 	}
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return mistake(cmd.Parent().FlagErrorFunc()(cmd, err)) })
-	cmd.Flags().Int64Var(&of.From, "revision", report.Live, "compare this revision")
-	cmd.Flags().Int64Var(&of.To, "to-revision", report.Live, "compare with this revision, in place of the spec")
+	cmd.Flags().Int64Var(&of.From, "revision", render.Live, "compare this revision")
+	cmd.Flags().Int64Var(&of.To, "to-revision", render.Live, "compare with this revision, in place of the spec")
 	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "end with 1 if anything differs, and with 2 on errors")
 	return cmd
 }
 
-func (o *options) rolloutDiff(ctx context.Context, name string, of report.Comparison, exitCode bool) error {
+func (o *options) rolloutDiff(ctx context.Context, name string, of render.Comparison, exitCode bool) error {
 	session, keys, err := o.openSets(ctx, chosen{names: []string{name}})
 	if err != nil {
 		return err
@@ -162,17 +162,17 @@ func (o *options) rolloutDiff(ctx context.Context, name string, of report.Compar
 	if err != nil {
 		return err
 	}
-	if of == (report.Comparison{}) {
-		if of, err = report.UsualComparison(found.Set.Set, revisions); err != nil {
+	if of == (render.Comparison{}) {
+		if of, err = render.UsualComparison(found.Set.Set, revisions); err != nil {
 			return err
 		}
 	}
-	text, err := report.Compare(found.Set.Set, revisions, of)
+	text, err := render.Compare(found.Set.Set, revisions, of)
 	if err != nil {
 		return err
 	}
 	if text == "" {
-		fmt.Fprintln(o.ErrOut, report.Same(found.Set.Set, of))
+		fmt.Fprintln(o.ErrOut, render.Same(found.Set.Set, of))
 		return nil
 	}
 	if _, err := fmt.Fprint(o.Out, text); err != nil || !exitCode {

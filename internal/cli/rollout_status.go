@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/cli/report"
-	"lockstep.dev/lockstep/internal/cli/survey"
+	"lockstep.dev/lockstep/internal/cli/lws"
+	"lockstep.dev/lockstep/internal/cli/render"
 )
 
 // follow is how a rollout is followed.
@@ -73,13 +73,7 @@ func (o *options) rolloutStatus(ctx context.Context, sets chosen, f follow) erro
 	}
 	f.several = len(keys) > 1
 	return each(keys, func(key types.NamespacedName) error {
-		return o.followRollout(ctx, session, key, f, func() error {
-			err := session.Await(0)
-			if err == nil {
-				fmt.Fprint(o.ErrOut, stale(session))
-			}
-			return err
-		})
+		return o.followRollout(ctx, session, key, f)
 	})
 }
 
@@ -92,7 +86,7 @@ func (f follow) of(set types.NamespacedName, sentence string) string {
 }
 
 // followRollout tells how one set's rollout stands until it is done.
-func (o *options) followRollout(ctx context.Context, session *survey.Session, key types.NamespacedName, f follow, await func() error) error {
+func (o *options) followRollout(ctx context.Context, session *lws.Session, key types.NamespacedName, f follow) error {
 	var uid types.UID
 	var told string
 	for {
@@ -110,7 +104,7 @@ func (o *options) followRollout(ctx context.Context, session *survey.Session, ke
 			return fmt.Errorf("leaderworkerset %q is being deleted", key.Name)
 		}
 		uid = found.Set.Set.UID
-		r := report.RolloutOf(found)
+		r := render.RolloutOf(found)
 		if f.revision != 0 && r.Number != 0 && r.Number != f.revision {
 			return errors.New(f.of(key, fmt.Sprintf("desired revision (%d) is different from the running revision (%d)", f.revision, r.Number)))
 		}
@@ -135,7 +129,7 @@ func (o *options) followRollout(ctx context.Context, session *survey.Session, ke
 		if current && (r.Done || !f.watch) {
 			return nil
 		}
-		if err := await(); err != nil {
+		if err := session.Await(0); err != nil {
 			return gaveUp(ctx, err, message)
 		}
 	}
@@ -143,7 +137,7 @@ func (o *options) followRollout(ctx context.Context, session *survey.Session, ke
 
 // latest reports whether the cache has the stored generation of a set: it may lag behind the change
 // that the user waits for.
-func latest(ctx context.Context, session *survey.Session, seen *lwsv1.LeaderWorkerSet) (bool, error) {
+func latest(ctx context.Context, session *lws.Session, seen *lwsv1.LeaderWorkerSet) (bool, error) {
 	now := &lwsv1.LeaderWorkerSet{}
 	err := session.Live.Get(ctx, types.NamespacedName{Namespace: seen.Namespace, Name: seen.Name}, now)
 	if apierrors.IsNotFound(err) {

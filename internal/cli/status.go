@@ -9,8 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
-	"lockstep.dev/lockstep/internal/cli/report"
-	"lockstep.dev/lockstep/internal/cli/survey"
+	"lockstep.dev/lockstep/internal/cli/lws"
+	"lockstep.dev/lockstep/internal/cli/render"
 )
 
 func (o *options) statusCommand() *cobra.Command {
@@ -48,11 +48,11 @@ and services in the set's namespace.`,
 }
 
 func (o *options) status(ctx context.Context, name string, out *output, watch bool) error {
-	return o.about(ctx, name, out, watch, func(s survey.Survey) reporter { return report.Status(s) })
+	return o.about(ctx, name, out, watch, func(s lws.Survey) reporter { return render.Status(s) })
 }
 
 // about shows a report on one set.
-func (o *options) about(ctx context.Context, name string, out *output, watch bool, make func(survey.Survey) reporter) error {
+func (o *options) about(ctx context.Context, name string, out *output, watch bool, make func(lws.Survey) reporter) error {
 	namespace, err := o.namespace()
 	if err != nil {
 		return err

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"lockstep.dev/lockstep/internal/cli/screen"
-	"lockstep.dev/lockstep/internal/cli/survey"
+	"lockstep.dev/lockstep/internal/cli/lws"
+	"lockstep.dev/lockstep/internal/cli/render"
 )
 
 // beat is how often ages on a terminal are brought up to date.
@@ -16,8 +16,8 @@ const beat = time.Second
 type view func(ctx context.Context, now time.Time) (text, key string, err error)
 
 // show prints a view once, or again with every change until ctx ends.
-func (o *options) show(ctx context.Context, session *survey.Session, out *output, watch bool, see view) error {
-	page := screen.New(o.Out, out.between())
+func (o *options) show(ctx context.Context, session *lws.Session, out *output, watch bool, see view) error {
+	page := render.NewScreen(o.Out, out.between())
 	for {
 		text, key, err := see(ctx, time.Now())
 		if err != nil {
@@ -28,10 +28,8 @@ func (o *options) show(ctx context.Context, session *survey.Session, out *output
 			return err
 		}
 		period := time.Duration(0)
-		if note := stale(session); page.InPlace() {
-			text, period = text+note, beat
-		} else {
-			fmt.Fprint(o.ErrOut, note)
+		if page.InPlace() {
+			period = beat
 		}
 		if err := page.Show(text, key); err != nil {
 			return err
@@ -48,12 +46,4 @@ func ended(ctx context.Context, err error) error {
 		return nil
 	}
 	return err
-}
-
-// stale says that the API server does not answer, or is empty.
-func stale(session *survey.Session) string {
-	if err := session.Trouble(); err != nil {
-		return fmt.Sprintf("what is shown may be old, trying again: %v\n", err)
-	}
-	return ""
 }

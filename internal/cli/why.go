@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"lockstep.dev/lockstep/internal/cli/inquiry"
-	"lockstep.dev/lockstep/internal/cli/report"
+	"lockstep.dev/lockstep/internal/cli/render"
 )
 
 // question is what is asked about claims.
@@ -135,8 +135,8 @@ func gone(claims []corev1.PersistentVolumeClaim, found []*inquiry.Found) []error
 	return errs
 }
 
-func (o *options) reports(ctx context.Context, config *rest.Config, found []*inquiry.Found, q *question) ([]*report.ClaimWhy, error) {
-	var reports []*report.ClaimWhy
+func (o *options) reports(ctx context.Context, config *rest.Config, found []*inquiry.Found, q *question) ([]*render.ClaimWhy, error) {
+	var reports []*render.ClaimWhy
 	for _, f := range found {
 		var attempt *inquiry.Attempt
 		if q.ifDeleted {
@@ -151,19 +151,19 @@ func (o *options) reports(ctx context.Context, config *rest.Config, found []*inq
 			attempt = &tried
 			f.Learn(tried)
 		}
-		reports = append(reports, report.Claim(f, attempt))
+		reports = append(reports, render.Claim(f, attempt))
 	}
 	return reports, nil
 }
 
 // printClaims prints one report as such, several one after the other for people
 // and as a list for programs.
-func (o *options) printClaims(reports []*report.ClaimWhy, q *question) error {
+func (o *options) printClaims(reports []*render.ClaimWhy, q *question) error {
 	if len(reports) == 0 {
 		return nil
 	}
 	if len(q.names) > 1 && q.out.printer != nil {
-		return o.printOnce(report.Claims(reports), q.out)
+		return o.printOnce(render.Claims(reports), q.out)
 	}
 	for i, r := range reports {
 		if i > 0 {
@@ -206,15 +206,15 @@ func (o *options) whyAll(ctx context.Context, asker *inquiry.Inquirer, namespace
 		byNamespace[claim.Namespace] = append(byNamespace[claim.Namespace], claim)
 	}
 	slices.Sort(spaces)
-	var reports []*report.ClaimWhy
+	var reports []*render.ClaimWhy
 	for _, space := range spaces {
 		found, err := asker.Explain(ctx, space, byNamespace[space])
 		if err != nil {
 			return explainClaim(err, host, space)
 		}
 		for _, f := range found {
-			reports = append(reports, report.Claim(f, nil))
+			reports = append(reports, render.Claim(f, nil))
 		}
 	}
-	return o.printOnce(report.Overview(reports, q.everywhere), q.out)
+	return o.printOnce(render.Overview(reports, q.everywhere), q.out)
 }

@@ -13,7 +13,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"lockstep.dev/lockstep/internal/cli"
-	"lockstep.dev/lockstep/internal/cli/report"
+	"lockstep.dev/lockstep/internal/cli/render"
 )
 
 // plugin is kubectl lockstep in the hands of somebody who can impersonate others.
@@ -51,13 +51,13 @@ func (p plugin) run(t *testing.T, user string, args ...string) (out, errOut stri
 }
 
 // why asks about one claim, as programs do.
-func (p plugin) why(t *testing.T, user, claim string, flags ...string) report.ClaimWhy {
+func (p plugin) why(t *testing.T, user, claim string, flags ...string) render.ClaimWhy {
 	t.Helper()
 	out, _, err := p.run(t, user, append([]string{"why", "pvc/" + claim, "-o", "json"}, flags...)...)
 	if err != nil {
 		t.Fatalf("why pvc/%s: %v", claim, err)
 	}
-	var told report.ClaimWhy
+	var told render.ClaimWhy
 	if err := json.Unmarshal([]byte(out), &told); err != nil {
 		t.Fatalf("why pvc/%s: %v in\n%s", claim, err, out)
 	}

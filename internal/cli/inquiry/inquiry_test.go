@@ -16,7 +16,7 @@ import (
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
 	"lockstep.dev/lockstep/internal/cli/inquiry"
-	"lockstep.dev/lockstep/internal/cli/survey"
+	"lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
@@ -33,7 +33,7 @@ type cluster struct {
 func newCluster(t *testing.T, objects ...client.Object) *cluster {
 	t.Helper()
 	return &cluster{
-		Client: fake.NewClientBuilder().WithScheme(survey.Scheme()).WithRESTMapper(inquiry.Mapper()).WithObjects(objects...).Build(),
+		Client: fake.NewClientBuilder().WithScheme(lws.Scheme()).WithRESTMapper(inquiry.Mapper()).WithObjects(objects...).Build(),
 		gets:   map[string]int{},
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/cli/survey"
+	"lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/kinds"
 	"lockstep.dev/lockstep/internal/pvc"
 )
@@ -44,11 +44,11 @@ func New(reader client.Reader) *Inquirer { return &Inquirer{reader: reader, Now:
 
 // Open returns an Inquirer that cannot write.
 func Open(config *rest.Config) (*Inquirer, error) {
-	safe := survey.ReadOnly(config)
+	safe := lws.ReadOnly(config)
 	safe.QPS = -1 // the API server knows best how much it can bear
 	safe.WarningHandler = rest.NoWarnings{}
 	mapper := newMapper()
-	c, err := client.New(safe, client.Options{Scheme: survey.Scheme(), Mapper: mapper})
+	c, err := client.New(safe, client.Options{Scheme: lws.Scheme(), Mapper: mapper})
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,47 @@
+package lws
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/cli-runtime/pkg/resource"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+)
+
+// ReadManifest returns the LeaderWorkerSets of a file; the path "-" means in. A set without a namespace
+// gets the given one. skipped describes the objects of other kinds.
+func ReadManifest(path string, in io.Reader, namespace string) (sets []*unstructured.Unstructured, skipped []string, err error) {
+	builder := resource.NewLocalBuilder().Unstructured().Flatten()
+	if path == "-" {
+		path = "standard input"
+		builder.Stream(in, path)
+	} else {
+		builder.Path(false, path)
+	}
+	found, err := builder.Do().Infos()
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w; give the path of a YAML or JSON file, or - for standard input", err)
+	}
+	for _, info := range found {
+		object := info.Object.(*unstructured.Unstructured)
+		switch {
+		case object.GroupVersionKind().GroupKind() != lwsv1.Kind("LeaderWorkerSet"):
+			skipped = append(skipped, fmt.Sprintf("%s %q is not a LeaderWorkerSet", object.GetKind(), object.GetName()))
+			continue
+		case object.GetAPIVersion() != lwsv1.GroupVersion.String():
+			return nil, nil, fmt.Errorf("%s: apiVersion %q is not served; write %s", path, object.GetAPIVersion(), lwsv1.GroupVersion)
+		case object.GetName() == "":
+			return nil, nil, fmt.Errorf("%s: metadata.name is missing", path)
+		case object.GetNamespace() == "":
+			object.SetNamespace(namespace)
+		}
+		sets = append(sets, object)
+	}
+	if len(sets) == 0 {
+		return nil, nil, fmt.Errorf("%s holds no LeaderWorkerSet; expected apiVersion %s, kind LeaderWorkerSet; %s", path, lwsv1.GroupVersion, strings.Join(skipped, ", "))
+	}
+	return sets, skipped, nil
+}

@@ -1,0 +1,91 @@
+package lws
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+)
+
+func manifest(name, spec string) string {
+	return "apiVersion: leaderworkerset.x-k8s.io/v1\nkind: LeaderWorkerSet\nmetadata: {name: " + name + "}\nspec: " + spec + "\n"
+}
+
+func TestReadManifest(t *testing.T) {
+	tests := []struct{ name, text, sets, fails string }{
+		{"one set", manifest("a", "{replicas: 1}"), "ns/a", ""},
+		{"documents and a list", "# a comment\n---\n" + manifest("a", "{}") + "---\nkind: List\napiVersion: v1\nitems:\n- " +
+			strings.ReplaceAll(strings.TrimSpace(manifest("b", "{}")), "\n", "\n  ") + "\n- {apiVersion: v1, kind: Service, metadata: {name: s}}", "ns/a ns/b", ""},
+		{"not YAML", "a: [", "", "standard input"},
+		{"a text", "rubbish", "", "standard input"},
+		{"nothing", "", "", "holds no LeaderWorkerSet"},
+		{"another kind", "{apiVersion: v1, kind: Service, metadata: {name: s}}", "", `Service "s" is not a LeaderWorkerSet`},
+		{"another version", strings.Replace(manifest("a", "{}"), "/v1", "/v2", 1), "", `apiVersion "leaderworkerset.x-k8s.io/v2" is not served`},
+		{"no name", manifest(`""`, "{}"), "", "metadata.name is missing"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			sets, _, err := ReadManifest("-", strings.NewReader(tt.text), "ns")
+			if (err != nil) != (tt.fails != "") || err != nil && !strings.Contains(err.Error(), tt.fails) {
+				t.Fatalf("got %v, want %q", err, tt.fails)
+			}
+			var names []string
+			for _, s := range sets {
+				names = append(names, s.GetNamespace()+"/"+s.GetName())
+			}
+			if got := strings.Join(names, " "); got != tt.sets {
+				t.Errorf("got %q, want %q", got, tt.sets)
+			}
+		})
+	}
+	if _, _, err := ReadManifest("no such file", nil, "ns"); err == nil || !strings.Contains(err.Error(), "give the path") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestPatchKeepsFieldsThatTheManifestLacks(t *testing.T) {
+	manifest := &unstructured.Unstructured{Object: map[string]any{"kind": "A", "spec": map[string]any{"image": "new"}}}
+	for _, tt := range []struct{ name, last, want string }{
+		{"never applied", "", `{"spec":{"image":"new"}}`},
+		{"the last apply named it", `{"spec":{"replicas":5}}`, `{"spec":{"image":"new","replicas":null}}`},
+		{"the last apply did not name it", `{"spec":{"image":"old"}}`, `{"spec":{"image":"new"}}`},
+		{"the annotation is no object", "rubbish", `{"spec":{"image":"new"}}`},
+	} {
+		live := &unstructured.Unstructured{Object: map[string]any{"kind": "A", "spec": map[string]any{"image": "old", "replicas": int64(5)}}}
+		live.SetAnnotations(map[string]string{corev1.LastAppliedConfigAnnotation: tt.last})
+		patch, err := threeWay(manifest, live)
+		if got := strings.TrimSpace(string(patch)); err != nil || got != tt.want {
+			t.Errorf("%s: got %s, %v, want %s", tt.name, got, err, tt.want)
+		}
+	}
+}
+
+func apply(t *testing.T, c client.Client, text string) *lwsv1.LeaderWorkerSet {
+	t.Helper()
+	sets, _, err := ReadManifest("-", strings.NewReader(text), "ns")
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, _, err := (&DryRunner{client: c}).Apply(t.Context(), sets[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+func TestApplyCreatesNothing(t *testing.T) {
+	c := fake.NewClientBuilder().WithScheme(Scheme()).Build()
+	if set := apply(t, c, manifest("a", "{replicas: 2}")); set.UID != "" || *set.Spec.Replicas != 2 {
+		t.Errorf("got %+v", set)
+	}
+	if err := c.Get(t.Context(), types.NamespacedName{Namespace: "ns", Name: "a"}, &lwsv1.LeaderWorkerSet{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the dry run stored the set: %v", err)
+	}
+}

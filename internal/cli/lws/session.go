@@ -1,0 +1,153 @@
+package lws
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"lockstep.dev/lockstep/internal/lwscache"
+)
+
+const (
+	// patience is how long the first lists may take without --request-timeout.
+	patience = 30 * time.Second
+	// gather is how long Await waits for further changes.
+	gather = 150 * time.Millisecond
+)
+
+// Session reads one namespace for as long as its context lasts.
+type Session struct {
+	*Surveyor
+	// Reader reads the cache, Live the API server.
+	Reader, Live client.Reader
+
+	ctx     context.Context
+	warn    io.Writer
+	changed chan struct{}
+}
+
+// Open starts to read a namespace, and returns when the cache is synced. Nothing can be written
+// through a session. It ends with ctx, or when the API server refuses a list or watch. Other errors of
+// watches are printed to warn.
+func Open(ctx context.Context, config *rest.Config, namespace string, warn io.Writer) (*Session, error) {
+	ctx, fail := context.WithCancelCause(ctx)
+	s := &Session{ctx: ctx, warn: warn, changed: make(chan struct{}, 1)}
+	if err := s.open(config, namespace, fail); err != nil {
+		fail(err)
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Session) open(config *rest.Config, namespace string, fail context.CancelCauseFunc) error {
+	config = ReadOnly(config)
+	limit := config.Timeout
+	config.Timeout = 0 // of a watch
+	config.QPS = -1    // the API server has its own limits
+	cached, err := s.cache(config, namespace, fail)
+	if err != nil {
+		return err
+	}
+	if s.Live, err = client.New(config, client.Options{Scheme: Scheme()}); err != nil {
+		return err
+	}
+	s.Reader, s.Surveyor = cached, NewSurveyor(cached, s.Live)
+	if err := s.follow(cached); err != nil {
+		return err
+	}
+	return s.sync(cached, limit, fail)
+}
+
+func (s *Session) cache(config *rest.Config, namespace string, fail context.CancelCauseFunc) (cache.Cache, error) {
+	options := lwscache.CacheOptions()
+	options.Scheme = Scheme()
+	options.DefaultNamespaces = map[string]cache.Config{namespace: {}}
+	options.DefaultWatchErrorHandler = func(_ context.Context, _ *toolscache.Reflector, err error) {
+		if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+			fail(err)
+			return
+		}
+		fmt.Fprintf(s.warn, "what is shown may be old, trying again: %v\n", err)
+	}
+	return cache.New(config, options)
+}
+
+// follow starts informers for everything that a survey reads.
+func (s *Session) follow(cached cache.Cache) error {
+	if err := lwscache.Index(s.ctx, cached); err != nil {
+		return err
+	}
+	for object := range lwscache.CacheOptions().ByObject {
+		informer, err := cached.GetInformer(s.ctx, object, cache.BlockUntilSynced(false))
+		if err != nil {
+			return err
+		}
+		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc:    func(any) { s.note() },
+			UpdateFunc: func(_, _ any) { s.note() },
+			DeleteFunc: func(any) { s.note() },
+		})
+		if err != nil {
+			return fmt.Errorf("watch %T: %w", object, err)
+		}
+	}
+	return nil
+}
+
+// sync starts the cache and returns when it is synced.
+func (s *Session) sync(cached cache.Cache, limit time.Duration, fail context.CancelCauseFunc) error {
+	if limit <= 0 {
+		limit = patience
+	}
+	go func() {
+		if err := cached.Start(s.ctx); err != nil {
+			fail(err)
+		}
+	}()
+	waiting, done := context.WithTimeout(s.ctx, limit)
+	defer done()
+	switch {
+	case cached.WaitForCacheSync(waiting):
+		return nil
+	case s.ctx.Err() != nil:
+		return context.Cause(s.ctx)
+	}
+	return fmt.Errorf("the API server has not listed all objects within %s; allow more with --request-timeout", limit)
+}
+
+// note wakes up Await.
+func (s *Session) note() {
+	select {
+	case s.changed <- struct{}{}:
+	default: // Await has yet to receive the last one
+	}
+}
+
+// Await returns after a change, or after the period if it is not zero. The error says why the session
+// ended.
+func (s *Session) Await(period time.Duration) error {
+	var tick <-chan time.Time
+	if period > 0 {
+		tick = time.After(period)
+	}
+	select {
+	case <-s.ctx.Done():
+		return context.Cause(s.ctx)
+	case <-tick:
+		return nil
+	case <-s.changed:
+	}
+	select {
+	case <-s.ctx.Done():
+		return context.Cause(s.ctx)
+	case <-time.After(gather):
+		return nil
+	}
+}

@@ -1,0 +1,231 @@
+package render
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	clilws "lockstep.dev/lockstep/internal/cli/lws"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
+)
+
+// SetStatus is what "status -o json" prints.
+type SetStatus struct {
+	metav1.TypeMeta `json:",inline"`
+
+	Namespace  string      `json:"namespace"`
+	Name       string      `json:"name"`
+	UID        types.UID   `json:"uid"`
+	Generation int64       `json:"generation"`
+	CreatedAt  metav1.Time `json:"createdAt"`
+	// DeletedAt is when the set was deleted; absent before.
+	DeletedAt *metav1.Time `json:"deletedAt,omitempty"`
+
+	// Desired is the wanted number of groups, and Size that of pods in a group.
+	Desired int32 `json:"desired"`
+	Size    int32 `json:"size"`
+	// Ready and UpToDate count groups now, surge groups included. status.readyReplicas may lag behind.
+	Ready    int32 `json:"ready"`
+	UpToDate int32 `json:"upToDate"`
+	// Revision is the key of the target revision; absent while unknown.
+	Revision string `json:"revision,omitempty"`
+	// Paused reports whether the set's rollout is paused.
+	Paused bool `json:"paused,omitempty"`
+
+	// Conditions are those in the set's status.
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// Waiting is what the set itself waits for.
+	Waiting []Wait `json:"waiting,omitempty"`
+	// Due is the number of writes that the operator has yet to make. It stays above zero only if no
+	// operator runs.
+	Due int `json:"due"`
+	// Groups are those with objects, by rising index.
+	Groups []GroupStatus `json:"groups"`
+	// Ghosts are objects of previous incarnations that belong to no single group.
+	Ghosts []Previous `json:"ghosts,omitempty"`
+}
+
+// GroupStatus is one group of a SetStatus.
+type GroupStatus struct {
+	Index int `json:"index"`
+	// Leader is the name that the leader has or would have.
+	Leader string `json:"leader"`
+	// Wanted reports whether the index is below the wanted number of groups.
+	Wanted bool `json:"wanted"`
+	// Exists reports whether the group has a leader.
+	Exists bool `json:"exists"`
+	Ready  bool `json:"ready"`
+	// ReadyPods of Pods are ready, the leader included.
+	ReadyPods int32 `json:"readyPods"`
+	Pods      int32 `json:"pods"`
+	// Revision is the leader's key.
+	Revision string `json:"revision,omitempty"`
+	UpToDate bool   `json:"upToDate"`
+	// Nodes are the distinct nodes of the group's pods, in alphabetical order.
+	Nodes []string `json:"nodes,omitempty"`
+	// CreatedAt is when the leader was created.
+	CreatedAt *metav1.Time `json:"createdAt,omitempty"`
+	// Restarts is the sum over all containers of the group's pods.
+	Restarts int32 `json:"restarts"`
+	// Waiting is why the group is not ready.
+	Waiting []Wait `json:"waiting,omitempty"`
+	// Ghosts are objects of previous incarnations. They are not counted.
+	Ghosts []Previous `json:"ghosts,omitempty"`
+	// Failed is absent when the group never failed.
+	Failed *GroupFailure `json:"failed,omitempty"`
+}
+
+// Previous is an object of a previous incarnation, or a terminating one. It has a name of the set.
+type Previous struct {
+	Kind string    `json:"kind"`
+	Name string    `json:"name"`
+	UID  types.UID `json:"uid"`
+	// DeletedAt is when it was deleted; absent before.
+	DeletedAt *metav1.Time `json:"deletedAt,omitempty"`
+	// Node is the node of a pod.
+	Node       string   `json:"node,omitempty"`
+	Finalizers []string `json:"finalizers,omitempty"`
+}
+
+// GroupFailure describes the failures for which a group is recreated.
+type GroupFailure struct {
+	// Count is the number of failures in a row, the last one included.
+	Count int32 `json:"count"`
+	// At is when the group failed last.
+	At metav1.Time `json:"at"`
+	// Due is when the group is recreated, until it is.
+	Due *metav1.Time `json:"due,omitempty"`
+	// Pods are those that failed, the latest last.
+	Pods []lwsv1.PodFailure `json:"pods,omitempty"`
+}
+
+// DeepCopyObject implements runtime.Object.
+func (s *SetStatus) DeepCopyObject() runtime.Object { c := *s; return &c }
+
+// Status returns the status of a survey.
+func Status(s clilws.Survey) *SetStatus {
+	set := s.Set.Set
+	groups := groups(s)
+	return &SetStatus{
+		TypeMeta:  kind(kindStatus),
+		Namespace: set.Namespace, Name: set.Name, UID: set.UID, Generation: set.Generation,
+		CreatedAt: set.CreationTimestamp, DeletedAt: timeOf(deletedAt(set)),
+		Desired: lws.Replicas(set), Size: lws.Size(set),
+		Ready: s.Standing.Ready, UpToDate: s.Standing.Updated, Revision: s.Standing.Key,
+		Paused:     lws.Paused(set),
+		Conditions: set.Status.Conditions,
+		Waiting:    setWaits(s, groups),
+		Due:        due(s),
+		Groups:     groups,
+		Ghosts: slices.Concat(previous(identity.KindStatefulSet, s.Set.StatefulSet.Ghosts),
+			previous(identity.KindService, s.Set.Service.Ghosts), previous(identity.KindControllerRevision, only(s.Set.Revisions.Ghosts, ofSet))),
+	}
+}
+
+// groups returns the groups that have an object.
+func groups(s clilws.Survey) []GroupStatus {
+	all := []GroupStatus{}
+	for _, g := range s.Groups {
+		if status := groupStatus(s, g); status.Exists || len(status.Ghosts)+len(status.Waiting) > 0 {
+			all = append(all, status)
+		}
+	}
+	return all
+}
+
+func groupStatus(s clilws.Survey, g clilws.Group) GroupStatus {
+	leader := func(pod *corev1.Pod) bool { return pod.Name == g.LeaderName }
+	status := GroupStatus{
+		Index: g.Index, Leader: g.LeaderName,
+		Wanted: int32(g.Index) < lws.Replicas(g.Set),
+		Exists: g.Leader != nil,
+		Ready:  g.Ready(g.Set), UpToDate: g.UpToDate(s.Standing.Key),
+		Pods: sizeOf(g),
+		Ghosts: slices.Concat(
+			previous(identity.KindPod, only(s.Set.Leaders.Ghosts, leader)),
+			previous(identity.KindStatefulSet, g.Workers.Ghosts),
+			previous(identity.KindPod, g.Pods.Ghosts),
+			previous(identity.KindService, g.Service.Ghosts),
+			previous(identity.KindPodGroup, g.Gang.Ghosts),
+		),
+		Failed: failureOf(g),
+	}
+	fillPods(&status, g)
+	status.Waiting = groupWaits(s, g, status)
+	return status
+}
+
+// failureOf returns the failures of a group from the set's status.
+func failureOf(g clilws.Group) *GroupFailure {
+	r := lws.RestartsOf(g.Set, g.Index)
+	if r == nil {
+		return nil
+	}
+	f := &GroupFailure{Count: r.Count, At: r.FailedAt, Pods: r.Failures}
+	if g.Leader != nil && g.Leader.UID == r.Leader {
+		f.Due = &r.DueAt
+	}
+	return f
+}
+
+func previous[T metav1.Object](k identity.Kind, objects []T) []Previous {
+	var all []Previous
+	for _, object := range objects {
+		p := Previous{
+			Kind: string(k), Name: object.GetName(), UID: object.GetUID(),
+			DeletedAt: timeOf(deletedAt(object)), Finalizers: object.GetFinalizers(),
+		}
+		if pod, ok := any(object).(*corev1.Pod); ok {
+			p.Node = pod.Spec.NodeName
+		}
+		all = append(all, p)
+	}
+	slices.SortStableFunc(all, func(a, b Previous) int { return cmp.Or(len(a.Name)-len(b.Name), cmp.Compare(a.Name, b.Name)) }) // a-9 before a-10
+	return all
+}
+
+// ofSet reports whether a revision is one of a set. Revisions of its StatefulSets have the same label.
+func ofSet[T metav1.Object](revision T) bool {
+	owner := metav1.GetControllerOfNoCopy(revision)
+	return owner == nil || owner.Kind == string(identity.KindLeaderWorkerSet)
+}
+
+func only[T any](all []T, fits func(T) bool) []T {
+	return slices.DeleteFunc(slices.Clone(all), func(one T) bool { return !fits(one) })
+}
+
+// due counts the writes that the operator has yet to make.
+func due(s clilws.Survey) int {
+	count := len(s.Plan.Actions)
+	for _, g := range s.Groups {
+		count += len(g.Plan.Actions)
+	}
+	return count
+}
+
+// deletedAt is when an object was deleted, or zero. The deletion timestamp is the end of the grace period.
+func deletedAt(object metav1.Object) time.Time {
+	ends := object.GetDeletionTimestamp()
+	if ends == nil {
+		return time.Time{}
+	}
+	if grace := object.GetDeletionGracePeriodSeconds(); grace != nil {
+		return ends.Add(-time.Duration(*grace) * time.Second)
+	}
+	return ends.Time
+}
+
+func timeOf(at time.Time) *metav1.Time {
+	if at.IsZero() {
+		return nil
+	}
+	t := metav1.NewTime(at)
+	return &t
+}
