@@ -1,5 +1,4 @@
-// Package connect knows how to find an API server and what to say when it
-// cannot be found. It refuses to know what is asked of it afterwards.
+// Package connect finds the API server. It refuses to know what is requested of it.
 package connect
 
 import (
@@ -15,16 +14,16 @@ import (
 	"lockstep.dev/lockstep/internal/version"
 )
 
-// patience is how long an API server may take for its first answer.
+// patience bounds the first request.
 const patience = 10 * time.Second
 
-// Config finds the cluster to use: the file at kubeconfig, else the files of
-// $KUBECONFIG, else the cluster this program runs in, else ~/.kube/config.
+// Config returns the first of these clusters: that of the file at kubeconfig, of the files
+// of $KUBECONFIG, of the pod that this program runs in, of ~/.kube/config.
 func Config(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig != "" {
 		config, err := load(&clientcmd.ClientConfigLoadingRules{ExplicitPath: kubeconfig})
 		if err != nil {
-			return nil, fmt.Errorf("kubeconfig %q is of no use: %w; name another with --kubeconfig", kubeconfig, err)
+			return nil, fmt.Errorf("kubeconfig %q cannot be used: %w; name another with --kubeconfig", kubeconfig, err)
 		}
 		return config, nil
 	}
@@ -53,8 +52,7 @@ func named(config *rest.Config) *rest.Config {
 	return config
 }
 
-// Reach asks the API server for its version, and says what to look at if there
-// is no answer.
+// Reach returns an error that says what to check if the API server does not answer.
 func Reach(config *rest.Config) error {
 	short := rest.CopyConfig(config)
 	short.Timeout = patience

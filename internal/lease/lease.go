@@ -1,8 +1,8 @@
-// Package lease knows who runs the controllers of a cluster: of all that compete
-// for one lease, whatever implementation they are of, one at a time.
+// Package lease reads which process holds the lease of the controllers, of this or another
+// implementation.
 //
-// It reads and never writes: taking the lease is the election's. It refuses to
-// judge whether somebody else's being there is right.
+// It knows how holders are named. It refuses to know what another holder means, and never
+// writes: leader election does.
 package lease
 
 import (
@@ -23,23 +23,23 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// mark begins the identity of every replica of Lockstep. Other implementations
-// call themselves by their host alone.
+// mark is the prefix of the identity of each replica of Lockstep. Other implementations use
+// the name of their host.
 const mark = "lockstep_"
 
-// Identity is what a replica on the host calls itself in the lease.
+// Identity returns the identity of a replica in the lease.
 func Identity(host string) string { return mark + host + "_" + string(uuid.NewUUID()) }
 
-// Holder holds a lease at present.
+// Holder holds a lease now.
 type Holder struct {
-	// Namespace is that of the lease, and so of who holds it.
+	// Namespace is that of the lease and of its holder.
 	Namespace string
-	// Identity is what the holder calls itself.
+	// Identity is the holder's in the lease.
 	Identity string
 }
 
-// Of returns the holder of a lease, unless nobody holds it now.
-func Of(lease *coordinationv1.Lease, now time.Time) (Holder, bool) {
+// holderOf returns the holder of a lease. It reports false if the lease has none now.
+func holderOf(lease *coordinationv1.Lease, now time.Time) (Holder, bool) {
 	holder := ptr.Deref(lease.Spec.HolderIdentity, "")
 	if holder == "" || lease.Spec.RenewTime == nil {
 		return Holder{}, false
@@ -48,8 +48,8 @@ func Of(lease *coordinationv1.Lease, now time.Time) (Holder, bool) {
 	return Holder{Namespace: lease.Namespace, Identity: holder}, !now.After(expires)
 }
 
-// Holders returns who holds leases of the name at present, in all namespaces or,
-// where not all may be read, in own.
+// Holders returns the holders of leases with a name, in all namespaces or, if the client
+// may not list these, in own.
 func Holders(ctx context.Context, client kubernetes.Interface, name, own string, now time.Time) ([]Holder, error) {
 	named := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String()}
 	list, err := client.CoordinationV1().Leases(metav1.NamespaceAll).List(ctx, named)
@@ -57,11 +57,11 @@ func Holders(ctx context.Context, client kubernetes.Interface, name, own string,
 		list, err = one(ctx, client, name, own)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("look for leases %s: %w", name, err)
+		return nil, fmt.Errorf("list leases %s: %w", name, err)
 	}
 	var holders []Holder
 	for i := range list.Items {
-		if holder, held := Of(&list.Items[i], now); held {
+		if holder, held := holderOf(&list.Items[i], now); held {
 			holders = append(holders, holder)
 		}
 	}
@@ -80,14 +80,13 @@ func one(ctx context.Context, client kubernetes.Interface, name, namespace strin
 	return &coordinationv1.LeaseList{Items: []coordinationv1.Lease{*lease}}, nil
 }
 
-// Ours tells whether the holder is a replica of Lockstep.
+// Ours reports whether the holder is a replica of Lockstep.
 func (h Holder) Ours() bool { return strings.HasPrefix(h.Identity, mark) }
 
-// ofDeployment is the name of a Deployment's pod, followed by what makes a holder
-// unique.
+// ofDeployment matches the name of a Deployment's pod and a unique suffix.
 var ofDeployment = regexp.MustCompile(`^(.+)-[a-z0-9]+-[a-z0-9]{5}_[^_]+$`)
 
-// Deployment is the one that the holder is, by its name, a pod of, or empty.
+// Deployment returns the Deployment that has the holder's pod, by its name, or nothing.
 func (h Holder) Deployment() string {
 	if match := ofDeployment.FindStringSubmatch(strings.TrimPrefix(h.Identity, mark)); match != nil {
 		return match[1]
@@ -95,7 +94,7 @@ func (h Holder) Deployment() string {
 	return ""
 }
 
-// Stop says how to end the holder.
+// Stop returns a command that ends the holder.
 func (h Holder) Stop() string {
 	name := cmp.Or(h.Deployment(), "NAME")
 	return fmt.Sprintf("kubectl --namespace %s scale deployment %s --replicas=0", h.Namespace, name)

@@ -30,7 +30,7 @@ func held(namespace, holder string, ago time.Duration) *coordinationv1.Lease {
 	}
 }
 
-func TestOf(t *testing.T) {
+func TestHolderOf(t *testing.T) {
 	tests := map[string]struct {
 		lease *coordinationv1.Lease
 		held  bool
@@ -41,7 +41,7 @@ func TestOf(t *testing.T) {
 		"never taken":         {&coordinationv1.Lease{}, false},
 	}
 	for name, tt := range tests {
-		if _, held := Of(tt.lease, now); held != tt.held {
+		if _, held := holderOf(tt.lease, now); held != tt.held {
 			t.Errorf("%s: got %t", name, held)
 		}
 	}
@@ -58,14 +58,14 @@ func TestHolders(t *testing.T) {
 	})
 	own, err := Holders(t.Context(), client, name, "b", now)
 	if diff := cmp.Diff([]Holder{{"b", theirs}}, own); diff != "" || err != nil {
-		t.Errorf("where only the own namespace may be read: %v (-want +got)\n%s", err, diff)
+		t.Errorf("without permission for all namespaces: %v (-want +got)\n%s", err, diff)
 	}
 	if none, err := Holders(t.Context(), client, name, "d", now); err != nil || len(none) != 0 {
-		t.Errorf("where there is none: %v, %v", none, err)
+		t.Errorf("without a lease: %v, %v", none, err)
 	}
 }
 
-func TestWhoseLeaseItIs(t *testing.T) {
+func TestHolderIdentity(t *testing.T) {
 	tests := []struct {
 		identity   string
 		ours       bool

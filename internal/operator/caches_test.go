@@ -11,9 +11,9 @@ import (
 	"lockstep.dev/lockstep/internal/pvccache"
 )
 
-// A cache has one selector for a kind, whatever form its objects are kept in: of two,
-// chance picks one. Claims were watched with a label, and those without went unseen.
-func TestAKindIsInACacheOnce(t *testing.T) {
+// A cache has one selector for a kind, in whatever form it keeps the objects. If a kind is
+// in it twice, the selector is one of the two at random.
+func TestEachKindIsInACacheOnce(t *testing.T) {
 	scheme, err := newScheme()
 	if err != nil {
 		t.Fatal(err)
@@ -30,12 +30,12 @@ func TestAKindIsInACacheOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 			if seen[kind] {
-				t.Errorf("%s is twice in the cache that is %s", kind.Kind, name)
+				t.Errorf("%s is twice in the cache: %s", kind.Kind, name)
 			}
 			seen[kind] = true
 		}
 		if len(seen) == 0 {
-			t.Errorf("nothing is in %s", name)
+			t.Errorf("the cache is empty: %s", name)
 		}
 	}
 }

@@ -24,8 +24,8 @@ func NewCommand() *cobra.Command {
 		Short: "Run the operator in the foreground",
 		Long: "Run the operator in the foreground: controllers, webhooks, or both.\n\n" +
 			"A flag that is given overrides the configuration file, the file overrides the defaults.\n" +
-			"/healthz and /readyz tell its state; ready means that the webhooks serve a certificate the\n" +
-			"API server trusts and that the caches are synced.",
+			"/healthz and /readyz report its state. Ready means that the API server trusts the webhooks'\n" +
+			"certificate and that the caches are synced.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.version {
@@ -54,7 +54,7 @@ func (f *flags) run(cmd *cobra.Command) error {
 	return Run(ctrl.SetupSignalHandler(), options)
 }
 
-// options are the file's settings with the given flags on top.
+// options returns the settings of the file, overridden by the flags that were given.
 func (f *flags) options(given *pflag.FlagSet) (Options, error) {
 	config, err := LoadConfig(f.config)
 	if err != nil {
@@ -75,14 +75,12 @@ func (f *flags) options(given *pflag.FlagSet) (Options, error) {
 	}, nil
 }
 
-// logOptions are those of the development mode, but a stack trace only with a
-// panic: one decision is one line.
+// logOptions are those of the development mode, with stack traces of panics only.
 func logOptions() zap.Options {
 	return zap.Options{Development: true, StacktraceLevel: zapcore.PanicLevel}
 }
 
-// webhooksWanted reads the switch other implementations take from the
-// environment.
+// webhooksWanted reads the switch of other implementations from the environment.
 func webhooksWanted() bool { return os.Getenv("ENABLE_WEBHOOKS") != "false" }
 
 func goFlags(bind func(*flag.FlagSet)) *flag.FlagSet {

@@ -11,9 +11,8 @@ import (
 	"lockstep.dev/lockstep/api/config/v1alpha1"
 )
 
-// LoadConfig reads the configuration file at path, in YAML or JSON, and fills in
-// the defaults; without a path it returns the defaults alone. A field that does
-// not exist or stands there twice is an error that names it.
+// LoadConfig reads the configuration file at path, in YAML or JSON, and sets the defaults.
+// Without a path it returns the defaults. An unknown or repeated field is an error.
 func LoadConfig(path string) (*v1alpha1.Configuration, error) {
 	if path == "" {
 		return ParseConfig(nil)
@@ -30,8 +29,8 @@ func LoadConfig(path string) (*v1alpha1.Configuration, error) {
 	return config, nil
 }
 
-// ParseConfig reads the text of a configuration and fills in the defaults; nil is
-// the defaults alone.
+// ParseConfig reads the text of a configuration and sets the defaults. Nil is the defaults
+// alone.
 func ParseConfig(text []byte) (config *v1alpha1.Configuration, err error) {
 	config = &v1alpha1.Configuration{}
 	if text != nil {

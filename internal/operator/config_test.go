@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/spf13/pflag"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
 )
@@ -24,7 +23,7 @@ func write(t *testing.T, text string) string {
 	return path
 }
 
-func TestFileIsReadAndTheRestDefaulted(t *testing.T) {
+func TestFileIsReadAndDefaulted(t *testing.T) {
 	got, err := LoadConfig(write(t, header+`
 webhook: {port: 1234, host: h}
 leaderElection: {leaderElect: false, leaseDuration: 1m, resourceNamespace: ignored}
@@ -56,7 +55,7 @@ clientConnection: {qps: 7.5}
 	}
 }
 
-func TestDefaultsAreThoseOfTheContract(t *testing.T) {
+func TestDefaults(t *testing.T) {
 	c, err := LoadConfig("")
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +80,7 @@ func TestDefaultsAreThoseOfTheContract(t *testing.T) {
 	}
 }
 
-func TestUnreadableFilesSayWhere(t *testing.T) {
+func TestReadErrorsNameTheFile(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"unknown field":   {header + "webhook: {prot: 1}", `unknown field "webhook.prot"`},
 		"unknown block":   {header + "webhok: {}", `unknown field "webhok"`},
@@ -100,32 +99,52 @@ func TestUnreadableFilesSayWhere(t *testing.T) {
 		}
 	}
 	if _, err := LoadConfig("/does/not/exist"); err == nil {
-		t.Error("a missing file went unnoticed")
+		t.Error("no error for a missing file")
 	}
 }
 
 func TestFaultsNameTheirField(t *testing.T) {
+	kinds := func(text string) string { return "protection: {kinds: [" + text + "]}" }
 	for text, want := range map[string]string{
-		"webhook: {port: 0}":                                                      "webhook.port: Invalid value: 0: must be between 1 and 65535",
-		"leaderElection: {resourceLock: endpoints}":                               `leaderElection.resourceLock: Unsupported value: "endpoints": supported values: "leases"`,
-		"leaderElection: {resourceName: 'A B'}":                                   `leaderElection.resourceName: Invalid value: "A B": `,
-		"leaderElection: {leaseDuration: 9ms}":                                    `leaderElection.leaseDuration: Invalid value: "9ms": must be 1s at least`,
-		"leaderElection: {leaseDuration: 10s}":                                    `leaderElection.leaseDuration: Invalid value: "10s": must be longer than renewDeadline, 10s`,
-		"leaderElection: {renewDeadline: 2s}":                                     `leaderElection.renewDeadline: Invalid value: "2s": must be longer than 1.2 times retryPeriod, 2.4s`,
-		"leaderElection: {retryPeriod: -1s}":                                      `leaderElection.retryPeriod: Invalid value: "-1s": must be greater than 0`,
-		"metrics: {bindAddress: '8443'}":                                          `metrics.bindAddress: Invalid value: "8443": must be host:port, :port, or "0" for off`,
-		"health: {healthProbeBindAddress: ':x'}":                                  `health.healthProbeBindAddress: Invalid value: ":x": must be`,
-		"health: {readinessEndpointName: ready}":                                  `health.readinessEndpointName: Invalid value: "ready": must begin with /`,
+		"webhook: {port: 0}":                                                      "webhook.port: Invalid value: 0",
+		"leaderElection: {resourceLock: endpoints}":                               `leaderElection.resourceLock: Unsupported value: "endpoints"`,
+		"leaderElection: {resourceName: 'A B'}":                                   `leaderElection.resourceName: Invalid value: "A B"`,
+		"leaderElection: {leaseDuration: 9ms}":                                    `leaderElection.leaseDuration: Invalid value: "9ms"`,
+		"leaderElection: {leaseDuration: 10s}":                                    `leaderElection.leaseDuration: Invalid value: "10s"`,
+		"leaderElection: {renewDeadline: 2s}":                                     `leaderElection.renewDeadline: Invalid value: "2s"`,
+		"leaderElection: {retryPeriod: -1s}":                                      `leaderElection.retryPeriod: Invalid value: "-1s"`,
+		"metrics: {bindAddress: '8443'}":                                          `metrics.bindAddress: Invalid value: "8443"`,
+		"health: {healthProbeBindAddress: ':x'}":                                  `health.healthProbeBindAddress: Invalid value: ":x"`,
+		"health: {readinessEndpointName: ready}":                                  `health.readinessEndpointName: Invalid value: "ready"`,
 		"health: {readinessEndpointName: /healthz}":                               `health.livenessEndpointName: Duplicate value: "/healthz"`,
-		"tls: {minVersion: VersionTLS11}":                                         `tls.minVersion: Invalid value: "VersionTLS11": invalid minVersion. Please use VersionTLS12 or VersionTLS13`,
-		"tls: {cipherSuites: [X]}":                                                `tls.cipherSuites: Invalid value: ["X"]: `,
-		"tls: {minVersion: VersionTLS13, cipherSuites: [TLS_AES_128_GCM_SHA256]}": `cipher suites may not be specified when minVersion is 'VersionTLS13'`,
-		"internalCertManagement: {webhookServiceName: A}":                         `internalCertManagement.webhookServiceName: Invalid value: "A": `,
-		"internalCertManagement: {webhookSecretName: A}":                          `internalCertManagement.webhookSecretName: Invalid value: "A": `,
-		"gangSchedulingManagement: {}":                                            `schedulerProvider: Required value: must be set when gang scheduling is enabled`,
-		"gangSchedulingManagement: {schedulerProvider: x}":                        `schedulerProvider: Unsupported value: "x": supported values: "volcano"`,
-		"clientConnection: {qps: 0}":                                              "clientConnection.qps: Invalid value: 0: must be greater than 0",
-		"clientConnection: {burst: -1}":                                           "clientConnection.burst: Invalid value: -1: must be greater than 0",
+		"tls: {minVersion: VersionTLS11}":                                         `tls.minVersion: Invalid value: "VersionTLS11"`,
+		"tls: {cipherSuites: [X]}":                                                `tls.cipherSuites: Invalid value: ["X"]`,
+		"tls: {minVersion: VersionTLS13, cipherSuites: [TLS_AES_128_GCM_SHA256]}": `tls.cipherSuites: Invalid value: ["TLS_AES_128_GCM_SHA256"]`,
+		"internalCertManagement: {webhookServiceName: A}":                         `internalCertManagement.webhookServiceName: Invalid value: "A"`,
+		"internalCertManagement: {webhookSecretName: A}":                          `internalCertManagement.webhookSecretName: Invalid value: "A"`,
+		"gangSchedulingManagement: {}":                                            `schedulerProvider: Required value`,
+		"gangSchedulingManagement: {schedulerProvider: x}":                        `schedulerProvider: Unsupported value: "x"`,
+		"clientConnection: {qps: 0}":                                              "clientConnection.qps: Invalid value: 0",
+		"clientConnection: {burst: -1}":                                           "clientConnection.burst: Invalid value: -1",
+		"protection: {mode: barrier}":                                             `protection.mode: Unsupported value: "barrier"`,
+		"protection: {idle: Keep}":                                                `protection.idle: Unsupported value: "Keep"`,
+		"protection: {initialHold: Maybe}":                                        `protection.initialHold: Unsupported value: "Maybe"`,
+		"protection: {graceSeconds: -1}":                                          `protection.graceSeconds: Invalid value: -1`,
+		"protection: {releaseTTLSeconds: 0}":                                      `protection.releaseTTLSeconds: Invalid value: 0`,
+		"protection: {exemptNamespaces: [Prod]}":                                  `protection.exemptNamespaces[0]: Invalid value: "Prod"`,
+		"protection: {exemptNamespaces: [a, b, a]}":                               `protection.exemptNamespaces[2]: Duplicate value: "a"`,
+
+		kinds("{kind: A}"):                                                                                                         `protection.kinds[0]: Required value`,
+		kinds("{apiVersion: a/b/c, kind: A}"):                                                                                      `protection.kinds[0].apiVersion: Invalid value: "a/b/c"`,
+		kinds("{apiVersion: a/v1, kind: A}"):                                                                                       `protection.kinds[0]: Invalid value: "A"`,
+		kinds("{apiVersion: a/v1, kind: A, podTemplates: ['spec..x']}"):                                                            `protection.kinds[0].podTemplates[0]: Invalid value: "spec..x"`,
+		kinds("{apiVersion: a/v1, kind: A, podTemplates: ['']}"):                                                                   `protection.kinds[0].podTemplates[0]: Required value`,
+		kinds("{apiVersion: a/v1, kind: A, podTemplates: [spec.x], suspend: '$.x'}"):                                               `protection.kinds[0].suspend: Invalid value: "$.x"`,
+		kinds("{apiVersion: apps/v1, kind: StatefulSet, podTemplates: [spec.x]}"):                                                  `protection.kinds[0].kind: Invalid value: "StatefulSet"`,
+		kinds("{apiVersion: v1, kind: Secret, podTemplates: [spec.x]}"):                                                            `protection.kinds[0].kind: Invalid value: "Secret"`,
+		kinds("{apiVersion: a/v1, kind: A, podTemplates: [spec.x]}, {apiVersion: a/v2, kind: A, podTemplates: [spec.x]}"):          `protection.kinds[1].kind: Duplicate value: "A.a"`,
+		kinds("{apiVersion: a/v1, kind: A, claimTemplates: [spec.x], claimName: '{name}'}"):                                        `claim name "{name}" does not contain {template}`,
+		kinds("{apiVersion: a/v1, kind: A, claimTemplates: [spec.x], claimName: '{template}-{ordinal}', replicas: 'spec.size()'}"): `protection.kinds[0].replicas: Invalid value: "spec.size()"`,
 	} {
 		c, err := LoadConfig(write(t, header+text))
 		if err != nil {
@@ -139,53 +158,27 @@ func TestFaultsNameTheirField(t *testing.T) {
 	}
 }
 
-func TestFlagBeatsFileBeatsDefault(t *testing.T) {
+func TestFlagsOverrideTheFile(t *testing.T) {
 	file := write(t, header+"webhook: {port: 1000, host: file}\nclientConnection: {qps: 1, burst: 2}\nleaderElection: {leaderElect: false, retryPeriod: 1s}\nmetrics: {bindAddress: ':1'}")
-	f := newFlags()
-	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
-	f.register(fs)
-	args := []string{"--config", file, "--webhook-port", "2000", "--kube-api-qps", "500", "--leader-elect", "--metrics-bind-address=:8443", "--leader-elect-retry-period=3s"}
-	if err := fs.Parse(args); err != nil {
-		t.Fatal(err)
-	}
-	o, err := f.options(fs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := o.Config
+	c := parse(t, "--config", file, "--webhook-port", "2000", "--kube-api-qps", "500", "--leader-elect", "--metrics-bind-address=:8443", "--leader-elect-retry-period=3s").Config
 	got := []any{
 		*c.Webhook.Port, c.Webhook.Host, *c.ClientConnection.QPS, *c.ClientConnection.Burst, *c.LeaderElection.LeaderElect,
 		c.LeaderElection.RetryPeriod.Duration.String(), c.Metrics.BindAddress, c.Health.HealthProbeBindAddress,
 	}
-	// Flags given with their default value are given all the same.
+	// A flag that is given with its default value overrides the file, too.
 	want := []any{int32(2000), "file", float32(500), int32(2), true, "3s", ":8443", ":8081"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-// A flag that is registered and forgotten would be accepted and do nothing.
-func TestEveryFlagOfTheConfigurationOverridesIt(t *testing.T) {
-	f := newFlags()
-	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
-	f.register(fs)
+func TestEachFlagChangesTheConfiguration(t *testing.T) {
 	for flag, value := range map[string]string{
 		"webhook-port": "1", "webhook-host": "h", "metrics-bind-address": ":2", "health-probe-bind-address": ":3",
 		"kube-api-qps": "4", "kube-api-burst": "5", "leader-elect": "false", "leader-elect-lease-duration": "6s",
 		"leader-elect-renew-deadline": "7s", "leader-elect-retry-period": "8s", "leader-elect-resource-lock": "l", "leader-elect-resource-name": "n",
 	} {
-		before, err := f.options(fs)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := fs.Set(flag, value); err != nil {
-			t.Fatal(err)
-		}
-		after, err := f.options(fs)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if cmp.Equal(before.Config, after.Config) {
+		if cmp.Equal(parse(t).Config, parse(t, "--"+flag+"="+value).Config) {
 			t.Errorf("--%s=%s changes nothing", flag, value)
 		}
 	}

@@ -1,9 +1,9 @@
 // Package operator is "lockstep run": it turns flags and a configuration file
 // into one running operator.
 //
-// It knows where settings come from and which wins, what must be there before
-// anything starts, what starts in which order, and when the whole is ready. It
-// refuses to know what a controller decides and what a webhook answers.
+// It knows where settings come from and which one wins, what must exist before anything
+// starts, the order of the start, and when the process is ready. It refuses to know what a
+// controller decides and what a webhook answers.
 //
 //	flags > file > defaults ──► check what is needed ──► certificate ──► webhooks ──► caches ──► lease ──► controllers
 package operator

@@ -15,8 +15,8 @@ import (
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
-// flags hold what stands on the command line. Their defaults are those of the
-// configuration, so that --help tells the truth when there is no file.
+// flags are those of the command line. Their defaults are those of the configuration, so
+// that --help is right without a file.
 type flags struct {
 	config, kubeconfig, namespace string
 	controllers                   []string
@@ -45,9 +45,9 @@ func (f *flags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.namespace, "namespace", ownNamespace(), "the operator's own `namespace`, of its lease and its certificate")
 	fs.StringSliceVar(&f.controllers, "controllers", controller.Names(), `controllers to run; "" runs none`)
 	fs.BoolVar(&f.version, "version", false, "print the version and exit")
-	fs.StringVar(&f.gangScheduler, "gang-scheduler", "", "`scheduler` that places groups whole, of sets that name none by the annotation "+lwsv1.GangSchedulerAnnotationKey+": "+strings.Join(gang.Names(), ", ")+`; "" is none`)
-	fs.BoolVar(&f.protection, "protection", true, "keep PersistentVolumeClaims in use from being lost. Claims that bear the finalizer "+pvc.BarrierFinalizer+" and are deleted while this is off stay until it is on again: set the mode Off first")
-	fs.BoolVar(&f.protectOnly, "protect-only", false, "do nothing but protect claims: needs no LeaderWorkerSets in the cluster, and answers no admission requests for them")
+	fs.StringVar(&f.gangScheduler, "gang-scheduler", "", "gang `scheduler` of sets that name none by the annotation "+lwsv1.GangSchedulerAnnotationKey+": "+strings.Join(gang.Names(), ", ")+`; "" is none`)
+	fs.BoolVar(&f.protection, "protection", true, "protect PersistentVolumeClaims in use. While this is off, a deleted PVC with the finalizer "+pvc.BarrierFinalizer+" stays until it is on again: set the mode Off first")
+	fs.BoolVar(&f.protectOnly, "protect-only", false, "only protect PersistentVolumeClaims: needs no LeaderWorkerSets in the cluster, and answers no admission requests for them")
 	f.registerWebhook(fs)
 	f.registerServers(fs)
 	f.registerLeaderElection(fs)
@@ -57,7 +57,7 @@ func (f *flags) register(fs *pflag.FlagSet) {
 func (f *flags) registerWebhook(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.webhooks, "webhooks", webhooksWanted(), "answer admission requests (environment: ENABLE_WEBHOOKS=false)")
 	fs.Int32Var(&f.webhookPort, "webhook-port", v1alpha1.DefaultWebhookPort, "`port` of the webhook server")
-	fs.StringVar(&f.webhookHost, "webhook-host", "", "`address` the webhook server listens on, and a name its certificate is made for; empty listens on all")
+	fs.StringVar(&f.webhookHost, "webhook-host", "", "`address` of the webhook server, which its certificate names as well; empty listens on all")
 	fs.StringVar(&f.webhookCertDir, "webhook-cert-dir", "", "`directory` of tls.crt, tls.key and, optionally, ca.crt; without, the operator makes and renews its own certificate")
 }
 
@@ -65,21 +65,21 @@ func (f *flags) registerServers(fs *pflag.FlagSet) {
 	fs.StringVar(&f.metricsAddress, "metrics-bind-address", v1alpha1.DefaultMetricsBindAddress,
 		"`address` of /metrics; 0 turns it off. On a loopback address it is plain HTTP and open, on any other HTTPS and only for clients that may get the non-resource URL /metrics")
 	fs.StringVar(&f.healthAddress, "health-probe-bind-address", v1alpha1.DefaultHealthProbeAddress, "`address` of /healthz and /readyz; 0 turns it off")
-	fs.StringVar(&f.pprofAddress, "pprof-bind-address", off, "loopback `address` of /debug/pprof, for profiles; 0 turns it off. It is open to everybody on the machine")
+	fs.StringVar(&f.pprofAddress, "pprof-bind-address", off, "loopback `address` of /debug/pprof, for profiles; 0 turns it off. It is open to all users of the machine")
 	fs.Float32Var(&f.qps, "kube-api-qps", v1alpha1.DefaultQPS, "requests per second to the API server")
 	fs.Int32Var(&f.burst, "kube-api-burst", v1alpha1.DefaultBurst, "requests to the API server that may come at once")
 }
 
 func (f *flags) registerLeaderElection(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.leaderElect, "leader-elect", true, "run controllers only while holding the lease")
-	fs.DurationVar(&f.leaseDuration, "leader-elect-lease-duration", v1alpha1.DefaultLeaseDuration, "how long a lease that is not renewed keeps others out")
-	fs.DurationVar(&f.renewDeadline, "leader-elect-renew-deadline", v1alpha1.DefaultRenewDeadline, "how long the leader tries to renew before it gives up")
+	fs.DurationVar(&f.leaseDuration, "leader-elect-lease-duration", v1alpha1.DefaultLeaseDuration, "how long a lease that is not renewed stays valid")
+	fs.DurationVar(&f.renewDeadline, "leader-elect-renew-deadline", v1alpha1.DefaultRenewDeadline, "how long the leader tries to renew the lease before it stops")
 	fs.DurationVar(&f.retryPeriod, "leader-elect-retry-period", v1alpha1.DefaultRetryPeriod, "pause between two tries")
-	fs.StringVar(&f.resourceLock, "leader-elect-resource-lock", v1alpha1.DefaultResourceLock, "`kind` of lock; leases is the only one")
+	fs.StringVar(&f.resourceLock, "leader-elect-resource-lock", v1alpha1.DefaultResourceLock, "`kind` of lock; only leases is supported")
 	fs.StringVar(&f.resourceName, "leader-elect-resource-name", v1alpha1.DefaultResourceName, "`name` of the lease")
 }
 
-// override lays the flags that were given over the configuration.
+// override applies the flags that were given to the configuration.
 func (f *flags) override(given *pflag.FlagSet, c *v1alpha1.Configuration) {
 	for name, assign := range map[string]func(){
 		"webhook-port":                func() { c.Webhook.Port = &f.webhookPort },
@@ -103,7 +103,7 @@ func (f *flags) override(given *pflag.FlagSet, c *v1alpha1.Configuration) {
 	}
 }
 
-// gangs is the block of the configuration that the flag stands for.
+// gangs returns the block of the configuration that the flag sets.
 func (f *flags) gangs() *v1alpha1.GangSchedulingManagement {
 	if f.gangScheduler == "" {
 		return nil

@@ -8,8 +8,8 @@ import (
 	"lockstep.dev/lockstep/internal/webhook"
 )
 
-// gangs tells the pod webhook which pods are parts of gangs. Where controllers run,
-// it shares their cache; a process of webhooks alone has none and asks each time.
+// gangs returns what the pod webhook knows of gangs. It reads the controllers' cache, or
+// live where no controllers run.
 func (o *Options) gangs(mgr ctrl.Manager) webhook.Gangs {
 	kin := lwscache.NewKin(nil, mgr.GetAPIReader())
 	if o.keepsSets() {

@@ -4,53 +4,43 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"lockstep.dev/lockstep/internal/pvccache"
 	"lockstep.dev/lockstep/internal/report"
 )
 
-// lookAtPoliciesEvery is how often it is looked whether the policies are there.
-const lookAtPoliciesEvery = 30 * time.Second
+const (
+	// policyInterval is the time between two checks that the policies exist.
+	policyInterval = 30 * time.Second
+	// kindInterval is the time between two checks of configured kinds. They read memory
+	// alone.
+	kindInterval = 10 * time.Second
+)
 
-// setupGuards has it told, by the replica that leads, when somebody deletes the policies.
+// setupGuards makes the replica with the lease report policies that were deleted.
 func (p *protection) setupGuards() error {
-	guards, tell := pvccache.NewGuards(p.mgr.GetAPIReader(), p.settings.Alone, p.settings.InitialHold), report.NewGuards(p.log)
-	for _, collector := range tell.Metrics() {
-		_ = metrics.Registry.Register(collector) // registered already by an earlier setup in this process
-	}
-	return p.mgr.Add(every(lookAtPoliciesEvery, func(ctx context.Context) {
+	guards, reported := pvccache.NewGuards(p.mgr.GetAPIReader(), p.settings.Alone, p.settings.InitialHold), report.NewGuards(p.log)
+	register(reported.Metrics())
+	return p.mgr.Add(every(policyInterval, func(ctx context.Context) {
 		if missing, err := guards.Missing(ctx); ctx.Err() == nil {
-			tell.Looked(missing, err)
+			reported.Looked(missing, err)
 		}
 	}))
 }
 
-// lookAtKindsEvery is how often it is looked what came of the kinds of the configuration.
-// It reads memory alone.
-const lookAtKindsEvery = 10 * time.Second
-
-// setupKinds has it told, by the replica that leads, which kinds of the configuration
-// hold less than they promise.
+// setupKinds makes the replica with the lease report configured kinds that cannot be read.
 func (p *protection) setupKinds(desired *pvccache.Desired) error {
-	tell := report.NewKinds(p.log)
-	for _, collector := range tell.Metrics() {
-		_ = metrics.Registry.Register(collector) // registered already by an earlier setup in this process
-	}
-	return p.mgr.Add(every(lookAtKindsEvery, func(context.Context) { tell.Looked(desired.Described()) }))
+	reported := report.NewKinds(p.log)
+	register(reported.Metrics())
+	return p.mgr.Add(every(kindInterval, func(context.Context) { reported.Looked(desired.Described()) }))
 }
 
-// every looks at something now, and again after each pause, where the lease is.
-func every(pause time.Duration, look func(context.Context)) manager.Runnable {
+// every runs a check now, and again after each interval, on the replica with the lease.
+func every(interval time.Duration, check func(context.Context)) manager.Runnable {
 	return manager.RunnableFunc(func(ctx context.Context) error {
-		for {
-			look(ctx)
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-time.After(pause):
-			}
-		}
+		wait.UntilWithContext(ctx, check, interval)
+		return nil
 	})
 }

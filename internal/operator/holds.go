@@ -10,7 +10,6 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"lockstep.dev/lockstep/internal/controller"
 	"lockstep.dev/lockstep/internal/controller/pvchold"
@@ -20,7 +19,7 @@ import (
 	"lockstep.dev/lockstep/internal/report"
 )
 
-// setupHolds adds the controllers that have the deletion of claims in use refused.
+// setupHolds adds the controllers that hold PVCs in use: a policy refuses to delete these.
 func (p *protection) setupHolds() error {
 	desired, reader, err := p.desired()
 	if err != nil {
@@ -30,9 +29,7 @@ func (p *protection) setupHolds() error {
 		return err
 	}
 	holds := pvccache.NewHolds(p.caches, p.claims, p.pods, desired, reader, p.settings.Settings, p.settings.Grace)
-	for _, collector := range report.HoldMetrics() {
-		_ = metrics.Registry.Register(collector) // registered already by an earlier setup in this process
-	}
+	register(report.HoldMetrics())
 	err = pvchold.Setup(p.mgr, pvchold.Options{
 		Holds:      holds,
 		Actor:      p.actor,
@@ -49,7 +46,7 @@ func (p *protection) setupHolds() error {
 	return p.mgr.Add(everywhere(desired.Run))
 }
 
-// desired returns what watches workloads, and what reads them live.
+// desired returns the watches of workloads, and a reader of live ones.
 func (p *protection) desired() (*pvccache.Desired, pvccache.Reader, error) {
 	config := rest.CopyConfig(p.mgr.GetConfig())
 	foreign, err := dynamic.NewForConfigAndClient(config, p.mgr.GetHTTPClient())

@@ -12,10 +12,9 @@ import (
 	"lockstep.dev/lockstep/internal/lease"
 )
 
-// lease returns the lock replicas compete for, or nil where there is no
-// competition. It is made here because the library's own would call itself by
-// another user agent. A request of it ends in time for another try before the
-// leader must give up.
+// lease returns the lock that replicas compete for, or nil without leader election. The
+// library's own lock would have another user agent. A request times out early enough for
+// another try before the renew deadline.
 func (o *Options) lease() (resourcelock.Interface, error) {
 	if !o.elects() {
 		return nil, nil

@@ -18,7 +18,7 @@ import (
 // off is the address that turns a server off.
 const off = "0"
 
-// Options are everything one operator needs to know.
+// Options are the settings of one operator.
 type Options struct {
 	// REST reaches the API server. Rate and user agent are set by Run.
 	REST *rest.Config
@@ -26,23 +26,23 @@ type Options struct {
 	// Config has its defaults filled in.
 	Config v1alpha1.Configuration
 
-	// Namespace is the operator's own: of the lease and the certificate.
+	// Namespace is that of the operator, its lease and its certificate.
 	Namespace string
 
-	// ConfigFile is where Config was read, or empty: a fault in it is told with that.
+	// ConfigFile is the path of Config, or empty. Errors name it.
 	ConfigFile string
 
-	// Controllers are the names of those to run; none is allowed.
+	// Controllers are the names of those to run. It may be empty.
 	Controllers []string
 
-	// Webhooks says whether admission requests are answered.
+	// Webhooks reports whether admission requests are answered.
 	Webhooks bool
 
-	// CertDir, if not empty, holds the webhook certificate. Empty: the operator
-	// makes its own, unless Config says otherwise.
+	// CertDir, if not empty, has the webhook certificate. Without it, the operator makes
+	// its own, unless Config has another directory.
 	CertDir string
 
-	// Pprof is the address of profiles, on loopback; "0" for none.
+	// Pprof is the address of profiles, on loopback. "0" is none.
 	Pprof string
 
 	Log logr.Logger
@@ -61,15 +61,15 @@ func (o *Options) validate() error {
 		}
 	}
 	if o.Pprof != off && o.Pprof != "" && !onLoopback(o.Pprof) {
-		return fmt.Errorf("--pprof-bind-address %q: profiles are for this machine only; give a loopback address such as 127.0.0.1:6060", o.Pprof)
+		return fmt.Errorf("--pprof-bind-address %q: profiles are for this machine only; use a loopback address such as 127.0.0.1:6060", o.Pprof)
 	}
 	if !o.Webhooks && !o.controls() {
-		return errors.New(`nothing to run: --webhooks=false, --controllers and --protection leave nothing over; drop one of them`)
+		return errors.New(`nothing to run: --webhooks=false, --controllers and --protection leave nothing; drop one of them`)
 	}
 	return nil
 }
 
-// certDir is where somebody else puts the certificate, or empty.
+// certDir returns the directory that another program fills, or nothing.
 func (o *Options) certDir() string {
 	if o.CertDir == "" && !*o.Config.InternalCertManagement.Enable {
 		return o.Config.Webhook.CertDir
@@ -77,14 +77,13 @@ func (o *Options) certDir() string {
 	return o.CertDir
 }
 
-// elects says whether replicas must agree on a leader. One without controllers
-// does nothing that a second could do as well, and must not keep the lease from
-// one that has them.
+// elects reports whether this replica competes for the lease. One without controllers does
+// not need it, and must not keep it from one with controllers.
 func (o *Options) elects() bool {
 	return *o.Config.LeaderElection.LeaderElect && o.controls()
 }
 
-// pprofAddress is where profiles are served, or empty for nowhere.
+// pprofAddress returns the address of profiles, or nothing.
 func (o *Options) pprofAddress() string {
 	if o.Pprof == off {
 		return ""
@@ -96,7 +95,7 @@ func (o *Options) restConfig() *rest.Config {
 	c := rest.CopyConfig(o.REST)
 	c.UserAgent = version.UserAgent()
 	c.QPS, c.Burst = *o.Config.ClientConnection.QPS, int(*o.Config.ClientConnection.Burst)
-	c.DisableCompression = true // each event of a watch would be packed and unpacked by itself, at both ends
+	c.DisableCompression = true // each event of a watch would be compressed by itself
 	return c
 }
 
@@ -105,7 +104,7 @@ const (
 	defaultNamespace = "lws-system"
 )
 
-// ownNamespace is the namespace of the pod this runs in, or the usual one.
+// ownNamespace returns the namespace of the pod that this runs in, or the default.
 func ownNamespace() string {
 	if text, err := os.ReadFile(namespaceFile); err == nil && len(strings.TrimSpace(string(text))) > 0 {
 		return strings.TrimSpace(string(text))

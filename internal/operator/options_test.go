@@ -1,14 +1,16 @@
 package operator
 
 import (
-	"context"
 	"crypto/tls"
-	"net"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	fakediscovery "k8s.io/client-go/discovery/fake"
 	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
 	"lockstep.dev/lockstep/internal/version"
@@ -30,8 +32,7 @@ func parse(t *testing.T, args ...string) Options {
 	return o
 }
 
-// Who has several files, or none of a name of his own choosing, has to know which.
-func TestAFaultNamesTheFileAndTheField(t *testing.T) {
+func TestErrorsNameTheFileAndTheField(t *testing.T) {
 	file := write(t, header+"protection: {kinds: [{apiVersion: a/v1, kind: A, podTemplates: [spec..x]}]}")
 	o := parse(t, "--config="+file)
 	err := o.validate()
@@ -42,7 +43,7 @@ func TestAFaultNamesTheFileAndTheField(t *testing.T) {
 	}
 }
 
-func TestPartsCanBeSwitchedOffButNotAll(t *testing.T) {
+func TestNotEverythingCanBeSwitchedOff(t *testing.T) {
 	for args, want := range map[string]string{
 		"":                                  "",
 		"--webhooks=false":                  "",
@@ -72,31 +73,24 @@ func TestPartsCanBeSwitchedOffButNotAll(t *testing.T) {
 	}
 }
 
-func TestWebhooksCanBeSwitchedOffByTheEnvironment(t *testing.T) {
+func TestEnvironmentDisablesWebhooks(t *testing.T) {
 	t.Setenv("ENABLE_WEBHOOKS", "false")
-	if parse(t).Webhooks {
-		t.Error("ENABLE_WEBHOOKS=false does nothing")
-	}
-	if !parse(t, "--webhooks").Webhooks {
-		t.Error("the flag does not win")
+	if parse(t).Webhooks || !parse(t, "--webhooks").Webhooks {
+		t.Error("ENABLE_WEBHOOKS=false does nothing, or the flag does not override it")
 	}
 }
 
-func TestReplicaWithoutControllersLeavesTheLeaseAlone(t *testing.T) {
+func TestOnlyControllersCompeteForTheLease(t *testing.T) {
 	for args, want := range map[string]bool{"": true, "--leader-elect=false": false, "--controllers=": false, "--webhooks=false": true, "--protect-only": true,
 		"--controllers=protection --protection=false": false} {
 		o := parse(t, strings.Fields(args)...)
-		lease, err := o.lease()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if (lease != nil) != want {
-			t.Errorf("%s: competes for the lease: %t", args, lease != nil)
+		if lease, err := o.lease(); err != nil || (lease != nil) != want {
+			t.Errorf("%s: competes for the lease: %t, %v", args, lease != nil, err)
 		}
 	}
 }
 
-func TestRequestsNameTheProgramAndKeepToTheRate(t *testing.T) {
+func TestClientHasUserAgentAndRate(t *testing.T) {
 	o := parse(t, "--kube-api-qps=7", "--kube-api-burst=8")
 	c := o.restConfig()
 	if c.UserAgent != "lockstep/"+version.Get().Version || c.QPS != 7 || c.Burst != 8 {
@@ -107,7 +101,7 @@ func TestRequestsNameTheProgramAndKeepToTheRate(t *testing.T) {
 	}
 }
 
-func TestCertificatesComeFromTheDirectoryThatIsNamed(t *testing.T) {
+func TestCertificateDirectory(t *testing.T) {
 	o := parse(t)
 	if o.certDir() != "" {
 		t.Errorf("by default: %q", o.certDir())
@@ -121,7 +115,7 @@ func TestCertificatesComeFromTheDirectoryThatIsNamed(t *testing.T) {
 	}
 }
 
-func TestProfilesAreServedOnRequestOnly(t *testing.T) {
+func TestProfilesAreOffByDefault(t *testing.T) {
 	for flag, want := range map[string]string{"": "", "--pprof-bind-address=0": "", "--pprof-bind-address=[::1]:1": "[::1]:1"} {
 		o := parse(t, strings.Fields(flag)...)
 		if settings, err := o.managerOptions(nil, nil); err != nil || settings.PprofBindAddress != want {
@@ -166,31 +160,32 @@ func TestTLSFollowsTheConfiguration(t *testing.T) {
 	}
 }
 
-func TestTakenPortIsNamedWithItsFlag(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	for flag, args := range map[string][]string{
-		"--metrics-bind-address":      {"--metrics-bind-address=" + l.Addr().String(), "--health-probe-bind-address=0", "--webhooks=false"},
-		"--health-probe-bind-address": {"--metrics-bind-address=0", "--health-probe-bind-address=" + l.Addr().String(), "--webhooks=false"},
-		"--pprof-bind-address":        {"--metrics-bind-address=0", "--health-probe-bind-address=0", "--pprof-bind-address=" + l.Addr().String(), "--webhooks=false"},
-		"--webhook-port":              {"--metrics-bind-address=0", "--health-probe-bind-address=0", "--webhook-host=127.0.0.1", "--webhook-port=" + port},
-	} {
-		o := parse(t, args...)
-		if err := o.checkAddresses(context.Background()); err == nil || !strings.Contains(err.Error(), flag) || !strings.Contains(err.Error(), port) {
-			t.Errorf("%s: got %v", flag, err)
-		}
-	}
-}
-
-func TestAFlagNamesTheGangScheduler(t *testing.T) {
+func TestGangSchedulerFlag(t *testing.T) {
 	for args, want := range map[string]string{"": "", "--gang-scheduler=": "", "--gang-scheduler=volcano": "volcano"} {
 		block := parse(t, strings.Fields(args)...).Config.GangSchedulingManagement
 		if (block != nil) != (want != "") || (block != nil && *block.SchedulerProvider != want) {
 			t.Errorf("%q: got %+v", args, block)
+		}
+	}
+}
+
+func TestLacksNamesKindsThatAreNotServed(t *testing.T) {
+	for name, c := range map[string]struct {
+		served []string // nil: no such group
+		want   []string
+	}{
+		"1.36":          {[]string{"MutatingAdmissionPolicy", "ValidatingAdmissionPolicy"}, nil},
+		"1.35":          {[]string{"ValidatingAdmissionPolicy"}, []string{MutatingPolicy}},
+		"1.29":          {[]string{"MutatingWebhookConfiguration"}, []string{MutatingPolicy, ValidatingPolicy}},
+		"without group": {nil, []string{MutatingPolicy, ValidatingPolicy}},
+	} {
+		server := &fakediscovery.FakeDiscovery{Fake: &clienttesting.Fake{}}
+		for _, kind := range c.served {
+			server.Resources = append(server.Resources, &metav1.APIResourceList{GroupVersion: "admissionregistration.k8s.io/v1"})
+			server.Resources[0].APIResources = append(server.Resources[0].APIResources, metav1.APIResource{Kind: kind})
+		}
+		if got, err := Lacks(server); err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}
 }

@@ -16,12 +16,9 @@ import (
 	"lockstep.dev/lockstep/internal/lease"
 )
 
-// preflight finds before anything starts what would otherwise fail halfway, and
-// says what to do about it. It writes nothing.
+// preflight checks before anything starts what would otherwise fail later. Each error says
+// what to do. It writes nothing.
 func (o *Options) preflight(ctx context.Context) error {
-	if err := o.checkAddresses(ctx); err != nil {
-		return err
-	}
 	config := o.restConfig()
 	if err := connect.Reach(config); err != nil {
 		return err
@@ -39,9 +36,8 @@ func (o *Options) preflight(ctx context.Context) error {
 	return o.checkOthers(ctx, client)
 }
 
-// checkOthers looks for another implementation that runs. Where the two compete
-// for one lease this one waits for its turn; where nothing keeps them apart it
-// refuses to start: each would undo what the other does.
+// checkOthers refuses to start beside another implementation, unless the two compete for
+// one lease. Two sets of controllers undo each other's work.
 func (o *Options) checkOthers(ctx context.Context, client kubernetes.Interface) error {
 	if !o.keepsSets() {
 		return nil
@@ -63,8 +59,8 @@ func (o *Options) checkOthers(ctx context.Context, client kubernetes.Interface) 
 	return nil
 }
 
-// checkKinds looks for the kind the controllers watch: without it their caches
-// would never be complete.
+// checkKinds returns an error if the API server does not serve LeaderWorkerSets: the
+// caches would never be synced.
 func (o *Options) checkKinds(client kubernetes.Interface) error {
 	if !o.keepsSets() {
 		return nil
@@ -76,8 +72,8 @@ func (o *Options) checkKinds(client kubernetes.Interface) error {
 	return err
 }
 
-// checkNamespace looks for the namespace of lease and certificate. Who may not
-// read namespaces runs inside of one.
+// checkNamespace returns an error if the namespace of lease and certificate does not exist.
+// An operator that may not read namespaces runs in a pod of its namespace.
 func (o *Options) checkNamespace(ctx context.Context, client kubernetes.Interface) error {
 	needed := o.elects() || (o.Webhooks && o.certDir() == "")
 	if !needed {
@@ -93,36 +89,7 @@ func (o *Options) checkNamespace(ctx context.Context, client kubernetes.Interfac
 	return err
 }
 
-// checkAddresses tries every address the operator is about to listen on.
-func (o *Options) checkAddresses(ctx context.Context) error {
-	addresses := []struct{ flag, address string }{
-		{"--metrics-bind-address", o.Config.Metrics.BindAddress},
-		{"--health-probe-bind-address", o.Config.Health.HealthProbeBindAddress},
-		{"--pprof-bind-address", o.Pprof},
-	}
-	if o.Webhooks {
-		addresses = append(addresses, struct{ flag, address string }{"--webhook-host or --webhook-port", o.webhookAddress()})
-	}
-	for _, a := range addresses {
-		if a.address == off || a.address == "" {
-			continue
-		}
-		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", a.address)
-		if err != nil {
-			return fmt.Errorf("%w; choose another with %s", err, a.flag)
-		}
-		if err := l.Close(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (o *Options) webhookAddress() string {
-	return net.JoinHostPort(o.Config.Webhook.Host, strconv.Itoa(int(*o.Config.Webhook.Port)))
-}
-
-// dialAddress is where the webhook server is reached from this machine.
+// dialAddress returns the address of the webhook server for this machine.
 func (o *Options) dialAddress() string {
 	host := o.Config.Webhook.Host
 	if ip := net.ParseIP(host); host == "" || (ip != nil && ip.IsUnspecified()) {

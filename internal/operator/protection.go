@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
 	"lockstep.dev/lockstep/internal/apply"
@@ -24,12 +23,12 @@ import (
 	"lockstep.dev/lockstep/internal/report"
 )
 
-// protectionLease is the lease of an operator that does nothing but protect. One
-// that sees to LeaderWorkerSets competes for another, with those of its kind.
+// protectionLease is the lease of an operator with --protect-only. An operator for
+// LeaderWorkerSets has another lease, which all implementations share.
 const protectionLease = "protection.lockstep.dev"
 
-// onlyProtect leaves of what was asked for what --protect-only leaves. Its lease is
-// its own, unless one was chosen.
+// onlyProtect applies --protect-only. The lease is protectionLease, unless another was
+// configured.
 func (f *flags) onlyProtect(c *v1alpha1.Configuration) {
 	f.controllers, f.webhooks = []string{controller.Protection}, false
 	if c.LeaderElection.ResourceName == v1alpha1.DefaultResourceName {
@@ -37,34 +36,33 @@ func (f *flags) onlyProtect(c *v1alpha1.Configuration) {
 	}
 }
 
-// protects tells whether claims are protected.
+// protects reports whether PVCs are protected.
 func (o *Options) protects() bool {
 	return *o.Config.Protection.Enabled && slices.Contains(o.Controllers, controller.Protection)
 }
 
-// keepsSets tells whether LeaderWorkerSets are seen to.
+// keepsSets reports whether the controllers of LeaderWorkerSets run.
 func (o *Options) keepsSets() bool { return slices.Contains(o.Controllers, controller.LeaderWorkerSet) }
 
-// controls tells whether any controllers run.
+// controls reports whether any controller runs.
 func (o *Options) controls() bool { return o.protects() || o.keepsSets() }
 
-// protection is what the parts of protection share. A part is set up by a method of
-// its own, below.
+// protection is what the controllers of protection share. Each has its setup method.
 type protection struct {
 	mgr      ctrl.Manager
 	log      logr.Logger
 	settings ProtectionSettings
-	// caches hold claims and namespaces. They are not the manager's: a cache has one
-	// selector for a kind, and LeaderWorkerSets look at claims with a label only.
+	// caches hold PVCs and namespaces. They are not the manager's: a cache has one selector
+	// for a kind, and the controllers of LeaderWorkerSets read PVCs with a label only.
 	caches cache.Cache
 	claims *pvccache.Claims
 	pods   *pvccache.Pods
 	actor  *apply.Actor
-	// narrator is the one of the finalizing controller.
+	// narrator reports what the controller of finalizers does.
 	narrator *report.Protection
 }
 
-// setupProtection adds the parts of protection to the manager.
+// setupProtection adds the controllers of protection to the manager.
 func (o *Options) setupProtection(mgr ctrl.Manager) error {
 	caches, err := cache.New(mgr.GetConfig(), cache.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), ByObject: pvccache.ProtectionCaches(),
@@ -110,8 +108,7 @@ func (o *Options) warnOfIgnored() {
 	}
 }
 
-// setupCaches has the caches filled before anything else runs, on replicas that do
-// not lead as well.
+// setupCaches fills the caches before anything else runs, on every replica.
 func (p *protection) setupCaches() error {
 	for object := range pvccache.ProtectionCaches() {
 		if _, err := p.caches.GetInformer(context.Background(), object, cache.BlockUntilSynced(false)); err != nil {
@@ -127,10 +124,10 @@ func (p *protection) setupCaches() error {
 // filledFirst is a cache that the manager fills before it starts anything else.
 type filledFirst struct{ cache.Cache }
 
-// GetCache tells the manager what it is.
+// GetCache marks it as a cache for the manager.
 func (f filledFirst) GetCache() cache.Cache { return f.Cache }
 
-// setupPods fills the memory of pods, on replicas that do not lead as well.
+// setupPods fills the cache of pods, on every replica.
 func (p *protection) setupPods() error {
 	if err := p.mgr.AddReadyzCheck("pods", p.podsSynced); err != nil {
 		return err
@@ -147,8 +144,7 @@ func (p *protection) podsSynced(r *http.Request) error {
 	return p.pods.AwaitSync(ctx)
 }
 
-// setupFinalizers adds the controller that gives claims their finalizers and takes
-// them.
+// setupFinalizers adds the controller that adds and removes finalizers of PVCs.
 func (p *protection) setupFinalizers() error {
 	c := pvcfinalizer.New(pvcfinalizer.Options{
 		Settings: p.settings.Settings,
@@ -167,16 +163,14 @@ func (p *protection) setupFinalizers() error {
 	if err := p.setupVolumes(p.narrator); err != nil {
 		return err
 	}
-	for _, collector := range p.narrator.Metrics() {
-		_ = metrics.Registry.Register(collector) // registered already by an earlier setup in this process
-	}
+	register(p.narrator.Metrics())
 	if err := p.mgr.Add(c); err != nil {
-		return fmt.Errorf("set up the finalizing controller: %w", err)
+		return fmt.Errorf("set up the controller of finalizers: %w", err)
 	}
 	return nil
 }
 
-// setupVolumes adds the controller of volumes where nothing built in protects them.
+// setupVolumes adds the controller of volumes where the built-in one is off.
 func (p *protection) setupVolumes(tell *report.Protection) error {
 	if !p.settings.Alone {
 		return nil
@@ -187,7 +181,7 @@ func (p *protection) setupVolumes(tell *report.Protection) error {
 	return nil
 }
 
-// protectionCaches are what protection reads from the manager's caches.
+// protectionCaches returns what protection reads from the manager's caches.
 func (o *Options) protectionCaches() map[client.Object]cache.ByObject {
 	if !o.Config.Protection.Alone {
 		return nil
@@ -195,7 +189,7 @@ func (o *Options) protectionCaches() map[client.Object]cache.ByObject {
 	return pvccache.VolumeCaches()
 }
 
-// everywhere runs something whether or not this replica leads.
+// everywhere runs on every replica, with the lease or without.
 type everywhere manager.RunnableFunc
 
 // Start implements manager.Runnable.

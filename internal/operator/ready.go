@@ -14,12 +14,12 @@ import (
 	"lockstep.dev/lockstep/internal/webhook/certs"
 )
 
-// glance is how long a probe waits for an answer from within.
+// glance bounds one check of a probe.
 const glance = time.Second
 
-// addChecks answers the probes. Alive is a process that answers. Ready is one
-// that would serve well: its caches hold the cluster, whether it leads or not,
-// and the API server would accept its webhook server.
+// addChecks answers the probes. A process that answers is alive. It is ready when its
+// caches are synced, with the lease or without, and the API server would accept its webhook
+// server.
 func (o *Options) addChecks(mgr ctrl.Manager, cached cache.Options, keeper *certs.Keeper) error {
 	if err := beginCaches(mgr, cached); err != nil {
 		return err
@@ -36,9 +36,8 @@ func (o *Options) addChecks(mgr ctrl.Manager, cached cache.Options, keeper *cert
 	return mgr.AddHealthzCheck("ping", healthz.Ping)
 }
 
-// beginCaches asks for every cache now. They fill when the manager starts;
-// asked for later, by a controller that waits for the lease, they would be
-// missing from the question whether all are full.
+// beginCaches asks for every cache now, so that the check of caches covers all of them. A
+// controller that waits for the lease would ask later.
 func beginCaches(mgr ctrl.Manager, cached cache.Options) error {
 	for object := range cached.ByObject {
 		if _, err := mgr.GetCache().GetInformer(context.Background(), object, cache.BlockUntilSynced(false)); err != nil {

@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/clock"
@@ -27,20 +28,20 @@ import (
 	"lockstep.dev/lockstep/internal/webhook/certs"
 )
 
-// heapGrowth is by how many percent the heap may grow between two garbage collections, unless
-// GOGC says otherwise. Most of the heap are caches, which live long.
+// heapGrowth is the GOGC of a process that has none: most of the heap are caches, which
+// stay.
 const heapGrowth = 50
 
-// graceful is how long requests and reconciles in flight may take to end. It
-// is shorter than the grace period of the Deployment's pods, 10 s.
+// graceful is how long requests and reconciles in flight may take to end. It is shorter
+// than the grace period of the Deployment's pods, 10 s.
 const graceful = 8 * time.Second
 
-// fieldOwner is who the operator's own bookkeeping is recorded under.
+// fieldOwner is the field manager of the operator's writes of its own configuration.
 const fieldOwner = "lockstep"
 
-// Run runs the operator until ctx ends, and returns nil then. The lease is
-// given back on the way out, so that the next replica need not wait for it to
-// expire; the program must end when Run returns.
+// Run runs the operator until ctx ends, and then returns nil. It releases the lease, so
+// that the next replica does not wait for it to expire. The program must end when Run
+// returns.
 func Run(ctx context.Context, o Options) error {
 	if err := o.validate(); err != nil {
 		return err
@@ -68,47 +69,30 @@ func Run(ctx context.Context, o Options) error {
 	return runUntil(ctx, mgr)
 }
 
-// runUntil runs the manager until ctx ends, and lets it end what it began. One whose
-// caches are not filled yet has begun nothing that must be ended, and does not end by
-// itself: it would wait for them as long as no API server fills them.
+// runUntil runs the manager until ctx ends, and a little longer: a manager whose caches are
+// not synced does not end by itself.
 func runUntil(ctx context.Context, mgr ctrl.Manager) error {
-	filled, ended := make(chan struct{}), make(chan error, 1)
-	if err := mgr.Add(onceFilled{filled}); err != nil {
-		return err
-	}
-	life, end := context.WithCancel(context.WithoutCancel(ctx))
-	context.AfterFunc(ctx, func() {
-		<-filled
-		end()
-	})
-	go func() { ended <- mgr.Start(life) }()
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
 	select {
 	case err := <-ended:
-		end()
 		return err
-	case <-filled:
-		return <-ended
 	case <-ctx.Done():
 	}
 	select {
-	case <-filled:
-		return <-ended
-	default:
+	case err := <-ended:
+		return err
+	case <-time.After(graceful + time.Second):
 		return nil
 	}
 }
 
-// onceFilled tells that the manager's caches are filled: it is run after they are.
-type onceFilled struct{ filled chan struct{} }
-
-// Start implements manager.Runnable.
-func (o onceFilled) Start(context.Context) error {
-	close(o.filled)
-	return nil
+// register adds metrics. An earlier setup in this process may have added them already.
+func register(collectors []prometheus.Collector) {
+	for _, collector := range collectors {
+		_ = metrics.Registry.Register(collector)
+	}
 }
-
-// NeedLeaderElection implements manager.LeaderElectionRunnable.
-func (onceFilled) NeedLeaderElection() bool { return false }
 
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
@@ -120,8 +104,8 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// beginCertificates returns a keeper that has a certificate to present, or nil
-// where no webhooks are wanted.
+// beginCertificates returns a keeper that has a certificate to present, or nil without
+// webhooks.
 func (o *Options) beginCertificates(ctx context.Context, scheme *runtime.Scheme) (*certs.Keeper, error) {
 	if !o.Webhooks {
 		return nil, nil
@@ -159,7 +143,7 @@ func (o *Options) certificateSource(live client.Client) (certs.Source, error) {
 	}, nil
 }
 
-// assemble puts everything that runs into one manager. keeper may be nil.
+// assemble returns a manager with everything that runs. keeper may be nil.
 func (o *Options) assemble(scheme *runtime.Scheme, keeper *certs.Keeper) (ctrl.Manager, error) {
 	settings, err := o.managerOptions(scheme, keeper)
 	if err != nil {
@@ -169,9 +153,7 @@ func (o *Options) assemble(scheme *runtime.Scheme, keeper *certs.Keeper) (ctrl.M
 	if err != nil {
 		return nil, err
 	}
-	for _, collector := range report.WatchMetrics() {
-		_ = metrics.Registry.Register(collector) // registered already by an earlier setup in this process
-	}
+	register(report.WatchMetrics())
 	if o.protects() {
 		if err := o.setupProtection(mgr); err != nil {
 			return nil, fmt.Errorf("set up protection: %w", err)
@@ -218,8 +200,8 @@ func (o *Options) managerOptions(scheme *runtime.Scheme, keeper *certs.Keeper) (
 		RenewDeadline:                       &election.RenewDeadline.Duration,
 		RetryPeriod:                         &election.RetryPeriod.Duration,
 		GracefulShutdownTimeout:             &grace,
-		// A replica without the lease fills its caches all the same, and takes over
-		// at once. Names of controllers need be unique in a manager only.
+		// A replica without the lease fills its caches too, and so takes over at once.
+		// Names of controllers are unique in one manager only.
 		Controller: config.Controller{EnableWarmup: new(true), SkipNameValidation: new(true)},
 	}
 	if o.keepsSets() {
@@ -239,7 +221,7 @@ func (o *Options) webhookServer(keeper *certs.Keeper, secured []func(*tls.Config
 	})
 }
 
-// cacheOptions hold what the parts that run need, and nothing else.
+// cacheOptions returns the caches of what runs.
 func (o *Options) cacheOptions(keeper *certs.Keeper) cache.Options {
 	options := cache.Options{}
 	if o.keepsSets() {

@@ -8,28 +8,26 @@ import (
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
-// ProtectionSettings are what the configuration says of claims in use, in the
-// terms of those who act on it.
+// ProtectionSettings are the protection of PVCs as the controllers need it.
 type ProtectionSettings struct {
 	pvc.Settings
 
-	// Kinds are workloads that are known by description alone, JobSet among them.
+	// Kinds are configured workloads, and JobSet.
 	Kinds []pvc.Kind
 
-	// Grace is how long a claim stays held after its last holder has gone.
+	// Grace is how long a PVC stays held after its last holder is gone.
 	Grace time.Duration
 
 	// ReleaseTTL is how long a release token lasts.
 	ReleaseTTL time.Duration
 
-	// InitialHold reports whether PVCs are held from their creation until the operator has
-	// read their holders. A policy sees to it.
+	// InitialHold reports whether a policy holds PVCs from their creation until the operator
+	// has read their holders.
 	InitialHold bool
 }
 
-// SettingsOf reads a configuration that is valid and whose defaults are filled
-// in. The operator's own namespace is never protected: it has to come and go
-// without its own consent.
+// SettingsOf reads a configuration that is valid and has its defaults. The operator's own
+// namespace is never protected: it must be deletable without the operator.
 func SettingsOf(p v1alpha1.Protection, ownNamespace string) ProtectionSettings {
 	exempt := slices.Clone(p.ExemptNamespaces)
 	if !slices.Contains(exempt, ownNamespace) {
@@ -50,7 +48,7 @@ func SettingsOf(p v1alpha1.Protection, ownNamespace string) ProtectionSettings {
 	}
 }
 
-// protectionSettings are those of this operator.
+// protectionSettings returns the settings of this operator.
 func (o *Options) protectionSettings() ProtectionSettings {
 	return SettingsOf(o.Config.Protection, o.Namespace)
 }

@@ -9,7 +9,7 @@ import (
 	"lockstep.dev/lockstep/internal/pvccache"
 )
 
-// setupStrict adds the controller that lets gated pods to the scheduler.
+// setupStrict adds the controller that removes the scheduling gate from pods.
 func (p *protection) setupStrict() error {
 	gated, err := pvccache.NewGated(context.Background(), p.mgr.GetConfig(), cache.Options{
 		HTTPClient: p.mgr.GetHTTPClient(), Scheme: p.mgr.GetScheme(), Mapper: p.mgr.GetRESTMapper(),

@@ -16,8 +16,8 @@ const (
 	tls13 = "VersionTLS13"
 )
 
-// tlsOptions restrict a TLS server to what the configuration allows. HTTP/2 is
-// off: one connection of it can be made to cost far more than it sends.
+// tlsOptions restrict a TLS server to what the configuration allows. HTTP/2 is off: a client
+// can make one connection cost far more than it sends.
 func tlsOptions(c *v1alpha1.TLS) ([]func(*tls.Config), error) {
 	options := []func(*tls.Config){func(t *tls.Config) { t.NextProtos = []string{"http/1.1"} }}
 	if c == nil {
@@ -40,8 +40,8 @@ func tlsOptions(c *v1alpha1.TLS) ([]func(*tls.Config), error) {
 	return options, nil
 }
 
-// metricsOptions serve metrics openly on a loopback address, where only this
-// machine can ask, and over HTTPS to authorised clients everywhere else.
+// metricsOptions serve metrics to all clients on a loopback address, and over HTTPS to
+// authorised clients on any other.
 func metricsOptions(address string, secured []func(*tls.Config)) metricsserver.Options {
 	if address == off || onLoopback(address) {
 		return metricsserver.Options{BindAddress: address}

@@ -16,8 +16,8 @@ import (
 	"lockstep.dev/lockstep/internal/gang"
 )
 
-// ValidateConfig returns everything that is wrong with a configuration whose
-// defaults are filled in, each fault with the path of its field.
+// ValidateConfig returns all faults of a configuration that has its defaults, each with the
+// path of its field.
 func ValidateConfig(c *v1alpha1.Configuration) field.ErrorList {
 	return slices.Concat(
 		validateWebhook(c.Webhook, field.NewPath("webhook")),
@@ -61,7 +61,7 @@ func validateLeaderElection(l v1alpha1.LeaderElection, path *field.Path) (faults
 	return faults
 }
 
-// validateAddress takes what net.Listen takes, and "0" for off.
+// validateAddress accepts what net.Listen accepts, and "0" for off.
 func validateAddress(address string, path *field.Path) field.ErrorList {
 	if address == off {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
-// longest is the longest time that can be chosen, in seconds: a day.
+// longest is a day in seconds, the longest time that can be configured.
 const longest = 86400
 
 func validateProtection(p v1alpha1.Protection, path *field.Path) field.ErrorList {
@@ -54,8 +54,8 @@ func validateNamespaces(names []string, path *field.Path) (faults field.ErrorLis
 	return faults
 }
 
-// builtIn are the kinds whose claims are derived by code. A description of one
-// would make a second holder of the same workload, that knows less.
+// builtIn are the kinds whose PVCs are known by code. A description would make a second
+// holder of the same workload that knows less.
 var builtIn = []schema.GroupKind{
 	{Kind: "Pod"},
 	{Group: "apps", Kind: "StatefulSet"}, {Group: "apps", Kind: "Deployment"}, {Group: "apps", Kind: "ReplicaSet"}, {Group: "apps", Kind: "DaemonSet"},
@@ -63,7 +63,7 @@ var builtIn = []schema.GroupKind{
 	{Group: "leaderworkerset.x-k8s.io", Kind: "LeaderWorkerSet"},
 }
 
-// replicationController is the one workload of the group that has Secrets as well.
+// replicationController is the only workload of the core group, which has Secrets as well.
 const replicationController = "ReplicationController"
 
 func validateKinds(kinds []v1alpha1.WorkloadKind, path *field.Path) (faults field.ErrorList) {
@@ -73,7 +73,7 @@ func validateKinds(kinds []v1alpha1.WorkloadKind, path *field.Path) (faults fiel
 		group := described.GroupKind()
 		switch {
 		case slices.Contains(builtIn, group):
-			faults = append(faults, field.Invalid(at.Child("kind"), k.Kind, "is known without being described; leave it out"))
+			faults = append(faults, field.Invalid(at.Child("kind"), k.Kind, "is built in; leave it out"))
 		case slices.Contains(seen, group):
 			faults = append(faults, field.Duplicate(at.Child("kind"), group.String()))
 		}
@@ -85,13 +85,13 @@ func validateKinds(kinds []v1alpha1.WorkloadKind, path *field.Path) (faults fiel
 
 func validateKind(k v1alpha1.WorkloadKind, described pvc.Kind, path *field.Path) field.ErrorList {
 	if k.APIVersion == "" || k.Kind == "" {
-		return field.ErrorList{field.Required(path, "apiVersion and kind name the workload, as they stand in its manifest")}
+		return field.ErrorList{field.Required(path, "apiVersion and kind name the workload, as in its manifest")}
 	}
 	if _, err := schema.ParseGroupVersion(k.APIVersion); err != nil {
 		return field.ErrorList{field.Invalid(path.Child("apiVersion"), k.APIVersion, "must be group/version")}
 	}
 	if described.Group == "" && described.Kind != replicationController {
-		return field.ErrorList{field.Invalid(path.Child("kind"), k.Kind, "is no workload: of apiVersion "+k.APIVersion+", "+replicationController+" alone is")}
+		return field.ErrorList{field.Invalid(path.Child("kind"), k.Kind, "is no workload: in apiVersion "+k.APIVersion+", only "+replicationController+" is")}
 	}
 	if err := described.Check(); err != nil {
 		return field.ErrorList{field.Invalid(path, k.Kind, err.Error())}
@@ -104,13 +104,13 @@ func validateKind(k v1alpha1.WorkloadKind, described pvc.Kind, path *field.Path)
 	)
 }
 
-// fieldPath is names of fields, or "*", with dots between.
+// fieldPath matches names of fields, or "*", separated by dots.
 var fieldPath = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]*(\.([A-Za-z_][A-Za-z0-9_-]*|\*))*$`)
 
 func validatePaths(paths []string, at *field.Path) (faults field.ErrorList) {
 	for i, p := range paths {
 		if p == "" {
-			faults = append(faults, field.Required(at.Index(i), "a path cannot be empty; leave it out"))
+			faults = append(faults, field.Required(at.Index(i), "must not be empty; leave it out"))
 		}
 		faults = append(faults, validatePath(p, at.Index(i))...)
 	}
@@ -121,5 +121,5 @@ func validatePath(p string, at *field.Path) field.ErrorList {
 	if p == "" || fieldPath.MatchString(p) {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(at, p, `must be names of fields with dots between, and "*" for every element of a list, such as spec.jobs.*.template`)}
+	return field.ErrorList{field.Invalid(at, p, `must be names of fields separated by dots, and "*" for every element of a list, such as spec.jobs.*.template`)}
 }

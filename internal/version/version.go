@@ -1,15 +1,15 @@
-// Package version knows which build of Lockstep this is, and nothing about what
-// the build does.
+// Package version names the build of Lockstep. It refuses to know what the build does.
 package version
 
 import (
+	"cmp"
 	"fmt"
 	"runtime/debug"
 	"sync"
 )
 
-// Set by the linker: -X lockstep.dev/lockstep/internal/version.Version=v0.1.0
-// and so on. Left empty they are read from what the Go tool recorded.
+// Set by the linker, for example -X lockstep.dev/lockstep/internal/version.Version=v0.1.0.
+// If empty, they are read from what the Go tool recorded.
 var (
 	Version   string
 	Commit    string
@@ -28,8 +28,7 @@ type Info struct {
 	BuildDate string `json:"buildDate"`
 }
 
-// Get returns the build this program comes from. It never changes while the
-// program runs.
+// Get returns the build of this program.
 var Get = sync.OnceValue(func() Info {
 	build, _ := debug.ReadBuildInfo()
 	return resolve(Info{Version: Version, Commit: Commit, BuildDate: BuildDate}, build)
@@ -38,42 +37,30 @@ var Get = sync.OnceValue(func() Info {
 // resolve fills what the linker left empty from what the Go tool recorded.
 func resolve(linked Info, build *debug.BuildInfo) Info {
 	recorded := Info{Version: unreleased, Commit: unknown, BuildDate: unknown}
+	if build != nil && build.Main.Version != "(devel)" {
+		recorded.Version = cmp.Or(build.Main.Version, unreleased)
+	}
 	if build != nil {
-		recorded = recordedIn(build, recorded)
-	}
-	return Info{
-		Version:   first(linked.Version, recorded.Version),
-		Commit:    first(linked.Commit, recorded.Commit),
-		BuildDate: first(linked.BuildDate, recorded.BuildDate),
-	}
-}
-
-func recordedIn(build *debug.BuildInfo, info Info) Info {
-	if v := build.Main.Version; v != "" && v != "(devel)" {
-		info.Version = v
-	}
-	for _, s := range build.Settings {
-		switch s.Key {
-		case "vcs.revision":
-			info.Commit = s.Value
-		case "vcs.time":
-			info.BuildDate = s.Value
+		for _, s := range build.Settings {
+			switch s.Key {
+			case "vcs.revision":
+				recorded.Commit = s.Value
+			case "vcs.time":
+				recorded.BuildDate = s.Value
+			}
 		}
 	}
-	return info
-}
-
-func first(a, b string) string {
-	if a != "" {
-		return a
+	return Info{
+		Version:   cmp.Or(linked.Version, recorded.Version),
+		Commit:    cmp.Or(linked.Commit, recorded.Commit),
+		BuildDate: cmp.Or(linked.BuildDate, recorded.BuildDate),
 	}
-	return b
 }
 
-// String is the text "lockstep version" prints.
+// String returns the text of "lockstep version".
 func (i Info) String() string {
 	return fmt.Sprintf("Version: %s\nBuild Date: %s\nGit Commit: %s", i.Version, i.BuildDate, i.Commit)
 }
 
-// UserAgent is how every request of the program names itself to the API server.
+// UserAgent returns the user agent of all requests to the API server.
 func UserAgent() string { return "lockstep/" + Get().Version }
