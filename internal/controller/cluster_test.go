@@ -118,7 +118,7 @@ func newCluster(t *testing.T, slow time.Duration, set *lwsv1.LeaderWorkerSet) *c
 	}
 	c := &cluster{Controllers: fakeapi.Control(store), t: t, api: &fakeAPI{Server: store}, slow: slow}
 	clock := func() time.Time { return store.Now.Add(-c.slow) }
-	memory := lwscache.NewMemory(clock())
+	memory := lwscache.NewMemory()
 	c.pass = &pass{
 		observe: lwscache.New(store.Cached(), store.Live(), memory),
 		memory:  memory,
@@ -134,7 +134,7 @@ func newCluster(t *testing.T, slow time.Duration, set *lwsv1.LeaderWorkerSet) *c
 
 // restart has another process go on, which remembers nothing.
 func (c *cluster) restart() {
-	memory := lwscache.NewMemory(c.now())
+	memory := lwscache.NewMemory()
 	c.memory, c.observe = memory, lwscache.New(c.Cached(), c.Live(), memory)
 }
 

@@ -65,7 +65,7 @@ func TestEveryGroupHearsThatAGangSchedulerCame(t *testing.T) {
 			fakeapi.Add(store, fakeapi.Pod(leader, name, 0))
 		}
 	}
-	observer := lwscache.New(store.Cached(), store.Live(), lwscache.NewMemory(store.Now))
+	observer := lwscache.New(store.Cached(), store.Live(), lwscache.NewMemory())
 	var names []string
 	for _, key := range everyGroup(observer)(context.Background()) {
 		names = append(names, key.Name)

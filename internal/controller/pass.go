@@ -9,7 +9,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -122,9 +121,7 @@ func (p *pass) do(ctx context.Context, actor *apply.Actor, owner client.Object, 
 	}
 	var taken *apply.TakenError
 	if errors.As(err, &taken) {
-		if err := p.observe.Uncover(ctx, taken.Name, p.now()); err != nil {
-			return err
-		}
+		p.observe.Taken(taken.Name)
 		p.wakeSet(owner) // a group's squatter is for the set to tell of
 		return apply.ErrStale
 	}
@@ -142,12 +139,12 @@ func (p *pass) do(ctx context.Context, actor *apply.Actor, owner client.Object, 
 // look again, many times a second, while the cache catches up.
 func (p *pass) ended(a action.Action) bool {
 	what, deletes := a.(action.Delete)
-	return deletes && p.memory.HasEnded(what.Object.UID, p.now())
+	return deletes && p.memory.WasDeleted(what.Object.UID, p.now())
 }
 
 func (p *pass) remember(owner client.Object, a action.Action, done apply.Done) {
 	if what, deletes := a.(action.Delete); deletes {
-		p.memory.Ended(what.Object.UID, p.now())
+		p.memory.Deleted(what.Object.UID, p.now())
 		return
 	}
 	if _, ok := a.(action.WriteStatus); ok {
@@ -156,9 +153,6 @@ func (p *pass) remember(owner client.Object, a action.Action, done apply.Done) {
 	}
 	if !isStatefulSet(a) {
 		return
-	}
-	if _, created := a.(action.Create); created {
-		p.memory.Started(types.NamespacedName{Namespace: owner.GetNamespace(), Name: a.Target().Name})
 	}
 	fingerprint := fieldsOf(a).GetAnnotations()[lws.AppliedAnnotationKey]
 	if a.Target().Name == owner.GetName() && fingerprint != "" {

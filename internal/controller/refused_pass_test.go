@@ -83,7 +83,7 @@ func newRefused() *refused {
 	api := &refusing{}
 	set := fakeapi.Set("w", 1, 2)
 	set.UID, set.Generation = "w", 1
-	memory := lwscache.NewMemory(now)
+	memory := lwscache.NewMemory()
 	return &refused{client: api, set: set, pass: &pass{
 		memory:  memory,
 		act:     apply.New(api, alive{}),

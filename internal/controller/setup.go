@@ -91,7 +91,7 @@ func setupLeaderWorkerSet(mgr ctrl.Manager) error {
 	for _, collector := range report.Metrics() {
 		_ = metrics.Registry.Register(collector) // registered already by an earlier setup in this process
 	}
-	memory := lwscache.NewMemory(time.Now())
+	memory := lwscache.NewMemory()
 	wake := make(chan event.GenericEvent, wakes)
 	groups, err := newPodGroups(mgr)
 	if err != nil {
@@ -107,7 +107,7 @@ func setupLeaderWorkerSet(mgr ctrl.Manager) error {
 	}
 	ended := make(chan struct{})
 	p.wakeSet = waker(wake, ended)
-	if err := mgr.Add(reign(memory, ended)); err != nil {
+	if err := mgr.Add(whileLeading(ended)); err != nil {
 		return fmt.Errorf("set up the beginning and the end: %w", err)
 	}
 	if err := setupSets(mgr, p, wake, groups); err != nil {
@@ -119,11 +119,9 @@ func setupLeaderWorkerSet(mgr ctrl.Manager) error {
 	return nil
 }
 
-// reign runs for as long as this replica leads. What came and went before that, none
-// of its looks has seen, however long it stood by.
-func reign(memory *lwscache.Memory, ended chan<- struct{}) manager.RunnableFunc {
+// whileLeading closes ended when this replica stops leading.
+func whileLeading(ended chan<- struct{}) manager.RunnableFunc {
 	return func(ctx context.Context) error {
-		memory.Awaken(time.Now())
 		<-ctx.Done()
 		close(ended)
 		return nil

@@ -114,10 +114,10 @@ func setOfPod(memory *lwscache.Memory) keysOf {
 		parent, _ := identity.ParentAndOrdinal(object.GetName())
 		named := types.NamespacedName{Namespace: object.GetNamespace(), Name: parent}
 		var keys []types.NamespacedName
-		if named == labelled || memory.Watches(labelled, object.GetUID()) {
+		if named == labelled || memory.Awaits(labelled, object.GetUID()) {
 			keys = append(keys, labelled)
 		}
-		if named != labelled && memory.Watches(named, object.GetUID()) {
+		if named != labelled && memory.Awaits(named, object.GetUID()) {
 			keys = append(keys, named)
 		}
 		return keys

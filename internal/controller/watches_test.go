@@ -53,7 +53,7 @@ func historyOf(sts, set string) client.Object {
 }
 
 func TestWhomAnEventConcerns(t *testing.T) {
-	memory := lwscache.NewMemory(time.Unix(0, 0))
+	memory := lwscache.NewMemory()
 	pod := func(name, set string) client.Object { return &corev1.Pod{ObjectMeta: meta(name, set)} }
 	sts := func(name, set string) client.Object { return &appsv1.StatefulSet{ObjectMeta: meta(name, set)} }
 	tests := []struct {
@@ -92,7 +92,7 @@ func watched(t *testing.T) (*fakeapi.Server, *lwscache.Observer, *lwscache.Memor
 	if err := lwscache.Index(context.Background(), store); err != nil {
 		t.Fatal(err)
 	}
-	memory := lwscache.NewMemory(store.Now)
+	memory := lwscache.NewMemory()
 	return store, lwscache.New(store.Cached(), store.Live(), memory), memory
 }
 

@@ -51,7 +51,7 @@ func newCluster(t fatal) *cluster {
 
 // awake starts the operator anew: it remembers nothing.
 func (c *cluster) awake() {
-	c.memory = lwscache.NewMemory(c.Now)
+	c.memory = lwscache.NewMemory()
 	c.observer = lwscache.New(c.cached, c.Live(), c.memory)
 	c.executor = apply.New(c.Server, c.Live()).Surveying(c.observer.Standing)
 }
@@ -136,9 +136,7 @@ func (c *cluster) try(a action.Action) {
 	if err := c.Do(a); !taken(err) {
 		return
 	}
-	if err := c.observer.Uncover(ctx, a.Target(), c.Now); err != nil {
-		c.t.Fatalf("look for %s: %v", a.Target(), err)
-	}
+	c.observer.Taken(a.Target())
 }
 
 // settle has every controller act in turn until nobody finds anything to do.

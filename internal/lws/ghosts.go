@@ -214,9 +214,6 @@ func (v Vigil) seen(ref identity.Ref, now time.Time) time.Time {
 // set to leave.
 func (v Vigil) lastMove(ghosts []ghost) time.Time {
 	last := v.Moved
-	if last.IsZero() {
-		last = v.Awake
-	}
 	for _, g := range ghosts {
 		if at, ok := v.Seen[g.UID]; ok && at.After(last) {
 			last = at

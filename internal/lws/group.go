@@ -159,7 +159,7 @@ func (d *groupDecision) standing() bool {
 		Reason: because(CodeMissing, fmt.Sprintf("statefulset %s has %d of %d workers", sts.Name, sts.Status.Replicas, orDefault(sts.Spec.Replicas, 1))),
 		Until:  d.Now.Add(conflictLook),
 	})
-	d.plan.nudgeWhenFree(sts, d.Now, d.Vigil)
+	d.plan.touchStalled(sts, d.Now, d.Stalled, d.blocked())
 	return false
 }
 

@@ -120,9 +120,6 @@ func barred(d decided, m *met) string {
 		return ""
 	}
 	moved := w.Vigil.Moved
-	if moved.IsZero() {
-		moved = w.Vigil.Awake
-	}
 	var ghosts int
 	for _, pod := range w.Leaders.Ghosts {
 		if owner := metav1.GetControllerOf(pod); owner != nil && w.StatefulSet.Orphan() != nil && owner.UID == w.StatefulSet.Orphan().UID {

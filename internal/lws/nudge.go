@@ -2,18 +2,23 @@ package lws
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 )
 
-// settleAfterStart is how long after the start of the process StatefulSets that
-// lack pods are left to themselves, so that admission is up when they are woken.
-const settleAfterStart = 2 * time.Second
+// A StatefulSet is touched at once when it has stalled, and then after pauses that grow with
+// the time for which it has stalled.
+const (
+	touchPauseMin = 30 * time.Second
+	touchPauseMax = 5 * time.Minute
+)
 
 // nudge wakes the StatefulSet controller when a leader's name has become free.
 func (d *setDecision) nudge() (p Plan) {
@@ -25,39 +30,50 @@ func (d *setDecision) nudge() (p Plan) {
 		Reason: because(CodeMissing, fmt.Sprintf("statefulset %s has %d of %d leaders", sts.Name, sts.Status.Replicas, orDefault(sts.Spec.Replicas, 1))),
 		Until:  d.Now.Add(conflictLook),
 	})
-	p.nudgeWhenFree(sts, d.Now, d.Vigil)
+	p.touchStalled(sts, d.Now, d.Stalled, d.blocked())
 	return p
 }
 
-// nudgeWhenFree wakes the StatefulSet controller when somebody who bore the name
-// of one of its pods has left. It retries a name that was taken with a back-off
-// of up to 1,000 s, and the departure of a pod that is not its own does not wake
-// it; any change of the StatefulSet does.
-func (p *Plan) nudgeWhenFree(sts *appsv1.StatefulSet, now time.Time, vigil Vigil) {
-	if vigil.Departed.UID != "" {
-		p.nudge(sts, string(vigil.Departed.UID), fmt.Sprintf("%s has left and its name is free", vigil.Departed))
+// touchStalled wakes the StatefulSet controller when a StatefulSet lacks pods, creates none, and
+// the name of one of them is free. The controller retries after up to 1,000 s, and no deletion of
+// a pod of another owner wakes it; any change of the StatefulSet does.
+func (p *Plan) touchStalled(sts *appsv1.StatefulSet, now, since time.Time, blocked map[int]bool) {
+	missing := PodsOf(sts) - sts.Status.Replicas
+	if since.IsZero() || missing <= int32(len(blocked)) {
 		return
 	}
-	if len(vigil.Seen) == 0 {
-		p.nudgeAfterStart(sts, now, vigil)
+	last, err := time.Parse(time.RFC3339, sts.Annotations[NudgeAnnotationKey])
+	pause := min(max(now.Sub(since)/2, touchPauseMin), touchPauseMax)
+	if err == nil && now.Before(last.Add(pause)) {
+		return
 	}
+	p.nudge(sts, now.UTC().Format(time.RFC3339), fmt.Sprintf("statefulset %s lacks %d pods whose names are free", sts.Name, missing-int32(len(blocked))))
 }
 
-// nudgeAfterStart wakes the StatefulSet controller once if it lacked pods while
-// this process was away or another led: who bore their names may have left unseen, or
-// their creation may have been refused for want of the admission that the process serves.
-func (p *Plan) nudgeAfterStart(sts *appsv1.StatefulSet, now time.Time, vigil Vigil) {
-	if sts.CreationTimestamp.After(vigil.Awake) {
-		return
+// blocked returns the ordinals of leaders whose names other owners' pods or PVCs have.
+func (d *setDecision) blocked() map[int]bool {
+	blocked := ordinalsOf(slices.Concat(d.leaderGhosts(), ghostsOf(identity.KindPod, d.Leaders.Squatters)))
+	for _, g := range d.volumeGhosts() {
+		blocked[volumeOrdinal(g.Name, d.Set, d.Set.Name)] = true
 	}
-	due := vigil.Awake.Add(settleAfterStart)
-	if now.Before(due) {
-		p.wait(Wait{Reason: because(CodeNudge, fmt.Sprintf("statefulset %s lacks pods", sts.Name)), Until: due})
-		return
+	return blocked
+}
+
+// blocked returns the ordinals of workers whose names other owners' pods or PVCs have.
+func (g *Group) blocked() map[int]bool {
+	return ordinalsOf(slices.Concat(ghostsOf(identity.KindPod, g.OthersPods()), ghostsOf(identity.KindPersistentVolumeClaim, g.Volumes.Ghosts)))
+}
+
+// OthersPods returns the pods under names of workers that the group's StatefulSet does not own.
+func (g *Group) OthersPods() []*corev1.Pod {
+	others := slices.Clone(g.Pods.Squatters)
+	sts := g.Workers.Member()
+	for _, pod := range g.Pods.Ghosts {
+		if owner := metav1.GetControllerOfNoCopy(pod); sts == nil || owner == nil || owner.UID != sts.UID {
+			others = append(others, pod)
+		}
 	}
-	if now.Before(due.Add(time.Minute)) {
-		p.nudge(sts, vigil.Awake.UTC().Format(time.RFC3339Nano), fmt.Sprintf("statefulset %s lacks pods since before this process began to look", sts.Name))
-	}
+	return others
 }
 
 // nudge changes an annotation to token, once for each token.

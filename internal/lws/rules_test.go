@@ -246,84 +246,48 @@ func nudges(plan lws.Plan) []string {
 	return tokens
 }
 
-func TestTheStatefulSetControllerIsNudgedOnceWhenANameIsFree(t *testing.T) {
+// A StatefulSet that creates none of the pods that it lacks is touched while one of their names
+// is free: after ten seconds, and then ever more seldom.
+func TestAStalledStatefulSetIsTouched(t *testing.T) {
+	c := short(t)
+	var touched []int
+	for second := range 180 {
+		plan := c.decideSet()
+		if len(nudges(plan)) > 0 {
+			touched = append(touched, second)
+			c.do(plan)
+		}
+		c.pass(time.Second)
+	}
+	if diff := cmp.Diff([]int{10, 40, 79, 118, 177}, touched); diff != "" {
+		t.Errorf("touched after seconds (-want +got)\n%s", diff)
+	}
+	if sts := find[*appsv1.StatefulSet](c, "w"); sts.Generation != 1 || len(sts.Spec.Template.Annotations[lws.NudgeAnnotationKey]) != 0 {
+		t.Errorf("a touch changed the spec: generation %d", sts.Generation)
+	}
+}
+
+func TestAStatefulSetIsNotTouchedWhileTheNameIsTaken(t *testing.T) {
 	c := short(t)
 	ghost := fakeapi.Pod("w-1", "w", 0)
 	fakeapi.OwnedBy(ghost, "apps/v1", fakeapi.Former(identity.KindStatefulSet, "w"))
-	ghost = fakeapi.Add(c.Server, ghost)
+	fakeapi.Add(c.Server, ghost)
+	c.decideSet()
+	c.pass(time.Minute)
 	if got := nudges(c.decideSet()); len(got) != 0 {
-		t.Fatalf("nudged while the name is taken: %v", got)
+		t.Fatalf("touched while the name is taken: %v", got)
 	}
 	fakeapi.Drop[*corev1.Pod](c.Server, "w-1")
-	c.do(lws.Plan{Actions: actionsBut(c.decideSet(), lws.CodeNudge)})
-	c.pass(5 * time.Second)
-	plan := c.decideSet()
-	if diff := cmp.Diff([]string{string(ghost.UID)}, nudges(plan)); diff != "" {
-		t.Fatalf("(-want +got)\n%s", diff)
-	}
-	c.do(plan)
-	sts := find[*appsv1.StatefulSet](c, "w")
-	if sts.Generation != 1 || len(sts.Spec.Template.Annotations[lws.NudgeAnnotationKey]) != 0 {
-		t.Errorf("a nudge changed the spec: generation %d", sts.Generation)
-	}
-	if got := nudges(c.decideSet()); len(got) != 0 {
-		t.Errorf("nudged twice: %v", got)
+	if got := nudges(c.decideSet()); len(got) != 1 {
+		t.Errorf("touched %d times when the name became free", len(got))
 	}
 }
 
-func actionsBut(plan lws.Plan, code string) []action.Action {
-	var rest []action.Action
-	for _, a := range plan.Actions {
-		if a.Why().Code != code {
-			rest = append(rest, a)
-		}
-	}
-	return rest
-}
-
-func TestWhatLackedPodsBeforeTheStartIsNudgedOnce(t *testing.T) {
-	c := short(t)
-	c.awake()
-	early := c.decideSet()
-	if wait, ok := waitFor(early, lws.CodeNudge); !ok || !wait.Until.Equal(c.Now.Add(2*time.Second)) || len(nudges(early)) != 0 {
-		t.Fatalf("got %v, waits %v", nudges(early), early.Waits)
-	}
-	c.pass(2 * time.Second)
-	plan := c.decideSet()
-	if len(nudges(plan)) != 1 {
-		t.Fatalf("got %s", spelled(plan))
-	}
-	c.do(plan)
-	if got := nudges(c.decideSet()); len(got) != 0 {
-		t.Errorf("nudged twice: %v", got)
-	}
-	c.pass(time.Hour)
-	c.awake()
-	c.pass(2*time.Second + time.Minute)
-	if got := nudges(c.decideSet()); len(got) != 0 {
-		t.Errorf("nudged long after the start: %v", got)
-	}
-}
-
-// One that stood by for long has seen nobody leave before it took over, as little as
-// one that was just started; what it finds wanting pods was left so by the other.
-func TestWhoTakesOverNudgesWhatLacksPods(t *testing.T) {
-	c := short(t)
-	c.awake()
-	c.pass(time.Hour)
-	c.memory.Awaken(c.Now)
-	c.pass(2 * time.Second)
-	if plan := c.decideSet(); len(nudges(plan)) != 1 {
-		t.Errorf("got %s", spelled(plan))
-	}
-}
-
-func TestWorkersThatLackPodsAreNudgedAfterTheStart(t *testing.T) {
+func TestAStalledWorkerStatefulSetIsTouched(t *testing.T) {
 	c := running(t, 1, 3)
 	fakeapi.Edit(c.Server, "w-0", func(sts *appsv1.StatefulSet) { sts.Status.Replicas = 1 })
+	c.decideGroup("w-0")
 	c.pass(time.Minute)
-	c.awake()
-	c.pass(2 * time.Second)
 	plan := c.decideGroup("w-0")
 	if diff := cmp.Diff([]string{"apply statefulset w-0"}, spelled(plan)); diff != "" || len(nudges(plan)) != 1 {
 		t.Errorf("(-want +got)\n%s", diff)

@@ -58,6 +58,8 @@ type SetSnapshot struct {
 	// Refused is what it last said of what groups need, and of what the set can do
 	// without, by rising index.
 	Refused []Refused
+	// Stalled is since when the leader StatefulSet has lacked pods and created none, or zero.
+	Stalled time.Time
 	// StatusWritten is when this process last wrote the set's status, or zero.
 	StatusWritten time.Time
 }
@@ -91,6 +93,8 @@ type GroupSnapshot struct {
 	Node  *Node
 	Lives identity.Lives
 	Vigil Vigil
+	// Stalled is since when the worker StatefulSet has lacked pods and created none, or zero.
+	Stalled time.Time
 }
 
 // Group is one leader and what bears the names derived from it.
@@ -123,17 +127,11 @@ type Node struct {
 	Labels map[string]string
 }
 
-// Vigil is what is remembered of the ghosts of one set. Memory is lost with the
-// process; everything here only delays or hastens, so losing it costs time and
-// never safety.
+// Vigil is when objects came and went that a set or group waits for, as this process saw it.
+// It only delays or hastens writes: a process that starts without it waits a little longer.
 type Vigil struct {
-	// Seen is when each ghost was first seen as one.
+	// Seen is when each of them was first read.
 	Seen map[types.UID]time.Time
-	// Moved is when a ghost last came or left, or zero when none ever did.
+	// Moved is when one of them last came or went, or zero.
 	Moved time.Time
-	// Departed is who left last while bearing the name of a pod that the
-	// StatefulSet lacked, since that StatefulSet was made here.
-	Departed identity.Ref
-	// Awake is since when this process looks after sets: its start, or when it took over.
-	Awake time.Time
 }

@@ -39,7 +39,7 @@ func former[T metav1.Object](object T) T {
 func TestAServiceThatDoesNotLeaveIsTold(t *testing.T) {
 	set := fakeapi.Set("w", 0, 1)
 	set.CreationTimestamp = metav1.NewTime(fakeapi.Epoch.Add(time.Second))
-	w := lws.SetSnapshot{Now: fakeapi.Epoch.Add(2 * time.Second), Set: set, Vigil: lws.Vigil{Awake: fakeapi.Epoch}}
+	w := lws.SetSnapshot{Now: fakeapi.Epoch.Add(2 * time.Second), Set: set, Vigil: lws.Vigil{Moved: fakeapi.Epoch}}
 	w.Service.Ghosts = []*corev1.Service{former(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "w"}})}
 	got := progress(t, w)
 	if got.Reason != lws.CodePreviousIncarnation || got.Message != "waiting for 1 service of the previous incarnation (deleted 2026-03-04T05:06:07Z): service w" {
@@ -67,7 +67,7 @@ func TestARevisionThatDoesNotLeaveIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	name := "w-" + lws.RevisionKey(data) + "-1"
-	w := lws.SetSnapshot{Now: fakeapi.Epoch.Add(2 * time.Second), Set: set, Vigil: lws.Vigil{Awake: fakeapi.Epoch}}
+	w := lws.SetSnapshot{Now: fakeapi.Epoch.Add(2 * time.Second), Set: set, Vigil: lws.Vigil{Moved: fakeapi.Epoch}}
 	w.Revisions.Ghosts = []*appsv1.ControllerRevision{former(&appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Name: name}})}
 	if got := progress(t, w); got.Reason != lws.CodePreviousIncarnation {
 		t.Errorf("got %s: %s", got.Reason, got.Message)

@@ -97,7 +97,7 @@ func newWorld(t *rapid.T, m *met, may scenario, set *lwsv1.LeaderWorkerSet) *wor
 func (w *world) lag() {
 	w.cached, w.former, w.other.cached = w.Lagging(), w.Lagging(), w.Lagging()
 	w.awake()
-	w.other.memory = lwscache.NewMemory(w.Now)
+	w.other.memory = lwscache.NewMemory()
 	w.other.observer = lwscache.New(w.other.cached, w.Live(), w.other.memory)
 }
 
@@ -125,7 +125,6 @@ func (w *world) swap() {
 	was := operator{w.cached, w.memory, w.observer}
 	w.cached, w.memory, w.observer = w.other.cached, w.other.memory, w.other.observer
 	w.other = was
-	w.memory.Awaken(w.Now)
 }
 
 func (w *world) reconcileSet(faults bool) {
@@ -216,9 +215,7 @@ func (w *world) judged(a action.Action) error {
 func (w *world) write(a action.Action) error {
 	err := w.judged(a)
 	if taken(err) {
-		if err := w.observer.Uncover(ctx, a.Target(), w.Now); err != nil {
-			w.t.Fatalf("read %s: %v", a.Target(), err)
-		}
+		w.observer.Taken(a.Target())
 	}
 	if err != nil {
 		return err
@@ -234,7 +231,7 @@ func (c *cluster) remember(a action.Action) {
 	sts := fakeapi.Find[*appsv1.StatefulSet](c.Server, "w")
 	switch a := a.(type) {
 	case action.Delete:
-		c.memory.Ended(a.Object.UID, c.Now)
+		c.memory.Deleted(a.Object.UID, c.Now)
 	case action.WriteStatus:
 		c.memory.StatusWritten(set, c.Now)
 	case action.Apply:
@@ -391,7 +388,7 @@ func (w *world) settleAfter(d time.Duration) {
 
 // live is the set as a cache without lag shows it.
 func (w *world) live() lws.SetSnapshot {
-	snapshot, err := lwscache.New(w.Cached(), w.Live(), lwscache.NewMemory(w.Now)).Set(ctx, key("w"), w.Now)
+	snapshot, err := lwscache.New(w.Cached(), w.Live(), lwscache.NewMemory()).Set(ctx, key("w"), w.Now)
 	if err != nil {
 		w.t.Fatalf("%v", err)
 	}

@@ -73,7 +73,7 @@ func Index(ctx context.Context, indexer client.FieldIndexer) error {
 	if err := IndexBesideShelves(ctx, indexer); err != nil {
 		return err
 	}
-	return index(ctx, indexer, &corev1.Pod{}, &appsv1.StatefulSet{})
+	return index(ctx, indexer, &corev1.Pod{})
 }
 
 // IndexBesideShelves adds those of them that shelves do not make up for.
@@ -96,9 +96,6 @@ func claimKeys(object client.Object) []string {
 	case *corev1.PersistentVolumeClaim, *lws.Volume:
 		keys = append(ownerKeys(object), byName(volumeParent(object.GetLabels())), underName(object.GetLabels()[lwsv1.SetNameLabelKey]))
 	case *corev1.Pod:
-		// "w-007" bears no name of ours, though it ends in a number.
-		keys = append(keys, namesAbove(object.GetName())...)
-	case *appsv1.StatefulSet:
 		if parent, ok := above(object.GetName()); ok {
 			keys = append(keys, byName(parent))
 		}
@@ -125,20 +122,8 @@ func volumeParent(labels map[string]string) string {
 	return set + "-" + group
 }
 
-// namesAbove are the keys of a pod by the name that its own is derived from, and by
-// the one that this may be derived from in turn.
-func namesAbove(name string) []string {
-	parent, ok := above(name)
-	if !ok {
-		return nil
-	}
-	if set, ok := above(parent); ok {
-		return []string{byName(parent), underName(set)}
-	}
-	return []string{byName(parent)}
-}
-
-// above is the name that another is derived from, by a number as we would write it.
+// above returns the name that a pod's name is made of. "w-007" is made of none: the StatefulSet
+// controller writes no leading zeros.
 func above(name string) (string, bool) {
 	parent, ordinal := identity.ParentAndOrdinal(name)
 	return parent, ordinal != identity.NoOrdinal && name == identity.LeaderName(parent, ordinal)

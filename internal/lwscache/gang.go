@@ -3,7 +3,6 @@ package lwscache
 import (
 	"context"
 	"fmt"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -12,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/gang"
@@ -130,7 +128,7 @@ func (o *Observer) fillGang(ctx context.Context, j *judge, g *lws.Group) error {
 		return nil
 	}
 	found, missing, err := o.gangObject(ctx, scheduler, types.NamespacedName{Namespace: g.Leader.Namespace, Name: gang.NameOf(g.Leader)})
-	if apierrors.IsForbidden(err) && o.wide {
+	if apierrors.IsForbidden(err) && o.set.Name != "" {
 		return nil // a set is more than its gangs
 	}
 	if err != nil || found == nil {
@@ -166,12 +164,8 @@ func (o *Observer) gangObject(ctx context.Context, s gang.Scheduler, key types.N
 		found, _ := object.(*unstructured.Unstructured)
 		return found, "", err
 	}
-	hidden, ok, err := o.lookAgain(ctx, name{kind: identity.Kind(s.Kind().Kind), namespace: key.Namespace, name: key.Name})
-	if err != nil || !ok {
-		return nil, "", err
-	}
-	found, _ := hidden.(*unstructured.Unstructured)
-	return found, "", nil
+	found, _, err := ifTaken[*unstructured.Unstructured](ctx, o, name{kind: identity.Kind(s.Kind().Kind), namespace: key.Namespace, name: key.Name})
+	return found, "", err
 }
 
 // gangLive asks the API server itself.
@@ -209,7 +203,7 @@ func (o *Observer) confirmGang(ctx context.Context, j *judge, g *lws.Group) erro
 		return err
 	}
 	if !lws.BearsName(found, g.Leader.Labels[lwsv1.SetNameLabelKey]) {
-		o.memory.hide(name{kind: identity.KindPodGroup, namespace: found.GetNamespace(), name: found.GetName()}, found, o.now)
+		o.memory.Taken(identity.RefOf(identity.KindPodGroup, found))
 	}
 	return j.sortGang(ctx, g, found)
 }
@@ -277,11 +271,4 @@ func notServed(s gang.Scheduler) string {
 func unserved(err error) bool {
 	return meta.IsNoMatchError(err) || apierrors.IsMethodNotSupported(err) ||
 		(apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse))
-}
-
-// hide remembers an object that the cache does not show.
-func (m *Memory) hide(n name, object client.Object, now time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.hidden[n] = hidden{object: object, seen: now}
 }

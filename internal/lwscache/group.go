@@ -30,7 +30,7 @@ func (o *Observer) GroupPlan(ctx context.Context, key types.NamespacedName, now 
 	}
 	plan := lws.DecideGroup(w)
 	for plan.Needs != "" { // each need once, for it is met then
-		if err := o.at(now).meet(ctx, plan.Needs, &w); err != nil {
+		if err := o.meet(ctx, plan.Needs, &w); err != nil {
 			return w, plan, err
 		}
 		plan = lws.DecideGroup(w)
@@ -96,7 +96,7 @@ func (o *Observer) Group(ctx context.Context, key types.NamespacedName, now time
 	if index == identity.NoOrdinal || identity.LeaderName(setName, index) != key.Name {
 		return lws.GroupSnapshot{}, apierrors.NewNotFound(schema.GroupResource{Resource: "groups"}, key.Name)
 	}
-	return o.at(now).group(ctx, key, now)
+	return o.group(ctx, key, now)
 }
 
 // group is Group of a name that a leader may have.
@@ -124,9 +124,7 @@ func (o *Observer) group(ctx context.Context, key types.NamespacedName, now time
 		return w, err
 	}
 	if sts := w.Workers.Member(); sts != nil {
-		if err := o.probe(ctx, sts, now, workerNames(w.Group, sts)); err != nil {
-			return w, err
-		}
+		w.Stalled = o.memory.stalledSince(sts, now)
 	}
 	if err := o.fillPods(ctx, j, set, &w.Group); err != nil {
 		return w, err
@@ -140,11 +138,7 @@ func (o *Observer) group(ctx context.Context, key types.NamespacedName, now time
 		return w, err
 	}
 	w.Lives = j.lives
-	vigilKey := groupVigil(key)
-	w.Vigil = o.memory.watchOver(vigilKey, groupPresence(&w.Group, true), now)
-	if sts := w.Workers.Member(); sts == nil || !lws.LacksPods(sts) {
-		o.memory.relax(vigilKey) // who left is of no interest once nobody is missing
-	}
+	w.Vigil = lws.Vigil{Seen: o.memory.firstSeen(inTheWayOfGroup(&w.Group), now)}
 	return w, nil
 }
 

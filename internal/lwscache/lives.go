@@ -62,7 +62,7 @@ func (j *judge) life(ctx context.Context, namespace string, owner *metav1.OwnerR
 	if life, ok := j.lives[owner.UID]; ok {
 		return life, nil
 	}
-	if j.memory.buried(owner.UID) {
+	if j.memory.isGone(owner.UID) {
 		j.lives[owner.UID] = identity.Gone
 		return identity.Gone, nil
 	}
@@ -118,7 +118,7 @@ func (j *judge) incarnation(ctx context.Context, namespace string, owner *metav1
 	case err != nil && !apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("look for owner %s %q: %w", owner.Kind, key, err)
 	case err != nil || found.UID != owner.UID: // a name holds one object at a time
-		j.memory.bury(owner.UID)
+		j.memory.setGone(owner.UID)
 		return nil, nil
 	}
 	return found, nil

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,24 +15,34 @@ import (
 	"lockstep.dev/lockstep/internal/lws"
 )
 
-// graves is how many UIDs are remembered as gone.
-const graves = 100_000
+const (
+	// mostUIDs bounds each list of UIDs.
+	mostUIDs = 100_000
+	// deletedFor is how long a deletion is taken to have succeeded: far longer than a cache is
+	// late, and not forever, since an API server may be restored from a backup.
+	deletedFor = time.Minute
+	// stalledAfter is how long a StatefulSet may lack pods and create none.
+	stalledAfter = 10 * time.Second
+)
 
-// Memory is what an Observer remembers between looks. Nothing in it is needed
-// for safety: a process that starts without it waits a little longer, or looks
-// once more.
+// Memory is what an Observer remembers between reads: that a UID is gone, and when to write or
+// read again. No decision needs it: a process that starts without it waits a little longer.
 type Memory struct {
-	awake time.Time
-	gone  *lru.Cache
-	// lacking holds the want of pods of StatefulSets.
+	// gone holds UIDs of objects that do not exist. A UID never comes back.
+	gone *lru.Cache
+	// deleted holds when this process deleted an object, by UID.
+	deleted *lru.Cache
+	// seen holds when an object of another incarnation or owner was first read, by UID.
+	seen *lru.Cache
+	// lacking holds the StatefulSets that lack pods, by UID.
 	lacking *lru.Cache
-	// ended holds when this process deleted what, by UID.
-	ended *lru.Cache
 
-	mu      sync.Mutex
-	vigils  map[types.NamespacedName]*vigil
+	mu sync.Mutex
+	// inTheWay holds the objects that a set waits for.
+	inTheWay map[types.NamespacedName]inTheWay
+	// taken holds names that a create found taken while the cache showed no object.
+	taken   map[name]bool
 	written map[types.NamespacedName]writes
-	hidden  map[name]hidden
 	// refused is what the API server refused to sets and their groups, by set.
 	refused map[types.NamespacedName]grievances
 }
@@ -43,11 +54,161 @@ type name struct {
 	name      string
 }
 
-// hidden is an object that bears a name of ours but not our labels, so that the
-// cache does not show it.
-type hidden struct {
-	object client.Object
-	seen   time.Time
+// inTheWay is a set of objects, and when one of them last came or went.
+type inTheWay struct {
+	objects map[types.UID]bool
+	moved   time.Time
+}
+
+// lack is a StatefulSet that has had the same number of pods since a time.
+type lack struct {
+	have  int32
+	since time.Time
+}
+
+// NewMemory returns an empty memory.
+func NewMemory() *Memory {
+	return &Memory{
+		gone:     lru.New(mostUIDs),
+		deleted:  lru.New(mostUIDs),
+		seen:     lru.New(mostUIDs),
+		lacking:  lru.New(mostUIDs),
+		inTheWay: map[types.NamespacedName]inTheWay{},
+		taken:    map[name]bool{},
+		written:  map[types.NamespacedName]writes{},
+		refused:  map[types.NamespacedName]grievances{},
+	}
+}
+
+// Deleted records that the API server accepted the deletion of an object. Until the cache
+// shows it, another delete would only be refused.
+func (m *Memory) Deleted(uid types.UID, at time.Time) { m.deleted.Add(uid, at) }
+
+// WasDeleted reports whether this process deleted an object a short time ago.
+func (m *Memory) WasDeleted(uid types.UID, now time.Time) bool {
+	at, known := m.deleted.Get(uid)
+	when, _ := at.(time.Time)
+	return known && now.Before(when.Add(deletedFor))
+}
+
+func (m *Memory) setGone(uid types.UID) { m.gone.Add(uid, struct{}{}) }
+
+func (m *Memory) isGone(uid types.UID) bool {
+	_, ok := m.gone.Get(uid)
+	return ok
+}
+
+// stalledSince returns since when a StatefulSet has lacked pods and created none. It is zero
+// before the StatefulSet controller has observed the spec, and for the first seconds.
+func (m *Memory) stalledSince(sts *appsv1.StatefulSet, now time.Time) time.Time {
+	if !lws.LacksPods(sts) {
+		m.lacking.Remove(sts.UID)
+		return time.Time{}
+	}
+	if sts.Status.ObservedGeneration < sts.Generation {
+		return time.Time{}
+	}
+	known, _ := m.lacking.Get(sts.UID)
+	l, ok := known.(lack)
+	if !ok || l.have != sts.Status.Replicas {
+		m.lacking.Add(sts.UID, lack{have: sts.Status.Replicas, since: now})
+		return time.Time{}
+	}
+	if now.Before(l.since.Add(stalledAfter)) {
+		return time.Time{}
+	}
+	return l.since
+}
+
+// firstSeen returns when this process first read each of the objects.
+func (m *Memory) firstSeen(objects []types.UID, now time.Time) map[types.UID]time.Time {
+	if len(objects) == 0 {
+		return nil
+	}
+	seen := make(map[types.UID]time.Time, len(objects))
+	for _, uid := range objects {
+		known, _ := m.seen.Get(uid)
+		at, ok := known.(time.Time)
+		if !ok {
+			at = now
+			m.seen.Add(uid, at)
+		}
+		seen[uid] = at
+	}
+	return seen
+}
+
+// awaits records the objects that a set waits for.
+func (m *Memory) awaits(set types.NamespacedName, objects []types.UID, now time.Time) lws.Vigil {
+	vigil := lws.Vigil{Seen: m.firstSeen(objects, now)}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	before, known := m.inTheWay[set]
+	if !known && len(objects) == 0 {
+		return vigil
+	}
+	is := inTheWay{objects: make(map[types.UID]bool, len(objects)), moved: before.moved}
+	for _, uid := range objects {
+		is.objects[uid] = true
+	}
+	if !maps.Equal(before.objects, is.objects) {
+		is.moved = now
+	}
+	m.inTheWay[set] = is
+	vigil.Moved = is.moved
+	return vigil
+}
+
+// Awaits reports whether a set waits for that very object to be deleted.
+func (m *Memory) Awaits(set types.NamespacedName, uid types.UID) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.inTheWay[set].objects[uid]
+}
+
+// Taken records that a create found a name taken. Reads of that name ask the API server until
+// the cache shows the object, or nothing has the name.
+func (m *Memory) Taken(ref identity.Ref) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.taken[name{ref.Kind, ref.Namespace, ref.Name}] = true
+}
+
+func (m *Memory) isTaken(n name) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.taken[n]
+}
+
+// setFree records that a name is free, or that the cache shows its object.
+func (m *Memory) setFree(n name) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.taken, n)
+}
+
+// takenUnder returns the taken names of a kind that begin with the name of a set.
+func (m *Memory) takenUnder(kind identity.Kind, set types.NamespacedName) (names []name) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for n := range m.taken {
+		if n.kind == kind && n.namespace == set.Namespace && strings.HasPrefix(n.name, set.Name+"-") {
+			names = append(names, n)
+		}
+	}
+	return names
+}
+
+// forget drops everything about a set that does not exist.
+func (m *Memory) forget(key types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.written, key)
+	delete(m.refused, key)
+	delete(m.inTheWay, key)
+	maps.DeleteFunc(m.taken, func(n name, _ bool) bool {
+		return n.namespace == key.Namespace && (n.name == key.Name || strings.HasPrefix(n.name, key.Name+"-"))
+	})
 }
 
 // writes is what this process wrote for one incarnation of a set.
@@ -60,8 +221,7 @@ type writes struct {
 	refused wish
 }
 
-// wish is what a set asks for: its spec, and what its StatefulSet bears of its
-// metadata.
+// wish is what a set asks for: its spec, and the metadata that its StatefulSet takes over.
 type wish struct {
 	generation          int64
 	labels, annotations map[string]string
@@ -75,53 +235,19 @@ func (w wish) equal(other wish) bool {
 	return w.generation == other.generation && maps.Equal(w.labels, other.labels) && maps.Equal(w.annotations, other.annotations)
 }
 
-type vigil struct {
-	lws.Vigil
-	present map[types.UID]presence
-}
-
-// presence is a ghost that was there at the last look.
-type presence struct {
-	identity.Ref
-	// taken tells whether it bears the name of a pod that a StatefulSet is to have.
-	taken bool
-}
-
-// NewMemory returns an empty memory of a process that awoke at the given time.
-func NewMemory(awake time.Time) *Memory {
-	return &Memory{
-		awake:   awake,
-		gone:    lru.New(graves),
-		lacking: lru.New(graves),
-		ended:   lru.New(graves),
-		vigils:  map[types.NamespacedName]*vigil{},
-		written: map[types.NamespacedName]writes{},
-		hidden:  map[name]hidden{},
-
-		refused: map[types.NamespacedName]grievances{},
-	}
-}
-
-// Awaken dates the first look: what came and went before it is not known.
-func (m *Memory) Awaken(at time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.awake = at
-}
-
-// StatusWritten remembers when a set's status was written.
+// StatusWritten records when the status of a set was written.
 func (m *Memory) StatusWritten(set client.Object, at time.Time) {
 	m.note(set, func(w *writes) { w.statusAt = at })
 }
 
-// Applied remembers what became of a set's leader StatefulSet when it was last
-// written. What was refused of it before is over: the next refusal is the first one.
+// Applied records how the API server answered the last write of a set's leader StatefulSet.
+// The next refusal is the first one.
 func (m *Memory) Applied(set client.Object, applied lws.Applied) {
 	m.note(set, func(w *writes) { w.applied, w.refusal = applied, lws.Refusal{} })
 }
 
-// Refused remembers that the API server refused what a set's spec led to, and
-// returns the refusal as it goes on.
+// Refused records that the API server refused what the spec of a set leads to. It returns the
+// refusal with the time of the first one.
 func (m *Memory) Refused(set client.Object, refusal lws.Refusal) (going lws.Refusal) {
 	m.note(set, func(w *writes) {
 		if wish := wishOf(set); w.refused.equal(wish) {
@@ -134,8 +260,8 @@ func (m *Memory) Refused(set client.Object, refusal lws.Refusal) (going lws.Refu
 	return going
 }
 
-// refusalOf returns what was refused of what the set asks for now. A policy may want
-// a label, and that is no new generation.
+// refusalOf returns the refusal of what the set asks for now. A policy may ask for a label,
+// and a new label is no new generation.
 func (w writes) refusalOf(set client.Object) lws.Refusal {
 	if !w.refused.equal(wishOf(set)) {
 		return lws.Refusal{}
@@ -151,7 +277,7 @@ func (m *Memory) note(set client.Object, change func(*writes)) {
 	m.written[client.ObjectKeyFromObject(set)] = w
 }
 
-// writesOf returns what was written for this very incarnation of the set.
+// writesOf returns what was written for this incarnation of the set.
 func (m *Memory) writesOf(set client.Object) writes {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -164,111 +290,4 @@ func (m *Memory) writesOfLocked(set client.Object) writes {
 		return writes{set: set.GetUID()}
 	}
 	return w
-}
-
-// forget drops everything about a set that is no longer there.
-func (m *Memory) forget(key types.NamespacedName) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.written, key)
-	delete(m.refused, key)
-	maps.DeleteFunc(m.vigils, func(k types.NamespacedName, _ *vigil) bool { return k == key || isGroupVigil(k, key) })
-	maps.DeleteFunc(m.hidden, func(n name, _ hidden) bool {
-		return n.namespace == key.Namespace && (n.name == key.Name || strings.HasPrefix(n.name, key.Name+"-"))
-	})
-}
-
-// groupVigil is the key of the vigil over a group: no set has a name like it.
-func groupVigil(leader types.NamespacedName) types.NamespacedName {
-	return types.NamespacedName{Namespace: leader.Namespace, Name: groupVigilPrefix + leader.Name}
-}
-
-const groupVigilPrefix = "group/"
-
-// isGroupVigil tells whether a vigil is over a group of the set.
-func isGroupVigil(vigil, set types.NamespacedName) bool {
-	leader, ok := strings.CutPrefix(vigil.Name, groupVigilPrefix)
-	parent, _ := identity.ParentAndOrdinal(leader)
-	return ok && parent == set.Name && vigil.Namespace == set.Namespace
-}
-
-// Started remembers that the StatefulSet of a set or group was made just now: no
-// name that became free before can have kept it from anything.
-func (m *Memory) Started(statefulSet types.NamespacedName) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, key := range []types.NamespacedName{statefulSet, groupVigil(statefulSet)} {
-		if v := m.vigils[key]; v != nil {
-			v.Departed = identity.Ref{}
-		}
-	}
-}
-
-// relax drops the vigil over a key that has no ghosts left.
-func (m *Memory) relax(key types.NamespacedName) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if v := m.vigils[key]; v != nil && len(v.present) == 0 {
-		delete(m.vigils, key)
-	}
-}
-
-func (m *Memory) bury(uid types.UID) { m.gone.Add(uid, struct{}{}) }
-
-func (m *Memory) buried(uid types.UID) bool {
-	_, ok := m.gone.Get(uid)
-	return ok
-}
-
-// watchOver notes which ghosts are present for key and returns what is known of
-// their comings and goings.
-func (m *Memory) watchOver(key types.NamespacedName, present []presence, now time.Time) lws.Vigil {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	v := m.vigils[key]
-	if v == nil {
-		if len(present) == 0 {
-			return lws.Vigil{Awake: m.awake}
-		}
-		v = &vigil{Vigil: lws.Vigil{Awake: m.awake}}
-		m.vigils[key] = v
-	}
-	v.look(present, now)
-	return v.Vigil
-}
-
-// look replaces what is remembered as present, noting who came and who left.
-// Maps handed out before are left as they are.
-func (v *vigil) look(present []presence, now time.Time) {
-	here := make(map[types.UID]presence, len(present))
-	seen := make(map[types.UID]time.Time, len(present))
-	for _, p := range present {
-		at, known := v.Seen[p.UID]
-		if !known {
-			at, v.Moved = now, now
-		}
-		here[p.UID], seen[p.UID] = p, at
-	}
-	for uid, p := range v.present {
-		if _, still := here[uid]; still {
-			continue
-		}
-		v.Moved = now
-		if p.taken {
-			v.Departed = p.Ref
-		}
-	}
-	v.present, v.Seen = here, seen
-}
-
-// Watches tells whether a set waits for that very object to leave.
-func (m *Memory) Watches(set types.NamespacedName, uid types.UID) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	v := m.vigils[set]
-	if v == nil {
-		return false
-	}
-	_, present := v.present[uid]
-	return present
 }

@@ -1,6 +1,7 @@
 package lwscache
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -17,73 +18,82 @@ import (
 	"lockstep.dev/lockstep/internal/lws"
 )
 
-var (
-	awake = time.Unix(1_000_000, 0)
-	set   = types.NamespacedName{Namespace: "ns", Name: "w"}
-)
+var set = types.NamespacedName{Namespace: "ns", Name: "w"}
 
-func after(seconds int) time.Time { return awake.Add(time.Duration(seconds) * time.Second) }
-
-func ghost(uid types.UID, leader bool) presence {
-	return presence{Ref: identity.Ref{Kind: identity.KindPod, Namespace: "ns", Name: "w-" + string(uid), UID: uid}, taken: leader}
+func after(seconds int) time.Time {
+	return time.Unix(1_000_000, 0).Add(time.Duration(seconds) * time.Second)
 }
 
-func TestAVigilNotesWhoComesAndWhoLeaves(t *testing.T) {
-	m := NewMemory(awake)
-	a, b, worker := ghost("a", true), ghost("b", true), ghost("worker", false)
-	steps := []struct {
+func TestAVigilDatesWhatComesAndGoes(t *testing.T) {
+	m := NewMemory()
+	type times = map[types.UID]time.Time
+	for _, step := range []struct {
 		name    string
 		at      int
-		present []presence
+		objects []types.UID
 		want    lws.Vigil
 	}{
-		{"nobody yet", 1, nil, lws.Vigil{Awake: awake}},
-		{"one comes", 2, []presence{a}, lws.Vigil{Awake: awake, Moved: after(2), Seen: map[types.UID]time.Time{"a": after(2)}}},
-		{"nobody moves", 3, []presence{a}, lws.Vigil{Awake: awake, Moved: after(2), Seen: map[types.UID]time.Time{"a": after(2)}}},
-		{"two more come", 4, []presence{a, b, worker}, lws.Vigil{Awake: awake, Moved: after(4), Seen: map[types.UID]time.Time{"a": after(2), "b": after(4), "worker": after(4)}}},
-		{"a leader leaves", 5, []presence{b, worker}, lws.Vigil{
-			Awake: awake, Moved: after(5), Seen: map[types.UID]time.Time{"b": after(4), "worker": after(4)}, Departed: a.Ref,
-		}},
-		{"a worker leaves", 6, []presence{b}, lws.Vigil{
-			Awake: awake, Moved: after(6), Seen: map[types.UID]time.Time{"b": after(4)}, Departed: a.Ref,
-		}},
-		{"the last leaves", 7, nil, lws.Vigil{
-			Awake: awake, Moved: after(7), Seen: map[types.UID]time.Time{}, Departed: b.Ref,
-		}},
-	}
-	for _, step := range steps {
-		if diff := cmp.Diff(step.want, m.watchOver(set, step.present, after(step.at))); diff != "" {
+		{"none yet", 1, nil, lws.Vigil{}},
+		{"one comes", 2, []types.UID{"a"}, lws.Vigil{Moved: after(2), Seen: times{"a": after(2)}}},
+		{"none moves", 3, []types.UID{"a"}, lws.Vigil{Moved: after(2), Seen: times{"a": after(2)}}},
+		{"another comes", 4, []types.UID{"a", "b"}, lws.Vigil{Moved: after(4), Seen: times{"a": after(2), "b": after(4)}}},
+		{"one goes", 5, []types.UID{"b"}, lws.Vigil{Moved: after(5), Seen: times{"b": after(4)}}},
+		{"the last goes", 6, nil, lws.Vigil{Moved: after(6)}},
+	} {
+		if diff := cmp.Diff(step.want, m.awaits(set, step.objects, after(step.at))); diff != "" {
 			t.Errorf("%s (-want +got)\n%s", step.name, diff)
+		}
+		if got := m.Awaits(set, "a"); got != slices.Contains(step.objects, "a") {
+			t.Errorf("%s: Awaits is %t", step.name, got)
+		}
+	}
+	if m.Awaits(types.NamespacedName{Namespace: "other", Name: "w"}, "a") {
+		t.Error("a set of another namespace waits")
+	}
+}
+
+func TestStalledSince(t *testing.T) {
+	m := NewMemory()
+	for _, step := range []struct {
+		name           string
+		at             int
+		observed, have int32
+		stalled        bool
+	}{
+		{"not observed", 0, 0, 1, false},
+		{"lacks pods", 20, 1, 1, false},
+		{"creates one", 29, 1, 2, false},
+		{"nine seconds later", 38, 1, 2, false},
+		{"ten seconds later", 39, 1, 2, true},
+		{"has all", 40, 1, 3, false},
+		{"lacks one again", 60, 1, 2, false},
+	} {
+		sts := &appsv1.StatefulSet{
+			ObjectMeta: metav1.ObjectMeta{UID: "u", Generation: 1}, Spec: appsv1.StatefulSetSpec{Replicas: new(int32(3))},
+			Status: appsv1.StatefulSetStatus{ObservedGeneration: int64(step.observed), Replicas: step.have},
+		}
+		if got := m.stalledSince(sts, after(step.at)); got.IsZero() == step.stalled {
+			t.Errorf("%s: %s", step.name, got)
 		}
 	}
 }
 
-func TestAVigilHandedOutDoesNotChange(t *testing.T) {
-	m := NewMemory(awake)
-	first := m.watchOver(set, []presence{ghost("a", true)}, after(1))
-	m.watchOver(set, []presence{ghost("b", true)}, after(2))
-	if diff := cmp.Diff(map[types.UID]time.Time{"a": after(1)}, first.Seen); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
+func TestADeletionIsRememberedForAWhile(t *testing.T) {
+	m := NewMemory()
+	m.Deleted("u", after(0))
+	for seconds, want := range map[int]bool{0: true, 10: true, 3600: false} {
+		if got := m.WasDeleted("u", after(seconds)); got != want {
+			t.Errorf("after %d s: %t", seconds, got)
+		}
+	}
+	if m.WasDeleted("other", after(0)) {
+		t.Error("an object that was never deleted")
 	}
 }
 
-func TestWatchesTellsWhoIsWaitedFor(t *testing.T) {
-	m := NewMemory(awake)
-	m.watchOver(set, []presence{ghost("a", false)}, after(1))
-	other := types.NamespacedName{Namespace: "other", Name: "w"}
-	if !m.Watches(set, "a") || m.Watches(set, "b") || m.Watches(other, "a") {
-		t.Errorf("got %t, %t, %t", m.Watches(set, "a"), m.Watches(set, "b"), m.Watches(other, "a"))
-	}
-	m.watchOver(set, nil, after(2))
-	if m.Watches(set, "a") {
-		t.Error("who left is waited for")
-	}
-}
-
-// A webhook that fails every other call had each step of a rollout wait as long as it had
-// failed since the first.
+// Each step of a rollout must not wait for as long as a webhook has failed every other call.
 func TestARefusalAfterASuccessIsTheFirst(t *testing.T) {
-	m, set := NewMemory(awake), &lwsv1.LeaderWorkerSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "w", UID: "1"}}
+	m, set := NewMemory(), &lwsv1.LeaderWorkerSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "w", UID: "1"}}
 	at := func(seconds int) lws.Refusal {
 		return lws.Refusal{Sentence: "no", At: after(seconds), Since: after(seconds)}
 	}
@@ -100,31 +110,24 @@ func TestARefusalAfterASuccessIsTheFirst(t *testing.T) {
 	}
 }
 
-func TestWhatIsForgotten(t *testing.T) {
-	m := NewMemory(awake)
-	group := types.NamespacedName{Namespace: "ns", Name: "group/w-0"}
-	life := func(uid types.UID) client.Object {
+func TestASetThatIsGoneIsForgotten(t *testing.T) {
+	m := NewMemory()
+	incarnation := func(uid types.UID) client.Object {
 		return &lwsv1.LeaderWorkerSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "w", UID: uid}}
 	}
-	m.watchOver(set, []presence{ghost("a", true)}, after(1))
-	m.watchOver(group, []presence{ghost("a", true)}, after(1))
-	m.StatusWritten(life("1"), after(1))
-	m.Applied(life("1"), lws.Applied{Generation: 3})
-	if w := m.writesOf(life("1")); !w.statusAt.Equal(after(1)) || w.applied.Generation != 3 {
+	m.awaits(set, []types.UID{"a"}, after(1))
+	m.StatusWritten(incarnation("1"), after(1))
+	m.Applied(incarnation("1"), lws.Applied{Generation: 3})
+	m.Taken(identity.Ref{Kind: identity.KindStatefulSet, Namespace: "ns", Name: "w-0"})
+	if w := m.writesOf(incarnation("1")); !w.statusAt.Equal(after(1)) || w.applied.Generation != 3 {
 		t.Errorf("got %+v", w)
 	}
-	if w := m.writesOf(life("2")); !w.statusAt.IsZero() || w.applied.Generation != 0 {
-		t.Errorf("the next life remembers %+v", w)
+	if w := m.writesOf(incarnation("2")); !w.statusAt.IsZero() || w.applied.Generation != 0 {
+		t.Errorf("the next incarnation has %+v", w)
 	}
-	m.relax(group)
-	if !m.Watches(group, "a") {
-		t.Error("a ghost that is there is forgotten")
-	}
-	m.watchOver(group, nil, after(2))
-	m.relax(group)
 	m.forget(set)
-	if len(m.vigils)+len(m.written) != 0 {
-		t.Errorf("remembered: %v, %v", m.vigils, m.written)
+	if len(m.inTheWay)+len(m.written)+len(m.taken) != 0 {
+		t.Errorf("remembered: %v, %v, %v", m.inTheWay, m.written, m.taken)
 	}
 }
 
@@ -141,10 +144,8 @@ func TestClaimKeys(t *testing.T) {
 		want   []string
 	}{
 		{"a leader", &corev1.Pod{ObjectMeta: owned(metav1.ObjectMeta{Name: "w-0"})}, []string{"name:w"}},
-		{"a worker", &corev1.Pod{ObjectMeta: owned(metav1.ObjectMeta{Name: "w-0-1"})}, []string{"name:w-0", "under:w"}},
-		{"a worker of a set whose name ends in a number", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "w-0-1-2"}}, []string{"name:w-0-1", "under:w-0"}},
-		{"a worker StatefulSet", &appsv1.StatefulSet{ObjectMeta: owned(metav1.ObjectMeta{Name: "w-0"})}, []string{"name:w"}},
-		{"a leader StatefulSet", &appsv1.StatefulSet{ObjectMeta: owned(metav1.ObjectMeta{Name: "w"})}, nil},
+		{"a worker", &corev1.Pod{ObjectMeta: owned(metav1.ObjectMeta{Name: "w-0-1"})}, []string{"name:w-0"}},
+		{"a worker of a set whose name ends in a number", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "w-0-1-2"}}, []string{"name:w-0-1"}},
 		{"nobody's", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "w-0", Labels: labels}}, []string{"name:w"}},
 		{"no ordinal", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "w", Labels: labels}}, nil},
 		{"a name that no StatefulSet gives", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "w-007", Labels: labels}}, nil},

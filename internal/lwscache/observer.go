@@ -3,7 +3,6 @@ package lwscache
 import (
 	"context"
 	"fmt"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -22,15 +21,10 @@ type Observer struct {
 	live   client.Reader
 	memory *Memory
 	gangs  GangObjects
-	// shelves are what the cache holds itself, or nil where nothing is cached.
+	// shelves are the indexes of the cache, or nil where nothing is cached.
 	shelves *Shelves
-	// wide is a look at a whole set, which must not fail for one kind that the
-	// reader may not see.
-	wide bool
-	// now is when the look that this is a copy for began, or zero between looks.
-	now time.Time
-	// stock is what was read at once for this look, or nil.
-	stock *stock
+	// set is the set that this copy reads, or zero.
+	set types.NamespacedName
 }
 
 // New returns an Observer that reads through cached, which must have been given
@@ -47,41 +41,19 @@ func (o *Observer) WithShelves(shelves *Shelves) *Observer {
 	return &shelved
 }
 
-// at is the observer for one look: what it finds is dated now.
-func (o *Observer) at(now time.Time) *Observer {
-	look := *o
-	look.now = now
-	return &look
-}
-
-// find reads one object from the cache, and what was found hidden under its name
-// when the cache has none. It returns false when nothing bears the name.
+// find reads one object from the cache, and live where a create found its name taken. It
+// returns false if no object has the name.
 func find[T client.Object](ctx context.Context, o *Observer, kind identity.Kind, key types.NamespacedName, into T) (T, bool, error) {
+	n := name{kind: kind, namespace: key.Namespace, name: key.Name}
 	err := o.cached.Get(ctx, key, into)
 	switch {
 	case err == nil:
-		o.memory.unhide(name{kind: kind, namespace: key.Namespace, name: key.Name})
+		o.memory.setFree(n)
 		return into, true, nil
 	case !apierrors.IsNotFound(err):
 		return into, false, fmt.Errorf("read %s %q: %w", kind, key, err)
 	}
-	hidden, err := hiddenBearing[T](ctx, o, kind, key)
-	if err != nil || len(hidden) == 0 {
-		return into, false, err
-	}
-	return hidden[0], true, nil
-}
-
-// hiddenBearing returns what was found hidden under a name, as a list of none or one.
-func hiddenBearing[T client.Object](ctx context.Context, o *Observer, kind identity.Kind, key types.NamespacedName) ([]T, error) {
-	object, found, err := o.lookAgain(ctx, name{kind: kind, namespace: key.Namespace, name: key.Name})
-	if err != nil || !found {
-		return nil, err
-	}
-	if known, ok := object.(T); ok {
-		return []T{known}, nil
-	}
-	return nil, nil
+	return ifTaken[T](ctx, o, n)
 }
 
 // bearing is find as a list of none or one.
@@ -93,43 +65,42 @@ func bearing[T client.Object](ctx context.Context, o *Observer, kind identity.Ki
 	return []T{object}, nil
 }
 
+// statefulSets returns the StatefulSet of a name, as a list of none or one.
 func (o *Observer) statefulSets(ctx context.Context, key types.NamespacedName) ([]*appsv1.StatefulSet, error) {
-	if sts, known := o.stock.statefulSet(key); known {
-		if sts != nil {
-			o.memory.unhide(name{kind: identity.KindStatefulSet, namespace: key.Namespace, name: key.Name})
-			return []*appsv1.StatefulSet{sts}, nil
-		}
-		return hiddenBearing[*appsv1.StatefulSet](ctx, o, identity.KindStatefulSet, key)
+	if o.shelves == nil || !o.isGroup(key) {
+		return bearing(ctx, o, identity.KindStatefulSet, key, &appsv1.StatefulSet{})
 	}
-	return bearing(ctx, o, identity.KindStatefulSet, key, &appsv1.StatefulSet{})
+	n := name{kind: identity.KindStatefulSet, namespace: key.Namespace, name: key.Name}
+	sts, found, err := o.shelves.statefulSet(key)
+	switch {
+	case err != nil:
+		return nil, err
+	case found:
+		o.memory.setFree(n)
+	default:
+		if sts, found, err = ifTaken[*appsv1.StatefulSet](ctx, o, n); err != nil || !found {
+			return nil, err
+		}
+	}
+	return []*appsv1.StatefulSet{sts}, nil
+}
+
+// isGroup reports whether a set is being read and the key is not its own. What groups own need
+// not show our last writes then: the set writes none of it.
+func (o *Observer) isGroup(key types.NamespacedName) bool {
+	return o.set.Name != "" && key != o.set
 }
 
 func (o *Observer) services(ctx context.Context, key types.NamespacedName) ([]*corev1.Service, error) {
 	return bearing(ctx, o, identity.KindService, key, &corev1.Service{})
 }
 
-// leadersUnder returns the pods that bear names of a set's leaders, and what stands
-// unseen under such names.
-func (o *Observer) leadersUnder(ctx context.Context, set types.NamespacedName) ([]*corev1.Pod, error) {
-	pods, err := o.podsSettled(ctx, set)
-	if err != nil {
-		return nil, err
-	}
-	hidden, err := hiddenUnder(ctx, o, identity.KindPod, set, pods)
-	return append(pods, hidden...), err
-}
-
-// workersUnder returns the same of a group's workers.
+// workersUnder returns the pods that have names of a group's workers.
 func (o *Observer) workersUnder(ctx context.Context, group types.NamespacedName) ([]*corev1.Pod, error) {
-	pods, known := o.stock.podsOf(group)
-	if !known {
-		var err error
-		if pods, err = o.podsOneByOne(ctx, group); err != nil {
-			return nil, err
-		}
+	if o.isGroup(group) {
+		return o.podsShown(ctx, group)
 	}
-	hidden, err := hiddenUnder(ctx, o, identity.KindPod, group, pods)
-	return append(pods, hidden...), err
+	return o.podsOneByOne(ctx, group)
 }
 
 // PodNames returns the names of the pods that the cache holds under names that
@@ -175,8 +146,8 @@ func (o *Observer) revisions(ctx context.Context, set *lwsv1.LeaderWorkerSet) ([
 		}
 	}
 	key := types.NamespacedName{Namespace: set.Namespace, Name: set.Name}
-	hidden, err := hiddenUnder(ctx, o, identity.KindControllerRevision, key, all)
-	return append(all, hidden...), err
+	taken, err := o.takenRevisions(ctx, key, all)
+	return append(all, taken...), err
 }
 
 // OfStatefulSet tells whether a revision is a StatefulSet's own history. It bears

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/condition"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 )
@@ -34,9 +35,10 @@ func (o *Observer) Set(ctx context.Context, key types.NamespacedName, now time.T
 // SetAs returns what is to be known of a set whose spec is as given, which need
 // not be what the cluster holds.
 func (o *Observer) SetAs(ctx context.Context, set *lwsv1.LeaderWorkerSet, now time.Time) (lws.SetSnapshot, error) {
-	o = o.at(now)
-	o.wide = true
 	key := types.NamespacedName{Namespace: set.Namespace, Name: set.Name}
+	whole := *o
+	whole.set = key
+	o = &whole
 	written := o.memory.writesOf(set)
 	w := lws.SetSnapshot{Now: now, Set: set, StatusWritten: written.statusAt, Applied: written.applied, Refusal: written.refusalOf(set)}
 	j := o.judge()
@@ -45,18 +47,12 @@ func (o *Observer) SetAs(ctx context.Context, set *lwsv1.LeaderWorkerSet, now ti
 		return w, err
 	}
 	if sts := w.StatefulSet.Member(); sts != nil {
-		if err := o.probe(ctx, sts, now, leaderNames(set)); err != nil {
-			return w, err
-		}
+		w.Stalled = o.memory.stalledSince(sts, now)
 	}
 	leaderOwner := ownerOfLeaders(w.StatefulSet)
-	if w.Leaders, err = o.leaders(ctx, j, key, leaderOwner); err != nil {
+	if w.Leaders, err = o.leaders(ctx, j, w, leaderOwner); err != nil {
 		return w, err
 	}
-	if o, err = o.stocked(ctx, key, max(int(lws.Replicas(set)), len(w.Leaders.Members))); err != nil {
-		return w, err
-	}
-	j.Observer = o
 	if w.Groups, err = o.groups(ctx, j, set, w.Leaders.Members); err != nil {
 		return w, err
 	}
@@ -79,7 +75,7 @@ func (o *Observer) SetAs(ctx context.Context, set *lwsv1.LeaderWorkerSet, now ti
 		return slices.ContainsFunc(w.Leaders.Members, func(pod *corev1.Pod) bool { return pod.Name == leader })
 	})
 	w.Lives = j.lives
-	w.Vigil = o.memory.watchOver(key, setPresence(w, leaderOwner), now)
+	w.Vigil = o.memory.awaits(key, inTheWayOfSet(w, leaderOwner), now)
 	w.Claims, err = o.claims(ctx, w)
 	return w, err
 }
@@ -113,15 +109,22 @@ func ownerOfLeaders(found identity.Claim[*appsv1.StatefulSet]) identity.Claimant
 	return nil
 }
 
-func (o *Observer) leaders(ctx context.Context, j *judge, set types.NamespacedName, claimant identity.Claimant) (identity.Claim[*corev1.Pod], error) {
-	pods, err := o.leadersUnder(ctx, set)
+func (o *Observer) leaders(ctx context.Context, j *judge, w lws.SetSnapshot, claimant identity.Claimant) (identity.Claim[*corev1.Pod], error) {
+	pods, err := o.podsSettled(ctx, client.ObjectKeyFromObject(w.Set))
 	if err != nil {
 		return identity.Claim[*corev1.Pod]{}, err
+	}
+	if !w.Stalled.IsZero() || condition.IsTrue(w.Set.Status.Conditions, lws.CodeNameConflict) {
+		unlabelled, err := o.unlabelledLeaders(ctx, w.Set, pods)
+		if err != nil {
+			return identity.Claim[*corev1.Pod]{}, err
+		}
+		pods = append(pods, unlabelled...)
 	}
 	if err := learn(ctx, j, pods, claimant); err != nil {
 		return identity.Claim[*corev1.Pod]{}, err
 	}
-	return claim(j.lives, pods, claimant, func(pod *corev1.Pod) bool { return lws.IsLeader(pod, set.Name) }), nil
+	return claim(j.lives, pods, claimant, func(pod *corev1.Pod) bool { return lws.IsLeader(pod, w.Set.Name) }), nil
 }
 
 func (o *Observer) groups(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet, leaders []*corev1.Pod) ([]lws.Group, error) {
@@ -203,55 +206,33 @@ func (o *Observer) claims(ctx context.Context, w lws.SetSnapshot) (map[string]bo
 	return names, nil
 }
 
-// setPresence is the ghosts that the set's memory keeps a vigil over. Leaders
-// that the set's own StatefulSet is replacing are its business.
-func setPresence(w lws.SetSnapshot, leaderOwner identity.Claimant) []presence {
-	present := presences(identity.KindStatefulSet, w.StatefulSet.Ghosts, false)
+// inTheWayOfSet returns the objects that the set waits for. Leaders that the set's own
+// StatefulSet replaces are not among them.
+func inTheWayOfSet(w lws.SetSnapshot, leaderOwner identity.Claimant) []types.UID {
+	all := slices.Concat(uids(w.StatefulSet.Ghosts), uids(w.LeaderVolumes.Ghosts), uids(w.Service.Ghosts), uids(w.Revisions.Ghosts))
 	for _, pod := range slices.Concat(w.Leaders.Ghosts, w.Leaders.Squatters) {
-		if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && isKnown(leaderOwner, owner.UID) {
-			continue
+		if owner := metav1.GetControllerOfNoCopy(pod); owner == nil || !isKnown(leaderOwner, owner.UID) {
+			all = append(all, pod.UID)
 		}
-		present = append(present, presence{Ref: identity.RefOf(identity.KindPod, pod), taken: true})
 	}
-	present = append(present, volumePresence(w.LeaderVolumes, true)...)
-	present = append(present, presences(identity.KindService, w.Service.Ghosts, false)...)
-	present = append(present, presences(identity.KindControllerRevision, w.Revisions.Ghosts, false)...)
 	for _, groups := range [][]lws.Group{w.Groups, w.Vacant} {
 		for i := range groups {
-			present = append(present, groupPresence(&groups[i], false)...)
+			all = append(all, inTheWayOfGroup(&groups[i])...)
 		}
 	}
-	return present
+	return all
 }
 
-// groupPresence is the same of one group. taken tells whether its pods keep its
-// own StatefulSet from making theirs.
-func groupPresence(g *lws.Group, taken bool) []presence {
-	present := presences(identity.KindStatefulSet, g.Workers.Ghosts, false)
-	present = append(present, presences(identity.KindPod, othersPods(g), taken)...)
-	present = append(present, presences(identity.KindPodGroup, g.Gang.Ghosts, false)...)
-	present = append(present, volumePresence(g.Volumes, taken)...)
-	return append(present, presences(identity.KindService, g.Service.Ghosts, false)...)
+// inTheWayOfGroup returns the objects that a group waits for. Workers that the group's own
+// StatefulSet replaces are not among them.
+func inTheWayOfGroup(g *lws.Group) []types.UID {
+	return slices.Concat(uids(g.Workers.Ghosts), uids(g.OthersPods()), uids(g.Gang.Ghosts), uids(g.Volumes.Ghosts), uids(g.Service.Ghosts))
 }
 
-// othersPods are the pods under names of workers that the group's StatefulSet
-// does not deal with itself.
-func othersPods(g *lws.Group) []*corev1.Pod {
-	others := slices.Clone(g.Pods.Squatters)
-	sts := g.Workers.Member()
-	for _, pod := range g.Pods.Ghosts {
-		owner := metav1.GetControllerOfNoCopy(pod)
-		if sts == nil || owner == nil || owner.UID != sts.UID {
-			others = append(others, pod)
-		}
-	}
-	return others
-}
-
-func presences[T metav1.Object](kind identity.Kind, objects []T, taken bool) []presence {
-	var present []presence
+func uids[T metav1.Object](objects []T) []types.UID {
+	var all []types.UID
 	for _, object := range objects {
-		present = append(present, presence{Ref: identity.RefOf(kind, object), taken: taken})
+		all = append(all, object.GetUID())
 	}
-	return present
+	return all
 }

@@ -27,11 +27,11 @@ const (
 
 // NewShelves indexes StatefulSets and pods. It must run before the cache starts.
 func NewShelves(ctx context.Context, informers cache.Informers) (*Shelves, error) {
-	statefulSets, err := shelve(ctx, informers, &appsv1.StatefulSet{})
+	statefulSets, err := shelve(ctx, informers, &appsv1.StatefulSet{}, toolscache.Indexers{})
 	if err != nil {
 		return nil, err
 	}
-	pods, err := shelve(ctx, informers, &corev1.Pod{})
+	pods, err := shelve(ctx, informers, &corev1.Pod{}, toolscache.Indexers{indexShelf: shelfKeys})
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +41,7 @@ func NewShelves(ctx context.Context, informers cache.Informers) (*Shelves, error
 	return &Shelves{statefulSets, pods}, nil
 }
 
-func shelve(ctx context.Context, informers cache.Informers, object client.Object) (toolscache.Indexer, error) {
+func shelve(ctx context.Context, informers cache.Informers, object client.Object, indexers toolscache.Indexers) (toolscache.Indexer, error) {
 	informer, err := informers.GetInformer(ctx, object, cache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, fmt.Errorf("index %T: %w", object, err)
@@ -50,7 +50,7 @@ func shelve(ctx context.Context, informers cache.Informers, object client.Object
 	if !ok {
 		return nil, fmt.Errorf("index %T: a %T holds no objects of its own", object, informer)
 	}
-	if err := shared.AddIndexers(toolscache.Indexers{indexShelf: shelfKeys}); err != nil {
+	if err := shared.AddIndexers(indexers); err != nil {
 		return nil, fmt.Errorf("index %T: %w", object, err)
 	}
 	return shared.GetIndexer(), nil
@@ -87,25 +87,11 @@ func shelved[T client.Object](shelf toolscache.Indexer, namespace, key string) (
 	return all, nil
 }
 
-// statefulSetsBeneath returns the StatefulSets of a set's groups, as the cache shows
-// them, our own last writes or not.
-func (o *Observer) statefulSetsBeneath(ctx context.Context, set types.NamespacedName) ([]*appsv1.StatefulSet, error) {
-	if o.shelves != nil {
-		return shelved[*appsv1.StatefulSet](o.shelves.statefulSets, set.Namespace, byName(set.Name))
-	}
-	var list appsv1.StatefulSetList
-	err := o.listed(ctx, &list, set.Namespace, byName(set.Name), client.DisableReadYourWritesConsistency)
-	return pointers(list.Items), err
-}
-
-// workersBeneath returns the pods of all workers of a set, likewise.
-func (o *Observer) workersBeneath(ctx context.Context, set types.NamespacedName) ([]*corev1.Pod, error) {
-	if o.shelves != nil {
-		return shelved[*corev1.Pod](o.shelves.pods, set.Namespace, underName(set.Name))
-	}
-	var list corev1.PodList
-	err := o.listed(ctx, &list, set.Namespace, underName(set.Name), client.DisableReadYourWritesConsistency)
-	return pointers(list.Items), err
+// statefulSet returns the StatefulSet of a name as the cache holds it. It must not be changed.
+func (s *Shelves) statefulSet(key types.NamespacedName) (*appsv1.StatefulSet, bool, error) {
+	object, found, err := s.statefulSets.GetByKey(key.String())
+	sts, _ := object.(*appsv1.StatefulSet)
+	return sts, found && sts != nil, err
 }
 
 // podsShown returns the pods named "<parent>-<ordinal>", whoever they belong to, as the

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -38,6 +40,38 @@ func (i informing) IndexField(ctx context.Context, object client.Object, field s
 	return i.store.IndexField(ctx, object, field, keys)
 }
 
+// coming is a set whose groups exist in part: without leader, without StatefulSet, without pods,
+// with foreign objects among them, and beside the workers of a set with a similar name.
+func coming(t *testing.T) (*fakeapi.Server, *Observer, *lwsv1.LeaderWorkerSet) {
+	t.Helper()
+	store := fakeapi.New()
+	if err := Index(context.Background(), store); err != nil {
+		t.Fatal(err)
+	}
+	set := fakeapi.Add(store, fakeapi.Set("w", 40, 3))
+	var leaders []*corev1.Pod
+	for i := range 40 {
+		name := identity.LeaderName("w", i)
+		if i%5 != 0 {
+			leaders = append(leaders, fakeapi.Add(store, fakeapi.Pod(name, "w", 0)))
+		}
+		if i%3 != 0 {
+			sts := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: name, Labels: map[string]string{lwsv1.SetNameLabelKey: "w"}}}
+			if i%5 != 0 {
+				fakeapi.OwnedBy(sts, "v1", identity.RefOf(identity.KindPod, leaders[len(leaders)-1]))
+			}
+			sts.Spec.Replicas = fakeapi.Ptr[int32](2)
+			sts.Status.Replicas = int32(i % 3)
+			fakeapi.Add(store, sts)
+		}
+		if i%4 != 0 {
+			fakeapi.Add(store, fakeapi.Pod(name+"-1", "w", 1))
+			fakeapi.Add(store, fakeapi.Pod(name+"-1-1", "w-0", 1))
+		}
+	}
+	return store, New(store.Cached(), store.Live(), NewMemory()), set
+}
+
 // shelved is an observer of the same store that reads off shelves.
 func (o *Observer) shelved(t *testing.T, store *fakeapi.Server) *Observer {
 	t.Helper()
@@ -58,46 +92,44 @@ func (o *Observer) shelved(t *testing.T, store *fakeapi.Server) *Observer {
 
 var byNames = cmpopts.SortSlices(func(a, b client.Object) bool { return a.GetName() < b.GetName() })
 
-func TestShelvesShowWhatListsDo(t *testing.T) {
-	store, o, set, leaders := coming(t)
+func TestShelvesHoldWhatListsReturn(t *testing.T) {
+	store, o, set := coming(t)
 	off := o.shelved(t, store)
-	ctx, key := context.Background(), types.NamespacedName{Namespace: set.Namespace, Name: set.Name}
-	pods := func(read func(*Observer, types.NamespacedName) ([]*corev1.Pod, error), of types.NamespacedName) {
-		t.Helper()
-		listed, err := read(o, of)
+	ctx, key := context.Background(), client.ObjectKeyFromObject(set)
+	group := types.NamespacedName{Namespace: set.Namespace, Name: "w-1"}
+	for name, read := range map[string]func(*Observer) ([]*corev1.Pod, error){
+		"shown":      func(o *Observer) ([]*corev1.Pod, error) { return o.podsShown(ctx, key) },
+		"settled":    func(o *Observer) ([]*corev1.Pod, error) { return o.podsSettled(ctx, key) },
+		"one by one": func(o *Observer) ([]*corev1.Pod, error) { return o.podsOneByOne(ctx, group) },
+	} {
+		listed, err := read(o)
 		if err != nil || len(listed) == 0 {
 			t.Fatalf("invalid run: %d pods, %v", len(listed), err)
 		}
-		taken, err := read(off, of)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(listed, taken, byNames); diff != "" {
-			t.Errorf("(-listed +off the shelf)\n%s", diff)
+		shelved, err := read(off)
+		if diff := cmp.Diff(listed, shelved, byNames); err != nil || diff != "" {
+			t.Errorf("%s: %v (-listed +shelved)\n%s", name, err, diff)
 		}
 	}
-	group := types.NamespacedName{Namespace: set.Namespace, Name: "w-1"}
-	pods(func(o *Observer, of types.NamespacedName) ([]*corev1.Pod, error) { return o.podsShown(ctx, of) }, key)
-	pods(func(o *Observer, of types.NamespacedName) ([]*corev1.Pod, error) { return o.podsSettled(ctx, of) }, key)
-	pods(func(o *Observer, of types.NamespacedName) ([]*corev1.Pod, error) { return o.podsOneByOne(ctx, of) }, group)
-	pods(func(o *Observer, of types.NamespacedName) ([]*corev1.Pod, error) { return o.workersBeneath(ctx, of) }, key)
-	if diff := cmp.Diff(o.parts(t, set, leaders), off.parts(t, set, leaders), byNames); diff != "" {
-		t.Errorf("(-listed +off the shelf)\n%s", diff)
+	listed, err := o.SetAs(ctx, set, store.Now)
+	if err != nil {
+		t.Fatal(err)
 	}
-	beneath, err := off.statefulSetsBeneath(ctx, key)
-	if err != nil || len(beneath) == 0 || beneath[0] != store.Objects[fakeapi.NameOf(beneath[0])].(*appsv1.StatefulSet) {
-		t.Errorf("%d StatefulSets, the cache's own: %v", len(beneath), err)
+	shelved, err := off.SetAs(ctx, set, store.Now)
+	if diff := cmp.Diff(listed.Groups, shelved.Groups, byNames); err != nil || diff != "" {
+		t.Errorf("%v (-listed +shelved)\n%s", err, diff)
+	}
+	if diff := cmp.Diff(listed.Vacant, shelved.Vacant, byNames); diff != "" {
+		t.Errorf("(-listed +shelved)\n%s", diff)
 	}
 }
 
-// A pod that the cache of the client shows no more, since this process deleted it, is
-// none of the group's, though the shelf still has it.
+// A pod that this process deleted is not in its group, though the shelf still holds it.
 func TestAGroupSeesItsOwnDeletions(t *testing.T) {
-	store, o, set, _ := coming(t)
+	store, o, set := coming(t)
 	off := o.shelved(t, store)
-	group := types.NamespacedName{Namespace: set.Namespace, Name: "w-1"}
 	fakeapi.Drop[*corev1.Pod](store, "w-1-1")
-	pods, err := off.podsOneByOne(context.Background(), group)
+	pods, err := off.podsOneByOne(context.Background(), types.NamespacedName{Namespace: set.Namespace, Name: "w-1"})
 	if err != nil || len(pods) != 0 {
 		t.Errorf("%d pods, %v", len(pods), err)
 	}

@@ -16,7 +16,7 @@ func TestStandingIsReadLive(t *testing.T) {
 	lagging := store.Lagging()
 	fakeapi.Add(store, fakeapi.Pod("w-0", "w", 0))
 	fakeapi.Add(store, fakeapi.Pod("v-0", "v", 0))
-	o := lwscache.New(lagging, store.Live(), lwscache.NewMemory(store.Now))
+	o := lwscache.New(lagging, store.Live(), lwscache.NewMemory())
 	now, err := o.Standing(t.Context(), action.Standing{
 		Kind: identity.KindPod, Namespace: fakeapi.Namespace, Labels: map[string]string{lwsv1.SetNameLabelKey: "w"},
 	})

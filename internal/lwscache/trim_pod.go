@@ -97,11 +97,10 @@ func trimContainerStatuses(statuses []corev1.ContainerStatus) []corev1.Container
 	return slices.Clip(trimmed)
 }
 
-// internMetadata has pods share the words that they have in common: of the labels of
-// a group's pods, all but one are alike.
+// internMetadata makes pods share equal strings: most labels of a group's pods are equal.
 func internMetadata(meta *metav1.ObjectMeta) {
 	meta.Namespace, meta.GenerateName = one(meta.Namespace), one(meta.GenerateName)
-	meta.Labels, meta.Annotations = internMap(meta.Labels), annotationsAlike.one(meta.Annotations)
+	meta.Labels, meta.Annotations = internMap(meta.Labels), internMap(meta.Annotations)
 	for i := range meta.OwnerReferences {
 		owner := &meta.OwnerReferences[i]
 		owner.APIVersion, owner.Kind, owner.Name = one(owner.APIVersion), one(owner.Kind), one(owner.Name)

@@ -5,6 +5,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
 // What a failure is told from must stay; where a pod is reached, and what it was made
@@ -44,5 +47,32 @@ func TestTheWayToReadinessIsKeptUntilAPodIsReady(t *testing.T) {
 		if diff := cmp.Diff(want, trimConditions(conditions(status))); diff != "" {
 			t.Errorf("ready %s (-want +got)\n%s", status, diff)
 		}
+	}
+}
+
+// A cached pod keeps the labels and annotations that decisions read.
+func TestACachedPodKeepsTheMetadataThatIsRead(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Labels: map[string]string{
+			"app": "llm", "apps.kubernetes.io/pod-index": "1", "statefulset.kubernetes.io/pod-name": "w-0-1",
+			"controller-revision-hash": "w-0-abc", lwsv1.SetNameLabelKey: "w", lwsv1.GroupIndexLabelKey: "0", lwsv1.WorkerIndexLabelKey: "1",
+			lwsv1.GroupUniqueHashLabelKey: "g", lwsv1.RevisionKey: "r", lwsv1.SubGroupIndexLabelKey: "0", lwsv1.SubGroupUniqueHashLabelKey: "s",
+		},
+		Annotations: map[string]string{
+			"kubectl.kubernetes.io/last-applied-configuration": "{}", lwsv1.SizeAnnotationKey: "2", "scheduling.k8s.io/group-name": "w-0-r",
+		},
+	}}
+	want := metav1.ObjectMeta{
+		Labels: map[string]string{
+			"controller-revision-hash": "w-0-abc", lwsv1.SetNameLabelKey: "w", lwsv1.GroupIndexLabelKey: "0", lwsv1.WorkerIndexLabelKey: "1",
+			lwsv1.GroupUniqueHashLabelKey: "g", lwsv1.RevisionKey: "r", lwsv1.SubGroupIndexLabelKey: "0", lwsv1.SubGroupUniqueHashLabelKey: "s",
+		},
+		Annotations: map[string]string{lwsv1.SizeAnnotationKey: "2", "scheduling.k8s.io/group-name": "w-0-r"},
+	}
+	if _, err := trimPod(pod); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, pod.ObjectMeta); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
 	}
 }

@@ -136,8 +136,3 @@ func (o *Observer) fillLeaderVolumes(ctx context.Context, j *judge, w *lws.SetSn
 	w.LeaderVolumes = claim(j.lives, found, claimant, func(*lws.Volume) bool { return true })
 	return nil
 }
-
-// volumePresence is the claims on their way out that a set waits for.
-func volumePresence(claims identity.Claim[*lws.Volume], taken bool) []presence {
-	return presences(identity.KindPersistentVolumeClaim, claims.Ghosts, taken)
-}

@@ -61,7 +61,7 @@ func (s *Surveyor) As(ctx context.Context, set *lwsv1.LeaderWorkerSet, now time.
 // survey reads and decides. If the plan creates objects, it reads their names live and decides again:
 // the operator learns from the refusal that an object without labels has the name.
 func (s *Surveyor) survey(ctx context.Context, cached client.Reader, key types.NamespacedName, now time.Time) (Survey, error) {
-	observer := lwscache.New(cached, s.live, lwscache.NewMemory(time.Time{}))
+	observer := lwscache.New(cached, s.live, lwscache.NewMemory())
 	found, err := read(ctx, observer, cached, key, now)
 	if err != nil {
 		return found, err
@@ -71,9 +71,7 @@ func (s *Surveyor) survey(ctx context.Context, cached client.Reader, key types.N
 		return found, nil
 	}
 	for _, name := range names {
-		if err := observer.Uncover(ctx, name, now); err != nil {
-			return found, err
-		}
+		observer.Taken(name)
 	}
 	return read(ctx, observer, cached, key, now)
 }
