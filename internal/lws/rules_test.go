@@ -259,7 +259,7 @@ func TestAStalledStatefulSetIsTouched(t *testing.T) {
 		}
 		c.pass(time.Second)
 	}
-	if diff := cmp.Diff([]int{10, 40, 79, 118, 177}, touched); diff != "" {
+	if diff := cmp.Diff([]int{10, 40, 80, 160}, touched); diff != "" {
 		t.Errorf("touched after seconds (-want +got)\n%s", diff)
 	}
 	if sts := find[*appsv1.StatefulSet](c, "w"); sts.Generation != 1 || len(sts.Spec.Template.Annotations[lws.NudgeAnnotationKey]) != 0 {
