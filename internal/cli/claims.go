@@ -32,20 +32,7 @@ func (o *options) openClaims(ctx context.Context) (string, *rest.Config, *inquir
 	return namespace, config, asker, err
 }
 
-// noSuchClaim says that there is no such claim, and which one may have been meant.
-func noSuchClaim(ctx context.Context, asker *inquiry.Inquirer, namespace, name string) error {
-	all, err := asker.Claims(ctx, namespace)
-	if err != nil {
-		return fmt.Errorf("no persistentvolumeclaim %q in namespace %q", name, namespace)
-	}
-	var names []string
-	for _, claim := range all {
-		names = append(names, claim.Name)
-	}
-	return fmt.Errorf("no persistentvolumeclaim %q in namespace %q%s", name, namespace, advice(claimsResource, names, asker.Elsewhere(ctx, name)))
-}
-
-// explainClaim says what to do about what an API server answered.
+// explainClaim adds what to do about an error of the API server.
 func explainClaim(err error, host, namespace string) error {
 	switch {
 	case apierrors.IsUnauthorized(err):

@@ -48,7 +48,7 @@ func TestMistakesAreToldWithWhatToDo(t *testing.T) {
 		{"why of all and of one", []string{"why", "pvc/a", "-A"}, "give either names or --all-namespaces"},
 		{"if nothing is deleted", []string{"why", "pvc", "--if-deleted"}, "--if-deleted needs the name of a claim"},
 		{"an unknown command", []string{"state", "a"}, "status"},
-		{"no cluster", []string{"status", "a"}, "/none, which is not there; correct it, or name a cluster with --kubeconfig or --context"},
+		{"no cluster", []string{"status", "a"}, "no cluster is configured"},
 		{"rubbish", []string{"plan", "-f", "-"}, `unable to decode "standard input"`},
 		{"a missing file", []string{"plan", "-f", "/nonexistent.yaml"}, "/nonexistent.yaml"},
 	}

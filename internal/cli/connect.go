@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -18,55 +16,35 @@ import (
 	"lockstep.dev/lockstep/internal/cli/lws"
 )
 
-// patience is how long an API server may take for its first answer, unless
-// --request-timeout says otherwise.
+// patience bounds the first answer of an API server without --request-timeout.
 const patience = 10 * time.Second
 
-// defaultHost is where kubectl looks for a cluster when none is configured.
+// defaultHost is what client-go returns when no cluster is configured.
 const defaultHost = "http://localhost:8080"
 
-// config finds the cluster the user means.
+// config returns the configuration of the cluster that the flags name.
 func (o *options) config() (*rest.Config, error) {
 	config, err := o.flags.ToRESTConfig()
-	switch {
-	case clientcmd.IsEmptyConfig(err):
-		return nil, noCluster()
-	case err != nil:
-		return nil, noConfig(err)
-	case config.Host == defaultHost && *o.flags.APIServer == "":
-		return nil, noCluster()
+	if clientcmd.IsEmptyConfig(err) || err == nil && config.Host == defaultHost && *o.flags.APIServer == "" {
+		return nil, noConfig(errors.New("no configuration names one"))
 	}
-	return config, nil
-}
-
-// noCluster says that nothing names a cluster, and which files should have.
-func noCluster() error {
-	var absent []string
-	for _, file := range filepath.SplitList(os.Getenv(clientcmd.RecommendedConfigPathEnvVar)) {
-		if _, err := os.Stat(file); os.IsNotExist(err) {
-			absent = append(absent, file)
-		}
-	}
-	if len(absent) == 0 {
-		return errors.New("no cluster is configured; name one with --kubeconfig, --context or $KUBECONFIG")
-	}
-	return fmt.Errorf("no cluster is configured: $KUBECONFIG names %s, which is not there; correct it, or name a cluster with --kubeconfig or --context", strings.Join(absent, ", "))
+	return config, noConfig(err)
 }
 
 func noConfig(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("no cluster to talk to: %w; check --kubeconfig, --context and $KUBECONFIG", err)
+	return fmt.Errorf("no cluster is configured: %w; check --kubeconfig, --context and $KUBECONFIG", err)
 }
 
-// namespace is the one the user means when he names none in a file.
+// namespace returns the namespace of the flags, or else of the kubeconfig.
 func (o *options) namespace() (string, error) {
 	namespace, _, err := o.flags.ToRawKubeConfigLoader().Namespace()
 	return namespace, noConfig(err)
 }
 
-// open begins to read a namespace.
+// open starts to read a namespace.
 func (o *options) open(ctx context.Context, namespace string) (*lws.Session, error) {
 	config, err := o.config()
 	if err != nil {
@@ -102,7 +80,12 @@ func reach(ctx context.Context, config *rest.Config) error {
 	return fmt.Errorf("the API server at %s does not answer: %w; check that it runs and that --kubeconfig or --context names the right one", config.Host, err)
 }
 
-// explain says what to do about what an API server answered.
+// noSuch returns the error that an object does not exist.
+func noSuch(resource string, key types.NamespacedName) error {
+	return fmt.Errorf("no %s %q in namespace %q; list them with: kubectl get %ss -A", resource, key.Name, key.Namespace, resource)
+}
+
+// explain adds what to do about an error of the API server.
 func explain(err error, host, namespace string) error {
 	switch {
 	case meta.IsNoMatchError(err):

@@ -35,7 +35,7 @@ type releasing struct {
 func (r *releasing) ofClaim(ctx context.Context, key client.ObjectKey) error {
 	claim, err := r.asker.Claim(ctx, key)
 	if apierrors.IsNotFound(err) {
-		return noSuchClaim(ctx, r.asker, key.Namespace, key.Name)
+		return noSuch("persistentvolumeclaim", key)
 	}
 	if err != nil {
 		return explainClaim(err, r.host, key.Namespace)

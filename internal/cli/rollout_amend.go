@@ -75,7 +75,7 @@ func (o *options) amend(ctx context.Context, a *amendment, decide lws.Decide) er
 		change, after, err := editor.Amend(ctx, key, decide)
 		switch {
 		case apierrors.IsNotFound(err):
-			return noSuchSet(ctx, editor, editor, key)
+			return noSuch("leaderworkerset", key)
 		case err != nil:
 			return explainWrite(err, config.Host, key)
 		}

@@ -105,7 +105,7 @@ func (o *options) rolloutHistory(ctx context.Context, sets chosen, revision int6
 func history(ctx context.Context, session *lws.Session, key types.NamespacedName, now time.Time) (lws.Survey, []*appsv1.ControllerRevision, error) {
 	found, err := session.Set(ctx, key, now)
 	if apierrors.IsNotFound(err) {
-		return found, nil, noSuchSet(ctx, session.Reader, session.Live, key)
+		return found, nil, noSuch("leaderworkerset", key)
 	}
 	if err != nil {
 		return found, nil, explain(err, "", key.Namespace)

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,8 +20,6 @@ type follow struct {
 	watch    bool
 	timeout  time.Duration
 	revision int64
-	// several is set when more than one set is followed, one after the other.
-	several bool
 }
 
 func (o *options) rolloutStatusCommand() *cobra.Command {
@@ -31,11 +28,11 @@ func (o *options) rolloutStatusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status NAME...",
 		Short: "Follow a rollout until it is done",
-		Long: `Follow a rollout until every group that is to be updated is, and is ready. Each change of
-what is waited for is one line. With --watch=false, say once how it stands.
+		Long: `Follow a rollout until every group of the target is updated and ready. Each change of what it
+waits for is one line. With --watch=false, print the state once.
 
-It ends with 0 when the rollout is done, or once it was told how it stands; and with 1 when
-the time is up, the set is deleted, or another revision is rolled out than --revision says.`,
+It ends with 0 when the rollout is done, or when the state was printed once; and with 1 when the
+time is up, the set is deleted, or another revision than --revision is rolled out.`,
 		Example: `  kubectl lockstep rollout status llama
   kubectl lockstep rollout status lws/llama --timeout=10m
   kubectl lockstep rollout status llama --watch=false`,
@@ -65,72 +62,52 @@ func (o *options) rolloutStatus(ctx context.Context, sets chosen, f follow) erro
 		defer done()
 	}
 	session, keys, err := o.openSets(ctx, sets)
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return gaveUp(ctx, err, "waiting for the API server to tell of the sets")
-	case err != nil:
-		return err
+	if err != nil {
+		return gaveUp(ctx, err, "reading the sets")
 	}
-	f.several = len(keys) > 1
 	return each(keys, func(key types.NamespacedName) error {
 		return o.followRollout(ctx, session, key, f)
 	})
 }
 
-// of says which of several sets a sentence is about. One alone needs no name.
-func (f follow) of(set types.NamespacedName, sentence string) string {
-	if !f.several {
-		return sentence
-	}
-	return fmt.Sprintf("leaderworkerset %q: %s", set.Name, sentence)
-}
-
-// followRollout tells how one set's rollout stands until it is done.
+// followRollout prints how far one set's rollout is until it is done.
 func (o *options) followRollout(ctx context.Context, session *lws.Session, key types.NamespacedName, f follow) error {
 	var uid types.UID
-	var told string
+	last := fmt.Sprintf("reading leaderworkerset %q", key.Name)
 	for {
 		found, err := session.Set(ctx, key, time.Now())
 		switch {
 		case apierrors.IsNotFound(err) && uid == "":
-			return noSuchSet(ctx, session.Reader, session.Live, key)
+			return noSuch("leaderworkerset", key)
 		case apierrors.IsNotFound(err), err == nil && uid != "" && found.Set.Set.UID != uid:
 			return fmt.Errorf("leaderworkerset %q was deleted", key.Name)
-		case err != nil && ctx.Err() != nil:
-			return gaveUp(ctx, err, cmp.Or(told, f.of(key, "looking for the set")))
 		case err != nil:
-			return explain(err, "", key.Namespace)
+			return gaveUp(ctx, explain(err, "", key.Namespace), last)
 		case found.Set.Set.DeletionTimestamp != nil:
 			return fmt.Errorf("leaderworkerset %q is being deleted", key.Name)
 		}
 		uid = found.Set.Set.UID
 		r := render.RolloutOf(found)
 		if f.revision != 0 && r.Number != 0 && r.Number != f.revision {
-			return errors.New(f.of(key, fmt.Sprintf("desired revision (%d) is different from the running revision (%d)", f.revision, r.Number)))
+			return fmt.Errorf("leaderworkerset %q: desired revision (%d) is different from the running revision (%d)", key.Name, f.revision, r.Number)
 		}
 		current := true
 		if r.Done {
-			current, err = latest(ctx, session, found.Set.Set)
-			switch {
-			case err != nil && ctx.Err() != nil:
-				return gaveUp(ctx, err, cmp.Or(told, f.of(key, "looking for the set")))
-			case err != nil:
-				return err
+			if current, err = latest(ctx, session, found.Set.Set); err != nil {
+				return gaveUp(ctx, err, last)
 			}
+		} else {
+			r.Message = fmt.Sprintf("leaderworkerset %q: %s", key.Name, r.Message)
 		}
-		message := r.Message
-		if !r.Done {
-			message = f.of(key, message)
-		}
-		if current && message != told {
-			fmt.Fprintln(o.Out, message)
-			told = message
+		if current && r.Message != last {
+			fmt.Fprintln(o.Out, r.Message)
+			last = r.Message
 		}
 		if current && (r.Done || !f.watch) {
 			return nil
 		}
 		if err := session.Await(0); err != nil {
-			return gaveUp(ctx, err, message)
+			return gaveUp(ctx, err, last)
 		}
 	}
 }
@@ -146,8 +123,7 @@ func latest(ctx context.Context, session *lws.Session, seen *lwsv1.LeaderWorkerS
 	return now.UID == seen.UID && now.Generation == seen.Generation, err
 }
 
-// gaveUp says what was waited for in vain. Nobody may take that for the end of a
-// rollout.
+// gaveUp returns what the command still waited for, if its time is up.
 func gaveUp(ctx context.Context, err error, message string) error {
 	switch cause := context.Cause(ctx); {
 	case cause == nil:

@@ -68,7 +68,7 @@ func (o *options) about(ctx context.Context, name string, out *output, watch boo
 		case apierrors.IsNotFound(err) && seen:
 			return out.gone(namespace, name)
 		case apierrors.IsNotFound(err):
-			return "", "", noSuchSet(ctx, session.Reader, session.Live, types.NamespacedName{Namespace: namespace, Name: name})
+			return "", "", noSuch("leaderworkerset", types.NamespacedName{Namespace: namespace, Name: name})
 		case err != nil:
 			return "", "", explain(err, "", namespace)
 		}

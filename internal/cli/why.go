@@ -101,7 +101,7 @@ func (o *options) whyNamed(ctx context.Context, asker *inquiry.Inquirer, namespa
 	for _, name := range q.names {
 		claim, err := asker.Claim(ctx, types.NamespacedName{Namespace: namespace, Name: name})
 		if apierrors.IsNotFound(err) {
-			missing = append(missing, noSuchClaim(ctx, asker, namespace, name))
+			missing = append(missing, noSuch("persistentvolumeclaim", types.NamespacedName{Namespace: namespace, Name: name}))
 			continue
 		}
 		if err != nil {

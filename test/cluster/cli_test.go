@@ -162,9 +162,9 @@ func TestPluginSaysWhatIsWrong(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"status", "lama"}, "there are: llama"},
-		{[]string{"rollout", "status", "lama"}, "there are: llama"},
-		{[]string{"rollout", "restart", "lama"}, "there are: llama"},
+		{[]string{"status", "lama"}, "kubectl get leaderworkersets -A"},
+		{[]string{"rollout", "status", "lama"}, "kubectl get leaderworkersets -A"},
+		{[]string{"rollout", "restart", "lama"}, "kubectl get leaderworkersets -A"},
 		{[]string{"rollout", "pause", "-l", "no=such"}, "has the labels no=such"},
 		{[]string{"plan", "llama", "--as", "nobody"}, `User "nobody" cannot list resource`},
 		{[]string{"status", "llama", "--server", "https://127.0.0.1:1"}, "https://127.0.0.1:1 does not answer"},

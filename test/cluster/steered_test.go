@@ -142,7 +142,7 @@ func (s *scene) pausedHalfWay(set *lwsv1.LeaderWorkerSet) {
 	outlast(s.T)
 	same(s.T, "groups of the paused rollout", half, s.groupsBy(set))
 	s.says("Rollout is paused with 2 of 5 groups", "status", "a", "--watch=false")
-	s.givesUp("still waiting: Rollout is paused", "status", "a")
+	s.givesUp(`still leaderworkerset "a": waiting: Rollout is paused`, "status", "a")
 	s.givesUp(`still leaderworkerset "a": waiting: Rollout is paused`, "status", "a", "lama")
 	s.refuse("while its rollout is paused", "undo", "a")
 	s.refuse("while its rollout is paused", "restart", "a")

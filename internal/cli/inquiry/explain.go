@@ -5,8 +5,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/pvc"
@@ -72,23 +70,4 @@ func unheld(all []*Found) bool {
 		}
 	}
 	return false
-}
-
-// nearAtMost bounds how many namespaces are offered.
-const nearAtMost = 5
-
-// Elsewhere returns the namespaces that have a claim of the name, as far as the
-// user may know.
-func (i *Inquirer) Elsewhere(ctx context.Context, name string) []string {
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaimList"))
-	named := client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("metadata.name", name)}
-	if err := i.reader.List(ctx, list, named, client.Limit(nearAtMost)); err != nil {
-		return nil
-	}
-	var namespaces []string
-	for _, item := range list.Items {
-		namespaces = append(namespaces, item.Namespace)
-	}
-	return namespaces
 }

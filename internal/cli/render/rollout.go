@@ -3,8 +3,6 @@ package render
 import (
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -15,28 +13,27 @@ import (
 
 // Rollout is the state that "rollout status" prints.
 type Rollout struct {
-	// Done is set when every group that is to be updated is, and is ready, and no
-	// surge group is left.
+	// Done is set when every group of the target is updated and ready, and no surge group is left.
 	Done bool
-	// Number is that of the target revision, or 0 until the operator has seen the spec: a rollback
+	// Number is that of the target revision, or 0 until the operator has observed the spec: a rollback
 	// gives a revision a new number.
 	Number int64
-	// Message is a sentence in one line: what is waited for, or that it is done.
+	// Message is one line: the next wait, or that the rollout is done.
 	Message string
 }
 
 // RolloutOf returns how far a rollout has come.
 func RolloutOf(s clilws.Survey) Rollout {
 	r := Rollout{Number: numberOf(s)}
-	if r.Message = inLine(waitingFor(s)); r.Message == "" {
+	if r.Message = inLine(nextWait(s)); r.Message == "" {
 		r.Done, r.Message = true, done(s, r.Number)
 	}
 	return r
 }
 
-// numberOf is the number of the revision that groups are to be at.
+// numberOf returns the number of the target revision.
 func numberOf(s clilws.Survey) int64 {
-	if s.Set.Set.Status.ObservedGeneration < s.Set.Set.Generation {
+	if !observed(s) {
 		return 0
 	}
 	var number int64
@@ -48,11 +45,15 @@ func numberOf(s clilws.Survey) int64 {
 	return number
 }
 
-// waitingFor says what a rollout waits for first, or is empty when it is done. A refusal below the
+func observed(s clilws.Survey) bool {
+	return s.Set.Set.Status.ObservedGeneration >= s.Set.Set.Generation
+}
+
+// nextWait returns what a rollout waits for first, or is empty when it is done. A refusal below the
 // partition does not delay a rollout.
-func waitingFor(s clilws.Survey) string {
-	lacks := lacking(s)
-	if lacks == "" {
+func nextWait(s clilws.Survey) string {
+	wait := standingWait(s)
+	if wait == "" {
 		return ""
 	}
 	for _, c := range s.Set.Set.Status.Conditions {
@@ -60,100 +61,42 @@ func waitingFor(s clilws.Survey) string {
 			return "waiting: " + c.Message
 		}
 	}
-	return lacks
+	return wait
 }
 
-// lacking says what a rollout lacks, or is empty.
-func lacking(s clilws.Survey) string {
-	set, stands := s.Set.Set, s.Standing
+func standingWait(s clilws.Survey) string {
+	set, standing := s.Set.Set, s.Standing
+	target := counted(int(standing.Target), "group")
 	switch {
-	case set.Status.ObservedGeneration < set.Generation:
-		return fmt.Sprintf("waiting for the operator to act on generation %d of %s; it has acted on %d", set.Generation, set.Name, set.Status.ObservedGeneration)
-	case lws.Paused(set) && (stands.Pending || stands.TargetUpdated < stands.Target):
-		return pausedAt(s)
-	case stands.Pending:
-		return "waiting: " + waitOf(s, lws.CodeVolumeClaimsDiffer)
-	case waitOf(s, lws.CodePreviousIncarnation, lws.CodeNameConflict) != "":
-		return "waiting: " + waitOf(s, lws.CodePreviousIncarnation, lws.CodeNameConflict)
-	case stands.TargetUpdated < stands.Target:
-		return fmt.Sprintf("waiting for %d of %s to be updated%s", stands.Target-stands.TargetUpdated, target(s), toRevision(s)) + firstRefusal(s)
-	case stands.TargetReady < stands.Target:
-		return fmt.Sprintf("waiting for %d of %s to be ready: %s", stands.Target-stands.TargetReady, target(s), unreadyGroups(s)) + firstRefusal(s)
-	case stands.Surge > 0:
-		return fmt.Sprintf("waiting for %s to go", counted(int(stands.Surge), "surge group"))
+	case !observed(s):
+		return fmt.Sprintf("waiting for the operator to observe generation %d of %s", set.Generation, set.Name)
+	case lws.Paused(set) && (standing.Pending || standing.TargetUpdated < standing.Target):
+		return "waiting: " + planWait(s, "the rollout is paused", lws.CodePaused, lws.CodeRevisionNotVisible)
+	case standing.Pending:
+		return "waiting: " + planWait(s, "the revision is pending", lws.CodeVolumeClaimsDiffer)
+	case planWait(s, "", lws.CodePreviousIncarnation, lws.CodeNameConflict) != "":
+		return "waiting: " + planWait(s, "", lws.CodePreviousIncarnation, lws.CodeNameConflict)
+	case standing.TargetUpdated < standing.Target:
+		return fmt.Sprintf("waiting for %d of %s to be updated", standing.Target-standing.TargetUpdated, target)
+	case standing.TargetReady < standing.Target:
+		return fmt.Sprintf("waiting for %d of %s to be ready", standing.Target-standing.TargetReady, target)
+	case standing.Surge > 0:
+		return fmt.Sprintf("waiting for %s to be deleted", counted(int(standing.Surge), "surge group"))
 	}
 	return ""
 }
 
-// firstRefusal returns the first refusal of the API server to create a pod or StatefulSet. The rollout
-// does not continue by itself then.
-func firstRefusal(s clilws.Survey) string {
-	groups := groups(s)
-	all := missingGroups(s, groups)
-	for _, g := range groups {
-		all = append(all, g.Waiting...)
-	}
-	for _, w := range all {
-		if w.Reason == lws.CodeRefused {
-			return "; " + w.Message
-		}
-	}
-	return ""
-}
-
-// waitOf returns the first wait of the set's plan with one of the reasons.
-func waitOf(s clilws.Survey, codes ...string) string {
+// planWait returns the first wait of the set's plan with one of the reasons, or else the text.
+func planWait(s clilws.Survey, text string, codes ...string) string {
 	for _, w := range s.Plan.Waits {
 		if slices.Contains(codes, w.Code) {
 			return w.Sentence
 		}
 	}
-	return ""
+	return text
 }
 
-func pausedAt(s clilws.Survey) string {
-	if text := waitOf(s, lws.CodePaused, lws.CodeRevisionNotVisible); text != "" {
-		return "waiting: " + text
-	}
-	return fmt.Sprintf("waiting: the rollout is paused; resume it with: kubectl lockstep rollout resume %s -n %s", s.Set.Set.Name, s.Set.Set.Namespace)
-}
-
-// target says how many groups are to be updated, and which if not all.
-func target(s clilws.Survey) string {
-	all := lws.Replicas(s.Set.Set)
-	if s.Standing.Target == all {
-		return counted(int(all), "group")
-	}
-	return fmt.Sprintf("the %s from index %d on", counted(int(s.Standing.Target), "group"), all-s.Standing.Target)
-}
-
-func toRevision(s clilws.Survey) string {
-	if number := numberOf(s); number != 0 {
-		return fmt.Sprintf(" to revision %d (%s)", number, s.Standing.Key)
-	}
-	return ""
-}
-
-// unreadyGroups names the groups that are to be updated and are not ready.
-func unreadyGroups(s clilws.Survey) string {
-	ready := map[int]bool{}
-	for i := range s.Groups {
-		ready[s.Groups[i].Index] = s.Groups[i].Ready(s.Set.Set)
-	}
-	var names []string
-	replicas := int(lws.Replicas(s.Set.Set))
-	for index := replicas - int(s.Standing.Target); index < replicas; index++ {
-		if !ready[index] {
-			names = append(names, strconv.Itoa(index))
-		}
-	}
-	if len(names) == 1 {
-		return "group " + names[0]
-	}
-	return strings.TrimSuffix("groups "+few(names, len(names)), " ")
-}
-
-// done says that a rollout is over. Scripts look for this text.
+// done returns the sentence that a rollout is over. Scripts search for this text.
 func done(s clilws.Survey, number int64) string {
 	set := s.Set.Set
 	if s.Standing.Target < lws.Replicas(set) {

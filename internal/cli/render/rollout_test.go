@@ -54,27 +54,25 @@ func TestWhatARolloutWaitsFor(t *testing.T) {
 	}{
 		{"nothing", func(*clilws.Survey) {}, `leaderworkerset "llama" successfully rolled out: 10 groups at revision 4`, true},
 		{"an operator that has not looked", func(s *clilws.Survey) { s.Set.Set.Generation = 8 },
-			"waiting for the operator to act on generation 8 of llama; it has acted on 7", false},
+			"waiting for the operator to observe generation 8 of llama", false},
 		{"groups of the old revision", func(s *clilws.Survey) { s.Standing.TargetUpdated, s.Standing.TargetReady = 7, 6 },
-			"waiting for 3 of 10 groups to be updated to revision 4 (" + key + ")", false},
+			"waiting for 3 of 10 groups to be updated", false},
 		{"a revision that is not made yet", func(s *clilws.Survey) {
 			s.Standing.Key, s.Standing.TargetUpdated = "new", 0
 		}, "waiting for 10 of 10 groups to be updated", false},
 		{"groups that start", func(s *clilws.Survey) {
 			s.Standing.TargetReady = 8
-			s.Groups = s.Groups[:3]
-			*s = with(with(*s, 3, "-"), 5, "+")
-		}, "waiting for 2 of 10 groups to be ready: groups 3, 4, 6, 7 and 2 more", false},
-		{"a surge group", func(s *clilws.Survey) { s.Standing.Surge = 1 }, "waiting for 1 surge group to go", false},
+		}, "waiting for 2 of 10 groups to be ready", false},
+		{"a surge group", func(s *clilws.Survey) { s.Standing.Surge = 1 }, "waiting for 1 surge group to be deleted", false},
 		{"groups from the partition on", func(s *clilws.Survey) { s.Standing.Target, s.Standing.TargetUpdated = 4, 1 },
-			"waiting for 3 of the 4 groups from index 6 on to be updated to revision 4 (" + key + ")", false},
+			"waiting for 3 of 4 groups to be updated", false},
 		{"nothing, with a partition", func(s *clilws.Survey) {
 			s.Standing.Target, s.Standing.TargetUpdated, s.Standing.TargetReady = 4, 4, 4
 		}, `partitioned roll out complete: 4 groups of leaderworkerset "llama" have been updated, 6 are kept below the partition`, true},
 		{"the user", func(s *clilws.Survey) {
 			paused(s)
 			s.Standing.TargetUpdated = 7
-		}, "waiting: the rollout is paused; resume it with: kubectl lockstep rollout resume llama -n ns", false},
+		}, "waiting: the rollout is paused", false},
 		{"the user, whose template waits", func(s *clilws.Survey) {
 			paused(s)
 			s.Standing.Pending = true

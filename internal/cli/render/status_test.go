@@ -227,10 +227,6 @@ func TestRefusedPodsAreShownWithTheReason(t *testing.T) {
 			t.Errorf("got %+v, want %q", waiting, want)
 		}
 	}
-	s.Standing.Target, s.Set.Set.Status.ObservedGeneration = 3, 1
-	if r := render.RolloutOf(s); r.Done || !strings.Contains(r.Message, "to be updated") || !strings.Contains(r.Message, "63 characters") {
-		t.Errorf("rollout: %+v", r)
-	}
 }
 
 // Programs read these names: they never change.
