@@ -31,6 +31,8 @@ type Kind struct {
 	// Turned is called after a watch of the kind started or stopped, with the objects of
 	// the one that stopped. It may be nil.
 	Turned func(stopped []any)
+	// Failed is called with failed lists and watches. It may be nil.
+	Failed cache.WatchErrorHandlerWithContext
 
 	// changed has a value when discovery is to be asked.
 	changed chan struct{}
@@ -71,6 +73,12 @@ func (k *Kind) Resource() schema.GroupVersionResource {
 func (k *Kind) IsAbsent() bool {
 	now := k.now.Load()
 	return now != nil && now.informer == nil
+}
+
+// IsRead reports whether all objects of the kind are in the store, or none can exist.
+func (k *Kind) IsRead() bool {
+	now := k.now.Load()
+	return now != nil && (now.informer == nil || now.informer.HasSynced())
 }
 
 // run asks discovery for the kind after each event, and more and more slowly without one.
@@ -128,6 +136,10 @@ func (k *Kind) follow(ctx context.Context, s *Starter, resource schema.GroupVers
 func (k *Kind) failed(ctx context.Context, r *cache.Reflector, err error) {
 	if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
 		k.ask()
+		return
+	}
+	if k.Failed != nil {
+		k.Failed(ctx, r, err)
 		return
 	}
 	cache.DefaultWatchErrorHandler(ctx, r, err)

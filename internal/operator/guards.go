@@ -21,7 +21,7 @@ const (
 
 // setupGuards makes the replica with the lease report policies that were deleted.
 func (p *protection) setupGuards() error {
-	guards, reported := pvccache.NewGuards(p.mgr.GetAPIReader(), p.settings.Alone, p.settings.InitialHold), report.NewGuards(p.log)
+	guards, reported := pvccache.NewPolicies(p.mgr.GetAPIReader(), p.settings.Alone, p.settings.InitialHold), report.NewGuards(p.log)
 	register(reported.Metrics())
 	return p.mgr.Add(every(policyInterval, func(ctx context.Context) {
 		if missing, err := guards.Missing(ctx); ctx.Err() == nil {
@@ -31,10 +31,10 @@ func (p *protection) setupGuards() error {
 }
 
 // setupKinds makes the replica with the lease report configured kinds that cannot be read.
-func (p *protection) setupKinds(desired *pvccache.Desired) error {
+func (p *protection) setupKinds(workloads *pvccache.Workloads) error {
 	reported := report.NewKinds(p.log)
 	register(reported.Metrics())
-	return p.mgr.Add(every(kindInterval, func(context.Context) { reported.Looked(desired.Described()) }))
+	return p.mgr.Add(every(kindInterval, func(context.Context) { reported.Looked(workloads.Described()) }))
 }
 
 // every runs a check now, and again after each interval, on the replica with the lease.

@@ -7,7 +7,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -21,14 +20,14 @@ import (
 
 // setupHolds adds the controllers that hold PVCs in use: a policy refuses to delete these.
 func (p *protection) setupHolds() error {
-	desired, reader, err := p.desired()
+	workloads, reader, err := p.workloads()
 	if err != nil {
 		return fmt.Errorf("watch workloads: %w", err)
 	}
 	if err := pvccache.IndexHolds(context.Background(), p.caches); err != nil {
 		return err
 	}
-	holds := pvccache.NewHolds(p.caches, p.claims, p.pods, desired, reader, p.settings.Settings, p.settings.Grace)
+	holds := pvccache.NewHolds(p.caches, p.claims, p.pods, workloads, reader, p.settings.Settings, p.settings.Grace)
 	register(report.HoldMetrics())
 	err = pvchold.Setup(p.mgr, pvchold.Options{
 		Holds:      holds,
@@ -40,16 +39,16 @@ func (p *protection) setupHolds() error {
 	if err != nil {
 		return err
 	}
-	if err := p.setupKinds(desired); err != nil {
+	if err := p.setupKinds(workloads); err != nil {
 		return err
 	}
-	return p.mgr.Add(everywhere(desired.Run))
+	return p.mgr.Add(everywhere(workloads.Run))
 }
 
-// desired returns the watches of workloads, and a reader of live ones.
-func (p *protection) desired() (*pvccache.Desired, pvccache.Reader, error) {
+// workloads returns the watches of workloads, and a reader of live ones.
+func (p *protection) workloads() (*pvccache.Workloads, pvccache.Reader, error) {
 	config := rest.CopyConfig(p.mgr.GetConfig())
-	foreign, err := dynamic.NewForConfigAndClient(config, p.mgr.GetHTTPClient())
+	clients, err := kinds.ClientsFor(config, p.mgr.GetHTTPClient())
 	if err != nil {
 		return nil, pvccache.Reader{}, err
 	}
@@ -61,9 +60,9 @@ func (p *protection) desired() (*pvccache.Desired, pvccache.Reader, error) {
 	reader := pvccache.Reader{
 		Live: p.mgr.GetAPIReader(), Kinds: p.settings.Kinds, Started: lws.LargestStarted,
 		Served: func(ctx context.Context, kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
-			return kinds.Served(ctx, client.Discovery().RESTClient(), kind)
+			return kinds.Served(ctx, clients.Discovery, kind)
 		},
 	}
-	desired, err := pvccache.NewDesired(client, foreign, p.settings.Kinds, lws.LargestStarted, report.WatchFailed)
-	return desired, reader, err
+	workloads, err := pvccache.NewWorkloads(client, clients, p.settings.Kinds, lws.LargestStarted, report.WatchFailed)
+	return workloads, reader, err
 }

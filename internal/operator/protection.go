@@ -151,8 +151,8 @@ func (p *protection) setupFinalizers() error {
 		Caches:   p.caches,
 		Claims:   p.claims,
 		Pods:     p.pods,
-		Looker: func(told func(pvccache.Reading)) *pvccache.Looker {
-			return pvccache.NewLooker(p.pods, p.mgr.GetAPIReader(), time.Now, told)
+		PodReader: func(told func(pvccache.PodRead)) *pvccache.PodReader {
+			return pvccache.NewPodReader(p.pods, p.mgr.GetAPIReader(), time.Now, told)
 		},
 		Actor:    p.actor,
 		Recorder: p.mgr.GetEventRecorder(controller.Protection),

@@ -19,19 +19,19 @@ import (
 // concurrent use.
 type Holds struct {
 	*Claims
-	caches   cache.Cache
-	pods     *Pods
-	desired  *Desired
-	reader   Reader
-	reads    liveReads
-	settings pvc.Settings
-	grace    time.Duration
+	caches    cache.Cache
+	pods      *Pods
+	workloads *Workloads
+	reader    Reader
+	reads     liveReads
+	settings  pvc.Settings
+	grace     time.Duration
 }
 
 // NewHolds returns a Holds that reads claims and namespaces from caches filled with
 // ProtectionCaches. A hold outlives its last holder by grace.
-func NewHolds(caches cache.Cache, claims *Claims, pods *Pods, desired *Desired, reader Reader, settings pvc.Settings, grace time.Duration) *Holds {
-	return &Holds{Claims: claims, caches: caches, pods: pods, desired: desired, reader: reader, settings: settings, grace: grace}
+func NewHolds(caches cache.Cache, claims *Claims, pods *Pods, workloads *Workloads, reader Reader, settings pvc.Settings, grace time.Duration) *Holds {
+	return &Holds{Claims: claims, caches: caches, pods: pods, workloads: workloads, reader: reader, settings: settings, grace: grace}
 }
 
 const (
@@ -69,7 +69,7 @@ func (h *Holds) AwaitSync(ctx context.Context) error {
 	if err := h.pods.AwaitSync(ctx); err != nil {
 		return err
 	}
-	return h.desired.AwaitSync(ctx)
+	return h.workloads.AwaitSync(ctx)
 }
 
 // View is a claim and all that may hold it. Where there is no such claim, that of
@@ -114,9 +114,84 @@ func (h *Holds) isGone(owner identity.Ref) bool {
 	if owner.Kind == identity.KindPod && owner.APIVersion == "v1" {
 		return !h.pods.Has(owner.Namespace, owner.UID)
 	}
-	w, watched := h.desired.named(owner)
+	w, watched := h.workloads.named(owner)
 	if w != nil {
 		return w.want.Foreground
 	}
 	return watched
+}
+
+// world is what may hold a claim, and the chains of controllers above it: no more of
+// the namespace is looked at.
+func (h *Holds) world(claim *corev1.PersistentVolumeClaim) pvc.World {
+	w := worldOf{Holds: h, links: map[types.UID]pvc.Link{}, seen: map[types.UID]bool{}}
+	index, users := pvc.NewIndex(), []*corev1.Pod(nil)
+	h.pods.using(claim.Namespace, []string{claim.Name}, nil, func(pod *corev1.Pod) {
+		index.See(pod)
+		users = append(users, pod)
+	})
+	for _, pod := range users {
+		w.user(pod)
+	}
+	for _, wanting := range h.workloads.wanting(claim.Namespace, claim.Name) {
+		w.workload(wanting)
+	}
+	return pvc.World{
+		Pods: index, Desire: pvc.NewDesire(claim.Namespace, w.wants), Links: w.links, Idle: h.settings.Idle,
+		OwnersGone: pvc.OwnersGone(claim, h.isGone),
+	}
+}
+
+// worldOf gathers the world of one claim.
+type worldOf struct {
+	*Holds
+	wants []pvc.Want
+	links map[types.UID]pvc.Link
+	seen  map[types.UID]bool
+}
+
+func (w *worldOf) workload(found *workload) {
+	for found != nil && !w.seen[found.UID] {
+		w.seen[found.UID] = true
+		w.wants = append(w.wants, found.want)
+		found = w.above(found.owner)
+	}
+}
+
+func (w *worldOf) user(pod *corev1.Pod) {
+	if w.seen[pod.UID] {
+		return
+	}
+	w.seen[pod.UID] = true
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if owner == nil {
+		return
+	}
+	w.links[pod.UID] = pvc.Link{Object: identity.RefOf(identity.KindPod, pod), Controller: owner.UID}
+	w.workload(w.above(identity.OwnerRef(pod.Namespace, *owner)))
+}
+
+// above is the workload that a reference names. A pod that it names is a link to
+// what is above that.
+func (w *worldOf) above(ref identity.Ref) *workload {
+	if ref.UID == "" {
+		return nil
+	}
+	if ref.Kind == identity.KindPod {
+		if pod := w.podOf(ref); pod != nil {
+			w.user(pod)
+		}
+		return nil
+	}
+	found, _ := w.workloads.named(ref)
+	return found
+}
+
+func (w *worldOf) podOf(ref identity.Ref) (found *corev1.Pod) {
+	w.pods.using(ref.Namespace, nil, []types.UID{ref.UID}, func(pod *corev1.Pod) {
+		if pod.UID == ref.UID {
+			found = pod
+		}
+	})
+	return found
 }

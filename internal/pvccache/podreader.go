@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,8 +16,6 @@ import (
 )
 
 const (
-	// pageOfPods is how many pods one page of a list holds.
-	pageOfPods = 2000
 	// reachWithin bounds how long a read waits for the informer to reach the API server.
 	reachWithin     = 250 * time.Millisecond
 	reachedAskEvery = 10 * time.Millisecond
@@ -32,59 +31,59 @@ const (
 	ByList = "list"
 )
 
-// Reading is what one read cost, and how it ended.
-type Reading struct {
+// PodRead is what one read cost, and how it ended.
+type PodRead struct {
 	By       string
 	Duration time.Duration
 	Err      error
 }
 
-// Looker reads the pods of a namespace as they are now.
-type Looker struct {
+// PodReader reads the pods of a namespace as they are now.
+type PodReader struct {
 	pods *Pods
 	// live must not read from a cache.
 	live client.Reader
 	now  func() time.Time
-	told func(Reading)
+	told func(PodRead)
 }
 
-// NewLooker returns a Looker that reports every read to told.
-func NewLooker(pods *Pods, live client.Reader, now func() time.Time, told func(Reading)) *Looker {
-	return &Looker{pods: pods, live: live, now: now, told: told}
+// NewPodReader returns a PodReader that reports every read to told.
+func NewPodReader(pods *Pods, live client.Reader, now func() time.Time, told func(PodRead)) *PodReader {
+	return &PodReader{pods: pods, live: live, now: now, told: told}
 }
 
 // For returns a function that reads the pods that concern a batch.
-func (l *Looker) For(ctx context.Context, batch pvc.Batch) pvc.Read {
+func (r *PodReader) For(ctx context.Context, batch pvc.Batch) pvc.Read {
 	return func(namespace string, see func(*corev1.Pod)) error {
-		begun, r := l.now(), Reading{By: ByList}
-		fresh, err := l.fresh(ctx, namespace)
+		begun, read := r.now(), PodRead{By: ByList}
+		fresh, err := r.fresh(ctx, namespace)
 		switch {
 		case err != nil:
-			r.Err = err
+			read.Err = err
 		case fresh:
-			r.By = ByWatch
-			l.pods.using(namespace, batch.Names(), batch.Recorded(), see)
+			read.By = ByWatch
+			r.pods.using(namespace, batch.Names(), batch.Recorded(), see)
 		default:
-			r.Err = l.list(ctx, namespace, see)
+			read.Err = r.list(ctx, namespace, see)
 		}
-		r.Duration = l.now().Sub(begun)
-		l.told(r)
-		return r.Err
+		read.Duration = r.now().Sub(begun)
+		r.told(read)
+		return read.Err
 	}
 }
 
 // fresh reports whether the informer has seen everything that was in the API server
 // when it was called. A list without a resourceVersion is not from a stale cache.
-func (l *Looker) fresh(ctx context.Context, namespace string) (bool, error) {
+func (r *PodReader) fresh(ctx context.Context, namespace string) (bool, error) {
 	first := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}}
-	if err := l.live.List(ctx, first, client.InNamespace(namespace), client.Limit(1)); err != nil {
+	if err := r.live.List(ctx, first, client.InNamespace(namespace), client.Limit(1)); err != nil {
 		return false, fmt.Errorf("read the resourceVersion of pods: %w", err)
 	}
-	if reached := l.pods.reached(first.ResourceVersion); reached || !l.pods.IsLarge(namespace) {
+	if reached := r.pods.reached(first.ResourceVersion); reached || !r.pods.IsLarge(namespace) {
 		return reached, nil
 	}
 	err := wait.PollUntilContextTimeout(ctx, reachedAskEvery, reachWithin, true, func(context.Context) (bool, error) {
-		return l.pods.reached(first.ResourceVersion), nil
+		return r.pods.reached(first.ResourceVersion), nil
 	})
 	return err == nil, nil
 }
@@ -95,32 +94,14 @@ func (p *Pods) reached(version string) bool {
 	return err == nil && order >= 0
 }
 
-func (l *Looker) list(ctx context.Context, namespace string, see func(*corev1.Pod)) error {
-	err := pages(ctx, l.live, func(page *corev1.PodList) {
-		for i := range page.Items {
-			see(&page.Items[i])
-		}
-	}, client.InNamespace(namespace))
+func (r *PodReader) list(ctx context.Context, namespace string, see func(*corev1.Pod)) error {
+	options := client.ListOptions{Namespace: namespace, Limit: pageSize}
+	err := eachItem(ctx, r.live, &corev1.PodList{}, options, func(object runtime.Object) error {
+		see(object.(*corev1.Pod))
+		return nil
+	})
 	if err != nil {
 		return fmt.Errorf("list pods: %w", err)
 	}
 	return nil
-}
-
-// pages reads a whole list at one resourceVersion, page by page.
-func pages[T any, L interface {
-	*T
-	client.ObjectList
-}](ctx context.Context, live client.Reader, see func(L), of ...client.ListOption) error {
-	next := ""
-	for {
-		page := L(new(T))
-		if err := live.List(ctx, page, append([]client.ListOption{client.Limit(pageOfPods), client.Continue(next)}, of...)...); err != nil {
-			return err
-		}
-		see(page)
-		if next = page.GetContinue(); next == "" {
-			return nil
-		}
-	}
 }

@@ -214,10 +214,10 @@ func TestReadPods(t *testing.T) {
 					return nil
 				}
 			}
-			var readings []Reading
-			looker := NewLooker(p, &tt.live, time.Now, func(r Reading) { readings = append(readings, r) })
+			var readings []PodRead
+			reader := NewPodReader(p, &tt.live, time.Now, func(r PodRead) { readings = append(readings, r) })
 			batch := pvc.Settings{}.Take("ns", []*corev1.PersistentVolumeClaim{going("used", pvc.BarrierFinalizer), going("free", pvc.BarrierFinalizer)})
-			releases, _ := batch.Look(looker.For(t.Context(), batch)).Judge()
+			releases, _ := batch.Look(reader.For(t.Context(), batch)).Judge()
 			var released []string
 			for _, r := range releases {
 				released = append(released, r.Target().Name)
@@ -243,7 +243,7 @@ func TestPodsThatCannotBeReadAreInUse(t *testing.T) {
 			return nil
 		}
 		batch := pvc.Settings{}.Take("ns", []*corev1.PersistentVolumeClaim{going("free", pvc.BarrierFinalizer)})
-		view := batch.Look(NewLooker(podsOf(t, "7", crowd()...), live, time.Now, func(Reading) {}).For(t.Context(), batch))
+		view := batch.Look(NewPodReader(podsOf(t, "7", crowd()...), live, time.Now, func(PodRead) {}).For(t.Context(), batch))
 		if releases, _ := view.Judge(); len(releases) != 0 || !errors.Is(view.Err(), down) {
 			t.Errorf("%s: released %v, %v", name, releases, view.Err())
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -22,8 +23,22 @@ import (
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
-// pageSize is how many objects one answer of a list holds.
+// pageSize is the number of objects in one page of a list.
 const pageSize = 2000
+
+// eachItem calls see for every object of a list, page by page, at one resourceVersion.
+func eachItem(ctx context.Context, live client.Reader, list client.ObjectList, options client.ListOptions, see func(runtime.Object) error) error {
+	for {
+		page := list.DeepCopyObject().(client.ObjectList) // see may keep objects
+		if err := live.List(ctx, page, &options); err != nil {
+			return err
+		}
+		if err := meta.EachListItem(page, see); err != nil || page.GetContinue() == "" {
+			return err
+		}
+		options.Continue = page.GetContinue()
+	}
+}
 
 // Reader reads from the API server all that may hold the PVCs of a namespace. The operator
 // and `kubectl lockstep why` use the same one, each with its own credentials.
@@ -87,7 +102,7 @@ func (r Reader) Read(ctx context.Context, name string, see func(*corev1.Pod)) *N
 	n.note(pvc.UnreadPods, schema.GroupKind{Kind: string(identity.KindPod)}, r.pods(ctx, n, see))
 	var wants []pvc.Want
 	for _, s := range r.sources() {
-		more, err := r.wants(ctx, name, s)
+		more, err := r.list(ctx, name, s)
 		if n.note(s.name, s.kind.GroupKind(), err) {
 			wants = append(wants, more...)
 		}
@@ -131,7 +146,7 @@ type source struct {
 	name    string
 	kind    schema.GroupVersionKind
 	list    client.ObjectList // nil: untyped, and asked for whether it is served
-	wantsOf func(any) (pvc.Want, error)
+	wantsOf wants
 }
 
 func (r Reader) sources() []source {
@@ -158,7 +173,7 @@ func (r Reader) sources() []source {
 }
 
 // wants lists one kind. A kind that discovery does not list has no objects.
-func (r Reader) wants(ctx context.Context, namespace string, s source) (wants []pvc.Want, err error) {
+func (r Reader) list(ctx context.Context, namespace string, s source) (all []pvc.Want, err error) {
 	list := s.list
 	if list == nil {
 		as := s.kind.GroupVersion()
@@ -175,31 +190,21 @@ func (r Reader) wants(ctx context.Context, namespace string, s source) (wants []
 	}
 	err = r.each(ctx, list, namespace, func(object runtime.Object) error {
 		want, err := s.wantsOf(object)
-		wants = append(wants, want)
+		all = append(all, want)
 		return err
 	})
 	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
 		return nil, nil
 	}
-	return wants, err
+	return all, err
 }
 
-// each calls see for every object of a list, page by page, at one resourceVersion.
 func (r Reader) each(ctx context.Context, list client.ObjectList, namespace string, see func(runtime.Object) error) error {
-	options := &client.ListOptions{Namespace: namespace, Raw: &metav1.ListOptions{ResourceVersion: r.version()}}
+	options := client.ListOptions{Namespace: namespace, Raw: &metav1.ListOptions{ResourceVersion: r.version()}}
 	if !r.FromCache {
 		options.Limit = pageSize // the API server's cache answers whole
 	}
-	for {
-		page := list.DeepCopyObject().(client.ObjectList) // see may keep objects
-		if err := r.Live.List(ctx, page, options); err != nil {
-			return err
-		}
-		if err := meta.EachListItem(page, see); err != nil || page.GetContinue() == "" {
-			return err
-		}
-		options.Continue = page.GetContinue()
-	}
+	return eachItem(ctx, r.Live, list, options, see)
 }
 
 func (r Reader) version() string {
@@ -207,4 +212,55 @@ func (r Reader) version() string {
 		return "0"
 	}
 	return ""
+}
+
+// liveRead is one read of a namespace and of all in it that may hold PVCs.
+type liveRead struct {
+	found *Namespace
+	done  chan struct{}
+}
+
+// liveReads runs one read of a namespace at a time. Calls that come while one runs share
+// the next: a read is shared only by calls that came before it began.
+type liveReads struct {
+	mu            sync.Mutex
+	running, next map[string]*liveRead
+}
+
+func (l *liveReads) of(namespace string, read func() *Namespace) *Namespace {
+	r, before, first := l.join(namespace)
+	if !first {
+		<-r.done
+		return r.found
+	}
+	if before != nil {
+		<-before.done
+	}
+	l.mu.Lock()
+	delete(l.next, namespace)
+	l.mu.Unlock()
+	r.found = read()
+	l.mu.Lock()
+	if l.running[namespace] == r {
+		delete(l.running, namespace)
+	}
+	l.mu.Unlock()
+	close(r.done)
+	return r.found
+}
+
+// join returns the next read of a namespace, the one to wait for before it, and whether
+// the caller is the one to begin it.
+func (l *liveReads) join(namespace string) (r, before *liveRead, first bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r := l.next[namespace]; r != nil {
+		return r, nil, false
+	}
+	if l.next == nil {
+		l.next, l.running = map[string]*liveRead{}, map[string]*liveRead{}
+	}
+	r, before = &liveRead{done: make(chan struct{})}, l.running[namespace]
+	l.next[namespace], l.running[namespace] = r, r
+	return r, before, true
 }

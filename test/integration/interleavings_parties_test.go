@@ -166,8 +166,8 @@ func (g *ground) controller(rule lax, alone bool) {
 	c := pvcfinalizer.New(pvcfinalizer.Options{
 		Settings: pvc.Settings{Mode: pvc.Barrier, Alone: alone},
 		Caches:   cached, Claims: pvccache.NewClaims(cached, api), Pods: pods,
-		Looker: func(told func(pvccache.Reading)) *pvccache.Looker {
-			return pvccache.NewLooker(pods, api, time.Now, told)
+		PodReader: func(told func(pvccache.PodRead)) *pvccache.PodReader {
+			return pvccache.NewPodReader(pods, api, time.Now, told)
 		},
 		Actor: apply.New(api, api), Recorder: &events.FakeRecorder{}, Clock: clock.RealClock{}, Log: logr.Discard(),
 	})

@@ -38,7 +38,7 @@ func TestTheControllerProtectsWithoutMutatingPolicies(t *testing.T) {
 	if out := c.install(form); strings.Contains(out, "mutatingadmissionpolicy") || !strings.Contains(out, "1.36") {
 		t.Fatalf("got:\n%s", out)
 	}
-	if missing, err := pvccache.NewGuards(c, false, false).Missing(t.Context()); err != nil || len(missing) > 0 {
+	if missing, err := pvccache.NewPolicies(c, false, false).Missing(t.Context()); err != nil || len(missing) > 0 {
 		t.Errorf("of what is installed %q is missing: %v", missing, err)
 	}
 	r.start().untilReady()

@@ -270,7 +270,7 @@ func TestAnotherConfigurationLeavesNothingOfTheOneBefore(t *testing.T) {
 	c.label("lax", "off")
 	c.install(nil)
 	byDefault := c.protection()
-	if missing, err := pvccache.NewGuards(c, false, false).Missing(t.Context()); err != nil || len(missing) > 0 {
+	if missing, err := pvccache.NewPolicies(c, false, false).Missing(t.Context()); err != nil || len(missing) > 0 {
 		t.Errorf("of what is installed %q is missed: %v", missing, err)
 	}
 	for _, namespace := range []string{"prod", "eager"} {

@@ -49,8 +49,8 @@ func (w *world) startOurs() {
 	settings := pvc.Settings{Mode: pvc.Barrier, Alone: !w.rules.builtIn}
 	controller := pvcfinalizer.New(pvcfinalizer.Options{
 		Settings: settings, Caches: o.caches, Claims: claims, Pods: pods,
-		Looker: func(told func(pvccache.Reading)) *pvccache.Looker {
-			return pvccache.NewLooker(pods, api, time.Now, told)
+		PodReader: func(told func(pvccache.PodRead)) *pvccache.PodReader {
+			return pvccache.NewPodReader(pods, api, time.Now, told)
 		},
 		Actor: actor, Recorder: silent{}, Clock: clock.RealClock{}, Log: logr.Discard(),
 	})

@@ -38,12 +38,12 @@ type Options struct {
 	Caches ctrlcache.Cache
 	Claims *pvccache.Claims
 	Pods   *pvccache.Pods
-	// Looker makes the Looker; told is where it tells of its readings.
-	Looker   func(told func(pvccache.Reading)) *pvccache.Looker
-	Actor    *apply.Actor
-	Recorder events.EventRecorder
-	Clock    clock.WithDelayedExecution
-	Log      logr.Logger
+	// PodReader makes the PodReader; told is where it tells of its readings.
+	PodReader func(told func(pvccache.PodRead)) *pvccache.PodReader
+	Actor     *apply.Actor
+	Recorder  events.EventRecorder
+	Clock     clock.WithDelayedExecution
+	Log       logr.Logger
 }
 
 // Controller is the finalizing controller. It runs where the lease is.
@@ -52,7 +52,7 @@ type Controller struct {
 	caches   ctrlcache.Cache
 	claims   *pvccache.Claims
 	pods     *pvccache.Pods
-	look     *pvccache.Looker
+	look     *pvccache.PodReader
 	act      *apply.Actor
 	narrate  *report.Protection
 	backlog  *backlog
@@ -73,7 +73,7 @@ func New(o Options) *Controller {
 		doubted: map[types.NamespacedName]string{}, log: o.Log,
 	}
 	c.narrate = report.NewProtection(o.Recorder, o.Clock.Now, c.backlog.depth)
-	c.look = o.Looker(func(r pvccache.Reading) { c.narrate.Read(r.By, r.Duration, r.Err) })
+	c.look = o.PodReader(func(r pvccache.PodRead) { c.narrate.Read(r.By, r.Duration, r.Err) })
 	return c
 }
 

@@ -78,8 +78,8 @@ func newWorld(t *testing.T, settings pvc.Settings, objects ...client.Object) *wo
 	w.follow()
 	w.Controller = New(Options{
 		Settings: settings, Claims: pvccache.NewClaims(indirect{&w.cached}, w.WithWatch), Pods: w.pods,
-		Looker: func(told func(pvccache.Reading)) *pvccache.Looker {
-			return pvccache.NewLooker(w.pods, w.WithWatch, w.clock.Now, told)
+		PodReader: func(told func(pvccache.PodRead)) *pvccache.PodReader {
+			return pvccache.NewPodReader(w.pods, w.WithWatch, w.clock.Now, told)
 		},
 		Actor: apply.New(w.WithWatch, w.WithWatch), Recorder: w.told, Clock: w.clock,
 	})

@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -24,6 +23,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/apply"
+	"lockstep.dev/lockstep/internal/kinds"
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/internal/pvccache"
 	"lockstep.dev/lockstep/internal/report"
@@ -49,12 +49,8 @@ func newLagging(t *testing.T) *lagging {
 	if err != nil {
 		t.Fatal(err)
 	}
-	foreign, err := dynamic.NewForConfig(&rest.Config{Host: "nowhere.invalid"})
-	if err != nil {
-		t.Fatal(err)
-	}
 	size := func(*lwsv1.LeaderWorkerSet) int { return 0 }
-	desired, err := pvccache.NewDesired(kube, foreign, nil, size, nil)
+	workloads, err := pvccache.NewWorkloads(kube, kinds.Clients{}, nil, size, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +75,7 @@ func newLagging(t *testing.T) *lagging {
 	}).Build()
 	claims := pvccache.NewClaims(l.cached, l.live)
 	l.claimReconciler = &claimReconciler{&pass{
-		observe: pvccache.NewHolds(nil, claims, l.pods, desired, pvccache.Reader{Live: l.live, Started: size, Served: noneServed}, pvc.Settings{Mode: pvc.Barrier}, time.Minute),
+		observe: pvccache.NewHolds(nil, claims, l.pods, workloads, pvccache.Reader{Live: l.live, Started: size, Served: noneServed}, pvc.Settings{Mode: pvc.Barrier}, time.Minute),
 		act:     apply.New(l.live, l.live), narrate: report.NewHolds(report.New(events.NewFakeRecorder(100))), ttl: time.Hour,
 		now: func() time.Time { return l.clock },
 	}}

@@ -28,7 +28,7 @@ type Followers struct {
 
 // Follow tells of events. It must be called before anything runs.
 func (h *Holds) Follow(ctx context.Context, f Followers) error {
-	h.desired.Follow(func(w Wanting) { h.concerned(ctx, w, f.Claim) })
+	h.workloads.Follow(func(w Wanting) { h.concerned(ctx, w, f.Claim) })
 	if err := h.pods.Follow(func(before, after *PodUses) { h.used(ctx, before, after, f.Claim) }); err != nil {
 		return err
 	}

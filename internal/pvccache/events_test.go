@@ -91,7 +91,7 @@ func TestAClaimThatWentIsNotToldToBeLookedAt(t *testing.T) {
 // Pods of other groups are nowhere in memory, and none of them is gone for that: what they
 // own would be let go, and looked for again every tenth of a second.
 func TestAnOwnerOfAKindThatIsNotReadIsNotMissed(t *testing.T) {
-	h := NewHolds(nil, nil, NewPods(nil, nil), emptyDesired(t), Reader{}, pvc.Settings{}, 0)
+	h := NewHolds(nil, nil, NewPods(nil, nil), emptyWorkloads(t), Reader{}, pvc.Settings{}, 0)
 	for version, missed := range map[string]bool{"v1": true, "sandbox.example.com/v1": false} {
 		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data-llama-0", OwnerReferences: []metav1.OwnerReference{
 			{APIVersion: version, Kind: "Pod", Name: "llama-0", UID: "u", Controller: new(true)},

@@ -60,7 +60,7 @@ func TestPoliciesThatAreDeletedAreMissed(t *testing.T) {
 		{"the removal of forged annotations", away("forged"), []string{"forged"}},
 		{"policies that were not chosen", away("initial-hold", "pod-protection"), nil},
 	} {
-		got, err := NewGuards(standingGuards{away: tt.away}, false, false).Missing(t.Context())
+		got, err := NewPolicies(standingGuards{away: tt.away}, false, false).Missing(t.Context())
 		for i := range tt.want {
 			tt.want[i] += ours
 		}
@@ -68,22 +68,22 @@ func TestPoliciesThatAreDeletedAreMissed(t *testing.T) {
 			t.Errorf("%s: %v (-want +got):\n%s", tt.name, err, diff)
 		}
 	}
-	chosen := NewGuards(standingGuards{away: away("initial-hold", "pod-protection")}, true, true)
+	chosen := NewPolicies(standingGuards{away: away("initial-hold", "pod-protection")}, true, true)
 	if got, err := chosen.Missing(t.Context()); err != nil || !slices.Equal(got, []string{"pod-protection" + ours, "initial-hold" + ours}) {
 		t.Errorf("of what was chosen: %v, %v", got, err)
 	}
-	if got, err := NewGuards(standingGuards{err: errors.New("forbidden")}, false, false).Missing(t.Context()); err == nil || got != nil {
+	if got, err := NewPolicies(standingGuards{err: errors.New("forbidden")}, false, false).Missing(t.Context()); err == nil || got != nil {
 		t.Errorf("what cannot be read is missing: %v, %v", got, err)
 	}
 }
 
 // Before 1.36 the controller takes the place of mutating policies.
 func TestAKindThatIsNotServedIsNotThere(t *testing.T) {
-	got, err := NewGuards(standingGuards{unknown: "Mutating"}, true, false).Missing(t.Context())
+	got, err := NewPolicies(standingGuards{unknown: "Mutating"}, true, false).Missing(t.Context())
 	if len(got) > 0 || err != nil {
 		t.Errorf("before 1.36: missing %v, %v", got, err)
 	}
-	if got, err := NewGuards(standingGuards{unknown: "Validating"}, false, false).Missing(t.Context()); err == nil {
+	if got, err := NewPolicies(standingGuards{unknown: "Validating"}, false, false).Missing(t.Context()); err == nil {
 		t.Errorf("before 1.30: missing %v, and no error", got)
 	}
 }
@@ -108,7 +108,7 @@ func TestTheGuardsAreThoseInstalled(t *testing.T) {
 			installed[found[1]+" "+found[2]] = true
 		}
 	}
-	for _, wanted := range NewGuards(nil, true, true).want {
+	for _, wanted := range NewPolicies(nil, true, true).want {
 		for _, kind := range wanted.kinds {
 			sought[kind+" "+wanted.name] = true
 		}

@@ -37,16 +37,16 @@ var guarding = []guard{
 	giving("gate"), giving("barrier"), giving("barrier-chosen"), giving("forged"), giving("forged-namespace"),
 }
 
-// Guards sees whether the policies that protection stands on are in the API server.
+// Policies sees whether the policies that protection stands on are in the API server.
 // Those that it loaded from files nobody can see.
-type Guards struct {
+type Policies struct {
 	live client.Reader
 	want []guard
 }
 
-// NewGuards returns Guards that read through live, with those that are chosen: where
+// NewPolicies returns Policies that read through live, with those that are chosen: where
 // protection is alone, and where claims are held from birth.
-func NewGuards(live client.Reader, alone, initialHold bool) *Guards {
+func NewPolicies(live client.Reader, alone, initialHold bool) *Policies {
 	want := guarding[:len(guarding):len(guarding)]
 	if alone {
 		want = append(want, giving("pod-protection"), giving("volume-protection"))
@@ -54,21 +54,21 @@ func NewGuards(live client.Reader, alone, initialHold bool) *Guards {
 	if initialHold {
 		want = append(want, giving("initial-hold"), giving("initial-hold-chosen"))
 	}
-	return &Guards{live: live, want: want}
+	return &Policies{live: live, want: want}
 }
 
 // Missing names those that are absent, or are there without their binding.
-func (g *Guards) Missing(ctx context.Context) ([]string, error) {
-	older, err := g.isOlder(ctx)
+func (p *Policies) Missing(ctx context.Context) ([]string, error) {
+	older, err := p.isOlder(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var missing []string
-	for _, wanted := range g.want {
+	for _, wanted := range p.want {
 		if older && wanted.since136 {
 			continue
 		}
-		there, err := g.there(ctx, wanted)
+		there, err := p.there(ctx, wanted)
 		if err != nil {
 			return nil, fmt.Errorf("read policy %q: %w", wanted.name, err)
 		}
@@ -80,19 +80,19 @@ func (g *Guards) Missing(ctx context.Context) ([]string, error) {
 }
 
 // isOlder reports whether the API server has no mutating policies.
-func (g *Guards) isOlder(ctx context.Context) (bool, error) {
-	_, err := g.there(ctx, giving("barrier"))
+func (p *Policies) isOlder(ctx context.Context) (bool, error) {
+	_, err := p.there(ctx, giving("barrier"))
 	if meta.IsNoMatchError(err) {
 		return true, nil
 	}
 	return false, err
 }
 
-func (g *Guards) there(ctx context.Context, wanted guard) (bool, error) {
+func (p *Policies) there(ctx context.Context, wanted guard) (bool, error) {
 	for _, kind := range wanted.kinds {
 		part := &metav1.PartialObjectMetadata{}
 		part.SetGroupVersionKind(admissionv1.SchemeGroupVersion.WithKind(kind))
-		err := g.live.Get(ctx, client.ObjectKey{Name: wanted.name}, part)
+		err := p.live.Get(ctx, client.ObjectKey{Name: wanted.name}, part)
 		if err != nil {
 			return false, client.IgnoreNotFound(err)
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+	"unique"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -130,4 +131,50 @@ func trimPersistentVolume(object any) (any, error) {
 	volume.Spec = corev1.PersistentVolumeSpec{}
 	volume.Status = corev1.PersistentVolumeStatus{Phase: corev1.PersistentVolumePhase(one(string(volume.Status.Phase)))}
 	return volume, nil
+}
+
+// Namespace is a namespace as the cache shows it; one that is not there has no words.
+// That may be late, or of a life under the name that is over: something can be asked
+// for by it, and nothing given up. It must not be changed.
+func (c *Claims) Namespace(ctx context.Context, name string) (*metav1.PartialObjectMetadata, error) {
+	return namespaceFrom(ctx, c.cached, name)
+}
+
+// NamespaceNow is a namespace as the API server shows it; one that is not there has no
+// words. What is in it and was seen before belongs to that very life, or is gone.
+func (c *Claims) NamespaceNow(ctx context.Context, name string) (*metav1.PartialObjectMetadata, error) {
+	return namespaceFrom(ctx, c.live, name)
+}
+
+func namespaceFrom(ctx context.Context, reader client.Reader, name string) (*metav1.PartialObjectMetadata, error) {
+	namespace := NewNamespace(name)
+	err := reader.Get(ctx, types.NamespacedName{Name: name}, namespace)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("read namespace %q: %w", name, err)
+	}
+	return namespace, nil
+}
+
+// one is the same string, held in memory once.
+func one(text string) string { return unique.Make(text).Value() }
+
+func internMap(texts map[string]string) map[string]string {
+	if len(texts) == 0 {
+		return nil
+	}
+	interned := make(map[string]string, len(texts))
+	for key, value := range texts {
+		interned[one(key)] = one(value)
+	}
+	return interned
+}
+
+// internMetadata has objects share the texts that they have in common.
+func internMetadata(meta *metav1.ObjectMeta) {
+	meta.Namespace, meta.GenerateName = one(meta.Namespace), one(meta.GenerateName)
+	meta.Labels, meta.Annotations = internMap(meta.Labels), internMap(meta.Annotations)
+	for i := range meta.OwnerReferences {
+		owner := &meta.OwnerReferences[i]
+		owner.APIVersion, owner.Kind, owner.Name = one(owner.APIVersion), one(owner.Kind), one(owner.Name)
+	}
 }

@@ -1,7 +1,13 @@
 package pvccache
 
 import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,18 +18,17 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/kinds"
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
-// emptyDesired watches nothing; LeaderWorkerSets are served.
-// recorded is the GroupSize of sets whose status holds one letter for each pod.
+// recorded is the GroupSize of sets whose status has one letter for each pod.
 func recorded(set *lwsv1.LeaderWorkerSet) (largest int) {
 	for i := range set.Status.Started {
 		largest = max(largest, len(set.Status.Started[i].Pods))
@@ -31,31 +36,50 @@ func recorded(set *lwsv1.LeaderWorkerSet) (largest int) {
 	return largest
 }
 
-func emptyDesired(t *testing.T) *Desired {
+// emptyWorkloads have no objects, and no list ends. LeaderWorkerSets are served, JobSets are not.
+func emptyWorkloads(t *testing.T) *Workloads {
 	t.Helper()
-	client, err := kubernetes.NewForConfig(&rest.Config{Host: "nowhere.invalid"})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/apis/"+lwsv1.GroupVersion.String():
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"kind":"APIResourceList","apiVersion":"v1","resources":[{"name":"leaderworkersets","kind":"LeaderWorkerSet"}]}`)
+		case strings.HasPrefix(r.URL.Path, "/apis/"+pvc.JobSet.Group):
+			w.WriteHeader(http.StatusNotFound)
+		default:
+			<-r.Context().Done()
+		}
+	}))
+	ctx, stop := context.WithCancel(t.Context())
+	config := &rest.Config{Host: server.URL}
+	clients, err := kinds.ClientsFor(config, server.Client())
 	if err != nil {
 		t.Fatal(err)
 	}
-	foreign, err := dynamic.NewForConfig(&rest.Config{Host: "nowhere.invalid"})
+	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := NewDesired(client, foreign, []pvc.Kind{pvc.JobSet}, recorded, cache.DefaultWatchErrorHandler)
+	w, err := NewWorkloads(client, clients, []pvc.Kind{pvc.JobSet}, recorded, cache.DefaultWatchErrorHandler)
 	if err != nil {
 		t.Fatal(err)
 	}
-	sets := d.foreign[0]
-	informer, err := d.informer(sets.listWatch(sets.GroupVersion().WithResource("leaderworkersets")), &unstructured.Unstructured{}, sets.of)
-	if err != nil {
-		t.Fatal(err)
+	if w.others[1].IsRead() || len(w.Described()) > 0 {
+		t.Error("JobSets are known before discovery")
 	}
-	sets.now.Store(&serving{watched: informer})
-	return d
+	var running sync.WaitGroup
+	running.Go(func() { _ = w.starter.Run(ctx) })
+	t.Cleanup(func() { stop(); server.CloseClientConnections(); running.Wait(); server.Close() })
+	for deadline := time.Now().Add(10 * time.Second); w.others[0].Watched() == nil || !w.others[1].IsRead(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("discovery is not read")
+		}
+	}
+	return w
 }
 
-// put has the memory of a kind hold an object, as it would be kept.
-func (d *Desired) put(t *testing.T, object metav1.Object) {
+// put adds an object to the informer of its kind.
+func (d *Workloads) put(t *testing.T, object metav1.Object) {
 	t.Helper()
 	w := reduced(t, object)
 	indexer := d.indexerOf(identity.Ref{Kind: w.want.Workload.Kind, APIVersion: w.want.Workload.APIVersion})
@@ -97,7 +121,7 @@ func statefulSetOf(m metav1.ObjectMeta, replicas int32) *appsv1.StatefulSet {
 }
 
 func TestWorkloadsAreFoundByTheClaimsTheyWant(t *testing.T) {
-	d := emptyDesired(t)
+	d := emptyWorkloads(t)
 	d.put(t, statefulSetOf(named("sts", "db", nil, ""), 2))
 	d.put(t, statefulSetOf(named("sts", "db-0", nil, ""), 2))
 	web := &appsv1.Deployment{ObjectMeta: named("deploy", "web", nil, "")}
@@ -109,33 +133,33 @@ func TestWorkloadsAreFoundByTheClaimsTheyWant(t *testing.T) {
 		"data-db-0": {"db", "web"}, "data-db-7": {"db"}, "data-db-0-1": {"db", "db-0"}, "data": nil, "data-web-0": nil,
 	} {
 		var got []string
-		for _, w := range d.of("ns", claim) {
+		for _, w := range d.wanting("ns", claim) {
 			got = append(got, w.Name)
 		}
 		slices.Sort(got)
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", claim, diff)
 		}
-		if found := d.of("other", claim); len(found) > 0 {
+		if found := d.wanting("other", claim); len(found) > 0 {
 			t.Errorf("%s is wanted from another namespace", claim)
 		}
 	}
 }
 
 func TestOnlyWhatIsWantedOtherwiseIsToldOf(t *testing.T) {
-	d := emptyDesired(t)
+	d := emptyWorkloads(t)
 	var told []Wanting
 	d.Follow(func(w Wanting) { told = append(told, w) })
 	before := reduced(t, statefulSetOf(named("sts", "db", nil, ""), 2))
 	busy := statefulSetOf(named("sts", "db", nil, ""), 2)
 	busy.ResourceVersion, busy.Status.ReadyReplicas = "2", 1
-	d.tell(before, reduced(t, busy))
-	d.tell(nil, reduced(t, &appsv1.Deployment{ObjectMeta: named("deploy", "stateless", nil, "")}))
+	d.report(before, reduced(t, busy))
+	d.report(nil, reduced(t, &appsv1.Deployment{ObjectMeta: named("deploy", "stateless", nil, "")}))
 	if len(told) > 0 {
 		t.Fatalf("told of %v", told)
 	}
-	d.tell(before, reduced(t, statefulSetOf(named("sts", "db", nil, ""), 3)))
-	d.tell(before, nil)
+	d.report(before, reduced(t, statefulSetOf(named("sts", "db", nil, ""), 3)))
+	d.report(before, nil)
 	want := Wanting{Namespace: "ns", Prefixes: []string{"data-db"}}
 	if diff := cmp.Diff([]Wanting{want, want}, told); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -165,7 +189,7 @@ func TestAGroupThatIsNotRolledYetWantsAllOfItsClaims(t *testing.T) {
 }
 
 func TestTheWorldOfAClaimIsItsChains(t *testing.T) {
-	d := emptyDesired(t)
+	d := emptyWorkloads(t)
 	size, groups := int32(2), int32(1)
 	set := &lwsv1.LeaderWorkerSet{ObjectMeta: named("lws", "a", nil, "")}
 	set.Spec.Replicas, set.Spec.LeaderWorkerTemplate.Size = &groups, &size
@@ -196,7 +220,7 @@ func TestTheWorldOfAClaimIsItsChains(t *testing.T) {
 }
 
 func TestAnOwnerIsMissedOnlyWhereItsKindIsWatched(t *testing.T) {
-	d := emptyDesired(t)
+	d := emptyWorkloads(t)
 	there := statefulSetOf(named("sts", "db", nil, ""), 1)
 	d.put(t, there)
 	h := NewHolds(nil, nil, NewPods(nil, nil), d, Reader{}, pvc.Settings{}, 0)
@@ -217,17 +241,5 @@ func TestAnOwnerIsMissedOnlyWhereItsKindIsWatched(t *testing.T) {
 		if got := pvc.OwnersGone(claim, h.isGone); got != tt.gone {
 			t.Errorf("%s: %v", name, got)
 		}
-	}
-}
-
-// What could not be found out may hold a claim.
-func TestAKindIsUnreadUntilItIsKnownNotToBeServed(t *testing.T) {
-	d := emptyDesired(t)
-	if got := d.foreign[1].known(); got {
-		t.Error("JobSets are known before anybody asked")
-	}
-	d.foreign[1].now.Store(&serving{})
-	if !d.foreign[1].known() {
-		t.Error("JobSets that are not served are not known")
 	}
 }
