@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -13,14 +14,13 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
-// over is what a kubelet tells of a pod that it was told to end, before it lets go
-// of it.
+// over is the status that a kubelet writes of a deleted pod before the pod goes.
 const over = `{"metadata":{"uid":%q},"status":{"phase":"Failed","containerStatuses":[{"name":"serve","image":"x","imageID":"","restartCount":0,"ready":false,"started":false,
 "state":{"terminated":{"exitCode":143,"reason":"Error","finishedAt":%q}}}]}}`
 
-// drained evicts a pod and ends it as a kubelet does: it gets its deletion timestamp,
-// then it has failed, then it goes. A finalizer keeps it until then, however slow the
-// drill is.
+// drained evicts a pod through the API, which sets the condition DisruptionTarget, and ends
+// it as a kubelet does: the pod has a deletion timestamp, then fails, then goes. A finalizer
+// keeps it until then, however slow the drill is.
 func (s *scene) drained(name string) {
 	s.Helper()
 	pod, ok := find[*corev1.Pod](s.recorder, name)
@@ -28,8 +28,9 @@ func (s *scene) drained(name string) {
 		s.Fatalf("no pod %s to drain", name)
 	}
 	s.patch(pod, fmt.Sprintf(`{"metadata":{"finalizers":[%q]}}`, foreign))
-	s.remove(pod.DeepCopy())
-	s.eventually(name+" is on its way out", func() error {
+	s.check("evict "+name, s.client.SubResource("eviction").Create(s.Context(), pod.DeepCopy(),
+		&policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}))
+	s.eventually(name+" is terminating", func() error {
 		for _, rec := range s.pick(func(r *record) bool { return r.last.GetUID() == pod.UID }) {
 			if rec.last.GetDeletionTimestamp() != nil {
 				return nil
@@ -45,9 +46,9 @@ func (s *scene) drained(name string) {
 	s.patch(pod, fmt.Sprintf(`{"metadata":{"uid":%q,"finalizers":null}}`, pod.UID))
 }
 
-// Nodes are drained one after the other, and take a leader and a worker along each
-// time. Their groups come again at once, and neither is said to fail ever more often.
-func TestDrainedPodsAreNotHeldAgainstTheirGroups(t *testing.T) {
+// Nodes are drained one after the other, and each drain evicts a leader and a worker. Their
+// groups are recreated at once, and neither failure counts for the back-off.
+func TestDrainedPodsDoNotCount(t *testing.T) {
 	aside(t)
 	s := newScene(t)
 	set := s.newSet("a", 3, 2, imageA, func(set *lwsv1.LeaderWorkerSet) {
@@ -57,7 +58,7 @@ func TestDrainedPodsAreNotHeldAgainstTheirGroups(t *testing.T) {
 	set = s.awaitSettled(set)
 	for range 2 {
 		for _, leader := range []string{"a-0", "a-1"} {
-			s.eventually("the group is held to its start", func() error { return s.unrecorded(leader) })
+			s.eventually("the group is recorded", func() error { return s.unrecorded(leader) })
 		}
 		before := s.uids()
 		s.drained("a-0")
@@ -65,15 +66,14 @@ func TestDrainedPodsAreNotHeldAgainstTheirGroups(t *testing.T) {
 		s.awaitRecreated(set, before, 0, 1)
 	}
 	now, _ := find[*lwsv1.LeaderWorkerSet](s.recorder, "a")
-	if len(now.Status.Restarts) != 1 {
-		t.Fatalf("told of groups that did not fail: %+v", now.Status.Restarts)
-	}
-	r := now.Status.Restarts[0]
-	if r.Index != 1 || r.Count != 0 || r.DueAt.After(r.FailedAt.Time) || len(r.Failures) != 2 {
-		t.Errorf("told %+v, want two workers that were deleted, and none that failed", r)
-	}
-	for _, f := range r.Failures {
-		same(t, "what became of a worker", lwsv1.PodFailure{Pod: "a-1-1", Reason: "PodDeleted"}, lwsv1.PodFailure{Pod: f.Pod, Reason: f.Reason})
+	same(t, "groups in the status", 2, len(now.Status.Restarts))
+	for i, r := range now.Status.Restarts {
+		if r.Count != 0 || r.DueAt.After(r.FailedAt.Time) || len(r.Failures) != 2 {
+			t.Errorf("status of group %d: %+v, want two failures that do not count", i, r)
+		}
+		for _, f := range r.Failures {
+			same(t, "evidence", lwsv1.PodFailure{Pod: []string{"a-0", "a-1-1"}[i], Reason: "PodDeleted"}, lwsv1.PodFailure{Pod: f.Pod, Reason: f.Reason})
+		}
 	}
 	for _, c := range now.Status.Conditions {
 		if c.Type == "RestartBackOff" && c.Status == metav1.ConditionTrue {

@@ -12,16 +12,15 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
-// A definition from before, which another implementation may have installed, drops
-// the record of what groups started with. It is told of, groups that fail are still
-// recreated, and a new operator recreates nothing for what it cannot know.
-func TestDefinitionFromBeforeDropsTheRecord(t *testing.T) {
+// An older CustomResourceDefinition drops the fields of the status that restarts need. A
+// condition says so, and no group is recreated until the present definition is installed.
+func TestOlderDefinitionDropsTheRecord(t *testing.T) {
 	s := newScene(t)
 	s.forgetfulDefinition()
 	set := s.newSet("a", 2, 2, imageA)
 	s.create(set)
 	set = s.awaitSettled(set)
-	s.eventually("it is told of", func() error {
+	s.eventually("the condition says so", func() error {
 		now, _ := find[*lwsv1.LeaderWorkerSet](s.recorder, "a")
 		if len(now.Status.Started) > 0 {
 			t.Fatal("invalid run: the record is kept")
@@ -30,8 +29,6 @@ func TestDefinitionFromBeforeDropsTheRecord(t *testing.T) {
 	})
 	before := s.uids()
 	s.crash("a-1-1", 1)
-	s.awaitRecreated(set, before, 1)
-	before = s.uids()
 	s.check("kill the operator", bed.operator.kill())
 	s.crash("a-0-1", 1)
 	s.check("start the operator", bed.operator.start())
@@ -39,22 +36,23 @@ func TestDefinitionFromBeforeDropsTheRecord(t *testing.T) {
 	for name, uid := range s.uids() {
 		if before[name] != uid {
 			s.dump()
-			t.Errorf("pod %s is another one", name)
+			t.Errorf("pod %s was replaced", name)
 		}
 	}
 	s.check("install the present definition", bed.operator.Install())
-	s.crash("a-1-1", 1) // something to write about
-	s.eventually("the record is kept again, and that is told of", func() error {
+	s.eventually("the groups are recorded, and the condition has ended", func() error {
 		now, _ := find[*lwsv1.LeaderWorkerSet](s.recorder, "a")
-		if now.Status.RestartsSince == nil || holds(now, "RestartsUnrecorded", "DefinitionTooOld") == nil {
+		if len(now.Status.Started) < 2 || holds(now, "RestartsUnrecorded", "DefinitionTooOld") == nil {
 			return errStill
 		}
 		return nil
 	})
+	s.crash("a-1-1", 2)
+	s.awaitRecreated(set, before, 1)
 }
 
-// forgetfulDefinition takes from the installed definition what the status tells of
-// restarts, until the test ends.
+// forgetfulDefinition removes the fields of restarts from the status of the installed
+// definition until the test ends.
 func (s *scene) forgetfulDefinition() {
 	s.Helper()
 	definition := &unstructured.Unstructured{}
