@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/lws"
 )
 
 // over is the status that a kubelet writes of a deleted pod before the pod goes.
@@ -20,23 +21,22 @@ const over = `{"metadata":{"uid":%q},"status":{"phase":"Failed","containerStatus
 
 // drained evicts a pod through the API, which sets the condition DisruptionTarget, and ends
 // it as a kubelet does: the pod has a deletion timestamp, then fails, then goes. A finalizer
-// keeps it until then, however slow the drill is.
-func (s *scene) drained(name string) {
+// keeps it until the operator has written its decision onto the leader.
+func (s *scene) drained(name, leader string) {
 	s.Helper()
 	pod, ok := find[*corev1.Pod](s.recorder, name)
 	if !ok {
 		s.Fatalf("no pod %s to drain", name)
 	}
+	decided, _ := find[*corev1.Pod](s.recorder, leader)
 	s.patch(pod, fmt.Sprintf(`{"metadata":{"finalizers":[%q]}}`, foreign))
 	s.check("evict "+name, s.client.SubResource("eviction").Create(s.Context(), pod.DeepCopy(),
 		&policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}))
-	s.eventually(name+" is terminating", func() error {
-		for _, rec := range s.pick(func(r *record) bool { return r.last.GetUID() == pod.UID }) {
-			if rec.last.GetDeletionTimestamp() != nil {
-				return nil
-			}
+	s.eventually("the decision is on leader "+leader, func() error {
+		has := func(r *record) bool {
+			return r.last.GetUID() == decided.UID && r.last.GetAnnotations()[lws.RestartAnnotationKey] != ""
 		}
-		return errStill
+		return lacking("pods with a decision", 1, len(s.pick(has)))
 	})
 	ended := fmt.Appendf(nil, over, pod.UID, time.Now().UTC().Format(time.RFC3339))
 	s.check("invalid run: the pod was gone before it had failed",
@@ -61,8 +61,8 @@ func TestDrainedPodsDoNotCount(t *testing.T) {
 			s.eventually("the group is recorded", func() error { return s.unrecorded(leader) })
 		}
 		before := s.uids()
-		s.drained("a-0")
-		s.drained("a-1-1")
+		s.drained("a-0", "a-0")
+		s.drained("a-1-1", "a-1")
 		s.awaitRecreated(set, before, 0, 1)
 	}
 	now, _ := find[*lwsv1.LeaderWorkerSet](s.recorder, "a")
