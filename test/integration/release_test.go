@@ -141,7 +141,7 @@ func (b *breaking) needless(t *testing.T) {
 	leaving := b.claim("leaves", nil)
 	b.needs(b.Delete(t.Context(), leaving))
 	b.mustSay(true, "wanda", "There is nothing to release", "release", "pvc/leaves", "--yes")
-	b.mustSay(true, "wanda", `no persistentvolumeclaim "fre" in namespace "prod"; did you mean free`, "release", "pvc/fre", "--yes")
+	b.mustSay(true, "wanda", `no persistentvolumeclaim "fre" in namespace "prod"; list them with: kubectl get persistentvolumeclaims -A`, "release", "pvc/fre", "--yes")
 	b.mustSay(true, "wanda", "each release is confirmed by itself", "release", "pvc/free", "pvc/leaves")
 	b.strip(b.read("leaves"))
 }
