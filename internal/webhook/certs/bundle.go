@@ -12,6 +12,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -28,18 +29,11 @@ type caller struct {
 }
 
 // configurations returns the webhook configurations whose bundles are kept.
-func (o Options) configurations() (all []client.Object) {
-	if o.MutatingConfiguration != "" {
-		m := &admissionv1.MutatingWebhookConfiguration{}
-		m.Name = o.MutatingConfiguration
-		all = append(all, m)
+func (o Options) configurations() []client.Object {
+	return []client.Object{
+		&admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: o.MutatingConfiguration}},
+		&admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: o.ValidatingConfiguration}},
 	}
-	if o.ValidatingConfiguration != "" {
-		v := &admissionv1.ValidatingWebhookConfiguration{}
-		v.Name = o.ValidatingConfiguration
-		all = append(all, v)
-	}
-	return all
 }
 
 func clientConfigs(configuration client.Object) (all []*admissionv1.WebhookClientConfig) {

@@ -11,17 +11,16 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/retry"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -44,7 +43,7 @@ type Options struct {
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
 	Log    logr.Logger
-	// The names of the configurations whose bundles are kept; empty for none.
+	// The names of the webhook configurations whose bundles are kept.
 	MutatingConfiguration, ValidatingConfiguration string
 }
 
@@ -144,12 +143,7 @@ func (k *Keeper) Begin(ctx context.Context) error {
 func (k *Keeper) Watched() map[client.Object]cache.ByObject {
 	watched := map[client.Object]cache.ByObject{}
 	for _, c := range k.options.configurations() {
-		selected := cache.ByObject{Field: named(c.GetName())}
-		if _, is := c.(*admissionv1.MutatingWebhookConfiguration); is {
-			watched[&admissionv1.MutatingWebhookConfiguration{}] = selected
-		} else {
-			watched[&admissionv1.ValidatingWebhookConfiguration{}] = selected
-		}
+		watched[c] = cache.ByObject{Field: named(c.GetName())}
 	}
 	if s, ok := k.options.Source.(*SharedSecret); ok {
 		watched[&corev1.Secret{}] = cache.ByObject{Namespaces: map[string]cache.Config{s.Key.Namespace: {FieldSelector: named(s.Key.Name)}}}
@@ -163,30 +157,24 @@ func named(name string) fields.Selector { return fields.OneTermEqualSelector("me
 // cache must hold what Watched returns.
 func (k *Keeper) Setup(mgr ctrl.Manager) error {
 	k.options.Events = mgr.GetEventRecorder("lockstep")
-	wake := make(chan event.GenericEvent, 1)
-	wake <- event.GenericEvent{} // the first pass may precede the watches
-	toPass := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
-		return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: passName}}}
-	})
+	pass := reconcile.Request{NamespacedName: client.ObjectKey{Name: passName}}
+	toPass := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{pass} })
+	files, isFiles := k.options.Source.(*Files)
 	b := ctrl.NewControllerManagedBy(mgr).Named(passName).
 		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: 1}).
-		WatchesRawSource(source.Channel(wake, toPass))
+		WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+			queue.Add(pass) // the first pass may precede the watches
+			if isFiles {
+				files.RegisterCallback(func(tls.Certificate) { queue.Add(pass) })
+			}
+			return nil
+		}))
 	for object := range k.Watched() {
 		b = b.Watches(object, toPass)
 	}
-	if err := b.Complete(k); err != nil {
+	if err := b.Complete(k); err != nil || !isFiles {
 		return err
 	}
-	files, ok := k.options.Source.(*Files)
-	if !ok {
-		return nil
-	}
-	files.RegisterCallback(func(tls.Certificate) {
-		select {
-		case wake <- event.GenericEvent{}:
-		default: // a pass is asked for already
-		}
-	})
 	return mgr.Add(files)
 }
 
