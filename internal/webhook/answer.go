@@ -17,8 +17,8 @@ type object[T any] interface {
 	DeepCopyInto(*T)
 }
 
-// mutating answers with the smallest patch that takes the object to what change
-// makes of it. An error of change refuses the request with its text.
+// mutating answers with the smallest patch that makes the change. An error of change
+// refuses the request.
 func mutating[T any, P object[T]](change func(context.Context, P) error) admission.HandlerFunc {
 	reads := readerOf[T]()
 	return func(ctx context.Context, req admission.Request) admission.Response {
@@ -39,16 +39,15 @@ func mutating[T any, P object[T]](change func(context.Context, P) error) admissi
 	}
 }
 
-// rules judge an object: what is wrong with a new one, what is wrong with a
-// change, and what is allowed but deserves a word. old is nil on a creation.
+// rules return the faults of a new object, the faults of a change, and warnings. old is
+// nil for a new object.
 type rules[T any] struct {
 	create func(object *T) field.ErrorList
 	update func(object, old *T) field.ErrorList
 	warn   func(object, old *T) []string
 }
 
-// validating allows what the rules find no fault with, and refuses the rest
-// with all faults at once.
+// validating refuses an object with all its faults at once.
 func validating[T any](r rules[T]) admission.HandlerFunc {
 	reads := readerOf[T]()
 	return func(_ context.Context, req admission.Request) admission.Response {

@@ -11,41 +11,40 @@ import (
 	rule "lockstep.dev/lockstep/internal/lws/admission"
 )
 
-// Gangs knows what tells whether a new pod is part of a gang.
+// Gangs finds out whether a new pod is part of a gang.
 type Gangs struct {
-	// Otherwise is the scheduler of sets that do not name one, or nil.
+	// Otherwise is the scheduler of sets that name none, or nil.
 	Otherwise gang.Scheduler
-	// Kin finds the set and the leader of a pod. Nil finds neither.
+	// Kin finds the set and the leader of a pod. It may be nil.
 	Kin Kin
 }
 
-// Kin finds what a pod belongs to, or nil.
+// Kin returns the set and the leader of a pod, or nil.
 type Kin interface {
 	Set(context.Context, *corev1.Pod) (*lwsv1.LeaderWorkerSet, error)
 	Leader(context.Context, *corev1.Pod) (*corev1.Pod, error)
 }
 
-// of returns the scheduler that a new pod is handed to with its group, or nil. A
-// pod of which this cannot be told is not made: it would be placed alone, or wait
-// for ever for the others.
+// of returns the scheduler that places a new pod with its group, or nil. If this cannot be
+// found out, the pod is refused: it would be placed alone, or wait for the others forever.
 func (g Gangs) of(ctx context.Context, pod *corev1.Pod) (gang.Scheduler, error) {
 	if g.Kin == nil || gang.Of(pod) != nil {
 		return rule.GangFor(pod, nil, nil, g.Otherwise), nil
 	}
 	set, err := g.Kin.Set(ctx, pod)
 	if err != nil {
-		return nil, fmt.Errorf("is pod %s part of a gang: %w", pod.Name, err)
+		return nil, fmt.Errorf("find out whether pod %s is part of a gang: %w", pod.Name, err)
 	}
 	leader, err := g.Kin.Leader(ctx, pod)
 	if err != nil {
-		return nil, fmt.Errorf("is pod %s part of a gang: %w", pod.Name, err)
+		return nil, fmt.Errorf("find out whether pod %s is part of a gang: %w", pod.Name, err)
 	}
 	return rule.GangFor(pod, leader, set, g.Otherwise), nil
 }
 
 // mutatePod completes a pod of a set.
 func (g Gangs) mutatePod(ctx context.Context, pod *corev1.Pod) error {
-	if _, ours := pod.Labels[lwsv1.SetNameLabelKey]; !ours {
+	if _, isOfSet := pod.Labels[lwsv1.SetNameLabelKey]; !isOfSet {
 		return nil
 	}
 	scheduler, err := g.of(ctx, pod)

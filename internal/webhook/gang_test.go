@@ -12,21 +12,21 @@ import (
 	"lockstep.dev/lockstep/internal/gang"
 )
 
-// kin finds what it holds.
+// kin returns its set and its leader.
 type kin struct {
 	set    *lwsv1.LeaderWorkerSet
 	leader *corev1.Pod
 	err    error
-	asked  int
+	reads  int
 }
 
 func (k *kin) Set(context.Context, *corev1.Pod) (*lwsv1.LeaderWorkerSet, error) {
-	k.asked++
+	k.reads++
 	return k.set, k.err
 }
 
 func (k *kin) Leader(context.Context, *corev1.Pod) (*corev1.Pod, error) {
-	k.asked++
+	k.reads++
 	return k.leader, k.err
 }
 
@@ -44,18 +44,18 @@ func worker(edits ...func(*corev1.Pod)) *corev1.Pod {
 
 func inGang(pod *corev1.Pod) { gang.Volcano{}.Tie(pod, "w-0-r") }
 
-func TestThePodWebhookTiesWhatBelongsToAGang(t *testing.T) {
+func TestPodsGetThePodGroup(t *testing.T) {
 	named := &lwsv1.LeaderWorkerSet{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{lwsv1.GangSchedulerAnnotationKey: "volcano"}}}
 	tests := []struct {
 		name  string
 		gangs Gangs
 		want  string
 	}{
-		{"nothing is known of gangs", Gangs{}, ""},
+		{"no gang", Gangs{}, ""},
 		{"by configuration", Gangs{Otherwise: gang.Volcano{}, Kin: &kin{}}, "w-0-r"},
 		{"by annotation of the set", Gangs{Kin: &kin{set: named}}, "w-0-r"},
 		{"by the leader", Gangs{Kin: &kin{leader: worker(inGang)}}, "w-0-r"},
-		{"not, by the leader", Gangs{Otherwise: gang.Volcano{}, Kin: &kin{set: named, leader: worker()}}, ""},
+		{"no gang of the leader", Gangs{Otherwise: gang.Volcano{}, Kin: &kin{set: named, leader: worker()}}, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -64,26 +64,24 @@ func TestThePodWebhookTiesWhatBelongsToAGang(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := pod.Annotations[gang.PodGroupAnnotationKey]; got != tt.want {
-				t.Errorf("tied to %q, want %q", got, tt.want)
+				t.Errorf("pod group %q, want %q", got, tt.want)
 			}
 		})
 	}
 }
 
-func TestAPodOfWhichNobodyKnowsItsGangIsNotMade(t *testing.T) {
+func TestPodOfAnUnknownGangIsRefused(t *testing.T) {
 	gangs := Gangs{Kin: &kin{err: errors.New("no answer")}}
 	if err := gangs.mutatePod(t.Context(), worker()); err == nil {
-		t.Error("it would be placed alone")
+		t.Error("the pod would be placed alone")
 	}
 }
 
-func TestAPodThatIsTiedAlreadyAsksNobody(t *testing.T) {
-	asked := &kin{err: errors.New("no answer")}
-	pod := worker(inGang)
-	if err := (Gangs{Kin: asked}).mutatePod(t.Context(), pod); err != nil || asked.asked > 0 {
-		t.Errorf("asked %d times: %v", asked.asked, err)
-	}
-	if err := (Gangs{Kin: asked}).mutatePod(t.Context(), &corev1.Pod{}); err != nil || asked.asked > 0 {
-		t.Errorf("for a pod of nobody, asked %d times: %v", asked.asked, err)
+func TestNoReadsForPodsWithAGangOrWithoutASet(t *testing.T) {
+	k := &kin{err: errors.New("no answer")}
+	for _, pod := range []*corev1.Pod{worker(inGang), {}} {
+		if err := (Gangs{Kin: k}).mutatePod(t.Context(), pod); err != nil || k.reads > 0 {
+			t.Errorf("%d reads: %v", k.reads, err)
+		}
 	}
 }

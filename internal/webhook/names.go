@@ -1,7 +1,7 @@
 package webhook
 
-// The paths requests come in on. They are those of every other implementation
-// of the API, so that existing webhook configurations keep working.
+// The paths of requests. They are those of other implementations of the API, so that their
+// webhook configurations work.
 const (
 	PathMutateSet   = "/mutate-leaderworkerset-x-k8s-io-v1-leaderworkerset"
 	PathValidateSet = "/validate-leaderworkerset-x-k8s-io-v1-leaderworkerset"
@@ -9,7 +9,7 @@ const (
 	PathValidatePod = "/validate--v1-pod"
 )
 
-// The configurations that send the API server here.
+// The names of the webhook configurations.
 const (
 	MutatingConfiguration   = "lws-mutating-webhook-configuration"
 	ValidatingConfiguration = "lws-validating-webhook-configuration"

@@ -11,23 +11,20 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// A patch tells the API server what the rules changed, and nothing else.
+// A patch has what the rules changed, and nothing else.
 //
-// The object comes as raw JSON and is judged as a Go value, and the two are not
-// the same: fields newer than our types are in the one and not in the other,
-// empty fields may be in the other and not in the one. So three documents are
-// walked together. The typed value before and after the rules says what
-// changed; the raw object says what is there to be changed. A field that our
-// types do not know is in neither typed document, hence in no operation.
+// The raw JSON of an object and its Go value differ: raw JSON has fields that our types
+// lack, and a Go value has empty fields. So three documents are compared: the value before
+// the rules, the value after them, and the raw object. A field that our types lack is in
+// neither value, and so in no operation. Libraries compare two documents, and would remove it.
 //
-// Lists need care: an environment variable put in front moves all others, and a
-// patch that rewrote them one by one would drop what it does not know of them.
-// So elements are matched by name, or by equality where they have none, and
-// only the new ones are added and only the missing ones removed.
+// A new first element of a list moves all others. To replace each would drop their unknown
+// fields. So elements are matched by name, or by equality if they have none, and only new
+// ones are added and only missing ones removed.
 
-// Diff returns the operations that take raw to what the rules made of it.
-// before and after point to the typed object before and after the rules ran; before
-// is what raw decodes to. Time and memory are linear in the size of the three.
+// Diff returns the operations that change raw as the rules changed the object. before and
+// after are the object before and after the rules; raw decodes to before. Time and memory
+// are linear in the size of the three.
 func Diff[T any](raw []byte, before, after *T) ([]jsonpatch.Operation, error) {
 	was, is := *before, *after
 	leaveOut(reflect.ValueOf(&was).Elem(), reflect.ValueOf(&is).Elem())
@@ -43,10 +40,9 @@ func Diff[T any](raw []byte, before, after *T) ([]jsonpatch.Operation, error) {
 	return p, p.value("", raw, wasDocument, isDocument)
 }
 
-// leaveOut clears what is the same in two objects, so that it need not be encoded to
-// be compared: who owns which fields of a pod is half of it. What lies behind a
-// pointer or in a list stays whole: it belongs to others too, and elements of lists
-// are told apart by all they hold.
+// leaveOut clears equal fields of two objects, so that these are not encoded: managedFields
+// are half of a pod. It changes nothing behind pointers and in lists, which are shared, and
+// whose elements may be matched by equality.
 func leaveOut(before, after reflect.Value) {
 	for i := range before.NumField() {
 		was, is := before.Field(i), after.Field(i)
@@ -74,8 +70,8 @@ func (p *patch) replace(path string, v any) {
 }
 func (p *patch) remove(path string) { *p = append(*p, jsonpatch.NewOperation("remove", path, nil)) }
 
-// value describes the change of one value that exists in raw under path. Of raw, only
-// what leads to a change is decoded.
+// value adds the operations for one value at path, which raw has. It decodes only the parts
+// of raw that lead to a change.
 func (p *patch) value(path string, raw json.RawMessage, before, after any) error {
 	if reflect.DeepEqual(before, after) {
 		return nil
@@ -106,7 +102,7 @@ func (p *patch) value(path string, raw json.RawMessage, before, after any) error
 	return nil
 }
 
-// decoded is nil for null.
+// decoded returns nil for null.
 func decoded[T any](raw json.RawMessage) (into T, err error) {
 	if err := json.Unmarshal(raw, &into); err != nil {
 		return into, fmt.Errorf("decode the object: %w", err)
@@ -126,7 +122,7 @@ func (p *patch) object(path string, raw map[string]json.RawMessage, before, afte
 				return err
 			}
 		case exists && !reflect.DeepEqual(was, is):
-			p.add(at, is) // its parent is there; whatever raw has here, "add" takes its place
+			p.add(at, is) // its parent exists; "add" replaces a value that raw has
 		case !exists && inRaw:
 			p.remove(at)
 		}
@@ -134,8 +130,8 @@ func (p *patch) object(path string, raw map[string]json.RawMessage, before, afte
 	return nil
 }
 
-// list walks both lists once. Where the elements at hand differ, the one that
-// was there stays if it comes later in the new list, and goes if it does not.
+// list compares both lists once. If two elements differ, the old one stays if it comes later
+// in the new list, and is removed if not.
 func (p *patch) list(path string, raw []json.RawMessage, before, after []any) error {
 	was, is := identities(before), identities(after)
 	last := make(map[string]int, len(is))
@@ -175,8 +171,8 @@ func identities(list []any) []string {
 	return ids
 }
 
-// identity tells elements of one list apart: by name where they have one, as
-// containers, variables and volumes do, else by all they hold.
+// identity returns the name of an element, as of containers, variables and volumes, or else
+// the whole element.
 func identity(v any) string {
 	if object, ok := v.(map[string]any); ok {
 		if name, ok := object["name"].(string); ok {

@@ -44,7 +44,7 @@ func diff(t testing.TB, raw string, change func(*corev1.Pod)) (patch, patched st
 	return all, string(out)
 }
 
-func TestPatchTellsOnlyWhatChanged(t *testing.T) {
+func TestDiff(t *testing.T) {
 	for name, c := range map[string]struct {
 		raw    string
 		change func(*corev1.Pod)
@@ -110,7 +110,7 @@ func TestPatchTellsOnlyWhatChanged(t *testing.T) {
 	}
 }
 
-func TestUnknownFieldsSurviveEveryChangeAroundThem(t *testing.T) {
+func TestDiffKeepsUnknownFields(t *testing.T) {
 	raw := `{"metadata":{"newer":{"a":1}},"spec":{"newer":["x"],"containers":[
 		{"name":"c","newer":true,"env":[{"name":"A","newer":1},{"name":"X","newer":2},{"name":"B","newer":3}]},
 		{"name":"d","newer":{"deep":[1,2]}}]}}`
@@ -128,9 +128,8 @@ func TestUnknownFieldsSurviveEveryChangeAroundThem(t *testing.T) {
 	}
 }
 
-// A patch, applied to the raw object, yields what the rules made of it, whatever
-// they did to lists.
-func TestPatchYieldsWhatTheRulesMade(t *testing.T) {
+// A patch, applied to the raw object, results in the changed object, for any change of lists.
+func TestAppliedPatchIsTheChangedObject(t *testing.T) {
 	names := rapid.SliceOfN(rapid.SampledFrom([]string{"A", "B", "C", "D", "E"}), 0, 8)
 	rapid.Check(t, func(rt *rapid.T) {
 		var env []string

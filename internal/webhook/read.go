@@ -9,12 +9,11 @@ import (
 	"lockstep.dev/lockstep/internal/quantity"
 )
 
-// reader decodes objects of type T that no schema has judged: mutating webhooks
-// are asked before the API server validates, and the server answers whoever
-// reaches it.
+// reader decodes objects of type T that the API server has not validated: it calls mutating
+// webhooks first, and any client can reach the webhook server.
 //
-// The type is that of the path asked, whatever kind the object claims to be: one
-// that could choose its type could choose where its quantities go unseen.
+// The path determines the type, whatever kind the object has. An object that chose its type
+// would also choose where its quantities are not checked.
 type reader[T any] struct{ quantities *quantity.Places }
 
 func readerOf[T any]() reader[T] { return reader[T]{quantity.In[T]()} }

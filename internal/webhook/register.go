@@ -12,9 +12,8 @@ import (
 	rule "lockstep.dev/lockstep/internal/lws/admission"
 )
 
-// Register puts every webhook on its path of the server. Requests are bounded
-// to 7 MiB, counted, and a panic in a rule is counted and answered with 500, by
-// the library underneath.
+// Register adds each webhook to the server. The library bounds requests to 7 MiB, counts
+// them, and answers a panic in a rule with 500.
 func Register(server webhook.Server, gangs Gangs) {
 	for path, answer := range handlers(gangs) {
 		server.Register(path, &webhook.Admission{Handler: answer})
@@ -33,14 +32,14 @@ func handlers(gangs Gangs) map[string]admission.HandlerFunc {
 			warn:   rule.Warnings,
 		}),
 		PathMutatePod:   ofSets(mutating(gangs.mutatePod)),
-		PathValidatePod: allowing, // for configurations made by other implementations; ours does not call it
+		PathValidatePod: allowing, // for configurations of other implementations; ours does not call it
 	}
 }
 
-// ofSets lets pods that belong to no set pass, whatever next would answer. The webhook
-// configuration keeps them away already, but one without its selector must do no harm.
-// Whose a pod is, is asked of a refused one only: to read each twice would cost half as
-// much again, and next changes none that are not of a set.
+// ofSets allows pods of no set, whatever next answers. The webhook configuration selects
+// pods of sets already, but one without its selector must do no harm. The label is read of
+// refused pods only: to decode each pod twice costs half as much again, and next changes no
+// pod without the label.
 func ofSets(next admission.HandlerFunc) admission.HandlerFunc {
 	return func(ctx context.Context, req admission.Request) admission.Response {
 		answer := next(ctx, req)
@@ -51,7 +50,7 @@ func ofSets(next admission.HandlerFunc) admission.HandlerFunc {
 		if err := json.Unmarshal(req.Object.Raw, &pod); err != nil {
 			return undecodable(req, err)
 		}
-		if _, ours := pod.Labels[lwsv1.SetNameLabelKey]; !ours {
+		if _, isOfSet := pod.Labels[lwsv1.SetNameLabelKey]; !isOfSet {
 			return admission.Allowed("")
 		}
 		return answer
