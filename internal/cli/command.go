@@ -11,7 +11,7 @@ import (
 	"lockstep.dev/lockstep/internal/version"
 )
 
-// options are what all commands have in common.
+// options are the flags and streams of all commands.
 type options struct {
 	flags *genericclioptions.ConfigFlags
 	genericiooptions.IOStreams
@@ -26,13 +26,13 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	}
 	root := &cobra.Command{
 		Use:   "kubectl-lockstep",
-		Short: "See how LeaderWorkerSets stand and what the operator is about to do, steer rollouts, and explain claims",
-		Long: `See how LeaderWorkerSets stand, what each group waits for, and what the operator is
-about to do and why; follow rollouts, and undo, restart, pause and resume them. Say why a
-volume claim is in use or does not go away, and release one that must be deleted all the same.
-Only rollout undo, restart, pause and resume, and release, write to the cluster.
+		Short: "Show and roll out LeaderWorkerSets, and explain and release PersistentVolumeClaims",
+		Long: `Show the state of LeaderWorkerSets, what each group waits for, and what the operator will do and
+why. Follow, undo, restart, pause and resume rollouts. Explain why a PersistentVolumeClaim is in use
+or is not deleted, and release it.
 
-As kubectl-lockstep on the PATH it is a plugin: kubectl lockstep.`,
+Only rollout undo, restart, pause and resume, and release, write to the cluster. With kubectl-lockstep
+on the PATH, run it as kubectl lockstep.`,
 		Example: `  kubectl lockstep status llama
   kubectl lockstep status llama --watch
   kubectl lockstep plan llama
@@ -68,12 +68,4 @@ func versionCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		Run:   func(cmd *cobra.Command, _ []string) { fmt.Fprintln(cmd.OutOrStdout(), version.Get()) },
 	}
-}
-
-// oneName reads the one argument of commands about a set.
-func oneName(cmd *cobra.Command, args []string) error {
-	if len(args) == 1 {
-		return nil
-	}
-	return fmt.Errorf("give the name of one LeaderWorkerSet: %s NAME; list them with: kubectl get leaderworkersets", cmd.CommandPath())
 }

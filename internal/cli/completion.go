@@ -11,14 +11,13 @@ import (
 	"k8s.io/client-go/metadata"
 )
 
-// glance is how long a completion may keep a user waiting.
-const glance = 2 * time.Second
+// completionTimeout bounds the requests of a completion.
+const completionTimeout = 2 * time.Second
 
-// completer is the name under which kubectl asks a plugin for completions.
+// completer is the program that kubectl runs for completions.
 const completer = "kubectl_complete-lockstep"
 
-// Args are a process's arguments as its command is to read them: under the name by
-// which kubectl asks for completions, they are what is to be completed.
+// Args returns the arguments of the command. kubectl asks for completions under another program name.
 func Args(argv []string) []string {
 	if filepath.Base(argv[0]) == completer {
 		return append([]string{cobra.ShellCompRequestCmd}, argv[1:]...)
@@ -42,7 +41,7 @@ func (o *options) names(ctx context.Context, resource schema.GroupVersionResourc
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	ctx, cancel := context.WithTimeout(ctx, glance)
+	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
 	defer cancel()
 	list, err := client.Resource(resource).Namespace(namespace).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {

@@ -12,16 +12,16 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 )
 
-// table is the output for people; it is what no --output means too.
+// table is the default output.
 const table = "table"
 
-// reporter is what commands print.
+// reporter is a value that commands print.
 type reporter interface {
 	runtime.Object
 	WriteText(out io.Writer, now time.Time) error
 }
 
-// output prints reports as the user asked.
+// output prints values in the format of --output.
 type output struct {
 	flags   *genericclioptions.PrintFlags
 	printer printers.ResourcePrinter // nil for a table
@@ -35,43 +35,25 @@ func newOutput(cmd *cobra.Command) *output {
 		OutputFormat:         &format,
 	}}
 	o.flags.TemplatePrinterFlags.AddFlags(cmd)
-	cmd.Flags().StringVarP(&format, "output", "o", format, "output format: "+strings.Join(o.formats(), ", "))
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(o.formats(), cobra.ShellCompDirectiveNoFileComp))
+	formats := append([]string{table, "json", "yaml"}, o.flags.TemplatePrinterFlags.AllowedFormats()...)
+	cmd.Flags().StringVarP(&format, "output", "o", format, "output format: "+strings.Join(formats, ", "))
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 	o.flags.OutputFlagSpecified = func() bool { return cmd.Flags().Changed("output") }
 	return o
 }
 
-func (o *output) formats() []string {
-	return append([]string{table, "json", "yaml"}, o.flags.TemplatePrinterFlags.AllowedFormats()...)
-}
-
-// begin finds out what was asked for.
-func (o *output) begin() error {
-	template := o.flags.TemplatePrinterFlags.TemplateArgument
-	templated := template != nil && *template != "" && !o.flags.OutputFlagSpecified()
-	if *o.flags.OutputFormat == table && !templated {
+// begin reads the flags.
+func (o *output) begin() (err error) {
+	if *o.flags.OutputFormat == table && *o.flags.TemplatePrinterFlags.TemplateArgument == "" {
 		return nil
 	}
-	asked := *o.flags.OutputFormat
-	printer, err := o.printerFor(asked)
-	if genericclioptions.IsNoCompatiblePrinterError(err) {
-		return fmt.Errorf("--output %q: give one of %s", asked, strings.Join(o.formats(), ", "))
+	if o.printer, err = o.flags.ToPrinter(); err != nil {
+		return fmt.Errorf("--output: %w", err)
 	}
-	o.printer = printer
-	return err
+	return nil
 }
 
-func (o *output) printerFor(format string) (printers.ResourcePrinter, error) {
-	if printer, err := o.flags.JSONYamlPrintFlags.ToPrinter(format); !genericclioptions.IsNoCompatiblePrinterError(err) {
-		return printer, err
-	}
-	if format == table {
-		format = "go-template" // only --template was given
-	}
-	return o.flags.TemplatePrinterFlags.ToPrinter(format)
-}
-
-// between is what stands between two reports: formats for programs have their own.
+// between separates two values: formats for programs have their own separators.
 func (o *output) between() string {
 	if o.printer != nil {
 		return ""
@@ -79,10 +61,10 @@ func (o *output) between() string {
 	return "\n"
 }
 
-// print returns the report as it was asked for, and a key that is the same for
-// two reports that differ in nothing but the age of things.
+// print returns the value in the format, and a key that is the same for two values that differ only in
+// ages.
 func (o *output) print(r reporter, now time.Time) (text, key string, err error) {
-	var out strings.Builder
+	var out, ageless strings.Builder
 	if o.printer != nil {
 		err := o.printer.PrintObj(r, &out)
 		return out.String(), out.String(), err
@@ -90,7 +72,6 @@ func (o *output) print(r reporter, now time.Time) (text, key string, err error) 
 	if err := r.WriteText(&out, now); err != nil {
 		return "", "", err
 	}
-	var ageless strings.Builder
 	err = r.WriteText(&ageless, time.Time{})
 	return out.String(), ageless.String(), err
 }

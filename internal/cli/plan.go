@@ -21,13 +21,11 @@ func (o *options) planCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan NAME | -f FILE",
 		Short: "Show what the operator would do now, and why; nothing is written",
-		Long: `Show what the operator would do now, and why: every write with its reason and its
-preconditions, and everything it waits for, for the set and each of its groups. The plan
-comes from the operator's own decision. Nothing is written.
+		Long: `Show what the operator would do now, for the set and each group: every write with its reason and
+preconditions, and every wait. The plan is the operator's own decision. Nothing is written.
 
-With -f, show what would happen if kubectl apply -f applied the file now. The API server fills in
-defaults and validates the sets by a dry run, which stores nothing; it needs the permission to
-create or patch them. The sets need not exist.`,
+With -f, show the plan as if kubectl apply -f applied the file now. The API server defaults and
+validates the sets in a dry run; this needs the permission to create or patch them. The sets need not exist.`,
 		Example: `  kubectl lockstep plan llama
   kubectl lockstep plan llama -o json
   kubectl lockstep plan -f llama.yaml
@@ -59,7 +57,7 @@ create or patch them. The sets need not exist.`,
 	}
 	out = newOutput(cmd)
 	cmd.Flags().StringVarP(&file, "filename", "f", "", "`file` with LeaderWorkerSets, in YAML or JSON; - is standard input")
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show it again with every change, in place on a terminal")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show every change, in place on a terminal")
 	return cmd
 }
 

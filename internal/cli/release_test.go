@@ -28,13 +28,13 @@ func TestOneThingIsReleasedAtATime(t *testing.T) {
 		{"namespace a", true, "a", ""},
 		{"", false, "", "give one claim, pvc/NAME"},
 		{"pvc/a pvc/b", false, "", "each release is confirmed by itself"},
-		{"a", false, "", `"a": say what it is: pvc/a`},
+		{"a", false, "", "give pvc/NAME"},
 		{"pod/a", false, "", "neither a PersistentVolumeClaim nor a namespace"},
-		{"pvc/", false, "", "the name is missing"},
+		{"pvc/", false, "", "give pvc/NAME"},
 		{"pvc", false, "", `"pvc": the name is missing`},
 		{"ns", false, "", `"ns": the name is missing`},
 		{"NS/a", true, "a", ""},
-		{"ns pvc/a", true, "", "there is no / in a name"},
+		{"ns pvc/a", true, "", "give namespace/NAME"},
 	} {
 		b := &breakage{}
 		err := b.read(strings.Fields(tt.args))

@@ -19,11 +19,9 @@ func (o *options) rolloutCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rollout",
 		Short: "Follow, undo, restart, pause and resume rollouts, as kubectl rollout does",
-		Long: `Follow, undo, restart, pause and resume the rollouts of LeaderWorkerSets, as kubectl rollout
-does those of Deployments. A set may be named NAME, lws/NAME or leaderworkerset/NAME.
-
-status, history and diff only read. undo, restart, pause and resume change the set, and
-nothing else, in one write to the version that they were decided on.`,
+		Long: `Follow, undo, restart, pause and resume the rollouts of LeaderWorkerSets, as kubectl rollout does
+for Deployments. Name a set as NAME, lws/NAME or leaderworkerset/NAME. status, history and diff only read.
+The others change the set in one write.`,
 		Example: `  kubectl lockstep rollout status llama
   kubectl lockstep rollout history llama
   kubectl lockstep rollout diff llama
@@ -53,8 +51,7 @@ func unknownVerb(cmd *cobra.Command, verb string) error {
 	return fmt.Errorf("unknown command %q%s: %s --help", verb, meant, cmd.CommandPath())
 }
 
-// chosen are the sets that a command is about: those named, or those selected by
-// labels.
+// chosen are the sets of a command: those named, or those selected by labels.
 type chosen struct {
 	names    []string
 	selector string
@@ -106,7 +103,7 @@ func (c *chosen) find(ctx context.Context, reader client.Reader, namespace strin
 	return keys, nil
 }
 
-// openSets begins to read the namespace, and finds the sets.
+// openSets starts to read the namespace, and finds the sets.
 func (o *options) openSets(ctx context.Context, which chosen) (*lws.Session, []types.NamespacedName, error) {
 	namespace, err := o.namespace()
 	if err != nil {
@@ -120,22 +117,30 @@ func (o *options) openSets(ctx context.Context, which chosen) (*lws.Session, []t
 	return session, keys, explain(err, "", namespace)
 }
 
-// oneSet reads the one set of commands that are about one.
+// oneSet returns the one set that the arguments name.
 func oneSet(cmd *cobra.Command, args []string) (string, error) {
 	names, err := sets.names(args)
 	if err != nil {
 		return "", err
 	}
-	if err := oneName(cmd, names); err != nil {
-		return "", err
+	if len(names) != 1 {
+		return "", fmt.Errorf("give the name of one LeaderWorkerSet: %s NAME; list them with: kubectl get leaderworkersets", cmd.CommandPath())
 	}
 	return names[0], nil
 }
 
-// onlyOneSet refuses arguments that name none or several.
+// onlyOneSet refuses arguments that name no set or several.
 func onlyOneSet(cmd *cobra.Command, args []string) error {
 	_, err := oneSet(cmd, args)
 	return err
+}
+
+// notNegative refuses the negative value of a flag.
+func notNegative[T ~int64](flag string, value T) error {
+	if value < 0 {
+		return fmt.Errorf("%s %v: it must not be negative", flag, value)
+	}
+	return nil
 }
 
 // each runs do for each set, and goes on to the others when one fails.
@@ -149,7 +154,7 @@ func each(keys []types.NamespacedName, do func(types.NamespacedName) error) erro
 	return errors.Join(all...)
 }
 
-// completeSeveral offers sets that are not named yet.
+// completeSeveral offers sets that the arguments do not name yet.
 func (o *options) completeSeveral(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	namespace, err := o.namespace()
 	if err != nil {

@@ -16,18 +16,18 @@ import (
 	"lockstep.dev/lockstep/internal/cli/lws"
 )
 
-// amendment is a command that changes sets.
+// amendment holds the flags of a command that changes sets.
 type amendment struct {
 	sets    chosen
 	print   *genericclioptions.PrintFlags
 	dryRun  string
 	owner   string
-	history bool // whether what is decided depends on revisions
+	history bool // the decision needs revisions
 }
 
 var dryRuns = []string{string(lws.DryRunNone), string(lws.DryRunClient), string(lws.DryRunServer)}
 
-// amendCommand completes a command that changes sets by what decide returns.
+// amendCommand completes a command whose change is the result of decide.
 func (o *options) amendCommand(cmd *cobra.Command, withHistory bool, decide func() lws.Decide) *cobra.Command {
 	a := &amendment{history: withHistory, print: genericclioptions.NewPrintFlags("").WithTypeSetter(lws.Scheme())}
 	cmd.Args = a.sets.args
@@ -35,14 +35,12 @@ func (o *options) amendCommand(cmd *cobra.Command, withHistory bool, decide func
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return o.amend(cmd.Context(), a, decide()) }
 	a.sets.flag(cmd)
 	a.print.AddFlags(cmd)
-	cmd.Flags().StringVar(&a.dryRun, "dry-run", a.none(), "none, client (only say what would be done) or server (have the API server try it and keep nothing)")
+	cmd.Flags().StringVar(&a.dryRun, "dry-run", string(lws.DryRunNone), "none, client (print the change) or server (the API server tries it and stores nothing)")
 	cmd.Flags().Lookup("dry-run").NoOptDefVal = string(lws.DryRunClient)
-	cmd.Flags().StringVar(&a.owner, "field-manager", lws.FieldOwner, "name of the manager of the fields that are changed")
+	cmd.Flags().StringVar(&a.owner, "field-manager", lws.FieldOwner, "field manager of the change")
 	_ = cmd.RegisterFlagCompletionFunc("dry-run", cobra.FixedCompletions(dryRuns, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
-
-func (a *amendment) none() string { return string(lws.DryRunNone) }
 
 func (o *options) amend(ctx context.Context, a *amendment, decide lws.Decide) error {
 	if !slices.Contains(dryRuns, a.dryRun) {
@@ -80,7 +78,7 @@ func (o *options) amend(ctx context.Context, a *amendment, decide lws.Decide) er
 			return explainWrite(err, config.Host, key)
 		}
 		a.print.NamePrintFlags.Operation = change.Verb
-		if a.dryRun != a.none() {
+		if a.dryRun != string(lws.DryRunNone) {
 			if err := a.print.Complete("%s (" + a.dryRun + " dry run)"); err != nil {
 				return err
 			}
@@ -93,19 +91,19 @@ func (o *options) amend(ctx context.Context, a *amendment, decide lws.Decide) er
 	})
 }
 
-// explainWrite says what to do about what an API server answered to a write.
+// explainWrite adds what to do about an error of a write.
 func explainWrite(err error, host string, key types.NamespacedName) error {
 	switch {
-	case strings.Contains(err.Error(), "denied the request"): // admission says itself what is wrong
+	case strings.Contains(err.Error(), "denied the request"): // the message of admission is enough
 		return err
 	case apierrors.IsInternalError(err) && strings.Contains(err.Error(), "failed calling webhook"):
-		return fmt.Errorf("the webhook does not answer, so nothing was changed: %w; see whether the operator runs, with: kubectl -n lws-system get pods", err)
+		return fmt.Errorf("the webhook does not answer, so nothing was changed: %w; check that the operator runs: kubectl -n lws-system get pods", err)
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("not allowed: %w; ask for a role that may get and patch leaderworkersets, and for undo list controllerrevisions, in namespace %q", err, key.Namespace)
 	case meta.IsNoMatchError(err), apierrors.IsUnauthorized(err):
 		return explain(err, host, key.Namespace)
 	case apierrors.IsConflict(err):
-		return fmt.Errorf("leaderworkerset %q changes all the time; try again: %w", key.Name, err)
+		return fmt.Errorf("leaderworkerset %q has too many conflicts; try again: %w", key.Name, err)
 	}
 	return err
 }
@@ -114,30 +112,23 @@ func (o *options) rolloutUndoCommand() *cobra.Command {
 	var revision int64
 	cmd := &cobra.Command{
 		Use:   "undo NAME...",
-		Short: "Go back to an earlier revision",
-		Long: `Give a set the template and network configuration of an earlier revision again, and the change
-cause that it had: the one before the present one, or that of --to-revision. It is rolled out
-as any change is. The number of groups and the pace of rollouts stay as they are.`,
+		Short: "Restore an earlier revision",
+		Long: `Restore the template, network configuration and change cause of an earlier revision: the previous
+one, or that of --to-revision. It is rolled out like any change. Replicas and strategy stay.`,
 		Example: `  kubectl lockstep rollout undo llama
-  kubectl lockstep rollout undo llama --to-revision=3
-  kubectl lockstep rollout undo llama --dry-run=server`,
-		PreRunE: func(*cobra.Command, []string) error {
-			if revision < 0 {
-				return fmt.Errorf("--to-revision %d: it must not be negative", revision)
-			}
-			return nil
-		},
+  kubectl lockstep rollout undo llama --to-revision=3 --dry-run=server`,
+		PreRunE: func(*cobra.Command, []string) error { return notNegative("--to-revision", revision) },
 	}
-	cmd.Flags().Int64Var(&revision, "to-revision", lws.Previous, "the revision to go back to; zero means the one before the present one")
+	cmd.Flags().Int64Var(&revision, "to-revision", lws.Previous, "the revision to restore; zero means the previous one")
 	return o.amendCommand(cmd, true, func() lws.Decide { return lws.Undo(revision) })
 }
 
 func (o *options) rolloutRestartCommand() *cobra.Command {
 	return o.amendCommand(&cobra.Command{
 		Use:   "restart NAME...",
-		Short: "Replace every group, at the pace of a rollout",
-		Long: `Replace every group by one of the same template, leaders and workers, at the pace of a rollout.
-It notes the moment in an annotation of the templates, as kubectl rollout restart does.`,
+		Short: "Replace every group by one of the same template, at the pace of a rollout",
+		Long: `Replace every group, leaders and workers, at the pace of a rollout. It writes the time into an
+annotation of the templates, as kubectl rollout restart does.`,
 		Example: `  kubectl lockstep rollout restart llama
   kubectl lockstep rollout restart -l team=inference`,
 	}, false, func() lws.Decide { return lws.Restart(time.Now()) })
@@ -146,10 +137,9 @@ It notes the moment in an annotation of the templates, as kubectl rollout restar
 func (o *options) rolloutPauseCommand() *cobra.Command {
 	return o.amendCommand(&cobra.Command{
 		Use:   "pause NAME...",
-		Short: "Hold a rollout where it stands",
-		Long: `Hold a rollout where it stands: no further group is replaced, and a change of the template
-waits. Groups that were given up already come back at the revision that is rolled out. Groups
-that fail come back at their own revision, and the set may be scaled.`,
+		Short: "Pause a rollout",
+		Long: `Pause a rollout: the operator replaces no further group, and a change of the template waits. Groups
+that were already given up come back at the new revision, groups that fail at their own.`,
 		Example: `  kubectl lockstep rollout pause llama`,
 	}, false, func() lws.Decide { return lws.Pause })
 }
@@ -157,8 +147,7 @@ that fail come back at their own revision, and the set may be scaled.`,
 func (o *options) rolloutResumeCommand() *cobra.Command {
 	return o.amendCommand(&cobra.Command{
 		Use:     "resume NAME...",
-		Short:   "Let a paused rollout go on",
-		Long:    `Let a paused rollout go on from where it stood, and take in what was changed meanwhile.`,
+		Short:   "Continue a paused rollout, with the changes made meanwhile",
 		Example: `  kubectl lockstep rollout resume llama`,
 	}, false, func() lws.Decide { return lws.Resume })
 }

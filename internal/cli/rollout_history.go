@@ -15,14 +15,13 @@ import (
 	"lockstep.dev/lockstep/internal/cli/render"
 )
 
-// errDiffers makes for an exit code of 1 without a word.
+// errDiffers ends the command with 1 and prints nothing.
 var errDiffers = errors.New("")
 
-// trouble is an error of a command that ends with 1 for another reason.
+// trouble is an error of a command that ends with 1 for a difference.
 type trouble struct{ error }
 
-// mistake is an error in how a command was given that may end with 1 for a difference:
-// whether it was asked to may not have been read yet.
+// mistake is an error of arguments: --exit-code may not have been read yet.
 func mistake(err error) error {
 	if err == nil {
 		return nil
@@ -30,7 +29,7 @@ func mistake(err error) error {
 	return trouble{err}
 }
 
-// ExitCode is what a process ends with that got the error from its command.
+// ExitCode returns the exit code for the error of a command.
 func ExitCode(err error) int {
 	var t trouble
 	switch {
@@ -48,11 +47,10 @@ func (o *options) rolloutHistoryCommand() *cobra.Command {
 	var out *output
 	cmd := &cobra.Command{
 		Use:   "history NAME...",
-		Short: "List the revisions of a set: what changed, and how many groups run each",
-		Long: `List the revisions of a set by rising number: how many groups run each, when it was first
-rolled out, the change cause that the set bore (kubernetes.io/change-cause), and what
-changed against the one before. How many are kept beside those in use says the annotation
-lockstep.dev/revision-history-limit on the set, 5 when absent.`,
+		Short: "List the revisions of a set, and how many groups run each",
+		Long: `List the revisions of a set by rising number: how many groups run each, when it was first rolled
+out, and its change cause (kubernetes.io/change-cause). The annotation
+lockstep.dev/revision-history-limit on the set is the number of unused revisions to keep, 5 when absent.`,
 		Example: `  kubectl lockstep rollout history llama
   kubectl lockstep rollout history llama --revision=3
   kubectl lockstep rollout history llama --revision=3 -o yaml`,
@@ -62,8 +60,8 @@ lockstep.dev/revision-history-limit on the set, 5 when absent.`,
 			if err := out.begin(); err != nil {
 				return err
 			}
-			if revision < 0 {
-				return fmt.Errorf("--revision %d: it must not be negative", revision)
+			if err := notNegative("--revision", revision); err != nil {
+				return err
 			}
 			return o.rolloutHistory(cmd.Context(), sets, revision, out)
 		},

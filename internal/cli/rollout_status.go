@@ -44,17 +44,14 @@ time is up, the set is deleted, or another revision than --revision is rolled ou
 	}
 	sets.flag(cmd)
 	cmd.Flags().BoolVarP(&f.watch, "watch", "w", true, "follow the rollout until it is done")
-	cmd.Flags().DurationVar(&f.timeout, "timeout", 0, "how long to wait before giving up; zero means for ever")
-	cmd.Flags().Int64Var(&f.revision, "revision", 0, "end with an error when another revision is rolled out; zero means whichever is the latest")
+	cmd.Flags().DurationVar(&f.timeout, "timeout", 0, "how long to wait; zero means for ever")
+	cmd.Flags().Int64Var(&f.revision, "revision", 0, "fail when another revision is rolled out; zero means the latest")
 	return cmd
 }
 
 func (o *options) rolloutStatus(ctx context.Context, sets chosen, f follow) error {
-	switch {
-	case f.timeout < 0:
-		return fmt.Errorf("--timeout %s: it must not be negative", f.timeout)
-	case f.revision < 0:
-		return fmt.Errorf("--revision %d: it must not be negative", f.revision)
+	if err := errors.Join(notNegative("--timeout", f.timeout), notNegative("--revision", f.revision)); err != nil {
+		return err
 	}
 	if f.timeout > 0 {
 		var done context.CancelFunc

@@ -12,7 +12,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
-func TestMistakesAboutRolloutsAreToldWithWhatToDo(t *testing.T) {
+func TestErrorsOfRolloutArguments(t *testing.T) {
 	tests := []struct{ args, want string }{
 		{"rollout status", "kubectl lockstep rollout status NAME; list them with"},
 		{"rollout staus a", `unknown command "staus"; did you mean status? see: kubectl lockstep rollout --help`},
@@ -21,7 +21,7 @@ func TestMistakesAboutRolloutsAreToldWithWhatToDo(t *testing.T) {
 		{"rollout status a --timeout=-1s", "--timeout -1s: it must not be negative"},
 		{"rollout status a --revision=-1", "--revision -1: it must not be negative"},
 		{"rollout history a --revision=-1", "--revision -1: it must not be negative"},
-		{"rollout history a -o xml", `--output "xml": give one of table, json, yaml`},
+		{"rollout history a -o xml", `--output:`},
 		{"rollout diff a b", "give the name of one LeaderWorkerSet"},
 		{"rollout diff a --to-revision=2", "--to-revision needs --revision"},
 		{"rollout undo a --to-revision=-1", "--to-revision -1: it must not be negative"},
@@ -40,7 +40,7 @@ func TestMistakesAboutRolloutsAreToldWithWhatToDo(t *testing.T) {
 	}
 }
 
-func TestErrorsAreToldFromDifferences(t *testing.T) {
+func TestExitCodes(t *testing.T) {
 	for args, want := range map[string]int{
 		"rollout diff a": 1, "rollout diff a --exit-code": 2, "version": 0,
 		"rollout diff --exit-code": 2, "rollout diff a b --exit-code": 2, "rollout diff a --exit-code --to-revision=2": 2,
@@ -55,7 +55,7 @@ func TestErrorsAreToldFromDifferences(t *testing.T) {
 	}
 }
 
-func TestKubectlAsksForCompletions(t *testing.T) {
+func TestCompletion(t *testing.T) {
 	tests := []struct{ argv, want []string }{
 		{[]string{"/bin/kubectl-lockstep", "rollout", "st"}, []string{"rollout", "st"}},
 		{[]string{"/bin/kubectl_complete-lockstep", "rollout", "st"}, []string{"__complete", "rollout", "st"}},
@@ -71,7 +71,7 @@ func TestKubectlAsksForCompletions(t *testing.T) {
 	}
 }
 
-func TestAnswersToWritesAreExplained(t *testing.T) {
+func TestErrorsOfWrites(t *testing.T) {
 	denied := apierrors.NewForbidden(lwsv1.Resource("leaderworkersets"), "a", errors.New(`admission webhook "v" denied the request: spec.replicas: too many`))
 	away := apierrors.NewInternalError(errors.New(`failed calling webhook "m": connection refused`))
 	for _, tt := range []struct {
@@ -81,7 +81,7 @@ func TestAnswersToWritesAreExplained(t *testing.T) {
 	}{
 		{"not allowed", apierrors.NewForbidden(lwsv1.Resource("leaderworkersets"), "a", nil), "ask for a role that may get and patch leaderworkersets", "operator"},
 		{"refused by admission", denied, "spec.replicas: too many", "ask for a role"},
-		{"no operator", away, "see whether the operator runs, with: kubectl -n lws-system get pods", "ask for a role"},
+		{"no operator", away, "check that the operator runs", "ask for a role"},
 	} {
 		got := explainWrite(tt.err, "https://host", types.NamespacedName{Namespace: "ns", Name: "a"}).Error()
 		if !strings.Contains(got, tt.want) || strings.Contains(got, tt.not) {

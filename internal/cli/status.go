@@ -18,13 +18,13 @@ func (o *options) statusCommand() *cobra.Command {
 	var out *output
 	cmd := &cobra.Command{
 		Use:   "status NAME",
-		Short: "Show how a LeaderWorkerSet stands, group by group, and what is waited for",
-		Long: `Show how a LeaderWorkerSet stands: its conditions, and for each group its ready pods,
-revision, nodes, age, container restarts and what it waits for. Pods on their way out or
-of a previous incarnation are shown as ghosts and counted nowhere.
+		Short: "Show the state of a LeaderWorkerSet and its groups, and what they wait for",
+		Long: `Show the conditions of a LeaderWorkerSet, and for each group its ready pods, revision, nodes, age,
+container restarts and what it waits for. Terminating pods and those of a previous incarnation are
+listed apart, and not counted.
 
-It needs get, list and watch on leaderworkersets, statefulsets, controllerrevisions, pods
-and services in the set's namespace.`,
+It needs get, list and watch on leaderworkersets, statefulsets, controllerrevisions, pods and services
+in the set's namespace.`,
 		Example: `  kubectl lockstep status llama
   kubectl lockstep status llama -n inference --watch
   kubectl lockstep status llama -o json
@@ -43,7 +43,7 @@ and services in the set's namespace.`,
 		},
 	}
 	out = newOutput(cmd)
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show it again with every change, in place on a terminal")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show every change, in place on a terminal")
 	return cmd
 }
 
@@ -82,6 +82,6 @@ func (o *output) gone(namespace, name string) (text, key string, err error) {
 	if o.printer != nil {
 		return "", "gone", nil
 	}
-	text = fmt.Sprintf("leaderworkerset %s in namespace %s is gone; waiting for one of that name\n", name, namespace)
+	text = fmt.Sprintf("leaderworkerset %s in namespace %s is gone; waiting for a new one\n", name, namespace)
 	return text, text, nil
 }
