@@ -25,13 +25,12 @@ func (r *setReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	now := r.now()
 	look, cancel := context.WithTimeout(ctx, lookFor)
 	defer cancel()
-	world, err := r.observe.Set(look, req.NamespacedName, now)
+	world, plan, err := r.observe.SetPlan(look, req.NamespacedName, now)
 	if err != nil {
 		r.pace.forget(req.NamespacedName)
 		return unseen(req, err)
 	}
 	defer r.pace.looked(req.NamespacedName, world)
-	plan := lws.DecideSet(world)
 	return r.carryOut(ctx, errand{set: world.Set, waiting: world.Set.UID}, plan, now)
 }
 

@@ -237,25 +237,14 @@ func (w *world) checkServices(set *lwsv1.LeaderWorkerSet) {
 	}
 }
 
-// checkRevisions checks that the revision in use says what the spec says, and that no two
-// keys share a number. Two operators may create one key under two numbers.
+// checkRevisions checks that the revisions in use say what the spec says.
 func (w *world) checkRevisions(set *lwsv1.LeaderWorkerSet) {
 	data, err := lws.RevisionData(set)
 	if err != nil {
 		w.t.Fatalf("%v", err)
 	}
-	inUse, numbers := 0, map[int64]string{}
+	inUse := 0
 	for _, revision := range revisions(w.cluster) {
-		key := revision.Labels[lwsv1.RevisionKey]
-		if revision.Labels[lwsv1.SetNameLabelKey] != set.Name && revision.Labels[lws.HistoryLabelKey] != set.Name {
-			continue // it lost its labels, and no group runs it
-		}
-		if metav1.IsControlledBy(revision, set) { // an orphan of the previous incarnation has a number of its own
-			if other, taken := numbers[revision.Revision]; taken && other != key {
-				w.t.Fatalf("revisions %s and %s are both number %d", key, other, revision.Revision)
-			}
-			numbers[revision.Revision] = key
-		}
 		if revision.Labels[lwsv1.SetNameLabelKey] != set.Name {
 			continue
 		}

@@ -32,7 +32,6 @@ func TestWhatWasAppliedIsThatOfOneStatefulSet(t *testing.T) {
 			fakeapi.Edit(c.Server, "w", func(sts *appsv1.StatefulSet) {
 				applied = lws.Applied{UID: sts.UID, Generation: sts.Generation, Fingerprint: sts.Annotations[lws.AppliedAnnotationKey]}
 				sts.Spec.Template.Spec.Containers[0].Image = "rewritten"
-				delete(sts.Annotations, lws.AppliedAnnotationKey)
 			})
 			tt.change(&applied)
 			world := c.set("w")

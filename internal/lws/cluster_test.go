@@ -79,7 +79,7 @@ func key(name string) types.NamespacedName {
 
 func (c *cluster) set(name string) lws.SetSnapshot {
 	c.t.Helper()
-	world, err := c.observer.Set(context.Background(), key(name), c.Now)
+	world, _, err := c.observer.SetPlan(ctx, key(name), c.Now)
 	if err != nil {
 		c.t.Fatalf("look at set %q: %v", name, err)
 	}

@@ -215,19 +215,6 @@ func TestAnOwnTemplateThatWasSpoiltIsRepaired(t *testing.T) {
 	}
 }
 
-// Somebody removed the revision, and an earlier version made the leaders.
-func TestALostRevisionOfAnEarlierVersionComesAgainUnderItsKey(t *testing.T) {
-	c := found(t, func(sts *appsv1.StatefulSet) {
-		delete(sts.Spec.Template.Annotations, lwsv1.SubGroupPolicyTypeAnnotationKey)
-		sts.Labels[lwsv1.RevisionKey], sts.Spec.Template.Labels[lwsv1.RevisionKey] = "older", "older"
-	})
-	fakeapi.Drop[*appsv1.ControllerRevision](c.Server, revisions(c)[0].Name)
-	made, _ := created[*appsv1.ControllerRevision](t, c.decideSet())
-	if key := made.Labels[lwsv1.RevisionKey]; key != "older" {
-		t.Errorf("made under key %s: every pod restarts", key)
-	}
-}
-
 // An annotation of ours on the set says nothing of its leaders.
 func TestASetCannotSayThatItsTemplateWasFound(t *testing.T) {
 	_, plan := firstLook(t, fakeapi.Annotation(lws.AsFoundAnnotationKey, "x"))

@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -88,6 +89,9 @@ func generate(t *rapid.T) *cluster {
 	if rapid.Bool().Draw(t, "recreates") {
 		edits = append(edits, fakeapi.Policy(lwsv1.RecreateGroupOnPodRestart))
 	}
+	if rapid.Bool().Draw(t, "no history") {
+		edits = append(edits, fakeapi.Annotation(lwsv1.HistoryLimitAnnotationKey, "0"))
+	}
 	if rapid.IntRange(0, 2).Draw(t, "volumes") == 0 {
 		edits = append(edits, drawVolumes(t))
 	}
@@ -133,9 +137,10 @@ var harms = map[string]func(*rapid.T, *cluster){
 		c.look()
 	},
 	"older revision": func(t *rapid.T, c *cluster) {
+		raw := []byte(`{"older":true}`)
 		older := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{
-			Namespace: fakeapi.Namespace, Name: "w-older-1", Labels: map[string]string{lwsv1.SetNameLabelKey: "w", lwsv1.RevisionKey: "older"},
-		}}
+			Namespace: fakeapi.Namespace, Name: "w-older-1", Labels: map[string]string{lwsv1.SetNameLabelKey: "w", lwsv1.RevisionKey: lws.RevisionKey(raw)},
+		}, Data: runtime.RawExtension{Raw: raw}}
 		fakeapi.OwnedBy(older, fakeapi.APIVersion(identity.KindLeaderWorkerSet), identity.RefOf(identity.KindLeaderWorkerSet, find[*lwsv1.LeaderWorkerSet](c, "w")))
 		fakeapi.Add(c.Server, older)
 	},

@@ -33,8 +33,8 @@ func (d *setDecision) paused() {
 		if current = latest(d.counting(), func(r *appsv1.ControllerRevision) bool { return inUse(r, d.Set.Name) }); current == nil {
 			return // nothing was ever rolled: there is nothing to hold
 		}
-	case current == nil && d.lostRevision(key, data):
-		return // it is made again from the spec, which says the same
+	case current == nil && RevisionKey(data) == key:
+		return // it is created again from the spec, which says the same
 	case current == nil:
 		d.standStill(fmt.Sprintf("the rollout is paused and revision %s, which the groups run, is not there", key))
 		return

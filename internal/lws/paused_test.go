@@ -264,7 +264,7 @@ func TestAPausedPlanReadsNoHistoryEachTime(t *testing.T) {
 	pause(c)
 	edited(c, fakeapi.Image("image:2"))
 	c.settleAll()
-	if lws.WantsHistory(c.set("w")) {
+	if c.set("w").HistoryRead {
 		t.Error("the history is wanted for a template that waits")
 	}
 }

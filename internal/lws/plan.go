@@ -1,6 +1,7 @@
 package lws
 
 import (
+	"cmp"
 	"time"
 
 	"lockstep.dev/lockstep/internal/action"
@@ -11,8 +12,8 @@ import (
 type Plan struct {
 	Actions []action.Action
 	Waits   []Wait
-	// Needs is what a decision about a group still has to read, or empty. Without it the
-	// rest of the plan says nothing.
+	// Needs is what the decision still has to read, or empty. Until it is read, the rest of the
+	// plan is void.
 	Needs Need
 }
 
@@ -22,6 +23,8 @@ type Need string
 const (
 	// NeedRevision is the revision that the leader runs: it holds the restart policy.
 	NeedRevision Need = "revision"
+	// NeedHistory is the revisions of a set that no group runs.
+	NeedHistory Need = "history"
 	// NeedLivePods is a live read of the group: no group is recreated by what a cache shows.
 	NeedLivePods Need = "live pods"
 )
@@ -94,6 +97,7 @@ func (p *Plan) do(actions ...action.Action) {
 
 // add appends what another rule decided.
 func (p *Plan) add(other Plan) {
+	p.Needs = cmp.Or(p.Needs, other.Needs)
 	p.Actions = append(p.Actions, other.Actions...)
 	p.Waits = append(p.Waits, other.Waits...)
 }

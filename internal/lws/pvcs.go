@@ -271,3 +271,11 @@ func (d *groupDecision) retained() bool {
 	})
 	return false
 }
+
+// writesLeaders reports whether the plan creates or changes the leader StatefulSet.
+func (d *setDecision) writesLeaders() bool {
+	return slices.ContainsFunc(d.plan.Actions, func(a action.Action) bool {
+		ref := a.Target()
+		return ref.Kind == identity.KindStatefulSet && ref.Name == d.Set.Name
+	})
+}

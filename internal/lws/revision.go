@@ -16,7 +16,7 @@ import (
 	"lockstep.dev/lockstep/internal/quantity"
 )
 
-// revisionNamePrefix is how much of a set's name stands in a revision's name.
+// revisionNamePrefix is the maximum length of the set's name within a revision's name.
 const revisionNamePrefix = 220
 
 // RevisionData encodes what a revision of the set is made of: the group's
@@ -76,8 +76,8 @@ var revisionQuantities = quantity.In[revisionContent]()
 
 // Restore returns the set as it was at the revision with the given data: the
 // live set with the revision's template and network configuration. The result
-// shares everything else with set. The data may be anybody's: no schema has
-// judged it, so its quantities are looked at before they are decoded.
+// shares everything else with set. No schema has validated the data: its quantities are
+// checked before they are decoded.
 func Restore(set *lwsv1.LeaderWorkerSet, data []byte) (*lwsv1.LeaderWorkerSet, error) {
 	if err := revisionQuantities.Check(data); err != nil {
 		return nil, fmt.Errorf("decode revision: %w", err)
@@ -95,8 +95,8 @@ func Restore(set *lwsv1.LeaderWorkerSet, data []byte) (*lwsv1.LeaderWorkerSet, e
 	return &restored, nil
 }
 
-// brief is the beginning of a decoder's error, which repeats a number that it
-// cannot take, however long. What is told of a revision must fit a condition.
+// brief cuts a decoder's error, which repeats a number of any length: a message about a
+// revision must fit a condition.
 func brief(err error) string {
 	const most = 256
 	text := err.Error()
@@ -106,9 +106,9 @@ func brief(err error) string {
 	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
-// sameRevision tells whether stored data means the same as the data of the live
-// set: the same bytes, the same bytes once encoded by this version's types, or
-// what differs from them only in what nobody wrote.
+// sameRevision reports whether stored data means the same as the data of the live set: the
+// same bytes, the same bytes after encoding with the types of this version, or the same
+// values apart from defaults.
 func sameRevision(set *lwsv1.LeaderWorkerSet, stored, live []byte) bool {
 	if bytes.Equal(stored, live) {
 		return true
@@ -121,26 +121,16 @@ func sameRevision(set *lwsv1.LeaderWorkerSet, stored, live []byte) bool {
 	return err == nil && (bytes.Equal(again, live) || SameMeaning(again, live))
 }
 
-// Genuine tells whether a ControllerRevision is what its name and label say: it
-// bears the set's name and a key, and its data hashes to that key or to the
-// hash in its own name, under which a lost revision is made again.
+// Genuine reports whether a ControllerRevision has the name of the set and a key, and its
+// data hashes to that key or to the hash in its own name. Other implementations create a
+// missing revision again under the key that the groups run, with other data.
 func Genuine(revision *appsv1.ControllerRevision, setName string) bool {
-	if Exact(revision, setName) {
-		return true
-	}
-	return revision.Labels[lwsv1.RevisionKey] != "" && isRevisionOf(revision, setName) &&
-		strings.HasPrefix(revision.Name, revisionStem(setName, RevisionKey(revision.Data.Raw)))
+	key, hash := revision.Labels[lwsv1.RevisionKey], RevisionKey(revision.Data.Raw)
+	return key != "" && isRevisionOf(revision, setName) &&
+		(key == hash || strings.HasPrefix(revision.Name, revisionStem(setName, hash)))
 }
 
-// Exact tells whether a ControllerRevision bears the set's name and the very key
-// that its data hashes to. Nothing less makes one that nobody owns the set's.
-func Exact(revision *appsv1.ControllerRevision, setName string) bool {
-	key := revision.Labels[lwsv1.RevisionKey]
-	return key != "" && isRevisionOf(revision, setName) && RevisionKey(revision.Data.Raw) == key
-}
-
-// isRevisionOf tells whether a revision bears the set's name, in use or in its
-// history.
+// isRevisionOf reports whether a revision has the name of the set, in use or in the history.
 func isRevisionOf(revision *appsv1.ControllerRevision, setName string) bool {
 	return inUse(revision, setName) || inHistory(revision, setName)
 }

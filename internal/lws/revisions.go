@@ -13,10 +13,8 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 )
 
-// revisions finds the revision that groups should be at, and makes one only
-// when none that counts says the same. A revision counts if it belongs to this
-// incarnation of the set, or to nobody and is being adopted, and is what its
-// name says.
+// revisions finds the revision of the spec, and creates one only if no revision says the
+// same. A revision counts if it is genuine, and the set owns it or adopts it.
 func (d *setDecision) revisions() {
 	data, err := RevisionData(d.Set)
 	if err != nil {
@@ -30,34 +28,36 @@ func (d *setDecision) revisions() {
 		return
 	}
 	d.adoptRevisions()
-	if current := d.revisionWithKey(key); current != nil && sameRevision(d.Set, current.Data.Raw, data) {
+	current := d.revisionWithKey(key)
+	if current != nil && sameRevision(d.Set, current.Data.Raw, data) {
 		d.key = key
-		switch {
-		case !inUse(current, d.Set.Name):
+		if !inUse(current, d.Set.Name) {
 			d.bringBack(current, 0, again(key))
-		default:
-			d.tellApart(current)
 		}
 		return
 	}
-	if d.lostRevision(key, data) {
+	known, hash := d.revisionWithData(data), RevisionKey(data)
+	switch {
+	case known == nil && d.lacksHistory():
+		d.plan.Needs = NeedHistory
+	case current == nil && hash == key:
 		d.makeRevision(key, fmt.Sprintf("Creating missing revision with key %s for existing LeaderWorkerSet", key))
-		return
-	}
-	if known := d.revisionWithData(data); known != nil {
+	case known != nil:
 		d.reuseRevision(known)
-		return
+	case d.statefulSetUID() == "":
+		d.makeRevision(hash, fmt.Sprintf("Creating revision with key %s for a newly created LeaderWorkerSet", hash))
+	default:
+		d.makeRevision(hash, fmt.Sprintf("Creating revision with key %s for updated LWS", hash))
 	}
-	hash := RevisionKey(data)
-	note := fmt.Sprintf("Creating revision with key %s for updated LWS", hash)
-	if d.statefulSetUID() == "" {
-		note = fmt.Sprintf("Creating revision with key %s for a newly created LeaderWorkerSet", hash)
-	}
-	d.makeRevision(hash, note)
 }
 
-// statefulSetKey is the revision key on the leader StatefulSet: it alone says
-// which revision is current. Empty when there is none.
+// lacksHistory reports whether the history was not read yet. A new set has none.
+func (d *setDecision) lacksHistory() bool {
+	return !d.HistoryRead && (d.statefulSetKey() != "" || d.Set.Status.ObservedGeneration != 0)
+}
+
+// statefulSetKey is the revision key of the leader StatefulSet, or empty without one. No other
+// object says which revision is current.
 func (d *setDecision) statefulSetKey() string {
 	if sts := d.leaderStatefulSet(); sts != nil {
 		return leadersKey(sts)
@@ -65,8 +65,8 @@ func (d *setDecision) statefulSetKey() string {
 	return ""
 }
 
-// leadersKey is the key of the revision that a leader StatefulSet was given. One that
-// lost its label still tells by its template: it is the same, and no rollout.
+// leadersKey is the key of the revision of a leader StatefulSet: its label, or else the label
+// of its template.
 func leadersKey(sts *appsv1.StatefulSet) string {
 	if key := sts.Labels[lwsv1.RevisionKey]; key != "" {
 		return key
@@ -74,26 +74,9 @@ func leadersKey(sts *appsv1.StatefulSet) string {
 	return sts.Spec.Template.Labels[lwsv1.RevisionKey]
 }
 
-// lostRevision tells whether somebody removed the revision that the groups run,
-// while the spec still says what they run. It is then made again under its key:
-// a new key would restart every pod for nothing. What hashes to that key says so for
-// certain; else the leaders' template does, provided that nobody has edited the spec
-// meanwhile: of what workers run it says nothing.
-func (d *setDecision) lostRevision(key string, data []byte) bool {
-	sts := d.leaderStatefulSet()
-	if key == "" || sts == nil || d.revisionWithKey(key) != nil {
-		return false
-	}
-	if RevisionKey(data) == key {
-		return true
-	}
-	desired := leaderTemplate(d.Set, key)
-	return d.actedUpon() && leadersRun(sts, &desired)
-}
-
 func (d *setDecision) adoptRevisions() {
 	for _, revision := range d.Revisions.Orphans {
-		if Exact(revision, d.Set.Name) {
+		if Genuine(revision, d.Set.Name) {
 			d.plan.do(adopt(identity.RefOf(identity.KindControllerRevision, revision), setRef(d.Set), &appsv1.ControllerRevision{
 				ObjectMeta: metav1.ObjectMeta{OwnerReferences: ownedBySet(d.Set)},
 			}))
@@ -107,48 +90,38 @@ func (d *setDecision) counting() []*appsv1.ControllerRevision {
 }
 
 func countingRevisions(claim identity.Claim[*appsv1.ControllerRevision], setName string) []*appsv1.ControllerRevision {
-	var members []*appsv1.ControllerRevision
-	for _, r := range claim.Members {
-		if Genuine(r, setName) {
-			members = append(members, r)
-		}
-	}
-	orphans := slices.DeleteFunc(slices.Clone(claim.Orphans), func(r *appsv1.ControllerRevision) bool { return !Exact(r, setName) })
-	return append(members, orphans...)
+	return slices.DeleteFunc(slices.Concat(claim.Members, claim.Orphans), func(r *appsv1.ControllerRevision) bool { return !Genuine(r, setName) })
 }
 
 func (d *setDecision) revisionWithKey(key string) *appsv1.ControllerRevision {
 	return revisionWithKey(d.counting(), key)
 }
 
-// revisionWithKey returns the latest revision with the key, or nil. One whose
-// data hashes to the key goes before one made again under it, and that before one
-// whose label somebody changed.
+// revisionWithKey returns the latest revision with the key, or nil. A revision whose data
+// hashes to the key precedes one that was created again under the key.
 func revisionWithKey(revisions []*appsv1.ControllerRevision, key string) *appsv1.ControllerRevision {
 	if key == "" {
 		return nil
 	}
 	keyed := func(r *appsv1.ControllerRevision) bool { return r.Labels[lwsv1.RevisionKey] == key }
-	hashed := func(r *appsv1.ControllerRevision) bool { return RevisionKey(r.Data.Raw) == key }
-	exact := latest(revisions, func(r *appsv1.ControllerRevision) bool { return keyed(r) && hashed(r) })
+	exact := latest(revisions, func(r *appsv1.ControllerRevision) bool { return keyed(r) && RevisionKey(r.Data.Raw) == key })
 	if exact != nil {
 		return exact
 	}
-	if again := latest(revisions, keyed); again != nil {
-		return again
-	}
-	return latest(revisions, hashed)
+	return latest(revisions, keyed)
 }
 
+// revisionWithData returns the latest revision that means the same as data, or nil. Groups at
+// a key run the one revision that revisionWithKey returns.
 func (d *setDecision) revisionWithData(data []byte) *appsv1.ControllerRevision {
 	counting := d.counting()
 	return latest(counting, func(r *appsv1.ControllerRevision) bool {
-		return !shadowed(r, counting) && sameRevision(d.Set, r.Data.Raw, data)
+		return sameRevision(d.Set, r.Data.Raw, data) && revisionWithKey(counting, r.Labels[lwsv1.RevisionKey]) == r
 	})
 }
 
-// latest returns the fitting revision with the highest number, by name among
-// equals: caches list in any order.
+// latest returns the revision that fits and has the highest number, by name among equals: a
+// cache lists in any order.
 func latest(revisions []*appsv1.ControllerRevision, fits func(*appsv1.ControllerRevision) bool) *appsv1.ControllerRevision {
 	var found *appsv1.ControllerRevision
 	for _, r := range revisions {
@@ -167,8 +140,8 @@ func (d *setDecision) highestNumber() int64 {
 	return highest
 }
 
-// reuseRevision goes back to a revision that is still there. Its number rises
-// above all others, as that of a new one would.
+// reuseRevision makes a known revision current again. Its number becomes the highest, like that
+// of a new revision.
 func (d *setDecision) reuseRevision(known *appsv1.ControllerRevision) {
 	d.key = known.Labels[lwsv1.RevisionKey]
 	highest := d.highestNumber()
@@ -176,10 +149,15 @@ func (d *setDecision) reuseRevision(known *appsv1.ControllerRevision) {
 		d.bringBack(known, highest+1, again(d.key))
 		return
 	}
-	if known.Revision == highest && !d.sharedNumbers()[highest] {
+	if known.Revision == highest {
 		return
 	}
-	d.renumber(known, highest+1, again(d.key))
+	d.plan.do(action.Apply{
+		Object:     &appsv1.ControllerRevision{Revision: highest + 1},
+		Onto:       identity.RefOf(identity.KindControllerRevision, known),
+		FieldOwner: numberFieldOwner,
+		Because:    because(CodeChanged, again(d.key)),
+	})
 }
 
 // again says that a set goes back to a revision.

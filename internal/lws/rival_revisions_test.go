@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
@@ -40,49 +39,6 @@ func workersImage(t *testing.T, plan lws.Plan) string {
 	t.Helper()
 	sts, _ := created[*appsv1.StatefulSet](t, plan)
 	return sts.Spec.Template.Spec.Containers[0].Image
-}
-
-// A stranger who could make ControllerRevisions had workers run an image of his
-// choice: his revision bore the current key and was taken for the set's own.
-func TestAForgedRevisionUnderTheCurrentKeyIsNotUsed(t *testing.T) {
-	c := withoutWorkers(t)
-	fakeapi.Add(c.Server, rival(t, c, "forged", 99))
-	if plan := c.decideSet(); len(of[action.Apply](plan))+len(of[action.Create](plan)) != 0 {
-		t.Errorf("the set does %s", spelled(plan))
-	}
-	if got := workersImage(t, c.decideGroup("w-0")); got != "image:1" {
-		t.Errorf("workers are made of %s", got)
-	}
-	image(c, "forged")
-	if got, _ := created[*appsv1.ControllerRevision](t, c.decideSet()); got.Revision != 2 {
-		t.Errorf("the forged revision moved the number to %d", got.Revision)
-	}
-}
-
-// The same forgery went through where a look had already taken it for an orphan.
-func TestAForgedOrphanIsRefusedByTheDecisionItself(t *testing.T) {
-	c := withoutWorkers(t)
-	forged := fakeapi.Add(c.Server, rival(t, c, "forged", 99))
-	set, group := c.set("w"), c.group("w-0")
-	for _, claim := range []*[]*appsv1.ControllerRevision{&set.Revisions.Squatters, &group.Revisions.Squatters} {
-		if len(*claim) != 1 {
-			t.Fatalf("got %d squatters", len(*claim))
-		}
-		*claim = nil
-	}
-	set.Revisions.Orphans = append(set.Revisions.Orphans, forged)
-	group.Revisions.Orphans = append(group.Revisions.Orphans, forged)
-	if plan := lws.DecideSet(set); len(of[action.Apply](plan))+len(of[action.Create](plan)) != 0 {
-		t.Errorf("the set does %s", spelled(plan))
-	}
-	if got := workersImage(t, lws.DecideGroup(group)); got != "image:1" {
-		t.Errorf("workers are made of %s", got)
-	}
-	group.Revisions.Members = nil
-	plan := lws.DecideGroup(group)
-	if _, waits := waitFor(plan, lws.CodeRevisionNotVisible); !waits || len(plan.Actions) != 0 {
-		t.Errorf("without the genuine one the group does %s", spelled(plan))
-	}
 }
 
 // A revision made again under a lost key outlived the return of the real one, and

@@ -54,6 +54,9 @@ func DecideSet(w SetSnapshot) Plan {
 		return Plan{} // the garbage collector deletes what is left
 	}
 	d := derive(w)
+	if d.plan.Needs != "" {
+		return Plan{Needs: d.plan.Needs}
+	}
 	for _, rule := range []func(*setDecision) Plan{
 		(*setDecision).refusals,
 		(*setDecision).nameConflicts,
@@ -76,6 +79,9 @@ func DecideSet(w SetSnapshot) Plan {
 		}
 	}
 	d.history()
+	if d.plan.Needs != "" {
+		return Plan{Needs: d.plan.Needs}
+	}
 	d.status()
 	d.scaledPVCs()
 	return d.plan
@@ -85,6 +91,9 @@ func DecideSet(w SetSnapshot) Plan {
 func derive(w SetSnapshot) *setDecision {
 	d := &setDecision{SetSnapshot: &w, live: w.Set, told: &w.Set.Status}
 	d.restarted = d.restartStatus()
+	if key := d.statefulSetKey(); key != "" && !d.HistoryRead && d.revisionWithKey(key) == nil {
+		d.plan.Needs = NeedHistory
+	}
 	d.keptClaims()
 	d.paused()
 	d.refusal, d.hindrance = w.refusedSpec(), w.refusedParts()

@@ -32,6 +32,8 @@ type SetSnapshot struct {
 	Service identity.Claim[*corev1.Service]
 	// Revisions holds what bears the set's revision labels.
 	Revisions identity.Claim[*appsv1.ControllerRevision]
+	// HistoryRead is set when Revisions includes the history.
+	HistoryRead bool
 
 	// GangMissing says why the objects of the gang scheduler that the set or any of
 	// its groups is handed to cannot be read, or is empty.

@@ -22,7 +22,9 @@ func (d *setDecision) status() {
 	wanted := d.wantedConditions()
 	var turned bool
 	want.Conditions, turned = condition.Merge(have.Conditions, wanted, d.Set.Generation, d.Now)
-	want.ObservedGeneration = d.generationSeenTo(want.Conditions)
+	if d.refusal == "" {
+		want.ObservedGeneration = d.Set.Generation
+	}
 	if equality.Semantic.DeepEqual(have, want) {
 		return
 	}

@@ -128,12 +128,12 @@ func (w *world) swap() {
 }
 
 func (w *world) reconcileSet(faults bool) {
-	snapshot, err := w.observer.Set(ctx, key("w"), w.Now)
+	snapshot, plan, err := w.observer.SetPlan(ctx, key("w"), w.Now)
 	if err != nil {
 		return
 	}
 	w.paused = lws.Paused(snapshot.Set)
-	w.carryOut(lws.DecideSet(snapshot), faults)
+	w.carryOut(plan, faults)
 	w.paused = false
 }
 
@@ -388,7 +388,7 @@ func (w *world) settleAfter(d time.Duration) {
 
 // live is the set as a cache without lag shows it.
 func (w *world) live() lws.SetSnapshot {
-	snapshot, err := lwscache.New(w.Cached(), w.Live(), lwscache.NewMemory()).Set(ctx, key("w"), w.Now)
+	snapshot, _, err := lwscache.New(w.Cached(), w.Live(), lwscache.NewMemory()).SetPlan(ctx, key("w"), w.Now)
 	if err != nil {
 		w.t.Fatalf("%v", err)
 	}

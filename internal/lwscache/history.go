@@ -16,12 +16,12 @@ import (
 // readRevisions reads the revisions of a set.
 type readRevisions func(context.Context, *lwsv1.LeaderWorkerSet) ([]*appsv1.ControllerRevision, error)
 
-// revisionClaim is revisions by what they are to a set.
+// revisionClaim is revisions by their class.
 type revisionClaim = identity.Claim[*appsv1.ControllerRevision]
 
-// revisionsAndHistory returns the revisions in use and those that no group runs
-// any more. The latter are not in the cache, which selects by the one label that
-// they lack: they are wanted once for each change of a template, and read live.
+// revisionsAndHistory returns the revisions in use and the history. The cache does not hold
+// the history, which lacks the label that the cache selects by. A decision asks for it once
+// for each change of a template: it is read live.
 func (o *Observer) revisionsAndHistory(ctx context.Context, set *lwsv1.LeaderWorkerSet) ([]*appsv1.ControllerRevision, error) {
 	all, err := o.revisions(ctx, set)
 	if err != nil {
@@ -37,7 +37,7 @@ func (o *Observer) revisionsAndHistory(ctx context.Context, set *lwsv1.LeaderWor
 			all = append(all, revision)
 			continue
 		}
-		all[known] = revision // the cache has not seen it filed away
+		all[known] = revision // the cache still holds it as in use
 	}
 	return all, nil
 }
@@ -50,8 +50,8 @@ func (o *Observer) knowRevision(ctx context.Context, j *judge, w *lws.GroupSnaps
 	return err
 }
 
-// revisionsWith returns the set's revisions, looked for ever further until the one with
-// the key is among them.
+// revisionsWith returns the revisions in use, and the history as well if the key is not among
+// them.
 func (o *Observer) revisionsWith(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet, key string) (revisionClaim, error) {
 	var found revisionClaim
 	for _, read := range []readRevisions{o.revisions, o.revisionsAndHistory} {
@@ -59,19 +59,6 @@ func (o *Observer) revisionsWith(ctx context.Context, j *judge, set *lwsv1.Leade
 		if found, err = o.revisionClaim(ctx, j, set, read); err != nil || lws.Knows(found, set.Name, key) {
 			return found, err
 		}
-	}
-	return found, nil
-}
-
-// revisionsFor returns the revisions that the decision about a set depends on: those in
-// use, and the history where it is wanted.
-func (o *Observer) revisionsFor(ctx context.Context, j *judge, w lws.SetSnapshot) (found revisionClaim, err error) {
-	if found, err = o.revisionClaim(ctx, j, w.Set, o.revisions); err != nil {
-		return found, err
-	}
-	w.Revisions = found
-	if lws.WantsHistory(w) {
-		return o.revisionClaim(ctx, j, w.Set, o.revisionsAndHistory)
 	}
 	return found, nil
 }

@@ -3,6 +3,7 @@ package lwscache
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -18,6 +19,26 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 )
+
+// SetPlan reads a set and decides about it. What the decision asks for is read too, and the
+// set is decided again.
+func (o *Observer) SetPlan(ctx context.Context, key types.NamespacedName, now time.Time) (lws.SetSnapshot, lws.Plan, error) {
+	w, err := o.Set(ctx, key, now)
+	if err != nil {
+		return w, lws.Plan{}, err
+	}
+	plan := lws.DecideSet(w)
+	if plan.Needs == "" {
+		return w, plan, nil
+	}
+	j := o.judge()
+	maps.Copy(j.lives, w.Lives)
+	if w.Revisions, err = o.revisionClaim(ctx, j, w.Set, o.revisionsAndHistory); err != nil {
+		return w, lws.Plan{}, err
+	}
+	w.Lives, w.HistoryRead = j.lives, true
+	return w, lws.DecideSet(w), nil
+}
 
 // Set returns what is to be known of a set. The error is a NotFound one when
 // there is no such set.
@@ -65,7 +86,7 @@ func (o *Observer) SetAs(ctx context.Context, set *lwsv1.LeaderWorkerSet, now ti
 	if w.Service, err = o.sharedService(ctx, j, set); err != nil {
 		return w, err
 	}
-	if w.Revisions, err = o.revisionsFor(ctx, j, w); err != nil {
+	if w.Revisions, err = o.revisionClaim(ctx, j, set, o.revisions); err != nil {
 		return w, err
 	}
 	if w.GangMissing, err = o.gangMissing(ctx, set, w.Groups); err != nil {
@@ -184,7 +205,7 @@ func (o *Observer) revisionClaim(ctx context.Context, j *judge, set *lwsv1.Leade
 	if err := learn(ctx, j, found, claimant); err != nil {
 		return revisionClaim{}, err
 	}
-	return claim(j.lives, found, claimant, func(r *appsv1.ControllerRevision) bool { return lws.Exact(r, set.Name) }), nil
+	return claim(j.lives, found, claimant, func(r *appsv1.ControllerRevision) bool { return lws.Genuine(r, set.Name) }), nil
 }
 
 // claims names the claims of the set's leaders. They are read only when a leader is

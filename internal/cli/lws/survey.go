@@ -78,7 +78,7 @@ func (s *Surveyor) survey(ctx context.Context, cached client.Reader, key types.N
 
 // read reads a set and its groups, and decides.
 func read(ctx context.Context, observer *lwscache.Observer, cached client.Reader, key types.NamespacedName, now time.Time) (s Survey, err error) {
-	if s.Set, err = observer.Set(ctx, key, now); err != nil {
+	if s.Set, _, err = observer.SetPlan(ctx, key, now); err != nil {
 		return s, err
 	}
 	s.Set.Vigil = recall(s.Set.Vigil, s.Set.Set, now)
