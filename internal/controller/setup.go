@@ -81,11 +81,11 @@ func Setup(mgr ctrl.Manager, o Options) error {
 }
 
 func setupLeaderWorkerSet(mgr ctrl.Manager) error {
-	shelves, err := lwscache.NewShelves(context.Background(), mgr.GetCache())
+	indexes, err := lwscache.NewIndexes(context.Background(), mgr.GetCache())
 	if err != nil {
 		return err
 	}
-	if err := lwscache.IndexBesideShelves(context.Background(), mgr.GetFieldIndexer()); err != nil {
+	if err := lwscache.IndexOthers(context.Background(), mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
 	for _, collector := range report.Metrics() {
@@ -97,7 +97,7 @@ func setupLeaderWorkerSet(mgr ctrl.Manager) error {
 	if err != nil {
 		return err
 	}
-	observer := lwscache.New(mgr.GetClient(), mgr.GetAPIReader(), memory).WithGangs(groups).WithShelves(shelves)
+	observer := lwscache.New(mgr.GetClient(), mgr.GetAPIReader(), memory).WithGangs(groups).WithIndexes(indexes)
 	p := &pass{
 		observe: observer,
 		memory:  memory,

@@ -18,17 +18,16 @@ import (
 	"lockstep.dev/lockstep/internal/lws"
 )
 
-// indexClaim finds objects by the name they derive theirs from ("name:…"), whoever
-// they belong to; revisions and claims also by the UID of their controller ("uid:…"),
-// and workers by the name that their group derives its own from ("under:…").
+// indexClaim finds objects by the name that theirs is made of ("name:…"), whatever their owner.
+// It finds revisions and PVCs by the UID of their controller ("uid:…") too, and PVCs by the name
+// of their set ("under:…").
 const indexClaim = "lockstep.claim"
 
 // ownPrefix begins every key of the LeaderWorkerSet API.
 const ownPrefix = "leaderworkerset.sigs.k8s.io/"
 
-// CacheOptions limits the caches to what bears a set's label, and drops what no
-// decision reads. Objects are handed out without being copied: readers must
-// never change them.
+// CacheOptions limits the caches to objects with a set's label, and drops what no decision reads.
+// Readers get the cached objects themselves, and must never change them.
 func CacheOptions() cache.Options {
 	shared := true
 	ours := cache.ByObject{Label: labelled(), UnsafeDisableDeepCopy: &shared}
@@ -48,17 +47,17 @@ func CacheOptions() cache.Options {
 	}}
 }
 
-// labelled selects what bears a set's label.
+// labelled selects objects with a set's label.
 func labelled() labels.Selector {
 	named, err := labels.NewRequirement(lwsv1.SetNameLabelKey, selection.Exists, nil)
 	if err != nil {
-		panic(err) // a constant key is always a valid one
+		panic(err) // a constant key is valid
 	}
 	return labels.NewSelector().Add(*named)
 }
 
-// trimVolume leaves of a PVC its name, its owners, its deletion and the annotation of the
-// set that deletes it when its group is scaled away.
+// trimVolume keeps a PVC's metadata, and of its annotations the one that names the set that
+// deletes it when its group is scaled away.
 func trimVolume(object any) (any, error) {
 	if volume, ok := object.(*lws.Volume); ok {
 		volume.ManagedFields = nil
@@ -67,17 +66,16 @@ func trimVolume(object any) (any, error) {
 	return object, nil
 }
 
-// Index adds the indexes that an Observer reads by, where it has no shelves. It must
-// run before the cache starts.
+// Index adds the indexes of an Observer without Indexes. It must run before the cache starts.
 func Index(ctx context.Context, indexer client.FieldIndexer) error {
-	if err := IndexBesideShelves(ctx, indexer); err != nil {
+	if err := IndexOthers(ctx, indexer); err != nil {
 		return err
 	}
 	return index(ctx, indexer, &corev1.Pod{})
 }
 
-// IndexBesideShelves adds those of them that shelves do not make up for.
-func IndexBesideShelves(ctx context.Context, indexer client.FieldIndexer) error {
+// IndexOthers adds the indexes of an Observer with Indexes.
+func IndexOthers(ctx context.Context, indexer client.FieldIndexer) error {
 	return index(ctx, indexer, &appsv1.ControllerRevision{}, lws.NewVolume("", ""))
 }
 
@@ -112,8 +110,8 @@ func ownerKeys(object client.Object) []string {
 	return nil
 }
 
-// volumeParent is the StatefulSet whose pods' claims bear such labels: those that it
-// selects its pods by.
+// volumeParent returns the name of the StatefulSet whose PVCs have such labels. A StatefulSet
+// gives its PVCs the labels of its selector.
 func volumeParent(labels map[string]string) string {
 	set, group := labels[lwsv1.SetNameLabelKey], labels[lwsv1.GroupIndexLabelKey]
 	if group == "" {

@@ -1,7 +1,5 @@
-// Package lwscache is the one place that reads the cluster.
+// Package lwscache reads what decisions about sets and groups are made from.
 //
-// It knows the indexes of the cache, how a chain of owners is followed, and when
-// a cached look is not enough: what the cache misses is looked for live before
-// it is called gone. It turns what it reads into the snapshots that decisions
-// are made from. It refuses to decide anything, and it never writes.
+// It knows the indexes of the cache, follows chains of owners, and reads live what the cache may
+// lack. It refuses to decide anything, and it never writes.
 package lwscache

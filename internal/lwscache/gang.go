@@ -117,8 +117,8 @@ func withoutStatus(object any) (any, error) {
 	return object, nil
 }
 
-// fillGang reads what bears the name of the object that the gang scheduler of the
-// leader knows the group by. A group without one costs nothing.
+// fillGang reads the object that the leader's gang scheduler knows the group by. A group without
+// a gang scheduler costs nothing.
 func (o *Observer) fillGang(ctx context.Context, j *judge, g *lws.Group) error {
 	if g.Leader == nil {
 		return nil
@@ -129,7 +129,7 @@ func (o *Observer) fillGang(ctx context.Context, j *judge, g *lws.Group) error {
 	}
 	found, missing, err := o.gangObject(ctx, scheduler, types.NamespacedName{Namespace: g.Leader.Namespace, Name: gang.NameOf(g.Leader)})
 	if apierrors.IsForbidden(err) && o.set.Name != "" {
-		return nil // a set is more than its gangs
+		return nil // the rest of the set can be read
 	}
 	if err != nil || found == nil {
 		g.GangMissing = missing
@@ -148,7 +148,7 @@ func (j *judge) sortGang(ctx context.Context, g *lws.Group, found *unstructured.
 	return nil
 }
 
-// gangObject reads an object whose kind need not be served.
+// gangObject reads an object of a kind that the API server need not serve.
 func (o *Observer) gangObject(ctx context.Context, s gang.Scheduler, key types.NamespacedName) (*unstructured.Unstructured, string, error) {
 	if o.gangs == nil {
 		return o.gangLive(ctx, s, key)
@@ -168,7 +168,7 @@ func (o *Observer) gangObject(ctx context.Context, s gang.Scheduler, key types.N
 	return found, "", err
 }
 
-// gangLive asks the API server itself.
+// gangLive reads an object live.
 func (o *Observer) gangLive(ctx context.Context, s gang.Scheduler, key types.NamespacedName) (*unstructured.Unstructured, string, error) {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(s.Kind())
@@ -177,7 +177,7 @@ func (o *Observer) gangLive(ctx context.Context, s gang.Scheduler, key types.Nam
 	case err == nil:
 		return object, "", nil
 	case o.gangs == nil && apierrors.IsForbidden(err):
-		return nil, "", err // what this reader may not see says nothing of the operator
+		return nil, "", err // the operator may have the permission that a user lacks
 	case why != "":
 		return nil, why, nil
 	case apierrors.IsNotFound(err):
@@ -186,9 +186,8 @@ func (o *Observer) gangLive(ctx context.Context, s gang.Scheduler, key types.Nam
 	return nil, "", fmt.Errorf("read %s %q: %w", s.Kind().Kind, key, err)
 }
 
-// confirmGang looks live for an object that is thought not to be there, before one
-// is made: what was made a moment ago may not be in memory yet, and what bears
-// none of our labels never is. The set's own look finds the latter by its name.
+// confirmGang reads an object live before the operator creates it. One that was just created
+// may not be in memory yet, and one without our labels never is: the set reads it by its name.
 func (o *Observer) confirmGang(ctx context.Context, j *judge, g *lws.Group) error {
 	if g.Leader == nil || o.gangs == nil || g.GangMissing != "" || !g.Gang.Empty() {
 		return nil
@@ -208,8 +207,7 @@ func (o *Observer) confirmGang(ctx context.Context, j *judge, g *lws.Group) erro
 	return j.sortGang(ctx, g, found)
 }
 
-// fillNewGang reads what is needed to make the group's object or to tell whether
-// it says what it should.
+// fillNewGang reads what the operator needs to create or compare the group's object.
 func (o *Observer) fillNewGang(ctx context.Context, j *judge, w *lws.GroupSnapshot) error {
 	if err := o.confirmGang(ctx, j, &w.Group); err != nil {
 		return err
@@ -220,7 +218,7 @@ func (o *Observer) fillNewGang(ctx context.Context, j *judge, w *lws.GroupSnapsh
 	return o.knowRevision(ctx, j, w, w.Leader.Labels[lwsv1.RevisionKey])
 }
 
-// foreign is an object of a foreign kind with nothing but its metadata.
+// foreign returns an object of a foreign kind with its metadata alone.
 func foreign(kind identity.Kind, meta metav1.ObjectMeta) *unstructured.Unstructured {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&metav1.PartialObjectMetadata{ObjectMeta: meta})
 	if err != nil {
@@ -232,8 +230,7 @@ func foreign(kind identity.Kind, meta metav1.ObjectMeta) *unstructured.Unstructu
 	return object
 }
 
-// gangMissing says why the scheduler that a set or any of its groups is handed to
-// is not there.
+// gangMissing returns why the gang scheduler of a set or of its groups is missing, or nothing.
 func (o *Observer) gangMissing(ctx context.Context, set *lwsv1.LeaderWorkerSet, groups []lws.Group) (string, error) {
 	for i := range groups {
 		if groups[i].GangMissing != "" {
@@ -251,7 +248,7 @@ func (o *Observer) gangMissing(ctx context.Context, set *lwsv1.LeaderWorkerSet, 
 	return missing, err
 }
 
-// whyMissing says why a scheduler's objects cannot be read, or is empty if an error does not tell.
+// whyMissing returns why a scheduler's objects cannot be read, or nothing for other errors.
 func whyMissing(s gang.Scheduler, err error) string {
 	switch {
 	case apierrors.IsForbidden(err):
@@ -266,8 +263,8 @@ func notServed(s gang.Scheduler) string {
 	return fmt.Sprintf("the API server does not serve %s: install %s, or take it away from this set; groups are not placed as gangs", s.Resource().GroupResource(), s.Name())
 }
 
-// unserved tells whether the API server knows nothing of a kind. A single object
-// that is not there is another matter: only then the answer says so itself.
+// unserved reports whether the API server does not serve a kind. For a missing object of a
+// served kind, the answer has no such cause.
 func unserved(err error) bool {
 	return meta.IsNoMatchError(err) || apierrors.IsMethodNotSupported(err) ||
 		(apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse))

@@ -58,7 +58,7 @@ func podGroup(name string, labels map[string]string) *unstructured.Unstructured 
 	return object
 }
 
-func TestAPodGroupThatIsNotInMemoryIsLookedForOnceMore(t *testing.T) {
+func TestAPodGroupThatIsNotInMemoryIsReadLive(t *testing.T) {
 	e, name := aGang(t)
 	e.observer.WithGangs(known{})
 	ours := podGroup(name, map[string]string{lwsv1.SetNameLabelKey: "w"})
@@ -66,11 +66,11 @@ func TestAPodGroupThatIsNotInMemoryIsLookedForOnceMore(t *testing.T) {
 	fakeapi.OwnedBy(ours, "v1", identity.RefOf(identity.KindPod, leader))
 	fakeapi.Add(e.Server, ours)
 	if got := e.group("w-0"); len(got.Gang.Members) != 1 {
-		t.Errorf("what was made a moment ago is not seen: %+v", got.Gang)
+		t.Errorf("a new PodGroup is not read: %+v", got.Gang)
 	}
 }
 
-func TestAPodGroupWithoutOurLabelsIsRememberedForTheSet(t *testing.T) {
+func TestTheSetReadsAPodGroupWithoutOurLabels(t *testing.T) {
 	e, name := aGang(t)
 	e.observer.WithGangs(known{})
 	fakeapi.Add(e.Server, podGroup(name, nil))
@@ -78,11 +78,11 @@ func TestAPodGroupWithoutOurLabelsIsRememberedForTheSet(t *testing.T) {
 		t.Errorf("got %+v", got.Gang)
 	}
 	if got := e.set("w").Groups[0].Gang; len(got.Squatters) != 1 {
-		t.Errorf("the set does not see it: %+v", got)
+		t.Errorf("the set does not read it: %+v", got)
 	}
 }
 
-func TestAGroupThatIsNoGangAsksForNothing(t *testing.T) {
+func TestAGroupWithoutGangSchedulerReadsNoPodGroup(t *testing.T) {
 	e, _, _ := chained(t)
 	e.observer.WithGangs(known{missing: true})
 	if got := e.group("w-0"); got.GangMissing != "" || e.set("w").GangMissing != "" {
@@ -90,7 +90,7 @@ func TestAGroupThatIsNoGangAsksForNothing(t *testing.T) {
 	}
 }
 
-func TestASetThatAsksForAGangSchedulerHearsThatItIsMissing(t *testing.T) {
+func TestASetReportsThatItsGangSchedulerIsMissing(t *testing.T) {
 	e, _, _ := chained(t)
 	e.observer.WithGangs(known{missing: true})
 	fakeapi.Edit(e.Server, "w", func(set *lwsv1.LeaderWorkerSet) { fakeapi.Annotation(lwsv1.GangSchedulerAnnotationKey, "volcano")(set) })
@@ -110,7 +110,7 @@ func TestWhyAGangSchedulerIsMissing(t *testing.T) {
 		want   string
 		fails  bool
 	}{
-		{"a kind that nobody serves", known{}, &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "PodGroup"}}, "the API server does not serve podgroups.scheduling.volcano.sh", false},
+		{"a kind that is not served", known{}, &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "PodGroup"}}, "the API server does not serve podgroups.scheduling.volcano.sh", false},
 		{"a kind that is no longer served", known{}, unserved, "the API server does not serve podgroups.scheduling.volcano.sh", false},
 		{"a kind on its way out", known{}, apierrors.NewMethodNotSupported(resource.GroupResource(), "get"), "the API server does not serve", false},
 		{"a kind that the operator may not read", known{}, forbidden, "permission is missing", false},
@@ -141,7 +141,7 @@ func TestWhyAGangSchedulerIsMissing(t *testing.T) {
 	}
 }
 
-func TestASetIsSeenWithoutTheRightToSeeItsGangs(t *testing.T) {
+func TestASetIsReadWithoutPermissionForPodGroups(t *testing.T) {
 	e, _ := aGang(t)
 	e.live.Fail = func(n fakeapi.Name) error {
 		if n.Kind == identity.KindPodGroup {
@@ -154,12 +154,12 @@ func TestASetIsSeenWithoutTheRightToSeeItsGangs(t *testing.T) {
 	}
 }
 
-func TestKinIsLookedForLiveWhenTheCacheLags(t *testing.T) {
+func TestKinIsReadLiveWhenTheCacheIsLate(t *testing.T) {
 	e, _, _ := chained(t)
 	lagging := e.Lagging()
 	fakeapi.Add(e.Server, fakeapi.Set("late", 1, 2))
 	for _, k := range []*lwscache.Kin{lwscache.NewKin(lagging, e.live), lwscache.NewKin(nil, e.live)} {
-		for name, there := range map[string]bool{"w": true, "late": true, "nobody": false, "": false} {
+		for name, there := range map[string]bool{"w": true, "late": true, "missing": false, "": false} {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Labels: map[string]string{lwsv1.SetNameLabelKey: name}}}
 			if found, err := k.Set(context.Background(), pod); err != nil || (found != nil) != there {
 				t.Errorf("set %q: got %v, %v", name, found, err)

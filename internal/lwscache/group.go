@@ -51,8 +51,7 @@ func (o *Observer) meet(ctx context.Context, need lws.Need, w *lws.GroupSnapshot
 	return o.knowRevision(ctx, j, w, leader.Labels[lwsv1.RevisionKey])
 }
 
-// readLive replaces the leader, the workers and their StatefulSet by what the API server
-// says. A leader that is gone leaves nothing to decide.
+// readLive reads the leader, the workers and their StatefulSet from the API server.
 func (o *Observer) readLive(ctx context.Context, j *judge, w *lws.GroupSnapshot) error {
 	leader := client.ObjectKeyFromObject(w.Leader)
 	var list corev1.PodList
@@ -88,9 +87,8 @@ func (o *Observer) readLive(ctx context.Context, j *judge, w *lws.GroupSnapshot)
 	return o.claimPods(ctx, j, w.Set, &w.Group, pods)
 }
 
-// Group returns what is to be known of the group whose leader has, or would
-// have, the name in key. The error is a NotFound one when no set could have such
-// a group.
+// Group returns the snapshot of the group whose leader has, or would have, a name. It returns a
+// NotFound error if no set can have such a group.
 func (o *Observer) Group(ctx context.Context, key types.NamespacedName, now time.Time) (lws.GroupSnapshot, error) {
 	setName, index := identity.ParentAndOrdinal(key.Name)
 	if index == identity.NoOrdinal || identity.LeaderName(setName, index) != key.Name {
@@ -99,11 +97,10 @@ func (o *Observer) Group(ctx context.Context, key types.NamespacedName, now time
 	return o.group(ctx, key, now)
 }
 
-// group is Group of a name that a leader may have.
+// group returns the snapshot of a group whose leader's name is valid.
 func (o *Observer) group(ctx context.Context, key types.NamespacedName, now time.Time) (lws.GroupSnapshot, error) {
 	setName, index := identity.ParentAndOrdinal(key.Name)
-	// PVCs are read before the set, and so never judged by a spec from before the
-	// one that they were last written for.
+	// PVCs are read before the set: the spec is never older than their annotations.
 	volumes, err := o.volumes(ctx, key.Namespace, byName(key.Name))
 	if err != nil {
 		return lws.GroupSnapshot{}, err
@@ -142,9 +139,8 @@ func (o *Observer) group(ctx context.Context, key types.NamespacedName, now time
 	return w, nil
 }
 
-// leader returns the pod under the leader's name if it is a member: alive, and
-// chained through the leader StatefulSet to the set. One that is so but for being
-// on its way out is returned as leaving.
+// leader returns the set's leader StatefulSet and the pod of the leader's name that it owns: as
+// leader, or as leaving once it is deleted.
 func (o *Observer) leader(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet, key types.NamespacedName) (own *appsv1.StatefulSet, leader, leaving *corev1.Pod, err error) {
 	found, err := o.leaderStatefulSet(ctx, j, set)
 	if err != nil {
@@ -161,7 +157,7 @@ func (o *Observer) leader(ctx context.Context, j *judge, set *lwsv1.LeaderWorker
 	return own, pod, nil, nil
 }
 
-// followed is the leader that leaves, where its StatefulSet is to make another.
+// followed returns the deleted leader if its StatefulSet will create another.
 func followed(w *lws.GroupSnapshot) []types.UID {
 	if w.Leaving == nil || int32(w.Index) >= lws.PodsOf(w.LeaderSet) {
 		return nil
@@ -169,7 +165,7 @@ func followed(w *lws.GroupSnapshot) []types.UID {
 	return []types.UID{w.Leaving.UID}
 }
 
-// fillGroup reads what bears the names of the group's StatefulSet and Service.
+// fillGroup reads the group's StatefulSet, Service and gang object.
 func (o *Observer) fillGroup(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet, g *lws.Group) error {
 	key := types.NamespacedName{Namespace: set.Namespace, Name: g.LeaderName}
 	claimant := leaderUID(g)
@@ -193,8 +189,7 @@ func (o *Observer) fillGroup(ctx context.Context, j *judge, set *lwsv1.LeaderWor
 	return o.fillGang(ctx, j, g)
 }
 
-// fillIncomplete is fillGroup with the group's pods where its StatefulSet is
-// missing or lacks some.
+// fillIncomplete is fillGroup, and reads the pods if the StatefulSet is missing or lacks some.
 func (o *Observer) fillIncomplete(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet, g *lws.Group) error {
 	if err := o.fillGroup(ctx, j, set, g); err != nil {
 		return err
@@ -205,7 +200,7 @@ func (o *Observer) fillIncomplete(ctx context.Context, j *judge, set *lwsv1.Lead
 	return o.fillPods(ctx, j, set, g)
 }
 
-// fillPods reads what bears the names of the group's workers.
+// fillPods reads the pods with names of the group's workers.
 func (o *Observer) fillPods(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet, g *lws.Group) error {
 	pods, err := o.workersUnder(ctx, types.NamespacedName{Namespace: set.Namespace, Name: g.LeaderName})
 	if err != nil {
@@ -214,7 +209,7 @@ func (o *Observer) fillPods(ctx context.Context, j *judge, set *lwsv1.LeaderWork
 	return o.claimPods(ctx, j, set, g, pods)
 }
 
-// claimWorkers sorts StatefulSets under the name of the group's workers.
+// claimWorkers classifies StatefulSets of the name of the group's.
 func (o *Observer) claimWorkers(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet, g *lws.Group, found []*appsv1.StatefulSet) error {
 	claimant := leaderUID(g)
 	if err := learn(ctx, j, found, claimant); err != nil {
@@ -224,7 +219,7 @@ func (o *Observer) claimWorkers(ctx context.Context, j *judge, set *lwsv1.Leader
 	return nil
 }
 
-// claimPods sorts pods under names of the group's workers.
+// claimPods classifies pods with names of the group's workers.
 func (o *Observer) claimPods(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet, g *lws.Group, pods []*corev1.Pod) error {
 	claimant := leaderUID(g)
 	if sts := g.Workers.Member(); sts != nil {
@@ -237,7 +232,7 @@ func (o *Observer) claimPods(ctx context.Context, j *judge, set *lwsv1.LeaderWor
 	return nil
 }
 
-// fillNewGroup reads what is needed to make or adopt the group's workers.
+// fillNewGroup reads what the operator needs to create or adopt the worker StatefulSet.
 func (o *Observer) fillNewGroup(ctx context.Context, j *judge, w *lws.GroupSnapshot) error {
 	if err := o.knowRevision(ctx, j, w, w.Leader.Labels[lwsv1.RevisionKey]); err != nil {
 		return err

@@ -146,7 +146,7 @@ func TestClaimKeys(t *testing.T) {
 		{"a leader", &corev1.Pod{ObjectMeta: owned(metav1.ObjectMeta{Name: "w-0"})}, []string{"name:w"}},
 		{"a worker", &corev1.Pod{ObjectMeta: owned(metav1.ObjectMeta{Name: "w-0-1"})}, []string{"name:w-0"}},
 		{"a worker of a set whose name ends in a number", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "w-0-1-2"}}, []string{"name:w-0-1"}},
-		{"nobody's", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "w-0", Labels: labels}}, []string{"name:w"}},
+		{"without owner", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "w-0", Labels: labels}}, []string{"name:w"}},
 		{"no ordinal", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "w", Labels: labels}}, nil},
 		{"a name that no StatefulSet gives", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "w-007", Labels: labels}}, nil},
 		{"a revision", &appsv1.ControllerRevision{ObjectMeta: owned(metav1.ObjectMeta{Name: "w-x-1", Labels: labels})}, []string{"uid:u", "name:w"}},

@@ -21,24 +21,22 @@ type Observer struct {
 	live   client.Reader
 	memory *Memory
 	gangs  GangObjects
-	// shelves are the indexes of the cache, or nil where nothing is cached.
-	shelves *Shelves
+	// indexes are the indexes of the cache, or nil where nothing is cached.
+	indexes *Indexes
 	// set is the set that this copy reads, or zero.
 	set types.NamespacedName
 }
 
-// New returns an Observer that reads through cached, which must have been given
-// CacheOptions and Index, and takes its second looks through live.
+// New returns an Observer. cached must have CacheOptions and Index; live must not be a cache.
 func New(cached, live client.Reader, memory *Memory) *Observer {
 	return &Observer{cached: cached, live: live, memory: memory}
 }
 
-// WithShelves returns an Observer that takes StatefulSets and pods off the shelves of
-// the cache that it reads through.
-func (o *Observer) WithShelves(shelves *Shelves) *Observer {
-	shelved := *o
-	shelved.shelves = shelves
-	return &shelved
+// WithIndexes returns an Observer that reads StatefulSets and pods from the cache's indexes.
+func (o *Observer) WithIndexes(indexes *Indexes) *Observer {
+	indexed := *o
+	indexed.indexes = indexes
+	return &indexed
 }
 
 // find reads one object from the cache, and live where a create found its name taken. It
@@ -67,11 +65,11 @@ func bearing[T client.Object](ctx context.Context, o *Observer, kind identity.Ki
 
 // statefulSets returns the StatefulSet of a name, as a list of none or one.
 func (o *Observer) statefulSets(ctx context.Context, key types.NamespacedName) ([]*appsv1.StatefulSet, error) {
-	if o.shelves == nil || !o.isGroup(key) {
+	if o.indexes == nil || !o.isGroup(key) {
 		return bearing(ctx, o, identity.KindStatefulSet, key, &appsv1.StatefulSet{})
 	}
 	n := name{kind: identity.KindStatefulSet, namespace: key.Namespace, name: key.Name}
-	sts, found, err := o.shelves.statefulSet(key)
+	sts, found, err := o.indexes.statefulSet(key)
 	switch {
 	case err != nil:
 		return nil, err
@@ -103,9 +101,8 @@ func (o *Observer) workersUnder(ctx context.Context, group types.NamespacedName)
 	return o.podsOneByOne(ctx, group)
 }
 
-// PodNames returns the names of the pods that the cache holds under names that
-// the StatefulSet with the given key would give, whoever they belong to. It does
-// not look anywhere else and waits for nothing, so that event handlers may call it.
+// PodNames returns the names of cached pods that are named as a StatefulSet would name its own,
+// whatever their owner. It does not wait, so event handlers may call it.
 func (o *Observer) PodNames(ctx context.Context, statefulSet types.NamespacedName) ([]string, error) {
 	pods, err := o.podsShown(ctx, statefulSet)
 	names := make([]string, 0, len(pods))
@@ -115,11 +112,11 @@ func (o *Observer) PodNames(ctx context.Context, statefulSet types.NamespacedNam
 	return names, err
 }
 
-// SetNames returns the keys of all sets that the cache holds. It waits for nothing.
+// SetNames returns the keys of all cached sets. It does not wait.
 func (o *Observer) SetNames(ctx context.Context) []types.NamespacedName {
 	var list lwsv1.LeaderWorkerSetList
 	if err := o.cached.List(ctx, &list, client.DisableReadYourWritesConsistency); err != nil {
-		return nil // the cache holds sets or the process would not have started
+		return nil // the cache has synced sets before controllers start
 	}
 	names := make([]types.NamespacedName, 0, len(list.Items))
 	for i := range list.Items {
@@ -128,8 +125,7 @@ func (o *Observer) SetNames(ctx context.Context) []types.NamespacedName {
 	return names
 }
 
-// revisions returns the ControllerRevisions that belong to the set's UID, and
-// those that merely bear its name.
+// revisions returns the ControllerRevisions that the set's UID owns, and those with its label.
 func (o *Observer) revisions(ctx context.Context, set *lwsv1.LeaderWorkerSet) ([]*appsv1.ControllerRevision, error) {
 	var all []*appsv1.ControllerRevision
 	seen := map[types.UID]bool{}
@@ -150,8 +146,8 @@ func (o *Observer) revisions(ctx context.Context, set *lwsv1.LeaderWorkerSet) ([
 	return append(all, taken...), err
 }
 
-// OfStatefulSet tells whether a revision is a StatefulSet's own history. It bears
-// the labels of the pod template, ours among them, and is none of our business.
+// OfStatefulSet reports whether a revision is a StatefulSet's own history. It has the labels of
+// the pod template, and so ours.
 func OfStatefulSet(revision metav1.Object) bool {
 	owner := metav1.GetControllerOfNoCopy(revision)
 	return owner != nil && owner.Kind == string(identity.KindStatefulSet)

@@ -20,7 +20,7 @@ import (
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
-// eyes are an observer on a fake store.
+// eyes are an observer of a fake API server.
 type eyes struct {
 	*fakeapi.Server
 	t        *testing.T
@@ -67,7 +67,7 @@ func chained(t *testing.T) (*eyes, *lwsv1.LeaderWorkerSet, *appsv1.StatefulSet) 
 	return e, set, sts
 }
 
-func TestNothingIsFoundOfASetThatIsNotThere(t *testing.T) {
+func TestASetThatDoesNotExistIsNotFound(t *testing.T) {
 	e := open(t)
 	if _, err := e.observer.Set(context.Background(), key("w"), e.Now); !apierrors.IsNotFound(err) {
 		t.Errorf("set: %v", err)
@@ -79,7 +79,7 @@ func TestNothingIsFoundOfASetThatIsNotThere(t *testing.T) {
 	}
 }
 
-func TestAChainOfLivesIsFollowedByUID(t *testing.T) {
+func TestAChainOfOwnersIsFollowedByUID(t *testing.T) {
 	stsLabels := map[string]string{lwsv1.SetNameLabelKey: "w"}
 	tests := []struct {
 		name  string
@@ -136,30 +136,30 @@ func own(e *eyes, owner identity.Ref) {
 	fakeapi.Edit(e.Server, "w-0", func(pod *corev1.Pod) { fakeapi.OwnedBy(pod, fakeapi.APIVersion(owner.Kind), owner) })
 }
 
-func TestWhatIsGoneForCertainIsLookedForOnce(t *testing.T) {
+func TestAnOwnerThatIsGoneIsReadOnce(t *testing.T) {
 	e, _, _ := chained(t)
 	own(e, fakeapi.Former(identity.KindStatefulSet, "other"))
 	e.set("w")
 	reads := e.live.Reads
 	e.set("w")
 	if reads == 0 || e.live.Reads != reads {
-		t.Errorf("%d live reads at first, %d after another look", reads, e.live.Reads)
+		t.Errorf("%d live reads at first, %d after another read", reads, e.live.Reads)
 	}
 }
 
-func TestALookAtASetInStepReadsNothingLive(t *testing.T) {
+func TestACompleteSetIsReadFromTheCache(t *testing.T) {
 	e, _, _ := chained(t)
 	if e.set("w"); e.live.Reads != 0 {
 		t.Errorf("got %d live reads", e.live.Reads)
 	}
 }
 
-func TestAnErrorOfALookIsNotTakenForAbsence(t *testing.T) {
+func TestAFailedReadIsNotTakenForAbsence(t *testing.T) {
 	e, _, _ := chained(t)
 	own(e, fakeapi.Former(identity.KindStatefulSet, "other"))
 	e.live.Fail = func(fakeapi.Name) error { return errors.New("down") }
 	if _, err := e.observer.Set(context.Background(), key("w"), e.Now); err == nil {
-		t.Error("an owner that could not be looked for was judged")
+		t.Error("an owner that could not be read was classified")
 	}
 	e.live.Fail = nil
 	e.cached.Fail = func(n fakeapi.Name) error {
@@ -173,14 +173,14 @@ func TestAnErrorOfALookIsNotTakenForAbsence(t *testing.T) {
 	}
 }
 
-func TestALeaderHasTheWholeChain(t *testing.T) {
+func TestALeaderIsOwnedThroughTheWholeChain(t *testing.T) {
 	for name, tt := range map[string]struct {
 		harm   func(*eyes)
 		leader bool
 	}{
 		"whole":                         {func(*eyes) {}, true},
 		"the statefulset is a namesake": {func(e *eyes) { own(e, fakeapi.Former(identity.KindStatefulSet, "w")) }, false},
-		"the leader is nobody's":        {func(e *eyes) { fakeapi.Edit(e.Server, "w-0", func(pod *corev1.Pod) { pod.OwnerReferences = nil }) }, false},
+		"the leader has no owner":       {func(e *eyes) { fakeapi.Edit(e.Server, "w-0", func(pod *corev1.Pod) { pod.OwnerReferences = nil }) }, false},
 		"the leader is going":           {func(e *eyes) { fakeapi.Terminate[*corev1.Pod](e.Server, "w-0") }, false},
 		"the statefulset is going":      {func(e *eyes) { fakeapi.Terminate[*appsv1.StatefulSet](e.Server, "w") }, false},
 		"the statefulset is another's": {func(e *eyes) {
@@ -199,7 +199,7 @@ func TestALeaderHasTheWholeChain(t *testing.T) {
 	}
 }
 
-func TestWhatBearsATakenNameIsFoundThoughTheCacheHidesIt(t *testing.T) {
+func TestAnObjectWithoutLabelsUnderATakenNameIsRead(t *testing.T) {
 	e, _, _ := chained(t)
 	fakeapi.Add(e.Server, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: "w"}})
 	if got := e.set("w"); !got.Service.Empty() {
@@ -218,7 +218,7 @@ func TestWhatBearsATakenNameIsFoundThoughTheCacheHidesIt(t *testing.T) {
 }
 
 // An object that the cache does not show may be the set's own: it is read as a whole.
-func TestWhatIsHiddenIsReadWhole(t *testing.T) {
+func TestAnObjectUnderATakenNameIsReadWhole(t *testing.T) {
 	e, _, _ := chained(t)
 	fakeapi.Edit(e.Server, "w", func(sts *appsv1.StatefulSet) {
 		delete(sts.Labels, lwsv1.SetNameLabelKey)
@@ -231,7 +231,7 @@ func TestWhatIsHiddenIsReadWhole(t *testing.T) {
 	}
 }
 
-func TestALeaderMissingForLongIsLookedForLive(t *testing.T) {
+func TestAMissingLeaderIsReadLiveOnceTheStatefulSetStalls(t *testing.T) {
 	e, _, _ := chained(t)
 	fakeapi.Add(e.Server, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: "w-1"}})
 	// A set whose name ends in a number is not concerned by the pods of this one.
@@ -240,7 +240,7 @@ func TestALeaderMissingForLongIsLookedForLive(t *testing.T) {
 	e.set("w") // the leader is missing from here on
 	e.Now = e.Now.Add(10*time.Second - 1)
 	if got := e.set("w"); len(got.Leaders.Squatters) != 0 || e.live.Reads != 0 {
-		t.Fatalf("looked for at once: %d reads", e.live.Reads)
+		t.Fatalf("read live at once: %d reads", e.live.Reads)
 	}
 	e.Now = e.Now.Add(1)
 	if got := e.set("w"); len(got.Leaders.Squatters) != 1 || got.Leaders.Squatters[0].Name != "w-1" {
@@ -252,11 +252,11 @@ func TestALeaderMissingForLongIsLookedForLive(t *testing.T) {
 	fakeapi.OwnedBy(member, "apps/v1", identity.RefOf(identity.KindStatefulSet, fakeapi.Find[*appsv1.StatefulSet](e.Server, "w")))
 	fakeapi.Add(e.Server, member)
 	if got := e.set("w"); len(got.Leaders.Squatters) != 0 || len(got.Leaders.Members) != 2 {
-		t.Errorf("the squatter that left is still told of: %d squatters, %d members", len(got.Leaders.Squatters), len(got.Leaders.Members))
+		t.Errorf("the deleted foreign pod is still read: %d squatters, %d members", len(got.Leaders.Squatters), len(got.Leaders.Members))
 	}
 }
 
-func TestTwoSetsWithNamesAlikeKeepApart(t *testing.T) {
+func TestSetsWithSimilarNamesAreReadApart(t *testing.T) {
 	e := open(t)
 	fakeapi.Add(e.Server, fakeapi.Set("a", 2, 3))
 	fakeapi.Add(e.Server, fakeapi.Set("a-1", 2, 3))

@@ -13,23 +13,21 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
-// Kin reads what a pod that is about to be made belongs to. It is asked in the
-// middle of a creation, so it waits for nothing.
+// Kin reads the set and the leader of a pod that is being created. It does not wait for caches:
+// the API server waits for the webhook.
 type Kin struct {
 	cached, live client.Reader
 }
 
-// NewKin returns a Kin that reads through cached, if not nil, and through live what
-// that does not show.
+// NewKin returns a Kin that reads cached, unless nil, and live what that does not show.
 func NewKin(cached, live client.Reader) *Kin { return &Kin{cached: cached, live: live} }
 
-// Set returns the set whose name a pod bears, or nil when there is none.
+// Set returns the set of a pod's label, or nil.
 func (k *Kin) Set(ctx context.Context, pod *corev1.Pod) (*lwsv1.LeaderWorkerSet, error) {
 	return kin(ctx, k, types.NamespacedName{Namespace: pod.Namespace, Name: pod.Labels[lwsv1.SetNameLabelKey]}, &lwsv1.LeaderWorkerSet{})
 }
 
-// Leader returns the pod that bears the name of a worker's leader, or nil when
-// there is none.
+// Leader returns the pod with the name of a worker's leader, or nil.
 func (k *Kin) Leader(ctx context.Context, worker *corev1.Pod) (*corev1.Pod, error) {
 	return kin(ctx, k, types.NamespacedName{Namespace: worker.Namespace, Name: worker.Annotations[lwsv1.LeaderPodNameAnnotationKey]}, &corev1.Pod{})
 }
@@ -42,7 +40,7 @@ func kin[T client.Object](ctx context.Context, k *Kin, key types.NamespacedName,
 	if k.cached != nil {
 		if err := k.cached.Get(ctx, key, into); err == nil {
 			return into, nil
-		} // it may lag, or not have begun
+		} // the cache may be late, or not have started
 	}
 	err := k.live.Get(ctx, key, into)
 	if apierrors.IsNotFound(err) {

@@ -12,16 +12,16 @@ import (
 	"lockstep.dev/lockstep/internal/lws"
 )
 
-// grievances are what the API server refused on behalf of one incarnation of a set:
-// by the names of leaders, and under no name for the set as such.
+// grievances are what the API server refused to one incarnation of a set: by the names of
+// leaders, and under no name for the set itself.
 type grievances struct {
 	set types.UID
 	by  map[string][]lws.Refusal
 }
 
-// RefusedTo remembers what the last pass over a group, or over the set as such if
-// there is no leader's name, was refused: nothing, if it is empty. It returns the
-// refusals as they go on, and whether there is anything new about them to tell.
+// RefusedTo records what the API server refused in the last reconcile of a group, or of the set
+// if leader is empty. It returns the refusals with the time of the first one, and whether they
+// have changed.
 func (m *Memory) RefusedTo(set client.Object, leader string, refusals []lws.Refusal) (going []lws.Refusal, news bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -51,8 +51,8 @@ func (m *Memory) RefusedTo(set client.Object, leader string, refusals []lws.Refu
 	return nil, news
 }
 
-// refusedOf returns what is refused to a set and to its groups, by rising index,
-// and forgets those that are wanted no more.
+// refusedOf returns what is refused to a set and its groups, by rising index. It forgets groups
+// that are not wanted any more.
 func (m *Memory) refusedOf(set *lwsv1.LeaderWorkerSet, exists func(leader string) bool) []lws.Refused {
 	m.mu.Lock()
 	defer m.mu.Unlock()

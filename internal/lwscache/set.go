@@ -40,8 +40,7 @@ func (o *Observer) SetPlan(ctx context.Context, key types.NamespacedName, now ti
 	return w, lws.DecideSet(w), nil
 }
 
-// Set returns what is to be known of a set. The error is a NotFound one when
-// there is no such set.
+// Set returns the snapshot of a set. It returns a NotFound error if there is no such set.
 func (o *Observer) Set(ctx context.Context, key types.NamespacedName, now time.Time) (lws.SetSnapshot, error) {
 	set := &lwsv1.LeaderWorkerSet{}
 	if err := o.cached.Get(ctx, key, set); err != nil {
@@ -53,8 +52,7 @@ func (o *Observer) Set(ctx context.Context, key types.NamespacedName, now time.T
 	return o.SetAs(ctx, set, now)
 }
 
-// SetAs returns what is to be known of a set whose spec is as given, which need
-// not be what the cluster holds.
+// SetAs returns the snapshot of a set with the given spec, which may differ from the stored one.
 func (o *Observer) SetAs(ctx context.Context, set *lwsv1.LeaderWorkerSet, now time.Time) (lws.SetSnapshot, error) {
 	key := types.NamespacedName{Namespace: set.Namespace, Name: set.Name}
 	whole := *o
@@ -101,7 +99,7 @@ func (o *Observer) SetAs(ctx context.Context, set *lwsv1.LeaderWorkerSet, now ti
 	return w, err
 }
 
-// claim judges objects that bear one of our names.
+// claim classifies objects that have one of our names.
 func claim[T interface {
 	metav1.Object
 	comparable
@@ -121,8 +119,7 @@ func (o *Observer) leaderStatefulSet(ctx context.Context, j *judge, set *lwsv1.L
 	return claim(j.lives, found, claimant, func(sts *appsv1.StatefulSet) bool { return lws.IsLeaderStatefulSet(sts, set) }), nil
 }
 
-// ownerOfLeaders is who the set's leaders belong to: its leader StatefulSet, or
-// the one about to be adopted.
+// ownerOfLeaders returns the leader StatefulSet, or the one to adopt.
 func ownerOfLeaders(found identity.Claim[*appsv1.StatefulSet]) identity.Claimant {
 	for _, sts := range slices.Concat(found.Members, found.Orphans) {
 		return identity.Claimant{sts.UID}
@@ -162,7 +159,7 @@ func (o *Observer) groups(ctx context.Context, j *judge, set *lwsv1.LeaderWorker
 	return groups, nil
 }
 
-// vacant reads what bears the names of wanted groups that have no leader.
+// vacant reads the objects of wanted groups that have no leader.
 func (o *Observer) vacant(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet, leaders []*corev1.Pod) ([]lws.Group, error) {
 	led := make(map[string]bool, len(leaders))
 	for _, leader := range leaders {
@@ -208,9 +205,8 @@ func (o *Observer) revisionClaim(ctx context.Context, j *judge, set *lwsv1.Leade
 	return claim(j.lives, found, claimant, func(r *appsv1.ControllerRevision) bool { return lws.Genuine(r, set.Name) }), nil
 }
 
-// claims names the claims of the set's leaders. They are read only when a leader is
-// missed that may have to be made past a name that is taken, and not while its own
-// StatefulSet replaces some.
+// claims returns the names of the leaders' PVCs. They are read only while a leader is missing
+// that may have to be created past a taken name.
 func (o *Observer) claims(ctx context.Context, w lws.SetSnapshot) (map[string]bool, error) {
 	sts := w.StatefulSet.Member()
 	if sts == nil || len(sts.Spec.VolumeClaimTemplates) == 0 || !lws.MissesLeaders(w) {
@@ -218,7 +214,7 @@ func (o *Observer) claims(ctx context.Context, w lws.SetSnapshot) (map[string]bo
 	}
 	list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaimList"}}
 	if err := o.live.List(ctx, list, client.InNamespace(w.Set.Namespace), client.MatchingLabels(sts.Spec.Selector.MatchLabels)); err != nil {
-		return nil, fmt.Errorf("list claims of %q: %w", w.Set.Name, err)
+		return nil, fmt.Errorf("list PVCs of %q: %w", w.Set.Name, err)
 	}
 	names := make(map[string]bool, len(list.Items))
 	for i := range list.Items {

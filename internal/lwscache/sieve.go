@@ -7,22 +7,20 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// A sieve tells which fields of a protobuf message are decoded, by their numbers. Most
-// of a pod is of no interest to us, and to decode it first and drop it then was a fifth
-// of the operator's processor time while a large set came.
+// A sieve names the fields of a protobuf message that are decoded. No decision reads most of a
+// pod, and decoding it took a fifth of the operator's processor time while a large set came.
 //
-// A nil sieve lets nothing through, not even that the field is there. An empty one
-// lets that through, and nothing in it.
+// A nil sieve drops a field. An empty one keeps the field without its content.
 type sieve struct {
 	fields map[uint64]*sieve
-	// others tells whether fields that are not named pass whole.
+	// others reports whether fields that are not named are kept whole.
 	others bool
 }
 
-// whole lets everything through.
+// whole keeps everything.
 var whole = &sieve{others: true}
 
-// only lets the fields with these numbers through, whole.
+// only keeps the fields with these numbers, whole.
 func only(numbers ...uint64) *sieve {
 	s := &sieve{fields: map[uint64]*sieve{}}
 	for _, n := range numbers {
@@ -31,13 +29,13 @@ func only(numbers ...uint64) *sieve {
 	return s
 }
 
-// within has what is in one field sifted as well.
+// within sifts the content of one field too.
 func (s *sieve) within(number uint64, inner *sieve) *sieve {
 	s.fields[number] = inner
 	return s
 }
 
-// of is what a field is sifted with.
+// of returns the sieve of a field.
 func (s *sieve) of(number uint64) *sieve {
 	if inner, named := s.fields[number]; named {
 		return inner
@@ -48,8 +46,8 @@ func (s *sieve) of(number uint64) *sieve {
 	return nil
 }
 
-// sift appends to out what is let through of a message. It returns false for what it
-// cannot read, which whoever decodes it is to tell of.
+// sift appends the kept fields of a message to out. It returns false for a message that it cannot
+// read: the decoder reports that.
 func (s *sieve) sift(out, message []byte) ([]byte, bool) {
 	for len(message) > 0 {
 		tag, header := binary.Uvarint(message)
@@ -78,7 +76,7 @@ func (s *sieve) sift(out, message []byte) ([]byte, bool) {
 	return out, true
 }
 
-// How the value of a field is written, by the last three bits of its tag.
+// Wire types of protobuf: the last three bits of a tag.
 const (
 	varint    = 0
 	fixed64   = 1
@@ -86,7 +84,7 @@ const (
 	fixed32   = 5
 )
 
-// bounds tells where the value of the field that a message begins with begins and ends.
+// bounds returns where the value of a message's first field begins and ends.
 func bounds(message []byte, header int, form uint64) (begins, ends int, ok bool) {
 	begins = header
 	switch form {
@@ -110,8 +108,8 @@ func bounds(message []byte, header int, form uint64) (begins, ends int, ok bool)
 	return begins, ends, ends <= len(message)
 }
 
-// resize writes a length that is no greater than the one it takes the place of, in as
-// many bytes: a varint may have more of them than it needs.
+// resize overwrites a length by a lower one in the same number of bytes. A varint may have more
+// bytes than it needs.
 func resize(into []byte, length int) {
 	for i := range into {
 		into[i] = byte(length&0x7f) | 0x80
@@ -120,15 +118,14 @@ func resize(into []byte, length int) {
 	into[len(into)-1] &= 0x7f
 }
 
-// sifting decodes objects of the kinds that it has sieves for from what these let
-// through. Everything else is decoded as it is.
+// sifting decodes objects of the kinds that it has sieves for in part, and all others whole.
 type sifting struct {
 	runtime.Serializer
-	// sieves are kept by what objects of their kind begin with.
+	// sieves are by the bytes that objects of a kind begin with.
 	sieves map[string]*sieve
 }
 
-// siftingOf has objects of a kind, and lists of it, sifted.
+// siftingOf returns a serializer that sifts objects of a kind, and lists of it.
 func siftingOf(serializer runtime.Serializer, kind schema.GroupVersionKind, objects *sieve) sifting {
 	list := kind
 	list.Kind += "List"
@@ -138,13 +135,13 @@ func siftingOf(serializer runtime.Serializer, kind schema.GroupVersionKind, obje
 	}}
 }
 
-// beginningOf is what an object of a kind begins with, up to the length of it: a magic
-// number, and the envelope's first field. What begins otherwise is not sifted.
+// beginningOf returns the bytes that an object of a kind begins with: a magic number, and the
+// first field of the envelope.
 func beginningOf(kind schema.GroupVersionKind) string {
 	envelope := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind}}
 	typed, err := envelope.TypeMeta.Marshal()
 	if err != nil {
-		panic(err) // two strings can always be encoded
+		panic(err) // two strings can be encoded
 	}
 	beginning := append([]byte("k8s\x00"), 1<<3|delimited)
 	beginning = binary.AppendUvarint(beginning, uint64(len(typed)))
@@ -162,8 +159,7 @@ func (s sifting) Decode(data []byte, defaults *schema.GroupVersionKind, into run
 	return s.Serializer.Decode(data, defaults, into)
 }
 
-// sift returns an object without what is not let through, if it is of a kind that is
-// sifted and can be read.
+// sift returns the kept part of an object, if its kind has a sieve and it can be read.
 func (s sifting) sift(data []byte) ([]byte, bool) {
 	for beginning, objects := range s.sieves {
 		if len(data) < len(beginning) || string(data[:len(beginning)]) != beginning {

@@ -14,12 +14,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 )
 
-// metadataSieve lets through all of an object's metadata but who owns which field:
-// half of a pod. The numbers, here and below, are those of Kubernetes' own messages,
-// which never change.
+// metadataSieve keeps an object's metadata without managedFields, which are half of a pod. The
+// numbers, here and below, are those of Kubernetes' messages, which never change.
 func metadataSieve() *sieve { return &sieve{fields: map[uint64]*sieve{17: nil}, others: true} }
 
-// trimmedSieve lets through what trimPod leaves.
+// trimmedSieve keeps what trimPod keeps.
 func trimmedSieve() *sieve {
 	containers := only(1, 2, 8)        // name, image, resources
 	statuses := only(1, 2, 3, 4, 5, 9) // name, state, lastState, ready, restartCount, started
@@ -29,7 +28,7 @@ func trimmedSieve() *sieve {
 		within(3, only(1, 2, 3, 4, 17).within(8, statuses).within(10, statuses))
 }
 
-// siftedCodecs decode pods from what a sieve lets through.
+// siftedCodecs decode the fields of pods that a sieve keeps.
 type siftedCodecs struct {
 	runtime.NegotiatedSerializer
 	pods *sieve
@@ -46,8 +45,8 @@ func (c siftedCodecs) SupportedMediaTypes() []runtime.SerializerInfo {
 	return types
 }
 
-// siftedPods is a client of the core API that decodes of pods what a sieve lets
-// through. It is for watches and lists: what it reads must never be written back.
+// siftedPods returns a client of the core API that decodes pods in part. What it reads must never
+// be written back.
 func siftedPods(config *rest.Config, pods *sieve) (rest.Interface, error) {
 	c := rest.CopyConfig(config)
 	c.APIPath, c.GroupVersion, c.ContentType = "/api", &corev1.SchemeGroupVersion, runtime.ContentTypeProtobuf
@@ -59,8 +58,7 @@ func siftedPods(config *rest.Config, pods *sieve) (rest.Interface, error) {
 	return client, nil
 }
 
-// NewCache returns a cache with CacheOptions in which pods are decoded no further than
-// they are kept.
+// NewCache returns a cache with CacheOptions that decodes only those fields of pods that it keeps.
 func NewCache(config *rest.Config, options cache.Options) (cache.Cache, error) {
 	client, err := siftedPods(config, trimmedSieve())
 	if err != nil {

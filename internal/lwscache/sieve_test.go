@@ -95,7 +95,7 @@ func siftedOf(t *testing.T, pods *sieve) (plain, sifted runtime.Serializer) {
 	protobuf := func(of runtime.NegotiatedSerializer) runtime.Serializer {
 		info, ok := runtime.SerializerInfoForMediaType(of.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
 		if !ok {
-			t.Fatal("nobody speaks protobuf")
+			t.Fatal("no protobuf serializer")
 		}
 		return info.Serializer
 	}
@@ -127,7 +127,7 @@ func written(t *testing.T, by runtime.Encoder, object runtime.Object) []byte {
 const manyPods = 400
 
 // What is kept of a pod does not depend on how much of it was decoded.
-func TestNothingThatIsKeptOfAPodIsSiftedOut(t *testing.T) {
+func TestTheSieveKeepsWhatTrimPodKeeps(t *testing.T) {
 	plain, trimmed := siftedOf(t, trimmedSieve())
 	for seed := range uint64(manyPods) {
 		pod := aPod(seed)
@@ -143,7 +143,7 @@ func TestNothingThatIsKeptOfAPodIsSiftedOut(t *testing.T) {
 }
 
 // Most of a pod is left out, or there is no use in sifting.
-func TestMostOfAPodIsSiftedOut(t *testing.T) {
+func TestTheSieveDropsMostOfAPod(t *testing.T) {
 	plain, _ := siftedOf(t, nil)
 	pod := aPod(4)
 	pod.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
@@ -156,7 +156,7 @@ func TestMostOfAPodIsSiftedOut(t *testing.T) {
 	}
 }
 
-func TestListsOfPodsAreSiftedOneByOne(t *testing.T) {
+func TestListsOfPodsAreSifted(t *testing.T) {
 	plain, sifted := siftedOf(t, trimmedSieve())
 	list := &corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, ListMeta: metav1.ListMeta{ResourceVersion: "7", Continue: "on"}}
 	for seed := range uint64(20) {
@@ -175,7 +175,7 @@ func TestListsOfPodsAreSiftedOneByOne(t *testing.T) {
 }
 
 // What is not a pod, and what cannot be read, is decoded as it ever was.
-func TestWhatIsNoPodIsNotSifted(t *testing.T) {
+func TestOtherKindsAreNotSifted(t *testing.T) {
 	plain, sifted := siftedOf(t, only())
 	status := &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Message: "gone"}
 	if got := decodedBy[*metav1.Status](t, sifted, written(t, plain, status)); got.Message != "gone" {

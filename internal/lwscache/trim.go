@@ -11,9 +11,8 @@ import (
 	"lockstep.dev/lockstep/internal/lws"
 )
 
-// trimStatefulSet drops what no decision reads: who owns which field, but for what
-// tells how to apply, and what the pods of workers are made of, of which there is
-// one copy for each group.
+// trimStatefulSet drops what no decision reads: most of managedFields, and the pod template of
+// workers, which is the same in each group.
 func trimStatefulSet(object any) (any, error) {
 	sts, ok := object.(*appsv1.StatefulSet)
 	if !ok {
@@ -26,8 +25,8 @@ func trimStatefulSet(object any) (any, error) {
 	return sts, nil
 }
 
-// trimManagedFields leaves the entries that a create left to our applies, without
-// their fields.
+// trimManagedFields keeps the entry that a create left behind, without its fields: an apply must
+// take it over.
 func trimManagedFields(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
 	i := slices.IndexFunc(entries, lws.LeftByCreate)
 	if i < 0 {

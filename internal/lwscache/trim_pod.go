@@ -14,8 +14,7 @@ import (
 	"lockstep.dev/lockstep/internal/lws"
 )
 
-// trimPod drops the bulk of a pod that no decision reads. A fleet of large pods
-// must fit in little memory.
+// trimPod drops what no decision reads, which is most of a pod.
 func trimPod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -38,7 +37,7 @@ func trimPod(object any) (any, error) {
 	return pod, nil
 }
 
-// trimContainers leaves the containers that ask for something, and what they ask for.
+// trimContainers keeps the containers with resources, and those resources.
 func trimContainers(containers []corev1.Container) []corev1.Container {
 	var trimmed []corev1.Container
 	for i := range containers {
@@ -49,8 +48,7 @@ func trimContainers(containers []corev1.Container) []corev1.Container {
 	return trimmed
 }
 
-// trimPodStatus leaves what tells how a pod fares, and why: not where it is reached,
-// nor what it was made of.
+// trimPodStatus keeps phase, conditions and container states, without addresses and image IDs.
 func trimPodStatus(status *corev1.PodStatus) corev1.PodStatus {
 	return corev1.PodStatus{
 		ObservedGeneration:    status.ObservedGeneration,
@@ -63,8 +61,8 @@ func trimPodStatus(status *corev1.PodStatus) corev1.PodStatus {
 	}
 }
 
-// trimConditions leaves the conditions that something is read from. Those on the way
-// to readiness say nothing of a pod that is ready.
+// trimConditions keeps the conditions that decisions read. Of a ready pod, those on the way to
+// readiness are dropped.
 func trimConditions(conditions []corev1.PodCondition) []corev1.PodCondition {
 	isReady := slices.ContainsFunc(conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
@@ -107,16 +105,16 @@ func internMetadata(meta *metav1.ObjectMeta) {
 	}
 }
 
-func internMap(words map[string]string) map[string]string {
-	if len(words) == 0 {
+func internMap(texts map[string]string) map[string]string {
+	if len(texts) == 0 {
 		return nil
 	}
-	interned := make(map[string]string, len(words))
-	for key, value := range words {
+	interned := make(map[string]string, len(texts))
+	for key, value := range texts {
 		interned[one(key)] = one(value)
 	}
 	return interned
 }
 
-// one is the same string, held in memory once.
-func one(word string) string { return unique.Make(word).Value() }
+// one returns an equal string that is in memory once.
+func one(text string) string { return unique.Make(text).Value() }

@@ -10,9 +10,8 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
-// What a failure is told from must stay; where a pod is reached, and what it was made
-// of, nobody reads.
-func TestACachedPodStillTellsHowItFares(t *testing.T) {
+// A cached pod keeps the container states that reports of failures name.
+func TestACachedPodKeepsItsState(t *testing.T) {
 	ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 7, Reason: "OOMKilled", Message: "no more"}}
 	pod := &corev1.Pod{Status: corev1.PodStatus{
 		Phase: corev1.PodFailed, Reason: "Evicted", Message: "node is low on memory", PodIP: "10.0.0.1", HostIP: "10.0.0.2",
@@ -32,7 +31,7 @@ func TestACachedPodStillTellsHowItFares(t *testing.T) {
 	}
 }
 
-func TestTheWayToReadinessIsKeptUntilAPodIsReady(t *testing.T) {
+func TestConditionsAreKeptUntilAPodIsReady(t *testing.T) {
 	conditions := func(ready corev1.ConditionStatus) []corev1.PodCondition {
 		return []corev1.PodCondition{
 			{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, Message: "where"},

@@ -11,7 +11,7 @@ import (
 	"lockstep.dev/lockstep/internal/lws"
 )
 
-func TestACachedStatefulSetStillTellsHowItWasMade(t *testing.T) {
+func TestACachedStatefulSetKeepsTheEntryOfItsCreate(t *testing.T) {
 	entry := func(manager string, operation metav1.ManagedFieldsOperationType, subresource string) metav1.ManagedFieldsEntry {
 		return metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, Subresource: subresource, FieldsV1: metav1.NewFieldsV1("{}")}
 	}
@@ -42,7 +42,7 @@ func TestACachedStatefulSetStillTellsHowItWasMade(t *testing.T) {
 
 // A set's own StatefulSet is compared with what it should be; of its workers' there
 // is one for each group, and nothing compares them.
-func TestOnlyTheLeadersStatefulSetKeepsItsTemplate(t *testing.T) {
+func TestOnlyTheLeaderStatefulSetKeepsItsTemplate(t *testing.T) {
 	for name, kept := range map[string]bool{"w": true, "w-0": false} {
 		sts := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{lwsv1.SetNameLabelKey: "w"}}}
 		sts.Spec.Template.Labels = map[string]string{"a": "b"}

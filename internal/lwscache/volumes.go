@@ -16,19 +16,18 @@ import (
 	"lockstep.dev/lockstep/internal/lws"
 )
 
-// volumes returns the volume claims with a key of the index. Only their metadata is
-// in memory, and only of those that bear a set's label.
+// volumes returns the PVCs with a key of the index. The cache holds metadata alone, and only of
+// PVCs with a set's label.
 func (o *Observer) volumes(ctx context.Context, namespace, key string) ([]*lws.Volume, error) {
 	list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaimList"}}
 	if err := o.cached.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{indexClaim: key}); err != nil {
-		return nil, fmt.Errorf("list volume claims: %w", err)
+		return nil, fmt.Errorf("list PVCs: %w", err)
 	}
 	return pointers(list.Items), nil
 }
 
-// workerVolumes judges the claims of a group's workers among those found.
-// Those of a leader that leaves are the group's own for as long as its StatefulSet
-// of workers is there; those that were tied to it, only where another is to follow it.
+// workerVolumes classifies the PVCs of a group's workers. PVCs of a deleted leader are owned while
+// its worker StatefulSet exists, and if another leader follows.
 func (o *Observer) workerVolumes(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet, g *lws.Group, leaving *corev1.Pod, found []*lws.Volume, followed ...types.UID) error {
 	found = slices.DeleteFunc(found, func(v *lws.Volume) bool { return !lws.IsWorkerVolume(v, set, g.LeaderName) })
 	claimant := append(leaderUID(g), set.UID)
@@ -45,7 +44,7 @@ func (o *Observer) workerVolumes(ctx context.Context, j *judge, set *lwsv1.Leade
 	return nil
 }
 
-// fillVolumes reads the claims of the groups that a set sees to.
+// fillVolumes reads the PVCs of a set's groups and leaders.
 func (o *Observer) fillVolumes(ctx context.Context, j *judge, w *lws.SetSnapshot) error {
 	sts := w.StatefulSet.Member()
 	made := lws.AsMade(w.Set, sts)
@@ -115,8 +114,7 @@ func (o *Observer) fillDraining(ctx context.Context, w *lws.SetSnapshot, made *l
 	return nil
 }
 
-// fillLeaderVolumes reads what bears the names of leaders' claims while leaders are
-// missing.
+// fillLeaderVolumes reads the PVCs of leaders while leaders are missing.
 func (o *Observer) fillLeaderVolumes(ctx context.Context, j *judge, w *lws.SetSnapshot, made *lwsv1.LeaderWorkerSet, sts *appsv1.StatefulSet) error {
 	if sts != nil && !lws.LacksPods(sts) {
 		return nil

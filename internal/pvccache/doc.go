@@ -1,6 +1,6 @@
-// Package pvccache reads PVCs and what may use them: pods, workloads, volumes and
-// nodes.
+// Package pvccache reads what decisions about PVCs are made from: PVCs, the pods that use them, and
+// the workloads that want them.
 //
-// It turns what it reads into the views that package pvc decides from. It refuses
-// to decide anything, and it never writes.
+// It knows which reads are cached and which are live. It refuses to decide what holds a PVC, and it
+// never writes.
 package pvccache

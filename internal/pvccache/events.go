@@ -14,22 +14,22 @@ import (
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
-// Followers are told what events concern. They must not wait.
+// Followers are called for events. They must not wait.
 type Followers struct {
-	// Claim is told of every claim that an event concerns and that is there.
+	// Claim gets every existing PVC that an event concerns.
 	Claim func(types.NamespacedName)
-	// Namespace is told of every namespace whose claims have to be counted again.
+	// Namespace gets every namespace whose PVCs changed.
 	Namespace func(name string)
-	// Gone is told of a claim that is gone, as it was last.
+	// Gone gets a deleted PVC in its last state.
 	Gone func(*corev1.PersistentVolumeClaim)
-	// Ends is told of a namespace whose deletion has begun.
+	// Ends gets a namespace that is being deleted now.
 	Ends func(*metav1.PartialObjectMetadata)
 }
 
-// Follow tells of events. It must be called before anything runs.
+// Follow calls f for events. It must be called before the informers run.
 func (h *Holds) Follow(ctx context.Context, f Followers) error {
-	h.workloads.Follow(func(w Wanting) { h.concerned(ctx, w, f.Claim) })
-	if err := h.pods.Follow(func(before, after *PodUses) { h.used(ctx, before, after, f.Claim) }); err != nil {
+	h.workloads.Follow(func(w Wanting) { h.wantChanged(ctx, w, f.Claim) })
+	if err := h.pods.Follow(func(before, after *PodUses) { h.podChanged(ctx, before, after, f.Claim) }); err != nil {
 		return err
 	}
 	claims, err := h.caches.GetInformer(ctx, &corev1.PersistentVolumeClaim{}, cache.BlockUntilSynced(false))
@@ -44,8 +44,8 @@ func (h *Holds) Follow(ctx context.Context, f Followers) error {
 		return err
 	}
 	_, err = namespaces.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(is any) { h.treated(ctx, nil, is, f) },
-		UpdateFunc: func(was, is any) { h.treated(ctx, was, is, f) },
+		AddFunc:    func(is any) { h.namespaceChanged(ctx, nil, is, f) },
+		UpdateFunc: func(was, is any) { h.namespaceChanged(ctx, was, is, f) },
 	})
 	return err
 }
@@ -84,7 +84,7 @@ func (f Followers) claims() toolscache.ResourceEventHandlerFuncs {
 	}
 }
 
-// claimIn is the claim that an event is about, or nil.
+// claimIn returns the PVC that an event is about, or nil.
 func claimIn(object any) *corev1.PersistentVolumeClaim {
 	if last, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
 		object = last.Obj
@@ -93,8 +93,8 @@ func claimIn(object any) *corev1.PersistentVolumeClaim {
 	return claim
 }
 
-// treated tells of the claims of a namespace when it has them treated otherwise.
-func (h *Holds) treated(ctx context.Context, before, after any, f Followers) {
+// namespaceChanged reports the PVCs of a namespace whose labels or deletion changed.
+func (h *Holds) namespaceChanged(ctx context.Context, before, after any, f Followers) {
 	was, known := before.(*metav1.PartialObjectMetadata)
 	is, ok := after.(*metav1.PartialObjectMetadata)
 	if !ok {
@@ -111,9 +111,9 @@ func (h *Holds) treated(ctx context.Context, before, after any, f Followers) {
 	h.list(ctx, f.Claim, client.InNamespace(is.Name))
 }
 
-// used tells of the claims that a pod uses, when it comes or goes or holds them
-// otherwise, and of those that are to go with it when it has gone.
-func (h *Holds) used(ctx context.Context, before, after *PodUses, claim func(types.NamespacedName)) {
+// podChanged reports the PVCs of a pod when its use of them changes, and the PVCs that it owned
+// when it is gone.
+func (h *Holds) podChanged(ctx context.Context, before, after *PodUses, claim func(types.NamespacedName)) {
 	if before != nil && after != nil && before.Node == after.Node && before.Phase == after.Phase && before.IsShutDown() == after.IsShutDown() {
 		return
 	}
@@ -131,8 +131,8 @@ func (h *Holds) used(ctx context.Context, before, after *PodUses, claim func(typ
 	}
 }
 
-// concerned tells of the claims that a workload wants.
-func (h *Holds) concerned(ctx context.Context, w Wanting, claim func(types.NamespacedName)) {
+// wantChanged reports the PVCs that a workload wants.
+func (h *Holds) wantChanged(ctx context.Context, w Wanting, claim func(types.NamespacedName)) {
 	for _, name := range w.Named {
 		claim(types.NamespacedName{Namespace: w.Namespace, Name: name})
 	}
@@ -141,8 +141,7 @@ func (h *Holds) concerned(ctx context.Context, w Wanting, claim func(types.Names
 	}
 }
 
-// list tells of claims that are there. Those that the cache does not show yet come
-// with an event of their own.
+// list calls claim for cached PVCs. One that the cache does not show yet has its own event.
 func (h *Holds) list(ctx context.Context, claim func(types.NamespacedName), options ...client.ListOption) {
 	list := &corev1.PersistentVolumeClaimList{}
 	if err := h.caches.List(ctx, list, options...); err != nil {
@@ -153,13 +152,13 @@ func (h *Holds) list(ctx context.Context, claim func(types.NamespacedName), opti
 	}
 }
 
-// All are the keys of all claims.
+// All returns the keys of all PVCs.
 func (h *Holds) All(ctx context.Context) (keys []types.NamespacedName) {
 	h.list(ctx, func(key types.NamespacedName) { keys = append(keys, key) })
 	return keys
 }
 
-// Namespaces are the keys of all namespaces.
+// Namespaces returns the keys of all namespaces.
 func (h *Holds) Namespaces(ctx context.Context) (keys []types.NamespacedName) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))

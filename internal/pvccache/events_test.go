@@ -35,7 +35,7 @@ func (c claimsByPod) List(_ context.Context, list client.ObjectList, options ...
 
 // The claims of workers belong to the leader of a group that was scaled away, which does
 // not use them: they are looked at when it has gone, and not before.
-func TestClaimsThatGoWithAPodAreToldOfWhenItHasGone(t *testing.T) {
+func TestPVCsOfAPodAreReportedWhenItIsGone(t *testing.T) {
 	owned := func(name, kind, uid string) corev1.PersistentVolumeClaim {
 		owner := metav1.OwnerReference{APIVersion: "v1", Kind: kind, Name: "llama-1", UID: types.UID(uid), Controller: new(true)}
 		return corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, OwnerReferences: []metav1.OwnerReference{owner}}}
@@ -50,17 +50,17 @@ func TestClaimsThatGoWithAPodAreToldOfWhenItHasGone(t *testing.T) {
 		after *PodUses
 		want  []string
 	}{"gone": {nil, []string{"data-llama-1-1"}}, "ending": {&ending, nil}} {
-		var told []string
-		h.used(t.Context(), leader, tt.after, func(claim types.NamespacedName) { told = append(told, claim.Name) })
-		if !slices.Equal(told, tt.want) {
-			t.Errorf("%s: told of %v, want %v", name, told, tt.want)
+		var reported []string
+		h.podChanged(t.Context(), leader, tt.after, func(claim types.NamespacedName) { reported = append(reported, claim.Name) })
+		if !slices.Equal(reported, tt.want) {
+			t.Errorf("%s: reported %v, want %v", name, reported, tt.want)
 		}
 	}
 }
 
-// A claim that went is told of as gone, and not to be looked at: nothing is left to decide
+// A claim that went is reported of as gone, and not to be looked at: nothing is left to decide
 // of it. The next one of its name is.
-func TestAClaimThatWentIsNotToldToBeLookedAt(t *testing.T) {
+func TestADeletedPVCIsReportedAsGone(t *testing.T) {
 	was := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "1"}}
 	next := was.DeepCopy()
 	next.UID = "2"
@@ -76,21 +76,21 @@ func TestAClaimThatWentIsNotToldToBeLookedAt(t *testing.T) {
 		"changed":    {func(h toolscache.ResourceEventHandlerFuncs) { h.OnUpdate(was, was) }, []string{"claim c", "namespace ns"}},
 		"came":       {func(h toolscache.ResourceEventHandlerFuncs) { h.OnAdd(was, false) }, []string{"claim c", "namespace ns"}},
 	} {
-		var told []string
+		var reported []string
 		tt.event(Followers{
-			Claim:     func(key types.NamespacedName) { told = append(told, "claim "+key.Name) },
-			Namespace: func(name string) { told = append(told, "namespace "+name) },
-			Gone:      func(claim *corev1.PersistentVolumeClaim) { told = append(told, "gone "+string(claim.UID)) },
+			Claim:     func(key types.NamespacedName) { reported = append(reported, "claim "+key.Name) },
+			Namespace: func(name string) { reported = append(reported, "namespace "+name) },
+			Gone:      func(claim *corev1.PersistentVolumeClaim) { reported = append(reported, "gone "+string(claim.UID)) },
 		}.claims())
-		if !slices.Equal(told, tt.want) {
-			t.Errorf("%s: told %v, want %v", name, told, tt.want)
+		if !slices.Equal(reported, tt.want) {
+			t.Errorf("%s: reported %v, want %v", name, reported, tt.want)
 		}
 	}
 }
 
 // Pods of other groups are nowhere in memory, and none of them is gone for that: what they
 // own would be let go, and looked for again every tenth of a second.
-func TestAnOwnerOfAKindThatIsNotReadIsNotMissed(t *testing.T) {
+func TestAnOwnerOfAKindThatIsNotReadIsNotGone(t *testing.T) {
 	h := NewHolds(nil, nil, NewPods(nil, nil), emptyWorkloads(t), Reader{}, pvc.Settings{}, 0)
 	for version, missed := range map[string]bool{"v1": true, "sandbox.example.com/v1": false} {
 		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data-llama-0", OwnerReferences: []metav1.OwnerReference{

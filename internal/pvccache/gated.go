@@ -17,14 +17,13 @@ import (
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
-// indexClaims finds gated pods by the claims they use.
+// indexClaims finds gated pods by the PVCs that they use.
 const indexClaims = "claims"
 
-// Gated reads the pods that wait under the gate of mode strict. It watches pods
-// without a node: the rest are past it.
+// Gated reads the pods with the scheduling gate of mode strict. It watches pods without a node.
 type Gated struct{ cache cache.Cache }
 
-// NewGated returns a Gated that reads a cache of its own, which has to be started.
+// NewGated returns a Gated with its own cache, which must be started.
 func NewGated(ctx context.Context, config *rest.Config, options cache.Options) (*Gated, error) {
 	shared := true
 	options.ByObject = map[client.Object]cache.ByObject{&corev1.Pod{}: {
@@ -42,7 +41,7 @@ func NewGated(ctx context.Context, config *rest.Config, options cache.Options) (
 	return GatedIn(pods), nil
 }
 
-// GatedIn returns a Gated that reads a cache made elsewhere.
+// GatedIn returns a Gated that reads an existing cache.
 func GatedIn(pods cache.Cache) *Gated { return &Gated{pods} }
 
 func claimsOfGated(object client.Object) []string {
@@ -52,10 +51,10 @@ func claimsOfGated(object client.Object) []string {
 	return nil
 }
 
-// Cache is what has to be started, and followed. What it holds must not be changed.
+// Cache returns the cache to start and to follow. Its objects must not be changed.
 func (g *Gated) Cache() cache.Cache { return g.cache }
 
-// Get is a pod that waits, or nil. It must not be changed.
+// Get returns a gated pod, or nil. It must not be changed.
 func (g *Gated) Get(ctx context.Context, key types.NamespacedName) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
 	err := g.cache.Get(ctx, key, pod)
@@ -70,12 +69,12 @@ func (g *Gated) Get(ctx context.Context, key types.NamespacedName) (*corev1.Pod,
 	return pod, nil
 }
 
-// Using are the pods that wait and use a claim.
+// Using returns the gated pods that use a PVC.
 func (g *Gated) Using(ctx context.Context, claim types.NamespacedName) ([]types.NamespacedName, error) {
 	return g.list(ctx, client.InNamespace(claim.Namespace), client.MatchingFields{indexClaims: claim.Name})
 }
 
-// In are the pods of a namespace that wait.
+// In returns the gated pods of a namespace.
 func (g *Gated) In(ctx context.Context, namespace string) ([]types.NamespacedName, error) {
 	return g.list(ctx, client.InNamespace(namespace))
 }
@@ -94,8 +93,7 @@ func (g *Gated) list(ctx context.Context, options ...client.ListOption) ([]types
 	return keys, nil
 }
 
-// trimGated leaves of a pod what its gate is judged by, and of one that has no such
-// gate hardly anything.
+// trimGated keeps what decides about the gate of a pod, and of a pod without it only the metadata.
 func trimGated(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {

@@ -10,9 +10,9 @@ import (
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
-// TestATrimmedPodIsJudgedAsBefore, and one that waits for nothing of ours costs
+// TestATrimmedPodDecidesAlike, and one that waits for nothing of ours costs
 // next to nothing.
-func TestATrimmedPodIsJudgedAsBefore(t *testing.T) {
+func TestATrimmedPodDecidesAlike(t *testing.T) {
 	pod := func(gates ...string) *corev1.Pod {
 		o := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web", UID: "u", ResourceVersion: "7", Labels: map[string]string{"a": "b"}},

@@ -15,8 +15,7 @@ import (
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
-// Holds sees who holds a claim: pods, and what workloads want. It is safe for
-// concurrent use.
+// Holds reads what holds a PVC: pods, and workloads that want it. It is safe for concurrent use.
 type Holds struct {
 	*Claims
 	caches    cache.Cache
@@ -28,20 +27,20 @@ type Holds struct {
 	grace     time.Duration
 }
 
-// NewHolds returns a Holds that reads claims and namespaces from caches filled with
-// ProtectionCaches. A hold outlives its last holder by grace.
+// NewHolds returns a Holds. caches must have ProtectionCaches. A hold ends grace after its last
+// holder is gone.
 func NewHolds(caches cache.Cache, claims *Claims, pods *Pods, workloads *Workloads, reader Reader, settings pvc.Settings, grace time.Duration) *Holds {
 	return &Holds{Claims: claims, caches: caches, pods: pods, workloads: workloads, reader: reader, settings: settings, grace: grace}
 }
 
 const (
-	// indexNumbered finds claims by what is left of their names without numbers.
+	// indexNumbered finds PVCs by their names without numbers.
 	indexNumbered = "protection.numbered"
-	// indexPodOwned finds claims by the pod that controls them.
+	// indexPodOwned finds PVCs by the pod that controls them.
 	indexPodOwned = "protection.pod-owned"
 )
 
-// IndexHolds adds the index that Holds reads by. It must run before the caches start.
+// IndexHolds adds the indexes of Holds. It must run before the caches start.
 func IndexHolds(ctx context.Context, indexer client.FieldIndexer) error {
 	err := indexer.IndexField(ctx, &corev1.PersistentVolumeClaim{}, indexNumbered, func(o client.Object) []string {
 		return pvc.Prefixes(o.GetName())
@@ -60,11 +59,10 @@ func podOwner(claim client.Object) []string {
 	return []string{string(owner.UID)}
 }
 
-// AwaitSync waits until all that is always there has been read once. Before that
-// nothing can be decided.
+// AwaitSync waits until everything has been read once. No decision is possible before.
 func (h *Holds) AwaitSync(ctx context.Context) error {
 	if !h.caches.WaitForCacheSync(ctx) {
-		return fmt.Errorf("claims are not read yet: %w", context.Cause(ctx))
+		return fmt.Errorf("PVCs are not synced yet: %w", context.Cause(ctx))
 	}
 	if err := h.pods.AwaitSync(ctx); err != nil {
 		return err
@@ -72,8 +70,8 @@ func (h *Holds) AwaitSync(ctx context.Context) error {
 	return h.workloads.AwaitSync(ctx)
 }
 
-// View is a claim and all that may hold it. Where there is no such claim, that of
-// the view is nil.
+// View returns a PVC and what the caches show that may hold it. Its claim is nil if the PVC does
+// not exist.
 func (h *Holds) View(ctx context.Context, key types.NamespacedName, now time.Time) (pvc.HoldView, error) {
 	claim, err := h.Get(ctx, key)
 	if err != nil || claim == nil {
@@ -86,8 +84,8 @@ func (h *Holds) View(ctx context.Context, key types.NamespacedName, now time.Tim
 	return h.in(namespace, pvc.HoldView{Claim: claim, World: h.world(claim), Now: now, Grace: h.grace}), nil
 }
 
-// Live is the view with its namespace, and all in it that may hold the PVC, read from the
-// API server after the call. What cannot be read may hold the PVC: it is an error.
+// Live returns the view with its namespace, and all in it that may hold the PVC, read live after
+// the call. A kind that cannot be read may hold the PVC: that is an error.
 func (h *Holds) Live(ctx context.Context, view pvc.HoldView) (pvc.HoldView, error) {
 	n := h.reads.of(view.Claim.Namespace, func() *Namespace {
 		return h.reader.Read(ctx, view.Claim.Namespace, func(*corev1.Pod) {})
@@ -101,15 +99,15 @@ func (h *Holds) Live(ctx context.Context, view pvc.HoldView) (pvc.HoldView, erro
 	return view, nil
 }
 
-// in is a view with what the namespace says.
+// in returns a view with the fields of its namespace.
 func (h *Holds) in(namespace *metav1.PartialObjectMetadata, view pvc.HoldView) pvc.HoldView {
 	view.Mode = h.settings.ModeOf(view.Claim, namespace.Labels)
 	view.NamespaceEnding, view.NamespaceReleased = namespace.DeletionTimestamp != nil, pvc.Released(namespace)
 	return view
 }
 
-// isGone reports whether an owner is gone as far as the caches show, or was deleted in the
-// foreground and waits for its dependents. An owner of a kind that is not watched is not.
+// isGone reports whether the caches show that an owner is gone, or is deleted in the foreground.
+// An owner of a kind that is not watched is not gone.
 func (h *Holds) isGone(owner identity.Ref) bool {
 	if owner.Kind == identity.KindPod && owner.APIVersion == "v1" {
 		return !h.pods.Has(owner.Namespace, owner.UID)
@@ -121,8 +119,7 @@ func (h *Holds) isGone(owner identity.Ref) bool {
 	return watched
 }
 
-// world is what may hold a claim, and the chains of controllers above it: no more of
-// the namespace is looked at.
+// world returns what may hold a PVC, and the chains of controllers above that.
 func (h *Holds) world(claim *corev1.PersistentVolumeClaim) pvc.World {
 	w := worldOf{Holds: h, links: map[types.UID]pvc.Link{}, seen: map[types.UID]bool{}}
 	index, users := pvc.NewIndex(), []*corev1.Pod(nil)
@@ -142,7 +139,7 @@ func (h *Holds) world(claim *corev1.PersistentVolumeClaim) pvc.World {
 	}
 }
 
-// worldOf gathers the world of one claim.
+// worldOf collects the world of one PVC.
 type worldOf struct {
 	*Holds
 	wants []pvc.Want
@@ -171,8 +168,7 @@ func (w *worldOf) user(pod *corev1.Pod) {
 	w.workload(w.above(identity.OwnerRef(pod.Namespace, *owner)))
 }
 
-// above is the workload that a reference names. A pod that it names is a link to
-// what is above that.
+// above returns the workload that a reference names. A pod that it names is a link of the chain.
 func (w *worldOf) above(ref identity.Ref) *workload {
 	if ref.UID == "" {
 		return nil

@@ -3,6 +3,7 @@ package pvccache
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -10,11 +11,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// guard is an admission policy that a promise of protection depends on.
-type guard struct {
+// policy is an admission policy that protection depends on.
+type policy struct {
 	name  string
-	kinds []string // of the policy and of its binding, which has the same name
-	// since136 reports that API servers before 1.36 cannot have it.
+	kinds []string // of the policy and of its binding of the same name
+	// since136 reports whether API servers before 1.36 lack its kind.
 	since136 bool
 }
 
@@ -22,32 +23,31 @@ const mutatingPolicy = "MutatingAdmissionPolicy"
 
 const ours = ".protection.lockstep.dev"
 
-func refusing(name string) guard {
-	return guard{name: name + ours, kinds: []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}}
+func refusing(name string) policy {
+	return policy{name: name + ours, kinds: []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}}
 }
 
-func giving(name string) guard {
-	return guard{name: name + ours, kinds: []string{mutatingPolicy, mutatingPolicy + "Binding"}, since136: true}
+func giving(name string) policy {
+	return policy{name: name + ours, kinds: []string{mutatingPolicy, mutatingPolicy + "Binding"}, since136: true}
 }
 
-// guarding are all that install applies by default.
-var guarding = []guard{
+// byDefault are the policies that install applies by default.
+var byDefault = []policy{
 	refusing("refuse-delete"), refusing("guard"), refusing("refuse-namespace"), refusing("guard-namespace"), refusing("warn-delete"),
 	{name: "gated" + ours, kinds: refusing("").kinds, since136: true}, // without the gate it would refuse all pods
 	giving("gate"), giving("barrier"), giving("barrier-chosen"), giving("forged"), giving("forged-namespace"),
 }
 
-// Policies sees whether the policies that protection stands on are in the API server.
-// Those that it loaded from files nobody can see.
+// Policies finds out whether the API server has the policies that protection depends on.
 type Policies struct {
 	live client.Reader
-	want []guard
+	want []policy
 }
 
-// NewPolicies returns Policies that read through live, with those that are chosen: where
-// protection is alone, and where claims are held from birth.
+// NewPolicies returns Policies that read live. alone and initialHold add those that the
+// configuration chooses.
 func NewPolicies(live client.Reader, alone, initialHold bool) *Policies {
-	want := guarding[:len(guarding):len(guarding)]
+	want := slices.Clone(byDefault)
 	if alone {
 		want = append(want, giving("pod-protection"), giving("volume-protection"))
 	}
@@ -57,7 +57,7 @@ func NewPolicies(live client.Reader, alone, initialHold bool) *Policies {
 	return &Policies{live: live, want: want}
 }
 
-// Missing names those that are absent, or are there without their binding.
+// Missing returns the names of policies that do not exist, or have no binding.
 func (p *Policies) Missing(ctx context.Context) ([]string, error) {
 	older, err := p.isOlder(ctx)
 	if err != nil {
@@ -68,27 +68,27 @@ func (p *Policies) Missing(ctx context.Context) ([]string, error) {
 		if older && wanted.since136 {
 			continue
 		}
-		there, err := p.there(ctx, wanted)
+		exists, err := p.exists(ctx, wanted)
 		if err != nil {
 			return nil, fmt.Errorf("read policy %q: %w", wanted.name, err)
 		}
-		if !there {
+		if !exists {
 			missing = append(missing, wanted.name)
 		}
 	}
 	return missing, nil
 }
 
-// isOlder reports whether the API server has no mutating policies.
+// isOlder reports whether the API server does not serve mutating policies.
 func (p *Policies) isOlder(ctx context.Context) (bool, error) {
-	_, err := p.there(ctx, giving("barrier"))
+	_, err := p.exists(ctx, giving("barrier"))
 	if meta.IsNoMatchError(err) {
 		return true, nil
 	}
 	return false, err
 }
 
-func (p *Policies) there(ctx context.Context, wanted guard) (bool, error) {
+func (p *Policies) exists(ctx context.Context, wanted policy) (bool, error) {
 	for _, kind := range wanted.kinds {
 		part := &metav1.PartialObjectMetadata{}
 		part.SetGroupVersionKind(admissionv1.SchemeGroupVersion.WithKind(kind))

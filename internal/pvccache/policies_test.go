@@ -18,8 +18,8 @@ import (
 	"lockstep.dev/lockstep/config"
 )
 
-// standingGuards has policies and bindings, by kind and name, but those that are away.
-type standingGuards struct {
+// standingPolicies has policies and bindings, by kind and name, but those that are away.
+type standingPolicies struct {
 	client.Reader
 	away []string
 	err  error
@@ -27,7 +27,7 @@ type standingGuards struct {
 	unknown string
 }
 
-func (s standingGuards) Get(_ context.Context, key client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+func (s standingPolicies) Get(_ context.Context, key client.ObjectKey, o client.Object, _ ...client.GetOption) error {
 	kind := o.GetObjectKind().GroupVersionKind().Kind
 	if s.unknown != "" && strings.HasPrefix(kind, s.unknown+"Admission") {
 		return &meta.NoKindMatchError{}
@@ -38,7 +38,7 @@ func (s standingGuards) Get(_ context.Context, key client.ObjectKey, o client.Ob
 	return s.err
 }
 
-func TestPoliciesThatAreDeletedAreMissed(t *testing.T) {
+func TestDeletedPoliciesAreMissing(t *testing.T) {
 	away := func(names ...string) (kinds []string) {
 		for _, name := range names {
 			kinds = append(kinds, "ValidatingAdmissionPolicy/"+name+ours, "MutatingAdmissionPolicy/"+name+ours)
@@ -60,7 +60,7 @@ func TestPoliciesThatAreDeletedAreMissed(t *testing.T) {
 		{"the removal of forged annotations", away("forged"), []string{"forged"}},
 		{"policies that were not chosen", away("initial-hold", "pod-protection"), nil},
 	} {
-		got, err := NewPolicies(standingGuards{away: tt.away}, false, false).Missing(t.Context())
+		got, err := NewPolicies(standingPolicies{away: tt.away}, false, false).Missing(t.Context())
 		for i := range tt.want {
 			tt.want[i] += ours
 		}
@@ -68,28 +68,27 @@ func TestPoliciesThatAreDeletedAreMissed(t *testing.T) {
 			t.Errorf("%s: %v (-want +got):\n%s", tt.name, err, diff)
 		}
 	}
-	chosen := NewPolicies(standingGuards{away: away("initial-hold", "pod-protection")}, true, true)
+	chosen := NewPolicies(standingPolicies{away: away("initial-hold", "pod-protection")}, true, true)
 	if got, err := chosen.Missing(t.Context()); err != nil || !slices.Equal(got, []string{"pod-protection" + ours, "initial-hold" + ours}) {
 		t.Errorf("of what was chosen: %v, %v", got, err)
 	}
-	if got, err := NewPolicies(standingGuards{err: errors.New("forbidden")}, false, false).Missing(t.Context()); err == nil || got != nil {
+	if got, err := NewPolicies(standingPolicies{err: errors.New("forbidden")}, false, false).Missing(t.Context()); err == nil || got != nil {
 		t.Errorf("what cannot be read is missing: %v, %v", got, err)
 	}
 }
 
 // Before 1.36 the controller takes the place of mutating policies.
-func TestAKindThatIsNotServedIsNotThere(t *testing.T) {
-	got, err := NewPolicies(standingGuards{unknown: "Mutating"}, true, false).Missing(t.Context())
+func TestAPolicyOfAKindThatIsNotServedIsMissing(t *testing.T) {
+	got, err := NewPolicies(standingPolicies{unknown: "Mutating"}, true, false).Missing(t.Context())
 	if len(got) > 0 || err != nil {
 		t.Errorf("before 1.36: missing %v, %v", got, err)
 	}
-	if got, err := NewPolicies(standingGuards{unknown: "Validating"}, false, false).Missing(t.Context()); err == nil {
+	if got, err := NewPolicies(standingPolicies{unknown: "Validating"}, false, false).Missing(t.Context()); err == nil {
 		t.Errorf("before 1.30: missing %v, and no error", got)
 	}
 }
 
-// What is looked for is what is installed, all of it.
-func TestTheGuardsAreThoseInstalled(t *testing.T) {
+func TestTheExpectedPoliciesAreInstalled(t *testing.T) {
 	var all strings.Builder
 	err := fs.WalkDir(config.Protection, ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -114,6 +113,6 @@ func TestTheGuardsAreThoseInstalled(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(installed, sought); diff != "" {
-		t.Errorf("(-installed +looked for):\n%s", diff)
+		t.Errorf("(-installed +expected):\n%s", diff)
 	}
 }

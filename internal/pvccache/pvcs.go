@@ -17,7 +17,7 @@ import (
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
-// NewNamespace is a namespace as the caches of protection know it: its metadata.
+// NewNamespace returns a namespace as the caches hold it: metadata alone.
 func NewNamespace(name string) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
@@ -25,9 +25,8 @@ func NewNamespace(name string) *metav1.PartialObjectMetadata {
 	}
 }
 
-// ProtectionCaches are what protection keeps in memory: every claim, and every
-// namespace, as far as anything is asked of them. Objects are handed out without
-// being copied: readers must never change them.
+// ProtectionCaches are the caches of all PVCs and namespaces, trimmed. Readers get the cached
+// objects themselves, and must never change them.
 func ProtectionCaches() map[client.Object]cache.ByObject {
 	shared := true
 	return map[client.Object]cache.ByObject{
@@ -36,14 +35,13 @@ func ProtectionCaches() map[client.Object]cache.ByObject {
 	}
 }
 
-// trimClaim leaves of a claim what protection reads: its metadata without foreign
-// words, the volume and the phase.
+// trimClaim keeps of a PVC its metadata with our labels and annotations, its volume and its phase.
 func trimClaim(object any) (any, error) {
 	claim, ok := object.(*corev1.PersistentVolumeClaim)
 	if !ok {
 		return object, nil
 	}
-	trimWords(&claim.ObjectMeta)
+	trimMetadata(&claim.ObjectMeta)
 	claim.Spec = corev1.PersistentVolumeClaimSpec{VolumeName: claim.Spec.VolumeName}
 	claim.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.PersistentVolumeClaimPhase(one(string(claim.Status.Phase)))}
 	return claim, nil
@@ -51,13 +49,13 @@ func trimClaim(object any) (any, error) {
 
 func trimNamespace(object any) (any, error) {
 	if namespace, ok := object.(*metav1.PartialObjectMetadata); ok {
-		trimWords(&namespace.ObjectMeta)
+		trimMetadata(&namespace.ObjectMeta)
 	}
 	return object, nil
 }
 
-// trimWords leaves of labels and annotations those that protection knows.
-func trimWords(meta *metav1.ObjectMeta) {
+// trimMetadata keeps our labels and annotations, and drops managedFields.
+func trimMetadata(meta *metav1.ObjectMeta) {
 	meta.ManagedFields = nil
 	foreign := func(key, _ string) bool { return !strings.HasPrefix(key, pvc.Prefix) }
 	maps.DeleteFunc(meta.Annotations, foreign)
@@ -68,24 +66,24 @@ func trimWords(meta *metav1.ObjectMeta) {
 	}
 }
 
-// Claims reads claims, and the namespaces they are in.
+// Claims reads PVCs and their namespaces.
 type Claims struct {
 	cached client.Reader
 	// live must not read from a cache.
 	live client.Reader
 }
 
-// NewClaims returns a Claims that reads caches filled with ProtectionCaches.
+// NewClaims returns a Claims. cached must have ProtectionCaches.
 func NewClaims(cached, live client.Reader) *Claims {
 	return &Claims{cached: cached, live: live}
 }
 
-// Get is a claim as the cache shows it, or nil. It must not be changed.
+// Get returns a cached PVC, or nil. It must not be changed.
 func (c *Claims) Get(ctx context.Context, key types.NamespacedName) (*corev1.PersistentVolumeClaim, error) {
 	return get(ctx, c.cached, key)
 }
 
-// Live is a claim as the API server shows it, or nil.
+// Live returns a PVC read live, or nil.
 func (c *Claims) Live(ctx context.Context, key types.NamespacedName) (*corev1.PersistentVolumeClaim, error) {
 	return get(ctx, c.live, key)
 }
@@ -97,23 +95,22 @@ func get(ctx context.Context, reader client.Reader, key types.NamespacedName) (*
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read claim %q: %w", key, err)
+		return nil, fmt.Errorf("read PVC %q: %w", key, err)
 	}
 	return claim, nil
 }
 
-// In are all claims of a namespace, as the cache shows them. They must not be
-// changed.
+// In returns the cached PVCs of a namespace. They must not be changed.
 func (c *Claims) In(ctx context.Context, namespace string) ([]corev1.PersistentVolumeClaim, error) {
 	list := &corev1.PersistentVolumeClaimList{}
 	if err := c.cached.List(ctx, list, client.InNamespace(namespace)); err != nil {
-		return nil, fmt.Errorf("list claims of %q: %w", namespace, err)
+		return nil, fmt.Errorf("list PVCs of %q: %w", namespace, err)
 	}
 	return list.Items, nil
 }
 
-// VolumeCaches are what protection keeps of volumes in memory, where they are ours
-// to protect.
+// VolumeCaches are the caches of PersistentVolumes, trimmed, for clusters where no built-in
+// controller protects them.
 func VolumeCaches() map[client.Object]cache.ByObject {
 	shared := true
 	return map[client.Object]cache.ByObject{
@@ -121,27 +118,25 @@ func VolumeCaches() map[client.Object]cache.ByObject {
 	}
 }
 
-// trimPersistentVolume leaves of a volume its metadata and its phase.
+// trimPersistentVolume keeps of a volume its metadata and phase.
 func trimPersistentVolume(object any) (any, error) {
 	volume, ok := object.(*corev1.PersistentVolume)
 	if !ok {
 		return object, nil
 	}
-	trimWords(&volume.ObjectMeta)
+	trimMetadata(&volume.ObjectMeta)
 	volume.Spec = corev1.PersistentVolumeSpec{}
 	volume.Status = corev1.PersistentVolumeStatus{Phase: corev1.PersistentVolumePhase(one(string(volume.Status.Phase)))}
 	return volume, nil
 }
 
-// Namespace is a namespace as the cache shows it; one that is not there has no words.
-// That may be late, or of a life under the name that is over: something can be asked
-// for by it, and nothing given up. It must not be changed.
+// Namespace returns a cached namespace, empty if it does not exist. It may be late, or of another
+// incarnation: it can add a hold, and must not end one. It must not be changed.
 func (c *Claims) Namespace(ctx context.Context, name string) (*metav1.PartialObjectMetadata, error) {
 	return namespaceFrom(ctx, c.cached, name)
 }
 
-// NamespaceNow is a namespace as the API server shows it; one that is not there has no
-// words. What is in it and was seen before belongs to that very life, or is gone.
+// NamespaceNow returns a namespace read live, empty if it does not exist.
 func (c *Claims) NamespaceNow(ctx context.Context, name string) (*metav1.PartialObjectMetadata, error) {
 	return namespaceFrom(ctx, c.live, name)
 }
@@ -155,7 +150,7 @@ func namespaceFrom(ctx context.Context, reader client.Reader, name string) (*met
 	return namespace, nil
 }
 
-// one is the same string, held in memory once.
+// one returns an equal string that is in memory once.
 func one(text string) string { return unique.Make(text).Value() }
 
 func internMap(texts map[string]string) map[string]string {
@@ -169,7 +164,7 @@ func internMap(texts map[string]string) map[string]string {
 	return interned
 }
 
-// internMetadata has objects share the texts that they have in common.
+// internMetadata makes objects share equal strings.
 func internMetadata(meta *metav1.ObjectMeta) {
 	meta.Namespace, meta.GenerateName = one(meta.Namespace), one(meta.GenerateName)
 	meta.Labels, meta.Annotations = internMap(meta.Labels), internMap(meta.Annotations)

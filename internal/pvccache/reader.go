@@ -214,7 +214,7 @@ func (r Reader) version() string {
 	return ""
 }
 
-// liveRead is one read of a namespace and of all in it that may hold PVCs.
+// liveRead is one live read of a namespace.
 type liveRead struct {
 	found *Namespace
 	done  chan struct{}

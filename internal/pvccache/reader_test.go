@@ -6,7 +6,7 @@ import (
 )
 
 // A live read is shared only by calls that came before it began.
-func TestALiveReadIsSharedByThoseThatCameBefore(t *testing.T) {
+func TestALiveReadIsSharedByEarlierCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var reads liveReads
 		begun, end, got := 0, make(chan struct{}), make(chan *Namespace, 9)

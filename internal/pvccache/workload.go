@@ -15,16 +15,15 @@ import (
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
-// workload is all that is kept in memory of an object that may want claims: which
-// ones, and who controls it. One that wants none is kept for its place in a chain.
+// workload is what the cache keeps of an object that may want PVCs: which ones, and its controller.
+// An object that wants none is kept as a link of chains.
 type workload struct {
 	metav1.ObjectMeta
 	want  pvc.Want
 	owner identity.Ref
 }
 
-// workloadOf turns what the API server sends into what is kept. What is kept already
-// stays as it is.
+// workloadOf returns a transform that reduces objects to workloads. A workload stays as it is.
 func workloadOf(of wants) func(any) (any, error) {
 	return func(object any) (any, error) {
 		source, ok := object.(metav1.Object)
@@ -50,14 +49,14 @@ func ownerKept(namespace string, owner *metav1.OwnerReference) identity.Ref {
 	}
 }
 
-// bareMeta is what a cache needs to know an object by.
+// bareMeta is the metadata that a cache needs.
 func bareMeta(object metav1.Object) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Namespace: one(object.GetNamespace()), Name: object.GetName(), UID: object.GetUID(), ResourceVersion: object.GetResourceVersion(),
 	}
 }
 
-// internWant has workloads share the words that they have in common.
+// internWant makes workloads share equal strings.
 func internWant(want pvc.Want) pvc.Want {
 	want.Workload.Kind, want.Workload.APIVersion = identity.Kind(one(string(want.Workload.Kind))), one(want.Workload.APIVersion)
 	want.Workload.Namespace, want.Released, want.Idle = one(want.Workload.Namespace), one(want.Released), one(want.Idle)
@@ -87,15 +86,15 @@ func builtIn(object any) (pvc.Want, error) {
 	case *batchv1.CronJob:
 		return pvc.OfCronJob(o), nil
 	}
-	return pvc.Want{}, fmt.Errorf("%T is no workload", object)
+	return pvc.Want{}, fmt.Errorf("%T is not a workload", object)
 }
 
-// ofKind tells what a workload of a configured kind wants.
+// ofKind returns what a workload of a configured kind wants.
 func ofKind(kind pvc.Kind) wants {
 	return func(object any) (pvc.Want, error) {
 		found, ok := object.(*unstructured.Unstructured)
 		if !ok {
-			return pvc.Want{}, fmt.Errorf("%T is no %s", object, kind.Kind)
+			return pvc.Want{}, fmt.Errorf("%T is not a %s", object, kind.Kind)
 		}
 		return kind.Of(found), nil
 	}
@@ -103,8 +102,8 @@ func ofKind(kind pvc.Kind) wants {
 
 // Indexes of workloads.
 const (
-	indexNamed  = "named"  // by claims that a pod template names
-	indexSeries = "series" // by what names of numbered claims begin with
+	indexNamed  = "named"  // by PVCs that a pod template names
+	indexSeries = "series" // by prefixes of the names of numbered PVCs
 )
 
 func namedBy(object any) ([]string, error) {
@@ -142,7 +141,7 @@ func OfLeaderWorkerSet(started GroupSize) wants {
 func ofLeaderWorkerSet(object any, started GroupSize) (pvc.Want, error) {
 	found, ok := object.(*unstructured.Unstructured)
 	if !ok {
-		return pvc.Want{}, fmt.Errorf("%T is no LeaderWorkerSet", object)
+		return pvc.Want{}, fmt.Errorf("%T is not a LeaderWorkerSet", object)
 	}
 	set := &lwsv1.LeaderWorkerSet{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(wantingPart(found.Object), set); err != nil {
@@ -151,9 +150,9 @@ func ofLeaderWorkerSet(object any, started GroupSize) (pvc.Want, error) {
 	return pvc.OfLeaderWorkerSet(set, started(set)), nil
 }
 
-// wantingPart is what of a set tells which claims it wants. The definition may be another
-// implementation's, whose schema lets through what Go types cannot hold, and amounts that
-// take for ever to decode: one set would keep all others from being read.
+// wantingPart returns the fields of a set that decide which PVCs it wants. The CRD may be another
+// implementation's, with values that our Go types cannot hold or that take forever to decode: one
+// set would keep all others from being read.
 func wantingPart(set map[string]any) map[string]any {
 	spec := numbers(set["spec"], "replicas")
 	all := member(set["spec"], "leaderWorkerTemplate")
@@ -173,7 +172,7 @@ func wantingPart(set map[string]any) map[string]any {
 	return map[string]any{"metadata": set["metadata"], "spec": spec, "status": status}
 }
 
-// namingVolume is a volume of a pod with nothing but the claim that it names.
+// namingVolume returns a volume of a pod with the PVC that it names, and no more.
 func namingVolume(volume any) map[string]any {
 	kept := texts(volume, "name")
 	if claim := texts(member(volume, "persistentVolumeClaim"), "claimName"); len(claim) > 0 {
@@ -182,13 +181,13 @@ func namingVolume(volume any) map[string]any {
 	return kept
 }
 
-// member is a field of an object, or nil.
+// member returns a field of an object, or nil.
 func member(object any, field string) any {
 	fields, _ := object.(map[string]any)
 	return fields[field]
 }
 
-// texts are those of the fields of an object that are texts.
+// texts returns those fields of an object that are strings.
 func texts(object any, fields ...string) map[string]any {
 	kept := map[string]any{}
 	for _, field := range fields {
@@ -199,8 +198,8 @@ func texts(object any, fields ...string) map[string]any {
 	return kept
 }
 
-// numbers are those of the fields of an object that are there, no greater than an int32.
-// What is no whole number may be any: claims of whatever ordinal are wanted.
+// numbers returns those fields of an object that exist, as int32. A field that is not an integer
+// may mean any number, so PVCs of every ordinal are wanted.
 func numbers(object any, fields ...string) map[string]any {
 	kept := map[string]any{}
 	for _, field := range fields {
@@ -215,7 +214,7 @@ func numbers(object any, fields ...string) map[string]any {
 	return kept
 }
 
-// each is a list of what is kept of the members of another one.
+// each returns a list of what is kept of the items of another one.
 func each(list any, keep func(any) map[string]any) []any {
 	members, _ := list.([]any)
 	kept := make([]any, len(members))

@@ -43,7 +43,7 @@ func container(template map[string]any) map[string]any {
 
 // Where protection stands beside another implementation, nobody has judged what a set says
 // of anything but claims: one set must neither stop the reading of all, nor go unread.
-func TestNoSetKeepsThoseOfOthersFromBeingRead(t *testing.T) {
+func TestASetThatCannotBeDecodedDoesNotBlockOthers(t *testing.T) {
 	plain, err := ofSet(asServed(func(_, _ map[string]any) {}))
 	if err != nil || len(plain.Series) != 2 || plain.Named["weights"] == "" || plain.Named["cache"] == "" {
 		t.Fatalf("%+v, %v", plain, err)

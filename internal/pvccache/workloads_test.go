@@ -120,7 +120,7 @@ func statefulSetOf(m metav1.ObjectMeta, replicas int32) *appsv1.StatefulSet {
 	}}
 }
 
-func TestWorkloadsAreFoundByTheClaimsTheyWant(t *testing.T) {
+func TestWorkloadsAreFoundByThePVCsTheyWant(t *testing.T) {
 	d := emptyWorkloads(t)
 	d.put(t, statefulSetOf(named("sts", "db", nil, ""), 2))
 	d.put(t, statefulSetOf(named("sts", "db-0", nil, ""), 2))
@@ -146,7 +146,7 @@ func TestWorkloadsAreFoundByTheClaimsTheyWant(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatIsWantedOtherwiseIsToldOf(t *testing.T) {
+func TestOnlyChangedWantsAreReported(t *testing.T) {
 	d := emptyWorkloads(t)
 	var told []Wanting
 	d.Follow(func(w Wanting) { told = append(told, w) })
@@ -166,12 +166,9 @@ func TestOnlyWhatIsWantedOtherwiseIsToldOf(t *testing.T) {
 	}
 }
 
-// The chain of a worker's claim goes from its StatefulSet by the leader pod and the
-// leaders' StatefulSet to the set.
-// A set whose groups are to be smaller wants what those of them have that are not rolled
-// yet: one that restarts comes again as large as it was, and for a while nothing but the
-// set's status tells of its workers.
-func TestAGroupThatIsNotRolledYetWantsAllOfItsClaims(t *testing.T) {
+// While a set makes its groups smaller, it wants the PVCs of groups that are not rolled yet: one
+// that restarts has its old size, which only the set's status tells meanwhile.
+func TestAGroupThatIsNotRolledYetWantsAllItsPVCs(t *testing.T) {
 	groups, size := int32(2), int32(2)
 	set := &lwsv1.LeaderWorkerSet{ObjectMeta: named("lws", "llama", nil, ""), Spec: lwsv1.LeaderWorkerSetSpec{
 		Replicas: &groups, LeaderWorkerTemplate: lwsv1.LeaderWorkerTemplate{
@@ -188,7 +185,8 @@ func TestAGroupThatIsNotRolledYetWantsAllOfItsClaims(t *testing.T) {
 	}
 }
 
-func TestTheWorldOfAClaimIsItsChains(t *testing.T) {
+// The chain of a worker's PVC is its StatefulSet, the leader pod, the leader StatefulSet and the set.
+func TestTheWorldOfAPVCIsItsChains(t *testing.T) {
 	d := emptyWorkloads(t)
 	size, groups := int32(2), int32(1)
 	set := &lwsv1.LeaderWorkerSet{ObjectMeta: named("lws", "a", nil, "")}
@@ -219,7 +217,7 @@ func TestTheWorldOfAClaimIsItsChains(t *testing.T) {
 	}
 }
 
-func TestAnOwnerIsMissedOnlyWhereItsKindIsWatched(t *testing.T) {
+func TestAnOwnerIsGoneOnlyIfItsKindIsWatched(t *testing.T) {
 	d := emptyWorkloads(t)
 	there := statefulSetOf(named("sts", "db", nil, ""), 1)
 	d.put(t, there)
@@ -229,7 +227,7 @@ func TestAnOwnerIsMissedOnlyWhereItsKindIsWatched(t *testing.T) {
 		gone  bool
 	}{
 		"there":           {metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "db", UID: there.UID}, false},
-		"another life":    {metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "db", UID: "former"}, true},
+		"another UID":     {metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "db", UID: "former"}, true},
 		"gone":            {metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "web", UID: "x"}, true},
 		"a pod, gone":     {metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "web", UID: "x"}, true},
 		"not watched":     {metav1.OwnerReference{APIVersion: "example.com/v1", Kind: "Cluster", Name: "x", UID: "x"}, false},

@@ -13,35 +13,34 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Shelves hand out StatefulSets and pods of a cache as it holds them, by the keys of
-// indexClaim. A list of a client copies each object into its items: at each look at a
-// set of 500 groups, a megabyte.
-type Shelves struct{ statefulSets, pods toolscache.Indexer }
+// Indexes return the cache's own StatefulSets and pods, by the keys of indexClaim. A client's list
+// copies each object: for a set of 500 groups, a megabyte for each reconcile.
+type Indexes struct{ statefulSets, pods toolscache.Indexer }
 
-// indexShelf finds objects by namespace and key; indexNothing finds none. A list by
-// the latter returns as soon as the cache shows what this process wrote itself.
+// indexKeys finds objects by namespace and key; indexNothing finds none. A list by the latter
+// returns once the cache shows this process's own writes.
 const (
-	indexShelf   = "lockstep.shelf"
+	indexKeys    = "lockstep.keys"
 	indexNothing = "lockstep.nothing"
 )
 
-// NewShelves indexes StatefulSets and pods. It must run before the cache starts.
-func NewShelves(ctx context.Context, informers cache.Informers) (*Shelves, error) {
-	statefulSets, err := shelve(ctx, informers, &appsv1.StatefulSet{}, toolscache.Indexers{})
+// NewIndexes indexes StatefulSets and pods. It must run before the cache starts.
+func NewIndexes(ctx context.Context, informers cache.Informers) (*Indexes, error) {
+	statefulSets, err := indexer(ctx, informers, &appsv1.StatefulSet{}, toolscache.Indexers{})
 	if err != nil {
 		return nil, err
 	}
-	pods, err := shelve(ctx, informers, &corev1.Pod{}, toolscache.Indexers{indexShelf: shelfKeys})
+	pods, err := indexer(ctx, informers, &corev1.Pod{}, toolscache.Indexers{indexKeys: indexKeysOf})
 	if err != nil {
 		return nil, err
 	}
 	if err := informers.IndexField(ctx, &corev1.Pod{}, indexNothing, func(client.Object) []string { return nil }); err != nil {
 		return nil, fmt.Errorf("index pods by nothing: %w", err)
 	}
-	return &Shelves{statefulSets, pods}, nil
+	return &Indexes{statefulSets, pods}, nil
 }
 
-func shelve(ctx context.Context, informers cache.Informers, object client.Object, indexers toolscache.Indexers) (toolscache.Indexer, error) {
+func indexer(ctx context.Context, informers cache.Informers, object client.Object, indexers toolscache.Indexers) (toolscache.Indexer, error) {
 	informer, err := informers.GetInformer(ctx, object, cache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, fmt.Errorf("index %T: %w", object, err)
@@ -56,23 +55,23 @@ func shelve(ctx context.Context, informers cache.Informers, object client.Object
 	return shared.GetIndexer(), nil
 }
 
-func shelfKeys(object any) ([]string, error) {
+func indexKeysOf(object any) ([]string, error) {
 	known, ok := object.(client.Object)
 	if !ok {
-		return nil, fmt.Errorf("a cache holds a %T, which is no object", object)
+		return nil, fmt.Errorf("a cache holds a %T, which has no metadata", object)
 	}
 	keys := claimKeys(known)
 	for i := range keys {
-		keys[i] = shelfKey(known.GetNamespace(), keys[i])
+		keys[i] = indexKey(known.GetNamespace(), keys[i])
 	}
 	return keys, nil
 }
 
-func shelfKey(namespace, key string) string { return one(namespace + "/" + key) }
+func indexKey(namespace, key string) string { return one(namespace + "/" + key) }
 
-// shelved returns what a shelf holds under a key. It must not be changed.
-func shelved[T client.Object](shelf toolscache.Indexer, namespace, key string) ([]T, error) {
-	objects, err := shelf.ByIndex(indexShelf, shelfKey(namespace, key))
+// indexed returns the cached objects of a key. They must not be changed.
+func indexed[T client.Object](indexer toolscache.Indexer, namespace, key string) ([]T, error) {
+	objects, err := indexer.ByIndex(indexKeys, indexKey(namespace, key))
 	if err != nil {
 		return nil, fmt.Errorf("find %q: %w", key, err)
 	}
@@ -88,27 +87,27 @@ func shelved[T client.Object](shelf toolscache.Indexer, namespace, key string) (
 }
 
 // statefulSet returns the StatefulSet of a name as the cache holds it. It must not be changed.
-func (s *Shelves) statefulSet(key types.NamespacedName) (*appsv1.StatefulSet, bool, error) {
+func (s *Indexes) statefulSet(key types.NamespacedName) (*appsv1.StatefulSet, bool, error) {
 	object, found, err := s.statefulSets.GetByKey(key.String())
 	sts, _ := object.(*appsv1.StatefulSet)
 	return sts, found && sts != nil, err
 }
 
-// podsShown returns the pods named "<parent>-<ordinal>", whoever they belong to, as the
-// cache shows them. It waits for nothing.
+// podsShown returns the cached pods named "<parent>-<ordinal>", whatever their owner. It does not
+// wait.
 func (o *Observer) podsShown(ctx context.Context, parent types.NamespacedName) ([]*corev1.Pod, error) {
-	if o.shelves != nil {
-		return shelved[*corev1.Pod](o.shelves.pods, parent.Namespace, byName(parent.Name))
+	if o.indexes != nil {
+		return indexed[*corev1.Pod](o.indexes.pods, parent.Namespace, byName(parent.Name))
 	}
 	var list corev1.PodList
 	err := o.listed(ctx, &list, parent.Namespace, byName(parent.Name), client.DisableReadYourWritesConsistency)
 	return pointers(list.Items), err
 }
 
-// podsSettled is podsShown after all that this process wrote to pods. A set counts its
-// leaders, and those it deleted itself are not to be counted twice.
+// podsSettled is podsShown once the cache shows all writes of this process to pods. A set must
+// not count leaders that it deleted.
 func (o *Observer) podsSettled(ctx context.Context, parent types.NamespacedName) ([]*corev1.Pod, error) {
-	if o.shelves == nil {
+	if o.indexes == nil {
 		var list corev1.PodList
 		err := o.listed(ctx, &list, parent.Namespace, byName(parent.Name))
 		return pointers(list.Items), err
@@ -120,10 +119,10 @@ func (o *Observer) podsSettled(ctx context.Context, parent types.NamespacedName)
 	return o.podsShown(ctx, parent)
 }
 
-// podsOneByOne is podsShown, each after what this process wrote to it: a group does not
-// wait for what is written to the pods of others.
+// podsOneByOne is podsShown once the cache shows this process's writes to those pods. A group
+// does not wait for writes to the pods of others.
 func (o *Observer) podsOneByOne(ctx context.Context, parent types.NamespacedName) ([]*corev1.Pod, error) {
-	if o.shelves == nil {
+	if o.indexes == nil {
 		return o.podsSettled(ctx, parent)
 	}
 	shown, err := o.podsShown(ctx, parent)
@@ -145,11 +144,11 @@ func (o *Observer) podsOneByOne(ctx context.Context, parent types.NamespacedName
 	return settled, nil
 }
 
-// listed fills a list with what our index finds under a key.
+// listed fills a list by the index.
 func (o *Observer) listed(ctx context.Context, list client.ObjectList, namespace, key string, options ...client.ListOption) error {
 	options = append(options, client.InNamespace(namespace), client.MatchingFields{indexClaim: key})
 	if err := o.cached.List(ctx, list, options...); err != nil {
-		return fmt.Errorf("list what is under %q: %w", key, err)
+		return fmt.Errorf("list objects under %q: %w", key, err)
 	}
 	return nil
 }

@@ -15,11 +15,11 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 )
 
-// chainLength bounds how far a chain of owners is followed. The longest of ours
-// has four links; anything longer is somebody else's and taken to be alive.
+// chainLength bounds how many owners are followed. Our longest chain has four; the owners of a
+// longer one are taken to exist.
 const chainLength = 6
 
-// judge learns the lives of owners for one snapshot.
+// judge finds out for one snapshot which owners exist.
 type judge struct {
 	*Observer
 	lives identity.Lives
@@ -29,9 +29,7 @@ func (o *Observer) judge() *judge {
 	return &judge{Observer: o, lives: identity.Lives{}}
 }
 
-// learn finds out the lives of the controllers of objects, and of all owners of
-// those that may be garbage. Those in known are alive for certain and cost no
-// look.
+// learn finds out whether the owners of objects exist. Those in known exist, and cost no read.
 func learn[T client.Object](ctx context.Context, j *judge, objects []T, known identity.Claimant) error {
 	for _, object := range objects {
 		owners := object.GetOwnerReferences()
@@ -56,8 +54,8 @@ func isKnown(known identity.Claimant, uid types.UID) bool {
 	return false
 }
 
-// life follows the chain from owner upwards. Only the API server itself can say
-// that an owner is gone: a cache may lag behind a namesake just made.
+// life follows the chain from owner upwards. Only a live read can tell that an owner is gone: the
+// cache may not show an object that was just created.
 func (j *judge) life(ctx context.Context, namespace string, owner *metav1.OwnerReference, links int) (identity.Life, error) {
 	if life, ok := j.lives[owner.UID]; ok {
 		return life, nil
@@ -102,8 +100,7 @@ func (j *judge) lifeOf(ctx context.Context, object metav1.Object, links int) (id
 	return identity.Alive, nil
 }
 
-// incarnation returns the object that owner names, or nil when that very
-// incarnation is gone for certain.
+// incarnation returns the object that an ownerReference names, or nil if that UID is gone.
 func (j *judge) incarnation(ctx context.Context, namespace string, owner *metav1.OwnerReference) (metav1.Object, error) {
 	key := types.NamespacedName{Namespace: namespace, Name: owner.Name}
 	if cached := cachedForm(owner); cached != nil {
@@ -114,9 +111,9 @@ func (j *judge) incarnation(ctx context.Context, namespace string, owner *metav1
 	found, err := j.liveMeta(ctx, owner.APIVersion, owner.Kind, key)
 	switch {
 	case apierrors.IsForbidden(err) || unserved(err):
-		return &metav1.ObjectMeta{UID: owner.UID}, nil // not ours to see, or not in that version: taken to be alive
+		return &metav1.ObjectMeta{UID: owner.UID}, nil // it may exist
 	case err != nil && !apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("look for owner %s %q: %w", owner.Kind, key, err)
+		return nil, fmt.Errorf("read owner %s %q: %w", owner.Kind, key, err)
 	case err != nil || found.UID != owner.UID: // a name holds one object at a time
 		j.memory.setGone(owner.UID)
 		return nil, nil
@@ -124,7 +121,7 @@ func (j *judge) incarnation(ctx context.Context, namespace string, owner *metav1
 	return found, nil
 }
 
-// cachedForm returns an empty object of the owner's kind if that kind is cached.
+// cachedForm returns an empty object of the owner's kind, or nil if that kind is not cached.
 func cachedForm(owner *metav1.OwnerReference) client.Object {
 	switch owner.APIVersion + "/" + owner.Kind {
 	case "apps/v1/StatefulSet":

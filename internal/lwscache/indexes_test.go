@@ -21,7 +21,7 @@ import (
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
-// informing is informers that nothing fills but the test.
+// informing are informers that the test fills.
 type informing struct {
 	cache.Informers
 	store     *fakeapi.Server
@@ -72,11 +72,11 @@ func coming(t *testing.T) (*fakeapi.Server, *Observer, *lwsv1.LeaderWorkerSet) {
 	return store, New(store.Cached(), store.Live(), NewMemory()), set
 }
 
-// shelved is an observer of the same store that reads off shelves.
-func (o *Observer) shelved(t *testing.T, store *fakeapi.Server) *Observer {
+// indexed returns an observer of the same objects that reads indexes.
+func (o *Observer) indexed(t *testing.T, store *fakeapi.Server) *Observer {
 	t.Helper()
 	caches := informing{store: store, informers: map[string]toolscache.SharedIndexInformer{}}
-	shelves, err := NewShelves(context.Background(), caches)
+	indexes, err := NewIndexes(context.Background(), caches)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,14 +87,14 @@ func (o *Observer) shelved(t *testing.T, store *fakeapi.Server) *Observer {
 			}
 		}
 	}
-	return o.WithShelves(shelves)
+	return o.WithIndexes(indexes)
 }
 
 var byNames = cmpopts.SortSlices(func(a, b client.Object) bool { return a.GetName() < b.GetName() })
 
-func TestShelvesHoldWhatListsReturn(t *testing.T) {
+func TestIndexesReturnWhatListsReturn(t *testing.T) {
 	store, o, set := coming(t)
-	off := o.shelved(t, store)
+	off := o.indexed(t, store)
 	ctx, key := context.Background(), client.ObjectKeyFromObject(set)
 	group := types.NamespacedName{Namespace: set.Namespace, Name: "w-1"}
 	for name, read := range map[string]func(*Observer) ([]*corev1.Pod, error){
@@ -106,28 +106,28 @@ func TestShelvesHoldWhatListsReturn(t *testing.T) {
 		if err != nil || len(listed) == 0 {
 			t.Fatalf("invalid run: %d pods, %v", len(listed), err)
 		}
-		shelved, err := read(off)
-		if diff := cmp.Diff(listed, shelved, byNames); err != nil || diff != "" {
-			t.Errorf("%s: %v (-listed +shelved)\n%s", name, err, diff)
+		indexed, err := read(off)
+		if diff := cmp.Diff(listed, indexed, byNames); err != nil || diff != "" {
+			t.Errorf("%s: %v (-listed +indexed)\n%s", name, err, diff)
 		}
 	}
 	listed, err := o.SetAs(ctx, set, store.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	shelved, err := off.SetAs(ctx, set, store.Now)
-	if diff := cmp.Diff(listed.Groups, shelved.Groups, byNames); err != nil || diff != "" {
-		t.Errorf("%v (-listed +shelved)\n%s", err, diff)
+	indexed, err := off.SetAs(ctx, set, store.Now)
+	if diff := cmp.Diff(listed.Groups, indexed.Groups, byNames); err != nil || diff != "" {
+		t.Errorf("%v (-listed +indexed)\n%s", err, diff)
 	}
-	if diff := cmp.Diff(listed.Vacant, shelved.Vacant, byNames); diff != "" {
-		t.Errorf("(-listed +shelved)\n%s", diff)
+	if diff := cmp.Diff(listed.Vacant, indexed.Vacant, byNames); diff != "" {
+		t.Errorf("(-listed +indexed)\n%s", diff)
 	}
 }
 
-// A pod that this process deleted is not in its group, though the shelf still holds it.
+// A pod that this process deleted is not in its group, though the index still holds it.
 func TestAGroupSeesItsOwnDeletions(t *testing.T) {
 	store, o, set := coming(t)
-	off := o.shelved(t, store)
+	off := o.indexed(t, store)
 	fakeapi.Drop[*corev1.Pod](store, "w-1-1")
 	pods, err := off.podsOneByOne(context.Background(), types.NamespacedName{Namespace: set.Namespace, Name: "w-1"})
 	if err != nil || len(pods) != 0 {
@@ -135,13 +135,13 @@ func TestAGroupSeesItsOwnDeletions(t *testing.T) {
 	}
 }
 
-func TestShelvesAreOfWhatIsInMemory(t *testing.T) {
+func TestIndexesNeedAnIndexer(t *testing.T) {
 	lists := informing{store: fakeapi.New(), informers: map[string]toolscache.SharedIndexInformer{}}
-	if _, err := NewShelves(context.Background(), notInMemory{lists}); err == nil || !strings.Contains(err.Error(), "holds no objects of its own") {
+	if _, err := NewIndexes(context.Background(), notInMemory{lists}); err == nil || !strings.Contains(err.Error(), "holds no objects of its own") {
 		t.Errorf("error %v", err)
 	}
-	if _, err := shelfKeys(&lwsv1.LeaderWorkerSetList{}); err == nil {
-		t.Error("a list has a place on a shelf")
+	if _, err := indexKeysOf(&lwsv1.LeaderWorkerSetList{}); err == nil {
+		t.Error("a list has keys")
 	}
 }
 
