@@ -1,8 +1,7 @@
 // Package condition merges conditions without flapping.
 //
-// It knows how one condition relates to another and when a transition time may
-// move. It refuses to know what a condition is about and what time it is: the
-// time is handed in.
+// It knows when a transition time changes. It refuses to know what a condition means and
+// what time it is.
 package condition
 
 import (
@@ -11,10 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Merge returns have with each wanted condition in it, all of them observed at
-// generation, and tells whether any came, went or changed its reason; words
-// alone do not count. A transition time moves only when the status does. have is
-// not touched.
+// Merge returns have with the wanted conditions, all observed at generation. It reports
+// whether a condition is new or changed its status or reason; messages do not count. A
+// transition time changes only with the status. Merge does not change have.
 func Merge(have, want []metav1.Condition, generation int64, now time.Time) (merged []metav1.Condition, turned bool) {
 	merged = append([]metav1.Condition(nil), have...)
 	for _, w := range want {
@@ -36,7 +34,7 @@ func Merge(have, want []metav1.Condition, generation int64, now time.Time) (merg
 	return merged, turned
 }
 
-// IsTrue tells whether have holds the condition as True.
+// IsTrue reports whether the condition has the status True.
 func IsTrue(have []metav1.Condition, conditionType string) bool {
 	i := index(have, conditionType)
 	return i >= 0 && have[i].Status == metav1.ConditionTrue

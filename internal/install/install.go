@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -124,7 +124,9 @@ func (o Options) open() (applier, error) {
 	if err := connect.Reach(o.REST); err != nil {
 		return applier{}, err
 	}
-	c, err := client.New(o.REST, client.Options{Scheme: runtime.NewScheme()})
+	unlimited := rest.CopyConfig(o.REST) // a cluster may have many PVCs to strip
+	unlimited.QPS = -1
+	c, err := client.New(unlimited, client.Options{Scheme: clientgoscheme.Scheme})
 	return applier{client: c, dryRun: o.DryRun, removed: new(int)}, err
 }
 

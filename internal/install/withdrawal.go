@@ -43,12 +43,8 @@ type withdrawal struct {
 }
 
 func (o Options) withdrawal(ctx context.Context, a applier) (*withdrawal, error) {
-	typed, err := withdraw.Connect(o.REST)
-	if err != nil {
-		return nil, err
-	}
 	w := &withdrawal{Options: o, applier: a, Withdrawal: withdraw.Withdrawal{
-		Client: typed, DryRun: o.DryRun, Patience: o.Timeout, Undress: pvc.Undress{KeepChoices: o.KeepChoices},
+		Client: a.client, DryRun: o.DryRun, Patience: o.Timeout, Undress: pvc.Undress{KeepChoices: o.KeepChoices},
 	}}
 	for _, kind := range protectionKinds {
 		list := &unstructured.UnstructuredList{}
@@ -84,7 +80,7 @@ func (w *withdrawal) end(ctx context.Context, stopOperator func() error) error {
 		return err
 	}
 	if len(w.found) > 0 {
-		w.say("claims stay protected; one whose deletion is asked for waits until Lockstep is installed again")
+		w.say("claims stay protected; one that is deleted waits until Lockstep is installed again")
 	}
 	return stopOperator()
 }

@@ -7,27 +7,24 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Check reads JSON of the type that p is of, and refuses the first quantity in it
-// that would be costly to decode, with its path. The error of JSON that cannot be
-// read is that of encoding/json. Time and memory are linear in the size of data.
+// Check reads JSON of the type of p, and returns an error with the path of the first
+// quantity that is costly to decode. Time and memory are linear in the size of data.
 //
-// Names are compared as they are written: decode what was checked with a decoder
-// that heeds case. Every value of a name that is given twice is looked at, as a
-// decoder looks at it.
+// Names are case-sensitive, so the decoder must be, too. Each value of a repeated name is
+// checked, as a decoder reads each.
 func (p *Places) Check(data []byte) error {
 	tokens := json.NewDecoder(bytes.NewReader(data))
 	tokens.UseNumber()
 	return walk{tokens}.value(p, nil)
 }
 
-// walk goes through JSON once. It goes no deeper than the Go type does; what
-// holds no quantity is passed over unread.
+// walk reads JSON once. It skips values whose Go type has no quantity.
 type walk struct{ *json.Decoder }
 
 func (w walk) value(p *Places, at *field.Path) error {
 	if p == nil {
-		var unread json.RawMessage
-		return w.Decode(&unread)
+		var skipped json.RawMessage
+		return w.Decode(&skipped)
 	}
 	token, err := w.Token()
 	if err != nil {
@@ -53,7 +50,7 @@ func (w walk) object(p *Places, at *field.Path) error {
 		if err != nil {
 			return err
 		}
-		name := key.(string) // the decoder takes nothing else before a colon
+		name := key.(string) // the decoder accepts only strings before a colon
 		if err := w.value(p.below(name), p.step(at, name)); err != nil {
 			return err
 		}
@@ -72,7 +69,7 @@ func (w walk) list(p *Places, at *field.Path) error {
 	return err
 }
 
-// step leads to the member called name.
+// step returns the path of a member.
 func (p *Places) step(at *field.Path, name string) *field.Path {
 	if p.named == nil {
 		return at.Key(shown(name))

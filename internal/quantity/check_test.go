@@ -21,8 +21,7 @@ var (
 	inSets = quantity.In[lwsv1.LeaderWorkerSet]()
 )
 
-// Decoding any of these takes minutes, or panics sooner or later. None may reach
-// the decoder.
+// Each of these takes minutes to decode, or makes a comparison panic.
 var costly = []string{
 	"1e-2147483647", "1E-2147483647", "-1e-2147483647", ".1e-2147483648", " 1e-9999999 ", "1e-100",
 	"0e-2147483648", "000e-99999999", "1e2147483647", "1e+9999", "1e4294967297", "1e99999999999999999999",
@@ -48,9 +47,9 @@ func TestCostlyQuantitiesAreRefused(t *testing.T) {
 	}
 }
 
-// What is let in is written in another form by the next decoder, and that form
-// must be let in too: a set would not be able to read its own revision.
-func TestWhatIsHarmlessStaysSo(t *testing.T) {
+// The next decoder writes a quantity in another form, which must be accepted as well: the
+// operator could not read the revision of a set otherwise.
+func TestWrittenFormOfHarmlessQuantityIsHarmless(t *testing.T) {
 	texts := rapid.StringMatching(`[+-]?[0-9]{0,70}(\.[0-9]{0,70})?([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,4})?`)
 	rapid.Check(t, func(t *rapid.T) {
 		text := texts.Draw(t, "text")
@@ -71,7 +70,7 @@ func TestWhatIsHarmlessStaysSo(t *testing.T) {
 	})
 }
 
-func TestEveryPlaceIsLookedAt(t *testing.T) {
+func TestCheckFindsQuantitiesInAllPlaces(t *testing.T) {
 	const bomb = `"1e-2147483647"`
 	container := `{"containers":[{},{"resources":{"limits":{"cpu":"1","nvidia.com/gpu":` + bomb + `}}}]}`
 	claim := `{"spec":{"resources":{"requests":{"storage":` + bomb + `}}}}`
@@ -97,13 +96,13 @@ func limited(limit string) []byte {
 	return fmt.Appendf(nil, `{"spec":{"containers":[{"resources":{"limits":%s}}]}}`, limit)
 }
 
-func TestNoWayAroundTheCheck(t *testing.T) {
+func TestCheckCannotBeBypassed(t *testing.T) {
 	for name, limit := range map[string]string{
 		"a number":                  `{"cpu":1e-2147483647}`,
 		"an escaped digit":          `{"cpu":"\u0031e-2147483647"}`,
 		"a name given twice":        `{"cpu":"1e-2147483647","cpu":"1"}`,
 		"an object given twice":     `{"cpu":"1e-2147483647"},"limits":{"cpu":"1"}`,
-		"behind what is passed by":  `{"cpu":null,"a":"","memory":"1e-2147483647"}`,
+		"after skipped values":      `{"cpu":null,"a":"","memory":"1e-2147483647"}`,
 		"in an escaped name":        `{"\u0063pu":"1e-2147483647"}`,
 		"beside a wrong type":       `{"cpu":{"a":["1"]},"memory":"1e-2147483647"}`,
 		"in a list where a map was": `["1e-2147483647"]`,
@@ -114,7 +113,7 @@ func TestNoWayAroundTheCheck(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoQuantityIsLeftAlone(t *testing.T) {
+func TestOtherFieldsAreNotChecked(t *testing.T) {
 	const likeOne = `"1e1234567"`
 	pod := `{"metadata":{"name":` + likeOne + `,"labels":{"cpu":` + likeOne + `,"limits":` + likeOne + `}},"unknown":{"limits":{"cpu":` + likeOne + `}},
 		"spec":{"containers":[{"image":` + likeOne + `,"env":[{"name":"A","value":` + likeOne + `}],"livenessProbe":{"httpGet":{"port":` + likeOne + `}}}]}}`
@@ -131,7 +130,7 @@ func TestWhatIsNoQuantityIsLeftAlone(t *testing.T) {
 func TestBrokenJSONIsAnError(t *testing.T) {
 	for _, text := range []string{"", "{", `{"spec":`, `{"spec":{"containers":[}`, `{1:2}`, strings.Repeat(`[`, 1<<20), `{"unknown":` + strings.Repeat(`[`, 1<<20)} {
 		if err := inPods.Check([]byte(text)); err == nil {
-			t.Errorf("%.40q is taken for JSON", text)
+			t.Errorf("%.40q: no error", text)
 		}
 	}
 }
@@ -143,8 +142,7 @@ func TestErrorsAreShort(t *testing.T) {
 	}
 }
 
-// FuzzCheck: what is let through is decoded, compared and written in no time.
-// The fuzzer ends what hangs.
+// FuzzCheck decodes, compares and writes what Check accepts. The fuzzer stops what hangs.
 func FuzzCheck(f *testing.F) {
 	for _, text := range append(costly, written...) {
 		f.Add(limited(`{"cpu":"` + text + `"}`))
@@ -164,7 +162,7 @@ func FuzzCheck(f *testing.F) {
 			return
 		}
 		if err := inPods.Check(encoded); err != nil {
-			t.Fatalf("%s was let in and is written as %s: %v", raw, encoded, err)
+			t.Fatalf("%s is accepted, and written as %s: %v", raw, encoded, err)
 		}
 		if err := json.Unmarshal(encoded, &again); err != nil {
 			t.Fatal(err)

@@ -1,12 +1,9 @@
-// Package quantity finds amounts of resources that cost more to read than they
-// are long.
+// Package quantity finds resource quantities that take too long to decode.
 //
-// A few bytes can name a number of two thousand million digits, and the core
-// type for quantities writes it out: it does not return for minutes, or panics
-// when such a number is compared. Whoever decodes objects that the API server
-// has not judged yet, or that it never judges, asks here first.
+// A few bytes can be a number of two thousand million digits. The core type for quantities
+// takes minutes to write it, or panics when it is compared. Objects that the API server has
+// not validated are checked here before they are decoded.
 //
-// It knows Go types, JSON and the text of quantities. It refuses to know what an
-// object is for, and judges nothing but cost: what is merely wrong is left to
-// the decoder and to admission.
+// It knows Go types, JSON and the text of quantities. It refuses to know what an object is
+// for, and checks cost alone: the decoder and admission refuse what is wrong.
 package quantity

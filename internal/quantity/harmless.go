@@ -6,9 +6,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// The definition of a LeaderWorkerSet takes quantities of 64 characters with an
-// exponent of two digits. These limits leave room for what such a quantity
-// becomes when it is written again: 64 digits and "e99" make up to "e163".
+// The definition of a LeaderWorkerSet accepts quantities of 64 characters with an exponent
+// of two digits. These limits accept what such a quantity becomes when it is written again:
+// 64 digits and "e99" become up to "e163".
 const (
 	mostCharacters     = 256
 	mostExponentDigits = 3
@@ -17,10 +17,9 @@ const (
 
 const advice = "a quantity has at most 64 characters and an exponent of at most two digits: write it like 500m, 1.5Gi or 1e3"
 
-// Harmless tells whether the text can be decoded as a quantity, compared and
-// written again in a time that its length bounds. What it says of one text it
-// says of the form that a decoder gives that text, too. Texts that are no
-// quantities are harmless: they are refused for nothing.
+// Harmless reports whether its length bounds the time to decode, compare and write a
+// quantity. The result is the same for the form in which a decoder writes the text. Texts
+// that are no quantities are harmless: they are refused at once.
 func Harmless(text string) bool {
 	text = strings.TrimSpace(text) // as the decoder does
 	if !short(text) {
@@ -44,7 +43,7 @@ func short(text string) bool {
 	return len(strings.TrimPrefix(text[mark+1:], "+")) <= mostExponentDigits
 }
 
-// shown is as much of a text as an error repeats.
+// shown returns the part of a text that errors have.
 func shown(text string) string {
 	const most = 64
 	if len(text) <= most {

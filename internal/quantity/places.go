@@ -2,18 +2,18 @@ package quantity
 
 import (
 	"encoding/json"
+	"maps"
 	"reflect"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Places are where quantities stand in the JSON of one Go type. A nil *Places
-// stands for what holds none.
+// Places are the quantities in the JSON of one Go type. A nil *Places has none.
 type Places struct {
-	here  bool               // the value itself is one
-	each  *Places            // within every element of a list or a map
-	named map[string]*Places // within the fields of a struct, by exact name
+	here  bool               // the value is one
+	each  *Places            // in each element of a list or a map
+	named map[string]*Places // in the fields of a struct, by exact name
 }
 
 var (
@@ -21,7 +21,7 @@ var (
 	unmarshalerType = reflect.TypeFor[json.Unmarshaler]()
 )
 
-// In finds the places of T, which must not contain itself.
+// In returns the places of T, which must not be recursive.
 func In[T any]() *Places { return placesOf(reflect.TypeFor[T]()) }
 
 func placesOf(t reflect.Type) *Places {
@@ -29,7 +29,7 @@ func placesOf(t reflect.Type) *Places {
 		return &Places{here: true}
 	}
 	if reflect.PointerTo(t).Implements(unmarshalerType) {
-		return nil // times and the like, with a form of their own
+		return nil // times, for example, which have their own JSON form
 	}
 	switch t.Kind() {
 	case reflect.Pointer:
@@ -46,7 +46,7 @@ func placesOf(t reflect.Type) *Places {
 	return nil
 }
 
-// fieldsOf lists the fields with places, those of embedded structs among them.
+// fieldsOf returns the fields with places, also those of embedded structs.
 func fieldsOf(t reflect.Type) map[string]*Places {
 	named := map[string]*Places{}
 	for f := range t.Fields() {
@@ -55,9 +55,7 @@ func fieldsOf(t reflect.Type) map[string]*Places {
 		switch {
 		case within == nil, name == "-":
 		case name == "" && f.Anonymous:
-			for inner, places := range within.named {
-				named[inner] = places
-			}
+			maps.Copy(named, within.named)
 		case name == "":
 			named[f.Name] = within
 		default:
@@ -67,7 +65,7 @@ func fieldsOf(t reflect.Type) map[string]*Places {
 	return named
 }
 
-// below are the places within the member called name, and nil if there are none.
+// below returns the places in a member, or nil.
 func (p *Places) below(name string) *Places {
 	if p.named != nil {
 		return p.named[name]

@@ -15,8 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/pvc"
@@ -38,13 +36,6 @@ type Withdrawal struct {
 	DryRun bool
 	// Patience bounds every wait.
 	Patience time.Duration
-}
-
-// Connect returns a client without a rate limit.
-func Connect(config *rest.Config) (client.Client, error) {
-	config = rest.CopyConfig(config)
-	config.QPS = -1
-	return client.New(config, client.Options{Scheme: clientgoscheme.Scheme})
 }
 
 // Everything strips PVCs, volumes, namespaces and pods until a pass finds nothing of ours,
