@@ -1,7 +1,7 @@
-// Package backoff is how long what fails again and again is left as it is.
+// Package backoff computes how long a group that fails repeatedly waits for its recreation.
 //
-// It knows how a back-off is written and how it grows. It refuses to know what
-// fails and what time it is.
+// It knows the annotation of a back-off and how waits grow. It refuses to know what fails
+// and what time it is.
 package backoff
 
 import (
@@ -10,22 +10,21 @@ import (
 	"time"
 )
 
-// Policy is how long a group that fails again and again stays as it is before it
-// is recreated. The first failure is answered at once.
+// Policy has the waits between failures of a group and its recreation. The first failure
+// does not wait.
 type Policy struct {
-	// First is the wait after the second failure in a row. Zero is none, ever.
+	// First is the wait after the second failure in a row. Zero disables all waits.
 	First time.Duration
-	// Max is the longest wait: each is twice the one before.
+	// Max is the longest wait. Each wait is twice the one before.
 	Max time.Duration
-	// Reset is how long a group must be whole for its failures to be forgotten.
+	// Reset is the time without a failure after which the count starts again.
 	Reset time.Duration
 }
 
-// Default is that of a set that does not say.
+// Default is the policy of sets without the annotation.
 var Default = Policy{First: 10 * time.Second, Max: 5 * time.Minute, Reset: 10 * time.Minute}
 
-// AnnotationKey on a set is how long a group that fails again and again stays as it
-// is before it is recreated; see Parse.
+// AnnotationKey on a set has its policy; see Parse.
 const AnnotationKey = "lockstep.dev/restart-backoff"
 
 const off = "off"
@@ -44,7 +43,7 @@ func Parse(value string) (Policy, error) {
 		if field == nil {
 			return Policy{}, fmt.Errorf("%q is none of first=DURATION, max=DURATION, reset=DURATION, and the whole is not %q", part, off)
 		}
-		fields[name] = nil // what is said twice is not known
+		fields[name] = nil // a repeated field is unknown
 		duration, err := time.ParseDuration(text)
 		if err != nil || duration < time.Second || duration > 24*time.Hour {
 			return Policy{}, fmt.Errorf("%q must be a duration from 1s to 24h, such as %s=30s", part, name)
@@ -57,7 +56,7 @@ func Parse(value string) (Policy, error) {
 	return b, nil
 }
 
-// After is how long the answer to the count-th failure in a row waits.
+// After returns the wait after the count-th failure in a row.
 func (b Policy) After(count int32) time.Duration {
 	if count <= 1 || b.First == 0 {
 		return 0
