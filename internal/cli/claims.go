@@ -14,8 +14,8 @@ import (
 
 const claimsResource = "persistentvolumeclaims"
 
-// openClaims finds the cluster and the namespace that the user means, and what
-// reads claims there.
+// openClaims returns the namespace and the cluster that the user means, and a reader of
+// PVCs.
 func (o *options) openClaims(ctx context.Context) (string, *rest.Config, *inquiry.Inquirer, error) {
 	namespace, err := o.namespace()
 	if err != nil {
@@ -45,8 +45,7 @@ func explainClaim(err error, host, namespace string) error {
 	return err
 }
 
-// completeClaims offers the namespace's claims, as pvc/NAME unless the kind was
-// given.
+// completeClaims offers the PVCs of the namespace, as pvc/NAME unless the kind was given.
 func (o *options) completeClaims(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	namespace, err := o.namespace()
 	if err != nil {

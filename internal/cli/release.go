@@ -14,7 +14,7 @@ import (
 	"lockstep.dev/lockstep/internal/cli/release"
 )
 
-// breakage is what was asked to be released, and how.
+// breakage is the arguments of release.
 type breakage struct {
 	space  bool // a namespace, not a claim
 	name   string
@@ -27,18 +27,17 @@ func (o *options) releaseCommand() *cobra.Command {
 	b := &breakage{}
 	cmd := &cobra.Command{
 		Use:   "release pvc/NAME | namespace/NAME",
-		Short: "Break the glass: let a PersistentVolumeClaim be deleted while it is in use",
-		Long: `Let a PersistentVolumeClaim be deleted although its deletion is refused because it is in use, or
-a namespace although claims in it are.
+		Short: "Let a PersistentVolumeClaim be deleted while it is in use",
+		Long: `Let a PersistentVolumeClaim be deleted although it is in use, or a namespace although PVCs in it
+are.
 
-It shows who uses the claim and what becomes of the data, asks for confirmation, and writes
-the annotation protection.lockstep.dev/release with the UID of this very claim: one of the same
-name that comes later is not released by it. That works while no operator runs; one that runs
-takes the token away after an hour, unless it is configured otherwise. Nothing is deleted
-unless --delete is given.
+It shows the holders and what becomes of the data, asks for confirmation, and writes the
+annotation protection.lockstep.dev/release with the UID of the PVC: a later PVC of the same name is
+not released. This works while no operator runs; an operator removes the token after an hour,
+unless it is configured otherwise. Nothing is deleted unless --delete is given.
 
 It takes the verb "release" on claims.protection.lockstep.dev, and patch (with --delete also
-delete) on the claim.`,
+delete) on the PVC.`,
 		Example: `  kubectl lockstep release pvc/data-llama-0
   kubectl lockstep release pvc/data-llama-0 --delete
   kubectl lockstep release pvc/data-llama-0 --dry-run=server
@@ -49,7 +48,7 @@ delete) on the claim.`,
 				return err
 			}
 			if b.space && b.delete {
-				return errors.New("--delete is for claims; delete the namespace yourself, once it is released")
+				return errors.New("--delete is for PVCs; delete the namespace yourself, once it is released")
 			}
 			if !slices.Contains(dryRuns, b.dryRun) {
 				return fmt.Errorf("--dry-run %q: give one of %s", b.dryRun, strings.Join(dryRuns, ", "))
@@ -58,21 +57,21 @@ delete) on the claim.`,
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.release(cmd.Context(), b) },
 	}
-	cmd.Flags().BoolVarP(&b.yes, "yes", "y", false, "do not ask for confirmation; needed where there is no terminal to ask on")
-	cmd.Flags().BoolVar(&b.delete, "delete", false, "delete the claim as well, this very one and no other of the name")
-	cmd.Flags().StringVar(&b.dryRun, "dry-run", string(lws.DryRunNone), "none, client (only say what would be done) or server (have the API server try it and keep nothing)")
+	cmd.Flags().BoolVarP(&b.yes, "yes", "y", false, "do not ask for confirmation; needed without a terminal")
+	cmd.Flags().BoolVar(&b.delete, "delete", false, "delete the PVC as well, by its UID")
+	cmd.Flags().StringVar(&b.dryRun, "dry-run", string(lws.DryRunNone), "none, client (only say what would be done) or server (a dry run by the API server)")
 	cmd.Flags().Lookup("dry-run").NoOptDefVal = string(lws.DryRunClient)
 	_ = cmd.RegisterFlagCompletionFunc("dry-run", cobra.FixedCompletions(dryRuns, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
-// read reads the one name: glass is broken for one thing at a time.
+// read reads the one name: each release is confirmed by itself.
 func (b *breakage) read(args []string) error {
 	if len(args) == 2 && !strings.Contains(args[0], "/") {
 		args = []string{args[0] + "/" + args[1]}
 	}
 	if len(args) != 1 {
-		return errors.New("give one claim, pvc/NAME, or one namespace, namespace/NAME: each release is confirmed by itself")
+		return errors.New("give one PVC, pvc/NAME, or one namespace, namespace/NAME: each release is confirmed by itself")
 	}
 	word, _, slashed := strings.Cut(args[0], "/")
 	of := claims
@@ -94,7 +93,6 @@ func (o *options) release(ctx context.Context, b *breakage) error {
 	if err != nil {
 		return err
 	}
-	asker.Live = true
 	releaser, err := release.Open(config)
 	if err != nil {
 		return err
@@ -107,7 +105,7 @@ func (o *options) release(ctx context.Context, b *breakage) error {
 	return r.ofClaim(ctx, client.ObjectKey{Namespace: namespace, Name: b.name})
 }
 
-// completeReleases offers claims, and namespaces to who has begun to name one.
+// completeReleases offers PVCs, and namespaces after their kind.
 func (o *options) completeReleases(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	word, _, _ := strings.Cut(typed, "/")
 	switch {

@@ -26,7 +26,7 @@ func TestOneThingIsReleasedAtATime(t *testing.T) {
 		{"persistentvolumeclaim/a", false, "a", ""},
 		{"ns/a", true, "a", ""},
 		{"namespace a", true, "a", ""},
-		{"", false, "", "give one claim, pvc/NAME"},
+		{"", false, "", "give one PVC, pvc/NAME"},
 		{"pvc/a pvc/b", false, "", "each release is confirmed by itself"},
 		{"a", false, "", "give pvc/NAME"},
 		{"pod/a", false, "", "neither a PersistentVolumeClaim nor a namespace"},
@@ -69,8 +69,8 @@ func TestTheNameIsTyped(t *testing.T) {
 	}
 }
 
-// Who broke the glass is told that it is broken, though the deletion failed.
-func TestAReleaseThatEndsBeforeTheDeletionIsTold(t *testing.T) {
+// The error of a failed deletion says whether the PVC was released.
+func TestAFailedDeletionReportsTheRelease(t *testing.T) {
 	resource := schema.GroupResource{Resource: "persistentvolumeclaims"}
 	r := &releasing{breakage: &breakage{name: "data"}}
 	for _, tt := range []struct {
@@ -80,9 +80,9 @@ func TestAReleaseThatEndsBeforeTheDeletionIsTold(t *testing.T) {
 	}{
 		{release.ErrChanged, release.Held, "pvc/data was released, and not deleted: it has changed"},
 		{release.ErrChanged, release.Free, "pvc/data was not deleted: it has changed"},
-		{apierrors.NewForbidden(resource, "data", errors.New("no")), release.Held, "ask for a role that may delete it"},
+		{apierrors.NewForbidden(resource, "data", errors.New("no")), release.Held, "to check: why"},
 	} {
-		told := r.undeleted(tt.err, "prod", tt.standing)
+		told := r.undeleted(tt.err, "why", tt.standing)
 		if !strings.Contains(told.Error(), tt.says) || strings.Contains(told.Error(), "nothing was released") || !errors.Is(told, tt.err) {
 			t.Errorf("told %q", told)
 		}

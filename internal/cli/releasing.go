@@ -19,7 +19,6 @@ import (
 	"lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/cli/release"
 	"lockstep.dev/lockstep/internal/cli/render"
-	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // releasing is one release under way.
@@ -31,7 +30,7 @@ type releasing struct {
 	host     string
 }
 
-// ofClaim releases a claim: looks live, shows, asks, writes.
+// ofClaim reads a PVC, shows its holders, asks, and writes.
 func (r *releasing) ofClaim(ctx context.Context, key client.ObjectKey) error {
 	claim, err := r.asker.Claim(ctx, key)
 	if apierrors.IsNotFound(err) {
@@ -48,8 +47,7 @@ func (r *releasing) ofClaim(ctx context.Context, key client.ObjectKey) error {
 	if err != nil {
 		return err
 	}
-	why := render.Claim(found[0], nil)
-	if done, err := r.needless(why, standing); done || err != nil {
+	if done, err := r.needless(standing, "kubectl lockstep why pvc/"+key.Name+" -n "+key.Namespace); done || err != nil {
 		return err
 	}
 	writes := standing == release.Held || standing == release.HeldBack
@@ -58,7 +56,7 @@ func (r *releasing) ofClaim(ctx context.Context, key client.ObjectKey) error {
 			return err
 		}
 	}
-	if err := why.WriteRelease(r.ErrOut, time.Now(), r.delete, writes); err != nil {
+	if err := render.Claim(found[0], nil).WriteRelease(r.ErrOut, time.Now(), r.delete, writes); err != nil {
 		return err
 	}
 	if err := r.consent(ctx); err != nil {
@@ -69,7 +67,11 @@ func (r *releasing) ofClaim(ctx context.Context, key client.ObjectKey) error {
 
 func (r *releasing) carryOut(ctx context.Context, claim *corev1.PersistentVolumeClaim, standing release.Standing) error {
 	if r.dryRun == string(lws.DryRunClient) {
-		return r.said(r.done(standing), "")
+		done := "deleted"
+		if !r.delete || standing == release.HeldBack {
+			done = "released"
+		}
+		return r.said(done, "")
 	}
 	released, err := r.releaser.Release(ctx, claim)
 	if err != nil {
@@ -78,73 +80,63 @@ func (r *releasing) carryOut(ctx context.Context, claim *corev1.PersistentVolume
 	why := "kubectl lockstep why pvc/" + claim.Name + " -n " + claim.Namespace
 	switch {
 	case standing == release.HeldBack:
-		return r.said("released", "its finalizers may be taken now; see whether it goes with: "+why)
+		return r.said("released", "its finalizers may be removed now; to check: "+why)
 	case !r.delete:
 		return r.said("released", "to delete it, while the release lasts: kubectl delete pvc "+claim.Name+" -n "+claim.Namespace)
 	case r.releaser.DryRun && standing == release.Held:
-		return r.said("released", "whether it can be deleted is told once the token is written")
+		return r.said("released", "the DELETE cannot be tried before the token is written")
 	}
 	if err := r.releaser.Delete(ctx, released.(*corev1.PersistentVolumeClaim)); err != nil {
-		return r.undeleted(err, claim.Namespace, standing)
+		return r.undeleted(err, why, standing)
 	}
-	return r.said("deleted", "see whether it goes with: "+why)
+	return r.said("deleted", "to check: "+why)
 }
 
-// done is what is to have been done in the end.
-func (r *releasing) done(standing release.Standing) string {
-	switch {
-	case !r.delete || standing == release.HeldBack:
-		return "released"
-	case standing == release.Held:
-		return "released and deleted"
-	}
-	return "deleted"
-}
-
-// needless tells of a claim for which nothing is to be written.
-func (r *releasing) needless(why *render.ClaimWhy, standing release.Standing) (done bool, err error) {
-	at := "-n " + why.Namespace
+// needless reports on an object that needs no release.
+func (r *releasing) needless(standing release.Standing, why string) (done bool, err error) {
 	switch {
 	case standing == release.Leaving:
-		return true, fmt.Errorf("pvc/%s %s. There is nothing to release; what frees it is told by: kubectl lockstep why pvc/%s %s", why.Name, why.Summary, why.Name, at)
+		return true, fmt.Errorf("%s is being deleted already: there is nothing to release; what keeps it: %s", r.what(), why)
 	case standing == release.Free && !r.delete:
-		return true, fmt.Errorf("pvc/%s is not held: nothing refuses its deletion, and there is nothing to release; to delete it: kubectl delete pvc %s %s", why.Name, why.Name, at)
-	case standing == release.Released && !r.delete && (why.State == pvc.Draining || why.State == pvc.Doomed):
-		_, err := fmt.Fprintf(r.Out, "pvc/%s is released already, and %s; what else frees it is told by: kubectl lockstep why pvc/%s %s\n", why.Name, why.Summary, why.Name, at)
-		return true, err
+		return true, fmt.Errorf("%s is not held: nothing refuses its deletion, and there is nothing to release", r.what())
 	case standing == release.Released && !r.delete:
-		_, err := fmt.Fprintf(r.Out, "pvc/%s is released already; to delete it: kubectl delete pvc %s %s\n", why.Name, why.Name, at)
+		_, err := fmt.Fprintf(r.Out, "%s is released already; what else keeps it: %s\n", r.what(), why)
 		return true, err
 	}
 	return false, nil
 }
 
-// allowed asks for the permission first: nobody should be asked to confirm what
-// will then be refused.
+func (r *releasing) what() string {
+	if r.space {
+		return "namespace/" + r.name
+	}
+	return "pvc/" + r.name
+}
+
+// allowed checks the permission before the user is asked to confirm.
 func (r *releasing) allowed(ctx context.Context, object client.Object) error {
 	may, err := r.releaser.May(ctx, object)
 	if err != nil {
 		return explainClaim(err, r.host, object.GetNamespace())
 	}
-	if may {
-		return nil
+	if !may {
+		return r.lacking(object)
 	}
-	return r.lacking(object)
+	return nil
 }
 
 func (r *releasing) lacking(object client.Object) error {
-	where, what := object.GetNamespace(), "pvc/"+object.GetName()
+	where := object.GetNamespace()
 	if r.space {
-		where, what = object.GetName(), "namespace/"+object.GetName()
+		where = object.GetName()
 	}
-	return fmt.Errorf("you may not release %s: that takes the verb %q on %s.%s in namespace %q. Ask somebody who has it, or for a role with it:\n"+
-		"  kubectl create role release-claims -n %s --verb=%s --resource=%s.%s\n"+
-		"  kubectl create rolebinding release-claims -n %s --role=release-claims --user=YOU\n"+
-		"Without it: see what frees it with kubectl lockstep why",
-		what, release.Verb, release.Resource, release.Group, where, where, release.Verb, release.Resource, release.Group, where)
+	return fmt.Errorf("you may not release %[1]s: that takes the verb %[2]q on %[3]s in namespace %[4]q. Ask for a role with it:\n"+
+		"  kubectl create role release-claims -n %[4]s --verb=%[2]s --resource=%[3]s\n"+
+		"  kubectl create rolebinding release-claims -n %[4]s --role=release-claims --user=YOU",
+		r.what(), release.Verb, release.Resource+"."+release.Group, where)
 }
 
-// refused says what to do about what the API server answered to a write.
+// refused adds to the API server's answer to a write what to do.
 func (r *releasing) refused(err error, object client.Object) error {
 	switch {
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "needs permission to release"):
@@ -157,30 +149,26 @@ func (r *releasing) refused(err error, object client.Object) error {
 	return err
 }
 
-// undeleted says what came of a release whose deletion failed, and what to do.
-func (r *releasing) undeleted(err error, namespace string, standing release.Standing) error {
+// undeleted says whether a PVC that was not deleted was released.
+func (r *releasing) undeleted(err error, why string, standing release.Standing) error {
 	done := "was not deleted"
 	if standing == release.Held {
 		done = "was released, and not deleted"
 	}
-	next := "see how it stands, and try again: kubectl lockstep why pvc/" + r.name + " -n " + namespace
-	if apierrors.IsForbidden(err) {
-		next = "ask for a role that may delete it, or somebody who has one to delete it while the release lasts"
-	}
-	return fmt.Errorf("pvc/%s %s: %w; %s", r.name, done, err, next)
+	return fmt.Errorf("pvc/%s %s: %w; to check: %s", r.name, done, err, why)
 }
 
-// consent has the user type the name: whoever does has read which one it is.
+// consent asks the user to type the name.
 func (r *releasing) consent(ctx context.Context) error {
 	if r.yes || r.dryRun != string(lws.DryRunNone) {
 		return nil
 	}
 	if !interactive(r.In) {
-		return errors.New("nothing was released: there is no terminal to confirm it on; if it is what you want, say --yes")
+		return errors.New("nothing was released: there is no terminal to confirm it on; to confirm, give --yes")
 	}
 	fmt.Fprintf(r.ErrOut, "\nType %s to go on: ", r.name)
 	typed := make(chan string, 1)
-	go func() { // an interrupt ends the context, and not the reading
+	go func() { // an interrupt ends the context, not the read
 		line, _ := bufio.NewReader(r.In).ReadString('\n')
 		typed <- line
 	}()
@@ -196,48 +184,35 @@ func (r *releasing) consent(ctx context.Context) error {
 	}
 }
 
-// interactive tells whether somebody can be asked.
+// interactive reports whether the input is a terminal.
 var interactive = func(in io.Reader) bool {
 	file, isFile := in.(*os.File)
 	return isFile && term.IsTerminal(int(file.Fd()))
 }
 
-// said tells what was done.
+// said reports what was done.
 func (r *releasing) said(done, next string) error {
-	what := "pvc/"
-	if r.space {
-		what = "namespace/"
-	}
 	if r.dryRun != string(lws.DryRunNone) {
 		done += " (" + r.dryRun + " dry run)"
 	}
 	if next != "" {
 		next = "; " + next
 	}
-	_, err := fmt.Fprintf(r.Out, "%s%s %s%s\n", what, r.name, done, next)
+	_, err := fmt.Fprintf(r.Out, "%s %s%s\n", r.what(), done, next)
 	return err
 }
 
-// ofNamespace releases a namespace: its deletion is refused while claims in it are held.
+// ofNamespace releases a namespace, whose deletion is refused while PVCs in it are held.
 func (r *releasing) ofNamespace(ctx context.Context) error {
 	n := &corev1.Namespace{}
 	if err := r.releaser.Get(ctx, client.ObjectKey{Name: r.name}, n); err != nil {
-		if apierrors.IsNotFound(err) {
-			return fmt.Errorf("no namespace %q; list them with: kubectl get namespaces", r.name)
-		}
 		return fmt.Errorf("%w; ask for a role that may get and patch the namespace", err)
 	}
 	standing, err := release.Judge(n)
 	if err != nil {
 		return err
 	}
-	switch standing {
-	case release.Leaving:
-		return fmt.Errorf("namespace/%s is being deleted already: there is nothing to release; see what is left with: kubectl lockstep why pvc -n %s", r.name, r.name)
-	case release.Free:
-		return fmt.Errorf("namespace/%s has no held claims: nothing refuses its deletion, and there is nothing to release", r.name)
-	case release.Released:
-		_, err := fmt.Fprintf(r.Out, "namespace/%s is released already; to delete it: kubectl delete namespace %s\n", r.name, r.name)
+	if done, err := r.needless(standing, "kubectl lockstep why pvc -n "+r.name); done || err != nil {
 		return err
 	}
 	if err := r.allowed(ctx, n); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -17,12 +18,11 @@ import (
 	"lockstep.dev/lockstep/internal/cli/render"
 )
 
-// question is what is asked about claims.
+// question is the arguments of why.
 type question struct {
 	names      []string
 	everywhere bool
 	ifDeleted  bool
-	live       bool
 	out        *output
 }
 
@@ -30,23 +30,22 @@ func (o *options) whyCommand() *cobra.Command {
 	q := &question{}
 	cmd := &cobra.Command{
 		Use:   "why pvc/NAME... | pvc",
-		Short: "Say why a PersistentVolumeClaim is in use or does not go away, and what would free it",
-		Long: `Say why a PersistentVolumeClaim is in use or does not go away: who uses it, with the field that
-proves it, and whether that truly holds it; whose its finalizers are; what keeps pods from
-leaving; the fewest deeds that free it; and what becomes of the data then.
+		Short: "Say why a PersistentVolumeClaim is in use or is not removed, and what frees it",
+		Long: `Say why a PersistentVolumeClaim is in use or is not removed: its holders, with the field that
+proves each; the owner of each finalizer; the next step for each holder; and what becomes of the
+data.
 
-Without a name, list the claims of the namespace that are in use or on their way out.
+Without a name, list the PVCs of the namespace that are in use or being deleted.
 
-It only reads, and needs nothing of Lockstep in the cluster. It reads persistentvolumeclaims,
-pods and workloads of the namespace, and nodes, persistentvolumes and volumeattachments. What
-you may not read is told as such: it is never taken for absent. A cache may say that a claim is
-used, never that it is not: if nobody is found, everything is read once more, live.
+It only reads, live, and needs no Lockstep in the cluster. It reads persistentvolumeclaims, pods
+and workloads of the namespace, and nodes and persistentvolumes. What you may not read is listed
+as such, and never taken for absent.
 
-With --if-deleted the API server is asked to try a DELETE without carrying it out.
+With --if-deleted the API server tries a DELETE as a dry run.
 
 For programs, -o json prints a ClaimWhy of cli.lockstep.dev/v1, or a ClaimWhyList for several
-claims. Fields are added to them, and never renamed or taken away. A state is one of Free, Held,
-Cooling, Draining, Doomed (on its way out, and a workload still wants it) and Unknown.`,
+PVCs. Fields are added, and never renamed. A state is one of Free, Held, Cooling, Draining,
+Doomed (being deleted, and a workload still wants it) and Unknown.`,
 		Example: `  kubectl lockstep why pvc/data-llama-0
   kubectl lockstep why pvc data-llama-0 data-llama-1 -n inference
   kubectl lockstep why pvc/data-llama-0 --if-deleted
@@ -57,13 +56,13 @@ Cooling, Draining, Doomed (on its way out, and a workload still wants it) and Un
 			q.names, err = claims.names(args)
 			switch {
 			case len(args) == 0:
-				return errors.New("say about what: pvc/NAME, or pvc for all claims of the namespace")
+				return errors.New("name a PVC: pvc/NAME, or pvc for all of the namespace")
 			case err != nil:
 				return err
 			case q.everywhere && len(q.names) > 0:
 				return errors.New("give either names or --all-namespaces")
 			case q.ifDeleted && len(q.names) == 0:
-				return errors.New("--if-deleted needs the name of a claim: why pvc/NAME --if-deleted")
+				return errors.New("--if-deleted needs the name of a PVC: why pvc/NAME --if-deleted")
 			}
 			return nil
 		},
@@ -75,9 +74,10 @@ Cooling, Draining, Doomed (on its way out, and a workload still wants it) and Un
 		},
 	}
 	q.out = newOutput(cmd)
-	cmd.Flags().BoolVarP(&q.everywhere, "all-namespaces", "A", false, "list the claims of all namespaces")
-	cmd.Flags().BoolVar(&q.ifDeleted, "if-deleted", false, "have the API server try a DELETE and keep nothing of it: would it be refused, and by what")
-	cmd.Flags().BoolVar(&q.live, "live", false, "read the newest there is, not what the API server has in its cache")
+	cmd.Flags().BoolVarP(&q.everywhere, "all-namespaces", "A", false, "list the PVCs of all namespaces")
+	cmd.Flags().BoolVar(&q.ifDeleted, "if-deleted", false, "try a DELETE as a dry run: would it be refused, and by what")
+	cmd.Flags().Bool("live", true, "")
+	_ = cmd.Flags().MarkDeprecated("live", "why always reads live")
 	return cmd
 }
 
@@ -86,83 +86,51 @@ func (o *options) why(ctx context.Context, q *question) error {
 	if err != nil {
 		return err
 	}
-	asker.Live = q.live
 	if len(q.names) == 0 {
 		return o.whyAll(ctx, asker, namespace, config.Host, q)
 	}
 	return o.whyNamed(ctx, asker, namespace, config, q)
 }
 
-// whyNamed reports on each claim in full. One that is not there does not keep the
-// others from being told of.
+// whyNamed reports on each PVC. A PVC that does not exist is an error after the reports on
+// the others.
 func (o *options) whyNamed(ctx context.Context, asker *inquiry.Inquirer, namespace string, config *rest.Config, q *question) error {
-	var claims []corev1.PersistentVolumeClaim
+	var found []corev1.PersistentVolumeClaim
 	var missing []error
 	for _, name := range q.names {
 		claim, err := asker.Claim(ctx, types.NamespacedName{Namespace: namespace, Name: name})
-		if apierrors.IsNotFound(err) {
+		switch {
+		case apierrors.IsNotFound(err):
 			missing = append(missing, noSuch("persistentvolumeclaim", types.NamespacedName{Namespace: namespace, Name: name}))
-			continue
-		}
-		if err != nil {
+		case err != nil:
 			return explainClaim(err, config.Host, namespace)
+		default:
+			found = append(found, *claim)
 		}
-		claims = append(claims, *claim)
 	}
-	found, err := asker.Explain(ctx, namespace, claims)
+	explained, err := asker.Explain(ctx, namespace, found)
 	if err != nil {
 		return explainClaim(err, config.Host, namespace)
 	}
-	missing = append(missing, gone(claims, found)...)
-	reports, err := o.reports(ctx, config, found, q)
-	if err != nil {
-		return explainClaim(err, config.Host, namespace)
-	}
-	if err := o.printClaims(reports, q); err != nil {
-		return err
-	}
-	return errors.Join(missing...)
-}
-
-// gone are claims that went between the first look and the last.
-func gone(claims []corev1.PersistentVolumeClaim, found []*inquiry.Found) []error {
-	var errs []error
-	for _, claim := range claims {
-		if !slices.ContainsFunc(found, func(f *inquiry.Found) bool { return f.Claim.Name == claim.Name }) {
-			errs = append(errs, fmt.Errorf("pvc/%s in namespace %s is gone: it went while it was looked at", claim.Name, claim.Namespace))
-		}
-	}
-	return errs
-}
-
-func (o *options) reports(ctx context.Context, config *rest.Config, found []*inquiry.Found, q *question) ([]*render.ClaimWhy, error) {
 	var reports []*render.ClaimWhy
-	for _, f := range found {
+	for _, f := range explained {
 		var attempt *inquiry.Attempt
 		if q.ifDeleted {
-			prober, err := inquiry.OpenProber(config)
+			tried, err := inquiry.Try(ctx, config, types.NamespacedName{Namespace: namespace, Name: f.Claim.Name})
 			if err != nil {
-				return nil, err
+				return explainClaim(err, config.Host, namespace)
 			}
-			tried, err := prober.Delete(ctx, types.NamespacedName{Namespace: f.Claim.Namespace, Name: f.Claim.Name})
-			if err != nil {
-				return nil, err
-			}
-			attempt = &tried
 			f.Learn(tried)
+			attempt = &tried
 		}
 		reports = append(reports, render.Claim(f, attempt))
 	}
-	return reports, nil
+	return errors.Join(o.printClaims(reports, q), errors.Join(missing...))
 }
 
-// printClaims prints one report as such, several one after the other for people
-// and as a list for programs.
+// printClaims prints several reports one after the other, and as a list for programs.
 func (o *options) printClaims(reports []*render.ClaimWhy, q *question) error {
-	if len(reports) == 0 {
-		return nil
-	}
-	if len(q.names) > 1 && q.out.printer != nil {
+	if len(reports) > 0 && len(q.names) > 1 && q.out.printer != nil {
 		return o.printOnce(render.Claims(reports), q.out)
 	}
 	for i, r := range reports {
@@ -185,29 +153,23 @@ func (o *options) printOnce(r reporter, out *output) error {
 	return err
 }
 
-// whyAll gives a line to each claim that is not free. It always reads live: most
-// claims of a namespace may be free, and no cache can say so.
+// whyAll prints a line for each PVC that is not free.
 func (o *options) whyAll(ctx context.Context, asker *inquiry.Inquirer, namespace, host string, q *question) error {
 	within := namespace
 	if q.everywhere {
 		within = ""
 	}
-	asker.Live, asker.Brief = true, true
-	claims, err := asker.Claims(ctx, within)
+	asker.Brief = true
+	all, err := asker.Claims(ctx, within)
 	if err != nil {
 		return explainClaim(err, host, within)
 	}
 	byNamespace := map[string][]corev1.PersistentVolumeClaim{}
-	var spaces []string
-	for _, claim := range claims {
-		if byNamespace[claim.Namespace] == nil {
-			spaces = append(spaces, claim.Namespace)
-		}
+	for _, claim := range all {
 		byNamespace[claim.Namespace] = append(byNamespace[claim.Namespace], claim)
 	}
-	slices.Sort(spaces)
 	var reports []*render.ClaimWhy
-	for _, space := range spaces {
+	for _, space := range slices.Sorted(maps.Keys(byNamespace)) {
 		found, err := asker.Explain(ctx, space, byNamespace[space])
 		if err != nil {
 			return explainClaim(err, host, space)

@@ -98,7 +98,7 @@ func TestTheReasonNamesTheUsers(t *testing.T) {
 	}
 	got := pvc.Decide(pvc.View{Claim: claim("data", dying), Pods: index(pods...)}).Because.Sentence
 	const want = "is being deleted, and stays until pod a on node n1, pod b on node n1, pod c on node n1, pod d on node n1, " +
-		"pod e on node n1, pod f on node n1, pod g on node n1, pod h on node n1 and 2 more let go"
+		"pod e on node n1, pod f on node n1, pod g on node n1, pod h on node n1 and 2 more end"
 	if got != want {
 		t.Errorf("got %q\nwant %q", got, want)
 	}

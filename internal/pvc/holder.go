@@ -38,8 +38,8 @@ type Holder struct {
 	makes bool
 	// discards: it says that the claim is to be deleted while it is beyond its replicas.
 	discards bool
-	// below is to how many of its replicas it is scaled to let go.
-	below, replicas int
+	// below is the number of replicas at which it does not want the PVC.
+	below int
 	// over: the claim is named by something that it controls, and not by itself.
 	over bool
 	// since is how old it is.
@@ -191,7 +191,7 @@ func workloadHolder(c claimed, top *Want) Holder {
 	return Holder{
 		Object: top.Workload, Name: string(top.Workload.Kind) + "/" + top.Workload.Name, UID: top.Workload.UID,
 		Reason: DesiredState, Proof: proof, Phase: c.out, Released: top.Released, makes: c.numbered, discards: c.discarded(),
-		below: c.below, replicas: c.replicas, over: top != c.want, since: top.Since,
+		below: c.below, over: top != c.want, since: top.Since,
 	}
 }
 

@@ -48,16 +48,3 @@ func TestHeldAndOwned(t *testing.T) {
 		}
 	}
 }
-
-// A wish is granted where claims are protected, and nowhere else.
-func TestWhyTellsWhatBecomesOfAWish(t *testing.T) {
-	for mode, want := range map[pvc.Mode]string{
-		pvc.Off: "in mode off the operator deletes nothing", pvc.Observe: "in mode observe the operator deletes nothing",
-		pvc.Barrier: "the operator does that once", pvc.Hold: "the operator does that once",
-	} {
-		c := caseOf(claim("c", annotated(pvc.IntentAnnotation, "uid-c")), mode, nil)
-		if notes := strings.Join(pvc.Why(c).Notes, "\n"); !strings.Contains(notes, want) {
-			t.Errorf("%s: %q", mode, notes)
-		}
-	}
-}

@@ -31,8 +31,6 @@ type Want struct {
 	DeleteWhenScaled bool
 	// Released says what makes the workload let go.
 	Released string
-	// GoesAfter says when a finished workload is cleared away, or is empty.
-	GoesAfter string
 	// Since is when it was created, or zero.
 	Since time.Time
 }
@@ -138,8 +136,8 @@ type claimed struct {
 	out string
 	// numbered: the workload makes the claim itself.
 	numbered bool
-	// below is to how many of its replicas it is scaled to want the claim no more.
-	below, replicas int
+	// below is the number of replicas at which it does not want the PVC.
+	below int
 }
 
 // discarded tells whether the workload makes the claim and is scaled to do without,
@@ -182,7 +180,7 @@ func (w *Want) series(prefix, claim string) []claimed {
 		}
 		found = append(found, claimed{
 			want: w, path: series.Path, out: out, numbered: true,
-			below: series.below(claim), replicas: series.Spans[0].To - series.Spans[0].From,
+			below: series.below(claim),
 		})
 	}
 	return found

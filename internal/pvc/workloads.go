@@ -110,9 +110,6 @@ func OfJob(job *batchv1.Job) Want {
 		}
 	}
 	w.Released = "suspend it, or delete it" // once finished, its pods hold on
-	if ttl := job.Spec.TTLSecondsAfterFinished; ttl != nil {
-		w.GoesAfter = fmt.Sprintf("%d s after that finished", *ttl)
-	}
 	return w
 }
 

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,73 +15,44 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Outcome is what came of a DELETE that was tried and not done.
+// Outcome is the result of a dry-run DELETE.
 type Outcome string
 
 // The outcomes.
 const (
-	Accepted   Outcome = "Accepted"   // it would be done
-	Refused    Outcome = "Refused"    // admission refuses it
-	NotAllowed Outcome = "NotAllowed" // the user may not delete the claim at all
-	NotTried   Outcome = "NotTried"   // the server could not tell
+	Accepted   Outcome = "Accepted"
+	Refused    Outcome = "Refused"    // by admission
+	NotAllowed Outcome = "NotAllowed" // the user may not delete PVCs
+	NotTried   Outcome = "NotTried"   // the API server could not try it
 )
 
-// Attempt is a DELETE as the API server would answer it.
+// Attempt is the API server's answer to a dry-run DELETE.
 type Attempt struct {
 	Outcome Outcome
-	// By is who refuses, as the API server names it.
+	// By is the policy or webhook that refuses.
 	By       string
 	Message  string
 	Warnings []string
 }
 
-// Prober tries what it does not do.
-type Prober struct {
-	client *rest.RESTClient
-	mu     sync.Mutex
-	warned []string
-}
-
-// OpenProber returns a Prober, which can send nothing but a DELETE of a claim that
-// is not to be carried out.
-func OpenProber(config *rest.Config) (*Prober, error) {
-	p := &Prober{}
+// Try sends a dry-run DELETE of a PVC.
+func Try(ctx context.Context, config *rest.Config, key types.NamespacedName) (Attempt, error) {
+	var seen warnings
 	narrow := rest.CopyConfig(config)
-	narrow.Wrap(func(next http.RoundTripper) http.RoundTripper { return dry{next} })
-	narrow.WarningHandler = p
-	narrow.APIPath = "/api"
-	narrow.GroupVersion = &coreV1
+	narrow.Wrap(func(next http.RoundTripper) http.RoundTripper { return dryRun{next} })
+	narrow.WarningHandler = &seen
+	narrow.APIPath, narrow.GroupVersion = "/api", &corev1.SchemeGroupVersion
 	narrow.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
-	var err error
-	p.client, err = rest.RESTClientFor(narrow)
-	return p, err
-}
-
-// HandleWarningHeader implements rest.WarningHandler.
-func (p *Prober) HandleWarningHeader(_ int, _, text string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.warned = append(p.warned, text)
-}
-
-// Delete tries to delete a claim.
-func (p *Prober) Delete(ctx context.Context, key types.NamespacedName) (Attempt, error) {
-	err := p.client.Delete().Namespace(key.Namespace).Resource(claims).Name(key.Name).Param(dryRun, all).Do(ctx).Error()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	a, err := judge(err)
-	a.Warnings, p.warned = slices.Clone(p.warned), nil
+	c, err := rest.RESTClientFor(narrow)
+	if err != nil {
+		return Attempt{}, err
+	}
+	a, err := judge(c.Delete().Namespace(key.Namespace).Resource("persistentvolumeclaims").Name(key.Name).Param("dryRun", "All").Do(ctx).Error())
+	a.Warnings = seen
 	return a, err
 }
 
-const (
-	denied   = " denied request: "
-	denied2  = " denied the request: "
-	isDenied = " is forbidden: "
-)
-
-// judge tells a refusal by admission from a lack of permission: both are answered
-// with the same code.
+// judge distinguishes a refusal by admission from a lack of permission: both are 403.
 func judge(err error) (Attempt, error) {
 	switch {
 	case err == nil:
@@ -91,12 +61,12 @@ func judge(err error) (Attempt, error) {
 		return Attempt{}, err
 	}
 	text := err.Error()
-	if _, after, ok := strings.Cut(text, isDenied); ok {
+	if _, after, ok := strings.Cut(text, " is forbidden: "); ok {
 		text = after
 	}
-	for _, between := range []string{denied, denied2} {
-		if by, says, ok := strings.Cut(text, between); ok {
-			return Attempt{Outcome: Refused, By: strings.TrimPrefix(by, "admission webhook "), Message: says}, nil
+	for _, between := range []string{" denied request: ", " denied the request: "} {
+		if by, message, ok := strings.Cut(text, between); ok {
+			return Attempt{Outcome: Refused, By: strings.TrimPrefix(by, "admission webhook "), Message: message}, nil
 		}
 	}
 	switch {
@@ -108,24 +78,20 @@ func judge(err error) (Attempt, error) {
 	return Attempt{Outcome: NotTried, Message: text}, nil
 }
 
-// dry lets through what cannot do anything.
-type dry struct{ next http.RoundTripper }
+type warnings []string
+
+// HandleWarningHeader implements rest.WarningHandler.
+func (w *warnings) HandleWarningHeader(_ int, _, text string) { *w = append(*w, text) }
+
+// dryRun refuses to send a request that is not a dry run.
+type dryRun struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
-func (d dry) RoundTrip(request *http.Request) (*http.Response, error) {
-	if request.Method != http.MethodDelete || !slices.Equal(request.URL.Query()[dryRun], []string{all}) || request.ContentLength > 0 ||
-		!strings.Contains(request.URL.Path, "/"+claims+"/") {
+func (d dryRun) RoundTrip(request *http.Request) (*http.Response, error) {
+	if !slices.Equal(request.URL.Query()["dryRun"], []string{"All"}) {
 		return nil, fmt.Errorf("refused to send %s %s: %w", request.Method, request.URL.Path, errNotDry)
 	}
 	return d.next.RoundTrip(request)
 }
 
-var coreV1 = corev1.SchemeGroupVersion
-
-var errNotDry = errors.New("only a DELETE that is not carried out is tried")
-
-const (
-	claims = "persistentvolumeclaims"
-	dryRun = "dryRun"
-	all    = "All"
-)
+var errNotDry = errors.New("it is no dry run")

@@ -1,8 +1,7 @@
-// Package inquiry reads what explains why claims are there: the claims, the pods
-// and workloads of their namespace, and what stands behind them.
+// Package inquiry reads what explains PVCs: the PVCs, and by the operator's reader all
+// that may hold them, each read live and with the user's credentials.
 //
-// It knows how to get at that with little permission, without discovery, and on a
-// cluster that has never heard of Lockstep. What may not be read is noted, and
-// never taken for absent. It refuses to judge, which is package protect's, and to
-// write: a DELETE goes out only as one that is tried and not done.
+// It needs little permission and no Lockstep in the cluster. An object that may not be read
+// is listed as unread, and never taken for absent. Package pvc decides; inquiry never
+// writes: a DELETE is sent as a dry run.
 package inquiry

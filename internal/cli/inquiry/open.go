@@ -4,11 +4,9 @@ import (
 	"context"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
@@ -21,22 +19,17 @@ import (
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
-// Inquirer reads a cluster to explain claims.
+// Inquirer reads a cluster to explain PVCs.
 type Inquirer struct {
 	reader client.Reader
-	// Live reads the newest there is, and not what an API server has in its cache.
-	Live bool
-	// Brief reads what an overview needs, and no more.
+	// Brief reads no volumes and nodes for PVCs that are not being deleted.
 	Brief bool
-	// Now is the clock.
-	Now func() time.Time
-	// ServedAs finds kinds that are not built in, or is nil: then they are taken to be
-	// served as they are described.
+	Now   func() time.Time
+	// ServedAs finds the version of a kind that is not built in. Nil: as described.
 	ServedAs ServedAs
-	// mapper is that of the reader, and learns how kinds are served.
-	mapper *meta.DefaultRESTMapper
-	// known are the kinds that are not built in, or nil until they are read.
-	known *registry
+	mapper   *meta.DefaultRESTMapper
+	// config is nil until it is read.
+	config *configuration
 }
 
 // New returns an Inquirer that reads through reader.
@@ -45,7 +38,7 @@ func New(reader client.Reader) *Inquirer { return &Inquirer{reader: reader, Now:
 // Open returns an Inquirer that cannot write.
 func Open(config *rest.Config) (*Inquirer, error) {
 	safe := lws.ReadOnly(config)
-	safe.QPS = -1 // the API server knows best how much it can bear
+	safe.QPS = -1 // the API server limits its clients
 	safe.WarningHandler = rest.NoWarnings{}
 	mapper := newMapper()
 	c, err := client.New(safe, client.Options{Scheme: lws.Scheme(), Mapper: mapper})
@@ -64,8 +57,7 @@ func Open(config *rest.Config) (*Inquirer, error) {
 	return i, nil
 }
 
-// Mapper knows the kinds that are read, without asking the API server for all that
-// it has: who may read little may not ask, and a kind that is not there says so.
+// Mapper knows the kinds that are read without discovery, which a user may not be allowed.
 func Mapper() meta.RESTMapper { return newMapper() }
 
 func newMapper() *meta.DefaultRESTMapper {
@@ -80,22 +72,8 @@ func newMapper() *meta.DefaultRESTMapper {
 	} {
 		m.Add(kind, meta.RESTScopeNamespace)
 	}
-	for _, kind := range []schema.GroupVersionKind{
-		corev1.SchemeGroupVersion.WithKind("Namespace"), corev1.SchemeGroupVersion.WithKind("Node"),
-		corev1.SchemeGroupVersion.WithKind("PersistentVolume"), storagev1.SchemeGroupVersion.WithKind("VolumeAttachment"),
-		admissionv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicy"),
-		admissionv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicyBinding"),
-		admissionv1.SchemeGroupVersion.WithKind("MutatingAdmissionPolicy"),
-	} {
-		m.Add(kind, meta.RESTScopeRoot)
+	for _, kind := range []string{"Namespace", "Node", "PersistentVolume"} {
+		m.Add(corev1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeRoot)
 	}
 	return m
-}
-
-// version is how new an answer has to be.
-func (i *Inquirer) version() string {
-	if i.Live {
-		return ""
-	}
-	return "0"
 }

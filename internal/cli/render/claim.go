@@ -16,56 +16,52 @@ const (
 	kindClaimWhyList = "ClaimWhyList"
 )
 
-// ClaimWhy is what "why pvc/NAME -o json" prints: why a claim is there, and what
-// would change that. The fields of the explanation stand beside these.
+// ClaimWhy is what "why pvc/NAME -o json" prints. The fields of the explanation stand
+// beside these.
 type ClaimWhy struct {
 	metav1.TypeMeta `json:",inline"`
 
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	pvc.Explanation
-	// ModeFrom says where the mode was read, or what it was told by.
+	// ModeFrom says where the mode was read.
 	ModeFrom string `json:"modeFrom"`
-	// Volume is the claim's volume, as far as it is known.
+	// Volume is the volume of the PVC.
 	Volume *Volume `json:"volume,omitempty"`
-	// Deletion is what came of a DELETE that was tried and not done; absent unless
-	// asked for with --if-deleted.
+	// Deletion is the answer to a dry-run DELETE, with --if-deleted.
 	Deletion *Deletion `json:"deletion,omitempty"`
-	// ReadAt is when reading began, and Live whether it was of the newest there is.
+	// ReadAt is when the read began.
 	ReadAt metav1.Time `json:"readAt"`
-	Live   bool        `json:"live"`
 }
 
-// Volume is the volume of a claim.
+// Volume is the volume of a PVC.
 type Volume struct {
 	Name string `json:"name"`
-	// Standing is Bound to the claim, Elsewhere (bound to another, or to none yet) or
-	// Gone; absent if it was not read.
-	Standing string `json:"standing,omitempty"`
-	// ReclaimPolicy is what becomes of the volume; absent if it was not read.
+	// Standing is Bound to the PVC, Elsewhere or Gone; absent if it was not read.
+	Standing      string `json:"standing,omitempty"`
 	ReclaimPolicy string `json:"reclaimPolicy,omitempty"`
 	Capacity      string `json:"capacity,omitempty"`
 }
 
-// Deletion is a DELETE as the API server would answer it.
+// Deletion is the API server's answer to a dry-run DELETE.
 type Deletion struct {
 	// Outcome is Accepted, Refused, NotAllowed or NotTried.
 	Outcome string `json:"outcome"`
-	// RefusedBy is who refuses: a policy, a webhook.
+	// RefusedBy is a policy or a webhook.
 	RefusedBy string   `json:"refusedBy,omitempty"`
 	Message   string   `json:"message,omitempty"`
 	Warnings  []string `json:"warnings,omitempty"`
 }
 
-// ClaimWhyList holds several claims.
+// ClaimWhyList holds several PVCs.
 type ClaimWhyList struct {
 	metav1.TypeMeta `json:",inline"`
 
 	Items []ClaimWhy `json:"items"`
-	// Free is how many claims were looked at and left out: nobody uses them.
+	// Free is how many PVCs are not in use, and left out.
 	Free int `json:"free"`
 
-	// spaces tells whether namespaces differ, and are shown.
+	// spaces reports whether namespaces are shown.
 	spaces bool
 }
 
@@ -75,12 +71,12 @@ func (c *ClaimWhy) DeepCopyObject() runtime.Object { w := *c; return &w }
 // DeepCopyObject implements runtime.Object.
 func (l *ClaimWhyList) DeepCopyObject() runtime.Object { w := *l; return &w }
 
-// Claim reports on one claim. attempt may be nil.
+// Claim reports on one PVC. attempt may be nil.
 func Claim(found *inquiry.Found, attempt *inquiry.Attempt) *ClaimWhy {
 	c := &ClaimWhy{
 		TypeMeta: kind(kindClaimWhy), Namespace: found.Claim.Namespace, Name: found.Claim.Name,
 		Explanation: pvc.Why(found.Case), ModeFrom: found.ModeFrom, Volume: volume(found),
-		ReadAt: metav1.NewTime(found.World.At.UTC().Truncate(time.Second)), Live: found.World.Live,
+		ReadAt: metav1.NewTime(found.Namespace.At.UTC().Truncate(time.Second)),
 	}
 	if attempt != nil {
 		c.Deletion = &Deletion{Outcome: string(attempt.Outcome), RefusedBy: attempt.By, Message: attempt.Message, Warnings: attempt.Warnings}
@@ -112,14 +108,14 @@ func volume(found *inquiry.Found) *Volume {
 	return v
 }
 
-// How a volume stands to the claim that names it.
+// The relation of a volume to the PVC that names it.
 const (
 	volumeBound     = "Bound"
 	volumeElsewhere = "Elsewhere"
 	volumeGone      = "Gone"
 )
 
-// Claims reports on several.
+// Claims reports on several PVCs.
 func Claims(all []*ClaimWhy) *ClaimWhyList {
 	l := &ClaimWhyList{TypeMeta: kind(kindClaimWhyList), Items: []ClaimWhy{}}
 	for _, c := range all {
@@ -128,9 +124,8 @@ func Claims(all []*ClaimWhy) *ClaimWhyList {
 	return l
 }
 
-// Overview reports on those that anybody uses, that are on their way out, or that
-// nobody can tell of, and counts the others. Those that wait to go come first, the oldest
-// before the others.
+// Overview reports on PVCs that are in use, terminating or unknown, and counts the rest.
+// Terminating PVCs come first, then those that refuse a DELETE.
 func Overview(all []*ClaimWhy, spaces bool) *ClaimWhyList {
 	l := Claims(nil)
 	l.spaces = spaces
@@ -141,26 +136,18 @@ func Overview(all []*ClaimWhy, spaces bool) *ClaimWhyList {
 		}
 		l.Items = append(l.Items, *c)
 	}
-	slices.SortStableFunc(l.Items, urgency)
+	slices.SortStableFunc(l.Items, func(a, b ClaimWhy) int { return a.rank() - b.rank() })
 	return l
 }
 
-// urgency puts what waits to go before what is refused, and that before the rest.
-func urgency(a, b ClaimWhy) int {
-	rank := func(c ClaimWhy) int {
-		switch {
-		case c.AskedBy != "":
-			return 0
-		case c.Refused:
-			return 1
-		}
-		return 2
-	}
-	if order := rank(a) - rank(b); order != 0 {
-		return order
-	}
-	if rank(a) > 0 || a.Since == nil || b.Since == nil {
+func (c ClaimWhy) rank() int {
+	switch {
+	case c.terminating():
 		return 0
+	case c.Refused:
+		return 1
 	}
-	return a.Since.Compare(*b.Since)
+	return 2
 }
+
+func (c ClaimWhy) terminating() bool { return c.State == pvc.Draining || c.State == pvc.Doomed }

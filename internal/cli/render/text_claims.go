@@ -9,7 +9,7 @@ import (
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
-// WriteText writes a line for each claim.
+// WriteText writes a line for each PVC.
 func (l *ClaimWhyList) WriteText(out io.Writer, now time.Time) error {
 	var text strings.Builder
 	if len(l.Items) > 0 {
@@ -25,50 +25,51 @@ func (l *ClaimWhyList) WriteText(out io.Writer, now time.Time) error {
 	}
 	switch {
 	case len(l.Items)+l.Free == 0:
-		fmt.Fprintln(&text, "there are no claims")
+		fmt.Fprintln(&text, "there are no PVCs")
 	case len(l.Items) == 0:
-		fmt.Fprintf(&text, "%s looked at: none is in use, none is being deleted\n", counted(l.Free, "claim"))
+		fmt.Fprintf(&text, "%s, none in use or being deleted\n", counted(l.Free, "PVC"))
 	case l.Free > 0:
-		fmt.Fprintf(&text, "\nand %s that nobody uses\n", counted(l.Free, "claim"))
+		fmt.Fprintf(&text, "\nand %s not in use\n", counted(l.Free, "PVC"))
 	}
 	if len(l.Items) > 0 {
-		fmt.Fprint(&text, "\nsee one in full with: kubectl lockstep why pvc/NAME\n")
+		fmt.Fprint(&text, "\nfor details: kubectl lockstep why pvc/NAME\n")
 	}
 	return show(out, text.String())
 }
 
 func (c *ClaimWhy) cells(spaces bool, now time.Time) []string {
-	deletion := "accepted"
+	deletion, next := "accepted", ""
 	switch {
-	case c.AskedBy != "":
-		deletion = "under way"
+	case c.terminating():
+		deletion, next = "under way", c.next()
 	case c.Refused:
 		deletion = "refused"
 	}
-	keeping := c.keeping()
-	cells := []string{c.Name, string(c.State), ageOf(c.Since, now), deletion, dash(firstOf(keeping, ", ")), dash(c.next())}
+	var keeping []string
+	for _, h := range c.Holders {
+		if h.Holds {
+			keeping = append(keeping, h.Name)
+		}
+	}
+	cells := []string{c.Name, string(c.State), ageOf(c.Since, now), deletion, dash(firstOf(keeping, ", ")), dash(next)}
 	if spaces {
 		cells = append([]string{c.Namespace}, cells...)
 	}
 	return cells
 }
 
-// next is what stands between a claim that is to go and its end.
 func (c *ClaimWhy) next() string {
-	if c.AskedBy == "" {
-		return ""
-	}
-	var deeds []string
+	var steps []string
 	for _, a := range c.Actions {
-		deeds = append(deeds, a.Do)
+		steps = append(steps, a.Do)
 	}
-	if len(deeds) == 0 && len(c.Unread) > 0 {
-		return "cannot tell: " + c.Unread[0].What + ": " + c.Unread[0].Why
+	if len(steps) == 0 && len(c.Unread) > 0 {
+		return c.Unread[0].What + ": " + c.Unread[0].Why
 	}
-	return firstOf(deeds, "; ")
+	return firstOf(steps, "; ")
 }
 
-// firstOf is what a table has room for.
+// firstOf is what a table cell has room for.
 func firstOf(all []string, between string) string {
 	const room = 2
 	text := strings.Join(all[:min(len(all), room)], between)
@@ -78,36 +79,22 @@ func firstOf(all []string, between string) string {
 	return text
 }
 
-// keepingDeleted are those that keep the claim once it is deleted: words keep nothing
-// then.
-func (c *ClaimWhy) keepingDeleted() []string {
-	var names []string
+// keepingDeleted are the holders and finalizers that keep the PVC once it is deleted.
+func (c *ClaimWhy) keepingDeleted() (names []string) {
 	for _, h := range c.Holders {
-		if h.Holds && h.Reason != pvc.DesiredState && h.Reason != pvc.Asked && h.Reason != pvc.Stated {
+		if h.Holds && (h.Reason == pvc.BoundPod || h.Reason == pvc.UnboundPod || h.Reason == pvc.BeingCopied) {
 			names = append(names, h.Name)
 		}
 	}
 	for _, key := range c.Foreign() {
-		names = append(names, "the owner of finalizer "+key)
+		names = append(names, "finalizer "+key)
 	}
 	return names
 }
 
-// letGo joins names and the verb.
-func letGo(names []string) string {
+func ended(names []string) string {
 	if len(names) == 1 {
-		return names[0] + " lets go"
+		return names[0] + " is gone"
 	}
-	return few(names, len(names)) + " let go"
-}
-
-// keeping are those that truly hold the claim.
-func (c *ClaimWhy) keeping() []string {
-	var names []string
-	for _, h := range c.Holders {
-		if h.Holds {
-			names = append(names, h.Name)
-		}
-	}
-	return names
+	return few(names, len(names)) + " are gone"
 }

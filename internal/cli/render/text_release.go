@@ -11,23 +11,25 @@ import (
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
-// WriteRelease writes what somebody reads who is about to break the glass: who
-// uses the claim, what is written, and what cannot be taken back. writes tells
-// whether a token is to be written.
+// WriteRelease writes what a user confirms: the holders, what is written, and what cannot
+// be undone. writes reports whether a token is written.
 func (c *ClaimWhy) WriteRelease(out io.Writer, now time.Time, deletes, writes bool) error {
 	var text strings.Builder
 	c.head(&text, now)
 	c.holders(&text, now)
-	c.blockers(&text)
 	c.unread(&text)
 	fmt.Fprint(&text, "\nTHIS WILL\n")
 	if writes {
-		fmt.Fprintf(&text, "  write %s=%s on the claim: its deletion is not refused any more\n", pvc.ReleaseAnnotation, c.UID)
+		fmt.Fprintf(&text, "  write %s=%s on the PVC: a DELETE is no longer refused\n", pvc.ReleaseAnnotation, c.UID)
+	}
+	deletion := "it is removed at once"
+	if keeping := c.keepingDeleted(); len(keeping) > 0 {
+		deletion = "no new pod can start on it, and it stays until " + ended(keeping)
 	}
 	if deletes {
-		fmt.Fprintf(&text, "  delete the claim: %s\n", c.released())
+		fmt.Fprintf(&text, "  delete the PVC: %s; this cannot be undone\n", deletion)
 	} else {
-		fmt.Fprintf(&text, "  delete nothing; whoever deletes it then: %s\n", c.released())
+		fmt.Fprintf(&text, "  delete nothing; after a DELETE by any user, %s\n", deletion)
 	}
 	for _, line := range c.Then {
 		fmt.Fprintf(&text, "  once it is gone: %s\n", line)
@@ -38,22 +40,13 @@ func (c *ClaimWhy) WriteRelease(out io.Writer, now time.Time, deletes, writes bo
 	return show(out, text.String())
 }
 
-// released is what becomes of the claim once it is deleted.
-func (c *ClaimWhy) released() string {
-	keeping := c.keepingDeleted()
-	if len(keeping) == 0 {
-		return "it goes at once, and that cannot be taken back"
-	}
-	return "no pod can start on it any more, it stays until " + letGo(keeping) + ", and that cannot be taken back"
-}
-
 // WriteNamespaceRelease writes the same for a namespace.
 func WriteNamespaceRelease(out io.Writer, n *corev1.Namespace) error {
-	_, err := fmt.Fprintf(out, `namespace/%[1]s has claims in use: %[2]s. See who uses them with: kubectl lockstep why pvc -n %[1]s
+	_, err := fmt.Fprintf(out, `namespace/%[1]s has PVCs in use: %[2]s. Their holders: kubectl lockstep why pvc -n %[1]s
 
 THIS WILL
-  write %[3]s=%[4]s on the namespace: its deletion is not refused any more
-  delete nothing; whoever deletes it then: everything in it goes, its claims in use among it, and that cannot be taken back
+  write %[3]s=%[4]s on the namespace: a DELETE is no longer refused
+  delete nothing; a DELETE by any user then deletes all in it, PVCs in use included
 `, n.Name, n.Annotations[pvc.HeldClaimsAnnotation], pvc.ReleaseAnnotation, n.UID)
 	return err
 }

@@ -131,7 +131,7 @@ func TestKindsAreAskedForOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	asked, ask := map[string]int{}, i.ServedAs
-	i.Live, i.ServedAs = true, func(ctx context.Context, kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
+	i.ServedAs = func(ctx context.Context, kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
 		asked[kind.Kind]++
 		return ask(ctx, kind)
 	}
