@@ -10,55 +10,55 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 )
 
-// Step is what is next for a claim's finalizers.
+// Step is what is next for the finalizers of a PVC.
 type Step int8
 
 const (
-	// Leave it: nothing is to be done.
+	// Leave changes nothing.
 	Leave Step = iota
-	// Dress it: a living claim lacks a finalizer, or has one that it need not have.
+	// Dress writes the finalizers of a living PVC.
 	Dress
-	// Keep it: it is terminating and in use, says the cache. Pods wake us.
+	// Keep postpones a terminating PVC that is in use. Events of pods start the next pass.
 	Keep
-	// AwaitPods is said while P is there and not ours to take.
+	// AwaitPods waits for the built-in controller to remove the finalizer for pods.
 	AwaitPods
-	// Look once more: the cache shows no user, which proves nothing. Take a batch and look.
+	// Look reads pods live: a cache without a user proves nothing.
 	Look
-	// AskNamespace first: a living claim has B, which by what is known of its namespace it
-	// need not have.
-	AskNamespace
+	// NeedsLive: a living PVC loses the barrier if the cache is right about its namespace.
+	// Decide again by a live read of the namespace.
+	NeedsLive
 )
 
-// View is one claim as the caches show it. It can say that a claim is in use, and
-// never that it is not.
+// View is one PVC as the caches show it. It can show that the PVC is in use, and never
+// that it is not.
 type View struct {
 	Claim *corev1.PersistentVolumeClaim
 	// Pods are those of its namespace.
 	Pods     *Index
 	Mode     Mode
 	Settings Settings
-	// NamespaceLive: the mode is what the namespace says, read live after the claim was
-	// seen. Without that no living claim loses B.
+	// NamespaceLive reports that the labels of the namespace were read live after the PVC
+	// was seen. Only then may a living PVC lose the barrier.
 	NamespaceLive bool
 }
 
 // Verdict is what to do next, and why.
 type Verdict struct {
 	Step Step
-	// Finalizers are what a claim that is dressed shall have.
+	// Finalizers are the new finalizers.
 	Finalizers []string
 	Users      []Use
 	Because    action.Reason
 }
 
-// Decide judges one claim by the caches.
+// Decide judges one PVC by the caches.
 func Decide(v View) Verdict {
 	if v.Claim.DeletionTimestamp == nil {
 		return v.dress()
 	}
 	has := func(f string) bool { return slices.Contains(v.Claim.Finalizers, f) }
 	if !has(PodsFinalizer) && !has(BarrierFinalizer) {
-		return Verdict{} // what else keeps it is not ours
+		return Verdict{} // other finalizers keep it
 	}
 	if users := v.Pods.Holding(v.Claim); len(users) > 0 {
 		return Verdict{Step: Keep, Users: users, Because: InUse(users)}
@@ -69,7 +69,7 @@ func Decide(v View) Verdict {
 	return Verdict{Step: Look}
 }
 
-// InUse is why a claim stays that pods use, in the words of its explanation.
+// InUse is why a terminating PVC stays that pods use.
 func InUse(users []Use) action.Reason {
 	names := make([]string, len(users))
 	for i, use := range users {
@@ -78,7 +78,7 @@ func InUse(users []Use) action.Reason {
 	return action.Reason{Code: "InUse", Sentence: staysUntil(names)}
 }
 
-// MayBeInUse is why a claim stays that itself names pods which are there.
+// MayBeInUse is why a terminating PVC stays whose use record names existing pods.
 func MayBeInUse(recorded Record) action.Reason {
 	names := make([]string, len(recorded))
 	for i, pod := range recorded {
@@ -87,13 +87,13 @@ func MayBeInUse(recorded Record) action.Reason {
 	return action.Reason{Code: "InUseRecord", Sentence: "is being deleted, and stays: on record as users, and there: " + named(names)}
 }
 
-// dress gives a living claim its finalizers. Nothing is ever added to one that is
-// on its way out: the API server would refuse it, and it would come too late.
+// dress writes the finalizers of a living PVC. The API server refuses new finalizers on a
+// terminating one.
 func (v View) dress() Verdict {
 	have := v.Claim.Finalizers
 	want := slices.DeleteFunc(slices.Clone(have), func(f string) bool { return f == BarrierFinalizer && v.Mode < Barrier })
 	if len(want) < len(have) && !v.NamespaceLive {
-		return Verdict{Step: AskNamespace}
+		return Verdict{Step: NeedsLive}
 	}
 	if v.Settings.Alone && !slices.Contains(want, PodsFinalizer) {
 		want = append(want, PodsFinalizer)
@@ -107,7 +107,7 @@ func (v View) dress() Verdict {
 	return Verdict{Step: Dress, Finalizers: want, Because: action.Reason{Code: "Finalizers", Sentence: "mode " + v.Mode.String() + " asks for other finalizers"}}
 }
 
-// maxNamed is how many are named before the rest is a number.
+// maxNamed is how many names are listed before the rest is counted.
 const maxNamed = 8
 
 // named joins sorted names, and counts those beyond maxNamed.

@@ -54,7 +54,7 @@ func TestDecide(t *testing.T) {
 			if diff := cmp.Diff(tt.dressed, got.Finalizers, cmpEmpty); diff != "" {
 				t.Errorf("finalizers (-want +got):\n%s", diff)
 			}
-			if loses := got.Step == pvc.Dress && slices.Contains(tt.claim.Finalizers, b) && !slices.Contains(got.Finalizers, b); (cached.Step == pvc.AskNamespace) != loses {
+			if loses := got.Step == pvc.Dress && slices.Contains(tt.claim.Finalizers, b) && !slices.Contains(got.Finalizers, b); (cached.Step == pvc.NeedsLive) != loses {
 				t.Errorf("by a cached namespace: step %d", cached.Step)
 			}
 		})

@@ -9,31 +9,30 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 )
 
-// GateView is one pod that waits under UseGate, and its claims, read live.
+// GateView is one pod under UseGate, and its PVCs, read live.
 type GateView struct {
 	Pod  *corev1.Pod
 	Live Claims
 	// NamespaceLabels are those of its namespace.
 	NamespaceLabels map[string]string
-	// NamespaceLive: they were read live after the pod was seen. Without that no gate is
-	// lifted for want of protection.
+	// NamespaceLive reports that the labels were read live after the pod was seen. Only then
+	// is a gate lifted because a PVC needs no record.
 	NamespaceLive bool
 	Settings      Settings
 }
 
-// GateVerdict is what to do next for such a pod: write it on its claims, all of
-// them, and only then lift the gate; or wait, if there is no gate to lift.
+// GateVerdict records the pod on all of its PVCs and then lifts the gate, or waits.
 type GateVerdict struct {
 	Writes []Recording
 	Lift   Lifting
-	// Waits is why the pod has to wait, or is empty.
+	// Waits is why the pod waits, or is empty.
 	Waits action.Reason
-	// AskNamespace: nothing is decided before the namespace was read live.
-	AskNamespace bool
+	// NeedsLive: decide again by a live read of the namespace.
+	NeedsLive bool
 }
 
-// Lifting takes UseGate from exactly the pod that was judged. It can be had from
-// DecideGate alone; the zero value has no target and must not be carried out.
+// Lifting removes UseGate from the pod that was judged. Only DecideGate returns one with
+// a target.
 type Lifting struct {
 	pod   identity.Ref
 	stays []corev1.PodSchedulingGate
@@ -42,52 +41,51 @@ type Lifting struct {
 // Target is the incarnation and the version that was judged.
 func (l Lifting) Target() identity.Ref { return l.pod }
 
-// Gates are those that stay, in their order.
+// Gates are the gates that stay, in their order.
 func (l Lifting) Gates() []corev1.PodSchedulingGate { return slices.Clone(l.stays) }
 
 var _ action.Action = Lifting{}
 
 // Why implements action.Action.
 func (l Lifting) Why() action.Reason {
-	return action.Reason{Code: "UseRecorded", Sentence: "the pod is written on its claims"}
+	return action.Reason{Code: "UseRecorded", Sentence: "the pod is recorded on its PVCs"}
 }
 
-// Telling implements action.Action: the scheduler will tell of the pod.
+// Telling implements action.Action: the scheduler reports on the pod.
 func (Lifting) Telling() action.Telling { return action.Telling{} }
 
 // Verb implements action.Action.
 func (Lifting) Verb() string { return "lift" }
 
-// Gated tells whether a pod waits to be written on its claims. One that is on its
-// way out waits for nothing.
+// Gated reports whether a pod waits under UseGate. A terminating pod does not.
 func Gated(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Spec.SchedulingGates, isUseGate)
 }
 
 func isUseGate(gate corev1.PodSchedulingGate) bool { return gate.Name == UseGate }
 
-// DecideGate judges one pod. Claims that go with the pod are left to the scheduler,
-// and so are those that are not protected: nothing would be written on them.
+// DecideGate judges one pod. Ephemeral and unprotected PVCs have no record, and are left to
+// the scheduler.
 func DecideGate(v GateView) GateVerdict {
 	if !Gated(v.Pod) {
 		return GateVerdict{}
 	}
 	protected := v.protected()
 	if why := Unusable(protected, v.Live); why != "" {
-		return GateVerdict{Waits: action.Reason{Code: waitCode(protected, v.Live), Sentence: "not scheduled before it is written on its claims: " + why}}
+		return GateVerdict{Waits: action.Reason{Code: waitCode(protected, v.Live), Sentence: "not scheduled before it is recorded on its PVCs: " + why}}
 	}
 	writes, err := Bind(protected, v.Live)
 	if err != nil {
-		return GateVerdict{Waits: action.Reason{Code: "UseNotRecorded", Sentence: "not scheduled before it is written on its claims: " + err.Error()}}
+		return GateVerdict{Waits: action.Reason{Code: "UseNotRecorded", Sentence: "not scheduled before it is recorded on its PVCs: " + err.Error()}}
 	}
 	if !v.NamespaceLive && len(protected.Spec.Volumes) < recordable(v.Pod) {
-		return GateVerdict{AskNamespace: true}
+		return GateVerdict{NeedsLive: true}
 	}
 	stays := slices.DeleteFunc(slices.Clone(v.Pod.Spec.SchedulingGates), isUseGate)
 	return GateVerdict{Writes: writes, Lift: Lifting{pod: identity.RefOf(identity.KindPod, v.Pod), stays: stays}}
 }
 
-// recordable is how many volumes of a pod are claims that could have a use record.
+// recordable counts the volumes whose PVC may have a use record.
 func recordable(pod *corev1.Pod) (n int) {
 	for i := range pod.Spec.Volumes {
 		if pod.Spec.Volumes[i].PersistentVolumeClaim != nil {
@@ -97,8 +95,8 @@ func recordable(pod *corev1.Pod) (n int) {
 	return n
 }
 
-// protected is the pod with those volumes alone that are, or may become, claims
-// with a use record. A claim that is missing may: it is what its namespace says.
+// protected is the pod with only the volumes whose PVC has, or will have, a use record. The
+// labels of the namespace decide for a missing PVC.
 func (v GateView) protected() *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: v.Pod.ObjectMeta}
 	for _, volume := range v.Pod.Spec.Volumes {
@@ -117,7 +115,7 @@ func (v GateView) protected() *corev1.Pod {
 	return pod
 }
 
-// waitCode tells claims that come from claims that go.
+// waitCode distinguishes a missing PVC from a terminating one.
 func waitCode(pod *corev1.Pod, claims Claims) string {
 	for _, name := range ClaimsOf(pod) {
 		if claims[name] == nil {

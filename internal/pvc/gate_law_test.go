@@ -36,8 +36,8 @@ func noGateIsLiftedBeforeTheUseIsWritten(t *rapid.T, m met) {
 		}
 		view.NamespaceLive = true
 		v := pvc.DecideGate(view)
-		m.when("asks", cached.AskNamespace)
-		if v.AskNamespace || !cached.AskNamespace && (cached.Lift.Target() != v.Lift.Target() || len(cached.Writes) != len(v.Writes)) {
+		m.when("asks", cached.NeedsLive)
+		if v.NeedsLive || !cached.NeedsLive && (cached.Lift.Target() != v.Lift.Target() || len(cached.Writes) != len(v.Writes)) {
 			t.Fatalf("pod %s: %+v, and once the namespace was read %+v", o.Name, cached, v)
 		}
 		lifts := v.Lift.Target().UID != ""

@@ -37,9 +37,9 @@ func TestAGateIsLiftedAfterTheUseIsWritten(t *testing.T) {
 		{"an ephemeral one, not made yet", pod("web", nil, ephemeral("scratch"), ours), nil, "", true, ""},
 		{"one that is not protected", pod("web", []string{"data"}, ours), claims(claim("data", off)), "", true, ""},
 		{"one that is not protected, on its way out", pod("web", []string{"data"}, ours), claims(claim("data", off, dying)), "", true, ""},
-		{"missing", pod("web", []string{"data", "logs"}, ours), claims(claim("data")), "", false, `AwaitingClaim: not scheduled before it is written on its claims: persistentvolumeclaim "logs" not found`},
-		{"on its way out", pod("web", []string{"data"}, ours), claims(claim("data", dying)), "", false, `ClaimUnusable: not scheduled before it is written on its claims: persistentvolumeclaim "data" is being deleted`},
-		{"a record that cannot be read", pod("web", []string{"data"}, ours), claims(claim("data", annotated(pvc.UsersAnnotation, "?"))), "", false, `UseNotRecorded: not scheduled before it is written on its claims: persistentvolumeclaim "data": use record`},
+		{"missing", pod("web", []string{"data", "logs"}, ours), claims(claim("data")), "", false, `AwaitingClaim: not scheduled before it is recorded on its PVCs: persistentvolumeclaim "logs" not found`},
+		{"on its way out", pod("web", []string{"data"}, ours), claims(claim("data", dying)), "", false, `ClaimUnusable: not scheduled before it is recorded on its PVCs: persistentvolumeclaim "data" is being deleted`},
+		{"a record that cannot be read", pod("web", []string{"data"}, ours), claims(claim("data", annotated(pvc.UsersAnnotation, "?"))), "", false, `UseNotRecorded: not scheduled before it is recorded on its PVCs: persistentvolumeclaim "data": use record`},
 		{"another's gate", pod("web", []string{"data"}, gated("other")), claims(claim("data")), "", false, ""},
 		{"the pod is leaving", pod("web", []string{"data"}, ours, leaving(0)), claims(claim("data")), "", false, ""},
 	}

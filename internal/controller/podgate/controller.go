@@ -67,7 +67,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // does not ask for.
 func (r *Reconciler) decide(ctx context.Context, view pvc.GateView) (pvc.GateVerdict, error) {
 	verdict := pvc.DecideGate(view)
-	if !verdict.AskNamespace {
+	if !verdict.NeedsLive {
 		return verdict, nil
 	}
 	namespace, err := r.claims.NamespaceNow(ctx, view.Pod.Namespace)

@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// lookAgain is how soon a claim is looked at whose users the watch of pods has not
-	// shown yet: their going may never be seen.
+	// lookAgain is when to read again for a user that the watch of pods has not shown: its
+	// deletion may never be seen.
 	lookAgain = 5 * time.Second
-	// lookAtRecords is how soon a claim is looked at that names pods which do not
-	// name it: nothing tells when they go.
+	// lookAtRecords is when to read again for recorded pods that do not name the PVC: no
+	// event maps their deletion to it.
 	lookAtRecords = time.Minute
 )
 
-// judge reads pods once for all claims that nothing else can tell of.
+// judge reads pods live, once for all PVCs that need it.
 func (p *pass) judge(ctx context.Context) {
 	batch := p.settings.Take(p.namespace, p.look)
 	if batch.Empty() {
@@ -44,8 +44,7 @@ func (p *pass) judge(ctx context.Context) {
 	}
 }
 
-// unread has every claim wait that needed a reading: all of them are in use, for all
-// that is known.
+// unread postpones every PVC that needed the read: each may be in use.
 func (p *pass) unread(ctx context.Context, err error) {
 	var keys []types.NamespacedName
 	for _, claim := range p.look {
@@ -55,7 +54,7 @@ func (p *pass) unread(ctx context.Context, err error) {
 	p.failed(ctx, keys, err)
 }
 
-// keep has a claim wait for those that a reading found.
+// keep postpones a PVC whose users the read found.
 func (p *pass) keep(ctx context.Context, k pvc.Kept) {
 	claim := p.claims[k.Claim.UID]
 	key := client.ObjectKeyFromObject(claim)

@@ -27,15 +27,15 @@ type pass struct {
 	labels map[string]string
 	read   bool
 	claims map[types.UID]*corev1.PersistentVolumeClaim
-	// ask are those that would lose B by what the cache shows of their namespace.
-	ask []*corev1.PersistentVolumeClaim
-	// look are those that only a reading of pods can tell of.
+	// needsLive are PVCs that lose the barrier if the cache is right about their namespace.
+	needsLive []*corev1.PersistentVolumeClaim
+	// look are PVCs that only a live read of pods can judge.
 	look []*corev1.PersistentVolumeClaim
 	do   []action.Action
 }
 
-// process looks at claims of one namespace once, decides, and writes what was
-// decided, while others are looked at. One that fails is tried again by itself.
+// process reads PVCs of one namespace once, decides, and writes, while other namespaces
+// are read. A PVC whose write fails is retried alone.
 func (c *Controller) process(ctx context.Context, keys []types.NamespacedName) {
 	p := c.lookAt(ctx, keys)
 	c.backlog.looked(keys[0].Namespace)
@@ -43,7 +43,7 @@ func (c *Controller) process(ctx context.Context, keys []types.NamespacedName) {
 	p.forgetGone(ctx)
 }
 
-// lookAt judges claims of one namespace.
+// lookAt judges PVCs of one namespace.
 func (c *Controller) lookAt(ctx context.Context, keys []types.NamespacedName) *pass {
 	p := &pass{Controller: c, namespace: keys[0].Namespace, claims: map[types.UID]*corev1.PersistentVolumeClaim{}}
 	namespace, err := c.claims.Namespace(ctx, p.namespace)
@@ -68,13 +68,13 @@ func (c *Controller) lookAt(ctx context.Context, keys []types.NamespacedName) *p
 			p.decide(claim, pods)
 		}
 	}
-	p.askNamespace(ctx, pods)
+	p.decideLive(ctx, pods)
 	p.judge(ctx)
 	return p
 }
 
-// forgetGone has claims forgotten again that went during the pass: it may have
-// noted something of them after their event.
+// forgetGone forgets PVCs that were deleted during the pass: the pass may have noted them
+// after their event.
 func (p *pass) forgetGone(ctx context.Context) {
 	for uid, claim := range p.claims {
 		key := client.ObjectKeyFromObject(claim)
@@ -84,8 +84,8 @@ func (p *pass) forgetGone(ctx context.Context) {
 	}
 }
 
-// see is a claim as it is to be judged, or nil if there is nothing to judge: the
-// cache's, unless that is known to be late.
+// see reads a PVC from the cache, or live if the cache is known to be late. It returns nil
+// if the PVC is gone.
 func (c *Controller) see(ctx context.Context, key types.NamespacedName) (*corev1.PersistentVolumeClaim, error) {
 	claim, err := c.claims.Get(ctx, key)
 	if err != nil || claim == nil {
@@ -97,7 +97,7 @@ func (c *Controller) see(ctx context.Context, key types.NamespacedName) (*corev1
 	return claim, nil
 }
 
-// doubt has a claim read live for as long as the cache shows this version of it.
+// doubt makes see read a PVC live while the cache shows this resourceVersion.
 func (c *Controller) doubt(key types.NamespacedName, version string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,7 +114,7 @@ func (c *Controller) isDoubted(key types.NamespacedName, version string) bool {
 	return ok && doubted == version
 }
 
-// decide judges a claim by the caches.
+// decide judges a PVC by the caches.
 func (p *pass) decide(claim *corev1.PersistentVolumeClaim, pods *pvc.Index) {
 	mode := p.settings.ModeOf(claim, p.labels)
 	if mode < pvc.Barrier && !p.settings.Alone && !slices.Contains(claim.Finalizers, pvc.BarrierFinalizer) && claim.Annotations[pvc.UsersAnnotation] == "" {
@@ -134,21 +134,21 @@ func (p *pass) decide(claim *corev1.PersistentVolumeClaim, pods *pvc.Index) {
 	case pvc.Look:
 		p.narrate.Held(claim, report.HeldForWriting)
 		p.look = append(p.look, claim)
-	case pvc.AskNamespace:
-		p.ask = append(p.ask, claim)
+	case pvc.NeedsLive:
+		p.needsLive = append(p.needsLive, claim)
 	default:
 		p.leave(claim)
 	}
-	if !slices.Contains([]pvc.Step{pvc.Look, pvc.Dress, pvc.AskNamespace}, verdict.Step) {
+	if !slices.Contains([]pvc.Step{pvc.Look, pvc.Dress, pvc.NeedsLive}, verdict.Step) {
 		p.backlog.succeeded(client.ObjectKeyFromObject(claim))
 	}
 }
 
-// leave has nothing done about a claim, but that the pods it names are looked for
-// once one of them seems to have gone.
+// leave does nothing about a PVC, unless a pod of its use record seems to be gone: then
+// pods are read live.
 func (p *pass) leave(claim *corev1.PersistentVolumeClaim) {
 	if claim.DeletionTimestamp != nil {
-		p.narrate.Gone(claim.UID) // what else keeps it is not ours
+		p.narrate.Gone(claim.UID) // other finalizers keep it
 		return
 	}
 	record, err := pvc.ParseRecord(claim.Annotations[pvc.UsersAnnotation])
@@ -158,7 +158,7 @@ func (p *pass) leave(claim *corev1.PersistentVolumeClaim) {
 	}
 }
 
-// observe tells of a claim that is not ours to protect, in the mode that tells.
+// observe reports on a PVC in mode observe, which protects nothing.
 func (p *pass) observe(claim *corev1.PersistentVolumeClaim, mode pvc.Mode, pods *pvc.Index) {
 	if mode == pvc.Observe && claim.DeletionTimestamp != nil {
 		verdict := pvc.Decide(pvc.View{Claim: claim, Pods: pods, Mode: mode, Settings: p.settings})
@@ -171,7 +171,7 @@ func (p *pass) observe(claim *corev1.PersistentVolumeClaim, mode pvc.Mode, pods 
 	p.narrate.Gone(claim.UID)
 }
 
-// postponed tells of a claim that stays because pods use it.
+// postponed reports that a PVC stays because pods use it.
 func (p *pass) postponed(claim *corev1.PersistentVolumeClaim, verdict pvc.Verdict) {
 	if slices.Contains(claim.Finalizers, pvc.PodsFinalizer) {
 		p.narrate.Postponed(claim, verdict.Because)
@@ -180,8 +180,8 @@ func (p *pass) postponed(claim *corev1.PersistentVolumeClaim, verdict pvc.Verdic
 	p.narrate.Slipped(claim, podsOf(verdict.Users))
 }
 
-// write carries out what was decided, side by side. Who has written writes the next: a
-// goroutine for each write would grow a deep stack anew, which cost a fifth of the write.
+// write carries out the actions in parallel. Workers are reused: the stack of a new
+// goroutine would grow again, at a fifth of the cost of a write.
 func (p *pass) write(ctx context.Context) {
 	var writing sync.WaitGroup
 	todo := make(chan action.Action)
@@ -199,8 +199,7 @@ func (p *pass) write(ctx context.Context) {
 	writing.Wait()
 }
 
-// carryOut does one write. One that finds its claim changed is decided anew, from
-// the look on.
+// carryOut does one write. After a conflict the PVC is read and judged again.
 func (p *pass) carryOut(ctx context.Context, a action.Action) {
 	onto := a.Target()
 	key := types.NamespacedName{Namespace: onto.Namespace, Name: onto.Name}
@@ -224,7 +223,7 @@ func (p *pass) carryOut(ctx context.Context, a action.Action) {
 	}
 }
 
-// failed has claims tried again, later each time.
+// failed retries PVCs with back-off.
 func (c *Controller) failed(ctx context.Context, keys []types.NamespacedName, err error) {
 	if ctx.Err() != nil {
 		return
