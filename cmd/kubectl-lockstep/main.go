@@ -1,6 +1,5 @@
-// Command kubectl-lockstep shows how LeaderWorkerSets stand and what the operator
-// is about to do about them, and steers their rollouts. kubectl finds it as a
-// plugin: kubectl lockstep.
+// Command kubectl-lockstep shows and rolls out LeaderWorkerSets, and explains PersistentVolumeClaims.
+// kubectl runs it as a plugin: kubectl lockstep.
 package main
 
 import (
@@ -12,7 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	_ "k8s.io/client-go/plugin/pkg/client/auth" // every way a kubeconfig may name to log in
+	_ "k8s.io/client-go/plugin/pkg/client/auth" // all authentication plugins
 	"k8s.io/klog/v2"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -20,7 +19,7 @@ import (
 )
 
 func main() {
-	// What libraries log is told to the user in other words, or not at all.
+	// Commands print errors themselves: the logs of libraries would repeat them.
 	klog.SetLogger(logr.Discard())
 	ctrllog.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -29,7 +28,7 @@ func main() {
 	err := cmd.ExecuteContext(ctx)
 	stop()
 	if err != nil {
-		if text := err.Error(); text != "" { // an exit code may say it all
+		if text := err.Error(); text != "" { // --exit-code prints nothing
 			fmt.Fprintln(os.Stderr, "error:", text)
 		}
 		os.Exit(cli.ExitCode(err))

@@ -14,39 +14,61 @@ import (
 	"lockstep.dev/lockstep/internal/lws"
 )
 
-func TestUndo(t *testing.T) {
-	third := imageSet("three", because("third"))
-	tests := []struct {
-		name  string
-		to    int64
-		image string
-		cause string
-		verb  string
-		fails string
-	}{
-		{"to the one before", Previous, "two", "second", "rolled back to revision 2", ""},
-		{"to one of the history", 1, "one", "", "rolled back to revision 1", ""},
-		{"to the present one", 3, "three", "third", "skipped rollback (current template already matches revision 3)", ""},
-		{"to one that is not there", 9, "three", "third", "", `leaderworkerset "llama" has no revision 9; there are: 1, 2, 3`},
+func TestAmend(t *testing.T) {
+	deleted := func(set *lwsv1.LeaderWorkerSet) {
+		at := metav1.NewTime(now)
+		set.DeletionTimestamp, set.Finalizers = &at, []string{"example.com/hold"}
 	}
-	for _, tt := range tests {
+	for _, tt := range []struct {
+		name   string
+		edit   func(*lwsv1.LeaderWorkerSet)
+		kept   []string // images of the revisions
+		decide Decide
+		dry    DryRun
+		verb   string // or the error
+		image  string // empty if nothing is written
+	}{
+		{"undo", nil, []string{"one", "two", "three"}, Undo(Previous), "", "rolled back to revision 2", "two"},
+		{"undo to a revision", nil, []string{"one", "two", "three"}, Undo(1), "", "rolled back to revision 1", "one"},
+		{"undo to the current one", nil, []string{"one", "two", "three"}, Undo(3), "", "skipped rollback (current template already matches revision 3)", ""},
+		{"undo to a missing one", nil, []string{"one", "three"}, Undo(9), "", "has no revision 9; there are: 1, 2", ""},
+		{"undo while paused", paused, []string{"one", "three"}, Undo(Previous), "", "resume it first with: kubectl lockstep rollout resume llama -n ns", ""},
+		{"undo without history", nil, nil, Undo(Previous), "", "no rollout history found", ""},
+		{"undo with one revision", nil, []string{"three"}, Undo(Previous), "", "nothing to go back to", ""},
+		{"pause", nil, nil, Pause, "", "paused", "three"},
+		{"pause in a dry run", nil, nil, Pause, DryRunClient, "paused", ""},
+		{"pause again", paused, nil, Pause, "", "is already paused", ""},
+		{"pause a terminating set", deleted, nil, Pause, "", "is being deleted", ""},
+		{"resume", paused, nil, Resume, "", "resumed", "three"},
+		{"resume again", nil, nil, Resume, "", "is not paused", ""},
+		{"restart", nil, nil, Restart(now), "", "restarted", "three"},
+		{"restart while paused", paused, nil, Restart(now), "", "cannot restart", ""},
+	} {
 		t.Run(tt.name, func(t *testing.T) {
-			w := newWorld(t, third.DeepCopy(), filed(revisionOf(t, imageSet("one"), 1)),
-				filed(revisionOf(t, imageSet("two", because("second")), 2)), revisionOf(t, third, 3))
-			change, after, err := w.editor().Amend(t.Context(), key, Undo(tt.to))
-			if tt.fails != "" {
-				if err == nil || err.Error() != tt.fails {
-					t.Errorf("got %v, want %q", err, tt.fails)
-				}
-			} else if err != nil || change.Verb != tt.verb || image(after) != tt.image {
-				t.Errorf("got %v, %q, %+v", err, change.Verb, after)
+			set := imageSet("three", because("third"))
+			if tt.edit != nil {
+				tt.edit(set)
+			}
+			objects := []client.Object{set}
+			for i, image := range tt.kept {
+				objects = append(objects, filed(revisionOf(t, imageSet(image, because("of "+image)), int64(i+1))))
+			}
+			w := newWorld(t, objects...)
+			editor := w.editor()
+			editor.DryRun = tt.dry
+			change, _, err := editor.Amend(t.Context(), key, tt.decide)
+			if err == nil && change.Verb != tt.verb || err != nil && !strings.Contains(err.Error(), tt.verb) {
+				t.Errorf("got %q, %v", change.Verb, err)
 			}
 			stored := w.set(t)
-			if image(stored) != tt.image || stored.Annotations[lws.ChangeCauseAnnotationKey] != tt.cause {
-				t.Errorf("stored is %s because %q", image(stored), stored.Annotations[lws.ChangeCauseAnnotationKey])
+			if (len(w.patches) == 1) != (tt.image != "") || tt.image != "" && image(stored) != tt.image {
+				t.Errorf("stored %s by %v", image(stored), w.patches)
 			}
-			if tt.verb != "" && !lws.Agrees(stored, revisionOf(t, imageSet(tt.image), 1).Data.Raw) {
-				t.Errorf("stored another revision: %+v", stored.Spec)
+			if image(stored) != "three" && stored.Annotations[lws.ChangeCauseAnnotationKey] != "of "+tt.image {
+				t.Errorf("the change cause is %q", stored.Annotations)
+			}
+			if want := tt.edit != nil && tt.verb != "resumed" && set.DeletionTimestamp == nil || tt.image != "" && tt.verb == "paused"; lws.Paused(stored) != want {
+				t.Errorf("paused: %t", lws.Paused(stored))
 			}
 		})
 	}
@@ -54,7 +76,7 @@ func TestUndo(t *testing.T) {
 
 // volumeClaimTemplates are immutable: undo keeps those of the spec, and so is not refused.
 func TestUndoKeepsVolumeClaimTemplates(t *testing.T) {
-	claim := func(name string) func(*lwsv1.LeaderWorkerSet) {
+	pvc := func(name string) func(*lwsv1.LeaderWorkerSet) {
 		return func(set *lwsv1.LeaderWorkerSet) {
 			if name != "" {
 				set.Spec.LeaderWorkerTemplate.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: name}}}
@@ -62,14 +84,14 @@ func TestUndoKeepsVolumeClaimTemplates(t *testing.T) {
 		}
 	}
 	for _, tt := range []struct{ then, now string }{{"data", "cache"}, {"data", ""}, {"", "data"}, {"data", "data"}} {
-		live := imageSet("two", claim(tt.now))
-		w := newWorld(t, live, revisionOf(t, imageSet("one", claim(tt.then)), 1), revisionOf(t, imageSet("two", claim(tt.then)), 2))
+		live := imageSet("two", pvc(tt.now))
+		w := newWorld(t, live, revisionOf(t, imageSet("one", pvc(tt.then)), 1), revisionOf(t, imageSet("two", pvc(tt.then)), 2))
 		if _, _, err := w.editor().Amend(t.Context(), key, Undo(Previous)); err != nil {
 			t.Errorf("from %q to %q: %v", tt.now, tt.then, err)
 		}
 		want, stored := live.Spec.LeaderWorkerTemplate.VolumeClaimTemplates, w.set(t)
 		if diff := cmp.Diff(want, stored.Spec.LeaderWorkerTemplate.VolumeClaimTemplates); diff != "" || image(stored) != "one" {
-			t.Errorf("stored is %s, claims (-want +got)\n%s", image(stored), diff)
+			t.Errorf("stored is %s, templates (-want +got)\n%s", image(stored), diff)
 		}
 	}
 }
@@ -88,82 +110,21 @@ func TestWritesNameTheVersionThatWasRead(t *testing.T) {
 	}
 }
 
-func TestUndoIsRefused(t *testing.T) {
-	tests := []struct {
-		name string
-		set  *lwsv1.LeaderWorkerSet
-		kept []*lwsv1.LeaderWorkerSet
-		want string
-	}{
-		{"while paused", imageSet("two", paused), []*lwsv1.LeaderWorkerSet{imageSet("one"), imageSet("two")},
-			`cannot undo the rollout of leaderworkerset "llama" while its rollout is paused; resume it first with: kubectl lockstep rollout resume llama -n ns`},
-		{"without a history", imageSet("one"), nil, `no rollout history found for leaderworkerset "llama"`},
-		{"with nothing before", imageSet("one"), []*lwsv1.LeaderWorkerSet{imageSet("one")},
-			`leaderworkerset "llama" has nothing to go back to: its only revision is 1, and the spec is equal to it`},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			objects := []client.Object{tt.set}
-			for i, kept := range tt.kept {
-				objects = append(objects, revisionOf(t, kept, int64(i+1)))
-			}
-			w := newWorld(t, objects...)
-			if _, _, err := w.editor().Amend(t.Context(), key, Undo(Previous)); err == nil || err.Error() != tt.want {
-				t.Errorf("got %v\nwant %s", err, tt.want)
-			}
-			if len(w.patches) > 0 {
-				t.Errorf("it wrote %v", w.patches)
-			}
-		})
-	}
-}
-
 func TestRestartAnnotatesEveryTemplate(t *testing.T) {
-	for name, leader := range map[string]*corev1.PodTemplateSpec{
-		"workers alone": nil, "a leader template": {ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"kept": "yes"}}, Spec: template("leader").Spec},
-	} {
-		w := newWorld(t, imageSet("one", func(set *lwsv1.LeaderWorkerSet) { set.Spec.LeaderWorkerTemplate.LeaderTemplate = leader }))
-		if _, _, err := w.editor().Amend(t.Context(), key, Restart(now)); err != nil {
-			t.Fatal(err)
-		}
-		stored := w.set(t).Spec.LeaderWorkerTemplate
-		want := map[string]string{RestartedAtKey: "2026-01-01T12:00:00Z"}
-		if diff := cmp.Diff(want, stored.WorkerTemplate.Annotations); diff != "" || image(w.set(t)) != "one" {
-			t.Errorf("%s (-want +got)\n%s", name, diff)
-		}
-		if want["kept"] = "yes"; leader != nil {
-			if diff := cmp.Diff(want, stored.LeaderTemplate.Annotations); diff != "" {
-				t.Errorf("%s, leader (-want +got)\n%s", name, diff)
-			}
-		}
-		if _, _, err := w.editor().Amend(t.Context(), key, Restart(now)); err == nil || !strings.Contains(err.Error(), "within the past second") {
-			t.Errorf("%s, in the same second: got %v", name, err)
-		}
+	leader := template("leader")
+	leader.Annotations = map[string]string{"kept": "yes"}
+	w := newWorld(t, imageSet("one", func(set *lwsv1.LeaderWorkerSet) { set.Spec.LeaderWorkerTemplate.LeaderTemplate = &leader }))
+	if _, _, err := w.editor().Amend(t.Context(), key, Restart(now)); err != nil {
+		t.Fatal(err)
 	}
-}
-
-func TestPauseAndResume(t *testing.T) {
-	w := newWorld(t, imageSet("one", because("kept")))
-	steps := []struct {
-		decide Decide
-		verb   string
-		fails  string
-		paused bool
-	}{
-		{Resume, "", `leaderworkerset "llama" is not paused`, false},
-		{Pause, "paused", "", true},
-		{Pause, "", `leaderworkerset "llama" is already paused`, true},
-		{Restart(now), "", `cannot restart leaderworkerset "llama" while its rollout is paused; resume it first with: kubectl lockstep rollout resume llama -n ns`, true},
-		{Resume, "resumed", "", false},
+	stored := w.set(t).Spec.LeaderWorkerTemplate
+	const at = "2026-01-01T12:00:00Z"
+	want := []map[string]string{{RestartedAtKey: at}, {RestartedAtKey: at, "kept": "yes"}}
+	if diff := cmp.Diff(want, []map[string]string{stored.WorkerTemplate.Annotations, stored.LeaderTemplate.Annotations}); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
 	}
-	for i, step := range steps {
-		change, _, err := w.editor().Amend(t.Context(), key, step.decide)
-		if (err != nil) != (step.fails != "") || err != nil && err.Error() != step.fails || change.Verb != step.verb {
-			t.Errorf("step %d: got %q, %v", i, change.Verb, err)
-		}
-		if set := w.set(t); lws.Paused(set) != step.paused || set.Annotations[lws.ChangeCauseAnnotationKey] != "kept" {
-			t.Errorf("step %d: got %v", i, set.Annotations)
-		}
+	if _, _, err := w.editor().Amend(t.Context(), key, Restart(now)); err == nil || !strings.Contains(err.Error(), "within the past second") {
+		t.Errorf("in the same second: got %v", err)
 	}
 }
 
@@ -182,21 +143,18 @@ func TestConflicts(t *testing.T) {
 		}
 	}
 	status := edit(func(set *lwsv1.LeaderWorkerSet) { set.Status.ReadyReplicas++ })
-	roll := edit(func(set *lwsv1.LeaderWorkerSet) {
-		set.Spec.LeaderWorkerTemplate.WorkerTemplate = template("three")
-		set.Generation++
-	})
+	roll := edit(func(set *lwsv1.LeaderWorkerSet) { set.Generation++ })
 	recreate := func(c client.Client) {
+		again := imageSet("two")
+		again.UID = "another"
 		if err := c.Delete(t.Context(), imageSet("two")); err != nil {
 			t.Error(err)
 		}
-		again := imageSet("two")
-		again.UID = "another"
 		if err := c.Create(t.Context(), again); err != nil {
 			t.Error(err)
 		}
 	}
-	tests := []struct {
+	for _, tt := range []struct {
 		name      string
 		decide    Decide
 		meanwhile []func(client.Client)
@@ -207,8 +165,7 @@ func TestConflicts(t *testing.T) {
 		{"pause, recreated", Pause, []func(client.Client){recreate}, "was changed meanwhile"},
 		{"pause, paused", Pause, []func(client.Client){edit(paused)}, "is already paused"},
 		{"pause, too many conflicts", Pause, []func(client.Client){status, status, status, status, status}, "Operation cannot be fulfilled"},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t, imageSet("two"), revisionOf(t, imageSet("one"), 1), revisionOf(t, imageSet("two"), 2))
 			w.meanwhile = tt.meanwhile
@@ -220,32 +177,5 @@ func TestConflicts(t *testing.T) {
 				t.Errorf("wrote %v", w.patches)
 			}
 		})
-	}
-}
-
-func TestNothingIsWritten(t *testing.T) {
-	deleted := imageSet("one", func(set *lwsv1.LeaderWorkerSet) {
-		at := metav1.NewTime(now)
-		set.DeletionTimestamp, set.Finalizers = &at, []string{"example.com/hold"}
-	})
-	for _, tt := range []struct {
-		name  string
-		set   *lwsv1.LeaderWorkerSet
-		dry   DryRun
-		fails string
-	}{
-		{"a dry run on the client", imageSet("one"), DryRunClient, ""},
-		{"a set that is being deleted", deleted, DryRunNone, "is being deleted"},
-	} {
-		w := newWorld(t, tt.set)
-		editor := w.editor()
-		editor.DryRun = tt.dry
-		_, after, err := editor.Amend(t.Context(), key, Pause)
-		if (err != nil) != (tt.fails != "") || err != nil && !strings.Contains(err.Error(), tt.fails) || err == nil && !lws.Paused(after) {
-			t.Errorf("%s: got %v", tt.name, err)
-		}
-		if len(w.patches) > 0 {
-			t.Errorf("%s: wrote %v", tt.name, w.patches)
-		}
 	}
 }

@@ -137,12 +137,12 @@ func TestStuckObjectsStayStuck(t *testing.T) {
 		Type: "Progressing", Status: metav1.ConditionTrue, Reason: lws.CodePreviousIncarnation,
 		Message: "waiting for 1 pod; none has left for a minute: …",
 	}}
-	ghost := pod(owned(metaOf("a-0", "ghost"), "StatefulSet", "a", "long-gone"), map[string]string{lwsv1.SetNameLabelKey: "a"}, 1)
-	ghost.CreationTimestamp = metav1.NewTime(epoch.Add(-2 * time.Hour))
-	ghost.Finalizers = []string{"example.com/hold"}
+	previous := pod(owned(metaOf("a-0", "previous"), "StatefulSet", "a", "long-gone"), map[string]string{lwsv1.SetNameLabelKey: "a"}, 1)
+	previous.CreationTimestamp = metav1.NewTime(epoch.Add(-2 * time.Hour))
+	previous.Finalizers = []string{"example.com/hold"}
 	gone := metav1.NewTime(epoch.Add(-time.Hour))
-	ghost.DeletionTimestamp = &gone
-	found := surveyed(t, surveyorOf(t, []client.Object{set, ghost}), "a")
+	previous.DeletionTimestamp = &gone
+	found := surveyed(t, surveyorOf(t, []client.Object{set, previous}), "a")
 	message := found.Plan.Waits[0].Sentence
 	if !strings.Contains(message, "none has left for a minute") || !strings.Contains(message, "example.com/hold") {
 		t.Errorf("got %q", message)

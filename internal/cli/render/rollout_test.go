@@ -53,7 +53,7 @@ func TestWhatARolloutWaitsFor(t *testing.T) {
 		done bool
 	}{
 		{"nothing", func(*clilws.Survey) {}, `leaderworkerset "llama" successfully rolled out: 10 groups at revision 4`, true},
-		{"an operator that has not looked", func(s *clilws.Survey) { s.Set.Set.Generation = 8 },
+		{"an operator that has not observed the spec", func(s *clilws.Survey) { s.Set.Set.Generation = 8 },
 			"waiting for the operator to observe generation 8 of llama", false},
 		{"groups of the old revision", func(s *clilws.Survey) { s.Standing.TargetUpdated, s.Standing.TargetReady = 7, 6 },
 			"waiting for 3 of 10 groups to be updated", false},
@@ -106,9 +106,8 @@ func TestWhatARolloutWaitsFor(t *testing.T) {
 	}
 }
 
-// A revision that is gone back to is numbered anew: who waits for the new number
-// must not be told that it is another.
-func TestARevisionHasNoNumberBeforeTheOperatorHasSeenTheSpec(t *testing.T) {
+// A rollback gives a revision a new number: the old one is not the answer.
+func TestRevisionHasNoNumberUntilTheSpecIsObserved(t *testing.T) {
 	back := rolling(func(s *clilws.Survey) {
 		s.Set.Set.Generation = 8
 		s.Standing.Key = "older"

@@ -167,31 +167,25 @@ func missingWorkers(s clilws.Survey, g clilws.Group, pods []*corev1.Pod) []Wait 
 	return append([]Wait{w}, refused(s, sts, names)...)
 }
 
-// unscheduled groups pods without a node by the scheduler's message.
+// unscheduled names the pods without a node, with the scheduler's message for the first.
 func unscheduled(pods []*corev1.Pod) []Wait {
-	var order []string
-	names := map[string][]string{}
+	var names []string
+	message := ""
 	for _, pod := range pods {
 		if pod.Spec.NodeName != "" {
 			continue
 		}
-		message := ""
+		names = append(names, pod.Name)
 		for _, c := range pod.Status.Conditions {
-			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Message != "" {
+			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Message != "" && message == "" {
 				message = ": " + c.Message
 			}
 		}
-		if names[message] == nil {
-			order = append(order, message)
-		}
-		names[message] = append(names[message], pod.Name)
 	}
-	var all []Wait
-	for _, message := range order {
-		pods := names[message]
-		all = append(all, waitf(CodeNotScheduled, "%s not scheduled: %s%s", counted(len(pods), "pod"), few(pods, len(pods)), message))
+	if len(names) == 0 {
+		return nil
 	}
-	return all
+	return []Wait{waitf(CodeNotScheduled, "%s not scheduled: %s%s", counted(len(names), "pod"), few(names, len(names)), message)}
 }
 
 func notReady(pods []*corev1.Pod) []Wait {
