@@ -21,11 +21,10 @@ func LoadConfig(path string) (*v1alpha1.Configuration, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the configuration: %w", err)
 	}
-	config, err := decodeConfig(text)
+	config, err := ParseConfig(text)
 	if err != nil {
 		return nil, fmt.Errorf("configuration %q: %w", path, err)
 	}
-	v1alpha1.SetDefaults(config)
 	return config, nil
 }
 

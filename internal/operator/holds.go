@@ -9,8 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"lockstep.dev/lockstep/internal/controller"
+	"lockstep.dev/lockstep/internal/controller/podgate"
 	"lockstep.dev/lockstep/internal/controller/pvchold"
 	"lockstep.dev/lockstep/internal/kinds"
 	"lockstep.dev/lockstep/internal/lws"
@@ -65,4 +67,17 @@ func (p *protection) workloads() (*pvccache.Workloads, pvccache.Reader, error) {
 	}
 	workloads, err := pvccache.NewWorkloads(client, clients, p.settings.Kinds, lws.LargestStarted, report.WatchFailed)
 	return workloads, reader, err
+}
+
+// setupStrict adds the controller that removes the scheduling gate from pods.
+func (p *protection) setupStrict() error {
+	gated, err := pvccache.NewGated(context.Background(), p.mgr.GetConfig(), cache.Options{
+		HTTPClient: p.mgr.GetHTTPClient(), Scheme: p.mgr.GetScheme(), Mapper: p.mgr.GetRESTMapper(),
+	})
+	if err != nil {
+		return err
+	}
+	return podgate.Setup(p.mgr, podgate.Options{
+		Settings: p.settings.Settings, Gated: gated, Caches: p.caches, Claims: p.claims, Actor: p.actor, Narrator: p.narrator,
+	})
 }

@@ -8,8 +8,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
-
-	"lockstep.dev/lockstep/internal/controller"
 )
 
 // The kinds of admission policies that older API servers lack.
@@ -34,9 +32,4 @@ func Lacks(server discovery.ServerResourcesInterface) ([]string, error) {
 		}
 	}
 	return lacks, nil
-}
-
-// protectsOnly reports whether protection is all that runs.
-func (o *Options) protectsOnly() bool {
-	return slices.Equal(o.Controllers, []string{controller.Protection})
 }

@@ -2,7 +2,6 @@ package operator
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"maps"
 	"os"
@@ -12,13 +11,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	crwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/controller"
@@ -104,45 +101,6 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// beginCertificates returns a keeper that has a certificate to present, or nil without
-// webhooks.
-func (o *Options) beginCertificates(ctx context.Context, scheme *runtime.Scheme) (*certs.Keeper, error) {
-	if !o.Webhooks {
-		return nil, nil
-	}
-	live, err := client.New(o.restConfig(), client.Options{Scheme: scheme})
-	if err != nil {
-		return nil, err
-	}
-	live = client.WithFieldOwner(live, fieldOwner)
-	source, err := o.certificateSource(live)
-	if err != nil {
-		return nil, err
-	}
-	keeper := certs.NewKeeper(certs.Options{
-		Source: source,
-		Client: live,
-		Clock:  clock.RealClock{},
-		Log:    o.Log.WithName("certificates"),
-
-		MutatingConfiguration: webhook.MutatingConfiguration, ValidatingConfiguration: webhook.ValidatingConfiguration,
-	})
-	return keeper, keeper.Begin(ctx)
-}
-
-func (o *Options) certificateSource(live client.Client) (certs.Source, error) {
-	if dir := o.certDir(); dir != "" {
-		return certs.NewFiles(dir)
-	}
-	internal := o.Config.InternalCertManagement
-	return &certs.SharedSecret{
-		Client: live,
-		Key:    client.ObjectKey{Namespace: o.Namespace, Name: *internal.WebhookSecretName},
-		Hosts:  certs.ServiceHosts(*internal.WebhookServiceName, o.Namespace, o.Config.Webhook.Host),
-		Log:    o.Log.WithName("certificates"),
-	}, nil
-}
-
 // assemble returns a manager with everything that runs. keeper may be nil.
 func (o *Options) assemble(scheme *runtime.Scheme, keeper *certs.Keeper) (ctrl.Manager, error) {
 	settings, err := o.managerOptions(scheme, keeper)
@@ -211,14 +169,6 @@ func (o *Options) managerOptions(scheme *runtime.Scheme, keeper *certs.Keeper) (
 		settings.WebhookServer = o.webhookServer(keeper, secured)
 	}
 	return settings, nil
-}
-
-func (o *Options) webhookServer(keeper *certs.Keeper, secured []func(*tls.Config)) crwebhook.Server {
-	return crwebhook.NewServer(crwebhook.Options{
-		Host:    o.Config.Webhook.Host,
-		Port:    int(*o.Config.Webhook.Port),
-		TLSOpts: append(secured, func(t *tls.Config) { t.GetCertificate = keeper.GetCertificate }),
-	})
 }
 
 // cacheOptions returns the caches of what runs.
