@@ -49,14 +49,3 @@ func TestAnOrphanedWorkerStatefulSetIsAdoptedThoughItsRevisionIsLost(t *testing.
 	}
 	one[action.Apply](t, c.decideGroup("w-0"))
 }
-
-func TestAStatefulSetWithoutARevisionIsNoOrphan(t *testing.T) {
-	c := running(t, 1, 2)
-	fakeapi.Edit(c.Server, "w-0", func(sts *appsv1.StatefulSet) {
-		sts.OwnerReferences = nil
-		delete(sts.Labels, lwsv1.RevisionKey)
-	})
-	if plan := c.decideGroup("w-0"); len(plan.Actions) > 0 {
-		t.Errorf("got %v", spelled(plan))
-	}
-}

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -102,33 +101,6 @@ func TestAGroupOfAnOlderRevisionKeepsItsOwnSize(t *testing.T) {
 	}
 }
 
-func TestAPodGroupThatIsLostComesBack(t *testing.T) {
-	c := gangs(t, 1, 2)
-	delete(c.Objects, fakeapi.NameOf(podGroup(c)))
-	if got := one[action.Create](t, c.decideGroup("w-0")); got.Kind != identity.KindPodGroup {
-		t.Errorf("got %s", got.Target())
-	}
-}
-
-func TestAPodGroupThatDriftedIsRepaired(t *testing.T) {
-	c := gangs(t, 1, 2)
-	edit(c, func(o *unstructured.Unstructured) {
-		_ = unstructured.SetNestedField(o.Object, int64(7), "spec", "minMember")
-	})
-	drifted := podGroup(c)
-	repair := one[action.Apply](t, c.decideGroup("w-0"))
-	if diff := cmp.Diff(identity.RefOf(identity.KindPodGroup, drifted), repair.Onto); diff != "" {
-		t.Errorf("onto (-want +got)\n%s", diff)
-	}
-	c.do(c.decideGroup("w-0"))
-	if got, _, _ := unstructured.NestedInt64(podGroup(c).Object, "spec", "minMember"); got != 2 {
-		t.Errorf("minMember is %d after the repair", got)
-	}
-	if plan := c.decideGroup("w-0"); len(plan.Actions) > 0 {
-		t.Errorf("repaired twice: %s", spelled(plan))
-	}
-}
-
 func TestWhatIsTakenFromTheSetIsTakenFromItsPodGroups(t *testing.T) {
 	queue, annotation := fakeapi.Annotation(lwsv1.QueueNameAnnotationKey, "q"), fakeapi.Annotation("volcano.sh/x", "1")
 	c := gangs(t, 1, 2, queue, annotation)
@@ -182,30 +154,6 @@ func TestAPodGroupOnItsWayOutIsWaitedFor(t *testing.T) {
 	c.pass(time.Minute)
 	write := one[action.WriteStatus](t, c.decideSet())
 	if got := condition(write.Status, progressing).Message; !strings.Contains(got, "waiting for 1 podgroup of the previous incarnation") {
-		t.Errorf("got %q", got)
-	}
-}
-
-func TestAPodGroupOfNobodyIsAdopted(t *testing.T) {
-	c := gangs(t, 1, 2)
-	edit(c, func(o *unstructured.Unstructured) { o.SetOwnerReferences(nil) })
-	if got := one[action.Apply](t, c.decideGroup("w-0")); got.Adopter == nil {
-		t.Errorf("got %+v", got)
-	}
-	c.do(c.decideGroup("w-0"))
-	if owner := metav1.GetControllerOf(podGroup(c)); owner == nil || owner.UID != find[*corev1.Pod](c, "w-0").UID {
-		t.Errorf("adopted by %+v", owner)
-	}
-}
-
-func TestAPodGroupOfAStrangerIsNeverTouched(t *testing.T) {
-	c := gangs(t, 1, 2)
-	edit(c, func(o *unstructured.Unstructured) { strange(c, o) })
-	if plan := c.decideGroup("w-0"); len(plan.Actions) > 0 {
-		t.Errorf("got %s", spelled(plan))
-	}
-	write := one[action.WriteStatus](t, c.decideSet())
-	if got := condition(write.Status, lws.CodeNameConflict).Message; !strings.Contains(got, "group 0 is not scheduled as a gang") {
 		t.Errorf("got %q", got)
 	}
 }

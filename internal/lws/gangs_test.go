@@ -2,6 +2,7 @@ package lws_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -21,40 +22,33 @@ func missing(c *cluster, why string) lws.Plan {
 	return lws.DecideSet(world)
 }
 
-func TestAMissingGangSchedulerIsToldOfOnce(t *testing.T) {
+// A missing gang scheduler is reported once, and its arrival is.
+func TestAMissingGangSchedulerIsReportedOnce(t *testing.T) {
 	c := gangs(t, 1, 2)
-	plan := missing(c, "volcano is not there")
-	write := one[action.WriteStatus](t, plan)
-	want := map[string]string{available: isAvailable, progressing: wasProgressing, "GangSchedulerMissing": "True GangSchedulerMissing: volcano is not there"}
-	if diff := cmp.Diff(want, brief(write.Status)); diff != "" {
-		t.Errorf("conditions (-want +got)\n%s", diff)
+	for _, tt := range []struct {
+		decide            func() lws.Plan
+		condition, reason string
+	}{
+		{func() lws.Plan { return missing(c, "volcano is not there") }, "True GangSchedulerMissing", "GangSchedulerMissing/Wait"},
+		{c.decideSet, "False GangSchedulerFound", "GangSchedulerFound/Wait"},
+	} {
+		plan := tt.decide()
+		write := one[action.WriteStatus](t, plan)
+		want := map[string]string{available: isAvailable, progressing: wasProgressing, "GangSchedulerMissing": tt.condition}
+		if diff := cmp.Diff(want, brief(write.Status)); diff != "" {
+			t.Errorf("conditions (-want +got)\n%s", diff)
+		}
+		if diff := cmp.Diff([]string{tt.reason}, notes(write)); diff != "" {
+			t.Errorf("events (-want +got)\n%s", diff)
+		}
+		c.do(plan)
+		if again := tt.decide(); len(again.Actions) > 0 {
+			t.Errorf("reported again: %s", spelled(again))
+		}
 	}
-	if diff := cmp.Diff([]string{"GangSchedulerMissing/Wait: volcano is not there"}, notes(write)); diff != "" {
-		t.Errorf("events: progress has not turned (-want +got)\n%s", diff)
-	}
-	c.do(plan)
 	again := missing(c, "volcano is not there")
-	if len(again.Actions) > 0 {
-		t.Errorf("told again: %s", spelled(again))
-	}
-	if _, looks := waitFor(again, lws.CodeGangSchedulerMissing); !looks || again.Next(c.Now) != 10_000_000_000 {
-		t.Errorf("nobody looks again: %+v", again.Waits)
-	}
-}
-
-func TestAGangSchedulerThatComesIsToldOfOnce(t *testing.T) {
-	c := gangs(t, 1, 2)
-	c.do(missing(c, "volcano is not there"))
-	write := one[action.WriteStatus](t, c.decideSet())
-	if got := brief(write.Status)["GangSchedulerMissing"]; got != "False GangSchedulerFound: the gang scheduler of this set is there" {
-		t.Errorf("got %q", got)
-	}
-	if diff := cmp.Diff([]string{"GangSchedulerFound/Wait: the gang scheduler of this set is there"}, notes(write)); diff != "" {
-		t.Errorf("events (-want +got)\n%s", diff)
-	}
-	c.do(c.decideSet())
-	if plan := c.decideSet(); len(plan.Actions) > 0 {
-		t.Errorf("told again: %s", spelled(plan))
+	if _, waits := waitFor(again, lws.CodeGangSchedulerMissing); !waits || again.Next(c.Now) != 10*time.Second {
+		t.Errorf("no requeue: %+v", again.Waits)
 	}
 }
 

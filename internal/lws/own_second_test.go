@@ -2,12 +2,10 @@ package lws_test
 
 import (
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
@@ -29,24 +27,4 @@ func TestAGhostBornInTheSetsOwnSecondIsToldAtOnce(t *testing.T) {
 		}
 	}
 	t.Errorf("nothing is told: %+v", plan)
-}
-
-// At a rollout years later, the workers of the set's first leaders were said to be
-// of a previous incarnation.
-func TestAGhostBornInTheSetsOwnSecondIsItsOwnLater(t *testing.T) {
-	c := running(t, 1, 2)
-	set := find[*lwsv1.LeaderWorkerSet](c, "w")
-	c.pass(time.Hour)
-	ghost := fakeapi.Pod("w-0", "w", 0)
-	left := metav1.NewTime(c.Now)
-	ghost.UID, ghost.CreationTimestamp, ghost.DeletionTimestamp = "old", set.CreationTimestamp, &left
-	plan := lws.DecideSet(lws.SetSnapshot{Now: c.Now, Set: set, Leaders: identity.Claim[*corev1.Pod]{Ghosts: []*corev1.Pod{ghost}}})
-	if _, waits := waitFor(plan, lws.CodePreviousIncarnation); !waits {
-		t.Fatalf("invalid run: the ghost is not waited for: %+v", plan)
-	}
-	for _, write := range of[action.WriteStatus](plan) {
-		if progress := condition(write.Status, "Progressing"); progress.Reason == lws.CodePreviousIncarnation {
-			t.Errorf("told: %s", progress.Message)
-		}
-	}
 }

@@ -8,11 +8,9 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
-	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
@@ -38,80 +36,65 @@ func runningImages(c *cluster) map[string]int {
 	return images
 }
 
+// A template that waits changes no pod and creates no revision. It is reported, may be
+// taken back, and is rolled out once the rollout is resumed.
 func TestATemplateWaitsWhileTheRolloutIsPaused(t *testing.T) {
 	c := running(t, 3, 2)
-	first := c.status()
 	pause(c)
 	edited(c, fakeapi.Image("image:2"))
 	c.settleAll()
-	if got := runningImages(c); got["image:1"] != 6 {
-		t.Errorf("pods run %v", got)
-	}
-	if got := len(fakeapi.All[*appsv1.ControllerRevision](c.Objects)); got != 1 {
-		t.Errorf("%d revisions", got)
+	if got := runningImages(c); got["image:1"] != 6 || len(revisions(c)) != 1 {
+		t.Errorf("pods run %v; %d revisions", got, len(revisions(c)))
 	}
 	status := c.status()
-	key := find[*appsv1.StatefulSet](c, "w").Labels[lwsv1.RevisionKey]
-	want := "Rollout is paused with 3 of 3 groups at revision " + key +
-		", and a change of the template waits; resume it with: kubectl lockstep rollout resume w -n ns"
-	for _, kind := range []string{progressing, string(lwsv1.LeaderWorkerSetUpdateInProgress)} {
-		if got := condition(status, kind); got.Status != metav1.ConditionTrue || got.Reason != "RolloutPaused" || got.Message != want {
+	for _, kind := range []string{progressing, updating} {
+		got := condition(status, kind)
+		if got.Status != metav1.ConditionTrue || got.Reason != lws.CodePaused || !strings.Contains(got.Message, "kubectl lockstep rollout resume w -n ns") {
 			t.Errorf("%s: got %+v", kind, got)
 		}
 	}
 	if condition(status, available).Status == metav1.ConditionTrue || status.UpdatedReplicas != 0 || status.ReadyReplicas != 3 {
 		t.Errorf("got %+v", status)
 	}
-	if wait, ok := waitFor(c.decideSet(), lws.CodePaused); !ok || wait.Sentence != want {
+	if wait, ok := waitFor(c.decideSet(), lws.CodePaused); !ok || wait.Sentence != condition(status, progressing).Message {
 		t.Errorf("waits for %+v", wait)
 	}
-
+	if c.set("w").HistoryRead {
+		t.Error("the history is read for a template that waits")
+	}
 	edited(c, fakeapi.Image("image:1"))
 	c.settleAll()
-	if got := brief(c.status())[available]; got != brief(first)[available] {
-		t.Errorf("taken back, it is %v", brief(c.status()))
+	if got := brief(c.status())[available]; got != isAvailable {
+		t.Errorf("taken back: %v", brief(c.status()))
 	}
 	edited(c, fakeapi.Image("image:3"))
 	resume(c)
 	c.settleAll()
-	if got := runningImages(c); got["image:3"] != 6 || brief(c.status())[available] != isAvailable {
-		t.Errorf("resumed, pods run %v: %v", got, brief(c.status()))
-	}
-	if got := len(fakeapi.All[*appsv1.ControllerRevision](c.Objects)); got != 2 {
-		t.Errorf("%d revisions: what was never rolled needs none", got)
+	if got := runningImages(c); got["image:3"] != 6 || brief(c.status())[available] != isAvailable || len(revisions(c)) != 2 {
+		t.Errorf("resumed: pods run %v, %v, %d revisions", got, brief(c.status()), len(revisions(c)))
 	}
 }
 
-func TestAPausedSetIsScaledAtItsOwnRevision(t *testing.T) {
-	c := running(t, 2, 2)
-	pause(c)
-	edited(c, func(set *lwsv1.LeaderWorkerSet) {
-		fakeapi.Image("image:2")(set)
-		set.Spec.Replicas = fakeapi.Ptr[int32](4)
-		set.Spec.LeaderWorkerTemplate.Size = fakeapi.Ptr[int32](3)
-	})
-	c.settleAll()
-	if got := runningImages(c); got["image:1"] != 8 || got["image:2"] != 0 {
-		t.Errorf("pods run %v, want 4 groups of 2", got)
-	}
-}
-
-func TestAPausedSetIsMendedAtItsOwnRevision(t *testing.T) {
-	tests := []struct {
-		name string
+// What is lost or scaled while a template waits is created at the revision that runs.
+func TestAPausedSetIsRepairedAtItsOwnRevision(t *testing.T) {
+	for name, tt := range map[string]struct {
 		harm func(*cluster)
+		pods int
 	}{
-		{"a leader", func(c *cluster) {
-			c.Remove(find[*corev1.Pod](c, "w-1"), metav1.DeletePropagationBackground)
-		}},
-		{"a worker statefulset", func(c *cluster) {
+		"scaled": {func(c *cluster) {
+			edited(c, func(set *lwsv1.LeaderWorkerSet) {
+				set.Spec.Replicas, set.Spec.LeaderWorkerTemplate.Size = fakeapi.Ptr[int32](4), fakeapi.Ptr[int32](3)
+			})
+		}, 8},
+		"a leader": {func(c *cluster) { c.Remove(find[*corev1.Pod](c, "w-1"), metav1.DeletePropagationBackground) }, 4},
+		"a worker StatefulSet": {func(c *cluster) {
 			fakeapi.Drop[*appsv1.StatefulSet](c.Server, "w-1")
 			fakeapi.Drop[*corev1.Pod](c.Server, "w-1-1")
-		}},
-		{"a group's service", func(c *cluster) { fakeapi.Drop[*corev1.Service](c.Server, "w-1") }},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
+		}, 4},
+		"a group's Service":      {func(c *cluster) { fakeapi.Drop[*corev1.Service](c.Server, "w-1") }, 4},
+		"the leader StatefulSet": {func(c *cluster) { c.Remove(find[*appsv1.StatefulSet](c, "w"), metav1.DeletePropagationOrphan) }, 4},
+	} {
+		t.Run(name, func(t *testing.T) {
 			c := running(t, 2, 2, fakeapi.UniquePerReplica)
 			pause(c)
 			edited(c, func(set *lwsv1.LeaderWorkerSet) {
@@ -123,48 +106,24 @@ func TestAPausedSetIsMendedAtItsOwnRevision(t *testing.T) {
 			c.settleAll()
 			c.pass(time.Minute)
 			c.settleAll()
-			if got := runningImages(c); got["image:1"] != 4 || got["image:2"] != 0 {
+			if got := runningImages(c); got["image:1"] != tt.pods || got["image:2"] != 0 {
 				t.Errorf("pods run %v", got)
 			}
-			if got := c.status(); got.ReadyReplicas != 2 || condition(got, progressing).Reason != lws.CodePaused {
+			if got := c.status(); int(got.ReadyReplicas) != tt.pods/2 || condition(got, progressing).Reason != lws.CodePaused {
 				t.Errorf("got %v, %d ready", brief(got), got.ReadyReplicas)
 			}
 			for _, name := range []string{"w-0", "w-1"} {
 				service := fakeapi.Find[*corev1.Service](c.Server, name)
 				if workers := find[*appsv1.StatefulSet](c, name); workers.Spec.ServiceName != name || service == nil {
-					t.Errorf("the workers of %s hang from %q; service: %v", name, workers.Spec.ServiceName, service)
+					t.Errorf("workers of %s use Service %q; found: %v", name, workers.Spec.ServiceName, service)
 				}
 			}
+			resume(c)
+			c.settleAll()
+			if got := runningImages(c); got["image:1"] != 0 || brief(c.status())[available] != isAvailable {
+				t.Errorf("resumed: pods run %v, %v", got, brief(c.status()))
+			}
 		})
-	}
-}
-
-// The new StatefulSet adopts leaders of whatever revision: it is granted none.
-func TestALeaderStatefulSetLostWhilePausedReplacesNobody(t *testing.T) {
-	c := running(t, 2, 2)
-	pause(c)
-	edited(c, fakeapi.Image("image:2"))
-	c.settleAll()
-	c.Remove(find[*appsv1.StatefulSet](c, "w"), metav1.DeletePropagationOrphan)
-	c.settleAll()
-	sts := find[*appsv1.StatefulSet](c, "w")
-	if image, at := sts.Spec.Template.Spec.Containers[0].Image, partition(sts); image != "image:1" || at != 2 {
-		t.Errorf("it is made with %s and partition %d", image, at)
-	}
-	for _, name := range []string{"w-0", "w-1"} {
-		fakeapi.Edit(c.Server, name, func(leader *corev1.Pod) {
-			fakeapi.OwnedBy(leader, "apps/v1", identity.RefOf(identity.KindStatefulSet, sts))
-		})
-	}
-	before := find[*corev1.Pod](c, "w-1").UID
-	c.settleAll()
-	if got := runningImages(c); got["image:1"] != 4 || find[*corev1.Pod](c, "w-1").UID != before {
-		t.Errorf("pods run %v", got)
-	}
-	resume(c)
-	c.settleAll()
-	if got := runningImages(c); got["image:2"] != 4 || brief(c.status())[available] != isAvailable {
-		t.Errorf("resumed, pods run %v: %v", got, brief(c.status()))
 	}
 }
 
@@ -206,21 +165,6 @@ func TestWorkersMadeWhilePausedGoWhereTheirLeaderIs(t *testing.T) {
 	}
 }
 
-func TestANetworkThatWaitsMakesNoServices(t *testing.T) {
-	c := running(t, 2, 2)
-	pause(c)
-	edited(c, fakeapi.UniquePerReplica)
-	c.settleAll()
-	if got := fakeapi.All[*corev1.Service](c.Objects); len(got) != 1 {
-		t.Errorf("there are %d services", len(got))
-	}
-	resume(c)
-	c.settleAll()
-	if find[*corev1.Service](c, "w-1") == nil {
-		t.Error("resumed, the groups have no services")
-	}
-}
-
 // Who cannot tell what the groups run makes nothing.
 func TestAPausedSetWhoseRevisionIsGoneStandsStill(t *testing.T) {
 	c := running(t, 2, 2)
@@ -244,53 +188,5 @@ func TestAPausedSetWhoseRevisionIsGoneStandsStill(t *testing.T) {
 	c.settleAll()
 	if got := runningImages(c); got["image:2"] != 6 {
 		t.Errorf("resumed, pods run %v", got)
-	}
-}
-
-func TestASetThatIsBornPausedIsMade(t *testing.T) {
-	c := running(t, 2, 2, fakeapi.Annotation(lwsv1.PausedAnnotationKey, lwsv1.PausedValue))
-	if got := brief(c.status())[available]; got != isAvailable {
-		t.Errorf("got %v", brief(c.status()))
-	}
-	resume(c)
-	c.settleAll()
-	if got := runningImages(c); got["image:1"] != 4 {
-		t.Errorf("pods run %v", got)
-	}
-}
-
-func TestAPausedPlanReadsNoHistoryEachTime(t *testing.T) {
-	c := running(t, 2, 2)
-	pause(c)
-	edited(c, fakeapi.Image("image:2"))
-	c.settleAll()
-	if c.set("w").HistoryRead {
-		t.Error("the history is wanted for a template that waits")
-	}
-}
-
-// Leaders that the StatefulSet controller does not get to are left to it.
-func TestNoLeaderIsReplacedWhileTheRolloutIsPaused(t *testing.T) {
-	c := newCluster(t)
-	c.WithoutMaxUnavailable = true
-	fakeapi.Add(c.Server, fakeapi.Set("w", 4, 1, func(set *lwsv1.LeaderWorkerSet) {
-		set.Spec.RolloutStrategy.RollingUpdateConfiguration = &lwsv1.RollingUpdateConfiguration{MaxUnavailable: intstr.FromInt32(3)}
-	}))
-	c.settleAll()
-	edited(c, fakeapi.Image("image:2"))
-	for round := 0; round < 9 && len(of[action.Delete](c.decideSet())) == 0; round++ {
-		c.do(c.decideSet())
-		c.Sync(find[*appsv1.StatefulSet](c, "w"))
-	}
-	if len(of[action.Delete](c.decideSet())) == 0 {
-		t.Fatalf("invalid run: no leader would be replaced directly: %s", spelled(c.decideSet()))
-	}
-	pause(c)
-	for range 3 {
-		plan := c.decideSet()
-		if got := of[action.Delete](plan); len(got) != 0 {
-			t.Errorf("it deletes %v", got)
-		}
-		c.do(plan)
 	}
 }

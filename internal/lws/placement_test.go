@@ -25,64 +25,6 @@ func place(c *cluster, key, topology string) {
 	})
 }
 
-// TestANewPlacementIsRolledOut: the annotation stands in the leaders' template and
-// is no part of a revision. To the StatefulSet controller it is a new template.
-func TestANewPlacementIsRolledOut(t *testing.T) {
-	for what, edit := range map[string]struct{ before, after string }{
-		"given": {"", "rack"}, "changed": {"rack", "zone"}, "taken away": {"rack", ""},
-	} {
-		t.Run(what, func(t *testing.T) {
-			c := newCluster(t)
-			set := fakeapi.Set("w", 3, 1)
-			if edit.before != "" {
-				fakeapi.Annotation(lwsv1.ExclusiveKeyAnnotationKey, edit.before)(set)
-			}
-			fakeapi.Add(c.Server, set)
-			c.settle(groupNames...)
-			place(c, lwsv1.ExclusiveKeyAnnotationKey, edit.after)
-			apply := one[action.Apply](t, c.decideSet()).Object.(*appsv1.StatefulSet)
-			if got := *apply.Spec.UpdateStrategy.RollingUpdate.Partition; got != 3 {
-				t.Fatalf("replaces from %d on at once", got)
-			}
-			if len(of[action.Create](c.decideSet())) > 0 {
-				t.Errorf("makes a revision: %v", spelled(c.decideSet()))
-			}
-			fewest := 3
-			for range 100 {
-				c.do(c.decideSet())
-				for _, sts := range fakeapi.All[*appsv1.StatefulSet](c.Objects) {
-					c.Sync(sts)
-				}
-				up := 0
-				for _, pod := range fakeapi.All[*corev1.Pod](c.Objects) {
-					if fakeapi.Ready(pod) {
-						up++
-					}
-				}
-				fewest = min(fewest, up)
-				for _, pod := range fakeapi.All[*corev1.Pod](c.Objects) {
-					c.Run(pod)
-				}
-			}
-			c.settleAll()
-			if fewest != 2 {
-				t.Errorf("%d of 3 groups were up at least, maxUnavailable is 1", fewest)
-			}
-			for _, pod := range fakeapi.All[*corev1.Pod](c.Objects) {
-				if got := pod.Annotations[lwsv1.ExclusiveKeyAnnotationKey]; got != edit.after {
-					t.Errorf("%s is placed by %q", pod.Name, got)
-				}
-			}
-			if status := c.status(); status.UpdatedReplicas != 3 || status.ReadyReplicas != 3 {
-				t.Errorf("got %+v", status)
-			}
-			if n := len(fakeapi.All[*appsv1.ControllerRevision](c.Objects)); n != 1 {
-				t.Errorf("%d revisions", n)
-			}
-		})
-	}
-}
-
 // placesItself is a set with a placement that somebody wrote into the template instead.
 func placesItself(key string) func(*lwsv1.LeaderWorkerSet) {
 	return func(set *lwsv1.LeaderWorkerSet) {
@@ -146,29 +88,6 @@ func TestANewPlacementIsToldAsAnUpdate(t *testing.T) {
 		c.Sync(sts)
 	}
 	told("once it was seen")
-}
-
-// The surge group that a new placement is lent was taken back before the StatefulSet
-// controller had seen it, and lent again after: a write with every look, and without
-// maxUnavailable no group was ever given up.
-func TestANewPlacementKeepsItsSurgeGroups(t *testing.T) {
-	c := newCluster(t)
-	fakeapi.Add(c.Server, fakeapi.Set("w", 3, 1, func(set *lwsv1.LeaderWorkerSet) {
-		set.Spec.RolloutStrategy.RollingUpdateConfiguration = &lwsv1.RollingUpdateConfiguration{MaxSurge: intstr.FromInt32(1)}
-	}))
-	c.settle(groupNames...)
-	place(c, lwsv1.ExclusiveKeyAnnotationKey, "rack")
-	c.do(c.decideSet())
-	for range 3 {
-		if sts := find[*appsv1.StatefulSet](c, "w"); *sts.Spec.Replicas != 4 || partition(sts) != 3 {
-			t.Fatalf("%d groups, those from %d on given up", *sts.Spec.Replicas, partition(sts))
-		}
-		c.do(c.decideSet())
-	}
-	c.settleAll()
-	if sts := find[*appsv1.StatefulSet](c, "w"); *sts.Spec.Replicas != 3 || partition(sts) != 0 || c.status().UpdatedReplicas != 3 {
-		t.Errorf("%d groups, those from %d on given up: %+v", *sts.Spec.Replicas, partition(sts), c.status())
-	}
 }
 
 // TestWorkersGoWhereTheirLeaderWasSent: not where the set would send another one.

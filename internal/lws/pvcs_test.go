@@ -50,33 +50,6 @@ func TestClaimsOfWorkersBelongToTheSetWhenTheyEndWithIt(t *testing.T) {
 	}
 }
 
-func TestClaimsOutliveADeletedLeader(t *testing.T) {
-	eachPolicy(t, func(t *testing.T, whenDeleted, whenScaled retention) {
-		c := running(t, 2, 3, fakeapi.Volumes(whenDeleted, whenScaled))
-		before, leader := claimsOf(c), find[*corev1.Pod](c, "w-1")
-		c.Remove(leader, metav1.DeletePropagationBackground)
-		c.settleAll()
-		if find[*corev1.Pod](c, "w-1").UID == leader.UID {
-			t.Fatal("the group was not restarted")
-		}
-		sameClaims(t, "after a restart", before, claimsOf(c))
-	})
-}
-
-func TestClaimsOutliveARollout(t *testing.T) {
-	eachPolicy(t, func(t *testing.T, whenDeleted, whenScaled retention) {
-		c := running(t, 3, 2, fakeapi.Volumes(whenDeleted, whenScaled))
-		asOthersMade(c)
-		before, leader := claimsOf(c), find[*corev1.Pod](c, "w-1")
-		image(c, "image:2")
-		c.settleAll()
-		if find[*corev1.Pod](c, "w-1").UID == leader.UID {
-			t.Fatal("nothing was rolled")
-		}
-		sameClaims(t, "after a rollout", before, claimsOf(c))
-	})
-}
-
 func TestScalingDownDoesWhatThePolicySays(t *testing.T) {
 	eachPolicy(t, func(t *testing.T, whenDeleted, whenScaled retention) {
 		c := running(t, 3, 3, fakeapi.Volumes(whenDeleted, whenScaled))
@@ -222,6 +195,3 @@ func TestClaimsOfOthersAreLeftAlone(t *testing.T) {
 func replicasTo(c *cluster, replicas int32) {
 	c.spec(func(spec *lwsv1.LeaderWorkerSetSpec) { spec.Replicas = &replicas })
 }
-
-// A leader that leaves before anybody saw to its group's claims takes none of them
-// along.

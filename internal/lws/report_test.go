@@ -54,20 +54,6 @@ func TestToldStuckReadsWhatTheStatusSays(t *testing.T) {
 	}
 }
 
-func TestStandCountsAsTheStatusDoes(t *testing.T) {
-	deleted := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	w := haunted(deleted.Add(time.Second), deleted)
-	w.Leaders.Ghosts = nil
-	status := writtenStatus(t, lws.DecideSet(w))
-	standing := lws.Stand(w)
-	if standing.Ready != status.ReadyReplicas || standing.Updated != status.UpdatedReplicas {
-		t.Errorf("got %+v, the status says %+v", standing, status)
-	}
-	if want := keyMade(lws.DecideSet(w)); standing.Key != want {
-		t.Errorf("got key %q, want that of the revision about to be made, %q", standing.Key, want)
-	}
-}
-
 // Surge groups stand in for those that a partition keeps back for as long as it
 // does. A rollout is done beside them.
 func TestStandWaitsForNoSurgeThatStays(t *testing.T) {

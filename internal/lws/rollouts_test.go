@@ -23,7 +23,8 @@ import (
 
 var rollouts = scenario{
 	changes:   []string{"workers", "workers", "broken", "replicas", "pause", "resume", "another topology"},
-	mostEdits: 4, faults: true,
+	harms:     []string{"leader statefulset"},
+	mostEdits: 4, faults: true, restarts: true, operators: true,
 }
 
 // rolling is a world whose set is rolled out.
@@ -40,7 +41,9 @@ func newRolling(t *rapid.T, gate bool, m *met) *rolling {
 	}
 	set := fakeapi.Set("w", rapid.Int32Range(1, 6).Draw(t, "replicas"), rapid.Int32Range(1, 2).Draw(t, "size"))
 	rollingOf(set).MaxUnavailable, rollingOf(set).MaxSurge = intstr.FromInt32(unavailable), intstr.FromInt32(surge)
-	w := &rolling{newWorld(t, m, rollouts, set), unavailable, surge, map[string]int{}}
+	may := rollouts
+	may.mostHarms = rapid.IntRange(0, 1).Draw(t, "harms")
+	w := &rolling{newWorld(t, m, may, set), unavailable, surge, map[string]int{}}
 	w.WithoutMaxUnavailable = !gate
 	w.settle(allGroups...)
 	w.lag()
@@ -83,7 +86,7 @@ func TestRollouts(t *testing.T) {
 				}
 				w.finishRollout()
 			}, "groups given up", "a pod made", "a write refused", "a leader replaced directly", "a topology changed",
-				"a rollout held", "a template held back", "a write while paused", "a group lost while paused")
+				"a rollout held", "leader statefulset", "two operators", "a template held back", "a write while paused", "a group lost while paused")
 		})
 	}
 }
@@ -109,7 +112,9 @@ func TestRolloutsAreTakenOver(t *testing.T) {
 					for range rapid.IntRange(0, 40).Draw(t, "steps") {
 						w.step()
 					}
-					fakeapi.Edit(w.Server, "w", func(sts *appsv1.StatefulSet) { delete(sts.Annotations, lws.AppliedAnnotationKey) })
+					if fakeapi.Find[*appsv1.StatefulSet](w.Server, "w") != nil {
+						fakeapi.Edit(w.Server, "w", func(sts *appsv1.StatefulSet) { delete(sts.Annotations, lws.AppliedAnnotationKey) })
+					}
 					w.deliver()
 					w.awake()
 					w.checkTakeover(w.live())
@@ -124,6 +129,9 @@ func TestRolloutsAreTakenOver(t *testing.T) {
 // spec that is being rolled out, and the template of a revision stays.
 func (w *rolling) checkTakeover(s lws.SetSnapshot) {
 	live := s.StatefulSet.Member()
+	if live == nil {
+		return
+	}
 	w.met.when("a hand-over in mid-rollout", partition(live) > 0)
 	unchanged := live.Spec.Template.Spec.Containers[0].Image == w.image()
 	for _, a := range lws.DecideSet(s).Actions {
@@ -169,6 +177,9 @@ func (w *rolling) judgeRollout(a action.Action) error {
 
 func (w *rolling) judgeApply(wanted *appsv1.StatefulSet) error {
 	live := fakeapi.Find[*appsv1.StatefulSet](w.Server, "w")
+	if live == nil {
+		return nil
+	}
 	was, is := partition(live), partition(wanted)
 	if w.paused {
 		if err := w.judgePaused(live, wanted); err != nil {
@@ -205,6 +216,9 @@ func (w *rolling) judgeApply(wanted *appsv1.StatefulSet) error {
 
 func (w *rolling) judgeDelete(pod *corev1.Pod) error {
 	live := fakeapi.Find[*appsv1.StatefulSet](w.Server, "w")
+	if live == nil {
+		return nil
+	}
 	key := live.Labels[lwsv1.RevisionKey]
 	_, index := identity.ParentAndOrdinal(pod.Name)
 	s := w.standing(live)
@@ -252,7 +266,7 @@ func (w *rolling) wanted(sts *appsv1.StatefulSet) int32 {
 func (w *rolling) checkHeld() {
 	images := w.checkWholeGroups()
 	status, held := w.status(), condition(w.status(), progressing)
-	if says := held.Reason == lws.CodePaused; says != w.heldUp() {
+	if says := held.Reason == lws.CodePaused; len(images) > 0 && says != w.heldUp() {
 		w.t.Fatalf("it says %v; groups run %v, the spec says %s", brief(status), images, w.image())
 	}
 	if held.Reason != lws.CodePaused {
@@ -262,7 +276,7 @@ func (w *rolling) checkHeld() {
 	w.met.when("a template held back", images[w.image()] == 0)
 	w.scaled = true // a lost group is beyond the budget
 	leaders := w.live().Leaders.Members
-	if len(leaders) == 0 {
+	if len(leaders) == 0 || w.harms > 0 { // a StatefulSet created in mid-rollout knows no former revision
 		return
 	}
 	w.met.when("a group lost while paused", true)
@@ -355,14 +369,22 @@ func (w *rolling) checkServing() {
 	if w.scaled {
 		return
 	}
-	truth := w.live()
-	serving := 0
-	for i := range truth.Groups {
-		if g := &truth.Groups[i]; int32(g.Index) < lws.Replicas(truth.Set) && g.Ready(truth.Set) {
-			serving++
+	set := find[*lwsv1.LeaderWorkerSet](w.cluster, "w")
+	serving := lws.Replicas(set)
+	for i := range int(lws.Replicas(set)) {
+		name, up := identity.LeaderName("w", i), true
+		for worker := range int(lws.Size(set)) {
+			if worker > 0 {
+				name = identity.LeaderName(identity.LeaderName("w", i), worker)
+			}
+			pod := fakeapi.Find[*corev1.Pod](w.Server, name)
+			up = up && pod != nil && fakeapi.Ready(pod)
+		}
+		if !up {
+			serving--
 		}
 	}
-	if least := int(lws.Replicas(truth.Set) - w.unavailable - w.surge); serving < least {
+	if least := lws.Replicas(set) - w.unavailable - w.surge; serving < least {
 		w.t.Fatalf("%d groups are ready, %d must be", serving, least)
 	}
 }

@@ -120,16 +120,3 @@ func TestServicesWhileThePolicyChanges(t *testing.T) {
 		}
 	})
 }
-
-func TestAServiceOfTheLastLeaderIsNotTakenForThisOnes(t *testing.T) {
-	c := running(t, 1, 2, fakeapi.UniquePerReplica)
-	fakeapi.Edit(c.Server, "w-0", func(s *corev1.Service) {
-		fakeapi.OwnedBy(s, "v1", fakeapi.Former(identity.KindPod, "w-0"))
-	})
-	former := find[*corev1.Service](c, "w-0").UID
-	c.settleAll()
-	service := find[*corev1.Service](c, "w-0")
-	if service.UID == former || !metav1.IsControlledBy(service, find[*corev1.Pod](c, "w-0")) {
-		t.Errorf("got service %s of %+v", service.UID, service.OwnerReferences)
-	}
-}

@@ -1,6 +1,8 @@
 package lws_test
 
 import (
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,28 +23,40 @@ const (
 	updating    = string(lwsv1.LeaderWorkerSetUpdateInProgress)
 )
 
-// brief is a condition in short: "True GroupsProgressing: Replicas are progressing".
+// brief is each condition without its prose: "True GroupsProgressing", and the objects
+// and numbers that its message names.
 func brief(status lwsv1.LeaderWorkerSetStatus) map[string]string {
 	short := map[string]string{}
 	for _, c := range status.Conditions {
-		short[c.Type] = string(c.Status) + " " + c.Reason + ": " + c.Message
+		short[c.Type] = string(c.Status) + " " + c.Reason + facts(c.Message)
 	}
 	return short
 }
 
 const (
-	isProgressing  = "True GroupsProgressing: Replicas are progressing"
-	wasProgressing = "False GroupsProgressing: Replicas are progressing"
-	isAvailable    = "True AllGroupsReady: All replicas are ready"
-	wasAvailable   = "False AllGroupsReady: All replicas are ready"
-	isUpdating     = "True GroupsUpdating: Rolling Upgrade is in progress"
-	wasUpdating    = "False GroupsUpdating: Rolling Upgrade is in progress"
+	isProgressing  = "True GroupsProgressing"
+	wasProgressing = "False GroupsProgressing"
+	isAvailable    = "True AllGroupsReady"
+	wasAvailable   = "False AllGroupsReady"
+	isUpdating     = "True GroupsUpdating"
+	wasUpdating    = "False GroupsUpdating"
 )
 
+var namesAndNumbers = regexp.MustCompile(`\b(w(-\d+)*|\d+)\b`)
+
+// facts are the objects and numbers that a message names.
+func facts(message string) string {
+	if found := namesAndNumbers.FindAllString(message, -1); len(found) > 0 {
+		return ": " + strings.Join(found, " ")
+	}
+	return ""
+}
+
+// notes are the events of an action without their prose: "GroupsUpdating/Update: 2 2".
 func notes(a action.Action) []string {
 	var notes []string
 	for _, event := range a.Telling().Done {
-		notes = append(notes, event.Reason+"/"+event.Action+": "+event.Note)
+		notes = append(notes, event.Reason+"/"+event.Action+facts(event.Note))
 	}
 	return notes
 }
@@ -56,7 +70,7 @@ func TestStatusOfANewSet(t *testing.T) {
 	if want := "leaderworkerset.sigs.k8s.io/name=w,leaderworkerset.sigs.k8s.io/worker-index=0"; write.Status.HPAPodSelector != want {
 		t.Errorf("got selector %q, want %q", write.Status.HPAPodSelector, want)
 	}
-	want := []string{"GroupsProgressing/Update: Replicas are progressing, with 0 groups ready of total 2 groups"}
+	want := []string{"GroupsProgressing/Update: 0 2"}
 	if diff := cmp.Diff(want, notes(write)); diff != "" {
 		t.Errorf("events (-want +got)\n%s", diff)
 	}
@@ -96,7 +110,7 @@ func TestConditionsTurn(t *testing.T) {
 				fakeapi.Edit(c.Server, "w-1", func(pod *corev1.Pod) { pod.Status.Conditions = nil })
 			},
 			map[string]string{available: wasAvailable, progressing: isProgressing},
-			[]string{"GroupsProgressing/Update: Replicas are progressing, with 1 groups ready of total 2 groups"},
+			[]string{"GroupsProgressing/Update: 1 2"},
 		},
 		{
 			"a leader ended",
@@ -104,7 +118,7 @@ func TestConditionsTurn(t *testing.T) {
 				fakeapi.Edit(c.Server, "w-1", func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed })
 			},
 			map[string]string{available: wasAvailable, progressing: isProgressing},
-			[]string{"GroupsProgressing/Update: Replicas are progressing, with 1 groups ready of total 2 groups"},
+			[]string{"GroupsProgressing/Update: 1 2"},
 		},
 		{
 			"a worker is not available",
@@ -112,7 +126,7 @@ func TestConditionsTurn(t *testing.T) {
 				fakeapi.Edit(c.Server, "w-1", func(sts *appsv1.StatefulSet) { sts.Status.AvailableReplicas = 1 })
 			},
 			map[string]string{available: wasAvailable, progressing: isProgressing},
-			[]string{"GroupsProgressing/Update: Replicas are progressing, with 1 groups ready of total 2 groups"},
+			[]string{"GroupsProgressing/Update: 1 2"},
 		},
 		{
 			"workers are on their way to another template",
@@ -120,7 +134,7 @@ func TestConditionsTurn(t *testing.T) {
 				fakeapi.Edit(c.Server, "w-1", func(sts *appsv1.StatefulSet) { sts.Status.UpdateRevision = "next" })
 			},
 			map[string]string{available: wasAvailable, progressing: isProgressing},
-			[]string{"GroupsProgressing/Update: Replicas are progressing, with 1 groups ready of total 2 groups"},
+			[]string{"GroupsProgressing/Update: 1 2"},
 		},
 		{
 			"more groups are wanted",
@@ -128,7 +142,7 @@ func TestConditionsTurn(t *testing.T) {
 				fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) { set.Generation++; set.Spec.Replicas = fakeapi.Ptr[int32](3) })
 			},
 			map[string]string{available: wasAvailable, progressing: isProgressing},
-			[]string{"GroupsProgressing/Update: Replicas are progressing, with 2 groups ready of total 3 groups"},
+			[]string{"GroupsProgressing/Update: 2 3"},
 		},
 		{
 			"the template changed: both conditions in one pass",
@@ -136,7 +150,7 @@ func TestConditionsTurn(t *testing.T) {
 				fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) { set.Generation++; fakeapi.Image("image:2")(set) })
 			},
 			map[string]string{available: wasAvailable, progressing: isProgressing, updating: isUpdating},
-			[]string{"GroupsUpdating/Update: Rolling Upgrade is in progress, with 2 groups ready of total 2 groups"},
+			[]string{"GroupsUpdating/Update: 2 2"},
 		},
 	}
 	for _, tt := range tests {
@@ -317,7 +331,7 @@ func TestAGenerationAloneIsToldAgain(t *testing.T) {
 	c := running(t, 1, 1)
 	fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) { set.Generation++ })
 	write := one[action.WriteStatus](t, c.decideSet())
-	want := []string{"AllGroupsReady/Update: All replicas are ready, with 1 groups ready of total 1 groups"}
+	want := []string{"AllGroupsReady/Update: 1 1"}
 	if diff := cmp.Diff(want, notes(write)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}

@@ -40,21 +40,6 @@ func TestLeadersPastAClaimThatLingersKeepTheirClaims(t *testing.T) {
 	}
 }
 
-// TestClaimsAreNotListedWhileLeadersAreReplaced: that is a request with each look of a
-// rollout, and nothing is in the way.
-func TestClaimsAreNotListedWhileLeadersAreReplaced(t *testing.T) {
-	c := running(t, 2, 1, fakeapi.Volumes("Retain", "Retain"))
-	c.settleAll()
-	fakeapi.Terminate[*corev1.Pod](c.Server, "w-1", "example.com/held")
-	w := c.set("w")
-	if len(w.Leaders.Ghosts) != 1 {
-		t.Fatalf("invalid run: %d leaders leave", len(w.Leaders.Ghosts))
-	}
-	if w.Claims != nil {
-		t.Errorf("claims were read: %v", w.Claims)
-	}
-}
-
 // TestClaimsAreListedOnlyForLeadersThatAreMissed: a claim may linger for days, and each
 // look asked the API server for all claims of the set, though every leader that can be
 // made was there.

@@ -28,6 +28,12 @@ func (w *world) harm() {
 			victim := pick(w.t, all)
 			w.Remove(victim, w.propagation(victim))
 		}
+	case "leader statefulset":
+		if leaders := fakeapi.Find[*appsv1.StatefulSet](w.Server, "w"); leaders != nil && leaders.DeletionTimestamp == nil {
+			w.met.when(what, true)
+			w.Remove(leaders, metav1.DeletePropagationOrphan)
+			w.Collect(w.Objects[fakeapi.NameOf(leaders)])
+		}
 	case "service":
 		w.loseService()
 	case "revision":
