@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -58,12 +59,15 @@ func unseen(req ctrl.Request, err error) (ctrl.Result, error) {
 // come after all others.
 func (p *pass) carryOut(ctx context.Context, e errand, plan lws.Plan, now time.Time) (ctrl.Result, error) {
 	var undone []error
+	var held heldPVCs
 	actor := p.act.Pass()
 	for _, run := range apply.Batch(plan.Actions) {
 		if comesAfter(run[0]) && len(undone) > 0 {
 			break
 		}
-		err := apply.SlowStart(ctx, run, func(ctx context.Context, a action.Action) error { return p.do(ctx, actor, e.set, a) })
+		err := apply.SlowStart(ctx, run, func(ctx context.Context, a action.Action) error {
+			return held.sift(a, p.do(ctx, actor, e.set, a))
+		})
 		if errors.Is(err, apply.ErrStale) {
 			return ctrl.Result{RequeueAfter: lookAgain}, nil
 		}
@@ -79,6 +83,7 @@ func (p *pass) carryOut(ctx context.Context, e errand, plan lws.Plan, now time.T
 		}
 		return p.end(ctx, e, undone, err)
 	}
+	plan.Waits = append(slices.Clone(plan.Waits), held.waits...)
 	p.narrate.Wait(e.set, e.waiting, plan.Waits...)
 	if len(undone) > 0 {
 		plan.Waits = slices.DeleteFunc(slices.Clone(plan.Waits), func(w lws.Wait) bool { return w.Followup })
@@ -89,6 +94,29 @@ func (p *pass) carryOut(ctx context.Context, e errand, plan lws.Plan, now time.T
 	}
 	result.RequeueAfter = sooner(result.RequeueAfter, plan.Next(now))
 	return result, nil
+}
+
+// heldPVCs collects the answers of the API server to deletions of PVCs that it forbids: a
+// hold, or a missing right.
+type heldPVCs struct {
+	mu    sync.Mutex
+	waits []lws.Wait
+}
+
+// sift turns an error that forbids the deletion of a PVC into a wait: the plan retries the
+// deletion, and no other write waits for it.
+func (h *heldPVCs) sift(a action.Action, err error) error {
+	_, deletes := a.(action.Delete)
+	if !deletes || a.Target().Kind != identity.KindPersistentVolumeClaim || !apierrors.IsForbidden(err) {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.waits = append(h.waits, lws.Wait{
+		Reason: action.Reason{Code: lws.CodeScaledAway, Sentence: err.Error()},
+		Tell:   &action.Event{Warning: true, Reason: "FailedDelete", Action: "Delete", Note: err.Error()},
+	})
+	return nil
 }
 
 // apart tells whether no other write of a plan waits for this one: what is not
@@ -127,9 +155,6 @@ func (p *pass) do(ctx context.Context, actor *apply.Actor, owner client.Object, 
 	}
 	if errors.Is(err, apply.ErrStale) {
 		return apply.ErrStale
-	}
-	if _, deletes := a.(action.Delete); deletes && a.Target().Kind == identity.KindPersistentVolumeClaim && apierrors.IsForbidden(err) {
-		return nil // a hold refuses it: the plan waits for that
 	}
 	return fmt.Errorf("%s %s: %w", a.Verb(), a.Target(), err)
 }

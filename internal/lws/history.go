@@ -21,13 +21,13 @@ const historyLimit = 5
 // history moves revisions that no group runs, and none can be created at, from the list of
 // revisions in use to the history, which has a label of its own. The latest are kept, up to
 // a limit.
-func (d *setDecision) history() {
-	if d.held || !d.settled() || d.onlyCurrent() {
-		return
+func (d *setDecision) history() (p Plan) {
+	if d.held || d.onlyCurrent() {
+		return p
 	}
 	keys, known := d.runnable()
 	if !known {
-		return
+		return p
 	}
 	var past []*appsv1.ControllerRevision
 	superseded := 0
@@ -41,8 +41,8 @@ func (d *setDecision) history() {
 		}
 	}
 	if superseded > 0 && !d.HistoryRead {
-		d.plan.Needs = NeedHistory // the limit counts all of them
-		return
+		p.Needs = NeedHistory // the limit counts all of them
+		return p
 	}
 	slices.SortFunc(past, func(a, b *appsv1.ControllerRevision) int {
 		return cmp.Or(cmp.Compare(b.Revision, a.Revision), cmp.Compare(a.Name, b.Name))
@@ -51,28 +51,29 @@ func (d *setDecision) history() {
 	for i, revision := range past {
 		switch {
 		case i >= limit:
-			d.drop(revision, limit)
+			p.do(d.drop(revision, limit))
 		case inUse(revision, d.Set.Name):
-			d.fileAway(revision)
+			p.do(d.fileAway(revision))
 		}
 	}
+	return p
 }
 
-func (d *setDecision) drop(revision *appsv1.ControllerRevision, limit int) {
-	d.plan.do(action.Delete{
+func (d *setDecision) drop(revision *appsv1.ControllerRevision, limit int) action.Delete {
+	return action.Delete{
 		Object:  identity.RefOf(identity.KindControllerRevision, revision),
 		Relies:  d.unrun(revision),
 		Because: because(CodeSuperseded, fmt.Sprintf("no group runs it, and %d revisions are kept", limit)),
-	})
+	}
 }
 
-func (d *setDecision) fileAway(revision *appsv1.ControllerRevision) {
-	d.plan.do(action.Relabel{
+func (d *setDecision) fileAway(revision *appsv1.ControllerRevision) action.Relabel {
+	return action.Relabel{
 		Object:  identity.RefOf(identity.KindControllerRevision, revision),
 		Labels:  map[string]string{lwsv1.SetNameLabelKey: "", HistoryLabelKey: d.Set.Name},
 		Relies:  d.unrun(revision),
 		Because: because(CodeSuperseded, fmt.Sprintf("no group runs revision %s, nor is one made at it", revision.Labels[lwsv1.RevisionKey])),
-	})
+	}
 }
 
 // unrun are the preconditions that no leader runs a revision, nor is created at it: the leader

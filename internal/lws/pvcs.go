@@ -34,33 +34,33 @@ const (
 )
 
 // pvcs keeps the ownerReferences and annotations of PVCs, and turns worker StatefulSets
-// to Retain.
-func (d *setDecision) pvcs() {
+// to Retain. It reports whether PVCs would be deleted with their owners until then.
+func (d *setDecision) pvcs() (p Plan, pending bool) {
 	sts := d.StatefulSet.Member()
 	if sts == nil || d.held || !HasVolumes(d.live) {
-		return
+		return p, false
 	}
 	owner := pvcOwner(d.live)
 	ours := d.formerOwners(sts, owner)
 	written := 0
 	for _, pvc := range d.livePVCs() {
 		if write, differs := d.ownPVC(pvc, d.inService(pvc, sts), owner, ours); differs {
-			d.plan.do(write)
+			p.do(write)
 			written++
 		}
 	}
 	if written > 0 {
-		d.pvcsPending = true
-		d.plan.wait(Wait{Reason: because(CodeTie, fmt.Sprintf("ownerReferences or annotations of %d PVCs are written first", written)), Until: d.Now.Add(pvcsAgain)})
-		return
+		p.wait(Wait{Reason: because(CodeTie, fmt.Sprintf("ownerReferences or annotations of %d PVCs are written first", written)), Until: d.Now.Add(pvcsAgain)})
+		return p, true
 	}
-	d.retainPVCs()
-	d.awaitRelease()
+	p.add(d.retainPVCs())
+	p.add(d.awaitRelease())
+	return p, len(p.Actions)+len(p.Waits) > 0
 }
 
 // awaitRelease keeps leaders while PVCs have their worker StatefulSet as an owner: the
 // StatefulSet controller takes it away once it has seen that it says Retain.
-func (d *setDecision) awaitRelease() {
+func (d *setDecision) awaitRelease() (p Plan) {
 	var workers []types.UID
 	for i := range d.Groups {
 		for _, sts := range WorkersOf(&d.Groups[i], d.Groups[i].Leader) {
@@ -69,11 +69,11 @@ func (d *setDecision) awaitRelease() {
 	}
 	for _, pvc := range d.livePVCs() {
 		if slices.ContainsFunc(pvc.OwnerReferences, func(o metav1.OwnerReference) bool { return slices.Contains(workers, o.UID) }) {
-			d.pvcsPending = true
-			d.plan.wait(Wait{Reason: because(CodeTie, "PVC "+pvc.Name+" would be deleted with its worker statefulset"), Until: d.Now.Add(retainAgain)})
-			return
+			p.wait(Wait{Reason: because(CodeTie, "PVC "+pvc.Name+" would be deleted with its worker statefulset"), Until: d.Now.Add(retainAgain)})
+			return p
 		}
 	}
+	return p
 }
 
 // livePVCs are the set's PVCs that are not being deleted.
@@ -183,20 +183,20 @@ func deletesPVCs(sts *appsv1.StatefulSet) bool {
 
 // retainPVCs turns worker StatefulSets to Retain. No leader is replaced before that: its
 // workers' PVCs would go with it.
-func (d *setDecision) retainPVCs() {
+func (d *setDecision) retainPVCs() (p Plan) {
 	for i := range d.Groups {
 		workers := d.Groups[i].Workers.Member()
 		if workers == nil || !deletesPVCs(workers) {
 			continue
 		}
-		d.pvcsPending = true
-		d.plan.do(action.Apply{
+		p.do(action.Apply{
 			Object:     &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{PersistentVolumeClaimRetentionPolicy: retainPolicy()}},
 			Onto:       identity.RefOf(identity.KindStatefulSet, workers),
 			FieldOwner: retentionFieldOwner,
 			Because:    because(CodeTie, fmt.Sprintf("statefulset %s would delete its PVCs at the next restart of its group", workers.Name)),
 		})
 	}
+	return p
 }
 
 func retainPolicy() *appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy {
@@ -206,10 +206,10 @@ func retainPolicy() *appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy {
 // scaledPVCs deletes the PVCs of groups that were scaled away under whenScaled Delete. The
 // annotation says that they were in service in this incarnation of the set: PVCs of a
 // former set, and those kept before, lack it. Only this reconcile raises the StatefulSet.
-func (d *setDecision) scaledPVCs() {
+func (d *setDecision) scaledPVCs() (p Plan) {
 	sts := d.StatefulSet.Member()
-	if sts == nil || d.held || !HasVolumes(d.live) || keepsVolumesScaled(d.live) || d.writesLeaders() {
-		return
+	if sts == nil || d.held || !HasVolumes(d.live) || keepsVolumesScaled(d.live) {
+		return p
 	}
 	found := 0
 	for _, pvc := range d.livePVCs() {
@@ -221,7 +221,7 @@ func (d *setDecision) scaledPVCs() {
 		if !observed(sts) || sts.Status.Replicas > PodsOf(sts) || d.Draining[index] {
 			continue
 		}
-		d.plan.do(action.Delete{
+		p.do(action.Delete{
 			Object: identity.RefOf(identity.KindPersistentVolumeClaim, pvc),
 			Relies: []action.Standing{
 				{Kind: identity.KindStatefulSet, Namespace: sts.Namespace, Name: sts.Name, Specified: map[types.UID]int64{sts.UID: sts.Generation}},
@@ -233,8 +233,9 @@ func (d *setDecision) scaledPVCs() {
 		})
 	}
 	if found > 0 {
-		d.plan.wait(Wait{Reason: because(CodeTie, fmt.Sprintf("%d PVCs of groups that were scaled away are to go", found)), Until: d.Now.Add(scaledAgain)})
+		p.wait(Wait{Reason: because(CodeTie, fmt.Sprintf("%d PVCs of groups that were scaled away are to go", found)), Until: d.Now.Add(scaledAgain)})
 	}
+	return p
 }
 
 // ScaledAway are the groups beyond the StatefulSet's replicas that have PVCs which are to
@@ -270,12 +271,4 @@ func (d *groupDecision) retained() bool {
 		Until:  d.Now.Add(retainAgain),
 	})
 	return false
-}
-
-// writesLeaders reports whether the plan creates or changes the leader StatefulSet.
-func (d *setDecision) writesLeaders() bool {
-	return slices.ContainsFunc(d.plan.Actions, func(a action.Action) bool {
-		ref := a.Target()
-		return ref.Kind == identity.KindStatefulSet && ref.Name == d.Set.Name
-	})
 }

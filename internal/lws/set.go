@@ -1,17 +1,20 @@
 package lws
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/types"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
 )
 
 // setDecision is what the rules of a set read: the snapshot, and values derived from it.
 // No rule changes them.
 type setDecision struct {
 	*SetSnapshot
-	// plan has what deriving the values found to do first, such as a revision to make.
+	// plan is what the values themselves need first, such as a revision to create.
 	plan Plan
 	// live is the set as it is, with the claims that it was made with; while a rollout
 	// is held, Set is not.
@@ -54,8 +57,9 @@ func DecideSet(w SetSnapshot) Plan {
 		return Plan{} // the garbage collector deletes what is left
 	}
 	d := derive(w)
-	if d.plan.Needs != "" {
-		return Plan{Needs: d.plan.Needs}
+	plan := d.plan
+	if plan.Needs != "" {
+		return Plan{Needs: plan.Needs}
 	}
 	for _, rule := range []func(*setDecision) Plan{
 		(*setDecision).refusals,
@@ -66,25 +70,34 @@ func DecideSet(w SetSnapshot) Plan {
 		(*setDecision).service,
 		(*setDecision).gangs,
 	} {
-		d.plan.add(rule(d))
+		plan.add(rule(d))
 	}
 	// These correct what the StatefulSet controller does, once it has what it needs.
 	for _, rule := range []func(*setDecision) Plan{
 		(*setDecision).replace,
 		(*setDecision).unreachable,
 		(*setDecision).nudge,
+		(*setDecision).history,
 	} {
-		if d.settled() {
-			d.plan.add(rule(d))
+		if plan.settled() {
+			plan.add(rule(d))
 		}
 	}
-	d.history()
-	if d.plan.Needs != "" {
-		return Plan{Needs: d.plan.Needs}
+	if plan.Needs != "" {
+		return Plan{Needs: plan.Needs}
 	}
-	d.status()
-	d.scaledPVCs()
-	return d.plan
+	scaled := !plan.writesLeaders(d.Set)
+	status := d.status()
+	if d.restarted.isNew { // the evidence goes with the leader: the status is written first
+		status.add(plan)
+		plan = status
+	} else {
+		plan.add(status)
+	}
+	if scaled {
+		plan.add(d.scaledPVCs())
+	}
+	return plan
 }
 
 // derive returns the values that the rules read, each from the snapshot and those before it.
@@ -101,7 +114,9 @@ func derive(w SetSnapshot) *setDecision {
 	d.held = d.held || d.refusal != "" || d.waiting.holds || len(d.StatefulSet.Squatters) > 0
 	d.revisions()
 	d.rollout, d.course = d.rolling()
-	d.pvcs()
+	owners, pending := d.pvcs()
+	d.plan.add(owners)
+	d.pvcsPending = pending
 	return d
 }
 
@@ -118,8 +133,16 @@ func (w *SetSnapshot) statefulSetUID() types.UID {
 }
 
 // settled reports whether nothing is left to write before the status.
-func (d *setDecision) settled() bool {
-	return len(d.plan.Actions) == 0
+func (p *Plan) settled() bool {
+	return len(p.Actions) == 0
+}
+
+// writesLeaders reports whether the plan creates or changes the leader StatefulSet.
+func (p *Plan) writesLeaders(set *lwsv1.LeaderWorkerSet) bool {
+	return slices.ContainsFunc(p.Actions, func(a action.Action) bool {
+		ref := a.Target()
+		return ref.Kind == identity.KindStatefulSet && ref.Name == set.Name
+	})
 }
 
 func because(code, sentence string) action.Reason {

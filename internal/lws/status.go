@@ -12,10 +12,9 @@ import (
 	"lockstep.dev/lockstep/internal/condition"
 )
 
-// status writes what was found, when it differs from what is written. It comes
-// last: it tells of the world before this plan's other writes, and their events
-// bring the next look.
-func (d *setDecision) status() {
+// status writes what was found if it differs from the written status. Events of the plan's
+// other writes start the next pass.
+func (d *setDecision) status() (p Plan) {
 	have := d.told
 	want := d.statusToBe()
 	d.tally(want)
@@ -26,25 +25,21 @@ func (d *setDecision) status() {
 		want.ObservedGeneration = d.Set.Generation
 	}
 	if equality.Semantic.DeepEqual(have, want) {
-		return
+		return p
 	}
 	generation := have.ObservedGeneration != want.ObservedGeneration
 	due := d.StatusWritten.Add(d.pace(want))
 	if !turned && !generation && !d.arrived(want) && !d.restarted.isNew && d.Now.Before(due) {
-		d.plan.wait(Wait{Reason: because(CodeStatusCoalesced, "counts changed and are written together"), Until: due})
-		return
+		p.wait(Wait{Reason: because(CodeStatusCoalesced, "counts changed and are written together"), Until: due})
+		return p
 	}
-	write := action.WriteStatus{
+	p.do(action.WriteStatus{
 		Set:     setRef(d.Set),
 		Status:  *want,
 		Because: because(CodeChanged, fmt.Sprintf("%d of %d groups are ready", want.ReadyReplicas, Replicas(d.Set))),
 		Tell:    action.Telling{Done: d.statusEvents(want, progressTurned(have.Conditions, want.Conditions) || generation), Failures: d.restarted.failures},
-	}
-	if d.restarted.isNew { // the evidence goes with the leader: nothing else may hold it up
-		d.plan.Actions = slices.Insert(d.plan.Actions, 0, action.Action(write))
-		return
-	}
-	d.plan.do(write)
+	})
+	return p
 }
 
 // statusToBe returns a copy of the status to change, with what it is to tell about
