@@ -24,7 +24,7 @@ func (*Plugin) EventsToRegister(context.Context) ([]framework.ClusterEventWithHi
 	}}, nil
 }
 
-// afterClaim tells whether an event of a claim is worth another try. One that goes
+// afterClaim reports whether an event of a claim is worth another try. One that goes
 // on terminating is not. That it is gone at last helps nobody either, but the pod
 // is to say so: who reads "is being deleted" waits, who reads "not found" acts.
 //

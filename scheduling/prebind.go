@@ -171,7 +171,7 @@ func (b *binding) anotherLife(live pvc.Claims) string {
 	return ""
 }
 
-// deniedAgain tells whether what was forbidden is so a second time, of a claim that is
+// deniedAgain reports whether what was forbidden is so a second time, of a claim that is
 // what it was at the first: then it is this scheduler that may not, and no change of the
 // claim is to be waited for.
 func (b *binding) deniedAgain(err error) bool {
@@ -183,7 +183,7 @@ func (b *binding) deniedAgain(err error) bool {
 	return before != nil && *before == asked
 }
 
-// movedOn tells whether a write was refused for what the claim has become. A guard
+// movedOn reports whether a write was refused for what the claim has become. A guard
 // refuses before the version is compared, and says that it is forbidden.
 func movedOn(err error) bool {
 	return errors.Is(err, errRoomMade) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err)

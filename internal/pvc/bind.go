@@ -13,11 +13,10 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 )
 
-// Claims are claims of one namespace by name. What was looked for and is not
-// there is nil, or missing.
+// Claims are PVCs of one namespace by name. A PVC that does not exist is nil or absent.
 type Claims map[string]*corev1.PersistentVolumeClaim
 
-// ClaimsOf are the names of the claims that a pod uses.
+// ClaimsOf are the names of the PVCs that a pod uses.
 func ClaimsOf(pod *corev1.Pod) []string {
 	var names []string
 	for i := range pod.Spec.Volumes {
@@ -32,8 +31,8 @@ func ClaimsOf(pod *corev1.Pod) []string {
 	return names
 }
 
-// Unusable tells why a pod must not be scheduled on its claims, in the words of
-// the built-in plugin, or returns "". A claim on its way out is as good as missing.
+// Unusable returns why a pod must not be scheduled on its PVCs, or "". The texts are those
+// of the built-in plugin.
 func Unusable(pod *corev1.Pod, claims Claims) string {
 	for i := range pod.Spec.Volumes {
 		volume := &pod.Spec.Volumes[i]
@@ -77,39 +76,36 @@ func unusableEphemeral(pod *corev1.Pod, name string, claims Claims) string {
 	return ""
 }
 
-// Recording writes a use record onto exactly the claim that was read.
+// Recording writes a use record onto the version of a PVC that was read.
 type Recording struct {
 	claim identity.Ref
 	value string
-	// anew: the pod stood on it before.
+	// anew: the record named the pod before.
 	anew bool
 }
 
 // Target is the incarnation and the version that was read.
 func (r Recording) Target() identity.Ref { return r.claim }
 
-// Value is what UsersAnnotation shall be; empty takes it away.
+// Value is the new UsersAnnotation; empty removes it.
 func (r Recording) Value() string { return r.value }
 
-// Anew tells whether the pod was on the record before: then RewrittenAnnotation has to
-// be written as well, or the version would stay. Somebody's write that takes the pod
-// off may be under way, onto this version.
+// Anew reports whether the record named the pod before. RewrittenAnnotation is then written
+// to change the resourceVersion: a write that removes the pod may be under way.
 func (r Recording) Anew() bool { return r.anew }
 
-// Bind is what has to be written before a pod may be bound: its use, onto each of
-// its claims as they were read live. A claim that goes between the reading and the
-// write refuses the write, and the pod is not bound.
+// Bind returns the writes that come before a pod is bound: its use, onto each of its PVCs as
+// read live. A PVC that is deleted in between fails the write, and the pod is not bound.
 func Bind(pod *corev1.Pod, live Claims) ([]Recording, error) {
 	return bind(pod, live, func(*corev1.PersistentVolumeClaim) bool { return true }, false)
 }
 
-// Bind is Bind for claims of a namespace with these labels: nothing is written on
-// those that are not protected, and all have to be usable.
+// Bind is Bind where PVCs that are not protected have no record. All must be usable.
 func (s Settings) Bind(pod *corev1.Pod, live Claims, namespaceLabels map[string]string) ([]Recording, error) {
 	return bind(pod, live, func(claim *corev1.PersistentVolumeClaim) bool { return s.Records(claim, namespaceLabels) }, true)
 }
 
-// Records tells whether the pods that use a claim are written on it.
+// Records reports whether a PVC has a use record.
 func (s Settings) Records(claim *corev1.PersistentVolumeClaim, namespaceLabels map[string]string) bool {
 	return s.ModeOf(claim, namespaceLabels) >= Barrier
 }
@@ -138,9 +134,8 @@ func bind(pod *corev1.Pod, live Claims, records func(*corev1.PersistentVolumeCla
 	return writes, nil
 }
 
-// Unbind is what has to be written to take a pod off claims that it was just
-// written on, by whoever did so and knows that the pod was not bound and will not
-// be: nobody else can know. The claims are as that write returned them.
+// Unbind returns the writes that remove a pod from records. Only the scheduler that recorded
+// the pod knows that no bind was sent. The PVCs are those that its write returned.
 func Unbind(pod *corev1.Pod, written Claims) []Recording {
 	var writes []Recording
 	for _, name := range slices.Sorted(maps.Keys(written)) {
@@ -171,9 +166,8 @@ func recording(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) (Recording,
 	return Recording{claim: identity.RefOf(identity.KindPersistentVolumeClaim, claim), value: value}, value != have, nil
 }
 
-// Forget is what has to be written to take pods that are gone from the records of
-// living claims. A pod was there when it was recorded: if a reading after that does
-// not show it, it is gone for ever.
+// Forget returns the writes that remove pods from the records of living PVCs. A recorded pod
+// that a later read does not show is gone for ever.
 func (v LiveView) Forget() []Recording {
 	if v.Err() != nil {
 		return nil
@@ -183,7 +177,7 @@ func (v LiveView) Forget() []Recording {
 		have := claim.Annotations[UsersAnnotation]
 		record, err := ParseRecord(have)
 		if err != nil {
-			continue // not ours to mend: it keeps the claim until somebody does
+			continue // an unreadable record keeps its PVC until a user repairs it
 		}
 		left := record.Without(func(pod Recorded) bool { return !v.index.exists(pod.UID) })
 		if len(left) < len(record) {

@@ -38,7 +38,7 @@ func Carry(claim *corev1.PersistentVolumeClaim, d HoldVerdict, token TokenVerdic
 	return actions
 }
 
-// tellHold tells that a hold begins or ends. That its words change is no news.
+// tellHold reports that a hold begins or ends. That its words change is no news.
 func tellHold(claim *corev1.PersistentVolumeClaim, d HoldVerdict) []action.Event {
 	stood := claim.Annotations[HoldersAnnotation]
 	stands, changes := d.Annotations[HoldersAnnotation]

@@ -11,19 +11,18 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 )
 
-// Batch is the terminating claims of one namespace, as they were before any pod
-// was read for them. Only these can be judged by what is read next.
+// Batch is the terminating PVCs of one namespace, as they were before pods are read. The read
+// judges only these.
 type Batch struct {
 	namespace string
 	claims    []*corev1.PersistentVolumeClaim
-	// recorded live, and name pods that may be gone.
+	// recorded are living PVCs with a use record.
 	recorded []*corev1.PersistentVolumeClaim
 	alone    bool
 }
 
-// Take takes the snapshot: of the claims of a namespace, those that are on their
-// way out with a finalizer of ours to take, and those that live and name pods. The
-// rest are left out, not judged.
+// Take takes the snapshot: terminating PVCs with a finalizer that this controller removes, and
+// living ones with a use record. The others are not judged.
 func (s Settings) Take(namespace string, claims []*corev1.PersistentVolumeClaim) Batch {
 	b := Batch{namespace: namespace, alone: s.Alone}
 	for _, claim := range claims {
@@ -42,8 +41,8 @@ func (b Batch) takes(claim *corev1.PersistentVolumeClaim) string {
 	return Settings{Alone: b.alone}.takes(claim)
 }
 
-// takes is the finalizer of a claim that is ours to take next, or "". B waits for
-// P, whoever owns that: only from then on does every kubelet refuse the claim.
+// takes is the finalizer that is removed next, or "". B waits for P: only without P does every
+// kubelet refuse the PVC.
 func (s Settings) takes(claim *corev1.PersistentVolumeClaim) string {
 	switch {
 	case claim.DeletionTimestamp == nil, claim.UID == "", claim.ResourceVersion == "":
@@ -59,10 +58,10 @@ func (s Settings) takes(claim *corev1.PersistentVolumeClaim) string {
 	return ""
 }
 
-// Empty tells whether there is nothing to read pods for.
+// Empty reports whether no pods need to be read.
 func (b Batch) Empty() bool { return len(b.claims)+len(b.recorded) == 0 }
 
-// Names are the names of the claims: what does not use one of them need not be read.
+// Names are the names of the PVCs: pods that use none of them need not be read.
 func (b Batch) Names() []string {
 	var names []string
 	for _, claim := range slices.Concat(b.claims, b.recorded) {
@@ -71,11 +70,11 @@ func (b Batch) Names() []string {
 	return names
 }
 
-// Recorded are the pods that the claims themselves name.
+// Recorded are the pods of the use records.
 func (b Batch) Recorded() []types.UID {
 	var uids []types.UID
 	for _, claim := range slices.Concat(b.claims, b.recorded) {
-		record, _ := ParseRecord(claim.Annotations[UsersAnnotation]) // what cannot be read keeps its claim
+		record, _ := ParseRecord(claim.Annotations[UsersAnnotation]) // an unreadable record keeps its PVC
 		for _, pod := range record {
 			uids = append(uids, pod.UID)
 		}
@@ -83,21 +82,21 @@ func (b Batch) Recorded() []types.UID {
 	return uids
 }
 
-// Read hands every pod of a namespace to see that may use a claim of the batch or
-// is named by one, from a reading that began after Read was called. More pods do no
-// harm. An error says that some may be missing.
+// Read calls see for every pod of a namespace that uses a PVC of the batch or is named by its
+// record, from a read that began after the call. More pods do no harm; an error means that
+// some may be missing.
 type Read func(namespace string, see func(*corev1.Pod)) error
 
 var errNotRead = errors.New("pods were not read")
 
-// LiveView is what was read for a batch. The zero value says that all is in use.
+// LiveView is what was read for a batch. In the zero value all PVCs are in use.
 type LiveView struct {
 	batch Batch
 	index *Index
 	err   error
 }
 
-// Look reads the pods for the batch: after it was taken, by construction.
+// Look reads the pods for the batch, after the batch was taken.
 func (b Batch) Look(read Read) LiveView {
 	v := LiveView{batch: b, index: NewIndex(), err: errNotRead}
 	if b.Empty() || read == nil {
@@ -107,7 +106,7 @@ func (b Batch) Look(read Read) LiveView {
 	return v
 }
 
-// Err tells why nothing can be released, if reading failed.
+// Err is why the read failed, or nil.
 func (v LiveView) Err() error {
 	if v.index == nil {
 		return errNotRead
@@ -115,9 +114,8 @@ func (v LiveView) Err() error {
 	return v.err
 }
 
-// Release takes one finalizer from exactly the claim that was judged. It can be
-// had from a LiveView alone; the zero value has no target and must not be carried
-// out.
+// Release removes one finalizer from the version of a PVC that was judged. Only LiveView.Judge
+// returns one with a target.
 type Release struct {
 	claim identity.Ref
 	takes string
@@ -128,7 +126,7 @@ type Release struct {
 // Target is the incarnation and the version that was judged.
 func (r Release) Target() identity.Ref { return r.claim }
 
-// Takes is the finalizer that goes.
+// Takes is the finalizer that is removed.
 func (r Release) Takes() string { return r.takes }
 
 // Finalizers are those that stay, in their order.
@@ -137,22 +135,22 @@ func (r Release) Finalizers() []string { return slices.Clone(r.stays) }
 // Why is the reason.
 func (r Release) Why() action.Reason { return r.why }
 
-// Kept is a claim of the batch that stays, and who holds it.
+// Kept is a PVC of the batch that stays, and its holders.
 type Kept struct {
 	Claim identity.Ref
-	// Users are bound pods; Recorded are pods that the claim itself names.
+	// Users are bound pods; Recorded are pods of the use record.
 	Users    []Use
 	Recorded Record
-	// Err is why nobody can tell, which is as good as in use.
+	// Err is why the users are unknown, which counts as in use.
 	Err error
 }
 
-// free tells whether nothing is known that a claim stays for.
+// free reports whether nothing holds the PVC.
 func (k Kept) free() bool {
 	return k.Err == nil && len(k.Users) == 0 && len(k.Recorded) == 0
 }
 
-// Judge tells of every claim of the batch whether it may go.
+// Judge decides for every terminating PVC of the batch whether its finalizer is removed.
 func (v LiveView) Judge() (releases []Release, kept []Kept) {
 	for _, claim := range v.batch.claims {
 		k := v.holders(claim)
@@ -173,8 +171,8 @@ func (v LiveView) holders(claim *corev1.PersistentVolumeClaim) Kept {
 	k.Users = v.index.Holding(claim)
 	record, err := ParseRecord(claim.Annotations[UsersAnnotation])
 	k.Err = err
-	// A record cannot grow once the claim is terminating: a pod that it names and
-	// that is not among those read after that is gone for ever.
+	// The record of a terminating PVC cannot grow: a recorded pod that the read does not show
+	// is gone for ever.
 	k.Recorded = record.Without(func(pod Recorded) bool { return !v.index.exists(pod.UID) })
 	return k
 }

@@ -68,7 +68,7 @@ func (s Settings) ModeOf(claim *corev1.PersistentVolumeClaim, namespaceLabels ma
 	return s.Mode
 }
 
-// isEphemeral tells whether a claim was made for one pod. One that a StatefulSet has
+// isEphemeral reports whether a claim was made for one pod. One that a StatefulSet has
 // condemned belongs to a pod as well, and bears another name. That a held claim does not
 // become one is guarded: config/protection/guard.yaml says the same.
 func isEphemeral(claim *corev1.PersistentVolumeClaim) bool {

@@ -12,11 +12,11 @@ import (
 // maxRecord bounds the use record: all annotations of an object share 256 KiB.
 const maxRecord = 64 << 10
 
-// ErrFull is said when a record can take no more pods.
+// ErrFull is the error of a record that can take no more pods.
 var ErrFull = errors.New("use record is full")
 
-// Record is the pods that may have been bound on the strength of a claim, as they
-// stand in UsersAnnotation: "name=uid" with commas between, in order.
+// Record is the pods that may be bound to a PVC, as UsersAnnotation lists them: sorted
+// "name=uid" with commas between.
 type Record []Recorded
 
 // Recorded is one pod of a record.
@@ -25,7 +25,7 @@ type Recorded struct {
 	UID  types.UID
 }
 
-// ParseRecord reads a record. What cannot be read is an error: it may name a pod.
+// ParseRecord reads a record. An unreadable entry is an error: it may name a pod.
 func ParseRecord(value string) (Record, error) {
 	if value == "" {
 		return nil, nil
@@ -41,8 +41,7 @@ func ParseRecord(value string) (Record, error) {
 	return r, nil
 }
 
-// With is the record with a pod in it. A record that would grow beyond its bound
-// takes no more: the pod has to wait.
+// With is the record with one more pod, or ErrFull: then the pod waits.
 func (r Record) With(pod Recorded) (Record, error) {
 	if pod.Name == "" || pod.UID == "" {
 		return nil, fmt.Errorf("use record: pod %q with UID %q is no incarnation", pod.Name, pod.UID)
@@ -60,7 +59,7 @@ func (r Record) With(pod Recorded) (Record, error) {
 	return longer, nil
 }
 
-// Without is the record without pods that are gone for certain.
+// Without is the record without pods that are gone.
 func (r Record) Without(gone func(Recorded) bool) Record {
 	return slices.DeleteFunc(slices.Clone(r), gone)
 }

@@ -170,7 +170,7 @@ func replicasOf(said any) int {
 	return int(min(n, math.MaxInt32))
 }
 
-// isSuspended tells whether the switch is on: in every part that has one to be.
+// isSuspended reports whether the switch is on: in every part that has one to be.
 func (k Kind) isSuspended(object any) bool {
 	parts := saidBy(object, k.Suspend)
 	return len(parts) > 0 && !slices.ContainsFunc(parts, func(said any) bool { return said != true })

@@ -36,7 +36,7 @@ func (k Kind) leads() []lead {
 
 func (l lead) String() string { return fmt.Sprintf("%q to %s", l.path, l.to) }
 
-// arrives tells whether the path leads on a workload to what it should.
+// arrives reports whether the path leads on a workload to what it should.
 func (l lead) arrives(workload any) bool {
 	switch l.to {
 	case toTemplate:

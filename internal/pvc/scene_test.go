@@ -61,7 +61,7 @@ func (s scene) judge(err error) ([]pvc.Release, []pvc.Kept) {
 	return s.settings.Take(ns, s.claims).Look(reading(err, s.pods...)).Judge()
 }
 
-// bound tells whether a bound pod names a claim as an ordinary volume.
+// bound reports whether a bound pod names a claim as an ordinary volume.
 func (s scene) bound(name string) bool {
 	return slices.ContainsFunc(s.pods, func(o *corev1.Pod) bool {
 		return o.Spec.NodeName != "" && slices.ContainsFunc(o.Spec.Volumes, func(v corev1.Volume) bool { return v.PersistentVolumeClaim.ClaimName == name })

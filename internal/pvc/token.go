@@ -8,20 +8,18 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 )
 
-// Released tells whether a claim or a namespace bears a release token for its very
-// incarnation.
+// Released reports whether a PVC or a namespace bears a release token with its own UID.
 func Released(object metav1.Object) bool {
 	return object.GetUID() != "" && object.GetAnnotations()[ReleaseAnnotation] == string(object.GetUID())
 }
 
 // TokenVerdict is what becomes of a release token.
 type TokenVerdict struct {
-	// Annotations to set, or with an empty value to take away. Empty: leave all.
+	// Annotations to set, or with an empty value to remove. Empty: no change.
 	Annotations map[string]string
-	// Until is when the token goes, or zero.
+	// Until is when the token expires, or zero.
 	Until time.Time
-	// Granted: it was seen for the first time. Expired: it goes, and was not made use
-	// of.
+	// Granted: it was seen for the first time. Expired: it is removed unused.
 	Granted, Expired bool
 }
 

@@ -18,7 +18,7 @@ type Undress struct {
 
 // Undressing is what has to be taken off one object.
 type Undressing struct {
-	// Takes tells that finalizers go; Finalizers are those that stay.
+	// Takes reports that finalizers go; Finalizers are those that stay.
 	Takes      bool
 	Finalizers []string
 	// Annotations and Labels go.
@@ -26,7 +26,7 @@ type Undressing struct {
 	Labels      []string
 }
 
-// Empty tells that nothing of ours is on the object.
+// Empty reports that nothing of ours is on the object.
 func (u Undressing) Empty() bool {
 	return !u.Takes && len(u.Annotations)+len(u.Labels) == 0
 }
@@ -68,11 +68,11 @@ func (u Undress) words(on map[string]string) []string {
 // choices are what people write for as long as they mean it.
 var choices = []string{ModeKey, HoldAnnotation}
 
-// Relies tells whether a claim on its way out waits for a finalizer that only we
+// Relies reports whether a claim on its way out waits for a finalizer that only we
 // take.
 func (u Undress) Relies(claim metav1.Object) bool {
 	return claim.GetDeletionTimestamp() != nil && slices.ContainsFunc(claim.GetFinalizers(), u.isOurs)
 }
 
-// IsOurGate tells whether a pod waits for us to be scheduled.
+// IsOurGate reports whether a pod waits for us to be scheduled.
 func IsOurGate(name string) bool { return strings.HasPrefix(name, Prefix) }

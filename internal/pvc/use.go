@@ -10,27 +10,27 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 )
 
-// Use is one pod's use of one claim.
+// Use is one pod's use of one PVC.
 type Use struct {
 	Pod identity.Ref
-	// Node is where the pod is bound, or empty: then it does not hold.
+	// Node is empty if the pod is not bound: then it does not hold.
 	Node  string
 	Phase corev1.PodPhase
-	// Path is the field that names the claim.
+	// Path is the field that names the PVC.
 	Path string
-	// ephemeral uses count only for the claim that the pod itself controls.
+	// ephemeral uses count only for the PVC that the pod itself controls.
 	ephemeral bool
 	shutDown  bool
 }
 
-// holds tells whether the use keeps the claim's finalizers, whatever the phase of
-// the pod: its volume may be mounted as long as the pod object exists.
+// holds reports whether the use keeps the finalizers of the PVC, in any phase: the volume may
+// be mounted as long as the pod object exists.
 func (u Use) holds(claim *corev1.PersistentVolumeClaim) bool {
 	return u.Node != "" && u.of(claim) && (!u.ephemeral || !u.shutDown)
 }
 
-// of tells whether the use is of this very claim. An ephemeral volume means the
-// claim that its pod controls by UID, not one that happens to bear the name.
+// of reports whether the use is of this PVC. An ephemeral volume uses the PVC that its pod
+// controls by UID, not another one of the name.
 func (u Use) of(claim *corev1.PersistentVolumeClaim) bool {
 	if !u.ephemeral {
 		return true
@@ -39,10 +39,10 @@ func (u Use) of(claim *corev1.PersistentVolumeClaim) bool {
 	return owner != nil && owner.UID != "" && owner.UID == u.Pod.UID
 }
 
-// Index is the pods of one namespace by the claims they name.
+// Index is the pods of one namespace by the PVCs that they name.
 type Index struct {
 	byClaim map[string][]Use
-	// opaque are uses of what cannot be told: they may be of any claim.
+	// opaque are volumes of an unknown kind: they may use any PVC.
 	opaque []Use
 	pods   map[types.UID]bool
 }
@@ -66,7 +66,7 @@ func (x *Index) See(pod *corev1.Pod) {
 			use.Path, use.ephemeral = fmt.Sprintf("spec.volumes[%s].ephemeral", volume.Name), true
 			x.add(pod.Name+"-"+volume.Name, use)
 		case volume.VolumeSource == corev1.VolumeSource{}:
-			// A source of a newer API: it may well be a claim.
+			// A volume source of a newer API may be a PVC.
 			use.Path = fmt.Sprintf("spec.volumes[%s], of a kind unknown here", volume.Name)
 			x.opaque = append(x.opaque, use)
 		}
@@ -75,8 +75,8 @@ func (x *Index) See(pod *corev1.Pod) {
 
 func (x *Index) add(claim string, use Use) { x.byClaim[claim] = append(x.byClaim[claim], use) }
 
-// Uses are all uses of a claim, of unbound pods as well. Those of a kind that is
-// unknown count only when the pod is bound.
+// Uses are all uses of a PVC, of unbound pods as well. Volumes of an unknown kind count only
+// if the pod is bound.
 func (x *Index) Uses(claim *corev1.PersistentVolumeClaim) []Use {
 	var uses []Use
 	for _, use := range x.byClaim[claim.Name] {
@@ -92,7 +92,7 @@ func (x *Index) Uses(claim *corev1.PersistentVolumeClaim) []Use {
 	return uses
 }
 
-// Holding are the uses that keep a claim's finalizers.
+// Holding are the uses that keep the finalizers of a PVC.
 func (x *Index) Holding(claim *corev1.PersistentVolumeClaim) []Use {
 	var holding []Use
 	for _, use := range x.Uses(claim) {
@@ -103,7 +103,7 @@ func (x *Index) Holding(claim *corev1.PersistentVolumeClaim) []Use {
 	return holding
 }
 
-// isShutDown tells whether the kubelet is done with a pod, or was overruled.
+// isShutDown reports whether a pod was deleted with a grace period of zero.
 func isShutDown(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp != nil && pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0
 }

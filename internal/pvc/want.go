@@ -47,7 +47,7 @@ type Span struct{ From, To int }
 
 func (s Span) has(n int) bool { return s.From <= n && n < s.To }
 
-// covers tells whether a name is of the series, and whether it is in range.
+// covers reports whether a name is of the series, and whether it is in range.
 func (s Series) covers(name string) (ofSeries, inRange bool) {
 	rest, ok := strings.CutPrefix(name, s.Prefix+"-")
 	if !ok {
@@ -140,13 +140,13 @@ type claimed struct {
 	below int
 }
 
-// discarded tells whether the workload makes the claim and is scaled to do without,
+// discarded reports whether the workload makes the claim and is scaled to do without,
 // with the word that what is left over is deleted.
 func (c claimed) discarded() bool {
 	return c.numbered && c.out != "" && c.want.DeleteWhenScaled && !c.want.Ending
 }
 
-// past tells whether a workload is what another one was before: an old revision of a
+// past reports whether a workload is what another one was before: an old revision of a
 // Deployment, which speaks for itself.
 func (w *Want) past() bool {
 	return w.Workload.Kind == replicaSet && w.Controller != "" && w.Idle == scaledToZero

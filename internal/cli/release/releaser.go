@@ -91,7 +91,7 @@ func (g gate) RoundTrip(request *http.Request) (*http.Response, error) {
 	return g.next.RoundTrip(request)
 }
 
-// May tells whether the user has the permission. Where the API server does not
+// May reports whether the user has the permission. Where the API server does not
 // say, the write itself will.
 func (r *Releaser) May(ctx context.Context, object client.Object) (bool, error) {
 	asked := &authorizationv1.ResourceAttributes{Verb: Verb, Group: Group, Resource: Resource, Namespace: object.GetNamespace(), Name: object.GetName()}

@@ -56,7 +56,7 @@ func judge(o client.Object, words, keepFinalizers bool) Standing {
 	return Free
 }
 
-// Same tells whether two looks at an object saw the same life in the same words:
+// Same reports whether two looks at an object saw the same life in the same words:
 // whoever consented to a release consented to these.
 func Same(a, b client.Object) bool {
 	if a.GetUID() != b.GetUID() || (a.GetDeletionTimestamp() == nil) != (b.GetDeletionTimestamp() == nil) {

@@ -60,7 +60,7 @@ func (c *Controller) forget(key types.NamespacedName, uid types.UID) {
 	delete(c.doubted, key)
 }
 
-// concerns tells whether an update changed what finalizers are decided by.
+// concerns reports whether an update changed what finalizers are decided by.
 func concerns(was, is *corev1.PersistentVolumeClaim) bool {
 	return was.UID != is.UID || (was.DeletionTimestamp == nil) != (is.DeletionTimestamp == nil) ||
 		!slices.Equal(was.Finalizers, is.Finalizers) || !maps.Equal(was.Annotations, is.Annotations) ||
