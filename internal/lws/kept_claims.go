@@ -15,43 +15,50 @@ import (
 	"lockstep.dev/lockstep/internal/condition"
 )
 
-// keptClaims has a set judged with the claims that its leader StatefulSet was made
-// with, where the spec has come to say others. Admission refuses that, but another
-// implementation took it, and every write of the StatefulSet was refused from then
-// on. Claims are in the revision's data: those of the revision that stands are taken,
-// so that claims alone are no new revision, and what else is new is rolled with them.
-//
-// It comes before all other rules: claims are also names.
-func (d *setDecision) keptClaims() {
+// keptClaims is what a set is judged by if the volumeClaimTemplates of its spec differ from
+// those that its leader StatefulSet was created with.
+type keptClaims struct {
+	// set has the templates of the StatefulSet, and live as well. If the spec mounts another
+	// template, set has the whole template that stands and the spec is pending.
+	set, live *lwsv1.LeaderWorkerSet
+	pending   bool
+	// differ says how the templates differ, or is empty.
+	differ string
+}
+
+// keepClaims replaces volumeClaimTemplates that the leader StatefulSet does not have. Admission
+// refuses such a change, but another implementation allowed it, and the API server refuses
+// every later write of the StatefulSet. The templates are part of the revision's data: with
+// those of the revision that stands, they alone are no new revision.
+func (d *setDecision) keepClaims() keptClaims {
 	sts := d.leaderStatefulSet()
 	if sts == nil || sameClaims(d.Set.Namespace, sts.Spec.VolumeClaimTemplates, claimTemplatesOf(d.Set)) {
-		return
+		return keptClaims{set: d.Set, live: d.Set}
 	}
 	stands := d.standingTemplate(sts)
 	if sameClaims(d.Set.Namespace, claimTemplatesOf(stands), claimTemplatesOf(d.Set)) {
-		return // somebody's webhook rewrites those of the StatefulSet
+		return keptClaims{set: d.Set, live: d.Set} // a webhook rewrites those of the StatefulSet
 	}
-	asked := d.Set
-	d.Set = withClaims(asked, claimTemplatesOf(stands))
-	d.live = d.Set
+	live := withClaims(d.Set, claimTemplatesOf(stands))
+	kept := keptClaims{set: live, live: live}
 	waits := "nothing else waits for that"
-	if lacks := lackingMount(asked, claimTemplatesOf(stands)); lacks != "" {
-		d.Set, d.pending = stands, true
+	if lacks := lackingMount(d.Set, claimTemplatesOf(stands)); lacks != "" {
+		kept.set, kept.pending = stands, true
 		waits = fmt.Sprintf("the template waits, since it mounts %q, which is in none of them", lacks)
 	}
-	d.otherClaims = fmt.Sprintf("spec.leaderWorkerTemplate.volumeClaimTemplates is not what statefulset %s was made with, "+
+	kept.differ = fmt.Sprintf("spec.leaderWorkerTemplate.volumeClaimTemplates is not what statefulset %s was made with, "+
 		"and a StatefulSet never takes other claims: groups old and new have those of the StatefulSet (%s); %s; %s",
 		sts.Name, cmp.Or(strings.Join(templateNames(stands), ", "), "none"), waits, remedyClaims)
-	d.plan.wait(Wait{Reason: because(CodeVolumeClaimsDiffer, d.otherClaims)})
+	return kept
 }
 
-// remedyClaims is both ways to have the claims of the spec and of the set alike.
+// remedyClaims names both ways to make the templates of the spec and of the set equal.
 const remedyClaims = "to put these into the spec, delete the set with --cascade=orphan, which leaves all pods running, and create it again with them; " +
 	"to have those of the spec, delete the set and create it again, with whenDeleted Retain if data is to stay"
 
-// standingTemplate is the set with the template that its leaders were last given. Of
-// a revision that is lost only the claims are known, from the StatefulSet, unless it is
-// the spec that is the revision.
+// standingTemplate is the set with the template that its leaders were last given. Without
+// its revision only the volumeClaimTemplates are known, from the StatefulSet, unless the spec
+// hashes to its key.
 func (d *setDecision) standingTemplate(sts *appsv1.StatefulSet) *lwsv1.LeaderWorkerSet {
 	key := leadersKey(sts)
 	if current := d.revisionWithKey(key); current != nil {
@@ -65,8 +72,8 @@ func (d *setDecision) standingTemplate(sts *appsv1.StatefulSet) *lwsv1.LeaderWor
 	return withClaims(d.Set, sts.Spec.VolumeClaimTemplates)
 }
 
-// AsMade is a set whose claims have the names that those of its leader StatefulSet
-// have: by these they are found, whatever the spec has come to say.
+// AsMade is a set with the volumeClaimTemplates of its leader StatefulSet if their names
+// differ: PVCs are found by these names.
 func AsMade(set *lwsv1.LeaderWorkerSet, leaders *appsv1.StatefulSet) *lwsv1.LeaderWorkerSet {
 	named := func(a, b corev1.PersistentVolumeClaim) bool { return a.Name == b.Name }
 	if leaders == nil || slices.EqualFunc(leaders.Spec.VolumeClaimTemplates, claimTemplatesOf(set), named) {
@@ -85,8 +92,8 @@ func withClaims(set *lwsv1.LeaderWorkerSet, claims []corev1.PersistentVolumeClai
 	return &other
 }
 
-// lackingMount names what a container of the set mounts of a claim of the spec that is
-// not among those kept. The pods of such a template could not be made.
+// lackingMount names a volumeClaimTemplate of the spec that a container mounts and that is not
+// among those kept, or is empty. The API server refuses pods of such a template.
 func lackingMount(set *lwsv1.LeaderWorkerSet, kept []corev1.PersistentVolumeClaim) string {
 	template := &set.Spec.LeaderWorkerTemplate
 	for _, claim := range template.VolumeClaimTemplates {
@@ -101,7 +108,7 @@ func lackingMount(set *lwsv1.LeaderWorkerSet, kept []corev1.PersistentVolumeClai
 	return ""
 }
 
-// mounts tells whether a pod mounts what is called name and is no volume of its own.
+// mounts reports whether a pod mounts name, which is no volume of its spec.
 func mounts(pod *corev1.PodSpec, name string) bool {
 	if slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == name }) {
 		return false
@@ -114,13 +121,13 @@ func mounts(pod *corev1.PodSpec, name string) bool {
 
 const claimsAsMade = "the claims of the spec are those that the set was made with"
 
-// claimsConditions says that the claims of the spec are not those of the set, and that
-// they are again.
+// claimsConditions says that the volumeClaimTemplates of the spec differ from those of the
+// set, and that they are equal again.
 func (d *setDecision) claimsConditions() []metav1.Condition {
 	return d.toldWhile(CodeVolumeClaimsDiffer, d.otherClaims, "VolumeClaimsAsMade", claimsAsMade)
 }
 
-// claimsEvents tells of it once.
+// claimsEvents reports the difference once.
 func (d *setDecision) claimsEvents() []action.Event {
 	if d.otherClaims == "" || condition.IsTrue(d.Set.Status.Conditions, CodeVolumeClaimsDiffer) {
 		return nil

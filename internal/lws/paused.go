@@ -9,63 +9,67 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
-// Paused tells whether the user holds a set's rollout.
+// Paused reports whether the user holds a set's rollout.
 func Paused(set *lwsv1.LeaderWorkerSet) bool {
 	return set.Annotations[lwsv1.PausedAnnotationKey] == lwsv1.PausedValue
 }
 
-// paused has a set whose rollout is held judged by what its leaders were last
-// given, not by what the spec has come to say since: all rules after it see that
-// template and network. So whatever is made or mended meanwhile is of a revision
-// that runs already, and any number of changes become one rollout once it goes on.
-func (d *setDecision) paused() {
+// pausedSpec is the spec that a set is judged by while its rollout is paused.
+type pausedSpec struct {
+	set *lwsv1.LeaderWorkerSet
+	// pending is set while the spec asks for another template or placement.
+	pending bool
+	// unknown says why nothing can be created meanwhile, or is empty.
+	unknown string
+}
+
+// pause returns the template and network that the leaders of a paused set were last given.
+// Objects that are created meanwhile belong to a revision that runs already, and any number
+// of changes become one rollout when it is resumed.
+func (d *setDecision) pause() pausedSpec {
 	if !Paused(d.Set) {
-		return
+		return pausedSpec{set: d.Set}
 	}
 	data, err := RevisionData(d.Set)
 	if err != nil {
-		return // the revisions rule leaves such a spec alone
+		return pausedSpec{set: d.Set} // the revisions rule leaves such a spec alone
 	}
 	key := d.statefulSetKey()
 	current := d.revisionWithKey(key)
 	switch {
 	case key == "":
 		if current = latest(d.counting(), func(r *appsv1.ControllerRevision) bool { return inUse(r, d.Set.Name) }); current == nil {
-			return // nothing was ever rolled: there is nothing to hold
+			return pausedSpec{set: d.Set} // no rollout has begun
 		}
 	case current == nil && RevisionKey(data) == key:
-		return // it is created again from the spec, which says the same
+		return pausedSpec{set: d.Set} // it is created again from the spec, which says the same
 	case current == nil:
-		d.standStill(fmt.Sprintf("the rollout is paused and revision %s, which the groups run, is not there", key))
-		return
+		return d.standStill(fmt.Sprintf("the rollout is paused and revision %s, which the groups run, is not there", key))
 	}
 	if sameRevision(d.Set, current.Data.Raw, data) {
-		d.Set = d.withTopology(*d.Set)
-		return
+		set, pending := d.withTopology(*d.Set)
+		return pausedSpec{set: set, pending: pending}
 	}
 	restored, err := Restore(d.Set, current.Data.Raw)
 	if err != nil {
-		d.standStill(fmt.Sprintf("the rollout is paused and revision %s, which the groups run, cannot be read: %v", current.Name, err))
-		return
+		return d.standStill(fmt.Sprintf("the rollout is paused and revision %s, which the groups run, cannot be read: %v", current.Name, err))
 	}
-	d.pending = true
-	d.Set = d.withTopology(*restored)
+	set, _ := d.withTopology(*restored)
+	return pausedSpec{set: set, pending: true}
 }
 
-// standStill makes nothing while it is not known of what template.
-func (d *setDecision) standStill(why string) {
-	d.held, d.pending = true, true
-	d.plan.wait(Wait{Reason: because(CodeRevisionNotVisible, why+"; resume it to go on with the spec")})
+// standStill creates nothing while the template of the leaders is unknown.
+func (d *setDecision) standStill(why string) pausedSpec {
+	return pausedSpec{set: d.Set, pending: true, unknown: why + "; resume it to go on with the spec"}
 }
 
-// withTopology gives the set the exclusive topologies of the leaders' template.
-// They are annotations of the set and in no revision, and yet replace pods: other
-// ones wait as a template does. Of a template that was found it is what it was written
-// for: taken from the metadata, that would be an edit of its own.
-func (d *setDecision) withTopology(set lwsv1.LeaderWorkerSet) *lwsv1.LeaderWorkerSet {
+// withTopology returns the set with the exclusive topologies of the leaders' template, and
+// reports whether the set asks for others. They are annotations of the set and in no
+// revision, and a change replaces pods: it waits like a change of the template.
+func (d *setDecision) withTopology(set lwsv1.LeaderWorkerSet) (placedSet *lwsv1.LeaderWorkerSet, pending bool) {
 	sts := d.leaderStatefulSet()
 	if sts == nil {
-		return &set
+		return &set, false
 	}
 	placed := merged(sts.Spec.Template.Annotations, nil)
 	if d.foundTemplate(sts) {
@@ -73,13 +77,13 @@ func (d *setDecision) withTopology(set lwsv1.LeaderWorkerSet) *lwsv1.LeaderWorke
 	}
 	for _, key := range placements {
 		if d.misplaced(sts, &set, key) {
-			d.pending = true
+			pending = true
 			continue
 		}
 		placed[key] = set.Annotations[key]
 	}
 	placeAs(&set, placed)
-	return &set
+	return &set, pending
 }
 
 // placeAs gives a set the exclusive topologies that annotations of its pods say.

@@ -28,15 +28,9 @@ type Standing struct {
 	Surge int32
 }
 
-// Stand tells how far a set has come.
+// Stand returns how far a set has come.
 func Stand(w SetSnapshot) Standing {
-	d := &setDecision{SetSnapshot: &w, told: &w.Set.Status}
-	d.keptClaims()
-	d.paused()
-	d.waiting = d.ghosts()
-	d.held = d.held || d.waiting.holds || len(d.StatefulSet.Squatters) > 0
-	d.revisions()
-	d.rollout, d.course = d.rolling()
+	d := derive(w)
 	counts := d.count()
 	return Standing{
 		Key: d.key, Ready: counts.ready, Updated: counts.updated, Pending: d.pending,

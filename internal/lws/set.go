@@ -107,8 +107,16 @@ func derive(w SetSnapshot) *setDecision {
 	if key := d.statefulSetKey(); key != "" && !d.HistoryRead && d.revisionWithKey(key) == nil {
 		d.plan.Needs = NeedHistory
 	}
-	d.keptClaims()
-	d.paused()
+	kept := d.keepClaims()
+	d.Set, d.live, d.otherClaims = kept.set, kept.live, kept.differ
+	if kept.differ != "" {
+		d.plan.wait(Wait{Reason: because(CodeVolumeClaimsDiffer, kept.differ)})
+	}
+	paused := d.pause()
+	d.Set, d.pending, d.held = paused.set, kept.pending || paused.pending, paused.unknown != ""
+	if d.held {
+		d.plan.wait(Wait{Reason: because(CodeRevisionNotVisible, paused.unknown)})
+	}
 	d.refusal, d.hindrance = w.refusedSpec(), w.refusedParts()
 	d.conflict, d.waiting = d.conflicts(), d.ghosts()
 	d.held = d.held || d.refusal != "" || d.waiting.holds || len(d.StatefulSet.Squatters) > 0
