@@ -20,6 +20,10 @@ const (
 	ConditionUnrecorded = "RestartsUnrecorded"
 )
 
+// prunedAgain is how soon the status is written again that the API server dropped fields
+// of: a new definition changes no object that the operator watches.
+const prunedAgain = 30 * time.Second
+
 const (
 	noBackoff   = "no group waits to be recreated"
 	noPruning   = "the API server keeps the fields of the status that restarts need"

@@ -445,6 +445,9 @@ func TestAServerThatPrunes(t *testing.T) {
 	if told := condition(c.status(), lws.ConditionUnrecorded); told.Status != metav1.ConditionTrue {
 		t.Fatalf("reported %+v", c.status().Conditions)
 	}
+	if again, waits := waitFor(c.decideSet(), lws.ConditionUnrecorded); !waits || again.Until.IsZero() {
+		t.Error("nothing reconciles the set once the definition is replaced")
+	}
 	fakeapi.Edit(c.Server, "w-1-1", crash)
 	if got := spelled(c.decideGroup("w-1")); len(got) != 0 {
 		t.Errorf("a failed group: %v", got)

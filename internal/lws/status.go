@@ -33,6 +33,9 @@ func (d *setDecision) status() (p Plan) {
 		p.wait(Wait{Reason: because(CodeStatusCoalesced, "counts changed and are written together"), Until: due})
 		return p
 	}
+	if d.pruned() {
+		p.wait(Wait{Reason: because(ConditionUnrecorded, pruningText), Until: d.Now.Add(prunedAgain)})
+	}
 	p.do(action.WriteStatus{
 		Set:     setRef(d.Set),
 		Status:  *want,
