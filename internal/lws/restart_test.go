@@ -445,6 +445,7 @@ func TestAServerThatPrunes(t *testing.T) {
 	if told := condition(c.status(), lws.ConditionUnrecorded); told.Status != metav1.ConditionTrue {
 		t.Fatalf("reported %+v", c.status().Conditions)
 	}
+	c.pass(time.Minute)
 	if again, waits := waitFor(c.decideSet(), lws.ConditionUnrecorded); !waits || again.Until.IsZero() {
 		t.Error("nothing reconciles the set once the definition is replaced")
 	}
