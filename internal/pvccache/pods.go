@@ -61,10 +61,12 @@ func (p *Pods) Run(ctx context.Context) { p.informer.RunWithContext(ctx) }
 
 // AwaitSync waits until it has been filled once.
 func (p *Pods) AwaitSync(ctx context.Context) error {
-	if !cache.WaitForCacheSync(ctx.Done(), p.informer.HasSynced) {
+	select {
+	case <-p.informer.HasSyncedChecker().Done():
+		return nil
+	case <-ctx.Done():
 		return fmt.Errorf("pods are not synced yet: %w", context.Cause(ctx))
 	}
-	return nil
 }
 
 // Follow calls changed with every change: before is nil for a new pod, after for a

@@ -46,7 +46,7 @@ func newScene(t *testing.T) *scene {
 		Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}},
 	}}
 	s.must(api.Create(t.Context(), s.set))
-	s.plan = lws.DecideSet(lws.SetSnapshot{Set: s.set, Now: time.Now()})
+	s.plan = lws.DecideSet(lws.SetSnapshot{Set: s.set, HistoryRead: true, Now: time.Now()})
 	return s
 }
 
@@ -99,7 +99,7 @@ func (s *scene) made() *appsv1.StatefulSet {
 // applyOnto is what the set's spec leads to when sts is its StatefulSet.
 func (s *scene) applyOnto(sts *appsv1.StatefulSet) action.Apply {
 	s.t.Helper()
-	plan := lws.DecideSet(lws.SetSnapshot{Set: s.set, StatefulSet: identity.Claim[*appsv1.StatefulSet]{Members: []*appsv1.StatefulSet{sts}}})
+	plan := lws.DecideSet(lws.SetSnapshot{Set: s.set, HistoryRead: true, StatefulSet: identity.Claim[*appsv1.StatefulSet]{Members: []*appsv1.StatefulSet{sts}}})
 	for _, a := range plan.Actions {
 		if apply, ok := a.(action.Apply); ok && apply.Onto.Kind == identity.KindStatefulSet {
 			return apply
@@ -237,7 +237,7 @@ func TestAnApplyOfTheSameIsInStep(t *testing.T) {
 	sts := s.made()
 	s.set.Spec.Replicas = new(int32(3))
 	s.must(s.do(s.applyOnto(sts)))
-	world := lws.SetSnapshot{Set: s.set, StatefulSet: identity.Claim[*appsv1.StatefulSet]{Members: []*appsv1.StatefulSet{s.statefulSet()}}}
+	world := lws.SetSnapshot{Set: s.set, HistoryRead: true, StatefulSet: identity.Claim[*appsv1.StatefulSet]{Members: []*appsv1.StatefulSet{s.statefulSet()}}}
 	for _, a := range lws.DecideSet(world).Actions {
 		if a.Target().Kind == identity.KindStatefulSet {
 			t.Errorf("it would be written again: %s %s because %s", a.Verb(), a.Target(), a.Why().Sentence)
