@@ -48,12 +48,12 @@ func run(list, side, commit, only string, limit time.Duration) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	tree := tree{dir: filepath.Join(dir, "tree"), limit: limit}
 	if out, err := exec.Command("git", "worktree", "add", "--detach", tree.dir, commit).CombinedOutput(); err != nil {
 		return fmt.Errorf("add a worktree: %w\n%s", err, out)
 	}
-	defer exec.Command("git", "worktree", "remove", "--force", tree.dir).Run()
+	defer func() { _ = exec.Command("git", "worktree", "remove", "--force", tree.dir).Run() }()
 
 	count := map[outcome]int{}
 	for _, b := range breakages {
@@ -158,7 +158,7 @@ func (t tree) try(p place) (outcome, string) {
 	if err := os.WriteFile(path, []byte(broken), 0o644); err != nil {
 		return doesNotApply, err.Error()
 	}
-	defer os.WriteFile(path, whole, 0o644)
+	defer func() { _ = os.WriteFile(path, whole, 0o644) }()
 	if out, err := t.command("build", "./"+filepath.Dir(p.file)).CombinedOutput(); err != nil {
 		return doesNotCompile, string(out)
 	}

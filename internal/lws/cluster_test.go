@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"pgregory.net/rapid"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
@@ -177,26 +176,6 @@ func (c *cluster) settleAll() {
 		c.settle(allGroups...)
 		c.collect()
 		if !maps.Equal(c.version(), before) {
-			still = 0
-		}
-	}
-}
-
-// untilStill takes turns until twelve in a row changed nothing. Before each one the
-// operator's cache has caught up.
-func (c *cluster) untilStill(t *rapid.T, turn func()) {
-	still := 0
-	for round := 0; still < 12; round++ {
-		if round > 600 {
-			t.Fatalf("never settles: %v; %v", brief(c.status()), c.decideAll())
-		}
-		before := c.version()
-		for _, kind := range kinds {
-			c.cached.Deliver(kind)
-		}
-		turn()
-		still++
-		if !maps.Equal(before, c.version()) {
 			still = 0
 		}
 	}

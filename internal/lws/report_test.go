@@ -97,12 +97,3 @@ func writtenStatus(t *testing.T, plan lws.Plan) lwsv1.LeaderWorkerSetStatus {
 	t.Fatal("the plan writes no status")
 	return lwsv1.LeaderWorkerSetStatus{}
 }
-
-func keyMade(plan lws.Plan) string {
-	for _, a := range plan.Actions {
-		if create, ok := a.(action.Create); ok && create.Kind == identity.KindControllerRevision {
-			return create.Object.GetLabels()[lwsv1.RevisionKey]
-		}
-	}
-	return ""
-}

@@ -24,8 +24,8 @@ const (
 	AwaitPods
 	// Look reads pods live: a cache without a user proves nothing.
 	Look
-	// NeedsLive: a living PVC loses the barrier if the cache is right about its namespace.
-	// Decide again by a live read of the namespace.
+	// NeedsLive asks for a live read of the namespace: by the cache alone, a living PVC would
+	// lose the barrier.
 	NeedsLive
 )
 

@@ -1,6 +1,7 @@
 package pvc
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -97,7 +98,7 @@ func Why(c Case) Explanation {
 	for i := range verdict.Idle {
 		verdict.Idle[i].Released = "" // an idle workload holds nothing
 	}
-	holders := append(verdict.Holders, c.stated(verdict.Holders)...)
+	holders := slices.Concat(verdict.Holders, c.stated(verdict.Holders))
 	e := Explanation{
 		Claim: c.Claim.Namespace + "/" + c.Claim.Name, UID: c.Claim.UID, Mode: c.Mode.String(), Idle: verdict.Idle,
 		State: c.state(verdict, holders), Finalizers: c.finalizers(), Refused: c.refuses(), Unread: c.Unread,

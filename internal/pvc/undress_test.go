@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 )
@@ -81,8 +80,4 @@ func TestUndressingTakesOursAlone(t *testing.T) {
 	if leaving == 0 || taken == 0 {
 		t.Errorf("%d on their way out, %d undressed: the premise was never met", leaving, taken)
 	}
-}
-
-func choosing(mode string) corev1.PersistentVolumeClaim {
-	return corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{ModeKey: mode}}}
 }

@@ -61,10 +61,10 @@ func (c *ClaimWhy) head(out io.Writer, now time.Time) {
 }
 
 func (v *Volume) String() string {
-	switch {
-	case v.Standing == volumeGone:
+	switch v.Standing {
+	case volumeGone:
 		return v.Name + ", which does not exist"
-	case v.Standing == volumeElsewhere:
+	case volumeElsewhere:
 		return v.Name + ", not bound to this PVC"
 	}
 	text := v.Name

@@ -110,15 +110,6 @@ func (l *lagging) both(o client.Object) {
 	l.is(o)
 }
 
-// follow has the caches show a claim as it is.
-func (l *lagging) follow(claim *corev1.PersistentVolumeClaim) {
-	l.Helper()
-	before := &corev1.PersistentVolumeClaim{}
-	l.must(l.cached.Get(l.Context(), client.ObjectKeyFromObject(claim), before))
-	claim.ResourceVersion = before.ResourceVersion
-	l.must(l.cached.Update(l.Context(), claim))
-}
-
 // pass has a claim seen to, and returns it as it is then, or nil.
 func (l *lagging) pass(name string) *corev1.PersistentVolumeClaim {
 	l.Helper()
