@@ -52,8 +52,6 @@ type Reader struct {
 	Kinds []pvc.Kind
 	// Started is the size of the groups of a LeaderWorkerSet.
 	Started GroupSize
-	// FromCache lets the API server answer from its cache, which may be late.
-	FromCache bool
 }
 
 // Namespace is all in one namespace that may hold its PVCs.
@@ -122,7 +120,7 @@ func (n *Namespace) note(what string, kind schema.GroupKind, err error) bool {
 }
 
 func (r Reader) namespace(ctx context.Context, n *Namespace) error {
-	err := r.Live.Get(ctx, client.ObjectKey{Name: n.Meta.Name}, n.Meta, &client.GetOptions{Raw: &metav1.GetOptions{ResourceVersion: r.version()}})
+	err := r.Live.Get(ctx, client.ObjectKey{Name: n.Meta.Name}, n.Meta)
 	return client.IgnoreNotFound(err)
 }
 
@@ -200,18 +198,7 @@ func (r Reader) list(ctx context.Context, namespace string, s source) (all []pvc
 }
 
 func (r Reader) each(ctx context.Context, list client.ObjectList, namespace string, see func(runtime.Object) error) error {
-	options := client.ListOptions{Namespace: namespace, Raw: &metav1.ListOptions{ResourceVersion: r.version()}}
-	if !r.FromCache {
-		options.Limit = pageSize // the API server's cache answers whole
-	}
-	return eachItem(ctx, r.Live, list, options, see)
-}
-
-func (r Reader) version() string {
-	if r.FromCache {
-		return "0"
-	}
-	return ""
+	return eachItem(ctx, r.Live, list, client.ListOptions{Namespace: namespace, Limit: pageSize}, see)
 }
 
 // liveRead is one live read of a namespace.

@@ -94,7 +94,7 @@ func (i *Inquirer) servedAs(ctx context.Context, kind schema.GroupVersionKind) (
 func modeOf(claim *corev1.PersistentVolumeClaim, labels map[string]string, settings *pvc.Settings) (pvc.Mode, string) {
 	from := "configuration"
 	if settings == nil {
-		settings, from = seenOn(claim), "what the PVC bears"
+		settings, from = seenOn(claim), "the annotations and finalizers of the PVC"
 	}
 	mode, chosen := settings.ModeOf(claim, labels), settings.Mode
 	if m, ok := pvc.ParseMode(labels[pvc.ModeKey]); ok {

@@ -147,11 +147,11 @@ func TestModeWithoutConfiguration(t *testing.T) {
 		mode   pvc.Mode
 		from   string
 	}{
-		{"nothing", nil, func(*corev1.PersistentVolumeClaim) {}, pvc.Off, "what the PVC bears"},
-		{"the barrier", nil, func(c *corev1.PersistentVolumeClaim) { c.Finalizers = []string{pvc.BarrierFinalizer} }, pvc.Barrier, "what the PVC bears"},
+		{"nothing", nil, func(*corev1.PersistentVolumeClaim) {}, pvc.Off, "the annotations and finalizers of the PVC"},
+		{"the barrier", nil, func(c *corev1.PersistentVolumeClaim) { c.Finalizers = []string{pvc.BarrierFinalizer} }, pvc.Barrier, "the annotations and finalizers of the PVC"},
 		{"words", nil, func(c *corev1.PersistentVolumeClaim) {
 			c.Annotations = map[string]string{pvc.HoldersAnnotation: "a"}
-		}, pvc.Hold, "what the PVC bears"},
+		}, pvc.Hold, "the annotations and finalizers of the PVC"},
 		{"the namespace", map[string]string{pvc.ModeKey: "hold"}, func(*corev1.PersistentVolumeClaim) {}, pvc.Hold, "label of the namespace"},
 		{"the claim", map[string]string{pvc.ModeKey: "hold"}, func(c *corev1.PersistentVolumeClaim) {
 			c.Annotations = map[string]string{pvc.ModeKey: "off"}
@@ -190,7 +190,7 @@ func TestModeOfTheConfiguration(t *testing.T) {
 		{"exempt", "exemptNamespaces: [other, " + ns + "]", held, nil, pvc.Off, "exempt namespace"},
 		{"of a pod", "", held, podOwns, pvc.Off, "ephemeral volume of a pod"},
 		{"of a pod, and nobody chose", "", nil, podOwns, pvc.Off, "ephemeral volume of a pod"},
-		{"no mode", "mode: Lazy", nil, nil, pvc.Off, "what the PVC bears"},
+		{"no mode", "mode: Lazy", nil, nil, pvc.Off, "the annotations and finalizers of the PVC"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			data := claim("data")
