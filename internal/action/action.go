@@ -18,8 +18,8 @@ import (
 )
 
 // Action is one write. The set of its forms is closed: Create, Apply, Relabel,
-// Tie, Annotate, Delete, WriteStatus, Dress and Condition; and, where only a judgement may
-// make them, protect.Release and protect.Recording.
+// Tie, Annotate, Delete, WriteStatus and SetFinalizers; and, where only a judgement may
+// make them, those of package pvc.
 type Action interface {
 	// Target is the object written. The UID of an object to be created is empty.
 	Target() identity.Ref

@@ -96,12 +96,14 @@ func (a *Actor) Do(ctx context.Context, what action.Action) (Done, error) {
 		return Done{}, a.remove(ctx, what)
 	case action.WriteStatus:
 		return Done{}, a.writeStatus(ctx, what)
-	case action.Dress:
-		return Done{}, a.dress(ctx, what)
+	case action.SetFinalizers:
+		return Done{}, a.setFinalizers(ctx, what)
 	case pvc.Release:
 		return Done{}, a.release(ctx, what)
 	case pvc.Recording:
 		return Done{}, a.record(ctx, what)
+	case pvc.DropUnused:
+		return Done{}, a.dropUnused(ctx, what)
 	case pvc.Lifting:
 		return Done{}, a.lift(ctx, what)
 	}

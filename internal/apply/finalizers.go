@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -28,9 +29,21 @@ func (a *Actor) release(ctx context.Context, what pvc.Release) error {
 	return a.mark(ctx, what.Target(), map[string]any{"finalizers": listed(what.Finalizers())})
 }
 
-// dress replaces the finalizers of the exact version that was judged.
-func (a *Actor) dress(ctx context.Context, what action.Dress) error {
+// setFinalizers replaces the finalizers of the exact version that was judged.
+func (a *Actor) setFinalizers(ctx context.Context, what action.SetFinalizers) error {
 	return a.mark(ctx, what.Object, map[string]any{"finalizers": listed(what.Finalizers)})
+}
+
+// dropUnused removes one condition from the exact version that was judged. The list is merged by
+// type: the caches keep no other condition.
+func (a *Actor) dropUnused(ctx context.Context, what pvc.DropUnused) error {
+	unused := map[string]any{"type": corev1.PersistentVolumeClaimUnused, "$patch": "delete"}
+	patch, err := onlyOnto(what.PVC, map[string]any{}, map[string]any{"status": map[string]any{"conditions": []any{unused}}})
+	if err != nil {
+		return err
+	}
+	return marked(a.writer.Status().Patch(ctx, bearing(what.PVC), client.RawPatch(types.StrategicMergePatchType, patch),
+		client.FieldOwner(fieldOwner), client.DisableReadYourWritesConsistency))
 }
 
 // record writes the use record onto the exact version that was read.

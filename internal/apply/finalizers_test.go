@@ -1,11 +1,13 @@
 package apply
 
 import (
+	"context"
 	"errors"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
@@ -43,7 +45,7 @@ func TestMarksNameTheIncarnationAndTheVersionJudged(t *testing.T) {
 		head + `"finalizers":["a/b"],` + tail:                                   judged(claimWith("", true, "a/b", pvc.BarrierFinalizer))[0],
 		head + `"finalizers":["protection.lockstep.dev/barrier"],` + tail:       judged(claimWith("", true, pvc.PodsFinalizer, pvc.BarrierFinalizer))[0],
 		head + `"finalizers":[],` + tail:                                        judged(claimWith("", true, pvc.BarrierFinalizer))[0],
-		head + `"finalizers":["a/b","c/d"],` + tail:                             action.Dress{Object: onto, Finalizers: []string{"a/b", "c/d"}},
+		head + `"finalizers":["a/b","c/d"],` + tail:                             action.SetFinalizers{Object: onto, Finalizers: []string{"a/b", "c/d"}},
 		head + `"annotations":{"protection.lockstep.dev/used-by":null},` + tail: judged(claimWith("p=1", false))[0],
 	} {
 		writer := &patched{}
@@ -56,10 +58,42 @@ func TestMarksNameTheIncarnationAndTheVersionJudged(t *testing.T) {
 	}
 }
 
+// statusPatched records a patch of the subresource status.
+type statusPatched struct {
+	client.SubResourceWriter
+	document string
+}
+
+// withStatus is a client of one subresource.
+type withStatus struct {
+	client.Client
+	status client.SubResourceWriter
+}
+
+func (w withStatus) Status() client.SubResourceWriter { return w.status }
+
+func (s *statusPatched) Patch(_ context.Context, object client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+	data, err := patch.Data(object)
+	s.document = string(patch.Type()) + " " + string(data)
+	return err
+}
+
+func TestDropUnusedPatchesTheVersionJudgedAndKeepsOtherConditions(t *testing.T) {
+	writer := &statusPatched{}
+	onto := identity.Ref{Kind: identity.KindPersistentVolumeClaim, Namespace: "ns", Name: "data", UID: "u", ResourceVersion: "7"}
+	if _, err := New(withStatus{status: writer}, nil).Do(t.Context(), pvc.DropUnused{PVC: onto}); err != nil {
+		t.Fatal(err)
+	}
+	const want = `application/strategic-merge-patch+json {"metadata":{"resourceVersion":"7","uid":"u"},"status":{"conditions":[{"$patch":"delete","type":"Unused"}]}}`
+	if writer.document != want {
+		t.Errorf("got %s", writer.document)
+	}
+}
+
 func TestNothingIsReleasedThatWasNotJudged(t *testing.T) {
 	for _, what := range []action.Action{
-		pvc.Release{}, pvc.Recording{},
-		action.Dress{Object: identity.Ref{Kind: identity.KindPersistentVolumeClaim, Namespace: "ns", Name: "data"}},
+		pvc.Release{}, pvc.Recording{}, pvc.DropUnused{},
+		action.SetFinalizers{Object: identity.Ref{Kind: identity.KindPersistentVolumeClaim, Namespace: "ns", Name: "data"}},
 	} {
 		if _, err := New(nil, nil).Do(t.Context(), what); err == nil || errors.Is(err, ErrStale) {
 			t.Errorf("%s: got %v", what.Verb(), err)

@@ -1,14 +1,34 @@
 package pvc
 
-import "lockstep.dev/lockstep/internal/action"
+import (
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
+)
 
-// Both writes are actions, so that they are carried out and told of like others.
 var (
 	_ action.Action = Release{}
 	_ action.Action = Recording{}
+	_ action.Action = DropUnused{}
 )
 
-// Telling implements action.Action: who asked is told when the claim has gone.
+// DropUnused removes the condition Unused from the version of a PVC that was judged.
+type DropUnused struct{ PVC identity.Ref }
+
+// Target implements action.Action.
+func (d DropUnused) Target() identity.Ref { return d.PVC }
+
+// Why implements action.Action.
+func (DropUnused) Why() action.Reason {
+	return action.Reason{Code: "LeftOver", Sentence: "an earlier version wrote the condition Unused"}
+}
+
+// Telling implements action.Action.
+func (DropUnused) Telling() action.Telling { return action.Telling{} }
+
+// Verb implements action.Action.
+func (DropUnused) Verb() string { return "drop" }
+
+// Telling implements action.Action. An event follows when the PVC is gone.
 func (Release) Telling() action.Telling { return action.Telling{} }
 
 // Verb implements action.Action.

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
 )
 
 // Step is what is next for the finalizers of a PVC.
@@ -16,8 +17,8 @@ type Step int8
 const (
 	// Leave changes nothing.
 	Leave Step = iota
-	// Dress writes the finalizers of a living PVC.
-	Dress
+	// Write carries out the action of the verdict.
+	Write
 	// Keep postpones a terminating PVC that is in use. Events of pods start the next pass.
 	Keep
 	// AwaitPods waits for the built-in controller to remove the finalizer for pods.
@@ -45,16 +46,16 @@ type View struct {
 // Verdict is what to do next, and why.
 type Verdict struct {
 	Step Step
-	// Finalizers are the new finalizers.
-	Finalizers []string
-	Users      []Use
-	Because    action.Reason
+	// Write is the action of step Write, onto the version that was judged.
+	Write   action.Action
+	Users   []Use
+	Because action.Reason
 }
 
 // Decide judges one PVC by the caches.
 func Decide(v View) Verdict {
 	if v.Claim.DeletionTimestamp == nil {
-		return v.dress()
+		return v.living()
 	}
 	has := func(f string) bool { return slices.Contains(v.Claim.Finalizers, f) }
 	if !has(PodsFinalizer) && !has(BarrierFinalizer) {
@@ -87,9 +88,9 @@ func MayBeInUse(recorded Record) action.Reason {
 	return action.Reason{Code: "InUseRecord", Sentence: "is being deleted, and stays: on record as users, and there: " + named(names)}
 }
 
-// dress writes the finalizers of a living PVC. The API server refuses new finalizers on a
+// living sets the finalizers of a living PVC. The API server refuses new finalizers on a
 // terminating one.
-func (v View) dress() Verdict {
+func (v View) living() Verdict {
 	have := v.Claim.Finalizers
 	want := slices.DeleteFunc(slices.Clone(have), func(f string) bool { return f == BarrierFinalizer && v.Mode < Barrier })
 	if len(want) < len(have) && !v.NamespaceLive {
@@ -101,10 +102,19 @@ func (v View) dress() Verdict {
 	if v.Mode >= Barrier && !slices.Contains(want, BarrierFinalizer) {
 		want = append(want, BarrierFinalizer)
 	}
-	if slices.Equal(have, want) {
-		return Verdict{}
+	ref := identity.RefOf(identity.KindPersistentVolumeClaim, v.Claim)
+	switch {
+	case !slices.Equal(have, want):
+		because := action.Reason{Code: "Finalizers", Sentence: "mode " + v.Mode.String() + " asks for other finalizers"}
+		return Verdict{Step: Write, Write: action.SetFinalizers{Object: ref, Finalizers: want, Because: because}}
+	case v.Settings.Alone && slices.ContainsFunc(v.Claim.Status.Conditions, isUnused):
+		return Verdict{Step: Write, Write: DropUnused{ref}} // no built-in controller runs that would write it
 	}
-	return Verdict{Step: Dress, Finalizers: want, Because: action.Reason{Code: "Finalizers", Sentence: "mode " + v.Mode.String() + " asks for other finalizers"}}
+	return Verdict{}
+}
+
+func isUnused(c corev1.PersistentVolumeClaimCondition) bool {
+	return c.Type == corev1.PersistentVolumeClaimUnused
 }
 
 // maxNamed is how many names are listed before the rest is counted.

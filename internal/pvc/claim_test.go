@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 
+	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
@@ -17,22 +18,23 @@ func TestDecide(t *testing.T) {
 	beside, alone := pvc.Settings{}, pvc.Settings{Alone: true}
 	used := index(pod("web", []string{"data"}))
 	tests := []struct {
-		name     string
-		claim    *corev1.PersistentVolumeClaim
-		pods     *pvc.Index
-		mode     pvc.Mode
-		settings pvc.Settings
-		step     pvc.Step
-		dressed  []string
+		name       string
+		claim      *corev1.PersistentVolumeClaim
+		pods       *pvc.Index
+		mode       pvc.Mode
+		settings   pvc.Settings
+		step       pvc.Step
+		finalizers []string
 	}{
-		{"dressed", claim("data"), index(), pvc.Barrier, beside, pvc.Leave, nil},
-		{"without B", claim("data", finalizers(p)), used, pvc.Barrier, beside, pvc.Dress, []string{p, b}},
+		{"complete", claim("data"), index(), pvc.Barrier, beside, pvc.Leave, nil},
+		{"without B", claim("data", finalizers(p)), used, pvc.Barrier, beside, pvc.Write, []string{p, b}},
 		{"without B, mode observe", claim("data", finalizers(p)), used, pvc.Observe, beside, pvc.Leave, nil},
-		{"B, mode off", claim("data"), used, pvc.Off, beside, pvc.Dress, []string{p}},
-		{"B, mode off, alone and without P", claim("data", finalizers(b)), used, pvc.Off, alone, pvc.Dress, []string{p}},
-		{"without any, beside", claim("data", finalizers()), index(), pvc.Hold, beside, pvc.Dress, []string{b}},
-		{"without any, alone", claim("data", finalizers("x/1")), index(), pvc.Barrier, alone, pvc.Dress, []string{"x/1", p, b}},
-		{"without any, alone and off", claim("data", finalizers()), index(), pvc.Off, alone, pvc.Dress, []string{p}},
+		{"B, mode off", claim("data"), used, pvc.Off, beside, pvc.Write, []string{p}},
+		{"B, mode off, alone and without P", claim("data", finalizers(b)), used, pvc.Off, alone, pvc.Write, []string{p}},
+		{"without any, beside", claim("data", finalizers()), index(), pvc.Hold, beside, pvc.Write, []string{b}},
+		{"without any, alone", claim("data", finalizers("x/1")), index(), pvc.Barrier, alone, pvc.Write, []string{"x/1", p, b}},
+		{"without any, alone and off", claim("data", finalizers()), index(), pvc.Off, alone, pvc.Write, []string{p}},
+		{"Unused, and the built-in controller runs", claim("data", unused), index(), pvc.Barrier, beside, pvc.Leave, nil},
 		{"terminating and bare", claim("data", dying, finalizers("x/1")), index(), pvc.Barrier, alone, pvc.Leave, nil},
 		{"terminating, without B", claim("data", dying, finalizers(p)), index(), pvc.Barrier, beside, pvc.AwaitPods, nil},
 		{"terminating, used", claim("data", dying), used, pvc.Barrier, beside, pvc.Keep, nil},
@@ -51,14 +53,27 @@ func TestDecide(t *testing.T) {
 			if got.Step != tt.step {
 				t.Errorf("step: got %d, want %d", got.Step, tt.step)
 			}
-			if diff := cmp.Diff(tt.dressed, got.Finalizers, cmpEmpty); diff != "" {
+			set, _ := got.Write.(action.SetFinalizers)
+			if diff := cmp.Diff(tt.finalizers, set.Finalizers, cmpEmpty); diff != "" {
 				t.Errorf("finalizers (-want +got):\n%s", diff)
 			}
-			if loses := got.Step == pvc.Dress && slices.Contains(tt.claim.Finalizers, b) && !slices.Contains(got.Finalizers, b); (cached.Step == pvc.NeedsLive) != loses {
+			if loses := set.Finalizers != nil && slices.Contains(tt.claim.Finalizers, b) && !slices.Contains(set.Finalizers, b); (cached.Step == pvc.NeedsLive) != loses {
 				t.Errorf("by a cached namespace: step %d", cached.Step)
 			}
 		})
 	}
+}
+
+// Where no built-in controller runs, an earlier version wrote the condition Unused.
+func TestDecideRemovesTheConditionUnused(t *testing.T) {
+	got := pvc.Decide(pvc.View{Claim: claim("data", unused), Pods: index(), Mode: pvc.Barrier, Settings: pvc.Settings{Alone: true}})
+	if drop, ok := got.Write.(pvc.DropUnused); got.Step != pvc.Write || !ok || drop.PVC.UID != "uid-data" || drop.PVC.ResourceVersion != "7" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func unused(c *corev1.PersistentVolumeClaim) {
+	c.Status.Conditions = []corev1.PersistentVolumeClaimCondition{{Type: corev1.PersistentVolumeClaimUnused, Status: corev1.ConditionTrue}}
 }
 
 func TestModeOf(t *testing.T) {

@@ -278,9 +278,14 @@ func (v HoldView) inTheirPlace() *Deletion {
 
 // without removes every annotation of a hold that is there.
 func (v HoldView) without() map[string]string {
+	return removal(v.Claim.Annotations, []string{HoldersAnnotation, ObservedAnnotation, DigestAnnotation, VerifiedAnnotation})
+}
+
+// removal removes those of some annotations that are there.
+func removal(have map[string]string, keys []string) map[string]string {
 	gone := map[string]string{}
-	for _, key := range []string{HoldersAnnotation, ObservedAnnotation, DigestAnnotation, VerifiedAnnotation} {
-		if _, ok := v.Claim.Annotations[key]; ok {
+	for _, key := range keys {
+		if _, ok := have[key]; ok {
 			gone[key] = ""
 		}
 	}

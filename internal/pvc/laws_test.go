@@ -35,7 +35,7 @@ func law(t *testing.T, check func(*rapid.T, met), premises ...string) {
 }
 
 func TestLaws(t *testing.T) {
-	t.Run("cacheNeverReleases", func(t *testing.T) { law(t, cacheNeverReleases, "nobody in the cache", "dressed") })
+	t.Run("cacheNeverReleases", func(t *testing.T) { law(t, cacheNeverReleases, "nobody in the cache", "written") })
 	t.Run("anyErrorMeansInUse", func(t *testing.T) { law(t, anyErrorMeansInUse, "something to release") })
 	t.Run("aUserKeeps", func(t *testing.T) { law(t, aUserKeeps, "used", "released") })
 	t.Run("othersFinalizersStay", func(t *testing.T) { law(t, othersFinalizersStay, "others'") })
@@ -55,9 +55,9 @@ func cacheNeverReleases(t *rapid.T, m met) {
 	for _, c := range s.claims {
 		d := pvc.Decide(pvc.View{Claim: c, Pods: index(s.pods...), Mode: s.settings.Mode, Settings: s.settings})
 		m.when("nobody in the cache", d.Step == pvc.Look)
-		m.when("dressed", d.Step == pvc.Dress)
-		if c.DeletionTimestamp != nil && d.Finalizers != nil {
-			t.Fatalf("%s is terminating, and is to have %v", c.Name, d.Finalizers)
+		m.when("written", d.Step == pvc.Write)
+		if c.DeletionTimestamp != nil && d.Write != nil {
+			t.Fatalf("%s is terminating, and is written: %v", c.Name, d.Write)
 		}
 		if s.bound(c.Name) && d.Step == pvc.Look {
 			t.Fatalf("%s has a user in the cache, and is looked at", c.Name)

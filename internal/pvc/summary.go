@@ -24,9 +24,9 @@ func (c Case) summary(e Explanation) string {
 	case e.State == Held || len(holding(e)) > 0:
 		return c.inUse(e)
 	case unscheduled != "":
-		return "is not in use: a DELETE removes it " + removal(e) + "; " + unscheduled + ", not scheduled, would stay Pending"
+		return "is not in use: a DELETE removes it " + removedWhen(e) + "; " + unscheduled + ", not scheduled, would stay Pending"
 	}
-	return "is not in use: a DELETE removes it " + removal(e)
+	return "is not in use: a DELETE removes it " + removedWhen(e)
 }
 
 func verdict(e Explanation) string {
@@ -36,8 +36,8 @@ func verdict(e Explanation) string {
 	return "accepted"
 }
 
-// removal is when a PVC without holders is removed.
-func removal(e Explanation) string {
+// removedWhen is when a PVC without holders is removed.
+func removedWhen(e Explanation) string {
 	if len(e.Foreign()) > 0 {
 		return "once other finalizers are removed"
 	}
@@ -111,7 +111,7 @@ func (c Case) inUse(e Explanation) string {
 	case c.blind():
 		return text + ": a DELETE is accepted; " + unreadNames(c.Unread) + " could not be read, and may keep it"
 	}
-	return text + ": a DELETE is accepted, and removes the PVC " + removal(e)
+	return text + ": a DELETE is accepted, and removes the PVC " + removedWhen(e)
 }
 
 // holding are the holders that keep the PVC.

@@ -31,6 +31,10 @@ func (v TokenVerdict) Because() action.Reason {
 	return action.Reason{Code: "ReleaseDated", Sentence: "a release token lasts until " + v.Until.UTC().Format(time.RFC3339)}
 }
 
+// withoutToken are annotations that mean nothing without a release token. An earlier version
+// wrote the last two, for releases by two people.
+var withoutToken = []string{ReleaseUntilAnnotation, Prefix + "confirmed-by", Prefix + "confirmed-until"}
+
 // DecideToken bounds the life of a release token, because admission policies have no
 // clock. A token for another UID releases nothing and is left alone.
 func DecideToken(object metav1.Object, now time.Time, ttl time.Duration) TokenVerdict {
@@ -38,10 +42,8 @@ func DecideToken(object metav1.Object, now time.Time, ttl time.Duration) TokenVe
 	switch {
 	case object.GetDeletionTimestamp() != nil:
 		return TokenVerdict{}
-	case !Released(object) && dated:
-		return TokenVerdict{Annotations: map[string]string{ReleaseUntilAnnotation: ""}}
 	case !Released(object):
-		return TokenVerdict{}
+		return TokenVerdict{Annotations: removal(object.GetAnnotations(), withoutToken)}
 	}
 	latest := now.Add(ttl).Truncate(time.Second).Add(time.Second)
 	until, err := time.Parse(time.RFC3339, stands)

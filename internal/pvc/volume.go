@@ -14,9 +14,9 @@ import (
 //
 // A volume is in use while it is bound, and says so itself: a write onto the version
 // judged needs no second look. Once terminating it is never bound anew.
-func DecideVolume(volume *corev1.PersistentVolume) (action.Dress, bool) {
+func DecideVolume(volume *corev1.PersistentVolume) (action.SetFinalizers, bool) {
 	has := slices.Contains(volume.Finalizers, VolumeFinalizer)
-	a := action.Dress{Object: identity.RefOf(identity.KindPersistentVolume, volume)}
+	a := action.SetFinalizers{Object: identity.RefOf(identity.KindPersistentVolume, volume)}
 	switch {
 	case volume.DeletionTimestamp == nil && !has:
 		a.Finalizers = append(slices.Clone(volume.Finalizers), VolumeFinalizer)
@@ -25,7 +25,7 @@ func DecideVolume(volume *corev1.PersistentVolume) (action.Dress, bool) {
 		a.Finalizers = slices.DeleteFunc(slices.Clone(volume.Finalizers), func(f string) bool { return f == VolumeFinalizer })
 		a.Because = action.Reason{Code: "NotBound", Sentence: "the volume is to go, and is not bound"}
 	default:
-		return action.Dress{}, false
+		return action.SetFinalizers{}, false
 	}
 	return a, true
 }

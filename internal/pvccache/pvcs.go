@@ -35,7 +35,11 @@ func ProtectionCaches() map[client.Object]cache.ByObject {
 	}
 }
 
-// trimClaim keeps of a PVC its metadata with our labels and annotations, its volume and its phase.
+// unused is shared by all PVCs that have the condition.
+var unused = []corev1.PersistentVolumeClaimCondition{{Type: corev1.PersistentVolumeClaimUnused}}
+
+// trimClaim keeps of a PVC its metadata with our labels and annotations, its volume, its phase,
+// and whether it has the condition Unused.
 func trimClaim(object any) (any, error) {
 	claim, ok := object.(*corev1.PersistentVolumeClaim)
 	if !ok {
@@ -43,7 +47,13 @@ func trimClaim(object any) (any, error) {
 	}
 	trimMetadata(&claim.ObjectMeta)
 	claim.Spec = corev1.PersistentVolumeClaimSpec{VolumeName: claim.Spec.VolumeName}
-	claim.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.PersistentVolumeClaimPhase(one(string(claim.Status.Phase)))}
+	status := corev1.PersistentVolumeClaimStatus{Phase: corev1.PersistentVolumeClaimPhase(one(string(claim.Status.Phase)))}
+	for i := range claim.Status.Conditions {
+		if claim.Status.Conditions[i].Type == corev1.PersistentVolumeClaimUnused {
+			status.Conditions = unused
+		}
+	}
+	claim.Status = status
 	return claim, nil
 }
 

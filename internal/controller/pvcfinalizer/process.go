@@ -14,7 +14,6 @@ import (
 
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/apply"
-	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/internal/report"
 )
@@ -125,8 +124,8 @@ func (p *pass) decide(claim *corev1.PersistentVolumeClaim, pods *pvc.Index) {
 		Claim: claim, Pods: pods, Mode: mode, Settings: p.settings, NamespaceLive: p.read,
 	})
 	switch verdict.Step {
-	case pvc.Dress:
-		p.do = append(p.do, action.Dress{Object: refOf(claim), Finalizers: verdict.Finalizers, Because: verdict.Because})
+	case pvc.Write:
+		p.do = append(p.do, verdict.Write)
 	case pvc.Keep:
 		p.postponed(claim, verdict)
 	case pvc.AwaitPods:
@@ -139,7 +138,7 @@ func (p *pass) decide(claim *corev1.PersistentVolumeClaim, pods *pvc.Index) {
 	default:
 		p.leave(claim)
 	}
-	if !slices.Contains([]pvc.Step{pvc.Look, pvc.Dress, pvc.NeedsLive}, verdict.Step) {
+	if !slices.Contains([]pvc.Step{pvc.Look, pvc.Write, pvc.NeedsLive}, verdict.Step) {
 		p.backlog.succeeded(client.ObjectKeyFromObject(claim))
 	}
 }
@@ -232,10 +231,6 @@ func (c *Controller) failed(ctx context.Context, keys []types.NamespacedName, er
 	for _, key := range keys {
 		c.backlog.retry(key)
 	}
-}
-
-func refOf(claim *corev1.PersistentVolumeClaim) identity.Ref {
-	return identity.RefOf(identity.KindPersistentVolumeClaim, claim)
 }
 
 func podsOf(users []pvc.Use) string {
