@@ -30,8 +30,11 @@ type ClaimWhy struct {
 	Volume *Volume `json:"volume,omitempty"`
 	// Deletion is the answer to a dry-run DELETE, with --if-deleted.
 	Deletion *Deletion `json:"deletion,omitempty"`
-	// ReadAt is when the read began.
+	// AskedBy is "unknown" for a terminating PVC: the object does not record the user.
+	AskedBy string `json:"askedBy,omitempty"`
+	// ReadAt is when the read began. Live is always true.
 	ReadAt metav1.Time `json:"readAt"`
+	Live   bool        `json:"live"`
 }
 
 // Volume is the volume of a PVC.
@@ -76,7 +79,10 @@ func Claim(found *inquiry.Found, attempt *inquiry.Attempt) *ClaimWhy {
 	c := &ClaimWhy{
 		TypeMeta: kind(kindClaimWhy), Namespace: found.Claim.Namespace, Name: found.Claim.Name,
 		Explanation: pvc.Why(found.Case), ModeFrom: found.ModeFrom, Volume: volume(found),
-		ReadAt: metav1.NewTime(found.Namespace.At.UTC().Truncate(time.Second)),
+		ReadAt: metav1.NewTime(found.Namespace.At.UTC().Truncate(time.Second)), Live: true,
+	}
+	if c.terminating() {
+		c.AskedBy = "unknown"
 	}
 	if attempt != nil {
 		c.Deletion = &Deletion{Outcome: string(attempt.Outcome), RefusedBy: attempt.By, Message: attempt.Message, Warnings: attempt.Warnings}

@@ -172,7 +172,8 @@ func TestFieldsOfAClaimForPrograms(t *testing.T) {
 	for _, want := range strings.Fields(`kind apiVersion namespace name claim uid state since summary mode modeFrom verifiedAt refused release
 		finalizers.key finalizers.owner finalizers.drops holders.name holders.uid holders.reason holders.proof holders.node holders.phase
 		holders.since holders.leaving holders.holds holders.why holders.released actions.do actions.command actions.frees
-		delete.do delete.command rescue.do rescue.command then volume unread.what unread.why unread.mayHold deletion`) {
+		delete.do delete.command rescue.do rescue.command then volume unread.what unread.why unread.mayHold deletion
+		askedBy live`) {
 		if !slices.Contains(have, want) {
 			t.Errorf("no field %s", want)
 		}

@@ -25,6 +25,8 @@ type SetHistory struct {
 	Name      string `json:"name"`
 	// Paused reports whether the set's rollout is paused.
 	Paused bool `json:"paused,omitempty"`
+	// Waiting is what the spec changes against the current revision; absent if it is rolled out.
+	Waiting []Change `json:"waiting,omitempty"`
 	// Revisions are ordered by rising number.
 	Revisions []Revision `json:"revisions"`
 }
@@ -44,6 +46,10 @@ type Revision struct {
 	Current bool `json:"current,omitempty"`
 	// Cause is the change cause that the set had.
 	Cause string `json:"cause,omitempty"`
+	// Changes are against the revision before it in the list.
+	Changes []Change `json:"changes,omitempty"`
+	// Unreadable is why the revision cannot be decoded.
+	Unreadable string `json:"unreadable,omitempty"`
 }
 
 // SetRevision is what "rollout history --revision -o json" prints.
@@ -67,8 +73,22 @@ func (r *SetRevision) DeepCopyObject() runtime.Object { c := *r; return &c }
 func History(s clilws.Survey, revisions []*appsv1.ControllerRevision) *SetHistory {
 	set := s.Set.Set
 	h := &SetHistory{TypeMeta: kind(kindHistory), Namespace: set.Namespace, Name: set.Name, Paused: lws.Paused(set), Revisions: []Revision{}}
+	var before, current map[string]any
 	for _, stored := range revisions {
-		h.Revisions = append(h.Revisions, revisionOf(s, stored))
+		r := revisionOf(s, stored)
+		spec, err := content(set, stored.Data.Raw)
+		if err != nil {
+			r.Unreadable = err.Error()
+		} else if before != nil {
+			r.Changes = changes(before, spec)
+		}
+		if before = spec; r.Current && !lws.Agrees(set, stored.Data.Raw) {
+			current = spec
+		}
+		h.Revisions = append(h.Revisions, r)
+	}
+	if spec, err := contentOf(set); err == nil && current != nil {
+		h.Waiting = changes(current, spec)
 	}
 	return h
 }
@@ -104,7 +124,7 @@ func RevisionOf(s clilws.Survey, revisions []*appsv1.ControllerRevision, number 
 	if err != nil {
 		return nil, fmt.Errorf("revision %d: %w", number, err)
 	}
-	return &SetRevision{TypeMeta: kind(kindRevision), Namespace: set.Namespace, Set: set.Name, Revision: revisionOf(s, revisions[i]), Spec: spec}, nil
+	return &SetRevision{TypeMeta: kind(kindRevision), Namespace: set.Namespace, Set: set.Name, Revision: History(s, revisions).Revisions[i], Spec: spec}, nil
 }
 
 // WriteText writes the history as a table. Ages are those at now.

@@ -53,13 +53,24 @@ REVISION      GROUPS   AGE   CHANGE-CAUSE
 }
 
 func TestHistoryForPrograms(t *testing.T) {
-	raw, err := json.Marshal(render.History(twoGroups(), revisions()))
+	s, broken := twoGroups(), revision(3, "broken", "image:3")
+	s.Set.Set.Spec.LeaderWorkerTemplate.WorkerTemplate = template("image:4")
+	broken.Data.Raw = []byte("{")
+	history := render.History(s, append(revisions(), broken))
+	if history.Revisions[2].Unreadable == "" {
+		t.Errorf("got %+v, want Unreadable", history.Revisions[2])
+	}
+	history.Revisions[2].Unreadable = "why"
+	raw, err := json.Marshal(history)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"kind":"SetHistory","apiVersion":"cli.lockstep.dev/v1","namespace":"ns","name":"llama","revisions":[` +
+	want := `{"kind":"SetHistory","apiVersion":"cli.lockstep.dev/v1","namespace":"ns","name":"llama",` +
+		`"waiting":[{"path":"leaderWorkerTemplate.workerTemplate.spec.containers[serve].image","from":"image:2","to":"image:4"}],"revisions":[` +
 		`{"number":1,"key":"older","name":"llama-older","createdAt":"2026-01-01T03:00:00Z","groups":1},` +
-		`{"number":2,"key":"7bdcf6cbd6","name":"llama-7bdcf6cbd6","createdAt":"2026-01-01T04:00:00Z","groups":1,"current":true,"cause":"a better image"}]}`
+		`{"number":2,"key":"7bdcf6cbd6","name":"llama-7bdcf6cbd6","createdAt":"2026-01-01T04:00:00Z","groups":1,"current":true,"cause":"a better image",` +
+		`"changes":[{"path":"leaderWorkerTemplate.workerTemplate.spec.containers[serve].image","from":"image:1","to":"image:2"}]},` +
+		`{"number":3,"key":"broken","name":"llama-broken","createdAt":"2026-01-01T05:00:00Z","groups":0,"unreadable":"why"}]}`
 	if diff := cmp.Diff(want, string(raw)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}

@@ -46,8 +46,10 @@ type SetStatus struct {
 	// Due is the number of writes that the operator has yet to make. It stays above zero only if no
 	// operator runs.
 	Due int `json:"due"`
-	// Groups are those with objects, by rising index.
+	// Groups are those that are wanted and those that have an object, by rising index.
 	Groups []GroupStatus `json:"groups"`
+	// GroupsOmitted counts the wanted groups without objects that are not listed.
+	GroupsOmitted int `json:"groupsOmitted,omitempty"`
 	// Ghosts are objects of previous incarnations that belong to no single group.
 	Ghosts []Previous `json:"ghosts,omitempty"`
 }
@@ -112,7 +114,7 @@ func (s *SetStatus) DeepCopyObject() runtime.Object { c := *s; return &c }
 // Status returns the status of a survey.
 func Status(s clilws.Survey) *SetStatus {
 	set := s.Set.Set
-	groups := groups(s)
+	groups, omitted := groups(s)
 	return &SetStatus{
 		TypeMeta:  kind(kindStatus),
 		Namespace: set.Namespace, Name: set.Name, UID: set.UID, Generation: set.Generation,
@@ -121,23 +123,43 @@ func Status(s clilws.Survey) *SetStatus {
 		Ready: s.Standing.Ready, UpToDate: s.Standing.Updated, Revision: s.Standing.Key,
 		Paused:     lws.Paused(set),
 		Conditions: set.Status.Conditions,
-		Waiting:    setWaits(s, groups),
+		Waiting:    since(s, waits(s.Plan.Waits)),
 		Due:        due(s),
-		Groups:     groups,
+		Groups:     groups, GroupsOmitted: omitted,
 		Ghosts: slices.Concat(previous(identity.KindStatefulSet, s.Set.StatefulSet.Ghosts),
 			previous(identity.KindService, s.Set.Service.Ghosts), previous(identity.KindControllerRevision, only(s.Set.Revisions.Ghosts, ofSet))),
 	}
 }
 
-// groups returns the groups that have an object.
-func groups(s clilws.Survey) []GroupStatus {
-	all := []GroupStatus{}
+// missingAtMost bounds how many groups without objects are listed.
+const missingAtMost = 10_000
+
+// groups returns the groups that are wanted or have an object, and how many more are wanted.
+func groups(s clilws.Survey) (all []GroupStatus, omitted int) {
+	found := slices.Clone(s.Groups)
+	has := map[int]bool{}
 	for _, g := range s.Groups {
-		if status := groupStatus(s, g); status.Exists || len(status.Ghosts)+len(status.Waiting) > 0 {
+		has[g.Index] = true
+	}
+	for index := range int(lws.Replicas(s.Set.Set)) {
+		switch {
+		case has[index]:
+		case len(found)-len(s.Groups) == missingAtMost:
+			omitted++
+		default:
+			var g clilws.Group
+			g.Set, g.Index, g.LeaderName = s.Set.Set, index, identity.LeaderName(s.Set.Set.Name, index)
+			found = append(found, g)
+		}
+	}
+	slices.SortFunc(found, func(a, b clilws.Group) int { return a.Index - b.Index })
+	all = []GroupStatus{}
+	for _, g := range found {
+		if status := groupStatus(s, g); status.Wanted || status.Exists || len(status.Ghosts) > 0 {
 			all = append(all, status)
 		}
 	}
-	return all
+	return all, omitted
 }
 
 func groupStatus(s clilws.Survey, g clilws.Group) GroupStatus {

@@ -121,12 +121,11 @@ revision 7bdcf6cbd6, set created 5m ago
 CONDITION     STATUS   SINCE   REASON              MESSAGE
 Progressing   True     90s     GroupsProgressing   Replicas are progressing
 
-waiting: 2 of 5 leaders not created yet: llama-3, llama-4 (WaitingForPods)
-
 GROUP   READY   REVISION     NODES                                             AGE   RESTARTS   WAITING FOR
 0       4/4     7bdcf6cbd6   node-llama-0-1,node-llama-0-2,node-llama-0-3 +1   2m    12         -
 1       1/4     7bdcf6cbd6   node-llama-1-1,node-llama-1                       2m    6          1 of 3 workers not created yet: llama-1-3; 1 pod not scheduled: llama-1-2: 0/2 nodes are available; 1 pod not ready: llama-1-1 (CrashLoopBackOff)
 2       4/4     7bdcf6cbd6   node-llama-2-1,node-llama-2-2,node-llama-2-3 +1   2m    12         statefulset llama-2 has not reported its workers available yet
+3-4     0/4     -            -                                                 -     0          leader llama-3 is not created yet
 `
 	if diff := cmp.Diff(want, textOf(t, s)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -149,7 +148,7 @@ func TestStatusSays(t *testing.T) {
 			s := newSurvey(1_000_000, 8)
 			s.Set.Set.Status.Conditions = nil
 			return s
-		}, []string{"no operator has reconciled this set", "1000000 of 1000000 leaders not created yet: llama-0, llama-1, llama-2, llama-3 and 999996 more"}},
+		}, []string{"no operator has reconciled this set", "\n0-9999 ", "llama-0 is not created yet", "and 990000 more"}},
 		{"a surplus group", func() clilws.Survey { return with(with(newSurvey(1, 2), 0, "++"), 3, "++") }, []string{"3 (surplus)"}},
 		{"an old revision", func() clilws.Survey {
 			s := with(newSurvey(1, 1), 0, "+")
@@ -190,9 +189,9 @@ func TestStatusSays(t *testing.T) {
 	}
 }
 
-func TestGroupsWithoutObjectsAreNotListed(t *testing.T) {
-	status := render.Status(without(with(newSurvey(1, 2), 0, "++"), 9))
-	if len(status.Groups) != 1 || !status.Groups[0].Wanted || len(status.Waiting) != 0 {
+func TestWantedGroupsWithoutObjectsAreListed(t *testing.T) {
+	status := render.Status(without(with(newSurvey(2, 2), 0, "++"), 9))
+	if len(status.Groups) != 2 || status.Groups[1].Exists || status.Groups[1].Waiting[0].Reason != render.CodeMissingPods || len(status.Waiting) != 0 {
 		t.Errorf("got %+v", status)
 	}
 }
@@ -222,7 +221,7 @@ func TestRefusedPodsAreShownWithTheReason(t *testing.T) {
 		event("leaders", "create Pod llama-1 in StatefulSet llama failed error: must be no more than 63 characters"),
 	}
 	status := render.Status(s)
-	for want, waiting := range map[string][]render.Wait{"exceeded quota": status.Groups[0].Waiting, "63 characters": status.Waiting} {
+	for want, waiting := range map[string][]render.Wait{"exceeded quota": status.Groups[0].Waiting, "63 characters": status.Groups[1].Waiting} {
 		if len(waiting) != 2 || waiting[1].Reason != lws.CodeRefused || !strings.Contains(waiting[1].Message, want) {
 			t.Errorf("got %+v, want %q", waiting, want)
 		}

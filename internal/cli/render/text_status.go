@@ -93,8 +93,13 @@ func (s *SetStatus) groups(out io.Writer, now time.Time) {
 	}
 	fmt.Fprintln(out)
 	table := newTable(out, "GROUP", "READY", "REVISION", "NODES", "AGE", "RESTARTS", "WAITING FOR")
-	for _, g := range s.Groups {
+	for i := 0; i < len(s.Groups); i++ {
+		g := s.Groups[i]
 		index, revision := strconv.Itoa(g.Index), dash(g.Revision)
+		for g.blank() && i+1 < len(s.Groups) && s.Groups[i+1].blank() {
+			i++
+			index = fmt.Sprintf("%d-%d", g.Index, s.Groups[i].Index)
+		}
 		if !g.Wanted {
 			index += " (surplus)"
 		}
@@ -104,8 +109,14 @@ func (s *SetStatus) groups(out io.Writer, now time.Time) {
 		row(table, index, fmt.Sprintf("%d/%d", g.ReadyPods, g.Pods), revision, nodes(g.Nodes), age(g.CreatedAt, now),
 			strconv.Itoa(int(g.Restarts)), messages(g.Waiting))
 	}
+	if s.GroupsOmitted > 0 {
+		row(table, fmt.Sprintf("and %d more", s.GroupsOmitted))
+	}
 	table.Flush()
 }
+
+// blank reports whether a group has no object. Such groups in a row share one row.
+func (g GroupStatus) blank() bool { return !g.Exists && len(g.Ghosts) == 0 }
 
 func messages(all []Wait) string {
 	var text []string

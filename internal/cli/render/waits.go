@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	clilws "lockstep.dev/lockstep/internal/cli/lws"
-	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 )
 
@@ -29,34 +28,6 @@ const namedAtMost = 4
 
 func waitf(code, format string, args ...any) Wait {
 	return Wait{Reason: code, Message: fmt.Sprintf(format, args...)}
-}
-
-// setWaits are the waits of the plan of the set, and the wanted groups without any object.
-func setWaits(s clilws.Survey, groups []GroupStatus) []Wait {
-	return append(since(s, waits(s.Plan.Waits)), missingGroups(s, groups)...)
-}
-
-// missingGroups counts the wanted groups that are not listed.
-func missingGroups(s clilws.Survey, groups []GroupStatus) []Wait {
-	listed := map[int]bool{}
-	wanted := int(lws.Replicas(s.Set.Set))
-	for _, g := range groups {
-		if g.Wanted {
-			listed[g.Index] = true
-		}
-	}
-	lacking := wanted - len(listed)
-	if lacking <= 0 || s.Set.Set.DeletionTimestamp != nil {
-		return nil
-	}
-	var names []string
-	for index := 0; len(names) < min(lacking, namedAtMost); index++ {
-		if !listed[index] {
-			names = append(names, identity.LeaderName(s.Set.Set.Name, index))
-		}
-	}
-	w := waitf(CodeMissingPods, "%d of %s not created yet: %s", lacking, counted(wanted, "leader"), few(names, lacking))
-	return append([]Wait{w}, refused(s, s.Set.StatefulSet.Member(), names[:1])...)
 }
 
 // groupWaits are the waits of the group's plan, then what other controllers have yet to do.
@@ -107,6 +78,9 @@ func leaderWaits(s clilws.Survey, leader string) []Wait {
 		if pod.Name == leader {
 			return since(s, []Wait{previousLeader(s.Set, pod)})
 		}
+	}
+	if s.Set.Set.DeletionTimestamp != nil {
+		return []Wait{waitf(CodeLeaving, "the set is being deleted")}
 	}
 	return append([]Wait{waitf(CodeMissingPods, "leader %s is not created yet", leader)}, refused(s, s.Set.StatefulSet.Member(), []string{leader})...)
 }

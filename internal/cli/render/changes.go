@@ -1,0 +1,69 @@
+package render
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+)
+
+// Change is one field that differs between two templates.
+type Change struct {
+	// Path names the field; elements of lists by their name if they have one, as in containers[vllm].
+	Path string `json:"path"`
+	// From and To are the values before and after; absent where the field is absent.
+	From any `json:"from,omitempty"`
+	To   any `json:"to,omitempty"`
+}
+
+// changes lists the fields that differ, by path.
+func changes(from, to map[string]any) []Change {
+	before, after := map[string]any{}, map[string]any{}
+	flatten("", from, before)
+	flatten("", to, after)
+	all := maps.Clone(before)
+	maps.Copy(all, after)
+	var found []Change
+	for _, path := range slices.Sorted(maps.Keys(all)) {
+		if !reflect.DeepEqual(before[path], after[path]) {
+			found = append(found, Change{Path: path, From: before[path], To: after[path]})
+		}
+	}
+	return found
+}
+
+// flatten collects the fields of a value by path. A list whose elements have no names is one field.
+func flatten(path string, value any, into map[string]any) {
+	switch value := value.(type) {
+	case map[string]any:
+		for key, inner := range value {
+			at := key
+			if path != "" {
+				at = path + "." + key
+			}
+			flatten(at, inner, into)
+		}
+		return
+	case []any:
+		if names := namesOf(value); names != nil {
+			for i, name := range names {
+				flatten(fmt.Sprintf("%s[%s]", path, name), value[i], into)
+			}
+			return
+		}
+	}
+	into[path] = value
+}
+
+// namesOf returns the names of the elements of a list, or nil if one has none.
+func namesOf(list []any) (names []string) {
+	for _, element := range list {
+		fields, _ := element.(map[string]any)
+		name, _ := fields["name"].(string)
+		if name == "" || slices.Contains(names, name) {
+			return nil
+		}
+		names = append(names, name)
+	}
+	return names
+}
