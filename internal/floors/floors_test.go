@@ -92,7 +92,7 @@ var beside = map[string][]string{
 	"internal/report":  {"internal/apply"},
 	"internal/webhook": {"internal/webhook/certs"},
 	"internal/cli/...": {"internal/cli/..."},
-	"internal/install": {"internal/install/...", "internal/operator"}, // the configuration it reads
+	"internal/install": {"internal/operator"}, // the configuration it reads
 	"internal/connect": {"internal/version"},
 	"config":           {"config/crd"},
 	"test/...":         {"test/..."},

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// fieldManager owns the fields of an installation. The operator's writes, those of CA
-// bundles for example, have another manager, and survive an apply.
+// fieldManager is the manager of everything that install writes. An object that has no
+// field of it is another implementation's, or a user's.
 const fieldManager = "lockstep-install"
 
 // change is what became of one object.
@@ -27,40 +27,22 @@ const (
 	unchanged  change = "unchanged"
 )
 
-// replaced are the fields that belong to install as a whole, by kind. Another
-// implementation, or a user, may have written them under our names. A server-side apply
-// would merge the two: a Service beside a URL, a webhook on a path that is gone, a policy
-// with one condition more. So they are replaced, in one write for the version that was read.
-var replaced = map[string]string{
-	"CustomResourceDefinition":         "spec",
-	"Deployment":                       "spec",
-	"MutatingWebhookConfiguration":     "webhooks",
-	"ValidatingWebhookConfiguration":   "webhooks",
-	"MutatingAdmissionPolicy":          "spec",
-	"MutatingAdmissionPolicyBinding":   "spec",
-	"ValidatingAdmissionPolicy":        "spec",
-	"ValidatingAdmissionPolicyBinding": "spec",
-}
-
-// applier writes manifests, or only asks what writing them would do.
-type applier struct {
-	client client.Client
-	dryRun bool
-	// removed counts deletions.
-	removed *int
-}
-
-// apply makes one object what the manifest says, and keeps what it does not mention.
-func (a applier) apply(ctx context.Context, want *unstructured.Unstructured) (what change, err error) {
+// apply creates an object, or makes it what the manifest says.
+func (c *cluster) apply(ctx context.Context, want *unstructured.Unstructured) (what change, err error) {
 	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		live, err := a.get(ctx, want)
+		live, err := c.get(ctx, want)
+		if err == nil && live != nil && live.GetDeletionTimestamp() != nil && !c.DryRun {
+			c.say("waiting for %s, which is being deleted", title(want))
+			live, err = nil, c.untilGone(ctx, want)
+		}
 		if err != nil {
 			return err
 		}
-		if what = created; live == nil {
-			return a.serverSideApply(ctx, want.DeepCopy(), a.dryRun)
+		if live == nil {
+			what = created
+			return c.create(ctx, want.DeepCopy())
 		}
-		what, err = a.update(ctx, live, want)
+		what, err = c.replace(ctx, live, want)
 		return err
 	})
 	switch {
@@ -72,40 +54,55 @@ func (a applier) apply(ctx context.Context, want *unstructured.Unstructured) (wh
 	return what, nil
 }
 
-// update asks by a dry run what a write would change, and writes if it changes anything.
-func (a applier) update(ctx context.Context, live, want *unstructured.Unstructured) (change, error) {
-	write := func(u *unstructured.Unstructured, dryRun bool) error { return a.serverSideApply(ctx, u, dryRun) }
-	next := want.DeepCopy()
-	if field := replaced[want.GetKind()]; field != "" {
-		next = live.DeepCopy()
-		next.Object[field] = want.DeepCopy().Object[field]
-		next.SetLabels(merged(live.GetLabels(), want.GetLabels()))
-		next.SetAnnotations(merged(live.GetAnnotations(), want.GetAnnotations()))
-		keepBundles(next, live)
-		write = func(u *unstructured.Unstructured, dryRun bool) error {
-			return a.client.Update(ctx, u, append(dry[client.UpdateOption](dryRun), client.FieldOwner(fieldManager))...)
-		}
+func (c *cluster) create(ctx context.Context, u *unstructured.Unstructured) error {
+	if u.GetKind() == "Namespace" {
+		u.SetAnnotations(map[string]string{createdHere: "true"})
 	}
-	result := next.DeepCopy()
-	if err := write(result, true); err != nil {
-		return unchanged, err
-	}
-	if reflect.DeepEqual(content(live), content(result)) {
-		return unchanged, nil
-	}
-	if a.dryRun {
-		return configured, nil
-	}
-	return configured, write(next, false)
-}
-
-func (a applier) serverSideApply(ctx context.Context, u *unstructured.Unstructured, dryRun bool) error {
-	options := append(dry[client.ApplyOption](dryRun), client.FieldOwner(fieldManager), client.ForceOwnership)
-	err := a.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), options...)
-	if dryRun && apierrors.IsNotFound(err) && u.GetNamespace() != "" {
+	err := c.client.Create(ctx, u, append(dry[client.CreateOption](c.DryRun), client.FieldOwner(fieldManager))...)
+	if c.DryRun && apierrors.IsNotFound(err) && u.GetNamespace() != "" {
 		return nil // its namespace would have been created first
 	}
 	return err
+}
+
+// replace writes each field of a manifest as a whole, for the version that was read.
+// Another implementation, or a user, may have written under our names. A merge would leave
+// a Service beside a URL, a webhook on a path that is gone, a policy with one condition
+// more. The API server writes nothing if nothing changes.
+func (c *cluster) replace(ctx context.Context, live, want *unstructured.Unstructured) (change, error) {
+	next := live.DeepCopy()
+	for field, value := range want.DeepCopy().Object {
+		if field != "metadata" {
+			next.Object[field] = value
+		}
+	}
+	next.SetLabels(merged(live.GetLabels(), want.GetLabels()))
+	next.SetAnnotations(merged(live.GetAnnotations(), want.GetAnnotations()))
+	keepAllocated(next, live)
+	err := c.client.Update(ctx, next, append(dry[client.UpdateOption](c.DryRun), client.FieldOwner(fieldManager))...)
+	if err != nil || reflect.DeepEqual(content(live), content(next)) {
+		return unchanged, err
+	}
+	return configured, nil
+}
+
+// keepAllocated copies what others write into the fields of a manifest: the API server
+// gives a Service its address, and the operator gives a webhook its CA bundle.
+func keepAllocated(to, from *unstructured.Unstructured) {
+	if to.GetKind() == "Service" {
+		spec := maps.Clone(from.Object["spec"].(map[string]any))
+		maps.Copy(spec, to.Object["spec"].(map[string]any))
+		to.Object["spec"] = spec
+	}
+	bundles := map[any]string{}
+	for _, hook := range webhooksOf(from) {
+		bundles[hook["name"]], _, _ = unstructured.NestedString(hook, "clientConfig", "caBundle")
+	}
+	for _, hook := range webhooksOf(to) {
+		if connection, ok := hook["clientConfig"].(map[string]any); ok && bundles[hook["name"]] != "" {
+			connection["caBundle"] = bundles[hook["name"]]
+		}
+	}
 }
 
 // dry returns the option of a dry run, if it is one.
@@ -125,11 +122,11 @@ func merged(x, y map[string]string) map[string]string {
 	return all
 }
 
-// get returns nil for an object that is not there, or whose kind the API server lacks.
-func (a applier) get(ctx context.Context, want *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+// get returns nil for an object that does not exist, or whose kind the API server lacks.
+func (c *cluster) get(ctx context.Context, want *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(want.GroupVersionKind())
-	err := a.client.Get(ctx, client.ObjectKeyFromObject(want), live)
+	err := c.client.Get(ctx, client.ObjectKeyFromObject(want), live)
 	if unknownKind(err) {
 		return nil, nil
 	}
@@ -154,17 +151,4 @@ func isOurs(u *unstructured.Unstructured) bool {
 	return slices.ContainsFunc(u.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
 		return e.Manager == fieldManager && e.Subresource == ""
 	})
-}
-
-// keepBundles copies CA bundles by the name of the webhook: the operator wrote them.
-func keepBundles(to, from *unstructured.Unstructured) {
-	bundles := map[any]string{}
-	for _, hook := range webhooksOf(from) {
-		bundles[hook["name"]], _, _ = unstructured.NestedString(hook, "clientConfig", "caBundle")
-	}
-	for _, hook := range webhooksOf(to) {
-		if connection, ok := hook["clientConfig"].(map[string]any); ok && bundles[hook["name"]] != "" {
-			connection["caBundle"] = bundles[hook["name"]]
-		}
-	}
 }

@@ -8,10 +8,12 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -58,6 +60,14 @@ type Options struct {
 	Out io.Writer
 }
 
+// cluster is where install and uninstall read and write.
+type cluster struct {
+	Options
+	client client.Client
+	// deleted counts deletions.
+	deleted int
+}
+
 // Install makes the cluster hold exactly what this version needs. Run again, it changes
 // nothing.
 func Install(ctx context.Context, o Options) error {
@@ -67,129 +77,123 @@ func Install(ctx context.Context, o Options) error {
 	if o.Print {
 		return o.print()
 	}
-	a, err := o.open()
+	c, err := o.open()
 	if err != nil {
 		return err
 	}
-	s, objects, err := o.prepare(ctx, a)
+	s, err := o.shapeFor(c)
 	if err != nil {
+		return err
+	}
+	wanted, err := s.manifests()
+	if err != nil {
+		return err
+	}
+	r, err := s.stale(ctx, c)
+	if err != nil {
+		return err
+	}
+	if err := s.refuse(ctx, c, r, wanted); err != nil {
 		return err
 	}
 	changes := map[change]int{}
-	for _, u := range objects {
-		what, err := o.install(ctx, a, u)
+	for _, u := range wanted {
+		what, err := c.apply(ctx, u)
+		if err == nil && u.GetKind() == "CustomResourceDefinition" && !c.DryRun {
+			err = c.untilServed(ctx, u)
+		}
 		if err != nil {
 			return err
 		}
 		changes[what]++
-		o.say("%s %s", title(u), what)
+		c.say("%s %s", title(u), what)
 	}
 	s.reportLacks()
-	if err := s.prune(ctx, a, objects); err != nil {
+	if err := r.run(ctx); err != nil {
 		return err
 	}
-	o.say("%s", o.summary(changes, *a.removed))
+	c.say("%s", o.summary(changes, c.deleted))
 	return nil
 }
 
-// prepare renders the manifests, and refuses what would not go well before any write.
-func (o Options) prepare(ctx context.Context, a applier) (shape, []*unstructured.Unstructured, error) {
-	server, err := discovery.NewDiscoveryClientForConfig(o.REST)
-	if err != nil {
-		return shape{}, nil, err
-	}
-	lacks, err := operator.Lacks(server)
-	if err != nil {
-		return shape{}, nil, err
-	}
-	s, err := o.shape(lacks)
-	if err != nil {
-		return s, nil, err
-	}
-	objects, err := s.manifests()
-	if err != nil {
-		return s, nil, err
-	}
-	if err := s.refuse(ctx, a); err != nil {
-		return s, nil, err
-	}
-	return s, objects, a.refuseLoss(ctx, objects)
-}
-
 // open checks that the cluster answers.
-func (o Options) open() (applier, error) {
+func (o Options) open() (*cluster, error) {
 	if o.Timeout <= 0 {
-		return applier{}, fmt.Errorf("--timeout %s: it must be more than nothing", o.Timeout)
+		return nil, fmt.Errorf("--timeout %s: it must be more than nothing", o.Timeout)
 	}
 	if err := connect.Reach(o.REST); err != nil {
-		return applier{}, err
+		return nil, err
 	}
 	unlimited := rest.CopyConfig(o.REST) // a cluster may have many PVCs to strip
 	unlimited.QPS = -1
 	c, err := client.New(unlimited, client.Options{Scheme: clientgoscheme.Scheme})
-	return applier{client: c, dryRun: o.DryRun, removed: new(int)}, err
+	return &cluster{Options: o, client: c}, err
 }
 
-func (o Options) install(ctx context.Context, a applier, u *unstructured.Unstructured) (change, error) {
-	live, err := a.get(ctx, u)
+// shapeFor returns what to install by what the API server serves.
+func (o Options) shapeFor(c *cluster) (shape, error) {
+	server, err := discovery.NewDiscoveryClientForConfig(c.REST)
 	if err != nil {
-		return "", err
+		return shape{}, err
 	}
-	if live != nil && live.GetDeletionTimestamp() != nil && !o.DryRun {
-		o.say("waiting for %s, which is being deleted", title(u))
-		if err := o.untilGone(ctx, a, u); err != nil {
-			return "", err
-		}
-		live = nil
+	lacks, err := operator.Lacks(server)
+	if err != nil {
+		return shape{}, err
 	}
-	if u.GetKind() == "Namespace" && (live == nil || live.GetAnnotations()[createdHere] != "") {
-		u.SetAnnotations(map[string]string{createdHere: "true"})
-	}
-	what, err := a.apply(ctx, u)
-	if err == nil && u.GetKind() == "CustomResourceDefinition" && !o.DryRun {
-		err = o.untilServed(ctx, a, u)
-	}
-	return what, err
+	return o.shape(lacks)
 }
 
-// prune deletes what is not wanted any more: policies of another version or configuration,
-// an installation of protection alone that this one replaces, protection switched off.
-func (s shape) prune(ctx context.Context, a applier, wanted []*unstructured.Unstructured) error {
-	w, err := s.withdrawal(ctx, a)
+// stale returns the removal of what install wrote and does not want any more: policies of
+// another version or configuration, protection that is switched off, an installation of
+// protection alone that this one replaces. An operator in the cluster stays.
+func (s shape) stale(ctx context.Context, c *cluster) (*removal, error) {
+	all := s
+	if all.Image == "" {
+		all.Image = "any"
+	}
+	wanted, err := all.manifests()
 	if err != nil {
+		return nil, err
+	}
+	found, err := c.installed(ctx)
+	if err != nil {
+		return nil, err
+	}
+	wanted = append(wanted, s.madeByOperator()...)
+	r := c.removal(slices.DeleteFunc(slices.Clone(found), func(u *unstructured.Unstructured) bool {
+		return s.ProtectOnly && !isStandalone(u) ||
+			slices.ContainsFunc(wanted, func(w *unstructured.Unstructured) bool { return isSame(u, w) })
+	}))
+	r.found = found
+	r.strips = !s.protects && slices.ContainsFunc(r.doomed, ofProtection)
+	if r.strips && s.Image != "" {
+		r.operators, r.except = append(r.operators, s.namespace()), s.mark()
+	}
+	return r, nil
+}
+
+// refuse refuses, before any write, an installation that would not go well.
+func (s shape) refuse(ctx context.Context, c *cluster, r *removal, wanted []*unstructured.Unstructured) error {
+	if err := s.refuseOthers(ctx, c, r.found); err != nil {
 		return err
 	}
-	if !s.protects {
-		if len(w.found) == 0 {
-			return nil
+	if r.strips {
+		if err := r.refuse(ctx); err != nil {
+			return err
 		}
-		return w.run(ctx, func() error {
-			if s.Image == "" {
-				return nil
-			}
-			return s.awaitPods(ctx, a, s.namespace(), s.mark())
-		})
 	}
-	stale := slices.DeleteFunc(w.found, func(u *unstructured.Unstructured) bool {
-		return slices.ContainsFunc(wanted, func(w *unstructured.Unstructured) bool { return title(w) == title(u) })
-	})
-	if err := s.removeAll(ctx, a, stale); err != nil {
-		return err
-	}
-	doomed := obsolete()
+	return c.refuseLoss(ctx, wanted)
+}
+
+func (s shape) refuseOthers(ctx context.Context, c *cluster, found []*unstructured.Unstructured) error {
 	if !s.ProtectOnly {
-		isAlone, err := s.installed(ctx, a, standalone["lws-proxy-role"])
-		if err != nil || !isAlone {
-			return err
-		}
-		if doomed, err = everything(alone); err != nil {
-			return err
-		}
+		return errors.Join(c.refuseBeside(ctx), c.warnOfUnserved(ctx))
 	}
-	if doomed, err = a.removable(ctx, doomed); err != nil {
-		return err
+	if !has(found, managerRole) {
+		return nil
 	}
-	return s.removeAll(ctx, a, doomed)
+	return errors.New("an installation for LeaderWorkerSets exists already, and protects PVCs as well; nothing was installed; " +
+		"to go on with protection alone: lockstep uninstall --keep-protection, and run this again")
 }
 
 func (s shape) reportLacks() {
@@ -202,35 +206,19 @@ func (s shape) reportLacks() {
 }
 
 // untilServed waits until the API server serves the new kind.
-func (o Options) untilServed(ctx context.Context, a applier, crd *unstructured.Unstructured) error {
-	return o.await(ctx, func(ctx context.Context) (string, error) {
-		if _, _, err := o.sets(ctx, a); err != nil {
+func (c *cluster) untilServed(ctx context.Context, crd *unstructured.Unstructured) error {
+	return c.await(ctx, func(ctx context.Context) (string, error) {
+		if _, err := c.list(ctx, setList, client.Limit(1)); err != nil {
 			return fmt.Sprintf("%s is not served: %v; see its conditions: kubectl get %[1]s -o yaml", title(crd), err), nil
 		}
 		return "", nil
 	})
 }
 
-// await repeats a check until it names nothing that is missing.
-func (o Options) await(ctx context.Context, check func(context.Context) (missing string, err error)) error {
-	last := ""
-	err := wait.PollUntilContextTimeout(ctx, pause, o.Timeout, true, func(ctx context.Context) (bool, error) {
-		missing, err := check(ctx)
-		if ctx.Err() == nil {
-			last = missing
-		}
-		return err == nil && missing == "", err
-	})
-	if wait.Interrupted(err) && last != "" {
-		return fmt.Errorf("%s (waited %s)", last, o.Timeout)
-	}
-	return err
-}
-
 // untilGone waits until an object is gone, or another has its name.
-func (o Options) untilGone(ctx context.Context, a applier, u *unstructured.Unstructured) error {
-	return o.await(ctx, func(ctx context.Context) (string, error) {
-		live, err := a.get(ctx, u)
+func (c *cluster) untilGone(ctx context.Context, u *unstructured.Unstructured) error {
+	return c.await(ctx, func(ctx context.Context) (string, error) {
+		live, err := c.get(ctx, u)
 		if err != nil || live == nil || live.GetDeletionTimestamp() == nil {
 			return "", err
 		}
@@ -238,23 +226,48 @@ func (o Options) untilGone(ctx context.Context, a applier, u *unstructured.Unstr
 	})
 }
 
-// fewSets is how many sets an error names.
-const fewSets = 5
+// untilStopped waits until no pod of the operator runs, except those of a configuration.
+// An operator outside of the cluster is not seen here.
+func (c *cluster) untilStopped(ctx context.Context, namespace, except string) error {
+	return c.await(ctx, func(ctx context.Context) (string, error) {
+		pods, err := c.list(ctx, corev1.SchemeGroupVersion.WithKind("PodList"),
+			client.InNamespace(namespace), client.MatchingLabels{"control-plane": "controller-manager"})
+		var names []string
+		for _, pod := range pods {
+			if except == "" || pod.Labels[configLabel] != except {
+				names = append(names, pod.Name)
+			}
+		}
+		if err != nil || len(names) == 0 {
+			return "", err
+		}
+		return fmt.Sprintf("pods of the operator still run in namespace %q: %q; wait for them to end, and run this again", namespace, names), nil
+	})
+}
 
-// sets names the first LeaderWorkerSets of the cluster and counts the rest.
-func (o Options) sets(ctx context.Context, a applier) (names []string, more int64, err error) {
+// await repeats a check until it names nothing that is missing.
+func (c *cluster) await(ctx context.Context, check func(context.Context) (missing string, err error)) error {
+	last := ""
+	err := wait.PollUntilContextTimeout(ctx, pause, c.Timeout, true, func(ctx context.Context) (bool, error) {
+		missing, err := check(ctx)
+		if ctx.Err() == nil {
+			last = missing
+		}
+		return err == nil && missing == "", err
+	})
+	if wait.Interrupted(err) && last != "" {
+		return fmt.Errorf("%s (waited %s)", last, c.Timeout)
+	}
+	return err
+}
+
+var setList = lwsv1.GroupVersion.WithKind("LeaderWorkerSetList")
+
+func (c *cluster) list(ctx context.Context, kind schema.GroupVersionKind, options ...client.ListOption) ([]metav1.PartialObjectMetadata, error) {
 	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(lwsv1.GroupVersion.WithKind("LeaderWorkerSetList"))
-	if err := a.client.List(ctx, list, client.Limit(fewSets)); err != nil {
-		return nil, 0, err
-	}
-	for _, set := range list.Items {
-		names = append(names, set.Namespace+"/"+set.Name)
-	}
-	if list.RemainingItemCount != nil {
-		more = *list.RemainingItemCount
-	}
-	return names, more, nil
+	list.SetGroupVersionKind(kind)
+	err := c.client.List(ctx, list, options...)
+	return list.Items, err
 }
 
 // unknownKind reports whether an object, or its kind, does not exist.
@@ -270,18 +283,18 @@ func (o Options) say(format string, args ...any) {
 	fmt.Fprintf(o.Out, format+suffix+"\n", args...)
 }
 
-func (o Options) summary(changes map[change]int, removed int) string {
+func (o Options) summary(changes map[change]int, deleted int) string {
 	is := "is"
 	if o.DryRun {
 		is = "would be"
 	}
-	if changes[created]+changes[configured]+removed == 0 {
+	if changes[created]+changes[configured]+deleted == 0 {
 		return fmt.Sprintf("Lockstep %s is installed; nothing had to be changed", version.Get().Version)
 	}
 	text := fmt.Sprintf("Lockstep %s %s installed: %d created, %d configured, %d unchanged",
 		version.Get().Version, is, changes[created], changes[configured], changes[unchanged])
-	if removed > 0 {
-		text += fmt.Sprintf(", %d deleted", removed)
+	if deleted > 0 {
+		text += fmt.Sprintf(", %d deleted", deleted)
 	}
 	return text
 }

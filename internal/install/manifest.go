@@ -28,7 +28,7 @@ func (s shape) manifests() ([]*unstructured.Unstructured, error) {
 		all = append(all, s.configMap())
 	}
 	for _, u := range all {
-		u.SetLabels(map[string]string{nameLabel: "lws", "app.kubernetes.io/instance": "lws"})
+		u.SetLabels(map[string]string{nameLabel: setsLabel, "app.kubernetes.io/instance": setsLabel})
 	}
 	for _, files := range []fs.FS{crd.Files, config.Access, config.Deployment, config.Protection, config.Webhooks, config.Policy} {
 		objects, err := read(files)
@@ -127,14 +127,14 @@ func readFile(files fs.FS, path string) (objects []*unstructured.Unstructured, e
 	decoder := yaml.NewYAMLOrJSONDecoder(file, 4096)
 	for {
 		u := &unstructured.Unstructured{}
-		switch err := decoder.Decode(&u.Object); {
-		case errors.Is(err, io.EOF):
+		err := decoder.Decode(u)
+		if errors.Is(err, io.EOF) {
 			return objects, nil
-		case err != nil:
-			return nil, fmt.Errorf("manifest %q: %w", path, err)
-		case len(u.Object) > 0:
-			objects = append(objects, u)
 		}
+		if err != nil {
+			return nil, fmt.Errorf("manifest %q: %w", path, err)
+		}
+		objects = append(objects, u)
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"lockstep.dev/lockstep/internal/operator"
 	"lockstep.dev/lockstep/internal/webhook"
 )
 
@@ -239,62 +238,56 @@ func convert[T any](t *testing.T, u *unstructured.Unstructured) *T {
 	return v
 }
 
-// The definition and the namespace go last, and stay with --keep-sets.
+// The definition and the namespace go last.
 func TestOrderOfRemoval(t *testing.T) {
-	all, err := everything(whole)
-	if err != nil {
-		t.Fatal(err)
+	byPhase := map[int][]string{}
+	for _, u := range load(t, Options{Image: "i"}) {
+		p := Options{}.phaseOf(u)
+		byPhase[p] = append(byPhase[p], u.GetKind())
 	}
-	ranks := map[int][]string{}
-	for _, u := range all {
-		ranks[rank(u)] = append(ranks[rank(u)], title(u))
+	for p, kinds := range byPhase {
+		slices.Sort(kinds)
+		byPhase[p] = slices.Compact(kinds)
 	}
-	for r, want := range map[int]string{1: "webhookconfiguration", 2: "customresourcedefinition", 3: "namespace/lws-system"} {
-		if len(ranks[r]) == 0 || slices.ContainsFunc(ranks[r], func(name string) bool { return !strings.Contains(name, want) }) {
-			t.Errorf("rank %d: %q", r, ranks[r])
-		}
+	want := map[int][]string{
+		labelsPhase:     {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"},
+		finalizersPhase: {"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"},
+		operatorPhase:   {"Deployment", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"},
+		refusalsPhase:   {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"},
+		rolesPhase:      {"ClusterRole", "ClusterRoleBinding", "ConfigMap", "Role", "RoleBinding", "Service", "ServiceAccount"},
+		definitionPhase: {"CustomResourceDefinition"},
+		namespacePhase:  {"Namespace"},
 	}
-	for _, want := range []string{"deployment.apps/lws-controller-manager", "secret/lws-webhook-server-cert", "configmap/lockstep-configuration"} {
-		if !slices.Contains(ranks[0], want) {
-			t.Errorf("%s is not removed: %q", want, ranks[0])
-		}
+	if diff := cmp.Diff(want, byPhase); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-// An upgrade leaves nothing of the version before: what is no longer installed has the
-// labels of protection, or is in the list of obsolete objects.
+// An upgrade finds everything of the version before by its labels.
 func TestUpgradePrunesObsoleteObjects(t *testing.T) {
-	known := map[string]bool{}
-	alone := with("protection: {alone: true, initialHold: Pending}")
-	for _, o := range []Options{{}, alone, {ProtectOnly: true}} {
-		o.Image = "i"
-		for _, lacks := range [][]string{nil, {operator.MutatingPolicy}} {
-			for _, u := range slices.Concat(loadFor(t, o, lacks...), obsolete()) {
-				known[strings.Join([]string{u.GetAPIVersion(), u.GetNamespace(), title(u)}, " ")] = true
-			}
-		}
+	kinds := map[string]bool{}
+	for _, u := range load(t, Options{Image: "i"}) {
+		kind, _, _ := strings.Cut(title(u), "/")
+		kinds[kind] = true
 	}
 	text, err := os.ReadFile("testdata/before.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
-	byLabel := 0
+	compared := 0
 	for line := range strings.Lines(string(text)) {
-		if strings.HasPrefix(line, "#") {
+		object, labels, _ := strings.Cut(strings.TrimSpace(line), " name=")
+		name, _, _ := strings.Cut(labels, " ")
+		kind, _, _ := strings.Cut(object[strings.LastIndex(object, " ")+1:], "/")
+		if strings.HasPrefix(line, "#") || strings.HasPrefix(kind, "customresourcedefinition") {
 			continue
 		}
-		object, labels, _ := strings.Cut(strings.TrimSpace(line), " name=")
-		isFound := labels == "lockstep component=protection" && slices.ContainsFunc(protectionKinds, func(kind string) bool {
-			return strings.Contains(object, " "+strings.ToLower(kind)+"."+groupVersionOf(kind).Group+"/")
-		})
-		if isFound && !known[object] {
-			byLabel++
-		}
-		if !isFound && !known[object] {
+		compared++
+		if !kinds[kind] || name != setsLabel && name != standaloneLabel {
 			t.Errorf("%s would stay", object)
 		}
 	}
-	if byLabel == 0 {
-		t.Error("no obsolete object was compared")
+	if compared < 50 {
+		t.Errorf("only %d objects were compared", compared)
 	}
 }

@@ -16,7 +16,8 @@ import (
 const (
 	nameLabel      = "app.kubernetes.io/name"
 	componentLabel = "app.kubernetes.io/component"
-	protection     = "protection"
+	// setsLabel names what is there for LeaderWorkerSets, standaloneLabel all else.
+	setsLabel, standaloneLabel = "lws", "lockstep"
 )
 
 // protectionRole is deleted last. Its annotation says whether protection was alone, so that
@@ -27,7 +28,7 @@ const (
 )
 
 func ofProtection(u *unstructured.Unstructured) bool {
-	return u.GetLabels()[nameLabel] == "lockstep" && u.GetLabels()[componentLabel] == protection
+	return u.GetLabels()[nameLabel] == standaloneLabel && u.GetLabels()[componentLabel] == "protection"
 }
 
 // givesFinalizers reports whether an object adds finalizers to new PVCs.

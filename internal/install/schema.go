@@ -11,12 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A CustomResourceDefinition that lacks a field makes the API server remove the field
-// from each object at its next write. Another implementation, or a newer version of
-// this one, may have stored values there. So install compares the definitions before
-// it writes anything.
+// A CustomResourceDefinition that lacks a field makes the API server remove the field from
+// each object at its next write. Another implementation, or a newer version of this one,
+// may have stored values there. So install compares the definitions before it writes
+// anything.
 
 // LostFieldsError reports the fields that a live CustomResourceDefinition has and ours
 // lacks.
@@ -36,20 +37,20 @@ func (e *LostFieldsError) Error() string {
 
 // refuseLoss returns an error for each CustomResourceDefinition to install that lacks
 // fields of the live one.
-func (a applier) refuseLoss(ctx context.Context, objects []*unstructured.Unstructured) error {
+func (c *cluster) refuseLoss(ctx context.Context, objects []*unstructured.Unstructured) error {
 	var lost error
 	for _, u := range objects {
 		if u.GetKind() != "CustomResourceDefinition" {
 			continue
 		}
-		live, err := a.get(ctx, u)
+		live, err := c.get(ctx, u)
 		if err != nil {
 			return err
 		}
 		if live == nil {
 			continue
 		}
-		paths, err := lostFields(live, u)
+		paths, err := lostFields(live, u, func(see func(*unstructured.Unstructured)) error { return c.eachSet(ctx, see) })
 		if err != nil {
 			return fmt.Errorf("compare %s with the live one: %w", title(u), err)
 		}
@@ -60,40 +61,93 @@ func (a applier) refuseLoss(ctx context.Context, objects []*unstructured.Unstruc
 	return lost
 }
 
+func (c *cluster) eachSet(ctx context.Context, see func(*unstructured.Unstructured)) error {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(setList)
+	return c.each(ctx, list, func(o client.Object) error {
+		see(o.(*unstructured.Unstructured))
+		return nil
+	})
+}
+
+// templates are the schemas of Kubernetes itself within ours. Which fields these have
+// depends on the version of Kubernetes that a definition was generated from.
+var templates = []string{
+	"spec.leaderWorkerTemplate.leaderTemplate.", "spec.leaderWorkerTemplate.workerTemplate.", "spec.leaderWorkerTemplate.volumeClaimTemplates[].",
+}
+
+func inTemplate(path string) bool {
+	return slices.ContainsFunc(templates, func(prefix string) bool { return strings.HasPrefix(path, prefix) })
+}
+
 // lostFields returns the property paths of the live storage version that the candidate
-// lacks in the version of the same name.
-func lostFields(live, candidate *unstructured.Unstructured) ([]string, error) {
-	stored, ours := &apiextensionsv1.CustomResourceDefinition{}, &apiextensionsv1.CustomResourceDefinition{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, stored); err != nil {
+// lacks in the version of the same name. In templates only those count that a stored set
+// has: another Kubernetes version has other fields, which most sets do not use.
+func lostFields(live, candidate *unstructured.Unstructured, stored func(see func(*unstructured.Unstructured)) error) ([]string, error) {
+	from, name, err := schemaOf(live, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Storage })
+	if err != nil || name == "" {
 		return nil, err
 	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(candidate.Object, ours); err != nil {
+	to, found, err := schemaOf(candidate, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == name })
+	if err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(stored.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Storage })
+	if found == "" || to == nil {
+		return []string{"version " + name}, nil
+	}
+	lost := missing(from, to, "")
+	if slices.ContainsFunc(lost, inTemplate) {
+		lost = slices.DeleteFunc(lost, inTemplate)
+		err = stored(func(set *unstructured.Unstructured) {
+			lost = append(lost, pruned(map[string]any{"spec": set.Object["spec"]}, to, "")...)
+		})
+	}
+	slices.Sort(lost)
+	return slices.Compact(lost), err
+}
+
+// schemaOf returns the schema and the name of one version, without what the API server
+// keeps whatever a schema says.
+func schemaOf(u *unstructured.Unstructured, is func(apiextensionsv1.CustomResourceDefinitionVersion) bool) (*apiextensionsv1.JSONSchemaProps, string, error) {
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, crd); err != nil {
+		return nil, "", err
+	}
+	i := slices.IndexFunc(crd.Spec.Versions, is)
 	if i < 0 {
-		return nil, nil
+		return nil, "", nil
 	}
-	from := stored.Spec.Versions[i]
-	var to *apiextensionsv1.JSONSchemaProps
-	for _, version := range ours.Spec.Versions {
-		if version.Name == from.Name && version.Schema != nil {
-			to = version.Schema.OpenAPIV3Schema
+	version := crd.Spec.Versions[i]
+	if version.Schema == nil || version.Schema.OpenAPIV3Schema == nil {
+		return nil, version.Name, nil
+	}
+	for _, name := range []string{"apiVersion", "kind", "metadata"} {
+		delete(version.Schema.OpenAPIV3Schema.Properties, name)
+	}
+	return version.Schema.OpenAPIV3Schema, version.Name, nil
+}
+
+// pruned returns the property paths of a value that a schema would prune.
+func pruned(value any, to *apiextensionsv1.JSONSchemaProps, path string) (lost []string) {
+	switch value := value.(type) {
+	case []any:
+		for _, item := range value {
+			lost = append(lost, pruned(item, itemSchema(to), path+"[]")...)
+		}
+	case map[string]any:
+		if keepsAnything(to) {
+			return nil
+		}
+		for name, v := range value {
+			at := strings.TrimPrefix(path+"."+name, ".")
+			if same := propertySchema(to, name); same != nil {
+				lost = append(lost, pruned(v, same, at)...)
+			} else {
+				lost = append(lost, at)
+			}
 		}
 	}
-	if to == nil {
-		return []string{"version " + from.Name}, nil
-	}
-	if from.Schema == nil {
-		return nil, nil
-	}
-	schema := from.Schema.OpenAPIV3Schema.DeepCopy()
-	for _, name := range []string{"apiVersion", "kind", "metadata"} {
-		delete(schema.Properties, name) // the API server keeps these, whatever a schema says
-	}
-	lost := missing(schema, to, "")
-	slices.Sort(lost)
-	return lost, nil
+	return lost
 }
 
 // missing returns the property paths of a schema that another schema would prune. A nil
@@ -107,14 +161,7 @@ func missing(from, to *apiextensionsv1.JSONSchemaProps, path string) (lost []str
 	}
 	for name, property := range from.Properties {
 		at := strings.TrimPrefix(path+"."+name, ".")
-		var same *apiextensionsv1.JSONSchemaProps
-		if to != nil {
-			if p, found := to.Properties[name]; found {
-				same = &p
-			} else {
-				same = valueSchema(to)
-			}
-		}
+		same := propertySchema(to, name)
 		if same == nil {
 			lost = append(lost, at)
 		}
@@ -131,6 +178,17 @@ func keepsAnything(s *apiextensionsv1.JSONSchemaProps) bool {
 	}
 	return ptr.Deref(s.XPreserveUnknownFields, false) ||
 		s.AdditionalProperties != nil && s.AdditionalProperties.Allows && s.AdditionalProperties.Schema == nil
+}
+
+// propertySchema returns nil for a property that a schema prunes.
+func propertySchema(s *apiextensionsv1.JSONSchemaProps, name string) *apiextensionsv1.JSONSchemaProps {
+	if s == nil {
+		return nil
+	}
+	if property, found := s.Properties[name]; found {
+		return &property
+	}
+	return valueSchema(s)
 }
 
 func itemSchema(s *apiextensionsv1.JSONSchemaProps) *apiextensionsv1.JSONSchemaProps {

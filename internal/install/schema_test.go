@@ -1,6 +1,7 @@
 package install
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -28,7 +29,7 @@ func TestLostFields(t *testing.T) {
 		"both keep all":   {"{x-kubernetes-preserve-unknown-fields: true}", "{x-kubernetes-preserve-unknown-fields: true}", nil},
 		"object metadata": {"{properties: {metadata: {properties: {name: {}}}}}", "{properties: {metadata: {type: object}}}", nil},
 	} {
-		got, err := lostFields(definition(t, "v1", c.live), definition(t, "v1", c.ours))
+		got, err := lostFields(definition(t, "v1", c.live), definition(t, "v1", c.ours), nil)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -39,7 +40,7 @@ func TestLostFields(t *testing.T) {
 }
 
 func TestLostFieldsOfAVersionWeLack(t *testing.T) {
-	got, err := lostFields(definition(t, "v2", "{}"), definition(t, "v1", "{}"))
+	got, err := lostFields(definition(t, "v2", "{}"), definition(t, "v1", "{}"), nil)
 	if err != nil || !cmp.Equal(got, []string{"version v2"}) {
 		t.Errorf("got %q, %v", got, err)
 	}
@@ -50,8 +51,43 @@ func TestOurOwnDefinitionLosesNothing(t *testing.T) {
 		if u.GetKind() != "CustomResourceDefinition" {
 			continue
 		}
-		if lost, err := lostFields(u, u); err != nil || len(lost) > 0 {
+		if lost, err := lostFields(u, u, nil); err != nil || len(lost) > 0 {
 			t.Errorf("%s: %q, %v", title(u), lost, err)
+		}
+	}
+}
+
+// A definition that was generated from another version of Kubernetes has other fields in
+// its templates. They count where a stored set has them.
+func TestFieldsOfTemplatesCountWhereSetsHaveThem(t *testing.T) {
+	const theirs = "{properties: {spec: {properties: {leaderWorkerTemplate: {properties: {workerTemplate: {properties: {spec: {properties: " +
+		"{nodeName: {}, containers: {items: {properties: {name: {}, gone: {}}}}, workloadRef: {properties: {name: {}}}}}}}}}}}}}"
+	const ours = "{properties: {spec: {properties: {leaderWorkerTemplate: {properties: {workerTemplate: {properties: {spec: {properties: " +
+		"{nodeName: {}, containers: {items: {properties: {name: {}}}}, nodeSelector: {additionalProperties: {type: string}}}}}}}}}}}}"
+	const at = "spec.leaderWorkerTemplate.workerTemplate.spec."
+	for name, c := range map[string]struct {
+		pods []string
+		want []string
+	}{
+		"no sets":            {nil, nil},
+		"without":            {[]string{"{nodeName: n, nodeSelector: {a: b}, containers: [{name: c}]}"}, nil},
+		"in a container":     {[]string{"{containers: [{name: c}, {gone: 1}]}"}, []string{at + "containers[].gone"}},
+		"in the second of 2": {[]string{"{}", "{workloadRef: {name: w}}"}, []string{at + "workloadRef"}},
+		"in both":            {[]string{"{workloadRef: {}}", "{workloadRef: {name: w}}"}, []string{at + "workloadRef"}},
+	} {
+		got, err := lostFields(definition(t, "v1", theirs), definition(t, "v1", ours), func(see func(*unstructured.Unstructured)) error {
+			for _, pod := range c.pods {
+				set := &unstructured.Unstructured{}
+				text := "{metadata: {name: s}, spec: {leaderWorkerTemplate: {workerTemplate: {spec: " + pod + "}}}, status: {more: 1}}"
+				if err := sigsyaml.Unmarshal([]byte(text), &set.Object); err != nil {
+					return err
+				}
+				see(set)
+			}
+			return nil
+		})
+		if err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("%s: got %q, %v, want %q", name, got, err, c.want)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -20,6 +21,10 @@ import (
 const (
 	namespaceName  = "lws-system"
 	deploymentName = "lws-controller-manager"
+	// An installation for LeaderWorkerSets has the first ClusterRole, and every installation
+	// the second.
+	managerRole = "lws-manager-role"
+	proxyRole   = "lws-proxy-role"
 
 	configMapName = v1alpha1.InstalledName
 	configFile    = v1alpha1.InstalledKey
@@ -84,14 +89,12 @@ func (s shape) wants(u *unstructured.Unstructured) bool {
 	switch name := u.GetName(); {
 	case ofProtection(u):
 		return s.wantsOfProtection(u)
-	case s.ProtectOnly && ofSets(u), isPolicy(u) && slices.Contains(s.lacks, operator.ValidatingPolicy):
+	case s.ProtectOnly && ofSets(u), isLabelPolicy(u) && slices.Contains(s.lacks, operator.ValidatingPolicy):
 		return false
 	case u.GetKind() == "Deployment", name == "lws-controller-manager-metrics-service":
 		return s.Image != ""
 	case name == "lws-webhook-service":
-		return (s.WebhookURL == "" || s.Image != "") && !s.ProtectOnly
-	case strings.HasPrefix(name, "lws-certificates-"):
-		return !s.ProtectOnly
+		return s.WebhookURL == "" || s.Image != ""
 	}
 	return true
 }
@@ -119,12 +122,13 @@ func (s shape) isOlder() bool { return slices.Contains(s.lacks, operator.Mutatin
 
 // ofSets reports whether an object is there for LeaderWorkerSets alone.
 func ofSets(u *unstructured.Unstructured) bool {
-	return u.GetKind() == "CustomResourceDefinition" || isWebhooks(u) || isPolicy(u) ||
-		strings.HasPrefix(u.GetName(), "lws-manager-") || strings.HasPrefix(u.GetName(), "lws-leaderworkerset-")
+	is := func(prefix string) bool { return strings.HasPrefix(u.GetName(), prefix) }
+	return u.GetKind() == "CustomResourceDefinition" || isWebhooks(u) || isLabelPolicy(u) ||
+		is("lws-manager-") || is("lws-leaderworkerset-") || is("lws-certificates-") || is("lws-webhook-")
 }
 
-// isPolicy reports whether an object is the policy that protects labels, or its binding.
-func isPolicy(u *unstructured.Unstructured) bool { return u.GetName() == "lockstep-labels" }
+// isLabelPolicy reports whether an object is the policy that protects labels, or its binding.
+func isLabelPolicy(u *unstructured.Unstructured) bool { return u.GetName() == "lockstep-labels" }
 
 // render writes the user's choices into a manifest.
 func (s shape) render(u *unstructured.Unstructured) error {
@@ -134,7 +138,9 @@ func (s shape) render(u *unstructured.Unstructured) error {
 		}
 	}
 	if s.ProtectOnly {
-		u.Object = renamed(u.Object).(map[string]any)
+		if err := rename(u); err != nil {
+			return err
+		}
 	}
 	switch {
 	case u.GetKind() == "Deployment":
@@ -208,29 +214,28 @@ var standalone = map[string]string{
 	namespaceName:                            "lockstep-system",
 	deploymentName:                           "lockstep-controller-manager",
 	"lws-controller-manager-metrics-service": "lockstep-metrics-service",
-	"lws-proxy-role":                         "lockstep-proxy-role",
+	proxyRole:                                "lockstep-proxy-role",
 	"lws-proxy-rolebinding":                  "lockstep-proxy-rolebinding",
 	"lws-metrics-reader":                     "lockstep-metrics-reader",
-	"lws":                                    "lockstep",
+	setsLabel:                                standaloneLabel,
 }
 
-// renamed returns a manifest with the names of protection alone.
-func renamed(in any) any {
-	switch in := in.(type) {
-	case map[string]any:
-		for key, v := range in {
-			in[key] = renamed(v)
-		}
-	case []any:
-		for i, v := range in {
-			in[i] = renamed(v)
-		}
-	case string:
-		if name, ok := standalone[in]; ok {
-			return name
-		}
+// rename gives a manifest the names of protection alone.
+func rename(u *unstructured.Unstructured) error {
+	text, err := u.MarshalJSON()
+	if err != nil {
+		return err
 	}
-	return in
+	var pairs []string
+	for from, to := range standalone {
+		pairs = append(pairs, strconv.Quote(from), strconv.Quote(to))
+	}
+	return u.UnmarshalJSON([]byte(strings.NewReplacer(pairs...).Replace(string(text))))
+}
+
+// isStandalone reports whether an object has a name of protection alone, or protects PVCs.
+func isStandalone(u *unstructured.Unstructured) bool {
+	return u.GetLabels()[nameLabel] == standaloneLabel || u.GetNamespace() == standalone[namespaceName]
 }
 
 // namespace is where the operator runs.

@@ -3,20 +3,20 @@ package install
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
-	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // Uninstall deletes everything that install made and that the operator made for itself.
@@ -24,192 +24,203 @@ import (
 // their definition), while PVCs need Lockstep, and while another implementation runs under
 // our names.
 func Uninstall(ctx context.Context, o Options) error {
-	a, err := o.open()
+	c, err := o.open()
 	if err != nil {
 		return err
 	}
-	layouts, err := o.layouts(ctx, a)
+	found, err := c.installed(ctx)
 	if err != nil {
 		return err
 	}
-	isWhole := slices.Contains(layouts, whole)
-	if isWhole {
-		if err := o.refuseRemoval(ctx, a); err != nil {
-			return err
-		}
-	}
-	w, err := o.withdrawal(ctx, a)
-	if err != nil {
+	// Beside protection alone, the names of a whole installation are another's.
+	isWhole := has(found, managerRole) || !has(found, standalone[proxyRole])
+	r := c.removal(slices.DeleteFunc(found, func(u *unstructured.Unstructured) bool {
+		return !isWhole && !isStandalone(u) || !o.removes(u)
+	}))
+	r.strips = !o.KeepProtection
+	if err := r.refuseUninstall(ctx, isWhole); err != nil {
 		return err
 	}
-	if !o.KeepProtection {
-		if err := w.refuse(ctx); err != nil {
-			return err
-		}
-	}
-	doomed, err := o.doomed(ctx, a, layouts)
-	if err != nil {
-		return err
-	}
-	if len(doomed) == 0 && (len(w.found) == 0 || o.KeepProtection) {
+	if len(r.doomed) == 0 {
 		o.say("nothing to remove")
 		return nil
 	}
-	if err := o.removeFrom(ctx, w, doomed); err != nil {
+	if err := r.run(ctx); err != nil || o.DryRun {
 		return err
 	}
+	for _, u := range r.doomed {
+		if err := c.untilGone(ctx, u); err != nil {
+			return err
+		}
+	}
 	if o.KeepSets && isWhole {
-		return o.reportKept(ctx, a)
+		return c.reportKept(ctx)
 	}
 	return nil
 }
 
-// The layouts of an installation: for LeaderWorkerSets and PVCs, and for PVCs alone, which
-// has names of its own.
-const (
-	whole = false
-	alone = true
-)
-
-// layouts returns those that may be installed. Where Lockstep was installed for PVCs alone,
-// the names of a whole installation are another implementation's.
-func (o Options) layouts(ctx context.Context, a applier) ([]bool, error) {
-	isWhole, err := o.installed(ctx, a, "lws-manager-role")
-	if err != nil {
-		return nil, err
-	}
-	isAlone, err := o.installed(ctx, a, standalone["lws-proxy-role"])
-	if err != nil || (isAlone && !isWhole) {
-		return []bool{alone}, err
-	}
-	return []bool{alone, whole}, nil
+// removes reports whether an uninstallation removes an object. Protection that is kept
+// loses the webhook of an earlier version: it needs the operator.
+func (o Options) removes(u *unstructured.Unstructured) bool {
+	isKept := u.GetKind() == "CustomResourceDefinition" || u.GetKind() == "Namespace" && u.GetName() == namespaceName
+	return (!o.KeepSets || !isKept) && (!o.KeepProtection || !ofProtection(u) || isWebhooks(u))
 }
 
-func (o Options) refuseRemoval(ctx context.Context, a applier) error {
-	holders, err := o.holders(ctx)
-	if err != nil {
-		return err
-	}
-	for _, holder := range holders {
-		if !holder.Ours() {
-			return fmt.Errorf("another implementation runs in namespace %q: %s holds the lease, and what is installed under these names is its own; nothing was removed",
-				holder.Namespace, holder.Identity)
-		}
-		o.say("an operator still runs as %s; stop it as well, unless its Deployment goes now", holder.Identity)
-	}
-	if o.KeepSets {
-		return nil
-	}
-	return o.refuseWithSets(ctx, a)
-}
-
-func (o Options) refuseWithSets(ctx context.Context, a applier) error {
-	names, more, err := o.sets(ctx, a)
-	if unknownKind(err) || err == nil && len(names) == 0 {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("list LeaderWorkerSets: %w", err)
-	}
-	some := strings.Join(names, ", ")
-	if more > 0 {
-		some += fmt.Sprintf(" and %d more", more)
-	}
-	return fmt.Errorf("LeaderWorkerSets exist (%s) and would be deleted with their definition; nothing was removed; "+
-		"delete them first: kubectl delete leaderworkersets --all --all-namespaces; or leave them to another implementation: lockstep uninstall --keep-sets", some)
-}
-
-// removeFrom deletes everything in order: the policy for labels, the operator, protection,
-// the rest. The operator stops before protection is taken off PVCs, which it would add
-// again, and keeps its roles until then.
-func (o Options) removeFrom(ctx context.Context, w *withdrawal, doomed []*unstructured.Unstructured) error {
-	isOperator := func(u *unstructured.Unstructured) bool { return u.GetKind() == "Deployment" }
-	isHook := func(u *unstructured.Unstructured) bool { return isWebhooks(u) && !o.KeepSets }
-	if err := o.removeAll(ctx, w.applier, only(doomed, isPolicy)); err != nil {
-		return err
-	}
-	stopOperator := func() error {
-		// Webhooks refuse what an operator that stops no longer answers. With --keep-sets
-		// they go last: a pod made without them lacks its labels.
-		if err := o.removeAll(ctx, w.applier, slices.Concat(only(doomed, isHook), only(doomed, isOperator))); err != nil {
+func (r *removal) refuseUninstall(ctx context.Context, isWhole bool) error {
+	if isWhole {
+		if err := r.refuseForeign(ctx); err != nil {
 			return err
 		}
-		for _, u := range only(doomed, isOperator) {
-			if err := o.awaitPods(ctx, w.applier, u.GetNamespace(), ""); err != nil {
+		if !r.KeepSets {
+			if err := r.refuseWithSets(ctx); err != nil {
 				return err
 			}
 		}
+	}
+	if r.KeepProtection {
 		return nil
 	}
-	if err := w.end(ctx, stopOperator); err != nil {
-		return err
-	}
-	rest := only(doomed, func(u *unstructured.Unstructured) bool { return !isPolicy(u) && !isOperator(u) && !isHook(u) })
-	if err := o.removeAll(ctx, w.applier, rest); err != nil || o.DryRun {
-		return err
-	}
+	return r.refuse(ctx)
+}
+
+// removal deletes objects of an installation. It can be interrupted anywhere and run again.
+type removal struct {
+	*cluster
+	// found are all objects that an installation left, and doomed those to delete.
+	found, doomed []*unstructured.Unstructured
+	// strips makes it take protection off PVCs.
+	strips bool
+	// operators are the namespaces where the operator's pods end, except those of a
+	// configuration.
+	operators []string
+	except    string
+	undress   pvc.Undress
+}
+
+func (c *cluster) removal(doomed []*unstructured.Unstructured) *removal {
+	r := &removal{cluster: c, doomed: doomed, undress: pvc.Undress{KeepChoices: c.KeepChoices}}
 	for _, u := range doomed {
-		if err := o.untilGone(ctx, w.applier, u); err != nil {
+		if u.GetKind() == "Deployment" {
+			r.operators = append(r.operators, u.GetNamespace())
+		}
+		if u.GetName() == protectionRole && u.GetAnnotations()[aloneAnnotation] == "true" {
+			r.undress.Alone = true
+		}
+	}
+	return r
+}
+
+// The phases of a removal. The operator stops before protection is taken off PVCs, which it
+// would add again, and keeps its roles until then. Webhooks refuse what an operator that
+// stops no longer answers. With KeepSets they go late: a pod made without them lacks its
+// labels.
+const (
+	labelsPhase = iota
+	finalizersPhase
+	operatorPhase
+	refusalsPhase
+	rolesPhase
+	webhooksPhase
+	definitionPhase
+	namespacePhase
+	phases
+)
+
+func (o Options) phaseOf(u *unstructured.Unstructured) int {
+	switch kind := u.GetKind(); {
+	case isLabelPolicy(u):
+		return labelsPhase
+	case givesFinalizers(u):
+		return finalizersPhase
+	case kind == "Deployment", isWebhooks(u) && !o.KeepSets:
+		return operatorPhase
+	case isWebhooks(u):
+		return webhooksPhase
+	case ofProtection(u) && u.GroupVersionKind().Group == "admissionregistration.k8s.io":
+		return refusalsPhase
+	case kind == "CustomResourceDefinition":
+		return definitionPhase
+	case kind == "Namespace":
+		return namespacePhase
+	}
+	return rolesPhase
+}
+
+// run deletes everything in order. The role that remembers whether protection was alone goes
+// after PVCs were stripped.
+func (r *removal) run(ctx context.Context) error {
+	for phase := range phases {
+		for _, u := range r.doomed {
+			if r.phaseOf(u) != phase {
+				continue
+			}
+			if err := r.delete(ctx, u); err != nil {
+				return err
+			}
+		}
+		if err := r.after(ctx, phase); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func only(all []*unstructured.Unstructured, wanted func(*unstructured.Unstructured) bool) (some []*unstructured.Unstructured) {
-	for _, u := range all {
-		if wanted(u) {
-			some = append(some, u)
-		}
-	}
-	return some
-}
-
-// doomed returns the live objects to delete.
-func (o Options) doomed(ctx context.Context, a applier, layouts []bool) (all []*unstructured.Unstructured, err error) {
-	for _, layout := range layouts {
-		some, err := everything(layout)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, only(some, func(u *unstructured.Unstructured) bool { return !o.KeepSets || layout != whole || rank(u) <= 1 })...)
-	}
-	return a.removable(ctx, all)
-}
-
-// removable returns the live ones of objects, but no namespace that install did not create.
-// They are in the order of deletion: definitions after what uses them, a namespace last.
-func (a applier) removable(ctx context.Context, objects []*unstructured.Unstructured) (found []*unstructured.Unstructured, err error) {
-	for _, u := range objects {
-		live, err := a.get(ctx, u)
-		if err != nil {
-			return nil, err
-		}
-		if live != nil && (u.GetKind() != "Namespace" || live.GetAnnotations()[createdHere] != "") {
-			found = append(found, live)
-		}
-	}
-	slices.SortStableFunc(found, func(x, y *unstructured.Unstructured) int { return rank(x) - rank(y) })
-	return found, nil
-}
-
-// rank orders deletions. Roles go after what uses them.
-func rank(u *unstructured.Unstructured) int {
+// after completes a phase.
+func (r *removal) after(ctx context.Context, phase int) error {
 	switch {
-	case isWebhooks(u):
-		return 1
-	case u.GetKind() == "CustomResourceDefinition":
-		return 2
-	case u.GetKind() == "Namespace":
-		return 3
+	case phase == finalizersPhase && r.strips && !r.DryRun:
+		return r.untilNoFinalizers(ctx)
+	case phase == operatorPhase && !r.DryRun:
+		for _, namespace := range r.operators {
+			if err := r.untilStopped(ctx, namespace, r.except); err != nil {
+				return err
+			}
+		}
+	case phase == refusalsPhase && r.strips:
+		return r.stripAll(ctx)
+	case phase == refusalsPhase && r.KeepProtection:
+		r.say("PVCs stay protected; one that is deleted waits until Lockstep is installed again")
 	}
-	return 0
+	return nil
 }
 
-// everything returns what an installation of one layout may consist of, and what the
-// operator makes for itself. Protection is found by its labels instead.
-func everything(protectOnly bool) ([]*unstructured.Unstructured, error) {
-	s, err := Options{Image: "any", ProtectOnly: protectOnly}.shape(nil)
+// delete deletes the very object that was found, but a definition only if there is still no
+// set: one may have been created.
+func (r *removal) delete(ctx context.Context, u *unstructured.Unstructured) error {
+	if u.GetKind() == "CustomResourceDefinition" {
+		if err := r.refuseWithSets(ctx); err != nil {
+			return fmt.Errorf("a set was created meanwhile, so the definition stays: %w", err)
+		}
+	}
+	err := r.client.Delete(ctx, u, append(dry[client.DeleteOption](r.DryRun), client.Preconditions{UID: ptr.To(u.GetUID())})...)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("delete %s: %w", title(u), err)
+	}
+	r.say("%s deleted", title(u))
+	r.deleted++
+	return nil
+}
+
+func (c *cluster) refuseWithSets(ctx context.Context) error {
+	sets, err := c.list(ctx, setList)
+	if err != nil && !unknownKind(err) {
+		return fmt.Errorf("list LeaderWorkerSets: %w", err)
+	}
+	var names []string
+	for _, set := range sets {
+		names = append(names, set.Namespace+"/"+set.Name)
+	}
+	return blocked("LeaderWorkerSets exist and would be deleted with their definition", names, "nothing was removed; "+
+		"delete them first: kubectl delete leaderworkersets --all --all-namespaces; or leave them to another implementation: lockstep uninstall --keep-sets")
+}
+
+// installed returns what install wrote into the cluster, whatever version it had, and what
+// the operator made for itself. A namespace that install did not create is not in it.
+func (c *cluster) installed(ctx context.Context) (found []*unstructured.Unstructured, err error) {
+	s, err := Options{Image: "any"}.shape(nil)
 	if err != nil {
 		return nil, err
 	}
@@ -217,81 +228,78 @@ func everything(protectOnly bool) ([]*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err
 	}
-	all = slices.DeleteFunc(all, ofProtection)
-	slices.Reverse(all)
-	all = append(all,
-		object("v1", "Secret", s.namespace(), v1alpha1.DefaultWebhookSecretName),
-		object(coordinationv1.SchemeGroupVersion.String(), "Lease", s.namespace(), v1alpha1.DefaultResourceName))
-	if protectOnly {
-		all = append(all, obsolete()...)
+	own := append(s.madeByOperator(), Options{ProtectOnly: true}.madeByOperator()...)
+	kinds := map[schema.GroupVersionKind]bool{}
+	for _, u := range all {
+		if kinds[u.GroupVersionKind()] = true; u.GetKind() == "CustomResourceDefinition" {
+			own = append(own, u) // that of an earlier version has no label
+		}
 	}
-	return all, nil
+	for _, u := range own {
+		live, err := c.get(ctx, u)
+		if err != nil {
+			return nil, err
+		}
+		if live != nil && (u.GetKind() != "CustomResourceDefinition" || isOurs(live)) {
+			found = append(found, live)
+		}
+	}
+	for _, kind := range slices.SortedFunc(maps.Keys(kinds), func(x, y schema.GroupVersionKind) int { return strings.Compare(y.Kind, x.Kind) }) {
+		some, err := c.labelled(ctx, kind)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, some...)
+	}
+	return found, nil
 }
 
-// obsolete returns what earlier versions installed for protection alone below Kubernetes
-// 1.36, besides objects with the labels of protection: those are found by their labels.
-func obsolete() []*unstructured.Unstructured {
-	const rbac = "rbac.authorization.k8s.io/v1"
-	namespace := standalone[namespaceName]
+// labelled returns the objects of one kind that bear our labels. Another implementation
+// has the label of LeaderWorkerSets as well.
+func (c *cluster) labelled(ctx context.Context, kind schema.GroupVersionKind) (found []*unstructured.Unstructured, err error) {
+	for _, name := range []string{standaloneLabel, setsLabel} {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		if err := c.client.List(ctx, list, client.MatchingLabels{nameLabel: name}); err != nil && !unknownKind(err) {
+			return nil, fmt.Errorf("list what is installed: %w", err)
+		}
+		for i := range list.Items {
+			u := &list.Items[i]
+			isMade := kind.Kind != "Namespace" || u.GetAnnotations()[createdHere] != ""
+			if isMade && (isOurs(u) || ofProtection(u)) {
+				found = append(found, u)
+			}
+		}
+	}
+	return found, nil
+}
+
+// madeByOperator returns what the operator makes for itself.
+func (o Options) madeByOperator() []*unstructured.Unstructured {
 	return []*unstructured.Unstructured{
-		object("v1", "Service", namespace, "lws-webhook-service"),
-		object(rbac, "RoleBinding", namespace, "lws-certificates-rolebinding"),
-		object(rbac, "Role", namespace, "lws-certificates-role"),
+		object("v1", "Secret", o.namespace(), v1alpha1.DefaultWebhookSecretName),
+		object(coordinationv1.SchemeGroupVersion.String(), "Lease", o.namespace(), v1alpha1.DefaultResourceName),
 	}
-}
-
-// removeAll deletes the very objects that were found.
-func (o Options) removeAll(ctx context.Context, a applier, objects []*unstructured.Unstructured) error {
-	for _, u := range objects {
-		if err := o.remove(ctx, a, u); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// remove deletes a definition only if there is still no set: one may have been created.
-func (o Options) remove(ctx context.Context, a applier, u *unstructured.Unstructured) error {
-	if u.GetKind() == "CustomResourceDefinition" {
-		if err := o.refuseWithSets(ctx, a); err != nil {
-			return fmt.Errorf("a set was created meanwhile, so the definition stays: %w", err)
-		}
-	}
-	err := a.client.Delete(ctx, u, append(dry[client.DeleteOption](o.DryRun), client.Preconditions{UID: ptr.To(u.GetUID())})...)
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("delete %s: %w", title(u), err)
-	}
-	o.say("%s deleted", title(u))
-	*a.removed++
-	return nil
 }
 
 // reportKept reports what stays, and what of it only Lockstep reads.
-func (o Options) reportKept(ctx context.Context, a applier) error {
-	sets, err := a.count(ctx, lwsv1.GroupVersion.WithKind("LeaderWorkerSetList"))
-	if unknownKind(err) {
-		return nil
-	}
+func (c *cluster) reportKept(ctx context.Context) error {
+	sets, err := c.list(ctx, setList)
 	if err != nil {
-		return fmt.Errorf("count LeaderWorkerSets: %w", err)
+		return client.IgnoreNotFound(err)
 	}
-	o.say("%d LeaderWorkerSets stay; until another implementation is installed nothing mends them, and pods made meanwhile lack their labels and variables", sets)
-	past, err := a.count(ctx, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ControllerRevisionList"}, client.HasLabels{lws.HistoryLabelKey})
-	if err != nil {
-		return fmt.Errorf("count revisions: %w", err)
+	c.say("%d LeaderWorkerSets stay; until another implementation is installed nothing repairs them, and pods made meanwhile lack their labels and variables", len(sets))
+	past, err := c.list(ctx, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ControllerRevisionList"}, client.HasLabels{lws.HistoryLabelKey})
+	if err == nil && len(past) > 0 {
+		c.say("%d revisions that no group runs stay with their sets; only Lockstep reads them; to remove them: kubectl delete controllerrevisions --all-namespaces --selector %s", len(past), lws.HistoryLabelKey)
 	}
-	if past > 0 {
-		o.say("%d revisions that no group runs stay with their sets; only Lockstep reads them; to remove them: kubectl delete controllerrevisions --all-namespaces --selector %s", past, lws.HistoryLabelKey)
-	}
-	return nil
+	return err
 }
 
-func (a applier) count(ctx context.Context, kind schema.GroupVersionKind, options ...client.ListOption) (int, error) {
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(kind)
-	err := a.client.List(ctx, list, options...)
-	return len(list.Items), err
+func has(all []*unstructured.Unstructured, role string) bool {
+	return slices.ContainsFunc(all, func(u *unstructured.Unstructured) bool { return u.GetKind() == "ClusterRole" && u.GetName() == role })
+}
+
+func isSame(x, y *unstructured.Unstructured) bool {
+	return title(x) == title(y) && x.GetNamespace() == y.GetNamespace()
 }

@@ -172,7 +172,6 @@ func TestUninstallTakesProtectionOffAndRefusesWhileAClaimReliesOnIt(t *testing.T
 	if after := c.protection(); len(before) < 19 || !slices.Equal(before, after) {
 		t.Errorf("before: %q\nafter: %q", before, after)
 	}
-	c.absentIn(&corev1.PersistentVolumeClaim{}, "prod", "free") // nobody used it: it went by the protocol
 
 	c.must(c.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
 	c.read(living, "prod", "living")
@@ -194,6 +193,7 @@ func TestUninstallTakesProtectionOffAndRefusesWhileAClaimReliesOnIt(t *testing.T
 	c.bare()
 	c.gives("prod", pvc.PodsFinalizer)
 	c.absentIn(&corev1.PersistentVolumeClaim{}, "prod", "leaving")
+	c.absentIn(&corev1.PersistentVolumeClaim{}, "prod", "free") // no pod used it
 	c.read(living, "prod", "living")
 	if !slices.Equal(living.Finalizers, []string{pvc.PodsFinalizer}) || living.Annotations["mine"] != "stays" || living.DeletionTimestamp != nil {
 		t.Errorf("the living claim is %+v", living.ObjectMeta)
@@ -460,7 +460,7 @@ func TestTheWholeTakesThePlaceOfProtectionByItself(t *testing.T) {
 		t.Errorf("got %q", refused)
 	}
 	claim := c.claimIn("default", "claim")
-	if out, err := c.uninstall(func(o *install.Options) { o.KeepProtection = true }); err != nil || !strings.Contains(out, "claims stay protected") {
+	if out, err := c.uninstall(func(o *install.Options) { o.KeepProtection = true }); err != nil || !strings.Contains(out, "PVCs stay protected") {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	c.gives("default", pvc.PodsFinalizer, pvc.BarrierFinalizer)

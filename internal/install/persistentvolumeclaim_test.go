@@ -1,16 +1,19 @@
-package withdraw
+package install
 
 import (
 	"context"
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,6 +22,10 @@ import (
 
 	"lockstep.dev/lockstep/internal/pvc"
 )
+
+func removalBy(c client.Client) *removal {
+	return (&cluster{Options: Options{Timeout: time.Minute}, client: c}).removal(nil)
+}
 
 // A StatefulSet that was deleted and created again runs on PVCs whose owner is gone. Their
 // hold alone keeps them from the garbage collector.
@@ -57,11 +64,11 @@ func TestPVCsInUseWhoseOwnersAreGoneBlock(t *testing.T) {
 				return c.Get(ctx, key, o, options...)
 			},
 		}).Build()
-		err := Withdrawal{Client: c, Patience: time.Minute}.Blocked(t.Context())
+		err := removalBy(c).refuse(t.Context())
 		if (err != nil) != tt.blocks {
 			t.Errorf("%s: %v", name, err)
 		}
-		for _, part := range []string{"prod/data-db-0", "in use by " + tt.holders, "StatefulSet/db", pvc.Disown, "kubectl lockstep release pvc/NAME"} {
+		for _, part := range []string{"prod/data-db-0", "in use by " + tt.holders, "StatefulSet/db", pvc.Disown} {
 			if err != nil && !strings.Contains(err.Error(), part) {
 				t.Errorf("%s: %q lacks %q", name, err, part)
 			}
@@ -79,7 +86,53 @@ func TestOwnersThatCannotBeReadBlock(t *testing.T) {
 			return errors.New("etcd has no leader")
 		},
 	}).Build()
-	if err := (Withdrawal{Client: c, Patience: time.Minute}).Blocked(t.Context()); err == nil || !strings.Contains(err.Error(), `StatefulSet "db", which owns PVC "prod/data"`) {
+	if err := removalBy(c).refuse(t.Context()); err == nil || !strings.Contains(err.Error(), `StatefulSet "db", which owns PVC "prod/data"`) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// probed answers dry runs of PVCs in order, and repeats its last answer.
+type probed struct {
+	client.Client
+	answers []error
+}
+
+// The answers that are no errors of an API server.
+var errBarrier, errBare = errors.New("with the barrier"), errors.New("without it")
+
+func (p *probed) Create(_ context.Context, o client.Object, _ ...client.CreateOption) error {
+	answer := p.answers[0]
+	p.answers = p.answers[min(1, len(p.answers)-1):]
+	switch {
+	case errors.Is(answer, errBarrier):
+		o.SetFinalizers([]string{pvc.BarrierFinalizer})
+		return nil
+	case errors.Is(answer, errBare):
+		return nil
+	}
+	return answer
+}
+
+func TestUninstallWaitsUntilNewPVCsGetNoFinalizer(t *testing.T) {
+	unwell, forbidden := apierrors.NewInternalError(errors.New("etcd has no leader")), apierrors.NewForbidden(schema.GroupResource{}, "", nil)
+	for name, c := range map[string]struct {
+		answers []error
+		fails   bool
+	}{
+		"without":              {[]error{errBare}, false},
+		"with, then without":   {[]error{errBarrier, errBarrier, errBare}, false},
+		"always with":          {[]error{errBarrier}, true},
+		"not permitted":        {[]error{forbidden}, false},
+		"error, then with":     {[]error{unwell, errBarrier}, true},
+		"errors, then without": {[]error{unwell, unwell, errBare}, false},
+		"with, then errors":    {[]error{errBarrier, unwell}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				if err := removalBy(&probed{answers: c.answers}).untilNoFinalizers(t.Context()); (err != nil) != c.fails {
+					t.Errorf("got %v", err)
+				}
+			})
+		})
 	}
 }
