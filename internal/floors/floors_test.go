@@ -58,8 +58,7 @@ var floors = map[string]floor{
 	"internal/apply":    f3,
 	"internal/report":   f3,
 
-	"internal/controller": f4,
-
+	"internal/controller/lws":          f4,
 	"internal/controller/pvcfinalizer": f4,
 	"internal/controller/pvchold":      f4,
 	"internal/controller/podgate":      f4,
@@ -102,7 +101,7 @@ var beside = map[string][]string{
 var wings = map[string]string{
 	"internal/lws/...":                 "sets",
 	"internal/lwscache":                "sets",
-	"internal/controller":              "sets",
+	"internal/controller/lws":          "sets",
 	"internal/pvc/...":                 "PVCs",
 	"internal/pvccache":                "PVCs",
 	"internal/controller/pvcfinalizer": "PVCs",
@@ -243,7 +242,7 @@ func TestFaultsAreFound(t *testing.T) {
 		{"internal/lwscache", "internal/pvc", "internal/lwscache must not import internal/pvc of the other wing"},
 		{"internal/lws", "internal/version", "internal/lws must not import internal/version: it is about the world outside"},
 		{"internal/operator", "internal/version", ""},
-		{"internal/controller", "test/fakeapi", "internal/controller must not import test/fakeapi above it"},
+		{"internal/controller/lws", "test/fakeapi", "internal/controller/lws must not import test/fakeapi above it"},
 		{"internal/nowhere", "internal/lws", "internal/nowhere stands on no floor: give it one in the table of this test"},
 	} {
 		if got := fault(tt.importer, tt.imported); got != tt.says {

@@ -10,7 +10,6 @@ import (
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/controller"
 	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/pvc"
 )
@@ -43,7 +42,7 @@ func (f *flags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.config, "config", "", "`file` with a Configuration of "+v1alpha1.GroupVersion.String()+"; a flag that is given overrides it")
 	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "`file` with the cluster to use; without, $KUBECONFIG, then the cluster this runs in, then ~/.kube/config")
 	fs.StringVar(&f.namespace, "namespace", ownNamespace(), "the operator's own `namespace`, of its lease and its certificate")
-	fs.StringSliceVar(&f.controllers, "controllers", controller.Names(), `controllers to run; "" runs none`)
+	fs.StringSliceVar(&f.controllers, "controllers", Controllers(), `controllers to run; "" runs none`)
 	fs.BoolVar(&f.version, "version", false, "print the version and exit")
 	fs.StringVar(&f.gangScheduler, "gang-scheduler", "", "gang `scheduler` of sets that name none by the annotation "+lwsv1.GangSchedulerAnnotationKey+": "+strings.Join(gang.Names(), ", ")+`; "" is none`)
 	fs.BoolVar(&f.protection, "protection", true, "protect PersistentVolumeClaims in use. While this is off, a deleted PVC with the finalizer "+pvc.BarrierFinalizer+" stays until it is on again: set the mode Off first")

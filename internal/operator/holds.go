@@ -11,7 +11,6 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
-	"lockstep.dev/lockstep/internal/controller"
 	"lockstep.dev/lockstep/internal/controller/podgate"
 	"lockstep.dev/lockstep/internal/controller/pvchold"
 	"lockstep.dev/lockstep/internal/kinds"
@@ -34,7 +33,7 @@ func (p *protection) setupHolds() error {
 	err = pvchold.Setup(p.mgr, pvchold.Options{
 		Holds:      holds,
 		Actor:      p.actor,
-		Narrator:   report.NewHolds(report.New(p.mgr.GetEventRecorder(controller.Protection))),
+		Narrator:   report.NewHolds(report.New(p.mgr.GetEventRecorder(Protection))),
 		ReleaseTTL: p.settings.ReleaseTTL,
 		Now:        time.Now,
 	})

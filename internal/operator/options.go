@@ -11,7 +11,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
-	"lockstep.dev/lockstep/internal/controller"
 	"lockstep.dev/lockstep/internal/version"
 )
 
@@ -56,8 +55,8 @@ func (o *Options) validate() error {
 		return fmt.Errorf("configuration %q, with the flags on top: %w", o.ConfigFile, faults.ToAggregate())
 	}
 	for _, name := range o.Controllers {
-		if !slices.Contains(controller.Names(), name) {
-			return fmt.Errorf("--controllers: there is no controller %q, only: %s", name, strings.Join(controller.Names(), ", "))
+		if !slices.Contains(Controllers(), name) {
+			return fmt.Errorf("--controllers: there is no controller %q, only: %s", name, strings.Join(Controllers(), ", "))
 		}
 	}
 	if o.Pprof != off && o.Pprof != "" && !onLoopback(o.Pprof) {

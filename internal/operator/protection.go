@@ -17,7 +17,6 @@ import (
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
 	"lockstep.dev/lockstep/internal/apply"
-	"lockstep.dev/lockstep/internal/controller"
 	"lockstep.dev/lockstep/internal/controller/pvcfinalizer"
 	"lockstep.dev/lockstep/internal/pvccache"
 	"lockstep.dev/lockstep/internal/report"
@@ -30,7 +29,7 @@ const protectionLease = "protection.lockstep.dev"
 // onlyProtect applies --protect-only. The lease is protectionLease, unless another was
 // configured.
 func (f *flags) onlyProtect(c *v1alpha1.Configuration) {
-	f.controllers, f.webhooks = []string{controller.Protection}, false
+	f.controllers, f.webhooks = []string{Protection}, false
 	if c.LeaderElection.ResourceName == v1alpha1.DefaultResourceName {
 		c.LeaderElection.ResourceName = protectionLease
 	}
@@ -38,11 +37,11 @@ func (f *flags) onlyProtect(c *v1alpha1.Configuration) {
 
 // protects reports whether PVCs are protected.
 func (o *Options) protects() bool {
-	return *o.Config.Protection.Enabled && slices.Contains(o.Controllers, controller.Protection)
+	return *o.Config.Protection.Enabled && slices.Contains(o.Controllers, Protection)
 }
 
 // keepsSets reports whether the controllers of LeaderWorkerSets run.
-func (o *Options) keepsSets() bool { return slices.Contains(o.Controllers, controller.LeaderWorkerSet) }
+func (o *Options) keepsSets() bool { return slices.Contains(o.Controllers, LeaderWorkerSet) }
 
 // controls reports whether any controller runs.
 func (o *Options) controls() bool { return o.protects() || o.keepsSets() }
@@ -77,7 +76,7 @@ func (o *Options) setupProtection(mgr ctrl.Manager) error {
 		return err
 	}
 	p := &protection{
-		mgr: mgr, log: o.Log.WithName(controller.Protection), settings: o.protectionSettings(),
+		mgr: mgr, log: o.Log.WithName(Protection), settings: o.protectionSettings(),
 		caches: caches,
 		claims: pvccache.NewClaims(caches, mgr.GetAPIReader()),
 		pods:   pvccache.NewPods(pods.Pods(metav1.NamespaceAll), report.WatchFailed),
@@ -155,7 +154,7 @@ func (p *protection) setupFinalizers() error {
 			return pvccache.NewPodReader(p.pods, p.mgr.GetAPIReader(), time.Now, told)
 		},
 		Actor:    p.actor,
-		Recorder: p.mgr.GetEventRecorder(controller.Protection),
+		Recorder: p.mgr.GetEventRecorder(Protection),
 		Clock:    clock.RealClock{},
 		Log:      p.log,
 	})

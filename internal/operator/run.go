@@ -18,7 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/controller"
+	"lockstep.dev/lockstep/internal/controller/lws"
+	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/report"
 	"lockstep.dev/lockstep/internal/version"
 	"lockstep.dev/lockstep/internal/webhook"
@@ -118,7 +119,7 @@ func (o *Options) assemble(scheme *runtime.Scheme, keeper *certs.Keeper) (ctrl.M
 		}
 	}
 	if o.keepsSets() {
-		if err := controller.Setup(mgr, controller.Options{Controllers: o.Controllers}); err != nil {
+		if err := lws.Setup(mgr); err != nil {
 			return nil, fmt.Errorf("set up the controllers: %w", err)
 		}
 	}
@@ -145,7 +146,7 @@ func (o *Options) managerOptions(scheme *runtime.Scheme, keeper *certs.Keeper) (
 		Scheme:                              scheme,
 		Logger:                              o.Log,
 		Cache:                               o.cacheOptions(keeper),
-		Client:                              controller.ClientOptions(),
+		Client:                              lws.ClientOptions(),
 		Metrics:                             metricsOptions(o.Config.Metrics.BindAddress, secured),
 		HealthProbeBindAddress:              o.Config.Health.HealthProbeBindAddress,
 		ReadinessEndpointName:               o.Config.Health.ReadinessEndpointName,
@@ -163,7 +164,7 @@ func (o *Options) managerOptions(scheme *runtime.Scheme, keeper *certs.Keeper) (
 		Controller: config.Controller{EnableWarmup: new(true), SkipNameValidation: new(true)},
 	}
 	if o.keepsSets() {
-		settings.NewCache = controller.NewCache
+		settings.NewCache = lwscache.NewCache
 	}
 	if keeper != nil {
 		settings.WebhookServer = o.webhookServer(keeper, secured)
@@ -175,7 +176,7 @@ func (o *Options) managerOptions(scheme *runtime.Scheme, keeper *certs.Keeper) (
 func (o *Options) cacheOptions(keeper *certs.Keeper) cache.Options {
 	options := cache.Options{}
 	if o.keepsSets() {
-		options = controller.CacheOptions()
+		options = lwscache.CacheOptions()
 	}
 	objects := maps.Clone(options.ByObject)
 	if objects == nil {

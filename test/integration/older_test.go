@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"lockstep.dev/lockstep/internal/controller"
 	"lockstep.dev/lockstep/internal/install"
 	"lockstep.dev/lockstep/internal/operator"
 	"lockstep.dev/lockstep/internal/pvc"
@@ -32,7 +31,7 @@ func TestTheControllerProtectsWithoutMutatingPolicies(t *testing.T) {
 	c := older(t)
 	c.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "prod"}})
 	r := c.replica(func(o *operator.Options) {
-		o.Namespace, o.Controllers, o.Webhooks = standaloneName, []string{controller.Protection}, false
+		o.Namespace, o.Controllers, o.Webhooks = standaloneName, []string{operator.Protection}, false
 	})
 	form := func(o *install.Options) { o.ProtectOnly = true }
 	if out := c.install(form); strings.Contains(out, "mutatingadmissionpolicy") || !strings.Contains(out, "1.36") {

@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/config"
-	"lockstep.dev/lockstep/internal/controller"
 	"lockstep.dev/lockstep/internal/operator"
 	"lockstep.dev/lockstep/internal/pvc"
 )
@@ -44,7 +43,7 @@ func TestProtectionNeedsNothingElse(t *testing.T) {
 	r := c.replica(func(o *operator.Options) {
 		o.REST = rest.CopyConfig(o.REST)
 		o.REST.Impersonate.UserName = operatorUser
-		o.Controllers, o.Webhooks = []string{controller.Protection}, false
+		o.Controllers, o.Webhooks = []string{operator.Protection}, false
 		o.Config.Protection.Alone = true
 		o.Config.LeaderElection.ResourceName = "protection.lockstep.dev"
 	}).start().untilReady()

@@ -11,7 +11,6 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"lockstep.dev/lockstep/internal/controller"
 	"lockstep.dev/lockstep/internal/operator"
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/internal/report"
@@ -59,7 +58,7 @@ func (c *course) ourOperator(alone bool) *ourOperator {
 	config.Health.HealthProbeBindAddress = fmt.Sprintf("127.0.0.1:%d", port(c.t))
 	config.Protection.Alone = alone
 	r := &replica{c: &cluster{t: c.t, cfg: c.cfg, Client: c.Client}, ended: make(chan error, 1), options: operator.Options{
-		REST: o.proxy.Config(), Config: *config, Namespace: systemName, Controllers: []string{controller.Protection}, Log: logr.Discard(),
+		REST: o.proxy.Config(), Config: *config, Namespace: systemName, Controllers: []string{operator.Protection}, Log: logr.Discard(),
 	}}
 	o.stop = r.start().untilReady().shut
 	return o

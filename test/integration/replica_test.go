@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/controller"
 	"lockstep.dev/lockstep/internal/operator"
 	"lockstep.dev/lockstep/test/drill"
 )
@@ -59,7 +58,7 @@ func (c *cluster) replica(change func(*operator.Options)) *replica {
 	config.Metrics.BindAddress = fmt.Sprintf("127.0.0.1:%d", port(c.t))
 	config.Health.HealthProbeBindAddress = fmt.Sprintf("127.0.0.1:%d", port(c.t))
 	r := &replica{c: c, ended: make(chan error, 1), options: operator.Options{
-		REST: c.cfg, Config: *config, Namespace: systemName, Controllers: controller.Names(), Webhooks: true, Log: logr.Discard(),
+		REST: c.cfg, Config: *config, Namespace: systemName, Controllers: operator.Controllers(), Webhooks: true, Log: logr.Discard(),
 	}}
 	if change != nil {
 		change(&r.options)

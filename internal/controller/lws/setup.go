@@ -1,17 +1,14 @@
-package controller
+package lws
 
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -27,12 +24,8 @@ import (
 	"lockstep.dev/lockstep/internal/report"
 )
 
-// LeaderWorkerSet is the name of the controllers of sets and their groups.
-const LeaderWorkerSet = "leaderworkerset"
-
-// Protection is the name of the controllers that keep claims in use from being
-// lost. Setup leaves them to others: they share nothing with those of sets.
-const Protection = "protection"
+// Name is the name of the controllers of sets and their groups.
+const Name = "leaderworkerset"
 
 const (
 	setWorkers   = 16
@@ -41,24 +34,6 @@ const (
 	wakes = 1024
 )
 
-// Options choose what runs.
-type Options struct {
-	// Controllers names those to run; see Names.
-	Controllers []string
-}
-
-// Names returns the names of all controllers.
-func Names() []string { return []string{LeaderWorkerSet, Protection} }
-
-// CacheOptions returns the options for the manager's cache that the controllers
-// read from.
-func CacheOptions() cache.Options { return lwscache.CacheOptions() }
-
-// NewCache returns a cache with these options that decodes no more of pods than it keeps.
-func NewCache(config *rest.Config, options cache.Options) (cache.Cache, error) {
-	return lwscache.NewCache(config, options)
-}
-
 // ClientOptions returns the options for the manager's client: a look waits until
 // the cache shows this process's own writes, so that no decision is made from a
 // world before them.
@@ -66,21 +41,8 @@ func ClientOptions() client.Options {
 	return client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: new(true)}}
 }
 
-// Setup adds the named controllers to the manager. Its client must read its own
-// writes.
-func Setup(mgr ctrl.Manager, o Options) error {
-	for _, name := range o.Controllers {
-		if !slices.Contains(Names(), name) {
-			return fmt.Errorf("no controller is named %q: choose from %q", name, Names())
-		}
-	}
-	if !slices.Contains(o.Controllers, LeaderWorkerSet) {
-		return nil
-	}
-	return setupLeaderWorkerSet(mgr)
-}
-
-func setupLeaderWorkerSet(mgr ctrl.Manager) error {
+// Setup adds the controllers to the manager. Its client must read its own writes.
+func Setup(mgr ctrl.Manager) error {
 	indexes, err := lwscache.NewIndexes(context.Background(), mgr.GetCache())
 	if err != nil {
 		return err
@@ -102,7 +64,7 @@ func setupLeaderWorkerSet(mgr ctrl.Manager) error {
 		observe: observer,
 		memory:  memory,
 		act:     apply.New(mgr.GetClient(), mgr.GetAPIReader()).Surveying(observer.Standing),
-		narrate: report.New(mgr.GetEventRecorder(LeaderWorkerSet)),
+		narrate: report.New(mgr.GetEventRecorder(Name)),
 		now:     time.Now,
 	}
 	ended := make(chan struct{})
@@ -158,7 +120,7 @@ func options(workers int) controller.Options {
 func setupSets(mgr ctrl.Manager, p *pass, wake <-chan event.GenericEvent, groups *lwscache.PodGroups) error {
 	pace := newPace(p.now)
 	return ctrl.NewControllerManagedBy(mgr).
-		Named(LeaderWorkerSet).
+		Named(Name).
 		WithOptions(options(setWorkers)).
 		Watches(&lwsv1.LeaderWorkerSet{}, pace.watch(byOwnName, desire, 0)).
 		Watches(&lwsv1.LeaderWorkerSet{}, pace.watch(byOwnName, told, reread)).
