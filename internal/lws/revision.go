@@ -121,13 +121,11 @@ func sameRevision(set *lwsv1.LeaderWorkerSet, stored, live []byte) bool {
 	return err == nil && (bytes.Equal(again, live) || SameMeaning(again, live))
 }
 
-// Genuine reports whether a ControllerRevision has the name of the set and a key, and its
-// data hashes to that key or to the hash in its own name. Other implementations create a
-// missing revision again under the key that the groups run, with other data.
+// Genuine reports whether a ControllerRevision has the name of the set, and a key to which its
+// data hashes. One whose data does not is not read: it was forged, edited, or created by another
+// implementation in place of a lost one.
 func Genuine(revision *appsv1.ControllerRevision, setName string) bool {
-	key, hash := revision.Labels[lwsv1.RevisionKey], RevisionKey(revision.Data.Raw)
-	return key != "" && isRevisionOf(revision, setName) &&
-		(key == hash || strings.HasPrefix(revision.Name, revisionStem(setName, hash)))
+	return isRevisionOf(revision, setName) && revision.Labels[lwsv1.RevisionKey] == RevisionKey(revision.Data.Raw)
 }
 
 // isRevisionOf reports whether a revision has the name of the set, in use or in the history.
@@ -137,9 +135,5 @@ func isRevisionOf(revision *appsv1.ControllerRevision, setName string) bool {
 
 // revisionName is the name of a set's revision with the given hash and number.
 func revisionName(setName, hash string, number int64) string {
-	return revisionStem(setName, hash) + strconv.FormatInt(number, 10)
-}
-
-func revisionStem(setName, hash string) string {
-	return setName[:min(len(setName), revisionNamePrefix)] + "-" + hash + "-"
+	return setName[:min(len(setName), revisionNamePrefix)] + "-" + hash + "-" + strconv.FormatInt(number, 10)
 }

@@ -97,27 +97,14 @@ func (d *setDecision) revisionWithKey(key string) *appsv1.ControllerRevision {
 	return revisionWithKey(d.counting(), key)
 }
 
-// revisionWithKey returns the latest revision with the key, or nil. A revision whose data
-// hashes to the key precedes one that was created again under the key.
+// revisionWithKey returns the latest revision with the key, or nil.
 func revisionWithKey(revisions []*appsv1.ControllerRevision, key string) *appsv1.ControllerRevision {
-	if key == "" {
-		return nil
-	}
-	keyed := func(r *appsv1.ControllerRevision) bool { return r.Labels[lwsv1.RevisionKey] == key }
-	exact := latest(revisions, func(r *appsv1.ControllerRevision) bool { return keyed(r) && RevisionKey(r.Data.Raw) == key })
-	if exact != nil {
-		return exact
-	}
-	return latest(revisions, keyed)
+	return latest(revisions, func(r *appsv1.ControllerRevision) bool { return r.Labels[lwsv1.RevisionKey] == key })
 }
 
-// revisionWithData returns the latest revision that means the same as data, or nil. Groups at
-// a key run the one revision that revisionWithKey returns.
+// revisionWithData returns the latest revision that means the same as data, or nil.
 func (d *setDecision) revisionWithData(data []byte) *appsv1.ControllerRevision {
-	counting := d.counting()
-	return latest(counting, func(r *appsv1.ControllerRevision) bool {
-		return sameRevision(d.Set, r.Data.Raw, data) && revisionWithKey(counting, r.Labels[lwsv1.RevisionKey]) == r
-	})
+	return latest(d.counting(), func(r *appsv1.ControllerRevision) bool { return sameRevision(d.Set, r.Data.Raw, data) })
 }
 
 // latest returns the revision that fits and has the highest number, by name among equals: a

@@ -1,21 +1,20 @@
 package lws_test
 
 import (
-	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
-// rival is a revision that says image, under the key that the groups of c are at
-// and with its own data's hash in its name. Nobody owns it.
+// rival is a revision with the given image under the key of the groups of c, without a
+// controller. Its name has the hash of its own data.
 func rival(t *testing.T, c *cluster, image string, number int64) *appsv1.ControllerRevision {
 	t.Helper()
 	other := find[*lwsv1.LeaderWorkerSet](c, "w").DeepCopy()
@@ -41,46 +40,31 @@ func workersImage(t *testing.T, plan lws.Plan) string {
 	return sts.Spec.Template.Spec.Containers[0].Image
 }
 
-// A revision made again under a lost key outlived the return of the real one, and
-// workers came up with another template than their leader's.
-func TestTheRevisionWhoseDataIsTheKeyGoesBeforeOneMadeAgainUnderIt(t *testing.T) {
-	c := withoutWorkers(t)
-	again := rival(t, c, "image:2", 99)
-	again.OwnerReferences = revisions(c)[0].OwnerReferences
-	again = fakeapi.Add(c.Server, again)
-	if got := workersImage(t, c.decideGroup("w-0")); got != "image:1" {
-		t.Errorf("workers are made of %s", got)
-	}
-	group := c.group("w-0")
-	slices.Reverse(group.Revisions.Members)
-	if got := workersImage(t, lws.DecideGroup(group)); got != "image:1" {
-		t.Errorf("in the other order, workers are made of %s", got)
-	}
-	group.Revisions.Members = []*appsv1.ControllerRevision{again}
-	if got := workersImage(t, lws.DecideGroup(group)); got != "image:2" {
-		t.Errorf("alone, the one made again gives %s", got)
-	}
-}
-
-// Two revisions with one number took turns at being the latest: caches list in
-// any order, and workers of one group came up with either template.
-func TestEqualNumbersDoNotDependOnTheOrderOfTheList(t *testing.T) {
-	c := withoutWorkers(t)
-	owners := revisions(c)[0].OwnerReferences
-	var pair []*appsv1.ControllerRevision
-	for _, image := range []string{"image:2", "image:3"} {
-		revision := rival(t, c, image, 99)
-		revision.OwnerReferences = owners
-		pair = append(pair, fakeapi.Add(c.Server, revision))
-	}
-	group := c.group("w-0")
-	var got []string
-	for range 2 {
-		slices.Reverse(pair)
-		group.Revisions.Members = pair
-		got = append(got, workersImage(t, lws.DecideGroup(group)))
-	}
-	if diff := cmp.Diff(got[0], got[1]); diff != "" {
-		t.Errorf("(-one order +the other)\n%s", diff)
+// A user who may create ControllerRevisions must not choose the template of a set: a revision
+// whose data does not hash to its key is not read, even with the set as its controller.
+func TestAForgedRevisionUnderTheCurrentKeyIsNotUsed(t *testing.T) {
+	for _, controller := range []string{"the set", "none"} {
+		c := withoutWorkers(t)
+		forged := rival(t, c, "forged", 99)
+		if controller == "the set" {
+			forged.OwnerReferences = revisions(c)[0].OwnerReferences
+		}
+		genuine := revisions(c)[0].Name
+		fakeapi.Add(c.Server, forged)
+		if plan := c.decideSet(); len(of[action.Apply](plan))+len(of[action.Create](plan)) != 0 {
+			t.Errorf("controller %s: the set does %s", controller, spelled(plan))
+		}
+		if got := workersImage(t, c.decideGroup("w-0")); got != "image:1" {
+			t.Errorf("controller %s: workers are made of %s", controller, got)
+		}
+		image(c, "forged")
+		if got, _ := created[*appsv1.ControllerRevision](t, c.decideSet()); got.Revision != 2 {
+			t.Errorf("controller %s: the forged revision moved the number to %d", controller, got.Revision)
+		}
+		fakeapi.Drop[*appsv1.ControllerRevision](c.Server, genuine)
+		plan := c.decideGroup("w-0")
+		if _, waits := waitFor(plan, lws.CodeRevisionNotVisible); !waits || len(plan.Actions) != 0 {
+			t.Errorf("controller %s: without the genuine revision the group does %s", controller, spelled(plan))
+		}
 	}
 }
