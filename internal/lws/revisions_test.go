@@ -1,6 +1,7 @@
 package lws_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
+	applies "lockstep.dev/lockstep/internal/apply"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/test/fakeapi"
@@ -69,6 +71,10 @@ func TestRevisionOfAChangedTemplate(t *testing.T) {
 	apply := one[action.Apply](t, plan)
 	if sts, _ := apply.Object.(*appsv1.StatefulSet); sts == nil || sts.Labels[lwsv1.RevisionKey] != key {
 		t.Errorf("the leaders are not brought to %s: %+v", key, apply.Object)
+	}
+	image(c, "image:1")
+	if err := c.Do(apply); !errors.Is(err, applies.ErrStale) {
+		t.Errorf("a template of an earlier spec is written: %v", err)
 	}
 }
 

@@ -116,12 +116,16 @@ func (d *setDecision) lowers() bool {
 	return !d.rollout.changed && d.course.partition < min(d.rollout.partition, d.rollout.replicas)
 }
 
-// relied is what a lowered partition relies on: groups that count as there stay,
-// and groups that are given up because they are down anyway are still down. It is
-// looked for once more, live, after the StatefulSet was read: pods and StatefulSets
-// come through watches of their own, and a leader that the last template took may
-// still be seen as it was.
+// relied are the preconditions of a rollout that are read live, after the StatefulSet was judged:
+// each kind has a watch of its own, and some lag. A new template relies on the set: one from an
+// earlier spec would replace pods of the present one. A lowered partition relies on groups that
+// count as ready, and on those that are given up because they are down.
 func (d *setDecision) relied() []action.Standing {
+	if d.rollout.changed {
+		return []action.Standing{{
+			Kind: identity.KindLeaderWorkerSet, Namespace: d.Set.Namespace, Name: d.Set.Name, Unchanged: []identity.Ref{setRef(d.Set)},
+		}}
+	}
 	if !d.lowers() {
 		return nil
 	}

@@ -21,6 +21,7 @@ import (
 )
 
 var apiVersions = map[identity.Kind]string{
+	identity.KindLeaderWorkerSet:    lwsv1.GroupVersion.String(),
 	identity.KindStatefulSet:        "apps/v1",
 	identity.KindControllerRevision: "apps/v1",
 	identity.KindPod:                "v1",

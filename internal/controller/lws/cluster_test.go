@@ -119,10 +119,11 @@ func newCluster(t *testing.T, slow time.Duration, set *lwsv1.LeaderWorkerSet) *c
 	c := &cluster{Controllers: fakeapi.Control(store), t: t, api: &fakeAPI{Server: store}, slow: slow}
 	clock := func() time.Time { return store.Now.Add(-c.slow) }
 	memory := lwscache.NewMemory()
+	observer := lwscache.New(store.Cached(), store.Live(), memory)
 	c.pass = &pass{
-		observe: lwscache.New(store.Cached(), store.Live(), memory),
+		observe: observer,
 		memory:  memory,
-		act:     apply.New(c.api, store.Live()),
+		act:     apply.New(c.api, store.Live()).Surveying(observer.Standing),
 		narrate: report.New(events.NewFakeRecorder(10_000)),
 		now:     clock,
 		wakeSet: func(client.Object) { c.woken++ },
