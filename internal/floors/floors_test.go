@@ -50,6 +50,7 @@ var floors = map[string]floor{
 
 	"internal/lws":           f2,
 	"internal/lws/admission": f2,
+	"internal/lws/workload":  f2,
 
 	"internal/pvc": f2,
 
@@ -88,6 +89,7 @@ var floors = map[string]floor{
 // whom: each is a part of the whole that its importers are.
 var beside = map[string][]string{
 	"internal/action":  {"internal/identity"},
+	"internal/lws/...": {"internal/lws/..."},
 	"internal/report":  {"internal/apply"},
 	"internal/webhook": {"internal/webhook/certs"},
 	"internal/cli/...": {"internal/cli/..."},

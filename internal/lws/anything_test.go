@@ -17,6 +17,7 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -114,7 +115,7 @@ func (w *world) judgeBudget(a action.Action) error {
 		group := &world.Groups[i]
 		index, ready, old := int32(group.Index), group.Ready(world.Set), group.Leader.Labels[lwsv1.RevisionKey] != key
 		switch {
-		case index >= lws.Replicas(world.Set):
+		case index >= workload.Replicas(world.Set):
 			if ready && !old {
 				standIn++
 			}
@@ -124,13 +125,13 @@ func (w *world) judgeBudget(a action.Action) error {
 			up++
 		}
 	}
-	down, mayBe := lws.Replicas(world.Set)-up, rolling.MaxUnavailable.IntVal
+	down, mayBe := workload.Replicas(world.Set)-up, rolling.MaxUnavailable.IntVal
 	if mayBe == 0 && rolling.MaxSurge.IntVal == 0 {
 		mayBe = 1
 	}
 	if givenUp > 0 && down > mayBe+standIn {
 		return fmt.Errorf("partition %d to %d gives up %d ready groups: %d of %d are down then, %d may be, and %d stand in\n%s",
-			was, partition(sts), givenUp, down, lws.Replicas(world.Set), mayBe, standIn, w.all())
+			was, partition(sts), givenUp, down, workload.Replicas(world.Set), mayBe, standIn, w.all())
 	}
 	return nil
 }
@@ -142,13 +143,13 @@ func (w *world) judgeKept(a action.Action) error {
 	}
 	keys := map[string]int{}
 	for _, revision := range revisions(w.cluster) {
-		if lws.BearsName(revision, "w") && revision.UID != a.Target().UID {
+		if workload.BearsName(revision, "w") && revision.UID != a.Target().UID {
 			keys[revision.Labels[lwsv1.RevisionKey]]++
 		}
 	}
 	for _, revision := range revisions(w.cluster) {
 		key := revision.Labels[lwsv1.RevisionKey]
-		if revision.UID != a.Target().UID || keys[key] > 0 || !lws.BearsName(revision, "w") {
+		if revision.UID != a.Target().UID || keys[key] > 0 || !workload.BearsName(revision, "w") {
 			continue
 		}
 		for _, pod := range fakeapi.All[*corev1.Pod](w.Objects) {
@@ -164,7 +165,7 @@ func (w *world) judgeKept(a action.Action) error {
 func (w *world) leads(pod *corev1.Pod) bool {
 	group, worker := indexOf(pod.Name)
 	set, sts := fakeapi.Find[*lwsv1.LeaderWorkerSet](w.Server, "w"), fakeapi.Find[*appsv1.StatefulSet](w.Server, "w")
-	return set != nil && sts != nil && worker == 0 && int32(group) < lws.PodsOf(sts) && pod.DeletionTimestamp == nil && metav1.IsControlledBy(sts, set) && metav1.IsControlledBy(pod, sts)
+	return set != nil && sts != nil && worker == 0 && int32(group) < workload.PodsOf(sts) && pod.DeletionTimestamp == nil && metav1.IsControlledBy(sts, set) && metav1.IsControlledBy(pod, sts)
 }
 
 // checkAll checks everything that there is against the set's spec.
@@ -173,8 +174,8 @@ func (w *world) checkAll() {
 	if got := brief(set.Status)[available]; got != isAvailable {
 		w.t.Fatalf("not available: %v; %v\n%s", brief(set.Status), w.decideAll(), w.all())
 	}
-	if status := set.Status; status.ReadyReplicas != lws.Replicas(set) || status.UpdatedReplicas != lws.Replicas(set) || status.Replicas != lws.Replicas(set) {
-		w.t.Fatalf("of %d groups %+v\n%s", lws.Replicas(set), status, w.all())
+	if status := set.Status; status.ReadyReplicas != workload.Replicas(set) || status.UpdatedReplicas != workload.Replicas(set) || status.Replicas != workload.Replicas(set) {
+		w.t.Fatalf("of %d groups %+v\n%s", workload.Replicas(set), status, w.all())
 	}
 	w.checkPods(set)
 	w.checkServices(set)
@@ -187,7 +188,7 @@ func (w *world) checkAll() {
 }
 
 func (w *world) checkPods(set *lwsv1.LeaderWorkerSet) {
-	replicas, size := lws.Replicas(set), lws.Size(set)
+	replicas, size := workload.Replicas(set), workload.Size(set)
 	pods := fakeapi.All[*corev1.Pod](w.Objects)
 	if len(pods) != int(replicas*size) {
 		w.t.Fatalf("%d pods stand, want %d × %d\n%s", len(pods), replicas, size, w.all())
@@ -221,7 +222,7 @@ func imageOf(set *lwsv1.LeaderWorkerSet, worker int) string {
 }
 
 func (w *world) checkServices(set *lwsv1.LeaderWorkerSet) {
-	if lws.Subdomain(set) == lwsv1.SubdomainShared {
+	if workload.Subdomain(set) == lwsv1.SubdomainShared {
 		if shared := fakeapi.Find[*corev1.Service](w.Server, "w"); shared == nil || !metav1.IsControlledBy(shared, set) {
 			w.t.Fatalf("the shared service is %+v", shared)
 		}
@@ -267,7 +268,7 @@ func (w *world) all() string {
 		case *corev1.Pod:
 			line += fmt.Sprintf(" %s ready %t", object.Status.Phase, lws.PodReady(object))
 		case *appsv1.StatefulSet:
-			line += fmt.Sprintf(" %d replicas, partition %d, generation %d, %+v", lws.PodsOf(object), partition(object), object.Generation, object.Status)
+			line += fmt.Sprintf(" %d replicas, partition %d, generation %d, %+v", workload.PodsOf(object), partition(object), object.Generation, object.Status)
 		}
 		for _, owner := range object.GetOwnerReferences() {
 			line += " of " + string(owner.UID)

@@ -5,6 +5,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/condition"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 const noConflict = "every name this set needs is its own or free"
@@ -91,7 +92,7 @@ func (d *setDecision) progress() []metav1.Condition {
 	if counts.currentUpdated < counts.current {
 		return []metav1.Condition{usual[string(lwsv1.LeaderWorkerSetUpdateInProgress)], progressing}
 	}
-	if !d.held && counts.wantedReady == Replicas(d.Set) && counts.currentUpdatedReady == counts.current {
+	if !d.held && counts.wantedReady == workload.Replicas(d.Set) && counts.currentUpdatedReady == counts.current {
 		return []metav1.Condition{usual[string(lwsv1.LeaderWorkerSetAvailable)]}
 	}
 	return []metav1.Condition{progressing}

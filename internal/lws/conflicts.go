@@ -12,6 +12,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // conflictLook is how often a squatter is looked for again. What is not ours by
@@ -27,7 +28,7 @@ func (d *setDecision) conflicts() string {
 		found = append(found, taken(identity.KindStatefulSet, sts, "the set cannot start"))
 	}
 	for _, pod := range byOrdinal(d.Leaders.Squatters) {
-		if _, ordinal := identity.ParentAndOrdinal(pod.Name); int32(ordinal) < Replicas(d.Set) {
+		if _, ordinal := identity.ParentAndOrdinal(pod.Name); int32(ordinal) < workload.Replicas(d.Set) {
 			cost := fmt.Sprintf("group %d cannot start", ordinal)
 			found = append(found, taken(identity.KindPod, pod, cost))
 		}
@@ -76,7 +77,7 @@ func toldOf(found []string) string {
 func (g Group) conflicts(set *lwsv1.LeaderWorkerSet) []string {
 	var found []string
 	for _, sts := range g.Workers.Squatters {
-		if SizeOf(g.Leader, set) > 1 {
+		if workload.SizeOf(g.Leader, set) > 1 {
 			found = append(found, taken(identity.KindStatefulSet, sts, fmt.Sprintf("group %d has no workers", g.Index)))
 		}
 	}
@@ -87,7 +88,7 @@ func (g Group) conflicts(set *lwsv1.LeaderWorkerSet) []string {
 		if sts := g.Workers.Orphan(); sts != nil && metav1.IsControlledBy(pod, sts) {
 			continue // it is adopted, and its pods with it
 		}
-		if _, ordinal := identity.ParentAndOrdinal(pod.Name); ordinal >= 1 && int32(ordinal) < SizeOf(g.Leader, set) {
+		if _, ordinal := identity.ParentAndOrdinal(pod.Name); ordinal >= 1 && int32(ordinal) < workload.SizeOf(g.Leader, set) {
 			cost := fmt.Sprintf("group %d lacks worker %d", g.Index, ordinal)
 			found = append(found, taken(identity.KindPod, pod, cost))
 		}

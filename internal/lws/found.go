@@ -6,8 +6,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/utils/ptr"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // systemPrefix begins the keys of every label and annotation of the API.
@@ -27,7 +29,7 @@ func (d *setDecision) asFound(desired *appsv1.StatefulSet) {
 		desired.Spec.VolumeClaimTemplates = live.Spec.VolumeClaimTemplates // a StatefulSet refuses other templates, even with the same meaning
 	}
 	key := desired.Labels[lwsv1.RevisionKey]
-	if !BearsName(live, d.Set.Name) || leadersKey(live) != key || live.Spec.Template.Labels[lwsv1.RevisionKey] != key {
+	if !workload.BearsName(live, d.Set.Name) || leadersKey(live) != key || live.Spec.Template.Labels[lwsv1.RevisionKey] != key {
 		return
 	}
 	if !d.foundTemplate(live) || d.displaced(live) { // a leader with another placement is replaced anyway
@@ -67,9 +69,9 @@ func systemKeys(all map[string]string) map[string]string {
 // fills in a volume mode, and earlier versions left out what is implied.
 func sameClaims(namespace string, one, other []corev1.PersistentVolumeClaim) bool {
 	spelt := func(claims []corev1.PersistentVolumeClaim) []corev1.PersistentVolumeClaim {
-		claims = claimTemplates(namespace, claims)
+		claims = workload.ClaimTemplates(namespace, claims)
 		for i := range claims {
-			mode := orDefault(claims[i].Spec.VolumeMode, corev1.PersistentVolumeFilesystem)
+			mode := ptr.Deref(claims[i].Spec.VolumeMode, corev1.PersistentVolumeFilesystem)
 			claims[i].Spec.VolumeMode = &mode
 		}
 		return claims

@@ -12,6 +12,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -157,8 +158,8 @@ func TestTheTemplateThatWasFoundGoesWithANewPlacement(t *testing.T) {
 			t.Errorf("taken over %t: replaces from %d on at once", taken, got)
 		}
 		c.settleAll()
-		if sts := leadersOf(c); lws.PodsOf(sts) != 2 || sts.Annotations[lws.AsFoundAnnotationKey] != "" || brief(c.status())[available] != isAvailable {
-			t.Errorf("taken over %t: %d leaders, annotations %v, %v", taken, lws.PodsOf(sts), sts.Annotations, brief(c.status()))
+		if sts := leadersOf(c); workload.PodsOf(sts) != 2 || sts.Annotations[lws.AsFoundAnnotationKey] != "" || brief(c.status())[available] != isAvailable {
+			t.Errorf("taken over %t: %d leaders, annotations %v, %v", taken, workload.PodsOf(sts), sts.Annotations, brief(c.status()))
 		}
 		for _, pod := range fakeapi.All[*corev1.Pod](c.Objects) {
 			if got := pod.Annotations[lwsv1.ExclusiveKeyAnnotationKey]; got != "rack" {

@@ -4,13 +4,12 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // scheduledAsGang keeps the object that a group's gang scheduler knows it by. What
@@ -30,7 +29,7 @@ func (d *groupDecision) scheduledAsGang() bool {
 	case d.Gang.Member() == nil && d.Gang.Orphan() == nil && !d.Gang.Empty():
 		// A squatter: the set tells of it.
 	case d.revision():
-		d.keepGang(scheduler, scheduler.Object(d.gangGroup()))
+		d.keepGang(scheduler, scheduler.Object(workload.GangGroup(d.Set, d.restored, d.Leader)))
 	}
 	return true
 }
@@ -77,54 +76,6 @@ func (d *groupDecision) keepGang(scheduler gang.Scheduler, want *unstructured.Un
 func ownedPart(object *unstructured.Unstructured, leader *corev1.Pod) *unstructured.Unstructured {
 	part := &unstructured.Unstructured{}
 	part.SetGroupVersionKind(object.GroupVersionKind())
-	part.SetOwnerReferences(ownedByLeader(leader))
+	part.SetOwnerReferences(workload.OwnedByLeader(leader))
 	return part
-}
-
-// gangGroup is what the scheduler is told. Size and templates are those of the
-// leader's revision: a gang that waits for the pods of another would never start.
-// Where workers wait for their leader, be it until it is ready or until it is known which
-// domain it is in, it is not to wait for them.
-func (d *groupDecision) gangGroup() gang.Group {
-	template := d.restored.Spec.LeaderWorkerTemplate
-	together := Size(d.restored)
-	if d.Set.Spec.StartupPolicy == lwsv1.LeaderReadyStartupPolicy || d.topology() != "" {
-		together = 1
-	}
-	return gang.Group{
-		Namespace:    d.Set.Namespace,
-		Name:         gang.NameOf(d.Leader),
-		Labels:       gangLabels(d.Leader),
-		Annotations:  d.Set.Annotations,
-		Owners:       ownedByLeader(d.Leader),
-		MinMember:    together,
-		MinResources: gang.Resources(writtenForLeaders(d.restored), &template.WorkerTemplate, Size(d.restored)),
-	}
-}
-
-func gangLabels(leader *corev1.Pod) map[string]string {
-	labels := map[string]string{}
-	for _, key := range []string{lwsv1.SetNameLabelKey, lwsv1.GroupIndexLabelKey, lwsv1.RevisionKey} {
-		labels[key] = leader.Labels[key]
-	}
-	return labels
-}
-
-// IsGang tells whether an object nobody controls could be what a scheduler knows
-// the leader's group by.
-func IsGang(object metav1.Object, leader *corev1.Pod) bool {
-	have := object.GetLabels()
-	for key, value := range gangLabels(leader) {
-		if have[key] != value {
-			return false
-		}
-	}
-	return true
-}
-
-// tieWorkers ties the workers to be as their leader is tied.
-func tieWorkers(template *corev1.PodTemplateSpec, leader *corev1.Pod) {
-	if scheduler := gang.Of(leader); scheduler != nil {
-		scheduler.Tie(template, scheduler.Tied(leader))
-	}
 }

@@ -10,6 +10,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 const (
@@ -50,7 +51,7 @@ func (d *setDecision) ghosts() haunting {
 	blocking := slices.Concat(whole, leaders, volumes, d.serviceGhosts(), d.gangGhosts())
 	for _, groups := range [][]Group{d.Groups, d.Vacant} { // as many as a set has: not copied
 		for i := range groups {
-			blocking = append(blocking, groups[i].ghosts(Size(d.Set))...)
+			blocking = append(blocking, groups[i].ghosts(workload.Size(d.Set))...)
 		}
 	}
 	waiting := d.haunt(blocking)
@@ -91,7 +92,7 @@ func (d *setDecision) leaderGhosts() []ghost {
 		if owner != nil && own != "" && owner.UID == own {
 			continue
 		}
-		if _, ordinal := identity.ParentAndOrdinal(pod.Name); int32(ordinal) >= Replicas(d.Set) {
+		if _, ordinal := identity.ParentAndOrdinal(pod.Name); int32(ordinal) >= workload.Replicas(d.Set) {
 			continue
 		}
 		found = append(found, ghost{Ref: identity.RefOf(identity.KindPod, pod), object: pod})
@@ -104,7 +105,7 @@ func (d *setDecision) leaderGhosts() []ghost {
 func (d *setDecision) volumeGhosts() []ghost {
 	var found []ghost
 	for _, g := range ghostsOf(identity.KindPersistentVolumeClaim, d.LeaderVolumes.Ghosts) {
-		if volumeOrdinal(g.Name, d.Set, d.Set.Name) < int(Replicas(d.Set)) {
+		if volumeOrdinal(g.Name, d.Set, d.Set.Name) < int(workload.Replicas(d.Set)) {
 			found = append(found, g)
 		}
 	}
@@ -125,7 +126,7 @@ func (g Group) volumeGhosts(size int32) []ghost {
 // serviceGhosts returns the ghosts under names of Services that the set needs.
 // They hold back those Services alone, but then pods have no DNS names.
 func (d *setDecision) serviceGhosts() []ghost {
-	if Subdomain(d.Set) == lwsv1.SubdomainShared {
+	if workload.Subdomain(d.Set) == lwsv1.SubdomainShared {
 		return ghostsOf(identity.KindService, d.Service.Ghosts)
 	}
 	var found []ghost
@@ -141,7 +142,7 @@ func (d *setDecision) leadersHold(leaders []ghost) bool {
 	if len(leaders) == 0 || d.StatefulSet.Member() != nil {
 		return false
 	}
-	if len(ordinalsOf(leaders)) >= int(Replicas(d.Set)) {
+	if len(ordinalsOf(leaders)) >= int(workload.Replicas(d.Set)) {
 		return true
 	}
 	return d.Now.Before(d.goOn(leaders))

@@ -6,10 +6,12 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // groupDecision is a plan in the making for one group.
@@ -61,8 +63,8 @@ func (d *groupDecision) ghosts() bool {
 	if d.Leader == nil {
 		return false
 	}
-	blocking := d.Group.ghosts(SizeOf(d.Leader, d.Set))
-	unwatched := slices.DeleteFunc(all, func(g ghost) bool { return BearsName(g.object, d.Set.Name) })
+	blocking := d.Group.ghosts(workload.SizeOf(d.Leader, d.Set))
+	unwatched := slices.DeleteFunc(all, func(g ghost) bool { return workload.BearsName(g.object, d.Set.Name) })
 	waited := blocking
 	if len(blocking) == 0 {
 		waited = unwatched
@@ -148,15 +150,15 @@ func (d *groupDecision) standing() bool {
 	if sts == nil {
 		return true
 	}
-	if workers, told := workersToldOf(sts); told && orDefault(sts.Spec.Replicas, 1) != workers {
+	if workers, told := workload.AnnotatedWorkers(sts); told && ptr.Deref(sts.Spec.Replicas, 1) != workers {
 		d.plan.do(scaleBack(sts, workers))
 		return false
 	}
-	if !LacksPods(sts) {
+	if !workload.LacksPods(sts) {
 		return false
 	}
 	d.plan.wait(Wait{
-		Reason: because(CodeMissing, fmt.Sprintf("statefulset %s has %d of %d workers", sts.Name, sts.Status.Replicas, orDefault(sts.Spec.Replicas, 1))),
+		Reason: because(CodeMissing, fmt.Sprintf("statefulset %s has %d of %d workers", sts.Name, sts.Status.Replicas, ptr.Deref(sts.Spec.Replicas, 1))),
 		Until:  d.Now.Add(conflictLook),
 	})
 	d.plan.touchStalled(sts, d.Now, d.Stalled, d.blocked())
@@ -171,7 +173,7 @@ func (d *groupDecision) adoption() bool {
 		return true
 	}
 	d.plan.do(adopt(identity.RefOf(identity.KindStatefulSet, sts), identity.RefOf(identity.KindPod, d.Leader), &appsv1.StatefulSet{
-		ObjectMeta: metav1.ObjectMeta{OwnerReferences: ownedByLeader(d.Leader)},
+		ObjectMeta: metav1.ObjectMeta{OwnerReferences: workload.OwnedByLeader(d.Leader)},
 	}))
 	return false
 }
@@ -179,7 +181,7 @@ func (d *groupDecision) adoption() bool {
 // workers makes the worker StatefulSet.
 func (d *groupDecision) workers() bool {
 	leader := identity.RefOf(identity.KindPod, d.Leader)
-	if Size(d.restored) <= 1 || !d.Workers.Empty() {
+	if workload.Size(d.restored) <= 1 || !d.Workers.Empty() {
 		return false
 	}
 	nodeSelector, placed := d.placement()
@@ -188,7 +190,7 @@ func (d *groupDecision) workers() bool {
 	}
 	d.plan.do(action.Create{
 		Kind:    identity.KindStatefulSet,
-		Object:  workerStatefulSet(d.Set, d.restored, d.Group, nodeSelector),
+		Object:  workload.WorkerStatefulSet(d.Set, d.restored, d.Leader, nodeSelector),
 		Owner:   leader,
 		Because: because(CodeMissing, fmt.Sprintf("group %d has no worker statefulset %s", d.Index, d.LeaderName)),
 		Tell: action.Telling{
@@ -234,7 +236,7 @@ func (d *groupDecision) placement() (map[string]string, bool) {
 
 // topology is the node label that the group's workers share with their leader, or empty.
 func (d *groupDecision) topology() string {
-	return shared(d.Set, d.restored, d.Leader, lwsv1.ExclusiveKeyAnnotationKey)
+	return workload.SharedPlacement(d.Set, d.restored, d.Leader, lwsv1.ExclusiveKeyAnnotationKey)
 }
 
 // domain is the topology domain that the leader's node is in, and whether it is in one.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"lockstep.dev/lockstep/internal/identity"
 )
@@ -102,7 +103,7 @@ func since(ghosts []ghost) string {
 	var first time.Time
 	for _, g := range ghosts {
 		if ends := g.object.GetDeletionTimestamp(); ends != nil {
-			grace := time.Duration(orDefault(g.object.GetDeletionGracePeriodSeconds(), 0)) * time.Second
+			grace := time.Duration(ptr.Deref(g.object.GetDeletionGracePeriodSeconds(), 0)) * time.Second
 			first = earlier(first, ends.Add(-grace))
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // historyLimit is how many revisions are kept beside those in use, when a set
@@ -115,7 +116,7 @@ func (d *setDecision) onlyCurrent() bool {
 // previous one.
 func (d *setDecision) runnable() (keys map[string]bool, known bool) {
 	sts := d.StatefulSet.Member()
-	if sts == nil || leadersKey(sts) != d.key || !observed(sts) {
+	if sts == nil || leadersKey(sts) != d.key || !workload.Observed(sts) {
 		return nil, false
 	}
 	keys = d.runKeys()
@@ -144,7 +145,7 @@ func Knows(revisions identity.Claim[*appsv1.ControllerRevision], setName, key st
 
 // inUse reports whether a revision is listed among those that groups run.
 func inUse(revision *appsv1.ControllerRevision, setName string) bool {
-	return BearsName(revision, setName)
+	return workload.BearsName(revision, setName)
 }
 
 func inHistory(revision *appsv1.ControllerRevision, setName string) bool {

@@ -14,6 +14,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -178,7 +179,7 @@ func TestARevisionMadeAnewIsNumberedAboveTheHistory(t *testing.T) {
 	image(c, "image:2")
 	c.settleAll()
 	for _, revision := range revisions(c) {
-		if lws.BearsName(revision, "w") {
+		if workload.BearsName(revision, "w") {
 			fakeapi.Drop[*appsv1.ControllerRevision](c.Server, revision.Name)
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -118,14 +119,14 @@ func barred(d decided, m *met) string {
 		if owner := metav1.GetControllerOf(pod); owner != nil && w.StatefulSet.Orphan() != nil && owner.UID == w.StatefulSet.Orphan().UID {
 			continue
 		}
-		if _, ordinal := identity.ParentAndOrdinal(pod.Name); int32(ordinal) < lws.Replicas(w.Set) {
+		if _, ordinal := identity.ParentAndOrdinal(pod.Name); int32(ordinal) < workload.Replicas(w.Set) {
 			ghosts++
 			if seen := w.Vigil.Seen[pod.UID]; seen.After(moved) {
 				moved = seen
 			}
 		}
 	}
-	lingers := !w.Now.Before(moved.Add(3*time.Second)) && ghosts < int(lws.Replicas(w.Set))
+	lingers := !w.Now.Before(moved.Add(3*time.Second)) && ghosts < int(workload.Replicas(w.Set))
 	if m.when("former leaders that linger", ghosts > 0 && lingers) || !m.when("former leaders on the move", ghosts > 0) {
 		return ""
 	}
@@ -138,7 +139,7 @@ func barredGroup(w *lws.GroupSnapshot, m *met) string {
 	}
 	ghosts := len(w.Workers.Ghosts)
 	for _, pod := range w.Pods.Ghosts {
-		if _, ordinal := identity.ParentAndOrdinal(pod.Name); ordinal > 0 && int32(ordinal) < lws.SizeOf(w.Leader, w.Set) {
+		if _, ordinal := identity.ParentAndOrdinal(pod.Name); ordinal > 0 && int32(ordinal) < workload.SizeOf(w.Leader, w.Set) {
 			ghosts++
 		}
 	}
@@ -243,7 +244,7 @@ func deletesOnlyGarbageOrOwn(t *rapid.T, c *cluster, all []decided, m *met) {
 			m.when("history", true)
 			key := own.object.GetLabels()[lwsv1.RevisionKey]
 			for _, g := range d.set.Groups {
-				if g.Leader.Labels[lwsv1.RevisionKey] == key && int32(g.Index) < lws.Replicas(d.set.Set) {
+				if g.Leader.Labels[lwsv1.RevisionKey] == key && int32(g.Index) < workload.Replicas(d.set.Set) {
 					t.Fatalf("%s: deletes %s, which group %d runs", d, own, g.Index)
 				}
 			}
@@ -366,8 +367,8 @@ func checkWhole(t *rapid.T, c *cluster, up, hindered bool) {
 	if !up {
 		return
 	}
-	if len(w.Leaders.Members) != int(lws.Replicas(w.Set)) || c.status().ReadyReplicas != lws.Replicas(w.Set) {
-		t.Fatalf("available with %d leaders, %d ready, of %d", len(w.Leaders.Members), c.status().ReadyReplicas, lws.Replicas(w.Set))
+	if len(w.Leaders.Members) != int(workload.Replicas(w.Set)) || c.status().ReadyReplicas != workload.Replicas(w.Set) {
+		t.Fatalf("available with %d leaders, %d ready, of %d", len(w.Leaders.Members), c.status().ReadyReplicas, workload.Replicas(w.Set))
 	}
 	if condition(c.status(), progressing).Status == metav1.ConditionTrue {
 		t.Fatalf("available and progressing: %v", brief(c.status()))
@@ -396,7 +397,7 @@ func stranded(c *cluster) bool {
 	}
 	for _, leader := range fakeapi.All[*corev1.Pod](c.Objects) {
 		workers := fakeapi.Find[*appsv1.StatefulSet](c.Server, leader.Name)
-		if lws.IsLeader(leader, "w") && workers == nil && !keys[leader.Labels[lwsv1.RevisionKey]] {
+		if workload.IsLeader(leader, "w") && workers == nil && !keys[leader.Labels[lwsv1.RevisionKey]] {
 			return true
 		}
 	}

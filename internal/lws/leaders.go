@@ -8,6 +8,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // leaders keeps the leader StatefulSet what the spec says: made when absent,
@@ -17,7 +18,7 @@ func (d *setDecision) leaders() (p Plan) {
 	if d.held || d.key == "" {
 		return p
 	}
-	desired := leaderStatefulSet(d.Set, d.key, d.course.replicas, d.course.partition)
+	desired := workload.LeaderStatefulSet(d.Set, d.key, d.course.replicas, d.course.partition)
 	d.asFound(desired)
 	stamped(desired)
 	if sts := d.StatefulSet.Orphan(); sts != nil {
@@ -26,7 +27,7 @@ func (d *setDecision) leaders() (p Plan) {
 		return p
 	}
 	if sts := d.StatefulSet.Member(); sts != nil {
-		waits := d.pvcsPending && (deletesPVCs(sts) || d.lowers() || d.course.replicas < PodsOf(sts))
+		waits := d.pvcsPending && (deletesPVCs(sts) || d.lowers() || d.course.replicas < workload.PodsOf(sts))
 		if !waits && !d.inStep(sts, desired) {
 			p.do(d.applyLeaders(sts, desired, nil, d.whyApply(sts)))
 		}

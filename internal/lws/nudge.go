@@ -8,9 +8,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // A StatefulSet is touched at once when it has stalled, and then after pauses that grow with
@@ -23,11 +25,11 @@ const (
 // nudge wakes the StatefulSet controller when a leader's name has become free.
 func (d *setDecision) nudge() (p Plan) {
 	sts := d.StatefulSet.Member()
-	if sts == nil || !LacksPods(sts) {
+	if sts == nil || !workload.LacksPods(sts) {
 		return p
 	}
 	p.wait(Wait{
-		Reason: because(CodeMissing, fmt.Sprintf("statefulset %s has %d of %d leaders", sts.Name, sts.Status.Replicas, orDefault(sts.Spec.Replicas, 1))),
+		Reason: because(CodeMissing, fmt.Sprintf("statefulset %s has %d of %d leaders", sts.Name, sts.Status.Replicas, ptr.Deref(sts.Spec.Replicas, 1))),
 		Until:  d.Now.Add(conflictLook),
 	})
 	p.touchStalled(sts, d.Now, d.Stalled, d.blocked())
@@ -38,7 +40,7 @@ func (d *setDecision) nudge() (p Plan) {
 // the name of one of them is free. The controller retries after up to 1,000 s, and no deletion of
 // a pod of another owner wakes it; any change of the StatefulSet does.
 func (p *Plan) touchStalled(sts *appsv1.StatefulSet, now, since time.Time, blocked map[int]bool) {
-	missing := PodsOf(sts) - sts.Status.Replicas
+	missing := workload.PodsOf(sts) - sts.Status.Replicas
 	if since.IsZero() || missing <= int32(len(blocked)) {
 		return
 	}
@@ -88,13 +90,3 @@ func (p *Plan) nudge(sts *appsv1.StatefulSet, token, why string) {
 		Because:    because(CodeNudge, why),
 	})
 }
-
-// LacksPods tells whether a StatefulSet has fewer pods than it is to have.
-func LacksPods(sts *appsv1.StatefulSet) bool { return sts.Status.Replicas < PodsOf(sts) }
-
-// mostPods is twice as many groups as a set may have: with surge, none has more.
-const mostPods = 2_000_000
-
-// PodsOf is how many pods a StatefulSet is to have. Who scales one by hand may ask for
-// more than there is memory for to think of; it is scaled back all the same.
-func PodsOf(sts *appsv1.StatefulSet) int32 { return min(orDefault(sts.Spec.Replicas, 1), mostPods) }

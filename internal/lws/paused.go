@@ -5,8 +5,10 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // Paused reports whether the user holds a set's rollout.
@@ -71,11 +73,11 @@ func (d *setDecision) withTopology(set lwsv1.LeaderWorkerSet) (placedSet *lwsv1.
 	if sts == nil {
 		return &set, false
 	}
-	placed := merged(sts.Spec.Template.Annotations, nil)
+	placed := labels.Merge(sts.Spec.Template.Annotations, nil)
 	if d.foundTemplate(sts) {
-		placed = merged(sts.Annotations, nil)
+		placed = labels.Merge(sts.Annotations, nil)
 	}
-	for _, key := range placements {
+	for _, key := range workload.Placements {
 		if d.misplaced(sts, &set, key) {
 			pending = true
 			continue
@@ -88,8 +90,8 @@ func (d *setDecision) withTopology(set lwsv1.LeaderWorkerSet) (placedSet *lwsv1.
 
 // placeAs gives a set the exclusive topologies that annotations of its pods say.
 func placeAs(set *lwsv1.LeaderWorkerSet, pods map[string]string) {
-	set.Annotations = merged(set.Annotations, nil)
-	for _, key := range placements {
+	set.Annotations = labels.Merge(set.Annotations, nil)
+	for _, key := range workload.Placements {
 		delete(set.Annotations, key)
 		if topology := pods[key]; topology != "" {
 			set.Annotations[key] = topology
@@ -138,7 +140,7 @@ func (d *setDecision) pauseText(counts groupCounts) string {
 		waits = ", and a change of the template waits"
 	}
 	return fmt.Sprintf("Rollout is paused with %d of %d groups at revision %s%s; resume it with: kubectl lockstep rollout resume %s -n %s",
-		d.groupsAt(d.key), Replicas(d.Set), d.key, waits, d.Set.Name, d.Set.Namespace)
+		d.groupsAt(d.key), workload.Replicas(d.Set), d.key, waits, d.Set.Name, d.Set.Namespace)
 }
 
 // groupsAt counts the wanted groups that are at a revision.
@@ -146,7 +148,7 @@ func (d *setDecision) groupsAt(key string) int32 {
 	var at int32
 	for i := range d.Groups {
 		g := &d.Groups[i]
-		at += one(int32(g.Index) < Replicas(d.Set) && g.complete(d.Set) && g.updated(key))
+		at += one(int32(g.Index) < workload.Replicas(d.Set) && g.complete(d.Set) && g.updated(key))
 	}
 	return at
 }

@@ -12,6 +12,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -40,8 +41,8 @@ func TestATemplateThatPlacesItselfIsNoNewPlacement(t *testing.T) {
 		c := running(t, 3, 1, placesItself(key))
 		c.settleAll()
 		sts := find[*appsv1.StatefulSet](c, "w")
-		if from := *sts.Spec.UpdateStrategy.RollingUpdate.Partition; lws.PodsOf(sts) != 3 || from != 0 {
-			t.Errorf("%s: at rest %d leaders, replaced from %d on", key, lws.PodsOf(sts), from)
+		if from := *sts.Spec.UpdateStrategy.RollingUpdate.Partition; workload.PodsOf(sts) != 3 || from != 0 {
+			t.Errorf("%s: at rest %d leaders, replaced from %d on", key, workload.PodsOf(sts), from)
 		}
 		fakeapi.Edit(c.Server, "w", fakeapi.Image("new"))
 		c.settleAll()

@@ -13,6 +13,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // The ownerReferences of the PVCs of leaders and workers alike:
@@ -101,7 +102,7 @@ func pvcOwner(set *lwsv1.LeaderWorkerSet) *metav1.OwnerReference {
 func (d *setDecision) formerOwners(sts *appsv1.StatefulSet, owner *metav1.OwnerReference) []types.UID {
 	uids := []types.UID{d.Set.UID}
 	add := func(sts *appsv1.StatefulSet) {
-		if owner != nil || !deletesPVCs(sts) && observed(sts) {
+		if owner != nil || !deletesPVCs(sts) && workload.Observed(sts) {
 			uids = append(uids, sts.UID)
 		}
 	}
@@ -118,7 +119,7 @@ func (d *setDecision) formerOwners(sts *appsv1.StatefulSet, owner *metav1.OwnerR
 // inService reports whether the group of a PVC has a leader that its StatefulSet is to have.
 func (d *setDecision) inService(pvc *Volume, sts *appsv1.StatefulSet) bool {
 	index := groupOfPVC(pvc, d.live)
-	return index != identity.NoOrdinal && int32(index) < PodsOf(sts) &&
+	return index != identity.NoOrdinal && int32(index) < workload.PodsOf(sts) &&
 		slices.ContainsFunc(d.Groups, func(g Group) bool { return g.Index == index })
 }
 
@@ -190,17 +191,13 @@ func (d *setDecision) retainPVCs() (p Plan) {
 			continue
 		}
 		p.do(action.Apply{
-			Object:     &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{PersistentVolumeClaimRetentionPolicy: retainPolicy()}},
+			Object:     &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{PersistentVolumeClaimRetentionPolicy: workload.RetainPVCs()}},
 			Onto:       identity.RefOf(identity.KindStatefulSet, workers),
 			FieldOwner: retentionFieldOwner,
 			Because:    because(CodeTie, fmt.Sprintf("statefulset %s would delete its PVCs at the next restart of its group", workers.Name)),
 		})
 	}
 	return p
-}
-
-func retainPolicy() *appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy {
-	return &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenDeleted: retainVolumes, WhenScaled: retainVolumes}
 }
 
 // scaledPVCs deletes the PVCs of groups that were scaled away under whenScaled Delete. The
@@ -214,11 +211,11 @@ func (d *setDecision) scaledPVCs() (p Plan) {
 	found := 0
 	for _, pvc := range d.livePVCs() {
 		index := groupOfPVC(pvc, d.live)
-		if pvc.Annotations[WhenScaledAnnotationKey] != string(d.Set.UID) || int32(index) < max(PodsOf(sts), Replicas(d.live)) {
+		if pvc.Annotations[WhenScaledAnnotationKey] != string(d.Set.UID) || int32(index) < max(workload.PodsOf(sts), workload.Replicas(d.live)) {
 			continue
 		}
 		found++
-		if !observed(sts) || sts.Status.Replicas > PodsOf(sts) || d.Draining[index] {
+		if !workload.Observed(sts) || sts.Status.Replicas > workload.PodsOf(sts) || d.Draining[index] {
 			continue
 		}
 		p.do(action.Delete{
@@ -245,7 +242,7 @@ func ScaledAway(w SetSnapshot, made *lwsv1.LeaderWorkerSet) []int {
 	var found []int
 	for _, pvc := range slices.Concat(w.PVCs.Members, w.PVCs.Orphans) {
 		index := groupOfPVC(pvc, made)
-		if pvc.Annotations[WhenScaledAnnotationKey] == string(w.Set.UID) && sts != nil && int32(index) >= PodsOf(sts) {
+		if pvc.Annotations[WhenScaledAnnotationKey] == string(w.Set.UID) && sts != nil && int32(index) >= workload.PodsOf(sts) {
 			found = append(found, index)
 		}
 	}

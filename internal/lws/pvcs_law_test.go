@@ -16,7 +16,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
-	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -107,10 +107,10 @@ func TestNeverDestroysAClaimOfAGroupThatIsKept(t *testing.T) {
 			default:
 				steps[step](t, c)
 			}
-			kept = min(kept, lws.PodsOf(find[*appsv1.StatefulSet](c, "w")))
+			kept = min(kept, workload.PodsOf(find[*appsv1.StatefulSet](c, "w")))
 		}
 		c.settleAll()
-		replicas := lws.Replicas(find[*lwsv1.LeaderWorkerSet](c, "w"))
+		replicas := workload.Replicas(find[*lwsv1.LeaderWorkerSet](c, "w"))
 		m.when("lowered", kept < 3)
 		m.when("wanted again", kept < replicas)
 		after := claimsOf(c)
@@ -141,7 +141,7 @@ func lowersInVain(c *cluster) (refused bool) {
 	for _, a := range c.decideSet().Actions {
 		if apply, ok := a.(action.Apply); ok && a.Target().Kind == identity.KindStatefulSet {
 			sts, _ := apply.Object.(*appsv1.StatefulSet)
-			return sts.Spec.Replicas != nil && *sts.Spec.Replicas < lws.PodsOf(find[*appsv1.StatefulSet](c, "w"))
+			return sts.Spec.Replicas != nil && *sts.Spec.Replicas < workload.PodsOf(find[*appsv1.StatefulSet](c, "w"))
 		}
 		c.try(a)
 	}
@@ -250,7 +250,7 @@ func judgeTies(t *rapid.T, d decided) int {
 	ties := of[action.Tie](d.plan)
 	for _, a := range d.plan.Actions {
 		if deletion, ok := a.(action.Delete); ok && deletion.Object.Kind == identity.KindPersistentVolumeClaim {
-			if d.set == nil || groupOfClaim(deletion.Object.Name) < int(lws.PodsOf(d.set.StatefulSet.Member())) {
+			if d.set == nil || groupOfClaim(deletion.Object.Name) < int(workload.PodsOf(d.set.StatefulSet.Member())) {
 				t.Fatalf("%s: deletes %s", d, deletion.Object)
 			}
 		}

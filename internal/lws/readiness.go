@@ -5,6 +5,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // groupCounts is what the groups of a set add up to. A group without its worker
@@ -22,7 +23,7 @@ type groupCounts struct {
 
 func (d *setDecision) count() groupCounts {
 	var c groupCounts
-	replicas, partition, target := Replicas(d.Set), strategyPartition(d.Set), d.targetKey()
+	replicas, partition, target := workload.Replicas(d.Set), workload.Partition(d.Set), d.targetKey()
 	sts := d.StatefulSet.Member()
 	displaced := sts != nil && d.displaced(sts)
 	for i := range d.Groups {
@@ -30,7 +31,7 @@ func (d *setDecision) count() groupCounts {
 		if !g.complete(d.Set) {
 			continue
 		}
-		ready, updated := g.Ready(d.Set), g.updated(target) && !displaced && !leftBehind(sts, g.Leader)
+		ready, updated := g.Ready(d.Set), g.updated(target) && !displaced && !workload.LeftBehind(sts, g.Leader)
 		c.ready += one(ready)
 		c.updated += one(updated)
 		index := int32(g.Index)
@@ -51,13 +52,13 @@ func (d *setDecision) count() groupCounts {
 // HasOwnSubdomain tells whether the pods of the group hang from a Service of their
 // own: as their leader was made, whatever the spec has come to say.
 func (g *Group) HasOwnSubdomain(set *lwsv1.LeaderWorkerSet) bool {
-	return Subdomain(set) == lwsv1.SubdomainUniquePerReplica ||
-		g.Leader != nil && madeForOwnService(g.Leader)
+	return workload.Subdomain(set) == lwsv1.SubdomainUniquePerReplica ||
+		g.Leader != nil && workload.HasOwnService(g.Leader)
 }
 
 // complete tells whether the group has all the parts it is judged by.
 func (g *Group) complete(set *lwsv1.LeaderWorkerSet) bool {
-	return g.Leader != nil && (SizeOf(g.Leader, set) == 1 || g.Workers.Member() != nil)
+	return g.Leader != nil && (workload.SizeOf(g.Leader, set) == 1 || g.Workers.Member() != nil)
 }
 
 // Ready tells whether every pod of the group, in its present incarnation, is up.
@@ -94,7 +95,7 @@ func podReady(pod *corev1.Pod) bool {
 // workersReady judges by the StatefulSet's status, of whatever generation: the template
 // of worker StatefulSets never changes.
 func workersReady(sts *appsv1.StatefulSet) bool {
-	return PodsOf(sts) == sts.Status.AvailableReplicas &&
+	return workload.PodsOf(sts) == sts.Status.AvailableReplicas &&
 		sts.Status.CurrentRevision == sts.Status.UpdateRevision
 }
 

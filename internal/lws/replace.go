@@ -10,6 +10,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // replace deletes outdated leaders where the StatefulSet controller, who would
@@ -21,7 +22,7 @@ import (
 // implementation, whose grant it may be, ask for their volume claims.
 func (d *setDecision) replace() (p Plan) {
 	sts := d.StatefulSet.Member()
-	if sts == nil || d.held || d.pvcsPending || !observed(sts) || d.rollout.changed || d.rollout.paused {
+	if sts == nil || d.held || d.pvcsPending || !workload.Observed(sts) || d.rollout.changed || d.rollout.paused {
 		return p
 	}
 	outdated := d.outdatedLeaders(sts)
@@ -72,7 +73,7 @@ func (d *setDecision) replaceLeader(g Group, why string, onlyIfDown bool) action
 func (d *setDecision) outdatedLeaders(sts *appsv1.StatefulSet) []Group {
 	var outdated []Group
 	for _, g := range slices.Backward(d.Groups) {
-		granted := int32(g.Index) >= livePartition(sts) && int32(g.Index) < PodsOf(sts)
+		granted := int32(g.Index) >= livePartition(sts) && int32(g.Index) < workload.PodsOf(sts)
 		made := g.Leader.Labels[appsv1.ControllerRevisionHashLabelKey]
 		if granted && d.rollout.places[g.Index].outdated && made != sts.Status.UpdateRevision {
 			outdated = append(outdated, g)
@@ -84,9 +85,9 @@ func (d *setDecision) outdatedLeaders(sts *appsv1.StatefulSet) []Group {
 // whyNotReplaced is what keeps the StatefulSet controller from replacing the
 // highest outdated leader, or from replacing more than one at a time, or empty.
 func (d *setDecision) whyNotReplaced(sts *appsv1.StatefulSet, highest int) string {
-	budget := unavailableBudget(d.Set)
+	budget := workload.MaxUnavailable(d.Set)
 	if !dropsMaxUnavailable(sts) {
-		if down := d.leadersDown(0, PodsOf(sts)); down >= budget {
+		if down := d.leadersDown(0, workload.PodsOf(sts)); down >= budget {
 			return fmt.Sprintf("%d leaders are down and it lets %d be", down, budget)
 		}
 		return ""
@@ -94,7 +95,7 @@ func (d *setDecision) whyNotReplaced(sts *appsv1.StatefulSet, highest int) strin
 	if budget > 1 {
 		return "it replaces one at a time, for this server knows no maxUnavailable"
 	}
-	if down := d.leadersDown(int32(highest)+1, PodsOf(sts)); down > 0 {
+	if down := d.leadersDown(int32(highest)+1, workload.PodsOf(sts)); down > 0 {
 		return fmt.Sprintf("it waits for %d leaders above it", down)
 	}
 	return ""

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // Standing is how far a set has come, counted as its status counts.
@@ -34,7 +35,7 @@ func Stand(w SetSnapshot) Standing {
 	counts := d.count()
 	return Standing{
 		Key: d.key, Ready: counts.ready, Updated: counts.updated, Pending: d.pending,
-		Target: max(0, Replicas(d.Set)-strategyPartition(d.Set)), TargetUpdated: counts.currentUpdated, TargetReady: counts.currentUpdatedReady,
+		Target: max(0, workload.Replicas(d.Set)-workload.Partition(d.Set)), TargetUpdated: counts.currentUpdated, TargetReady: counts.currentUpdatedReady,
 		Surge: d.surplus(),
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -67,7 +68,7 @@ func TestStandWaitsForNoSurgeThatStays(t *testing.T) {
 	c := running(t, 3, 1, strategy(2))
 	edited(c, fakeapi.Image("image:2"))
 	c.settleAll()
-	if got := lws.PodsOf(find[*appsv1.StatefulSet](c, "w")); got != 4 {
+	if got := workload.PodsOf(find[*appsv1.StatefulSet](c, "w")); got != 4 {
 		t.Fatalf("invalid run: %d leaders, and no surge", got)
 	}
 	if got := lws.Stand(c.set("w")); got.Surge != 0 || got.Target != 1 || got.TargetReady != 1 {

@@ -10,6 +10,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // deleteGroup deletes all pods of a group at once, so that there is one grace period.
@@ -95,7 +96,7 @@ func (d *groupDecision) endsAtOnce() bool {
 	if d.Leaving == nil || d.LeaderSet == nil || slices.Contains(d.Leaving.Finalizers, metav1.FinalizerOrphanDependents) {
 		return false // the next leader adopts the workers
 	}
-	scaledAway := int32(d.Index) >= PodsOf(d.LeaderSet)
+	scaledAway := int32(d.Index) >= workload.PodsOf(d.LeaderSet)
 	rolled := int32(d.Index) >= livePartition(d.LeaderSet) && d.Leaving.Labels[lwsv1.RevisionKey] != leadersKey(d.LeaderSet)
 	return !scaledAway && !rolled
 }

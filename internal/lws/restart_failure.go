@@ -8,6 +8,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // Failure is why a group is to be recreated.
@@ -79,7 +80,7 @@ func (d *groupDecision) chained(pod *corev1.Pod) bool {
 // group's size. Workers beyond the size go when their StatefulSet is scaled back.
 func (d *groupDecision) counts(worker *corev1.Pod) bool {
 	_, index := identity.ParentAndOrdinal(worker.Name)
-	return worker.Labels[lwsv1.RevisionKey] == d.Leader.Labels[lwsv1.RevisionKey] && int32(index) < SizeOf(d.Leader, d.Set)
+	return worker.Labels[lwsv1.RevisionKey] == d.Leader.Labels[lwsv1.RevisionKey] && int32(index) < workload.SizeOf(d.Leader, d.Set)
 }
 
 // failureOfWorker compares one worker with what was recorded of it.

@@ -13,6 +13,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // record is the pods of a group when all of them ran for the first time: the leader, to
@@ -90,7 +91,7 @@ func (g *Group) started(set *lwsv1.LeaderWorkerSet) record {
 	if g.Leader == nil || g.Leader.Status.Phase != corev1.PodRunning {
 		return nil
 	}
-	size := int(SizeOf(g.Leader, set))
+	size := int(workload.SizeOf(g.Leader, set))
 	if len(g.Pods.Members) < size-1 {
 		return nil
 	}

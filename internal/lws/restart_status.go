@@ -10,6 +10,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 const (
@@ -189,9 +190,9 @@ func (d *setDecision) trim(next *restartStatus) {
 
 // end returns the index after that of the last group that exists or is wanted.
 func (d *setDecision) end() int32 {
-	end := Replicas(d.Set)
+	end := workload.Replicas(d.Set)
 	if sts := d.leaderStatefulSet(); sts != nil {
-		end = max(end, PodsOf(sts))
+		end = max(end, workload.PodsOf(sts))
 	}
 	if n := len(d.Groups); n > 0 { // by rising index
 		end = max(end, int32(d.Groups[n-1].Index)+1)

@@ -16,6 +16,7 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -190,7 +191,7 @@ func (w *failing) runsTogether(leader *corev1.Pod) bool {
 			running++
 		}
 	}
-	return running == lws.Size(find[*lwsv1.LeaderWorkerSet](w.cluster, "w"))
+	return running == workload.Size(find[*lwsv1.LeaderWorkerSet](w.cluster, "w"))
 }
 
 // checkSpared: no group that was created under RecreateGroupAfterStart fails in its

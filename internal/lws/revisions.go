@@ -11,6 +11,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // revisions finds the revision of the spec, and creates one only if no revision says the
@@ -78,7 +79,7 @@ func (d *setDecision) adoptRevisions() {
 	for _, revision := range d.Revisions.Orphans {
 		if Genuine(revision, d.Set.Name) {
 			d.plan.do(adopt(identity.RefOf(identity.KindControllerRevision, revision), setRef(d.Set), &appsv1.ControllerRevision{
-				ObjectMeta: metav1.ObjectMeta{OwnerReferences: ownedBySet(d.Set)},
+				ObjectMeta: metav1.ObjectMeta{OwnerReferences: workload.OwnedBySet(d.Set)},
 			}))
 		}
 	}
@@ -167,7 +168,7 @@ func (d *setDecision) makeRevision(key, note string) {
 				Name:            name,
 				Labels:          map[string]string{lwsv1.SetNameLabelKey: d.Set.Name, lwsv1.RevisionKey: key},
 				Annotations:     changeCause(d.Set),
-				OwnerReferences: ownedBySet(d.Set),
+				OwnerReferences: workload.OwnedBySet(d.Set),
 			},
 			Revision: number,
 			Data:     runtime.RawExtension{Raw: d.data},

@@ -7,10 +7,12 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // rolling returns where a rolling update stands, and the partition and replicas that the leader
@@ -20,7 +22,7 @@ func (d *setDecision) rolling() (rollout, course) {
 		r := d.rolloutOf(sts)
 		return r, r.next()
 	}
-	c, inherited := course{partition: strategyPartition(d.Set), replicas: Replicas(d.Set)}, d.inherited()
+	c, inherited := course{partition: workload.Partition(d.Set), replicas: workload.Replicas(d.Set)}, d.inherited()
 	if Paused(d.Set) || inherited > 0 {
 		c.partition = max(c.partition, c.replicas)
 	}
@@ -33,10 +35,10 @@ func (d *setDecision) rolling() (rollout, course) {
 // replaces those that are outdated from its partition on at once, and knows nothing of
 // their workers: until they are its own it is granted none, and takes none away.
 func (d *setDecision) inherited() int32 {
-	_, surge := rollingBudget(d.Set)
+	_, surge := workload.Budget(d.Set)
 	var ordinals int32
 	for _, leader := range d.Leaders.Orphans {
-		if _, index := identity.ParentAndOrdinal(leader.Name); int32(index) < Replicas(d.Set)+surge {
+		if _, index := identity.ParentAndOrdinal(leader.Name); int32(index) < workload.Replicas(d.Set)+surge {
 			ordinals = max(ordinals, int32(index)+1)
 		}
 	}
@@ -53,11 +55,11 @@ func (d *setDecision) leaderStatefulSet() *appsv1.StatefulSet {
 }
 
 func (d *setDecision) rolloutOf(sts *appsv1.StatefulSet) rollout {
-	unavailable, surge := rollingBudget(d.Set)
+	unavailable, surge := workload.Budget(d.Set)
 	r := rollout{
-		replicas: Replicas(d.Set), keep: strategyPartition(d.Set),
-		unavailable: min(unavailable, Replicas(d.Set)), surge: surge,
-		running: PodsOf(sts), partition: livePartition(sts), applied: appliedReplicas(sts, Replicas(d.Set)),
+		replicas: workload.Replicas(d.Set), keep: workload.Partition(d.Set),
+		unavailable: min(unavailable, workload.Replicas(d.Set)), surge: surge,
+		running: workload.PodsOf(sts), partition: livePartition(sts), applied: appliedReplicas(sts, workload.Replicas(d.Set)),
 		changed:  leadersKey(sts) != d.key || d.displaced(sts),
 		paused:   Paused(d.Set),
 		observed: (sts.Status.ObservedGeneration == sts.Generation || sts.Status.ObservedGeneration == 0) && d.inherited() == 0,
@@ -74,7 +76,7 @@ func (d *setDecision) rolloutOf(sts *appsv1.StatefulSet) rollout {
 // place is where a group stands. A leader that lost its labels counts for nothing:
 // nobody finds it by them.
 func (g *Group) place(set *lwsv1.LeaderWorkerSet, sts *appsv1.StatefulSet, key string) place {
-	labelled := IsLeader(g.Leader, set.Name)
+	labelled := workload.IsLeader(g.Leader, set.Name)
 	old := outdated(sts, g.Leader, key)
 	return place{
 		outdated: old,
@@ -86,17 +88,17 @@ func (g *Group) place(set *lwsv1.LeaderWorkerSet, sts *appsv1.StatefulSet, key s
 // outdated tells whether a leader is not what its StatefulSet would make now: of
 // another revision, or of the same one placed otherwise.
 func outdated(sts *appsv1.StatefulSet, leader *corev1.Pod, key string) bool {
-	return leader.Labels[lwsv1.RevisionKey] != key || leftBehind(sts, leader)
+	return leader.Labels[lwsv1.RevisionKey] != key || workload.LeftBehind(sts, leader)
 }
 
 // livePartition is from which ordinal on a StatefulSet replaces its pods. One that
 // somebody set to OnDelete, to hold a rollout, replaces none.
 func livePartition(sts *appsv1.StatefulSet) int32 {
 	if sts.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType {
-		return PodsOf(sts)
+		return workload.PodsOf(sts)
 	}
 	if rolling := sts.Spec.UpdateStrategy.RollingUpdate; rolling != nil {
-		return orDefault(rolling.Partition, 0)
+		return ptr.Deref(rolling.Partition, 0)
 	}
 	return 0
 }
@@ -129,7 +131,7 @@ func (d *setDecision) relied() []action.Standing {
 	if !d.lowers() {
 		return nil
 	}
-	leaders := action.Standing{Kind: identity.KindPod, Namespace: d.Set.Namespace, Labels: leaderSelector(d.Set.Name)}
+	leaders := action.Standing{Kind: identity.KindPod, Namespace: d.Set.Namespace, Labels: workload.LeaderSelector(d.Set.Name)}
 	workers := action.Standing{Kind: identity.KindStatefulSet, Namespace: d.Set.Namespace, Labels: map[string]string{lwsv1.SetNameLabelKey: d.Set.Name}}
 	groups := map[int32]*Group{}
 	for i := range d.Groups {
@@ -143,7 +145,7 @@ func (d *setDecision) relied() []action.Standing {
 			leaders.There = append(leaders.There, g.Leader.UID)
 		case givenUp && g == nil:
 			d.reliedAbsence(&leaders, identity.LeaderName(d.Set.Name, int(i)))
-		case givenUp && IsLeader(g.Leader, d.Set.Name):
+		case givenUp && workload.IsLeader(g.Leader, d.Set.Name):
 			leaders.Unchanged = append(leaders.Unchanged, identity.RefOf(identity.KindPod, g.Leader))
 			g.reliedWorkers(&workers)
 		}
@@ -163,7 +165,7 @@ func (d *setDecision) reliedAbsence(relied *action.Standing, name string) {
 	switch {
 	case i < 0:
 		relied.Absent = append(relied.Absent, name)
-	case IsLeader(known[i], d.Set.Name):
+	case workload.IsLeader(known[i], d.Set.Name):
 		relied.Unchanged = append(relied.Unchanged, identity.RefOf(identity.KindPod, known[i]))
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -187,8 +188,8 @@ func (w *rolling) judgeApply(wanted *appsv1.StatefulSet) error {
 		}
 	}
 	if live.Labels[lwsv1.RevisionKey] != wanted.Labels[lwsv1.RevisionKey] || topology(live) != topology(wanted) {
-		if is < lws.PodsOf(live) && wanted.Annotations[lwsv1.ReplicasAnnotationKey] > strconv.Itoa(int(is)) {
-			return fmt.Errorf("a new template comes with partition %d for %d groups", is, lws.PodsOf(live))
+		if is < workload.PodsOf(live) && wanted.Annotations[lwsv1.ReplicasAnnotationKey] > strconv.Itoa(int(is)) {
+			return fmt.Errorf("a new template comes with partition %d for %d groups", is, workload.PodsOf(live))
 		}
 		return nil
 	}
@@ -246,8 +247,8 @@ func (w *rolling) judgePaused(live, wanted *appsv1.StatefulSet) error {
 	if was, is := partition(live), partition(wanted); is < min(was, replicas) {
 		return fmt.Errorf("the partition falls from %d to %d of %d while the rollout is paused", was, is, replicas)
 	}
-	if is := lws.PodsOf(wanted); is > max(replicas, lws.PodsOf(live)) {
-		return fmt.Errorf("%d groups are asked for while the rollout is paused: %d are wanted, %d were there", is, replicas, lws.PodsOf(live))
+	if is := workload.PodsOf(wanted); is > max(replicas, workload.PodsOf(live)) {
+		return fmt.Errorf("%d groups are asked for while the rollout is paused: %d are wanted, %d were there", is, replicas, workload.PodsOf(live))
 	}
 	return nil
 }
@@ -293,7 +294,7 @@ func (w *rolling) checkHeld() {
 func (w *rolling) heldUp() bool {
 	truth := w.live()
 	for _, g := range truth.Groups {
-		if int32(g.Index) < lws.Replicas(truth.Set) && g.Leader.Spec.Containers[0].Image != w.image() {
+		if int32(g.Index) < workload.Replicas(truth.Set) && g.Leader.Spec.Containers[0].Image != w.image() {
 			return true
 		}
 	}
@@ -370,10 +371,10 @@ func (w *rolling) checkServing() {
 		return
 	}
 	set := find[*lwsv1.LeaderWorkerSet](w.cluster, "w")
-	serving := lws.Replicas(set)
-	for i := range int(lws.Replicas(set)) {
+	serving := workload.Replicas(set)
+	for i := range int(workload.Replicas(set)) {
 		name, up := identity.LeaderName("w", i), true
-		for worker := range int(lws.Size(set)) {
+		for worker := range int(workload.Size(set)) {
 			if worker > 0 {
 				name = identity.LeaderName(identity.LeaderName("w", i), worker)
 			}
@@ -384,7 +385,7 @@ func (w *rolling) checkServing() {
 			serving--
 		}
 	}
-	if least := lws.Replicas(set) - w.unavailable - w.surge; serving < least {
+	if least := workload.Replicas(set) - w.unavailable - w.surge; serving < least {
 		w.t.Fatalf("%d groups are ready, %d must be", serving, least)
 	}
 }
@@ -395,7 +396,7 @@ func (w *rolling) checkRolled() {
 		w.t.Fatalf("not available: %v; %+v", brief(set.Status), w.standing(w.live().StatefulSet.Member()))
 	}
 	pods := fakeapi.All[*corev1.Pod](w.Objects)
-	if want := lws.Replicas(set) * lws.Size(set); len(pods) != int(want) {
+	if want := workload.Replicas(set) * workload.Size(set); len(pods) != int(want) {
 		w.t.Fatalf("%d pods stand, want %d", len(pods), want)
 	}
 	for _, pod := range pods {

@@ -2,13 +2,12 @@ package lws
 
 import (
 	"fmt"
-	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
 
-	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // A group has as many pods as its template says, and each of them is told so. Who
@@ -16,22 +15,12 @@ import (
 // which do not come, or that knows nothing of those which did. Only the number is
 // put right: what the pods are made of stays with the StatefulSet for life.
 
-// workersToldOf is how many workers the pods of a worker StatefulSet are told of, if
-// they are.
-func workersToldOf(sts *appsv1.StatefulSet) (workers int32, told bool) {
-	size, err := strconv.ParseInt(sts.Spec.Template.Annotations[lwsv1.SizeAnnotationKey], 10, 32)
-	if err != nil || size < 1 {
-		return 0, false
-	}
-	return int32(size - 1), true
-}
-
 func scaleBack(sts *appsv1.StatefulSet, workers int32) action.Apply {
 	return action.Apply{
 		Object:     &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Replicas: &workers}},
 		Onto:       identity.RefOf(identity.KindStatefulSet, sts),
 		FieldOwner: scaleFieldOwner,
-		Because:    because(CodeChanged, fmt.Sprintf("statefulset %s was scaled to %d workers, and its pods are told of %d", sts.Name, PodsOf(sts), workers)),
+		Because:    because(CodeChanged, fmt.Sprintf("statefulset %s was scaled to %d workers, and its pods are told of %d", sts.Name, workload.PodsOf(sts), workers)),
 		Tell: action.Telling{Refused: &action.Event{
 			Warning: true, Reason: "FailedUpdate", Action: "Update", Note: "Failed to scale back worker statefulset " + sts.Name,
 		}},

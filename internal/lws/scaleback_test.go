@@ -10,7 +10,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
-	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -26,7 +26,7 @@ func TestAStatefulSetThatSomebodyScaledBeyondMeasureIsScaledBack(t *testing.T) {
 		plan := c.decideSet()
 		runtime.ReadMemStats(&after)
 		apply, _ := one[action.Apply](t, plan).Object.(*appsv1.StatefulSet)
-		if got := lws.PodsOf(apply); got != 2 {
+		if got := workload.PodsOf(apply); got != 2 {
 			t.Errorf("%s: scaled to %d", name, got)
 		}
 		if used := (after.TotalAlloc - before.TotalAlloc) >> 20; used > 64 {
@@ -46,8 +46,8 @@ func TestWorkersThatSomebodyScaledAreScaledBack(t *testing.T) {
 		}
 		c.do(plan)
 		c.recreated("w-0")
-		if sts := find[*appsv1.StatefulSet](c, "w-0"); lws.PodsOf(sts) != 2 || sts.Status.AvailableReplicas != 2 {
-			t.Errorf("%d of %d workers", sts.Status.AvailableReplicas, lws.PodsOf(sts))
+		if sts := find[*appsv1.StatefulSet](c, "w-0"); workload.PodsOf(sts) != 2 || sts.Status.AvailableReplicas != 2 {
+			t.Errorf("%d of %d workers", sts.Status.AvailableReplicas, workload.PodsOf(sts))
 		}
 	}
 }

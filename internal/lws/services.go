@@ -10,13 +10,14 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // service keeps the Shared headless Service what it should be, for as long as pods
 // hang from it. A ghost or a squatter under its name costs only the Service.
 func (d *setDecision) service() (p Plan) {
 	if !d.held && d.wantsShared() {
-		p.keepService(d.Service, sharedService(d.Set), setRef(d.Set))
+		p.keepService(d.Service, workload.SharedService(d.Set), setRef(d.Set))
 	}
 	return p
 }
@@ -24,12 +25,12 @@ func (d *setDecision) service() (p Plan) {
 // wantsShared tells whether pods of the set hang from the Shared Service: by what
 // the set says, or by what a group that is yet to be rolled was made for.
 func (d *setDecision) wantsShared() bool {
-	if Subdomain(d.Set) == lwsv1.SubdomainShared {
+	if workload.Subdomain(d.Set) == lwsv1.SubdomainShared {
 		return true
 	}
 	for i := range d.Groups {
 		leader := d.Groups[i].Leader
-		if leader.Labels[lwsv1.RevisionKey] != d.key && !madeForOwnService(leader) {
+		if leader.Labels[lwsv1.RevisionKey] != d.key && !workload.HasOwnService(leader) {
 			return true
 		}
 	}
@@ -40,15 +41,9 @@ func (d *setDecision) wantsShared() bool {
 // UniquePerReplica. A squatter under its name costs the DNS names, not the workers.
 func (d *groupDecision) ownService() bool {
 	if d.HasOwnSubdomain(d.Set) {
-		d.plan.keepService(d.Service, groupService(d.Set, d.Group), identity.RefOf(identity.KindPod, d.Leader))
+		d.plan.keepService(d.Service, workload.GroupService(d.Set, d.Leader), identity.RefOf(identity.KindPod, d.Leader))
 	}
 	return true
-}
-
-// madeForOwnService tells whether a leader was made to hang from a Service of its
-// group's own.
-func madeForOwnService(leader *corev1.Pod) bool {
-	return leader.Annotations[lwsv1.SubdomainPolicyAnnotationKey] == string(lwsv1.SubdomainUniquePerReplica)
 }
 
 // keepService makes a Service where none is, adopts one that nobody controls, and
@@ -80,7 +75,7 @@ func (p *Plan) repairService(service, desired *corev1.Service) {
 		})
 		return
 	}
-	if service.Spec.Type != corev1.ServiceTypeExternalName && service.Spec.PublishNotReadyAddresses && BearsName(service, desired.Labels[lwsv1.SetNameLabelKey]) &&
+	if service.Spec.Type != corev1.ServiceTypeExternalName && service.Spec.PublishNotReadyAddresses && workload.BearsName(service, desired.Labels[lwsv1.SetNameLabelKey]) &&
 		equality.Semantic.DeepEqual(service.Spec.Selector, desired.Spec.Selector) {
 		return
 	}

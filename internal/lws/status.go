@@ -10,6 +10,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/condition"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // status writes what was found if it differs from the written status. Events of the plan's
@@ -39,7 +40,7 @@ func (d *setDecision) status() (p Plan) {
 	p.do(action.WriteStatus{
 		Set:     setRef(d.Set),
 		Status:  *want,
-		Because: because(CodeChanged, fmt.Sprintf("%d of %d groups are ready", want.ReadyReplicas, Replicas(d.Set))),
+		Because: because(CodeChanged, fmt.Sprintf("%d of %d groups are ready", want.ReadyReplicas, workload.Replicas(d.Set))),
 		Tell:    action.Telling{Done: d.statusEvents(want, progressTurned(have.Conditions, want.Conditions) || generation), Failures: d.restarted.failures},
 	})
 	return p
@@ -64,7 +65,7 @@ func (d *setDecision) tally(status *lwsv1.LeaderWorkerSetStatus) {
 		status.Replicas = sts.Status.Replicas
 	}
 	if status.HPAPodSelector == "" {
-		status.HPAPodSelector = fmt.Sprintf("%s=%s,%s=%s", lwsv1.SetNameLabelKey, d.Set.Name, lwsv1.WorkerIndexLabelKey, leaderWorkerIndex)
+		status.HPAPodSelector = fmt.Sprintf("%s=%s,%s=%s", lwsv1.SetNameLabelKey, d.Set.Name, lwsv1.WorkerIndexLabelKey, workload.LeaderIndex)
 	}
 }
 
@@ -74,7 +75,7 @@ func (d *setDecision) statusEvents(status *lwsv1.LeaderWorkerSetStatus, turned b
 	if first := d.progress()[0]; turned && !d.waiting.any() && first.Reason != CodeRefused { // told with the write that was refused
 		events = append(events, action.Event{
 			Reason: first.Reason, Action: "Update",
-			Note: fmt.Sprintf("%s, with %d groups ready of total %d groups", first.Message, status.ReadyReplicas, Replicas(d.Set)),
+			Note: fmt.Sprintf("%s, with %d groups ready of total %d groups", first.Message, status.ReadyReplicas, workload.Replicas(d.Set)),
 		})
 	}
 	if event, ok := d.waitEvent(); ok {

@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // soonest is how long counts and words alone wait at least.
@@ -49,7 +50,7 @@ func lastTurn(conditions []metav1.Condition) time.Time {
 
 // arrived tells whether one of the counts has come to the number of groups wanted.
 func (d *setDecision) arrived(want *lwsv1.LeaderWorkerSetStatus) bool {
-	have, replicas := &d.Set.Status, Replicas(d.Set)
+	have, replicas := &d.Set.Status, workload.Replicas(d.Set)
 	for _, count := range [][2]int32{
 		{have.Replicas, want.Replicas},
 		{have.ReadyReplicas, want.ReadyReplicas},

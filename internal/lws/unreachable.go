@@ -2,16 +2,14 @@ package lws
 
 import (
 	"fmt"
-	"maps"
 	"slices"
-	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // unreachable makes the leaders that the StatefulSet controller cannot get to.
@@ -37,11 +35,11 @@ func (d *setDecision) unreachable() (p Plan) {
 // one, and which that is.
 func (d *setDecision) unreached(sts *appsv1.StatefulSet) (missed []int, blocked int) {
 	taken := d.blockedOrdinals()
-	if len(taken) == 0 || !observed(sts) {
+	if len(taken) == 0 || !workload.Observed(sts) {
 		return nil, 0
 	}
 	borne, blocked := d.borne(), slices.Min(taken)
-	for ordinal := max(lastReached(blocked)+1, int(partitionOf(sts))); ordinal < int(PodsOf(sts)); ordinal++ {
+	for ordinal := max(lastReached(blocked)+1, int(partitionOf(sts))); ordinal < int(workload.PodsOf(sts)); ordinal++ {
 		if !borne[identity.LeaderName(d.Set.Name, ordinal)] {
 			missed = append(missed, ordinal)
 		}
@@ -61,15 +59,9 @@ func MissesLeaders(w SetSnapshot) bool {
 	return len(missed) > 0
 }
 
-// observed tells whether the StatefulSet controller knows the present spec and
-// has named its revision.
-func observed(sts *appsv1.StatefulSet) bool {
-	return sts.Status.ObservedGeneration == sts.Generation && sts.Status.UpdateRevision != ""
-}
-
 func partitionOf(sts *appsv1.StatefulSet) int32 {
 	if rolling := sts.Spec.UpdateStrategy.RollingUpdate; rolling != nil && sts.Status.CurrentRevision != sts.Status.UpdateRevision {
-		return orDefault(rolling.Partition, 0)
+		return ptr.Deref(rolling.Partition, 0)
 	}
 	return 0
 }
@@ -87,7 +79,7 @@ func (d *setDecision) blockedOrdinals() []int {
 		}
 	}
 	for _, pod := range d.Leaders.Squatters {
-		if _, ordinal := identity.ParentAndOrdinal(pod.Name); int32(ordinal) < Replicas(d.Set) {
+		if _, ordinal := identity.ParentAndOrdinal(pod.Name); int32(ordinal) < workload.Replicas(d.Set) {
 			blocked = append(blocked, ordinal)
 		}
 	}
@@ -120,72 +112,12 @@ func (d *setDecision) borne() map[string]bool {
 
 func (d *setDecision) makeLeader(sts *appsv1.StatefulSet, ordinal, blocked int) (made []action.Action) {
 	reason := because(CodeUnreachable, fmt.Sprintf("the statefulset controller does not get past leader %d, whose name is taken, to leader %d", blocked, ordinal))
-	pod := podOf(sts, ordinal)
+	pod := workload.Leader(sts, ordinal)
 	owner := identity.RefOf(identity.KindStatefulSet, sts)
-	for i := range sts.Spec.VolumeClaimTemplates {
-		claim := claimOf(sts, &sts.Spec.VolumeClaimTemplates[i], pod.Name)
-		if !d.Claims[claim.Name] {
-			made = append(made, action.Create{Kind: identity.KindPersistentVolumeClaim, Object: claim, Owner: owner, Because: reason})
+	for _, pvc := range workload.PVCs(sts, pod.Name) {
+		if !d.Claims[pvc.Name] {
+			made = append(made, action.Create{Kind: identity.KindPersistentVolumeClaim, Object: pvc, Owner: owner, Because: reason})
 		}
 	}
 	return append(made, action.Create{Kind: identity.KindPod, Object: pod, Owner: owner, Because: reason})
 }
-
-// podOf is the pod that the StatefulSet controller would make at an ordinal, at
-// the update revision.
-func podOf(sts *appsv1.StatefulSet, ordinal int) *corev1.Pod {
-	template := sts.Spec.Template.DeepCopy()
-	name := identity.LeaderName(sts.Name, ordinal)
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace:    sts.Namespace,
-			Name:         name,
-			GenerateName: sts.Name + "-",
-			Labels: merged(template.Labels, map[string]string{
-				appsv1.StatefulSetPodNameLabel:  name,
-				appsv1.PodIndexLabel:            strconv.Itoa(ordinal),
-				appsv1.StatefulSetRevisionLabel: sts.Status.UpdateRevision,
-			}),
-			Annotations:     template.Annotations,
-			Finalizers:      template.Finalizers,
-			OwnerReferences: controlledBy("apps/v1", identity.RefOf(identity.KindStatefulSet, sts)),
-		},
-		Spec: template.Spec,
-	}
-	pod.Spec.Hostname = name
-	pod.Spec.Subdomain = sts.Spec.ServiceName
-	pod.Spec.Volumes = volumesOf(sts, name, pod.Spec.Volumes)
-	return pod
-}
-
-// volumesOf mounts a pod's own claims, in place of template volumes of the same
-// names.
-func volumesOf(sts *appsv1.StatefulSet, podName string, volumes []corev1.Volume) []corev1.Volume {
-	var claimed []corev1.Volume
-	own := map[string]bool{}
-	for i := range sts.Spec.VolumeClaimTemplates {
-		name := sts.Spec.VolumeClaimTemplates[i].Name
-		own[name] = true
-		claimed = append(claimed, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
-			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claimName(name, podName)},
-		}})
-	}
-	rest := slices.DeleteFunc(slices.Clone(volumes), func(v corev1.Volume) bool { return own[v.Name] })
-	return append(claimed, rest...)
-}
-
-// claimOf is the claim that the StatefulSet controller would make for a pod. It
-// belongs to nobody: the retention policy is that controller's to carry out.
-func claimOf(sts *appsv1.StatefulSet, template *corev1.PersistentVolumeClaim, podName string) *corev1.PersistentVolumeClaim {
-	return &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace:   sts.Namespace,
-			Name:        claimName(template.Name, podName),
-			Labels:      merged(template.Labels, sts.Spec.Selector.MatchLabels),
-			Annotations: maps.Clone(template.Annotations),
-		},
-		Spec: *template.Spec.DeepCopy(),
-	}
-}
-
-func claimName(template, podName string) string { return template + "-" + podName }

@@ -10,6 +10,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // Volume is the metadata of a PVC.
@@ -45,25 +46,16 @@ func keepsVolumesScaled(set *lwsv1.LeaderWorkerSet) bool {
 	return policy == nil || policy.WhenScaled != deleteVolumes
 }
 
-// retention is the policy of every StatefulSet of a set that has one: Retain. The
-// operator itself sees to the end of PVCs.
-func retention(set *lwsv1.LeaderWorkerSet) *appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy {
-	if set.Spec.LeaderWorkerTemplate.PersistentVolumeClaimRetentionPolicy == nil {
-		return nil
-	}
-	return retainPolicy()
-}
-
 // IsWorkerVolume reports whether a PVC has the set's label and a name of a PVC of a
 // worker of the group.
 func IsWorkerVolume(volume *Volume, set *lwsv1.LeaderWorkerSet, leaderName string) bool {
-	return BearsName(volume, set.Name) && volumeOrdinal(volume.Name, set, leaderName) > 0
+	return workload.BearsName(volume, set.Name) && volumeOrdinal(volume.Name, set, leaderName) > 0
 }
 
 // IsLeaderVolume reports whether a PVC has the set's label and a name of a PVC of a
 // leader of the set.
 func IsLeaderVolume(volume *Volume, set *lwsv1.LeaderWorkerSet) bool {
-	return BearsName(volume, set.Name) && volumeOrdinal(volume.Name, set, set.Name) >= 0
+	return workload.BearsName(volume, set.Name) && volumeOrdinal(volume.Name, set, set.Name) >= 0
 }
 
 // volumeOrdinal is the ordinal of the pod that a PVC is named after, if that is a pod of

@@ -15,7 +15,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
-	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -62,7 +62,7 @@ func (w *world) change(set *lwsv1.LeaderWorkerSet) {
 	case "topology":
 		metav1.SetMetaDataAnnotation(&set.ObjectMeta, lwsv1.ExclusiveKeyAnnotationKey, rapid.SampledFrom([]string{"", "rack", "row"}).Draw(t, "topology"))
 	case "another topology": // one that the set never had, and no node has
-		if lws.Size(set) == 1 {
+		if workload.Size(set) == 1 {
 			w.met.when("a topology changed", true)
 			fakeapi.Annotation(lwsv1.ExclusiveKeyAnnotationKey, fmt.Sprintf("zone-%d", w.edits))(set)
 		}
@@ -125,7 +125,7 @@ func (w *world) finish() {
 		rollingOf(set).Partition = fakeapi.Ptr[int32](0)
 		if w.lostRevision() {
 			w.met.when("a revision in use is lost for good", true)
-			rollingOf(set).MaxUnavailable = intstr.FromInt32(lws.Replicas(set))
+			rollingOf(set).MaxUnavailable = intstr.FromInt32(workload.Replicas(set))
 		}
 	})
 	w.scaleByHand() // no rollout follows that repairs it
@@ -136,7 +136,7 @@ func (w *world) tidyUp() {
 	set := find[*lwsv1.LeaderWorkerSet](w.cluster, "w")
 	w.removeOrphans(func(object client.Object) bool {
 		group, worker := indexOf(object.GetName())
-		return int32(group) >= lws.Replicas(set) || int32(worker) >= lws.Size(set) || object.GetLabels()[foreignLabel] != "" ||
+		return int32(group) >= workload.Replicas(set) || int32(worker) >= workload.Size(set) || object.GetLabels()[foreignLabel] != "" ||
 			w.usesLeavingPVC(object) || w.atAnotherRevision(object)
 	})
 	w.TryAgain()

@@ -17,6 +17,7 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/kinds"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // GangObjects holds in memory the objects of gang schedulers.
@@ -144,7 +145,7 @@ func (j *judge) sortGang(ctx context.Context, g *lws.Group, found *unstructured.
 	if err := learn(ctx, j, objects, claimant); err != nil {
 		return err
 	}
-	g.Gang = claim(j.lives, objects, claimant, func(object *unstructured.Unstructured) bool { return lws.IsGang(object, g.Leader) })
+	g.Gang = claim(j.lives, objects, claimant, func(object *unstructured.Unstructured) bool { return workload.IsGang(object, g.Leader) })
 	return nil
 }
 
@@ -201,7 +202,7 @@ func (o *Observer) confirmGang(ctx context.Context, j *judge, g *lws.Group) erro
 		g.GangMissing = missing
 		return err
 	}
-	if !lws.BearsName(found, g.Leader.Labels[lwsv1.SetNameLabelKey]) {
+	if !workload.BearsName(found, g.Leader.Labels[lwsv1.SetNameLabelKey]) {
 		o.memory.Taken(identity.RefOf(identity.KindPodGroup, found))
 	}
 	return j.sortGang(ctx, g, found)

@@ -19,6 +19,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // GroupPlan reads a group and decides about it. What the decision asks for is read too,
@@ -159,7 +160,7 @@ func (o *Observer) leader(ctx context.Context, j *judge, set *lwsv1.LeaderWorker
 
 // followed returns the deleted leader if its StatefulSet will create another.
 func followed(w *lws.GroupSnapshot) []types.UID {
-	if w.Leaving == nil || int32(w.Index) >= lws.PodsOf(w.LeaderSet) {
+	if w.Leaving == nil || int32(w.Index) >= workload.PodsOf(w.LeaderSet) {
 		return nil
 	}
 	return []types.UID{w.Leaving.UID}
@@ -184,7 +185,7 @@ func (o *Observer) fillGroup(ctx context.Context, j *judge, set *lwsv1.LeaderWor
 		if err := learn(ctx, j, services, claimant); err != nil {
 			return err
 		}
-		g.Service = claim(j.lives, services, claimant, func(s *corev1.Service) bool { return lws.BearsName(s, set.Name) })
+		g.Service = claim(j.lives, services, claimant, func(s *corev1.Service) bool { return workload.BearsName(s, set.Name) })
 	}
 	return o.fillGang(ctx, j, g)
 }
@@ -194,7 +195,7 @@ func (o *Observer) fillIncomplete(ctx context.Context, j *judge, set *lwsv1.Lead
 	if err := o.fillGroup(ctx, j, set, g); err != nil {
 		return err
 	}
-	if sts := g.Workers.Member(); sts != nil && !lws.LacksPods(sts) && !lws.Records(set, *g) {
+	if sts := g.Workers.Member(); sts != nil && !workload.LacksPods(sts) && !lws.Records(set, *g) {
 		return nil
 	}
 	return o.fillPods(ctx, j, set, g)
@@ -215,7 +216,7 @@ func (o *Observer) claimWorkers(ctx context.Context, j *judge, set *lwsv1.Leader
 	if err := learn(ctx, j, found, claimant); err != nil {
 		return err
 	}
-	g.Workers = claim(j.lives, found, claimant, func(sts *appsv1.StatefulSet) bool { return lws.IsWorkerStatefulSet(sts, set, *g) })
+	g.Workers = claim(j.lives, found, claimant, func(sts *appsv1.StatefulSet) bool { return workload.IsWorkerStatefulSet(sts, set, g.Leader) })
 	return nil
 }
 
@@ -228,7 +229,7 @@ func (o *Observer) claimPods(ctx context.Context, j *judge, set *lwsv1.LeaderWor
 	if err := learn(ctx, j, pods, claimant); err != nil {
 		return err
 	}
-	g.Pods = claim(j.lives, pods, claimant, func(pod *corev1.Pod) bool { return lws.IsWorker(pod, set.Name) })
+	g.Pods = claim(j.lives, pods, claimant, func(pod *corev1.Pod) bool { return workload.BearsName(pod, set.Name) })
 	return nil
 }
 
@@ -237,7 +238,7 @@ func (o *Observer) fillNewGroup(ctx context.Context, j *judge, w *lws.GroupSnaps
 	if err := o.knowRevision(ctx, j, w, w.Leader.Labels[lwsv1.RevisionKey]); err != nil {
 		return err
 	}
-	if lws.Topology(w.Leader) == "" || w.Leader.Spec.NodeName == "" {
+	if workload.Topology(w.Leader) == "" || w.Leader.Spec.NodeName == "" {
 		return nil
 	}
 	node, err := o.liveMeta(ctx, "v1", "Node", types.NamespacedName{Name: w.Leader.Spec.NodeName})

@@ -17,7 +17,7 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/identity"
-	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 var apiVersions = map[identity.Kind]string{
@@ -101,7 +101,7 @@ func (o *Observer) unlabelledLeaders(ctx context.Context, set *lwsv1.LeaderWorke
 	}
 	var found []*corev1.Pod
 	missing := 0
-	for index := range int(lws.Replicas(set)) {
+	for index := range int(workload.Replicas(set)) {
 		leader := identity.LeaderName(set.Name, index)
 		if names[leader] {
 			continue

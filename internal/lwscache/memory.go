@@ -13,6 +13,7 @@ import (
 
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 const (
@@ -101,7 +102,7 @@ func (m *Memory) isGone(uid types.UID) bool {
 // stalledSince returns since when a StatefulSet has lacked pods and created none. It is zero
 // before the StatefulSet controller has observed the spec, and for the first seconds.
 func (m *Memory) stalledSince(sts *appsv1.StatefulSet, now time.Time) time.Time {
-	if !lws.LacksPods(sts) {
+	if !workload.LacksPods(sts) {
 		m.lacking.Remove(sts.UID)
 		return time.Time{}
 	}

@@ -16,6 +16,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
@@ -226,7 +227,7 @@ func TestAnObjectUnderATakenNameIsReadWhole(t *testing.T) {
 	})
 	ref := identity.Ref{Kind: identity.KindStatefulSet, Namespace: fakeapi.Namespace, Name: "w"}
 	e.observer.Taken(ref)
-	if sts := e.set("w").StatefulSet.Member(); sts == nil || lws.PodsOf(sts) != 7 {
+	if sts := e.set("w").StatefulSet.Member(); sts == nil || workload.PodsOf(sts) != 7 {
 		t.Fatalf("got %+v", sts)
 	}
 }

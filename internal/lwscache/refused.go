@@ -10,6 +10,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // grievances are what the API server refused to one incarnation of a set: by the names of
@@ -66,7 +67,7 @@ func (m *Memory) refusedOf(set *lwsv1.LeaderWorkerSet, exists func(leader string
 		if leader != "" {
 			_, index = identity.ParentAndOrdinal(leader)
 		}
-		if index >= int(lws.Replicas(set)) && !exists(leader) {
+		if index >= int(workload.Replicas(set)) && !exists(leader) {
 			delete(g.by, leader)
 			continue
 		}

@@ -18,6 +18,7 @@ import (
 	"lockstep.dev/lockstep/internal/condition"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // SetPlan reads a set and decides about it. What the decision asks for is read too, and the
@@ -116,7 +117,7 @@ func (o *Observer) leaderStatefulSet(ctx context.Context, j *judge, set *lwsv1.L
 	if err := learn(ctx, j, found, claimant); err != nil {
 		return identity.Claim[*appsv1.StatefulSet]{}, err
 	}
-	return claim(j.lives, found, claimant, func(sts *appsv1.StatefulSet) bool { return lws.IsLeaderStatefulSet(sts, set) }), nil
+	return claim(j.lives, found, claimant, func(sts *appsv1.StatefulSet) bool { return workload.IsLeaderStatefulSet(sts, set) }), nil
 }
 
 // ownerOfLeaders returns the leader StatefulSet, or the one to adopt.
@@ -142,7 +143,7 @@ func (o *Observer) leaders(ctx context.Context, j *judge, w lws.SetSnapshot, cla
 	if err := learn(ctx, j, pods, claimant); err != nil {
 		return identity.Claim[*corev1.Pod]{}, err
 	}
-	return claim(j.lives, pods, claimant, func(pod *corev1.Pod) bool { return lws.IsLeader(pod, w.Set.Name) }), nil
+	return claim(j.lives, pods, claimant, func(pod *corev1.Pod) bool { return workload.IsLeader(pod, w.Set.Name) }), nil
 }
 
 func (o *Observer) groups(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet, leaders []*corev1.Pod) ([]lws.Group, error) {
@@ -166,7 +167,7 @@ func (o *Observer) vacant(ctx context.Context, j *judge, set *lwsv1.LeaderWorker
 		led[leader.Name] = true
 	}
 	var groups []lws.Group
-	for index := range int(lws.Replicas(set)) {
+	for index := range int(workload.Replicas(set)) {
 		g := lws.Group{Index: index, LeaderName: identity.LeaderName(set.Name, index)}
 		if led[g.LeaderName] {
 			continue
@@ -190,7 +191,7 @@ func (o *Observer) sharedService(ctx context.Context, j *judge, set *lwsv1.Leade
 	if err := learn(ctx, j, found, claimant); err != nil {
 		return identity.Claim[*corev1.Service]{}, err
 	}
-	return claim(j.lives, found, claimant, func(s *corev1.Service) bool { return lws.BearsName(s, set.Name) }), nil
+	return claim(j.lives, found, claimant, func(s *corev1.Service) bool { return workload.BearsName(s, set.Name) }), nil
 }
 
 func (o *Observer) revisionClaim(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet, read readRevisions) (revisionClaim, error) {

@@ -14,6 +14,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // volumes returns the PVCs with a key of the index. The cache holds metadata alone, and only of
@@ -116,7 +117,7 @@ func (o *Observer) fillDraining(ctx context.Context, w *lws.SetSnapshot, made *l
 
 // fillLeaderVolumes reads the PVCs of leaders while leaders are missing.
 func (o *Observer) fillLeaderVolumes(ctx context.Context, j *judge, w *lws.SetSnapshot, made *lwsv1.LeaderWorkerSet, sts *appsv1.StatefulSet) error {
-	if sts != nil && !lws.LacksPods(sts) {
+	if sts != nil && !workload.LacksPods(sts) {
 		return nil
 	}
 	found, err := o.volumes(ctx, w.Set.Namespace, byName(w.Set.Name))

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // Refusals are the FailedCreate events of a namespace, the newest first. Only the StatefulSet
@@ -29,7 +29,7 @@ func (r Refusals) OfPod(sts *appsv1.StatefulSet, pod string) string {
 // refusals reads the events if a group is not ready. A user who may not list events sees no reasons.
 func (s *Surveyor) refusals(ctx context.Context, found Survey) Refusals {
 	set := found.Set.Set
-	if set.DeletionTimestamp != nil || found.Standing.Ready >= lws.Replicas(set) {
+	if set.DeletionTimestamp != nil || found.Standing.Ready >= workload.Replicas(set) {
 		return nil
 	}
 	var events corev1.EventList

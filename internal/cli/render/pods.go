@@ -10,14 +10,15 @@ import (
 	clilws "lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // sizeOf returns the number of pods of the complete group.
 func sizeOf(g clilws.Group) int32 {
 	if g.Leader == nil {
-		return lws.Size(g.Set)
+		return workload.Size(g.Set)
 	}
-	return lws.SizeOf(g.Leader, g.Set)
+	return workload.SizeOf(g.Leader, g.Set)
 }
 
 // podsOf returns the owned pods of the group by rising index. A group without a leader has none.

@@ -9,6 +9,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	clilws "lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // Rollout is the state that "rollout status" prints.
@@ -99,9 +100,9 @@ func planWait(s clilws.Survey, text string, codes ...string) string {
 // done returns the sentence that a rollout is over. Scripts search for this text.
 func done(s clilws.Survey, number int64) string {
 	set := s.Set.Set
-	if s.Standing.Target < lws.Replicas(set) {
+	if s.Standing.Target < workload.Replicas(set) {
 		return fmt.Sprintf("partitioned roll out complete: %s of leaderworkerset %q have been updated, %d are kept below the partition",
-			counted(int(s.Standing.Target), "group"), set.Name, lws.Replicas(set)-s.Standing.Target)
+			counted(int(s.Standing.Target), "group"), set.Name, workload.Replicas(set)-s.Standing.Target)
 	}
-	return fmt.Sprintf("leaderworkerset %q successfully rolled out: %s at revision %d", set.Name, counted(int(lws.Replicas(set)), "group"), number)
+	return fmt.Sprintf("leaderworkerset %q successfully rolled out: %s at revision %d", set.Name, counted(int(workload.Replicas(set)), "group"), number)
 }

@@ -14,6 +14,7 @@ import (
 	clilws "lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // SetStatus is what "status -o json" prints.
@@ -119,7 +120,7 @@ func Status(s clilws.Survey) *SetStatus {
 		TypeMeta:  kind(kindStatus),
 		Namespace: set.Namespace, Name: set.Name, UID: set.UID, Generation: set.Generation,
 		CreatedAt: set.CreationTimestamp, DeletedAt: timeOf(deletedAt(set)),
-		Desired: lws.Replicas(set), Size: lws.Size(set),
+		Desired: workload.Replicas(set), Size: workload.Size(set),
 		Ready: s.Standing.Ready, UpToDate: s.Standing.Updated, Revision: s.Standing.Key,
 		Paused:     lws.Paused(set),
 		Conditions: set.Status.Conditions,
@@ -141,7 +142,7 @@ func groups(s clilws.Survey) (all []GroupStatus, omitted int) {
 	for _, g := range s.Groups {
 		has[g.Index] = true
 	}
-	for index := range int(lws.Replicas(s.Set.Set)) {
+	for index := range int(workload.Replicas(s.Set.Set)) {
 		switch {
 		case has[index]:
 		case len(found)-len(s.Groups) == missingAtMost:
@@ -166,7 +167,7 @@ func groupStatus(s clilws.Survey, g clilws.Group) GroupStatus {
 	leader := func(pod *corev1.Pod) bool { return pod.Name == g.LeaderName }
 	status := GroupStatus{
 		Index: g.Index, Leader: g.LeaderName,
-		Wanted: int32(g.Index) < lws.Replicas(g.Set),
+		Wanted: int32(g.Index) < workload.Replicas(g.Set),
 		Exists: g.Leader != nil,
 		Ready:  g.Ready(g.Set), UpToDate: g.UpToDate(s.Standing.Key),
 		Pods: sizeOf(g),

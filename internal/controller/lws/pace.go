@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 const (
@@ -81,9 +82,9 @@ func coming(w lws.SetSnapshot) bool {
 	}
 	complete := 0
 	for i := range w.Groups {
-		if workers := w.Groups[i].Workers.Member(); workers != nil && !lws.LacksPods(workers) {
+		if workers := w.Groups[i].Workers.Member(); workers != nil && !workload.LacksPods(workers) {
 			complete++
 		}
 	}
-	return lws.Size(w.Set) > 1 && 2*complete < int(lws.Replicas(w.Set))
+	return workload.Size(w.Set) > 1 && 2*complete < int(workload.Replicas(w.Set))
 }

@@ -21,6 +21,7 @@ import (
 	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/internal/lwscache"
 )
 
@@ -196,7 +197,7 @@ func altered(before, after client.Object) bool {
 	if !ok || !ok2 || belonging(before, after) {
 		return true
 	}
-	return labelledSet(after) != keyOf(after) && (lws.PodsOf(was) != lws.PodsOf(is) || !maps.Equal(was.Labels, is.Labels))
+	return labelledSet(after) != keyOf(after) && (workload.PodsOf(was) != workload.PodsOf(is) || !maps.Equal(was.Labels, is.Labels))
 }
 
 // desire tells whether an update of a set changed anything but its status.
@@ -248,7 +249,7 @@ func podProgress(before, after client.Object) bool {
 	if !ok || !ok2 || belonging(before, after) || was.Spec.NodeName != is.Spec.NodeName {
 		return true
 	}
-	return was.Status.Phase != is.Status.Phase || restarts(was) != restarts(is) || ready(was) != ready(is) || lws.Unschedulable(was) != lws.Unschedulable(is) || !reflect.DeepEqual(was.Labels, is.Labels)
+	return was.Status.Phase != is.Status.Phase || restarts(was) != restarts(is) || ready(was) != ready(is) || workload.Unschedulable(was) != workload.Unschedulable(is) || !reflect.DeepEqual(was.Labels, is.Labels)
 }
 
 // restarts is how often containers of a pod were restarted.

@@ -1,0 +1,81 @@
+package workload
+
+import (
+	"cmp"
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/identity"
+)
+
+// LeaderIndex is the worker index of a leader as a label value.
+const LeaderIndex = "0"
+
+// LeaderSelector is the selector of the leader StatefulSet.
+func LeaderSelector(setName string) map[string]string {
+	return map[string]string{lwsv1.SetNameLabelKey: setName, lwsv1.WorkerIndexLabelKey: LeaderIndex}
+}
+
+// groupSelector is the selector of the worker StatefulSet of a leader. Labels that the
+// leader lacks, because no webhook saw it, follow from its name.
+func groupSelector(setName string, leader *corev1.Pod) map[string]string {
+	return map[string]string{
+		lwsv1.SetNameLabelKey:         setName,
+		lwsv1.GroupIndexLabelKey:      groupIndex(leader),
+		lwsv1.GroupUniqueHashLabelKey: cmp.Or(leader.Labels[lwsv1.GroupUniqueHashLabelKey], identity.GroupKey(leader.Namespace, leader.Name)),
+	}
+}
+
+func groupIndex(leader *corev1.Pod) string {
+	_, index := identity.ParentAndOrdinal(leader.Name)
+	return cmp.Or(leader.Labels[lwsv1.GroupIndexLabelKey], strconv.Itoa(index))
+}
+
+// OwnedBySet is the ownerReference that makes a set the controller.
+func OwnedBySet(set *lwsv1.LeaderWorkerSet) []metav1.OwnerReference {
+	return []metav1.OwnerReference{*metav1.NewControllerRef(set, lwsv1.GroupVersion.WithKind(string(identity.KindLeaderWorkerSet)))}
+}
+
+// OwnedByLeader is the ownerReference that makes a leader the controller.
+func OwnedByLeader(leader *corev1.Pod) []metav1.OwnerReference {
+	return []metav1.OwnerReference{*metav1.NewControllerRef(leader, corev1.SchemeGroupVersion.WithKind(string(identity.KindPod)))}
+}
+
+// The functions below report whether an object without a controller has the labels of an
+// object of the set, and so is an orphan to adopt. An object that has a controller is judged
+// by UIDs alone.
+
+// BearsName reports whether an object has the set's name as a label.
+func BearsName(object metav1.Object, setName string) bool {
+	return object.GetLabels()[lwsv1.SetNameLabelKey] == setName
+}
+
+// IsLeader reports whether a pod has the labels of a leader of the set.
+func IsLeader(pod *corev1.Pod, setName string) bool {
+	return BearsName(pod, setName) && pod.Labels[lwsv1.WorkerIndexLabelKey] == LeaderIndex
+}
+
+// IsLeaderStatefulSet reports whether a StatefulSet has the labels and the immutable
+// selector of the set's leader StatefulSet.
+func IsLeaderStatefulSet(sts *appsv1.StatefulSet, set *lwsv1.LeaderWorkerSet) bool {
+	return BearsName(sts, set.Name) && selects(sts, LeaderSelector(set.Name))
+}
+
+// IsWorkerStatefulSet reports whether a StatefulSet has the labels and the immutable
+// selector of the workers of a leader, and the revision of that leader. A leader that was
+// deleted with --cascade=orphan may have left workers of another revision: these are foreign.
+func IsWorkerStatefulSet(sts *appsv1.StatefulSet, set *lwsv1.LeaderWorkerSet, leader *corev1.Pod) bool {
+	return leader != nil && BearsName(sts, set.Name) && sts.Labels[lwsv1.RevisionKey] != "" &&
+		sts.Labels[lwsv1.RevisionKey] == leader.Labels[lwsv1.RevisionKey] &&
+		selects(sts, groupSelector(set.Name, leader))
+}
+
+func selects(sts *appsv1.StatefulSet, labels map[string]string) bool {
+	selector := sts.Spec.Selector
+	return selector != nil && len(selector.MatchExpressions) == 0 && equality.Semantic.DeepEqual(selector.MatchLabels, labels)
+}

@@ -1,0 +1,59 @@
+package workload
+
+import (
+	"cmp"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+)
+
+// Placements are the annotations that place groups in a topology. The leaders' template
+// has them, and a revision has not.
+var Placements = []string{lwsv1.ExclusiveKeyAnnotationKey, lwsv1.SubGroupExclusiveKeyAnnotationKey}
+
+// LeadersPlacement is the value of a placement in the leaders' template: the set's, or else
+// what the user wrote into that template, where it is part of the revision.
+func LeadersPlacement(set *lwsv1.LeaderWorkerSet, key string) string {
+	return cmp.Or(templateAnnotations(set, set)[key], WrittenForLeaders(set).Annotations[key])
+}
+
+// SharedPlacement is the value of a placement that workers share with their leader, or
+// empty: that of the leader, whatever the set says since. A placement that the user wrote
+// into the leaders' template places leaders alone.
+func SharedPlacement(set, restored *lwsv1.LeaderWorkerSet, leader *corev1.Pod, key string) string {
+	placed := leader.Annotations[key]
+	if placed == WrittenForLeaders(restored).Annotations[key] && placed != set.Annotations[key] {
+		return ""
+	}
+	return placed
+}
+
+// LeftBehind reports whether a leader was created from another template than its
+// StatefulSet has now, by the revision hash of both. Until the StatefulSet controller has
+// seen the present template, the placement of the leader decides.
+func LeftBehind(sts *appsv1.StatefulSet, leader *corev1.Pod) bool {
+	if sts == nil || leader.Labels[appsv1.ControllerRevisionHashLabelKey] == "" || sts.Status.ObservedGeneration == 0 {
+		return false
+	}
+	if Observed(sts) {
+		return leader.Labels[appsv1.ControllerRevisionHashLabelKey] != sts.Status.UpdateRevision
+	}
+	return slices.ContainsFunc(Placements, func(key string) bool {
+		return leader.Annotations[key] != sts.Spec.Template.Annotations[key]
+	})
+}
+
+// Topology is the node label that a leader was placed by, or empty.
+func Topology(leader *corev1.Pod) string {
+	return leader.Annotations[lwsv1.ExclusiveKeyAnnotationKey]
+}
+
+// Unschedulable reports whether the scheduler found no node for a pod.
+func Unschedulable(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable
+	})
+}

@@ -1,0 +1,56 @@
+package workload
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/gang"
+)
+
+// GangGroup is what the gang scheduler knows of a group. Size and templates are those of
+// the leader's revision: a gang that waits for pods of another one would never start. A
+// group whose workers wait for the leader, to be ready or to be placed, starts with the
+// leader alone.
+func GangGroup(set, restored *lwsv1.LeaderWorkerSet, leader *corev1.Pod) gang.Group {
+	together := Size(restored)
+	if set.Spec.StartupPolicy == lwsv1.LeaderReadyStartupPolicy || SharedPlacement(set, restored, leader, lwsv1.ExclusiveKeyAnnotationKey) != "" {
+		together = 1
+	}
+	return gang.Group{
+		Namespace:    set.Namespace,
+		Name:         gang.NameOf(leader),
+		Labels:       gangLabels(leader),
+		Annotations:  set.Annotations,
+		Owners:       OwnedByLeader(leader),
+		MinMember:    together,
+		MinResources: gang.Resources(WrittenForLeaders(restored), &restored.Spec.LeaderWorkerTemplate.WorkerTemplate, Size(restored)),
+	}
+}
+
+func gangLabels(leader *corev1.Pod) map[string]string {
+	labels := map[string]string{}
+	for _, key := range []string{lwsv1.SetNameLabelKey, lwsv1.GroupIndexLabelKey, lwsv1.RevisionKey} {
+		labels[key] = leader.Labels[key]
+	}
+	return labels
+}
+
+// IsGang reports whether an object without a controller has the labels of the leader's
+// group.
+func IsGang(object metav1.Object, leader *corev1.Pod) bool {
+	have := object.GetLabels()
+	for key, value := range gangLabels(leader) {
+		if have[key] != value {
+			return false
+		}
+	}
+	return true
+}
+
+// placeInGang places workers together with their leader.
+func placeInGang(template *corev1.PodTemplateSpec, leader *corev1.Pod) {
+	if scheduler := gang.Of(leader); scheduler != nil {
+		scheduler.Tie(template, scheduler.Tied(leader))
+	}
+}

@@ -1,0 +1,93 @@
+package workload
+
+import (
+	"math"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+)
+
+// The accessors below return fields of a set with the defaults of the API: no rule depends
+// on a webhook or a schema that filled them in.
+
+// Replicas returns the wanted number of groups.
+func Replicas(set *lwsv1.LeaderWorkerSet) int32 {
+	return ptr.Deref(set.Spec.Replicas, 1)
+}
+
+// Size returns the wanted number of pods in a group, the leader included.
+func Size(set *lwsv1.LeaderWorkerSet) int32 {
+	return ptr.Deref(set.Spec.LeaderWorkerTemplate.Size, 1)
+}
+
+// Subdomain returns the policy that decides which Services a set has.
+func Subdomain(set *lwsv1.LeaderWorkerSet) lwsv1.SubdomainPolicy {
+	if set.Spec.NetworkConfig == nil {
+		return lwsv1.SubdomainShared
+	}
+	return ptr.Deref(set.Spec.NetworkConfig.SubdomainPolicy, lwsv1.SubdomainShared)
+}
+
+// SizeOf returns the size of the group that a pod was created for: the annotation of the
+// pod, or the size of the set if the pod has none that is valid.
+func SizeOf(pod *corev1.Pod, set *lwsv1.LeaderWorkerSet) int32 {
+	if size := annotatedSize(pod.Annotations); size > 0 {
+		return size
+	}
+	return Size(set)
+}
+
+// annotatedSize returns the size of the group that annotations of a pod say, or 0.
+func annotatedSize(annotations map[string]string) int32 {
+	size, err := strconv.ParseInt(annotations[lwsv1.SizeAnnotationKey], 10, 32)
+	if err != nil {
+		return 0
+	}
+	return int32(max(size, 0))
+}
+
+// Partition returns the user's partition: groups below it keep their revision.
+func Partition(set *lwsv1.LeaderWorkerSet) int32 {
+	if rolling := set.Spec.RolloutStrategy.RollingUpdateConfiguration; rolling != nil {
+		return ptr.Deref(rolling.Partition, 0)
+	}
+	return 0
+}
+
+// Budget returns the user's budget for rolling updates in groups: maxUnavailable rounded
+// down, and maxSurge rounded up but never more than the replicas. If both are zero, as
+// percentages of few replicas may be, one group may be down: no update would ever end.
+func Budget(set *lwsv1.LeaderWorkerSet) (unavailable, surge int32) {
+	rolling := set.Spec.RolloutStrategy.RollingUpdateConfiguration
+	if rolling == nil {
+		return 1, 0
+	}
+	replicas := Replicas(set)
+	surge = min(scaled(rolling.MaxSurge, replicas, true), replicas)
+	unavailable = scaled(rolling.MaxUnavailable, replicas, false)
+	if unavailable == 0 && surge == 0 {
+		return 1, 0
+	}
+	return min(unavailable, math.MaxInt32-surge), surge
+}
+
+// MaxUnavailable returns how many leaders the StatefulSet controller may have down at a
+// time.
+func MaxUnavailable(set *lwsv1.LeaderWorkerSet) int32 {
+	unavailable, surge := Budget(set)
+	return unavailable + surge
+}
+
+// scaled resolves a number or percentage of total. An unreadable one is zero: admission
+// refuses it, and a set from before admission must not crash the operator.
+func scaled(value intstr.IntOrString, total int32, up bool) int32 {
+	n, err := intstr.GetScaledValueFromIntOrPercent(&value, int(total), up)
+	if err != nil || n < 0 {
+		return 0
+	}
+	return int32(min(n, math.MaxInt32))
+}
