@@ -52,7 +52,8 @@ var floors = map[string]floor{
 	"internal/lws/admission": f2,
 	"internal/lws/workload":  f2,
 
-	"internal/pvc": f2,
+	"internal/pvc":           f2,
+	"internal/pvc/workloads": f2,
 
 	"internal/lwscache": f3,
 	"internal/pvccache": f3,
@@ -92,6 +93,7 @@ var beside = map[string][]string{
 	"internal/lws/...": {"internal/lws/..."},
 	"internal/report":  {"internal/apply"},
 	"internal/webhook": {"internal/webhook/certs"},
+	"internal/pvc":     {"internal/pvc/workloads"},
 	"internal/cli/...": {"internal/cli/..."},
 	"internal/install": {"internal/operator"}, // the configuration it reads
 	"internal/connect": {"internal/version"},

@@ -9,6 +9,7 @@ import (
 
 	"lockstep.dev/lockstep/internal/operator"
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/pvc/workloads"
 )
 
 // The objects that protect PVCs have these labels. There is no other list of them, so
@@ -109,7 +110,7 @@ func chooseModes(e map[string]any, byDefault pvc.Mode) error {
 
 // letRead lets the operator read workloads of configured kinds. Their plural is unknown, so
 // it may read all of their group, except of the core group, which has Secrets.
-func letRead(role *unstructured.Unstructured, kinds []pvc.Kind) error {
+func letRead(role *unstructured.Unstructured, kinds []workloads.Kind) error {
 	var groups []string
 	for _, kind := range kinds {
 		groups = append(groups, kind.Group)

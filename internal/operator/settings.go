@@ -6,6 +6,7 @@ import (
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/pvc/workloads"
 )
 
 // ProtectionSettings are the protection of PVCs as the controllers need it.
@@ -13,7 +14,7 @@ type ProtectionSettings struct {
 	pvc.Settings
 
 	// Kinds are configured workloads, and JobSet.
-	Kinds []pvc.Kind
+	Kinds []workloads.Kind
 
 	// Grace is how long a PVC stays held after its last holder is gone.
 	Grace time.Duration
@@ -40,7 +41,7 @@ func SettingsOf(p v1alpha1.Protection, ownNamespace string) ProtectionSettings {
 			Exempt: exempt,
 			Idle:   idlePolicies[p.Idle],
 		},
-		Kinds:      pvc.KindsOf(p.Kinds),
+		Kinds:      workloads.KindsOf(p.Kinds),
 		Grace:      time.Duration(*p.GraceSeconds) * time.Second,
 		ReleaseTTL: time.Duration(*p.ReleaseTTLSeconds) * time.Second,
 

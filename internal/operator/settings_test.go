@@ -6,9 +6,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"lockstep.dev/lockstep/api/config/v1alpha1"
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/pvc/workloads"
 )
 
 func settings(t *testing.T, text string) ProtectionSettings {
@@ -33,7 +34,7 @@ func TestProtectionDefaults(t *testing.T) {
 	}
 	want := ProtectionSettings{
 		Settings:   pvc.Settings{Mode: pvc.Barrier, Exempt: []string{"kube-system", "lws-system"}, Idle: pvc.IdleWarns},
-		Kinds:      []pvc.Kind{pvc.JobSet},
+		Kinds:      []workloads.Kind{workloads.JobSet},
 		Grace:      5 * time.Minute,
 		ReleaseTTL: time.Hour,
 	}
@@ -64,15 +65,15 @@ protection:
 `)
 	want := ProtectionSettings{
 		Settings: pvc.Settings{Mode: pvc.Strict, Alone: true, Exempt: []string{"a", "lws-system"}, Idle: pvc.IdleHolds},
-		Kinds: []pvc.Kind{{
-			GroupVersionKind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Shard"},
-			Templates:        []string{"spec.template"},
-			ClaimTemplates:   []string{"spec.claims"},
-			ClaimName:        "{template}-{name}-{ordinal}",
-			Replicas:         "spec.size",
-			Suspend:          "spec.pause",
-			Finished:         []string{"Done"},
-		}, pvc.JobSet},
+		Kinds: []workloads.Kind{workloads.KindOf(v1alpha1.WorkloadKind{
+			APIVersion: "example.com/v1", Kind: "Shard",
+			PodTemplates:   []string{"spec.template"},
+			ClaimTemplates: []string{"spec.claims"},
+			ClaimName:      "{template}-{name}-{ordinal}",
+			Replicas:       "spec.size",
+			Suspend:        "spec.pause",
+			Finished:       []string{"Done"},
+		}), workloads.JobSet},
 		ReleaseTTL: time.Minute,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
-	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/pvc/workloads"
 )
 
 // longest is a day in seconds, the longest time that can be configured.
@@ -69,7 +69,7 @@ const replicationController = "ReplicationController"
 func validateKinds(kinds []v1alpha1.WorkloadKind, path *field.Path) (faults field.ErrorList) {
 	var seen []schema.GroupKind
 	for i, k := range kinds {
-		described, at := pvc.KindOf(k), path.Index(i)
+		described, at := workloads.KindOf(k), path.Index(i)
 		group := described.GroupKind()
 		switch {
 		case slices.Contains(builtIn, group):
@@ -83,7 +83,7 @@ func validateKinds(kinds []v1alpha1.WorkloadKind, path *field.Path) (faults fiel
 	return faults
 }
 
-func validateKind(k v1alpha1.WorkloadKind, described pvc.Kind, path *field.Path) field.ErrorList {
+func validateKind(k v1alpha1.WorkloadKind, described workloads.Kind, path *field.Path) field.ErrorList {
 	if k.APIVersion == "" || k.Kind == "" {
 		return field.ErrorList{field.Required(path, "apiVersion and kind name the workload, as in its manifest")}
 	}

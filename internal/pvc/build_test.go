@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/pvc/workloads"
 )
 
 const (
@@ -118,6 +119,14 @@ func statefulSet(name string, n int32, edits ...func(*appsv1.StatefulSet)) *apps
 	}, edits)
 }
 
-func world(pods *pvc.Index, wants ...pvc.Want) pvc.World {
-	return pvc.World{Pods: pods, Desire: pvc.NewDesire(ns, wants)}
+func world(pods *pvc.Index, wants ...workloads.Want) pvc.World {
+	return pvc.World{Pods: pods, Desire: workloads.NewDesire(ns, wants)}
+}
+
+func wantOf(object any) workloads.Want {
+	want, ok := workloads.BuiltIn(object)
+	if !ok {
+		panic("not a workload")
+	}
+	return want
 }

@@ -23,7 +23,7 @@ func carried(v pvc.HoldView, token pvc.TokenVerdict) (told []string) {
 }
 
 func TestAVerdictIsCarriedOutInOrder(t *testing.T) {
-	db := pvc.OfStatefulSet(statefulSet("db", 1))
+	db := wantOf(statefulSet("db", 1))
 	stands := annotated(pvc.HoldersAnnotation, "StatefulSet/db")
 	cooled := annotated(pvc.HoldersAnnotation, "cooling until 2026-11-21T11:00:00Z: StatefulSet/db")
 	gone := func(v pvc.HoldView) pvc.HoldView {
@@ -57,7 +57,7 @@ func TestAVerdictIsCarriedOutInOrder(t *testing.T) {
 }
 
 func TestADoomedClaimSaysWhatToDo(t *testing.T) {
-	d := pvc.DecideHold(holdView(claim("data-db-0", dying), pvc.OfStatefulSet(statefulSet("db", 1))))
+	d := pvc.DecideHold(holdView(claim("data-db-0", dying), wantOf(statefulSet("db", 1))))
 	event := pvc.TellDoomed(d)
 	if d.State != pvc.Doomed || !event.Warning || !strings.Contains(event.Note, "StatefulSet/db") || !strings.Contains(event.Note, "Retain") {
 		t.Errorf("%s: %+v", d.State, event)

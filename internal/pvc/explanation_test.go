@@ -13,9 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/pvc/workloads"
 )
 
-func caseOf(c *corev1.PersistentVolumeClaim, mode pvc.Mode, pods []*corev1.Pod, wants ...pvc.Want) pvc.Case {
+func caseOf(c *corev1.PersistentVolumeClaim, mode pvc.Mode, pods []*corev1.Pod, wants ...workloads.Want) pvc.Case {
 	byUID := map[types.UID]*corev1.Pod{}
 	for _, o := range pods {
 		byUID[o.UID] = o
@@ -49,7 +50,7 @@ func foreign(o *corev1.Pod) { o.Finalizers = []string{"x/1"} }
 // TestWhy checks the state, the holders (with "+" those that hold), and the commands of the
 // next steps, "-" for a step without one.
 func TestWhy(t *testing.T) {
-	db, db3 := pvc.OfStatefulSet(statefulSet("db", 1)), pvc.OfStatefulSet(statefulSet("db", 3))
+	db, db3 := wantOf(statefulSet("db", 1)), wantOf(statefulSet("db", 3))
 	dbPod := pod("db-0", []string{"data-db-0"})
 	controlledBy("StatefulSet", "uid-db")(dbPod)
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "train", UID: "uid-train"}}
@@ -110,8 +111,8 @@ func TestWhy(t *testing.T) {
 		{"terminating, a recorded pod", caseOf(claim("data", dying, annotated(pvc.UsersAnnotation, "web=uid-web")), pvc.Strict, web(unbound)), nil, pvc.Draining, "+Pod/web", []string{deleteIt}, ""},
 		{"terminating, a workload and its pod", caseOf(claim("data-db-0", dying), pvc.Barrier, []*corev1.Pod{dbPod}, db), nil,
 			pvc.Doomed, "+Pod/db-0 -StatefulSet/db", []string{"kubectl delete pod db-0 -n ns"}, "StatefulSet/db wants it, and cannot start a pod on it"},
-		{"terminating, pods of a job", caseOf(claim("data", dying), pvc.Barrier, jobPods(), pvc.OfJob(running)), nil, pvc.Draining, "+Pod/a +Pod/b", []string{suspend}, ""},
-		{"terminating, pods of a finished job", caseOf(claim("data", dying), pvc.Barrier, jobPods(phase(corev1.PodSucceeded)), pvc.OfJob(job)), nil,
+		{"terminating, pods of a job", caseOf(claim("data", dying), pvc.Barrier, jobPods(), wantOf(running)), nil, pvc.Draining, "+Pod/a +Pod/b", []string{suspend}, ""},
+		{"terminating, pods of a finished job", caseOf(claim("data", dying), pvc.Barrier, jobPods(phase(corev1.PodSucceeded)), wantOf(job)), nil,
 			pvc.Draining, "+Pod/a +Pod/b", []string{"kubectl delete job train -n ns"}, ""},
 		{"terminating, a lost node", caseOf(claim("data", dying), pvc.Barrier, jobPods(leaving(30))), on(node(corev1.ConditionUnknown)), pvc.Draining, "+Pod/a +Pod/b", []string{taint}, ""},
 		{"terminating, a node out of service", caseOf(claim("data", dying), pvc.Barrier, web(leaving(30), foreign)), on(node(corev1.ConditionUnknown, outOfService)), pvc.Draining, "+Pod/web", []string{"-"}, ""},
@@ -221,7 +222,7 @@ func TestWhyNotes(t *testing.T) {
 		"has not confirmed the hold": unconfirmed,
 		"bears a release token":      caseOf(claim("data", annotated(pvc.ReleaseAnnotation, "uid-data")), pvc.Hold, nil),
 		"delete-when-free is set":    caseOf(claim("data", annotated(pvc.IntentAnnotation, "uid-data")), pvc.Hold, nil),
-		"the PVC bears no hold yet":  caseOf(claim("data-db-0"), pvc.Hold, nil, pvc.OfStatefulSet(statefulSet("db", 1))),
+		"the PVC bears no hold yet":  caseOf(claim("data-db-0"), pvc.Hold, nil, wantOf(statefulSet("db", 1))),
 		"use record cannot be read":  caseOf(claim("data", annotated(pvc.UsersAnnotation, "?")), pvc.Strict, nil),
 		"owned by LeaderWorkerSet/db": caseOf(claim("data", func(c *corev1.PersistentVolumeClaim) {
 			c.OwnerReferences = []metav1.OwnerReference{{Kind: "LeaderWorkerSet", Name: "db"}}
@@ -254,7 +255,7 @@ func TestAnnotationsCannotControlATerminal(t *testing.T) {
 
 // A workload may be older than a PVC that was created again.
 func TestAHoldBeginsWithThePVC(t *testing.T) {
-	db := pvc.OfStatefulSet(statefulSet("db", 1))
+	db := wantOf(statefulSet("db", 1))
 	db.Since = noon.Add(-time.Hour)
 	c := caseOf(claim("data-db-0"), pvc.Barrier, nil, db)
 	for _, born := range []time.Duration{-time.Minute, -2 * time.Hour} {

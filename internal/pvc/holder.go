@@ -9,64 +9,77 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/pvc/workloads"
 )
 
 // Why a holder holds.
 const (
 	BoundPod     = "BoundPod"     // keeps the finalizers as well
-	UnboundPod   = "UnboundPod"   // would be stranded; told of, and refuses nothing
-	DesiredState = "DesiredState" // its spec names the claim
-	Asked        = "Asked"        // somebody said so on the claim
+	UnboundPod   = "UnboundPod"   // reported; it refuses no DELETE
+	DesiredState = "DesiredState" // its spec names the PVC
+	Asked        = "Asked"        // a user annotated the PVC
 	BeingCopied  = "BeingCopied"  // a snapshot or a clone of it is being taken
-	Stated       = "Stated"       // the operator named it on the claim, and it was not found
+	Stated       = "Stated"       // the operator named it on the PVC, and it was not found
 )
 
-// Holder is what makes a claim in use.
+// Holder is what uses a PVC.
 type Holder struct {
 	Object identity.Ref `json:"-"`
 	// Name is the kind and the name: "Pod/llama-0".
 	Name   string    `json:"name"`
 	UID    types.UID `json:"uid,omitempty"`
 	Reason string    `json:"reason"`
-	// Proof is the field that names the claim.
+	// Proof is the field that names the PVC.
 	Proof string `json:"proof,omitempty"`
 	Node  string `json:"node,omitempty"`
 	Phase string `json:"phase,omitempty"`
-	// Released is what makes it let go.
+	// Released is what ends its use.
 	Released string `json:"released,omitempty"`
-	// makes: it makes the claim itself, and would again.
-	makes bool
-	// discards: it says that the claim is to be deleted while it is beyond its replicas.
+	// match is how the workload wants the PVC, or zero.
+	match workloads.Match
+	// discards reports that the workload wants the PVC deleted.
 	discards bool
-	// below is the number of replicas at which it does not want the PVC.
-	below int
-	// over: the claim is named by something that it controls, and not by itself.
+	// over reports that an object that it controls names the PVC.
 	over bool
-	// since is how old it is.
+	// since is when it was created, or zero.
 	since time.Time
-	// under are the workloads that speak for it where they hold as well: the one at the top
-	// of a pod's chain of controllers, and the CronJob that began that.
-	under []types.UID
+	// above are the workloads above it in its chain of controllers.
+	above []*workloads.Want
 }
 
-// Finished tells of an idle workload that is over, and will not want the claim again.
-func (h Holder) Finished() bool { return h.Phase == finished && h.Reason == DesiredState }
+// awaitsEnd is the phase of a workload that was created after the PVC, whose owners are gone.
+const awaitsEnd = "it waits until this PVC is gone, and creates a new one"
+
+// Finished reports whether a workload has finished and will not use the PVC again.
+func (h Holder) Finished() bool { return h.Phase == workloads.Finished && h.Reason == DesiredState }
 
 // AwaitsEnd reports whether a workload waits until the PVC is gone.
 func (h Holder) AwaitsEnd() bool { return h.Phase == awaitsEnd && h.Reason == DesiredState }
 
-// IdlePolicy is what becomes of a claim that only an idle workload would use:
-// scaled to zero, suspended, or with fewer replicas than the ordinal.
+// IdlePolicy is what becomes of a PVC that only idle workloads would use: scaled to zero,
+// suspended, or with fewer replicas than the ordinal.
 type IdlePolicy int8
 
 const (
-	// IdleWarns lets the claim go, and warns who deletes it.
+	// IdleWarns accepts a DELETE with a warning.
 	IdleWarns IdlePolicy = iota
-	// IdleHolds counts an idle workload as one that is not.
+	// IdleHolds refuses a DELETE.
 	IdleHolds
-	// IdleFrees lets the claim go without a word.
+	// IdleFrees accepts a DELETE.
 	IdleFrees
 )
+
+// World is everything in a namespace that may hold a PVC.
+type World struct {
+	Pods   *Index
+	Desire *workloads.Desire
+	// Links are the pods of a PVC, and those between workloads.
+	Links map[types.UID]workloads.Link
+	Idle  IdlePolicy
+	// OwnersGone reports whether the PVC has owners, and all of them are gone or wait for
+	// the PVC to go. An ownerReference is the user's word: such a PVC is garbage.
+	OwnersGone bool
+}
 
 // OwnersGone reports whether a PVC has owners, and all of them are gone or wait for it to
 // go. gone reports this of one owner.
@@ -82,70 +95,57 @@ func OwnersGone(claim *corev1.PersistentVolumeClaim, gone func(owner identity.Re
 // GoneLive reports whether an owner is gone or waits for the PVC to go, in a world that is
 // that of the whole namespace. served reports whether objects of its kind are in it.
 func (w World) GoneLive(owner identity.Ref, served bool) bool {
-	if i, ok := w.Desire.byUID[owner.UID]; ok {
-		return w.Desire.wants[i].Foreground
+	if want := w.Desire.WithUID(owner.UID); want != nil {
+		return want.Foreground
 	}
 	_, pod := w.Links[owner.UID]
 	return served && !pod
 }
 
-// World is everything in a namespace that may hold a claim.
-type World struct {
-	Pods   *Index
-	Desire *Desire
-	// Links are the pods of a claim, and those between workloads.
-	Links map[types.UID]Link
-	Idle  IdlePolicy
-	// OwnersGone reports whether the PVC has owners, and all of them are gone or wait for
-	// the PVC to go. An ownerReference is the user's word: such a PVC is garbage.
-	OwnersGone bool
-}
-
-// Holders are those that hold a claim now, and those that are idle and would.
+// Holders are those that hold a PVC now, and those that are idle and would.
 func (w World) Holders(claim *corev1.PersistentVolumeClaim) (holders, idle []Holder) {
-	holders = append(holders, w.podHolders(claim)...)
-	for _, c := range w.Desire.of(claim.Name) {
-		top, ending := w.Desire.top(c.want, w.Links)
-		if ending || w.Desire.namespace != claim.Namespace {
-			continue // what is being deleted wants nothing
+	holders = append(w.podHolders(claim), annotationHolders(claim)...)
+	if w.Desire.Namespace != claim.Namespace {
+		return sorted(holders), nil
+	}
+	for _, match := range w.Desire.Of(claim.Name) {
+		chain := append([]*workloads.Want{match.Want}, w.Desire.Above(match.Want.Controller, w.Links)...)
+		top, ending := workloads.Top(chain)
+		if ending {
+			continue // a workload that is being deleted wants nothing
 		}
-		h := workloadHolder(c, top)
-		h.under = w.Desire.schedule(top)
-		if c.want.past() {
-			continue
-		}
-		if w.OwnersGone && c.want.Since.After(claim.CreationTimestamp.Time) {
+		h := w.workloadHolder(match, top)
+		switch {
+		case w.OwnersGone && match.Want.Since.After(claim.CreationTimestamp.Time):
 			h.Phase, h.discards = awaitsEnd, true // it was created after the PVC of its name, which is garbage
 			idle = append(idle, h)
-			continue
-		}
-		if c.out == finished || c.out != "" && w.Idle != IdleHolds {
+		case h.Finished() || match.Idle != "" && w.Idle != IdleHolds:
 			idle = append(idle, h)
-			continue
+		default:
+			holders = append(holders, h)
 		}
-		holders = append(holders, h)
 	}
-	holders = append(holders, saidSo(claim)...)
 	return sorted(holders), sorted(idle)
 }
 
-// Refusing are the holders for whom a DELETE is refused. A pod that was never bound
-// is none: anybody could make one that never will be.
+// Refusing are the holders for which a DELETE is refused. An unscheduled pod is none: any user
+// can create one that is never scheduled.
 func Refusing(holders []Holder) []Holder {
 	return slices.DeleteFunc(slices.Clone(holders), func(h Holder) bool { return h.Reason == UnboundPod })
 }
 
-// told are the refusing holders that are named on a claim. A pod whose workload
-// holds the claim as well goes without saying, and so does the Job of a CronJob: it may
-// come and go.
+// told are the refusing holders that are named on a PVC: those without a holder above them. Pods
+// of a workload and Jobs of a CronJob come and go. In a ring, which users can forge, all are named.
 func told(holders []Holder) []Holder {
-	workloads := map[types.UID]bool{}
-	for _, h := range holders {
-		workloads[h.UID] = workloads[h.UID] || h.Reason == DesiredState
+	refusing := Refusing(holders)
+	holds := func(above *workloads.Want) bool {
+		return slices.ContainsFunc(refusing, func(h Holder) bool { return h.UID == above.Workload.UID && h.Reason == DesiredState })
 	}
-	return slices.DeleteFunc(Refusing(holders), func(h Holder) bool {
-		return slices.ContainsFunc(h.under, func(above types.UID) bool { return workloads[above] })
-	})
+	highest := slices.DeleteFunc(slices.Clone(refusing), func(h Holder) bool { return slices.ContainsFunc(h.above, holds) })
+	if len(highest) == 0 {
+		return refusing
+	}
+	return highest
 }
 
 func (w World) podHolders(claim *corev1.PersistentVolumeClaim) []Holder {
@@ -157,7 +157,7 @@ func (w World) podHolders(claim *corev1.PersistentVolumeClaim) []Holder {
 		h := Holder{
 			Object: use.Pod, Name: "Pod/" + use.Pod.Name, UID: use.Pod.UID, Reason: UnboundPod, Proof: use.Path,
 			Node: use.Node, Phase: string(use.Phase), Released: "delete the pod",
-			under: w.Desire.above(use.Pod.UID, w.Links),
+			above: w.Desire.Above(w.Links[use.Pod.UID].Controller, w.Links),
 		}
 		if use.holds(claim) {
 			h.Reason = BoundPod
@@ -171,37 +171,26 @@ func isOver(phase corev1.PodPhase) bool {
 	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
 }
 
-// farther puts the nearer proof first.
-func farther(a, b Holder) int {
-	switch {
-	case a.over == b.over:
-		return 0
-	case a.over:
-		return 1
-	}
-	return -1
-}
-
-// workloadHolder is told by the workload at the top, which a person knows.
-func workloadHolder(c claimed, top *Want) Holder {
-	proof := c.path
-	if top != c.want {
-		proof = c.want.Workload.String() + " " + c.path
+// workloadHolder names the workload at the top of the chain, which a user scales or deletes.
+func (w World) workloadHolder(m workloads.Match, top *workloads.Want) Holder {
+	proof := m.Path
+	if top != m.Want {
+		proof = m.Want.Workload.String() + " " + m.Path
 	}
 	return Holder{
 		Object: top.Workload, Name: string(top.Workload.Kind) + "/" + top.Workload.Name, UID: top.Workload.UID,
-		Reason: DesiredState, Proof: proof, Phase: c.out, Released: top.Released, makes: c.numbered, discards: c.discarded(),
-		below: c.below, over: top != c.want, since: top.Since,
+		Reason: DesiredState, Proof: proof, Phase: m.Idle, Released: top.Released, match: m, discards: m.Discarded(),
+		over: top != m.Want, since: top.Since, above: w.Desire.Above(top.Controller, w.Links),
 	}
 }
 
-// saidSo are holds that stand on the claim itself.
-func saidSo(claim *corev1.PersistentVolumeClaim) []Holder {
+// annotationHolders are those that the PVC itself names.
+func annotationHolders(claim *corev1.PersistentVolumeClaim) []Holder {
 	var holders []Holder
-	if words, ok := claim.Annotations[HoldAnnotation]; ok {
+	if text, ok := claim.Annotations[HoldAnnotation]; ok {
 		holders = append(holders, Holder{
-			Name: "Hold/" + claim.Name, Reason: Asked, Proof: "metadata.annotations[" + HoldAnnotation + "]: " + said(words),
-			Released: "take the annotation away",
+			Name: "Hold/" + claim.Name, Reason: Asked, Proof: "metadata.annotations[" + HoldAnnotation + "]: " + said(text),
+			Released: "remove the annotation",
 		})
 	}
 	for _, f := range claim.Finalizers {
@@ -212,11 +201,17 @@ func saidSo(claim *corev1.PersistentVolumeClaim) []Holder {
 	return holders
 }
 
-// sorted puts holders in order, each object once, with what it names itself before
-// what it has others name.
+// sorted orders holders and keeps each object once: its own proof comes before that of an object
+// that it controls.
 func sorted(holders []Holder) []Holder {
+	rank := func(h Holder) int {
+		if h.over {
+			return 1
+		}
+		return 0
+	}
 	slices.SortStableFunc(holders, func(a, b Holder) int {
-		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID), farther(a, b), cmp.Compare(a.Proof, b.Proof))
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID), rank(a)-rank(b), cmp.Compare(a.Proof, b.Proof))
 	})
 	return slices.CompactFunc(holders, func(a, b Holder) bool { return a.Name == b.Name && a.UID == b.UID })
 }

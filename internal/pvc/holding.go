@@ -159,7 +159,7 @@ func (v HoldView) idling(d *HoldVerdict) string {
 	}
 	var idle []Holder
 	for _, h := range d.Idle {
-		if h.Phase != finished && !h.discards {
+		if !h.Finished() && !h.discards {
 			h.Name += " (" + h.Phase + ")"
 			idle = append(idle, h)
 		}

@@ -14,9 +14,10 @@ import (
 
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/pvc/workloads"
 )
 
-func holdView(c *corev1.PersistentVolumeClaim, wants ...pvc.Want) pvc.HoldView {
+func holdView(c *corev1.PersistentVolumeClaim, wants ...workloads.Want) pvc.HoldView {
 	return pvc.HoldView{Claim: c, Mode: pvc.Hold, World: world(index(), wants...), Now: noon, Grace: pvc.Grace, Live: true}
 }
 
@@ -34,9 +35,9 @@ func applied(c *corev1.PersistentVolumeClaim, d pvc.HoldVerdict) *corev1.Persist
 }
 
 func TestDecideHold(t *testing.T) {
-	db := pvc.OfStatefulSet(statefulSet("db", 1))
-	scaled := pvc.OfStatefulSet(statefulSet("db", 0))
-	deletes := pvc.OfStatefulSet(statefulSet("db", 0, func(s *appsv1.StatefulSet) {
+	db := wantOf(statefulSet("db", 1))
+	scaled := wantOf(statefulSet("db", 0))
+	deletes := wantOf(statefulSet("db", 0, func(s *appsv1.StatefulSet) {
 		s.Spec.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{
 			WhenDeleted: appsv1.DeletePersistentVolumeClaimRetentionPolicyType, WhenScaled: appsv1.DeletePersistentVolumeClaimRetentionPolicyType,
 		}
@@ -56,7 +57,7 @@ func TestDecideHold(t *testing.T) {
 	tests := []struct {
 		name   string
 		claim  *corev1.PersistentVolumeClaim
-		want   pvc.Want
+		want   workloads.Want
 		edits  edits
 		state  pvc.State
 		says   string // HoldersAnnotation afterwards
@@ -66,35 +67,35 @@ func TestDecideHold(t *testing.T) {
 		{"wanted, mode barrier", edit(), db, edits{mode(pvc.Barrier)}, pvc.Held, "", false},
 		{"wanted, mode turned down", edit(held), db, edits{mode(pvc.Observe)}, pvc.Held, "", false},
 		{"nobody looked yet, and wanted", edit(annotated(pvc.HoldersAnnotation, pvc.Unverified)), db, nil, pvc.Held, "StatefulSet/db", false},
-		{"nobody looked yet, and not wanted", edit(annotated(pvc.HoldersAnnotation, pvc.Unverified)), pvc.Want{}, nil, pvc.Free, "", false},
-		{"never wanted", edit(), pvc.Want{}, nil, pvc.Free, "", false},
-		{"the last holder went", edit(held), pvc.Want{}, nil, pvc.Cooling, "cooling until 2026-11-21T12:05:01Z: StatefulSet/db", false},
-		{"cooling", edit(cooling), pvc.Want{}, nil, pvc.Cooling, coolingValue, false},
+		{"nobody looked yet, and not wanted", edit(annotated(pvc.HoldersAnnotation, pvc.Unverified)), workloads.Want{}, nil, pvc.Free, "", false},
+		{"never wanted", edit(), workloads.Want{}, nil, pvc.Free, "", false},
+		{"the last holder went", edit(held), workloads.Want{}, nil, pvc.Cooling, "cooling until 2026-11-21T12:05:01Z: StatefulSet/db", false},
+		{"cooling", edit(cooling), workloads.Want{}, nil, pvc.Cooling, coolingValue, false},
 		{"cooling for longer than the grace, by another clock", edit(annotated(pvc.HoldersAnnotation, "cooling until 2027-11-21T12:05:00Z: StatefulSet/db")),
-			pvc.Want{}, nil, pvc.Cooling, "cooling until 2026-11-21T12:05:01Z: StatefulSet/db", false},
-		{"cooled", edit(cooling), pvc.Want{}, edits{late}, pvc.Free, "", false},
+			workloads.Want{}, nil, pvc.Cooling, "cooling until 2026-11-21T12:05:01Z: StatefulSet/db", false},
+		{"cooled", edit(cooling), workloads.Want{}, edits{late}, pvc.Free, "", false},
 		{"cooling, and wanted again", edit(cooling), db, nil, pvc.Held, "StatefulSet/db", false},
 		{"scaled down, to be kept", edit(held), scaled, nil, pvc.Cooling, "cooling until 2026-11-21T12:05:01Z: StatefulSet/db", false},
 		{"scaled down, to be deleted", edit(held), deletes, nil, pvc.Free, "", false},
 		{"scaled down, to be deleted, its pod the last one", edit(annotated(pvc.HoldersAnnotation, "Pod/db-0")), deletes, nil, pvc.Free, "", false},
 		{"scaled down, to be deleted, and others held it", edit(annotated(pvc.HoldersAnnotation, "Deployment/web, StatefulSet/db")), deletes, nil,
 			pvc.Free, "", false},
-		{"its owner is gone, and it is held", edit(held), pvc.Want{}, edits{ownerGone}, pvc.Free, "", true},
+		{"its owner is gone, and it is held", edit(held), workloads.Want{}, edits{ownerGone}, pvc.Free, "", true},
 		{"its owner is gone, and an older workload wants it", edit(held), db, edits{ownerGone}, pvc.Held, "StatefulSet/db", false},
-		{"cooled, and its owner is gone", edit(cooling), pvc.Want{}, edits{late, ownerGone}, pvc.Free, "", true},
-		{"its owner is gone, and the hold is off", edit(), pvc.Want{}, edits{ownerGone}, pvc.Free, "", true},
-		{"the namespace is being deleted", edit(held), pvc.Want{}, edits{func(v *pvc.HoldView) { v.NamespaceEnding = true }}, pvc.Free, "", true},
-		{"the namespace is being deleted, and the hold is off", edit(), pvc.Want{}, edits{func(v *pvc.HoldView) { v.NamespaceEnding = true }}, pvc.Free, "", true},
+		{"cooled, and its owner is gone", edit(cooling), workloads.Want{}, edits{late, ownerGone}, pvc.Free, "", true},
+		{"its owner is gone, and the hold is off", edit(), workloads.Want{}, edits{ownerGone}, pvc.Free, "", true},
+		{"the namespace is being deleted", edit(held), workloads.Want{}, edits{func(v *pvc.HoldView) { v.NamespaceEnding = true }}, pvc.Free, "", true},
+		{"the namespace is being deleted, and the hold is off", edit(), workloads.Want{}, edits{func(v *pvc.HoldView) { v.NamespaceEnding = true }}, pvc.Free, "", true},
 		{"the namespace is being deleted, and it is wanted", edit(held), db, edits{func(v *pvc.HoldView) { v.NamespaceEnding = true }}, pvc.Held, "StatefulSet/db", false},
 		{"to be deleted when free, and wanted", edit(intent), db, nil, pvc.Held, "StatefulSet/db", false},
-		{"to be deleted when free, cooling", edit(intent, held), pvc.Want{}, nil, pvc.Cooling, "cooling until 2026-11-21T12:05:01Z: StatefulSet/db", false},
-		{"to be deleted when free, and free", edit(intent), pvc.Want{}, nil, pvc.Free, "", true},
-		{"another life was to be deleted", edit(annotated(pvc.IntentAnnotation, "uid-before")), pvc.Want{}, nil, pvc.Free, "", false},
+		{"to be deleted when free, cooling", edit(intent, held), workloads.Want{}, nil, pvc.Cooling, "cooling until 2026-11-21T12:05:01Z: StatefulSet/db", false},
+		{"to be deleted when free, and free", edit(intent), workloads.Want{}, nil, pvc.Free, "", true},
+		{"another life was to be deleted", edit(annotated(pvc.IntentAnnotation, "uid-before")), workloads.Want{}, nil, pvc.Free, "", false},
 		{"terminating, and wanted", edit(dying), db, nil, pvc.Doomed, "", false},
-		{"terminating, and not wanted", edit(dying, intent), pvc.Want{}, nil, pvc.Draining, "", false},
+		{"terminating, and not wanted", edit(dying, intent), workloads.Want{}, nil, pvc.Draining, "", false},
 		{"terminating, and held before", edit(dying, held), db, nil, pvc.Doomed, "", false},
-		{"held in words", edit(annotated(pvc.HoldAnnotation, "audit 7")), pvc.Want{}, nil, pvc.Held, "Hold/data-db-0", false},
-		{"being copied", edit(finalizers(p, "snapshot.storage.kubernetes.io/pvc-as-source-protection")), pvc.Want{}, nil, pvc.Held, "Finalizer/snapshot.storage.kubernetes.io/pvc-as-source-protection", false},
+		{"held in words", edit(annotated(pvc.HoldAnnotation, "audit 7")), workloads.Want{}, nil, pvc.Held, "Hold/data-db-0", false},
+		{"being copied", edit(finalizers(p, "snapshot.storage.kubernetes.io/pvc-as-source-protection")), workloads.Want{}, nil, pvc.Held, "Finalizer/snapshot.storage.kubernetes.io/pvc-as-source-protection", false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -118,7 +119,7 @@ func TestDecideHold(t *testing.T) {
 }
 
 func TestAHoldIsConfirmedNowAndThen(t *testing.T) {
-	v := holdView(claim("data-db-0"), pvc.OfStatefulSet(statefulSet("db", 1)))
+	v := holdView(claim("data-db-0"), wantOf(statefulSet("db", 1)))
 	first := pvc.DecideHold(v)
 	v.Claim = applied(v.Claim, first)
 	v.Now = first.Next.Add(-time.Second)
@@ -136,7 +137,7 @@ func TestHoldsAreConfirmedApart(t *testing.T) {
 	minutes := map[int]int{}
 	for i := range 1000 {
 		c := claim("data-db-0", func(c *corev1.PersistentVolumeClaim) { c.UID = fakeUID(i) })
-		in := pvc.DecideHold(holdView(c, pvc.OfStatefulSet(statefulSet("db", 1)))).Next.Sub(noon)
+		in := pvc.DecideHold(holdView(c, wantOf(statefulSet("db", 1)))).Next.Sub(noon)
 		if in > time.Hour || in < 45*time.Minute {
 			t.Fatalf("looks again in %s", in)
 		}
@@ -152,7 +153,7 @@ func TestHoldsAreConfirmedApart(t *testing.T) {
 // Holders may come and go by the thousand: a hold that stands is not written for
 // each of them.
 func TestAHoldThatStandsIsRenamedSlowly(t *testing.T) {
-	db, other := pvc.OfStatefulSet(statefulSet("db", 1)), pvc.OfDeployment(numberedDeployment("web", 0))
+	db, other := wantOf(statefulSet("db", 1)), wantOf(numberedDeployment("web", 0))
 	other.Named = map[string]string{"data-db-0": "spec"}
 	v := holdView(claim("data-db-0"), db)
 	v.Claim = applied(v.Claim, pvc.DecideHold(v))
@@ -169,18 +170,18 @@ func TestAHoldThatStandsIsRenamedSlowly(t *testing.T) {
 
 // Who deletes what an idle workload would use again is warned, and not refused.
 func TestIdleWorkloadsWarn(t *testing.T) {
-	scaled := pvc.OfStatefulSet(statefulSet("db", 0))
-	discarded := pvc.OfStatefulSet(statefulSet("db", 0, func(s *appsv1.StatefulSet) {
+	scaled := wantOf(statefulSet("db", 0))
+	discarded := wantOf(statefulSet("db", 0, func(s *appsv1.StatefulSet) {
 		s.Spec.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenScaled: appsv1.DeletePersistentVolumeClaimRetentionPolicyType}
 	}))
-	over := pvc.OfJob(&batchv1.Job{ObjectMeta: meta("job"), Spec: batchv1.JobSpec{Template: naming("data-db-0")}, Status: batchv1.JobStatus{
+	over := wantOf(&batchv1.Job{ObjectMeta: meta("job"), Spec: batchv1.JobSpec{Template: naming("data-db-0")}, Status: batchv1.JobStatus{
 		Conditions: []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}},
 	}})
 	for _, tt := range []struct {
 		name  string
 		mode  pvc.Mode
 		idle  pvc.IdlePolicy
-		want  pvc.Want
+		want  workloads.Want
 		state pvc.State
 		says  string
 	}{
@@ -209,14 +210,14 @@ func TestIdleWorkloadsWarn(t *testing.T) {
 func TestAWorkloadIsToldForItsPods(t *testing.T) {
 	v := holdView(claim("data-db-0"))
 	user := pod("db-0", []string{"data-db-0"}, func(o *corev1.Pod) { controlledBy("StatefulSet", "uid-db")(o) })
-	v.World = world(index(user), pvc.OfStatefulSet(statefulSet("db", 1)))
-	v.World.Links = map[types.UID]pvc.Link{user.UID: {Controller: "uid-db"}}
+	v.World = world(index(user), wantOf(statefulSet("db", 1)))
+	v.World.Links = map[types.UID]workloads.Link{user.UID: {Controller: "uid-db"}}
 	d := pvc.DecideHold(v)
 	if len(d.Holders) != 2 || d.Annotations[pvc.HoldersAnnotation] != "StatefulSet/db" {
 		t.Errorf("%d holders, and it says %q", len(d.Holders), d.Annotations[pvc.HoldersAnnotation])
 	}
-	v.World = world(index(user), pvc.OfStatefulSet(statefulSet("db", 0)))
-	v.World.Links = map[types.UID]pvc.Link{user.UID: {Controller: "uid-db"}}
+	v.World = world(index(user), wantOf(statefulSet("db", 0)))
+	v.World.Links = map[types.UID]workloads.Link{user.UID: {Controller: "uid-db"}}
 	if got := pvc.DecideHold(v).Annotations[pvc.HoldersAnnotation]; got != "Pod/db-0" {
 		t.Errorf("scaled down, it says %q", got)
 	}
@@ -250,7 +251,7 @@ func TestACacheEndsNoHold(t *testing.T) {
 			t.Errorf("%v: %+v", v.Claim.Annotations, d)
 		}
 	}
-	v := holdView(claim("data-db-0"), pvc.OfStatefulSet(statefulSet("db", 1)))
+	v := holdView(claim("data-db-0"), wantOf(statefulSet("db", 1)))
 	v.Live = false
 	if d := pvc.DecideHold(v); d.State != pvc.Held || d.Annotations[pvc.HoldersAnnotation] == "" || d.NeedsLive {
 		t.Errorf("a holder in the cache adds no hold: %+v", d)
@@ -275,7 +276,7 @@ func TestAPVCWithoutLivingOwnersIsHeldByOlderWorkloadsOnly(t *testing.T) {
 		c := claim("data-db-0", annotated(pvc.HoldersAnnotation, "StatefulSet/db"))
 		c.CreationTimestamp = metav1.Time{Time: noon}
 		v := holdView(c)
-		v.World = world(index(tt.pods...), pvc.OfStatefulSet(set))
+		v.World = world(index(tt.pods...), wantOf(set))
 		v.World.OwnersGone = true
 		if d := pvc.DecideHold(v); d.State != tt.want || (d.Delete != nil) != (tt.want == pvc.Free) {
 			t.Errorf("%s: %s, delete %v", name, d.State, d.Delete)
@@ -312,7 +313,7 @@ func TestAReleasedNamespaceTakesItsClaims(t *testing.T) {
 }
 
 func TestModeObserveNamesTheHoldersElsewhere(t *testing.T) {
-	v := holdView(claim("data-db-0", annotated(pvc.HoldersAnnotation, "StatefulSet/db")), pvc.OfStatefulSet(statefulSet("db", 1)))
+	v := holdView(claim("data-db-0", annotated(pvc.HoldersAnnotation, "StatefulSet/db")), wantOf(statefulSet("db", 1)))
 	v.Mode = pvc.Observe
 	v.Claim = applied(v.Claim, pvc.DecideHold(v))
 	if diff := cmp.Diff(map[string]string{pvc.ObservedAnnotation: "StatefulSet/db"}, v.Claim.Annotations); diff != "" {
@@ -325,17 +326,17 @@ func TestModeObserveNamesTheHoldersElsewhere(t *testing.T) {
 	if got := applied(v.Claim, pvc.DecideHold(v)).Annotations; len(got) > 0 {
 		t.Errorf("nobody holds it, and it says %v", got)
 	}
-	v.World, v.Mode = world(index(), pvc.OfStatefulSet(statefulSet("db", 1))), pvc.Hold
+	v.World, v.Mode = world(index(), wantOf(statefulSet("db", 1))), pvc.Hold
 	if got := applied(v.Claim, pvc.DecideHold(v)).Annotations; got[pvc.ObservedAnnotation] != "" || got[pvc.HoldersAnnotation] != "StatefulSet/db" {
 		t.Errorf("mode hold says %v", got)
 	}
 }
 
 func TestTheWordsAreBounded(t *testing.T) {
-	var wants []pvc.Want
+	var wants []workloads.Want
 	long := strings.Repeat("n", 200)
 	for i := range 100 {
-		w := pvc.OfDeployment(numberedDeployment(long, i))
+		w := wantOf(numberedDeployment(long, i))
 		wants = append(wants, w)
 	}
 	d := pvc.DecideHold(holdView(claim("data"), wants...))
@@ -351,9 +352,9 @@ func TestTheWordsAreBounded(t *testing.T) {
 // The last names stand behind a moment while a claim cools.
 func TestTheWordsOfAClaimThatCoolsAreBounded(t *testing.T) {
 	for length := 200; length < 250; length++ {
-		var wants []pvc.Want
+		var wants []workloads.Want
 		for i := range 5 {
-			wants = append(wants, pvc.OfDeployment(numberedDeployment(strings.Repeat("n", length), i)))
+			wants = append(wants, wantOf(numberedDeployment(strings.Repeat("n", length), i)))
 		}
 		held := applied(claim("data"), pvc.DecideHold(holdView(claim("data"), wants...)))
 		words := pvc.DecideHold(holdView(held)).Annotations[pvc.HoldersAnnotation]

@@ -226,7 +226,7 @@ func strangersHoldNothing(t *rapid.T, m met) {
 		name = rapid.SampledFrom([]string{"data-db", "data-db-", "data-db-0-0", "data-db-5", "data-db--0", "xdata-db-0", "data-db-+0", "data-db-0x", ""}).Draw(t, "name")
 	}
 	stranger.Labels = map[string]string{"app": "db"}
-	holders, _ := world(index(), pvc.OfStatefulSet(stranger)).Holders(claim(name))
+	holders, _ := world(index(), wantOf(stranger)).Holders(claim(name))
 	m.when("free", true)
 	if len(holders) > 0 {
 		t.Fatalf("%q is held by %q", name, theNames(holders))
@@ -245,7 +245,7 @@ func actionsAreEnough(t *rapid.T, m met) {
 		}
 		pods = append(pods, o)
 	}
-	e := pvc.Why(caseOf(c, pvc.Barrier, pods, pvc.OfStatefulSet(statefulSet("db", 1)), pvc.OfStatefulSet(statefulSet("web", 1))))
+	e := pvc.Why(caseOf(c, pvc.Barrier, pods, wantOf(statefulSet("db", 1)), wantOf(statefulSet("web", 1))))
 	m.when("an action", len(e.Actions) > 0)
 	m.when("two actions", len(e.Actions) > 1)
 	freed := map[string]int{}

@@ -8,10 +8,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/pvc/workloads"
 )
 
 // lateBy is how long after its deletionTimestamp an object counts as stuck.
@@ -55,7 +55,7 @@ func (c Case) step(h Explained, holders []Explained) Suggestion {
 	case h.Reason == DesiredState && h.Phase != "":
 		s.Command = deletion(h.Object)
 	case h.Reason == DesiredState:
-		s.Command = scaleTo(h.Object, h.below)
+		s.Command = scaleTo(h.Object, h.match.Below)
 	case h.Reason == Asked:
 		s.Command = c.unannotate(HoldAnnotation)
 	}
@@ -70,7 +70,7 @@ func (c Case) podStep(h Explained, pod *corev1.Pod, holders []Explained) Suggest
 		return c.leavingStep(h, pod)
 	}
 	top, known := c.workloadOf(pod)
-	if !known || isOver(pod.Status.Phase) && top.Idle != finished {
+	if !known || isOver(pod.Status.Phase) && top.Idle != workloads.Finished {
 		return c.deletePod(pod)
 	}
 	if i := slices.IndexFunc(holders, func(o Explained) bool { return o.UID == top.Workload.UID && o.Holds }); i >= 0 {
@@ -85,7 +85,7 @@ func (c Case) podStep(h Explained, pod *corev1.Pod, holders []Explained) Suggest
 	switch name := string(top.Workload.Kind) + "/" + top.Workload.Name; {
 	case pods == 1:
 		return c.deletePod(pod)
-	case top.Idle == finished:
+	case top.Idle == workloads.Finished:
 		return Suggestion{Do: "delete " + name, Command: deletion(top.Workload)}
 	default:
 		return Suggestion{Do: name + ": " + top.Released, Command: scaleTo(top.Workload, 0)}
@@ -148,22 +148,20 @@ func isOutOfService(node *corev1.Node) bool {
 }
 
 // workloadOf is the workload that would create a deleted pod again.
-func (c Case) workloadOf(pod *corev1.Pod) (top *Want, ok bool) {
+func (c Case) workloadOf(pod *corev1.Pod) (top *workloads.Want, ok bool) {
 	if pod == nil {
 		return nil, false
 	}
-	next := types.UID("")
-	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
-		next = owner.UID
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if owner == nil {
+		return nil, false
 	}
-	for range maxChain {
-		if i, ok := c.World.Desire.byUID[next]; ok {
-			top, ending := c.World.Desire.top(&c.World.Desire.wants[i], c.World.Links)
-			return top, !ending
-		}
-		next = c.World.Links[next].Controller
+	chain := c.World.Desire.Above(owner.UID, c.World.Links)
+	if len(chain) == 0 {
+		return nil, false
 	}
-	return nil, false
+	top, ending := workloads.Top(chain)
+	return top, !ending
 }
 
 // due is the finalizer of a terminating PVC that is removed next: the barrier waits for
@@ -252,7 +250,7 @@ func resourceOf(workload identity.Ref) string {
 		group = ""
 	}
 	switch group {
-	case "", "apps", "batch", lwsv1.GroupVersion.Group, JobSet.Group:
+	case "", "apps", "batch", lwsv1.GroupVersion.Group, workloads.JobSet.Group:
 		return kind
 	}
 	return kind + "." + group

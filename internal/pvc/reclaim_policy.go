@@ -11,7 +11,7 @@ func (c Case) then(e Explanation) []string {
 	then := []string{c.volume()}
 	for _, h := range append(plain(e.Holders), e.Idle...) {
 		switch {
-		case h.makes && (h.Phase == "" || h.AwaitsEnd()):
+		case h.match.Numbered && (h.Phase == "" || h.AwaitsEnd()):
 			then = append(then, h.Name+" creates an empty PVC of the same name")
 		case h.Reason == DesiredState && h.Phase == "":
 			then = append(then, h.Name+" cannot start a pod until a PVC of the same name exists")

@@ -7,12 +7,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/pvc/workloads"
 )
 
 // described is a kind of the configuration, and which of its paths workloads have.
 type described struct {
-	kind pvc.Kind
+	kind workloads.Kind
 
 	mu    sync.Mutex
 	found map[string]bool
@@ -31,7 +31,7 @@ func (d *described) reset() {
 }
 
 // of returns what a workload wants, and records which paths it has.
-func (d *described) of(object any) (pvc.Want, error) {
+func (d *described) of(object any) (workloads.Want, error) {
 	if workload, ok := object.(*unstructured.Unstructured); ok {
 		d.mu.Lock()
 		d.kind.Found(workload, func(path string) { d.found[path] = true })
@@ -42,10 +42,10 @@ func (d *described) of(object any) (pvc.Want, error) {
 }
 
 // result returns what was found in a version, or while none is served.
-func (d *described) result(resource schema.GroupVersionResource, workloads int) pvc.Described {
+func (d *described) result(resource schema.GroupVersionResource, count int) workloads.Described {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	result := pvc.Described{Kind: d.kind, Workloads: workloads, Placeless: d.clusterScoped, Found: maps.Clone(d.found)}
+	result := workloads.Described{Kind: d.kind, Workloads: count, ClusterScoped: d.clusterScoped, Found: maps.Clone(d.found)}
 	if resource.Resource != "" {
 		result.As = resource.GroupVersion()
 	}
@@ -53,8 +53,8 @@ func (d *described) result(resource schema.GroupVersionResource, workloads int) 
 }
 
 // Described returns what was found of each kind of the configuration that has been read.
-func (w *Workloads) Described() []pvc.Described {
-	var all []pvc.Described
+func (w *Workloads) Described() []workloads.Described {
+	var all []workloads.Described
 	for _, k := range w.others {
 		if k.described == nil || !k.IsRead() {
 			continue

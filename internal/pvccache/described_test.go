@@ -7,13 +7,14 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/api/config/v1alpha1"
+	"lockstep.dev/lockstep/internal/pvc/workloads"
 )
 
 // A path that exists in one version of a kind may not exist in another.
 func TestADescriptionIsJudgedByTheVersionThatIsRead(t *testing.T) {
 	v1, v2 := schema.GroupVersion{Group: "example.com", Version: "v1"}, schema.GroupVersion{Group: "example.com", Version: "v2"}
-	d := &described{kind: pvc.Kind{GroupVersionKind: v1.WithKind("Shard"), Templates: []string{"spec.template"}}}
+	d := &described{kind: workloads.KindOf(v1alpha1.WorkloadKind{APIVersion: "example.com/v1", Kind: "Shard", PodTemplates: []string{"spec.template"}})}
 	seeIn := func(namespace, field string) {
 		t.Helper()
 		workload := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
@@ -36,7 +37,7 @@ func TestADescriptionIsJudgedByTheVersionThatIsRead(t *testing.T) {
 		{"a workload without the path", func() { readAs(v1.WithResource("shards")); see("other") }, "read as example.com/v1"},
 		{"one with the path", func() { see("template") }, ""},
 		{"another version", func() { readAs(v2.WithResource("shards")); see("other") }, "read as example.com/v2"},
-		{"cluster-scoped", func() { seeIn("", "template") }, "is of the whole cluster: nothing is held for it"},
+		{"cluster-scoped", func() { seeIn("", "template") }, "is cluster-scoped"},
 		{"namespaced again", func() { readAs(v1.WithResource("shards")); see("template") }, ""},
 		{"not served any more", func() { as = schema.GroupVersionResource{} }, "is not served"},
 	} {
@@ -49,7 +50,7 @@ func TestADescriptionIsJudgedByTheVersionThatIsRead(t *testing.T) {
 }
 
 func TestConfiguredKindsThatAreReadAreDescribed(t *testing.T) {
-	if got := emptyWorkloads(t).Described(); len(got) != 1 || got[0].GroupVersionKind != pvc.JobSet.GroupVersionKind {
+	if got := emptyWorkloads(t).Described(); len(got) != 1 || got[0].GroupVersionKind != workloads.JobSet.GroupVersionKind {
 		t.Errorf("got %v", got)
 	}
 }

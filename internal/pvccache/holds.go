@@ -13,6 +13,7 @@ import (
 
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/pvc/workloads"
 )
 
 // Holds reads what holds a PVC: pods, and workloads that want it. It is safe for concurrent use.
@@ -43,7 +44,7 @@ const (
 // IndexHolds adds the indexes of Holds. It must run before the caches start.
 func IndexHolds(ctx context.Context, indexer client.FieldIndexer) error {
 	err := indexer.IndexField(ctx, &corev1.PersistentVolumeClaim{}, indexNumbered, func(o client.Object) []string {
-		return pvc.Prefixes(o.GetName())
+		return workloads.Prefixes(o.GetName())
 	})
 	if err != nil {
 		return err
@@ -121,7 +122,7 @@ func (h *Holds) isGone(owner identity.Ref) bool {
 
 // world returns what may hold a PVC, and the chains of controllers above that.
 func (h *Holds) world(claim *corev1.PersistentVolumeClaim) pvc.World {
-	w := worldOf{Holds: h, links: map[types.UID]pvc.Link{}, seen: map[types.UID]bool{}}
+	w := worldOf{Holds: h, links: map[types.UID]workloads.Link{}, seen: map[types.UID]bool{}}
 	index, users := pvc.NewIndex(), []*corev1.Pod(nil)
 	h.pods.using(claim.Namespace, []string{claim.Name}, nil, func(pod *corev1.Pod) {
 		index.See(pod)
@@ -134,7 +135,7 @@ func (h *Holds) world(claim *corev1.PersistentVolumeClaim) pvc.World {
 		w.workload(wanting)
 	}
 	return pvc.World{
-		Pods: index, Desire: pvc.NewDesire(claim.Namespace, w.wants), Links: w.links, Idle: h.settings.Idle,
+		Pods: index, Desire: workloads.NewDesire(claim.Namespace, w.wants), Links: w.links, Idle: h.settings.Idle,
 		OwnersGone: pvc.OwnersGone(claim, h.isGone),
 	}
 }
@@ -142,8 +143,8 @@ func (h *Holds) world(claim *corev1.PersistentVolumeClaim) pvc.World {
 // worldOf collects the world of one PVC.
 type worldOf struct {
 	*Holds
-	wants []pvc.Want
-	links map[types.UID]pvc.Link
+	wants []workloads.Want
+	links map[types.UID]workloads.Link
 	seen  map[types.UID]bool
 }
 
@@ -164,7 +165,7 @@ func (w *worldOf) user(pod *corev1.Pod) {
 	if owner == nil {
 		return
 	}
-	w.links[pod.UID] = pvc.Link{Object: identity.RefOf(identity.KindPod, pod), Controller: owner.UID}
+	w.links[pod.UID] = workloads.Link{Object: identity.RefOf(identity.KindPod, pod), Controller: owner.UID}
 	w.workload(w.above(identity.OwnerRef(pod.Namespace, *owner)))
 }
 

@@ -21,6 +21,7 @@ import (
 
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/pvc/workloads"
 )
 
 // pageSize is the number of objects in one page of a list.
@@ -49,7 +50,7 @@ type Reader struct {
 	// where the API server serves none. Nil: kinds are served as described.
 	Served func(context.Context, schema.GroupVersionKind) (schema.GroupVersionResource, error)
 	// Kinds are the workloads beside those that are built in.
-	Kinds []pvc.Kind
+	Kinds []workloads.Kind
 	// Started is the size of the groups of a LeaderWorkerSet.
 	Started GroupSize
 }
@@ -98,14 +99,14 @@ func (r Reader) Read(ctx context.Context, name string, see func(*corev1.Pod)) *N
 	n := &Namespace{Meta: NewNamespace(name), kinds: map[schema.GroupKind]bool{}}
 	n.note(UnreadNamespace, schema.GroupKind{}, r.namespace(ctx, n))
 	n.note(pvc.UnreadPods, schema.GroupKind{Kind: string(identity.KindPod)}, r.pods(ctx, n, see))
-	var wants []pvc.Want
+	var wants []workloads.Want
 	for _, s := range r.sources() {
 		more, err := r.list(ctx, name, s)
 		if n.note(s.name, s.kind.GroupKind(), err) {
 			wants = append(wants, more...)
 		}
 	}
-	n.World.Desire = pvc.NewDesire(name, wants)
+	n.World.Desire = workloads.NewDesire(name, wants)
 	return n
 }
 
@@ -125,11 +126,11 @@ func (r Reader) namespace(ctx context.Context, n *Namespace) error {
 }
 
 func (r Reader) pods(ctx context.Context, n *Namespace, see func(*corev1.Pod)) error {
-	n.World.Pods, n.World.Links = pvc.NewIndex(), map[types.UID]pvc.Link{}
+	n.World.Pods, n.World.Links = pvc.NewIndex(), map[types.UID]workloads.Link{}
 	return r.each(ctx, &corev1.PodList{}, n.Meta.Name, func(object runtime.Object) error {
 		pod := object.(*corev1.Pod)
 		n.World.Pods.See(pod)
-		link := pvc.Link{Object: identity.RefOf(identity.KindPod, pod)}
+		link := workloads.Link{Object: identity.RefOf(identity.KindPod, pod)}
 		if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
 			link.Controller = owner.UID
 		}
@@ -162,7 +163,7 @@ func (r Reader) sources() []source {
 	}
 	for _, kind := range r.Kinds {
 		name := strings.ToLower(kind.Kind) + "s"
-		if kind.GroupKind() != pvc.JobSet.GroupKind() {
+		if kind.GroupKind() != workloads.JobSet.GroupKind() {
 			name += "." + kind.Group
 		}
 		sources = append(sources, source{name, kind.GroupVersionKind, nil, ofKind(kind)})
@@ -171,7 +172,7 @@ func (r Reader) sources() []source {
 }
 
 // wants lists one kind. A kind that discovery does not list has no objects.
-func (r Reader) list(ctx context.Context, namespace string, s source) (all []pvc.Want, err error) {
+func (r Reader) list(ctx context.Context, namespace string, s source) (all []workloads.Want, err error) {
 	list := s.list
 	if list == nil {
 		as := s.kind.GroupVersion()

@@ -4,22 +4,20 @@ import (
 	"fmt"
 	"math"
 
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
-	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/pvc/workloads"
 )
 
 // workload is what the cache keeps of an object that may want PVCs: which ones, and its controller.
 // An object that wants none is kept as a link of chains.
 type workload struct {
 	metav1.ObjectMeta
-	want  pvc.Want
+	want  workloads.Want
 	owner identity.Ref
 }
 
@@ -57,7 +55,7 @@ func bareMeta(object metav1.Object) metav1.ObjectMeta {
 }
 
 // internWant makes workloads share equal strings.
-func internWant(want pvc.Want) pvc.Want {
+func internWant(want workloads.Want) workloads.Want {
 	want.Workload.Kind, want.Workload.APIVersion = identity.Kind(one(string(want.Workload.Kind))), one(want.Workload.APIVersion)
 	want.Workload.Namespace, want.Released, want.Idle = one(want.Workload.Namespace), one(want.Released), one(want.Idle)
 	want.Named = internMap(want.Named)
@@ -68,33 +66,22 @@ func internWant(want pvc.Want) pvc.Want {
 }
 
 // wants returns which PVCs an object wants.
-type wants = func(object any) (pvc.Want, error)
+type wants = func(object any) (workloads.Want, error)
 
 // builtIn returns what a workload of a built-in kind wants.
-func builtIn(object any) (pvc.Want, error) {
-	switch o := object.(type) {
-	case *appsv1.StatefulSet:
-		return pvc.OfStatefulSet(o), nil
-	case *appsv1.Deployment:
-		return pvc.OfDeployment(o), nil
-	case *appsv1.ReplicaSet:
-		return pvc.OfReplicaSet(o), nil
-	case *appsv1.DaemonSet:
-		return pvc.OfDaemonSet(o), nil
-	case *batchv1.Job:
-		return pvc.OfJob(o), nil
-	case *batchv1.CronJob:
-		return pvc.OfCronJob(o), nil
+func builtIn(object any) (workloads.Want, error) {
+	if want, ok := workloads.BuiltIn(object); ok {
+		return want, nil
 	}
-	return pvc.Want{}, fmt.Errorf("%T is not a workload", object)
+	return workloads.Want{}, fmt.Errorf("%T is not a workload", object)
 }
 
 // ofKind returns what a workload of a configured kind wants.
-func ofKind(kind pvc.Kind) wants {
-	return func(object any) (pvc.Want, error) {
+func ofKind(kind workloads.Kind) wants {
+	return func(object any) (workloads.Want, error) {
 		found, ok := object.(*unstructured.Unstructured)
 		if !ok {
-			return pvc.Want{}, fmt.Errorf("%T is not a %s", object, kind.Kind)
+			return workloads.Want{}, fmt.Errorf("%T is not a %s", object, kind.Kind)
 		}
 		return kind.Of(found), nil
 	}
@@ -135,19 +122,19 @@ type GroupSize func(*lwsv1.LeaderWorkerSet) int
 
 // OfLeaderWorkerSet returns a function that reads which PVCs an untyped set wants.
 func OfLeaderWorkerSet(started GroupSize) wants {
-	return func(object any) (pvc.Want, error) { return ofLeaderWorkerSet(object, started) }
+	return func(object any) (workloads.Want, error) { return ofLeaderWorkerSet(object, started) }
 }
 
-func ofLeaderWorkerSet(object any, started GroupSize) (pvc.Want, error) {
+func ofLeaderWorkerSet(object any, started GroupSize) (workloads.Want, error) {
 	found, ok := object.(*unstructured.Unstructured)
 	if !ok {
-		return pvc.Want{}, fmt.Errorf("%T is not a LeaderWorkerSet", object)
+		return workloads.Want{}, fmt.Errorf("%T is not a LeaderWorkerSet", object)
 	}
 	set := &lwsv1.LeaderWorkerSet{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(wantingPart(found.Object), set); err != nil {
-		return pvc.Want{}, fmt.Errorf("read leaderworkerset %s/%s: %w", found.GetNamespace(), found.GetName(), err)
+		return workloads.Want{}, fmt.Errorf("read leaderworkerset %s/%s: %w", found.GetNamespace(), found.GetName(), err)
 	}
-	return pvc.OfLeaderWorkerSet(set, started(set)), nil
+	return workloads.OfLeaderWorkerSet(set, started(set)), nil
 }
 
 // wantingPart returns the fields of a set that decide which PVCs it wants. The CRD may be another

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/pvc/workloads"
 )
 
 // asServed is a set of two groups of three by the definition of another implementation,
@@ -67,7 +67,7 @@ func TestASetThatCannotBeDecodedDoesNotBlockOthers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			type answer struct {
-				want pvc.Want
+				want workloads.Want
 				err  error
 			}
 			answered := make(chan answer, 1)

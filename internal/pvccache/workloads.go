@@ -20,7 +20,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/kinds"
-	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/pvc/workloads"
 )
 
 var leaderWorkerSets = lwsv1.GroupVersion.WithKind(string(identity.KindLeaderWorkerSet))
@@ -60,7 +60,7 @@ type otherKind struct {
 // NewWorkloads returns Workloads that watch once they run: the built-in kinds, LeaderWorkerSets,
 // and those given. started returns the size of a set's groups. Failed lists and watches are
 // reported to failed.
-func NewWorkloads(client kubernetes.Interface, clients kinds.Clients, configured []pvc.Kind, started GroupSize, failed cache.WatchErrorHandlerWithContext) (*Workloads, error) {
+func NewWorkloads(client kubernetes.Interface, clients kinds.Clients, configured []workloads.Kind, started GroupSize, failed cache.WatchErrorHandlerWithContext) (*Workloads, error) {
 	w := &Workloads{failed: failed}
 	apps, batch := client.AppsV1().RESTClient(), client.BatchV1().RESTClient()
 	for _, k := range []struct {
@@ -241,7 +241,7 @@ func (w *Workloads) indexerOf(ref identity.Ref) cache.Indexer {
 func (w *Workloads) wanting(namespace, claim string) (found []*workload) {
 	for _, indexer := range w.indexers() {
 		found = appendWorkloads(found, indexer, indexNamed, namespace+"/"+claim)
-		for _, prefix := range pvc.Prefixes(claim) {
+		for _, prefix := range workloads.Prefixes(claim) {
 			found = appendWorkloads(found, indexer, indexSeries, namespace+"/"+prefix)
 		}
 	}

@@ -26,6 +26,7 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/kinds"
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/pvc/workloads"
 )
 
 // recorded is the GroupSize of sets whose status has one letter for each pod.
@@ -44,7 +45,7 @@ func emptyWorkloads(t *testing.T) *Workloads {
 		case r.URL.Path == "/apis/"+lwsv1.GroupVersion.String():
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = io.WriteString(w, `{"kind":"APIResourceList","apiVersion":"v1","resources":[{"name":"leaderworkersets","kind":"LeaderWorkerSet"}]}`)
-		case strings.HasPrefix(r.URL.Path, "/apis/"+pvc.JobSet.Group):
+		case strings.HasPrefix(r.URL.Path, "/apis/"+workloads.JobSet.Group):
 			w.WriteHeader(http.StatusNotFound)
 		default:
 			<-r.Context().Done()
@@ -60,7 +61,7 @@ func emptyWorkloads(t *testing.T) *Workloads {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := NewWorkloads(client, clients, []pvc.Kind{pvc.JobSet}, recorded, cache.DefaultWatchErrorHandler)
+	w, err := NewWorkloads(client, clients, []workloads.Kind{workloads.JobSet}, recorded, cache.DefaultWatchErrorHandler)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,12 +176,12 @@ func TestAGroupThatIsNotRolledYetWantsAllItsPVCs(t *testing.T) {
 			Size: &size, VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}}},
 		},
 	}}
-	workers := func() pvc.Span { return reduced(t, set).want.Series[1].Spans[1] }
-	if got := workers(); got != (pvc.Span{From: 1, To: 2}) {
+	workers := func() workloads.Span { return reduced(t, set).want.Series[1].Spans[1] }
+	if got := workers(); got != (workloads.Span{From: 1, To: 2}) {
 		t.Fatalf("workers %v before any group started", got)
 	}
 	set.Status.Started = []lwsv1.StartedGroup{{Index: 0, Leader: "rolled", Pods: "AA"}, {Index: 1, Leader: "gone", Pods: "AAAAA"}}
-	if got := workers(); got != (pvc.Span{From: 1, To: 5}) {
+	if got := workers(); got != (workloads.Span{From: 1, To: 5}) {
 		t.Errorf("workers %v while a group of five is not rolled", got)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/pvc/workloads"
 )
 
 var kindsAstray = prometheus.NewGauge(prometheus.GaugeOpts{
@@ -29,7 +29,7 @@ func NewKinds(log logr.Logger) *Kinds { return &Kinds{log: log, told: map[string
 func (*Kinds) Metrics() []prometheus.Collector { return []prometheus.Collector{kindsAstray} }
 
 // Looked tells what came of the descriptions, of each that is news.
-func (k *Kinds) Looked(described []pvc.Described) {
+func (k *Kinds) Looked(described []workloads.Described) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	astray := 0

@@ -11,6 +11,7 @@ import (
 
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/pvc/workloads"
 )
 
 // TestTheCodeHoldsAsTheModelDoes puts the code to every claim and workload that the
@@ -73,16 +74,16 @@ func codeHolds(v view) (words, bool) {
 	if v.claim.wish != 0 {
 		claim.Annotations[pvc.IntentAnnotation] = map[int8]string{1: "c1", 2: "c2"}[v.claim.wish]
 	}
-	var wants []pvc.Want
+	var wants []workloads.Want
 	if v.wanted {
-		wants = append(wants, pvc.Want{
+		wants = append(wants, workloads.Want{
 			Workload: identity.Ref{Kind: identity.KindStatefulSet, Namespace: "ns", Name: "web", UID: "w"},
-			Series:   []pvc.Series{{Prefix: "data-web", Spans: []pvc.Span{{From: 0, To: 1}}}},
+			Series:   []workloads.Series{{Prefix: "data-web", Spans: []workloads.Span{{From: 0, To: 1}}}},
 		})
 	}
 	view := pvc.HoldView{
 		Claim: claim, Mode: pvc.Hold, Now: now, Grace: time.Minute,
-		World: pvc.World{Pods: pvc.NewIndex(), Desire: pvc.NewDesire("ns", wants), Links: map[types.UID]pvc.Link{}},
+		World: pvc.World{Pods: pvc.NewIndex(), Desire: workloads.NewDesire("ns", wants), Links: map[types.UID]workloads.Link{}},
 	}
 	view.Live, view.World.OwnersGone = !v.blind, v.gone
 	d := pvc.DecideHold(view)

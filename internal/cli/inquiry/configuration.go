@@ -16,6 +16,7 @@ import (
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/pvc/workloads"
 )
 
 // ServedAs finds the resource of a kind in the version that is served. The resource is
@@ -24,7 +25,7 @@ type ServedAs func(ctx context.Context, kind schema.GroupVersionKind) (schema.Gr
 
 // configuration is what the operator's configuration in the cluster says of PVCs.
 type configuration struct {
-	kinds []pvc.Kind
+	kinds []workloads.Kind
 	// unread is why it could not be read, or empty.
 	unread string
 	// settings are nil where no configuration was read.
@@ -55,7 +56,7 @@ func (i *Inquirer) configuration(ctx context.Context) *configuration {
 		described = append(described, parsed.Protection.Kinds...)
 		i.config.settings = settingsOf(&parsed.Protection, namespace)
 	}
-	i.config.kinds = pvc.KindsOf(described)
+	i.config.kinds = workloads.KindsOf(described)
 	return i.config
 }
 

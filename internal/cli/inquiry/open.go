@@ -16,7 +16,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/kinds"
-	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/pvc/workloads"
 )
 
 // Inquirer reads a cluster to explain PVCs.
@@ -68,7 +68,7 @@ func newMapper() *meta.DefaultRESTMapper {
 		appsv1.SchemeGroupVersion.WithKind("StatefulSet"), appsv1.SchemeGroupVersion.WithKind("Deployment"),
 		appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), appsv1.SchemeGroupVersion.WithKind("DaemonSet"),
 		batchv1.SchemeGroupVersion.WithKind("Job"), batchv1.SchemeGroupVersion.WithKind("CronJob"),
-		lwsv1.GroupVersion.WithKind("LeaderWorkerSet"), pvc.JobSet.GroupVersionKind,
+		lwsv1.GroupVersion.WithKind("LeaderWorkerSet"), workloads.JobSet.GroupVersionKind,
 	} {
 		m.Add(kind, meta.RESTScopeNamespace)
 	}

@@ -15,6 +15,7 @@ import (
 	"lockstep.dev/lockstep/internal/cli/inquiry"
 	"lockstep.dev/lockstep/internal/cli/render"
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/pvc/workloads"
 )
 
 // foundClaim is a terminating PVC that a pod on a lost node holds.
@@ -37,7 +38,7 @@ func foundClaim() *inquiry.Found {
 		}}}},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning},
 	}
-	world := pvc.World{Pods: pvc.NewIndex(), Desire: pvc.NewDesire("prod", nil)}
+	world := pvc.World{Pods: pvc.NewIndex(), Desire: workloads.NewDesire("prod", nil)}
 	world.Pods.See(pod)
 	return &inquiry.Found{Namespace: &inquiry.Namespace{At: now.Add(-time.Second)}, ModeFrom: "label of the namespace", Case: pvc.Case{
 		Claim: claim, Mode: pvc.Hold, World: world, Pods: map[types.UID]*corev1.Pod{pod.UID: pod},

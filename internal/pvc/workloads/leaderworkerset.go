@@ -1,4 +1,4 @@
-package pvc
+package workloads
 
 import (
 	"fmt"
@@ -7,14 +7,11 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 )
 
-// OfLeaderWorkerSet is what the set wants of every group, from the set's own spec:
-// the workers' StatefulSets are gone while a group restarts, and their claims must
-// not go with them.
+// OfLeaderWorkerSet is the PVCs of all groups, by the set's own spec: workers' StatefulSets are
+// gone while a group restarts, and the PVCs must stay.
 //
-// Groups that are there beyond those, of a surge or a scale-down, count until they are
-// gone: the set's status tells. So do workers beyond a size that was made smaller, until
-// no group is left that ran with them: started is how many pods the largest of those
-// has. One that restarts before it is rolled comes again as large as it was.
+// Groups beyond the replicas, of a surge or a scale-down, count until they are gone. Workers
+// beyond the size count while a group has them: started is the size of the largest group.
 func OfLeaderWorkerSet(set *lwsv1.LeaderWorkerSet, started int) Want {
 	w := newWant(identity.KindLeaderWorkerSet, lwsv1.GroupVersion.String(), set)
 	template := &set.Spec.LeaderWorkerTemplate

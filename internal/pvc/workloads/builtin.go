@@ -1,4 +1,4 @@
-package pvc
+package workloads
 
 import (
 	"fmt"
@@ -11,20 +11,17 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 )
 
+// Why a workload uses no PVC now.
 const (
 	scaledToZero = "scaled to zero"
 	suspended    = "suspended"
-	finished     = "finished"
-	// awaitsEnd is a workload that was created after the PVC, whose owners are gone.
-	awaitsEnd = "it waits until this claim has gone, and makes it anew"
+	// Finished workloads will not use a PVC again.
+	Finished = "finished"
 )
 
-const (
-	replicaSet identity.Kind = "ReplicaSet"
-	cronJob    identity.Kind = "CronJob"
-)
+const cronJob identity.Kind = "CronJob"
 
-// template adds the claims that a pod template names.
+// template adds the PVCs that a pod template names.
 func (w *Want) template(path string, volumes []corev1.Volume) {
 	for i := range volumes {
 		if source := volumes[i].PersistentVolumeClaim; source != nil {
@@ -46,8 +43,27 @@ func (w *Want) idleAt(n int) {
 	}
 }
 
-// OfStatefulSet is one claim for each template and ordinal, and what its pods name.
-func OfStatefulSet(set *appsv1.StatefulSet) Want {
+// BuiltIn is what a workload of a built-in kind wants. ok is false for other objects.
+func BuiltIn(object any) (w Want, ok bool) {
+	switch o := object.(type) {
+	case *appsv1.StatefulSet:
+		return ofStatefulSet(o), true
+	case *appsv1.Deployment:
+		return ofReplicas("Deployment", o, o.Spec.Replicas, o.Spec.Template.Spec.Volumes), true
+	case *appsv1.ReplicaSet:
+		return ofReplicaSet(o), true
+	case *appsv1.DaemonSet:
+		return ofDaemonSet(o), true
+	case *batchv1.Job:
+		return ofJob(o), true
+	case *batchv1.CronJob:
+		return ofCronJob(o), true
+	}
+	return Want{}, false
+}
+
+// ofStatefulSet is one PVC for each template and ordinal, and those that its pods name.
+func ofStatefulSet(set *appsv1.StatefulSet) Want {
 	w := newWant(identity.KindStatefulSet, "apps/v1", set)
 	n, start := replicas(set.Spec.Replicas), 0
 	if set.Spec.Ordinals != nil {
@@ -70,14 +86,13 @@ func deletesWhenScaled(policy *appsv1.StatefulSetPersistentVolumeClaimRetentionP
 	return policy != nil && policy.WhenScaled == appsv1.DeletePersistentVolumeClaimRetentionPolicyType
 }
 
-// OfDeployment is what its pods name.
-func OfDeployment(d *appsv1.Deployment) Want {
-	return ofReplicas("Deployment", d, d.Spec.Replicas, d.Spec.Template.Spec.Volumes)
-}
-
-// OfReplicaSet is what its pods name.
-func OfReplicaSet(r *appsv1.ReplicaSet) Want {
-	return ofReplicas(replicaSet, r, r.Spec.Replicas, r.Spec.Template.Spec.Volumes)
+// ofReplicaSet is the PVCs that its pods name. An old revision of a Deployment wants none.
+func ofReplicaSet(r *appsv1.ReplicaSet) Want {
+	w := ofReplicas("ReplicaSet", r, r.Spec.Replicas, r.Spec.Template.Spec.Volumes)
+	if w.Idle != "" && w.Controller != "" {
+		w.Named = nil
+	}
+	return w
 }
 
 func ofReplicas(kind identity.Kind, workload metav1.Object, n *int32, volumes []corev1.Volume) Want {
@@ -88,16 +103,16 @@ func ofReplicas(kind identity.Kind, workload metav1.Object, n *int32, volumes []
 	return w
 }
 
-// OfDaemonSet is what its pods name, on however many nodes.
-func OfDaemonSet(d *appsv1.DaemonSet) Want {
+// ofDaemonSet is the PVCs that its pods name, on any number of nodes.
+func ofDaemonSet(d *appsv1.DaemonSet) Want {
 	w := newWant("DaemonSet", "apps/v1", d)
 	w.template("spec.template", d.Spec.Template.Spec.Volumes)
 	w.Released = "delete it"
 	return w
 }
 
-// OfJob is what its pods name, until it is complete or has failed.
-func OfJob(job *batchv1.Job) Want {
+// ofJob is the PVCs that its pods name, until it is complete or has failed.
+func ofJob(job *batchv1.Job) Want {
 	w := newWant("Job", "batch/v1", job)
 	w.template("spec.template", job.Spec.Template.Spec.Volumes)
 	w.idleAt(replicas(job.Spec.Parallelism))
@@ -106,15 +121,15 @@ func OfJob(job *batchv1.Job) Want {
 	}
 	for _, c := range job.Status.Conditions {
 		if (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == corev1.ConditionTrue {
-			w.Idle = finished
+			w.Idle = Finished
 		}
 	}
-	w.Released = "suspend it, or delete it" // once finished, its pods hold on
+	w.Released = "suspend it, or delete it" // once it is finished, its pods hold
 	return w
 }
 
-// OfCronJob is what its next pods will name.
-func OfCronJob(job *batchv1.CronJob) Want {
+// ofCronJob is the PVCs that its next pods name.
+func ofCronJob(job *batchv1.CronJob) Want {
 	w := newWant(cronJob, "batch/v1", job)
 	w.template("spec.jobTemplate.spec.template", job.Spec.JobTemplate.Spec.Template.Spec.Volumes)
 	if job.Spec.Suspend != nil && *job.Spec.Suspend {

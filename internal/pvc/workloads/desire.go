@@ -1,0 +1,119 @@
+package workloads
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"lockstep.dev/lockstep/internal/identity"
+)
+
+// Desire is what the workloads of one namespace want.
+type Desire struct {
+	Namespace string
+	wants     []Want
+	byUID     map[types.UID]int
+	// byKey are indexes of wants by Keys.
+	byKey map[string][]int
+}
+
+// NewDesire indexes the wants of a namespace. Those of other namespaces are left out.
+func NewDesire(namespace string, wants []Want) *Desire {
+	d := &Desire{Namespace: namespace, byUID: map[types.UID]int{}, byKey: map[string][]int{}}
+	for _, want := range wants {
+		if want.Workload.Namespace != namespace || want.Workload.UID == "" {
+			continue
+		}
+		i := len(d.wants)
+		d.wants, d.byUID[want.Workload.UID] = append(d.wants, want), i
+		for _, key := range want.Keys() {
+			if known := d.byKey[key]; len(known) == 0 || known[len(known)-1] != i {
+				d.byKey[key] = append(known, i)
+			}
+		}
+	}
+	return d
+}
+
+// Keys are the names, and the prefixes of numbered names, of the PVCs that a workload wants.
+func (w *Want) Keys() (keys []string) {
+	for name := range w.Named {
+		keys = append(keys, name)
+	}
+	for _, series := range w.Series {
+		keys = append(keys, series.Prefix)
+	}
+	return keys
+}
+
+// maxNumbers is how many numbers a name may end in.
+const maxNumbers = 2
+
+// Prefixes are what is left of a name without the numbers that it ends in.
+func Prefixes(name string) (prefixes []string) {
+	for range maxNumbers {
+		dash := strings.LastIndexByte(name, '-')
+		if dash < 0 {
+			break
+		}
+		name = name[:dash]
+		prefixes = append(prefixes, name)
+	}
+	return prefixes
+}
+
+// Of are the workloads that want a PVC, in range or not.
+func (d *Desire) Of(name string) (all []Match) {
+	seen := map[int]bool{}
+	for _, key := range append(Prefixes(name), name) {
+		for _, i := range d.byKey[key] {
+			if !seen[i] {
+				seen[i], all = true, append(all, d.wants[i].matches(name)...)
+			}
+		}
+	}
+	return all
+}
+
+// WithUID is the workload of a UID, or nil.
+func (d *Desire) WithUID(uid types.UID) *Want {
+	if i, ok := d.byUID[uid]; ok {
+		return &d.wants[i]
+	}
+	return nil
+}
+
+// Link is a pod in a chain of controllers: it wants nothing itself.
+type Link struct {
+	Object     identity.Ref
+	Controller types.UID
+}
+
+// maxChain bounds the walk up a chain of controllers: a user may forge a ring.
+const maxChain = 8
+
+// Above are the workloads of a chain of controllers, from a controller upward.
+func (d *Desire) Above(controller types.UID, links map[types.UID]Link) (chain []*Want) {
+	for range maxChain {
+		if want := d.WithUID(controller); want != nil {
+			chain, controller = append(chain, want), want.Controller
+			continue
+		}
+		controller = links[controller].Controller
+	}
+	return chain
+}
+
+// Top is the workload of a chain that a user would scale or delete, and whether one of the chain
+// is being deleted. The chain must not be empty. Under a CronJob it is the Job, which goes on
+// when the CronJob is suspended.
+func Top(chain []*Want) (top *Want, ending bool) {
+	top = chain[0]
+	for _, want := range chain {
+		if want.Workload.Kind != cronJob {
+			top = want
+		}
+		ending = ending || want.Ending
+	}
+	return top, ending
+}

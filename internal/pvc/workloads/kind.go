@@ -1,0 +1,198 @@
+package workloads
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"lockstep.dev/lockstep/api/config/v1alpha1"
+	"lockstep.dev/lockstep/internal/identity"
+)
+
+// Kind is a kind of workload that the configuration describes.
+type Kind struct {
+	schema.GroupVersionKind
+	// Fields has paths: names of fields with dots between; "*" is every element of a list.
+	Fields v1alpha1.WorkloadKind
+}
+
+// KindOf is a kind of the configuration.
+func KindOf(k v1alpha1.WorkloadKind) Kind {
+	return Kind{schema.FromAPIVersionAndKind(k.APIVersion, k.Kind), k}
+}
+
+// JobSet needs no description.
+var JobSet = KindOf(v1alpha1.WorkloadKind{
+	APIVersion: "jobset.x-k8s.io/v1alpha2", Kind: "JobSet",
+	PodTemplates:   []string{"spec.replicatedJobs.*.template.spec.template"},
+	ClaimTemplates: []string{"spec.volumeClaimPolicies.*.templates"},
+	ClaimName:      "{template}-{name}",
+	Suspend:        "spec.suspend",
+	Finished:       []string{"Completed", "Failed"},
+})
+
+// KindsOf are the kinds of a configuration, and JobSet unless the configuration describes it.
+func KindsOf(described []v1alpha1.WorkloadKind) (kinds []Kind) {
+	for _, k := range described {
+		kinds = append(kinds, KindOf(k))
+	}
+	if !slices.ContainsFunc(kinds, func(k Kind) bool { return k.GroupKind() == JobSet.GroupKind() }) {
+		kinds = append(kinds, JobSet)
+	}
+	return kinds
+}
+
+const ordinalSuffix = "-{ordinal}"
+
+// Check returns what is wrong with a kind, or nil. Nothing is held by a name that no PVC can have.
+func (k Kind) Check() error {
+	name := k.Fields.ClaimName
+	sample := strings.NewReplacer("{template}", "t", "{name}", "n", "{ordinal}", "0").Replace(name)
+	unnumbered, numbered := strings.CutSuffix(name, ordinalSuffix)
+	switch {
+	case k.Kind == "" || k.Version == "":
+		return fmt.Errorf("workload %q: a kind and a version are needed", k.GroupVersionKind)
+	case len(k.Fields.PodTemplates)+len(k.Fields.ClaimTemplates) == 0:
+		return fmt.Errorf("workload %q: neither pod templates nor claim templates", k.Kind)
+	case len(k.Fields.ClaimTemplates) == 0:
+		return nil
+	case !strings.Contains(name, "{template}"):
+		return fmt.Errorf("workload %q: claim name %q does not contain {template}", k.Kind, name)
+	case strings.Contains(unnumbered, "{ordinal}"):
+		return fmt.Errorf("workload %q: claim name %q: {ordinal} may only be the end, after a dash", k.Kind, name)
+	case len(validation.IsDNS1123Subdomain(sample)) > 0:
+		return fmt.Errorf("workload %q: no PVC can have claim name %q: beside {template}, {name} and {ordinal} use lower case letters, digits, dashes and dots", k.Kind, name)
+	case numbered && k.Fields.Replicas == "":
+		return fmt.Errorf("workload %q: ordinals need replicas", k.Kind)
+	}
+	return nil
+}
+
+// Of is what a workload of the kind wants. A field that is missing or has another type names no
+// PVC, and does not make the workload idle.
+func (k Kind) Of(workload *unstructured.Unstructured) Want {
+	w, object := newWant(identity.Kind(k.Kind), workload.GetAPIVersion(), workload), workload.Object
+	w.Released = k.released()
+	n := k.replicas(object)
+	w.idleAt(n)
+	if k.isSuspended(object) {
+		w.Idle = suspended
+	}
+	if slices.ContainsFunc(at(object, "status.conditions.*"), k.isFinished) {
+		w.Idle = Finished
+	}
+	for _, path := range k.Fields.PodTemplates {
+		for _, value := range at(object, path+".spec.volumes.*.persistentVolumeClaim.claimName") {
+			if name, ok := value.(string); ok && name != "" {
+				w.Named[name] = path + ".spec.volumes"
+			}
+		}
+	}
+	for _, path := range k.Fields.ClaimTemplates {
+		for _, value := range at(object, path+".*.metadata.name") {
+			if name, ok := value.(string); ok && name != "" {
+				k.template(&w, path, name, n)
+			}
+		}
+	}
+	return w
+}
+
+// template adds the PVCs of one claim template.
+func (k Kind) template(w *Want, path, template string, n int) {
+	name := strings.NewReplacer("{template}", template, "{name}", w.Workload.Name).Replace(k.Fields.ClaimName)
+	if prefix, numbered := strings.CutSuffix(name, ordinalSuffix); numbered {
+		w.Series = append(w.Series, Series{Prefix: prefix, Spans: []Span{{0, n}}, Path: path})
+		return
+	}
+	w.Named[name] = path
+}
+
+// released is what ends the pods of a workload: one that finishes may leave them.
+func (k Kind) released() string {
+	switch {
+	case k.Fields.Suspend != "":
+		return "suspend it, or delete it"
+	case k.Fields.Replicas != "":
+		return "scale it down, or delete it"
+	}
+	return "delete it"
+}
+
+// replicas are those of the largest part, where the path leads to several. A part without the
+// field has one. A value that is no number may mean any: PVCs of all ordinals are wanted.
+func (k Kind) replicas(object any) int {
+	most := 0
+	values, complete := ofParts(object, k.Fields.Replicas)
+	if !complete {
+		most = 1
+	}
+	for _, value := range values {
+		n, ok := value.(int64)
+		switch {
+		case !ok:
+			most = math.MaxInt32
+		case n < 0: // its meaning is unknown: not idle
+			most = max(most, 1)
+		default:
+			most = max(most, int(min(n, math.MaxInt32)))
+		}
+	}
+	return most
+}
+
+// isSuspended reports whether the switch is on in every part.
+func (k Kind) isSuspended(object any) bool {
+	values, complete := ofParts(object, k.Fields.Suspend)
+	return complete && !slices.ContainsFunc(values, func(value any) bool { return value != true })
+}
+
+func (k Kind) isFinished(condition any) bool {
+	fields, _ := condition.(map[string]any)
+	kind, _ := fields["type"].(string)
+	return fields["status"] == "True" && slices.Contains(k.Fields.Finished, kind)
+}
+
+// ofParts are the values of a field in the parts of an object. complete reports that there are
+// parts, and each has the field.
+func ofParts(object any, path string) (values []any, complete bool) {
+	parts := []any{object}
+	if dot := strings.LastIndexByte(path, '.'); dot >= 0 {
+		parts = at(object, path[:dot])
+	}
+	values = at(object, path)
+	return values, len(values) > 0 && len(values) >= len(parts)
+}
+
+// at is every value that a path leads to.
+func at(value any, path string) []any {
+	if path == "" {
+		return nil
+	}
+	values := []any{value}
+	for _, field := range strings.Split(path, ".") {
+		var next []any
+		for _, value := range values {
+			next = append(next, into(value, field)...)
+		}
+		values = next
+	}
+	return values
+}
+
+func into(value any, field string) []any {
+	if field == "*" {
+		list, _ := value.([]any)
+		return list
+	}
+	object, _ := value.(map[string]any)
+	if inner, ok := object[field]; ok {
+		return []any{inner}
+	}
+	return nil
+}

@@ -1,0 +1,166 @@
+package workloads_test
+
+import (
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/pvc/workloads"
+)
+
+func meta(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: "ns", Name: name, UID: "uid"}
+}
+
+func naming(pvc string) corev1.PodTemplateSpec {
+	return corev1.PodTemplateSpec{Spec: corev1.PodSpec{Volumes: []corev1.Volume{{
+		Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: pvc}},
+	}}}}
+}
+
+var dataTemplate = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}}}
+
+func db(replicas int32, edits ...func(*appsv1.StatefulSetSpec)) *appsv1.StatefulSet {
+	set := &appsv1.StatefulSet{ObjectMeta: meta("db"), Spec: appsv1.StatefulSetSpec{Replicas: &replicas, VolumeClaimTemplates: dataTemplate}}
+	for _, edit := range edits {
+		edit(&set.Spec)
+	}
+	return set
+}
+
+func llama(groups, size int32, edits ...func(*lwsv1.LeaderWorkerSet)) *lwsv1.LeaderWorkerSet {
+	set := &lwsv1.LeaderWorkerSet{ObjectMeta: meta("llama"), Spec: lwsv1.LeaderWorkerSetSpec{
+		Replicas:             &groups,
+		LeaderWorkerTemplate: lwsv1.LeaderWorkerTemplate{Size: &size, WorkerTemplate: naming("models"), VolumeClaimTemplates: dataTemplate},
+	}}
+	for _, edit := range edits {
+		edit(set)
+	}
+	return set
+}
+
+func ran(groups int32) func(*lwsv1.LeaderWorkerSet) {
+	return func(set *lwsv1.LeaderWorkerSet) { set.Status.Replicas = groups }
+}
+
+func ownLeader(set *lwsv1.LeaderWorkerSet) {
+	set.Spec.LeaderWorkerTemplate.LeaderTemplate = new(naming("other"))
+}
+
+func job(status batchv1.JobConditionType, suspend bool) *batchv1.Job {
+	return &batchv1.Job{
+		ObjectMeta: meta("job"), Spec: batchv1.JobSpec{Template: naming("data"), Suspend: &suspend},
+		Status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: status, Status: corev1.ConditionTrue}}},
+	}
+}
+
+func cron(suspend bool) *batchv1.CronJob {
+	return &batchv1.CronJob{ObjectMeta: meta("cron"), Spec: batchv1.CronJobSpec{
+		Suspend: &suspend, JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: naming("data")}},
+	}}
+}
+
+func replicaSet(controlled bool) *appsv1.ReplicaSet {
+	set := &appsv1.ReplicaSet{ObjectMeta: meta("web"), Spec: appsv1.ReplicaSetSpec{Replicas: new(int32(0)), Template: naming("data")}}
+	if controlled {
+		set.OwnerReferences = []metav1.OwnerReference{{UID: "deployment", Controller: new(true)}}
+	}
+	return set
+}
+
+const uses, idle, no = "uses", "idle", "no"
+
+// wants is how a workload wants a PVC.
+func wants(want workloads.Want, pvc string) string {
+	answer := no
+	for _, match := range workloads.NewDesire("ns", []workloads.Want{want}).Of(pvc) {
+		if match.Idle == "" {
+			return uses
+		}
+		answer = idle
+	}
+	return answer
+}
+
+func TestWorkloadsWantPVCs(t *testing.T) {
+	from5 := func(spec *appsv1.StatefulSetSpec) { spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: 5} }
+	shared := func(spec *appsv1.StatefulSetSpec) { spec.Template = naming("shared") }
+	for _, tt := range []struct {
+		name     string
+		workload any
+		started  int
+		pvc      string
+		want     string
+	}{
+		{"in range", db(2), 0, "data-db-1", uses},
+		{"out of range", db(2), 0, "data-db-2", idle},
+		{"another spelling of the ordinal", db(2), 0, "data-db-01", no},
+		{"another template", db(2), 0, "logs-db-0", no},
+		{"a longer name", db(2), 0, "data-db-x-0", no},
+		{"no ordinal", db(2), 0, "data-db", no},
+		{"ordinals from 5", db(2, from5), 0, "data-db-6", uses},
+		{"below ordinals from 5", db(2, from5), 0, "data-db-4", idle},
+		{"scaled to zero", db(0), 0, "data-db-0", idle},
+		{"named in the template", db(1, shared), 0, "shared", uses},
+
+		{"a leader", llama(2, 3), 0, "data-llama-1", uses},
+		{"a worker", llama(2, 3), 0, "data-llama-1-2", uses},
+		{"a worker beyond the size", llama(2, 3), 0, "data-llama-1-3", idle},
+		{"a worker of a larger size that still runs", llama(2, 3), 5, "data-llama-1-4", uses},
+		{"a worker beyond every size", llama(2, 3), 5, "data-llama-1-5", idle},
+		{"a worker of a size that grew", llama(2, 3), 2, "data-llama-1-2", uses},
+		{"worker 0 is the leader", llama(2, 3), 0, "data-llama-1-0", idle},
+		{"a group beyond the replicas", llama(2, 3), 0, "data-llama-2-1", idle},
+		{"a group of a surge", llama(2, 3, ran(3)), 0, "data-llama-2-1", uses},
+		{"a group that still runs at zero replicas", llama(0, 3, ran(1)), 0, "data-llama-0-1", idle},
+		{"named in the set's template", llama(2, 3), 0, "models", uses},
+		{"named by workers that do not exist", llama(1, 1, ownLeader), 0, "models", no},
+		{"named by workers of a larger size", llama(1, 1, ownLeader), 4, "models", uses},
+
+		{"deployment", &appsv1.Deployment{ObjectMeta: meta("web"), Spec: appsv1.DeploymentSpec{Template: naming("data")}}, 0, "data", uses},
+		{"deployment at zero", &appsv1.Deployment{ObjectMeta: meta("web"), Spec: appsv1.DeploymentSpec{Replicas: new(int32(0)), Template: naming("data")}}, 0, "data", idle},
+		{"replicaset at zero", replicaSet(false), 0, "data", idle},
+		{"old revision of a deployment", replicaSet(true), 0, "data", no},
+		{"daemonset", &appsv1.DaemonSet{ObjectMeta: meta("web"), Spec: appsv1.DaemonSetSpec{Template: naming("data")}}, 0, "data", uses},
+		{"job", job(batchv1.JobSuspended, false), 0, "data", uses},
+		{"suspended job", job("", true), 0, "data", idle},
+		{"complete job", job(batchv1.JobComplete, false), 0, "data", idle},
+		{"failed job", job(batchv1.JobFailed, false), 0, "data", idle},
+		{"cronjob", cron(false), 0, "data", uses},
+		{"suspended cronjob", cron(true), 0, "data", idle},
+	} {
+		want, ok := workloads.BuiltIn(tt.workload)
+		if set, is := tt.workload.(*lwsv1.LeaderWorkerSet); is {
+			want, ok = workloads.OfLeaderWorkerSet(set, tt.started), true
+		}
+		if got := wants(want, tt.pvc); !ok || got != tt.want {
+			t.Errorf("%s: got %s, want %s", tt.name, got, tt.want)
+		}
+	}
+}
+
+// A workload waits for what it owns only in foreground deletion.
+func TestForegroundDeletion(t *testing.T) {
+	for finalizer, want := range map[string]bool{metav1.FinalizerDeleteDependents: true, metav1.FinalizerOrphanDependents: false, "": false} {
+		set := db(1)
+		set.Finalizers = []string{finalizer}
+		if w, _ := workloads.BuiltIn(set); w.Ending || w.Foreground {
+			t.Errorf("%q, living: %+v", finalizer, w)
+		}
+		set.DeletionTimestamp = &metav1.Time{}
+		if w, _ := workloads.BuiltIn(set); !w.Ending || w.Foreground != want {
+			t.Errorf("%q, terminating: %+v", finalizer, w)
+		}
+	}
+}
+
+func TestDesireHasOneNamespace(t *testing.T) {
+	want, _ := workloads.BuiltIn(db(1))
+	if d := workloads.NewDesire("other", []workloads.Want{want}); len(d.Of("data-db-0")) > 0 {
+		t.Error("a workload wants a PVC of another namespace")
+	}
+}
