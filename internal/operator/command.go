@@ -60,7 +60,9 @@ func (f *flags) options(given *pflag.FlagSet) (Options, error) {
 	if err != nil {
 		return Options{}, err
 	}
-	f.override(given, config)
+	if err := f.override(given, config); err != nil {
+		return Options{}, err
+	}
 	if f.protectOnly {
 		f.onlyProtect(config)
 	}

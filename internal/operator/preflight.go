@@ -3,8 +3,6 @@ package operator
 import (
 	"context"
 	"fmt"
-	"net"
-	"strconv"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -87,13 +85,4 @@ func (o *Options) checkNamespace(ctx context.Context, client kubernetes.Interfac
 		return nil
 	}
 	return err
-}
-
-// dialAddress returns the address of the webhook server for this machine.
-func (o *Options) dialAddress() string {
-	host := o.Config.Webhook.Host
-	if ip := net.ParseIP(host); host == "" || (ip != nil && ip.IsUnspecified()) {
-		host = "localhost"
-	}
-	return net.JoinHostPort(host, strconv.Itoa(int(*o.Config.Webhook.Port)))
 }

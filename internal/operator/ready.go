@@ -26,7 +26,8 @@ func (o *Options) addChecks(mgr ctrl.Manager, cached cache.Options, keeper *cert
 	}
 	checks := map[string]healthz.Checker{"caches": synced(mgr.GetCache())}
 	if keeper != nil {
-		checks["webhooks"] = webhooksTrusted(keeper, o.dialAddress())
+		checks["webhooks"] = mgr.GetWebhookServer().StartedChecker()
+		checks["certificate"] = func(*http.Request) error { return keeper.Trusted() }
 	}
 	for name, check := range checks {
 		if err := mgr.AddReadyzCheck(name, check); err != nil {
@@ -55,13 +56,5 @@ func synced(caches cache.Cache) healthz.Checker {
 			return errors.New("the caches are not synced yet")
 		}
 		return nil
-	}
-}
-
-func webhooksTrusted(keeper *certs.Keeper, address string) healthz.Checker {
-	return func(r *http.Request) error {
-		ctx, cancel := context.WithTimeout(r.Context(), glance)
-		defer cancel()
-		return keeper.Trusted(ctx, address)
 	}
 }

@@ -1,140 +1,185 @@
 package operator
 
 import (
+	"maps"
 	"net"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/tools/leaderelection"
 	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/utils/ptr"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
 	"lockstep.dev/lockstep/internal/gang"
+	"lockstep.dev/lockstep/internal/pvc/workloads"
 )
+
+// longest is a day in seconds, the longest time that can be configured.
+const longest = 86400
 
 // ValidateConfig returns all faults of a configuration that has its defaults, each with the
 // path of its field.
 func ValidateConfig(c *v1alpha1.Configuration) field.ErrorList {
+	var (
+		l, election   = c.LeaderElection, field.NewPath("leaderElection")
+		h, health     = c.Health, field.NewPath("health")
+		t, tls        = ptr.Deref(c.TLS, v1alpha1.TLS{}), field.NewPath("tls")
+		m, management = c.InternalCertManagement, field.NewPath("internalCertManagement")
+		r, connection = c.ClientConnection, field.NewPath("clientConnection")
+		p, protection = c.Protection, field.NewPath("protection")
+
+		leastDeadline = time.Duration(leaderelection.JitterFactor * float64(l.RetryPeriod.Duration))
+		_, badSuites  = cliflag.TLSCipherSuites(t.CipherSuites)
+	)
 	return slices.Concat(
-		validateWebhook(c.Webhook, field.NewPath("webhook")),
-		validateLeaderElection(c.LeaderElection, field.NewPath("leaderElection")),
+		invalid(field.NewPath("webhook", "port"), *c.Webhook.Port, validation.IsValidPortNum(int(*c.Webhook.Port))...),
+		unless(l.ResourceLock == v1alpha1.DefaultResourceLock, field.NotSupported(election.Child("resourceLock"), l.ResourceLock, []string{v1alpha1.DefaultResourceLock})),
+		invalid(election.Child("resourceName"), l.ResourceName, validation.IsDNS1123Subdomain(l.ResourceName)...),
+		unless(l.LeaseDuration.Duration >= time.Second, field.Invalid(election.Child("leaseDuration"), l.LeaseDuration.Duration.String(), "must be 1s at least: a lease counts whole seconds")),
+		unless(l.RetryPeriod.Duration > 0, field.Invalid(election.Child("retryPeriod"), l.RetryPeriod.Duration.String(), "must be greater than 0")),
+		unless(l.RenewDeadline.Duration > leastDeadline, field.Invalid(election.Child("renewDeadline"), l.RenewDeadline.Duration.String(), "must be longer than 1.2 times retryPeriod, "+leastDeadline.String())),
+		unless(l.LeaseDuration.Duration > l.RenewDeadline.Duration, field.Invalid(election.Child("leaseDuration"), l.LeaseDuration.Duration.String(), "must be longer than renewDeadline, "+l.RenewDeadline.Duration.String())),
 		validateAddress(c.Metrics.BindAddress, field.NewPath("metrics", "bindAddress")),
-		validateHealth(c.Health, field.NewPath("health")),
-		validateTLS(c.TLS, field.NewPath("tls")),
-		validateCertManagement(c.InternalCertManagement, field.NewPath("internalCertManagement")),
-		validateGangs(c.GangSchedulingManagement, field.NewPath("gangSchedulingManagement")),
-		validateConnection(c.ClientConnection, field.NewPath("clientConnection")),
-		validateProtection(c.Protection, field.NewPath("protection")),
+		validateAddress(h.HealthProbeBindAddress, health.Child("healthProbeBindAddress")),
+		unless(strings.HasPrefix(h.ReadinessEndpointName, "/"), field.Invalid(health.Child("readinessEndpointName"), h.ReadinessEndpointName, "must begin with /")),
+		unless(strings.HasPrefix(h.LivenessEndpointName, "/"), field.Invalid(health.Child("livenessEndpointName"), h.LivenessEndpointName, "must begin with /")),
+		unless(h.ReadinessEndpointName != h.LivenessEndpointName, field.Duplicate(health.Child("livenessEndpointName"), h.LivenessEndpointName)),
+		unless(slices.Contains([]string{"", tls12, tls13}, t.MinVersion), field.Invalid(tls.Child("minVersion"), t.MinVersion, "invalid minVersion. Please use VersionTLS12 or VersionTLS13")),
+		unless(len(t.CipherSuites) == 0 || t.MinVersion != tls13, field.Invalid(tls.Child("cipherSuites"), t.CipherSuites, "cipher suites may not be specified when minVersion is 'VersionTLS13'")),
+		unless(badSuites == nil, field.Invalid(tls.Child("cipherSuites"), t.CipherSuites, "must be Go's names of TLS 1.2 cipher suites")),
+		invalid(management.Child("webhookServiceName"), *m.WebhookServiceName, validation.IsDNS1035Label(*m.WebhookServiceName)...),
+		invalid(management.Child("webhookSecretName"), *m.WebhookSecretName, validation.IsDNS1123Subdomain(*m.WebhookSecretName)...),
+		validateGangs(c.GangSchedulingManagement, field.NewPath("gangSchedulingManagement", "schedulerProvider")),
+		unless(*r.QPS > 0, field.Invalid(connection.Child("qps"), *r.QPS, "must be greater than 0")),
+		unless(*r.Burst > 0, field.Invalid(connection.Child("burst"), *r.Burst, "must be greater than 0")),
+		validateWord(p.Mode, protectionModes, protection.Child("mode")),
+		validateWord(p.Idle, idlePolicies, protection.Child("idle")),
+		validateWord(p.InitialHold, initialHolds, protection.Child("initialHold")),
+		invalid(protection.Child("graceSeconds"), *p.GraceSeconds, validation.IsInRange(int(*p.GraceSeconds), 0, longest)...),
+		invalid(protection.Child("releaseTTLSeconds"), *p.ReleaseTTLSeconds, validation.IsInRange(int(*p.ReleaseTTLSeconds), 1, longest)...),
+		validateNamespaces(p.ExemptNamespaces, protection.Child("exemptNamespaces")),
+		validateKinds(p.Kinds, protection.Child("kinds")),
 	)
 }
 
-func validateWebhook(w v1alpha1.Webhook, path *field.Path) (faults field.ErrorList) {
-	for _, message := range validation.IsValidPortNum(int(*w.Port)) {
-		faults = append(faults, field.Invalid(path.Child("port"), *w.Port, message))
+// invalid returns a fault for each message.
+func invalid(path *field.Path, value any, messages ...string) (faults field.ErrorList) {
+	for _, message := range messages {
+		faults = append(faults, field.Invalid(path, value, message))
 	}
 	return faults
 }
 
-func validateLeaderElection(l v1alpha1.LeaderElection, path *field.Path) (faults field.ErrorList) {
-	if l.ResourceLock != v1alpha1.DefaultResourceLock {
-		faults = append(faults, field.NotSupported(path.Child("resourceLock"), l.ResourceLock, []string{v1alpha1.DefaultResourceLock}))
+// unless returns a fault if a rule does not hold.
+func unless(holds bool, fault *field.Error) field.ErrorList {
+	if holds {
+		return nil
 	}
-	for _, message := range validation.IsDNS1123Subdomain(l.ResourceName) {
-		faults = append(faults, field.Invalid(path.Child("resourceName"), l.ResourceName, message))
-	}
-	if l.LeaseDuration.Duration < time.Second {
-		faults = append(faults, field.Invalid(path.Child("leaseDuration"), l.LeaseDuration.Duration.String(), "must be 1s at least: a lease counts whole seconds"))
-	}
-	if l.RetryPeriod.Duration <= 0 {
-		faults = append(faults, field.Invalid(path.Child("retryPeriod"), l.RetryPeriod.Duration.String(), "must be greater than 0"))
-	}
-	if least := time.Duration(leaderelection.JitterFactor * float64(l.RetryPeriod.Duration)); l.RenewDeadline.Duration <= least {
-		faults = append(faults, field.Invalid(path.Child("renewDeadline"), l.RenewDeadline.Duration.String(), "must be longer than 1.2 times retryPeriod, "+least.String()))
-	}
-	if l.LeaseDuration.Duration <= l.RenewDeadline.Duration {
-		faults = append(faults, field.Invalid(path.Child("leaseDuration"), l.LeaseDuration.Duration.String(), "must be longer than renewDeadline, "+l.RenewDeadline.Duration.String()))
-	}
-	return faults
+	return field.ErrorList{fault}
 }
 
 // validateAddress accepts what net.Listen accepts, and "0" for off.
 func validateAddress(address string, path *field.Path) field.ErrorList {
-	if address == off {
-		return nil
-	}
 	_, port, err := net.SplitHostPort(address)
-	if number, notNumber := strconv.Atoi(port); err != nil || notNumber != nil || number < 0 || number > 65535 {
-		return field.ErrorList{field.Invalid(path, address, `must be host:port, :port, or "0" for off`)}
-	}
-	return nil
-}
-
-func validateHealth(h v1alpha1.Health, path *field.Path) field.ErrorList {
-	faults := validateAddress(h.HealthProbeBindAddress, path.Child("healthProbeBindAddress"))
-	if !strings.HasPrefix(h.ReadinessEndpointName, "/") {
-		faults = append(faults, field.Invalid(path.Child("readinessEndpointName"), h.ReadinessEndpointName, "must begin with /"))
-	}
-	if !strings.HasPrefix(h.LivenessEndpointName, "/") {
-		faults = append(faults, field.Invalid(path.Child("livenessEndpointName"), h.LivenessEndpointName, "must begin with /"))
-	}
-	if h.ReadinessEndpointName == h.LivenessEndpointName {
-		faults = append(faults, field.Duplicate(path.Child("livenessEndpointName"), h.LivenessEndpointName))
-	}
-	return faults
-}
-
-func validateTLS(t *v1alpha1.TLS, path *field.Path) (faults field.ErrorList) {
-	if t == nil {
-		return nil
-	}
-	if !slices.Contains([]string{"", tls12, tls13}, t.MinVersion) {
-		faults = append(faults, field.Invalid(path.Child("minVersion"), t.MinVersion, "invalid minVersion. Please use VersionTLS12 or VersionTLS13"))
-	}
-	if len(t.CipherSuites) > 0 && t.MinVersion == tls13 {
-		faults = append(faults, field.Invalid(path.Child("cipherSuites"), t.CipherSuites, "cipher suites may not be specified when minVersion is 'VersionTLS13'"))
-	}
-	if _, err := cliflag.TLSCipherSuites(t.CipherSuites); err != nil {
-		faults = append(faults, field.Invalid(path.Child("cipherSuites"), t.CipherSuites, err.Error()))
-	}
-	return faults
-}
-
-func validateCertManagement(m v1alpha1.InternalCertManagement, path *field.Path) (faults field.ErrorList) {
-	if !*m.Enable {
-		return nil
-	}
-	for _, message := range validation.IsDNS1035Label(*m.WebhookServiceName) {
-		faults = append(faults, field.Invalid(path.Child("webhookServiceName"), *m.WebhookServiceName, message))
-	}
-	for _, message := range validation.IsDNS1123Subdomain(*m.WebhookSecretName) {
-		faults = append(faults, field.Invalid(path.Child("webhookSecretName"), *m.WebhookSecretName, message))
-	}
-	return faults
+	number, notNumber := strconv.Atoi(port)
+	isAddress := err == nil && notNumber == nil && number >= 0 && number <= 65535
+	return unless(address == off || isAddress, field.Invalid(path, address, `must be host:port, :port, or "0" for off`))
 }
 
 func validateGangs(g *v1alpha1.GangSchedulingManagement, path *field.Path) field.ErrorList {
-	provider := path.Child("schedulerProvider")
-	switch {
-	case g == nil:
+	if g == nil {
 		return nil
-	case g.SchedulerProvider == nil || *g.SchedulerProvider == "":
-		return field.ErrorList{field.Required(provider, "must be set when gang scheduling is enabled")}
-	case gang.Named(*g.SchedulerProvider) == nil:
-		return field.ErrorList{field.NotSupported(provider, *g.SchedulerProvider, gang.Names())}
 	}
-	return nil
+	provider := ptr.Deref(g.SchedulerProvider, "")
+	if provider == "" {
+		return field.ErrorList{field.Required(path, "must be set when gang scheduling is enabled")}
+	}
+	return unless(gang.Named(provider) != nil, field.NotSupported(path, provider, gang.Names()))
 }
 
-func validateConnection(c v1alpha1.ClientConnection, path *field.Path) (faults field.ErrorList) {
-	if *c.QPS <= 0 {
-		faults = append(faults, field.Invalid(path.Child("qps"), *c.QPS, "must be greater than 0"))
-	}
-	if *c.Burst <= 0 {
-		faults = append(faults, field.Invalid(path.Child("burst"), *c.Burst, "must be greater than 0"))
+func validateWord[W ~string, M any](word W, known map[W]M, path *field.Path) field.ErrorList {
+	_, isKnown := known[word]
+	return unless(isKnown, field.NotSupported(path, word, slices.Sorted(maps.Keys(known))))
+}
+
+func validateNamespaces(names []string, path *field.Path) (faults field.ErrorList) {
+	for i, name := range names {
+		faults = append(faults, invalid(path.Index(i), name, validation.IsDNS1123Label(name)...)...)
+		faults = append(faults, unless(!slices.Contains(names[:i], name), field.Duplicate(path.Index(i), name))...)
 	}
 	return faults
+}
+
+// builtIn are the kinds whose PVCs are known by code. A description would make a second
+// holder of the same workload that knows less.
+var builtIn = []schema.GroupKind{
+	{Kind: "Pod"},
+	{Group: "apps", Kind: "StatefulSet"}, {Group: "apps", Kind: "Deployment"}, {Group: "apps", Kind: "ReplicaSet"}, {Group: "apps", Kind: "DaemonSet"},
+	{Group: "batch", Kind: "Job"}, {Group: "batch", Kind: "CronJob"},
+	{Group: "leaderworkerset.x-k8s.io", Kind: "LeaderWorkerSet"},
+}
+
+// replicationController is the only workload of the core group, which has Secrets as well.
+const replicationController = "ReplicationController"
+
+func validateKinds(kinds []v1alpha1.WorkloadKind, path *field.Path) (faults field.ErrorList) {
+	var seen []schema.GroupKind
+	for i, k := range kinds {
+		described, at := workloads.KindOf(k), path.Index(i)
+		group := described.GroupKind()
+		switch {
+		case slices.Contains(builtIn, group):
+			faults = append(faults, field.Invalid(at.Child("kind"), k.Kind, "is built in; leave it out"))
+		case slices.Contains(seen, group):
+			faults = append(faults, field.Duplicate(at.Child("kind"), group.String()))
+		}
+		seen = append(seen, group)
+		faults = append(faults, validateKind(k, described, at)...)
+	}
+	return faults
+}
+
+func validateKind(k v1alpha1.WorkloadKind, described workloads.Kind, path *field.Path) field.ErrorList {
+	if k.APIVersion == "" || k.Kind == "" {
+		return field.ErrorList{field.Required(path, "apiVersion and kind name the workload, as in its manifest")}
+	}
+	if _, err := schema.ParseGroupVersion(k.APIVersion); err != nil {
+		return field.ErrorList{field.Invalid(path.Child("apiVersion"), k.APIVersion, "must be group/version")}
+	}
+	if described.Group == "" && described.Kind != replicationController {
+		return field.ErrorList{field.Invalid(path.Child("kind"), k.Kind, "is no workload: in apiVersion "+k.APIVersion+", only "+replicationController+" is")}
+	}
+	if err := described.Check(); err != nil {
+		return field.ErrorList{field.Invalid(path, k.Kind, err.Error())}
+	}
+	return slices.Concat(
+		validatePaths(k.PodTemplates, path.Child("podTemplates")),
+		validatePaths(k.ClaimTemplates, path.Child("claimTemplates")),
+		validatePath(k.Replicas, path.Child("replicas")),
+		validatePath(k.Suspend, path.Child("suspend")),
+	)
+}
+
+// fieldPath matches names of fields, or "*", separated by dots.
+var fieldPath = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]*(\.([A-Za-z_][A-Za-z0-9_-]*|\*))*$`)
+
+func validatePaths(paths []string, at *field.Path) (faults field.ErrorList) {
+	for i, p := range paths {
+		if p == "" {
+			faults = append(faults, field.Required(at.Index(i), "must not be empty; leave it out"))
+		}
+		faults = append(faults, validatePath(p, at.Index(i))...)
+	}
+	return faults
+}
+
+func validatePath(p string, at *field.Path) field.ErrorList {
+	return unless(p == "" || fieldPath.MatchString(p), field.Invalid(at, p, `must be names of fields separated by dots, and "*" for every element of a list, such as spec.jobs.*.template`))
 }

@@ -26,33 +26,21 @@ func (o *Options) beginCertificates(ctx context.Context, scheme *runtime.Scheme)
 	if err != nil {
 		return nil, err
 	}
-	live = client.WithFieldOwner(live, fieldOwner)
-	source, err := o.certificateSource(live)
-	if err != nil {
-		return nil, err
-	}
-	keeper := certs.NewKeeper(certs.Options{
-		Source: source,
-		Client: live,
+	internal := o.Config.InternalCertManagement
+	keeper, err := certs.NewKeeper(certs.Options{
+		Dir:    o.certDir(),
+		Secret: client.ObjectKey{Namespace: o.Namespace, Name: *internal.WebhookSecretName},
+		Hosts:  certs.ServiceHosts(*internal.WebhookServiceName, o.Namespace, o.Config.Webhook.Host),
+		Client: client.WithFieldOwner(live, fieldOwner),
 		Clock:  clock.RealClock{},
 		Log:    o.Log.WithName("certificates"),
 
 		MutatingConfiguration: webhook.MutatingConfiguration, ValidatingConfiguration: webhook.ValidatingConfiguration,
 	})
-	return keeper, keeper.Begin(ctx)
-}
-
-func (o *Options) certificateSource(live client.Client) (certs.Source, error) {
-	if dir := o.certDir(); dir != "" {
-		return certs.NewFiles(dir)
+	if err != nil {
+		return nil, err
 	}
-	internal := o.Config.InternalCertManagement
-	return &certs.SharedSecret{
-		Client: live,
-		Key:    client.ObjectKey{Namespace: o.Namespace, Name: *internal.WebhookSecretName},
-		Hosts:  certs.ServiceHosts(*internal.WebhookServiceName, o.Namespace, o.Config.Webhook.Host),
-		Log:    o.Log.WithName("certificates"),
-	}, nil
+	return keeper, keeper.Begin(ctx)
 }
 
 func (o *Options) webhookServer(keeper *certs.Keeper, secured []func(*tls.Config)) crwebhook.Server {

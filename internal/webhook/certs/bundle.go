@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -26,6 +27,8 @@ const mostOlder = 2
 type caller struct {
 	host          string
 	before, after []*x509.Certificate
+	// missing is the configuration that does not exist.
+	missing string
 }
 
 // configurations returns the webhook configurations whose bundles are kept.
@@ -50,25 +53,25 @@ func clientConfigs(configuration client.Object) (all []*admissionv1.WebhookClien
 	return all
 }
 
-// publish adds ours to each bundle. It returns all callers, and the configurations that
-// are missing: their creation is watched.
-func (k *Keeper) publish(ctx context.Context, now time.Time, ours []*x509.Certificate) (callers []caller, missing []string, err error) {
+// publish adds ours to each bundle, and returns all callers. The creation of a
+// configuration that is missing is watched.
+func (k *Keeper) publish(ctx context.Context, now time.Time, ours []*x509.Certificate) (callers []caller, err error) {
 	for _, c := range k.options.configurations() {
 		err := k.options.Client.Get(ctx, client.ObjectKeyFromObject(c), c)
 		if apierrors.IsNotFound(err) {
-			missing = append(missing, c.GetName())
+			callers = append(callers, caller{missing: c.GetName()})
 			continue
 		}
 		if err != nil {
-			return nil, nil, fmt.Errorf("read webhook configuration %q: %w", c.GetName(), err)
+			return nil, fmt.Errorf("read webhook configuration %q: %w", c.GetName(), err)
 		}
 		found, err := k.inject(ctx, now, c, ours)
 		if err != nil {
-			return nil, nil, fmt.Errorf("update the CA bundle of webhook configuration %q: %w", c.GetName(), err)
+			return nil, fmt.Errorf("update the CA bundle of webhook configuration %q: %w", c.GetName(), err)
 		}
 		callers = append(callers, found...)
 	}
-	return callers, missing, nil
+	return callers, nil
 }
 
 // inject patches the bundles of one configuration, for the version that was read. It
@@ -120,32 +123,40 @@ func parseBundle(bundle []byte) []*x509.Certificate {
 	return certs
 }
 
-// trusts reports whether a TLS client with these authorities accepts the certificate,
-// under any name.
-func trusts(authorities []*x509.Certificate, presented *tls.Certificate, now time.Time) bool {
-	intermediates := x509.NewCertPool()
-	for _, der := range presented.Certificate[1:] {
-		if c, err := x509.ParseCertificate(der); err == nil {
-			intermediates.AddCert(c)
+// distrust returns why a caller would not accept the certificate.
+func distrust(callers []caller, presented *tls.Certificate, now time.Time) error {
+	for _, c := range callers {
+		if c.missing != "" {
+			return fmt.Errorf("webhook configuration %s not found; run: lockstep install", c.missing)
+		}
+		if !trusts(c.after, presented, c.host, now) {
+			return fmt.Errorf("the API server, calling %q, would not accept the certificate of the webhook server", c.host)
 		}
 	}
-	_, err := presented.Leaf.Verify(x509.VerifyOptions{
-		Roots: poolOf(authorities), Intermediates: intermediates, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	})
-	return err == nil
+	if len(callers) == 0 {
+		return errors.New("the webhook configurations have no webhooks; run: lockstep install")
+	}
+	return nil
 }
 
-// poolOf returns nil without authorities: a client then uses those of its machine, as the
-// API server does for an empty bundle.
-func poolOf(authorities []*x509.Certificate) *x509.CertPool {
-	if len(authorities) == 0 {
-		return nil
+// trusts reports whether a TLS client with these authorities accepts the certificate under
+// a name, or under any if it is empty. Without authorities, a client uses those of its
+// machine, as the API server does for an empty bundle.
+func trusts(authorities []*x509.Certificate, presented *tls.Certificate, host string, now time.Time) bool {
+	o := x509.VerifyOptions{DNSName: host, Intermediates: x509.NewCertPool(), CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+	for _, der := range presented.Certificate[1:] {
+		if c, err := x509.ParseCertificate(der); err == nil {
+			o.Intermediates.AddCert(c)
+		}
 	}
-	pool := x509.NewCertPool()
 	for _, c := range authorities {
-		pool.AddCert(c)
+		if o.Roots == nil {
+			o.Roots = x509.NewCertPool()
+		}
+		o.Roots.AddCert(c)
 	}
-	return pool
+	_, err := presented.Leaf.Verify(o)
+	return err == nil
 }
 
 // hostOf returns the name that the API server expects in the certificate.

@@ -3,15 +3,19 @@ package certs
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/retry"
@@ -19,6 +23,7 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -37,7 +42,12 @@ const (
 
 // Options of a Keeper.
 type Options struct {
-	Source Source
+	// Dir, if not empty, is filled by another program, cert-manager for example: with
+	// tls.crt, tls.key and, if the bundles are to be kept as well, ca.crt.
+	Dir string
+	// Secret shares the keeper's own certificate, for Hosts, with other replicas.
+	Secret client.ObjectKey
+	Hosts  []string
 	// Client reads live and writes: a cache could show an old bundle.
 	Client client.Client
 	Events events.EventRecorder
@@ -50,15 +60,52 @@ type Options struct {
 // Keeper keeps certificate and bundles in agreement, one pass at a time.
 type Keeper struct {
 	options Options
+	files   *certwatcher.CertWatcher
 
 	mu        sync.RWMutex
 	presented *tls.Certificate
-	callers   []caller
-	missing   []string
+	distrust  error
 }
 
 // NewKeeper returns a keeper that presents nothing before its first pass.
-func NewKeeper(o Options) *Keeper { return &Keeper{options: o} }
+func NewKeeper(o Options) (*Keeper, error) {
+	k := &Keeper{options: o, distrust: errors.New("the webhook configurations have not been read yet")}
+	if o.Dir == "" {
+		return k, nil
+	}
+	var err error
+	if k.files, err = certwatcher.New(filepath.Join(o.Dir, keyServingCert), filepath.Join(o.Dir, keyServingKey)); err != nil {
+		return nil, fmt.Errorf("read the webhook certificate in %q: %w", o.Dir, err)
+	}
+	return k, nil
+}
+
+// offer is a certificate to present, and who must be trusted for it.
+type offer struct {
+	serving *tls.Certificate
+	// authorities are empty where another program provides the bundles as well.
+	authorities []*x509.Certificate
+	// renew is when it must be renewed; zero is never.
+	renew time.Time
+}
+
+func (k *Keeper) offered(ctx context.Context, now time.Time) (o offer, err error) {
+	if k.files == nil {
+		if o, err = k.fromSecret(ctx, now); err != nil {
+			return o, fmt.Errorf("keep the webhook certificate in secret %q: %w", k.options.Secret, err)
+		}
+		return o, nil
+	}
+	if o.serving, err = k.files.GetCertificate(nil); err != nil {
+		return o, err
+	}
+	bundle, err := os.ReadFile(filepath.Join(k.options.Dir, keyAuthority))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return o, fmt.Errorf("read the webhook authority: %w", err)
+	}
+	o.authorities = parseBundle(bundle)
+	return o, nil
+}
 
 // GetCertificate gives a TLS server the certificate to present.
 func (k *Keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
@@ -70,14 +117,21 @@ func (k *Keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 	return k.presented, nil
 }
 
+// Trusted returns why the API server would not accept the certificate, by the last pass.
+func (k *Keeper) Trusted() error {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	return k.distrust
+}
+
 // keep makes one pass, and returns when the next is due. Passes do not run concurrently.
 func (k *Keeper) keep(ctx context.Context) (time.Duration, error) {
 	now := k.options.Clock.Now()
-	offered, err := k.options.Source.offer(ctx, now)
+	offered, err := k.offered(ctx, now)
 	if err != nil {
 		return 0, err
 	}
-	callers, missing, err := k.publish(ctx, now, offered.authorities)
+	callers, err := k.publish(ctx, now, offered.authorities)
 	if err != nil {
 		return 0, err
 	}
@@ -87,11 +141,12 @@ func (k *Keeper) keep(ctx context.Context) (time.Duration, error) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.callers, k.missing = callers, missing
+	defer func() { k.distrust = distrust(callers, k.presented, now) }()
 	if k.presented != nil && k.presented.Leaf.Equal(offered.serving.Leaf) {
 		return next, nil
 	}
-	if k.serves(now) && slices.ContainsFunc(callers, func(c caller) bool { return !trusts(c.before, offered.serving, now) }) {
+	knowsNew := func(c caller) bool { return trusts(c.before, offered.serving, "", now) }
+	if k.presented != nil && distrust(callers, k.presented, now) == nil && !all(callers, knowsNew) {
 		return settle, nil
 	}
 	k.presented = offered.serving
@@ -99,35 +154,8 @@ func (k *Keeper) keep(ctx context.Context) (time.Duration, error) {
 	return next, nil
 }
 
-// serves reports whether each caller accepts the certificate that is presented.
-func (k *Keeper) serves(now time.Time) bool {
-	return k.presented != nil && !now.After(k.presented.Leaf.NotAfter) &&
-		!slices.ContainsFunc(k.callers, func(c caller) bool { return !trusts(c.after, k.presented, now) })
-}
-
-// Trusted connects to the webhook server at address as the API server does, once for each
-// webhook. It returns the error that the API server would meet.
-func (k *Keeper) Trusted(ctx context.Context, address string) error {
-	k.mu.RLock()
-	callers, missing := k.callers, k.missing
-	k.mu.RUnlock()
-	if len(missing) > 0 {
-		return fmt.Errorf("webhook configuration %s not found; run: lockstep install", strings.Join(missing, ", "))
-	}
-	if len(callers) == 0 {
-		return errors.New("the webhook configurations have not been read yet")
-	}
-	for _, c := range callers {
-		d := tls.Dialer{Config: &tls.Config{ServerName: c.host, RootCAs: poolOf(c.after), MinVersion: tls.VersionTLS12}}
-		conn, err := d.DialContext(ctx, "tcp", address)
-		if err != nil {
-			return fmt.Errorf("the API server, calling %q, would not accept the webhook server: %w", c.host, err)
-		}
-		if err := conn.Close(); err != nil {
-			return err
-		}
-	}
-	return nil
+func all(callers []caller, is func(caller) bool) bool {
+	return !slices.ContainsFunc(callers, func(c caller) bool { return !is(c) })
 }
 
 // Begin makes the first pass, so that the server has a certificate when it starts.
@@ -138,6 +166,8 @@ func (k *Keeper) Begin(ctx context.Context) error {
 	})
 }
 
+func lostRace(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
+
 // Watched returns the objects whose changes call for a pass, each by its name: the
 // operator may read no other Secret.
 func (k *Keeper) Watched() map[client.Object]cache.ByObject {
@@ -145,8 +175,8 @@ func (k *Keeper) Watched() map[client.Object]cache.ByObject {
 	for _, c := range k.options.configurations() {
 		watched[c] = cache.ByObject{Field: named(c.GetName())}
 	}
-	if s, ok := k.options.Source.(*SharedSecret); ok {
-		watched[&corev1.Secret{}] = cache.ByObject{Namespaces: map[string]cache.Config{s.Key.Namespace: {FieldSelector: named(s.Key.Name)}}}
+	if s := k.options.Secret; k.files == nil {
+		watched[&corev1.Secret{}] = cache.ByObject{Namespaces: map[string]cache.Config{s.Namespace: {FieldSelector: named(s.Name)}}}
 	}
 	return watched
 }
@@ -159,23 +189,22 @@ func (k *Keeper) Setup(mgr ctrl.Manager) error {
 	k.options.Events = mgr.GetEventRecorder("lockstep")
 	pass := reconcile.Request{NamespacedName: client.ObjectKey{Name: passName}}
 	toPass := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{pass} })
-	files, isFiles := k.options.Source.(*Files)
 	b := ctrl.NewControllerManagedBy(mgr).Named(passName).
 		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: 1}).
 		WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 			queue.Add(pass) // the first pass may precede the watches
-			if isFiles {
-				files.RegisterCallback(func(tls.Certificate) { queue.Add(pass) })
+			if k.files != nil {
+				k.files.RegisterCallback(func(tls.Certificate) { queue.Add(pass) })
 			}
 			return nil
 		}))
 	for object := range k.Watched() {
 		b = b.Watches(object, toPass)
 	}
-	if err := b.Complete(k); err != nil || !isFiles {
+	if err := b.Complete(k); err != nil || k.files == nil {
 		return err
 	}
-	return mgr.Add(files)
+	return mgr.Add(k.files)
 }
 
 // Reconcile makes one pass.
