@@ -5,11 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"lockstep.dev/lockstep/internal/controller/podgate"
 	"lockstep.dev/lockstep/internal/controller/pvchold"
@@ -28,12 +24,13 @@ func (p *protection) setupHolds() error {
 	if err := pvccache.IndexHolds(context.Background(), p.caches); err != nil {
 		return err
 	}
-	holds := pvccache.NewHolds(p.caches, p.claims, p.pods, workloads, reader, p.settings.Settings, p.settings.Grace)
 	register(report.HoldMetrics())
 	err = pvchold.Setup(p.mgr, pvchold.Options{
-		Holds:      holds,
+		Holds: &pvccache.Holds{
+			Caches: p.caches, Pods: p.pods, Workloads: workloads, Reader: reader, Settings: p.settings.Settings, Grace: p.settings.Grace,
+		},
 		Actor:      p.actor,
-		Narrator:   report.NewHolds(report.New(p.mgr.GetEventRecorder(Protection))),
+		Report:     report.NewHolds(report.New(p.mgr.GetEventRecorder(Protection))),
 		ReleaseTTL: p.settings.ReleaseTTL,
 		Now:        time.Now,
 	})
@@ -48,13 +45,7 @@ func (p *protection) setupHolds() error {
 
 // workloads returns the watches of workloads, and a reader of live ones.
 func (p *protection) workloads() (*pvccache.Workloads, pvccache.Reader, error) {
-	config := rest.CopyConfig(p.mgr.GetConfig())
-	clients, err := kinds.ClientsFor(config, p.mgr.GetHTTPClient())
-	if err != nil {
-		return nil, pvccache.Reader{}, err
-	}
-	config.ContentType = runtime.ContentTypeProtobuf
-	client, err := kubernetes.NewForConfigAndClient(config, p.mgr.GetHTTPClient())
+	clients, err := kinds.ClientsFor(p.mgr.GetConfig(), p.mgr.GetHTTPClient())
 	if err != nil {
 		return nil, pvccache.Reader{}, err
 	}
@@ -64,19 +55,13 @@ func (p *protection) workloads() (*pvccache.Workloads, pvccache.Reader, error) {
 			return kinds.Served(ctx, clients.Discovery, kind)
 		},
 	}
-	workloads, err := pvccache.NewWorkloads(client, clients, p.settings.Kinds, lws.LargestStarted, report.WatchFailed)
+	workloads, err := pvccache.NewWorkloads(p.client, clients, p.settings.Kinds, lws.LargestStarted, report.WatchFailed)
 	return workloads, reader, err
 }
 
 // setupStrict adds the controller that removes the scheduling gate from pods.
 func (p *protection) setupStrict() error {
-	gated, err := pvccache.NewGated(context.Background(), p.mgr.GetConfig(), cache.Options{
-		HTTPClient: p.mgr.GetHTTPClient(), Scheme: p.mgr.GetScheme(), Mapper: p.mgr.GetRESTMapper(),
-	})
-	if err != nil {
-		return err
-	}
-	return podgate.Setup(p.mgr, podgate.Options{
-		Settings: p.settings.Settings, Gated: gated, Caches: p.caches, Claims: p.claims, Actor: p.actor, Narrator: p.narrator,
-	})
+	return (&podgate.Reconciler{
+		Settings: p.settings.Settings, Pods: p.pods, Caches: p.caches, Live: p.mgr.GetAPIReader(), Actor: p.actor, Report: p.report,
+	}).Setup(p.mgr)
 }

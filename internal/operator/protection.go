@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/go-logr/logr"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/clock"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -54,11 +54,12 @@ type protection struct {
 	// caches hold PVCs and namespaces. They are not the manager's: a cache has one selector
 	// for a kind, and the controllers of LeaderWorkerSets read PVCs with a label only.
 	caches cache.Cache
-	claims *pvccache.Claims
+	// client reads protobuf.
+	client kubernetes.Interface
 	pods   *pvccache.Pods
 	actor  *apply.Actor
-	// narrator reports what the controller of finalizers does.
-	narrator *report.Protection
+	// report gets what the controller of finalizers does.
+	report *report.Protection
 }
 
 // setupProtection adds the controllers of protection to the manager.
@@ -71,16 +72,17 @@ func (o *Options) setupProtection(mgr ctrl.Manager) error {
 		return err
 	}
 	o.warnOfIgnored()
-	pods, err := pvccache.PodsOfClaims(mgr.GetConfig())
+	config := rest.CopyConfig(mgr.GetConfig())
+	config.ContentType = runtime.ContentTypeProtobuf
+	client, err := kubernetes.NewForConfigAndClient(config, mgr.GetHTTPClient())
 	if err != nil {
 		return err
 	}
 	p := &protection{
 		mgr: mgr, log: o.Log.WithName(Protection), settings: o.protectionSettings(),
-		caches: caches,
-		claims: pvccache.NewClaims(caches, mgr.GetAPIReader()),
-		pods:   pvccache.NewPods(pods.Pods(metav1.NamespaceAll), report.WatchFailed),
-		actor:  apply.New(mgr.GetClient(), mgr.GetAPIReader()),
+		caches: caches, client: client,
+		pods:  pvccache.NewPods(pvccache.PodsOf(client), report.WatchFailed),
+		actor: apply.New(mgr.GetClient(), mgr.GetAPIReader()),
 	}
 	for _, setup := range []func() error{
 		p.setupCaches,
@@ -148,21 +150,17 @@ func (p *protection) setupFinalizers() error {
 	c := pvcfinalizer.New(pvcfinalizer.Options{
 		Settings: p.settings.Settings,
 		Caches:   p.caches,
-		Claims:   p.claims,
+		Live:     p.mgr.GetAPIReader(),
 		Pods:     p.pods,
-		PodReader: func(told func(pvccache.PodRead)) *pvccache.PodReader {
-			return pvccache.NewPodReader(p.pods, p.mgr.GetAPIReader(), time.Now, told)
-		},
 		Actor:    p.actor,
 		Recorder: p.mgr.GetEventRecorder(Protection),
-		Clock:    clock.RealClock{},
 		Log:      p.log,
 	})
-	p.narrator = c.Narrator()
-	if err := p.setupVolumes(p.narrator); err != nil {
+	p.report = c.Report()
+	if err := p.setupVolumes(); err != nil {
 		return err
 	}
-	register(p.narrator.Metrics())
+	register(p.report.Metrics())
 	if err := p.mgr.Add(c); err != nil {
 		return fmt.Errorf("set up the controller of finalizers: %w", err)
 	}
@@ -170,11 +168,11 @@ func (p *protection) setupFinalizers() error {
 }
 
 // setupVolumes adds the controller of volumes where the built-in one is off.
-func (p *protection) setupVolumes(tell *report.Protection) error {
+func (p *protection) setupVolumes() error {
 	if !p.settings.Alone {
 		return nil
 	}
-	if err := (&pvcfinalizer.Volumes{Cached: p.mgr.GetCache(), Actor: p.actor, Narrate: tell}).Setup(p.mgr); err != nil {
+	if err := (&pvcfinalizer.Volumes{Cached: p.mgr.GetCache(), Actor: p.actor, Report: p.report}).Setup(p.mgr); err != nil {
 		return fmt.Errorf("set up the protection of volumes: %w", err)
 	}
 	return nil

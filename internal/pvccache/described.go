@@ -1,69 +1,53 @@
 package pvccache
 
 import (
-	"maps"
-	"sync"
-
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"lockstep.dev/lockstep/internal/pvc/workloads"
 )
 
-// described is a kind of the configuration, and which of its paths workloads have.
-type described struct {
-	kind workloads.Kind
-
-	mu    sync.Mutex
-	found map[string]bool
-	// clusterScoped is set once a workload is in no namespace.
-	clusterScoped bool
-}
-
-// reset forgets what was found: another version may have other fields.
-func (d *described) reset() {
-	if d == nil {
-		return
+// described returns a transform for a kind of the configuration, which keeps the described
+// paths that a workload has.
+func described(kind workloads.Kind) func(any) (any, error) {
+	reduce := workloadOf(ofKind(kind))
+	return func(object any) (any, error) {
+		reduced, err := reduce(object)
+		source, untyped := object.(*unstructured.Unstructured)
+		if w, ok := reduced.(*workload); ok && untyped {
+			kind.Found(source, func(path string) { w.found = append(w.found, path) })
+		}
+		return reduced, err
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.found, d.clusterScoped = map[string]bool{}, false
-}
-
-// of returns what a workload wants, and records which paths it has.
-func (d *described) of(object any) (workloads.Want, error) {
-	if workload, ok := object.(*unstructured.Unstructured); ok {
-		d.mu.Lock()
-		d.kind.Found(workload, func(path string) { d.found[path] = true })
-		d.clusterScoped = d.clusterScoped || workload.GetNamespace() == ""
-		d.mu.Unlock()
-	}
-	return ofKind(d.kind)(object)
-}
-
-// result returns what was found in a version, or while none is served.
-func (d *described) result(resource schema.GroupVersionResource, count int) workloads.Described {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	result := workloads.Described{Kind: d.kind, Workloads: count, ClusterScoped: d.clusterScoped, Found: maps.Clone(d.found)}
-	if resource.Resource != "" {
-		result.As = resource.GroupVersion()
-	}
-	return result
 }
 
 // Described returns what was found of each kind of the configuration that has been read.
-func (w *Workloads) Described() []workloads.Described {
-	var all []workloads.Described
+func (w *Workloads) Described() (all []workloads.Described) {
 	for _, k := range w.others {
-		if k.described == nil || !k.IsRead() {
-			continue
+		if k.described != nil && k.IsRead() {
+			all = append(all, k.result())
 		}
-		workloads := 0
-		if informer := k.Watched(); informer != nil {
-			workloads = len(informer.GetStore().ListKeys())
-		}
-		all = append(all, k.described.result(k.Resource(), workloads))
 	}
 	return all
+}
+
+// result returns which described paths the workloads of a kind have.
+func (k *otherKind) result() workloads.Described {
+	result := workloads.Described{Kind: *k.described, Found: map[string]bool{}}
+	informer := k.Watched()
+	if informer == nil {
+		return result
+	}
+	result.As = k.Resource().GroupVersion()
+	for _, object := range informer.GetStore().List() {
+		w, ok := object.(*workload)
+		if !ok {
+			continue
+		}
+		result.Workloads++
+		result.ClusterScoped = result.ClusterScoped || w.Namespace == ""
+		for _, path := range w.found {
+			result.Found[path] = true
+		}
+	}
+	return result
 }

@@ -14,159 +14,142 @@ import (
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
-// Followers are called for events. They must not wait.
-type Followers struct {
-	// Claim gets every existing PVC that an event concerns.
-	Claim func(types.NamespacedName)
-	// Namespace gets every namespace whose PVCs changed.
-	Namespace func(name string)
-	// Gone gets a deleted PVC in its last state.
-	Gone func(*corev1.PersistentVolumeClaim)
-	// Ends gets a namespace that is being deleted now.
-	Ends func(*metav1.PartialObjectMetadata)
+// object is a pointer to an object of one type.
+type object interface {
+	comparable
+	metav1.Object
 }
 
-// Follow calls f for events. It must be called before the informers run.
-func (h *Holds) Follow(ctx context.Context, f Followers) error {
-	h.workloads.Follow(func(w Wanting) { h.wantChanged(ctx, w, f.Claim) })
-	if err := h.pods.Follow(func(before, after *PodUses) { h.podChanged(ctx, before, after, f.Claim) }); err != nil {
-		return err
-	}
-	claims, err := h.caches.GetInformer(ctx, &corev1.PersistentVolumeClaim{}, cache.BlockUntilSynced(false))
+// Follow calls changed with every object of a type, and with every later change: before is nil
+// for a new object, after for a deleted one. Two objects of one name are two calls.
+func Follow[T interface {
+	object
+	client.Object
+}](ctx context.Context, caches cache.Cache, of T, changed func(before, after T)) error {
+	informer, err := caches.GetInformer(ctx, of, cache.BlockUntilSynced(false))
 	if err != nil {
 		return err
 	}
-	if _, err = claims.AddEventHandler(f.claims()); err != nil {
-		return err
-	}
-	namespaces, err := h.caches.GetInformer(ctx, NewNamespace(""), cache.BlockUntilSynced(false))
-	if err != nil {
-		return err
-	}
-	_, err = namespaces.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(is any) { h.namespaceChanged(ctx, nil, is, f) },
-		UpdateFunc: func(was, is any) { h.namespaceChanged(ctx, was, is, f) },
-	})
+	_, err = informer.AddEventHandler(eventHandler(changed))
 	return err
 }
 
-// claims returns the handler of events of PVCs.
-func (f Followers) claims() toolscache.ResourceEventHandlerFuncs {
-	tell := func(before, after *corev1.PersistentVolumeClaim) {
-		is := after
-		if is == nil {
-			is = before
+func eventHandler[T object](changed func(before, after T)) toolscache.ResourceEventHandlerFuncs {
+	var none T
+	tell := func(was, is any) {
+		if last, ok := was.(toolscache.DeletedFinalStateUnknown); ok {
+			was = last.Obj
 		}
-		if before != nil && (after == nil || after.UID != before.UID) {
-			f.Gone(before)
+		before, _ := was.(T)
+		after, _ := is.(T)
+		if before != none && after != none && before.GetUID() != after.GetUID() {
+			changed(before, none)
+			before = none
 		}
-		if after != nil {
-			f.Claim(client.ObjectKeyFromObject(after))
+		if before != none || after != none {
+			changed(before, after)
 		}
-		f.Namespace(is.Namespace)
 	}
 	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(is any) {
-			if claim := claimIn(is); claim != nil {
-				tell(nil, claim)
-			}
-		},
-		UpdateFunc: func(was, is any) {
-			if before, after := claimIn(was), claimIn(is); before != nil && after != nil {
-				tell(before, after)
-			}
-		},
-		DeleteFunc: func(was any) {
-			if claim := claimIn(was); claim != nil {
-				tell(claim, nil)
-			}
-		},
+		AddFunc:    func(is any) { tell(nil, is) },
+		UpdateFunc: tell,
+		DeleteFunc: func(was any) { tell(was, nil) },
 	}
 }
 
-// claimIn returns the PVC that an event is about, or nil.
-func claimIn(object any) *corev1.PersistentVolumeClaim {
-	if last, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
-		object = last.Obj
+// FollowNamespaces calls concerned with every namespace, and with those that change or whose
+// PVCs do. It calls ends with a namespace whose deletion begins.
+func (h *Holds) FollowNamespaces(ctx context.Context, concerned func(name string), ends func(*metav1.PartialObjectMetadata)) error {
+	err := Follow(ctx, h.Caches, &corev1.PersistentVolumeClaim{}, func(before, after *corev1.PersistentVolumeClaim) {
+		concerned(oneOf(before, after).Namespace)
+	})
+	if err != nil {
+		return err
 	}
-	claim, _ := object.(*corev1.PersistentVolumeClaim)
-	return claim
+	return Follow(ctx, h.Caches, NewNamespace(""), func(before, after *metav1.PartialObjectMetadata) {
+		concerned(oneOf(before, after).Name)
+		if before != nil && after != nil && before.DeletionTimestamp == nil && after.DeletionTimestamp != nil {
+			ends(after)
+		}
+	})
+}
+
+// oneOf returns an object as it is, or as it was.
+func oneOf[T object](before, after T) T {
+	var none T
+	if after != none {
+		return after
+	}
+	return before
+}
+
+// FollowClaims calls concerned with every existing PVC, and with those that a later event may
+// concern. It calls gone with a deleted PVC in its last state.
+func (h *Holds) FollowClaims(ctx context.Context, concerned func(types.NamespacedName), gone func(*corev1.PersistentVolumeClaim)) error {
+	h.Workloads.Follow(func(w Wanting) { h.wantChanged(ctx, w, concerned) })
+	if err := h.Pods.Follow(func(before, after *PodUses) { h.podChanged(ctx, before, after, concerned) }); err != nil {
+		return err
+	}
+	err := Follow(ctx, h.Caches, NewNamespace(""), func(before, after *metav1.PartialObjectMetadata) {
+		h.namespaceChanged(ctx, before, after, concerned)
+	})
+	if err != nil {
+		return err
+	}
+	return Follow(ctx, h.Caches, &corev1.PersistentVolumeClaim{}, func(before, after *corev1.PersistentVolumeClaim) {
+		if after == nil {
+			gone(before)
+			return
+		}
+		concerned(client.ObjectKeyFromObject(after))
+	})
 }
 
 // namespaceChanged reports the PVCs of a namespace whose labels or deletion changed.
-func (h *Holds) namespaceChanged(ctx context.Context, before, after any, f Followers) {
-	was, known := before.(*metav1.PartialObjectMetadata)
-	is, ok := after.(*metav1.PartialObjectMetadata)
-	if !ok {
+func (h *Holds) namespaceChanged(ctx context.Context, before, after *metav1.PartialObjectMetadata, concerned func(types.NamespacedName)) {
+	if after == nil || before != nil && (before.DeletionTimestamp == nil) == (after.DeletionTimestamp == nil) &&
+		maps.Equal(before.Labels, after.Labels) && pvc.Released(before) == pvc.Released(after) {
 		return
 	}
-	f.Namespace(is.Name)
-	if known && was.UID == is.UID && was.DeletionTimestamp == nil && is.DeletionTimestamp != nil {
-		f.Ends(is)
-	}
-	if known && was.UID == is.UID && (was.DeletionTimestamp == nil) == (is.DeletionTimestamp == nil) &&
-		maps.Equal(was.Labels, is.Labels) && pvc.Released(was) == pvc.Released(is) {
-		return
-	}
-	h.list(ctx, f.Claim, client.InNamespace(is.Name))
+	h.list(ctx, concerned, client.InNamespace(after.Name))
 }
 
 // podChanged reports the PVCs of a pod when its use of them changes, and the PVCs that it owned
 // when it is gone.
-func (h *Holds) podChanged(ctx context.Context, before, after *PodUses, claim func(types.NamespacedName)) {
+func (h *Holds) podChanged(ctx context.Context, before, after *PodUses, concerned func(types.NamespacedName)) {
 	if before != nil && after != nil && before.Node == after.Node && before.Phase == after.Phase && before.IsShutDown() == after.IsShutDown() {
 		return
 	}
-	pod := after
-	if pod == nil {
-		pod = before
-		h.list(ctx, claim, client.InNamespace(pod.Namespace), client.MatchingFields{indexPodOwned: string(pod.UID)})
+	pod := oneOf(before, after)
+	if after == nil {
+		h.list(ctx, concerned, client.InNamespace(pod.Namespace), client.MatchingFields{indexPodOwned: string(pod.UID)})
 	}
 	for _, name := range pod.Claims() {
 		if name == "" {
-			h.list(ctx, claim, client.InNamespace(pod.Namespace))
+			h.list(ctx, concerned, client.InNamespace(pod.Namespace))
 			continue
 		}
-		claim(types.NamespacedName{Namespace: pod.Namespace, Name: name})
+		concerned(types.NamespacedName{Namespace: pod.Namespace, Name: name})
 	}
 }
 
 // wantChanged reports the PVCs that a workload wants.
-func (h *Holds) wantChanged(ctx context.Context, w Wanting, claim func(types.NamespacedName)) {
+func (h *Holds) wantChanged(ctx context.Context, w Wanting, concerned func(types.NamespacedName)) {
 	for _, name := range w.Named {
-		claim(types.NamespacedName{Namespace: w.Namespace, Name: name})
+		concerned(types.NamespacedName{Namespace: w.Namespace, Name: name})
 	}
 	for _, prefix := range w.Prefixes {
-		h.list(ctx, claim, client.InNamespace(w.Namespace), client.MatchingFields{indexNumbered: prefix})
+		h.list(ctx, concerned, client.InNamespace(w.Namespace), client.MatchingFields{indexNumbered: prefix})
 	}
 }
 
-// list calls claim for cached PVCs. One that the cache does not show yet has its own event.
-func (h *Holds) list(ctx context.Context, claim func(types.NamespacedName), options ...client.ListOption) {
+// list reports cached PVCs. One that the cache does not show yet has its own event.
+func (h *Holds) list(ctx context.Context, concerned func(types.NamespacedName), options ...client.ListOption) {
 	list := &corev1.PersistentVolumeClaimList{}
-	if err := h.caches.List(ctx, list, options...); err != nil {
+	if err := h.Caches.List(ctx, list, options...); err != nil {
 		return
 	}
 	for i := range list.Items {
-		claim(client.ObjectKeyFromObject(&list.Items[i]))
+		concerned(client.ObjectKeyFromObject(&list.Items[i]))
 	}
-}
-
-// All returns the keys of all PVCs.
-func (h *Holds) All(ctx context.Context) (keys []types.NamespacedName) {
-	h.list(ctx, func(key types.NamespacedName) { keys = append(keys, key) })
-	return keys
-}
-
-// Namespaces returns the keys of all namespaces.
-func (h *Holds) Namespaces(ctx context.Context) (keys []types.NamespacedName) {
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
-	if err := h.caches.List(ctx, list); err != nil {
-		return nil
-	}
-	for i := range list.Items {
-		keys = append(keys, client.ObjectKeyFromObject(&list.Items[i]))
-	}
-	return keys
 }

@@ -18,20 +18,16 @@ import (
 
 // Holds reads what holds a PVC: pods, and workloads that want it. It is safe for concurrent use.
 type Holds struct {
-	*Claims
-	caches    cache.Cache
-	pods      *Pods
-	workloads *Workloads
-	reader    Reader
-	reads     liveReads
-	settings  pvc.Settings
-	grace     time.Duration
-}
+	// Caches must have ProtectionCaches and IndexHolds.
+	Caches    cache.Cache
+	Pods      *Pods
+	Workloads *Workloads
+	Reader    Reader
+	Settings  pvc.Settings
+	// Grace is how long a hold outlives its last holder.
+	Grace time.Duration
 
-// NewHolds returns a Holds. caches must have ProtectionCaches. A hold ends grace after its last
-// holder is gone.
-func NewHolds(caches cache.Cache, claims *Claims, pods *Pods, workloads *Workloads, reader Reader, settings pvc.Settings, grace time.Duration) *Holds {
-	return &Holds{Claims: claims, caches: caches, pods: pods, workloads: workloads, reader: reader, settings: settings, grace: grace}
+	reads liveReads
 }
 
 const (
@@ -60,49 +56,49 @@ func podOwner(claim client.Object) []string {
 	return []string{string(owner.UID)}
 }
 
-// AwaitSync waits until everything has been read once. No decision is possible before.
+// AwaitSync waits until everything has been read once. Before, every PVC would need a live read.
 func (h *Holds) AwaitSync(ctx context.Context) error {
-	if !h.caches.WaitForCacheSync(ctx) {
+	if !h.Caches.WaitForCacheSync(ctx) {
 		return fmt.Errorf("PVCs are not synced yet: %w", context.Cause(ctx))
 	}
-	if err := h.pods.AwaitSync(ctx); err != nil {
+	if err := h.Pods.AwaitSync(ctx); err != nil {
 		return err
 	}
-	return h.workloads.AwaitSync(ctx)
+	return h.Workloads.AwaitSync(ctx)
 }
 
 // View returns a PVC and what the caches show that may hold it. Its claim is nil if the PVC does
 // not exist.
 func (h *Holds) View(ctx context.Context, key types.NamespacedName, now time.Time) (pvc.HoldView, error) {
-	claim, err := h.Get(ctx, key)
+	claim, err := PVC(ctx, h.Caches, key)
 	if err != nil || claim == nil {
 		return pvc.HoldView{}, err
 	}
-	namespace, err := h.Namespace(ctx, key.Namespace)
+	namespace, err := NamespaceOf(ctx, h.Caches, key.Namespace)
 	if err != nil {
 		return pvc.HoldView{}, err
 	}
-	return h.in(namespace, pvc.HoldView{Claim: claim, World: h.world(claim), Now: now, Grace: h.grace}), nil
+	return h.in(namespace, pvc.HoldView{Claim: claim, World: h.world(claim), Now: now, Grace: h.Grace}), nil
 }
 
 // Live returns the view with its namespace, and all in it that may hold the PVC, read live after
 // the call. A kind that cannot be read may hold the PVC: that is an error.
 func (h *Holds) Live(ctx context.Context, view pvc.HoldView) (pvc.HoldView, error) {
 	n := h.reads.of(view.Claim.Namespace, func() *Namespace {
-		return h.reader.Read(ctx, view.Claim.Namespace, func(*corev1.Pod) {})
+		return h.Reader.Read(ctx, view.Claim.Namespace, func(*corev1.Pod) {})
 	})
 	if err := n.Err(); err != nil {
 		return view, err
 	}
 	view = h.in(n.Meta, view)
 	view.World, view.Live = n.Of(view.Claim), true
-	view.World.Idle = h.settings.Idle
+	view.World.Idle = h.Settings.Idle
 	return view, nil
 }
 
 // in returns a view with the fields of its namespace.
 func (h *Holds) in(namespace *metav1.PartialObjectMetadata, view pvc.HoldView) pvc.HoldView {
-	view.Mode = h.settings.ModeOf(view.Claim, namespace.Labels)
+	view.Mode = h.Settings.ModeOf(view.Claim, namespace.Labels)
 	view.NamespaceEnding, view.NamespaceReleased = namespace.DeletionTimestamp != nil, pvc.Released(namespace)
 	return view
 }
@@ -111,9 +107,9 @@ func (h *Holds) in(namespace *metav1.PartialObjectMetadata, view pvc.HoldView) p
 // An owner of a kind that is not watched is not gone.
 func (h *Holds) isGone(owner identity.Ref) bool {
 	if owner.Kind == identity.KindPod && owner.APIVersion == "v1" {
-		return !h.pods.Has(owner.Namespace, owner.UID)
+		return !h.Pods.Has(owner.Namespace, owner.UID)
 	}
-	w, watched := h.workloads.named(owner)
+	w, watched := h.Workloads.named(owner)
 	if w != nil {
 		return w.want.Foreground
 	}
@@ -123,19 +119,16 @@ func (h *Holds) isGone(owner identity.Ref) bool {
 // world returns what may hold a PVC, and the chains of controllers above that.
 func (h *Holds) world(claim *corev1.PersistentVolumeClaim) pvc.World {
 	w := worldOf{Holds: h, links: map[types.UID]workloads.Link{}, seen: map[types.UID]bool{}}
-	index, users := pvc.NewIndex(), []*corev1.Pod(nil)
-	h.pods.using(claim.Namespace, []string{claim.Name}, nil, func(pod *corev1.Pod) {
+	index := pvc.NewIndex()
+	h.Pods.using(claim.Namespace, []string{claim.Name}, nil, func(pod *corev1.Pod) {
 		index.See(pod)
-		users = append(users, pod)
-	})
-	for _, pod := range users {
 		w.user(pod)
-	}
-	for _, wanting := range h.workloads.wanting(claim.Namespace, claim.Name) {
+	})
+	for _, wanting := range h.Workloads.wanting(claim.Namespace, claim.Name) {
 		w.workload(wanting)
 	}
 	return pvc.World{
-		Pods: index, Desire: workloads.NewDesire(claim.Namespace, w.wants), Links: w.links, Idle: h.settings.Idle,
+		Pods: index, Desire: workloads.NewDesire(claim.Namespace, w.wants), Links: w.links, Idle: h.Settings.Idle,
 		OwnersGone: pvc.OwnersGone(claim, h.isGone),
 	}
 }
@@ -157,38 +150,23 @@ func (w *worldOf) workload(found *workload) {
 }
 
 func (w *worldOf) user(pod *corev1.Pod) {
-	if w.seen[pod.UID] {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if owner == nil || w.seen[pod.UID] {
 		return
 	}
 	w.seen[pod.UID] = true
-	owner := metav1.GetControllerOfNoCopy(pod)
-	if owner == nil {
-		return
-	}
 	w.links[pod.UID] = workloads.Link{Object: identity.RefOf(identity.KindPod, pod), Controller: owner.UID}
 	w.workload(w.above(identity.OwnerRef(pod.Namespace, *owner)))
 }
 
 // above returns the workload that a reference names. A pod that it names is a link of the chain.
 func (w *worldOf) above(ref identity.Ref) *workload {
-	if ref.UID == "" {
-		return nil
-	}
 	if ref.Kind == identity.KindPod {
-		if pod := w.podOf(ref); pod != nil {
-			w.user(pod)
+		for _, pod := range w.Pods.by(indexUID, ref.Namespace+"/"+string(ref.UID)) {
+			w.user(pod.Pod())
 		}
 		return nil
 	}
-	found, _ := w.workloads.named(ref)
-	return found
-}
-
-func (w *worldOf) podOf(ref identity.Ref) (found *corev1.Pod) {
-	w.pods.using(ref.Namespace, nil, []types.UID{ref.UID}, func(pod *corev1.Pod) {
-		if pod.UID == ref.UID {
-			found = pod
-		}
-	})
+	found, _ := w.Workloads.named(ref)
 	return found
 }

@@ -23,52 +23,38 @@ const (
 	cheapList = 500
 )
 
-// How a read was answered.
+// How a read was answered: by the informer, which has reached the API server, or by a list of
+// all pods of the namespace.
 const (
-	// ByWatch is by the informer, which has reached the API server.
 	ByWatch = "watch"
-	// ByList is by a list of all pods of the namespace.
-	ByList = "list"
+	ByList  = "list"
 )
-
-// PodRead is what one read cost, and how it ended.
-type PodRead struct {
-	By       string
-	Duration time.Duration
-	Err      error
-}
 
 // PodReader reads the pods of a namespace as they are now.
 type PodReader struct {
-	pods *Pods
-	// live must not read from a cache.
-	live client.Reader
-	now  func() time.Time
-	told func(PodRead)
-}
-
-// NewPodReader returns a PodReader that reports every read to told.
-func NewPodReader(pods *Pods, live client.Reader, now func() time.Time, told func(PodRead)) *PodReader {
-	return &PodReader{pods: pods, live: live, now: now, told: told}
+	// Pods may answer where a list with limit 1 proves them fresh.
+	Pods *Pods
+	// Live must not read from a cache.
+	Live client.Reader
+	// Report gets what answered each read, how long it took, and its error.
+	Report func(by string, took time.Duration, err error)
 }
 
 // For returns a function that reads the pods that concern a batch.
 func (r *PodReader) For(ctx context.Context, batch pvc.Batch) pvc.Read {
 	return func(namespace string, see func(*corev1.Pod)) error {
-		begun, read := r.now(), PodRead{By: ByList}
+		begun, by := time.Now(), ByList
 		fresh, err := r.fresh(ctx, namespace)
 		switch {
 		case err != nil:
-			read.Err = err
 		case fresh:
-			read.By = ByWatch
-			r.pods.using(namespace, batch.Names(), batch.Recorded(), see)
+			by = ByWatch
+			r.Pods.using(namespace, batch.Names(), batch.Recorded(), see)
 		default:
-			read.Err = r.list(ctx, namespace, see)
+			err = r.list(ctx, namespace, see)
 		}
-		read.Duration = r.now().Sub(begun)
-		r.told(read)
-		return read.Err
+		r.Report(by, time.Since(begun), err)
+		return err
 	}
 }
 
@@ -76,14 +62,14 @@ func (r *PodReader) For(ctx context.Context, batch pvc.Batch) pvc.Read {
 // when it was called. A list without a resourceVersion is not from a stale cache.
 func (r *PodReader) fresh(ctx context.Context, namespace string) (bool, error) {
 	first := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}}
-	if err := r.live.List(ctx, first, client.InNamespace(namespace), client.Limit(1)); err != nil {
+	if err := r.Live.List(ctx, first, client.InNamespace(namespace), client.Limit(1)); err != nil {
 		return false, fmt.Errorf("read the resourceVersion of pods: %w", err)
 	}
-	if reached := r.pods.reached(first.ResourceVersion); reached || !r.pods.IsLarge(namespace) {
+	if reached := r.Pods.reached(first.ResourceVersion); reached || !r.Pods.IsLarge(namespace) {
 		return reached, nil
 	}
 	err := wait.PollUntilContextTimeout(ctx, reachedAskEvery, reachWithin, true, func(context.Context) (bool, error) {
-		return r.pods.reached(first.ResourceVersion), nil
+		return r.Pods.reached(first.ResourceVersion), nil
 	})
 	return err == nil, nil
 }
@@ -95,8 +81,7 @@ func (p *Pods) reached(version string) bool {
 }
 
 func (r *PodReader) list(ctx context.Context, namespace string, see func(*corev1.Pod)) error {
-	options := client.ListOptions{Namespace: namespace, Limit: pageSize}
-	err := eachItem(ctx, r.live, &corev1.PodList{}, options, func(object runtime.Object) error {
+	err := eachItem(ctx, r.Live, &corev1.PodList{}, namespace, func(object runtime.Object) error {
 		see(object.(*corev1.Pod))
 		return nil
 	})

@@ -3,14 +3,13 @@ package pvccache
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/rest"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
 	"lockstep.dev/lockstep/internal/pvc"
@@ -18,31 +17,30 @@ import (
 
 // Indexes of pods.
 const (
-	indexPVC = "pvc" // by the PVCs that a pod names
-	indexUID = "uid"
+	indexPVC   = "pvc" // by the PVCs that a pod names
+	indexUID   = "uid"
+	indexGated = "gated" // pods under the gate of mode strict, by namespace and by PVC
 )
 
 // Pods is an informer of every pod in the cluster. It keeps of a pod what concerns PVCs.
 type Pods struct{ informer cache.SharedIndexInformer }
 
-// PodsOfClaims is a client for pods that reads protobuf.
-func PodsOfClaims(config *rest.Config) (corev1client.PodsGetter, error) {
-	c := rest.CopyConfig(config)
-	c.ContentType = runtime.ContentTypeProtobuf
-	return corev1client.NewForConfig(c)
+// PodsOf lists and watches pods through a client.
+func PodsOf(client kubernetes.Interface) cache.ListerWatcher {
+	return listWatch(client, client.CoreV1().RESTClient(), "pods")
 }
 
-// NewPods returns a Pods that reads through a client once it runs. It reports failed lists
+func listWatch(client kubernetes.Interface, api cache.Getter, resource string) cache.ListerWatcher {
+	return cache.ToListWatcherWithWatchListSemantics(cache.NewListWatchFromClient(api, resource, metav1.NamespaceAll, fields.Everything()), client)
+}
+
+// NewPods returns a Pods that reads from a source once it runs. It reports failed lists
 // and watches to failed.
-func NewPods(pods corev1client.PodInterface, failed cache.WatchErrorHandlerWithContext) *Pods {
-	source := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return pods.List(ctx, o) },
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return pods.Watch(ctx, o)
+func NewPods(source cache.ListerWatcher, failed cache.WatchErrorHandlerWithContext) *Pods {
+	informer := cache.NewSharedIndexInformerWithOptions(source, &corev1.Pod{}, cache.SharedIndexInformerOptions{
+		Indexers: cache.Indexers{
+			cache.NamespaceIndex: cache.MetaNamespaceIndexFunc, indexPVC: keysOfPVCs, indexUID: keyOfUID, indexGated: keysOfGated,
 		},
-	}
-	informer := cache.NewSharedIndexInformerWithOptions(cache.ToListWatcherWithWatchListSemantics(source, pods), &corev1.Pod{}, cache.SharedIndexInformerOptions{
-		Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc, indexPVC: keysOfPVCs, indexUID: keyOfUID},
 	})
 	if err := informer.SetTransform(trimToUses); err != nil {
 		panic(err) // it has not started
@@ -69,22 +67,9 @@ func (p *Pods) AwaitSync(ctx context.Context) error {
 	}
 }
 
-// Follow calls changed with every change: before is nil for a new pod, after for a
-// deleted one. Two pods of one name are two calls.
+// Follow calls changed with every change, as the function Follow does.
 func (p *Pods) Follow(changed func(before, after *PodUses)) error {
-	_, err := p.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(is any) { changed(nil, usesIn(is)) },
-		UpdateFunc: func(was, is any) {
-			before, after := usesIn(was), usesIn(is)
-			if before.UID == after.UID {
-				changed(before, after)
-				return
-			}
-			changed(before, nil)
-			changed(nil, after)
-		},
-		DeleteFunc: func(was any) { changed(usesIn(was), nil) },
-	})
+	_, err := p.informer.AddEventHandler(eventHandler(changed))
 	return err
 }
 
@@ -106,6 +91,23 @@ func (p *Pods) IsLarge(namespace string) bool {
 func (p *Pods) Has(namespace string, uid types.UID) bool {
 	return len(p.by(indexUID, namespace+"/"+string(uid))) > 0
 }
+
+// Gated returns the pod of a name if it is under the gate of mode strict, or nil.
+func (p *Pods) Gated(key types.NamespacedName) *corev1.Pod {
+	object, exists, _ := p.informer.GetStore().GetByKey(key.String()) // a thread-safe store returns no error
+	if !exists || !usesIn(object).IsGated() {
+		return nil
+	}
+	return usesIn(object).Pod()
+}
+
+// GatedBy returns the gated pods that use a PVC.
+func (p *Pods) GatedBy(claim types.NamespacedName) []*PodUses {
+	return p.by(indexGated, claim.String())
+}
+
+// GatedIn returns the gated pods of a namespace.
+func (p *Pods) GatedIn(namespace string) []*PodUses { return p.by(indexGated, namespace) }
 
 // Index is the pods of a namespace that may use one of the PVCs.
 func (p *Pods) Index(namespace string, claims ...string) *pvc.Index {
@@ -154,24 +156,27 @@ func keyOfUID(object any) ([]string, error) {
 	return []string{pod.Namespace + "/" + string(pod.UID)}, nil
 }
 
+func keysOfGated(object any) ([]string, error) {
+	pod := usesIn(object)
+	if !pod.IsGated() {
+		return nil, nil
+	}
+	keys, err := keysOfPVCs(object)
+	return append(keys, pod.Namespace), err
+}
+
 // PodUses is what the informer keeps of a pod: its metadata and the PVCs that it names.
-// That is a third of the trimmed Pod type. It is never changed.
+// That is half of the trimmed Pod type. It is never changed.
 type PodUses struct {
 	// ObjectMeta has no labels, no annotations, and of the owners the controller.
 	metav1.ObjectMeta
 	// Node is where the pod is bound, or empty.
 	Node  string
 	Phase corev1.PodPhase
+	// gates are those of a pod under the gate of mode strict.
+	gates []corev1.PodSchedulingGate
 	// volumes are those that are, or may be, PVCs.
-	volumes []volume
-}
-
-// volume is a volume of a pod that is a PVC.
-type volume struct {
-	name string
-	// claim is the name of the PVC, or empty for a volume source of a newer API.
-	claim     string
-	ephemeral bool
+	volumes []corev1.Volume
 }
 
 // UsesOf reduces a pod. A volume stays unless it is known not to be a PVC.
@@ -188,31 +193,36 @@ func UsesOf(pod *corev1.Pod) *PodUses {
 		owner.BlockOwnerDeletion = nil
 		uses.OwnerReferences = []metav1.OwnerReference{*owner}
 	}
-	for i := range pod.Spec.Volumes {
-		if v, ok := volumeOf(pod, &pod.Spec.Volumes[i]); ok {
-			uses.volumes = append(uses.volumes, v)
+	if pvc.Gated(pod) {
+		uses.gates = slices.Clone(pod.Spec.SchedulingGates)
+	}
+	for _, v := range pod.Spec.Volumes {
+		kept := corev1.Volume{Name: one(v.Name)}
+		switch {
+		case v.PersistentVolumeClaim != nil:
+			kept.PersistentVolumeClaim = &corev1.PersistentVolumeClaimVolumeSource{ClaimName: v.PersistentVolumeClaim.ClaimName}
+		case v.Ephemeral != nil:
+			kept.Ephemeral = &corev1.EphemeralVolumeSource{}
+		case v.VolumeSource != corev1.VolumeSource{}:
+			continue
 		}
+		uses.volumes = append(uses.volumes, kept)
 	}
 	return uses
 }
 
-func volumeOf(pod *corev1.Pod, v *corev1.Volume) (volume, bool) {
-	switch {
-	case v.PersistentVolumeClaim != nil:
-		return volume{name: one(v.Name), claim: v.PersistentVolumeClaim.ClaimName}, true
-	case v.Ephemeral != nil:
-		return volume{name: one(v.Name), claim: pod.Name + "-" + v.Name, ephemeral: true}, true
-	case v.VolumeSource == corev1.VolumeSource{}:
-		return volume{name: one(v.Name)}, true
-	}
-	return volume{}, false
-}
-
-// Claims are the names of the PVCs that the pod uses. An empty one may be any PVC.
-func (p *PodUses) Claims() []string {
-	var names []string
-	for _, v := range p.volumes {
-		names = append(names, v.claim)
+// Claims are the names of the PVCs that the pod uses. An empty one may be any PVC: its
+// volume is of a newer API.
+func (p *PodUses) Claims() (names []string) {
+	for i := range p.volumes {
+		switch v := &p.volumes[i]; {
+		case v.PersistentVolumeClaim != nil:
+			names = append(names, v.PersistentVolumeClaim.ClaimName)
+		case v.Ephemeral != nil:
+			names = append(names, p.Name+"-"+v.Name)
+		default:
+			names = append(names, "")
+		}
 	}
 	return names
 }
@@ -222,24 +232,15 @@ func (p *PodUses) IsShutDown() bool {
 	return p.DeletionTimestamp != nil && p.DeletionGracePeriodSeconds != nil && *p.DeletionGracePeriodSeconds == 0
 }
 
-// Pod is the pod as far as it was kept.
-func (p *PodUses) Pod() *corev1.Pod {
-	pod := &corev1.Pod{ObjectMeta: p.ObjectMeta, Spec: corev1.PodSpec{NodeName: p.Node}, Status: corev1.PodStatus{Phase: p.Phase}}
-	for _, v := range p.volumes {
-		pod.Spec.Volumes = append(pod.Spec.Volumes, v.whole())
-	}
-	return pod
-}
+// IsGated reports whether the pod is under the gate of mode strict.
+func (p *PodUses) IsGated() bool { return len(p.gates) > 0 }
 
-func (v volume) whole() corev1.Volume {
-	whole := corev1.Volume{Name: v.name}
-	switch {
-	case v.ephemeral:
-		whole.Ephemeral = &corev1.EphemeralVolumeSource{}
-	case v.claim != "":
-		whole.PersistentVolumeClaim = &corev1.PersistentVolumeClaimVolumeSource{ClaimName: v.claim}
+// Pod is the pod as far as it was kept. It must not be changed.
+func (p *PodUses) Pod() *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: p.ObjectMeta, Spec: corev1.PodSpec{NodeName: p.Node, SchedulingGates: p.gates, Volumes: p.volumes},
+		Status: corev1.PodStatus{Phase: p.Phase},
 	}
-	return whole
 }
 
 // trimToUses is the informer's transform.

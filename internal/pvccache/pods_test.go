@@ -11,8 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/fake"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/pvc"
@@ -77,36 +75,6 @@ func TestPodsAreFoundByThePVCsTheyName(t *testing.T) {
 	}
 }
 
-// listed is a fake client, which knows no watch lists.
-type listed struct{ corev1client.PodInterface }
-
-func (listed) IsWatchListSemanticsUnSupported() bool { return true }
-
-// Two pods of one name are two changes, whatever the informer saw of them.
-func TestAPodThatTookANameIsAnotherChange(t *testing.T) {
-	was, is := tenant("a", "1", "data"), tenant("a", "4", "data")
-	is.UID = "other"
-	source := fake.NewClientset(was)
-	p := NewPods(listed{source.CoreV1().Pods(metav1.NamespaceAll)}, nil)
-	heard := make(chan string, 9)
-	name := func(u *PodUses) string {
-		if u == nil {
-			return "-"
-		}
-		return string(u.UID)
-	}
-	do(t, p.Follow(func(before, after *PodUses) { heard <- name(before) + " " + name(after) }))
-	go p.Run(t.Context())
-	do(t, p.AwaitSync(t.Context()))
-	_, err := source.CoreV1().Pods("ns").Update(t.Context(), is, metav1.UpdateOptions{})
-	do(t, err)
-	for _, want := range []string{"- a-uid", "a-uid -", "- other"} {
-		if got := <-heard; got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
-	}
-}
-
 // What protection decides from a pod must be the same whether it was kept or read.
 func TestWhatIsKeptOfAPodDecidesAlike(t *testing.T) {
 	grace := int64(0)
@@ -139,6 +107,27 @@ func TestWhatIsKeptOfAPodDecidesAlike(t *testing.T) {
 		if diff := cmp.Diff(fmt.Sprint(want), fmt.Sprint(got)); diff != "" {
 			t.Errorf("%s (-whole +kept)\n%s", name, diff)
 		}
+	}
+}
+
+// A pod under the gate of mode strict is found by its PVCs, and decides as the whole pod.
+func TestAGatedPodDecidesAlike(t *testing.T) {
+	pod := tenant("web", "7", "data")
+	pod.Spec.NodeName, pod.Spec.SchedulingGates = "", []corev1.PodSchedulingGate{{Name: "other"}, {Name: pvc.UseGate}}
+	free := tenant("free", "1", "data")
+	free.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "other"}}
+	p := podsOf(t, "1", pod, free)
+	data := types.NamespacedName{Namespace: "ns", Name: "data"}
+	if len(p.GatedBy(data)) != 1 || len(p.GatedIn("ns")) != 1 || len(p.GatedIn("other")) != 0 || p.Gated(client.ObjectKeyFromObject(free)) != nil {
+		t.Fatal("gated pods are not found")
+	}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data", UID: "c", ResourceVersion: "8"}}
+	judge := func(pod *corev1.Pod) pvc.GateVerdict {
+		return pvc.DecideGate(pvc.GateView{Pod: pod, Live: pvc.Claims{"data": claim}, NamespaceLive: true, Settings: pvc.Settings{Mode: pvc.Strict}})
+	}
+	want, got := judge(pod), judge(p.Gated(client.ObjectKeyFromObject(pod)))
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(pvc.Lifting{}, pvc.Recording{})); diff != "" || len(want.Writes) != 1 {
+		t.Errorf("(-whole +kept):\n%s", diff)
 	}
 }
 
@@ -214,8 +203,8 @@ func TestReadPods(t *testing.T) {
 					return nil
 				}
 			}
-			var readings []PodRead
-			reader := NewPodReader(p, &tt.live, time.Now, func(r PodRead) { readings = append(readings, r) })
+			var answers []string
+			reader := &PodReader{Pods: p, Live: &tt.live, Report: func(by string, _ time.Duration, _ error) { answers = append(answers, by) }}
 			batch := pvc.Settings{}.Take("ns", []*corev1.PersistentVolumeClaim{going("used", pvc.BarrierFinalizer), going("free", pvc.BarrierFinalizer)})
 			releases, _ := batch.Look(reader.For(t.Context(), batch)).Judge()
 			var released []string
@@ -225,8 +214,8 @@ func TestReadPods(t *testing.T) {
 			if diff := cmp.Diff(tt.released, released); diff != "" {
 				t.Error(diff)
 			}
-			if len(readings) != 1 || readings[0].By != tt.by || tt.live.calls != tt.calls {
-				t.Errorf("%d calls, told %+v", tt.live.calls, readings)
+			if len(answers) != 1 || answers[0] != tt.by || tt.live.calls != tt.calls {
+				t.Errorf("%d calls, answered by %v", tt.live.calls, answers)
 			}
 		})
 	}
@@ -243,7 +232,8 @@ func TestPodsThatCannotBeReadAreInUse(t *testing.T) {
 			return nil
 		}
 		batch := pvc.Settings{}.Take("ns", []*corev1.PersistentVolumeClaim{going("free", pvc.BarrierFinalizer)})
-		view := batch.Look(NewPodReader(podsOf(t, "7", crowd()...), live, time.Now, func(PodRead) {}).For(t.Context(), batch))
+		reader := &PodReader{Pods: podsOf(t, "7", crowd()...), Live: live, Report: func(string, time.Duration, error) {}}
+		view := batch.Look(reader.For(t.Context(), batch))
 		if releases, _ := view.Judge(); len(releases) != 0 || !errors.Is(view.Err(), down) {
 			t.Errorf("%s: released %v, %v", name, releases, view.Err())
 		}

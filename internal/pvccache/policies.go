@@ -11,32 +11,33 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// policy is an admission policy that protection depends on.
+// policy is an admission policy that protection depends on, with a binding of its name.
 type policy struct {
-	name  string
-	kinds []string // of the policy and of its binding of the same name
-	// since136 reports whether API servers before 1.36 lack its kind.
+	name, kind string
+	// since136 reports whether it is absent from API servers before 1.36.
 	since136 bool
 }
 
-const mutatingPolicy = "MutatingAdmissionPolicy"
+const (
+	ours       = ".protection.lockstep.dev"
+	validating = "ValidatingAdmissionPolicy"
+	mutating   = "MutatingAdmissionPolicy"
+)
 
-const ours = ".protection.lockstep.dev"
-
-func refusing(name string) policy {
-	return policy{name: name + ours, kinds: []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}}
-}
-
-func giving(name string) policy {
-	return policy{name: name + ours, kinds: []string{mutatingPolicy, mutatingPolicy + "Binding"}, since136: true}
+// policiesOf returns policies of one kind. API servers before 1.36 serve no mutating ones.
+func policiesOf(kind string, names ...string) (all []policy) {
+	for _, name := range names {
+		all = append(all, policy{name + ours, kind, kind == mutating})
+	}
+	return all
 }
 
 // byDefault are the policies that install applies by default.
-var byDefault = []policy{
-	refusing("refuse-delete"), refusing("guard"), refusing("refuse-namespace"), refusing("guard-namespace"), refusing("warn-delete"),
-	{name: "gated" + ours, kinds: refusing("").kinds, since136: true}, // without the gate it would refuse all pods
-	giving("gate"), giving("barrier"), giving("barrier-chosen"), giving("forged"), giving("forged-namespace"),
-}
+var byDefault = slices.Concat(
+	policiesOf(validating, "refuse-delete", "guard", "refuse-namespace", "guard-namespace", "warn-delete"),
+	[]policy{{"gated" + ours, validating, true}}, // without the gate it would refuse all pods
+	policiesOf(mutating, "gate", "barrier", "barrier-chosen", "forged", "forged-namespace"),
+)
 
 // Policies finds out whether the API server has the policies that protection depends on.
 type Policies struct {
@@ -49,21 +50,21 @@ type Policies struct {
 func NewPolicies(live client.Reader, alone, initialHold bool) *Policies {
 	want := slices.Clone(byDefault)
 	if alone {
-		want = append(want, giving("pod-protection"), giving("volume-protection"))
+		want = append(want, policiesOf(mutating, "pod-protection", "volume-protection")...)
 	}
 	if initialHold {
-		want = append(want, giving("initial-hold"), giving("initial-hold-chosen"))
+		want = append(want, policiesOf(mutating, "initial-hold", "initial-hold-chosen")...)
 	}
 	return &Policies{live: live, want: want}
 }
 
 // Missing returns the names of policies that do not exist, or have no binding.
-func (p *Policies) Missing(ctx context.Context) ([]string, error) {
-	older, err := p.isOlder(ctx)
-	if err != nil {
+func (p *Policies) Missing(ctx context.Context) (missing []string, err error) {
+	_, err = p.exists(ctx, policiesOf(mutating, "barrier")[0])
+	older := meta.IsNoMatchError(err)
+	if err != nil && !older {
 		return nil, err
 	}
-	var missing []string
 	for _, wanted := range p.want {
 		if older && wanted.since136 {
 			continue
@@ -79,21 +80,11 @@ func (p *Policies) Missing(ctx context.Context) ([]string, error) {
 	return missing, nil
 }
 
-// isOlder reports whether the API server does not serve mutating policies.
-func (p *Policies) isOlder(ctx context.Context) (bool, error) {
-	_, err := p.exists(ctx, giving("barrier"))
-	if meta.IsNoMatchError(err) {
-		return true, nil
-	}
-	return false, err
-}
-
 func (p *Policies) exists(ctx context.Context, wanted policy) (bool, error) {
-	for _, kind := range wanted.kinds {
+	for _, kind := range []string{wanted.kind, wanted.kind + "Binding"} {
 		part := &metav1.PartialObjectMetadata{}
 		part.SetGroupVersionKind(admissionv1.SchemeGroupVersion.WithKind(kind))
-		err := p.live.Get(ctx, client.ObjectKey{Name: wanted.name}, part)
-		if err != nil {
+		if err := p.live.Get(ctx, client.ObjectKey{Name: wanted.name}, part); err != nil {
 			return false, client.IgnoreNotFound(err)
 		}
 	}

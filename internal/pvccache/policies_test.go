@@ -108,9 +108,7 @@ func TestTheExpectedPoliciesAreInstalled(t *testing.T) {
 		}
 	}
 	for _, wanted := range NewPolicies(nil, true, true).want {
-		for _, kind := range wanted.kinds {
-			sought[kind+" "+wanted.name] = true
-		}
+		sought[wanted.kind+" "+wanted.name], sought[wanted.kind+"Binding "+wanted.name] = true, true
 	}
 	if diff := cmp.Diff(installed, sought); diff != "" {
 		t.Errorf("(-installed +expected):\n%s", diff)

@@ -27,8 +27,9 @@ import (
 // pageSize is the number of objects in one page of a list.
 const pageSize = 2000
 
-// eachItem calls see for every object of a list, page by page, at one resourceVersion.
-func eachItem(ctx context.Context, live client.Reader, list client.ObjectList, options client.ListOptions, see func(runtime.Object) error) error {
+// eachItem calls see for every object of a kind in a namespace, page by page.
+func eachItem(ctx context.Context, live client.Reader, list client.ObjectList, namespace string, see func(runtime.Object) error) error {
+	options := client.ListOptions{Namespace: namespace, Limit: pageSize}
 	for {
 		page := list.DeepCopyObject().(client.ObjectList) // see may keep objects
 		if err := live.List(ctx, page, &options); err != nil {
@@ -97,12 +98,13 @@ func (n *Namespace) Of(claim *corev1.PersistentVolumeClaim) pvc.World {
 // belongs to this incarnation of the namespace. see is called for every pod.
 func (r Reader) Read(ctx context.Context, name string, see func(*corev1.Pod)) *Namespace {
 	n := &Namespace{Meta: NewNamespace(name), kinds: map[schema.GroupKind]bool{}}
-	n.note(UnreadNamespace, schema.GroupKind{}, r.namespace(ctx, n))
+	n.note(UnreadNamespace, schema.GroupKind{}, client.IgnoreNotFound(r.Live.Get(ctx, client.ObjectKey{Name: name}, n.Meta)))
 	n.note(pvc.UnreadPods, schema.GroupKind{Kind: string(identity.KindPod)}, r.pods(ctx, n, see))
 	var wants []workloads.Want
 	for _, s := range r.sources() {
 		more, err := r.list(ctx, name, s)
-		if n.note(s.name, s.kind.GroupKind(), err) {
+		n.note(s.name, s.kind.GroupKind(), err)
+		if err == nil {
 			wants = append(wants, more...)
 		}
 	}
@@ -111,23 +113,17 @@ func (r Reader) Read(ctx context.Context, name string, see func(*corev1.Pod)) *N
 }
 
 // note records that a kind was read, or why it was not.
-func (n *Namespace) note(what string, kind schema.GroupKind, err error) bool {
+func (n *Namespace) note(what string, kind schema.GroupKind, err error) {
 	if err != nil {
 		n.Unread = append(n.Unread, Unread{what, err})
-		return false
+		return
 	}
 	n.kinds[kind] = true
-	return true
-}
-
-func (r Reader) namespace(ctx context.Context, n *Namespace) error {
-	err := r.Live.Get(ctx, client.ObjectKey{Name: n.Meta.Name}, n.Meta)
-	return client.IgnoreNotFound(err)
 }
 
 func (r Reader) pods(ctx context.Context, n *Namespace, see func(*corev1.Pod)) error {
 	n.World.Pods, n.World.Links = pvc.NewIndex(), map[types.UID]workloads.Link{}
-	return r.each(ctx, &corev1.PodList{}, n.Meta.Name, func(object runtime.Object) error {
+	return eachItem(ctx, r.Live, &corev1.PodList{}, n.Meta.Name, func(object runtime.Object) error {
 		pod := object.(*corev1.Pod)
 		n.World.Pods.See(pod)
 		link := workloads.Link{Object: identity.RefOf(identity.KindPod, pod)}
@@ -149,17 +145,15 @@ type source struct {
 }
 
 func (r Reader) sources() []source {
-	sources := []source{{"leaderworkersets", leaderWorkerSets, nil, OfLeaderWorkerSet(r.Started)}}
 	apps, batch := appsv1.SchemeGroupVersion, batchv1.SchemeGroupVersion
-	for _, s := range []source{
+	sources := []source{
+		{"leaderworkersets", leaderWorkerSets, nil, OfLeaderWorkerSet(r.Started)},
 		{"statefulsets", apps.WithKind("StatefulSet"), &appsv1.StatefulSetList{}, builtIn},
 		{"deployments", apps.WithKind("Deployment"), &appsv1.DeploymentList{}, builtIn},
 		{"replicasets", apps.WithKind("ReplicaSet"), &appsv1.ReplicaSetList{}, builtIn},
 		{"daemonsets", apps.WithKind("DaemonSet"), &appsv1.DaemonSetList{}, builtIn},
 		{"jobs", batch.WithKind("Job"), &batchv1.JobList{}, builtIn},
 		{"cronjobs", batch.WithKind("CronJob"), &batchv1.CronJobList{}, builtIn},
-	} {
-		sources = append(sources, s)
 	}
 	for _, kind := range r.Kinds {
 		name := strings.ToLower(kind.Kind) + "s"
@@ -171,7 +165,8 @@ func (r Reader) sources() []source {
 	return sources
 }
 
-// wants lists one kind. A kind that discovery does not list has no objects.
+// list returns what the workloads of one kind want. A kind that discovery does not list has
+// no objects.
 func (r Reader) list(ctx context.Context, namespace string, s source) (all []workloads.Want, err error) {
 	list := s.list
 	if list == nil {
@@ -187,7 +182,7 @@ func (r Reader) list(ctx context.Context, namespace string, s source) (all []wor
 		untyped.SetGroupVersionKind(as.WithKind(s.kind.Kind + "List"))
 		list = untyped
 	}
-	err = r.each(ctx, list, namespace, func(object runtime.Object) error {
+	err = eachItem(ctx, r.Live, list, namespace, func(object runtime.Object) error {
 		want, err := s.wantsOf(object)
 		all = append(all, want)
 		return err
@@ -198,57 +193,57 @@ func (r Reader) list(ctx context.Context, namespace string, s source) (all []wor
 	return all, err
 }
 
-func (r Reader) each(ctx context.Context, list client.ObjectList, namespace string, see func(runtime.Object) error) error {
-	return eachItem(ctx, r.Live, list, client.ListOptions{Namespace: namespace, Limit: pageSize}, see)
-}
-
-// liveRead is one live read of a namespace.
-type liveRead struct {
-	found *Namespace
-	done  chan struct{}
-}
-
-// liveReads runs one read of a namespace at a time. Calls that come while one runs share
-// the next: a read is shared only by calls that came before it began.
+// liveReads shares live reads of a namespace between calls that came before the read began.
 type liveReads struct {
-	mu            sync.Mutex
-	running, next map[string]*liveRead
+	mu         sync.Mutex
+	calls      int
+	namespaces map[string]*liveRead
 }
 
+// liveRead is the last live read of a namespace, while calls wait for one.
+type liveRead struct {
+	// turn is full while a read runs.
+	turn    chan struct{}
+	waiting int
+	// begun is the number of calls when the read began.
+	begun int
+	found *Namespace
+}
+
+// of returns what a read of the namespace found that began after the call.
 func (l *liveReads) of(namespace string, read func() *Namespace) *Namespace {
-	r, before, first := l.join(namespace)
-	if !first {
-		<-r.done
-		return r.found
+	r, call := l.join(namespace)
+	defer l.leave(namespace, r)
+	r.turn <- struct{}{}
+	defer func() { <-r.turn }()
+	if r.found == nil || r.begun < call {
+		l.mu.Lock()
+		r.begun = l.calls
+		l.mu.Unlock()
+		r.found = read()
 	}
-	if before != nil {
-		<-before.done
-	}
-	l.mu.Lock()
-	delete(l.next, namespace)
-	l.mu.Unlock()
-	r.found = read()
-	l.mu.Lock()
-	if l.running[namespace] == r {
-		delete(l.running, namespace)
-	}
-	l.mu.Unlock()
-	close(r.done)
 	return r.found
 }
 
-// join returns the next read of a namespace, the one to wait for before it, and whether
-// the caller is the one to begin it.
-func (l *liveReads) join(namespace string) (r, before *liveRead, first bool) {
+func (l *liveReads) join(namespace string) (r *liveRead, call int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if r := l.next[namespace]; r != nil {
-		return r, nil, false
+	if l.namespaces == nil {
+		l.namespaces = map[string]*liveRead{}
 	}
-	if l.next == nil {
-		l.next, l.running = map[string]*liveRead{}, map[string]*liveRead{}
+	if l.namespaces[namespace] == nil {
+		l.namespaces[namespace] = &liveRead{turn: make(chan struct{}, 1)}
 	}
-	r, before = &liveRead{done: make(chan struct{})}, l.running[namespace]
-	l.next[namespace], l.running[namespace] = r, r
-	return r, before, true
+	r = l.namespaces[namespace]
+	l.calls++
+	r.waiting++
+	return r, l.calls
+}
+
+func (l *liveReads) leave(namespace string, r *liveRead) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r.waiting--; r.waiting == 0 {
+		delete(l.namespaces, namespace)
+	}
 }

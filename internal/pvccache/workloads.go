@@ -5,13 +5,12 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
@@ -31,8 +30,10 @@ type Workloads struct {
 	builtIn []*builtInKind
 	others  []*otherKind
 	starter *kinds.Starter
-	changed []func(Wanting)
 	failed  cache.WatchErrorHandlerWithContext
+
+	mu      sync.Mutex
+	changed func(Wanting)
 }
 
 // Wanting is a change of what workloads want: PVCs by name, and PVCs whose names are a prefix
@@ -45,8 +46,7 @@ type Wanting struct {
 
 // builtInKind is a kind that every API server serves.
 type builtInKind struct {
-	kind     identity.Kind
-	resource string
+	schema.GroupKind
 	informer cache.SharedIndexInformer
 }
 
@@ -54,7 +54,7 @@ type builtInKind struct {
 type otherKind struct {
 	*kinds.Kind
 	// described is what the configuration says of the kind, or nil.
-	described *described
+	described *workloads.Kind
 }
 
 // NewWorkloads returns Workloads that watch once they run: the built-in kinds, LeaderWorkerSets,
@@ -64,64 +64,65 @@ func NewWorkloads(client kubernetes.Interface, clients kinds.Clients, configured
 	w := &Workloads{failed: failed}
 	apps, batch := client.AppsV1().RESTClient(), client.BatchV1().RESTClient()
 	for _, k := range []struct {
-		kind     identity.Kind
-		resource string
-		client   cache.Getter
-		empty    runtime.Object
+		group, kind, resource string
+		client                cache.Getter
+		empty                 runtime.Object
 	}{
-		{identity.KindStatefulSet, "statefulsets", apps, &appsv1.StatefulSet{}},
-		{"Deployment", "deployments", apps, &appsv1.Deployment{}},
-		{"ReplicaSet", "replicasets", apps, &appsv1.ReplicaSet{}},
-		{"DaemonSet", "daemonsets", apps, &appsv1.DaemonSet{}},
-		{"Job", "jobs", batch, &batchv1.Job{}},
-		{"CronJob", "cronjobs", batch, &batchv1.CronJob{}},
+		{appsv1.GroupName, string(identity.KindStatefulSet), "statefulsets", apps, &appsv1.StatefulSet{}},
+		{appsv1.GroupName, "Deployment", "deployments", apps, &appsv1.Deployment{}},
+		{appsv1.GroupName, "ReplicaSet", "replicasets", apps, &appsv1.ReplicaSet{}},
+		{appsv1.GroupName, "DaemonSet", "daemonsets", apps, &appsv1.DaemonSet{}},
+		{batchv1.GroupName, "Job", "jobs", batch, &batchv1.Job{}},
+		{batchv1.GroupName, "CronJob", "cronjobs", batch, &batchv1.CronJob{}},
 	} {
-		lw := cache.NewListWatchFromClient(k.client, k.resource, metav1.NamespaceAll, fields.Everything())
-		informer, err := w.informer(cache.ToListWatcherWithWatchListSemantics(lw, client), k.empty, builtIn)
+		informer, err := w.informer(listWatch(client, k.client, k.resource), k.empty, workloadOf(builtIn))
 		if err != nil {
 			return nil, err
 		}
 		if err := informer.SetWatchErrorHandlerWithContext(failed); err != nil {
 			return nil, err
 		}
-		w.builtIn = append(w.builtIn, &builtInKind{kind: k.kind, resource: k.resource, informer: informer})
+		w.builtIn = append(w.builtIn, &builtInKind{schema.GroupKind{Group: k.group, Kind: k.kind}, informer})
 	}
-	w.add(leaderWorkerSets, OfLeaderWorkerSet(started), nil)
+	all := []*kinds.Kind{w.add(leaderWorkerSets, workloadOf(OfLeaderWorkerSet(started)), nil)}
 	for _, kind := range configured {
-		d := &described{kind: kind}
-		w.add(kind.GroupVersionKind, d.of, d)
-	}
-	var all []*kinds.Kind
-	for _, k := range w.others {
-		all = append(all, k.Kind)
+		all = append(all, w.add(kind.GroupVersionKind, described(kind), &kind))
 	}
 	w.starter = kinds.New(clients, all...)
 	return w, nil
 }
 
 // add adds a kind that may come and go.
-func (w *Workloads) add(kind schema.GroupVersionKind, of wants, d *described) {
-	w.others = append(w.others, &otherKind{described: d, Kind: &kinds.Kind{
+func (w *Workloads) add(kind schema.GroupVersionKind, reduce cache.TransformFunc, described *workloads.Kind) *kinds.Kind {
+	k := &kinds.Kind{
 		GroupVersionKind: kind,
 		Failed:           w.failed,
 		Informer: func(lw cache.ListerWatcher) (cache.SharedIndexInformer, error) {
-			d.reset()
-			return w.informer(lw, &unstructured.Unstructured{}, of)
+			return w.informer(lw, &unstructured.Unstructured{}, reduce)
 		},
 		Turned: func(stopped []any) {
 			for _, object := range stopped {
 				w.report(workloadIn(object), nil)
 			}
 		},
-	}})
+	}
+	w.others = append(w.others, &otherKind{k, described})
+	return k
 }
 
+// Indexes of workloads.
+const (
+	indexNamed  = "named"  // by PVCs that a pod template names
+	indexSeries = "series" // by prefixes of the names of numbered PVCs
+)
+
 // informer returns an informer of the workloads of one kind, which reports their changes.
-func (w *Workloads) informer(lw cache.ListerWatcher, empty runtime.Object, of wants) (cache.SharedIndexInformer, error) {
-	informer := cache.NewSharedIndexInformerWithOptions(lw, empty, cache.SharedIndexInformerOptions{
-		Indexers: cache.Indexers{indexNamed: namedBy, indexSeries: seriesOf},
-	})
-	if err := informer.SetTransform(workloadOf(of)); err != nil {
+func (w *Workloads) informer(lw cache.ListerWatcher, empty runtime.Object, reduce cache.TransformFunc) (cache.SharedIndexInformer, error) {
+	informer := cache.NewSharedIndexInformerWithOptions(lw, empty, cache.SharedIndexInformerOptions{Indexers: cache.Indexers{
+		indexNamed:  indexBy(Wanting.named),
+		indexSeries: indexBy(Wanting.prefixes),
+	}})
+	if err := informer.SetTransform(reduce); err != nil {
 		return nil, err
 	}
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -130,6 +131,39 @@ func (w *Workloads) informer(lw cache.ListerWatcher, empty runtime.Object, of wa
 		DeleteFunc: func(was any) { w.report(workloadIn(was), nil) },
 	})
 	return informer, err
+}
+
+func (w Wanting) named() []string    { return w.Named }
+func (w Wanting) prefixes() []string { return w.Prefixes }
+
+// indexBy returns an index of workloads by names that they want.
+func indexBy(names func(Wanting) []string) cache.IndexFunc {
+	return func(object any) (keys []string, err error) {
+		for _, name := range names(wanting(workloadIn(object))) {
+			keys = append(keys, workloadIn(object).Namespace+"/"+name)
+		}
+		return keys, nil
+	}
+}
+
+// wanting returns what workloads want. Each may be nil.
+func wanting(all ...*workload) (about Wanting) {
+	for _, w := range all {
+		if w == nil {
+			continue
+		}
+		about.Namespace = w.Namespace
+		for claim := range w.want.Named {
+			about.Named = append(about.Named, claim)
+		}
+		for _, series := range w.want.Series {
+			about.Prefixes = append(about.Prefixes, series.Prefix)
+		}
+	}
+	slices.Sort(about.Named)
+	slices.Sort(about.Prefixes)
+	about.Named, about.Prefixes = slices.Compact(about.Named), slices.Compact(about.Prefixes)
+	return about
 }
 
 // workloadIn returns the workload that an event is about, or nil.
@@ -141,34 +175,23 @@ func workloadIn(object any) *workload {
 	return found
 }
 
-// Follow calls changed for every change of what is wanted. It must be called before Run.
-func (w *Workloads) Follow(changed func(Wanting)) { w.changed = append(w.changed, changed) }
+// Follow calls changed for every later change of what is wanted.
+func (w *Workloads) Follow(changed func(Wanting)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.changed = changed
+}
 
 // report reports the PVCs that a workload wants or wanted, if that has changed.
 func (w *Workloads) report(was, is *workload) {
 	if was != nil && is != nil && sameWant(was, is) {
 		return
 	}
-	var about Wanting
-	for _, one := range []*workload{was, is} {
-		if one == nil {
-			continue
-		}
-		about.Namespace = one.Namespace
-		for claim := range one.want.Named {
-			about.Named = append(about.Named, claim)
-		}
-		for _, series := range one.want.Series {
-			about.Prefixes = append(about.Prefixes, series.Prefix)
-		}
-	}
-	if len(about.Named)+len(about.Prefixes) == 0 {
-		return
-	}
-	slices.Sort(about.Named)
-	slices.Sort(about.Prefixes)
-	about.Named, about.Prefixes = slices.Compact(about.Named), slices.Compact(about.Prefixes)
-	for _, changed := range w.changed {
+	w.mu.Lock()
+	changed := w.changed
+	w.mu.Unlock()
+	about := wanting(was, is)
+	if changed != nil && len(about.Named)+len(about.Prefixes) > 0 {
 		changed(about)
 	}
 }
@@ -196,7 +219,7 @@ const otherKindsWithin = 30 * time.Second
 func (w *Workloads) AwaitSync(ctx context.Context) error {
 	for _, k := range w.builtIn {
 		if !cache.WaitForCacheSync(ctx.Done(), k.informer.HasSynced) {
-			return fmt.Errorf("%s are not synced yet: %w", k.resource, context.Cause(ctx))
+			return fmt.Errorf("%s are not synced yet: %w", k, context.Cause(ctx))
 		}
 	}
 	within, cancel := context.WithTimeout(ctx, otherKindsWithin)
@@ -208,51 +231,31 @@ func (w *Workloads) AwaitSync(ctx context.Context) error {
 }
 
 // indexers returns the indexers of all kinds that are served.
-func (w *Workloads) indexers() []cache.Indexer {
-	all := make([]cache.Indexer, 0, len(w.builtIn)+len(w.others))
+func (w *Workloads) indexers() map[schema.GroupKind]cache.Indexer {
+	all := map[schema.GroupKind]cache.Indexer{}
 	for _, k := range w.builtIn {
-		all = append(all, k.informer.GetIndexer())
+		all[k.GroupKind] = k.informer.GetIndexer()
 	}
 	for _, k := range w.others {
 		if informer := k.Watched(); informer != nil {
-			all = append(all, informer.GetIndexer())
+			all[k.GroupVersionKind.GroupKind()] = informer.GetIndexer()
 		}
 	}
 	return all
 }
 
-// indexerOf returns the indexer of a reference's kind, or nil.
-func (w *Workloads) indexerOf(ref identity.Ref) cache.Indexer {
-	group := schema.FromAPIVersionAndKind(ref.APIVersion, "").Group
-	for _, k := range w.builtIn {
-		if k.kind == ref.Kind && (group == appsv1.GroupName || group == batchv1.GroupName) {
-			return k.informer.GetIndexer()
-		}
-	}
-	for _, k := range w.others {
-		if informer := k.Watched(); informer != nil && k.GroupVersionKind.Kind == string(ref.Kind) && k.Group == group {
-			return informer.GetIndexer()
-		}
-	}
-	return nil
-}
-
 // wanting returns the workloads that want a PVC, whatever its number.
 func (w *Workloads) wanting(namespace, claim string) (found []*workload) {
 	for _, indexer := range w.indexers() {
-		found = appendWorkloads(found, indexer, indexNamed, namespace+"/"+claim)
+		objects, _ := indexer.ByIndex(indexNamed, namespace+"/"+claim) // every indexer has the index
 		for _, prefix := range workloads.Prefixes(claim) {
-			found = appendWorkloads(found, indexer, indexSeries, namespace+"/"+prefix)
+			more, _ := indexer.ByIndex(indexSeries, namespace+"/"+prefix)
+			objects = append(objects, more...)
 		}
-	}
-	return found
-}
-
-func appendWorkloads(found []*workload, indexer cache.Indexer, index, key string) []*workload {
-	objects, _ := indexer.ByIndex(index, key) // every indexer has the index
-	for _, object := range objects {
-		if w := workloadIn(object); w != nil && !slices.Contains(found, w) {
-			found = append(found, w)
+		for _, object := range objects {
+			if w := workloadIn(object); w != nil && !slices.Contains(found, w) {
+				found = append(found, w)
+			}
 		}
 	}
 	return found
@@ -261,7 +264,7 @@ func appendWorkloads(found []*workload, indexer cache.Indexer, index, key string
 // named returns the workload that a reference names, or nil. watched reports whether workloads
 // of its kind are watched.
 func (w *Workloads) named(ref identity.Ref) (found *workload, watched bool) {
-	indexer := w.indexerOf(ref)
+	indexer := w.indexers()[schema.FromAPIVersionAndKind(ref.APIVersion, string(ref.Kind)).GroupKind()]
 	if indexer == nil {
 		return nil, false
 	}

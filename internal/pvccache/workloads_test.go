@@ -17,13 +17,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/kinds"
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/internal/pvc/workloads"
@@ -83,10 +83,8 @@ func emptyWorkloads(t *testing.T) *Workloads {
 func (d *Workloads) put(t *testing.T, object metav1.Object) {
 	t.Helper()
 	w := reduced(t, object)
-	indexer := d.indexerOf(identity.Ref{Kind: w.want.Workload.Kind, APIVersion: w.want.Workload.APIVersion})
-	if err := indexer.Add(w); err != nil {
-		t.Fatal(err)
-	}
+	kind := schema.FromAPIVersionAndKind(w.want.Workload.APIVersion, string(w.want.Workload.Kind)).GroupKind()
+	do(t, d.indexers()[kind].Add(w))
 }
 
 func reduced(t *testing.T, object metav1.Object) *workload {
@@ -202,7 +200,7 @@ func TestTheWorldOfAPVCIsItsChains(t *testing.T) {
 	for _, w := range []metav1.Object{set, leaders, workers} {
 		d.put(t, w)
 	}
-	h := NewHolds(nil, nil, podsOf(t, "1", leader, worker), d, Reader{}, pvc.Settings{}, time.Minute)
+	h := &Holds{Pods: podsOf(t, "1", leader, worker), Workloads: d}
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data-a-0-1", UID: "c"}}
 	holders, _ := h.world(claim).Holders(claim)
 	var names []string
@@ -222,7 +220,7 @@ func TestAnOwnerIsGoneOnlyIfItsKindIsWatched(t *testing.T) {
 	d := emptyWorkloads(t)
 	there := statefulSetOf(named("sts", "db", nil, ""), 1)
 	d.put(t, there)
-	h := NewHolds(nil, nil, NewPods(nil, nil), d, Reader{}, pvc.Settings{}, 0)
+	h := &Holds{Pods: NewPods(nil, nil), Workloads: d}
 	for name, tt := range map[string]struct {
 		owner metav1.OwnerReference
 		gone  bool
@@ -231,6 +229,7 @@ func TestAnOwnerIsGoneOnlyIfItsKindIsWatched(t *testing.T) {
 		"another UID":     {metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "db", UID: "former"}, true},
 		"gone":            {metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "web", UID: "x"}, true},
 		"a pod, gone":     {metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "web", UID: "x"}, true},
+		"no core pod":     {metav1.OwnerReference{APIVersion: "sandbox.example.com/v1", Kind: "Pod", Name: "web", UID: "x"}, false},
 		"not watched":     {metav1.OwnerReference{APIVersion: "example.com/v1", Kind: "Cluster", Name: "x", UID: "x"}, false},
 		"not served":      {metav1.OwnerReference{APIVersion: "jobset.x-k8s.io/v1alpha2", Kind: "JobSet", Name: "x", UID: "x"}, false},
 		"a kind's double": {metav1.OwnerReference{APIVersion: "example.com/v1", Kind: "StatefulSet", Name: "x", UID: "x"}, false},

@@ -274,6 +274,8 @@ func (r *Reader) List(_ context.Context, into client.ObjectList, opts ...client.
 	switch list := into.(type) {
 	case *corev1.PodList:
 		list.Items = listed[*corev1.Pod, corev1.Pod](r, o)
+	case *corev1.PersistentVolumeClaimList:
+		list.Items = listed[*corev1.PersistentVolumeClaim, corev1.PersistentVolumeClaim](r, o)
 	case *appsv1.StatefulSetList:
 		list.Items = listed[*appsv1.StatefulSet, appsv1.StatefulSet](r, o)
 	case *appsv1.ControllerRevisionList:

@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/kube-scheduler/framework"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -162,14 +161,11 @@ func (g *ground) controller(rule lax, alone bool) {
 	g.must(err)
 	api := &laxClient{Client: direct, rule: rule, shared: map[string]*sharedList{}}
 	cached := &laxCache{Cache: caches, rule: rule}
-	pods := pvccache.NewPods(g.clientset(config).CoreV1().Pods(""), nil)
+	pods := pvccache.NewPods(pvccache.PodsOf(g.clientset(config)), nil)
 	c := pvcfinalizer.New(pvcfinalizer.Options{
 		Settings: pvc.Settings{Mode: pvc.Barrier, Alone: alone},
-		Caches:   cached, Claims: pvccache.NewClaims(cached, api), Pods: pods,
-		PodReader: func(told func(pvccache.PodRead)) *pvccache.PodReader {
-			return pvccache.NewPodReader(pods, api, time.Now, told)
-		},
-		Actor: apply.New(api, api), Recorder: &events.FakeRecorder{}, Clock: clock.RealClock{}, Log: logr.Discard(),
+		Caches:   cached, Live: api, Pods: pods,
+		Actor: apply.New(api, api), Recorder: &events.FakeRecorder{}, Log: logr.Discard(),
 	})
 	var running sync.WaitGroup
 	running.Go(func() { _ = caches.Start(ctx) })

@@ -12,7 +12,6 @@ const (
 	lateArrives // of whoever has crashed
 	oursHearsOfClaims
 	oursHearsOfPods
-	oursHearsOfGates
 	builtInHearsOfClaims
 	builtInHearsOfPods
 	schedulersHear

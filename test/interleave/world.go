@@ -173,9 +173,6 @@ func (w *world) informers(add adder) {
 			add(oursHearsOfPods, o.watch.deliver, "%s: hears of a pod", o.name)
 			add(oursHearsOfPods, func() { w.seen[watchBroken]++; o.watch.breakOff() }, "%s: its watch of pods breaks off", o.name)
 		}
-		if o.gates.behind() {
-			add(oursHearsOfGates, o.gates.deliver, "%s: hears of a pod that may be gated", o.name)
-		}
 	}
 	if w.builtIn != nil && w.builtIn.claims.behind() {
 		add(builtInHearsOfClaims, w.builtIn.claims.deliver, "built-in: hears of a claim")

@@ -1,3 +1,16 @@
+// Package podgate removes the scheduling gate of a pod once its PVCs record it.
+//
+// In mode strict pods that use PVCs are created with a scheduling gate. The API server binds
+// no pod that has one, whatever the scheduler:
+//
+//	created, gated ─► PVCs read live ─► pod recorded on each ─► gate removed ─► scheduled
+//	                        │  missing, terminating
+//	                        ▼
+//	                 reported, and read again when a PVC changes
+//
+// It knows which events concern which pods, and the order of reads and writes. It refuses to
+// know when a PVC may be used, and what its record contains. pvcfinalizer removes pods from
+// records.
 package podgate
 
 import (
@@ -6,8 +19,15 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/apply"
@@ -17,95 +37,135 @@ import (
 )
 
 const (
-	// lookAgain is how soon a pod or a claim that changed under a write is read again.
+	// workers is the number of pods that are reconciled at a time. Those that share a PVC
+	// conflict, and are read again.
+	workers = 8
+	// lookAgain is how soon a pod or a PVC that changed under a write is read again.
 	lookAgain = 20 * time.Millisecond
-	// patience is how long a pod waits for an event of its claims before it is looked
-	// at without.
-	patience = time.Minute
+	// waitAtMost is how long a pod waits for an event of its PVCs before it is read again.
+	waitAtMost = time.Minute
+	// firstRetry and lastRetry bound the back-off: the pod is not scheduled before.
+	firstRetry = 5 * time.Millisecond
+	lastRetry  = 30 * time.Second
 )
 
-// Reconciler lifts gates.
+// Reconciler removes gates.
 type Reconciler struct {
-	settings pvc.Settings
-	gated    *pvccache.Gated
-	claims   *pvccache.Claims
-	act      *apply.Actor
-	narrate  *report.Protection
+	Settings pvc.Settings
+	Pods     *pvccache.Pods
+	// Caches must have pvccache.ProtectionCaches.
+	Caches cache.Cache
+	// Live must not read from a cache.
+	Live   client.Reader
+	Actor  *apply.Actor
+	Report *report.Protection
 }
 
-// Reconcile sees to one pod: it is written on all of its claims, each as it was
-// just read, and after that its gate is lifted. A claim that went in between
-// refuses the write, and the pod is looked at anew.
+// Setup adds the controller to a manager.
+func (r *Reconciler) Setup(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("strict").
+		WatchesRawSource(source.Func(r.follow)).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: workers,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+		}).
+		Complete(r)
+}
+
+// follow adds gated pods to the queue, and again when something that they may wait for changes.
+func (r *Reconciler) follow(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+	add := func(pods ...*pvccache.PodUses) {
+		for _, pod := range pods {
+			queue.Add(ctrl.Request{NamespacedName: types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}})
+		}
+	}
+	err := pvccache.Follow(ctx, r.Caches, &corev1.PersistentVolumeClaim{}, func(before, after *corev1.PersistentVolumeClaim) {
+		switch {
+		case after == nil:
+			add(r.Pods.GatedBy(client.ObjectKeyFromObject(before))...)
+		case before == nil || eases(before, after):
+			add(r.Pods.GatedBy(client.ObjectKeyFromObject(after))...)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	err = pvccache.Follow(ctx, r.Caches, pvccache.NewNamespace(""), func(before, after *metav1.PartialObjectMetadata) {
+		if before != nil && after != nil && before.Labels[pvc.ModeKey] != after.Labels[pvc.ModeKey] {
+			add(r.Pods.GatedIn(after.Name)...)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return r.Pods.Follow(func(_, after *pvccache.PodUses) {
+		if after != nil && after.IsGated() {
+			add(after)
+		}
+	})
+}
+
+// eases reports whether a change of a PVC is one that a pod may wait for: its volume, its mode,
+// or a shorter record. A longer record is none: all pods that share a PVC would read it once
+// for each of them.
+func eases(before, after *corev1.PersistentVolumeClaim) bool {
+	return before.Status.Phase != after.Status.Phase || before.Annotations[pvc.ModeKey] != after.Annotations[pvc.ModeKey] ||
+		len(before.Annotations[pvc.UsersAnnotation]) > len(after.Annotations[pvc.UsersAnnotation])
+}
+
+// Reconcile records one pod on all of its PVCs, each as it was just read, and then removes its
+// gate. A PVC that is deleted in between refuses the write.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	pod, err := r.gated.Get(ctx, req.NamespacedName)
-	if err != nil || pod == nil {
-		return ctrl.Result{}, err
+	pod := r.Pods.Gated(req.NamespacedName)
+	if pod == nil {
+		return ctrl.Result{}, nil
 	}
-	view, err := r.look(ctx, pod)
+	view, err := r.view(ctx, pod)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	verdict, err := r.decide(ctx, view)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
+	verdict := pvc.DecideGate(view)
 	if verdict.Waits.Code != "" {
-		r.narrate.Waits(pod, verdict.Waits)
-		return ctrl.Result{RequeueAfter: patience}, nil
+		r.Report.Waits(pod, verdict.Waits)
+		return ctrl.Result{RequeueAfter: waitAtMost}, nil
 	}
 	err = r.carryOut(ctx, verdict)
-	switch {
-	case errors.Is(err, apply.ErrStale), errors.Is(err, apply.ErrGone):
+	if errors.Is(err, apply.ErrStale) || errors.Is(err, apply.ErrGone) {
 		return ctrl.Result{RequeueAfter: lookAgain}, nil
-	case err != nil:
-		return ctrl.Result{}, err
 	}
-	return ctrl.Result{}, nil
+	return ctrl.Result{}, err
 }
 
-// decide looks at the namespace itself before a gate is lifted because of what that
-// does not ask for.
-func (r *Reconciler) decide(ctx context.Context, view pvc.GateView) (pvc.GateVerdict, error) {
-	verdict := pvc.DecideGate(view)
-	if !verdict.NeedsLive {
-		return verdict, nil
-	}
-	namespace, err := r.claims.NamespaceNow(ctx, view.Pod.Namespace)
-	if err != nil {
-		return pvc.GateVerdict{}, err
-	}
-	view.NamespaceLabels, view.NamespaceLive = namespace.Labels, true
-	return pvc.DecideGate(view), nil
-}
-
-// look reads all claims of a pod from the API server.
-func (r *Reconciler) look(ctx context.Context, pod *corev1.Pod) (pvc.GateView, error) {
-	namespace, err := r.claims.Namespace(ctx, pod.Namespace)
-	if err != nil {
-		return pvc.GateView{}, err
-	}
-	live := pvc.Claims{}
+// view reads the PVCs and the namespace of a pod live.
+func (r *Reconciler) view(ctx context.Context, pod *corev1.Pod) (pvc.GateView, error) {
+	view := pvc.GateView{Pod: pod, Live: pvc.Claims{}, NamespaceLive: true, Settings: r.Settings}
 	for _, name := range pvc.ClaimsOf(pod) {
-		claim, err := r.claims.Live(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: name})
+		claim, err := pvccache.PVC(ctx, r.Live, types.NamespacedName{Namespace: pod.Namespace, Name: name})
 		if err != nil {
-			return pvc.GateView{}, err
+			return view, err
 		}
 		if claim != nil {
-			live[name] = claim
+			view.Live[name] = claim
 		}
 	}
-	return pvc.GateView{Pod: pod, Live: live, NamespaceLabels: namespace.Labels, Settings: r.settings}, nil
+	namespace, err := pvccache.NamespaceOf(ctx, r.Live, pod.Namespace)
+	if err != nil {
+		return view, err
+	}
+	view.NamespaceLabels = namespace.Labels
+	return view, nil
 }
 
-// carryOut writes in the one order that is safe.
+// carryOut writes the records before it removes the gate.
 func (r *Reconciler) carryOut(ctx context.Context, v pvc.GateVerdict) error {
-	actions := make([]action.Action, 0, len(v.Writes)+1)
+	var actions []action.Action
 	for _, write := range v.Writes {
 		actions = append(actions, write)
 	}
 	for _, a := range append(actions, v.Lift) {
-		_, err := r.act.Do(ctx, a)
-		r.narrate.Wrote(ctx, a, err)
+		_, err := r.Actor.Do(ctx, a)
+		r.Report.Wrote(ctx, a, err)
 		if err != nil {
 			return err
 		}

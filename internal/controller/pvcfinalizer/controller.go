@@ -1,3 +1,13 @@
+// Package pvcfinalizer adds missing finalizers to PVCs, and removes them one by one from
+// terminating PVCs that no pod uses.
+//
+// It knows which events concern which PVCs, and the order of reads, decisions and writes. It
+// refuses to know when a PVC is in use, and when a finalizer may go.
+//
+//	PVC, pod, namespace ─► queue ─► PVCs of one namespace ─► pvc.Decide, by the caches
+//	                         ▲                                   │ Look
+//	                         │                                   ▼
+//	                  retry, stale ◄── apply.Do ◄── Judge ◄── one live read of pods
 package pvcfinalizer
 
 import (
@@ -9,9 +19,8 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
+	"k8s.io/client-go/util/workqueue"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,132 +31,153 @@ import (
 )
 
 const (
-	// workers is how many namespaces are looked at side by side.
-	workers = 8
-	// writes is how many writes of one namespace are under way at a time.
-	writes = 32
-	// gatherFor is how long claims are waited for after the first, where a reading of
-	// pods may cost much: those of pods that go together share one.
+	// readers is the number of namespaces that are read at a time.
+	readers = 8
+	// writers is the number of writes of one batch at a time.
+	writers = 32
+	// gatherFor is how long PVCs are gathered where a read of pods may cost much: those of
+	// pods that end together share one.
 	gatherFor = 50 * time.Millisecond
+	// firstRetry and lastRetry bound the pause before a failed PVC is tried again.
+	firstRetry = 20 * time.Millisecond
+	lastRetry  = time.Minute
 )
 
 // Options are what a Controller works with.
 type Options struct {
 	Settings pvc.Settings
-	// Caches are those of observe.ProtectionCaches.
+	// Caches must have pvccache.ProtectionCaches.
 	Caches ctrlcache.Cache
-	Claims *pvccache.Claims
-	Pods   *pvccache.Pods
-	// PodReader makes the PodReader; told is where it tells of its readings.
-	PodReader func(told func(pvccache.PodRead)) *pvccache.PodReader
-	Actor     *apply.Actor
-	Recorder  events.EventRecorder
-	Clock     clock.WithDelayedExecution
-	Log       logr.Logger
+	// Live must not read from a cache.
+	Live     client.Reader
+	Pods     *pvccache.Pods
+	Actor    *apply.Actor
+	Recorder events.EventRecorder
+	Log      logr.Logger
 }
 
-// Controller is the finalizing controller. It runs where the lease is.
+// Controller is the finalizing controller. It runs on the replica with the lease.
 type Controller struct {
-	settings pvc.Settings
-	caches   ctrlcache.Cache
-	claims   *pvccache.Claims
-	pods     *pvccache.Pods
-	look     *pvccache.PodReader
-	act      *apply.Actor
-	narrate  *report.Protection
-	backlog  *backlog
-	log      logr.Logger
-	now      func() time.Time
+	Options
+	report *report.Protection
+	reader *pvccache.PodReader
+	// queue has the PVCs that wait for a pass, or for their retry.
+	queue workqueue.TypedRateLimitingInterface[types.NamespacedName]
+	// reads is full while so many namespaces are read as may be.
+	reads   chan struct{}
+	working sync.WaitGroup
 
 	mu sync.Mutex
-	// doubted holds the version of claims that were written onto, or that turned out
-	// to be older than they are: one that the cache still shows so is read live.
-	doubted map[types.NamespacedName]string
+	// batches are the PVCs that wait for the next read of their namespace. A namespace is
+	// there while a goroutine works on it.
+	batches map[string][]types.NamespacedName
+	// unfinished counts the PVCs in batches and in passes.
+	unfinished int
 }
 
 // New returns a Controller. It does nothing until it is started.
 func New(o Options) *Controller {
 	c := &Controller{
-		settings: o.Settings, caches: o.Caches, claims: o.Claims, pods: o.Pods, act: o.Actor,
-		backlog: newBacklog(o.Clock, gathering(o.Pods)), now: o.Clock.Now,
-		doubted: map[types.NamespacedName]string{}, log: o.Log,
+		Options: o, reads: make(chan struct{}, readers), batches: map[string][]types.NamespacedName{},
+		queue: workqueue.NewTypedRateLimitingQueue(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstRetry, lastRetry)),
 	}
-	c.narrate = report.NewProtection(o.Recorder, o.Clock.Now, c.backlog.depth)
-	c.look = o.PodReader(func(r pvccache.PodRead) { c.narrate.Read(r.By, r.Duration, r.Err) })
+	c.report = report.NewProtection(o.Recorder, time.Now, c.depth)
+	c.reader = &pvccache.PodReader{Pods: o.Pods, Live: o.Live, Report: c.report.Read}
 	return c
 }
 
-// Narrator is where the controller tells of its work, for its metrics.
-func (c *Controller) Narrator() *report.Protection { return c.narrate }
+// Report is what the controller reports to, for its metrics.
+func (c *Controller) Report() *report.Protection { return c.report }
 
-// NeedLeaderElection has one replica do the work.
+// NeedLeaderElection makes one replica do the work.
 func (c *Controller) NeedLeaderElection() bool { return true }
 
 // Start works until ctx ends. Nothing is decided before all caches are full: a pod
 // that is not there yet is not a pod that is gone.
 func (c *Controller) Start(ctx context.Context) error {
-	ctx = logr.NewContext(ctx, c.log)
-	if !c.caches.WaitForCacheSync(ctx) {
+	ctx = logr.NewContext(ctx, c.Log)
+	defer context.AfterFunc(ctx, c.queue.ShutDown)()
+	if !c.Caches.WaitForCacheSync(ctx) || c.Pods.AwaitSync(ctx) != nil {
 		return nil // the process ends
 	}
-	if err := c.pods.AwaitSync(ctx); err != nil {
-		return nil //nolint:nilerr // the same
-	}
+	c.report.Begin(time.Now())
 	if err := c.follow(ctx); err != nil {
 		return err
 	}
-	var working sync.WaitGroup
-	c.narrate.Begin(c.now())
-	for range workers {
-		working.Go(func() { c.work(ctx) })
+	for key, ended := c.queue.Get(); !ended; key, ended = c.queue.Get() {
+		c.gather(ctx, key)
 	}
-	working.Wait()
+	c.working.Wait()
 	return nil
 }
 
-// follow has every event fill the backlog. All claims that are there come as
-// events of their own.
+// follow fills the queue with all PVCs, and with those that later events concern.
 func (c *Controller) follow(ctx context.Context) error {
-	if err := c.pods.Follow(c.podChanged); err != nil {
+	if err := c.Pods.Follow(c.podChanged); err != nil {
 		return fmt.Errorf("follow pods: %w", err)
 	}
-	for _, watched := range []struct {
-		object  client.Object
-		handler cache.ResourceEventHandler
-	}{
-		{&corev1.PersistentVolumeClaim{}, c.claimEvents()},
-		{pvccache.NewNamespace(""), c.namespaceEvents(ctx)},
-	} {
-		informer, err := c.caches.GetInformer(ctx, watched.object)
-		if err != nil {
-			return fmt.Errorf("watch %T: %w", watched.object, err)
-		}
-		if _, err := informer.AddEventHandler(watched.handler); err != nil {
-			return fmt.Errorf("follow %T: %w", watched.object, err)
-		}
+	if err := pvccache.Follow(ctx, c.Caches, &corev1.PersistentVolumeClaim{}, c.claimChanged); err != nil {
+		return fmt.Errorf("follow PVCs: %w", err)
+	}
+	if err := pvccache.Follow(ctx, c.Caches, pvccache.NewNamespace(""), c.namespaceChanged); err != nil {
+		return fmt.Errorf("follow namespaces: %w", err)
 	}
 	return nil
 }
 
-func (c *Controller) work(ctx context.Context) {
-	for {
-		keys := c.backlog.take(ctx)
-		if len(keys) == 0 {
-			return
-		}
-		c.process(ctx, keys)
-		for _, key := range keys {
-			c.backlog.done(key)
-		}
+// gather adds a PVC to the next batch of its namespace.
+func (c *Controller) gather(ctx context.Context, key types.NamespacedName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	batch, working := c.batches[key.Namespace]
+	c.batches[key.Namespace] = append(batch, key)
+	c.unfinished++
+	if !working {
+		c.working.Go(func() { c.work(ctx, key.Namespace) })
 	}
 }
 
-// gathering tells for how long a namespace gathers claims.
-func gathering(pods *pvccache.Pods) func(namespace string) time.Duration {
-	return func(namespace string) time.Duration {
-		if pods.IsLarge(namespace) {
-			return gatherFor
-		}
-		return 0
+// work judges the PVCs of a namespace until none waits. Those that come during a read share
+// the next one, which may run beside the writes of this one.
+func (c *Controller) work(ctx context.Context, namespace string) {
+	if c.Pods.IsLarge(namespace) {
+		time.Sleep(gatherFor)
 	}
+	for keys := c.take(namespace); len(keys) > 0; keys = c.take(namespace) {
+		c.reads <- struct{}{}
+		p := c.judge(ctx, keys)
+		<-c.reads
+		c.working.Go(func() { p.write(ctx) })
+	}
+}
+
+// take returns the batch of a namespace, or ends the work on it.
+func (c *Controller) take(namespace string) []types.NamespacedName {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	keys := c.batches[namespace]
+	if c.batches[namespace] = nil; len(keys) == 0 {
+		delete(c.batches, namespace)
+	}
+	return keys
+}
+
+// done ends the work on a PVC. again retries it, later each time.
+func (c *Controller) done(key types.NamespacedName, again bool) {
+	if again {
+		c.queue.AddRateLimited(key)
+	} else {
+		c.queue.Forget(key)
+	}
+	c.queue.Done(key)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.unfinished--
+}
+
+func (c *Controller) depth() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.unfinished
 }

@@ -10,7 +10,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"lockstep.dev/lockstep/internal/apply"
 	"lockstep.dev/lockstep/internal/pvc"
@@ -19,29 +18,30 @@ import (
 
 const (
 	volumeWorkers = 4
-	// changedMeanwhile is how soon a volume is looked at that changed since the look,
+	// volumeAgain is how soon a PersistentVolume that changed since the read is read again,
 	// unless an event comes first.
-	changedMeanwhile = 50 * time.Millisecond
+	volumeAgain = 50 * time.Millisecond
 )
 
-// Volumes sees to the finalizers of volumes where nothing built in does.
+// Volumes adds and removes the finalizer of PersistentVolumes where the built-in controller
+// is off.
 type Volumes struct {
-	// Cached shows volumes as far as observe.VolumeCaches keeps them.
-	Cached  client.Reader
-	Actor   *apply.Actor
-	Narrate *report.Protection
+	// Cached must have pvccache.VolumeCaches.
+	Cached client.Reader
+	Actor  *apply.Actor
+	Report *report.Protection
 }
 
 // Setup adds it to the manager.
 func (v *Volumes) Setup(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("volume-protection").
+		For(&corev1.PersistentVolume{}).
 		WithOptions(controller.Options{MaxConcurrentReconciles: volumeWorkers, EnableWarmup: new(true)}).
-		Watches(&corev1.PersistentVolume{}, &handler.EnqueueRequestForObject{}).
 		Complete(v)
 }
 
-// Reconcile looks at one volume.
+// Reconcile judges one PersistentVolume.
 func (v *Volumes) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	volume := &corev1.PersistentVolume{}
 	if err := v.Cached.Get(ctx, req.NamespacedName, volume); err != nil {
@@ -52,14 +52,12 @@ func (v *Volumes) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 		return ctrl.Result{}, nil
 	}
 	_, err := v.Actor.Do(ctx, a)
-	v.Narrate.Wrote(ctx, a, err)
+	v.Report.Wrote(ctx, a, err)
 	switch {
-	case errors.Is(err, apply.ErrGone):
+	case err == nil, errors.Is(err, apply.ErrGone):
 		return ctrl.Result{}, nil
 	case errors.Is(err, apply.ErrStale):
-		return ctrl.Result{RequeueAfter: changedMeanwhile}, nil
-	case err != nil:
-		return ctrl.Result{}, fmt.Errorf("%s %s: %w", a.Verb(), a.Object, err)
+		return ctrl.Result{RequeueAfter: volumeAgain}, nil
 	}
-	return ctrl.Result{}, nil
+	return ctrl.Result{}, fmt.Errorf("%s %s: %w", a.Verb(), a.Object, err)
 }

@@ -1,3 +1,8 @@
+// Package pvchold makes the API server refuse the deletion of PVCs that are in use.
+//
+// It knows which events concern which PVCs, and carries out what is decided about one PVC, or
+// one namespace, at a time. It refuses to know what holds a PVC and why, and takes part in no
+// deletion: policies of the API server judge the annotations of a PVC, with or without it.
 package pvchold
 
 import (
@@ -5,84 +10,70 @@ import (
 	"fmt"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"lockstep.dev/lockstep/internal/apply"
 	"lockstep.dev/lockstep/internal/pvccache"
 	"lockstep.dev/lockstep/internal/report"
 )
 
-// Name is that of the controller of claims.
+// Name is the name of the controller of PVCs.
 const Name = "hold"
 
 const (
-	// workers bound how many claims are written at once: the rest of the operator
-	// shares the connection.
+	// workers bound the PVCs that are written at a time: the rest of the operator shares the
+	// connection.
 	workers = 8
-	// gather is how long events of a claim are gathered before it is looked at.
-	gather = 50 * time.Millisecond
-	// recount is how long changes of the claims of a namespace are gathered before
-	// they are counted.
-	recount = 500 * time.Millisecond
-	// lookAgain is how soon a claim that has changed since the look is looked at again,
-	// unless its event comes first.
+	// gatherFor is how long events of a PVC are gathered.
+	gatherFor = 50 * time.Millisecond
+	// recountAfter is how long changes of the PVCs of a namespace are gathered.
+	recountAfter = 500 * time.Millisecond
+	// lookAgain is how soon a PVC that changed since the read is read again, unless an event
+	// comes first.
 	lookAgain = 100 * time.Millisecond
-	// retrySoonest and retryAtMost bound the pause after an error: one that is over is
-	// not to leave a claim unheld, or held, for long.
-	retrySoonest = 5 * time.Millisecond
-	retryAtMost  = 30 * time.Second
+	// firstRetry and lastRetry bound the pause after an error: one that is over must not leave
+	// a PVC unheld, or held, for long.
+	firstRetry = 5 * time.Millisecond
+	lastRetry  = 30 * time.Second
 )
 
 // Options are what the controllers of holds work with.
 type Options struct {
-	Holds    *pvccache.Holds
-	Actor    *apply.Actor
-	Narrator *report.Holds
+	Holds  *pvccache.Holds
+	Actor  *apply.Actor
+	Report *report.Holds
 	// ReleaseTTL is how long a release token lasts.
 	ReleaseTTL time.Duration
 	Now        func() time.Time
 }
 
+type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
+
 // Setup adds the controllers of holds to the manager.
 func Setup(mgr ctrl.Manager, o Options) error {
-	p := &pass{observe: o.Holds, act: o.Actor, narrate: o.Narrator, ttl: o.ReleaseTTL, now: o.Now}
-	claims, namespaces := newKeys(o.Holds.AwaitSync, o.Holds.All), newKeys(o.Holds.AwaitSync, o.Holds.Namespaces)
-	if err := o.Holds.Follow(context.Background(), p.followers(claims, namespaces, mgr.Elected())); err != nil {
-		return fmt.Errorf("follow claims: %w", err)
-	}
-	if err := complete(mgr, Name, claims, &claimReconciler{p}); err != nil {
+	p := &pass{Options: o, elected: mgr.Elected()}
+	if err := p.setup(mgr, Name, p.reconcilePVC, p.followPVCs); err != nil {
 		return err
 	}
-	return complete(mgr, "held-claims", namespaces, &namespaceReconciler{p})
+	return p.setup(mgr, "held-claims", p.reconcileNamespace, p.followNamespaces)
 }
 
-// followers are told what events concern. They are followed by replicas that stand by,
-// too, of which none may tell what the one that leads tells.
-func (p *pass) followers(claims, namespaces *keys, elected <-chan struct{}) pvccache.Followers {
-	return pvccache.Followers{
-		Claim: claims.in(gather), Namespace: namespaces.named(recount),
-		Gone: leading(elected, p.went), Ends: leading(elected, p.narrate.Ends),
-	}
-}
-
-// leading tells nothing before the replica leads.
-func leading[T any](elected <-chan struct{}, tell func(T)) func(T) {
-	return func(what T) {
-		select {
-		case <-elected:
-			tell(what)
-		default:
-		}
-	}
-}
-
-func complete(mgr ctrl.Manager, name string, keys *keys, reconciler ctrlReconciler) error {
+func (p *pass) setup(mgr ctrl.Manager, name string, reconciler reconcile.Func, follow func(context.Context, queue) error) error {
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named(name).
 		WithOptions(options()).
-		WatchesRawSource(keys).
+		WatchesRawSource(source.Func(func(ctx context.Context, q queue) error {
+			if err := p.Holds.AwaitSync(ctx); err != nil {
+				return err
+			}
+			return follow(ctx, q)
+		})).
 		Complete(reconciler)
 	if err != nil {
 		return fmt.Errorf("set up the %s controller: %w", name, err)
@@ -90,11 +81,40 @@ func complete(mgr ctrl.Manager, name string, keys *keys, reconciler ctrlReconcil
 	return nil
 }
 
-// options have a replica that stands by hear of everything, so that it can take over at
-// once.
+// options let a replica without the lease follow all events, so that it can take over at once.
 func options() controller.Options {
 	return controller.Options{
 		MaxConcurrentReconciles: workers, EnableWarmup: new(true),
-		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](retrySoonest, retryAtMost),
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstRetry, lastRetry),
+	}
+}
+
+func (p *pass) followPVCs(ctx context.Context, q queue) error {
+	concerned := func(key types.NamespacedName) { q.AddAfter(ctrl.Request{NamespacedName: key}, gatherFor) }
+	return p.Holds.FollowClaims(ctx, concerned, p.went)
+}
+
+func (p *pass) followNamespaces(ctx context.Context, q queue) error {
+	concerned := func(name string) {
+		q.AddAfter(ctrl.Request{NamespacedName: types.NamespacedName{Name: name}}, recountAfter)
+	}
+	return p.Holds.FollowNamespaces(ctx, concerned, p.ends)
+}
+
+// ends reports that the release of a namespace was used, if this replica leads.
+func (p *pass) ends(namespace *metav1.PartialObjectMetadata) {
+	if p.leads() {
+		p.Report.Ends(namespace)
+	}
+}
+
+// leads reports whether this replica has the lease. The others follow events too, and must not
+// report them again.
+func (p *pass) leads() bool {
+	select {
+	case <-p.elected:
+		return true
+	default:
+		return false
 	}
 }

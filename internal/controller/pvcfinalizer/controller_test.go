@@ -1,0 +1,389 @@
+package pvcfinalizer
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/pvccache"
+	"lockstep.dev/lockstep/internal/report"
+	"lockstep.dev/lockstep/test/fakeapi"
+)
+
+func TestLivingPVCsGetTheirFinalizers(t *testing.T) {
+	inWorld(t, beside, func(w *world) {
+		w.want("c", other, b)
+		w.want("off", other)
+		w.do(func(s *fakeapi.Server) { fakeapi.Add(s, claim("later")) })
+		w.want("later", b)
+	}, claim("c", other), annotated(claim("off", other, b), pvc.ModeKey, "off"))
+	inWorld(t, alone, func(w *world) { w.want("c", other, p, b) }, claim("c", other))
+}
+
+func TestFinalizersGoOneByOne(t *testing.T) {
+	inWorld(t, alone, func(w *world) {
+		w.want("c", other)
+		w.reads(2)
+	}, deleted(claim("c", other, p, b)))
+	inWorld(t, beside, func(w *world) {
+		w.want("c", p, b) // the built-in controller removes P
+		w.reads(0)
+		w.held(report.HeldByOther, 1)
+	}, deleted(claim("c", p, b)))
+}
+
+func TestOneReadServesABatch(t *testing.T) {
+	objects := []client.Object{user("u", "used"), deleted(claim("used", b))}
+	for i := range 50 {
+		objects = append(objects, deleted(claim(fmt.Sprint("c-", i), b)))
+	}
+	inWorld(t, beside, func(w *world) {
+		w.want("used", b)
+		w.want("c-0")
+		w.want("c-49")
+		w.reads(1)
+		if n := w.api.Requests("get", "Namespace"); n > 0 {
+			w.Errorf("%d live reads of the namespace, want none", n)
+		}
+		if w.depth() > 0 {
+			w.Errorf("%d PVCs are unfinished", w.depth())
+		}
+	}, objects...)
+}
+
+// PVCs that come during a read wait for the next one: they may be newer than it.
+func TestPVCsThatComeDuringAReadShareTheNext(t *testing.T) {
+	inWorld(t, beside, func(w *world) {
+		w.reads(0)
+		reading, end := 0, make(chan struct{})
+		w.api.Fail = func(verb string, _ fakeapi.Name) error {
+			if verb == "probe" {
+				reading++
+				<-end
+			}
+			return nil
+		}
+		for i := range 4 {
+			w.do(func(s *fakeapi.Server) { fakeapi.Add(s, deleted(claim(fmt.Sprint("c-", i), b))) })
+		}
+		if reading != 1 || w.depth() != 4 {
+			t.Errorf("%d reads run for %d PVCs", reading, w.depth())
+		}
+		close(end)
+		w.after(0)
+		w.reads(2)
+		w.want("c-3")
+	})
+}
+
+// A read, a write or a release that fails is retried with back-off. A 403 is an ordinary
+// failure.
+func TestFailuresAreRetried(t *testing.T) {
+	forbidden := apierrors.NewForbidden(corev1.Resource("persistentvolumeclaims"), "c", errors.New("guarded"))
+	for verb, tt := range map[string]struct {
+		err  error
+		held string
+	}{
+		"probe": {errors.New("down"), report.HeldUnread},
+		"list":  {errors.New("down"), report.HeldUnread},
+		"patch": {forbidden, report.HeldUnwritten},
+	} {
+		tries := 0
+		fail := func(api *fakeapi.Shared) {
+			api.Late(verb == "list") // then the informer of pods does not reach the API server
+			api.Fail = func(did string, _ fakeapi.Name) error {
+				if did != verb {
+					return nil
+				}
+				tries++
+				return tt.err
+			}
+		}
+		inWorldThat(t, beside, fail, func(w *world) {
+			if verb == "list" {
+				w.do(func(s *fakeapi.Server) { fakeapi.Add(s, user("u")) })
+				w.after(lastRetry)
+			}
+			w.want("c", b)
+			w.held(tt.held, 1)
+			tries = 0
+			w.after(time.Hour)
+			if tries < 55 || tries > 75 {
+				t.Errorf("%s: %d tries in an hour, want one each %s", verb, tries, lastRetry)
+			}
+			w.api.Fail = nil
+			w.after(lastRetry)
+			w.want("c")
+		}, deleted(claim("c", b)))
+	}
+}
+
+// After a conflict the PVC and its pods are read again.
+func TestAConflictBeginsAnew(t *testing.T) {
+	var api *fakeapi.Shared
+	changed := false
+	change := func(s *fakeapi.Server) {
+		fakeapi.Edit(s, "c", func(c *corev1.PersistentVolumeClaim) { c.Annotations = map[string]string{"example.com/x": "1"} })
+		fakeapi.Add(s, user("slipped", "c"))
+	}
+	inWorldThat(t, beside, func(shared *fakeapi.Shared) {
+		api = shared
+		api.Fail = func(verb string, _ fakeapi.Name) error {
+			if verb == "patch" && !changed {
+				changed = true
+				api.Do(change)
+			}
+			return nil
+		}
+	}, func(w *world) {
+		w.after(firstRetry)
+		w.want("c", other, b)
+		w.told("UsedWithoutProtection")
+		w.endPod("slipped")
+		w.want("c", other)
+	}, deleted(claim("c", other, b)))
+}
+
+// Caches that are late cost a refused write, and the pod that they lack holds the PVC. Its end
+// may never be seen.
+func TestAPodThatTheInformerLacksHoldsThePVC(t *testing.T) {
+	inWorld(t, beside, func(w *world) {
+		w.api.Late(true)
+		w.do(func(s *fakeapi.Server) { fakeapi.Add(s, user("slipped", "c")) })
+		w.api.Late(false)
+		w.api.Do(func(s *fakeapi.Server) { fakeapi.Terminate[*corev1.PersistentVolumeClaim](s, "c", other, b) })
+		w.after(0)
+		w.want("c", other, b)
+		w.told("UsedWithoutProtection")
+		w.endPod("slipped")
+		w.after(lookAgain)
+		w.want("c", other)
+	}, claim("c", other, b))
+}
+
+func TestADeletionIsToldOnceWhenPostponedAndOnceWhenItGoesOn(t *testing.T) {
+	inWorld(t, alone, func(w *world) {
+		w.touch("c")
+		w.told("DeletionPostponed")
+		w.held(report.HeldByPods, 1)
+		w.endPod("u")
+		w.want("c")
+		w.told("DeletionReleased")
+		w.held(report.HeldByPods, 0)
+	}, user("u", "c"), deleted(claim("c", p, b)))
+	inWorld(t, beside, func(w *world) { w.told() }, deleted(claim("c", b)))
+}
+
+// Beside the built-in controller nothing else would judge the PVC again before its pod ends.
+func TestAPodThatIsSeenLateIsReported(t *testing.T) {
+	inWorld(t, beside, func(w *world) {
+		w.told()
+		w.do(func(s *fakeapi.Server) { fakeapi.Add(s, user("u", "c")) })
+		w.told("DeletionPostponed")
+	}, deleted(claim("c", p, b)))
+}
+
+func TestPodsThatAreGoneLeaveTheRecord(t *testing.T) {
+	inWorld(t, beside, func(w *world) {
+		if got := w.claim("c").Annotations[pvc.UsersAnnotation]; got != "u=u" {
+			t.Errorf("recorded %q", got)
+		}
+		w.reads(1)
+		w.touch("c")
+		w.reads(0)
+	}, user("u", "c"), annotated(claim("c", p, b), pvc.UsersAnnotation, "gone=gone,u=u"))
+}
+
+// A recorded pod that names no PVC is a later version of it, or a forgery.
+func TestARecordedPodKeepsItsPVC(t *testing.T) {
+	inWorld(t, beside, func(w *world) {
+		w.want("c", b)
+		w.told("DeletionPostponed")
+		w.held(report.HeldByRecord, 1)
+		w.endPod("u")
+		w.after(lookAtRecords)
+		w.want("c")
+	}, user("u"), annotated(deleted(claim("c", b)), pvc.UsersAnnotation, "u=u"))
+}
+
+// Only a pod that may have released a PVC, or that begins to hold it, costs a pass.
+func TestPodsThatConcernPVCs(t *testing.T) {
+	bound, unbound, over, another := user("u", "living", "going"), user("u", "going"), user("u", "going"), user("u", "going")
+	unbound.Spec.NodeName, over.Status.Phase, another.UID = "", corev1.PodSucceeded, "another"
+	for name, tt := range map[string]struct {
+		before, after *corev1.Pod
+		want          bool
+	}{
+		"is created": {nil, bound, true}, "is bound": {unbound, bound, true}, "is created unbound": {nil, unbound, true},
+		"changes": {bound, bound, false}, "completes": {bound, over, false}, "is deleted": {bound, nil, true},
+		"is replaced": {bound, another, true}, "uses nothing": {user("u"), nil, false},
+	} {
+		c := New(Options{Caches: fakeapi.NewShared(claim("living", p, b), deleted(claim("going", p, b))).Caches()})
+		uses := func(pod *corev1.Pod) *pvccache.PodUses {
+			if pod == nil {
+				return nil
+			}
+			return pvccache.UsesOf(pod)
+		}
+		if tt.before != nil && tt.after != nil && tt.before.UID != tt.after.UID {
+			c.podChanged(uses(tt.before), nil)
+		} else {
+			c.podChanged(uses(tt.before), uses(tt.after))
+		}
+		want := 0
+		if tt.want {
+			want = 1 // the terminating PVC
+		}
+		if got := c.queue.Len(); got != want {
+			t.Errorf("a pod %s: %d PVCs", name, got)
+		}
+		c.queue.ShutDown()
+	}
+}
+
+// A pass may report a PVC after the event of its end.
+func TestAPVCThatIsGoneDuringAPassIsForgotten(t *testing.T) {
+	var api *fakeapi.Shared
+	inWorldThat(t, beside, func(shared *fakeapi.Shared) {
+		api = shared
+		api.Fail = func(verb string, _ fakeapi.Name) error {
+			if verb == "probe" {
+				api.Do(func(s *fakeapi.Server) {
+					fakeapi.Add(s, user("slipped", "c"))
+					s.Erase(fakeapi.Find[*corev1.PersistentVolumeClaim](s, "c"))
+				})
+			}
+			return nil
+		}
+	}, func(w *world) {
+		w.held(report.HeldBySlipped, 0)
+		w.held(report.HeldForWriting, 0)
+	}, deleted(claim("c", b)))
+}
+
+// Mode observe reports both ends of what others do, each once.
+func TestAnObservedDeletionIsReported(t *testing.T) {
+	observed := func(finalizers ...string) *corev1.PersistentVolumeClaim {
+		return annotated(deleted(claim("c", finalizers...)), pvc.ModeKey, "observe")
+	}
+	erase := func(s *fakeapi.Server) { s.Erase(fakeapi.Find[*corev1.PersistentVolumeClaim](s, "c")) }
+	inWorld(t, beside, func(w *world) {
+		w.told("DeletionPostponed")
+		w.held(report.HeldByPods, 1)
+		w.endPod("u")
+		w.told("DeletionReleased")
+		w.held(report.HeldByPods, 0)
+		w.touch("c")
+		w.do(erase)
+		w.told()
+	}, user("u", "c"), observed(other, p))
+	inWorld(t, beside, func(w *world) { // the built-in controller may be faster
+		w.do(erase)
+		w.told("DeletionPostponed", "DeletionReleased")
+	}, user("u", "c"), observed(other, p))
+	inWorld(t, beside, func(w *world) {
+		w.do(erase)
+		w.told()
+	}, observed(other, p))
+	for _, finalizers := range [][]string{{other, p}, {other}} { // from before this replica began
+		c := observed(finalizers...)
+		c.DeletionTimestamp = &metav1.Time{Time: time.Unix(0, 0)}
+		inWorld(t, beside, func(w *world) {
+			w.touch("c")
+			w.told(slices.Repeat([]string{"DeletionReleased"}, len(finalizers)-1)...)
+		}, c)
+	}
+}
+
+// Only a live read of the namespace lets a living PVC lose the barrier.
+func TestTheBarrierStaysUntilTheNamespaceIsReadLive(t *testing.T) {
+	for _, tt := range []struct {
+		name         string
+		live, cached string
+		want         []string
+	}{
+		{"unseen", "barrier", "", []string{p, b}},
+		{"changed just now", "strict", "off", []string{p, b}},
+		{"as cached", "off", "off", []string{p}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inWorldThat(t, pvc.Settings{Mode: pvc.Off}, func(api *fakeapi.Shared) {
+				api.Do(func(s *fakeapi.Server) { s.Put(namespace(tt.cached)) })
+				api.Late(true)
+				api.Do(func(s *fakeapi.Server) { s.Put(namespace(tt.live)) })
+			}, func(w *world) {
+				w.want("c", tt.want...)
+				if n := w.api.Requests("get", "Namespace"); n != 1 {
+					t.Errorf("%d live reads of the namespace", n)
+				}
+			}, claim("c", p, b), claim("d", p, b))
+		})
+	}
+	inWorldThat(t, pvc.Settings{Mode: pvc.Off}, func(api *fakeapi.Shared) {
+		api.Fail = func(verb string, of fakeapi.Name) error {
+			if verb == "get" && of.Kind == "Namespace" {
+				return errors.New("down")
+			}
+			return nil
+		}
+	}, func(w *world) {
+		w.want("living", p, b)
+		w.want("leaving")
+		w.api.Fail = nil
+		w.after(lastRetry)
+		w.want("living", p)
+	}, claim("living", p, b), deleted(claim("leaving", b)))
+}
+
+func TestAnotherModeOfTheNamespaceIsApplied(t *testing.T) {
+	inWorld(t, beside, func(w *world) {
+		w.want("c", b)
+		w.do(func(s *fakeapi.Server) { s.Put(namespace("off")) })
+		w.want("c")
+	}, claim("c"))
+}
+
+func TestVolumesGetAndLoseTheirFinalizer(t *testing.T) {
+	named := func(name string, phase corev1.PersistentVolumePhase, finalizers ...string) *corev1.PersistentVolume {
+		return &corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Finalizers: finalizers},
+			Status:     corev1.PersistentVolumeStatus{Phase: phase},
+		}
+	}
+	going := func(v *corev1.PersistentVolume) *corev1.PersistentVolume {
+		v.DeletionTimestamp = &metav1.Time{Time: time.Unix(0, 0)}
+		return v
+	}
+	inWorld(t, alone, func(w *world) {
+		volumes := &Volumes{Cached: w.Caches, Actor: w.Actor, Report: w.report}
+		for name, want := range map[string][]string{
+			"living": {other, pvc.VolumeFinalizer}, "bound": {other, pvc.VolumeFinalizer}, "released": {other}, "missing": nil,
+		} {
+			key := types.NamespacedName{Name: name}
+			if _, err := volumes.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
+				t.Fatal(err)
+			}
+			volume := &corev1.PersistentVolume{}
+			if err := w.api.Get(t.Context(), key, volume); client.IgnoreNotFound(err) != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, slices.Clone(volume.Finalizers)); diff != "" {
+				t.Errorf("%s (-want +got)\n%s", name, diff)
+			}
+		}
+	},
+		named("living", corev1.VolumeBound, other),
+		going(named("bound", corev1.VolumeBound, other, pvc.VolumeFinalizer)),
+		going(named("released", corev1.VolumeReleased, pvc.VolumeFinalizer, other)))
+}

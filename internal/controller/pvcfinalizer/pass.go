@@ -1,0 +1,300 @@
+package pvcfinalizer
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/apply"
+	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/pvccache"
+	"lockstep.dev/lockstep/internal/report"
+)
+
+const (
+	// lookAgain is when to read again for a user that the watch of pods has not shown: its
+	// deletion may never be seen.
+	lookAgain = 5 * time.Second
+	// lookAtRecords is when to read again for recorded pods that do not name the PVC: no
+	// event maps their deletion to it.
+	lookAtRecords = time.Minute
+)
+
+// pass is one pass over PVCs of one namespace.
+type pass struct {
+	*Controller
+	namespace string
+	keys      []types.NamespacedName
+	// labels are those of the namespace, as the cache shows them, or read live.
+	labels map[string]string
+	live   bool
+	unread error
+	pods   *pvc.Index
+	claims map[types.NamespacedName]*corev1.PersistentVolumeClaim
+	// look are PVCs that only a live read of pods can judge.
+	look []*corev1.PersistentVolumeClaim
+	do   []action.Action
+	// again are PVCs to retry.
+	again map[types.NamespacedName]bool
+}
+
+// judge reads PVCs of one namespace, and decides what to write.
+func (c *Controller) judge(ctx context.Context, keys []types.NamespacedName) *pass {
+	p := &pass{
+		Controller: c, namespace: keys[0].Namespace, keys: keys,
+		claims: map[types.NamespacedName]*corev1.PersistentVolumeClaim{}, again: map[types.NamespacedName]bool{},
+	}
+	if err := p.read(ctx); err != nil {
+		p.fail(ctx, err, keys...)
+		return p
+	}
+	for _, key := range keys {
+		if claim := p.claims[key]; claim != nil {
+			p.decide(ctx, claim)
+		}
+	}
+	p.judgeLive(ctx)
+	return p
+}
+
+// read reads from the caches.
+func (p *pass) read(ctx context.Context) error {
+	namespace, err := pvccache.NamespaceOf(ctx, p.Caches, p.namespace)
+	if err != nil {
+		return err
+	}
+	p.labels = namespace.Labels
+	var names []string
+	for _, key := range p.keys {
+		claim, err := pvccache.PVC(ctx, p.Caches, key)
+		if err != nil {
+			return err
+		}
+		if claim != nil {
+			p.claims[key] = claim
+			names = append(names, key.Name)
+		}
+	}
+	p.pods = p.Pods.Index(p.namespace, names...)
+	return nil
+}
+
+// decide judges a PVC by the caches.
+func (p *pass) decide(ctx context.Context, claim *corev1.PersistentVolumeClaim) {
+	verdict, mode := p.verdict(claim)
+	if verdict.Step == pvc.NeedsLive {
+		if err := p.readNamespace(ctx); err != nil {
+			p.fail(ctx, err, client.ObjectKeyFromObject(claim))
+			return
+		}
+		verdict, mode = p.verdict(claim)
+	}
+	if p.isUnprotected(claim, mode) {
+		p.observe(claim, mode, verdict)
+		return
+	}
+	switch verdict.Step {
+	case pvc.Write:
+		p.do = append(p.do, verdict.Write)
+	case pvc.Keep:
+		p.postponed(claim, verdict)
+	case pvc.AwaitPods:
+		p.report.Held(claim, report.HeldByOther)
+	case pvc.Look:
+		p.report.Held(claim, report.HeldForWriting)
+		p.look = append(p.look, claim)
+	default:
+		p.leave(claim)
+	}
+}
+
+func (p *pass) verdict(claim *corev1.PersistentVolumeClaim) (pvc.Verdict, pvc.Mode) {
+	mode := p.Settings.ModeOf(claim, p.labels)
+	return pvc.Decide(pvc.View{Claim: claim, Pods: p.pods, Mode: mode, Settings: p.Settings, NamespaceLive: p.live}), mode
+}
+
+// readNamespace reads the labels of the namespace live, once. The PVCs of the pass were seen
+// before: those that still exist belong to this incarnation of the namespace.
+func (p *pass) readNamespace(ctx context.Context) error {
+	if p.live || p.unread != nil {
+		return p.unread
+	}
+	namespace, err := pvccache.NamespaceOf(ctx, p.Live, p.namespace)
+	if err != nil {
+		p.unread = err
+		return err
+	}
+	p.labels, p.live = namespace.Labels, true
+	return nil
+}
+
+// isUnprotected reports whether a PVC has no mark of ours, and needs none.
+func (p *pass) isUnprotected(claim *corev1.PersistentVolumeClaim, mode pvc.Mode) bool {
+	return mode < pvc.Barrier && !p.Settings.Alone && claim.Annotations[pvc.UsersAnnotation] == "" &&
+		!slices.Contains(claim.Finalizers, pvc.BarrierFinalizer)
+}
+
+// observe reports on a PVC in mode observe, which protects nothing.
+func (p *pass) observe(claim *corev1.PersistentVolumeClaim, mode pvc.Mode, verdict pvc.Verdict) {
+	if mode == pvc.Observe && claim.DeletionTimestamp != nil {
+		if verdict.Step == pvc.Keep {
+			p.report.Observed(claim, verdict.Because)
+			return
+		}
+		p.report.LetGo(claim)
+	}
+	p.report.Gone(claim.UID)
+}
+
+// leave does nothing about a PVC, unless a pod of its use record seems to be gone: then
+// pods are read live.
+func (p *pass) leave(claim *corev1.PersistentVolumeClaim) {
+	if claim.DeletionTimestamp != nil {
+		p.report.Gone(claim.UID) // other finalizers keep it
+		return
+	}
+	record, err := pvc.ParseRecord(claim.Annotations[pvc.UsersAnnotation])
+	gone := func(r pvc.Recorded) bool { return !p.Pods.Has(claim.Namespace, r.UID) }
+	if err == nil && slices.ContainsFunc(record, gone) {
+		p.look = append(p.look, claim)
+	}
+}
+
+// postponed reports that a PVC stays because pods use it.
+func (p *pass) postponed(claim *corev1.PersistentVolumeClaim, verdict pvc.Verdict) {
+	if slices.Contains(claim.Finalizers, pvc.PodsFinalizer) {
+		p.report.Postponed(claim, verdict.Because)
+		return
+	}
+	var pods []string
+	for _, use := range verdict.Users {
+		pods = append(pods, use.Pod.String()+" on node "+use.Node)
+	}
+	slices.Sort(pods)
+	p.report.Slipped(claim, strings.Join(slices.Compact(pods), ", "))
+}
+
+// judgeLive reads pods live, once for all PVCs that need it.
+func (p *pass) judgeLive(ctx context.Context) {
+	batch := p.Settings.Take(p.namespace, p.look)
+	if batch.Empty() {
+		return
+	}
+	live := batch.Look(p.reader.For(ctx, batch))
+	releases, kept := live.Judge()
+	for _, k := range kept {
+		p.keep(ctx, k)
+	}
+	for _, r := range releases {
+		p.do = append(p.do, r)
+	}
+	for _, r := range live.Forget() {
+		p.do = append(p.do, r)
+	}
+}
+
+// keep postpones a PVC whose users the read found, or that it could not judge.
+func (p *pass) keep(ctx context.Context, k pvc.Kept) {
+	key := types.NamespacedName{Namespace: k.Claim.Namespace, Name: k.Claim.Name}
+	claim := p.claims[key]
+	switch {
+	case k.Err != nil:
+		p.report.Held(claim, report.HeldUnread)
+		p.fail(ctx, k.Err, key)
+	case len(k.Users) > 0:
+		p.postponed(claim, pvc.Verdict{Users: k.Users, Because: pvc.InUse(k.Users)})
+		if slices.ContainsFunc(k.Users, func(u pvc.Use) bool { return !p.Pods.Has(p.namespace, u.Pod.UID) }) {
+			p.queue.AddAfter(key, lookAgain)
+		}
+	default:
+		p.report.Postponed(claim, pvc.MayBeInUse(k.Recorded))
+		p.report.Held(claim, report.HeldByRecord)
+		p.queue.AddAfter(key, lookAtRecords)
+	}
+}
+
+// fail retries PVCs with back-off. The first failure of a pass is logged: the others mostly
+// have its cause.
+func (p *pass) fail(ctx context.Context, err error, keys ...types.NamespacedName) {
+	if len(p.again) == 0 && ctx.Err() == nil {
+		logr.FromContextOrDiscard(ctx).Error(err, "trying again", "claim", keys[0].String())
+	}
+	for _, key := range keys {
+		p.again[key] = true
+	}
+}
+
+// write carries out the actions in parallel. Workers are reused: the stack of a new
+// goroutine would grow again, at a fifth of the cost of a write.
+func (p *pass) write(ctx context.Context) {
+	written := map[types.NamespacedName]bool{}
+	for _, a := range p.do {
+		written[keyOf(a)] = true
+	}
+	for _, key := range p.keys {
+		if !written[key] {
+			p.finish(ctx, key, p.again[key])
+		}
+	}
+	var writing sync.WaitGroup
+	todo := make(chan action.Action)
+	for range min(writers, len(p.do)) {
+		writing.Go(func() {
+			for a := range todo {
+				p.finish(ctx, keyOf(a), p.carryOut(ctx, a))
+			}
+		})
+	}
+	for _, a := range p.do {
+		todo <- a
+	}
+	close(todo)
+	writing.Wait()
+}
+
+func keyOf(a action.Action) types.NamespacedName {
+	return types.NamespacedName{Namespace: a.Target().Namespace, Name: a.Target().Name}
+}
+
+// carryOut does one write, and reports whether to try again. After a conflict the PVC is
+// read and judged again.
+func (p *pass) carryOut(ctx context.Context, a action.Action) (again bool) {
+	claim := p.claims[keyOf(a)]
+	_, err := p.Actor.Do(ctx, a)
+	p.report.Wrote(ctx, a, err)
+	switch {
+	case err == nil:
+		if r, ok := a.(pvc.Release); ok {
+			p.report.Released(claim, r.Takes(), r.Finalizers())
+		}
+		return false
+	case errors.Is(err, apply.ErrGone):
+		return false
+	case errors.Is(err, apply.ErrStale) || ctx.Err() != nil:
+		return true
+	}
+	p.report.Held(claim, report.HeldUnwritten)
+	logr.FromContextOrDiscard(ctx).Error(err, "trying again", "claim", keyOf(a).String())
+	return true
+}
+
+// finish ends the work on a PVC. One that was deleted during the pass is forgotten: the pass
+// may have reported it after its event.
+func (p *pass) finish(ctx context.Context, key types.NamespacedName, again bool) {
+	if claim := p.claims[key]; claim != nil {
+		cached, err := pvccache.PVC(ctx, p.Caches, key)
+		if err == nil && (cached == nil || cached.UID != claim.UID) {
+			p.report.Gone(claim.UID)
+		}
+	}
+	p.done(key, again)
+}

@@ -1,0 +1,137 @@
+package pvchold
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/apply"
+	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/pvccache"
+)
+
+// pass carries out verdicts.
+type pass struct {
+	Options
+	elected <-chan struct{}
+}
+
+// reconcilePVC keeps the annotations of a PVC true.
+func (p *pass) reconcilePVC(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	now := p.Now()
+	view, err := p.Holds.View(ctx, req.NamespacedName, now)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if view.Claim == nil {
+		p.Report.Gone(req.NamespacedName)
+		return ctrl.Result{}, nil
+	}
+	verdict, err := p.decide(ctx, view)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	p.judged(ctx, view.Claim, verdict)
+	token := pvc.DecideToken(view.Claim, now, p.ReleaseTTL)
+	err = p.carryOut(ctx, view.Claim, pvc.Carry(view.Claim, verdict, token))
+	if err != nil {
+		return unwritten(err)
+	}
+	p.Report.Token(token)
+	if view.Claim.DeletionTimestamp != nil {
+		p.left(ctx, view.Claim) // this write removed its annotations: this is reported once
+	}
+	return ctrl.Result{RequeueAfter: until(now, verdict.Next, token.Until)}, nil
+}
+
+// unwritten is the outcome of a write that was refused.
+func unwritten(err error) (ctrl.Result, error) {
+	switch {
+	case errors.Is(err, apply.ErrStale):
+		return ctrl.Result{RequeueAfter: lookAgain}, nil
+	case errors.Is(err, apply.ErrGone):
+		return ctrl.Result{}, nil // its event reports it
+	}
+	return ctrl.Result{}, err
+}
+
+// decide decides by the caches, and by a live read before a hold ends or a PVC is deleted.
+func (p *pass) decide(ctx context.Context, view pvc.HoldView) (pvc.HoldVerdict, error) {
+	verdict := pvc.DecideHold(view)
+	if !verdict.NeedsLive {
+		return verdict, nil
+	}
+	live, err := p.Holds.Live(ctx, view)
+	if err != nil {
+		return verdict, err
+	}
+	return pvc.DecideHold(live), nil
+}
+
+// carryOut writes in order. Each write is onto the version that the one before left.
+func (p *pass) carryOut(ctx context.Context, owner client.Object, actions []action.Action) error {
+	version := ""
+	for _, a := range actions {
+		if d, deletes := a.(action.Delete); deletes && version != "" {
+			d.Object.ResourceVersion = version
+			a = d
+		}
+		done, err := p.Actor.Do(ctx, a)
+		if errors.Is(err, apply.ErrGone) {
+			return err
+		}
+		p.Report.Tell(ctx, owner, a, err)
+		if err != nil {
+			return fmt.Errorf("%s %s: %w", a.Verb(), a.Target(), err)
+		}
+		version = done.ResourceVersion
+	}
+	return nil
+}
+
+// judged reports a verdict. A PVC that was deleted meanwhile is forgotten: its event may have
+// come before.
+func (p *pass) judged(ctx context.Context, claim *corev1.PersistentVolumeClaim, verdict pvc.HoldVerdict) {
+	p.Report.Judged(claim, verdict)
+	key := client.ObjectKeyFromObject(claim)
+	if cached, err := pvccache.PVC(ctx, p.Holds.Caches, key); err == nil && cached == nil {
+		p.Report.Gone(key)
+	}
+}
+
+// went forgets a PVC that is gone. It needs no pass of its own.
+func (p *pass) went(claim *corev1.PersistentVolumeClaim) {
+	if p.leads() {
+		p.Report.Gone(client.ObjectKeyFromObject(claim))
+		p.left(context.Background(), claim)
+	}
+}
+
+// left reports that a PVC was deleted while its annotations named holders.
+func (p *pass) left(ctx context.Context, claim *corev1.PersistentVolumeClaim) {
+	told, ok := pvc.TellLeft(claim)
+	if !ok {
+		return
+	}
+	namespace, err := pvccache.NamespaceOf(ctx, p.Holds.Caches, claim.Namespace)
+	if err != nil {
+		namespace = pvccache.NewNamespace("") // the event is about the PVC alone
+	}
+	p.Report.Left(claim, namespace, told)
+}
+
+// until is how long it is until the first of moments that are not zero.
+func until(now time.Time, moments ...time.Time) (in time.Duration) {
+	for _, at := range moments {
+		if d := max(at.Sub(now), time.Millisecond); !at.IsZero() && (in == 0 || d < in) {
+			in = d
+		}
+	}
+	return in
+}
