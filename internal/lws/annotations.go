@@ -3,8 +3,8 @@ package lws
 // Annotations of our own on StatefulSets and leader pods. They stand in metadata, never in
 // a pod template: a template change would restart pods.
 const (
-	// AppliedAnnotationKey holds a hash of the fields last applied, so that a
-	// field that is no longer wanted is noticed and taken away.
+	// AppliedAnnotationKey holds a hash of the fields last applied, and the generation and UID
+	// of the StatefulSet after that. It shows fields to remove, and changes by others.
 	AppliedAnnotationKey = "lockstep.dev/applied"
 
 	// AsFoundAnnotationKey holds the revision key at which a template that another
@@ -43,8 +43,6 @@ const (
 	FieldOwner = "lws"
 	// adoptionFieldOwner owns the owner reference of an adopted object.
 	adoptionFieldOwner = "lockstep-adoption"
-	// numberFieldOwner owns the number of a revision that is current again.
-	numberFieldOwner = "lockstep-number"
 	// nudgeFieldOwner owns the nudge.
 	nudgeFieldOwner = "lockstep-nudge"
 	// retentionFieldOwner owns the retention policy of worker StatefulSets that others made.

@@ -207,7 +207,7 @@ func TestAnOwnTemplateThatWasSpoiltIsRepaired(t *testing.T) {
 			c := found(t, func(*appsv1.StatefulSet) {})
 			c.do(c.decideSet())
 			want := leadersOf(c).Spec.Template.DeepCopy()
-			fakeapi.Edit(c.Server, "w", tt.spoil)
+			fakeapi.Edit(c.Server, "w", func(sts *appsv1.StatefulSet) { tt.spoil(sts); sts.Generation++ })
 			c.do(c.decideSet())
 			if diff := cmp.Diff(want, &leadersOf(c).Spec.Template); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)

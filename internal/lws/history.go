@@ -93,20 +93,10 @@ func (d *setDecision) unrun(revision *appsv1.ControllerRevision) []action.Standi
 	}
 }
 
-// bringBack puts a revision of the history in use again, with a new number unless that is 0.
-func (d *setDecision) bringBack(revision *appsv1.ControllerRevision, number int64, why string) {
-	d.plan.do(action.Relabel{
-		Object:  identity.RefOf(identity.KindControllerRevision, revision),
-		Labels:  map[string]string{lwsv1.SetNameLabelKey: d.Set.Name, HistoryLabelKey: ""},
-		Number:  number,
-		Because: because(CodeChanged, why),
-	})
-}
-
 // onlyCurrent reports whether all revisions found have the current key, as at rest.
 func (d *setDecision) onlyCurrent() bool {
 	return !slices.ContainsFunc(d.Revisions.Members, func(r *appsv1.ControllerRevision) bool {
-		return r.Labels[lwsv1.RevisionKey] != d.key
+		return r.Labels[lwsv1.RevisionKey] != d.target.key
 	})
 }
 
@@ -116,7 +106,7 @@ func (d *setDecision) onlyCurrent() bool {
 // previous one.
 func (d *setDecision) runnable() (keys map[string]bool, known bool) {
 	sts := d.StatefulSet.Member()
-	if sts == nil || leadersKey(sts) != d.key || !workload.Observed(sts) {
+	if sts == nil || leadersKey(sts) != d.target.key || !workload.Observed(sts) {
 		return nil, false
 	}
 	keys = d.runKeys()

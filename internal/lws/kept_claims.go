@@ -15,38 +15,27 @@ import (
 	"lockstep.dev/lockstep/internal/condition"
 )
 
-// keptClaims is what a set is judged by if the volumeClaimTemplates of its spec differ from
-// those that its leader StatefulSet was created with.
-type keptClaims struct {
-	// set has the templates of the StatefulSet, and live as well. If the spec mounts another
-	// template, set has the whole template that stands and the spec is pending.
-	set, live *lwsv1.LeaderWorkerSet
-	pending   bool
-	// differ says how the templates differ, or is empty.
-	differ string
-}
-
 // keepClaims replaces volumeClaimTemplates that the leader StatefulSet does not have. Admission
 // refuses such a change, but another implementation allowed it, and the API server refuses
 // every later write of the StatefulSet. The templates are part of the revision's data: with
 // those of the revision that stands, they alone are no new revision.
-func (d *setDecision) keepClaims() keptClaims {
+func (d *setDecision) keepClaims() effectiveSpec {
 	sts := d.leaderStatefulSet()
 	if sts == nil || sameClaims(d.Set.Namespace, sts.Spec.VolumeClaimTemplates, claimTemplatesOf(d.Set)) {
-		return keptClaims{set: d.Set, live: d.Set}
+		return effectiveSpec{set: d.Set, live: d.Set}
 	}
 	stands := d.standingTemplate(sts)
 	if sameClaims(d.Set.Namespace, claimTemplatesOf(stands), claimTemplatesOf(d.Set)) {
-		return keptClaims{set: d.Set, live: d.Set} // a webhook rewrites those of the StatefulSet
+		return effectiveSpec{set: d.Set, live: d.Set} // a webhook rewrites those of the StatefulSet
 	}
 	live := withClaims(d.Set, claimTemplatesOf(stands))
-	kept := keptClaims{set: live, live: live}
+	kept := effectiveSpec{set: live, live: live}
 	waits := "nothing else waits for that"
 	if lacks := lackingMount(d.Set, claimTemplatesOf(stands)); lacks != "" {
 		kept.set, kept.pending = stands, true
 		waits = fmt.Sprintf("the template waits, since it mounts %q, which is in none of them", lacks)
 	}
-	kept.differ = fmt.Sprintf("spec.leaderWorkerTemplate.volumeClaimTemplates is not what statefulset %s was made with, "+
+	kept.otherClaims = fmt.Sprintf("spec.leaderWorkerTemplate.volumeClaimTemplates is not what statefulset %s was made with, "+
 		"and a StatefulSet never takes other claims: groups old and new have those of the StatefulSet (%s); %s; %s",
 		sts.Name, cmp.Or(strings.Join(templateNames(stands), ", "), "none"), waits, remedyClaims)
 	return kept

@@ -2,6 +2,7 @@ package lws
 
 import (
 	"fmt"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 
@@ -15,20 +16,24 @@ import (
 // applied onto its exact version when present and different, left alone when
 // the same.
 func (d *setDecision) leaders() (p Plan) {
-	if d.held || d.key == "" {
+	if d.held || d.target.key == "" {
 		return p
 	}
-	desired := workload.LeaderStatefulSet(d.Set, d.key, d.course.replicas, d.course.partition)
+	desired := workload.LeaderStatefulSet(d.Set, d.target.key, d.course.replicas, d.course.partition)
 	d.asFound(desired)
-	stamped(desired)
+	delete(desired.Annotations, AppliedAnnotationKey)
+	applied := fingerprint(desired)
+	desired.Annotations[AppliedAnnotationKey] = applied
 	if sts := d.StatefulSet.Orphan(); sts != nil {
 		owner := setRef(d.Set)
+		desired.Annotations[AppliedAnnotationKey] = appliedOnto(sts, desired, applied)
 		p.do(d.applyLeaders(sts, desired, &owner, because(CodeOrphan, fmt.Sprintf("statefulset %s has no controller and bears this set's labels", sts.Name))))
 		return p
 	}
 	if sts := d.StatefulSet.Member(); sts != nil {
 		waits := d.pvcsPending && (deletesPVCs(sts) || d.lowers() || d.course.replicas < workload.PodsOf(sts))
-		if !waits && !d.inStep(sts, desired) {
+		if !waits && !inStep(sts, desired, applied) {
+			desired.Annotations[AppliedAnnotationKey] = appliedOnto(sts, desired, applied)
 			p.do(d.applyLeaders(sts, desired, nil, d.whyApply(sts)))
 		}
 		return p
@@ -48,7 +53,7 @@ func (d *setDecision) createLeaders(desired *appsv1.StatefulSet) action.Create {
 		Tell: action.Telling{
 			Done: []action.Event{{
 				Reason: "GroupsProgressing", Action: "Create",
-				Note: "Created leader statefulset " + d.Set.Name, Related: d.currentRevision(),
+				Note: "Created leader statefulset " + d.Set.Name, Related: d.target.revision,
 			}},
 			Refused: &action.Event{
 				Warning: true, Reason: "FailedCreate", Action: "Create",
@@ -78,37 +83,25 @@ func (d *setDecision) applyLeaders(sts, desired *appsv1.StatefulSet, adopter *id
 func (d *setDecision) whyApply(sts *appsv1.StatefulSet) action.Reason {
 	if d.lowers() {
 		return because(CodeRollout, fmt.Sprintf("groups from %d on go to revision %s: %d of %d are down, and %d may be",
-			d.course.partition, d.key, d.rollout.down(), d.rollout.replicas, d.rollout.budget(d.course.replicas)))
+			d.course.partition, d.target.key, d.rollout.down(), d.rollout.replicas, d.rollout.budget(d.course.replicas)))
 	}
 	return because(CodeChanged, fmt.Sprintf("statefulset %s differs from the spec", sts.Name))
 }
 
-// currentRevision is the revision at the key, found or about to be made.
-func (d *setDecision) currentRevision() *identity.Ref {
-	if revision := d.revisionWithKey(d.key); revision != nil {
-		ref := identity.RefOf(identity.KindControllerRevision, revision)
-		return &ref
+// appliedOnto is the annotation of an apply: the hash of the fields that it sets, and the
+// generation and UID that the StatefulSet has afterwards.
+func appliedOnto(live, desired *appsv1.StatefulSet, fingerprint string) string {
+	generation := live.Generation
+	if !contains(&live.Spec, attainable(live, desired)) {
+		generation++
 	}
-	for _, a := range d.plan.Actions {
-		if ref := a.Target(); ref.Kind == identity.KindControllerRevision {
-			return &ref
-		}
-	}
-	return nil
+	return fmt.Sprintf("%s.%d.%s", fingerprint, generation, live.UID)
 }
 
-// stamped puts the fingerprint of a desired object on it. Desired objects are
-// freshly built, never from a cache.
-func stamped(desired *appsv1.StatefulSet) {
-	delete(desired.Annotations, AppliedAnnotationKey)
-	desired.Annotations[AppliedAnnotationKey] = fingerprint(desired)
-}
-
-// inStep tells whether a live StatefulSet needs no apply: what was applied last
-// is what is wanted, and nobody changed any of it since. What the server made of
-// our own last apply is accepted as it is, however it differs: applying the same
-// again would change nothing and never end.
-func (d *setDecision) inStep(live, desired *appsv1.StatefulSet) bool {
+// inStep reports whether a StatefulSet needs no apply: what was applied last is wanted, and the
+// spec was not changed since. A webhook may have changed what was applied: another apply would
+// change nothing and never end.
+func inStep(live, desired *appsv1.StatefulSet, fingerprint string) bool {
 	for _, key := range []string{lwsv1.SetNameLabelKey, lwsv1.RevisionKey} {
 		if live.Labels[key] != desired.Labels[key] {
 			return false
@@ -117,11 +110,13 @@ func (d *setDecision) inStep(live, desired *appsv1.StatefulSet) bool {
 	if wanted := lwsv1.ReplicasAnnotationKey; live.Annotations[wanted] != desired.Annotations[wanted] {
 		return false // a rollout goes by it
 	}
-	fingerprint := desired.Annotations[AppliedAnnotationKey]
-	if d.Applied == (Applied{UID: live.UID, Generation: live.Generation, Fingerprint: fingerprint}) {
-		return true
+	var generation int64
+	applied, record, _ := strings.Cut(live.Annotations[AppliedAnnotationKey], ".")
+	if applied != fingerprint {
+		return false
 	}
-	return live.Annotations[AppliedAnnotationKey] == fingerprint && contains(&live.Spec, attainable(live, desired))
+	_, err := fmt.Sscanf(record, "%d."+string(live.UID), &generation)
+	return err == nil && live.Generation <= generation || contains(&live.Spec, attainable(live, desired))
 }
 
 // attainable leaves out what a write cannot change: what is fixed at creation,

@@ -16,53 +16,42 @@ func Paused(set *lwsv1.LeaderWorkerSet) bool {
 	return set.Annotations[lwsv1.PausedAnnotationKey] == lwsv1.PausedValue
 }
 
-// pausedSpec is the spec that a set is judged by while its rollout is paused.
-type pausedSpec struct {
-	set *lwsv1.LeaderWorkerSet
-	// pending is set while the spec asks for another template or placement.
-	pending bool
-	// unknown says why nothing can be created meanwhile, or is empty.
-	unknown string
-}
-
-// pause returns the template and network that the leaders of a paused set were last given.
-// Objects that are created meanwhile belong to a revision that runs already, and any number
-// of changes become one rollout when it is resumed.
-func (d *setDecision) pause() pausedSpec {
-	if !Paused(d.Set) {
-		return pausedSpec{set: d.Set}
-	}
-	data, err := RevisionData(d.Set)
-	if err != nil {
-		return pausedSpec{set: d.Set} // the revisions rule leaves such a spec alone
+// pause returns a spec with the template and network that the leaders of a paused set were last
+// given. Objects that are created meanwhile belong to a revision that runs already, and any
+// number of changes become one rollout when it is resumed.
+func (d *setDecision) pause(spec effectiveSpec) effectiveSpec {
+	data, err := RevisionData(spec.set)
+	if !Paused(spec.set) || err != nil {
+		return spec
 	}
 	key := d.statefulSetKey()
 	current := d.revisionWithKey(key)
+	if key == "" {
+		current = latest(d.counting(), func(r *appsv1.ControllerRevision) bool { return inUse(r, d.Set.Name) })
+	}
 	switch {
-	case key == "":
-		if current = latest(d.counting(), func(r *appsv1.ControllerRevision) bool { return inUse(r, d.Set.Name) }); current == nil {
-			return pausedSpec{set: d.Set} // no rollout has begun
-		}
-	case current == nil && RevisionKey(data) == key:
-		return pausedSpec{set: d.Set} // it is created again from the spec, which says the same
+	case current == nil && (key == "" || RevisionKey(data) == key):
+		return spec // no rollout has begun, or the revision is created again from the spec
 	case current == nil:
-		return d.standStill(fmt.Sprintf("the rollout is paused and revision %s, which the groups run, is not there", key))
+		return spec.standStill(fmt.Sprintf("the rollout is paused and revision %s, which the groups run, is not there", key))
+	case sameRevision(spec.set, current.Data.Raw, data):
+		placed, pending := d.withTopology(*spec.set)
+		spec.set, spec.pending = placed, spec.pending || pending
+		return spec
 	}
-	if sameRevision(d.Set, current.Data.Raw, data) {
-		set, pending := d.withTopology(*d.Set)
-		return pausedSpec{set: set, pending: pending}
-	}
-	restored, err := Restore(d.Set, current.Data.Raw)
+	restored, err := Restore(spec.set, current.Data.Raw)
 	if err != nil {
-		return d.standStill(fmt.Sprintf("the rollout is paused and revision %s, which the groups run, cannot be read: %v", current.Name, err))
+		return spec.standStill(fmt.Sprintf("the rollout is paused and revision %s, which the groups run, cannot be read: %v", current.Name, err))
 	}
-	set, _ := d.withTopology(*restored)
-	return pausedSpec{set: set, pending: true}
+	spec.set, _ = d.withTopology(*restored)
+	spec.pending = true
+	return spec
 }
 
 // standStill creates nothing while the template of the leaders is unknown.
-func (d *setDecision) standStill(why string) pausedSpec {
-	return pausedSpec{set: d.Set, pending: true, unknown: why + "; resume it to go on with the spec"}
+func (e effectiveSpec) standStill(why string) effectiveSpec {
+	e.pending, e.unknown = true, why+"; resume it to go on with the spec"
+	return e
 }
 
 // withTopology returns the set with the exclusive topologies of the leaders' template, and
@@ -140,7 +129,7 @@ func (d *setDecision) pauseText(counts groupCounts) string {
 		waits = ", and a change of the template waits"
 	}
 	return fmt.Sprintf("Rollout is paused with %d of %d groups at revision %s%s; resume it with: kubectl lockstep rollout resume %s -n %s",
-		d.groupsAt(d.key), workload.Replicas(d.Set), d.key, waits, d.Set.Name, d.Set.Namespace)
+		d.groupsAt(d.target.key), workload.Replicas(d.Set), d.target.key, waits, d.Set.Name, d.Set.Namespace)
 }
 
 // groupsAt counts the wanted groups that are at a revision.
@@ -159,5 +148,5 @@ func (d *setDecision) targetKey() string {
 	if d.pending {
 		return ""
 	}
-	return d.key
+	return d.target.key
 }

@@ -25,6 +25,8 @@ const (
 	NeedRevision Need = "revision"
 	// NeedHistory is the revisions of a set that no group runs.
 	NeedHistory Need = "history"
+	// NeedLeaderPVCs is the names of the PVCs of a set's leaders.
+	NeedLeaderPVCs Need = "PVCs of leaders"
 	// NeedLivePods is a live read of the group: no group is recreated by what a cache shows.
 	NeedLivePods Need = "live pods"
 )

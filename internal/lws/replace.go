@@ -64,7 +64,7 @@ func (d *setDecision) replaceLeader(g Group, why string, onlyIfDown bool) action
 	return action.Delete{
 		Object:  identity.RefOf(identity.KindPod, g.Leader),
 		Relies:  relied,
-		Because: because(CodeOutdated, fmt.Sprintf("leader %s is to be replaced at revision %s and the statefulset controller does not: %s", g.LeaderName, d.key, why)),
+		Because: because(CodeOutdated, fmt.Sprintf("leader %s is to be replaced at revision %s and the statefulset controller does not: %s", g.LeaderName, d.target.key, why)),
 	}
 }
 

@@ -31,10 +31,10 @@ type Standing struct {
 
 // Stand returns how far a set has come.
 func Stand(w SetSnapshot) Standing {
-	d := derive(w)
+	d, _ := derive(w)
 	counts := d.count()
 	return Standing{
-		Key: d.key, Ready: counts.ready, Updated: counts.updated, Pending: d.pending,
+		Key: d.target.key, Ready: counts.ready, Updated: counts.updated, Pending: d.pending,
 		Target: max(0, workload.Replicas(d.Set)-workload.Partition(d.Set)), TargetUpdated: counts.currentUpdated, TargetReady: counts.currentUpdatedReady,
 		Surge: d.surplus(),
 	}

@@ -14,47 +14,47 @@ import (
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
-// revisions finds the revision of the spec, and creates one only if no revision says the
-// same. A revision counts if it is genuine, and the set owns it or adopts it.
-func (d *setDecision) revisions() {
+// target is the revision that groups should be at, with what is written for it first.
+type target struct {
+	// key is its key, or empty while unknown. revision is it, once it exists or is created.
+	key      string
+	revision *identity.Ref
+	plan     Plan
+}
+
+// target returns the revision of the spec. It is created only if no revision says the same. A
+// revision counts if it is genuine, and the set owns it or adopts it.
+func (d *setDecision) newTarget() target {
 	data, err := RevisionData(d.Set)
-	if err != nil {
-		d.held = true // a spec that cannot be encoded cannot have come from the API server
-		return
-	}
-	d.data = data
 	key := d.statefulSetKey()
-	if d.held {
-		d.key = key
-		return
+	if err != nil || d.held {
+		return target{key: key}
 	}
-	d.adoptRevisions()
+	adopted := d.adoptRevisions()
+	t := d.targetOf(key, data)
+	t.plan.Actions = slices.Concat(adopted, t.plan.Actions)
+	return t
+}
+
+func (d *setDecision) targetOf(key string, data []byte) target {
 	current := d.revisionWithKey(key)
 	if current != nil && sameRevision(d.Set, current.Data.Raw, data) {
-		d.key = key
-		if !inUse(current, d.Set.Name) {
-			d.bringBack(current, 0, again(key))
-		}
-		return
+		return d.reuseRevision(current, 0)
 	}
 	known, hash := d.revisionWithData(data), RevisionKey(data)
 	switch {
-	case known == nil && d.lacksHistory():
-		d.plan.Needs = NeedHistory
+	case known == nil && !d.HistoryRead && (key != "" || d.Set.Status.ObservedGeneration != 0): // a new set has no history
+		return target{plan: Plan{Needs: NeedHistory}}
 	case current == nil && hash == key:
-		d.makeRevision(key, fmt.Sprintf("Creating missing revision with key %s for existing LeaderWorkerSet", key))
+		return d.newRevision(data, fmt.Sprintf("Creating missing revision with key %s for existing LeaderWorkerSet", key))
+	case known != nil && known.Revision == d.highestNumber():
+		return d.reuseRevision(known, 0)
 	case known != nil:
-		d.reuseRevision(known)
+		return d.reuseRevision(known, d.highestNumber()+1) // as a new revision would have
 	case d.statefulSetUID() == "":
-		d.makeRevision(hash, fmt.Sprintf("Creating revision with key %s for a newly created LeaderWorkerSet", hash))
-	default:
-		d.makeRevision(hash, fmt.Sprintf("Creating revision with key %s for updated LWS", hash))
+		return d.newRevision(data, fmt.Sprintf("Creating revision with key %s for a newly created LeaderWorkerSet", hash))
 	}
-}
-
-// lacksHistory reports whether the history was not read yet. A new set has none.
-func (d *setDecision) lacksHistory() bool {
-	return !d.HistoryRead && (d.statefulSetKey() != "" || d.Set.Status.ObservedGeneration != 0)
+	return d.newRevision(data, fmt.Sprintf("Creating revision with key %s for updated LWS", hash))
 }
 
 // statefulSetKey is the revision key of the leader StatefulSet, or empty without one. No other
@@ -75,14 +75,15 @@ func leadersKey(sts *appsv1.StatefulSet) string {
 	return sts.Spec.Template.Labels[lwsv1.RevisionKey]
 }
 
-func (d *setDecision) adoptRevisions() {
+func (d *setDecision) adoptRevisions() (adopted []action.Action) {
 	for _, revision := range d.Revisions.Orphans {
 		if Genuine(revision, d.Set.Name) {
-			d.plan.do(adopt(identity.RefOf(identity.KindControllerRevision, revision), setRef(d.Set), &appsv1.ControllerRevision{
+			adopted = append(adopted, adopt(identity.RefOf(identity.KindControllerRevision, revision), setRef(d.Set), &appsv1.ControllerRevision{
 				ObjectMeta: metav1.ObjectMeta{OwnerReferences: workload.OwnedBySet(d.Set)},
 			}))
 		}
 	}
+	return adopted
 }
 
 // counting returns the revisions that count, in no particular order.
@@ -128,81 +129,61 @@ func (d *setDecision) highestNumber() int64 {
 	return highest
 }
 
-// reuseRevision makes a known revision current again. Its number becomes the highest, like that
-// of a new revision.
-func (d *setDecision) reuseRevision(known *appsv1.ControllerRevision) {
-	d.key = known.Labels[lwsv1.RevisionKey]
-	highest := d.highestNumber()
+// reuseRevision returns a known revision as the target: out of the history, and with another
+// number unless that is 0.
+func (d *setDecision) reuseRevision(known *appsv1.ControllerRevision, number int64) target {
+	ref := identity.RefOf(identity.KindControllerRevision, known)
+	t := target{key: known.Labels[lwsv1.RevisionKey], revision: &ref}
+	write := action.Relabel{
+		Object: ref, Number: number,
+		Because: because(CodeChanged, fmt.Sprintf("the template is that of revision %s again", t.key)),
+	}
 	if !inUse(known, d.Set.Name) {
-		d.bringBack(known, highest+1, again(d.key))
-		return
+		write.Labels = map[string]string{lwsv1.SetNameLabelKey: d.Set.Name, HistoryLabelKey: ""}
 	}
-	if known.Revision == highest {
-		return
+	if number != 0 || write.Labels != nil {
+		t.plan.do(write)
 	}
-	d.plan.do(action.Apply{
-		Object:     &appsv1.ControllerRevision{Revision: highest + 1},
-		Onto:       identity.RefOf(identity.KindControllerRevision, known),
-		FieldOwner: numberFieldOwner,
-		Because:    because(CodeChanged, again(d.key)),
-	})
+	return t
 }
 
-// again says that a set goes back to a revision.
-func again(key string) string { return fmt.Sprintf("the template is that of revision %s again", key) }
-
-// makeRevision makes the revision of the live spec under key.
-func (d *setDecision) makeRevision(key, note string) {
-	name, number, free := d.freeRevisionName()
-	if !free {
-		d.held = true
-		return
+// newRevision creates the revision of the live spec.
+func (d *setDecision) newRevision(data []byte, note string) target {
+	name, number := d.freeRevisionName(RevisionKey(data))
+	t := target{
+		key:      RevisionKey(data),
+		revision: &identity.Ref{Kind: identity.KindControllerRevision, Namespace: d.Set.Namespace, Name: name},
 	}
-	d.key = key
-	d.plan.do(action.Create{
+	t.plan.do(action.Create{
 		Kind:  identity.KindControllerRevision,
 		Owner: setRef(d.Set),
 		Object: &appsv1.ControllerRevision{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace:       d.Set.Namespace,
 				Name:            name,
-				Labels:          map[string]string{lwsv1.SetNameLabelKey: d.Set.Name, lwsv1.RevisionKey: key},
+				Labels:          map[string]string{lwsv1.SetNameLabelKey: d.Set.Name, lwsv1.RevisionKey: t.key},
 				Annotations:     changeCause(d.Set),
 				OwnerReferences: workload.OwnedBySet(d.Set),
 			},
 			Revision: number,
-			Data:     runtime.RawExtension{Raw: d.data},
+			Data:     runtime.RawExtension{Raw: data},
 		},
 		Because: because(CodeMissing, "no revision of this set says what the spec says"),
 		Tell: action.Telling{Done: []action.Event{{
-			Reason: "CreatingRevision", Action: "Create", Note: note,
-			Related: &identity.Ref{Kind: identity.KindControllerRevision, Namespace: d.Set.Namespace, Name: name},
+			Reason: "CreatingRevision", Action: "Create", Note: note, Related: t.revision,
 		}}},
 	})
+	return t
 }
 
-// freeRevisionName returns the name and number of the next revision. A ghost
-// under that name is waited for; one that does not leave, or a squatter, is
-// stepped over: numbers are free.
-func (d *setDecision) freeRevisionName() (name string, number int64, free bool) {
-	hash := RevisionKey(d.data)
+// freeRevisionName returns the name and number of the next revision. A number whose name
+// another object has is left out.
+func (d *setDecision) freeRevisionName(hash string) (name string, number int64) {
+	all := slices.Concat(d.Revisions.Members, d.Revisions.Orphans, d.Revisions.Ghosts, d.Revisions.Squatters)
 	for number = d.highestNumber() + 1; ; number++ {
 		name = revisionName(d.Set.Name, hash, number)
-		named := func(r *appsv1.ControllerRevision) bool { return r.Name == name }
-		if i := slices.IndexFunc(d.Revisions.Ghosts, named); i >= 0 {
-			bearer := ghostsOf(identity.KindControllerRevision, d.Revisions.Ghosts[i:i+1])
-			stepOver := d.Vigil.lastMove(bearer).Add(stuckAfter)
-			if d.Now.Before(stepOver) {
-				if !d.waiting.any() {
-					d.waiting = d.haunt(bearer)
-				}
-				d.plan.wait(Wait{Reason: because(CodePreviousIncarnation, bearer[0].String()+" is leaving"), Until: stepOver})
-				return "", 0, false
-			}
-			continue
-		}
-		if !slices.ContainsFunc(slices.Concat(d.Revisions.Squatters, d.Revisions.Members, d.Revisions.Orphans), named) {
-			return name, number, true
+		if !slices.ContainsFunc(all, func(r *appsv1.ControllerRevision) bool { return r.Name == name }) {
+			return name, number
 		}
 	}
 }

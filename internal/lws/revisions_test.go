@@ -169,22 +169,16 @@ func TestAnOrphanedRevisionIsAdopted(t *testing.T) {
 	}
 }
 
-func TestARevisionWaitsForTheGhostUnderItsNameAndThenStepsOver(t *testing.T) {
+// Numbers are free: the name of a previous incarnation's revision is left out.
+func TestARevisionTakesTheNextFreeName(t *testing.T) {
 	c := newCluster(t)
 	set := fakeapi.Add(c.Server, fakeapi.Set("w", 1, 1))
-	name := "w-" + lws.RevisionKey(data(t, set)) + "-1"
-	ghost := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: name, Labels: map[string]string{lwsv1.SetNameLabelKey: "w"}}}
-	fakeapi.Add(c.Server, ghost)
-	fakeapi.Terminate[*appsv1.ControllerRevision](c.Server, name, "example.com/stuck")
-	plan := c.decideSet()
-	if creates := of[action.Create](plan); len(creates) != 0 {
-		t.Fatalf("made beside a ghost: %s", spelled(plan))
-	}
-	if _, ok := waitFor(plan, lws.CodePreviousIncarnation); !ok {
-		t.Errorf("got waits %v", plan.Waits)
-	}
-	c.pass(time.Minute)
-	if got, _ := created[*appsv1.ControllerRevision](t, c.decideSet()); got.Revision != 2 || got.Name != name[:len(name)-1]+"2" {
+	name := "w-" + lws.RevisionKey(data(t, set)) + "-"
+	fakeapi.Add(c.Server, &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{
+		Namespace: fakeapi.Namespace, Name: name + "1", Labels: map[string]string{lwsv1.SetNameLabelKey: "w"},
+	}})
+	fakeapi.Terminate[*appsv1.ControllerRevision](c.Server, name+"1", "example.com/stuck")
+	if got, _ := created[*appsv1.ControllerRevision](t, c.decideSet()); got.Revision != 2 || got.Name != name+"2" {
 		t.Errorf("got %q, number %d", got.Name, got.Revision)
 	}
 }

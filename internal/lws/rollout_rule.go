@@ -18,7 +18,7 @@ import (
 // rolling returns where a rolling update stands, and the partition and replicas that the leader
 // StatefulSet is to have.
 func (d *setDecision) rolling() (rollout, course) {
-	if sts := d.leaderStatefulSet(); sts != nil && d.key != "" {
+	if sts := d.leaderStatefulSet(); sts != nil && d.target.key != "" {
 		r := d.rolloutOf(sts)
 		return r, r.next()
 	}
@@ -60,14 +60,14 @@ func (d *setDecision) rolloutOf(sts *appsv1.StatefulSet) rollout {
 		replicas: workload.Replicas(d.Set), keep: workload.Partition(d.Set),
 		unavailable: min(unavailable, workload.Replicas(d.Set)), surge: surge,
 		running: workload.PodsOf(sts), partition: livePartition(sts), applied: appliedReplicas(sts, workload.Replicas(d.Set)),
-		changed:  leadersKey(sts) != d.key || d.displaced(sts),
+		changed:  leadersKey(sts) != d.target.key || d.displaced(sts),
 		paused:   Paused(d.Set),
 		observed: (sts.Status.ObservedGeneration == sts.Generation || sts.Status.ObservedGeneration == 0) && d.inherited() == 0,
 	}
 	r.places = make([]place, max(r.replicas, r.running))
 	for i := range d.Groups {
 		if g := &d.Groups[i]; g.Index < len(r.places) {
-			r.places[g.Index] = g.place(d.Set, sts, d.key)
+			r.places[g.Index] = g.place(d.Set, sts, d.target.key)
 		}
 	}
 	return r
@@ -207,7 +207,7 @@ func (d *setDecision) rolloutEvents() []action.Event {
 		if end := min(d.rollout.partition, d.rollout.replicas) - 1; end > d.course.partition {
 			note = fmt.Sprintf("Updating replicas %d to %d (inclusive)", d.course.partition, end)
 		}
-		events = append(events, action.Event{Reason: "GroupsUpdating", Action: "Update", Note: note, Related: d.currentRevision()})
+		events = append(events, action.Event{Reason: "GroupsUpdating", Action: "Update", Note: note, Related: d.target.revision})
 	}
 	return events
 }

@@ -30,7 +30,7 @@ func (d *setDecision) wantsShared() bool {
 	}
 	for i := range d.Groups {
 		leader := d.Groups[i].Leader
-		if leader.Labels[lwsv1.RevisionKey] != d.key && !workload.HasOwnService(leader) {
+		if leader.Labels[lwsv1.RevisionKey] != d.target.key && !workload.HasOwnService(leader) {
 			return true
 		}
 	}

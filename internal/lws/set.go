@@ -10,40 +10,29 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 )
 
-// setDecision is what the rules of a set read: the snapshot, and values derived from it.
-// No rule changes them.
+// setDecision is what the rules of a set read: the snapshot, and values derived from it in the
+// order below. Only derive sets them.
 type setDecision struct {
 	*SetSnapshot
-	// plan is what the values themselves need first, such as a revision to create.
-	plan Plan
-	// live is the set as it is, with the claims that it was made with; while a rollout
-	// is held, Set is not.
-	live *lwsv1.LeaderWorkerSet
+	effectiveSpec
+	// Set is the effective set, in place of that of the snapshot.
+	Set *lwsv1.LeaderWorkerSet
 
-	// told is the status as it is written.
-	told *lwsv1.LeaderWorkerSetStatus
-	// restarted is what the status is to tell about restarts.
+	// told is the status as it is written, and restarted what it is to say about restarts.
+	told      *lwsv1.LeaderWorkerSetStatus
 	restarted restartStatus
-
-	// held is set when nothing new may be made under the set's names yet.
-	held bool
-	// key is the revision key that groups should be at, or empty while unknown.
-	key string
-	// data is the revision data of the live spec.
-	data []byte
-	// waiting is what is told about ghosts, or the zero value.
-	waiting haunting
-	// pending is set while the spec asks for a template that is not taken in: the
-	// rollout is paused, or the template wants claims that the set does not have.
-	pending bool
-	// conflict names what squats on names the set needs, or is empty.
-	conflict string
 	// refusal says why the spec is left alone, or is empty.
 	refusal string
-	// otherClaims says that the spec's claims are not those of the set, or is empty.
-	otherClaims string
 	// hindrance says what is refused that costs a part of the set only, or is empty.
 	hindrance string
+	// waiting is what is said about objects of a previous incarnation, or the zero value.
+	waiting haunting
+	// held is set when nothing new may be created under the set's names yet.
+	held bool
+	// target is the revision that groups should be at.
+	target target
+	// conflict names the foreign objects under names that the set needs, or is empty.
+	conflict string
 	// rollout is where a rolling update stands, and course where it goes next.
 	rollout rollout
 	course  course
@@ -51,13 +40,24 @@ type setDecision struct {
 	pvcsPending bool
 }
 
+// effectiveSpec is the set that the rules judge by, in place of the one in the snapshot.
+type effectiveSpec struct {
+	// set has the volumeClaimTemplates of the leader StatefulSet and, while the rollout is paused,
+	// the template and network of its leaders. live has the template of the spec.
+	set, live *lwsv1.LeaderWorkerSet
+	// pending is set while the spec asks for a template that is not taken in.
+	pending bool
+	// otherClaims says that the volumeClaimTemplates of the spec are not those of the set, and
+	// unknown why the template of the leaders is not known. Both may be empty.
+	otherClaims, unknown string
+}
+
 // DecideSet is the whole behaviour of a set itself. DecideGroup decides inside a group.
 func DecideSet(w SetSnapshot) Plan {
 	if w.Set.DeletionTimestamp != nil {
 		return Plan{} // the garbage collector deletes what is left
 	}
-	d := derive(w)
-	plan := d.plan
+	d, plan := derive(w)
 	if plan.Needs != "" {
 		return Plan{Needs: plan.Needs}
 	}
@@ -100,32 +100,40 @@ func DecideSet(w SetSnapshot) Plan {
 	return plan
 }
 
-// derive returns the values that the rules read, each from the snapshot and those before it.
-func derive(w SetSnapshot) *setDecision {
-	d := &setDecision{SetSnapshot: &w, live: w.Set, told: &w.Set.Status}
+// derive returns the values that the rules read, and the plan that they need first, such as a
+// revision to create.
+func derive(w SetSnapshot) (*setDecision, Plan) {
+	var plan Plan
+	d := &setDecision{SetSnapshot: &w, Set: w.Set, told: &w.Set.Status}
 	d.restarted = d.restartStatus()
 	if key := d.statefulSetKey(); key != "" && !d.HistoryRead && d.revisionWithKey(key) == nil {
-		d.plan.Needs = NeedHistory
+		plan.Needs = NeedHistory
 	}
-	kept := d.keepClaims()
-	d.Set, d.live, d.otherClaims = kept.set, kept.live, kept.differ
-	if kept.differ != "" {
-		d.plan.wait(Wait{Reason: because(CodeVolumeClaimsDiffer, kept.differ)})
-	}
-	paused := d.pause()
-	d.Set, d.pending, d.held = paused.set, kept.pending || paused.pending, paused.unknown != ""
-	if d.held {
-		d.plan.wait(Wait{Reason: because(CodeRevisionNotVisible, paused.unknown)})
-	}
+	d.effectiveSpec = d.pause(d.keepClaims())
+	d.Set = d.set
+	plan.Waits = d.effectiveSpec.waits()
 	d.refusal, d.hindrance = w.refusedSpec(), w.refusedParts()
-	d.conflict, d.waiting = d.conflicts(), d.ghosts()
-	d.held = d.held || d.refusal != "" || d.waiting.holds || len(d.StatefulSet.Squatters) > 0
-	d.revisions()
+	d.waiting = d.ghosts()
+	d.held = d.unknown != "" || d.refusal != "" || d.waiting.holds || len(d.StatefulSet.Squatters) > 0
+	d.target = d.newTarget()
+	plan.add(d.target.plan)
+	d.conflict = d.conflicts()
 	d.rollout, d.course = d.rolling()
 	owners, pending := d.pvcs()
-	d.plan.add(owners)
+	plan.add(owners)
 	d.pvcsPending = pending
-	return d
+	return d, plan
+}
+
+// waits says what keeps the spec from being taken in.
+func (e effectiveSpec) waits() (waits []Wait) {
+	if e.otherClaims != "" {
+		waits = append(waits, Wait{Reason: because(CodeVolumeClaimsDiffer, e.otherClaims)})
+	}
+	if e.unknown != "" {
+		waits = append(waits, Wait{Reason: because(CodeRevisionNotVisible, e.unknown)})
+	}
+	return waits
 }
 
 // statefulSetUID is the UID of the leader StatefulSet that is, or is about to

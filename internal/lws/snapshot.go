@@ -46,15 +46,11 @@ type SetSnapshot struct {
 	// Draining are the groups beyond the StatefulSet's replicas that still have pods and PVCs.
 	Draining map[int]bool
 
-	// Claims names the claims of the set's leaders. It is filled only while a leader is
-	// missed past something that is in the way.
+	// Claims are the names of the PVCs of the set's leaders, or nil unless the decision asked.
 	Claims map[string]bool
 
 	Lives identity.Lives
 	Vigil Vigil
-	// Applied is what became of the leader StatefulSet when this process last
-	// wrote it.
-	Applied Applied
 	// Refusal is what the API server said of the present spec, if it refused it.
 	Refusal Refusal
 	// Refused is what it last said of what groups need, and of what the set can do
@@ -64,14 +60,6 @@ type SetSnapshot struct {
 	Stalled time.Time
 	// StatusWritten is when this process last wrote the set's status, or zero.
 	StatusWritten time.Time
-}
-
-// Applied is what the API server made of a StatefulSet that was written. The zero
-// value means that none was.
-type Applied struct {
-	UID         types.UID
-	Generation  int64
-	Fingerprint string
 }
 
 // GroupSnapshot is everything that a decision about one group may know.

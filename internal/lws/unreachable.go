@@ -25,6 +25,9 @@ func (d *setDecision) unreachable() (p Plan) {
 		return p
 	}
 	missed, blocked := d.unreached(sts)
+	if len(missed) > 0 && d.Claims == nil && len(sts.Spec.VolumeClaimTemplates) > 0 {
+		return Plan{Needs: NeedLeaderPVCs}
+	}
 	for _, ordinal := range missed {
 		p.do(d.makeLeader(sts, ordinal, blocked)...)
 	}
@@ -47,16 +50,10 @@ func (d *setDecision) unreached(sts *appsv1.StatefulSet) (missed []int, blocked 
 	return missed, blocked
 }
 
-// MissesLeaders tells whether leaders may have to be made past a name that somebody
-// other than the set bears: that of a leader, or of a claim of theirs.
-func MissesLeaders(w SetSnapshot) bool {
-	sts := w.StatefulSet.Member()
-	if sts == nil {
-		return false
-	}
-	w.Set = AsMade(w.Set, sts)
-	missed, _ := (&setDecision{SetSnapshot: &w}).unreached(sts)
-	return len(missed) > 0
+// observed tells whether the StatefulSet controller knows the present spec and
+// has named its revision.
+func observed(sts *appsv1.StatefulSet) bool {
+	return sts.Status.ObservedGeneration == sts.Generation && sts.Status.UpdateRevision != ""
 }
 
 func partitionOf(sts *appsv1.StatefulSet) int32 {

@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -53,23 +52,6 @@ func TestAServiceNobodyNeedsIsNotWaitedFor(t *testing.T) {
 	w := lws.SetSnapshot{Now: fakeapi.Epoch, Set: set}
 	w.Service.Ghosts = []*corev1.Service{former(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "w"}})}
 	if got := progress(t, w); got.Type != string(lwsv1.LeaderWorkerSetAvailable) {
-		t.Errorf("got %s: %s", got.Reason, got.Message)
-	}
-}
-
-// A set that waited for an old revision to leave held everything back and did not
-// say so.
-func TestARevisionThatDoesNotLeaveIsTold(t *testing.T) {
-	set := fakeapi.Set("w", 1, 1)
-	set.CreationTimestamp = metav1.NewTime(fakeapi.Epoch.Add(time.Second))
-	data, err := lws.RevisionData(set)
-	if err != nil {
-		t.Fatal(err)
-	}
-	name := "w-" + lws.RevisionKey(data) + "-1"
-	w := lws.SetSnapshot{Now: fakeapi.Epoch.Add(2 * time.Second), Set: set, Vigil: lws.Vigil{Moved: fakeapi.Epoch}}
-	w.Revisions.Ghosts = []*appsv1.ControllerRevision{former(&appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Name: name}})}
-	if got := progress(t, w); got.Reason != lws.CodePreviousIncarnation {
 		t.Errorf("got %s: %s", got.Reason, got.Message)
 	}
 }

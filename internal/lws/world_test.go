@@ -227,17 +227,11 @@ func (w *world) write(a action.Action) error {
 
 // remember updates the memory of the operator after a write.
 func (c *cluster) remember(a action.Action) {
-	set := fakeapi.Find[*lwsv1.LeaderWorkerSet](c.Server, "w")
-	sts := fakeapi.Find[*appsv1.StatefulSet](c.Server, "w")
 	switch a := a.(type) {
 	case action.Delete:
 		c.memory.Deleted(a.Object.UID, c.Now)
 	case action.WriteStatus:
-		c.memory.StatusWritten(set, c.Now)
-	case action.Apply:
-		if object, ok := a.Object.(*appsv1.StatefulSet); ok && set != nil && sts != nil && object.Annotations[lws.AppliedAnnotationKey] != "" {
-			c.memory.Applied(set, lws.Applied{UID: sts.UID, Generation: sts.Generation, Fingerprint: object.Annotations[lws.AppliedAnnotationKey]})
-		}
+		c.memory.StatusWritten(fakeapi.Find[*lwsv1.LeaderWorkerSet](c.Server, "w"), c.Now)
 	}
 }
 

@@ -216,7 +216,6 @@ func (m *Memory) forget(key types.NamespacedName) {
 type writes struct {
 	set      types.UID
 	statusAt time.Time
-	applied  lws.Applied
 	refusal  lws.Refusal
 	// refused is what the refusal was of.
 	refused wish
@@ -241,10 +240,10 @@ func (m *Memory) StatusWritten(set client.Object, at time.Time) {
 	m.note(set, func(w *writes) { w.statusAt = at })
 }
 
-// Applied records how the API server answered the last write of a set's leader StatefulSet.
-// The next refusal is the first one.
-func (m *Memory) Applied(set client.Object, applied lws.Applied) {
-	m.note(set, func(w *writes) { w.applied, w.refusal = applied, lws.Refusal{} })
+// Accepted records that the API server took what the spec of a set leads to: the next refusal
+// is the first one.
+func (m *Memory) Accepted(set client.Object) {
+	m.note(set, func(w *writes) { w.refusal = lws.Refusal{} })
 }
 
 // Refused records that the API server refused what the spec of a set leads to. It returns the

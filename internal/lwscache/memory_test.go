@@ -101,7 +101,7 @@ func TestARefusalAfterASuccessIsTheFirst(t *testing.T) {
 	if going := m.Refused(set, at(20)); !going.Since.Equal(after(0)) {
 		t.Errorf("refused since %s", going.Since)
 	}
-	m.Applied(set, lws.Applied{Generation: 3})
+	m.Accepted(set)
 	if left := m.writesOf(set).refusalOf(set); left != (lws.Refusal{}) {
 		t.Errorf("%+v is left of it", left)
 	}
@@ -117,12 +117,11 @@ func TestASetThatIsGoneIsForgotten(t *testing.T) {
 	}
 	m.awaits(set, []types.UID{"a"}, after(1))
 	m.StatusWritten(incarnation("1"), after(1))
-	m.Applied(incarnation("1"), lws.Applied{Generation: 3})
 	m.Taken(identity.Ref{Kind: identity.KindStatefulSet, Namespace: "ns", Name: "w-0"})
-	if w := m.writesOf(incarnation("1")); !w.statusAt.Equal(after(1)) || w.applied.Generation != 3 {
+	if w := m.writesOf(incarnation("1")); !w.statusAt.Equal(after(1)) {
 		t.Errorf("got %+v", w)
 	}
-	if w := m.writesOf(incarnation("2")); !w.statusAt.IsZero() || w.applied.Generation != 0 {
+	if w := m.writesOf(incarnation("2")); !w.statusAt.IsZero() {
 		t.Errorf("the next incarnation has %+v", w)
 	}
 	m.forget(set)

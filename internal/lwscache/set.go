@@ -28,17 +28,23 @@ func (o *Observer) SetPlan(ctx context.Context, key types.NamespacedName, now ti
 	if err != nil {
 		return w, lws.Plan{}, err
 	}
-	plan := lws.DecideSet(w)
-	if plan.Needs == "" {
-		return w, plan, nil
+	for {
+		plan := lws.DecideSet(w)
+		switch plan.Needs {
+		case lws.NeedHistory:
+			j := o.judge()
+			maps.Copy(j.lives, w.Lives)
+			w.Revisions, err = o.revisionClaim(ctx, j, w.Set, o.revisionsAndHistory)
+			w.Lives, w.HistoryRead = j.lives, true
+		case lws.NeedLeaderPVCs:
+			w.Claims, err = o.leaderPVCs(ctx, w.StatefulSet.Member())
+		default:
+			return w, plan, nil
+		}
+		if err != nil {
+			return w, lws.Plan{}, err
+		}
 	}
-	j := o.judge()
-	maps.Copy(j.lives, w.Lives)
-	if w.Revisions, err = o.revisionClaim(ctx, j, w.Set, o.revisionsAndHistory); err != nil {
-		return w, lws.Plan{}, err
-	}
-	w.Lives, w.HistoryRead = j.lives, true
-	return w, lws.DecideSet(w), nil
 }
 
 // Set returns the snapshot of a set. It returns a NotFound error if there is no such set.
@@ -60,7 +66,7 @@ func (o *Observer) SetAs(ctx context.Context, set *lwsv1.LeaderWorkerSet, now ti
 	whole.set = key
 	o = &whole
 	written := o.memory.writesOf(set)
-	w := lws.SetSnapshot{Now: now, Set: set, StatusWritten: written.statusAt, Applied: written.applied, Refusal: written.refusalOf(set)}
+	w := lws.SetSnapshot{Now: now, Set: set, StatusWritten: written.statusAt, Refusal: written.refusalOf(set)}
 	j := o.judge()
 	var err error
 	if w.StatefulSet, err = o.leaderStatefulSet(ctx, j, set); err != nil {
@@ -96,8 +102,7 @@ func (o *Observer) SetAs(ctx context.Context, set *lwsv1.LeaderWorkerSet, now ti
 	})
 	w.Lives = j.lives
 	w.Vigil = o.memory.awaits(key, inTheWayOfSet(w, leaderOwner), now)
-	w.Claims, err = o.claims(ctx, w)
-	return w, err
+	return w, nil
 }
 
 // claim classifies objects that have one of our names.
@@ -206,16 +211,11 @@ func (o *Observer) revisionClaim(ctx context.Context, j *judge, set *lwsv1.Leade
 	return claim(j.lives, found, claimant, func(r *appsv1.ControllerRevision) bool { return lws.Genuine(r, set.Name) }), nil
 }
 
-// claims returns the names of the leaders' PVCs. They are read only while a leader is missing
-// that may have to be created past a taken name.
-func (o *Observer) claims(ctx context.Context, w lws.SetSnapshot) (map[string]bool, error) {
-	sts := w.StatefulSet.Member()
-	if sts == nil || len(sts.Spec.VolumeClaimTemplates) == 0 || !lws.MissesLeaders(w) {
-		return nil, nil
-	}
+// leaderPVCs returns the names of the PVCs of a set's leaders, read live.
+func (o *Observer) leaderPVCs(ctx context.Context, sts *appsv1.StatefulSet) (map[string]bool, error) {
 	list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaimList"}}
-	if err := o.live.List(ctx, list, client.InNamespace(w.Set.Namespace), client.MatchingLabels(sts.Spec.Selector.MatchLabels)); err != nil {
-		return nil, fmt.Errorf("list PVCs of %q: %w", w.Set.Name, err)
+	if err := o.live.List(ctx, list, client.InNamespace(sts.Namespace), client.MatchingLabels(sts.Spec.Selector.MatchLabels)); err != nil {
+		return nil, fmt.Errorf("list PVCs of %q: %w", sts.Name, err)
 	}
 	names := make(map[string]bool, len(list.Items))
 	for i := range list.Items {

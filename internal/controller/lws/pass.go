@@ -138,13 +138,13 @@ func (p *pass) do(ctx context.Context, actor *apply.Actor, owner client.Object, 
 	if p.ended(a) {
 		return nil
 	}
-	done, err := actor.Do(ctx, a)
+	_, err := actor.Do(ctx, a)
 	if errors.Is(err, apply.ErrGone) {
 		return nil
 	}
 	p.narrate.Tell(ctx, owner, a, err)
 	if err == nil {
-		p.remember(owner, a, done)
+		p.remember(owner, a)
 		return nil
 	}
 	var taken *apply.TakenError
@@ -167,7 +167,7 @@ func (p *pass) ended(a action.Action) bool {
 	return deletes && p.memory.WasDeleted(what.Object.UID, p.now())
 }
 
-func (p *pass) remember(owner client.Object, a action.Action, done apply.Done) {
+func (p *pass) remember(owner client.Object, a action.Action) {
 	if what, deletes := a.(action.Delete); deletes {
 		p.memory.Deleted(what.Object.UID, p.now())
 		return
@@ -176,12 +176,8 @@ func (p *pass) remember(owner client.Object, a action.Action, done apply.Done) {
 		p.memory.StatusWritten(owner, p.now())
 		return
 	}
-	if !isStatefulSet(a) {
-		return
-	}
-	fingerprint := fieldsOf(a).GetAnnotations()[lws.AppliedAnnotationKey]
-	if a.Target().Name == owner.GetName() && fingerprint != "" {
-		p.memory.Applied(owner, lws.Applied{UID: done.UID, Generation: done.Generation, Fingerprint: fingerprint})
+	if isStatefulSet(a) && a.Target().Name == owner.GetName() && fieldsOf(a).GetAnnotations()[lws.AppliedAnnotationKey] != "" {
+		p.memory.Accepted(owner)
 	}
 }
 
