@@ -1,28 +1,34 @@
-// Command slimcrd rewrites generated CustomResourceDefinitions without the
-// descriptions of embedded core types, and with bounds on quantities, numbers and
-// times.
+// Command slimcrd rewrites generated CustomResourceDefinitions: embedded core types lose
+// their descriptions, and quantities, numbers and times get bounds.
 //
-// The two pod templates and the claim templates bring along more than a
-// megabyte of text that the core API documents already. With it, a client-side
-// apply would exceed the 256 KiB an object's annotations may take. What this
-// API says about its own fields stays, for kubectl explain.
+// Pod and PVC templates bring along more than a megabyte of text that the core API
+// documents already. With it, a client-side apply exceeds the 256 KiB of an object's
+// annotations. What this API says about its own fields stays, for kubectl explain.
 //
-// The pattern that the generator gives quantities lets exponents of any length
-// through, and the decoders of Go clients write the number out: one object would
-// hang every client that lists it. Numbers and times that Go types cannot hold would
-// keep those clients from listing anything.
-//
-// It knows the schema as a tree of maps and refuses to know which API it is:
-// what is embedded is recognised by the field names given with -embedded.
+// The generated pattern of quantities allows exponents of any length, and Go clients write
+// the number out: one object would hang every client that lists it. Numbers and times that
+// Go types cannot hold would keep clients from listing anything.
 package main
 
 import (
 	"flag"
 	"fmt"
+	"math"
 	"os"
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
+)
+
+const (
+	// generated is the generator's pattern of every quantity. It allows more than
+	// quantities: no decoder accepts the exponent of "1.5".
+	generated = `^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$`
+	bounded   = `^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?[0-9]{1,2}))?$`
+	// dateTime is what Go clients read as a time. The API server's own format allows small
+	// letters, and zones of a hundred hours.
+	dateTime = `^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|(\+|-)([01][0-9]|2[0-3]):[0-5][0-9])$`
 )
 
 func main() {
@@ -46,13 +52,10 @@ func slim(path string, embedded []string) error {
 	if err := yaml.Unmarshal(in, &crd); err != nil {
 		return fmt.Errorf("parse %q: %w", path, err)
 	}
-	for _, name := range embedded {
-		within(crd, name, dropDescriptions)
-	}
-	convertNothing(crd)
-	boundScalars(crd)
-	if err := boundQuantities(crd); err != nil {
-		return fmt.Errorf("bound the quantities of %q: %w", path, err)
+	// Left out, an apply over a definition that names a conversion webhook keeps it.
+	crd["spec"].(map[string]any)["conversion"] = map[string]any{"strategy": "None"}
+	if err := walk(crd, embedded, nil); err != nil {
+		return fmt.Errorf("bound the scalars of %q: %w", path, err)
 	}
 	out, err := yaml.Marshal(crd)
 	if err != nil {
@@ -61,55 +64,54 @@ func slim(path string, embedded []string) error {
 	return os.WriteFile(path, append([]byte("---\n"), out...), 0o644)
 }
 
-// convertNothing says that there is one version and nothing to convert. Left
-// unsaid, an apply over a definition that names a conversion webhook keeps it.
-func convertNothing(crd map[string]any) {
-	if spec, ok := crd["spec"].(map[string]any); ok {
-		spec["conversion"] = map[string]any{"strategy": "None"}
+// walk visits every map below node, with the keys that lead to it.
+func walk(node any, embedded, path []string) error {
+	switch n := node.(type) {
+	case []any:
+		for _, item := range n {
+			if err := walk(item, embedded, path); err != nil {
+				return err
+			}
+		}
+	case map[string]any:
+		// The description of the embedded field itself stays.
+		at := slices.IndexFunc(path, func(key string) bool { return slices.Contains(embedded, key) })
+		if _, isText := n["description"].(string); isText && at >= 0 && at < len(path)-1 {
+			delete(n, "description")
+		}
+		if err := bound(n); err != nil {
+			return err
+		}
+		for key, child := range n {
+			if err := walk(child, embedded, append(slices.Clone(path), key)); err != nil {
+				return err
+			}
+		}
 	}
+	return nil
 }
 
-// within calls visit for the schemas below every property called name.
-func within(node any, name string, visit func(map[string]any)) {
-	schema, ok := node.(map[string]any)
-	if !ok {
-		if list, ok := node.([]any); ok {
-			for _, item := range list {
-				within(item, name, visit)
+// bound bounds a quantity, a number or a time to what the Go type behind it can hold. An
+// integer or text with an unknown pattern is an error: it would pass unbounded.
+func bound(schema map[string]any) error {
+	pattern, isText := schema["pattern"].(string)
+	isIntOrString := schema["x-kubernetes-int-or-string"] == true
+	switch {
+	case isIntOrString && isText && pattern != generated && pattern != bounded:
+		return fmt.Errorf("the pattern %q is not the one of quantities", pattern)
+	case isIntOrString && isText:
+		schema["pattern"], schema["maxLength"] = bounded, 64
+	case isIntOrString, schema["format"] == "int32":
+		// Not every API server heeds the format int32.
+		for key, limit := range map[string]int{"minimum": math.MinInt32, "maximum": math.MaxInt32} {
+			if _, narrower := schema[key]; !narrower {
+				schema[key] = limit
 			}
 		}
-		return
+	case schema["type"] == "string" && schema["format"] == "date-time":
+		// The API server takes a list for any text that has a format: no list has as many
+		// items as this asks for.
+		schema["pattern"], schema["minItems"], schema["maxItems"] = dateTime, 1, 0
 	}
-	for key, child := range schema {
-		property, ok := child.(map[string]any)
-		if !ok || key != name {
-			within(child, name, visit)
-			continue
-		}
-		for _, below := range []string{"properties", "items"} {
-			if sub, ok := property[below].(map[string]any); ok {
-				visit(sub)
-			}
-		}
-	}
-}
-
-// dropDescriptions removes every description below schema. A property called
-// "description" is a map and stays.
-func dropDescriptions(schema map[string]any) {
-	if _, isText := schema["description"].(string); isText {
-		delete(schema, "description")
-	}
-	for _, child := range schema {
-		switch c := child.(type) {
-		case map[string]any:
-			dropDescriptions(c)
-		case []any:
-			for _, item := range c {
-				if m, ok := item.(map[string]any); ok {
-					dropDescriptions(m)
-				}
-			}
-		}
-	}
+	return nil
 }

@@ -3,33 +3,29 @@ package delay
 import (
 	"bufio"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/pem"
 	"fmt"
 	"io"
-	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/cert"
 )
 
 const patience = 20 * time.Second
 
-// server stands for the API server: it says who asks, and streams.
+// server stands for the API server: it answers with the user and the path, and streams.
 type server struct {
 	*httptest.Server
 	asked atomic.Int32
@@ -67,8 +63,8 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request) {
 // component is a client of a proxy before the server.
 func component(t *testing.T, s *server) (*Proxy, *http.Client) {
 	t.Helper()
-	cert, key := certificate(t, "controllers")
-	p, err := Start(&rest.Config{Host: s.URL, TLSClientConfig: rest.TLSClientConfig{CAData: encoded(s.Certificate().Raw), CertData: cert, KeyData: key}})
+	own := ownPair()
+	p, err := Start(&rest.Config{Host: s.URL, TLSClientConfig: rest.TLSClientConfig{CAData: encoded(s.Certificate().Raw), CertData: own.cert, KeyData: own.key}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +72,7 @@ func component(t *testing.T, s *server) (*Proxy, *http.Client) {
 	return p, clientOf(t, p)
 }
 
-// clientOf goes the way of a component: by a kubeconfig.
+// clientOf returns the client that a component builds from a kubeconfig.
 func clientOf(t *testing.T, p *Proxy) *http.Client {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
@@ -94,26 +90,21 @@ func clientOf(t *testing.T, p *Proxy) *http.Client {
 	return client
 }
 
-func certificate(t *testing.T, name string) (cert, key []byte) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+type pair struct{ cert, key []byte }
+
+func newPair() pair {
+	certPEM, key, err := cert.GenerateSelfSignedCertKey("controllers", nil, nil)
 	if err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return encoded(der), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
+	return pair{certPEM, key}
 }
 
+// ownPair is the certificate of every component.
+var ownPair = sync.OnceValue(newPair)
+
 func encoded(der []byte) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	return pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: der})
 }
 
 func get(t *testing.T, c *http.Client, p *Proxy, path, token string) (int, string) {
@@ -137,11 +128,11 @@ func get(t *testing.T, c *http.Client, p *Proxy, path, token string) (int, strin
 	return answer.StatusCode, string(text)
 }
 
-func TestTheComponentIsWhoItIs(t *testing.T) {
+func TestTheProxyKeepsTheUser(t *testing.T) {
 	s := newServer(t)
 	p, c := component(t, s)
 	const path = "/api/v1/pods?limit=1&labelSelector=a%3Db"
-	if _, got := get(t, c, p, path, ""); got != "HTTP/2.0 controllers 1 "+path {
+	if _, got := get(t, c, p, path, ""); !strings.HasPrefix(got, "HTTP/2.0 controllers") || !strings.HasSuffix(got, " 2 "+path) {
 		t.Errorf("by certificate: %q", got)
 	}
 	token := "x." + base64.RawURLEncoding.EncodeToString([]byte(`{"sub":"system:serviceaccount:a:b"}`)) + ".x"
@@ -153,11 +144,12 @@ func TestTheComponentIsWhoItIs(t *testing.T) {
 	}
 }
 
-func TestAStrangerIsNotSpokenFor(t *testing.T) {
+func TestOtherCertificatesAreRefused(t *testing.T) {
 	s := newServer(t)
 	p, _ := component(t, s)
 	config := p.Config()
-	config.CertData, config.KeyData = certificate(t, "controllers") // of that name, and yet another
+	other := newPair() // with the same name
+	config.CertData, config.KeyData = other.cert, other.key
 	stranger, err := rest.HTTPClientFor(config)
 	if err != nil {
 		t.Fatal(err)
@@ -183,20 +175,22 @@ func held(t *testing.T, h *Hold) Request {
 
 func pods(r Request) bool { return r.Resource == "pods" }
 
-func TestWhatIsHeld(t *testing.T) {
+func TestHeldRequests(t *testing.T) {
+	const path = "/api/v1/namespaces/ns/pods"
 	for _, tt := range []struct {
-		stage Stage
-		asked int32 // of the server, while it is held
-	}{{Requests, 0}, {Answers, 1}} {
+		stage  Stage
+		refuse int
+		asked  int32 // of the server, while it is held
+	}{{Requests, 0, 0}, {Answers, 0, 1}, {Requests, http.StatusServiceUnavailable, 0}, {Answers, http.StatusServiceUnavailable, 1}} {
 		s := newServer(t)
 		p, c := component(t, s)
 		h := p.Hold(tt.stage, pods)
-		done := make(chan string, 1)
+		done := make(chan int, 1)
 		go func() {
-			_, text := get(t, c, p, "/api/v1/namespaces/ns/pods", "")
-			done <- text
+			code, _ := get(t, c, p, path, "")
+			done <- code
 		}()
-		if r := held(t, h); r.String() != "controllers list /api/v1/namespaces/ns/pods" || r.Namespace != "ns" {
+		if r := held(t, h); r.Verb != "list" || r.Path != path || r.Namespace != "ns" || !strings.HasPrefix(r.User, "controllers") {
 			t.Errorf("held is %+v", r)
 		}
 		get(t, c, p, "/api/v1/nodes", "") // the rest is not held
@@ -204,61 +198,40 @@ func TestWhatIsHeld(t *testing.T) {
 			t.Errorf("stage %d: the server was asked %d times, want %d", tt.stage, got, tt.asked)
 		}
 		select {
-		case text := <-done:
-			t.Fatalf("not held: %q", text)
+		case code := <-done:
+			t.Fatalf("not held: %d", code)
 		default:
 		}
-		h.Release()
-		if text := <-done; !strings.HasSuffix(text, "/api/v1/namespaces/ns/pods") {
-			t.Errorf("stage %d: got %q", tt.stage, text)
+		h.Refuse(tt.refuse)
+		if code := <-done; code != max(tt.refuse, http.StatusOK) {
+			t.Errorf("stage %d: got %d, want %d", tt.stage, code, tt.refuse)
 		}
-		get(t, c, p, "/api/v1/pods", "") // nothing is held any more
-	}
-}
-
-func TestWhatIsRefused(t *testing.T) {
-	for stage, want := range map[Stage]int32{Requests: 0, Answers: 1} {
-		s := newServer(t)
-		p, c := component(t, s)
-		p.Hold(stage, pods).Refuse(http.StatusServiceUnavailable)
-		if code, _ := get(t, c, p, "/api/v1/pods", ""); code != http.StatusOK {
-			t.Errorf("what comes after is refused: %d", code)
-		}
-		s.asked.Store(0)
-		h := p.Hold(stage, pods)
-		go func() {
-			held(t, h)
-			h.Refuse(http.StatusServiceUnavailable)
-		}()
-		if code, _ := get(t, c, p, "/api/v1/pods", ""); code != http.StatusServiceUnavailable {
-			t.Errorf("stage %d: got %d", stage, code)
-		}
-		if got := s.asked.Load(); got != want {
-			t.Errorf("stage %d: the server was asked %d times, want %d", stage, got, want)
+		if code, _ := get(t, c, p, path, ""); code != http.StatusOK { // nothing is held any more
+			t.Errorf("the next request is refused: %d", code)
 		}
 	}
 }
 
-// TestTheSameSeedDisturbsTheSameRequests, and others are let pass.
+// Requests that do not match pass.
 func TestTheSameSeedDisturbsTheSameRequests(t *testing.T) {
 	s := newServer(t)
 	odds := Odds{Fail: 0.5, Statuses: []int{http.StatusServiceUnavailable}}
 	codes := func(seed uint64) (all []int) {
 		p, c := component(t, s)
 		p.Disturb(Requests, Erratic(seed, odds, pods))
-		for range 20 {
-			code, _ := get(t, c, p, "/api/v1/pods", "")
-			all = append(all, code)
+		code := func(path string) int {
+			code, _ := get(t, c, p, path, "")
+			return code
 		}
 		for range 20 {
-			if code, _ := get(t, c, p, "/api/v1/nodes", ""); code != http.StatusOK {
-				t.Errorf("what nobody disturbs got %d", code)
+			if all = append(all, code("/api/v1/pods")); code("/api/v1/nodes") != http.StatusOK {
+				t.Error("a request that does not match is disturbed")
 			}
 		}
 		p.Calm()
 		for range 20 {
-			if code, _ := get(t, c, p, "/api/v1/pods", ""); code != http.StatusOK {
-				t.Errorf("after all is calm: %d", code)
+			if code("/api/v1/pods") != http.StatusOK {
+				t.Error("a request is disturbed after Calm")
 			}
 		}
 		return all
@@ -272,7 +245,7 @@ func TestTheSameSeedDisturbsTheSameRequests(t *testing.T) {
 	}
 }
 
-func TestWhatIsDenied(t *testing.T) {
+func TestDeniedRequests(t *testing.T) {
 	s := newServer(t)
 	p, c := component(t, s)
 	h := p.Deny(http.StatusForbidden, pods)
@@ -290,7 +263,7 @@ func TestWhatIsDenied(t *testing.T) {
 	}
 }
 
-// TestAnOpenWatchIsHeld: informers are made to lag whose watch was there before.
+// Informers lag whose watch was open before.
 func TestAnOpenWatchIsHeld(t *testing.T) {
 	s := newServer(t)
 	p, c := component(t, s)
@@ -324,29 +297,5 @@ func TestAnOpenWatchIsHeld(t *testing.T) {
 	h.Release()
 	if got := <-lines; got != "second" {
 		t.Errorf("got %q", got)
-	}
-}
-
-func TestRequestsByTheirPath(t *testing.T) {
-	for _, tt := range []struct {
-		method, path string
-		want         Request
-	}{
-		{"GET", "/version", Request{Verb: "get"}},
-		{"GET", "/api/v1/namespaces/ns/pods/a", Request{Verb: "get", Resource: "pods", Namespace: "ns", Name: "a"}},
-		{"GET", "/api/v1/pods?watch=1", Request{Verb: "watch", Resource: "pods"}},
-		{"GET", "/api/v1/pods?watch=false", Request{Verb: "list", Resource: "pods"}},
-		{"POST", "/api/v1/namespaces/ns/pods/a/binding", Request{Verb: "create", Resource: "pods", Namespace: "ns", Name: "a", Subresource: "binding"}},
-		{"PUT", "/apis/apps/v1/namespaces/ns/statefulsets/a", Request{Verb: "update", Resource: "statefulsets", Namespace: "ns", Name: "a"}},
-		{"PATCH", "/api/v1/namespaces/ns/persistentvolumeclaims/a/status", Request{Verb: "patch", Resource: "persistentvolumeclaims", Namespace: "ns", Name: "a", Subresource: "status"}},
-		{"DELETE", "/api/v1/namespaces/ns/pods", Request{Verb: "deletecollection", Resource: "pods", Namespace: "ns"}},
-		{"DELETE", "/api/v1/namespaces/ns", Request{Verb: "delete", Resource: "namespaces", Name: "ns"}},
-		{"PUT", "/api/v1/namespaces/ns/finalize", Request{Verb: "update", Resource: "namespaces", Name: "ns", Subresource: "finalize"}},
-	} {
-		r := httptest.NewRequest(tt.method, tt.path, nil)
-		tt.want.Path = r.URL.Path
-		if got := parse(r); got != tt.want {
-			t.Errorf("%s %s: got %+v, want %+v", tt.method, tt.path, got, tt.want)
-		}
 	}
 }

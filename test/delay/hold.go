@@ -3,7 +3,11 @@ package delay
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"slices"
 	"sync"
+	"time"
 )
 
 // Stage is where something is held.
@@ -14,39 +18,100 @@ const (
 	Requests Stage = iota
 	// Answers are held once the API server has done what was asked.
 	Answers
-	// Streams are watches: each piece is held, of those that are open already as
-	// well.
+	// Streams are watches: each piece is held, of open watches as well.
 	Streams
 )
 
+// rule is what happens to everything that passes at a stage.
+type rule struct {
+	stage Stage
+	// pass waits, and returns a status if the request is to be refused.
+	pass func(context.Context, Request) (refuse int, err error)
+	// calm: Calm ends it.
+	calm bool
+}
+
+func (p *Proxy) add(r *rule) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rules = append(p.rules, r)
+}
+
+func (p *Proxy) remove(is func(*rule) bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rules = slices.DeleteFunc(slices.Clone(p.rules), is)
+}
+
+// pass returns when no rule holds a request any more: with a status if it is to be refused,
+// and with an error if its client is gone.
+func (p *Proxy) pass(ctx context.Context, stage Stage, r Request) (int, error) {
+	p.mu.Lock()
+	rules := p.rules
+	p.mu.Unlock()
+	for _, rule := range rules {
+		if rule.stage != stage {
+			continue
+		}
+		if refuse, err := rule.pass(ctx, r); refuse != 0 || err != nil {
+			return refuse, err
+		}
+	}
+	return 0, nil
+}
+
+// wait waits until a channel yields.
+func wait[T any](ctx context.Context, p *Proxy, until <-chan T) error {
+	select {
+	case <-until:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-p.closed:
+		return context.Canceled
+	}
+}
+
 // Hold holds what it matches until it is released.
 type Hold struct {
-	stage Stage
-	match func(Request) bool
-
+	proxy   *Proxy
+	rule    *rule
 	reached chan Request // the first that was held
 	once    sync.Once
 	over    chan struct{}
-	refuse  int // an HTTP status, for what was held
-	deny    int // an HTTP status, for what comes: nothing is held
+	refuse  int // an HTTP status
 }
 
-// Hold holds, from now on, everything at a stage that match wants.
+// Hold holds, from now on, everything at a stage that matches.
 func (p *Proxy) Hold(stage Stage, match func(Request) bool) *Hold {
-	h := &Hold{stage: stage, match: match, reached: make(chan Request, 1), over: make(chan struct{})}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.holds = append(p.holds, h)
-	return h
+	return p.hold(stage, match, func(ctx context.Context, h *Hold) (int, error) {
+		err := wait(ctx, p, h.over)
+		if err != nil {
+			return 0, err
+		}
+		return h.refuse, nil
+	})
 }
 
-// Deny answers, from now on, every request that match wants with an HTTP status, until
-// it is released.
+// Deny answers, from now on, every request that matches with an HTTP status, until it is
+// released.
 func (p *Proxy) Deny(status int, match func(Request) bool) *Hold {
-	h := &Hold{stage: Requests, match: match, reached: make(chan Request, 1), over: make(chan struct{}), deny: status}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.holds = append(p.holds, h)
+	return p.hold(Requests, match, func(context.Context, *Hold) (int, error) { return status, nil })
+}
+
+func (p *Proxy) hold(stage Stage, match func(Request) bool, pass func(context.Context, *Hold) (int, error)) *Hold {
+	h := &Hold{proxy: p, reached: make(chan Request, 1), over: make(chan struct{})}
+	h.rule = &rule{stage: stage, pass: func(ctx context.Context, r Request) (int, error) {
+		if !match(r) {
+			return 0, nil
+		}
+		select {
+		case h.reached <- r:
+		default:
+		}
+		return pass(ctx, h)
+	}}
+	p.add(h.rule)
 	return h
 }
 
@@ -54,7 +119,7 @@ func (p *Proxy) Deny(status int, match func(Request) bool) *Hold {
 func (h *Hold) Reached(ctx context.Context) (Request, error) {
 	select {
 	case r := <-h.reached:
-		h.reached <- r // for whoever asks again
+		h.reached <- r // for the next call
 		return r, nil
 	case <-ctx.Done():
 		return Request{}, fmt.Errorf("nothing came to be held: %w", ctx.Err())
@@ -62,54 +127,74 @@ func (h *Hold) Reached(ctx context.Context) (Request, error) {
 }
 
 // Release lets go what is held, and holds nothing more.
-func (h *Hold) Release() { h.once.Do(func() { close(h.over) }) }
+func (h *Hold) Release() { h.Refuse(0) }
 
-// Refuse answers what is held with an HTTP status instead, and holds nothing more.
-// At the stage of answers that is a write that was done, and its writer never knew.
+// Refuse answers what is held with an HTTP status instead, and holds nothing more. At the
+// stage of answers the write was done, and its client does not know.
 func (h *Hold) Refuse(status int) {
 	h.once.Do(func() {
+		h.proxy.remove(func(r *rule) bool { return r == h.rule })
 		h.refuse = status
 		close(h.over)
 	})
 }
 
-// pass returns when nothing holds a request any more: with a status if it is to be
-// refused, and with an error if its asker has gone.
-func (p *Proxy) pass(ctx context.Context, stage Stage, r Request) (refuse int, err error) {
-	for _, h := range p.holding(stage, r) {
-		select {
-		case h.reached <- r:
-		default:
-		}
-		if h.deny != 0 {
-			return h.deny, nil
-		}
-		select {
-		case <-h.over:
-		case <-ctx.Done():
-			return 0, ctx.Err()
-		case <-p.closed:
-			return 0, context.Canceled
-		}
-		if h.refuse != 0 {
-			return h.refuse, nil
-		}
-	}
-	return p.disturb(ctx, stage, r)
+// Trouble is what happens to one request, answer or piece of a watch.
+type Trouble struct {
+	// Wait is how long it takes.
+	Wait time.Duration
+	// Refuse is the HTTP status that it ends with, or zero. A watch ends with any.
+	Refuse int
 }
 
-func (p *Proxy) holding(stage Stage, r Request) []*Hold {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var active []*Hold
-	for _, h := range p.holds {
-		select {
-		case <-h.over:
-		default:
-			if h.stage == stage && h.match(r) {
-				active = append(active, h)
+// Disturb makes everything that passes at a stage, from now on, wait or fail.
+func (p *Proxy) Disturb(stage Stage, by func(Request) Trouble) {
+	p.add(&rule{stage: stage, calm: true, pass: func(ctx context.Context, r Request) (int, error) {
+		t := by(r)
+		if t.Wait > 0 {
+			if err := wait(ctx, p, time.After(t.Wait)); err != nil {
+				return 0, err
 			}
 		}
+		return t.Refuse, nil
+	}})
+}
+
+// Calm ends all disturbances.
+func (p *Proxy) Calm() { p.remove(func(r *rule) bool { return r.calm }) }
+
+// Odds are how often trouble happens.
+type Odds struct {
+	// Late is the share that waits, up to Most and mostly much less.
+	Late float64
+	Most time.Duration
+	// Fail is the share that ends with one of Statuses.
+	Fail     float64
+	Statuses []int
+}
+
+// Erratic disturbs what matches by chance. With the same seed the same happens to the same
+// requests, each time that they come again.
+func Erratic(seed uint64, odds Odds, match func(Request) bool) func(Request) Trouble {
+	var mu sync.Mutex
+	times := map[string]uint64{}
+	return func(r Request) (t Trouble) {
+		if !match(r) {
+			return t
+		}
+		mu.Lock()
+		times[r.String()]++
+		hash := fnv.New64a()
+		fmt.Fprint(hash, r, " ", times[r.String()])
+		mu.Unlock()
+		random := rand.New(rand.NewPCG(seed, hash.Sum64()))
+		if random.Float64() < odds.Late {
+			share := random.Float64()
+			t.Wait = time.Duration(share * share * float64(odds.Most))
+		}
+		if random.Float64() < odds.Fail {
+			t.Refuse = odds.Statuses[random.IntN(len(odds.Statuses))]
+		}
+		return t
 	}
-	return active
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -20,22 +21,21 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Proxy passes on the requests of one component.
+// Proxy forwards the requests of one component.
 type Proxy struct {
 	upstream *rest.Config
 	cert     []byte // the component's own, in DER, or empty
 	server   *httptest.Server
 	closed   chan struct{}
 
-	mu           sync.Mutex
-	holds        []*Hold
-	disturbances []disturbance
-	seen         []Request
+	mu    sync.Mutex
+	rules []*rule
+	seen  []Request
 }
 
-// Start returns a proxy for the component that upstream is the configuration of.
-// A certificate cannot be passed on: the proxy takes only requests that bear the
-// component's own, and bears it in its place. A token is passed on as it is.
+// Start returns a proxy for the component with the configuration upstream. A certificate
+// cannot be forwarded: the proxy accepts only requests with the component's own, and uses it
+// in its place. A token is forwarded as it is.
 func Start(upstream *rest.Config) (*Proxy, error) {
 	target, err := url.Parse(upstream.Host)
 	if err != nil || target.Scheme != "https" {
@@ -67,7 +67,7 @@ func (p *Proxy) Close() {
 	p.server.Close()
 }
 
-// Config is what the component is to be given.
+// Config returns the configuration for the component.
 func (p *Proxy) Config() *rest.Config {
 	c := rest.CopyConfig(p.upstream)
 	c.Host = p.server.URL
@@ -92,7 +92,7 @@ func WriteKubeconfig(config *rest.Config, path string) error {
 	return clientcmd.WriteToFile(*file, path)
 }
 
-// Seen are the requests that have come so far and that match wants, in order.
+// Seen returns the matching requests so far, in order.
 func (p *Proxy) Seen(match func(Request) bool) []Request {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -128,7 +128,7 @@ func (p *Proxy) handler(forward http.Handler) http.Handler {
 	})
 }
 
-// askedKey is where a request carries what it asks to where its answer is.
+// askedKey is the key of the parsed request in the context of its answer.
 type askedKey struct{}
 
 func (p *Proxy) known(r *http.Request) bool {
@@ -150,14 +150,17 @@ func (p *Proxy) forward(target *url.URL) (http.Handler, error) {
 	return &httputil.ReverseProxy{
 		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport:      transport,
-		ModifyResponse: p.hold,
-		FlushInterval:  -1, // events are not to wait for each other
+		ModifyResponse: p.answer,
+		FlushInterval:  -1, // events do not wait for each other
 		ErrorLog:       log.New(io.Discard, "", 0),
 	}, nil
 }
 
-// hold holds an answer, or what comes on a stream.
-func (p *Proxy) hold(answer *http.Response) error {
+// errCut ends a watch that is disturbed.
+var errCut = errors.New("cut off by the test")
+
+// answer passes an answer, or what comes on a stream.
+func (p *Proxy) answer(answer *http.Response) error {
 	asked, _ := answer.Request.Context().Value(askedKey{}).(Request)
 	if asked.Verb == "watch" {
 		answer.Body = &stream{ReadCloser: answer.Body, pass: func() error {
@@ -195,8 +198,8 @@ func (s *stream) Read(into []byte) (int, error) {
 	return n, err
 }
 
-// transport speaks for the component: with its certificate, or with the token that
-// the request bears and nothing else, for of two the certificate would win.
+// transport uses the component's certificate, or the token of the request and nothing else:
+// the API server prefers a certificate.
 type transport struct{ certified, bare http.RoundTripper }
 
 func newTransport(upstream *rest.Config) (http.RoundTripper, error) {
