@@ -11,10 +11,6 @@ const (
 	// implementation made is left as it was found.
 	AsFoundAnnotationKey = "lockstep.dev/as-found"
 
-	// RestartAnnotationKey on a leader pod holds why its group is recreated, as a Restart
-	// in JSON.
-	RestartAnnotationKey = "lockstep.dev/restart"
-
 	// NudgeAnnotationKey is changed to wake the StatefulSet controller from its
 	// back-off once a name it was waiting for is free.
 	NudgeAnnotationKey = "lockstep.dev/nudge"

@@ -29,15 +29,14 @@ func (d *setDecision) gangs() (p Plan) {
 
 // gangConditions says that the gang scheduler is missing, and that it is no more.
 func (d *setDecision) gangConditions() []metav1.Condition {
-	return d.toldWhile(CodeGangSchedulerMissing, d.GangMissing, "GangSchedulerFound", gangSchedulerFound)
+	return d.toldWhile(CodeGangSchedulerMissing, CodeGangSchedulerMissing, d.GangMissing, "GangSchedulerFound", gangSchedulerFound)
 }
 
-// toldWhile is a condition that holds while there is something to say, under its own name
-// as the reason, and that is told once more when it is over. A set that never had it has
-// none.
-func (d *setDecision) toldWhile(kind, says, overReason, over string) []metav1.Condition {
+// toldWhile returns a condition that is True while says has a message. It becomes False once
+// when that is over. A set that never had the condition has none.
+func (d *setDecision) toldWhile(kind, reason, says, overReason, over string) []metav1.Condition {
 	if says != "" {
-		return []metav1.Condition{holding(kind, kind, says)}
+		return []metav1.Condition{holding(kind, reason, says)}
 	}
 	if !condition.IsTrue(d.Set.Status.Conditions, kind) {
 		return nil

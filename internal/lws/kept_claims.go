@@ -113,7 +113,7 @@ const claimsAsMade = "the claims of the spec are those that the set was made wit
 // claimsConditions says that the volumeClaimTemplates of the spec differ from those of the
 // set, and that they are equal again.
 func (d *setDecision) claimsConditions() []metav1.Condition {
-	return d.toldWhile(CodeVolumeClaimsDiffer, d.otherClaims, "VolumeClaimsAsMade", claimsAsMade)
+	return d.toldWhile(CodeVolumeClaimsDiffer, CodeVolumeClaimsDiffer, d.otherClaims, "VolumeClaimsAsMade", claimsAsMade)
 }
 
 // claimsEvents reports the difference once.

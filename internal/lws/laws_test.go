@@ -20,6 +20,7 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/restart"
 	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
@@ -258,7 +259,7 @@ func checkEnding(t *rapid.T, d decided, a action.Delete) {
 	leader := d.group.Leader
 	if leader == nil {
 		leader = d.group.Leaving
-	} else if lws.RestartOf(d.group.Set, d.group.Index, leader) == nil && len(of[action.Annotate](d.plan)) == 0 {
+	} else if restart.Of(d.group.Set, leader) == nil && len(of[action.Annotate](d.plan)) == 0 {
 		t.Fatalf("%s: deletes %s of a group that did not fail", d, a.Object)
 	}
 	if leader == nil {

@@ -5,6 +5,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/lws/restart"
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
@@ -65,7 +66,7 @@ func (g *Group) complete(set *lwsv1.LeaderWorkerSet) bool {
 // A group that is to be recreated is not, whatever its pods say, nor is one whose
 // workers are another revision's.
 func (g *Group) Ready(set *lwsv1.LeaderWorkerSet) bool {
-	if !g.complete(set) || !podReady(g.Leader) || RestartOf(set, g.Index, g.Leader) != nil {
+	if !g.complete(set) || !podReady(g.Leader) || restart.Of(set, g.Leader) != nil {
 		return false
 	}
 	workers := g.Workers.Member()

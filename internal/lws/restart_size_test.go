@@ -14,6 +14,7 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/restart"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -47,14 +48,14 @@ func failed(t *testing.T, world lws.SetSnapshot) {
 	exit := int32(137)
 	for i := range world.Groups {
 		leader := world.Groups[i].Leader
-		text, err := json.Marshal(lws.Restart{Leader: leader.UID, Count: 1, At: metav1.NewTime(world.Now), Failure: lwsv1.PodFailure{
+		text, err := json.Marshal(restart.Decision{Leader: leader.UID, Count: 1, At: metav1.NewTime(world.Now), Failure: lwsv1.PodFailure{
 			Pod: strings.Repeat("p", 63), Container: strings.Repeat("c", 63), ExitCode: &exit, Reason: "OOMKilled",
 			Message: strings.Repeat("\"", 256), Node: strings.Repeat("n", 253), At: metav1.NewTime(world.Now),
 		}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		leader.Annotations = map[string]string{lws.RestartAnnotationKey: string(text)}
+		leader.Annotations = map[string]string{restart.AnnotationKey: string(text)}
 	}
 }
 

@@ -2,51 +2,54 @@ package lws
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/condition"
+	"lockstep.dev/lockstep/internal/lws/restart"
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 const (
-	// startedBytes bounds the records: the API server stores at most 1.5 MiB an object. It
-	// is enough for some 3,500 groups of 8 pods.
-	startedBytes = 512 << 10
-	// detailedAtMost is how many groups keep the evidence of their failures, the latest,
-	// and restartsAtMost how many have an entry at all.
-	detailedAtMost, restartsAtMost = 64, 2500
+	// ConditionBackoff is the type of the condition for groups whose restart waits.
+	ConditionBackoff = "RestartBackOff"
+	// ConditionUnrecorded is the type of the condition for an API server that drops the
+	// fields of the status that restarts need.
+	ConditionUnrecorded = "RestartsUnrecorded"
 )
 
-// restartStatus is the part of the status that tells about restarts, as it is to be.
-type restartStatus struct {
-	started  []lwsv1.StartedGroup
-	restarts []lwsv1.GroupRestarts
-	since    *metav1.Time
-	// isNew is set when a group failed since the last write: the write is then urgent.
-	isNew bool
-	// failures are the codes of failures that no group's reconcile reported.
-	failures []string
-}
+// prunedAgain is how soon the status is written again that the API server dropped fields
+// of: a new definition changes no object that the operator watches.
+const prunedAgain = 30 * time.Second
+
+const pruningText = "the installed CustomResourceDefinition drops status.started, status.restarts and status.restartsSince: " +
+	"failed groups are not recreated; install the present definition with: lockstep install"
 
 // restartStatus copies decisions from leader pods into the status, counts leaders that
 // were replaced without one, and records the groups that started.
-func (d *setDecision) restartStatus() restartStatus {
+func (d *setDecision) restartStatus() restart.Status {
 	status := d.Set.Status
-	if !Recreates(d.Set) {
-		kept := slices.DeleteFunc(slices.Clone(status.Restarts), d.unanswered)
-		return restartStatus{restarts: kept}
+	if !restart.Recreates(d.Set) {
+		return restart.Status{Restarts: slices.DeleteFunc(slices.Clone(status.Restarts), d.unanswered)}
 	}
-	next := restartStatus{started: status.Started, restarts: status.Restarts, since: d.since()}
-	started, restarts := d.newRestarts(&next)
-	next.started = merge(next.started, started, startedIndex)
-	next.restarts = merge(next.restarts, restarts, restartsIndex)
-	next.started = merge(next.started, d.newRecords(next.started), startedIndex)
-	d.trim(&next)
+	next := restart.Status{Started: status.Started, Restarts: status.Restarts, Since: d.since()}
+	next.Count(d.Set, d.leadersAndLeaving(), d.Now)
+	var started []lwsv1.StartedGroup
+	for i := range d.Groups {
+		g := &d.Groups[i]
+		if entry := restart.Started(d.Set, g.Index, g.Leader, g.Pods.Members, d.forgivesStart); entry != nil {
+			started = append(started, *entry)
+		}
+	}
+	next.Record(started)
+	next.Trim(d.end())
 	return next
 }
 
@@ -63,35 +66,8 @@ func (d *setDecision) since() *metav1.Time {
 	return &since
 }
 
-// newRestarts returns the entries of groups that failed, and their records without a
-// revision: what is counted is not counted again.
-func (d *setDecision) newRestarts(next *restartStatus) (started []lwsv1.StartedGroup, restarts []lwsv1.GroupRestarts) {
-	for _, leader := range d.leadersAndLeaving() {
-		_, index := identity.ParentAndOrdinal(leader.Name)
-		last, restart := RestartsOf(d.Set, index), RestartOf(d.Set, index, leader)
-		switch {
-		case restart != nil && last != nil && last.Leader == leader.UID:
-			if due := restart.due(d.Set); !due.Equal(&last.DueAt) {
-				changed := *last
-				changed.DueAt = due
-				restarts = append(restarts, changed)
-			}
-			continue
-		case restart != nil:
-			restarts = append(restarts, d.entryOf(index, leader, restart, last))
-		case leader.DeletionTimestamp == nil && replacesUncounted(d.Set, index, leader):
-			restarts = append(restarts, d.entryOfReplaced(index, leader, last))
-			next.failures = append(next.failures, CodeLeaderReplaced)
-		default:
-			continue
-		}
-		next.isNew = true
-		if record := startedAt(d.Set, index); record != nil {
-			started = append(started, withoutRevision(*record))
-		}
-	}
-	slices.SortFunc(restarts, func(a, b lwsv1.GroupRestarts) int { return cmp.Compare(a.Index, b.Index) })
-	return started, restarts
+func (d *setDecision) forgivesStart(leader *corev1.Pod) bool {
+	return restart.ForgivesStart(d.Set, madeUnder(d.Set, d.Revisions, leader.Labels[lwsv1.RevisionKey]), leader)
 }
 
 // leadersAndLeaving returns the leaders of the set's StatefulSet, terminating ones too.
@@ -109,85 +85,6 @@ func (d *setDecision) leadersAndLeaving() []*corev1.Pod {
 	return leaders
 }
 
-func (d *setDecision) entryOf(index int, leader *corev1.Pod, restart *Restart, last *lwsv1.GroupRestarts) lwsv1.GroupRestarts {
-	return lwsv1.GroupRestarts{
-		Index: int32(index), Leader: leader.UID, Revision: leader.Labels[lwsv1.RevisionKey],
-		Count: restart.Count, FailedAt: restart.At, DueAt: restart.due(d.Set), Failures: appended(last, restart.Failure),
-	}
-}
-
-// entryOfReplaced is the entry of a leader that left no evidence: it ended while no
-// operator ran, or somebody deleted it.
-func (d *setDecision) entryOfReplaced(index int, by *corev1.Pod, last *lwsv1.GroupRestarts) lwsv1.GroupRestarts {
-	revision, at := by.Labels[lwsv1.RevisionKey], moment(d.Now)
-	return lwsv1.GroupRestarts{
-		Index: int32(index), Leader: startedAt(d.Set, index).Leader, Revision: revision,
-		Count:    failuresInARow(d.Set, index, revision, d.Now) + 1,
-		FailedAt: at, DueAt: at,
-		Failures: appended(last, lwsv1.PodFailure{Pod: by.Name, Reason: CodeLeaderReplaced, At: at}),
-	}
-}
-
-func appended(last *lwsv1.GroupRestarts, failure lwsv1.PodFailure) []lwsv1.PodFailure {
-	var failures []lwsv1.PodFailure
-	if last != nil {
-		failures = slices.Clone(last.Failures)
-	}
-	failures = append(failures, failure)
-	return failures[max(0, len(failures)-failuresKept):]
-}
-
-// newRecords returns the records of groups that started, as long as there is room. Groups
-// that failed in their start are left to their own reconcile.
-func (d *setDecision) newRecords(started []lwsv1.StartedGroup) []lwsv1.StartedGroup {
-	var records []lwsv1.StartedGroup
-	room := startedBytes - bytesOf(started...)
-	for i := range d.Groups {
-		g := &d.Groups[i]
-		if !Records(d.Set, *g) || RestartOf(d.Set, g.Index, g.Leader) != nil {
-			continue
-		}
-		r := g.started(d.Set)
-		if r == nil || r.restarted() && !forgivesStart(d.Set, d.Revisions, g.Leader) {
-			continue
-		}
-		entry := lwsv1.StartedGroup{Index: int32(g.Index), Leader: g.Leader.UID, Pods: r.encode(g.Leader.Labels[lwsv1.RevisionKey])}
-		more := bytesOf(entry)
-		if before := startedAt(d.Set, g.Index); before != nil {
-			more -= bytesOf(*before)
-		}
-		if more <= room {
-			room -= more
-			records = append(records, entry)
-		}
-	}
-	return records
-}
-
-// trim drops groups that are beyond the set's replicas, and bounds the rest.
-func (d *setDecision) trim(next *restartStatus) {
-	end := d.end()
-	if at, _ := findIndex(next.started, end, startedIndex); at < len(next.started) {
-		next.started = next.started[:at:at]
-	}
-	if at, _ := findIndex(next.restarts, end, restartsIndex); at < len(next.restarts) {
-		next.restarts = next.restarts[:at:at]
-	}
-	if len(next.restarts) <= detailedAtMost {
-		return
-	}
-	latest := slices.Clone(next.restarts)
-	slices.SortFunc(latest, func(a, b lwsv1.GroupRestarts) int {
-		return cmp.Or(b.FailedAt.Compare(a.FailedAt.Time), cmp.Compare(a.Index, b.Index))
-	})
-	latest = latest[:min(len(latest), restartsAtMost)]
-	for i := detailedAtMost; i < len(latest); i++ {
-		latest[i].Failures = nil
-	}
-	slices.SortFunc(latest, func(a, b lwsv1.GroupRestarts) int { return cmp.Compare(a.Index, b.Index) })
-	next.restarts = latest
-}
-
 // end returns the index after that of the last group that exists or is wanted.
 func (d *setDecision) end() int32 {
 	end := workload.Replicas(d.Set)
@@ -200,17 +97,82 @@ func (d *setDecision) end() int32 {
 	return end
 }
 
-// groupAt returns the group at an index, or nil.
-func (d *setDecision) groupAt(index int32) *Group {
-	at, found := slices.BinarySearchFunc(d.Groups, int(index), func(g Group, index int) int { return cmp.Compare(g.Index, index) })
-	if !found {
-		return nil
-	}
-	return &d.Groups[at]
-}
-
 // unanswered reports whether the group still has the leader under which it failed.
 func (d *setDecision) unanswered(r lwsv1.GroupRestarts) bool {
-	g := d.groupAt(r.Index)
-	return g != nil && g.Leader.UID == r.Leader
+	at, found := slices.BinarySearchFunc(d.Groups, int(r.Index), func(g Group, index int) int { return cmp.Compare(g.Index, index) })
+	return found && d.Groups[at].Leader.UID == r.Leader
+}
+
+// waitingGroups returns the failed groups whose restart waits for the back-off.
+func (d *setDecision) waitingGroups() []*lwsv1.GroupRestarts {
+	var waiting []*lwsv1.GroupRestarts
+	for i := range d.restarted.Restarts {
+		if r := &d.restarted.Restarts[i]; r.DueAt.After(r.FailedAt.Time) && d.unanswered(*r) {
+			waiting = append(waiting, r)
+		}
+	}
+	return waiting
+}
+
+// pruned returns a message if the API server drops fields of the status, or is empty: the
+// status was written here for this generation, and restartsSince is not in it.
+func (d *setDecision) pruned() string {
+	sts := d.StatefulSet.Member()
+	if restart.Recreates(d.live) && d.told.RestartsSince == nil && d.told.ObservedGeneration == d.live.Generation &&
+		sts != nil && sts.Annotations[AppliedAnnotationKey] != "" {
+		return pruningText
+	}
+	return ""
+}
+
+// restartConditions returns the conditions about restarts that hold or have ended.
+func (d *setDecision) restartConditions() []metav1.Condition {
+	return slices.Concat(
+		d.toldWhile(ConditionBackoff, "GroupsFailing", backoffMessage(d.waitingGroups()), "None", "no group waits to be recreated"),
+		d.toldWhile(ConditionUnrecorded, "DefinitionTooOld", d.pruned(), "None", "the API server keeps the fields of the status that restarts need"),
+	)
+}
+
+func backoffMessage(waiting []*lwsv1.GroupRestarts) string {
+	if len(waiting) == 0 {
+		return ""
+	}
+	var texts []string
+	for _, r := range waiting[:min(len(waiting), namedAtMost)] {
+		texts = append(texts, backoffTextOf(r))
+	}
+	return strings.Join(texts, "; ") + andMore(len(waiting))
+}
+
+func backoffTextOf(r *lwsv1.GroupRestarts) string {
+	var last lwsv1.PodFailure
+	if n := len(r.Failures); n > 0 {
+		last = r.Failures[n-1]
+	}
+	return backoffText(int(r.Index), r.Count, r.DueAt, last)
+}
+
+// backoffText says why the restart of a group waits, and until when.
+func backoffText(index int, count int32, due metav1.Time, last lwsv1.PodFailure) string {
+	text := fmt.Sprintf("group %d failed %d times in a row and is recreated at %s", index, count, due.UTC().Format(time.RFC3339))
+	if last.Pod != "" {
+		text += " (" + restart.Text(last) + ")"
+	}
+	return text
+}
+
+// backoffEvents returns the events for groups that begin to wait, and for an API server
+// that drops fields.
+func (d *setDecision) backoffEvents() []action.Event {
+	var events []action.Event
+	for _, r := range d.waitingGroups() {
+		before := restart.Entry(d.live, int(r.Index))
+		if (before == nil || before.Leader != r.Leader) && len(events) < namedAtMost {
+			events = append(events, action.Event{Warning: true, Reason: CodeBackoff, Action: "Wait", Note: backoffTextOf(r)})
+		}
+	}
+	if text := d.pruned(); text != "" && !condition.IsTrue(d.told.Conditions, ConditionUnrecorded) {
+		events = append(events, action.Event{Warning: true, Reason: ConditionUnrecorded, Action: "Wait", Note: text})
+	}
+	return events
 }

@@ -16,6 +16,7 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/restart"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -243,17 +244,17 @@ func TestWhatIsCounted(t *testing.T) {
 		count  int32
 	}{
 		"container restarts":      {edited(crash), "OOMKilled", 1},
-		"worker deleted":          {func(c *cluster) { fakeapi.Terminate[*corev1.Pod](c.Server, "w-0-1") }, lws.CodePodDeleted, 1},
-		"worker gone":             {func(c *cluster) { fakeapi.Drop[*corev1.Pod](c.Server, "w-0-1") }, lws.CodePodGone, 1},
+		"worker deleted":          {func(c *cluster) { fakeapi.Terminate[*corev1.Pod](c.Server, "w-0-1") }, restart.CodePodDeleted, 1},
+		"worker gone":             {func(c *cluster) { fakeapi.Drop[*corev1.Pod](c.Server, "w-0-1") }, restart.CodePodGone, 1},
 		"worker ends":             {edited(evicted), "Evicted", 1},
-		"worker drained":          {func(c *cluster) { edited(disrupted)(c); fakeapi.Terminate[*corev1.Pod](c.Server, "w-0-1") }, lws.CodePodDeleted, 0},
+		"worker drained":          {func(c *cluster) { edited(disrupted)(c); fakeapi.Terminate[*corev1.Pod](c.Server, "w-0-1") }, restart.CodePodDeleted, 0},
 		"worker evicted":          {edited(func(pod *corev1.Pod) { evicted(pod); disrupted(pod) }), "Evicted", 0},
 		"worker ends, is cleared": {func(c *cluster) { edited(evicted)(c); fakeapi.Terminate[*corev1.Pod](c.Server, "w-0-1") }, "Evicted", 1},
 		"leader ends":             {func(c *cluster) { fakeapi.Edit(c.Server, "w-0", evicted) }, "Evicted", 1},
 		"leader ends, is cleared": {terminating(evicted), "Evicted", 1},
-		"leader deleted":          {terminating(func(*corev1.Pod) {}), lws.CodePodDeleted, 1},
-		"leader drained":          {terminating(disrupted), lws.CodePodDeleted, 0},
-		"leader replaced unseen":  {replaced, lws.CodeLeaderReplaced, 1},
+		"leader deleted":          {terminating(func(*corev1.Pod) {}), restart.CodePodDeleted, 1},
+		"leader drained":          {terminating(disrupted), restart.CodePodDeleted, 0},
+		"leader replaced unseen":  {replaced, restart.CodeLeaderReplaced, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := running(t, 1, 2, onRestart)
@@ -325,11 +326,11 @@ func TestEvidence(t *testing.T) {
 		end  func(*cluster, *corev1.Pod)
 		want string
 	}{
-		"the last lines":       {message(strings.Repeat("line\n", 20) + "the last one"), killed + strings.Repeat("line\n", 4) + "the last one"},
-		"control characters":   {message("\x1b]0;mine\x07one\ttwo\r\nthree\u009b2J"), killed + "]0;mineone\ttwo\nthree2J"},
-		"a reason of a line":   {reason("\x1b[2JBad\r\nWord"), "worker [2JBad 137 out of memory"},
-		"no reason":            {reason("\t\r"), "worker PodRestarted 137 out of memory"},
-		"a reason without end": {reason(strings.Repeat("é", 1<<20)), "worker " + strings.Repeat("é", 30) + "… 137 out of memory"},
+		"the last lines":        {message(strings.Repeat("line\n", 20) + "the last one"), killed + strings.Repeat("line\n", 4) + "the last one"},
+		"control characters":    {message("\x1b]0;mine\x07one\ttwo\r\nthree\u009b2J"), killed + "]0;mineone\ttwo\nthree2J"},
+		"a reason of two lines": {reason("\x1b[2JBad\r\nWord"), "worker PodRestarted 137 out of memory"},
+		"no reason":             {reason("\t\r"), "worker PodRestarted 137 out of memory"},
+		"a reason without end":  {reason(strings.Repeat("é", 1<<20)), "worker PodRestarted 137 out of memory"},
 		"what ended last": {func(c *cluster, pod *corev1.Pod) {
 			pod.Status.ContainerStatuses = []corev1.ContainerStatus{ended(c, "model", 1, time.Hour), ended(c, "sidecar", 0, time.Second)}
 		}, "sidecar Error 0 "},
@@ -412,25 +413,26 @@ func TestWhatIsForgiven(t *testing.T) {
 	}
 }
 
-// The operator of before wrote pending restarts into the status alone: none is lost, and
-// none of its records recreates a group.
+// An operator before the annotation wrote pending restarts into the status alone. The
+// evidence is still there, and decides again.
 func TestARestartThatAnEarlierOperatorDecided(t *testing.T) {
 	c := running(t, 2, 2, onRestart)
-	due := metav1.NewTime(c.Now.Add(20 * time.Second))
+	leader := find[*corev1.Pod](c, "w-0")
+	fakeapi.Edit(c.Server, "w-0-1", crash)
 	fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) {
 		for i := range set.Status.Started { // its records name no revision
 			set.Status.Started[i].Pods, _, _ = strings.Cut(set.Status.Started[i].Pods, ".")
 		}
 		set.Status.Restarts = []lwsv1.GroupRestarts{{
-			Index: 0, Leader: find[*corev1.Pod](c, "w-0").UID, Revision: find[*corev1.Pod](c, "w-0").Labels[lwsv1.RevisionKey],
-			Count: 2, FailedAt: metav1.NewTime(c.Now.Add(9 * time.Second)), DueAt: due,
+			Leader: leader.UID, Revision: leader.Labels[lwsv1.RevisionKey],
+			Count: 2, FailedAt: metav1.NewTime(c.Now), DueAt: metav1.NewTime(c.Now.Add(20 * time.Second)),
 		}}
 	})
 	c.awake()
-	if got := spelled(c.decideGroup("w-0")); len(got) != 0 {
+	if got := c.recreated("w-0", "w-1"); len(got) != 0 {
 		t.Errorf("before it is due: %v", got)
 	}
-	c.Now = due.Time
+	c.pass(time.Minute)
 	if diff := cmp.Diff([]string{"w-0"}, c.recreated("w-0", "w-1")); diff != "" {
 		t.Errorf("recreated (-want +got)\n%s", diff)
 	}

@@ -16,6 +16,7 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/restart"
 	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
@@ -143,7 +144,7 @@ func (w *failing) checkRecreated() {
 	}
 	for _, r := range w.status().Restarts {
 		last := r.Failures[len(r.Failures)-1].Reason
-		if w.failed[r.Leader] == "" && !w.removed[r.Leader] && (last != lws.CodeLeaderReplaced || w.stands(r.Leader)) {
+		if w.failed[r.Leader] == "" && !w.removed[r.Leader] && (last != restart.CodeLeaderReplaced || w.stands(r.Leader)) {
 			w.t.Fatalf("group %d is said to have failed under a leader that did not: %+v", r.Index, r)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws/restart"
 )
 
 // setDecision is what the rules of a set read: the snapshot, and values derived from it in the
@@ -20,7 +21,7 @@ type setDecision struct {
 
 	// told is the status as it is written, and restarted what it is to say about restarts.
 	told      *lwsv1.LeaderWorkerSetStatus
-	restarted restartStatus
+	restarted restart.Status
 	// refusal says why the spec is left alone, or is empty.
 	refusal string
 	// hindrance says what is refused that costs a part of the set only, or is empty.
@@ -88,7 +89,7 @@ func DecideSet(w SetSnapshot) Plan {
 	}
 	scaled := !plan.writesLeaders(d.Set)
 	status := d.status()
-	if d.restarted.isNew { // the evidence goes with the leader: the status is written first
+	if d.restarted.IsNew { // the evidence goes with the leader: the status is written first
 		status.add(plan)
 		plan = status
 	} else {

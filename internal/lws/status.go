@@ -30,18 +30,18 @@ func (d *setDecision) status() (p Plan) {
 	}
 	generation := have.ObservedGeneration != want.ObservedGeneration
 	due := d.StatusWritten.Add(d.pace(want))
-	if !turned && !generation && !d.arrived(want) && !d.restarted.isNew && d.Now.Before(due) {
+	if !turned && !generation && !d.arrived(want) && !d.restarted.IsNew && d.Now.Before(due) {
 		p.wait(Wait{Reason: because(CodeStatusCoalesced, "counts changed and are written together"), Until: due})
 		return p
 	}
-	if d.pruned() {
-		p.wait(Wait{Reason: because(ConditionUnrecorded, pruningText), Until: d.Now.Add(prunedAgain)})
+	if text := d.pruned(); text != "" {
+		p.wait(Wait{Reason: because(ConditionUnrecorded, text), Until: d.Now.Add(prunedAgain)})
 	}
 	p.do(action.WriteStatus{
 		Set:     setRef(d.Set),
 		Status:  *want,
 		Because: because(CodeChanged, fmt.Sprintf("%d of %d groups are ready", want.ReadyReplicas, workload.Replicas(d.Set))),
-		Tell:    action.Telling{Done: d.statusEvents(want, progressTurned(have.Conditions, want.Conditions) || generation), Failures: d.restarted.failures},
+		Tell:    action.Telling{Done: d.statusEvents(want, progressTurned(have.Conditions, want.Conditions) || generation), Failures: d.restarted.Failures},
 	})
 	return p
 }
@@ -52,7 +52,7 @@ func (d *setDecision) statusToBe() *lwsv1.LeaderWorkerSetStatus {
 	shared := *d.told
 	shared.Started, shared.Restarts = nil, nil
 	want := shared.DeepCopy()
-	want.Started, want.Restarts, want.RestartsSince = d.restarted.started, d.restarted.restarts, d.restarted.since
+	want.Started, want.Restarts, want.RestartsSince = d.restarted.Started, d.restarted.Restarts, d.restarted.Since
 	return want
 }
 

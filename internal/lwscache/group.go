@@ -19,6 +19,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/restart"
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
@@ -195,7 +196,7 @@ func (o *Observer) fillIncomplete(ctx context.Context, j *judge, set *lwsv1.Lead
 	if err := o.fillGroup(ctx, j, set, g); err != nil {
 		return err
 	}
-	if sts := g.Workers.Member(); sts != nil && !workload.LacksPods(sts) && !lws.Records(set, *g) {
+	if sts := g.Workers.Member(); sts != nil && !workload.LacksPods(sts) && !restart.LacksRecord(set, g.Index, g.Leader) {
 		return nil
 	}
 	return o.fillPods(ctx, j, set, g)

@@ -10,7 +10,7 @@ import (
 	"lockstep.dev/lockstep/internal/controller/podgate"
 	"lockstep.dev/lockstep/internal/controller/pvchold"
 	"lockstep.dev/lockstep/internal/kinds"
-	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/restart"
 	"lockstep.dev/lockstep/internal/pvccache"
 	"lockstep.dev/lockstep/internal/report"
 )
@@ -50,12 +50,12 @@ func (p *protection) workloads() (*pvccache.Workloads, pvccache.Reader, error) {
 		return nil, pvccache.Reader{}, err
 	}
 	reader := pvccache.Reader{
-		Live: p.mgr.GetAPIReader(), Kinds: p.settings.Kinds, Started: lws.LargestStarted,
+		Live: p.mgr.GetAPIReader(), Kinds: p.settings.Kinds, Started: restart.LargestStarted,
 		Served: func(ctx context.Context, kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
 			return kinds.Served(ctx, clients.Discovery, kind)
 		},
 	}
-	workloads, err := pvccache.NewWorkloads(p.client, clients, p.settings.Kinds, lws.LargestStarted, report.WatchFailed)
+	workloads, err := pvccache.NewWorkloads(p.client, clients, p.settings.Kinds, restart.LargestStarted, report.WatchFailed)
 	return workloads, reader, err
 }
 

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/restart"
 )
 
 // over is the status that a kubelet writes of a deleted pod before the pod goes.
@@ -34,7 +34,7 @@ func (s *scene) drained(name, leader string) {
 		&policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}))
 	s.eventually("the decision is on leader "+leader, func() error {
 		has := func(r *record) bool {
-			return r.last.GetUID() == decided.UID && r.last.GetAnnotations()[lws.RestartAnnotationKey] != ""
+			return r.last.GetUID() == decided.UID && r.last.GetAnnotations()[restart.AnnotationKey] != ""
 		}
 		return lacking("pods with a decision", 1, len(s.pick(has)))
 	})

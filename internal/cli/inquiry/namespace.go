@@ -10,7 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
-	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/restart"
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/internal/pvccache"
 )
@@ -34,7 +34,7 @@ func (i *Inquirer) namespace(ctx context.Context, name string, claims []corev1.P
 		asked[claim.Name] = true
 	}
 	n := &Namespace{Pods: map[types.UID]*corev1.Pod{}, At: i.Now(), nodes: map[string]*corev1.Node{}}
-	reader := pvccache.Reader{Live: i.reader, Kinds: i.configuration(ctx).kinds, Started: lws.LargestStarted}
+	reader := pvccache.Reader{Live: i.reader, Kinds: i.configuration(ctx).kinds, Started: restart.LargestStarted}
 	if i.ServedAs != nil {
 		reader.Served = i.servedAs
 	}

@@ -14,6 +14,7 @@ import (
 	clilws "lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/restart"
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
@@ -187,7 +188,7 @@ func groupStatus(s clilws.Survey, g clilws.Group) GroupStatus {
 
 // failureOf returns the failures of a group from the set's status.
 func failureOf(g clilws.Group) *GroupFailure {
-	r := lws.RestartsOf(g.Set, g.Index)
+	r := restart.Entry(g.Set, g.Index)
 	if r == nil {
 		return nil
 	}

@@ -11,7 +11,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
-	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/restart"
 )
 
 // restarts returns a handler for the pod events that concern the status of restarts: a
@@ -26,7 +26,7 @@ func (p *pace) restarts() handler.EventHandler {
 		}
 		key := labelledSet(after)
 		switch {
-		case before.Annotations[lws.RestartAnnotationKey] != after.Annotations[lws.RestartAnnotationKey]:
+		case before.Annotations[restart.AnnotationKey] != after.Annotations[restart.AnnotationKey]:
 			q.AddAfter(ctrl.Request{NamespacedName: key}, p.in(key, 0))
 		case before.Status.Phase != after.Status.Phase && after.Status.Phase == corev1.PodRunning:
 			q.AddAfter(ctrl.Request{NamespacedName: key}, p.in(key, gather))
@@ -43,7 +43,7 @@ func recorded() handler.EventHandler {
 		if !ok || !ok2 {
 			return
 		}
-		for _, leader := range lws.NewlyStarted(before, after) {
+		for _, leader := range restart.NewlyStarted(before, after) {
 			q.Add(ctrl.Request{NamespacedName: types.NamespacedName{Namespace: after.Namespace, Name: identity.LeaderName(after.Name, leader)}})
 		}
 	}}

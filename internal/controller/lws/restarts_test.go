@@ -17,7 +17,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
-	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/restart"
 	"lockstep.dev/lockstep/internal/report"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
@@ -39,7 +39,7 @@ func TestAFailureIsAnsweredByOneReconcile(t *testing.T) {
 	if _, err := c.lookAtGroup("w-0"); err != nil || c.woken != woken {
 		t.Fatalf("the set was woken %d times: %v", c.woken-woken, err)
 	}
-	if pod := fakeapi.Find[*corev1.Pod](c.Server, "w-0"); pod.DeletionTimestamp == nil || pod.Annotations[lws.RestartAnnotationKey] == "" {
+	if pod := fakeapi.Find[*corev1.Pod](c.Server, "w-0"); pod.DeletionTimestamp == nil || pod.Annotations[restart.AnnotationKey] == "" {
 		t.Fatalf("the leader was not deleted, or bears no decision: %+v", pod.ObjectMeta)
 	}
 	c.restart()
@@ -84,7 +84,7 @@ func TestEventsOfRestarts(t *testing.T) {
 		}
 		return set
 	}
-	decided := func(pod *corev1.Pod) { pod.Annotations = map[string]string{lws.RestartAnnotationKey: "x"} }
+	decided := func(pod *corev1.Pod) { pod.Annotations = map[string]string{restart.AnnotationKey: "x"} }
 	runs := func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodRunning }
 	for name, tt := range map[string]struct {
 		handler       handler.EventHandler

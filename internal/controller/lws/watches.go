@@ -21,6 +21,7 @@ import (
 	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/restart"
 	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/internal/lwscache"
 )
@@ -218,7 +219,7 @@ func told(before, after client.Object) bool {
 func groupDesire(before, after client.Object) bool {
 	was, ok := before.(*lwsv1.LeaderWorkerSet)
 	is, ok2 := after.(*lwsv1.LeaderWorkerSet)
-	return ok && ok2 && (was.Spec.StartupPolicy != is.Spec.StartupPolicy || lws.Recreates(was) != lws.Recreates(is) ||
+	return ok && ok2 && (was.Spec.StartupPolicy != is.Spec.StartupPolicy || restart.Recreates(was) != restart.Recreates(is) ||
 		!equality.Semantic.DeepEqual(was.Spec.NetworkConfig, is.Spec.NetworkConfig) ||
 		lws.KeepsVolumes(was) != lws.KeepsVolumes(is) ||
 		was.Annotations[lwsv1.ExclusiveKeyAnnotationKey] != is.Annotations[lwsv1.ExclusiveKeyAnnotationKey] ||

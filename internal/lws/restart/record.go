@@ -1,7 +1,6 @@
-package lws
+package restart
 
 import (
-	"cmp"
 	"encoding/base64"
 	"encoding/binary"
 	"hash/fnv"
@@ -86,19 +85,30 @@ func decodeRecord(text string) record {
 	return r
 }
 
-// started returns the record of a group all of whose pods run, or nil.
-func (g *Group) started(set *lwsv1.LeaderWorkerSet) record {
-	if g.Leader == nil || g.Leader.Status.Phase != corev1.PodRunning {
-		return nil
+// restartsAt returns the restarts of a pod when the group started. Without a record it is
+// zero.
+func (r record) restartsAt(index int) uint64 {
+	if index >= len(r) {
+		return 0
 	}
-	size := int(workload.SizeOf(g.Leader, set))
-	if len(g.Pods.Members) < size-1 {
+	return r[index].restarts
+}
+
+// restarted reports whether a container of any pod restarted before the record was made.
+func (r record) restarted() bool {
+	return slices.ContainsFunc(r, func(pod recorded) bool { return pod.restarts > 0 })
+}
+
+// running returns the record of a group all of whose pods run, or nil.
+func running(set *lwsv1.LeaderWorkerSet, leader *corev1.Pod, workers []*corev1.Pod) record {
+	size := int(workload.SizeOf(leader, set))
+	if leader.Status.Phase != corev1.PodRunning || len(workers) < size-1 {
 		return nil
 	}
 	r := make(record, size)
-	r[0] = recordOf(g.Leader)
+	r[0] = recordOf(leader)
 	found := 1
-	for _, pod := range g.Pods.Members {
+	for _, pod := range workers {
 		_, index := identity.ParentAndOrdinal(pod.Name)
 		if index < 1 || index >= size || pod.Status.Phase != corev1.PodRunning {
 			continue
@@ -112,11 +122,6 @@ func (g *Group) started(set *lwsv1.LeaderWorkerSet) record {
 	return r
 }
 
-// restarted reports whether a container of any pod restarted before the record was made.
-func (r record) restarted() bool {
-	return slices.ContainsFunc(r, func(pod recorded) bool { return pod.restarts > 0 })
-}
-
 // LargestStarted returns the number of pods of the largest group in the record.
 func LargestStarted(set *lwsv1.LeaderWorkerSet) int {
 	largest := 0
@@ -124,15 +129,6 @@ func LargestStarted(set *lwsv1.LeaderWorkerSet) int {
 		largest = max(largest, len(decodeRecord(set.Status.Started[i].Pods)))
 	}
 	return largest
-}
-
-// startedAt returns what the status records of a group, or nil.
-func startedAt(set *lwsv1.LeaderWorkerSet, index int) *lwsv1.StartedGroup {
-	at, found := findIndex(set.Status.Started, int32(index), startedIndex)
-	if !found {
-		return nil
-	}
-	return &set.Status.Started[at]
 }
 
 // NewlyStarted returns the indexes of groups whose record the later status has and the
@@ -147,6 +143,32 @@ func NewlyStarted(before, after *lwsv1.LeaderWorkerSet) []int {
 	return indexes
 }
 
+// LacksRecord reports whether the status still lacks the record of a leader that runs.
+func LacksRecord(set *lwsv1.LeaderWorkerSet, index int, leader *corev1.Pod) bool {
+	if leader == nil || leader.Status.Phase != corev1.PodRunning || !Recreates(set) {
+		return false
+	}
+	started := startedAt(set, index)
+	return started == nil || started.Leader != leader.UID
+}
+
+// HasStarted reports whether the status has the record of a leader's group.
+func HasStarted(set *lwsv1.LeaderWorkerSet, index int, leader *corev1.Pod) bool {
+	return recordOfLeader(set, index, leader.UID) != nil
+}
+
+// IsRecorded reports whether a worker was one of the group when it started.
+func IsRecorded(set *lwsv1.LeaderWorkerSet, index int, leader, worker *corev1.Pod) bool {
+	group := Group{Set: set, Index: index, Leader: leader}
+	started := recordOfLeader(set, index, leader.UID)
+	return started != nil && group.counts(worker, started) > 0
+}
+
+// startedAt returns what the status records of a group, or nil.
+func startedAt(set *lwsv1.LeaderWorkerSet, index int) *lwsv1.StartedGroup {
+	return find(set.Status.Started, index, startedIndex)
+}
+
 // recordOfLeader returns the record of the group under this leader, or nil.
 func recordOfLeader(set *lwsv1.LeaderWorkerSet, index int, leader types.UID) record {
 	started := startedAt(set, index)
@@ -154,15 +176,6 @@ func recordOfLeader(set *lwsv1.LeaderWorkerSet, index int, leader types.UID) rec
 		return nil
 	}
 	return decodeRecord(started.Pods)
-}
-
-// restartsBefore returns how often containers of the leader had restarted when its group
-// started.
-func (d *groupDecision) restartsBefore(leader *corev1.Pod) uint64 {
-	if r := recordOfLeader(d.Set, d.Index, leader.UID); r != nil {
-		return r[0].restarts
-	}
-	return 0
 }
 
 // replacesUncounted reports whether the leader followed another one at an equal revision
@@ -174,65 +187,4 @@ func replacesUncounted(set *lwsv1.LeaderWorkerSet, index int, leader *corev1.Pod
 	}
 	_, revision, _ := strings.Cut(started.Pods, revisionSeparator)
 	return revision != "" && revision == leader.Labels[lwsv1.RevisionKey]
-}
-
-// withoutRevision returns a record whose group was recreated since, without the revision: the
-// restart is counted once.
-func withoutRevision(started lwsv1.StartedGroup) lwsv1.StartedGroup {
-	started.Pods, _, _ = strings.Cut(started.Pods, revisionSeparator)
-	return started
-}
-
-// RestartsOf returns what the status tells about the failures of a group, or nil.
-func RestartsOf(set *lwsv1.LeaderWorkerSet, index int) *lwsv1.GroupRestarts {
-	at, found := findIndex(set.Status.Restarts, int32(index), restartsIndex)
-	if !found {
-		return nil
-	}
-	return &set.Status.Restarts[at]
-}
-
-// Records reports whether the status still lacks the record of a group whose leader runs.
-func Records(set *lwsv1.LeaderWorkerSet, g Group) bool {
-	if g.Leader == nil || g.Leader.Status.Phase != corev1.PodRunning || !Recreates(set) {
-		return false
-	}
-	started := startedAt(set, g.Index)
-	return started == nil || started.Leader != g.Leader.UID
-}
-
-// bytesOf returns about how many bytes entries take in JSON.
-func bytesOf(started ...lwsv1.StartedGroup) int {
-	const keys = 90
-	sum := 0
-	for i := range started {
-		sum += len(started[i].Pods) + keys
-	}
-	return sum
-}
-
-func startedIndex(s lwsv1.StartedGroup) int32   { return s.Index }
-func restartsIndex(r lwsv1.GroupRestarts) int32 { return r.Index }
-
-func findIndex[T any](sorted []T, index int32, of func(T) int32) (int, bool) {
-	return slices.BinarySearchFunc(sorted, index, func(one T, index int32) int { return cmp.Compare(of(one), index) })
-}
-
-// merge returns sorted with others in their places. It changes neither.
-func merge[T any](sorted, others []T, of func(T) int32) []T {
-	if len(others) == 0 {
-		return sorted
-	}
-	taken := make(map[int32]bool, len(others))
-	for _, one := range others {
-		taken[of(one)] = true
-	}
-	merged := slices.Clone(others)
-	for _, one := range sorted {
-		if !taken[of(one)] {
-			merged = append(merged, one)
-		}
-	}
-	slices.SortFunc(merged, func(a, b T) int { return cmp.Compare(of(a), of(b)) })
-	return merged
 }

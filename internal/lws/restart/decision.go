@@ -1,0 +1,114 @@
+package restart
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/backoff"
+)
+
+// AnnotationKey on a leader pod holds why its group is recreated, as a Decision in JSON.
+const AnnotationKey = "lockstep.dev/restart"
+
+// Decision is the decision to recreate a group, with its evidence. The group's reconcile
+// writes it onto the leader pod before it deletes anything. The set's reconcile copies it
+// into the status.
+type Decision struct {
+	// Leader is the UID of the leader pod. A Decision says nothing about another pod.
+	Leader types.UID `json:"leader"`
+	// Count is the number of failures in a row, this one included if it counts.
+	Count int32 `json:"count"`
+	// Disrupted is set for a pod with the condition DisruptionTarget. Such a failure does
+	// not count and waits for no back-off.
+	Disrupted bool `json:"disrupted,omitempty"`
+	// At is when the failure was found.
+	At metav1.Time `json:"at"`
+	// Failure is the evidence.
+	Failure lwsv1.PodFailure `json:"failure"`
+}
+
+// clockSkew is the largest expected difference between the clocks of two operators.
+const clockSkew = time.Minute
+
+// Of returns the decision to recreate the group of a leader, or nil. A decision from before
+// restartsSince is void: the policy was None in between.
+func Of(set *lwsv1.LeaderWorkerSet, leader *corev1.Pod) *Decision {
+	if leader == nil || leader.Annotations[AnnotationKey] == "" || !Recreates(set) {
+		return nil
+	}
+	decision, since := &Decision{}, set.Status.RestartsSince
+	if json.Unmarshal([]byte(leader.Annotations[AnnotationKey]), decision) != nil || decision.Leader != leader.UID {
+		return nil
+	}
+	if since == nil || decision.At.Before(since) {
+		return nil
+	}
+	return decision
+}
+
+// Decide returns the decision to recreate the group of a leader for a failure.
+func Decide(set *lwsv1.LeaderWorkerSet, index int, leader *corev1.Pod, failure *Failure, now time.Time) *Decision {
+	decision := &Decision{
+		Leader: leader.UID, Disrupted: failure.Disrupted, At: moment(now), Failure: failure.PodFailure,
+		Count: inARow(set, index, leader.Labels[lwsv1.RevisionKey], now),
+	}
+	if replacesUncounted(set, index, leader) {
+		decision.Count++
+	}
+	if !decision.Disrupted {
+		decision.Count++
+	}
+	return decision
+}
+
+// Annotation returns the value of the annotation for the decision.
+func (d *Decision) Annotation() string {
+	text, err := json.Marshal(d)
+	if err != nil {
+		panic(fmt.Sprintf("encode a restart: %v", err)) // it has no field that cannot be encoded
+	}
+	return string(text)
+}
+
+// Due is when the group is deleted: at once for the first failure, and after the back-off
+// of the set for each one that follows.
+func (d *Decision) Due(set *lwsv1.LeaderWorkerSet) metav1.Time {
+	wait := backoffOf(set).After(d.Count)
+	if wait == 0 || d.Disrupted {
+		return d.At
+	}
+	return metav1.NewTime(d.At.Add(wait + time.Second)) // At has no fraction of a second
+}
+
+// Waits reports whether the back-off still holds the group back. A time far in the future
+// comes from a clock that was put back.
+func (d *Decision) Waits(set *lwsv1.LeaderWorkerSet, now time.Time) bool {
+	return now.Before(d.Due(set).Time) && !d.At.After(now.Add(clockSkew))
+}
+
+// backoffOf returns the back-off of a set. Admission refuses a value that cannot be read;
+// here it counts as absent.
+func backoffOf(set *lwsv1.LeaderWorkerSet) backoff.Policy {
+	if value, given := set.Annotations[backoff.AnnotationKey]; given {
+		if policy, err := backoff.Parse(value); err == nil {
+			return policy
+		}
+	}
+	return backoff.Default
+}
+
+// inARow returns how many failures the next one adds to: those at the same revision, if
+// the last restart is less than the reset time ago.
+func inARow(set *lwsv1.LeaderWorkerSet, index int, revision string, now time.Time) int32 {
+	last := Entry(set, index)
+	if last == nil || last.Revision != revision || !now.Before(last.DueAt.Add(backoffOf(set).Reset)) {
+		return 0
+	}
+	return last.Count
+}

@@ -1,0 +1,110 @@
+package restart
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+)
+
+const (
+	// failuresKept is how many failures the status holds for a group.
+	failuresKept = 3
+	// messageBytes and messageLines bound the end of a termination message that is kept.
+	messageBytes, messageLines = 256, 5
+	// together is the time within which ends of containers belong to one failure.
+	together = time.Minute
+)
+
+// evidence is the failure of a pod that still exists. A container runtime may give a reason
+// of any length: one that is no label value gives way to the code.
+func evidence(code string, pod *corev1.Pod, now time.Time) *Failure {
+	f := &Failure{
+		Code: code, Disrupted: isDisrupted(pod),
+		PodFailure: lwsv1.PodFailure{Pod: pod.Name, Reason: code, Node: pod.Spec.NodeName, At: moment(now)},
+	}
+	if code == CodePodDeleted {
+		return f
+	}
+	if last := lastEnd(pod); last != nil {
+		f.Container, f.ExitCode, f.Message = last.container, &last.ExitCode, lastLines(last.Message)
+		f.Reason = cmp.Or(last.Reason, f.Reason)
+		if at := last.FinishedAt; !at.IsZero() && !at.After(now) {
+			f.At = at
+		}
+	}
+	if ended(pod) || f.ExitCode == nil {
+		f.Reason = cmp.Or(pod.Status.Reason, f.Reason)
+		f.Message = cmp.Or(f.Message, lastLines(pod.Status.Message))
+	}
+	if len(validation.IsValidLabelValue(f.Reason)) > 0 {
+		f.Reason = code
+	}
+	return f
+}
+
+// end is a container that ended.
+type end struct {
+	container string
+	*corev1.ContainerStateTerminated
+}
+
+// lastEnd returns the last container that ended, or nil. Of those that ended together it
+// is one with an exit code other than zero.
+func lastEnd(pod *corev1.Pod) *end {
+	var ends []end
+	for _, c := range slices.Concat(pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses) {
+		if terminated := cmp.Or(c.State.Terminated, c.LastTerminationState.Terminated); terminated != nil {
+			ends = append(ends, end{c.Name, terminated})
+		}
+	}
+	if len(ends) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(ends, func(a, b end) int { return b.FinishedAt.Compare(a.FinishedAt.Time) })
+	failed := slices.IndexFunc(ends, func(e end) bool {
+		return e.ExitCode != 0 && ends[0].FinishedAt.Sub(e.FinishedAt.Time) <= together
+	})
+	return &ends[max(0, failed)]
+}
+
+// lastLines returns the end of a message without control characters: it is shown on
+// terminals.
+func lastLines(message string) string {
+	lines := strings.Split(strings.TrimSpace(message), "\n")
+	message = strings.Join(lines[max(0, len(lines)-messageLines):], "\n")
+	message = message[max(0, len(message)-messageBytes):]
+	return strings.Map(printable, strings.ToValidUTF8(message, ""))
+}
+
+// printable drops control characters other than newline and tab.
+func printable(r rune) rune {
+	if unicode.IsControl(r) && r != '\n' && r != '\t' {
+		return -1
+	}
+	return r
+}
+
+// moment returns a time as the API stores it, in whole seconds.
+func moment(at time.Time) metav1.Time { return metav1.NewTime(at.Truncate(time.Second)) }
+
+// Text describes a failure in one line.
+func Text(f lwsv1.PodFailure) string {
+	text := "pod " + f.Pod
+	if f.Container != "" {
+		text += ", container " + f.Container
+	}
+	text += ": " + f.Reason
+	if f.ExitCode != nil {
+		text += fmt.Sprintf(", exit code %d", *f.ExitCode)
+	}
+	return text
+}

@@ -1,0 +1,148 @@
+package restart
+
+import (
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws/workload"
+)
+
+// Group is a leader, and the objects under names of its workers.
+type Group struct {
+	Set     *lwsv1.LeaderWorkerSet
+	Index   int
+	Leader  *corev1.Pod
+	Workers identity.Claim[*appsv1.StatefulSet]
+	Pods    identity.Claim[*corev1.Pod]
+}
+
+// Failure is why a group is to be recreated.
+type Failure struct {
+	Code string
+	lwsv1.PodFailure
+	// Disrupted is set when the pod has the condition DisruptionTarget: it was drained,
+	// preempted or evicted.
+	Disrupted bool
+}
+
+// Codes of failures. They are stable.
+const (
+	CodePodRestarted     = "PodRestarted"
+	CodePodEnded         = "PodEnded"
+	CodePodDeleted       = "PodDeleted"
+	CodePodGone          = "PodGone"
+	CodeWorkersetDeleted = "StatefulSetDeleted"
+	CodeLeaderReplaced   = "LeaderReplaced"
+)
+
+// Failure returns why the group is to be recreated, or nil. Once the group has started,
+// its pods are compared with the record. Until then only pods that exist count.
+//
+// Terminating workers come first: containers of other pods fail when a worker is drained.
+func (g Group) Failure(now time.Time) *Failure {
+	started := recordOfLeader(g.Set, g.Index, g.Leader.UID)
+	if started == nil && ForgivesAnyStart(g.Set, g.Leader) {
+		return nil
+	}
+	if len(started) > 1 && g.Workers.Member() == nil && g.Workers.Orphan() == nil {
+		return absent(CodeWorkersetDeleted, identity.LeaderName(g.Leader.Name, 1), now)
+	}
+	for _, pod := range g.Pods.Ghosts {
+		if index := g.counts(pod, started); index > 0 {
+			return failureOfLeaving(pod, started.restartsAt(index), now)
+		}
+	}
+	if f := failureOf(g.Leader, started.restartsAt(0), now); f != nil {
+		return f
+	}
+	return g.failureOfWorkers(started, now)
+}
+
+// failureOfWorkers returns how a worker failed that is not terminating, or nil.
+func (g Group) failureOfWorkers(started record, now time.Time) *Failure {
+	present := map[int]bool{0: true}
+	for _, pod := range slices.Concat(g.Pods.Members, g.Pods.Orphans, g.Pods.Squatters) {
+		index := g.counts(pod, started)
+		if f := failureOf(pod, started.restartsAt(index), now); f != nil && index > 0 {
+			return f
+		}
+		present[index] = true
+	}
+	for index := range started {
+		if !present[index] {
+			return absent(CodePodGone, identity.LeaderName(g.Leader.Name, index), now)
+		}
+	}
+	return nil
+}
+
+// FailureOfLeader returns how the leader failed, which is terminating.
+func (g Group) FailureOfLeader(now time.Time) *Failure {
+	return failureOfLeaving(g.Leader, recordOfLeader(g.Set, g.Index, g.Leader.UID).restartsAt(0), now)
+}
+
+// counts returns the index of a worker whose failure is one of the group, or 0. A group
+// that started has the pods of its record, whatever owns them. Until then a worker belongs to
+// the StatefulSet and has the revision of the leader. Workers beyond the size go when their
+// StatefulSet is scaled back.
+func (g Group) counts(pod *corev1.Pod, started record) int {
+	_, index := identity.ParentAndOrdinal(pod.Name)
+	if started != nil {
+		if index < 1 || index >= len(started) || recordOf(pod).uid != started[index].uid {
+			return 0
+		}
+		return index
+	}
+	sts := g.Workers.Member()
+	if sts == nil || !metav1.IsControlledBy(pod, sts) || index >= int(workload.SizeOf(g.Leader, g.Set)) ||
+		pod.Labels[lwsv1.RevisionKey] != g.Leader.Labels[lwsv1.RevisionKey] {
+		return 0
+	}
+	return index
+}
+
+// absent is the failure of a pod that left no evidence.
+func absent(code, pod string, now time.Time) *Failure {
+	return &Failure{Code: code, PodFailure: lwsv1.PodFailure{Pod: pod, Reason: code, At: moment(now)}}
+}
+
+// failureOf returns how a pod that exists failed, or nil.
+func failureOf(pod *corev1.Pod, restarts uint64, now time.Time) *Failure {
+	switch {
+	case ended(pod):
+		return evidence(CodePodEnded, pod, now)
+	case restartsOf(pod) > restarts:
+		return evidence(CodePodRestarted, pod, now)
+	}
+	return nil
+}
+
+// failureOfLeaving returns how a terminating pod failed: its containers restarted, or the
+// kubelet gave a reason for its end, or else it was deleted. Every pod that is deleted
+// ends in a terminal phase; that alone says nothing.
+func failureOfLeaving(pod *corev1.Pod, restarts uint64, now time.Time) *Failure {
+	switch {
+	case ended(pod) && pod.Status.Reason != "":
+		return evidence(CodePodEnded, pod, now)
+	case restartsOf(pod) > restarts:
+		return evidence(CodePodRestarted, pod, now)
+	}
+	return evidence(CodePodDeleted, pod, now)
+}
+
+// ended reports whether the containers of a pod do not start again.
+func ended(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
+}
+
+func isDisrupted(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue
+	})
+}

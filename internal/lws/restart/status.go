@@ -1,0 +1,186 @@
+package restart
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/identity"
+)
+
+const (
+	// startedBytes bounds the records: the API server stores at most 1.5 MiB an object. It
+	// is enough for some 3,500 groups of 8 pods.
+	startedBytes = 512 << 10
+	// detailedAtMost is how many groups keep the evidence of their failures, the latest,
+	// and restartsAtMost how many have an entry at all.
+	detailedAtMost, restartsAtMost = 64, 2500
+)
+
+// Status is the part of a set's status about restarts, as it is to be.
+type Status struct {
+	Started  []lwsv1.StartedGroup
+	Restarts []lwsv1.GroupRestarts
+	Since    *metav1.Time
+	// IsNew is set when a group failed since the last write: the write is then urgent.
+	IsNew bool
+	// Failures are the codes of failures that no group's reconcile reported.
+	Failures []string
+}
+
+// Entry returns what the status says about the failures of a group, or nil.
+func Entry(set *lwsv1.LeaderWorkerSet, index int) *lwsv1.GroupRestarts {
+	return find(set.Status.Restarts, index, restartsIndex)
+}
+
+// Count adds entries of leaders whose groups failed: by the decision on a leader, or because
+// it replaced another one without a decision. Records of these groups lose the revision: what
+// is counted is not counted again.
+func (s *Status) Count(set *lwsv1.LeaderWorkerSet, leaders []*corev1.Pod, now time.Time) {
+	var started []lwsv1.StartedGroup
+	var restarts []lwsv1.GroupRestarts
+	for _, leader := range leaders {
+		_, index := identity.ParentAndOrdinal(leader.Name)
+		decision := Of(set, leader)
+		if decision == nil {
+			if leader.DeletionTimestamp != nil || !replacesUncounted(set, index, leader) {
+				continue
+			}
+			decision = replaced(set, index, leader, now)
+			s.Failures = append(s.Failures, CodeLeaderReplaced)
+		}
+		restarts = append(restarts, s.entry(set, index, leader.Labels[lwsv1.RevisionKey], decision))
+		if record := startedAt(set, index); record != nil {
+			counted := *record
+			counted.Pods, _, _ = strings.Cut(counted.Pods, revisionSeparator)
+			started = append(started, counted)
+		}
+	}
+	s.Restarts = merge(s.Restarts, restarts, restartsIndex)
+	s.Started = merge(s.Started, started, startedIndex)
+}
+
+// entry is the entry of a group with a decision. Evidence is added once.
+func (s *Status) entry(set *lwsv1.LeaderWorkerSet, index int, revision string, decision *Decision) lwsv1.GroupRestarts {
+	entry := lwsv1.GroupRestarts{
+		Index: int32(index), Leader: decision.Leader, Revision: revision,
+		Count: decision.Count, FailedAt: decision.At, DueAt: decision.Due(set),
+	}
+	last := Entry(set, index)
+	if last != nil {
+		entry.Failures = last.Failures
+	}
+	if last == nil || last.Leader != decision.Leader {
+		failures := append(slices.Clone(entry.Failures), decision.Failure)
+		entry.Failures = failures[max(0, len(failures)-failuresKept):]
+		s.IsNew = true
+	}
+	return entry
+}
+
+// replaced stands for the decision on a leader that left no evidence: it ended while no
+// operator ran, or a user deleted it.
+func replaced(set *lwsv1.LeaderWorkerSet, index int, by *corev1.Pod, now time.Time) *Decision {
+	return &Decision{
+		Leader: startedAt(set, index).Leader, Disrupted: true, At: moment(now),
+		Count:   inARow(set, index, by.Labels[lwsv1.RevisionKey], now) + 1,
+		Failure: absent(CodeLeaderReplaced, by.Name, now).PodFailure,
+	}
+}
+
+// Started is the record of a group all of whose pods run. forgives reports whether the
+// group may have failed before: one that is not forgiven is left to its own reconcile.
+func Started(set *lwsv1.LeaderWorkerSet, index int, leader *corev1.Pod, workers []*corev1.Pod, forgives func(leader *corev1.Pod) bool) *lwsv1.StartedGroup {
+	if !LacksRecord(set, index, leader) || Of(set, leader) != nil {
+		return nil
+	}
+	r := running(set, leader, workers)
+	if r == nil || r.restarted() && !forgives(leader) {
+		return nil
+	}
+	return &lwsv1.StartedGroup{Index: int32(index), Leader: leader.UID, Pods: r.encode(leader.Labels[lwsv1.RevisionKey])}
+}
+
+// Record adds the records of groups that started, as long as there is room.
+func (s *Status) Record(started []lwsv1.StartedGroup) {
+	room := startedBytes - bytesOf(s.Started...)
+	fits := started[:0]
+	for _, entry := range started {
+		more := bytesOf(entry)
+		if before := find(s.Started, int(entry.Index), startedIndex); before != nil {
+			more -= bytesOf(*before)
+		}
+		if more <= room {
+			room -= more
+			fits = append(fits, entry)
+		}
+	}
+	s.Started = merge(s.Started, fits, startedIndex)
+}
+
+// bytesOf returns about how many bytes entries take in JSON.
+func bytesOf(started ...lwsv1.StartedGroup) int {
+	const keys = 90
+	sum := 0
+	for i := range started {
+		sum += len(started[i].Pods) + keys
+	}
+	return sum
+}
+
+// Trim drops groups from an index on, and bounds the entries: the latest have their
+// evidence.
+func (s *Status) Trim(end int32) {
+	s.Started = below(s.Started, end, startedIndex)
+	s.Restarts = below(s.Restarts, end, restartsIndex)
+	if len(s.Restarts) <= detailedAtMost {
+		return
+	}
+	latest := slices.SortedFunc(slices.Values(s.Restarts), func(a, b lwsv1.GroupRestarts) int {
+		return cmp.Or(b.FailedAt.Compare(a.FailedAt.Time), cmp.Compare(a.Index, b.Index))
+	})
+	latest = latest[:min(len(latest), restartsAtMost)]
+	for i := detailedAtMost; i < len(latest); i++ {
+		latest[i].Failures = nil
+	}
+	s.Restarts = merge(nil, latest, restartsIndex)
+}
+
+func startedIndex(s lwsv1.StartedGroup) int32   { return s.Index }
+func restartsIndex(r lwsv1.GroupRestarts) int32 { return r.Index }
+
+// position returns where a group is in a list by rising index, and whether it is there.
+func position[T any](sorted []T, index int32, of func(T) int32) (int, bool) {
+	return slices.BinarySearchFunc(sorted, index, func(one T, index int32) int { return cmp.Compare(of(one), index) })
+}
+
+func find[T any](sorted []T, index int, of func(T) int32) *T {
+	at, found := position(sorted, int32(index), of)
+	if !found {
+		return nil
+	}
+	return &sorted[at]
+}
+
+func below[T any](sorted []T, end int32, of func(T) int32) []T {
+	at, _ := position(sorted, end, of)
+	return sorted[:at:at]
+}
+
+// merge returns sorted with others in their places. It changes neither.
+func merge[T any](sorted, others []T, of func(T) int32) []T {
+	if len(others) == 0 {
+		return sorted
+	}
+	byIndex := make(map[int32]T, len(sorted)+len(others))
+	for _, one := range slices.Concat(sorted, others) {
+		byIndex[of(one)] = one
+	}
+	return slices.SortedFunc(maps.Values(byIndex), func(a, b T) int { return cmp.Compare(of(a), of(b)) })
+}

@@ -1,0 +1,189 @@
+package lws
+
+import (
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws/restart"
+	"lockstep.dev/lockstep/internal/lws/workload"
+)
+
+// restart recreates a group that failed: it writes the decision onto the leader, then
+// deletes the whole group. It reports whether the rules after it go on.
+//
+// A crash between the two writes loses nothing: the next reconcile finds the annotation.
+func (d *groupDecision) restart() bool {
+	switch {
+	case !restart.Recreates(d.Set):
+		return true
+	case d.Leader == nil:
+		d.leaving()
+		return d.plan.Needs == ""
+	}
+	decision := restart.Of(d.Set, d.Leader)
+	isNew := decision == nil
+	if isNew {
+		failure := d.pods(d.Leader).Failure(d.Now)
+		if failure == nil || !d.answered(d.Leader) {
+			return d.plan.Needs == ""
+		}
+		if !d.Live {
+			d.plan.Needs = NeedLivePods
+			return false
+		}
+		decision = d.decideRestart(d.Leader, failure)
+	}
+	if decision.Waits(d.Set, d.Now) {
+		until := decision.Due(d.Set)
+		d.plan.wait(Wait{Reason: because(CodeBackoff, backoffText(d.Index, decision.Count, until, decision.Failure)), Until: until.Time})
+		return false
+	}
+	d.deleteGroup(d.Leader, decision, isNew)
+	return false
+}
+
+// leaving ends the workers of a leader that is terminating, and keeps the evidence on it.
+// Leaders that are scaled away or rolled are left to the garbage collector: it costs no
+// writes.
+func (d *groupDecision) leaving() {
+	if !d.endsAtOnce() {
+		return
+	}
+	if restart.Of(d.Set, d.Leaving) == nil && d.answered(d.Leaving) {
+		d.decideRestart(d.Leaving, d.pods(d.Leaving).FailureOfLeader(d.Now))
+	}
+	if d.plan.Needs == "" {
+		d.deleteGroup(d.Leaving, nil, false)
+	}
+}
+
+// endsAtOnce reports whether workers end together with their terminating leader: it is
+// neither scaled away nor rolled, and its dependents are not orphaned.
+func (d *groupDecision) endsAtOnce() bool {
+	if d.Leaving == nil || d.LeaderSet == nil || slices.Contains(d.Leaving.Finalizers, metav1.FinalizerOrphanDependents) {
+		return false // the next leader adopts the workers
+	}
+	scaledAway := int32(d.Index) >= workload.PodsOf(d.LeaderSet)
+	rolled := int32(d.Index) >= livePartition(d.LeaderSet) && d.Leaving.Labels[lwsv1.RevisionKey] != leadersKey(d.LeaderSet)
+	return !scaledAway && !rolled
+}
+
+// pods is the group of a leader as package restart reads it.
+func (d *groupDecision) pods(leader *corev1.Pod) restart.Group {
+	return restart.Group{Set: d.Set, Index: d.Index, Leader: leader, Workers: d.Workers, Pods: d.Pods}
+}
+
+// answered reports whether the policy of the leader's revision recreates the group now: a
+// change of the policy rolls the groups and holds for each from then on, and None alone holds
+// at once for all. It asks for the revision if that is not read yet.
+func (d *groupDecision) answered(leader *corev1.Pod) bool {
+	key, started := leader.Labels[lwsv1.RevisionKey], restart.HasStarted(d.Set, d.Index, leader)
+	if !started && restart.ForgivesAnyStart(d.Set, leader) {
+		return false
+	}
+	if !d.Sought && !Knows(d.Revisions, d.Set.Name, key) {
+		d.plan.Needs = NeedRevision
+		return false
+	}
+	made := madeUnder(d.Set, d.Revisions, key)
+	return restart.Recreates(made) && (started || !restart.ForgivesStart(d.Set, made, leader))
+}
+
+// madeUnder returns a set as its groups at a revision were created. A group whose revision
+// is lost goes by the set.
+func madeUnder(set *lwsv1.LeaderWorkerSet, revisions identity.Claim[*appsv1.ControllerRevision], key string) *lwsv1.LeaderWorkerSet {
+	revision := revisionWithKey(countingRevisions(revisions, set.Name), key)
+	if revision == nil {
+		return set
+	}
+	restored, err := Restore(set, revision.Data.Raw)
+	if err != nil {
+		return set
+	}
+	return restored
+}
+
+// decideRestart plans to write the decision onto the leader.
+func (d *groupDecision) decideRestart(leader *corev1.Pod, failure *restart.Failure) *restart.Decision {
+	decision := restart.Decide(d.Set, d.Index, leader, failure, d.Now)
+	d.plan.do(action.Annotate{
+		Object:      identity.RefOf(identity.KindPod, leader),
+		Annotations: map[string]string{restart.AnnotationKey: decision.Annotation()},
+		Because:     because(CodeRestart, fmt.Sprintf("group %d failed: %s", d.Index, restart.Text(failure.PodFailure))),
+		Tell:        action.Telling{Failures: []string{failure.Code}},
+	})
+	return decision
+}
+
+// deleteGroup deletes all pods of a group at once, so that there is one grace period.
+//
+// Workers without a StatefulSet go before the leader: if the process ends in between, the
+// next one still finds them. The StatefulSet goes before its pods: its controller then
+// creates none of them again.
+//
+// A leader that is terminating stays as it is; decision may then be nil.
+func (d *groupDecision) deleteGroup(leader *corev1.Pod, decision *restart.Decision, isNew bool) {
+	ends, unowned := leader.DeletionTimestamp == nil, d.unowned(leader)
+	for _, pod := range unowned {
+		d.plan.do(d.deletionOf(identity.RefOf(identity.KindPod, pod)))
+	}
+	if ends {
+		deletion := d.deletionOfLeader(leader, decision, isNew)
+		deletion.After = len(unowned) > 0
+		d.plan.do(deletion)
+	}
+	var owners []types.UID
+	for _, sts := range WorkersOf(&d.Group, leader) {
+		owners = append(owners, sts.UID)
+		if sts.DeletionTimestamp == nil {
+			deletion := d.deletionOf(identity.RefOf(identity.KindStatefulSet, sts))
+			deletion.Beside = ends
+			d.plan.do(deletion)
+		}
+	}
+	for _, pod := range byOrdinal(slices.Concat(d.Pods.Members, d.Pods.Ghosts)) {
+		owner := metav1.GetControllerOfNoCopy(pod)
+		if owner != nil && slices.Contains(owners, owner.UID) && pod.DeletionTimestamp == nil {
+			d.plan.do(d.deletionOf(identity.RefOf(identity.KindPod, pod)))
+		}
+	}
+}
+
+// unowned returns the workers that the group started with and that lost their StatefulSet
+// and their owner: the next StatefulSet would adopt them.
+func (d *groupDecision) unowned(leader *corev1.Pod) []*corev1.Pod {
+	return slices.DeleteFunc(byOrdinal(d.Pods.Orphans), func(pod *corev1.Pod) bool {
+		return !restart.IsRecorded(d.Set, d.Index, leader, pod)
+	})
+}
+
+// deletionOf deletes a part of the group at any version: the group failed whatever became
+// of the part since.
+func (d *groupDecision) deletionOf(part identity.Ref) action.Delete {
+	return action.Delete{
+		Object: part, AnyVersion: true,
+		Because: because(CodeRestart, fmt.Sprintf("group %d is recreated and all of its pods end together", d.Index)),
+	}
+}
+
+// deletionOfLeader deletes the leader at the version that was read. A decision that this
+// plan writes changes that version: the UID alone is the precondition then.
+func (d *groupDecision) deletionOfLeader(leader *corev1.Pod, decision *restart.Decision, isNew bool) action.Delete {
+	ref := identity.RefOf(identity.KindPod, leader)
+	return action.Delete{
+		Object: ref, AnyVersion: isNew,
+		Because: because(CodeRestart, fmt.Sprintf("group %d is recreated: %s", d.Index, restart.Text(decision.Failure))),
+		Tell: action.Telling{Done: []action.Event{{
+			Reason: "RecreateGroup", Action: "Delete", Related: &ref,
+			Note: fmt.Sprintf("Worker pod %s failed, deleted leader pod %s to recreate group %d", decision.Failure.Pod, leader.Name, d.Index),
+		}}},
+	}
+}
