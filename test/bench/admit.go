@@ -40,7 +40,7 @@ func admit(ctx context.Context, b *bed) (f figures, err error) {
 	if err != nil {
 		return nil, err
 	}
-	bindings, err := b.leaveOut(ctx)
+	putBack, err := b.leaveOut(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func admit(ctx context.Context, b *bed) (f figures, err error) {
 		return nil, err
 	}
 	defer func() {
-		err = errors.Join(err, b.plane.Restart(drill.ControllerManager), b.putBack(ctx, bindings), b.rerun(ctx, b.flags), with.strike(ctx), without.strike(ctx))
+		err = errors.Join(err, b.plane.Restart(drill.ControllerManager), putBack(), b.rerun(ctx, b.flags), with.strike(ctx), without.strike(ctx))
 	}()
 	rounds := map[string][]sample{}
 	claims := b.part(600)
@@ -157,29 +157,33 @@ func tellAdmission(f *figures, name string, rounds []sample) {
 // protectionParts selects what was installed for protection.
 var protectionParts = client.MatchingLabels{"app.kubernetes.io/name": "lockstep", "app.kubernetes.io/component": "protection"}
 
-// leaveOut has every binding of protection leave namespaces with the label out, and
-// returns them as they were.
-func (b *bed) leaveOut(ctx context.Context) (before []client.Object, err error) {
+// leaveOut makes every binding of protection leave out namespaces with the label. It returns
+// a function that puts the bindings back.
+func (b *bed) leaveOut(ctx context.Context) (putBack func() error, err error) {
 	mutating, validating := &admissionv1.MutatingAdmissionPolicyBindingList{}, &admissionv1.ValidatingAdmissionPolicyBindingList{}
 	if err := errors.Join(b.client.List(ctx, mutating, protectionParts), b.client.List(ctx, validating, protectionParts)); err != nil {
 		return nil, err
 	}
-	for i := range mutating.Items {
-		binding := &mutating.Items[i]
-		before = append(before, binding.DeepCopy())
-		binding.Spec.MatchResources = butLabelled(binding.Spec.MatchResources)
+	if len(mutating.Items) == 0 || len(validating.Items) == 0 {
+		return nil, fmt.Errorf("%w: %d mutating and %d validating bindings are installed", errInvalid, len(mutating.Items), len(validating.Items))
+	}
+	putBack = func() error { return nil }
+	leave := func(binding client.Object, match **admissionv1.MatchResources) {
+		was, others := *match, putBack
+		putBack = func() error {
+			*match = was
+			return errors.Join(others(), b.client.Update(ctx, binding))
+		}
+		*match = butLabelled(was)
 		err = errors.Join(err, b.client.Update(ctx, binding))
+	}
+	for i := range mutating.Items {
+		leave(&mutating.Items[i], &mutating.Items[i].Spec.MatchResources)
 	}
 	for i := range validating.Items {
-		binding := &validating.Items[i]
-		before = append(before, binding.DeepCopy())
-		binding.Spec.MatchResources = butLabelled(binding.Spec.MatchResources)
-		err = errors.Join(err, b.client.Update(ctx, binding))
+		leave(&validating.Items[i], &validating.Items[i].Spec.MatchResources)
 	}
-	if len(mutating.Items) == 0 || len(validating.Items) == 0 {
-		err = fmt.Errorf("%w: %d mutating and %d validating bindings are installed", errInvalid, len(mutating.Items), len(validating.Items))
-	}
-	return before, err
+	return putBack, err
 }
 
 // butLabelled is what matches before, and bears no label.
@@ -194,23 +198,6 @@ func butLabelled(match *admissionv1.MatchResources) *admissionv1.MatchResources 
 	result.NamespaceSelector.MatchExpressions = append(result.NamespaceSelector.MatchExpressions,
 		metav1.LabelSelectorRequirement{Key: bareLabel, Operator: metav1.LabelSelectorOpDoesNotExist})
 	return result
-}
-
-func (b *bed) putBack(ctx context.Context, before []client.Object) error {
-	var errs []error
-	for _, binding := range before {
-		now, ok := binding.DeepCopyObject().(client.Object)
-		if !ok {
-			continue // what was listed is an object
-		}
-		if err := b.client.Get(ctx, client.ObjectKeyFromObject(binding), now); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		binding.SetResourceVersion(now.GetResourceVersion())
-		errs = append(errs, b.client.Update(ctx, binding))
-	}
-	return errors.Join(errs...)
 }
 
 // guarded returns once the policies hold here, or do not: a claim is given the barrier,

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -28,7 +29,8 @@ type bed struct {
 	plane    *drill.Plane
 	operator *drill.Operator
 	flags    []string // of the operator
-	client   client.WithWatch
+	config   *rest.Config
+	client   client.Client
 	audit    *drill.Audit
 	stages   int
 	profiles *profiles
@@ -127,7 +129,8 @@ func (b *bed) connect() error {
 	if b.audit, err = drill.FollowAudit(b.plane.AuditLog(), config, kept); err != nil {
 		return err
 	}
-	b.client, err = client.NewWithWatch(config, client.Options{Scheme: scheme})
+	b.config = config
+	b.client, err = client.New(config, client.Options{Scheme: scheme})
 	return err
 }
 
@@ -177,8 +180,8 @@ func (b *bed) newStage(ctx context.Context, l load) (*stage, error) {
 		return nil, err
 	}
 	watching, stop := context.WithCancel(ctx)
-	s := &stage{bed: b, load: l, namespace: namespace, stop: stop}
-	if s.census, err = startCensus(watching, b.client, s.namespace, l.groups, l.size); err != nil {
+	s := &stage{bed: b, load: l, census: newCensus(l.groups, l.size), namespace: namespace, stop: stop}
+	if err := s.watch(watching, b.config, b.client.Scheme(), namespace); err != nil {
 		return nil, err
 	}
 	return s, s.remark()

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -16,43 +17,39 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/drill"
 )
 
-func here() machine { return newReport(settings{}).machine }
-
 func TestAFigureIsJudgedByTargetAndRange(t *testing.T) {
-	ten := 10.0
+	ten, some := 10.0, []float64{1, 2}
 	for _, tt := range []struct {
-		name   string
 		a      allowance
 		away   bool // another machine
 		value  float64
 		begins string
-		fails  bool
 	}{
-		{"within its target", allowance{Target: &ten}, false, 10, "", false},
-		{"beyond its target", allowance{Target: &ten}, true, 11, "TARGET MISSED", true},
-		{"at least", allowance{Target: &ten, Least: true}, false, 9, "TARGET MISSED", true},
-		{"more than at least", allowance{Target: &ten, Least: true}, false, 11, "", false},
-		{"within its range", allowance{Range: []float64{1, 2}}, false, 2, "", false},
-		{"worse than its range", allowance{Range: []float64{1, 2}}, false, 3, "BEYOND", true},
-		{"worse, on another machine", allowance{Range: []float64{1, 2}}, true, 3, "", false},
-		{"better than its range", allowance{Range: []float64{1, 2}}, false, 0.5, "better", false},
-		{"lower where more is better", allowance{Range: []float64{1, 2}, Least: true}, false, 0.5, "BEYOND", true},
-		{"higher where more is better", allowance{Range: []float64{1, 2}, Least: true}, false, 3, "better", false},
+		{allowance{Target: &ten}, false, 10, ""},
+		{allowance{Target: &ten}, true, 11, "TARGET MISSED"},
+		{allowance{Target: &ten, Least: true}, false, 9, "TARGET MISSED"},
+		{allowance{Target: &ten, Least: true}, false, 11, ""},
+		{allowance{Range: some}, false, 2, ""},
+		{allowance{Range: some}, false, 3, "BEYOND"},
+		{allowance{Range: some}, true, 3, ""},
+		{allowance{Range: some}, false, 0.5, "better"},
+		{allowance{Range: some, Least: true}, false, 0.5, "BEYOND"},
+		{allowance{Range: some, Least: true}, false, 3, "better"},
 	} {
-		b := &budget{Machine: here(), Figures: map[string]allowance{"a.b": tt.a}}
+		b := &budget{Machine: newReport(settings{}).machine, Figures: map[string]allowance{"a.b": tt.a}}
 		if tt.away {
 			b.Machine.Cores++
 		}
 		f := figure{"a.b", tt.value}
 		if got := b.judge(f); !strings.HasPrefix(got, tt.begins) || (tt.begins == "") != (got == "") {
-			t.Errorf("%s: %q", tt.name, got)
+			t.Errorf("%+v: %v is %q", tt.a, tt.value, got)
 		}
-		if err := b.compare(&report{figures: figures{f, {"not known", 99}}}); (err != nil) != tt.fails {
-			t.Errorf("%s: %v", tt.name, err)
+		fails := tt.begins != "" && tt.begins != "better"
+		if err := b.compare(&report{figures: figures{f, {"not known", 99}}}); (err != nil) != fails {
+			t.Errorf("%+v: %v", tt.a, err)
 		}
 	}
 }
@@ -79,8 +76,7 @@ func TestARunIsRecordedAsTheBudgetReadsIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := newReport(settings{qps: 20, repeat: 3})
-	r.add(figures{{"kill-one.seconds", 1.25}, {"kill-one.writes", 2}})
-	r.loads["kill-one"] = 1.5
+	r.add(io.Discard, "kill-one", figures{{"kill-one.seconds", 1.25}, {"kill-one.writes", 2}}, &budget{})
 	for range 2 {
 		if err := r.record(path); err != nil {
 			t.Fatal(err)
@@ -169,24 +165,6 @@ func TestAMedianIsTakenOfEachFigure(t *testing.T) {
 	}
 }
 
-func TestTheTablePutsFiguresSideBySide(t *testing.T) {
-	r := newReport(settings{})
-	r.add(figures{{"create-500x2.up.seconds", 1}, {"create-500x2.up.ratio", 2}, {"create-500x2.down.seconds", 3}, {"create-500x2.rss-mib", 4}, {"kill-one.seconds", 5}})
-	rows, others := r.table("create-500x2")
-	if len(rows) != 2 || rows[0].cells[".ratio"] != 2 || rows[1].cells[".seconds"] != 3 {
-		t.Errorf("got %+v", rows)
-	}
-	if len(others) != 1 || others[0].name != "create-500x2.rss-mib" {
-		t.Errorf("got %+v", others)
-	}
-}
-
-// newCensus counts two groups of two.
-func newCensus() *stage {
-	n := &census{full: 2, wake: make(chan struct{}), pods: map[types.UID]pod{}, readyIn: map[string]int{}, stss: map[string]bool{}, sets: map[string]*lwsv1.LeaderWorkerSet{}}
-	return &stage{load: floor(2, 2), census: n}
-}
-
 func seen(uid types.UID, name, group string, ready bool) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid, Name: name, Labels: map[string]string{groupLabel: group}}}
 	pod.Spec.Containers = []corev1.Container{{Image: imageA}}
@@ -197,7 +175,7 @@ func seen(uid types.UID, name, group string, ready bool) *corev1.Pod {
 }
 
 func TestTheCensusCountsGroups(t *testing.T) {
-	s := newCensus()
+	s := &stage{load: floor(2, 2), census: newCensus(2, 2)}
 	for _, p := range []*corev1.Pod{
 		seen("0", "a-0", "a", true), seen("0-1", "a-0-1", "a-0", true), seen("1", "a-1", "a", true), seen("1-1", "a-1-1", "a-1", false),
 	} {
@@ -220,7 +198,7 @@ func TestTheCensusCountsGroups(t *testing.T) {
 }
 
 func TestBareStatefulSetsAreCompleteWhenTheirStatusSaysSo(t *testing.T) {
-	s := newCensus()
+	s := &stage{load: floor(2, 2), census: newCensus(2, 2)}
 	for i, uid := range []types.UID{"0", "0-1", "1", "1-1"} {
 		s.see(seen(uid, "a-"+string(uid), []string{"a", "a-0", "a", "a-1"}[i], true), true)
 	}
@@ -236,5 +214,54 @@ func TestBareStatefulSetsAreCompleteWhenTheirStatusSaysSo(t *testing.T) {
 	}
 	if !s.complete() {
 		t.Errorf("%d are not ready", s.stsLeft)
+	}
+}
+
+func TestOneReadIsTheWholeListAndNeitherAProbeNorAPage(t *testing.T) {
+	for query, want := range map[string][2]bool{
+		"": {true, false}, "?limit=2000": {true, false}, "?limit=10": {true, false},
+		"?continue=abc&limit=2000": {false, false}, "?limit=1": {false, true},
+	} {
+		all, one := readsPods(drill.Request{Verb: "list", Resource: "pods", URI: "/api/v1/namespaces/a/pods" + query})
+		if all != want[0] || one != want[1] {
+			t.Errorf("%q: %t, %t", query, all, one)
+		}
+	}
+}
+
+func TestALagIsFromTheEndOfThePodToTheLastChangeOfThePVC(t *testing.T) {
+	at := func(second float64) time.Time { return time.Unix(1000, int64(second*1e9)) }
+	wrote := func(name string, done float64, code int) drill.Request {
+		return drill.Request{Verb: "patch", Resource: "persistentvolumeclaims", Name: name, Begun: at(done - 0.1), Done: at(done), Code: code}
+	}
+	deleted := func(name string, done float64) drill.Request {
+		return drill.Request{Verb: "delete", Resource: "pods", Name: name, Done: at(done), Code: http.StatusOK}
+	}
+	requests := []drill.Request{
+		wrote("x-0", 0.5, http.StatusOK), deleted("user-of-x-0", 1), deleted("user-of-x-1", 2),
+		wrote("x-0", 1.2, http.StatusOK), wrote("x-0", 1.5, http.StatusOK), wrote("x-0", 1.7, http.StatusConflict), wrote("x-1", 2.2, http.StatusOK),
+	}
+	lags, err := lagsOf(requests, "x", 2)
+	if diff := cmp.Diff([]time.Duration{200 * time.Millisecond, 500 * time.Millisecond}, lags); diff != "" || err != nil {
+		t.Errorf("%v (-want +got)\n%s", err, diff)
+	}
+	if _, err := lagsOf(requests, "x", 3); !errors.Is(err, errInvalid) {
+		t.Errorf("a PVC without a release: %v", err)
+	}
+	if rate := (freed{begun: at(0), last: at(6), claims: 60}).rate(); rate != 10 {
+		t.Errorf("%v PVCs a second", rate)
+	}
+}
+
+// One bad round does not decide.
+func TestWhatAdmissionAddsIsAMedianOfRounds(t *testing.T) {
+	const ms = time.Millisecond
+	steady := sample{with: []time.Duration{3 * ms, 9 * ms}, without: []time.Duration{2 * ms, 7 * ms}}
+	stalled := sample{with: []time.Duration{3 * ms, 900 * ms}, without: []time.Duration{2 * ms, 7 * ms}}
+	var f figures
+	tellAdmission(&f, "a", []sample{steady, stalled, steady})
+	want := figures{{"a-adds-ms-p50", 1}, {"a-without-ms-p50", 2}, {"a-adds-ms-p99", 2}, {"a-without-ms-p99", 7}}
+	if diff := cmp.Diff(want, f, cmp.AllowUnexported(figure{})); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
 	}
 }

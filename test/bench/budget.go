@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
+	"strings"
 
 	"sigs.k8s.io/yaml"
 )
@@ -50,54 +50,33 @@ func readBudget(path string) (*budget, error) {
 	return b, nil
 }
 
-// judge says what is to be said of a figure, or nothing.
+// judge returns what is wrong, or better, with a figure, or nothing.
 func (b *budget) judge(f figure) string {
-	a, known := b.Figures[f.name]
-	switch {
-	case !known:
-		return ""
-	case a.missed(f.value):
-		return fmt.Sprintf("TARGET MISSED: %s is %s, to be %s", f.name, short(f.value), a.goal())
-	case b.comparable() && a.worse(f.value):
-		return fmt.Sprintf("BEYOND ITS RANGE: %s is %s, was %s to %s", f.name, short(f.value), short(a.Range[0]), short(a.Range[1]))
-	case b.comparable() && len(a.Range) == 2 && a.better(f.value):
-		return fmt.Sprintf("better than its range: %s is %s, was %s to %s", f.name, short(f.value), short(a.Range[0]), short(a.Range[1]))
-	}
-	return ""
-}
-
-// comparable tells whether this machine is like the one the ranges are from.
-func (b *budget) comparable() bool {
-	return b.Machine == machine{Processor: processor(), Cores: newReport(settings{}).machine.Cores}
-}
-
-func (a allowance) missed(value float64) bool {
-	return a.Target != nil && (!a.Least && value > *a.Target || a.Least && value < *a.Target)
-}
-
-func (a allowance) worse(value float64) bool {
-	return len(a.Range) == 2 && (!a.Least && value > a.Range[1] || a.Least && value < a.Range[0])
-}
-
-func (a allowance) better(value float64) bool {
-	return !a.Least && value < a.Range[0] || a.Least && value > a.Range[1]
-}
-
-func (a allowance) goal() string {
+	a := b.Figures[f.name]
+	target := "at most"
+	sign := 1.0 // more is worse
 	if a.Least {
-		return "at least " + short(*a.Target)
+		target, sign = "at least", -1
 	}
-	return "at most " + short(*a.Target)
+	if a.Target != nil && sign*f.value > sign**a.Target {
+		return fmt.Sprintf("TARGET MISSED: %s is %s, to be %s %s", f.name, short(f.value), target, short(*a.Target))
+	}
+	if b.Machine != newReport(settings{}).machine || len(a.Range) != 2 || f.value >= a.Range[0] && f.value <= a.Range[1] {
+		return ""
+	}
+	verdict := "better than its range"
+	if worse := f.value > a.Range[1]; worse != a.Least {
+		verdict = "BEYOND ITS RANGE"
+	}
+	return fmt.Sprintf("%s: %s is %s, was %s to %s", verdict, f.name, short(f.value), short(a.Range[0]), short(a.Range[1]))
 }
 
-// compare returns an error for every figure of a report that is worse than it may be.
-func (b *budget) compare(r *report) error {
-	var errs []error
+// compare returns an error for every figure that is worse than it may be.
+func (b *budget) compare(r *report) (err error) {
 	for _, f := range r.figures {
-		a, known := b.Figures[f.name]
-		if known && (a.missed(f.value) || b.comparable() && a.worse(f.value)) {
-			errs = append(errs, errors.New(b.judge(f)))
+		if verdict := b.judge(f); verdict != "" && !strings.HasPrefix(verdict, "better") {
+			err = errors.Join(err, errors.New(verdict))
 		}
 	}
-	return errors.Join(slices.Clip(errs)...)
+	return err
 }

@@ -10,11 +10,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	crcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -34,7 +34,6 @@ type census struct {
 
 	mu      sync.Mutex
 	wake    chan struct{}
-	synced  map[string]bool
 	pods    map[types.UID]pod
 	created int // pods ever seen
 	ready   int
@@ -46,57 +45,43 @@ type census struct {
 	stsLeft int             // StatefulSets whose status does not
 }
 
-func startCensus(ctx context.Context, c client.WithWatch, namespace string, groups, size int) (*census, error) {
-	n := &census{
-		full: size, expected: groups * size, wake: make(chan struct{}), synced: map[string]bool{}, pods: map[types.UID]pod{},
+func newCensus(groups, size int) *census {
+	return &census{
+		full: size, expected: groups * size, wake: make(chan struct{}), pods: map[types.UID]pod{},
 		readyIn: map[string]int{}, sets: map[string]*lwsv1.LeaderWorkerSet{}, stss: map[string]bool{},
 	}
-	lists := []client.ObjectList{&corev1.PodList{}, &appsv1.StatefulSetList{}, &lwsv1.LeaderWorkerSetList{}}
-	for _, list := range lists {
-		kind := fmt.Sprintf("%T", list)
-		source := &cache.ListWatch{
-			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-				out, _ := list.DeepCopyObject().(client.ObjectList)
-				return out, c.List(ctx, out, &client.ListOptions{Namespace: namespace, Raw: &o})
-			},
-			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-				empty, _ := list.DeepCopyObject().(client.ObjectList)
-				return c.Watch(ctx, empty, &client.ListOptions{Namespace: namespace, Raw: &o})
-			},
+}
+
+// watch counts from now on. A watch that was lost and could not be resumed is a new list:
+// its departures are seen as well.
+func (n *census) watch(ctx context.Context, config *rest.Config, scheme *runtime.Scheme, namespace string) error {
+	objects, err := crcache.New(config, crcache.Options{Scheme: scheme, DefaultNamespaces: map[string]crcache.Config{namespace: {}}})
+	if err != nil {
+		return err
+	}
+	go func() { _ = objects.Start(ctx) }()
+	for _, kind := range []client.Object{&corev1.Pod{}, &appsv1.StatefulSet{}, &lwsv1.LeaderWorkerSet{}} {
+		informer, err := objects.GetInformer(ctx, kind)
+		if err != nil {
+			return err
 		}
-		reflector := cache.NewReflectorWithOptions(source, nil, shelf{n, kind}, cache.ReflectorOptions{Name: kind})
-		go reflector.RunWithContext(ctx)
+		if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(object any) { n.see(object, true) },
+			UpdateFunc: func(_, object any) { n.see(object, true) },
+			DeleteFunc: func(object any) { n.see(object, false) },
+		}); err != nil {
+			return err
+		}
 	}
-	return n, n.await(ctx, "everything is watched", func() bool { return len(n.synced) == len(lists) })
-}
-
-// shelf is the census as the store of one kind's reflector.
-type shelf struct {
-	*census
-	kind string
-}
-
-func (s shelf) Add(object any) error    { s.see(object, true); return nil }
-func (s shelf) Update(object any) error { s.see(object, true); return nil }
-func (s shelf) Delete(object any) error { s.see(object, false); return nil }
-func (s shelf) Resync() error           { return nil }
-
-// Replace is called with the first list. A watch that was lost and could not be
-// resumed would miss departures; the counts would then never fit and the run fail.
-func (s shelf) Replace(objects []any, _ string) error {
-	for _, object := range objects {
-		s.see(object, true)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.synced[s.kind] = true
-	s.tell()
 	return nil
 }
 
 func (n *census) see(object any, there bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if last, isLast := object.(cache.DeletedFinalStateUnknown); isLast {
+		object = last.Obj
+	}
 	switch object := object.(type) {
 	case *corev1.Pod:
 		n.seePod(object, there)

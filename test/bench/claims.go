@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -16,9 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
@@ -48,9 +44,6 @@ type claimStage struct {
 }
 
 func (b *bed) newClaimStage(ctx context.Context, labels map[string]string) (*claimStage, error) {
-	if err := b.policies(ctx); err != nil {
-		return nil, err
-	}
 	namespace, err := b.newNamespace(ctx, labels)
 	if err != nil {
 		return nil, err
@@ -69,41 +62,6 @@ func (s *claimStage) remark() error {
 // since are the requests in the namespace since the mark that match.
 func (s *claimStage) since(match func(drill.Request) bool) []drill.Request {
 	return s.audit.Kept(s.mark, func(r drill.Request) bool { return r.Namespace == s.namespace && match(r) })
-}
-
-// policies sees to it that the policies of protection are there, as they are in
-// config/protection, whether or not they were installed. The bench runs at the top of
-// the repository.
-func (b *bed) policies(ctx context.Context) error {
-	for _, name := range []string{"barrier.yaml", "forged.yaml", "guard.yaml", "refuse.yaml"} {
-		policies, err := objectsOf(filepath.Join("config", "protection", name))
-		if err != nil {
-			return err
-		}
-		for _, policy := range policies {
-			if err := client.IgnoreAlreadyExists(b.client.Create(ctx, policy)); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func objectsOf(path string) (objects []client.Object, err error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	for decoder := yaml.NewYAMLOrJSONDecoder(file, 4096); ; {
-		object := &unstructured.Unstructured{}
-		if err := decoder.Decode(object); errors.Is(err, io.EOF) {
-			return objects, nil
-		} else if err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
-		objects = append(objects, object)
-	}
 }
 
 // nodes makes the Nodes. No scheduler puts anything there.

@@ -3,8 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
-	"sync"
 
+	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -143,25 +143,10 @@ func removeBare(ctx context.Context, s *stage) error {
 
 // together does something for each, some at a time, and returns the first error.
 func together[T any](all []T, do func(T) error) error {
-	work, errs := make(chan T), make(chan error, atOnce)
-	var group sync.WaitGroup
-	for range atOnce {
-		group.Go(func() {
-			for one := range work {
-				if err := do(one); err != nil {
-					select {
-					case errs <- err:
-					default:
-					}
-				}
-			}
-		})
-	}
+	var group errgroup.Group
+	group.SetLimit(atOnce)
 	for _, one := range all {
-		work <- one
+		group.Go(func() error { return do(one) })
 	}
-	close(work)
-	group.Wait()
-	close(errs)
-	return <-errs
+	return group.Wait()
 }

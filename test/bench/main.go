@@ -15,14 +15,13 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/signal"
 	"slices"
-	"strings"
 
 	"github.com/go-logr/logr"
+	flag "github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -31,7 +30,7 @@ import (
 
 // settings are what may be chosen about a run.
 type settings struct {
-	scenarios names
+	scenarios []string
 	repeat    int
 	nodes     int
 	qps       int
@@ -39,16 +38,6 @@ type settings struct {
 	record    string
 	profile   string
 	list      bool
-}
-
-// names is a flag that may be given several times, or as a list with commas.
-type names []string
-
-func (n *names) String() string { return strings.Join(*n, ",") }
-
-func (n *names) Set(text string) error {
-	*n = append(*n, strings.Split(text, ",")...)
-	return nil
 }
 
 func main() {
@@ -61,7 +50,7 @@ func main() {
 	klog.SetLogger(logr.Discard())
 	log.SetLogger(logr.Discard())
 	s := settings{}
-	flag.Var(&s.scenarios, "scenario", "`name` of a scenario to run; all without")
+	flag.StringSliceVar(&s.scenarios, "scenario", nil, "`name` of a scenario to run; all without")
 	flag.IntVar(&s.repeat, "repeat", 1, "how often each scenario is run; the median counts")
 	flag.IntVar(&s.nodes, "nodes", 50, "simulated nodes")
 	flag.IntVar(&s.qps, "kcm-qps", 200, "queries per second of the controller manager's client; its burst is half as much again")
@@ -134,8 +123,7 @@ func run(ctx context.Context, s settings) (err error) {
 			failed = append(failed, fmt.Errorf("%s: %w", one.name, err))
 			fmt.Printf("%s: %v\n", one.name, err)
 		}
-		report.add(figures)
-		report.print(os.Stdout, one.name, budget)
+		report.add(os.Stdout, one.name, figures, budget)
 	}
 	if s.record != "" {
 		failed = append(failed, report.record(s.record))
@@ -143,26 +131,18 @@ func run(ctx context.Context, s settings) (err error) {
 	return errors.Join(append(failed, budget.compare(report))...)
 }
 
-// choose returns the scenarios with the given names, in the order in which they are
-// best run.
-func choose(wanted names) ([]scenario, error) {
-	var chosen []scenario
-	known := map[string]bool{}
+// choose returns the scenarios with the given names, in the order in which they are best
+// run.
+func choose(wanted []string) (chosen []scenario, err error) {
 	for _, one := range scenarios {
-		known[one.name] = true
-		for _, name := range wanted {
-			if name == one.name {
-				chosen = append(chosen, one)
-			}
+		if len(wanted) == 0 || slices.Contains(wanted, one.name) {
+			chosen = append(chosen, one)
 		}
 	}
 	for _, name := range wanted {
-		if !known[name] {
-			return nil, fmt.Errorf("there is no scenario %q: see --list", name)
+		if !slices.ContainsFunc(scenarios, func(one scenario) bool { return one.name == name }) {
+			err = errors.Join(err, fmt.Errorf("there is no scenario %q: see --list", name))
 		}
 	}
-	if len(wanted) == 0 {
-		return scenarios, nil
-	}
-	return chosen, nil
+	return chosen, err
 }

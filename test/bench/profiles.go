@@ -22,7 +22,7 @@ func profilesInto(dir string, port int) (*profiles, error) {
 	return &profiles{dir: dir, address: fmt.Sprintf("127.0.0.1:%d", port)}, os.MkdirAll(dir, 0o755)
 }
 
-// flags have the operator serve profiles.
+// flags make the operator serve profiles.
 func (p *profiles) flags() []string {
 	if p == nil {
 		return nil
@@ -30,48 +30,43 @@ func (p *profiles) flags() []string {
 	return []string{"--pprof-bind-address", p.address}
 }
 
-// take profiles the CPU from now on for ten seconds, unless the load is none of the
-// operator's, and has the heap put beside it in the end.
+// take profiles the CPU from now on for ten seconds, unless the load is the floor, and the
+// heap in the end.
 func (p *profiles) take(l load) func() {
 	if p == nil || l.bare {
 		return func() {}
 	}
 	p.taken++
 	name := filepath.Join(p.dir, fmt.Sprintf("%03d-%dx%d", p.taken, l.groups, l.size))
-	cpu := make(chan error, 1)
-	go func() { cpu <- p.fetch("profile?seconds=10", name+"-cpu.pb.gz") }()
+	done := make(chan struct{})
+	go func() {
+		p.fetch("profile?seconds=10", name+"-cpu.pb.gz")
+		close(done)
+	}()
 	return func() {
-		for _, err := range []error{<-cpu, p.fetch("heap", name+"-heap.pb.gz")} {
-			if err != nil {
-				fmt.Fprintln(os.Stderr, "profile:", err)
-			}
-		}
+		<-done
+		p.fetch("heap", name+"-heap.pb.gz")
 	}
 }
 
-func (p *profiles) fetch(what, path string) error {
-	answer, err := p.ask(what)
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	file, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	if _, err := io.Copy(file, answer.Body); err != nil {
-		return err
-	}
-	return file.Close()
-}
-
-// ask waits for an operator that is just being started.
-func (p *profiles) ask(what string) (answer *http.Response, err error) {
+// fetch waits for an operator that starts.
+func (p *profiles) fetch(what, path string) {
+	var err error
 	for range 50 {
-		if answer, err = http.Get("http://" + p.address + "/debug/pprof/" + what); err == nil {
-			return answer, nil
+		var answer *http.Response
+		if answer, err = http.Get("http://" + p.address + "/debug/pprof/" + what); err != nil {
+			time.Sleep(100 * time.Millisecond)
+			continue
 		}
-		time.Sleep(100 * time.Millisecond)
+		var text []byte
+		text, err = io.ReadAll(answer.Body)
+		answer.Body.Close()
+		if err == nil {
+			err = os.WriteFile(path, text, 0o644)
+		}
+		break
 	}
-	return nil, err
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "profile:", err)
+	}
 }
