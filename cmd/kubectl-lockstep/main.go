@@ -28,9 +28,7 @@ func main() {
 	err := cmd.ExecuteContext(ctx)
 	stop()
 	if err != nil {
-		if text := err.Error(); text != "" { // --exit-code prints nothing
-			fmt.Fprintln(os.Stderr, "error:", text)
-		}
-		os.Exit(cli.ExitCode(err))
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
 	}
 }

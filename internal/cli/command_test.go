@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -28,38 +29,59 @@ func run(t *testing.T, args ...string) (out string, err error) {
 }
 
 func TestErrorsOfArguments(t *testing.T) {
-	tests := []struct {
-		name string
-		args []string
-		want string
-	}{
-		{"no name", []string{"status"}, "give the name of one LeaderWorkerSet"},
-		{"two names", []string{"status", "a", "b"}, "give the name of one LeaderWorkerSet"},
-		{"neither name nor file", []string{"plan"}, "plan NAME, or plan -f FILE"},
-		{"both", []string{"plan", "a", "-f", "b"}, "plan NAME, or plan -f FILE"},
-		{"another kind", []string{"status", "deployment/a"}, `"deployment/a" is no LeaderWorkerSet: give NAME, lws/NAME or leaderworkerset/NAME`},
-		{"the plan of another kind", []string{"plan", "deployment/a"}, `"deployment/a" is no LeaderWorkerSet`},
-		{"the kind before the name", []string{"status", "lws", "a"}, "no cluster is configured"},
-		{"the kind before the name of a plan", []string{"plan", "lws", "a"}, "no cluster is configured"},
-		{"an unknown flag", []string{"status", "a", "--wach"}, "kubectl lockstep status --help"},
-		{"an unknown output", []string{"status", "a", "-o", "xml"}, `--output:`},
-		{"why of nothing", []string{"why"}, "name a PVC: pvc/NAME, or pvc for all of the namespace"},
-		{"why of another kind", []string{"why", "pod/a"}, `"pod/a" is no PersistentVolumeClaim: give pvc/NAME`},
-		{"why of all and of one", []string{"why", "pvc/a", "-A"}, "give either names or --all-namespaces"},
-		{"if nothing is deleted", []string{"why", "pvc", "--if-deleted"}, "--if-deleted needs the name of a PVC"},
-		{"an unknown command", []string{"state", "a"}, "status"},
-		{"no cluster", []string{"status", "a"}, "no cluster is configured"},
-		{"rubbish", []string{"plan", "-f", "-"}, `unable to decode "standard input"`},
-		{"a missing file", []string{"plan", "-f", "/nonexistent.yaml"}, "/nonexistent.yaml"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			out, err := run(t, tt.args...)
-			if err == nil || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("got %v, want it to say %q", err, tt.want)
-			}
-			if out != "" {
-				t.Errorf("printed %q", out)
+	const noCluster = "$KUBECONFIG"
+	for args, want := range map[string]string{
+		"status":            "kubectl lockstep status NAME",
+		"status a b":        "kubectl lockstep status NAME",
+		"status pod/a":      "lws/NAME",
+		"status lws a":      noCluster,
+		"status a --wach":   "kubectl lockstep status --help",
+		"status a -o xml":   "--output:",
+		"state a":           "status",
+		"plan":              "plan -f FILE",
+		"plan a -f b":       "plan -f FILE",
+		"plan pod/a":        "lws/NAME",
+		"plan lws a":        noCluster,
+		"plan -w -f b":      "plan NAME --watch",
+		"plan -f -":         "standard input",
+		"plan -f /none.yml": "/none.yml",
+
+		"why":                  "pvc/NAME",
+		"why pod/a":            "pvc/NAME",
+		"why pvc/a -A":         "--all-namespaces",
+		"why pvc --if-deleted": "--if-deleted",
+		"why pvc/a":            noCluster,
+
+		"release":                         "pvc/NAME",
+		"release a":                       "pvc/NAME",
+		"release pvc":                     "pvc/NAME",
+		"release pvc/a pvc/b":             "pvc/NAME",
+		"release pod/a":                   "pvc/NAME",
+		"release ns pvc/a":                "namespace/NAME",
+		"release ns/a --delete":           "--delete",
+		"release pvc a --dry-run=maybe":   "maybe",
+		"release persistentvolumeclaim/a": noCluster,
+		"release NS/a":                    noCluster,
+
+		"rollout staus a":                 "staus",
+		"rollout status":                  "kubectl lockstep rollout status NAME",
+		"rollout status a -l x=y":         "--selector",
+		"rollout status a --timeout=-1s":  "--timeout -1s",
+		"rollout status a --revision=-1":  "--revision -1",
+		"rollout history a --revision=-1": "--revision -1",
+		"rollout history a -o xml":        "--output:",
+		"rollout diff a b":                "kubectl lockstep rollout diff NAME",
+		"rollout diff a --to-revision=2":  "--revision",
+		"rollout undo a --to-revision=-1": "--to-revision -1",
+		"rollout undo a --dry-run=maybe":  "none, client, server",
+		"rollout pause a -o table":        "--output:",
+		"rollout pause pod/a":             "lws/NAME",
+		"rollout restart a":               noCluster,
+	} {
+		t.Run(args, func(t *testing.T) {
+			out, err := run(t, strings.Fields(args)...)
+			if err == nil || !strings.Contains(err.Error(), want) || out != "" {
+				t.Errorf("got %v, printed %q; want %q", err, out, want)
 			}
 		})
 	}
@@ -72,32 +94,46 @@ func TestVersionNeedsNoCluster(t *testing.T) {
 	}
 }
 
-func TestErrorsOfReads(t *testing.T) {
-	forbidden := apierrors.NewForbidden(lwsv1.Resource("leaderworkersets"), "", nil)
-	tests := []struct {
-		name string
-		err  error
-		want string
+func TestErrorsSayWhatToDo(t *testing.T) {
+	forbidden := apierrors.NewForbidden(lwsv1.Resource("leaderworkersets"), "a", errors.New("no"))
+	for name, tt := range map[string]struct {
+		err       error
+		want, not string
 	}{
-		{"no CRD", &meta.NoKindMatchError{GroupKind: lwsv1.Kind("LeaderWorkerSet")}, "does not know leaderworkersets; run: lockstep install"},
-		{"not allowed", forbidden, `leaderworkersets.leaderworkerset.x-k8s.io is forbidden`},
-		{"what to ask for", forbidden, `get, list and watch leaderworkersets, statefulsets, controllerrevisions, pods and services in namespace "ns"`},
-		{"logged out", apierrors.NewUnauthorized("no"), "log in again"},
+		"no definition": {&meta.NoKindMatchError{GroupKind: lwsv1.Kind("LeaderWorkerSet")}, "lockstep install", "role"},
+		"not allowed":   {forbidden, `ask for a role that may list this in namespace "ns"`, "operator"},
+		"logged out":    {apierrors.NewUnauthorized("no"), "log in again", "role"},
+		"admission": {apierrors.NewForbidden(lwsv1.Resource("leaderworkersets"), "a", errors.New(`admission webhook "v" denied the request: spec.replicas: too many`)),
+			"spec.replicas: too many", "role"},
+		"no operator": {apierrors.NewInternalError(errors.New(`failed calling webhook "m": connection refused`)), "check that the operator runs", "role"},
+	} {
+		c := &cluster{config: &rest.Config{Host: "https://host"}, namespace: "ns"}
+		if got := c.explain(tt.err, "list this").Error(); !strings.Contains(got, tt.want) || strings.Contains(got, tt.not) {
+			t.Errorf("%s: got %q", name, got)
+		}
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := explain(tt.err, "https://host", "ns").Error(); !strings.Contains(got, tt.want) {
-				t.Errorf("got %q, want it to say %q", got, tt.want)
-			}
-		})
+	everywhere := &cluster{}
+	if got := everywhere.explain(forbidden, "list this").Error(); !strings.Contains(got, "with -n") {
+		t.Errorf("got %q", got)
 	}
 }
 
 func TestUnreachableServer(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	server.Close()
-	err := reach(t.Context(), &rest.Config{Host: server.URL})
-	if err == nil || !strings.Contains(err.Error(), "the API server at "+server.URL+" does not answer") {
+	_, err := run(t, "status", "a", "--server", server.URL)
+	if err == nil || !strings.Contains(err.Error(), server.URL+" does not answer") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// An API server may accept connections and never answer.
+func TestTimeoutIncludesTheFirstRequest(t *testing.T) {
+	end := make(chan struct{})
+	mute := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-end }))
+	t.Cleanup(func() { close(end); mute.Close() })
+	_, err := run(t, "rollout", "status", "a", "--server", mute.URL, "--timeout", "500ms")
+	if err == nil || !strings.Contains(err.Error(), "timed out after 500ms") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -1,5 +1,4 @@
 // Package cli is kubectl lockstep: its commands, flags, connections and errors.
 //
-// Package lws reads and changes sets, package inquiry reads PVCs, and package render shows both. Only the
-// packages lws and release write.
+// Packages lws and pvc read and change the cluster, and package render shows what they find.
 package cli

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -10,10 +11,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/printers"
+
+	"lockstep.dev/lockstep/internal/cli/lws"
+	"lockstep.dev/lockstep/internal/cli/render"
 )
 
 // table is the default output.
 const table = "table"
+
+// beat is how often ages on a terminal are brought up to date.
+const beat = time.Second
 
 // reporter is a value that commands print.
 type reporter interface {
@@ -27,7 +34,8 @@ type output struct {
 	printer printers.ResourcePrinter // nil for a table
 }
 
-func newOutput(cmd *cobra.Command) *output {
+// addOutput adds --output and --template to a command. They are read before it runs.
+func addOutput(cmd *cobra.Command) *output {
 	format := table
 	o := &output{flags: &genericclioptions.PrintFlags{
 		JSONYamlPrintFlags:   genericclioptions.NewJSONYamlPrintFlags(),
@@ -39,18 +47,16 @@ func newOutput(cmd *cobra.Command) *output {
 	cmd.Flags().StringVarP(&format, "output", "o", format, "output format: "+strings.Join(formats, ", "))
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 	o.flags.OutputFlagSpecified = func() bool { return cmd.Flags().Changed("output") }
-	return o
-}
-
-// begin reads the flags.
-func (o *output) begin() (err error) {
-	if *o.flags.OutputFormat == table && *o.flags.TemplatePrinterFlags.TemplateArgument == "" {
+	cmd.PreRunE = func(*cobra.Command, []string) (err error) {
+		if format == table && *o.flags.TemplatePrinterFlags.TemplateArgument == "" {
+			return nil
+		}
+		if o.printer, err = o.flags.ToPrinter(); err != nil {
+			return fmt.Errorf("--output: %w", err)
+		}
 		return nil
 	}
-	if o.printer, err = o.flags.ToPrinter(); err != nil {
-		return fmt.Errorf("--output: %w", err)
-	}
-	return nil
+	return o
 }
 
 // between separates two values: formats for programs have their own separators.
@@ -61,17 +67,70 @@ func (o *output) between() string {
 	return "\n"
 }
 
-// print returns the value in the format, and a key that is the same for two values that differ only in
-// ages.
-func (o *output) print(r reporter, now time.Time) (text, key string, err error) {
-	var out, ageless strings.Builder
+// text returns the value in the format.
+func (o *output) text(r reporter, now time.Time) (string, error) {
+	var text strings.Builder
 	if o.printer != nil {
-		err := o.printer.PrintObj(r, &out)
-		return out.String(), out.String(), err
+		err := o.printer.PrintObj(r, &text)
+		return text.String(), err
 	}
-	if err := r.WriteText(&out, now); err != nil {
-		return "", "", err
+	err := r.WriteText(&text, now)
+	return text.String(), err
+}
+
+// print prints values one after the other.
+func (o *output) print(to io.Writer, all ...reporter) error {
+	for i, r := range all {
+		text, err := o.text(r, time.Now())
+		if err != nil {
+			return err
+		}
+		if i > 0 {
+			text = o.between() + text
+		}
+		if _, err := io.WriteString(to, text); err != nil {
+			return err
+		}
 	}
-	err = r.WriteText(&ageless, time.Time{})
-	return out.String(), ageless.String(), err
+	return nil
+}
+
+// watch prints what see returns, again after every change until ctx ends. A change of ages alone is none.
+// A value that is nil is gone.
+func (o *output) watch(ctx context.Context, to io.Writer, session *lws.Session, gone string, see func(context.Context, time.Time) (reporter, error)) error {
+	screen := render.NewScreen(to, o.between())
+	for {
+		now := time.Now()
+		r, err := see(ctx, now)
+		switch {
+		case ctx.Err() != nil: // ended by the user
+			return nil
+		case err != nil:
+			return err
+		}
+		text, ageless := gone, gone
+		if r != nil {
+			if text, err = o.text(r, now); err == nil {
+				ageless, err = o.text(r, time.Time{})
+			}
+		} else if o.printer != nil {
+			text = "" // programs get nothing: a missing set has no status
+		}
+		if err != nil {
+			return err
+		}
+		if err := screen.Show(text, ageless); err != nil {
+			return err
+		}
+		period := time.Duration(0)
+		if screen.InPlace() {
+			period = beat
+		}
+		if err := session.Await(period); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+	}
 }

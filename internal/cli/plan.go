@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 
 	"lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/cli/render"
@@ -17,7 +16,6 @@ import (
 func (o *options) planCommand() *cobra.Command {
 	var watch bool
 	var file string
-	var out *output
 	cmd := &cobra.Command{
 		Use:   "plan NAME | -f FILE",
 		Short: "Show what the operator would do now, and why; nothing is written",
@@ -30,96 +28,85 @@ validates the sets in a dry run; this needs the permission to create or patch th
   kubectl lockstep plan llama -o json
   kubectl lockstep plan -f llama.yaml
   kustomize build . | kubectl lockstep plan -f -`,
-		ValidArgsFunction: o.completeOne,
+		ValidArgsFunction: o.complete(sets),
 		Args: func(_ *cobra.Command, args []string) error {
 			names, err := sets.names(args)
-			if err == nil && ((len(names) == 1) == (file != "") || len(names) > 1) {
-				err = errors.New("give either the name of one LeaderWorkerSet or a file: plan NAME, or plan -f FILE")
-			}
-			return err
-		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := out.begin(); err != nil {
+			switch {
+			case err != nil:
 				return err
+			case (len(names) == 1) == (file != ""), len(names) > 1:
+				return errors.New("give either the name of one LeaderWorkerSet or a file: plan NAME, or plan -f FILE")
+			case watch && file != "":
+				return errors.New("--watch shows a set of the cluster, not a file: plan NAME --watch")
 			}
-			if file != "" {
-				if watch {
-					return errors.New("--watch shows a set of the cluster, not a file: plan NAME --watch")
-				}
-				return o.planFile(cmd.Context(), file, out)
-			}
-			name, err := oneSet(cmd, args)
-			if err != nil {
-				return err
-			}
-			return o.about(cmd.Context(), name, out, watch, func(s lws.Survey) reporter { return render.Plan(s) })
+			return nil
 		},
 	}
-	out = newOutput(cmd)
+	out := addOutput(cmd)
 	cmd.Flags().StringVarP(&file, "filename", "f", "", "`file` with LeaderWorkerSets, in YAML or JSON; - is standard input")
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show every change, in place on a terminal")
+	addWatch(cmd, &watch)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if file != "" {
+			return o.planFile(cmd.Context(), file, out)
+		}
+		return o.about(cmd, args, out, watch, func(s lws.Survey) reporter { return render.Plan(s) })
+	}
 	return cmd
 }
 
 // planFile shows what would happen if the sets of a file were applied.
 func (o *options) planFile(ctx context.Context, file string, out *output) error {
-	namespace, err := o.namespace()
-	if err != nil {
-		return err
-	}
-	sets, skipped, err := lws.ReadManifest(file, o.In, namespace)
+	manifests, skipped, err := lws.ReadManifest(file, o.In)
 	if err != nil {
 		return err
 	}
 	for _, what := range skipped {
 		fmt.Fprintf(o.ErrOut, "left out: %s\n", what)
 	}
-	config, err := o.config()
+	c, err := o.reach(ctx)
 	if err != nil {
 		return err
 	}
-	server, err := lws.NewDryRunner(config)
+	server, err := lws.NewDryRunner(c.config)
 	if err != nil {
-		return explain(err, config.Host, namespace)
+		return c.explain(err, writeSets)
 	}
-	now := time.Now()
 	sessions := map[string]*lws.Session{}
-	plans := make([]*render.SetPlan, 0, len(sets))
-	for _, set := range sets {
-		session := sessions[set.GetNamespace()]
-		if session == nil {
-			if session, err = o.open(ctx, set.GetNamespace()); err != nil {
-				return err
-			}
-			sessions[set.GetNamespace()] = session
+	list := render.NewPlanList()
+	for _, manifest := range manifests {
+		if manifest.GetNamespace() == "" {
+			manifest.SetNamespace(c.namespace)
 		}
-		plan, err := planOf(ctx, server, session, set, now)
+		plan, err := c.planOf(ctx, server, sessions, manifest)
 		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
 		plan.File = file
-		plans = append(plans, plan)
+		list.Items = append(list.Items, *plan)
 	}
-	var shown reporter = render.Plans(plans)
-	if len(plans) == 1 {
-		shown = plans[0]
+	if len(list.Items) == 1 {
+		return out.print(o.Out, &list.Items[0])
 	}
-	text, _, err := out.print(shown, now)
-	if err == nil {
-		_, err = fmt.Fprint(o.Out, text)
-	}
-	return err
+	return out.print(o.Out, list)
 }
 
 // planOf returns the plan for one set as the API server would store it.
-func planOf(ctx context.Context, server *lws.DryRunner, session *lws.Session, file *unstructured.Unstructured, now time.Time) (*render.SetPlan, error) {
-	set, warnings, err := server.Apply(ctx, file)
-	if err != nil {
-		return nil, explainWrite(err, "", types.NamespacedName{Namespace: file.GetNamespace()})
+func (c *cluster) planOf(ctx context.Context, server *lws.DryRunner, sessions map[string]*lws.Session, manifest *unstructured.Unstructured) (*render.SetPlan, error) {
+	session := sessions[manifest.GetNamespace()]
+	if session == nil {
+		var err error
+		if session, err = c.open(ctx, manifest.GetNamespace()); err != nil {
+			return nil, err
+		}
+		sessions[manifest.GetNamespace()] = session
 	}
-	found, err := session.As(ctx, set, now)
+	set, warnings, err := server.Apply(ctx, manifest)
 	if err != nil {
-		return nil, explain(err, "", set.Namespace)
+		return nil, c.explain(err, writeSets)
+	}
+	found, err := session.As(ctx, set, time.Now())
+	if err != nil {
+		return nil, c.explain(err, readSets)
 	}
 	plan := render.Plan(found)
 	plan.Warnings = warnings

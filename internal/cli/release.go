@@ -1,30 +1,38 @@
 package cli
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"io"
+	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/cli/lws"
-	"lockstep.dev/lockstep/internal/cli/release"
+	"lockstep.dev/lockstep/internal/cli/pvc"
+	"lockstep.dev/lockstep/internal/cli/render"
 )
 
-// breakage is the arguments of release.
-type breakage struct {
-	space  bool // a namespace, not a claim
+// release is one release of a PVC or a namespace.
+type release struct {
+	*cluster
+	kind   kind
 	name   string
 	yes    bool
 	delete bool
-	dryRun string
+	dryRun lws.DryRun
 }
 
 func (o *options) releaseCommand() *cobra.Command {
-	b := &breakage{}
+	r := &release{}
 	cmd := &cobra.Command{
 		Use:   "release pvc/NAME | namespace/NAME",
 		Short: "Let a PersistentVolumeClaim be deleted while it is in use",
@@ -42,78 +50,223 @@ delete) on the PVC.`,
   kubectl lockstep release pvc/data-llama-0 --delete
   kubectl lockstep release pvc/data-llama-0 --dry-run=server
   kubectl lockstep release namespace/inference --yes`,
-		ValidArgsFunction: o.completeReleases,
-		Args: func(_ *cobra.Command, args []string) error {
-			if err := b.read(args); err != nil {
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+			return o.complete(releasable(append(args, typed)))(cmd, args, typed)
+		},
+		Args: func(_ *cobra.Command, args []string) error { return r.read(args) },
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if r.cluster, err = o.reach(cmd.Context()); err != nil {
 				return err
 			}
-			if b.space && b.delete {
-				return errors.New("--delete is for PVCs; delete the namespace yourself, once it is released")
-			}
-			if !slices.Contains(dryRuns, b.dryRun) {
-				return fmt.Errorf("--dry-run %q: give one of %s", b.dryRun, strings.Join(dryRuns, ", "))
-			}
-			return nil
+			return r.run(cmd.Context())
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.release(cmd.Context(), b) },
 	}
-	cmd.Flags().BoolVarP(&b.yes, "yes", "y", false, "do not ask for confirmation; needed without a terminal")
-	cmd.Flags().BoolVar(&b.delete, "delete", false, "delete the PVC as well, by its UID")
-	cmd.Flags().StringVar(&b.dryRun, "dry-run", string(lws.DryRunNone), "none, client (only say what would be done) or server (a dry run by the API server)")
-	cmd.Flags().Lookup("dry-run").NoOptDefVal = string(lws.DryRunClient)
-	_ = cmd.RegisterFlagCompletionFunc("dry-run", cobra.FixedCompletions(dryRuns, cobra.ShellCompDirectiveNoFileComp))
+	cmd.Flags().BoolVarP(&r.yes, "yes", "y", false, "do not ask for confirmation; needed without a terminal")
+	cmd.Flags().BoolVar(&r.delete, "delete", false, "delete the PVC as well, by its UID")
+	addDryRun(cmd, &r.dryRun)
 	return cmd
 }
 
+// releasable is the kind that the first argument names.
+func releasable(args []string) kind {
+	if len(args) > 0 {
+		if word, _, _ := strings.Cut(args[0], "/"); namespaces.known(word) {
+			return namespaces
+		}
+	}
+	return claims
+}
+
 // read reads the one name: each release is confirmed by itself.
-func (b *breakage) read(args []string) error {
-	if len(args) == 2 && !strings.Contains(args[0], "/") {
-		args = []string{args[0] + "/" + args[1]}
-	}
-	if len(args) != 1 {
+func (r *release) read(args []string) error {
+	r.kind = releasable(args)
+	names, err := r.kind.names(args)
+	switch {
+	case err != nil:
+		return err
+	case len(names) != 1:
 		return errors.New("give one PVC, pvc/NAME, or one namespace, namespace/NAME: each release is confirmed by itself")
+	case r.delete && r.kind.singular == namespaces.singular:
+		return errors.New("--delete is for PVCs; delete the namespace yourself, once it is released")
 	}
-	word, _, slashed := strings.Cut(args[0], "/")
-	of := claims
+	r.name = names[0]
+	return nil
+}
+
+// run reads the object, shows what a release does, asks, and writes.
+func (r *release) run(ctx context.Context) error {
+	releaser, err := pvc.OpenReleaser(r.config)
+	if err != nil {
+		return err
+	}
+	releaser.DryRun = r.dryRun == lws.DryRunServer
+	object, err := r.object(ctx, releaser)
+	if err != nil {
+		return err
+	}
+	standing := pvc.StandingOf(object)
+	if done, err := r.needless(standing, object); done || err != nil {
+		return err
+	}
+	if standing == pvc.Held || standing == pvc.HeldBack {
+		may, err := releaser.May(ctx, object)
+		switch {
+		case err != nil:
+			return r.explain(err, releasePVC)
+		case !may:
+			return r.lacking(object)
+		}
+	}
+	if err := r.show(ctx, object, standing); err != nil {
+		return err
+	}
+	if err := r.consent(ctx); err != nil {
+		return err
+	}
+	return r.write(ctx, releaser, object, standing)
+}
+
+func (r *release) object(ctx context.Context, reader client.Reader) (object client.Object, err error) {
+	key := r.key(r.name)
+	object = &corev1.PersistentVolumeClaim{}
+	if r.kind.singular == namespaces.singular {
+		key.Namespace, object = "", &corev1.Namespace{}
+	}
+	err = reader.Get(ctx, key, object)
+	if apierrors.IsNotFound(err) && key.Namespace != "" {
+		return nil, noSuch("persistentvolumeclaim", key)
+	}
+	return object, r.explain(err, releasePVC)
+}
+
+// needless reports on an object that needs no release.
+func (r *release) needless(standing pvc.Standing, object client.Object) (done bool, err error) {
 	switch {
-	case !slashed && (claims.known(word) || spaces.known(word)):
-		return fmt.Errorf("%q: the name is missing", word)
-	case spaces.known(word):
-		of, b.space = spaces, true
-	case slashed && !claims.known(word):
-		return fmt.Errorf("%q is neither a PersistentVolumeClaim nor a namespace: give pvc/NAME or namespace/NAME", args[0])
+	case standing == pvc.Leaving:
+		return true, fmt.Errorf("%s is being deleted already: there is nothing to release; what keeps it: %s", r.what(), why(object))
+	case standing == pvc.Free && !r.delete:
+		return true, fmt.Errorf("%s is not held: nothing refuses its deletion, and there is nothing to release", r.what())
+	case standing == pvc.Released && !r.delete:
+		_, err := fmt.Fprintf(r.Out, "%s is released already; what else keeps it: %s\n", r.what(), why(object))
+		return true, err
 	}
-	name, err := of.name(args[0], false)
-	b.name = name
+	return false, nil
+}
+
+func (r *release) what() string { return r.kind.words[0] + "/" + r.name }
+
+// why is the command that says what keeps an object.
+func why(object client.Object) string {
+	if object.GetNamespace() == "" {
+		return "kubectl lockstep why pvc -n " + object.GetName()
+	}
+	return "kubectl lockstep why pvc/" + object.GetName() + " -n " + object.GetNamespace()
+}
+
+func (r *release) lacking(object client.Object) error {
+	where := object.GetNamespace()
+	if where == "" {
+		where = object.GetName()
+	}
+	return fmt.Errorf("you may not release %[1]s: that takes the verb %[2]q on %[3]s in namespace %[4]q. Ask for a role with it:\n"+
+		"  kubectl create role release-claims -n %[4]s --verb=%[2]s --resource=%[3]s\n"+
+		"  kubectl create rolebinding release-claims -n %[4]s --role=release-claims --user=YOU",
+		r.what(), pvc.Verb, pvc.Resource+"."+pvc.Group, where)
+}
+
+// show prints what the user confirms.
+func (r *release) show(ctx context.Context, object client.Object, standing pvc.Standing) error {
+	claim, isPVC := object.(*corev1.PersistentVolumeClaim)
+	if !isPVC {
+		return render.WriteNamespaceRelease(r.ErrOut, object)
+	}
+	reader, err := pvc.Open(r.config)
+	if err != nil {
+		return err
+	}
+	found, err := reader.Explain(ctx, claim.Namespace, []corev1.PersistentVolumeClaim{*claim})
+	if err != nil {
+		return r.explain(err, readPVCs)
+	}
+	return render.Claim(found[0], nil).WriteRelease(r.ErrOut, time.Now(), r.delete, standing == pvc.Held || standing == pvc.HeldBack)
+}
+
+// consent asks the user to type the name.
+func (r *release) consent(ctx context.Context) error {
+	if r.yes || r.dryRun != lws.DryRunNone {
+		return nil
+	}
+	if !interactive(r.In) {
+		return errors.New("nothing was released: there is no terminal to confirm it on; to confirm, give --yes")
+	}
+	fmt.Fprintf(r.ErrOut, "\nType %s to go on: ", r.name)
+	typed := make(chan string, 1)
+	go func() { // an interrupt ends the context, not the read
+		line, _ := bufio.NewReader(r.In).ReadString('\n')
+		typed <- line
+	}()
+	select {
+	case <-ctx.Done():
+		fmt.Fprintln(r.ErrOut)
+		return errors.New("nothing was released: interrupted")
+	case line := <-typed:
+		if strings.TrimSpace(line) != r.name {
+			return errors.New("nothing was released: the name was not typed")
+		}
+		return nil
+	}
+}
+
+// interactive reports whether the input is a terminal.
+var interactive = func(in io.Reader) bool {
+	file, isFile := in.(*os.File)
+	return isFile && term.IsTerminal(int(file.Fd()))
+}
+
+func (r *release) write(ctx context.Context, releaser *pvc.Releaser, object client.Object, standing pvc.Standing) error {
+	if r.dryRun != lws.DryRunClient {
+		if err := releaser.Release(ctx, object); err != nil {
+			return r.refused(err, object)
+		}
+	}
+	claim, isPVC := object.(*corev1.PersistentVolumeClaim)
+	switch {
+	case !isPVC:
+		return r.said("released", "to delete it, while the release lasts: kubectl delete namespace "+r.name)
+	case standing == pvc.HeldBack:
+		return r.said("released", "its finalizers may be removed now; to check: "+why(object))
+	case !r.delete:
+		return r.said("released", "to delete it, while the release lasts: kubectl delete pvc "+r.name+" -n "+r.namespace)
+	case r.dryRun == lws.DryRunServer && standing == pvc.Held:
+		return r.said("released", "the DELETE cannot be tried before the token is written")
+	case r.dryRun == lws.DryRunClient:
+		return r.said("deleted", "")
+	}
+	if err := releaser.Delete(ctx, claim); err != nil {
+		return fmt.Errorf("%s was not deleted: %w; is it released, and what keeps it: %s", r.what(), err, why(object))
+	}
+	return r.said("deleted", "to check: "+why(object))
+}
+
+// refused adds to the API server's answer to a write what to do.
+func (r *release) refused(err error, object client.Object) error {
+	switch {
+	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "needs permission to release"):
+		return r.lacking(object)
+	case errors.Is(err, pvc.ErrChanged), apierrors.IsConflict(err):
+		return fmt.Errorf("nothing was released: %w", err)
+	}
+	return r.explain(err, releasePVC)
+}
+
+// said reports what was done.
+func (r *release) said(done, next string) error {
+	if r.dryRun != lws.DryRunNone {
+		done += " (" + string(r.dryRun) + " dry run)"
+	}
+	if next != "" {
+		next = "; " + next
+	}
+	_, err := fmt.Fprintf(r.Out, "%s %s%s\n", r.what(), done, next)
 	return err
-}
-
-func (o *options) release(ctx context.Context, b *breakage) error {
-	namespace, config, asker, err := o.openClaims(ctx)
-	if err != nil {
-		return err
-	}
-	releaser, err := release.Open(config)
-	if err != nil {
-		return err
-	}
-	releaser.DryRun = b.dryRun == string(lws.DryRunServer)
-	r := &releasing{options: o, breakage: b, asker: asker, releaser: releaser, host: config.Host}
-	if b.space {
-		return r.ofNamespace(ctx)
-	}
-	return r.ofClaim(ctx, client.ObjectKey{Namespace: namespace, Name: b.name})
-}
-
-// completeReleases offers PVCs, and namespaces after their kind.
-func (o *options) completeReleases(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-	word, _, _ := strings.Cut(typed, "/")
-	switch {
-	case len(args) == 1 && spaces.said(args), len(args) == 0 && spaces.known(word):
-		names, directive := o.completeNamespaces(cmd, nil, "")
-		return spaces.offers(names, args, typed), directive
-	case len(args) > 0 && !claims.said(args) || len(args) > 1:
-		return nil, cobra.ShellCompDirectiveNoFileComp // one at a time
-	}
-	return o.completeClaims(cmd, args, typed)
 }

@@ -28,27 +28,12 @@ The others change the set in one write.`,
   kubectl lockstep rollout undo llama --to-revision=3
   kubectl lockstep rollout restart llama
   kubectl lockstep rollout pause llama`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return unknownVerb(cmd, args[0])
-			}
-			return nil
-		},
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(o.rolloutStatusCommand(), o.rolloutHistoryCommand(), o.rolloutDiffCommand(),
 		o.rolloutUndoCommand(), o.rolloutRestartCommand(), o.rolloutPauseCommand(), o.rolloutResumeCommand())
 	return cmd
-}
-
-// unknownVerb returns the error that there is no such command below one.
-func unknownVerb(cmd *cobra.Command, verb string) error {
-	meant := "; see"
-	cmd.SuggestionsMinimumDistance = 2
-	if close := cmd.SuggestionsFor(verb); len(close) > 0 {
-		meant = "; did you mean " + close[0] + "? see"
-	}
-	return fmt.Errorf("unknown command %q%s: %s --help", verb, meant, cmd.CommandPath())
 }
 
 // chosen are the sets of a command: those named, or those selected by labels.
@@ -57,64 +42,64 @@ type chosen struct {
 	selector string
 }
 
-func (c *chosen) flag(cmd *cobra.Command) {
+// choose adds the names and --selector to a command.
+func (o *options) choose(cmd *cobra.Command) *chosen {
+	c := &chosen{}
 	cmd.Flags().StringVarP(&c.selector, "selector", "l", "", "`labels` of the sets, in place of names: -l key1=value1,key2=value2")
-}
-
-// args reads the names.
-func (c *chosen) args(cmd *cobra.Command, args []string) error {
-	names, err := sets.names(args)
-	switch {
-	case err != nil:
-		return err
-	case len(names) == 0 && c.selector == "":
-		return fmt.Errorf("give the name of a LeaderWorkerSet: %s NAME; list them with: kubectl get leaderworkersets", cmd.CommandPath())
-	case len(names) > 0 && c.selector != "":
-		return errors.New("give either names or --selector")
+	cmd.ValidArgsFunction = o.complete(sets)
+	cmd.Args = func(cmd *cobra.Command, args []string) (err error) {
+		c.names, err = sets.names(args)
+		switch {
+		case err != nil:
+			return err
+		case len(args) == 0 && c.selector == "":
+			return fmt.Errorf("give the name of a LeaderWorkerSet: %s NAME; list them with: kubectl get leaderworkersets", cmd.CommandPath())
+		case len(args) > 0 && c.selector != "":
+			return errors.New("give either names or --selector")
+		}
+		return nil
 	}
-	c.names = names
-	return nil
+	return c
 }
 
 // find returns the named sets, or those with the labels.
-func (c *chosen) find(ctx context.Context, reader client.Reader, namespace string) ([]types.NamespacedName, error) {
-	var keys []types.NamespacedName
-	for _, name := range c.names {
-		keys = append(keys, types.NamespacedName{Namespace: namespace, Name: name})
+func (c *cluster) find(ctx context.Context, which *chosen, reader client.Reader) (keys []types.NamespacedName, err error) {
+	for _, name := range which.names {
+		keys = append(keys, c.key(name))
 	}
-	if c.selector == "" {
+	if which.selector == "" {
 		return keys, nil
 	}
-	selector, err := labels.Parse(c.selector)
+	selector, err := labels.Parse(which.selector)
 	if err != nil {
 		return nil, fmt.Errorf("--selector: %w", err)
 	}
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(lwsv1.GroupVersion.WithKind("LeaderWorkerSetList"))
-	if err := reader.List(ctx, list, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
-		return nil, err
-	}
-	if len(list.Items) == 0 {
-		return nil, fmt.Errorf("no leaderworkerset in namespace %q has the labels %s", namespace, c.selector)
+	if err := reader.List(ctx, list, client.InNamespace(c.namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return nil, c.explain(err, readSets)
 	}
 	for i := range list.Items {
-		keys = append(keys, types.NamespacedName{Namespace: namespace, Name: list.Items[i].Name})
+		keys = append(keys, c.key(list.Items[i].Name))
+	}
+	if len(keys) == 0 {
+		return nil, fmt.Errorf("no leaderworkerset in namespace %q has the labels %s", c.namespace, which.selector)
 	}
 	return keys, nil
 }
 
 // openSets starts to read the namespace, and finds the sets.
-func (o *options) openSets(ctx context.Context, which chosen) (*lws.Session, []types.NamespacedName, error) {
-	namespace, err := o.namespace()
+func (o *options) openSets(ctx context.Context, which *chosen) (*cluster, *lws.Session, []types.NamespacedName, error) {
+	c, err := o.reach(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	session, err := o.open(ctx, namespace)
+	session, err := c.open(ctx, c.namespace)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	keys, err := which.find(ctx, session.Live, namespace)
-	return session, keys, explain(err, "", namespace)
+	keys, err := c.find(ctx, which, session.Live)
+	return c, session, keys, err
 }
 
 // oneSet returns the one set that the arguments name.
@@ -147,27 +132,7 @@ func notNegative[T ~int64](flag string, value T) error {
 func each(keys []types.NamespacedName, do func(types.NamespacedName) error) error {
 	var all []error
 	for _, key := range keys {
-		if err := do(key); err != nil {
-			all = append(all, err)
-		}
+		all = append(all, do(key))
 	}
 	return errors.Join(all...)
-}
-
-// completeSeveral offers sets that the arguments do not name yet.
-func (o *options) completeSeveral(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-	namespace, err := o.namespace()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	names, directive := o.names(cmd.Context(), lwsv1.GroupVersion.WithResource("leaderworkersets"), namespace)
-	return sets.offers(names, args, typed), directive
-}
-
-// completeOne offers sets until one is named.
-func (o *options) completeOne(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 1 || len(args) == 1 && !sets.known(args[0]) {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return o.completeSeveral(cmd, nil, typed)
 }

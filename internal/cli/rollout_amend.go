@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
@@ -18,56 +17,56 @@ import (
 
 // amendment holds the flags of a command that changes sets.
 type amendment struct {
-	sets    chosen
-	print   *genericclioptions.PrintFlags
-	dryRun  string
-	owner   string
-	history bool // the decision needs revisions
+	sets   *chosen
+	print  *genericclioptions.PrintFlags
+	dryRun lws.DryRun
+	owner  string
 }
 
-var dryRuns = []string{string(lws.DryRunNone), string(lws.DryRunClient), string(lws.DryRunServer)}
+// addDryRun adds --dry-run to a command, with client as its value if none is given.
+func addDryRun(cmd *cobra.Command, dryRun *lws.DryRun) {
+	values := []string{string(lws.DryRunNone), string(lws.DryRunClient), string(lws.DryRunServer)}
+	cmd.Flags().StringVar((*string)(dryRun), "dry-run", values[0], "none, client (print the change) or server (the API server tries it and stores nothing)")
+	cmd.Flags().Lookup("dry-run").NoOptDefVal = string(lws.DryRunClient)
+	_ = cmd.RegisterFlagCompletionFunc("dry-run", cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+	before := cmd.PreRunE
+	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
+		if !slices.Contains(values, string(*dryRun)) {
+			return fmt.Errorf("--dry-run %q: give one of %s", *dryRun, strings.Join(values, ", "))
+		}
+		if before != nil {
+			return before(cmd, args)
+		}
+		return nil
+	}
+}
 
 // amendCommand completes a command whose change is the result of decide.
-func (o *options) amendCommand(cmd *cobra.Command, withHistory bool, decide func() lws.Decide) *cobra.Command {
-	a := &amendment{history: withHistory, print: genericclioptions.NewPrintFlags("").WithTypeSetter(lws.Scheme())}
-	cmd.Args = a.sets.args
-	cmd.ValidArgsFunction = o.completeSeveral
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return o.amend(cmd.Context(), a, decide()) }
-	a.sets.flag(cmd)
+func (o *options) amendCommand(cmd *cobra.Command, decide func() lws.Decide) *cobra.Command {
+	a := &amendment{sets: o.choose(cmd), print: genericclioptions.NewPrintFlags("").WithTypeSetter(lws.Scheme())}
 	a.print.AddFlags(cmd)
-	cmd.Flags().StringVar(&a.dryRun, "dry-run", string(lws.DryRunNone), "none, client (print the change) or server (the API server tries it and stores nothing)")
-	cmd.Flags().Lookup("dry-run").NoOptDefVal = string(lws.DryRunClient)
+	addDryRun(cmd, &a.dryRun)
 	cmd.Flags().StringVar(&a.owner, "field-manager", lws.FieldOwner, "field manager of the change")
-	_ = cmd.RegisterFlagCompletionFunc("dry-run", cobra.FixedCompletions(dryRuns, cobra.ShellCompDirectiveNoFileComp))
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return o.amend(cmd.Context(), a, decide()) }
 	return cmd
 }
 
 func (o *options) amend(ctx context.Context, a *amendment, decide lws.Decide) error {
-	if !slices.Contains(dryRuns, a.dryRun) {
-		return fmt.Errorf("--dry-run %q: give one of %s", a.dryRun, strings.Join(dryRuns, ", "))
-	}
 	if _, err := a.print.ToPrinter(); err != nil {
 		return fmt.Errorf("--output: %w", err)
 	}
-	namespace, err := o.namespace()
+	c, err := o.reach(ctx)
 	if err != nil {
 		return err
 	}
-	config, err := o.config()
+	editor, err := lws.NewEditor(c.config)
+	if err != nil {
+		return c.explain(err, writeSets)
+	}
+	editor.Owner, editor.DryRun = a.owner, a.dryRun
+	keys, err := c.find(ctx, a.sets, editor)
 	if err != nil {
 		return err
-	}
-	if err := reach(ctx, config); err != nil {
-		return err
-	}
-	editor, err := lws.NewEditor(config)
-	if err != nil {
-		return explain(err, config.Host, namespace)
-	}
-	editor.Owner, editor.DryRun, editor.WithHistory = a.owner, lws.DryRun(a.dryRun), a.history
-	keys, err := a.sets.find(ctx, editor, namespace)
-	if err != nil {
-		return explain(err, config.Host, namespace)
 	}
 	return each(keys, func(key types.NamespacedName) error {
 		change, after, err := editor.Amend(ctx, key, decide)
@@ -75,11 +74,11 @@ func (o *options) amend(ctx context.Context, a *amendment, decide lws.Decide) er
 		case apierrors.IsNotFound(err):
 			return noSuch("leaderworkerset", key)
 		case err != nil:
-			return explainWrite(err, config.Host, key)
+			return c.explain(err, writeSets)
 		}
 		a.print.NamePrintFlags.Operation = change.Verb
-		if a.dryRun != string(lws.DryRunNone) {
-			if err := a.print.Complete("%s (" + a.dryRun + " dry run)"); err != nil {
+		if a.dryRun != lws.DryRunNone {
+			if err := a.print.Complete("%s (" + string(a.dryRun) + " dry run)"); err != nil {
 				return err
 			}
 		}
@@ -89,23 +88,6 @@ func (o *options) amend(ctx context.Context, a *amendment, decide lws.Decide) er
 		}
 		return printer.PrintObj(after, o.Out)
 	})
-}
-
-// explainWrite adds what to do about an error of a write.
-func explainWrite(err error, host string, key types.NamespacedName) error {
-	switch {
-	case strings.Contains(err.Error(), "denied the request"): // the message of admission is enough
-		return err
-	case apierrors.IsInternalError(err) && strings.Contains(err.Error(), "failed calling webhook"):
-		return fmt.Errorf("the webhook does not answer, so nothing was changed: %w; check that the operator runs: kubectl -n lws-system get pods", err)
-	case apierrors.IsForbidden(err):
-		return fmt.Errorf("not allowed: %w; ask for a role that may get and patch leaderworkersets, and for undo list controllerrevisions, in namespace %q", err, key.Namespace)
-	case meta.IsNoMatchError(err), apierrors.IsUnauthorized(err):
-		return explain(err, host, key.Namespace)
-	case apierrors.IsConflict(err):
-		return fmt.Errorf("leaderworkerset %q has too many conflicts; try again: %w", key.Name, err)
-	}
-	return err
 }
 
 func (o *options) rolloutUndoCommand() *cobra.Command {
@@ -120,7 +102,7 @@ one, or that of --to-revision. It is rolled out like any change. Replicas and st
 		PreRunE: func(*cobra.Command, []string) error { return notNegative("--to-revision", revision) },
 	}
 	cmd.Flags().Int64Var(&revision, "to-revision", lws.Previous, "the revision to restore; zero means the previous one")
-	return o.amendCommand(cmd, true, func() lws.Decide { return lws.Undo(revision) })
+	return o.amendCommand(cmd, func() lws.Decide { return lws.Undo(revision) })
 }
 
 func (o *options) rolloutRestartCommand() *cobra.Command {
@@ -131,7 +113,7 @@ func (o *options) rolloutRestartCommand() *cobra.Command {
 annotation of the templates, as kubectl rollout restart does.`,
 		Example: `  kubectl lockstep rollout restart llama
   kubectl lockstep rollout restart -l team=inference`,
-	}, false, func() lws.Decide { return lws.Restart(time.Now()) })
+	}, func() lws.Decide { return lws.Restart(time.Now()) })
 }
 
 func (o *options) rolloutPauseCommand() *cobra.Command {
@@ -141,7 +123,7 @@ func (o *options) rolloutPauseCommand() *cobra.Command {
 		Long: `Pause a rollout: the operator replaces no further group, and a change of the template waits. Groups
 that were already given up come back at the new revision, groups that fail at their own.`,
 		Example: `  kubectl lockstep rollout pause llama`,
-	}, false, func() lws.Decide { return lws.Pause })
+	}, func() lws.Decide { return lws.Pause })
 }
 
 func (o *options) rolloutResumeCommand() *cobra.Command {
@@ -149,5 +131,5 @@ func (o *options) rolloutResumeCommand() *cobra.Command {
 		Use:     "resume NAME...",
 		Short:   "Continue a paused rollout, with the changes made meanwhile",
 		Example: `  kubectl lockstep rollout resume llama`,
-	}, false, func() lws.Decide { return lws.Resume })
+	}, func() lws.Decide { return lws.Resume })
 }

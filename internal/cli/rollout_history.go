@@ -15,36 +15,8 @@ import (
 	"lockstep.dev/lockstep/internal/cli/render"
 )
 
-// errDiffers ends the command with 1 and prints nothing.
-var errDiffers = errors.New("")
-
-// trouble is an error of a command that ends with 1 for a difference.
-type trouble struct{ error }
-
-// mistake is an error of arguments: --exit-code may not have been read yet.
-func mistake(err error) error {
-	if err == nil {
-		return nil
-	}
-	return trouble{err}
-}
-
-// ExitCode returns the exit code for the error of a command.
-func ExitCode(err error) int {
-	var t trouble
-	switch {
-	case err == nil:
-		return 0
-	case errors.As(err, &t):
-		return 2
-	}
-	return 1
-}
-
 func (o *options) rolloutHistoryCommand() *cobra.Command {
-	var sets chosen
 	var revision int64
-	var out *output
 	cmd := &cobra.Command{
 		Use:   "history NAME...",
 		Short: "List the revisions of a set, and how many groups run each",
@@ -54,109 +26,92 @@ lockstep.dev/revision-history-limit on the set is the number of unused revisions
 		Example: `  kubectl lockstep rollout history llama
   kubectl lockstep rollout history llama --revision=3
   kubectl lockstep rollout history llama --revision=3 -o yaml`,
-		Args:              sets.args,
-		ValidArgsFunction: o.completeSeveral,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := out.begin(); err != nil {
-				return err
-			}
-			if err := notNegative("--revision", revision); err != nil {
-				return err
-			}
-			return o.rolloutHistory(cmd.Context(), sets, revision, out)
-		},
 	}
-	out = newOutput(cmd)
-	sets.flag(cmd)
+	out, which := addOutput(cmd), o.choose(cmd)
 	cmd.Flags().Int64Var(&revision, "revision", 0, "show this revision with its template")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := notNegative("--revision", revision); err != nil {
+			return err
+		}
+		return o.rolloutHistory(cmd.Context(), which, revision, out)
+	}
 	return cmd
 }
 
-func (o *options) rolloutHistory(ctx context.Context, sets chosen, revision int64, out *output) error {
-	session, keys, err := o.openSets(ctx, sets)
+func (o *options) rolloutHistory(ctx context.Context, which *chosen, revision int64, out *output) error {
+	c, session, keys, err := o.openSets(ctx, which)
 	if err != nil {
 		return err
 	}
-	between := ""
-	return each(keys, func(key types.NamespacedName) error {
-		now := time.Now()
-		found, revisions, err := history(ctx, session, key, now)
+	var all []reporter
+	err = each(keys, func(key types.NamespacedName) error {
+		found, revisions, err := c.history(ctx, session, key)
 		if err != nil {
 			return err
 		}
-		var shown reporter = render.History(found, revisions)
-		if revision != 0 {
-			if shown, err = render.RevisionOf(found, revisions, revision); err != nil {
-				return err
-			}
+		if revision == 0 {
+			all = append(all, render.History(found, revisions))
+			return nil
 		}
-		text, _, err := out.print(shown, now)
+		one, err := render.RevisionOf(found, revisions, revision)
 		if err == nil {
-			_, err = fmt.Fprint(o.Out, between+text)
+			all = append(all, one)
 		}
-		between = out.between()
 		return err
 	})
+	return errors.Join(out.print(o.Out, all...), err)
 }
 
 // history reads a set and all its revisions.
-func history(ctx context.Context, session *lws.Session, key types.NamespacedName, now time.Time) (lws.Survey, []*appsv1.ControllerRevision, error) {
-	found, err := session.Set(ctx, key, now)
+func (c *cluster) history(ctx context.Context, session *lws.Session, key types.NamespacedName) (lws.Survey, []*appsv1.ControllerRevision, error) {
+	found, err := session.Set(ctx, key, time.Now())
 	if apierrors.IsNotFound(err) {
 		return found, nil, noSuch("leaderworkerset", key)
 	}
 	if err != nil {
-		return found, nil, explain(err, "", key.Namespace)
+		return found, nil, c.explain(err, readSets)
 	}
 	revisions, err := lws.Revisions(ctx, session.Live, found.Set.Set)
-	return found, revisions, explain(err, "", key.Namespace)
+	return found, revisions, c.explain(err, readSets)
 }
 
 func (o *options) rolloutDiffCommand() *cobra.Command {
 	var of render.Comparison
-	var exitCode bool
 	cmd := &cobra.Command{
 		Use:   "diff NAME",
 		Short: "Show what differs between two revisions, or a revision and the spec",
 		Long: `Show what differs between two revisions, or between a revision and the set's spec, as diff -u
-does. Without --revision, show what the spec says and no revision does, as while the rollout
-is paused; or, if there is nothing of that kind, what was changed last.`,
+does. Without --revision, show the change that is not rolled out yet, as while the rollout is
+paused; or, if there is none, the last rollout.`,
 		Example: `  kubectl lockstep rollout diff llama
   kubectl lockstep rollout diff llama --revision=3
   kubectl lockstep rollout diff llama --revision=3 --to-revision=4`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			err := onlyOneSet(cmd, args)
-			if err == nil && of.To != render.Live && of.From == render.Live {
-				err = errors.New("--to-revision needs --revision, the one to compare with")
+			if of.To != render.Live && of.From == render.Live {
+				return errors.New("--to-revision needs --revision, the one to compare with")
 			}
-			return mistake(err)
+			return onlyOneSet(cmd, args)
 		},
-		ValidArgsFunction: o.completeOne,
+		ValidArgsFunction: o.complete(sets),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, err := oneSet(cmd, args)
 			if err != nil {
 				return err
 			}
-			err = o.rolloutDiff(cmd.Context(), name, of, exitCode)
-			if exitCode && err != nil && !errors.Is(err, errDiffers) {
-				return trouble{err}
-			}
-			return err
+			return o.rolloutDiff(cmd.Context(), name, of)
 		},
 	}
-	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return mistake(cmd.Parent().FlagErrorFunc()(cmd, err)) })
 	cmd.Flags().Int64Var(&of.From, "revision", render.Live, "compare this revision")
 	cmd.Flags().Int64Var(&of.To, "to-revision", render.Live, "compare with this revision, in place of the spec")
-	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "end with 1 if anything differs, and with 2 on errors")
 	return cmd
 }
 
-func (o *options) rolloutDiff(ctx context.Context, name string, of render.Comparison, exitCode bool) error {
-	session, keys, err := o.openSets(ctx, chosen{names: []string{name}})
+func (o *options) rolloutDiff(ctx context.Context, name string, of render.Comparison) error {
+	c, session, keys, err := o.openSets(ctx, &chosen{names: []string{name}})
 	if err != nil {
 		return err
 	}
-	found, revisions, err := history(ctx, session, keys[0], time.Now())
+	found, revisions, err := c.history(ctx, session, keys[0])
 	if err != nil {
 		return err
 	}
@@ -166,15 +121,9 @@ func (o *options) rolloutDiff(ctx context.Context, name string, of render.Compar
 		}
 	}
 	text, err := render.Compare(found.Set.Set, revisions, of)
-	if err != nil {
-		return err
-	}
-	if text == "" {
+	if err == nil && text == "" {
 		fmt.Fprintln(o.ErrOut, render.Same(found.Set.Set, of))
-		return nil
 	}
-	if _, err := fmt.Fprint(o.Out, text); err != nil || !exitCode {
-		return err
-	}
-	return errDiffers
+	fmt.Fprint(o.Out, text)
+	return err
 }

@@ -24,7 +24,6 @@ type follow struct {
 
 func (o *options) rolloutStatusCommand() *cobra.Command {
 	var f follow
-	var sets chosen
 	cmd := &cobra.Command{
 		Use:   "status NAME...",
 		Short: "Follow a rollout until it is done",
@@ -36,20 +35,16 @@ time is up, the set is deleted, or another revision than --revision is rolled ou
 		Example: `  kubectl lockstep rollout status llama
   kubectl lockstep rollout status lws/llama --timeout=10m
   kubectl lockstep rollout status llama --watch=false`,
-		Args:              sets.args,
-		ValidArgsFunction: o.completeSeveral,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.rolloutStatus(cmd.Context(), sets, f)
-		},
 	}
-	sets.flag(cmd)
+	which := o.choose(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return o.rolloutStatus(cmd.Context(), which, f) }
 	cmd.Flags().BoolVarP(&f.watch, "watch", "w", true, "follow the rollout until it is done")
 	cmd.Flags().DurationVar(&f.timeout, "timeout", 0, "how long to wait; zero means for ever")
 	cmd.Flags().Int64Var(&f.revision, "revision", 0, "fail when another revision is rolled out; zero means the latest")
 	return cmd
 }
 
-func (o *options) rolloutStatus(ctx context.Context, sets chosen, f follow) error {
+func (o *options) rolloutStatus(ctx context.Context, which *chosen, f follow) error {
 	if err := errors.Join(notNegative("--timeout", f.timeout), notNegative("--revision", f.revision)); err != nil {
 		return err
 	}
@@ -58,17 +53,17 @@ func (o *options) rolloutStatus(ctx context.Context, sets chosen, f follow) erro
 		ctx, done = context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("timed out after %s", f.timeout))
 		defer done()
 	}
-	session, keys, err := o.openSets(ctx, sets)
+	c, session, keys, err := o.openSets(ctx, which)
 	if err != nil {
 		return gaveUp(ctx, err, "reading the sets")
 	}
 	return each(keys, func(key types.NamespacedName) error {
-		return o.followRollout(ctx, session, key, f)
+		return c.followRollout(ctx, session, key, f)
 	})
 }
 
 // followRollout prints how far one set's rollout is until it is done.
-func (o *options) followRollout(ctx context.Context, session *lws.Session, key types.NamespacedName, f follow) error {
+func (c *cluster) followRollout(ctx context.Context, session *lws.Session, key types.NamespacedName, f follow) error {
 	var uid types.UID
 	last := fmt.Sprintf("reading leaderworkerset %q", key.Name)
 	for {
@@ -79,7 +74,7 @@ func (o *options) followRollout(ctx context.Context, session *lws.Session, key t
 		case apierrors.IsNotFound(err), err == nil && uid != "" && found.Set.Set.UID != uid:
 			return fmt.Errorf("leaderworkerset %q was deleted", key.Name)
 		case err != nil:
-			return gaveUp(ctx, explain(err, "", key.Namespace), last)
+			return gaveUp(ctx, c.explain(err, readSets), last)
 		case found.Set.Set.DeletionTimestamp != nil:
 			return fmt.Errorf("leaderworkerset %q is being deleted", key.Name)
 		}
@@ -97,7 +92,7 @@ func (o *options) followRollout(ctx context.Context, session *lws.Session, key t
 			r.Message = fmt.Sprintf("leaderworkerset %q: %s", key.Name, r.Message)
 		}
 		if current && r.Message != last {
-			fmt.Fprintln(o.Out, r.Message)
+			fmt.Fprintln(c.Out, r.Message)
 			last = r.Message
 		}
 		if current && (r.Done || !f.watch) {

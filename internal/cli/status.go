@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 
 	"lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/cli/render"
@@ -15,7 +14,6 @@ import (
 
 func (o *options) statusCommand() *cobra.Command {
 	var watch bool
-	var out *output
 	cmd := &cobra.Command{
 		Use:   "status NAME",
 		Short: "Show the state of a LeaderWorkerSet and its groups, and what they wait for",
@@ -30,58 +28,55 @@ in the set's namespace.`,
   kubectl lockstep status llama -o json
   kubectl lockstep status llama -o jsonpath='{.groups[*].nodes}'`,
 		Args:              onlyOneSet,
-		ValidArgsFunction: o.completeOne,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := out.begin(); err != nil {
-				return err
-			}
-			name, err := oneSet(cmd, args)
-			if err != nil {
-				return err
-			}
-			return o.status(cmd.Context(), name, out, watch)
-		},
+		ValidArgsFunction: o.complete(sets),
 	}
-	out = newOutput(cmd)
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show every change, in place on a terminal")
+	out := addOutput(cmd)
+	addWatch(cmd, &watch)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return o.about(cmd, args, out, watch, func(s lws.Survey) reporter { return render.Status(s) })
+	}
 	return cmd
 }
 
-func (o *options) status(ctx context.Context, name string, out *output, watch bool) error {
-	return o.about(ctx, name, out, watch, func(s lws.Survey) reporter { return render.Status(s) })
+func addWatch(cmd *cobra.Command, watch *bool) {
+	cmd.Flags().BoolVarP(watch, "watch", "w", false, "show every change, in place on a terminal")
 }
 
-// about shows a report on one set.
-func (o *options) about(ctx context.Context, name string, out *output, watch bool, make func(lws.Survey) reporter) error {
-	namespace, err := o.namespace()
+// about prints a report on one set, or with watch every change of it.
+func (o *options) about(cmd *cobra.Command, args []string, out *output, watch bool, report func(lws.Survey) reporter) error {
+	name, err := oneSet(cmd, args)
 	if err != nil {
 		return err
 	}
-	session, err := o.open(ctx, namespace)
+	c, err := o.reach(cmd.Context())
+	if err != nil {
+		return err
+	}
+	session, err := c.open(cmd.Context(), c.namespace)
 	if err != nil {
 		return err
 	}
 	seen := false
-	return o.show(ctx, session, out, watch, func(ctx context.Context, now time.Time) (string, string, error) {
-		found, err := session.Set(ctx, types.NamespacedName{Namespace: namespace, Name: name}, now)
+	see := func(ctx context.Context, now time.Time) (reporter, error) {
+		found, err := session.Set(ctx, c.key(name), now)
 		switch {
 		case apierrors.IsNotFound(err) && seen:
-			return out.gone(namespace, name)
+			return nil, nil
 		case apierrors.IsNotFound(err):
-			return "", "", noSuch("leaderworkerset", types.NamespacedName{Namespace: namespace, Name: name})
+			return nil, noSuch("leaderworkerset", c.key(name))
 		case err != nil:
-			return "", "", explain(err, "", namespace)
+			return nil, c.explain(err, readSets)
 		}
 		seen = true
-		return out.print(make(found), now)
-	})
-}
-
-// gone is shown after a set was deleted. Programs get nothing: a missing set has no status.
-func (o *output) gone(namespace, name string) (text, key string, err error) {
-	if o.printer != nil {
-		return "", "gone", nil
+		return report(found), nil
 	}
-	text = fmt.Sprintf("leaderworkerset %s in namespace %s is gone; waiting for a new one\n", name, namespace)
-	return text, text, nil
+	if watch {
+		gone := fmt.Sprintf("leaderworkerset %s in namespace %s is gone; waiting for a new one\n", name, c.namespace)
+		return out.watch(cmd.Context(), o.Out, session, gone, see)
+	}
+	r, err := see(cmd.Context(), time.Now())
+	if err != nil {
+		return err
+	}
+	return out.print(o.Out, r)
 }

@@ -3,18 +3,14 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 
-	"lockstep.dev/lockstep/internal/cli/inquiry"
+	"lockstep.dev/lockstep/internal/cli/pvc"
 	"lockstep.dev/lockstep/internal/cli/render"
 )
 
@@ -51,7 +47,7 @@ Doomed (being deleted, and a workload still wants it) and Unknown.`,
   kubectl lockstep why pvc/data-llama-0 --if-deleted
   kubectl lockstep why pvc -A
   kubectl lockstep why pvc/data-llama-0 -o json`,
-		ValidArgsFunction: o.completeClaims,
+		ValidArgsFunction: o.complete(claims),
 		Args: func(_ *cobra.Command, args []string) (err error) {
 			q.names, err = claims.names(args)
 			switch {
@@ -66,14 +62,9 @@ Doomed (being deleted, and a workload still wants it) and Unknown.`,
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := q.out.begin(); err != nil {
-				return err
-			}
-			return o.why(cmd.Context(), q)
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.why(cmd.Context(), q) },
 	}
-	q.out = newOutput(cmd)
+	q.out = addOutput(cmd)
 	cmd.Flags().BoolVarP(&q.everywhere, "all-namespaces", "A", false, "list the PVCs of all namespaces")
 	cmd.Flags().BoolVar(&q.ifDeleted, "if-deleted", false, "try a DELETE as a dry run: would it be refused, and by what")
 	cmd.Flags().Bool("live", true, "")
@@ -82,101 +73,82 @@ Doomed (being deleted, and a workload still wants it) and Unknown.`,
 }
 
 func (o *options) why(ctx context.Context, q *question) error {
-	namespace, config, asker, err := o.openClaims(ctx)
+	c, err := o.reach(ctx)
 	if err != nil {
 		return err
 	}
-	if len(q.names) == 0 {
-		return o.whyAll(ctx, asker, namespace, config.Host, q)
+	reader, err := pvc.Open(c.config)
+	if err != nil {
+		return err
 	}
-	return o.whyNamed(ctx, asker, namespace, config, q)
+	if len(q.names) > 0 {
+		return c.whyNamed(ctx, reader, q)
+	}
+	if q.everywhere {
+		c.namespace = ""
+	}
+	reader.Brief = true
+	all, err := reader.PVCs(ctx, c.namespace)
+	if err != nil {
+		return c.explain(err, readPVCs)
+	}
+	reports, err := c.reports(ctx, reader, all, false)
+	if err != nil {
+		return err
+	}
+	return q.out.print(o.Out, render.Overview(reports, q.everywhere))
 }
 
-// whyNamed reports on each PVC. A PVC that does not exist is an error after the reports on
-// the others.
-func (o *options) whyNamed(ctx context.Context, asker *inquiry.Inquirer, namespace string, config *rest.Config, q *question) error {
+// whyNamed reports on each PVC. A PVC that does not exist is an error after the reports on the others.
+func (c *cluster) whyNamed(ctx context.Context, reader *pvc.Reader, q *question) error {
 	var found []corev1.PersistentVolumeClaim
-	var missing []error
+	var missing error
 	for _, name := range q.names {
-		claim, err := asker.Claim(ctx, types.NamespacedName{Namespace: namespace, Name: name})
+		claim, err := reader.PVC(ctx, c.key(name))
 		switch {
 		case apierrors.IsNotFound(err):
-			missing = append(missing, noSuch("persistentvolumeclaim", types.NamespacedName{Namespace: namespace, Name: name}))
+			missing = errors.Join(missing, noSuch("persistentvolumeclaim", c.key(name)))
 		case err != nil:
-			return explainClaim(err, config.Host, namespace)
+			return c.explain(err, readPVCs)
 		default:
 			found = append(found, *claim)
 		}
 	}
-	explained, err := asker.Explain(ctx, namespace, found)
-	if err != nil {
-		return explainClaim(err, config.Host, namespace)
-	}
-	var reports []*render.ClaimWhy
-	for _, f := range explained {
-		var attempt *inquiry.Attempt
-		if q.ifDeleted {
-			tried, err := inquiry.Try(ctx, config, types.NamespacedName{Namespace: namespace, Name: f.Claim.Name})
-			if err != nil {
-				return explainClaim(err, config.Host, namespace)
-			}
-			f.Learn(tried)
-			attempt = &tried
-		}
-		reports = append(reports, render.Claim(f, attempt))
-	}
-	return errors.Join(o.printClaims(reports, q), errors.Join(missing...))
-}
-
-// printClaims prints several reports one after the other, and as a list for programs.
-func (o *options) printClaims(reports []*render.ClaimWhy, q *question) error {
-	if len(reports) > 0 && len(q.names) > 1 && q.out.printer != nil {
-		return o.printOnce(render.Claims(reports), q.out)
-	}
-	for i, r := range reports {
-		if i > 0 {
-			fmt.Fprint(o.Out, q.out.between())
-		}
-		if err := o.printOnce(r, q.out); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (o *options) printOnce(r reporter, out *output) error {
-	text, _, err := out.print(r, time.Now())
+	reports, err := c.reports(ctx, reader, found, q.ifDeleted)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprint(o.Out, text)
-	return err
+	var shown []reporter
+	for _, r := range reports {
+		shown = append(shown, r)
+	}
+	if len(reports) > 0 && len(q.names) > 1 && q.out.printer != nil {
+		shown = []reporter{render.Claims(reports)}
+	}
+	return errors.Join(q.out.print(c.Out, shown...), missing)
 }
 
-// whyAll prints a line for each PVC that is not free.
-func (o *options) whyAll(ctx context.Context, asker *inquiry.Inquirer, namespace, host string, q *question) error {
-	within := namespace
-	if q.everywhere {
-		within = ""
-	}
-	asker.Brief = true
-	all, err := asker.Claims(ctx, within)
-	if err != nil {
-		return explainClaim(err, host, within)
-	}
+// reports explains PVCs, namespace by namespace.
+func (c *cluster) reports(ctx context.Context, reader *pvc.Reader, all []corev1.PersistentVolumeClaim, ifDeleted bool) (reports []*render.ClaimWhy, err error) {
 	byNamespace := map[string][]corev1.PersistentVolumeClaim{}
 	for _, claim := range all {
 		byNamespace[claim.Namespace] = append(byNamespace[claim.Namespace], claim)
 	}
-	var reports []*render.ClaimWhy
-	for _, space := range slices.Sorted(maps.Keys(byNamespace)) {
-		found, err := asker.Explain(ctx, space, byNamespace[space])
+	for _, namespace := range slices.Sorted(maps.Keys(byNamespace)) {
+		found, err := reader.Explain(ctx, namespace, byNamespace[namespace])
 		if err != nil {
-			return explainClaim(err, host, space)
+			return nil, c.explain(err, readPVCs)
 		}
 		for _, f := range found {
-			reports = append(reports, render.Claim(f, nil))
+			var tried *pvc.Deletion
+			if ifDeleted {
+				if tried, err = pvc.TryDelete(ctx, c.config, f.Claim); err != nil {
+					return nil, c.explain(err, readPVCs)
+				}
+				f.Learn(tried)
+			}
+			reports = append(reports, render.Claim(f, tried))
 		}
 	}
-	return o.printOnce(render.Overview(reports, q.everywhere), q.out)
+	return reports, nil
 }

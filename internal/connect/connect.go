@@ -1,12 +1,14 @@
-// Package connect finds the API server. It refuses to know what is requested of it.
+// Package connect finds the API server. It does not know the requests.
 package connect
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -14,7 +16,7 @@ import (
 	"lockstep.dev/lockstep/internal/version"
 )
 
-// patience bounds the first request.
+// patience bounds the first request if no timeout is configured.
 const patience = 10 * time.Second
 
 // Config returns the first of these clusters: that of the file at kubeconfig, of the files
@@ -52,16 +54,28 @@ func named(config *rest.Config) *rest.Config {
 	return config
 }
 
-// Reach returns an error that says what to check if the API server does not answer.
-func Reach(config *rest.Config) error {
+// Reach returns an error that says what to check if the API server does not answer. An answer that refuses
+// the version is an answer.
+func Reach(ctx context.Context, config *rest.Config) error {
 	short := rest.CopyConfig(config)
-	short.Timeout = patience
+	if short.Timeout <= 0 {
+		short.Timeout = patience
+	}
 	client, err := discovery.NewDiscoveryClientForConfig(short)
 	if err != nil {
 		return fmt.Errorf("client for %s: %w", config.Host, err)
 	}
-	if _, err := client.ServerVersion(); err != nil {
-		return fmt.Errorf("the API server at %s does not answer: %w; check that it runs and that --kubeconfig names it", config.Host, err)
+	_, err = client.ServerVersionWithContext(ctx)
+	switch {
+	case err == nil, apierrors.IsForbidden(err):
+		return nil
+	case apierrors.IsUnauthorized(err):
+		return Unauthorized(config)
 	}
-	return nil
+	return fmt.Errorf("the API server at %s does not answer: %w; check that it runs and that the kubeconfig names the right one", config.Host, err)
+}
+
+// Unauthorized returns the error that the API server does not know the user.
+func Unauthorized(config *rest.Config) error {
+	return fmt.Errorf("the API server at %s does not accept these credentials; log in again, or choose others", config.Host)
 }

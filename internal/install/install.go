@@ -121,7 +121,7 @@ func (o Options) open() (*cluster, error) {
 	if o.Timeout <= 0 {
 		return nil, fmt.Errorf("--timeout %s: it must be more than nothing", o.Timeout)
 	}
-	if err := connect.Reach(o.REST); err != nil {
+	if err := connect.Reach(context.Background(), o.REST); err != nil {
 		return nil, err
 	}
 	unlimited := rest.CopyConfig(o.REST) // a cluster may have many PVCs to strip

@@ -18,7 +18,7 @@ import (
 // what to do. It writes nothing.
 func (o *Options) preflight(ctx context.Context) error {
 	config := o.restConfig()
-	if err := connect.Reach(config); err != nil {
+	if err := connect.Reach(ctx, config); err != nil {
 		return err
 	}
 	client, err := kubernetes.NewForConfig(config)

@@ -3,7 +3,6 @@ package lws
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,31 +21,17 @@ import (
 // DryRunner asks the API server what it would store. It is not safe for concurrent use.
 type DryRunner struct {
 	client   client.Client
-	warnings warnings
+	warnings Warnings
 }
 
 // NewDryRunner returns a DryRunner. Its client sends reads and dry runs only.
 func NewDryRunner(config *rest.Config) (*DryRunner, error) {
 	d := &DryRunner{}
-	config = restrict(config, isDryRun)
+	config = Restrict(config, IsDryRun)
 	config.WarningHandlerWithContext = &d.warnings
 	var err error
 	d.client, err = client.New(config, client.Options{Scheme: Scheme()})
 	return d, err
-}
-
-func isDryRun(request *http.Request) bool {
-	return request.URL.Query().Get("dryRun") == metav1.DryRunAll
-}
-
-// warnings collects the warnings of the API server.
-type warnings []string
-
-// HandleWarningHeaderWithContext implements rest.WarningHandlerWithContext.
-func (w *warnings) HandleWarningHeaderWithContext(_ context.Context, code int, _, text string) {
-	if code == 299 && text != "" { // the only code that Kubernetes uses
-		*w = append(*w, text)
-	}
 }
 
 // Apply returns the set as kubectl apply would have it stored, with the warnings of the API server.

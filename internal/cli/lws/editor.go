@@ -8,9 +8,9 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -18,9 +18,6 @@ import (
 
 // FieldOwner is the default field manager of the writes.
 const FieldOwner = "kubectl-lockstep"
-
-// attempts bounds the retries after conflicts.
-const attempts = 5
 
 // DryRun says how much of a change is carried out.
 type DryRun string
@@ -32,10 +29,11 @@ const (
 	DryRunServer DryRun = "server"
 )
 
-// State is what a change is decided on. Revisions are ordered by rising number.
+// State is what a change is decided on.
 type State struct {
-	Set       *lwsv1.LeaderWorkerSet
-	Revisions []*appsv1.ControllerRevision
+	Set *lwsv1.LeaderWorkerSet
+	// Revisions reads the revisions of the set, by rising number.
+	Revisions func() ([]*appsv1.ControllerRevision, error)
 }
 
 // Change is one write: the set as it is to become, and the verb that describes it, as in "paused".
@@ -53,13 +51,11 @@ type Editor struct {
 	// Owner is the field manager of the writes.
 	Owner  string
 	DryRun DryRun
-	// WithHistory reads the revisions for every decision.
-	WithHistory bool
 }
 
 // NewEditor returns an editor that can write nothing but patches of sets.
 func NewEditor(config *rest.Config) (*Editor, error) {
-	c, err := client.New(restrict(config, isPatchOfSet), client.Options{Scheme: Scheme()})
+	c, err := client.New(Restrict(config, isPatchOfSet), client.Options{Scheme: Scheme()})
 	return &Editor{Client: c, Owner: FieldOwner, DryRun: DryRunNone}, err
 }
 
@@ -71,45 +67,33 @@ func isPatchOfSet(request *http.Request) bool {
 // Amend changes a set. It returns the decision, and the set as it became. After a conflict it decides
 // again if the spec is the same: the operator writes the status at any time.
 func (e *Editor) Amend(ctx context.Context, key types.NamespacedName, decide Decide) (Change, *lwsv1.LeaderWorkerSet, error) {
-	var first *lwsv1.LeaderWorkerSet
-	for attempt := 1; ; attempt++ {
-		state, err := e.read(ctx, key)
-		if err != nil {
-			return Change{}, nil, err
+	first, change, after := (*lwsv1.LeaderWorkerSet)(nil), Change{}, (*lwsv1.LeaderWorkerSet)(nil)
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		set := &lwsv1.LeaderWorkerSet{}
+		if err := e.Get(ctx, key, set); err != nil {
+			return err
 		}
 		if first == nil {
-			first = state.Set
+			first = set
 		}
-		if state.Set.UID != first.UID || state.Set.Generation != first.Generation {
-			return Change{}, nil, fmt.Errorf("leaderworkerset %q was changed meanwhile; check it and try again", key.Name)
+		switch {
+		case set.UID != first.UID, set.Generation != first.Generation:
+			return fmt.Errorf("leaderworkerset %q was changed meanwhile; check it and try again", key.Name)
+		case set.DeletionTimestamp != nil:
+			return fmt.Errorf("leaderworkerset %q is being deleted", key.Name)
 		}
-		change, err := decide(state)
+		var err error
+		change, err = decide(State{Set: set, Revisions: func() ([]*appsv1.ControllerRevision, error) { return Revisions(ctx, e, set) }})
 		if err != nil {
-			return Change{}, nil, err
+			return err
 		}
-		if e.DryRun == DryRunClient || equality.Semantic.DeepEqual(state.Set, change.After) {
-			return change, change.After, nil
+		after = change.After
+		if e.DryRun != DryRunClient && !equality.Semantic.DeepEqual(set, change.After) {
+			after, err = e.write(ctx, set, change.After)
 		}
-		after, err := e.write(ctx, state.Set, change.After)
-		if !apierrors.IsConflict(err) || attempt == attempts {
-			return change, after, err
-		}
-	}
-}
-
-func (e *Editor) read(ctx context.Context, key types.NamespacedName) (State, error) {
-	set := &lwsv1.LeaderWorkerSet{}
-	if err := e.Get(ctx, key, set); err != nil {
-		return State{}, err
-	}
-	if set.DeletionTimestamp != nil {
-		return State{}, fmt.Errorf("leaderworkerset %q is being deleted", key.Name)
-	}
-	if !e.WithHistory {
-		return State{Set: set}, nil
-	}
-	revisions, err := Revisions(ctx, e, set)
-	return State{Set: set, Revisions: revisions}, err
+		return err
+	})
+	return change, after, err
 }
 
 // write patches the exact resourceVersion that was read: another incarnation has another one.

@@ -115,7 +115,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 }
 
 func (w *world) editor() *Editor {
-	return &Editor{Client: w.Client, Owner: FieldOwner, DryRun: DryRunNone, WithHistory: true}
+	return &Editor{Client: w.Client, Owner: FieldOwner, DryRun: DryRunNone}
 }
 
 func (w *world) set(t *testing.T) *lwsv1.LeaderWorkerSet {

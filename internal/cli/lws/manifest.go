@@ -11,9 +11,9 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
-// ReadManifest returns the LeaderWorkerSets of a file; the path "-" means in. A set without a namespace
-// gets the given one. skipped describes the objects of other kinds.
-func ReadManifest(path string, in io.Reader, namespace string) (sets []*unstructured.Unstructured, skipped []string, err error) {
+// ReadManifest returns the LeaderWorkerSets of a file; the path "-" means in. skipped describes the objects
+// of other kinds.
+func ReadManifest(path string, in io.Reader) (sets []*unstructured.Unstructured, skipped []string, err error) {
 	builder := resource.NewLocalBuilder().Unstructured().Flatten()
 	if path == "-" {
 		path = "standard input"
@@ -35,8 +35,6 @@ func ReadManifest(path string, in io.Reader, namespace string) (sets []*unstruct
 			return nil, nil, fmt.Errorf("%s: apiVersion %q is not served; write %s", path, object.GetAPIVersion(), lwsv1.GroupVersion)
 		case object.GetName() == "":
 			return nil, nil, fmt.Errorf("%s: metadata.name is missing", path)
-		case object.GetNamespace() == "":
-			object.SetNamespace(namespace)
 		}
 		sets = append(sets, object)
 	}

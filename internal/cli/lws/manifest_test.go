@@ -20,9 +20,9 @@ func manifest(name, spec string) string {
 
 func TestReadManifest(t *testing.T) {
 	tests := []struct{ name, text, sets, fails string }{
-		{"one set", manifest("a", "{replicas: 1}"), "ns/a", ""},
+		{"one set", manifest("a", "{replicas: 1}"), "a", ""},
 		{"documents and a list", "# a comment\n---\n" + manifest("a", "{}") + "---\nkind: List\napiVersion: v1\nitems:\n- " +
-			strings.ReplaceAll(strings.TrimSpace(manifest("b", "{}")), "\n", "\n  ") + "\n- {apiVersion: v1, kind: Service, metadata: {name: s}}", "ns/a ns/b", ""},
+			strings.ReplaceAll(strings.TrimSpace(manifest("b", "{}")), "\n", "\n  ") + "\n- {apiVersion: v1, kind: Service, metadata: {name: s}}", "a b", ""},
 		{"not YAML", "a: [", "", "standard input"},
 		{"a text", "rubbish", "", "standard input"},
 		{"nothing", "", "", "holds no LeaderWorkerSet"},
@@ -32,20 +32,20 @@ func TestReadManifest(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			sets, _, err := ReadManifest("-", strings.NewReader(tt.text), "ns")
+			sets, _, err := ReadManifest("-", strings.NewReader(tt.text))
 			if (err != nil) != (tt.fails != "") || err != nil && !strings.Contains(err.Error(), tt.fails) {
 				t.Fatalf("got %v, want %q", err, tt.fails)
 			}
 			var names []string
 			for _, s := range sets {
-				names = append(names, s.GetNamespace()+"/"+s.GetName())
+				names = append(names, s.GetName())
 			}
 			if got := strings.Join(names, " "); got != tt.sets {
 				t.Errorf("got %q, want %q", got, tt.sets)
 			}
 		})
 	}
-	if _, _, err := ReadManifest("no such file", nil, "ns"); err == nil || !strings.Contains(err.Error(), "give the path") {
+	if _, _, err := ReadManifest("no such file", nil); err == nil || !strings.Contains(err.Error(), "give the path") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -69,7 +69,7 @@ func TestPatchKeepsFieldsThatTheManifestLacks(t *testing.T) {
 
 func apply(t *testing.T, c client.Client, text string) *lwsv1.LeaderWorkerSet {
 	t.Helper()
-	sets, _, err := ReadManifest("-", strings.NewReader(text), "ns")
+	sets, _, err := ReadManifest("-", strings.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}

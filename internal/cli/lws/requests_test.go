@@ -21,8 +21,8 @@ func TestRefusedRequests(t *testing.T) {
 	}{
 		{"read", "GET", pod, nothing, 1}, {"read", "HEAD", pod, nothing, 1},
 		{"read", "POST", pod, nothing, 0}, {"read", "PUT", pod, nothing, 0}, {"read", "PATCH", set, nothing, 0}, {"read", "DELETE", set, nothing, 0},
-		{"dry run", "GET", set, isDryRun, 1}, {"dry run", "POST", set + "?dryRun=All", isDryRun, 1}, {"dry run", "PATCH", set + "?dryRun=All", isDryRun, 1},
-		{"dry run", "POST", set, isDryRun, 0}, {"dry run", "PATCH", set + "?dryRun=None", isDryRun, 0}, {"dry run", "DELETE", set, isDryRun, 0},
+		{"dry run", "GET", set, IsDryRun, 1}, {"dry run", "POST", set + "?dryRun=All", IsDryRun, 1}, {"dry run", "PATCH", set + "?dryRun=All", IsDryRun, 1},
+		{"dry run", "POST", set, IsDryRun, 0}, {"dry run", "PATCH", set + "?dryRun=None", IsDryRun, 0}, {"dry run", "DELETE", set, IsDryRun, 0},
 		{"edit", "GET", pod, isPatchOfSet, 1}, {"edit", "PATCH", set, isPatchOfSet, 1}, {"edit", "PATCH", pod, isPatchOfSet, 0},
 		{"edit", "PUT", set, isPatchOfSet, 0}, {"edit", "DELETE", set, isPatchOfSet, 0}, {"edit", "POST", set, isPatchOfSet, 0},
 	} {

@@ -42,17 +42,21 @@ func Undo(number int64) Decide {
 
 // chosen returns the revision to restore.
 func chosen(s State, number int64) (*appsv1.ControllerRevision, error) {
-	if len(s.Revisions) == 0 {
+	revisions, err := s.Revisions()
+	if err != nil {
+		return nil, err
+	}
+	if len(revisions) == 0 {
 		return nil, fmt.Errorf("no rollout history found for leaderworkerset %q", s.Set.Name)
 	}
-	for _, revision := range slices.Backward(s.Revisions) {
+	for _, revision := range slices.Backward(revisions) {
 		if revision.Revision == number || number == Previous && !lws.Agrees(s.Set, revision.Data.Raw) {
 			return revision, nil
 		}
 	}
 	if number != Previous {
-		return nil, NoSuchRevision(s.Set.Name, s.Revisions, number)
+		return nil, NoSuchRevision(s.Set.Name, revisions, number)
 	}
 	return nil, fmt.Errorf("leaderworkerset %q has nothing to go back to: its only revision is %d, and the spec is equal to it",
-		s.Set.Name, s.Revisions[0].Revision)
+		s.Set.Name, revisions[0].Revision)
 }

@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"lockstep.dev/lockstep/internal/cli/inquiry"
+	clipvc "lockstep.dev/lockstep/internal/cli/pvc"
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
@@ -29,7 +29,7 @@ type ClaimWhy struct {
 	// Volume is the volume of the PVC.
 	Volume *Volume `json:"volume,omitempty"`
 	// Deletion is the answer to a dry-run DELETE, with --if-deleted.
-	Deletion *Deletion `json:"deletion,omitempty"`
+	Deletion *clipvc.Deletion `json:"deletion,omitempty"`
 	// AskedBy is "unknown" for a terminating PVC: the object does not record the user.
 	AskedBy string `json:"askedBy,omitempty"`
 	// ReadAt is when the read began. Live is always true.
@@ -44,16 +44,6 @@ type Volume struct {
 	Standing      string `json:"standing,omitempty"`
 	ReclaimPolicy string `json:"reclaimPolicy,omitempty"`
 	Capacity      string `json:"capacity,omitempty"`
-}
-
-// Deletion is the API server's answer to a dry-run DELETE.
-type Deletion struct {
-	// Outcome is Accepted, Refused, NotAllowed or NotTried.
-	Outcome string `json:"outcome"`
-	// RefusedBy is a policy or a webhook.
-	RefusedBy string   `json:"refusedBy,omitempty"`
-	Message   string   `json:"message,omitempty"`
-	Warnings  []string `json:"warnings,omitempty"`
 }
 
 // ClaimWhyList holds several PVCs.
@@ -74,23 +64,20 @@ func (c *ClaimWhy) DeepCopyObject() runtime.Object { w := *c; return &w }
 // DeepCopyObject implements runtime.Object.
 func (l *ClaimWhyList) DeepCopyObject() runtime.Object { w := *l; return &w }
 
-// Claim reports on one PVC. attempt may be nil.
-func Claim(found *inquiry.Found, attempt *inquiry.Attempt) *ClaimWhy {
+// Claim reports on one PVC. deletion may be nil.
+func Claim(found *clipvc.Found, deletion *clipvc.Deletion) *ClaimWhy {
 	c := &ClaimWhy{
 		TypeMeta: kind(kindClaimWhy), Namespace: found.Claim.Namespace, Name: found.Claim.Name,
-		Explanation: pvc.Why(found.Case), ModeFrom: found.ModeFrom, Volume: volume(found),
-		ReadAt: metav1.NewTime(found.Namespace.At.UTC().Truncate(time.Second)), Live: true,
+		Explanation: pvc.Why(found.Case), ModeFrom: found.ModeFrom, Volume: volume(found), Deletion: deletion,
+		ReadAt: metav1.NewTime(found.Now.UTC().Truncate(time.Second)), Live: true,
 	}
 	if c.terminating() {
 		c.AskedBy = "unknown"
 	}
-	if attempt != nil {
-		c.Deletion = &Deletion{Outcome: string(attempt.Outcome), RefusedBy: attempt.By, Message: attempt.Message, Warnings: attempt.Warnings}
-	}
 	return c
 }
 
-func volume(found *inquiry.Found) *Volume {
+func volume(found *clipvc.Found) *Volume {
 	if found.Claim.Spec.VolumeName == "" {
 		return nil
 	}

@@ -12,14 +12,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"lockstep.dev/lockstep/internal/cli/inquiry"
+	clipvc "lockstep.dev/lockstep/internal/cli/pvc"
 	"lockstep.dev/lockstep/internal/cli/render"
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/internal/pvc/workloads"
 )
 
 // foundClaim is a terminating PVC that a pod on a lost node holds.
-func foundClaim() *inquiry.Found {
+func foundClaim() *clipvc.Found {
 	deleted := metav1.NewTime(now.Add(-3 * time.Hour))
 	claim := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{
@@ -40,7 +40,7 @@ func foundClaim() *inquiry.Found {
 	}
 	world := pvc.World{Pods: pvc.NewIndex(), Desire: workloads.NewDesire("prod", nil)}
 	world.Pods.See(pod)
-	return &inquiry.Found{Namespace: &inquiry.Namespace{At: now.Add(-time.Second)}, ModeFrom: "label of the namespace", Case: pvc.Case{
+	return &clipvc.Found{ModeFrom: "label of the namespace", Case: pvc.Case{
 		Claim: claim, Mode: pvc.Hold, World: world, Pods: map[types.UID]*corev1.Pod{pod.UID: pod},
 		Nodes:  map[string]*corev1.Node{"n7": {ObjectMeta: metav1.ObjectMeta{Name: "n7"}}},
 		Volume: &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv-1"}, Spec: corev1.PersistentVolumeSpec{PersistentVolumeReclaimPolicy: "Delete"}},
@@ -50,7 +50,7 @@ func foundClaim() *inquiry.Found {
 }
 
 // heldClaim is a PVC whose deletion is refused for a workload of an unknown kind.
-func heldClaim() *inquiry.Found {
+func heldClaim() *clipvc.Found {
 	f := foundClaim()
 	f.Claim.DeletionTimestamp = nil
 	f.Claim.Annotations = map[string]string{
@@ -61,7 +61,7 @@ func heldClaim() *inquiry.Found {
 	return f
 }
 
-func freeClaim() *inquiry.Found {
+func freeClaim() *clipvc.Found {
 	f := heldClaim()
 	f.Claim.Annotations = nil
 	f.World.Pods = pvc.NewIndex()
@@ -74,21 +74,21 @@ const (
 )
 
 func TestTextOfPVCs(t *testing.T) {
-	why := func(f *inquiry.Found, attempt *inquiry.Attempt) string {
+	why := func(f *clipvc.Found, attempt *clipvc.Deletion) string {
 		var out strings.Builder
 		if err := render.Claim(f, attempt).WriteText(&out, now); err != nil {
 			t.Fatal(err)
 		}
 		return out.String()
 	}
-	release := func(f *inquiry.Found, deletes, writes bool) string {
+	release := func(f *clipvc.Found, deletes, writes bool) string {
 		var out strings.Builder
 		if err := render.Claim(f, nil).WriteRelease(&out, now, deletes, writes); err != nil {
 			t.Fatal(err)
 		}
 		return out.String()
 	}
-	overview := func(found ...*inquiry.Found) string {
+	overview := func(found ...*clipvc.Found) string {
 		var all []*render.ClaimWhy
 		for _, f := range found {
 			all = append(all, render.Claim(f, nil))
@@ -103,8 +103,8 @@ func TestTextOfPVCs(t *testing.T) {
 	elsewhere.Volume.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "prod", Name: "data-db-0", UID: "u-before"}
 	foreign := freeClaim()
 	foreign.Claim.Finalizers = append(foreign.Claim.Finalizers, "x/1")
-	refused := &inquiry.Attempt{Outcome: inquiry.Refused, By: "ValidatingAdmissionPolicy 'p'", Message: "in use", Warnings: []string{"think twice"}}
-	accepted := &inquiry.Attempt{Outcome: inquiry.Accepted}
+	refused := &clipvc.Deletion{Outcome: clipvc.Refused, RefusedBy: "ValidatingAdmissionPolicy 'p'", Message: "in use", Warnings: []string{"think twice"}}
+	accepted := &clipvc.Deletion{Outcome: clipvc.Accepted}
 	for _, tt := range []struct {
 		name, text string
 		has        []string
@@ -112,7 +112,7 @@ func TestTextOfPVCs(t *testing.T) {
 	}{
 		{"terminating", why(foundClaim(), nil), []string{
 			"pod db-0 on node n7", "state Draining for 3h; mode hold (label of the namespace); volume pv-1, 1Gi, reclaim policy Delete",
-			pvc.BarrierFinalizer, "uid u-pod", "nodes: you may not read it", retain, taint, "volume pv-1 is deleted", "read 1s ago",
+			pvc.BarrierFinalizer, "uid u-pod", "nodes: you may not read it", retain, taint, "volume pv-1 is deleted", "read 0s ago",
 		}, "release pvc"},
 		{"held", why(heldClaim(), refused), []string{
 			"refused by ValidatingAdmissionPolicy 'p': in use", "warning: think twice", "RayCluster/x", "kubectl delete pod db-0 -n prod",
@@ -159,8 +159,8 @@ func TestFieldsOfAClaimForPrograms(t *testing.T) {
 		return all
 	}
 	var have []string
-	for _, f := range []*inquiry.Found{foundClaim(), heldClaim()} {
-		raw, err := json.Marshal(render.Claim(f, &inquiry.Attempt{Outcome: inquiry.Accepted}))
+	for _, f := range []*clipvc.Found{foundClaim(), heldClaim()} {
+		raw, err := json.Marshal(render.Claim(f, &clipvc.Deletion{Outcome: clipvc.Accepted}))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -102,13 +102,9 @@ func Plan(s clilws.Survey) *SetPlan {
 	return plan
 }
 
-// Plans returns several plans as one object.
-func Plans(all []*SetPlan) *SetPlanList {
-	list := &SetPlanList{TypeMeta: kind(kindPlanList), Items: []SetPlan{}}
-	for _, plan := range all {
-		list.Items = append(list.Items, *plan)
-	}
-	return list
+// NewPlanList returns a list without plans.
+func NewPlanList() *SetPlanList {
+	return &SetPlanList{TypeMeta: kind(kindPlanList), Items: []SetPlan{}}
 }
 
 func (p *SetPlan) add(group *int, plan lws.Plan) {

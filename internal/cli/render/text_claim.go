@@ -10,7 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"lockstep.dev/lockstep/internal/cli/inquiry"
+	clipvc "lockstep.dev/lockstep/internal/cli/pvc"
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
@@ -81,12 +81,12 @@ func (c *ClaimWhy) deletion(out io.Writer) {
 		return
 	}
 	fmt.Fprint(out, "\nIF DELETED NOW (a dry run: nothing was deleted)\n")
-	switch inquiry.Outcome(d.Outcome) {
-	case inquiry.Accepted:
+	switch d.Outcome {
+	case clipvc.Accepted:
 		fmt.Fprintf(out, "  accepted: %s\n", c.afterwards())
-	case inquiry.Refused:
+	case clipvc.Refused:
 		fmt.Fprintf(out, "  refused by %s: %s\n", d.RefusedBy, d.Message)
-	case inquiry.NotAllowed:
+	case clipvc.NotAllowed:
 		fmt.Fprintf(out, "  you may not delete it: %s\n", d.Message)
 	default:
 		fmt.Fprintf(out, "  unknown: %s\n", d.Message)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/pvc"
 )
@@ -41,12 +42,12 @@ func (c *ClaimWhy) WriteRelease(out io.Writer, now time.Time, deletes, writes bo
 }
 
 // WriteNamespaceRelease writes the same for a namespace.
-func WriteNamespaceRelease(out io.Writer, n *corev1.Namespace) error {
+func WriteNamespaceRelease(out io.Writer, n client.Object) error {
 	_, err := fmt.Fprintf(out, `namespace/%[1]s has PVCs in use: %[2]s. Their holders: kubectl lockstep why pvc -n %[1]s
 
 THIS WILL
   write %[3]s=%[4]s on the namespace: a DELETE is no longer refused
   delete nothing; a DELETE by any user then deletes all in it, PVCs in use included
-`, n.Name, n.Annotations[pvc.HeldClaimsAnnotation], pvc.ReleaseAnnotation, n.UID)
+`, n.GetName(), n.GetAnnotations()[pvc.HeldClaimsAnnotation], pvc.ReleaseAnnotation, n.GetUID())
 	return err
 }

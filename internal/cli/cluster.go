@@ -1,0 +1,99 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"lockstep.dev/lockstep/internal/cli/lws"
+	"lockstep.dev/lockstep/internal/connect"
+)
+
+// defaultHost is what client-go returns when no cluster is configured.
+const defaultHost = "http://localhost:8080"
+
+// What commands must be allowed to do.
+const (
+	readSets   = "get, list and watch leaderworkersets, statefulsets, controllerrevisions, pods and services"
+	writeSets  = "get, create and patch leaderworkersets, and for undo list controllerrevisions"
+	readPVCs   = "get and list persistentvolumeclaims, pods and workloads"
+	releasePVC = "get, patch and delete it"
+)
+
+// cluster is the API server and the namespace that the flags name.
+type cluster struct {
+	*options
+	config    *rest.Config
+	namespace string
+}
+
+// cluster reads the flags and the kubeconfig.
+func (o *options) cluster() (*cluster, error) {
+	namespace, _, err := o.flags.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return nil, noConfig(err)
+	}
+	config, err := o.flags.ToRESTConfig()
+	if clientcmd.IsEmptyConfig(err) || err == nil && config.Host == defaultHost && *o.flags.APIServer == "" {
+		err = errors.New("no configuration names one")
+	}
+	if err != nil {
+		return nil, noConfig(err)
+	}
+	return &cluster{o, config, namespace}, nil
+}
+
+func noConfig(err error) error {
+	return fmt.Errorf("no cluster is configured: %w; check --kubeconfig, --context and $KUBECONFIG", err)
+}
+
+// reach returns the cluster if its API server answers.
+func (o *options) reach(ctx context.Context) (*cluster, error) {
+	c, err := o.cluster()
+	if err != nil {
+		return nil, err
+	}
+	return c, connect.Reach(ctx, c.config)
+}
+
+// open starts to read a namespace.
+func (c *cluster) open(ctx context.Context, namespace string) (*lws.Session, error) {
+	session, err := lws.Open(ctx, c.config, namespace, c.ErrOut)
+	return session, c.explain(err, readSets)
+}
+
+// key names an object of the namespace.
+func (c *cluster) key(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: c.namespace, Name: name}
+}
+
+// noSuch returns the error that an object does not exist.
+func noSuch(resource string, key types.NamespacedName) error {
+	return fmt.Errorf("no %s %q in namespace %q; list them with: kubectl get %ss -A", resource, key.Name, key.Namespace, resource)
+}
+
+// explain adds what to do about an error of the API server. needs is what the command must be allowed to do.
+func (c *cluster) explain(err error, needs string) error {
+	switch {
+	case err == nil, strings.Contains(err.Error(), "denied the request"): // the message of admission is enough
+		return err
+	case meta.IsNoMatchError(err):
+		return fmt.Errorf("the cluster at %s does not know leaderworkersets; run: lockstep install", c.config.Host)
+	case apierrors.IsUnauthorized(err):
+		return connect.Unauthorized(c.config)
+	case apierrors.IsForbidden(err) && c.namespace == "":
+		return fmt.Errorf("not allowed: %w; ask about one namespace with -n, or for a role that may %s everywhere", err, needs)
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("not allowed: %w; ask for a role that may %s in namespace %q", err, needs, c.namespace)
+	case apierrors.IsInternalError(err) && strings.Contains(err.Error(), "failed calling webhook"):
+		return fmt.Errorf("the webhook does not answer, so nothing was changed: %w; check that the operator runs: kubectl -n lws-system get pods", err)
+	}
+	return err
+}

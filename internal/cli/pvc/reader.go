@@ -1,0 +1,188 @@
+// Package pvc is what kubectl lockstep does with PersistentVolumeClaims: it reads what explains one, tries
+// a DELETE as a dry run, and releases one.
+//
+// It reads live through the operator's reader, with the user's credentials, and needs no Lockstep in the
+// cluster. What may not be read is listed as unread, and never taken for absent. It knows no flags, and not
+// how results are shown.
+package pvc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clilws "lockstep.dev/lockstep/internal/cli/lws"
+	"lockstep.dev/lockstep/internal/lws/restart"
+	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/pvccache"
+)
+
+// Reader reads what explains PVCs.
+type Reader struct {
+	client client.Client
+	// Brief reads no volumes and nodes for PVCs that are not being deleted.
+	Brief bool
+	// config is nil until it is read.
+	config *configuration
+}
+
+// Open returns a Reader that cannot write.
+func Open(config *rest.Config) (*Reader, error) {
+	config = clilws.ReadOnly(config)
+	config.QPS = -1 // the API server limits its clients
+	c, err := client.New(config, client.Options{Scheme: clilws.Scheme()})
+	return New(c), err
+}
+
+// New returns a Reader.
+func New(c client.Client) *Reader { return &Reader{client: c} }
+
+// Found is one PVC, and all that explains it.
+type Found struct {
+	pvc.Case
+	// ModeFrom says where the mode was read.
+	ModeFrom string
+}
+
+// PVC reads one PVC.
+func (r *Reader) PVC(ctx context.Context, key types.NamespacedName) (*corev1.PersistentVolumeClaim, error) {
+	claim := &corev1.PersistentVolumeClaim{}
+	return claim, r.client.Get(ctx, key, claim)
+}
+
+// PVCs reads all PVCs of a namespace, or of all namespaces if it is empty.
+func (r *Reader) PVCs(ctx context.Context, namespace string) ([]corev1.PersistentVolumeClaim, error) {
+	var claims []corev1.PersistentVolumeClaim
+	page := &corev1.PersistentVolumeClaimList{}
+	for {
+		err := r.client.List(ctx, page, client.InNamespace(namespace), client.Limit(1000), client.Continue(page.Continue))
+		if err != nil {
+			return nil, err
+		}
+		claims = append(claims, page.Items...)
+		if page.Continue == "" {
+			return claims, nil
+		}
+	}
+}
+
+// Explain reads all that explains PVCs of one namespace. The reads begin after the PVCs were read: a pod
+// that is bound later cannot start on a terminating PVC.
+func (r *Reader) Explain(ctx context.Context, namespace string, claims []corev1.PersistentVolumeClaim) (all []*Found, err error) {
+	if len(claims) == 0 {
+		return nil, nil
+	}
+	shared := pvc.Case{Now: time.Now(), Pods: map[types.UID]*corev1.Pod{}, Nodes: map[string]*corev1.Node{}}
+	config := r.configuration(ctx)
+	reader := pvccache.Reader{Live: r.client, Kinds: config.kinds, Started: restart.LargestStarted, Served: r.served}
+	n := reader.Read(ctx, namespace, func(pod *corev1.Pod) {
+		names := pvc.ClaimsOf(pod)
+		if slices.ContainsFunc(claims, func(c corev1.PersistentVolumeClaim) bool { return slices.Contains(names, c.Name) }) {
+			shared.Pods[pod.UID] = pod
+		}
+	})
+	for _, u := range n.Unread {
+		if err := missed(&shared, u.What, u.Err, u.What != pvccache.UnreadNamespace); err != nil {
+			return nil, err
+		}
+	}
+	shared.NamespaceEnding = n.Meta.DeletionTimestamp != nil
+	for i := range claims {
+		f := &Found{Case: shared}
+		f.Claim, f.World, f.Unread = &claims[i], n.Of(&claims[i]), slices.Clone(shared.Unread)
+		f.Mode, f.ModeFrom = config.modeOf(f.Claim, n.Meta.Labels)
+		if config.unread != "" && bearsOurs(f.Claim) { // the operator may know kinds that this read lacks
+			f.Unread = append(f.Unread, pvc.Unread{What: "kinds of workloads in " + configurationName, Why: config.unread})
+		}
+		if err := r.volumeAndNodes(ctx, &f.Case); err != nil {
+			return nil, err
+		}
+		all = append(all, f)
+	}
+	return all, nil
+}
+
+// served finds the resource of a kind in whatever version the API server serves.
+func (r *Reader) served(_ context.Context, kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
+	mapping, err := r.client.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
+	if meta.IsNoMatchError(err) {
+		mapping, err = r.client.RESTMapper().RESTMapping(kind.GroupKind())
+	}
+	switch {
+	case meta.IsNoMatchError(err):
+		return schema.GroupVersionResource{}, nil
+	case err != nil:
+		return schema.GroupVersionResource{}, fmt.Errorf("read the served versions: %w", err)
+	}
+	return mapping.Resource, nil
+}
+
+// bearsOurs reports whether a PVC has a finalizer or an annotation of Lockstep.
+func bearsOurs(claim *corev1.PersistentVolumeClaim) bool {
+	keys := slices.AppendSeq(slices.Clone(claim.Finalizers), maps.Keys(claim.Annotations))
+	return slices.ContainsFunc(keys, func(key string) bool { return strings.HasPrefix(key, pvc.Prefix) })
+}
+
+// volumeAndNodes reads the volume of a PVC, and the nodes of the pods that hold it, each once.
+func (r *Reader) volumeAndNodes(ctx context.Context, c *pvc.Case) error {
+	if r.Brief && c.Claim.DeletionTimestamp == nil {
+		return nil
+	}
+	if name := c.Claim.Spec.VolumeName; name != "" {
+		volume := &corev1.PersistentVolume{}
+		err := r.client.Get(ctx, client.ObjectKey{Name: name}, volume)
+		switch {
+		case apierrors.IsNotFound(err):
+			c.VolumeGone = true
+		case err == nil:
+			c.Volume = volume
+		default:
+			if err := missed(c, "persistentvolume "+name, err, false); err != nil {
+				return err
+			}
+		}
+	}
+	for _, use := range c.World.Pods.Holding(c.Claim) {
+		if _, known := c.Nodes[use.Node]; known {
+			continue
+		}
+		node := &corev1.Node{}
+		err := r.client.Get(ctx, client.ObjectKey{Name: use.Node}, node)
+		switch {
+		case apierrors.IsNotFound(err):
+			node = nil
+		case err != nil:
+			return missed(c, "node "+use.Node, err, false)
+		}
+		c.Nodes[use.Node] = node
+	}
+	return nil
+}
+
+// missed adds what could not be read. Without credentials, and after a timeout, the whole read fails.
+func missed(c *pvc.Case, what string, err error, mayHold bool) error {
+	if apierrors.IsUnauthorized(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	c.Unread = append(c.Unread, pvc.Unread{What: what, Why: why(err), MayHold: mayHold})
+	return nil
+}
+
+func why(err error) string {
+	if apierrors.IsForbidden(err) {
+		return "you may not read it"
+	}
+	return err.Error()
+}
