@@ -15,22 +15,20 @@ import (
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
-// conflictLook is how often a squatter is looked for again. What is not ours by
-// labels is not watched, so no event tells of its departure.
+// conflictLook is how soon foreign objects are read again: objects without our labels are not
+// watched.
 const conflictLook = 10 * time.Second
 
-// conflicts names what squats on names the set needs. Squatters are never
-// touched. One under the leader StatefulSet's name holds everything back, for
-// without leaders there is nothing to make; any other costs its own part only.
+// conflicts names the foreign objects under names that the set needs. They are never written. One
+// under the name of the leader StatefulSet holds back everything, any other its own part.
 func (d *setDecision) conflicts() string {
 	var found []string
 	for _, sts := range d.StatefulSet.Squatters {
 		found = append(found, taken(identity.KindStatefulSet, sts, "the set cannot start"))
 	}
 	for _, pod := range byOrdinal(d.Leaders.Squatters) {
-		if _, ordinal := identity.ParentAndOrdinal(pod.Name); int32(ordinal) < workload.Replicas(d.Set) {
-			cost := fmt.Sprintf("group %d cannot start", ordinal)
-			found = append(found, taken(identity.KindPod, pod, cost))
+		if _, index := identity.ParentAndOrdinal(pod.Name); needed(pod, 0, workload.Replicas(d.Set)) {
+			found = append(found, taken(identity.KindPod, pod, fmt.Sprintf("group %d cannot start", index)))
 		}
 	}
 	if d.wantsShared() {
@@ -41,10 +39,7 @@ func (d *setDecision) conflicts() string {
 	for _, g := range d.Groups {
 		found = append(found, g.conflicts(d.Set)...)
 	}
-	if len(found) == 0 {
-		return ""
-	}
-	return toldOf(found)
+	return conflictMessage(found)
 }
 
 // nameConflicts waits for the names that foreign objects have.
@@ -55,42 +50,18 @@ func (d *setDecision) nameConflicts() (p Plan) {
 	return p
 }
 
-// byOrdinal returns pods by rising ordinal: a cache lists them in any order, and
-// what is told of them must not change with it.
-func byOrdinal(pods []*corev1.Pod) []*corev1.Pod {
-	return slices.SortedFunc(slices.Values(pods), func(a, b *corev1.Pod) int {
-		_, i := identity.ParentAndOrdinal(a.Name)
-		_, j := identity.ParentAndOrdinal(b.Name)
-		return cmp.Compare(i, j)
-	})
-}
-
-// toldOf is one message about all conflicts, and what to do about them.
-func toldOf(found []string) string {
-	texts := slices.Clone(found[:min(len(found), namedAtMost)])
-	if more := len(found) - namedAtMost; more > 0 {
-		texts = append(texts, fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(append(texts, "remove what is in the way, or give this set another name"), "; ")
-}
-
 func (g Group) conflicts(set *lwsv1.LeaderWorkerSet) []string {
+	size := workload.SizeOf(g.Leader, set)
 	var found []string
 	for _, sts := range g.Workers.Squatters {
-		if workload.SizeOf(g.Leader, set) > 1 {
+		if size > 1 {
 			found = append(found, taken(identity.KindStatefulSet, sts, fmt.Sprintf("group %d has no workers", g.Index)))
 		}
 	}
 	for _, pod := range byOrdinal(g.Pods.Squatters) {
-		if len(g.Workers.Squatters) > 0 {
-			break // that StatefulSet's own pods: told of already
-		}
-		if sts := g.Workers.Orphan(); sts != nil && metav1.IsControlledBy(pod, sts) {
-			continue // it is adopted, and its pods with it
-		}
-		if _, ordinal := identity.ParentAndOrdinal(pod.Name); ordinal >= 1 && int32(ordinal) < workload.SizeOf(g.Leader, set) {
-			cost := fmt.Sprintf("group %d lacks worker %d", g.Index, ordinal)
-			found = append(found, taken(identity.KindPod, pod, cost))
+		adopted := g.Workers.Orphan() != nil && metav1.IsControlledBy(pod, g.Workers.Orphan())
+		if needed(pod, 1, size) && !adopted && len(g.Workers.Squatters) == 0 { // else they are those of the StatefulSet
+			found = append(found, taken(identity.KindPod, pod, fmt.Sprintf("group %d lacks a worker", g.Index)))
 		}
 	}
 	if g.HasOwnSubdomain(set) {
@@ -99,6 +70,30 @@ func (g Group) conflicts(set *lwsv1.LeaderWorkerSet) []string {
 		}
 	}
 	return append(found, g.gangConflicts()...)
+}
+
+// byOrdinal returns pods by rising ordinal: a cache lists them in any order, and a message must
+// not change with it.
+func byOrdinal(pods []*corev1.Pod) []*corev1.Pod {
+	return slices.SortedFunc(slices.Values(pods), func(a, b *corev1.Pod) int {
+		_, i := identity.ParentAndOrdinal(a.Name)
+		_, j := identity.ParentAndOrdinal(b.Name)
+		return cmp.Compare(i, j)
+	})
+}
+
+// needed reports whether the ordinal of a pod is in the range.
+func needed(pod *corev1.Pod, first int, end int32) bool {
+	_, ordinal := identity.ParentAndOrdinal(pod.Name)
+	return ordinal >= first && int32(ordinal) < end
+}
+
+// conflictMessage is one message about all conflicts, with the next step, or empty.
+func conflictMessage(found []string) string {
+	if len(found) == 0 {
+		return ""
+	}
+	return strings.Join(found[:min(len(found), namedAtMost)], "; ") + andMore(len(found)) + "; remove what is in the way, or give this set another name"
 }
 
 // taken names an object that has a name of ours, its controller, and what that costs.

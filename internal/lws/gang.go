@@ -15,7 +15,7 @@ import (
 // scheduledAsGang keeps the object that a group's gang scheduler knows it by. What
 // the leader was tied to when it was made decides, not what the set says now: a
 // gang is whole or it is none. The object belongs to that very leader; one of an
-// earlier leader is a ghost, and leaves first.
+// earlier leader is of a previous incarnation, and leaves first.
 func (d *groupDecision) scheduledAsGang() bool {
 	scheduler := gang.Of(d.Leader)
 	switch {
@@ -24,8 +24,8 @@ func (d *groupDecision) scheduledAsGang() bool {
 	case d.GangMissing != "":
 		d.plan.wait(Wait{Reason: because(CodeGangSchedulerMissing, d.GangMissing)})
 	case len(d.Gang.Ghosts) > 0:
-		ghosts := ghostsOf(identity.KindPodGroup, d.Gang.Ghosts)
-		d.plan.wait(Wait{Reason: because(CodePreviousIncarnation, fmt.Sprintf("group %d is no gang before %s of the previous incarnation has left", d.Index, named(ghosts)))})
+		ghosts := previousOf(identity.KindPodGroup, d.Gang.Ghosts)
+		d.plan.wait(Wait{Reason: because(CodePreviousIncarnation, fmt.Sprintf("group %d is no gang before %s have left", d.Index, named(ghosts)))})
 	case d.Gang.Member() == nil && d.Gang.Orphan() == nil && !d.Gang.Empty():
 		// A squatter: the set tells of it.
 	case d.revision():

@@ -153,7 +153,7 @@ func TestAPodGroupOnItsWayOutIsWaitedFor(t *testing.T) {
 	c.decideSet()
 	c.pass(time.Minute)
 	write := one[action.WriteStatus](t, c.decideSet())
-	if got := condition(write.Status, progressing).Message; !strings.Contains(got, "waiting for 1 podgroup of the previous incarnation") {
+	if got := condition(write.Status, progressing).Message; !strings.Contains(got, "podgroup w-0-") {
 		t.Errorf("got %q", got)
 	}
 }

@@ -58,12 +58,12 @@ func (d *setDecision) gangEvents() []action.Event {
 	return nil
 }
 
-// gangGhosts returns what schedulers know groups of earlier leaders by. It holds
+// previousGangs returns what schedulers know groups of earlier leaders by. It holds
 // back its own group's successor alone, but then that is placed pod by pod.
-func (d *setDecision) gangGhosts() []ghost {
-	var found []ghost
+func (d *setDecision) previousGangs() []previous {
+	var found []previous
 	for i := range d.Groups {
-		found = append(found, ghostsOf(identity.KindPodGroup, d.Groups[i].Gang.Ghosts)...)
+		found = append(found, previousOf(identity.KindPodGroup, d.Groups[i].Gang.Ghosts)...)
 	}
 	return found
 }

@@ -33,7 +33,7 @@ func DecideGroup(w GroupSnapshot) Plan {
 	rules := []func(*groupDecision) bool{
 		(*groupDecision).retained,
 		(*groupDecision).restart,
-		(*groupDecision).ghosts,
+		(*groupDecision).previous,
 		(*groupDecision).squatters,
 		(*groupDecision).mistakenAnnotation,
 		(*groupDecision).ownService,
@@ -52,35 +52,34 @@ func DecideGroup(w GroupSnapshot) Plan {
 	return d.plan
 }
 
-// ghosts holds back everything new in the group while a ghost bears one of its
-// names, and helps along those that are garbage, whether or not the group has a
-// leader yet.
-func (d *groupDecision) ghosts() bool {
-	all := append(ghostsOf(identity.KindStatefulSet, d.Workers.Ghosts), ghostsOf(identity.KindPod, d.Pods.Ghosts)...)
-	all = append(all, ghostsOf(identity.KindService, d.Service.Ghosts)...)
-	all = append(all, ghostsOf(identity.KindPodGroup, d.Gang.Ghosts)...)
+// previous creates nothing in the group while objects of a previous incarnation have its names,
+// and deletes those that are garbage.
+func (d *groupDecision) previous() bool {
+	all := append(previousOf(identity.KindStatefulSet, d.Workers.Ghosts), previousOf(identity.KindPod, d.Pods.Ghosts)...)
+	all = append(all, previousOf(identity.KindService, d.Service.Ghosts)...)
+	all = append(all, previousOf(identity.KindPodGroup, d.Gang.Ghosts)...)
 	d.plan.helpAlong(d.Now, d.Vigil, d.Lives, all)
 	if d.Leader == nil {
 		return false
 	}
-	blocking := d.Group.ghosts(workload.SizeOf(d.Leader, d.Set))
-	unwatched := slices.DeleteFunc(all, func(g ghost) bool { return workload.BearsName(g.object, d.Set.Name) })
+	blocking := d.Group.previous(workload.SizeOf(d.Leader, d.Set))
+	unwatched := slices.DeleteFunc(all, func(p previous) bool { return workload.BearsName(p.object, d.Set.Name) })
 	waited := blocking
 	if len(blocking) == 0 {
 		waited = unwatched
 	}
 	if len(waited) > 0 {
-		d.awaitGhosts(waited, len(unwatched) > 0)
+		d.awaitPrevious(waited, len(unwatched) > 0)
 	}
 	return len(blocking) == 0
 }
 
-// awaitGhosts waits for ghosts to leave. What is not ours by labels is not watched: if
+// awaitPrevious waits for objects to leave. What is not ours by labels is not watched: if
 // there is any, no event tells when it has gone.
-func (d *groupDecision) awaitGhosts(ghosts []ghost, unwatched bool) {
-	sortGhosts(ghosts)
+func (d *groupDecision) awaitPrevious(all []previous, unwatched bool) {
+	sortPrevious(all)
 	wait := Wait{Reason: because(CodePreviousIncarnation,
-		fmt.Sprintf("group %d waits for %s of the previous incarnation: %s", d.Index, counted(ghosts), named(ghosts)))}
+		fmt.Sprintf("group %d waits for %s", d.Index, named(all)))}
 	if unwatched {
 		wait.Until = d.Now.Add(conflictLook)
 	}
@@ -91,7 +90,7 @@ func (d *groupDecision) awaitGhosts(ghosts []ghost, unwatched bool) {
 // ours by labels is not watched. The set tells of it.
 func (d *groupDecision) squatters() bool {
 	if found := d.conflicts(d.Set); len(found) > 0 {
-		d.plan.wait(Wait{Reason: because(CodeNameConflict, toldOf(found)), Until: d.Now.Add(conflictLook)})
+		d.plan.wait(Wait{Reason: because(CodeNameConflict, conflictMessage(found)), Until: d.Now.Add(conflictLook)})
 	}
 	return true
 }

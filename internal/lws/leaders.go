@@ -2,9 +2,11 @@ package lws
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
@@ -12,9 +14,8 @@ import (
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
-// leaders keeps the leader StatefulSet what the spec says: made when absent,
-// applied onto its exact version when present and different, left alone when
-// the same.
+// leaders creates the leader StatefulSet, or applies it onto the version that was judged if it
+// differs from the spec.
 func (d *setDecision) leaders() (p Plan) {
 	if d.held || d.target.key == "" {
 		return p
@@ -79,7 +80,6 @@ func (d *setDecision) applyLeaders(sts, desired *appsv1.StatefulSet, adopter *id
 	}
 }
 
-// whyApply is why a StatefulSet that is the set's own is written.
 func (d *setDecision) whyApply(sts *appsv1.StatefulSet) action.Reason {
 	if d.lowers() {
 		return because(CodeRollout, fmt.Sprintf("groups from %d on go to revision %s: %d of %d are down, and %d may be",
@@ -119,9 +119,8 @@ func inStep(live, desired *appsv1.StatefulSet, fingerprint string) bool {
 	return err == nil && live.Generation <= generation || contains(&live.Spec, attainable(live, desired))
 }
 
-// attainable leaves out what a write cannot change: what is fixed at creation,
-// whose difference would lead to a write that is refused for ever, and the
-// maxUnavailable that a server drops whose gate for it is off.
+// attainable leaves out what a write cannot change: volumeClaimTemplates, and the maxUnavailable
+// that an API server drops whose feature gate is off.
 func attainable(live, desired *appsv1.StatefulSet) *appsv1.StatefulSetSpec {
 	spec := desired.Spec
 	spec.VolumeClaimTemplates = nil
@@ -131,4 +130,26 @@ func attainable(live, desired *appsv1.StatefulSet) *appsv1.StatefulSetSpec {
 		spec.UpdateStrategy.RollingUpdate = &rolling
 	}
 	return &spec
+}
+
+// adopt makes owner the controller of an orphan. part holds the ownerReference alone.
+func adopt(orphan, owner identity.Ref, part action.Object) action.Apply {
+	return action.Apply{
+		Object:     part,
+		Onto:       orphan,
+		FieldOwner: adoptionFieldOwner,
+		Adopter:    &owner,
+		Because:    because(CodeOrphan, orphan.String()+" has no controller and bears the labels of "+owner.String()),
+	}
+}
+
+// LeftByCreate reports whether a create or an update left an entry of managed fields to the
+// manager of our applies. An apply removes only fields that applies own: the others are turned
+// into applied ones first.
+func LeftByCreate(entry metav1.ManagedFieldsEntry) bool {
+	return entry.Manager == FieldOwner && entry.Operation == metav1.ManagedFieldsOperationUpdate && entry.Subresource == ""
+}
+
+func leftByCreate(object metav1.Object) bool {
+	return slices.ContainsFunc(object.GetManagedFields(), LeftByCreate)
 }

@@ -14,9 +14,8 @@ import (
 type groupCounts struct {
 	// ready and updated include groups above replicas, as the API counts them.
 	ready, updated int32
-	// wantedReady and wantedUpdatedReady are of the groups below replicas: a surge
-	// group does not replace a wanted one.
-	wantedReady, wantedUpdatedReady int32
+	// wantedReady is of the groups below replicas: a surge group does not replace a wanted one.
+	wantedReady int32
 	// current, currentUpdated and currentUpdatedReady are of the groups between
 	// the partition and replicas.
 	current, currentUpdated, currentUpdatedReady int32
@@ -40,7 +39,6 @@ func (d *setDecision) count() groupCounts {
 			continue
 		}
 		c.wantedReady += one(ready)
-		c.wantedUpdatedReady += one(ready && updated)
 		if index >= partition {
 			c.current++
 			c.currentUpdated += one(updated)

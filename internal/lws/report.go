@@ -1,10 +1,7 @@
 package lws
 
 import (
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lws/workload"
@@ -68,14 +65,3 @@ func (g *Group) UpToDate(key string) bool {
 
 // PodReady tells whether a pod runs and is ready.
 func PodReady(pod *corev1.Pod) bool { return podReady(pod) }
-
-// stuckPhrase stands in every message about ghosts that count as stuck.
-const stuckPhrase = "none has left for a minute"
-
-// ToldStuck tells whether the set's status says that its ghosts are stuck. Who
-// has not watched them himself learns from it that none has left for a minute.
-func ToldStuck(set *lwsv1.LeaderWorkerSet) bool {
-	told, ok := conditionOf(set.Status.Conditions, string(lwsv1.LeaderWorkerSetProgressing))
-	return ok && told.Status == metav1.ConditionTrue && told.Reason == CodePreviousIncarnation &&
-		strings.Contains(told.Message, stuckPhrase)
-}

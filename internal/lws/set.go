@@ -27,7 +27,7 @@ type setDecision struct {
 	// hindrance says what is refused that costs a part of the set only, or is empty.
 	hindrance string
 	// waiting is what is said about objects of a previous incarnation, or the zero value.
-	waiting haunting
+	waiting previousWait
 	// held is set when nothing new may be created under the set's names yet.
 	held bool
 	// target is the revision that groups should be at.
@@ -77,7 +77,7 @@ func DecideSet(w SetSnapshot) Plan {
 	for _, rule := range []func(*setDecision) Plan{
 		(*setDecision).replace,
 		(*setDecision).unreachable,
-		(*setDecision).nudge,
+		(*setDecision).touch,
 		(*setDecision).history,
 	} {
 		if plan.settled() {
@@ -114,7 +114,7 @@ func derive(w SetSnapshot) (*setDecision, Plan) {
 	d.Set = d.set
 	plan.Waits = d.effectiveSpec.waits()
 	d.refusal, d.hindrance = w.refusedSpec(), w.refusedParts()
-	d.waiting = d.ghosts()
+	d.waiting = d.awaitPrevious()
 	d.held = d.unknown != "" || d.refusal != "" || d.waiting.holds || len(d.StatefulSet.Squatters) > 0
 	d.target = d.newTarget()
 	plan.add(d.target.plan)

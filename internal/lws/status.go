@@ -3,6 +3,7 @@ package lws
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,66 +14,104 @@ import (
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
+// Counts alone are written again after a pause that grows with the time since a condition last
+// changed. A condition, an observed spec, a failure and the last missing group are written at once.
+const (
+	statusPauseMin = 2 * time.Second
+	statusPauseMax = 8 * time.Second
+)
+
 // status writes what was found if it differs from the written status. Events of the plan's
 // other writes start the next pass.
 func (d *setDecision) status() (p Plan) {
 	have := d.told
-	want := d.statusToBe()
-	d.tally(want)
-	wanted := d.wantedConditions()
-	var turned bool
-	want.Conditions, turned = condition.Merge(have.Conditions, wanted, d.Set.Generation, d.Now)
-	if d.refusal == "" {
-		want.ObservedGeneration = d.Set.Generation
-	}
+	want, changed := d.newStatus()
 	if equality.Semantic.DeepEqual(have, want) {
 		return p
 	}
 	generation := have.ObservedGeneration != want.ObservedGeneration
-	due := d.StatusWritten.Add(d.pace(want))
-	if !turned && !generation && !d.arrived(want) && !d.restarted.IsNew && d.Now.Before(due) {
+	due := d.StatusWritten.Add(d.statusPause(want))
+	if !changed && !generation && !d.arrived(want) && !d.restarted.IsNew && d.Now.Before(due) {
 		p.wait(Wait{Reason: because(CodeStatusCoalesced, "counts changed and are written together"), Until: due})
 		return p
 	}
 	if text := d.pruned(); text != "" {
 		p.wait(Wait{Reason: because(ConditionUnrecorded, text), Until: d.Now.Add(prunedAgain)})
 	}
+	progressed := generation || progressChanged(have.Conditions, want.Conditions)
 	p.do(action.WriteStatus{
 		Set:     setRef(d.Set),
 		Status:  *want,
 		Because: because(CodeChanged, fmt.Sprintf("%d of %d groups are ready", want.ReadyReplicas, workload.Replicas(d.Set))),
-		Tell:    action.Telling{Done: d.statusEvents(want, progressTurned(have.Conditions, want.Conditions) || generation), Failures: d.restarted.Failures},
+		Tell:    action.Telling{Done: d.statusEvents(want, progressed), Failures: d.restarted.Failures},
 	})
 	return p
 }
 
-// statusToBe returns a copy of the status to change, with what it is to tell about
-// restarts. That part is long and is not copied.
-func (d *setDecision) statusToBe() *lwsv1.LeaderWorkerSetStatus {
+// newStatus returns the status as it is to be, and whether a condition changes. The entries of
+// restarts and started groups may be many and are not copied.
+func (d *setDecision) newStatus() (want *lwsv1.LeaderWorkerSetStatus, changed bool) {
 	shared := *d.told
 	shared.Started, shared.Restarts = nil, nil
-	want := shared.DeepCopy()
+	want = shared.DeepCopy()
 	want.Started, want.Restarts, want.RestartsSince = d.restarted.Started, d.restarted.Restarts, d.restarted.Since
-	return want
-}
-
-func (d *setDecision) tally(status *lwsv1.LeaderWorkerSetStatus) {
 	counts := d.count()
-	status.ReadyReplicas = counts.ready
-	status.UpdatedReplicas = counts.updated
-	status.Replicas = 0
+	want.Replicas, want.ReadyReplicas, want.UpdatedReplicas = 0, counts.ready, counts.updated
 	if sts := d.StatefulSet.Member(); sts != nil {
-		status.Replicas = sts.Status.Replicas
+		want.Replicas = sts.Status.Replicas
 	}
-	if status.HPAPodSelector == "" {
-		status.HPAPodSelector = fmt.Sprintf("%s=%s,%s=%s", lwsv1.SetNameLabelKey, d.Set.Name, lwsv1.WorkerIndexLabelKey, workload.LeaderIndex)
+	if want.HPAPodSelector == "" {
+		want.HPAPodSelector = fmt.Sprintf("%s=%s,%s=%s", lwsv1.SetNameLabelKey, d.Set.Name, lwsv1.WorkerIndexLabelKey, workload.LeaderIndex)
 	}
+	if d.refusal == "" {
+		want.ObservedGeneration = d.Set.Generation
+	}
+	want.Conditions, changed = condition.Merge(d.told.Conditions, d.wantedConditions(), d.Set.Generation, d.Now)
+	return want, changed
 }
 
-// statusEvents tells of conditions that turned, and of waits begun and ended.
-func (d *setDecision) statusEvents(status *lwsv1.LeaderWorkerSetStatus, turned bool) []action.Event {
+// statusPause is the pause after the last write. The record of a group that is reported ready
+// follows soon: the next operator judges the group by it.
+func (d *setDecision) statusPause(want *lwsv1.LeaderWorkerSetStatus) time.Duration {
+	if recorded := len(d.told.Started); recorded < len(want.Started) && recorded < int(d.told.ReadyReplicas) {
+		return statusPauseMin
+	}
+	var changed time.Time
+	for _, c := range d.told.Conditions {
+		if at := c.LastTransitionTime.Time; at.After(changed) {
+			changed = at
+		}
+	}
+	return min(max(d.StatusWritten.Sub(changed), statusPauseMin), statusPauseMax)
+}
+
+// arrived reports whether one of the counts becomes the number of wanted groups.
+func (d *setDecision) arrived(want *lwsv1.LeaderWorkerSetStatus) bool {
+	replicas := workload.Replicas(d.Set)
+	arrives := func(have, want int32) bool { return have != replicas && want == replicas }
+	return arrives(d.told.Replicas, want.Replicas) || arrives(d.told.ReadyReplicas, want.ReadyReplicas) ||
+		arrives(d.told.UpdatedReplicas, want.UpdatedReplicas)
+}
+
+// progressChanged reports whether a condition about progress came, went or changed its reason.
+// Other conditions have events of their own.
+func progressChanged(before, after []metav1.Condition) bool {
+	for _, kind := range []lwsv1.LeaderWorkerSetConditionType{
+		lwsv1.LeaderWorkerSetAvailable, lwsv1.LeaderWorkerSetProgressing, lwsv1.LeaderWorkerSetUpdateInProgress,
+	} {
+		was, _ := conditionOf(before, string(kind))
+		is, _ := conditionOf(after, string(kind))
+		if was.Status != is.Status || was.Reason != is.Reason {
+			return true
+		}
+	}
+	return false
+}
+
+// statusEvents reports progress, and waits that begin and end.
+func (d *setDecision) statusEvents(status *lwsv1.LeaderWorkerSetStatus, progressed bool) []action.Event {
 	var events []action.Event
-	if first := d.progress()[0]; turned && !d.waiting.any() && first.Reason != CodeRefused { // told with the write that was refused
+	if first := d.progress()[0]; progressed && !d.waiting.any() && first.Reason != CodeRefused { // reported with the refused write
 		events = append(events, action.Event{
 			Reason: first.Reason, Action: "Update",
 			Note: fmt.Sprintf("%s, with %d groups ready of total %d groups", first.Message, status.ReadyReplicas, workload.Replicas(d.Set)),

@@ -14,8 +14,8 @@ import (
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
-// The longer groups trickle in, the less often their counts alone are written: after
-// two seconds at first, four and then eight later on.
+// The longer groups trickle in, the less often their counts alone are written: after two
+// seconds at first, after eight later on.
 func TestCountsAloneAreWrittenEverMoreSeldom(t *testing.T) {
 	const groups = 60
 	c := running(t, groups, 1)
@@ -33,7 +33,7 @@ func TestCountsAloneAreWrittenEverMoreSeldom(t *testing.T) {
 		}
 		c.do(plan)
 	}
-	want := []int{2, 4, 8, 12, 20, 28, 36, 44}
+	want := []int{2, 4, 8, 16, 24, 32, 40, 48}
 	if len(written) != len(want) {
 		t.Fatalf("written after %v seconds, want %v", written, want)
 	}

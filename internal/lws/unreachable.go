@@ -50,12 +50,6 @@ func (d *setDecision) unreached(sts *appsv1.StatefulSet) (missed []int, blocked 
 	return missed, blocked
 }
 
-// observed tells whether the StatefulSet controller knows the present spec and
-// has named its revision.
-func observed(sts *appsv1.StatefulSet) bool {
-	return sts.Status.ObservedGeneration == sts.Generation && sts.Status.UpdateRevision != ""
-}
-
 func partitionOf(sts *appsv1.StatefulSet) int32 {
 	if rolling := sts.Spec.UpdateStrategy.RollingUpdate; rolling != nil && sts.Status.CurrentRevision != sts.Status.UpdateRevision {
 		return ptr.Deref(rolling.Partition, 0)
@@ -66,11 +60,11 @@ func partitionOf(sts *appsv1.StatefulSet) int32 {
 // blockedOrdinals returns the ordinals whose names somebody else bears.
 func (d *setDecision) blockedOrdinals() []int {
 	var blocked []int
-	for _, g := range d.leaderGhosts() {
+	for _, g := range d.previousLeaders() {
 		_, ordinal := identity.ParentAndOrdinal(g.Name)
 		blocked = append(blocked, ordinal)
 	}
-	if volumes := d.volumeGhosts(); !d.Now.Before(d.Vigil.lastMove(volumes).Add(goOnAfter)) {
+	if volumes := d.previousPVCs(); !d.Now.Before(d.Vigil.lastMove(volumes).Add(goOnAfter)) {
 		for ordinal := range ordinalsOf(volumes) { // those that linger
 			blocked = append(blocked, ordinal)
 		}
@@ -101,7 +95,7 @@ func (d *setDecision) borne() map[string]bool {
 	for _, pod := range slices.Concat(d.Leaders.Members, d.Leaders.Ghosts, d.Leaders.Orphans, d.Leaders.Squatters) {
 		names[pod.Name] = true
 	}
-	for ordinal := range ordinalsOf(d.volumeGhosts()) { // a pod cannot have a claim that leaves
+	for ordinal := range ordinalsOf(d.previousPVCs()) { // a pod cannot have a claim that leaves
 		names[identity.LeaderName(d.Set.Name, ordinal)] = true
 	}
 	return names

@@ -2,6 +2,7 @@ package lws_test
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"maps"
 	"slices"
@@ -409,8 +410,8 @@ func (w *world) leaderOf(pod *corev1.Pod) *corev1.Pod {
 	return leader
 }
 
-// inWorlds checks a law in generated worlds, for that many rounds, and fails unless
-// every premise was met.
+// inWorlds checks a law in generated worlds, for that many rounds, and fails unless every
+// premise was met. A run of few checks proves no premise.
 func inWorlds(t *testing.T, rounds int, law func(*rapid.T, *met), premises ...string) {
 	t.Helper()
 	m := &met{counts: map[string]int{}}
@@ -418,8 +419,9 @@ func inWorlds(t *testing.T, rounds int, law func(*rapid.T, *met), premises ...st
 		otherWorlds(t)
 		rapid.Check(t, func(t *rapid.T) { law(t, m) })
 	}
+	few := flag.Lookup("rapid.checks").Value.(flag.Getter).Get().(int) < 100
 	for _, premise := range premises {
-		if m.counts[premise] == 0 && !t.Failed() {
+		if m.counts[premise] == 0 && !few && !t.Failed() {
 			t.Errorf("invalid run: never met %s; met %v", premise, m.counts)
 		}
 	}

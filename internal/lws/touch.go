@@ -22,8 +22,8 @@ const (
 	touchPauseMax = 5 * time.Minute
 )
 
-// nudge wakes the StatefulSet controller when a leader's name has become free.
-func (d *setDecision) nudge() (p Plan) {
+// touch wakes the StatefulSet controller when the name of a leader is free again.
+func (d *setDecision) touch() (p Plan) {
 	sts := d.StatefulSet.Member()
 	if sts == nil || !workload.LacksPods(sts) {
 		return p
@@ -49,21 +49,17 @@ func (p *Plan) touchStalled(sts *appsv1.StatefulSet, now, since time.Time, block
 	if err == nil && now.Before(last.Add(pause)) {
 		return
 	}
-	p.nudge(sts, now.UTC().Format(time.RFC3339), fmt.Sprintf("statefulset %s lacks %d pods whose names are free", sts.Name, missing-int32(len(blocked))))
+	p.touch(sts, now.UTC().Format(time.RFC3339), fmt.Sprintf("statefulset %s lacks %d pods whose names are free", sts.Name, missing-int32(len(blocked))))
 }
 
 // blocked returns the ordinals of leaders whose names other owners' pods or PVCs have.
 func (d *setDecision) blocked() map[int]bool {
-	blocked := ordinalsOf(slices.Concat(d.leaderGhosts(), ghostsOf(identity.KindPod, d.Leaders.Squatters)))
-	for _, g := range d.volumeGhosts() {
-		blocked[volumeOrdinal(g.Name, d.Set, d.Set.Name)] = true
-	}
-	return blocked
+	return ordinalsOf(slices.Concat(d.previousLeaders(), d.previousPVCs(), previousOf(identity.KindPod, d.Leaders.Squatters)))
 }
 
 // blocked returns the ordinals of workers whose names other owners' pods or PVCs have.
 func (g *Group) blocked() map[int]bool {
-	return ordinalsOf(slices.Concat(ghostsOf(identity.KindPod, g.OthersPods()), ghostsOf(identity.KindPersistentVolumeClaim, g.Volumes.Ghosts)))
+	return ordinalsOf(slices.Concat(previousOf(identity.KindPod, g.OthersPods()), previousOf(identity.KindPersistentVolumeClaim, g.Volumes.Ghosts)))
 }
 
 // OthersPods returns the pods under names of workers that the group's StatefulSet does not own.
@@ -78,8 +74,8 @@ func (g *Group) OthersPods() []*corev1.Pod {
 	return others
 }
 
-// nudge changes an annotation to token, once for each token.
-func (p *Plan) nudge(sts *appsv1.StatefulSet, token, why string) {
+// touch sets the annotation to a token, once for each token.
+func (p *Plan) touch(sts *appsv1.StatefulSet, token, why string) {
 	if sts.Annotations[NudgeAnnotationKey] == token {
 		return
 	}

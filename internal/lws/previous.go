@@ -1,0 +1,303 @@
+package lws
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws/workload"
+)
+
+const (
+	// helpAfter is how long the garbage collector has before the operator deletes an object.
+	helpAfter = 3 * time.Second
+	// goOnAfter is how long no object may have come or gone before groups whose names are free
+	// are created.
+	goOnAfter = 3 * time.Second
+	// reportAfter is how long an object that is not older than the set may take before it is
+	// reported.
+	reportAfter = 10 * time.Second
+	// stuckAfter is how long no object may have come or gone before they count as stuck.
+	stuckAfter = time.Minute
+	// slowLook is how often the report of stuck objects is updated.
+	slowLook = 30 * time.Second
+	// namedAtMost bounds how many objects a message names one by one.
+	namedAtMost = 8
+	// inUseFinalizer is the finalizer of PVCs that pods use.
+	inUseFinalizer = "kubernetes.io/pvc-protection"
+	// stuckPhrase is in every message about objects that count as stuck.
+	stuckPhrase = "none has left for a minute"
+)
+
+// previous is an object of a previous incarnation under a name that is needed.
+type previous struct {
+	identity.Ref
+	object metav1.Object
+}
+
+func previousOf[T metav1.Object](kind identity.Kind, objects []T) []previous {
+	all := make([]previous, 0, len(objects))
+	for _, object := range objects {
+		all = append(all, previous{Ref: identity.RefOf(kind, object), object: object})
+	}
+	return all
+}
+
+// below returns the objects whose ordinals are in the range.
+func below(all []previous, first int, end int32) []previous {
+	return slices.DeleteFunc(all, func(p previous) bool {
+		_, ordinal := identity.ParentAndOrdinal(p.Name)
+		return ordinal < first || int32(ordinal) >= end
+	})
+}
+
+// previousWait is what is reported about the objects that a set waits for.
+type previousWait struct {
+	message string
+	until   time.Time
+	stuck   bool
+	// holds is set while nothing new may be created under the set's names.
+	holds bool
+}
+
+func (w previousWait) any() bool { return w.message != "" }
+
+// awaitPrevious returns what the set waits for. The leader StatefulSet and leaders of a previous
+// incarnation hold back the set: the StatefulSet controller cannot skip an ordinal. Any other
+// object holds back its own group.
+func (d *setDecision) awaitPrevious() previousWait {
+	whole, leaders, pvcs := previousOf(identity.KindStatefulSet, d.StatefulSet.Ghosts), d.previousLeaders(), d.previousPVCs()
+	blocking := slices.Concat(whole, leaders, pvcs, d.previousServices(), d.previousGangs())
+	for _, groups := range [][]Group{d.Groups, d.Vacant} { // as many as a set has: not copied
+		for i := range groups {
+			blocking = append(blocking, groups[i].previous(workload.Size(d.Set))...)
+		}
+	}
+	waiting := d.report(blocking)
+	for _, leaving := range [][]previous{leaders, pvcs} {
+		if d.leadersHold(leaving) {
+			waiting.holds = true
+			if goOn := d.Vigil.lastMove(leaving).Add(goOnAfter); d.Now.Before(goOn) {
+				waiting.until = earlier(waiting.until, goOn)
+			}
+		}
+	}
+	waiting.holds = waiting.holds || len(whole) > 0
+	return waiting
+}
+
+// previous waits for objects of a previous incarnation, and deletes those that the garbage
+// collector has not deleted in time.
+func (d *setDecision) previous() (p Plan) {
+	p.helpAlong(d.Now, d.Vigil, d.Lives, slices.Concat(
+		previousOf(identity.KindStatefulSet, d.StatefulSet.Ghosts),
+		previousOf(identity.KindPod, d.Leaders.Ghosts),
+		previousOf(identity.KindService, d.Service.Ghosts),
+		previousOf(identity.KindControllerRevision, d.Revisions.Ghosts),
+	))
+	if message := d.waiting.message; message != "" || !d.waiting.until.IsZero() {
+		p.wait(Wait{Reason: because(CodePreviousIncarnation, cmp.Or(message, "objects of the previous incarnation are being deleted")), Until: d.waiting.until})
+	}
+	return p
+}
+
+// previousLeaders returns the objects under names of leaders that the set needs, but for the
+// leaders that its own StatefulSet replaces.
+func (d *setDecision) previousLeaders() []previous {
+	own := d.statefulSetUID()
+	all := previousOf(identity.KindPod, d.Leaders.Ghosts)
+	return below(slices.DeleteFunc(all, func(p previous) bool {
+		owner := metav1.GetControllerOfNoCopy(p.object)
+		return owner != nil && own != "" && owner.UID == own
+	}), 0, workload.Replicas(d.Set))
+}
+
+// previousPVCs returns the terminating PVCs of leaders that the set needs: no pod starts with one.
+func (d *setDecision) previousPVCs() []previous {
+	return below(previousOf(identity.KindPersistentVolumeClaim, d.LeaderVolumes.Ghosts), 0, workload.Replicas(d.Set))
+}
+
+// previousServices returns the objects under names of Services that the set needs. They hold
+// back those Services alone, but pods have no DNS names meanwhile.
+func (d *setDecision) previousServices() []previous {
+	if workload.Subdomain(d.Set) == lwsv1.SubdomainShared {
+		return previousOf(identity.KindService, d.Service.Ghosts)
+	}
+	var found []previous
+	for i := range d.Groups {
+		found = append(found, previousOf(identity.KindService, d.Groups[i].Service.Ghosts)...)
+	}
+	return found
+}
+
+// previous returns what holds back this group's workers. Once their StatefulSet exists, it deals
+// with its own pods. PVCs of a StatefulSet to adopt end with its pods.
+func (g *Group) previous(size int32) []previous {
+	if g.Workers.Member() != nil {
+		return nil
+	}
+	found := previousOf(identity.KindStatefulSet, g.Workers.Ghosts)
+	if g.Workers.Orphan() == nil {
+		found = append(found, below(previousOf(identity.KindPersistentVolumeClaim, g.Volumes.Ghosts), 1, size)...)
+	}
+	return append(found, below(previousOf(identity.KindPod, g.Pods.Ghosts), 1, size)...)
+}
+
+// leadersHold reports whether previous leaders hold back the leader StatefulSet: all of them, or
+// some for a short time.
+func (d *setDecision) leadersHold(leaders []previous) bool {
+	if len(leaders) == 0 || d.StatefulSet.Member() != nil {
+		return false
+	}
+	return len(ordinalsOf(leaders)) >= int(workload.Replicas(d.Set)) || d.Now.Before(d.Vigil.lastMove(leaders).Add(goOnAfter))
+}
+
+func ordinalsOf(all []previous) map[int]bool {
+	ordinals := map[int]bool{}
+	for _, p := range all {
+		_, ordinal := identity.ParentAndOrdinal(p.Name)
+		ordinals[ordinal] = true
+	}
+	return ordinals
+}
+
+// helpAlong deletes garbage that the collector has not deleted in time. The owner is read live
+// before the delete.
+func (p *Plan) helpAlong(now time.Time, vigil Vigil, lives identity.Lives, all []previous) {
+	for _, g := range all {
+		if !identity.IsGarbage(g.object, lives) {
+			continue
+		}
+		due := vigil.seen(g.Ref, now).Add(helpAfter)
+		if now.Before(due) {
+			p.wait(Wait{Reason: because(CodeGarbage, g.String()+" has no owner and is left to the garbage collector"), Until: due})
+			continue
+		}
+		owner := identity.OwnerRef(g.Namespace, g.object.GetOwnerReferences()[0])
+		p.do(action.Delete{
+			Object:    g.Ref,
+			OwnerGone: &owner,
+			Because:   because(CodeGarbage, g.String()+" belongs to "+owner.String()+", which is gone"),
+		})
+	}
+}
+
+// seen is when the object was first read, or now.
+func (v Vigil) seen(ref identity.Ref, now time.Time) time.Time {
+	if at, ok := v.Seen[ref.UID]; ok {
+		return at
+	}
+	return now
+}
+
+// lastMove is when one of the objects was first read, or any object of the set last went.
+func (v Vigil) lastMove(all []previous) time.Time {
+	last := v.Moved
+	for _, p := range all {
+		if at, ok := v.Seen[p.UID]; ok && at.After(last) {
+			last = at
+		}
+	}
+	return last
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// report names the objects that are older than the set, or have been there for a while. The
+// message depends on the objects alone, not on the time: the next reconcile writes nothing.
+func (d *setDecision) report(blocking []previous) previousWait {
+	var told []previous
+	var until time.Time
+	for _, p := range blocking {
+		due := d.Vigil.seen(p.Ref, d.Now).Add(reportAfter)
+		if d.Now.Before(due) && !p.object.GetCreationTimestamp().Time.Before(d.Set.CreationTimestamp.Time) {
+			until = earlier(until, due)
+			continue
+		}
+		told = append(told, p)
+	}
+	if len(told) == 0 {
+		return previousWait{until: until}
+	}
+	sortPrevious(told)
+	stuckAt := d.Vigil.lastMove(told).Add(stuckAfter)
+	w := previousWait{message: "waiting for " + named(told), until: earlier(until, stuckAt), stuck: !d.Now.Before(stuckAt)}
+	if w.stuck {
+		w.message += "; " + stuckPhrase + ": " + remedies(told)
+		w.until = d.Now.Add(slowLook)
+	}
+	return w
+}
+
+func sortPrevious(all []previous) {
+	slices.SortFunc(all, func(a, b previous) int {
+		return cmp.Or(-cmp.Compare(a.Kind, b.Kind), len(a.Name)-len(b.Name), cmp.Compare(a.Name, b.Name))
+	})
+}
+
+// named counts objects of the previous incarnation and names the first of them.
+func named(all []previous) string {
+	return fmt.Sprintf("%d objects of the previous incarnation: %s", len(all), listed(all, ", ", func(p previous) string { return p.String() }))
+}
+
+// remedies says what holds each object, and what would release it.
+func remedies(all []previous) string { return listed(all, "; ", remedy) }
+
+func listed(all []previous, separator string, says func(previous) string) string {
+	var parts []string
+	for _, p := range all[:min(len(all), namedAtMost)] {
+		parts = append(parts, says(p))
+	}
+	return strings.Join(parts, separator) + andMore(len(all))
+}
+
+func andMore(count int) string {
+	if count <= namedAtMost {
+		return ""
+	}
+	return fmt.Sprintf(" and %d more", count-namedAtMost)
+}
+
+func remedy(p previous) string {
+	finalizers := p.object.GetFinalizers()
+	pod, isPod := p.object.(*corev1.Pod)
+	switch {
+	case p.Kind == identity.KindPersistentVolumeClaim && slices.Equal(finalizers, []string{inUseFinalizer}):
+		return fmt.Sprintf("%s goes when no pod uses it", p)
+	case len(finalizers) > 0:
+		return fmt.Sprintf("%s is held by finalizer %s and goes when that is removed", p, clipped(strings.Join(finalizers, ", ")))
+	case isPod && pod.DeletionTimestamp != nil && pod.Spec.NodeName != "":
+		// Not a forced deletion: a machine that is cut off, but runs, would go on to write on
+		// its volumes beside the next pod.
+		return fmt.Sprintf("%s goes when node %s confirms that it ended; if that machine is off for certain: kubectl taint node %s %s=nodeshutdown:NoExecute",
+			p, pod.Spec.NodeName, pod.Spec.NodeName, corev1.TaintNodeOutOfService)
+	case p.object.GetDeletionTimestamp() == nil:
+		return fmt.Sprintf("%s goes when the garbage collector deletes it", p)
+	}
+	return fmt.Sprintf("%s goes when its own dependents are gone", p)
+}
+
+// Remedy says what holds a terminating pod, and what would release it.
+func Remedy(pod *corev1.Pod) string {
+	return remedy(previous{Ref: identity.RefOf(identity.KindPod, pod), object: pod})
+}
+
+// ToldStuck reports whether the set's status says that nothing has left for a minute.
+func ToldStuck(set *lwsv1.LeaderWorkerSet) bool {
+	told, ok := conditionOf(set.Status.Conditions, string(lwsv1.LeaderWorkerSetProgressing))
+	return ok && told.Status == metav1.ConditionTrue && told.Reason == CodePreviousIncarnation &&
+		strings.Contains(told.Message, stuckPhrase)
+}
