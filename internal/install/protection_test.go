@@ -175,9 +175,6 @@ func TestProtectOnlyHasNamesOfItsOwn(t *testing.T) {
 			if slices.Contains(others, u.GetNamespace()+" "+title(u)) {
 				t.Errorf("%s is also installed for sets", title(u))
 			}
-			if ofSets(u) && !ofProtection(u) {
-				t.Errorf("%s is for sets alone", title(u))
-			}
 			if strings.Contains(string(must(u.MarshalJSON())), "lws-system") {
 				t.Errorf("%s has lws-system in it", title(u))
 			}

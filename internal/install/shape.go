@@ -84,54 +84,41 @@ func fixed(c *v1alpha1.Configuration) error {
 	return nil
 }
 
+// whenAnnotation lists the conditions under which a manifest is installed.
+const whenAnnotation = "lockstep.dev/install-when"
+
 // wants reports whether an object is part of this installation.
 func (s shape) wants(u *unstructured.Unstructured) bool {
-	switch name := u.GetName(); {
-	case ofProtection(u):
-		return s.wantsOfProtection(u)
-	case s.ProtectOnly && ofSets(u), isLabelPolicy(u) && slices.Contains(s.lacks, operator.ValidatingPolicy):
-		return false
-	case u.GetKind() == "Deployment", name == "lws-controller-manager-metrics-service":
-		return s.Image != ""
-	case name == "lws-webhook-service":
-		return s.WebhookURL == "" || s.Image != ""
+	holds := map[string]bool{
+		"sets":        !s.ProtectOnly,
+		"image":       s.Image != "",
+		"service":     s.WebhookURL == "" || s.Image != "",
+		"alone":       s.settings.Alone,
+		"initialHold": s.settings.InitialHold,
+		"older":       s.isOlder(),
+		"newer":       !s.isOlder(), // without the gate, gated refuses all pods of mode strict
 	}
-	return true
-}
-
-func (s shape) wantsOfProtection(u *unstructured.Unstructured) bool {
-	if !s.protects || slices.Contains(s.lacks, strings.TrimSuffix(u.GetKind(), "Binding")) {
-		return false
+	for when := range strings.FieldsSeq(u.GetAnnotations()[whenAnnotation]) {
+		if !holds[when] {
+			return false
+		}
 	}
-	policy, _, _ := strings.Cut(u.GetName(), ".")
-	switch policy {
-	case "refuse-forged":
-		return s.isOlder()
-	case "gated":
-		return !s.isOlder() // without the gate, it would refuse all pods of mode strict
-	case "pod-protection", "volume-protection":
-		return s.settings.Alone
-	case "initial-hold", "initial-hold-chosen":
-		return s.settings.InitialHold
-	}
-	return true
+	isServed := !slices.Contains(s.lacks, strings.TrimSuffix(u.GetKind(), "Binding"))
+	return isServed && (s.protects || !ofProtection(u)) && (!s.ProtectOnly || u.GetKind() != "CustomResourceDefinition")
 }
 
 // isOlder reports whether the API server has no mutating policies.
 func (s shape) isOlder() bool { return slices.Contains(s.lacks, operator.MutatingPolicy) }
-
-// ofSets reports whether an object is there for LeaderWorkerSets alone.
-func ofSets(u *unstructured.Unstructured) bool {
-	is := func(prefix string) bool { return strings.HasPrefix(u.GetName(), prefix) }
-	return u.GetKind() == "CustomResourceDefinition" || isWebhooks(u) || isLabelPolicy(u) ||
-		is("lws-manager-") || is("lws-leaderworkerset-") || is("lws-certificates-") || is("lws-webhook-")
-}
 
 // isLabelPolicy reports whether an object is the policy that protects labels, or its binding.
 func isLabelPolicy(u *unstructured.Unstructured) bool { return u.GetName() == "lockstep-labels" }
 
 // render writes the user's choices into a manifest.
 func (s shape) render(u *unstructured.Unstructured) error {
+	unstructured.RemoveNestedField(u.Object, "metadata", "annotations", whenAnnotation)
+	if len(u.GetAnnotations()) == 0 {
+		u.SetAnnotations(nil)
+	}
 	if ofProtection(u) {
 		if err := chooseProtection(u, s.settings); err != nil {
 			return err
