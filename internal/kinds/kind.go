@@ -26,7 +26,7 @@ type Kind struct {
 	schema.GroupVersionKind
 	// Selector restricts the watch by labels.
 	Selector string
-	// Informer makes what watches the kind while it is served.
+	// Informer returns the informer of the kind, each time that it is served.
 	Informer func(cache.ListerWatcher) (cache.SharedIndexInformer, error)
 	// Turned is called after a watch of the kind started or stopped, with the objects of
 	// the one that stopped. It may be nil.
@@ -84,7 +84,7 @@ func (k *Kind) IsRead() bool {
 // run asks discovery for the kind after each event, and more and more slowly without one.
 func (k *Kind) run(ctx context.Context, s *Starter) {
 	for pause := askSoonest; ctx.Err() == nil; pause = min(2*pause, askAgain) {
-		resource, err := Served(ctx, s.discovery, k.GroupVersionKind)
+		resource, err := s.Served(ctx, k.GroupVersionKind)
 		if err == nil {
 			err = k.follow(ctx, s, resource)
 		}
@@ -109,16 +109,16 @@ func (k *Kind) follow(ctx context.Context, s *Starter, resource schema.GroupVers
 	}
 	now := &watching{resource: resource}
 	if resource.Resource != "" {
-		informer, err := k.Informer(s.listWatch(resource, k.Selector))
+		informer, err := k.Informer(s.objectsOf(resource, k.Selector))
 		if err != nil {
 			return err
 		}
 		if err := informer.SetWatchErrorHandlerWithContext(k.failed); err != nil {
 			return err
 		}
-		life, stop := context.WithCancel(ctx)
+		running, stop := context.WithCancel(ctx)
 		now.informer, now.stop = informer, stop
-		go informer.RunWithContext(life)
+		go informer.RunWithContext(running)
 	}
 	k.now.Store(now)
 	var stopped []any

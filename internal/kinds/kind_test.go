@@ -49,16 +49,15 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func clients(t *testing.T, s *apiServer) Clients {
+func starterOf(t *testing.T, s *apiServer) *Starter {
 	t.Helper()
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
-	config := &rest.Config{Host: server.URL}
-	c, err := ClientsFor(config, server.Client())
+	starter, err := New(&rest.Config{Host: server.URL}, server.Client())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c
+	return starter
 }
 
 func TestAKindIsServedInAnyVersion(t *testing.T) {
@@ -73,7 +72,7 @@ func TestAKindIsServedInAnyVersion(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := &apiServer{}
 			s.versions.Store(tt.versions)
-			got, err := Served(t.Context(), clients(t, s).Discovery, jobSet)
+			got, err := starterOf(t, s).Served(t.Context(), jobSet)
 			if err != nil || got.Version != tt.want || tt.want != "" && got.Resource != "jobsets" {
 				t.Errorf("got %v, %v", got, err)
 			}
@@ -93,7 +92,8 @@ func TestAKindComesAndGoes(t *testing.T) {
 		},
 		Turned: func(stopped []any) { turned <- stopped },
 	}
-	starter := New(clients(t, s), kind)
+	starter := starterOf(t, s)
+	starter.Add(kind)
 	go func() { _ = starter.Run(t.Context()) }()
 	eventually(t, "the kind is known to be absent", kind.IsAbsent)
 

@@ -18,30 +18,6 @@ import (
 
 var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
-// Clients are what a Starter reads through.
-type Clients struct {
-	// Discovery is any REST client of the API server: it asks by absolute paths.
-	Discovery rest.Interface
-	Objects   dynamic.Interface
-	// Definitions reads CustomResourceDefinitions.
-	Definitions metadata.Interface
-}
-
-// ClientsFor returns clients for a configuration.
-func ClientsFor(config *rest.Config, httpClient *http.Client) (Clients, error) {
-	var c Clients
-	discovery, err := discovery.NewDiscoveryClientForConfigAndClient(config, httpClient)
-	if err != nil {
-		return c, err
-	}
-	c.Discovery = discovery.RESTClient()
-	if c.Objects, err = dynamic.NewForConfigAndClient(config, httpClient); err != nil {
-		return c, err
-	}
-	c.Definitions, err = metadata.NewForConfigAndClient(config, httpClient)
-	return c, err
-}
-
 // Starter follows CustomResourceDefinitions, and starts and stops the watches of kinds.
 type Starter struct {
 	discovery   rest.Interface
@@ -50,16 +26,32 @@ type Starter struct {
 	kinds       []*Kind
 }
 
-// New returns a Starter for kinds. It does nothing before Run.
-func New(clients Clients, kinds ...*Kind) *Starter {
-	for _, k := range kinds {
-		k.changed = make(chan struct{}, 1)
+// New returns a Starter. It does nothing before Run.
+func New(config *rest.Config, httpClient *http.Client) (*Starter, error) {
+	s := &Starter{}
+	discovery, err := discovery.NewDiscoveryClientForConfigAndClient(config, httpClient)
+	if err != nil {
+		return nil, err
 	}
-	return &Starter{discovery: clients.Discovery, objects: clients.Objects, definitions: clients.Definitions, kinds: kinds}
+	s.discovery = discovery.RESTClient()
+	if s.objects, err = dynamic.NewForConfigAndClient(config, httpClient); err != nil {
+		return nil, err
+	}
+	s.definitions, err = metadata.NewForConfigAndClient(config, httpClient)
+	return s, err
+}
+
+// Add adds a kind. It must be called before Run.
+func (s *Starter) Add(kind *Kind) {
+	kind.changed = make(chan struct{}, 1)
+	s.kinds = append(s.kinds, kind)
 }
 
 // Run watches until ctx ends.
 func (s *Starter) Run(ctx context.Context) error {
+	if len(s.kinds) == 0 {
+		return nil
+	}
 	informer, err := s.definitionsInformer()
 	if err != nil {
 		return err
@@ -75,14 +67,10 @@ func (s *Starter) Run(ctx context.Context) error {
 // group comes, changes or goes. It keeps the names of definitions alone.
 func (s *Starter) definitionsInformer() (cache.SharedIndexInformer, error) {
 	all := s.definitions.Resource(definitions)
-	informer := cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			return all.List(ctx, options)
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			return all.Watch(ctx, options)
-		},
-	}, s.definitions), &metav1.PartialObjectMetadata{}, 0, cache.Indexers{})
+	lw := listWatch(s.definitions, "", func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		return all.List(ctx, options)
+	}, all.Watch)
+	informer := cache.NewSharedIndexInformer(lw, &metav1.PartialObjectMetadata{}, 0, cache.Indexers{})
 	if err := informer.SetTransform(nameOnly); err != nil {
 		return nil, err
 	}
@@ -116,17 +104,29 @@ func nameOnly(object any) (any, error) {
 	}}, nil
 }
 
-// listWatch lists and watches a resource in all namespaces.
-func (s *Starter) listWatch(resource schema.GroupVersionResource, selector string) cache.ListerWatcher {
-	all := s.objects.Resource(resource)
+// listWatch returns what lists and watches the objects that a selector of labels selects.
+func listWatch(client any, selector string, list cache.ListWithContextFunc, follow cache.WatchFuncWithContext) cache.ListerWatcher {
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			options.LabelSelector = selector
-			return all.List(ctx, options)
+			return list(ctx, options)
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			options.LabelSelector = selector
-			return all.Watch(ctx, options)
+			return follow(ctx, options)
 		},
-	}, s.objects)
+	}, client)
+}
+
+// objectsOf lists and watches a resource in all namespaces.
+func (s *Starter) objectsOf(resource schema.GroupVersionResource, selector string) cache.ListerWatcher {
+	all := s.objects.Resource(resource)
+	return listWatch(s.objects, selector, func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		return all.List(ctx, options)
+	}, all.Watch)
+}
+
+// Served returns the resource that the API server serves a kind as, as the function does.
+func (s *Starter) Served(ctx context.Context, kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
+	return Served(ctx, s.discovery, kind)
 }

@@ -66,21 +66,9 @@ func trimVolume(object any) (any, error) {
 	return object, nil
 }
 
-// Index adds the indexes of an Observer without Indexes. It must run before the cache starts.
+// Index adds the indexes of an Observer. It must run before the cache starts.
 func Index(ctx context.Context, indexer client.FieldIndexer) error {
-	if err := IndexOthers(ctx, indexer); err != nil {
-		return err
-	}
-	return index(ctx, indexer, &corev1.Pod{})
-}
-
-// IndexOthers adds the indexes of an Observer with Indexes.
-func IndexOthers(ctx context.Context, indexer client.FieldIndexer) error {
-	return index(ctx, indexer, &appsv1.ControllerRevision{}, lws.NewVolume("", ""))
-}
-
-func index(ctx context.Context, indexer client.FieldIndexer, objects ...client.Object) error {
-	for _, object := range objects {
+	for _, object := range []client.Object{&corev1.Pod{}, &appsv1.ControllerRevision{}, lws.NewVolume("", "")} {
 		if err := indexer.IndexField(ctx, object, indexClaim, claimKeys); err != nil {
 			return fmt.Errorf("index %T: %w", object, err)
 		}

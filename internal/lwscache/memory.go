@@ -1,7 +1,9 @@
 package lwscache
 
 import (
+	"cmp"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -38,14 +40,10 @@ type Memory struct {
 	// lacking holds the StatefulSets that lack pods, by UID.
 	lacking *lru.Cache
 
-	mu sync.Mutex
-	// inTheWay holds the objects that a set waits for.
-	inTheWay map[types.NamespacedName]inTheWay
+	mu   sync.Mutex
+	sets map[types.NamespacedName]*setMemory
 	// taken holds names that a create found taken while the cache showed no object.
-	taken   map[name]bool
-	written map[types.NamespacedName]writes
-	// refused is what the API server refused to sets and their groups, by set.
-	refused map[types.NamespacedName]grievances
+	taken map[name]bool
 }
 
 // name is one name of one kind.
@@ -55,29 +53,73 @@ type name struct {
 	name      string
 }
 
-// inTheWay is a set of objects, and when one of them last came or went.
-type inTheWay struct {
-	objects map[types.UID]bool
-	moved   time.Time
-}
-
 // lack is a StatefulSet that has had the same number of pods since a time.
 type lack struct {
 	have  int32
 	since time.Time
 }
 
+// setMemory is what is remembered of one incarnation of a set.
+type setMemory struct {
+	uid      types.UID
+	statusAt time.Time
+	// refusal is what the API server last refused to the set as it was then.
+	refusal   lws.Refusal
+	refusedAs wish
+	// refused is what it refused to groups, by the names of their leaders, and to the set under
+	// no name.
+	refused map[string][]lws.Refusal
+	// inTheWay holds the objects that the set waits for. One of them last came or went at moved.
+	inTheWay []types.UID
+	moved    time.Time
+}
+
+// wish is what a set asks for: its spec, and the metadata that its StatefulSet takes over. A
+// policy may ask for a label, and a new label is no new generation.
+type wish struct {
+	generation          int64
+	labels, annotations map[string]string
+}
+
+func wishOf(set client.Object) wish {
+	return wish{set.GetGeneration(), set.GetLabels(), set.GetAnnotations()}
+}
+
+func (w wish) equal(other wish) bool {
+	return w.generation == other.generation && maps.Equal(w.labels, other.labels) && maps.Equal(w.annotations, other.annotations)
+}
+
 // NewMemory returns an empty memory.
 func NewMemory() *Memory {
 	return &Memory{
-		gone:     lru.New(mostUIDs),
-		deleted:  lru.New(mostUIDs),
-		seen:     lru.New(mostUIDs),
-		lacking:  lru.New(mostUIDs),
-		inTheWay: map[types.NamespacedName]inTheWay{},
-		taken:    map[name]bool{},
-		written:  map[types.NamespacedName]writes{},
-		refused:  map[types.NamespacedName]grievances{},
+		gone:    lru.New(mostUIDs),
+		deleted: lru.New(mostUIDs),
+		seen:    lru.New(mostUIDs),
+		lacking: lru.New(mostUIDs),
+		sets:    map[types.NamespacedName]*setMemory{},
+		taken:   map[name]bool{},
+	}
+}
+
+// of returns what is remembered of an incarnation of a set. The caller holds the lock.
+func (m *Memory) of(set client.Object) *setMemory {
+	key := client.ObjectKeyFromObject(set)
+	s := m.sets[key]
+	if s == nil || s.uid != set.GetUID() {
+		s = &setMemory{uid: set.GetUID(), refused: map[string][]lws.Refusal{}}
+		m.sets[key] = s
+	}
+	return s
+}
+
+// recall fills in what is remembered of a snapshot's set.
+func (m *Memory) recall(w *lws.SetSnapshot) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.of(w.Set)
+	w.StatusWritten = s.statusAt
+	if s.refusedAs.equal(wishOf(w.Set)) {
+		w.Refusal = s.refusal
 	}
 }
 
@@ -140,23 +182,16 @@ func (m *Memory) firstSeen(objects []types.UID, now time.Time) map[types.UID]tim
 }
 
 // awaits records the objects that a set waits for.
-func (m *Memory) awaits(set types.NamespacedName, objects []types.UID, now time.Time) lws.Vigil {
+func (m *Memory) awaits(set client.Object, objects []types.UID, now time.Time) lws.Vigil {
 	vigil := lws.Vigil{Seen: m.firstSeen(objects, now)}
+	slices.Sort(objects)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	before, known := m.inTheWay[set]
-	if !known && len(objects) == 0 {
-		return vigil
+	s := m.of(set)
+	if !slices.Equal(s.inTheWay, objects) {
+		s.inTheWay, s.moved = objects, now
 	}
-	is := inTheWay{objects: make(map[types.UID]bool, len(objects)), moved: before.moved}
-	for _, uid := range objects {
-		is.objects[uid] = true
-	}
-	if !maps.Equal(before.objects, is.objects) {
-		is.moved = now
-	}
-	m.inTheWay[set] = is
-	vigil.Moved = is.moved
+	vigil.Moved = s.moved
 	return vigil
 }
 
@@ -164,7 +199,8 @@ func (m *Memory) awaits(set types.NamespacedName, objects []types.UID, now time.
 func (m *Memory) Awaits(set types.NamespacedName, uid types.UID) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.inTheWay[set].objects[uid]
+	s := m.sets[set]
+	return s != nil && slices.Contains(s.inTheWay, uid)
 }
 
 // Taken records that a create found a name taken. Reads of that name ask the API server until
@@ -188,106 +224,102 @@ func (m *Memory) setFree(n name) {
 	delete(m.taken, n)
 }
 
-// takenUnder returns the taken names of a kind that begin with the name of a set.
-func (m *Memory) takenUnder(kind identity.Kind, set types.NamespacedName) (names []name) {
+// takenRevisions returns the taken names of revisions that begin with the name of a set.
+func (m *Memory) takenRevisions(set types.NamespacedName) (names []name) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for n := range m.taken {
-		if n.kind == kind && n.namespace == set.Namespace && strings.HasPrefix(n.name, set.Name+"-") {
+		if n.kind == identity.KindControllerRevision && n.isOf(set) {
 			names = append(names, n)
 		}
 	}
 	return names
 }
 
+// isOf reports whether a name is made of a set's name.
+func (n name) isOf(set types.NamespacedName) bool {
+	return n.namespace == set.Namespace && (n.name == set.Name || strings.HasPrefix(n.name, set.Name+"-"))
+}
+
 // forget drops everything about a set that does not exist.
 func (m *Memory) forget(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.written, key)
-	delete(m.refused, key)
-	delete(m.inTheWay, key)
-	maps.DeleteFunc(m.taken, func(n name, _ bool) bool {
-		return n.namespace == key.Namespace && (n.name == key.Name || strings.HasPrefix(n.name, key.Name+"-"))
-	})
-}
-
-// writes is what this process wrote for one incarnation of a set.
-type writes struct {
-	set      types.UID
-	statusAt time.Time
-	refusal  lws.Refusal
-	// refused is what the refusal was of.
-	refused wish
-}
-
-// wish is what a set asks for: its spec, and the metadata that its StatefulSet takes over.
-type wish struct {
-	generation          int64
-	labels, annotations map[string]string
-}
-
-func wishOf(set client.Object) wish {
-	return wish{set.GetGeneration(), set.GetLabels(), set.GetAnnotations()}
-}
-
-func (w wish) equal(other wish) bool {
-	return w.generation == other.generation && maps.Equal(w.labels, other.labels) && maps.Equal(w.annotations, other.annotations)
+	delete(m.sets, key)
+	maps.DeleteFunc(m.taken, func(n name, _ bool) bool { return n.isOf(key) })
 }
 
 // StatusWritten records when the status of a set was written.
 func (m *Memory) StatusWritten(set client.Object, at time.Time) {
-	m.note(set, func(w *writes) { w.statusAt = at })
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.of(set).statusAt = at
 }
 
 // Accepted records that the API server took what the spec of a set leads to: the next refusal
 // is the first one.
 func (m *Memory) Accepted(set client.Object) {
-	m.note(set, func(w *writes) { w.refusal = lws.Refusal{} })
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.of(set).refusal = lws.Refusal{}
 }
 
 // Refused records that the API server refused what the spec of a set leads to. It returns the
 // refusal with the time of the first one.
-func (m *Memory) Refused(set client.Object, refusal lws.Refusal) (going lws.Refusal) {
-	m.note(set, func(w *writes) {
-		if wish := wishOf(set); w.refused.equal(wish) {
-			w.refusal = refusal.After(w.refusal)
-		} else {
-			w.refusal, w.refused = refusal, wish
+func (m *Memory) Refused(set client.Object, refusal lws.Refusal) lws.Refusal {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.of(set)
+	if s.refusedAs.equal(wishOf(set)) {
+		refusal = refusal.After(s.refusal)
+	}
+	s.refusal, s.refusedAs = refusal, wishOf(set)
+	return refusal
+}
+
+// RefusedTo records what the API server refused in the last reconcile of a group, or of the set
+// if leader is empty. It returns the refusals with the time of the first one, and whether they
+// have changed.
+func (m *Memory) RefusedTo(set client.Object, leader string, refusals []lws.Refusal) (going []lws.Refusal, news bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.of(set)
+	before := s.refused[leader]
+	news = len(before) != len(refusals)
+	for i, refusal := range refusals {
+		if i < len(before) {
+			refusal = refusal.After(before[i])
+			news = news || refusal.Sentence != before[i].Sentence
 		}
-		going = w.refusal
+		going = append(going, refusal)
+	}
+	if s.refused[leader] = going; len(going) == 0 {
+		delete(s.refused, leader)
+	}
+	return going, news
+}
+
+// refusedOf returns what is refused to a set and its groups, by rising index. It forgets groups
+// that are not wanted any more.
+func (m *Memory) refusedOf(set client.Object, isWanted func(index int, leader string) bool) (found []lws.Refused) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.of(set)
+	for leader, refusals := range s.refused {
+		index := identity.NoOrdinal
+		if leader != "" {
+			_, index = identity.ParentAndOrdinal(leader)
+		}
+		if !isWanted(index, leader) {
+			delete(s.refused, leader)
+			continue
+		}
+		for _, refusal := range refusals {
+			found = append(found, lws.Refused{Index: index, Refusal: refusal})
+		}
+	}
+	slices.SortFunc(found, func(a, b lws.Refused) int {
+		return cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(a.Sentence, b.Sentence))
 	})
-	return going
-}
-
-// refusalOf returns the refusal of what the set asks for now. A policy may ask for a label,
-// and a new label is no new generation.
-func (w writes) refusalOf(set client.Object) lws.Refusal {
-	if !w.refused.equal(wishOf(set)) {
-		return lws.Refusal{}
-	}
-	return w.refusal
-}
-
-func (m *Memory) note(set client.Object, change func(*writes)) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	w := m.writesOfLocked(set)
-	change(&w)
-	m.written[client.ObjectKeyFromObject(set)] = w
-}
-
-// writesOf returns what was written for this incarnation of the set.
-func (m *Memory) writesOf(set client.Object) writes {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.writesOfLocked(set)
-}
-
-func (m *Memory) writesOfLocked(set client.Object) writes {
-	w := m.written[client.ObjectKeyFromObject(set)]
-	if w.set != set.GetUID() {
-		return writes{set: set.GetUID()}
-	}
-	return w
+	return found
 }

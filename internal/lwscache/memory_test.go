@@ -18,7 +18,19 @@ import (
 	"lockstep.dev/lockstep/internal/lws"
 )
 
-var set = types.NamespacedName{Namespace: "ns", Name: "w"}
+// incarnation is set w with a UID.
+func incarnation(uid types.UID) *lwsv1.LeaderWorkerSet {
+	return &lwsv1.LeaderWorkerSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "w", UID: uid}}
+}
+
+var key = client.ObjectKeyFromObject(incarnation(""))
+
+// recalled is what a memory fills into a snapshot.
+func recalled(m *Memory, set *lwsv1.LeaderWorkerSet) lws.SetSnapshot {
+	w := lws.SetSnapshot{Set: set}
+	m.recall(&w)
+	return w
+}
 
 func after(seconds int) time.Time {
 	return time.Unix(1_000_000, 0).Add(time.Duration(seconds) * time.Second)
@@ -40,10 +52,10 @@ func TestAVigilDatesWhatComesAndGoes(t *testing.T) {
 		{"one goes", 5, []types.UID{"b"}, lws.Vigil{Moved: after(5), Seen: times{"b": after(4)}}},
 		{"the last goes", 6, nil, lws.Vigil{Moved: after(6)}},
 	} {
-		if diff := cmp.Diff(step.want, m.awaits(set, step.objects, after(step.at))); diff != "" {
+		if diff := cmp.Diff(step.want, m.awaits(incarnation("1"), step.objects, after(step.at))); diff != "" {
 			t.Errorf("%s (-want +got)\n%s", step.name, diff)
 		}
-		if got := m.Awaits(set, "a"); got != slices.Contains(step.objects, "a") {
+		if got := m.Awaits(key, "a"); got != slices.Contains(step.objects, "a") {
 			t.Errorf("%s: Awaits is %t", step.name, got)
 		}
 	}
@@ -93,7 +105,7 @@ func TestADeletionIsRememberedForAWhile(t *testing.T) {
 
 // Each step of a rollout must not wait for as long as a webhook has failed every other call.
 func TestARefusalAfterASuccessIsTheFirst(t *testing.T) {
-	m, set := NewMemory(), &lwsv1.LeaderWorkerSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "w", UID: "1"}}
+	m, set := NewMemory(), incarnation("1")
 	at := func(seconds int) lws.Refusal {
 		return lws.Refusal{Sentence: "no", At: after(seconds), Since: after(seconds)}
 	}
@@ -102,7 +114,7 @@ func TestARefusalAfterASuccessIsTheFirst(t *testing.T) {
 		t.Errorf("refused since %s", going.Since)
 	}
 	m.Accepted(set)
-	if left := m.writesOf(set).refusalOf(set); left != (lws.Refusal{}) {
+	if left := recalled(m, set).Refusal; left != (lws.Refusal{}) {
 		t.Errorf("%+v is left of it", left)
 	}
 	if going := m.Refused(set, at(40)); !going.Since.Equal(after(40)) {
@@ -112,21 +124,18 @@ func TestARefusalAfterASuccessIsTheFirst(t *testing.T) {
 
 func TestASetThatIsGoneIsForgotten(t *testing.T) {
 	m := NewMemory()
-	incarnation := func(uid types.UID) client.Object {
-		return &lwsv1.LeaderWorkerSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "w", UID: uid}}
-	}
-	m.awaits(set, []types.UID{"a"}, after(1))
+	m.awaits(incarnation("1"), []types.UID{"a"}, after(1))
 	m.StatusWritten(incarnation("1"), after(1))
 	m.Taken(identity.Ref{Kind: identity.KindStatefulSet, Namespace: "ns", Name: "w-0"})
-	if w := m.writesOf(incarnation("1")); !w.statusAt.Equal(after(1)) {
+	if w := recalled(m, incarnation("1")); !w.StatusWritten.Equal(after(1)) {
 		t.Errorf("got %+v", w)
 	}
-	if w := m.writesOf(incarnation("2")); !w.statusAt.IsZero() {
+	if w := recalled(m, incarnation("2")); !w.StatusWritten.IsZero() {
 		t.Errorf("the next incarnation has %+v", w)
 	}
-	m.forget(set)
-	if len(m.inTheWay)+len(m.written)+len(m.taken) != 0 {
-		t.Errorf("remembered: %v, %v, %v", m.inTheWay, m.written, m.taken)
+	m.forget(key)
+	if len(m.sets)+len(m.taken) != 0 {
+		t.Errorf("remembered: %v, %v", m.sets, m.taken)
 	}
 }
 

@@ -1,10 +1,14 @@
+// Package lwscache reads what decisions about sets and groups are made from.
+//
+// It knows the indexes of the cache, follows chains of owners, and reads live what the cache may
+// lack. It refuses to decide anything, and it never writes.
 package lwscache
 
 import (
 	"context"
 	"fmt"
+	"maps"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,10 +25,6 @@ type Observer struct {
 	live   client.Reader
 	memory *Memory
 	gangs  GangObjects
-	// indexes are the indexes of the cache, or nil where nothing is cached.
-	indexes *Indexes
-	// set is the set that this copy reads, or zero.
-	set types.NamespacedName
 }
 
 // New returns an Observer. cached must have CacheOptions and Index; live must not be a cache.
@@ -32,79 +32,77 @@ func New(cached, live client.Reader, memory *Memory) *Observer {
 	return &Observer{cached: cached, live: live, memory: memory}
 }
 
-// WithIndexes returns an Observer that reads StatefulSets and pods from the cache's indexes.
-func (o *Observer) WithIndexes(indexes *Indexes) *Observer {
-	indexed := *o
-	indexed.indexes = indexes
-	return &indexed
+// reading is one read of a set or a group: what it finds out about owners serves all of it.
+type reading struct {
+	*Observer
+	set   *lwsv1.LeaderWorkerSet
+	lives identity.Lives
+	// wholeSet is set while a set is read. What its groups own need not show the last writes of
+	// this process then: the set writes none of it.
+	wholeSet bool
 }
 
-// find reads one object from the cache, and live where a create found its name taken. It
-// returns false if no object has the name.
-func find[T client.Object](ctx context.Context, o *Observer, kind identity.Kind, key types.NamespacedName, into T) (T, bool, error) {
+// continued returns a reading that goes on with what a snapshot knows about owners.
+func (o *Observer) continued(set *lwsv1.LeaderWorkerSet, lives identity.Lives) *reading {
+	r := &reading{Observer: o, set: set, lives: identity.Lives{}}
+	maps.Copy(r.lives, lives)
+	return r
+}
+
+// sorted classifies objects that have one of our names.
+func sorted[T client.Object](ctx context.Context, r *reading, found []T, claimant identity.Claimant, ours func(T) bool) (claim identity.Claim[T], err error) {
+	for _, object := range found {
+		if err := r.learn(ctx, object, claimant); err != nil {
+			return claim, err
+		}
+	}
+	return identity.Sort(found, claimant, ours, r.lives), nil
+}
+
+// named reads the object of a name, as a list of none or one: from the cache, and live where a
+// create found the name taken.
+func named[T client.Object](ctx context.Context, o *Observer, kind identity.Kind, key types.NamespacedName, into T, options ...client.GetOption) ([]T, error) {
 	n := name{kind: kind, namespace: key.Namespace, name: key.Name}
-	err := o.cached.Get(ctx, key, into)
+	err := o.cached.Get(ctx, key, into, options...)
+	if apierrors.IsNotFound(err) && o.memory.isTaken(n) {
+		if err = o.live.Get(ctx, key, into); err == nil {
+			return []T{into}, nil
+		}
+	}
 	switch {
 	case err == nil:
 		o.memory.setFree(n)
-		return into, true, nil
-	case !apierrors.IsNotFound(err):
-		return into, false, fmt.Errorf("read %s %q: %w", kind, key, err)
-	}
-	return ifTaken[T](ctx, o, n)
-}
-
-// bearing is find as a list of none or one.
-func bearing[T client.Object](ctx context.Context, o *Observer, kind identity.Kind, key types.NamespacedName, into T) ([]T, error) {
-	object, found, err := find(ctx, o, kind, key, into)
-	if err != nil || !found {
-		return nil, err
-	}
-	return []T{object}, nil
-}
-
-// statefulSets returns the StatefulSet of a name, as a list of none or one.
-func (o *Observer) statefulSets(ctx context.Context, key types.NamespacedName) ([]*appsv1.StatefulSet, error) {
-	if o.indexes == nil || !o.isGroup(key) {
-		return bearing(ctx, o, identity.KindStatefulSet, key, &appsv1.StatefulSet{})
-	}
-	n := name{kind: identity.KindStatefulSet, namespace: key.Namespace, name: key.Name}
-	sts, found, err := o.indexes.statefulSet(key)
-	switch {
-	case err != nil:
-		return nil, err
-	case found:
+		return []T{into}, nil
+	case apierrors.IsNotFound(err):
 		o.memory.setFree(n)
-	default:
-		if sts, found, err = ifTaken[*appsv1.StatefulSet](ctx, o, n); err != nil || !found {
-			return nil, err
-		}
+		return nil, nil
 	}
-	return []*appsv1.StatefulSet{sts}, nil
+	return nil, fmt.Errorf("read %s %q: %w", kind, key, err)
 }
 
-// isGroup reports whether a set is being read and the key is not its own. What groups own need
-// not show our last writes then: the set writes none of it.
-func (o *Observer) isGroup(key types.NamespacedName) bool {
-	return o.set.Name != "" && key != o.set
-}
+// Taken records that a create found a name taken: an object without our labels may have it.
+func (o *Observer) Taken(ref identity.Ref) { o.memory.Taken(ref) }
 
 func (o *Observer) services(ctx context.Context, key types.NamespacedName) ([]*corev1.Service, error) {
-	return bearing(ctx, o, identity.KindService, key, &corev1.Service{})
+	return named(ctx, o, identity.KindService, key, &corev1.Service{})
 }
 
-// workersUnder returns the pods that have names of a group's workers.
-func (o *Observer) workersUnder(ctx context.Context, group types.NamespacedName) ([]*corev1.Pod, error) {
-	if o.isGroup(group) {
-		return o.podsShown(ctx, group)
+// pods returns the cached pods that are named as a StatefulSet would name its own, whatever their
+// owner. It does not wait, so event handlers may call it. Writes to pods need no wait: a second
+// create of a pod is refused, and so is a delete.
+func (o *Observer) pods(ctx context.Context, statefulSet types.NamespacedName) ([]*corev1.Pod, error) {
+	var list corev1.PodList
+	err := o.cached.List(ctx, &list, client.InNamespace(statefulSet.Namespace),
+		client.MatchingFields{indexClaim: byName(statefulSet.Name)}, client.DisableReadYourWritesConsistency)
+	if err != nil {
+		return nil, fmt.Errorf("list pods under %q: %w", statefulSet, err)
 	}
-	return o.podsOneByOne(ctx, group)
+	return pointers(list.Items), nil
 }
 
-// PodNames returns the names of cached pods that are named as a StatefulSet would name its own,
-// whatever their owner. It does not wait, so event handlers may call it.
+// PodNames returns the names of pods.
 func (o *Observer) PodNames(ctx context.Context, statefulSet types.NamespacedName) ([]string, error) {
-	pods, err := o.podsShown(ctx, statefulSet)
+	pods, err := o.pods(ctx, statefulSet)
 	names := make([]string, 0, len(pods))
 	for _, pod := range pods {
 		names = append(names, pod.Name)
@@ -125,38 +123,18 @@ func (o *Observer) SetNames(ctx context.Context) []types.NamespacedName {
 	return names
 }
 
-// revisions returns the ControllerRevisions that the set's UID owns, and those with its label.
-func (o *Observer) revisions(ctx context.Context, set *lwsv1.LeaderWorkerSet) ([]*appsv1.ControllerRevision, error) {
-	var all []*appsv1.ControllerRevision
-	seen := map[types.UID]bool{}
-	for _, key := range []string{byUID(string(set.UID)), byName(set.Name)} {
-		var list appsv1.ControllerRevisionList
-		if err := o.cached.List(ctx, &list, client.InNamespace(set.Namespace), client.MatchingFields{indexClaim: key}); err != nil {
-			return nil, fmt.Errorf("list revisions of %q: %w", set.Name, err)
-		}
-		for _, revision := range pointers(list.Items) {
-			if !seen[revision.UID] && !OfStatefulSet(revision) {
-				seen[revision.UID] = true
-				all = append(all, revision)
-			}
-		}
-	}
-	key := types.NamespacedName{Namespace: set.Namespace, Name: set.Name}
-	taken, err := o.takenRevisions(ctx, key, all)
-	return append(all, taken...), err
-}
-
-// OfStatefulSet reports whether a revision is a StatefulSet's own history. It has the labels of
-// the pod template, and so ours.
-func OfStatefulSet(revision metav1.Object) bool {
-	owner := metav1.GetControllerOfNoCopy(revision)
-	return owner != nil && owner.Kind == string(identity.KindStatefulSet)
-}
-
 func pointers[T any](items []T) []*T {
 	all := make([]*T, len(items))
 	for i := range items {
 		all[i] = &items[i]
+	}
+	return all
+}
+
+func uids[T metav1.Object](objects []T) []types.UID {
+	var all []types.UID
+	for _, object := range objects {
+		all = append(all, object.GetUID())
 	}
 	return all
 }

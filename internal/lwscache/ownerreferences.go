@@ -3,10 +3,12 @@ package lwscache
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,67 +21,46 @@ import (
 // longer one are taken to exist.
 const chainLength = 6
 
-// judge finds out for one snapshot which owners exist.
-type judge struct {
-	*Observer
-	lives identity.Lives
-}
-
-func (o *Observer) judge() *judge {
-	return &judge{Observer: o, lives: identity.Lives{}}
-}
-
-// learn finds out whether the owners of objects exist. Those in known exist, and cost no read.
-func learn[T client.Object](ctx context.Context, j *judge, objects []T, known identity.Claimant) error {
-	for _, object := range objects {
-		owners := object.GetOwnerReferences()
-		for i := range owners {
-			if isKnown(known, owners[i].UID) {
-				continue
-			}
-			if _, err := j.life(ctx, object.GetNamespace(), &owners[i], chainLength); err != nil {
-				return err
-			}
+// learn finds out whether the owners of an object exist. Those in known exist, and cost no read.
+func (r *reading) learn(ctx context.Context, object client.Object, known identity.Claimant) error {
+	owners := object.GetOwnerReferences()
+	for i := range owners {
+		if slices.Contains(known, owners[i].UID) {
+			continue
+		}
+		if _, err := r.life(ctx, object.GetNamespace(), &owners[i], chainLength); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func isKnown(known identity.Claimant, uid types.UID) bool {
-	for _, k := range known {
-		if k == uid && uid != "" {
-			return true
-		}
-	}
-	return false
-}
-
-// life follows the chain from owner upwards. Only a live read can tell that an owner is gone: the
-// cache may not show an object that was just created.
-func (j *judge) life(ctx context.Context, namespace string, owner *metav1.OwnerReference, links int) (identity.Life, error) {
-	if life, ok := j.lives[owner.UID]; ok {
+// life follows the chain from owner upwards. Only a live read can show that an owner is gone: the
+// cache may lack an object that was just created.
+func (r *reading) life(ctx context.Context, namespace string, owner *metav1.OwnerReference, links int) (identity.Life, error) {
+	if life, ok := r.lives[owner.UID]; ok {
 		return life, nil
 	}
-	if j.memory.isGone(owner.UID) {
-		j.lives[owner.UID] = identity.Gone
+	if r.memory.isGone(owner.UID) {
+		r.lives[owner.UID] = identity.Gone
 		return identity.Gone, nil
 	}
 	if links == 0 {
 		return identity.Alive, nil
 	}
-	object, err := j.incarnation(ctx, namespace, owner)
+	object, err := r.incarnation(ctx, namespace, owner)
 	if err != nil {
 		return identity.Unknown, err
 	}
-	life, err := j.lifeOf(ctx, object, links)
+	life, err := r.lifeOf(ctx, object, links)
 	if err != nil {
 		return identity.Unknown, err
 	}
-	j.lives[owner.UID] = life
+	r.lives[owner.UID] = life
 	return life, nil
 }
 
-func (j *judge) lifeOf(ctx context.Context, object metav1.Object, links int) (identity.Life, error) {
+func (r *reading) lifeOf(ctx context.Context, object metav1.Object, links int) (identity.Life, error) {
 	switch {
 	case object == nil:
 		return identity.Gone, nil
@@ -90,7 +71,7 @@ func (j *judge) lifeOf(ctx context.Context, object metav1.Object, links int) (id
 	if owner == nil {
 		return identity.Alive, nil
 	}
-	above, err := j.life(ctx, object.GetNamespace(), owner, links-1)
+	above, err := r.life(ctx, object.GetNamespace(), owner, links-1)
 	if err != nil {
 		return identity.Unknown, err
 	}
@@ -101,21 +82,21 @@ func (j *judge) lifeOf(ctx context.Context, object metav1.Object, links int) (id
 }
 
 // incarnation returns the object that an ownerReference names, or nil if that UID is gone.
-func (j *judge) incarnation(ctx context.Context, namespace string, owner *metav1.OwnerReference) (metav1.Object, error) {
+func (r *reading) incarnation(ctx context.Context, namespace string, owner *metav1.OwnerReference) (metav1.Object, error) {
 	key := types.NamespacedName{Namespace: namespace, Name: owner.Name}
 	if cached := cachedForm(owner); cached != nil {
-		if err := j.cached.Get(ctx, key, cached); err == nil && cached.GetUID() == owner.UID {
+		if err := r.cached.Get(ctx, key, cached); err == nil && cached.GetUID() == owner.UID {
 			return cached, nil
 		}
 	}
-	found, err := j.liveMeta(ctx, owner.APIVersion, owner.Kind, key)
+	found, err := r.liveMeta(ctx, owner.APIVersion, owner.Kind, key)
 	switch {
 	case apierrors.IsForbidden(err) || unserved(err):
 		return &metav1.ObjectMeta{UID: owner.UID}, nil // it may exist
 	case err != nil && !apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("read owner %s %q: %w", owner.Kind, key, err)
 	case err != nil || found.UID != owner.UID: // a name holds one object at a time
-		j.memory.setGone(owner.UID)
+		r.memory.setGone(owner.UID)
 		return nil, nil
 	}
 	return found, nil
@@ -132,4 +113,11 @@ func cachedForm(owner *metav1.OwnerReference) client.Object {
 		return &lwsv1.LeaderWorkerSet{}
 	}
 	return nil
+}
+
+// unserved reports whether the API server does not serve a kind. For a missing object of a
+// served kind, the answer has no such cause.
+func unserved(err error) bool {
+	return meta.IsNoMatchError(err) || apierrors.IsMethodNotSupported(err) ||
+		(apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse))
 }

@@ -3,7 +3,6 @@ package lwscache
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -28,16 +27,16 @@ func (o *Observer) SetPlan(ctx context.Context, key types.NamespacedName, now ti
 	if err != nil {
 		return w, lws.Plan{}, err
 	}
+	r := o.continued(w.Set, w.Lives)
+	w.Lives = r.lives
 	for {
 		plan := lws.DecideSet(w)
 		switch plan.Needs {
 		case lws.NeedHistory:
-			j := o.judge()
-			maps.Copy(j.lives, w.Lives)
-			w.Revisions, err = o.revisionClaim(ctx, j, w.Set, o.revisionsAndHistory)
-			w.Lives, w.HistoryRead = j.lives, true
+			w.Revisions, err = r.revisions(ctx, true)
+			w.HistoryRead = true
 		case lws.NeedLeaderPVCs:
-			w.Claims, err = o.leaderPVCs(ctx, w.StatefulSet.Member())
+			w.Claims, err = r.leaderPVCs(ctx, w.StatefulSet.Member())
 		default:
 			return w, plan, nil
 		}
@@ -56,73 +55,37 @@ func (o *Observer) Set(ctx context.Context, key types.NamespacedName, now time.T
 		}
 		return lws.SetSnapshot{}, err
 	}
-	return o.SetAs(ctx, set, now)
-}
-
-// SetAs returns the snapshot of a set with the given spec, which may differ from the stored one.
-func (o *Observer) SetAs(ctx context.Context, set *lwsv1.LeaderWorkerSet, now time.Time) (lws.SetSnapshot, error) {
-	key := types.NamespacedName{Namespace: set.Namespace, Name: set.Name}
-	whole := *o
-	whole.set = key
-	o = &whole
-	written := o.memory.writesOf(set)
-	w := lws.SetSnapshot{Now: now, Set: set, StatusWritten: written.statusAt, Refusal: written.refusalOf(set)}
-	j := o.judge()
-	var err error
-	if w.StatefulSet, err = o.leaderStatefulSet(ctx, j, set); err != nil {
-		return w, err
+	r := o.continued(set, nil)
+	r.wholeSet = true
+	w := lws.SetSnapshot{Now: now, Set: set, Lives: r.lives}
+	o.memory.recall(&w)
+	for _, fill := range []func(context.Context, *lws.SetSnapshot) error{
+		r.fillStatefulSet, r.fillLeaders, r.fillGroups, r.fillVolumes, r.fillService, r.fillRevisions, r.fillGangMissing,
+	} {
+		if err := fill(ctx, &w); err != nil {
+			return w, err
+		}
 	}
-	if sts := w.StatefulSet.Member(); sts != nil {
-		w.Stalled = o.memory.stalledSince(sts, now)
-	}
-	leaderOwner := ownerOfLeaders(w.StatefulSet)
-	if w.Leaders, err = o.leaders(ctx, j, w, leaderOwner); err != nil {
-		return w, err
-	}
-	if w.Groups, err = o.groups(ctx, j, set, w.Leaders.Members); err != nil {
-		return w, err
-	}
-	if w.Vacant, err = o.vacant(ctx, j, set, w.Leaders.Members); err != nil {
-		return w, err
-	}
-	if err := o.fillVolumes(ctx, j, &w); err != nil {
-		return w, err
-	}
-	if w.Service, err = o.sharedService(ctx, j, set); err != nil {
-		return w, err
-	}
-	if w.Revisions, err = o.revisionClaim(ctx, j, set, o.revisions); err != nil {
-		return w, err
-	}
-	if w.GangMissing, err = o.gangMissing(ctx, set, w.Groups); err != nil {
-		return w, err
-	}
-	w.Refused = o.memory.refusedOf(set, func(leader string) bool {
-		return slices.ContainsFunc(w.Leaders.Members, func(pod *corev1.Pod) bool { return pod.Name == leader })
+	w.Refused = o.memory.refusedOf(set, func(index int, leader string) bool {
+		return index < int(workload.Replicas(set)) || slices.ContainsFunc(w.Leaders.Members, func(pod *corev1.Pod) bool { return pod.Name == leader })
 	})
-	w.Lives = j.lives
-	w.Vigil = o.memory.awaits(key, inTheWayOfSet(w, leaderOwner), now)
+	w.Vigil = o.memory.awaits(set, inTheWayOfSet(w), now)
 	return w, nil
 }
 
-// claim classifies objects that have one of our names.
-func claim[T interface {
-	metav1.Object
-	comparable
-}](lives identity.Lives, objects []T, claimant identity.Claimant, ours func(T) bool) identity.Claim[T] {
-	return identity.Sort(objects, claimant, ours, lives)
+func (r *reading) fillStatefulSet(ctx context.Context, w *lws.SetSnapshot) (err error) {
+	if w.StatefulSet, err = r.leaderStatefulSet(ctx); err == nil && w.StatefulSet.Member() != nil {
+		w.Stalled = r.memory.stalledSince(w.StatefulSet.Member(), w.Now)
+	}
+	return err
 }
 
-func (o *Observer) leaderStatefulSet(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet) (identity.Claim[*appsv1.StatefulSet], error) {
-	found, err := o.statefulSets(ctx, types.NamespacedName{Namespace: set.Namespace, Name: set.Name})
+func (r *reading) leaderStatefulSet(ctx context.Context) (found identity.Claim[*appsv1.StatefulSet], err error) {
+	objects, err := named(ctx, r.Observer, identity.KindStatefulSet, client.ObjectKeyFromObject(r.set), &appsv1.StatefulSet{})
 	if err != nil {
-		return identity.Claim[*appsv1.StatefulSet]{}, err
+		return found, err
 	}
-	claimant := identity.Claimant{set.UID}
-	if err := learn(ctx, j, found, claimant); err != nil {
-		return identity.Claim[*appsv1.StatefulSet]{}, err
-	}
-	return claim(j.lives, found, claimant, func(sts *appsv1.StatefulSet) bool { return workload.IsLeaderStatefulSet(sts, set) }), nil
+	return sorted(ctx, r, objects, identity.Claimant{r.set.UID}, func(sts *appsv1.StatefulSet) bool { return workload.IsLeaderStatefulSet(sts, r.set) })
 }
 
 // ownerOfLeaders returns the leader StatefulSet, or the one to adopt.
@@ -133,88 +96,71 @@ func ownerOfLeaders(found identity.Claim[*appsv1.StatefulSet]) identity.Claimant
 	return nil
 }
 
-func (o *Observer) leaders(ctx context.Context, j *judge, w lws.SetSnapshot, claimant identity.Claimant) (identity.Claim[*corev1.Pod], error) {
-	pods, err := o.podsSettled(ctx, client.ObjectKeyFromObject(w.Set))
+func (r *reading) fillLeaders(ctx context.Context, w *lws.SetSnapshot) error {
+	pods, err := r.pods(ctx, client.ObjectKeyFromObject(r.set))
 	if err != nil {
-		return identity.Claim[*corev1.Pod]{}, err
+		return err
 	}
-	if !w.Stalled.IsZero() || condition.IsTrue(w.Set.Status.Conditions, lws.CodeNameConflict) {
-		unlabelled, err := o.unlabelledLeaders(ctx, w.Set, pods)
+	if !w.Stalled.IsZero() || condition.IsTrue(r.set.Status.Conditions, lws.CodeNameConflict) {
+		unlabelled, err := r.unlabelledLeaders(ctx, pods)
 		if err != nil {
-			return identity.Claim[*corev1.Pod]{}, err
+			return err
 		}
 		pods = append(pods, unlabelled...)
 	}
-	if err := learn(ctx, j, pods, claimant); err != nil {
-		return identity.Claim[*corev1.Pod]{}, err
-	}
-	return claim(j.lives, pods, claimant, func(pod *corev1.Pod) bool { return workload.IsLeader(pod, w.Set.Name) }), nil
+	w.Leaders, err = sorted(ctx, r, pods, ownerOfLeaders(w.StatefulSet), func(pod *corev1.Pod) bool { return workload.IsLeader(pod, r.set.Name) })
+	return err
 }
 
-func (o *Observer) groups(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet, leaders []*corev1.Pod) ([]lws.Group, error) {
-	groups := make([]lws.Group, 0, len(leaders))
-	for _, leader := range leaders {
+// fillGroups reads the groups of leaders, and the objects of wanted groups that have no leader.
+func (r *reading) fillGroups(ctx context.Context, w *lws.SetSnapshot) error {
+	hasLeader := make(map[int]bool, len(w.Leaders.Members))
+	w.Groups = make([]lws.Group, 0, len(w.Leaders.Members))
+	for _, leader := range w.Leaders.Members {
 		_, index := identity.ParentAndOrdinal(leader.Name)
+		hasLeader[index] = true
 		g := lws.Group{Index: index, LeaderName: leader.Name, Leader: leader}
-		if err := o.fillIncomplete(ctx, j, set, &g); err != nil {
-			return nil, err
+		if err := r.fillIncomplete(ctx, &g); err != nil {
+			return err
 		}
-		groups = append(groups, g)
+		w.Groups = append(w.Groups, g)
 	}
-	slices.SortFunc(groups, func(a, b lws.Group) int { return a.Index - b.Index })
-	return groups, nil
-}
-
-// vacant reads the objects of wanted groups that have no leader.
-func (o *Observer) vacant(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet, leaders []*corev1.Pod) ([]lws.Group, error) {
-	led := make(map[string]bool, len(leaders))
-	for _, leader := range leaders {
-		led[leader.Name] = true
-	}
-	var groups []lws.Group
-	for index := range int(workload.Replicas(set)) {
-		g := lws.Group{Index: index, LeaderName: identity.LeaderName(set.Name, index)}
-		if led[g.LeaderName] {
+	slices.SortFunc(w.Groups, func(a, b lws.Group) int { return a.Index - b.Index })
+	for index := range int(workload.Replicas(r.set)) {
+		if hasLeader[index] {
 			continue
 		}
-		if err := o.fillIncomplete(ctx, j, set, &g); err != nil {
-			return nil, err
+		g := lws.Group{Index: index, LeaderName: identity.LeaderName(r.set.Name, index)}
+		if err := r.fillIncomplete(ctx, &g); err != nil {
+			return err
 		}
 		if !g.Workers.Empty() || !g.Pods.Empty() || !g.Service.Empty() {
-			groups = append(groups, g)
+			w.Vacant = append(w.Vacant, g)
 		}
 	}
-	return groups, nil
+	return nil
 }
 
-func (o *Observer) sharedService(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet) (identity.Claim[*corev1.Service], error) {
-	found, err := o.services(ctx, types.NamespacedName{Namespace: set.Namespace, Name: set.Name})
+func (r *reading) fillService(ctx context.Context, w *lws.SetSnapshot) error {
+	found, err := r.services(ctx, client.ObjectKeyFromObject(r.set))
 	if err != nil {
-		return identity.Claim[*corev1.Service]{}, err
+		return err
 	}
-	claimant := identity.Claimant{set.UID}
-	if err := learn(ctx, j, found, claimant); err != nil {
-		return identity.Claim[*corev1.Service]{}, err
-	}
-	return claim(j.lives, found, claimant, func(s *corev1.Service) bool { return workload.BearsName(s, set.Name) }), nil
+	w.Service, err = sorted(ctx, r, found, identity.Claimant{r.set.UID}, r.hasSetName)
+	return err
 }
 
-func (o *Observer) revisionClaim(ctx context.Context, j *judge, set *lwsv1.LeaderWorkerSet, read readRevisions) (revisionClaim, error) {
-	found, err := read(ctx, set)
-	if err != nil {
-		return revisionClaim{}, err
-	}
-	claimant := identity.Claimant{set.UID}
-	if err := learn(ctx, j, found, claimant); err != nil {
-		return revisionClaim{}, err
-	}
-	return claim(j.lives, found, claimant, func(r *appsv1.ControllerRevision) bool { return lws.Genuine(r, set.Name) }), nil
+func (r *reading) hasSetName(s *corev1.Service) bool { return workload.BearsName(s, r.set.Name) }
+
+func (r *reading) fillRevisions(ctx context.Context, w *lws.SetSnapshot) (err error) {
+	w.Revisions, err = r.revisions(ctx, false)
+	return err
 }
 
 // leaderPVCs returns the names of the PVCs of a set's leaders, read live.
-func (o *Observer) leaderPVCs(ctx context.Context, sts *appsv1.StatefulSet) (map[string]bool, error) {
-	list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaimList"}}
-	if err := o.live.List(ctx, list, client.InNamespace(sts.Namespace), client.MatchingLabels(sts.Spec.Selector.MatchLabels)); err != nil {
+func (r *reading) leaderPVCs(ctx context.Context, sts *appsv1.StatefulSet) (map[string]bool, error) {
+	list := volumeList()
+	if err := r.live.List(ctx, list, client.InNamespace(sts.Namespace), client.MatchingLabels(sts.Spec.Selector.MatchLabels)); err != nil {
 		return nil, fmt.Errorf("list PVCs of %q: %w", sts.Name, err)
 	}
 	names := make(map[string]bool, len(list.Items))
@@ -226,10 +172,11 @@ func (o *Observer) leaderPVCs(ctx context.Context, sts *appsv1.StatefulSet) (map
 
 // inTheWayOfSet returns the objects that the set waits for. Leaders that the set's own
 // StatefulSet replaces are not among them.
-func inTheWayOfSet(w lws.SetSnapshot, leaderOwner identity.Claimant) []types.UID {
+func inTheWayOfSet(w lws.SetSnapshot) []types.UID {
 	all := slices.Concat(uids(w.StatefulSet.Ghosts), uids(w.LeaderVolumes.Ghosts), uids(w.Service.Ghosts), uids(w.Revisions.Ghosts))
+	leaderOwner := ownerOfLeaders(w.StatefulSet)
 	for _, pod := range slices.Concat(w.Leaders.Ghosts, w.Leaders.Squatters) {
-		if owner := metav1.GetControllerOfNoCopy(pod); owner == nil || !isKnown(leaderOwner, owner.UID) {
+		if owner := metav1.GetControllerOfNoCopy(pod); owner == nil || !slices.Contains(leaderOwner, owner.UID) {
 			all = append(all, pod.UID)
 		}
 	}
@@ -245,12 +192,4 @@ func inTheWayOfSet(w lws.SetSnapshot, leaderOwner identity.Claimant) []types.UID
 // StatefulSet replaces are not among them.
 func inTheWayOfGroup(g *lws.Group) []types.UID {
 	return slices.Concat(uids(g.Workers.Ghosts), uids(g.OthersPods()), uids(g.Gang.Ghosts), uids(g.Volumes.Ghosts), uids(g.Service.Ghosts))
-}
-
-func uids[T metav1.Object](objects []T) []types.UID {
-	var all []types.UID
-	for _, object := range objects {
-		all = append(all, object.GetUID())
-	}
-	return all
 }

@@ -5,11 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"lockstep.dev/lockstep/internal/controller/podgate"
 	"lockstep.dev/lockstep/internal/controller/pvchold"
-	"lockstep.dev/lockstep/internal/kinds"
 	"lockstep.dev/lockstep/internal/lws/restart"
 	"lockstep.dev/lockstep/internal/pvccache"
 	"lockstep.dev/lockstep/internal/report"
@@ -45,17 +42,11 @@ func (p *protection) setupHolds() error {
 
 // workloads returns the watches of workloads, and a reader of live ones.
 func (p *protection) workloads() (*pvccache.Workloads, pvccache.Reader, error) {
-	clients, err := kinds.ClientsFor(p.mgr.GetConfig(), p.mgr.GetHTTPClient())
-	if err != nil {
-		return nil, pvccache.Reader{}, err
-	}
 	reader := pvccache.Reader{
 		Live: p.mgr.GetAPIReader(), Kinds: p.settings.Kinds, Started: restart.LargestStarted,
-		Served: func(ctx context.Context, kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
-			return kinds.Served(ctx, clients.Discovery, kind)
-		},
+		Served: p.starter.Served,
 	}
-	workloads, err := pvccache.NewWorkloads(p.client, clients, p.settings.Kinds, restart.LargestStarted, report.WatchFailed)
+	workloads, err := pvccache.NewWorkloads(p.client, p.starter, p.settings.Kinds, restart.LargestStarted, report.WatchFailed)
 	return workloads, reader, err
 }
 

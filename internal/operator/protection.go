@@ -18,6 +18,7 @@ import (
 	"lockstep.dev/lockstep/api/config/v1alpha1"
 	"lockstep.dev/lockstep/internal/apply"
 	"lockstep.dev/lockstep/internal/controller/pvcfinalizer"
+	"lockstep.dev/lockstep/internal/kinds"
 	"lockstep.dev/lockstep/internal/pvccache"
 	"lockstep.dev/lockstep/internal/report"
 )
@@ -57,13 +58,15 @@ type protection struct {
 	// client reads protobuf.
 	client kubernetes.Interface
 	pods   *pvccache.Pods
-	actor  *apply.Actor
+	// starter watches kinds that may come and go.
+	starter *kinds.Starter
+	actor   *apply.Actor
 	// report gets what the controller of finalizers does.
 	report *report.Protection
 }
 
 // setupProtection adds the controllers of protection to the manager.
-func (o *Options) setupProtection(mgr ctrl.Manager) error {
+func (o *Options) setupProtection(mgr ctrl.Manager, starter *kinds.Starter) error {
 	caches, err := cache.New(mgr.GetConfig(), cache.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), ByObject: pvccache.ProtectionCaches(),
 		DefaultWatchErrorHandler: report.WatchFailed,
@@ -79,7 +82,7 @@ func (o *Options) setupProtection(mgr ctrl.Manager) error {
 		return err
 	}
 	p := &protection{
-		mgr: mgr, log: o.Log.WithName(Protection), settings: o.protectionSettings(),
+		mgr: mgr, starter: starter, log: o.Log.WithName(Protection), settings: o.protectionSettings(),
 		caches: caches, client: client,
 		pods:  pvccache.NewPods(pvccache.PodsOf(client), report.WatchFailed),
 		actor: apply.New(mgr.GetClient(), mgr.GetAPIReader()),

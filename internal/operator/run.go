@@ -19,6 +19,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/controller/lws"
+	"lockstep.dev/lockstep/internal/kinds"
 	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/report"
 	"lockstep.dev/lockstep/internal/version"
@@ -113,13 +114,20 @@ func (o *Options) assemble(scheme *runtime.Scheme, keeper *certs.Keeper) (ctrl.M
 		return nil, err
 	}
 	register(report.WatchMetrics())
+	starter, err := kinds.New(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, err
+	}
+	if err := mgr.Add(everywhere(starter.Run)); err != nil {
+		return nil, err
+	}
 	if o.protects() {
-		if err := o.setupProtection(mgr); err != nil {
+		if err := o.setupProtection(mgr, starter); err != nil {
 			return nil, fmt.Errorf("set up protection: %w", err)
 		}
 	}
 	if o.keepsSets() {
-		if err := lws.Setup(mgr); err != nil {
+		if err := lws.Setup(mgr, starter); err != nil {
 			return nil, fmt.Errorf("set up the controllers: %w", err)
 		}
 	}

@@ -29,7 +29,6 @@ var leaderWorkerSets = lwsv1.GroupVersion.WithKind(string(identity.KindLeaderWor
 type Workloads struct {
 	builtIn []*builtInKind
 	others  []*otherKind
-	starter *kinds.Starter
 	failed  cache.WatchErrorHandlerWithContext
 
 	mu      sync.Mutex
@@ -57,10 +56,10 @@ type otherKind struct {
 	described *workloads.Kind
 }
 
-// NewWorkloads returns Workloads that watch once they run: the built-in kinds, LeaderWorkerSets,
-// and those given. started returns the size of a set's groups. Failed lists and watches are
+// NewWorkloads returns Workloads that watch once they and the starter run: the built-in kinds,
+// LeaderWorkerSets, and those given. started returns the size of a set's groups. Failed lists and watches are
 // reported to failed.
-func NewWorkloads(client kubernetes.Interface, clients kinds.Clients, configured []workloads.Kind, started GroupSize, failed cache.WatchErrorHandlerWithContext) (*Workloads, error) {
+func NewWorkloads(client kubernetes.Interface, starter *kinds.Starter, configured []workloads.Kind, started GroupSize, failed cache.WatchErrorHandlerWithContext) (*Workloads, error) {
 	w := &Workloads{failed: failed}
 	apps, batch := client.AppsV1().RESTClient(), client.BatchV1().RESTClient()
 	for _, k := range []struct {
@@ -84,11 +83,10 @@ func NewWorkloads(client kubernetes.Interface, clients kinds.Clients, configured
 		}
 		w.builtIn = append(w.builtIn, &builtInKind{schema.GroupKind{Group: k.group, Kind: k.kind}, informer})
 	}
-	all := []*kinds.Kind{w.add(leaderWorkerSets, workloadOf(OfLeaderWorkerSet(started)), nil)}
+	starter.Add(w.add(leaderWorkerSets, workloadOf(OfLeaderWorkerSet(started)), nil))
 	for _, kind := range configured {
-		all = append(all, w.add(kind.GroupVersionKind, described(kind), &kind))
+		starter.Add(w.add(kind.GroupVersionKind, described(kind), &kind))
 	}
-	w.starter = kinds.New(clients, all...)
 	return w, nil
 }
 
@@ -203,12 +201,12 @@ func sameWant(was, is *workload) bool {
 	return was.owner == is.owner && reflect.DeepEqual(a, b)
 }
 
-// Run watches until ctx ends.
+// Run watches the built-in kinds until ctx ends.
 func (w *Workloads) Run(ctx context.Context) error {
 	for _, k := range w.builtIn {
 		go k.informer.RunWithContext(ctx)
 	}
-	return w.starter.Run(ctx)
+	return nil
 }
 
 // otherKindsWithin bounds the wait for kinds that may come and go. One that cannot be read must

@@ -53,7 +53,7 @@ func emptyWorkloads(t *testing.T) *Workloads {
 	}))
 	ctx, stop := context.WithCancel(t.Context())
 	config := &rest.Config{Host: server.URL}
-	clients, err := kinds.ClientsFor(config, server.Client())
+	starter, err := kinds.New(config, server.Client())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func emptyWorkloads(t *testing.T) *Workloads {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := NewWorkloads(client, clients, []workloads.Kind{workloads.JobSet}, recorded, cache.DefaultWatchErrorHandler)
+	w, err := NewWorkloads(client, starter, []workloads.Kind{workloads.JobSet}, recorded, cache.DefaultWatchErrorHandler)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func emptyWorkloads(t *testing.T) *Workloads {
 		t.Error("JobSets are known before discovery")
 	}
 	var running sync.WaitGroup
-	running.Go(func() { _ = w.starter.Run(ctx) })
+	running.Go(func() { _ = starter.Run(ctx) })
 	t.Cleanup(func() { stop(); server.CloseClientConnections(); running.Wait(); server.Close() })
 	for deadline := time.Now().Add(10 * time.Second); w.others[0].Watched() == nil || !w.others[1].IsRead(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {

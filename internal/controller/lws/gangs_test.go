@@ -44,10 +44,10 @@ func TestWhomAnObjectOfAGangSchedulerConcerns(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, groupOfGang(context.Background(), object(tt.owner))); diff != "" {
+			if diff := cmp.Diff(tt.want, groupOfGang(object(tt.owner))); diff != "" {
 				t.Errorf("groups (-want +got)\n%s", diff)
 			}
-			if diff := cmp.Diff(named("w"), setOfGang(context.Background(), object(tt.owner))); diff != "" {
+			if diff := cmp.Diff(named("w"), setOf(object(tt.owner))); diff != "" {
 				t.Errorf("sets (-want +got)\n%s", diff)
 			}
 		})
@@ -67,7 +67,7 @@ func TestEveryGroupHearsThatAGangSchedulerCame(t *testing.T) {
 	}
 	observer := lwscache.New(store.Cached(), store.Live(), lwscache.NewMemory())
 	var names []string
-	for _, key := range everyGroup(observer)(context.Background()) {
+	for _, key := range everyGroup(observer) {
 		names = append(names, key.Name)
 	}
 	if diff := cmp.Diff([]string{"v-0", "v-1", "w-0", "w-1"}, names); diff != "" {

@@ -11,20 +11,17 @@ import (
 )
 
 const (
-	// restPerGroup is how long a set is left alone after a look, for each of its
-	// groups: a look costs some microseconds for each, and the events of a set that
-	// comes or rolls are as many as its groups. Without a pause their product would be
-	// paid; with it a set takes a small part of one processor, however large it is.
+	// restPerGroup is how long a set is not read again after a read, for each of its groups. A
+	// read costs some microseconds for each, and as many events come as a set has groups.
 	restPerGroup = 500 * time.Microsecond
-	// restComing is how many times as long it is while most groups of a set are still to
-	// come. Whatever a group lacks, its own look sees to: the set does no more than count
-	// them, and a look at groups that are not complete costs the most.
+	// restComing is how many times as long it is while most groups of a set are incomplete: their
+	// own reconciles create what they lack, and the set only counts them.
 	restComing = 4
 	// restAtMost bounds the pause of the largest sets.
 	restAtMost = time.Second
 )
 
-// pace keeps sets from being looked at again at once. A nil one lets everything pass.
+// pace delays the next read of a set. A nil one delays none.
 type pace struct {
 	now func() time.Time
 
@@ -36,8 +33,8 @@ func newPace(now func() time.Time) *pace {
 	return &pace{now: now, next: map[types.NamespacedName]time.Time{}}
 }
 
-// looked notes that a set was looked at, and how large it was found.
-func (p *pace) looked(key types.NamespacedName, w lws.SetSnapshot) {
+// read records that a set was read, and how large it is.
+func (p *pace) read(key types.NamespacedName, w lws.SetSnapshot) {
 	if p == nil {
 		return
 	}
@@ -45,13 +42,12 @@ func (p *pace) looked(key types.NamespacedName, w lws.SetSnapshot) {
 	if coming(w) {
 		rest *= restComing
 	}
-	rest = min(rest, restAtMost)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.next[key] = p.now().Add(rest)
+	p.next[key] = p.now().Add(min(rest, restAtMost))
 }
 
-// forget drops what is known of a set that is not there.
+// forget drops a set that does not exist.
 func (p *pace) forget(key types.NamespacedName) {
 	if p == nil {
 		return
@@ -61,23 +57,22 @@ func (p *pace) forget(key types.NamespacedName) {
 	delete(p.next, key)
 }
 
-// in is how soon a set is looked at: not before least, and not before it has rested.
+// in returns how soon a set is read: not before least, and not before its pause ends.
 func (p *pace) in(key types.NamespacedName, least time.Duration) time.Duration {
 	if p == nil {
 		return least
 	}
 	p.mu.Lock()
-	next, resting := p.next[key]
-	p.mu.Unlock()
-	if !resting {
-		return least
+	defer p.mu.Unlock()
+	if next, known := p.next[key]; known {
+		return max(least, next.Sub(p.now()))
 	}
-	return max(least, next.Sub(p.now()))
+	return least
 }
 
-// coming tells whether most groups of a set are still to come.
+// coming reports whether most groups of a set are incomplete.
 func coming(w lws.SetSnapshot) bool {
-	if w.Set == nil {
+	if w.Set == nil || workload.Size(w.Set) == 1 {
 		return false
 	}
 	complete := 0
@@ -86,5 +81,5 @@ func coming(w lws.SetSnapshot) bool {
 			complete++
 		}
 	}
-	return workload.Size(w.Set) > 1 && 2*complete < int(workload.Replicas(w.Set))
+	return 2*complete < int(workload.Replicas(w.Set))
 }

@@ -15,7 +15,7 @@ func TestALargeSetRestsBetweenLooks(t *testing.T) {
 	p := newPace(func() time.Time { return now })
 	key := request("w").NamespacedName
 	look := func(groups, vacant int) {
-		p.looked(key, lws.SetSnapshot{Groups: make([]lws.Group, groups), Vacant: make([]lws.Group, vacant)})
+		p.read(key, lws.SetSnapshot{Groups: make([]lws.Group, groups), Vacant: make([]lws.Group, vacant)})
 	}
 	for _, tt := range []struct {
 		name           string
@@ -60,13 +60,13 @@ func TestASetThatComesRestsLonger(t *testing.T) {
 			}
 			w.Groups[i].Workers.Members = []*appsv1.StatefulSet{workers}
 		}
-		p.looked(key, w)
+		p.read(key, w)
 		if got := p.in(key, 0); got != want {
 			t.Errorf("%d complete groups: rests %v, want %v", complete, got, want)
 		}
 	}
 	ones := lws.SetSnapshot{Set: fakeapi.Set("w", 100, 1), Groups: make([]lws.Group, 100)}
-	if p.looked(key, ones); p.in(key, 0) != 50*time.Millisecond {
+	if p.read(key, ones); p.in(key, 0) != 50*time.Millisecond {
 		t.Error("groups of one have no StatefulSet to come")
 	}
 }

@@ -1,6 +1,7 @@
 package lws
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,8 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -21,14 +23,6 @@ import (
 	"lockstep.dev/lockstep/internal/report"
 )
 
-const (
-	// lookAgain is how soon a pass that found the cluster changed looks again,
-	// unless an event comes first.
-	lookAgain = 50 * time.Millisecond
-	// lookFor bounds one look: it may wait for the cache to show our own writes.
-	lookFor = 10 * time.Second
-)
-
 // pass carries out plans. Both reconcilers go through it.
 type pass struct {
 	observe *lwscache.Observer
@@ -36,27 +30,24 @@ type pass struct {
 	act     *apply.Actor
 	narrate *report.Narrator
 	now     func() time.Time
-	// wakeSet has a set looked at again.
+	// wakeSet reconciles a set soon.
 	wakeSet func(client.Object)
 }
 
-// unseen turns the errors of a look into the outcome of a pass.
-func unseen(req ctrl.Request, err error) (ctrl.Result, error) {
-	switch {
-	case apierrors.IsNotFound(err):
-		return ctrl.Result{}, nil // nothing owned, nothing owed: garbage collection does the rest
-	case errors.Is(err, context.DeadlineExceeded):
-		return ctrl.Result{RequeueAfter: lookAgain}, nil // our own last write is not visible yet
-	}
-	return ctrl.Result{}, fmt.Errorf("observe %q: %w", req, err)
+// errand is the object that a plan is carried out for.
+type errand struct {
+	set client.Object
+	// waiting is the UID of the object that waits for what the plan waits for.
+	waiting types.UID
+	// leader names the leader of the group, or is empty for the set itself.
+	leader string
 }
 
 // carryOut writes what was decided, in order.
 //
-// A write that finds the cluster changed since the look ends the pass: what
-// follows it was decided for a world that no longer exists. A write that nothing
-// else waits for is tried again later when it fails, and ends nothing but what is to
-// come after all others.
+// A write that finds the cluster changed since the read ends the pass: what follows it was
+// decided from an old snapshot. A write that no other write waits for is retried later when it
+// fails, and ends only what is to come after all others.
 func (p *pass) carryOut(ctx context.Context, e errand, plan lws.Plan, now time.Time) (ctrl.Result, error) {
 	var undone []error
 	var held heldPVCs
@@ -68,25 +59,23 @@ func (p *pass) carryOut(ctx context.Context, e errand, plan lws.Plan, now time.T
 		err := apply.SlowStart(ctx, run, func(ctx context.Context, a action.Action) error {
 			return held.sift(a, p.do(ctx, actor, e.set, a))
 		})
-		if errors.Is(err, apply.ErrStale) {
-			return ctrl.Result{RequeueAfter: lookAgain}, nil
-		}
-		if err == nil {
-			continue
-		}
-		if apart(run[0]) {
+		_, writesStatus := run[0].(action.WriteStatus)
+		switch {
+		case err == nil:
+		case errors.Is(err, apply.ErrStale):
+			return ctrl.Result{RequeueAfter: readAgain}, nil
+		case apart(run[0]):
 			undone = append(undone, each(err)...)
-			continue
-		}
-		if _, status := run[0].(action.WriteStatus); status {
+		case writesStatus:
 			return ctrl.Result{}, err
+		default:
+			return p.end(ctx, e, undone, err)
 		}
-		return p.end(ctx, e, undone, err)
 	}
 	plan.Waits = append(slices.Clone(plan.Waits), held.waits...)
 	p.narrate.Wait(e.set, e.waiting, plan.Waits...)
 	if len(undone) > 0 {
-		plan.Waits = slices.DeleteFunc(slices.Clone(plan.Waits), func(w lws.Wait) bool { return w.Followup })
+		plan.Waits = slices.DeleteFunc(plan.Waits, func(w lws.Wait) bool { return w.Followup })
 	}
 	result, err := p.end(ctx, e, undone, nil)
 	if err != nil {
@@ -106,8 +95,7 @@ type heldPVCs struct {
 // sift turns an error that forbids the deletion of a PVC into a wait: the plan retries the
 // deletion, and no other write waits for it.
 func (h *heldPVCs) sift(a action.Action, err error) error {
-	_, deletes := a.(action.Delete)
-	if !deletes || a.Target().Kind != identity.KindPersistentVolumeClaim || !apierrors.IsForbidden(err) {
+	if !deletes(a) || a.Target().Kind != identity.KindPersistentVolumeClaim || !apierrors.IsForbidden(err) {
 		return err
 	}
 	h.mu.Lock()
@@ -119,75 +107,129 @@ func (h *heldPVCs) sift(a action.Action, err error) error {
 	return nil
 }
 
-// apart tells whether no other write of a plan waits for this one: what is not
-// deleted costs only what waits for it, a Service costs names, and what a gang
-// scheduler refuses to know a group by costs nothing but the gang.
+func deletes(a action.Action) bool {
+	_, is := a.(action.Delete)
+	return is
+}
+
+// apart reports whether no other write of a plan waits for this one: a deletion, a Service, or
+// the object of a gang scheduler, without which the group is not placed as a gang.
 func apart(a action.Action) bool {
-	_, deletes := a.(action.Delete)
 	kind := a.Target().Kind
-	return deletes || kind == identity.KindPodGroup || kind == identity.KindService
+	return deletes(a) || kind == identity.KindPodGroup || kind == identity.KindService
 }
 
-// comesAfter tells whether everything before an action is to be done first.
+// comesAfter reports whether everything before an action is to be done first.
 func comesAfter(a action.Action) bool {
-	deletion, deletes := a.(action.Delete)
-	return deletes && deletion.After
+	deletion, is := a.(action.Delete)
+	return is && deletion.After
 }
 
+// do carries out one action, reports it and remembers it.
 func (p *pass) do(ctx context.Context, actor *apply.Actor, owner client.Object, a action.Action) error {
-	if p.ended(a) {
-		return nil
+	if deletes(a) && p.memory.WasDeleted(a.Target().UID, p.now()) {
+		return nil // the cache is late to show it; another delete would be refused
 	}
 	_, err := actor.Do(ctx, a)
 	if errors.Is(err, apply.ErrGone) {
 		return nil
 	}
 	p.narrate.Tell(ctx, owner, a, err)
-	if err == nil {
+	var taken *apply.TakenError
+	switch {
+	case err == nil:
 		p.remember(owner, a)
 		return nil
-	}
-	var taken *apply.TakenError
-	if errors.As(err, &taken) {
+	case errors.As(err, &taken):
 		p.observe.Taken(taken.Name)
-		p.wakeSet(owner) // a group's squatter is for the set to tell of
+		p.wakeSet(owner) // the set reports foreign objects under its groups' names
 		return apply.ErrStale
-	}
-	if errors.Is(err, apply.ErrStale) {
+	case errors.Is(err, apply.ErrStale):
 		return apply.ErrStale
 	}
 	return fmt.Errorf("%s %s: %w", a.Verb(), a.Target(), err)
 }
 
-// ended tells whether an action deletes what this process deleted before, and the
-// cache is only late to show it. To ask again would be refused and have the pass
-// look again, many times a second, while the cache catches up.
-func (p *pass) ended(a action.Action) bool {
-	what, deletes := a.(action.Delete)
-	return deletes && p.memory.WasDeleted(what.Object.UID, p.now())
+func (p *pass) remember(owner client.Object, a action.Action) {
+	switch a := a.(type) {
+	case action.Delete:
+		p.memory.Deleted(a.Object.UID, p.now())
+	case action.WriteStatus:
+		p.memory.StatusWritten(owner, p.now())
+	case action.Create:
+		p.rememberAccepted(owner, a.Object)
+	case action.Apply:
+		p.rememberAccepted(owner, a.Object)
+	}
 }
 
-func (p *pass) remember(owner client.Object, a action.Action) {
-	if what, deletes := a.(action.Delete); deletes {
-		p.memory.Deleted(what.Object.UID, p.now())
-		return
-	}
-	if _, ok := a.(action.WriteStatus); ok {
-		p.memory.StatusWritten(owner, p.now())
-		return
-	}
-	if isStatefulSet(a) && a.Target().Name == owner.GetName() && fieldsOf(a).GetAnnotations()[lws.AppliedAnnotationKey] != "" {
+// rememberAccepted records that the API server took the set's leader StatefulSet.
+func (p *pass) rememberAccepted(owner client.Object, object action.Object) {
+	if object.GetName() == owner.GetName() && object.GetAnnotations()[lws.AppliedAnnotationKey] != "" {
 		p.memory.Accepted(owner)
 	}
 }
 
-// fieldsOf is what an action writes of an object, or nothing.
-func fieldsOf(a action.Action) metav1.Object {
-	switch a := a.(type) {
-	case action.Create:
-		return a.Object
-	case action.Apply:
-		return a.Object
+// end ends a pass with the errors of writes that no other write waited for, and with the error
+// that stopped it, if any. The set reports what the API server refuses, and the write is retried
+// ever more slowly. Any other error is retried at once.
+func (p *pass) end(ctx context.Context, e errand, undone []error, stopped error) (ctrl.Result, error) {
+	log := logr.FromContextOrDiscard(ctx)
+	if stopped != nil {
+		if refusal, is := lws.RefusalOf(stopped, p.now()); is && e.leader == "" {
+			p.memory.Refused(e.set, refusal)
+			log.Error(stopped, "refused")
+			return ctrl.Result{RequeueAfter: readAgain}, nil // the next pass writes the status
+		}
+		undone = append(undone, stopped)
 	}
-	return &metav1.ObjectMeta{}
+	refusals, errs := p.refusals(undone)
+	if len(errs) > 0 && len(refusals) == 0 {
+		return ctrl.Result{}, errors.Join(errs...) // a write that was refused before may not have been tried
+	}
+	going, news := p.memory.RefusedTo(e.set, e.leader, refusals)
+	var result ctrl.Result
+	for _, refusal := range going {
+		result.RequeueAfter = sooner(result.RequeueAfter, refusal.Again().Sub(p.now()))
+		if news {
+			log.Info("refused", "refusal", refusal.Sentence)
+		}
+	}
+	if news && (e.leader != "" || len(going) == 0) { // a set that is refused something is requeued above
+		p.wakeSet(e.set)
+	}
+	if len(errs) > 0 {
+		return ctrl.Result{}, errors.Join(errs...)
+	}
+	return result, nil
+}
+
+// refusals parts refusals, in a stable order, from errors that pass by themselves.
+func (p *pass) refusals(undone []error) (refusals []lws.Refusal, errs []error) {
+	for _, err := range undone {
+		if refusal, is := lws.RefusalOf(err, p.now()); is {
+			refusals = append(refusals, refusal)
+			continue
+		}
+		errs = append(errs, err)
+	}
+	slices.SortStableFunc(refusals, func(a, b lws.Refusal) int { return cmp.Compare(a.Sentence, b.Sentence) })
+	return refusals, errs
+}
+
+// each returns the errors that were joined to one. It unwraps the outermost alone: the
+// error of one write stays one.
+func each(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	return []error{err}
+}
+
+// sooner is the shorter of two waits, where zero is none.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
 }

@@ -2,69 +2,85 @@ package lws
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/condition"
-	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 )
 
-// setReconciler keeps sets what they should be, keyed by LeaderWorkerSet.
+const (
+	// readAgain is how soon a reconcile that found the cluster changed runs again, unless an
+	// event comes first.
+	readAgain = 50 * time.Millisecond
+	// readFor bounds one read: it may wait for the cache to show our own writes.
+	readFor = 10 * time.Second
+)
+
+// setReconciler reconciles LeaderWorkerSets.
 type setReconciler struct {
 	*pass
 	pace *pace
 }
 
-// Reconcile looks once, decides once, and writes only what was decided.
+// Reconcile reads a set, decides about it, and writes what was decided.
 func (r *setReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	now := r.now()
-	look, cancel := context.WithTimeout(ctx, lookFor)
+	reading, cancel := context.WithTimeout(ctx, readFor)
 	defer cancel()
-	world, plan, err := r.observe.SetPlan(look, req.NamespacedName, now)
+	snapshot, plan, err := r.observe.SetPlan(reading, req.NamespacedName, now)
 	if err != nil {
 		r.pace.forget(req.NamespacedName)
-		return unseen(req, err)
+		return unread(req, err)
 	}
-	defer r.pace.looked(req.NamespacedName, world)
-	return r.carryOut(ctx, errand{set: world.Set, waiting: world.Set.UID}, plan, now)
+	defer r.pace.read(req.NamespacedName, snapshot)
+	return r.carryOut(ctx, errand{set: snapshot.Set, waiting: snapshot.Set.UID}, plan, now)
 }
 
-// groupReconciler keeps groups what they should be, keyed by the leader's name.
+// groupReconciler reconciles groups, keyed by the leader's name.
 type groupReconciler struct{ *pass }
 
-// Reconcile reads a group, decides about it, and writes what was decided: a failure is
-// decided and answered in one pass.
+// Reconcile reads a group, decides about it, and writes what was decided: one reconcile decides
+// about a failure and deletes the group.
 func (r *groupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	now := r.now()
-	look, cancel := context.WithTimeout(ctx, lookFor)
+	reading, cancel := context.WithTimeout(ctx, readFor)
 	defer cancel()
-	world, plan, err := r.observe.GroupPlan(look, req.NamespacedName, now)
+	snapshot, plan, err := r.observe.GroupPlan(reading, req.NamespacedName, now)
 	if err != nil {
-		return unseen(req, err)
+		return unread(req, err)
 	}
 	waiting := types.UID(req.Name)
-	if world.Leader != nil {
-		waiting = world.Leader.UID
+	if snapshot.Leader != nil {
+		waiting = snapshot.Leader.UID
 	}
-	r.tellConflict(world.Set, plan)
-	return r.carryOut(ctx, errand{set: world.Set, waiting: waiting, leader: req.Name}, plan, now)
+	r.reportConflict(snapshot.Set, plan)
+	return r.carryOut(ctx, errand{set: snapshot.Set, waiting: waiting, leader: req.Name}, plan, now)
 }
 
-// tellConflict has the set look at a conflict that its group found: what is not
-// ours by labels comes without an event. A set that tells of one already looks
-// again by itself.
-func (r *groupReconciler) tellConflict(set *lwsv1.LeaderWorkerSet, plan lws.Plan) {
+// reportConflict wakes the set for a conflict that its group found: objects without our labels
+// come without an event. A set with the condition reads again by itself.
+func (r *groupReconciler) reportConflict(set *lwsv1.LeaderWorkerSet, plan lws.Plan) {
 	conflict := func(w lws.Wait) bool { return w.Code == lws.CodeNameConflict }
 	if slices.ContainsFunc(plan.Waits, conflict) && !condition.IsTrue(set.Status.Conditions, lws.CodeNameConflict) {
 		r.wakeSet(set)
 	}
 }
 
-func isStatefulSet(a action.Action) bool {
-	return a.Target().Kind == identity.KindStatefulSet
+// unread turns the error of a read into the result of a reconcile.
+func unread(req ctrl.Request, err error) (ctrl.Result, error) {
+	switch {
+	case apierrors.IsNotFound(err):
+		return ctrl.Result{}, nil // garbage collection does the rest
+	case errors.Is(err, context.DeadlineExceeded):
+		return ctrl.Result{RequeueAfter: readAgain}, nil // our own last write is not visible yet
+	}
+	return ctrl.Result{}, fmt.Errorf("observe %q: %w", req, err)
 }

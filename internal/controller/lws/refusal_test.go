@@ -37,7 +37,7 @@ func invalid() error {
 // tryAgain reconciles the set, and once more if a refusal is yet to be written to its status.
 func (c *cluster) tryAgain() (ctrl.Result, error) {
 	result, err := c.lookAtSet()
-	if err == nil && result.RequeueAfter == lookAgain {
+	if err == nil && result.RequeueAfter == readAgain {
 		return c.lookAtSet()
 	}
 	return result, err

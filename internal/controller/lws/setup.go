@@ -1,24 +1,29 @@
+// Package lws reconciles LeaderWorkerSets and their groups.
+//
+// It knows which watch event concerns which set or group, and the order of a reconcile: read
+// once, decide once, write what was decided, report. It refuses to know what is decided and how
+// it is written.
+//
+// Both reconcilers share the pass that carries out a plan, its memory and most watches: one
+// package holds them.
 package lws
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/apply"
+	"lockstep.dev/lockstep/internal/kinds"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/report"
@@ -30,86 +35,53 @@ const Name = "leaderworkerset"
 const (
 	setWorkers   = 16
 	groupWorkers = 32
-	// wakes bounds how many sets may be waiting to be woken by their groups.
-	wakes = 1024
+
+	retrySoonest = 5 * time.Millisecond
+	// retryAtMost bounds how long an error that is over may go on to cost.
+	retryAtMost = 30 * time.Second
 )
 
-// ClientOptions returns the options for the manager's client: a look waits until
-// the cache shows this process's own writes, so that no decision is made from a
-// world before them.
+// ClientOptions returns the options for the manager's client: a read waits until the cache shows
+// this process's own writes.
 func ClientOptions() client.Options {
 	return client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: new(true)}}
 }
 
-// Setup adds the controllers to the manager. Its client must read its own writes.
-func Setup(mgr ctrl.Manager) error {
-	indexes, err := lwscache.NewIndexes(context.Background(), mgr.GetCache())
-	if err != nil {
-		return err
-	}
-	if err := lwscache.IndexOthers(context.Background(), mgr.GetFieldIndexer()); err != nil {
+// Setup adds the controllers to the manager. Its client must read its own writes. The starter
+// watches the objects of gang schedulers once it runs.
+func Setup(mgr ctrl.Manager, starter *kinds.Starter) error {
+	if err := lwscache.Index(context.Background(), mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
 	for _, collector := range report.Metrics() {
 		_ = metrics.Registry.Register(collector) // registered already by an earlier setup in this process
 	}
+	sets, groups := &requests{}, &requests{}
 	memory := lwscache.NewMemory()
-	wake := make(chan event.GenericEvent, wakes)
-	groups, err := newPodGroups(mgr)
-	if err != nil {
-		return err
-	}
-	observer := lwscache.New(mgr.GetClient(), mgr.GetAPIReader(), memory).WithGangs(groups).WithIndexes(indexes)
+	observer := lwscache.New(mgr.GetClient(), mgr.GetAPIReader(), memory)
+	observer.WithGangs(lwscache.NewPodGroups(starter, func(object *unstructured.Unstructured) {
+		sets.add(gather, setOf(object)...)
+		groups.add(0, groupOfGang(object)...)
+	}, func() {
+		sets.add(gather, observer.SetNames(context.Background())...)
+		groups.add(0, everyGroup(observer)...)
+	}))
 	p := &pass{
 		observe: observer,
 		memory:  memory,
 		act:     apply.New(mgr.GetClient(), mgr.GetAPIReader()).Surveying(observer.Standing),
 		narrate: report.New(mgr.GetEventRecorder(Name)),
 		now:     time.Now,
+		wakeSet: func(set client.Object) { sets.add(0, keyOf(set)) },
 	}
-	ended := make(chan struct{})
-	p.wakeSet = waker(wake, ended)
-	if err := mgr.Add(whileLeading(ended)); err != nil {
-		return fmt.Errorf("set up the beginning and the end: %w", err)
+	if err := setupSets(mgr, p, sets); err != nil {
+		return err
 	}
-	if err := setupSets(mgr, p, wake, groups); err != nil {
-		return fmt.Errorf("set up the set controller: %w", err)
-	}
-	if err := setupGroups(mgr, p, groups); err != nil {
-		return fmt.Errorf("set up the group controller: %w", err)
-	}
-	return nil
+	return setupGroups(mgr, p, groups)
 }
 
-// whileLeading closes ended when this replica stops leading.
-func whileLeading(ended chan<- struct{}) manager.RunnableFunc {
-	return func(ctx context.Context) error {
-		<-ctx.Done()
-		close(ended)
-		return nil
-	}
-}
-
-// waker sends objects to a queue, which takes them as soon as it runs. Before that
-// nobody sends, and at the end nobody waits.
-func waker(wake chan<- event.GenericEvent, ended <-chan struct{}) func(client.Object) {
-	return func(object client.Object) {
-		select {
-		case wake <- event.GenericEvent{Object: object}:
-		case <-ended:
-		}
-	}
-}
-
-const (
-	retrySoonest = 5 * time.Millisecond
-	// retryAtMost bounds how long an error that is over may go on to cost.
-	retryAtMost = 30 * time.Second
-)
-
-// options warm the caches of a replica that does not lead, so that it can take
-// over at once. Whose errors go on is tried again ever more slowly, and holds up
-// nobody else's.
+// options fill the caches of a replica that does not lead, so that it can take over at once. A
+// reconcile whose errors go on is retried ever more slowly, and delays no other.
 func options(workers int) controller.Options {
 	return controller.Options{
 		MaxConcurrentReconciles: workers, EnableWarmup: new(true),
@@ -117,35 +89,34 @@ func options(workers int) controller.Options {
 	}
 }
 
-func setupSets(mgr ctrl.Manager, p *pass, wake <-chan event.GenericEvent, groups *lwscache.PodGroups) error {
+func setupSets(mgr ctrl.Manager, p *pass, added *requests) error {
 	pace := newPace(p.now)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
 		WithOptions(options(setWorkers)).
 		Watches(&lwsv1.LeaderWorkerSet{}, pace.watch(byOwnName, desire, 0)).
-		Watches(&lwsv1.LeaderWorkerSet{}, pace.watch(byOwnName, told, reread)).
-		Watches(&appsv1.StatefulSet{}, pace.watch(setsOf, standing, gather)).
+		Watches(&lwsv1.LeaderWorkerSet{}, pace.watch(byOwnName, statusChanged, reread)).
+		Watches(&appsv1.StatefulSet{}, pace.watch(setsOf, statefulSetProgress, gather)).
 		Watches(&corev1.Pod{}, pace.watch(setOfPod(p.memory), podProgress, gather)).
 		Watches(&corev1.Pod{}, pace.restarts()).
-		Watches(&corev1.Service{}, pace.watch(setsOf, publishing, 0)).
+		Watches(&corev1.Service{}, pace.watch(setsOf, serviceChanged, 0)).
 		Watches(&appsv1.ControllerRevision{}, pace.watch(setOfRevision, always, 0)).
-		WatchesMetadata(lws.NewVolume("", ""), pace.watch(setOfVolume, belonging, gather)).
-		WatchesRawSource(source.Channel(wake, &handler.EnqueueRequestForObject{})).
-		WatchesRawSource(gangEvents(groups, setOfGang, gather, p.observe.SetNames)).
+		WatchesMetadata(lws.NewVolume("", ""), pace.watch(setOf, ownership, gather)).
+		WatchesRawSource(added).
 		Complete(&setReconciler{pass: p, pace: pace})
 }
 
-func setupGroups(mgr ctrl.Manager, p *pass, groups *lwscache.PodGroups) error {
+func setupGroups(mgr ctrl.Manager, p *pass, added *requests) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("group").
 		WithOptions(options(groupWorkers)).
 		Watches(&corev1.Pod{}, watch(groupOfPod, podProgress, 0)).
-		Watches(&appsv1.StatefulSet{}, watch(groupsOfStatefulSet(p.observe), altered, 0)).
-		Watches(&corev1.Service{}, watch(byOwnName, publishing, 0)).
-		WatchesMetadata(lws.NewVolume("", ""), watch(groupOfVolume, belonging, 0)).
+		Watches(&appsv1.StatefulSet{}, watch(groupsOfStatefulSet(p.observe), workersChanged, 0)).
+		Watches(&corev1.Service{}, watch(byOwnName, serviceChanged, 0)).
+		WatchesMetadata(lws.NewVolume("", ""), watch(groupOfVolume, ownership, 0)).
 		Watches(&appsv1.ControllerRevision{}, watch(groupsOfRevision(p.observe), never, 0)).
 		Watches(&lwsv1.LeaderWorkerSet{}, watch(groupsOf(p.observe, keyOf), groupDesire, 0)).
 		Watches(&lwsv1.LeaderWorkerSet{}, recorded()).
-		WatchesRawSource(gangEvents(groups, groupOfGang, 0, everyGroup(p.observe))).
+		WatchesRawSource(added).
 		Complete(&groupReconciler{p})
 }

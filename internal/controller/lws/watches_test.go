@@ -78,7 +78,7 @@ func TestWhomAnEventConcerns(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, names(tt.keys(context.Background(), tt.object))); diff != "" {
+			if diff := cmp.Diff(tt.want, names(tt.keys(tt.object))); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})
@@ -106,7 +106,7 @@ func TestAGhostsDepartureWakesEverySetThatWaitsForIt(t *testing.T) {
 	if w, err := observer.Set(context.Background(), key, store.Now); err != nil || len(w.Leaders.Ghosts) != 1 {
 		t.Fatalf("got %+v, %v", w.Leaders, err)
 	}
-	if diff := cmp.Diff([]string{"a-1"}, names(setOfPod(memory)(context.Background(), ghost))); diff != "" {
+	if diff := cmp.Diff([]string{"a-1"}, names(setOfPod(memory)(ghost))); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
@@ -130,7 +130,7 @@ func TestGroupsOfASet(t *testing.T) {
 		{"of a set without leaders", groupsOf(observer, keyOf), &lwsv1.LeaderWorkerSet{ObjectMeta: meta("x", "")}, nil},
 	}
 	for _, tt := range tests {
-		if diff := cmp.Diff(tt.want, names(tt.keys(context.Background(), tt.object))); diff != "" {
+		if diff := cmp.Diff(tt.want, names(tt.keys(tt.object))); diff != "" {
 			t.Errorf("%s (-want +got)\n%s", tt.name, diff)
 		}
 	}
@@ -173,14 +173,14 @@ func TestWhichUpdatesMatter(t *testing.T) {
 		{"pod: node", podProgress, leader(), leader(func(p *corev1.Pod) { p.Spec.NodeName = "n" }), true},
 		{"pod: going", podProgress, leader(), leader(func(p *corev1.Pod) { p.DeletionTimestamp = now }), true},
 		{"pod: labels", podProgress, leader(), leader(func(p *corev1.Pod) { p.Labels["x"] = "y" }), true},
-		{"statefulset: nothing", standing, sts(), sts(func(s *appsv1.StatefulSet) { s.Annotations = map[string]string{"x": "y"} }), false},
-		{"statefulset: status", standing, sts(), sts(func(s *appsv1.StatefulSet) { s.Status.AvailableReplicas = 1 }), true},
-		{"statefulset: spec", standing, sts(), sts(func(s *appsv1.StatefulSet) { s.Generation = 2 }), true},
-		{"statefulset: taken as it was found no more", standing, sts(func(s *appsv1.StatefulSet) { s.Annotations = map[string]string{lws.AsFoundAnnotationKey: "k"} }), sts(), true},
-		{"statefulset: labels", standing, sts(), sts(func(s *appsv1.StatefulSet) { s.Labels = nil }), true},
+		{"statefulset: nothing", statefulSetProgress, sts(), sts(func(s *appsv1.StatefulSet) { s.Annotations = map[string]string{"x": "y"} }), false},
+		{"statefulset: status", statefulSetProgress, sts(), sts(func(s *appsv1.StatefulSet) { s.Status.AvailableReplicas = 1 }), true},
+		{"statefulset: spec", statefulSetProgress, sts(), sts(func(s *appsv1.StatefulSet) { s.Generation = 2 }), true},
+		{"statefulset: taken as it was found no more", statefulSetProgress, sts(func(s *appsv1.StatefulSet) { s.Annotations = map[string]string{lws.AsFoundAnnotationKey: "k"} }), sts(), true},
+		{"statefulset: labels", statefulSetProgress, sts(), sts(func(s *appsv1.StatefulSet) { s.Labels = nil }), true},
 		{"set: its own status", desire, set(), set(func(s *lwsv1.LeaderWorkerSet) { s.Status.ReadyReplicas = 1; s.ResourceVersion = "2" }), false},
-		{"set: its status", told, set(), set(func(s *lwsv1.LeaderWorkerSet) { s.Status.ReadyReplicas = 1; s.ResourceVersion = "2" }), true},
-		{"set: not its status", told, set(), set(func(s *lwsv1.LeaderWorkerSet) { s.Generation = 2; s.ResourceVersion = "2" }), false},
+		{"set: its status", statusChanged, set(), set(func(s *lwsv1.LeaderWorkerSet) { s.Status.ReadyReplicas = 1; s.ResourceVersion = "2" }), true},
+		{"set: not its status", statusChanged, set(), set(func(s *lwsv1.LeaderWorkerSet) { s.Generation = 2; s.ResourceVersion = "2" }), false},
 		{"set: spec", desire, set(), set(func(s *lwsv1.LeaderWorkerSet) { s.Generation = 2 }), true},
 		{"set: annotations", desire, set(), set(fakeapi.Annotation("x", "y")), true},
 		{"set: going", desire, set(), set(func(s *lwsv1.LeaderWorkerSet) { s.DeletionTimestamp = now }), true},
@@ -191,8 +191,8 @@ func TestWhichUpdatesMatter(t *testing.T) {
 		{"groups: placement", groupDesire, set(), set(fakeapi.Annotation(lwsv1.ExclusiveKeyAnnotationKey, "rack")), true},
 		{"groups: what their gang scheduler is told", groupDesire, set(fakeapi.Annotation(lwsv1.QueueNameAnnotationKey, "q")), set(), true},
 		{"groups: what others are told", groupDesire, set(fakeapi.Annotation("x", "y")), set(), false},
-		{"belonging: the same", belonging, service("u"), service("u"), false},
-		{"belonging: another owner", belonging, service("u"), service("v"), true},
+		{"belonging: the same", ownership, service("u"), service("u"), false},
+		{"belonging: another owner", ownership, service("u"), service("v"), true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

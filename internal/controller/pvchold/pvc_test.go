@@ -46,7 +46,7 @@ func newWorld(t *testing.T, cached ...client.Object) *world {
 		t.Fatal(err)
 	}
 	size := func(*lwsv1.LeaderWorkerSet) int { return 0 }
-	workloads, err := pvccache.NewWorkloads(kube, kinds.Clients{}, nil, size, nil)
+	workloads, err := pvccache.NewWorkloads(kube, &kinds.Starter{}, nil, size, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

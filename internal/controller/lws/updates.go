@@ -1,0 +1,107 @@
+package lws
+
+import (
+	"maps"
+	"reflect"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/gang"
+	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/restart"
+	"lockstep.dev/lockstep/internal/lws/workload"
+)
+
+func always(_, _ client.Object) bool { return true }
+func never(_, _ client.Object) bool  { return false }
+
+// ownership reports whether an update changed the owners of an object, or marked it deleted.
+func ownership(before, after client.Object) bool {
+	return (before.GetDeletionTimestamp() == nil) != (after.GetDeletionTimestamp() == nil) ||
+		!reflect.DeepEqual(before.GetOwnerReferences(), after.GetOwnerReferences())
+}
+
+// workersChanged reports whether an update of a StatefulSet changed its owners or, for workers,
+// its replicas or labels. The set reconciles the one of leaders.
+func workersChanged(before, after client.Object) bool {
+	was, is, ok := both[*appsv1.StatefulSet](before, after)
+	return !ok || ownership(before, after) ||
+		labelledSet(after) != keyOf(after) && (workload.PodsOf(was) != workload.PodsOf(is) || !maps.Equal(was.Labels, is.Labels))
+}
+
+// statefulSetProgress reports whether an update of a StatefulSet changed what sets are judged by.
+func statefulSetProgress(before, after client.Object) bool {
+	was, is, ok := both[*appsv1.StatefulSet](before, after)
+	return !ok || ownership(before, after) || was.Generation != is.Generation ||
+		was.Annotations[lwsv1.ReplicasAnnotationKey] != is.Annotations[lwsv1.ReplicasAnnotationKey] ||
+		was.Annotations[lws.AsFoundAnnotationKey] != is.Annotations[lws.AsFoundAnnotationKey] ||
+		!maps.Equal(was.Labels, is.Labels) || !reflect.DeepEqual(was.Status, is.Status)
+}
+
+// serviceChanged reports whether an update changed a Service's owners, labels or spec.
+func serviceChanged(before, after client.Object) bool {
+	was, is, ok := both[*corev1.Service](before, after)
+	return !ok || ownership(before, after) || !reflect.DeepEqual(was.Spec, is.Spec) || !maps.Equal(was.Labels, is.Labels)
+}
+
+// desire reports whether an update of a set changed anything but its status.
+func desire(before, after client.Object) bool {
+	return before.GetGeneration() != after.GetGeneration() || ownership(before, after) ||
+		!maps.Equal(before.GetLabels(), after.GetLabels()) ||
+		!maps.Equal(before.GetAnnotations(), after.GetAnnotations())
+}
+
+// statusChanged reports whether an update of a set changed its status.
+func statusChanged(before, after client.Object) bool {
+	was, is, ok := both[*lwsv1.LeaderWorkerSet](before, after)
+	return ok && was.ResourceVersion != is.ResourceVersion && !reflect.DeepEqual(was.Status, is.Status)
+}
+
+// groupDesire reports whether an update of a set concerns groups that exist.
+func groupDesire(before, after client.Object) bool {
+	was, is, ok := both[*lwsv1.LeaderWorkerSet](before, after)
+	return ok && (was.Spec.StartupPolicy != is.Spec.StartupPolicy || restart.Recreates(was) != restart.Recreates(is) ||
+		!equality.Semantic.DeepEqual(was.Spec.NetworkConfig, is.Spec.NetworkConfig) ||
+		lws.KeepsVolumes(was) != lws.KeepsVolumes(is) ||
+		was.Annotations[lwsv1.ExclusiveKeyAnnotationKey] != is.Annotations[lwsv1.ExclusiveKeyAnnotationKey] ||
+		!maps.Equal(was.Annotations, is.Annotations) && !reflect.DeepEqual(gang.Meant(was), gang.Meant(is)))
+}
+
+// podProgress reports whether an update of a pod changed what groups are judged by: its owners,
+// its node, and whether it runs and is ready.
+func podProgress(before, after client.Object) bool {
+	was, is, ok := both[*corev1.Pod](before, after)
+	return !ok || ownership(before, after) || was.Spec.NodeName != is.Spec.NodeName ||
+		was.Status.Phase != is.Status.Phase || restarts(was) != restarts(is) || ready(was) != ready(is) ||
+		workload.Unschedulable(was) != workload.Unschedulable(is) || !maps.Equal(was.Labels, is.Labels)
+}
+
+// restarts is how often containers of a pod were restarted.
+func restarts(pod *corev1.Pod) (sum int32) {
+	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range statuses {
+			sum += statuses[i].RestartCount
+		}
+	}
+	return sum
+}
+
+func ready(pod *corev1.Pod) bool {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == corev1.PodReady {
+			return pod.Status.Conditions[i].Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// both returns the two states of an update, if both have the type.
+func both[T client.Object](before, after client.Object) (was, is T, ok bool) {
+	was, ok = before.(T)
+	is, ok2 := after.(T)
+	return was, is, ok && ok2
+}
