@@ -4,17 +4,13 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -35,63 +31,36 @@ type bed struct {
 	stages   int
 	profiles *profiles
 	last     bool // nothing is measured after this
-	divide   int  // what loads of claims are divided by
+	divide   int  // what loads of PVCs are divided by
 }
 
-// raise brings up the control plane, installs lockstep, runs it, and has everything
-// done once before anything is measured, unless all of that is cold.
-func raise(ctx context.Context, dir string, reaper *drill.Reaper, s settings, cold bool) (*bed, error) {
-	b, err := newBed(dir, reaper, s)
+// raise starts control plane and operator. Unless all scenarios are cold, everything is done
+// once before anything is measured.
+func raise(ctx context.Context, dir string, reaper *drill.Reaper, s settings, cold bool) (b *bed, err error) {
+	b = &bed{}
+	if b.divide, err = divisor(os.Getenv(divideEnv)); err != nil {
+		return nil, err
+	}
+	ports, err := drill.FreePorts(1)
 	if err != nil {
 		return nil, err
 	}
-	if err := reaper.Note("plane", b.plane.Program, b.plane.Dir); err != nil {
-		return nil, err
-	}
-	for _, step := range []func() error{
-		b.plane.Up, b.connect, b.operator.Install,
-		func() error { return b.operator.Start(b.flags...) },
-		func() error {
-			if cold {
-				return nil
-			}
-			return b.warmUp(ctx)
-		},
-	} {
-		if err := step(); err != nil {
-			return nil, err
-		}
-	}
-	return b, nil
-}
-
-func newBed(dir string, reaper *drill.Reaper, s settings) (*bed, error) {
-	local, err := drill.Program("lockstep-local")
-	if err != nil {
-		return nil, err
-	}
-	lockstep, err := drill.Program("lockstep")
-	if err != nil {
-		return nil, err
-	}
-	ports, err := drill.FreePorts(3)
-	if err != nil {
-		return nil, err
-	}
-	if dir, err = filepath.Abs(dir); err != nil {
-		return nil, err
-	}
-	plane := &drill.Plane{Program: local, Dir: filepath.Join(dir, "plane"), Log: filepath.Join(dir, "local.log"), Nodes: s.nodes, QPS: s.qps}
-	b := &bed{plane: plane, operator: &drill.Operator{
-		Program: lockstep, Kubeconfig: plane.Kubeconfig(), Webhooks: ports[0], Probes: ports[1],
-		Reaper: reaper, Log: filepath.Join(dir, "operator.log"),
-	}}
-	if b.profiles, err = profilesInto(s.profile, ports[2]); err != nil {
+	if b.profiles, err = profilesInto(s.profile, ports[0]); err != nil {
 		return nil, err
 	}
 	b.flags = b.profiles.flags()
-	b.divide, err = divisor(os.Getenv(divideEnv))
-	return b, err
+	raised, err := drill.NewBed(dir, reaper, drill.Plane{Nodes: s.nodes, QPS: s.qps})
+	if err != nil {
+		return nil, err
+	}
+	if err := raised.Raise(benchAgent, kept, b.flags...); err != nil {
+		return nil, err
+	}
+	b.plane, b.operator, b.config, b.client, b.audit = raised.Plane, raised.Operator, raised.Rest, raised.Client, raised.Audit
+	if cold {
+		return b, nil
+	}
+	return b, b.warmUp(ctx)
 }
 
 // divideEnv makes loads of claims smaller, to try a scenario out. The figures of such a
@@ -111,28 +80,6 @@ func divisor(text string) (int, error) {
 
 // part is what is left of a number when loads are divided.
 func (b *bed) part(n int) int { return max(n/b.divide, 10) }
-
-// connect makes the bench's own client, which knows no rate limit.
-func (b *bed) connect() error {
-	config, err := clientcmd.BuildConfigFromFlags("", b.plane.Kubeconfig())
-	if err != nil {
-		return err
-	}
-	config.QPS = -1
-	config.UserAgent = benchAgent
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, lwsv1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return err
-		}
-	}
-	if b.audit, err = drill.FollowAudit(b.plane.AuditLog(), config, kept); err != nil {
-		return err
-	}
-	b.config = config
-	b.client, err = client.New(config, client.Options{Scheme: scheme})
-	return err
-}
 
 // kept are the operator's requests, and everybody's creation and deletion of pods and
 // writes onto claims.

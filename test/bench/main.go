@@ -99,16 +99,12 @@ func run(ctx context.Context, s settings) (err error) {
 	if err != nil {
 		return err
 	}
-	dir, remove, err := drill.RunDir()
-	if err != nil {
-		return err
-	}
-	defer remove()
-	reaper, err := drill.StartReaper(dir)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, reaper.Finish()) }()
+	return drill.Run(func(dir string, reaper *drill.Reaper) error {
+		return runOn(ctx, s, dir, reaper, chosen, budget)
+	})
+}
+
+func runOn(ctx context.Context, s settings, dir string, reaper *drill.Reaper, chosen []scenario, budget *budget) error {
 	cold := !slices.ContainsFunc(chosen, func(one scenario) bool { return !one.cold })
 	b, err := raise(ctx, dir, reaper, s, cold)
 	if err != nil {

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -31,22 +30,14 @@ func TestMain(m *testing.M) {
 
 // run runs the tests on a control plane of their own.
 func run(m *testing.M) (failed int, err error) {
-	dir, remove, err := drill.RunDir()
-	if err != nil {
-		return 0, err
-	}
-	defer remove()
-	reaper, err := drill.StartReaper(dir)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, reaper.Finish()) }()
-
-	if bed, err = raise(dir, "", reaper); err != nil {
-		return 0, err
-	}
-	failed = m.Run()
-	return failed, bed.checkWrites()
+	err = drill.Run(func(dir string, reaper *drill.Reaper) (err error) {
+		if bed, err = raise(dir, "", reaper); err != nil {
+			return err
+		}
+		failed = m.Run()
+		return bed.checkWrites()
+	})
+	return failed, err
 }
 
 func exit(err error) {

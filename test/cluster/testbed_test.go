@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -11,14 +10,10 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/drill"
 )
 
@@ -41,25 +36,20 @@ type testbed struct {
 
 // raise brings up a control plane with the named pod stages, installs Lockstep and runs it.
 func raise(dir, stages string, reaper *drill.Reaper) (*testbed, error) {
-	b, err := newTestbed(dir, stages, reaper)
+	raised, err := drill.NewBed(dir, reaper, drill.Plane{Nodes: nodes, QPS: controllerManagerQPS, Stages: stages})
 	if err != nil {
 		return nil, err
 	}
+	if !soak() { // it costs time, and a cache that is written to ends the operator
+		raised.Operator.Env = []string{"KUBE_CACHE_MUTATION_DETECTOR=true"}
+	}
 	fmt.Printf("control plane: %d nodes, controller manager at %d queries/s\n", nodes, controllerManagerQPS)
-	if err := reaper.Note("plane", b.plane.Program, b.plane.Dir); err != nil {
+	if err := raised.Raise("cluster-test", kept); err != nil {
 		return nil, err
 	}
-	if err := b.plane.Up(); err != nil {
-		return nil, err
-	}
-	if err := b.connect(); err != nil {
-		return nil, err
-	}
-	if err := b.operator.Install(); err != nil {
-		return nil, err
-	}
-	if err := b.operator.start(); err != nil {
-		return nil, err
+	b := &testbed{
+		plane: &controlPlane{raised.Plane}, operator: &operator{raised.Operator}, client: raised.Client, rest: raised.Rest,
+		audit: &auditLog{raised.Audit}, reaper: reaper, owners: map[string]bool{},
 	}
 	return b, b.warmUp()
 }
@@ -93,62 +83,6 @@ func (b *testbed) warmUp() error {
 		}
 	}
 	return nil
-}
-
-func newTestbed(dir, stages string, reaper *drill.Reaper) (*testbed, error) {
-	local, err := drill.Program("lockstep-local")
-	if err != nil {
-		return nil, err
-	}
-	lockstep, err := drill.Program("lockstep")
-	if err != nil {
-		return nil, err
-	}
-	ports, err := drill.FreePorts(2)
-	if err != nil {
-		return nil, err
-	}
-	dir, err = filepath.Abs(dir)
-	if err != nil {
-		return nil, err
-	}
-	plane := &drill.Plane{Program: local, Dir: filepath.Join(dir, "plane"), Log: filepath.Join(dir, "local.log"), Nodes: nodes, QPS: controllerManagerQPS, Stages: stages}
-	run := &drill.Operator{Program: lockstep, Kubeconfig: plane.Kubeconfig(), Webhooks: ports[0],
-		Probes: ports[1], Reaper: reaper, Log: filepath.Join(dir, "operator.log")}
-	if !soak() { // it costs time, and a cache that is written to ends the operator
-		run.Env = []string{"KUBE_CACHE_MUTATION_DETECTOR=true"}
-	}
-	return &testbed{
-		plane:    &controlPlane{plane},
-		operator: &operator{run},
-		reaper:   reaper,
-		owners:   map[string]bool{},
-	}, nil
-}
-
-// connect makes the tests' own client, which knows no rate limit.
-func (b *testbed) connect() error {
-	config, err := clientcmd.BuildConfigFromFlags("", b.plane.kubeconfig())
-	if err != nil {
-		return err
-	}
-	config.QPS = -1
-	config.UserAgent = "cluster-test"
-	scheme := runtime.NewScheme()
-	if err := clientgoscheme.AddToScheme(scheme); err != nil {
-		return err
-	}
-	if err := lwsv1.AddToScheme(scheme); err != nil {
-		return err
-	}
-	b.rest = config
-	audit, err := drill.FollowAudit(b.plane.auditLog(), config, kept)
-	if err != nil {
-		return err
-	}
-	b.audit = &auditLog{audit}
-	b.client, err = client.NewWithWatch(config, client.Options{Scheme: scheme})
-	return err
 }
 
 // nextNamespace returns a name no test of this run has had.

@@ -46,23 +46,16 @@ func run(m *testing.M) (failed int, err error) {
 	if err := needs(); err != nil {
 		return 0, err
 	}
-	dir, remove, err := drill.RunDir()
-	if err != nil {
-		return 0, err
-	}
-	defer remove()
-	reaper, err := drill.StartReaper(dir)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, reaper.Finish()) }()
-
-	bed = &testbed{}
-	defer func() { err = errors.Join(err, bed.leave()) }()
-	if err := bed.raise(dir, reaper); err != nil {
-		return 0, err
-	}
-	return m.Run(), nil
+	err = drill.Run(func(dir string, reaper *drill.Reaper) (err error) {
+		bed = &testbed{}
+		defer func() { err = errors.Join(err, bed.leave()) }()
+		if err := bed.raise(dir, reaper); err != nil {
+			return err
+		}
+		failed = m.Run()
+		return nil
+	})
+	return failed, err
 }
 
 func exit(err error) {

@@ -10,7 +10,6 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,14 +20,10 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/delay"
 	"lockstep.dev/lockstep/test/drill"
 )
@@ -47,33 +42,19 @@ type testbed struct {
 
 // raise brings everything up and returns once the node takes pods.
 func (b *testbed) raise(dir string, reaper *drill.Reaper) error {
-	local, err := drill.Program("lockstep-local")
+	raised, err := drill.NewBed(dir, reaper, drill.Plane{Nodes: 1, QPS: 200})
 	if err != nil {
 		return err
 	}
-	lockstep, err := drill.Program("lockstep")
-	if err != nil {
-		return err
-	}
-	ports, err := drill.FreePorts(2)
-	if err != nil {
-		return err
-	}
-	b.plane = &drill.Plane{Program: local, Dir: filepath.Join(dir, "plane"), Log: filepath.Join(dir, "local.log"), Nodes: 1, QPS: 200}
-	b.operator = &drill.Operator{Program: lockstep, Kubeconfig: b.plane.Kubeconfig(), Webhooks: ports[0], Probes: ports[1],
-		Reaper: reaper, Log: filepath.Join(dir, "operator.log")}
+	b.plane, b.operator = raised.Plane, raised.Operator
 	if b.node, err = newNode(filepath.Join(dir, "node")); err != nil {
 		return err
 	}
-	if err := reaper.Note("plane", b.plane.Program, b.plane.Dir); err != nil {
+	if err := raised.Raise("node-test", drill.IsWrite); err != nil {
 		return err
 	}
-	for _, step := range []func() error{b.plane.Up, b.connect, b.operator.Install, func() error { return b.operator.Start() }, b.join} {
-		if err := step(); err != nil {
-			return err
-		}
-	}
-	return nil
+	b.rest, b.client, b.audit = raised.Rest, raised.Client, raised.Audit
+	return b.join()
 }
 
 // leave takes the node down. The rest is the reaper's.
@@ -82,24 +63,6 @@ func (b *testbed) leave() error {
 		return nil
 	}
 	return b.node.stage.close()
-}
-
-func (b *testbed) connect() error {
-	config, err := clientcmd.BuildConfigFromFlags("", b.plane.Kubeconfig())
-	if err != nil {
-		return err
-	}
-	config.QPS, config.UserAgent = -1, "node-test"
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), lwsv1.AddToScheme(scheme)); err != nil {
-		return err
-	}
-	b.rest = config
-	if b.audit, err = drill.FollowAudit(b.plane.AuditLog(), config, drill.IsWrite); err != nil {
-		return err
-	}
-	b.client, err = client.NewWithWatch(config, client.Options{Scheme: scheme})
-	return err
 }
 
 // join has the node join: with a certificate of its own, as any other. The simulated node

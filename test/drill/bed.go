@@ -1,0 +1,98 @@
+package drill
+
+import (
+	"errors"
+	"path/filepath"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+)
+
+// Bed is a control plane with an operator, and a client of it.
+type Bed struct {
+	Plane    *Plane
+	Operator *Operator
+	Reaper   *Reaper
+	Rest     *rest.Config
+	Client   client.WithWatch
+	Audit    *Audit
+}
+
+// NewBed returns a bed in a directory. Nothing runs yet.
+func NewBed(dir string, reaper *Reaper, plane Plane) (*Bed, error) {
+	local, err := Program("lockstep-local")
+	if err != nil {
+		return nil, err
+	}
+	lockstep, err := Program("lockstep")
+	if err != nil {
+		return nil, err
+	}
+	ports, err := FreePorts(2)
+	if err != nil {
+		return nil, err
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return nil, err
+	}
+	plane.Program, plane.Dir, plane.Log = local, filepath.Join(dir, "plane"), filepath.Join(dir, "local.log")
+	return &Bed{Plane: &plane, Reaper: reaper, Operator: &Operator{
+		Program: lockstep, Kubeconfig: plane.Kubeconfig(), Webhooks: ports[0], Probes: ports[1],
+		Reaper: reaper, Log: filepath.Join(dir, "operator.log"),
+	}}, nil
+}
+
+// Raise starts the control plane, makes a client with a user agent, installs Lockstep and
+// runs the operator. The client has no rate limit. The audit remembers what is to be kept.
+func (b *Bed) Raise(agent string, keep func(Request) bool, flags ...string) error {
+	if err := b.Reaper.Note("plane", b.Plane.Program, b.Plane.Dir); err != nil {
+		return err
+	}
+	for _, step := range []func() error{
+		b.Plane.Up,
+		func() error { return b.connect(agent, keep) },
+		b.Operator.Install,
+		func() error { return b.Operator.Start(flags...) },
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *Bed) connect(agent string, keep func(Request) bool) (err error) {
+	if b.Rest, err = clientcmd.BuildConfigFromFlags("", b.Plane.Kubeconfig()); err != nil {
+		return err
+	}
+	b.Rest.QPS, b.Rest.UserAgent = -1, agent
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), lwsv1.AddToScheme(scheme)); err != nil {
+		return err
+	}
+	if b.Audit, err = FollowAudit(b.Plane.AuditLog(), b.Rest, keep); err != nil {
+		return err
+	}
+	b.Client, err = client.NewWithWatch(b.Rest, client.Options{Scheme: scheme})
+	return err
+}
+
+// Run runs something with a directory of its own and a reaper.
+func Run(do func(dir string, reaper *Reaper) error) (err error) {
+	dir, remove, err := RunDir()
+	if err != nil {
+		return err
+	}
+	defer remove()
+	reaper, err := StartReaper(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, reaper.Finish()) }()
+	return do(dir, reaper)
+}
