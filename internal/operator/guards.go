@@ -21,11 +21,11 @@ const (
 
 // setupGuards makes the replica with the lease report policies that were deleted.
 func (p *protection) setupGuards() error {
-	guards, reported := pvccache.NewPolicies(p.mgr.GetAPIReader(), p.settings.Alone, p.settings.InitialHold), report.NewGuards(p.log)
+	guards, reported := pvccache.NewPolicies(p.mgr.GetAPIReader(), p.settings.Alone, p.settings.InitialHold), report.NewPolicies(p.log)
 	register(reported.Metrics())
 	return p.mgr.Add(every(policyInterval, func(ctx context.Context) {
 		if missing, err := guards.Missing(ctx); ctx.Err() == nil {
-			reported.Looked(missing, err)
+			reported.Read(missing, err)
 		}
 	}))
 }
@@ -34,7 +34,7 @@ func (p *protection) setupGuards() error {
 func (p *protection) setupKinds(workloads *pvccache.Workloads) error {
 	reported := report.NewKinds(p.log)
 	register(reported.Metrics())
-	return p.mgr.Add(every(kindInterval, func(context.Context) { reported.Looked(workloads.Described()) }))
+	return p.mgr.Add(every(kindInterval, func(context.Context) { reported.Read(workloads.Described()) }))
 }
 
 // every runs a check now, and again after each interval, on the replica with the lease.

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -12,60 +13,52 @@ import (
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
-// claimStates counts claims by what they are to somebody who wants them gone.
-var claimStates = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-	Name: "lockstep_protection_claim_states",
-	Help: "PersistentVolumeClaims by state (Held, Cooling, Draining, Doomed). Free ones are not counted.",
-}, []string{"state"})
+var (
+	claimStates = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "lockstep_protection_claim_states",
+		Help: "PersistentVolumeClaims by state (Held, Cooling, Draining, Doomed). Free ones are not counted.",
+	}, []string{"state"})
+	claimsInUse = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "lockstep_protection_claims_in_use",
+		Help: "PersistentVolumeClaims in use, by reason (BoundPod, UnboundPod, DesiredState, Asked, BeingCopied); one may have several.",
+	}, []string{"reason"})
+	tokens = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "lockstep_protection_release_tokens_total",
+		Help: "Release tokens on PersistentVolumeClaims and namespaces, by outcome (granted, used, expired).",
+	}, []string{"outcome"})
+)
 
-// claimsInUse counts claims by who holds them: one that is held for two reasons counts twice.
-var claimsInUse = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-	Name: "lockstep_protection_claims_in_use",
-	Help: "PersistentVolumeClaims in use, by reason (BoundPod, UnboundPod, DesiredState, Asked, BeingCopied).",
-}, []string{"reason"})
-
-// tokens counts what became of permissions to delete claims and namespaces in use.
-var tokens = prometheus.NewCounterVec(prometheus.CounterOpts{
-	Name: "lockstep_protection_release_tokens_total",
-	Help: "Release tokens on PersistentVolumeClaims and namespaces, by what became of them (granted, used, expired).",
-}, []string{"outcome"})
-
-// HoldMetrics returns the metrics that Holds count in.
+// HoldMetrics returns the metrics of Holds.
 func HoldMetrics() []prometheus.Collector {
 	return []prometheus.Collector{claimStates, claimsInUse, tokens}
 }
 
-// Holds tells of claims and who holds them. It is safe for concurrent use.
+// Holds reports on PVCs and their holders. It is safe for concurrent use.
 type Holds struct {
-	*Narrator
+	*Reporter
 
 	mu    sync.Mutex
-	known map[types.NamespacedName]standing
+	known map[types.NamespacedName]counted
 }
 
-// standing is what was last told of a claim.
-type standing struct {
+// counted is how the metrics count a PVC.
+type counted struct {
 	uid     types.UID
 	state   pvc.State
-	reasons uint8
+	reasons []string
 }
 
-// reasons are those that a claim is held for, each a bit of standing.
-var reasons = []string{pvc.BoundPod, pvc.UnboundPod, pvc.DesiredState, pvc.Asked, pvc.BeingCopied}
-
-// NewHolds returns a Holds that tells through n.
-func NewHolds(n *Narrator) *Holds {
-	return &Holds{Narrator: n, known: map[types.NamespacedName]standing{}}
+// NewHolds returns a Holds that reports through r.
+func NewHolds(r *Reporter) *Holds {
+	return &Holds{Reporter: r, known: map[types.NamespacedName]counted{}}
 }
 
-// Judged counts a claim as it was judged, and tells once of one that is doomed.
+// Judged counts a PVC by its verdict, and reports once that it is doomed.
 func (h *Holds) Judged(claim *corev1.PersistentVolumeClaim, d pvc.HoldVerdict) {
-	now := standing{uid: claim.UID, state: d.State}
+	now := counted{uid: claim.UID, state: d.State}
 	for _, holder := range d.Holders {
-		for i, reason := range reasons {
-			if holder.Reason == reason {
-				now.reasons |= 1 << i
-			}
+		if !slices.Contains(now.reasons, holder.Reason) {
+			now.reasons = append(now.reasons, holder.Reason)
 		}
 	}
 	before := h.replace(types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name}, now)
@@ -74,36 +67,31 @@ func (h *Holds) Judged(claim *corev1.PersistentVolumeClaim, d pvc.HoldVerdict) {
 	}
 }
 
-// Gone forgets a claim that is not there any more.
-func (h *Holds) Gone(key types.NamespacedName) { h.replace(key, standing{}) }
+// Gone forgets a PVC that does not exist.
+func (h *Holds) Gone(key types.NamespacedName) { h.replace(key, counted{}) }
 
-func (h *Holds) replace(key types.NamespacedName, now standing) (before standing) {
+func (h *Holds) replace(key types.NamespacedName, now counted) (before counted) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	before = h.known[key]
-	if before == now {
-		return before
-	}
-	before.count(-1)
-	now.count(1)
+	before.add(-1)
+	now.add(1)
 	if h.known[key] = now; now.uid == "" {
 		delete(h.known, key)
 	}
 	return before
 }
 
-func (s standing) count(by float64) {
-	if s.state != "" && s.state != pvc.Free {
-		claimStates.WithLabelValues(string(s.state)).Add(by)
+func (c counted) add(n float64) {
+	if c.state != "" && c.state != pvc.Free {
+		claimStates.WithLabelValues(string(c.state)).Add(n)
 	}
-	for i, reason := range reasons {
-		if s.reasons&(1<<i) != 0 {
-			claimsInUse.WithLabelValues(reason).Add(by)
-		}
+	for _, reason := range c.reasons {
+		claimsInUse.WithLabelValues(reason).Add(n)
 	}
 }
 
-// Token counts what became of a release token.
+// Token counts a release token that is granted or expired.
 func (h *Holds) Token(t pvc.TokenVerdict) {
 	switch {
 	case t.Granted:
@@ -113,9 +101,8 @@ func (h *Holds) Token(t pvc.TokenVerdict) {
 	}
 }
 
-// Left tells of a claim that was deleted in use, on the claim; and, where somebody
-// who may say so had released it, on its namespace as well. One that is ending takes
-// no more events.
+// Left reports a PVC that was deleted in use; a use of a release also on the namespace. A namespace that is
+// being deleted accepts no events of its PVCs.
 func (h *Holds) Left(claim *corev1.PersistentVolumeClaim, namespace *metav1.PartialObjectMetadata, told action.Event) {
 	if namespace.DeletionTimestamp == nil {
 		h.event(claim, told)
@@ -130,7 +117,7 @@ func (h *Holds) Left(claim *corev1.PersistentVolumeClaim, namespace *metav1.Part
 	}
 }
 
-// Ends tells of a namespace whose deletion has begun that its release was used.
+// Ends reports a namespace that is deleted by a release.
 func (h *Holds) Ends(namespace *metav1.PartialObjectMetadata) {
 	if told, used := pvc.TellNamespaceLeft(namespace); used {
 		tokens.WithLabelValues("used").Inc()

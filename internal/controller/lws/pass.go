@@ -28,7 +28,7 @@ type pass struct {
 	observe *lwscache.Observer
 	memory  *lwscache.Memory
 	act     *apply.Actor
-	narrate *report.Narrator
+	narrate *report.Reporter
 	now     func() time.Time
 	// wakeSet reconciles a set soon.
 	wakeSet func(client.Object)

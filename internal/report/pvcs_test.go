@@ -1,0 +1,181 @@
+package report
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"lockstep.dev/lockstep/api/config/v1alpha1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/pvc/workloads"
+)
+
+func deleted(name string, at int64) *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: name, UID: types.UID(name), DeletionTimestamp: &metav1.Time{Time: time.Unix(at, 0)},
+	}}
+}
+
+func newProtection() (*Protection, *recorder) {
+	r := &recorder{}
+	return NewProtection(r, func() time.Time { return time.Unix(1000, 0) }, func() int { return 7 }), r
+}
+
+func TestTerminatingPVCsAreCounted(t *testing.T) {
+	p, _ := newProtection()
+	living := deleted("living", 1)
+	living.DeletionTimestamp = nil
+	p.Held(living, HeldByPods)
+	p.Held(deleted("a", 900), HeldByOther)
+	p.Held(deleted("a", 900), HeldByPods) // for another reason now
+	p.Held(deleted("b", 990), HeldByPods)
+	p.Held(deleted("gone", 10), HeldUnread)
+	p.Gone("gone")
+	want := map[string]float64{
+		"protection_claims_held InUse": 2, "protection_oldest_terminating_seconds": 100, "protection_queue_depth": 7,
+	}
+	if diff := cmp.Diff(want, metrics(t, p.metrics[6:]...)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+// A replica does not know the events of the one before it.
+func TestAPostponementOfAnotherReplicaEnds(t *testing.T) {
+	p, r := newProtection()
+	p.Begin(time.Unix(950, 1))
+	p.Released(deleted("in the same second", 950), pvc.BarrierFinalizer, nil)
+	p.Released(deleted("afterwards", 960), pvc.BarrierFinalizer, nil)
+	p.Released(deleted("before", 949), pvc.PodsFinalizer, []string{pvc.BarrierFinalizer})
+	if len(r.told) != 0 {
+		t.Errorf("got %q", r.told)
+	}
+	p.Released(deleted("before", 949), pvc.BarrierFinalizer, nil)
+	if len(r.told) != 1 || !strings.HasPrefix(r.told[0], "Normal "+DeletionReleased) {
+		t.Errorf("got %q", r.told)
+	}
+}
+
+func TestEventsOfADeletion(t *testing.T) {
+	p, r := newProtection()
+	claim := deleted("a", 900)
+	for range 2 {
+		p.Postponed(claim, action.Reason{Sentence: "pod x on node n"})
+	}
+	for range 2 {
+		p.Slipped(claim, "pod y on node n")
+	}
+	p.Released(claim, pvc.PodsFinalizer, []string{pvc.BarrierFinalizer})
+	for range 2 {
+		p.Released(claim, pvc.BarrierFinalizer, []string{"example.com/x"})
+	}
+	want := [][2]string{{"Normal DeletionPostponed/", "pod x"}, {"Warning UsedWithoutProtection/", "pod y"}, {"Normal DeletionReleased/", "example.com/x"}}
+	if len(r.told) != len(want) {
+		t.Fatalf("got %q", r.told)
+	}
+	for i, w := range want {
+		if !strings.HasPrefix(r.told[i], w[0]) || !strings.Contains(r.told[i], w[1]) {
+			t.Errorf("got %q, want %q", r.told[i], w)
+		}
+	}
+}
+
+func TestPVCsAreCountedByTheirLastVerdict(t *testing.T) {
+	r := &recorder{}
+	h := NewHolds(New(r))
+	judge := func(name, uid string, state pvc.State, reasons ...string) {
+		d := pvc.HoldVerdict{State: state}
+		for _, reason := range reasons {
+			d.Holders = append(d.Holders, pvc.Holder{Name: "StatefulSet/db", Reason: reason})
+		}
+		h.Judged(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(uid)}}, d)
+	}
+	for step, tt := range []struct {
+		do   func()
+		want map[string]float64
+		told int
+	}{
+		{func() {
+			judge("a", "1", pvc.Held, pvc.BoundPod, pvc.DesiredState)
+			judge("b", "2", pvc.Held, pvc.DesiredState, pvc.DesiredState)
+		}, map[string]float64{"_states Held": 2, "s_in_use BoundPod": 1, "s_in_use DesiredState": 2}, 0},
+		{func() { judge("b", "2", pvc.Cooling) }, map[string]float64{"_states Held": 1, "_states Cooling": 1, "s_in_use BoundPod": 1, "s_in_use DesiredState": 1}, 0},
+		{func() { judge("b", "2", pvc.Free) }, map[string]float64{"_states Held": 1, "s_in_use BoundPod": 1, "s_in_use DesiredState": 1}, 0},
+		{func() { judge("a", "1", pvc.Doomed, pvc.DesiredState) }, map[string]float64{"_states Doomed": 1, "s_in_use DesiredState": 1}, 1},
+		{func() { judge("a", "1", pvc.Doomed, pvc.DesiredState) }, map[string]float64{"_states Doomed": 1, "s_in_use DesiredState": 1}, 1},
+		{func() { judge("a", "another", pvc.Doomed) }, map[string]float64{"_states Doomed": 1}, 2},
+		{func() {
+			for _, name := range []string{"a", "b", "never"} {
+				h.Gone(types.NamespacedName{Namespace: "ns", Name: name})
+			}
+		}, map[string]float64{}, 2},
+	} {
+		tt.do()
+		got := map[string]float64{}
+		for name, value := range metrics(t, claimStates, claimsInUse) {
+			got[strings.TrimPrefix(name, "protection_claim")] = value
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" || len(r.told) != tt.told {
+			t.Errorf("step %d: %d events (-want +got)\n%s", step, len(r.told), diff)
+		}
+	}
+}
+
+func TestUsesOfReleases(t *testing.T) {
+	r := &recorder{}
+	h := NewHolds(New(r))
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data", UID: "1",
+		Annotations: map[string]string{pvc.HoldersAnnotation: "StatefulSet/db", pvc.ReleaseAnnotation: "1"}}}
+	namespace := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "ns", UID: "2", Annotations: map[string]string{pvc.HeldClaimsAnnotation: "3"}}}
+	left, _ := pvc.TellLeft(claim)
+	h.Left(claim, namespace, left)
+	if len(r.told) != 2 || !strings.Contains(r.told[0], "StatefulSet/db") || !strings.Contains(r.told[1], "data") {
+		t.Errorf("got %q", r.told)
+	}
+	h.Ends(namespace)
+	namespace.Annotations[pvc.ReleaseAnnotation] = "2"
+	h.Ends(namespace)
+	if len(r.told) != 3 || !strings.Contains(r.told[2], "3") {
+		t.Errorf("got %q", r.told)
+	}
+}
+
+func TestComplaintsAreLoggedOnceAndCounted(t *testing.T) {
+	var lines []string
+	log := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
+	policies, kinds := NewPolicies(log), NewKinds(log)
+	astray := workloads.Described{Kind: workloads.KindOf(v1alpha1.WorkloadKind{APIVersion: "example.com/v1", Kind: "Shard"})}
+	for step, tt := range []struct {
+		do    func()
+		says  string
+		value float64
+	}{
+		{func() { policies.Read(nil, nil) }, "", 0},
+		{func() { policies.Read([]string{"refuse-delete"}, nil) }, "refuse-delete", 1},
+		{func() { policies.Read([]string{"refuse-delete"}, nil) }, "", 1},
+		{func() { policies.Read(nil, errors.New("forbidden")) }, "forbidden", 1},
+		{func() { policies.Read(nil, errors.New("forbidden")) }, "", 1},
+		{func() { policies.Read([]string{"refuse-delete", "guard"}, nil) }, "guard", 2},
+		{func() { policies.Read(nil, nil) }, "resolved", 0},
+		{func() { kinds.Read([]workloads.Described{astray}) }, "Shard", 1},
+		{func() { kinds.Read([]workloads.Described{astray}) }, "", 1},
+		{func() { kinds.Read(nil) }, "resolved", 0},
+	} {
+		lines = nil
+		tt.do()
+		said, value := strings.Join(lines, "\n"), 0.0
+		for _, v := range metrics(t, policiesMissing, kindsAstray) {
+			value += v
+		}
+		if (said == "") != (tt.says == "") || !strings.Contains(strings.ToLower(said), strings.ToLower(tt.says)) || value != tt.value {
+			t.Errorf("step %d: logged %q, counted %v", step, said, value)
+		}
+	}
+}

@@ -1,0 +1,170 @@
+// Package report is the only place that tells what happened: events for users, metrics for dashboards, and
+// one log line for each write.
+//
+// It does not know why something was decided, beyond the reason that comes with the decision. A refused write
+// that means "read again" is not reported.
+package report
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/lru"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/apply"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
+)
+
+const (
+	// noteLimit is the most bytes that the events API accepts in a note.
+	noteLimit = 1024
+	// remembered bounds how many objects are known to have an event.
+	remembered = 10_000
+	// notesApart bounds how many notes about one version of a set are kept apart.
+	notesApart = 1024
+)
+
+var (
+	actions = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "lockstep_actions_total",
+		Help: "Writes of the operator, by verb, kind, reason and outcome (done, stale, failed).",
+	}, []string{"verb", "kind", "reason", "outcome"})
+	restarts = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "lockstep_group_restarts_total",
+		Help: "Failures of groups that are recreated, by cause (PodRestarted, PodEnded, PodDeleted, PodGone, StatefulSetDeleted, LeaderReplaced).",
+	}, []string{"failure"})
+)
+
+// Metrics returns the metrics of a Reporter.
+func Metrics() []prometheus.Collector { return []prometheus.Collector{actions, restarts} }
+
+// Reporter reports writes and waits. It is safe for concurrent use.
+type Reporter struct {
+	recorder events.EventRecorder
+	// waits holds the sentences of the waits that were reported last, by the UID that waits.
+	waits *lru.Cache
+}
+
+// New returns a Reporter that records events through recorder.
+func New(recorder events.EventRecorder) *Reporter {
+	return &Reporter{recorder: recorder, waits: lru.New(remembered)}
+}
+
+// Tell reports the result of an action on behalf of owner.
+func (r *Reporter) Tell(ctx context.Context, owner runtime.Object, a action.Action, err error) {
+	log := logr.FromContextOrDiscard(ctx).WithValues(
+		"verb", a.Verb(), "object", a.Target().String(), "reason", a.Why().Code, "because", a.Why().Sentence)
+	switch {
+	case errors.Is(err, apply.ErrStale):
+		count(a, "stale")
+		log.V(1).Info("reading again", "refusal", err.Error())
+	case errors.Is(err, context.Canceled): // the process ends: the write may have been done
+	case err != nil:
+		count(a, "failed")
+		if refused := a.Telling().Refused; refused != nil {
+			event := *refused
+			event.Note += ": " + err.Error()
+			r.event(owner, event)
+		}
+	default:
+		count(a, "done")
+		for _, failure := range a.Telling().Failures {
+			restarts.WithLabelValues(failure).Inc()
+		}
+		log.Info("done")
+		for _, event := range a.Telling().Done {
+			r.event(owner, event)
+		}
+	}
+}
+
+func count(a action.Action, outcome string) {
+	actions.WithLabelValues(a.Verb(), string(a.Target().Kind), a.Why().Code, outcome).Inc()
+}
+
+// Wait reports the waits of one read that have an event, once for each object and sentence.
+func (r *Reporter) Wait(owner runtime.Object, waiting types.UID, waits ...lws.Wait) {
+	last, _ := r.waits.Get(waiting)
+	before, _ := last.([]string)
+	var now []string
+	for _, w := range waits {
+		if w.Tell == nil || slices.Contains(now, w.Sentence) {
+			continue
+		}
+		if now = append(now, w.Sentence); !slices.Contains(before, w.Sentence) {
+			r.event(owner, *w.Tell)
+		}
+	}
+	if len(now) > 0 {
+		r.waits.Add(waiting, now)
+	}
+}
+
+func (r *Reporter) event(owner runtime.Object, e action.Event) {
+	kind := corev1.EventTypeNormal
+	if e.Warning {
+		kind = corev1.EventTypeWarning
+	}
+	r.recorder.Eventf(regarding(owner, e), related(e.Related), kind, e.Reason, e.Action, "%s", clipped(e.Note))
+}
+
+// regarding is the object of an event. The recorder merges events about one version of an object that differ
+// in their notes alone, as the steps of a rollout: a field path of a set that depends on the note keeps them
+// apart.
+func regarding(owner runtime.Object, e action.Event) runtime.Object {
+	set, ok := owner.(*lwsv1.LeaderWorkerSet)
+	if !ok || e.Related != nil && e.Related.Kind == identity.KindPod {
+		return owner // a pod has one such event
+	}
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(e.Note))
+	return &corev1.ObjectReference{
+		APIVersion: lwsv1.GroupVersion.String(), Kind: string(identity.KindLeaderWorkerSet),
+		Namespace: set.Namespace, Name: set.Name, UID: set.UID, ResourceVersion: set.ResourceVersion,
+		FieldPath: fmt.Sprintf("events[%d]", hash.Sum32()%notesApart),
+	}
+}
+
+// clipped cuts a note to the bytes that the events API accepts, between characters.
+func clipped(note string) string {
+	note = strings.ToValidUTF8(note, "\uFFFD")
+	if len(note) <= noteLimit {
+		return note
+	}
+	const ellipsis = "…"
+	end := noteLimit - len(ellipsis)
+	for !utf8.RuneStart(note[end]) {
+		end--
+	}
+	return note[:end] + ellipsis
+}
+
+// related is the related object of an event. Without one it is a nil interface, not a nil pointer in one.
+func related(ref *identity.Ref) runtime.Object {
+	if ref == nil {
+		return nil
+	}
+	version := cmp.Or(ref.APIVersion, "v1")
+	if ref.Kind == identity.KindControllerRevision || ref.Kind == identity.KindStatefulSet {
+		version = "apps/v1"
+	}
+	return &corev1.ObjectReference{
+		APIVersion: version, Kind: string(ref.Kind),
+		Namespace: ref.Namespace, Name: ref.Name, UID: ref.UID,
+	}
+}
