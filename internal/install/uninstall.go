@@ -94,11 +94,11 @@ type removal struct {
 	// configuration.
 	operators []string
 	except    string
-	undress   pvc.Undress
+	undress   pvc.Removal
 }
 
 func (c *cluster) removal(doomed []*unstructured.Unstructured) *removal {
-	r := &removal{cluster: c, doomed: doomed, undress: pvc.Undress{KeepChoices: c.KeepChoices}}
+	r := &removal{cluster: c, doomed: doomed, undress: pvc.Removal{KeepChoices: c.KeepChoices}}
 	for _, u := range doomed {
 		if u.GetKind() == "Deployment" {
 			r.operators = append(r.operators, u.GetNamespace())

@@ -1,6 +1,8 @@
 package pvc_test
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -129,4 +131,22 @@ func wantOf(object any) workloads.Want {
 		panic("not a workload")
 	}
 	return want
+}
+
+func fakeUID(i int) types.UID { return types.UID(fmt.Sprintf("00000000-0000-0000-0000-%012d", i)) }
+
+func meta(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: ns, Name: name, UID: types.UID("uid-" + name)}
+}
+
+func naming(claim string) corev1.PodTemplateSpec {
+	return corev1.PodTemplateSpec{Spec: corev1.PodSpec{Volumes: []corev1.Volume{volume(claim)}}}
+}
+
+func theNames(holders []pvc.Holder) string {
+	var all []string
+	for _, h := range holders {
+		all = append(all, h.Name)
+	}
+	return strings.Join(all, " ")
 }

@@ -23,118 +23,137 @@ func (m met) when(name string, holds bool) {
 	}
 }
 
-func law(t *testing.T, check func(*rapid.T, met), premises ...string) {
-	t.Helper()
-	m := met{}
-	rapid.Check(t, func(t *rapid.T) { check(t, m) })
-	for _, premise := range premises {
-		if m[premise] == 0 {
-			t.Errorf("the premise %q was never met", premise)
-		}
+func TestLaws(t *testing.T) {
+	for _, law := range []struct {
+		name     string
+		check    func(*rapid.T, met)
+		premises []string
+	}{
+		{"a cache never releases", cacheNeverReleases, []string{"not in the cache", "written"}},
+		{"only unused terminating PVCs are released", onlyUnusedAreReleased, []string{"used", "living", "P", "B", "foreign"}},
+		{"an unused PVC goes", unusedGoes, []string{"released"}},
+		{"strangers keep nothing", strangersKeepNothing, []string{"released"}},
+		{"decisions change no input", decisionsChangeNoInput, []string{"released"}},
+		{"each holder has one step", eachHolderHasOneStep, []string{"a step", "two steps"}},
+		{"a gate is lifted after the record", gateAfterRecord, []string{"needs live", "lifted with PVCs", "lifted without", "waits"}},
+	} {
+		t.Run(law.name, func(t *testing.T) {
+			m := met{}
+			rapid.Check(t, func(t *rapid.T) { law.check(t, m) })
+			for _, premise := range law.premises {
+				if m[premise] == 0 {
+					t.Errorf("the premise %q was never met", premise)
+				}
+			}
+		})
 	}
 }
 
-func TestLaws(t *testing.T) {
-	t.Run("cacheNeverReleases", func(t *testing.T) { law(t, cacheNeverReleases, "nobody in the cache", "written") })
-	t.Run("anyErrorMeansInUse", func(t *testing.T) { law(t, anyErrorMeansInUse, "something to release") })
-	t.Run("aUserKeeps", func(t *testing.T) { law(t, aUserKeeps, "used", "released") })
-	t.Run("othersFinalizersStay", func(t *testing.T) { law(t, othersFinalizersStay, "others'") })
-	t.Run("theBarrierGoesLast", func(t *testing.T) { law(t, theBarrierGoesLast, "B", "P") })
-	t.Run("onlyTheDyingAreReleased", func(t *testing.T) { law(t, onlyTheDyingAreReleased, "a living one") })
-	t.Run("whatIsNotUsedGoes", func(t *testing.T) { law(t, whatIsNotUsedGoes, "all gone") })
-	t.Run("nobodyPinsSomebodyElses", func(t *testing.T) { law(t, nobodyPinsSomebodyElses, "released") })
-	t.Run("everyClaimIsJudgedOnce", func(t *testing.T) { law(t, everyClaimIsJudgedOnce, "a claim") })
-	t.Run("coreDoesNotMutate", func(t *testing.T) { law(t, coreDoesNotMutate, "a release") })
-	t.Run("strangersHoldNothing", func(t *testing.T) { law(t, strangersHoldNothing, "free") })
-	t.Run("actionsAreEnoughAndNoneTooMany", func(t *testing.T) { law(t, actionsAreEnough, "an action", "two actions") })
+// scene is a namespace with PVCs, most of them terminating, and pods that may use them.
+type scene struct {
+	claims   []*corev1.PersistentVolumeClaim
+	pods     []*corev1.Pod
+	settings pvc.Settings
 }
 
-// A cached view decides nothing that takes P or B from a claim on its way out.
+var names = []string{"data-db-0", "data-db-1", "logs", "web-scratch"}
+
+func drawScene(t *rapid.T) scene {
+	s := scene{settings: pvc.Settings{Alone: rapid.Bool().Draw(t, "alone"), Mode: pvc.Mode(rapid.IntRange(0, 4).Draw(t, "mode"))}}
+	for _, name := range names {
+		s.claims = append(s.claims, drawClaim(t, name))
+	}
+	for i := range rapid.IntRange(0, 4).Draw(t, "pods") {
+		s.pods = append(s.pods, drawPod(t, fmt.Sprintf("pod-%d", i)))
+	}
+	return s
+}
+
+func drawClaim(t *rapid.T, name string) *corev1.PersistentVolumeClaim {
+	c := claim(name, finalizers(rapid.SliceOfNDistinct(rapid.SampledFrom([]string{p, b, "x/1", "x/2"}), 0, 4, rapid.ID).Draw(t, "finalizers")...))
+	if rapid.IntRange(0, 3).Draw(t, "dying") > 0 {
+		dying(c)
+	}
+	if record := rapid.SampledFrom([]string{"", "", "pod-0=uid-pod-0", "gone=uid-gone", "?"}).Draw(t, "record"); record != "" {
+		c.Annotations[pvc.UsersAnnotation] = record
+	}
+	if owner := rapid.SampledFrom([]types.UID{"", "", "uid-pod-1"}).Draw(t, "owner"); owner != "" {
+		controlledBy("Pod", owner)(c)
+	}
+	return c
+}
+
+func drawPod(t *rapid.T, name string) *corev1.Pod {
+	o := pod(name, rapid.SliceOfNDistinct(rapid.SampledFrom(names), 0, 2, rapid.ID).Draw(t, "claims"))
+	o.Status.Phase = rapid.SampledFrom([]corev1.PodPhase{corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed, ""}).Draw(t, "phase")
+	if rapid.Bool().Draw(t, "unbound") {
+		o.Spec.NodeName = ""
+	}
+	if rapid.IntRange(0, 3).Draw(t, "leaving") == 0 {
+		leaving(rapid.SampledFrom([]int64{0, 30}).Draw(t, "grace"))(o)
+	}
+	return o
+}
+
+func (s scene) judge(err error) ([]pvc.Release, []pvc.Kept) {
+	return s.settings.Take(ns, s.claims).Look(reading(err, s.pods...)).Judge()
+}
+
+// bound reports whether a bound pod names a PVC.
+func (s scene) bound(name string) bool {
+	return slices.ContainsFunc(s.pods, func(o *corev1.Pod) bool { return o.Spec.NodeName != "" && slices.Contains(pvc.ClaimsOf(o), name) })
+}
+
+func (s scene) named(name string) *corev1.PersistentVolumeClaim {
+	return s.claims[slices.Index(names, name)]
+}
+
 func cacheNeverReleases(t *rapid.T, m met) {
 	s := drawScene(t)
 	for _, c := range s.claims {
 		d := pvc.Decide(pvc.View{Claim: c, Pods: index(s.pods...), Mode: s.settings.Mode, Settings: s.settings})
-		m.when("nobody in the cache", d.Step == pvc.Look)
+		m.when("not in the cache", d.Step == pvc.Look)
 		m.when("written", d.Step == pvc.Write)
-		if c.DeletionTimestamp != nil && d.Write != nil {
-			t.Fatalf("%s is terminating, and is written: %v", c.Name, d.Write)
-		}
-		if s.bound(c.Name) && d.Step == pvc.Look {
-			t.Fatalf("%s has a user in the cache, and is looked at", c.Name)
+		if c.DeletionTimestamp != nil && d.Write != nil || s.bound(c.Name) && d.Step == pvc.Look {
+			t.Fatalf("%s: %+v", c.Name, d)
 		}
 	}
 }
 
-func anyErrorMeansInUse(t *rapid.T, m met) {
+func onlyUnusedAreReleased(t *rapid.T, m met) {
 	s := drawScene(t)
-	sound, _ := s.judge(nil)
-	m.when("something to release", len(sound) > 0)
-	if releases, kept := s.judge(errors.New("lost")); len(releases) > 0 {
-		t.Fatalf("%d released, %d kept by half a reading", len(releases), len(kept))
+	if releases, _ := s.judge(errors.New("lost")); len(releases) > 0 {
+		t.Fatalf("after an error: %v", releases)
 	}
-}
-
-func aUserKeeps(t *rapid.T, m met) {
-	s := drawScene(t)
-	releases, _ := s.judge(nil)
+	releases, kept := s.judge(nil)
+	judged := map[types.UID]bool{}
+	for _, k := range kept {
+		judged[k.Claim.UID] = true
+	}
 	for _, r := range releases {
-		m.when("released", true)
-		if s.bound(r.Target().Name) {
-			t.Fatalf("%s is released under a bound pod", r.Target())
+		c := s.named(r.Target().Name)
+		if judged[c.UID] || s.bound(c.Name) || c.DeletionTimestamp == nil {
+			t.Fatalf("%s is released", c.Name)
 		}
-	}
-	m.when("used", slices.ContainsFunc(s.claims, func(c *corev1.PersistentVolumeClaim) bool { return s.bound(c.Name) }))
-}
-
-func othersFinalizersStay(t *rapid.T, m met) {
-	s := drawScene(t)
-	releases, _ := s.judge(nil)
-	for _, r := range releases {
-		had := s.claimed(r.Target().Name).Finalizers
-		var want []string
-		for _, f := range had {
-			if f != r.Takes() {
-				want = append(want, f)
-			}
+		judged[c.UID] = true
+		want := slices.DeleteFunc(slices.Clone(c.Finalizers), func(f string) bool { return f == r.Takes() })
+		if !slices.Equal(want, r.Finalizers()) || len(want) != len(c.Finalizers)-1 {
+			t.Fatalf("of %v, %v stay", c.Finalizers, r.Finalizers())
 		}
-		m.when("others'", len(want) > 1)
-		if !slices.Equal(want, r.Finalizers()) || len(want) != len(had)-1 {
-			t.Fatalf("of %v, %v stay", had, r.Finalizers())
+		if r.Takes() == b && slices.Contains(want, p) || r.Takes() == p && !s.settings.Alone || r.Takes() != p && r.Takes() != b {
+			t.Fatalf("takes %s of %v", r.Takes(), c.Finalizers)
 		}
-	}
-}
-
-func theBarrierGoesLast(t *rapid.T, m met) {
-	s := drawScene(t)
-	releases, _ := s.judge(nil)
-	for _, r := range releases {
-		m.when("B", r.Takes() == b)
 		m.when("P", r.Takes() == p)
-		if r.Takes() == b && slices.Contains(r.Finalizers(), p) {
-			t.Fatal("B goes before P")
-		}
-		if r.Takes() == p && !s.settings.Alone {
-			t.Fatal("P is taken, and is the built-in's")
-		}
+		m.when("B", r.Takes() == b)
+		m.when("foreign", slices.Contains(want, "x/1"))
 	}
-}
-
-func onlyTheDyingAreReleased(t *rapid.T, m met) {
-	s := drawScene(t)
-	releases, _ := s.judge(nil)
 	for _, c := range s.claims {
-		m.when("a living one", c.DeletionTimestamp == nil)
-	}
-	for _, r := range releases {
-		if s.claimed(r.Target().Name).DeletionTimestamp == nil {
-			t.Fatalf("%s lives", r.Target())
-		}
+		m.when("used", s.bound(c.Name))
+		m.when("living", c.DeletionTimestamp == nil)
 	}
 }
 
-// S2p: judged again after every write, a claim that nobody uses loses all that is
-// ours.
-func whatIsNotUsedGoes(t *rapid.T, m met) {
+func unusedGoes(t *rapid.T, m met) {
 	s := drawScene(t)
 	s.pods, s.settings.Alone = nil, true
 	for _, c := range s.claims {
@@ -143,8 +162,9 @@ func whatIsNotUsedGoes(t *rapid.T, m met) {
 	}
 	for range 2 {
 		releases, _ := s.judge(nil)
+		m.when("released", len(releases) > 0)
 		for _, r := range releases {
-			s.claimed(r.Target().Name).Finalizers = r.Finalizers()
+			s.named(r.Target().Name).Finalizers = r.Finalizers()
 		}
 	}
 	for _, c := range s.claims {
@@ -152,14 +172,14 @@ func whatIsNotUsedGoes(t *rapid.T, m met) {
 			t.Fatalf("%s still has %v", c.Name, c.Finalizers)
 		}
 	}
-	m.when("all gone", true)
 }
 
-// What is in another namespace, is not bound, or names other claims, changes
-// nothing, whatever it says of itself.
-func nobodyPinsSomebodyElses(t *rapid.T, m met) {
+// A pod that is not bound or names other PVCs keeps nothing, nor does a workload of another
+// namespace or name, whatever its labels and annotations.
+func strangersKeepNothing(t *rapid.T, m met) {
 	s := drawScene(t)
 	before, _ := s.judge(nil)
+	m.when("released", len(before) > 0)
 	stranger := drawPod(t, "stranger")
 	stranger.Labels = map[string]string{"app": "db"}
 	stranger.Annotations = map[string]string{pvc.UsersAnnotation: "pod-0=uid-pod-0", pvc.HoldAnnotation: "mine"}
@@ -170,34 +190,22 @@ func nobodyPinsSomebodyElses(t *rapid.T, m met) {
 		stranger.Spec.NodeName = ""
 	}
 	s.pods = append(s.pods, stranger)
-	after, _ := s.judge(nil)
-	m.when("released", len(before) > 0)
-	if len(before) != len(after) {
+	if after, _ := s.judge(nil); len(before) != len(after) {
 		t.Fatalf("%d were released, and with a stranger %d", len(before), len(after))
 	}
-}
-
-func everyClaimIsJudgedOnce(t *rapid.T, m met) {
-	s := drawScene(t)
-	seen := map[types.UID]int{}
-	releases, kept := s.judge(rapid.SampledFrom([]error{nil, errors.New("lost")}).Draw(t, "error"))
-	for _, r := range releases {
-		seen[r.Target().UID]++
+	set, name := statefulSet("db", rapid.Int32Range(0, 5).Draw(t, "replicas")), "data-db-0"
+	if rapid.Bool().Draw(t, "in another namespace") {
+		set.Namespace = "other"
+	} else {
+		name = rapid.SampledFrom([]string{"data-db", "data-db-", "data-db-0-0", "data-db-5", "data-db--0", "xdata-db-0", "data-db-+0", "data-db-0x", ""}).Draw(t, "name")
 	}
-	for _, k := range kept {
-		seen[k.Claim.UID]++
-	}
-	for uid, n := range seen {
-		m.when("a claim", true)
-		if n != 1 {
-			t.Fatalf("%s was judged %d times", uid, n)
-		}
+	if holders, _ := world(index(), wantOf(set)).Holders(claim(name)); len(holders) > 0 {
+		t.Fatalf("%q is held by %q", name, theNames(holders))
 	}
 }
 
-func coreDoesNotMutate(t *rapid.T, m met) {
-	s := drawScene(t)
-	before := scene{}
+func decisionsChangeNoInput(t *rapid.T, m met) {
+	s, before := drawScene(t), scene{}
 	for _, c := range s.claims {
 		before.claims = append(before.claims, c.DeepCopy())
 	}
@@ -205,37 +213,18 @@ func coreDoesNotMutate(t *rapid.T, m met) {
 		before.pods = append(before.pods, o.DeepCopy())
 	}
 	releases, _ := s.judge(nil)
-	m.when("a release", len(releases) > 0)
+	m.when("released", len(releases) > 0)
 	for _, c := range s.claims {
 		pvc.Decide(pvc.View{Claim: c, Pods: index(s.pods...), Mode: s.settings.Mode, Settings: s.settings})
 		pvc.DecideHold(pvc.HoldView{Claim: c, Mode: pvc.Hold, World: world(index(s.pods...)), Now: noon})
 		pvc.Why(caseOf(c, s.settings.Mode, s.pods))
 	}
 	if !reflect.DeepEqual(before.claims, s.claims) || !reflect.DeepEqual(before.pods, s.pods) {
-		t.Fatal("what was looked at has changed")
+		t.Fatal("an input has changed")
 	}
 }
 
-// Workloads of other namespaces, and of other names, want nothing here.
-func strangersHoldNothing(t *rapid.T, m met) {
-	stranger := statefulSet("db", rapid.Int32Range(0, 5).Draw(t, "replicas"))
-	name := "data-db-0"
-	if rapid.Bool().Draw(t, "elsewhere") {
-		stranger.Namespace = "other"
-	} else {
-		name = rapid.SampledFrom([]string{"data-db", "data-db-", "data-db-0-0", "data-db-5", "data-db--0", "xdata-db-0", "data-db-+0", "data-db-0x", ""}).Draw(t, "name")
-	}
-	stranger.Labels = map[string]string{"app": "db"}
-	holders, _ := world(index(), wantOf(stranger)).Holders(claim(name))
-	m.when("free", true)
-	if len(holders) > 0 {
-		t.Fatalf("%q is held by %q", name, theNames(holders))
-	}
-}
-
-// actionsAreEnough: with all that the actions free out of the way nothing holds,
-// and each frees what no other does.
-func actionsAreEnough(t *rapid.T, m met) {
+func eachHolderHasOneStep(t *rapid.T, m met) {
 	c := claim("data-db-0", dying)
 	var pods []*corev1.Pod
 	for i := range rapid.IntRange(1, 5).Draw(t, "pods") {
@@ -246,24 +235,81 @@ func actionsAreEnough(t *rapid.T, m met) {
 		pods = append(pods, o)
 	}
 	e := pvc.Why(caseOf(c, pvc.Barrier, pods, wantOf(statefulSet("db", 1)), wantOf(statefulSet("web", 1))))
-	m.when("an action", len(e.Actions) > 0)
-	m.when("two actions", len(e.Actions) > 1)
-	freed := map[string]int{}
+	m.when("a step", len(e.Actions) > 0)
+	m.when("two steps", len(e.Actions) > 1)
+	steps := map[string]int{}
 	for _, a := range e.Actions {
-		if len(a.Frees) == 0 {
-			t.Fatalf("%q frees nobody", a.Do)
-		}
 		for _, name := range a.Frees {
-			freed[name]++
+			steps[name]++
 		}
 	}
 	for _, h := range e.Holders {
-		want := 0
-		if h.Holds {
-			want = 1
-		}
-		if freed[h.Name] != want {
-			t.Fatalf("%s is freed %d times, want %d", h.Name, freed[h.Name], want)
+		if h.Holds != (steps[h.Name] == 1) || steps[h.Name] > 1 {
+			t.Fatalf("%s has %d steps", h.Name, steps[h.Name])
 		}
 	}
+}
+
+// A gate is lifted only when each protected PVC lives, and names the pod after the writes.
+// A pod that waits is written nowhere.
+func gateAfterRecord(t *rapid.T, m met) {
+	s := drawScene(t)
+	labels := map[string]string{pvc.ModeKey: rapid.SampledFrom([]string{"off", "barrier", "strict"}).Draw(t, "namespace")}
+	live := pvc.Claims{}
+	for _, c := range s.claims {
+		if rapid.Bool().Draw(t, "usable") {
+			c.DeletionTimestamp, c.Annotations = nil, map[string]string{}
+		}
+		if rapid.IntRange(0, 5).Draw(t, "there") > 0 {
+			live[c.Name] = c
+		}
+	}
+	for _, o := range s.pods {
+		gated(pvc.UseGate)(o)
+		protected := slices.DeleteFunc(pvc.ClaimsOf(o), func(name string) bool {
+			c := live[name]
+			if c == nil {
+				c = claim(name)
+			}
+			return s.settings.ModeOf(c, labels) < pvc.Barrier
+		})
+		view := pvc.GateView{Pod: o, Live: live, NamespaceLabels: labels, Settings: s.settings}
+		cached := pvc.DecideGate(view)
+		if cached.Lift.Target().UID != "" && len(protected) != len(pvc.ClaimsOf(o)) {
+			t.Fatalf("a cached namespace lifts the gate of %s", o.Name)
+		}
+		view.NamespaceLive = true
+		v := pvc.DecideGate(view)
+		m.when("needs live", cached.NeedsLive)
+		if v.NeedsLive || !cached.NeedsLive && (cached.Lift.Target() != v.Lift.Target() || len(cached.Writes) != len(v.Writes)) {
+			t.Fatalf("%s: %+v, and after a live read %+v", o.Name, cached, v)
+		}
+		lifts := v.Lift.Target().UID != ""
+		m.when("waits", v.Waits.Code != "")
+		if o.DeletionTimestamp == nil && lifts == (v.Waits.Code != "") || !lifts && len(v.Writes) > 0 {
+			t.Fatalf("%s: %+v", o.Name, v)
+		}
+		m.when("lifted with PVCs", lifts && len(protected) > 0)
+		m.when("lifted without", lifts && len(protected) == 0)
+		for _, name := range protected {
+			if lifts && !recordedAfter(v, o, live[name]) {
+				t.Fatalf("the gate of %s is lifted without a record on %s", o.Name, name)
+			}
+		}
+	}
+}
+
+// recordedAfter reports whether a living PVC names a pod once the writes are done.
+func recordedAfter(v pvc.GateVerdict, o *corev1.Pod, c *corev1.PersistentVolumeClaim) bool {
+	if c == nil || c.DeletionTimestamp != nil {
+		return false
+	}
+	value := c.Annotations[pvc.UsersAnnotation]
+	for _, w := range v.Writes {
+		if w.Target().UID == c.UID && w.Target().ResourceVersion == c.ResourceVersion {
+			value = w.Value()
+		}
+	}
+	record, err := pvc.ParseRecord(value)
+	return err == nil && slices.Contains(record, pvc.Recorded{Name: o.Name, UID: o.UID})
 }

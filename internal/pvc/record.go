@@ -3,10 +3,16 @@ package pvc
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
 )
 
 // maxRecord bounds the use record: all annotations of an object share 256 KiB.
@@ -25,15 +31,16 @@ type Recorded struct {
 	UID  types.UID
 }
 
+func (r Recorded) String() string { return r.Name + "=" + string(r.UID) }
+
 // ParseRecord reads a record. An unreadable entry is an error: it may name a pod.
-func ParseRecord(value string) (Record, error) {
+func ParseRecord(value string) (r Record, err error) {
 	if value == "" {
 		return nil, nil
 	}
-	var r Record
 	for _, entry := range strings.Split(value, ",") {
-		name, uid, ok := strings.Cut(entry, "=")
-		if !ok || name == "" || uid == "" {
+		name, uid, _ := strings.Cut(entry, "=")
+		if name == "" || uid == "" {
 			return nil, fmt.Errorf("use record: %q is not \"name=uid\"", entry)
 		}
 		r = append(r, Recorded{name, types.UID(uid)})
@@ -43,16 +50,11 @@ func ParseRecord(value string) (Record, error) {
 
 // With is the record with one more pod, or ErrFull: then the pod waits.
 func (r Record) With(pod Recorded) (Record, error) {
-	if pod.Name == "" || pod.UID == "" {
-		return nil, fmt.Errorf("use record: pod %q with UID %q is no incarnation", pod.Name, pod.UID)
-	}
 	if slices.Contains(r, pod) {
 		return r, nil
 	}
 	longer := append(slices.Clone(r), pod)
-	slices.SortFunc(longer, func(a, b Recorded) int {
-		return strings.Compare(a.Name+"="+string(a.UID), b.Name+"="+string(b.UID))
-	})
+	slices.SortFunc(longer, func(a, b Recorded) int { return strings.Compare(a.String(), b.String()) })
 	if len(longer.String()) > maxRecord {
 		return nil, fmt.Errorf("%w: it names %d pods", ErrFull, len(r))
 	}
@@ -67,7 +69,244 @@ func (r Record) Without(gone func(Recorded) bool) Record {
 func (r Record) String() string {
 	entries := make([]string, len(r))
 	for i, pod := range r {
-		entries[i] = pod.Name + "=" + string(pod.UID)
+		entries[i] = pod.String()
 	}
 	return strings.Join(entries, ",")
+}
+
+// Recording writes a use record onto the version of a PVC that was read.
+type Recording struct {
+	silent
+	pvc   identity.Ref
+	value string
+	anew  bool
+}
+
+// Target is the incarnation and the version that was read.
+func (r Recording) Target() identity.Ref { return r.pvc }
+
+// Value is the new UsersAnnotation; empty removes it.
+func (r Recording) Value() string { return r.value }
+
+// Anew reports whether the record named the pod before. RewrittenAnnotation is then written
+// to change the resourceVersion: a write that removes the pod may be under way.
+func (r Recording) Anew() bool { return r.anew }
+
+// Why implements action.Action.
+func (r Recording) Why() action.Reason {
+	return action.Reason{Code: "UseRecord", Sentence: "the record names the pods that may be bound"}
+}
+
+// Verb implements action.Action.
+func (Recording) Verb() string { return "record" }
+
+// Claims are PVCs of one namespace by name. A PVC that does not exist is nil or absent.
+type Claims map[string]*corev1.PersistentVolumeClaim
+
+// claimName is the name of the PVC that a volume uses, or empty.
+func claimName(pod *corev1.Pod, volume *corev1.Volume) string {
+	switch {
+	case volume.PersistentVolumeClaim != nil:
+		return volume.PersistentVolumeClaim.ClaimName
+	case volume.Ephemeral != nil:
+		return pod.Name + "-" + volume.Name
+	}
+	return ""
+}
+
+// ClaimsOf are the names of the PVCs that a pod uses.
+func ClaimsOf(pod *corev1.Pod) (names []string) {
+	for i := range pod.Spec.Volumes {
+		if name := claimName(pod, &pod.Spec.Volumes[i]); name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Unusable returns why a pod must not be scheduled on its PVCs, or "". The texts are those
+// of the built-in plugin.
+func Unusable(pod *corev1.Pod, claims Claims) string {
+	for i := range pod.Spec.Volumes {
+		volume := &pod.Spec.Volumes[i]
+		name := claimName(pod, volume)
+		if name == "" {
+			continue
+		}
+		claim, ephemeral := claims[name], volume.Ephemeral != nil
+		switch {
+		case claim == nil && ephemeral:
+			return fmt.Sprintf("waiting for ephemeral volume controller to create the persistentvolumeclaim %q", name)
+		case claim == nil:
+			return fmt.Sprintf("persistentvolumeclaim %q not found", name)
+		case claim.Status.Phase == corev1.ClaimLost:
+			return fmt.Sprintf("persistentvolumeclaim %q bound to non-existent persistentvolume %q", name, claim.Spec.VolumeName)
+		case claim.DeletionTimestamp != nil:
+			return fmt.Sprintf("persistentvolumeclaim %q is being deleted", name)
+		case ephemeral && !metav1.IsControlledBy(claim, pod):
+			return fmt.Sprintf("PVC %s/%s was not created for pod %s/%s (pod is not owner)", claim.Namespace, name, pod.Namespace, pod.Name)
+		}
+	}
+	return ""
+}
+
+// Records reports whether a PVC has a use record.
+func (s Settings) Records(claim *corev1.PersistentVolumeClaim, namespaceLabels map[string]string) bool {
+	return s.ModeOf(claim, namespaceLabels) >= Barrier
+}
+
+// recorded is the pod with only the volumes whose PVC has, or will have, a use record. The
+// labels of the namespace decide for a missing PVC. An ephemeral one has no record.
+func (s Settings) recorded(pod *corev1.Pod, live Claims, namespaceLabels map[string]string) *corev1.Pod {
+	only := &corev1.Pod{ObjectMeta: pod.ObjectMeta}
+	for _, volume := range pod.Spec.Volumes {
+		if volume.PersistentVolumeClaim == nil {
+			continue
+		}
+		claim := live[volume.PersistentVolumeClaim.ClaimName]
+		if claim == nil {
+			claim = &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace}}
+		}
+		if s.Records(claim, namespaceLabels) {
+			only.Spec.Volumes = append(only.Spec.Volumes, volume)
+		}
+	}
+	return only
+}
+
+// Bind returns the writes that come before a pod is bound: its use, onto each protected PVC as
+// read live. All its PVCs must be usable. A PVC that is deleted in between fails the write, and
+// the pod is not bound.
+func (s Settings) Bind(pod *corev1.Pod, live Claims, namespaceLabels map[string]string) ([]Recording, error) {
+	if why := Unusable(pod, live); why != "" {
+		return nil, errors.New(why)
+	}
+	return record(s.recorded(pod, live, namespaceLabels), live, true)
+}
+
+// record writes a pod onto its PVCs. anew also writes records that name the pod already.
+func record(pod *corev1.Pod, live Claims, anew bool) (writes []Recording, err error) {
+	names := ClaimsOf(pod)
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		have := live[name].Annotations[UsersAnnotation]
+		r, err := ParseRecord(have)
+		if err == nil {
+			r, err = r.With(Recorded{Name: pod.Name, UID: pod.UID})
+		}
+		if err != nil {
+			return nil, fmt.Errorf("persistentvolumeclaim %q: %w", name, err)
+		}
+		if known := r.String() == have; !known || anew {
+			writes = append(writes, Recording{pvc: refOf(live[name]), value: r.String(), anew: known})
+		}
+	}
+	return writes, nil
+}
+
+// Unbind returns the writes that remove a pod from records. Only the scheduler that recorded
+// the pod knows that no bind was sent. The PVCs are those that its write returned.
+func Unbind(pod *corev1.Pod, written Claims) []Recording {
+	return forget(slices.Collect(maps.Values(written)), func(r Recorded) bool { return r.UID == pod.UID })
+}
+
+// Forget returns the writes that remove pods from the records of living PVCs. A recorded pod
+// that a later read does not show is gone for ever.
+func (v LiveView) Forget() []Recording {
+	if v.err != nil {
+		return nil
+	}
+	return forget(v.batch.recorded, v.gone)
+}
+
+// forget removes pods from records. An unreadable record keeps its PVC until a user repairs it.
+func forget(claims []*corev1.PersistentVolumeClaim, gone func(Recorded) bool) (writes []Recording) {
+	for _, claim := range claims {
+		r, err := ParseRecord(claim.Annotations[UsersAnnotation])
+		if left := r.Without(gone); err == nil && len(left) < len(r) {
+			writes = append(writes, Recording{pvc: refOf(claim), value: left.String()})
+		}
+	}
+	return writes
+}
+
+// GateView is one pod under UseGate, and its PVCs, read live.
+type GateView struct {
+	Pod  *corev1.Pod
+	Live Claims
+	// NamespaceLabels are those of its namespace.
+	NamespaceLabels map[string]string
+	// NamespaceLive reports that the labels were read live after the pod was seen. Only then
+	// is a gate lifted because a PVC needs no record.
+	NamespaceLive bool
+	Settings      Settings
+}
+
+// GateVerdict records the pod on all of its PVCs and then lifts the gate, or waits.
+type GateVerdict struct {
+	Writes []Recording
+	Lift   Lifting
+	// Waits is why the pod waits, or is empty.
+	Waits action.Reason
+	// NeedsLive: decide again by a live read of the namespace.
+	NeedsLive bool
+}
+
+// Lifting removes UseGate from the pod that was judged. Only DecideGate returns one with
+// a target.
+type Lifting struct {
+	silent
+	pod   identity.Ref
+	stays []corev1.PodSchedulingGate
+}
+
+// Target is the incarnation and the version that was judged.
+func (l Lifting) Target() identity.Ref { return l.pod }
+
+// Gates are the gates that stay, in their order.
+func (l Lifting) Gates() []corev1.PodSchedulingGate { return slices.Clone(l.stays) }
+
+// Why implements action.Action.
+func (l Lifting) Why() action.Reason {
+	return action.Reason{Code: "UseRecorded", Sentence: "the pod is recorded on its PVCs"}
+}
+
+// Verb implements action.Action.
+func (Lifting) Verb() string { return "lift" }
+
+// Gated reports whether a pod waits under UseGate. A terminating pod does not.
+func Gated(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Spec.SchedulingGates, isUseGate)
+}
+
+func isUseGate(gate corev1.PodSchedulingGate) bool { return gate.Name == UseGate }
+
+// DecideGate judges one pod. Ephemeral and unprotected PVCs have no record, and are left to
+// the scheduler.
+func DecideGate(v GateView) GateVerdict {
+	if !Gated(v.Pod) {
+		return GateVerdict{}
+	}
+	waits := func(code, why string) GateVerdict {
+		return GateVerdict{Waits: action.Reason{Code: code, Sentence: "not scheduled before it is recorded on its PVCs: " + why}}
+	}
+	recorded := v.Settings.recorded(v.Pod, v.Live, v.NamespaceLabels)
+	missing := func(name string) bool { return v.Live[name] == nil }
+	why := Unusable(recorded, v.Live)
+	switch {
+	case why != "" && slices.ContainsFunc(ClaimsOf(recorded), missing):
+		return waits("AwaitingClaim", why)
+	case why != "":
+		return waits("ClaimUnusable", why)
+	}
+	writes, err := record(recorded, v.Live, false)
+	if err != nil {
+		return waits("UseNotRecorded", err.Error())
+	}
+	named := slices.DeleteFunc(slices.Clone(v.Pod.Spec.Volumes), func(volume corev1.Volume) bool { return volume.PersistentVolumeClaim == nil })
+	if !v.NamespaceLive && len(recorded.Spec.Volumes) < len(named) {
+		return GateVerdict{NeedsLive: true}
+	}
+	stays := slices.DeleteFunc(slices.Clone(v.Pod.Spec.SchedulingGates), isUseGate)
+	return GateVerdict{Writes: writes, Lift: Lifting{pod: identity.RefOf(identity.KindPod, v.Pod), stays: stays}}
 }

@@ -1,16 +1,21 @@
 package pvc
 
 import (
+	"strconv"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"lockstep.dev/lockstep/internal/action"
 )
 
 // Released reports whether a PVC or a namespace bears a release token with its own UID.
-func Released(object metav1.Object) bool {
-	return object.GetUID() != "" && object.GetAnnotations()[ReleaseAnnotation] == string(object.GetUID())
+func Released(object metav1.Object) bool { return hasUID(object, ReleaseAnnotation) }
+
+// hasUID reports whether an annotation is the UID of its object. A copied manifest has another.
+func hasUID(object metav1.Object, key string) bool {
+	return object.GetUID() != "" && object.GetAnnotations()[key] == string(object.GetUID())
 }
 
 // TokenVerdict is what becomes of a release token.
@@ -35,8 +40,8 @@ func (v TokenVerdict) Because() action.Reason {
 // wrote the last two, for releases by two people.
 var withoutToken = []string{ReleaseUntilAnnotation, Prefix + "confirmed-by", Prefix + "confirmed-until"}
 
-// DecideToken bounds the life of a release token, because admission policies have no
-// clock. A token for another UID releases nothing and is left alone.
+// DecideToken ends a release token after a time, because admission policies have no clock. A
+// token for another UID releases nothing and is left alone.
 func DecideToken(object metav1.Object, now time.Time, ttl time.Duration) TokenVerdict {
 	stands, dated := object.GetAnnotations()[ReleaseUntilAnnotation]
 	switch {
@@ -57,4 +62,26 @@ func DecideToken(object metav1.Object, now time.Time, ttl time.Duration) TokenVe
 		return TokenVerdict{Until: until}
 	}
 	return TokenVerdict{Annotations: map[string]string{ReleaseAnnotation: "", ReleaseUntilAnnotation: ""}, Expired: true}
+}
+
+// CountHeld is the change that makes a living namespace bear the number of its held PVCs. An
+// empty value removes the annotation.
+func CountHeld(namespace metav1.Object, claims []corev1.PersistentVolumeClaim) map[string]string {
+	if namespace.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	held := 0
+	for i := range claims {
+		if claim := &claims[i]; claim.Annotations[HoldersAnnotation] != "" && claim.DeletionTimestamp == nil {
+			held++
+		}
+	}
+	want := ""
+	if held > 0 {
+		want = strconv.Itoa(held)
+	}
+	if stands, ok := namespace.GetAnnotations()[HeldClaimsAnnotation]; stands == want && ok == (want != "") {
+		return nil
+	}
+	return map[string]string{HeldClaimsAnnotation: want}
 }

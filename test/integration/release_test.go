@@ -127,7 +127,7 @@ func (b *breaking) heldBack(t *testing.T) {
 	b.needs(b.annotate(b.wanda, "back", pvc.ReleaseAnnotation, ""))
 	null := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
 	b.mustRefuse2(b.alice.Patch(t.Context(), b.read("back"), null), "Its finalizers")
-	if told := b.why(t, "", "back"); !strings.Contains(told.Summary, "keeps its finalizers") || told.Release == "" {
+	if told := b.why(t, "", "back"); !strings.Contains(strings.Join(told.Notes, "\n"), "keeps its finalizers") || told.Release == "" {
 		t.Errorf("got %q, %q", told.Summary, told.Release)
 	}
 	b.mustSay(false, "wanda", "its finalizers may be removed now", "release", "pvc/back", "--yes")

@@ -124,7 +124,7 @@ func TestWhyOnAClusterWithoutPolicies(t *testing.T) {
 			"node why-down is not ready", "kubectl taint node why-down node.kubernetes.io/out-of-service=nodeshutdown:NoExecute",
 		}},
 		{"foreign", pvc.Draining, "", "Accepted", []string{"ask the owner of finalizer example.com/mine"}},
-		{"free", pvc.Free, "", "Accepted", []string{"is not in use: a DELETE removes it at once"}},
+		{"free", pvc.Free, "", "Accepted", []string{"is not in use: a DELETE is accepted"}},
 	} {
 		t.Run(tt.claim, func(t *testing.T) {
 			told := a.why(t, "", tt.claim, "--if-deleted")

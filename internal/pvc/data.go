@@ -7,9 +7,9 @@ import (
 )
 
 // then is what becomes of the data once the PVC is gone.
-func (c Case) then(e Explanation) []string {
+func (c Case) then(holders, idle []Holder) []string {
 	then := []string{c.volume()}
-	for _, h := range append(plain(e.Holders), e.Idle...) {
+	for _, h := range append(holders, idle...) {
 		switch {
 		case h.match.Numbered && (h.Phase == "" || h.AwaitsEnd()):
 			then = append(then, h.Name+" creates an empty PVC of the same name")

@@ -7,15 +7,20 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/pvc/workloads"
 )
 
-// lateBy is how long after its deletionTimestamp an object counts as stuck.
-const lateBy = time.Minute
+// Suggestion is one step to take.
+type Suggestion struct {
+	Do string `json:"do"`
+	// Command takes the step, if one command can.
+	Command string `json:"command,omitempty"`
+	// Frees are the holders that the step ends.
+	Frees []string `json:"frees,omitempty"`
+}
 
 // actions are the next step for each holder, and for finalizers. Holders that need the
 // same step share it.
@@ -39,8 +44,8 @@ func (c Case) actions(holders []Explained) (all []Suggestion) {
 			add(Suggestion{Do: "ask the owner of finalizer " + f.Key}, "Finalizer/"+f.Key)
 		}
 	}
-	if f, ok := c.due(); ok && !held && !c.blind() {
-		add(c.overdue(f), "Finalizer/"+f.Key)
+	if key := c.due(); key != "" && !held && c.blind() == "" {
+		add(c.overdue(key), "Finalizer/"+key)
 	}
 	return all
 }
@@ -62,6 +67,8 @@ func (c Case) step(h Explained, holders []Explained) Suggestion {
 	return s
 }
 
+// podStep repairs the node of a pod, or waits for a terminating one. Otherwise the workload above
+// the pod lets go, if it holds as well, or the pod is deleted.
 func (c Case) podStep(h Explained, pod *corev1.Pod, holders []Explained) Suggestion {
 	if s, ok := c.nodeStep(pod); ok {
 		return s
@@ -69,27 +76,13 @@ func (c Case) podStep(h Explained, pod *corev1.Pod, holders []Explained) Suggest
 	if h.Leaving != nil {
 		return c.leavingStep(h, pod)
 	}
-	top, known := c.workloadOf(pod)
-	if !known || isOver(pod.Status.Phase) && top.Idle != workloads.Finished {
-		return c.deletePod(pod)
+	above := func(o Explained) bool {
+		return o.Holds && slices.ContainsFunc(h.above, func(w *workloads.Want) bool { return w.Workload.UID == o.UID })
 	}
-	if i := slices.IndexFunc(holders, func(o Explained) bool { return o.UID == top.Workload.UID && o.Holds }); i >= 0 {
+	if i := slices.IndexFunc(holders, above); i >= 0 {
 		return c.step(holders[i], holders)
 	}
-	pods := 0
-	for _, o := range holders {
-		if of, ok := c.workloadOf(c.Pods[o.UID]); ok && o.Holds && of == top {
-			pods++
-		}
-	}
-	switch name := string(top.Workload.Kind) + "/" + top.Workload.Name; {
-	case pods == 1:
-		return c.deletePod(pod)
-	case top.Idle == workloads.Finished:
-		return Suggestion{Do: "delete " + name, Command: deletion(top.Workload)}
-	default:
-		return Suggestion{Do: name + ": " + top.Released, Command: scaleTo(top.Workload, 0)}
-	}
+	return Suggestion{Do: "delete " + h.Name, Command: "kubectl delete pod " + pod.Name + " -n " + pod.Namespace}
 }
 
 // nodeStep gives up the node of a pod that cannot end there.
@@ -112,6 +105,9 @@ func (c Case) nodeStep(pod *corev1.Pod) (Suggestion, bool) {
 	}, true
 }
 
+// lateBy is how long after its deletionTimestamp a pod counts as stuck.
+const lateBy = time.Minute
+
 func (c Case) leavingStep(h Explained, pod *corev1.Pod) Suggestion {
 	for _, key := range pod.Finalizers {
 		if finalizerOf(key).Owner == unknownOwner {
@@ -127,16 +123,6 @@ func (c Case) leavingStep(h Explained, pod *corev1.Pod) Suggestion {
 	}
 }
 
-func (c Case) deletePod(pod *corev1.Pod) Suggestion {
-	s := Suggestion{Do: "delete Pod/" + pod.Name, Command: "kubectl delete pod " + pod.Name + " -n " + pod.Namespace}
-	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
-		if _, known := c.workloadOf(pod); !known {
-			s.Do += " (" + said(owner.Kind+"/"+owner.Name) + " may create another)"
-		}
-	}
-	return s
-}
-
 func isReady(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
@@ -147,55 +133,33 @@ func isOutOfService(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
 }
 
-// workloadOf is the workload that would create a deleted pod again.
-func (c Case) workloadOf(pod *corev1.Pod) (top *workloads.Want, ok bool) {
-	if pod == nil {
-		return nil, false
-	}
-	owner := metav1.GetControllerOfNoCopy(pod)
-	if owner == nil {
-		return nil, false
-	}
-	chain := c.World.Desire.Above(owner.UID, c.World.Links)
-	if len(chain) == 0 {
-		return nil, false
-	}
-	top, ending := workloads.Top(chain)
-	return top, !ending
-}
-
-// due is the finalizer of a terminating PVC that is removed next: the barrier waits for
-// the one for pods.
-func (c Case) due() (Finalizer, bool) {
+// due is the finalizer of a terminating PVC that is removed next, or empty: the barrier waits
+// for the one for pods.
+func (c Case) due() string {
 	for _, key := range []string{PodsFinalizer, BarrierFinalizer} {
 		if c.terminating() && slices.Contains(c.Claim.Finalizers, key) {
-			return finalizerOf(key), true
+			return key
 		}
 	}
-	return Finalizer{}, false
+	return ""
 }
 
-// late reports whether a terminating PVC without holders should be gone.
-func (c Case) late() bool { return c.Now.After(c.Claim.DeletionTimestamp.Add(lateBy)) }
-
 // overdue is the step for a finalizer that nothing holds.
-func (c Case) overdue(f Finalizer) Suggestion {
-	component := "the operator of Lockstep"
-	if f.Key == PodsFinalizer {
-		component = "kube-controller-manager"
-	}
+func (c Case) overdue(key string) Suggestion {
 	switch {
-	case c.annotationsKeepFinalizers():
+	case c.guarded():
 		return Suggestion{
 			Do:      "wait for the operator to remove annotation " + HoldersAnnotation + "; if no operator runs, release the PVC",
 			Command: ReleaseCommand(c.Claim),
 		}
-	case c.unreadableRecord() != nil:
+	case c.unreadableRecord():
 		return Suggestion{Do: "check that no pod uses the PVC, then remove annotation " + UsersAnnotation, Command: c.unannotate(UsersAnnotation)}
-	case c.late():
-		return Suggestion{Do: "check that " + component + " runs: it removes " + f.Key}
 	}
-	return Suggestion{Do: "wait some seconds; if " + f.Key + " stays, check that " + component + " runs"}
+	component := "the operator of Lockstep"
+	if key == PodsFinalizer {
+		component = "kube-controller-manager"
+	}
+	return Suggestion{Do: "wait some seconds; if " + key + " stays, check that " + component + " runs"}
 }
 
 func (c Case) unannotate(key string) string {
@@ -204,11 +168,10 @@ func (c Case) unannotate(key string) string {
 
 // deletion is how to delete a PVC that refuses a DELETE now.
 func (c Case) deletion(e Explanation) []Suggestion {
-	asked := c.Claim.UID != "" && c.Claim.Annotations[IntentAnnotation] == string(c.Claim.UID)
-	if !e.Refused || asked || c.NamespaceEnding {
+	if !e.Refused || c.wished() || c.NamespaceEnding {
 		return nil
 	}
-	if c.Claim.Annotations[HoldersAnnotation] == Unverified {
+	if c.annotated().Names == Unverified {
 		return []Suggestion{{Do: "check that an operator runs: it replaces the value " + Unverified + " within seconds"}}
 	}
 	until := fmt.Sprintf("the last holder is gone for %.0f minutes", Grace.Minutes())
@@ -220,6 +183,11 @@ func (c Case) deletion(e Explanation) []Suggestion {
 		{Do: "delete it once its hold has ended: when " + until, Command: "kubectl delete pvc " + on},
 		{Do: "or let the operator delete it then", Command: fmt.Sprintf("kubectl annotate pvc %s %s=%s", on, IntentAnnotation, c.Claim.UID)},
 	}
+}
+
+// ReleaseCommand lets a held PVC be deleted.
+func ReleaseCommand(claim *corev1.PersistentVolumeClaim) string {
+	return "kubectl lockstep release pvc/" + claim.Name + " -n " + claim.Namespace
 }
 
 func deletion(workload identity.Ref) string {
@@ -246,12 +214,54 @@ func scaleTo(workload identity.Ref, replicas int) string {
 func resourceOf(workload identity.Ref) string {
 	kind := strings.ToLower(string(workload.Kind))
 	group, _, found := strings.Cut(workload.APIVersion, "/")
-	if !found {
-		group = ""
-	}
-	switch group {
-	case "", "apps", "batch", lwsv1.GroupVersion.Group, workloads.JobSet.Group:
+	if !found || slices.Contains([]string{"apps", "batch", lwsv1.GroupVersion.Group, workloads.JobSet.Group}, group) {
 		return kind
 	}
 	return kind + "." + group
+}
+
+// Finalizer is a finalizer, its owner, and when the owner removes it.
+type Finalizer struct {
+	Key   string `json:"key"`
+	Owner string `json:"owner"`
+	Drops string `json:"drops"`
+}
+
+const unknownOwner = "unknown"
+
+// owners of finalizers on PVCs and pods.
+var owners = map[string]Finalizer{
+	PodsFinalizer:                      {Owner: "persistentvolumeclaim-protection-controller", Drops: "no bound pod uses the PVC"},
+	BarrierFinalizer:                   {Owner: "lockstep", Drops: PodsFinalizer + " is gone, and a later read finds no bound pod"},
+	snapshotFinalizer:                  {Owner: "snapshot-controller", Drops: "the snapshot is taken"},
+	cloneFinalizer:                     {Owner: "external-provisioner", Drops: "the clone is made"},
+	"foregroundDeletion":               {Owner: "garbage collector", Drops: "all dependents are gone"},
+	"orphan":                           {Owner: "garbage collector", Drops: "its dependents are orphaned"},
+	"batch.kubernetes.io/job-tracking": {Owner: "job controller", Drops: "the Job has counted the pod"},
+}
+
+func finalizerOf(key string) Finalizer {
+	f, ok := owners[key]
+	if !ok {
+		f.Owner, f.Drops = unknownOwner, "its owner decides"
+	}
+	f.Key = key
+	return f
+}
+
+func (c Case) finalizers() (all []Finalizer) {
+	for _, key := range c.Claim.Finalizers {
+		all = append(all, finalizerOf(key))
+	}
+	return all
+}
+
+// Foreign are the finalizers of unknown owners.
+func (e Explanation) Foreign() (keys []string) {
+	for _, f := range e.Finalizers {
+		if f.Owner == unknownOwner {
+			keys = append(keys, f.Key)
+		}
+	}
+	return keys
 }

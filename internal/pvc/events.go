@@ -1,0 +1,92 @@
+package pvc
+
+import (
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"lockstep.dev/lockstep/internal/action"
+)
+
+// Carry is the writes for a verdict on a PVC and for one on its release token, in order: the
+// first onto the version that was judged.
+func Carry(claim *corev1.PersistentVolumeClaim, d HoldVerdict, token TokenVerdict) (actions []action.Action) {
+	annotations := map[string]string{}
+	maps.Copy(annotations, d.Annotations)
+	maps.Copy(annotations, token.Annotations)
+	if len(annotations) > 0 {
+		a := action.Annotate{Object: refOf(claim), Annotations: annotations, Because: d.Because}
+		if len(d.Annotations) == 0 {
+			a.Because = token.Because()
+		}
+		a.Tell.Done = append(tellHold(claim, d), TellToken(token)...)
+		actions = append(actions, a)
+	}
+	if d.Delete != nil {
+		deleted := action.Event{Reason: d.Delete.Code, Action: "Delete", Note: "deleted: " + d.Delete.Sentence}
+		actions = append(actions, action.Delete{Object: refOf(claim), Because: *d.Delete, Tell: action.Telling{Done: []action.Event{deleted}}})
+	}
+	return actions
+}
+
+// tellHold is the event of a hold that begins or ends. New names have no event.
+func tellHold(claim *corev1.PersistentVolumeClaim, d HoldVerdict) []action.Event {
+	stood := claim.Annotations[HoldersAnnotation]
+	stands, changes := d.Annotations[HoldersAnnotation]
+	switch {
+	case !changes || claim.DeletionTimestamp != nil:
+	case stands != "" && (stood == "" || stood == Unverified):
+		return []action.Event{{Reason: "Held", Action: "Hold", Note: "its deletion is refused from now on: " + d.Because.Sentence}}
+	case stands == "" && stood != Unverified:
+		return []action.Event{{Reason: "HoldEnded", Action: "Hold", Note: "its deletion is refused no more: " + d.Because.Sentence}}
+	}
+	return nil
+}
+
+// TellToken is the event of a release token that begins or expires.
+func TellToken(token TokenVerdict) []action.Event {
+	switch {
+	case token.Granted:
+		return []action.Event{{Warning: true, Reason: "ReleaseGranted", Action: "Release",
+			Note: "a DELETE is accepted until " + token.Until.UTC().Format(time.RFC3339) + ", though it is in use"}}
+	case token.Expired:
+		return []action.Event{{Reason: "ReleaseExpired", Action: "Release", Note: "its release expired without a DELETE"}}
+	}
+	return nil
+}
+
+// ReleaseUsed is the reason of the event for a deletion that a release let through.
+const ReleaseUsed = "Released"
+
+// TellLeft is the event of a PVC that was deleted in use: after a release, or after a warning.
+func TellLeft(claim *corev1.PersistentVolumeClaim) (event action.Event, ok bool) {
+	names := ParseWords(claim.Annotations[HoldersAnnotation]).Names
+	observed := claim.Annotations[ObservedAnnotation]
+	switch {
+	case names != "" && names != Unverified && Released(claim):
+		return action.Event{Warning: true, Reason: ReleaseUsed, Action: "Release",
+			Note: "deleted though it was in use by " + names + ": it had been released"}, true
+	case observed != "":
+		return action.Event{Warning: true, Reason: "DeletedInUse", Action: "Delete",
+			Note: "deleted though it is wanted by " + observed + ": nothing refuses that here"}, true
+	}
+	return action.Event{}, false
+}
+
+// TellNamespaceLeft is the event of a namespace that was released and deleted with PVCs in use.
+func TellNamespaceLeft(namespace metav1.Object) (event action.Event, ok bool) {
+	held := namespace.GetAnnotations()[HeldClaimsAnnotation]
+	if held == "" || held == "0" || !Released(namespace) {
+		return action.Event{}, false
+	}
+	return action.Event{Warning: true, Reason: ReleaseUsed, Action: "Release",
+		Note: "deleted though PVCs in it were in use: " + held + ". They had been released, and go with it"}, true
+}
+
+// TellDoomed is the event of a terminating PVC that workloads still want.
+func TellDoomed(d HoldVerdict) action.Event {
+	return action.Event{Warning: true, Reason: "Doomed", Action: "Judge",
+		Note: "is being deleted with its last pod; still wanted by " + few(wanting(d.Holders)) + ". To keep the data, set the volume's reclaim policy to Retain"}
+}

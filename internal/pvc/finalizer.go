@@ -1,0 +1,339 @@
+package pvc
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
+)
+
+// Step is what is next for the finalizers of a PVC.
+type Step int8
+
+const (
+	// Leave changes nothing.
+	Leave Step = iota
+	// Write carries out the action of the verdict.
+	Write
+	// Keep postpones a terminating PVC that is in use. Events of pods start the next pass.
+	Keep
+	// AwaitPods waits for the built-in controller to remove the finalizer for pods.
+	AwaitPods
+	// Look reads pods live: a cache without a user proves nothing.
+	Look
+	// NeedsLive asks for a live read of the namespace: by the cache alone, a living PVC would
+	// lose the barrier.
+	NeedsLive
+)
+
+// View is one PVC as the caches show it. It can show that the PVC is in use, and never
+// that it is not.
+type View struct {
+	Claim *corev1.PersistentVolumeClaim
+	// Pods are those of its namespace.
+	Pods     *Index
+	Mode     Mode
+	Settings Settings
+	// NamespaceLive reports that the labels of the namespace were read live after the PVC
+	// was seen. Only then may a living PVC lose the barrier.
+	NamespaceLive bool
+}
+
+// Verdict is what to do next, and why.
+type Verdict struct {
+	Step Step
+	// Write is the action of step Write, onto the version that was judged.
+	Write   action.Action
+	Users   []Use
+	Because action.Reason
+}
+
+// Decide judges one PVC by the caches.
+func Decide(v View) Verdict {
+	if v.Claim.DeletionTimestamp == nil {
+		return v.living()
+	}
+	has := func(f string) bool { return slices.Contains(v.Claim.Finalizers, f) }
+	if !has(PodsFinalizer) && !has(BarrierFinalizer) {
+		return Verdict{} // other finalizers keep it
+	}
+	if users := v.Pods.Holding(v.Claim); len(users) > 0 {
+		return Verdict{Step: Keep, Users: users, Because: InUse(users)}
+	}
+	if v.Settings.takes(v.Claim) == "" {
+		return Verdict{Step: AwaitPods, Because: action.Reason{Code: "AwaitingPodProtection", Sentence: "the built-in controller has not removed " + PodsFinalizer}}
+	}
+	return Verdict{Step: Look}
+}
+
+// InUse is why a terminating PVC stays that pods use.
+func InUse(users []Use) action.Reason {
+	names := make([]string, len(users))
+	for i, use := range users {
+		names[i] = onNode(use.Pod, use.Node)
+	}
+	return action.Reason{Code: "InUse", Sentence: staysUntil(names)}
+}
+
+func onNode(pod identity.Ref, node string) string { return fmt.Sprintf("%s on node %s", pod, node) }
+
+// MayBeInUse is why a terminating PVC stays whose use record names existing pods.
+func MayBeInUse(recorded Record) action.Reason {
+	names := make([]string, len(recorded))
+	for i, pod := range recorded {
+		names[i] = "pod " + pod.Name
+	}
+	return action.Reason{Code: "InUseRecord", Sentence: staysUntil(names) + ", which its use record names"}
+}
+
+// living sets the finalizers of a living PVC. The API server refuses new finalizers on a
+// terminating one.
+func (v View) living() Verdict {
+	have := v.Claim.Finalizers
+	want := slices.DeleteFunc(slices.Clone(have), func(f string) bool { return f == BarrierFinalizer && v.Mode < Barrier })
+	if len(want) < len(have) && !v.NamespaceLive {
+		return Verdict{Step: NeedsLive}
+	}
+	if v.Settings.Alone && !slices.Contains(want, PodsFinalizer) {
+		want = append(want, PodsFinalizer)
+	}
+	if v.Mode >= Barrier && !slices.Contains(want, BarrierFinalizer) {
+		want = append(want, BarrierFinalizer)
+	}
+	switch {
+	case !slices.Equal(have, want):
+		because := action.Reason{Code: "Finalizers", Sentence: "mode " + v.Mode.String() + " asks for other finalizers"}
+		return Verdict{Step: Write, Write: action.SetFinalizers{Object: refOf(v.Claim), Finalizers: want, Because: because}}
+	case v.Settings.Alone && slices.ContainsFunc(v.Claim.Status.Conditions, isUnused):
+		return Verdict{Step: Write, Write: DropUnused{PVC: refOf(v.Claim)}} // no built-in controller runs that would write it
+	}
+	return Verdict{}
+}
+
+func refOf(claim *corev1.PersistentVolumeClaim) identity.Ref {
+	return identity.RefOf(identity.KindPersistentVolumeClaim, claim)
+}
+
+// silent actions have no events of their own.
+type silent struct{}
+
+// Telling implements action.Action.
+func (silent) Telling() action.Telling { return action.Telling{} }
+
+// DropUnused removes the condition Unused from the version of a PVC that was judged.
+type DropUnused struct {
+	silent
+	PVC identity.Ref
+}
+
+// Target implements action.Action.
+func (d DropUnused) Target() identity.Ref { return d.PVC }
+
+// Why implements action.Action.
+func (DropUnused) Why() action.Reason {
+	return action.Reason{Code: "LeftOver", Sentence: "an earlier version wrote the condition Unused"}
+}
+
+// Verb implements action.Action.
+func (DropUnused) Verb() string { return "drop" }
+
+func isUnused(c corev1.PersistentVolumeClaimCondition) bool {
+	return c.Type == corev1.PersistentVolumeClaimUnused
+}
+
+// Batch is the terminating PVCs of one namespace, as they were before pods are read. The read
+// judges only these.
+type Batch struct {
+	settings  Settings
+	namespace string
+	claims    []*corev1.PersistentVolumeClaim
+	// recorded are living PVCs with a use record.
+	recorded []*corev1.PersistentVolumeClaim
+}
+
+// Take takes the snapshot: terminating PVCs with a finalizer that this controller removes, and
+// living ones with a use record. The others are not judged.
+func (s Settings) Take(namespace string, claims []*corev1.PersistentVolumeClaim) Batch {
+	b := Batch{namespace: namespace, settings: s}
+	for _, claim := range claims {
+		switch {
+		case claim.Namespace != namespace:
+		case s.takes(claim) != "":
+			b.claims = append(b.claims, claim)
+		case claim.DeletionTimestamp == nil && claim.Annotations[UsersAnnotation] != "":
+			b.recorded = append(b.recorded, claim)
+		}
+	}
+	return b
+}
+
+// takes is the finalizer that is removed next, or "". B waits for P: only without P does every
+// kubelet refuse the PVC.
+func (s Settings) takes(claim *corev1.PersistentVolumeClaim) string {
+	switch {
+	case claim.DeletionTimestamp == nil, claim.UID == "", claim.ResourceVersion == "":
+		return ""
+	case slices.Contains(claim.Finalizers, PodsFinalizer):
+		if s.Alone {
+			return PodsFinalizer
+		}
+		return ""
+	case slices.Contains(claim.Finalizers, BarrierFinalizer):
+		return BarrierFinalizer
+	}
+	return ""
+}
+
+// Empty reports whether no pods need to be read.
+func (b Batch) Empty() bool { return len(b.all()) == 0 }
+
+func (b Batch) all() []*corev1.PersistentVolumeClaim { return slices.Concat(b.claims, b.recorded) }
+
+// Names are the names of the PVCs: pods that use none of them need not be read.
+func (b Batch) Names() (names []string) {
+	for _, claim := range b.all() {
+		names = append(names, claim.Name)
+	}
+	return names
+}
+
+// Recorded are the pods of the use records.
+func (b Batch) Recorded() (uids []types.UID) {
+	for _, claim := range b.all() {
+		record, _ := ParseRecord(claim.Annotations[UsersAnnotation]) // an unreadable record keeps its PVC
+		for _, pod := range record {
+			uids = append(uids, pod.UID)
+		}
+	}
+	return uids
+}
+
+// Read calls see for every pod of a namespace that uses a PVC of the batch or is named by its
+// record, from a read that began after the call. More pods do no harm; an error means that
+// some may be missing.
+type Read func(namespace string, see func(*corev1.Pod)) error
+
+// LiveView is what was read for a batch.
+type LiveView struct {
+	batch Batch
+	index *Index
+	err   error
+}
+
+// Look reads the pods for the batch, after the batch was taken.
+func (b Batch) Look(read Read) LiveView {
+	v := LiveView{batch: b, index: NewIndex()}
+	if !b.Empty() {
+		v.err = read(b.namespace, v.index.See)
+	}
+	return v
+}
+
+// Err is why the read failed, or nil.
+func (v LiveView) Err() error { return v.err }
+
+// Release removes one finalizer from the version of a PVC that was judged. Only LiveView.Judge
+// returns one with a target.
+type Release struct {
+	silent
+	pvc   identity.Ref
+	takes string
+	stays []string
+}
+
+// Target is the incarnation and the version that was judged.
+func (r Release) Target() identity.Ref { return r.pvc }
+
+// Takes is the finalizer that is removed.
+func (r Release) Takes() string { return r.takes }
+
+// Finalizers are those that stay, in their order.
+func (r Release) Finalizers() []string { return slices.Clone(r.stays) }
+
+// Why implements action.Action.
+func (r Release) Why() action.Reason {
+	return action.Reason{Code: "NotInUse", Sentence: "no bound pod uses the PVC, read after its deletion was seen"}
+}
+
+// Verb implements action.Action.
+func (Release) Verb() string { return "release" }
+
+// Kept is a PVC of the batch that stays, and its holders.
+type Kept struct {
+	Claim identity.Ref
+	// Users are bound pods; Recorded are pods of the use record.
+	Users    []Use
+	Recorded Record
+	// Err is why the users are unknown, which counts as in use.
+	Err error
+}
+
+// Judge decides for every terminating PVC of the batch whether its finalizer is removed.
+func (v LiveView) Judge() (releases []Release, kept []Kept) {
+	for _, claim := range v.batch.claims {
+		k := v.holders(claim)
+		if k.Err != nil || len(k.Users) > 0 || len(k.Recorded) > 0 {
+			kept = append(kept, k)
+			continue
+		}
+		takes := v.batch.settings.takes(claim)
+		stays := slices.DeleteFunc(slices.Clone(claim.Finalizers), func(f string) bool { return f == takes })
+		releases = append(releases, Release{pvc: refOf(claim), takes: takes, stays: stays})
+	}
+	return releases, kept
+}
+
+func (v LiveView) holders(claim *corev1.PersistentVolumeClaim) Kept {
+	k := Kept{Claim: refOf(claim), Err: v.err}
+	if k.Err != nil {
+		return k
+	}
+	k.Users = v.index.Holding(claim)
+	record, err := ParseRecord(claim.Annotations[UsersAnnotation])
+	k.Err = err
+	// The record of a terminating PVC cannot grow: a recorded pod that the read does not show
+	// is gone for ever.
+	k.Recorded = record.Without(v.gone)
+	return k
+}
+
+// gone reports whether the read does not show a recorded pod.
+func (v LiveView) gone(pod Recorded) bool { return !v.index.pods[pod.UID] }
+
+// DecideVolume sets the finalizer of a PersistentVolume where no built-in controller does. A
+// volume is in use while it is bound, and says so itself: no second read is needed. A
+// terminating volume is never bound anew.
+func DecideVolume(volume *corev1.PersistentVolume) (action.SetFinalizers, bool) {
+	has, terminating := slices.Contains(volume.Finalizers, VolumeFinalizer), volume.DeletionTimestamp != nil
+	a := action.SetFinalizers{Object: identity.RefOf(identity.KindPersistentVolume, volume)}
+	switch {
+	case !terminating && !has:
+		a.Finalizers = append(slices.Clone(volume.Finalizers), VolumeFinalizer)
+		a.Because = action.Reason{Code: "Finalizers", Sentence: "a bound volume stays"}
+	case terminating && has && volume.Status.Phase != corev1.VolumeBound:
+		a.Finalizers = slices.DeleteFunc(slices.Clone(volume.Finalizers), func(f string) bool { return f == VolumeFinalizer })
+		a.Because = action.Reason{Code: "NotBound", Sentence: "the volume is terminating and not bound"}
+	default:
+		return action.SetFinalizers{}, false
+	}
+	return a, true
+}
+
+// maxNamed is how many names are listed before the rest is counted.
+const maxNamed = 8
+
+// few joins sorted names, and counts those beyond maxNamed.
+func few(names []string) string {
+	names = slices.Clone(names)
+	slices.Sort(names)
+	names = slices.Compact(names)
+	if more := len(names) - maxNamed; more > 0 {
+		names = append(names[:maxNamed], fmt.Sprintf("+%d", more))
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,253 @@
+package pvc_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/pvc"
+)
+
+var cmpEmpty = cmpopts.EquateEmpty()
+
+func TestDecide(t *testing.T) {
+	beside, alone := pvc.Settings{}, pvc.Settings{Alone: true}
+	used := index(pod("web", []string{"data"}))
+	unused := func(c *corev1.PersistentVolumeClaim) {
+		c.Status.Conditions = []corev1.PersistentVolumeClaimCondition{{Type: corev1.PersistentVolumeClaimUnused, Status: corev1.ConditionTrue}}
+	}
+	for _, tt := range []struct {
+		name       string
+		claim      *corev1.PersistentVolumeClaim
+		pods       *pvc.Index
+		mode       pvc.Mode
+		settings   pvc.Settings
+		step       pvc.Step
+		finalizers []string
+	}{
+		{"complete", claim("data"), index(), pvc.Barrier, beside, pvc.Leave, nil},
+		{"without B", claim("data", finalizers(p)), used, pvc.Barrier, beside, pvc.Write, []string{p, b}},
+		{"without B, mode observe", claim("data", finalizers(p)), used, pvc.Observe, beside, pvc.Leave, nil},
+		{"B, mode off", claim("data"), used, pvc.Off, beside, pvc.Write, []string{p}},
+		{"B, mode off, alone and without P", claim("data", finalizers(b)), used, pvc.Off, alone, pvc.Write, []string{p}},
+		{"without any, beside", claim("data", finalizers()), index(), pvc.Hold, beside, pvc.Write, []string{b}},
+		{"without any, alone", claim("data", finalizers("x/1")), index(), pvc.Barrier, alone, pvc.Write, []string{"x/1", p, b}},
+		{"without any, alone and off", claim("data", finalizers()), index(), pvc.Off, alone, pvc.Write, []string{p}},
+		{"condition Unused, alone", claim("data", unused), index(), pvc.Barrier, alone, pvc.Write, nil},
+		{"condition Unused, beside", claim("data", unused), index(), pvc.Barrier, beside, pvc.Leave, nil},
+		{"terminating, no finalizer of ours", claim("data", dying, finalizers("x/1")), index(), pvc.Barrier, alone, pvc.Leave, nil},
+		{"terminating, without B", claim("data", dying, finalizers(p)), index(), pvc.Barrier, beside, pvc.AwaitPods, nil},
+		{"terminating, used", claim("data", dying), used, pvc.Barrier, beside, pvc.Keep, nil},
+		{"terminating, P of the built-in controller", claim("data", dying), index(), pvc.Barrier, beside, pvc.AwaitPods, nil},
+		{"terminating, P is ours", claim("data", dying), index(), pvc.Barrier, alone, pvc.Look, nil},
+		{"terminating, without P", claim("data", dying, finalizers(b)), index(), pvc.Barrier, beside, pvc.Look, nil},
+		{"terminating, without P, mode off since", claim("data", dying, finalizers(b)), index(), pvc.Off, beside, pvc.Look, nil},
+		{"terminating, without P, used", claim("data", dying, finalizers(b)), used, pvc.Barrier, beside, pvc.Keep, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			view := pvc.View{Claim: tt.claim, Pods: tt.pods, Mode: tt.mode, Settings: tt.settings}
+			cached := pvc.Decide(view)
+			view.NamespaceLive = true
+			got := pvc.Decide(view)
+			if got.Step != tt.step {
+				t.Errorf("step: got %d, want %d", got.Step, tt.step)
+			}
+			if (got.Write != nil) != (tt.step == pvc.Write) || got.Write != nil && (got.Write.Target().UID != "uid-data" || got.Write.Target().ResourceVersion != "7") {
+				t.Errorf("writes %+v", got.Write)
+			}
+			set, _ := got.Write.(action.SetFinalizers)
+			if diff := cmp.Diff(tt.finalizers, set.Finalizers, cmpEmpty); diff != "" {
+				t.Errorf("finalizers (-want +got):\n%s", diff)
+			}
+			if loses := set.Finalizers != nil && slices.Contains(tt.claim.Finalizers, b) && !slices.Contains(set.Finalizers, b); (cached.Step == pvc.NeedsLive) != loses {
+				t.Errorf("by a cached namespace: step %d", cached.Step)
+			}
+		})
+	}
+}
+
+func TestModeOf(t *testing.T) {
+	settings := pvc.Settings{Mode: pvc.Barrier, Exempt: []string{"kube-system"}}
+	hold := map[string]string{pvc.ModeKey: "hold"}
+	own := func(c *corev1.PersistentVolumeClaim) { controlledBy("Pod", "x")(c) }
+	for _, tt := range []struct {
+		name   string
+		claim  *corev1.PersistentVolumeClaim
+		labels map[string]string
+		want   pvc.Mode
+	}{
+		{"of the cluster", claim("data"), nil, pvc.Barrier},
+		{"of the namespace", claim("data"), hold, pvc.Hold},
+		{"of the PVC", claim("data", annotated(pvc.ModeKey, "observe")), hold, pvc.Observe},
+		{"misspelt", claim("data", annotated(pvc.ModeKey, "of")), hold, pvc.Hold},
+		{"ephemeral", claim("owner-data", own), hold, pvc.Off},
+		{"controlled by a pod of another name", claim("data-owner", own), hold, pvc.Hold},
+		{"exempt", claim("data", annotated(pvc.ModeKey, "strict"), func(c *corev1.PersistentVolumeClaim) { c.Namespace = "kube-system" }), hold, pvc.Off},
+	} {
+		if got := settings.ModeOf(tt.claim, tt.labels); got != tt.want {
+			t.Errorf("%s: got %s, want %s", tt.name, got, tt.want)
+		}
+	}
+	for m := pvc.Off; m <= pvc.Strict; m++ {
+		if got, ok := pvc.ParseMode(m.String()); !ok || got != m {
+			t.Errorf("%s is read as %s", m, got)
+		}
+	}
+}
+
+func TestReasonsNameEightUsers(t *testing.T) {
+	var pods []*corev1.Pod
+	for _, name := range strings.Split("jihgfedcba", "") {
+		pods = append(pods, pod(name, []string{"data"}))
+	}
+	got := pvc.Decide(pvc.View{Claim: claim("data", dying), Pods: index(pods...)}).Because
+	if got.Code != "InUse" || !strings.HasSuffix(got.Sentence, "pod g on node n1, pod h on node n1, +2") {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func ephemeral(name string) func(*corev1.Pod) {
+	return func(o *corev1.Pod) {
+		o.Spec.Volumes = append(o.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}})
+	}
+}
+
+func TestWhichPodHolds(t *testing.T) {
+	data := claim("data")
+	of := func(pod string) *corev1.PersistentVolumeClaim {
+		c := claim("web-scratch")
+		controlledBy("Pod", types.UID("uid-"+pod))(c)
+		return c
+	}
+	unknown := func(o *corev1.Pod) { o.Spec.Volumes = append(o.Spec.Volumes, corev1.Volume{Name: "new"}) }
+	for _, tt := range []struct {
+		name        string
+		pod         *corev1.Pod
+		claim       *corev1.PersistentVolumeClaim
+		holds, uses bool
+	}{
+		{"running", pod("web", []string{"data"}), data, true, true},
+		{"finished", pod("web", []string{"data"}, phase(corev1.PodSucceeded)), data, true, true},
+		{"failed", pod("web", []string{"data"}, phase(corev1.PodFailed)), data, true, true},
+		{"terminating", pod("web", []string{"data"}, leaving(30)), data, true, true},
+		{"deleted by force", pod("web", []string{"data"}, leaving(0)), data, true, true},
+		{"not bound", pod("web", []string{"data"}, unbound), data, false, true},
+		{"another PVC", pod("web", []string{"logs"}), data, false, false},
+		{"ephemeral", pod("web", nil, ephemeral("scratch")), of("web"), true, true},
+		{"ephemeral, PVC of another pod", pod("web", nil, ephemeral("scratch")), of("other"), false, false},
+		{"ephemeral, PVC without owner", pod("web", nil, ephemeral("scratch")), claim("web-scratch"), false, false},
+		{"ephemeral, terminating", pod("web", nil, ephemeral("scratch"), leaving(30)), of("web"), true, true},
+		{"ephemeral, shut down", pod("web", nil, ephemeral("scratch"), leaving(0)), of("web"), false, true},
+		{"unknown kind of volume", pod("web", nil, unknown), data, true, true},
+		{"unknown kind of volume, not bound", pod("web", nil, unknown, unbound), data, false, false},
+	} {
+		x := index(tt.pod)
+		if holds, uses := len(x.Holding(tt.claim)) > 0, len(x.Uses(tt.claim)) > 0; holds != tt.holds || uses != tt.uses {
+			t.Errorf("%s: holds %t, uses %t", tt.name, holds, uses)
+		}
+	}
+}
+
+func TestJudge(t *testing.T) {
+	recorded := annotated(pvc.UsersAnnotation, "web=uid-web")
+	next := func(o *corev1.Pod) { o.UID = "next" }
+	unversioned := func(c *corev1.PersistentVolumeClaim) { c.ResourceVersion = "" }
+	elsewhere := func(c *corev1.PersistentVolumeClaim) { c.Namespace = "other" }
+	for _, tt := range []struct {
+		name  string
+		alone bool
+		claim *corev1.PersistentVolumeClaim
+		read  pvc.Read
+		takes string
+		stays []string
+		kept  bool
+	}{
+		{"no pod", false, claim("data", dying, finalizers(b)), reading(nil), b, nil, false},
+		{"a bound pod", false, claim("data", dying, finalizers(b)), reading(nil, pod("web", []string{"data"})), "", nil, true},
+		{"an unbound pod", false, claim("data", dying, finalizers(b)), reading(nil, pod("web", []string{"data"}, unbound)), b, nil, false},
+		{"an error", false, claim("data", dying, finalizers(b)), reading(errors.New("lost")), "", nil, true},
+		{"P of the built-in controller", false, claim("data", dying), reading(nil), "", nil, false},
+		{"P is ours", true, claim("data", dying), reading(nil), p, []string{b}, false},
+		{"P is ours, and a bound pod", true, claim("data", dying), reading(nil, pod("web", []string{"data"})), "", nil, true},
+		{"foreign finalizers as well", false, claim("data", dying, finalizers("x/1", b, "x/2")), reading(nil), b, []string{"x/1", "x/2"}, false},
+		{"foreign finalizers only", true, claim("data", dying, finalizers("x/1")), reading(nil), "", nil, false},
+		{"living", true, claim("data"), reading(nil), "", nil, false},
+		{"recorded, and bound since", false, claim("data", dying, finalizers(b), recorded), reading(nil, pod("web", nil)), "", nil, true},
+		{"recorded, and not bound yet", false, claim("data", dying, finalizers(b), recorded), reading(nil, pod("web", nil, unbound)), "", nil, true},
+		{"recorded, and gone", false, claim("data", dying, finalizers(b), recorded), reading(nil), b, nil, false},
+		{"recorded, and another of the name", false, claim("data", dying, finalizers(b), recorded), reading(nil, pod("web", nil, next)), b, nil, false},
+		{"an unreadable record", false, claim("data", dying, finalizers(b), annotated(pvc.UsersAnnotation, "?")), reading(nil), "", nil, true},
+		{"without version", false, claim("data", dying, finalizers(b), unversioned), nil, "", nil, false},
+		{"of another namespace", false, claim("data", dying, finalizers(b), elsewhere), nil, "", nil, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			batch := pvc.Settings{Alone: tt.alone}.Take(ns, []*corev1.PersistentVolumeClaim{tt.claim})
+			releases, kept := batch.Look(tt.read).Judge()
+			if len(kept) == 1 != tt.kept || len(releases) == 1 != (tt.takes != "") {
+				t.Fatalf("got %v, kept %v", releases, kept)
+			}
+			if tt.takes == "" {
+				return
+			}
+			if r := releases[0]; r.Takes() != tt.takes || r.Target().UID != tt.claim.UID || r.Target().ResourceVersion != "7" || !slices.Equal(r.Finalizers(), tt.stays) {
+				t.Errorf("got %+v", r)
+			}
+		})
+	}
+	if releases, _ := (pvc.LiveView{}).Judge(); len(releases) > 0 {
+		t.Error("the zero value releases")
+	}
+}
+
+func TestForgetRemovesPodsThatAreGone(t *testing.T) {
+	living := claim("data", annotated(pvc.UsersAnnotation, "gone=1,web=uid-web"))
+	current, unreadable := claim("logs", annotated(pvc.UsersAnnotation, "web=uid-web")), claim("unread", annotated(pvc.UsersAnnotation, "?"))
+	batch := pvc.Settings{}.Take(ns, []*corev1.PersistentVolumeClaim{living, current, unreadable, claim("none")})
+	web := pod("web", nil, unbound)
+	writes := batch.Look(reading(nil, web)).Forget()
+	if len(writes) != 1 || writes[0].Value() != "web=uid-web" || writes[0].Target().UID != living.UID {
+		t.Errorf("got %+v", writes)
+	}
+	if writes := batch.Look(reading(errors.New("lost"), web)).Forget(); len(writes) > 0 {
+		t.Errorf("after an error: %+v", writes)
+	}
+	if releases, kept := batch.Look(reading(nil, web)).Judge(); len(releases)+len(kept) > 0 {
+		t.Errorf("living PVCs are judged: %v %v", releases, kept)
+	}
+}
+
+func TestDecideVolume(t *testing.T) {
+	const v, other = pvc.VolumeFinalizer, "example.com/x"
+	for _, tt := range []struct {
+		name        string
+		terminating bool
+		phase       corev1.PersistentVolumePhase
+		have, want  []string
+		writes      bool
+	}{
+		{"without the finalizer", false, corev1.VolumeBound, []string{other}, []string{other, v}, true},
+		{"living", false, corev1.VolumeAvailable, []string{v}, nil, false},
+		{"bound", true, corev1.VolumeBound, []string{v}, nil, false},
+		{"released", true, corev1.VolumeReleased, []string{v, other}, []string{other}, true},
+		{"never bound", true, "", []string{v}, nil, true},
+		{"too late for the finalizer", true, corev1.VolumeBound, []string{other}, nil, false},
+	} {
+		volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "v", UID: "1", ResourceVersion: "7", Finalizers: tt.have}}
+		volume.Status.Phase = tt.phase
+		if tt.terminating {
+			volume.DeletionTimestamp = &metav1.Time{}
+		}
+		a, ok := pvc.DecideVolume(volume)
+		if ok != tt.writes || !slices.Equal(a.Finalizers, tt.want) || ok && (a.Object.UID != "1" || a.Object.ResourceVersion != "7") {
+			t.Errorf("%s: got %+v, %t", tt.name, a, ok)
+		}
+	}
+}

@@ -1,0 +1,249 @@
+package pvc_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/internal/pvc/workloads"
+)
+
+func holdView(c *corev1.PersistentVolumeClaim, wants ...workloads.Want) pvc.HoldView {
+	return pvc.HoldView{Claim: c, Mode: pvc.Hold, World: world(index(), wants...), Now: noon, Grace: pvc.Grace, Live: true}
+}
+
+// applied is the PVC after the verdict was carried out.
+func applied(c *corev1.PersistentVolumeClaim, d pvc.HoldVerdict) *corev1.PersistentVolumeClaim {
+	c = c.DeepCopy()
+	for key, value := range d.Annotations {
+		if c.Annotations[key] = value; value == "" {
+			delete(c.Annotations, key)
+		}
+	}
+	return c
+}
+
+// TestDecideHold checks the annotations of holds after the verdict. It is stable: deciding
+// again changes nothing.
+func TestDecideHold(t *testing.T) {
+	const snapshot, until = "snapshot.storage.kubernetes.io/pvc-as-source-protection", "cooling until 2026-11-21T12:05:01Z: StatefulSet/db"
+	const coolingValue = "cooling until 2026-11-21T12:05:00Z: StatefulSet/db"
+	discards := func(s *appsv1.StatefulSet) {
+		s.Spec.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenScaled: appsv1.DeletePersistentVolumeClaimRetentionPolicyType}
+	}
+	born := func(at time.Time) func(*appsv1.StatefulSet) {
+		return func(s *appsv1.StatefulSet) { s.CreationTimestamp = metav1.NewTime(at) }
+	}
+	db, scaled, discarded := wantOf(statefulSet("db", 1)), wantOf(statefulSet("db", 0)), wantOf(statefulSet("db", 0, discards))
+	none, older, younger := workloads.Want{}, wantOf(statefulSet("db", 1, born(noon.Add(-time.Hour)))), wantOf(statefulSet("db", 1, born(noon.Add(time.Hour))))
+	finished := wantOf(&batchv1.Job{ObjectMeta: meta("job"), Spec: batchv1.JobSpec{Template: naming("data-db-0")}, Status: batchv1.JobStatus{
+		Conditions: []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}},
+	}})
+	bears := func(holders string) *corev1.PersistentVolumeClaim {
+		return claim("data-db-0", annotated(pvc.HoldersAnnotation, holders))
+	}
+	held, cooling, plain := bears("StatefulSet/db"), bears(coolingValue), claim("data-db-0")
+	intent := annotated(pvc.IntentAnnotation, "uid-data-db-0")
+	at := func(now time.Time) func(*pvc.HoldView) { return func(v *pvc.HoldView) { v.Now = now } }
+	mode := func(m pvc.Mode) func(*pvc.HoldView) { return func(v *pvc.HoldView) { v.Mode = m } }
+	idle := func(i pvc.IdlePolicy) func(*pvc.HoldView) { return func(v *pvc.HoldView) { v.World.Idle = i } }
+	late := at(noon.Add(pvc.Grace + time.Second))
+	ownerGone := func(v *pvc.HoldView) { v.World.OwnersGone = true; v.Claim.CreationTimestamp = metav1.NewTime(noon) }
+	ending := func(v *pvc.HoldView) { v.NamespaceEnding = true }
+	released := func(v *pvc.HoldView) { v.NamespaceReleased = true }
+	user := func(v *pvc.HoldView) { v.World.Pods = index(pod("db-0", []string{"data-db-0"})) }
+	waiting := func(v *pvc.HoldView) { v.World.Pods = index(pod("waiting", []string{"data-db-0"}, unbound)) }
+	type edits = []func(*pvc.HoldView)
+	for _, tt := range []struct {
+		name     string
+		claim    *corev1.PersistentVolumeClaim
+		want     workloads.Want
+		edits    edits
+		state    pvc.State
+		holders  string // HoldersAnnotation afterwards
+		observed string // ObservedAnnotation afterwards
+		delete   string // the reason of the deletion
+	}{
+		{"wanted", plain, db, nil, pvc.Held, "StatefulSet/db", "", ""},
+		{"wanted, mode barrier", plain, db, edits{mode(pvc.Barrier)}, pvc.Held, "", "", ""},
+		{"wanted, mode observe", plain, db, edits{mode(pvc.Observe)}, pvc.Held, "", "StatefulSet/db", ""},
+		{"held, mode observe since", held, db, edits{mode(pvc.Observe)}, pvc.Held, "", "StatefulSet/db", ""},
+		{"observed, mode hold since", claim("data-db-0", annotated(pvc.ObservedAnnotation, "StatefulSet/db")), db, nil, pvc.Held, "StatefulSet/db", "", ""},
+		{"observed, not wanted since", claim("data-db-0", annotated(pvc.ObservedAnnotation, "StatefulSet/db")), none, edits{mode(pvc.Observe)}, pvc.Free, "", "", ""},
+		{"unverified, and wanted", bears(pvc.Unverified), db, nil, pvc.Held, "StatefulSet/db", "", ""},
+		{"unverified, and not wanted", bears(pvc.Unverified), none, nil, pvc.Free, "", "", ""},
+		{"not wanted", plain, none, nil, pvc.Free, "", "", ""},
+		{"an unscheduled pod", plain, none, edits{waiting}, pvc.Free, "", "", ""},
+		{"the last holder is gone", held, none, nil, pvc.Cooling, until, "", ""},
+		{"cooling", cooling, none, nil, pvc.Cooling, coolingValue, "", ""},
+		{"cooling longer than the grace, by another clock", bears("cooling until 2027-11-21T12:05:00Z: StatefulSet/db"), none, nil, pvc.Cooling, until, "", ""},
+		{"cooled", cooling, none, edits{late}, pvc.Free, "", "", ""},
+		{"cooling, and wanted again", cooling, db, nil, pvc.Held, "StatefulSet/db", "", ""},
+		{"scaled down", held, scaled, nil, pvc.Cooling, until, "", ""},
+		{"scaled down, and discarded", held, discarded, nil, pvc.Free, "", "", ""},
+		{"scaled down, and discarded, a pod was last", bears("Pod/db-0"), discarded, nil, pvc.Free, "", "", ""},
+		{"scaled down, and discarded, others held it", bears("Deployment/web, StatefulSet/db"), discarded, nil, pvc.Free, "", "", ""},
+		{"idle", plain, scaled, nil, pvc.Free, "", "StatefulSet/db (scaled to zero)", ""},
+		{"idle, mode observe", plain, scaled, edits{mode(pvc.Observe)}, pvc.Free, "", "StatefulSet/db (scaled to zero)", ""},
+		{"idle, mode barrier", plain, scaled, edits{mode(pvc.Barrier)}, pvc.Free, "", "", ""},
+		{"idle frees", plain, scaled, edits{idle(pvc.IdleFrees)}, pvc.Free, "", "", ""},
+		{"idle holds", plain, scaled, edits{idle(pvc.IdleHolds)}, pvc.Held, "StatefulSet/db", "", ""},
+		{"idle holds, but not a finished job", plain, finished, edits{idle(pvc.IdleHolds)}, pvc.Free, "", "", ""},
+		{"a finished job", plain, finished, nil, pvc.Free, "", "", ""},
+		{"owner gone", held, none, edits{ownerGone}, pvc.Free, "", "", "OwnerGone"},
+		{"owner gone, mode hold since", plain, none, edits{ownerGone}, pvc.Free, "", "", "OwnerGone"},
+		{"owner gone, cooled", cooling, none, edits{late, ownerGone}, pvc.Free, "", "", "OwnerGone"},
+		{"owner gone, an older workload", held, older, edits{ownerGone}, pvc.Held, "StatefulSet/db", "", ""},
+		{"owner gone, a workload of the same second", held, wantOf(statefulSet("db", 1, born(noon))), edits{ownerGone}, pvc.Held, "StatefulSet/db", "", ""},
+		{"owner gone, a younger workload", held, younger, edits{ownerGone}, pvc.Free, "", "", "OwnerGone"},
+		{"owner gone, a younger workload and its pod", held, younger, edits{ownerGone, user}, pvc.Held, "Pod/db-0", "", ""},
+		{"namespace ending", held, none, edits{ending}, pvc.Free, "", "", "NamespaceEnding"},
+		{"namespace ending, mode hold since", plain, none, edits{ending}, pvc.Free, "", "", "NamespaceEnding"},
+		{"namespace ending, and wanted", held, db, edits{ending}, pvc.Held, "StatefulSet/db", "", ""},
+		{"namespace ending and released, and wanted", held, db, edits{ending, released}, pvc.Free, "", "", "NamespaceReleased"},
+		{"namespace released, and wanted", held, db, edits{released}, pvc.Held, "StatefulSet/db", "", ""},
+		{"delete-when-free, and wanted", claim("data-db-0", intent), db, nil, pvc.Held, "StatefulSet/db", "", ""},
+		{"delete-when-free, cooling", applied(held, pvc.HoldVerdict{Annotations: map[string]string{pvc.IntentAnnotation: "uid-data-db-0"}}), none, nil, pvc.Cooling, until, "", ""},
+		{"delete-when-free, and free", claim("data-db-0", intent), none, nil, pvc.Free, "", "", "DeleteWhenFree"},
+		{"delete-when-free, and free, mode barrier", claim("data-db-0", intent), none, edits{mode(pvc.Barrier)}, pvc.Free, "", "", "DeleteWhenFree"},
+		{"delete-when-free, an unscheduled pod", claim("data-db-0", intent), none, edits{waiting}, pvc.Free, "", "", ""},
+		{"delete-when-free of another UID", claim("data-db-0", annotated(pvc.IntentAnnotation, "uid-before")), none, nil, pvc.Free, "", "", ""},
+		{"terminating, and wanted", claim("data-db-0", dying), db, nil, pvc.Doomed, "", "", ""},
+		{"terminating, and not wanted", claim("data-db-0", dying, intent), none, nil, pvc.Draining, "", "", ""},
+		{"terminating, and held before", claim("data-db-0", dying, annotated(pvc.HoldersAnnotation, "StatefulSet/db")), db, nil, pvc.Doomed, "", "", ""},
+		{"held by a user", claim("data-db-0", annotated(pvc.HoldAnnotation, "audit 7")), none, nil, pvc.Held, "Hold/data-db-0", "", ""},
+		{"being copied", claim("data-db-0", finalizers(p, snapshot)), none, nil, pvc.Held, "Finalizer/" + snapshot, "", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			v := holdView(tt.claim.DeepCopy(), tt.want)
+			for _, edit := range tt.edits {
+				edit(&v)
+			}
+			d := pvc.DecideHold(v)
+			deletion := ""
+			if d.Delete != nil {
+				deletion = d.Delete.Code
+			}
+			after := applied(v.Claim, d)
+			if d.State != tt.state || deletion != tt.delete || after.Annotations[pvc.HoldersAnnotation] != tt.holders || after.Annotations[pvc.ObservedAnnotation] != tt.observed {
+				t.Errorf("got %s, delete %q, bears %v", d.State, deletion, after.Annotations)
+			}
+			before := v.Claim
+			v.Claim = after
+			if again := pvc.DecideHold(v); len(again.Annotations) > 0 {
+				t.Errorf("again: %v", again.Annotations)
+			}
+			// A cache may add a hold; only a live read ends one.
+			v.Claim, v.Live = before, false
+			cached := pvc.DecideHold(v)
+			bore := before.Annotations[pvc.HoldersAnnotation] != "" && before.DeletionTimestamp == nil
+			if ends := bore && tt.state != pvc.Held || tt.delete != ""; ends && (len(cached.Annotations) > 0 || cached.Delete != nil) && tt.holders != coolingValue {
+				t.Errorf("a cache ends the hold: %+v", cached)
+			}
+			if tt.state == pvc.Held && v.Mode == pvc.Hold && (cached.NeedsLive || applied(before, cached).Annotations[pvc.HoldersAnnotation] != tt.holders) {
+				t.Errorf("a cache adds no hold: %+v", cached)
+			}
+		})
+	}
+}
+
+func TestHoldsAreConfirmedHourly(t *testing.T) {
+	v := holdView(claim("data-db-0"), wantOf(statefulSet("db", 1)))
+	first := pvc.DecideHold(v)
+	v.Claim = applied(v.Claim, first)
+	v.Now = first.Next.Add(-time.Second)
+	if d := pvc.DecideHold(v); len(d.Annotations) > 0 || !d.Next.Equal(first.Next) {
+		t.Errorf("too early: %v, next %s", d.Annotations, d.Next)
+	}
+	v.Now = noon.Add(time.Hour)
+	if d := pvc.DecideHold(v); d.Annotations[pvc.VerifiedAnnotation] != "2026-11-21T13:00:00Z" {
+		t.Errorf("not confirmed: %v", d.Annotations)
+	}
+	// PVCs that are held together are confirmed apart.
+	minutes := map[int]int{}
+	for i := range 1000 {
+		c := claim("data-db-0", func(c *corev1.PersistentVolumeClaim) { c.UID = fakeUID(i) })
+		in := pvc.DecideHold(holdView(c, wantOf(statefulSet("db", 1)))).Next.Sub(noon)
+		minutes[int(in.Minutes())]++
+		if in > time.Hour || in < 45*time.Minute || minutes[int(in.Minutes())] > 120 {
+			t.Fatalf("confirmed in %s, with %d others", in, minutes[int(in.Minutes())])
+		}
+	}
+}
+
+// Holders may come and go by the thousand: the names of a hold change slowly.
+func TestAHoldIsRenamedSlowly(t *testing.T) {
+	db, other := wantOf(statefulSet("db", 1)), wantOf(numberedDeployment("web", 0))
+	other.Named = map[string]string{"data-db-0": "spec"}
+	v := holdView(claim("data-db-0"), db)
+	v.Claim = applied(v.Claim, pvc.DecideHold(v))
+	v.World = world(index(), db, other)
+	early := pvc.DecideHold(v)
+	if len(early.Annotations) > 0 || early.Next.After(noon.Add(time.Minute)) {
+		t.Errorf("at once: %v, next %s", early.Annotations, early.Next)
+	}
+	v.Now = early.Next
+	if got := applied(v.Claim, pvc.DecideHold(v)).Annotations[pvc.HoldersAnnotation]; got != "Deployment/webaa, StatefulSet/db" {
+		t.Errorf("then it bears %q", got)
+	}
+}
+
+func TestOwnersGone(t *testing.T) {
+	c := claim("data")
+	for _, step := range []struct {
+		add  string
+		gone bool
+	}{{"", false}, {"gone", true}, {"there", false}} {
+		if step.add != "" {
+			controlledBy("StatefulSet", fakeUID(len(step.add)))(c)
+		}
+		if got := pvc.OwnersGone(c, func(owner identity.Ref) bool { return owner.UID == fakeUID(len("gone")) }); got != step.gone {
+			t.Errorf("with %v: %t", c.OwnerReferences, got)
+		}
+	}
+}
+
+// The value stays below 1 KiB, also while the PVC cools, and counts the holders that it leaves out.
+func TestHoldersAnnotationIsBounded(t *testing.T) {
+	for length := 200; length < 250; length++ {
+		var wants []workloads.Want
+		for i := range 100 {
+			wants = append(wants, wantOf(numberedDeployment(strings.Repeat("n", length), i)))
+		}
+		held := applied(claim("data"), pvc.DecideHold(holdView(claim("data"), wants...)))
+		if value := held.Annotations[pvc.HoldersAnnotation]; !strings.Contains(value, ", +9") {
+			t.Fatalf("it does not count the rest: %s", value)
+		}
+		if value := pvc.DecideHold(holdView(held)).Annotations[pvc.HoldersAnnotation]; !strings.HasPrefix(value, "cooling until ") || len(value) >= 1024 {
+			t.Fatalf("%d bytes: %s", len(value), value)
+		}
+	}
+}
+
+func numberedDeployment(name string, i int) *appsv1.Deployment {
+	m := meta(name + string(rune('a'+i%26)) + string(rune('a'+i/26)))
+	m.UID = fakeUID(i)
+	return &appsv1.Deployment{ObjectMeta: m, Spec: appsv1.DeploymentSpec{Template: naming("data")}}
+}
+
+func TestParseWords(t *testing.T) {
+	for value, want := range map[string]pvc.Words{
+		"StatefulSet/db, +3":                           {Names: "StatefulSet/db, +3"},
+		"cooling until 2026-11-21T12:00:00Z: Pod/a":    {Names: "Pod/a", Until: noon},
+		"cooling until tomorrow: Pod/a":                {Names: "cooling until tomorrow: Pod/a"},
+		"cooling until 2026-11-21T12:00:00Z for Pod/a": {Names: "cooling until 2026-11-21T12:00:00Z for Pod/a"},
+	} {
+		got := pvc.ParseWords(value)
+		if diff := cmp.Diff(want, got); diff != "" || got.String() != value {
+			t.Errorf("%q becomes %q (-want +got):\n%s", value, got, diff)
+		}
+	}
+}

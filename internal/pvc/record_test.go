@@ -1,0 +1,147 @@
+package pvc_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"lockstep.dev/lockstep/internal/pvc"
+)
+
+func TestUnusable(t *testing.T) {
+	lost := func(c *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimLost }
+	own := claim("web-scratch")
+	controlledBy("Pod", "uid-web")(own)
+	for _, tt := range []struct {
+		name   string
+		pod    *corev1.Pod
+		claims pvc.Claims
+		want   string
+	}{
+		{"there", pod("web", []string{"data"}), pvc.Claims{"data": claim("data")}, ""},
+		{"none", pod("web", nil), nil, ""},
+		{"missing", pod("web", []string{"data"}), nil, `persistentvolumeclaim "data" not found`},
+		{"terminating", pod("web", []string{"data"}), pvc.Claims{"data": claim("data", dying)}, `persistentvolumeclaim "data" is being deleted`},
+		{"lost, and terminating", pod("web", []string{"data"}), pvc.Claims{"data": claim("data", dying, lost)}, `persistentvolumeclaim "data" bound to non-existent persistentvolume "pv-data"`},
+		{"the second one", pod("web", []string{"data", "logs"}), pvc.Claims{"data": claim("data"), "logs": claim("logs", dying)}, `persistentvolumeclaim "logs" is being deleted`},
+		{"ephemeral", pod("web", nil, ephemeral("scratch")), pvc.Claims{"web-scratch": own}, ""},
+		{"ephemeral, missing", pod("web", nil, ephemeral("scratch")), nil, `waiting for ephemeral volume controller to create the persistentvolumeclaim "web-scratch"`},
+		{"ephemeral, of another pod", pod("web", nil, ephemeral("scratch")), pvc.Claims{"web-scratch": claim("web-scratch")}, `PVC ns/web-scratch was not created for pod ns/web (pod is not owner)`},
+	} {
+		if got := pvc.Unusable(tt.pod, tt.claims); got != tt.want {
+			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestRecord(t *testing.T) {
+	var r pvc.Record
+	var err error
+	for _, name := range []string{"b", "a", "b"} {
+		r, err = r.With(pvc.Recorded{Name: name, UID: "1"})
+	}
+	if read, unread := pvc.ParseRecord("a=1,b=1"); err != nil || unread != nil || !slices.Equal(r, read) || r.String() != "a=1,b=1" {
+		t.Errorf("got %q, %v; read %v, %v", r, err, read, unread)
+	}
+	for _, wrong := range []string{"a", "a=", "=1", "a=1,", ",", "a=1,,b=1"} {
+		if _, err := pvc.ParseRecord(wrong); err == nil {
+			t.Errorf("%q is read as a record", wrong)
+		}
+	}
+	for i := 0; err == nil && i < 10_000; i++ {
+		r, err = r.With(pvc.Recorded{Name: "pod-with-a-rather-long-name-in-a-rather-large-set", UID: fakeUID(i)})
+	}
+	if !errors.Is(err, pvc.ErrFull) {
+		t.Errorf("a record without bound: %v", err)
+	}
+}
+
+func TestBindRecordsThePodOnWhatWasRead(t *testing.T) {
+	settings, web := pvc.Settings{Mode: pvc.Barrier}, pod("web", []string{"data", "logs", "off", "data"})
+	live := func(data *corev1.PersistentVolumeClaim) pvc.Claims {
+		return pvc.Claims{"data": data, "logs": claim("logs", annotated(pvc.UsersAnnotation, "web=uid-web")), "off": claim("off", annotated(pvc.ModeKey, "off"))}
+	}
+	data := claim("data", annotated(pvc.UsersAnnotation, "a=1"))
+	writes, err := settings.Bind(web, live(data), nil)
+	if err != nil || len(writes) != 2 {
+		t.Fatalf("got %v, %v", writes, err)
+	}
+	if w := writes[0]; w.Value() != "a=1,web=uid-web" || w.Anew() || w.Target().UID != data.UID || w.Target().ResourceVersion != data.ResourceVersion {
+		t.Errorf("writes %q onto %+v", w.Value(), w.Target())
+	}
+	if w := writes[1]; w.Value() != "web=uid-web" || !w.Anew() {
+		t.Errorf("a record that names the pod is not written anew: %+v", w)
+	}
+	for says, refused := range map[string]*corev1.PersistentVolumeClaim{
+		"is being deleted": claim("data", dying), "use record": claim("data", annotated(pvc.UsersAnnotation, "?")),
+	} {
+		if _, err := settings.Bind(web, live(refused), nil); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: got %v", says, err)
+		}
+	}
+	for _, w := range pvc.Unbind(web, pvc.Claims{"data": claim("data", annotated(pvc.UsersAnnotation, "a=1,web=uid-web")), "other": data}) {
+		if w.Value() != "a=1" || w.Target().Name != "data" {
+			t.Errorf("unbinds %q of %s", w.Value(), w.Target())
+		}
+	}
+}
+
+func gated(gates ...string) func(*corev1.Pod) {
+	return func(o *corev1.Pod) {
+		o.Spec.NodeName = ""
+		for _, gate := range gates {
+			o.Spec.SchedulingGates = append(o.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: gate})
+		}
+	}
+}
+
+func TestDecideGate(t *testing.T) {
+	ours := gated("other", pvc.UseGate, "third")
+	off, recorded := annotated(pvc.ModeKey, "off"), annotated(pvc.UsersAnnotation, "web=uid-web")
+	web := func(names ...string) *corev1.Pod { return pod("web", names, ours) }
+	for _, tt := range []struct {
+		name   string
+		pod    *corev1.Pod
+		claims []*corev1.PersistentVolumeClaim
+		writes string
+		lifts  bool
+		waits  string
+	}{
+		{"one PVC", web("data"), claims(claim("data")), "data", true, ""},
+		{"two PVCs", web("data", "logs"), claims(claim("data"), claim("logs")), "data logs", true, ""},
+		{"one has the record", web("data", "logs"), claims(claim("data", recorded), claim("logs")), "logs", true, ""},
+		{"no PVCs", web(), nil, "", true, ""},
+		{"ephemeral, not created yet", pod("web", nil, ephemeral("scratch"), ours), nil, "", true, ""},
+		{"not protected", web("data"), claims(claim("data", off)), "", true, ""},
+		{"not protected, and terminating", web("data"), claims(claim("data", off, dying)), "", true, ""},
+		{"missing", web("data", "logs"), claims(claim("data")), "", false, "AwaitingClaim"},
+		{"terminating", web("data"), claims(claim("data", dying)), "", false, "ClaimUnusable"},
+		{"an unreadable record", web("data"), claims(claim("data", annotated(pvc.UsersAnnotation, "?"))), "", false, "UseNotRecorded"},
+		{"another gate", pod("web", []string{"data"}, gated("other")), claims(claim("data")), "", false, ""},
+		{"a terminating pod", pod("web", []string{"data"}, ours, leaving(0)), claims(claim("data")), "", false, ""},
+	} {
+		live := pvc.Claims{}
+		for _, c := range tt.claims {
+			live[c.Name] = c
+		}
+		v := pvc.DecideGate(pvc.GateView{Pod: tt.pod, Live: live, Settings: pvc.Settings{Mode: pvc.Barrier}, NamespaceLabels: map[string]string{pvc.ModeKey: "strict"}, NamespaceLive: true})
+		var on []string
+		for _, w := range v.Writes {
+			on = append(on, w.Target().Name)
+		}
+		if got := strings.Join(on, " "); got != tt.writes || v.Waits.Code != tt.waits {
+			t.Errorf("%s: writes on %q, waits for %+v", tt.name, got, v.Waits)
+		}
+		if lifts := v.Lift.Target().UID != ""; lifts != tt.lifts {
+			t.Errorf("%s: lifts %t", tt.name, lifts)
+		}
+		if tt.lifts && (v.Lift.Target().ResourceVersion != tt.pod.ResourceVersion || len(v.Lift.Gates()) != 2 || v.Lift.Gates()[1].Name != "third") {
+			t.Errorf("%s: lifts %+v, and leaves %v", tt.name, v.Lift.Target(), v.Lift.Gates())
+		}
+	}
+}
+
+func claims(all ...*corev1.PersistentVolumeClaim) []*corev1.PersistentVolumeClaim { return all }
