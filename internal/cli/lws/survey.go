@@ -45,39 +45,22 @@ func NewSurveyor(cached, live client.Reader) *Surveyor {
 }
 
 // Set surveys a set. The error is NotFound if there is none.
-func (s *Surveyor) Set(ctx context.Context, key types.NamespacedName, now time.Time) (Survey, error) {
-	found, err := s.survey(ctx, s.cached, key, now)
+func (r *Surveyor) Set(ctx context.Context, key types.NamespacedName, now time.Time) (Survey, error) {
+	found, err := r.read(ctx, r.cached, key, now)
 	if err == nil {
-		found.Refusals = s.refusals(ctx, found)
+		found.Refusals = r.refusals(ctx, found)
 	}
 	return found, err
 }
 
 // As surveys a set as if it were stored as given.
-func (s *Surveyor) As(ctx context.Context, set *lwsv1.LeaderWorkerSet, now time.Time) (Survey, error) {
-	return s.survey(ctx, overlay{Reader: s.cached, set: set}, client.ObjectKeyFromObject(set), now)
-}
-
-// survey reads and decides. If the plan creates objects, it reads their names live and decides again:
-// the operator learns from the refusal that an object without labels has the name.
-func (s *Surveyor) survey(ctx context.Context, cached client.Reader, key types.NamespacedName, now time.Time) (Survey, error) {
-	observer := lwscache.New(cached, s.live, lwscache.NewMemory())
-	found, err := read(ctx, observer, cached, key, now)
-	if err != nil {
-		return found, err
-	}
-	names := found.creates()
-	if len(names) == 0 {
-		return found, nil
-	}
-	for _, name := range names {
-		observer.Taken(name)
-	}
-	return read(ctx, observer, cached, key, now)
+func (r *Surveyor) As(ctx context.Context, set *lwsv1.LeaderWorkerSet, now time.Time) (Survey, error) {
+	return r.read(ctx, overlay{Reader: r.cached, set: set}, client.ObjectKeyFromObject(set), now)
 }
 
 // read reads a set and its groups, and decides.
-func read(ctx context.Context, observer *lwscache.Observer, cached client.Reader, key types.NamespacedName, now time.Time) (s Survey, err error) {
+func (r *Surveyor) read(ctx context.Context, cached client.Reader, key types.NamespacedName, now time.Time) (s Survey, err error) {
+	observer := lwscache.New(cached, r.live, lwscache.NewMemory())
 	if s.Set, _, err = observer.SetPlan(ctx, key, now); err != nil {
 		return s, err
 	}
@@ -133,21 +116,6 @@ func unreadable(err error) lws.Plan {
 	return lws.Plan{Waits: []lws.Wait{{Reason: action.Reason{
 		Code: CodeNotAllowed, Sentence: fmt.Sprintf("the plan of the group cannot be read: %v", err),
 	}}}}
-}
-
-// creates returns the names that the plans would create.
-func (s Survey) creates() []identity.Ref {
-	actions := s.Plan.Actions
-	for _, g := range s.Groups {
-		actions = append(actions[:len(actions):len(actions)], g.Plan.Actions...)
-	}
-	var names []identity.Ref
-	for _, a := range actions {
-		if create, ok := a.(action.Create); ok {
-			names = append(names, create.Target())
-		}
-	}
-	return names
 }
 
 // overlay reads a set that is not stored, and everything else from the cache.

@@ -88,18 +88,6 @@ func TestPodsOfASetWithALongerNameAreLeftOut(t *testing.T) {
 	}
 }
 
-func TestObjectsWithoutLabelsAreFoundBeforeACreateIsPlanned(t *testing.T) {
-	set := newSet("a", 1, 2)
-	unlabelled := statefulSet(metaOf("a", "unlabelled"), 1)
-	found := surveyed(t, surveyorOf(t, []client.Object{set}, unlabelled), "a")
-	if strings.Contains(verbs(found.Plan), "create statefulset a") {
-		t.Errorf("plans %s under a name that is taken", verbs(found.Plan))
-	}
-	if !slices.Contains(codes(found.Plan), lws.CodeNameConflict) {
-		t.Errorf("waits for %v, want a name conflict", codes(found.Plan))
-	}
-}
-
 func TestAsPlansForAMissingSet(t *testing.T) {
 	set := newSet("a", 2, 2)
 	set.UID = ""

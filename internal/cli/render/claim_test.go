@@ -118,12 +118,12 @@ func TestTextOfPVCs(t *testing.T) {
 			"refused by ValidatingAdmissionPolicy 'p': in use", "warning: think twice", "RayCluster/x", "kubectl delete pod db-0 -n prod",
 			"kubectl lockstep release pvc/data-db-0 -n prod", "operator last confirmed this 60m ago",
 		}, taint},
-		{"foreign finalizer", why(foreign, accepted), []string{"accepted: it stays until finalizer x/1 is gone"}, "at once;"},
+		{"foreign finalizer", why(foreign, accepted), []string{"accepted: it stays", "finalizer x/1; this"}, "at once;"},
 		{"free", why(freeClaim(), accepted), []string{"accepted: it is removed at once"}, "TO FREE IT"},
 		{"volume of another PVC", why(elsewhere, nil), []string{"volume pv-1, not bound to this PVC"}, "Retain"},
-		{"release", release(heldClaim(), true, true), []string{pvc.ReleaseAnnotation + "=u-claim", "it stays until Pod/db-0 is gone; this cannot be undone", retain}, "delete nothing"},
-		{"release of a foreign finalizer", release(foreign, false, false), []string{"delete nothing", "it stays until finalizer x/1 is gone"}, "write "},
-		{"overview", overview(freeClaim(), heldClaim(), foundClaim()), []string{"NAMESPACE", "under way", "refused", "RayCluster/x", "and 1 PVC not in use"}, "accepted"},
+		{"release", release(heldClaim(), true, true), []string{pvc.ReleaseAnnotation + "=u-claim", "gone: Pod/db-0; this cannot be undone", retain}, "delete nothing"},
+		{"release of a foreign finalizer", release(foreign, false, false), []string{"delete nothing", "gone: finalizer x/1"}, "write "},
+		{"overview", overview(freeClaim(), heldClaim(), foundClaim()), []string{"NAMESPACE", "under way", "refused", "Pod/db-0 and 1 more", "and 1 PVC not in use"}, "accepted"},
 		{"empty overview", overview(), []string{"there are no PVCs"}, "NAMESPACE"},
 	} {
 		for _, has := range tt.has {

@@ -1,8 +1,11 @@
 package render
 
 import (
+	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -68,18 +71,43 @@ func restarts(pod *corev1.Pod) int32 {
 	return sum
 }
 
-// complaint returns the kubelet's reason why the first container does not run, if there is one.
+// complaint returns in brackets why the first container does not run, or is empty.
 func complaint(pod *corev1.Pod) string {
 	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		if waiting := c.State.Waiting; waiting != nil && waiting.Reason != "" && waiting.Reason != "PodInitializing" && waiting.Reason != "ContainerCreating" {
-			return waiting.Reason
-		}
-		if ended := c.State.Terminated; ended != nil && ended.ExitCode != 0 {
-			return ended.Reason
+		waiting, ended := c.State.Waiting, c.State.Terminated
+		switch {
+		case waiting != nil && waiting.Reason != "" && waiting.Reason != "PodInitializing" && waiting.Reason != "ContainerCreating":
+			return " (" + waiting.Reason + ")"
+		case ended != nil && ended.ExitCode != 0:
+			return " (" + ended.Reason + ")"
 		}
 	}
 	if pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
-		return string(pod.Status.Phase)
+		return " (" + string(pod.Status.Phase) + ")"
 	}
 	return ""
+}
+
+// nodesAtMost bounds how many nodes a row names.
+const nodesAtMost = 3
+
+// nodes names the first few nodes and counts the rest.
+func nodes(names []string) string {
+	var short []string
+	for _, name := range names[:min(len(names), nodesAtMost)] {
+		short = append(short, shortNode(name))
+	}
+	text := dash(strings.Join(short, ","))
+	if more := len(names) - nodesAtMost; more > 0 {
+		text += fmt.Sprintf(" +%d", more)
+	}
+	return text
+}
+
+// shortNode returns the name of a node without its domain.
+func shortNode(name string) string {
+	if _, err := netip.ParseAddr(name); err != nil {
+		name, _, _ = strings.Cut(name, ".")
+	}
+	return name
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -80,17 +81,11 @@ func (c *ClaimWhy) deletion(out io.Writer) {
 	if d == nil {
 		return
 	}
-	fmt.Fprint(out, "\nIF DELETED NOW (a dry run: nothing was deleted)\n")
-	switch d.Outcome {
-	case clipvc.Accepted:
-		fmt.Fprintf(out, "  accepted: %s\n", c.afterwards())
-	case clipvc.Refused:
-		fmt.Fprintf(out, "  refused by %s: %s\n", d.RefusedBy, d.Message)
-	case clipvc.NotAllowed:
-		fmt.Fprintf(out, "  you may not delete it: %s\n", d.Message)
-	default:
-		fmt.Fprintf(out, "  unknown: %s\n", d.Message)
-	}
+	answer := map[string]string{
+		clipvc.Accepted: "accepted: " + c.afterwards(), clipvc.Refused: "refused by " + d.RefusedBy + ": " + d.Message,
+		clipvc.NotAllowed: "you may not delete it: " + d.Message, clipvc.NotTried: "unknown: " + d.Message,
+	}[d.Outcome]
+	fmt.Fprintf(out, "\nIF DELETED NOW (a dry run: nothing was deleted)\n  %s\n", answer)
 	for _, warning := range d.Warnings {
 		fmt.Fprintf(out, "  warning: %s\n", warning)
 	}
@@ -98,19 +93,29 @@ func (c *ClaimWhy) deletion(out io.Writer) {
 
 // afterwards is what becomes of a PVC whose DELETE is accepted.
 func (c *ClaimWhy) afterwards() string {
-	keeping := c.keepingDeleted()
-	switch {
+	podsUnread := slices.ContainsFunc(c.Unread, func(u pvc.Unread) bool { return u.What == pvc.UnreadPods })
+	switch keeping := c.keepingDeleted(); {
 	case c.terminating():
 		return "it is being deleted already"
 	case len(keeping) > 0:
-		return "it stays until " + ended(keeping) + "; this cannot be undone"
-	}
-	for _, u := range c.Unread {
-		if u.What == pvc.UnreadPods {
-			return "pods could not be read, and may keep it"
-		}
+		return "it stays until these are gone: " + few(keeping) + "; this cannot be undone"
+	case podsUnread:
+		return "pods could not be read, and may keep it"
 	}
 	return "it is removed at once; this cannot be undone"
+}
+
+// keepingDeleted are the holders and finalizers that keep the PVC once it is deleted.
+func (c *ClaimWhy) keepingDeleted() (names []string) {
+	for _, h := range c.Holders {
+		if h.Holds && (h.Reason == pvc.BoundPod || h.Reason == pvc.UnboundPod || h.Reason == pvc.BeingCopied) {
+			names = append(names, h.Name)
+		}
+	}
+	for _, key := range c.Foreign() {
+		names = append(names, "finalizer "+key)
+	}
+	return names
 }
 
 func (c *ClaimWhy) finalizers(out io.Writer) {
@@ -125,32 +130,28 @@ func (c *ClaimWhy) finalizers(out io.Writer) {
 	table.Flush()
 }
 
+// holders lists each holder with its proof.
 func (c *ClaimWhy) holders(out io.Writer, now time.Time) {
 	if len(c.Holders) > 0 {
+		fmt.Fprint(out, "\nUSED BY\n")
+	}
+	for _, h := range c.Holders {
+		holds := "does not hold"
+		if h.Holds {
+			holds = "holds"
+		}
+		if h.Since != nil {
+			holds += ", since " + ageOf(h.Since, now)
+		}
+		fmt.Fprintf(out, "  %s: %s; %s\n      proof: %s", h.Name, holds, h.Why, h.Proof)
+		if h.UID != "" {
+			fmt.Fprintf(out, ", uid %s", h.UID)
+		}
 		fmt.Fprintln(out)
-		var lines strings.Builder
-		table := newTable(&lines, "USED BY", "HOLDS", "SINCE", "PHASE", "WHY")
-		for _, h := range c.Holders {
-			row(table, h.Name, map[bool]string{true: "yes", false: "no"}[h.Holds], ageOf(h.Since, now), dash(h.Phase), h.Why)
-		}
-		table.Flush()
-		for i, line := range strings.Split(strings.TrimSuffix(lines.String(), "\n"), "\n") {
-			fmt.Fprintln(out, line)
-			if i > 0 { // below its holder: beside it, the line would be too long
-				fmt.Fprintf(out, "    by %s\n", proof(c.Holders[i-1]))
-			}
-		}
 	}
 	for _, h := range c.Idle {
 		fmt.Fprintf(out, "\n%s does not use it now: %s (%s)\n", h.Name, h.Phase, h.Proof)
 	}
-}
-
-func proof(h pvc.Explained) string {
-	if h.UID == "" {
-		return h.Proof
-	}
-	return h.Proof + ", uid " + string(h.UID)
 }
 
 func (c *ClaimWhy) unread(out io.Writer) {
@@ -179,7 +180,7 @@ func suggestions(out io.Writer, title string, all []pvc.Suggestion) {
 		}
 		fmt.Fprint(out, mark+s.Do)
 		if len(s.Frees) > 1 {
-			fmt.Fprintf(out, " (frees %s)", few(s.Frees, len(s.Frees)))
+			fmt.Fprintf(out, " (frees %s)", few(s.Frees))
 		}
 		fmt.Fprintln(out)
 		if s.Command != "" {

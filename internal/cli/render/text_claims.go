@@ -5,15 +5,13 @@ import (
 	"io"
 	"strings"
 	"time"
-
-	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // WriteText writes a line for each PVC.
 func (l *ClaimWhyList) WriteText(out io.Writer, now time.Time) error {
 	var text strings.Builder
 	if len(l.Items) > 0 {
-		columns := []string{"CLAIM", "STATE", "SINCE", "DELETE", "HELD BY", "TO FREE IT"}
+		columns := []string{"PVC", "STATE", "SINCE", "DELETE", "HELD BY", "TO FREE IT"}
 		if l.spaces {
 			columns = append([]string{"NAMESPACE"}, columns...)
 		}
@@ -51,7 +49,7 @@ func (c *ClaimWhy) cells(spaces bool, now time.Time) []string {
 			keeping = append(keeping, h.Name)
 		}
 	}
-	cells := []string{c.Name, string(c.State), ageOf(c.Since, now), deletion, dash(firstOf(keeping, ", ")), dash(next)}
+	cells := []string{c.Name, string(c.State), ageOf(c.Since, now), deletion, firstOf(keeping), dash(next)}
 	if spaces {
 		cells = append([]string{c.Namespace}, cells...)
 	}
@@ -66,35 +64,13 @@ func (c *ClaimWhy) next() string {
 	if len(steps) == 0 && len(c.Unread) > 0 {
 		return c.Unread[0].What + ": " + c.Unread[0].Why
 	}
-	return firstOf(steps, "; ")
+	return firstOf(steps)
 }
 
-// firstOf is what a table cell has room for.
-func firstOf(all []string, between string) string {
-	const room = 2
-	text := strings.Join(all[:min(len(all), room)], between)
-	if more := len(all) - room; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
+// firstOf is the first of several for a table cell.
+func firstOf(all []string) string {
+	if len(all) < 2 {
+		return dash(strings.Join(all, ""))
 	}
-	return text
-}
-
-// keepingDeleted are the holders and finalizers that keep the PVC once it is deleted.
-func (c *ClaimWhy) keepingDeleted() (names []string) {
-	for _, h := range c.Holders {
-		if h.Holds && (h.Reason == pvc.BoundPod || h.Reason == pvc.UnboundPod || h.Reason == pvc.BeingCopied) {
-			names = append(names, h.Name)
-		}
-	}
-	for _, key := range c.Foreign() {
-		names = append(names, "finalizer "+key)
-	}
-	return names
-}
-
-func ended(names []string) string {
-	if len(names) == 1 {
-		return names[0] + " is gone"
-	}
-	return few(names, len(names)) + " are gone"
+	return fmt.Sprintf("%s and %d more", all[0], len(all)-1)
 }

@@ -25,7 +25,7 @@ func (c *ClaimWhy) WriteRelease(out io.Writer, now time.Time, deletes, writes bo
 	}
 	deletion := "it is removed at once"
 	if keeping := c.keepingDeleted(); len(keeping) > 0 {
-		deletion = "no new pod can start on it, and it stays until " + ended(keeping)
+		deletion = "no new pod can start on it, and it stays until these are gone: " + few(keeping)
 	}
 	if deletes {
 		fmt.Fprintf(&text, "  delete the PVC: %s; this cannot be undone\n", deletion)

@@ -1,6 +1,7 @@
 package render
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	clilws "lockstep.dev/lockstep/internal/cli/lws"
+	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 )
 
@@ -110,74 +112,52 @@ func refused(s clilws.Survey, sts *appsv1.StatefulSet, pods []string) []Wait {
 	return nil
 }
 
-// podWaits says what a group with a leader lacks.
-func podWaits(s clilws.Survey, g clilws.Group) []Wait {
-	pods := podsOf(g)
-	all := slices.Concat(missingWorkers(s, g, pods), unscheduled(pods), notReady(pods))
-	if workers := g.Workers.Member(); len(all) == 0 && workers != nil {
-		all = append(all, waitf(CodeNotReported, "statefulset %s has not reported its workers available yet", workers.Name))
+// podWaits says what a group with a leader lacks. A wait of the plan explains workers that the operator
+// holds back.
+func podWaits(s clilws.Survey, g clilws.Group) (all []Wait) {
+	var missing, unscheduled, unready []string
+	message, sts, pods := "", g.Workers.Member(), podsOf(g)
+	for _, pod := range pods {
+		switch {
+		case pod.Spec.NodeName == "":
+			unscheduled = append(unscheduled, pod.Name)
+			message = cmp.Or(message, schedulerSays(pod))
+		case !lws.PodReady(pod):
+			unready = append(unready, pod.Name+complaint(pod))
+		}
+	}
+	for worker := 1; worker < int(sizeOf(g)) && sts != nil; worker++ {
+		if !slices.ContainsFunc(pods[1:], func(pod *corev1.Pod) bool { return workerIndex(pod) == worker }) {
+			missing = append(missing, identity.WorkerName(g.Set.Name, g.Index, worker))
+		}
+	}
+	switch {
+	case len(missing) > 0:
+		all = append(all, waitf(CodeMissingPods, "%d of %d workers not created yet: %s", len(missing), sizeOf(g)-1, few(missing)))
+		all = append(all, refused(s, sts, missing)...)
+	case sts == nil && sizeOf(g) > 1 && len(g.Plan.Waits) == 0:
+		all = append(all, waitf(CodeMissingPods, "worker statefulset %s is not created yet", g.LeaderName))
+	}
+	if len(unscheduled) > 0 {
+		all = append(all, waitf(CodeNotScheduled, "%s not scheduled: %s%s", counted(len(unscheduled), "pod"), few(unscheduled), message))
+	}
+	if len(unready) > 0 {
+		all = append(all, waitf(CodeNotReady, "%s not ready: %s", counted(len(unready), "pod"), few(unready)))
+	}
+	if len(all) == 0 && sts != nil {
+		all = append(all, waitf(CodeNotReported, "statefulset %s has not reported its workers available yet", sts.Name))
 	}
 	return all
 }
 
-// missingWorkers names workers that do not exist. A wait of the plan explains workers that the
-// operator holds back.
-func missingWorkers(s clilws.Survey, g clilws.Group, pods []*corev1.Pod) []Wait {
-	sts, size := g.Workers.Member(), int(sizeOf(g))
-	switch {
-	case size == len(pods), sts == nil && len(g.Plan.Waits) > 0:
-		return nil
-	case sts == nil:
-		return []Wait{waitf(CodeMissingPods, "worker statefulset %s is not created yet", g.LeaderName)}
-	}
-	var names []string
-	for worker := 1; worker < size && len(names) <= namedAtMost; worker++ {
-		if !slices.ContainsFunc(pods[1:], func(pod *corev1.Pod) bool { return workerIndex(pod) == worker }) {
-			names = append(names, fmt.Sprintf("%s-%d", g.LeaderName, worker))
+// schedulerSays is the scheduler's message about a pod without a node.
+func schedulerSays(pod *corev1.Pod) string {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Message != "" {
+			return ": " + c.Message
 		}
 	}
-	lacking := size - len(pods)
-	w := waitf(CodeMissingPods, "%d of %d workers not created yet: %s", lacking, size-1, few(names, lacking))
-	return append([]Wait{w}, refused(s, sts, names)...)
-}
-
-// unscheduled names the pods without a node, with the scheduler's message for the first.
-func unscheduled(pods []*corev1.Pod) []Wait {
-	var names []string
-	message := ""
-	for _, pod := range pods {
-		if pod.Spec.NodeName != "" {
-			continue
-		}
-		names = append(names, pod.Name)
-		for _, c := range pod.Status.Conditions {
-			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Message != "" && message == "" {
-				message = ": " + c.Message
-			}
-		}
-	}
-	if len(names) == 0 {
-		return nil
-	}
-	return []Wait{waitf(CodeNotScheduled, "%s not scheduled: %s%s", counted(len(names), "pod"), few(names, len(names)), message)}
-}
-
-func notReady(pods []*corev1.Pod) []Wait {
-	var names []string
-	for _, pod := range pods {
-		if lws.PodReady(pod) || pod.Spec.NodeName == "" {
-			continue
-		}
-		name := pod.Name
-		if why := complaint(pod); why != "" {
-			name += " (" + why + ")"
-		}
-		names = append(names, name)
-	}
-	if len(names) == 0 {
-		return nil
-	}
-	return []Wait{waitf(CodeNotReady, "%s not ready: %s", counted(len(names), "pod"), few(names, len(names)))}
+	return ""
 }
 
 func counted(n int, noun string) string {
@@ -187,12 +167,11 @@ func counted(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// few joins the first of so many names.
-func few(names []string, of int) string {
-	shown := names[:min(len(names), namedAtMost)]
-	text := strings.Join(shown, ", ")
-	if of > len(shown) {
-		text += fmt.Sprintf(" and %d more", of-len(shown))
+// few joins the first names, and counts the others.
+func few(names []string) string {
+	text := strings.Join(names[:min(len(names), namedAtMost)], ", ")
+	if more := len(names) - namedAtMost; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text
 }
