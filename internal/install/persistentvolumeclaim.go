@@ -105,7 +105,7 @@ func (r *removal) release(ctx context.Context, namespace string, claims []*corev
 	recorded := map[types.UID]pvc.Record{}
 	for _, k := range kept {
 		if k.Err != nil {
-			return nil, 0, fmt.Errorf("read who uses PVC %s/%s: %w; what to do: kubectl lockstep why pvc/%[2]s -n %[1]s", namespace, k.Claim.Name, k.Err)
+			return nil, 0, fmt.Errorf("read what uses PVC %s/%s: %w; what to do: kubectl lockstep why pvc/%[2]s -n %[1]s", namespace, k.Claim.Name, k.Err)
 		}
 		recorded[k.Claim.UID] = k.Recorded
 	}

@@ -158,7 +158,7 @@ func TestNamespacesAreExemptedAsConfigured(t *testing.T) {
 			}
 		}
 		if seen < 3 {
-			t.Errorf("only %d selectors were looked at", seen)
+			t.Errorf("only %d selectors were compared", seen)
 		}
 	}
 }

@@ -16,21 +16,18 @@ import (
 	"lockstep.dev/lockstep/test/drill"
 )
 
-// bareLabel is on namespaces that our admission is kept away from while it is measured.
+// bareLabel marks namespaces that our admission policies leave out while it is measured.
 const bareLabel = "bench/bare"
 
-// admitRounds is how often the difference is taken: six answers of a round lie beyond its
-// p99, which one round, or five, say little of. The median counts: what hits one
-// side of one round, a pause of the API server, does not decide.
+// admitRounds is how often the difference is measured: six answers of a round are beyond its
+// p99. The median counts, so one pause of the API server does not decide.
 const admitRounds = 15
 
-// admit measures what our admission adds to the creation and to the deletion of a
-// claim. Claims come and go one at a time, in turn where the policies hold and where
-// they do not, so that whatever slows the machine down slows both; by the API server's
-// clock, so that this program does not count; and with the operator and the controller
-// manager gone, so that it is admission alone: their writes for the claim before would
-// come between a deletion and its disk. The one change to what is installed is that its
-// bindings leave out the namespaces with a label; those pay for being left out.
+// admit measures what our admission adds to the creation and to the deletion of a PVC. PVCs
+// are created and deleted one at a time, in turn with and without the policies, so that a
+// slow machine slows both. The API server's clock counts. The operator and the controller
+// manager are stopped: their writes for the PVC before would delay a deletion. The bindings
+// leave out namespaces with a label; these pay for being left out.
 func admit(ctx context.Context, b *bed) (f figures, err error) {
 	with, err := b.newClaimStage(ctx, nil)
 	if err != nil {
@@ -74,7 +71,7 @@ func admit(ctx context.Context, b *bed) (f figures, err error) {
 	return f, nil
 }
 
-// comeAndGo makes each claim on both stages, and deletes it there.
+// comeAndGo creates each PVC on both stages, and deletes it there.
 func comeAndGo(ctx context.Context, names []string, with, without *claimStage) error {
 	if err := errors.Join(with.remark(), without.remark()); err != nil {
 		return err
@@ -100,16 +97,15 @@ func comeAndGo(ctx context.Context, names []string, with, without *claimStage) e
 	return with.audit.Sync()
 }
 
-// giveUp takes the finalizers off deleted claims, which nobody does meanwhile: each
-// round is to find the API server as the one before did.
+// giveUp removes the finalizers of deleted PVCs, as no controller runs: each round finds the
+// API server as the one before did.
 func (s *claimStage) giveUp(ctx context.Context, names []string) error {
 	return together(names, func(name string) error {
 		return s.client.Patch(ctx, s.claim(name), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
 	})
 }
 
-// inTurn has another one first each time: to come second, after a request of the same
-// kind, may be cheaper.
+// inTurn alternates the first: a request after one of the same kind may be cheaper.
 func inTurn(i int, a, b *claimStage) []*claimStage {
 	if i%2 == 0 {
 		return []*claimStage{a, b}
@@ -117,8 +113,7 @@ func inTurn(i int, a, b *claimStage) []*claimStage {
 	return []*claimStage{b, a}
 }
 
-// answersTo is how long the API server took to answer to a verb on claims, shortest
-// first.
+// answersTo returns how long the API server took to answer a verb on PVCs, shortest first.
 func (s *claimStage) answersTo(verb string, names []string) (times []time.Duration) {
 	asked := map[string]bool{}
 	for _, name := range names {
@@ -138,8 +133,8 @@ func (s *claimStage) answersTo(verb string, names []string) (times []time.Durati
 // sample is the answer times of one round, shortest first.
 type sample struct{ with, without []time.Duration }
 
-// tellAdmission adds what admission adds: the median, over the rounds, of the
-// difference of a percentile with it and without.
+// tellAdmission adds the median, over the rounds, of the difference of a percentile with and
+// without admission.
 func tellAdmission(f *figures, name string, rounds []sample) {
 	for _, p := range []int{50, 99} {
 		var added, bare []time.Duration
@@ -186,7 +181,7 @@ func (b *bed) leaveOut(ctx context.Context) (putBack func() error, err error) {
 	return putBack, err
 }
 
-// butLabelled is what matches before, and bears no label.
+// butLabelled matches what matched before, without namespaces that have the label.
 func butLabelled(match *admissionv1.MatchResources) *admissionv1.MatchResources {
 	result := &admissionv1.MatchResources{}
 	if match != nil {
@@ -200,8 +195,8 @@ func butLabelled(match *admissionv1.MatchResources) *admissionv1.MatchResources 
 	return result
 }
 
-// guarded returns once the policies hold here, or do not: a claim is given the barrier,
-// and the deletion of a held one is refused.
+// guarded returns once the policies act here, or do not: a new PVC gets the barrier, and the
+// deletion of a held one is refused.
 func (s *claimStage) guarded(ctx context.Context, want bool) error {
 	held := s.claim("held")
 	held.Annotations = map[string]string{"protection.lockstep.dev/holders": "Pod/none"}

@@ -8,22 +8,20 @@ import (
 	"lockstep.dev/lockstep/test/drill"
 )
 
-// aftermath is what became of the groups of which a worker was killed.
+// aftermath counts what happened to groups after a worker of each was killed.
 type aftermath struct {
 	hit     int
 	leaders int // deletions of leaders that the API server took
-	made    int // pods created in the new lives
+	made    int // pods created in the new incarnations
 	most    int // the most of them in one group
 	others  int // pods of other groups that were created or deleted
-	// late are pods that the StatefulSet controller put into a killed one's place, in a
-	// life that was about to end: a worker from before its group's new StatefulSet. Both
-	// learn of the pod by the same event; who is first is a matter of luck, but that the
-	// failure is on record before anything is deleted.
+	// late are pods that the StatefulSet controller created in a killed one's place, in an
+	// incarnation that was about to end. The operator learns of the pod by the same event.
 	late int
 }
 
-// aftermath reads the audit log from a mark on. hit is how many groups were, and isHit
-// which.
+// aftermath reads the audit log from a mark on. hit is how many groups lost a worker, and
+// isHit which.
 func (s *stage) aftermath(mark, hit int, isHit func(int) bool) aftermath {
 	return aftermathOf(s.audit.Kept(mark, func(r drill.Request) bool { return r.Namespace == s.namespace }), hit, isHit)
 }

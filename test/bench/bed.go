@@ -17,7 +17,7 @@ import (
 	"lockstep.dev/lockstep/test/drill"
 )
 
-// benchAgent is who the bench's own requests come from.
+// benchAgent is the user agent of the bench's own requests.
 const benchAgent = "bench"
 
 // bed is the control plane and the operator that everything is measured on.
@@ -63,8 +63,8 @@ func raise(ctx context.Context, dir string, reaper *drill.Reaper, s settings, co
 	return b, b.warmUp(ctx)
 }
 
-// divideEnv makes loads of claims smaller, to try a scenario out. The figures of such a
-// run say nothing.
+// divideEnv makes loads of PVCs smaller, to try a scenario. The figures of such a run count
+// for nothing.
 const divideEnv = "LOCKSTEP_BENCH_DIVIDE"
 
 func divisor(text string) (int, error) {
@@ -78,11 +78,11 @@ func divisor(text string) (int, error) {
 	return n, nil
 }
 
-// part is what is left of a number when loads are divided.
+// part divides a number, when loads are divided.
 func (b *bed) part(n int) int { return max(n/b.divide, 10) }
 
-// kept are the operator's requests, and everybody's creation and deletion of pods and
-// writes onto claims.
+// kept keeps the operator's requests, and all creations and deletions of pods and writes to
+// PVCs.
 func kept(r drill.Request) bool {
 	switch {
 	case drill.ByLockstep(r):
@@ -95,8 +95,8 @@ func kept(r drill.Request) bool {
 	return r.Resource == "persistentvolumeclaims" && drill.IsWrite(r)
 }
 
-// warmUp has a set and bare StatefulSets come and go, so that the garbage collector
-// knows all kinds and nobody does anything for the first time.
+// warmUp creates and deletes a set and bare StatefulSets, so that the garbage collector knows
+// all kinds and no component does anything for the first time.
 func (b *bed) warmUp(ctx context.Context) error {
 	for _, load := range []load{own(3, 3), floor(3, 3)} {
 		s, err := b.newStage(ctx, load)
@@ -111,7 +111,7 @@ func (b *bed) warmUp(ctx context.Context) error {
 	return nil
 }
 
-// stage is a namespace of one measurement, and what is seen in it.
+// stage is the namespace of one measurement.
 type stage struct {
 	*bed
 	load
@@ -134,7 +134,7 @@ func (b *bed) newStage(ctx context.Context, l load) (*stage, error) {
 	return s, s.remark()
 }
 
-// newNamespace makes a namespace that pods can be made in.
+// newNamespace creates a namespace in which pods can be created.
 func (b *bed) newNamespace(ctx context.Context, labels map[string]string) (string, error) {
 	b.stages++
 	name := fmt.Sprintf("bench-%d", b.stages)
@@ -152,7 +152,7 @@ func (b *bed) newNamespace(ctx context.Context, labels map[string]string) (strin
 	return name, nil
 }
 
-// remark has writes counted from now on.
+// remark counts writes from now on.
 func (s *stage) remark() error {
 	if err := s.audit.Sync(); err != nil {
 		return err
@@ -161,7 +161,7 @@ func (s *stage) remark() error {
 	return nil
 }
 
-// strike clears the stage away.
+// strike deletes the stage.
 func (s *stage) strike() {
 	s.stop()
 	ctx := context.Background()
@@ -170,7 +170,7 @@ func (s *stage) strike() {
 	_ = s.client.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}})
 }
 
-// comeAndGo has the load come, and go again.
+// comeAndGo creates the load and deletes it.
 func (s *stage) comeAndGo(ctx context.Context) error {
 	if err := s.create(ctx, s); err != nil {
 		return err

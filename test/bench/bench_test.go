@@ -92,7 +92,7 @@ func TestARunIsRecordedAsTheBudgetReadsIt(t *testing.T) {
 	}
 }
 
-func TestARunEndsWithWhatItIsWorth(t *testing.T) {
+func TestExitCode(t *testing.T) {
 	ten := 10.0
 	b := &budget{Figures: map[string]allowance{"a.b": {Target: &ten}}}
 	missed := b.compare(&report{figures: figures{{"a.b", 11}}})
@@ -104,7 +104,7 @@ func TestARunEndsWithWhatItIsWorth(t *testing.T) {
 	}
 }
 
-func TestTheAftermathOfAKillTellsLivesApart(t *testing.T) {
+func TestAftermathDistinguishesIncarnations(t *testing.T) {
 	at := func(second int) time.Time { return time.Unix(int64(second), 0) }
 	deletes := func(agent, name string, second, code int) drill.Request {
 		return drill.Request{Verb: "delete", Resource: "pods", Agent: agent, Name: name, Begun: at(second), Code: code}
@@ -114,7 +114,7 @@ func TestTheAftermathOfAKillTellsLivesApart(t *testing.T) {
 	}
 	got := aftermathOf([]drill.Request{
 		deletes(benchAgent, "a-1-3", 1, http.StatusOK),
-		creates("a-1-3", 2), // in the life that is about to end
+		creates("a-1-3", 2), // in the incarnation that is about to end
 		{Verb: "delete", Resource: "statefulsets", Agent: "lockstep/v1", Name: "a-1", Begun: at(3), Code: http.StatusOK},
 		deletes("lockstep/v1", "a-1-1", 4, http.StatusOK),
 		deletes("lockstep/v1", "a-1", 5, http.StatusOK),
@@ -131,13 +131,13 @@ func TestTheAftermathOfAKillTellsLivesApart(t *testing.T) {
 	}
 }
 
-func TestTheStepsOfAnAnswerAreTimed(t *testing.T) {
+func TestStepsOfAnAnswerAreTimed(t *testing.T) {
 	at := func(ms int) time.Time { return time.UnixMilli(int64(1_000_000 + ms)) }
 	request := func(verb, resource, subresource, agent, name string, ms int) drill.Request {
 		return drill.Request{Verb: verb, Resource: resource, Subresource: subresource, Agent: agent, Name: name, Begun: at(ms), Done: at(ms + 1), Code: http.StatusOK}
 	}
 	got := stepsOf([]drill.Request{
-		request("patch", "leaderworkersets", "status", "lockstep/v1", "a", 0), // before anybody was killed
+		request("patch", "leaderworkersets", "status", "lockstep/v1", "a", 0), // before any kill
 		request("delete", "pods", "", benchAgent, "a-1-3", 9),
 		request("patch", "leaderworkersets", "status", "lockstep/v1", "a", 20),
 		request("patch", "leaderworkersets", "status", "lockstep/v1", "a", 25), // counts

@@ -27,7 +27,7 @@ type pod struct {
 	ready              bool
 }
 
-// census counts, as changes are seen, what is there in one namespace.
+// census counts the objects of one namespace, event by event.
 type census struct {
 	full     int // pods of a whole group
 	expected int // pods of all groups
@@ -96,7 +96,7 @@ func (n *census) see(object any, there bool) {
 	n.tell()
 }
 
-// tell wakes who waits. The lock is held.
+// tell wakes all waits. The lock is held.
 func (n *census) tell() {
 	close(n.wake)
 	n.wake = make(chan struct{})
@@ -121,8 +121,8 @@ func (n *census) seePod(object *corev1.Pod, there bool) {
 	}
 }
 
-// count counts a ready pod in or out of its group. One that is counted out and in
-// again at once never made the group less: fewest is taken when a change is seen whole.
+// count counts a ready pod in or out of its group. A pod that an update counts out and in
+// again does not lower fewest.
 func (n *census) count(group string, change int) {
 	if n.readyIn[group] == n.full {
 		n.whole--
@@ -150,7 +150,7 @@ func (n *census) seeStatefulSet(sts *appsv1.StatefulSet, there bool) {
 	}
 }
 
-// groupOf is the group that a pod is one of: that of its leader's name.
+// groupOf returns the group of a pod: the name of its leader.
 func groupOf(pod *corev1.Pod) string {
 	if index := pod.Labels[lwsv1.GroupIndexLabelKey]; index != "" {
 		return pod.Labels[lwsv1.SetNameLabelKey] + "-" + index
@@ -170,13 +170,12 @@ func podReady(pod *corev1.Pod) bool {
 	return false
 }
 
-// patience bounds a wait: a control plane that makes ten pods a second is slow, and not
-// stuck.
+// patience bounds a wait: a control plane that creates ten pods a second is slow, not stuck.
 func (n *census) patience() time.Duration {
 	return 2*drill.Patience + time.Duration(n.expected)*100*time.Millisecond
 }
 
-// await waits until something holds. The lock is held while it is asked for.
+// await waits until a condition holds. It is called under the lock.
 func (n *census) await(ctx context.Context, what string, holds func() bool) error {
 	deadline := time.After(n.patience())
 	for {
@@ -198,7 +197,7 @@ func (n *census) await(ctx context.Context, what string, holds func() bool) erro
 	}
 }
 
-// holding asks under the lock.
+// holding calls a function under the lock.
 func holding[T any](n *census, ask func() T) T {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -207,12 +206,12 @@ func holding[T any](n *census, ask func() T) T {
 
 func (n *census) empty() bool { return len(n.pods) == 0 }
 
-// allReady tells whether all pods of the load are ready, and no others are there.
+// allReady reports whether all pods of the load are ready, and no others exist.
 func (s *stage) allReady() bool {
 	return s.whole == s.groups && len(s.pods) == s.groups*s.size && s.ready == len(s.pods)
 }
 
-// complete tells whether whoever made the load is told that all of it is ready.
+// complete reports whether the status says that all of the load is ready.
 func (s *stage) complete() bool {
 	if !s.allReady() {
 		return false

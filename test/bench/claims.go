@@ -21,9 +21,8 @@ import (
 	"lockstep.dev/lockstep/test/drill"
 )
 
-// clientLimit is what the operator and the controller manager may ask of the API
-// server in a second where the release of claims is measured. The operator's burst
-// is one: nothing is given away in front.
+// clientLimit is the rate limit of the operator and of the controller manager while the
+// release of PVCs is measured. The operator's burst is one.
 const clientLimit = 100
 
 // modeLabel chooses the mode of a namespace.
@@ -32,11 +31,11 @@ const modeLabel = "protection.lockstep.dev/mode"
 // barrier is the operator's finalizer on claims.
 const barrier = "protection.lockstep.dev/barrier"
 
-// heldNodes are Node objects that no kubelet stands behind: a pod that is made with
-// the name of one is bound, and stays as it is.
+// heldNodes are Node objects without a kubelet: a pod with the name of one is bound, and
+// stays as it is.
 const heldNodes = 10
 
-// claimStage is a namespace full of claims and of pods that nobody runs.
+// claimStage is a namespace with PVCs, and with pods that no kubelet runs.
 type claimStage struct {
 	*bed
 	namespace string
@@ -59,12 +58,12 @@ func (s *claimStage) remark() error {
 	return nil
 }
 
-// since are the requests in the namespace since the mark that match.
+// since returns the matching requests in the namespace since the mark.
 func (s *claimStage) since(match func(drill.Request) bool) []drill.Request {
 	return s.audit.Kept(s.mark, func(r drill.Request) bool { return r.Namespace == s.namespace && match(r) })
 }
 
-// nodes makes the Nodes. No scheduler puts anything there.
+// nodes creates the Nodes. The scheduler puts no pods there.
 func (s *claimStage) nodes(ctx context.Context) error {
 	for i := range heldNodes {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: heldNode(i)}, Spec: corev1.NodeSpec{Unschedulable: true}}
@@ -77,14 +76,14 @@ func (s *claimStage) nodes(ctx context.Context) error {
 
 func heldNode(i int) string { return fmt.Sprintf("held-%d", i%heldNodes) }
 
-// crowd makes so many bound pods, each with a claim that is none of those released.
+// crowd creates bound pods, each with a PVC that is not released.
 func (s *claimStage) crowd(ctx context.Context, pods int) error {
 	return together(numbers(pods), func(i int) error {
 		return s.client.Create(ctx, s.user(fmt.Sprintf("crowd-%d", i), i, fmt.Sprintf("of-crowd-%d", i)))
 	})
 }
 
-// user is a bound pod that uses claims. It outlives the taints of its node.
+// user returns a bound pod that uses PVCs. It tolerates the taints of its node.
 func (s *claimStage) user(name string, node int, claims ...string) *corev1.Pod {
 	spec := podSpec()
 	spec.NodeName = heldNode(node)
@@ -97,8 +96,8 @@ func (s *claimStage) user(name string, node int, claims ...string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}, Spec: spec}
 }
 
-// claim asks for a volume that is not there, which is what gives the controllers of
-// volumes the least to do.
+// claim returns a PVC for a volume that does not exist: the controllers of volumes do the
+// least for it.
 func (s *claimStage) claim(name string) *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name},
@@ -109,8 +108,8 @@ func (s *claimStage) claim(name string) *corev1.PersistentVolumeClaim {
 	}
 }
 
-// heldClaims makes claims and pods that use them, each pod as many as the others, and
-// deletes the claims, which then wait for the pods.
+// heldClaims creates PVCs and pods that use them, and deletes the PVCs, which then wait for
+// the pods.
 func (s *claimStage) heldClaims(ctx context.Context, prefix string, claims, users int) error {
 	names := claimNames(prefix, claims)
 	if err := together(names, func(name string) error { return s.client.Create(ctx, s.claim(name)) }); err != nil {
@@ -156,7 +155,7 @@ func numbers(n int) []int {
 	return all
 }
 
-// claimsBearing counts the claims of a prefix that bear a finalizer; any with "".
+// claimsBearing counts the PVCs of a prefix that have a finalizer; any with "".
 func (s *claimStage) claimsBearing(ctx context.Context, prefix, finalizer string) (int, error) {
 	list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaimList"}}
 	if err := s.client.List(ctx, list, client.InNamespace(s.namespace)); err != nil {
@@ -171,7 +170,7 @@ func (s *claimStage) claimsBearing(ctx context.Context, prefix, finalizer string
 	return n, nil
 }
 
-// inMode has the namespace in a mode, and returns once admission knows.
+// inMode sets the mode of the namespace, and returns once admission acts on it.
 func (s *claimStage) inMode(ctx context.Context, mode string) error {
 	document := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, modeLabel, mode)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}
@@ -206,16 +205,16 @@ func (s *claimStage) until(ctx context.Context, what string, want int, count fun
 	}
 }
 
-// byBuiltIn tells whether the controller of claims that is built in asked.
+// byBuiltIn reports whether the built-in controller of PVCs sent a request.
 func byBuiltIn(r drill.Request) bool { return strings.Contains(r.Agent, "pvc-protection-controller") }
 
-// changesClaim tells whether a request changed a claim.
+// changesClaim reports whether a request changed a PVC.
 func changesClaim(r drill.Request) bool {
 	return r.Resource == "persistentvolumeclaims" && r.Subresource == "" && (r.Verb == "update" || r.Verb == "patch") && r.Code == http.StatusOK
 }
 
-// readsPods tells whether a request read pods, and whether all of them or, to learn how
-// far the cluster is, one. Further pages of a list are not lists of their own.
+// readsPods reports whether a request listed all pods, or one to learn the resourceVersion.
+// Further pages of a list are not lists of their own.
 func readsPods(r drill.Request) (all, one bool) {
 	if r.Resource != "pods" || r.Verb != "list" {
 		return false, false
@@ -229,8 +228,8 @@ func readsPods(r drill.Request) (all, one bool) {
 	return !one && query.Get("continue") == "", one
 }
 
-// limited are the flags of an operator with the client limit, in place of what is
-// built in or beside it.
+// limited returns the flags of an operator with the client limit, in place of the built-in
+// controller or beside it.
 func (b *bed) limited(alone bool) ([]string, error) {
 	path := filepath.Join(filepath.Dir(b.operator.Log), fmt.Sprintf("alone-%t.yaml", alone))
 	text := fmt.Sprintf("apiVersion: %s\nkind: Configuration\nclientConnection: {qps: %d, burst: 1}\nprotection: {alone: %t}\n",
@@ -251,7 +250,7 @@ func (b *bed) rerun(ctx context.Context, flags []string) error {
 	return b.rest(ctx)
 }
 
-// strike clears the stage away: pods that nobody runs go at once.
+// strike deletes the stage. Pods that no kubelet runs go at once.
 func (s *claimStage) strike(ctx context.Context) error {
 	if s.last {
 		return nil

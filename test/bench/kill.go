@@ -22,9 +22,9 @@ func recreateGroup(set *lwsv1.LeaderWorkerSet) {
 	set.Spec.LeaderWorkerTemplate.RestartPolicy = lwsv1.RecreateGroupOnPodRestart
 }
 
-// killOne deletes a worker of one group after the other, and tells how long it takes
-// until the operator asks for the leader to be deleted, and until the group is whole.
-// The floor is the eight pods of a group deleted by hand.
+// killOne deletes a worker of one group after the other. It measures how long it takes until
+// the operator deletes the leader, and until the group is whole. The floor is the eight pods
+// of a group deleted by the bench.
 func killOne(ctx context.Context, b *bed) (figures, error) {
 	bare, err := b.standing(ctx, floor(4, 8))
 	if err != nil {
@@ -121,8 +121,8 @@ func (s *stage) settled(ctx context.Context) (mark int, err error) {
 	return s.mark, err
 }
 
-// recreated tells whether so many pods were created since the load came, and all of
-// them are ready.
+// recreated reports whether so many pods were created since the load came, and all of them
+// are ready.
 func (s *stage) recreated(pods int) func() bool {
 	return func() bool { return s.created >= s.groups*s.size+pods && s.complete() }
 }
@@ -144,8 +144,8 @@ func (s *stage) killAll(ctx context.Context, leader string) error {
 	})
 }
 
-// answers tells how long after each worker's deletion the operator asked for its
-// leader to be deleted, by the API server's own clock, shortest first.
+// answers returns how long after each worker's deletion the operator deleted its leader, by
+// the API server's clock, shortest first.
 func (s *stage) answers(want int) ([]time.Duration, error) {
 	all, err := s.steps()
 	if err != nil {
@@ -157,8 +157,8 @@ func (s *stage) answers(want int) ([]time.Duration, error) {
 	return nil, fmt.Errorf("%w: the operator deleted %d leaders for %d workers", errInvalid, len(all["leader"]), want)
 }
 
-// steps tells how long after each worker's deletion the operator began each step of its
-// answer, shortest first: the failure's record on the set, the deletion of the group's
+// steps returns how long after each worker's deletion the operator began each step of its
+// answer, shortest first: a write of the set's status, the deletion of the group's
 // StatefulSet, and that of its leader.
 func (s *stage) steps() (map[string][]time.Duration, error) {
 	if err := s.audit.Sync(); err != nil {
@@ -168,8 +168,8 @@ func (s *stage) steps() (map[string][]time.Duration, error) {
 }
 
 func stepsOf(requests []drill.Request) map[string][]time.Duration {
-	killed := map[string]time.Time{} // by the leader, until another worker of his is
-	answered := map[string]bool{}    // by the leader, once he is deleted
+	killed := map[string]time.Time{} // by the leader, until another worker of it is
+	answered := map[string]bool{}    // by the leader, once it is deleted
 	recorded := map[string]time.Time{}
 	steps := map[string][]time.Duration{}
 	for _, r := range requests {
@@ -183,12 +183,12 @@ func stepsOf(requests []drill.Request) map[string][]time.Duration {
 			delete(recorded, leader)
 		case !drill.ByLockstep(r):
 		case r.Resource == "leaderworkersets" && r.Subresource == "status":
-			for leader := range killed { // one at a time where it is one that is killed
+			for leader := range killed { // one at a time
 				if _, known := recorded[leader]; !known && !answered[leader] {
 					recorded[leader] = r.Begun
 				}
 			}
-		case awaited && r.Resource == "statefulsets" && r.Verb == "delete": // beside the leader, before him or after
+		case awaited && r.Resource == "statefulsets" && r.Verb == "delete": // before the leader or after
 			steps["statefulset"] = append(steps["statefulset"], r.Begun.Sub(at))
 		case awaited && !answered[r.Name] && deletesPod(r):
 			answered[r.Name] = true

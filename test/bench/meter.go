@@ -8,7 +8,7 @@ import (
 	"lockstep.dev/lockstep/test/drill"
 )
 
-// figure is one number that a scenario came to.
+// figure is one result of a scenario.
 type figure struct {
 	name  string // "create-100x8.ratio"
 	value float64
@@ -26,10 +26,10 @@ type cost struct {
 	writes int           // of the operator, events aside
 	events int
 	reads  int // of the operator, watches aside
-	pods   int // created by anybody
+	pods   int // created by any client
 }
 
-// spend does something, waits until it is done, and tells what that took.
+// spend does something, waits until it is done, and measures it.
 func (s *stage) spend(ctx context.Context, what string, do func() error, done func() bool) (cost, error) {
 	if err := s.remark(); err != nil {
 		return cost{}, err
@@ -89,7 +89,7 @@ func (s *stage) countRequests(c *cost) error {
 	return nil
 }
 
-// tell adds the figures of an own cost beside that of the floor, which may be zero.
+// tell adds the figures of a cost, and of the floor, which may be zero.
 func (c cost) tell(f *figures, scenario string, floor cost) {
 	f.add(scenario+".seconds", c.time.Seconds())
 	if floor.time > 0 {

@@ -301,7 +301,7 @@ func lagsOf(requests []drill.Request, prefix string, claims int) ([]time.Duratio
 		end, changed := last[claim]
 		begin, left := went[userOf(prefix, i)]
 		if !changed || !left {
-			return nil, fmt.Errorf("%w: nobody saw claim %s go", errInvalid, claim)
+			return nil, fmt.Errorf("%w: the audit log lacks the release of PVC %s", errInvalid, claim)
 		}
 		lags = append(lags, end.Sub(begin))
 	}

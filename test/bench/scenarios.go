@@ -32,8 +32,8 @@ var scenarios = []scenario{
 	{"restart-1000x8", "start the operator again beside 1,000 groups of 8; then cost per event there and at 10 groups", restartOperator, false},
 }
 
-// measure runs a scenario several times and returns the median of each figure. last
-// tells whether no other comes after it.
+// measure runs a scenario several times and returns the median of each figure. last reports
+// whether no other comes after it.
 func (b *bed) measure(ctx context.Context, one scenario, repeat int, last bool) (figures, error) {
 	var all []figures
 	for i := range repeat {

@@ -5,11 +5,11 @@
 //
 //	component ──► Proxy ──────────────► API server
 //	               │ Hold(Requests, …)      nothing has happened yet
-//	               │ Hold(Answers, …)       it has happened, and nobody was told
+//	               │ Hold(Answers, …)       it has happened, and no client knows
 //	               │ Hold(Streams, …)       informers lag
 //	               │ Disturb(…)             anything waits or fails, by chance
 //	               │ Deny(status, …)        nothing happens, and everybody is told
 //
-// It knows requests by who asks, verb, resource, namespace and name. It refuses
+// It knows requests by user, verb, resource, namespace and name. It refuses
 // to know what is in them: nothing that passes is changed.
 package delay

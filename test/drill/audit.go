@@ -107,7 +107,7 @@ func (a *Audit) take(line string) {
 	}
 }
 
-// IsWrite tells whether a request was to change something.
+// IsWrite reports whether a request is a write.
 func IsWrite(r Request) bool {
 	switch r.Verb {
 	case "create", "update", "patch", "delete", "deletecollection":
@@ -116,7 +116,7 @@ func IsWrite(r Request) bool {
 	return false
 }
 
-// CreatesPod tells whether a request made a pod.
+// CreatesPod reports whether a request created a pod.
 func CreatesPod(r Request) bool {
 	return r.Verb == "create" && r.Resource == "pods" && r.Subresource == "" && r.Code == http.StatusCreated
 }

@@ -86,7 +86,7 @@ func (o *Operator) Check() error {
 	}
 }
 
-// PID tells one life of the operator from another.
+// PID identifies one process of the operator.
 func (o *Operator) PID() int {
 	cmd, _ := o.process()
 	return cmd.Process.Pid

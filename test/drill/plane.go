@@ -77,7 +77,7 @@ func (p *Plane) do(args ...string) error {
 	return nil
 }
 
-// FreePorts returns ports on 127.0.0.1 that nobody listens on. They lie below the
+// FreePorts returns ports on 127.0.0.1 without a listener. They lie below the
 // range the kernel takes outgoing ports from, so that none is gone a moment later.
 func FreePorts(n int) ([]int, error) {
 	var ports []int

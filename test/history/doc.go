@@ -7,8 +7,8 @@
 //	stray     where pods are written on their claims before they are bound: one was
 //	          bound, or its gate lifted, that was not; or its claim went while it was
 //	          there
-//	unheeded  a claim bore words of holders, and its deletion began
+//	unheeded  a PVC had the annotation of holders, and its deletion began
 //
-// What a kubelet has mounted it writes on the pod, as kubelets do in other words. The
-// package knows objects as they were stored. It refuses to know who wrote them.
+// The test's kubelet records on the pod what it has mounted. The package knows objects as
+// they were stored. It refuses to know which client wrote them.
 package history

@@ -41,8 +41,7 @@ func saying(key, value string) func(*Version) {
 	return func(v *Version) { v.Claim.Annotations[key] = value }
 }
 
-// TestWhatIsJudged: what should never be is seen, and what may be is not taken for it.
-func TestWhatIsJudged(t *testing.T) {
+func TestJudge(t *testing.T) {
 	onRecord, held := saying(pvc.UsersAnnotation, "web=p"), saying(pvc.HoldersAnnotation, "Pod/web")
 	for _, tt := range []struct {
 		name     string
@@ -67,7 +66,7 @@ func TestWhatIsJudged(t *testing.T) {
 		{"lifted before", true, []Version{pod(1, "p", withGate), claim(2, "c"), pod(3, "p"), claim(4, "c", onRecord), pod(5, "p", bound)}, ErrStray},
 		{"not to be on record", false, []Version{claim(1, "c"), pod(2, "p", bound)}, nil},
 		{"held and deleted", false, []Version{claim(1, "c", held), claim(2, "c", held, deleted)}, ErrUnheeded},
-		{"held by somebody on its way out", false, []Version{claim(1, "c"), claim(2, "c", deleted), claim(3, "c", held, deleted)}, nil},
+		{"held while it is deleted", false, []Version{claim(1, "c"), claim(2, "c", deleted), claim(3, "c", held, deleted)}, nil},
 		{"released and deleted", false, []Version{claim(1, "c", held, saying(pvc.ReleaseAnnotation, "c")), claim(2, "c", held, deleted)}, nil},
 	} {
 		if err := Judge(tt.versions, tt.recorded); !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) {

@@ -42,8 +42,8 @@ func (o *Other) Judge(ctx context.Context, set *lwsv1.LeaderWorkerSet) (string, 
 	return key, nil
 }
 
-// Revisions are the keys it finds by the set's name, of revisions that are the
-// set's or nobody's.
+// Revisions returns the keys that it finds by the set's name, of revisions that the set or no
+// object controls.
 func (o *Other) Revisions(ctx context.Context, set *lwsv1.LeaderWorkerSet) (map[string]int, error) {
 	list := &appsv1.ControllerRevisionList{}
 	err := o.client.List(ctx, list, client.InNamespace(set.Namespace), client.MatchingLabels{lwsv1.SetNameLabelKey: set.Name})

@@ -27,7 +27,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
-// manager is who applies the leaders' StatefulSet. What is created or updated is
+// manager is the field manager of the leader StatefulSet. What is created or updated is
 // recorded under the same name: it begins the user agent.
 const manager = "lws"
 

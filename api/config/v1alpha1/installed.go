@@ -1,11 +1,11 @@
 package v1alpha1
 
-// Where an installation keeps the configuration that it was given: a key of a ConfigMap
-// in the namespace of the operator, one of these.
+// An installation keeps its configuration in a key of this ConfigMap, in the operator's
+// namespace.
 const (
 	InstalledName = "lockstep-configuration"
 	InstalledKey  = "config.yaml"
-	// The namespaces: of the whole, and of protection by itself.
+	// The namespaces of an installation for LeaderWorkerSets, and of protection alone.
 	InstalledNamespace           = "lws-system"
 	InstalledProtectionNamespace = "lockstep-system"
 )

@@ -5,99 +5,97 @@ import (
 	"fmt"
 )
 
-// ProtectionMode is how far the protection of claims in use goes. Each includes
-// the ones before it.
+// ProtectionMode is the level of protection of PVCs in use. Each includes the ones before it.
 type ProtectionMode string
 
-// The modes. A namespace chooses its own by the label
-// protection.lockstep.dev/mode, a claim by the annotation of that name; there
-// they are written in lower case.
+// The modes. A namespace chooses its own by the label protection.lockstep.dev/mode, a PVC by
+// the annotation of that name, in lower case.
 const (
-	// ProtectionOff leaves claims to what is built into Kubernetes.
+	// ProtectionOff leaves PVCs to the controller that is built into Kubernetes.
 	ProtectionOff ProtectionMode = "Off"
-	// ProtectionObserve tells who holds a claim, and changes nothing.
+	// ProtectionObserve reports what holds a PVC, and changes nothing.
 	ProtectionObserve ProtectionMode = "Observe"
-	// ProtectionBarrier makes removal safe: a claim goes when no pod uses it.
+	// ProtectionBarrier makes removal safe: a PVC goes when no pod uses it.
 	ProtectionBarrier ProtectionMode = "Barrier"
-	// ProtectionHold refuses the deletion of what a workload wants.
+	// ProtectionHold refuses the deletion of a PVC that a workload uses.
 	ProtectionHold ProtectionMode = "Hold"
-	// ProtectionStrict binds a pod only after its use is written on its claims.
+	// ProtectionStrict binds a pod only after its use is written on its PVCs.
 	ProtectionStrict ProtectionMode = "Strict"
 )
 
-// IdlePolicy is what becomes of a claim that only an idle workload would use.
+// IdlePolicy is what happens to a PVC that only an idle workload uses.
 type IdlePolicy string
 
-// What a DELETE of such a claim meets.
+// What happens to a DELETE of such a PVC.
 const (
 	// IdleHold refuses it, as if the workload were not idle.
 	IdleHold IdlePolicy = "Hold"
-	// IdleWarn lets it pass, with a warning.
+	// IdleWarn allows it, with a warning.
 	IdleWarn IdlePolicy = "Warn"
-	// IdleFree lets it pass without a word.
+	// IdleFree allows it.
 	IdleFree IdlePolicy = "Free"
 )
 
-// InitialHold is what a claim bears from its creation until the operator has looked.
+// InitialHold is the hold of a PVC from its creation until the operator has read its holders.
 type InitialHold string
 
-// How a claim begins.
+// The initial holds.
 const (
-	// InitialHoldNone lets it be deleted until somebody was seen to hold it.
+	// InitialHoldNone allows its deletion until a holder is found.
 	InitialHoldNone InitialHold = "None"
-	// InitialHoldPending has its deletion refused until nobody was seen to hold it.
+	// InitialHoldPending refuses its deletion until no holder is found.
 	InitialHoldPending InitialHold = "Pending"
 )
 
-// Protection is how PersistentVolumeClaims in use are kept from being lost.
+// Protection keeps PersistentVolumeClaims in use from being lost.
 type Protection struct {
 	// Enabled turns it on. Default true.
 	Enabled *bool `json:"enabled,omitempty"`
 
-	// Mode is that of namespaces and claims that choose none. Default Barrier.
+	// Mode is that of namespaces and PVCs that choose none. Default Barrier.
 	Mode ProtectionMode `json:"mode,omitempty"`
 
-	// Alone says that the cluster runs without the controller and the admission
-	// plugin built into Kubernetes, so that their finalizers are ours to give and to
-	// take. Default false.
+	// Alone says that the cluster runs without the controller and the admission plugin
+	// that are built into Kubernetes: Lockstep adds and removes their finalizers. Default
+	// false.
 	Alone bool `json:"alone,omitempty"`
 
 	// UnusedCondition is accepted and ignored, with a warning: the operator does not write
 	// the condition Unused.
 	UnusedCondition *bool `json:"unusedCondition,omitempty"`
 
-	// ExemptNamespaces are never protected. The operator's own is not either, named
-	// here or not. Left out: kube-system; an empty list: no other.
+	// ExemptNamespaces are never protected, nor is the operator's own. Left out:
+	// kube-system; an empty list: no other.
 	// +optional
 	ExemptNamespaces []string `json:"exemptNamespaces"`
 
-	// Idle is what becomes of a claim that only an idle workload would use: one
-	// scaled to zero, suspended, or with fewer replicas. Default Warn.
+	// Idle is what happens to a PVC that only an idle workload uses: one scaled to zero,
+	// suspended, or with fewer replicas. Default Warn.
 	Idle IdlePolicy `json:"idle,omitempty"`
 
-	// GraceSeconds is how long a claim stays held after its last holder has gone, 0
-	// to 86400. Default 300.
+	// GraceSeconds is how long a PVC stays held after its last holder is gone, 0 to
+	// 86400. Default 300.
 	GraceSeconds *int32 `json:"graceSeconds,omitempty"`
 
-	// ReleaseTTLSeconds is how long a permission to delete what is held lasts when it
-	// is not made use of, 1 to 86400. Default 3600.
+	// ReleaseTTLSeconds is how long an unused permission to delete a held PVC lasts, 1 to
+	// 86400. Default 3600.
 	ReleaseTTLSeconds *int32 `json:"releaseTTLSeconds,omitempty"`
 
 	// ReleaseByTwo is accepted and ignored, with a warning: one person with the verb
 	// release suffices.
 	ReleaseByTwo bool `json:"releaseByTwo,omitempty"`
 
-	// InitialHold is whether a new claim in mode hold or strict is held until the
-	// operator has looked who holds it. Takes API servers from 1.36 on. Default None.
+	// InitialHold is whether a new PVC in mode hold or strict is held until the operator
+	// has read its holders. Needs Kubernetes 1.36. Default None.
 	InitialHold InitialHold `json:"initialHold,omitempty"`
 
-	// Kinds are workloads whose claims are held although their kind is not built in.
-	// JobSet is known without being named.
+	// Kinds are workloads whose PVCs are held although their kind is not built in.
+	// JobSet is built in unless it is listed.
 	Kinds []WorkloadKind `json:"kinds,omitempty"`
 }
 
-// WorkloadKind says where a kind of workload names claims. Paths are names of
-// fields with dots between; "*" is every element of a list.
+// WorkloadKind says where a kind of workload names PVCs. Paths are names of fields with
+// dots between; "*" is every element of a list.
 type WorkloadKind struct {
 	// APIVersion of the kind: group/version.
 	APIVersion string `json:"apiVersion"`
@@ -109,28 +107,27 @@ type WorkloadKind struct {
 	// spec.replicatedJobs.*.template.spec.template does.
 	PodTemplates []string `json:"podTemplates,omitempty"`
 
-	// ClaimTemplates lead to lists of claims that are made for each workload.
+	// ClaimTemplates lead to lists of PVCs that are created for each workload.
 	ClaimTemplates []string `json:"claimTemplates,omitempty"`
 
-	// ClaimName is how claims of templates are named, of {template}, {name} and, at
-	// the end after a dash, {ordinal}. Required with claimTemplates.
+	// ClaimName is the name of PVCs from templates, made of {template}, {name} and, at the
+	// end after a dash, {ordinal}. Required with claimTemplates.
 	ClaimName string `json:"claimName,omitempty"`
 
-	// Replicas leads to the number of replicas: the largest counts where it leads to
-	// several. Required with {ordinal}.
+	// Replicas leads to the number of replicas. If it leads to several, the largest
+	// counts. Required with {ordinal}.
 	Replicas string `json:"replicas,omitempty"`
 
-	// Suspend leads to a switch that makes the workload idle: all of them have to be
-	// on where it leads to several.
+	// Suspend leads to a switch that makes the workload idle. If it leads to several, all
+	// of them must be on.
 	Suspend string `json:"suspend,omitempty"`
 
-	// Finished are the types of conditions in status.conditions that, when True, say
-	// that the workload is over.
+	// Finished are the types of conditions in status.conditions that end the workload
+	// when True.
 	Finished []string `json:"finished,omitempty"`
 }
 
-// UnmarshalJSON reads a mode. Off without quotes is false in YAML, and means what
-// it says.
+// UnmarshalJSON reads a mode. Off without quotes is false in YAML.
 func (m *ProtectionMode) UnmarshalJSON(text []byte) error {
 	if string(text) == "false" {
 		*m = ProtectionOff

@@ -80,7 +80,7 @@ func NewKeeper(o Options) (*Keeper, error) {
 	return k, nil
 }
 
-// offer is a certificate to present, and who must be trusted for it.
+// offer is a certificate to present, and the authorities that must be trusted for it.
 type offer struct {
 	serving *tls.Certificate
 	// authorities are empty where another program provides the bundles as well.
