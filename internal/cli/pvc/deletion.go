@@ -6,8 +6,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clilws "lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/pvc"
@@ -36,11 +37,13 @@ func TryDelete(ctx context.Context, config *rest.Config, claim *corev1.Persisten
 	var warnings clilws.Warnings
 	config = clilws.Restrict(config, clilws.IsDryRun)
 	config.WarningHandlerWithContext = &warnings
-	c, err := client.New(config, client.Options{Scheme: clilws.Scheme()})
+	c, err := corev1client.NewForConfig(config)
 	if err != nil {
 		return nil, err
 	}
-	d, err := deletionOf(c.Delete(ctx, claim.DeepCopy(), client.DryRunAll))
+	// The parameter stands in the URL: the guard of requests does not read their bodies.
+	d, err := deletionOf(c.RESTClient().Delete().Namespace(claim.Namespace).Resource("persistentvolumeclaims").Name(claim.Name).
+		Param("dryRun", metav1.DryRunAll).Do(ctx).Error())
 	d.Warnings = warnings
 	return &d, err
 }

@@ -2,10 +2,15 @@ package pvc
 
 import (
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 
 	"lockstep.dev/lockstep/internal/pvc"
 )
@@ -32,6 +37,24 @@ func TestAnswersToADryRun(t *testing.T) {
 		if got, err := deletionOf(tt.err); err != nil || got.Outcome != tt.want.Outcome || got.RefusedBy != tt.want.RefusedBy || got.Message != tt.want.Message {
 			t.Errorf("%s: got %+v, %v", name, got, err)
 		}
+	}
+}
+
+// The dry run passes the guard of requests, and brings the warnings of the API server.
+func TestADryRunIsSent(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodDelete || r.URL.Path != "/api/v1/namespaces/prod/persistentvolumeclaims/data" || r.URL.Query().Get("dryRun") != "All" {
+			t.Errorf("got %s %s", r.Method, r.URL)
+		}
+		w.Header().Set("Warning", `299 - "in use"`)
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"apiVersion":"v1","kind":"Status","status":"Success"}`))
+	}))
+	defer server.Close()
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "data"}}
+	got, err := TryDelete(t.Context(), &rest.Config{Host: server.URL}, claim)
+	if err != nil || got.Outcome != Accepted || len(got.Warnings) != 1 {
+		t.Errorf("got %+v, %v", got, err)
 	}
 }
 
