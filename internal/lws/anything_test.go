@@ -52,8 +52,11 @@ func TestAnything(t *testing.T) {
 		if rapid.Bool().Draw(t, "settled") {
 			w.settleAfter(30 * time.Second)
 		}
-		for range rapid.IntRange(0, 150).Draw(t, "steps") {
+		for i := range rapid.IntRange(0, 150).Draw(t, "steps") {
 			w.step()
+			if i%10 == 0 {
+				w.checkDecisions()
+			}
 		}
 		for _, then := range []func(){w.finish, w.tidyUp, w.checkAll} {
 			w.settleAfter(30 * time.Second)

@@ -32,16 +32,16 @@ func (d *setDecision) touch() (p Plan) {
 		Reason: because(CodeMissing, fmt.Sprintf("statefulset %s has %d of %d leaders", sts.Name, sts.Status.Replicas, ptr.Deref(sts.Spec.Replicas, 1))),
 		Until:  d.Now.Add(conflictLook),
 	})
-	p.touchStalled(sts, d.Now, d.Stalled, d.blocked())
+	p.touchStalled(sts, d.Now, d.Stalled, d.firstIsFree())
 	return p
 }
 
 // touchStalled wakes the StatefulSet controller when a StatefulSet lacks pods, creates none, and
-// the name of one of them is free. The controller retries after up to 1,000 s, and no deletion of
-// a pod of another owner wakes it; any change of the StatefulSet does.
-func (p *Plan) touchStalled(sts *appsv1.StatefulSet, now, since time.Time, blocked map[int]bool) {
-	missing := workload.PodsOf(sts) - sts.Status.Replicas
-	if since.IsZero() || missing <= int32(len(blocked)) {
+// the name of the first of them is free: the controller creates none past one that it cannot
+// create. It retries after up to 1,000 s, and no deletion of a pod of another owner wakes it; any
+// change of the StatefulSet does.
+func (p *Plan) touchStalled(sts *appsv1.StatefulSet, now, since time.Time, firstIsFree bool) {
+	if since.IsZero() || !firstIsFree {
 		return
 	}
 	last, err := time.Parse(time.RFC3339, sts.Annotations[NudgeAnnotationKey])
@@ -49,17 +49,27 @@ func (p *Plan) touchStalled(sts *appsv1.StatefulSet, now, since time.Time, block
 	if err == nil && now.Before(last.Add(pause)) {
 		return
 	}
-	p.touch(sts, now.UTC().Format(time.RFC3339), fmt.Sprintf("statefulset %s lacks %d pods whose names are free", sts.Name, missing-int32(len(blocked))))
+	p.touch(sts, now.UTC().Format(time.RFC3339), fmt.Sprintf("statefulset %s lacks pods whose names are free", sts.Name))
 }
 
-// blocked returns the ordinals of leaders whose names other owners' pods or PVCs have.
-func (d *setDecision) blocked() map[int]bool {
-	return ordinalsOf(slices.Concat(d.previousLeaders(), d.previousPVCs(), previousOf(identity.KindPod, d.Leaders.Squatters)))
+// firstIsFree reports whether no other owner's pod or PVC has the name of the first missing leader.
+func (d *setDecision) firstIsFree() bool {
+	blocked := slices.Concat(d.previousLeaders(), d.previousPVCs(), previousOf(identity.KindPod, d.Leaders.Squatters))
+	return !ordinalsOf(blocked)[firstMissing(d.Leaders.Members, 0)]
 }
 
-// blocked returns the ordinals of workers whose names other owners' pods or PVCs have.
-func (g *Group) blocked() map[int]bool {
-	return ordinalsOf(slices.Concat(previousOf(identity.KindPod, g.OthersPods()), previousOf(identity.KindPersistentVolumeClaim, g.Volumes.Ghosts)))
+// firstIsFree reports whether no other owner's pod or PVC has the name of the first missing worker.
+func (g *Group) firstIsFree() bool {
+	blocked := slices.Concat(previousOf(identity.KindPod, g.OthersPods()), previousOf(identity.KindPersistentVolumeClaim, g.Volumes.Ghosts))
+	return !ordinalsOf(blocked)[firstMissing(g.Pods.Members, 1)]
+}
+
+func firstMissing(pods []*corev1.Pod, ordinal int) int {
+	taken := ordinalsOf(previousOf(identity.KindPod, pods))
+	for taken[ordinal] {
+		ordinal++
+	}
+	return ordinal
 }
 
 // OthersPods returns the pods under names of workers that the group's StatefulSet does not own.
