@@ -19,12 +19,13 @@ import (
 	"lockstep.dev/lockstep/internal/apply"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lwscache"
 )
 
 // scene is a set in a namespace of its own, and the plan that a fresh look at it
 // leads to.
 type scene struct {
-	t     *testing.T
+	*cluster
 	actor *apply.Actor
 	set   *lwsv1.LeaderWorkerSet
 	plan  lws.Plan
@@ -32,7 +33,7 @@ type scene struct {
 
 func newScene(t *testing.T) *scene {
 	t.Helper()
-	s := &scene{t: t, actor: apply.New(api, api)}
+	s := &scene{cluster: shared(t), actor: apply.New(api, api).Surveying(lwscache.New(api, api, lwscache.NewMemory()).Standing)}
 	s.set = &lwsv1.LeaderWorkerSet{ObjectMeta: metav1.ObjectMeta{
 		Namespace: newNamespace(t), Name: "llama", Labels: map[string]string{"team": "red"},
 	}}
@@ -48,13 +49,6 @@ func newScene(t *testing.T) *scene {
 	s.must(api.Create(t.Context(), s.set))
 	s.plan = lws.DecideSet(lws.SetSnapshot{Set: s.set, HistoryRead: true, Now: time.Now()})
 	return s
-}
-
-func (s *scene) must(err error) {
-	s.t.Helper()
-	if err != nil {
-		s.t.Fatal(err)
-	}
 }
 
 // create is the plan's create of the kind.

@@ -3,8 +3,6 @@ package integration
 import (
 	"bytes"
 	"context"
-	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,7 +13,6 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -41,21 +37,12 @@ const (
 // as somebody with kubectl would.
 func (c *cluster) reference() {
 	c.t.Helper()
-	data, err := os.ReadFile(filepath.Join("testdata", "reference.yaml"))
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096); ; {
-		u := &unstructured.Unstructured{}
-		if err := decoder.Decode(&u.Object); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			c.t.Fatal(err)
-		}
-		if err := c.Create(c.t.Context(), u, client.FieldOwner("kubectl-client-side-apply")); err != nil {
-			c.t.Fatal(err)
-		}
-	}
+	manifest, err := os.Open(filepath.Join("testdata", "reference.yaml"))
+	c.must(err)
+	defer manifest.Close()
+	c.eachIn(manifest, func(o *unstructured.Unstructured) {
+		c.must(c.Create(c.t.Context(), o, client.FieldOwner("kubectl-client-side-apply")))
+	})
 	c.create(foreignDefinition(c))
 }
 
@@ -67,9 +54,7 @@ func (c *cluster) lease(namespace, holder string, ago time.Duration) {
 	lease.Spec = coordinationv1.LeaseSpec{
 		HolderIdentity: &holder, LeaseDurationSeconds: new(int32(600)), RenewTime: &metav1.MicroTime{Time: time.Now().Add(-ago)},
 	}
-	if err := c.Update(c.t.Context(), lease); err != nil {
-		c.t.Fatal(err)
-	}
+	c.must(c.Update(c.t.Context(), lease))
 }
 
 // refused is what install or uninstall says who must not go on.
@@ -262,8 +247,4 @@ func TestUninstallKeepsSets(t *testing.T) {
 	if c.install(withImage); c.mutating() == nil { // and back again
 		t.Error("there is no webhook")
 	}
-}
-
-func namespaced(name string) *corev1.Namespace {
-	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }

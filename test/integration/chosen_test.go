@@ -22,14 +22,14 @@ func TestClaimsAreHeldFromBirthWhereThatWasChosen(t *testing.T) {
 	g.inForce()
 	mode := func(m string) map[string]string { return map[string]string{pvc.ModeKey: m} }
 	for name, labels := range map[string]map[string]string{"usual": nil, "holding": mode("hold"), "strictly": mode("strict"), "lax": mode("off")} {
-		g.make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
+		g.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
 	}
 	born := func(namespace, mode string) string {
 		c := newClaim(namespace, "dry")
 		if mode != "" {
 			c.Annotations = map[string]string{pvc.ModeKey: mode}
 		}
-		g.needs(g.alice.Create(t.Context(), c, client.DryRunAll))
+		g.must(g.alice.Create(t.Context(), c, client.DryRunAll))
 		return c.Annotations[pvc.HoldersAnnotation]
 	}
 	g.until("claims are held from birth", func() bool {
@@ -52,25 +52,25 @@ func TestClaimsAreHeldFromBirthWhereThatWasChosen(t *testing.T) {
 		return c
 	}
 	binding := &admissionv1.MutatingAdmissionPolicyBinding{}
-	g.needs(g.Get(t.Context(), client.ObjectKey{Name: "initial-hold.protection.lockstep.dev"}, binding))
+	g.must(g.Get(t.Context(), client.ObjectKey{Name: "initial-hold.protection.lockstep.dev"}, binding))
 	for i := range 100 { // policies run in another order each time that the server has read them anew
 		binding.Labels["round"] = fmt.Sprint(i)
-		g.needs(g.Update(t.Context(), binding))
+		g.must(g.Update(t.Context(), binding))
 		c := forging()
-		g.needs(g.alice.Create(t.Context(), c, client.DryRunAll))
+		g.must(g.alice.Create(t.Context(), c, client.DryRunAll))
 		if words := c.Annotations; words[pvc.HoldersAnnotation] != pvc.Unverified || words[pvc.HoldAnnotation] != "" {
 			t.Fatalf("round %d: born with %v", i, words)
 		}
 	}
 	c := forging()
-	g.needs(g.alice.Create(t.Context(), c))
+	g.must(g.alice.Create(t.Context(), c))
 	if words := c.Annotations; words[pvc.HoldersAnnotation] != pvc.Unverified || words[pvc.HoldAnnotation] != "" {
 		t.Errorf("born with %v", words)
 	}
 	g.mustRefuse(g.alice.Delete(t.Context(), c), "nobody has looked yet whether the claim is in use; the operator does, as soon as it runs. To delete it all the same: kubectl lockstep release pvc/new -n holding")
 	own := newClaim("holding", "web-scratch")
 	own.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web", UID: "1", Controller: new(true)}}
-	g.needs(g.alice.Create(t.Context(), own, client.DryRunAll))
+	g.must(g.alice.Create(t.Context(), own, client.DryRunAll))
 	if len(own.Annotations) > 0 || slices.Contains(own.Finalizers, pvc.BarrierFinalizer) {
 		t.Errorf("a pod's own claim is born with %v, %v", own.Annotations, own.Finalizers)
 	}

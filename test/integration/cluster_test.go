@@ -3,19 +3,26 @@ package integration
 import (
 	"bytes"
 	"context"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/util/yaml"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,6 +30,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/install"
+	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/internal/webhook"
 )
 
@@ -38,49 +46,132 @@ const (
 	patience = 150 * time.Second
 )
 
-// cluster is an API server of one test's own, with nothing installed: webhooks
-// and a definition that come and go would disturb all others.
+// cluster is an API server and its administrator.
 type cluster struct {
 	t   *testing.T
+	env *envtest.Environment
 	cfg *rest.Config
 	client.Client
 }
 
+// newCluster starts an API server of one test's own, with nothing installed.
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	return newClusterWith(t, nil)
 }
 
-// newClusterWith starts the API server with flags.
+// newClusterWith starts an API server with flags.
 func newClusterWith(t *testing.T, flags map[string]string) *cluster {
-	t.Helper()
-	_, own := newEnvironment(t, flags)
-	known := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, lwsv1.AddToScheme, apiextensionsv1.AddToScheme} {
-		if err := add(known); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c, err := client.New(own, client.Options{Scheme: known})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &cluster{t: t, cfg: own, Client: c}
-}
-
-// newEnvironment is an API server of one test's own, started with flags.
-func newEnvironment(t *testing.T, flags map[string]string) (*envtest.Environment, *rest.Config) {
 	t.Helper()
 	env, own, err := startUp(ownBinaries(t), func(env *envtest.Environment) {
 		for flag, value := range flags {
 			env.ControlPlane.GetAPIServer().Configure().Append(flag, value)
 		}
 	})
+	must(t, err)
+	t.Cleanup(func() { _ = env.Stop() })
+	own.QPS = -1
+	known := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, lwsv1.AddToScheme, apiextensionsv1.AddToScheme} {
+		must(t, add(known))
+	}
+	direct, err := client.New(own, client.Options{Scheme: known})
+	must(t, err)
+	return &cluster{t: t, env: env, cfg: own, Client: direct}
+}
+
+// shared returns the API server of all tests.
+func shared(t *testing.T) *cluster { return &cluster{t: t, cfg: cfg, Client: api} }
+
+// on returns the cluster for a part of the test.
+func (c cluster) on(t *testing.T) *cluster {
+	c.t = t
+	return &c
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = env.Stop() })
-	return env, own
+}
+
+func (c *cluster) must(err error) { c.t.Helper(); must(c.t, err) }
+
+func merge(document string) client.Patch {
+	return client.RawPatch(types.MergePatchType, []byte(document))
+}
+
+func namespaced(name string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+func inMode(name, mode string) *corev1.Namespace {
+	ns := namespaced(name)
+	ns.Labels = map[string]string{pvc.ModeKey: mode}
+	return ns
+}
+
+// as returns a client that acts as a user. Warnings of the API server go to warned.
+func (c *cluster) as(user string, warned rest.WarningHandler) client.Client {
+	c.t.Helper()
+	config := rest.CopyConfig(c.cfg)
+	config.Impersonate.UserName, config.WarningHandler = user, warned
+	actor, err := client.New(config, client.Options{Scheme: c.Scheme()})
+	c.must(err)
+	return actor
+}
+
+// grant lets users do something, and waits until the API server knows.
+func (c *cluster) grant(name string, users []string, rules ...rbacv1.PolicyRule) {
+	c.t.Helper()
+	c.create(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules})
+	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name}}
+	for _, user := range users {
+		binding.Subjects = append(binding.Subjects, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: "User", Name: user})
+	}
+	c.create(binding)
+	last := rules[len(rules)-1]
+	for _, user := range users {
+		c.until(user+" may do so", func() bool {
+			return c.may(user, authorizationv1.ResourceAttributes{Namespace: "any", Verb: last.Verbs[len(last.Verbs)-1], Group: last.APIGroups[0], Resource: last.Resources[0]})
+		})
+	}
+}
+
+// may reports whether a user may do something. The API server learns of a role a moment after it
+// is created.
+func (c *cluster) may(user string, what authorizationv1.ResourceAttributes) bool {
+	c.t.Helper()
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &what}}
+	c.must(c.Create(c.t.Context(), review))
+	return review.Status.Allowed
+}
+
+// until waits until something is done.
+func (c *cluster) until(what string, done func() bool) {
+	c.t.Helper()
+	for deadline := time.Now().Add(patience); !done(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			c.t.Fatalf("not within %s: %s", patience, what)
+		}
+	}
+}
+
+// eachIn visits the objects of a manifest.
+func (c *cluster) eachIn(manifest io.Reader, visit func(*unstructured.Unstructured)) {
+	c.t.Helper()
+	for decoder := yaml.NewYAMLOrJSONDecoder(manifest, 4096); ; {
+		object := &unstructured.Unstructured{}
+		if err := decoder.Decode(object); errors.Is(err, io.EOF) {
+			return
+		} else if err != nil && object.GetKind() != "" {
+			c.t.Fatal(err)
+		}
+		if object.GetKind() != "" {
+			visit(object)
+		}
+	}
 }
 
 // ownBinaries are the names under which envtest looks for the local control
@@ -162,16 +253,12 @@ func (c *cluster) validating() *admissionv1.ValidatingWebhookConfiguration {
 
 func (c *cluster) read(object client.Object, namespace, name string) {
 	c.t.Helper()
-	if err := c.Get(c.t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, object); err != nil {
-		c.t.Fatal(err)
-	}
+	c.must(c.Get(c.t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, object))
 }
 
 func (c *cluster) create(object client.Object) {
 	c.t.Helper()
-	if err := c.Create(c.t.Context(), object); err != nil {
-		c.t.Fatal(err)
-	}
+	c.must(c.Create(c.t.Context(), object))
 }
 
 func (c *cluster) absent(object client.Object, name string) {
@@ -191,9 +278,7 @@ func (c *cluster) absentIn(object client.Object, namespace, name string) {
 func (c *cluster) createSet(name string) *lwsv1.LeaderWorkerSet {
 	c.t.Helper()
 	for _, object := range []client.Object{c.mutating(), c.validating()} {
-		if err := c.Delete(c.t.Context(), object); err != nil {
-			c.t.Fatal(err)
-		}
+		c.must(c.Delete(c.t.Context(), object))
 	}
 	set := newSet("default", name)
 	var last error

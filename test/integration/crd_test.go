@@ -70,9 +70,7 @@ func wantRefusal(t *testing.T, err error, words string) {
 
 func TestDefaultsOfTheDefinition(t *testing.T) {
 	set := fromYAML(t, newNamespace(t), `{rolloutStrategy: {rollingUpdateConfiguration: {}}, leaderWorkerTemplate: {size: 2, subGroupPolicy: {subGroupSize: 2}}}`)
-	if err := api.Create(t.Context(), set); err != nil {
-		t.Fatal(err)
-	}
+	must(t, api.Create(t.Context(), set))
 	want := map[string]any{
 		"replicas": int64(1), "startupPolicy": "LeaderCreated",
 		"rolloutStrategy": map[string]any{
@@ -94,13 +92,9 @@ func TestDefaultsOfTheDefinition(t *testing.T) {
 
 func TestSmallestSet(t *testing.T) {
 	namespace := newNamespace(t)
-	if err := api.Create(t.Context(), fromYAML(t, namespace, `{}`)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, api.Create(t.Context(), fromYAML(t, namespace, `{}`)))
 	var set lwsv1.LeaderWorkerSet
-	if err := api.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "w"}, &set); err != nil {
-		t.Fatal(err)
-	}
+	must(t, api.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "w"}, &set))
 	if *set.Spec.Replicas != 1 || *set.Spec.LeaderWorkerTemplate.Size != 1 || set.Spec.RolloutStrategy.Type != "" || set.Spec.NetworkConfig != nil {
 		t.Errorf("spec %+v", set.Spec)
 	}
@@ -166,21 +160,15 @@ func TestZeroValuesOfTypedClients(t *testing.T) {
 			wantRefusal(t, api.Create(t.Context(), set), tt.words)
 		})
 	}
-	if err := api.Create(t.Context(), typedSet(namespace)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, api.Create(t.Context(), typedSet(namespace)))
 }
 
 func TestClaimsCannotChange(t *testing.T) {
 	namespace := newNamespace(t)
 	const claims = `{leaderWorkerTemplate: {volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1024Mi}}}}]}}`
-	if err := api.Create(t.Context(), fromYAML(t, namespace, claims)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, api.Create(t.Context(), fromYAML(t, namespace, claims)))
 	var set lwsv1.LeaderWorkerSet
-	if err := api.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "w"}, &set); err != nil {
-		t.Fatal(err)
-	}
+	must(t, api.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "w"}, &set))
 	set.Spec.RolloutStrategy.Type = lwsv1.RollingUpdateStrategyType
 	if err := api.Update(t.Context(), &set); err != nil {
 		t.Fatalf("a typed client cannot send back what it got: %v", err)
@@ -194,29 +182,19 @@ func TestScale(t *testing.T) {
 	set := typedSet(namespace)
 	set.Spec.Replicas, set.Spec.LeaderWorkerTemplate.Size = ptr.To[int32](10), ptr.To[int32](100000)
 	set.Spec.RolloutStrategy.RollingUpdateConfiguration = &lwsv1.RollingUpdateConfiguration{MaxUnavailable: intstr.FromString("10%")}
-	if err := api.Create(t.Context(), set); err != nil {
-		t.Fatal(err)
-	}
+	must(t, api.Create(t.Context(), set))
 	set.Status.Replicas, set.Status.HPAPodSelector = 7, "a=b"
-	if err := api.Status().Update(t.Context(), set); err != nil {
-		t.Fatal(err)
-	}
+	must(t, api.Status().Update(t.Context(), set))
 	scale := &autoscalingv1.Scale{}
-	if err := api.SubResource("scale").Get(t.Context(), set, scale); err != nil {
-		t.Fatal(err)
-	}
+	must(t, api.SubResource("scale").Get(t.Context(), set, scale))
 	if scale.Spec.Replicas != 10 || scale.Status.Replicas != 7 || scale.Status.Selector != "a=b" {
 		t.Errorf("scale %+v %+v", scale.Spec, scale.Status)
 	}
 
 	// Half of ten groups, and 10% of that is none: an autoscaler must get through.
 	scale.Spec.Replicas = 5
-	if err := api.SubResource("scale").Update(t.Context(), set, client.WithSubResourceBody(scale)); err != nil {
-		t.Fatal(err)
-	}
-	if err := api.Get(t.Context(), client.ObjectKeyFromObject(set), set); err != nil {
-		t.Fatal(err)
-	}
+	must(t, api.SubResource("scale").Update(t.Context(), set, client.WithSubResourceBody(scale)))
+	must(t, api.Get(t.Context(), client.ObjectKeyFromObject(set), set))
 	if *set.Spec.Replicas != 5 {
 		t.Errorf("replicas %d, want 5", *set.Spec.Replicas)
 	}
@@ -234,13 +212,9 @@ func TestPrintedColumns(t *testing.T) {
 	namespace := newNamespace(t)
 	set := typedSet(namespace)
 	set.Spec.Replicas = ptr.To[int32](3)
-	if err := api.Create(t.Context(), set); err != nil {
-		t.Fatal(err)
-	}
+	must(t, api.Create(t.Context(), set))
 	set.Status.ReadyReplicas, set.Status.UpdatedReplicas = 1, 2
-	if err := api.Status().Update(t.Context(), set); err != nil {
-		t.Fatal(err)
-	}
+	must(t, api.Status().Update(t.Context(), set))
 	table := getTable(t, namespace)
 	var columns []string
 	for _, column := range table.ColumnDefinitions {

@@ -127,18 +127,14 @@ func (g *gangs) define() {
 
 func (g *gangs) undefine() {
 	g.t.Helper()
-	if err := g.Delete(g.t.Context(), volcano.Definition()); err != nil {
-		g.t.Fatal(err)
-	}
+	g.must(g.Delete(g.t.Context(), volcano.Definition()))
 }
 
 // notes are what events about the set with a reason say.
 func (g *gangs) notes(reason string) (notes []string) {
 	g.t.Helper()
 	list := &eventsv1.EventList{}
-	if err := g.List(g.t.Context(), list, client.InNamespace("default")); err != nil {
-		g.t.Fatal(err)
-	}
+	g.must(g.List(g.t.Context(), list, client.InNamespace("default")))
 	for i := range list.Items {
 		if e := &list.Items[i]; e.Reason == reason && e.Regarding.Name == "w" {
 			notes = append(notes, e.Note)
@@ -151,9 +147,7 @@ func (g *gangs) notes(reason string) (notes []string) {
 func (g *gangs) told(reason string) int {
 	g.t.Helper()
 	list := &eventsv1.EventList{}
-	if err := g.List(g.t.Context(), list, client.InNamespace("default")); err != nil {
-		g.t.Fatal(err)
-	}
+	g.must(g.List(g.t.Context(), list, client.InNamespace("default")))
 	count := 0
 	for i := range list.Items {
 		if e := &list.Items[i]; e.Reason == reason && e.Regarding.Name == "w" {
@@ -201,15 +195,11 @@ func TestAGangSchedulerMayComeAndGo(t *testing.T) {
 	}
 	g.missing(metav1.ConditionFalse)
 
-	if err := g.Delete(t.Context(), made); err != nil {
-		t.Fatal(err)
-	}
+	g.must(g.Delete(t.Context(), made))
 	made = g.podGroup("a PodGroup that was deleted comes back", func(o *unstructured.Unstructured) bool { return o.GetUID() != made.GetUID() })
 	drifted := made.DeepCopy()
 	_ = unstructured.SetNestedField(drifted.Object, int64(1), "spec", "minMember")
-	if err := g.Update(t.Context(), drifted); err != nil {
-		t.Fatal(err)
-	}
+	g.must(g.Update(t.Context(), drifted))
 	g.podGroup("drift is repaired", func(o *unstructured.Unstructured) bool {
 		got, _, _ := unstructured.NestedInt64(o.Object, "spec", "minMember")
 		return got == 3 && o.GetUID() == made.GetUID() && o.GetResourceVersion() != drifted.GetResourceVersion()
@@ -248,9 +238,7 @@ func TestThePodGroupOfTheLastLeaderIsNotTheNextOnes(t *testing.T) {
 	first := &corev1.Pod{}
 	g.read(first, "default", "w-0")
 	old := g.podGroup("the group has a PodGroup", isOf(first))
-	if err := g.Delete(t.Context(), first, client.GracePeriodSeconds(0)); err != nil {
-		t.Fatal(err)
-	}
+	g.must(g.Delete(t.Context(), first, client.GracePeriodSeconds(0)))
 	g.eventually("the leader is gone", func(ctx context.Context) bool {
 		return apierrors.IsNotFound(g.Get(ctx, client.ObjectKeyFromObject(first), &corev1.Pod{}))
 	}, nil)

@@ -63,9 +63,7 @@ func TestInstallIsRepeatableAndUninstallTakesAllAway(t *testing.T) {
 	c.mutating()
 	c.read(&corev1.ServiceAccount{}, systemName, "lws-controller-manager")
 
-	if err := c.Delete(t.Context(), set); err != nil {
-		t.Fatal(err)
-	}
+	c.must(c.Delete(t.Context(), set))
 	c.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: systemName, Name: "lws-webhook-server-cert"}})
 	if _, err := c.uninstall(func(o *install.Options) { o.DryRun = true }); err != nil {
 		t.Fatal(err)
@@ -91,9 +89,7 @@ func (c *cluster) mustKeepBundles() {
 	for i := range m.Webhooks {
 		m.Webhooks[i].ClientConfig.CABundle = testBundle(c)
 	}
-	if err := c.Patch(c.t.Context(), m, client.StrategicMergeFrom(was), client.FieldOwner("lockstep")); err != nil {
-		c.t.Fatal(err)
-	}
+	c.must(c.Patch(c.t.Context(), m, client.StrategicMergeFrom(was), client.FieldOwner("lockstep")))
 	for name, address := range map[string]string{"again": someURL, "with another URL": "https://127.0.0.1:10", "with the Service": ""} {
 		c.install(func(o *install.Options) { o.WebhookURL = address })
 		for _, hook := range c.mutating().Webhooks {

@@ -173,7 +173,7 @@ func (r *round) createClaim(ctx context.Context, name string) {
 		return
 	}
 	r.bears(claim)
-	status := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"uid":%q},"status":{"phase":"Bound"}}`, claim.UID))
+	status := merge(fmt.Sprintf(`{"metadata":{"uid":%q},"status":{"phase":"Bound"}}`, claim.UID))
 	r.expects(r.Status().Patch(ctx, claim, status))
 }
 
@@ -195,7 +195,7 @@ func (r *round) endPod(ctx context.Context, name string) {
 // finish ends what runs in a pod. It is there still, and so are its volumes.
 func (r *round) finish(ctx context.Context, name string) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: name}}
-	r.expects(r.Status().Patch(ctx, pod, client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"Succeeded"}}`))))
+	r.expects(r.Status().Patch(ctx, pod, merge(`{"status":{"phase":"Succeeded"}}`)))
 }
 
 // clear ends all users, and lets all claims go.

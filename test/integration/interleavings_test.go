@@ -66,14 +66,12 @@ func TestInterleavings(t *testing.T) {
 	second.stop()
 	t.Run("beside, kubelets that refuse nothing and no record lose", func(t *testing.T) { g.on(t).loses(rounds, careless, anyhow) })
 	o.stop()
-	t.Run("beside, without a rule", func(t *testing.T) { g.on(t).without(rounds, false, besideRules) })
 
 	g.must(b.cmd.Process.Kill())
 	o = g.ourOperator(true)
 	disturb(o.proxy, seed+3, slow, failing)
 	t.Run("alone nothing is lost", func(t *testing.T) { g.on(t).keeps(rounds, anyhow, anyhow, gated, plugged) })
 	o.stop()
-	t.Run("alone, without a rule", func(t *testing.T) { g.on(t).without(rounds, true, aloneRules) })
 }
 
 func setting[T int | uint64](t *testing.T, name string, otherwise T) T {
@@ -125,7 +123,7 @@ func newGround(t *testing.T, seed uint64) *ground {
 	t.Helper()
 	klog.SetLogger(logr.Discard()) // of watches that break off, and bodies cut short
 	t.Cleanup(klog.ClearLogger)
-	g := &ground{course: newBareCourse(t), seed: seed, tally: &tally{seen: map[string]int{}}, slack: 500 * time.Millisecond}
+	g := &ground{course: &course{cluster: newCluster(t)}, seed: seed, tally: &tally{seen: map[string]int{}}, slack: 500 * time.Millisecond}
 	client := g.clientset(g.cfg)
 	h, err := history.Begin(t.Context(), client)
 	g.must(err)
@@ -142,7 +140,7 @@ func (g ground) on(t *testing.T) *ground {
 // guards puts the admission policies of all modes into force.
 func (g *ground) guards() {
 	g.t.Helper()
-	policies := &guarded{t: g.t, Client: g.Client}
+	policies := &guarded{cluster: g.cluster}
 	for _, file := range []string{"barrier.yaml", "refuse.yaml", "strict.yaml"} {
 		policies.apply(file)
 	}

@@ -4,16 +4,13 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/install"
@@ -31,7 +28,8 @@ const (
 // Labels and controllers of owned objects change by the operator and by Kubernetes alone.
 func TestLabelsOfOwnedObjectsAreProtected(t *testing.T) {
 	c := newCluster(t)
-	c.letWrite(editor, nodeAgent, stsID, gcID, sharedID)
+	all := []string{"*"}
+	c.grant("writers", []string{editor, nodeAgent, stsID, gcID, sharedID}, rbacv1.PolicyRule{APIGroups: []string{"apps", ""}, Resources: all, Verbs: all})
 	objects := ownedObjects()
 	for _, object := range objects { // before the webhook for pods
 		c.create(object)
@@ -79,7 +77,7 @@ func TestLabelsOfOwnedObjectsAreProtected(t *testing.T) {
 		{"the garbage collector orphans a Service", gcID, orphan, "", service, false},
 		{"the garbage collector orphans a pod", gcID, orphan, "", pod, false},
 	} {
-		err := c.as(tt.user, tt.object, tt.patch, tt.subresource)
+		err := c.patchAs(tt.user, tt.object, tt.patch, tt.subresource)
 		if refused := err != nil && strings.Contains(err.Error(), "lockstep-labels"); refused != tt.refused || (err != nil) != tt.refused {
 			t.Errorf("%s: %v", tt.name, err)
 		}
@@ -91,7 +89,7 @@ func TestLabelsOfOwnedObjectsAreProtected(t *testing.T) {
 	} else if !strings.HasPrefix(out, "validatingadmissionpolicybinding.admissionregistration.k8s.io/lockstep-labels deleted\n") {
 		t.Errorf("the policy is not the first to go:\n%s", out)
 	}
-	c.until("a user may relabel the StatefulSet", func() bool { return c.as(editor, sts, label(name, `"z"`), "") == nil })
+	c.until("a user may relabel the StatefulSet", func() bool { return c.patchAs(editor, sts, label(name, `"z"`), "") == nil })
 }
 
 // ownedObjects returns one object of each kind that a set owns, and a pod without an owner.
@@ -118,48 +116,21 @@ func ownedObjects() []client.Object {
 	}
 }
 
-// letWrite lets users write all objects that the policy is about.
-func (c *cluster) letWrite(users ...string) {
+// patchAs patches an object as a user.
+func (c *cluster) patchAs(user string, object client.Object, patch, subresource string) error {
 	c.t.Helper()
-	all := []string{"*"}
-	c.create(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "writers"}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{"", "apps"}, Resources: all, Verbs: all}}})
-	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "writers"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "writers"},
-	}
-	for _, user := range users {
-		binding.Subjects = append(binding.Subjects, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: "User", Name: user})
-	}
-	c.create(binding)
-}
-
-// writer returns a client that acts under the name of a user.
-func (c *cluster) writer(user string) client.Client {
-	c.t.Helper()
-	config := rest.CopyConfig(c.cfg)
-	config.Impersonate.UserName = user
-	writer, err := client.New(config, client.Options{Scheme: c.Scheme()})
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return writer
-}
-
-// as patches an object under the name of a user.
-func (c *cluster) as(user string, object client.Object, patch, subresource string) error {
-	c.t.Helper()
-	raw := client.RawPatch(types.MergePatchType, []byte(patch))
 	object = object.DeepCopyObject().(client.Object)
 	if subresource != "" {
-		return c.writer(user).SubResource(subresource).Patch(c.t.Context(), object, raw)
+		return c.as(user, nil).SubResource(subresource).Patch(c.t.Context(), object, merge(patch))
 	}
-	return c.writer(user).Patch(c.t.Context(), object, raw)
+	return c.as(user, nil).Patch(c.t.Context(), object, merge(patch))
 }
 
 // mustApplyAsOperator changes a label by server-side apply, as the operator does.
 func (c *cluster) mustApplyAsOperator() {
 	c.t.Helper()
 	sts := appsv1ac.StatefulSet("a", metav1.NamespaceDefault).WithLabels(map[string]string{"leaderworkerset.sigs.k8s.io/template-revision-hash": "h"})
-	if err := c.writer(operatorsID).Apply(c.t.Context(), sts, client.FieldOwner("lws"), client.ForceOwnership); err != nil {
+	if err := c.as(operatorsID, nil).Apply(c.t.Context(), sts, client.FieldOwner("lws"), client.ForceOwnership); err != nil {
 		c.t.Errorf("the operator applies a StatefulSet: %v", err)
 	}
 }
@@ -168,19 +139,10 @@ func (c *cluster) mustApplyAsOperator() {
 func (c *cluster) awaitLabelPolicy(pod client.Object) {
 	c.t.Helper()
 	c.until("the policy is enforced", func() bool {
-		err := c.as(editor, pod, `{"metadata":{"labels":{"leaderworkerset.sigs.k8s.io/probe":"x"}}}`, "")
+		err := c.patchAs(editor, pod, `{"metadata":{"labels":{"leaderworkerset.sigs.k8s.io/probe":"x"}}}`, "")
 		if err == nil {
-			err = c.as(editor, pod, `{"metadata":{"labels":{"leaderworkerset.sigs.k8s.io/probe":null}}}`, "")
+			err = c.patchAs(editor, pod, `{"metadata":{"labels":{"leaderworkerset.sigs.k8s.io/probe":null}}}`, "")
 		}
 		return err != nil && strings.Contains(err.Error(), "lockstep-labels")
 	})
-}
-
-func (c *cluster) until(what string, done func() bool) {
-	c.t.Helper()
-	for deadline := time.Now().Add(patience); !done(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			c.t.Fatalf("not within %s: %s", patience, what)
-		}
-	}
 }

@@ -120,8 +120,6 @@ func binaries() (dir string, err error) {
 func newNamespace(t *testing.T) string {
 	t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
-	if err := api.Create(t.Context(), namespace); err != nil {
-		t.Fatal(err)
-	}
+	must(t, api.Create(t.Context(), namespace))
 	return namespace.Name
 }

@@ -29,7 +29,7 @@ func older(t *testing.T) *cluster {
 // Without mutating policies the controller adds the barrier.
 func TestTheControllerProtectsWithoutMutatingPolicies(t *testing.T) {
 	c := older(t)
-	c.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "prod"}})
+	c.create(namespaced("prod"))
 	r := c.replica(func(o *operator.Options) {
 		o.Namespace, o.Controllers, o.Webhooks = standaloneName, []string{operator.Protection}, false
 	})

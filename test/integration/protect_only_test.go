@@ -2,17 +2,13 @@ package integration
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"testing"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,21 +21,15 @@ import (
 // installed with and no others, on an API server that knows no LeaderWorkerSets.
 func TestProtectionNeedsNothingElse(t *testing.T) {
 	c := newCluster(t)
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	must(c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: systemName}}))
+	c.must(c.Create(t.Context(), namespaced(systemName)))
 	c.grantRoles()
 	const operatorUser = "system:serviceaccount:" + systemName + ":lws-controller-manager"
 	c.eventually("its rights are known", func(context.Context) bool {
-		return may(t, c, operatorUser, authorizationv1.ResourceAttributes{Verb: "patch", Resource: "persistentvolumeclaims"}) &&
-			may(t, c, operatorUser, authorizationv1.ResourceAttributes{Namespace: systemName, Verb: "create", Group: "coordination.k8s.io", Resource: "leases"})
+		return c.may(operatorUser, authorizationv1.ResourceAttributes{Verb: "patch", Resource: "persistentvolumeclaims"}) &&
+			c.may(operatorUser, authorizationv1.ResourceAttributes{Namespace: systemName, Verb: "create", Group: "coordination.k8s.io", Resource: "leases"})
 	}, nil)
 	before := newClaim("default", "before")
-	must(c.Create(t.Context(), before))
+	c.must(c.Create(t.Context(), before))
 	r := c.replica(func(o *operator.Options) {
 		o.REST = rest.CopyConfig(o.REST)
 		o.REST.Impersonate.UserName = operatorUser
@@ -54,7 +44,7 @@ func TestProtectionNeedsNothingElse(t *testing.T) {
 		said = fmt.Sprint(now.Finalizers, err)
 		return slices.Contains(now.Finalizers, pvc.PodsFinalizer) && slices.Contains(now.Finalizers, pvc.BarrierFinalizer)
 	}, &said)
-	must(c.Delete(t.Context(), before))
+	c.must(c.Delete(t.Context(), before))
 	c.eventually("it goes", func(ctx context.Context) bool {
 		err := c.Get(ctx, client.ObjectKeyFromObject(before), before)
 		said = fmt.Sprint(before.Finalizers, err)
@@ -67,27 +57,10 @@ func TestProtectionNeedsNothingElse(t *testing.T) {
 func (c *cluster) grantRoles() {
 	c.t.Helper()
 	files, err := config.Access.ReadDir("rbac")
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	c.must(err)
 	for _, f := range files {
 		file, err := config.Access.Open("rbac/" + f.Name())
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		for documents := yaml.NewYAMLOrJSONDecoder(file, 4096); ; {
-			object := &unstructured.Unstructured{}
-			if err := documents.Decode(object); errors.Is(err, io.EOF) {
-				break
-			} else if err != nil {
-				c.t.Fatal(err)
-			}
-			if object.GetKind() == "" {
-				continue
-			}
-			if err := c.Create(c.t.Context(), object); err != nil {
-				c.t.Fatal(err)
-			}
-		}
+		c.must(err)
+		c.eachIn(file, func(o *unstructured.Unstructured) { c.create(o) })
 	}
 }

@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -60,13 +59,6 @@ func eachItem(list client.ObjectList, visit func(client.Object)) error {
 		visit(o.(client.Object))
 		return nil
 	})
-}
-
-func (c *cluster) must(err error) {
-	c.t.Helper()
-	if err != nil {
-		c.t.Fatal(err)
-	}
 }
 
 // claimIn is a claim as it is made now.
@@ -138,7 +130,7 @@ func (c *cluster) annotateAll(claim *corev1.PersistentVolumeClaim, namespace str
 
 func TestUninstallTakesProtectionOffAndRefusesWhileAClaimReliesOnIt(t *testing.T) {
 	c := newCluster(t)
-	c.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "prod"}})
+	c.create(namespaced("prod"))
 	c.install(nil)
 	c.gives("prod", pvc.PodsFinalizer, pvc.BarrierFinalizer)
 	c.gives("kube-system", pvc.PodsFinalizer)
@@ -147,10 +139,10 @@ func TestUninstallTakesProtectionOffAndRefusesWhileAClaimReliesOnIt(t *testing.T
 	}
 
 	living, leaving, free := c.claimIn("prod", "living"), c.claimIn("prod", "leaving"), c.claimIn("prod", "free")
-	pod := userOf("prod", "user", "leaving")
+	pod := podWith("prod", "user", "leaving")
 	pod.Spec.NodeName = "node-1"
 	c.create(pod)
-	gated := userOf("prod", "gated", "living")
+	gated := podWith("prod", "gated", "living")
 	gated.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "protection.lockstep.dev/use-record"}}
 	c.create(gated)
 	c.annotateAll(living, "prod")
@@ -186,7 +178,7 @@ func TestUninstallTakesProtectionOffAndRefusesWhileAClaimReliesOnIt(t *testing.T
 			t.Errorf("it does not say %q: %v", word, err)
 		}
 	}
-	c.must(c.Patch(t.Context(), living, client.RawPatch(types.MergePatchType, []byte(pvc.Disown)))) // as it tells people to
+	c.must(c.Patch(t.Context(), living, merge(pvc.Disown))) // as it tells people to
 	if out, err = c.uninstall(nil); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -264,7 +256,7 @@ func TestUninstallCutShortIsTakenUpAgain(t *testing.T) {
 func TestAnotherConfigurationLeavesNothingOfTheOneBefore(t *testing.T) {
 	c := newClusterWith(t, map[string]string{"disable-admission-plugins": "StorageObjectInUseProtection"})
 	for _, name := range []string{"prod", "eager", "lax"} {
-		c.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		c.create(namespaced(name))
 	}
 	c.label("eager", "hold")
 	c.label("lax", "off")
@@ -477,17 +469,4 @@ func (c *cluster) label(namespace, mode string) {
 	c.read(ns, "", namespace)
 	metav1.SetMetaDataLabel(&ns.ObjectMeta, pvc.ModeKey, mode)
 	c.must(c.Update(c.t.Context(), ns))
-}
-
-// userOf is a pod that names a claim.
-func userOf(namespace, name, claim string) *corev1.Pod {
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec: corev1.PodSpec{
-			Containers: []corev1.Container{{Name: "c", Image: "i"}},
-			Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
-				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
-			}}},
-		},
-	}
 }

@@ -42,10 +42,10 @@ func TestPoliciesOfProtection(t *testing.T) {
 // to look.
 func (g *guarded) counted(t *testing.T) {
 	g = g.on(t)
-	server, err := kubernetes.NewForConfig(g.config)
-	g.needs(err)
+	server, err := kubernetes.NewForConfig(g.cfg)
+	g.must(err)
 	text, err := server.RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
-	g.needs(err)
+	g.must(err)
 	for policy, action := range map[string]string{"refuse-delete": "deny", "guard": "deny", "refuse-namespace": "deny", "guard-namespace": "deny", "warn-delete": "warn"} {
 		counted := regexp.MustCompile(`(?m)^apiserver_validating_admission_policy_check_total\{enforcement_action="` + action + `",.*policy="` + policy + `\.protection\.lockstep\.dev".* [1-9]`)
 		if !counted.Match(text) {
@@ -74,18 +74,18 @@ func (g *guarded) birth(t *testing.T) {
 	yes := true
 	own := newClaim(g.namespace, "pods-own")
 	own.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web", UID: "1", Controller: &yes}}
-	g.make(own)
+	g.create(own)
 	if slices.Contains(own.Finalizers, pvc.BarrierFinalizer) {
 		t.Errorf("a pod's own claim has %v", own.Finalizers)
 	}
-	g.make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "lax", Labels: mode("off")}})
+	g.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "lax", Labels: mode("off")}})
 	lax := newClaim("lax", "data")
-	g.make(lax)
+	g.create(lax)
 	chosen := newClaim("lax", "chosen")
 	chosen.Annotations = mode("hold")
-	g.make(chosen)
+	g.create(chosen)
 	system := newClaim("kube-system", "data")
-	g.make(system)
+	g.create(system)
 	for _, tt := range []struct {
 		claim   *corev1.PersistentVolumeClaim
 		barrier bool
@@ -146,11 +146,11 @@ func (g *guarded) refusal(t *testing.T) {
 
 func (g *guarded) collection(t *testing.T) {
 	g = g.on(t)
-	g.make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "many"}})
+	g.create(namespaced("many"))
 	for name, words := range map[string]map[string]string{"a": nil, "b": held, "c": nil} {
 		c := newClaim("many", name)
 		c.Annotations = words
-		g.make(c)
+		g.create(c)
 	}
 	g.mustRefuse(g.DeleteAllOf(t.Context(), &corev1.PersistentVolumeClaim{}, client.InNamespace("many")), "in use")
 	b := &corev1.PersistentVolumeClaim{}
@@ -160,7 +160,7 @@ func (g *guarded) collection(t *testing.T) {
 	}
 }
 
-var noFinalizers = client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
+var noFinalizers = merge(`{"metadata":{"finalizers":null}}`)
 
 func (g *guarded) stripping(t *testing.T) {
 	g = g.on(t)
@@ -226,15 +226,14 @@ func (g *guarded) ownership(t *testing.T) {
 	after := before.DeepCopy()
 	after.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "data", UID: "1", Controller: new(true)}}
 	g.mustRefuse(g.alice.Status().Patch(t.Context(), after, client.MergeFrom(before)), says)
-	g.grant("carer", "carl", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"persistentvolumeclaims"}, Verbs: []string{"get", "update", "patch"}})
-	carl := g.as(g.config, "carl")
+	g.grant("carer", []string{"carl"}, claimRule("get", "update", "patch"))
+	carl := g.as("carl", nil)
 	g.mustRefuse(owned(carl, "data-db-0", "db-0"),
 		`giving the claim another controller in metadata.ownerReferences needs permission to delete persistentvolumeclaims "data-db-0" in namespace "prod"`)
-	g.grant("tier", "tina",
-		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"persistentvolumeclaims"}, Verbs: []string{"get", "update", "patch"}},
+	g.grant("tier", []string{"tina"}, claimRule("get", "update", "patch"),
 		rbacv1.PolicyRule{APIGroups: []string{"protection.lockstep.dev"}, Resources: []string{"claims"}, Verbs: []string{"tie"}})
 	g.claim("data-db-2", held)
-	g.must(owned(g.as(g.config, "tina"), "data-db-2", "db-2"))                            // an operator of sets that protects nothing itself
+	g.must(owned(g.as("tina", nil), "data-db-2", "db-2"))                                 // an operator of sets that protects nothing itself
 	g.must(owned(g.alice, "data-db-0", "db-0"))                                           // as a StatefulSet condemns it
 	g.must(owned(carl, "data-db-0", "db-0"))                                              // it is what it was
 	g.mustRefuse(owned(carl, "data-db-0", "db-1"), "giving the claim another controller") // by a name that nothing is found by
@@ -248,8 +247,8 @@ func (g *guarded) ownership(t *testing.T) {
 // say who could delete it.
 func (g *guarded) intent(t *testing.T) {
 	g = g.on(t)
-	g.grant("editor", "eve", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"persistentvolumeclaims"}, Verbs: []string{"get", "update", "patch"}})
-	eve := g.as(g.config, "eve")
+	g.grant("editor", []string{"eve"}, claimRule("get", "update", "patch"))
+	eve := g.as("eve", nil)
 	c := g.claim("asked-for", nil)
 	g.mustRefuse(g.annotate(eve, "asked-for", pvc.IntentAnnotation, string(c.UID)),
 		`setting protection.lockstep.dev/delete-when-free needs permission to delete persistentvolumeclaims "asked-for" in namespace "prod"`)
@@ -333,7 +332,7 @@ func (g *guarded) observed(t *testing.T) {
 func (g *guarded) namespaces(t *testing.T) {
 	g = g.on(t)
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "busy", Annotations: map[string]string{pvc.HeldClaimsAnnotation: "3"}}}
-	g.make(ns)
+	g.create(ns)
 	g.mustRefuse(g.Delete(t.Context(), ns), "the namespace has claims in use: 3. Delete what uses them first; kubectl lockstep why pvc -n busy names it. "+
 		"To delete it all the same: kubectl lockstep release namespace/busy, or annotate it with protection.lockstep.dev/release="+string(ns.UID))
 	for _, key := range []string{pvc.HeldClaimsAnnotation, pvc.ReleaseAnnotation} {
@@ -353,7 +352,7 @@ func TestFinalizersWithoutTheBuiltInPlugin(t *testing.T) {
 	g := newGuarded(t, map[string]string{"disable-admission-plugins": "StorageObjectInUseProtection"}, "barrier.yaml")
 	g.until("a claim gets its barrier", func() bool {
 		c := newClaim(g.namespace, "dry")
-		g.needs(g.Create(t.Context(), c, client.DryRunAll))
+		g.must(g.Create(t.Context(), c, client.DryRunAll))
 		return slices.Contains(c.Finalizers, pvc.BarrierFinalizer)
 	})
 	if c := g.claim("bare", nil); !slices.Equal(c.Finalizers, []string{pvc.BarrierFinalizer}) {
@@ -362,7 +361,7 @@ func TestFinalizersWithoutTheBuiltInPlugin(t *testing.T) {
 	g.apply("alone.yaml")
 	g.until("a claim gets P", func() bool {
 		c := newClaim(g.namespace, "dry")
-		g.needs(g.Create(t.Context(), c, client.DryRunAll))
+		g.must(g.Create(t.Context(), c, client.DryRunAll))
 		return sameSet(c.Finalizers, []string{pvc.BarrierFinalizer, pvc.PodsFinalizer})
 	})
 	g.until("a volume gets its own", func() bool {
@@ -370,7 +369,7 @@ func TestFinalizersWithoutTheBuiltInPlugin(t *testing.T) {
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
 			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/tmp/x"}},
 		}}
-		g.needs(g.Create(t.Context(), v, client.DryRunAll))
+		g.must(g.Create(t.Context(), v, client.DryRunAll))
 		return slices.Equal(v.Finalizers, []string{"kubernetes.io/pv-protection"})
 	})
 }

@@ -3,8 +3,6 @@ package integration
 import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/pvc"
@@ -24,7 +22,7 @@ func (o *ourOperator) madeAgain() {
 	o.gone(old) // the operator knows
 	lag := o.deafToNamespaces()
 	o.finalized(before)
-	again := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{pvc.ModeKey: "hold"}}}
+	again := inMode(name, "hold")
 	o.must(o.Create(o.t.Context(), again))
 	if again.UID == before.UID {
 		o.t.Fatal("this is the namespace before")
@@ -92,13 +90,9 @@ func (o *ourOperator) claimUnbound(namespace, name string) *corev1.PersistentVol
 }
 
 func gatedPod(namespace, name, claim string) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: corev1.PodSpec{
-		Containers:      []corev1.Container{{Name: "c", Image: "example.com/none"}},
-		SchedulingGates: []corev1.PodSchedulingGate{{Name: pvc.UseGate}},
-		Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
-			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
-		}}},
-	}}
+	pod := podWith(namespace, name, claim)
+	pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: pvc.UseGate}}
+	return pod
 }
 
 func (o *ourOperator) space(name string) *corev1.Namespace {
@@ -115,7 +109,7 @@ func (o *ourOperator) label(namespace, mode string) {
 
 func (o *ourOperator) patch(object client.Object, patch string) {
 	o.t.Helper()
-	o.must(o.Patch(o.t.Context(), object, client.RawPatch(types.MergePatchType, []byte(patch))))
+	o.must(o.Patch(o.t.Context(), object, merge(patch)))
 }
 
 // finalized ends a namespace, as its controller does once nothing is left in it.

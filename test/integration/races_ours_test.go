@@ -57,7 +57,7 @@ func (c *course) ourOperator(alone bool) *ourOperator {
 	config.Metrics.BindAddress = "0"
 	config.Health.HealthProbeBindAddress = fmt.Sprintf("127.0.0.1:%d", port(c.t))
 	config.Protection.Alone = alone
-	r := &replica{c: &cluster{t: c.t, cfg: c.cfg, Client: c.Client}, ended: make(chan error, 1), options: operator.Options{
+	r := &replica{c: c.cluster, ended: make(chan error, 1), options: operator.Options{
 		REST: o.proxy.Config(), Config: *config, Namespace: systemName, Controllers: []string{operator.Protection}, Log: logr.Discard(),
 	}}
 	o.stop = r.start().untilReady().shut

@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -30,48 +29,26 @@ import (
 // node is where the pods of a race are bound.
 const node = "n1"
 
-// course is where races are run: an API server, what protects claims there, and
-// the part of a real kubelet that decides what a pod mounts.
+// course is where races run: an API server, what protects PVCs there, and the part of a real
+// kubelet that decides what a pod mounts.
 type course struct {
-	t *testing.T
-	client.Client
-	env     *envtest.Environment
-	cfg     *rest.Config
+	*cluster
 	kubelet *realKubelet
-	// barrier: claims are to have theirs before anything happens to them.
+	// barrier reports whether PVCs get one before anything happens to them.
 	barrier bool
 }
 
 func newCourse(t *testing.T) *course {
 	t.Helper()
-	x := newBareCourse(t)
-	x.kubelet = x.startKubelet(node)
-	return x
-}
-
-// newBareCourse is one without a kubelet.
-func newBareCourse(t *testing.T) *course {
-	t.Helper()
-	env, own := newEnvironment(t, nil)
-	own.QPS = -1
-	c, err := client.New(own, client.Options{Scheme: clientgoscheme.Scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &course{t: t, Client: c, env: env, cfg: own}
+	c := &course{cluster: newCluster(t)}
+	c.kubelet = c.startKubelet(node)
+	return c
 }
 
 // on returns the course for a part of the test.
 func (c course) on(t *testing.T) *course {
-	c.t = t
+	c.cluster = c.cluster.on(t)
 	return &c
-}
-
-func (c *course) must(err error) {
-	c.t.Helper()
-	if err != nil {
-		c.t.Fatal(err)
-	}
 }
 
 // user is somebody with a certificate of their own who may do anything.
@@ -130,15 +107,10 @@ func (c *course) bears(claim *corev1.PersistentVolumeClaim, finalizer string) bo
 // pod is one that mounts claims, not bound yet.
 func (c *course) pod(namespace, name string, claims ...string) *corev1.Pod {
 	c.t.Helper()
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	container := corev1.Container{Name: "c", Image: "i"}
+	pod := podWith(namespace, name, claims...)
 	for _, claim := range claims {
-		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: claim, VolumeSource: corev1.VolumeSource{
-			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
-		}})
-		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: claim, MountPath: "/" + claim})
+		pod.Spec.Containers[0].VolumeMounts = append(pod.Spec.Containers[0].VolumeMounts, corev1.VolumeMount{Name: claim, MountPath: "/" + claim})
 	}
-	pod.Spec.Containers = []corev1.Container{container}
 	c.must(c.Create(c.t.Context(), pod))
 	return pod
 }
@@ -173,11 +145,6 @@ func (c *course) lost(claim *corev1.PersistentVolumeClaim, pod *corev1.Pod) bool
 	return c.kubelet.mounts(pod, claim) && !c.there(claim)
 }
 
-func (c *course) until(what string, done func() bool) {
-	c.t.Helper()
-	(&guarded{t: c.t}).until(what, done)
-}
-
 func (c *course) gone(claim *corev1.PersistentVolumeClaim) {
 	c.t.Helper()
 	c.until("claim "+claim.Name+" is gone", func() bool { return !c.there(claim) })
@@ -191,7 +158,7 @@ type process struct {
 
 // run starts a program, which ends with the test. What it says on its standard
 // output is handed to out, which may be nil; the rest is logged.
-func (c *course) run(out io.Writer, name string, flags ...string) *process {
+func (c *cluster) run(out io.Writer, name string, flags ...string) *process {
 	c.t.Helper()
 	log, err := os.Create(filepath.Join(c.t.TempDir(), name+".log"))
 	c.must(err)

@@ -55,9 +55,7 @@ func TestStatefulSetsRefuseWhatAdmissionRefuses(t *testing.T) {
 	}
 
 	set := statefulSet(namespace, nil)
-	if err := api.Create(t.Context(), set); err != nil {
-		t.Fatal(err)
-	}
+	must(t, api.Create(t.Context(), set))
 	set.Spec.VolumeClaimTemplates[0].Spec.Resources.Requests["storage"] = resource.MustParse("2Gi")
 	wantRefusal(t, api.Update(t.Context(), set), "spec.volumeClaimTemplates")
 }

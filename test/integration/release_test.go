@@ -21,7 +21,7 @@ type breaking struct {
 func TestRelease(t *testing.T) {
 	g := newGuarded(t, nil, "barrier.yaml", "forged.yaml", "refuse.yaml", "guard.yaml")
 	g.inForce()
-	b := &breaking{g, newPlugin(t, g.config, g.namespace)}
+	b := &breaking{g, newPlugin(t, g.cfg, g.namespace)}
 	t.Run("a DELETE that is tried is refused", b.tried)
 	t.Run("nobody releases without the permission", b.lacking)
 	t.Run("nobody releases unasked", b.unasked)
@@ -37,7 +37,7 @@ func (b *breaking) on(t *testing.T) *breaking { return &breaking{b.guarded.on(t)
 // told runs the plugin and returns all that it says.
 func (b *breaking) told(user string, args ...string) (said string, failed bool) {
 	b.t.Helper()
-	out, errOut, err := b.run(b.t, user, args...)
+	out, errOut, err := b.plugin.run(b.t, user, args...)
 	if err != nil {
 		errOut += "error: " + err.Error()
 	}
@@ -122,10 +122,10 @@ func (b *breaking) deletes(t *testing.T) {
 func (b *breaking) heldBack(t *testing.T) {
 	b = b.on(t)
 	c := b.claim("back", held)
-	b.needs(b.annotate(b.wanda, "back", pvc.ReleaseAnnotation, string(c.UID)))
-	b.needs(b.wanda.Delete(t.Context(), c))
-	b.needs(b.annotate(b.wanda, "back", pvc.ReleaseAnnotation, ""))
-	null := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
+	b.must(b.annotate(b.wanda, "back", pvc.ReleaseAnnotation, string(c.UID)))
+	b.must(b.wanda.Delete(t.Context(), c))
+	b.must(b.annotate(b.wanda, "back", pvc.ReleaseAnnotation, ""))
+	null := merge(`{"metadata":{"finalizers":null}}`)
 	b.mustRefuse2(b.alice.Patch(t.Context(), b.read("back"), null), "Its finalizers")
 	if told := b.why(t, "", "back"); !strings.Contains(strings.Join(told.Notes, "\n"), "keeps its finalizers") || told.Release == "" {
 		t.Errorf("got %q, %q", told.Summary, told.Release)
@@ -139,7 +139,7 @@ func (b *breaking) needless(t *testing.T) {
 	b.claim("free", nil)
 	b.mustSay(true, "wanda", "pvc/free is not held: nothing refuses its deletion", "release", "pvc/free", "--yes")
 	leaving := b.claim("leaves", nil)
-	b.needs(b.Delete(t.Context(), leaving))
+	b.must(b.Delete(t.Context(), leaving))
 	b.mustSay(true, "wanda", "there is nothing to release", "release", "pvc/leaves", "--yes")
 	b.mustSay(true, "wanda", `no persistentvolumeclaim "fre" in namespace "prod"`, "release", "pvc/fre", "--yes")
 	b.mustSay(true, "wanda", "each release is confirmed by itself", "release", "pvc/free", "pvc/leaves")
@@ -149,8 +149,8 @@ func (b *breaking) needless(t *testing.T) {
 func (b *breaking) space(t *testing.T) {
 	b = b.on(t)
 	n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "full", Annotations: map[string]string{pvc.HeldClaimsAnnotation: "2"}}}
-	b.make(n)
-	b.make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "empty"}})
+	b.create(n)
+	b.create(namespaced("empty"))
 	b.mustRefuse(b.Delete(t.Context(), n, client.DryRunAll), "has claims in use: 2")
 	b.mustSay(true, "alice", "you may not release namespace/full", "release", "namespace/full", "--yes")
 	b.mustSay(false, "wanda", "namespace/full released", "release", "ns/full", "--yes")

@@ -53,9 +53,7 @@ func TestTwoReplicas(t *testing.T) {
 	first := c.replica(nil)
 	c.install(func(o *install.Options) { o.WebhookURL = first.webhookURL() })
 	m := c.mutating()
-	if err := c.Delete(t.Context(), m); err != nil {
-		t.Fatal(err)
-	}
+	c.must(c.Delete(t.Context(), m))
 	first.start()
 
 	said := ""
@@ -64,7 +62,7 @@ func TestTwoReplicas(t *testing.T) {
 		if ok {
 			t.Fatal("ready without a webhook configuration")
 		}
-		return strings.Contains(said, "[-]webhooks failed") && strings.Contains(said, "[+]caches ok")
+		return strings.Contains(said, "[-]certificate failed") && strings.Contains(said, "[+]caches ok")
 	}, &said)
 	c.install(func(o *install.Options) { o.WebhookURL = first.webhookURL() })
 	first.untilReady()
@@ -108,9 +106,7 @@ func (c *cluster) wipeBundle() {
 	v := c.validating()
 	was := v.DeepCopy()
 	v.Webhooks[0].ClientConfig.CABundle = []byte("\n")
-	if err := c.Patch(c.t.Context(), v, client.StrategicMergeFrom(was)); err != nil {
-		c.t.Fatal(err)
-	}
+	c.must(c.Patch(c.t.Context(), v, client.StrategicMergeFrom(was)))
 }
 
 func TestWebhooksAndControllersRunApart(t *testing.T) {
@@ -145,9 +141,7 @@ func TestCertificatesFromFiles(t *testing.T) {
 		}
 	}
 	c.wipeBundle()
-	if err := c.Delete(t.Context(), secret); err != nil {
-		t.Fatal(err)
-	}
+	c.must(c.Delete(t.Context(), secret))
 	given := c.replica(func(o *operator.Options) { o.Controllers, o.CertDir = nil, dir }).start().untilReady()
 	bundle := c.validating().Webhooks[0].ClientConfig.CABundle
 	if base64.StdEncoding.EncodeToString(bundle) != base64.StdEncoding.EncodeToString(secret.Data["ca.crt"]) {

@@ -20,13 +20,11 @@ import (
 func TestStrictLetsNoPodGetBy(t *testing.T) {
 	g := newGuarded(t, nil, "strict.yaml")
 	const strict, lax = "strict", "lax"
-	g.make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: strict, Labels: map[string]string{pvc.ModeKey: "strict"}}})
-	g.make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: lax, Labels: map[string]string{pvc.ModeKey: "hold"}}})
-	for _, user := range []string{"alice", "wanda"} {
-		g.grant("pods", user, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods", "pods/status"}, Verbs: []string{"*"}})
-	}
+	g.create(inMode(strict, "strict"))
+	g.create(inMode(lax, "hold"))
+	g.grant("pods", []string{"alice", "wanda"}, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods", "pods/status"}, Verbs: []string{"*"}})
 	for _, namespace := range []string{strict, lax} {
-		g.make(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}})
+		g.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}})
 	}
 	g.until("a pod that names its node is refused", func() bool {
 		err := g.alice.Create(t.Context(), onNode(podWith(strict, "probe", "data")), client.DryRunAll)
@@ -53,9 +51,7 @@ func TestStrictLetsNoPodGetBy(t *testing.T) {
 			{others, []corev1.PodSchedulingGate{{Name: "example.com/first"}, gate}},
 			{podWith(lax, "web", "data"), nil},
 		} {
-			if err := g.alice.Create(t.Context(), tt.pod); err != nil {
-				t.Fatal(err)
-			}
+			g.must(g.alice.Create(t.Context(), tt.pod))
 			if !slices.Equal(tt.pod.Spec.SchedulingGates, tt.want) {
 				t.Errorf("%s/%s: got %v, want %v", tt.pod.Namespace, tt.pod.Name, tt.pod.Spec.SchedulingGates, tt.want)
 			}
@@ -76,12 +72,12 @@ func TestStrictLetsNoPodGetBy(t *testing.T) {
 
 	t.Run("the gate is lifted by those who may release", func(t *testing.T) {
 		lift := func(c client.Client) error {
-			return c.Patch(t.Context(), podWith(strict, "web"), client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"schedulingGates":[]}}`)))
+			return c.Patch(t.Context(), podWith(strict, "web"), merge(`{"spec":{"schedulingGates":[]}}`))
 		}
 		if err := lift(g.alice); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `needs permission to release claims.protection.lockstep.dev in namespace "strict"`) {
 			t.Errorf("alice: got %v", err)
 		}
-		label := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"a":"b"}}}`))
+		label := merge(`{"metadata":{"labels":{"a":"b"}}}`)
 		if err := errors.Join(g.alice.Patch(t.Context(), podWith(strict, "web"), label), lift(g.wanda)); err != nil {
 			t.Error(err)
 		}

@@ -33,9 +33,7 @@ func TestWebhooksThroughTheAPIServer(t *testing.T) {
 
 func (c *cluster) setsAreDefaulted(t *testing.T) {
 	set := newSet("default", "plain")
-	if err := c.Create(t.Context(), set); err != nil {
-		t.Fatal(err)
-	}
+	c.must(c.Create(t.Context(), set))
 	switch {
 	case set.Spec.LeaderWorkerTemplate.RestartPolicy != lwsv1.RecreateGroupOnPodRestart:
 		t.Errorf("restartPolicy is %q", set.Spec.LeaderWorkerTemplate.RestartPolicy)
@@ -53,9 +51,7 @@ func (c *cluster) faultsAreRefused(t *testing.T) {
 	bad.Annotations = map[string]string{lwsv1.SubGroupExclusiveKeyAnnotationKey: "rack"}
 	c.mustRefuse(t, c.Create(t.Context(), bad))
 	good := newSet("default", "racks")
-	if err := c.Create(t.Context(), good); err != nil {
-		t.Fatal(err)
-	}
+	c.must(c.Create(t.Context(), good))
 	good.Annotations = bad.Annotations
 	c.mustRefuse(t, c.Update(t.Context(), good))
 }
@@ -81,9 +77,7 @@ func leaderPod(name string) *corev1.Pod {
 
 func (c *cluster) podsAreCompleted(t *testing.T) {
 	pod := leaderPod("w-3")
-	if err := c.Create(t.Context(), pod); err != nil {
-		t.Fatal(err)
-	}
+	c.must(c.Create(t.Context(), pod))
 	var env []string
 	for _, e := range pod.Spec.Containers[0].Env {
 		env = append(env, e.Name+"="+e.Value)
@@ -106,9 +100,7 @@ func (c *cluster) podsAreCompleted(t *testing.T) {
 func (c *cluster) podsOfNobodyPass(t *testing.T) {
 	pod := leaderPod("nobody")
 	pod.Labels, pod.Annotations = nil, nil
-	if err := c.Create(t.Context(), pod); err != nil {
-		t.Fatal(err)
-	}
+	c.must(c.Create(t.Context(), pod))
 	if len(pod.Labels) > 0 || len(pod.Spec.Containers[0].Env) != 1 {
 		t.Errorf("got %v, %v", pod.Labels, pod.Spec.Containers[0].Env)
 	}
@@ -125,9 +117,7 @@ func (c *cluster) onlyPodsOfSetsWait(t *testing.T) {
 	}
 	// A group that restarts must be able to let its pods go meanwhile.
 	pod := leaderPod("w-3")
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
-		t.Fatal(err)
-	}
+	c.must(c.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
 	was := pod.DeepCopy()
 	pod.Finalizers = []string{"example.com/x"}
 	if err := c.Patch(context.Background(), pod, client.MergeFrom(was)); err != nil {

@@ -6,80 +6,59 @@ import (
 	"strings"
 	"testing"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
-// asked is a namespace of an API server that has no policy of protection, with
-// claims in every state that they come into there.
+// asked is a namespace of an API server without policies, with PVCs in every state.
 type asked struct {
-	*testing.T
+	*cluster
 	plugin
 }
 
 func newAsked(t *testing.T, namespace string) *asked {
 	t.Helper()
-	a := &asked{T: t, plugin: newPlugin(t, cfg, namespace)}
-	a.make(namespaced(namespace))
+	a := &asked{shared(t), newPlugin(t, cfg, namespace)}
+	a.create(namespaced(namespace))
 	return a
 }
 
-func (a *asked) make(o client.Object) {
-	a.Helper()
-	if err := api.Create(a.Context(), o); err != nil {
-		a.Fatal(err)
-	}
-}
-
 func (a *asked) claim(name string, finalizers ...string) *corev1.PersistentVolumeClaim {
-	a.Helper()
+	a.t.Helper()
 	c := newClaim(a.namespace, name)
 	c.Finalizers = finalizers
-	a.make(c)
+	a.create(c)
 	return c
 }
 
 // pod is one that uses a claim, bound to a node unless that is empty.
 func (a *asked) pod(name, claim, node string, phase corev1.PodPhase) *corev1.Pod {
-	a.Helper()
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: name}, Spec: corev1.PodSpec{
-		NodeName: node, Containers: []corev1.Container{{Name: "c", Image: "x"}},
-		Volumes: []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
-			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
-		}}},
-	}}
-	a.make(pod)
+	a.t.Helper()
+	pod := podWith(a.namespace, name, claim)
+	pod.Spec.NodeName, pod.Spec.Volumes[0].Name = node, "data"
+	a.create(pod)
 	pod.Status.Phase = phase
-	a.needs(api.Status().Update(a.Context(), pod))
+	a.must(api.Status().Update(a.t.Context(), pod))
 	return pod
-}
-
-func (a *asked) needs(err error) {
-	a.Helper()
-	if err != nil {
-		a.Fatal(err)
-	}
 }
 
 // remove asks for a deletion, which finalizers and kubelets hold up.
 func (a *asked) remove(o client.Object) {
-	a.Helper()
-	a.needs(api.Delete(a.Context(), o))
-	a.needs(api.Get(a.Context(), client.ObjectKeyFromObject(o), o))
+	a.t.Helper()
+	a.must(api.Delete(a.t.Context(), o))
+	a.must(api.Get(a.t.Context(), client.ObjectKeyFromObject(o), o))
 }
 
 func (a *asked) node(name string, ready corev1.ConditionStatus) {
-	a.Helper()
+	a.t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	a.make(node)
+	a.create(node)
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}
-	a.needs(api.Status().Update(a.Context(), node))
-	a.Cleanup(func() { _ = api.Delete(context.WithoutCancel(a.Context()), node) })
+	a.must(api.Status().Update(a.t.Context(), node))
+	a.t.Cleanup(func() { _ = api.Delete(context.WithoutCancel(a.t.Context()), node) })
 }
 
 func TestWhyOnAClusterWithoutPolicies(t *testing.T) {
@@ -95,7 +74,7 @@ func TestWhyOnAClusterWithoutPolicies(t *testing.T) {
 	set, size := newSet(a.namespace, "llama"), int32(2)
 	set.Spec.LeaderWorkerTemplate.Size = &size
 	set.Spec.LeaderWorkerTemplate.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{*newClaim("", "data")}
-	a.make(set)
+	a.create(set)
 	a.claim("data-llama-0-1")
 	leaving := a.claim("leaving")
 	a.remove(a.pod("stuck", "leaving", "why-down", corev1.PodRunning))
@@ -103,7 +82,7 @@ func TestWhyOnAClusterWithoutPolicies(t *testing.T) {
 	foreign := a.claim("foreign", "example.com/mine")
 	a.remove(foreign)
 	foreign.Finalizers = []string{"example.com/mine"}
-	a.needs(api.Update(t.Context(), foreign))
+	a.must(api.Update(t.Context(), foreign))
 	a.claim("free")
 	before := a.versions()
 
@@ -138,8 +117,8 @@ func TestWhyOnAClusterWithoutPolicies(t *testing.T) {
 			if told.Deletion == nil || told.Deletion.Outcome != tt.outcome || len(told.Unread) > 0 {
 				t.Errorf("got %+v, not read: %v", told.Deletion, told.Unread)
 			}
-			text, _, err := a.run(t, "", "why", "pvc/"+tt.claim)
-			a.needs(err)
+			text, _, err := a.plugin.run(t, "", "why", "pvc/"+tt.claim)
+			a.must(err)
 			for _, says := range tt.says {
 				if !strings.Contains(text, says) {
 					t.Errorf("it does not say %q:\n%s", says, text)
@@ -148,8 +127,8 @@ func TestWhyOnAClusterWithoutPolicies(t *testing.T) {
 		})
 	}
 	t.Run("the overview", func(t *testing.T) {
-		text, _, err := a.run(t, "", "why", "pvc")
-		a.needs(err)
+		text, _, err := a.plugin.run(t, "", "why", "pvc")
+		a.must(err)
 		lines := strings.Split(text, "\n")
 		if !strings.HasPrefix(lines[1], "leaving") && !strings.HasPrefix(lines[1], "foreign") || !strings.Contains(text, "and 1 PVC not in use") {
 			t.Errorf("got\n%s", text)
@@ -162,9 +141,9 @@ func TestWhyOnAClusterWithoutPolicies(t *testing.T) {
 
 // versions are those of all claims.
 func (a *asked) versions() []string {
-	a.Helper()
+	a.t.Helper()
 	list := &corev1.PersistentVolumeClaimList{}
-	a.needs(api.List(a.Context(), list, client.InNamespace(a.namespace)))
+	a.must(api.List(a.t.Context(), list, client.InNamespace(a.namespace)))
 	var versions []string
 	for _, c := range list.Items {
 		versions = append(versions, c.Name+" "+c.ResourceVersion)
@@ -176,17 +155,7 @@ func TestWhyWithLittlePermission(t *testing.T) {
 	a := newAsked(t, "why-little")
 	a.claim("data")
 	a.pod("web", "data", "n", corev1.PodRunning)
-	a.make(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: "little"}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"persistentvolumeclaims"}, Verbs: []string{"get", "list"}},
-	}})
-	a.make(&rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: "little"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "little"},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "carol"}},
-	})
-	(&guarded{t: t}).until("carol may do that little", func() bool {
-		return may(t, api, "carol", authorizationv1.ResourceAttributes{Namespace: a.namespace, Verb: "list", Resource: "persistentvolumeclaims"})
-	})
+	a.grant("little", []string{"carol"}, claimRule("get", "list"))
 	told := a.why(t, "carol", "data", "--if-deleted")
 	if told.State != pvc.Unknown || told.Deletion.Outcome != "NotAllowed" {
 		t.Errorf("got %s, %+v", told.State, told.Deletion)
@@ -199,11 +168,11 @@ func TestWhyWithLittlePermission(t *testing.T) {
 	if want := "namespace pods leaderworkersets statefulsets deployments replicasets daemonsets jobs cronjobs"; strings.Join(unread, " ") != want {
 		t.Errorf("not read: %v", unread)
 	}
-	_, _, err := a.run(t, "dave", "why", "pvc/data")
+	_, _, err := a.plugin.run(t, "dave", "why", "pvc/data")
 	if err == nil || !strings.Contains(err.Error(), `not allowed`) || !strings.Contains(err.Error(), `ask for a role that may get and list`) {
 		t.Errorf("dave, who may do nothing, is told %v", err)
 	}
-	_, _, err = a.run(t, "carol", "why", "pvc/date")
+	_, _, err = a.plugin.run(t, "carol", "why", "pvc/date")
 	if err == nil || !strings.Contains(err.Error(), `no persistentvolumeclaim "date" in namespace "why-little"`) {
 		t.Errorf("carol, who mistyped, is told %v", err)
 	}
