@@ -13,6 +13,7 @@ import (
 
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/volumes"
 )
 
 // tie replaces the owners of the exact version of a volume claim that was judged.
@@ -28,7 +29,7 @@ func (a *Actor) tie(ctx context.Context, what action.Tie) error {
 	if err != nil {
 		return err
 	}
-	claim := lws.NewVolume(what.Object.Namespace, what.Object.Name)
+	claim := volumes.Named(what.Object.Namespace, what.Object.Name)
 	err = a.writer.Patch(ctx, claim, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(lws.TieFieldOwner))
 	if err != nil {
 		return quiet(err)

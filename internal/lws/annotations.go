@@ -14,10 +14,6 @@ const (
 	// NudgeAnnotationKey is changed to wake the StatefulSet controller from its
 	// back-off once a name it was waiting for is free.
 	NudgeAnnotationKey = "lockstep.dev/nudge"
-
-	// WhenScaledAnnotationKey on a PVC holds the UID of the set that deletes it when its
-	// group is scaled away.
-	WhenScaledAnnotationKey = "lockstep.dev/when-scaled"
 )
 
 const (

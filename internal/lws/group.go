@@ -11,6 +11,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws/volumes"
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
@@ -25,7 +26,7 @@ type groupDecision struct {
 // DecideGroup is the whole behaviour of one group, in order of precedence. Each
 // rule tells whether those after it may go on.
 func DecideGroup(w GroupSnapshot) Plan {
-	w.Set = AsLed(AsMade(w.Set, w.LeaderSet), w.Leader)
+	w.Set = AsLed(volumes.AsCreated(w.Set, w.LeaderSet), w.Leader)
 	d := &groupDecision{GroupSnapshot: &w}
 	if w.Set.DeletionTimestamp != nil {
 		return Plan{}

@@ -11,6 +11,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws/volumes"
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
@@ -32,7 +33,7 @@ func (d *setDecision) leaders() (p Plan) {
 		return p
 	}
 	if sts := d.StatefulSet.Member(); sts != nil {
-		waits := d.pvcsPending && (deletesPVCs(sts) || d.lowers() || d.course.replicas < workload.PodsOf(sts))
+		waits := d.pvcsPending && (volumes.AreDeletedBy(sts) || d.lowers() || d.course.replicas < workload.PodsOf(sts))
 		if !waits && !inStep(sts, desired, applied) {
 			desired.Annotations[AppliedAnnotationKey] = appliedOnto(sts, desired, applied)
 			p.do(d.applyLeaders(sts, desired, nil, d.whyApply(sts)))

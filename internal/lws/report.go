@@ -4,6 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/lws/volumes"
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
@@ -54,7 +55,7 @@ func Agrees(set *lwsv1.LeaderWorkerSet, data []byte) bool {
 	if err != nil {
 		return false
 	}
-	live, err := RevisionData(withClaims(set, claimTemplatesOf(revision)))
+	live, err := RevisionData(volumes.WithTemplates(set, volumes.Templates(revision)))
 	return err == nil && sameRevision(set, data, live)
 }
 

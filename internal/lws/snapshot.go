@@ -10,6 +10,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws/volumes"
 )
 
 // SetSnapshot is everything that a decision about a set may know. What it
@@ -40,9 +41,9 @@ type SetSnapshot struct {
 	GangMissing string
 	// LeaderVolumes holds what bears the names of leaders' volume claims. It is
 	// filled only while leaders are missing.
-	LeaderVolumes identity.Claim[*Volume]
+	LeaderVolumes identity.Claim[*volumes.PVC]
 	// PVCs are those of the set's leaders and workers.
-	PVCs identity.Claim[*Volume]
+	PVCs identity.Claim[*volumes.PVC]
 	// Draining are the groups beyond the StatefulSet's replicas that still have pods and PVCs.
 	Draining map[int]bool
 
@@ -108,7 +109,7 @@ type Group struct {
 	GangMissing string
 	// Volumes holds what bears the names of workers' volume claims. A set snapshot
 	// fills it only for groups that are vacant or incomplete.
-	Volumes identity.Claim[*Volume]
+	Volumes identity.Claim[*volumes.PVC]
 }
 
 // Node is what a group's placement needs of a node.

@@ -15,7 +15,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
-	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/volumes"
 )
 
 // indexClaim finds objects by the name that theirs is made of ("name:…"), whatever their owner.
@@ -31,10 +31,10 @@ const ownPrefix = "leaderworkerset.sigs.k8s.io/"
 func CacheOptions() cache.Options {
 	shared := true
 	ours := cache.ByObject{Label: labelled(), UnsafeDisableDeepCopy: &shared}
-	pods, services, revisions, statefulSets, volumes := ours, ours, ours, ours, ours
+	pods, services, revisions, statefulSets, pvcs := ours, ours, ours, ours, ours
 	pods.Transform = trimPod
 	statefulSets.Transform = trimStatefulSet
-	volumes.Transform = trimVolume
+	pvcs.Transform = trimVolume
 	services.Transform = cache.TransformStripManagedFields()
 	revisions.Transform = cache.TransformStripManagedFields()
 	return cache.Options{ByObject: map[client.Object]cache.ByObject{
@@ -43,7 +43,7 @@ func CacheOptions() cache.Options {
 		&appsv1.ControllerRevision{}: revisions,
 		&corev1.Service{}:            services,
 		&corev1.Pod{}:                pods,
-		lws.NewVolume("", ""):        volumes,
+		volumes.Named("", ""):        pvcs,
 	}}
 }
 
@@ -59,16 +59,16 @@ func labelled() labels.Selector {
 // trimVolume keeps a PVC's metadata, and of its annotations the one that names the set that
 // deletes it when its group is scaled away.
 func trimVolume(object any) (any, error) {
-	if volume, ok := object.(*lws.Volume); ok {
+	if volume, ok := object.(*volumes.PVC); ok {
 		volume.ManagedFields = nil
-		maps.DeleteFunc(volume.Annotations, func(key, _ string) bool { return key != lws.WhenScaledAnnotationKey })
+		maps.DeleteFunc(volume.Annotations, func(key, _ string) bool { return key != volumes.WhenScaledAnnotationKey })
 	}
 	return object, nil
 }
 
 // Index adds the indexes of an Observer. It must run before the cache starts.
 func Index(ctx context.Context, indexer client.FieldIndexer) error {
-	for _, object := range []client.Object{&corev1.Pod{}, &appsv1.ControllerRevision{}, lws.NewVolume("", "")} {
+	for _, object := range []client.Object{&corev1.Pod{}, &appsv1.ControllerRevision{}, volumes.Named("", "")} {
 		if err := indexer.IndexField(ctx, object, indexClaim, claimKeys); err != nil {
 			return fmt.Errorf("index %T: %w", object, err)
 		}
@@ -79,7 +79,7 @@ func Index(ctx context.Context, indexer client.FieldIndexer) error {
 func claimKeys(object client.Object) []string {
 	var keys []string
 	switch object.(type) {
-	case *corev1.PersistentVolumeClaim, *lws.Volume:
+	case *corev1.PersistentVolumeClaim, *volumes.PVC:
 		keys = append(ownerKeys(object), byName(volumeParent(object.GetLabels())), underName(object.GetLabels()[lwsv1.SetNameLabelKey]))
 	case *corev1.Pod:
 		if parent, ok := above(object.GetName()); ok {

@@ -19,6 +19,7 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/restart"
+	"lockstep.dev/lockstep/internal/lws/volumes"
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
@@ -92,7 +93,7 @@ func (o *Observer) Group(ctx context.Context, key types.NamespacedName, now time
 		return w, apierrors.NewNotFound(schema.GroupResource{Resource: "groups"}, key.Name)
 	}
 	// PVCs are read before the set: the spec is never older than their annotations.
-	volumes, err := o.volumes(ctx, key.Namespace, byName(key.Name))
+	pvcs, err := o.volumes(ctx, key.Namespace, byName(key.Name))
 	if err != nil {
 		return w, err
 	}
@@ -103,7 +104,7 @@ func (o *Observer) Group(ctx context.Context, key types.NamespacedName, now time
 	r := o.continued(set, nil)
 	w = lws.GroupSnapshot{Now: now, Set: set, Lives: r.lives, Group: lws.Group{Index: index, LeaderName: key.Name}}
 	fillVolumes := func(ctx context.Context, w *lws.GroupSnapshot) error {
-		return r.sortVolumes(ctx, lws.AsMade(set, w.LeaderSet), &w.Group, volumes, w.Leaving, followed(w)...)
+		return r.sortVolumes(ctx, volumes.AsCreated(set, w.LeaderSet), &w.Group, pvcs, w.Leaving, followed(w)...)
 	}
 	for _, fill := range []func(context.Context, *lws.GroupSnapshot) error{
 		r.fillLeader, r.fillObjects, fillVolumes, r.fillWorkers, r.fillNewGroup, r.fillNewGang,

@@ -14,12 +14,13 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/volumes"
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // volumes returns the PVCs with a key of the index. The cache holds metadata alone, and only of
 // PVCs with a set's label.
-func (o *Observer) volumes(ctx context.Context, namespace, key string) ([]*lws.Volume, error) {
+func (o *Observer) volumes(ctx context.Context, namespace, key string) ([]*volumes.PVC, error) {
 	list := volumeList()
 	if err := o.cached.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{indexClaim: key}); err != nil {
 		return nil, fmt.Errorf("list PVCs: %w", err)
@@ -31,12 +32,12 @@ func volumeList() *metav1.PartialObjectMetadataList {
 	return &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaimList"}}
 }
 
-func anyVolume(*lws.Volume) bool { return true }
+func anyVolume(*volumes.PVC) bool { return true }
 
 // sortVolumes classifies the PVCs of a group's workers. PVCs of a deleted leader are owned while
 // its worker StatefulSet exists, and if another leader follows.
-func (r *reading) sortVolumes(ctx context.Context, made *lwsv1.LeaderWorkerSet, g *lws.Group, found []*lws.Volume, leaving *corev1.Pod, followed ...types.UID) (err error) {
-	found = slices.DeleteFunc(found, func(v *lws.Volume) bool { return !lws.IsWorkerVolume(v, made, g.LeaderName) })
+func (r *reading) sortVolumes(ctx context.Context, made *lwsv1.LeaderWorkerSet, g *lws.Group, found []*volumes.PVC, leaving *corev1.Pod, followed ...types.UID) (err error) {
+	found = slices.DeleteFunc(found, func(v *volumes.PVC) bool { return !volumes.IsOfWorker(v, made, g.LeaderName) })
 	claimant := slices.Concat(leaderUID(g), identity.Claimant{r.set.UID}, followed, workersOf(g, g.Leader), workersOf(g, leaving))
 	g.Volumes, err = sorted(ctx, r, found, claimant, anyVolume)
 	return err
@@ -50,8 +51,8 @@ func workersOf(g *lws.Group, leader *corev1.Pod) identity.Claimant {
 // fillVolumes reads the PVCs of a set's groups and leaders.
 func (r *reading) fillVolumes(ctx context.Context, w *lws.SetSnapshot) error {
 	sts := w.StatefulSet.Member()
-	made := lws.AsMade(w.Set, sts)
-	if !lws.HasVolumes(made) {
+	made := volumes.AsCreated(w.Set, sts)
+	if len(volumes.Templates(made)) == 0 {
 		return nil
 	}
 	for _, groups := range [][]lws.Group{w.Groups, w.Vacant} {
@@ -112,7 +113,7 @@ func (r *reading) fillLeaderVolumes(ctx context.Context, w *lws.SetSnapshot, mad
 	if err != nil {
 		return err
 	}
-	found = slices.DeleteFunc(found, func(v *lws.Volume) bool { return !lws.IsLeaderVolume(v, made) })
+	found = slices.DeleteFunc(found, func(v *volumes.PVC) bool { return !volumes.IsOfLeader(v, made) })
 	claimant := slices.Concat(ownerOfLeaders(w.StatefulSet), identity.Claimant{w.Set.UID}, uids(w.Leaders.Members))
 	w.LeaderVolumes, err = sorted(ctx, r, found, claimant, anyVolume)
 	return err

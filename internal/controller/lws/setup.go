@@ -24,7 +24,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/apply"
 	"lockstep.dev/lockstep/internal/kinds"
-	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/volumes"
 	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/report"
 )
@@ -101,7 +101,7 @@ func setupSets(mgr ctrl.Manager, p *pass, added *requests) error {
 		Watches(&corev1.Pod{}, pace.restarts()).
 		Watches(&corev1.Service{}, pace.watch(setsOf, serviceChanged, 0)).
 		Watches(&appsv1.ControllerRevision{}, pace.watch(setOfRevision, always, 0)).
-		WatchesMetadata(lws.NewVolume("", ""), pace.watch(setOf, ownership, gather)).
+		WatchesMetadata(volumes.Named("", ""), pace.watch(setOf, ownership, gather)).
 		WatchesRawSource(added).
 		Complete(&setReconciler{pass: p, pace: pace})
 }
@@ -113,7 +113,7 @@ func setupGroups(mgr ctrl.Manager, p *pass, added *requests) error {
 		Watches(&corev1.Pod{}, watch(groupOfPod, podProgress, 0)).
 		Watches(&appsv1.StatefulSet{}, watch(groupsOfStatefulSet(p.observe), workersChanged, 0)).
 		Watches(&corev1.Service{}, watch(byOwnName, serviceChanged, 0)).
-		WatchesMetadata(lws.NewVolume("", ""), watch(groupOfVolume, ownership, 0)).
+		WatchesMetadata(volumes.Named("", ""), watch(groupOfVolume, ownership, 0)).
 		Watches(&appsv1.ControllerRevision{}, watch(groupsOfRevision(p.observe), never, 0)).
 		Watches(&lwsv1.LeaderWorkerSet{}, watch(groupsOf(p.observe, keyOf), groupDesire, 0)).
 		Watches(&lwsv1.LeaderWorkerSet{}, recorded()).

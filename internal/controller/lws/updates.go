@@ -13,6 +13,7 @@ import (
 	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/restart"
+	"lockstep.dev/lockstep/internal/lws/volumes"
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
@@ -66,7 +67,7 @@ func groupDesire(before, after client.Object) bool {
 	was, is, ok := both[*lwsv1.LeaderWorkerSet](before, after)
 	return ok && (was.Spec.StartupPolicy != is.Spec.StartupPolicy || restart.Recreates(was) != restart.Recreates(is) ||
 		!equality.Semantic.DeepEqual(was.Spec.NetworkConfig, is.Spec.NetworkConfig) ||
-		lws.KeepsVolumes(was) != lws.KeepsVolumes(is) ||
+		volumes.Keeps(was) != volumes.Keeps(is) ||
 		was.Annotations[lwsv1.ExclusiveKeyAnnotationKey] != is.Annotations[lwsv1.ExclusiveKeyAnnotationKey] ||
 		!maps.Equal(was.Annotations, is.Annotations) && !reflect.DeepEqual(gang.Meant(was), gang.Meant(is)))
 }

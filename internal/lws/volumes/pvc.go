@@ -1,0 +1,141 @@
+package volumes
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws/workload"
+)
+
+// PVC is the metadata of a PersistentVolumeClaim.
+type PVC = metav1.PartialObjectMetadata
+
+// Named returns a PVC of which only the name is known.
+func Named(namespace, name string) *PVC {
+	return &PVC{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: string(identity.KindPersistentVolumeClaim)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+	}
+}
+
+const deletes = appsv1.DeletePersistentVolumeClaimRetentionPolicyType
+
+// Keeps reports whether the PVCs of a set outlive it.
+func Keeps(set *lwsv1.LeaderWorkerSet) bool {
+	policy := set.Spec.LeaderWorkerTemplate.PersistentVolumeClaimRetentionPolicy
+	return policy == nil || policy.WhenDeleted != deletes
+}
+
+// KeepsScaled reports whether the PVCs of a group that is scaled away stay.
+func KeepsScaled(set *lwsv1.LeaderWorkerSet) bool {
+	policy := set.Spec.LeaderWorkerTemplate.PersistentVolumeClaimRetentionPolicy
+	return policy == nil || policy.WhenScaled != deletes
+}
+
+// AreDeletedBy reports whether a StatefulSet deletes PVCs, as those of another
+// implementation or version do.
+func AreDeletedBy(sts *appsv1.StatefulSet) bool {
+	policy := sts.Spec.PersistentVolumeClaimRetentionPolicy
+	return len(sts.Spec.VolumeClaimTemplates) > 0 && policy != nil &&
+		(policy.WhenDeleted == deletes || policy.WhenScaled == deletes)
+}
+
+// IsOfWorker reports whether a PVC has the set's label and a name of a PVC of a worker of
+// the group.
+func IsOfWorker(pvc *PVC, set *lwsv1.LeaderWorkerSet, leaderName string) bool {
+	return workload.BearsName(pvc, set.Name) && Ordinal(pvc.Name, set, leaderName) > 0
+}
+
+// IsOfLeader reports whether a PVC has the set's label and a name of a PVC of a leader of
+// the set.
+func IsOfLeader(pvc *PVC, set *lwsv1.LeaderWorkerSet) bool {
+	return workload.BearsName(pvc, set.Name) && Ordinal(pvc.Name, set, set.Name) >= 0
+}
+
+// Ordinal is the ordinal of the pod that a PVC is named after, if that is a pod of the given
+// StatefulSet, else NoOrdinal.
+func Ordinal(name string, set *lwsv1.LeaderWorkerSet, statefulSet string) int {
+	stem, ordinal := identity.ParentAndOrdinal(name)
+	template, named := strings.CutSuffix(stem, "-"+statefulSet)
+	if !named || identity.LeaderName(stem, ordinal) != name || !slices.Contains(TemplateNames(set), template) {
+		return identity.NoOrdinal
+	}
+	return ordinal
+}
+
+// GroupIndex is the index of the group that a PVC is named after, or NoOrdinal.
+func GroupIndex(pvc *PVC, set *lwsv1.LeaderWorkerSet) int {
+	if index := Ordinal(pvc.Name, set, set.Name); index != identity.NoOrdinal {
+		return index
+	}
+	index, err := strconv.Atoi(pvc.Labels[lwsv1.GroupIndexLabelKey])
+	if err != nil || Ordinal(pvc.Name, set, identity.LeaderName(set.Name, index)) == identity.NoOrdinal {
+		return identity.NoOrdinal
+	}
+	return index
+}
+
+// Templates are the volumeClaimTemplates of a set.
+func Templates(set *lwsv1.LeaderWorkerSet) []corev1.PersistentVolumeClaim {
+	return set.Spec.LeaderWorkerTemplate.VolumeClaimTemplates
+}
+
+// TemplateNames are the names of the volumeClaimTemplates of a set.
+func TemplateNames(set *lwsv1.LeaderWorkerSet) []string {
+	templates := Templates(set)
+	names := make([]string, len(templates))
+	for i := range templates {
+		names[i] = templates[i].Name
+	}
+	return names
+}
+
+// WithTemplates returns a set with other volumeClaimTemplates.
+func WithTemplates(set *lwsv1.LeaderWorkerSet, templates []corev1.PersistentVolumeClaim) *lwsv1.LeaderWorkerSet {
+	other := *set
+	other.Spec.LeaderWorkerTemplate.VolumeClaimTemplates = templates
+	return &other
+}
+
+// AsCreated is a set with the volumeClaimTemplates of its leader StatefulSet if their names
+// differ: PVCs are found by these names.
+func AsCreated(set *lwsv1.LeaderWorkerSet, leaders *appsv1.StatefulSet) *lwsv1.LeaderWorkerSet {
+	named := func(a, b corev1.PersistentVolumeClaim) bool { return a.Name == b.Name }
+	if leaders == nil || slices.EqualFunc(leaders.Spec.VolumeClaimTemplates, Templates(set), named) {
+		return set
+	}
+	return WithTemplates(set, leaders.Spec.VolumeClaimTemplates)
+}
+
+// LackingMount returns a volumeClaimTemplate of the set that a container mounts and that is
+// not among others, or is empty. The API server refuses pods of such a template.
+func LackingMount(set *lwsv1.LeaderWorkerSet, others []corev1.PersistentVolumeClaim) string {
+	template := &set.Spec.LeaderWorkerTemplate
+	for _, name := range TemplateNames(set) {
+		if slices.ContainsFunc(others, func(o corev1.PersistentVolumeClaim) bool { return o.Name == name }) {
+			continue
+		}
+		if mounts(&template.WorkerTemplate.Spec, name) || template.LeaderTemplate != nil && mounts(&template.LeaderTemplate.Spec, name) {
+			return name
+		}
+	}
+	return ""
+}
+
+// mounts reports whether a pod mounts name, which is no volume of its spec.
+func mounts(pod *corev1.PodSpec, name string) bool {
+	if slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == name }) {
+		return false
+	}
+	return slices.ContainsFunc(slices.Concat(pod.InitContainers, pod.Containers), func(c corev1.Container) bool {
+		return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == name }) ||
+			slices.ContainsFunc(c.VolumeDevices, func(v corev1.VolumeDevice) bool { return v.Name == name })
+	})
+}
