@@ -6,7 +6,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/utils/ptr"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lws/workload"
@@ -25,7 +24,7 @@ func (d *setDecision) asFound(desired *appsv1.StatefulSet) {
 	if live == nil {
 		return
 	}
-	if d.otherClaims != "" || sameClaims(desired.Namespace, live.Spec.VolumeClaimTemplates, desired.Spec.VolumeClaimTemplates) {
+	if d.otherClaims != "" || workload.SameClaimTemplates(desired.Namespace, live.Spec.VolumeClaimTemplates, desired.Spec.VolumeClaimTemplates) {
 		desired.Spec.VolumeClaimTemplates = live.Spec.VolumeClaimTemplates // a StatefulSet refuses other templates, even with the same meaning
 	}
 	key := desired.Labels[lwsv1.RevisionKey]
@@ -63,18 +62,4 @@ func systemKeys(all map[string]string) map[string]string {
 		}
 	}
 	return system
-}
-
-// sameClaims reports whether two lists of volumeClaimTemplates mean the same: the API server
-// fills in a volume mode, and earlier versions left out what is implied.
-func sameClaims(namespace string, one, other []corev1.PersistentVolumeClaim) bool {
-	spelt := func(claims []corev1.PersistentVolumeClaim) []corev1.PersistentVolumeClaim {
-		claims = workload.ClaimTemplates(namespace, claims)
-		for i := range claims {
-			mode := ptr.Deref(claims[i].Spec.VolumeMode, corev1.PersistentVolumeFilesystem)
-			claims[i].Spec.VolumeMode = &mode
-		}
-		return claims
-	}
-	return equality.Semantic.DeepEqual(spelt(one), spelt(other))
 }

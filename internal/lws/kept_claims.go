@@ -12,6 +12,7 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/condition"
 	"lockstep.dev/lockstep/internal/lws/volumes"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // keepClaims replaces volumeClaimTemplates that the leader StatefulSet does not have. Admission
@@ -20,11 +21,11 @@ import (
 // those of the revision that stands, they alone are no new revision.
 func (d *setDecision) keepClaims() effectiveSpec {
 	sts := d.leaderStatefulSet()
-	if sts == nil || sameClaims(d.Set.Namespace, sts.Spec.VolumeClaimTemplates, volumes.Templates(d.Set)) {
+	if sts == nil || workload.SameClaimTemplates(d.Set.Namespace, sts.Spec.VolumeClaimTemplates, volumes.Templates(d.Set)) {
 		return effectiveSpec{set: d.Set, live: d.Set}
 	}
 	stands := d.standingTemplate(sts)
-	if sameClaims(d.Set.Namespace, volumes.Templates(stands), volumes.Templates(d.Set)) {
+	if workload.SameClaimTemplates(d.Set.Namespace, volumes.Templates(stands), volumes.Templates(d.Set)) {
 		return effectiveSpec{set: d.Set, live: d.Set} // a webhook rewrites those of the StatefulSet
 	}
 	live := volumes.WithTemplates(d.Set, volumes.Templates(stands))

@@ -2,16 +2,11 @@ package admission
 
 import (
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
-
-func readRetention(set *lwsv1.LeaderWorkerSet) any {
-	return set.Spec.LeaderWorkerTemplate.PersistentVolumeClaimRetentionPolicy
-}
 
 // checkRetention is stricter than the schema, whose fields are plain strings. An
 // empty one is the StatefulSet's default.
@@ -37,32 +32,9 @@ func checkRetentionType(policy appsv1.PersistentVolumeClaimRetentionPolicyType, 
 // take a change, and would refuse every later update of the set with it. What
 // does not reach them may change.
 func checkClaimsChange(set, old *lwsv1.LeaderWorkerSet) field.ErrorList {
-	if equality.Semantic.DeepEqual(effectiveClaims(set), effectiveClaims(old)) {
+	if workload.SameClaimTemplates(set.Namespace, set.Spec.LeaderWorkerTemplate.VolumeClaimTemplates, old.Spec.LeaderWorkerTemplate.VolumeClaimTemplates) {
 		return nil
 	}
 	return field.ErrorList{field.Invalid(claimsPath, field.OmitValueType{},
 		"field is immutable: the claims of a StatefulSet cannot be changed; put back what it was; to enlarge a volume, resize its claim; for other claims, delete the set and create it again, with whenDeleted Retain if data is to stay")}
-}
-
-// claim is what a StatefulSet is given of a claim template.
-type claim struct {
-	Name         string
-	AccessModes  []corev1.PersistentVolumeAccessMode
-	StorageClass *string
-	VolumeMode   corev1.PersistentVolumeMode
-	Resources    corev1.VolumeResourceRequirements
-}
-
-func effectiveClaims(set *lwsv1.LeaderWorkerSet) []claim {
-	var claims []claim
-	for _, template := range set.Spec.LeaderWorkerTemplate.VolumeClaimTemplates {
-		claims = append(claims, claim{
-			Name:         template.Name,
-			AccessModes:  template.Spec.AccessModes,
-			StorageClass: template.Spec.StorageClassName,
-			VolumeMode:   orDefault(template.Spec.VolumeMode, corev1.PersistentVolumeFilesystem),
-			Resources:    template.Spec.Resources,
-		})
-	}
-	return claims
 }

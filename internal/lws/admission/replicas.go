@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // The controller of StatefulSets takes memory for every pod that one of them asks for,
@@ -16,10 +17,8 @@ const (
 	maxSize     = 1_000_000
 )
 
-func readReplicas(set *lwsv1.LeaderWorkerSet) any { return replicas(set) }
-
 func checkReplicas(set *lwsv1.LeaderWorkerSet) field.ErrorList {
-	switch n := replicas(set); {
+	switch n := workload.Replicas(set); {
 	case n < 0:
 		return field.ErrorList{field.Invalid(replicasPath, n, "replicas must be equal or greater than 0")}
 	case n > maxReplicas:
@@ -28,10 +27,8 @@ func checkReplicas(set *lwsv1.LeaderWorkerSet) field.ErrorList {
 	return nil
 }
 
-func readSize(set *lwsv1.LeaderWorkerSet) any { return size(set) }
-
 func checkSize(set *lwsv1.LeaderWorkerSet) field.ErrorList {
-	switch n := size(set); {
+	switch n := workload.Size(set); {
 	case n < 1:
 		return field.ErrorList{field.Invalid(sizePath, n, "size must be equal or greater than 1")}
 	case n > maxSize:
@@ -40,13 +37,11 @@ func checkSize(set *lwsv1.LeaderWorkerSet) field.ErrorList {
 	return nil
 }
 
-func readProduct(set *lwsv1.LeaderWorkerSet) any { return [...]int32{replicas(set), size(set)} }
-
 // checkProduct keeps the number of pods of a set within an int32, in which
 // others count them.
 func checkProduct(set *lwsv1.LeaderWorkerSet) field.ErrorList {
-	if int64(replicas(set))*int64(size(set)) > math.MaxInt32 {
-		return field.ErrorList{field.Invalid(replicasPath, replicas(set),
+	if int64(workload.Replicas(set))*int64(workload.Size(set)) > math.MaxInt32 {
+		return field.ErrorList{field.Invalid(replicasPath, workload.Replicas(set),
 			"the product of replicas and worker replicas must not exceed 2147483647")}
 	}
 	return nil

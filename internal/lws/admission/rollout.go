@@ -8,8 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 var (
@@ -17,10 +19,6 @@ var (
 	surgePath       = rollingPath.Child("maxSurge")
 	partitionPath   = rollingPath.Child("partition")
 )
-
-func readRollingUpdate(set *lwsv1.LeaderWorkerSet) any {
-	return set.Spec.RolloutStrategy.RollingUpdateConfiguration
-}
 
 // checkRollingUpdate looks at each number for itself.
 func checkRollingUpdate(set *lwsv1.LeaderWorkerSet) field.ErrorList {
@@ -30,7 +28,7 @@ func checkRollingUpdate(set *lwsv1.LeaderWorkerSet) field.ErrorList {
 	}
 	faults := checkIntOrPercent(rolling.MaxUnavailable, unavailablePath)
 	faults = append(faults, checkIntOrPercent(rolling.MaxSurge, surgePath)...)
-	if partition := orDefault(rolling.Partition, 0); partition < 0 {
+	if partition := ptr.Deref(rolling.Partition, 0); partition < 0 {
 		faults = append(faults, field.Invalid(partitionPath, partition, apivalidation.IsNegativeErrorMsg))
 	}
 	return faults
@@ -61,14 +59,6 @@ func exceedsHundred(percent string) bool {
 	return err != nil || n > 100
 }
 
-func readBudget(set *lwsv1.LeaderWorkerSet) any {
-	rolling := set.Spec.RolloutStrategy.RollingUpdateConfiguration
-	if rolling == nil {
-		return nil
-	}
-	return []any{replicas(set), rolling.MaxUnavailable, rolling.MaxSurge}
-}
-
 // checkBudget sees to it that an update can move at all: some group must be
 // allowed to be away, or to come on top.
 func checkBudget(set *lwsv1.LeaderWorkerSet) field.ErrorList {
@@ -77,7 +67,7 @@ func checkBudget(set *lwsv1.LeaderWorkerSet) field.ErrorList {
 		return nil
 	}
 	var faults field.ErrorList
-	groups := int(replicas(set))
+	groups := int(workload.Replicas(set))
 	unavailable, err := intstr.GetScaledValueFromIntOrPercent(&rolling.MaxUnavailable, groups, false)
 	if err != nil {
 		faults = append(faults, field.Invalid(unavailablePath, rolling.MaxUnavailable, "invalid value"))

@@ -5,14 +5,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // subgroupSizePath has its capital S for as long as the API has had it.
 var subgroupSizePath = templatePath.Child("SubGroupPolicy", "subGroupSize")
-
-func readSubgroups(set *lwsv1.LeaderWorkerSet) any {
-	return []any{size(set), set.Spec.LeaderWorkerTemplate.SubGroupPolicy}
-}
 
 // checkSubgroups sees to it that the pods of a group can be dealt out to
 // subgroups of one size, with at most the leader left over.
@@ -24,7 +21,7 @@ func checkSubgroups(set *lwsv1.LeaderWorkerSet) field.ErrorList {
 	if policy.SubGroupSize == nil {
 		return field.ErrorList{field.Required(subgroupSizePath, "a subGroupPolicy needs a subGroupSize, the number of pods of a subgroup")}
 	}
-	whole, part := size(set), *policy.SubGroupSize
+	whole, part := workload.Size(set), *policy.SubGroupSize
 	if part < 1 {
 		return field.ErrorList{field.Invalid(subgroupSizePath, part, "subGroupSize must be equal or greater than 1")}
 	}

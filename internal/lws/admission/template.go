@@ -5,6 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // podTemplate is a template pods are made from, and where the user wrote it.
@@ -29,18 +30,10 @@ func workerTemplate(set *lwsv1.LeaderWorkerSet) podTemplate {
 // must be there, and may say anything.
 func templatesInUse(set *lwsv1.LeaderWorkerSet) []podTemplate {
 	leader, worker := leaderTemplate(set), workerTemplate(set)
-	if size(set) > 1 && leader.PodTemplateSpec != worker.PodTemplateSpec {
+	if workload.Size(set) > 1 && leader.PodTemplateSpec != worker.PodTemplateSpec {
 		return []podTemplate{leader, worker}
 	}
 	return []podTemplate{leader}
-}
-
-func readPodLifetime(set *lwsv1.LeaderWorkerSet) any {
-	var read []any
-	for _, template := range templatesInUse(set) {
-		read = append(read, template.Spec.RestartPolicy, template.Spec.ActiveDeadlineSeconds)
-	}
-	return read
 }
 
 // checkPodLifetime refuses pods that end by themselves: StatefulSets do not take
@@ -61,16 +54,11 @@ func checkPodLifetime(set *lwsv1.LeaderWorkerSet) field.ErrorList {
 	return faults
 }
 
-func readLeaderMark(set *lwsv1.LeaderWorkerSet) any {
-	_, marked := leaderTemplate(set).Annotations[lwsv1.LeaderPodNameAnnotationKey]
-	return []any{marked, size(set) > 1}
-}
-
 // checkLeaderMark refuses leaders that look like workers: such a leader is given
 // no workers, lest workers be given workers without end.
 func checkLeaderMark(set *lwsv1.LeaderWorkerSet) field.ErrorList {
 	template := leaderTemplate(set)
-	if _, marked := template.Annotations[lwsv1.LeaderPodNameAnnotationKey]; !marked || size(set) < 2 {
+	if _, marked := template.Annotations[lwsv1.LeaderPodNameAnnotationKey]; !marked || workload.Size(set) < 2 {
 		return nil
 	}
 	return field.ErrorList{field.Forbidden(template.path.Child("metadata", "annotations").Key(lwsv1.LeaderPodNameAnnotationKey),

@@ -7,13 +7,6 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
-var annotationsPath = field.NewPath("metadata", "annotations")
-
-func readSubgroupTopology(set *lwsv1.LeaderWorkerSet) any {
-	topology, wanted := set.Annotations[lwsv1.SubGroupExclusiveKeyAnnotationKey]
-	return []any{topology, wanted, set.Spec.LeaderWorkerTemplate.SubGroupPolicy != nil}
-}
-
 func checkSubgroupTopology(set *lwsv1.LeaderWorkerSet) field.ErrorList {
 	topology, wanted := set.Annotations[lwsv1.SubGroupExclusiveKeyAnnotationKey]
 	if !wanted || set.Spec.LeaderWorkerTemplate.SubGroupPolicy != nil {
@@ -25,14 +18,6 @@ func checkSubgroupTopology(set *lwsv1.LeaderWorkerSet) field.ErrorList {
 
 // topologyKeys are the annotations that name a node label.
 var topologyKeys = []string{lwsv1.ExclusiveKeyAnnotationKey, lwsv1.SubGroupExclusiveKeyAnnotationKey}
-
-func readTopologies(set *lwsv1.LeaderWorkerSet) any {
-	var named []string
-	for _, key := range topologyKeys {
-		named = append(named, set.Annotations[key])
-	}
-	return named
-}
 
 // checkTopologies refuses what is no node label: it goes into the affinity of
 // every leader, and the API server would refuse them one by one. An empty value

@@ -6,12 +6,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // What a TPU runtime reads from its environment.
 const (
-	tpuResource corev1.ResourceName = "google.com/tpu"
-
 	tpuHostnames = "TPU_WORKER_HOSTNAMES"
 	tpuID        = "TPU_WORKER_ID"
 	tpuName      = "TPU_NAME"
@@ -65,17 +64,12 @@ func tpuContainers(spec *corev1.PodSpec) []*corev1.Container {
 	var found []*corev1.Container
 	for _, list := range [][]corev1.Container{spec.Containers, spec.InitContainers} {
 		for i := range list {
-			if asksForTPU(list[i].Resources.Limits) || asksForTPU(list[i].Resources.Requests) {
+			if workload.RequestsTPU(&list[i]) {
 				found = append(found, &list[i])
 			}
 		}
 	}
 	return found
-}
-
-func asksForTPU(list corev1.ResourceList) bool {
-	quantity, named := list[tpuResource]
-	return named && !quantity.IsZero()
 }
 
 func defines(container *corev1.Container, name string) bool {

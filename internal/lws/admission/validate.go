@@ -3,82 +3,60 @@ package admission
 import (
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/equality"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
-// rule is one law about what a set may be.
-type rule struct {
-	// reads is everything the law looks at. A set stored before the law existed,
-	// or past it, must still be updatable: an update that leaves what the law
-	// reads as it was is not asked about it. Without that, the garbage collector
-	// could not take its finalizer from such a set.
-	reads func(*lwsv1.LeaderWorkerSet) any
+// rules are what a set must be, in the order of the contract. The last ones are beyond it:
+// each refuses only what no implementation of the API could run.
+var rules = []func(*lwsv1.LeaderWorkerSet) field.ErrorList{
+	checkMetadata,
+	checkReplicas,
+	checkSize,
+	checkProduct,
+	checkRollingUpdate,
+	checkBudget,
+	checkSubgroups,
+	checkSubgroupTopology,
 
-	check func(*lwsv1.LeaderWorkerSet) field.ErrorList
+	checkTopologies,
+	checkRetention,
+	checkPodLifetime,
+	checkLeaderMark,
+	checkPaused,
+	checkHistoryLimit,
+	checkGangScheduler,
+	checkBackoff,
 }
 
-// rules are the laws about what a set may be, in the order of the contract.
-var rules = []rule{
-	{readReplicas, checkReplicas},
-	{readSize, checkSize},
-	{readProduct, checkProduct},
-	{readRollingUpdate, checkRollingUpdate},
-	{readBudget, checkBudget},
-	{readSubgroups, checkSubgroups},
-	{readSubgroupTopology, checkSubgroupTopology},
-}
-
-// changes are the laws about what may become of a set.
+// changes are what an update may change.
 var changes = []func(set, old *lwsv1.LeaderWorkerSet) field.ErrorList{
 	checkSubgroupChange,
 	checkSubdomainChange,
+	checkClaimsChange,
 }
 
-// additions are laws beyond the contract. Each refuses only what no
-// implementation of the API could make run.
-var additions = []rule{
-	{readTopologies, checkTopologies},
-	{readRetention, checkRetention},
-	{readPodLifetime, checkPodLifetime},
-	{readLeaderMark, checkLeaderMark},
-	{readPaused, checkPaused},
-	{readHistoryLimit, checkHistoryLimit},
-	{readGangScheduler, checkGangScheduler},
-	{readBackoff, checkBackoff},
-}
-
-// ValidateCreate says what is wrong with a new set, field by field. Run it after
-// Default.
+// ValidateCreate returns what is wrong with a new set. Run it after Default.
 func ValidateCreate(set *lwsv1.LeaderWorkerSet) field.ErrorList {
-	faults := checkMetadata(set)
-	for _, r := range slices.Concat(rules, additions) {
-		faults = append(faults, r.check(set)...)
+	var faults field.ErrorList
+	for _, check := range rules {
+		faults = append(faults, check(set)...)
 	}
 	return faults
 }
 
-// ValidateUpdate says what is wrong with set as the successor of old, field by
-// field. Run it after Default.
+// ValidateUpdate returns what is wrong with a set as the successor of another. Run it after
+// Default. An update is not refused for a fault that the stored set has: the garbage
+// collector could not remove its finalizer otherwise.
 func ValidateUpdate(set, old *lwsv1.LeaderWorkerSet) field.ErrorList {
-	faults := checkMetadataUpdate(set, old)
-	faults = append(faults, checkTouched(rules, set, old)...)
+	had := ValidateCreate(old)
+	faults := slices.DeleteFunc(ValidateCreate(set), func(fault *field.Error) bool {
+		return slices.ContainsFunc(had, func(h *field.Error) bool { return h.Error() == fault.Error() })
+	})
 	for _, check := range changes {
 		faults = append(faults, check(set, old)...)
-	}
-	faults = append(faults, checkTouched(additions, set, old)...)
-	return append(faults, checkClaimsChange(set, old)...)
-}
-
-// checkTouched asks the laws that read something the update has changed.
-func checkTouched(laws []rule, set, old *lwsv1.LeaderWorkerSet) field.ErrorList {
-	var faults field.ErrorList
-	for _, r := range laws {
-		if !equality.Semantic.DeepEqual(r.reads(set), r.reads(old)) {
-			faults = append(faults, r.check(set)...)
-		}
 	}
 	return faults
 }
@@ -92,19 +70,17 @@ var (
 	claimsPath   = templatePath.Child("volumeClaimTemplates")
 )
 
-// replicas is spec.replicas as the schema would have it.
-func replicas(set *lwsv1.LeaderWorkerSet) int32 {
-	return orDefault(set.Spec.Replicas, 1)
+// checkMetadata requires a DNS-1035 label as the name: it becomes the name of a Service.
+func checkMetadata(set *lwsv1.LeaderWorkerSet) field.ErrorList {
+	return apivalidation.ValidateObjectMeta(&set.ObjectMeta, true, apivalidation.NameIsDNS1035Label, field.NewPath("metadata"))
 }
 
-// size is spec.leaderWorkerTemplate.size as the schema would have it.
-func size(set *lwsv1.LeaderWorkerSet) int32 {
-	return orDefault(set.Spec.LeaderWorkerTemplate.Size, 1)
-}
-
-func orDefault[T any](value *T, otherwise T) T {
-	if value == nil {
-		return otherwise
+// checkSubdomainChange refuses to remove the policy. After Default it is never absent.
+func checkSubdomainChange(set, _ *lwsv1.LeaderWorkerSet) field.ErrorList {
+	network := set.Spec.NetworkConfig
+	if network == nil || network.SubdomainPolicy != nil {
+		return nil
 	}
-	return *value
+	return field.ErrorList{field.Invalid(specPath.Child("networkConfig", "subdomainPolicy"),
+		network.SubdomainPolicy, "cannot set subdomainPolicy as null")}
 }

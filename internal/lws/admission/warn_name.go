@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"strconv"
 
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // revisionHashLength is the longest hash the StatefulSet controller appends: ten
@@ -30,22 +30,10 @@ func warnLongName(set *lwsv1.LeaderWorkerSet) []string {
 // groupSuffixLength is what the name of the last group's worker StatefulSet adds
 // to that of the set. Without workers there is none.
 func groupSuffixLength(set *lwsv1.LeaderWorkerSet) int {
-	if size(set) < 2 {
+	if workload.Size(set) < 2 {
 		return 0
 	}
-	last := max(int64(replicas(set))+surge(set)-1, 0)
+	_, surge := workload.Budget(set)
+	last := max(int64(workload.Replicas(set))+int64(surge)-1, 0)
 	return len("-") + len(strconv.FormatInt(last, 10))
-}
-
-// surge is how many groups may come on top of replicas.
-func surge(set *lwsv1.LeaderWorkerSet) int64 {
-	rolling := set.Spec.RolloutStrategy.RollingUpdateConfiguration
-	if rolling == nil {
-		return 0
-	}
-	n, err := intstr.GetScaledValueFromIntOrPercent(&rolling.MaxSurge, int(replicas(set)), true)
-	if err != nil {
-		return 0
-	}
-	return int64(max(0, min(n, int(replicas(set)))))
 }

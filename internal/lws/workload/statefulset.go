@@ -1,10 +1,12 @@
 package workload
 
 import (
+	"slices"
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -102,7 +104,7 @@ func workerTemplate(set, restored *lwsv1.LeaderWorkerSet, leader *corev1.Pod, ow
 		}
 	}
 	annotations[lwsv1.LeaderPodNameAnnotationKey] = leader.Name
-	if requestsTPU(leader) {
+	if slices.ContainsFunc(slices.Concat(leader.Spec.Containers, leader.Spec.InitContainers), func(c corev1.Container) bool { return RequestsTPU(&c) }) {
 		annotations[lwsv1.LeaderRequestsTPUsAnnotationKey] = "true"
 	}
 	template.Labels = labels.Merge(template.Labels, own)
@@ -154,6 +156,20 @@ func ClaimTemplates(namespace string, claims []corev1.PersistentVolumeClaim) []c
 	return reduced
 }
 
+// SameClaimTemplates reports whether two lists of volumeClaimTemplates mean the same to a
+// StatefulSet: the API server fills in a volume mode, and earlier versions left out what is
+// implied.
+func SameClaimTemplates(namespace string, one, other []corev1.PersistentVolumeClaim) bool {
+	spelt := func(claims []corev1.PersistentVolumeClaim) []corev1.PersistentVolumeClaim {
+		claims = ClaimTemplates(namespace, claims)
+		for i := range claims {
+			claims[i].Spec.VolumeMode = ptr.To(ptr.Deref(claims[i].Spec.VolumeMode, corev1.PersistentVolumeFilesystem))
+		}
+		return claims
+	}
+	return equality.Semantic.DeepEqual(spelt(one), spelt(other))
+}
+
 // RetainPVCs is the retention policy of every StatefulSet of a set that has one. The
 // operator itself deletes PVCs.
 func RetainPVCs() *appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy {
@@ -168,17 +184,11 @@ func retention(set *lwsv1.LeaderWorkerSet) *appsv1.StatefulSetPersistentVolumeCl
 	return RetainPVCs()
 }
 
-func requestsTPU(pod *corev1.Pod) bool {
-	return anyRequestsTPU(pod.Spec.Containers) || anyRequestsTPU(pod.Spec.InitContainers)
-}
-
-func anyRequestsTPU(containers []corev1.Container) bool {
-	for i := range containers {
-		resources := containers[i].Resources
-		for _, list := range []corev1.ResourceList{resources.Limits, resources.Requests} {
-			if quantity, ok := list[tpuResource]; ok && !quantity.IsZero() {
-				return true
-			}
+// RequestsTPU reports whether a container requests TPUs.
+func RequestsTPU(container *corev1.Container) bool {
+	for _, list := range []corev1.ResourceList{container.Resources.Limits, container.Resources.Requests} {
+		if quantity, ok := list[tpuResource]; ok && !quantity.IsZero() {
+			return true
 		}
 	}
 	return false
