@@ -44,7 +44,7 @@ func (d *setDecision) restartStatus() restart.Status {
 	var started []lwsv1.StartedGroup
 	for i := range d.Groups {
 		g := &d.Groups[i]
-		if entry := restart.Started(d.Set, g.Index, g.Leader, g.Pods.Members, d.forgivesStart); entry != nil {
+		if entry := restart.Started(d.Set, g.Index, g.Leader, g.Pods.Members); entry != nil {
 			started = append(started, *entry)
 		}
 	}
@@ -64,10 +64,6 @@ func (d *setDecision) since() *metav1.Time {
 		since = d.Set.CreationTimestamp
 	}
 	return &since
-}
-
-func (d *setDecision) forgivesStart(leader *corev1.Pod) bool {
-	return restart.ForgivesStart(d.Set, madeUnder(d.Set, d.Revisions, leader.Labels[lwsv1.RevisionKey]), leader)
 }
 
 // leadersAndLeaving returns the leaders of the set's StatefulSet, terminating ones too.
@@ -139,17 +135,13 @@ func backoffMessage(waiting []*lwsv1.GroupRestarts) string {
 	}
 	var texts []string
 	for _, r := range waiting[:min(len(waiting), namedAtMost)] {
-		texts = append(texts, backoffTextOf(r))
+		var last lwsv1.PodFailure
+		if n := len(r.Failures); n > 0 {
+			last = r.Failures[n-1]
+		}
+		texts = append(texts, backoffText(int(r.Index), r.Count, r.DueAt, last))
 	}
 	return strings.Join(texts, "; ") + andMore(len(waiting))
-}
-
-func backoffTextOf(r *lwsv1.GroupRestarts) string {
-	var last lwsv1.PodFailure
-	if n := len(r.Failures); n > 0 {
-		last = r.Failures[n-1]
-	}
-	return backoffText(int(r.Index), r.Count, r.DueAt, last)
 }
 
 // backoffText says why the restart of a group waits, and until when.
@@ -161,18 +153,11 @@ func backoffText(index int, count int32, due metav1.Time, last lwsv1.PodFailure)
 	return text
 }
 
-// backoffEvents returns the events for groups that begin to wait, and for an API server
-// that drops fields.
-func (d *setDecision) backoffEvents() []action.Event {
-	var events []action.Event
-	for _, r := range d.waitingGroups() {
-		before := restart.Entry(d.live, int(r.Index))
-		if (before == nil || before.Leader != r.Leader) && len(events) < namedAtMost {
-			events = append(events, action.Event{Warning: true, Reason: CodeBackoff, Action: "Wait", Note: backoffTextOf(r)})
-		}
+// prunedEvents returns the event for an API server that drops fields.
+func (d *setDecision) prunedEvents() []action.Event {
+	text := d.pruned()
+	if text == "" || condition.IsTrue(d.told.Conditions, ConditionUnrecorded) {
+		return nil
 	}
-	if text := d.pruned(); text != "" && !condition.IsTrue(d.told.Conditions, ConditionUnrecorded) {
-		events = append(events, action.Event{Warning: true, Reason: ConditionUnrecorded, Action: "Wait", Note: text})
-	}
-	return events
+	return []action.Event{{Warning: true, Reason: ConditionUnrecorded, Action: "Wait", Note: text}}
 }

@@ -1,7 +1,6 @@
 package lwscache
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -31,24 +30,15 @@ func (o *Observer) GroupPlan(ctx context.Context, key types.NamespacedName, now 
 		return w, lws.Plan{}, err
 	}
 	plan := lws.DecideGroup(w)
-	for plan.Needs != "" { // each need once, for it is met then
-		if err := o.meet(ctx, plan.Needs, &w); err != nil {
-			return w, plan, err
-		}
-		plan = lws.DecideGroup(w)
+	if plan.Needs != lws.NeedLivePods {
+		return w, plan, nil
 	}
-	return w, plan, nil
-}
-
-// meet reads what a decision asks for.
-func (o *Observer) meet(ctx context.Context, need lws.Need, w *lws.GroupSnapshot) error {
 	r := o.continued(w.Set, w.Lives)
 	w.Lives = r.lives
-	if need == lws.NeedLivePods {
-		return r.readLive(ctx, w)
+	if err := r.readLive(ctx, &w); err != nil {
+		return w, plan, err
 	}
-	w.Sought = true
-	return r.knowRevision(ctx, w, cmp.Or(w.Leader, w.Leaving).Labels[lwsv1.RevisionKey])
+	return w, lws.DecideGroup(w), nil
 }
 
 // readLive reads the leader, the workers and their StatefulSet from the API server.
