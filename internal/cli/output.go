@@ -4,16 +4,17 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/printers"
 
 	"lockstep.dev/lockstep/internal/cli/lws"
-	"lockstep.dev/lockstep/internal/cli/render"
 )
 
 // table is the default output.
@@ -95,42 +96,49 @@ func (o *output) print(to io.Writer, all ...reporter) error {
 	return nil
 }
 
-// watch prints what see returns, again after every change until ctx ends. A change of ages alone is none.
-// A value that is nil is gone.
+// watch prints what see returns, again after every change until ctx ends: in place on a terminal, and
+// elsewhere unless only ages changed. A value that is nil is gone.
 func (o *output) watch(ctx context.Context, to io.Writer, session *lws.Session, gone string, see func(context.Context, time.Time) (reporter, error)) error {
-	screen := render.NewScreen(to, o.between())
+	last, period := "", time.Duration(0)
+	inPlace := isTerminal(to)
+	if inPlace {
+		period = beat
+	}
 	for {
 		now := time.Now()
 		r, err := see(ctx, now)
+		text, ageless := gone, gone
+		switch {
+		case err == nil && r != nil:
+			if text, err = o.text(r, now); err == nil {
+				ageless, err = o.text(r, time.Time{})
+			}
+		case o.printer != nil:
+			text = "" // programs get nothing: a missing set has no status
+		}
+		if err == nil {
+			switch {
+			case inPlace:
+				fmt.Fprint(to, "\x1b[H\x1b[J", text)
+			case ageless != last && last != "":
+				fmt.Fprint(to, o.between(), text)
+			case ageless != last:
+				fmt.Fprint(to, text)
+			}
+			last = ageless
+			err = session.Await(period)
+		}
 		switch {
 		case ctx.Err() != nil: // ended by the user
 			return nil
 		case err != nil:
 			return err
 		}
-		text, ageless := gone, gone
-		if r != nil {
-			if text, err = o.text(r, now); err == nil {
-				ageless, err = o.text(r, time.Time{})
-			}
-		} else if o.printer != nil {
-			text = "" // programs get nothing: a missing set has no status
-		}
-		if err != nil {
-			return err
-		}
-		if err := screen.Show(text, ageless); err != nil {
-			return err
-		}
-		period := time.Duration(0)
-		if screen.InPlace() {
-			period = beat
-		}
-		if err := session.Await(period); err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
-			return err
-		}
 	}
+}
+
+// isTerminal reports whether a stream is a terminal.
+var isTerminal = func(stream any) bool {
+	file, isFile := stream.(*os.File)
+	return isFile && term.IsTerminal(int(file.Fd()))
 }

@@ -71,13 +71,12 @@ func (o *options) planFile(ctx context.Context, file string, out *output) error 
 	if err != nil {
 		return c.explain(err, writeSets)
 	}
-	sessions := map[string]*lws.Session{}
 	list := render.NewPlanList()
 	for _, manifest := range manifests {
 		if manifest.GetNamespace() == "" {
 			manifest.SetNamespace(c.namespace)
 		}
-		plan, err := c.planOf(ctx, server, sessions, manifest)
+		plan, err := c.planOf(ctx, server, manifest)
 		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
@@ -91,14 +90,10 @@ func (o *options) planFile(ctx context.Context, file string, out *output) error 
 }
 
 // planOf returns the plan for one set as the API server would store it.
-func (c *cluster) planOf(ctx context.Context, server *lws.DryRunner, sessions map[string]*lws.Session, manifest *unstructured.Unstructured) (*render.SetPlan, error) {
-	session := sessions[manifest.GetNamespace()]
-	if session == nil {
-		var err error
-		if session, err = c.open(ctx, manifest.GetNamespace()); err != nil {
-			return nil, err
-		}
-		sessions[manifest.GetNamespace()] = session
+func (c *cluster) planOf(ctx context.Context, server *lws.DryRunner, manifest *unstructured.Unstructured) (*render.SetPlan, error) {
+	session, err := c.open(ctx, manifest.GetNamespace())
+	if err != nil {
+		return nil, err
 	}
 	set, warnings, err := server.Apply(ctx, manifest)
 	if err != nil {

@@ -5,13 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -196,7 +193,7 @@ func (r *release) consent(ctx context.Context) error {
 	if r.yes || r.dryRun != lws.DryRunNone {
 		return nil
 	}
-	if !interactive(r.In) {
+	if !isTerminal(r.In) {
 		return errors.New("nothing was released: there is no terminal to confirm it on; to confirm, give --yes")
 	}
 	fmt.Fprintf(r.ErrOut, "\nType %s to go on: ", r.name)
@@ -215,12 +212,6 @@ func (r *release) consent(ctx context.Context) error {
 		}
 		return nil
 	}
-}
-
-// interactive reports whether the input is a terminal.
-var interactive = func(in io.Reader) bool {
-	file, isFile := in.(*os.File)
-	return isFile && term.IsTerminal(int(file.Fd()))
 }
 
 func (r *release) write(ctx context.Context, releaser *pvc.Releaser, object client.Object, standing pvc.Standing) error {

@@ -12,8 +12,8 @@ import (
 )
 
 func TestAReleaseIsConfirmedByTheName(t *testing.T) {
-	defer func(was func(io.Reader) bool) { interactive = was }(interactive)
-	interactive = func(io.Reader) bool { return true }
+	defer func(was func(any) bool) { isTerminal = was }(isTerminal)
+	isTerminal = func(any) bool { return true }
 	confirm := func(ctx context.Context, in io.Reader) error {
 		streams, _, _, _ := genericiooptions.NewTestIOStreams()
 		streams.In = in

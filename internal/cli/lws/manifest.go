@@ -27,14 +27,9 @@ func ReadManifest(path string, in io.Reader) (sets []*unstructured.Unstructured,
 	}
 	for _, info := range found {
 		object := info.Object.(*unstructured.Unstructured)
-		switch {
-		case object.GroupVersionKind().GroupKind() != lwsv1.Kind("LeaderWorkerSet"):
-			skipped = append(skipped, fmt.Sprintf("%s %q is not a LeaderWorkerSet", object.GetKind(), object.GetName()))
+		if object.GroupVersionKind() != lwsv1.GroupVersion.WithKind("LeaderWorkerSet") {
+			skipped = append(skipped, fmt.Sprintf("%s %s %q is not a LeaderWorkerSet", object.GetAPIVersion(), object.GetKind(), object.GetName()))
 			continue
-		case object.GetAPIVersion() != lwsv1.GroupVersion.String():
-			return nil, nil, fmt.Errorf("%s: apiVersion %q is not served; write %s", path, object.GetAPIVersion(), lwsv1.GroupVersion)
-		case object.GetName() == "":
-			return nil, nil, fmt.Errorf("%s: metadata.name is missing", path)
 		}
 		sets = append(sets, object)
 	}

@@ -25,8 +25,8 @@ const (
 // Session reads one namespace for as long as its context lasts.
 type Session struct {
 	*Surveyor
-	// Reader reads the cache, Live the API server.
-	Reader, Live client.Reader
+	// Live reads from the API server, not from the cache.
+	Live client.Reader
 
 	ctx     context.Context
 	warn    io.Writer
@@ -58,7 +58,7 @@ func (s *Session) open(config *rest.Config, namespace string, fail context.Cance
 	if s.Live, err = client.New(config, client.Options{Scheme: Scheme()}); err != nil {
 		return err
 	}
-	s.Reader, s.Surveyor = cached, NewSurveyor(cached, s.Live)
+	s.Surveyor = NewSurveyor(cached, s.Live)
 	if err := s.follow(cached); err != nil {
 		return err
 	}

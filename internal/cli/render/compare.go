@@ -1,12 +1,13 @@
 package render
 
 import (
-	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/aymanbagabas/go-udiff"
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -79,13 +80,18 @@ func indexOf(revisions []*appsv1.ControllerRevision, number int64) int {
 	return slices.IndexFunc(revisions, func(r *appsv1.ControllerRevision) bool { return r.Revision == number })
 }
 
-// content returns the part of the spec that a revision holds, without empty values.
+// content returns the part of the spec that a revision holds.
 func content(set *lwsv1.LeaderWorkerSet, data []byte) (map[string]any, error) {
 	restored, err := lws.Restore(set, data)
 	if err != nil {
 		return nil, err
 	}
-	return contentOf(restored)
+	spec, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&restored.Spec)
+	if err != nil {
+		return nil, fmt.Errorf("encode spec: %w", err)
+	}
+	maps.DeleteFunc(spec, func(field string, _ any) bool { return field != "leaderWorkerTemplate" && field != "networkConfig" })
+	return spec, nil
 }
 
 func contentOf(set *lwsv1.LeaderWorkerSet) (map[string]any, error) {
@@ -93,36 +99,5 @@ func contentOf(set *lwsv1.LeaderWorkerSet) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var whole struct {
-		Spec map[string]any `json:"spec"`
-	}
-	if err := json.Unmarshal(data, &whole); err != nil {
-		return nil, fmt.Errorf("decode revision: %w", err)
-	}
-	spec, _ := pruned(whole.Spec).(map[string]any)
-	return spec, nil
-}
-
-// pruned returns a value without nulls, empty maps and the directives of a patch.
-func pruned(value any) any {
-	switch value := value.(type) {
-	case map[string]any:
-		kept := map[string]any{}
-		for key, inner := range value {
-			if inner = pruned(inner); inner != nil && key != "$patch" {
-				kept[key] = inner
-			}
-		}
-		if len(kept) == 0 {
-			return nil
-		}
-		return kept
-	case []any:
-		kept := make([]any, len(value))
-		for i := range value {
-			kept[i] = pruned(value[i])
-		}
-		return kept
-	}
-	return value
+	return content(set, data)
 }

@@ -90,12 +90,15 @@ change cause: a better image
 
 leaderWorkerTemplate:
   workerTemplate:
+    metadata: {}
     spec:
       containers:
       - image: image:2
         name: serve
+        resources: {}
       - image: watcher
         name: watch
+        resources: {}
 networkConfig:
   subdomainPolicy: Shared
 `
@@ -110,15 +113,15 @@ networkConfig:
 func TestDifferences(t *testing.T) {
 	const between = `--- llama revision 1
 +++ llama revision 2
-@@ -2,7 +2,7 @@
-   workerTemplate:
+@@ -3,7 +3,7 @@
+     metadata: {}
      spec:
        containers:
 -      - image: image:1
 +      - image: image:2
          name: serve
+         resources: {}
        - image: watcher
-         name: watch
 `
 	s := twoGroups()
 	got, err := render.Compare(s.Set.Set, revisions(), render.Comparison{From: 1, To: 2})
