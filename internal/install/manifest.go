@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -72,22 +71,6 @@ func setURL(u *unstructured.Unstructured, base string) {
 		path, _, _ := unstructured.NestedString(hook, "clientConfig", "service", "path")
 		hook["clientConfig"] = map[string]any{"url": strings.TrimSuffix(base, "/") + path}
 	}
-}
-
-// checkURL refuses what the API server would refuse, before any write.
-func checkURL(text string) error {
-	u, err := url.Parse(text)
-	switch {
-	case text == "":
-		return nil
-	case err != nil:
-		return fmt.Errorf("--webhook-url: %w", err)
-	case u.Scheme != "https" || u.Hostname() == "":
-		return fmt.Errorf("--webhook-url %q: wants https://HOST:PORT", text)
-	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return fmt.Errorf("--webhook-url %q: wants no user, query or fragment", text)
-	}
-	return nil
 }
 
 func isWebhooks(u *unstructured.Unstructured) bool {

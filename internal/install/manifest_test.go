@@ -80,17 +80,6 @@ func TestWebhooksHaveTheirPathsAndSelectors(t *testing.T) {
 	}
 }
 
-func TestURLsThatCannotWorkAreRefused(t *testing.T) {
-	for text, ok := range map[string]bool{
-		"https://127.0.0.1:9443": true, "https://h": true, "https://h/base": true,
-		"http://h": false, "h:1": false, "https://": false, "https://u@h": false, "https://h?q": false, "https://h#f": false, "%": false,
-	} {
-		if err := checkURL(text); (err == nil) != ok {
-			t.Errorf("%s: %v", text, err)
-		}
-	}
-}
-
 // The operator gets the least that it needs: a verb that appears here by accident is a way
 // into the cluster.
 func TestRolesGrantTheLeast(t *testing.T) {

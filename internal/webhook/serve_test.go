@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -191,32 +190,6 @@ func TestCostlyQuantitiesAreNotDecoded(t *testing.T) {
 	want := `decode LeaderWorkerSet "a": spec.leaderWorkerTemplate.workerTemplate.spec.containers[0].resources.limits[cpu]: Invalid value: "1e-2147483647": ` + advice
 	if response.Result.Message != want {
 		t.Errorf("got  %s\nwant %s", response.Result.Message, want)
-	}
-}
-
-func TestPatchOfALargePodIsSmall(t *testing.T) {
-	huge := strings.Replace(leader, `"annotations":{`, `"annotations":{"x":"`+strings.Repeat("y", 1<<20)+`",`, 1)
-	response := post(t, PathMutatePod, review(admissionv1.Create, podKind, huge, ""))
-	if !response.Allowed || len(response.Patch) > 4096 {
-		t.Errorf("got %+v with a patch of %d bytes", response.Result, len(response.Patch))
-	}
-}
-
-func TestPaths(t *testing.T) {
-	var paths []string
-	for _, path := range []string{PathMutateSet, PathValidateSet, PathMutatePod, PathValidatePod} {
-		if response := post(t, path, review(admissionv1.Connect, podKind, `{}`, "")); response.UID == "u" {
-			paths = append(paths, path)
-		}
-	}
-	want := []string{
-		"/mutate-leaderworkerset-x-k8s-io-v1-leaderworkerset",
-		"/validate-leaderworkerset-x-k8s-io-v1-leaderworkerset",
-		"/mutate--v1-pod",
-		"/validate--v1-pod",
-	}
-	if diff := cmp.Diff(want, paths); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
