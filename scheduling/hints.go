@@ -12,8 +12,7 @@ import (
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
-// EventsToRegister has a pod that was refused tried again when one of its claims
-// comes, changes or goes.
+// EventsToRegister retries a refused pod when one of its PVCs is created, changed or deleted.
 func (*Plugin) EventsToRegister(context.Context) ([]framework.ClusterEventWithHint, error) {
 	return []framework.ClusterEventWithHint{{
 		Event: framework.ClusterEvent{
@@ -24,12 +23,9 @@ func (*Plugin) EventsToRegister(context.Context) ([]framework.ClusterEventWithHi
 	}}, nil
 }
 
-// afterClaim reports whether an event of a claim is worth another try. One that goes
-// on terminating is not. That it is gone at last helps nobody either, but the pod
-// is to say so: who reads "is being deleted" waits, who reads "not found" acts.
-//
-// A change of the claim alone is worth one: its record may have lost a pod, or the
-// write may have been refused because of that very change.
+// afterClaim reports whether an event of a PVC is worth another try. A terminating PVC is not.
+// One that is gone is: the status of the pod then says "not found". Any other change is: the
+// record may be shorter, or a write was refused because of that change.
 func afterClaim(_ klog.Logger, pod *corev1.Pod, before, after any) (framework.QueueingHint, error) {
 	object, gone := after, after == nil
 	if gone {
@@ -37,7 +33,7 @@ func afterClaim(_ klog.Logger, pod *corev1.Pod, before, after any) (framework.Qu
 	}
 	claim, ok := object.(*corev1.PersistentVolumeClaim)
 	if !ok {
-		return framework.Queue, fmt.Errorf("event of a claim bears a %T", object)
+		return framework.Queue, fmt.Errorf("event of a PVC has a %T", object)
 	}
 	switch {
 	case claim.Namespace != pod.Namespace, !slices.Contains(pvc.ClaimsOf(pod), claim.Name):

@@ -15,7 +15,7 @@ import (
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
-// Name is what the plugin is called in a KubeSchedulerConfiguration.
+// Name is the name of the plugin in a KubeSchedulerConfiguration.
 const Name = "ClaimProtection"
 
 // Plugin is ClaimProtection.
@@ -34,7 +34,7 @@ var (
 	_ framework.PreBindPlugin     = &Plugin{}
 )
 
-// New makes the plugin, as kube-scheduler asks for it.
+// New returns the plugin. It is a framework PluginFactory.
 func New(_ context.Context, arguments runtime.Object, handle framework.Handle) (framework.Plugin, error) {
 	settings, err := settingsFrom(arguments)
 	if err != nil {
@@ -49,20 +49,19 @@ func New(_ context.Context, arguments runtime.Object, handle framework.Handle) (
 	}, nil
 }
 
-// Name is Name.
+// Name implements framework.Plugin.
 func (*Plugin) Name() string { return Name }
 
-// lives are the incarnations of a pod's claims that its node was chosen for.
-type lives map[string]types.UID
+// incarnations are the UIDs of a pod's PVCs for which its node was chosen.
+type incarnations map[string]types.UID
 
-// Clone returns itself: it is never written to.
-func (l lives) Clone() framework.StateData { return l }
+// Clone implements framework.StateData. The map is never changed.
+func (i incarnations) Clone() framework.StateData { return i }
 
 const stateKey framework.StateKey = Name
 
-// PreFilter refuses a pod whose claims are missing or on their way out, in the
-// words of the built-in plugin. Preemption would not help: the pod waits for its
-// claims. Without claims there is nothing to do, and nothing is paid.
+// PreFilter refuses a pod whose PVCs are missing or terminating, with the message of the
+// built-in plugin. Preemption would not help.
 func (p *Plugin) PreFilter(_ context.Context, state framework.CycleState, pod *corev1.Pod, _ []framework.NodeInfo) (*framework.PreFilterResult, *framework.Status) {
 	names := pvc.ClaimsOf(pod)
 	if len(names) == 0 {
@@ -75,7 +74,7 @@ func (p *Plugin) PreFilter(_ context.Context, state framework.CycleState, pod *c
 	if why := pvc.Unusable(pod, claims); why != "" {
 		return nil, framework.NewStatus(framework.UnschedulableAndUnresolvable, why)
 	}
-	chosen := lives{}
+	chosen := incarnations{}
 	for name, claim := range claims {
 		chosen[name] = claim.UID
 	}
@@ -83,15 +82,16 @@ func (p *Plugin) PreFilter(_ context.Context, state framework.CycleState, pod *c
 	return nil, nil
 }
 
-// PreFilterExtensions is nil: other pods on a node change nothing about claims.
+// PreFilterExtensions is nil: other pods on a node change nothing about PVCs.
 func (*Plugin) PreFilterExtensions() framework.PreFilterExtensions { return nil }
 
-// SignPod says which pods may share one choice of nodes: those with like volumes.
+// SignPod lets pods with like volumes share one choice of nodes. Without a signature the
+// scheduler would batch no pod.
 func (*Plugin) SignPod(_ context.Context, pod *corev1.Pod) ([]framework.SignFragment, *framework.Status) {
 	return []framework.SignFragment{{Key: framework.VolumesSignerName, Value: framework.VolumesSigner(pod)}}, nil
 }
 
-// read reads claims by name. One that is not there is missing from what it returns.
+// read returns the PVCs that exist, by name.
 func read(names []string, get func(string) (*corev1.PersistentVolumeClaim, error)) (pvc.Claims, error) {
 	claims := pvc.Claims{}
 	for _, name := range names {
@@ -110,7 +110,7 @@ func read(names []string, get func(string) (*corev1.PersistentVolumeClaim, error
 	return claims, nil
 }
 
-// labels are those of a namespace, as the cache has them.
+// labels returns those of a namespace, by the cache.
 func (p *Plugin) labels(namespace string) (map[string]string, error) {
 	object, err := p.namespaces.Get(namespace)
 	switch {

@@ -1,18 +1,26 @@
 package scheduling_test
 
 import (
+	"errors"
+	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/kube-scheduler/framework"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/scheduling"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 func scratch(pod *corev1.Pod) *corev1.Pod {
@@ -21,117 +29,263 @@ func scratch(pod *corev1.Pod) *corev1.Pod {
 }
 
 func ownedBy(uid types.UID) func(*corev1.PersistentVolumeClaim) {
-	yes := true
 	return func(c *corev1.PersistentVolumeClaim) {
-		c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web", UID: uid, Controller: &yes}}
+		c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web", UID: uid, Controller: new(true)}}
 	}
 }
 
-func TestPreFilterTreatsATerminatingClaimAsAMissingOne(t *testing.T) {
-	tests := []struct {
+func uid(uid types.UID) func(*corev1.PersistentVolumeClaim) {
+	return func(c *corev1.PersistentVolumeClaim) { c.UID = uid }
+}
+
+func TestATerminatingPVCIsAsGoodAsMissing(t *testing.T) {
+	const never = framework.UnschedulableAndUnresolvable
+	for _, tt := range []struct {
 		name   string
 		pod    *corev1.Pod
-		claims []*corev1.PersistentVolumeClaim
+		claims []client.Object
 		code   framework.Code
 		says   string
 	}{
-		{"no claims", newPod("web"), nil, framework.Skip, ""},
-		{"there", newPod("web", "data"), []*corev1.PersistentVolumeClaim{newClaim("data")}, framework.Success, ""},
-		{"missing", newPod("web", "data"), nil, framework.UnschedulableAndUnresolvable, `persistentvolumeclaim "data" not found`},
-		{"on its way out", newPod("web", "data"), []*corev1.PersistentVolumeClaim{newClaim("data", dying)},
-			framework.UnschedulableAndUnresolvable, `persistentvolumeclaim "data" is being deleted`},
-		{"one of two", newPod("web", "data", "logs"), []*corev1.PersistentVolumeClaim{newClaim("data"), newClaim("logs", dying)},
-			framework.UnschedulableAndUnresolvable, `persistentvolumeclaim "logs" is being deleted`},
-		{"ephemeral, not made yet", scratch(newPod("web")), nil,
-			framework.UnschedulableAndUnresolvable, `waiting for ephemeral volume controller to create the persistentvolumeclaim "web-scratch"`},
-		{"ephemeral, of this pod", scratch(newPod("web")), []*corev1.PersistentVolumeClaim{newClaim("web-scratch", ownedBy("uid-web"))}, framework.Success, ""},
-		{"ephemeral, of one before", scratch(newPod("web")), []*corev1.PersistentVolumeClaim{newClaim("web-scratch", ownedBy("uid-old"))},
-			framework.UnschedulableAndUnresolvable, `PVC team/web-scratch was not created for pod team/web (pod is not owner)`},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			s := newStage(t, "")
-			s.cached(tt.claims...)
-			_, status := s.filter(tt.pod)
-			if status.Code() != tt.code || status.Message() != tt.says {
-				t.Errorf("got %v %q, want %v %q", status.Code(), status.Message(), tt.code, tt.says)
-			}
-			if len(s.client.Actions()) > 0 {
-				t.Errorf("asked the API server: %v", s.client.Actions())
-			}
-		})
+		{"no PVCs", newPod("web"), nil, framework.Skip, ""},
+		{"present", newPod("web", "data"), []client.Object{newClaim("data")}, framework.Success, ""},
+		{"missing", newPod("web", "data"), nil, never, `persistentvolumeclaim "data" not found`},
+		{"terminating", newPod("web", "data"), []client.Object{newClaim("data", terminating)}, never, `"data" is being deleted`},
+		{"one of two", newPod("web", "data", "logs"), []client.Object{newClaim("data"), newClaim("logs", terminating)}, never, `"logs" is being deleted`},
+		{"ephemeral, not created yet", scratch(newPod("web")), nil, never, `waiting for ephemeral volume controller`},
+		{"ephemeral, of this pod", scratch(newPod("web")), []client.Object{newClaim("web-scratch", ownedBy("uid-web"))}, framework.Success, ""},
+		{"ephemeral, of a former pod", scratch(newPod("web")), []client.Object{newClaim("web-scratch", ownedBy("uid-old"))}, never, `pod is not owner`},
+	} {
+		s := newStage(t, "", tt.claims...)
+		_, status := s.filter(tt.pod)
+		if status.Code() != tt.code || !strings.Contains(status.Message(), tt.says) || len(s.client.Actions()) > 0 {
+			t.Errorf("%s: got %v %q after %d requests, want %v %q", tt.name, status.Code(), status.Message(), len(s.client.Actions()), tt.code, tt.says)
+		}
 	}
 }
 
-func TestHintsMatchThePodsOwnClaims(t *testing.T) {
+func TestHintsMatchThePodsOwnPVCs(t *testing.T) {
 	s := newStage(t, "")
 	events, err := s.plugin.EventsToRegister(t.Context())
-	if err != nil || len(events) != 1 {
+	if err != nil || len(events) != 1 || events[0].Event.Resource != framework.PersistentVolumeClaim ||
+		events[0].Event.ActionType != framework.Add|framework.Update|framework.Delete {
 		t.Fatalf("got %v, %v", events, err)
 	}
-	event := events[0].Event
-	if event.Resource != framework.PersistentVolumeClaim || event.ActionType != framework.Add|framework.Update|framework.Delete {
-		t.Errorf("registered for %+v", event)
-	}
 	elsewhere := newClaim("data", func(c *corev1.PersistentVolumeClaim) { c.Namespace = "other" })
-	pod := scratch(newPod("web", "data"))
-	tests := []struct {
+	for _, tt := range []struct {
 		name          string
 		before, after any
 		want          framework.QueueingHint
 		wrong         bool
 	}{
-		{"comes", nil, newClaim("data"), framework.Queue, false},
-		{"comes, ephemeral", nil, newClaim("web-scratch"), framework.Queue, false},
-		{"comes, another's", nil, newClaim("logs"), framework.QueueSkip, false},
-		{"comes, elsewhere", nil, elsewhere, framework.QueueSkip, false},
-		{"comes, on its way out", nil, newClaim("data", dying), framework.QueueSkip, false},
-		{"changes", newClaim("data"), newClaim("data"), framework.Queue, false},
-		{"changes, another's", newClaim("logs"), newClaim("logs"), framework.QueueSkip, false},
-		{"begins to go", newClaim("data"), newClaim("data", dying), framework.QueueSkip, false},
-		{"goes", newClaim("data", dying), nil, framework.Queue, false},
-		{"goes, another's", newClaim("logs"), nil, framework.QueueSkip, false},
-		{"goes unseen", cache.DeletedFinalStateUnknown{}, nil, framework.Queue, true},
-	}
-	for _, tt := range tests {
-		hint, err := events[0].QueueingHintFn(klog.Background(), pod, tt.before, tt.after)
+		{"created", nil, newClaim("data"), framework.Queue, false},
+		{"created, ephemeral", nil, newClaim("web-scratch"), framework.Queue, false},
+		{"created, another's", nil, newClaim("logs"), framework.QueueSkip, false},
+		{"created, elsewhere", nil, elsewhere, framework.QueueSkip, false},
+		{"created, terminating", nil, newClaim("data", terminating), framework.QueueSkip, false},
+		{"changed", newClaim("data"), newClaim("data"), framework.Queue, false},
+		{"changed, another's", newClaim("logs"), newClaim("logs"), framework.QueueSkip, false},
+		{"deleted", newClaim("data"), newClaim("data", terminating), framework.QueueSkip, false},
+		{"gone", newClaim("data", terminating), nil, framework.Queue, false},
+		{"gone, another's", newClaim("logs"), nil, framework.QueueSkip, false},
+		{"gone unseen", cache.DeletedFinalStateUnknown{}, nil, framework.Queue, true},
+	} {
+		hint, err := events[0].QueueingHintFn(klog.Background(), scratch(newPod("web", "data")), tt.before, tt.after)
 		if hint != tt.want || (err != nil) != tt.wrong {
 			t.Errorf("%s: got %v, %v, want %v", tt.name, hint, err, tt.want)
 		}
 	}
-}
-
-// TestPodsWithLikeVolumesShareASignature: without one the scheduler gives up
-// batching for every pod.
-func TestPodsWithLikeVolumesShareASignature(t *testing.T) {
-	s := newStage(t, "")
 	if fragments, status := s.plugin.SignPod(t.Context(), newPod("web", "data")); !status.IsSuccess() || len(fragments) != 1 {
-		t.Errorf("got %v, %v", fragments, status)
+		t.Errorf("signature %v, %v", fragments, status)
 	}
 }
 
 func TestArgumentsAreReadStrictly(t *testing.T) {
-	tests := []struct{ arguments, wrong string }{
-		{`{}`, ""},
-		{`{"mode":"off","exemptNamespaces":["a","b"]}`, ""},
-		{`{"mode":"barier"}`, `mode "barier": give off, observe, barrier, hold or strict`},
-		{`{"mode":""}`, `mode "": give off, observe, barrier, hold or strict`},
-		{`{"Mode":"off"}`, `unknown field "Mode"`},
-		{`{"modes":"off"}`, `unknown field "modes"`},
-		{`{"mode":"off","mode":"hold"}`, `duplicate field "mode"`},
-		{`{"exemptNamespaces":["Kube_System"]}`, `exemptNamespaces: "Kube_System" is no name of a namespace`},
-		{`[]`, `cannot unmarshal array`},
-	}
-	for _, tt := range tests {
-		_, err := scheduling.New(t.Context(), &runtime.Unknown{Raw: []byte(tt.arguments)}, newStage(t, ""))
-		switch {
-		case tt.wrong == "" && err != nil:
-			t.Errorf("%s: %v", tt.arguments, err)
-		case tt.wrong != "" && (err == nil || !strings.Contains(err.Error(), tt.wrong) || !strings.Contains(err.Error(), scheduling.Name)):
-			t.Errorf("%s: got %v, want %s", tt.arguments, err, tt.wrong)
+	for arguments, wrong := range map[string]string{
+		`{}`: "",
+		``:   "",
+		`{"mode":"off","exemptNamespaces":["a","b"]}`: "",
+		`{"mode":"barier"}`:                           `mode "barier"`,
+		`{"mode":""}`:                                 `mode ""`,
+		`{"Mode":"off"}`:                              `unknown field "Mode"`,
+		`{"mode":"off","mode":"hold"}`:                `duplicate field "mode"`,
+		`{"exemptNamespaces":["Kube_System"]}`:        `exemptNamespaces: "Kube_System"`,
+		`[]`:                                          `cannot unmarshal array`,
+	} {
+		_, err := scheduling.New(t.Context(), &runtime.Unknown{Raw: []byte(arguments)}, newStage(t, ""))
+		if (err == nil) != (wrong == "") || err != nil && (!strings.Contains(err.Error(), wrong) || !strings.Contains(err.Error(), scheduling.Name)) {
+			t.Errorf("%s: got %v, want %s", arguments, err, wrong)
 		}
 	}
 	if _, err := scheduling.New(t.Context(), &runtime.Unknown{Raw: []byte(`mode: off`), ContentType: "application/yaml"}, newStage(t, "")); err == nil {
-		t.Error("arguments that are not JSON are read as if they were")
+		t.Error("arguments that are not JSON are read")
+	}
+}
+
+func TestAPodIsRecordedBeforeItIsBound(t *testing.T) {
+	s := newStage(t, "", newClaim("data"), newClaim("logs", annotated(pvc.UsersAnnotation, "a=1")), newClaim("cache", annotated(pvc.ModeKey, "off")))
+	pod := newPod("web", "data", "logs", "cache", "data")
+	for _, writes := range []int{2, 0} {
+		if status := s.schedule(pod); !status.IsSuccess() || s.record("data") != "web=uid-web" || s.record("logs") != "a=1,web=uid-web" || s.record("cache") != "" {
+			t.Errorf("got %v, records %q, %q, %q", status, s.record("data"), s.record("logs"), s.record("cache"))
+		}
+		if got := s.writes(); got != writes {
+			t.Errorf("%d writes, want %d", got, writes)
+		}
+	}
+}
+
+func TestOnlyProtectedPVCsAreWritten(t *testing.T) {
+	for _, tt := range []struct {
+		name, arguments, namespace string
+		claim                      *corev1.PersistentVolumeClaim
+		writes                     bool
+	}{
+		{"by default", "", "", newClaim("data"), true},
+		{"cluster off", `{"mode":"off"}`, "", newClaim("data"), false},
+		{"cluster observe", `{"mode":"observe"}`, "", newClaim("data"), false},
+		{"cluster off, namespace strict", `{"mode":"off"}`, "strict", newClaim("data"), true},
+		{"namespace off", "", "off", newClaim("data"), false},
+		{"namespace off, PVC hold", "", "off", newClaim("data", annotated(pvc.ModeKey, "hold")), true},
+		{"PVC observe", "", "", newClaim("data", annotated(pvc.ModeKey, "observe")), false},
+		{"exempt", `{"exemptNamespaces":["ns"]}`, "", newClaim("data", annotated(pvc.ModeKey, "hold")), false},
+	} {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fakeapi.Namespace, Labels: map[string]string{pvc.ModeKey: tt.namespace}}}
+		s := newStage(t, tt.arguments, tt.claim, namespace)
+		status := s.schedule(newPod("web", "data"))
+		if tt.writes && (!status.IsSuccess() || s.writes() != 1) || !tt.writes && (!status.IsSkip() || len(s.client.Actions()) > 0) {
+			t.Errorf("%s: got %v %q after %d requests", tt.name, status.Code(), status.Message(), len(s.client.Actions()))
+		}
+	}
+}
+
+// Seconds to minutes lie between the choice of a node and the bind, and a moment between the
+// read and the write.
+func TestNoPodIsBoundToAPVCThatChanged(t *testing.T) {
+	erase := func(s *stage) {
+		s.api.Do(func(api *fakeapi.Server) { api.Erase(fakeapi.Find[*corev1.PersistentVolumeClaim](api, "data")) })
+	}
+	becomes := func(with func(*corev1.PersistentVolumeClaim)) func(*stage) {
+		return func(s *stage) { s.live(newClaim("data", with)) }
+	}
+	for _, tt := range []struct {
+		name    string
+		happens func(*stage)
+		says    string
+	}{
+		{"terminating", becomes(terminating), `"data" is being deleted`},
+		{"gone", erase, `"data" not found`},
+		{"created again", becomes(uid("another")), `"data" was created anew`},
+		{"unreadable record", becomes(annotated(pvc.UsersAnnotation, "?")), `use record: "?"`},
+	} {
+		for _, late := range []bool{false, true} {
+			s, pod := newStage(t, "", newClaim("data")), newPod("web", "data")
+			state, _ := s.filter(pod)
+			if happens := sync.OnceFunc(func() { tt.happens(s) }); late {
+				s.refuse("patch", func(string) error { happens(); return nil })
+			} else {
+				happens()
+			}
+			status := s.bind(t.Context(), state, pod)
+			if status.Code() != framework.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), tt.says) {
+				t.Errorf("%s, after the read %t: got %v %q", tt.name, late, status.Code(), status.Message())
+			}
+			if writes := s.writes(); !late && writes > 0 || late && writes > 1 {
+				t.Errorf("%s, after the read %t: %d writes", tt.name, late, writes)
+			}
+		}
+	}
+}
+
+// A change of a PVC is read again a few times. A scheduler without the right reports an error:
+// it waits for no change of the PVC.
+func TestRefusedWritesAreRetriedAFewTimes(t *testing.T) {
+	down := errors.New("the API server is away")
+	forbidden := apierrors.NewForbidden(claimResource, "data", errors.New("guarded"))
+	for _, tt := range []struct {
+		name, verb string
+		err        error // nil: the PVC changes
+		refusals   int
+		code       framework.Code
+		tries      int
+	}{
+		{"a PVC that changed twice", "patch", nil, 2, framework.Success, 3},
+		{"a PVC that changes all the time", "patch", nil, 100, framework.Unschedulable, 5},
+		{"a policy that refused once", "patch", forbidden, 1, framework.Success, 2},
+		{"a read without the right", "get", forbidden, 100, framework.Error, 5},
+		{"a write without the right", "patch", forbidden, 100, framework.Error, 5},
+		{"a failed read", "get", down, 100, framework.Error, 1},
+		{"a failed write", "patch", down, 100, framework.Error, 1},
+	} {
+		s, tries := newStage(t, "", newClaim("data")), 0
+		s.refuse(tt.verb, func(string) error {
+			if tries++; tries > tt.refusals {
+				return nil
+			}
+			if tt.err == nil {
+				s.live(newClaim("data", annotated(pvc.UsersAnnotation, fmt.Sprintf("other=%d", tries))))
+			}
+			return tt.err
+		})
+		status := s.schedule(newPod("web", "data"))
+		if status.Code() != tt.code || tries != tt.tries || tt.code == framework.Error && !errors.Is(status.AsError(), tt.err) {
+			t.Errorf("%s: got %v %q after %d tries", tt.name, status.Code(), status.Message(), tries)
+		}
+	}
+	s := newStage(t, "")
+	if status := s.plugin.PreBind(t.Context(), newCycle(), newPod("web", "data"), "node"); status.Code() != framework.Error {
+		t.Errorf("without PreFilter: got %v", status)
+	}
+}
+
+// Without an operator a record must not be full for ever.
+func TestAFullRecordMakesRoomByItself(t *testing.T) {
+	long := strings.Repeat("pod", 60)
+	var full pvc.Record
+	for i := 0; ; i++ {
+		longer, err := full.With(pvc.Recorded{Name: long, UID: types.UID(fmt.Sprintf("uid-%d", i))})
+		if err != nil {
+			break
+		}
+		full = longer
+	}
+	for _, there := range []int{0, 1, len(full)} {
+		objects := []client.Object{newClaim("data", annotated(pvc.UsersAnnotation, full.String()))}
+		for _, recorded := range full[:there] {
+			pod := newPod(string(recorded.UID))
+			pod.UID = recorded.UID
+			objects = append(objects, pod)
+		}
+		s := newStage(t, "", objects...)
+		status := s.schedule(newPod(long, "data"))
+		left, err := pvc.ParseRecord(s.record("data"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if fits := there < len(full); fits && (!status.IsSuccess() || len(left) != there+1) || !fits && status.Code() != framework.Unschedulable {
+			t.Errorf("%d pods of the record exist: got %v %q, and a record of %d", there, status.Code(), status.Message(), len(left))
+		}
+	}
+}
+
+// A scheduler binds many pods at a time.
+func TestPodsThatShareAPVCDoNotRefuseEachOther(t *testing.T) {
+	const pods = 40
+	s := newStage(t, "", newClaim("data"), newClaim("logs"))
+	var running sync.WaitGroup
+	for i := range pods {
+		running.Go(func() {
+			claims := []string{"data", "logs"}
+			if i%2 == 1 {
+				slices.Reverse(claims)
+			}
+			if status := s.schedule(newPod(fmt.Sprintf("web-%d", i), claims...)); !status.IsSuccess() {
+				t.Errorf("pod %d: %v", i, status)
+			}
+		})
+	}
+	running.Wait()
+	if writes := s.writes(); writes != 2*pods {
+		t.Errorf("%d writes for %d pods", writes, pods)
 	}
 }

@@ -2,26 +2,34 @@ package scheduling
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kube-scheduler/framework"
 
-	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
-// attempts bound how often claims are read again after one changed in between. A
-// pod that is refused then is tried again, when its claims change or a while later.
-const attempts = 5
+const (
+	// attempts bound how often PVCs are read again after one changed in between.
+	attempts = 5
+	// writer owns the use record in managedFields.
+	writer = "lockstep-scheduling"
+	// pageSize is the number of pods in one page of a list.
+	pageSize = 500
+)
 
-// errRoomMade has the claims read once more: their records have got shorter.
-var errRoomMade = errors.New("pods that are gone were taken off a full use record")
+// errRoomMade means: read the PVCs again, their records are shorter.
+var errRoomMade = errors.New("pods that are gone were removed from a full use record")
 
-// PreBindPreFlight skips pods that use no protected claim, as the cache shows.
+// PreBindPreFlight skips pods that use no protected PVC, by the cache.
 func (p *Plugin) PreBindPreFlight(_ context.Context, _ framework.CycleState, pod *corev1.Pod, _ string) (*framework.PreBindPreFlightResult, *framework.Status) {
 	names := pvc.ClaimsOf(pod)
 	if len(names) == 0 {
@@ -36,7 +44,7 @@ func (p *Plugin) PreBindPreFlight(_ context.Context, _ framework.CycleState, pod
 		return nil, framework.AsStatus(err)
 	}
 	for _, name := range names {
-		// One that has gone since is looked for live, and refuses the pod.
+		// PreBind reads one that is gone live, and refuses the pod.
 		if claim := claims[name]; claim == nil || p.settings.Records(claim, labels) {
 			return nil, nil
 		}
@@ -44,147 +52,119 @@ func (p *Plugin) PreBindPreFlight(_ context.Context, _ framework.CycleState, pod
 	return nil, framework.NewStatus(framework.Skip)
 }
 
-// PreBind writes the pod on its claims as they are in the API server. Only when
-// all of them name it may it be bound.
+// PreBind records the pod on its PVCs as they are in the API server. The pod may be bound only
+// if all of them name it. A record stays if the pod is not bound: another attempt needs it.
 func (p *Plugin) PreBind(ctx context.Context, state framework.CycleState, pod *corev1.Pod, _ string) *framework.Status {
 	labels, err := p.labels(pod.Namespace)
 	if err != nil {
 		return framework.AsStatus(err)
 	}
-	chosen, err := chosenFor(state)
-	if err != nil {
-		return framework.AsStatus(err)
+	data, err := state.Read(stateKey)
+	chosen, ok := data.(incarnations)
+	if err != nil || !ok {
+		return framework.AsStatus(fmt.Errorf("%s is enabled at PreBind and not at PreFilter: enable it under multiPoint: %w", Name, err))
 	}
 	defer p.turns.take(pod)()
-	b := &binding{plugin: p, pod: pod, labels: labels, chosen: chosen, written: pvc.Claims{}, sure: map[string]bool{}}
-	status := b.run(ctx)
-	if !status.IsSuccess() {
-		b.takeBack(ctx)
-	}
-	return status
-}
-
-func chosenFor(state framework.CycleState) (lives, error) {
-	data, err := state.Read(stateKey)
-	if chosen, ok := data.(lives); ok && err == nil {
-		return chosen, nil
-	}
-	return nil, fmt.Errorf("%s is enabled at PreBind and not at PreFilter: enable it under multiPoint: %w", Name, err)
-}
-
-// binding is one pod on its way to a node.
-type binding struct {
-	plugin *Plugin
-	pod    *corev1.Pod
-	labels map[string]string
-	chosen lives
-	// written are the claims that this pod was written on just now, as the API
-	// server returned them.
-	written pvc.Claims
-	// sure are the claims that were written onto at all: no taking back from before
-	// can take this pod off them any more.
-	sure map[string]bool
-	// asked is the claim and version of the last write of this look, or zero, and
-	// denied that of the last one which was forbidden.
-	asked  identity.Ref
-	denied *identity.Ref
-}
-
-// run looks and writes, and looks again as long as a claim changes in between.
-func (b *binding) run(ctx context.Context) *framework.Status {
-	var err error
 	for range attempts {
 		var status *framework.Status
-		if status, err = b.once(ctx); err == nil {
+		if status, err = p.record(ctx, pod, chosen, labels); err == nil {
 			return status
 		}
-		if !movedOn(err) || b.deniedAgain(err) {
-			return framework.AsStatus(err)
+		if !mayHaveChanged(err) {
+			break
 		}
 	}
-	return framework.NewStatus(framework.Unschedulable, fmt.Sprintf("claims changed %d times while the pod was written on them: %v", attempts, err))
+	if errors.Is(err, errRoomMade) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return framework.NewStatus(framework.Unschedulable, fmt.Sprintf("claims changed %d times while the pod was written on them: %v", attempts, err))
+	}
+	return framework.AsStatus(err)
 }
 
-// once reads the claims and writes the pod on those that do not name it. An error
-// is one of the API server; what the claims themselves say is a status.
-func (b *binding) once(ctx context.Context) (*framework.Status, error) {
-	b.asked = identity.Ref{}
-	live, err := b.read(ctx)
+// mayHaveChanged reports whether a write was refused because the PVC has changed. A policy
+// refuses before the version is compared, and forbids the write.
+func mayHaveChanged(err error) bool {
+	return errors.Is(err, errRoomMade) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err)
+}
+
+// record reads the PVCs and writes the pod onto those that do not name it. An error is one of
+// the API server; a status is about the PVCs.
+func (p *Plugin) record(ctx context.Context, pod *corev1.Pod, chosen incarnations, labels map[string]string) (*framework.Status, error) {
+	claims := p.client.CoreV1().PersistentVolumeClaims(pod.Namespace)
+	live, err := read(pvc.ClaimsOf(pod), func(name string) (*corev1.PersistentVolumeClaim, error) {
+		return claims.Get(ctx, name, metav1.GetOptions{})
+	})
 	if err != nil {
 		return nil, err
 	}
-	if why := b.anotherLife(live); why != "" {
-		return framework.NewStatus(framework.UnschedulableAndUnresolvable, why), nil
+	for name, claim := range live {
+		if claim.DeletionTimestamp == nil && claim.UID != chosen[name] {
+			why := fmt.Sprintf("persistentvolumeclaim %q was created anew after a node was chosen", name)
+			return framework.NewStatus(framework.UnschedulableAndUnresolvable, why), nil
+		}
 	}
-	writes, err := b.plugin.settings.Bind(b.pod, live, b.labels)
+	writes, err := p.settings.Bind(pod, live, labels)
 	switch {
 	case errors.Is(err, pvc.ErrFull):
-		return b.full(ctx, live, err)
+		return p.makeRoom(ctx, pod.Namespace, live, err)
 	case err != nil:
 		return framework.NewStatus(framework.UnschedulableAndUnresolvable, err.Error()), nil
 	}
-	for _, write := range writes {
-		if write.Anew() && b.sure[write.Target().Name] {
-			continue
-		}
-		b.asked = write.Target()
-		claim, err := b.plugin.write(ctx, write)
-		if err != nil {
-			return nil, err
-		}
-		b.sure[claim.Name] = true
-		if !write.Anew() {
-			b.written[claim.Name] = claim
-		}
-	}
-	return nil, nil
+	return nil, p.write(ctx, writes)
 }
 
-// full waits for a pod to leave, unless one has left unnoticed.
-func (b *binding) full(ctx context.Context, live pvc.Claims, why error) (*framework.Status, error) {
-	found, err := b.forget(ctx, live)
-	switch {
-	case err != nil:
+// makeRoom removes pods that are gone from full records. The operator does so all the time;
+// without it, a record must not be full for ever.
+func (p *Plugin) makeRoom(ctx context.Context, namespace string, live pvc.Claims, full error) (*framework.Status, error) {
+	batch := p.settings.Take(namespace, slices.Collect(maps.Values(live)))
+	view := batch.Look(func(namespace string, see func(*corev1.Pod)) error { return p.pods(ctx, namespace, see) })
+	if err := view.Err(); err != nil {
+		return nil, fmt.Errorf("read the pods of namespace %q: %w", namespace, err)
+	}
+	gone := view.Forget()
+	if len(gone) == 0 {
+		return framework.NewStatus(framework.Unschedulable, full.Error()), nil
+	}
+	if err := p.write(ctx, gone); err != nil {
 		return nil, err
-	case found:
-		return nil, errRoomMade
 	}
-	return framework.NewStatus(framework.Unschedulable, why.Error()), nil
+	return nil, errRoomMade
 }
 
-// read reads the claims from the API server itself.
-func (b *binding) read(ctx context.Context) (pvc.Claims, error) {
-	claims := b.plugin.client.CoreV1().PersistentVolumeClaims(b.pod.Namespace)
-	return read(pvc.ClaimsOf(b.pod), func(name string) (*corev1.PersistentVolumeClaim, error) {
-		return claims.Get(ctx, name, metav1.GetOptions{})
-	})
-}
-
-// anotherLife tells of a claim that was deleted and created again since the pod's
-// node was chosen: that was for another volume.
-func (b *binding) anotherLife(live pvc.Claims) string {
-	for _, name := range pvc.ClaimsOf(b.pod) {
-		if claim := live[name]; claim != nil && claim.DeletionTimestamp == nil && claim.UID != b.chosen[name] {
-			return fmt.Sprintf("persistentvolumeclaim %q was created anew after a node was chosen", name)
+// write writes use records onto the incarnations and versions that were read.
+func (p *Plugin) write(ctx context.Context, writes []pvc.Recording) error {
+	for _, w := range writes {
+		onto := w.Target()
+		var value any // null removes it
+		if w.Value() != "" {
+			value = w.Value()
+		}
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+			"uid": onto.UID, "resourceVersion": onto.ResourceVersion, "annotations": map[string]any{pvc.UsersAnnotation: value},
+		}})
+		if err != nil {
+			return err
+		}
+		_, err = p.client.CoreV1().PersistentVolumeClaims(onto.Namespace).Patch(ctx, onto.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: writer})
+		if err != nil {
+			return fmt.Errorf("write the use record of persistentvolumeclaim %q: %w", onto.Name, err)
 		}
 	}
-	return ""
+	return nil
 }
 
-// deniedAgain reports whether what was forbidden is so a second time, of a claim that is
-// what it was at the first: then it is this scheduler that may not, and no change of the
-// claim is to be waited for.
-func (b *binding) deniedAgain(err error) bool {
-	if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
-		return false
+// pods calls see for every pod of a namespace, from a read that begins now.
+func (p *Plugin) pods(ctx context.Context, namespace string, see func(*corev1.Pod)) error {
+	options := metav1.ListOptions{Limit: pageSize}
+	for {
+		list, err := p.client.CoreV1().Pods(namespace).List(ctx, options)
+		if err != nil {
+			return err
+		}
+		for i := range list.Items {
+			see(&list.Items[i])
+		}
+		if options.Continue = list.Continue; options.Continue == "" {
+			return nil
+		}
 	}
-	before, asked := b.denied, b.asked
-	b.denied = &asked
-	return before != nil && *before == asked
-}
-
-// movedOn reports whether a write was refused for what the claim has become. A guard
-// refuses before the version is compared, and says that it is forbidden.
-func movedOn(err error) bool {
-	return errors.Is(err, errRoomMade) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err)
 }

@@ -10,13 +10,12 @@ import (
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
-// turns lets pods that share a claim write on it one after the other. A scheduler
-// binds many at once, and all but one of them would be refused. It is not what
-// keeps a record right: that is the version it is written onto.
+// turns lets pods that share a PVC write onto it one after the other. A scheduler binds many at
+// a time, and all but one of the writes would conflict. The resourceVersion keeps a record right.
 type turns [64]sync.Mutex
 
-// take waits until the pod's claims are free of other writers here. The locks are
-// taken in order, so that two pods cannot wait for each other.
+// take waits until no other pod writes onto the PVCs of a pod. Locks are taken in order, so that
+// two pods cannot wait for each other.
 func (t *turns) take(pod *corev1.Pod) (give func()) {
 	var needed []int
 	for _, name := range pvc.ClaimsOf(pod) {

@@ -35,9 +35,6 @@ const (
 	HoldAnnotation = Prefix + "hold"
 	// UsersAnnotation is the use record: pods that may have been bound.
 	UsersAnnotation = Prefix + "used-by"
-	// RewrittenAnnotation is the version that the use record was last relied on in, by
-	// who found the pod on it already. All that it is for is to make another version.
-	RewrittenAnnotation = Prefix + "used-by-rewritten"
 )
 
 const (

@@ -3,7 +3,6 @@ package pvc
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -79,7 +78,6 @@ type Recording struct {
 	silent
 	pvc   identity.Ref
 	value string
-	anew  bool
 }
 
 // Target is the incarnation and the version that was read.
@@ -87,10 +85,6 @@ func (r Recording) Target() identity.Ref { return r.pvc }
 
 // Value is the new UsersAnnotation; empty removes it.
 func (r Recording) Value() string { return r.value }
-
-// Anew reports whether the record named the pod before. RewrittenAnnotation is then written
-// to change the resourceVersion: a write that removes the pod may be under way.
-func (r Recording) Anew() bool { return r.anew }
 
 // Why implements action.Action.
 func (r Recording) Why() action.Reason {
@@ -181,11 +175,11 @@ func (s Settings) Bind(pod *corev1.Pod, live Claims, namespaceLabels map[string]
 	if why := Unusable(pod, live); why != "" {
 		return nil, errors.New(why)
 	}
-	return record(s.recorded(pod, live, namespaceLabels), live, true)
+	return record(s.recorded(pod, live, namespaceLabels), live)
 }
 
-// record writes a pod onto its PVCs. anew also writes records that name the pod already.
-func record(pod *corev1.Pod, live Claims, anew bool) (writes []Recording, err error) {
+// record writes a pod onto those of its PVCs whose records do not name it.
+func record(pod *corev1.Pod, live Claims) (writes []Recording, err error) {
 	names := ClaimsOf(pod)
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
@@ -197,17 +191,11 @@ func record(pod *corev1.Pod, live Claims, anew bool) (writes []Recording, err er
 		if err != nil {
 			return nil, fmt.Errorf("persistentvolumeclaim %q: %w", name, err)
 		}
-		if known := r.String() == have; !known || anew {
-			writes = append(writes, Recording{pvc: refOf(live[name]), value: r.String(), anew: known})
+		if r.String() != have {
+			writes = append(writes, Recording{pvc: refOf(live[name]), value: r.String()})
 		}
 	}
 	return writes, nil
-}
-
-// Unbind returns the writes that remove a pod from records. Only the scheduler that recorded
-// the pod knows that no bind was sent. The PVCs are those that its write returned.
-func Unbind(pod *corev1.Pod, written Claims) []Recording {
-	return forget(slices.Collect(maps.Values(written)), func(r Recorded) bool { return r.UID == pod.UID })
 }
 
 // Forget returns the writes that remove pods from the records of living PVCs. A recorded pod
@@ -234,12 +222,10 @@ func forget(claims []*corev1.PersistentVolumeClaim, gone func(Recorded) bool) (w
 type GateView struct {
 	Pod  *corev1.Pod
 	Live Claims
-	// NamespaceLabels are those of its namespace.
+	// NamespaceLabels are those of its namespace, read live after the pod was seen: they may say
+	// that a PVC needs no record.
 	NamespaceLabels map[string]string
-	// NamespaceLive reports that the labels were read live after the pod was seen. Only then
-	// is a gate lifted because a PVC needs no record.
-	NamespaceLive bool
-	Settings      Settings
+	Settings        Settings
 }
 
 // GateVerdict records the pod on all of its PVCs and then lifts the gate, or waits.
@@ -248,8 +234,6 @@ type GateVerdict struct {
 	Lift   Lifting
 	// Waits is why the pod waits, or is empty.
 	Waits action.Reason
-	// NeedsLive: decide again by a live read of the namespace.
-	NeedsLive bool
 }
 
 // Lifting removes UseGate from the pod that was judged. Only DecideGate returns one with
@@ -299,13 +283,9 @@ func DecideGate(v GateView) GateVerdict {
 	case why != "":
 		return waits("ClaimUnusable", why)
 	}
-	writes, err := record(recorded, v.Live, false)
+	writes, err := record(recorded, v.Live)
 	if err != nil {
 		return waits("UseNotRecorded", err.Error())
-	}
-	named := slices.DeleteFunc(slices.Clone(v.Pod.Spec.Volumes), func(volume corev1.Volume) bool { return volume.PersistentVolumeClaim == nil })
-	if !v.NamespaceLive && len(recorded.Spec.Volumes) < len(named) {
-		return GateVerdict{NeedsLive: true}
 	}
 	stays := slices.DeleteFunc(slices.Clone(v.Pod.Spec.SchedulingGates), isUseGate)
 	return GateVerdict{Writes: writes, Lift: Lifting{pod: identity.RefOf(identity.KindPod, v.Pod), stays: stays}}

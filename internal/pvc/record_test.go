@@ -66,25 +66,17 @@ func TestBindRecordsThePodOnWhatWasRead(t *testing.T) {
 	}
 	data := claim("data", annotated(pvc.UsersAnnotation, "a=1"))
 	writes, err := settings.Bind(web, live(data), nil)
-	if err != nil || len(writes) != 2 {
-		t.Fatalf("got %v, %v", writes, err)
+	if err != nil || len(writes) != 1 {
+		t.Fatalf("got %v, %v; want one write: a record names the pod", writes, err)
 	}
-	if w := writes[0]; w.Value() != "a=1,web=uid-web" || w.Anew() || w.Target().UID != data.UID || w.Target().ResourceVersion != data.ResourceVersion {
+	if w := writes[0]; w.Value() != "a=1,web=uid-web" || w.Target().UID != data.UID || w.Target().ResourceVersion != data.ResourceVersion {
 		t.Errorf("writes %q onto %+v", w.Value(), w.Target())
-	}
-	if w := writes[1]; w.Value() != "web=uid-web" || !w.Anew() {
-		t.Errorf("a record that names the pod is not written anew: %+v", w)
 	}
 	for says, refused := range map[string]*corev1.PersistentVolumeClaim{
 		"is being deleted": claim("data", dying), "use record": claim("data", annotated(pvc.UsersAnnotation, "?")),
 	} {
 		if _, err := settings.Bind(web, live(refused), nil); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: got %v", says, err)
-		}
-	}
-	for _, w := range pvc.Unbind(web, pvc.Claims{"data": claim("data", annotated(pvc.UsersAnnotation, "a=1,web=uid-web")), "other": data}) {
-		if w.Value() != "a=1" || w.Target().Name != "data" {
-			t.Errorf("unbinds %q of %s", w.Value(), w.Target())
 		}
 	}
 }
@@ -127,7 +119,7 @@ func TestDecideGate(t *testing.T) {
 		for _, c := range tt.claims {
 			live[c.Name] = c
 		}
-		v := pvc.DecideGate(pvc.GateView{Pod: tt.pod, Live: live, Settings: pvc.Settings{Mode: pvc.Barrier}, NamespaceLabels: map[string]string{pvc.ModeKey: "strict"}, NamespaceLive: true})
+		v := pvc.DecideGate(pvc.GateView{Pod: tt.pod, Live: live, Settings: pvc.Settings{Mode: pvc.Barrier}, NamespaceLabels: map[string]string{pvc.ModeKey: "strict"}})
 		var on []string
 		for _, w := range v.Writes {
 			on = append(on, w.Target().Name)

@@ -123,7 +123,7 @@ func TestAGatedPodDecidesAlike(t *testing.T) {
 	}
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data", UID: "c", ResourceVersion: "8"}}
 	judge := func(pod *corev1.Pod) pvc.GateVerdict {
-		return pvc.DecideGate(pvc.GateView{Pod: pod, Live: pvc.Claims{"data": claim}, NamespaceLive: true, Settings: pvc.Settings{Mode: pvc.Strict}})
+		return pvc.DecideGate(pvc.GateView{Pod: pod, Live: pvc.Claims{"data": claim}, Settings: pvc.Settings{Mode: pvc.Strict}})
 	}
 	want, got := judge(pod), judge(p.Gated(client.ObjectKeyFromObject(pod)))
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(pvc.Lifting{}, pvc.Recording{})); diff != "" || len(want.Writes) != 1 {

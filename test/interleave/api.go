@@ -114,20 +114,15 @@ func (a *apiServer) Patch(ctx context.Context, object client.Object, patch clien
 
 func (a *apiServer) patchClaim(ctx context.Context, name string, data []byte) (after *corev1.PersistentVolumeClaim, err error) {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	var before *corev1.PersistentVolumeClaim
 	err = a.patch(ctx, claim, data, func(patch map[string]any) {
-		if before = a.world.store.claims()[name]; before != nil && a.world.rules.ignoresP {
+		if before := a.world.store.claims()[name]; before != nil && a.world.rules.ignoresP {
 			leaveP(before, patch)
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
-	after = a.world.store.claims()[name]
-	if a.by == schedulersArrive && shrinks(before, after) {
-		a.world.seen[takenBack]++
-	}
-	return after, nil
+	return a.world.store.claims()[name], nil
 }
 
 // patch sends a merge patch. arrives may change it when it arrives.
@@ -155,8 +150,4 @@ func leaveP(before *corev1.PersistentVolumeClaim, patch map[string]any) {
 	if finalizers, ok := metadata["finalizers"].([]any); ok && slices.ContainsFunc(before.Finalizers, isP) {
 		metadata["finalizers"] = append(finalizers, pvc.PodsFinalizer)
 	}
-}
-
-func shrinks(before, after *corev1.PersistentVolumeClaim) bool {
-	return after != nil && len(after.Annotations[pvc.UsersAnnotation]) < len(before.Annotations[pvc.UsersAnnotation])
 }

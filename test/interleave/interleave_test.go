@@ -66,7 +66,7 @@ func (p plan) next(n int, steps []step) step {
 // run plays a plan, and returns what went wrong.
 func run(r rules, p plan, tell func(string, ...any)) (seen map[string]int, err error) {
 	ctx, end := context.WithCancel(context.Background())
-	defer func() { // a scheduler that ends takes back what it wrote, but not for ever
+	defer func() {
 		end()
 		time.Sleep(time.Minute)
 		synctest.Wait()

@@ -26,7 +26,6 @@ const (
 	forced       = "deleted by force"
 	stripped     = "stripped"
 	boundOn      = "bound on record"
-	takenBack    = "taken back"
 )
 
 // premises are what has to happen for a run to be worth anything, whatever pods are
@@ -37,7 +36,7 @@ var premises = []string{mounted, crashes, replicas, requestsLost, refusals, answ
 var premisesOf = map[start][]string{
 	anyhow: {admittedLate, onNode, "refused by " + kubelet.Today.String(), "refused by " + kubelet.Old.String()},
 	gated:  {boundOn},
-	plugin: {boundOn, takenBack},
+	plugin: {boundOn},
 }
 
 var errGone = errors.New("is gone")

@@ -4,8 +4,7 @@
 // tries every order of steps and returns the shortest one that loses data.
 //
 //	user        DELETE, and a claim or a pod of the same name after it
-//	scheduler   may bind whenever it likes, unless it writes a use record first; an
-//	            attempt that fails takes back what it wrote
+//	scheduler   may bind whenever it likes, unless it writes a use record first
 //	kubelet     reads the claim live, then mounts
 //	pod         may be deleted at any time; its node lets go of the volume first
 //	owner of P  the built-in controller, or ours in its place

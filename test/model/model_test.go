@@ -114,10 +114,7 @@ var removed = []struct {
 var removedAgain = []struct {
 	name  string
 	rules model.Rules
-}{
-	{"record, relied on without being written anew", with(model.Recorded(), func(r *model.Rules) { r.WritesAnew = false })},
-	{"record beside the built-in, relied on without being written anew", with(model.RecordedBeside(), func(r *model.Rules) { r.WritesAnew = false })},
-}
+}{}
 
 func TestHistory(t *testing.T) {
 	for _, tt := range history {

@@ -78,11 +78,6 @@ type Rules struct {
 	RecordPreconditions bool
 	// RecordOutlives: the record is taken away only when the pod is gone.
 	RecordOutlives bool
-	// TakesBack: an attempt to bind that fails takes back what it wrote.
-	TakesBack bool
-	// WritesAnew: nobody relies on a record that was there without writing onto the
-	// version it was read in, so that a taking back under way is refused.
-	WritesAnew bool
 }
 
 // recorded tells whether pods are on record before they are bound.
@@ -97,7 +92,6 @@ type Faults struct {
 	// many pods, beyond the first.
 	Lives int8
 	Pods  int8
-	Fails int8 // attempts to bind that fail
 	// Another of ours runs all the time.
 	Another bool
 }
@@ -108,8 +102,8 @@ var OneLife = Faults{Lives: 1}
 // Bad is a world in which everything goes wrong.
 var Bad = Faults{Crashes: 1, Errors: 1, Touches: 1, Lives: 2}
 
-// Again is a world in which pods, attempts to bind and claims come again.
-var Again = Faults{Lives: 2, Pods: 1, Fails: 2}
+// Again is a world in which pods and claims come again.
+var Again = Faults{Lives: 2, Pods: 1}
 
 // Two is a world with two of ours, of which neither knows of the other.
 var Two = Faults{Lives: 2, Another: true}
@@ -144,14 +138,14 @@ func Recorded() Rules {
 	return Rules{
 		Barrier: true, Kubelet: RefusesNothing, Start: RecordFirst,
 		Ours: Record, Preconditions: true, LooksAgain: true, ErrorsMeanInUse: true,
-		RecordPreconditions: true, RecordOutlives: true, TakesBack: true, WritesAnew: true,
+		RecordPreconditions: true, RecordOutlives: true,
 	}
 }
 
 // Strict is mode strict: the same record, written under a scheduling gate.
 func Strict() Rules {
 	r := Recorded()
-	r.Start, r.TakesBack, r.WritesAnew = Gated, false, false
+	r.Start = Gated
 	return r
 }
 

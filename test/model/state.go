@@ -45,8 +45,6 @@ type pod struct {
 	life int8
 	// version is that of the claim which the scheduler read.
 	version int8
-	// wrote: the scheduler wrote the record in this very attempt.
-	wrote bool
 }
 
 // uses is rule C4: a pod uses a claim as long as it is bound, whatever else.
@@ -102,21 +100,10 @@ type state struct {
 	ours    owner
 	// another of ours knows nothing of the first.
 	another owner
-	// back takes a record back, on its way to the API server.
-	back    back
 	podsAt  int8 // how many changes of pods there were
 	crashes int8
 	errors  int8
 	touches int8
-	fails   int8
-}
-
-// back is the write that takes a pod off the record again, onto the version that
-// putting it there made.
-type back struct {
-	sent          bool
-	number        int8
-	life, version int8
 }
 
 // lost is what must never be: a claim gone while its volume is mounted; and

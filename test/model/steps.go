@@ -33,7 +33,6 @@ func (w world) next(s state) []step[state] {
 	}
 	w.user(s, add)
 	w.bring(s, add)
-	w.takeBack(s, add)
 	w.kubelet(s, add)
 	if w.rules.BuiltIn {
 		w.owner(s, builtIn, add)
@@ -127,14 +126,14 @@ func (w world) checkedBind(s state, add func(string, state)) {
 
 // recordedBind reads the claim live, writes the record onto what was read, and
 // binds then; under a gate, the gate goes between the last two. What stands on record
-// already is not written again, but where that is the rule.
+// already is not written again.
 func (w world) recordedBind(s state, add func(string, state)) {
 	switch s.pod.phase {
 	case unbound, gated:
 		if s.claim.exists && !s.claim.terminating {
 			then := s.withPod(read)
 			then.pod.version, then.pod.life = s.claim.version, s.claim.life
-			if s.claim.record.has(s.pod.number) && !w.rules.WritesAnew {
+			if s.claim.record.has(s.pod.number) {
 				then.pod.phase, then.pod.version = recorded, 0
 				add("scheduler: GET claim, the pod is on record already", then)
 				return
@@ -148,43 +147,10 @@ func (w world) recordedBind(s state, add func(string, state)) {
 			add("operator: lift the gate", s.withPod(lifted))
 			return
 		}
-		w.fail(s, add)
 		add("scheduler: bind", s.bind())
 	case lifted:
 		add("scheduler: bind", s.bind())
 	}
-}
-
-// fail ends an attempt once the record is written: for another claim of the pod, say.
-// What the attempt wrote it takes back; that may arrive when the next is under way.
-func (w world) fail(s state, add func(string, state)) {
-	if !w.rules.TakesBack || s.fails >= w.faults.Fails {
-		return
-	}
-	then := s
-	then.fails++
-	then.pod = pod{number: s.pod.number, phase: unbound}
-	if s.pod.wrote && !s.back.sent {
-		then.back = back{sent: true, number: s.pod.number, life: s.pod.life, version: s.pod.version}
-	}
-	add("scheduler: the pod is refused after all, take it back", then)
-}
-
-// takeBack lets that arrive.
-func (w world) takeBack(s state, add func(string, state)) {
-	if !s.back.sent {
-		return
-	}
-	then := s
-	then.back = back{}
-	same := s.back.version == s.claim.version && s.back.life == s.claim.life
-	if !s.claim.exists || w.rules.RecordPreconditions && !same || !s.claim.record.has(s.back.number) {
-		add("scheduler: taking back is refused", then)
-		return
-	}
-	then.claim.record = s.claim.record.without(s.back.number)
-	then.claim.version++
-	add("scheduler: the pod is taken off the record", then)
 }
 
 func (w world) writeRecord(s state, add func(string, state)) {
@@ -199,9 +165,6 @@ func (w world) writeRecord(s state, add func(string, state)) {
 	then.claim.record = s.claim.record.with(s.pod.number)
 	then.claim.version++
 	then.pod = pod{number: s.pod.number, phase: recorded, life: s.pod.life}
-	if w.rules.TakesBack {
-		then.pod.wrote, then.pod.version = !s.claim.record.has(s.pod.number), then.claim.version
-	}
 	add("scheduler: write the use record", then)
 }
 

@@ -139,7 +139,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // view reads the PVCs and the namespace of a pod live.
 func (r *Reconciler) view(ctx context.Context, pod *corev1.Pod) (pvc.GateView, error) {
-	view := pvc.GateView{Pod: pod, Live: pvc.Claims{}, NamespaceLive: true, Settings: r.Settings}
+	view := pvc.GateView{Pod: pod, Live: pvc.Claims{}, Settings: r.Settings}
 	for _, name := range pvc.ClaimsOf(pod) {
 		claim, err := pvccache.PVC(ctx, r.Live, types.NamespacedName{Namespace: pod.Namespace, Name: name})
 		if err != nil {
