@@ -19,7 +19,7 @@ func main() {
 	}
 	program.ForgetFlags()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := cli.Run(ctx, program.Catalog{}, os.Args[1:], os.Stdout, os.Stderr)
+	code := cli.Run(ctx, program.Release(), program.Names(), os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
 }

@@ -4,6 +4,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,26 +14,17 @@ import (
 	"lockstep.dev/lockstep/local/internal/plane"
 )
 
-// Binary is what the command line must know of the binary it is part of.
-type Binary interface {
-	plane.Catalog
-	// Release is the version of Kubernetes inside, as in "v1.37.1".
-	Release() string
-	// Names lists the programs inside.
-	Names() []string
-}
-
 // app carries what all commands share.
 type app struct {
-	binary   Binary
 	out, err io.Writer
 	dir      string
 }
 
 // Run carries out one command line and returns the exit code: 0, or 1 with an
-// explanation on stderr.
-func Run(ctx context.Context, binary Binary, args []string, out, err io.Writer) int {
-	root := New(binary, out, err)
+// explanation on stderr. release is the version of Kubernetes in the binary, and programs are
+// those in it.
+func Run(ctx context.Context, release string, programs, args []string, out, err io.Writer) int {
+	root := command(release, programs, out, err)
 	root.SetArgs(args)
 	if problem := root.ExecuteContext(ctx); problem != nil {
 		fmt.Fprintf(err, "lockstep-local: %v\n", problem)
@@ -41,23 +33,22 @@ func Run(ctx context.Context, binary Binary, args []string, out, err io.Writer) 
 	return 0
 }
 
-// New builds the whole command.
-func New(binary Binary, out, err io.Writer) *cobra.Command {
-	a := &app{binary: binary, out: out, err: err}
+func command(release string, programs []string, out, err io.Writer) *cobra.Command {
+	a := &app{out: out, err: err}
 	root := &cobra.Command{
 		Use:   "lockstep-local",
 		Short: "A Kubernetes control plane on this machine, with simulated nodes",
 		Long: `lockstep-local runs a real Kubernetes control plane (etcd, API server, controller
 manager, scheduler) as ordinary processes on ` + plane.Loopback + `, with nodes, pods and volumes
 simulated by kwok. One binary holds it all; "lockstep-local kubectl" is in it too.`,
-		Version:       binary.Release(),
+		Version:       release,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
 	root.SetOut(out)
 	root.SetErr(err)
 	root.AddCommand(a.upCommand(), a.downCommand(), a.statusCommand(), a.killCommand(), a.restartCommand(), a.assetsCommand())
-	for _, name := range binary.Names() {
+	for _, name := range programs {
 		root.AddCommand(programCommand(name))
 	}
 	return root
@@ -92,7 +83,7 @@ func (a *app) cluster() (*plane.Cluster, error) {
 // componentArg reads the one argument of commands about a component.
 func componentArg(_ *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return fmt.Errorf("give one component: %s", plane.ComponentNames())
+		return errors.New("give one component, as etcd or kwok")
 	}
 	_, err := plane.ParseComponent(args[0])
 	return err

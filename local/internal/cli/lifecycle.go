@@ -12,7 +12,7 @@ import (
 )
 
 func (a *app) upCommand() *cobra.Command {
-	settings := newSettingsFlags()
+	settings := plane.DefaultSettings()
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "up --dir DIR",
@@ -23,30 +23,26 @@ output; progress goes to standard error. The cluster runs on until down. What an
 earlier cluster left in DIR is removed; other files in it are not touched.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.up(cmd, settings, timeout)
+			return a.up(cmd.Context(), settings, timeout)
 		},
 	}
 	a.addDir(cmd)
-	settings.addRestartable(cmd.Flags())
-	cmd.Flags().IntVar(&settings.Nodes, flagNodes, settings.Nodes, "number of simulated nodes")
-	cmd.Flags().StringVar(&settings.Stages, flagStages, settings.Stages, "pod stages of kwok: guarded deletes a pod by UID, as a kubelet does; stock is what kwok ships, and deletes by name")
+	addRestartable(cmd.Flags(), &settings)
+	cmd.Flags().IntVar(&settings.Nodes, "nodes", settings.Nodes, "number of simulated nodes")
+	cmd.Flags().StringVar(&settings.Stages, "stages", settings.Stages, "pod stages of kwok: guarded deletes a pod by UID, as a kubelet does; stock is what kwok ships, and deletes by name")
 	cmd.Flags().DurationVar(&timeout, "timeout", 3*time.Minute, "how long everything may take to become ready")
 	return cmd
 }
 
-func (a *app) up(cmd *cobra.Command, flags *settingsFlags, timeout time.Duration) error {
+func (a *app) up(ctx context.Context, settings plane.Settings, timeout time.Duration) error {
 	cluster, err := a.cluster()
 	if err != nil {
 		return err
 	}
-	settings, err := flags.changedOver(plane.DefaultSettings(), cmd.Flags())
-	if err != nil {
+	if err := settings.Validate(); err != nil {
 		return err
 	}
-	if err := settings.Validate(a.binary); err != nil {
-		return err
-	}
-	ctx, cancel, err := limited(cmd.Context(), timeout)
+	ctx, cancel, err := limited(ctx, timeout)
 	if err != nil {
 		return err
 	}
@@ -115,7 +111,7 @@ func (a *app) killCommand() *cobra.Command {
 }
 
 func (a *app) restartCommand() *cobra.Command {
-	settings := newSettingsFlags()
+	settings := plane.DefaultSettings()
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "restart COMPONENT --dir DIR",
@@ -128,16 +124,16 @@ effect in the components that read it when they are restarted.`,
 		Args: componentArg,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			component, _ := plane.ParseComponent(args[0])
-			return a.restart(cmd, component, settings, timeout)
+			return a.restart(cmd, component, timeout)
 		},
 	}
 	a.addDir(cmd)
-	settings.addRestartable(cmd.Flags())
+	addRestartable(cmd.Flags(), &settings)
 	cmd.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "how long the component may take to become ready")
 	return cmd
 }
 
-func (a *app) restart(cmd *cobra.Command, component plane.Component, flags *settingsFlags, timeout time.Duration) error {
+func (a *app) restart(cmd *cobra.Command, component plane.Component, timeout time.Duration) error {
 	cluster, err := a.cluster()
 	if err != nil {
 		return err
@@ -148,7 +144,7 @@ func (a *app) restart(cmd *cobra.Command, component plane.Component, flags *sett
 	}
 	defer cancel()
 	return cluster.Restart(ctx, component, func(remembered plane.Settings) (plane.Settings, error) {
-		settings, err := flags.changedOver(remembered, cmd.Flags())
-		return settings, errors.Join(err, settings.Validate(a.binary))
+		settings, err := over(remembered, cmd.Flags())
+		return settings, errors.Join(err, settings.Validate())
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 )
@@ -22,23 +21,12 @@ func seedAccounts(ctx context.Context, client kubernetes.Interface) error {
 		if !strings.HasPrefix(binding.Name, "system:controller:") {
 			continue
 		}
-		for _, subject := range binding.Subjects {
-			if err := seedAccount(ctx, client, subject); err != nil {
+		for _, subject := range binding.Subjects { // service accounts
+			account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: subject.Namespace, Name: subject.Name}}
+			if _, err := client.CoreV1().ServiceAccounts(subject.Namespace).Create(ctx, account, metav1.CreateOptions{}); existsNot(err) {
 				return err
 			}
 		}
-	}
-	return nil
-}
-
-func seedAccount(ctx context.Context, client kubernetes.Interface, subject rbacv1.Subject) error {
-	if subject.Kind != rbacv1.ServiceAccountKind {
-		return nil
-	}
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: subject.Namespace, Name: subject.Name}}
-	_, err := client.CoreV1().ServiceAccounts(subject.Namespace).Create(ctx, account, metav1.CreateOptions{})
-	if existsNot(err) {
-		return err
 	}
 	return nil
 }

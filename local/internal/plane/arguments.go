@@ -77,7 +77,7 @@ func apiServerArguments(s Settings, p Ports, l Layout) []string {
 		"--profiling=false",
 		"--service-cluster-ip-range=10.96.0.0/16",
 		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
-		"--service-account-key-file=" + l.cert(tokens), "--service-account-signing-key-file=" + l.key(tokens),
+		"--service-account-key-file=" + l.key(tokens), "--service-account-signing-key-file=" + l.key(tokens),
 		"--requestheader-client-ca-file=" + l.cert(frontProxyCA), "--requestheader-allowed-names=" + frontProxyUser,
 		"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
 		"--requestheader-extra-headers-prefix=X-Remote-Extra-",

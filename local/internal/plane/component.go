@@ -6,6 +6,7 @@ package plane
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -26,19 +27,12 @@ var Components = []Component{Etcd, APIServer, ControllerManager, Scheduler, Kwok
 
 // ParseComponent reads a component's name.
 func ParseComponent(name string) (Component, error) {
-	for _, component := range Components {
-		if string(component) == name {
-			return component, nil
-		}
+	if !slices.Contains(Components, Component(name)) {
+		return "", fmt.Errorf("unknown component %q: it is one of %s", name, list(Components))
 	}
-	return "", fmt.Errorf("unknown component %q: it is one of %s", name, ComponentNames())
+	return Component(name), nil
 }
 
-// ComponentNames lists the components for a reader.
-func ComponentNames() string {
-	names := make([]string, len(Components))
-	for i, component := range Components {
-		names[i] = string(component)
-	}
-	return strings.Join(names, ", ")
+func list(components []Component) string {
+	return strings.Trim(strings.Join(strings.Fields(fmt.Sprint(components)), ", "), "[]")
 }

@@ -1,119 +1,121 @@
 package plane
 
 import (
-	"fmt"
+	"crypto"
+	"crypto/x509"
+	"net"
+	"time"
 
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-
-	"lockstep.dev/lockstep/local/internal/pki"
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
+	"k8s.io/kubernetes/cmd/kubeadm/app/apis/kubeadm"
+	"k8s.io/kubernetes/cmd/kubeadm/app/util/kubeconfig"
+	"k8s.io/kubernetes/cmd/kubeadm/app/util/pkiutil"
 )
 
-// adminUser is who a user of the cluster is.
-const adminUser = "lockstep-local-admin"
+// adminUser is the name of a user of the cluster, and kwokUser that of kwok in guards and
+// audit logs.
+const (
+	adminUser = "lockstep-local-admin"
+	kwokUser  = "kwok"
+)
 
-// kwokUser is the name that kwok's requests bear, in guards and audit logs.
-const kwokUser = "kwok"
+var (
+	serves = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} // members of etcd do both
+	calls  = serves[1:]
+)
 
-// writeCredentials makes every key, certificate and kubeconfig of a cluster.
-// Each component has a user of its own, with the rights it has on a stock
-// cluster; kwok, which stands for kubelets and a volume provisioner at once,
-// may do anything.
+// authority signs certificates of a cluster.
+type authority struct {
+	pki  string // directory
+	cert *x509.Certificate
+	key  crypto.Signer
+}
+
+// newAuthority writes a certificate authority. It is valid since an hour ago: a clock may be set
+// back a little.
+func newAuthority(l Layout, file, name string) (*authority, error) {
+	config := pkiutil.CertConfig{
+		Config:              certutil.Config{CommonName: name, NotBefore: time.Now().Add(-time.Hour)},
+		EncryptionAlgorithm: kubeadm.EncryptionAlgorithmECDSAP256,
+	}
+	cert, key, err := pkiutil.NewCertificateAuthority(&config)
+	if err != nil {
+		return nil, err
+	}
+	return &authority{l.inner("pki"), cert, key}, pkiutil.WriteCertAndKey(l.inner("pki"), file, cert, key)
+}
+
+// issue writes a certificate. Kubernetes reads the common name as the user and the organisations
+// as its groups.
+func (a *authority) issue(file string, config certutil.Config) (cert *x509.Certificate, key crypto.Signer, err error) {
+	cert, key, err = pkiutil.NewCertAndKey(a.cert, a.key, &pkiutil.CertConfig{Config: config, EncryptionAlgorithm: kubeadm.EncryptionAlgorithmECDSAP256})
+	if err != nil {
+		return nil, nil, err
+	}
+	return cert, key, pkiutil.WriteCertAndKey(a.pki, file, cert, key)
+}
+
+// writeCredentials writes every key, certificate and kubeconfig of a cluster. Each component has
+// a user of its own, with the rights that it has on a stock cluster. kwok stands for kubelets and
+// a volume provisioner at once, and may do anything.
 func writeCredentials(l Layout, p Ports) error {
-	ca, err := pki.NewAuthority("lockstep-local")
+	ca, err := newAuthority(l, clusterCA, "lockstep-local")
 	if err != nil {
 		return err
 	}
-	if err := writePair(l, clusterCA, ca.Pair); err != nil {
-		return err
-	}
-	if err := writeCertificates(l, ca); err != nil {
-		return err
-	}
-	administrator, err := ca.Client(adminUser, "system:masters")
+	proxyCA, err := newAuthority(l, frontProxyCA, "lockstep-local-front-proxy")
 	if err != nil {
 		return err
 	}
-	if err := writePair(l, admin, administrator); err != nil {
-		return err
+	names := certutil.AltNames{
+		IPs:      []net.IP{net.ParseIP(Loopback), net.ParseIP("10.96.0.1")},
+		DNSNames: []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"},
 	}
-	if err := writeKubeconfig(l.Kubeconfig(), adminUser, p, ca.Cert, administrator); err != nil {
-		return err
-	}
-	return writeComponentKubeconfigs(l, p, ca)
-}
-
-func writeComponentKubeconfigs(l Layout, p Ports, ca *pki.Authority) error {
-	users := []struct {
-		path, user string
-		groups     []string
+	for file, issue := range map[string]struct {
+		by     *authority
+		config certutil.Config
 	}{
-		{l.kubeconfigOf(ControllerManager), "system:kube-controller-manager", nil},
-		{l.kubeconfigOf(Scheduler), "system:kube-scheduler", nil},
-		{l.kubeconfigOf(Kwok), kwokUser, []string{"system:masters"}},
+		frontProxy: {proxyCA, certutil.Config{CommonName: frontProxyUser, Usages: calls}},
+		etcdClient: {ca, certutil.Config{CommonName: "kube-apiserver-etcd-client", Usages: calls}},
+		serving:    {ca, certutil.Config{CommonName: "lockstep-local", AltNames: names, Usages: serves}},
+	} {
+		if _, _, err := issue.by.issue(file, issue.config); err != nil {
+			return err
+		}
 	}
-	for _, u := range users {
-		pair, err := ca.Client(u.user, u.groups...)
+	tokenKey, err := pkiutil.NewPrivateKey(kubeadm.EncryptionAlgorithmECDSAP256)
+	if err != nil {
+		return err
+	}
+	if err := pkiutil.WriteKey(l.inner("pki"), tokens, tokenKey); err != nil {
+		return err
+	}
+	return writeKubeconfigs(l, p, ca)
+}
+
+func writeKubeconfigs(l Layout, p Ports, ca *authority) error {
+	for _, u := range []struct {
+		path, file, user string
+		groups           []string
+	}{
+		{l.Kubeconfig(), admin, adminUser, []string{"system:masters"}},
+		{l.kubeconfigOf(ControllerManager), string(ControllerManager), "system:kube-controller-manager", nil},
+		{l.kubeconfigOf(Scheduler), string(Scheduler), "system:kube-scheduler", nil},
+		{l.kubeconfigOf(Kwok), string(Kwok), kwokUser, []string{"system:masters"}},
+	} {
+		cert, key, err := ca.issue(u.file, certutil.Config{CommonName: u.user, Organization: u.groups, Usages: calls})
 		if err != nil {
 			return err
 		}
-		if err := writeKubeconfig(u.path, u.user, p, ca.Cert, pair); err != nil {
+		encoded, err := keyutil.MarshalPrivateKeyToPEM(key)
+		if err != nil {
+			return err
+		}
+		config := kubeconfig.CreateWithCerts("https://"+address(p.APIServer), "lockstep-local", u.user, pkiutil.EncodeCertPEM(ca.cert), encoded, pkiutil.EncodeCertPEM(cert))
+		if err := kubeconfig.WriteToDisk(u.path, config); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func writeCertificates(l Layout, ca *pki.Authority) error {
-	proxyCA, err := pki.NewAuthority("lockstep-local-front-proxy")
-	if err != nil {
-		return err
-	}
-	if err := writePair(l, frontProxyCA, proxyCA.Pair); err != nil {
-		return err
-	}
-	makers := map[string]func() (pki.Pair, error){
-		frontProxy: func() (pki.Pair, error) { return proxyCA.Client(frontProxyUser) },
-		etcdClient: func() (pki.Pair, error) { return ca.Client("kube-apiserver-etcd-client") },
-		tokens:     pki.NewKeys,
-		serving: func() (pki.Pair, error) {
-			return ca.Serving("lockstep-local", Loopback, "localhost", "10.96.0.1",
-				"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
-		},
-	}
-	for name, issue := range makers {
-		pair, err := issue()
-		if err != nil {
-			return err
-		}
-		if err := writePair(l, name, pair); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func writePair(l Layout, name string, pair pki.Pair) error {
-	if err := writeFile(l.cert(name), pair.Cert, 0o644); err != nil {
-		return err
-	}
-	return writeFile(l.key(name), pair.Key, 0o600)
-}
-
-// writeKubeconfig embeds the certificates, so that the file can be copied away.
-func writeKubeconfig(path, user string, p Ports, ca []byte, pair pki.Pair) error {
-	const cluster = "lockstep-local"
-	config := clientcmdapi.NewConfig()
-	config.Clusters[cluster] = &clientcmdapi.Cluster{
-		Server:                   fmt.Sprintf("https://%s", address(p.APIServer)),
-		CertificateAuthorityData: ca,
-	}
-	config.AuthInfos[user] = &clientcmdapi.AuthInfo{ClientCertificateData: pair.Cert, ClientKeyData: pair.Key}
-	config.Contexts[cluster] = &clientcmdapi.Context{Cluster: cluster, AuthInfo: user}
-	config.CurrentContext = cluster
-	data, err := clientcmd.Write(*config)
-	if err != nil {
-		return err
-	}
-	return writeFile(path, data, 0o600)
 }

@@ -10,37 +10,17 @@ import (
 // tailLines is how much of a component's log an error carries.
 const tailLines = 12
 
-// failure is a component that did not do what it was started for, with what it
-// said last.
-type failure struct {
-	component Component
-	what      string // what happened to it
-	log       string // path
-	tail      []string
-}
-
-func newFailure(l Layout, c Component, what string) *failure {
-	f := &failure{component: c, what: what, log: l.Log(c)}
-	f.tail, _ = process.Tail(f.log, tailLines) // an unreadable log must not hide what happened
-	return f
-}
-
-func (f *failure) Error() string {
-	var text strings.Builder
-	fmt.Fprintf(&text, "%s %s\n", f.component, f.what)
-	if len(f.tail) == 0 {
-		fmt.Fprintf(&text, "  it wrote nothing to %s", f.log)
-		return text.String()
+// failure is the error of a component that did not do what it was started for, with what it
+// logged last.
+func failure(l Layout, c Component, what string) error {
+	tail := process.Tail(l.Log(c), tailLines)
+	if len(tail) == 0 {
+		return fmt.Errorf("%s %s\n  it wrote nothing to %s", c, what, l.Log(c))
 	}
-	fmt.Fprintf(&text, "  its last lines, from %s:", f.log)
-	for _, line := range f.tail {
-		fmt.Fprintf(&text, "\n    %s", line)
-	}
-	return text.String()
+	return fmt.Errorf("%s %s\n  its last lines, from %s:\n    %s", c, what, l.Log(c), strings.Join(tail, "\n    "))
 }
 
-// errNoCluster is what every command but up and down says of a directory
-// without a cluster.
+// errNoCluster is the error of every command but up and down in a directory without a cluster.
 func errNoCluster(l Layout) error {
 	return fmt.Errorf("no cluster in %q: bring one up with: lockstep-local up --dir %s", l.Dir, l.Dir)
 }

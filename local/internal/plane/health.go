@@ -3,14 +3,13 @@ package plane
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strings"
 	"time"
+
+	"k8s.io/client-go/rest"
 )
 
 // probeTimeout bounds one question; on a machine under load an answer takes a
@@ -26,24 +25,14 @@ type prober struct {
 	ports  Ports
 }
 
+// newProber shows the administrator's certificate: etcd speaks only to clients of the cluster, and
+// the API server only to users that it knows, before it has created its roles.
 func newProber(l Layout, p Ports) (*prober, error) {
-	ca, err := os.ReadFile(l.cert(clusterCA))
-	if err != nil {
-		return nil, err
-	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(ca)
-	// etcd speaks only to those who show a certificate of the cluster's, and
-	// the API server only to those it knows, before it has made its roles.
-	own, err := tls.LoadX509KeyPair(l.cert(admin), l.key(admin))
-	if err != nil {
-		return nil, err
-	}
-	transport := &http.Transport{
-		TLSClientConfig:   &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{own}},
-		DisableKeepAlives: true, // an answer must come from the process that lives now
-	}
-	return &prober{client: &http.Client{Transport: transport, Timeout: probeTimeout}, ports: p}, nil
+	client, err := rest.HTTPClientFor(&rest.Config{
+		TLSClientConfig: rest.TLSClientConfig{CAFile: l.cert(clusterCA), CertFile: l.cert(admin), KeyFile: l.key(admin)},
+		UserAgent:       userAgent, Timeout: probeTimeout,
+	})
+	return &prober{client: client, ports: p}, err
 }
 
 // endpoint is where a component reports on itself.
@@ -62,7 +51,6 @@ func (p *prober) probe(ctx context.Context, c Component) error {
 	if err != nil {
 		return err
 	}
-	request.Header.Set("User-Agent", userAgent)
 	response, err := p.client.Do(request)
 	if err != nil {
 		return err

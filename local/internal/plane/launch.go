@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
 	"lockstep.dev/lockstep/local/internal/process"
@@ -38,35 +40,32 @@ func newLaunch(ctx context.Context, c *Cluster, state *State) (*launch, context.
 // can go wrong.
 func (r *launch) start(components ...Component) error {
 	for _, component := range components {
-		child, err := process.Start(r.command(component))
+		child, err := process.Start(r.command(component), r.cluster.Log(component))
 		if err != nil {
-			return newFailure(r.cluster.Layout, component, fmt.Sprintf("could not be started: %v", err))
+			return failure(r.cluster.Layout, component, fmt.Sprintf("could not be started: %v", err))
 		}
 		r.state.started(component, child.Identity)
 		if err := r.state.save(r.cluster.Layout); err != nil {
 			return err
 		}
-		go r.watch(component, child)
+		go func() {
+			<-child.Ended
+			r.cancel(failure(r.cluster.Layout, component, fmt.Sprintf("ended while it was to become ready (%s)", child.Outcome())))
+		}()
 	}
 	return nil
-}
-
-func (r *launch) watch(component Component, child *process.Child) {
-	<-child.Ended()
-	r.cancel(newFailure(r.cluster.Layout, component, fmt.Sprintf("ended while it was to become ready (%s)", child.Outcome())))
 }
 
 // command gives the component an environment of almost nothing: etcd takes any
 // ETCD_* variable for a flag, and kwok reads a configuration from the home
 // directory.
-func (r *launch) command(component Component) process.Command {
+func (r *launch) command(component Component) *exec.Cmd {
 	l := r.cluster.Layout
-	return process.Command{
+	return &exec.Cmd{
 		Path: r.cluster.Executable,
 		Args: Arguments(component, r.state.Settings, r.state.Ports, l),
 		Env:  []string{"HOME=" + l.inner(), "TMPDIR=" + os.TempDir(), "PATH=" + os.Getenv("PATH")},
 		Dir:  l.inner(),
-		Log:  l.Log(component),
 	}
 }
 
@@ -119,29 +118,21 @@ func (r *launch) explain(ctx context.Context, component Component, missing error
 	case cause != context.DeadlineExceeded:
 		return cause
 	}
-	return newFailure(r.cluster.Layout, component, fmt.Sprintf("is not ready in time: %v", missing))
+	return failure(r.cluster.Layout, component, fmt.Sprintf("is not ready in time: %v", missing))
 }
 
 // until repeats ask until it returns nil or ctx ends, and then returns what ask
-// said last.
+// said last. An answer that was cut short by the end of ctx says nothing.
 func until(ctx context.Context, ask func(context.Context) error) error {
 	var last error
-	for {
-		if ctx.Err() != nil && last != nil {
-			return last
-		}
+	_ = wait.PollUntilContextCancel(ctx, pollEvery, true, func(ctx context.Context) (bool, error) {
 		err := ask(ctx)
-		if err == nil {
-			return nil
+		if err == nil || ctx.Err() == nil || last == nil {
+			last = err
 		}
-		if ctx.Err() == nil || last == nil {
-			last = err // an answer cut short by the end of ctx says nothing
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pollEvery):
-		}
-	}
+		return err == nil, nil
+	})
+	return last
 }
 
 func seconds(d time.Duration) string { return d.Round(100 * time.Millisecond).String() }

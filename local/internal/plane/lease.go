@@ -5,25 +5,14 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 )
 
-// freeLeases lets a new kwok take its nodes at once. It would wait for its
-// predecessor's leases to run out otherwise, for 40 s, and look dead meanwhile.
+// freeLeases lets a new kwok take its nodes at once. It would wait for the leases of the former
+// one to run out otherwise, for 40 s, and look dead meanwhile. A kubelet creates its lease again.
 func freeLeases(ctx context.Context, client kubernetes.Interface) error {
-	nodes, err := simulatedNodes(ctx, client)
-	if err != nil {
-		return err
-	}
-	leases := client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
-	for _, name := range nodes {
-		if err := leases.Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-			return err
-		}
-	}
-	return nil
+	return client.CoordinationV1().Leases(corev1.NamespaceNodeLease).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
 }
 
 // leasesHeld returns nil when kwok stands for every simulated node.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -137,12 +136,4 @@ func (c *Cluster) client() (kubernetes.Interface, error) {
 	config.QPS = -1
 	config.UserAgent = userAgent
 	return kubernetes.NewForConfig(config)
-}
-
-func list(components []Component) string {
-	names := make([]string, len(components))
-	for i, component := range components {
-		names[i] = string(component)
-	}
-	return strings.Join(names, ", ")
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,13 +17,11 @@ import (
 func background(t *testing.T, script string) (*Child, string) {
 	t.Helper()
 	log := filepath.Join(t.TempDir(), "log")
-	child, err := Start(Command{
-		Path: "/bin/sh", Args: []string{"script", "-c", script}, Env: []string{"PATH=/usr/bin:/bin"}, Dir: t.TempDir(), Log: log,
-	})
+	child, err := Start(&exec.Cmd{Path: "/bin/sh", Args: []string{"script", "-c", script}, Env: []string{"PATH=/usr/bin:/bin"}, Dir: t.TempDir()}, log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { child.Kill(context.Background()); <-child.Ended() })
+	t.Cleanup(func() { child.Kill(context.Background()); <-child.Ended })
 	return child, log
 }
 
@@ -60,41 +59,32 @@ func TestRecycledPidIsNotKilled(t *testing.T) {
 	}
 }
 
-func TestKillEnds(t *testing.T) {
-	child, _ := background(t, "exec sleep 600")
-	if err := child.Kill(context.Background()); err != nil {
-		t.Fatal(err)
+func TestAChildIsEnded(t *testing.T) {
+	kill := func(c *Child, ctx context.Context) error { return c.Kill(ctx) }
+	stop := func(patience time.Duration) func(*Child, context.Context) error {
+		return func(c *Child, ctx context.Context) error { return c.Stop(ctx, patience) }
 	}
-	if child.Alive() {
-		t.Error("alive after Kill")
-	}
-	<-child.Ended()
-	if got, want := child.Outcome(), "signal: killed"; got != want {
-		t.Errorf("Outcome() = %q, want %q", got, want)
-	}
-}
-
-func TestStopKillsWhatDoesNotListen(t *testing.T) {
-	child, log := background(t, `trap "" TERM; echo deaf; while :; do sleep 0.05; done`)
-	awaitLine(t, log, "deaf")
-	if err := child.Stop(context.Background(), 50*time.Millisecond); err != nil {
-		t.Fatal(err)
-	}
-	<-child.Ended()
-	if got, want := child.Outcome(), "signal: killed"; got != want {
-		t.Errorf("Outcome() = %q, want %q", got, want)
-	}
-}
-
-func TestStopLetsEndInGoodOrder(t *testing.T) {
-	child, log := background(t, `trap "exit 7" TERM; echo ready; while :; do sleep 0.05; done`)
-	awaitLine(t, log, "ready")
-	if err := child.Stop(context.Background(), time.Minute); err != nil {
-		t.Fatal(err)
-	}
-	<-child.Ended()
-	if got, want := child.Outcome(), "exit status 7"; got != want {
-		t.Errorf("Outcome() = %q, want %q", got, want)
+	for name, c := range map[string]struct {
+		script string
+		end    func(*Child, context.Context) error
+		want   string
+	}{
+		"killed":                {`echo ready; exec sleep 600`, kill, "signal: killed"},
+		"stopped in vain":       {`trap "" TERM; echo ready; while :; do sleep 0.05; done`, stop(50 * time.Millisecond), "signal: killed"},
+		"stopped in good order": {`trap "exit 7" TERM; echo ready; while :; do sleep 0.05; done`, stop(time.Minute), "exit status 7"},
+	} {
+		child, log := background(t, c.script)
+		awaitLine(t, log, "ready")
+		if group, err := syscall.Getpgid(child.PID); err != nil || group != child.PID {
+			t.Errorf("%s: process group %d of %d, %v", name, group, child.PID, err)
+		}
+		if err := c.end(child, context.Background()); err != nil || child.Alive() {
+			t.Errorf("%s: alive, %v", name, err)
+		}
+		<-child.Ended
+		if got := child.Outcome(); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
 	}
 }
 
@@ -129,19 +119,8 @@ func TestZombieIsNotAlive(t *testing.T) {
 	}
 }
 
-func TestChildHasASessionOfItsOwn(t *testing.T) {
-	child, _ := background(t, "exec sleep 600")
-	group, err := syscall.Getpgid(child.PID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if group != child.PID {
-		t.Errorf("process group %d, want the child's own, %d", group, child.PID)
-	}
-}
-
 func TestStartReportsWhatCannotRun(t *testing.T) {
-	_, err := Start(Command{Path: "/does/not/exist", Args: []string{"etcd"}, Dir: t.TempDir(), Log: filepath.Join(t.TempDir(), "log")})
+	_, err := Start(&exec.Cmd{Path: "/does/not/exist", Args: []string{"etcd"}, Dir: t.TempDir()}, filepath.Join(t.TempDir(), "log"))
 	if err == nil || !strings.Contains(err.Error(), "etcd") {
 		t.Errorf("error %v, want one that names etcd", err)
 	}
@@ -150,14 +129,7 @@ func TestStartReportsWhatCannotRun(t *testing.T) {
 // awaitLine returns when the log's last line is as wanted.
 func awaitLine(t *testing.T, log, want string) {
 	t.Helper()
-	for {
-		lines, err := Tail(log, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(lines) == 1 && lines[0] == want {
-			return
-		}
+	for !slices.Equal(Tail(log, 1), []string{want}) {
 		time.Sleep(5 * time.Millisecond)
 	}
 }
