@@ -3,6 +3,8 @@ package install
 import (
 	"context"
 	"errors"
+	"io"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -134,5 +136,100 @@ func TestUninstallWaitsUntilNewPVCsGetNoFinalizer(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// stage is a cluster with PVCs and what else has fields of ours.
+func stage(t *testing.T, o Options, objects ...client.Object) *removal {
+	t.Helper()
+	byNode := func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }
+	c := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(objects...).WithIndex(&corev1.Pod{}, "spec.nodeName", byNode).Build()
+	o.Out, o.Timeout = io.Discard, time.Second
+	r := (&cluster{Options: o, client: c}).removal(nil)
+	r.strips = true
+	return r
+}
+
+func claimWith(name string, leaving bool, finalizers ...string) *corev1.PersistentVolumeClaim {
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "prod", Name: name, UID: types.UID(name), Finalizers: finalizers,
+		Annotations: map[string]string{pvc.HoldersAnnotation: "Pod/x", pvc.ModeKey: "hold", "mine": "stays"},
+	}}
+	if leaving {
+		claim.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	}
+	return claim
+}
+
+func podOf(claim string, gates ...corev1.PodSchedulingGate) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "of-" + claim, UID: types.UID("pod-" + claim)}}
+	pod.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+	}}}
+	if pod.Spec.SchedulingGates = gates; len(gates) == 0 {
+		pod.Spec.NodeName = "n"
+	}
+	return pod
+}
+
+func TestStripTakesWhatIsOurs(t *testing.T) {
+	gate := corev1.PodSchedulingGate{Name: pvc.UseGate}
+	theirs := corev1.PodSchedulingGate{Name: "example.com/theirs"}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "prod", Labels: map[string]string{pvc.ModeKey: "hold", "mine": "stays"}}}
+	for name, tt := range map[string]struct {
+		options    Options
+		finalizers []string
+		mode       bool
+		gates      int
+		gone       bool // the PVC that is being deleted and not in use
+	}{
+		"all":          {Options{}, []string{pvc.PodsFinalizer}, false, 1, true},
+		"choices stay": {Options{KeepChoices: true}, []string{pvc.PodsFinalizer}, true, 1, true},
+		"a dry run":    {Options{DryRun: true}, []string{pvc.PodsFinalizer, pvc.BarrierFinalizer}, true, 2, false},
+	} {
+		r := stage(t, tt.options, namespace.DeepCopy(), claimWith("living", false, pvc.PodsFinalizer, pvc.BarrierFinalizer),
+			claimWith("leaving", true, pvc.BarrierFinalizer), podOf("living"), podOf("other", gate, theirs))
+		if err := r.refuse(t.Context()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := r.stripAll(t.Context()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		claim, pod, ns := &corev1.PersistentVolumeClaim{}, &corev1.Pod{}, &corev1.Namespace{}
+		for o, key := range map[client.Object]client.ObjectKey{claim: {Namespace: "prod", Name: "living"}, pod: {Namespace: "prod", Name: "of-other"}, ns: {Name: "prod"}} {
+			if err := r.client.Get(t.Context(), key, o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, modeOfClaim := claim.Annotations[pvc.ModeKey]
+		_, modeOfNamespace := ns.Labels[pvc.ModeKey]
+		if !slices.Equal(claim.Finalizers, tt.finalizers) || claim.Annotations["mine"] == "" || ns.Labels["mine"] == "" ||
+			modeOfClaim != tt.mode || modeOfNamespace != tt.mode || len(pod.Spec.SchedulingGates) != tt.gates {
+			t.Errorf("%s: PVC %+v, namespace %+v, gates %v", name, claim.ObjectMeta, ns.Labels, pod.Spec.SchedulingGates)
+		}
+		err := r.client.Get(t.Context(), client.ObjectKey{Namespace: "prod", Name: "leaving"}, claim)
+		if apierrors.IsNotFound(err) != tt.gone {
+			t.Errorf("%s: the unused PVC: %v", name, err)
+		}
+	}
+}
+
+// A PVC that is being deleted and in use blocks. One whose pod ends later is not released.
+func TestPVCsThatLeaveInUseBlock(t *testing.T) {
+	for name, tt := range map[string]struct {
+		alone     bool
+		finalizer string
+	}{"beside the built-in": {false, pvc.BarrierFinalizer}, "alone": {true, pvc.PodsFinalizer}} {
+		r := stage(t, Options{}, claimWith("leaving", true, tt.finalizer), podOf("leaving"))
+		r.undress.Alone = tt.alone
+		if err := r.refuse(t.Context()); err == nil || !strings.Contains(err.Error(), "prod/leaving (used by pod of-leaving)") {
+			t.Errorf("%s: got %v", name, err)
+		}
+		if err := r.stripAll(t.Context()); err == nil || !strings.Contains(err.Error(), "prod/leaving") {
+			t.Errorf("%s: stripped: %v", name, err)
+		}
+		if err := r.client.Get(t.Context(), client.ObjectKey{Namespace: "prod", Name: "leaving"}, &corev1.PersistentVolumeClaim{}); err != nil {
+			t.Errorf("%s: lost: %v", name, err)
+		}
 	}
 }
