@@ -3,7 +3,6 @@ package lws
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -80,9 +79,6 @@ func threeWay(manifest, live *unstructured.Unstructured) ([]byte, error) {
 		return nil, err
 	}
 	last := live.GetAnnotations()[corev1.LastAppliedConfigAnnotation]
-	if !strings.HasPrefix(strings.TrimSpace(last), "{") {
-		last = ""
-	}
 	patch, err := jsonmergepatch.CreateThreeWayJSONMergePatch([]byte(last), modified, current)
 	if err != nil {
 		return nil, fmt.Errorf("compare %s with the stored set: %w", manifest.GetName(), err)

@@ -55,7 +55,6 @@ func TestPatchKeepsFieldsThatTheManifestLacks(t *testing.T) {
 		{"never applied", "", `{"spec":{"image":"new"}}`},
 		{"the last apply named it", `{"spec":{"replicas":5}}`, `{"spec":{"image":"new","replicas":null}}`},
 		{"the last apply did not name it", `{"spec":{"image":"old"}}`, `{"spec":{"image":"new"}}`},
-		{"the annotation is no object", "rubbish", `{"spec":{"image":"new"}}`},
 	} {
 		live := &unstructured.Unstructured{Object: map[string]any{"kind": "A", "spec": map[string]any{"image": "old", "replicas": int64(5)}}}
 		live.SetAnnotations(map[string]string{corev1.LastAppliedConfigAnnotation: tt.last})

@@ -56,12 +56,12 @@ func TestReleaseAndDelete(t *testing.T) {
 		change   func(*corev1.PersistentVolumeClaim)
 		released bool
 	}{
-		"unchanged":            {func(*corev1.PersistentVolumeClaim) {}, true},
-		"another annotation":   {annotated("x", "y"), true},
-		"confirmed again":      {annotated(pvc.VerifiedAnnotation, "now"), true},
-		"another holder":       {held("c"), false},
-		"another incarnation":  {func(c *corev1.PersistentVolumeClaim) { c.UID = "another" }, false},
-		"released by somebody": {token("uid-a"), true},
+		"unchanged":                {func(*corev1.PersistentVolumeClaim) {}, true},
+		"another annotation":       {annotated("x", "y"), true},
+		"confirmed again":          {annotated(pvc.VerifiedAnnotation, "now"), true},
+		"another holder":           {held("c"), false},
+		"another incarnation":      {func(c *corev1.PersistentVolumeClaim) { c.UID = "another" }, false},
+		"released by another user": {token("uid-a"), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			shown := claim("a", held("b"))

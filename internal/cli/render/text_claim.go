@@ -141,7 +141,7 @@ func (c *ClaimWhy) holders(out io.Writer, now time.Time) {
 			holds = "holds"
 		}
 		if h.Since != nil {
-			holds += ", since " + ageOf(h.Since, now)
+			holds += " (" + ageOf(h.Since, now) + ")"
 		}
 		fmt.Fprintf(out, "  %s: %s; %s\n      proof: %s", h.Name, holds, h.Why, h.Proof)
 		if h.UID != "" {
