@@ -65,7 +65,7 @@ func programCommand(name string) *cobra.Command {
 }
 
 func (a *app) addDir(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&a.dir, "dir", "", "directory that the cluster lives in (required)")
+	cmd.Flags().StringVar(&a.dir, "dir", "", "directory of the cluster (required)")
 }
 
 func (a *app) cluster() (*plane.Cluster, error) {

@@ -21,7 +21,7 @@ const (
 	kwokFile      = "kwok.yaml"
 )
 
-// frontProxyUser is who the API server is towards extension API servers.
+// frontProxyUser is the user of the API server at extension API servers.
 const frontProxyUser = "front-proxy-client"
 
 // Arguments is the argument vector of a component: a pure function of what is
@@ -132,7 +132,7 @@ func schedulerArguments(s Settings, p Ports, l Layout) []string {
 	return withFeatureGates(args, s)
 }
 
-// delegated lets a component ask the API server who calls it.
+// delegated lets a component authenticate its callers at the API server.
 func delegated(kubeconfig string) []string {
 	return []string{"--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig}
 }

@@ -36,8 +36,7 @@ func newLaunch(ctx context.Context, c *Cluster, state *State) (*launch, context.
 	return &launch{cluster: c, state: state, probe: probe, cancel: cancel}, ctx, nil
 }
 
-// start starts components and writes down who they are before anything else
-// can go wrong.
+// start starts components, and saves the identity of each before the next step can fail.
 func (r *launch) start(components ...Component) error {
 	for _, component := range components {
 		child, err := process.Start(r.command(component), r.cluster.Log(component))

@@ -23,7 +23,7 @@ type Layout struct {
 // NewLayout makes dir absolute: the components run in directories of their own.
 func NewLayout(dir string) (Layout, error) {
 	if dir == "" {
-		return Layout{}, fmt.Errorf("no directory given: say where the cluster lives with --dir DIR")
+		return Layout{}, fmt.Errorf("no directory given: give the directory of the cluster with --dir DIR")
 	}
 	abs, err := filepath.Abs(dir)
 	return Layout{Dir: abs}, err

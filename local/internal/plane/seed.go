@@ -16,7 +16,7 @@ import (
 	"lockstep.dev/lockstep/local/stages"
 )
 
-// provisioner is who makes volumes; stages/volume.yaml knows it by this name.
+// provisioner creates volumes; stages/volume.yaml has its name.
 const provisioner = "local.lockstep.dev/kwok"
 
 // seed puts into an empty cluster what a user finds in it: storage classes,

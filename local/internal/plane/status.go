@@ -54,7 +54,7 @@ func (s Status) Ready() bool {
 	return !slices.ContainsFunc(s.Components, func(c ComponentStatus) bool { return c.State != Ready })
 }
 
-// Status looks at a cluster without changing anything, not even when another
+// Status reads a cluster without changing anything, not even when another
 // command is at work on it.
 func (c *Cluster) Status(ctx context.Context) (Status, error) {
 	state, found, err := loadState(c.Layout)

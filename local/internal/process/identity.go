@@ -12,7 +12,7 @@ import (
 )
 
 // Identity is one process in one boot of this machine. A pid alone is not
-// enough: the kernel gives the same number to a stranger later.
+// enough: the kernel gives the same number to another process later.
 type Identity struct {
 	PID int `json:"pid"`
 	// Start tells apart processes that bore the same pid. It is opaque, and

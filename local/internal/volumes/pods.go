@@ -29,7 +29,7 @@ func (p nodePods) GetPodByUID(uid types.UID) (*corev1.Pod, bool) {
 	return nil, false
 }
 
-// ShouldPodContainersBeTerminating keeps new volumes from a pod on its way out.
+// ShouldPodContainersBeTerminating keeps new volumes from a terminating pod.
 func (p nodePods) ShouldPodContainersBeTerminating(uid types.UID) bool {
 	pod, there := p.GetPodByUID(uid)
 	return !there || pod.DeletionTimestamp != nil
