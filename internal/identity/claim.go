@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Life is what is known of one incarnation.
+// Life is the state of one incarnation.
 //
 //	Alive ──deleted, or something above it is──► Doomed ──removed──► Gone
 //
@@ -15,124 +15,118 @@ import (
 type Life int8
 
 const (
-	// Unknown is a life nobody looked at. It is never reason to write.
+	// Unknown is the state of an object that was not read. It is never reason to write.
 	Unknown Life = iota
-	// Alive exists, and nothing up its chain of owners is on its way out.
+	// Alive exists, and nothing up its chain of owners is terminating.
 	Alive
 	// Doomed exists, but it, or something up its chain, is terminating or gone.
 	Doomed
-	// Gone was looked for in the API server itself and is no longer there.
+	// Gone was not found by a live read.
 	Gone
 )
 
-// Lives tells what is known of the owners named in a snapshot.
+// Lives are the states of the owners named in a snapshot.
 type Lives map[types.UID]Life
 
-// Class is what an object that bears one of our names is to us.
+// Class is what an object under a name of the set is to it.
 type Class int8
 
 const (
-	// Member is alive, and its controller is the claimant.
-	Member Class = iota
-	// Ghost is on its way out, or its chain ends in a life that is over.
-	Ghost
-	// Orphan is alive and ours by labels, and has no controller.
+	// Owned is alive, and its controller is the claimant.
+	Owned Class = iota
+	// Previous is terminating, or its chain of owners ends in a UID that no longer exists.
+	Previous
+	// Orphan is alive and has labels of the claimant and no controller.
 	Orphan
-	// Squatter is alive and somebody else's, under a name we need.
-	Squatter
+	// Foreign is alive and another owner's.
+	Foreign
 )
 
-// Claimant holds the UIDs whose controller references make an object a member.
-// Most claimants have one; the pods of a group may hang from their StatefulSet
-// or from their leader directly. The empty claimant has no members.
+// Claimant holds the UIDs whose controller references make an object owned. The empty
+// claimant owns nothing.
 type Claimant []types.UID
 
 func (c Claimant) owns(owner *metav1.OwnerReference) bool {
 	return owner.UID != "" && slices.Contains(c, owner.UID)
 }
 
-// Classify tells what obj is to the claimant. ours tells whether obj's labels
-// are those that the claimant would have given it.
+// Classify returns the class of an object. ours reports whether its labels are those that
+// the claimant would have given it.
 //
-// Only the UID of the controller counts. Names and labels can be forged, and
-// both outlive the object that bore them.
+// Only the UID of the controller counts. Names and labels can be forged, and both outlive
+// the object that had them.
 func Classify(obj metav1.Object, claimant Claimant, ours bool, lives Lives) Class {
 	if obj.GetDeletionTimestamp() != nil {
-		return Ghost
+		return Previous
 	}
 	owner := metav1.GetControllerOfNoCopy(obj)
 	if owner == nil {
 		return classifyUnowned(ours)
 	}
 	if claimant.owns(owner) {
-		return Member
+		return Owned
 	}
 	if life := lives[owner.UID]; life == Doomed || life == Gone {
-		return Ghost
+		return Previous
 	}
-	return Squatter
+	return Foreign
 }
 
 func classifyUnowned(ours bool) Class {
 	if ours {
 		return Orphan
 	}
-	return Squatter
+	return Foreign
 }
 
-// Claim holds objects sorted by what they are to one claimant. There is no
-// fifth kind.
+// Claim holds objects by their class to one claimant. There is no fifth class.
 type Claim[T metav1.Object] struct {
-	Members   []T
-	Ghosts    []T
-	Orphans   []T
-	Squatters []T
+	Owned    []T
+	Previous []T
+	Orphans  []T
+	Foreign  []T
 }
 
-// Sort puts every object in its class. The order within a class is that of objs.
-// Only what has no controller is asked whether it is ours.
+// Sort puts every object in its class. The order within a class is that of objs. Only an
+// object without a controller is passed to ours.
 func Sort[T metav1.Object](objs []T, claimant Claimant, ours func(T) bool, lives Lives) Claim[T] {
 	var c Claim[T]
 	for _, obj := range objs {
 		unowned := metav1.GetControllerOfNoCopy(obj) == nil
 		switch Classify(obj, claimant, unowned && ours(obj), lives) {
-		case Member:
-			c.Members = append(c.Members, obj)
-		case Ghost:
-			c.Ghosts = append(c.Ghosts, obj)
+		case Owned:
+			c.Owned = append(c.Owned, obj)
+		case Previous:
+			c.Previous = append(c.Previous, obj)
 		case Orphan:
 			c.Orphans = append(c.Orphans, obj)
-		case Squatter:
-			c.Squatters = append(c.Squatters, obj)
+		case Foreign:
+			c.Foreign = append(c.Foreign, obj)
 		}
 	}
 	return c
 }
 
-// Member returns the first member, or the zero value when there is none.
-func (c Claim[T]) Member() (member T) {
-	if len(c.Members) > 0 {
-		member = c.Members[0]
-	}
-	return member
-}
+// Own returns the first owned object, or the zero value when there is none.
+func (c Claim[T]) Own() T { return first(c.Owned) }
 
 // Orphan returns the first orphan, or the zero value when there is none.
-func (c Claim[T]) Orphan() (orphan T) {
-	if len(c.Orphans) > 0 {
-		orphan = c.Orphans[0]
+func (c Claim[T]) Orphan() T { return first(c.Orphans) }
+
+func first[T any](objs []T) (object T) {
+	if len(objs) > 0 {
+		object = objs[0]
 	}
-	return orphan
+	return object
 }
 
-// Empty tells whether nothing at all bears the name.
+// Empty reports whether no object has the name.
 func (c Claim[T]) Empty() bool {
-	return len(c.Members)+len(c.Ghosts)+len(c.Orphans)+len(c.Squatters) == 0
+	return len(c.Owned)+len(c.Previous)+len(c.Orphans)+len(c.Foreign) == 0
 }
 
-// IsGarbage tells whether obj can be deleted on sight: its controller is gone
-// for certain, no other owner would keep it, nobody deleted it yet, and nobody
-// asked for it to be orphaned.
+// IsGarbage reports whether an object can be deleted on sight: its only owner is gone, it is
+// not being deleted, and its dependents are not to be orphaned.
 func IsGarbage(obj metav1.Object, lives Lives) bool {
 	owners := obj.GetOwnerReferences()
 	if obj.GetDeletionTimestamp() != nil || len(owners) != 1 {
@@ -141,10 +135,5 @@ func IsGarbage(obj metav1.Object, lives Lives) bool {
 	if lives[owners[0].UID] != Gone {
 		return false
 	}
-	for _, finalizer := range obj.GetFinalizers() {
-		if finalizer == metav1.FinalizerOrphanDependents {
-			return false
-		}
-	}
-	return true
+	return !slices.Contains(obj.GetFinalizers(), metav1.FinalizerOrphanDependents)
 }

@@ -39,20 +39,20 @@ func TestClassify(t *testing.T) {
 		ours     bool
 		want     identity.Class
 	}{
-		{"its controller is the claimant", pod(ownedBy("me", true)), identity.Claimant{"me"}, false, identity.Member},
-		{"one of two claimants", pod(ownedBy("me", true)), identity.Claimant{"other", "me"}, false, identity.Member},
-		{"terminating, whoever owns it", pod(terminating, ownedBy("me", true)), identity.Claimant{"me"}, true, identity.Ghost},
-		{"terminating and nobody's", pod(terminating), nil, true, identity.Ghost},
-		{"its owner is gone", pod(ownedBy("gone", true)), identity.Claimant{"me"}, true, identity.Ghost},
-		{"its owner is on its way out", pod(ownedBy("doomed", true)), identity.Claimant{"me"}, true, identity.Ghost},
-		{"its owner is alive", pod(ownedBy("alive", true)), identity.Claimant{"me"}, true, identity.Squatter},
-		{"nobody looked at its owner", pod(ownedBy("unknown", true)), identity.Claimant{"me"}, true, identity.Squatter},
-		{"an owner nobody heard of", pod(ownedBy("never", true)), identity.Claimant{"me"}, true, identity.Squatter},
+		{"its controller is the claimant", pod(ownedBy("me", true)), identity.Claimant{"me"}, false, identity.Owned},
+		{"one of two claimants", pod(ownedBy("me", true)), identity.Claimant{"other", "me"}, false, identity.Owned},
+		{"terminating, whoever owns it", pod(terminating, ownedBy("me", true)), identity.Claimant{"me"}, true, identity.Previous},
+		{"terminating and nobody's", pod(terminating), nil, true, identity.Previous},
+		{"its owner is gone", pod(ownedBy("gone", true)), identity.Claimant{"me"}, true, identity.Previous},
+		{"its owner is on its way out", pod(ownedBy("doomed", true)), identity.Claimant{"me"}, true, identity.Previous},
+		{"its owner is alive", pod(ownedBy("alive", true)), identity.Claimant{"me"}, true, identity.Foreign},
+		{"nobody looked at its owner", pod(ownedBy("unknown", true)), identity.Claimant{"me"}, true, identity.Foreign},
+		{"an owner nobody heard of", pod(ownedBy("never", true)), identity.Claimant{"me"}, true, identity.Foreign},
 		{"nobody's, with our labels", pod(), identity.Claimant{"me"}, true, identity.Orphan},
-		{"nobody's, with others' labels", pod(), identity.Claimant{"me"}, false, identity.Squatter},
+		{"nobody's, with others' labels", pod(), identity.Claimant{"me"}, false, identity.Foreign},
 		{"owned by the claimant, but not controlled", pod(ownedBy("me", false)), identity.Claimant{"me"}, true, identity.Orphan},
-		{"no claimant has no members", pod(ownedBy("alive", true)), nil, true, identity.Squatter},
-		{"an empty uid is nobody's", pod(ownedBy("", true)), identity.Claimant{""}, true, identity.Squatter},
+		{"no claimant has no members", pod(ownedBy("alive", true)), nil, true, identity.Foreign},
+		{"an empty uid is nobody's", pod(ownedBy("", true)), identity.Claimant{""}, true, identity.Foreign},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -76,13 +76,13 @@ func TestSortPutsEveryObjectInOneClass(t *testing.T) {
 		}
 		ours := rapid.Bool().Draw(t, "ours")
 		c := identity.Sort(objects, identity.Claimant{"me"}, func(*corev1.Pod) bool { return ours }, lives)
-		if got := len(c.Members) + len(c.Ghosts) + len(c.Orphans) + len(c.Squatters); got != len(objects) {
+		if got := len(c.Owned) + len(c.Previous) + len(c.Orphans) + len(c.Foreign); got != len(objects) {
 			t.Fatalf("%d of %d objects were sorted", got, len(objects))
 		}
 		if c.Empty() != (len(objects) == 0) {
 			t.Fatalf("empty is %t with %d objects", c.Empty(), len(objects))
 		}
-		if (c.Member() == nil) != (len(c.Members) == 0) || (c.Orphan() == nil) != (len(c.Orphans) == 0) {
+		if (c.Own() == nil) != (len(c.Owned) == 0) || (c.Orphan() == nil) != (len(c.Orphans) == 0) {
 			t.Fatal("the first of a class is not there, or is where there is none")
 		}
 	})

@@ -111,7 +111,7 @@ func (w *world) judgeBudget(a action.Action) error {
 	}
 	sts, _ := apply.Object.(*appsv1.StatefulSet)
 	world := w.set("w")
-	was, key := partition(world.StatefulSet.Member()), sts.Labels[lwsv1.RevisionKey]
+	was, key := partition(world.StatefulSet.Own()), sts.Labels[lwsv1.RevisionKey]
 	rolling := rollingOf(world.Set.DeepCopy())
 	var up, standIn, givenUp int32
 	for i := range world.Groups {

@@ -60,16 +60,16 @@ func standingSet(b *testing.B, groups int) lws.SetSnapshot {
 		switch object := create.Object.(type) {
 		case *appsv1.StatefulSet:
 			object.Status = appsv1.StatefulSetStatus{Replicas: replicas, UpdateRevision: "r", CurrentRevision: "r"}
-			world.StatefulSet.Members = append(world.StatefulSet.Members, object)
+			world.StatefulSet.Owned = append(world.StatefulSet.Owned, object)
 		case *appsv1.ControllerRevision:
-			world.Revisions.Members = append(world.Revisions.Members, object)
+			world.Revisions.Owned = append(world.Revisions.Owned, object)
 		case *corev1.Service:
-			world.Service.Members = append(world.Service.Members, object)
+			world.Service.Owned = append(world.Service.Owned, object)
 		}
 	}
 	for i := range groups {
 		world.Groups = append(world.Groups, standingGroup(world, i))
-		world.Leaders.Members = append(world.Leaders.Members, world.Groups[i].Leader)
+		world.Leaders.Owned = append(world.Leaders.Owned, world.Groups[i].Leader)
 		set.Status.Started = append(set.Status.Started, lwsv1.StartedGroup{Index: int32(i), Leader: world.Groups[i].Leader.UID, Pods: "AIXMhbkAhcyFugA"})
 	}
 	set.Status.RestartsSince = &metav1.Time{Time: world.Now}
@@ -77,7 +77,7 @@ func standingSet(b *testing.B, groups int) lws.SetSnapshot {
 }
 
 func standingGroup(world lws.SetSnapshot, index int) lws.Group {
-	sts := world.StatefulSet.Member()
+	sts := world.StatefulSet.Own()
 	name := identity.LeaderName(world.Set.Name, index)
 	leader := &corev1.Pod{
 		ObjectMeta: *sts.Spec.Template.ObjectMeta.DeepCopy(),
@@ -94,7 +94,7 @@ func standingGroup(world lws.SetSnapshot, index int) lws.Group {
 			var object runtime.Object = create.Object
 			if workers, ok := object.(*appsv1.StatefulSet); ok {
 				workers.Status = appsv1.StatefulSetStatus{AvailableReplicas: 3, CurrentRevision: "r", UpdateRevision: "r"}
-				group.Workers.Members = []*appsv1.StatefulSet{workers}
+				group.Workers.Owned = []*appsv1.StatefulSet{workers}
 			}
 		}
 	}

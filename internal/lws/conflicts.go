@@ -23,16 +23,16 @@ const conflictLook = 10 * time.Second
 // under the name of the leader StatefulSet holds back everything, any other its own part.
 func (d *setDecision) conflicts() string {
 	var found []string
-	for _, sts := range d.StatefulSet.Squatters {
+	for _, sts := range d.StatefulSet.Foreign {
 		found = append(found, taken(identity.KindStatefulSet, sts, "the set cannot start"))
 	}
-	for _, pod := range byOrdinal(d.Leaders.Squatters) {
+	for _, pod := range byOrdinal(d.Leaders.Foreign) {
 		if _, index := identity.ParentAndOrdinal(pod.Name); needed(pod, 0, workload.Replicas(d.Set)) {
 			found = append(found, taken(identity.KindPod, pod, fmt.Sprintf("group %d cannot start", index)))
 		}
 	}
 	if d.wantsShared() {
-		for _, service := range d.Service.Squatters {
+		for _, service := range d.Service.Foreign {
 			found = append(found, taken(identity.KindService, service, "pods of the set have no DNS names"))
 		}
 	}
@@ -53,19 +53,19 @@ func (d *setDecision) nameConflicts() (p Plan) {
 func (g Group) conflicts(set *lwsv1.LeaderWorkerSet) []string {
 	size := workload.SizeOf(g.Leader, set)
 	var found []string
-	for _, sts := range g.Workers.Squatters {
+	for _, sts := range g.Workers.Foreign {
 		if size > 1 {
 			found = append(found, taken(identity.KindStatefulSet, sts, fmt.Sprintf("group %d has no workers", g.Index)))
 		}
 	}
-	for _, pod := range byOrdinal(g.Pods.Squatters) {
+	for _, pod := range byOrdinal(g.Pods.Foreign) {
 		adopted := g.Workers.Orphan() != nil && metav1.IsControlledBy(pod, g.Workers.Orphan())
-		if needed(pod, 1, size) && !adopted && len(g.Workers.Squatters) == 0 { // else they are those of the StatefulSet
+		if needed(pod, 1, size) && !adopted && len(g.Workers.Foreign) == 0 { // else they are those of the StatefulSet
 			found = append(found, taken(identity.KindPod, pod, fmt.Sprintf("group %d lacks a worker", g.Index)))
 		}
 	}
 	if g.HasOwnSubdomain(set) {
-		for _, service := range g.Service.Squatters {
+		for _, service := range g.Service.Foreign {
 			found = append(found, taken(identity.KindService, service, fmt.Sprintf("pods of group %d have no DNS names", g.Index)))
 		}
 	}

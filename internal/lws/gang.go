@@ -23,10 +23,10 @@ func (d *groupDecision) scheduledAsGang() bool {
 		d.beforeGangs()
 	case d.GangMissing != "":
 		d.plan.wait(Wait{Reason: because(CodeGangSchedulerMissing, d.GangMissing)})
-	case len(d.Gang.Ghosts) > 0:
-		ghosts := previousOf(identity.KindPodGroup, d.Gang.Ghosts)
+	case len(d.Gang.Previous) > 0:
+		ghosts := previousOf(identity.KindPodGroup, d.Gang.Previous)
 		d.plan.wait(Wait{Reason: because(CodePreviousIncarnation, fmt.Sprintf("group %d is no gang before %s have left", d.Index, named(ghosts)))})
-	case d.Gang.Member() == nil && d.Gang.Orphan() == nil && !d.Gang.Empty():
+	case d.Gang.Own() == nil && d.Gang.Orphan() == nil && !d.Gang.Empty():
 		// A squatter: the set tells of it.
 	case d.revision():
 		d.keepGang(scheduler, scheduler.Object(workload.GangGroup(d.Set, d.restored, d.Leader)))
@@ -49,7 +49,7 @@ func (d *groupDecision) keepGang(scheduler gang.Scheduler, want *unstructured.Un
 		d.plan.do(adopt(identity.RefOf(identity.KindPodGroup, have), leader, ownedPart(have, d.Leader)))
 		return
 	}
-	have := d.Gang.Member()
+	have := d.Gang.Own()
 	if have == nil {
 		d.plan.do(action.Create{
 			Kind:    identity.KindPodGroup,

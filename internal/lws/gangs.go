@@ -63,14 +63,14 @@ func (d *setDecision) gangEvents() []action.Event {
 func (d *setDecision) previousGangs() []previous {
 	var found []previous
 	for i := range d.Groups {
-		found = append(found, previousOf(identity.KindPodGroup, d.Groups[i].Gang.Ghosts)...)
+		found = append(found, previousOf(identity.KindPodGroup, d.Groups[i].Gang.Previous)...)
 	}
 	return found
 }
 
 func (g Group) gangConflicts() []string {
 	var found []string
-	for _, object := range g.Gang.Squatters {
+	for _, object := range g.Gang.Foreign {
 		found = append(found, taken(identity.KindPodGroup, object, fmt.Sprintf("group %d is not scheduled as a gang", g.Index)))
 	}
 	return found

@@ -56,9 +56,9 @@ func DecideGroup(w GroupSnapshot) Plan {
 // previous creates nothing in the group while objects of a previous incarnation have its names,
 // and deletes those that are garbage.
 func (d *groupDecision) previous() bool {
-	all := append(previousOf(identity.KindStatefulSet, d.Workers.Ghosts), previousOf(identity.KindPod, d.Pods.Ghosts)...)
-	all = append(all, previousOf(identity.KindService, d.Service.Ghosts)...)
-	all = append(all, previousOf(identity.KindPodGroup, d.Gang.Ghosts)...)
+	all := append(previousOf(identity.KindStatefulSet, d.Workers.Previous), previousOf(identity.KindPod, d.Pods.Previous)...)
+	all = append(all, previousOf(identity.KindService, d.Service.Previous)...)
+	all = append(all, previousOf(identity.KindPodGroup, d.Gang.Previous)...)
 	d.plan.helpAlong(d.Now, d.Vigil, d.Lives, all)
 	if d.Leader == nil {
 		return false
@@ -146,7 +146,7 @@ func (d *groupDecision) startup() bool {
 // the revision it was made for. It is only touched when a name has become free, and
 // scaled back when its replicas were changed.
 func (d *groupDecision) standing() bool {
-	sts := d.Workers.Member()
+	sts := d.Workers.Own()
 	if sts == nil {
 		return true
 	}

@@ -32,7 +32,7 @@ func (d *setDecision) history() (p Plan) {
 	}
 	var past []*appsv1.ControllerRevision
 	superseded := 0
-	for _, revision := range d.Revisions.Members {
+	for _, revision := range d.Revisions.Owned {
 		switch {
 		case !inUse(revision, d.Set.Name):
 			past = append(past, revision)
@@ -84,7 +84,7 @@ func (d *setDecision) unrun(revision *appsv1.ControllerRevision) []action.Standi
 	return []action.Standing{
 		{
 			Kind: identity.KindStatefulSet, Namespace: d.Set.Namespace, Name: d.Set.Name,
-			Unchanged: []identity.Ref{identity.RefOf(identity.KindStatefulSet, d.StatefulSet.Member())},
+			Unchanged: []identity.Ref{identity.RefOf(identity.KindStatefulSet, d.StatefulSet.Own())},
 		},
 		{
 			Kind: identity.KindPod, Namespace: d.Set.Namespace, Of: d.statefulSetUID(), None: true,
@@ -95,7 +95,7 @@ func (d *setDecision) unrun(revision *appsv1.ControllerRevision) []action.Standi
 
 // onlyCurrent reports whether all revisions found have the current key, as at rest.
 func (d *setDecision) onlyCurrent() bool {
-	return !slices.ContainsFunc(d.Revisions.Members, func(r *appsv1.ControllerRevision) bool {
+	return !slices.ContainsFunc(d.Revisions.Owned, func(r *appsv1.ControllerRevision) bool {
 		return r.Labels[lwsv1.RevisionKey] != d.target.key
 	})
 }
@@ -105,7 +105,7 @@ func (d *setDecision) onlyCurrent() bool {
 // that controller has observed the present template, and until a leader shows the key of the
 // previous one.
 func (d *setDecision) runnable() (keys map[string]bool, known bool) {
-	sts := d.StatefulSet.Member()
+	sts := d.StatefulSet.Own()
 	if sts == nil || leadersKey(sts) != d.target.key || !workload.Observed(sts) {
 		return nil, false
 	}
@@ -113,7 +113,7 @@ func (d *setDecision) runnable() (keys map[string]bool, known bool) {
 	if livePartition(sts) == 0 || sts.Status.CurrentRevision == sts.Status.UpdateRevision {
 		return keys, true
 	}
-	return keys, slices.ContainsFunc(d.Leaders.Members, func(leader *corev1.Pod) bool {
+	return keys, slices.ContainsFunc(d.Leaders.Owned, func(leader *corev1.Pod) bool {
 		return leader.Labels[lwsv1.RevisionKey] != "" && leader.Labels[appsv1.ControllerRevisionHashLabelKey] == sts.Status.CurrentRevision
 	})
 }
@@ -121,7 +121,7 @@ func (d *setDecision) runnable() (keys map[string]bool, known bool) {
 // runKeys are the keys of the revisions that leaders run or are to run.
 func (d *setDecision) runKeys() map[string]bool {
 	keys := map[string]bool{d.statefulSetKey(): true}
-	for _, leader := range d.Leaders.Members {
+	for _, leader := range d.Leaders.Owned {
 		keys[leader.Labels[lwsv1.RevisionKey]] = true
 	}
 	delete(keys, "")

@@ -124,7 +124,7 @@ func (w *world) checkPrevious(d decided, a action.Action) {
 		checkOutdated(w.t, d, own.object)
 	case isNew(a) && a.Verb() == "create" && named(d.seen.ghosts, a.Target()):
 		w.t.Fatalf("%s: %s is created beside a previous object of its name", d, a.Target())
-	case isNew(a) && d.group == nil && len(d.set.StatefulSet.Ghosts) > 0:
+	case isNew(a) && d.group == nil && len(d.set.StatefulSet.Previous) > 0:
 		w.t.Fatalf("%s: %s %s beside a previous leader StatefulSet", d, a.Verb(), a.Target())
 	}
 }
@@ -199,7 +199,7 @@ func checkEnding(t *rapid.T, d decided, a action.Delete) {
 		if sts, ok := byUID(all, owner.UID); ok && metav1.IsControlledBy(sts.object, leader) {
 			return
 		}
-		if sts := d.group.Workers.Member(); sts != nil && sts.UID == owner.UID {
+		if sts := d.group.Workers.Own(); sts != nil && sts.UID == owner.UID {
 			return
 		}
 	}
@@ -208,7 +208,7 @@ func checkEnding(t *rapid.T, d decided, a action.Delete) {
 
 // checkOutdated checks that a rollout deletes only a leader that its StatefulSet is to replace.
 func checkOutdated(t *rapid.T, d decided, leader metav1.Object) {
-	sts := d.set.StatefulSet.Member()
+	sts := d.set.StatefulSet.Own()
 	if leader == nil || sts == nil || leader.GetLabels()[lwsv1.RevisionKey] == sts.Labels[lwsv1.RevisionKey] {
 		t.Fatalf("%s: deletes %v, which is not outdated", d, leader)
 	}
@@ -249,7 +249,7 @@ func shuffle(w lws.SetSnapshot, r *rand.Rand) lws.SetSnapshot {
 }
 
 func shuffledClaim[T metav1.Object](claim identity.Claim[T], r *rand.Rand) identity.Claim[T] {
-	for _, class := range []*[]T{&claim.Members, &claim.Ghosts, &claim.Orphans, &claim.Squatters} {
+	for _, class := range []*[]T{&claim.Owned, &claim.Previous, &claim.Orphans, &claim.Foreign} {
 		other := append([]T(nil), *class...)
 		r.Shuffle(len(other), func(i, j int) { other[i], other[j] = other[j], other[i] })
 		*class = other
@@ -272,10 +272,10 @@ func sortInto[T metav1.Object](s *sorted, kind identity.Kind, claim identity.Cla
 			*to = append(*to, claimed{identity.RefOf(kind, object), object})
 		}
 	}
-	add(&s.members, claim.Members)
-	add(&s.ghosts, claim.Ghosts)
+	add(&s.members, claim.Owned)
+	add(&s.ghosts, claim.Previous)
 	add(&s.orphans, claim.Orphans)
-	add(&s.squatters, claim.Squatters)
+	add(&s.squatters, claim.Foreign)
 }
 
 func (s *sorted) group(g lws.Group) {

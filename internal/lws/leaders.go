@@ -32,7 +32,7 @@ func (d *setDecision) leaders() (p Plan) {
 		p.do(d.applyLeaders(sts, desired, &owner, because(CodeOrphan, fmt.Sprintf("statefulset %s has no controller and bears this set's labels", sts.Name))))
 		return p
 	}
-	if sts := d.StatefulSet.Member(); sts != nil {
+	if sts := d.StatefulSet.Own(); sts != nil {
 		waits := d.pvcsPending && (volumes.AreDeletedBy(sts) || d.lowers() || d.course.replicas < workload.PodsOf(sts))
 		if !waits && !inStep(sts, desired, applied) {
 			desired.Annotations[AppliedAnnotationKey] = appliedOnto(sts, desired, applied)

@@ -74,7 +74,7 @@ func (w previousWait) any() bool { return w.message != "" }
 // incarnation hold back the set: the StatefulSet controller cannot skip an ordinal. Any other
 // object holds back its own group.
 func (d *setDecision) awaitPrevious() previousWait {
-	whole, leaders, pvcs := previousOf(identity.KindStatefulSet, d.StatefulSet.Ghosts), d.previousLeaders(), d.previousPVCs()
+	whole, leaders, pvcs := previousOf(identity.KindStatefulSet, d.StatefulSet.Previous), d.previousLeaders(), d.previousPVCs()
 	blocking := slices.Concat(whole, leaders, pvcs, d.previousServices(), d.previousGangs())
 	for _, groups := range [][]Group{d.Groups, d.Vacant} { // as many as a set has: not copied
 		for i := range groups {
@@ -98,10 +98,10 @@ func (d *setDecision) awaitPrevious() previousWait {
 // collector has not deleted in time.
 func (d *setDecision) previous() (p Plan) {
 	p.helpAlong(d.Now, d.Vigil, d.Lives, slices.Concat(
-		previousOf(identity.KindStatefulSet, d.StatefulSet.Ghosts),
-		previousOf(identity.KindPod, d.Leaders.Ghosts),
-		previousOf(identity.KindService, d.Service.Ghosts),
-		previousOf(identity.KindControllerRevision, d.Revisions.Ghosts),
+		previousOf(identity.KindStatefulSet, d.StatefulSet.Previous),
+		previousOf(identity.KindPod, d.Leaders.Previous),
+		previousOf(identity.KindService, d.Service.Previous),
+		previousOf(identity.KindControllerRevision, d.Revisions.Previous),
 	))
 	if message := d.waiting.message; message != "" || !d.waiting.until.IsZero() {
 		p.wait(Wait{Reason: because(CodePreviousIncarnation, cmp.Or(message, "objects of the previous incarnation are being deleted")), Until: d.waiting.until})
@@ -113,7 +113,7 @@ func (d *setDecision) previous() (p Plan) {
 // leaders that its own StatefulSet replaces.
 func (d *setDecision) previousLeaders() []previous {
 	own := d.statefulSetUID()
-	all := previousOf(identity.KindPod, d.Leaders.Ghosts)
+	all := previousOf(identity.KindPod, d.Leaders.Previous)
 	return below(slices.DeleteFunc(all, func(p previous) bool {
 		owner := metav1.GetControllerOfNoCopy(p.object)
 		return owner != nil && own != "" && owner.UID == own
@@ -122,18 +122,18 @@ func (d *setDecision) previousLeaders() []previous {
 
 // previousPVCs returns the terminating PVCs of leaders that the set needs: no pod starts with one.
 func (d *setDecision) previousPVCs() []previous {
-	return below(previousOf(identity.KindPersistentVolumeClaim, d.LeaderVolumes.Ghosts), 0, workload.Replicas(d.Set))
+	return below(previousOf(identity.KindPersistentVolumeClaim, d.LeaderVolumes.Previous), 0, workload.Replicas(d.Set))
 }
 
 // previousServices returns the objects under names of Services that the set needs. They hold
 // back those Services alone, but pods have no DNS names meanwhile.
 func (d *setDecision) previousServices() []previous {
 	if workload.Subdomain(d.Set) == lwsv1.SubdomainShared {
-		return previousOf(identity.KindService, d.Service.Ghosts)
+		return previousOf(identity.KindService, d.Service.Previous)
 	}
 	var found []previous
 	for i := range d.Groups {
-		found = append(found, previousOf(identity.KindService, d.Groups[i].Service.Ghosts)...)
+		found = append(found, previousOf(identity.KindService, d.Groups[i].Service.Previous)...)
 	}
 	return found
 }
@@ -141,20 +141,20 @@ func (d *setDecision) previousServices() []previous {
 // previous returns what holds back this group's workers. Once their StatefulSet exists, it deals
 // with its own pods. PVCs of a StatefulSet to adopt end with its pods.
 func (g *Group) previous(size int32) []previous {
-	if g.Workers.Member() != nil {
+	if g.Workers.Own() != nil {
 		return nil
 	}
-	found := previousOf(identity.KindStatefulSet, g.Workers.Ghosts)
+	found := previousOf(identity.KindStatefulSet, g.Workers.Previous)
 	if g.Workers.Orphan() == nil {
-		found = append(found, below(previousOf(identity.KindPersistentVolumeClaim, g.Volumes.Ghosts), 1, size)...)
+		found = append(found, below(previousOf(identity.KindPersistentVolumeClaim, g.Volumes.Previous), 1, size)...)
 	}
-	return append(found, below(previousOf(identity.KindPod, g.Pods.Ghosts), 1, size)...)
+	return append(found, below(previousOf(identity.KindPod, g.Pods.Previous), 1, size)...)
 }
 
 // leadersHold reports whether previous leaders hold back the leader StatefulSet: all of them, or
 // some for a short time.
 func (d *setDecision) leadersHold(leaders []previous) bool {
-	if len(leaders) == 0 || d.StatefulSet.Member() != nil {
+	if len(leaders) == 0 || d.StatefulSet.Own() != nil {
 		return false
 	}
 	return len(ordinalsOf(leaders)) >= int(workload.Replicas(d.Set)) || d.Now.Before(d.Vigil.lastMove(leaders).Add(goOnAfter))

@@ -30,7 +30,7 @@ const (
 // pvcs keeps the ownerReferences and annotations of PVCs, and turns worker StatefulSets
 // to Retain. It reports whether PVCs would be deleted with their owners until then.
 func (d *setDecision) pvcs() (p Plan, pending bool) {
-	sts := d.StatefulSet.Member()
+	sts := d.StatefulSet.Own()
 	if sts == nil || d.held || len(volumes.Templates(d.live)) == 0 {
 		return p, false
 	}
@@ -54,7 +54,7 @@ func (d *setDecision) pvcs() (p Plan, pending bool) {
 
 // livePVCs are the set's PVCs that are not being deleted.
 func (d *setDecision) livePVCs() []*volumes.PVC {
-	return slices.DeleteFunc(slices.Concat(d.PVCs.Members, d.PVCs.Orphans), func(pvc *volumes.PVC) bool { return pvc.DeletionTimestamp != nil })
+	return slices.DeleteFunc(slices.Concat(d.PVCs.Owned, d.PVCs.Orphans), func(pvc *volumes.PVC) bool { return pvc.DeletionTimestamp != nil })
 }
 
 // formerOwners are the owners that are taken from PVCs: leaders and StatefulSets. A
@@ -91,7 +91,7 @@ func (d *setDecision) retainPVCs() (p Plan) {
 		for _, sts := range WorkersOf(&d.Groups[i], d.Groups[i].Leader) {
 			owners = append(owners, sts.UID)
 		}
-		workers := d.Groups[i].Workers.Member()
+		workers := d.Groups[i].Workers.Own()
 		if workers == nil || !volumes.AreDeletedBy(workers) {
 			continue
 		}
@@ -111,7 +111,7 @@ func (d *setDecision) retainPVCs() (p Plan) {
 // scaledPVCs deletes the PVCs of groups that were scaled away under whenScaled Delete. Only
 // this reconcile raises the StatefulSet.
 func (d *setDecision) scaledPVCs() (p Plan) {
-	sts := d.StatefulSet.Member()
+	sts := d.StatefulSet.Own()
 	if sts == nil || d.held || volumes.KeepsScaled(d.live) {
 		return p
 	}
@@ -145,9 +145,9 @@ func (d *setDecision) scaledPVCs() (p Plan) {
 // ScaledAway are the groups beyond the StatefulSet's replicas that have PVCs which are to
 // go, by rising index. There are none at rest.
 func ScaledAway(w SetSnapshot, created *lwsv1.LeaderWorkerSet) []int {
-	sts := w.StatefulSet.Member()
+	sts := w.StatefulSet.Own()
 	var found []int
-	for _, pvc := range slices.Concat(w.PVCs.Members, w.PVCs.Orphans) {
+	for _, pvc := range slices.Concat(w.PVCs.Owned, w.PVCs.Orphans) {
 		index := volumes.GroupIndex(pvc, created)
 		if volumes.IsMarked(pvc, w.Set) && sts != nil && int32(index) >= workload.PodsOf(sts) {
 			found = append(found, index)
@@ -160,9 +160,9 @@ func ScaledAway(w SetSnapshot, created *lwsv1.LeaderWorkerSet) []int {
 // retained keeps the leader while its group's StatefulSet would delete the workers' PVCs
 // with it. The set's own reconcile turns that StatefulSet to Retain.
 func (d *groupDecision) retained() bool {
-	workers := d.Workers.Member()
+	workers := d.Workers.Own()
 	if workers == nil || len(workers.Spec.VolumeClaimTemplates) == 0 ||
-		!volumes.AreDeletedBy(workers) && !volumes.AreOwnedBy(slices.Concat(d.Volumes.Members, d.Volumes.Orphans), workers.UID) {
+		!volumes.AreDeletedBy(workers) && !volumes.AreOwnedBy(slices.Concat(d.Volumes.Owned, d.Volumes.Orphans), workers.UID) {
 		return true
 	}
 	d.plan.wait(Wait{
@@ -174,7 +174,7 @@ func (d *groupDecision) retained() bool {
 
 // WorkersOf are the worker StatefulSets that a leader controls, terminating or not.
 func WorkersOf(g *Group, leader *corev1.Pod) []*appsv1.StatefulSet {
-	return slices.DeleteFunc(slices.Concat(g.Workers.Members, g.Workers.Ghosts), func(sts *appsv1.StatefulSet) bool {
+	return slices.DeleteFunc(slices.Concat(g.Workers.Owned, g.Workers.Previous), func(sts *appsv1.StatefulSet) bool {
 		return leader == nil || !metav1.IsControlledBy(sts, leader)
 	})
 }

@@ -250,7 +250,7 @@ func judgeTies(t *rapid.T, d decided) int {
 	ties := of[action.Tie](d.plan)
 	for _, a := range d.plan.Actions {
 		if deletion, ok := a.(action.Delete); ok && deletion.Object.Kind == identity.KindPersistentVolumeClaim {
-			if d.set == nil || groupOfClaim(deletion.Object.Name) < int(workload.PodsOf(d.set.StatefulSet.Member())) {
+			if d.set == nil || groupOfClaim(deletion.Object.Name) < int(workload.PodsOf(d.set.StatefulSet.Own())) {
 				t.Fatalf("%s: deletes %s", d, deletion.Object)
 			}
 		}

@@ -24,7 +24,7 @@ type groupCounts struct {
 func (d *setDecision) count() groupCounts {
 	var c groupCounts
 	replicas, partition, target := workload.Replicas(d.Set), workload.Partition(d.Set), d.targetKey()
-	sts := d.StatefulSet.Member()
+	sts := d.StatefulSet.Own()
 	displaced := sts != nil && d.displaced(sts)
 	for i := range d.Groups {
 		g := &d.Groups[i]
@@ -57,7 +57,7 @@ func (g *Group) HasOwnSubdomain(set *lwsv1.LeaderWorkerSet) bool {
 
 // complete tells whether the group has all the parts it is judged by.
 func (g *Group) complete(set *lwsv1.LeaderWorkerSet) bool {
-	return g.Leader != nil && (workload.SizeOf(g.Leader, set) == 1 || g.Workers.Member() != nil)
+	return g.Leader != nil && (workload.SizeOf(g.Leader, set) == 1 || g.Workers.Own() != nil)
 }
 
 // Ready tells whether every pod of the group, in its present incarnation, is up.
@@ -67,7 +67,7 @@ func (g *Group) Ready(set *lwsv1.LeaderWorkerSet) bool {
 	if !g.complete(set) || !podReady(g.Leader) || restart.Of(set, g.Leader) != nil {
 		return false
 	}
-	workers := g.Workers.Member()
+	workers := g.Workers.Own()
 	return workers == nil || workersReady(workers)
 }
 
@@ -75,7 +75,7 @@ func (g *Group) updated(key string) bool {
 	if key == "" || g.Leader.Labels[lwsv1.RevisionKey] != key {
 		return false
 	}
-	workers := g.Workers.Member()
+	workers := g.Workers.Own()
 	return workers == nil || workers.Labels[lwsv1.RevisionKey] == key || workers.Spec.Template.Labels[lwsv1.RevisionKey] == key
 }
 

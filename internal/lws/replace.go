@@ -21,7 +21,7 @@ import (
 // broke since: then only those go that are down anyway. Nor did another
 // implementation, whose grant it may be, ask for their volume claims.
 func (d *setDecision) replace() (p Plan) {
-	sts := d.StatefulSet.Member()
+	sts := d.StatefulSet.Own()
 	if sts == nil || d.held || d.pvcsPending || !workload.Observed(sts) || d.rollout.changed || d.rollout.paused {
 		return p
 	}
@@ -49,7 +49,7 @@ func (d *setDecision) replace() (p Plan) {
 // another template, or from before a grant was taken back. One that goes only because
 // its group is down anyway does so only if its workers still are as they were judged.
 func (d *setDecision) replaceLeader(g Group, why string, onlyIfDown bool) action.Delete {
-	sts := d.StatefulSet.Member()
+	sts := d.StatefulSet.Own()
 	relied := []action.Standing{{
 		Kind: identity.KindStatefulSet, Namespace: d.Set.Namespace, Name: sts.Name,
 		Specified: map[types.UID]int64{sts.UID: sts.Generation},

@@ -28,7 +28,7 @@ func haunted(now, deleted time.Time) lws.SetSnapshot {
 	}}
 	return lws.SetSnapshot{
 		Now: now, Set: set,
-		Leaders: identity.Claim[*corev1.Pod]{Ghosts: []*corev1.Pod{ghost}},
+		Leaders: identity.Claim[*corev1.Pod]{Previous: []*corev1.Pod{ghost}},
 		Vigil:   lws.Vigil{Seen: map[types.UID]time.Time{"ghost": deleted}},
 	}
 }

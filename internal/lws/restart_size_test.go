@@ -34,10 +34,10 @@ func largeSet(many int, incarnation string) lws.SetSnapshot {
 		leader.Labels[lwsv1.RevisionKey] = "5f8f8c9d4b"
 		g := lws.Group{Index: i, LeaderName: leader.Name, Leader: leader}
 		for worker := 1; worker < 8; worker++ {
-			g.Pods.Members = append(g.Pods.Members, runs(fakeapi.Pod(identity.LeaderName(leader.Name, worker), "w", worker)))
+			g.Pods.Owned = append(g.Pods.Owned, runs(fakeapi.Pod(identity.LeaderName(leader.Name, worker), "w", worker)))
 		}
 		world.Groups = append(world.Groups, g)
-		world.Leaders.Members = append(world.Leaders.Members, leader)
+		world.Leaders.Owned = append(world.Leaders.Owned, leader)
 	}
 	return world
 }

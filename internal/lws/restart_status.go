@@ -44,7 +44,7 @@ func (d *setDecision) restartStatus() restart.Status {
 	var started []lwsv1.StartedGroup
 	for i := range d.Groups {
 		g := &d.Groups[i]
-		if entry := restart.Started(d.Set, g.Index, g.Leader, g.Pods.Members); entry != nil {
+		if entry := restart.Started(d.Set, g.Index, g.Leader, g.Pods.Owned); entry != nil {
 			started = append(started, *entry)
 		}
 	}
@@ -60,7 +60,7 @@ func (d *setDecision) since() *metav1.Time {
 		return d.Set.Status.RestartsSince
 	}
 	since := metav1.NewTime(d.Now.Truncate(time.Second).Add(time.Second))
-	if len(d.Groups)+len(d.Leaders.Ghosts)+len(d.Leaders.Orphans) == 0 {
+	if len(d.Groups)+len(d.Leaders.Previous)+len(d.Leaders.Orphans) == 0 {
 		since = d.Set.CreationTimestamp
 	}
 	return &since
@@ -72,8 +72,8 @@ func (d *setDecision) leadersAndLeaving() []*corev1.Pod {
 	for i := range d.Groups {
 		leaders = append(leaders, d.Groups[i].Leader)
 	}
-	sts := d.StatefulSet.Member()
-	for _, pod := range d.Leaders.Ghosts {
+	sts := d.StatefulSet.Own()
+	for _, pod := range d.Leaders.Previous {
 		if sts != nil && pod.DeletionTimestamp != nil && metav1.IsControlledBy(pod, sts) {
 			leaders = append(leaders, pod)
 		}
@@ -113,7 +113,7 @@ func (d *setDecision) waitingGroups() []*lwsv1.GroupRestarts {
 // pruned returns a message if the API server drops fields of the status, or is empty: the
 // status was written here for this generation, and restartsSince is not in it.
 func (d *setDecision) pruned() string {
-	sts := d.StatefulSet.Member()
+	sts := d.StatefulSet.Own()
 	if restart.Recreates(d.live) && d.told.RestartsSince == nil && d.told.ObservedGeneration == d.live.Generation &&
 		sts != nil && sts.Annotations[AppliedAnnotationKey] != "" {
 		return pruningText

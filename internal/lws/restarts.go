@@ -124,7 +124,7 @@ func (d *groupDecision) deleteGroup(leader *corev1.Pod, decision *restart.Decisi
 			d.plan.do(deletion)
 		}
 	}
-	for _, pod := range byOrdinal(slices.Concat(d.Pods.Members, d.Pods.Ghosts)) {
+	for _, pod := range byOrdinal(slices.Concat(d.Pods.Owned, d.Pods.Previous)) {
 		owner := metav1.GetControllerOfNoCopy(pod)
 		if owner != nil && slices.Contains(owners, owner.UID) && pod.DeletionTimestamp == nil {
 			d.plan.do(d.deletionOf(identity.RefOf(identity.KindPod, pod)))

@@ -92,7 +92,7 @@ func (d *setDecision) counting() []*appsv1.ControllerRevision {
 }
 
 func countingRevisions(claim identity.Claim[*appsv1.ControllerRevision], setName string) []*appsv1.ControllerRevision {
-	return slices.DeleteFunc(slices.Concat(claim.Members, claim.Orphans), func(r *appsv1.ControllerRevision) bool { return !Genuine(r, setName) })
+	return slices.DeleteFunc(slices.Concat(claim.Owned, claim.Orphans), func(r *appsv1.ControllerRevision) bool { return !Genuine(r, setName) })
 }
 
 func (d *setDecision) revisionWithKey(key string) *appsv1.ControllerRevision {
@@ -179,7 +179,7 @@ func (d *setDecision) newRevision(data []byte, note string) target {
 // freeRevisionName returns the name and number of the next revision. A number whose name
 // another object has is left out.
 func (d *setDecision) freeRevisionName(hash string) (name string, number int64) {
-	all := slices.Concat(d.Revisions.Members, d.Revisions.Orphans, d.Revisions.Ghosts, d.Revisions.Squatters)
+	all := slices.Concat(d.Revisions.Owned, d.Revisions.Orphans, d.Revisions.Previous, d.Revisions.Foreign)
 	for number = d.highestNumber() + 1; ; number++ {
 		name = revisionName(d.Set.Name, hash, number)
 		if !slices.ContainsFunc(all, func(r *appsv1.ControllerRevision) bool { return r.Name == name }) {

@@ -48,7 +48,7 @@ func (d *setDecision) inherited() int32 {
 // leaderStatefulSet is the leader StatefulSet that is, or is about to be, the
 // set's own.
 func (d *setDecision) leaderStatefulSet() *appsv1.StatefulSet {
-	if sts := d.StatefulSet.Member(); sts != nil {
+	if sts := d.StatefulSet.Own(); sts != nil {
 		return sts
 	}
 	return d.StatefulSet.Orphan()
@@ -160,7 +160,7 @@ func (d *setDecision) relied() []action.Standing {
 // reliedAbsence adds that no leader of a name has come, beside whoever is known to
 // bear it.
 func (d *setDecision) reliedAbsence(relied *action.Standing, name string) {
-	known := slices.Concat(d.Leaders.Ghosts, d.Leaders.Orphans, d.Leaders.Squatters)
+	known := slices.Concat(d.Leaders.Previous, d.Leaders.Orphans, d.Leaders.Foreign)
 	i := slices.IndexFunc(known, func(pod *corev1.Pod) bool { return pod.Name == name && pod.DeletionTimestamp == nil })
 	switch {
 	case i < 0:
@@ -175,7 +175,7 @@ func (g *Group) reliedWorkers(relied *action.Standing) {
 	if !podReady(g.Leader) {
 		return
 	}
-	bearers := slices.DeleteFunc(slices.Concat(g.Workers.Members, g.Workers.Ghosts, g.Workers.Orphans, g.Workers.Squatters),
+	bearers := slices.DeleteFunc(slices.Concat(g.Workers.Owned, g.Workers.Previous, g.Workers.Orphans, g.Workers.Foreign),
 		func(sts *appsv1.StatefulSet) bool { return sts.DeletionTimestamp != nil }) // who is on his way out counts as absent
 	for _, sts := range bearers {
 		if sts.Labels[lwsv1.SetNameLabelKey] == relied.Labels[lwsv1.SetNameLabelKey] { // others are not among those looked for

@@ -134,7 +134,7 @@ func TestRolloutsAreTakenOver(t *testing.T) {
 // checkTakeover checks the first plan after a hand-over: no revision is created for a
 // spec that is being rolled out, and the template of a revision stays.
 func (w *rolling) checkTakeover(s lws.SetSnapshot) {
-	live := s.StatefulSet.Member()
+	live := s.StatefulSet.Own()
 	if live == nil {
 		return
 	}
@@ -281,7 +281,7 @@ func (w *rolling) checkHeld() {
 	w.met.when("a rollout held", true)
 	w.met.when("a template held back", images[w.image()] == 0)
 	w.scaled = true // a lost group is beyond the budget
-	leaders := w.live().Leaders.Members
+	leaders := w.live().Leaders.Owned
 	if len(leaders) == 0 || w.harms > 0 { // a StatefulSet created in mid-rollout knows no former revision
 		return
 	}
@@ -304,7 +304,7 @@ func (w *rolling) heldUp() bool {
 		}
 	}
 	// A topology waits as a template does, and is in no revision.
-	return topology(truth.StatefulSet.Member()) != truth.Set.Annotations[lwsv1.ExclusiveKeyAnnotationKey]
+	return topology(truth.StatefulSet.Own()) != truth.Set.Annotations[lwsv1.ExclusiveKeyAnnotationKey]
 }
 
 // checkWholeGroups checks that every pod has its leader's image (S5), and counts
@@ -338,7 +338,7 @@ type standing struct {
 
 func (w *rolling) standing(sts *appsv1.StatefulSet) standing {
 	truth, key := w.live(), sts.Labels[lwsv1.RevisionKey]
-	s := standing{ready: map[int]bool{}, updated: map[int]bool{}, partition: partition(truth.StatefulSet.Member())}
+	s := standing{ready: map[int]bool{}, updated: map[int]bool{}, partition: partition(truth.StatefulSet.Own())}
 	s.replicas, _ = strconv.Atoi(sts.Annotations[lwsv1.ReplicasAnnotationKey])
 	for i := range truth.Groups {
 		g := &truth.Groups[i]
@@ -398,7 +398,7 @@ func (w *rolling) checkServing() {
 func (w *rolling) checkRolled() {
 	set := find[*lwsv1.LeaderWorkerSet](w.cluster, "w")
 	if got := brief(set.Status)[available]; got != isAvailable {
-		w.t.Fatalf("not available: %v; %+v", brief(set.Status), w.standing(w.live().StatefulSet.Member()))
+		w.t.Fatalf("not available: %v; %+v", brief(set.Status), w.standing(w.live().StatefulSet.Own()))
 	}
 	pods := fakeapi.All[*corev1.Pod](w.Objects)
 	if want := workload.Replicas(set) * workload.Size(set); len(pods) != int(want) {

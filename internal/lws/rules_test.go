@@ -208,7 +208,7 @@ func TestAStatefulSetOfAnotherShapeIsNoOrphan(t *testing.T) {
 		sts.OwnerReferences = nil
 		sts.Spec.Selector.MatchLabels["more"] = "x"
 	})
-	if got := len(c.set("w").StatefulSet.Squatters); got != 1 {
+	if got := len(c.set("w").StatefulSet.Foreign); got != 1 {
 		t.Errorf("got %d squatters", got)
 	}
 }

@@ -55,7 +55,7 @@ func (p *Plan) keepService(found identity.Claim[*corev1.Service], desired *corev
 		}))
 		return
 	}
-	if service := found.Member(); service != nil {
+	if service := found.Own(); service != nil {
 		p.repairService(service, desired)
 		return
 	}

@@ -115,7 +115,7 @@ func derive(w SetSnapshot) (*setDecision, Plan) {
 	plan.Waits = d.effectiveSpec.waits()
 	d.refusal, d.hindrance = w.refusedSpec(), w.refusedParts()
 	d.waiting = d.awaitPrevious()
-	d.held = d.unknown != "" || d.refusal != "" || d.waiting.holds || len(d.StatefulSet.Squatters) > 0
+	d.held = d.unknown != "" || d.refusal != "" || d.waiting.holds || len(d.StatefulSet.Foreign) > 0
 	d.target = d.newTarget()
 	plan.add(d.target.plan)
 	d.conflict = d.conflicts()
@@ -140,7 +140,7 @@ func (e effectiveSpec) waits() (waits []Wait) {
 // statefulSetUID is the UID of the leader StatefulSet that is, or is about to
 // be, the set's own. Empty when there is none.
 func (w *SetSnapshot) statefulSetUID() types.UID {
-	if sts := w.StatefulSet.Member(); sts != nil {
+	if sts := w.StatefulSet.Own(); sts != nil {
 		return sts.UID
 	}
 	if sts := w.StatefulSet.Orphan(); sts != nil {

@@ -57,7 +57,7 @@ func (d *setDecision) newStatus() (want *lwsv1.LeaderWorkerSetStatus, changed bo
 	want.Started, want.Restarts, want.RestartsSince = d.restarted.Started, d.restarted.Restarts, d.restarted.Since
 	counts := d.count()
 	want.Replicas, want.ReadyReplicas, want.UpdatedReplicas = 0, counts.ready, counts.updated
-	if sts := d.StatefulSet.Member(); sts != nil {
+	if sts := d.StatefulSet.Own(); sts != nil {
 		want.Replicas = sts.Status.Replicas
 	}
 	if want.HPAPodSelector == "" {

@@ -24,7 +24,7 @@ const (
 
 // touch wakes the StatefulSet controller when the name of a leader is free again.
 func (d *setDecision) touch() (p Plan) {
-	sts := d.StatefulSet.Member()
+	sts := d.StatefulSet.Own()
 	if sts == nil || !workload.LacksPods(sts) {
 		return p
 	}
@@ -54,14 +54,14 @@ func (p *Plan) touchStalled(sts *appsv1.StatefulSet, now, since time.Time, first
 
 // firstIsFree reports whether no other owner's pod or PVC has the name of the first missing leader.
 func (d *setDecision) firstIsFree() bool {
-	blocked := slices.Concat(d.previousLeaders(), d.previousPVCs(), previousOf(identity.KindPod, d.Leaders.Squatters))
-	return !ordinalsOf(blocked)[firstMissing(d.Leaders.Members, 0)]
+	blocked := slices.Concat(d.previousLeaders(), d.previousPVCs(), previousOf(identity.KindPod, d.Leaders.Foreign))
+	return !ordinalsOf(blocked)[firstMissing(d.Leaders.Owned, 0)]
 }
 
 // firstIsFree reports whether no other owner's pod or PVC has the name of the first missing worker.
 func (g *Group) firstIsFree() bool {
-	blocked := slices.Concat(previousOf(identity.KindPod, g.OthersPods()), previousOf(identity.KindPersistentVolumeClaim, g.Volumes.Ghosts))
-	return !ordinalsOf(blocked)[firstMissing(g.Pods.Members, 1)]
+	blocked := slices.Concat(previousOf(identity.KindPod, g.OthersPods()), previousOf(identity.KindPersistentVolumeClaim, g.Volumes.Previous))
+	return !ordinalsOf(blocked)[firstMissing(g.Pods.Owned, 1)]
 }
 
 func firstMissing(pods []*corev1.Pod, ordinal int) int {
@@ -74,9 +74,9 @@ func firstMissing(pods []*corev1.Pod, ordinal int) int {
 
 // OthersPods returns the pods under names of workers that the group's StatefulSet does not own.
 func (g *Group) OthersPods() []*corev1.Pod {
-	others := slices.Clone(g.Pods.Squatters)
-	sts := g.Workers.Member()
-	for _, pod := range g.Pods.Ghosts {
+	others := slices.Clone(g.Pods.Foreign)
+	sts := g.Workers.Own()
+	for _, pod := range g.Pods.Previous {
 		if owner := metav1.GetControllerOfNoCopy(pod); sts == nil || owner == nil || owner.UID != sts.UID {
 			others = append(others, pod)
 		}

@@ -20,7 +20,7 @@ import (
 // starting. Those leaders are made here, exactly as that controller would have
 // made them, and are its own from then on.
 func (d *setDecision) unreachable() (p Plan) {
-	sts := d.StatefulSet.Member()
+	sts := d.StatefulSet.Own()
 	if sts == nil || d.held {
 		return p
 	}
@@ -69,7 +69,7 @@ func (d *setDecision) blockedOrdinals() []int {
 			blocked = append(blocked, ordinal)
 		}
 	}
-	for _, pod := range d.Leaders.Squatters {
+	for _, pod := range d.Leaders.Foreign {
 		if _, ordinal := identity.ParentAndOrdinal(pod.Name); int32(ordinal) < workload.Replicas(d.Set) {
 			blocked = append(blocked, ordinal)
 		}
@@ -92,7 +92,7 @@ func lastReached(blocked int) int {
 // its way out.
 func (d *setDecision) borne() map[string]bool {
 	names := map[string]bool{}
-	for _, pod := range slices.Concat(d.Leaders.Members, d.Leaders.Ghosts, d.Leaders.Orphans, d.Leaders.Squatters) {
+	for _, pod := range slices.Concat(d.Leaders.Owned, d.Leaders.Previous, d.Leaders.Orphans, d.Leaders.Foreign) {
 		names[pod.Name] = true
 	}
 	for ordinal := range ordinalsOf(d.previousPVCs()) { // a pod cannot have a claim that leaves

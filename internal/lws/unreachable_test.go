@@ -52,8 +52,8 @@ func TestClaimsAreListedOnlyForLeadersThatAreMissed(t *testing.T) {
 		c.do(c.decideSet())
 		c.turn(groupNames...)
 	}
-	if w := c.set("w"); len(w.LeaderVolumes.Ghosts) != 1 {
-		t.Fatalf("invalid run: %d claims are in the way", len(w.LeaderVolumes.Ghosts))
+	if w := c.set("w"); len(w.LeaderVolumes.Previous) != 1 {
+		t.Fatalf("invalid run: %d claims are in the way", len(w.LeaderVolumes.Previous))
 	} else if w.Claims != nil {
 		t.Errorf("nobody is missed, and claims were read: %v", w.Claims)
 	}

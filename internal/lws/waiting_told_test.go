@@ -39,7 +39,7 @@ func TestAServiceThatDoesNotLeaveIsTold(t *testing.T) {
 	set := fakeapi.Set("w", 0, 1)
 	set.CreationTimestamp = metav1.NewTime(fakeapi.Epoch.Add(time.Second))
 	w := lws.SetSnapshot{Now: fakeapi.Epoch.Add(2 * time.Second), Set: set, Vigil: lws.Vigil{Moved: fakeapi.Epoch}}
-	w.Service.Ghosts = []*corev1.Service{former(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "w"}})}
+	w.Service.Previous = []*corev1.Service{former(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "w"}})}
 	got := progress(t, w)
 	if got.Reason != lws.CodePreviousIncarnation || facts(got.Message) != ": 1 w" {
 		t.Errorf("got %s: %s", got.Reason, got.Message)
@@ -50,7 +50,7 @@ func TestAServiceThatDoesNotLeaveIsTold(t *testing.T) {
 func TestAServiceNobodyNeedsIsNotWaitedFor(t *testing.T) {
 	set := fakeapi.Set("w", 0, 1, fakeapi.UniquePerReplica)
 	w := lws.SetSnapshot{Now: fakeapi.Epoch, Set: set}
-	w.Service.Ghosts = []*corev1.Service{former(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "w"}})}
+	w.Service.Previous = []*corev1.Service{former(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "w"}})}
 	if got := progress(t, w); got.Type != string(lwsv1.LeaderWorkerSetAvailable) {
 		t.Errorf("got %s: %s", got.Reason, got.Message)
 	}

@@ -65,7 +65,7 @@ func TestAPodGroupThatIsNotInMemoryIsReadLive(t *testing.T) {
 	leader := fakeapi.Find[*corev1.Pod](e.Server, "w-0")
 	fakeapi.OwnedBy(ours, "v1", identity.RefOf(identity.KindPod, leader))
 	fakeapi.Add(e.Server, ours)
-	if got := e.group("w-0"); len(got.Gang.Members) != 1 {
+	if got := e.group("w-0"); len(got.Gang.Owned) != 1 {
 		t.Errorf("a new PodGroup is not read: %+v", got.Gang)
 	}
 }
@@ -74,10 +74,10 @@ func TestTheSetReadsAPodGroupWithoutOurLabels(t *testing.T) {
 	e, name := aGang(t)
 	e.observer.WithGangs(known{})
 	fakeapi.Add(e.Server, podGroup(name, nil))
-	if got := e.group("w-0"); len(got.Gang.Squatters) != 1 {
+	if got := e.group("w-0"); len(got.Gang.Foreign) != 1 {
 		t.Errorf("got %+v", got.Gang)
 	}
-	if got := e.set("w").Groups[0].Gang; len(got.Squatters) != 1 {
+	if got := e.set("w").Groups[0].Gang; len(got.Foreign) != 1 {
 		t.Errorf("the set does not read it: %+v", got)
 	}
 }

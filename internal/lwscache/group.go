@@ -114,7 +114,7 @@ func (r *reading) fillLeader(ctx context.Context, w *lws.GroupSnapshot) error {
 	if err != nil {
 		return err
 	}
-	w.LeaderSet = found.Member()
+	w.LeaderSet = found.Own()
 	key := types.NamespacedName{Namespace: r.set.Namespace, Name: w.LeaderName}
 	pods, err := named(ctx, r.Observer, identity.KindPod, key, &corev1.Pod{})
 	if err != nil || len(pods) == 0 || w.LeaderSet == nil || !metav1.IsControlledBy(pods[0], w.LeaderSet) {
@@ -146,7 +146,7 @@ func (r *reading) fillObjects(ctx context.Context, w *lws.GroupSnapshot) error {
 
 // fillWorkers reads the pods with names of the group's workers.
 func (r *reading) fillWorkers(ctx context.Context, w *lws.GroupSnapshot) error {
-	if sts := w.Workers.Member(); sts != nil {
+	if sts := w.Workers.Own(); sts != nil {
 		w.Stalled = r.memory.stalledSince(sts, w.Now)
 	}
 	return r.fillPods(ctx, &w.Group)
@@ -183,7 +183,7 @@ func (r *reading) fillIncomplete(ctx context.Context, g *lws.Group) error {
 	if err := r.fillGroup(ctx, g); err != nil {
 		return err
 	}
-	if sts := g.Workers.Member(); sts != nil && !workload.LacksPods(sts) && !restart.LacksRecord(r.set, g.Index, g.Leader) {
+	if sts := g.Workers.Own(); sts != nil && !workload.LacksPods(sts) && !restart.LacksRecord(r.set, g.Index, g.Leader) {
 		return nil
 	}
 	return r.fillPods(ctx, g)
@@ -206,7 +206,7 @@ func (r *reading) sortWorkers(ctx context.Context, g *lws.Group, found []*appsv1
 // sortPods classifies pods with names of the group's workers.
 func (r *reading) sortPods(ctx context.Context, g *lws.Group, pods []*corev1.Pod) (err error) {
 	claimant := leaderUID(g)
-	if sts := g.Workers.Member(); sts != nil {
+	if sts := g.Workers.Own(); sts != nil {
 		claimant = append(claimant, sts.UID)
 	}
 	g.Pods, err = sorted(ctx, r, pods, claimant, func(pod *corev1.Pod) bool { return workload.BearsName(pod, r.set.Name) })
@@ -215,7 +215,7 @@ func (r *reading) sortPods(ctx context.Context, g *lws.Group, pods []*corev1.Pod
 
 // fillNewGroup reads what the operator needs to create or adopt the worker StatefulSet.
 func (r *reading) fillNewGroup(ctx context.Context, w *lws.GroupSnapshot) error {
-	if w.Leader == nil || w.Workers.Member() != nil {
+	if w.Leader == nil || w.Workers.Own() != nil {
 		return nil
 	}
 	if err := r.knowRevision(ctx, w, w.Leader.Labels[lwsv1.RevisionKey]); err != nil {

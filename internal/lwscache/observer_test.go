@@ -89,33 +89,33 @@ func TestAChainOfOwnersIsFollowedByUID(t *testing.T) {
 	}{
 		{"the owner is gone and its namesake stands", func(e *eyes) {
 			own(e, fakeapi.Former(identity.KindStatefulSet, "w"))
-		}, identity.Ghost},
+		}, identity.Previous},
 		{"the owner's owner is gone", func(e *eyes) {
 			former := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: "v", Labels: stsLabels}}
 			fakeapi.OwnedBy(former, fakeapi.APIVersion(identity.KindLeaderWorkerSet), fakeapi.Former(identity.KindLeaderWorkerSet, "w"))
 			own(e, identity.RefOf(identity.KindStatefulSet, fakeapi.Add(e.Server, former)))
-		}, identity.Ghost},
+		}, identity.Previous},
 		{"the owner is terminating", func(e *eyes) {
 			going := fakeapi.Add(e.Server, &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: "v", Labels: stsLabels}})
 			fakeapi.Terminate[*appsv1.StatefulSet](e.Server, "v", "foregroundDeletion")
 			own(e, identity.RefOf(identity.KindStatefulSet, going))
-		}, identity.Ghost},
+		}, identity.Previous},
 		{"the owner is alive and the cache does not show it", func(e *eyes) {
 			hidden := fakeapi.Add(e.Server, &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: "v"}})
 			own(e, identity.RefOf(identity.KindStatefulSet, hidden))
-		}, identity.Squatter},
+		}, identity.Foreign},
 		{"the owner is not ours to see", func(e *eyes) {
 			e.live.Fail = func(n fakeapi.Name) error {
 				return apierrors.NewForbidden(schema.GroupResource{Resource: string(n.Kind)}, n.Name, errors.New("no"))
 			}
 			own(e, fakeapi.Former("Secret", "s"))
-		}, identity.Squatter},
+		}, identity.Foreign},
 		{"the owner's version is served no more", func(e *eyes) {
 			e.live.Fail = func(n fakeapi.Name) error {
 				return apierrors.NewGenericServerResponse(404, "GET", schema.GroupResource{Resource: string(n.Kind)}, n.Name, "404 page not found", 0, true)
 			}
 			own(e, fakeapi.Former("Secret", "s"))
-		}, identity.Squatter},
+		}, identity.Foreign},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -123,8 +123,8 @@ func TestAChainOfOwnersIsFollowedByUID(t *testing.T) {
 			tt.world(e)
 			w := e.set("w")
 			got := map[identity.Class]int{
-				identity.Member: len(w.Leaders.Members), identity.Ghost: len(w.Leaders.Ghosts),
-				identity.Orphan: len(w.Leaders.Orphans), identity.Squatter: len(w.Leaders.Squatters),
+				identity.Owned: len(w.Leaders.Owned), identity.Previous: len(w.Leaders.Previous),
+				identity.Orphan: len(w.Leaders.Orphans), identity.Foreign: len(w.Leaders.Foreign),
 			}
 			if got[tt.want] != 1 {
 				t.Errorf("got %v, want one of class %d", got, tt.want)
@@ -208,7 +208,7 @@ func TestAnObjectWithoutLabelsUnderATakenNameIsRead(t *testing.T) {
 	}
 	ref := identity.Ref{Kind: identity.KindService, Namespace: fakeapi.Namespace, Name: "w"}
 	e.observer.Taken(ref)
-	if got := e.set("w"); len(got.Service.Squatters) != 1 {
+	if got := e.set("w"); len(got.Service.Foreign) != 1 {
 		t.Errorf("got %+v", got.Service)
 	}
 	fakeapi.Drop[*corev1.Service](e.Server, "w")
@@ -227,7 +227,7 @@ func TestAnObjectUnderATakenNameIsReadWhole(t *testing.T) {
 	})
 	ref := identity.Ref{Kind: identity.KindStatefulSet, Namespace: fakeapi.Namespace, Name: "w"}
 	e.observer.Taken(ref)
-	if sts := e.set("w").StatefulSet.Member(); sts == nil || workload.PodsOf(sts) != 7 {
+	if sts := e.set("w").StatefulSet.Own(); sts == nil || workload.PodsOf(sts) != 7 {
 		t.Fatalf("got %+v", sts)
 	}
 }
@@ -240,11 +240,11 @@ func TestAMissingLeaderIsReadLiveOnceTheStatefulSetStalls(t *testing.T) {
 	fakeapi.Edit(e.Server, "w", func(sts *appsv1.StatefulSet) { sts.Status.ObservedGeneration = sts.Generation })
 	e.set("w") // the leader is missing from here on
 	e.Now = e.Now.Add(10*time.Second - 1)
-	if got := e.set("w"); len(got.Leaders.Squatters) != 0 || e.live.Reads != 0 {
+	if got := e.set("w"); len(got.Leaders.Foreign) != 0 || e.live.Reads != 0 {
 		t.Fatalf("read live at once: %d reads", e.live.Reads)
 	}
 	e.Now = e.Now.Add(1)
-	if got := e.set("w"); len(got.Leaders.Squatters) != 1 || got.Leaders.Squatters[0].Name != "w-1" {
+	if got := e.set("w"); len(got.Leaders.Foreign) != 1 || got.Leaders.Foreign[0].Name != "w-1" {
 		t.Errorf("got %+v", got.Leaders)
 	}
 	fakeapi.Edit(e.Server, "w", func(sts *appsv1.StatefulSet) { sts.Status.Replicas = 2 })
@@ -252,8 +252,8 @@ func TestAMissingLeaderIsReadLiveOnceTheStatefulSetStalls(t *testing.T) {
 	member := fakeapi.Pod("w-1", "w", 0)
 	fakeapi.OwnedBy(member, "apps/v1", identity.RefOf(identity.KindStatefulSet, fakeapi.Find[*appsv1.StatefulSet](e.Server, "w")))
 	fakeapi.Add(e.Server, member)
-	if got := e.set("w"); len(got.Leaders.Squatters) != 0 || len(got.Leaders.Members) != 2 {
-		t.Errorf("the deleted foreign pod is still read: %d squatters, %d members", len(got.Leaders.Squatters), len(got.Leaders.Members))
+	if got := e.set("w"); len(got.Leaders.Foreign) != 0 || len(got.Leaders.Owned) != 2 {
+		t.Errorf("the deleted foreign pod is still read: %d squatters, %d members", len(got.Leaders.Foreign), len(got.Leaders.Owned))
 	}
 }
 
@@ -267,7 +267,7 @@ func TestSetsWithSimilarNamesAreReadApart(t *testing.T) {
 	if !a.Leaders.Empty() {
 		t.Errorf("set a: %+v", a.Leaders)
 	}
-	if len(a1.Leaders.Squatters) != 1 || a1.Leaders.Squatters[0].Name != "a-1-1" {
+	if len(a1.Leaders.Foreign) != 1 || a1.Leaders.Foreign[0].Name != "a-1-1" {
 		t.Errorf("set a-1: %+v", a1.Leaders)
 	}
 }

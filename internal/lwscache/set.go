@@ -36,7 +36,7 @@ func (o *Observer) SetPlan(ctx context.Context, key types.NamespacedName, now ti
 			w.Revisions, err = r.revisions(ctx, true)
 			w.HistoryRead = true
 		case lws.NeedLeaderPVCs:
-			w.Claims, err = r.leaderPVCs(ctx, w.StatefulSet.Member())
+			w.Claims, err = r.leaderPVCs(ctx, w.StatefulSet.Own())
 		default:
 			return w, plan, nil
 		}
@@ -67,15 +67,15 @@ func (o *Observer) Set(ctx context.Context, key types.NamespacedName, now time.T
 		}
 	}
 	w.Refused = o.memory.refusedOf(set, func(index int, leader string) bool {
-		return index < int(workload.Replicas(set)) || slices.ContainsFunc(w.Leaders.Members, func(pod *corev1.Pod) bool { return pod.Name == leader })
+		return index < int(workload.Replicas(set)) || slices.ContainsFunc(w.Leaders.Owned, func(pod *corev1.Pod) bool { return pod.Name == leader })
 	})
 	w.Vigil = o.memory.awaits(set, inTheWayOfSet(w), now)
 	return w, nil
 }
 
 func (r *reading) fillStatefulSet(ctx context.Context, w *lws.SetSnapshot) (err error) {
-	if w.StatefulSet, err = r.leaderStatefulSet(ctx); err == nil && w.StatefulSet.Member() != nil {
-		w.Stalled = r.memory.stalledSince(w.StatefulSet.Member(), w.Now)
+	if w.StatefulSet, err = r.leaderStatefulSet(ctx); err == nil && w.StatefulSet.Own() != nil {
+		w.Stalled = r.memory.stalledSince(w.StatefulSet.Own(), w.Now)
 	}
 	return err
 }
@@ -90,7 +90,7 @@ func (r *reading) leaderStatefulSet(ctx context.Context) (found identity.Claim[*
 
 // ownerOfLeaders returns the leader StatefulSet, or the one to adopt.
 func ownerOfLeaders(found identity.Claim[*appsv1.StatefulSet]) identity.Claimant {
-	for _, sts := range slices.Concat(found.Members, found.Orphans) {
+	for _, sts := range slices.Concat(found.Owned, found.Orphans) {
 		return identity.Claimant{sts.UID}
 	}
 	return nil
@@ -114,9 +114,9 @@ func (r *reading) fillLeaders(ctx context.Context, w *lws.SetSnapshot) error {
 
 // fillGroups reads the groups of leaders, and the objects of wanted groups that have no leader.
 func (r *reading) fillGroups(ctx context.Context, w *lws.SetSnapshot) error {
-	hasLeader := make(map[int]bool, len(w.Leaders.Members))
-	w.Groups = make([]lws.Group, 0, len(w.Leaders.Members))
-	for _, leader := range w.Leaders.Members {
+	hasLeader := make(map[int]bool, len(w.Leaders.Owned))
+	w.Groups = make([]lws.Group, 0, len(w.Leaders.Owned))
+	for _, leader := range w.Leaders.Owned {
 		_, index := identity.ParentAndOrdinal(leader.Name)
 		hasLeader[index] = true
 		g := lws.Group{Index: index, LeaderName: leader.Name, Leader: leader}
@@ -173,9 +173,9 @@ func (r *reading) leaderPVCs(ctx context.Context, sts *appsv1.StatefulSet) (map[
 // inTheWayOfSet returns the objects that the set waits for. Leaders that the set's own
 // StatefulSet replaces are not among them.
 func inTheWayOfSet(w lws.SetSnapshot) []types.UID {
-	all := slices.Concat(uids(w.StatefulSet.Ghosts), uids(w.LeaderVolumes.Ghosts), uids(w.Service.Ghosts), uids(w.Revisions.Ghosts))
+	all := slices.Concat(uids(w.StatefulSet.Previous), uids(w.LeaderVolumes.Previous), uids(w.Service.Previous), uids(w.Revisions.Previous))
 	leaderOwner := ownerOfLeaders(w.StatefulSet)
-	for _, pod := range slices.Concat(w.Leaders.Ghosts, w.Leaders.Squatters) {
+	for _, pod := range slices.Concat(w.Leaders.Previous, w.Leaders.Foreign) {
 		if owner := metav1.GetControllerOfNoCopy(pod); owner == nil || !slices.Contains(leaderOwner, owner.UID) {
 			all = append(all, pod.UID)
 		}
@@ -191,5 +191,5 @@ func inTheWayOfSet(w lws.SetSnapshot) []types.UID {
 // inTheWayOfGroup returns the objects that a group waits for. Workers that the group's own
 // StatefulSet replaces are not among them.
 func inTheWayOfGroup(g *lws.Group) []types.UID {
-	return slices.Concat(uids(g.Workers.Ghosts), uids(g.OthersPods()), uids(g.Gang.Ghosts), uids(g.Volumes.Ghosts), uids(g.Service.Ghosts))
+	return slices.Concat(uids(g.Workers.Previous), uids(g.OthersPods()), uids(g.Gang.Previous), uids(g.Volumes.Previous), uids(g.Service.Previous))
 }

@@ -50,7 +50,7 @@ func workersOf(g *lws.Group, leader *corev1.Pod) identity.Claimant {
 
 // fillVolumes reads the PVCs of a set's groups and leaders.
 func (r *reading) fillVolumes(ctx context.Context, w *lws.SetSnapshot) error {
-	sts := w.StatefulSet.Member()
+	sts := w.StatefulSet.Own()
 	made := volumes.AsCreated(w.Set, sts)
 	if len(volumes.Templates(made)) == 0 {
 		return nil
@@ -58,7 +58,7 @@ func (r *reading) fillVolumes(ctx context.Context, w *lws.SetSnapshot) error {
 	for _, groups := range [][]lws.Group{w.Groups, w.Vacant} {
 		for i := range groups {
 			g := &groups[i]
-			if g.Workers.Member() != nil {
+			if g.Workers.Own() != nil {
 				continue
 			}
 			found, err := r.volumes(ctx, w.Set.Namespace, byName(g.LeaderName))
@@ -114,7 +114,7 @@ func (r *reading) fillLeaderVolumes(ctx context.Context, w *lws.SetSnapshot, mad
 		return err
 	}
 	found = slices.DeleteFunc(found, func(v *volumes.PVC) bool { return !volumes.IsOfLeader(v, made) })
-	claimant := slices.Concat(ownerOfLeaders(w.StatefulSet), identity.Claimant{w.Set.UID}, uids(w.Leaders.Members))
+	claimant := slices.Concat(ownerOfLeaders(w.StatefulSet), identity.Claimant{w.Set.UID}, uids(w.Leaders.Owned))
 	w.LeaderVolumes, err = sorted(ctx, r, found, claimant, anyVolume)
 	return err
 }

@@ -93,7 +93,7 @@ func (s *scene) made() *appsv1.StatefulSet {
 // applyOnto is what the set's spec leads to when sts is its StatefulSet.
 func (s *scene) applyOnto(sts *appsv1.StatefulSet) action.Apply {
 	s.t.Helper()
-	plan := lws.DecideSet(lws.SetSnapshot{Set: s.set, HistoryRead: true, StatefulSet: identity.Claim[*appsv1.StatefulSet]{Members: []*appsv1.StatefulSet{sts}}})
+	plan := lws.DecideSet(lws.SetSnapshot{Set: s.set, HistoryRead: true, StatefulSet: identity.Claim[*appsv1.StatefulSet]{Owned: []*appsv1.StatefulSet{sts}}})
 	for _, a := range plan.Actions {
 		if apply, ok := a.(action.Apply); ok && apply.Onto.Kind == identity.KindStatefulSet {
 			return apply
@@ -231,7 +231,7 @@ func TestAnApplyOfTheSameIsInStep(t *testing.T) {
 	sts := s.made()
 	s.set.Spec.Replicas = new(int32(3))
 	s.must(s.do(s.applyOnto(sts)))
-	world := lws.SetSnapshot{Set: s.set, HistoryRead: true, StatefulSet: identity.Claim[*appsv1.StatefulSet]{Members: []*appsv1.StatefulSet{s.statefulSet()}}}
+	world := lws.SetSnapshot{Set: s.set, HistoryRead: true, StatefulSet: identity.Claim[*appsv1.StatefulSet]{Owned: []*appsv1.StatefulSet{s.statefulSet()}}}
 	for _, a := range lws.DecideSet(world).Actions {
 		if a.Target().Kind == identity.KindStatefulSet {
 			t.Errorf("it would be written again: %s %s because %s", a.Verb(), a.Target(), a.Why().Sentence)
@@ -265,7 +265,7 @@ func (s *scene) renumber(known *appsv1.ControllerRevision) {
 	other.Labels[lwsv1.RevisionKey] = lws.RevisionKey([]byte(`{"spec":{}}`))
 	other.Data = runtime.RawExtension{Raw: []byte(`{"spec":{}}`)}
 	other.Revision = 7
-	world := lws.SetSnapshot{Set: s.set, Revisions: identity.Claim[*appsv1.ControllerRevision]{Members: []*appsv1.ControllerRevision{known, other}}}
+	world := lws.SetSnapshot{Set: s.set, Revisions: identity.Claim[*appsv1.ControllerRevision]{Owned: []*appsv1.ControllerRevision{known, other}}}
 	s.must(s.do(lws.DecideSet(world).Actions[0]))
 	after := &appsv1.ControllerRevision{}
 	s.must(api.Get(s.t.Context(), client.ObjectKeyFromObject(known), after))

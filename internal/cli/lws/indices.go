@@ -33,7 +33,7 @@ func indices(ctx context.Context, cached client.Reader, w lws.SetSnapshot) ([]in
 			return nil, err
 		}
 	}
-	for _, pod := range slices.Concat(w.Leaders.Members, w.Leaders.Ghosts, w.Leaders.Orphans, w.Leaders.Squatters) {
+	for _, pod := range slices.Concat(w.Leaders.Owned, w.Leaders.Previous, w.Leaders.Orphans, w.Leaders.Foreign) {
 		note(found, w.Set.Name, pod.Name)
 	}
 	return slices.Sorted(maps.Keys(found)), nil

@@ -52,7 +52,7 @@ func TestSurveyHasEveryGroupWithItsPods(t *testing.T) {
 		t.Fatalf("got %d groups, want 3", len(found.Groups))
 	}
 	for i, g := range found.Groups {
-		if g.Index != i || g.Leader == nil || len(g.Pods.Members) != 3 || !g.Ready(set) || !g.UpToDate(found.Standing.Key) {
+		if g.Index != i || g.Leader == nil || len(g.Pods.Owned) != 3 || !g.Ready(set) || !g.UpToDate(found.Standing.Key) {
 			t.Errorf("group %d: got %+v", i, g.Group)
 		}
 	}
@@ -73,7 +73,7 @@ func TestSurveyHasGroupsWithoutLeader(t *testing.T) {
 	leftover := pod(owned(metaOf("a-7-1", "leftover"), "StatefulSet", "a-7", "long-gone"), map[string]string{lwsv1.SetNameLabelKey: "a"}, 2)
 	found := surveyed(t, surveyorOf(t, append(children(t, set), set, leftover)), "a")
 	last := found.Groups[len(found.Groups)-1]
-	if last.Index != 7 || len(last.Pods.Ghosts) != 1 || len(last.Pods.Members) != 0 {
+	if last.Index != 7 || len(last.Pods.Previous) != 1 || len(last.Pods.Owned) != 0 {
 		t.Errorf("got group %d with %+v", last.Index, last.Pods)
 	}
 }

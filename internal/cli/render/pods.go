@@ -30,7 +30,7 @@ func podsOf(g clilws.Group) []*corev1.Pod {
 		return nil
 	}
 	pods := []*corev1.Pod{g.Leader}
-	for _, pod := range g.Pods.Members {
+	for _, pod := range g.Pods.Owned {
 		if ordinal := workerIndex(pod); ordinal >= 1 && int32(ordinal) < sizeOf(g) {
 			pods = append(pods, pod)
 		}

@@ -38,7 +38,7 @@ func numberOf(s clilws.Survey) int64 {
 		return 0
 	}
 	var number int64
-	for _, revision := range s.Set.Revisions.Members {
+	for _, revision := range s.Set.Revisions.Owned {
 		if s.Standing.Key != "" && revision.Labels[lwsv1.RevisionKey] == s.Standing.Key {
 			number = max(number, revision.Revision)
 		}

@@ -18,7 +18,7 @@ import (
 func rolling(edits ...func(*clilws.Survey)) clilws.Survey {
 	s := newSurvey(10, 1)
 	s.Set.Set.Generation, s.Set.Set.Status.ObservedGeneration = 7, 7
-	s.Set.Revisions.Members = []*appsv1.ControllerRevision{revision(3, "older", "image:1"), revision(4, key, "image:2")}
+	s.Set.Revisions.Owned = []*appsv1.ControllerRevision{revision(3, "older", "image:1"), revision(4, key, "image:2")}
 	s.Standing = lws.Standing{Key: key, Target: 10, TargetUpdated: 10, TargetReady: 10, Ready: 10, Updated: 10}
 	for i := range 10 {
 		s = with(s, i, "+")

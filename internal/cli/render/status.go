@@ -53,7 +53,7 @@ type SetStatus struct {
 	// GroupsOmitted counts the wanted groups without objects that are not listed.
 	GroupsOmitted int `json:"groupsOmitted,omitempty"`
 	// Ghosts are objects of previous incarnations that belong to no single group.
-	Ghosts []Previous `json:"ghosts,omitempty"`
+	Previous []Previous `json:"ghosts,omitempty"`
 }
 
 // GroupStatus is one group of a SetStatus.
@@ -81,7 +81,7 @@ type GroupStatus struct {
 	// Waiting is why the group is not ready.
 	Waiting []Wait `json:"waiting,omitempty"`
 	// Ghosts are objects of previous incarnations. They are not counted.
-	Ghosts []Previous `json:"ghosts,omitempty"`
+	Previous []Previous `json:"ghosts,omitempty"`
 	// Failed is absent when the group never failed.
 	Failed *GroupFailure `json:"failed,omitempty"`
 }
@@ -128,8 +128,8 @@ func Status(s clilws.Survey) *SetStatus {
 		Waiting:    since(s, waits(s.Plan.Waits)),
 		Due:        due(s),
 		Groups:     groups, GroupsOmitted: omitted,
-		Ghosts: slices.Concat(previous(identity.KindStatefulSet, s.Set.StatefulSet.Ghosts),
-			previous(identity.KindService, s.Set.Service.Ghosts), previous(identity.KindControllerRevision, only(s.Set.Revisions.Ghosts, ofSet))),
+		Previous: slices.Concat(previous(identity.KindStatefulSet, s.Set.StatefulSet.Previous),
+			previous(identity.KindService, s.Set.Service.Previous), previous(identity.KindControllerRevision, only(s.Set.Revisions.Previous, ofSet))),
 	}
 }
 
@@ -157,7 +157,7 @@ func groups(s clilws.Survey) (all []GroupStatus, omitted int) {
 	slices.SortFunc(found, func(a, b clilws.Group) int { return a.Index - b.Index })
 	all = []GroupStatus{}
 	for _, g := range found {
-		if status := groupStatus(s, g); status.Wanted || status.Exists || len(status.Ghosts) > 0 {
+		if status := groupStatus(s, g); status.Wanted || status.Exists || len(status.Previous) > 0 {
 			all = append(all, status)
 		}
 	}
@@ -172,12 +172,12 @@ func groupStatus(s clilws.Survey, g clilws.Group) GroupStatus {
 		Exists: g.Leader != nil,
 		Ready:  g.Ready(g.Set), UpToDate: g.UpToDate(s.Standing.Key),
 		Pods: sizeOf(g),
-		Ghosts: slices.Concat(
-			previous(identity.KindPod, only(s.Set.Leaders.Ghosts, leader)),
-			previous(identity.KindStatefulSet, g.Workers.Ghosts),
-			previous(identity.KindPod, g.Pods.Ghosts),
-			previous(identity.KindService, g.Service.Ghosts),
-			previous(identity.KindPodGroup, g.Gang.Ghosts),
+		Previous: slices.Concat(
+			previous(identity.KindPod, only(s.Set.Leaders.Previous, leader)),
+			previous(identity.KindStatefulSet, g.Workers.Previous),
+			previous(identity.KindPod, g.Pods.Previous),
+			previous(identity.KindService, g.Service.Previous),
+			previous(identity.KindPodGroup, g.Gang.Previous),
 		),
 		Failed: failureOf(g),
 	}

@@ -36,7 +36,7 @@ func newSurvey(replicas, size int32) clilws.Survey {
 	}}
 	s := clilws.Survey{Standing: lws.Standing{Key: key}}
 	s.Set.Set = set
-	s.Set.StatefulSet.Members = []*appsv1.StatefulSet{{ObjectMeta: metav1.ObjectMeta{Name: "llama", UID: "leaders"}}}
+	s.Set.StatefulSet.Owned = []*appsv1.StatefulSet{{ObjectMeta: metav1.ObjectMeta{Name: "llama", UID: "leaders"}}}
 	return s
 }
 
@@ -51,14 +51,14 @@ func with(s clilws.Survey, index int, pods string) clilws.Survey {
 	g.Leader.Labels = labels
 	g.Leader.Annotations = map[string]string{lwsv1.SizeAnnotationKey: fmt.Sprint(len(pods))}
 	workers := int32(len(pods) - 1)
-	g.Workers.Members = []*appsv1.StatefulSet{{
+	g.Workers.Owned = []*appsv1.StatefulSet{{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
 		Spec:       appsv1.StatefulSetSpec{Replicas: &workers},
 		Status:     appsv1.StatefulSetStatus{AvailableReplicas: int32(strings.Count(pods[1:], "+"))},
 	}}
 	for i, state := range pods[1:] {
 		if state != '.' {
-			g.Pods.Members = append(g.Pods.Members, newPod(identity.WorkerName("llama", index, i+1), state))
+			g.Pods.Owned = append(g.Pods.Owned, newPod(identity.WorkerName("llama", index, i+1), state))
 		}
 	}
 	s.Groups = append(s.Groups, g)
@@ -113,7 +113,7 @@ func textOf(t *testing.T, s clilws.Survey) string {
 
 func TestStatusAsText(t *testing.T) {
 	s := with(with(with(newSurvey(5, 4), 0, "++++"), 1, "+-?."), 2, "++++")
-	s.Groups[2].Workers.Members[0].Status.AvailableReplicas = 2
+	s.Groups[2].Workers.Owned[0].Status.AvailableReplicas = 2
 	s.Standing.Ready, s.Standing.Updated = 1, 3
 	want := `llama in namespace ns: 1 of 5 groups ready, 3 up to date, 4 pods each
 revision 7bdcf6cbd6, set created 5m ago
@@ -168,9 +168,9 @@ func TestStatusSays(t *testing.T) {
 		}},
 		{"objects of a previous incarnation", func() clilws.Survey {
 			s := without(newSurvey(1, 2), 0)
-			s.Set.StatefulSet.Members = nil
-			s.Set.Leaders.Ghosts = []*corev1.Pod{terminating("llama-0", 12*time.Second, "example.com/hold")}
-			s.Groups[0].Pods.Ghosts = []*corev1.Pod{terminating("llama-0-1", 3*time.Second)}
+			s.Set.StatefulSet.Owned = nil
+			s.Set.Leaders.Previous = []*corev1.Pod{terminating("llama-0", 12*time.Second, "example.com/hold")}
+			s.Groups[0].Pods.Previous = []*corev1.Pod{terminating("llama-0-1", 3*time.Second)}
 			return s
 		}, []string{
 			"0       0/2     -          -       -     0          leader llama-0 of the previous incarnation is still there\n",
@@ -200,9 +200,9 @@ func TestLateLeaderIsShownWithItsRemedy(t *testing.T) {
 	for after, want := range map[time.Duration]bool{time.Minute: false, 5 * time.Minute: true} {
 		s := without(newSurvey(1, 1), 0)
 		leader := terminating("llama-0", after)
-		own := s.Set.StatefulSet.Member()
+		own := s.Set.StatefulSet.Own()
 		leader.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(own, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))}
-		s.Set.Now, s.Set.Leaders.Ghosts = now, []*corev1.Pod{leader}
+		s.Set.Now, s.Set.Leaders.Previous = now, []*corev1.Pod{leader}
 		waiting := render.Status(s).Groups[0].Waiting
 		if len(waiting) != 1 || waiting[0].Reason != render.CodeLeaving || strings.Contains(waiting[0].Message, "kubectl taint node") != want {
 			t.Errorf("%v after its end: got %+v, remedy wanted: %t", after, waiting, want)
@@ -212,7 +212,7 @@ func TestLateLeaderIsShownWithItsRemedy(t *testing.T) {
 
 func TestRefusedPodsAreShownWithTheReason(t *testing.T) {
 	s := with(newSurvey(2, 3), 0, "++.")
-	s.Groups[0].Workers.Members[0].UID = "workers"
+	s.Groups[0].Workers.Owned[0].UID = "workers"
 	event := func(uid types.UID, message string) corev1.Event {
 		return corev1.Event{InvolvedObject: corev1.ObjectReference{UID: uid}, Message: message}
 	}
@@ -231,7 +231,7 @@ func TestRefusedPodsAreShownWithTheReason(t *testing.T) {
 // Programs read these names: they never change.
 func TestStatusAsJSON(t *testing.T) {
 	s := with(newSurvey(1, 2), 0, "+-")
-	s.Groups[0].Pods.Ghosts = []*corev1.Pod{terminating("llama-0-1", time.Second, "example.com/hold")}
+	s.Groups[0].Pods.Previous = []*corev1.Pod{terminating("llama-0-1", time.Second, "example.com/hold")}
 	raw, err := json.Marshal(render.Status(s))
 	if err != nil {
 		t.Fatal(err)

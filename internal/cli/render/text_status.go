@@ -116,7 +116,7 @@ func (s *SetStatus) groups(out io.Writer, now time.Time) {
 }
 
 // blank reports whether a group has no object. Such groups in a row share one row.
-func (g GroupStatus) blank() bool { return !g.Exists && len(g.Ghosts) == 0 }
+func (g GroupStatus) blank() bool { return !g.Exists && len(g.Previous) == 0 }
 
 func messages(all []Wait) string {
 	var text []string
@@ -164,9 +164,9 @@ func reasonOf(f lwsv1.PodFailure) string {
 
 // previous lists objects of previous incarnations, which no count includes.
 func (s *SetStatus) previous(out io.Writer, now time.Time) {
-	all := slices.Clone(s.Ghosts)
+	all := slices.Clone(s.Previous)
 	for _, g := range s.Groups {
-		all = append(all, g.Ghosts...)
+		all = append(all, g.Previous...)
 	}
 	if len(all) == 0 {
 		return

@@ -36,7 +36,7 @@ func waitf(code, format string, args ...any) Wait {
 func groupWaits(s clilws.Survey, g clilws.Group, status GroupStatus) []Wait {
 	planned := since(s, waits(g.Plan.Waits))
 	switch {
-	case !status.Wanted && !status.Exists && len(status.Ghosts) == 0:
+	case !status.Wanted && !status.Exists && len(status.Previous) == 0:
 		return nil
 	case !status.Wanted && !status.Exists:
 		return []Wait{waitf(CodeLeaving, "the group is no longer wanted and is being deleted")}
@@ -76,7 +76,7 @@ func since(s clilws.Survey, all []Wait) []Wait {
 
 // leaderWaits says why a wanted group has no leader. The set's waits explain name conflicts.
 func leaderWaits(s clilws.Survey, leader string) []Wait {
-	for _, pod := range s.Set.Leaders.Ghosts {
+	for _, pod := range s.Set.Leaders.Previous {
 		if pod.Name == leader {
 			return since(s, []Wait{previousLeader(s.Set, pod)})
 		}
@@ -84,7 +84,7 @@ func leaderWaits(s clilws.Survey, leader string) []Wait {
 	if s.Set.Set.DeletionTimestamp != nil {
 		return []Wait{waitf(CodeLeaving, "the set is being deleted")}
 	}
-	return append([]Wait{waitf(CodeMissingPods, "leader %s is not created yet", leader)}, refused(s, s.Set.StatefulSet.Member(), []string{leader})...)
+	return append([]Wait{waitf(CodeMissingPods, "leader %s is not created yet", leader)}, refused(s, s.Set.StatefulSet.Own(), []string{leader})...)
 }
 
 // lateAfter is how long after its grace period a pod counts as late.
@@ -93,7 +93,7 @@ const lateAfter = time.Minute
 // previousLeader names the leader that is still there, and what releases it if it is late.
 func previousLeader(set lws.SetSnapshot, pod *corev1.Pod) Wait {
 	w := waitf(lws.CodePreviousIncarnation, "leader %s of the previous incarnation is still there", pod.Name)
-	if own := set.StatefulSet.Member(); own != nil && metav1.IsControlledBy(pod, own) {
+	if own := set.StatefulSet.Own(); own != nil && metav1.IsControlledBy(pod, own) {
 		w = waitf(CodeLeaving, "leader %s is being deleted and recreated", pod.Name)
 	}
 	if ends := pod.DeletionTimestamp; ends != nil && set.Now.After(ends.Add(lateAfter)) {
@@ -116,7 +116,7 @@ func refused(s clilws.Survey, sts *appsv1.StatefulSet, pods []string) []Wait {
 // holds back.
 func podWaits(s clilws.Survey, g clilws.Group) (all []Wait) {
 	var missing, unscheduled, unready []string
-	message, sts, pods := "", g.Workers.Member(), podsOf(g)
+	message, sts, pods := "", g.Workers.Own(), podsOf(g)
 	for _, pod := range pods {
 		switch {
 		case pod.Spec.NodeName == "":

@@ -77,7 +77,7 @@ func coming(w lws.SetSnapshot) bool {
 	}
 	complete := 0
 	for i := range w.Groups {
-		if workers := w.Groups[i].Workers.Member(); workers != nil && !workload.LacksPods(workers) {
+		if workers := w.Groups[i].Workers.Own(); workers != nil && !workload.LacksPods(workers) {
 			complete++
 		}
 	}

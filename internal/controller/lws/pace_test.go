@@ -58,7 +58,7 @@ func TestASetThatComesRestsLonger(t *testing.T) {
 			if i < complete {
 				workers.Status.Replicas = 1
 			}
-			w.Groups[i].Workers.Members = []*appsv1.StatefulSet{workers}
+			w.Groups[i].Workers.Owned = []*appsv1.StatefulSet{workers}
 		}
 		p.read(key, w)
 		if got := p.in(key, 0); got != want {

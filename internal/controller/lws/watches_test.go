@@ -103,7 +103,7 @@ func TestAGhostsDepartureWakesEverySetThatWaitsForIt(t *testing.T) {
 	fakeapi.Add(store, fakeapi.Pod("a-1-1", "a", 1))
 	ghost := fakeapi.Terminate[*corev1.Pod](store, "a-1-1", "example.com/stuck")
 	key := types.NamespacedName{Namespace: fakeapi.Namespace, Name: "a-1"}
-	if w, err := observer.Set(context.Background(), key, store.Now); err != nil || len(w.Leaders.Ghosts) != 1 {
+	if w, err := observer.Set(context.Background(), key, store.Now); err != nil || len(w.Leaders.Previous) != 1 {
 		t.Fatalf("got %+v, %v", w.Leaders, err)
 	}
 	if diff := cmp.Diff([]string{"a-1"}, names(setOfPod(memory)(ghost))); diff != "" {

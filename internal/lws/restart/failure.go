@@ -50,10 +50,10 @@ func (g Group) Failure(now time.Time) *Failure {
 	if started == nil && forgivesStart(g.Set, g.Leader) {
 		return nil
 	}
-	if len(started) > 1 && g.Workers.Member() == nil && g.Workers.Orphan() == nil {
+	if len(started) > 1 && g.Workers.Own() == nil && g.Workers.Orphan() == nil {
 		return absent(CodeWorkersetDeleted, identity.LeaderName(g.Leader.Name, 1), now)
 	}
-	for _, pod := range g.Pods.Ghosts {
+	for _, pod := range g.Pods.Previous {
 		if index := g.counts(pod, started); index > 0 {
 			return failureOfLeaving(pod, started.restartsAt(index), now)
 		}
@@ -67,7 +67,7 @@ func (g Group) Failure(now time.Time) *Failure {
 // failureOfWorkers returns how a worker failed that is not terminating, or nil.
 func (g Group) failureOfWorkers(started record, now time.Time) *Failure {
 	present := map[int]bool{0: true}
-	for _, pod := range slices.Concat(g.Pods.Members, g.Pods.Orphans, g.Pods.Squatters) {
+	for _, pod := range slices.Concat(g.Pods.Owned, g.Pods.Orphans, g.Pods.Foreign) {
 		index := g.counts(pod, started)
 		if f := failureOf(pod, started.restartsAt(index), now); f != nil && index > 0 {
 			return f
@@ -104,7 +104,7 @@ func (g Group) counts(pod *corev1.Pod, started record) int {
 		}
 		return index
 	}
-	sts := g.Workers.Member()
+	sts := g.Workers.Own()
 	if sts == nil || !metav1.IsControlledBy(pod, sts) || index >= int(workload.SizeOf(g.Leader, g.Set)) ||
 		pod.Labels[lwsv1.RevisionKey] != g.Leader.Labels[lwsv1.RevisionKey] {
 		return 0
