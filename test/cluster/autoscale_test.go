@@ -12,24 +12,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
-// asksTenth has every pod ask for a tenth of a processor.
+// asksTenth gives every pod a request of a tenth of a processor.
 func asksTenth(set *lwsv1.LeaderWorkerSet) {
 	set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Resources.Requests =
 		corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}
 }
 
-// halfAway lets half of the groups be away during an update.
+// halfAway allows half of the groups to be unavailable during an update.
 func halfAway(set *lwsv1.LeaderWorkerSet) {
 	set.Spec.RolloutStrategy.RollingUpdateConfiguration.MaxUnavailable = intstr.FromString("50%")
 }
 
-// autoscaler keeps a set between 2 and 4 groups whose leaders use what they ask
-// for, and acts at once.
+// autoscaler returns a HorizontalPodAutoscaler that keeps 2 to 4 groups, without stabilization.
 func autoscaler(set *lwsv1.LeaderWorkerSet) *autoscalingv2.HorizontalPodAutoscaler {
 	return &autoscalingv2.HorizontalPodAutoscaler{
 		ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: set.Name},
@@ -48,14 +46,12 @@ func autoscaler(set *lwsv1.LeaderWorkerSet) *autoscalingv2.HorizontalPodAutoscal
 	}
 }
 
-// A HorizontalPodAutoscaler drives the scale of a set: the real controller, which
-// asks an API of metrics for the pods that the status names.
+// The HorizontalPodAutoscaler controller scales a set by the metrics of the pods that the status
+// selects.
 func TestAnAutoscalerDrivesTheScale(t *testing.T) {
 	s := newScene(t)
 	meter := s.newMeter()
-	set := s.newSet("a", 2, 3, imageA, asksTenth, halfAway)
-	s.create(set)
-	set = s.awaitSettled(set)
+	set := s.settled(s.newSet("a", 2, 3, imageA, asksTenth, halfAway))
 	first := s.leaders(set)
 	same(t, "groups that may be away", 1, s.mayBeAway(set))
 
@@ -72,7 +68,7 @@ func TestAnAutoscalerDrivesTheScale(t *testing.T) {
 	set = s.awaitReplicas(set, 2, scaler)
 	same(t, "groups that may be away", 1, s.mayBeAway(set))
 	same(t, "leaders after scaling up and down", first, s.leaders(set))
-	same(t, "created", births{Pods: 12, StatefulSets: 5, Services: 1, Revisions: 1}, s.bornInto(set.UID, 0))
+	s.wantBorn(set.UID, 0, births{Pods: 12, StatefulSets: 5, Services: 1, Revisions: 1})
 
 	asked := meter.selectors()
 	if got := asked[set.Status.HPAPodSelector]; got != 4 || len(asked) != 1 {
@@ -80,15 +76,14 @@ func TestAnAutoscalerDrivesTheScale(t *testing.T) {
 	}
 }
 
-// awaitReplicas waits until the autoscaler has set the replicas and the set is
-// settled with them.
+// awaitReplicas waits until the autoscaler has set the replicas and the set is settled.
 func (s *scene) awaitReplicas(set *lwsv1.LeaderWorkerSet, replicas int32, scaler *autoscalingv2.HorizontalPodAutoscaler) *lwsv1.LeaderWorkerSet {
 	s.Helper()
 	var now *lwsv1.LeaderWorkerSet
 	s.eventually(fmt.Sprintf("the autoscaler asks for %d groups", replicas), func() error {
 		now, _ = find[*lwsv1.LeaderWorkerSet](s.recorder, set.Name)
 		if have := *now.Spec.Replicas; have != replicas {
-			err := s.client.Get(s.Context(), client.ObjectKeyFromObject(scaler), scaler)
+			err := s.client.Get(s.Context(), keyOf(scaler), scaler)
 			return errors.Join(err, fmt.Errorf("%d groups are wanted; the autoscaler says %+v", have, scaler.Status.Conditions))
 		}
 		return nil
@@ -107,7 +102,7 @@ func (s *scene) leaders(set *lwsv1.LeaderWorkerSet) map[string]types.UID {
 	return all
 }
 
-// mayBeAway is how many leaders the StatefulSet controller may have away.
+// mayBeAway returns the maxUnavailable of the leader StatefulSet.
 func (s *scene) mayBeAway(set *lwsv1.LeaderWorkerSet) int {
 	sts, ok := find[*appsv1.StatefulSet](s.recorder, set.Name)
 	if !ok {

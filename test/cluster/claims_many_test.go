@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestManyClaimsAreReleasedOverAKill deletes hundreds of claims, of which some are
-// used, and kills the operator while it releases them.
+// TestManyClaimsAreReleasedOverAKill kills the operator while it releases hundreds of PVCs, some of
+// them in use.
 func TestManyClaimsAreReleasedOverAKill(t *testing.T) {
 	const every = 25 // one in so many is used
 	many := 500
@@ -26,7 +26,7 @@ func TestManyClaimsAreReleasedOverAKill(t *testing.T) {
 		names[i] = fmt.Sprint("claim-", i)
 		return s.client.Create(t.Context(), s.newClaim(names[i]))
 	})
-	s.awaitDressed(names...)
+	s.awaitProtected(names...)
 	before, err := s.claims()
 	s.check("list claims", err)
 	var pods []*corev1.Pod
@@ -43,10 +43,10 @@ func TestManyClaimsAreReleasedOverAKill(t *testing.T) {
 		}
 		return nil
 	})
-	s.check("kill the operator", bed.operator.kill())
+	s.check("kill the operator", bed.operator.Kill())
 	left, err := s.claims()
 	s.check("list claims", err)
-	s.check("start the operator", bed.operator.start())
+	s.check("start the operator", bed.operator.Start())
 	if len(left) <= len(used) {
 		t.Fatalf("invalid run: only %d claims were left when the operator was killed", len(left))
 	}
@@ -70,7 +70,7 @@ func TestManyClaimsAreReleasedOverAKill(t *testing.T) {
 	})
 }
 
-// together does something n times, many at a time.
+// together does something n times, up to 16 at once.
 func (s *scene) together(n int, do func(int) error) {
 	s.Helper()
 	errs := make([]error, n)

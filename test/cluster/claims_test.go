@@ -3,38 +3,37 @@ package cluster
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
-// behaviours is what becomes of a claim whose deletion is asked for: those of the
-// controller that is built into Kubernetes, which ours must have as well, beside it
-// and in its place.
+// behaviours are what happens to a deleted PVC: those of the built-in controller, which the
+// operator has too, beside it and in its place.
 var behaviours = []struct {
 	name string
 	show func(*scene)
 }{
-	{"nobody uses it", func(s *scene) {
+	{"not in use", func(s *scene) {
 		claim := s.claim("free")
 		s.remove(claim)
 		s.awaitGone(claim)
 	}},
 	{"a bound pod uses it", func(s *scene) {
 		claim, pod := s.claim("used"), s.user("user", []string{"used"})
-		s.awaitPhase(pod, corev1.PodRunning)
+		s.awaitPhase(1, corev1.PodRunning)
 		s.remove(claim)
 		s.stays(claim)
-		s.awaitWord(claim, "DeletionPostponed", "pod user on node")
+		s.awaitEvent(claim.Name, "DeletionPostponed", "user")
 		s.remove(pod)
 		s.awaitGone(claim)
-		s.awaitWord(claim, "DeletionReleased", "")
+		s.awaitEvent(claim.Name, "DeletionReleased")
 	}},
-	{"an unbound pod names it", func(s *scene) {
+	{"an unbound pod uses it", func(s *scene) {
 		claim := s.claim("named")
 		s.user("waiting", []string{"named"}, unbound)
 		s.remove(claim)
@@ -42,15 +41,16 @@ var behaviours = []struct {
 	}},
 	{"a pod that has finished uses it", func(s *scene) {
 		claim, pod := s.claim("used"), s.user("finished", []string{"used"})
-		s.awaitPhase(pod, corev1.PodRunning)
-		s.succeed(pod)
+		s.awaitPhase(1, corev1.PodRunning)
+		s.check("end the pod", s.client.Status().Patch(s.Context(), pod.DeepCopy(), merge(`{"status":{"phase":"Succeeded","containerStatuses":null}}`)))
+		s.awaitPhase(1, corev1.PodSucceeded)
 		s.remove(claim)
 		s.stays(claim)
 		s.remove(pod)
 		s.awaitGone(claim)
 	}},
-	{"a pod that is being deleted uses it", func(s *scene) { usedOnTheWayOut(s) }},
-	{"a pod that was deleted by force uses it", func(s *scene) { usedOnTheWayOut(s, client.GracePeriodSeconds(0)) }},
+	{"a pod that is being deleted uses it", func(s *scene) { usedWhileTerminating(s) }},
+	{"a pod that was deleted by force uses it", func(s *scene) { usedWhileTerminating(s, client.GracePeriodSeconds(0)) }},
 	{"a pod on the network of its node uses it", func(s *scene) {
 		claim, pod := s.claim("used"), s.user("host", []string{"used"}, hostNetwork)
 		s.remove(claim)
@@ -94,36 +94,29 @@ var behaviours = []struct {
 		} {
 			claim := s.claim(fmt.Sprint("order-", i), order...)
 			s.remove(claim)
-			s.eventually("ours are taken", func() error {
-				if have := s.finalizersOf(claim.Name); !slices.Equal(have, []string{foreign}) {
-					return fmt.Errorf("it has %v", have)
-				}
-				return nil
-			})
-			s.let(claim)
-			s.awaitGone(claim)
+			s.awaitFinalizers(claim, foreign)
+			s.vanish(claim)
 		}
 	}},
-	{"a pod slipped in", slipped},
+	{"a pod slipped in", slippedIn},
 	{"modes are chosen", chosenModes},
 	{"it changes all the time", func(s *scene) {
 		claim := s.claim("restless")
 		s.remove(claim)
 		s.eventually("it is gone", func() error {
-			err := s.client.Patch(s.Context(), s.newClaim("restless"), client.RawPatch("application/merge-patch+json",
-				fmt.Appendf(nil, `{"metadata":{"annotations":{"example.com/beat":%q}}}`, s.unique())))
-			if client.IgnoreNotFound(err) == nil && err != nil {
+			err := s.client.Patch(s.Context(), s.newClaim("restless"), merge(fmt.Sprintf(`{"metadata":{"annotations":{"example.com/beat":%q}}}`, s.unique())))
+			if apierrors.IsNotFound(err) {
 				return nil
 			}
-			return errors.Join(err, errors.New("it is still there"))
+			return errors.Join(err, errStill)
 		})
 	}},
 }
 
-// usedOnTheWayOut is of a pod that was told to leave, however, and is still there.
-func usedOnTheWayOut(s *scene, how ...client.DeleteOption) {
+// usedWhileTerminating: a deleted pod holds its PVC until the pod is gone.
+func usedWhileTerminating(s *scene, how ...client.DeleteOption) {
 	claim, pod := s.claim("used"), s.user("leaving", []string{"used"}, pinned)
-	s.awaitPhase(pod, corev1.PodRunning)
+	s.awaitPhase(1, corev1.PodRunning)
 	s.remove(claim)
 	s.remove(pod, how...)
 	s.stays(claim)
@@ -131,85 +124,62 @@ func usedOnTheWayOut(s *scene, how ...client.DeleteOption) {
 	s.awaitGone(claim)
 }
 
-// ephemeral is of claims that go with a pod: they are not ours to bar, and the pod
-// that has one holds it until its kubelet is done with it.
+// ephemeral: a PVC of an ephemeral volume has no barrier, and its pod holds it.
 func ephemeral(s *scene) {
 	bed.hasSet(s.namespace)
-	own := func(pod *corev1.Pod) {
-		none := ""
-		pod.Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{
-			VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{Spec: corev1.PersistentVolumeClaimSpec{
-				StorageClassName: &none, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-				Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
-			}},
-		}}}}
-	}
-	pod := s.user("user", nil, own, pinned)
-	claim := &corev1.PersistentVolumeClaim{}
-	s.eventually("the pod's own claim is there, and protected", func() error {
-		found, err := s.claims()
-		if claim = found["user-scratch"]; claim == nil || !slices.Equal(claim.Finalizers, []string{podProtection}) {
-			return errors.Join(err, fmt.Errorf("have %v", found))
-		}
-		return err
+	spec := s.newClaim("").Spec
+	pod := s.user("user", nil, pinned, func(pod *corev1.Pod) {
+		pod.Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{
+			Ephemeral: &corev1.EphemeralVolumeSource{VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{Spec: spec}},
+		}}}
 	})
+	claim := s.awaitClaim("user-scratch", "is there", func(*corev1.PersistentVolumeClaim) error { return nil })
+	s.awaitFinalizers(claim, podProtection)
 	s.remove(claim)
-	witness := s.claim("witness")
-	s.remove(witness)
-	s.awaitGone(witness)
-	if have := s.finalizersOf(claim.Name); !slices.Equal(have, []string{podProtection}) {
-		s.Fatalf("its pod uses it, and it has %v", have)
-	}
+	s.outlastClaim()
+	s.awaitFinalizers(claim, podProtection)
 	s.remove(pod, client.GracePeriodSeconds(0)) // a finalizer keeps the pod: were that to hold, neither would go
 	s.awaitGone(claim)
 	s.let(pod)
 }
 
-// slipped is of a pod that came to run on a claim while its pod protection went: it
-// keeps its data, and that is told.
-func slipped(s *scene) {
-	claim := s.claim("used")
-	pod := s.user("slipped", []string{"used"})
+// slippedIn: a pod runs on a PVC that lost its pod protection. The barrier keeps the data, and an
+// event reports it.
+func slippedIn(s *scene) {
+	claim, pod := s.claim("used"), s.user("slipped", []string{"used"})
 	s.remove(claim)
 	s.stays(claim)
 	s.patch(claim, fmt.Sprintf(`{"metadata":{"finalizers":[%q]}}`, barrier))
-	s.awaitWord(claim, "UsedWithoutProtection", "pod slipped on node")
-	if have := s.finalizersOf("used"); !slices.Equal(have, []string{barrier}) {
-		s.Fatalf("it has %v", have)
-	}
+	s.awaitEvent("used", "UsedWithoutProtection", "slipped")
+	s.awaitFinalizers(claim, barrier)
 	s.remove(pod, client.GracePeriodSeconds(0))
 	s.awaitGone(claim)
 }
 
-// modes of protection are chosen by namespaces and by claims, at any time.
+// chosenModes: namespaces and PVCs choose their mode at any time.
 func chosenModes(s *scene) {
 	claim := s.claim("data")
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}
-	s.patch(namespace, `{"metadata":{"labels":{"protection.lockstep.dev/mode":"off"}}}`)
+	s.setMode("off")
 	s.awaitBarrier("data", false)
-	s.patch(claim, `{"metadata":{"annotations":{"protection.lockstep.dev/mode":"barrier"}}}`)
+	s.annotate(claim, pvc.ModeKey, "barrier")
 	s.awaitBarrier("data", true)
-	s.patch(claim, `{"metadata":{"annotations":{"protection.lockstep.dev/mode":"observe"}}}`)
+	s.annotate(claim, pvc.ModeKey, "observe")
 	s.awaitBarrier("data", false)
 	pod := s.user("user", []string{"data"})
 	s.remove(claim)
-	s.awaitWord(claim, "DeletionPostponed", "pod user on node")
+	s.awaitEvent("data", "DeletionPostponed", "user")
 	s.remove(pod, client.GracePeriodSeconds(0))
 	s.awaitGone(claim)
-	later := s.newClaim("later")
-	s.create(later)
-	s.patch(namespace, `{"metadata":{"labels":{"protection.lockstep.dev/mode":null}}}`)
+	s.create(s.newClaim("later"))
+	s.patch(s.itself(), fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, pvc.ModeKey))
 	s.awaitBarrier("later", true)
 }
 
-// TestClaimsBesideTheBuiltIn shows every behaviour with what is built in switched on.
+// TestClaimsBesideTheBuiltIn shows every behaviour beside the built-in controller.
 func TestClaimsBesideTheBuiltIn(t *testing.T) { showBehaviours(t) }
 
 func showBehaviours(t *testing.T) {
 	for _, b := range behaviours {
-		t.Run(b.name, func(t *testing.T) {
-			aside(t)
-			b.show(newScene(t))
-		})
+		t.Run(b.name, func(t *testing.T) { b.show(asideScene(t)) })
 	}
 }

@@ -4,19 +4,18 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/test/drill"
 )
-
-// pluginAgent begins the user agent of every request that the plugin makes.
-const pluginAgent = "kubectl-lockstep/"
 
 // told is what the tests read of the plugin's JSON.
 type told struct {
@@ -39,11 +38,11 @@ type told struct {
 // plugin runs kubectl-lockstep in the scene's namespace.
 func (s *scene) plugin(in string, args ...string) (out, errOut string, err error) {
 	s.Helper()
-	path, err := program("kubectl-lockstep")
+	path, err := drill.Program("kubectl-lockstep")
 	if err != nil {
 		s.Fatal(err)
 	}
-	cmd := exec.CommandContext(s.Context(), path, append(args, "-n", s.namespace, "--kubeconfig", bed.plane.kubeconfig())...)
+	cmd := exec.CommandContext(s.Context(), path, append(args, "-n", s.namespace, "--kubeconfig", bed.plane.Kubeconfig())...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(in), &stdout, &stderr
 	err = cmd.Run()
@@ -65,11 +64,8 @@ func (s *scene) ask(in string, args ...string) told {
 }
 
 func TestPluginTellsOfASetThatIsUp(t *testing.T) {
-	aside(t)
-	s := newScene(t)
-	set := s.newSet("told", 2, 3, "one")
-	s.create(set)
-	s.awaitSettled(set)
+	s := asideScene(t)
+	s.settled(s.newSet("told", 2, 3, "one"))
 
 	s.eventually("the plan is in step", func() error {
 		return lacking("in step", true, s.ask("", "plan", "told").InStep)
@@ -86,41 +82,30 @@ func TestPluginTellsOfASetThatIsUp(t *testing.T) {
 }
 
 func TestPluginTellsOfGhosts(t *testing.T) {
-	aside(t)
-	s := newScene(t)
+	s := asideScene(t)
 	first := s.newSet("haunted", 2, 2, "one")
 	s.create(first)
 	s.awaitSettled(first)
-	held, _ := find[*corev1.Pod](s.recorder, "haunted-1")
-	s.patch(held, `{"metadata":{"finalizers":["test.lockstep.dev/hold"]}}`)
+	held := s.keep("haunted-1")
 	s.remove(first, propagation(metav1.DeletePropagationBackground))
 	second := s.newSet("haunted", 2, 2, "two")
 	s.create(second)
 
-	s.eventually("the other group runs and the held one is told of", func() error {
-		status := s.ask("", "status", "haunted")
-		if len(status.Groups) != 2 || !status.Groups[0].Ready {
-			return fmt.Errorf("group 0 is not ready: %+v", status.Groups)
-		}
-		g := status.Groups[1]
-		if len(g.Ghosts) == 0 || g.Ghosts[0].Name != "haunted-1" || g.ReadyPods != 0 {
-			return fmt.Errorf("group 1 does not show its ghost: %+v", g)
-		}
-		if len(g.Waiting) == 0 || g.Waiting[0].Reason != "WaitingForPreviousIncarnation" {
-			return fmt.Errorf("group 1 does not say what it waits for: %+v", g.Waiting)
+	s.eventually("group 0 is ready, and group 1 shows what it waits for", func() error {
+		groups := s.ask("", "status", "haunted").Groups
+		if len(groups) != 2 || !groups[0].Ready || groups[1].ReadyPods != 0 || len(groups[1].Ghosts) == 0 ||
+			groups[1].Ghosts[0].Name != "haunted-1" || len(groups[1].Waiting) == 0 || groups[1].Waiting[0].Reason != waiting {
+			return fmt.Errorf("have %+v", groups)
 		}
 		return nil
 	})
-	s.patch(held, `{"metadata":{"finalizers":null}}`)
+	s.patch(held, noFinalizers)
 	s.awaitSettled(second)
 }
 
 func TestPluginPlansForAFile(t *testing.T) {
-	aside(t)
-	s := newScene(t)
-	set := s.newSet("planned", 1, 2, "one")
-	s.create(set)
-	s.awaitSettled(set)
+	s := asideScene(t)
+	s.settled(s.newSet("planned", 1, 2, "one"))
 
 	living := s.ask(s.manifest("planned", "two"), "plan", "-f", "-")
 	if !living.Exists || !living.has("create ControllerRevision") || !living.has("apply StatefulSet") {
@@ -155,45 +140,48 @@ func (t told) has(action string) bool {
 }
 
 func TestPluginSaysWhatIsWrong(t *testing.T) {
-	aside(t)
-	s := newScene(t)
+	s := asideScene(t)
 	s.create(s.newSet("llama", 1, 1, "one"))
-	tests := []struct {
+	for _, tt := range []struct {
 		args []string
 		want string
 	}{
 		{[]string{"status", "lama"}, "kubectl get leaderworkersets -A"},
 		{[]string{"rollout", "status", "lama"}, "kubectl get leaderworkersets -A"},
 		{[]string{"rollout", "restart", "lama"}, "kubectl get leaderworkersets -A"},
-		{[]string{"rollout", "pause", "-l", "no=such"}, "has the labels no=such"},
-		{[]string{"plan", "llama", "--as", "nobody"}, `User "nobody" cannot list resource`},
-		{[]string{"status", "llama", "--server", "https://127.0.0.1:1"}, "https://127.0.0.1:1 does not answer"},
-	}
-	for _, tt := range tests {
-		out, errOut, err := s.plugin("", tt.args...)
-		if err == nil || out != "" || !strings.Contains(errOut, tt.want) {
-			t.Errorf("kubectl-lockstep %v: %v, printed %q and %q, want it to say %q", tt.args, err, out, errOut, tt.want)
-		}
+		{[]string{"rollout", "pause", "-l", "no=such"}, "no=such"},
+		{[]string{"plan", "llama", "--as", "nobody"}, `"nobody" cannot list`},
+		{[]string{"status", "llama", "--server", "https://127.0.0.1:1"}, "https://127.0.0.1:1"},
+	} {
+		s.refuse(tt.want, tt.args...)
 	}
 }
 
-// givesUp runs a rollout verb that must wait in vain, and say for what: with a second of
-// time or, where that is not enough to look at all, with more.
+// refuse runs a command that must fail and name something.
+func (s *scene) refuse(want string, args ...string) {
+	s.Helper()
+	if out, errOut, err := s.plugin("", args...); err == nil || out != "" || !strings.Contains(errOut, want) {
+		s.Errorf("%v: %v, printed %q and %q, want %q", args, err, out, errOut, want)
+	}
+}
+
+// givesUp runs a rollout status that must wait in vain and name the reason. A second may be too
+// short for the first read.
 func (s *scene) givesUp(want string, args ...string) {
 	s.Helper()
 	var errOut string
 	for within := time.Second; within < patience; within *= 2 {
 		var err error
-		_, errOut, err = s.plugin("", append(append([]string{"rollout"}, args...), "--timeout="+within.String())...)
+		_, errOut, err = s.plugin("", append([]string{"rollout", "status", "--timeout=" + within.String()}, args...)...)
 		if err == nil || strings.Contains(errOut, want) {
-			s.check("rollout "+args[0]+" waited in vain", lacking("given up", true, err != nil))
+			s.check("rollout status gives up", lacking("given up", true, err != nil))
 			return
 		}
 	}
-	s.Errorf("rollout %v: printed %q, want it to say %q", args, errOut, want)
+	s.Errorf("rollout status %v: printed %q, want %q", args, errOut, want)
 }
 
-// status, plan and history store nothing.
+// status, plan and history write nothing.
 func TestPluginOnlyReads(t *testing.T) {
 	s := newScene(t)
 	set := s.newSet("read", 1, 2, "one")
@@ -202,21 +190,38 @@ func TestPluginOnlyReads(t *testing.T) {
 	s.ask(s.manifest("read", "two"), "plan", "-f", "-")
 	s.ask("", "status", "read")
 	s.awaitSettled(set)
-	s.says("successfully rolled out", "status", "read")
+	s.steer("status", "read")
 	s.steer("history", "read")
-	requests := s.pluginRequests()
-	for _, r := range requests {
-		switch r.Verb {
-		case "get", "list", "watch":
-		case "patch": // plan -f asks for a dry run
-			if !strings.Contains(r.RequestURI, "dryRun=All") {
-				t.Errorf("%s %s", r.Verb, r.RequestURI)
-			}
+	s.onlyPatches(func(r pluginRequest) bool { return strings.Contains(r.RequestURI, "dryRun=All") })
+}
+
+// pluginRequest is a request of the plugin in the audit log.
+type pluginRequest struct {
+	Verb, UserAgent, RequestURI string
+	ObjectRef                   struct{ Resource, Subresource, Namespace string }
+}
+
+// onlyPatches checks that the plugin read in the scene, and patched what it may.
+func (s *scene) onlyPatches(may func(pluginRequest) bool) {
+	s.Helper()
+	s.check("read the audit log", bed.audit.Sync())
+	log, err := os.ReadFile(bed.plane.AuditLog())
+	s.check("read the audit log", err)
+	patches := 0
+	for line := range bytes.Lines(log) {
+		var r pluginRequest
+		if json.Unmarshal(line, &r) != nil || !strings.HasPrefix(r.UserAgent, "kubectl-lockstep/") || r.ObjectRef.Namespace != s.namespace {
+			continue
+		}
+		switch {
+		case slices.Contains([]string{"get", "list", "watch"}, r.Verb):
+		case r.Verb == "patch" && may(r):
+			patches++
 		default:
-			t.Errorf("%s %s", r.Verb, r.RequestURI)
+			s.Errorf("%s %s", r.Verb, r.RequestURI)
 		}
 	}
-	if len(requests) == 0 {
-		t.Error("the plugin is not in the audit log")
+	if patches == 0 {
+		s.Error("invalid run: the audit log has no patch of the plugin")
 	}
 }

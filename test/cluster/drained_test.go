@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -38,9 +37,9 @@ func (s *scene) drained(name, leader string) {
 		}
 		return lacking("pods with a decision", 1, len(s.pick(has)))
 	})
-	ended := fmt.Appendf(nil, over, pod.UID, time.Now().UTC().Format(time.RFC3339))
+	ended := fmt.Sprintf(over, pod.UID, time.Now().UTC().Format(time.RFC3339))
 	s.check("invalid run: the pod was gone before it had failed",
-		s.client.Status().Patch(s.Context(), pod.DeepCopy(), client.RawPatch(types.MergePatchType, ended)))
+		s.client.Status().Patch(s.Context(), pod.DeepCopy(), merge(ended)))
 	s.check("let the pod go", client.IgnoreNotFound(s.client.Delete(s.Context(), pod.DeepCopy(),
 		client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID})))
 	s.patch(pod, fmt.Sprintf(`{"metadata":{"uid":%q,"finalizers":null}}`, pod.UID))
@@ -49,13 +48,10 @@ func (s *scene) drained(name, leader string) {
 // Nodes are drained one after the other, and each drain evicts a leader and a worker. Their
 // groups are recreated at once, and neither failure counts for the back-off.
 func TestDrainedPodsDoNotCount(t *testing.T) {
-	aside(t)
-	s := newScene(t)
-	set := s.newSet("a", 3, 2, imageA, func(set *lwsv1.LeaderWorkerSet) {
+	s := asideScene(t)
+	set := s.settled(s.newSet("a", 3, 2, imageA, func(set *lwsv1.LeaderWorkerSet) {
 		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Annotations = map[string]string{"local.lockstep.dev/vanish-after": "4s"}
-	})
-	s.create(set)
-	set = s.awaitSettled(set)
+	}))
 	for range 2 {
 		for _, leader := range []string{"a-0", "a-1"} {
 			s.eventually("the group is recorded", func() error { return s.unrecorded(leader) })

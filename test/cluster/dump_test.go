@@ -15,8 +15,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
-// dump logs all there is to see in the scene: sets, their children, events, and
-// the end of the operator's log.
+// dump logs the objects and events of the scene, and the end of the operator's log.
 func (s *scene) dump() {
 	s.Helper()
 	if s.recorder == nil {
@@ -50,7 +49,7 @@ func (s *scene) dump() {
 	s.Log(b.String())
 }
 
-// outline is what matters of any object's metadata.
+// outline returns the metadata of an object that matters.
 func outline(o client.Object) string {
 	text := fmt.Sprintf("%s %s (%s)", strings.TrimPrefix(fmt.Sprintf("%T", o), "*"), o.GetName(), o.GetUID())
 	if owner := metav1.GetControllerOf(o); owner != nil {
@@ -66,7 +65,7 @@ func indent(text string) string {
 	return "    " + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n    ") + "\n"
 }
 
-// lastWords is the end of what the operator logged about the scene.
+// lastWords returns the last lines that the operator logged about the scene.
 func (s *scene) lastWords(n int) string {
 	log, err := os.ReadFile(bed.operator.Log)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"lockstep.dev/lockstep/test/standin"
 )
 
-// estate is what stands of a set by the hand of another implementation.
+// estate is a set of another implementation, with its objects.
 type estate struct {
 	inherited
 	*scene
@@ -29,7 +29,7 @@ func (e *estate) must(what string, err error) {
 	e.check(what+" of set "+e.name, err)
 }
 
-// found makes the set and all that belongs to it.
+// found creates a set and its objects.
 func (s *scene) found(other *standin.Other, v inherited) *estate {
 	s.Helper()
 	e := &estate{inherited: v, scene: s, other: other}
@@ -54,7 +54,7 @@ func (s *scene) found(other *standin.Other, v inherited) *estate {
 	return e
 }
 
-// record makes the revision of the set as it is now.
+// record creates the revision of the set as it is now.
 func (e *estate) record(number int64) {
 	e.Helper()
 	data := string(standin.Data(e.set))
@@ -88,8 +88,7 @@ func (e *estate) update(image string, number int64) {
 	e.record(number)
 }
 
-// tend makes the workers and the Service of every group whose leader runs what it
-// is to run, until all are there.
+// tend creates the workers and the Service of every group whose leader has its revision.
 func (e *estate) tend() {
 	e.Helper()
 	e.eventually("the groups of set "+e.name+" stand", func() error {
@@ -136,7 +135,7 @@ func orDone(err error, done string) error {
 	return fmt.Errorf("%s", done)
 }
 
-// standing says what is missing of the pods of all groups.
+// standing returns what the pods and StatefulSets of the set lack.
 func (e *estate) standing() error {
 	pods := e.podsOf(e.set)
 	if err := lacking("pods", len(e.keys)*int(e.size), len(pods)); err != nil {
@@ -162,7 +161,7 @@ func (e *estate) leadersAndWorkers() []*appsv1.StatefulSet {
 	})
 }
 
-// tell writes the status as the other implementation would have it.
+// tell writes the status as the other implementation does.
 func (e *estate) tell(updated int32, updating bool) {
 	e.Helper()
 	e.must("read", e.client.Get(e.Context(), keyOf(e.set), e.set))
@@ -192,7 +191,7 @@ func (e *estate) tell(updated int32, updating bool) {
 	}))
 }
 
-// judged checks that the other implementation finds what it expects.
+// judged checks that the other implementation finds this revision current.
 func (e *estate) judged(ctx context.Context, key string) {
 	e.Helper()
 	have, err := e.other.Judge(ctx, e.set)

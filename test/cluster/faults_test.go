@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
@@ -10,35 +11,33 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A fault befalls a set that is being deleted and created again. It begins before
-// the deletion; what it returns waits until it has struck and is over.
+// A fault strikes a set that is deleted and recreated. It begins before the deletion. What it
+// returns waits until the fault is over.
 type fault struct {
 	name  string
 	begin func(s *scene, salt uint64) (over func() error)
-	// together is how many rounds may share one fault: what takes long to break and
-	// mend befalls many sets at once, each in another moment of its life.
+	// together is how many rounds share one fault: a fault that takes long strikes many sets at once.
 	together int
 }
 
 var faults = []fault{
 	{"operator killed", atRandomMoment(func() error {
-		return errors.Join(bed.operator.kill(), bed.operator.start())
+		return errors.Join(bed.operator.Kill(), bed.operator.Start())
 	}), 1},
 	{"API server killed", atRandomMoment(killAPIServer), 5},
 	{"controller manager killed", atRandomMoment(func() error {
-		return errors.Join(bed.plane.kill(controllerManager), bed.plane.restart(controllerManager))
+		return errors.Join(bed.plane.Kill(controllerManager), bed.plane.Restart(controllerManager))
 	}), 5},
 	{"garbage collector held up", withoutGarbageCollector, 10},
 }
 
-// killAPIServer kills the API server and starts it again. The scheduler ends itself
-// when a pod that it was just binding turns out to be bound elsewhere, and counts
-// on being started again.
+// killAPIServer kills and starts the API server. The scheduler ends itself when a pod that it binds
+// is bound elsewhere, so it is started too.
 func killAPIServer() error {
-	return errors.Join(bed.plane.kill(apiServer), bed.plane.restart(apiServer), bed.plane.restart(scheduler))
+	return errors.Join(bed.plane.Kill(apiServer), bed.plane.Restart(apiServer), bed.plane.Restart(scheduler))
 }
 
-// modes are the ways to delete a set, each with what the next life then needs.
+// modes are the ways to delete a set, with what the next set creates.
 var modes = []struct {
 	policy metav1.DeletionPropagation
 	want   births
@@ -70,15 +69,14 @@ func TestRecreateSurvives(t *testing.T) {
 	}
 }
 
-// recreateUnder deletes and creates sets, each in a namespace of its own, while a
-// fault befalls them.
+// recreateUnder deletes and creates sets, each in its own namespace, while a fault strikes.
 func recreateUnder(t *testing.T, sets int, f fault, policy metav1.DeletionPropagation, want births, salt uint64) {
 	t.Helper()
 	scenes := make([]*scene, sets)
 	lives := make([]life, sets)
 	for i := range scenes {
 		scenes[i] = newScene(t)
-		lives[i].set, _ = scenes[i].firstLife(groups, groupSize)
+		lives[i].set = scenes[i].firstLife(groups, groupSize)
 	}
 	over := f.begin(scenes[sets-1], salt)
 	for i, s := range scenes {
@@ -89,39 +87,33 @@ func recreateUnder(t *testing.T, sets int, f fault, policy metav1.DeletionPropag
 	}
 	for i, s := range scenes {
 		s.awaitSettled(lives[i].set)
-		s.Logf("settled after %.2fs", time.Since(lives[i].began).Seconds())
 	}
 	scenes[0].check(f.name, over())
 	for i, s := range scenes {
 		now := s.awaitSettled(lives[i].set)
 		s.judge(lives[i], want)
-		if policy != metav1.DeletePropagationOrphan {
-			s.judgeApart(lives[i])
-		}
 		s.end(now, metav1.DeletePropagationBackground)
 		s.judge(lives[i], want)
 	}
 }
 
-// moments is how many changes a random moment is chosen from. A life of 40 pods
-// that follows one of 40 pods shows at least 4 changes to each name: the old pod
-// goes, the new one comes, is bound to a node, gets ready.
+// moments is how many changes a random moment is chosen from. Each name has at least 4 changes: the
+// old pod goes, the new one comes, is bound, is ready.
 const moments = 3 * allPods
 
-// atRandomMoment strikes after a random number of changes seen from now on. A
-// moment that never comes would make the drill worthless, and fails it.
+// atRandomMoment strikes after a random number of changes. A moment that never comes fails the drill.
 func atRandomMoment(strike func() error) func(*scene, uint64) func() error {
 	return func(s *scene, salt uint64) func() error {
 		s.Helper()
-		after := 1 + chance(s.T, salt).IntN(moments)
+		after := 1 + rand.New(rand.NewPCG(seed(), salt)).IntN(moments)
 		at := s.changes() + after
-		s.Logf("strikes after change %d", after)
+		s.Logf("LOCKSTEP_SEED=%d: strikes after change %d", seed(), after)
 		done := make(chan error, 1)
 		go func() {
 			deadline := time.After(patience)
 			for s.changes() < at {
 				select {
-				case <-s.change():
+				case <-s.next():
 				case <-s.Context().Done():
 					done <- s.Context().Err()
 					return
@@ -143,17 +135,17 @@ func atLast(s *scene, done <-chan error) func() error {
 	return over
 }
 
-// holdUp is how long the garbage collector stays away.
+// holdUp is how long the garbage collector is away.
 const holdUp = 20 * time.Second
 
 // withoutGarbageCollector runs the controller manager without it for a while.
 func withoutGarbageCollector(s *scene, _ uint64) func() error {
 	s.Helper()
-	s.check("stop the garbage collector", errors.Join(bed.plane.kill(controllerManager),
-		bed.plane.restart(controllerManager, "--kcm-controllers", "*,-garbage-collector-controller")))
+	s.check("stop the garbage collector", errors.Join(bed.plane.Kill(controllerManager),
+		bed.plane.Restart(controllerManager, "--kcm-controllers", "*,-garbage-collector-controller")))
 	done := make(chan error, 1)
 	time.AfterFunc(holdUp, func() {
-		done <- errors.Join(bed.plane.kill(controllerManager), bed.plane.restart(controllerManager, "--kcm-controllers", "*"))
+		done <- errors.Join(bed.plane.Kill(controllerManager), bed.plane.Restart(controllerManager, "--kcm-controllers", "*"))
 	})
 	return atLast(s, done)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,9 +19,10 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
-// dressed is a set with labels, annotations and templates of the user's own.
-func (s *scene) dressed(name string, edits ...edit) *lwsv1.LeaderWorkerSet {
-	return s.newSet(name, 2, 3, imageA, append([]edit{func(set *lwsv1.LeaderWorkerSet) {
+// A first incarnation has everything that users and other implementations read.
+func TestFirstLife(t *testing.T) {
+	s := asideScene(t)
+	set := s.settled(s.newSet("a", 2, 3, imageA, func(set *lwsv1.LeaderWorkerSet) {
 		set.Labels = map[string]string{"team": "blue"}
 		set.Annotations = map[string]string{"note": "mine"}
 		leader := template(imageA)
@@ -30,15 +32,7 @@ func (s *scene) dressed(name string, edits ...edit) *lwsv1.LeaderWorkerSet {
 		leader.Spec.InitContainers = []corev1.Container{{Name: "load", Image: imageA}}
 		set.Spec.LeaderWorkerTemplate.LeaderTemplate = &leader
 		set.Spec.RolloutStrategy.RollingUpdateConfiguration = nil
-	}}, edits...)...)
-}
-
-func TestFirstLife(t *testing.T) {
-	aside(t)
-	s := newScene(t)
-	set := s.dressed("a")
-	s.create(set)
-	set = s.awaitSettled(set)
+	}))
 	key := s.revision(set).Labels[lwsv1.RevisionKey]
 
 	t.Run("leader statefulset", func(t *testing.T) { s.leaderStatefulSet(t, set, key) })
@@ -47,9 +41,7 @@ func TestFirstLife(t *testing.T) {
 	t.Run("revision", func(t *testing.T) { s.soleRevision(t, set, key) })
 	t.Run("status", func(t *testing.T) { s.status(t, set) })
 	t.Run("events", func(t *testing.T) { s.firstEvents(t, set, key) })
-	if have, want := s.bornInto(set.UID, 0), (births{Pods: 6, StatefulSets: 3, Services: 1, Revisions: 1}); have != want {
-		t.Errorf("created: %+v, want %+v", have, want)
-	}
+	s.wantBorn(set.UID, 0, births{Pods: 6, StatefulSets: 3, Services: 1, Revisions: 1})
 }
 
 func (s *scene) leaderStatefulSet(t *testing.T, set *lwsv1.LeaderWorkerSet, key string) {
@@ -118,8 +110,7 @@ func (s *scene) pods(t *testing.T, set *lwsv1.LeaderWorkerSet, key string) {
 	}
 }
 
-// environment checks that what lockstep sets comes first, so that the user's own
-// variables can refer to it, and that it wins.
+// environment checks that the variables of Lockstep come first and replace those of users.
 func (s *scene) environment(t *testing.T, pod *corev1.Pod, index, worker int) {
 	want := []corev1.EnvVar{
 		{Name: lwsv1.LwsLeaderAddress, Value: fmt.Sprintf("a-%d.a.%s", index, s.namespace)},
@@ -143,15 +134,42 @@ func (s *scene) soleRevision(t *testing.T, set *lwsv1.LeaderWorkerSet, key strin
 	same(t, "revision", 1, revision.Revision)
 }
 
-// revision is the one revision of a set there is to be.
+// status checks the status of a settled set. Conditions that no longer hold stay.
+func (s *scene) status(t *testing.T, set *lwsv1.LeaderWorkerSet) {
+	same(t, "hpaPodSelector", "leaderworkerset.sigs.k8s.io/name=a,leaderworkerset.sigs.k8s.io/worker-index=0", set.Status.HPAPodSelector)
+	have := map[string]string{}
+	for _, c := range set.Status.Conditions {
+		have[c.Type] = string(c.Status) + " " + c.Reason
+		same(t, "observedGeneration of "+c.Type, set.Generation, c.ObservedGeneration)
+	}
+	same(t, "conditions", map[string]string{"Available": "True AllGroupsReady", "Progressing": "False GroupsProgressing"}, have)
+}
+
+// firstEvents checks the events of a set that becomes available.
+func (s *scene) firstEvents(t *testing.T, set *lwsv1.LeaderWorkerSet, key string) {
+	s.awaitEvent("a", "CreatingRevision", "ControllerRevision", "Create", key)
+	s.awaitEvent("a", "GroupsProgressing", "ControllerRevision", "Create", "leader statefulset a")
+	s.awaitEvent("a", "GroupsProgressing", "Pod", "Create", "a-0")
+	s.awaitEvent("a", "GroupsProgressing", "Pod", "Create", "a-1")
+	s.awaitEvent("a", "GroupsProgressing", "Update", "0 groups ready of total 2 groups")
+	s.awaitEvent("a", "AllGroupsReady", "Update", "2 groups ready of total 2 groups")
+	for _, event := range s.events(set, "") {
+		same(t, "type of "+event.Reason, "Normal", event.Type)
+		same(t, "reporting controller of "+event.Reason, "leaderworkerset", event.ReportingController)
+	}
+}
+
+// revisions returns the ControllerRevisions of a set.
+func (s *scene) revisions(set *lwsv1.LeaderWorkerSet) []*appsv1.ControllerRevision {
+	return slices.DeleteFunc(live[*appsv1.ControllerRevision](s.recorder), func(r *appsv1.ControllerRevision) bool {
+		return !metav1.IsControlledBy(r, set)
+	})
+}
+
+// revision returns the only ControllerRevision of a set.
 func (s *scene) revision(set *lwsv1.LeaderWorkerSet) *appsv1.ControllerRevision {
 	s.Helper()
-	var found []*appsv1.ControllerRevision
-	for _, revision := range live[*appsv1.ControllerRevision](s.recorder) {
-		if owner := metav1.GetControllerOf(revision); owner != nil && owner.UID == set.UID {
-			found = append(found, revision)
-		}
-	}
+	found := s.revisions(set)
 	if len(found) != 1 {
 		s.dump()
 		s.Fatalf("set %s has %d revisions, want 1", set.Name, len(found))
@@ -159,7 +177,7 @@ func (s *scene) revision(set *lwsv1.LeaderWorkerSet) *appsv1.ControllerRevision 
 	return found[0]
 }
 
-// same reports what differs from what is wanted.
+// same reports the difference to what is wanted.
 func same[T any](t *testing.T, what string, want, have T) {
 	t.Helper()
 	if diff := cmp.Diff(want, have); diff != "" {
@@ -172,26 +190,30 @@ func ownerOf(o client.Object, apiVersion, kind string) []metav1.OwnerReference {
 	return []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: o.GetName(), UID: o.GetUID(), Controller: &yes, BlockOwnerDeletion: &yes}}
 }
 
-// groupKey is what tells the groups of all sets of all namespaces apart.
+// groupKey returns the key of a group, unique across sets and namespaces.
 func (s *scene) groupKey(leader string) string {
 	sum := sha1.Sum([]byte(s.namespace + "/" + leader))
 	return hex.EncodeToString(sum[:])
 }
 
-// withoutNotes are annotations without those the operator leaves for itself, which
-// no other implementation reads.
+// withoutNotes returns annotations without those that only the operator reads.
 func withoutNotes(annotations map[string]string) map[string]string {
 	out := with(annotations)
 	maps.DeleteFunc(out, func(key, _ string) bool { return strings.HasPrefix(key, "lockstep.dev/") })
 	return out
 }
 
-// with is a copy of labels with more of them.
+// ours returns the labels that this API defines.
+func ours(labels map[string]string) map[string]string {
+	out := with(labels)
+	maps.DeleteFunc(out, func(key, _ string) bool { return !strings.HasPrefix(key, "leaderworkerset.sigs.k8s.io/") })
+	return out
+}
+
+// with returns a copy of labels with more of them.
 func with(labels map[string]string, pairs ...string) map[string]string {
 	out := map[string]string{}
-	for key, value := range labels {
-		out[key] = value
-	}
+	maps.Copy(out, labels)
 	for i := 0; i < len(pairs); i += 2 {
 		out[pairs[i]] = pairs[i+1]
 	}

@@ -14,15 +14,14 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
-// Labels are not what makes a member: the chain of owners is, by UID.
+// An object belongs to a set by its chain of owners, not by its labels.
 func TestForgedObjectsChangeNothing(t *testing.T) {
-	aside(t)
-	s := newScene(t)
+	s := asideScene(t)
 	set := s.restful(s.newSet("a", 2, 2, imageA))
 	leader, _ := find[*corev1.Pod](s.recorder, "a-0")
 	worker, _ := find[*corev1.Pod](s.recorder, "a-0-1")
 	foreign := s.squat(foreignStatefulSet("foreign"))
-	before, since := s.versions(), bed.audit.position()
+	before, since := s.versions(), bed.position()
 
 	forged := []client.Object{
 		s.squat(forgedPod(leader, "forged-7", nil)),
@@ -55,14 +54,12 @@ func TestForgedObjectsChangeNothing(t *testing.T) {
 	}
 }
 
-// An owner that bears the right name under another UID is another owner. The
-// garbage collector takes such pods, and nobody else.
+// An owner of the right name with another UID is another owner. The garbage collector deletes its pods.
 func TestForgedOwnerUIDChangesNothing(t *testing.T) {
-	aside(t)
-	s := newScene(t)
+	s := asideScene(t)
 	set := s.restful(s.newSet("a", 2, 2, imageA))
 	worker, _ := find[*corev1.Pod](s.recorder, "a-0-1")
-	before, since := s.versions(), bed.audit.position()
+	before, since := s.versions(), bed.position()
 
 	sts, _ := find[*appsv1.StatefulSet](s.recorder, "a-0")
 	owner := controlledBy("StatefulSet", sts)
@@ -82,8 +79,7 @@ func TestForgedOwnerUIDChangesNothing(t *testing.T) {
 	s.check("the set", s.unsettled(set))
 }
 
-// letGo waits until the StatefulSet controller has let go of a pod that its owner
-// does not select.
+// letGo waits until the StatefulSet controller has released a pod that its owner does not select.
 func (s *scene) letGo(pod client.Object) client.Object {
 	s.Helper()
 	s.eventually("the foreign statefulset lets go of "+pod.GetName(), func() error {
@@ -92,7 +88,7 @@ func (s *scene) letGo(pod client.Object) client.Object {
 	return s.now(pod)
 }
 
-// forgedPod bears all a member bears, but the chain.
+// forgedPod has the labels and annotations of an owned pod, without its owners.
 func forgedPod(member *corev1.Pod, name string, owners []metav1.OwnerReference) *corev1.Pod {
 	spec := template(imageB).Spec
 	return &corev1.Pod{
@@ -102,7 +98,7 @@ func forgedPod(member *corev1.Pod, name string, owners []metav1.OwnerReference) 
 	}
 }
 
-// forgedRevision claims to be what the set runs, and says something else.
+// forgedRevision has the key of the set's revision, with other data.
 func forgedRevision(set *lwsv1.LeaderWorkerSet, leader *corev1.Pod) *appsv1.ControllerRevision {
 	key := leader.Labels[lwsv1.RevisionKey]
 	return &appsv1.ControllerRevision{
@@ -113,7 +109,7 @@ func forgedRevision(set *lwsv1.LeaderWorkerSet, leader *corev1.Pod) *appsv1.Cont
 	}
 }
 
-// forgedWorkers bears the labels of a group's workers, under a name of its own.
+// forgedWorkers has the labels of a worker StatefulSet, under another name.
 func forgedWorkers(leader *corev1.Pod) *appsv1.StatefulSet {
 	sts := foreignStatefulSet("forged-workers")
 	sts.Labels = map[string]string{}
@@ -123,7 +119,7 @@ func forgedWorkers(leader *corev1.Pod) *appsv1.StatefulSet {
 	return sts
 }
 
-// controlledBy is an owner reference to an object, whatever its kind says.
+// controlledBy returns an owner reference to an object.
 func controlledBy(kind string, owner client.Object) []metav1.OwnerReference {
 	yes := true
 	return []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: owner.GetName(), UID: owner.GetUID(), Controller: &yes}}

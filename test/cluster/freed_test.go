@@ -13,10 +13,11 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"lockstep.dev/lockstep/test/drill"
 )
 
-// uses are ways in which a claim is used, and how many deeds it takes to end them.
+// uses are ways to use a PVC, with the number of steps that end each.
 var uses = []struct {
 	name  string
 	deeds int
@@ -38,7 +39,7 @@ var uses = []struct {
 				Replicas: new(int32(3)), Selector: &metav1.LabelSelector{MatchLabels: template.Labels}, Template: template,
 			},
 		})
-		s.awaitPods(3, corev1.PodRunning)
+		s.awaitPhase(3, corev1.PodRunning)
 	}},
 	{"a job that has finished", 1, func(s *scene, template corev1.PodTemplateSpec) {
 		template.Spec.RestartPolicy = corev1.RestartPolicyNever
@@ -47,7 +48,7 @@ var uses = []struct {
 			Spec:       batchv1.JobSpec{Completions: new(int32(2)), Parallelism: new(int32(2)), Template: template},
 		}
 		s.create(job)
-		s.awaitPods(2, corev1.PodSucceeded)
+		s.awaitPhase(2, corev1.PodSucceeded)
 		s.eventually("the job is complete", func() error {
 			if err := s.client.Get(s.Context(), keyOf(job), job); err != nil {
 				return err
@@ -57,16 +58,14 @@ var uses = []struct {
 	}},
 }
 
-// TestWhatWhyNamesFreesTheClaim does what is named to free a claim on its way out,
-// as somebody does who copies it into a shell, and nothing else: the claim goes, and
-// not before the last of it is done.
+// TestWhatWhyNamesFreesTheClaim runs the commands that why names for a terminating PVC, and nothing
+// else. The PVC goes after the last one.
 func TestWhatWhyNamesFreesTheClaim(t *testing.T) {
 	for _, tt := range uses {
 		t.Run(tt.name, func(t *testing.T) {
-			aside(t)
-			s := newScene(t)
+			s := asideScene(t)
 			claim := s.claim("used")
-			spec := newUser("", "", []string{"used"}).Spec
+			spec := s.newUser("", []string{"used"}).Spec
 			spec.NodeName = s.aNode() // nothing binds the claim: no scheduler would
 			tt.use(s, corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"drill": "freed"}}, Spec: spec})
 			s.remove(claim)
@@ -86,7 +85,7 @@ func TestWhatWhyNamesFreesTheClaim(t *testing.T) {
 	}
 }
 
-// deeds are the commands that are named to free a claim.
+// deeds returns the commands that why names to free a PVC.
 func (s *scene) deeds(claim string) []string {
 	s.Helper()
 	out, errOut, err := s.plugin("", "why", "pvc/"+claim, "-o", "json")
@@ -112,18 +111,18 @@ func (s *scene) deeds(claim string) []string {
 // shell runs a command in a shell that finds kubectl.
 func (s *scene) shell(command string) {
 	s.Helper()
-	local, err := program("lockstep-local")
+	local, err := drill.Program("lockstep-local")
 	s.check("find kubectl", err)
 	dir := s.TempDir()
 	s.check("make kubectl", os.WriteFile(filepath.Join(dir, "kubectl"), fmt.Appendf(nil, "#!/bin/sh\nexec '%s' kubectl \"$@\"\n", local), 0o700)) //nolint:gosec // it is run
 	cmd := exec.CommandContext(s.Context(), "/bin/sh", "-c", command)
-	cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "KUBECONFIG="+bed.plane.kubeconfig())
+	cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "KUBECONFIG="+bed.plane.Kubeconfig())
 	if out, err := cmd.CombinedOutput(); err != nil {
 		s.Fatalf("%s: %v\n%s", command, err, out)
 	}
 }
 
-// lostNode makes a node that no kubelet answers for.
+// lostNode creates a node without a kubelet.
 func (s *scene) lostNode() string {
 	s.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "z-" + s.namespace}} // the last of all, so that nobody else picks it
@@ -133,21 +132,6 @@ func (s *scene) lostNode() string {
 			s.Errorf("delete node %s: %v", node.Name, err)
 		}
 	})
-	s.check("lose the node", s.client.Status().Patch(s.Context(), node.DeepCopy(), client.RawPatch("application/merge-patch+json",
-		[]byte(`{"status":{"conditions":[{"type":"Ready","status":"Unknown"}]}}`))))
+	s.check("lose the node", s.client.Status().Patch(s.Context(), node.DeepCopy(), merge(`{"status":{"conditions":[{"type":"Ready","status":"Unknown"}]}}`)))
 	return node.Name
-}
-
-// awaitPods waits until so many pods are in a phase.
-func (s *scene) awaitPods(n int, phase corev1.PodPhase) {
-	s.Helper()
-	s.eventually(fmt.Sprintf("%d pods are %s", n, phase), func() error {
-		are := 0
-		for _, pod := range live[*corev1.Pod](s.recorder) {
-			if pod.Status.Phase == phase {
-				are++
-			}
-		}
-		return lacking("pods", n, are)
-	})
 }

@@ -24,7 +24,7 @@ const (
 	beGangs     = `{"metadata":{"annotations":{"lockstep.dev/gang-scheduler":"volcano"}}}`
 )
 
-// definePodGroups makes PodGroups known, until the test ends.
+// definePodGroups creates the CRD of PodGroups until the test ends.
 func (s *scene) definePodGroups() {
 	s.Helper()
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(volcano.Definition())
@@ -42,7 +42,7 @@ func (s *scene) definePodGroups() {
 	})
 }
 
-// podGroups returns the PodGroups there are by name.
+// podGroups returns the PodGroups of the scene by name.
 func (s *scene) podGroups() (map[string]*unstructured.Unstructured, error) {
 	list := volcano.PodGroups()
 	if err := s.client.List(s.Context(), list, client.InNamespace(s.namespace)); err != nil {
@@ -55,8 +55,7 @@ func (s *scene) podGroups() (map[string]*unstructured.Unstructured, error) {
 	return all, nil
 }
 
-// notGangs says which leader in which of the groups is without a PodGroup of its
-// own, or which pod is not tied to it.
+// notGangs names the first leader without a PodGroup of its own, or pod without its name.
 func (s *scene) notGangs(set *lwsv1.LeaderWorkerSet, groups ...int) error {
 	all, err := s.podGroups()
 	if err != nil {
@@ -89,13 +88,10 @@ func uids(all map[string]*unstructured.Unstructured) map[string]types.UID {
 	return ids
 }
 
-// Gangs are switched on for a set that runs, the scheduler comes after it, groups
-// restart, and the operator does.
+// A running set becomes a gang, its scheduler comes later, groups restart, and so does the operator.
 func TestGangs(t *testing.T) {
 	s := newScene(t)
-	set := s.newSet("a", 2, 3, imageA)
-	s.create(set)
-	set = s.awaitSettled(set)
+	set := s.settled(s.newSet("a", 2, 3, imageA))
 	born := s.bornInto(set.UID, 0)
 
 	s.patch(set, beGangs)
@@ -105,15 +101,14 @@ func TestGangs(t *testing.T) {
 	s.check("groups from before are left alone", s.notGangs(set))
 	same(t, "born since gangs were switched on", born, s.bornInto(set.UID, 0))
 
-	for _, index := range []int{0, 1} {
-		s.restart(set, index)
-	}
+	s.restartGroup(set, "a-0")
+	s.restartGroup(set, "a-1")
 	s.eventually("both groups are gangs", func() error { return s.notGangs(set, 0, 1) })
 	set = s.awaitSettled(set)
 	before, err := s.podGroups()
 	s.check("list PodGroups", err)
 
-	s.restart(set, 0)
+	s.restartGroup(set, "a-0")
 	s.eventually("the next leader has a PodGroup of its own", func() error { return s.notGangs(set, 0, 1) })
 	after, err := s.podGroups()
 	s.check("list PodGroups", err)
@@ -126,11 +121,9 @@ func TestGangs(t *testing.T) {
 	s.toldAndUntold(set)
 	s.awaitSettled(set)
 	untouched, _ := find[*corev1.Pod](s.recorder, "a-0")
-	s.check("read the audit log", bed.audit.sync())
-	mark := bed.audit.position()
-	s.check("kill the operator", bed.operator.kill())
-	s.check("start the operator", bed.operator.start())
-	s.restart(set, 1)
+	mark := bed.position()
+	s.restartOperator()
+	s.restartGroup(set, "a-1")
 	s.eventually("the group is a gang again", func() error { return s.notGangs(set, 0, 1) })
 	s.awaitSettled(set)
 	for _, w := range s.lockstepWrote(mark) {
@@ -144,8 +137,7 @@ func TestGangs(t *testing.T) {
 	s.eventually("no PodGroup is left", func() error { return s.notGangs(set) })
 }
 
-// toldAndUntold has a set say something to Volcano and take it back. What others
-// say to it stays.
+// toldAndUntold sets annotations for Volcano on the set and removes them. Annotations of others stay.
 func (s *scene) toldAndUntold(set *lwsv1.LeaderWorkerSet) {
 	s.Helper()
 	told := func(queue, note string) func() error {
@@ -175,27 +167,10 @@ func (s *scene) toldAndUntold(set *lwsv1.LeaderWorkerSet) {
 	}
 }
 
-// restart deletes a leader and waits until the next one has all its workers.
-func (s *scene) restart(set *lwsv1.LeaderWorkerSet, index int) {
-	s.Helper()
-	old, ok := find[*corev1.Pod](s.recorder, fmt.Sprintf("%s-%d", set.Name, index))
-	if !ok {
-		s.Fatalf("group %d has no leader", index)
-	}
-	s.remove(old.DeepCopy())
-	s.eventually(fmt.Sprintf("group %d is there again", index), func() error {
-		now, ok := find[*corev1.Pod](s.recorder, old.Name)
-		if !ok || now.UID == old.UID || s.readyGroups(set)[index] == "" {
-			return errors.New("it is not")
-		}
-		return nil
-	})
-}
-
 func (s *scene) gangIsMissing(want *lwsv1.LeaderWorkerSet, status metav1.ConditionStatus) error {
 	set, ok := find[*lwsv1.LeaderWorkerSet](s.recorder, want.Name)
 	if !ok || !meta.IsStatusConditionPresentAndEqual(set.Status.Conditions, gangMissing, status) {
-		return errors.New("it does not")
+		return errStill
 	}
 	return nil
 }

@@ -8,14 +8,13 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/standin"
 )
 
-// handedBack has Lockstep leave, and the other find what it expects: its next
-// apply changes no template, and takes away what only Lockstep had put there.
+// handedBack uninstalls Lockstep. The next apply of the other implementation changes no template, and
+// removes the fields of Lockstep.
 func handedBack(t *testing.T, s *scene, other *standin.Other, held *estate, all []*estate) {
 	native := &estate{inherited: inherited{name: "native", replicas: 2, size: 2}, scene: s, other: other}
 	native.set = s.newSet("native", 2, 2, imageA, func(set *lwsv1.LeaderWorkerSet) {
@@ -24,11 +23,11 @@ func handedBack(t *testing.T, s *scene, other *standin.Other, held *estate, all 
 	})
 	s.create(native.set)
 	native.set = s.awaitSettled(native.set)
-	native.key = s.revisionOf(native.set).Labels[lwsv1.RevisionKey]
+	native.key = s.revision(native.set).Labels[lwsv1.RevisionKey]
 	all = append(all, native)
 
 	mark, before := s.changes(), s.templates()
-	s.check("stop the operator", bed.operator.kill())
+	s.check("stop the operator", bed.operator.Kill())
 	out, err := exec.Command(bed.operator.Program, "uninstall", "--keep-sets", "--kubeconfig", bed.operator.Kubeconfig).CombinedOutput()
 	t.Logf("%s", out)
 	s.check("uninstall", err)
@@ -59,10 +58,9 @@ func handedBack(t *testing.T, s *scene, other *standin.Other, held *estate, all 
 	s.carriedOn(t, native, held)
 }
 
-// carriedOn has the other, with webhooks in its back, roll a set that Lockstep
-// made, and finish the rollout that Lockstep has held.
+// carriedOn has the other implementation roll a set that Lockstep created, and end a rollout.
 func (s *scene) carriedOn(t *testing.T, native, held *estate) {
-	s.check("serve webhooks alone", errors.Join(bed.operator.Install(), bed.operator.start("--controllers=")))
+	s.check("serve webhooks alone", errors.Join(bed.operator.Install(), bed.operator.Start("--controllers=")))
 	mark := s.changes()
 	native.keys = []string{native.key, native.key}
 	native.set = native.become(native.set, `{"spec":{"leaderWorkerTemplate":{"workerTemplate":{"spec":{"terminationGracePeriodSeconds":null}}}}}`)
@@ -78,12 +76,12 @@ func (s *scene) carriedOn(t *testing.T, native, held *estate) {
 	held.keys[0] = held.key
 	held.apply(0, 3)
 	held.tend()
-	same(t, "created for held", births{Pods: 2, StatefulSets: 1}, s.bornInto(held.set.UID, mark))
-	same(t, "created for native", births{Pods: 4, StatefulSets: 2, Revisions: 1}, s.bornInto(native.set.UID, mark))
+	s.wantBorn(held.set.UID, mark, births{Pods: 2, StatefulSets: 1})
+	s.wantBorn(native.set.UID, mark, births{Pods: 4, StatefulSets: 2, Revisions: 1})
 }
 
-// listed checks what a client finds that lists revisions by a set's name: the
-// current one, and outdated ones only while groups run them.
+// listed checks the revisions that a client finds by a set's name: the current one, and former ones
+// that groups run.
 func (s *scene) listed(t *testing.T, other *standin.Other, all []*estate) {
 	for _, e := range all {
 		have, err := other.Revisions(t.Context(), e.set)
@@ -94,16 +92,4 @@ func (s *scene) listed(t *testing.T, other *standin.Other, all []*estate) {
 		}
 		same(t, "revisions of "+e.name, fmt.Sprint(want), fmt.Sprint(have))
 	}
-}
-
-// revisionOf returns the only revision of a set.
-func (s *scene) revisionOf(set *lwsv1.LeaderWorkerSet) *appsv1.ControllerRevision {
-	s.Helper()
-	for _, r := range live[*appsv1.ControllerRevision](s.recorder) {
-		if owner := metav1.GetControllerOf(r); owner != nil && owner.UID == set.UID {
-			return r
-		}
-	}
-	s.Fatalf("set %s has no revision", set.Name)
-	return nil
 }

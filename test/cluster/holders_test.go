@@ -3,7 +3,8 @@ package cluster
 import (
 	"errors"
 	"fmt"
-	"testing"
+	"os"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -17,64 +18,58 @@ import (
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
-// nowhere is a template of pods that use a claim, and that no node takes.
-func nowhere(claim string, restart corev1.RestartPolicy) corev1.PodTemplateSpec {
+// unschedulable is a template of pods that use a PVC and fit no node.
+func unschedulable(claim string, restart corev1.RestartPolicy) corev1.PodTemplateSpec {
 	pods := template(imageA)
 	pods.Labels = map[string]string{"app": claim}
 	pods.Spec.RestartPolicy = restart
 	pods.Spec.NodeSelector = map[string]string{"nowhere": "at-all"}
-	pods.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
-		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
-	}}}
+	pods.Spec.Volumes = []corev1.Volume{claimVolume(claim)}
 	return pods
 }
 
-// holder is a workload that holds a claim of its name, and what makes it let go.
+// holder is a workload that holds a PVC of its name.
 type holder struct {
 	client.Object
-	says  string
-	letGo string // a merge patch, or empty: it is deleted
+	holders string
+	letGo   string // a merge patch; if it is empty, the workload is deleted
 }
 
 func (s *guarded) holders() []holder {
-	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: s.namespace, Name: name} }
 	selector := func(name string) *metav1.LabelSelector {
 		return &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}
 	}
-	job := batchv1.JobSpec{Template: nowhere("job", corev1.RestartPolicyNever)}
-	nightly := batchv1.JobSpec{Template: nowhere("cron", corev1.RestartPolicyNever)}
+	nightly := batchv1.JobSpec{Template: unschedulable("cron", corev1.RestartPolicyNever)}
 	return []holder{
-		{&appsv1.StatefulSet{ObjectMeta: meta("sts"), Spec: appsv1.StatefulSetSpec{Selector: selector("sts"), Template: nowhere("sts", "")}},
+		{&appsv1.StatefulSet{ObjectMeta: s.meta("sts"), Spec: appsv1.StatefulSetSpec{Selector: selector("sts"), Template: unschedulable("sts", "")}},
 			"StatefulSet/sts", `{"spec":{"replicas":0}}`},
-		{&appsv1.Deployment{ObjectMeta: meta("deploy"), Spec: appsv1.DeploymentSpec{Selector: selector("deploy"), Template: nowhere("deploy", "")}},
+		{&appsv1.Deployment{ObjectMeta: s.meta("deploy"), Spec: appsv1.DeploymentSpec{Selector: selector("deploy"), Template: unschedulable("deploy", "")}},
 			"Deployment/deploy", `{"spec":{"replicas":0}}`},
-		{&appsv1.ReplicaSet{ObjectMeta: meta("rs"), Spec: appsv1.ReplicaSetSpec{Selector: selector("rs"), Template: nowhere("rs", "")}},
+		{&appsv1.ReplicaSet{ObjectMeta: s.meta("rs"), Spec: appsv1.ReplicaSetSpec{Selector: selector("rs"), Template: unschedulable("rs", "")}},
 			"ReplicaSet/rs", ""},
-		{&appsv1.DaemonSet{ObjectMeta: meta("ds"), Spec: appsv1.DaemonSetSpec{Selector: selector("ds"), Template: nowhere("ds", "")}},
+		{&appsv1.DaemonSet{ObjectMeta: s.meta("ds"), Spec: appsv1.DaemonSetSpec{Selector: selector("ds"), Template: unschedulable("ds", "")}},
 			"DaemonSet/ds", ""},
-		{&batchv1.Job{ObjectMeta: meta("job"), Spec: job}, "Job/job", `{"spec":{"suspend":true}}`},
-		{&batchv1.CronJob{ObjectMeta: meta("cron"), Spec: batchv1.CronJobSpec{Schedule: "0 0 29 2 *", JobTemplate: batchv1.JobTemplateSpec{Spec: nightly}}},
+		{&batchv1.Job{ObjectMeta: s.meta("job"), Spec: batchv1.JobSpec{Template: unschedulable("job", corev1.RestartPolicyNever)}},
+			"Job/job", `{"spec":{"suspend":true}}`},
+		{&batchv1.CronJob{ObjectMeta: s.meta("cron"), Spec: batchv1.CronJobSpec{Schedule: "0 0 29 2 *", JobTemplate: batchv1.JobTemplateSpec{Spec: nightly}}},
 			"CronJob/cron", `{"spec":{"suspend":true}}`},
 	}
 }
 
-func workloadsHold(t *testing.T) {
-	s := newGuarded(t)
+func workloadsHold(s *guarded) {
 	all := s.holders()
 	for _, h := range all {
-		s.claim(h.GetName(), nil)
+		s.claim(h.GetName())
 		s.create(h.Object)
 	}
 	for _, h := range all {
-		claim := s.says(h.GetName(), h.says)
-		if err := s.client.Delete(t.Context(), claim, client.DryRunAll); !refused(err) {
-			t.Errorf("the deletion of %s ended with %v", claim.Name, err)
+		claim := s.awaitHolders(h.GetName(), h.holders)
+		if err := s.client.Delete(s.Context(), claim, client.DryRunAll); !refused(err) {
+			s.Errorf("the deletion of %s ended with %v", claim.Name, err)
 		}
 	}
 	s.eventually("the namespace counts them", func() error {
-		itself := s.itself()
-		err := s.client.Get(t.Context(), client.ObjectKeyFromObject(itself), itself)
-		return errors.Join(err, lacking("held claims", fmt.Sprint(len(all)), itself.Annotations[pvc.HeldClaimsAnnotation]))
+		return lacking("held PVCs", fmt.Sprint(len(all)), s.awaitCounted().Annotations[pvc.HeldClaimsAnnotation])
 	})
 	for _, h := range all {
 		if h.letGo == "" {
@@ -85,94 +80,252 @@ func workloadsHold(t *testing.T) {
 	}
 	for _, h := range all {
 		s.awaitFree(h.GetName())
-		s.remove(s.claimNamed(h.GetName()))
+		s.remove(s.newClaim(h.GetName()))
 	}
 }
 
-func (s *guarded) claimNamed(name string) *corev1.PersistentVolumeClaim {
-	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}}
-}
-
-// foreignKindsHold: a kind that is known by description alone holds from when it is
-// served, and lets go when it is not any more.
-func foreignKindsHold(t *testing.T) {
-	s := newGuarded(t)
+// jobSetsHold: a kind of a CRD holds from when the API server serves it until it no longer does.
+func jobSetsHold(s *guarded) {
 	definition := s.define("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets")
-	s.claim("ckpt-train", nil)
-	train := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
-		"metadata": map[string]any{"namespace": s.namespace, "name": "train"},
-		"spec": map[string]any{"volumeClaimPolicies": []any{map[string]any{"templates": []any{
-			map[string]any{"metadata": map[string]any{"name": "ckpt"}},
-		}}}},
-	}}
-	s.eventually("a JobSet can be made", func() error { return s.client.Create(t.Context(), train) })
-	s.says("ckpt-train", "JobSet/train")
+	s.claim("ckpt-train")
+	train := s.custom("jobset.x-k8s.io/v1alpha2", "JobSet", "train", map[string]any{
+		"volumeClaimPolicies": []any{map[string]any{"templates": []any{map[string]any{"metadata": map[string]any{"name": "ckpt"}}}}},
+	})
+	s.awaitHolders("ckpt-train", "JobSet/train")
 	s.patch(train, `{"spec":{"suspend":true}}`)
 	s.awaitFree("ckpt-train")
 	s.patch(train, `{"spec":{"suspend":false}}`)
-	s.says("ckpt-train", "JobSet/train")
+	s.awaitHolders("ckpt-train", "JobSet/train")
 	s.remove(definition)
 	s.awaitFree("ckpt-train")
 }
 
-// nobodyPins: what is in another namespace, bears labels, was forged, or never runs
-// refuses nobody.
-func nobodyPins(t *testing.T) {
-	s, other := newGuarded(t), newGuarded(t)
-	mallory := s.as("mallory")
-	other.create(&appsv1.StatefulSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: other.namespace, Name: "sts"},
-		Spec: appsv1.StatefulSetSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "theirs"}}, Template: nowhere("theirs", ""),
-		},
+// shards is a configured kind. One of its paths leads to no pod template.
+const shards = `{apiVersion: drill.example.com/v1, kind: Shard, podTemplates: [spec.tmpl], claimTemplates: [spec.claims], claimName: "{template}-{name}"}`
+
+// shardsHold: the operator reports the wrong path, and the right one holds.
+func shardsHold(s *guarded) {
+	s.awaitLogged("kind Shard of drill.example.com/v1")
+	definition := s.define("drill.example.com", "v1", "Shard", "shards")
+	s.claim("data-a")
+	shard := s.custom("drill.example.com/v1", "Shard", "a", map[string]any{
+		"template": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "c"}}}},
+		"claims":   []any{map[string]any{"metadata": map[string]any{"name": "data"}}},
 	})
-	other.says(other.claim("theirs", nil).Name, "StatefulSet/sts")
-	s.claim("theirs", nil)
-	labelled := s.claimNamed("labelled")
-	s.claim(labelled.Name, nil)
-	s.patch(labelled, `{"metadata":{"labels":{"leaderworkerset.sigs.k8s.io/name":"a","app":"theirs"}}}`)
-	forged := s.claim("forged", nil)
+	s.awaitHolders("data-a", "Shard/a")
+	s.awaitLogged(`leads "spec.tmpl" to a pod template`)
+	s.remove(shard)
+	s.remove(definition)
+	s.awaitFree("data-a")
+}
+
+// awaitLogged waits until the operator has logged a text.
+func (s *scene) awaitLogged(text string) {
+	s.Helper()
+	s.eventually("the operator logs "+text, func() error {
+		log, err := os.ReadFile(bed.operator.Log)
+		return errors.Join(err, lacking("logged", true, strings.Contains(strings.ReplaceAll(string(log), `\"`, `"`), text)))
+	})
+}
+
+// custom creates an object of a CRD, as soon as the API server serves it.
+func (s *scene) custom(version, kind, name string, spec map[string]any) *unstructured.Unstructured {
+	s.Helper()
+	object := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": version, "kind": kind, "metadata": map[string]any{"namespace": s.namespace, "name": name}, "spec": spec,
+	}}
+	s.eventually("a "+kind+" can be created", func() error { return s.client.Create(s.Context(), object) })
+	return object
+}
+
+// define creates a CRD that takes any fields.
+func (s *scene) define(group, version, kind, plural string) client.Object {
+	s.Helper()
+	definition := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": map[string]any{"name": plural + "." + group, "annotations": map[string]any{"api-approved.kubernetes.io": "unapproved, a drill"}},
+		"spec": map[string]any{
+			"group": group, "scope": "Namespaced",
+			"names": map[string]any{"kind": kind, "listKind": kind + "List", "plural": plural, "singular": strings.ToLower(kind)},
+			"versions": []any{map[string]any{
+				"name": version, "served": true, "storage": true,
+				"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+			}},
+		},
+	}}
+	s.create(definition)
+	return definition
+}
+
+// strangersDoNotHold: a workload of another namespace, labels, forged annotations and a pod that
+// never runs do not hold a PVC.
+func strangersDoNotHold(s *guarded) {
+	other := newGuarded(s.T)
+	mallory := s.as("mallory")
+	other.create(&appsv1.StatefulSet{ObjectMeta: other.meta("sts"), Spec: appsv1.StatefulSetSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "theirs"}}, Template: unschedulable("theirs", ""),
+	}})
+	other.awaitHolders(other.claim("theirs").Name, "StatefulSet/sts")
+	s.claim("theirs")
+	s.patch(s.claim("labelled"), `{"metadata":{"labels":{"leaderworkerset.sigs.k8s.io/name":"a","app":"theirs"}}}`)
+	forged := s.claim("forged")
 	for _, key := range []string{pvc.HoldersAnnotation, pvc.HoldAnnotation, pvc.ReleaseAnnotation} {
-		err := mallory.Patch(t.Context(), forged.DeepCopy(), client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"mine"}}}`, key)))
-		if !drillForbidden(err, "guard.protection.lockstep.dev") {
-			t.Errorf("forging %s ended with %v", key, err)
+		err := mallory.Patch(s.Context(), forged.DeepCopy(), merge(fmt.Sprintf(`{"metadata":{"annotations":{%q:"mine"}}}`, key)))
+		if !deniedBy(err, "guard") {
+			s.Errorf("forging %s ended with %v", key, err)
 		}
 	}
-	copied := s.claimNamed("copied")
-	copied.Annotations, copied.Spec = map[string]string{pvc.HoldersAnnotation: "StatefulSet/x", pvc.HoldAnnotation: "mine"}, forged.Spec
-	s.check("create a claim with words on it", mallory.Create(t.Context(), copied))
-	pod := s.podNamed("waiting")
-	s.claim("waited-for", nil)
-	pod.Spec = nowhere("waited-for", "").Spec
-	s.create(pod)
-	s.claim("canary", nil) // whoever holds it was seen after all of these
-	s.create(s.holders()[1].Object)
-	s.says(s.claim("deploy", nil).Name, "Deployment/deploy")
-	s.awaitFree("theirs", "labelled", "forged", "copied", "waited-for", "canary")
-	for _, name := range []string{"theirs", "labelled", "forged", "copied", "waited-for", "canary"} {
-		s.check("delete "+name, mallory.Delete(t.Context(), s.claimNamed(name)))
+	copied := s.newClaim("copied")
+	copied.Annotations = map[string]string{pvc.HoldersAnnotation: "StatefulSet/x", pvc.HoldAnnotation: "mine"}
+	s.check("create a PVC with annotations", mallory.Create(s.Context(), copied))
+	s.claim("waited-for")
+	s.create(&corev1.Pod{ObjectMeta: s.meta("waiting"), Spec: unschedulable("waited-for", "").Spec})
+	s.claim("canary") // the operator sees the Deployment after all of these
+	s.wanted()
+	free := []string{"theirs", "labelled", "forged", "copied", "waited-for", "canary"}
+	s.awaitFree(free...)
+	for _, name := range free {
+		s.check("delete "+name, mallory.Delete(s.Context(), s.newClaim(name)))
 	}
 }
 
-// as is a client of somebody who may do everything with claims but release them.
-func (s *guarded) as(user string) client.Client {
+// as returns a client of a user that may do everything with PVCs but release them.
+func (s *scene) as(user string) client.Client {
 	s.Helper()
 	name := s.namespace + "-" + user
-	s.create(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}, Rules: []rbacv1.PolicyRule{
+	s.create(&rbacv1.Role{ObjectMeta: s.meta(name), Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"persistentvolumeclaims", "persistentvolumeclaims/status"}, Verbs: []string{"*"}},
 	}})
-	s.create(&rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
+	s.create(&rbacv1.RoleBinding{ObjectMeta: s.meta(name), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
 	})
 	config := rest.CopyConfig(bed.rest)
 	config.Impersonate.UserName = user
 	c, err := client.New(config, client.Options{Scheme: bed.client.Scheme()})
 	s.check("make a client", err)
-	s.eventually(user+" may list claims", func() error {
+	s.eventually(user+" may list PVCs", func() error {
 		return c.List(s.Context(), &corev1.PersistentVolumeClaimList{}, client.InNamespace(s.namespace))
 	})
 	return c
+}
+
+// wanted creates a Deployment and a PVC that it holds.
+func (s *guarded) wanted() (*corev1.PersistentVolumeClaim, client.Object) {
+	s.Helper()
+	deployment := s.holders()[1].Object
+	s.create(deployment)
+	s.create(s.newClaim("deploy"))
+	return s.awaitHolders("deploy", "Deployment/deploy"), deployment
+}
+
+func deletedWhenFree(s *guarded) {
+	claim, deployment := s.wanted()
+	s.annotate(claim, pvc.IntentAnnotation, string(claim.UID))
+	copied := s.claim("copied")
+	s.annotate(copied, pvc.IntentAnnotation, string(claim.UID))
+	s.remove(deployment, propagation(metav1.DeletePropagationBackground))
+	s.awaitGone(claim)
+	s.awaitEvent(claim.Name, "DeleteWhenFree")
+	s.check("the PVC with the UID of another one", s.client.Get(s.Context(), keyOf(copied), copied))
+}
+
+func releaseTokens(s *guarded) {
+	claim, _ := s.wanted()
+	s.annotate(claim, pvc.ReleaseAnnotation, "another-life")
+	if err := s.client.Delete(s.Context(), claim.DeepCopy(), client.DryRunAll); !refused(err) {
+		s.Errorf("with the token of another UID the deletion ends with %v", err)
+	}
+	s.annotate(claim, pvc.ReleaseAnnotation, string(claim.UID))
+	s.check("delete the released PVC", s.client.Delete(s.Context(), claim.DeepCopy(), client.DryRunAll)) // at once: the token expires
+	s.awaitEvent(claim.Name, "ReleaseGranted")
+	s.awaitClaim(claim.Name, "has no token", func(now *corev1.PersistentVolumeClaim) error {
+		return lacking("token", "", now.Annotations[pvc.ReleaseAnnotation]+now.Annotations[pvc.ReleaseUntilAnnotation])
+	})
+	s.awaitEvent(claim.Name, "ReleaseExpired")
+	if err := s.client.Delete(s.Context(), claim.DeepCopy(), client.DryRunAll); !refused(err) {
+		s.Errorf("without the token the deletion ends with %v", err)
+	}
+	s.annotate(claim, pvc.ReleaseAnnotation, string(claim.UID))
+	s.remove(claim.DeepCopy())
+	s.awaitGone(claim)
+	s.awaitEvent(claim.Name, "Released")
+}
+
+// namespaceStays: a namespace with held PVCs is not deleted.
+func namespaceStays(s *guarded) {
+	set, _ := s.settle(1, 2, volumes(keepClaims, keepClaims))
+	itself := s.awaitCounted()
+	if err := s.client.Delete(s.Context(), itself.DeepCopy()); !deniedBy(err, "refuse-namespace") {
+		s.Fatalf("its deletion ended with %v", err)
+	}
+	s.remove(set.DeepCopy(), propagation(metav1.DeletePropagationBackground))
+	s.eventually("it may be deleted", func() error { return s.client.Delete(s.Context(), itself.DeepCopy()) })
+	s.awaitNamespaceGone()
+}
+
+// namespaceReleased: a released namespace goes with all that is in it, running or held.
+func namespaceReleased(s *guarded) {
+	s.settle(1, 2, volumes(keepClaims, keepClaims))
+	s.annotate(s.claim("kept"), pvc.HoldAnnotation, "for the auditors")
+	s.awaitHolders("kept", "Hold/kept")
+	itself := s.awaitCounted()
+	s.annotate(itself, pvc.ReleaseAnnotation, string(itself.UID))
+	s.remove(itself.DeepCopy())
+	s.awaitNamespaceGone()
+}
+
+// mistakeInModeBarrier: the API server admits the deletion, and an event warns of it.
+func mistakeInModeBarrier(s *guarded) {
+	s.setMode("barrier")
+	s.settled(s.newSet("a", 1, 2, imageA, volumes(keepClaims, keepClaims)))
+	s.awaitBound(2)
+	s.remove(s.newClaim("data-a-0-1"))
+	s.awaitEvent("data-a-0-1", "Doomed")
+	found, err := s.claims()
+	s.check("list PVCs", err)
+	claim := found["data-a-0-1"]
+	if claim == nil || claim.DeletionTimestamp == nil || claim.Annotations[pvc.HoldersAnnotation] != "" {
+		s.Errorf("the PVC in use is %+v", claim)
+	}
+}
+
+// holdsWithoutOperator: without the operator, a hold stays and can be released.
+func holdsWithoutOperator(s *guarded) {
+	claim, deployment := s.wanted()
+	s.check("kill the operator", bed.operator.Kill())
+	s.remove(deployment, propagation(metav1.DeletePropagationBackground))
+	if err := s.client.Delete(s.Context(), claim.DeepCopy()); !refused(err) || !strings.Contains(err.Error(), "Deployment/deploy") {
+		s.Errorf("the deletion ended with %v", err)
+	}
+	s.annotate(claim, pvc.ReleaseAnnotation, string(claim.UID))
+	s.remove(claim.DeepCopy())
+	found, err := s.claims()
+	s.check("list PVCs", err)
+	if left := found[claim.Name]; left != nil && left.DeletionTimestamp == nil {
+		s.Error("the released and deleted PVC has no deletionTimestamp")
+	}
+	s.check("start the operator", bed.operator.Start())
+	s.awaitEvent(claim.Name, "Released")
+}
+
+// deletedInModeObserve: the API server admits the deletion, and an event reports it.
+func deletedInModeObserve(s *guarded) {
+	s.setMode("observe")
+	s.create(s.holders()[1].Object)
+	s.create(s.newClaim("deploy"))
+	claim := s.awaitClaim("deploy", "names its user", func(claim *corev1.PersistentVolumeClaim) error {
+		return lacking("observed", "Deployment/deploy", claim.Annotations[pvc.ObservedAnnotation])
+	})
+	s.remove(claim.DeepCopy())
+	s.awaitEvent(claim.Name, "DeletedInUse")
+	s.awaitGone(claim)
+}
+
+// deletedThoughIdle: a Deployment that is scaled to zero may need its PVC again.
+func deletedThoughIdle(s *guarded) {
+	claim, deployment := s.wanted()
+	s.patch(deployment, `{"spec":{"replicas":0}}`)
+	s.awaitFree(claim.Name)
+	s.remove(claim.DeepCopy())
+	s.awaitEvent(claim.Name, "DeletedInUse")
 }

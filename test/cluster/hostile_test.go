@@ -14,8 +14,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
-// hostile is a pod that no set would make, and what may be said to it. Whatever
-// is said, somebody has to say it: a webhook that does not answer is a failure.
+// hostile is a pod that no set creates. The webhooks must answer it.
 type hostile struct {
 	name   string
 	labels map[string]string
@@ -73,21 +72,20 @@ func thousandContainers(pod *corev1.Pod) {
 }
 
 func TestHostilePodsAreAnswered(t *testing.T) {
-	aside(t)
-	s := newScene(t)
-	alive := bed.operator.pid()
+	s := asideScene(t)
+	alive := bed.operator.PID()
 	for _, h := range hostiles {
 		s.answered(h)
 	}
-	s.check("the operator", bed.operator.check())
-	if now := bed.operator.pid(); now != alive {
+	s.check("the operator", bed.operator.Check())
+	if now := bed.operator.PID(); now != alive {
 		t.Fatalf("the operator was started again: process %d became %d", alive, now)
 	}
 	outlast(t)
 	s.silent(s.audited)
 }
 
-// answered tries to create a hostile pod and takes it away again if it was let in.
+// answered tries to create a hostile pod, and deletes it if it was admitted.
 func (s *scene) answered(h hostile) {
 	s.Helper()
 	pod := &corev1.Pod{
@@ -119,7 +117,7 @@ func (s *scene) answered(h hostile) {
 	}
 }
 
-// unanswered tells a refusal from a webhook that failed.
+// unanswered reports whether a webhook failed to answer.
 func unanswered(err error) bool {
 	refused := apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
 	return !refused || strings.Contains(err.Error(), "failed calling webhook") || apierrors.IsTimeout(err)

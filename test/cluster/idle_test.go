@@ -1,25 +1,23 @@
 package cluster
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	appsv1 "k8s.io/api/apps/v1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
-// A set that is in step costs no write, whatever changes beside it.
+// A settled set costs no write, whatever changes beside it.
 func TestSettledSetIsNotWritten(t *testing.T) {
-	aside(t)
-	s := newScene(t)
+	s := asideScene(t)
 	s.restful(s.newSet("a", 3, 3, imageA, uniquePerReplica))
 	s.restful(s.newSet("b", 2, 1, imageA))
-	since := bed.audit.position()
+	since := bed.position()
 	for round := range 3 {
 		s.touchEverything(fmt.Sprint(round))
 		outlast(t)
@@ -27,8 +25,7 @@ func TestSettledSetIsNotWritten(t *testing.T) {
 	s.silent(since)
 }
 
-// restful creates a set and waits until nothing more is to be said about it:
-// counts may be written a little later than conditions.
+// restful creates a set and waits until no write is left. Counts may be written after conditions.
 func (s *scene) restful(set *lwsv1.LeaderWorkerSet) *lwsv1.LeaderWorkerSet {
 	s.Helper()
 	s.create(set)
@@ -37,7 +34,7 @@ func (s *scene) restful(set *lwsv1.LeaderWorkerSet) *lwsv1.LeaderWorkerSet {
 	return now
 }
 
-// touchEverything changes something that means nothing on every child.
+// touchEverything changes an annotation without meaning on every child.
 func (s *scene) touchEverything(value string) {
 	s.Helper()
 	document := fmt.Sprintf(`{"metadata":{"annotations":{"test.lockstep.dev/touched":%q}}}`, value)
@@ -52,14 +49,11 @@ func (s *scene) touchEverything(value string) {
 	}
 }
 
-// outlast returns when the operator has brought a set of its own up and seen it
-// go: what happened before has reached it, and what it had to do is done.
+// outlast returns when the operator has handled a set that was created now, and so all earlier events.
 func outlast(t *testing.T) {
 	t.Helper()
 	s := newScene(t)
-	set := s.newSet("canary", 1, 2, imageA)
-	s.create(set)
-	s.awaitSettled(set)
+	set := s.settled(s.newSet("canary", 1, 2, imageA))
 	s.remove(set.DeepCopy())
 	s.awaitNothing(set.UID)
 }
@@ -73,13 +67,12 @@ func (s *scene) silent(since int) {
 	}
 }
 
-// A start of the operator is no reason to write, nor to replace anything.
+// A restarted operator writes nothing.
 func TestRestartedOperatorWritesNothing(t *testing.T) {
 	s := newScene(t)
 	s.restful(s.newSet("a", 3, 3, imageA))
-	s.check("read the audit log", bed.audit.sync())
-	since, mark := bed.audit.position(), s.changes()
-	s.check("restart the operator", errors.Join(bed.operator.kill(), bed.operator.start()))
+	since, mark := bed.position(), s.changes()
+	s.restartOperator()
 	outlast(t)
 	s.silent(since)
 	if made := s.pick(func(r *record) bool { return r.born > mark }); len(made) > 0 {
@@ -88,11 +81,9 @@ func TestRestartedOperatorWritesNothing(t *testing.T) {
 	}
 }
 
-// A namespace without a set is none of the operator's business, even if it holds
-// objects that look like a set's.
+// The operator does not write in a namespace without a set, even to objects with a set's labels.
 func TestNamespaceWithoutSetIsNotWritten(t *testing.T) {
-	aside(t)
-	s := newScene(t)
+	s := asideScene(t)
 	sts := foreignStatefulSet("a")
 	sts.Labels = map[string]string{lwsv1.SetNameLabelKey: "a", lwsv1.RevisionKey: "x"}
 	s.squat(sts)
@@ -105,6 +96,3 @@ func TestNamespaceWithoutSetIsNotWritten(t *testing.T) {
 	outlast(t)
 	s.silent(s.audited)
 }
-
-// errStill says that something is still there.
-var errStill = errors.New("still there")

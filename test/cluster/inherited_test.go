@@ -12,24 +12,23 @@ import (
 	"lockstep.dev/lockstep/test/standin"
 )
 
-// inherited is a set that another implementation has made, at rest.
+// inherited is a set that another implementation has created, at rest.
 type inherited struct {
 	name     string
 	replicas int32
 	size     int32
 	edit     edit
-	// data is how an earlier version encodes what a revision holds.
+	// data is how an earlier version encodes the data of a revision.
 	data func(string) string
-	// key is the revision's, where it is not the hash of its data.
+	// key is the key of the revision, if it is not the hash of its data.
 	key string
-	// spoil is what an earlier version, or somebody else, has the leaders'
-	// StatefulSet look like.
+	// spoil changes the leader StatefulSet as an earlier version or a webhook does.
 	spoil standin.Change
-	// posted is a leaders' StatefulSet that was created and not applied.
+	// posted is set if the leader StatefulSet was created, not applied.
 	posted bool
-	// leaked is how often the revision is there once more.
+	// leaked is how many copies of the revision exist.
 	leaked int64
-	// unplaced tells of pods that no node takes.
+	// unplaced is set if no node fits the pods.
 	unplaced bool
 }
 
@@ -114,7 +113,7 @@ func subgroupsOf(size int32, policy lwsv1.SubGroupPolicyType) edit {
 	}
 }
 
-// claiming gives every pod a claim that ends with the set.
+// claiming gives every pod a PVC that is deleted with the set.
 func claiming(set *lwsv1.LeaderWorkerSet) {
 	set.Spec.LeaderWorkerTemplate.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{
 		ObjectMeta: metav1.ObjectMeta{Name: "data"},

@@ -4,28 +4,28 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/test/drill"
 )
 
 // life is a set from the deletion of its predecessor on.
 type life struct {
 	set     *lwsv1.LeaderWorkerSet
 	before  *lwsv1.LeaderWorkerSet // the predecessor
-	mark    int                    // changes seen before the deletion
-	audited int                    // the audit log's position before the deletion
-	began   time.Time
+	policy  metav1.DeletionPropagation
+	mark    int // changes seen before the deletion
+	audited int // position of the audit log before the deletion
 }
 
-// recreate deletes a set and creates the next one under its name as soon as the
-// API server allows.
+// recreate deletes a set and creates the next one of its name as soon as the API server accepts it.
 func (s *scene) recreate(old, next *lwsv1.LeaderWorkerSet, policy metav1.DeletionPropagation) life {
 	s.Helper()
 	l := s.endFor(old, next, policy)
@@ -36,20 +36,26 @@ func (s *scene) recreate(old, next *lwsv1.LeaderWorkerSet, policy metav1.Deletio
 // endFor deletes a set to make room for the next one.
 func (s *scene) endFor(old, next *lwsv1.LeaderWorkerSet, policy metav1.DeletionPropagation) life {
 	s.Helper()
-	s.check("read the audit log", bed.audit.sync())
-	l := life{set: next, before: old, mark: s.changes(), audited: bed.audit.position(), began: time.Now()}
+	l := life{set: next, before: old, policy: policy, audited: bed.position(), mark: s.changes()}
 	s.persist("delete set "+old.Name, func() error {
 		here := client.Preconditions{UID: &old.UID}
-		return client.IgnoreNotFound(s.client.Delete(s.Context(), old.DeepCopy(), client.PropagationPolicy(policy), here))
+		return client.IgnoreNotFound(s.client.Delete(s.Context(), old.DeepCopy(), propagation(policy), here))
 	})
 	return l
 }
 
-// beginNext creates the set of a life as soon as its name is free, and returns it
-// as it was created.
+// beginNext creates the set of a life as soon as its predecessor is gone, without waiting for a
+// watch, and returns it as created.
 func (s *scene) beginNext(l life) *lwsv1.LeaderWorkerSet {
 	s.Helper()
-	s.awaitNameFree(l.before)
+	s.eventually("set "+l.before.Name+" is gone", func() error {
+		var now lwsv1.LeaderWorkerSet
+		err := s.client.Get(s.Context(), keyOf(l.before), &now)
+		if client.IgnoreNotFound(err) != nil || (err == nil && now.UID == l.before.UID) {
+			return errors.Join(err, fmt.Errorf("finalizers %v", now.Finalizers))
+		}
+		return nil
+	})
 	created := l.set
 	s.persist("create set "+l.set.Name, func() error {
 		attempt := l.set.DeepCopy()
@@ -62,41 +68,33 @@ func (s *scene) beginNext(l life) *lwsv1.LeaderWorkerSet {
 	return created
 }
 
-// awaitNameFree waits until a deleted set is gone. Deleted in the background it is
-// gone at once, and not even the watch is waited for.
-func (s *scene) awaitNameFree(old *lwsv1.LeaderWorkerSet) {
-	s.Helper()
-	s.eventually("set "+old.Name+" is gone", func() error {
-		var now lwsv1.LeaderWorkerSet
-		err := s.client.Get(s.Context(), client.ObjectKeyFromObject(old), &now)
-		if client.IgnoreNotFound(err) != nil || (err == nil && now.UID == old.UID) {
-			return errors.Join(err, fmt.Errorf("finalizers %v", now.Finalizers))
-		}
-		return nil
-	})
-}
-
-// judge holds all that came into being in a life against what the life needed.
+// judge checks that a life created what it needed, of its own template, for itself alone.
 func (s *scene) judge(l life, want births) {
 	s.Helper()
 	s.check("pods of the new life", s.misborn(l))
-	if diff := cmp.Diff(want, s.bornInto(l.set.UID, l.mark)); diff != "" {
-		s.dump()
-		s.Fatalf("created in the new life (-want +have):\n%s", diff)
-	}
+	s.wantBorn(l.set.UID, l.mark, want)
 	if found := s.strangers(l.set.UID, l.mark); len(found) > 0 {
 		s.dump()
-		s.Fatalf("created for the life that was over: %s", names(found))
+		s.Fatalf("created for the previous life: %s", names(found))
 	}
-	born := bornSince[*corev1.Pod](s.recorder, l.mark)
-	if _, late := s.ownedBy(l.set.UID, born); len(late) > 0 {
-		s.Logf("pods the StatefulSet controller still created for the life that was over: %s", names(late))
+	if taken := s.adopted(l.set.UID, l.mark); len(taken) > 0 && l.policy != metav1.DeletePropagationOrphan {
+		s.dump()
+		s.Fatalf("adopted from the previous life: %s", names(taken))
 	}
-	s.check("read the audit log", bed.audit.sync())
-	s.eventually("what was created is seen", func() error { return s.unseen(l) })
+	s.check("read the audit log", bed.audit.Sync())
+	s.eventually("the recorder has seen all pods", func() error { return s.unseen(l) })
 }
 
-// misborn says which pod or revision of a new life carries the old template.
+// wantBorn checks what was created since a mark for the set with this UID.
+func (s *scene) wantBorn(uid types.UID, mark int, want births) {
+	s.Helper()
+	if diff := cmp.Diff(want, s.bornInto(uid, mark)); diff != "" {
+		s.dump()
+		s.Fatalf("created (-want +have):\n%s", diff)
+	}
+}
+
+// misborn names a pod or revision of a new life with the previous template.
 func (s *scene) misborn(l life) error {
 	image := l.set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Image
 	pods, _ := s.ownedBy(l.set.UID, bornSince[*corev1.Pod](s.recorder, l.mark))
@@ -114,33 +112,11 @@ func (s *scene) misborn(l life) error {
 	return nil
 }
 
-// unseen guards the recorder: the API server must not have created a pod that it
-// does not come to see.
+// unseen is an error while the API server has created a pod that the recorder has not seen.
 func (s *scene) unseen(l life) error {
-	seen := len(bornSince[*corev1.Pod](s.recorder, l.mark))
-	created := bed.audit.writes(l.audited, func(r request) bool { return createsPod(r) && r.Namespace == s.namespace })
-	if len(created) > seen {
+	created := bed.audit.Kept(l.audited, func(r request) bool { return drill.CreatesPod(r) && r.Namespace == s.namespace })
+	if seen := len(bornSince[*corev1.Pod](s.recorder, l.mark)); len(created) > seen {
 		return fmt.Errorf("%d pods were created, %d were seen", len(created), seen)
 	}
 	return nil
-}
-
-// judgeApart checks that a life has taken nothing over from its predecessor.
-func (s *scene) judgeApart(l life) {
-	s.Helper()
-	if taken := s.adopted(l.set.UID, l.mark); len(taken) > 0 {
-		s.dump()
-		s.Fatalf("adopted from the previous life: %s", names(taken))
-	}
-}
-
-// lastGone is when the last pod born before a mark went.
-func (s *scene) lastGone(mark int) time.Time {
-	var last time.Time
-	for _, r := range s.pick(func(r *record) bool { return r.kind == "Pod" && r.born <= mark }) {
-		if r.gone.After(last) {
-			last = r.gone
-		}
-	}
-	return last
 }

@@ -12,10 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// root follows the chain of controllers by UID to its end, through objects that
-// are gone too. What was made for an owner already gone belongs to nothing beyond
-// it: the StatefulSet controller does that from a cache that lags, as after a
-// restart of the API server.
+// root follows the controllers by UID to the end of the chain, through deleted objects. An object that
+// was created for a deleted owner ends the chain: the StatefulSet controller does that from a late cache.
 func (r *recorder) root(uid types.UID) types.UID {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -35,13 +33,12 @@ func (r *recorder) root(uid types.UID) types.UID {
 	}
 }
 
-// bornSince returns the records of one kind of objects that were first seen after
-// a mark, gone ones too.
+// bornSince returns the records of one type that were first seen after a mark.
 func bornSince[T client.Object](r *recorder, mark int) []record {
 	return r.pick(func(rec *record) bool { _, ok := rec.last.(T); return ok && rec.born > mark })
 }
 
-// ownedBy keeps the records whose chain ends in a UID.
+// ownedBy divides records by whether their chain ends in a UID.
 func (r *recorder) ownedBy(uid types.UID, records []record) (own, others []record) {
 	for _, rec := range records {
 		if r.root(rec.last.GetUID()) == uid {
@@ -53,13 +50,12 @@ func (r *recorder) ownedBy(uid types.UID, records []record) (own, others []recor
 	return own, others
 }
 
-// births is what a life of a set brought into being. The revisions that the
-// StatefulSet controller keeps for itself are not counted.
+// births counts the objects that a set created, without the revisions of StatefulSets.
 type births struct {
 	Pods, StatefulSets, Services, Revisions int
 }
 
-// bornInto counts what was born since a mark into the life with this UID.
+// bornInto counts the objects of a set that were created since a mark.
 func (r *recorder) bornInto(uid types.UID, mark int) births {
 	number := func(records []record) int { own, _ := r.ownedBy(uid, records); return len(own) }
 	return births{
@@ -68,7 +64,7 @@ func (r *recorder) bornInto(uid types.UID, mark int) births {
 	}
 }
 
-// revisionsSince returns the revisions born since a mark that are of a set.
+// revisionsSince returns the revisions of sets that were created since a mark.
 func (r *recorder) revisionsSince(mark int) []record {
 	return slices.DeleteFunc(bornSince[*appsv1.ControllerRevision](r, mark), func(rec record) bool {
 		owner := metav1.GetControllerOf(rec.last)
@@ -76,15 +72,15 @@ func (r *recorder) revisionsSince(mark int) []record {
 	})
 }
 
-// strangers returns what was born since a mark and does not belong to uid, and is
-// not a pod: nobody but the operator makes such objects here.
+// strangers returns the objects since a mark that do not belong to uid, without pods. Only the operator
+// creates them here.
 func (r *recorder) strangers(uid types.UID, mark int) []record {
 	_, others := r.ownedBy(uid, slices.Concat(bornSince[*appsv1.StatefulSet](r, mark),
 		bornSince[*corev1.Service](r, mark), r.revisionsSince(mark)))
 	return others
 }
 
-// adopted returns what was there at the mark and came to be controlled by uid.
+// adopted returns the objects from before a mark that uid came to control.
 func (r *recorder) adopted(uid types.UID, mark int) []record {
 	return r.pick(func(rec *record) bool {
 		for _, owner := range rec.owners {
@@ -96,7 +92,7 @@ func (r *recorder) adopted(uid types.UID, mark int) []record {
 	})
 }
 
-// names says which objects records speak of.
+// names returns the kinds and names of records.
 func names(records []record) string {
 	var text []string
 	for _, rec := range records {

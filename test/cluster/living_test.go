@@ -15,23 +15,17 @@ import (
 )
 
 func TestSharedService(t *testing.T) {
-	aside(t)
-	s := newScene(t)
-	set := s.newSet("a", 2, 2, imageA)
-	s.create(set)
-	set = s.awaitSettled(set)
+	s := asideScene(t)
+	set := s.settled(s.newSet("a", 2, 2, imageA))
 	service, _ := find[*corev1.Service](s.recorder, "a")
 	headless(t, service, set, lwsv1.GroupVersion.String(), "LeaderWorkerSet", map[string]string{lwsv1.SetNameLabelKey: "a"})
 	s.reborn(set, service)
-	same(t, "created", births{Pods: 4, StatefulSets: 3, Services: 2, Revisions: 1}, s.bornInto(set.UID, 0))
+	s.wantBorn(set.UID, 0, births{Pods: 4, StatefulSets: 3, Services: 2, Revisions: 1})
 }
 
 func TestUniquePerReplicaServices(t *testing.T) {
-	aside(t)
-	s := newScene(t)
-	set := s.newSet("a", 2, 2, imageA, uniquePerReplica)
-	s.create(set)
-	set = s.awaitSettled(set)
+	s := asideScene(t)
+	set := s.settled(s.newSet("a", 2, 2, imageA, uniquePerReplica))
 	for index := range 2 {
 		name := fmt.Sprintf("a-%d", index)
 		s.awaitService(set, name)
@@ -61,27 +55,18 @@ func headless(t *testing.T, service *corev1.Service, owner client.Object, apiVer
 	same(t, "selector", selector, service.Spec.Selector)
 }
 
-// reborn deletes a Service and waits for another of the name.
+// reborn deletes a Service and waits for the next one.
 func (s *scene) reborn(set *lwsv1.LeaderWorkerSet, service *corev1.Service) {
 	s.Helper()
 	s.remove(service.DeepCopy())
-	s.eventually("service "+service.Name+" is there again", func() error {
-		now, ok := find[*corev1.Service](s.recorder, service.Name)
-		if !ok || now.UID == service.UID || s.root(now.UID) != set.UID {
-			return errors.New("it is not")
-		}
-		return nil
-	})
+	same(s.T, "root of the next service", set.UID, s.root(awaitAnother(s, service).UID))
 }
 
 // A group of one is its leader alone.
 func TestGroupsOfOne(t *testing.T) {
-	aside(t)
-	s := newScene(t)
-	set := s.newSet("a", 3, 1, imageA)
-	s.create(set)
-	s.awaitSettled(set)
-	same(t, "created", births{Pods: 3, StatefulSets: 1, Services: 1, Revisions: 1}, s.bornInto(set.UID, 0))
+	s := asideScene(t)
+	set := s.settled(s.newSet("a", 3, 1, imageA))
+	s.wantBorn(set.UID, 0, births{Pods: 3, StatefulSets: 1, Services: 1, Revisions: 1})
 }
 
 func TestScaleThroughSpec(t *testing.T) {
@@ -107,16 +92,12 @@ func TestScaleThroughSubresource(t *testing.T) {
 }
 
 func newScaled(t *testing.T) *scene {
-	aside(t)
-	s := newScene(t)
-	set := s.newSet("a", 2, 2, imageA, uniquePerReplica)
-	s.create(set)
-	s.awaitSettled(set)
+	s := asideScene(t)
+	s.settled(s.newSet("a", 2, 2, imageA, uniquePerReplica))
 	return s
 }
 
-// scaleTo changes the number of groups of set "a", and checks that the groups that
-// stay are left alone, and that of those that go nothing stays.
+// scaleTo scales set "a" and checks that other groups stay, and that removed ones leave nothing.
 func (s *scene) scaleTo(replicas int32, do func(*lwsv1.LeaderWorkerSet)) {
 	s.Helper()
 	set, _ := find[*lwsv1.LeaderWorkerSet](s.recorder, "a")
@@ -137,15 +118,13 @@ func (s *scene) scaleTo(replicas int32, do func(*lwsv1.LeaderWorkerSet)) {
 		s.Fatalf("created by scaling from %d to %d: %+v, want %+v", was, replicas, have, wanted)
 	}
 	if replicas > was && was > 0 {
-		s.awaitTold(set, telling{"GroupsProgressing", "Update", "",
-			fmt.Sprintf("Replicas are progressing, with %d groups ready of total %d groups", was, replicas)})
+		s.awaitEvent("a", "GroupsProgressing", "Update", fmt.Sprintf("%d groups ready of total %d groups", was, replicas))
 	}
 }
 
-// A worker is not to start before its leader is ready, when the set says so.
+// Workers start after their leader is ready, if the set asks for it.
 func TestLeaderReadyStartup(t *testing.T) {
-	aside(t)
-	s := newScene(t)
+	s := asideScene(t)
 	home := "home-" + s.namespace
 	set := s.newSet("a", 1, 2, imageA, func(set *lwsv1.LeaderWorkerSet) {
 		set.Spec.StartupPolicy = lwsv1.LeaderReadyStartupPolicy
@@ -156,7 +135,7 @@ func TestLeaderReadyStartup(t *testing.T) {
 	s.create(set)
 	s.eventually("the leader is there", func() error {
 		if _, ok := find[*corev1.Pod](s.recorder, "a-0"); !ok {
-			return errors.New("it is not")
+			return errStill
 		}
 		return nil
 	})
@@ -186,11 +165,8 @@ func (s *scene) nodesTake(label string) {
 func TestDeletionLeavesNothing(t *testing.T) {
 	for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground} {
 		t.Run(string(policy), func(t *testing.T) {
-			aside(t)
-			s := newScene(t)
-			set := s.newSet("a", 3, 3, imageA, uniquePerReplica)
-			s.create(set)
-			set = s.awaitSettled(set)
+			s := asideScene(t)
+			set := s.settled(s.newSet("a", 3, 3, imageA, uniquePerReplica))
 			mark := s.changes()
 			s.end(set, policy)
 			outlast(t)

@@ -26,19 +26,18 @@ const (
 	metricsVersion = metricsGroup + "/v1beta1"
 )
 
-// meter is an API server of resource metrics: every pod that is asked for uses as
-// much as the test says.
+// meter is an API server of resource metrics. Every pod has the usage that the test sets.
 type meter struct {
 	t *testing.T
-	// used is what each pod uses, in thousandths of a processor.
+	// used is the usage of each pod, in thousandths of a processor.
 	used atomic.Int64
 
 	mu    sync.Mutex
 	asked map[string]int // pods told of, by the selector asked with
 }
 
-// newMeter serves metrics on loopback and has the control plane ask there, until
-// the test ends. The way leads through a Service that names this machine.
+// newMeter serves metrics on loopback until the test ends. The API server reaches it through a Service
+// that names this machine.
 func (s *scene) newMeter() *meter {
 	s.Helper()
 	m := &meter{t: s.T, asked: map[string]int{}}
@@ -91,7 +90,7 @@ func (m *meter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// list tells what the pods use that a selector selects.
+// list returns the usage of the selected pods.
 func (m *meter) list(w http.ResponseWriter, r *http.Request, namespace string) {
 	text := r.URL.Query().Get("labelSelector")
 	selector, err := labels.Parse(text)
@@ -124,7 +123,7 @@ func (m *meter) answer(w http.ResponseWriter, what any) {
 	_ = json.NewEncoder(w).Encode(what) // who hung up does not want to know
 }
 
-// selectors returns how many pods each selector asked with selected at most.
+// selectors returns how many pods each selector selected at most.
 func (m *meter) selectors() map[string]int {
 	m.mu.Lock()
 	defer m.mu.Unlock()

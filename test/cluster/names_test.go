@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"testing"
@@ -15,15 +14,13 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
-// nameConflict is the condition that says that a foreign object bears a name.
+// nameConflict is the condition that a foreign object has a name of the set.
 const nameConflict = "NameConflict"
 
-// Group 1 of set "a" has a StatefulSet of the very name that the leaders of a set
-// "a-1" need.
+// The worker StatefulSet of group 1 of set "a" has the name of the leader StatefulSet of set "a-1".
 func TestTwoSetsThatWantOneName(t *testing.T) {
 	t.Run("the group was first", func(t *testing.T) {
-		aside(t)
-		s := newScene(t)
+		s := asideScene(t)
 		group := s.newSet("a", 2, 2, imageA, uniquePerReplica)
 		s.create(group)
 		s.awaitSettled(group)
@@ -37,11 +34,8 @@ func TestTwoSetsThatWantOneName(t *testing.T) {
 		s.awaitNoConflict(later)
 	})
 	t.Run("the set was first", func(t *testing.T) {
-		aside(t)
-		s := newScene(t)
-		set := s.newSet("a-1", 2, 2, imageA)
-		s.create(set)
-		s.awaitSettled(set)
+		s := asideScene(t)
+		set := s.settled(s.newSet("a-1", 2, 2, imageA))
 		theirs := s.versions()
 		later := s.newSet("a", 3, 2, imageB)
 		s.create(later)
@@ -76,8 +70,7 @@ func TestForeignObjectsAreNeverTouched(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			aside(t)
-			s := newScene(t)
+			s := asideScene(t)
 			foreign := s.squat(c.foreign)
 			set := s.newSet("a", c.replicas, 2, imageA, c.edits...)
 			s.create(set)
@@ -93,7 +86,7 @@ func TestForeignObjectsAreNeverTouched(t *testing.T) {
 	}
 }
 
-// foreignStatefulSet has nothing to do with any set, and no pods.
+// foreignStatefulSet belongs to no set, and has no pods.
 func foreignStatefulSet(name string) *appsv1.StatefulSet {
 	labels := map[string]string{"app": "another"}
 	pods := template(imageB)
@@ -120,14 +113,14 @@ func (s *scene) squat(o client.Object) client.Object {
 	s.eventually("the foreign object is at rest", func() error {
 		switch now := s.now(o).(type) {
 		case nil:
-			return errors.New("not seen yet")
+			return errStill
 		case *appsv1.StatefulSet:
 			if now.Status.ObservedGeneration != now.Generation || now.Status.CurrentRevision == "" {
-				return errors.New("not observed yet")
+				return errStill
 			}
 		case *corev1.Pod:
 			if !podReady(now) {
-				return errors.New("not ready yet")
+				return errStill
 			}
 		}
 		return nil
@@ -135,7 +128,7 @@ func (s *scene) squat(o client.Object) client.Object {
 	return s.now(o)
 }
 
-// now is an object as last seen, or nil when it is gone.
+// now returns an object as last seen, or nil if it is gone.
 func (s *scene) now(o client.Object) client.Object {
 	for _, rec := range s.pick(func(r *record) bool { return r.died == 0 && r.last.GetUID() == o.GetUID() }) {
 		return rec.last
@@ -180,7 +173,7 @@ func (s *scene) awaitConflict(want *lwsv1.LeaderWorkerSet, name string) {
 	s.eventually(fmt.Sprintf("set %s reports that the name %s is taken", want.Name, name), func() error {
 		set, ok := find[*lwsv1.LeaderWorkerSet](s.recorder, want.Name)
 		if !ok {
-			return errors.New("not seen yet")
+			return errStill
 		}
 		c := meta.FindStatusCondition(set.Status.Conditions, nameConflict)
 		if c == nil || c.Status != metav1.ConditionTrue || !mentions(c.Message, name) {
@@ -207,20 +200,19 @@ func (s *scene) awaitService(set *lwsv1.LeaderWorkerSet, name string) {
 	s.eventually("the set has its own service "+name, func() error {
 		service, ok := find[*corev1.Service](s.recorder, name)
 		if !ok || s.root(service.UID) != set.UID {
-			return errors.New("it has not")
+			return errStill
 		}
 		return nil
 	})
 }
 
-// versions remembers every object there is by its resourceVersion.
+// versions returns the records of all objects.
 func (s *scene) versions() []record {
 	s.Helper()
 	return s.pick(func(r *record) bool { return r.died == 0 && r.kind != "Event" })
 }
 
-// unharmed checks that objects are what they were. Their own controllers may write
-// statuses; no write may change their spec, or delete them.
+// unharmed checks that no write changed the spec of objects, or deleted them.
 func (s *scene) unharmed(before []record) {
 	s.Helper()
 	for _, rec := range before {

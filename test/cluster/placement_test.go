@@ -33,7 +33,7 @@ func partsOf(size int32, policy lwsv1.SubGroupPolicyType) edit {
 	}
 }
 
-// nodeLabels are those of all nodes, by name.
+// nodeLabels returns the labels of all nodes by name.
 func (s *scene) nodeLabels() map[string]map[string]string {
 	s.Helper()
 	nodes := &corev1.NodeList{}
@@ -45,8 +45,8 @@ func (s *scene) nodeLabels() map[string]map[string]string {
 	return labels
 }
 
-// judgeDomains checks that all pods with one value of a label share a domain, and
-// that no others are in it. It returns the domain of each value.
+// judgeDomains checks that pods with one value of a label share a domain without others, and returns
+// the domain of each value.
 func (s *scene) judgeDomains(set *lwsv1.LeaderWorkerSet, by, topology string, want int) map[string]string {
 	s.Helper()
 	nodes := s.nodeLabels()
@@ -74,11 +74,8 @@ func (s *scene) judgeDomains(set *lwsv1.LeaderWorkerSet, by, topology string, wa
 }
 
 func TestExclusiveTopology(t *testing.T) {
-	aside(t)
-	s := newScene(t)
-	set := s.newSet("a", 4, 4, imageA, annotated(lwsv1.ExclusiveKeyAnnotationKey, rack), budget(1, 0, 0))
-	s.create(set)
-	set = s.awaitSettled(set)
+	s := asideScene(t)
+	set := s.settled(s.newSet("a", 4, 4, imageA, annotated(lwsv1.ExclusiveKeyAnnotationKey, rack), budget(1, 0, 0)))
 	s.judgeDomains(set, lwsv1.GroupUniqueHashLabelKey, rack, 4)
 	s.restartGroup(set, "a-1")
 	s.restartGroup(set, "a-3")
@@ -88,42 +85,26 @@ func TestExclusiveTopology(t *testing.T) {
 	s.judgeDomains(set, lwsv1.GroupUniqueHashLabelKey, rack, 4)
 	workers, _ := find[*appsv1.StatefulSet](s.recorder, "a-2")
 	s.remove(workers.DeepCopy())
-	s.eventually("the workers' statefulset is another", func() error {
-		now, ok := find[*appsv1.StatefulSet](s.recorder, "a-2")
-		if !ok || now.UID == workers.UID {
-			return errors.New("it is not")
-		}
-		return s.unsettled(set)
-	})
+	awaitAnother(s, workers)
+	s.awaitSettled(set)
 	s.judgeDomains(set, lwsv1.GroupUniqueHashLabelKey, rack, 4)
 	l := s.recreate(set, s.newSet("a", 4, 4, imageA, annotated(lwsv1.ExclusiveKeyAnnotationKey, rack)), "Background")
 	s.awaitSettled(l.set)
 	s.judgeDomains(l.set, lwsv1.GroupUniqueHashLabelKey, rack, 4)
 }
 
-// There are five racks: the sixth group has no place, and the set says so.
+// There are five racks: the sixth group has none, and an event of the set says so.
 func TestAGroupWithoutADomainIsToldOnTheSet(t *testing.T) {
-	aside(t)
-	s := newScene(t)
+	s := asideScene(t)
 	set := s.newSet("a", 6, 2, imageA, annotated(lwsv1.ExclusiveKeyAnnotationKey, rack))
 	s.create(set)
-	s.awaitEvent(set, "LeaderUnschedulable")
+	s.awaitEvent("a", "LeaderUnschedulable")
 	s.eventually("the other groups run", func() error { return lacking("groups ready", 5, len(s.readyGroups(set))) })
 	s.judgeDomains(set, lwsv1.GroupUniqueHashLabelKey, rack, 5)
 	s.awaitSettled(s.become(set, `{"spec":{"replicas":5}}`))
 }
 
-func (s *scene) awaitEvent(set *lwsv1.LeaderWorkerSet, reason string) {
-	s.Helper()
-	s.eventually("an event "+reason+" is on the set", func() error {
-		if len(s.events(set, reason)) == 0 {
-			return errors.New("there is none")
-		}
-		return nil
-	})
-}
-
-// copied is the template of somebody who took the labels of a leader that runs.
+// copied adds the labels of a running leader to the template.
 func copied(set *lwsv1.LeaderWorkerSet) {
 	set.Spec.LeaderWorkerTemplate.WorkerTemplate.Labels = map[string]string{
 		lwsv1.WorkerIndexLabelKey: "0", lwsv1.GroupIndexLabelKey: "0", lwsv1.SubGroupIndexLabelKey: "0",
@@ -136,12 +117,9 @@ func TestSubgroupTopology(t *testing.T) {
 		size   int32
 	}{{lwsv1.SubGroupPolicyTypeLeaderWorker, 4}, {lwsv1.SubGroupPolicyTypeLeaderExcluded, 5}} {
 		t.Run(string(tt.policy), func(t *testing.T) {
-			aside(t)
-			s := newScene(t)
-			set := s.newSet("a", 2, tt.size, imageA, copied, partsOf(2, tt.policy),
-				annotated(lwsv1.SubGroupExclusiveKeyAnnotationKey, rack))
-			s.create(set)
-			set = s.awaitSettled(set)
+			s := asideScene(t)
+			set := s.settled(s.newSet("a", 2, tt.size, imageA, copied, partsOf(2, tt.policy),
+				annotated(lwsv1.SubGroupExclusiveKeyAnnotationKey, rack)))
 			before := s.judgeDomains(set, lwsv1.SubGroupUniqueHashLabelKey, rack, 4)
 			leader, _ := find[*corev1.Pod](s.recorder, "a-0")
 			_, labelled := leader.Labels[lwsv1.SubGroupIndexLabelKey]
@@ -153,8 +131,8 @@ func TestSubgroupTopology(t *testing.T) {
 	}
 }
 
-// A changed placement is a new template to the StatefulSet controller. It is rolled
-// out like one: each pod made once, and no more groups away than may be.
+// A changed placement is a new template for the StatefulSet controller. It is rolled out within the
+// budget, each pod once.
 func TestAChangedPlacementIsRolledOut(t *testing.T) {
 	for name, tt := range map[string]struct {
 		budget edit
@@ -169,11 +147,8 @@ func TestAChangedPlacementIsRolledOut(t *testing.T) {
 }
 
 func changePlacement(t *testing.T, within edit, least int, made births) {
-	aside(t)
-	s := newScene(t)
-	set := s.newSet("a", 2, 2, imageA, annotated(lwsv1.ExclusiveKeyAnnotationKey, zone), within)
-	s.create(set)
-	set = s.awaitSettled(set)
+	s := asideScene(t)
+	set := s.settled(s.newSet("a", 2, 2, imageA, annotated(lwsv1.ExclusiveKeyAnnotationKey, zone), within))
 	s.judgeDomains(set, lwsv1.GroupUniqueHashLabelKey, zone, 2)
 	before, _ := find[*appsv1.StatefulSet](s.recorder, set.Name)
 	mark := s.changes()
@@ -196,16 +171,13 @@ func changePlacement(t *testing.T, within edit, least int, made births) {
 	}
 }
 
-// A node that lost its label says nothing of where workers are to go. No other test
-// is to meet that node.
+// A node that lost its label gives workers no domain. No other test runs meanwhile.
 func TestANodeWithoutTheLabelIsToldOnTheSet(t *testing.T) {
 	s := newScene(t)
 	alone := func(set *lwsv1.LeaderWorkerSet) {
 		set.Spec.LeaderWorkerTemplate.RestartPolicy = lwsv1.NoneRestartPolicy
 	}
-	set := s.newSet("a", 1, 2, imageA, annotated(lwsv1.ExclusiveKeyAnnotationKey, rack), alone)
-	s.create(set)
-	set = s.awaitSettled(set)
+	set := s.settled(s.newSet("a", 1, 2, imageA, annotated(lwsv1.ExclusiveKeyAnnotationKey, rack), alone))
 	leader, _ := find[*corev1.Pod](s.recorder, "a-0")
 	node := &corev1.Node{}
 	s.check("read the node", s.client.Get(t.Context(), client.ObjectKey{Name: leader.Spec.NodeName}, node))
@@ -214,26 +186,22 @@ func TestANodeWithoutTheLabelIsToldOnTheSet(t *testing.T) {
 	t.Cleanup(func() { s.label(node, here) })
 	workers, _ := find[*appsv1.StatefulSet](s.recorder, "a-0")
 	s.remove(workers.DeepCopy())
-	s.awaitEvent(set, "TopologyUnknown")
+	s.awaitEvent("a", "TopologyUnknown")
 	s.label(node, here)
 	s.awaitSettled(set)
 }
 
 func (s *scene) label(node *corev1.Node, value string) {
 	document := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, rack, value)
-	if err := bed.client.Patch(s.Context(), node.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(document))); err != nil && s.Context().Err() == nil {
+	if err := bed.client.Patch(s.Context(), node.DeepCopy(), merge(document)); err != nil && s.Context().Err() == nil {
 		s.Errorf("label node %s: %v", node.Name, err)
 	}
 }
 
-// The subdomain policy changes both ways on a running set; every group has the
-// Service that it hangs from, at every moment.
+// The subdomain policy changes both ways on a running set. Every pod has its Service at every moment.
 func TestSubdomainPolicyBothWays(t *testing.T) {
-	aside(t)
-	s := newScene(t)
-	set := s.newSet("a", 3, 2, imageA, budget(1, 0, 0))
-	s.create(set)
-	set = s.awaitSettled(set)
+	s := asideScene(t)
+	set := s.settled(s.newSet("a", 3, 2, imageA, budget(1, 0, 0)))
 	for _, policy := range []lwsv1.SubdomainPolicy{lwsv1.SubdomainUniquePerReplica, lwsv1.SubdomainShared} {
 		set = s.become(set, fmt.Sprintf(`{"spec":{"networkConfig":{"subdomainPolicy":%q}}}`, policy))
 		s.awaitRolled(set, 2)
@@ -249,7 +217,7 @@ func TestSubdomainPolicyBothWays(t *testing.T) {
 	})
 }
 
-// unserved says which pod of a set lacks the Service that its name is under.
+// unserved names a pod without the Service of its subdomain.
 func (s *scene) unserved(set *lwsv1.LeaderWorkerSet) error {
 	for _, pod := range s.podsOf(set) {
 		service, ok := find[*corev1.Service](s.recorder, pod.Spec.Subdomain)

@@ -23,8 +23,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
-// record is the life of one object, as far as it was seen. An object that is
-// deleted and created again is two records.
+// record is what was seen of one incarnation of an object.
 type record struct {
 	kind   string
 	last   client.Object // never written to
@@ -35,9 +34,8 @@ type record struct {
 	gone   time.Time
 }
 
-// recorder watches one namespace and forgets nothing. A change is numbered in the
-// order of its arrival here; kinds are watched separately, so only changes of one
-// kind arrive in the order they were made.
+// recorder watches one namespace and forgets nothing. Changes are numbered as they arrive. Kinds are
+// watched apart, so only changes of one kind arrive in order.
 type recorder struct {
 	mu      sync.Mutex
 	count   int // changes so far, events not counted
@@ -46,7 +44,7 @@ type recorder struct {
 	wake    chan struct{} // closed with the next change
 }
 
-// watched are the kinds that are recorded.
+// watched are the recorded kinds.
 var watched = []client.ObjectList{
 	&lwsv1.LeaderWorkerSetList{}, &appsv1.StatefulSetList{}, &appsv1.ControllerRevisionList{},
 	&corev1.ServiceList{}, &corev1.PodList{}, &eventsv1.EventList{},
@@ -94,7 +92,7 @@ func (r *recorder) awaitSync(ctx context.Context) error {
 	}
 }
 
-// shelf is the recorder as the store of one kind's reflector.
+// shelf is the recorder as the store of one reflector.
 type shelf struct {
 	*recorder
 	kind string
@@ -105,8 +103,7 @@ func (s shelf) Update(o any) error { s.see(s.kind, o.(client.Object)); return ni
 func (s shelf) Delete(o any) error { s.lose(s.kind, o.(client.Object)); return nil }
 func (s shelf) Resync() error      { return nil }
 
-// Replace is called with the first list, and again with every list after a watch
-// that could not be resumed: what is missing from it is gone.
+// Replace is called with each list. Objects that are missing from it are gone.
 func (s shelf) Replace(objects []any, _ string) error {
 	there := map[types.UID]bool{}
 	for _, o := range objects {
@@ -159,7 +156,7 @@ func (r *recorder) lose(kind string, o client.Object) {
 	r.tell()
 }
 
-// tell wakes everybody who waits for a change.
+// tell wakes all goroutines that wait for a change.
 func (r *recorder) tell() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -167,21 +164,24 @@ func (r *recorder) tell() {
 	r.wake = make(chan struct{})
 }
 
-// next returns a channel that is closed with the next change.
+// next returns a channel that is closed with the next change. Without a recorder it blocks.
 func (r *recorder) next() <-chan struct{} {
+	if r == nil {
+		return nil
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.wake
 }
 
-// changes is the number of changes so far; a mark in time.
+// changes returns the number of changes so far.
 func (r *recorder) changes() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.count
 }
 
-// pick returns copies of the records that match, ordered by kind and name.
+// pick returns copies of matching records, ordered by kind and name.
 func (r *recorder) pick(match func(*record) bool) []record {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -197,7 +197,7 @@ func (r *recorder) pick(match func(*record) bool) []record {
 	return found
 }
 
-// live returns the objects of one type that are there, ordered by name.
+// live returns the objects of one type that exist, ordered by name.
 func live[T client.Object](r *recorder) []T {
 	var found []T
 	for _, rec := range r.pick(func(rec *record) bool { _, ok := rec.last.(T); return ok && rec.died == 0 }) {
@@ -206,7 +206,7 @@ func live[T client.Object](r *recorder) []T {
 	return found
 }
 
-// find returns the object of one type and name that is there, or nil.
+// find returns the object of one type and name.
 func find[T client.Object](r *recorder, name string) (found T, ok bool) {
 	for _, o := range live[T](r) {
 		if o.GetName() == name {

@@ -1,12 +1,12 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -19,12 +19,11 @@ const (
 	allPods   = groups * groupSize
 )
 
-// wholeLife is what a life needs that takes nothing over: pods, the leaders' and
-// the workers' StatefulSets, the shared Service, one revision.
+// wholeLife is what a set creates that adopts nothing.
 var wholeLife = births{Pods: allPods, StatefulSets: 1 + groups, Services: 1, Revisions: 1}
 
-// rolledLife is what a life needs that took over everything and then rolls it to
-// another template: the leaders' StatefulSet and the Service stay.
+// rolledLife is what a set creates that adopts everything and rolls it to another template. The
+// leader StatefulSet and the Service stay.
 var rolledLife = births{Pods: allPods, StatefulSets: groups, Revisions: 1}
 
 func TestRecreateBackground(t *testing.T) {
@@ -35,7 +34,6 @@ func TestRecreateForeground(t *testing.T) {
 	recreateRounds(t, metav1.DeletePropagationForeground, imageB, wholeLife)
 }
 
-// Orphaned, everything is adopted, and the StatefulSet rolls its pods.
 func TestRecreateOrphan(t *testing.T) {
 	recreateRounds(t, metav1.DeletePropagationOrphan, imageB, rolledLife)
 }
@@ -44,101 +42,116 @@ func TestRecreateOrphanUnchangedCreatesNothing(t *testing.T) {
 	recreateRounds(t, metav1.DeletePropagationOrphan, imageA, births{})
 }
 
-// With the same template the old revision bears the very name the new one needs.
+// With the same template the previous revision has the name that the new one needs.
 func TestRecreateBackgroundUnchanged(t *testing.T) {
 	recreateRounds(t, metav1.DeletePropagationBackground, imageA, wholeLife)
 }
 
-// pace is how long things took in one round.
-type pace struct{ first, again, gone time.Duration }
-
-// recreateRounds creates a set, deletes and creates it at once with another
-// image, and deletes it; so that the second step can be told apart from what the
-// first and the third cost on the same machine in the same minute.
+// recreateRounds creates a set, deletes and creates it at once with an image, and deletes it.
 func recreateRounds(t *testing.T, policy metav1.DeletionPropagation, image string, want births) {
-	var paces []pace
 	for n := range rounds(t) {
 		ok := t.Run(fmt.Sprintf("round %d", n+1), func(t *testing.T) {
-			paces = append(paces, recreateRound(newScene(t), policy, image, want))
+			s := newScene(t)
+			l := s.recreate(s.firstLife(groups, groupSize), s.newSet("a", groups, groupSize, image), policy)
+			now := s.awaitSettled(l.set)
+			s.judge(l, want)
+			s.end(now, metav1.DeletePropagationBackground)
+			s.judge(l, want) // the end creates nothing
 		})
 		if !ok {
 			return
 		}
 	}
-	reportPaces(t, paces, policy != metav1.DeletePropagationOrphan || image != imageA)
 }
 
-func recreateRound(s *scene, policy metav1.DeletionPropagation, image string, want births) pace {
+// firstLife creates set "a".
+func (s *scene) firstLife(replicas, size int32) *lwsv1.LeaderWorkerSet {
 	s.Helper()
-	var p pace
-	old, first := s.firstLife(groups, groupSize)
-	p.first = first
-
-	l := s.recreate(old, s.newSet("a", groups, groupSize, image), policy)
-	now := s.awaitSettled(l.set)
-	p.again = time.Since(l.began)
-	s.judge(l, want)
-	if policy != metav1.DeletePropagationOrphan {
-		s.judgeApart(l)
-	}
-
-	end := policy
-	if end == metav1.DeletePropagationOrphan {
-		end = metav1.DeletePropagationBackground
-	}
-	p.gone = s.end(now, end)
-	s.judge(l, want) // nothing more came until the very end
-	return p
+	return s.settled(s.newSet("a", replicas, size, imageA))
 }
 
-// firstLife creates set "a" where nothing is, and tells how long it took.
-func (s *scene) firstLife(replicas, size int32) (*lwsv1.LeaderWorkerSet, time.Duration) {
+// end deletes a set and waits until nothing of it is left.
+func (s *scene) end(set *lwsv1.LeaderWorkerSet, policy metav1.DeletionPropagation) {
 	s.Helper()
-	set := s.newSet("a", replicas, size, imageA)
-	began := time.Now()
-	s.create(set)
-	set = s.awaitSettled(set)
-	return set, time.Since(began)
-}
-
-// end deletes a set for good and tells how long its pods took to go.
-func (s *scene) end(set *lwsv1.LeaderWorkerSet, policy metav1.DeletionPropagation) time.Duration {
-	s.Helper()
-	mark, began := s.changes(), time.Now()
 	s.remove(set.DeepCopy(), propagation(policy))
 	s.awaitNothing(set.UID)
-	return s.lastGone(mark).Sub(began)
 }
 
-// reportPaces logs every round, and in a soak asserts what the median costs.
-func reportPaces(t *testing.T, paces []pace, bounded bool) {
+// Template, network and number of groups may all differ between two incarnations.
+func TestRecreateInAnotherShape(t *testing.T) {
+	const replicas, size = 6, 3
+	smaller := births{Pods: replicas * size, StatefulSets: 1 + replicas, Services: replicas, Revisions: 1}
+	for _, c := range []struct {
+		policy  metav1.DeletionPropagation
+		network edit
+		want    births
+	}{
+		{metav1.DeletePropagationBackground, uniquePerReplica, smaller},
+		{metav1.DeletePropagationForeground, uniquePerReplica, smaller},
+		{metav1.DeletePropagationOrphan, func(*lwsv1.LeaderWorkerSet) {}, births{Pods: replicas * size, StatefulSets: replicas, Revisions: 1}},
+	} {
+		t.Run(string(c.policy), func(t *testing.T) {
+			s := newScene(t)
+			next := s.newSet("a", replicas, size, imageB, c.network, func(set *lwsv1.LeaderWorkerSet) {
+				leader := template(imageB)
+				leader.Labels = map[string]string{"role": "leader"}
+				set.Spec.LeaderWorkerTemplate.LeaderTemplate = &leader
+			})
+			l := s.recreate(s.firstLife(groups, groupSize), next, c.policy)
+			s.awaitSettled(l.set)
+			s.judge(l, c.want)
+		})
+	}
+}
+
+// Adopted groups roll at the pace of the new set.
+func TestOrphansRollAtThePaceOfTheSet(t *testing.T) {
+	s := asideScene(t)
+	next := s.newSet("a", 3, 2, imageB, func(set *lwsv1.LeaderWorkerSet) {
+		set.Spec.RolloutStrategy = lwsv1.RolloutStrategy{Type: lwsv1.RollingUpdateStrategyType}
+	})
+	l := s.recreate(s.firstLife(3, 2), next, metav1.DeletePropagationOrphan)
+	s.awaitSettled(l.set)
+	s.judge(l, births{Pods: 6, StatefulSets: 3, Revisions: 1})
+}
+
+// kwok's own pod stages delete a pod by name, and so hit successors. Each hit is a failure of
+// the group, so only the back-off lets a recreation settle.
+func TestRecreateSettlesOnStockStages(t *testing.T) {
+	onStockStages(t)
+	s := newScene(t)
+	recreates := restartPolicy(lwsv1.RecreateGroupOnPodRestart)
+	set := s.newSet("a", groups, groupSize, imageA, recreates)
+	s.create(set)
+	s.within(stockPatience, "the first set is settled", func() error { return s.unsettled(set) })
+	for _, image := range []string{imageB, imageA, imageB} { // not every recreation hits a successor
+		set, _ = find[*lwsv1.LeaderWorkerSet](s.recorder, "a")
+		set = s.recreate(set, s.newSet("a", groups, groupSize, image, recreates), metav1.DeletePropagationBackground).set
+		s.within(stockPatience, "the next set is settled", func() error { return s.unsettled(set) })
+	}
+	for _, pod := range live[*corev1.Pod](s.recorder) {
+		if pod.DeletionTimestamp != nil {
+			t.Errorf("pod %s is still terminating", pod.Name)
+		}
+	}
+}
+
+// stockPatience bounds a recreation on pod stages that delete the wrong pod now and then.
+const stockPatience = 10 * time.Minute
+
+// onStockStages runs the rest of the test on a control plane with kwok's own pod stages.
+func onStockStages(t *testing.T) {
 	t.Helper()
-	var b strings.Builder
-	fmt.Fprintf(&b, "\n%6s %10s %10s %10s %8s\n", "round", "first", "gone", "recreate", "ratio")
-	for i, p := range paces {
-		fmt.Fprintf(&b, "%6d %10.2fs %10.2fs %10.2fs %8.2f\n", i+1, p.first.Seconds(), p.gone.Seconds(), p.again.Seconds(), p.ratio())
+	own, err := raise(t.TempDir(), "stock", bed.reaper)
+	if err != nil {
+		t.Fatal(err)
 	}
-	m := pace{
-		first: median(paces, func(p pace) time.Duration { return p.first }),
-		again: median(paces, func(p pace) time.Duration { return p.again }),
-		gone:  median(paces, func(p pace) time.Duration { return p.gone }),
-	}
-	fmt.Fprintf(&b, "%6s %10.2fs %10.2fs %10.2fs %8.2f\n", "median", m.first.Seconds(), m.gone.Seconds(), m.again.Seconds(), m.ratio())
-	t.Logf("controller manager at %d queries/s%s", controllerManagerQPS, b.String())
-	const bound = 1.3
-	if soak() && bounded && m.ratio() > bound {
-		t.Errorf("the median delete-and-create takes %.2f times the leaving of the old pods and a first creation together: want at most %.1f", m.ratio(), bound)
-	}
-}
-
-// ratio sets delete-and-create against its two halves done apart.
-func (p pace) ratio() float64 { return p.again.Seconds() / (p.first + p.gone).Seconds() }
-
-func median(paces []pace, of func(pace) time.Duration) time.Duration {
-	var times []time.Duration
-	for _, p := range paces {
-		times = append(times, of(p))
-	}
-	slices.Sort(times)
-	return times[len(times)/2]
+	was := bed
+	bed = own
+	t.Cleanup(func() {
+		bed = was
+		if err := errors.Join(own.operator.Kill(), own.reaper.Note("operator", own.operator.Log, "0"), own.plane.Down()); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -16,8 +15,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
-// What somebody else's quota or policy refuses is told by the set itself, costs the
-// other groups nothing, and is over when it is lifted: nobody lays a hand on the set.
+// The set reports what a quota or policy refuses. Other groups go on, and it ends with the refusal.
 func TestWhatIsRefusedIsToldByTheSet(t *testing.T) {
 	s := newScene(t)
 	policy := s.refuseStatefulSet("w-1")
@@ -44,7 +42,7 @@ func TestWhatIsRefusedIsToldByTheSet(t *testing.T) {
 	s.eventually("all groups are ready, and the Service is still refused", func() error {
 		now, ok := find[*lwsv1.LeaderWorkerSet](s.recorder, set.Name)
 		if !ok {
-			return errors.New("the set is not seen yet")
+			return errStill
 		}
 		if err := s.unavailable(now); err != nil {
 			return err
@@ -56,12 +54,11 @@ func TestWhatIsRefusedIsToldByTheSet(t *testing.T) {
 		if got := s.progress(set); got.Reason == "Refused" {
 			return fmt.Errorf("it tells %s", got.Message)
 		}
-		return s.client.Get(s.Context(), client.ObjectKeyFromObject(set), &corev1.Service{})
+		return s.client.Get(s.Context(), keyOf(set), &corev1.Service{})
 	})
 }
 
-// refuseStatefulSet has the API server make no StatefulSet of that name in the
-// scene, until the policy is removed or the test ends.
+// refuseStatefulSet denies StatefulSets of a name until the policy is removed or the test ends.
 func (s *scene) refuseStatefulSet(name string) *admissionv1.ValidatingAdmissionPolicy {
 	s.Helper()
 	policy := &admissionv1.ValidatingAdmissionPolicy{
@@ -98,17 +95,17 @@ func (s *scene) refuseStatefulSet(name string) *admissionv1.ValidatingAdmissionP
 	return policy
 }
 
-// probed is what lacks for an object to be refused in these words.
+// probed is an error unless the API server denies an object with this text.
 func (s *scene) probed(o client.Object, words string) error {
 	o.SetNamespace(s.namespace)
 	err := s.client.Create(s.Context(), o, client.DryRunAll)
 	return lacking("a probe is refused", true, err != nil && strings.Contains(err.Error(), words))
 }
 
-// progress is what a set says of how it gets on.
+// progress returns the condition Progressing of a set.
 func (s *scene) progress(set *lwsv1.LeaderWorkerSet) metav1.Condition {
 	found := &lwsv1.LeaderWorkerSet{}
-	if err := s.client.Get(s.Context(), client.ObjectKeyFromObject(set), found); err != nil {
+	if err := s.client.Get(s.Context(), keyOf(set), found); err != nil {
 		return metav1.Condition{}
 	}
 	for _, c := range found.Status.Conditions {
@@ -119,7 +116,7 @@ func (s *scene) progress(set *lwsv1.LeaderWorkerSet) metav1.Condition {
 	return metav1.Condition{}
 }
 
-// tells is what lacks for a set to tell of refusals in these words.
+// tells is an error unless the condition reports refusals with these texts.
 func (s *scene) tells(set *lwsv1.LeaderWorkerSet, words ...string) error {
 	got := s.progress(set)
 	for _, word := range words {

@@ -8,19 +8,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
-// deletions are the ways somebody may delete a child by hand.
+// deletions are the ways to delete an object by hand.
 var deletions = []metav1.DeletionPropagation{
 	metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan,
 }
 
-// Deleted by hand, the leaders' StatefulSet comes again, and with it all groups.
-// Its orphaned pods are taken over as they are.
+// A deleted leader StatefulSet is created again, with all groups. It adopts orphaned pods.
 func TestDeletedLeaderStatefulSetComesAgain(t *testing.T) {
 	for _, policy := range deletions {
 		t.Run(string(policy), func(t *testing.T) {
@@ -33,8 +30,7 @@ func TestDeletedLeaderStatefulSetComesAgain(t *testing.T) {
 	}
 }
 
-// Deleted by hand, the StatefulSet of one group's workers comes again; no other
-// group notices. Where failures concern the group, see the restarts.
+// A deleted worker StatefulSet is created again. Other groups stay.
 func TestDeletedWorkerStatefulSetComesAgain(t *testing.T) {
 	for _, policy := range deletions {
 		t.Run(string(policy), func(t *testing.T) {
@@ -47,39 +43,22 @@ func TestDeletedWorkerStatefulSetComesAgain(t *testing.T) {
 	}
 }
 
-// repaired deletes one StatefulSet of a set of 3 groups of 2 and counts what is
-// created for it.
+// repaired deletes a StatefulSet of a set of 3 groups of 2 and counts what is created.
 func repaired(t *testing.T, name string, policy metav1.DeletionPropagation, want births) {
-	aside(t)
-	s := newScene(t)
-	set := s.newSet("a", 3, 2, imageA, restartPolicy(lwsv1.NoneRestartPolicy))
-	s.create(set)
-	s.awaitSettled(set)
+	s := asideScene(t)
+	set := s.settled(s.newSet("a", 3, 2, imageA, restartPolicy(lwsv1.NoneRestartPolicy)))
 	mark := s.changes()
 	sts, _ := find[*appsv1.StatefulSet](s.recorder, name)
 	s.remove(sts.DeepCopy(), propagation(policy))
-	s.eventually("another statefulset "+name+" is there", func() error {
-		now, ok := find[*appsv1.StatefulSet](s.recorder, name)
-		if !ok || now.UID == sts.UID || s.root(now.UID) != set.UID {
-			return errStill
-		}
-		return nil
-	})
+	awaitAnother(s, sts)
 	s.awaitSettled(set)
-	if have := s.bornInto(set.UID, mark); have != want {
-		s.dump()
-		t.Fatalf("created: %+v, want %+v; late pods %s", have, want, names(bornSince[*corev1.Pod](s.recorder, mark)))
-	}
+	s.wantBorn(set.UID, mark, want)
 }
 
-// Scaled by hand, the workers of a group are as many again as their pods are told. It
-// is no failure, and nobody else notices.
+// A worker StatefulSet that was scaled by hand is scaled back. It is no failure of the group.
 func TestScaledWorkersAreScaledBack(t *testing.T) {
-	aside(t)
-	s := newScene(t)
-	set := s.newSet("a", 2, 2, imageA, restartPolicy(lwsv1.NoneRestartPolicy))
-	s.create(set)
-	set = s.awaitSettled(set)
+	s := asideScene(t)
+	set := s.settled(s.newSet("a", 2, 2, imageA, restartPolicy(lwsv1.NoneRestartPolicy)))
 	for _, replicas := range []int32{0, 3} {
 		before := s.uids()
 		sts, _ := find[*appsv1.StatefulSet](s.recorder, "a-1")
@@ -91,29 +70,21 @@ func TestScaledWorkersAreScaledBack(t *testing.T) {
 			}
 			return s.unsettled(set)
 		})
-		for _, name := range []string{"a-0", "a-0-1", "a-1"} {
-			if s.uids()[name] != before[name] {
-				s.dump()
-				t.Fatalf("scaled to %d: pod %s is another one", replicas, name)
-			}
-		}
+		s.wantKept(before, isPod("a-1-1"))
 	}
 }
 
-// A status that somebody else writes, or wipes, is put right, and no pod notices.
+// The operator repairs a status that others wrote or removed. Pods stay.
 func TestAStatusWrittenByOthersIsPutRight(t *testing.T) {
-	aside(t)
-	s := newScene(t)
-	set := s.newSet("a", 2, 2, imageA)
-	s.create(set)
-	set = s.awaitSettled(set)
+	s := asideScene(t)
+	set := s.settled(s.newSet("a", 2, 2, imageA))
 	pods := s.uids()
 	for what, status := range map[string]string{
 		"numbers":   `{"status":{"readyReplicas":7,"updatedReplicas":null}}`,
 		"condition": `{"status":{"conditions":[{"type":"Available","status":"False","reason":"No","message":"no","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`,
 		"all of it": `{"status":null}`,
 	} {
-		s.check("write "+what, s.client.Status().Patch(s.Context(), set.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(status))))
+		s.check("write "+what, s.client.Status().Patch(s.Context(), set.DeepCopy(), merge(status)))
 		s.eventually(what+": it is put right", func() error {
 			now := &lwsv1.LeaderWorkerSet{}
 			if err := s.client.Get(s.Context(), keyOf(set), now); err != nil {
@@ -126,4 +97,19 @@ func TestAStatusWrittenByOthersIsPutRight(t *testing.T) {
 		})
 	}
 	same(t, "pods", pods, s.uids())
+}
+
+// A leader that is deleted without its workers comes again, and adopts them.
+func TestWorkersLeftBehind(t *testing.T) {
+	s := asideScene(t)
+	set := s.settled(s.newSet("a", 2, 3, imageA, restartPolicy(lwsv1.NoneRestartPolicy)))
+	workers, _ := find[*appsv1.StatefulSet](s.recorder, "a-1")
+	leader, _ := find[*corev1.Pod](s.recorder, "a-1")
+	s.remove(leader.DeepCopy(), propagation(metav1.DeletePropagationOrphan))
+	next := awaitAnother(s, leader)
+	s.eventually("the next leader adopts the workers", func() error {
+		now := s.now(workers)
+		return lacking("adopted", true, now != nil && metav1.IsControlledBy(now, next))
+	})
+	s.awaitSettled(set)
 }

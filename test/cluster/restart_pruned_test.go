@@ -1,13 +1,9 @@
 package cluster
 
 import (
-	"fmt"
-	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
@@ -17,9 +13,7 @@ import (
 func TestOlderDefinitionDropsTheRecord(t *testing.T) {
 	s := newScene(t)
 	s.forgetfulDefinition()
-	set := s.newSet("a", 2, 2, imageA)
-	s.create(set)
-	set = s.awaitSettled(set)
+	set := s.settled(s.newSet("a", 2, 2, imageA))
 	s.eventually("the condition says so", func() error {
 		now, _ := find[*lwsv1.LeaderWorkerSet](s.recorder, "a")
 		if len(now.Status.Started) > 0 {
@@ -29,16 +23,11 @@ func TestOlderDefinitionDropsTheRecord(t *testing.T) {
 	})
 	before := s.uids()
 	s.crash("a-1-1", 1)
-	s.check("kill the operator", bed.operator.kill())
+	s.check("kill the operator", bed.operator.Kill())
 	s.crash("a-0-1", 1)
-	s.check("start the operator", bed.operator.start())
+	s.check("start the operator", bed.operator.Start())
 	outlast(t)
-	for name, uid := range s.uids() {
-		if before[name] != uid {
-			s.dump()
-			t.Errorf("pod %s was replaced", name)
-		}
-	}
+	same(t, "pods", before, s.uids())
 	s.check("install the present definition", bed.operator.Install())
 	s.eventually("the groups are recorded, and the condition has ended", func() error {
 		now, _ := find[*lwsv1.LeaderWorkerSet](s.recorder, "a")
@@ -58,25 +47,26 @@ func (s *scene) forgetfulDefinition() {
 	definition := &unstructured.Unstructured{}
 	definition.SetAPIVersion("apiextensions.k8s.io/v1")
 	definition.SetKind("CustomResourceDefinition")
-	key := client.ObjectKey{Name: "leaderworkersets.leaderworkerset.x-k8s.io"}
+	definition.SetName("leaderworkersets.leaderworkerset.x-k8s.io")
 	s.Cleanup(func() { s.check("install the present definition", bed.operator.Install()) })
-	var patch []string
+	s.check("read the definition", s.client.Get(s.Context(), keyOf(definition), definition))
+	versions, _, _ := unstructured.NestedSlice(definition.Object, "spec", "versions")
 	for _, field := range []string{"started", "restarts", "restartsSince"} {
-		patch = append(patch, fmt.Sprintf(`{"op":"remove","path":"/spec/versions/0/schema/openAPIV3Schema/properties/status/properties/%s"}`, field))
+		unstructured.RemoveNestedField(versions[0].(map[string]any), "schema", "openAPIV3Schema", "properties", "status", "properties", field)
 	}
-	s.check("read the definition", s.client.Get(s.Context(), key, definition))
-	s.check("patch the definition", s.client.Patch(s.Context(), definition, client.RawPatch(types.JSONPatchType, []byte("["+strings.Join(patch, ",")+"]"))))
+	s.check("change the definition", unstructured.SetNestedSlice(definition.Object, versions, "spec", "versions"))
+	s.check("write the definition", s.client.Update(s.Context(), definition))
 
 	probe := s.newSet("probe", 0, 1, imageA, restartPolicy(lwsv1.NoneRestartPolicy))
 	s.create(probe)
 	s.eventually("the server goes by it", func() error {
 		mark := probe.DeepCopy()
-		data := []byte(`{"status":{"restartsSince":"2026-01-01T00:00:00Z"}}`)
-		if err := s.client.Status().Patch(s.Context(), mark, client.RawPatch(types.MergePatchType, data)); err != nil {
+		data := `{"status":{"restartsSince":"2026-01-01T00:00:00Z"}}`
+		if err := s.client.Status().Patch(s.Context(), mark, merge(data)); err != nil {
 			return err
 		}
 		now := &lwsv1.LeaderWorkerSet{}
-		if err := s.client.Get(s.Context(), client.ObjectKeyFromObject(probe), now); err != nil {
+		if err := s.client.Get(s.Context(), keyOf(probe), now); err != nil {
 			return err
 		}
 		return lacking("the mark is dropped", true, now.Status.RestartsSince == nil)

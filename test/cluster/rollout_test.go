@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,19 +12,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
-// historyLabel is borne by revisions that no group runs any more.
+// historyLabel is the label of revisions that no group runs.
 const historyLabel = "lockstep.dev/history-of"
-
-// updatingNote is told of groups that are given up: how many depends on whether
-// the surge group was ready by then.
-var updatingNote = regexp.MustCompile(`^Updating replica(s [67] to 9 \(inclusive\)| \d)$`)
 
 func budget(unavailable, surge, partition int32) edit {
 	return func(set *lwsv1.LeaderWorkerSet) {
@@ -34,14 +28,14 @@ func budget(unavailable, surge, partition int32) edit {
 	}
 }
 
-// stuck gives the set's pods a node that does not exist.
+// stuck gives the pods a node that does not exist.
 const stuck = `{"spec":{"leaderWorkerTemplate":{"workerTemplate":{"spec":{"nodeSelector":{"nowhere":"yes"}}}}}}`
 
 func pull(image string) string {
 	return fmt.Sprintf(`{"spec":{"leaderWorkerTemplate":{"workerTemplate":{"spec":{"containers":[{"name":"serve","image":%q}]}}}}}`, image)
 }
 
-// become patches a set and returns it as it is to become.
+// become patches a set and returns the result.
 func (s *scene) become(set *lwsv1.LeaderWorkerSet, document string) *lwsv1.LeaderWorkerSet {
 	s.Helper()
 	s.patch(set, document)
@@ -49,7 +43,7 @@ func (s *scene) become(set *lwsv1.LeaderWorkerSet, document string) *lwsv1.Leade
 	s.eventually("the change is seen", func() error {
 		now, _ = find[*lwsv1.LeaderWorkerSet](s.recorder, set.Name)
 		if now == nil || now.Generation <= set.Generation {
-			return errors.New("it is not")
+			return errStill
 		}
 		return nil
 	})
@@ -75,8 +69,7 @@ func (s *scene) readyGroups(set *lwsv1.LeaderWorkerSet) map[int]string {
 	return images
 }
 
-// awaitRolled waits until a set is settled, and checks with every change that is
-// seen that enough groups are ready.
+// awaitRolled waits until a set is settled, and checks with every change that enough groups are ready.
 func (s *scene) awaitRolled(set *lwsv1.LeaderWorkerSet, least int) {
 	s.Helper()
 	fewest := len(s.readyGroups(set))
@@ -99,19 +92,15 @@ func (s *scene) rollTen() {
 		return lacking("another second than the set's", true, time.Now().Unix() > set.CreationTimestamp.Unix())
 	})
 	set = s.awaitSettled(s.become(set, fmt.Sprintf(`{"spec":{"replicas":%d}}`, groups)))
-	mark, since := s.changes(), bed.audit.position()
+	mark, since := s.changes(), bed.position()
 	set = s.become(set, pull(imageB))
 	s.awaitRolled(set, groups-3)
-	if have, want := s.bornInto(set.UID, mark), (births{Pods: allPods + groupSize, StatefulSets: groups + 1, Revisions: 1}); have != want {
-		s.dump()
-		s.Fatalf("created by the rollout: %+v, want %+v: each pod once", have, want)
-	}
+	s.wantBorn(set.UID, mark, births{Pods: allPods + groupSize, StatefulSets: groups + 1, Revisions: 1})
 	s.wroteLittle(s.lockstepWrote(since), 4*groups)
 }
 
-// wroteLittle checks that no more was written than so often. Not counted are events; what
-// was refused, and so changed nothing; and pods of groups that are given up, each of which
-// is deleted once by whoever comes first, the garbage collector or Lockstep.
+// wroteLittle checks the number of writes, without events, refused ones and deletions of pods. Each pod
+// is deleted at most once, by the garbage collector or by Lockstep.
 func (s *scene) wroteLittle(wrote []request, most int) {
 	s.Helper()
 	count, ended := map[string]int{}, map[string]int{}
@@ -139,36 +128,25 @@ func (s *scene) wroteLittle(wrote []request, most int) {
 }
 
 func TestRollout(t *testing.T) {
-	aside(t)
-	s := newScene(t)
+	s := asideScene(t)
 	s.rollTen()
 	set, _ := find[*lwsv1.LeaderWorkerSet](s.recorder, "a")
-	s.awaitTold(set, telling{"GroupsProgressing", "Delete", "", "deleting surge replica a-10"})
-	s.awaitTold(set, telling{"GroupsUpdating", "Update", "", "Rolling Upgrade is in progress, with 10 groups ready of total 10 groups"})
-	s.eventually("it is told which groups are updated", func() error {
-		for _, event := range s.events(set, "") {
-			told := tellingOf(event)
-			if told.reason == "GroupsUpdating" && told.related == "ControllerRevision" && updatingNote.MatchString(told.note) {
-				return nil
-			}
-		}
-		return errors.New("it is not")
-	})
-	for _, event := range s.events(set, "") {
-		if event.Note == "Replicas are progressing, with 10 groups ready of total 10 groups" {
-			s.dump()
-			t.Errorf("the set was available and not so again")
+	s.awaitEvent("a", "GroupsProgressing", "Delete", "a-10")
+	s.awaitEvent("a", "GroupsUpdating", "Update", "10 groups ready of total 10 groups")
+	s.awaitEvent("a", "GroupsUpdating", "ControllerRevision", "replica")
+	for _, event := range s.events(set, "GroupsProgressing") {
+		if strings.Contains(event.Note, "10 groups ready of total 10 groups") {
+			t.Errorf("the set was available, and then not: %s", event.Note)
 		}
 	}
 }
 
-// Where the server drops maxUnavailable, the StatefulSet controller replaces one
-// leader at a time, and waits for it.
+// Without maxUnavailable in the API, the StatefulSet controller replaces one leader at a time.
 func TestRolloutWithoutMaxUnavailable(t *testing.T) {
 	gate := func(value string) error {
 		flags := []string{"--feature-gates", "MaxUnavailableStatefulSet=" + value}
-		return errors.Join(bed.plane.restart(apiServer, flags...), bed.plane.restart(controllerManager, flags...),
-			bed.plane.restart(scheduler))
+		return errors.Join(bed.plane.Restart(apiServer, flags...), bed.plane.Restart(controllerManager, flags...),
+			bed.plane.Restart(scheduler))
 	}
 	if err := gate("false"); err != nil {
 		t.Fatal(err)
@@ -187,19 +165,11 @@ func TestRolloutWithoutMaxUnavailable(t *testing.T) {
 }
 
 func TestPartitionHoldsGroups(t *testing.T) {
-	aside(t)
-	s := newScene(t)
-	set := s.newSet("a", 4, 2, imageA, budget(1, 0, 2))
-	s.create(set)
-	set = s.awaitSettled(set)
+	s := asideScene(t)
+	set := s.settled(s.newSet("a", 4, 2, imageA, budget(1, 0, 2)))
 	set = s.become(set, pull(imageB))
 	half := map[int]string{0: imageA, 1: imageA, 2: imageB, 3: imageB}
-	s.eventually("the groups from the partition on are rolled", func() error {
-		if have := s.readyGroups(set); len(have) != 4 || have[2] != imageB || have[3] != imageB {
-			return fmt.Errorf("have %v", have)
-		}
-		return nil
-	})
+	s.awaitImages(set, half)
 	outlast(t)
 	same(t, "groups", half, s.readyGroups(set))
 	same(t, "revisions in use", 2, s.revisionsInUse())
@@ -207,35 +177,25 @@ func TestPartitionHoldsGroups(t *testing.T) {
 	// A group below it that is lost comes back as it was, with its workers.
 	held, _ := find[*corev1.Pod](s.recorder, "a-1")
 	s.remove(held.DeepCopy())
-	s.eventually("group 1 is there again", func() error {
-		now, _ := find[*corev1.Pod](s.recorder, "a-1")
-		have := s.readyGroups(set)
-		if now == nil || now.UID == held.UID || have[1] != imageA {
-			return fmt.Errorf("have %v", have)
-		}
-		return nil
-	})
+	awaitAnother(s, held)
+	s.awaitImages(set, half)
 	set = s.become(set, `{"spec":{"rolloutStrategy":{"rollingUpdateConfiguration":{"partition":0}}}}`)
 	s.awaitRolled(set, 3)
 	for _, group := range []string{"3", "2", "1", "0"} { // none is taken for another
-		s.awaitTold(set, telling{"GroupsUpdating", "Update", "ControllerRevision", "Updating replica " + group})
+		s.awaitEvent("a", "GroupsUpdating", "ControllerRevision", "Update", "replica "+group)
 	}
 }
 
-// A template that never comes up takes no more than the budget, and going back
-// rolls no more than that, with the revision there was.
+// A template that never becomes ready costs the budget only. Going back needs no new revision.
 func TestBrokenTemplateUndone(t *testing.T) {
-	aside(t)
-	s := newScene(t)
-	set := s.newSet("a", 4, 2, imageA, budget(1, 0, 0))
-	s.create(set)
-	set = s.awaitSettled(set)
+	s := asideScene(t)
+	set := s.settled(s.newSet("a", 4, 2, imageA, budget(1, 0, 0)))
 	first, mark := s.revision(set), s.changes()
 	set = s.become(set, stuck)
 	s.eventually("group 3 is stuck at the broken template", func() error {
 		pod, _ := find[*corev1.Pod](s.recorder, "a-3")
 		if pod == nil || pod.Spec.NodeSelector["nowhere"] == "" {
-			return errors.New("it is not")
+			return errStill
 		}
 		return nil
 	})
@@ -244,14 +204,11 @@ func TestBrokenTemplateUndone(t *testing.T) {
 
 	set = s.become(set, `{"spec":{"leaderWorkerTemplate":{"workerTemplate":{"spec":{"nodeSelector":null}}}}}`)
 	s.awaitRolled(set, 3)
-	if have, want := s.bornInto(set.UID, mark), (births{Pods: 4, StatefulSets: 2, Revisions: 1}); have != want {
-		s.dump()
-		t.Errorf("created: %+v, want %+v", have, want)
-	}
+	s.wantBorn(set.UID, mark, births{Pods: 4, StatefulSets: 2, Revisions: 1})
 	s.eventually("the broken revision is history, and the first one is in use", func() error { return s.unfiled(first) })
 }
 
-// revisionsInUse counts what a client finds that lists a set's revisions by its name.
+// revisionsInUse counts the revisions that a client finds by the set's name.
 func (s *scene) revisionsInUse() int {
 	count := 0
 	for _, r := range live[*appsv1.ControllerRevision](s.recorder) {
@@ -278,14 +235,11 @@ func (s *scene) unfiled(current *appsv1.ControllerRevision) error {
 	return nil
 }
 
-// A surge group stays while the partition holds others back. It is no substitute for a
-// wanted group: the set is Available with it, and not without a wanted group.
+// A surge group stays while the partition holds groups back. The set is Available with it, and not
+// without a wanted group.
 func TestCanaryAtRestIsAvailable(t *testing.T) {
-	aside(t)
-	s := newScene(t)
-	set := s.newSet("a", 3, 2, imageA, budget(1, 1, 2))
-	s.create(set)
-	set = s.awaitSettled(set)
+	s := asideScene(t)
+	set := s.settled(s.newSet("a", 3, 2, imageA, budget(1, 1, 2)))
 	set = s.become(set, pull(imageB))
 	available := func(want metav1.ConditionStatus, ready int32) func() error {
 		return func() error {
@@ -302,6 +256,6 @@ func TestCanaryAtRestIsAvailable(t *testing.T) {
 
 	wanted, _ := find[*corev1.Pod](s.recorder, "a-0")
 	s.check("make group 0 unready", s.client.Status().Patch(s.Context(), wanted.DeepCopy(),
-		client.RawPatch(types.MergePatchType, []byte(`{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`))))
+		merge(`{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`)))
 	s.eventually("the set is not Available with group 0 down", available(metav1.ConditionFalse, 3))
 }

@@ -4,32 +4,50 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/test/drill"
 )
 
-// scene is a namespace of one test, and what was seen in it.
+// scene is the namespace of one test, and what its recorder has seen.
 type scene struct {
 	*testing.T
 	*recorder
 	namespace string
 	client    client.Client
-	audited   int // where the audit log stood when the scene began
-	words     int // that were made unique
+	audited   int // position of the audit log when the scene began
+	words     int // unique names so far
 }
 
-// newScene makes a namespace in which pods can be created, and records it.
+// asideScene is a scene of a test that runs beside others.
+func asideScene(t *testing.T) *scene {
+	t.Helper()
+	aside(t)
+	return newScene(t)
+}
+
+// aside runs the test beside others, but in a soak.
+func aside(t *testing.T) {
+	if !soak() {
+		t.Parallel()
+	}
+}
+
+// newScene creates a namespace in which pods can be created, and records it.
 func newScene(t *testing.T) *scene {
 	t.Helper()
-	s := &scene{T: t, namespace: bed.nextNamespace(), client: bed.client, audited: bed.audit.position()}
+	s := &scene{T: t, namespace: bed.nextNamespace(), client: bed.client, audited: bed.position()}
 	s.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}})
 	recording, stop := context.WithCancel(context.Background())
 	t.Cleanup(stop)
@@ -44,7 +62,7 @@ func newScene(t *testing.T) *scene {
 	return s
 }
 
-// strike clears the scene away: the next test is to have the machine to itself.
+// strike deletes the scene, so that the next test has the machine.
 func (s *scene) strike() {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -52,7 +70,7 @@ func (s *scene) strike() {
 	errs := []error{s.client.DeleteAllOf(ctx, &lwsv1.LeaderWorkerSet{}, in)}
 	for _, pod := range live[*corev1.Pod](s.recorder) {
 		if len(pod.Finalizers) > 0 {
-			errs = append(errs, s.client.Patch(ctx, pod.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))))
+			errs = append(errs, s.client.Patch(ctx, pod.DeepCopy(), merge(noFinalizers)))
 		}
 	}
 	errs = append(errs, s.client.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}))
@@ -61,7 +79,6 @@ func (s *scene) strike() {
 	}
 }
 
-// create creates an object, at once.
 func (s *scene) create(o client.Object) {
 	s.Helper()
 	if _, ok := o.(*lwsv1.LeaderWorkerSet); ok {
@@ -72,7 +89,6 @@ func (s *scene) create(o client.Object) {
 	}
 }
 
-// remove deletes an object, at once.
 func (s *scene) remove(o client.Object, options ...client.DeleteOption) {
 	s.Helper()
 	if err := s.client.Delete(s.Context(), o, options...); err != nil {
@@ -80,22 +96,34 @@ func (s *scene) remove(o client.Object, options ...client.DeleteOption) {
 	}
 }
 
+// settled creates a set and waits until it is settled.
+func (s *scene) settled(set *lwsv1.LeaderWorkerSet) *lwsv1.LeaderWorkerSet {
+	s.Helper()
+	s.create(set)
+	return s.awaitSettled(set)
+}
+
 // patch merges a JSON document into an object.
 func (s *scene) patch(o client.Object, document string) {
 	s.Helper()
-	o = o.DeepCopyObject().(client.Object) // what the recorder holds is not to be written to
-	if err := s.client.Patch(s.Context(), o, client.RawPatch("application/merge-patch+json", []byte(document))); err != nil {
+	o = o.DeepCopyObject().(client.Object) // objects of the recorder must not change
+	if err := s.client.Patch(s.Context(), o, merge(document)); err != nil {
 		s.Fatalf("patch %T %s: %v", o, o.GetName(), err)
 	}
 }
 
-// eventually waits until what holds, that is until lacks returns nil. It looks
-// with every change that is seen, and now and then for what is not recorded.
+// eventually waits until lacks returns nil. It asks with every change of the recorder, and now
+// and then for what the recorder does not watch.
 func (s *scene) eventually(what string, lacks func() error) {
 	s.Helper()
-	deadline := time.After(patience)
+	s.within(patience, what, lacks)
+}
+
+func (s *scene) within(limit time.Duration, what string, lacks func() error) {
+	s.Helper()
+	deadline := time.After(limit)
 	for {
-		next := s.change()
+		next := s.next()
 		err := lacks()
 		if err == nil {
 			return
@@ -112,16 +140,8 @@ func (s *scene) eventually(what string, lacks func() error) {
 	}
 }
 
-// change is the recorder's next change; before there is a recorder, never.
-func (s *scene) change() <-chan struct{} {
-	if s.recorder == nil {
-		return nil
-	}
-	return s.next()
-}
-
-// persist does something until it is done, while the API server or the webhooks
-// are away or an old object of the name is still there.
+// persist repeats something while the API server or the webhooks are away, or a previous object
+// has the name.
 func (s *scene) persist(what string, do func() error) {
 	s.Helper()
 	s.eventually(what, func() error {
@@ -134,7 +154,7 @@ func (s *scene) persist(what string, do func() error) {
 	})
 }
 
-// passes tells whether an error is one of a fault that was made on purpose.
+// passes reports whether an error comes of a fault that a drill made.
 func passes(err error) bool {
 	return apierrors.IsAlreadyExists(err) || apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err) ||
 		apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err) ||
@@ -142,7 +162,7 @@ func passes(err error) bool {
 		utilnet.IsHTTP2ConnectionLost(err) || utilnet.IsTimeout(err)
 }
 
-// check fails the test when something that must hold now does not.
+// check ends the test on an error.
 func (s *scene) check(what string, err error) {
 	s.Helper()
 	if err != nil {
@@ -151,15 +171,14 @@ func (s *scene) check(what string, err error) {
 	}
 }
 
-// lockstepWrote returns what the operator wrote in the scene's namespace since a
-// position in the audit log.
+// lockstepWrote returns the operator's writes in the scene since a position of the audit log.
 func (s *scene) lockstepWrote(since int) []request {
 	s.Helper()
-	s.check("read the audit log", bed.audit.sync())
-	return bed.audit.writes(since, func(r request) bool { return byLockstep(r) && r.Namespace == s.namespace })
+	s.check("read the audit log", bed.audit.Sync())
+	return bed.audit.Kept(since, func(r request) bool { return drill.ByLockstep(r) && r.Namespace == s.namespace })
 }
 
-// lacking is an error when want differs from have.
+// lacking is an error if want differs from have.
 func lacking[T comparable](what string, want, have T) error {
 	if want == have {
 		return nil
@@ -167,7 +186,49 @@ func lacking[T comparable](what string, want, have T) error {
 	return fmt.Errorf("%s: want %v, have %v", what, want, have)
 }
 
-// propagation is how a deletion reaches what the object owns.
+// restartOperator kills the operator and starts it with flags.
+func (s *scene) restartOperator(flags ...string) {
+	s.Helper()
+	s.check("restart the operator", errors.Join(bed.operator.Kill(), bed.operator.Start(flags...)))
+}
+
+// errStill is returned while something has not happened.
+var errStill = errors.New("not yet")
+
+// awaitAnother waits until another incarnation of an object has its name, and returns it.
+func awaitAnother[T client.Object](s *scene, former T) (now T) {
+	s.Helper()
+	s.eventually(fmt.Sprintf("another %T %s", former, former.GetName()), func() (err error) {
+		found, ok := find[T](s.recorder, former.GetName())
+		if now = found; !ok || now.GetUID() == former.GetUID() {
+			return errStill
+		}
+		return nil
+	})
+	return now
+}
+
+// awaitEvent waits for an event about an object, with these parts in its action, its related kind
+// or its note.
+func (s *scene) awaitEvent(name, reason string, parts ...string) {
+	s.Helper()
+	s.eventually(fmt.Sprintf("%s has an event %s %v", name, reason, parts), func() error {
+		for _, e := range live[*eventsv1.Event](s.recorder) {
+			text := e.Action + " " + e.Note
+			if e.Related != nil {
+				text = e.Related.Kind + " " + text
+			}
+			lacks := func(part string) bool { return !strings.Contains(text, part) }
+			if e.Regarding.Name == name && e.Reason == reason && !slices.ContainsFunc(parts, lacks) {
+				return nil
+			}
+		}
+		return errStill
+	})
+}
+
+func keyOf(o client.Object) client.ObjectKey { return client.ObjectKeyFromObject(o) }
+
 func propagation(policy metav1.DeletionPropagation) client.DeleteOption {
 	return client.PropagationPolicy(policy)
 }

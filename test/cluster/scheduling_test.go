@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"lockstep.dev/lockstep/internal/pvc"
@@ -21,29 +19,13 @@ const (
 	ourScheduler   = "lockstep-scheduler"
 )
 
-// schedules tells what a scheduler does for pods with claims.
+// schedules reports whether a scheduler wrote to a PVC or bound a pod.
 func schedules(r request) bool {
 	return strings.HasPrefix(r.Agent, "kube-scheduler/") &&
 		(r.Resource == "persistentvolumeclaims" || r.Resource == "pods" && r.Subresource == "binding")
 }
 
-// by leaves a pod to a scheduler.
-func by(scheduler string) podEdit {
-	return func(pod *corev1.Pod) { pod.Spec.NodeName, pod.Spec.SchedulerName = "", scheduler }
-}
-
-// classClaim makes a claim of a class.
-func (s *scene) classClaim(name, class string, finalizers ...string) *corev1.PersistentVolumeClaim {
-	s.Helper()
-	bed.hasSet(s.namespace) // the operator may write here
-	claim := s.newClaim(name, finalizers...)
-	claim.Spec.StorageClassName = &class
-	s.create(claim)
-	return claim
-}
-
-// boundClaim makes a claim and waits for its volume. When it is deleted it goes on
-// terminating until the drill lets it go.
+// boundClaim creates a PVC and waits for its volume. A foreign finalizer keeps it after a deletion.
 func (s *scene) boundClaim(name string) *corev1.PersistentVolumeClaim {
 	s.Helper()
 	s.classClaim(name, "local", foreign)
@@ -52,21 +34,7 @@ func (s *scene) boundClaim(name string) *corev1.PersistentVolumeClaim {
 	})
 }
 
-// awaitClaim waits until a claim lacks nothing.
-func (s *scene) awaitClaim(name, what string, lacks func(*corev1.PersistentVolumeClaim) error) *corev1.PersistentVolumeClaim {
-	s.Helper()
-	var claim *corev1.PersistentVolumeClaim
-	s.eventually("claim "+name+" "+what, func() error {
-		found, err := s.claims()
-		if claim = found[name]; err != nil || claim == nil {
-			return errors.Join(err, errors.New("it is not there"))
-		}
-		return lacks(claim)
-	})
-	return claim
-}
-
-// recordOf is what a claim says of its users.
+// recordOf returns the use record of a PVC.
 func (s *scene) recordOf(name string) string {
 	s.Helper()
 	return s.awaitClaim(name, "is there", func(*corev1.PersistentVolumeClaim) error { return nil }).Annotations[pvc.UsersAnnotation]
@@ -86,7 +54,7 @@ func (s *scene) awaitScheduled(name string) *corev1.Pod {
 	return pod
 }
 
-// awaitRefused waits until a pod is told why it has no node.
+// awaitRefused waits until a pod has a reason for its missing node.
 func (s *scene) awaitRefused(name, why string) {
 	s.Helper()
 	s.eventually("pod "+name+" is refused: "+why, func() error {
@@ -106,12 +74,12 @@ func (s *scene) awaitRefused(name, why string) {
 func (s *scene) pod(name string) (*corev1.Pod, error) {
 	pod, ok := find[*corev1.Pod](s.recorder, name)
 	if !ok {
-		return nil, errors.New("not there")
+		return nil, errStill
 	}
 	return pod, nil
 }
 
-// refusal is what a scheduler says of a pod.
+// refusal returns the reason and message of PodScheduled.
 func refusal(pod *corev1.Pod) string {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
@@ -121,29 +89,10 @@ func refusal(pod *corev1.Pod) string {
 	return "nothing"
 }
 
-// vanish lets a claim go that was deleted, and waits until it is gone.
-func (s *scene) vanish(claim *corev1.PersistentVolumeClaim) {
-	s.Helper()
-	s.eventually("claim "+claim.Name+" is let go", func() error {
-		found, err := s.claims()
-		now := found[claim.Name]
-		if err != nil || now == nil || !slices.Contains(now.Finalizers, foreign) {
-			return err
-		}
-		now.Finalizers = slices.DeleteFunc(now.Finalizers, func(f string) bool { return f == foreign })
-		if err := s.client.Update(s.Context(), now); !apierrors.IsNotFound(err) {
-			return err
-		}
-		return nil
-	})
-	s.awaitGone(claim)
-}
-
-// TestPodsWaitForClaimsOnTheirWayOut: such a claim is as good as missing, the pod
-// says which it is, and is scheduled as soon as there is another.
+// TestPodsWaitForClaimsOnTheirWayOut: a pod with a terminating PVC waits, names it, and is scheduled
+// with the next PVC.
 func TestPodsWaitForClaimsOnTheirWayOut(t *testing.T) {
-	aside(t)
-	s := newScene(t)
+	s := asideScene(t)
 	claim := s.boundClaim("data")
 	s.remove(claim)
 	s.user("web", []string{"data"}, by(ourScheduler))
@@ -154,15 +103,14 @@ func TestPodsWaitForClaimsOnTheirWayOut(t *testing.T) {
 	s.checkRecorded(s.awaitScheduled("web"), "data")
 }
 
-// checkRecorded checks that a pod stands on its claims, and was written there
-// before it was bound.
+// checkRecorded checks that PVCs had the use record of a pod before it was bound.
 func (s *scene) checkRecorded(pod *corev1.Pod, claims ...string) {
 	s.Helper()
 	for _, name := range claims {
 		s.check("claim "+name, lacking("use record", pod.Name+"="+string(pod.UID), s.recordOf(name)))
 	}
-	s.check("read the audit log", bed.audit.sync())
-	wrote := bed.audit.writes(s.audited, func(r request) bool { return schedules(r) && r.Namespace == s.namespace && r.Code < 300 })
+	s.check("read the audit log", bed.audit.Sync())
+	wrote := bed.audit.Kept(s.audited, func(r request) bool { return schedules(r) && r.Namespace == s.namespace && r.Code < 300 })
 	bound := slices.IndexFunc(wrote, func(r request) bool { return r.Resource == "pods" && r.Name == pod.Name })
 	if bound < 0 {
 		s.Fatalf("the scheduler bound nothing: %v", wrote)
@@ -177,12 +125,10 @@ func (s *scene) checkRecorded(pod *corev1.Pod, claims ...string) {
 	}
 }
 
-// TestNoPodIsBoundToAClaimThatWentAfterANodeWasChosen: the scheduler has looked at
-// a pod's claims, has chosen a node and waits for one of them to get its volume.
-// Meanwhile another is deleted. As released it binds the pod all the same.
+// TestNoPodIsBoundToAClaimThatWentAfterANodeWasChosen deletes a PVC while the scheduler waits for the
+// volume of another one. The stock scheduler binds the pod all the same.
 func TestNoPodIsBoundToAClaimThatWentAfterANodeWasChosen(t *testing.T) {
-	aside(t)
-	s := newScene(t)
+	s := asideScene(t)
 	slow := s.slowClass()
 	for _, scheduler := range []string{stockScheduler, ourScheduler} {
 		web, data, late := scheduler, "data-"+scheduler, "late-"+scheduler
@@ -191,7 +137,7 @@ func TestNoPodIsBoundToAClaimThatWentAfterANodeWasChosen(t *testing.T) {
 		s.user(web, []string{data, late}, by(scheduler))
 		waiting := s.awaitClaim(late, "waits for a volume at a node", func(c *corev1.PersistentVolumeClaim) error {
 			if c.Annotations["volume.kubernetes.io/selected-node"] == "" {
-				return errors.New("no node was chosen")
+				return errStill
 			}
 			return nil
 		})
@@ -210,8 +156,7 @@ func TestNoPodIsBoundToAClaimThatWentAfterANodeWasChosen(t *testing.T) {
 	}
 }
 
-// slowClass makes a class whose volumes come when the drill provides them, once a
-// pod has a node.
+// slowClass creates a StorageClass whose volumes the drill provides.
 func (s *scene) slowClass() string {
 	s.Helper()
 	class := &storagev1.StorageClass{
@@ -224,7 +169,7 @@ func (s *scene) slowClass() string {
 	return class.Name
 }
 
-// provision makes the volume that a claim waits for.
+// provision creates the volume of a PVC.
 func (s *scene) provision(claim *corev1.PersistentVolumeClaim) {
 	s.Helper()
 	s.create(&corev1.PersistentVolume{

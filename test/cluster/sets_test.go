@@ -8,7 +8,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
-// Images that pods are told apart by. Nobody pulls them.
+// Images that tell pods apart. No node pulls them.
 const (
 	imageA = "registry.example/serve:a"
 	imageB = "registry.example/serve:b"
@@ -17,8 +17,7 @@ const (
 // edit changes a set before it is created.
 type edit func(*lwsv1.LeaderWorkerSet)
 
-// newSet is a set with one container to a pod. During an update all of its groups
-// may be away at once, so that its pace is not what a test waits for.
+// newSet returns a set with one container per pod. All groups may be unavailable during an update.
 func (s *scene) newSet(name string, replicas, size int32, image string, edits ...edit) *lwsv1.LeaderWorkerSet {
 	all := intstr.FromString("100%")
 	set := &lwsv1.LeaderWorkerSet{

@@ -12,8 +12,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
-// awaitSettled waits until nothing keeps the set from being in step, and returns
-// it as it then is.
+// awaitSettled waits until a set is settled, and returns it.
 func (s *scene) awaitSettled(set *lwsv1.LeaderWorkerSet) *lwsv1.LeaderWorkerSet {
 	s.Helper()
 	s.eventually(fmt.Sprintf("set %s (%s) is settled", set.Name, set.UID), func() error { return s.unsettled(set) })
@@ -21,8 +20,7 @@ func (s *scene) awaitSettled(set *lwsv1.LeaderWorkerSet) *lwsv1.LeaderWorkerSet 
 	return now
 }
 
-// unsettled says what keeps a life of a set from being in step: what it says of
-// itself, and the pods that are to be there.
+// unsettled returns what the status or the pods of a set lack.
 func (s *scene) unsettled(want *lwsv1.LeaderWorkerSet) error {
 	set, ok := find[*lwsv1.LeaderWorkerSet](s.recorder, want.Name)
 	if !ok || set.UID != want.UID {
@@ -37,7 +35,7 @@ func (s *scene) unsettled(want *lwsv1.LeaderWorkerSet) error {
 	return s.podsMissing(set)
 }
 
-// unavailable says what a set lacks by its own words.
+// unavailable returns what the status of a set lacks.
 func (s *scene) unavailable(set *lwsv1.LeaderWorkerSet) error {
 	replicas := *set.Spec.Replicas
 	for _, err := range []error{
@@ -63,7 +61,7 @@ func holds(set *lwsv1.LeaderWorkerSet, condition lwsv1.LeaderWorkerSetConditionT
 	return lacking(fmt.Sprintf("observedGeneration of condition %s", condition), set.Generation, c.ObservedGeneration)
 }
 
-// podsMissing says which pods are wrong, missing or too many.
+// podsMissing names a pod that is wrong, missing or too many.
 func (s *scene) podsMissing(set *lwsv1.LeaderWorkerSet) error {
 	image := set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Image
 	pods := s.podsOf(set)
@@ -81,7 +79,7 @@ func (s *scene) podsMissing(set *lwsv1.LeaderWorkerSet) error {
 	return lacking("pods", podsWanted(set), len(pods))
 }
 
-// podsOf returns the pods there are that bear the name of the set.
+// podsOf returns the pods with the name label of a set.
 func (s *scene) podsOf(set *lwsv1.LeaderWorkerSet) []*corev1.Pod {
 	var found []*corev1.Pod
 	for _, pod := range live[*corev1.Pod](s.recorder) {
@@ -96,7 +94,7 @@ func podsWanted(set *lwsv1.LeaderWorkerSet) int {
 	return int(*set.Spec.Replicas * *set.Spec.LeaderWorkerTemplate.Size)
 }
 
-// awaitNothing waits until nothing is left of a life of a set.
+// awaitNothing waits until no object of a set is left.
 func (s *scene) awaitNothing(uid types.UID) {
 	s.Helper()
 	s.eventually(fmt.Sprintf("nothing is left of set %s", uid), func() error {
@@ -108,8 +106,7 @@ func (s *scene) awaitNothing(uid types.UID) {
 	})
 }
 
-// awaitGroupReady waits until all pods of one group are of this life and ready,
-// its workers' StatefulSet among the living.
+// awaitGroupReady waits until all pods of a group are ready and belong to this set.
 func (s *scene) awaitGroupReady(set *lwsv1.LeaderWorkerSet, index int) {
 	s.Helper()
 	leader := fmt.Sprintf("%s-%d", set.Name, index)

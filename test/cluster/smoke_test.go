@@ -1,9 +1,10 @@
 package cluster
 
-import "testing"
+import (
+	"testing"
+)
 
-// smoke names one drill for each promise. Together they take a few minutes; the
-// other drills of this package run with "make drills".
+// smoke names one drill for each promise. "make drills" runs the others.
 var smoke = []struct {
 	promise string
 	drill   func(*testing.T)
@@ -22,8 +23,8 @@ var smoke = []struct {
 	{"a PVC in use stays", TestClaimsBesideTheBuiltIn},
 	{"a held PVC is not deleted", func(t *testing.T) {
 		guard(t)
-		t.Run("workloads", func(t *testing.T) { aside(t); workloadsHold(t) })
-		t.Run("restart", mistakeDuringRestart)
+		t.Run("workloads", func(t *testing.T) { workloadsHold(newGuarded(t)) })
+		t.Run("restart", func(t *testing.T) { mistakeDuringRestart(newGuarded(t)) })
 	}},
 	{"strict mode waits for the operator", TestStrictWaitsForTheOperator},
 	{"an exclusive topology", TestExclusiveTopology},

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lws"
@@ -21,18 +20,16 @@ import (
 
 const appliedAnnotation = "lockstep.dev/applied"
 
-func keyOf(o client.Object) client.ObjectKey { return client.ObjectKeyFromObject(o) }
-
-// Lockstep comes in the place of another implementation, at rest and in
-// mid-rollout, and goes again. No pod notices but those that the rollout owes.
+// Lockstep takes the place of another implementation, at rest and in mid-rollout, and leaves again. Only
+// the rollout replaces pods.
 func TestTakeover(t *testing.T) {
 	s := newScene(t)
 	other, err := standin.New(bed.rest)
 	s.check("stand in", err)
-	s.check("serve webhooks alone", errors.Join(bed.operator.kill(), bed.operator.start("--controllers=")))
+	s.check("serve webhooks alone", errors.Join(bed.operator.Kill(), bed.operator.Start("--controllers=")))
 	t.Cleanup(func() {
-		_ = bed.operator.kill()
-		if err := errors.Join(bed.operator.Install(), bed.operator.start()); err != nil {
+		_ = bed.operator.Kill()
+		if err := errors.Join(bed.operator.Install(), bed.operator.Start()); err != nil {
 			t.Errorf("bring lockstep back: %v", err)
 		}
 	})
@@ -55,8 +52,8 @@ func TestTakeover(t *testing.T) {
 	for _, e := range all {
 		e.foretold()
 	}
-	before, mark, since := s.templates(), s.changes(), bed.audit.position()
-	s.check("hand over", errors.Join(bed.operator.kill(), bed.operator.start()))
+	before, mark, since := s.templates(), s.changes(), bed.position()
+	s.restartOperator()
 	s.finish(step, surge)
 	for _, e := range append(all, step, surge) {
 		e.taken()
@@ -65,14 +62,13 @@ func TestTakeover(t *testing.T) {
 	t.Run("undisturbed", func(t *testing.T) { undisturbed(t, s, all, mark) })
 	t.Run("few writes", func(t *testing.T) { fewWrites(t, s, all, since) })
 	t.Run("rolled once", func(t *testing.T) {
-		same(t, "created for step", births{Pods: 6, StatefulSets: 3}, s.bornInto(step.set.UID, mark))
-		same(t, "created for surge", births{Pods: 6, StatefulSets: 3}, s.bornInto(surge.set.UID, mark))
+		s.wantBorn(step.set.UID, mark, births{Pods: 6, StatefulSets: 3})
+		s.wantBorn(surge.set.UID, mark, births{Pods: 6, StatefulSets: 3})
 	})
 	t.Run("templates", func(t *testing.T) { unchangedTemplates(t, s, before) })
 
-	s.check("read the audit log", bed.audit.sync())
-	again := bed.audit.position()
-	s.check("restart the operator", errors.Join(bed.operator.kill(), bed.operator.start()))
+	again := bed.position()
+	s.restartOperator()
 	outlast(t)
 	s.silent(again)
 
@@ -84,8 +80,7 @@ func TestTakeover(t *testing.T) {
 	t.Run("handed back", func(t *testing.T) { handedBack(t, s, other, held, append(all, step, surge)) })
 }
 
-// roll gives a set that stands another template, as far as the groups from
-// partition on, of as many groups as there are then.
+// roll gives a set another template, for the groups from the partition on.
 func (e *estate) roll(partition int, groups int) {
 	e.Helper()
 	e.update(imageB, 2)
@@ -98,8 +93,7 @@ func (e *estate) roll(partition int, groups int) {
 	e.tell(int32(groups-partition), true)
 }
 
-// finish waits until Lockstep has rolled what the other began, each with all of
-// its groups but one ready, or with all where a surge group stands in.
+// finish waits until Lockstep has ended the rollouts, within their budgets.
 func (s *scene) finish(step, surge *estate) {
 	s.Helper()
 	fewest := map[string]int{}
@@ -121,9 +115,8 @@ func (s *scene) finish(step, surge *estate) {
 	}
 }
 
-// foretold checks that the plan, which needs no operator, says that the leaders are applied
-// and nothing else but the status is written. Where PVCs end with the set, their owners are
-// written first and the leaders after that.
+// foretold checks the plan: it applies the leaders and writes the status. Where PVCs are deleted with
+// the set, it writes their owners first.
 func (e *estate) foretold() {
 	e.Helper()
 	leaders, owners := 0, 0
@@ -145,8 +138,8 @@ func (e *estate) foretold() {
 	}
 }
 
-// keepsItsClaims scales a set up whose spec names claims that its StatefulSet does not
-// have: the new group has those of the StatefulSet, and the user is told.
+// keepsItsClaims scales a set whose spec names other PVCs than its StatefulSet. The new group has those of
+// the StatefulSet, and a condition reports it.
 func keepsItsClaims(t *testing.T, e *estate) {
 	told := meta.FindStatusCondition(e.awaitSettled(e.set).Status.Conditions, lws.CodeVolumeClaimsDiffer)
 	if told == nil || told.Status != metav1.ConditionTrue {
@@ -165,20 +158,19 @@ func keepsItsClaims(t *testing.T, e *estate) {
 	}
 }
 
-// tied reports whether PVCs end with the set. The set then owns them, and every StatefulSet
-// says Retain.
+// tied reports whether PVCs are deleted with the set. The set then owns them.
 func (e *estate) tied() bool {
 	policy := e.set.Spec.LeaderWorkerTemplate.PersistentVolumeClaimRetentionPolicy
 	return policy != nil && policy.WhenDeleted == appsv1.DeletePersistentVolumeClaimRetentionPolicyType
 }
 
-// taken waits until Lockstep has written that it applies the leaders.
+// taken waits until Lockstep has noted that it applies the leaders.
 func (e *estate) taken() {
 	e.Helper()
 	e.eventually("set "+e.name+" is taken over", func() error {
 		sts, ok := find[*appsv1.StatefulSet](e.recorder, e.name)
 		if !ok || sts.Annotations[appliedAnnotation] == "" {
-			return errors.New("it is not")
+			return errStill
 		}
 		return nil
 	})
@@ -199,8 +191,7 @@ func (s *scene) templates() map[string]leadership {
 	return all
 }
 
-// unchangedTemplates compares the StatefulSets that are still there, and has the
-// StatefulSet controller swear that it saw no other template of the leaders.
+// unchangedTemplates compares the leader StatefulSets of all sets.
 func unchangedTemplates(t *testing.T, s *scene, before map[string]leadership) {
 	now := s.templates()
 	for _, e := range live[*lwsv1.LeaderWorkerSet](s.recorder) {
@@ -224,9 +215,8 @@ func undisturbed(t *testing.T, s *scene, all []*estate, mark int) {
 	same(t, "templates that the StatefulSet controller recorded of leaders", "", names(own))
 }
 
-// fewWrites allows one write to an object, one more to turn what was created into what was
-// applied, and one more where a write was refused for its version. Of PVCs it counts the
-// writes of ownerReferences only.
+// fewWrites allows one write to an object, one more for a created StatefulSet, and one more after a
+// conflict. Of PVCs it counts writes of owners only.
 func fewWrites(t *testing.T, s *scene, all []*estate, since int) {
 	count, refused := map[string]int{}, map[string]int{}
 	for _, r := range s.lockstepWrote(since) {
@@ -260,7 +250,7 @@ func fewWrites(t *testing.T, s *scene, all []*estate, since int) {
 	t.Logf("writes to %d sets at rest and 2 in mid-rollout: %v", len(all), count)
 }
 
-// claimPrefix begins the names of the claims of an estate's pods.
+// claimPrefix begins the names of the PVCs of an estate.
 const claimPrefix = "data-"
 
 const claimsResource = "persistentvolumeclaims"

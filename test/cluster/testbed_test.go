@@ -1,11 +1,15 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -17,16 +21,69 @@ import (
 	"lockstep.dev/lockstep/test/drill"
 )
 
-// ownNamespace is where the operator keeps its certificate and its lease.
-const ownNamespace = "lws-system"
+const (
+	// ownNamespace has the operator's certificate and lease.
+	ownNamespace = "lws-system"
+	// controllerManagerQPS is above the default of 20, which would slow each StatefulSet down.
+	controllerManagerQPS = 200
+	// nodes is the number of simulated nodes.
+	nodes    = 20
+	patience = drill.Patience
+)
 
-// testbed is one control plane with one operator on it.
+// Components that a drill may kill or restart.
+const (
+	apiServer         = drill.APIServer
+	controllerManager = drill.ControllerManager
+	scheduler         = drill.Scheduler
+)
+
+type request = drill.Request
+
+// kept reports whether the audit log keeps a request: writes of the operator, creates of pods,
+// and what a scheduler writes to PVCs and bindings.
+func kept(r request) bool {
+	return drill.IsWrite(r) && (drill.ByLockstep(r) || drill.CreatesPod(r) || schedules(r))
+}
+
+// soak reports whether drills with a fault run in full, one at a time.
+func soak() bool { return os.Getenv("LOCKSTEP_SOAK") != "" }
+
+// rounds returns how often each mode of delete-and-create runs.
+func rounds(t *testing.T) int {
+	t.Helper()
+	text := cmp.Or(os.Getenv("LOCKSTEP_ROUNDS"), "2")
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("LOCKSTEP_ROUNDS=%q: want a number of at least 1", text)
+	}
+	return n
+}
+
+// faultRounds returns how often a drill with a fault runs.
+func faultRounds(t *testing.T) int {
+	t.Helper()
+	if soak() {
+		return rounds(t)
+	}
+	return (rounds(t) + 1) / 2
+}
+
+// seed is the source of all random moments of a run.
+var seed = sync.OnceValue(func() uint64 {
+	if n, err := strconv.ParseUint(os.Getenv("LOCKSTEP_SEED"), 10, 64); err == nil {
+		return n
+	}
+	return uint64(time.Now().UnixNano())
+})
+
+// testbed is one control plane with one operator.
 type testbed struct {
-	plane    *controlPlane
-	operator *operator
+	plane    *drill.Plane
+	operator *drill.Operator
 	client   client.WithWatch
 	rest     *rest.Config
-	audit    *auditLog
+	audit    *drill.Audit
 	reaper   *drill.Reaper
 
 	mu     sync.Mutex
@@ -34,7 +91,7 @@ type testbed struct {
 	owners map[string]bool // namespaces in which a set was created
 }
 
-// raise brings up a control plane with the named pod stages, installs Lockstep and runs it.
+// raise starts a control plane with the named pod stages, installs Lockstep and runs it.
 func raise(dir, stages string, reaper *drill.Reaper) (*testbed, error) {
 	raised, err := drill.NewBed(dir, reaper, drill.Plane{Nodes: nodes, QPS: controllerManagerQPS, Stages: stages})
 	if err != nil {
@@ -48,15 +105,13 @@ func raise(dir, stages string, reaper *drill.Reaper) (*testbed, error) {
 		return nil, err
 	}
 	b := &testbed{
-		plane: &controlPlane{raised.Plane}, operator: &operator{raised.Operator}, client: raised.Client, rest: raised.Rest,
-		audit: &auditLog{raised.Audit}, reaper: reaper, owners: map[string]bool{},
+		plane: raised.Plane, operator: raised.Operator, client: raised.Client, rest: raised.Rest,
+		audit: raised.Audit, reaper: reaper, owners: map[string]bool{},
 	}
 	return b, b.warmUp()
 }
 
-// warmUp returns once the garbage collector, which asks for new kinds only every
-// 30 seconds, has cleared away what a set had owned. Without that the first test
-// would wait for it.
+// warmUp returns once the garbage collector knows the kind, which it learns within 30 seconds.
 func (b *testbed) warmUp() error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -64,7 +119,7 @@ func (b *testbed) warmUp() error {
 	b.hasSet(set.Namespace)
 	child := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: set.Name}}
 	there := func(ctx context.Context) (bool, error) {
-		err := b.client.Get(ctx, client.ObjectKeyFromObject(child), child)
+		err := b.client.Get(ctx, keyOf(child), child)
 		return err == nil, client.IgnoreNotFound(err)
 	}
 	gone := func(ctx context.Context) (bool, error) {
@@ -79,13 +134,19 @@ func (b *testbed) warmUp() error {
 		wait.PollUntilContextCancel(ctx, often, true, gone),
 	} {
 		if err != nil {
-			return fmt.Errorf("warm up: %w\n%s", err, lastLines(b.operator.Log, 40))
+			return fmt.Errorf("warm up: %w\n%s", err, drill.LastLines(b.operator.Log, 40))
 		}
 	}
 	return nil
 }
 
-// nextNamespace returns a name no test of this run has had.
+// position returns where the audit log stands after all requests that were answered before.
+func (b *testbed) position() int {
+	_ = b.audit.Sync() // it fails where the API server is away, and then so does what reads the log later
+	return b.audit.Position()
+}
+
+// nextNamespace returns a name that no test of this run has had.
 func (b *testbed) nextNamespace() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -93,23 +154,22 @@ func (b *testbed) nextNamespace() string {
 	return fmt.Sprintf("scene-%d", b.scenes)
 }
 
-// hasSet remembers that the operator may write in a namespace.
+// hasSet notes that the operator may write in a namespace.
 func (b *testbed) hasSet(namespace string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.owners[namespace] = true
 }
 
-// checkWrites holds everything the operator wrote in the whole run against one
-// law: it writes in namespaces that hold a set, and in its own.
+// checkWrites checks that the operator wrote in namespaces with a set and in its own only.
 func (b *testbed) checkWrites() error {
-	if err := b.audit.sync(); err != nil {
+	if err := b.audit.Sync(); err != nil {
 		return err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var astray []string
-	for _, w := range b.audit.writes(0, byLockstep) {
+	for _, w := range b.audit.Kept(0, drill.ByLockstep) {
 		if w.Namespace != "" && w.Namespace != ownNamespace && !b.owners[w.Namespace] {
 			astray = append(astray, w.String())
 		}

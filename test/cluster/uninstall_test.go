@@ -13,15 +13,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// uninstall is what "lockstep uninstall" says, with sets left as they are.
+// uninstall runs "lockstep uninstall --keep-sets".
 func uninstall() (string, error) {
 	out, err := exec.Command(bed.operator.Program, "uninstall", "--keep-sets", "--timeout", patience.String(), "--kubeconfig", bed.operator.Kubeconfig).CombinedOutput()
 	return string(out), err
 }
 
-// TestUninstallWithProtectedClaims takes Lockstep out of a cluster whose claims it
-// protects, while it does not run. A claim that is used on its way out stops that;
-// in the end, built-in controllers alone have all claims in their hands.
+// TestUninstallWithProtectedClaims removes Lockstep while it does not run. A terminating PVC in use stops
+// that. In the end only built-in controllers protect PVCs.
 func TestUninstallWithProtectedClaims(t *testing.T) {
 	s := newScene(t)
 	used, living := s.claim("used"), s.claim("living")
@@ -29,9 +28,9 @@ func TestUninstallWithProtectedClaims(t *testing.T) {
 	s.remove(used)
 	s.stays(used)
 	s.eventually("the scenes before have ended", s.alone) // while there is an operator that lets their claims go
-	s.check("stop the operator", bed.operator.kill())
+	s.check("stop the operator", bed.operator.Kill())
 	t.Cleanup(func() {
-		if err := errors.Join(bed.operator.Install(), bed.operator.start()); err != nil {
+		if err := errors.Join(bed.operator.Install(), bed.operator.Start()); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -51,9 +50,7 @@ func TestUninstallWithProtectedClaims(t *testing.T) {
 	t.Logf("%s", out)
 	s.check("uninstall", err)
 	s.awaitGone(used)
-	if have := s.finalizersOf("living"); !slices.Equal(have, []string{podProtection}) {
-		t.Errorf("the living claim has %q", have)
-	}
+	s.awaitFinalizers(living, podProtection)
 	s.check("list policies", s.client.List(t.Context(), policies))
 	if len(policies.Items) > 0 {
 		t.Errorf("%d policies are left", len(policies.Items))
@@ -62,8 +59,7 @@ func TestUninstallWithProtectedClaims(t *testing.T) {
 	s.awaitGone(living)
 }
 
-// alone tells whether no claim of another scene waits for Lockstep any more. Some are left
-// with a finalizer of the scene's own.
+// alone is an error while a terminating PVC of another scene waits for Lockstep.
 func (s *scene) alone() error {
 	list := &corev1.PersistentVolumeClaimList{}
 	err := s.client.List(s.Context(), list)
