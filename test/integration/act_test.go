@@ -22,8 +22,7 @@ import (
 	"lockstep.dev/lockstep/internal/lwscache"
 )
 
-// scene is a set in a namespace of its own, and the plan that a fresh look at it
-// leads to.
+// scene is a set in a namespace of its own, and the plan for it.
 type scene struct {
 	*cluster
 	actor *apply.Actor
@@ -51,7 +50,7 @@ func newScene(t *testing.T) *scene {
 	return s
 }
 
-// create is the plan's create of the kind.
+// create returns the plan's create of a kind.
 func (s *scene) create(kind identity.Kind) action.Create {
 	s.t.Helper()
 	for _, a := range s.plan.Actions {
@@ -83,14 +82,14 @@ func (s *scene) statefulSet() *appsv1.StatefulSet {
 	return sts
 }
 
-// made is the leader StatefulSet as the API server has it after the plan's create.
+// made creates the leader StatefulSet of the plan and returns it.
 func (s *scene) made() *appsv1.StatefulSet {
 	s.t.Helper()
 	s.must(s.do(s.create(identity.KindStatefulSet)))
 	return s.statefulSet()
 }
 
-// applyOnto is what the set's spec leads to when sts is its StatefulSet.
+// applyOnto returns the apply of the set onto its StatefulSet.
 func (s *scene) applyOnto(sts *appsv1.StatefulSet) action.Apply {
 	s.t.Helper()
 	plan := lws.DecideSet(lws.SetSnapshot{Set: s.set, HistoryRead: true, StatefulSet: identity.Claim[*appsv1.StatefulSet]{Owned: []*appsv1.StatefulSet{sts}}})
@@ -201,8 +200,7 @@ func TestAnApplyTakesAwayWhatIsNoLongerWanted(t *testing.T) {
 	}
 }
 
-// A StatefulSet made by a POST, as earlier versions and other implementations make
-// theirs, is taken over field by field.
+// A StatefulSet of a POST, as earlier versions and other implementations send it, loses its fields too.
 func TestAnApplyTakesAwayWhatAPostLeft(t *testing.T) {
 	s := newScene(t)
 	posted, ok := s.create(identity.KindStatefulSet).Object.DeepCopyObject().(*appsv1.StatefulSet)
@@ -257,8 +255,7 @@ func TestAdoptionLeavesARevisionItsData(t *testing.T) {
 	s.renumber(after)
 }
 
-// renumber has a revision that is current again rise above another, and looks
-// that it is still the set's own.
+// renumber gives a current revision a number above another one's.
 func (s *scene) renumber(known *appsv1.ControllerRevision) {
 	s.t.Helper()
 	other := known.DeepCopy()

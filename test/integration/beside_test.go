@@ -33,8 +33,7 @@ const (
 	theirPod  = "lws-controller-manager-5d4f8c7b9-x2k4m_0b6f3c"
 )
 
-// reference puts into the cluster what another implementation's manifests hold,
-// as somebody with kubectl would.
+// reference creates the manifests of another implementation, as kubectl does.
 func (c *cluster) reference() {
 	c.t.Helper()
 	manifest, err := os.Open(filepath.Join("testdata", "reference.yaml"))
@@ -46,7 +45,7 @@ func (c *cluster) reference() {
 	c.create(foreignDefinition(c))
 }
 
-// lease has somebody renew the lease of a namespace that long ago.
+// lease renews a lease at a time in the past.
 func (c *cluster) lease(namespace, holder string, ago time.Duration) {
 	c.t.Helper()
 	lease := &coordinationv1.Lease{}
@@ -57,7 +56,7 @@ func (c *cluster) lease(namespace, holder string, ago time.Duration) {
 	c.must(c.Update(c.t.Context(), lease))
 }
 
-// refused is what install or uninstall says who must not go on.
+// refused returns the error of an install or uninstall that must not go on.
 func (c *cluster) refused(do func(*install.Options) error, change func(*install.Options)) string {
 	c.t.Helper()
 	var out bytes.Buffer
@@ -74,8 +73,7 @@ func (c *cluster) refused(do func(*install.Options) error, change func(*install.
 
 func withImage(o *install.Options) { o.WebhookURL, o.Image = "", "example.com/lockstep:v1" }
 
-// Install over an implementation that runs refuses but where it replaces it; over
-// one that was stopped it takes its place, and leaves nothing of it in between.
+// Install refuses beside an implementation that runs. Over one that was stopped it replaces everything.
 func TestInstallTakesTheWholePlaceOfAnother(t *testing.T) {
 	c := newCluster(t)
 	c.reference()
@@ -129,7 +127,7 @@ func (c *cluster) mustRunLockstepAlone() {
 	}
 }
 
-// In a namespace of its own the other's lease keeps nobody out.
+// The lease of an implementation in another namespace keeps no replica out.
 func TestAnotherNamespacesImplementationIsSeen(t *testing.T) {
 	c := newCluster(t)
 	ns := "elsewhere"
@@ -154,7 +152,7 @@ func TestAnotherNamespacesImplementationIsSeen(t *testing.T) {
 	}
 }
 
-// Where both compete for one lease the newcomer waits; without a lease it must not start.
+// With one lease the operator waits for the other implementation. Without election it ends.
 func TestTheOperatorDoesNotStartBesideAnother(t *testing.T) {
 	c := newCluster(t)
 	said := &warnings{}
@@ -187,7 +185,7 @@ func TestTheOperatorDoesNotStartBesideAnother(t *testing.T) {
 	}
 }
 
-// What only the other served is told of, once there is some of it.
+// Install names objects of kinds that only the other implementation serves.
 func TestInstallTellsOfWhatNobodyWillServe(t *testing.T) {
 	c := newCluster(t)
 	crd := foreignDefinition(c)
@@ -211,7 +209,7 @@ func TestInstallTellsOfWhatNobodyWillServe(t *testing.T) {
 	}
 }
 
-// Handing over leaves the definition, the sets and the namespace, and no more.
+// uninstall --keep-sets leaves the definition, the sets and the namespace.
 func TestUninstallKeepsSets(t *testing.T) {
 	c := newCluster(t)
 	c.install(withImage)

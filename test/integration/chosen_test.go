@@ -13,7 +13,7 @@ import (
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
-// TestClaimsAreHeldFromBirthWhereThatWasChosen: until the operator has looked.
+// TestClaimsAreHeldFromBirthWhereThatWasChosen: until the operator has read the PVC.
 func TestClaimsAreHeldFromBirthWhereThatWasChosen(t *testing.T) {
 	g := newGuarded(t, nil, "barrier.yaml", "refuse.yaml", "guard.yaml")
 	g.chosen = []string{"initialHold"}

@@ -174,8 +174,7 @@ func (c *cluster) eachIn(manifest io.Reader, visit func(*unstructured.Unstructur
 	}
 }
 
-// ownBinaries are the names under which envtest looks for the local control
-// plane, in a directory that goes with the test.
+// ownBinaries returns a directory with the local control plane under the names that envtest starts.
 func ownBinaries(t *testing.T) string {
 	t.Helper()
 	controlPlane, err := filepath.Abs(filepath.Join(root, "bin", "lockstep-local"))
@@ -195,7 +194,7 @@ func (c *cluster) options(out *bytes.Buffer) install.Options {
 	return install.Options{REST: c.cfg, WebhookURL: someURL, Timeout: patience, Out: out}
 }
 
-// install returns what it printed.
+// install returns the output of an install.
 func (c *cluster) install(change func(*install.Options)) string {
 	c.t.Helper()
 	var out bytes.Buffer
@@ -209,7 +208,7 @@ func (c *cluster) install(change func(*install.Options)) string {
 	return out.String()
 }
 
-// uninstall stands in for the namespace controller, which this cluster lacks.
+// uninstall acts as the namespace controller too, which this cluster lacks.
 func (c *cluster) uninstall(change func(*install.Options)) (string, error) {
 	c.t.Helper()
 	var out bytes.Buffer
@@ -274,7 +273,7 @@ func (c *cluster) absentIn(object client.Object, namespace, name string) {
 	}
 }
 
-// createSet goes past the webhooks, which nobody answers here.
+// createSet creates a set past the webhooks, which do not run here.
 func (c *cluster) createSet(name string) *lwsv1.LeaderWorkerSet {
 	c.t.Helper()
 	for _, object := range []client.Object{c.mutating(), c.validating()} {

@@ -21,7 +21,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
-// fromYAML is what a user writes, with the templates filled in.
+// fromYAML returns a set of a user's YAML, with a template.
 func fromYAML(t *testing.T, namespace, spec string) *unstructured.Unstructured {
 	t.Helper()
 	text := "{apiVersion: leaderworkerset.x-k8s.io/v1, kind: LeaderWorkerSet, metadata: {name: w}, spec: " + spec + "}"
@@ -43,7 +43,7 @@ func fromYAML(t *testing.T, namespace, spec string) *unstructured.Unstructured {
 	return set
 }
 
-// typedSet is what a Go client sends when it fills in no more than it must.
+// typedSet returns a set of a Go client that fills in required fields only.
 func typedSet(namespace string) *lwsv1.LeaderWorkerSet {
 	return &lwsv1.LeaderWorkerSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "w", Namespace: namespace},
@@ -57,7 +57,7 @@ func typedSet(namespace string) *lwsv1.LeaderWorkerSet {
 	}
 }
 
-// wantRefusal checks that err refuses an object as invalid, in these words.
+// wantRefusal checks that an error refuses an object as invalid, with this text.
 func wantRefusal(t *testing.T, err error, words string) {
 	t.Helper()
 	if !apierrors.IsInvalid(err) {
@@ -138,7 +138,7 @@ func TestRefusedNames(t *testing.T) {
 	}
 }
 
-// Without the webhook, which repairs some of it, the definition stands alone.
+// Without the webhook, the definition stands alone.
 func TestZeroValuesOfTypedClients(t *testing.T) {
 	namespace := newNamespace(t)
 	tests := []struct {

@@ -27,8 +27,8 @@ import (
 	"lockstep.dev/lockstep/test/volcano"
 )
 
-// gangs is a cluster with an operator, and a set of one group that is to be a gang.
-// The test stands in for the StatefulSet controller.
+// gangs is a cluster with an operator, and a set of one group that is a gang. The test acts as the
+// StatefulSet controller.
 type gangs struct {
 	*cluster
 	set *lwsv1.LeaderWorkerSet
@@ -73,7 +73,7 @@ func newGangs(t *testing.T, configured string) *gangs {
 	return g
 }
 
-// createLeader makes leader 0 of set w as the StatefulSet controller would.
+// createLeader creates leader 0 of set w as the StatefulSet controller does.
 func (c *cluster) createLeader() *corev1.Pod {
 	c.t.Helper()
 	sts := &appsv1.StatefulSet{}
@@ -92,7 +92,7 @@ func (c *cluster) createLeader() *corev1.Pod {
 	return pod
 }
 
-// missing waits until the set says whether its gang scheduler is missing.
+// missing waits for the condition GangSchedulerMissing.
 func (g *gangs) missing(want metav1.ConditionStatus) {
 	g.t.Helper()
 	said := ""
@@ -105,7 +105,7 @@ func (g *gangs) missing(want metav1.ConditionStatus) {
 	}, &said)
 }
 
-// podGroup waits for the one PodGroup, until it is as it should be.
+// podGroup waits for the PodGroup until it is as it should be.
 func (g *gangs) podGroup(what string, is func(*unstructured.Unstructured) bool) *unstructured.Unstructured {
 	g.t.Helper()
 	list := volcano.PodGroups()
@@ -130,7 +130,7 @@ func (g *gangs) undefine() {
 	g.must(g.Delete(g.t.Context(), volcano.Definition()))
 }
 
-// notes are what events about the set with a reason say.
+// notes returns the notes of the set's events with a reason.
 func (g *gangs) notes(reason string) (notes []string) {
 	g.t.Helper()
 	list := &eventsv1.EventList{}
@@ -143,7 +143,7 @@ func (g *gangs) notes(reason string) (notes []string) {
 	return notes
 }
 
-// told counts the events about the set with a reason.
+// told counts the set's events with a reason.
 func (g *gangs) told(reason string) int {
 	g.t.Helper()
 	list := &eventsv1.EventList{}
@@ -167,8 +167,7 @@ func isOf(pod *corev1.Pod) func(*unstructured.Unstructured) bool {
 	}
 }
 
-// The definition of PodGroups is not there, comes, goes and comes again, and
-// nobody lays hand on the operator.
+// The CRD of PodGroups is missing, comes, goes and comes again, beside a running operator.
 func TestAGangSchedulerMayComeAndGo(t *testing.T) {
 	g := newGangs(t, "")
 	g.missing(metav1.ConditionTrue)
@@ -220,7 +219,7 @@ func TestAGangSchedulerMayComeAndGo(t *testing.T) {
 	}
 }
 
-// staysQuiet checks that nothing is asked of a kind that is not served.
+// staysQuiet checks that the operator requests no kind that the API server does not serve.
 func (g *gangs) staysQuiet() {
 	g.t.Helper()
 	before := g.asked.Load()
@@ -230,8 +229,8 @@ func (g *gangs) staysQuiet() {
 	}
 }
 
-// A leader that is replaced while nobody collects garbage finds the PodGroup of its
-// predecessor: the name is the same, the life is not.
+// Without a garbage collector, the next leader finds the PodGroup of the previous one: the name is the
+// same, the owner is not.
 func TestThePodGroupOfTheLastLeaderIsNotTheNextOnes(t *testing.T) {
 	g := newGangs(t, "volcano")
 	g.define()

@@ -31,7 +31,7 @@ type guarded struct {
 	chosen []string
 }
 
-// choose switches variables of a policy on, as install does.
+// choose turns variables of a policy on, as install does.
 func choose(o *unstructured.Unstructured, chosen []string) error {
 	variables, found, err := unstructured.NestedSlice(o.Object, "spec", "variables")
 	if err != nil || !found {
@@ -83,8 +83,7 @@ func claimRule(verbs ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"persistentvolumeclaims", "persistentvolumeclaims/status"}, Verbs: verbs}
 }
 
-// apply creates what is in a file of config/protection. An expression that errs
-// is to be heard of here, whatever it does elsewhere.
+// apply creates the objects of a file of config/protection. An expression that errs denies here.
 func (g *guarded) apply(name string) {
 	g.t.Helper()
 	file, err := os.Open(filepath.Join(root, "config", "protection", name))
@@ -101,7 +100,7 @@ func (g *guarded) apply(name string) {
 	})
 }
 
-// claim is one that an administrator made, as he made it.
+// claim creates a PVC as an administrator.
 func (g *guarded) claim(name string, annotations map[string]string, finalizers ...string) *corev1.PersistentVolumeClaim {
 	g.t.Helper()
 	c := newClaim(g.namespace, name)
@@ -120,7 +119,7 @@ func newClaim(namespace, name string) *corev1.PersistentVolumeClaim {
 	}
 }
 
-// inForce waits until every policy given does what it is there for.
+// inForce waits until the API server enforces every policy.
 func (g *guarded) inForce() {
 	g.t.Helper()
 	probe := 0
@@ -162,7 +161,7 @@ func (g *guarded) inForce() {
 	})
 }
 
-// strip lets go of a claim that is on its way out.
+// strip lets a terminating PVC go.
 func (g *guarded) strip(c *corev1.PersistentVolumeClaim) {
 	g.t.Helper()
 	for _, off := range []string{`{"metadata":{"annotations":null}}`, `{"metadata":{"finalizers":null}}`} { // words first: they may be guarded by now
@@ -194,7 +193,7 @@ func (g *guarded) annotateNamespace(as client.Client, name, key, value string) e
 	return as.Update(g.t.Context(), ns)
 }
 
-// isRefused tells whether an error is 403 and says so.
+// isRefused reports whether an error is 403, with this text.
 func isRefused(err error, says string) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), says) && !strings.Contains(err.Error(), "cannot")
 }

@@ -81,7 +81,7 @@ func TestInstallIsRepeatableAndUninstallTakesAllAway(t *testing.T) {
 	}
 }
 
-// mustKeepBundles lets the operator inject a bundle, and install change the rest.
+// mustKeepBundles injects a bundle as the operator does, and installs other addresses.
 func (c *cluster) mustKeepBundles() {
 	c.t.Helper()
 	m := c.mutating()
@@ -100,7 +100,7 @@ func (c *cluster) mustKeepBundles() {
 	}
 }
 
-// testBundle is a bundle the API server takes: that of the cluster itself.
+// testBundle returns the CA of the cluster.
 func testBundle(c *cluster) []byte { return c.cfg.CAData }
 
 func TestUninstallLeavesANamespaceItDidNotMake(t *testing.T) {
@@ -135,7 +135,7 @@ func TestInstallIntoTheCluster(t *testing.T) {
 	}
 }
 
-// What another implementation left, in the shape it leaves it.
+// Install takes over the objects of another implementation, in the shape that it leaves them.
 func TestInstallTakesOverFromAnotherImplementation(t *testing.T) {
 	c := newCluster(t)
 	service := &admissionv1.ServiceReference{Namespace: systemName, Name: "lws-webhook-service", Path: new("/x")}

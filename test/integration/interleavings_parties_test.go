@@ -17,7 +17,7 @@ import (
 // dryRun asks what would be.
 var dryRun = client.DryRunAll
 
-// trouble is what one kind of trouble is for requests, answers and watches.
+// trouble is how often requests, answers and watches are late or fail, by whether they write.
 type trouble map[delay.Stage]map[bool]delay.Odds // by whether it writes
 
 var (
@@ -48,7 +48,7 @@ var (
 	}
 )
 
-// disturb has what concerns claims and pods befall a component.
+// disturb delays and fails the requests of a component for PVCs and pods.
 func disturb(p *delay.Proxy, seed uint64, troubles ...trouble) {
 	for i, kind := range troubles {
 		for stage, byKind := range kind {
@@ -72,7 +72,7 @@ func (c *course) clientset(config *rest.Config) kubernetes.Interface {
 	return set
 }
 
-// handle is what our plugin asks of a scheduler.
+// handle is what the plugin asks of a scheduler.
 type handle struct {
 	framework.Handle // what is not asked for
 	client           kubernetes.Interface
@@ -82,7 +82,7 @@ type handle struct {
 func (h handle) ClientSet() kubernetes.Interface                        { return h.client }
 func (h handle) SharedInformerFactory() informers.SharedInformerFactory { return h.factory }
 
-// startScheduler starts what there is of a scheduler: our plugin, and its caches.
+// startScheduler starts the plugin and its caches.
 func (g *ground) startScheduler() {
 	g.t.Helper()
 	proxy := g.proxy("scheduler")

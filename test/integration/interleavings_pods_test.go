@@ -17,7 +17,7 @@ import (
 	"lockstep.dev/lockstep/test/kubelet"
 )
 
-// How pods come to be bound.
+// How pods are bound.
 const (
 	anyhow  = "bound anyhow"
 	gated   = "gated"
@@ -26,7 +26,7 @@ const (
 
 var usedBy = map[string][]string{"p": {"a", "b"}, "q": {"b"}}
 
-// live makes a pod, has it bound after a while, and has its kubelet mount its claims.
+// live creates a pod, binds it after a while, and mounts its PVCs as a kubelet does.
 func (r *round) live(ctx context.Context, name string, kind kubelet.Kind, after time.Duration) {
 	pod := podWith(r.namespace, name, usedBy[name]...)
 	preset := r.start == anyhow && (r.number+len(usedBy[name]))%5 == 0
@@ -49,7 +49,7 @@ func (r *round) live(ctx context.Context, name string, kind kubelet.Kind, after 
 	})
 }
 
-// more is how much longer a pod may take than the moments of the round.
+// more is how much longer than its window a pod of the round may take.
 func (r *round) more() time.Duration {
 	if r.start == anyhow {
 		return 0
@@ -57,7 +57,7 @@ func (r *round) more() time.Duration {
 	return r.slack
 }
 
-// isBound has a pod bound, as soon as that is let, and tells whether it was.
+// isBound binds a pod as soon as that is allowed, and reports whether it did.
 func (r *round) isBound(ctx context.Context, pod *corev1.Pod) bool {
 	for ctx.Err() == nil {
 		switch err := r.bind(ctx, pod); {
@@ -92,8 +92,7 @@ func (r *round) bind(ctx context.Context, pod *corev1.Pod) error {
 	})
 }
 
-// runs is the kubelet: it reads each claim until there is nothing against it, mounts
-// it, and says so.
+// runs is the kubelet: it reads each PVC until it may mount it.
 func (r *round) runs(ctx context.Context, pod *corev1.Pod, kind kubelet.Kind) {
 	waiting := pvc.ClaimsOf(pod)
 	for len(waiting) > 0 && ctx.Err() == nil {

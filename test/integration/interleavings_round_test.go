@@ -29,10 +29,8 @@ const (
 	longest = 3 * time.Minute
 )
 
-// round is one interleaving: claims a and b, pod p that uses both and pod q that uses
-// b, and everybody who has to do with them, each at moments of the round's own choice.
-// What users and schedulers do is all there in its number; when that happens, beside
-// everything else, the API server decides.
+// round is one interleaving: PVCs a and b, pod p that uses both and pod q that uses b. The number of the
+// round chooses actions and moments; the API server decides their order.
 type round struct {
 	*ground
 	number    int
@@ -48,7 +46,7 @@ type round struct {
 	working sync.WaitGroup
 }
 
-// fail remembers what went wrong first that should not.
+// fail remembers the first unexpected error.
 func (r *round) fail(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -57,7 +55,7 @@ func (r *round) fail(err error) {
 	}
 }
 
-// expects is fail for what may be refused for what somebody else has done.
+// expects is fail, but for errors that come of other parties' actions.
 func (r *round) expects(err error) bool {
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
 		return false
@@ -72,7 +70,7 @@ func (r *round) bears(o client.Object) {
 	r.made = append(r.made, o.GetUID())
 }
 
-// at has something done at a moment of the round's choice.
+// at does something at a moment of the round's choice.
 func (r *round) at(ctx context.Context, do func(context.Context)) {
 	wait := time.Duration(r.random.Int64N(int64(r.window)))
 	r.working.Go(func() {
@@ -89,7 +87,7 @@ func (r *round) sometimes(ctx context.Context, n int, do func(context.Context)) 
 	}
 }
 
-// pause waits, or tells that there is nothing to wait for any more.
+// pause waits, or returns an error when ctx ends.
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -101,7 +99,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// play plays the round, and then lets everything go.
+// play plays the round, and then lets all objects go.
 func (r *round) play(ctx context.Context) error {
 	for _, name := range []string{"a", "b"} {
 		r.createClaim(ctx, name)
@@ -132,7 +130,7 @@ func (r *round) play(ctx context.Context) error {
 	return r.judge(ctx)
 }
 
-// lateBind has claims deleted, and pods bound that were on their way: R3.
+// lateBind deletes PVCs and binds pods late: R3.
 func (r *round) lateBind(ctx context.Context) {
 	for _, name := range []string{"a", "b"} {
 		r.sometimes(ctx, 1, func(ctx context.Context) { r.deleteClaim(ctx, name) })
@@ -145,7 +143,7 @@ func (r *round) lateBind(ctx context.Context) {
 	}
 }
 
-// restart has a pod end that held both claims, and another begin: R4.
+// restart ends a pod with both PVCs and starts another one: R4.
 func (r *round) restart(ctx context.Context) {
 	r.live(ctx, "p", r.kubelets[0], 0)
 	r.deleteClaim(ctx, "a")
@@ -154,7 +152,7 @@ func (r *round) restart(ctx context.Context) {
 	r.sometimes(ctx, 1, func(ctx context.Context) { r.deleteClaim(ctx, "b") })
 }
 
-// anything has everything at any moment.
+// anything does everything at any moment.
 func (r *round) anything(ctx context.Context) {
 	for i, name := range []string{"p", "q"} {
 		r.sometimes(ctx, 1, func(ctx context.Context) { r.live(ctx, name, r.kubelets[i], r.window/2) })
@@ -165,7 +163,7 @@ func (r *round) anything(ctx context.Context) {
 	}
 }
 
-// createClaim makes a claim that is bound to a volume. Another may be there.
+// createClaim creates a PVC that is bound to a volume, if the name is free.
 func (r *round) createClaim(ctx context.Context, name string) {
 	claim := newClaim(r.namespace, name)
 	claim.Spec.VolumeName, claim.Spec.StorageClassName = "volume", new(string)
@@ -181,24 +179,24 @@ func (r *round) deleteClaim(ctx context.Context, name string) {
 	r.expects(r.Delete(ctx, newClaim(r.namespace, name)))
 }
 
-// touch gives a claim another version, and somebody else's finalizer.
+// touch changes a PVC and adds a foreign finalizer.
 func (r *round) touch(ctx context.Context, name string) {
 	r.expects(r.Patch(ctx, newClaim(r.namespace, name), client.RawPatch(types.JSONPatchType, fmt.Appendf(nil,
 		`[{"op":"add","path":"/metadata/finalizers/-","value":%q},{"op":"add","path":"/metadata/labels","value":{"touched":"yes"}}]`, foreignFinalizer))))
 }
 
-// endPod ends a pod by force: no kubelet is asked.
+// endPod deletes a pod by force.
 func (r *round) endPod(ctx context.Context, name string) {
 	r.expects(r.Delete(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: name}}, client.GracePeriodSeconds(0)))
 }
 
-// finish ends what runs in a pod. It is there still, and so are its volumes.
+// finish ends the containers of a pod. The pod and its volumes stay.
 func (r *round) finish(ctx context.Context, name string) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: name}}
 	r.expects(r.Status().Patch(ctx, pod, merge(`{"status":{"phase":"Succeeded"}}`)))
 }
 
-// clear ends all users, and lets all claims go.
+// clear deletes all users and lets all PVCs go.
 func (r *round) clear(ctx context.Context) {
 	for _, name := range []string{"p", "q"} {
 		r.endPod(ctx, name)
@@ -208,7 +206,7 @@ func (r *round) clear(ctx context.Context) {
 	}
 }
 
-// letGo deletes a claim, held or not, and takes somebody else's finalizer off.
+// letGo deletes a PVC, held or not, and removes the foreign finalizer.
 func (r *round) letGo(ctx context.Context, name string) error {
 	for {
 		claim := newClaim(r.namespace, name)
@@ -233,7 +231,7 @@ func (r *round) letGo(ctx context.Context, name string) error {
 	}
 }
 
-// judge waits until all is gone, and judges how it went.
+// judge waits until all objects are gone, and judges the history.
 func (r *round) judge(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()

@@ -36,18 +36,14 @@ const (
 	side = 4
 )
 
-// TestInterleavings plays rounds of everybody who has to do with claims against a real
-// API server: our operator as it is shipped, and the built-in controller as it is
-// shipped, both behind proxies that have requests, answers and watches wait and fail
-// by chance. What happened is judged by what the API server tells of it, in its order.
+// TestInterleavings plays rounds of all parties against a real API server: the operator, the built-in
+// controller, kubelets, a scheduler and users, behind proxies that delay and fail requests. The API
+// server's own history is judged.
 //
 //	LOCKSTEP_INTERLEAVINGS=N  rounds of each arrangement (default 100)
 //	LOCKSTEP_SEED=N           the seed, as a run printed it
 //
-// The same seed has the same people do the same things at the same moments, and the
-// same befall the same requests; what else the machine does is its own affair. The
-// controls come with every run: each of them is played until it loses a claim, or what is
-// lost cannot be seen, and the run is worth nothing.
+// The controls must lose a PVC: otherwise a loss could not be seen.
 func TestInterleavings(t *testing.T) {
 	rounds, seed := setting(t, "LOCKSTEP_INTERLEAVINGS", roundsInCI), setting(t, "LOCKSTEP_SEED", uint64(time.Now().UnixNano()%1e6))
 	t.Logf("LOCKSTEP_SEED=%d, %d rounds of each arrangement", seed, rounds)
@@ -104,7 +100,7 @@ type ground struct {
 	slack time.Duration
 }
 
-// tally is what happened that makes rounds worth something.
+// tally counts what makes rounds worth something.
 type tally struct {
 	sync.Mutex
 	spaces int
@@ -137,7 +133,7 @@ func (g ground) on(t *testing.T) *ground {
 	return &g
 }
 
-// guards puts the admission policies of all modes into force.
+// guards creates the admission policies of all modes.
 func (g *ground) guards() {
 	g.t.Helper()
 	policies := &guarded{cluster: g.cluster}
@@ -156,7 +152,7 @@ func (g *ground) guards() {
 	})
 }
 
-// space is a namespace for rounds of a kind.
+// space creates a namespace for rounds of a kind.
 func (g *ground) space(start string) string {
 	g.t.Helper()
 	g.tally.Lock()
@@ -171,8 +167,7 @@ func (g *ground) space(start string) string {
 	return ns.Name
 }
 
-// play plays rounds from a number on until all are over or one is refused, and returns
-// how many that were.
+// play plays rounds until all are over or one ends it, and returns their number.
 func (g *ground) play(from, rounds int, kinds []kubelet.Kind, starts []string, over func(error) bool) (played int) {
 	g.t.Helper()
 	ctx, cancel := context.WithCancel(g.t.Context())
@@ -226,7 +221,7 @@ func (g *ground) round(n int, namespace, start string, kinds []kubelet.Kind) *ro
 	return r
 }
 
-// keeps has nothing lost, and enough happen.
+// keeps checks that nothing is lost, and that enough happens.
 func (g *ground) keeps(rounds int, starts ...string) {
 	g.t.Helper()
 	g.tally.seen = map[string]int{}
@@ -250,7 +245,7 @@ func (g *ground) keeps(rounds int, starts ...string) {
 	}
 }
 
-// seldom is what has to happen once in fifty rounds, and has not.
+// seldom returns what has not happened once in fifty rounds.
 func (g *ground) seldom(rounds int) (seldom []string) {
 	for _, what := range []string{mountedOnes, mountedLate, onRecord} {
 		if g.tally.seen[what] < max(1, rounds/50) {
@@ -260,7 +255,7 @@ func (g *ground) seldom(rounds int) (seldom []string) {
 	return seldom
 }
 
-// loses is a control: something is lost, or what is lost cannot be seen.
+// loses is a control: a PVC must be lost.
 func (g *ground) loses(rounds int, kinds []kubelet.Kind, starts ...string) {
 	g.t.Helper()
 	var lost error

@@ -15,8 +15,7 @@ import (
 	"lockstep.dev/lockstep/internal/pvccache"
 )
 
-// older is an API server of today that serves no mutating policies, as those before
-// 1.36 do not. One of these cannot be had here.
+// older starts an API server without mutating policies, as before 1.36.
 func older(t *testing.T) *cluster {
 	t.Helper()
 	return newClusterWith(t, map[string]string{

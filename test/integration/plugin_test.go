@@ -16,7 +16,7 @@ import (
 	"lockstep.dev/lockstep/internal/cli/render"
 )
 
-// plugin is kubectl lockstep in the hands of somebody who can impersonate others.
+// plugin is kubectl-lockstep with a kubeconfig that may impersonate users.
 type plugin struct {
 	kubeconfig, namespace string
 }
@@ -35,7 +35,7 @@ func newPlugin(t *testing.T, cfg *rest.Config, namespace string) plugin {
 	return plugin{path, namespace}
 }
 
-// run runs the plugin as a user, or as the administrator; nobody is at a terminal.
+// run runs the plugin as a user, or as the administrator, without a terminal.
 func (p plugin) run(t *testing.T, user string, args ...string) (out, errOut string, err error) {
 	t.Helper()
 	streams, _, stdout, stderr := genericiooptions.NewTestIOStreams()
@@ -50,7 +50,7 @@ func (p plugin) run(t *testing.T, user string, args ...string) (out, errOut stri
 	return stdout.String(), stderr.String(), err
 }
 
-// why asks about one claim, as programs do.
+// why asks about one PVC with -o json.
 func (p plugin) why(t *testing.T, user, claim string, flags ...string) render.ClaimWhy {
 	t.Helper()
 	out, _, err := p.run(t, user, append([]string{"why", "pvc/" + claim, "-o", "json"}, flags...)...)

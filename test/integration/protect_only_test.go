@@ -17,8 +17,8 @@ import (
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
-// TestProtectionNeedsNothingElse runs protection alone, with the rights that it is
-// installed with and no others, on an API server that knows no LeaderWorkerSets.
+// TestProtectionNeedsNothingElse runs protection alone, with the rights of its installation, without the
+// CRD of sets.
 func TestProtectionNeedsNothingElse(t *testing.T) {
 	c := newCluster(t)
 	c.must(c.Create(t.Context(), namespaced(systemName)))

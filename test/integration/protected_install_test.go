@@ -36,7 +36,7 @@ func configured(text string) func(*install.Options) {
 	return func(o *install.Options) { o.Config = []byte(configHeader + text) }
 }
 
-// protection names what there is of it, but for roles.
+// protection returns the names of the installed objects of protection.
 func (c *cluster) protection() (names []string) {
 	c.t.Helper()
 	selector := &metav1.ListOptions{LabelSelector: ourLabels}
@@ -53,7 +53,7 @@ func (c *cluster) protection() (names []string) {
 	return names
 }
 
-// eachItem visits what a list holds.
+// eachItem visits the items of a list.
 func eachItem(list client.ObjectList, visit func(client.Object)) error {
 	return meta.EachListItem(list, func(o runtime.Object) error {
 		visit(o.(client.Object))
@@ -61,7 +61,7 @@ func eachItem(list client.ObjectList, visit func(client.Object)) error {
 	})
 }
 
-// claimIn is a claim as it is made now.
+// claimIn creates a PVC.
 func (c *cluster) claimIn(namespace, name string) *corev1.PersistentVolumeClaim {
 	c.t.Helper()
 	claim := newClaim(namespace, name)
@@ -69,8 +69,7 @@ func (c *cluster) claimIn(namespace, name string) *corev1.PersistentVolumeClaim 
 	return claim
 }
 
-// gives waits until new claims of a namespace get the finalizers, and no others of
-// these.
+// gives waits until new PVCs of a namespace get exactly these finalizers.
 func (c *cluster) gives(namespace string, want ...string) {
 	c.t.Helper()
 	var got []string
@@ -85,7 +84,7 @@ func (c *cluster) gives(namespace string, want ...string) {
 	}
 }
 
-// bare fails the test where something bears a word of ours.
+// bare checks that no object has a finalizer, label or annotation of Lockstep.
 func (c *cluster) bare() {
 	c.t.Helper()
 	if left := c.protection(); len(left) > 0 {
@@ -104,7 +103,7 @@ func (c *cluster) bare() {
 	}
 }
 
-// leave takes the built-in's finalizer, for the controller that is not here.
+// leave removes the finalizer of the built-in controller, which does not run here.
 func (c *cluster) leave(claim *corev1.PersistentVolumeClaim) {
 	c.t.Helper()
 	c.read(claim, claim.Namespace, claim.Name)
@@ -112,7 +111,7 @@ func (c *cluster) leave(claim *corev1.PersistentVolumeClaim) {
 	c.must(c.Update(c.t.Context(), claim))
 }
 
-// annotateAll puts words of every kind on a claim and on a namespace.
+// annotateAll sets annotations of every kind on a PVC and on a namespace.
 func (c *cluster) annotateAll(claim *corev1.PersistentVolumeClaim, namespace string) {
 	c.t.Helper()
 	c.read(claim, claim.Namespace, claim.Name)
@@ -195,7 +194,7 @@ func TestUninstallTakesProtectionOffAndRefusesWhileAClaimReliesOnIt(t *testing.T
 	}
 }
 
-// cutAt cancels after so many lines.
+// cutAt cancels after some lines.
 type cutAt struct {
 	bytes.Buffer
 	lines  int
@@ -209,8 +208,8 @@ func (w *cutAt) Write(text []byte) (int, error) {
 	return w.Buffer.Write(text)
 }
 
-// Where there is no built-in controller, its finalizer is ours to take as well; that
-// must not be forgotten by a removal that is cut short.
+// Without the built-in controller, Lockstep removes its finalizer too. An uninstall that was cut short
+// must not forget that.
 func TestUninstallCutShortIsTakenUpAgain(t *testing.T) {
 	c := newClusterWith(t, map[string]string{"disable-admission-plugins": "StorageObjectInUseProtection"})
 	go c.finalizeNamespace(t.Context())
@@ -338,8 +337,7 @@ func TestAnInstallWithoutAConfigurationResetsIt(t *testing.T) {
 	}
 }
 
-// What an older version installed, and what somebody changed by hand, is as it is to be
-// after an install: a policy with one condition more might refuse nobody.
+// Install restores what an older version installed, and what users edited.
 func TestInstallBringsPoliciesUpToDate(t *testing.T) {
 	c := newCluster(t)
 	c.install(nil)
@@ -385,7 +383,7 @@ func TestInstallBringsPoliciesUpToDate(t *testing.T) {
 	}
 }
 
-// Words that nobody took off a claim on its way out keep no installation from going.
+// Annotations of a terminating PVC do not stop an uninstall.
 func TestUninstallTakesWordsOffClaimsOnTheirWayOut(t *testing.T) {
 	c := newCluster(t)
 	c.install(nil)

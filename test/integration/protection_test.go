@@ -38,8 +38,7 @@ func TestPoliciesOfProtection(t *testing.T) {
 	t.Run("the server counts what it refused", g.counted)
 }
 
-// counted: the operator is not asked, and so cannot count; docs/protection.md says where
-// to look.
+// counted: the metrics of the API server count refusals.
 func (g *guarded) counted(t *testing.T) {
 	g = g.on(t)
 	server, err := kubernetes.NewForConfig(g.cfg)
@@ -208,8 +207,8 @@ func (g *guarded) permission(t *testing.T) {
 	g.must(g.annotate(g.alice, "unheld", pvc.ModeKey, "hold"))
 }
 
-// ownership: a claim that goes with a pod is not protected, so a held one must not be
-// made to look like that. What controllers do to the owners of claims goes on.
+// ownership: a held PVC must not become a PVC of a pod, which is not protected. Controllers may still
+// change owners.
 func (g *guarded) ownership(t *testing.T) {
 	g = g.on(t)
 	g.claim("data-db-0", held)
@@ -243,8 +242,7 @@ func (g *guarded) ownership(t *testing.T) {
 	g.must(owned(g.alice, "data-db-1", "data"))
 }
 
-// intent: the operator deletes what is to go when it is free, so that is for those to
-// say who could delete it.
+// intent: only users that may delete a PVC may ask the operator to delete it.
 func (g *guarded) intent(t *testing.T) {
 	g = g.on(t)
 	g.grant("editor", []string{"eve"}, claimRule("get", "update", "patch"))
@@ -269,8 +267,7 @@ func (g *guarded) tooLate(t *testing.T) {
 	g.strip(g.read("leaving"))
 }
 
-// atomic races a hold against a DELETE, many times: both orders must be seen, and
-// both results never.
+// atomic races a hold against a DELETE. One of them wins.
 func (g *guarded) atomic(t *testing.T) {
 	g = g.on(t)
 	heldOnly, goneOnly := 0, 0
@@ -346,8 +343,7 @@ func (g *guarded) namespaces(t *testing.T) {
 	g.must(g.Delete(t.Context(), ns))
 }
 
-// TestFinalizersWithoutTheBuiltInPlugin: where nobody else gives claims and
-// volumes their finalizers, a policy does.
+// TestFinalizersWithoutTheBuiltInPlugin: a policy adds the finalizers of PVCs and volumes.
 func TestFinalizersWithoutTheBuiltInPlugin(t *testing.T) {
 	g := newGuarded(t, map[string]string{"disable-admission-plugins": "StorageObjectInUseProtection"}, "barrier.yaml")
 	g.until("a claim gets its barrier", func() bool {

@@ -7,8 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// No webhook is asked here: the definition alone keeps out of the store what
-// would hang every client that decodes it.
+// The definition refuses quantities that hang every client which decodes them.
 func TestDefinitionRefusesCostlyQuantities(t *testing.T) {
 	namespace := newNamespace(t)
 	places := map[string]string{

@@ -19,8 +19,8 @@ type builtIn struct {
 	*process
 }
 
-// TestRacesOfTheBuiltIn replays how the built-in controller loses a claim in use.
-// It is the control of TestRacesOfOurs: what happens here can be seen to happen.
+// TestRacesOfTheBuiltIn replays how the built-in controller loses a PVC in use. It is the control of
+// TestRacesOfOurs.
 func TestRacesOfTheBuiltIn(t *testing.T) {
 	c := newCourse(t)
 	t.Run("the stand-in is today's kubelet", c.standIn)
@@ -46,7 +46,7 @@ func (b builtIn) on(t *testing.T) *builtIn {
 	return &b
 }
 
-// wait ends with the test, or when patience does.
+// wait returns a context that ends with the test, or with patience.
 func (c *course) wait() context.Context {
 	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
 	c.t.Cleanup(cancel)
@@ -76,7 +76,7 @@ func listsPods(namespace string) func(delay.Request) bool {
 	}
 }
 
-// writes are those that can change finalizers, whoever's they are.
+// writes matches requests that can change finalizers.
 func writes(namespace, claim string) func(delay.Request) bool {
 	return func(r delay.Request) bool {
 		return (r.Verb == "update" || r.Verb == "patch") && r.Resource == "persistentvolumeclaims" &&
@@ -84,22 +84,21 @@ func writes(namespace, claim string) func(delay.Request) bool {
 	}
 }
 
-// knowsPods returns when the controller has heard of everything that happened to
-// pods until now: events come in their order, and one of our own comes last.
+// knowsPods returns when the controller has seen all events of pods until now: events come in order.
 func (b *builtIn) knowsPods(namespace string) {
 	b.t.Helper()
 	last := b.pod(namespace, "last")
 	b.until("it hears of pods", func() bool { return b.said("Enqueuing PVCs for Pod", string(last.UID)) > 0 })
 }
 
-// knowsClaims is knowsPods for claims.
+// knowsClaims is knowsPods for PVCs.
 func (b *builtIn) knowsClaims(namespace string) {
 	b.t.Helper()
 	b.must(b.Create(b.t.Context(), newClaim(namespace, "last")))
 	b.until("it hears of claims", func() bool { return b.said("Got event on PVC", namespace+"/last") > 0 })
 }
 
-// onTime is the negative control: the steps of R3, with nothing held.
+// onTime is the negative control: the steps of R3 without delays.
 func (b *builtIn) onTime(t *testing.T) {
 	b = b.on(t)
 	ns := b.namespace()
@@ -132,8 +131,7 @@ func (b *builtIn) boundAfterTheList(t *testing.T) {
 	}
 }
 
-// replayR3 has a pod bound, and its claim mounted, between the controller's list of
-// pods and its write, which goes out in the end.
+// replayR3 binds a pod between the controller's list of pods and its write.
 func (b *builtIn) replayR3(before func()) (*corev1.PersistentVolumeClaim, *corev1.Pod) {
 	b.t.Helper()
 	ns := b.namespace()
@@ -162,8 +160,7 @@ func (b *builtIn) judgedByAnothersList(t *testing.T) {
 	}
 }
 
-// replayR4 has claim b mounted, and then deleted, after pods were listed for claim a;
-// both are judged by that list.
+// replayR4 mounts PVC b, and deletes it, after pods were listed for PVC a. Both are judged by that list.
 func (b *builtIn) replayR4(before func()) (*corev1.PersistentVolumeClaim, *corev1.Pod) {
 	b.t.Helper()
 	ns, other := b.namespace(), b.namespace()

@@ -13,8 +13,7 @@ import (
 	"lockstep.dev/lockstep/test/kubelet"
 )
 
-// standIn puts every kind of claim to the kubelet's own code and to what stands in
-// for it.
+// standIn compares the kubelet's own code with its stand-in for every kind of PVC.
 func (c *course) standIn(t *testing.T) {
 	c = c.on(t)
 	ns := c.namespace()
@@ -61,7 +60,7 @@ func (c *course) standIn(t *testing.T) {
 	}
 }
 
-// claimIn is a claim in a state of choice.
+// claimIn creates a PVC in a state of choice.
 func (c *course) claimIn(ns, name string, terminating bool, phase corev1.PersistentVolumeClaimPhase, finalizers []string) *corev1.PersistentVolumeClaim {
 	c.t.Helper()
 	claim := c.claim(ns, name)

@@ -9,9 +9,8 @@ import (
 	"lockstep.dev/lockstep/test/delay"
 )
 
-// madeAgain has a namespace deleted that was released, and made again while the
-// operator hears of no namespace: for all that it was told, a claim in it belongs to
-// the life that takes its claims along.
+// madeAgain deletes a released namespace and creates it again while the operator gets no events of
+// namespaces. PVCs of the new namespace are held.
 func (o *ourOperator) madeAgain() {
 	name := o.namespace()
 	before := o.space(name)
@@ -34,8 +33,7 @@ func (o *ourOperator) madeAgain() {
 	lag.Release()
 }
 
-// chosenJustNow has a pod gated in a namespace that chose mode strict while the
-// operator hears of no namespace.
+// chosenJustNow gates a pod in a namespace that chose mode strict without an event for the operator.
 func (o *ourOperator) chosenJustNow() {
 	name := o.namespace()
 	o.label(name, "off")
@@ -57,15 +55,14 @@ func (o *ourOperator) chosenJustNow() {
 	o.must(o.Delete(o.t.Context(), pod))
 }
 
-// deafToNamespaces has the operator hear of no namespaces until the test is over.
+// deafToNamespaces stops events of namespaces until the test is over.
 func (o *ourOperator) deafToNamespaces() *delay.Hold {
 	h := o.proxy.Hold(delay.Streams, watches("namespaces"))
 	o.t.Cleanup(h.Release)
 	return h
 }
 
-// heldByHand is a claim that somebody holds, once the operator has said so on it, or
-// given it up.
+// heldByHand creates a PVC with a user's hold, and waits until the operator has read it.
 func (o *ourOperator) heldByHand(namespace, name string) *corev1.PersistentVolumeClaim {
 	o.t.Helper()
 	claim := newClaim(namespace, name)
@@ -80,7 +77,7 @@ func (o *ourOperator) heldByHand(namespace, name string) *corev1.PersistentVolum
 	return claim
 }
 
-// claimUnbound is a claim with a barrier.
+// claimUnbound creates a PVC with a barrier.
 func (o *ourOperator) claimUnbound(namespace, name string) *corev1.PersistentVolumeClaim {
 	o.t.Helper()
 	claim := newClaim(namespace, name)
@@ -112,7 +109,7 @@ func (o *ourOperator) patch(object client.Object, patch string) {
 	o.must(o.Patch(o.t.Context(), object, merge(patch)))
 }
 
-// finalized ends a namespace, as its controller does once nothing is left in it.
+// finalized ends an empty namespace, as its controller does.
 func (o *ourOperator) finalized(space *corev1.Namespace) {
 	o.t.Helper()
 	space = o.space(space.Name)

@@ -18,15 +18,14 @@ import (
 	"lockstep.dev/lockstep/test/kubelet"
 )
 
-// ourOperator is ours, doing nothing but protect, behind a proxy of its own.
+// ourOperator is an operator that protects PVCs only, behind a proxy.
 type ourOperator struct {
 	*course
 	proxy *delay.Proxy
 	stop  func()
 }
 
-// TestRacesOfOurs replays what the built-in controller loses claims by, with ours
-// beside it and in its place. What is late is late for ours as well.
+// TestRacesOfOurs replays the races beside the built-in controller and in its place.
 func TestRacesOfOurs(t *testing.T) {
 	c := newCourse(t)
 	c.barrier = true
@@ -69,15 +68,14 @@ func (o ourOperator) on(t *testing.T) *ourOperator {
 	return &o
 }
 
-// lags has the operator hear of no pods until the test is over.
+// lags stops events of pods until the test is over.
 func (o *ourOperator) lags() (h *delay.Hold) {
 	h = o.proxy.Hold(delay.Streams, watches("pods"))
 	o.t.Cleanup(h.Release)
 	return h
 }
 
-// keeps returns once ours has said that the claim is in use without P, and sees it
-// kept for as long as the pod is there.
+// keeps waits for the event that the PVC is in use without P, and checks that it is kept.
 func (o *ourOperator) keeps(claim *corev1.PersistentVolumeClaim, pod *corev1.Pod) {
 	o.t.Helper()
 	o.until("P is gone", func() bool { return !o.bears(claim, pvc.PodsFinalizer) })
@@ -111,7 +109,7 @@ func (c *course) now(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolu
 	return now
 }
 
-// ends is how every race does: the pod goes, and then the claim.
+// ends deletes the pod, and waits for the end of the PVC.
 func (o *ourOperator) ends(claim *corev1.PersistentVolumeClaim, pod *corev1.Pod, lag *delay.Hold) {
 	o.t.Helper()
 	lag.Release()
@@ -168,8 +166,8 @@ func (o *ourOperator) aloneR4() {
 	o.ends(claimB, pod, lag)
 }
 
-// boundBeforeTheLastWrite is R3 at the barrier: the pod is bound when the write that
-// ends the claim is under way, and finds that its kubelet refuses.
+// boundBeforeTheLastWrite is R3 at the barrier: the pod is bound during the last write, and its kubelet
+// refuses.
 func (o *ourOperator) boundBeforeTheLastWrite() {
 	ns := o.namespace()
 	claim, pod := o.claim(ns, "data"), o.pod(ns, "b", "data")
@@ -191,7 +189,7 @@ func (o *ourOperator) boundBeforeTheLastWrite() {
 	}
 }
 
-// isProtected tells whether P is there, without ending the test: a proxy asks.
+// isProtected reports whether P is there. A proxy calls it.
 func (c *course) isProtected(claim *corev1.PersistentVolumeClaim) bool {
 	now := &corev1.PersistentVolumeClaim{}
 	err := c.Get(context.Background(), client.ObjectKeyFromObject(claim), now)

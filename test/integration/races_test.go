@@ -51,7 +51,7 @@ func (c course) on(t *testing.T) *course {
 	return &c
 }
 
-// user is somebody with a certificate of their own who may do anything.
+// user returns the config of a user with a certificate that may do anything.
 func (c *course) user(name string) *rest.Config {
 	c.t.Helper()
 	u, err := c.env.AddUser(envtest.User{Name: name, Groups: []string{"system:masters"}}, nil)
@@ -59,7 +59,7 @@ func (c *course) user(name string) *rest.Config {
 	return u.Config()
 }
 
-// proxy stands before the API server for one component.
+// proxy starts a proxy of the API server for one component.
 func (c *course) proxy(component string) *delay.Proxy {
 	c.t.Helper()
 	p, err := delay.Start(c.user(component))
@@ -68,7 +68,7 @@ func (c *course) proxy(component string) *delay.Proxy {
 	return p
 }
 
-// claim is one that is bound to a volume of its own.
+// claim creates a PVC that is bound to a volume of its own.
 func (c *course) claim(namespace, name string) *corev1.PersistentVolumeClaim {
 	c.t.Helper()
 	claim := newClaim(namespace, name)
@@ -93,7 +93,7 @@ func (c *course) claim(namespace, name string) *corev1.PersistentVolumeClaim {
 	return claim
 }
 
-// bears tells whether a claim is there and has a finalizer.
+// bears reports whether a PVC exists and has a finalizer.
 func (c *course) bears(claim *corev1.PersistentVolumeClaim, finalizer string) bool {
 	c.t.Helper()
 	now := &corev1.PersistentVolumeClaim{}
@@ -104,7 +104,7 @@ func (c *course) bears(claim *corev1.PersistentVolumeClaim, finalizer string) bo
 	return err == nil && now.UID == claim.UID && slices.Contains(now.Finalizers, finalizer)
 }
 
-// pod is one that mounts claims, not bound yet.
+// pod creates a pod that mounts PVCs, without a node.
 func (c *course) pod(namespace, name string, claims ...string) *corev1.Pod {
 	c.t.Helper()
 	pod := podWith(namespace, name, claims...)
@@ -115,7 +115,7 @@ func (c *course) pod(namespace, name string, claims ...string) *corev1.Pod {
 	return pod
 }
 
-// bind stands in for the end of a scheduler's binding cycle, however late.
+// bind binds a pod, as the end of a scheduler's cycle.
 func (c *course) bind(pod *corev1.Pod) {
 	c.t.Helper()
 	c.must(c.SubResource("binding").Create(c.t.Context(), pod, &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: node}}))
@@ -137,8 +137,7 @@ func (c *course) there(claim *corev1.PersistentVolumeClaim) bool {
 	return err == nil && now.UID == claim.UID
 }
 
-// lost tells whether data is lost: the claim is gone, and a pod that is there has
-// it mounted.
+// lost reports whether data is lost: the PVC is gone, and a pod has it mounted.
 func (c *course) lost(claim *corev1.PersistentVolumeClaim, pod *corev1.Pod) bool {
 	c.t.Helper()
 	c.must(c.Get(c.t.Context(), client.ObjectKeyFromObject(pod), &corev1.Pod{}))
@@ -156,8 +155,7 @@ type process struct {
 	cmd *exec.Cmd
 }
 
-// run starts a program, which ends with the test. What it says on its standard
-// output is handed to out, which may be nil; the rest is logged.
+// run starts a program until the test ends. Its standard output goes to out, if not nil.
 func (c *cluster) run(out io.Writer, name string, flags ...string) *process {
 	c.t.Helper()
 	log, err := os.Create(filepath.Join(c.t.TempDir(), name+".log"))
@@ -180,7 +178,7 @@ func (c *cluster) run(out io.Writer, name string, flags ...string) *process {
 	return &process{log: log.Name(), cmd: cmd}
 }
 
-// said counts the lines of the log with all of the words in them.
+// said counts the log lines with all of these texts.
 func (p *process) said(words ...string) int {
 	text, _ := os.ReadFile(p.log)
 	n := 0
@@ -196,8 +194,7 @@ line:
 	return n
 }
 
-// realKubelet is the kubelet's own populator of its desired state, which decides
-// what pods of a node mount.
+// realKubelet is the kubelet's own code that decides which volumes pods mount.
 type realKubelet struct {
 	*process
 	mu      sync.Mutex
@@ -215,7 +212,7 @@ func (c *course) startKubelet(node string) *realKubelet {
 	return k
 }
 
-// Write takes what the program tells, a line at a time or not.
+// Write takes the output of the program.
 func (k *realKubelet) Write(text []byte) (int, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -265,7 +262,7 @@ func (k *realKubelet) mounts(pod *corev1.Pod, claim *corev1.PersistentVolumeClai
 	return false
 }
 
-// refuses is what a pod is refused for, or "".
+// refuses returns why a pod is refused, or "".
 func (k *realKubelet) refuses(pod *corev1.Pod) string {
 	k.mu.Lock()
 	defer k.mu.Unlock()

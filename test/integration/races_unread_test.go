@@ -6,14 +6,11 @@ import (
 	"lockstep.dev/lockstep/internal/report"
 )
 
-// enough is how often a reading has to be refused for it to be more than one error
-// that was tried again.
+// enough is how many refused reads are more than a retry.
 const enough = 4
 
-// unreadable has the reading of pods refused, in both ways in which that happens: to
-// who lacks a permission, and by an API server that is not well. Both claims are kept
-// as long as that lasts, the one that a pod has mounted and the one that nobody
-// uses; then that one goes, and the other with its pod.
+// unreadable refuses reads of pods, by permission and by a sick API server. The operator keeps PVCs in
+// use and unused ones meanwhile.
 func (o *ourOperator) unreadable() {
 	for _, status := range []int{http.StatusForbidden, http.StatusServiceUnavailable} {
 		ns := o.namespace()

@@ -38,8 +38,7 @@ func statefulSet(namespace string, change func(*appsv1.StatefulSetSpec)) *appsv1
 	return set
 }
 
-// Admission refuses more than the contract says, but only what no StatefulSet
-// takes. Should Kubernetes come to take it, these refusals must go.
+// Admission refuses only what no StatefulSet takes.
 func TestStatefulSetsRefuseWhatAdmissionRefuses(t *testing.T) {
 	namespace := newNamespace(t)
 	for name, change := range map[string]func(*appsv1.StatefulSetSpec){

@@ -11,13 +11,13 @@ import (
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
-// breaking is somebody with the plugin before an API server with the policies.
+// breaking is the plugin before an API server with the policies.
 type breaking struct {
 	*guarded
 	plugin
 }
 
-// TestRelease breaks the glass, with and without the permission.
+// TestRelease releases PVCs, with and without the permission.
 func TestRelease(t *testing.T) {
 	g := newGuarded(t, nil, "barrier.yaml", "forged.yaml", "refuse.yaml", "guard.yaml")
 	g.inForce()
@@ -34,7 +34,7 @@ func TestRelease(t *testing.T) {
 
 func (b *breaking) on(t *testing.T) *breaking { return &breaking{b.guarded.on(t), b.plugin} }
 
-// told runs the plugin and returns all that it says.
+// told runs the plugin and returns its output.
 func (b *breaking) told(user string, args ...string) (said string, failed bool) {
 	b.t.Helper()
 	out, errOut, err := b.plugin.run(b.t, user, args...)

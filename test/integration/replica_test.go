@@ -22,7 +22,7 @@ import (
 	"lockstep.dev/lockstep/test/drill"
 )
 
-// replica is one operator, run in this process.
+// replica is one operator in this process.
 type replica struct {
 	c       *cluster
 	options operator.Options
@@ -30,11 +30,10 @@ type replica struct {
 	ended   chan error
 }
 
-// given are the ports that replicas of this run were given: none is given twice,
-// though nobody may listen there yet.
+// given are the ports of replicas of this run. None is given twice.
 var given sync.Map
 
-// port is one nobody listens on, and that no outgoing connection is given.
+// port returns a free port, outside the range of outgoing connections.
 func port(t *testing.T) int {
 	t.Helper()
 	for {
@@ -94,7 +93,7 @@ func (r *replica) shut() {
 	}
 }
 
-// get returns the answer of one of the operator's servers, or its absence.
+// get returns the answer of one of the operator's servers, or the error.
 func get(address string) (int, string) {
 	response, err := http.Get("http://" + address)
 	if err != nil {
@@ -131,7 +130,7 @@ func (r *replica) untilReady() *replica {
 	return r
 }
 
-// isCalled tells whether this replica's are the webhooks that the API server calls.
+// isCalled reports whether the API server calls the webhooks of this replica.
 func (r *replica) isCalled() bool {
 	if !r.options.Webhooks {
 		return false
@@ -140,8 +139,7 @@ func (r *replica) isCalled() bool {
 	return url != nil && strings.HasPrefix(*url, r.webhookURL()+"/")
 }
 
-// untilTrusted waits until the API server goes by the bundle that the operator wrote:
-// it hears of it as everybody else does.
+// untilTrusted waits until the API server trusts the operator's bundle.
 func (r *replica) untilTrusted() {
 	r.c.t.Helper()
 	said := ""

@@ -46,8 +46,7 @@ func TestRunSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
-// The life of two replicas: ready only with what makes them so, one leader,
-// bundles restored, a quick handing over.
+// Two replicas: ready with a trusted certificate, one leader, bundles restored, a quick handover.
 func TestTwoReplicas(t *testing.T) {
 	c := newCluster(t)
 	first := c.replica(nil)
@@ -126,7 +125,7 @@ func TestWebhooksAndControllersRunApart(t *testing.T) {
 	hooks.shut()
 }
 
-// Certificates somebody else makes: here, those another replica made.
+// Certificates of files: here, those of another replica.
 func TestCertificatesFromFiles(t *testing.T) {
 	c := newCluster(t)
 	made := c.replica(func(o *operator.Options) { o.Controllers = nil })

@@ -15,8 +15,7 @@ import (
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
-// TestStrictLetsNoPodGetBy asks a real API server what the policies of mode strict
-// do to pods.
+// TestStrictLetsNoPodGetBy asks a real API server what the policies of mode strict do to pods.
 func TestStrictLetsNoPodGetBy(t *testing.T) {
 	g := newGuarded(t, nil, "strict.yaml")
 	const strict, lax = "strict", "lax"

@@ -16,8 +16,7 @@ import (
 	"lockstep.dev/lockstep/internal/operator"
 )
 
-// TestWebhooksThroughTheAPIServer asks what a user gets: a real API server calls
-// the real server over TLS.
+// TestWebhooksThroughTheAPIServer: a real API server calls the real webhooks over TLS.
 func TestWebhooksThroughTheAPIServer(t *testing.T) {
 	c := newCluster(t)
 	r := c.replica(func(o *operator.Options) { o.Controllers = nil })
@@ -44,8 +43,7 @@ func (c *cluster) setsAreDefaulted(t *testing.T) {
 	}
 }
 
-// The annotation is one the definition cannot judge: a rule of its own sees no
-// annotations. So the answer is the webhook's.
+// The annotation is one that the definition cannot judge, so the webhook answers.
 func (c *cluster) faultsAreRefused(t *testing.T) {
 	bad := newSet("default", "racks")
 	bad.Annotations = map[string]string{lwsv1.SubGroupExclusiveKeyAnnotationKey: "rack"}

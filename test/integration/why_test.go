@@ -34,7 +34,7 @@ func (a *asked) claim(name string, finalizers ...string) *corev1.PersistentVolum
 	return c
 }
 
-// pod is one that uses a claim, bound to a node unless that is empty.
+// pod creates a pod that uses a PVC, bound to a node unless that is empty.
 func (a *asked) pod(name, claim, node string, phase corev1.PodPhase) *corev1.Pod {
 	a.t.Helper()
 	pod := podWith(a.namespace, name, claim)
@@ -45,7 +45,7 @@ func (a *asked) pod(name, claim, node string, phase corev1.PodPhase) *corev1.Pod
 	return pod
 }
 
-// remove asks for a deletion, which finalizers and kubelets hold up.
+// remove deletes an object, which finalizers and kubelets keep.
 func (a *asked) remove(o client.Object) {
 	a.t.Helper()
 	a.must(api.Delete(a.t.Context(), o))
@@ -139,7 +139,7 @@ func TestWhyOnAClusterWithoutPolicies(t *testing.T) {
 	}
 }
 
-// versions are those of all claims.
+// versions returns the resourceVersions of all PVCs.
 func (a *asked) versions() []string {
 	a.t.Helper()
 	list := &corev1.PersistentVolumeClaimList{}
