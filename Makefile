@@ -83,7 +83,7 @@ laws: ## Check the laws on newly generated worlds, CHECKS of each (2000)
 	go test -count=1 -timeout 2h $(LAWFUL:%=./%) -rapid.checks=$(CHECKS)
 
 .PHONY: soak
-soak: build ## Run the deletion drills in full: 100 rounds each, times asserted
+soak: build ## Run the deletion drills in full: 100 rounds each
 	LOCKSTEP_SOAK=1 LOCKSTEP_ROUNDS=$(SOAK_ROUNDS) go test -count=1 -v -timeout 12h ./test/cluster -skip '^TestSmoke$$'
 
 .PHONY: interleavings
