@@ -113,7 +113,7 @@ func shardsHold(s *guarded) {
 		"claims":   []any{map[string]any{"metadata": map[string]any{"name": "data"}}},
 	})
 	s.awaitHolders("data-a", "Shard/a")
-	s.awaitLogged(`leads "spec.tmpl" to a pod template`)
+	s.awaitLogged("has spec.tmpl")
 	s.remove(shard)
 	s.remove(definition)
 	s.awaitFree("data-a")
@@ -124,7 +124,7 @@ func (s *scene) awaitLogged(text string) {
 	s.Helper()
 	s.eventually("the operator logs "+text, func() error {
 		log, err := os.ReadFile(bed.operator.Log)
-		return errors.Join(err, lacking("logged", true, strings.Contains(strings.ReplaceAll(string(log), `\"`, `"`), text)))
+		return errors.Join(err, lacking("logged", true, strings.Contains(string(log), text)))
 	})
 }
 
