@@ -83,9 +83,18 @@ func oneOf[T object](before, after T) T {
 	return before
 }
 
+// FollowDeleted calls gone with each deleted PVC in its last state.
+func (h *Holds) FollowDeleted(ctx context.Context, gone func(*corev1.PersistentVolumeClaim)) error {
+	return Follow(ctx, h.Caches, &corev1.PersistentVolumeClaim{}, func(before, after *corev1.PersistentVolumeClaim) {
+		if after == nil {
+			gone(before)
+		}
+	})
+}
+
 // FollowClaims calls concerned with every existing PVC, and with those that a later event may
-// concern. It calls gone with a deleted PVC in its last state.
-func (h *Holds) FollowClaims(ctx context.Context, concerned func(types.NamespacedName), gone func(*corev1.PersistentVolumeClaim)) error {
+// concern.
+func (h *Holds) FollowClaims(ctx context.Context, concerned func(types.NamespacedName)) error {
 	h.Workloads.Follow(func(w Wanting) { h.wantChanged(ctx, w, concerned) })
 	if err := h.Pods.Follow(func(before, after *PodUses) { h.podChanged(ctx, before, after, concerned) }); err != nil {
 		return err
@@ -96,12 +105,10 @@ func (h *Holds) FollowClaims(ctx context.Context, concerned func(types.Namespace
 	if err != nil {
 		return err
 	}
-	return Follow(ctx, h.Caches, &corev1.PersistentVolumeClaim{}, func(before, after *corev1.PersistentVolumeClaim) {
-		if after == nil {
-			gone(before)
-			return
+	return Follow(ctx, h.Caches, &corev1.PersistentVolumeClaim{}, func(_, after *corev1.PersistentVolumeClaim) {
+		if after != nil {
+			concerned(client.ObjectKeyFromObject(after))
 		}
-		concerned(client.ObjectKeyFromObject(after))
 	})
 }
 

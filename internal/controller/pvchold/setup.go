@@ -58,6 +58,10 @@ type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 // Setup adds the controllers of holds to the manager.
 func Setup(mgr ctrl.Manager, o Options) error {
 	p := &pass{Options: o, elected: mgr.Elected()}
+	// Before the caches sync: the operator may release a PVC as soon as they have.
+	if err := o.Holds.FollowDeleted(context.Background(), p.went); err != nil {
+		return fmt.Errorf("follow deleted PVCs: %w", err)
+	}
 	if err := p.setup(mgr, Name, p.reconcilePVC, p.followPVCs); err != nil {
 		return err
 	}
@@ -91,7 +95,7 @@ func options() controller.Options {
 
 func (p *pass) followPVCs(ctx context.Context, q queue) error {
 	concerned := func(key types.NamespacedName) { q.AddAfter(ctrl.Request{NamespacedName: key}, gatherFor) }
-	return p.Holds.FollowClaims(ctx, concerned, p.went)
+	return p.Holds.FollowClaims(ctx, concerned)
 }
 
 func (p *pass) followNamespaces(ctx context.Context, q queue) error {
