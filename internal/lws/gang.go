@@ -12,10 +12,9 @@ import (
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
-// scheduledAsGang keeps the object that a group's gang scheduler knows it by. What
-// the leader was tied to when it was made decides, not what the set says now: a
-// gang is whole or it is none. The object belongs to that very leader; one of an
-// earlier leader is of a previous incarnation, and leaves first.
+// scheduledAsGang keeps the PodGroup of a group. The leader decides whether there is one, not
+// the set as it is now: a gang is whole or it is none. The leader owns the PodGroup; one of
+// an earlier leader goes first.
 func (d *groupDecision) scheduledAsGang() bool {
 	scheduler := gang.Of(d.Leader)
 	switch {
@@ -24,18 +23,18 @@ func (d *groupDecision) scheduledAsGang() bool {
 	case d.GangMissing != "":
 		d.plan.wait(Wait{Reason: because(CodeGangSchedulerMissing, d.GangMissing)})
 	case len(d.Gang.Previous) > 0:
-		ghosts := previousOf(identity.KindPodGroup, d.Gang.Previous)
-		d.plan.wait(Wait{Reason: because(CodePreviousIncarnation, fmt.Sprintf("group %d is no gang before %s have left", d.Index, named(ghosts)))})
+		previous := previousOf(identity.KindPodGroup, d.Gang.Previous)
+		d.plan.wait(Wait{Reason: because(CodePreviousIncarnation, fmt.Sprintf("group %d is no gang before %s have left", d.Index, named(previous)))})
 	case d.Gang.Own() == nil && d.Gang.Orphan() == nil && !d.Gang.Empty():
-		// A squatter: the set tells of it.
+		// It is foreign: the set reports it.
 	case d.revision():
 		d.keepGang(scheduler, scheduler.Object(workload.GangGroup(d.Set, d.restored, d.Leader)))
 	}
 	return true
 }
 
-// beforeGangs tells of a group that was made before its set asked for a gang
-// scheduler. Its pods cannot be tied any more; they are when it is recreated.
+// beforeGangs waits for a group that was created before its set asked for a gang scheduler: its
+// pods get a PodGroup when the group is recreated.
 func (d *groupDecision) beforeGangs() {
 	if wanted := gang.Wanted(d.Set, nil); wanted != nil {
 		d.plan.wait(Wait{Reason: because(CodeNoGangYet,

@@ -23,8 +23,8 @@ type groupDecision struct {
 	restored *lwsv1.LeaderWorkerSet
 }
 
-// DecideGroup is the whole behaviour of one group, in order of precedence. Each
-// rule tells whether those after it may go on.
+// DecideGroup decides about one group. Rules are in order of precedence; each reports
+// whether those after it go on.
 func DecideGroup(w GroupSnapshot) Plan {
 	w.Set = AsLed(volumes.AsCreated(w.Set, w.LeaderSet), w.Leader)
 	d := &groupDecision{GroupSnapshot: &w}
@@ -35,7 +35,7 @@ func DecideGroup(w GroupSnapshot) Plan {
 		(*groupDecision).retained,
 		(*groupDecision).restart,
 		(*groupDecision).previous,
-		(*groupDecision).squatters,
+		(*groupDecision).foreign,
 		(*groupDecision).mistakenAnnotation,
 		(*groupDecision).ownService,
 		(*groupDecision).scheduledAsGang,
@@ -87,17 +87,17 @@ func (d *groupDecision) awaitPrevious(all []previous, unwatched bool) {
 	d.plan.wait(wait)
 }
 
-// squatters has the group look again for what stands in its way: what is not
-// ours by labels is not watched. The set tells of it.
-func (d *groupDecision) squatters() bool {
+// foreign reads the group again while foreign objects have its names: the operator does not
+// watch them. The set reports them.
+func (d *groupDecision) foreign() bool {
 	if found := d.conflicts(d.Set); len(found) > 0 {
 		d.plan.wait(Wait{Reason: because(CodeNameConflict, conflictMessage(found)), Until: d.Now.Add(conflictLook)})
 	}
 	return true
 }
 
-// mistakenAnnotation stops at a leader that takes itself for a worker: an API
-// server without start ordinals would otherwise make groups of groups for ever.
+// mistakenAnnotation stops at a leader with the annotation of a worker: an API server
+// without start ordinals would otherwise create groups of groups for ever.
 func (d *groupDecision) mistakenAnnotation() bool {
 	if _, mistaken := d.Leader.Annotations[lwsv1.LeaderPodNameAnnotationKey]; !mistaken {
 		return true
@@ -112,8 +112,8 @@ func (d *groupDecision) mistakenAnnotation() bool {
 	return false
 }
 
-// revision restores the set as it was when the leader was made: workers always
-// carry their leader's revision.
+// revision restores the set as it was when the leader was created: workers have their
+// leader's revision.
 func (d *groupDecision) revision() bool {
 	if d.restored != nil {
 		return true
@@ -142,9 +142,8 @@ func (d *groupDecision) startup() bool {
 	return false
 }
 
-// standing leaves a worker StatefulSet that stands as it is: its pods belong to
-// the revision it was made for. It is only touched when a name has become free, and
-// scaled back when its replicas were changed.
+// standing leaves an existing worker StatefulSet as it is: its pods have the revision that it
+// was created for. It is only touched when a name is free again, and scaled back.
 func (d *groupDecision) standing() bool {
 	sts := d.Workers.Own()
 	if sts == nil {
@@ -165,8 +164,22 @@ func (d *groupDecision) standing() bool {
 	return false
 }
 
-// adoption takes the worker StatefulSet that an earlier leader was made to leave behind,
-// whether or not anybody still knows what it was made of.
+// scaleBack gives a StatefulSet the number of workers that its pods know of. A user who
+// scales it has a group that waits for pods which never come. The template stays.
+func scaleBack(sts *appsv1.StatefulSet, workers int32) action.Apply {
+	return action.Apply{
+		Object:     &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Replicas: &workers}},
+		Onto:       identity.RefOf(identity.KindStatefulSet, sts),
+		FieldOwner: scaleFieldOwner,
+		Because:    because(CodeChanged, fmt.Sprintf("statefulset %s was scaled to %d workers, and its pods are told of %d", sts.Name, workload.PodsOf(sts), workers)),
+		Tell: action.Telling{Refused: &action.Event{
+			Warning: true, Reason: "FailedUpdate", Action: "Update", Note: "Failed to scale back worker statefulset " + sts.Name,
+		}},
+	}
+}
+
+// adoption adopts the worker StatefulSet that a leader deleted with --cascade=orphan left,
+// whether or not its revision still exists.
 func (d *groupDecision) adoption() bool {
 	sts := d.Workers.Orphan()
 	if sts == nil {
@@ -178,7 +191,7 @@ func (d *groupDecision) adoption() bool {
 	return false
 }
 
-// workers makes the worker StatefulSet.
+// workers creates the worker StatefulSet.
 func (d *groupDecision) workers() bool {
 	leader := identity.RefOf(identity.KindPod, d.Leader)
 	if workload.Size(d.restored) <= 1 || !d.Workers.Empty() {
@@ -207,8 +220,8 @@ func (d *groupDecision) workers() bool {
 	return true
 }
 
-// placement is the node selector that keeps workers in their leader's topology
-// domain, and whether it is known yet.
+// placement returns the node selector that keeps workers in their leader's topology domain,
+// and whether it is known.
 func (d *groupDecision) placement() (map[string]string, bool) {
 	topology := d.topology()
 	if topology == "" {
