@@ -1,237 +1,160 @@
+// Package apply is the one place that writes the cluster.
+//
+// It knows how each action becomes a request that names the incarnation it was decided for, and
+// which refusals mean that the cluster changed since the read. It refuses to decide whether to
+// write, and to report it.
 package apply
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
+	"sync"
 
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
-	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
-	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
-	"k8s.io/client-go/util/csaupgrade"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/pvc"
 )
+
+// ErrStale means that the cluster changed since the read that an action was decided from. The
+// answer is another read; it is not reported.
+var ErrStale = errors.New("the cluster moved since the look")
+
+// ErrGone means that the object to delete does not exist: another client deleted it, and reports
+// it.
+var ErrGone = errors.New("what was to go has gone")
 
 // fieldOwner owns what is created, as it owns what is applied.
 const fieldOwner = lws.FieldOwner
 
-// apply makes fields true on the exact version that was judged. The API server
-// refuses it when the object is gone, another, or changed since.
-func (a *Actor) apply(ctx context.Context, what action.Apply) (Done, error) {
-	if what.Adopter != nil {
-		if err := a.alive(ctx, *what.Adopter); err != nil {
-			return Done{}, err
-		}
-	}
-	if err := a.reliable(ctx, what); err != nil {
-		return Done{}, err
-	}
-	version, err := a.ownAsApplied(ctx, what)
-	if err != nil {
-		return Done{}, err
-	}
-	fields, err := applied(what.Object, what.Onto, version)
-	if err != nil {
-		return Done{}, err
-	}
-	options := []client.ApplyOption{client.FieldOwner(what.FieldOwner), client.ForceOwnership}
-	if what.Onto.APIVersion != "" {
-		options = append(options, client.DisableReadYourWritesConsistency)
-	}
-	err = a.writer.Apply(ctx, fields, options...)
-	return Done{UID: what.Onto.UID, Generation: generationOf(fields)}, quiet(err)
+// TakenError means that another object has the name of an object to create. It is an ErrStale:
+// that object must be read.
+type TakenError struct {
+	Name identity.Ref
 }
 
-// ownAsApplied turns the fields that a create left to its manager into applied
-// ones, and returns the version then. Without this, a field dropped from a later
-// apply would stay, still owned by the create.
-func (a *Actor) ownAsApplied(ctx context.Context, what action.Apply) (string, error) {
-	if what.FieldOwner != fieldOwner || what.Applied {
-		return what.Onto.ResourceVersion, nil // creates left nothing to this manager
-	}
-	object, err := emptyOf(what.Onto)
-	if err != nil {
-		return "", err
-	}
-	if err := a.live.Get(ctx, types.NamespacedName{Namespace: what.Onto.Namespace, Name: what.Onto.Name}, object); err != nil {
-		return "", quiet(err)
-	}
-	if object.GetUID() != what.Onto.UID || object.GetResourceVersion() != what.Onto.ResourceVersion {
-		return "", fmt.Errorf("%s changed: %w", what.Onto, ErrStale)
-	}
-	patch, err := csaupgrade.UpgradeManagedFieldsPatch(object, sets.New(what.FieldOwner), what.FieldOwner)
-	if err != nil || len(patch) == 0 {
-		return what.Onto.ResourceVersion, err
-	}
-	if err := a.writer.Patch(ctx, object, client.RawPatch(types.JSONPatchType, patch), patchOptions(what.Onto)...); err != nil {
-		return "", quiet(err)
-	}
-	return object.GetResourceVersion(), nil
+// Error implements error.
+func (e *TakenError) Error() string { return fmt.Sprintf("the name of %s is taken", e.Name) }
+
+// Is makes every TakenError an ErrStale.
+func (e *TakenError) Is(target error) bool { return target == ErrStale }
+
+// Actor carries out actions. It is safe for concurrent use.
+type Actor struct {
+	writer client.Client
+	live   client.Reader
+	survey Survey
+	// found holds the UIDs of owners found alive in this pass, or is nil outside of one.
+	found *sync.Map
 }
 
-// applied is the apply configuration of an object, meant for an incarnation at the
-// given version.
-func applied(object action.Object, onto identity.Ref, version string) (runtime.ApplyConfiguration, error) {
-	encoded, err := encode(object, onto, version)
-	if err != nil {
-		return nil, err
-	}
-	if onto.APIVersion != "" {
-		return appliedForeign(encoded)
-	}
-	var fields runtime.ApplyConfiguration
-	switch onto.Kind {
-	case identity.KindStatefulSet:
-		fields = &appsv1ac.StatefulSetApplyConfiguration{}
-	case identity.KindControllerRevision:
-		fields = &appsv1ac.ControllerRevisionApplyConfiguration{}
-	case identity.KindService:
-		fields = &corev1ac.ServiceApplyConfiguration{}
+// Survey returns the metadata of all objects of the kind, in the namespace and with the labels of
+// what is relied on. It must not read from a cache.
+type Survey func(context.Context, action.Standing) ([]metav1.ObjectMeta, error)
+
+// New returns an Actor that writes through writer and reads owners through live, which must not
+// be a cache.
+func New(writer client.Client, live client.Reader) *Actor {
+	return &Actor{writer: writer, live: live}
+}
+
+// Surveying sets what reads the objects that writes rely on. Without it such writes are refused.
+// It returns the Actor.
+func (a *Actor) Surveying(survey Survey) *Actor {
+	a.survey = survey
+	return a
+}
+
+// Pass returns an Actor for one pass: it reads each owner live once, before the first write that
+// needs it. It must not outlive the pass.
+func (a *Actor) Pass() *Actor {
+	pass := *a
+	pass.found = &sync.Map{}
+	return &pass
+}
+
+// Done is what the API server answered.
+type Done struct {
+	// ResourceVersion is the version after annotations were written.
+	ResourceVersion string
+}
+
+// Do carries out one action. The error is ErrStale when a precondition did not hold, ErrGone when
+// there was nothing to delete or to change, and the API server's own otherwise.
+func (a *Actor) Do(ctx context.Context, what action.Action) (done Done, err error) {
+	switch what := what.(type) {
+	case action.Create:
+		err = a.create(ctx, what)
+	case action.Apply:
+		err = a.apply(ctx, what)
+	case action.Relabel:
+		err = a.relabel(ctx, what)
+	case action.Tie:
+		err = a.setOwners(ctx, what)
+	case action.Annotate:
+		return a.annotate(ctx, what)
+	case action.Delete:
+		err = a.remove(ctx, what)
+	case action.WriteStatus:
+		err = a.writeStatus(ctx, what)
+	case action.SetFinalizers:
+		err = a.setFinalizers(ctx, what)
+	case pvc.Release:
+		err = a.release(ctx, what)
+	case pvc.Recording:
+		err = a.record(ctx, what)
+	case pvc.DropUnused:
+		err = a.dropUnused(ctx, what)
+	case pvc.Lifting:
+		err = a.lift(ctx, what)
 	default:
-		return nil, fmt.Errorf("apply %s: no such kind", onto)
+		err = fmt.Errorf("no such action: %T", what)
 	}
-	return fields, json.Unmarshal(encoded, fields)
+	return done, err
 }
 
-// encode writes the fields that an object sets, with the identity it is meant
-// for. What the object leaves zero is left out: an empty field would be
-// owned, and would empty what others wrote.
-func encode(object action.Object, onto identity.Ref, version string) ([]byte, error) {
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object.DeepCopyObject())
-	if err != nil {
-		return nil, fmt.Errorf("encode %s: %w", onto, err)
-	}
-	delete(fields, "status")
-	if partial(object) {
-		delete(fields, "spec")
-	}
-	if spec, part := partOfSpec(object); part {
-		fields["spec"] = spec
-	}
-	if revision, ok := object.(*appsv1.ControllerRevision); ok && revision.Revision == 0 {
-		delete(fields, "revision")
-	}
-	prune(fields)
-	fields["apiVersion"] = cmp.Or(onto.APIVersion, apiVersionOf(onto.Kind))
-	fields["kind"] = string(onto.Kind)
-	metadata, ok := fields["metadata"].(map[string]any)
-	if !ok {
-		metadata = map[string]any{}
-		fields["metadata"] = metadata
-	}
-	metadata["namespace"] = onto.Namespace
-	metadata["name"] = onto.Name
-	if onto.UID != "" {
-		metadata["uid"] = string(onto.UID)
-	}
-	metadata["resourceVersion"] = version
-	return json.Marshal(fields)
-}
-
-// partial tells whether an object carries metadata only.
-func partial(object action.Object) bool {
-	switch object := object.(type) {
-	case *appsv1.StatefulSet:
-		return equality.Semantic.DeepEqual(object.Spec, appsv1.StatefulSetSpec{})
-	case *corev1.Service:
-		return equality.Semantic.DeepEqual(object.Spec, corev1.ServiceSpec{})
-	}
-	return false
-}
-
-// partOfSpec returns what a StatefulSet without a selector says of its spec: it says
-// nothing else, and not even an empty template must be written then.
-func partOfSpec(object action.Object) (map[string]any, bool) {
-	sts, ok := object.(*appsv1.StatefulSet)
-	if !ok || sts.Spec.Selector != nil {
-		return nil, false
-	}
-	spec := map[string]any{}
-	if policy := sts.Spec.PersistentVolumeClaimRetentionPolicy; policy != nil {
-		spec["persistentVolumeClaimRetentionPolicy"] = map[string]any{"whenDeleted": string(policy.WhenDeleted), "whenScaled": string(policy.WhenScaled)}
-	}
-	if replicas := sts.Spec.Replicas; replicas != nil {
-		spec["replicas"] = int64(*replicas)
-	}
-	return spec, len(spec) > 0
-}
-
-// prune takes away nulls, and the empty status of embedded objects. Empty maps
-// stay: "emptyDir: {}" says something.
-func prune(fields map[string]any) {
-	for key, value := range fields {
-		switch value := value.(type) {
-		case nil:
-			delete(fields, key)
-		case map[string]any:
-			if key == "status" && len(value) == 0 {
-				delete(fields, key)
-				continue
-			}
-			prune(value)
-		case []any:
-			for _, item := range value {
-				if item, ok := item.(map[string]any); ok {
-					prune(item)
-				}
-			}
+// remove deletes what was judged. No read waits for the cache to show it: a cache that hides the
+// object, or that saw another one take its name, never would. A second delete of the same
+// incarnation does no harm.
+func (a *Actor) remove(ctx context.Context, what action.Delete) error {
+	if what.OwnerGone != nil {
+		if err := a.gone(ctx, *what.OwnerGone); err != nil {
+			return err
 		}
 	}
+	if err := a.standing(ctx, what.Relies); err != nil {
+		return err
+	}
+	exactly := client.Preconditions{UID: &what.Object.UID, ResourceVersion: &what.Object.ResourceVersion}
+	if what.AnyVersion {
+		exactly.ResourceVersion = nil
+	}
+	err := a.writer.Delete(ctx, metadataOf(what.Object), client.DisableReadYourWritesConsistency, exactly,
+		client.PropagationPolicy(metav1.DeletePropagationBackground))
+	return orGone(err)
 }
 
-func generationOf(fields runtime.ApplyConfiguration) int64 {
-	if sts, ok := fields.(*appsv1ac.StatefulSetApplyConfiguration); ok && sts.ObjectMetaApplyConfiguration != nil && sts.Generation != nil {
-		return *sts.Generation
+// orGone returns ErrGone for an object that does not exist.
+func orGone(err error) error {
+	if apierrors.IsNotFound(err) && !denied(err) {
+		return ErrGone
 	}
-	return 0
+	return quiet(err)
 }
 
-func uidOf(fields runtime.ApplyConfiguration) types.UID {
-	if sts, ok := fields.(*appsv1ac.StatefulSetApplyConfiguration); ok && sts.ObjectMetaApplyConfiguration != nil && sts.UID != nil {
-		return *sts.UID
+func (a *Actor) writeStatus(ctx context.Context, what action.WriteStatus) error {
+	set := &lwsv1.LeaderWorkerSet{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: what.Set.Namespace, Name: what.Set.Name,
+			UID: what.Set.UID, ResourceVersion: what.Set.ResourceVersion,
+		},
+		Status: what.Status,
 	}
-	return ""
-}
-
-func apiVersionOf(kind identity.Kind) string {
-	switch kind {
-	case identity.KindLeaderWorkerSet:
-		return lwsv1.GroupVersion.String()
-	case identity.KindStatefulSet, identity.KindControllerRevision:
-		return "apps/v1"
-	}
-	return "v1"
-}
-
-// emptyOf is an object that carries the identity of ref and nothing else.
-func emptyOf(ref identity.Ref) (client.Object, error) {
-	if ref.APIVersion != "" {
-		return foreign(ref), nil
-	}
-	meta := metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name, UID: ref.UID}
-	switch ref.Kind {
-	case identity.KindStatefulSet:
-		return &appsv1.StatefulSet{ObjectMeta: meta}, nil
-	case identity.KindControllerRevision:
-		return &appsv1.ControllerRevision{ObjectMeta: meta}, nil
-	case identity.KindService:
-		return &corev1.Service{ObjectMeta: meta}, nil
-	case identity.KindPod:
-		return &corev1.Pod{ObjectMeta: meta}, nil
-	case identity.KindPersistentVolumeClaim:
-		return &corev1.PersistentVolumeClaim{ObjectMeta: meta}, nil
-	}
-	return nil, fmt.Errorf("%s: no such kind", ref)
+	return quiet(a.writer.Status().Update(ctx, set, client.FieldOwner(fieldOwner)))
 }

@@ -60,7 +60,7 @@ func chained(t *testing.T) (*eyes, *lwsv1.LeaderWorkerSet, *appsv1.StatefulSet) 
 	e := open(t)
 	set := fakeapi.Add(e.Server, fakeapi.Set("w", 2, 2))
 	sts := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: "w", Labels: map[string]string{lwsv1.SetNameLabelKey: "w"}}}
-	fakeapi.OwnedBy(sts, fakeapi.APIVersion(identity.KindLeaderWorkerSet), identity.RefOf(identity.KindLeaderWorkerSet, set))
+	fakeapi.OwnedBy(sts, identity.KindLeaderWorkerSet.APIVersion(), identity.RefOf(identity.KindLeaderWorkerSet, set))
 	sts = fakeapi.Add(e.Server, sts)
 	leader := fakeapi.Pod("w-0", "w", 0)
 	fakeapi.OwnedBy(leader, "apps/v1", identity.RefOf(identity.KindStatefulSet, sts))
@@ -92,7 +92,7 @@ func TestAChainOfOwnersIsFollowedByUID(t *testing.T) {
 		}, identity.Previous},
 		{"the owner's owner is gone", func(e *eyes) {
 			former := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: "v", Labels: stsLabels}}
-			fakeapi.OwnedBy(former, fakeapi.APIVersion(identity.KindLeaderWorkerSet), fakeapi.Former(identity.KindLeaderWorkerSet, "w"))
+			fakeapi.OwnedBy(former, identity.KindLeaderWorkerSet.APIVersion(), fakeapi.Former(identity.KindLeaderWorkerSet, "w"))
 			own(e, identity.RefOf(identity.KindStatefulSet, fakeapi.Add(e.Server, former)))
 		}, identity.Previous},
 		{"the owner is terminating", func(e *eyes) {
@@ -134,7 +134,7 @@ func TestAChainOfOwnersIsFollowedByUID(t *testing.T) {
 }
 
 func own(e *eyes, owner identity.Ref) {
-	fakeapi.Edit(e.Server, "w-0", func(pod *corev1.Pod) { fakeapi.OwnedBy(pod, fakeapi.APIVersion(owner.Kind), owner) })
+	fakeapi.Edit(e.Server, "w-0", func(pod *corev1.Pod) { fakeapi.OwnedBy(pod, owner.Kind.APIVersion(), owner) })
 }
 
 func TestAnOwnerThatIsGoneIsReadOnce(t *testing.T) {

@@ -100,14 +100,3 @@ func Former(kind identity.Kind, name string) identity.Ref {
 func Resources(name corev1.ResourceName, quantity string) corev1.ResourceList {
 	return corev1.ResourceList{name: resource.MustParse(quantity)}
 }
-
-// APIVersion is the group and version of a kind.
-func APIVersion(kind identity.Kind) string {
-	switch kind {
-	case identity.KindLeaderWorkerSet:
-		return lwsv1.GroupVersion.String()
-	case identity.KindStatefulSet, identity.KindControllerRevision:
-		return "apps/v1"
-	}
-	return "v1"
-}

@@ -3,18 +3,17 @@ package fakeapi
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -64,8 +63,14 @@ type Server struct {
 	// Added, when set, hears of every object added.
 	Added func(client.Object)
 
+	// Refuse, when set, may refuse a write.
+	Refuse func(Request) error
+	// Requests are the writes asked for, in order.
+	Requests []Request
+
 	client.Client // the verbs that nothing here uses
 
+	writes  sync.Mutex
 	applied map[string][]byte // by UID and field owner
 	serial  int
 	indexes map[identity.Kind]map[string]client.IndexerFunc
@@ -271,48 +276,25 @@ func (r *Reader) List(_ context.Context, into client.ObjectList, opts ...client.
 	var o client.ListOptions
 	o.ApplyOptions(opts)
 	r.Lists++
-	switch list := into.(type) {
-	case *corev1.PodList:
-		list.Items = listed[*corev1.Pod, corev1.Pod](r, o)
-	case *corev1.PersistentVolumeClaimList:
-		list.Items = listed[*corev1.PersistentVolumeClaim, corev1.PersistentVolumeClaim](r, o)
-	case *appsv1.StatefulSetList:
-		list.Items = listed[*appsv1.StatefulSet, appsv1.StatefulSet](r, o)
-	case *appsv1.ControllerRevisionList:
-		list.Items = listed[*appsv1.ControllerRevision, appsv1.ControllerRevision](r, o)
-	case *lwsv1.LeaderWorkerSetList:
-		list.Items = listed[*lwsv1.LeaderWorkerSet, lwsv1.LeaderWorkerSet](r, o)
-	case *metav1.PartialObjectMetadataList:
-		list.Items = r.metadata(identity.Kind(strings.TrimSuffix(list.Kind, "List")), o)
-	default:
-		return errors.New("the fake does not list that kind")
+	_, metadata := into.(*metav1.PartialObjectMetadataList)
+	kind := KindOf(into)
+	if metadata {
+		kind = identity.Kind(into.GetObjectKind().GroupVersionKind().Kind)
 	}
-	return nil
-}
-
-func listed[P interface {
-	*T
-	client.Object
-}, T any](r *Reader, o client.ListOptions) []T {
-	var items []T
-	for _, object := range All[P](r.objects) {
-		if (o.Namespace == "" || object.GetNamespace() == o.Namespace) && r.shows(object) && r.indexed(object, o) && matches(object, o) {
-			items = append(items, *object)
-		}
-	}
-	return items
-}
-
-func (r *Reader) metadata(kind identity.Kind, o client.ListOptions) []metav1.PartialObjectMetadata {
-	var items []metav1.PartialObjectMetadata
+	kind = identity.Kind(strings.TrimSuffix(string(kind), "List"))
+	var items []runtime.Object
 	for _, object := range All[client.Object](r.objects) {
-		if KindOf(object) == kind && object.GetNamespace() == o.Namespace && r.shows(object) && r.indexed(object, o) && matches(object, o) {
-			item := metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{Kind: string(kind)}}
-			_ = share(object, &item)
-			items = append(items, item)
+		if KindOf(object) != kind || o.Namespace != "" && object.GetNamespace() != o.Namespace || !r.shows(object) || !r.indexed(object, o) || !matches(object, o) {
+			continue
 		}
+		if metadata {
+			item := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{Kind: string(kind)}}
+			_ = share(object, item)
+			object = item
+		}
+		items = append(items, object)
 	}
-	return items
+	return apimeta.SetList(into, items)
 }
 
 func matches(object client.Object, o client.ListOptions) bool {

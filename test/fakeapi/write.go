@@ -42,10 +42,49 @@ func (s *Server) Of(ref identity.Ref) client.Object {
 	return s.Objects[Name{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}]
 }
 
+// Request is a write that a client asks for.
+type Request struct {
+	// Verb is create, apply, patch, delete or status.
+	Verb string
+	Of   Name
+	// Body is what is applied or patched.
+	Body string
+	// Waits is set if later reads wait for the cache to show the write.
+	Waits bool
+}
+
+// ask records a request, and returns why it is refused.
+func (s *Server) ask(r Request) error {
+	s.Requests = append(s.Requests, r)
+	if s.Refuse != nil {
+		return s.Refuse(r)
+	}
+	return nil
+}
+
+// Asked returns the requests of a verb.
+func (s *Server) Asked(verb string) (asked []Request) {
+	for _, r := range s.Requests {
+		if r.Verb == verb {
+			asked = append(asked, r)
+		}
+	}
+	return asked
+}
+
 // Create implements client.Writer.
 func (s *Server) Create(_ context.Context, object client.Object, opts ...client.CreateOption) error {
+	s.writes.Lock()
+	defer s.writes.Unlock()
 	var o client.CreateOptions
 	o.ApplyOptions(opts)
+	if err := s.ask(Request{Verb: "create", Of: NameOf(object), Waits: !o.DisableReadYourWritesConsistency}); err != nil {
+		return err
+	}
+	return s.create(object, o.FieldManager)
+}
+
+func (s *Server) create(object client.Object, owner string) error {
 	if s.Objects[NameOf(object)] != nil {
 		return apierrors.NewAlreadyExists(resourceOf(object), object.GetName())
 	}
@@ -55,7 +94,7 @@ func (s *Server) Create(_ context.Context, object client.Object, opts ...client.
 	}
 	admitted, _ := object.DeepCopyObject().(client.Object)
 	added := Add(s, s.admit(admitted))
-	s.applied[owned(added, o.FieldManager)] = pruned(set)
+	s.applied[owned(added, owner)] = pruned(set)
 	return share(added, object)
 }
 
@@ -81,7 +120,9 @@ func (s *Server) admit(object client.Object) client.Object {
 
 // Apply implements client.Writer: it makes fields true, and takes away those that the
 // same field owner applied before and no longer does.
-func (s *Server) Apply(ctx context.Context, fields runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+func (s *Server) Apply(_ context.Context, fields runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+	s.writes.Lock()
+	defer s.writes.Unlock()
 	var o client.ApplyOptions
 	o.ApplyOptions(opts)
 	wanted, err := json.Marshal(fields)
@@ -92,8 +133,15 @@ func (s *Server) Apply(ctx context.Context, fields runtime.ApplyConfiguration, o
 	if err := json.Unmarshal(wanted, &onto); err != nil {
 		return err
 	}
+	verb := "apply"
 	if onto.UID == "" {
-		return s.createApplied(ctx, onto, wanted, fields, o.FieldManager)
+		verb = "create"
+	}
+	if err := s.ask(Request{Verb: verb, Of: NameOf(&onto), Body: string(wanted), Waits: !o.DisableReadYourWritesConsistency}); err != nil {
+		return err
+	}
+	if onto.UID == "" {
+		return s.createApplied(onto, wanted, fields, o.FieldManager)
 	}
 	found, err := s.exactly(&onto, onto.UID, onto.ResourceVersion)
 	if err != nil {
@@ -122,7 +170,7 @@ func (s *Server) Apply(ctx context.Context, fields runtime.ApplyConfiguration, o
 
 // createApplied applies to a name that must be free: a resource version without a UID
 // is a conflict with any object that exists.
-func (s *Server) createApplied(ctx context.Context, onto metav1.PartialObjectMetadata, wanted []byte, fields runtime.ApplyConfiguration, owner string) error {
+func (s *Server) createApplied(onto metav1.PartialObjectMetadata, wanted []byte, fields runtime.ApplyConfiguration, owner string) error {
 	if onto.ResourceVersion == "" {
 		return fmt.Errorf("apply to %s %s without a resource version: it may create or change", onto.Kind, onto.Name)
 	}
@@ -140,7 +188,7 @@ func (s *Server) createApplied(ctx context.Context, onto metav1.PartialObjectMet
 	}
 	object.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
 	object.SetResourceVersion("")
-	err := s.Create(ctx, object, client.FieldOwner(owner))
+	err := s.create(object, owner)
 	if apierrors.IsAlreadyExists(err) {
 		return conflict(object)
 	}
@@ -171,12 +219,19 @@ func replaceSelector(object client.Object, wanted []byte) {
 }
 
 // Patch implements client.Writer for merge patches.
-func (s *Server) Patch(_ context.Context, object client.Object, patch client.Patch, _ ...client.PatchOption) error {
+func (s *Server) Patch(_ context.Context, object client.Object, patch client.Patch, opts ...client.PatchOption) error {
+	s.writes.Lock()
+	defer s.writes.Unlock()
+	var o client.PatchOptions
+	o.ApplyOptions(opts)
 	if patch.Type() != types.MergePatchType {
 		return fmt.Errorf("patch %T: the fake knows merge patches only", object)
 	}
 	data, err := patch.Data(object)
 	if err != nil {
+		return err
+	}
+	if err := s.ask(Request{Verb: "patch", Of: NameOf(object), Body: string(data), Waits: !o.DisableReadYourWritesConsistency}); err != nil {
 		return err
 	}
 	var onto metav1.PartialObjectMetadata
@@ -198,6 +253,9 @@ func (s *Server) Patch(_ context.Context, object client.Object, patch client.Pat
 	added := func(f string) bool { return !slices.Contains(found.GetFinalizers(), f) }
 	if found.GetDeletionTimestamp() != nil && slices.ContainsFunc(after.GetFinalizers(), added) {
 		return apierrors.NewForbidden(resourceOf(found), found.GetName(), errors.New("no new finalizers can be added if the object is being deleted"))
+	}
+	if s.Webhook != nil {
+		s.Webhook(after)
 	}
 	if err := s.replace(found, after); err != nil {
 		return err
@@ -231,8 +289,13 @@ func (s *Server) replace(found, after client.Object) error {
 
 // Delete implements client.Writer, with preconditions.
 func (s *Server) Delete(_ context.Context, object client.Object, opts ...client.DeleteOption) error {
+	s.writes.Lock()
+	defer s.writes.Unlock()
 	var o client.DeleteOptions
 	o.ApplyOptions(opts)
+	if err := s.ask(Request{Verb: "delete", Of: NameOf(object), Waits: !o.DisableReadYourWritesConsistency}); err != nil {
+		return err
+	}
 	if o.Preconditions == nil {
 		o.Preconditions = &metav1.Preconditions{}
 	}
@@ -306,6 +369,11 @@ func (w *statusWriter) Update(_ context.Context, object client.Object, _ ...clie
 	given, ok := object.(*lwsv1.LeaderWorkerSet)
 	if !ok {
 		return fmt.Errorf("update the status of a %T: no such kind", object)
+	}
+	w.server.writes.Lock()
+	defer w.server.writes.Unlock()
+	if err := w.server.ask(Request{Verb: "status", Of: NameOf(object), Waits: true}); err != nil {
+		return err
 	}
 	found, err := w.server.exactly(object, object.GetUID(), object.GetResourceVersion())
 	if err != nil {

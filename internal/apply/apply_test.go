@@ -1,0 +1,543 @@
+package apply
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/gang"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/test/fakeapi"
+)
+
+// scene is an Actor and the fake API server that it writes to.
+type scene struct {
+	*fakeapi.Server
+	*Actor
+	live *fakeapi.Reader
+}
+
+func newScene() *scene {
+	store := fakeapi.New()
+	live := store.Live()
+	return &scene{Server: store, Actor: New(store, live), live: live}
+}
+
+// add stores an object and returns what names it.
+func (s *scene) add(object client.Object) identity.Ref {
+	return identity.RefOf(fakeapi.KindOf(object), fakeapi.Add(s.Server, object))
+}
+
+// asked returns the only write that was asked for.
+func (s *scene) asked(t *testing.T) fakeapi.Request {
+	t.Helper()
+	if len(s.Requests) != 1 {
+		t.Fatalf("%d writes: %+v", len(s.Requests), s.Requests)
+	}
+	return s.Requests[0]
+}
+
+func object(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: name}
+}
+
+func parsed(t *testing.T, encoded string) (value map[string]any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(encoded), &value); err != nil {
+		t.Fatalf("%s: %v", encoded, err)
+	}
+	return value
+}
+
+// judged is the write that a read without any pods allows for a PVC.
+func judged(claim client.Object) action.Action {
+	c, _ := claim.(*corev1.PersistentVolumeClaim)
+	view := pvc.Settings{Alone: true}.Take(c.Namespace, []*corev1.PersistentVolumeClaim{c}).Look(func(string, func(*corev1.Pod)) error { return nil })
+	if releases, _ := view.Judge(); len(releases) > 0 {
+		return releases[0]
+	}
+	return view.Forget()[0]
+}
+
+func aPVC(finalizers ...string) *corev1.PersistentVolumeClaim {
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: object("data")}
+	claim.Finalizers = finalizers
+	return claim
+}
+
+func deleted(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
+	claim.DeletionTimestamp = &metav1.Time{}
+	return claim
+}
+
+func used(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
+	claim.Annotations = map[string]string{pvc.UsersAnnotation: "p=1"}
+	return claim
+}
+
+func gated(gates ...string) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: object("w-0")}
+	for _, gate := range gates {
+		pod.Spec.SchedulingGates = append(pod.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: gate})
+	}
+	return pod
+}
+
+func lifted(pod client.Object) action.Action {
+	p, _ := pod.(*corev1.Pod)
+	return pvc.DecideGate(pvc.GateView{Pod: p}).Lift
+}
+
+// Each patch changes the judged version alone, and names nothing else.
+func TestPatchesNameTheVersionThatWasJudged(t *testing.T) {
+	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "w-0", UID: "p"}
+	revision, previous := &appsv1.ControllerRevision{ObjectMeta: object("r")}, aPVC()
+	previous.OwnerReferences = []metav1.OwnerReference{owner}
+	ref := func(object client.Object) identity.Ref { return identity.RefOf(fakeapi.KindOf(object), object) }
+	for _, tt := range []struct {
+		name   string
+		object client.Object
+		do     func(client.Object) action.Action
+		want   string
+		waits  bool
+	}{
+		{"an annotation", aPVC(), func(o client.Object) action.Action {
+			return action.Annotate{Object: ref(o), Annotations: map[string]string{"x/a": "1", "x/b": ""}}
+		}, `{"metadata":{"annotations":{"x/a":"1","x/b":null}}}`, false},
+		{"labels that leave the cache", revision, func(o client.Object) action.Action {
+			return action.Relabel{Object: ref(o), Labels: map[string]string{lwsv1.SetNameLabelKey: "", "h": "w"}}
+		}, `{"metadata":{"labels":{"h":"w","leaderworkerset.sigs.k8s.io/name":null}}}`, false},
+		{"labels that enter the cache", revision, func(o client.Object) action.Action {
+			return action.Relabel{Object: ref(o), Labels: map[string]string{lwsv1.SetNameLabelKey: "w", "h": ""}, Number: 3}
+		}, `{"metadata":{"labels":{"h":null,"leaderworkerset.sigs.k8s.io/name":"w"}},"revision":3}`, true},
+		{"no owners", previous, func(o client.Object) action.Action { return action.Tie{Object: ref(o)} },
+			`{"metadata":{"ownerReferences":[]}}`, true},
+		{"an owner", aPVC(), func(o client.Object) action.Action {
+			return action.Tie{Object: ref(o), Owners: []metav1.OwnerReference{owner}, Annotations: map[string]string{"x/a": ""}}
+		}, `{"metadata":{"annotations":{"x/a":null},"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"w-0","uid":"p"}]}}`, true},
+		{"finalizers", aPVC(), func(o client.Object) action.Action {
+			return action.SetFinalizers{Object: ref(o), Finalizers: []string{"a/b", "c/d"}}
+		}, `{"metadata":{"finalizers":["a/b","c/d"]}}`, false},
+		{"the first finalizer", deleted(aPVC(pvc.PodsFinalizer, pvc.BarrierFinalizer)), judged, `{"metadata":{"finalizers":["protection.lockstep.dev/barrier"]}}`, false},
+		{"the last finalizer beside another", deleted(aPVC("a/b", pvc.BarrierFinalizer)), judged, `{"metadata":{"finalizers":["a/b"]}}`, false},
+		{"the last finalizer", deleted(aPVC(pvc.BarrierFinalizer)), judged, `{"metadata":{"finalizers":[]}}`, false},
+		{"a use record", used(aPVC()), judged, `{"metadata":{"annotations":{"protection.lockstep.dev/used-by":null}}}`, false},
+		{"a gate", gated(pvc.UseGate), lifted, `{"metadata":{},"spec":{"schedulingGates":[]}}`, false},
+		{"a gate among others", gated("a", pvc.UseGate, "b/c"), lifted, `{"metadata":{},"spec":{"schedulingGates":[{"name":"a"},{"name":"b/c"}]}}`, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newScene()
+			added := fakeapi.Add(s.Server, tt.object)
+			what := tt.do(added)
+			if _, err := s.Do(t.Context(), what); err != nil {
+				t.Fatal(err)
+			}
+			asked := s.asked(t)
+			want := parsed(t, tt.want)
+			metadata, _ := want["metadata"].(map[string]any)
+			metadata["uid"], metadata["resourceVersion"] = string(added.GetUID()), added.GetResourceVersion()
+			if diff := cmp.Diff(want, parsed(t, asked.Body)); diff != "" || asked.Waits != tt.waits {
+				t.Errorf("waits %t (-want +got)\n%s", asked.Waits, diff)
+			}
+			if _, again := s.Do(t.Context(), what); !errors.Is(again, ErrStale) && !errors.Is(again, ErrGone) {
+				t.Errorf("a second time: %v", again)
+			}
+		})
+	}
+}
+
+// statuses records a patch of the subresource status.
+type statuses struct {
+	client.SubResourceWriter
+	patch string
+}
+
+func (s *statuses) Patch(_ context.Context, object client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+	data, err := patch.Data(object)
+	s.patch = string(patch.Type()) + " " + string(data)
+	return err
+}
+
+type withStatus struct {
+	*fakeapi.Server
+	status *statuses
+}
+
+func (w withStatus) Status() client.SubResourceWriter { return w.status }
+
+func TestDropUnusedKeepsOtherConditions(t *testing.T) {
+	writer := &statuses{}
+	onto := identity.Ref{Kind: identity.KindPersistentVolumeClaim, Namespace: "ns", Name: "data", UID: "u", ResourceVersion: "7"}
+	if _, err := New(withStatus{status: writer}, nil).Do(t.Context(), pvc.DropUnused{PVC: onto}); err != nil {
+		t.Fatal(err)
+	}
+	const want = `application/strategic-merge-patch+json {"metadata":{"resourceVersion":"7","uid":"u"},"status":{"conditions":[{"$patch":"delete","type":"Unused"}]}}`
+	if writer.patch != want {
+		t.Errorf("got %s", writer.patch)
+	}
+}
+
+// The zero values come from no decision.
+func TestNothingIsWrittenThatWasNotJudged(t *testing.T) {
+	for _, what := range []action.Action{
+		pvc.Release{}, pvc.Recording{}, pvc.DropUnused{}, pvc.Lifting{},
+		action.SetFinalizers{Object: identity.Ref{Kind: identity.KindPersistentVolumeClaim, Namespace: "ns", Name: "data"}},
+	} {
+		s := newScene()
+		if _, err := s.Do(t.Context(), what); err == nil || errors.Is(err, ErrStale) || len(s.Requests) > 0 {
+			t.Errorf("%s: got %v, %+v", what.Verb(), err, s.Requests)
+		}
+	}
+}
+
+// The same write again would meet the same webhook.
+func TestOwnersThatAWebhookChangesAreAnError(t *testing.T) {
+	s := newScene()
+	s.Webhook = func(object client.Object) {
+		fakeapi.OwnedBy(object, "apps/v1", fakeapi.Former(identity.KindStatefulSet, "w-0"))
+	}
+	if _, err := s.Do(t.Context(), action.Tie{Object: s.add(aPVC())}); err == nil || errors.Is(err, ErrStale) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func aService() *corev1.Service { return &corev1.Service{ObjectMeta: object("w")} }
+
+func aStatefulSet() *appsv1.StatefulSet { return &appsv1.StatefulSet{ObjectMeta: object("w")} }
+
+func TestNothingIsWrittenForAnOwnerThatIsNotAlive(t *testing.T) {
+	for name, change := range map[string]func(*fakeapi.Server){
+		"gone":                func(s *fakeapi.Server) { fakeapi.Drop[*corev1.Pod](s, "w-0") },
+		"another incarnation": func(s *fakeapi.Server) { fakeapi.Edit(s, "w-0", func(pod *corev1.Pod) { pod.UID = "other" }) },
+		"being deleted":       func(s *fakeapi.Server) { fakeapi.Terminate[*corev1.Pod](s, "w-0") },
+	} {
+		s := newScene()
+		owner := s.add(fakeapi.Pod("w-0", "w", 0))
+		onto := s.add(aPVC())
+		change(s.Server)
+		for _, a := range []action.Action{
+			action.Create{Kind: identity.KindService, Object: aService(), Owner: owner},
+			action.Apply{Object: aService(), Onto: owner, Adopter: &owner},
+			action.Tie{Object: onto, To: &owner},
+		} {
+			if _, err := s.Do(t.Context(), a); !errors.Is(err, ErrStale) || len(s.Requests) > 0 {
+				t.Errorf("%s: %s: %v", name, a.Verb(), err)
+			}
+		}
+	}
+}
+
+func TestAnOwnerIsReadOnceAPass(t *testing.T) {
+	s := newScene()
+	missing := action.Create{Kind: identity.KindService, Object: aService(), Owner: fakeapi.Former(identity.KindPod, "w-0")}
+	pass := s.Pass()
+	if _, err := pass.Do(t.Context(), missing); !errors.Is(err, ErrStale) {
+		t.Fatal(err)
+	}
+	owner := s.add(fakeapi.Pod("w-0", "w", 0)) // an owner found gone is read again
+	reads := s.live.Reads
+	for range 2 {
+		for range 3 {
+			if _, err := pass.Do(t.Context(), action.Create{Kind: identity.KindService, Object: aService(), Owner: owner}); err != nil {
+				t.Fatal(err)
+			}
+			fakeapi.Drop[*corev1.Service](s.Server, "w")
+		}
+		pass = s.Pass()
+	}
+	if got := s.live.Reads - reads; got != 2 {
+		t.Errorf("%d reads of an owner in two passes", got)
+	}
+}
+
+func aPodGroup() *unstructured.Unstructured {
+	return gang.Volcano{}.Object(gang.Group{Namespace: fakeapi.Namespace, Name: "w-0-r", MinMember: 2})
+}
+
+// deniedAs is how the API server says that a webhook refused, with the code of err.
+func deniedAs(err *apierrors.StatusError) error {
+	err.ErrStatus.Message = `admission webhook "w.example.com" denied the request: no`
+	return err
+}
+
+func TestAnswersToACreate(t *testing.T) {
+	type answer int
+	const (
+		created answer = iota
+		stale
+		taken
+		failed
+	)
+	resource := schema.GroupResource{Group: "g", Resource: "r"}
+	exists := func() *apierrors.StatusError { return apierrors.NewAlreadyExists(resource, "w") }
+	missing := func() *apierrors.StatusError { return apierrors.NewNotFound(resource, "w") }
+	conflict := apierrors.NewConflict(resource, "w", errors.New("modified"))
+	claim, podGroup, service, sts := aPVC(), aPodGroup(), aService(), aStatefulSet()
+	for _, tt := range []struct {
+		name   string
+		object action.Object
+		err    error
+		want   answer
+		waits  bool
+	}{
+		{"a Service", service, nil, created, true},
+		{"a Service whose name is taken", service, exists(), taken, true},
+		{"a Service that a webhook denies", service, deniedAs(exists()), failed, true},
+		{"a StatefulSet", sts, nil, created, true},
+		{"a StatefulSet whose name is taken", sts, conflict, taken, true},
+		{"a StatefulSet that a webhook denies", sts, deniedAs(apierrors.NewConflict(resource, "w", nil)), failed, true},
+		{"a PVC", claim, nil, created, false}, // a wait would start a cache of all PVCs
+		{"a PVC that exists serves", claim, exists(), created, false},
+		{"a PodGroup", podGroup, nil, created, false},
+		{"a PodGroup whose name is taken", podGroup, exists(), taken, false},
+		{"a PodGroup whose kind is gone", podGroup, missing(), stale, false},
+		{"a PodGroup whose kind goes", podGroup, apierrors.NewMethodNotSupported(resource, "create"), stale, false},
+		{"a PodGroup whose kind never was", podGroup, &meta.NoKindMatchError{}, stale, false},
+		{"a PodGroup that a webhook denies as missing", podGroup, deniedAs(missing()), failed, false},
+		{"a PodGroup that a webhook denies as taken", podGroup, deniedAs(exists()), failed, false},
+		{"a PodGroup that is forbidden", podGroup, apierrors.NewForbidden(resource, "w", errors.New("no")), failed, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newScene()
+			s.Refuse = func(fakeapi.Request) error { return tt.err }
+			owner := s.add(fakeapi.Set("w", 1, 1))
+			_, err := s.Do(t.Context(), action.Create{Kind: fakeapi.KindOf(tt.object), Object: tt.object, Owner: owner})
+			is := &TakenError{}
+			got := failed
+			switch {
+			case err == nil:
+				got = created
+			case errors.As(err, &is):
+				got = taken
+				if is.Name.Name != tt.object.GetName() || fakeapi.KindOf(tt.object) == identity.KindPodGroup && is.Name.APIVersion == "" {
+					t.Errorf("%+v is taken", is.Name)
+				}
+			case errors.Is(err, ErrStale):
+				got = stale
+			}
+			if asked := s.asked(t); got != tt.want || asked.Waits != tt.waits {
+				t.Errorf("got %v, waits %t", err, asked.Waits)
+			}
+		})
+	}
+}
+
+// A leader StatefulSet is applied to for as long as it exists: an apply creates it, which must
+// change none that exists.
+func TestALeaderStatefulSetIsCreatedByAnApplyThatCannotChangeOne(t *testing.T) {
+	s := newScene()
+	create := action.Create{Kind: identity.KindStatefulSet, Object: aStatefulSet(), Owner: s.add(fakeapi.Set("w", 1, 1))}
+	if _, err := s.Do(t.Context(), create); err != nil {
+		t.Fatal(err)
+	}
+	metadata, _ := parsed(t, s.asked(t).Body)["metadata"].(map[string]any)
+	if _, named := metadata["uid"]; named || metadata["resourceVersion"] != neverLived {
+		t.Errorf("got %v", metadata)
+	}
+	taken := &TakenError{}
+	if _, err := s.Do(t.Context(), create); !errors.As(err, &taken) || len(s.Requests) != 1 {
+		t.Errorf("a name that is taken: %v, %d writes", err, len(s.Requests))
+	}
+}
+
+func TestAnApplyReadsBeforeItOnlyWhatACreateLeft(t *testing.T) {
+	for applied, want := range map[bool]int{true: 0, false: 1} {
+		s := newScene()
+		onto := s.add(aStatefulSet())
+		what := action.Apply{Object: &appsv1.StatefulSet{}, Onto: onto, FieldOwner: fieldOwner, Applied: applied}
+		if _, err := s.Do(t.Context(), what); err != nil || s.live.Reads != want {
+			t.Errorf("applied %t: %d live reads, %v", applied, s.live.Reads, err)
+		}
+		fakeapi.Edit(s.Server, "w", func(sts *appsv1.StatefulSet) { sts.Generation++ })
+		if _, err := s.Do(t.Context(), what); !errors.Is(err, ErrStale) {
+			t.Errorf("applied %t, onto another version: %v", applied, err)
+		}
+	}
+}
+
+func TestAPodGroupIsAppliedOntoTheVersionThatWasJudged(t *testing.T) {
+	s := newScene()
+	onto := s.add(aPodGroup())
+	part := &unstructured.Unstructured{}
+	part.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "w-0", UID: "leader"}})
+	before := part.DeepCopy()
+	if _, err := s.Do(t.Context(), action.Apply{Object: part, Onto: onto, FieldOwner: "adopter"}); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{
+		"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup",
+		"metadata": map[string]any{
+			"namespace": fakeapi.Namespace, "name": "w-0-r", "uid": string(onto.UID), "resourceVersion": onto.ResourceVersion,
+			"ownerReferences": []any{map[string]any{"apiVersion": "v1", "kind": "Pod", "name": "w-0", "uid": "leader"}},
+		},
+	}
+	if diff := cmp.Diff(want, parsed(t, s.asked(t).Body)); diff != "" || s.asked(t).Waits {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if diff := cmp.Diff(before, part); diff != "" {
+		t.Errorf("the decision was changed\n%s", diff)
+	}
+}
+
+func TestADeleteNamesTheUIDAndTheVersionUnlessAnyWillDo(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change     func(*corev1.Pod)
+		anyVersion bool
+		want       error
+	}{
+		"as judged":                         {func(*corev1.Pod) {}, false, nil},
+		"another version":                   {func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }, false, ErrStale},
+		"another version, and any will do":  {func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }, true, nil},
+		"another incarnation, at any price": {func(pod *corev1.Pod) { pod.UID = "other" }, true, ErrStale},
+	} {
+		s := newScene()
+		ref := s.add(&corev1.Pod{ObjectMeta: object("w-0")})
+		if name != "as judged" {
+			fakeapi.Edit(s.Server, "w-0", tt.change)
+		}
+		what := action.Delete{Object: ref, AnyVersion: tt.anyVersion}
+		_, err := s.Do(t.Context(), what)
+		if !errors.Is(err, tt.want) || (fakeapi.Find[*corev1.Pod](s.Server, "w-0") == nil) != (tt.want == nil) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if s.asked(t).Waits {
+			t.Errorf("%s: reads wait for a cache that may never show the delete", name)
+		}
+		if _, err := s.Do(t.Context(), what); tt.want == nil && !errors.Is(err, ErrGone) {
+			t.Errorf("%s: a second delete: %v", name, err)
+		}
+	}
+}
+
+func TestADeleteWaitsForItsOwnerToBeGone(t *testing.T) {
+	s := newScene()
+	owner, worker := s.add(fakeapi.Pod("w-0", "w", 0)), s.add(fakeapi.Pod("w-0-1", "w", 1))
+	remove := action.Delete{Object: worker, OwnerGone: &owner}
+	for name, tt := range map[string]struct {
+		fails error
+		stale bool
+	}{
+		"the owner exists": {nil, true},
+		"it is not read":   {errors.New("down"), false},
+		"it is not served": {apierrors.NewGenericServerResponse(http.StatusNotFound, "GET", schema.GroupResource{Resource: "pods"}, "w-0", "404 page not found", 0, true), false},
+	} {
+		s.live.Fail = func(fakeapi.Name) error { return tt.fails }
+		if _, err := s.Do(t.Context(), remove); err == nil || errors.Is(err, ErrStale) != tt.stale || len(s.Requests) > 0 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	s.live.Fail = nil
+	other := identity.OwnerRef(fakeapi.Namespace, metav1.OwnerReference{APIVersion: "apps.kruise.io/v1beta1", Kind: "StatefulSet", Name: "w", UID: "u"})
+	if _, err := s.Do(t.Context(), action.Delete{Object: worker, OwnerGone: &other}); err != nil {
+		t.Errorf("an owner of another group: %v", err)
+	}
+}
+
+func TestAWriteIsNotTriedWhenWhatItReliesOnChanged(t *testing.T) {
+	s := newScene()
+	u0, u1 := types.UID("u0"), types.UID("u1")
+	for uid, name := range map[types.UID]string{u0: "a-0", u1: "a-1"} {
+		pod := &corev1.Pod{ObjectMeta: object(name)}
+		pod.UID = uid
+		pod.OwnerReferences = []metav1.OwnerReference{{UID: "of " + uid, Controller: new(true)}}
+		fakeapi.Add(s.Server, pod)
+	}
+	fakeapi.Terminate[*corev1.Pod](s.Server, "a-1")
+	now := identity.RefOf(identity.KindPod, fakeapi.Find[*corev1.Pod](s.Server, "a-0"))
+	before := now
+	before.ResourceVersion = "0"
+	s.Surveying(func(ctx context.Context, relied action.Standing) (all []metav1.ObjectMeta, err error) {
+		for _, pod := range fakeapi.All[*corev1.Pod](s.Objects) {
+			all = append(all, pod.ObjectMeta)
+		}
+		return all, nil
+	})
+	revision, sts := s.add(&appsv1.ControllerRevision{ObjectMeta: object("r")}), s.add(aStatefulSet())
+	for _, tt := range []struct {
+		name   string
+		relied action.Standing
+		holds  bool
+	}{
+		{"it exists", action.Standing{There: []types.UID{u0}}, true},
+		{"it is being deleted", action.Standing{There: []types.UID{u1}}, false},
+		{"it is another incarnation", action.Standing{There: []types.UID{"u2"}}, false},
+		{"it is unchanged", action.Standing{Unchanged: []identity.Ref{now}}, true},
+		{"it changed", action.Standing{Unchanged: []identity.Ref{before}}, false},
+		{"the name is free", action.Standing{Absent: []string{"a-7"}}, true},
+		{"the object of the name is being deleted", action.Standing{Absent: []string{"a-1"}}, true},
+		{"the name is taken", action.Standing{Absent: []string{"a-0"}}, false},
+		{"one exists", action.Standing{None: true}, false},
+		{"the one that it controls exists", action.Standing{None: true, Of: "of u0"}, false},
+		{"the one that it controls is being deleted", action.Standing{None: true, Of: "of u1"}, true},
+		{"it controls none", action.Standing{None: true, Of: "another"}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.relied.Kind = identity.KindPod
+			relies := []action.Standing{tt.relied}
+			for _, what := range []action.Action{
+				action.Apply{Object: &appsv1.StatefulSet{}, Onto: sts, FieldOwner: fieldOwner, Applied: true, Relies: relies},
+				action.Relabel{Object: revision, Relies: relies},
+				action.Delete{Object: revision, Relies: relies},
+			} {
+				s.Requests = nil
+				s.Refuse = func(fakeapi.Request) error { return errors.New("it is tried") }
+				if _, err := s.Do(t.Context(), what); errors.Is(err, ErrStale) == tt.holds || (len(s.Requests) > 0) != tt.holds {
+					t.Errorf("%s: %v, %d writes", what.Verb(), err, len(s.Requests))
+				}
+			}
+		})
+	}
+	fakeapi.Edit(s.Server, "w", func(sts *appsv1.StatefulSet) { sts.Status.Replicas++ })
+	what := action.Apply{Object: &appsv1.StatefulSet{}, Onto: sts, FieldOwner: fieldOwner, Applied: true, Relies: []action.Standing{{Kind: identity.KindPod}}}
+	s.Requests = nil
+	if _, err := s.Do(t.Context(), what); !errors.Is(err, ErrStale) || len(s.Requests) > 0 {
+		t.Errorf("onto another version: %v", err)
+	}
+}
+
+func TestQuiet(t *testing.T) {
+	resource := schema.GroupResource{Resource: "statefulsets"}
+	invalid := func(field string) error {
+		return &apierrors.StatusError{ErrStatus: metav1.Status{
+			Reason: metav1.StatusReasonInvalid, Code: http.StatusUnprocessableEntity,
+			Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Field: field}}},
+		}}
+	}
+	for _, tt := range []struct {
+		name  string
+		err   error
+		stale bool
+	}{
+		{"none", nil, false},
+		{"conflict", apierrors.NewConflict(resource, "w", errors.New("x")), true},
+		{"not found", apierrors.NewNotFound(resource, "w"), true},
+		{"another uid", invalid("metadata.uid"), true},
+		{"another field", invalid("spec.template"), false},
+		{"no details", &apierrors.StatusError{}, false},
+		{"forbidden", apierrors.NewForbidden(resource, "w", errors.New("x")), false},
+		{"a webhook that calls it a conflict", deniedAs(apierrors.NewConflict(resource, "w", nil)), false},
+		{"a webhook that finds nothing", deniedAs(apierrors.NewNotFound(resource, "w")), false},
+		{"anything else", errors.New("x"), false},
+	} {
+		got := quiet(tt.err)
+		if errors.Is(got, ErrStale) != tt.stale || (tt.err != nil && !errors.Is(got, tt.err)) {
+			t.Errorf("%s: got %v", tt.name, got)
+		}
+	}
+}

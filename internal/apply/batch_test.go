@@ -1,0 +1,112 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
+)
+
+func named(name string) identity.Ref { return identity.Ref{Kind: identity.KindPod, Name: name} }
+
+func TestOnlyNeighbouringDeletesGoTogether(t *testing.T) {
+	remove, write, apply := action.Delete{Object: named("a")}, action.WriteStatus{}, action.Apply{}
+	make, any := action.Create{Object: &corev1.Pod{}}, action.Delete{Object: named("b"), AnyVersion: true}
+	after := action.Delete{Object: named("a"), After: true}
+	beside := action.Delete{Object: identity.Ref{Kind: identity.KindStatefulSet, Name: "a"}, Beside: true}
+	for _, tt := range []struct {
+		actions []action.Action
+		want    []int
+	}{
+		{nil, nil},
+		{[]action.Action{remove, remove, remove}, []int{3}},
+		{[]action.Action{make, make}, []int{1, 1}},
+		{[]action.Action{remove, apply, remove, remove, write}, []int{1, 1, 2, 1}},
+		{[]action.Action{any, any, remove}, []int{3}}, // a group's leader goes with its workers
+		{[]action.Action{any, any, after}, []int{2, 1}},
+		{[]action.Action{remove, beside, any, any}, []int{2, 2}}, // a group's StatefulSet goes with its leader, and before its workers
+		{[]action.Action{apply, beside, write, beside}, []int{1, 1, 1, 1}},
+	} {
+		var sizes []int
+		var all []action.Action
+		for _, run := range Batch(tt.actions) {
+			sizes, all = append(sizes, len(run)), append(all, run...)
+		}
+		if diff := cmp.Diff(tt.want, sizes); diff != "" {
+			t.Errorf("%v (-want +got)\n%s", tt.actions, diff)
+		}
+		if diff := cmp.Diff(tt.actions, all); diff != "" {
+			t.Errorf("the order changed (-in +out)\n%s", diff)
+		}
+	}
+}
+
+func ties(n int) (actions []action.Action) {
+	for i := range n {
+		actions = append(actions, action.Tie{Object: named(fmt.Sprint(i))})
+	}
+	return actions
+}
+
+// An error must not be hidden by a write beside it that found the cluster changed.
+func TestSlowStartBeginsWithOneAndDoubles(t *testing.T) {
+	boom, stale := errors.New("boom"), fmt.Errorf("conflict: %w", ErrStale)
+	for _, tt := range []struct {
+		run   int
+		fails map[int]error
+		calls int
+		want  error
+	}{
+		{0, nil, 0, nil},
+		{1, nil, 1, nil},
+		{10, nil, 10, nil},
+		{10, map[int]error{0: boom}, 1, boom},
+		{10, map[int]error{1: boom}, 3, boom},
+		{10, map[int]error{2: boom}, 3, boom},
+		{10, map[int]error{3: boom}, 7, boom},
+		{100, map[int]error{7: boom}, 15, boom},
+		{3, map[int]error{1: boom, 2: stale}, 3, boom},
+		{3, map[int]error{1: stale, 2: boom}, 3, boom},
+		{3, map[int]error{1: stale}, 3, ErrStale},
+		{3, map[int]error{1: stale, 2: stale}, 3, ErrStale},
+	} {
+		var mu sync.Mutex
+		calls := 0
+		err := SlowStart(t.Context(), ties(tt.run), func(_ context.Context, a action.Action) error {
+			mu.Lock()
+			defer mu.Unlock()
+			calls++
+			var i int
+			_, _ = fmt.Sscan(a.Target().Name, &i)
+			return tt.fails[i]
+		})
+		if calls != tt.calls || !errors.Is(err, tt.want) || errors.Is(err, ErrStale) != (tt.want == ErrStale) {
+			t.Errorf("%d actions, of which fail %v: %d calls, %v", tt.run, tt.fails, calls, err)
+		}
+	}
+}
+
+// The pods of a group that is deleted do not wait for each other: all have one grace period.
+func TestDeletesOfAGroupGoOutTogether(t *testing.T) {
+	var deletes []action.Action
+	for i := range atOnce {
+		deletes = append(deletes, action.Delete{Object: named(fmt.Sprint(i)), AnyVersion: true})
+	}
+	var begun sync.WaitGroup
+	begun.Add(len(deletes))
+	err := SlowStart(t.Context(), deletes, func(context.Context, action.Action) error {
+		begun.Done()
+		begun.Wait() // for ever, if one of them waits for another
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

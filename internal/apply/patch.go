@@ -1,0 +1,175 @@
+package apply
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/volumes"
+	"lockstep.dev/lockstep/internal/pvc"
+)
+
+// errNotJudged means that a write of PVC protection came from no decision.
+var errNotJudged = errors.New("a release, a record or a lifted gate comes from a read of pods")
+
+type fields = map[string]any
+
+// patchOf returns a patch that the API server refuses for anything but the incarnation and the
+// version. A list is replaced whole: any other change made the version another.
+func patchOf(onto identity.Ref, metadata, others fields) ([]byte, error) {
+	if onto.UID == "" || onto.ResourceVersion == "" {
+		return nil, fmt.Errorf("patch %s: no incarnation", onto)
+	}
+	metadata["uid"], metadata["resourceVersion"] = onto.UID, onto.ResourceVersion
+	whole := fields{"metadata": metadata}
+	maps.Copy(whole, others)
+	return json.Marshal(whole)
+}
+
+// merge patches object, which has the name of onto.
+func (a *Actor) merge(ctx context.Context, object client.Object, onto identity.Ref, metadata, others fields, options ...client.PatchOption) error {
+	patch, err := patchOf(onto, metadata, others)
+	if err != nil {
+		return err
+	}
+	options = append([]client.PatchOption{client.FieldOwner(fieldOwner)}, options...)
+	return a.writer.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), options...)
+}
+
+// change patches an object whose cache no read waits for. It returns ErrGone if the object does
+// not exist.
+func (a *Actor) change(ctx context.Context, onto identity.Ref, metadata, others fields) error {
+	return orGone(a.merge(ctx, metadataOf(onto), onto, metadata, others, client.DisableReadYourWritesConsistency))
+}
+
+// withNulls returns values with null for those to remove, which are empty.
+func withNulls(values map[string]string) fields {
+	all := fields{}
+	for key, value := range values {
+		if all[key] = value; value == "" {
+			all[key] = nil
+		}
+	}
+	return all
+}
+
+// listed returns a list that is not null when it is empty: null would leave the field as it is.
+func listed[T any](items []T) []T {
+	if items == nil {
+		return []T{}
+	}
+	return items
+}
+
+// annotate merges annotations into the version that was judged.
+func (a *Actor) annotate(ctx context.Context, what action.Annotate) (Done, error) {
+	object := metadataOf(what.Object)
+	err := a.merge(ctx, object, what.Object, fields{"annotations": withNulls(what.Annotations)}, nil, client.DisableReadYourWritesConsistency)
+	return Done{ResourceVersion: object.ResourceVersion}, quiet(err)
+}
+
+// relabel merges labels into the version of a revision that was judged. An apply could remove
+// only labels that it owns.
+func (a *Actor) relabel(ctx context.Context, what action.Relabel) error {
+	if err := a.standing(ctx, what.Relies); err != nil {
+		return err
+	}
+	var options []client.PatchOption
+	if name, changed := what.Labels[lwsv1.SetNameLabelKey]; changed && name == "" {
+		options = append(options, client.DisableReadYourWritesConsistency) // it leaves the caches
+	}
+	others := fields{}
+	if what.Number != 0 {
+		others["revision"] = what.Number
+	}
+	revision := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: what.Object.Namespace, Name: what.Object.Name}}
+	return quiet(a.merge(ctx, revision, what.Object, fields{"labels": withNulls(what.Labels)}, others, options...))
+}
+
+// setOwners replaces the owners of the version of a PVC that was judged. The PVC has the form
+// that the caches hold: the next read waits to see the write.
+func (a *Actor) setOwners(ctx context.Context, what action.Tie) error {
+	if what.To != nil {
+		if err := a.alive(ctx, *what.To); err != nil {
+			return err
+		}
+	}
+	metadata := fields{"ownerReferences": listed(what.Owners)}
+	if len(what.Annotations) > 0 {
+		metadata["annotations"] = withNulls(what.Annotations)
+	}
+	written := volumes.Named(what.Object.Namespace, what.Object.Name)
+	if err := a.merge(ctx, written, what.Object, metadata, nil, client.FieldOwner(lws.TieFieldOwner)); err != nil {
+		return quiet(err)
+	}
+	if !haveUIDs(written.OwnerReferences, what.Owners) { // the same write again would meet the same webhook
+		return fmt.Errorf("a webhook changed the owners to %s", ownersNamed(written.OwnerReferences))
+	}
+	return nil
+}
+
+func haveUIDs(have, want []metav1.OwnerReference) bool {
+	return len(want) == len(have) && !slices.ContainsFunc(want, func(owner metav1.OwnerReference) bool {
+		return !slices.ContainsFunc(have, func(o metav1.OwnerReference) bool { return o.UID == owner.UID })
+	})
+}
+
+func ownersNamed(references []metav1.OwnerReference) string {
+	named := make([]string, 0, len(references))
+	for _, o := range references {
+		named = append(named, o.Kind+" "+o.Name)
+	}
+	return "[" + strings.Join(named, ", ") + "]"
+}
+
+// setFinalizers replaces the finalizers of the version that was judged.
+func (a *Actor) setFinalizers(ctx context.Context, what action.SetFinalizers) error {
+	return a.change(ctx, what.Object, fields{"finalizers": listed(what.Finalizers)}, nil)
+}
+
+// release removes a finalizer from the version that was judged.
+func (a *Actor) release(ctx context.Context, what pvc.Release) error {
+	if what.Takes() == "" {
+		return errNotJudged
+	}
+	return a.change(ctx, what.Target(), fields{"finalizers": listed(what.Finalizers())}, nil)
+}
+
+// record writes the use record onto the version that was read, or removes it.
+func (a *Actor) record(ctx context.Context, what pvc.Recording) error {
+	return a.change(ctx, what.Target(), fields{"annotations": withNulls(map[string]string{pvc.UsersAnnotation: what.Value()})}, nil)
+}
+
+// lift removes the gate of mode strict from the version of a pod that was judged.
+func (a *Actor) lift(ctx context.Context, what pvc.Lifting) error {
+	if what.Target().UID == "" {
+		return errNotJudged
+	}
+	return a.change(ctx, what.Target(), fields{}, fields{"spec": fields{"schedulingGates": listed(what.Gates())}})
+}
+
+// dropUnused removes one condition from the version that was judged. The list is merged by type:
+// the caches keep no other condition.
+func (a *Actor) dropUnused(ctx context.Context, what pvc.DropUnused) error {
+	unused := fields{"type": corev1.PersistentVolumeClaimUnused, "$patch": "delete"}
+	patch, err := patchOf(what.PVC, fields{}, fields{"status": fields{"conditions": []any{unused}}})
+	if err != nil {
+		return err
+	}
+	return orGone(a.writer.Status().Patch(ctx, metadataOf(what.PVC), client.RawPatch(types.StrategicMergePatchType, patch),
+		client.FieldOwner(fieldOwner), client.DisableReadYourWritesConsistency))
+}

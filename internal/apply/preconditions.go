@@ -1,0 +1,144 @@
+package apply
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
+)
+
+// alive reads an owner live, once in a pass: the same UID, without deletionTimestamp.
+func (a *Actor) alive(ctx context.Context, owner identity.Ref) error {
+	if a.found != nil {
+		if _, known := a.found.Load(owner.UID); known {
+			return nil
+		}
+	}
+	found, err := a.read(ctx, owner)
+	switch {
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("%s is gone: %w", owner, ErrStale)
+	case err != nil:
+		return fmt.Errorf("look for owner %s: %w", owner, err)
+	case found.UID != owner.UID:
+		return fmt.Errorf("%s is another incarnation now: %w", owner, ErrStale)
+	case found.DeletionTimestamp != nil:
+		return fmt.Errorf("%s is being deleted: %w", owner, ErrStale)
+	}
+	if a.found != nil {
+		a.found.Store(owner.UID, true)
+	}
+	return nil
+}
+
+// gone reads live that the incarnation of an owner does not exist. A version that is no longer
+// served shows nothing: the owner may exist in another.
+func (a *Actor) gone(ctx context.Context, owner identity.Ref) error {
+	found, err := a.read(ctx, owner)
+	switch {
+	case apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
+		return nil
+	case err != nil:
+		return fmt.Errorf("look for owner %s: %w", owner, err)
+	case found.UID == owner.UID:
+		return fmt.Errorf("%s is still there: %w", owner, ErrStale)
+	}
+	return nil
+}
+
+// reliable reads what a write relies on and, before and after, whether the object to write is
+// unchanged: one that changes with every status of its controller would mostly be refused.
+func (a *Actor) reliable(ctx context.Context, what action.Apply) error {
+	if len(what.Relies) == 0 {
+		return nil
+	}
+	if err := a.unchanged(ctx, what.Onto); err != nil {
+		return err
+	}
+	if err := a.standing(ctx, what.Relies); err != nil {
+		return err
+	}
+	return a.unchanged(ctx, what.Onto)
+}
+
+// unchanged reads live that an object is still the version that was judged.
+func (a *Actor) unchanged(ctx context.Context, onto identity.Ref) error {
+	found, err := a.read(ctx, onto)
+	if err != nil {
+		return quiet(err)
+	}
+	return sameVersion(found, onto)
+}
+
+func sameVersion(found metav1.Object, onto identity.Ref) error {
+	if found.GetUID() != onto.UID || found.GetResourceVersion() != onto.ResourceVersion {
+		return fmt.Errorf("%s changed: %w", onto, ErrStale)
+	}
+	return nil
+}
+
+// standing reads whether everything that a write relies on still holds.
+func (a *Actor) standing(ctx context.Context, relied []action.Standing) error {
+	for _, s := range relied {
+		if a.survey == nil {
+			return fmt.Errorf("nothing reads the %s that a write relies on", s.Kind)
+		}
+		now, err := a.survey(ctx, s)
+		if err != nil {
+			return err
+		}
+		if broken := s.Broken(now); broken != "" {
+			return fmt.Errorf("%s: %w", broken, ErrStale)
+		}
+	}
+	return nil
+}
+
+// read reads the metadata of an object live.
+func (a *Actor) read(ctx context.Context, ref identity.Ref) (*metav1.PartialObjectMetadata, error) {
+	found := metadataOf(ref)
+	return found, a.live.Get(ctx, client.ObjectKeyFromObject(found), found)
+}
+
+// metadataOf returns an object of the kind and the name. Written in this form, an object starts
+// no cache of its kind.
+func metadataOf(ref identity.Ref) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{
+		TypeMeta:   metav1.TypeMeta{APIVersion: cmp.Or(ref.APIVersion, ref.Kind.APIVersion()), Kind: string(ref.Kind)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name},
+	}
+}
+
+// quiet turns refusals that mean "the cluster changed" into ErrStale.
+func quiet(err error) error {
+	if err == nil || denied(err) {
+		return err
+	}
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || anotherIncarnation(err) {
+		return fmt.Errorf("%w: %w", ErrStale, err)
+	}
+	return err
+}
+
+// denied reports whether an admission webhook refused a write. It may do so with any code: another
+// read would not show why.
+func denied(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "denied the request")
+}
+
+// anotherIncarnation reports whether the API server refused a write because the object with the
+// name has another UID now.
+func anotherIncarnation(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && status.Status().Details != nil &&
+		slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool { return c.Field == "metadata.uid" })
+}

@@ -1,0 +1,175 @@
+package apply
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/client-go/util/csaupgrade"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
+)
+
+// apply applies fields onto the version that was judged. The API server refuses it if the object
+// is gone, has another UID, or changed since.
+func (a *Actor) apply(ctx context.Context, what action.Apply) error {
+	if what.Adopter != nil {
+		if err := a.alive(ctx, *what.Adopter); err != nil {
+			return err
+		}
+	}
+	if err := a.reliable(ctx, what); err != nil {
+		return err
+	}
+	version, err := a.ownAsApplied(ctx, what)
+	if err != nil {
+		return err
+	}
+	fields, err := applied(what.Object, what.Onto, version)
+	if err != nil {
+		return err
+	}
+	options := []client.ApplyOption{client.FieldOwner(what.FieldOwner), client.ForceOwnership}
+	if what.Onto.APIVersion != "" {
+		options = append(options, client.DisableReadYourWritesConsistency)
+	}
+	return quiet(a.writer.Apply(ctx, fields, options...))
+}
+
+// ownAsApplied turns the fields that a create left to its manager into applied ones, and returns
+// the version then. Without this, a field dropped from a later apply would stay, still owned by
+// the create.
+func (a *Actor) ownAsApplied(ctx context.Context, what action.Apply) (string, error) {
+	if what.FieldOwner != fieldOwner || what.Applied {
+		return what.Onto.ResourceVersion, nil // creates left nothing to this manager
+	}
+	object, err := a.read(ctx, what.Onto)
+	if err != nil {
+		return "", quiet(err)
+	}
+	if err := sameVersion(object, what.Onto); err != nil {
+		return "", err
+	}
+	patch, err := csaupgrade.UpgradeManagedFieldsPatch(object, sets.New(what.FieldOwner), what.FieldOwner)
+	if err != nil || len(patch) == 0 {
+		return what.Onto.ResourceVersion, err
+	}
+	err = a.writer.Patch(ctx, object, client.RawPatch(types.JSONPatchType, patch), client.DisableReadYourWritesConsistency)
+	return object.GetResourceVersion(), quiet(err)
+}
+
+// applied is the apply configuration of an object, meant for an incarnation at the given version.
+// Kinds that are cached have typed ones: the next read waits for its cache to show the write.
+func applied(object action.Object, onto identity.Ref, version string) (runtime.ApplyConfiguration, error) {
+	encoded, err := encode(object, onto, version)
+	if err != nil {
+		return nil, err
+	}
+	if onto.APIVersion != "" {
+		untyped := &unstructured.Unstructured{}
+		err := json.Unmarshal(encoded, untyped)
+		return client.ApplyConfigurationFromUnstructured(untyped), err
+	}
+	var fields runtime.ApplyConfiguration
+	switch onto.Kind {
+	case identity.KindStatefulSet:
+		fields = &appsv1ac.StatefulSetApplyConfiguration{}
+	case identity.KindControllerRevision:
+		fields = &appsv1ac.ControllerRevisionApplyConfiguration{}
+	case identity.KindService:
+		fields = &corev1ac.ServiceApplyConfiguration{}
+	default:
+		return nil, fmt.Errorf("apply %s: no such kind", onto)
+	}
+	return fields, json.Unmarshal(encoded, fields)
+}
+
+// encode writes the fields that an object sets, with the identity it is meant for. Zero fields are
+// left out: an empty field would be owned, and would empty what others wrote.
+func encode(object action.Object, onto identity.Ref, version string) ([]byte, error) {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object.DeepCopyObject())
+	if err != nil {
+		return nil, fmt.Errorf("encode %s: %w", onto, err)
+	}
+	delete(fields, "status")
+	switch object := object.(type) {
+	case *appsv1.StatefulSet:
+		if object.Spec.Selector == nil {
+			delete(fields, "spec")
+			maps.Copy(fields, partOfSpec(&object.Spec))
+		}
+	case *corev1.Service:
+		if equality.Semantic.DeepEqual(object.Spec, corev1.ServiceSpec{}) {
+			delete(fields, "spec")
+		}
+	case *appsv1.ControllerRevision:
+		if object.Revision == 0 {
+			delete(fields, "revision")
+		}
+	}
+	prune(fields)
+	fields["apiVersion"] = cmp.Or(onto.APIVersion, onto.Kind.APIVersion())
+	fields["kind"] = string(onto.Kind)
+	metadata, ok := fields["metadata"].(map[string]any)
+	if !ok {
+		metadata = map[string]any{}
+		fields["metadata"] = metadata
+	}
+	metadata["namespace"], metadata["name"], metadata["resourceVersion"] = onto.Namespace, onto.Name, version
+	if onto.UID != "" {
+		metadata["uid"] = string(onto.UID)
+	}
+	return json.Marshal(fields)
+}
+
+// partOfSpec returns the fields that a StatefulSet without a selector sets: not even an empty
+// template must be written then.
+func partOfSpec(spec *appsv1.StatefulSetSpec) map[string]any {
+	part := map[string]any{}
+	if policy := spec.PersistentVolumeClaimRetentionPolicy; policy != nil {
+		part["persistentVolumeClaimRetentionPolicy"] = map[string]any{"whenDeleted": string(policy.WhenDeleted), "whenScaled": string(policy.WhenScaled)}
+	}
+	if spec.Replicas != nil {
+		part["replicas"] = int64(*spec.Replicas)
+	}
+	if len(part) == 0 {
+		return nil
+	}
+	return map[string]any{"spec": part}
+}
+
+// prune removes nulls, and the empty status of embedded objects. Empty maps stay: "emptyDir: {}"
+// is a choice.
+func prune(fields map[string]any) {
+	for key, value := range fields {
+		switch value := value.(type) {
+		case nil:
+			delete(fields, key)
+		case map[string]any:
+			if key == "status" && len(value) == 0 {
+				delete(fields, key)
+				continue
+			}
+			prune(value)
+		case []any:
+			for _, item := range value {
+				if item, ok := item.(map[string]any); ok {
+					prune(item)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,170 @@
+package lws
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/test/fakeapi"
+)
+
+// occupy replaces the named pod by a foreign one.
+func (c *cluster) occupy(name string) {
+	c.t.Helper()
+	owner := fakeapi.Find[*corev1.Pod](c.Server, "stranger")
+	if owner == nil {
+		owner = fakeapi.Add(c.Server, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: "stranger"}})
+		fakeapi.Edit(c.Server, "stranger", fakeapi.Up)
+	}
+	fakeapi.Drop[*corev1.Pod](c.Server, name)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: name, Labels: map[string]string{lwsv1.SetNameLabelKey: "w"}}}
+	fakeapi.OwnedBy(pod, "v1", identity.RefOf(identity.KindPod, owner))
+	fakeapi.Add(c.Server, pod)
+	fakeapi.Edit(c.Server, name, fakeapi.Up)
+}
+
+// recreated is a set that was deleted, waited for its previous leaders, and runs again.
+func recreated(t *testing.T, slow time.Duration) *cluster {
+	t.Helper()
+	c := newCluster(t, slow, fakeapi.Set("w", 2, 2))
+	c.run(5, "w-0", "w-1")
+	fakeapi.Drop[*lwsv1.LeaderWorkerSet](c.Server, "w")
+	fakeapi.Add(c.Server, fakeapi.Set("w", 2, 2))
+	c.run(2, "w-0", "w-1")
+	if got := c.progressing(); got.Reason != lws.CodePreviousIncarnation {
+		t.Fatalf("the set does not wait for the previous incarnation: %+v", got)
+	}
+	for name, object := range c.Objects {
+		if fakeapi.KindOf(object) != identity.KindLeaderWorkerSet {
+			delete(c.Objects, name)
+		}
+	}
+	c.Requests = nil
+	c.run(10, "w-0", "w-1")
+	if !c.isAvailable() {
+		t.Fatalf("the next incarnation is not available: %+v", c.status())
+	}
+	return c
+}
+
+func (c *cluster) touches() int {
+	return c.asked("apply", identity.KindStatefulSet, lws.NudgeAnnotationKey)
+}
+
+// When a foreign pod with a leader's name goes, the StatefulSet is touched once, whatever the
+// operator's clock says. A recreated set is not touched.
+func TestAForeignPodThatGoesTouchesTheStatefulSetOnce(t *testing.T) {
+	for _, slow := range []time.Duration{0, time.Hour} {
+		c := recreated(t, slow)
+		if c.touches() != 0 {
+			t.Errorf("%s behind: %d touches after a recreate", slow, c.touches())
+		}
+		c.occupy("w-1")
+		c.run(20, "w-0", "w-1")
+		if got := c.condition(nameConflict); got.Status != metav1.ConditionTrue || !strings.Contains(got.Message, "pod w-1 ") || !strings.Contains(got.Message, "pod stranger") || c.touches() != 0 {
+			t.Errorf("%s behind: %d touches, condition %+v", slow, c.touches(), got)
+		}
+		fakeapi.Drop[*corev1.Pod](c.Server, "w-1")
+		c.run(20, "w-0", "w-1")
+		if c.touches() != 1 || !c.isAvailable() {
+			t.Errorf("%s behind: %d touches, %+v", slow, c.touches(), c.status())
+		}
+	}
+}
+
+// No event reports a foreign object without our labels that goes: its group is read again.
+func TestAGroupReadsAgainForAForeignObjectThatIsDeleted(t *testing.T) {
+	meta := metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: "w-0"}
+	for name, tt := range map[string]struct {
+		object    client.Object
+		terminate func(*cluster)
+		drop      func(*cluster)
+		isOurs    func(*cluster) bool
+	}{
+		"a StatefulSet": {
+			&appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Replicas: new(int32(0)), Selector: &metav1.LabelSelector{}}},
+			func(c *cluster) {
+				fakeapi.Terminate[*appsv1.StatefulSet](c.Server, "w-0", metav1.FinalizerDeleteDependents)
+			},
+			func(c *cluster) { fakeapi.Drop[*appsv1.StatefulSet](c.Server, "w-0") },
+			func(c *cluster) bool {
+				sts := fakeapi.Find[*appsv1.StatefulSet](c.Server, "w-0")
+				return sts != nil && len(sts.OwnerReferences) > 0
+			},
+		},
+		"a Service, which a load balancer may keep": {
+			&corev1.Service{ObjectMeta: meta},
+			func(c *cluster) {
+				fakeapi.Terminate[*corev1.Service](c.Server, "w-0", "service.kubernetes.io/load-balancer-cleanup")
+			},
+			func(c *cluster) { fakeapi.Drop[*corev1.Service](c.Server, "w-0") },
+			func(c *cluster) bool {
+				service := fakeapi.Find[*corev1.Service](c.Server, "w-0")
+				return service != nil && len(service.OwnerReferences) > 0
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, 0, fakeapi.Set("w", 1, 2, fakeapi.UniquePerReplica))
+			fakeapi.Add(c.Server, tt.object)
+			c.run(20, "w-0")
+			tt.terminate(c)
+			c.wait(10 * time.Second)
+			result, err := c.reconcileGroup("w-0")
+			if err != nil || result.RequeueAfter == 0 || result.RequeueAfter > 10*time.Second {
+				t.Fatalf("read again in %v: %v", result.RequeueAfter, err)
+			}
+			tt.drop(c)
+			c.wait(result.RequeueAfter)
+			if _, err := c.reconcileGroup("w-0"); err != nil || !tt.isOurs(c) {
+				t.Errorf("the group has none of its own: %v", err)
+			}
+		})
+	}
+}
+
+// A webhook that rewrites templates must not cause an apply at every reconcile.
+func TestWhatAWebhookMakesOfAnApplyIsAcceptedAsItIs(t *testing.T) {
+	c := newCluster(t, 0, fakeapi.Set("w", 1, 1))
+	c.Webhook = func(object client.Object) {
+		if sts, ok := object.(*appsv1.StatefulSet); ok {
+			container := &sts.Spec.Template.Spec.Containers[0]
+			container.Image = "mirror/" + container.Image
+			container.Env = []corev1.EnvVar{{Name: "INJECTED", Value: "1"}}
+		}
+	}
+	c.run(5, "w-0")
+	if applied := c.asked("apply", identity.KindStatefulSet, ""); applied > 1 { // a create records no generation
+		t.Fatalf("applied %d times onto a new StatefulSet", applied)
+	}
+	c.Requests = nil
+	fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) { set.Generation++; set.Spec.Replicas = new(int32(2)) })
+	c.run(5, "w-0", "w-1")
+	if applied := c.asked("apply", identity.KindStatefulSet, ""); applied != 1 {
+		t.Errorf("one change was applied %d times", applied)
+	}
+}
+
+// Another StatefulSet with the name of the leaders' is not taken for what was applied last.
+func TestANamesakeOfWhatWasAppliedIsCorrected(t *testing.T) {
+	c := newCluster(t, 0, fakeapi.Set("w", 1, 1))
+	c.run(5, "w-0")
+	namesake := fakeapi.Find[*appsv1.StatefulSet](c.Server, "w").DeepCopy()
+	namesake.UID = ""
+	namesake.Spec.Template.Spec.Containers[0].Image = "other"
+	fakeapi.Drop[*appsv1.StatefulSet](c.Server, "w")
+	fakeapi.Drop[*corev1.Pod](c.Server, "w-0")
+	fakeapi.Add(c.Server, namesake)
+	c.reconcile()
+	if got := fakeapi.Find[*appsv1.StatefulSet](c.Server, "w").Spec.Template.Spec.Containers[0].Image; got != "image:1" {
+		t.Errorf("the leaders run %s", got)
+	}
+}

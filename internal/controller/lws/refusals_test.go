@@ -1,0 +1,254 @@
+package lws
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/gang"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/test/fakeapi"
+)
+
+func forbidden(why string) error {
+	return apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "w", errors.New(why))
+}
+
+func invalid() error {
+	return apierrors.NewInvalid(schema.GroupKind{Group: "apps", Kind: "StatefulSet"}, "w", nil)
+}
+
+// tryAgain reconciles the set, and once more if a refusal is yet to be written to its status.
+func (c *cluster) tryAgain() (ctrl.Result, error) {
+	result, err := c.reconcileSet()
+	if err == nil && result.RequeueAfter == readAgain {
+		return c.reconcileSet()
+	}
+	return result, err
+}
+
+func TestAForbiddenLeaderStatefulSetIsReportedAndRetried(t *testing.T) {
+	c := newCluster(t, 0, fakeapi.Set("w", 1, 1))
+	c.refuse("create", identity.KindStatefulSet, "", forbidden("exceeded quota"))
+	for i, again := range []time.Duration{lws.RetryRefusedFirst, lws.RetryRefusedFirst, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, lws.RetryRefusedAfter, lws.RetryRefusedAfter} {
+		if result, err := c.tryAgain(); err != nil || result.RequeueAfter != again {
+			t.Fatalf("try %d: got %+v, %v, want the next in %s", i+1, result, err, again)
+		}
+		if got := c.progressing(); got.Reason != lws.CodeRefused || !strings.Contains(got.Message, "exceeded quota") || c.status().ObservedGeneration != 0 {
+			t.Errorf("got %+v", c.status())
+		}
+		if tries, statuses := c.asked("create", identity.KindStatefulSet, ""), len(c.Asked("status")); tries != i+1 || statuses != 1 {
+			t.Errorf("%d tries, %d statuses; want %d and 1", tries, statuses, i+1)
+		}
+		c.wait(again)
+	}
+	c.Refuse = nil
+	c.run(5, "w-0")
+	if c.status().ObservedGeneration != 1 || !c.isAvailable() {
+		t.Errorf("with room for it: %+v", c.status())
+	}
+}
+
+func TestAnInvalidLeaderStatefulSetIsNotRetriedUntilTheSetChangesOrTimePasses(t *testing.T) {
+	c := newCluster(t, 0, fakeapi.Set("w", 1, 1))
+	c.refuse("create", identity.KindStatefulSet, "", invalid())
+	edit := func(change func(*lwsv1.LeaderWorkerSet)) func() {
+		return func() { fakeapi.Edit(c.Server, "w", change) }
+	}
+	for _, step := range []struct {
+		name  string
+		first func()
+		tries int
+		again time.Duration
+	}{
+		{"at first", func() {}, 1, lws.RetryRefusedFirst},
+		{"at once", func() {}, 1, lws.RetryRefusedFirst},
+		{"too early", func() { c.wait(lws.RetryRefusedFirst - time.Millisecond) }, 1, time.Millisecond},
+		{"in time", func() { c.wait(time.Millisecond) }, 2, lws.RetryRefusedFirst},
+		{"much later", func() { c.wait(lws.RetryRefusedAfter) }, 3, lws.RetryRefusedAfter},
+		{"another spec", edit(func(set *lwsv1.LeaderWorkerSet) { set.Generation++; fakeapi.Image("image:2")(set) }), 4, lws.RetryRefusedFirst},
+		{"that spec again", func() {}, 4, lws.RetryRefusedFirst},
+		{"a label that a policy may want", edit(func(set *lwsv1.LeaderWorkerSet) { set.Labels = map[string]string{"team": "a"} }), 5, lws.RetryRefusedFirst},
+		{"an annotation", edit(fakeapi.Annotation("owner", "b")), 6, lws.RetryRefusedFirst},
+	} {
+		step.first()
+		if result, err := c.tryAgain(); err != nil || result.RequeueAfter != step.again {
+			t.Errorf("%s: got %+v, %v, want the next in %s", step.name, result, err, step.again)
+		}
+		if tries := c.asked("create", identity.KindStatefulSet, ""); tries != step.tries || c.progressing().Reason != lws.CodeRefused {
+			t.Errorf("%s: %d tries, %+v", step.name, tries, c.progressing())
+		}
+	}
+}
+
+// A refused status is no refused spec.
+func TestARefusedStatusIsRetried(t *testing.T) {
+	for _, refusal := range []error{invalid(), forbidden("no")} {
+		c := newCluster(t, 0, fakeapi.Set("w", 1, 1))
+		c.refuse("status", identity.KindLeaderWorkerSet, "", refusal)
+		if result, err := c.reconcileSet(); !errors.Is(err, refusal) {
+			t.Errorf("no retry with a back-off, but %+v, %v", result, err)
+		}
+		c.Refuse = nil
+		c.run(5, "w-0")
+		if c.status().ObservedGeneration != 1 || !c.isAvailable() {
+			t.Errorf("once it can be written: %+v", c.status())
+		}
+	}
+}
+
+// Objects that a group is refused are reported by its set, and keep nothing else back.
+func TestARefusalKeepsNothingElseBack(t *testing.T) {
+	for name, tt := range map[string]struct {
+		set     *lwsv1.LeaderWorkerSet
+		kind    identity.Kind
+		name    string
+		says    string
+		ready   int32
+		refused metav1.ConditionStatus
+	}{
+		"workers":   {fakeapi.Set("w", 3, 2), identity.KindStatefulSet, "w-1", "create statefulset w-1: ", 2, metav1.ConditionTrue},
+		"a Service": {fakeapi.Set("w", 3, 2), identity.KindService, "w", "create service w: ", 3, metav1.ConditionFalse},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, 0, tt.set)
+			c.refuse("create", tt.kind, tt.name, forbidden("exceeded quota"))
+			c.run(8, "w-0", "w-1", "w-2")
+			got := c.progressing()
+			if got.Status != tt.refused || got.Reason != lws.CodeRefused || !strings.Contains(got.Message, tt.says) || c.status().ReadyReplicas != tt.ready {
+				t.Errorf("%d groups are ready, %+v", c.status().ReadyReplicas, got)
+			}
+			c.Refuse = nil
+			c.run(20, "w-0", "w-1", "w-2")
+			if got := c.progressing(); got.Status != metav1.ConditionFalse || got.Reason == lws.CodeRefused || !c.isAvailable() {
+				t.Errorf("no longer refused: %+v", c.status().Conditions)
+			}
+		})
+	}
+}
+
+// A webhook of the gang scheduler may refuse a PodGroup, as for a closed queue.
+func TestARefusedPodGroupKeepsNoWorkersBack(t *testing.T) {
+	c := newCluster(t, 0, fakeapi.Set("w", 1, 2))
+	c.Added = func(object client.Object) {
+		if pod, ok := object.(*corev1.Pod); ok && pod.Labels[lwsv1.WorkerIndexLabelKey] == "0" {
+			gang.Volcano{}.Tie(pod, gang.NameOf(pod))
+		}
+	}
+	c.refuse("create", identity.KindPodGroup, "", forbidden("queue is closed"))
+	c.reconcile()
+	c.Sync(fakeapi.Find[*appsv1.StatefulSet](c.Server, "w"))
+	if result, err := c.reconcileGroup("w-0"); err != nil || result.RequeueAfter != lws.RetryRefusedFirst || c.asked("create", identity.KindPodGroup, "") != 1 {
+		t.Errorf("no retry with a back-off: %+v, %v", result, err)
+	}
+	if fakeapi.Find[*appsv1.StatefulSet](c.Server, "w-0") == nil {
+		t.Error("the group has no workers")
+	}
+	c.Refuse = nil
+	c.reconcile("w-0")
+	if got := len(fakeapi.All[*unstructured.Unstructured](c.Objects)); got != 1 {
+		t.Errorf("no longer refused: %d podgroups", got)
+	}
+}
+
+// A refusal with another message each time must not cause a retry at once.
+func TestARefusalWithAnotherMessageEachTimeIsRetriedInItsTime(t *testing.T) {
+	c := newCluster(t, 0, fakeapi.Set("w", 1, 1))
+	tries := 0
+	c.Refuse = func(r fakeapi.Request) error {
+		if r.Of.Kind != identity.KindService {
+			return nil
+		}
+		tries++
+		return forbidden(strings.Repeat("x", tries))
+	}
+	for i := range 4 {
+		result, err := c.reconcileSet()
+		if err != nil || result.RequeueAfter < lws.RetryRefusedFirst || c.woken > 0 || tries != i+1 {
+			t.Fatalf("try %d of %d: got %+v, %v, woken %d times", i+1, tries, result, err, c.woken)
+		}
+		c.wait(result.RequeueAfter)
+	}
+	if got := c.progressing(); got.Reason != lws.CodeRefused {
+		t.Errorf("it is not reported: %+v", got)
+	}
+	c.Refuse = nil
+	if _, err := c.reconcileSet(); err != nil || c.woken != 1 {
+		t.Errorf("its end is not reported: %v", err)
+	}
+}
+
+func TestABusyAPIServerIsNoRefusal(t *testing.T) {
+	c := newCluster(t, 0, fakeapi.Set("w", 1, 2))
+	c.run(2)
+	busy := apierrors.NewTooManyRequests("too busy", 1)
+	c.refuse("create", identity.KindStatefulSet, "w-0", busy)
+	woken := c.woken
+	if _, err := c.reconcileGroup("w-0"); !errors.Is(err, busy) {
+		t.Errorf("got %v", err)
+	}
+	c.run(1)
+	if got := c.progressing(); got.Reason == lws.CodeRefused || c.woken != woken {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// A deletion that is refused keeps nothing else of a plan back. Other errors are returned alone:
+// controller-runtime ignores a result beside one.
+func TestRefusedWritesOfAPlan(t *testing.T) {
+	ref := func(c *cluster, object client.Object) identity.Ref {
+		return identity.RefOf(fakeapi.KindOf(object), fakeapi.Add(c.Server, object))
+	}
+	later := func(c *cluster) lws.Wait { return lws.Wait{Until: c.now().Add(time.Minute)} }
+	for name, tt := range map[string]struct {
+		plan    func(*cluster) lws.Plan
+		refusal error
+		again   time.Duration
+		status  int
+	}{
+		"a deletion": {func(c *cluster) lws.Plan {
+			set := fakeapi.Find[*lwsv1.LeaderWorkerSet](c.Server, "w")
+			return lws.Plan{Actions: []action.Action{
+				action.Delete{Object: ref(c, fakeapi.Pod("w-0", "w", 0))},
+				action.WriteStatus{Set: identity.RefOf(identity.KindLeaderWorkerSet, set)},
+			}}
+		}, invalid(), lws.RetryRefusedFirst, 1},
+		"a create": {func(c *cluster) lws.Plan {
+			workers := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: "w-0"}}
+			return lws.Plan{Actions: []action.Action{action.Create{Kind: identity.KindStatefulSet, Object: workers, Owner: ref(c, fakeapi.Pod("w-0", "w", 0))}}}
+		}, invalid(), lws.RetryRefusedFirst, 0},
+		"an API server that is busy": {func(c *cluster) lws.Plan {
+			return lws.Plan{Actions: []action.Action{action.Delete{Object: ref(c, fakeapi.Pod("w-0", "w", 0))}}, Waits: []lws.Wait{later(c)}}
+		}, apierrors.NewTooManyRequests("later", 1), 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, 0, fakeapi.Set("w", 1, 2))
+			plan := tt.plan(c)
+			c.Refuse = func(r fakeapi.Request) error {
+				if r.Verb == "status" {
+					return nil
+				}
+				return tt.refusal
+			}
+			set := fakeapi.Find[*lwsv1.LeaderWorkerSet](c.Server, "w")
+			result, err := c.carryOut(context.Background(), errand{set: set, waiting: set.UID, leader: "w-0"}, plan, c.now())
+			if result.RequeueAfter != tt.again || (err != nil) != (tt.again == 0) || len(c.Asked("status")) != tt.status {
+				t.Errorf("got %+v, %v, %d statuses", result, err, len(c.Asked("status")))
+			}
+		})
+	}
+}
