@@ -26,8 +26,8 @@ type Kind struct {
 	schema.GroupVersionKind
 	// Selector restricts the watch by labels.
 	Selector string
-	// Informer returns the informer of the kind, each time that it is served.
-	Informer func(cache.ListerWatcher) (cache.SharedIndexInformer, error)
+	// Setup prepares the informer of the kind, each time that it is served.
+	Setup func(cache.SharedIndexInformer) error
 	// Turned is called after a watch of the kind started or stopped, with the objects of
 	// the one that stopped. It may be nil.
 	Turned func(stopped []any)
@@ -109,8 +109,8 @@ func (k *Kind) follow(ctx context.Context, s *Starter, resource schema.GroupVers
 	}
 	now := &watching{resource: resource}
 	if resource.Resource != "" {
-		informer, err := k.Informer(s.objectsOf(resource, k.Selector))
-		if err != nil {
+		informer := s.informer(resource, k.Selector)
+		if err := k.Setup(informer); err != nil {
 			return err
 		}
 		if err := informer.SetWatchErrorHandlerWithContext(k.failed); err != nil {
@@ -145,7 +145,7 @@ func (k *Kind) failed(ctx context.Context, r *cache.Reflector, err error) {
 	cache.DefaultWatchErrorHandler(ctx, r, err)
 }
 
-// ask has discovery asked soon.
+// ask makes run ask discovery soon.
 func (k *Kind) ask() {
 	select {
 	case k.changed <- struct{}{}:

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -41,7 +40,7 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer, known := answers[r.URL.Path]
 	switch {
 	case r.URL.Query().Get("watch") != "":
-		w.WriteHeader(http.StatusMethodNotAllowed) // have the informer list again
+		w.WriteHeader(http.StatusMethodNotAllowed) // the informer lists again
 	case !known:
 		w.WriteHeader(http.StatusNotFound)
 	default:
@@ -87,10 +86,8 @@ func TestAKindComesAndGoes(t *testing.T) {
 	s.versions.Store([]string(nil))
 	kind := &Kind{
 		GroupVersionKind: jobSet,
-		Informer: func(lw cache.ListerWatcher) (cache.SharedIndexInformer, error) {
-			return cache.NewSharedIndexInformer(lw, &unstructured.Unstructured{}, 0, cache.Indexers{}), nil
-		},
-		Turned: func(stopped []any) { turned <- stopped },
+		Setup:            func(cache.SharedIndexInformer) error { return nil },
+		Turned:           func(stopped []any) { turned <- stopped },
 	}
 	starter := starterOf(t, s)
 	starter.Add(kind)
@@ -120,7 +117,7 @@ func TestAKindComesAndGoes(t *testing.T) {
 				t.Errorf("a watch stopped with %d objects, want %d", len(stopped), want)
 			}
 		case <-time.After(5 * time.Second):
-			t.Fatal("no word of a turn")
+			t.Fatal("a turn is not reported")
 		}
 	}
 }
@@ -129,7 +126,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("never came true: %s", what)
+			t.Fatalf("not in time: %s", what)
 		}
 	}
 }

@@ -1,3 +1,7 @@
+// Package kinds starts and stops one watch for each kind that an API server need not serve.
+//
+// It knows when CustomResourceDefinitions come and go, and which version of a kind is
+// served. It refuses to know what the objects mean, and what is kept of them.
 package kinds
 
 import (
@@ -6,12 +10,12 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 )
@@ -47,13 +51,18 @@ func (s *Starter) Add(kind *Kind) {
 	s.kinds = append(s.kinds, kind)
 }
 
-// Run watches until ctx ends.
+// Run watches until ctx ends. It returns at once if there are no kinds.
 func (s *Starter) Run(ctx context.Context) error {
 	if len(s.kinds) == 0 {
 		return nil
 	}
-	informer, err := s.definitionsInformer()
-	if err != nil {
+	informer := metadatainformer.NewFilteredMetadataInformer(s.definitions, definitions, metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()
+	if err := informer.SetTransform(nameOnly); err != nil {
+		return err
+	}
+	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: s.defined, UpdateFunc: func(_, is any) { s.defined(is) }, DeleteFunc: s.defined,
+	}); err != nil {
 		return err
 	}
 	for _, k := range s.kinds {
@@ -63,24 +72,7 @@ func (s *Starter) Run(ctx context.Context) error {
 	return nil
 }
 
-// definitionsInformer asks discovery for the kinds of a group when a definition of the
-// group comes, changes or goes. It keeps the names of definitions alone.
-func (s *Starter) definitionsInformer() (cache.SharedIndexInformer, error) {
-	all := s.definitions.Resource(definitions)
-	lw := listWatch(s.definitions, "", func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-		return all.List(ctx, options)
-	}, all.Watch)
-	informer := cache.NewSharedIndexInformer(lw, &metav1.PartialObjectMetadata{}, 0, cache.Indexers{})
-	if err := informer.SetTransform(nameOnly); err != nil {
-		return nil, err
-	}
-	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: s.defined, UpdateFunc: func(_, is any) { s.defined(is) }, DeleteFunc: s.defined,
-	})
-	return informer, err
-}
-
-// defined asks for the kinds that a definition may define. Its name is <plural>.<group>.
+// defined asks discovery for the kinds of a definition's group. Its name is <plural>.<group>.
 func (s *Starter) defined(object any) {
 	key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object)
 	if err != nil {
@@ -94,6 +86,7 @@ func (s *Starter) defined(object any) {
 	}
 }
 
+// nameOnly keeps the names of definitions alone.
 func nameOnly(object any) (any, error) {
 	d, ok := object.(*metav1.PartialObjectMetadata)
 	if !ok {
@@ -104,26 +97,10 @@ func nameOnly(object any) (any, error) {
 	}}, nil
 }
 
-// listWatch returns what lists and watches the objects that a selector of labels selects.
-func listWatch(client any, selector string, list cache.ListWithContextFunc, follow cache.WatchFuncWithContext) cache.ListerWatcher {
-	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			options.LabelSelector = selector
-			return list(ctx, options)
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			options.LabelSelector = selector
-			return follow(ctx, options)
-		},
-	}, client)
-}
-
-// objectsOf lists and watches a resource in all namespaces.
-func (s *Starter) objectsOf(resource schema.GroupVersionResource, selector string) cache.ListerWatcher {
-	all := s.objects.Resource(resource)
-	return listWatch(s.objects, selector, func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-		return all.List(ctx, options)
-	}, all.Watch)
+// informer returns an informer of a resource in all namespaces.
+func (s *Starter) informer(resource schema.GroupVersionResource, selector string) cache.SharedIndexInformer {
+	return dynamicinformer.NewFilteredDynamicInformer(s.objects, resource, metav1.NamespaceAll, 0, cache.Indexers{},
+		func(o *metav1.ListOptions) { o.LabelSelector = selector }).Informer()
 }
 
 // Served returns the resource that the API server serves a kind as, as the function does.

@@ -44,7 +44,7 @@ func NewPodGroups(starter *kinds.Starter, changed func(*unstructured.Unstructure
 	p := &PodGroups{kinds: map[string]*kinds.Kind{}, changed: changed}
 	for _, scheduler := range gang.Schedulers() {
 		kind := &kinds.Kind{
-			GroupVersionKind: scheduler.Kind(), Selector: lwsv1.SetNameLabelKey, Informer: p.informer,
+			GroupVersionKind: scheduler.Kind(), Selector: lwsv1.SetNameLabelKey, Setup: p.setup,
 			Turned: func([]any) { turned() },
 		}
 		p.kinds[scheduler.Name()] = kind
@@ -62,17 +62,16 @@ func (p *PodGroups) Store(s gang.Scheduler) (store cache.Store, isAbsent bool) {
 	return nil, kind.IsAbsent()
 }
 
-func (p *PodGroups) informer(lw cache.ListerWatcher) (cache.SharedIndexInformer, error) {
-	informer := cache.NewSharedIndexInformer(lw, &unstructured.Unstructured{}, 0, cache.Indexers{})
+func (p *PodGroups) setup(informer cache.SharedIndexInformer) error {
 	if err := informer.SetTransform(withoutStatus); err != nil {
-		return nil, err
+		return err
 	}
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    p.report,
 		UpdateFunc: func(_, is any) { p.report(is) },
 		DeleteFunc: p.report,
 	})
-	return informer, err
+	return err
 }
 
 func (p *PodGroups) report(object any) {

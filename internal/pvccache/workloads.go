@@ -10,7 +10,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
@@ -74,8 +73,8 @@ func NewWorkloads(client kubernetes.Interface, starter *kinds.Starter, configure
 		{batchv1.GroupName, "Job", "jobs", batch, &batchv1.Job{}},
 		{batchv1.GroupName, "CronJob", "cronjobs", batch, &batchv1.CronJob{}},
 	} {
-		informer, err := w.informer(listWatch(client, k.client, k.resource), k.empty, workloadOf(builtIn))
-		if err != nil {
+		informer := cache.NewSharedIndexInformer(listWatch(client, k.client, k.resource), k.empty, 0, cache.Indexers{})
+		if err := w.setup(informer, workloadOf(builtIn)); err != nil {
 			return nil, err
 		}
 		if err := informer.SetWatchErrorHandlerWithContext(failed); err != nil {
@@ -95,9 +94,7 @@ func (w *Workloads) add(kind schema.GroupVersionKind, reduce cache.TransformFunc
 	k := &kinds.Kind{
 		GroupVersionKind: kind,
 		Failed:           w.failed,
-		Informer: func(lw cache.ListerWatcher) (cache.SharedIndexInformer, error) {
-			return w.informer(lw, &unstructured.Unstructured{}, reduce)
-		},
+		Setup:            func(informer cache.SharedIndexInformer) error { return w.setup(informer, reduce) },
 		Turned: func(stopped []any) {
 			for _, object := range stopped {
 				w.report(workloadIn(object), nil)
@@ -114,21 +111,23 @@ const (
 	indexSeries = "series" // by prefixes of the names of numbered PVCs
 )
 
-// informer returns an informer of the workloads of one kind, which reports their changes.
-func (w *Workloads) informer(lw cache.ListerWatcher, empty runtime.Object, reduce cache.TransformFunc) (cache.SharedIndexInformer, error) {
-	informer := cache.NewSharedIndexInformerWithOptions(lw, empty, cache.SharedIndexInformerOptions{Indexers: cache.Indexers{
+// setup makes an informer find workloads by the PVCs that they want, and report their changes.
+func (w *Workloads) setup(informer cache.SharedIndexInformer, reduce cache.TransformFunc) error {
+	if err := informer.AddIndexers(cache.Indexers{
 		indexNamed:  indexBy(Wanting.named),
 		indexSeries: indexBy(Wanting.prefixes),
-	}})
+	}); err != nil {
+		return err
+	}
 	if err := informer.SetTransform(reduce); err != nil {
-		return nil, err
+		return err
 	}
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(is any) { w.report(nil, workloadIn(is)) },
 		UpdateFunc: func(was, is any) { w.report(workloadIn(was), workloadIn(is)) },
 		DeleteFunc: func(was any) { w.report(workloadIn(was), nil) },
 	})
-	return informer, err
+	return err
 }
 
 func (w Wanting) named() []string    { return w.Named }

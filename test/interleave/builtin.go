@@ -13,9 +13,8 @@ import (
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
-// builtIn stands in for the controller manager's protection of claims, as of
-// 1.37.1: one worker, which judges all claims of a batch by one list of pods, taken
-// when the first of them needs it; claims that live are looked at as well.
+// builtIn is the built-in protection of PVCs, as of 1.37.1: one worker judges all PVCs of a batch by
+// one list of pods, read when the first of them needs it. It reads PVCs that are not deleted, too.
 type builtIn struct {
 	world  *world
 	claims *informer[*corev1.PersistentVolumeClaim]
@@ -124,7 +123,7 @@ func (b *builtIn) send(ctx context.Context, says string, writes bool, run func()
 	return b.world.wire.send(ctx, &call{from: "built-in", by: builtInArrives, says: says, writes: writes, run: run})
 }
 
-// listOnce is the list of a batch.
+// listOnce reads pods once for a batch.
 type listOnce struct {
 	*builtIn
 	index *pvc.Index

@@ -16,10 +16,9 @@ import (
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
-// informer stands in for a cache with its watch: it learns of a change when it is
-// told to.
+// informer is a cache that learns of the next change when deliver is called.
 type informer[T client.Object] struct {
-	ctrlcache.Informer // what is not asked for
+	ctrlcache.Informer // the methods that nothing calls
 	log                *[]watch.Event
 
 	mu       sync.Mutex
@@ -28,7 +27,7 @@ type informer[T client.Object] struct {
 	handlers []toolscache.ResourceEventHandler
 }
 
-// newInformer has listed what is there.
+// newInformer returns an informer that has listed the objects.
 func newInformer[T client.Object](log *[]watch.Event, now map[string]T) *informer[T] {
 	i := &informer[T]{log: log, at: len(*log), known: map[string]T{}}
 	for name, object := range now {
@@ -56,7 +55,7 @@ func (i *informer[T]) all() []T {
 	return objects
 }
 
-// deliver tells the next change.
+// deliver reports the next change.
 func (i *informer[T]) deliver() {
 	event := (*i.log)[i.at]
 	i.at++
@@ -82,8 +81,8 @@ func (i *informer[T]) deliver() {
 	}
 }
 
-// relist skips to what is there now, as after a watch that broke: what came and
-// went between was never there.
+// relist skips to the present objects, as after a watch that broke. Objects that came and went
+// between are never reported.
 func (i *informer[T]) relist(now map[string]T) {
 	i.at = len(*i.log)
 	i.mu.Lock()
@@ -115,7 +114,7 @@ func (i *informer[T]) each(tell func(toolscache.ResourceEventHandler)) {
 	}
 }
 
-// AddEventHandler tells of what is there already.
+// AddEventHandler reports the objects that the cache holds.
 func (i *informer[T]) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
 	i.handlers = append(i.handlers, h)
 	for _, object := range i.all() {
@@ -124,9 +123,9 @@ func (i *informer[T]) AddEventHandler(h toolscache.ResourceEventHandler) (toolsc
 	return nil, nil
 }
 
-// caches are what the controller reads from memory: claims, and no namespaces.
+// caches hold the PVCs that the controller reads, and no namespaces.
 type caches struct {
-	ctrlcache.Cache // what is not asked for
+	ctrlcache.Cache // the methods that nothing calls
 	claims          *informer[*corev1.PersistentVolumeClaim]
 	hideP           bool
 	hideRecords     bool
@@ -144,7 +143,7 @@ func (c *caches) GetInformer(_ context.Context, of client.Object, _ ...ctrlcache
 func (c *caches) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
 	claim, ok := into.(*corev1.PersistentVolumeClaim)
 	if !ok {
-		return apierrors.NewNotFound(claimResource, key.Name) // a namespace of no words
+		return apierrors.NewNotFound(claimResource, key.Name) // the namespace has no annotations
 	}
 	found, ok := c.claims.get(key.Name)
 	if !ok {

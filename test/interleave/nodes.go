@@ -7,8 +7,8 @@ import (
 	"lockstep.dev/lockstep/test/kubelet"
 )
 
-// nodes are the kubelets. They hear of a pod's deletion as late as they like: what it
-// may mount it may mount until it is gone.
+// nodes are the kubelets. They may learn of a pod's deletion late: they mount its volumes until the
+// pod is gone.
 func (w *world) nodes(add adder) {
 	for i, name := range sorted(wants) {
 		pod := w.store.pods()[name]

@@ -17,7 +17,7 @@ import (
 	"lockstep.dev/lockstep/internal/pvccache"
 )
 
-// ours is one life of our controllers.
+// ours is one process of our controllers.
 type ours struct {
 	name   string
 	caches *caches
@@ -60,7 +60,7 @@ type silent struct{}
 
 func (silent) Eventf(runtime.Object, runtime.Object, string, string, string, string, ...any) {}
 
-// podWatch is the one watch of pods.
+// podWatch is the watch of pods.
 type podWatch struct {
 	store  *store
 	at     int
@@ -103,8 +103,8 @@ func (p *podWatch) deliver() {
 	p.events <- watch.Event{Type: event.Type, Object: event.Object.DeepCopyObject()}
 }
 
-// breakOff ends the watch where it cannot be taken up again: what came and went until
-// pods are listed is never heard of.
+// breakOff ends the watch at a version that has expired: pods that come and go before the next list
+// are never reported.
 func (p *podWatch) breakOff() {
 	p.broken = true
 	close(p.events)

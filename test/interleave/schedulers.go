@@ -15,7 +15,7 @@ import (
 	"lockstep.dev/lockstep/scheduling"
 )
 
-// schedule has pods bound.
+// schedule binds pods.
 func (w *world) schedule(add adder) {
 	if w.rules.start == plugin {
 		for _, s := range w.schedulers {
@@ -30,16 +30,16 @@ func (w *world) schedule(add adder) {
 	}
 }
 
-// scheduler is one with our plugin, which is the real one. Each pod has a scheduler of
-// its own: in one, those that share a claim would wait for each other.
+// scheduler runs our real plugin. Each pod has a scheduler of its own: in one, pods that share a PVC
+// would wait for each other.
 type scheduler struct {
-	framework.Handle // what is not asked for
+	framework.Handle // the methods that nothing calls
 	world            *world
 	pod              string
 	plugin           *scheduling.Plugin
 	factory          informers.SharedInformerFactory
 	client           kubernetes.Interface
-	heard            int // how much of the log of claims it knows
+	heard            int // the number of changes of PVCs that it knows
 	busy             bool
 	ctx              context.Context
 	crash            context.CancelFunc
@@ -49,11 +49,8 @@ func (s *scheduler) String() string                                         { re
 func (s *scheduler) ClientSet() kubernetes.Interface                        { return s.client }
 func (s *scheduler) SharedInformerFactory() informers.SharedInformerFactory { return s.factory }
 
-// nobody is what a factory is made for that is never started.
-var nobody kubernetes.Interface
-
 func (w *world) startScheduler(pod string) {
-	s := &scheduler{world: w, pod: pod, factory: informers.NewSharedInformerFactory(nobody, 0)}
+	s := &scheduler{world: w, pod: pod, factory: informers.NewSharedInformerFactory(nil, 0)}
 	s.ctx, s.crash = context.WithCancel(w.ctx)
 	s.client = schedulerClient{api: &apiServer{world: w, from: s.String(), by: schedulersArrive}}
 	made, err := scheduling.New(s.ctx, nil, s)
@@ -65,8 +62,7 @@ func (w *world) startScheduler(pod string) {
 	w.schedulers = append(w.schedulers, s)
 }
 
-// crashScheduler has another take its place: with caches of its own, and none of what
-// the first knew.
+// crashScheduler replaces a scheduler by one with empty caches.
 func (w *world) crashScheduler(i int) {
 	s := w.schedulers[i]
 	s.crash()
@@ -75,7 +71,7 @@ func (w *world) crashScheduler(i int) {
 	w.schedulers = w.schedulers[:len(w.schedulers)-1]
 }
 
-// hear brings its cache of claims up to date.
+// hear brings its cache of PVCs up to date.
 func (s *scheduler) hear() {
 	s.heard = len(s.world.store.claimLog)
 	var claims []any
@@ -127,9 +123,9 @@ func (s *scheduler) bind(state *cycle, pod *corev1.Pod) {
 	}
 }
 
-// cycle is what a scheduler remembers of one pod.
+// cycle is the state of a scheduler for one pod.
 type cycle struct {
-	framework.CycleState // what is not asked for
+	framework.CycleState // the methods that nothing calls
 	data                 framework.StateData
 }
 
@@ -144,7 +140,7 @@ func (c *cycle) Read(framework.StateKey) (framework.StateData, error) {
 
 // schedulerClient reaches the store over the wire.
 type schedulerClient struct {
-	kubernetes.Interface // what is not asked for
+	kubernetes.Interface // the methods that nothing calls
 	api                  *apiServer
 }
 

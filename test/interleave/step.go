@@ -2,14 +2,14 @@ package interleave
 
 import "fmt"
 
-// actor is who takes a step.
+// actor is the party that takes a step.
 type actor int8
 
 const (
 	oursArrives actor = iota
 	builtInArrives
 	schedulersArrive
-	lateArrives // of whoever has crashed
+	lateArrives // of a sender that has crashed
 	oursHearsOfClaims
 	oursHearsOfPods
 	builtInHearsOfClaims
@@ -18,10 +18,10 @@ const (
 	schedulers
 	deleters
 	creators
-	writers // of what is not ours
+	writers // of other clients
 	kubelets
 	misfortune
-	actors // how many
+	actors // their number
 )
 
 // step is one thing that may happen next.
@@ -31,7 +31,7 @@ type step struct {
 	do   func()
 }
 
-// steps are all that may happen next, in an order that is always the same.
+// steps returns all steps that may happen next, in a stable order.
 func (w *world) steps() []step {
 	var all []step
 	add := func(by actor, do func(), says string, args ...any) {

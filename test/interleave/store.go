@@ -61,7 +61,7 @@ func (s *store) create(object client.Object) {
 	fakeapi.Add(s.Server, object)
 }
 
-// putClaim stores a PVC that was changed, or takes it out if no finalizer keeps it.
+// putClaim stores a changed PVC, or removes it if no finalizer keeps it.
 func (s *store) putClaim(claim *corev1.PersistentVolumeClaim) {
 	if claim.DeletionTimestamp != nil && len(claim.Finalizers) == 0 {
 		s.Erase(claim)
@@ -74,8 +74,7 @@ func (s *store) deleteClaim(name string) {
 	s.Remove(s.claims()[name], metav1.DeletePropagationBackground)
 }
 
-// bindPod binds the pod of a name if it is still the one that a node was chosen for,
-// and may be bound at all.
+// bindPod binds the pod of a name if it still has the UID, and may be bound.
 func (s *store) bindPod(name string, uid types.UID) error {
 	now := s.pods()[name]
 	switch {
@@ -90,10 +89,10 @@ func (s *store) bindPod(name string, uid types.UID) error {
 	return nil
 }
 
-// endPod takes a pod out.
+// endPod removes a pod.
 func (s *store) endPod(name string) { s.Erase(s.pods()[name]) }
 
-// podsNow is a list of one moment.
+// podsNow lists all pods.
 func (s *store) podsNow() *corev1.PodList {
 	list := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: s.podVersion()}}
 	for _, pod := range fakeapi.All[*corev1.Pod](s.Objects) {
@@ -102,7 +101,7 @@ func (s *store) podsNow() *corev1.PodList {
 	return list
 }
 
-// podVersion is that of the last change of a pod.
+// podVersion returns the resourceVersion of the last change of a pod.
 func (s *store) podVersion() string {
 	if len(s.podLog) == 0 {
 		return "1"

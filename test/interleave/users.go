@@ -11,7 +11,7 @@ import (
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
-// users create and delete claims.
+// users create and delete PVCs.
 func (w *world) users(add adder) {
 	for _, name := range []string{"a", "b"} {
 		claim := w.store.claims()[name]
@@ -32,7 +32,7 @@ func (w *world) users(add adder) {
 	w.owners(add)
 }
 
-// owners create pods and delete them, at times again under the same name.
+// owners create and delete pods, some of them twice.
 func (w *world) owners(add adder) {
 	for _, name := range sorted(wants) {
 		switch p := w.store.pods()[name]; {
@@ -61,7 +61,7 @@ func (w *world) createOnNode(name string) {
 	w.seen[onNode]++
 }
 
-// finish ends what runs in a pod. Its volumes may be mounted still.
+// finish ends the containers of a pod. Its volumes may still be mounted.
 func (w *world) finish(name string) {
 	pod := w.store.pods()[name].DeepCopy()
 	pod.Status.Phase = corev1.PodSucceeded
@@ -69,7 +69,7 @@ func (w *world) finish(name string) {
 	w.seen[finished]++
 }
 
-// touch gives a claim a new version, and a finalizer or takes it.
+// touch gives a PVC a new resourceVersion, and adds or removes a finalizer.
 func (w *world) touch(name string) {
 	claim := w.store.claims()[name].DeepCopy()
 	metav1.SetMetaDataAnnotation(&claim.ObjectMeta, "example.com/touched", w.store.Version())
@@ -82,8 +82,7 @@ func (w *world) touch(name string) {
 	w.store.putClaim(claim)
 }
 
-// strip takes from a claim what protects it. What becomes of it is on whoever does
-// so; what becomes of others is not.
+// strip removes the finalizers that protect a PVC. The laws hold for the other PVCs only.
 func (w *world) strip(name string) {
 	claim := w.store.claims()[name].DeepCopy()
 	claim.Finalizers = slices.DeleteFunc(claim.Finalizers, func(f string) bool { return f == pvc.BarrierFinalizer || isP(f) })
@@ -92,8 +91,7 @@ func (w *world) strip(name string) {
 	w.seen[stripped]++
 }
 
-// deletePod begins the end of a pod. Its node lets go of the volumes before it is
-// gone.
+// deletePod deletes a pod. Its kubelet unmounts the volumes before the pod is gone.
 func (w *world) deletePod(name string) {
 	pod := w.store.pods()[name].DeepCopy()
 	if pod.Spec.NodeName == "" {
@@ -104,7 +102,7 @@ func (w *world) deletePod(name string) {
 	w.store.Put(pod)
 }
 
-// misfortunes are what is given only so often.
+// misfortunes are crashes, second replicas and lost requests, up to the number of faults.
 func (w *world) misfortunes(add adder) {
 	w.lose(add)
 	for i, o := range w.operators {
@@ -137,7 +135,7 @@ var (
 	errConflict = apierrors.NewConflict(claimResource, "it", errors.New("the object has been modified"))
 )
 
-// lose has requests fail: on their way, on their way back, and at the API server.
+// lose makes requests fail: before they arrive, after it, and at the API server.
 func (w *world) lose(add adder) {
 	if w.faults.lost == 0 {
 		return
@@ -147,7 +145,7 @@ func (w *world) lose(add adder) {
 		if c.late {
 			continue
 		}
-		add(misfortune, func() { spend(requestsLost); w.wire.lose(c) }, "lost on its way: %s", c)
+		add(misfortune, func() { spend(requestsLost); w.wire.refuse(c, errLost) }, "lost on its way: %s", c)
 		add(misfortune, func() { spend(refusals); w.wire.refuse(c, errBusy) }, "refused with 500: %s", c)
 		if c.writes {
 			add(misfortune, func() { spend(answersLost); w.wire.unanswered(c) }, "its answer is lost: %s", c)

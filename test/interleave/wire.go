@@ -9,10 +9,10 @@ import (
 	"sync"
 )
 
-// errLost is what a client hears of a request that was cut off.
+// errLost is the error of a request whose connection broke.
 var errLost = errors.New("connection lost")
 
-// call is one request under way.
+// call is one request that has not arrived.
 type call struct {
 	from   string
 	by     actor
@@ -20,7 +20,7 @@ type call struct {
 	writes bool
 	run    func() error
 	reply  chan error
-	// late: who sent it has crashed.
+	// late is set when the sender has crashed.
 	late bool
 }
 
@@ -37,8 +37,8 @@ type wire struct {
 	calls []*call
 }
 
-// send returns when the request was answered, or its sender has crashed. What
-// writes may arrive all the same.
+// send returns when the request was answered, or its sender has crashed. A write may arrive after
+// that.
 func (w *wire) send(ctx context.Context, c *call) error {
 	c.reply = make(chan error, 1)
 	w.mu.Lock()
@@ -58,8 +58,8 @@ func (w *wire) send(ctx context.Context, c *call) error {
 	}
 }
 
-// underWay are the requests that have not arrived, in an order that does not depend
-// on which goroutine was faster.
+// underWay returns the requests that have not arrived, in an order that does not depend on the
+// goroutines.
 func (w *wire) underWay() []*call {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -67,35 +67,21 @@ func (w *wire) underWay() []*call {
 	return slices.Clone(w.calls)
 }
 
-func (w *wire) take(c *call) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.calls = slices.DeleteFunc(w.calls, func(other *call) bool { return other == c })
-}
+// arrive carries out a request, and answers it.
+func (w *wire) arrive(c *call) { w.refuse(c, c.run()) }
 
-// arrive does what was asked, and answers.
-func (w *wire) arrive(c *call) {
-	w.take(c)
-	c.reply <- c.run()
-}
-
-// unanswered does what was asked, and its sender hears of a failure.
+// unanswered carries out a request. Its sender gets an error.
 func (w *wire) unanswered(c *call) {
-	w.take(c)
 	_ = c.run()
-	c.reply <- errLost
+	w.refuse(c, errLost)
 }
 
-// refuse does nothing of what was asked, and says why.
+// refuse answers a request that is not carried out.
 func (w *wire) refuse(c *call, why error) {
-	w.take(c)
+	w.mu.Lock()
+	w.calls = slices.DeleteFunc(w.calls, func(other *call) bool { return other == c })
+	w.mu.Unlock()
 	c.reply <- why
-}
-
-// lose does nothing of what was asked.
-func (w *wire) lose(c *call) {
-	w.take(c)
-	c.reply <- errLost
 }
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

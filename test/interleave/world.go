@@ -16,45 +16,42 @@ import (
 type start int8
 
 const (
-	// anyhow: by schedulers that look at nothing, as late as they like, or by whoever
-	// creates the pod.
+	// anyhow: by schedulers that read no PVC, at any time, or by the creator of the pod.
 	anyhow start = iota
-	// gated: in mode strict, under a gate that the operator lifts.
+	// gated: in mode strict, behind a gate that the operator lifts.
 	gated
-	// plugin: by schedulers that have ours.
+	// plugin: by schedulers with our plugin.
 	plugin
 )
 
 func (s start) String() string { return [...]string{"bound anyhow", "gated", "by the plugin"}[s] }
 
-// rules are who is there, and what is taken away from the protocol.
+// rules choose the controllers that run, and the rules of the protocol that are dropped.
 type rules struct {
-	// builtIn: the built-in controller owns P; without it, ours does.
+	// builtIn: the built-in controller removes its finalizer P; without it, ours does.
 	builtIn bool
-	// barrier: claims are born with B, and ours is there.
+	// barrier: PVCs are created with our finalizer B, and our controller runs.
 	barrier bool
-	// kubelets are of which kind each node is.
+	// kubelets are the kinds of the nodes.
 	kubelets []kubelet.Kind
 	start    start
 
-	// What is taken away.
-	sharedReads    bool // a reading serves claims that began terminating after it
-	anyVersion     bool // writes carry no preconditions
-	errorsMeanNone bool // a list that fails shows no pods
-	byCache        bool // the watch of pods is never asked whether it is up to date
-	ignoresP       bool // B is judged while P is there
-	ignoresRecords bool // what stands on a claim of its users is not read
-	forgetsUnbound bool // pods that are not bound yet are taken off the record
-	recordsLate    bool // the plugin is asked after the bind
+	// The rules that are dropped.
+	sharedReads    bool // a list of pods serves PVCs that were deleted after it
+	anyVersion     bool // writes name no UID and resourceVersion
+	errorsMeanNone bool // a failed list is an empty one
+	byCache        bool // the informer of pods is taken to be up to date
+	ignoresP       bool // B is removed while P exists
+	ignoresRecords bool // the use record of a PVC is not read
+	forgetsUnbound bool // pods that are not bound are removed from the record
+	recordsLate    bool // the plugin records after the bind
 }
 
-// faults are how much may go wrong, still.
-//
-// Users are given only so much to do as well: what they do is what the races are
-// about, and if they did it all the time nothing would come of anything.
+// faults are how many failures, and how many actions of users, may still happen. Without a bound on
+// users no PVC would ever be free.
 type faults struct{ crashes, replicas, lost, claims, pods, ends, writes, strips int }
 
-// world is everybody, between two steps.
+// world is the state between two steps.
 type world struct {
 	ctx    context.Context
 	rules  rules
@@ -65,19 +62,19 @@ type world struct {
 	operators  []*ours
 	schedulers []*scheduler
 	builtIn    *builtIn
-	// mounts are what kubelets have admitted and mounted, by the UID of the pod.
+	// mounts are the volumes that kubelets have admitted or mounted, by the UID of the pod.
 	mounts map[types.UID]map[string]*mount
-	// bound are the claims that pods were bound on, where they are on record there.
+	// bound are the PVCs that recorded pods when these were bound.
 	bound map[types.UID]map[string]types.UID
-	// given are the claims that somebody gave up by taking what protects them.
+	// given are the PVCs whose finalizers a user removed.
 	given   map[types.UID]bool
 	givenUp map[string]bool // by name, as well
-	// broken is the first law that was.
+	// broken is the first law that did not hold.
 	broken error
-	// shared is the reading that serves for others.
+	// shared is the list of pods that serves later reads.
 	shared  *corev1.PodList
 	sharers int
-	// seen counts what makes a run worth something.
+	// seen counts the premises of a run.
 	seen map[string]int
 }
 
@@ -111,7 +108,7 @@ func newWorld(ctx context.Context, r rules, f faults) *world {
 	return w
 }
 
-// claim is one as admission makes it, bound to a volume of its own.
+// claim returns a PVC as admission creates it, bound to a volume.
 func (w *world) claim(name string) *corev1.PersistentVolumeClaim {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{pvc.PodsFinalizer}}}
 	if w.rules.barrier {
@@ -121,7 +118,7 @@ func (w *world) claim(name string) *corev1.PersistentVolumeClaim {
 	return claim
 }
 
-// wants are the pods that there are, and the claims that each uses.
+// wants are the PVCs that each pod uses.
 var wants = map[string][]string{"p": {"a", "b"}, "q": {"b"}}
 
 func (w *world) pod(name string) *corev1.Pod {
@@ -137,7 +134,7 @@ func (w *world) pod(name string) *corev1.Pod {
 	return p
 }
 
-// read is a reading of pods for ours, of now.
+// read returns the pods that our controller lists.
 func (w *world) read() *corev1.PodList {
 	now := w.store.podsNow()
 	if w.rules.forgetsUnbound {
