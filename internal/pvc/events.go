@@ -12,31 +12,31 @@ import (
 
 // Carry is the writes for a verdict on a PVC and for one on its release token, in order: the
 // first onto the version that was judged.
-func Carry(claim *corev1.PersistentVolumeClaim, d HoldVerdict, token TokenVerdict) (actions []action.Action) {
+func Carry(pvc *corev1.PersistentVolumeClaim, d HoldVerdict, token TokenVerdict) (actions []action.Action) {
 	annotations := map[string]string{}
 	maps.Copy(annotations, d.Annotations)
 	maps.Copy(annotations, token.Annotations)
 	if len(annotations) > 0 {
-		a := action.Annotate{Object: refOf(claim), Annotations: annotations, Because: d.Because}
+		a := action.Annotate{Object: refOf(pvc), Annotations: annotations, Because: d.Because}
 		if len(d.Annotations) == 0 {
 			a.Because = token.Because()
 		}
-		a.Tell.Done = append(tellHold(claim, d), TellToken(token)...)
+		a.Tell.Done = append(tellHold(pvc, d), TellToken(token)...)
 		actions = append(actions, a)
 	}
 	if d.Delete != nil {
 		deleted := action.Event{Reason: d.Delete.Code, Action: "Delete", Note: "deleted: " + d.Delete.Sentence}
-		actions = append(actions, action.Delete{Object: refOf(claim), Because: *d.Delete, Tell: action.Telling{Done: []action.Event{deleted}}})
+		actions = append(actions, action.Delete{Object: refOf(pvc), Because: *d.Delete, Tell: action.Telling{Done: []action.Event{deleted}}})
 	}
 	return actions
 }
 
 // tellHold is the event of a hold that begins or ends. New names have no event.
-func tellHold(claim *corev1.PersistentVolumeClaim, d HoldVerdict) []action.Event {
-	stood := claim.Annotations[HoldersAnnotation]
+func tellHold(pvc *corev1.PersistentVolumeClaim, d HoldVerdict) []action.Event {
+	stood := pvc.Annotations[HoldersAnnotation]
 	stands, changes := d.Annotations[HoldersAnnotation]
 	switch {
-	case !changes || claim.DeletionTimestamp != nil:
+	case !changes || pvc.DeletionTimestamp != nil:
 	case stands != "" && (stood == "" || stood == Unverified):
 		return []action.Event{{Reason: "Held", Action: "Hold", Note: "its deletion is refused from now on: " + d.Because.Sentence}}
 	case stands == "" && stood != Unverified:
@@ -61,11 +61,11 @@ func TellToken(token TokenVerdict) []action.Event {
 const ReleaseUsed = "Released"
 
 // TellLeft is the event of a PVC that was deleted in use: after a release, or after a warning.
-func TellLeft(claim *corev1.PersistentVolumeClaim) (event action.Event, ok bool) {
-	names := ParseWords(claim.Annotations[HoldersAnnotation]).Names
-	observed := claim.Annotations[ObservedAnnotation]
+func TellLeft(pvc *corev1.PersistentVolumeClaim) (event action.Event, ok bool) {
+	names := ParseHolders(pvc.Annotations[HoldersAnnotation]).Names
+	observed := pvc.Annotations[ObservedAnnotation]
 	switch {
-	case names != "" && names != Unverified && Released(claim):
+	case names != "" && names != Unverified && Released(pvc):
 		return action.Event{Warning: true, Reason: ReleaseUsed, Action: "Release",
 			Note: "deleted though it was in use by " + names + ": it had been released"}, true
 	case observed != "":

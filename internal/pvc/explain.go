@@ -118,7 +118,7 @@ func (c Case) guarded() bool {
 }
 
 // annotated is what the operator wrote on the PVC about its holders.
-func (c Case) annotated() Words { return ParseWords(c.Claim.Annotations[HoldersAnnotation]) }
+func (c Case) annotated() HoldersValue { return ParseHolders(c.Claim.Annotations[HoldersAnnotation]) }
 
 // blind names what could not be read and may hold the PVC, or is empty.
 func (c Case) blind() string {

@@ -231,7 +231,7 @@ func TestHeldAndOwned(t *testing.T) {
 		{"without owner", edits{holders("StatefulSet/db")}, ""},
 		{"not held", edits{ownedByDB}, ""},
 		{"unverified", edits{ownedByDB, holders(pvc.Unverified)}, ""},
-		{"cooling", edits{ownedByDB, holders(pvc.Words{Names: "StatefulSet/db", Until: noon}.String())}, ""},
+		{"cooling", edits{ownedByDB, holders(pvc.HoldersValue{Names: "StatefulSet/db", Until: noon}.String())}, ""},
 		{"terminating", edits{ownedByDB, holders("StatefulSet/db"), dying}, ""},
 		{"a name that controls a terminal", edits{ownedByDB, holders("db\x1b[2J")}, "db [2J"},
 	} {

@@ -115,8 +115,8 @@ func (v View) living() Verdict {
 	return Verdict{}
 }
 
-func refOf(claim *corev1.PersistentVolumeClaim) identity.Ref {
-	return identity.RefOf(identity.KindPersistentVolumeClaim, claim)
+func refOf(pvc *corev1.PersistentVolumeClaim) identity.Ref {
+	return identity.RefOf(identity.KindPersistentVolumeClaim, pvc)
 }
 
 // silent actions have no events of their own.
@@ -151,22 +151,22 @@ func isUnused(c corev1.PersistentVolumeClaimCondition) bool {
 type Batch struct {
 	settings  Settings
 	namespace string
-	claims    []*corev1.PersistentVolumeClaim
+	pvcs      []*corev1.PersistentVolumeClaim
 	// recorded are living PVCs with a use record.
 	recorded []*corev1.PersistentVolumeClaim
 }
 
 // Take takes the snapshot: terminating PVCs with a finalizer that this controller removes, and
 // living ones with a use record. The others are not judged.
-func (s Settings) Take(namespace string, claims []*corev1.PersistentVolumeClaim) Batch {
+func (s Settings) Take(namespace string, pvcs []*corev1.PersistentVolumeClaim) Batch {
 	b := Batch{namespace: namespace, settings: s}
-	for _, claim := range claims {
+	for _, pvc := range pvcs {
 		switch {
-		case claim.Namespace != namespace:
-		case s.takes(claim) != "":
-			b.claims = append(b.claims, claim)
-		case claim.DeletionTimestamp == nil && claim.Annotations[UsersAnnotation] != "":
-			b.recorded = append(b.recorded, claim)
+		case pvc.Namespace != namespace:
+		case s.takes(pvc) != "":
+			b.pvcs = append(b.pvcs, pvc)
+		case pvc.DeletionTimestamp == nil && pvc.Annotations[UsersAnnotation] != "":
+			b.recorded = append(b.recorded, pvc)
 		}
 	}
 	return b
@@ -174,16 +174,16 @@ func (s Settings) Take(namespace string, claims []*corev1.PersistentVolumeClaim)
 
 // takes is the finalizer that is removed next, or "". B waits for P: only without P does every
 // kubelet refuse the PVC.
-func (s Settings) takes(claim *corev1.PersistentVolumeClaim) string {
+func (s Settings) takes(pvc *corev1.PersistentVolumeClaim) string {
 	switch {
-	case claim.DeletionTimestamp == nil, claim.UID == "", claim.ResourceVersion == "":
+	case pvc.DeletionTimestamp == nil, pvc.UID == "", pvc.ResourceVersion == "":
 		return ""
-	case slices.Contains(claim.Finalizers, PodsFinalizer):
+	case slices.Contains(pvc.Finalizers, PodsFinalizer):
 		if s.Alone {
 			return PodsFinalizer
 		}
 		return ""
-	case slices.Contains(claim.Finalizers, BarrierFinalizer):
+	case slices.Contains(pvc.Finalizers, BarrierFinalizer):
 		return BarrierFinalizer
 	}
 	return ""
@@ -192,20 +192,20 @@ func (s Settings) takes(claim *corev1.PersistentVolumeClaim) string {
 // Empty reports whether no pods need to be read.
 func (b Batch) Empty() bool { return len(b.all()) == 0 }
 
-func (b Batch) all() []*corev1.PersistentVolumeClaim { return slices.Concat(b.claims, b.recorded) }
+func (b Batch) all() []*corev1.PersistentVolumeClaim { return slices.Concat(b.pvcs, b.recorded) }
 
 // Names are the names of the PVCs: pods that use none of them need not be read.
 func (b Batch) Names() (names []string) {
-	for _, claim := range b.all() {
-		names = append(names, claim.Name)
+	for _, pvc := range b.all() {
+		names = append(names, pvc.Name)
 	}
 	return names
 }
 
 // Recorded are the pods of the use records.
 func (b Batch) Recorded() (uids []types.UID) {
-	for _, claim := range b.all() {
-		record, _ := ParseRecord(claim.Annotations[UsersAnnotation]) // an unreadable record keeps its PVC
+	for _, pvc := range b.all() {
+		record, _ := ParseRecord(pvc.Annotations[UsersAnnotation]) // an unreadable record keeps its PVC
 		for _, pod := range record {
 			uids = append(uids, pod.UID)
 		}
@@ -275,26 +275,26 @@ type Kept struct {
 
 // Judge decides for every terminating PVC of the batch whether its finalizer is removed.
 func (v LiveView) Judge() (releases []Release, kept []Kept) {
-	for _, claim := range v.batch.claims {
-		k := v.holders(claim)
+	for _, pvc := range v.batch.pvcs {
+		k := v.holders(pvc)
 		if k.Err != nil || len(k.Users) > 0 || len(k.Recorded) > 0 {
 			kept = append(kept, k)
 			continue
 		}
-		takes := v.batch.settings.takes(claim)
-		stays := slices.DeleteFunc(slices.Clone(claim.Finalizers), func(f string) bool { return f == takes })
-		releases = append(releases, Release{pvc: refOf(claim), takes: takes, stays: stays})
+		takes := v.batch.settings.takes(pvc)
+		stays := slices.DeleteFunc(slices.Clone(pvc.Finalizers), func(f string) bool { return f == takes })
+		releases = append(releases, Release{pvc: refOf(pvc), takes: takes, stays: stays})
 	}
 	return releases, kept
 }
 
-func (v LiveView) holders(claim *corev1.PersistentVolumeClaim) Kept {
-	k := Kept{Claim: refOf(claim), Err: v.err}
+func (v LiveView) holders(pvc *corev1.PersistentVolumeClaim) Kept {
+	k := Kept{Claim: refOf(pvc), Err: v.err}
 	if k.Err != nil {
 		return k
 	}
-	k.Users = v.index.Holding(claim)
-	record, err := ParseRecord(claim.Annotations[UsersAnnotation])
+	k.Users = v.index.Holding(pvc)
+	record, err := ParseRecord(pvc.Annotations[UsersAnnotation])
 	k.Err = err
 	// The record of a terminating PVC cannot grow: a recorded pod that the read does not show
 	// is gone for ever.

@@ -184,7 +184,7 @@ func (v HoldView) held(d *HoldVerdict) {
 		d.Annotations = nil
 		return
 	}
-	v.annotate(d, Words{Names: names}, sum)
+	v.annotate(d, HoldersValue{Names: names}, sum)
 	d.Next = v.Now.Add(v.verifyAfter())
 }
 
@@ -193,7 +193,7 @@ func (v HoldView) standsUntil(names, sum string) time.Time {
 	stands := v.Claim.Annotations[HoldersAnnotation]
 	verified, err := time.Parse(time.RFC3339, v.Claim.Annotations[VerifiedAnnotation])
 	switch {
-	case err != nil || verified.After(v.Now), stands == "", stands == Unverified, !ParseWords(stands).Until.IsZero():
+	case err != nil || verified.After(v.Now), stands == "", stands == Unverified, !ParseHolders(stands).Until.IsZero():
 		return time.Time{}
 	case stands == names && v.Claim.Annotations[DigestAnnotation] == sum:
 		return verified.Add(v.verifyAfter())
@@ -207,7 +207,7 @@ func (v HoldView) verifyAfter() time.Duration {
 	return (verifyEvery - verifyApart*time.Duration(sum[0])/256).Truncate(time.Second)
 }
 
-func (v HoldView) annotate(d *HoldVerdict, w Words, sum string) {
+func (v HoldView) annotate(d *HoldVerdict, w HoldersValue, sum string) {
 	d.Annotations[HoldersAnnotation] = w.String()
 	d.Annotations[DigestAnnotation] = sum
 	d.Annotations[VerifiedAnnotation] = v.Now.UTC().Format(time.RFC3339)
@@ -217,13 +217,13 @@ func (v HoldView) annotate(d *HoldVerdict, w Words, sum string) {
 // that is deleted and created again uses the same data.
 func (v HoldView) released(d *HoldVerdict) {
 	value := v.Claim.Annotations[HoldersAnnotation]
-	stands, latest := ParseWords(value), v.Now.Add(v.Grace).Truncate(time.Second).Add(time.Second)
+	stands, latest := ParseHolders(value), v.Now.Add(v.Grace).Truncate(time.Second).Add(time.Second)
 	switch {
 	case value == "", value == Unverified, v.atOnce(d):
 	case stands.Until.IsZero(), stands.Until.After(latest): // the latter by another clock, or a longer grace
 		d.State, d.Next = Cooling, latest
 		d.Because = action.Reason{Code: "Cooling", Sentence: "the last holder is gone: " + stands.Names}
-		v.annotate(d, Words{Names: stands.Names, Until: latest}, v.Claim.Annotations[DigestAnnotation])
+		v.annotate(d, HoldersValue{Names: stands.Names, Until: latest}, v.Claim.Annotations[DigestAnnotation])
 		return
 	case v.Now.Before(stands.Until):
 		d.State, d.Next, d.Annotations = Cooling, stands.Until, nil
@@ -279,12 +279,12 @@ func removal(have map[string]string, keys []string) map[string]string {
 	return gone
 }
 
-// Words is the value of HoldersAnnotation.
+// HoldersValue is the value of HoldersAnnotation.
 //
 //	"LeaderWorkerSet/llama, Pod/llama-0, +3"                     held
 //	"cooling until 2026-11-21T22:05:00Z: LeaderWorkerSet/llama"  the last holder is gone
 //	"unverified"                                                 no operator has read it yet
-type Words struct {
+type HoldersValue struct {
 	// Names of the holders; of the last ones while cooling.
 	Names string
 	// Until is when a cooling PVC is free, or zero.
@@ -297,19 +297,19 @@ const (
 	maxNames = 1<<10 - len(cooling+"2006-01-02T15:04:05Z"+": ")
 )
 
-// ParseWords reads HoldersAnnotation. An unreadable value counts as names: it holds until it is
+// ParseHolders reads HoldersAnnotation. An unreadable value counts as names: it holds until it is
 // written again.
-func ParseWords(value string) Words {
+func ParseHolders(value string) HoldersValue {
 	rest, ok := strings.CutPrefix(value, cooling)
 	at, names, separated := strings.Cut(rest, ": ")
 	until, err := time.Parse(time.RFC3339, at)
 	if !ok || !separated || err != nil {
-		return Words{Names: value}
+		return HoldersValue{Names: value}
 	}
-	return Words{Names: names, Until: until}
+	return HoldersValue{Names: names, Until: until}
 }
 
-func (w Words) String() string {
+func (w HoldersValue) String() string {
 	if w.Until.IsZero() {
 		return w.Names
 	}

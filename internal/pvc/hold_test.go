@@ -235,13 +235,13 @@ func numberedDeployment(name string, i int) *appsv1.Deployment {
 }
 
 func TestParseWords(t *testing.T) {
-	for value, want := range map[string]pvc.Words{
+	for value, want := range map[string]pvc.HoldersValue{
 		"StatefulSet/db, +3":                           {Names: "StatefulSet/db, +3"},
 		"cooling until 2026-11-21T12:00:00Z: Pod/a":    {Names: "Pod/a", Until: noon},
 		"cooling until tomorrow: Pod/a":                {Names: "cooling until tomorrow: Pod/a"},
 		"cooling until 2026-11-21T12:00:00Z for Pod/a": {Names: "cooling until 2026-11-21T12:00:00Z for Pod/a"},
 	} {
-		got := pvc.ParseWords(value)
+		got := pvc.ParseHolders(value)
 		if diff := cmp.Diff(want, got); diff != "" || got.String() != value {
 			t.Errorf("%q becomes %q (-want +got):\n%s", value, got, diff)
 		}

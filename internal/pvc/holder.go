@@ -83,13 +83,13 @@ type World struct {
 
 // OwnersGone reports whether a PVC has owners, and all of them are gone or wait for it to
 // go. gone reports this of one owner.
-func OwnersGone(claim *corev1.PersistentVolumeClaim, gone func(owner identity.Ref) bool) bool {
-	for _, owner := range claim.OwnerReferences {
-		if !gone(identity.OwnerRef(claim.Namespace, owner)) {
+func OwnersGone(pvc *corev1.PersistentVolumeClaim, gone func(owner identity.Ref) bool) bool {
+	for _, owner := range pvc.OwnerReferences {
+		if !gone(identity.OwnerRef(pvc.Namespace, owner)) {
 			return false
 		}
 	}
-	return len(claim.OwnerReferences) > 0
+	return len(pvc.OwnerReferences) > 0
 }
 
 // GoneLive reports whether an owner is gone or waits for the PVC to go, in a world that is
@@ -103,12 +103,12 @@ func (w World) GoneLive(owner identity.Ref, served bool) bool {
 }
 
 // Holders are those that hold a PVC now, and those that are idle and would.
-func (w World) Holders(claim *corev1.PersistentVolumeClaim) (holders, idle []Holder) {
-	holders = append(w.podHolders(claim), annotationHolders(claim)...)
-	if w.Desire.Namespace != claim.Namespace {
+func (w World) Holders(pvc *corev1.PersistentVolumeClaim) (holders, idle []Holder) {
+	holders = append(w.podHolders(pvc), annotationHolders(pvc)...)
+	if w.Desire.Namespace != pvc.Namespace {
 		return sorted(holders), nil
 	}
-	for _, match := range w.Desire.Of(claim.Name) {
+	for _, match := range w.Desire.Of(pvc.Name) {
 		chain := append([]*workloads.Want{match.Want}, w.Desire.Above(match.Want.Controller, w.Links)...)
 		top, ending := workloads.Top(chain)
 		if ending {
@@ -116,7 +116,7 @@ func (w World) Holders(claim *corev1.PersistentVolumeClaim) (holders, idle []Hol
 		}
 		h := w.workloadHolder(match, top)
 		switch {
-		case w.OwnersGone && match.Want.Since.After(claim.CreationTimestamp.Time):
+		case w.OwnersGone && match.Want.Since.After(pvc.CreationTimestamp.Time):
 			h.Phase, h.discards = awaitsEnd, true // it was created after the PVC of its name, which is garbage
 			idle = append(idle, h)
 		case h.Finished() || match.Idle != "" && w.Idle != IdleHolds:
@@ -137,20 +137,22 @@ func Refusing(holders []Holder) []Holder {
 // told are the refusing holders that are named on a PVC: those without a holder above them. Pods
 // of a workload and Jobs of a CronJob come and go. In a ring, which users can forge, all are named.
 func told(holders []Holder) []Holder {
-	refusing := Refusing(holders)
-	holds := func(above *workloads.Want) bool {
-		return slices.ContainsFunc(refusing, func(h Holder) bool { return h.UID == above.Workload.UID && h.Reason == DesiredState })
+	refusing, hold := Refusing(holders), map[types.UID]bool{}
+	for _, h := range refusing {
+		hold[h.UID] = hold[h.UID] || h.Reason == DesiredState
 	}
-	highest := slices.DeleteFunc(slices.Clone(refusing), func(h Holder) bool { return slices.ContainsFunc(h.above, holds) })
+	highest := slices.DeleteFunc(slices.Clone(refusing), func(h Holder) bool {
+		return slices.ContainsFunc(h.above, func(above *workloads.Want) bool { return hold[above.Workload.UID] })
+	})
 	if len(highest) == 0 {
 		return refusing
 	}
 	return highest
 }
 
-func (w World) podHolders(claim *corev1.PersistentVolumeClaim) []Holder {
+func (w World) podHolders(pvc *corev1.PersistentVolumeClaim) []Holder {
 	var holders []Holder
-	for _, use := range w.Pods.Uses(claim) {
+	for _, use := range w.Pods.Uses(pvc) {
 		if use.Node == "" && isOver(use.Phase) {
 			continue
 		}
@@ -159,7 +161,7 @@ func (w World) podHolders(claim *corev1.PersistentVolumeClaim) []Holder {
 			Node: use.Node, Phase: string(use.Phase), Released: "delete the pod",
 			above: w.Desire.Above(w.Links[use.Pod.UID].Controller, w.Links),
 		}
-		if use.holds(claim) {
+		if use.holds(pvc) {
 			h.Reason = BoundPod
 		}
 		holders = append(holders, h)
@@ -185,15 +187,15 @@ func (w World) workloadHolder(m workloads.Match, top *workloads.Want) Holder {
 }
 
 // annotationHolders are those that the PVC itself names.
-func annotationHolders(claim *corev1.PersistentVolumeClaim) []Holder {
+func annotationHolders(pvc *corev1.PersistentVolumeClaim) []Holder {
 	var holders []Holder
-	if text, ok := claim.Annotations[HoldAnnotation]; ok {
+	if text, ok := pvc.Annotations[HoldAnnotation]; ok {
 		holders = append(holders, Holder{
-			Name: "Hold/" + claim.Name, Reason: Asked, Proof: "metadata.annotations[" + HoldAnnotation + "]: " + said(text),
+			Name: "Hold/" + pvc.Name, Reason: Asked, Proof: "metadata.annotations[" + HoldAnnotation + "]: " + said(text),
 			Released: "remove the annotation",
 		})
 	}
-	for _, f := range claim.Finalizers {
+	for _, f := range pvc.Finalizers {
 		if f == snapshotFinalizer || f == cloneFinalizer {
 			holders = append(holders, Holder{Name: "Finalizer/" + f, Reason: BeingCopied, Proof: "metadata.finalizers", Released: "wait for the copy"})
 		}

@@ -254,37 +254,42 @@ func eachHolderHasOneStep(t *rapid.T, m met) {
 // A pod that waits is written nowhere.
 func gateAfterRecord(t *rapid.T, m met) {
 	s := drawScene(t)
-	labels := map[string]string{pvc.ModeKey: rapid.SampledFrom([]string{"off", "barrier", "strict"}).Draw(t, "namespace")}
 	live := pvc.Claims{}
 	for _, c := range s.claims {
-		if rapid.Bool().Draw(t, "usable") {
+		if rapid.IntRange(0, 4).Draw(t, "usable") > 0 {
 			c.DeletionTimestamp, c.Annotations = nil, map[string]string{}
 		}
 		if rapid.IntRange(0, 5).Draw(t, "there") > 0 {
 			live[c.Name] = c
 		}
 	}
-	for _, o := range s.pods {
+	for _, o := range append(s.pods, drawPod(t, "another"), drawPod(t, "third")) {
 		gated(pvc.UseGate)(o)
-		protected := slices.DeleteFunc(pvc.ClaimsOf(o), func(name string) bool {
-			c := live[name]
-			if c == nil {
-				c = claim(name)
-			}
-			return s.settings.ModeOf(c, labels) < pvc.Barrier
-		})
-		v := pvc.DecideGate(pvc.GateView{Pod: o, Live: live, NamespaceLabels: labels, Settings: s.settings})
-		lifts := v.Lift.Target().UID != ""
-		m.when("waits", v.Waits.Code != "")
-		if o.DeletionTimestamp == nil && lifts == (v.Waits.Code != "") || !lifts && len(v.Writes) > 0 {
-			t.Fatalf("%s: %+v", o.Name, v)
+		for _, mode := range []string{"off", "barrier", "strict"} {
+			gateOf(t, m, s.settings, o, live, map[string]string{pvc.ModeKey: mode})
 		}
-		m.when("lifted with PVCs", lifts && len(protected) > 0)
-		m.when("lifted without", lifts && len(protected) == 0)
-		for _, name := range protected {
-			if lifts && !recordedAfter(v, o, live[name]) {
-				t.Fatalf("the gate of %s is lifted without a record on %s", o.Name, name)
-			}
+	}
+}
+
+func gateOf(t *rapid.T, m met, settings pvc.Settings, o *corev1.Pod, live pvc.Claims, labels map[string]string) {
+	protected := slices.DeleteFunc(pvc.ClaimsOf(o), func(name string) bool {
+		c := live[name]
+		if c == nil {
+			c = claim(name)
+		}
+		return settings.ModeOf(c, labels) < pvc.Barrier
+	})
+	v := pvc.DecideGate(pvc.GateView{Pod: o, Live: live, NamespaceLabels: labels, Settings: settings})
+	lifts := v.Lift.Target().UID != ""
+	m.when("waits", v.Waits.Code != "")
+	if o.DeletionTimestamp == nil && lifts == (v.Waits.Code != "") || !lifts && len(v.Writes) > 0 {
+		t.Fatalf("%s: %+v", o.Name, v)
+	}
+	m.when("lifted with PVCs", lifts && len(protected) > 0)
+	m.when("lifted without", lifts && len(protected) == 0)
+	for _, name := range protected {
+		if lifts && !recordedAfter(v, o, live[name]) {
+			t.Fatalf("the gate of %s is lifted without a record on %s", o.Name, name)
 		}
 	}
 }

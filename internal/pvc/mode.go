@@ -14,15 +14,15 @@ import (
 type Mode int8
 
 const (
-	// Off leaves claims to what is built in.
+	// Off leaves PVCs to Kubernetes.
 	Off Mode = iota
-	// Observe tells, and changes nothing.
+	// Observe reports, and changes nothing.
 	Observe
 	// Barrier makes removal safe: finalizer B.
 	Barrier
-	// Hold refuses the DELETE of what a workload wants.
+	// Hold refuses the DELETE of a PVC that a workload wants.
 	Hold
-	// Strict binds a pod only after its use is written on its claims.
+	// Strict binds a pod only after its use is recorded on its PVCs.
 	Strict
 )
 
@@ -43,24 +43,23 @@ func ParseMode(s string) (Mode, bool) {
 
 // Settings is what an administrator chose for the whole cluster.
 type Settings struct {
-	// Mode is that of namespaces and claims that choose none.
+	// Mode is that of namespaces and PVCs that choose none.
 	Mode Mode
-	// Alone: there is no built-in controller, and P is ours to give and to take.
+	// Alone: no built-in controller runs. Lockstep adds and removes P.
 	Alone bool
 	// Exempt are namespaces that are never protected.
 	Exempt []string
-	// Idle is what becomes of claims that only an idle workload would use.
+	// Idle is what becomes of PVCs that only an idle workload would use.
 	Idle IdlePolicy
 }
 
-// ModeOf is the mode of a claim: its own choice, or that of its namespace, or the
-// cluster's. A word that is no mode chooses nothing: a slip of the pen must not
-// disarm what the namespace asks for.
-func (s Settings) ModeOf(claim *corev1.PersistentVolumeClaim, namespaceLabels map[string]string) Mode {
-	if slices.Contains(s.Exempt, claim.Namespace) || isEphemeral(claim) {
+// ModeOf is the mode of a PVC: its own choice, or that of its namespace, or that of the cluster.
+// A value that is no mode chooses nothing.
+func (s Settings) ModeOf(pvc *corev1.PersistentVolumeClaim, namespaceLabels map[string]string) Mode {
+	if slices.Contains(s.Exempt, pvc.Namespace) || isEphemeral(pvc) {
 		return Off
 	}
-	for _, chosen := range []string{claim.Annotations[ModeKey], namespaceLabels[ModeKey]} {
+	for _, chosen := range []string{pvc.Annotations[ModeKey], namespaceLabels[ModeKey]} {
 		if mode, ok := ParseMode(chosen); ok {
 			return mode
 		}
@@ -68,10 +67,10 @@ func (s Settings) ModeOf(claim *corev1.PersistentVolumeClaim, namespaceLabels ma
 	return s.Mode
 }
 
-// isEphemeral reports whether a claim was made for one pod. One that a StatefulSet has
-// condemned belongs to a pod as well, and bears another name. That a held claim does not
-// become one is guarded: config/protection/guard.yaml says the same.
-func isEphemeral(claim *corev1.PersistentVolumeClaim) bool {
-	owner := metav1.GetControllerOfNoCopy(claim)
-	return owner != nil && owner.Kind == string(identity.KindPod) && owner.APIVersion == "v1" && strings.HasPrefix(claim.Name, owner.Name+"-")
+// isEphemeral reports whether a PVC was created for one pod. A PVC that a StatefulSet is about to
+// delete also belongs to a pod, and has another name. config/protection/guard.yaml has the same
+// rule: a held PVC must not become ephemeral.
+func isEphemeral(pvc *corev1.PersistentVolumeClaim) bool {
+	owner := metav1.GetControllerOfNoCopy(pvc)
+	return owner != nil && owner.Kind == string(identity.KindPod) && owner.APIVersion == "v1" && strings.HasPrefix(pvc.Name, owner.Name+"-")
 }

@@ -186,8 +186,8 @@ func (c Case) deletion(e Explanation) []Suggestion {
 }
 
 // ReleaseCommand lets a held PVC be deleted.
-func ReleaseCommand(claim *corev1.PersistentVolumeClaim) string {
-	return "kubectl lockstep release pvc/" + claim.Name + " -n " + claim.Namespace
+func ReleaseCommand(pvc *corev1.PersistentVolumeClaim) string {
+	return "kubectl lockstep release pvc/" + pvc.Name + " -n " + pvc.Namespace
 }
 
 func deletion(workload identity.Ref) string {

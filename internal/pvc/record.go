@@ -97,8 +97,8 @@ func (Recording) Verb() string { return "record" }
 // Claims are PVCs of one namespace by name. A PVC that does not exist is nil or absent.
 type Claims map[string]*corev1.PersistentVolumeClaim
 
-// claimName is the name of the PVC that a volume uses, or empty.
-func claimName(pod *corev1.Pod, volume *corev1.Volume) string {
+// pvcName is the name of the PVC that a volume uses, or empty.
+func pvcName(pod *corev1.Pod, volume *corev1.Volume) string {
 	switch {
 	case volume.PersistentVolumeClaim != nil:
 		return volume.PersistentVolumeClaim.ClaimName
@@ -111,7 +111,7 @@ func claimName(pod *corev1.Pod, volume *corev1.Volume) string {
 // ClaimsOf are the names of the PVCs that a pod uses.
 func ClaimsOf(pod *corev1.Pod) (names []string) {
 	for i := range pod.Spec.Volumes {
-		if name := claimName(pod, &pod.Spec.Volumes[i]); name != "" {
+		if name := pvcName(pod, &pod.Spec.Volumes[i]); name != "" {
 			names = append(names, name)
 		}
 	}
@@ -120,33 +120,33 @@ func ClaimsOf(pod *corev1.Pod) (names []string) {
 
 // Unusable returns why a pod must not be scheduled on its PVCs, or "". The texts are those
 // of the built-in plugin.
-func Unusable(pod *corev1.Pod, claims Claims) string {
+func Unusable(pod *corev1.Pod, pvcs Claims) string {
 	for i := range pod.Spec.Volumes {
 		volume := &pod.Spec.Volumes[i]
-		name := claimName(pod, volume)
+		name := pvcName(pod, volume)
 		if name == "" {
 			continue
 		}
-		claim, ephemeral := claims[name], volume.Ephemeral != nil
+		pvc, ephemeral := pvcs[name], volume.Ephemeral != nil
 		switch {
-		case claim == nil && ephemeral:
+		case pvc == nil && ephemeral:
 			return fmt.Sprintf("waiting for ephemeral volume controller to create the persistentvolumeclaim %q", name)
-		case claim == nil:
+		case pvc == nil:
 			return fmt.Sprintf("persistentvolumeclaim %q not found", name)
-		case claim.Status.Phase == corev1.ClaimLost:
-			return fmt.Sprintf("persistentvolumeclaim %q bound to non-existent persistentvolume %q", name, claim.Spec.VolumeName)
-		case claim.DeletionTimestamp != nil:
+		case pvc.Status.Phase == corev1.ClaimLost:
+			return fmt.Sprintf("persistentvolumeclaim %q bound to non-existent persistentvolume %q", name, pvc.Spec.VolumeName)
+		case pvc.DeletionTimestamp != nil:
 			return fmt.Sprintf("persistentvolumeclaim %q is being deleted", name)
-		case ephemeral && !metav1.IsControlledBy(claim, pod):
-			return fmt.Sprintf("PVC %s/%s was not created for pod %s/%s (pod is not owner)", claim.Namespace, name, pod.Namespace, pod.Name)
+		case ephemeral && !metav1.IsControlledBy(pvc, pod):
+			return fmt.Sprintf("PVC %s/%s was not created for pod %s/%s (pod is not owner)", pvc.Namespace, name, pod.Namespace, pod.Name)
 		}
 	}
 	return ""
 }
 
 // Records reports whether a PVC has a use record.
-func (s Settings) Records(claim *corev1.PersistentVolumeClaim, namespaceLabels map[string]string) bool {
-	return s.ModeOf(claim, namespaceLabels) >= Barrier
+func (s Settings) Records(pvc *corev1.PersistentVolumeClaim, namespaceLabels map[string]string) bool {
+	return s.ModeOf(pvc, namespaceLabels) >= Barrier
 }
 
 // recorded is the pod with only the volumes whose PVC has, or will have, a use record. The
@@ -157,11 +157,11 @@ func (s Settings) recorded(pod *corev1.Pod, live Claims, namespaceLabels map[str
 		if volume.PersistentVolumeClaim == nil {
 			continue
 		}
-		claim := live[volume.PersistentVolumeClaim.ClaimName]
-		if claim == nil {
-			claim = &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace}}
+		pvc := live[volume.PersistentVolumeClaim.ClaimName]
+		if pvc == nil {
+			pvc = &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace}}
 		}
-		if s.Records(claim, namespaceLabels) {
+		if s.Records(pvc, namespaceLabels) {
 			only.Spec.Volumes = append(only.Spec.Volumes, volume)
 		}
 	}
@@ -208,11 +208,11 @@ func (v LiveView) Forget() []Recording {
 }
 
 // forget removes pods from records. An unreadable record keeps its PVC until a user repairs it.
-func forget(claims []*corev1.PersistentVolumeClaim, gone func(Recorded) bool) (writes []Recording) {
-	for _, claim := range claims {
-		r, err := ParseRecord(claim.Annotations[UsersAnnotation])
+func forget(pvcs []*corev1.PersistentVolumeClaim, gone func(Recorded) bool) (writes []Recording) {
+	for _, pvc := range pvcs {
+		r, err := ParseRecord(pvc.Annotations[UsersAnnotation])
 		if left := r.Without(gone); err == nil && len(left) < len(r) {
-			writes = append(writes, Recording{pvc: refOf(claim), value: left.String()})
+			writes = append(writes, Recording{pvc: refOf(pvc), value: left.String()})
 		}
 	}
 	return writes

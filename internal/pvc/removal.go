@@ -63,8 +63,8 @@ func (r Removal) keys(on map[string]string) (ours []string) {
 }
 
 // Relies reports whether a terminating PVC waits for a finalizer that only we remove.
-func (r Removal) Relies(claim metav1.Object) bool {
-	return claim.GetDeletionTimestamp() != nil && slices.ContainsFunc(claim.GetFinalizers(), r.isOurs)
+func (r Removal) Relies(pvc metav1.Object) bool {
+	return pvc.GetDeletionTimestamp() != nil && slices.ContainsFunc(pvc.GetFinalizers(), r.isOurs)
 }
 
 // IsOurGate reports whether a pod waits for us to be scheduled.

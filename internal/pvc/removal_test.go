@@ -1,13 +1,10 @@
 package pvc_test
 
 import (
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"pgregory.net/rapid"
 
 	"lockstep.dev/lockstep/internal/pvc"
 )
@@ -42,29 +39,4 @@ func TestRemoval(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
-}
-
-// Keys of others stay, and a terminating PVC keeps every finalizer.
-func TestRemovalTakesOurKeysOnly(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		keys := rapid.SliceOfDistinct(rapid.SampledFrom([]string{p, b, "a/b", "c/d"}), rapid.ID).Draw(t, "finalizers")
-		annotations := rapid.MapOf(rapid.SampledFrom([]string{pvc.HoldersAnnotation, pvc.ReleaseAnnotation, pvc.IntentAnnotation, pvc.HoldAnnotation, pvc.ModeKey, "a/b"}), rapid.Just("x")).Draw(t, "annotations")
-		meta := &metav1.ObjectMeta{Finalizers: keys, Annotations: annotations}
-		r := pvc.Removal{Alone: rapid.Bool().Draw(t, "alone"), KeepChoices: rapid.Bool().Draw(t, "keep")}
-		if rapid.Bool().Draw(t, "terminating") {
-			meta.DeletionTimestamp = &metav1.Time{Time: noon}
-		}
-		off := r.Of(meta)
-		if meta.DeletionTimestamp != nil && (off.Takes || !slices.Equal(off.Finalizers, keys)) {
-			t.Fatalf("a terminating PVC loses finalizers: %+v", off)
-		}
-		for _, key := range keys {
-			if theirs := key != b && (key != p || !r.Alone); theirs && !slices.Contains(off.Finalizers, key) {
-				t.Fatalf("takes %s", key)
-			}
-		}
-		if slices.ContainsFunc(off.Annotations, func(key string) bool { return !strings.HasPrefix(key, pvc.Prefix) }) {
-			t.Fatalf("takes %q", off.Annotations)
-		}
-	})
 }

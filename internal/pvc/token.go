@@ -66,13 +66,13 @@ func DecideToken(object metav1.Object, now time.Time, ttl time.Duration) TokenVe
 
 // CountHeld is the change that makes a living namespace bear the number of its held PVCs. An
 // empty value removes the annotation.
-func CountHeld(namespace metav1.Object, claims []corev1.PersistentVolumeClaim) map[string]string {
+func CountHeld(namespace metav1.Object, pvcs []corev1.PersistentVolumeClaim) map[string]string {
 	if namespace.GetDeletionTimestamp() != nil {
 		return nil
 	}
 	held := 0
-	for i := range claims {
-		if claim := &claims[i]; claim.Annotations[HoldersAnnotation] != "" && claim.DeletionTimestamp == nil {
+	for i := range pvcs {
+		if pvc := &pvcs[i]; pvc.Annotations[HoldersAnnotation] != "" && pvc.DeletionTimestamp == nil {
 			held++
 		}
 	}

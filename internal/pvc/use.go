@@ -25,17 +25,17 @@ type Use struct {
 
 // holds reports whether the use keeps the finalizers of the PVC, in any phase: the volume may
 // be mounted as long as the pod object exists.
-func (u Use) holds(claim *corev1.PersistentVolumeClaim) bool {
-	return u.Node != "" && u.of(claim) && (!u.ephemeral || !u.shutDown)
+func (u Use) holds(pvc *corev1.PersistentVolumeClaim) bool {
+	return u.Node != "" && u.of(pvc) && (!u.ephemeral || !u.shutDown)
 }
 
 // of reports whether the use is of this PVC. An ephemeral volume uses the PVC that its pod
 // controls by UID, not another one of the name.
-func (u Use) of(claim *corev1.PersistentVolumeClaim) bool {
+func (u Use) of(pvc *corev1.PersistentVolumeClaim) bool {
 	if !u.ephemeral {
 		return true
 	}
-	owner := metav1.GetControllerOfNoCopy(claim)
+	owner := metav1.GetControllerOfNoCopy(pvc)
 	return owner != nil && owner.UID != "" && owner.UID == u.Pod.UID
 }
 
@@ -73,14 +73,14 @@ func (x *Index) See(pod *corev1.Pod) {
 	}
 }
 
-func (x *Index) add(claim string, use Use) { x.byClaim[claim] = append(x.byClaim[claim], use) }
+func (x *Index) add(pvc string, use Use) { x.byClaim[pvc] = append(x.byClaim[pvc], use) }
 
 // Uses are all uses of a PVC, of unbound pods as well. Volumes of an unknown kind count only
 // if the pod is bound.
-func (x *Index) Uses(claim *corev1.PersistentVolumeClaim) []Use {
+func (x *Index) Uses(pvc *corev1.PersistentVolumeClaim) []Use {
 	var uses []Use
-	for _, use := range x.byClaim[claim.Name] {
-		if use.of(claim) {
+	for _, use := range x.byClaim[pvc.Name] {
+		if use.of(pvc) {
 			uses = append(uses, use)
 		}
 	}
@@ -93,10 +93,10 @@ func (x *Index) Uses(claim *corev1.PersistentVolumeClaim) []Use {
 }
 
 // Holding are the uses that keep the finalizers of a PVC.
-func (x *Index) Holding(claim *corev1.PersistentVolumeClaim) []Use {
+func (x *Index) Holding(pvc *corev1.PersistentVolumeClaim) []Use {
 	var holding []Use
-	for _, use := range x.Uses(claim) {
-		if use.holds(claim) {
+	for _, use := range x.Uses(pvc) {
+		if use.holds(pvc) {
 			holding = append(holding, use)
 		}
 	}

@@ -356,7 +356,7 @@ func (s *guarded) deleteLeaders(set *lwsv1.LeaderWorkerSet, claims map[string]ty
 	found, err := s.claims()
 	s.check("list PVCs", err)
 	for name, uid := range claims {
-		if words := found[name].Annotations[pvc.HoldersAnnotation]; found[name].UID != uid || !pvc.ParseWords(words).Until.IsZero() {
+		if words := found[name].Annotations[pvc.HoldersAnnotation]; found[name].UID != uid || !pvc.ParseHolders(words).Until.IsZero() {
 			s.Errorf("PVC %s is %s, not %s, and has holders %q", name, found[name].UID, uid, words)
 		}
 		s.patch(found[name], `{"metadata":{"ownerReferences":null}}`)

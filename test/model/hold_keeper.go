@@ -1,149 +1,116 @@
 package model
 
-// keeper looks, judges and writes.
+// keeper reads, judges and writes.
 func (w holdWorld) keeper(s holdState, name string, of func(*holdState) *keeper, h *holdSteps) {
 	then := s
-	of(&then).claim = s.claim
-	h.surely(name+": claim informer catches up", then)
+	of(&then).pvc = s.pvc
+	h.surely(name+": PVC informer catches up", then)
 	then = s
 	of(&then).sees = s.workload == present
 	h.surely(name+": workload informer catches up", then)
-	w.blind(s, name, of, h)
 	if k := *of(&s); !k.out.under {
 		then = s
-		of(&then).out = w.judge(s, k)
+		of(&then).out = w.judge(s, k, false)
 		h.surely(name+": "+of(&then).out.says(), then)
+		if s.errors < w.faults.Errors {
+			of(&then).out = w.judge(s, k, true)
+			then.errors++
+			h.maybe(name+": workloads cannot be read, "+of(&then).out.says(), then)
+		}
 	}
 	w.arrive(s, name, of, h)
 	if s.crashes < w.faults.Crashes {
 		then = s
 		then.crashes++
 		k := of(&then)
-		k.late, k.out = k.out, keeping{}
+		k.late, k.out = k.out, holdWrite{}
 		h.maybe(name+": crash", then)
 	}
 }
 
-// blind has workloads be unreadable for a while, to who has seen and done all by then.
-func (w holdWorld) blind(s holdState, name string, of func(*holdState) *keeper, h *holdSteps) {
-	then := s
-	of(&then).blind = !of(&s).blind
-	if of(&s).blind {
-		h.surely(name+": workloads can be read again", then)
-		return
-	}
-	if s.errors < w.faults.Errors && !w.late(s, *of(&s)) {
-		then.errors++
-		h.maybe(name+": workloads cannot be read", then)
-	}
-}
-
-func (k keeping) says() string {
+func (k holdWrite) says() string {
 	switch {
+	case !k.under:
+		return "judge: no change"
 	case k.deletes:
 		return "judge: delete it"
-	case k.words == heldWords:
-		return "judge: a workload wants it"
-	case k.words == coolingWords:
-		return "judge: the last holder is gone"
 	}
-	return "judge: words go"
+	return "judge: " + k.hold.says()
 }
 
-// view is what a verdict goes by.
-type view struct {
-	claim               bornClaim
-	wanted, blind, gone bool
+func (h hold) says() string {
+	return [...]string{"end the hold", "hold", "cool"}[h]
 }
 
-// judge is the write that is due, if one is.
-func (w holdWorld) judge(s holdState, k keeper) keeping {
-	v := view{claim: k.claim, wanted: k.sees && !k.blind, blind: k.blind, gone: s.refused == k.claim.life}
-	d := w.decide(v)
-	if d.wished && (d.deletes || d.next) && w.rules.LooksLive {
-		v.wanted = s.workload == present
-		d = w.decide(v)
+// judge is the write that is due, by the caches and, if the decision asks for it, by a live read.
+func (w holdWorld) judge(s holdState, k keeper, fails bool) holdWrite {
+	c := k.pvc
+	if !c.exists || c.terminating && !w.rules.Yields {
+		return holdWrite{}
 	}
-	d.wanted = s.workload == present
-	if !d.under {
-		return keeping{}
+	q := holdQuestion{
+		hold: c.hold, terminating: c.terminating, cooled: c.cooled, wanted: k.sees, grace: w.rules.Grace,
+		wished:     c.wish == c.life || !w.rules.NamesUID && c.wish != 0,
+		ownersGone: s.refused == c.life && w.rules.Replays && (c.hold != noHold || w.rules.ReplaysLater),
 	}
-	return d
-}
-
-// decide says what shall stand on a claim, and whether it is deleted.
-func (w holdWorld) decide(v view) keeping {
-	c := v.claim
-	write := func(stands words) keeping {
-		return keeping{under: stands != c.words || c.cooled && stands == heldWords, onto: c, words: stands}
-	}
-	switch {
-	case !c.exists:
-		return keeping{}
-	case c.terminating:
-		if w.rules.Yields {
-			return write(noWords)
+	d := w.decisions.of(q)
+	if d.needsLive {
+		q.live = true
+		switch {
+		case fails && w.rules.ErrorsHold:
+			return holdWrite{}
+		case fails:
+			q.wanted = false
+		case w.rules.ReadsLive:
+			q.wanted = s.workload == present
 		}
-		return keeping{}
-	case v.wanted:
-		return write(heldWords)
-	case v.blind && w.rules.ErrorsHold:
-		return keeping{}
-	case c.words == heldWords && w.rules.Grace:
-		return write(coolingWords)
-	case c.words == coolingWords && !c.cooled:
-		return keeping{}
+		d = w.decisions.of(q)
 	}
-	d := write(noWords)
-	d.wished = c.wish == c.life || !w.rules.NamesLife && c.wish != 0
-	if d.wished || v.gone && w.rules.Replays && (d.under || w.rules.ReplaysLater) {
-		d.next, d.deletes = d.under, !d.under
-		d.under = true
+	changes := d.hold != c.hold || c.cooled && d.hold == held
+	if !changes && !d.deletes {
+		return holdWrite{}
 	}
-	return d
+	return holdWrite{
+		under: true, onto: c, hold: d.hold, next: changes && d.deletes, deletes: !changes && d.deletes,
+		wished: q.wished && !q.ownersGone, wanted: s.workload == present,
+	}
 }
 
-// arrive lets a write of the operator's, or one of its predecessor's, arrive.
+// arrive lets a write arrive: of the operator, or of a process before it.
 func (w holdWorld) arrive(s holdState, name string, of func(*holdState) *keeper, h *holdSteps) {
 	if out := of(&s).out; out.under {
 		then := s
-		of(&then).out = keeping{}
+		of(&then).out = holdWrite{}
 		w.carryOut(then, name, out, of, h)
 	}
 	if late := of(&s).late; late.under {
 		then := s
-		of(&then).late = keeping{}
-		late.next = false // there is nobody to go on
+		of(&then).late = holdWrite{}
+		late.next = false // that process does not go on
 		w.carryOut(then, name+", before it crashed", late, of, h)
 	}
 }
 
-// carryOut is what comes of a write, and of the deletion that is to follow it.
-func (w holdWorld) carryOut(s holdState, name string, out keeping, of func(*holdState) *keeper, h *holdSteps) {
-	c := s.claim
-	same := c.life == out.onto.life && c.version == out.onto.version
+// carryOut is the world after a write; a deletion may follow it.
+func (w holdWorld) carryOut(s holdState, name string, out holdWrite, of func(*holdState) *keeper, h *holdSteps) {
+	c, then := s.pvc, s
 	switch {
-	case !c.exists, w.rules.Preconditions && !same:
-		h.surely(name+": conflict, look again", s)
-		return
+	case !c.exists, w.rules.Preconditions && (c.life != out.onto.life || c.version != out.onto.version):
+		h.surely(name+": conflict, judge again", s)
 	case out.deletes && (c.terminating || w.refuses(c)):
-		h.surely(name+": its own DELETE is refused", s)
-		return
+		h.surely(name+": its DELETE is refused", s)
 	case out.deletes:
-		then := s.terminate()
+		then = s.terminate()
 		asked := s.wished == c.life && c.wish == c.life || s.refused == c.life
 		then.lost = then.lost || !asked || out.wished && out.wanted
 		h.surely(name+": DELETE", then)
-		return
+	default:
+		then.pvc.hold, then.pvc.cooled = out.hold, false
+		then.pvc.version++
+		then.promised = s.promised || out.hold == held && s.workload == present && !c.terminating
+		if out.next {
+			of(&then).out = holdWrite{under: true, deletes: true, wished: out.wished, wanted: out.wanted, onto: then.pvc}
+		}
+		h.surely(name+": "+out.hold.says(), then)
 	}
-	then := s
-	then.claim.words, then.claim.cooled = out.words, false
-	then.claim.version++
-	then.promised = s.promised || out.words == heldWords && s.workload == present && !c.terminating
-	if out.next {
-		of(&then).out = keeping{under: true, deletes: true, wished: out.wished, wanted: out.wanted, onto: then.claim}
-		h.surely(name+": words go, its DELETE is next", then)
-		return
-	}
-	h.surely(name+": "+[]string{"words go", "write the holder", "write until when it cools"}[out.words], then)
 }

@@ -1,58 +1,54 @@
 package model
 
-// HoldRules are the switches of the part that refuses a DELETE: words on the claim,
-// policies that read them, and an operator that keeps them true. The zero value holds
-// nothing.
+// HoldRules are the switches of the part that refuses a DELETE: annotations on the PVC, policies
+// that read them, and an operator that keeps them true. The zero value holds nothing.
 type HoldRules struct {
-	// Refuses: a DELETE of what bears words is refused, unless it was released.
+	// Refuses: a DELETE of a PVC with a hold is refused, unless it was released.
 	Refuses bool
-	// Atomic: the verdict reads the claim as it is stored; otherwise as a webhook read it.
+	// Atomic: the verdict reads the PVC as it is stored; otherwise as a webhook read it.
 	Atomic bool
-	// GuardsWords: nobody takes words off but the operator.
-	GuardsWords bool
-	// NamesLife: a release, and a wish to have the claim deleted, count for the life
-	// whose UID they name; otherwise for whoever bears them.
-	NamesLife bool
-	// Grace: words outlive the last holder.
+	// Guards: only the operator removes a hold.
+	Guards bool
+	// NamesUID: a release, and a wish to delete the PVC, count for the UID that they name.
+	NamesUID bool
+	// Grace: a hold outlives the last holder.
 	Grace bool
 	// ErrorsHold: while workloads cannot be read, no hold ends.
 	ErrorsHold bool
-	// Preconditions: words are written, and claims deleted, onto the version judged.
+	// Preconditions: holds are written, and PVCs deleted, onto the version that was judged.
 	Preconditions bool
-	// LooksLive: before a claim is deleted that somebody wished so, workloads are read
-	// in the API server.
-	LooksLive bool
-	// Yields: words are taken off what is on its way out, for they keep its finalizers.
+	// ReadsLive: workloads are read live before a hold ends or the PVC is deleted.
+	ReadsLive bool
+	// Yields: a terminating PVC loses its hold, which keeps its finalizers.
 	Yields bool
-	// Replays: what others were refused to delete is deleted for them.
+	// Replays: a DELETE that was refused to the garbage collector is sent in its place.
 	Replays bool
-	// ReplaysLater: and by an operator too that finds the words off already.
+	// ReplaysLater: also by an operator that finds the hold removed already.
 	ReplaysLater bool
 }
 
 // Holding is mode hold.
 func Holding() HoldRules {
 	return HoldRules{
-		Refuses: true, Atomic: true, GuardsWords: true, NamesLife: true, Grace: true, ErrorsHold: true,
-		Preconditions: true, LooksLive: true, Yields: true, Replays: true, ReplaysLater: true,
+		Refuses: true, Atomic: true, Guards: true, NamesUID: true, Grace: true, ErrorsHold: true,
+		Preconditions: true, ReadsLive: true, Yields: true, Replays: true, ReplaysLater: true,
 	}
 }
 
-// HoldFaults are how often things may happen that nobody can count on.
+// HoldFaults are how often each event may happen.
 type HoldFaults struct {
-	Comings  int8 // times that the workload comes
+	Comings  int8 // times that the workload is created
 	Releases int8
-	Wishes   int8 // that the claim be deleted when it is free
+	Wishes   int8 // that the PVC is deleted when it is free
 	Crashes  int8
-	Errors   int8 // times in which workloads cannot be read
-	Lives    int8 // claims of the name, one after another
-	Bare     int8 // deletions that no policy sees
-	// Another operator runs all the time, and knows nothing of the first.
+	Errors   int8 // live reads that fail
+	Lives    int8 // PVCs of the name, one after another
+	Bare     int8 // deletions while no policy is there
+	// Another operator runs all the time.
 	Another bool
 }
 
-// The worlds: one in which nothing goes wrong but the order of things, and those in which
-// something does. All at once are more than can be searched in a moment.
+// Worlds that can be searched to the end.
 var (
 	HoldInOrder = HoldFaults{Lives: 1, Comings: 2, Releases: 1, Wishes: 1}
 	HoldCrashes = HoldFaults{Lives: 1, Comings: 2, Crashes: 1}
@@ -63,16 +59,17 @@ var (
 
 // SearchHold tries every order of steps, the shortest first.
 //
-// Two laws. No DELETE takes a claim while a workload wants it that is named on it, nor
-// within the grace after that workload went, unless this very life was released. And the
-// operator deletes only what somebody wished gone, and nothing that was wanted
-// when it looked. What is asked before the operator has seen a workload is not promised.
+// No DELETE takes a PVC while a workload wants it that is named on it, nor within the grace after
+// that workload went, unless this UID was released. The operator deletes only what a user or the
+// garbage collector asked for, and nothing that was wanted when it read.
 func SearchHold(rules HoldRules, faults HoldFaults) Result {
-	w := holdWorld{rules, faults}
+	w := holdWorld{rules, faults, holdDecisions{}}
+	s := holdState{pvc: heldPVC{life: 1, exists: true}}
+	s.ours.pvc, s.another.pvc = s.pvc, s.pvc
 	return searched(machine[holdState]{
-		start: w.start(), next: w.next,
+		start: s, next: w.next,
 		lost:  func(s holdState) bool { return s.lost },
 		waits: holdState.waits,
-		over:  func(s holdState) bool { return !s.claim.exists },
+		over:  func(s holdState) bool { return !s.pvc.exists },
 	})
 }

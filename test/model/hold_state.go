@@ -2,69 +2,66 @@ package model
 
 import "slices"
 
-// presence is how a workload stands to the claim.
+// presence is the state of the workload.
 type presence int8
 
 const (
 	absent presence = iota
 	present
-	// away for a moment, as far as its owner is concerned: deleted, to be made again.
-	away
+	away // deleted, to be created again
 )
 
-// words are what stands on the claim about its holders.
-type words int8
+// hold is what the PVC bears about its holders.
+type hold int8
 
 const (
-	noWords words = iota
-	heldWords
-	coolingWords
+	noHold hold = iota
+	held
+	cooling
 )
 
-// bornClaim is one version of the claim, as stored or as some cache shows it.
-type bornClaim struct {
+// heldPVC is one version of the PVC, as stored or as a cache shows it.
+type heldPVC struct {
 	life, version       int8
 	exists, terminating bool
-	words               words
-	// cooled: the time that stands in the words is over.
-	cooled bool
+	hold                hold
+	cooled              bool // the time in the annotation is over
 	// release and wish bear the life that they name, or none.
 	release, wish int8
 }
 
-// keeping is a write of the operator's on its way to the API server.
-type keeping struct {
+// holdWrite is a write of the operator on its way to the API server.
+type holdWrite struct {
 	under bool
-	onto  bornClaim
-	words words
-	// deletes: the claim itself is deleted, next or now.
+	onto  heldPVC
+	hold  hold
+	// next: the PVC is deleted after this write. deletes: by this one.
 	next, deletes bool
-	// wished: because somebody wished so. wanted: by a workload that was there then.
+	// wished: because a user asked for it. wanted: by a workload that was there then.
 	wished, wanted bool
 }
 
 // keeper is an operator, with its caches.
 type keeper struct {
-	claim bornClaim
-	sees  bool // the workload
-	blind bool // workloads cannot be read
-	out   keeping
-	// late was sent by a predecessor that has crashed: it may still arrive.
-	late keeping
+	pvc  heldPVC
+	sees bool // the workload
+	out  holdWrite
+	// late was sent by a process that has crashed: it may still arrive.
+	late holdWrite
 }
 
 // holdState is one moment.
 type holdState struct {
-	claim    bornClaim
+	pvc      heldPVC
 	workload presence
-	// promised: the workload was named on this life of the claim.
+	// promised: the workload was named on this PVC.
 	promised bool
-	// wished is the life that somebody wished to be deleted when it is free.
+	// wished is the life that a user wants deleted when it is free.
 	wished int8
-	// refused is the life that its owner's going would have deleted, and was refused:
-	// who was refused comes again in its own time, which nobody can count on.
+	// refused is the life whose owners are gone, and whose DELETE was refused to the garbage
+	// collector.
 	refused int8
-	// passed is the life that a webhook let the DELETE of pass.
+	// passed is the life whose DELETE a webhook let pass.
 	passed        int8
 	ours, another keeper
 
@@ -73,24 +70,27 @@ type holdState struct {
 	lost bool
 }
 
-// waits tells whether a claim is to go, and nobody wants it.
+// waits reports whether the PVC is to go, and no workload wants it.
 func (s holdState) waits() bool {
-	if !s.claim.exists || s.workload != absent {
+	if !s.pvc.exists || s.workload != absent {
 		return false
 	}
-	return s.claim.terminating || s.wished == s.claim.life && s.claim.wish == s.claim.life || s.refused == s.claim.life
+	return s.pvc.terminating || s.wished == s.pvc.life && s.pvc.wish == s.pvc.life || s.refused == s.pvc.life
 }
 
-// inUse tells whether the law protects the claim.
-func (s holdState) inUse() bool { return s.promised && s.workload != absent }
+// inUse reports whether the law protects the PVC. Without owners it is garbage: the workload is
+// younger.
+func (s holdState) inUse() bool {
+	return s.promised && s.workload != absent && s.refused != s.pvc.life
+}
 
-// renumbered is the same moment with the versions that are still known counted anew:
-// nothing goes by a version but whether it is another one.
+// renumbered is the same moment with the known versions counted anew: only whether two versions
+// differ matters.
 func (s holdState) renumbered() holdState {
 	var known []int8
 	var at []*int8
-	for _, c := range []*bornClaim{
-		&s.claim, &s.ours.claim, &s.ours.out.onto, &s.ours.late.onto, &s.another.claim, &s.another.out.onto, &s.another.late.onto,
+	for _, c := range []*heldPVC{
+		&s.pvc, &s.ours.pvc, &s.ours.out.onto, &s.ours.late.onto, &s.another.pvc, &s.another.out.onto, &s.another.late.onto,
 	} {
 		if c.exists {
 			known, at = append(known, c.version), append(at, &c.version)

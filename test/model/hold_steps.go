@@ -1,12 +1,13 @@
 package model
 
-// holdWorld is the rules, and the faults that they have to stand.
+// holdWorld is the rules and the faults.
 type holdWorld struct {
-	rules  HoldRules
-	faults HoldFaults
+	rules     HoldRules
+	faults    HoldFaults
+	decisions holdDecisions
 }
 
-// holdSteps gathers what may happen next.
+// holdSteps collects what may happen next.
 type holdSteps struct {
 	from  holdState
 	steps []step[holdState]
@@ -18,26 +19,19 @@ func (h *holdSteps) add(says string, then holdState, maybe bool) {
 	}
 }
 
-// surely is what can be counted on, and maybe what cannot.
+// surely adds a step that happens at last, maybe one that may never happen.
 func (h *holdSteps) surely(says string, then holdState) { h.add(says, then, false) }
 func (h *holdSteps) maybe(says string, then holdState)  { h.add(says, then, true) }
 
-func (w holdWorld) start() holdState {
-	s := holdState{claim: bornClaim{life: 1, exists: true}}
-	s.ours.claim, s.another.claim = s.claim, s.claim
-	return s
-}
-
 func (w holdWorld) next(s holdState) []step[holdState] {
 	h := &holdSteps{from: s}
-	if !s.claim.exists && s.claim.life >= w.faults.Lives {
+	if !s.pvc.exists && s.pvc.life >= w.faults.Lives {
 		return nil
 	}
 	w.workload(s, h)
 	w.time(s, h)
-	w.people(s, h)
+	w.users(s, h)
 	w.deletions(s, h)
-	w.finalizers(s, h)
 	w.keeper(s, "operator", func(s *holdState) *keeper { return &s.ours }, h)
 	if w.faults.Another {
 		w.keeper(s, "another operator", func(s *holdState) *keeper { return &s.another }, h)
@@ -45,139 +39,119 @@ func (w holdWorld) next(s holdState) []step[holdState] {
 	return h.steps
 }
 
-// workload comes and goes, and comes again.
+// workload is deleted, and created again.
 func (w holdWorld) workload(s holdState, h *holdSteps) {
 	then := s
-	switch s.workload {
-	case present:
+	switch {
+	case s.workload == present:
 		then.workload = away
-		h.maybe("workload: goes", then)
-	case absent, away:
-		if s.comings < w.faults.Comings {
-			then.comings++
-			then.workload = present
-			h.maybe("workload: comes", then)
-		}
+		h.maybe("workload: deleted", then)
+	case s.comings < w.faults.Comings:
+		then.comings++
+		then.workload = present
+		h.maybe("workload: created", then)
 	}
 }
 
-// time passes: a workload that has gone is not to come again, and words that cool have
-// cooled. No operator is as late as that with what it has to see and to write.
+// time passes: a deleted workload is not created again, and the grace ends. No operator is that
+// late with what it has to read and write.
 func (w holdWorld) time(s holdState, h *holdSteps) {
 	then := s
 	if s.workload == away {
 		then.workload, then.promised = absent, false
 	}
-	if s.claim.words != coolingWords || s.claim.cooled {
-		h.surely("time: the workload does not come again", then)
-		return
-	}
-	if !w.late(s, s.ours) && (!w.faults.Another || !w.late(s, s.another)) {
-		then.claim.cooled = true
+	switch {
+	case s.pvc.hold != cooling || s.pvc.cooled:
+		h.surely("time: the workload is not created again", then)
+	case !w.late(s, s.ours) && (!w.faults.Another || !w.late(s, s.another)):
+		then.pvc.cooled = true
 		h.surely("time: the grace is over", then)
 	}
 }
 
 func (w holdWorld) late(s holdState, k keeper) bool {
-	return k.claim != s.claim || k.sees != (s.workload == present) || k.out.under || w.judge(s, k).under
+	return k.pvc != s.pvc || k.sees != (s.workload == present) || k.out.under || w.judge(s, k, false).under
 }
 
-// people write what they may: a release, a wish that the claim be deleted when it is free,
-// another claim of the name from a copy of the manifest; and what they may not.
-func (w holdWorld) people(s holdState, h *holdSteps) {
-	c := s.claim
-	switch {
-	case !c.exists && c.life < w.faults.Lives:
+// users write a release, a wish to delete the PVC when it is free, or another PVC of the name
+// from a copy of the manifest; and what they may not.
+func (w holdWorld) users(s holdState, h *holdSteps) {
+	c := s.pvc
+	if !c.exists && c.life < w.faults.Lives {
 		then := s
-		then.claim = bornClaim{life: c.life + 1, exists: true, release: c.release, wish: c.wish}
+		then.pvc = heldPVC{life: c.life + 1, exists: true, release: c.release, wish: c.wish}
 		then.promised = false
-		h.maybe("somebody: create the claim anew, from a copy", then)
-	case c.exists && !c.terminating:
-		w.annotate(s, h)
+		h.maybe("user: create the PVC again, from a copy", then)
 	}
-}
-
-func (w holdWorld) annotate(s holdState, h *holdSteps) {
-	then := s
-	then.claim.version++
-	if s.claim.release == 0 && s.releases < w.faults.Releases {
-		released := then
-		released.releases++
-		released.claim.release = s.claim.life
-		h.maybe("somebody: release the claim", released)
-	}
-	if s.claim.wish == 0 && s.wishes < w.faults.Wishes {
-		wished := then
-		wished.wishes++
-		wished.claim.wish, wished.wished = s.claim.life, s.claim.life
-		h.maybe("somebody: to be deleted when free", wished)
-	}
-	if s.claim.wish == s.claim.life {
-		kept := then
-		kept.claim.wish, kept.wished = 0, 0
-		h.maybe("somebody: not to be deleted after all", kept)
-	}
-	if s.claim.words != noWords && !w.rules.GuardsWords {
-		then.claim.words, then.claim.cooled = noWords, false
-		h.maybe("a stranger: take the words off", then)
-	}
-}
-
-// released tells whether a release counts for the claim.
-func (w holdWorld) released(c bornClaim) bool {
-	return c.release == c.life || !w.rules.NamesLife && c.release != 0
-}
-
-// refuses tells whether the DELETE of a claim is refused.
-func (w holdWorld) refuses(c bornClaim) bool {
-	return w.rules.Refuses && c.words != noWords && !w.released(c)
-}
-
-// deletions are asked for by whoever likes.
-func (w holdWorld) deletions(s holdState, h *holdSteps) {
-	c := s.claim
 	if !c.exists || c.terminating {
 		return
 	}
+	annotate := func(says string, can bool, edit func(*holdState)) {
+		then := s
+		then.pvc.version++
+		if edit(&then); can {
+			h.maybe(says, then)
+		}
+	}
+	annotate("user: release the PVC", c.release == 0 && s.releases < w.faults.Releases, func(then *holdState) { then.releases++; then.pvc.release = c.life })
+	annotate("user: delete when free", c.wish == 0 && s.wishes < w.faults.Wishes, func(then *holdState) {
+		then.wishes++
+		then.pvc.wish, then.wished = c.life, c.life
+	})
+	annotate("user: do not delete after all", c.wish == c.life, func(then *holdState) { then.pvc.wish, then.wished = 0, 0 })
+	annotate("user: remove the hold", c.hold != noHold && !w.rules.Guards, func(then *holdState) { then.pvc.hold, then.pvc.cooled = noHold, false })
+}
+
+// released reports whether a release counts for the PVC.
+func (w holdWorld) released(c heldPVC) bool {
+	return c.release == c.life || !w.rules.NamesUID && c.release != 0
+}
+
+// refuses reports whether the DELETE of a PVC is refused.
+func (w holdWorld) refuses(c heldPVC) bool {
+	return w.rules.Refuses && c.hold != noHold && !w.released(c)
+}
+
+// deletions come at any time. The finalizers of a terminating PVC go, if no hold keeps them.
+func (w holdWorld) deletions(s holdState, h *holdSteps) {
+	c, then := s.pvc, s
+	switch {
+	case !c.exists:
+		return
+	case c.terminating:
+		if c.hold == noHold || w.released(c) {
+			then.pvc = heldPVC{life: c.life, release: c.release, wish: c.wish}
+			h.surely("finalizers: removed, and the PVC is gone", then)
+		}
+		return
+	}
 	if s.bare < w.faults.Bare {
-		then := s.terminate()
-		then.bare++
-		then.lost = s.lost // that much is for who deletes policies
-		h.maybe("somebody: DELETE, and no policy is there", then)
+		bare := s.terminate()
+		bare.bare++
+		bare.lost = s.lost // an administrator may delete the policies
+		h.maybe("user: DELETE, and no policy is there", bare)
 	}
 	switch {
 	case w.refuses(c):
-		then := s
 		then.refused = c.life
-		h.maybe("collector: DELETE of what its owner left is refused", then)
+		h.maybe("collector: DELETE without owners is refused", then)
 	case w.rules.Atomic:
-		h.maybe("somebody: DELETE", s.terminate())
+		h.maybe("user: DELETE", s.terminate())
 	default:
-		then := s
 		then.passed = c.life
-		h.maybe("webhook: no words, let the DELETE pass", then)
+		h.maybe("webhook: no hold, let the DELETE pass", then)
 	}
 	if s.passed == c.life {
 		then := s.terminate()
 		then.passed = 0
-		h.maybe("somebody: the DELETE that was let pass", then)
+		h.maybe("user: the DELETE that was let pass", then)
 	}
 }
 
 // terminate is the world after a DELETE.
 func (s holdState) terminate() holdState {
-	s.lost = s.lost || s.inUse() && s.claim.release != s.claim.life
-	s.claim.terminating = true
-	s.claim.version++
+	s.lost = s.lost || s.inUse() && s.pvc.release != s.pvc.life
+	s.pvc.terminating = true
+	s.pvc.version++
 	return s
-}
-
-// finalizers go at some time, if no words keep them.
-func (w holdWorld) finalizers(s holdState, h *holdSteps) {
-	if !s.claim.terminating || s.claim.words != noWords && !w.released(s.claim) {
-		return
-	}
-	then := s
-	then.claim = bornClaim{life: s.claim.life, release: s.claim.release, wish: s.claim.wish}
-	h.surely("finalizers: go, and the claim with them", then)
 }

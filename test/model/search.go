@@ -4,34 +4,23 @@ import "slices"
 
 // Result is what a search found.
 type Result struct {
-	// States is how many were visited: all there are, unless Trace is there.
+	// States is how many were visited: all, unless there is a Trace.
 	States int
 	// Trace is the shortest way to lose data, or empty.
 	Trace []string
-	// Pinned is the shortest way to a claim that nobody uses and that can never
-	// go, or empty. It is looked for only where nothing is lost.
+	// Pinned is the shortest way to an unused PVC that can never go, or empty. It is searched
+	// only if nothing is lost.
 	Pinned []string
 }
 
-// Safe tells whether no order of steps loses data.
+// Safe reports whether no order of steps loses data.
 func (r Result) Safe() bool { return len(r.Trace) == 0 }
 
-// Search tries every order of steps, the shortest first.
-func Search(rules Rules, faults Faults) Result {
-	w := world{rules, faults}
-	return searched(machine[state]{
-		start: w.start(), next: w.next,
-		lost:  func(s state) bool { return s.lost(rules.recorded()) },
-		waits: state.pinned,
-		over:  func(s state) bool { return !s.claim.exists },
-	})
-}
-
-// step is one thing that may happen next, and what the world is then.
+// step is one thing that may happen next, and the state after it.
 type step[S comparable] struct {
 	says string
 	then S
-	// maybe: nobody can count on it.
+	// maybe: it may never happen.
 	maybe bool
 }
 
@@ -40,8 +29,8 @@ type machine[S comparable] struct {
 	start S
 	next  func(S) []step[S]
 	lost  func(S) bool
-	// waits tells whether the claim is to go in the end, by steps that can be counted
-	// on, and over whether it has.
+	// waits reports whether the PVC is to go at last, by steps that are sure to happen, and
+	// over whether it is gone.
 	waits, over func(S) bool
 }
 
@@ -64,7 +53,7 @@ type search[S comparable] struct {
 	order []S
 	// from is how each was reached first.
 	from []arrival
-	// steps that can be counted on lead from a state to another, by number.
+	// steps that are sure to happen, from one state to another, by number.
 	steps []edge
 }
 
@@ -111,8 +100,7 @@ func (b *search[S]) trace(to int32) []string {
 	return steps
 }
 
-// pinned finds a state with a claim that is to go from which no order of steps that
-// can be counted on ends with it gone.
+// pinned finds a state with a PVC that is to go, from which no sure steps end with it gone.
 func (b *search[S]) pinned() (int32, bool) {
 	before := make([][]int32, len(b.order))
 	for _, e := range b.steps {

@@ -122,7 +122,7 @@ func TestOnlyALiveReadEndsAHold(t *testing.T) {
 	user.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
 		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data-db-0"},
 	}}}
-	cooled := pvc.Words{Names: "Pod/old", Until: noon.Add(-time.Hour)}.String()
+	cooled := pvc.HoldersValue{Names: "Pod/old", Until: noon.Add(-time.Hour)}.String()
 	for name, tt := range map[string]struct {
 		holders, cached string
 		live            []client.Object

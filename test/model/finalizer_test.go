@@ -1,0 +1,162 @@
+package model_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"lockstep.dev/lockstep/test/model"
+)
+
+var update = flag.Bool("update", false, "write the shortest traces to testdata")
+
+// history is what Kubernetes does, and did. Steps is the length of the shortest way to lose
+// data, or zero.
+var history = []struct {
+	name    string
+	pods    model.Evidence
+	kubelet model.Kubelet
+	steps   int
+}{
+	{"cache alone, before 1.16", model.Cache, model.RefusesTerminating, 7},
+	{"a live list per PVC, kubelets that refuse terminating PVCs", model.ListPerPVC, model.RefusesTerminating, 0},
+	{"a live list per PVC, kubelets of today", model.ListPerPVC, model.RefusesUnprotected, 7},
+	{"a live list per batch, kubelets that refuse terminating PVCs", model.ListPerBatch, model.RefusesTerminating, 8},
+	{"a live list per batch, kubelets of today", model.ListPerBatch, model.RefusesUnprotected, 7},
+}
+
+// worlds are the faults, and how many states a search visits at least.
+var worlds = map[string]struct {
+	faults model.Faults
+	least  int
+}{
+	"in order": {model.InOrder, 70}, "crashes": {model.Crashes, 4000}, "touched": {model.Touched, 200}, "bad": {model.Bad, 2000}, "again": {model.Again, 500}, "two": {model.Two, 500},
+}
+
+var shipped = []struct {
+	name   string
+	rules  model.Rules
+	worlds string
+}{
+	{"barrier beside, kubelets of today", model.BarrierBeside(model.RefusesUnprotected), "in order, crashes, touched"},
+	{"barrier beside, old kubelets", model.BarrierBeside(model.RefusesTerminating), "in order, crashes, touched"},
+	{"barrier alone, kubelets of today", model.BarrierAlone(model.RefusesUnprotected), "in order, bad, again, two"},
+	{"barrier alone, old kubelets", model.BarrierAlone(model.RefusesTerminating), "in order, bad, again, two"},
+	{"record alone", model.Recorded(), "in order, bad, again"},
+	{"record beside", model.RecordedBeside(), "in order, crashes, touched"},
+	{"strict", model.Strict(), "in order, bad, again, two"},
+}
+
+// removals take one rule away.
+var removals = []struct {
+	name  string
+	rule  func(*model.Rules)
+	modes string
+}{
+	{"without a barrier", func(r *model.Rules) { r.Barrier = false }, "beside, alone"},
+	{"B judged while P is there", func(r *model.Rules) { r.WaitsForPods = false }, "beside, alone"},
+	{"pods read before the PVC was seen terminating", func(r *model.Rules) { r.ReadsLast = false }, "beside, alone"},
+	{"by a cache that is not as fresh", func(r *model.Rules) { r.Reaches = false }, "beside, alone"},
+	{"writes without preconditions", func(r *model.Rules) { r.Preconditions = false }, "beside, alone, record, strict"},
+	{"a conflict written again", func(r *model.Rules) { r.LooksAgain = false }, "beside, alone"},
+	{"an error taken for no user", func(r *model.Rules) { r.ErrorsMeanInUse = false }, "beside, alone"},
+	{"a kubelet that refuses nothing", func(r *model.Rules) { r.Kubelet = model.RefusesNothing }, "beside, alone"},
+	{"a record after the bind", func(r *model.Rules) { r.Start = model.RecordAfter }, "record"},
+	{"a record onto any version", func(r *model.Rules) { r.RecordPreconditions = false }, "record, strict"},
+	{"a record removed before the pod is gone", func(r *model.Rules) { r.RecordOutlives = false }, "record, strict"},
+}
+
+var modes = map[string]model.Rules{
+	"beside": model.BarrierBeside(model.RefusesUnprotected), "alone": model.BarrierAlone(model.RefusesUnprotected),
+	"record": model.Recorded(), "strict": model.Strict(),
+}
+
+// lossy are the worlds in which a removed rule may lose data, the smallest first.
+var lossy = []model.Faults{model.InOrder, model.Errors, model.Crashes, model.Touches, model.Bad, model.Again}
+
+func lossOf(rules model.Rules) (r model.Result) {
+	for _, faults := range lossy {
+		if r = model.Search(rules, faults); !r.Safe() {
+			break
+		}
+	}
+	return r
+}
+
+func TestShippedModesAreSafe(t *testing.T) {
+	for _, tt := range shipped {
+		for _, name := range strings.Split(tt.worlds, ", ") {
+			t.Run(tt.name+", "+name, func(t *testing.T) {
+				safe(t, model.Search(tt.rules, worlds[name].faults), worlds[name].least)
+			})
+		}
+	}
+}
+
+func safe(t *testing.T, r model.Result, least int) {
+	t.Helper()
+	if !r.Safe() {
+		t.Fatalf("data is lost:\n%s", numbered(r.Trace))
+	}
+	if len(r.Pinned) > 0 {
+		t.Fatalf("an unused PVC stays for ever:\n%s", numbered(r.Pinned))
+	}
+	if r.States < least {
+		t.Errorf("only %d states", r.States)
+	}
+	t.Logf("%d states", r.States)
+}
+
+// TestEveryRuleIsNeeded keeps the shortest traces in testdata.
+func TestEveryRuleIsNeeded(t *testing.T) {
+	var traces strings.Builder
+	for _, tt := range history {
+		r := model.Search(model.Rules{BuiltIn: true, Pods: tt.pods, Kubelet: tt.kubelet}, model.InOrder)
+		if len(r.Trace) != tt.steps {
+			t.Errorf("%s: data is lost in %d steps, want %d", tt.name, len(r.Trace), tt.steps)
+		}
+		fmt.Fprintf(&traces, "%s\n%s\n", tt.name, numbered(r.Trace))
+	}
+	for _, tt := range removals {
+		for _, mode := range strings.Split(tt.modes, ", ") {
+			rules := modes[mode]
+			tt.rule(&rules)
+			r := lossOf(rules)
+			if r.Safe() {
+				t.Errorf("%s, %s: safe in %d states", mode, tt.name, r.States)
+			}
+			fmt.Fprintf(&traces, "%s, %s\n%s\n", mode, tt.name, numbered(r.Trace))
+		}
+	}
+	golden(t, "traces.txt", traces.String())
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("the shortest traces changed (-want +got):\n%s", diff)
+	}
+}
+
+func numbered(steps []string) string {
+	var b strings.Builder
+	for i, step := range steps {
+		fmt.Fprintf(&b, "%3d  %s\n", i+1, step)
+	}
+	return b.String()
+}
