@@ -6,11 +6,11 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lws/restart"
+	"lockstep.dev/lockstep/internal/lws/volumes"
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
-// groupCounts is what the groups of a set add up to. A group without its worker
-// StatefulSet is not counted at all.
+// groupCounts counts the groups of a set. A group without its worker StatefulSet does not count.
 type groupCounts struct {
 	// ready and updated include groups above replicas, as the API counts them.
 	ready, updated int32
@@ -48,21 +48,19 @@ func (d *setDecision) count() groupCounts {
 	return c
 }
 
-// HasOwnSubdomain tells whether the pods of the group hang from a Service of their
-// own: as their leader was made, whatever the spec has come to say.
+// HasOwnSubdomain reports whether the group has a Service of its own: by the spec, or by its
+// leader.
 func (g *Group) HasOwnSubdomain(set *lwsv1.LeaderWorkerSet) bool {
 	return workload.Subdomain(set) == lwsv1.SubdomainUniquePerReplica ||
 		g.Leader != nil && workload.HasOwnService(g.Leader)
 }
 
-// complete tells whether the group has all the parts it is judged by.
+// complete reports whether the group has its leader and its worker StatefulSet.
 func (g *Group) complete(set *lwsv1.LeaderWorkerSet) bool {
 	return g.Leader != nil && (workload.SizeOf(g.Leader, set) == 1 || g.Workers.Own() != nil)
 }
 
-// Ready tells whether every pod of the group, in its present incarnation, is up.
-// A group that is to be recreated is not, whatever its pods say, nor is one whose
-// workers are another revision's.
+// Ready reports whether every pod of the group is ready. A group that is to be recreated is not.
 func (g *Group) Ready(set *lwsv1.LeaderWorkerSet) bool {
 	if !g.complete(set) || !podReady(g.Leader) || restart.Of(set, g.Leader) != nil {
 		return false
@@ -104,3 +102,60 @@ func one(yes bool) int32 {
 	}
 	return 0
 }
+
+// Standing is the progress of a set, counted as its status counts.
+type Standing struct {
+	// Key is the revision key that groups should be at, or empty while unknown.
+	Key string
+	// Ready and Updated include groups above replicas.
+	Ready, Updated int32
+	// Pending is set while the spec asks for a template that is not taken in: the rollout is
+	// paused, or the template mounts PVCs that the set does not have. Key is then the former one.
+	Pending bool
+	// Target is how many wanted groups are to be at the revision: those from the
+	// user's partition on. TargetUpdated and TargetReady of them are there, and
+	// there and ready.
+	Target, TargetUpdated, TargetReady int32
+	// Surge is how many groups above those wanted are to go, once the rollout is
+	// done. Where the user's partition keeps others back, surge groups stay.
+	Surge int32
+}
+
+// Stand returns the progress of a set.
+func Stand(w SetSnapshot) Standing {
+	d, _ := derive(w)
+	counts := d.count()
+	return Standing{
+		Key: d.target.key, Ready: counts.ready, Updated: counts.updated, Pending: d.pending,
+		Target: max(0, workload.Replicas(d.Set)-workload.Partition(d.Set)), TargetUpdated: counts.currentUpdated, TargetReady: counts.currentUpdatedReady,
+		Surge: d.surplus(),
+	}
+}
+
+// surplus is the number of groups beyond those that the leader StatefulSet is to have.
+func (d *setDecision) surplus() int32 {
+	var surplus int32
+	for i := range d.Groups {
+		surplus += one(int32(d.Groups[i].Index) >= d.course.replicas)
+	}
+	return surplus
+}
+
+// Agrees reports whether the data of a revision says what the spec says. volumeClaimTemplates do
+// not count: no rollout changes them.
+func Agrees(set *lwsv1.LeaderWorkerSet, data []byte) bool {
+	revision, err := Restore(set, data)
+	if err != nil {
+		return false
+	}
+	live, err := RevisionData(volumes.WithTemplates(set, volumes.Templates(revision)))
+	return err == nil && sameRevision(set, data, live)
+}
+
+// UpToDate reports whether all parts of the group are at the revision key.
+func (g *Group) UpToDate(key string) bool {
+	return g.Leader != nil && g.updated(key)
+}
+
+// PodReady reports whether a pod runs and is ready.
+func PodReady(pod *corev1.Pod) bool { return podReady(pod) }

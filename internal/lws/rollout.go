@@ -1,7 +1,7 @@
 package lws
 
-// rollout is all that the course of a rolling update depends on. It is about
-// groups as such: a place is ready or updated with its leader and its workers.
+// rollout is the state of a rolling update. A place is ready or updated with its leader and its
+// workers.
 type rollout struct {
 	// replicas is how many groups are wanted, and keep is the user's partition:
 	// groups below it keep their revision.
@@ -9,24 +9,23 @@ type rollout struct {
 	// unavailable and surge are the user's budget, in groups.
 	unavailable, surge int32
 
-	// running, partition and applied are of the leader StatefulSet: how many
-	// leaders it has, from which ordinal on it replaces them, and how many groups
-	// were wanted when it was last written.
+	// running, partition and applied are of the leader StatefulSet: its replicas, its partition,
+	// and the number of groups that were wanted when it was last written.
 	running, partition, applied int32
 	// changed is set when the template is not the one the StatefulSet was given.
 	changed bool
 	// observed is set when the StatefulSet controller has seen the present spec.
 	observed bool
-	// paused is set while the user holds the rollout where it stands.
+	// paused is set while the user pauses the rollout.
 	paused bool
 
 	// places has an entry for each ordinal below both replicas and running.
 	places []place
 }
 
-// place is what stands at one ordinal. The zero value is nothing at all.
+// place is the state of one ordinal. The zero value is no group.
 type place struct {
-	// outdated tells of a leader of another revision.
+	// outdated is set for a leader of another revision.
 	outdated bool
 	// ready and updated are of the whole group, leader and workers.
 	ready, updated bool
@@ -35,14 +34,13 @@ type place struct {
 // course is where a rollout goes next: what the leader StatefulSet is to say.
 type course struct{ partition, replicas int32 }
 
-// next is the course from here. A new template starts with nothing replaced; then
-// the partition falls as far as the budget lets it, and never rises but to the
-// user's own.
+// next is the next course. A new template starts with no group replaced; then the partition
+// falls as far as the budget allows, and rises only to the user's own.
 func (r rollout) next() course {
 	c := r.planned()
 	c.partition = max(c.partition, r.keep)
 	if r.changed && r.paused {
-		return r.pause(c) // somebody spoilt what tells the template: it is not a new one
+		return r.pause(c) // only the labels of the StatefulSet were edited
 	}
 	if r.changed {
 		return c
@@ -57,10 +55,9 @@ func (r rollout) next() course {
 	return c
 }
 
-// await holds a rollout until the StatefulSet controller has seen the present spec: until
-// then it may still act on the last one, and does not tell which leaders are of the
-// template before. Surge groups that were lent stay lent, and none is lent on a guess
-// that it may not bear out, unless the user scales.
+// await holds a rollout until the StatefulSet controller has observed the spec: it may still act
+// on the former one, and does not report which leaders are of the former template. Surge groups
+// stay, and none is added unless the user scales.
 func (r rollout) await(c course) course {
 	c.partition = max(c.partition, min(r.partition, r.replicas))
 	if r.applied == r.replicas {
@@ -86,9 +83,8 @@ func (r rollout) planned() course {
 	return course{partition: r.stepped(), replicas: r.kept()}
 }
 
-// stepped is the partition one step on. The groups between the step and the
-// updated tail at the top may be away together; old groups that are broken
-// already take their share of the step.
+// stepped is the partition of the next step. The groups between the step and the updated ones at
+// the top may be down together; broken old groups count for the step.
 func (r rollout) stepped() int32 {
 	step := r.unavailable + r.running - r.replicas
 	floor := max(0, r.running-r.tail()-step)
@@ -102,7 +98,7 @@ func (r rollout) stepped() int32 {
 		if r.places[i].ready && !r.places[i].updated {
 			break
 		}
-		partition = i // nothing is lost by replacing it
+		partition = i // it is down or updated
 	}
 	return min(partition, r.partition)
 }
@@ -116,8 +112,8 @@ func (r rollout) tail() int32 {
 	return done
 }
 
-// affordable is the partition of a course, held back at the first group whose
-// loss the budget does not cover. A group that is down anyway costs nothing.
+// affordable is the partition of a course, held at the first group that the budget does not
+// cover. A group that is down costs nothing.
 func (r rollout) affordable(c course) int32 {
 	down, budget := r.down(), r.budget(c.replicas)
 	partition := min(r.partition, r.replicas)
@@ -136,9 +132,8 @@ func (r rollout) affordable(c course) int32 {
 	return partition
 }
 
-// down is how many groups are away, or may be at any moment. From the partition
-// on only a group seen ready at the target is there for certain: the StatefulSet
-// controller may take any other.
+// down is how many groups are down, or may be at any moment. From the partition on only a group
+// that is ready and updated counts as up: the StatefulSet controller may delete any other.
 func (r rollout) down() int32 {
 	var down int32
 	for i := range r.replicas {
@@ -151,8 +146,7 @@ func (r rollout) available(i int32) bool {
 	return r.places[i].ready && (i < r.partition || r.places[i].updated)
 }
 
-// budget is how many groups may be down: one more for each surge group that
-// serves in their place and stays.
+// budget is how many groups may be down: one more for each surge group that is ready and stays.
 func (r rollout) budget(replicas int32) int32 {
 	budget := r.unavailable
 	for i := r.replicas; i < min(r.running, replicas); i++ {
@@ -161,11 +155,11 @@ func (r rollout) budget(replicas int32) int32 {
 	return budget
 }
 
-// kept is how many groups there are to be beside a rollout under way: those
-// wanted, and surge groups for as long as others are not done.
+// kept is how many groups a rollout in progress has: those wanted, and surge groups while others
+// are not done.
 func (r rollout) kept() int32 {
 	if r.applied != r.replicas && r.running <= r.applied && !r.outdated(0, r.running) {
-		return r.replicas // scaled at rest: no surge is lent to anybody
+		return r.replicas // scaled at rest
 	}
 	wanted := r.surged(r.unready())
 	if r.outdated(r.keep, r.replicas) {
@@ -174,8 +168,8 @@ func (r rollout) kept() int32 {
 	return max(r.replicas, min(wanted, r.running)) // what only starts up or broke needs no surge
 }
 
-// surged is how many groups there are to be while some are not done: all surge
-// groups first, then one for each that is not done beyond those that may be away.
+// surged is how many groups there are while some are not done: all surge groups first, then one
+// for each group that is not done beyond those that may be down.
 func (r rollout) surged(unready int32) int32 {
 	if unready > r.surge {
 		return r.replicas + r.surge
@@ -192,8 +186,7 @@ func (r rollout) unready() int32 {
 	return unready
 }
 
-// outdated tells whether a leader of another revision stands at an ordinal from
-// first up to but not including end.
+// outdated reports whether a leader in the range is of another revision.
 func (r rollout) outdated(first, end int32) bool {
 	for i := first; i < end; i++ {
 		if r.places[i].outdated {

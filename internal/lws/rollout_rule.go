@@ -30,10 +30,9 @@ func (d *setDecision) rolling() (rollout, course) {
 	return rollout{}, c
 }
 
-// inherited is how many ordinals there are up to the highest leader that an earlier
-// StatefulSet left behind, surge groups included, or zero. The one that adopts them
-// replaces those that are outdated from its partition on at once, and knows nothing of
-// their workers: until they are its own it is granted none, and takes none away.
+// inherited is the number of ordinals up to the highest leader that a former StatefulSet left
+// behind, surge groups included, or zero. A StatefulSet that adopts them replaces outdated ones
+// from its partition on at once: until then it replaces and removes none.
 func (d *setDecision) inherited() int32 {
 	_, surge := workload.Budget(d.Set)
 	var ordinals int32
@@ -45,8 +44,7 @@ func (d *setDecision) inherited() int32 {
 	return ordinals
 }
 
-// leaderStatefulSet is the leader StatefulSet that is, or is about to be, the
-// set's own.
+// leaderStatefulSet is the leader StatefulSet that the set owns or adopts.
 func (d *setDecision) leaderStatefulSet() *appsv1.StatefulSet {
 	if sts := d.StatefulSet.Own(); sts != nil {
 		return sts
@@ -73,8 +71,8 @@ func (d *setDecision) rolloutOf(sts *appsv1.StatefulSet) rollout {
 	return r
 }
 
-// place is where a group stands. A leader that lost its labels counts for nothing:
-// nobody finds it by them.
+// place is the state of a group. A leader that lost its labels counts as absent: no list by
+// labels finds it.
 func (g *Group) place(set *lwsv1.LeaderWorkerSet, sts *appsv1.StatefulSet, key string) place {
 	labelled := workload.IsLeader(g.Leader, set.Name)
 	old := outdated(sts, g.Leader, key)
@@ -85,14 +83,13 @@ func (g *Group) place(set *lwsv1.LeaderWorkerSet, sts *appsv1.StatefulSet, key s
 	}
 }
 
-// outdated tells whether a leader is not what its StatefulSet would make now: of
-// another revision, or of the same one placed otherwise.
+// outdated reports whether a leader is of another revision or placement than its StatefulSet.
 func outdated(sts *appsv1.StatefulSet, leader *corev1.Pod, key string) bool {
 	return leader.Labels[lwsv1.RevisionKey] != key || workload.LeftBehind(sts, leader)
 }
 
-// livePartition is from which ordinal on a StatefulSet replaces its pods. One that
-// somebody set to OnDelete, to hold a rollout, replaces none.
+// livePartition is the ordinal from which a StatefulSet replaces its pods. One with OnDelete
+// replaces none.
 func livePartition(sts *appsv1.StatefulSet) int32 {
 	if sts.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType {
 		return workload.PodsOf(sts)
@@ -103,8 +100,7 @@ func livePartition(sts *appsv1.StatefulSet) int32 {
 	return 0
 }
 
-// appliedReplicas is how many groups were wanted when a StatefulSet was last
-// written, or otherwise when it does not say.
+// appliedReplicas is how many groups were wanted when a StatefulSet was last written.
 func appliedReplicas(sts *appsv1.StatefulSet, otherwise int32) int32 {
 	n, err := strconv.ParseInt(sts.Annotations[lwsv1.ReplicasAnnotationKey], 10, 32)
 	if err != nil {
@@ -113,7 +109,7 @@ func appliedReplicas(sts *appsv1.StatefulSet, otherwise int32) int32 {
 	return int32(n)
 }
 
-// lowers tells whether the course gives up groups that were kept until now.
+// lowers reports whether the course gives up groups that were kept until now.
 func (d *setDecision) lowers() bool {
 	return !d.rollout.changed && d.course.partition < min(d.rollout.partition, d.rollout.replicas)
 }
@@ -157,8 +153,7 @@ func (d *setDecision) relied() []action.Standing {
 	return relied
 }
 
-// reliedAbsence adds that no leader of a name has come, beside whoever is known to
-// bear it.
+// reliedAbsence adds the precondition that no other pod has the name of a leader.
 func (d *setDecision) reliedAbsence(relied *action.Standing, name string) {
 	known := slices.Concat(d.Leaders.Previous, d.Leaders.Orphans, d.Leaders.Foreign)
 	i := slices.IndexFunc(known, func(pod *corev1.Pod) bool { return pod.Name == name && pod.DeletionTimestamp == nil })
@@ -175,10 +170,10 @@ func (g *Group) reliedWorkers(relied *action.Standing) {
 	if !podReady(g.Leader) {
 		return
 	}
-	bearers := slices.DeleteFunc(slices.Concat(g.Workers.Owned, g.Workers.Previous, g.Workers.Orphans, g.Workers.Foreign),
-		func(sts *appsv1.StatefulSet) bool { return sts.DeletionTimestamp != nil }) // who is on his way out counts as absent
+	bearers := slices.DeleteFunc(slices.Concat(g.Workers.Members, g.Workers.Ghosts, g.Workers.Orphans, g.Workers.Squatters),
+		func(sts *appsv1.StatefulSet) bool { return sts.DeletionTimestamp != nil }) // a terminating one counts as absent
 	for _, sts := range bearers {
-		if sts.Labels[lwsv1.SetNameLabelKey] == relied.Labels[lwsv1.SetNameLabelKey] { // others are not among those looked for
+		if sts.Labels[lwsv1.SetNameLabelKey] == relied.Labels[lwsv1.SetNameLabelKey] { // others are not listed
 			relied.Unchanged = append(relied.Unchanged, identity.RefOf(identity.KindStatefulSet, sts))
 		}
 	}
@@ -187,7 +182,7 @@ func (g *Group) reliedWorkers(relied *action.Standing) {
 	}
 }
 
-// serves tells whether a group was counted as there, a surge group included.
+// serves reports whether a group counts as up, a surge group included.
 func (r rollout) serves(i int32) bool {
 	if i < r.replicas {
 		return r.available(i)
@@ -195,10 +190,10 @@ func (r rollout) serves(i int32) bool {
 	return r.places[i].ready && r.places[i].updated
 }
 
-// rolloutEvents tells which groups are updated next, and which surge groups go.
+// rolloutEvents names the groups that are updated next, and the surge groups that go.
 func (d *setDecision) rolloutEvents() []action.Event {
 	var events []action.Event
-	first, last := max(d.course.replicas, d.rollout.applied), d.rollout.running-1 // what was asked for is no surge
+	first, last := max(d.course.replicas, d.rollout.applied), d.rollout.running-1 // wanted groups are no surge
 	if first <= last {
 		events = append(events, action.Event{Reason: "GroupsProgressing", Action: "Delete", Note: "deleting " + d.surgeReplicas(first, last)})
 	}

@@ -13,13 +13,9 @@ import (
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
-// replace deletes outdated leaders where the StatefulSet controller, who would
-// make them anew, is seen not to get to them. It has seen the present spec, so
-// what it makes in their place is of the present template.
-//
-// The partition has granted all of them already. What it did not know is what
-// broke since: then only those go that are down anyway. Nor did another
-// implementation, whose grant it may be, ask for their volume claims.
+// replace deletes outdated leaders that the StatefulSet controller does not replace. It has
+// observed the spec, so the next pods are of the current template. The partition covers all of
+// them. If others broke since, only those that are down are deleted.
 func (d *setDecision) replace() (p Plan) {
 	sts := d.StatefulSet.Own()
 	if sts == nil || d.held || d.pvcsPending || !workload.Observed(sts) || d.rollout.changed || d.rollout.paused {
@@ -34,7 +30,7 @@ func (d *setDecision) replace() (p Plan) {
 		return p
 	}
 	covered := d.rollout.down() <= d.rollout.budget(d.rollout.running)
-	for _, up := range []bool{false, true} { // what is down anyway first
+	for _, up := range []bool{false, true} { // those that are down first
 		for _, g := range outdated {
 			if d.rollout.places[g.Index].ready == up && (covered || !up) {
 				p.do(d.replaceLeader(g, why, !covered))
@@ -44,10 +40,9 @@ func (d *setDecision) replace() (p Plan) {
 	return p
 }
 
-// replaceLeader deletes a leader while its StatefulSet still says what it was judged by:
-// of an operator that takes itself for the one that leads the look may be from before
-// another template, or from before a grant was taken back. One that goes only because
-// its group is down anyway does so only if its workers still are as they were judged.
+// replaceLeader deletes a leader if the spec of its StatefulSet is the one that was judged: the
+// cache of an operator that is no longer the leader may lag. A leader whose group is down is
+// deleted only if its workers did not change either.
 func (d *setDecision) replaceLeader(g Group, why string, onlyIfDown bool) action.Delete {
 	sts := d.StatefulSet.Own()
 	relied := []action.Standing{{
@@ -68,8 +63,7 @@ func (d *setDecision) replaceLeader(g Group, why string, onlyIfDown bool) action
 	}
 }
 
-// outdatedLeaders are the groups whose leaders the StatefulSet is to replace, from
-// the top.
+// outdatedLeaders are the groups whose leaders the StatefulSet is to replace, from the top.
 func (d *setDecision) outdatedLeaders(sts *appsv1.StatefulSet) []Group {
 	var outdated []Group
 	for _, g := range slices.Backward(d.Groups) {
@@ -82,8 +76,8 @@ func (d *setDecision) outdatedLeaders(sts *appsv1.StatefulSet) []Group {
 	return outdated
 }
 
-// whyNotReplaced is what keeps the StatefulSet controller from replacing the
-// highest outdated leader, or from replacing more than one at a time, or empty.
+// whyNotReplaced says what keeps the StatefulSet controller from replacing the highest outdated
+// leader, or from replacing more than one at a time, or is empty.
 func (d *setDecision) whyNotReplaced(sts *appsv1.StatefulSet, highest int) string {
 	budget := workload.MaxUnavailable(d.Set)
 	if !dropsMaxUnavailable(sts) {
@@ -101,15 +95,14 @@ func (d *setDecision) whyNotReplaced(sts *appsv1.StatefulSet, highest int) strin
 	return ""
 }
 
-// dropsMaxUnavailable tells whether the server keeps no maxUnavailable, its gate
-// for that being off: every StatefulSet of a set is written with one.
+// dropsMaxUnavailable reports whether the API server drops maxUnavailable, as with its feature
+// gate off: every leader StatefulSet is written with one.
 func dropsMaxUnavailable(sts *appsv1.StatefulSet) bool {
 	rolling := sts.Spec.UpdateStrategy.RollingUpdate
 	return rolling != nil && rolling.MaxUnavailable == nil
 }
 
-// leadersDown counts the ordinals from first up to but not including end whose
-// leaders are not up, whatever their workers are.
+// leadersDown counts the leaders in the range that are not ready.
 func (d *setDecision) leadersDown(first, end int32) int32 {
 	down := max(0, end-first)
 	for i := range d.Groups {

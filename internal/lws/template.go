@@ -1,11 +1,17 @@
 package lws
 
 import (
+	"encoding/hex"
+	"encoding/json"
+	"hash/fnv"
+	"reflect"
+	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lws/workload"
@@ -62,4 +68,49 @@ func systemKeys(all map[string]string) map[string]string {
 		}
 	}
 	return system
+}
+
+// contains reports whether every field that part sets has the same value in whole. Fields that
+// part leaves out may have any value. Lists have the same length and match item by item.
+func contains(whole, part any) bool {
+	have, err := runtime.DefaultUnstructuredConverter.ToUnstructured(whole)
+	if err != nil {
+		return false
+	}
+	want, err := runtime.DefaultUnstructuredConverter.ToUnstructured(part)
+	if err != nil {
+		return false
+	}
+	return within(have, want)
+}
+
+func within(have, want any) bool {
+	switch want := want.(type) {
+	case nil:
+		return true
+	case map[string]any:
+		have, ok := have.(map[string]any)
+		for key, value := range want {
+			if !within(have[key], value) {
+				return false
+			}
+		}
+		return ok || len(want) == 0
+	case []any:
+		have, ok := have.([]any)
+		return (ok || len(want) == 0) && slices.EqualFunc(have, want, within)
+	default:
+		return reflect.DeepEqual(have, want)
+	}
+}
+
+// fingerprint is a short hash of all fields that object sets.
+func fingerprint(object any) string {
+	encoded, err := json.Marshal(object)
+	if err != nil {
+		return "" // typed API objects always encode
+	}
+	hash := fnv.New64a()
+	_, _ = hash.Write(encoded)
+	return hex.EncodeToString(hash.Sum(nil))
 }

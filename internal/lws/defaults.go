@@ -8,11 +8,9 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
-// filledIn are the values that the schema and the webhooks put where nobody
-// wrote any. A set from before a definition knew a field gets its default with
-// the next read; its revision, which no schema judges, never does. A field is
-// known with what it stands in: one of the same name elsewhere, or a label that
-// somebody calls so, is filled in by nobody.
+// filledIn are the values that the schema and the webhooks give to absent fields. A set that is
+// older than a field gets its default with the next read; its revision never does. The key is
+// the field with the one that it is in: a label may have the same name.
 var filledIn = map[string][]any{
 	"leaderWorkerTemplate.size":          {1.0},
 	"leaderWorkerTemplate.restartPolicy": {string(lwsv1.RecreateGroupOnPodRestart), ""},
@@ -41,11 +39,9 @@ var filledIn = map[string][]any{
 	"scaleIO.storageMode":       {"ThinProvisioned"},
 }
 
-// SameMeaning tells whether two revision data differ in nothing that anybody
-// wrote: only in what is filled in where a field is left out, and in the old
-// word for a restart policy. What somebody wrote is never taken for the same,
-// though the API server would make the same pods of it: another implementation
-// would roll it.
+// SameMeaning reports whether two revision data differ only in defaults of absent fields, and in
+// the deprecated name of a restart policy. Other differences roll the set, even if they lead to
+// the same pods: another implementation would roll it.
 func SameMeaning(one, other []byte) bool {
 	var a, b any
 	if json.Unmarshal(one, &a) != nil || json.Unmarshal(other, &b) != nil {
@@ -54,8 +50,7 @@ func SameMeaning(one, other []byte) bool {
 	return reflect.DeepEqual(written("", a), written("", b))
 }
 
-// written leaves out of what is called name what is filled in. It changes what it
-// is given.
+// written removes defaults from the value of the field name, in place.
 func written(name string, value any) any {
 	switch value := value.(type) {
 	case map[string]any:
