@@ -170,7 +170,7 @@ func (g *Group) reliedWorkers(relied *action.Standing) {
 	if !podReady(g.Leader) {
 		return
 	}
-	bearers := slices.DeleteFunc(slices.Concat(g.Workers.Members, g.Workers.Ghosts, g.Workers.Orphans, g.Workers.Squatters),
+	bearers := slices.DeleteFunc(slices.Concat(g.Workers.Owned, g.Workers.Previous, g.Workers.Orphans, g.Workers.Foreign),
 		func(sts *appsv1.StatefulSet) bool { return sts.DeletionTimestamp != nil }) // a terminating one counts as absent
 	for _, sts := range bearers {
 		if sts.Labels[lwsv1.SetNameLabelKey] == relied.Labels[lwsv1.SetNameLabelKey] { // others are not listed
