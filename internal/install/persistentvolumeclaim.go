@@ -94,13 +94,18 @@ func isKept(volume *corev1.PersistentVolume) bool {
 
 // release judges PVCs by pods that are read after them.
 func (r *removal) release(ctx context.Context, namespace string, claims []*corev1.PersistentVolumeClaim, write bool) (inUse []string, remain int, err error) {
-	seen := pvc.NewIndex()
+	// A PVC that the built-in controller keeps is not judged, but its pods are named too.
+	seen, pods := pvc.NewIndex(), []*corev1.Pod(nil)
+	err = r.each(ctx, &corev1.PodList{}, func(o client.Object) error {
+		pods = append(pods, o.(*corev1.Pod))
+		seen.See(o.(*corev1.Pod))
+		return nil
+	}, client.InNamespace(namespace))
 	releases, kept := pvc.Settings{Alone: r.undress.Alone}.Take(namespace, claims).Look(func(_ string, see func(*corev1.Pod)) error {
-		return r.each(ctx, &corev1.PodList{}, func(o client.Object) error {
-			see(o.(*corev1.Pod))
-			seen.See(o.(*corev1.Pod))
-			return nil
-		}, client.InNamespace(namespace))
+		for _, pod := range pods {
+			see(pod)
+		}
+		return err
 	}).Judge()
 	recorded := map[types.UID]pvc.Record{}
 	for _, k := range kept {
@@ -108,6 +113,9 @@ func (r *removal) release(ctx context.Context, namespace string, claims []*corev
 			return nil, 0, fmt.Errorf("read what uses PVC %s/%s: %w; what to do: kubectl lockstep why pvc/%[2]s -n %[1]s", namespace, k.Claim.Name, k.Err)
 		}
 		recorded[k.Claim.UID] = k.Recorded
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("read the pods of namespace %q: %w", namespace, err)
 	}
 	for _, claim := range claims {
 		if pods := podsOf(seen.Holding(claim), recorded[claim.UID]); len(pods) > 0 {
