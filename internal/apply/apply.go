@@ -13,6 +13,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -135,7 +136,15 @@ func (a *Actor) remove(ctx context.Context, what action.Delete) error {
 	if what.AnyVersion {
 		exactly.ResourceVersion = nil
 	}
-	err := a.writer.Delete(ctx, metadataOf(what.Object), client.DisableReadYourWritesConsistency, exactly,
+	object := client.Object(metadataOf(what.Object))
+	if what.Object.APIVersion != "" { // the scheme may lack the kind of what a typed delete returns
+		untyped := &unstructured.Unstructured{}
+		untyped.SetGroupVersionKind(object.GetObjectKind().GroupVersionKind())
+		untyped.SetNamespace(what.Object.Namespace)
+		untyped.SetName(what.Object.Name)
+		object = untyped
+	}
+	err := a.writer.Delete(ctx, object, client.DisableReadYourWritesConsistency, exactly,
 		client.PropagationPolicy(metav1.DeletePropagationBackground))
 	return orGone(err)
 }
