@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
 	strictjson "sigs.k8s.io/json"
 
@@ -122,10 +123,13 @@ func sameRevision(set *lwsv1.LeaderWorkerSet, stored, live []byte) bool {
 }
 
 // Genuine reports whether a ControllerRevision has the name of the set, and a key to which its
-// data hashes. One whose data does not is not read: it was forged, edited, or created by another
-// implementation in place of a lost one.
+// data hashes. Other implementations create a lost revision again under the key that the groups
+// run, with the data of the spec. Such a revision has its own hash in its name: it counts where
+// it has a controller, since anyone may create one without.
 func Genuine(revision *appsv1.ControllerRevision, setName string) bool {
-	return isRevisionOf(revision, setName) && revision.Labels[lwsv1.RevisionKey] == RevisionKey(revision.Data.Raw)
+	key, hash := revision.Labels[lwsv1.RevisionKey], RevisionKey(revision.Data.Raw)
+	isReplaced := key != "" && metav1.GetControllerOf(revision) != nil && strings.HasPrefix(revision.Name, revisionStem(setName, hash))
+	return isRevisionOf(revision, setName) && (key == hash || isReplaced)
 }
 
 // isRevisionOf reports whether a revision has the name of the set, in use or in the history.
@@ -135,5 +139,9 @@ func isRevisionOf(revision *appsv1.ControllerRevision, setName string) bool {
 
 // revisionName is the name of a set's revision with the given hash and number.
 func revisionName(setName, hash string, number int64) string {
-	return setName[:min(len(setName), revisionNamePrefix)] + "-" + hash + "-" + strconv.FormatInt(number, 10)
+	return revisionStem(setName, hash) + strconv.FormatInt(number, 10)
+}
+
+func revisionStem(setName, hash string) string {
+	return setName[:min(len(setName), revisionNamePrefix)] + "-" + hash + "-"
 }

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -194,6 +195,10 @@ func TestGenuine(t *testing.T) {
 			Data:       runtime.RawExtension{Raw: data},
 		}
 	}
+	owned := func(r *appsv1.ControllerRevision) *appsv1.ControllerRevision {
+		r.OwnerReferences = []metav1.OwnerReference{{UID: "set", Controller: ptr.To(true)}}
+		return r
+	}
 	tests := []struct {
 		name     string
 		revision *appsv1.ControllerRevision
@@ -201,7 +206,10 @@ func TestGenuine(t *testing.T) {
 		genuine  bool
 	}{
 		{"its key is its hash", revision("any", "test-sample", "7bdcf6cbd6", encoded), "test-sample", true},
-		{"created again under an older key", revision("test-sample-7bdcf6cbd6-4", "test-sample", "older", encoded), "test-sample", false},
+		{"created again under an older key", owned(revision("test-sample-7bdcf6cbd6-4", "test-sample", "older", encoded)), "test-sample", true},
+		{"the same without a controller", revision("test-sample-7bdcf6cbd6-4", "test-sample", "older", encoded), "test-sample", false},
+		{"other data under the name", owned(revision("test-sample-7bdcf6cbd6-1", "test-sample", "older", []byte(`{}`))), "test-sample", false},
+		{"a longer name", owned(revision("test-sample-7bdcf6cbd6x-1", "test-sample", "older", encoded)), "test-sample", false},
 		{"another set's", revision("any", "other", "7bdcf6cbd6", encoded), "test-sample", false},
 		{"no key", revision("test-sample-7bdcf6cbd6-4", "test-sample", "", encoded), "test-sample", false},
 		{"other data under the key", revision("test-sample-x-1", "test-sample", "7bdcf6cbd6", []byte(`{}`)), "test-sample", false},

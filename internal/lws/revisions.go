@@ -99,14 +99,24 @@ func (d *setDecision) revisionWithKey(key string) *appsv1.ControllerRevision {
 	return revisionWithKey(d.counting(), key)
 }
 
-// revisionWithKey returns the latest revision with the key, or nil.
+// revisionWithKey returns the latest revision with the key, or nil. A revision whose data
+// hashes to the key precedes one that was created again under the key.
 func revisionWithKey(revisions []*appsv1.ControllerRevision, key string) *appsv1.ControllerRevision {
-	return latest(revisions, func(r *appsv1.ControllerRevision) bool { return r.Labels[lwsv1.RevisionKey] == key })
+	keyed := func(r *appsv1.ControllerRevision) bool { return r.Labels[lwsv1.RevisionKey] == key }
+	exact := latest(revisions, func(r *appsv1.ControllerRevision) bool { return keyed(r) && RevisionKey(r.Data.Raw) == key })
+	if exact != nil {
+		return exact
+	}
+	return latest(revisions, keyed)
 }
 
-// revisionWithData returns the latest revision that means the same as data, or nil.
+// revisionWithData returns the latest revision that means the same as data, or nil. Groups at
+// a key run the one revision that revisionWithKey returns.
 func (d *setDecision) revisionWithData(data []byte) *appsv1.ControllerRevision {
-	return latest(d.counting(), func(r *appsv1.ControllerRevision) bool { return sameRevision(d.Set, r.Data.Raw, data) })
+	counting := d.counting()
+	return latest(counting, func(r *appsv1.ControllerRevision) bool {
+		return sameRevision(d.Set, r.Data.Raw, data) && revisionWithKey(counting, r.Labels[lwsv1.RevisionKey]) == r
+	})
 }
 
 // latest returns the revision that fits and has the highest number, by name among equals: a

@@ -40,31 +40,48 @@ func workersImage(t *testing.T, plan lws.Plan) string {
 	return sts.Spec.Template.Spec.Containers[0].Image
 }
 
-// A user who may create ControllerRevisions must not choose the template of a set: a revision
-// whose data does not hash to its key is not read, even with the set as its controller.
+// A user who may create ControllerRevisions must not choose the template of a set. One with the
+// set as its controller precedes none whose data hashes to the key.
 func TestAForgedRevisionUnderTheCurrentKeyIsNotUsed(t *testing.T) {
-	for _, controller := range []string{"the set", "none"} {
+	for _, isControlled := range []bool{true, false} {
 		c := withoutWorkers(t)
 		forged := rival(t, c, "forged", 99)
-		if controller == "the set" {
+		if isControlled {
 			forged.OwnerReferences = revisions(c)[0].OwnerReferences
 		}
 		genuine := revisions(c)[0].Name
 		fakeapi.Add(c.Server, forged)
 		if plan := c.decideSet(); len(of[action.Apply](plan))+len(of[action.Create](plan)) != 0 {
-			t.Errorf("controller %s: the set does %s", controller, spelled(plan))
+			t.Errorf("controlled %t: the set does %s", isControlled, spelled(plan))
 		}
 		if got := workersImage(t, c.decideGroup("w-0")); got != "image:1" {
-			t.Errorf("controller %s: workers are made of %s", controller, got)
+			t.Errorf("controlled %t: workers are made of %s", isControlled, got)
+		}
+		if isControlled {
+			continue
 		}
 		image(c, "forged")
 		if got, _ := created[*appsv1.ControllerRevision](t, c.decideSet()); got.Revision != 2 {
-			t.Errorf("controller %s: the forged revision moved the number to %d", controller, got.Revision)
+			t.Errorf("the forged revision moved the number to %d", got.Revision)
 		}
 		fakeapi.Drop[*appsv1.ControllerRevision](c.Server, genuine)
 		plan := c.decideGroup("w-0")
 		if _, waits := waitFor(plan, lws.CodeRevisionNotVisible); !waits || len(plan.Actions) != 0 {
-			t.Errorf("controller %s: without the genuine revision the group does %s", controller, spelled(plan))
+			t.Errorf("without the genuine revision the group does %s", spelled(plan))
 		}
+	}
+}
+
+// Another implementation created the revision again under the key that the groups run. A
+// takeover restarts no group for that.
+func TestARevisionCreatedAgainUnderALostKeyIsUsed(t *testing.T) {
+	c := withoutWorkers(t)
+	again := rival(t, c, "image:2", 99)
+	again.OwnerReferences = revisions(c)[0].OwnerReferences
+	genuine := revisions(c)[0].Name
+	fakeapi.Add(c.Server, again)
+	fakeapi.Drop[*appsv1.ControllerRevision](c.Server, genuine)
+	if got := workersImage(t, c.decideGroup("w-0")); got != "image:2" {
+		t.Errorf("workers are made of %s", got)
 	}
 }
