@@ -41,9 +41,9 @@ func TestALongRefusalIsToldInAStatusThatCanBeWritten(t *testing.T) {
 	}
 }
 
-// Ghosts with more finalizers than a condition can name kept their set's status
+// Previous objects with more finalizers than a condition can name kept their set's status
 // from being written, for as long as they stayed.
-func TestGhostsWithAThousandFinalizersAreToldInAStatusThatCanBeWritten(t *testing.T) {
+func TestPreviousObjectsWithAThousandFinalizersAreToldInAStatusThatCanBeWritten(t *testing.T) {
 	c := reborn(t, 12, 1)
 	var left []string
 	var finalizers []string

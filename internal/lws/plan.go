@@ -21,6 +21,8 @@ type Plan struct {
 type Need string
 
 const (
+	// NeedRevision is the revision that the leader runs: it holds the restart policy.
+	NeedRevision Need = "revision"
 	// NeedHistory is the revisions of a set that no group runs.
 	NeedHistory Need = "history"
 	// NeedLeaderPVCs is the names of the PVCs of a set's leaders.

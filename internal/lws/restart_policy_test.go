@@ -12,6 +12,47 @@ import (
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
+// holds are the ways in which a change of the policy does not reach a group.
+var holds = map[string]func(*cluster, lwsv1.RestartPolicyType){
+	"Partition": func(c *cluster, to lwsv1.RestartPolicyType) {
+		policyTo(c, to, 2)
+		c.settleAll()
+	},
+	"Paused": func(c *cluster, to lwsv1.RestartPolicyType) {
+		pause(c)
+		policyTo(c, to, 0)
+		c.settleAll()
+	},
+	"PausedUnderAPartition": func(c *cluster, to lwsv1.RestartPolicyType) {
+		policyTo(c, to, 1)
+		c.settleAll()
+		pause(c)
+	},
+}
+
+func policyTo(c *cluster, to lwsv1.RestartPolicyType, partition int32) {
+	c.spec(func(spec *lwsv1.LeaderWorkerSetSpec) {
+		spec.LeaderWorkerTemplate.RestartPolicy = to
+		spec.RolloutStrategy.RollingUpdateConfiguration = &lwsv1.RollingUpdateConfiguration{Partition: &partition}
+		spec.RolloutStrategy.RollingUpdateConfiguration.MaxUnavailable.IntVal = 1
+	})
+}
+
+// unrolled is a cluster with a set of two groups of three whose policy was changed,
+// and group 0, which the change does not reach, coming anew: its last worker does
+// not run yet.
+func unrolled(t *testing.T, from, to lwsv1.RestartPolicyType, hold func(*cluster, lwsv1.RestartPolicyType)) *cluster {
+	t.Helper()
+	c := running(t, 2, 3, fakeapi.Policy(from))
+	revision := find[*corev1.Pod](c, "w-0").Labels[lwsv1.RevisionKey]
+	hold(c, to)
+	c.again()
+	if got := find[*corev1.Pod](c, "w-0").Labels[lwsv1.RevisionKey]; got != revision {
+		t.Fatalf("invalid run: group 0 was rolled from %s to %s", revision, got)
+	}
+	return c
+}
+
 // again has group 0 come anew, as after its leader was drained, but for the last
 // worker, which does not run yet.
 func (c *cluster) again() {
@@ -38,58 +79,71 @@ func (c *cluster) again() {
 	}
 }
 
-// The policy of the spec holds at once for all groups, also those that a pause keeps at the
-// revision of another policy.
-func TestTheRestartPolicyOfTheSpecHoldsAtOnce(t *testing.T) {
+// A group that is not rolled yet fails in its start by the policy that it was made
+// under, not by the one that its set has meanwhile. Only None holds at once.
+func TestAGroupStartsUnderThePolicyOfItsRevision(t *testing.T) {
 	const none, on, after = lwsv1.NoneRestartPolicy, lwsv1.RecreateGroupOnPodRestart, lwsv1.RecreateGroupAfterStart
-	for _, tt := range []struct {
+	changes := []struct {
 		from, to lwsv1.RestartPolicyType
 		want     bool
-	}{{after, on, true}, {none, on, true}, {on, after, false}, {none, after, false}, {on, none, false}} {
-		t.Run(string(tt.from)+"To"+string(tt.to), func(t *testing.T) {
-			c := running(t, 2, 3, fakeapi.Policy(tt.from))
-			pause(c)
-			c.spec(func(spec *lwsv1.LeaderWorkerSetSpec) { spec.LeaderWorkerTemplate.RestartPolicy = tt.to })
-			c.settleAll()
-			c.again()
-			before := leaderUID(c, "w-0")
-			failuresInStart["ContainerRestarts"](c)
-			if c.recreated("w-0", "w-1"); (leaderUID(c, "w-0") != before) != tt.want {
-				t.Errorf("recreated: %t", !tt.want)
-			}
-			if got := c.recreated("w-0", "w-1"); len(got) != 0 {
-				t.Errorf("recreated again for what was before: %+v", c.status().Restarts)
-			}
-		})
+	}{
+		{after, on, false}, {on, after, true},
+		{after, none, false}, {on, none, false},
+		{none, on, false}, {none, after, false},
+	}
+	for held, hold := range holds {
+		for _, tt := range changes {
+			t.Run(held+"/"+string(tt.from)+"To"+string(tt.to), func(t *testing.T) {
+				c := unrolled(t, tt.from, tt.to, hold)
+				before := leaderUID(c, "w-0")
+				failuresInStart["ContainerRestarts"](c)
+				if c.recreated("w-0", "w-1"); (leaderUID(c, "w-0") != before) != tt.want {
+					t.Errorf("recreated: %t", !tt.want)
+				}
+				if got := c.recreated("w-0", "w-1"); len(got) != 0 {
+					t.Errorf("recreated again for what was before: %+v", c.status().Restarts)
+				}
+			})
+		}
 	}
 }
 
-// The annotation holds for all groups. What it forgives in the start hides nothing after it.
-func TestTheAfterStartAnnotation(t *testing.T) {
-	c := running(t, 2, 3, onRestart)
-	c.again()
+// What was forgiven in the start hides nothing that fails after it.
+func TestAGroupMayFailAfterItsStart(t *testing.T) {
+	for held, hold := range holds {
+		c := unrolled(t, lwsv1.RecreateGroupAfterStart, lwsv1.RecreateGroupOnPodRestart, hold)
+		fakeapi.Edit(c.Server, "w-0-1", crash)
+		if got := c.recreated("w-0"); len(got) != 0 {
+			t.Fatalf("%s: recreated %v for its start", held, got)
+		}
+		fakeapi.Edit(c.Server, "w-0-1", func(pod *corev1.Pod) {
+			pod.Annotations["crashes"] = "again"
+			crash(pod)
+		})
+		if got := c.recreated("w-0"); len(got) != 1 {
+			t.Errorf("%s: not recreated: %+v", held, c.status().Started)
+		}
+	}
+}
+
+// The annotation is the set's and in no revision: it holds for all groups at once.
+func TestTheAfterStartAnnotationHoldsForAllGroups(t *testing.T) {
+	c := unrolled(t, lwsv1.RecreateGroupOnPodRestart, lwsv1.RecreateGroupOnPodRestart, holds["Partition"])
 	fakeapi.Edit(c.Server, "w", fakeapi.Annotation(lwsv1.RecreateGroupAfterStartAnnotationKey, ""))
 	fakeapi.Edit(c.Server, "w-0-1", crash)
 	if got := c.recreated("w-0"); len(got) != 0 {
-		t.Fatalf("recreated %v for its start", got)
-	}
-	fakeapi.Edit(c.Server, "w-0-1", func(pod *corev1.Pod) {
-		pod.Annotations["crashes"] = "again"
-		crash(pod)
-	})
-	if got := c.recreated("w-0"); len(got) != 1 {
-		t.Errorf("not recreated after its start: %+v", c.status().Started)
+		t.Errorf("recreated %v", got)
 	}
 }
 
-// A group at rest costs no live read.
-func TestNothingIsReadLiveAtRest(t *testing.T) {
+// A group at rest costs no read of its revision and no live read.
+func TestNothingIsReadForTheRestartPolicyAtRest(t *testing.T) {
 	c := running(t, 1, 2, onRestart)
-	if w, _ := c.groupPlan("w-0"); w.Live {
-		t.Error("read live at rest")
+	if w, _ := c.groupPlan("w-0"); w.Sought || w.Live {
+		t.Errorf("read at rest: revision %t, live %t", w.Sought, w.Live)
 	}
 	fakeapi.Edit(c.Server, "w-0-1", crash)
-	if w, _ := c.groupPlan("w-0"); !w.Live {
-		t.Error("not read live for a failure")
+	if w, _ := c.groupPlan("w-0"); !w.Sought || !w.Live {
+		t.Errorf("read for a failure: revision %t, live %t", w.Sought, w.Live)
 	}
 }

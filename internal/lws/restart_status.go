@@ -44,7 +44,7 @@ func (d *setDecision) restartStatus() restart.Status {
 	var started []lwsv1.StartedGroup
 	for i := range d.Groups {
 		g := &d.Groups[i]
-		if entry := restart.Started(d.Set, g.Index, g.Leader, g.Pods.Owned); entry != nil {
+		if entry := restart.Started(d.Set, g.Index, g.Leader, g.Pods.Owned, d.forgivesStart); entry != nil {
 			started = append(started, *entry)
 		}
 	}
@@ -64,6 +64,10 @@ func (d *setDecision) since() *metav1.Time {
 		since = d.Set.CreationTimestamp
 	}
 	return &since
+}
+
+func (d *setDecision) forgivesStart(leader *corev1.Pod) bool {
+	return restart.ForgivesStart(d.Set, madeUnder(d.Set, d.Revisions, leader.Labels[lwsv1.RevisionKey]), leader)
 }
 
 // leadersAndLeaving returns the leaders of the set's StatefulSet, terminating ones too.
@@ -135,13 +139,17 @@ func backoffMessage(waiting []*lwsv1.GroupRestarts) string {
 	}
 	var texts []string
 	for _, r := range waiting[:min(len(waiting), namedAtMost)] {
-		var last lwsv1.PodFailure
-		if n := len(r.Failures); n > 0 {
-			last = r.Failures[n-1]
-		}
-		texts = append(texts, backoffText(int(r.Index), r.Count, r.DueAt, last))
+		texts = append(texts, backoffTextOf(r))
 	}
 	return strings.Join(texts, "; ") + andMore(len(waiting))
+}
+
+func backoffTextOf(r *lwsv1.GroupRestarts) string {
+	var last lwsv1.PodFailure
+	if n := len(r.Failures); n > 0 {
+		last = r.Failures[n-1]
+	}
+	return backoffText(int(r.Index), r.Count, r.DueAt, last)
 }
 
 // backoffText says why the restart of a group waits, and until when.
@@ -153,11 +161,18 @@ func backoffText(index int, count int32, due metav1.Time, last lwsv1.PodFailure)
 	return text
 }
 
-// prunedEvents returns the event for an API server that drops fields.
-func (d *setDecision) prunedEvents() []action.Event {
-	text := d.pruned()
-	if text == "" || condition.IsTrue(d.told.Conditions, ConditionUnrecorded) {
-		return nil
+// backoffEvents returns the events for groups that begin to wait, and for an API server
+// that drops fields.
+func (d *setDecision) backoffEvents() []action.Event {
+	var events []action.Event
+	for _, r := range d.waitingGroups() {
+		before := restart.Entry(d.live, int(r.Index))
+		if (before == nil || before.Leader != r.Leader) && len(events) < namedAtMost {
+			events = append(events, action.Event{Warning: true, Reason: CodeBackoff, Action: "Wait", Note: backoffTextOf(r)})
+		}
 	}
-	return []action.Event{{Warning: true, Reason: ConditionUnrecorded, Action: "Wait", Note: text}}
+	if text := d.pruned(); text != "" && !condition.IsTrue(d.told.Conditions, ConditionUnrecorded) {
+		events = append(events, action.Event{Warning: true, Reason: ConditionUnrecorded, Action: "Wait", Note: text})
+	}
+	return events
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -25,14 +26,14 @@ func (d *groupDecision) restart() bool {
 		return true
 	case d.Leader == nil:
 		d.leaving()
-		return true
+		return d.plan.Needs == ""
 	}
 	decision := restart.Of(d.Set, d.Leader)
 	isNew := decision == nil
 	if isNew {
 		failure := d.pods(d.Leader).Failure(d.Now)
-		if failure == nil {
-			return true
+		if failure == nil || !d.answered(d.Leader) {
+			return d.plan.Needs == ""
 		}
 		if !d.Live {
 			d.plan.Needs = NeedLivePods
@@ -41,7 +42,8 @@ func (d *groupDecision) restart() bool {
 		decision = d.decideRestart(d.Leader, failure)
 	}
 	if decision.Waits(d.Set, d.Now) {
-		d.plan.wait(Wait{Reason: because(CodeBackoff, d.backoffText(decision)), Until: decision.Due(d.Set).Time})
+		until := decision.Due(d.Set)
+		d.plan.wait(Wait{Reason: because(CodeBackoff, backoffText(d.Index, decision.Count, until, decision.Failure)), Until: until.Time})
 		return false
 	}
 	d.deleteGroup(d.Leader, decision, isNew)
@@ -55,10 +57,12 @@ func (d *groupDecision) leaving() {
 	if !d.endsAtOnce() {
 		return
 	}
-	if failure := d.pods(d.Leaving).FailureOfLeaving(d.Now); failure != nil && restart.Of(d.Set, d.Leaving) == nil {
-		d.decideRestart(d.Leaving, failure)
+	if restart.Of(d.Set, d.Leaving) == nil && d.answered(d.Leaving) {
+		d.decideRestart(d.Leaving, d.pods(d.Leaving).FailureOfLeader(d.Now))
 	}
-	d.deleteGroup(d.Leaving, nil, false)
+	if d.plan.Needs == "" {
+		d.deleteGroup(d.Leaving, nil, false)
+	}
 }
 
 // endsAtOnce reports whether workers end together with their terminating leader: it is
@@ -77,36 +81,57 @@ func (d *groupDecision) pods(leader *corev1.Pod) restart.Group {
 	return restart.Group{Set: d.Set, Index: d.Index, Leader: leader, Workers: d.Workers, Pods: d.Pods}
 }
 
+// answered reports whether the policy of the leader's revision recreates the group now: a
+// change of the policy rolls the groups and holds for each from then on, and None alone holds
+// at once for all. It asks for the revision if that is not read yet.
+func (d *groupDecision) answered(leader *corev1.Pod) bool {
+	key, started := leader.Labels[lwsv1.RevisionKey], restart.HasStarted(d.Set, d.Index, leader)
+	if !started && restart.ForgivesAnyStart(d.Set, leader) {
+		return false
+	}
+	if !d.Sought && !Knows(d.Revisions, d.Set.Name, key) {
+		d.plan.Needs = NeedRevision
+		return false
+	}
+	made := madeUnder(d.Set, d.Revisions, key)
+	return restart.Recreates(made) && (started || !restart.ForgivesStart(d.Set, made, leader))
+}
+
+// madeUnder returns a set as its groups at a revision were created. A group whose revision
+// is lost goes by the set.
+func madeUnder(set *lwsv1.LeaderWorkerSet, revisions identity.Claim[*appsv1.ControllerRevision], key string) *lwsv1.LeaderWorkerSet {
+	revision := revisionWithKey(countingRevisions(revisions, set.Name), key)
+	if revision == nil {
+		return set
+	}
+	restored, err := Restore(set, revision.Data.Raw)
+	if err != nil {
+		return set
+	}
+	return restored
+}
+
 // decideRestart plans to write the decision onto the leader.
 func (d *groupDecision) decideRestart(leader *corev1.Pod, failure *restart.Failure) *restart.Decision {
 	decision := restart.Decide(d.Set, d.Index, leader, failure, d.Now)
-	tell := action.Telling{Failures: []string{failure.Code}}
-	if leader.DeletionTimestamp == nil && decision.Waits(d.Set, d.Now) {
-		tell.Done = []action.Event{{Warning: true, Reason: CodeBackoff, Action: "Wait", Note: d.backoffText(decision)}}
-	}
 	d.plan.do(action.Annotate{
 		Object:      identity.RefOf(identity.KindPod, leader),
 		Annotations: map[string]string{restart.AnnotationKey: decision.Annotation()},
 		Because:     because(CodeRestart, fmt.Sprintf("group %d failed: %s", d.Index, restart.Text(failure.PodFailure))),
-		Tell:        tell,
+		Tell:        action.Telling{Failures: []string{failure.Code}},
 	})
 	return decision
 }
 
-// backoffText says why the restart of the group waits, and until when.
-func (d *groupDecision) backoffText(decision *restart.Decision) string {
-	return backoffText(d.Index, decision.Count, decision.Due(d.Set), decision.Failure)
-}
-
 // deleteGroup deletes all pods of a group at once, so that there is one grace period.
 //
-// Workers without a StatefulSet go before the leader: the next StatefulSet would adopt them,
-// and if the process ends in between, the next one still finds them. The StatefulSet goes before its pods: its controller then
+// Workers without a StatefulSet go before the leader: if the process ends in between, the
+// next one still finds them. The StatefulSet goes before its pods: its controller then
 // creates none of them again.
 //
 // A leader that is terminating stays as it is; decision may then be nil.
 func (d *groupDecision) deleteGroup(leader *corev1.Pod, decision *restart.Decision, isNew bool) {
-	ends, unowned := leader.DeletionTimestamp == nil, byOrdinal(d.Pods.Orphans)
+	ends, unowned := leader.DeletionTimestamp == nil, d.unowned(leader)
 	for _, pod := range unowned {
 		d.plan.do(d.deletionOf(identity.RefOf(identity.KindPod, pod)))
 	}
@@ -130,6 +155,14 @@ func (d *groupDecision) deleteGroup(leader *corev1.Pod, decision *restart.Decisi
 			d.plan.do(d.deletionOf(identity.RefOf(identity.KindPod, pod)))
 		}
 	}
+}
+
+// unowned returns the workers that the group started with and that lost their StatefulSet
+// and their owner: the next StatefulSet would adopt them.
+func (d *groupDecision) unowned(leader *corev1.Pod) []*corev1.Pod {
+	return slices.DeleteFunc(byOrdinal(d.Pods.Orphans), func(pod *corev1.Pod) bool {
+		return !restart.IsRecorded(d.Set, d.Index, leader, pod)
+	})
 }
 
 // deletionOf deletes a part of the group at any version: the group failed whatever became

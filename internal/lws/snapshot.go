@@ -73,8 +73,10 @@ type GroupSnapshot struct {
 	// Leaving is the leader while it is on its way out, else nil: Leader is then nil.
 	Leaving *corev1.Pod
 	// Revisions holds what bears the set's revision labels. It is filled only where the
-	// group has something to be made that a revision says.
+	// group has something to be made, or a policy to be judged by, that a revision says.
 	Revisions identity.Claim[*appsv1.ControllerRevision]
+	// Sought is set when the revision that the leader runs was looked for.
+	Sought bool
 	// Live is set when the leader, the workers and their StatefulSet were read live.
 	Live bool
 	// Node holds the labels of the leader's node when the placement of the

@@ -120,7 +120,7 @@ func (d *setDecision) statusEvents(status *lwsv1.LeaderWorkerSetStatus, progress
 	if event, ok := d.waitEvent(); ok {
 		events = append(events, event)
 	}
-	return slices.Concat(events, d.conflictEvents(), d.gangEvents(), d.prunedEvents(), d.claimsEvents())
+	return slices.Concat(events, d.conflictEvents(), d.gangEvents(), d.backoffEvents(), d.claimsEvents())
 }
 
 // waitEvent compares the wait as it is with the wait as it was last written.

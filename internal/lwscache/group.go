@@ -1,6 +1,7 @@
 package lwscache
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -30,15 +31,24 @@ func (o *Observer) GroupPlan(ctx context.Context, key types.NamespacedName, now 
 		return w, lws.Plan{}, err
 	}
 	plan := lws.DecideGroup(w)
-	if plan.Needs != lws.NeedLivePods {
-		return w, plan, nil
+	for plan.Needs != "" { // each need once, for it is met then
+		if err := o.meet(ctx, plan.Needs, &w); err != nil {
+			return w, plan, err
+		}
+		plan = lws.DecideGroup(w)
 	}
+	return w, plan, nil
+}
+
+// meet reads what a decision asks for.
+func (o *Observer) meet(ctx context.Context, need lws.Need, w *lws.GroupSnapshot) error {
 	r := o.continued(w.Set, w.Lives)
 	w.Lives = r.lives
-	if err := r.readLive(ctx, &w); err != nil {
-		return w, plan, err
+	if need == lws.NeedLivePods {
+		return r.readLive(ctx, w)
 	}
-	return w, lws.DecideGroup(w), nil
+	w.Sought = true
+	return r.knowRevision(ctx, w, cmp.Or(w.Leader, w.Leaving).Labels[lwsv1.RevisionKey])
 }
 
 // readLive reads the leader, the workers and their StatefulSet from the API server.

@@ -112,22 +112,3 @@ func inARow(set *lwsv1.LeaderWorkerSet, index int, revision string, now time.Tim
 	}
 	return last.Count
 }
-
-// Recreates reports whether the policy recreates groups when a pod of theirs fails. A set
-// without a policy has the default of the schema.
-func Recreates(set *lwsv1.LeaderWorkerSet) bool {
-	switch set.Spec.LeaderWorkerTemplate.RestartPolicy {
-	case lwsv1.NoneRestartPolicy, lwsv1.DeprecatedDefaultRestartPolicy:
-		return false
-	}
-	return true
-}
-
-// forgivesStart reports whether failures before all pods of the group ran do not recreate
-// it: by the policy, by the annotation, or because the leader is from before restartsSince.
-func forgivesStart(set *lwsv1.LeaderWorkerSet, leader *corev1.Pod) bool {
-	_, annotated := set.Annotations[lwsv1.RecreateGroupAfterStartAnnotationKey]
-	since := set.Status.RestartsSince
-	return annotated || set.Spec.LeaderWorkerTemplate.RestartPolicy == lwsv1.RecreateGroupAfterStart ||
-		since == nil || leader.CreationTimestamp.Before(since)
-}

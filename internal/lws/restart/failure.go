@@ -47,7 +47,7 @@ const (
 // Terminating workers come first: containers of other pods fail when a worker is drained.
 func (g Group) Failure(now time.Time) *Failure {
 	started := recordOfLeader(g.Set, g.Index, g.Leader.UID)
-	if started == nil && forgivesStart(g.Set, g.Leader) {
+	if started == nil && ForgivesAnyStart(g.Set, g.Leader) {
 		return nil
 	}
 	if len(started) > 1 && g.Workers.Own() == nil && g.Workers.Orphan() == nil {
@@ -82,14 +82,9 @@ func (g Group) failureOfWorkers(started record, now time.Time) *Failure {
 	return nil
 }
 
-// FailureOfLeaving returns how the leader failed, which is terminating, or nil if its start
-// is forgiven.
-func (g Group) FailureOfLeaving(now time.Time) *Failure {
-	started := recordOfLeader(g.Set, g.Index, g.Leader.UID)
-	if started == nil && forgivesStart(g.Set, g.Leader) {
-		return nil
-	}
-	return failureOfLeaving(g.Leader, started.restartsAt(0), now)
+// FailureOfLeader returns how the leader failed, which is terminating.
+func (g Group) FailureOfLeader(now time.Time) *Failure {
+	return failureOfLeaving(g.Leader, recordOfLeader(g.Set, g.Index, g.Leader.UID).restartsAt(0), now)
 }
 
 // counts returns the index of a worker whose failure is one of the group, or 0. A group

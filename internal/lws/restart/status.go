@@ -94,14 +94,14 @@ func replaced(set *lwsv1.LeaderWorkerSet, index int, by *corev1.Pod, now time.Ti
 	}
 }
 
-// Started is the record of a group all of whose pods run, or nil. A group that failed before
-// is left to its own reconcile, unless its start is forgiven.
-func Started(set *lwsv1.LeaderWorkerSet, index int, leader *corev1.Pod, workers []*corev1.Pod) *lwsv1.StartedGroup {
+// Started is the record of a group all of whose pods run. forgives reports whether the
+// group may have failed before: one that is not forgiven is left to its own reconcile.
+func Started(set *lwsv1.LeaderWorkerSet, index int, leader *corev1.Pod, workers []*corev1.Pod, forgives func(leader *corev1.Pod) bool) *lwsv1.StartedGroup {
 	if !LacksRecord(set, index, leader) || Of(set, leader) != nil {
 		return nil
 	}
 	r := running(set, leader, workers)
-	if r == nil || r.restarted() && !forgivesStart(set, leader) {
+	if r == nil || r.restarted() && !forgives(leader) {
 		return nil
 	}
 	return &lwsv1.StartedGroup{Index: int32(index), Leader: leader.UID, Pods: r.encode(leader.Labels[lwsv1.RevisionKey])}
