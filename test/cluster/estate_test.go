@@ -61,7 +61,9 @@ func (e *estate) record(number int64) {
 	if e.data != nil {
 		data = e.data(data)
 	}
-	e.key = standin.Key([]byte(data))
+	if e.key = e.inherited.key; e.key == "" {
+		e.key = standin.Key([]byte(data))
+	}
 	for n := range e.leaked + 1 {
 		e.must("record the revision", e.other.Record(e.Context(), e.set, []byte(data), e.key, number+n))
 	}

@@ -113,7 +113,7 @@ func shardsHold(s *guarded) {
 		"claims":   []any{map[string]any{"metadata": map[string]any{"name": "data"}}},
 	})
 	s.awaitHolders("data-a", "Shard/a")
-	s.awaitLogged("no Shard, read as")
+	s.awaitLogged("has spec.tmpl")
 	s.remove(shard)
 	s.remove(definition)
 	s.awaitFree("data-a")

@@ -20,6 +20,8 @@ type inherited struct {
 	edit     edit
 	// data is how an earlier version encodes the data of a revision.
 	data func(string) string
+	// key is the key of the revision, if it is not the hash of its data.
+	key string
 	// spoil changes the leader StatefulSet as an earlier version or a webhook does.
 	spoil standin.Change
 	// posted is set if the leader StatefulSet was created, not applied.
@@ -82,6 +84,7 @@ var heirlooms = []inherited{
 		head, _, _ := strings.Cut(data, `,"networkConfig"`)
 		return head + "}}"
 	}},
+	{name: "other-key", replicas: 1, size: 2, key: "0d1e2f"},
 	{name: "posted", replicas: 1, size: 2, posted: true},
 	{name: "other-claims", replicas: 1, size: 1, edit: claiming, spoil: func(sts *appsv1.StatefulSet) {
 		claim := &sts.Spec.VolumeClaimTemplates[0]
