@@ -2,6 +2,7 @@ package lws_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"maps"
 	"testing"
@@ -188,8 +189,24 @@ func (c *cluster) version() versions {
 	now := versions{}
 	for name, object := range c.Objects {
 		now[name] = object.GetResourceVersion()
+		if sts, is := object.(*appsv1.StatefulSet); is && sts.Annotations[lws.NudgeAnnotationKey] != "" {
+			now[name] = c.withoutTouch(sts)
+		}
 	}
 	return now
+}
+
+// withoutTouch is a StatefulSet without what a touch writes: one that lacks pods is touched
+// every five minutes for as long as it does.
+func (c *cluster) withoutTouch(sts *appsv1.StatefulSet) string {
+	sts = sts.DeepCopy()
+	delete(sts.Annotations, lws.NudgeAnnotationKey)
+	sts.ResourceVersion, sts.ManagedFields = "", nil
+	text, err := json.Marshal(sts)
+	if err != nil {
+		c.t.Fatalf("%v", err)
+	}
+	return string(text)
 }
 
 func find[T interface {
