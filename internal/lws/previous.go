@@ -223,7 +223,7 @@ func (d *setDecision) report(blocking []previous) previousWait {
 	var until time.Time
 	for _, p := range blocking {
 		due := d.Vigil.seen(p.Ref, d.Now).Add(reportAfter)
-		if d.Now.Before(due) && !p.object.GetCreationTimestamp().Time.Before(d.Set.CreationTimestamp.Time) {
+		if d.Now.Before(due) && !d.isOlder(p) {
 			until = earlier(until, due)
 			continue
 		}
@@ -242,6 +242,13 @@ func (d *setDecision) report(blocking []previous) previousWait {
 	return w
 }
 
+// isOlder reports whether an object was created before the set. Times have whole seconds: an
+// object of the set's own second may be older if it was in the way from the beginning.
+func (d *setDecision) isOlder(p previous) bool {
+	created, ours := p.object.GetCreationTimestamp().Time, d.Set.CreationTimestamp.Time
+	return created.Before(ours) || created.Equal(ours) && d.Vigil.seen(p.Ref, d.Now).Before(ours.Add(reportAfter))
+}
+
 func sortPrevious(all []previous) {
 	slices.SortFunc(all, func(a, b previous) int {
 		return cmp.Or(-cmp.Compare(a.Kind, b.Kind), len(a.Name)-len(b.Name), cmp.Compare(a.Name, b.Name))
@@ -250,7 +257,11 @@ func sortPrevious(all []previous) {
 
 // named counts objects of the previous incarnation and names the first of them.
 func named(all []previous) string {
-	return fmt.Sprintf("%d objects of the previous incarnation: %s", len(all), listed(all, ", ", func(p previous) string { return p.String() }))
+	noun := "objects"
+	if len(all) == 1 {
+		noun = "object"
+	}
+	return fmt.Sprintf("%d %s of the previous incarnation: %s", len(all), noun, listed(all, ", ", func(p previous) string { return p.String() }))
 }
 
 // remedies says what holds each object, and what would release it.

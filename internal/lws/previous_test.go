@@ -314,3 +314,19 @@ func TestATerminatingSetHasAnEmptyPlan(t *testing.T) {
 		t.Errorf("group: %s, %v", spelled(plan), plan.Waits)
 	}
 }
+
+// A pod of the set's own second was reported as gone, and ten seconds later as waited for.
+func TestAPodOfTheSetsOwnSecondIsReportedAtOnce(t *testing.T) {
+	set := fakeapi.Set("w", 1, 2)
+	set.UID, set.Generation = "w", 1
+	now := metav1.NewTime(set.CreationTimestamp.Add(2 * time.Second))
+	pod := fakeapi.Pod("w-0", "w", 0)
+	pod.UID, pod.CreationTimestamp, pod.DeletionTimestamp = "old", set.CreationTimestamp, &now
+	plan := lws.DecideSet(lws.SetSnapshot{Now: now.Time, Set: set, Leaders: identity.Claim[*corev1.Pod]{Previous: []*corev1.Pod{pod}}})
+	for _, a := range plan.Actions {
+		if write, ok := a.(action.WriteStatus); ok && write.Status.Conditions[0].Reason == lws.CodePreviousIncarnation {
+			return
+		}
+	}
+	t.Errorf("nothing is reported: %+v", plan)
+}

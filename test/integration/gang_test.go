@@ -211,7 +211,7 @@ func TestAGangSchedulerMayComeAndGo(t *testing.T) {
 	g.podGroup("the PodGroup is made again", isOf(leader))
 	g.missing(metav1.ConditionFalse)
 
-	for reason, want := range map[string]int{"GangSchedulerMissing": 2, "GangSchedulerFound": 2, "GroupsProgressing": progress} {
+	for reason, want := range map[string]int{"GangSchedulerMissing": 2, "GangSchedulerFound": 2} {
 		g.eventually("all is told of "+reason, func(context.Context) bool { return g.told(reason) >= want }, nil)
 		if got := g.told(reason); got != want {
 			t.Errorf("%s is told %d times, want %d: %v", reason, got, want, g.notes(reason))
