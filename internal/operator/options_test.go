@@ -7,8 +7,10 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	fakediscovery "k8s.io/client-go/discovery/fake"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -186,6 +188,20 @@ func TestLacksNamesKindsThatAreNotServed(t *testing.T) {
 		}
 		if got, err := Lacks(server); err != nil || !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+}
+
+func TestTheOperatorNeedsItsNamespace(t *testing.T) {
+	o := parse(t, "--namespace=here")
+	here := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "here"}}
+	if err := o.checkNamespace(t.Context(), fake.NewClientset(here)); err != nil {
+		t.Error(err)
+	}
+	err := o.checkNamespace(t.Context(), fake.NewClientset())
+	for _, part := range []string{`"here"`, "lockstep install"} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("got %v, want %q", err, part)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -25,6 +26,9 @@ func (o *Options) preflight(ctx context.Context) error {
 		return err
 	}
 	if err := o.checkKinds(client); err != nil {
+		return err
+	}
+	if err := o.checkNamespace(ctx, client); err != nil {
 		return err
 	}
 	return o.checkOthers(ctx, client)
@@ -62,6 +66,23 @@ func (o *Options) checkKinds(client kubernetes.Interface) error {
 	_, err := client.Discovery().ServerResourcesForGroupVersion(lwsv1.GroupVersion.String())
 	if apierrors.IsNotFound(err) {
 		return fmt.Errorf("the API server at %s does not know %s LeaderWorkerSet; run: lockstep install", o.REST.Host, lwsv1.GroupVersion)
+	}
+	return err
+}
+
+// checkNamespace returns an error if the namespace of lease and certificate does not exist.
+// An operator that may not read namespaces runs in a pod of its namespace.
+func (o *Options) checkNamespace(ctx context.Context, client kubernetes.Interface) error {
+	needed := o.elects() || (o.Webhooks && o.certDir() == "")
+	if !needed {
+		return nil
+	}
+	_, err := client.CoreV1().Namespaces().Get(ctx, o.Namespace, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("namespace %q, of the lease and the webhook certificate, does not exist; run: lockstep install, or name another with --namespace", o.Namespace)
+	}
+	if apierrors.IsForbidden(err) {
+		return nil
 	}
 	return err
 }
