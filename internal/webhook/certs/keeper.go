@@ -65,6 +65,10 @@ type Keeper struct {
 	mu        sync.RWMutex
 	presented *tls.Certificate
 	distrust  error
+
+	// known is the offered certificate that all callers accept, since the pass at knownSince.
+	known      *tls.Certificate
+	knownSince time.Time
 }
 
 // NewKeeper returns a keeper that presents nothing before its first pass.
@@ -145,13 +149,27 @@ func (k *Keeper) keep(ctx context.Context) (time.Duration, error) {
 	if k.presented != nil && k.presented.Leaf.Equal(offered.serving.Leaf) {
 		return next, nil
 	}
-	knowsNew := func(c caller) bool { return trusts(c.before, offered.serving, "", now) }
-	if k.presented != nil && distrust(callers, k.presented, now) == nil && !all(callers, knowsNew) {
-		return settle, nil
+	left := k.untilSettled(now, offered.serving, callers)
+	if k.presented != nil && distrust(callers, k.presented, now) == nil && left > 0 {
+		return left, nil
 	}
 	k.presented = offered.serving
 	k.options.Log.Info("presenting a webhook certificate", "serial", offered.serving.Leaf.SerialNumber.Text(16), "expires", day(offered.serving.Leaf.NotAfter))
 	return next, nil
+}
+
+// untilSettled returns how long API servers may still lack a bundle for a certificate. It
+// counts from the first pass that found the bundles complete: the keeper's own patch of a
+// bundle starts a pass at once.
+func (k *Keeper) untilSettled(now time.Time, serving *tls.Certificate, callers []caller) time.Duration {
+	if !all(callers, func(c caller) bool { return trusts(c.before, serving, "", now) }) {
+		k.known = nil
+		return settle
+	}
+	if k.known == nil || !k.known.Leaf.Equal(serving.Leaf) {
+		k.known, k.knownSince = serving, now
+	}
+	return k.knownSince.Add(settle).Sub(now)
 }
 
 func all(callers []caller, is func(caller) bool) bool {

@@ -177,6 +177,15 @@ func TestANewAuthorityLeavesNoGap(t *testing.T) {
 	if next := s.keep(a); next != settle || !s.presented(a).Leaf.Equal(old.Leaf) {
 		t.Fatalf("presented at once, next pass in %s", next)
 	}
+	s.clock.SetTime(s.clock.Now().Add(time.Second)) // the event of the patch
+	if next := s.keep(a); next != settle || !s.presented(a).Leaf.Equal(old.Leaf) {
+		t.Fatalf("presented after its own patch, next pass in %s", next)
+	}
+	s.clock.SetTime(s.clock.Now().Add(settle - time.Second))
+	if next := s.keep(a); next != time.Second || !s.presented(a).Leaf.Equal(old.Leaf) {
+		t.Fatalf("presented too early, next pass in %s", next)
+	}
+	s.clock.SetTime(s.clock.Now().Add(time.Second))
 	s.keep(a)
 	s.mustAccept(b)
 	if s.presented(a).Leaf.Equal(old.Leaf) {
@@ -304,6 +313,8 @@ func TestHostsAreAdded(t *testing.T) {
 	s.keep(k)
 	k.options.Hosts = []string{"third.example.com", "10.0.0.9"}
 	s.keep(k)
+	s.keep(k)
+	s.clock.SetTime(epoch.Add(settle))
 	s.keep(k)
 	for _, host := range slices.Concat(testHosts, []string{"second.example.com", "10.0.0.8", "third.example.com", "10.0.0.9"}) {
 		if err := s.presented(k).Leaf.VerifyHostname(host); err != nil {
