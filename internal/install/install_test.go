@@ -195,3 +195,25 @@ func TestUninstallFindsWhatItRemoves(t *testing.T) {
 		t.Errorf("protection is gone: %q", left)
 	}
 }
+
+// Objects that bear the labels of protection are found if they are policies or cluster roles.
+func TestCopiedLabelsMakeNothingOurs(t *testing.T) {
+	s := newSite(t)
+	for kind, group := range map[string]string{
+		"ConfigMap": "v1", "Service": "v1", "ServiceAccount": "v1", "Deployment": "apps/v1", "RoleBinding": "rbac.authorization.k8s.io/v1",
+		"ClusterRole": "rbac.authorization.k8s.io/v1", "ValidatingAdmissionPolicy": "admissionregistration.k8s.io/v1",
+	} {
+		u := object(group, kind, "", "mine")
+		if kind != "ClusterRole" && kind != "ValidatingAdmissionPolicy" {
+			u.SetNamespace("prod")
+		}
+		u.SetLabels(map[string]string{nameLabel: standaloneLabel, componentLabel: "protection"})
+		if err := s.client.Create(t.Context(), u, client.FieldOwner("kubectl")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found := s.found()
+	if slices.Sort(found); !slices.Equal(found, []string{"clusterrole.rbac.authorization.k8s.io/mine", "validatingadmissionpolicy.admissionregistration.k8s.io/mine"}) {
+		t.Errorf("found %q", found)
+	}
+}

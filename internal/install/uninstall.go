@@ -266,12 +266,22 @@ func (c *cluster) labelled(ctx context.Context, kind schema.GroupVersionKind) (f
 		for i := range list.Items {
 			u := &list.Items[i]
 			isMade := kind.Kind != "Namespace" || u.GetAnnotations()[createdHere] != ""
-			if isMade && (isOurs(u) || ofProtection(u)) {
+			if isMade && (isOurs(u) || ofProtection(u) && isPolicyOrRole(u)) {
 				found = append(found, u)
 			}
 		}
 	}
 	return found, nil
+}
+
+// isPolicyOrRole reports whether labels alone show that an object is ours. A user may copy
+// them into any other kind.
+func isPolicyOrRole(u *unstructured.Unstructured) bool {
+	switch u.GetKind() {
+	case "ClusterRole", "ClusterRoleBinding":
+		return true
+	}
+	return u.GroupVersionKind().Group == "admissionregistration.k8s.io"
 }
 
 // madeByOperator returns what the operator makes for itself.
