@@ -3,11 +3,14 @@ package lws_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -23,6 +26,7 @@ func TestWhatAWebhookMadeOfAnApplyIsAccepted(t *testing.T) {
 		{"as it was applied", "", 0, 0},
 		{"a StatefulSet with another UID", "former", 0, 1},
 		{"changed since", "", -1, 1},
+		{"an apply that changed nothing", "", 1, 1},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -40,5 +44,30 @@ func TestWhatAWebhookMadeOfAnApplyIsAccepted(t *testing.T) {
 				t.Errorf("%d applies", got)
 			}
 		})
+	}
+}
+
+// A webhook that undoes an apply leaves the generation as it is. The record must not be above it:
+// the next change would go unseen.
+func TestAScaleIsUndoneUnderAWebhookThatUndoesApplies(t *testing.T) {
+	c := newCluster(t)
+	c.pass(time.Minute)
+	c.Webhook = func(object client.Object) {
+		if sts, is := object.(*appsv1.StatefulSet); is {
+			sts.Spec.Template.Spec.Containers[0].Image = "rewritten"
+		}
+	}
+	fakeapi.Add(c.Server, fakeapi.Set("w", 2, 1))
+	c.settle("w-0", "w-1")
+	if plan := c.decideSet(); len(plan.Actions) != 0 {
+		t.Fatalf("it does not come to rest: %v", spelled(plan))
+	}
+	fakeapi.Edit(c.Server, "w", func(sts *appsv1.StatefulSet) {
+		sts.Spec.Replicas = fakeapi.Ptr[int32](1)
+		sts.Generation++
+	})
+	c.settle("w-0", "w-1")
+	if got := workload.PodsOf(leadersOf(c)); got != 2 {
+		t.Errorf("the StatefulSet has %d replicas", got)
 	}
 }

@@ -90,13 +90,24 @@ func (d *setDecision) whyApply(sts *appsv1.StatefulSet) action.Reason {
 }
 
 // appliedOnto is the annotation of an apply: the hash of the fields that it sets, and the
-// generation and UID that the StatefulSet has afterwards.
+// generation and UID that the StatefulSet has afterwards. The first of two equal applies shows
+// whether they change the spec: a webhook may rewrite it as it was.
 func appliedOnto(live, desired *appsv1.StatefulSet, fingerprint string) string {
 	generation := live.Generation
-	if !contains(&live.Spec, attainable(live, desired)) {
+	recorded, isRecorded := recordedGeneration(live, fingerprint)
+	changesNothing := isRecorded && recorded > live.Generation
+	if !changesNothing && !contains(&live.Spec, attainable(live, desired)) {
 		generation++
 	}
 	return fmt.Sprintf("%s.%d.%s", fingerprint, generation, live.UID)
+}
+
+// recordedGeneration returns the generation that the last apply recorded, if it was an apply of
+// the same fields onto the same StatefulSet.
+func recordedGeneration(live *appsv1.StatefulSet, fingerprint string) (generation int64, isRecorded bool) {
+	applied, record, _ := strings.Cut(live.Annotations[AppliedAnnotationKey], ".")
+	_, err := fmt.Sscanf(record, "%d."+string(live.UID), &generation)
+	return generation, applied == fingerprint && err == nil
 }
 
 // inStep reports whether a StatefulSet needs no apply: what was applied last is wanted, and the
@@ -111,13 +122,11 @@ func inStep(live, desired *appsv1.StatefulSet, fingerprint string) bool {
 	if wanted := lwsv1.ReplicasAnnotationKey; live.Annotations[wanted] != desired.Annotations[wanted] {
 		return false // a rollout goes by it
 	}
-	var generation int64
-	applied, record, _ := strings.Cut(live.Annotations[AppliedAnnotationKey], ".")
-	if applied != fingerprint {
+	if applied, _, _ := strings.Cut(live.Annotations[AppliedAnnotationKey], "."); applied != fingerprint {
 		return false
 	}
-	_, err := fmt.Sscanf(record, "%d."+string(live.UID), &generation)
-	return err == nil && live.Generation <= generation || contains(&live.Spec, attainable(live, desired))
+	generation, isRecorded := recordedGeneration(live, fingerprint)
+	return isRecorded && live.Generation == generation || contains(&live.Spec, attainable(live, desired))
 }
 
 // attainable leaves out what a write cannot change: volumeClaimTemplates, and the maxUnavailable
