@@ -270,6 +270,47 @@ func TestAStatefulSetIsNotTouchedWhileTheNameIsTaken(t *testing.T) {
 	}
 }
 
+// The StatefulSet controller creates pods in batches: a taken name does not hold back the others
+// in its batch.
+func TestAStatefulSetIsTouchedForAFreeNameInTheFirstBatch(t *testing.T) {
+	tests := []struct {
+		name             string
+		missing, foreign []int
+		touches          int
+	}{
+		{"free beside a taken name", []int{4}, []int{3}, 1},
+		{"each name is taken", nil, []int{3, 4}, 0},
+		{"free in a later batch", []int{7}, []int{3}, 0},
+		{"free beyond the replicas", nil, []int{7}, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := running(t, 8, 1)
+			for _, i := range slices.Concat(tt.missing, tt.foreign) {
+				fakeapi.Drop[*corev1.Pod](c.Server, identity.LeaderName("w", i))
+			}
+			for _, i := range tt.foreign {
+				squat(c, identity.LeaderName("w", i))
+			}
+			fakeapi.Edit(c.Server, "w", func(sts *appsv1.StatefulSet) {
+				sts.Status.Replicas -= int32(len(tt.missing) + len(tt.foreign))
+			})
+			c.decideSet()
+			c.pass(time.Minute)
+			if got := len(nudges(c.decideSet())); got != tt.touches {
+				t.Errorf("%d touches, want %d", got, tt.touches)
+			}
+		})
+	}
+}
+
+// squat adds a pod of another owner under a name of the set.
+func squat(c *cluster, name string) {
+	pod := fakeapi.Pod(name, "w", 0)
+	strange(c, pod)
+	fakeapi.Add(c.Server, pod)
+}
+
 func TestAStalledWorkerStatefulSetIsTouched(t *testing.T) {
 	c := running(t, 1, 3)
 	fakeapi.Edit(c.Server, "w-0", func(sts *appsv1.StatefulSet) { sts.Status.Replicas = 1 })

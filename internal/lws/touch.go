@@ -32,16 +32,15 @@ func (d *setDecision) touch() (p Plan) {
 		Reason: because(CodeMissing, fmt.Sprintf("statefulset %s has %d of %d leaders", sts.Name, sts.Status.Replicas, ptr.Deref(sts.Spec.Replicas, 1))),
 		Until:  d.Now.Add(conflictLook),
 	})
-	p.touchStalled(sts, d.Now, d.Stalled, d.firstIsFree())
+	p.touchStalled(sts, d.Now, d.Stalled, d.isAnyFree(sts))
 	return p
 }
 
 // touchStalled wakes the StatefulSet controller when a StatefulSet lacks pods, creates none, and
-// the name of the first of them is free: the controller creates none past one that it cannot
-// create. It retries after up to 1,000 s, and no deletion of a pod of another owner wakes it; any
-// change of the StatefulSet does.
-func (p *Plan) touchStalled(sts *appsv1.StatefulSet, now, since time.Time, firstIsFree bool) {
-	if since.IsZero() || !firstIsFree {
+// has a free name for one that the controller gets to. It retries after up to 1,000 s, and no
+// deletion of a pod of another owner wakes it; any change of the StatefulSet does.
+func (p *Plan) touchStalled(sts *appsv1.StatefulSet, now, since time.Time, isFree bool) {
+	if since.IsZero() || !isFree {
 		return
 	}
 	last, err := time.Parse(time.RFC3339, sts.Annotations[NudgeAnnotationKey])
@@ -52,20 +51,27 @@ func (p *Plan) touchStalled(sts *appsv1.StatefulSet, now, since time.Time, first
 	p.touch(sts, now.UTC().Format(time.RFC3339), fmt.Sprintf("statefulset %s lacks pods whose names are free", sts.Name))
 }
 
-// firstIsFree reports whether no other owner's pod or PVC has the name of the first missing leader.
-func (d *setDecision) firstIsFree() bool {
-	blocked := slices.Concat(d.previousLeaders(), d.previousPVCs(), previousOf(identity.KindPod, d.Leaders.Foreign))
-	return !ordinalsOf(blocked)[firstMissing(d.Leaders.Owned, 0)]
+// isAnyFree reports whether no other owner's pod or PVC has the name of a missing leader that the
+// StatefulSet controller can create: one in the batch of the first missing leader.
+func (d *setDecision) isAnyFree(sts *appsv1.StatefulSet) bool {
+	others := slices.Concat(d.previousLeaders(), d.previousPVCs(), previousOf(identity.KindPod, d.Leaders.Foreign))
+	blocked, own := ordinalsOf(others), ordinalsOf(previousOf(identity.KindPod, d.Leaders.Owned))
+	first := firstMissing(own, 0)
+	for ordinal := first; ordinal <= lastReached(first) && ordinal < int(workload.PodsOf(sts)); ordinal++ {
+		if !own[ordinal] && !blocked[ordinal] {
+			return true
+		}
+	}
+	return false
 }
 
 // firstIsFree reports whether no other owner's pod or PVC has the name of the first missing worker.
 func (g *Group) firstIsFree() bool {
 	blocked := slices.Concat(previousOf(identity.KindPod, g.OthersPods()), previousOf(identity.KindPersistentVolumeClaim, g.Volumes.Previous))
-	return !ordinalsOf(blocked)[firstMissing(g.Pods.Owned, 1)]
+	return !ordinalsOf(blocked)[firstMissing(ordinalsOf(previousOf(identity.KindPod, g.Pods.Owned)), 1)]
 }
 
-func firstMissing(pods []*corev1.Pod, ordinal int) int {
-	taken := ordinalsOf(previousOf(identity.KindPod, pods))
+func firstMissing(taken map[int]bool, ordinal int) int {
 	for taken[ordinal] {
 		ordinal++
 	}
