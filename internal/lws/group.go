@@ -160,7 +160,7 @@ func (d *groupDecision) standing() bool {
 		Reason: because(CodeMissing, fmt.Sprintf("statefulset %s has %d of %d workers", sts.Name, sts.Status.Replicas, ptr.Deref(sts.Spec.Replicas, 1))),
 		Until:  d.Now.Add(conflictLook),
 	})
-	d.plan.touchStalled(sts, d.Now, d.Stalled, d.firstIsFree())
+	d.plan.touchStalled(sts, d.Now, d.Stalled, d.firstIsFree(sts))
 	return false
 }
 

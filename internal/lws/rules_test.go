@@ -271,17 +271,18 @@ func TestAStatefulSetIsNotTouchedWhileTheNameIsTaken(t *testing.T) {
 }
 
 // The StatefulSet controller creates pods in batches: a taken name does not hold back the others
-// in its batch.
+// in its batch. A terminating pod of its own is not missing.
 func TestAStatefulSetIsTouchedForAFreeNameInTheFirstBatch(t *testing.T) {
 	tests := []struct {
-		name             string
-		missing, foreign []int
-		touches          int
+		name                          string
+		missing, foreign, terminating []int
+		touches                       int
 	}{
-		{"free beside a taken name", []int{4}, []int{3}, 1},
-		{"each name is taken", nil, []int{3, 4}, 0},
-		{"free in a later batch", []int{7}, []int{3}, 0},
-		{"free beyond the replicas", nil, []int{7}, 0},
+		{"free beside a taken name", []int{4}, []int{3}, nil, 1},
+		{"each name is taken", nil, []int{3, 4}, nil, 0},
+		{"free in a later batch", []int{7}, []int{3}, nil, 0},
+		{"free beyond the replicas", nil, []int{7}, nil, 0},
+		{"beside a terminating pod", nil, []int{1}, []int{0}, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -291,6 +292,9 @@ func TestAStatefulSetIsTouchedForAFreeNameInTheFirstBatch(t *testing.T) {
 			}
 			for _, i := range tt.foreign {
 				squat(c, identity.LeaderName("w", i))
+			}
+			for _, i := range tt.terminating {
+				fakeapi.Terminate[*corev1.Pod](c.Server, identity.LeaderName("w", i), "example.com/held")
 			}
 			fakeapi.Edit(c.Server, "w", func(sts *appsv1.StatefulSet) {
 				sts.Status.Replicas -= int32(len(tt.missing) + len(tt.foreign))
@@ -309,6 +313,19 @@ func squat(c *cluster, name string) {
 	pod := fakeapi.Pod(name, "w", 0)
 	strange(c, pod)
 	fakeapi.Add(c.Server, pod)
+}
+
+func TestAWorkerStatefulSetIsNotTouchedForATerminatingPod(t *testing.T) {
+	c := running(t, 1, 4)
+	fakeapi.Terminate[*corev1.Pod](c.Server, "w-0-1", "example.com/held")
+	fakeapi.Drop[*corev1.Pod](c.Server, "w-0-2")
+	squat(c, "w-0-2")
+	fakeapi.Edit(c.Server, "w-0", func(sts *appsv1.StatefulSet) { sts.Status.Replicas = 2 })
+	c.decideGroup("w-0")
+	c.pass(time.Minute)
+	if got := spelled(c.decideGroup("w-0")); len(got) != 0 {
+		t.Errorf("got %v", got)
+	}
 }
 
 func TestAStalledWorkerStatefulSetIsTouched(t *testing.T) {

@@ -55,7 +55,7 @@ func (p *Plan) touchStalled(sts *appsv1.StatefulSet, now, since time.Time, isFre
 // StatefulSet controller can create: one in the batch of the first missing leader.
 func (d *setDecision) isAnyFree(sts *appsv1.StatefulSet) bool {
 	others := slices.Concat(d.previousLeaders(), d.previousPVCs(), previousOf(identity.KindPod, d.Leaders.Foreign))
-	blocked, own := ordinalsOf(others), ordinalsOf(previousOf(identity.KindPod, d.Leaders.Owned))
+	blocked, own := ordinalsOf(others), ownOrdinals(d.Leaders, sts)
 	first := firstMissing(own, 0)
 	for ordinal := first; ordinal <= lastReached(first) && ordinal < int(workload.PodsOf(sts)); ordinal++ {
 		if !own[ordinal] && !blocked[ordinal] {
@@ -66,9 +66,20 @@ func (d *setDecision) isAnyFree(sts *appsv1.StatefulSet) bool {
 }
 
 // firstIsFree reports whether no other owner's pod or PVC has the name of the first missing worker.
-func (g *Group) firstIsFree() bool {
+func (g *Group) firstIsFree(sts *appsv1.StatefulSet) bool {
 	blocked := slices.Concat(previousOf(identity.KindPod, g.OthersPods()), previousOf(identity.KindPersistentVolumeClaim, g.Volumes.Previous))
-	return !ordinalsOf(blocked)[firstMissing(ordinalsOf(previousOf(identity.KindPod, g.Pods.Owned)), 1)]
+	return !ordinalsOf(blocked)[firstMissing(ownOrdinals(g.Pods, sts), 1)]
+}
+
+// ownOrdinals returns the ordinals of the pods that a StatefulSet controls, terminating ones too.
+func ownOrdinals(pods identity.Claim[*corev1.Pod], sts *appsv1.StatefulSet) map[int]bool {
+	own := slices.Clone(pods.Owned)
+	for _, pod := range pods.Previous {
+		if metav1.IsControlledBy(pod, sts) {
+			own = append(own, pod)
+		}
+	}
+	return ordinalsOf(previousOf(identity.KindPod, own))
 }
 
 func firstMissing(taken map[int]bool, ordinal int) int {
