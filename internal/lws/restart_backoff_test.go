@@ -12,6 +12,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/backoff"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/restart"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -186,6 +187,16 @@ func TestAShorterBackoffHoldsForGroupsThatWait(t *testing.T) {
 		if again := spelled(c.decideSet()); len(again) != 0 {
 			t.Errorf("%s: then %v", value, again)
 		}
+	}
+}
+
+// An earlier version of the operator wrote the status first: its leader has no decision yet.
+func TestAGroupWithoutADecisionDoesNotWait(t *testing.T) {
+	c, _ := waiting(t)
+	fakeapi.Edit(c.Server, "w-0", func(pod *corev1.Pod) { delete(pod.Annotations, restart.AnnotationKey) })
+	c.do(c.decideSet())
+	if told := condition(c.status(), lws.ConditionBackoff); told.Status != metav1.ConditionFalse {
+		t.Errorf("reported %+v", told)
 	}
 }
 

@@ -98,16 +98,23 @@ func (d *setDecision) end() int32 {
 }
 
 // unanswered reports whether the group still has the leader under which it failed.
-func (d *setDecision) unanswered(r lwsv1.GroupRestarts) bool {
+func (d *setDecision) unanswered(r lwsv1.GroupRestarts) bool { return d.failedLeader(r) != nil }
+
+// failedLeader returns the leader under which a group failed, or nil if the group has another one.
+func (d *setDecision) failedLeader(r lwsv1.GroupRestarts) *corev1.Pod {
 	at, found := slices.BinarySearchFunc(d.Groups, int(r.Index), func(g Group, index int) int { return cmp.Compare(g.Index, index) })
-	return found && d.Groups[at].Leader.UID == r.Leader
+	if !found || d.Groups[at].Leader.UID != r.Leader {
+		return nil
+	}
+	return d.Groups[at].Leader
 }
 
-// waitingGroups returns the failed groups whose restart waits for the back-off.
+// waitingGroups returns the failed groups whose restart waits for the back-off. The decision must
+// be on the leader: an earlier version of the operator wrote the status first.
 func (d *setDecision) waitingGroups() []*lwsv1.GroupRestarts {
 	var waiting []*lwsv1.GroupRestarts
 	for i := range d.restarted.Restarts {
-		if r := &d.restarted.Restarts[i]; r.DueAt.After(r.FailedAt.Time) && d.unanswered(*r) {
+		if r := &d.restarted.Restarts[i]; r.DueAt.After(r.FailedAt.Time) && restart.Of(d.Set, d.failedLeader(*r)) != nil {
 			waiting = append(waiting, r)
 		}
 	}
