@@ -218,6 +218,25 @@ func TestPodsThatAreGoneLeaveTheRecord(t *testing.T) {
 	}, user("u", "c"), annotated(claim("c", p, b), pvc.UsersAnnotation, "gone=gone,u=u"))
 }
 
+// No event need come after a read of pods that failed once.
+func TestARecordIsReadAgainAfterAFailedRead(t *testing.T) {
+	failed := 0
+	inWorldThat(t, beside, func(api *fakeapi.Shared) {
+		api.Fail = func(verb string, _ fakeapi.Name) error {
+			if verb != "probe" || failed > 0 {
+				return nil
+			}
+			failed++
+			return apierrors.NewTooManyRequests("busy", 0)
+		}
+	}, func(w *world) {
+		w.after(firstRetry)
+		if got := w.claim("c").Annotations[pvc.UsersAnnotation]; failed != 1 || got != "" {
+			t.Errorf("after %d failed reads, the record is %q", failed, got)
+		}
+	}, annotated(claim("c", p, b), pvc.UsersAnnotation, "gone=gone"))
+}
+
 // A recorded pod that names no PVC is a later version of it, or a forgery.
 func TestARecordedPodKeepsItsPVC(t *testing.T) {
 	inWorld(t, beside, func(w *world) {

@@ -190,6 +190,11 @@ func (p *pass) judgeLive(ctx context.Context) {
 		return
 	}
 	live := batch.Look(p.reader.For(ctx, batch))
+	if err := live.Err(); err != nil { // living PVCs are retried too: no event need come
+		for _, claim := range p.look {
+			p.fail(ctx, err, client.ObjectKeyFromObject(claim))
+		}
+	}
 	releases, kept := live.Judge()
 	for _, k := range kept {
 		p.keep(ctx, k)
