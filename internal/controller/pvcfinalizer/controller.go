@@ -33,7 +33,7 @@ import (
 const (
 	// readers is the number of namespaces that are read at a time.
 	readers = 8
-	// writers is the number of writes of one batch at a time.
+	// writers is the number of writes at a time, of all passes together.
 	writers = 32
 	// gatherFor is how long PVCs are gathered where a read of pods may cost much: those of
 	// pods that end together share one.
@@ -64,7 +64,9 @@ type Controller struct {
 	// queue has the PVCs that wait for a pass, or for their retry.
 	queue workqueue.TypedRateLimitingInterface[types.NamespacedName]
 	// reads is full while so many namespaces are read as may be.
-	reads   chan struct{}
+	reads chan struct{}
+	// writes is full while so many PVCs are written as may be.
+	writes  chan struct{}
 	working sync.WaitGroup
 
 	mu sync.Mutex
@@ -78,7 +80,8 @@ type Controller struct {
 // New returns a Controller. It does nothing until it is started.
 func New(o Options) *Controller {
 	c := &Controller{
-		Options: o, reads: make(chan struct{}, readers), batches: map[string][]types.NamespacedName{},
+		Options: o, reads: make(chan struct{}, readers), writes: make(chan struct{}, writers),
+		batches: map[string][]types.NamespacedName{},
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstRetry, lastRetry)),
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -97,6 +98,35 @@ func TestPVCsThatComeDuringAReadShareTheNext(t *testing.T) {
 		w.after(0)
 		w.reads(2)
 		w.want("c-3")
+	})
+}
+
+func TestPassesShareTheirWriters(t *testing.T) {
+	inWorld(t, beside, func(w *world) {
+		var writing atomic.Int32
+		end := make(chan struct{})
+		w.api.Fail = func(verb string, _ fakeapi.Name) error {
+			if verb == "patch" {
+				writing.Add(1)
+				<-end
+			}
+			return nil
+		}
+		for pass := range 3 {
+			w.do(func(s *fakeapi.Server) {
+				for i := range writers {
+					fakeapi.Add(s, claim(fmt.Sprintf("c-%d-%d", pass, i)))
+				}
+			})
+			if got := writing.Load(); got != writers {
+				t.Errorf("%d writes at a time, want %d", got, writers)
+			}
+		}
+		close(end)
+		w.after(0)
+		for pass := range 3 {
+			w.want(fmt.Sprintf("c-%d-%d", pass, writers-1), b)
+		}
 	})
 }
 

@@ -255,7 +255,10 @@ func (p *pass) write(ctx context.Context) {
 	for range min(writers, len(p.do)) {
 		writing.Go(func() {
 			for a := range todo {
-				p.finish(ctx, keyOf(a), p.carryOut(ctx, a))
+				p.writes <- struct{}{}
+				again := p.carryOut(ctx, a)
+				<-p.writes
+				p.finish(ctx, keyOf(a), again)
 			}
 		})
 	}
