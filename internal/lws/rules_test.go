@@ -514,3 +514,14 @@ func TestNext(t *testing.T) {
 		}
 	}
 }
+
+// The status of a StatefulSet lags behind its pods while the controller is busy.
+func TestAWorkerStatefulSetIsNotTouchedForAStatusThatLags(t *testing.T) {
+	c := running(t, 1, 2)
+	fakeapi.Edit(c.Server, "w-0", func(sts *appsv1.StatefulSet) { sts.Status.Replicas = 0 })
+	c.decideGroup("w-0")
+	c.pass(time.Minute)
+	if got := spelled(c.decideGroup("w-0")); len(got) != 0 {
+		t.Errorf("got %v", got)
+	}
+}

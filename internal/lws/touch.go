@@ -65,10 +65,12 @@ func (d *setDecision) isAnyFree(sts *appsv1.StatefulSet) bool {
 	return false
 }
 
-// firstIsFree reports whether no other owner's pod or PVC has the name of the first missing worker.
+// firstIsFree reports whether a worker is missing, and no other owner's pod or PVC has the name of
+// the first missing one. A status that lags behind the pods counts as nothing missing.
 func (g *Group) firstIsFree(sts *appsv1.StatefulSet) bool {
+	first := firstMissing(ownOrdinals(g.Pods, sts), 1)
 	blocked := slices.Concat(previousOf(identity.KindPod, g.OthersPods()), previousOf(identity.KindPersistentVolumeClaim, g.Volumes.Previous))
-	return !ordinalsOf(blocked)[firstMissing(ownOrdinals(g.Pods, sts), 1)]
+	return first <= int(workload.PodsOf(sts)) && !ordinalsOf(blocked)[first]
 }
 
 // ownOrdinals returns the ordinals of the pods that a StatefulSet controls, terminating ones too.
