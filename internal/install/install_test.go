@@ -217,3 +217,25 @@ func TestCopiedLabelsMakeNothingOurs(t *testing.T) {
 		t.Errorf("found %q", found)
 	}
 }
+
+func TestUninstallRefusesBesideAnOperatorThatStays(t *testing.T) {
+	for name, tt := range map[string]struct {
+		replicas int64
+		doomed   bool
+		blocks   bool
+	}{"runs": {1, false, true}, "stopped": {0, false, false}, "deleted with the rest": {1, true, false}} {
+		s := newSite(t)
+		u := object("apps/v1", "Deployment", namespaceName, deploymentName)
+		u.Object["spec"] = map[string]any{"replicas": tt.replicas}
+		if err := s.client.Create(t.Context(), u); err != nil {
+			t.Fatal(err)
+		}
+		r := s.cluster(Options{}).removal(nil)
+		if tt.doomed {
+			r.doomed = append(r.doomed, u)
+		}
+		if err := r.refuseRunning(t.Context(), true); (err != nil) != tt.blocks {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}

@@ -80,7 +80,36 @@ func (r *removal) refuseUninstall(ctx context.Context, isWhole bool) error {
 	if r.KeepProtection {
 		return nil
 	}
+	if err := r.refuseRunning(ctx, isWhole); err != nil {
+		return err
+	}
 	return r.refuse(ctx)
+}
+
+// refuseRunning refuses while an operator runs whose Deployment stays, as one applied from
+// manifests: it would protect PVCs again.
+func (r *removal) refuseRunning(ctx context.Context, isWhole bool) error {
+	names := []string{standalone[namespaceName], standalone[deploymentName]}
+	if isWhole {
+		names = append(names, namespaceName, deploymentName)
+	}
+	var running []string
+	for pair := range slices.Chunk(names, 2) {
+		u := object("apps/v1", "Deployment", pair[0], pair[1])
+		live, err := r.get(ctx, u)
+		if err != nil {
+			return err
+		}
+		isDoomed := slices.ContainsFunc(r.doomed, func(d *unstructured.Unstructured) bool { return isSame(u, d) })
+		if live == nil || isDoomed {
+			continue
+		}
+		if replicas, ok, _ := unstructured.NestedInt64(live.Object, "spec", "replicas"); !ok || replicas > 0 {
+			running = append(running, pair[0]+"/"+pair[1])
+		}
+	}
+	return blocked("Deployments that install did not write run the operator", running,
+		"nothing was removed; delete them first: kubectl delete deployment NAME -n NAMESPACE")
 }
 
 // removal deletes objects of an installation. It can be interrupted anywhere and run again.
