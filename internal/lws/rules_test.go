@@ -329,7 +329,8 @@ func TestAWorkerStatefulSetIsNotTouchedForATerminatingPod(t *testing.T) {
 }
 
 func TestAStalledWorkerStatefulSetIsTouched(t *testing.T) {
-	c := running(t, 1, 3)
+	c := running(t, 1, 3, fakeapi.Policy(lwsv1.NoneRestartPolicy))
+	fakeapi.Drop[*corev1.Pod](c.Server, "w-0-2")
 	fakeapi.Edit(c.Server, "w-0", func(sts *appsv1.StatefulSet) { sts.Status.Replicas = 1 })
 	c.decideGroup("w-0")
 	c.pass(time.Minute)
