@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/workload"
@@ -58,16 +59,19 @@ func TestAScaleIsUndoneUnderAWebhookThatUndoesApplies(t *testing.T) {
 		}
 	}
 	fakeapi.Add(c.Server, fakeapi.Set("w", 2, 1))
-	c.settle("w-0", "w-1")
-	if plan := c.decideSet(); len(plan.Actions) != 0 {
-		t.Fatalf("it does not come to rest: %v", spelled(plan))
-	}
-	fakeapi.Edit(c.Server, "w", func(sts *appsv1.StatefulSet) {
-		sts.Spec.Replicas = fakeapi.Ptr[int32](1)
-		sts.Generation++
-	})
-	c.settle("w-0", "w-1")
-	if got := workload.PodsOf(leadersOf(c)); got != 2 {
-		t.Errorf("the StatefulSet has %d replicas", got)
+	for _, note := range []string{"", "changes metadata alone"} {
+		fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) { fakeapi.Annotation("note", note)(set) })
+		c.settle("w-0", "w-1")
+		if plan := c.decideSet(); len(plan.Actions) != 0 {
+			t.Fatalf("it does not come to rest: %v", spelled(plan))
+		}
+		fakeapi.Edit(c.Server, "w", func(sts *appsv1.StatefulSet) {
+			sts.Spec.Replicas = fakeapi.Ptr[int32](1)
+			sts.Generation++
+		})
+		c.settle("w-0", "w-1")
+		if got := workload.PodsOf(leadersOf(c)); got != 2 {
+			t.Errorf("%q: the StatefulSet has %d replicas", note, got)
+		}
 	}
 }

@@ -90,16 +90,21 @@ func (d *setDecision) whyApply(sts *appsv1.StatefulSet) action.Reason {
 }
 
 // appliedOnto is the annotation of an apply: the hash of the fields that it sets, and the
-// generation and UID that the StatefulSet has afterwards. The first of two equal applies shows
-// whether they change the spec: a webhook may rewrite it as it was.
+// generation and UID that the StatefulSet has afterwards.
 func appliedOnto(live, desired *appsv1.StatefulSet, fingerprint string) string {
 	generation := live.Generation
-	recorded, isRecorded := recordedGeneration(live, fingerprint)
-	changesNothing := isRecorded && recorded > live.Generation
-	if !changesNothing && !contains(&live.Spec, attainable(live, desired)) {
+	if !wasUndone(live, fingerprint) && !contains(&live.Spec, attainable(live, desired)) {
 		generation++
 	}
 	return fmt.Sprintf("%s.%d.%s", fingerprint, generation, live.UID)
+}
+
+// wasUndone reports whether a webhook undid the same write: it was the create, or an apply that
+// did not reach the generation that it recorded. A record that is too low costs one more apply;
+// one that is too high hides a change.
+func wasUndone(live *appsv1.StatefulSet, fingerprint string) bool {
+	generation, isRecorded := recordedGeneration(live, fingerprint)
+	return live.Annotations[AppliedAnnotationKey] == fingerprint || isRecorded && generation > live.Generation
 }
 
 // recordedGeneration returns the generation that the last apply recorded, if it was an apply of
