@@ -233,7 +233,11 @@ func (r *release) write(ctx context.Context, releaser *pvc.Releaser, object clie
 	case r.dryRun == lws.DryRunClient:
 		return r.said("deleted", "")
 	}
-	if err := releaser.Delete(ctx, claim); err != nil {
+	err := releaser.Delete(ctx, claim)
+	if errors.Is(err, pvc.ErrChanged) || apierrors.IsConflict(err) {
+		return fmt.Errorf("nothing was deleted: %w", err)
+	}
+	if err != nil {
 		return fmt.Errorf("%s was not deleted: %w; is it released, and what keeps it: %s", r.what(), err, why(object))
 	}
 	return r.said("deleted", "to check: "+why(object))

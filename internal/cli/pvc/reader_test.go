@@ -31,7 +31,7 @@ const ns = "prod"
 type api struct {
 	forbidden []string
 	reads     map[string]int
-	deleted   *types.UID
+	deleting  func(client.WithWatch)
 }
 
 func (a *api) client(t *testing.T, objects ...client.Object) client.WithWatch {
@@ -70,9 +70,11 @@ func (a *api) client(t *testing.T, objects ...client.Object) client.WithWatch {
 			}
 			return c.List(ctx, list, options...)
 		},
-		Delete: func(_ context.Context, _ client.WithWatch, _ client.Object, options ...client.DeleteOption) error {
-			a.deleted = (&client.DeleteOptions{}).ApplyOptions(options).Preconditions.UID
-			return nil
+		Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+			if a.deleting != nil {
+				a.deleting(c)
+			}
+			return c.Delete(ctx, object, options...)
 		},
 	}).Build()
 }

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clilws "lockstep.dev/lockstep/internal/cli/lws"
@@ -148,11 +149,21 @@ func same(a, b client.Object) bool {
 	return true
 }
 
-// Delete deletes a PVC by its UID. The policy refuses it if the release is over.
-func (r *Releaser) Delete(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
-	options := []client.DeleteOption{client.Preconditions{UID: &claim.UID}}
-	if r.DryRun {
-		options = append(options, client.DryRunAll)
-	}
-	return r.Client.Delete(ctx, claim.DeepCopy(), options...)
+// Delete deletes the PVC that was shown, if its holders are the same. The policy refuses it if the
+// release is over. A conflict is read again: the operator dates the token at that moment.
+func (r *Releaser) Delete(ctx context.Context, shown *corev1.PersistentVolumeClaim) error {
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		now := &corev1.PersistentVolumeClaim{}
+		if err := r.Get(ctx, client.ObjectKeyFromObject(shown), now); err != nil {
+			return err
+		}
+		if !same(now, shown) {
+			return ErrChanged
+		}
+		options := []client.DeleteOption{client.Preconditions{UID: &now.UID, ResourceVersion: &now.ResourceVersion}}
+		if r.DryRun {
+			options = append(options, client.DryRunAll)
+		}
+		return r.Client.Delete(ctx, now, options...)
+	})
 }

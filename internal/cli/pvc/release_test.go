@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -65,8 +66,7 @@ func TestReleaseAndDelete(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			shown := claim("a", held("b"))
-			a := &api{}
-			r := &Releaser{Client: a.client(t, claim("a", held("b"), tt.change))}
+			r := &Releaser{Client: (&api{}).client(t, claim("a", held("b"), tt.change))}
 			if err := r.Release(t.Context(), shown); tt.released != (err == nil) || err != nil && !errors.Is(err, ErrChanged) {
 				t.Errorf("release: got %v", err)
 			}
@@ -77,8 +77,47 @@ func TestReleaseAndDelete(t *testing.T) {
 			if got := now.Annotations[pvc.ReleaseAnnotation]; (got == "uid-a") != tt.released {
 				t.Errorf("the token is %q", got)
 			}
-			if err := r.Delete(t.Context(), shown); err != nil || *a.deleted != shown.UID {
-				t.Errorf("delete of %v: got %v", a.deleted, err)
+			if err := r.Delete(t.Context(), shown); tt.released != (err == nil) || err != nil && !errors.Is(err, ErrChanged) {
+				t.Errorf("delete: got %v", err)
+			}
+		})
+	}
+}
+
+// A change between the last read and the DELETE is read: the user has not seen a new holder.
+func TestTheDeleteIsOfTheHoldersThatWereShown(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change  func(*corev1.PersistentVolumeClaim)
+		deleted bool
+	}{
+		"another holder":        {held("b,c"), false},
+		"the operator dates it": {annotated(pvc.ReleaseUntilAnnotation, "later"), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			shown, tries := claim("a", held("b")), 0
+			a := &api{deleting: func(c client.WithWatch) {
+				now := &corev1.PersistentVolumeClaim{}
+				if tries++; tries > 1 {
+					return
+				}
+				if err := c.Get(t.Context(), client.ObjectKeyFromObject(shown), now); err != nil {
+					t.Fatal(err)
+				}
+				tt.change(now)
+				if err := c.Update(t.Context(), now); err != nil {
+					t.Fatal(err)
+				}
+			}}
+			r := &Releaser{Client: a.client(t, claim("a", held("b")))}
+			if err := r.Release(t.Context(), shown); err != nil {
+				t.Fatal(err)
+			}
+			if err := r.Delete(t.Context(), shown); tt.deleted != (err == nil) || err != nil && !errors.Is(err, ErrChanged) {
+				t.Errorf("delete: got %v", err)
+			}
+			err := r.Get(t.Context(), client.ObjectKeyFromObject(shown), &corev1.PersistentVolumeClaim{})
+			if tt.deleted != apierrors.IsNotFound(err) {
+				t.Errorf("read after the DELETE: got %v", err)
 			}
 		})
 	}
