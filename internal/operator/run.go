@@ -171,6 +171,9 @@ func (o *Options) managerOptions(scheme *runtime.Scheme, keeper *certs.Keeper) (
 		// Names of controllers are unique in one manager only.
 		Controller: config.Controller{EnableWarmup: new(true), SkipNameValidation: new(true)},
 	}
+	if o.keepsSets() {
+		settings.NewCache = lwscache.NewCache
+	}
 	if keeper != nil {
 		settings.WebhookServer = o.webhookServer(keeper, secured)
 	}

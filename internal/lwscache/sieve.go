@@ -1,0 +1,147 @@
+package lwscache
+
+import (
+	"google.golang.org/protobuf/encoding/protowire"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// A sieve names the fields of a protobuf message that are decoded. No decision reads most of a
+// pod, and decoding it took a fifth of the operator's processor time while a large set came.
+//
+// A nil sieve drops a field. An empty one keeps the field without its content.
+type sieve struct {
+	fields map[protowire.Number]*sieve
+	// others reports whether fields that are not named are kept whole.
+	others bool
+}
+
+// whole keeps everything.
+var whole = &sieve{others: true}
+
+// only keeps the fields with these numbers, whole.
+func only(numbers ...protowire.Number) *sieve {
+	s := &sieve{fields: map[protowire.Number]*sieve{}}
+	for _, n := range numbers {
+		s.fields[n] = whole
+	}
+	return s
+}
+
+// within sifts the content of one field too.
+func (s *sieve) within(number protowire.Number, inner *sieve) *sieve {
+	s.fields[number] = inner
+	return s
+}
+
+// of returns the sieve of a field.
+func (s *sieve) of(number protowire.Number) *sieve {
+	if inner, named := s.fields[number]; named {
+		return inner
+	}
+	if s.others {
+		return whole
+	}
+	return nil
+}
+
+// sift appends the kept fields of a message to out. It returns false for a message that it cannot
+// read: the decoder reports that.
+func (s *sieve) sift(out, message []byte) ([]byte, bool) {
+	for len(message) > 0 {
+		number, form, header := protowire.ConsumeTag(message)
+		if header < 0 {
+			return nil, false
+		}
+		size := protowire.ConsumeFieldValue(number, form, message[header:])
+		if size < 0 {
+			return nil, false
+		}
+		field := message[:header+size]
+		message = message[len(field):]
+		switch inner := s.of(number); {
+		case inner == nil:
+		case inner == whole || form != protowire.BytesType:
+			out = append(out, field...)
+		default:
+			var ok bool
+			if out, ok = inner.siftField(out, field, header); !ok {
+				return nil, false
+			}
+		}
+	}
+	return out, true
+}
+
+// siftField appends a field whose content is a message. Its length keeps its number of bytes: a
+// varint may have more than it needs.
+func (s *sieve) siftField(out, field []byte, header int) ([]byte, bool) {
+	content, _ := protowire.ConsumeBytes(field[header:])
+	begins := len(field) - len(content)
+	at := len(out)
+	out, ok := s.sift(append(out, field[:begins]...), content)
+	if !ok {
+		return nil, false
+	}
+	length, size := out[at+header:at+begins], len(out)-at-begins
+	for i := range length {
+		length[i] = byte(size&0x7f) | 0x80
+		size >>= 7
+	}
+	length[len(length)-1] &= 0x7f
+	return out, true
+}
+
+// sifting decodes objects of the kinds that it has sieves for in part, and all others whole.
+type sifting struct {
+	runtime.Serializer
+	// sieves are by the bytes that objects of a kind begin with.
+	sieves map[string]*sieve
+}
+
+// siftingOf returns a serializer that sifts objects of a kind, and lists of it.
+func siftingOf(serializer runtime.Serializer, kind schema.GroupVersionKind, objects *sieve) sifting {
+	list := kind
+	list.Kind += "List"
+	return sifting{serializer, map[string]*sieve{
+		beginningOf(kind): objects,
+		beginningOf(list): only(1).within(2, objects),
+	}}
+}
+
+// beginningOf returns the bytes that an object of a kind begins with: a magic number, and the
+// first field of the envelope.
+func beginningOf(kind schema.GroupVersionKind) string {
+	envelope := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind}}
+	typed, err := envelope.TypeMeta.Marshal()
+	if err != nil {
+		panic(err) // two strings can be encoded
+	}
+	beginning := protowire.AppendBytes(protowire.AppendTag([]byte("k8s\x00"), 1, protowire.BytesType), typed)
+	return string(protowire.AppendTag(beginning, rawField, protowire.BytesType))
+}
+
+// rawField is the envelope's field that holds the object.
+const rawField = 2
+
+// Decode implements runtime.Decoder.
+func (s sifting) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	if sifted, ok := s.sift(data); ok {
+		data = sifted
+	}
+	return s.Serializer.Decode(data, defaults, into)
+}
+
+// sift returns the kept part of an object, if its kind has a sieve and it can be read.
+func (s sifting) sift(data []byte) ([]byte, bool) {
+	for beginning, objects := range s.sieves {
+		if len(data) < len(beginning) || string(data[:len(beginning)]) != beginning {
+			continue
+		}
+		envelope := only().within(rawField, objects)
+		envelope.others = true
+		begins := len(beginning) - 1 // before the tag of the object
+		return envelope.sift(append(make([]byte, 0, len(data)), data[:begins]...), data[begins:])
+	}
+	return nil, false
+}
