@@ -11,6 +11,9 @@ GOTOOL  := go tool -modfile=go.tools.mod
 ASSETS  := $(CURDIR)/bin/assets
 ROUNDS  ?= 2
 SOAK_ROUNDS ?= 100
+# Tests of test/cluster with targets of their own.
+NOT_DRILLS := ^Test(Smoke|Upgrade)$$
+FROM ?= 33f6c9c
 FUZZTIME ?= 30s
 CHECKS ?= 2000
 # Packages whose laws are checked on generated worlds.
@@ -67,7 +70,14 @@ test: build ## Run units, laws, integration and one drill for each promise (20 m
 
 .PHONY: drills
 drills: build ## Run every drill on the local control plane (an hour), ROUNDS of each recreation
-	LOCKSTEP_ROUNDS=$(ROUNDS) go test -count=1 -timeout 2h ./test/cluster -skip '^TestSmoke$$'
+	LOCKSTEP_ROUNDS=$(ROUNDS) go test -count=1 -timeout 2h ./test/cluster -skip '$(NOT_DRILLS)'
+
+.PHONY: upgrade
+upgrade: build ## Drill an upgrade in place from commit FROM (33f6c9c)
+	@rm -rf bin/from && mkdir -p bin/from
+	git archive $(FROM) | tar -x -C bin/from
+	@hack/progress.sh go -C bin/from build -o $(CURDIR)/bin/former/ ./cmd/lockstep
+	LOCKSTEP_FROM=$(CURDIR)/bin/former/lockstep LOCKSTEP_ROUNDS=1 go test -count=1 -timeout 20m ./test/cluster -run '^TestUpgrade$$'
 
 .PHONY: node
 node: ## Drill on a real kubelet and containerd on this machine (root, Linux), NODEFLAGS choose
@@ -84,7 +94,7 @@ laws: ## Check the laws on newly generated worlds, CHECKS of each (2000)
 
 .PHONY: soak
 soak: build ## Run the deletion drills in full: 100 rounds each
-	LOCKSTEP_SOAK=1 LOCKSTEP_ROUNDS=$(SOAK_ROUNDS) go test -count=1 -v -timeout 12h ./test/cluster -skip '^TestSmoke$$'
+	LOCKSTEP_SOAK=1 LOCKSTEP_ROUNDS=$(SOAK_ROUNDS) go test -count=1 -v -timeout 12h ./test/cluster -skip '$(NOT_DRILLS)'
 
 .PHONY: interleavings
 interleavings: build ## Play ROUNDS (2000) random interleavings of each kind against a real API server

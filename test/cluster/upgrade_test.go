@@ -1,0 +1,162 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/pvc"
+)
+
+// droppedKeys are annotations of 33f6c9c that this version does not write.
+var droppedKeys = []string{
+	"lockstep.dev/disarmed-at", "lockstep.dev/parting", pvc.Prefix + "confirmed-by", pvc.Prefix + "confirmed-until",
+}
+
+// An upgrade from a former version replaces no pod that the former version would have kept, loses no PVC
+// and leaves nothing behind that only the former version wrote. LOCKSTEP_FROM is the program of that
+// version: see "make upgrade".
+func TestUpgrade(t *testing.T) {
+	former := os.Getenv("LOCKSTEP_FROM")
+	if former == "" {
+		t.Fatal("LOCKSTEP_FROM: want the path of the former lockstep; run \"make upgrade\"")
+	}
+	s := newScene(t)
+	present := bed.operator.Program
+	out, err := s.swapOperator(former)
+	s.check("uninstall: "+out, err)
+	s.check("run the former version", errors.Join(bed.operator.Install(), bed.operator.Start()))
+	t.Cleanup(func() {
+		_ = bed.operator.Kill()
+		bed.operator.Program = present
+		if err := errors.Join(bed.operator.Install(), bed.operator.Start()); err != nil {
+			t.Fatal(err)
+		}
+	})
+	rest := s.settled(s.newSet("rest", 3, 2, imageA, uniquePerReplica))
+	data := s.settled(s.newSet("data", 2, 2, imageA, volumes(deleteClaims, deleteClaims)))
+	kept := s.settled(s.newSet("kept", 2, 2, imageA, volumes(keepClaims, keepClaims)))
+	roll := s.settled(s.newSet("roll", 6, 2, imageA, budget(1, 0, 4)))
+	fail := s.settled(s.newSet("fail", 3, 2, imageA))
+	claims := s.awaitBound(8)
+	s.crash("fail-2-1", 1)
+	s.awaitRecreated(fail, s.uids(), 2)
+	used := s.claim("used")
+	user := s.user("user", []string{"used"})
+	s.remove(used)
+
+	roll = s.become(roll, pull(imageB))
+	s.awaitGroups("two groups are rolled", roll, map[string]int{imageA: 4, imageB: 2})
+	s.check("stop the scheduler", bed.plane.Kill(scheduler)) // the next group cannot become ready
+	roll = s.awaitRolling(roll)
+	s.check("stop the former operator", bed.operator.Kill())
+	s.crash("fail-0-1", 1) // while no operator runs
+	rolled := s.groupsOf(roll, imageB)
+	before, mark := s.uids(), s.changes()
+
+	bed.operator.Program = present
+	s.check("upgrade", errors.Join(bed.operator.Install(), bed.operator.Start(), bed.plane.Restart(scheduler)))
+	s.awaitSettled(roll)
+	s.eventually("the group that failed is another one", func() error {
+		if s.uids()["fail-0"] == before["fail-0"] {
+			return errStill
+		}
+		return s.unsettled(fail)
+	})
+	outlast(t)
+	s.bornOnce(mark, func(pod string) bool {
+		return inGroups(fail, pod, 0) || strings.HasPrefix(pod, "roll-") && !inGroups(roll, pod, rolled...)
+	})
+	for _, set := range []*lwsv1.LeaderWorkerSet{rest, data, kept} {
+		same(t, "created for set "+set.Name, births{}, s.bornInto(set.UID, mark))
+	}
+	s.nothingLeft()
+
+	s.remove(user, client.GracePeriodSeconds(0))
+	s.awaitGone(used)
+	s.awaitClaims("PVCs are the same", claims)
+	s.awaitSettled(s.become(data, `{"spec":{"replicas":1}}`))
+	delete(claims, "data-data-1")
+	delete(claims, "data-data-1-1")
+	s.awaitClaims("the PVCs of the group that was scaled away are gone", claims)
+
+	before, mark = s.uids(), s.changes()
+	out, err = s.swapOperator(present)
+	s.check("hand back: "+out, err)
+	s.bornOnce(mark, func(string) bool { return false })
+	s.wantKept(before, func(string) bool { return false })
+}
+
+// awaitRolling lowers the partition and waits until a group that rolls cannot become ready.
+func (s *scene) awaitRolling(set *lwsv1.LeaderWorkerSet) *lwsv1.LeaderWorkerSet {
+	s.Helper()
+	set = s.become(set, `{"spec":{"rolloutStrategy":{"rollingUpdateConfiguration":{"partition":0}}}}`)
+	s.awaitGroups("a group rolls", set, map[string]int{imageA: 3, imageB: 2})
+	return set
+}
+
+// swapOperator ends the operator, uninstalls it and keeps the sets.
+func (s *scene) swapOperator(next string) (string, error) {
+	s.Helper()
+	s.eventually("no PVC of another scene waits", s.alone)
+	s.check("stop the operator", bed.operator.Kill())
+	out, err := uninstall()
+	bed.operator.Program = next
+	return out, err
+}
+
+// bornOnce checks that no pod was created twice since a mark, and only pods that may be.
+func (s *scene) bornOnce(mark int, may func(pod string) bool) {
+	s.Helper()
+	count := map[string]int{}
+	for _, r := range bornSince[*corev1.Pod](s.recorder, mark) {
+		name := r.last.GetName()
+		if count[name]++; count[name] > 1 || !may(name) {
+			s.Errorf("pod %s was created %d times", name, count[name])
+		}
+	}
+}
+
+// groupsOf returns the groups of a set whose leader has an image.
+func (s *scene) groupsOf(set *lwsv1.LeaderWorkerSet, image string) (groups []int) {
+	for index, have := range s.readyGroups(set) {
+		if have == image {
+			groups = append(groups, index)
+		}
+	}
+	return groups
+}
+
+// nothingLeft waits until no object of the scene has an annotation that was dropped.
+func (s *scene) nothingLeft() {
+	s.Helper()
+	s.eventually("no object has an annotation that was dropped", func() error {
+		var errs []error
+		for _, list := range []client.ObjectList{
+			&lwsv1.LeaderWorkerSetList{}, &appsv1.StatefulSetList{}, &corev1.PodList{}, &corev1.PersistentVolumeClaimList{},
+		} {
+			errs = append(errs, s.client.List(s.Context(), list, client.InNamespace(s.namespace)), meta.EachListItem(list, dropped))
+		}
+		return errors.Join(errs...)
+	})
+}
+
+// dropped returns an error if an object has an annotation that was dropped.
+func dropped(object runtime.Object) error {
+	o := object.(client.Object)
+	for _, key := range droppedKeys {
+		if _, there := o.GetAnnotations()[key]; there {
+			return fmt.Errorf("%T %s has %s", o, o.GetName(), key)
+		}
+	}
+	return nil
+}
