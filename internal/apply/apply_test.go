@@ -267,7 +267,7 @@ func TestAnOwnerIsReadOnceAPass(t *testing.T) {
 }
 
 func aPodGroup() *unstructured.Unstructured {
-	return gang.Volcano{}.Object(gang.Group{Namespace: fakeapi.Namespace, Name: "w-0-r", MinMember: 2})
+	return gang.Object(gang.Group{Namespace: fakeapi.Namespace, Name: "w-0-r", MinMember: 2})
 }
 
 // deniedAs is how the API server says that a webhook refused, with the code of err.

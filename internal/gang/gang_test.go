@@ -40,7 +40,7 @@ func TestOnlyPodsThatWereTiedToTheirOwnGroupAreOfAGang(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := gang.Of(tt.pod) != nil; got != tt.want {
+			if got := gang.IsTied(tt.pod); got != tt.want {
 				t.Errorf("got %t", got)
 			}
 		})
@@ -50,18 +50,18 @@ func TestOnlyPodsThatWereTiedToTheirOwnGroupAreOfAGang(t *testing.T) {
 func TestASetMayDifferFromTheConfiguration(t *testing.T) {
 	tests := []struct {
 		annotation string
-		otherwise  gang.Scheduler
-		want       gang.Scheduler
+		otherwise  bool
+		want       bool
 	}{
-		{"", nil, nil},
-		{"", gang.Volcano{}, gang.Volcano{}},
-		{"none", gang.Volcano{}, nil},
-		{"volcano", nil, gang.Volcano{}},
-		{"nobody", gang.Volcano{}, nil},
+		{"", false, false},
+		{"", true, true},
+		{"none", true, false},
+		{"volcano", false, true},
+		{"nobody", true, false},
 	}
 	for _, tt := range tests {
 		set := &lwsv1.LeaderWorkerSet{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{lwsv1.GangSchedulerAnnotationKey: tt.annotation}}}
-		if got := gang.Wanted(set, tt.otherwise); got != tt.want {
+		if got := gang.IsWanted(set, tt.otherwise); got != tt.want {
 			t.Errorf("%q with %v: got %v, want %v", tt.annotation, tt.otherwise, got, tt.want)
 		}
 	}
@@ -94,21 +94,21 @@ func TestAPodGroupSaysWhatTheGroupIs(t *testing.T) {
 		},
 		"spec": map[string]any{"minMember": int64(2), "minResources": map[string]any{"cpu": "2"}, "queue": "q"},
 	}
-	if diff := cmp.Diff(want, gang.Volcano{}.Object(queued).Object); diff != "" {
+	if diff := cmp.Diff(want, gang.Object(queued).Object); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
 
 // Volcano skips the checks of a queue for a PodGroup without minResources.
 func TestAPodGroupWithoutRequestsHasEmptyMinResources(t *testing.T) {
-	bare := gang.Volcano{}.Object(group(func(g *gang.Group) { g.MinResources = nil }))
+	bare := gang.Object(group(func(g *gang.Group) { g.MinResources = nil }))
 	want := map[string]any{"minMember": int64(2), "minResources": map[string]any{}}
 	if diff := cmp.Diff(want, bare.Object["spec"]); diff != "" {
 		t.Errorf("spec (-want +got)\n%s", diff)
 	}
 	without := bare.DeepCopy()
 	unstructured.RemoveNestedField(without.Object, "spec", "minResources")
-	if (gang.Volcano{}).InStep(without, bare) {
+	if gang.InStep(without, bare) {
 		t.Error("a PodGroup without minResources is not corrected")
 	}
 }
@@ -137,28 +137,28 @@ func TestDriftOfAPodGroup(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			want := gang.Volcano{}.Object(group())
+			want := gang.Object(group())
 			have := want.DeepCopy()
 			tt.change(have)
-			if got := (gang.Volcano{}).InStep(have, want); got != tt.want {
+			if got := gang.InStep(have, want); got != tt.want {
 				t.Errorf("in step is %t", got)
 			}
 		})
 	}
-	queued := gang.Volcano{}.Object(group(func(g *gang.Group) { g.Annotations[lwsv1.QueueNameAnnotationKey] = "q" }))
-	if (gang.Volcano{}).InStep(gang.Volcano{}.Object(group()), queued) {
+	queued := gang.Object(group(func(g *gang.Group) { g.Annotations[lwsv1.QueueNameAnnotationKey] = "q" }))
+	if gang.InStep(gang.Object(group()), queued) {
 		t.Error("a queue that is missing goes unnoticed")
 	}
-	if (gang.Volcano{}).InStep(queued, gang.Volcano{}.Object(group())) {
+	if gang.InStep(queued, gang.Object(group())) {
 		t.Error("a queue that the set does not name any more goes unnoticed")
 	}
 	silent := group(func(g *gang.Group) { g.Annotations = nil })
-	if (gang.Volcano{}).InStep(gang.Volcano{}.Object(group()), gang.Volcano{}.Object(silent)) {
+	if gang.InStep(gang.Object(group()), gang.Object(silent)) {
 		t.Error("an annotation that the set does not have any more goes unnoticed")
 	}
-	inherited := gang.Volcano{}.Object(group())
+	inherited := gang.Object(group())
 	inherited.SetAnnotations(map[string]string{"volcano.sh/x": "1"})
-	if !(gang.Volcano{}).InStep(inherited, gang.Volcano{}.Object(group())) {
+	if !gang.InStep(inherited, gang.Object(group())) {
 		t.Error("one that another implementation made is written for nothing")
 	}
 }

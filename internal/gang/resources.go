@@ -8,8 +8,8 @@ import (
 	podrequests "k8s.io/component-helpers/resource"
 )
 
-// Resources is what a group of the given size asks for: its leader once, and the
-// other pods each what a worker asks for.
+// Resources is what a group of the given size requests: the leader once, and the worker for each
+// other pod.
 func Resources(leader, worker *corev1.PodTemplateSpec, size int32) corev1.ResourceList {
 	total := requests(leader)
 	for name, quantity := range requests(worker) {
@@ -22,7 +22,7 @@ func Resources(leader, worker *corev1.PodTemplateSpec, size int32) corev1.Resour
 	return total
 }
 
-// requests is what a pod of the template asks for, as the scheduler counts it.
+// requests is what a pod of the template requests, as the scheduler counts it.
 func requests(template *corev1.PodTemplateSpec) corev1.ResourceList {
 	spec := template.Spec.DeepCopy()
 	askForLimits(spec.InitContainers)
@@ -32,8 +32,8 @@ func requests(template *corev1.PodTemplateSpec) corev1.ResourceList {
 	return podrequests.PodRequests(pod, podrequests.PodResourcesOptions{})
 }
 
-// askForPodLimits is the same of what limits a pod as a whole, where none of its
-// containers asks for any.
+// askForPodLimits does the same for the limits of a pod as a whole, where no container has
+// requests.
 func askForPodLimits(pod *corev1.Pod) {
 	whole := pod.Spec.Resources
 	if whole == nil {
@@ -50,8 +50,8 @@ func askForPodLimits(pod *corev1.Pod) {
 	whole.Requests = requests
 }
 
-// askForLimits fills in what the API server does when the pod is made: who only
-// limits a resource asks for as much of it.
+// askForLimits fills in requests as the API server does when the pod is created: a container
+// that only limits a resource requests as much of it.
 func askForLimits(containers []corev1.Container) {
 	for i := range containers {
 		requests := corev1.ResourceList{}

@@ -16,9 +16,8 @@ import (
 // the set as it is now: a gang is whole or it is none. The leader owns the PodGroup; one of
 // an earlier leader goes first.
 func (d *groupDecision) scheduledAsGang() bool {
-	scheduler := gang.Of(d.Leader)
 	switch {
-	case scheduler == nil:
+	case !gang.IsTied(d.Leader):
 		d.beforeGangs()
 	case d.GangMissing != "":
 		d.plan.wait(Wait{Reason: because(CodeGangSchedulerMissing, d.GangMissing)})
@@ -28,7 +27,7 @@ func (d *groupDecision) scheduledAsGang() bool {
 	case d.Gang.Own() == nil && d.Gang.Orphan() == nil && !d.Gang.Empty():
 		// It is foreign: the set reports it.
 	case d.revision():
-		d.keepGang(scheduler, scheduler.Object(workload.GangGroup(d.Set, d.restored, d.Leader)))
+		d.keepGang(gang.Object(workload.GangGroup(d.Set, d.restored, d.Leader)))
 	}
 	return true
 }
@@ -36,13 +35,13 @@ func (d *groupDecision) scheduledAsGang() bool {
 // beforeGangs waits for a group that was created before its set asked for a gang scheduler: its
 // pods get a PodGroup when the group is recreated.
 func (d *groupDecision) beforeGangs() {
-	if wanted := gang.Wanted(d.Set, nil); wanted != nil {
+	if gang.IsWanted(d.Set, false) {
 		d.plan.wait(Wait{Reason: because(CodeNoGangYet,
-			fmt.Sprintf("group %d was made before the set asked for %s, and is handed to it when it is recreated", d.Index, wanted.Name()))})
+			fmt.Sprintf("group %d was made before the set asked for %s, and is handed to it when it is recreated", d.Index, gang.Volcano))})
 	}
 }
 
-func (d *groupDecision) keepGang(scheduler gang.Scheduler, want *unstructured.Unstructured) {
+func (d *groupDecision) keepGang(want *unstructured.Unstructured) {
 	leader := identity.RefOf(identity.KindPod, d.Leader)
 	if have := d.Gang.Orphan(); have != nil {
 		d.plan.do(adopt(identity.RefOf(identity.KindPodGroup, have), leader, ownedPart(have, d.Leader)))
@@ -62,7 +61,7 @@ func (d *groupDecision) keepGang(scheduler gang.Scheduler, want *unstructured.Un
 		})
 		return
 	}
-	if !scheduler.InStep(have, want) {
+	if !gang.InStep(have, want) {
 		d.plan.do(action.Apply{
 			Object:     want,
 			Onto:       identity.RefOf(identity.KindPodGroup, have),

@@ -79,7 +79,7 @@ func TestAPodGroupIsItsLeadersOrLeftAlone(t *testing.T) {
 		if !metav1.IsControlledBy(object, leader) || object.GetDeletionTimestamp() != nil {
 			t.Fatalf("the PodGroup is not the leader's: %v", object)
 		}
-		if got, _, _ := unstructured.NestedInt64(object.Object, "spec", "minMember"); got != 2 || gang.Of(leader) == nil || !workload.IsGang(object, leader) {
+		if got, _, _ := unstructured.NestedInt64(object.Object, "spec", "minMember"); got != 2 || !gang.IsTied(leader) || !workload.IsGang(object, leader) {
 			t.Fatalf("the PodGroup does not say what the group is: %v", object)
 		}
 		if plan := c.decideGroup("w-0"); len(plan.Actions) > 0 {

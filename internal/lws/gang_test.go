@@ -23,7 +23,7 @@ import (
 func tieLeaders(c *cluster) {
 	c.Added = func(object client.Object) {
 		if pod, ok := object.(*corev1.Pod); ok && pod.Labels[lwsv1.WorkerIndexLabelKey] == "0" {
-			gang.Volcano{}.Tie(pod, gang.NameOf(pod))
+			gang.Tie(pod, gang.NameOf(pod))
 		}
 	}
 }
@@ -69,7 +69,7 @@ func TestEveryGroupOfAGangHasAPodGroupOfItsLeader(t *testing.T) {
 		t.Errorf("minMember is %d, want 3", got)
 	}
 	for _, pod := range fakeapi.All[*corev1.Pod](c.Objects) {
-		if gang.Of(pod) == nil {
+		if !gang.IsTied(pod) {
 			t.Errorf("pod %s is not tied to %q", pod.Name, gang.NameOf(pod))
 		}
 	}

@@ -75,7 +75,7 @@ func TestWorkersFollowTheirLeaderNotTheSet(t *testing.T) {
 	fakeapi.Drop[*corev1.Pod](c.Server, "w-0-1")
 	made := one[action.Create](t, c.decideGroup("w-0"))
 	sts, ok := made.Object.(*appsv1.StatefulSet)
-	if !ok || (gang.Volcano{}).Tied(&sts.Spec.Template) != "" {
+	if !ok || sts.Spec.Template.Annotations[gang.PodGroupAnnotationKey] != "" {
 		t.Errorf("the worker of a leader that is alone is tied: %+v", sts.Spec.Template.Annotations)
 	}
 }

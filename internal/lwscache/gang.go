@@ -18,48 +18,41 @@ import (
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
-// GangObjects holds in memory the objects of gang schedulers.
+// GangObjects holds PodGroups in memory.
 type GangObjects interface {
-	// Store returns the objects of a scheduler, or nil while memory may lack some. isAbsent
-	// reports whether the API server is known not to serve them.
-	Store(gang.Scheduler) (store cache.Store, isAbsent bool)
+	// Store returns the PodGroups, or nil while memory may lack some. isAbsent reports whether the
+	// API server is known not to serve them.
+	Store() (store cache.Store, isAbsent bool)
 }
 
-// WithGangs makes the observer read the objects of gang schedulers from memory. Without, each
+// WithGangs makes the observer read PodGroups from memory. Without, each
 // read asks the API server. It returns the observer.
 func (o *Observer) WithGangs(gangs GangObjects) *Observer {
 	o.gangs = gangs
 	return o
 }
 
-// PodGroups watches the objects of gang schedulers while the API server serves them.
+// PodGroups watches PodGroups while the API server serves them.
 type PodGroups struct {
-	kinds   map[string]*kinds.Kind
+	kind    *kinds.Kind
 	changed func(*unstructured.Unstructured)
 }
 
 // NewPodGroups returns PodGroups that a Starter is to run. changed is called with every object
-// that comes, changes or goes, and turned when a kind comes or goes.
+// that comes, changes or goes, and turned when the kind comes or goes.
 func NewPodGroups(starter *kinds.Starter, changed func(*unstructured.Unstructured), turned func()) *PodGroups {
-	p := &PodGroups{kinds: map[string]*kinds.Kind{}, changed: changed}
-	for _, scheduler := range gang.Schedulers() {
-		kind := &kinds.Kind{
-			GroupVersionKind: scheduler.Kind(), Selector: lwsv1.SetNameLabelKey, Setup: p.setup,
-			Turned: func([]any) { turned() },
-		}
-		p.kinds[scheduler.Name()] = kind
-		starter.Add(kind)
-	}
+	p := &PodGroups{changed: changed}
+	p.kind = &kinds.Kind{GroupVersionKind: gang.Kind, Selector: lwsv1.SetNameLabelKey, Setup: p.setup, Turned: func([]any) { turned() }}
+	starter.Add(p.kind)
 	return p
 }
 
 // Store implements GangObjects.
-func (p *PodGroups) Store(s gang.Scheduler) (store cache.Store, isAbsent bool) {
-	kind := p.kinds[s.Name()]
-	if informer := kind.Watched(); informer != nil && informer.HasSynced() {
+func (p *PodGroups) Store() (store cache.Store, isAbsent bool) {
+	if informer := p.kind.Watched(); informer != nil && informer.HasSynced() {
 		return informer.GetStore(), false
 	}
-	return nil, kind.IsAbsent()
+	return nil, p.kind.IsAbsent()
 }
 
 func (p *PodGroups) setup(informer cache.SharedIndexInformer) error {
@@ -92,15 +85,13 @@ func withoutStatus(object any) (any, error) {
 	return object, nil
 }
 
-// fillGang reads the object that the leader's gang scheduler knows the group by. A group without
-// a gang scheduler costs nothing.
+// fillGang reads the PodGroup of a group that is placed as a gang. Any other group costs nothing.
 func (r *reading) fillGang(ctx context.Context, g *lws.Group) error {
-	if g.Leader == nil || gang.Of(g.Leader) == nil {
+	if g.Leader == nil || !gang.IsTied(g.Leader) {
 		return nil
 	}
-	scheduler := gang.Of(g.Leader)
 	key := types.NamespacedName{Namespace: g.Leader.Namespace, Name: gang.NameOf(g.Leader)}
-	found, missing, err := r.gangObject(ctx, scheduler, key)
+	found, missing, err := r.gangObject(ctx, key)
 	if apierrors.IsForbidden(err) && r.wholeSet {
 		return nil // the rest of the set can be read
 	}
@@ -117,26 +108,26 @@ func (r *reading) fillGang(ctx context.Context, g *lws.Group) error {
 
 // gangObject reads an object of a kind that the API server need not serve. What memory lacks is
 // read live: an object may be new, or lack our labels. A set reads live only names that are taken.
-func (r *reading) gangObject(ctx context.Context, s gang.Scheduler, key types.NamespacedName) (*unstructured.Unstructured, string, error) {
+func (r *reading) gangObject(ctx context.Context, key types.NamespacedName) (*unstructured.Unstructured, string, error) {
 	if r.gangs == nil {
-		return r.gangLive(ctx, s, key)
+		return r.gangLive(ctx, key)
 	}
-	store, isAbsent := r.gangs.Store(s)
+	store, isAbsent := r.gangs.Store()
 	if isAbsent {
-		return nil, notServed(s), nil
+		return nil, notServed, nil
 	}
 	if store == nil {
-		return r.gangLive(ctx, s, key)
+		return r.gangLive(ctx, key)
 	}
 	if object, exists, err := store.GetByKey(key.String()); err != nil || exists {
 		found, _ := object.(*unstructured.Unstructured)
 		return found, "", err
 	}
-	n := name{kind: identity.Kind(s.Kind().Kind), namespace: key.Namespace, name: key.Name}
+	n := name{kind: identity.KindPodGroup, namespace: key.Namespace, name: key.Name}
 	if r.wholeSet && !r.memory.isTaken(n) {
 		return nil, "", nil
 	}
-	found, missing, err := r.gangLive(ctx, s, key)
+	found, missing, err := r.gangLive(ctx, key)
 	if found == nil && err == nil {
 		r.memory.setFree(n)
 	}
@@ -144,9 +135,9 @@ func (r *reading) gangObject(ctx context.Context, s gang.Scheduler, key types.Na
 }
 
 // gangLive reads an object live.
-func (r *reading) gangLive(ctx context.Context, s gang.Scheduler, key types.NamespacedName) (*unstructured.Unstructured, string, error) {
+func (r *reading) gangLive(ctx context.Context, key types.NamespacedName) (*unstructured.Unstructured, string, error) {
 	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(s.Kind())
+	object.SetGroupVersionKind(gang.Kind)
 	err := r.live.Get(ctx, key, object)
 	switch {
 	case err == nil:
@@ -154,18 +145,18 @@ func (r *reading) gangLive(ctx context.Context, s gang.Scheduler, key types.Name
 	case apierrors.IsForbidden(err) && r.gangs == nil:
 		return nil, "", err // the operator may have the permission that a user lacks
 	case apierrors.IsForbidden(err):
-		return nil, fmt.Sprintf("%s of %s cannot be read: permission is missing; groups of this set are not placed as gangs", s.Resource().GroupResource(), s.Name()), nil
+		return nil, fmt.Sprintf("%s of %s cannot be read: permission is missing; groups of this set are not placed as gangs", gang.Resource.GroupResource(), gang.Volcano), nil
 	case unserved(err):
-		return nil, notServed(s), nil
+		return nil, notServed, nil
 	case apierrors.IsNotFound(err):
 		return nil, "", nil
 	}
-	return nil, "", fmt.Errorf("read %s %q: %w", s.Kind().Kind, key, err)
+	return nil, "", fmt.Errorf("read %s %q: %w", gang.Kind.Kind, key, err)
 }
 
 // fillNewGang reads what the operator needs to create or compare the group's object.
 func (r *reading) fillNewGang(ctx context.Context, w *lws.GroupSnapshot) error {
-	if w.Leader == nil || gang.Of(w.Leader) == nil {
+	if w.Leader == nil || !gang.IsTied(w.Leader) {
 		return nil
 	}
 	return r.knowRevision(ctx, w, w.Leader.Labels[lwsv1.RevisionKey])
@@ -179,11 +170,10 @@ func (r *reading) fillGangMissing(ctx context.Context, w *lws.SetSnapshot) error
 			return nil
 		}
 	}
-	wanted := gang.Wanted(w.Set, nil)
-	if wanted == nil {
+	if !gang.IsWanted(w.Set, false) {
 		return nil
 	}
-	_, missing, err := r.gangObject(ctx, wanted, client.ObjectKeyFromObject(w.Set))
+	_, missing, err := r.gangObject(ctx, client.ObjectKeyFromObject(w.Set))
 	if apierrors.IsForbidden(err) {
 		return nil
 	}
@@ -191,6 +181,5 @@ func (r *reading) fillGangMissing(ctx context.Context, w *lws.SetSnapshot) error
 	return err
 }
 
-func notServed(s gang.Scheduler) string {
-	return fmt.Sprintf("the API server does not serve %s: install %s, or take it away from this set; groups are not placed as gangs", s.Resource().GroupResource(), s.Name())
-}
+var notServed = fmt.Sprintf("the API server does not serve %s: install %s, or take it away from this set; groups are not placed as gangs",
+	gang.Resource.GroupResource(), gang.Volcano)

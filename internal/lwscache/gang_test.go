@@ -25,7 +25,7 @@ import (
 // known is a memory without gang objects. missing means that their kind is not served.
 type known struct{ missing bool }
 
-func (k known) Store(gang.Scheduler) (cache.Store, bool) {
+func (k known) Store() (cache.Store, bool) {
 	if k.missing {
 		return nil, true
 	}
@@ -38,7 +38,7 @@ func aGang(t *testing.T) (*eyes, string) {
 	e, _, _ := chained(t)
 	leader := fakeapi.Edit(e.Server, "w-0", func(pod *corev1.Pod) {
 		pod.Labels[lwsv1.GroupIndexLabelKey], pod.Labels[lwsv1.RevisionKey] = "0", "r"
-		gang.Volcano{}.Tie(pod, "w-0-r")
+		gang.Tie(pod, "w-0-r")
 	})
 	return e, gang.NameOf(leader)
 }
@@ -53,7 +53,7 @@ func (e *eyes) group(name string) lws.GroupSnapshot {
 }
 
 func podGroup(name string, labels map[string]string) *unstructured.Unstructured {
-	object := gang.Volcano{}.Object(gang.Group{Namespace: fakeapi.Namespace, Name: name, Labels: labels})
+	object := gang.Object(gang.Group{Namespace: fakeapi.Namespace, Name: name, Labels: labels})
 	object.SetUID("pg")
 	return object
 }
@@ -100,7 +100,7 @@ func TestASetReportsThatItsGangSchedulerIsMissing(t *testing.T) {
 }
 
 func TestWhyAGangSchedulerIsMissing(t *testing.T) {
-	resource := gang.Volcano{}.Resource()
+	resource := gang.Resource
 	unserved := apierrors.NewGenericServerResponse(404, "GET", resource.GroupResource(), "w", "404 page not found", 0, true)
 	forbidden := apierrors.NewForbidden(resource.GroupResource(), "w", errors.New("no"))
 	tests := []struct {

@@ -2,7 +2,6 @@ package operator
 
 import (
 	"errors"
-	"strings"
 
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
@@ -34,7 +33,7 @@ func (f *flags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.namespace, "namespace", ownNamespace(), "the operator's own `namespace`, of its lease and its certificate")
 	fs.StringSliceVar(&f.controllers, "controllers", Controllers(), `controllers to run; "" runs none`)
 	fs.BoolVar(&f.version, "version", false, "print the version and exit")
-	fs.StringVar(&f.gangScheduler, "gang-scheduler", "", "gang `scheduler` of sets that name none by the annotation "+lwsv1.GangSchedulerAnnotationKey+": "+strings.Join(gang.Names(), ", ")+`; "" is none`)
+	fs.StringVar(&f.gangScheduler, "gang-scheduler", "", "gang `scheduler` of sets that name none by the annotation "+lwsv1.GangSchedulerAnnotationKey+": "+gang.Volcano+`; "" is none`)
 	fs.BoolVar(&f.protectOnly, "protect-only", false, "only protect PersistentVolumeClaims: needs no LeaderWorkerSets in the cluster, and answers no admission requests for them")
 	fs.BoolVar(&f.webhooks, "webhooks", webhooksWanted(), "answer admission requests (environment: ENABLE_WEBHOOKS=false)")
 	fs.StringVar(&f.webhookCertDir, "webhook-cert-dir", "", "`directory` of tls.crt, tls.key and, optionally, ca.crt; without, the operator makes and renews its own certificate")

@@ -101,7 +101,7 @@ func validateGangs(g *v1alpha1.GangSchedulingManagement, path *field.Path) field
 	if provider == "" {
 		return field.ErrorList{field.Required(path, "must be set when gang scheduling is enabled")}
 	}
-	return unless(gang.Named(provider) != nil, field.NotSupported(path, provider, gang.Names()))
+	return unless(provider == gang.Volcano, field.NotSupported(path, provider, []string{gang.Volcano}))
 }
 
 func validateWord[W ~string, M any](word W, known map[W]M, path *field.Path) field.ErrorList {

@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	crwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
-	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/lwscache"
 	"lockstep.dev/lockstep/internal/webhook"
 	"lockstep.dev/lockstep/internal/webhook/certs"
@@ -58,9 +57,5 @@ func (o *Options) gangs(mgr ctrl.Manager) webhook.Gangs {
 	if o.keepsSets() {
 		kin = lwscache.NewKin(mgr.GetCache(), mgr.GetAPIReader())
 	}
-	gangs := webhook.Gangs{Kin: kin}
-	if block := o.Config.GangSchedulingManagement; block != nil {
-		gangs.Otherwise = gang.Named(*block.SchedulerProvider)
-	}
-	return gangs
+	return webhook.Gangs{Kin: kin, Otherwise: o.Config.GangSchedulingManagement != nil}
 }

@@ -13,8 +13,8 @@ import (
 
 // Gangs finds out whether a new pod is part of a gang.
 type Gangs struct {
-	// Otherwise is the scheduler of sets that name none, or nil.
-	Otherwise gang.Scheduler
+	// Otherwise is set if groups of sets that name no scheduler are gangs.
+	Otherwise bool
 	// Kin finds the set and the leader of a pod. It may be nil.
 	Kin Kin
 }
@@ -25,21 +25,21 @@ type Kin interface {
 	Leader(context.Context, *corev1.Pod) (*corev1.Pod, error)
 }
 
-// of returns the scheduler that places a new pod with its group, or nil. If this cannot be
-// found out, the pod is refused: it would be placed alone, or wait for the others forever.
-func (g Gangs) of(ctx context.Context, pod *corev1.Pod) (gang.Scheduler, error) {
-	if g.Kin == nil || gang.Of(pod) != nil {
-		return rule.GangFor(pod, nil, nil, g.Otherwise), nil
+// include reports whether a new pod is placed with its group. If this cannot be found out, the
+// pod is refused: it would be placed alone, or wait for the others forever.
+func (g Gangs) include(ctx context.Context, pod *corev1.Pod) (bool, error) {
+	if g.Kin == nil || gang.IsTied(pod) {
+		return rule.InGang(pod, nil, nil, g.Otherwise), nil
 	}
 	set, err := g.Kin.Set(ctx, pod)
 	if err != nil {
-		return nil, fmt.Errorf("find out whether pod %s is part of a gang: %w", pod.Name, err)
+		return false, fmt.Errorf("find out whether pod %s is part of a gang: %w", pod.Name, err)
 	}
 	leader, err := g.Kin.Leader(ctx, pod)
 	if err != nil {
-		return nil, fmt.Errorf("find out whether pod %s is part of a gang: %w", pod.Name, err)
+		return false, fmt.Errorf("find out whether pod %s is part of a gang: %w", pod.Name, err)
 	}
-	return rule.GangFor(pod, leader, set, g.Otherwise), nil
+	return rule.InGang(pod, leader, set, g.Otherwise), nil
 }
 
 // mutatePod completes a pod of a set.
@@ -47,9 +47,9 @@ func (g Gangs) mutatePod(ctx context.Context, pod *corev1.Pod) error {
 	if _, isOfSet := pod.Labels[lwsv1.SetNameLabelKey]; !isOfSet {
 		return nil
 	}
-	scheduler, err := g.of(ctx, pod)
+	inGang, err := g.include(ctx, pod)
 	if err != nil {
 		return err
 	}
-	return rule.PodMutation{Gang: scheduler}.Mutate(pod)
+	return rule.PodMutation{InGang: inGang}.Mutate(pod)
 }

@@ -42,7 +42,7 @@ func worker(edits ...func(*corev1.Pod)) *corev1.Pod {
 	return pod
 }
 
-func inGang(pod *corev1.Pod) { gang.Volcano{}.Tie(pod, "w-0-r") }
+func inGang(pod *corev1.Pod) { gang.Tie(pod, "w-0-r") }
 
 func TestPodsGetThePodGroup(t *testing.T) {
 	named := &lwsv1.LeaderWorkerSet{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{lwsv1.GangSchedulerAnnotationKey: "volcano"}}}
@@ -52,10 +52,10 @@ func TestPodsGetThePodGroup(t *testing.T) {
 		want  string
 	}{
 		{"no gang", Gangs{}, ""},
-		{"by configuration", Gangs{Otherwise: gang.Volcano{}, Kin: &kin{}}, "w-0-r"},
+		{"by configuration", Gangs{Otherwise: true, Kin: &kin{}}, "w-0-r"},
 		{"by annotation of the set", Gangs{Kin: &kin{set: named}}, "w-0-r"},
 		{"by the leader", Gangs{Kin: &kin{leader: worker(inGang)}}, "w-0-r"},
-		{"no gang of the leader", Gangs{Otherwise: gang.Volcano{}, Kin: &kin{set: named, leader: worker()}}, ""},
+		{"no gang of the leader", Gangs{Otherwise: true, Kin: &kin{set: named, leader: worker()}}, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -146,7 +146,7 @@ func TestARefusedPodGroupKeepsNoWorkersBack(t *testing.T) {
 	c := newCluster(t, 0, fakeapi.Set("w", 1, 2))
 	c.Added = func(object client.Object) {
 		if pod, ok := object.(*corev1.Pod); ok && pod.Labels[lwsv1.WorkerIndexLabelKey] == "0" {
-			gang.Volcano{}.Tie(pod, gang.NameOf(pod))
+			gang.Tie(pod, gang.NameOf(pod))
 		}
 	}
 	c.refuse("create", identity.KindPodGroup, "", forbidden("queue is closed"))

@@ -69,7 +69,7 @@ func groupDesire(before, after client.Object) bool {
 		!equality.Semantic.DeepEqual(was.Spec.NetworkConfig, is.Spec.NetworkConfig) ||
 		volumes.Keeps(was) != volumes.Keeps(is) ||
 		was.Annotations[lwsv1.ExclusiveKeyAnnotationKey] != is.Annotations[lwsv1.ExclusiveKeyAnnotationKey] ||
-		!maps.Equal(was.Annotations, is.Annotations) && !reflect.DeepEqual(gang.Meant(was), gang.Meant(is)))
+		!maps.Equal(gang.Meant(was.Annotations), gang.Meant(is.Annotations)))
 }
 
 // podProgress reports whether an update of a pod changed what groups are judged by: its owners,

@@ -25,7 +25,7 @@ func checkGangScheduler(set *lwsv1.LeaderWorkerSet) field.ErrorList {
 	if set.Annotations[lwsv1.GangSchedulerAnnotationKey] == "" {
 		return nil
 	}
-	return checkChoice(set, lwsv1.GangSchedulerAnnotationKey, append(gang.Names(), lwsv1.NoGangScheduler)...)
+	return checkChoice(set, lwsv1.GangSchedulerAnnotationKey, gang.Volcano, lwsv1.NoGangScheduler)
 }
 
 func checkChoice(set *lwsv1.LeaderWorkerSet, key string, choices ...string) field.ErrorList {

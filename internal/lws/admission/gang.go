@@ -7,11 +7,10 @@ import (
 	"lockstep.dev/lockstep/internal/gang"
 )
 
-// warnGangScheduler: the objects of a gang mean something to its own scheduler
-// alone.
+// warnGangScheduler warns of pods with another scheduler: only Volcano reads PodGroups.
 func warnGangScheduler(set *lwsv1.LeaderWorkerSet) []string {
 	name := set.Annotations[lwsv1.GangSchedulerAnnotationKey]
-	if gang.Named(name) == nil {
+	if name != gang.Volcano {
 		return nil
 	}
 	var warnings []string

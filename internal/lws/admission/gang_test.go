@@ -11,7 +11,7 @@ import (
 	"lockstep.dev/lockstep/internal/lws/admission"
 )
 
-func tied(pod *corev1.Pod) { gang.Volcano{}.Tie(pod, gang.NameOf(pod)) }
+func tied(pod *corev1.Pod) { gang.Tie(pod, gang.NameOf(pod)) }
 
 func TestAGangIsWholeOrItIsNone(t *testing.T) {
 	leader := func(edits ...func(*corev1.Pod)) *corev1.Pod {
@@ -33,22 +33,22 @@ func TestAGangIsWholeOrItIsNone(t *testing.T) {
 		pod       *corev1.Pod
 		leader    *corev1.Pod
 		set       *lwsv1.LeaderWorkerSet
-		otherwise gang.Scheduler
-		want      gang.Scheduler
+		otherwise bool
+		want      bool
 	}{
-		{"a leader goes where its set says", newLeader("w-0"), nil, says("volcano"), nil, gang.Volcano{}},
-		{"a leader of a set that wants none", newLeader("w-0"), nil, says("none"), gang.Volcano{}, nil},
-		{"a leader of a set that does not say", newLeader("w-0"), nil, newSet(), gang.Volcano{}, gang.Volcano{}},
-		{"a leader of a set nobody finds", newLeader("w-0"), nil, nil, gang.Volcano{}, gang.Volcano{}},
-		{"a worker follows its leader", newWorker("w-0-1"), leader(tied), says("none"), nil, gang.Volcano{}},
-		{"a worker follows its leader that is in no gang", newWorker("w-0-1"), leader(), says("volcano"), gang.Volcano{}, nil},
-		{"a worker whose template is tied", newWorker("w-0-1", tied), leader(), says("none"), nil, gang.Volcano{}},
-		{"a worker of another revision than the leader", newWorker("w-0-1"), older, says("none"), nil, nil},
-		{"a worker without a leader goes where its set says", newWorker("w-0-1"), nil, says("volcano"), nil, gang.Volcano{}},
+		{"a leader goes where its set says", newLeader("w-0"), nil, says("volcano"), false, true},
+		{"a leader of a set that wants none", newLeader("w-0"), nil, says("none"), true, false},
+		{"a leader of a set that does not say", newLeader("w-0"), nil, newSet(), true, true},
+		{"a leader of a set nobody finds", newLeader("w-0"), nil, nil, true, true},
+		{"a worker follows its leader", newWorker("w-0-1"), leader(tied), says("none"), false, true},
+		{"a worker follows its leader that is in no gang", newWorker("w-0-1"), leader(), says("volcano"), true, false},
+		{"a worker whose template is tied", newWorker("w-0-1", tied), leader(), says("none"), false, true},
+		{"a worker of another revision than the leader", newWorker("w-0-1"), older, says("none"), false, false},
+		{"a worker without a leader goes where its set says", newWorker("w-0-1"), nil, says("volcano"), false, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := admission.GangFor(tt.pod, tt.leader, tt.set, tt.otherwise); got != tt.want {
+			if got := admission.InGang(tt.pod, tt.leader, tt.set, tt.otherwise); got != tt.want {
 				t.Errorf("got %v, want %v", got, tt.want)
 			}
 		})

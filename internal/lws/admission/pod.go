@@ -14,10 +14,10 @@ import (
 )
 
 // PodMutation completes the pods of sets as they are created. The zero value
-// knows nothing of schedulers.
+// places them one by one.
 type PodMutation struct {
-	// Gang is the scheduler that the pod is handed to with its group, or nil.
-	Gang gang.Scheduler
+	// InGang is set if the pod is placed with its group.
+	InGang bool
 }
 
 // MutatePod completes a pod of a set, in place, and leaves every other pod as it
@@ -43,8 +43,8 @@ func (m PodMutation) Mutate(pod *corev1.Pod) error {
 	if err := placeInGroup(pod, groupSize); err != nil {
 		return err
 	}
-	if m.Gang != nil {
-		m.Gang.Tie(pod, gang.NameOf(pod))
+	if m.InGang {
+		gang.Tie(pod, gang.NameOf(pod))
 	}
 	if err := addTPUEnvironment(pod, groupSize); err != nil {
 		return err

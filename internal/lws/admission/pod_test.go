@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/lws/admission"
 )
 
@@ -195,7 +194,7 @@ func TestPodsOfNoSetAreLeftAlone(t *testing.T) {
 
 func TestGangAnnotation(t *testing.T) {
 	pod := newWorker("w-0-1")
-	if err := (admission.PodMutation{Gang: gang.Volcano{}}).Mutate(pod); err != nil {
+	if err := (admission.PodMutation{InGang: true}).Mutate(pod); err != nil {
 		t.Fatal(err)
 	}
 	if got := pod.Annotations["scheduling.k8s.io/group-name"]; got != "w-0-rev" {

@@ -50,7 +50,7 @@ func IsGang(object metav1.Object, leader *corev1.Pod) bool {
 
 // placeInGang places workers together with their leader.
 func placeInGang(template *corev1.PodTemplateSpec, leader *corev1.Pod) {
-	if scheduler := gang.Of(leader); scheduler != nil {
-		scheduler.Tie(template, scheduler.Tied(leader))
+	if gang.IsTied(leader) {
+		gang.Tie(template, gang.NameOf(leader))
 	}
 }
