@@ -142,11 +142,9 @@ func (h *Holds) podChanged(ctx context.Context, before, after *PodUses, concerne
 
 // wantChanged reports the PVCs that a workload wants.
 func (h *Holds) wantChanged(ctx context.Context, w Wanting, concerned func(types.NamespacedName)) {
-	for _, name := range w.Named {
-		concerned(types.NamespacedName{Namespace: w.Namespace, Name: name})
-	}
-	for _, prefix := range w.Prefixes {
-		h.list(ctx, concerned, client.InNamespace(w.Namespace), client.MatchingFields{indexNumbered: prefix})
+	for _, key := range w.Keys {
+		concerned(types.NamespacedName{Namespace: w.Namespace, Name: key})
+		h.list(ctx, concerned, client.InNamespace(w.Namespace), client.MatchingFields{indexNumbered: key})
 	}
 }
 

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"sync"
 
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -145,15 +143,9 @@ type source struct {
 }
 
 func (r Reader) sources() []source {
-	apps, batch := appsv1.SchemeGroupVersion, batchv1.SchemeGroupVersion
-	sources := []source{
-		{"leaderworkersets", leaderWorkerSets, nil, OfLeaderWorkerSet(r.Started)},
-		{"statefulsets", apps.WithKind("StatefulSet"), &appsv1.StatefulSetList{}, builtIn},
-		{"deployments", apps.WithKind("Deployment"), &appsv1.DeploymentList{}, builtIn},
-		{"replicasets", apps.WithKind("ReplicaSet"), &appsv1.ReplicaSetList{}, builtIn},
-		{"daemonsets", apps.WithKind("DaemonSet"), &appsv1.DaemonSetList{}, builtIn},
-		{"jobs", batch.WithKind("Job"), &batchv1.JobList{}, builtIn},
-		{"cronjobs", batch.WithKind("CronJob"), &batchv1.CronJobList{}, builtIn},
+	sources := []source{{"leaderworkersets", leaderWorkerSets, nil, OfLeaderWorkerSet(r.Started)}}
+	for _, k := range builtInKinds {
+		sources = append(sources, source{k.resource, k.GroupVersionKind, k.list, builtIn})
 	}
 	for _, kind := range r.Kinds {
 		name := strings.ToLower(kind.Kind) + "s"
@@ -195,55 +187,49 @@ func (r Reader) list(ctx context.Context, namespace string, s source) (all []wor
 
 // liveReads shares live reads of a namespace between calls that came before the read began.
 type liveReads struct {
-	mu         sync.Mutex
-	calls      int
-	namespaces map[string]*liveRead
+	mu sync.Mutex
+	// last is the latest read of each namespace that has not ended.
+	last map[string]*liveRead
 }
 
-// liveRead is the last live read of a namespace, while calls wait for one.
 type liveRead struct {
-	// turn is full while a read runs.
-	turn    chan struct{}
-	waiting int
-	// begun is the number of calls when the read began.
-	begun int
+	begun bool
+	ended chan struct{}
 	found *Namespace
 }
 
-// of returns what a read of the namespace found that began after the call.
+// of returns what a read of the namespace found that began after the call. One read of a namespace
+// runs at a time, and one waits for it.
 func (l *liveReads) of(namespace string, read func() *Namespace) *Namespace {
-	r, call := l.join(namespace)
-	defer l.leave(namespace, r)
-	r.turn <- struct{}{}
-	defer func() { <-r.turn }()
-	if r.found == nil || r.begun < call {
-		l.mu.Lock()
-		r.begun = l.calls
+	l.mu.Lock()
+	before := l.last[namespace]
+	if before != nil && !before.begun {
 		l.mu.Unlock()
-		r.found = read()
+		<-before.ended
+		return before.found
 	}
+	if l.last == nil {
+		l.last = map[string]*liveRead{}
+	}
+	r := &liveRead{ended: make(chan struct{})}
+	l.last[namespace] = r
+	l.mu.Unlock()
+	if before != nil {
+		<-before.ended
+	}
+	l.mu.Lock()
+	r.begun = true
+	l.mu.Unlock()
+	defer l.end(namespace, r)
+	r.found = read()
 	return r.found
 }
 
-func (l *liveReads) join(namespace string) (r *liveRead, call int) {
+func (l *liveReads) end(namespace string, r *liveRead) {
+	close(r.ended)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.namespaces == nil {
-		l.namespaces = map[string]*liveRead{}
-	}
-	if l.namespaces[namespace] == nil {
-		l.namespaces[namespace] = &liveRead{turn: make(chan struct{}, 1)}
-	}
-	r = l.namespaces[namespace]
-	l.calls++
-	r.waiting++
-	return r, l.calls
-}
-
-func (l *liveReads) leave(namespace string, r *liveRead) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if r.waiting--; r.waiting == 0 {
-		delete(l.namespaces, namespace)
+	if l.last[namespace] == r {
+		delete(l.last, namespace)
 	}
 }

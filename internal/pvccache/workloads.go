@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
@@ -34,12 +35,25 @@ type Workloads struct {
 	changed func(Wanting)
 }
 
-// Wanting is a change of what workloads want: PVCs by name, and PVCs whose names are a prefix
-// and numbers.
+// Wanting is a change of what workloads want: names of PVCs, and names without their numbers.
 type Wanting struct {
 	Namespace string
-	Named     []string
-	Prefixes  []string
+	Keys      []string
+}
+
+// builtInKinds are served by every API server.
+var builtInKinds = []struct {
+	schema.GroupVersionKind
+	resource string
+	empty    runtime.Object
+	list     client.ObjectList
+}{
+	{appsv1.SchemeGroupVersion.WithKind("StatefulSet"), "statefulsets", &appsv1.StatefulSet{}, &appsv1.StatefulSetList{}},
+	{appsv1.SchemeGroupVersion.WithKind("Deployment"), "deployments", &appsv1.Deployment{}, &appsv1.DeploymentList{}},
+	{appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), "replicasets", &appsv1.ReplicaSet{}, &appsv1.ReplicaSetList{}},
+	{appsv1.SchemeGroupVersion.WithKind("DaemonSet"), "daemonsets", &appsv1.DaemonSet{}, &appsv1.DaemonSetList{}},
+	{batchv1.SchemeGroupVersion.WithKind("Job"), "jobs", &batchv1.Job{}, &batchv1.JobList{}},
+	{batchv1.SchemeGroupVersion.WithKind("CronJob"), "cronjobs", &batchv1.CronJob{}, &batchv1.CronJobList{}},
 }
 
 // builtInKind is a kind that every API server serves.
@@ -58,29 +72,18 @@ type otherKind struct {
 // NewWorkloads returns Workloads that watch once they and the starter run: the built-in kinds,
 // LeaderWorkerSets, and those given. started returns the size of a set's groups. Failed lists and watches are
 // reported to failed.
-func NewWorkloads(client kubernetes.Interface, starter *kinds.Starter, configured []workloads.Kind, started GroupSize, failed cache.WatchErrorHandlerWithContext) (*Workloads, error) {
+func NewWorkloads(kube kubernetes.Interface, starter *kinds.Starter, configured []workloads.Kind, started GroupSize, failed cache.WatchErrorHandlerWithContext) (*Workloads, error) {
 	w := &Workloads{failed: failed}
-	apps, batch := client.AppsV1().RESTClient(), client.BatchV1().RESTClient()
-	for _, k := range []struct {
-		group, kind, resource string
-		client                cache.Getter
-		empty                 runtime.Object
-	}{
-		{appsv1.GroupName, string(identity.KindStatefulSet), "statefulsets", apps, &appsv1.StatefulSet{}},
-		{appsv1.GroupName, "Deployment", "deployments", apps, &appsv1.Deployment{}},
-		{appsv1.GroupName, "ReplicaSet", "replicasets", apps, &appsv1.ReplicaSet{}},
-		{appsv1.GroupName, "DaemonSet", "daemonsets", apps, &appsv1.DaemonSet{}},
-		{batchv1.GroupName, "Job", "jobs", batch, &batchv1.Job{}},
-		{batchv1.GroupName, "CronJob", "cronjobs", batch, &batchv1.CronJob{}},
-	} {
-		informer := cache.NewSharedIndexInformer(listWatch(client, k.client, k.resource), k.empty, 0, cache.Indexers{})
+	apis := map[string]cache.Getter{appsv1.GroupName: kube.AppsV1().RESTClient(), batchv1.GroupName: kube.BatchV1().RESTClient()}
+	for _, k := range builtInKinds {
+		informer := cache.NewSharedIndexInformer(listWatch(kube, apis[k.Group], k.resource), k.empty, 0, cache.Indexers{})
 		if err := w.setup(informer, workloadOf(builtIn)); err != nil {
 			return nil, err
 		}
 		if err := informer.SetWatchErrorHandlerWithContext(failed); err != nil {
 			return nil, err
 		}
-		w.builtIn = append(w.builtIn, &builtInKind{schema.GroupKind{Group: k.group, Kind: k.kind}, informer})
+		w.builtIn = append(w.builtIn, &builtInKind{k.GroupKind(), informer})
 	}
 	starter.Add(w.add(leaderWorkerSets, workloadOf(OfLeaderWorkerSet(started)), nil))
 	for _, kind := range configured {
@@ -105,18 +108,12 @@ func (w *Workloads) add(kind schema.GroupVersionKind, reduce cache.TransformFunc
 	return k
 }
 
-// Indexes of workloads.
-const (
-	indexNamed  = "named"  // by PVCs that a pod template names
-	indexSeries = "series" // by prefixes of the names of numbered PVCs
-)
+// indexKeys finds workloads by the names of the PVCs that they want, and by those without numbers.
+const indexKeys = "keys"
 
 // setup makes an informer find workloads by the PVCs that they want, and report their changes.
 func (w *Workloads) setup(informer cache.SharedIndexInformer, reduce cache.TransformFunc) error {
-	if err := informer.AddIndexers(cache.Indexers{
-		indexNamed:  indexBy(Wanting.named),
-		indexSeries: indexBy(Wanting.prefixes),
-	}); err != nil {
+	if err := informer.AddIndexers(cache.Indexers{indexKeys: keysOf}); err != nil {
 		return err
 	}
 	if err := informer.SetTransform(reduce); err != nil {
@@ -130,36 +127,24 @@ func (w *Workloads) setup(informer cache.SharedIndexInformer, reduce cache.Trans
 	return err
 }
 
-func (w Wanting) named() []string    { return w.Named }
-func (w Wanting) prefixes() []string { return w.Prefixes }
-
-// indexBy returns an index of workloads by names that they want.
-func indexBy(names func(Wanting) []string) cache.IndexFunc {
-	return func(object any) (keys []string, err error) {
-		for _, name := range names(wanting(workloadIn(object))) {
-			keys = append(keys, workloadIn(object).Namespace+"/"+name)
-		}
-		return keys, nil
+func keysOf(object any) ([]string, error) {
+	about := wanting(workloadIn(object))
+	for i, key := range about.Keys {
+		about.Keys[i] = about.Namespace + "/" + key
 	}
+	return about.Keys, nil
 }
 
 // wanting returns what workloads want. Each may be nil.
 func wanting(all ...*workload) (about Wanting) {
 	for _, w := range all {
-		if w == nil {
-			continue
-		}
-		about.Namespace = w.Namespace
-		for claim := range w.want.Named {
-			about.Named = append(about.Named, claim)
-		}
-		for _, series := range w.want.Series {
-			about.Prefixes = append(about.Prefixes, series.Prefix)
+		if w != nil {
+			about.Namespace = w.Namespace
+			about.Keys = append(about.Keys, w.want.Keys()...)
 		}
 	}
-	slices.Sort(about.Named)
-	slices.Sort(about.Prefixes)
-	about.Named, about.Prefixes = slices.Compact(about.Named), slices.Compact(about.Prefixes)
+	slices.Sort(about.Keys)
+	about.Keys = slices.Compact(about.Keys)
 	return about
 }
 
@@ -188,7 +173,7 @@ func (w *Workloads) report(was, is *workload) {
 	changed := w.changed
 	w.mu.Unlock()
 	about := wanting(was, is)
-	if changed != nil && len(about.Named)+len(about.Prefixes) > 0 {
+	if changed != nil && len(about.Keys) > 0 {
 		changed(about)
 	}
 }
@@ -241,17 +226,15 @@ func (w *Workloads) indexers() map[schema.GroupKind]cache.Indexer {
 	return all
 }
 
-// wanting returns the workloads that want a PVC, whatever its number.
+// wanting returns the workloads that want a PVC, whatever its number, and some of a similar name.
 func (w *Workloads) wanting(namespace, claim string) (found []*workload) {
 	for _, indexer := range w.indexers() {
-		objects, _ := indexer.ByIndex(indexNamed, namespace+"/"+claim) // every indexer has the index
-		for _, prefix := range workloads.Prefixes(claim) {
-			more, _ := indexer.ByIndex(indexSeries, namespace+"/"+prefix)
-			objects = append(objects, more...)
-		}
-		for _, object := range objects {
-			if w := workloadIn(object); w != nil && !slices.Contains(found, w) {
-				found = append(found, w)
+		for _, key := range append(workloads.Prefixes(claim), claim) {
+			objects, _ := indexer.ByIndex(indexKeys, namespace+"/"+key) // every indexer has the index
+			for _, object := range objects {
+				if w := workloadIn(object); w != nil && !slices.Contains(found, w) {
+					found = append(found, w)
+				}
 			}
 		}
 	}

@@ -129,11 +129,15 @@ func TestWorkloadsAreFoundByThePVCsTheyWant(t *testing.T) {
 	}}}
 	d.put(t, web)
 	for claim, want := range map[string][]string{
-		"data-db-0": {"db", "web"}, "data-db-7": {"db"}, "data-db-0-1": {"db", "db-0"}, "data": nil, "data-web-0": nil,
+		"data-db-0": {"db", "web"}, "data-db-7": {"db"}, "data-db-0-1": {"db-0"}, "data": nil, "data-web-0": nil,
 	} {
 		var got []string
+		var wants []workloads.Want
 		for _, w := range d.wanting("ns", claim) {
-			got = append(got, w.Name)
+			wants = append(wants, w.want)
+		}
+		for _, match := range workloads.NewDesire("ns", wants).Of(claim) {
+			got = append(got, match.Want.Workload.Name)
 		}
 		slices.Sort(got)
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -159,7 +163,7 @@ func TestOnlyChangedWantsAreReported(t *testing.T) {
 	}
 	d.report(before, reduced(t, statefulSetOf(named("sts", "db", nil, ""), 3)))
 	d.report(before, nil)
-	want := Wanting{Namespace: "ns", Prefixes: []string{"data-db"}}
+	want := Wanting{Namespace: "ns", Keys: []string{"data-db"}}
 	if diff := cmp.Diff([]Wanting{want, want}, told); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
