@@ -52,12 +52,7 @@ func TestAnything(t *testing.T) {
 		if rapid.Bool().Draw(t, "settled") {
 			w.settleAfter(30 * time.Second)
 		}
-		for i := range rapid.IntRange(0, 150).Draw(t, "steps") {
-			w.step()
-			if i%10 == 0 {
-				w.checkDecisions()
-			}
-		}
+		w.run(rapid.IntRange(0, 150).Draw(t, "steps"))
 		for _, then := range []func(){w.finish, w.tidyUp, w.checkAll} {
 			w.settleAfter(30 * time.Second)
 			then()

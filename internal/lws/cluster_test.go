@@ -8,10 +8,9 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
@@ -153,19 +152,43 @@ func (c *cluster) settle(groups ...string) {
 	c.t.Fatalf("the cluster never settles")
 }
 
-// turn has the groups and everybody else's controllers act once.
+// turn lets the groups and all other controllers act once.
 func (c *cluster) turn(groups ...string) {
 	c.t.Helper()
 	for _, group := range groups {
 		c.do(c.decideGroup(group))
 	}
-	for _, sts := range fakeapi.All[*appsv1.StatefulSet](c.Objects) {
+	c.sync()
+	c.kubelets()
+	c.pass(3 * time.Second)
+}
+
+func (c *cluster) sync() {
+	for _, sts := range fakeapi.All[StatefulSet](c.Objects) {
 		c.Sync(sts)
 	}
-	for _, pod := range fakeapi.All[*corev1.Pod](c.Objects) {
+}
+
+func (c *cluster) kubelets() {
+	for _, pod := range fakeapi.All[Pod](c.Objects) {
 		c.Run(pod)
 	}
-	c.pass(3 * time.Second)
+}
+
+// others lets all but the operator act once.
+func (c *cluster) others() {
+	c.sync()
+	c.kubelets()
+	c.collect()
+}
+
+func (c *cluster) collect() {
+	c.Protect()
+	for _, object := range fakeapi.All[client.Object](c.Objects) {
+		if standing := c.Objects[fakeapi.NameOf(object)]; standing != nil {
+			c.Collect(standing)
+		}
+	}
 }
 
 // settleAll is settle with the garbage collector, which a rollout needs.
@@ -189,16 +212,16 @@ func (c *cluster) version() versions {
 	now := versions{}
 	for name, object := range c.Objects {
 		now[name] = object.GetResourceVersion()
-		if sts, is := object.(*appsv1.StatefulSet); is && sts.Annotations[lws.NudgeAnnotationKey] != "" {
+		if sts, is := object.(StatefulSet); is && sts.Annotations[lws.NudgeAnnotationKey] != "" {
 			now[name] = c.withoutTouch(sts)
 		}
 	}
 	return now
 }
 
-// withoutTouch is a StatefulSet without what a touch writes: one that lacks pods is touched
-// every five minutes for as long as it does.
-func (c *cluster) withoutTouch(sts *appsv1.StatefulSet) string {
+// withoutTouch is a StatefulSet without what a touch writes: one that lacks pods is touched every
+// five minutes for as long as it does. TestAStalledStatefulSetIsTouched bounds touches.
+func (c *cluster) withoutTouch(sts StatefulSet) string {
 	sts = sts.DeepCopy()
 	delete(sts.Annotations, lws.NudgeAnnotationKey)
 	sts.ResourceVersion, sts.ManagedFields = "", nil
@@ -225,7 +248,7 @@ func find[T interface {
 }
 
 // running is a cluster with a set called w in step.
-func running(t testing.TB, replicas, size int32, edits ...func(*lwsv1.LeaderWorkerSet)) *cluster {
+func running(t testing.TB, replicas, size int32, edits ...edit) *cluster {
 	t.Helper()
 	c := newCluster(t)
 	c.pass(time.Minute)
@@ -236,44 +259,6 @@ func running(t testing.TB, replicas, size int32, edits ...func(*lwsv1.LeaderWork
 	}
 	c.settle(groups...)
 	return c
-}
-
-func of[A action.Action](plan lws.Plan) []A {
-	var found []A
-	for _, a := range plan.Actions {
-		if a, ok := a.(A); ok {
-			found = append(found, a)
-		}
-	}
-	return found
-}
-
-// one is the only action of its form.
-func one[A action.Action](t testing.TB, plan lws.Plan) A {
-	t.Helper()
-	found := of[A](plan)
-	if len(found) != 1 {
-		t.Fatalf("got %d actions %T, want 1: %s", len(found), *new(A), spelled(plan))
-	}
-	return found[0]
-}
-
-// spelled is a plan in short: "create statefulset w".
-func spelled(plan lws.Plan) []string {
-	words := []string{}
-	for _, a := range plan.Actions {
-		words = append(words, a.Verb()+" "+a.Target().String())
-	}
-	return words
-}
-
-func waitFor(plan lws.Plan, code string) (lws.Wait, bool) {
-	for _, w := range plan.Waits {
-		if w.Code == code {
-			return w, true
-		}
-	}
-	return lws.Wait{}, false
 }
 
 func condition(status lwsv1.LeaderWorkerSetStatus, conditionType string) metav1.Condition {

@@ -5,9 +5,10 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"pgregory.net/rapid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -15,168 +16,234 @@ import (
 	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
-// tieLeaders has new leaders handed to Volcano, as the pod webhook does. Workers
-// have to be tied by their template.
-func tieLeaders(c *cluster) {
+type PodGroup = *unstructured.Unstructured
+
+var volcano = fakeapi.Annotation(lwsv1.GangSchedulerAnnotationKey, "volcano")
+
+// gangs is a cluster with a set called w in step whose groups are gangs. New leaders are tied to
+// Volcano, as the pod webhook does; workers are tied by their template.
+func gangs(t fatal, replicas, size int32, edits ...edit) *cluster {
+	t.Helper()
+	c := newCluster(t)
 	c.Added = func(object client.Object) {
-		if pod, ok := object.(*corev1.Pod); ok && pod.Labels[lwsv1.WorkerIndexLabelKey] == "0" {
+		if pod, ok := object.(Pod); ok && pod.Labels[lwsv1.WorkerIndexLabelKey] == "0" {
 			gang.Tie(pod, gang.NameOf(pod))
 		}
 	}
-}
-
-// gangs is a cluster with a set called w in step whose groups are gangs.
-func gangs(t *testing.T, replicas, size int32, edits ...func(*lwsv1.LeaderWorkerSet)) *cluster {
-	t.Helper()
-	c := newCluster(t)
-	tieLeaders(c)
 	c.pass(time.Minute)
 	fakeapi.Add(c.Server, fakeapi.Set("w", replicas, size, edits...))
 	c.settle("w-0", "w-1")
 	return c
 }
 
-func podGroups(c *cluster) []*unstructured.Unstructured {
-	return fakeapi.All[*unstructured.Unstructured](c.Objects)
+func ganged(replicas, size int32, edits ...edit) func(testing.TB) *cluster {
+	return func(t testing.TB) *cluster { return gangs(t, replicas, size, edits...) }
 }
 
-// podGroup is the one of group 0.
-func podGroup(c *cluster) *unstructured.Unstructured {
+// podGroup is the PodGroup of group 0.
+func podGroup(c *cluster) PodGroup {
 	c.t.Helper()
-	leader := find[*corev1.Pod](c, "w-0")
-	return find[*unstructured.Unstructured](c, gang.NameOf(leader))
+	return find[PodGroup](c, gang.NameOf(find[Pod](c, "w-0")))
 }
 
-func edit(c *cluster, change func(*unstructured.Unstructured)) {
-	edited := podGroup(c).DeepCopy()
-	change(edited)
-	c.Put(edited)
+// onPodGroup edits the PodGroup of group 0.
+func onPodGroup(change func(PodGroup)) step {
+	return func(c *cluster) {
+		edited := podGroup(c).DeepCopy()
+		change(edited)
+		c.Put(edited)
+	}
 }
 
-func TestEveryGroupOfAGangHasAPodGroupOfItsLeader(t *testing.T) {
+func withoutPodGroup(c *cluster) { delete(c.Objects, fakeapi.NameOf(podGroup(c))) }
+
+func formerLeaders(o PodGroup) { fakeapi.OwnedBy(o, "v1", fakeapi.Former(identity.KindPod, "w-0")) }
+
+func minMember(c *cluster) int64 {
+	n, _, _ := unstructured.NestedInt64(podGroup(c).Object, "spec", "minMember")
+	return n
+}
+
+func TestDecisionsAboutPodGroups(t *testing.T) {
+	size := func(set Set) { set.Spec.LeaderWorkerTemplate.Size = fakeapi.Ptr[int32](5) }
+	checkDecisions(t, []decision{
+		{"in step", ganged(2, 3), nothing, "w-0", ""},
+		{"lost", ganged(1, 2), withoutPodGroup, "w-0", "create podgroup w-0-5864bdfc97"},
+		{"lost, of a set that has no gangs since", ganged(1, 2, volcano), then(withoutPodGroup,
+			user(fakeapi.Annotation(lwsv1.GangSchedulerAnnotationKey, lwsv1.NoGangScheduler))), "w-0", "create podgroup w-0-5864bdfc97"},
+		{"another size: a group of 3 never has 5 pods", ganged(1, 3), user(size), "w-0", ""},
+		{"a group from before gangs", with(1, 2), user(volcano), "w-0", "| NoGangYet"},
+		{"terminating", ganged(1, 2), onPodGroup(func(o PodGroup) {
+			o.SetDeletionTimestamp(&metav1.Time{Time: fakeapi.Epoch})
+			o.SetFinalizers([]string{"x"})
+		}), "w-0", "| WaitingForPreviousIncarnation"},
+		{"of a former leader", ganged(1, 2), onPodGroup(formerLeaders), "w-0", "| Garbage WaitingForPreviousIncarnation"},
+		{"of a former leader, after a minute", ganged(1, 2), then(onPodGroup(formerLeaders), decideOnce, after(time.Minute)), "w-0",
+			"delete podgroup w-0-5864bdfc97 | WaitingForPreviousIncarnation"},
+	})
+}
+
+func TestEveryGroupOfAGangHasAPodGroup(t *testing.T) {
 	c := gangs(t, 2, 3)
-	if got := len(podGroups(c)); got != 2 {
-		t.Fatalf("got %d PodGroups, want 2", got)
+	if all := fakeapi.All[PodGroup](c.Objects); len(all) != 2 || !metav1.IsControlledBy(podGroup(c), find[Pod](c, "w-0")) || minMember(c) != 3 {
+		t.Errorf("got %v", all)
 	}
-	leader, object := find[*corev1.Pod](c, "w-0"), podGroup(c)
-	if owner := metav1.GetControllerOf(object); owner == nil || owner.UID != leader.UID {
-		t.Errorf("the PodGroup belongs to %+v, want leader %s", owner, leader.UID)
-	}
-	if got, _, _ := unstructured.NestedInt64(object.Object, "spec", "minMember"); got != 3 {
-		t.Errorf("minMember is %d, want 3", got)
-	}
-	for _, pod := range fakeapi.All[*corev1.Pod](c.Objects) {
+	for _, pod := range fakeapi.All[Pod](c.Objects) {
 		if !gang.IsTied(pod) {
 			t.Errorf("pod %s is not tied to %q", pod.Name, gang.NameOf(pod))
 		}
 	}
-	if plan := c.decideGroup("w-0"); len(plan.Actions) > 0 {
-		t.Errorf("a gang in step is written: %s", spelled(plan))
-	}
-}
-
-func TestWorkersThatWaitForTheirLeaderAreNotWaitedForByIt(t *testing.T) {
-	for name, waits := range map[string]func(*lwsv1.LeaderWorkerSet){
-		"for it to be ready":     fakeapi.LeaderReady,
-		"for it to be scheduled": fakeapi.Annotation(lwsv1.ExclusiveKeyAnnotationKey, "rack"),
-	} {
-		c := gangs(t, 1, 3, waits)
-		if got, _, _ := unstructured.NestedInt64(podGroup(c).Object, "spec", "minMember"); got != 1 {
-			t.Errorf("%s: minMember is %d, want 1: the leader would wait for workers that wait for it", name, got)
+	for _, waits := range []edit{fakeapi.LeaderReady, fakeapi.Annotation(lwsv1.ExclusiveKeyAnnotationKey, "rack")} {
+		if c := gangs(t, 1, 3, waits); minMember(c) != 1 {
+			t.Errorf("minMember is %d: the leader waits for workers that wait for it", minMember(c))
 		}
 	}
 }
 
-func TestAGroupOfAnOlderRevisionKeepsItsOwnSize(t *testing.T) {
-	c := gangs(t, 1, 3)
-	fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) {
-		set.Spec.LeaderWorkerTemplate.Size = fakeapi.Ptr[int32](5)
-		set.Generation++
-	})
-	if plan := c.decideGroup("w-0"); len(plan.Actions) > 0 {
-		t.Errorf("got %s: a group of 3 would wait for 5 pods for ever", spelled(plan))
+func TestAPodGroupFollowsTheAnnotationsOfItsSet(t *testing.T) {
+	c := gangs(t, 1, 2, fakeapi.Annotation(lwsv1.QueueNameAnnotationKey, "q"), fakeapi.Annotation("volcano.sh/x", "1"))
+	if got, _, _ := unstructured.NestedString(podGroup(c).Object, "spec", "queue"); got != "q" || podGroup(c).GetAnnotations()["volcano.sh/x"] != "1" {
+		t.Fatalf("got %v", podGroup(c))
 	}
-}
-
-func TestWhatIsTakenFromTheSetIsTakenFromItsPodGroups(t *testing.T) {
-	queue, annotation := fakeapi.Annotation(lwsv1.QueueNameAnnotationKey, "q"), fakeapi.Annotation("volcano.sh/x", "1")
-	c := gangs(t, 1, 2, queue, annotation)
-	if got, _, _ := unstructured.NestedString(podGroup(c).Object, "spec", "queue"); got != "q" {
-		t.Fatalf("the queue is %q", got)
-	}
-	fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) { set.Annotations = nil })
+	on("w", func(set Set) { set.Annotations = nil })(c)
 	c.do(c.decideGroup("w-0"))
-	if got, there, _ := unstructured.NestedString(podGroup(c).Object, "spec", "queue"); there {
-		t.Errorf("the queue is still %q", got)
-	}
-	if got := podGroup(c).GetAnnotations(); len(got) > 0 {
-		t.Errorf("the annotations are still %v", got)
-	}
-	if plan := c.decideGroup("w-0"); len(plan.Actions) > 0 {
-		t.Errorf("written twice: %s", spelled(plan))
+	_, there, _ := unstructured.NestedString(podGroup(c).Object, "spec", "queue")
+	if plan := c.decideGroup("w-0"); there || len(podGroup(c).GetAnnotations()) > 0 || len(plan.Actions) > 0 {
+		t.Errorf("got %v, then %s", podGroup(c), spelled(plan))
 	}
 }
 
-func TestThePodGroupOfAFormerLeaderIsAGhost(t *testing.T) {
+func TestATerminatingPodGroupIsReported(t *testing.T) {
 	c := gangs(t, 1, 2)
-	edit(c, func(o *unstructured.Unstructured) { fakeapi.OwnedBy(o, "v1", fakeapi.Former(identity.KindPod, "w-0")) })
-	plan := c.decideGroup("w-0")
-	if len(plan.Actions) > 0 {
-		t.Errorf("got %s beside a ghost", spelled(plan))
-	}
-	if _, waits := waitFor(plan, lws.CodePreviousIncarnation); !waits {
-		t.Error("nobody waits for the ghost")
-	}
-	c.pass(time.Minute)
-	if got := one[action.Delete](t, c.decideGroup("w-0")); got.Object.UID != podGroup(c).GetUID() || got.OwnerGone == nil {
-		t.Errorf("garbage is not helped along: %+v", got)
-	}
-	c.do(c.decideGroup("w-0"))
-	c.do(c.decideGroup("w-0"))
-	if owner := metav1.GetControllerOf(podGroup(c)); owner.UID != find[*corev1.Pod](c, "w-0").UID {
-		t.Errorf("the new PodGroup belongs to %s", owner.UID)
-	}
-}
-
-func TestAPodGroupOnItsWayOutIsWaitedFor(t *testing.T) {
-	c := gangs(t, 1, 2)
-	edit(c, func(o *unstructured.Unstructured) {
+	then(onPodGroup(func(o PodGroup) {
 		o.SetDeletionTimestamp(&metav1.Time{Time: c.Now})
 		o.SetFinalizers([]string{"x"})
-	})
-	if plan := c.decideGroup("w-0"); len(plan.Actions) > 0 {
-		t.Errorf("got %s", spelled(plan))
-	}
-	c.decideSet()
-	c.pass(time.Minute)
-	write := one[action.WriteStatus](t, c.decideSet())
-	if got := condition(write.Status, progressing).Message; !strings.Contains(got, "podgroup w-0-") {
-		t.Errorf("got %q", got)
+	}), decideOnce, after(time.Minute))(c)
+	if got := progress(t, c.decideSet()); !strings.Contains(got.Message, "podgroup w-0-") {
+		t.Errorf("got %q", got.Message)
 	}
 }
 
-func TestAGroupFromBeforeGangsIsLeftAlone(t *testing.T) {
+// A missing gang scheduler is reported once, and its arrival is. Groups get their workers.
+func TestAMissingGangScheduler(t *testing.T) {
+	c := gangs(t, 1, 2)
+	const missing = "volcano is not there"
+	without := func() lws.Plan {
+		world := c.set("w")
+		world.GangMissing = missing
+		return lws.DecideSet(world)
+	}
+	for _, tt := range []struct {
+		decide            func() lws.Plan
+		condition, reason string
+	}{{without, "True GangSchedulerMissing", "GangSchedulerMissing/Wait"}, {c.decideSet, "False GangSchedulerFound", "GangSchedulerFound/Wait"}} {
+		plan := tt.decide()
+		write := one[action.WriteStatus](t, plan)
+		want := map[string]string{available: isAvailable, progressing: wasProgressing, "GangSchedulerMissing": tt.condition}
+		if diff := cmp.Diff(want, brief(write.Status)); diff != "" || !cmp.Equal([]string{tt.reason}, notes(write)) {
+			t.Errorf("events %v, conditions (-want +got)\n%s", notes(write), diff)
+		}
+		c.do(plan)
+		if again := tt.decide(); len(again.Actions) > 0 {
+			t.Errorf("reported again: %s", spelled(again))
+		}
+	}
+	again := without()
+	if _, waits := waitFor(again, lws.CodeGangSchedulerMissing); !waits || again.Next(c.Now) != 10*time.Second {
+		t.Errorf("no requeue: %+v", again.Waits)
+	}
+	then(withoutWorkers, withoutPodGroup)(c)
+	world := c.group("w-0")
+	world.GangMissing = missing
+	if got := short(lws.DecideGroup(world)); got != "create statefulset w-0 | GangSchedulerMissing" {
+		t.Errorf("the group does %s", got)
+	}
+}
+
+// The workers of a leader that is in no gang are in none.
+func TestWorkersFollowTheirLeaderIntoAGang(t *testing.T) {
 	c := running(t, 1, 2)
-	fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) {
-		fakeapi.Annotation(lwsv1.GangSchedulerAnnotationKey, "volcano")(set)
-	})
-	plan := c.decideGroup("w-0")
-	if len(plan.Actions) > 0 {
-		t.Errorf("got %s", spelled(plan))
-	}
-	if _, told := waitFor(plan, lws.CodeNoGangYet); !told {
-		t.Errorf("nobody is told why: %+v", plan.Waits)
+	then(user(volcano), withoutWorkers)(c)
+	sts, _ := created[StatefulSet](t, c.decideGroup("w-0"))
+	if sts.Spec.Template.Annotations[gang.PodGroupAnnotationKey] != "" {
+		t.Errorf("workers are tied: %+v", sts.Spec.Template.Annotations)
 	}
 }
 
-func TestAGroupThatWasMadeAsAGangStaysOne(t *testing.T) {
-	c := gangs(t, 1, 2, fakeapi.Annotation(lwsv1.GangSchedulerAnnotationKey, "volcano"))
-	fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) {
-		set.Annotations[lwsv1.GangSchedulerAnnotationKey] = lwsv1.NoGangScheduler
+// drawPodGroup changes the PodGroup of a gang in step, and reports whether it is to stay as it is.
+func drawPodGroup(t *rapid.T, c *cluster) (kept bool) {
+	owner := rapid.SampledFrom([]string{"leader", "former", "stranger", "none", "gone"}).Draw(t, "owner")
+	if owner == "gone" {
+		withoutPodGroup(c)
+		return false
+	}
+	held := rapid.Bool().Draw(t, "terminating")
+	onPodGroup(func(o PodGroup) {
+		switch owner {
+		case "former":
+			formerLeaders(o)
+		case "stranger":
+			strange(c, o)
+		case "none":
+			o.SetOwnerReferences(nil)
+		}
+		if rapid.Bool().Draw(t, "drifted") {
+			_ = unstructured.SetNestedField(o.Object, int64(9), "spec", "minMember")
+		}
+		if rapid.Bool().Draw(t, "relabelled") {
+			o.SetLabels(nil)
+		}
+		if held {
+			o.SetDeletionTimestamp(&metav1.Time{Time: c.Now})
+			o.SetFinalizers([]string{"held"})
+		}
+	})(c)
+	return owner == "stranger" || held || (owner == "none" && len(podGroup(c).GetLabels()) == 0)
+}
+
+// A PodGroup of another controller, or a terminating one, is not written. Otherwise the group ends
+// with one of its leader's own, which says what it should, and nothing is written from then on.
+func TestAPodGroupIsItsLeadersOrLeftAlone(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := gangs(t, 1, 2)
+		kept := drawPodGroup(t, c)
+		before := c.version()
+		for range 6 {
+			plan := c.decideGroup("w-0")
+			checkPodGroupWrites(t, c, plan)
+			c.do(plan)
+			c.pass(10 * time.Second)
+		}
+		if kept {
+			if after := c.version(); len(after) != len(before) || after[fakeapi.NameOf(podGroup(c))] != before[fakeapi.NameOf(podGroup(c))] {
+				t.Fatalf("the PodGroup was written")
+			}
+			return
+		}
+		leader, object := find[Pod](c, "w-0"), podGroup(c)
+		if !metav1.IsControlledBy(object, leader) || object.GetDeletionTimestamp() != nil || minMember(c) != 2 || !gang.IsTied(leader) || !workload.IsGang(object, leader) {
+			t.Fatalf("the PodGroup does not say what the group is: %v", object)
+		}
+		if plan := c.decideGroup("w-0"); len(plan.Actions) > 0 {
+			t.Fatalf("always more to do: %s", spelled(plan))
+		}
 	})
-	delete(c.Objects, fakeapi.NameOf(podGroup(c)))
-	one[action.Create](t, c.decideGroup("w-0"))
+}
+
+// checkPodGroupWrites checks that each write names the very PodGroup that exists, and that
+// nothing else is written.
+func checkPodGroupWrites(t *rapid.T, c *cluster, plan lws.Plan) {
+	all := fakeapi.All[PodGroup](c.Objects)
+	for _, a := range plan.Actions {
+		_, creates := a.(action.Create)
+		target := a.Target()
+		if target.Kind != identity.KindPodGroup || creates && len(all) > 0 ||
+			!creates && (target.UID != all[0].GetUID() || target.ResourceVersion != all[0].GetResourceVersion()) {
+			t.Fatalf("%s of %+v beside %v", a.Verb(), target, all)
+		}
+	}
 }

@@ -10,19 +10,17 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/dump"
 	"pgregory.net/rapid"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/restart"
+	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -59,12 +57,8 @@ func otherWorlds(t *testing.T) {
 // groupNames are those of all groups that a generated set may have.
 var groupNames = []string{"w-0", "w-1", "w-2", "w-3", "w-4"}
 
-func (c *cluster) spec(change func(*lwsv1.LeaderWorkerSetSpec)) {
-	fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) { set.Generation++; change(&set.Spec) })
-}
-
-// checkDecisions checks the laws of every decision: about the set, and about each group.
-func (w *world) checkDecisions() {
+// checkLaws checks the laws of every decision: about the set, and about each group.
+func (w *world) checkLaws() {
 	if fakeapi.Find[*lwsv1.LeaderWorkerSet](w.Server, "w") == nil {
 		return
 	}
@@ -115,6 +109,8 @@ func (w *world) checkPrevious(d decided, a action.Action) {
 	deletion, deletes := a.(action.Delete)
 	previous, touched := byUID(d.seen.ghosts, a.Target().UID)
 	switch {
+	case a.Target().Kind == identity.KindPersistentVolumeClaim:
+		checkPVC(w.t, d, a)
 	case deletes && deletion.Because.Code == lws.CodeRestart:
 		checkEnding(w.t, d, deletion)
 	case touched && (!deletes || deletion.OwnerGone == nil || deletion.OwnerGone.UID != previous.object.GetOwnerReferences()[0].UID || !identity.IsGarbage(previous.object, d.lives)):
@@ -126,6 +122,17 @@ func (w *world) checkPrevious(d decided, a action.Action) {
 		w.t.Fatalf("%s: %s is created beside a previous object of its name", d, a.Target())
 	case isNew(a) && d.group == nil && len(d.set.StatefulSet.Previous) > 0:
 		w.t.Fatalf("%s: %s %s beside a previous leader StatefulSet", d, a.Verb(), a.Target())
+	}
+}
+
+// checkPVC checks that only PVCs of groups beyond the leader StatefulSet's replicas are deleted,
+// and none of a previous incarnation is written.
+func checkPVC(t *rapid.T, d decided, a action.Action) {
+	if _, deletes := a.(action.Delete); deletes && (d.group != nil || groupOfPVC(a.Target().Name) < int(workload.PodsOf(d.set.StatefulSet.Own()))) {
+		t.Fatalf("%s: deletes %s", d, a.Target())
+	}
+	if _, ties := a.(action.Tie); ties && named(d.seen.ghosts, a.Target()) {
+		t.Fatalf("%s: ties %s of a previous incarnation", d, a.Target())
 	}
 }
 
@@ -214,26 +221,6 @@ func checkOutdated(t *rapid.T, d decided, leader metav1.Object) {
 	}
 	if _, ordinal := identity.ParentAndOrdinal(leader.GetName()); int32(ordinal) < partition(sts) {
 		t.Fatalf("%s: deletes leader %d below partition %d", d, ordinal, partition(sts))
-	}
-}
-
-// others lets all but the operator act once.
-func (c *cluster) others() {
-	for _, sts := range fakeapi.All[*appsv1.StatefulSet](c.Objects) {
-		c.Sync(sts)
-	}
-	for _, pod := range fakeapi.All[*corev1.Pod](c.Objects) {
-		c.Run(pod)
-	}
-	c.collect()
-}
-
-func (c *cluster) collect() {
-	c.Protect()
-	for _, object := range fakeapi.All[client.Object](c.Objects) {
-		if standing := c.Objects[fakeapi.NameOf(object)]; standing != nil {
-			c.Collect(standing)
-		}
 	}
 }
 

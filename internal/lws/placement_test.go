@@ -1,179 +1,137 @@
 package lws_test
 
 import (
-	"strings"
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
-// place changes an annotation of a set called w.
-func place(c *cluster, key, topology string) {
-	fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) {
-		delete(set.Annotations, key)
-		if topology != "" {
-			fakeapi.Annotation(key, topology)(set)
-		}
-	})
+var placementKeys = []string{lwsv1.ExclusiveKeyAnnotationKey, lwsv1.SubGroupExclusiveKeyAnnotationKey}
+
+// place changes a placement of a set called w.
+func place(key, topology string) step {
+	if topology == "" {
+		return user(without(key))
+	}
+	return user(fakeapi.Annotation(key, topology))
 }
 
-// placesItself is a set with a placement that somebody wrote into the template instead.
-func placesItself(key string) func(*lwsv1.LeaderWorkerSet) {
-	return func(set *lwsv1.LeaderWorkerSet) {
-		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Annotations = map[string]string{key: "rack"}
-		rollingOf(set).MaxSurge = intstr.FromInt32(1)
+// checkPlaced checks the placement of all pods.
+func checkPlaced(c *cluster, key, topology string) {
+	c.t.Helper()
+	for _, pod := range fakeapi.All[Pod](c.Objects) {
+		if got := pod.Annotations[key]; got != topology {
+			c.t.Fatalf("pod %s is placed by %s %q, want %q", pod.Name, key, got, topology)
+		}
 	}
 }
 
-// TestATemplateThatPlacesItselfIsNoNewPlacement: it is part of the revision, and nothing
-// of it is new.
+// A placement that a user wrote into the template is part of the revision: nothing of it is new,
+// and a pause does not hold it.
 func TestATemplateThatPlacesItselfIsNoNewPlacement(t *testing.T) {
-	for _, key := range []string{lwsv1.ExclusiveKeyAnnotationKey, lwsv1.SubGroupExclusiveKeyAnnotationKey} {
-		c := running(t, 3, 1, placesItself(key))
-		c.settleAll()
-		sts := find[*appsv1.StatefulSet](c, "w")
-		if from := *sts.Spec.UpdateStrategy.RollingUpdate.Partition; workload.PodsOf(sts) != 3 || from != 0 {
-			t.Errorf("%s: at rest %d leaders, replaced from %d on", key, workload.PodsOf(sts), from)
-		}
-		fakeapi.Edit(c.Server, "w", fakeapi.Image("new"))
-		c.settleAll()
-		for _, pod := range fakeapi.All[*corev1.Pod](c.Objects) {
-			if pod.Spec.Containers[0].Image != "new" || pod.Annotations[key] != "rack" {
-				t.Errorf("%s: %s has %s and is placed by %v", key, pod.Name, pod.Spec.Containers[0].Image, pod.Annotations)
+	for _, key := range placementKeys {
+		c := running(t, 3, 1, func(set Set) {
+			set.Spec.LeaderWorkerTemplate.WorkerTemplate.Annotations = map[string]string{key: "rack"}
+			rollingOf(set).MaxSurge = intstr.FromInt32(1)
+		})
+		for _, happens := range []step{nothing, pause} {
+			then(happens, settled)(c)
+			if sts := find[StatefulSet](c, "w"); workload.PodsOf(sts) != 3 || partition(sts) != 0 || short(c.decideSet()) != "" {
+				t.Errorf("%s: at rest %d leaders, replaced from %d on, %s", key, workload.PodsOf(sts), partition(sts), short(c.decideSet()))
 			}
 		}
-		if status := c.status(); status.UpdatedReplicas != 3 || status.Replicas != 3 {
-			t.Errorf("%s: got %+v", key, status)
-		}
+		then(resume, user(fakeapi.Image("new")), settled)(c)
+		checkImage(c, "new", 3)
+		checkPlaced(c, key, "rack")
+		checkAvailable(c, 3)
 	}
 }
 
-func TestATemplateThatPlacesItselfIsNotHeldByAPause(t *testing.T) {
-	for _, key := range []string{lwsv1.ExclusiveKeyAnnotationKey, lwsv1.SubGroupExclusiveKeyAnnotationKey} {
-		c := running(t, 3, 1, placesItself(key), fakeapi.Annotation(lwsv1.PausedAnnotationKey, lwsv1.PausedValue))
-		c.settleAll()
-		if waits := c.decideSet().Waits; len(waits) > 0 {
-			t.Errorf("%s: waits at rest: %+v", key, waits)
-		}
-	}
-}
-
-// TestANewPlacementIsToldAsAnUpdate: from the first look on, whether or not the
-// StatefulSet controller has seen it. Who waits for the rollout would else be told at
-// once that it is done.
-func TestANewPlacementIsToldAsAnUpdate(t *testing.T) {
+// A new placement is reported as an update from the first plan on, whether or not the StatefulSet
+// controller has seen it: a client that waits for the rollout would see it done at once.
+func TestANewPlacementIsReportedAsAnUpdate(t *testing.T) {
 	c := running(t, 2, 1)
-	place(c, lwsv1.ExclusiveKeyAnnotationKey, "rack")
-	told := func(when string) {
-		t.Helper()
+	place(lwsv1.ExclusiveKeyAnnotationKey, "rack")(c)
+	for _, happens := range []step{nothing, nothing, (*cluster).sync} {
+		happens(c)
 		if stands := lws.Stand(c.set("w")); stands.TargetUpdated != 0 {
-			t.Errorf("%s: %d of 2 groups are updated", when, stands.TargetUpdated)
+			t.Errorf("%d of 2 groups are updated", stands.TargetUpdated)
 		}
-		c.do(c.decideSet())
+		carriedOut(c)
 		if got := condition(c.status(), updating); got.Status != "True" || c.status().UpdatedReplicas != 0 {
-			t.Errorf("%s: got %+v", when, c.status())
+			t.Errorf("got %+v", c.status())
 		}
 	}
-	told("before it is written")
-	told("before it was seen")
-	for _, sts := range fakeapi.All[*appsv1.StatefulSet](c.Objects) {
-		c.Sync(sts)
-	}
-	told("once it was seen")
 }
 
-// TestWorkersGoWhereTheirLeaderWasSent: not where the set would send another one.
+// Workers go to the domain of their leader, where it was sent there by its set: not where the set
+// would send another one, nor after a leader whose own template places it.
 func TestWorkersGoWhereTheirLeaderWasSent(t *testing.T) {
-	c := running(t, 1, 2)
-	node := &corev1.Node{}
-	node.Name, node.Labels = fakeapi.Node, map[string]string{"rack": "r1", "zone": "z1"}
-	fakeapi.Add(c.Server, node)
-	fakeapi.Edit(c.Server, "w-0", func(pod *corev1.Pod) { pod.Annotations[lwsv1.ExclusiveKeyAnnotationKey] = "rack" })
-	place(c, lwsv1.ExclusiveKeyAnnotationKey, "zone")
-	fakeapi.Drop[*appsv1.StatefulSet](c.Server, "w-0")
-	fakeapi.Drop[*corev1.Pod](c.Server, "w-0-1")
-	w := c.group("w-0")
-	w.Node = &lws.Node{Name: fakeapi.Node, Labels: node.Labels}
-	made := one[action.Create](t, lws.DecideGroup(w)).Object.(*appsv1.StatefulSet)
-	if got := made.Spec.Template.Spec.NodeSelector; len(got) != 1 || got["rack"] != "r1" {
-		t.Errorf("got node selector %v", got)
+	const key = lwsv1.ExclusiveKeyAnnotationKey
+	labels := map[string]string{"rack": "r1", "zone": "z1", "nameless": ""}
+	by := func(topology string) step {
+		return on("w-0", func(pod Pod) { pod.Annotations[key] = topology })
 	}
-	if got := made.Spec.Template.Annotations[lwsv1.ExclusiveKeyAnnotationKey]; got != "rack" {
-		t.Errorf("got annotation %q", got)
+	ssd := func(set Set) {
+		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.NodeSelector = map[string]string{"disk": "ssd"}
 	}
-}
-
-// What somebody wrote into the leaders' template places leaders alone, as it did under
-// another implementation: their workers may run where there is no room beside them.
-func TestWorkersDoNotFollowALeaderWhoseTemplatePlacesIt(t *testing.T) {
-	for _, key := range []string{lwsv1.ExclusiveKeyAnnotationKey, lwsv1.SubGroupExclusiveKeyAnnotationKey} {
-		for _, paused := range []bool{false, true} {
-			c := running(t, 1, 2, fakeapi.Leader("image:1"), func(set *lwsv1.LeaderWorkerSet) {
+	for name, tt := range map[string]struct {
+		edits    []edit
+		happens  step
+		topology string
+		selector map[string]string
+	}{
+		"its domain":            {[]edit{fakeapi.Annotation(key, "rack")}, nothing, "rack", map[string]string{"rack": "r1"}},
+		"a selector of its own": {[]edit{fakeapi.Annotation(key, "rack"), ssd}, nothing, "rack", map[string]string{"rack": "r1", "disk": "ssd"}},
+		"the nameless domain":   {[]edit{fakeapi.Annotation(key, "nameless")}, nothing, "nameless", map[string]string{"nameless": ""}},
+		"another one since":     {nil, then(by("rack"), place(key, "zone")), "rack", map[string]string{"rack": "r1"}},
+		"none before":           {nil, then(pause, place(key, "zone")), "", nil},
+	} {
+		c := running(t, 1, 3, tt.edits...)
+		if node(labels)(c); len(tt.edits) > 0 {
+			c.settle("w-0")
+		}
+		then(tt.happens, withoutWorkers)(c)
+		sts, _ := created[StatefulSet](t, c.decideGroup("w-0"))
+		if template := sts.Spec.Template; !cmp.Equal(template.Spec.NodeSelector, tt.selector) || template.Annotations[key] != tt.topology {
+			t.Errorf("%s: placed by %q, %v", name, template.Annotations[key], template.Spec.NodeSelector)
+		}
+	}
+	for _, key := range placementKeys {
+		for _, happens := range []edit{func(Set) {}, fakeapi.Annotation(lwsv1.PausedAnnotationKey, lwsv1.PausedValue)} {
+			c := running(t, 1, 2, fakeapi.Leader("image:1"), happens, func(set Set) {
 				set.Spec.LeaderWorkerTemplate.LeaderTemplate.Annotations = map[string]string{key: "rack"}
-				if paused {
-					fakeapi.Annotation(lwsv1.PausedAnnotationKey, lwsv1.PausedValue)(set)
-				}
 			})
-			if got := find[*corev1.Pod](c, "w-0").Annotations[key]; got != "rack" {
-				t.Fatalf("invalid run: the leader is placed by %q", got)
-			}
-			template := find[*appsv1.StatefulSet](c, "w-0").Spec.Template
-			if got := template.Annotations[key]; got != "" || len(template.Spec.NodeSelector) > 0 {
-				t.Errorf("%s, paused %t: workers are placed by %q, %v", key, paused, got, template.Spec.NodeSelector)
+			template := find[StatefulSet](c, "w-0").Spec.Template
+			if leader := find[Pod](c, "w-0"); leader.Annotations[key] != "rack" || template.Annotations[key] != "" || len(template.Spec.NodeSelector) > 0 {
+				t.Errorf("%s: the leader is placed by %q, workers by %q, %v", key, leader.Annotations[key], template.Annotations[key], template.Spec.NodeSelector)
 			}
 		}
 	}
 }
 
-// A topology is added, and a group from before it comes anew at its own revision: its
-// leader may stand where the label is not, and the rollout waits for its workers.
-func TestWorkersOfAGroupFromBeforeATopologyGoByTheirLeader(t *testing.T) {
-	for _, key := range []string{lwsv1.ExclusiveKeyAnnotationKey, lwsv1.SubGroupExclusiveKeyAnnotationKey} {
-		c := running(t, 2, 3, func(set *lwsv1.LeaderWorkerSet) {
-			rollingOf(set).Partition = fakeapi.Ptr[int32](1)
+// A topology is added, and a group from before it is created again at its own revision: its
+// leader may run where the label is not, and the rollout waits for its workers.
+func TestAGroupFromBeforeATopologyIsNotPlaced(t *testing.T) {
+	for _, key := range placementKeys {
+		c := running(t, 2, 3, partitioned(1), func(set Set) {
 			set.Spec.LeaderWorkerTemplate.SubGroupPolicy = &lwsv1.SubGroupPolicy{SubGroupSize: fakeapi.Ptr[int32](1)}
 		})
-		place(c, key, "rack")
-		c.settleAll()
-		c.Remove(find[*corev1.Pod](c, "w-0"), metav1.DeletePropagationBackground)
-		c.settleAll()
-		if leader := find[*corev1.Pod](c, "w-0"); leader.Annotations[key] != "" {
+		then(place(key, "rack"), settled, removed[Pod]("w-0"), settled)(c)
+		if leader := find[Pod](c, "w-0"); leader.Annotations[key] != "" {
 			t.Fatalf("invalid run: leader is placed by %v", leader.Annotations)
 		}
-		workers := fakeapi.Find[*appsv1.StatefulSet](c.Server, "w-0")
-		if workers == nil {
-			t.Fatalf("%s: no workers: %+v", key, c.decideGroup("w-0").Waits)
-		}
-		if template := workers.Spec.Template; template.Annotations[key] != "" || len(template.Spec.NodeSelector) > 0 {
+		if template := find[StatefulSet](c, "w-0").Spec.Template; template.Annotations[key] != "" || len(template.Spec.NodeSelector) > 0 {
 			t.Errorf("%s: workers are placed by %v, %v", key, template.Annotations, template.Spec.NodeSelector)
 		}
-		if got := find[*corev1.Pod](c, "w-1").Annotations[key]; got != "rack" {
+		if got := find[Pod](c, "w-1").Annotations[key]; got != "rack" {
 			t.Errorf("%s: the group that is rolled has %q", key, got)
 		}
-	}
-}
-
-func TestALeaderThatNoNodeCanTakeIsToldOnTheSet(t *testing.T) {
-	c := running(t, 1, 2, fakeapi.Annotation(lwsv1.ExclusiveKeyAnnotationKey, "rack"))
-	fakeapi.Edit(c.Server, "w-0", func(pod *corev1.Pod) { pod.Spec.NodeName = "" })
-	wait, _ := waitFor(c.decideGroup("w-0"), lws.CodeLeaderNotScheduled)
-	if wait.Code == "" || wait.Tell != nil {
-		t.Errorf("not scheduled yet: got %+v", wait)
-	}
-	fakeapi.Edit(c.Server, "w-0", func(pod *corev1.Pod) {
-		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
-	})
-	wait, _ = waitFor(c.decideGroup("w-0"), lws.CodeLeaderNotScheduled)
-	if wait.Tell == nil || !wait.Tell.Warning || !strings.Contains(wait.Tell.Note, "label rack") {
-		t.Errorf("got %+v", wait)
 	}
 }

@@ -55,9 +55,7 @@ func TestRestarts(t *testing.T) {
 		w.judge, w.world.fails = w.judgeRestart, w.fail
 		w.after = func() { w.spare(); w.checkSpared() }
 		w.after()
-		for range rapid.IntRange(0, 150).Draw(t, "steps") {
-			w.step()
-		}
+		w.run(rapid.IntRange(0, 150).Draw(t, "steps"))
 		w.settleAfter(30 * time.Second)
 		w.checkSpared()
 		w.checkRecreated()

@@ -2,34 +2,27 @@ package lws_test
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
-	applies "lockstep.dev/lockstep/internal/apply"
+	"lockstep.dev/lockstep/internal/apply"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
-func image(c *cluster, image string) {
-	fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) {
-		set.Generation++
-		fakeapi.Image(image)(set)
-	})
-}
-
-func revisions(c *cluster) []*appsv1.ControllerRevision {
-	return fakeapi.All[*appsv1.ControllerRevision](c.Objects)
-}
+const groupVersion = "leaderworkerset.x-k8s.io/v1"
 
 // checkRevisionEvent checks that one event names the key of a new revision.
 func checkRevisionEvent(t *testing.T, create action.Create, key string) {
@@ -40,14 +33,14 @@ func checkRevisionEvent(t *testing.T, create action.Create, key string) {
 }
 
 func TestRevisionOfANewSet(t *testing.T) {
-	set, plan := firstLook(t)
-	got, create := created[*appsv1.ControllerRevision](t, plan)
+	set, plan := firstPlan(t)
+	got, create := created[Revision](t, plan)
 	encoded := data(t, set)
 	want := &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: fakeapi.Namespace, Name: "w-" + lws.RevisionKey(encoded) + "-1",
 			Labels:          map[string]string{lwsv1.SetNameLabelKey: "w", lwsv1.RevisionKey: lws.RevisionKey(encoded)},
-			OwnerReferences: controllerRef("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", set),
+			OwnerReferences: controllerRef(groupVersion, "LeaderWorkerSet", set),
 		},
 		Revision: 1,
 		Data:     runtime.RawExtension{Raw: encoded},
@@ -62,109 +55,99 @@ func TestRevisionOfAChangedTemplate(t *testing.T) {
 	c := running(t, 2, 2)
 	image(c, "image:2")
 	plan := c.decideSet()
-	got, create := created[*appsv1.ControllerRevision](t, plan)
-	if got.Revision != 2 {
-		t.Errorf("got number %d, want 2", got.Revision)
-	}
+	got, create := created[Revision](t, plan)
 	key := got.Labels[lwsv1.RevisionKey]
 	checkRevisionEvent(t, create, key)
-	apply := one[action.Apply](t, plan)
-	if sts, _ := apply.Object.(*appsv1.StatefulSet); sts == nil || sts.Labels[lwsv1.RevisionKey] != key {
-		t.Errorf("the leaders are not brought to %s: %+v", key, apply.Object)
+	leaders := one[action.Apply](t, plan)
+	if leaders.Object.GetLabels()[lwsv1.RevisionKey] != key || got.Revision != 2 {
+		t.Errorf("leaders at %v, revision %s is number %d", leaders.Object.GetLabels(), key, got.Revision)
 	}
 	image(c, "image:1")
-	if err := c.Do(apply); !errors.Is(err, applies.ErrStale) {
+	if err := c.Do(leaders); !errors.Is(err, apply.ErrStale) {
 		t.Errorf("a template of an earlier spec is written: %v", err)
 	}
 }
 
-func TestASpecThatMeansTheSameKeepsItsRevision(t *testing.T) {
-	c := running(t, 1, 2, fakeapi.Policy(lwsv1.RecreateGroupOnPodRestart))
-	// As a version of the types that wrote null timestamps stored it.
-	older := []byte(`{"spec":{"leaderWorkerTemplate":{"$patch":"replace","restartPolicy":"RecreateGroupOnPodRestart","size":2,"workerTemplate":{"metadata":{"creationTimestamp":null},"spec":{"containers":[{"image":"image:1","name":"worker","resources":{}}]}}},"networkConfig":{"$patch":"replace","subdomainPolicy":"Shared"}}}`)
-	key := lws.RevisionKey(older)
-	fakeapi.Edit(c.Server, revisions(c)[0].Name, func(r *appsv1.ControllerRevision) {
-		r.Data.Raw = older
-		r.Labels[lwsv1.RevisionKey] = key
-	})
+// atKey gives the only revision of a set in step, and all that runs it, other data.
+func atKey(c *cluster, data []byte) {
+	key := lws.RevisionKey(data)
 	relabel := func(labels map[string]string) { labels[lwsv1.RevisionKey] = key }
-	fakeapi.Edit(c.Server, "w", func(sts *appsv1.StatefulSet) { relabel(sts.Labels); relabel(sts.Spec.Template.Labels) })
-	fakeapi.Edit(c.Server, "w-0", func(sts *appsv1.StatefulSet) { relabel(sts.Labels) })
-	fakeapi.Edit(c.Server, "w-0", func(pod *corev1.Pod) { relabel(pod.Labels) })
-	c.pass(time.Minute)
-	for _, a := range c.decideSet().Actions {
-		if ref := a.Target(); ref.Kind == identity.KindControllerRevision {
-			t.Errorf("%s %s: the spec means the same", a.Verb(), ref)
-		}
-		if apply, ok := a.(action.Apply); ok {
-			if sts, _ := apply.Object.(*appsv1.StatefulSet); sts.Spec.Template.Labels[lwsv1.RevisionKey] != key {
-				t.Errorf("the leaders would restart at key %s", sts.Spec.Template.Labels[lwsv1.RevisionKey])
+	on(revision(c).Name, func(r Revision) { r.Data.Raw = data; relabel(r.Labels) })(c)
+	for _, sts := range fakeapi.All[StatefulSet](c.Objects) {
+		on(sts.Name, func(sts StatefulSet) { relabel(sts.Labels); relabel(sts.Spec.Template.Labels) })(c)
+	}
+	for _, pod := range fakeapi.All[Pod](c.Objects) {
+		on(pod.Name, func(pod Pod) { relabel(pod.Labels) })(c)
+	}
+}
+
+// A spec that means the same keeps its revision, as a version of the types that wrote null
+// timestamps stored it. A lost one is created again under its key.
+func TestARevisionInUseKeepsItsKey(t *testing.T) {
+	older := []byte(`{"spec":{"leaderWorkerTemplate":{"$patch":"replace","restartPolicy":"RecreateGroupOnPodRestart","size":2,` +
+		`"workerTemplate":{"metadata":{"creationTimestamp":null},"spec":{"containers":[{"image":"image:1","name":"worker","resources":{}}]}}},` +
+		`"networkConfig":{"$patch":"replace","subdomainPolicy":"Shared"}}}`)
+	for name, tt := range map[string]struct {
+		happens step
+		creates int
+	}{
+		"stored otherwise": {func(c *cluster) { atKey(c, older) }, 0},
+		"lost":             {func(c *cluster) { gone[Revision](revision(c).Name)(c) }, 1},
+	} {
+		c := running(t, 1, 2, onRestart)
+		was := revision(c).Name
+		tt.happens(c)
+		key := find[StatefulSet](c, "w").Labels[lwsv1.RevisionKey]
+		c.pass(time.Minute)
+		plan := c.decideSet()
+		if creates := of[action.Create](plan); len(creates) != tt.creates {
+			t.Errorf("%s: got %s", name, spelled(plan))
+		} else if tt.creates > 0 {
+			if checkRevisionEvent(t, creates[0], key); creates[0].Object.GetName() != was {
+				t.Errorf("%s: creates %s, not %s", name, creates[0].Object.GetName(), was)
 			}
 		}
-	}
-}
-
-func TestALostRevisionIsMadeAgainUnderItsKey(t *testing.T) {
-	c := running(t, 1, 2)
-	lost := revisions(c)[0]
-	key := lost.Labels[lwsv1.RevisionKey]
-	fakeapi.Drop[*appsv1.ControllerRevision](c.Server, lost.Name)
-	c.pass(time.Minute)
-	plan := c.decideSet()
-	got, create := created[*appsv1.ControllerRevision](t, plan)
-	if got.Labels[lwsv1.RevisionKey] != key || got.Name != lost.Name {
-		t.Errorf("got %q at key %q", got.Name, got.Labels[lwsv1.RevisionKey])
-	}
-	checkRevisionEvent(t, create, key)
-	for _, a := range of[action.Apply](plan) {
-		if sts, ok := a.Object.(*appsv1.StatefulSet); ok && sts.Spec.Template.Labels[lwsv1.RevisionKey] != key {
-			t.Errorf("the leaders would restart at key %s", sts.Spec.Template.Labels[lwsv1.RevisionKey])
+		for _, a := range of[action.Apply](plan) {
+			if sts, ok := a.Object.(StatefulSet); !ok || sts.Spec.Template.Labels[lwsv1.RevisionKey] != key {
+				t.Errorf("%s: %s restarts the leaders", name, a.Target())
+			}
+		}
+		if c.do(plan); len(of[action.Create](c.decideSet())) != 0 {
+			t.Errorf("%s: it is created again", name)
 		}
 	}
-	c.do(plan)
-	if again := of[action.Create](c.decideSet()); len(again) != 0 {
-		t.Errorf("it is made again: %v", again)
-	}
 }
 
-func TestARevisionCountsOnlyIfItIsGenuineAndOurs(t *testing.T) {
-	for name, change := range map[string]func(*appsv1.ControllerRevision){
-		"its data is another's": func(r *appsv1.ControllerRevision) { r.Data.Raw = []byte(`{"spec":{"leaderWorkerTemplate":{}}}`) },
-		"it is a former life's": func(r *appsv1.ControllerRevision) { r.OwnerReferences[0].UID = "former" },
-		"it is on its way out":  func(r *appsv1.ControllerRevision) { r.DeletionTimestamp = &metav1.Time{Time: fakeapi.Epoch} },
-		"neither label nor name tell": func(r *appsv1.ControllerRevision) {
-			r.Labels, r.Data.Raw = nil, append([]byte(" "), r.Data.Raw...)
-		},
+func TestWorkersComeFromAGenuineRevisionOfTheirSet(t *testing.T) {
+	for name, change := range map[string]func(Revision){
+		"other data":        func(r Revision) { r.Data.Raw = []byte(`{"spec":{"leaderWorkerTemplate":{}}}`) },
+		"of a former set":   func(r Revision) { r.OwnerReferences[0].UID = "former" },
+		"terminating":       func(r Revision) { r.DeletionTimestamp = &metav1.Time{Time: fakeapi.Epoch} },
+		"no label, or name": func(r Revision) { r.Labels, r.Data.Raw = nil, append([]byte(" "), r.Data.Raw...) },
 	} {
-		c := withoutWorkers(t)
-		fakeapi.Edit(c.Server, revisions(c)[0].Name, change)
-		plan := c.decideGroup("w-0")
-		if _, waits := waitFor(plan, lws.CodeRevisionNotVisible); len(plan.Actions) != 0 || !waits {
-			t.Errorf("%s: workers were made from it: %s", name, spelled(plan))
+		c := running(t, 1, 3)
+		withoutWorkers(c)
+		on(revision(c).Name, change)(c)
+		if got := short(c.decideGroup("w-0")); got != "| WaitingForRevision" {
+			t.Errorf("%s: got %s", name, got)
 		}
 	}
 }
 
 func TestAnOrphanedRevisionIsAdopted(t *testing.T) {
 	c := running(t, 1, 1)
-	orphan := fakeapi.Edit(c.Server, revisions(c)[0].Name, func(r *appsv1.ControllerRevision) { r.OwnerReferences = nil })
-	apply := one[action.Apply](t, c.decideSet())
-	set := find[*lwsv1.LeaderWorkerSet](c, "w")
-	part, _ := apply.Object.(*appsv1.ControllerRevision)
-	if apply.Onto != identity.RefOf(identity.KindControllerRevision, orphan) || *apply.Adopter != identity.RefOf(identity.KindLeaderWorkerSet, set) {
-		t.Errorf("got %+v", apply)
+	orphaned[Revision](revision(c).Name)(c)
+	orphan, set := revision(c), find[Set](c, "w")
+	adoption := one[action.Apply](t, c.decideSet())
+	if adoption.Onto != identity.RefOf(identity.KindControllerRevision, orphan) || *adoption.Adopter != identity.RefOf(identity.KindLeaderWorkerSet, set) {
+		t.Errorf("got %+v", adoption)
 	}
-	if diff := cmp.Diff(controllerRef("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", set), part.OwnerReferences); diff != "" {
-		t.Errorf("owner (-want +got)\n%s", diff)
-	}
-	if err := c.Do(apply); err != nil {
+	if err := c.Do(adoption); err != nil {
 		t.Fatal(err)
 	}
 	want := orphan.DeepCopy()
-	want.OwnerReferences = part.OwnerReferences
-	got := revisions(c)[0]
-	want.ResourceVersion = got.ResourceVersion
-	if diff := cmp.Diff(want, got); diff != "" {
+	want.OwnerReferences, want.ResourceVersion = controllerRef(groupVersion, "LeaderWorkerSet", set), revision(c).ResourceVersion
+	if diff := cmp.Diff(want, revision(c)); diff != "" {
 		t.Errorf("adoption changes more than the owner (-want +got)\n%s", diff)
 	}
 }
@@ -177,8 +160,196 @@ func TestARevisionTakesTheNextFreeName(t *testing.T) {
 	fakeapi.Add(c.Server, &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{
 		Namespace: fakeapi.Namespace, Name: name + "1", Labels: map[string]string{lwsv1.SetNameLabelKey: "w"},
 	}})
-	fakeapi.Terminate[*appsv1.ControllerRevision](c.Server, name+"1", "example.com/stuck")
-	if got, _ := created[*appsv1.ControllerRevision](t, c.decideSet()); got.Revision != 2 || got.Name != name+"2" {
+	leaving[Revision](name+"1", "example.com/stuck")(c)
+	if got, _ := created[Revision](t, c.decideSet()); got.Revision != 2 || got.Name != name+"2" {
 		t.Errorf("got %q, number %d", got.Name, got.Revision)
 	}
+}
+
+// rival adds a revision with another image under the key of the groups. Its name has the hash of
+// its own data.
+func rival(t *testing.T, c *cluster, image string, owners []metav1.OwnerReference) (genuine string) {
+	t.Helper()
+	genuine = revision(c).Name
+	other := find[Set](c, "w").DeepCopy()
+	fakeapi.Image(image)(other)
+	again := revision(c).DeepCopy()
+	again.Data.Raw, again.Revision, again.UID, again.OwnerReferences = data(t, other), 99, "", owners
+	again.Name = "w-" + lws.RevisionKey(again.Data.Raw) + "-99"
+	fakeapi.Add(c.Server, again)
+	return genuine
+}
+
+// A user who may create ControllerRevisions must not choose the template of a set: one with the
+// set as its controller precedes none whose data hashes to the key. If that one is lost, another
+// implementation created it again, and a takeover restarts no group.
+func TestRevisionsOfOneKey(t *testing.T) {
+	for _, isControlled := range []bool{true, false} {
+		c := running(t, 1, 3)
+		withoutWorkers(c)
+		var owners []metav1.OwnerReference
+		if isControlled {
+			owners = revision(c).OwnerReferences
+		}
+		genuine := rival(t, c, "forged", owners)
+		workers := func() string {
+			sts, _ := created[StatefulSet](t, c.decideGroup("w-0"))
+			return sts.Spec.Template.Spec.Containers[0].Image
+		}
+		if plan := c.decideSet(); len(of[action.Apply](plan))+len(of[action.Create](plan)) != 0 || workers() != "image:1" {
+			t.Errorf("controlled %t: the set does %s, workers run %s", isControlled, spelled(plan), workers())
+		}
+		if !isControlled {
+			image(c, "forged")
+			if got, _ := created[Revision](t, c.decideSet()); got.Revision != 2 {
+				t.Errorf("the forged revision moved the number to %d", got.Revision)
+			}
+		}
+		gone[Revision](genuine)(c)
+		if isControlled && workers() != "forged" {
+			t.Errorf("workers run %s", workers())
+		} else if got := short(c.decideGroup("w-0")); !isControlled && got != "| WaitingForRevision" {
+			t.Errorf("without the genuine revision the group does %s", got)
+		}
+	}
+}
+
+// filed are the images and numbers of the revisions in use, and after "|" of the history.
+func filed(c *cluster) string {
+	c.t.Helper()
+	var inUse, history []string
+	for _, r := range revisions(c) {
+		restored, err := lws.Restore(find[Set](c, "w"), r.Data.Raw)
+		if err != nil {
+			c.t.Fatalf("%v", err)
+		}
+		what := fmt.Sprintf("%s#%d", imageOf(restored, 1), r.Revision)
+		switch {
+		case r.Labels[lwsv1.SetNameLabelKey] == "w" && r.Labels[lws.HistoryLabelKey] == "":
+			inUse = append(inUse, what)
+		case r.Labels[lws.HistoryLabelKey] == "w" && r.Labels[lwsv1.SetNameLabelKey] == "":
+			history = append(history, what)
+		default:
+			c.t.Fatalf("revision %s has labels %v", r.Name, r.Labels)
+		}
+	}
+	slices.Sort(inUse)
+	slices.Sort(history)
+	return strings.Join(inUse, " ") + " | " + strings.Join(history, " ")
+}
+
+// images rolls the set through images of these numbers.
+func images(from, to int) step {
+	return func(c *cluster) {
+		for i := from; i <= to; i++ {
+			image(c, fmt.Sprintf("image:%d", i))
+			c.settleAll()
+		}
+	}
+}
+
+// lost removes the revisions in use, and the leader StatefulSet.
+func lost(c *cluster) {
+	for _, r := range revisions(c) {
+		if workload.BearsName(r, "w") {
+			gone[Revision](r.Name)(c)
+		}
+	}
+	gone[StatefulSet]("w")(c)
+}
+
+// fileAway puts the only revision into the history.
+func fileAway(c *cluster) {
+	on(revision(c).Name, func(r Revision) {
+		delete(r.Labels, lwsv1.SetNameLabelKey)
+		r.Labels[lws.HistoryLabelKey] = "w"
+	})(c)
+}
+
+func TestRevisionHistory(t *testing.T) {
+	limit := func(limit string) edit { return fakeapi.Annotation(lwsv1.HistoryLimitAnnotationKey, limit) }
+	const five = "image:7#7 | image:2#2 image:3#3 image:4#4 image:5#5 image:6#6"
+	for name, tt := range map[string]struct {
+		edit    edit
+		happens step
+		want    string
+	}{
+		"five by default":             {func(Set) {}, images(2, 7), five},
+		"as many as asked for":        {limit("2"), images(2, 7), "image:7#7 | image:5#5 image:6#6"},
+		"none":                        {limit("0"), images(2, 7), "image:7#7 | "},
+		"five when not a number":      {limit("-1"), images(2, 7), five},
+		"undone":                      {func(Set) {}, then(images(2, 2), images(1, 1)), "image:1#3 | image:2#2"},
+		"filed away by hand":          {func(Set) {}, then(fileAway, withoutWorkers), "image:1#1 | "},
+		"numbered above it":           {func(Set) {}, then(images(2, 2), lost), "image:2#2 | image:1#1"},
+		"with groups held back":       {partitioned(1), images(2, 9), "image:1#1 image:9#9 | image:4#4 image:5#5 image:6#6 image:7#7 image:8#8"},
+		"held back, a leader is gone": {partitioned(1), then(images(2, 2), removed[Pod]("w-0")), "image:1#1 image:2#2 | "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := running(t, 2, 2, tt.edit)
+			first := revision(c)
+			tt.happens(c)
+			c.settleAll()
+			if diff := cmp.Diff(tt.want, filed(c)); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+			if kept := fakeapi.Find[Revision](c.Server, first.Name); strings.Contains(tt.want, "image:1#") && (kept == nil || kept.UID != first.UID) {
+				t.Error("the first revision was created again")
+			}
+		})
+	}
+}
+
+// No leader exists that tells what the StatefulSet controller creates below the partition.
+func TestARevisionBelowAPartitionStaysInUse(t *testing.T) {
+	c := running(t, 2, 2, partitioned(1))
+	then(images(2, 2), gone[Pod]("w-0"))(c)
+	for _, a := range c.decideSet().Actions {
+		if a.Why().Code == lws.CodeSuperseded {
+			t.Errorf("%s %s: %s", a.Verb(), a.Target(), a.Why().Sentence)
+		}
+	}
+}
+
+// Caches show a rollout that is done, and meanwhile a leader runs the old revision again, or is
+// to: the revision is as it was judged, what the write relies on is not.
+func TestARevisionIsNotFiledAwayOnceLeadersMayRunIt(t *testing.T) {
+	for name, change := range map[string]func(c *cluster, old string){
+		"a leader runs it": func(c *cluster, old string) {
+			leader := fakeapi.Pod("w-0", "w", 0)
+			leader.Labels[lwsv1.RevisionKey] = old
+			leader.OwnerReferences = controllerRef("apps/v1", "StatefulSet", find[StatefulSet](c, "w"))
+			gone[Pod]("w-0")(c)
+			fakeapi.Add(c.Server, leader)
+		},
+		"the leader StatefulSet was written": func(c *cluster, _ string) {
+			on("w", func(sts StatefulSet) { sts.Annotations["note"] = "new" })(c)
+		},
+	} {
+		for _, limit := range []string{"0", "5"} {
+			c := running(t, 1, 2, fakeapi.Annotation(lwsv1.HistoryLimitAnnotationKey, limit))
+			old := revision(c).Labels[lwsv1.RevisionKey]
+			image(c, "image:2")
+			put := untilSuperseded(c)
+			change(c, old)
+			if err := c.Do(put); err == nil {
+				t.Errorf("%s, %s are kept: %s %s", name, limit, put.Verb(), put.Target())
+			}
+		}
+	}
+}
+
+// untilSuperseded continues until a revision is to be filed away or deleted, and returns how.
+func untilSuperseded(c *cluster) action.Action {
+	c.t.Helper()
+	for range 200 {
+		plan := c.decideSet()
+		if len(plan.Actions) > 0 && plan.Actions[0].Why().Code == lws.CodeSuperseded {
+			return plan.Actions[0]
+		}
+		c.do(plan)
+		c.turn(allGroups...)
+		c.collect()
+	}
+	c.t.Fatalf("no revision is put away")
+	return nil
 }

@@ -83,9 +83,7 @@ func TestRollouts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inWorlds(t, 1, func(t *rapid.T, m *met) {
 				w := newRolling(t, gate, m)
-				for range rapid.IntRange(0, 150).Draw(t, "steps") {
-					w.step()
-				}
+				w.run(rapid.IntRange(0, 150).Draw(t, "steps"))
 				w.settleAfter(time.Second)
 				if lws.Paused(find[*lwsv1.LeaderWorkerSet](w.cluster, "w")) {
 					w.checkHeld()
@@ -115,9 +113,7 @@ func TestRolloutsAreTakenOver(t *testing.T) {
 			inWorlds(t, 1, func(t *rapid.T, m *met) {
 				w := newRolling(t, gate, m)
 				for range rapid.IntRange(1, 2).Draw(t, "hand-overs") {
-					for range rapid.IntRange(0, 40).Draw(t, "steps") {
-						w.step()
-					}
+					w.run(rapid.IntRange(0, 40).Draw(t, "steps"))
 					if fakeapi.Find[*appsv1.StatefulSet](w.Server, "w") != nil {
 						fakeapi.Edit(w.Server, "w", func(sts *appsv1.StatefulSet) { delete(sts.Annotations, lws.AppliedAnnotationKey) })
 					}

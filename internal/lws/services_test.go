@@ -1,6 +1,8 @@
 package lws_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -14,107 +16,99 @@ import (
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
-func TestADriftedServiceIsPutRight(t *testing.T) {
-	for what, drift := range map[string]func(*corev1.Service){
-		"another selector":   func(s *corev1.Service) { s.Spec.Selector = map[string]string{"app": "x"} },
-		"one label more":     func(s *corev1.Service) { s.Spec.Selector = map[string]string{lwsv1.SetNameLabelKey: "w", "app": "x"} },
-		"no selector":        func(s *corev1.Service) { s.Spec.Selector = nil },
-		"only ready pods":    func(s *corev1.Service) { s.Spec.PublishNotReadyAddresses = false },
-		"another type":       func(s *corev1.Service) { s.Spec.Type, s.Spec.ClusterIP = corev1.ServiceTypeExternalName, "" },
-		"another set's name": func(s *corev1.Service) { s.Labels = map[string]string{lwsv1.SetNameLabelKey: "v"} },
+func TestHeadlessServices(t *testing.T) {
+	_, plan := firstPlan(t)
+	shared, _ := created[Service](t, plan)
+	c := running(t, 2, 2, fakeapi.UniquePerReplica)
+	gone[Service]("w-1")(c)
+	own, _ := created[Service](t, c.decideGroup("w-1"))
+	for _, tt := range []struct {
+		got         Service
+		name, owner string
+		selector    map[string]string
+	}{
+		{shared, "w", "LeaderWorkerSet", map[string]string{lwsv1.SetNameLabelKey: "w"}},
+		{own, "w-1", "Pod", map[string]string{lwsv1.SetNameLabelKey: "w", lwsv1.GroupIndexLabelKey: "1"}},
+	} {
+		want := corev1.ServiceSpec{ClusterIP: "None", PublishNotReadyAddresses: true, Selector: tt.selector}
+		if diff := cmp.Diff(want, tt.got.Spec); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", tt.name, diff)
+		}
+		if tt.got.Name != tt.name || tt.got.OwnerReferences[0].Kind != tt.owner || !cmp.Equal(tt.got.Labels, map[string]string{lwsv1.SetNameLabelKey: "w"}) {
+			t.Errorf("got service %q of a %s with %v", tt.got.Name, tt.got.OwnerReferences[0].Kind, tt.got.Labels)
+		}
+	}
+	_, plan = firstPlan(t, fakeapi.UniquePerReplica)
+	if slices.ContainsFunc(spelled(plan), func(s string) bool { return strings.Contains(s, "service") }) {
+		t.Errorf("a set with a subdomain per replica has a shared service: %s", spelled(plan))
+	}
+}
+
+// A Service that was edited is repaired; what others add to it stays.
+func TestADriftedServiceIsRepaired(t *testing.T) {
+	for what, drift := range map[string]func(Service){
+		"another selector":   func(s Service) { s.Spec.Selector = map[string]string{"app": "x"} },
+		"one label more":     func(s Service) { s.Spec.Selector = map[string]string{lwsv1.SetNameLabelKey: "w", "app": "x"} },
+		"no selector":        func(s Service) { s.Spec.Selector = nil },
+		"only ready pods":    func(s Service) { s.Spec.PublishNotReadyAddresses = false },
+		"another type":       func(s Service) { s.Spec.Type, s.Spec.ClusterIP = corev1.ServiceTypeExternalName, "" },
+		"another set's name": func(s Service) { s.Labels[lwsv1.SetNameLabelKey] = "v" },
 	} {
 		c := running(t, 1, 2)
-		want := find[*corev1.Service](c, "w").Spec.DeepCopy()
-		fakeapi.Edit(c.Server, "w", drift)
-		apply := one[action.Apply](t, c.decideSet())
-		if apply.Onto != identity.RefOf(identity.KindService, find[*corev1.Service](c, "w")) {
+		on("w", func(s Service) {
+			s.Spec.Type, s.Spec.Ports = corev1.ServiceTypeClusterIP, []corev1.ServicePort{{Name: "metrics", Port: 9090}}
+			s.Labels["scrape"] = "yes"
+		})(c)
+		if plan := c.decideSet(); len(plan.Actions) > 0 {
+			t.Errorf("%s: first %v", what, spelled(plan))
+		}
+		want := find[Service](c, "w").DeepCopy()
+		on("w", drift)(c)
+		if apply := one[action.Apply](t, c.decideSet()); apply.Onto != identity.RefOf(identity.KindService, find[Service](c, "w")) {
 			t.Errorf("%s: applies onto %v", what, apply.Onto)
 		}
 		c.settle("w-0")
-		want.Type = corev1.ServiceTypeClusterIP
-		if diff := cmp.Diff(*want, find[*corev1.Service](c, "w").Spec); diff != "" {
-			t.Errorf("%s (-want +got)\n%s", what, diff)
+		if got := find[Service](c, "w"); !cmp.Equal(want.Spec, got.Spec) || !cmp.Equal(want.Labels, got.Labels) {
+			t.Errorf("%s: got %v %+v", what, got.Labels, got.Spec)
 		}
 	}
 }
 
-func TestWhatOthersAddToAServiceStays(t *testing.T) {
-	c := running(t, 1, 2, fakeapi.UniquePerReplica)
-	fakeapi.Edit(c.Server, "w-0", func(s *corev1.Service) {
-		s.Spec.Ports = []corev1.ServicePort{{Name: "metrics", Port: 9090}}
-		s.Labels["scrape"] = "yes"
-	})
-	if plan := c.decideGroup("w-0"); len(plan.Actions) > 0 {
-		t.Errorf("got %v", spelled(plan))
-	}
-	fakeapi.Edit(c.Server, "w-0", func(s *corev1.Service) { s.Spec.PublishNotReadyAddresses = false })
-	c.settle("w-0")
-	service := find[*corev1.Service](c, "w-0")
-	if !service.Spec.PublishNotReadyAddresses || len(service.Spec.Ports) != 1 || service.Labels["scrape"] != "yes" {
-		t.Errorf("got %+v", service)
-	}
-}
-
-func TestAServiceWithAnAddressIsToldOf(t *testing.T) {
+func TestAServiceWithAnAddressIsReported(t *testing.T) {
 	c := running(t, 1, 2)
-	fakeapi.Edit(c.Server, "w", func(s *corev1.Service) { s.Spec.ClusterIP, s.Spec.Selector = "10.0.0.7", nil })
+	on("w", func(s Service) { s.Spec.ClusterIP, s.Spec.Selector = "10.0.0.7", nil })(c)
 	plan := c.decideSet()
 	if wait, ok := waitFor(plan, lws.CodeNotHeadless); !ok || wait.Tell == nil || len(plan.Actions) > 0 {
 		t.Errorf("got %v, waits %+v", spelled(plan), plan.Waits)
 	}
 }
 
-// TestServicesWhileThePolicyChanges: each group has the Service that it was made
-// for, until it is rolled.
+// Each group has the Service that it was created with, until it is rolled.
 func TestServicesWhileThePolicyChanges(t *testing.T) {
-	shared, unique := lwsv1.SubdomainShared, lwsv1.SubdomainUniquePerReplica
-	to := func(c *cluster, policy lwsv1.SubdomainPolicy) {
-		c.spec(func(spec *lwsv1.LeaderWorkerSetSpec) {
-			spec.NetworkConfig = &lwsv1.NetworkConfig{SubdomainPolicy: &policy}
-		})
-	}
-	partition := func(c *cluster, partition int32) {
-		c.spec(func(spec *lwsv1.LeaderWorkerSetSpec) {
-			spec.RolloutStrategy.RollingUpdateConfiguration = &lwsv1.RollingUpdateConfiguration{Partition: &partition}
-			spec.RolloutStrategy.RollingUpdateConfiguration.MaxUnavailable.IntVal = 1
-		})
-	}
 	t.Run("to one for each group", func(t *testing.T) {
 		c := running(t, 2, 2)
-		partition(c, 1)
-		to(c, unique)
-		c.settleAll()
-		fakeapi.Drop[*corev1.Service](c.Server, "w")
-		c.settleAll()
-		service := find[*corev1.Service](c, "w") // group 0 hangs from it
-		own := find[*corev1.Service](c, "w-1")
-		if !metav1.IsControlledBy(own, find[*corev1.Pod](c, "w-1")) {
+		then(user(partitioned(1), fakeapi.UniquePerReplica), settled, gone[Service]("w"), settled)(c)
+		service := find[Service](c, "w") // group 0 uses it
+		if own := find[Service](c, "w-1"); !metav1.IsControlledBy(own, find[Pod](c, "w-1")) {
 			t.Errorf("w-1 belongs to %+v", own.OwnerReferences)
 		}
-		partition(c, 0)
-		c.settleAll()
-		if now := find[*corev1.Service](c, "w"); now.UID != service.UID {
-			t.Error("the shared service was made anew")
+		then(user(partitioned(0)), settled)(c)
+		if now := find[Service](c, "w"); now.UID != service.UID {
+			t.Error("the shared service was created again")
 		}
-		fakeapi.Drop[*corev1.Service](c.Server, "w")
-		c.settleAll()
-		if fakeapi.Find[*corev1.Service](c.Server, "w") != nil {
-			t.Error("a shared service is made that nobody hangs from")
+		then(gone[Service]("w"), settled)(c)
+		if fakeapi.Find[Service](c.Server, "w") != nil {
+			t.Error("a shared service that no group uses is created")
 		}
 	})
 	t.Run("to one for all", func(t *testing.T) {
 		c := running(t, 2, 2, fakeapi.UniquePerReplica)
-		partition(c, 1)
-		to(c, shared)
-		c.settleAll()
-		find[*corev1.Service](c, "w")
-		fakeapi.Drop[*corev1.Service](c.Server, "w-0")
-		c.settleAll()
-		find[*corev1.Service](c, "w-0") // group 0 hangs from it
-		partition(c, 0)
-		c.settleAll()
+		then(user(partitioned(1), shared), settled, gone[Service]("w-0"), settled)(c)
+		find[Service](c, "w")
+		find[Service](c, "w-0") // group 0 uses it
+		then(user(partitioned(0)), settled)(c)
 		for _, own := range []string{"w-0", "w-1"} {
-			if fakeapi.Find[*corev1.Service](c.Server, own) != nil {
+			if fakeapi.Find[Service](c.Server, own) != nil {
 				t.Errorf("service %s is left", own)
 			}
 		}

@@ -3,6 +3,8 @@ package lws_test
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -27,27 +29,31 @@ func whole(t *rapid.T) *lwsv1.LeaderWorkerSet {
 		"labels": func(set *lwsv1.LeaderWorkerSet) {
 			set.Labels = map[string]string{"a": "<b>", lwsv1.RevisionKey: "forged"}
 		},
-		"annotations":            fakeapi.Annotation("c", "d"),
-		"exclusive, but nowhere": fakeapi.Annotation(lwsv1.ExclusiveKeyAnnotationKey, ""),
-		"leader template":        fakeapi.Leader("image:l"),
-		"subgroups":              subgroups,
-		"claims":                 claims,
-		"per replica":            fakeapi.UniquePerReplica,
-		"no network":             func(set *lwsv1.LeaderWorkerSet) { set.Spec.NetworkConfig = nil },
+		"annotations":         fakeapi.Annotation("c", "d"),
+		"exclusive":           fakeapi.Annotation(lwsv1.ExclusiveKeyAnnotationKey, rapid.SampledFrom([]string{"", "rack"}).Draw(t, "topology")),
+		"exclusive subgroups": fakeapi.Annotation(lwsv1.SubGroupExclusiveKeyAnnotationKey, "host"),
+		"leader template":     fakeapi.Leader("image:l"),
+		"subgroups":           subgroups,
+		"claims":              claims,
+		"per replica":         fakeapi.UniquePerReplica,
+		"no network":          func(set *lwsv1.LeaderWorkerSet) { set.Spec.NetworkConfig = nil },
 		"template metadata": func(set *lwsv1.LeaderWorkerSet) {
 			set.Spec.LeaderWorkerTemplate.WorkerTemplate.ObjectMeta = metav1.ObjectMeta{
 				Labels: map[string]string{"e": "f"}, Annotations: map[string]string{lwsv1.SizeAnnotationKey: "forged"}}
 		},
-		"devices": func(set *lwsv1.LeaderWorkerSet) {
+		"devices": func(set Set) {
 			set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Resources.Limits = fakeapi.Resources("google.com/tpu", "1000m")
 		},
-		"budget": func(set *lwsv1.LeaderWorkerSet) {
+		"budget": func(set Set) {
+			amounts := []intstr.IntOrString{
+				intstr.FromInt32(0), intstr.FromInt32(1), intstr.FromInt32(9), intstr.FromString("25%"), intstr.FromString("50%"),
+			}
 			set.Spec.RolloutStrategy.RollingUpdateConfiguration = &lwsv1.RollingUpdateConfiguration{
-				MaxUnavailable: intstr.FromInt32(rapid.Int32Range(1, 5).Draw(t, "unavailable")), MaxSurge: intstr.FromString("50%"),
+				MaxUnavailable: rapid.SampledFrom(amounts).Draw(t, "unavailable"), MaxSurge: rapid.SampledFrom(amounts).Draw(t, "surge"),
 			}
 		},
 	}
-	for _, name := range []string{"labels", "annotations", "exclusive, but nowhere", "leader template", "subgroups", "claims", "per replica", "no network", "template metadata", "devices", "budget"} {
+	for _, name := range slices.Sorted(maps.Keys(edits)) {
 		if yes(name) {
 			edits[name](set)
 		}
@@ -74,9 +80,14 @@ func TestTheShapeIsTheContract(t *testing.T) {
 		retains(theirLeaders)
 		sameShape(t, "leaders", theirLeaders, madeBy(plan))
 		c.do(plan)
+		node(map[string]string{"rack": "r1"})(c)
 		c.settle()
 		leader := find[*corev1.Pod](c, "w-0")
-		theirs := standin.Workers(set, leader, "")
+		domain := ""
+		if set.Annotations[lwsv1.ExclusiveKeyAnnotationKey] != "" {
+			domain = "r1"
+		}
+		theirs := standin.Workers(set, leader, domain)
 		retains(theirs)
 		sameShape(t, "workers", theirs, madeBy(c.decideGroup("w-0")))
 	})

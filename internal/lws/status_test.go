@@ -2,18 +2,20 @@ package lws_test
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -21,6 +23,13 @@ const (
 	available   = string(lwsv1.LeaderWorkerSetAvailable)
 	progressing = string(lwsv1.LeaderWorkerSetProgressing)
 	updating    = string(lwsv1.LeaderWorkerSetUpdateInProgress)
+
+	isProgressing  = "True GroupsProgressing"
+	wasProgressing = "False GroupsProgressing"
+	isAvailable    = "True AllGroupsReady"
+	wasAvailable   = "False AllGroupsReady"
+	isUpdating     = "True GroupsUpdating"
+	wasUpdating    = "False GroupsUpdating"
 )
 
 // brief is each condition without its prose: "True GroupsProgressing", and the objects
@@ -32,15 +41,6 @@ func brief(status lwsv1.LeaderWorkerSetStatus) map[string]string {
 	}
 	return short
 }
-
-const (
-	isProgressing  = "True GroupsProgressing"
-	wasProgressing = "False GroupsProgressing"
-	isAvailable    = "True AllGroupsReady"
-	wasAvailable   = "False AllGroupsReady"
-	isUpdating     = "True GroupsUpdating"
-	wasUpdating    = "False GroupsUpdating"
-)
 
 var namesAndNumbers = regexp.MustCompile(`\b(w(-\d+)*|\d+)\b`)
 
@@ -61,8 +61,14 @@ func notes(a action.Action) []string {
 	return notes
 }
 
+// written is the status that a plan writes.
+func written(t testing.TB, plan lws.Plan) lwsv1.LeaderWorkerSetStatus {
+	t.Helper()
+	return one[action.WriteStatus](t, plan).Status
+}
+
 func TestStatusOfANewSet(t *testing.T) {
-	_, plan := firstLook(t)
+	_, plan := firstPlan(t)
 	write := one[action.WriteStatus](t, plan)
 	if diff := cmp.Diff(map[string]string{progressing: isProgressing}, brief(write.Status)); diff != "" {
 		t.Errorf("conditions (-want +got)\n%s", diff)
@@ -70,16 +76,12 @@ func TestStatusOfANewSet(t *testing.T) {
 	if want := "leaderworkerset.sigs.k8s.io/name=w,leaderworkerset.sigs.k8s.io/worker-index=0"; write.Status.HPAPodSelector != want {
 		t.Errorf("got selector %q, want %q", write.Status.HPAPodSelector, want)
 	}
-	want := []string{"GroupsProgressing/Update: 0 2"}
-	if diff := cmp.Diff(want, notes(write)); diff != "" {
+	if diff := cmp.Diff([]string{"GroupsProgressing/Update: 0 2"}, notes(write)); diff != "" {
 		t.Errorf("events (-want +got)\n%s", diff)
 	}
-}
-
-func TestASetWithoutGroupsIsAvailableAtOnce(t *testing.T) {
-	_, plan := firstLook(t, func(set *lwsv1.LeaderWorkerSet) { set.Spec.Replicas = fakeapi.Ptr[int32](0) })
-	if diff := cmp.Diff(map[string]string{available: isAvailable}, brief(one[action.WriteStatus](t, plan).Status)); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
+	_, plan = firstPlan(t, replicas(0))
+	if diff := cmp.Diff(map[string]string{available: isAvailable}, brief(written(t, plan))); diff != "" {
+		t.Errorf("a set without groups (-want +got)\n%s", diff)
 	}
 }
 
@@ -92,81 +94,64 @@ func TestStatusOfASetInStep(t *testing.T) {
 	if status.Replicas != 2 || status.ReadyReplicas != 2 || status.UpdatedReplicas != 2 || status.ObservedGeneration != 1 {
 		t.Errorf("got %+v", status)
 	}
-	if plan := c.decideSet(); len(plan.Actions) != 0 || len(plan.Waits) != 0 {
-		t.Errorf("a set in step has the plan %s, %v", spelled(plan), plan.Waits)
+	if plan := c.decideSet(); short(plan) != "" {
+		t.Errorf("a set in step has the plan %s", short(plan))
 	}
 }
 
-func TestConditionsTurn(t *testing.T) {
-	tests := []struct {
-		name   string
-		change func(*cluster)
-		want   map[string]string
-		events []string
+// Ready groups at or above replicas count as ready, and for Available do not.
+func TestConditionsChange(t *testing.T) {
+	old := on("w-0", func(pod Pod) { pod.Labels[lwsv1.RevisionKey] = "old" })
+	surge := func(set Set) { rollingOf(set).MaxSurge = intstr.FromInt32(1) }
+	const update, none = "GroupsProgressing/Update", ""
+	down := map[string]string{available: wasAvailable, progressing: isProgressing}
+	up := map[string]string{available: isAvailable, progressing: wasProgressing}
+	for name, tt := range map[string]struct {
+		of             func(testing.TB) *cluster
+		happens        step
+		want           map[string]string
+		event          string
+		ready, updated int32
 	}{
-		{
-			"a leader is not ready",
-			func(c *cluster) {
-				fakeapi.Edit(c.Server, "w-1", func(pod *corev1.Pod) { pod.Status.Conditions = nil })
-			},
-			map[string]string{available: wasAvailable, progressing: isProgressing},
-			[]string{"GroupsProgressing/Update: 1 2"},
-		},
-		{
-			"a leader ended",
-			func(c *cluster) {
-				fakeapi.Edit(c.Server, "w-1", func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed })
-			},
-			map[string]string{available: wasAvailable, progressing: isProgressing},
-			[]string{"GroupsProgressing/Update: 1 2"},
-		},
-		{
-			"a worker is not available",
-			func(c *cluster) {
-				fakeapi.Edit(c.Server, "w-1", func(sts *appsv1.StatefulSet) { sts.Status.AvailableReplicas = 1 })
-			},
-			map[string]string{available: wasAvailable, progressing: isProgressing},
-			[]string{"GroupsProgressing/Update: 1 2"},
-		},
-		{
-			"workers are on their way to another template",
-			func(c *cluster) {
-				fakeapi.Edit(c.Server, "w-1", func(sts *appsv1.StatefulSet) { sts.Status.UpdateRevision = "next" })
-			},
-			map[string]string{available: wasAvailable, progressing: isProgressing},
-			[]string{"GroupsProgressing/Update: 1 2"},
-		},
-		{
-			"more groups are wanted",
-			func(c *cluster) {
-				fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) { set.Generation++; set.Spec.Replicas = fakeapi.Ptr[int32](3) })
-			},
-			map[string]string{available: wasAvailable, progressing: isProgressing},
-			[]string{"GroupsProgressing/Update: 2 3"},
-		},
-		{
-			"the template changed: both conditions in one pass",
-			func(c *cluster) {
-				fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) { set.Generation++; fakeapi.Image("image:2")(set) })
-			},
-			map[string]string{available: wasAvailable, progressing: isProgressing, updating: isUpdating},
-			[]string{"GroupsUpdating/Update: 2 2"},
-		},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			c := running(t, 2, 3)
-			before := c.status()
-			tt.change(c)
+		"a leader is not ready":     {with(2, 3), on("w-1", unready), down, update + ": 1 2", 1, 2},
+		"a leader ended":            {with(2, 3), on("w-1", ends), down, update + ": 1 2", 1, 2},
+		"a worker is not available": {with(2, 3), on("w-1", func(s StatefulSet) { s.Status.AvailableReplicas = 1 }), down, update + ": 1 2", 1, 2},
+		"workers of two templates":  {with(2, 3), on("w-1", func(s StatefulSet) { s.Status.UpdateRevision = "next" }), down, update + ": 1 2", 1, 2},
+		"no workers":                {with(2, 3), gone[StatefulSet]("w-1"), down, update + ": 1 2", 1, 1},
+		"more groups are wanted":    {with(2, 3), user(replicas(3)), down, update + ": 2 3", 2, 2},
+		"the template changed": {with(2, 3), user(fakeapi.Image("image:2")),
+			map[string]string{available: wasAvailable, progressing: isProgressing, updating: isUpdating}, "GroupsUpdating/Update: 2 2", 2, 0},
+		"scaled down":                           {with(3, 2), user(replicas(2)), up, "AllGroupsReady/Update: 3 2", 3, 3},
+		"a surge group is not ready":            {with(3, 2), then(user(replicas(2)), on("w-2", unready)), up, "AllGroupsReady/Update: 2 2", 2, 3},
+		"a wanted group is not, a surge one is": {with(3, 2), then(user(replicas(2)), on("w-1", unready)), down, update + ": 2 2", 2, 3},
+		// With a partition, surge groups stay.
+		"a canary at rest":               {with(3, 1, partitioned(1), surge), then(user(replicas(2)), old), up, "AllGroupsReady/Update: 3 2", 3, 2},
+		"old groups below the partition": {with(2, 1, partitioned(1)), old, up, none, 2, 1},
+		"a generation alone":             {with(2, 1), on("w", func(set Set) { set.Generation++ }), up, "AllGroupsReady/Update: 2 2", 2, 2},
+		"a selector is kept":             {with(2, 1), on("w", func(set Set) { set.Generation++; set.Status.HPAPodSelector = "kept" }), up, "AllGroupsReady/Update: 2 2", 2, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := tt.of(t)
+			before, selector := c.status(), c.status().HPAPodSelector
+			tt.happens(c)
 			c.pass(time.Minute)
 			write := one[action.WriteStatus](t, c.decideSet())
 			if diff := cmp.Diff(tt.want, brief(write.Status)); diff != "" {
 				t.Errorf("conditions (-want +got)\n%s", diff)
 			}
-			if diff := cmp.Diff(tt.events, notes(write)); diff != "" {
-				t.Errorf("events (-want +got)\n%s", diff)
+			if got := strings.Join(notes(write), ", "); got != tt.event {
+				t.Errorf("events %q, want %q", got, tt.event)
 			}
-			generation := fakeapi.Find[*lwsv1.LeaderWorkerSet](c.Server, "w").Generation
+			if write.Status.ReadyReplicas != tt.ready || write.Status.UpdatedReplicas != tt.updated {
+				t.Errorf("%d ready, %d updated, want %d, %d", write.Status.ReadyReplicas, write.Status.UpdatedReplicas, tt.ready, tt.updated)
+			}
+			if strings.Contains(name, "selector") {
+				selector = "kept"
+			}
+			generation := find[Set](c, "w").Generation
+			if write.Status.HPAPodSelector != selector || write.Status.ObservedGeneration != generation {
+				t.Errorf("selector %q at generation %d", write.Status.HPAPodSelector, write.Status.ObservedGeneration)
+			}
 			checkTransitions(t, before.Conditions, write.Status.Conditions, generation, c.Now)
 		})
 	}
@@ -174,176 +159,144 @@ func TestConditionsTurn(t *testing.T) {
 
 // checkTransitions checks that times move with the status and with nothing else,
 // and that every condition is observed at the generation.
-func checkTransitions(t fatal, before, after []metav1.Condition, generation int64, now time.Time) {
+func checkTransitions(t *testing.T, before, after []metav1.Condition, generation int64, now time.Time) {
 	t.Helper()
-	old := map[string]metav1.Condition{}
-	for _, c := range before {
-		old[c.Type] = c
-	}
 	for _, c := range after {
-		was, known := old[c.Type]
+		i := slices.IndexFunc(before, func(b metav1.Condition) bool { return b.Type == c.Type })
 		want := now
-		if known && was.Status == c.Status {
-			want = was.LastTransitionTime.Time
+		if i >= 0 && before[i].Status == c.Status {
+			want = before[i].LastTransitionTime.Time
 		}
-		if !c.LastTransitionTime.Time.Equal(want) {
-			t.Fatalf("%s turned at %s, want %s", c.Type, c.LastTransitionTime, want)
-		}
-		if c.ObservedGeneration != generation {
-			t.Fatalf("%s was observed at generation %d, want %d", c.Type, c.ObservedGeneration, generation)
-		}
-		if !known && c.Status != metav1.ConditionTrue {
-			t.Fatalf("%s first appears as %s", c.Type, c.Status)
+		if !c.LastTransitionTime.Time.Equal(want) || c.ObservedGeneration != generation || i < 0 && c.Status != metav1.ConditionTrue {
+			t.Errorf("got %+v, want %s at generation %d", c, want, generation)
 		}
 	}
 }
 
-func TestUpdateInProgressStaysUntilAvailable(t *testing.T) {
-	c := running(t, 1, 1)
-	fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) { set.Generation++; fakeapi.Image("image:2")(set) })
-	c.do(c.decideSet())
-	fakeapi.Edit(c.Server, "w-0", func(pod *corev1.Pod) {
-		pod.Labels[lwsv1.RevisionKey] = fakeapi.Find[*appsv1.StatefulSet](c.Server, "w").Labels[lwsv1.RevisionKey]
-		pod.Status.Conditions = nil
+// A condition that ceased to hold has the reason that clients look for, whatever was waited for.
+func TestConditionsThroughAnUpdate(t *testing.T) {
+	c := running(t, 2, 1)
+	var steps []map[string]string
+	look := func(steps_ ...step) {
+		then(steps_...)(c)
+		carriedOut(c)
+		got := brief(c.status())
+		steps = append(steps, map[string]string{available: got[available], progressing: got[progressing], updating: got[updating]})
+	}
+	look(pause, user(fakeapi.Image("image:2")))
+	if got := condition(c.status(), updating); got.Reason != lws.CodePaused {
+		t.Fatalf("invalid run: %v", brief(c.status()))
+	}
+	steps = nil
+	look(on("w-1", unready), user(fakeapi.Image("image:1")), resume)
+	look(on("w", func(set Set) {
+		for i := range set.Status.Conditions {
+			set.Status.Conditions[i].Reason, set.Status.Conditions[i].Message = lws.CodePreviousIncarnation, "waiting for 1 pod"
+		}
+	}), on("w-1", fakeapi.Up))
+	look(user(fakeapi.Image("image:2")))
+	look(after(time.Minute), func(c *cluster) {
+		for _, leader := range []string{"w-0", "w-1"} {
+			on(leader, func(pod Pod) {
+				pod.Labels[lwsv1.RevisionKey] = find[StatefulSet](c, "w").Labels[lwsv1.RevisionKey]
+				unready(pod)
+			})(c)
+		}
 	})
-	c.pass(time.Minute)
-	c.do(c.decideSet())
-	want := map[string]string{available: wasAvailable, progressing: isProgressing, updating: isUpdating}
-	if diff := cmp.Diff(want, brief(c.status())); diff != "" {
-		t.Errorf("past the update, before ready (-want +got)\n%s", diff)
-	}
-	fakeapi.Edit(c.Server, "w-0", fakeapi.Up)
-	c.pass(time.Minute)
-	c.do(c.decideSet())
-	want = map[string]string{available: isAvailable, progressing: wasProgressing, updating: wasUpdating}
-	if diff := cmp.Diff(want, brief(c.status())); diff != "" {
-		t.Errorf("ready (-want +got)\n%s", diff)
+	look(on("w-0", fakeapi.Up), on("w-1", fakeapi.Up))
+	going := map[string]string{available: wasAvailable, progressing: isProgressing, updating: isUpdating}
+	done := map[string]string{available: isAvailable, progressing: wasProgressing, updating: wasUpdating}
+	first := map[string]string{available: wasAvailable, progressing: isProgressing, updating: isUpdating}
+	if diff := cmp.Diff([]map[string]string{first, done, going, going, done}, steps); diff != "" {
+		t.Errorf("resumed, done, updated, not ready, ready (-want +got)\n%s", diff)
 	}
 }
 
-func TestAGroupWithoutItsWorkersDoesNotCount(t *testing.T) {
-	c := running(t, 2, 3)
-	fakeapi.Drop[*appsv1.StatefulSet](c.Server, "w-1")
-	c.pass(time.Minute)
-	status := one[action.WriteStatus](t, c.decideSet()).Status
-	if status.ReadyReplicas != 1 || status.UpdatedReplicas != 1 || status.Replicas != 2 {
-		t.Errorf("got ready %d, updated %d, replicas %d; want 1, 1, 2", status.ReadyReplicas, status.UpdatedReplicas, status.Replicas)
+// Counts alone are written together, after two seconds at first, after eight later on.
+// A condition that changes is written at once, and so is the last leader that arrives.
+func TestCountsAreWrittenTogether(t *testing.T) {
+	const groups = 60
+	c := running(t, groups, 1)
+	for i := range groups {
+		on(identity.LeaderName("w", i), unready)(c)
 	}
-}
-
-// Ready groups at or above replicas were compared with the wanted groups that exist.
-func TestAvailableCountsReadyGroupsBelowReplicas(t *testing.T) {
-	unready := func(name string) func(*cluster) {
-		return func(c *cluster) {
-			fakeapi.Edit(c.Server, name, func(pod *corev1.Pod) { pod.Status.Conditions = nil })
-		}
-	}
-	tests := []struct {
-		name   string
-		change func(*cluster)
-		ready  int32
-		want   string
-	}{
-		{"a plain scale-down", func(*cluster) {}, 3, isAvailable},
-		{"a surge group is not ready", unready("w-2"), 2, isAvailable},
-		{"a wanted group is down and a surge group up", unready("w-1"), 2, wasAvailable},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			c := running(t, 3, 2)
-			fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) { set.Generation++; set.Spec.Replicas = fakeapi.Ptr[int32](2) })
-			tt.change(c)
-			c.pass(time.Minute)
-			status := one[action.WriteStatus](t, c.decideSet()).Status
-			if status.ReadyReplicas != tt.ready || brief(status)[available] != tt.want {
-				t.Errorf("got %q with %d ready groups, want %q with %d", brief(status)[available], status.ReadyReplicas, tt.want, tt.ready)
+	carriedOut(c)
+	var written []int
+	for second := 1; second < 50; second++ {
+		c.pass(time.Second)
+		on(identity.LeaderName("w", second), fakeapi.Up)(c)
+		plan := c.decideSet()
+		if wait, ok := waitFor(plan, "StatusCoalesced"); len(plan.Actions) > 0 {
+			written = append(written, second)
+			if told := notes(plan.Actions[0]); len(told) > 0 {
+				t.Errorf("counts alone have events %v", told)
 			}
-		})
+		} else if !ok || wait.Until.Before(c.Now.Add(time.Second)) {
+			t.Errorf("waits %v", plan.Waits)
+		}
+		c.do(plan)
 	}
-}
-
-// With a partition, surge groups stay: the set stayed Progressing for good.
-func TestACanaryAtRestIsAvailable(t *testing.T) {
-	c := running(t, 3, 1, func(set *lwsv1.LeaderWorkerSet) {
-		surge := intstr.FromInt32(1)
-		set.Spec.RolloutStrategy.RollingUpdateConfiguration = &lwsv1.RollingUpdateConfiguration{Partition: fakeapi.Ptr[int32](1), MaxSurge: surge}
-		set.Spec.Replicas = fakeapi.Ptr[int32](3)
-	})
-	fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) { set.Generation++; set.Spec.Replicas = fakeapi.Ptr[int32](2) })
-	fakeapi.Edit(c.Server, "w-0", func(pod *corev1.Pod) { pod.Labels[lwsv1.RevisionKey] = "old" })
-	c.pass(time.Minute)
-	status := one[action.WriteStatus](t, c.decideSet()).Status
-	if got := brief(status)[available]; got != isAvailable {
-		t.Errorf("got %q with %d ready groups", got, status.ReadyReplicas)
+	if diff := cmp.Diff([]int{2, 4, 8, 16, 24, 32, 40, 48}, written); diff != "" {
+		t.Errorf("written after seconds (-want +got)\n%s", diff)
 	}
-}
-
-func TestGroupsBelowThePartitionNeedNotBeUpdated(t *testing.T) {
-	c := running(t, 2, 1, func(set *lwsv1.LeaderWorkerSet) {
-		set.Spec.RolloutStrategy.RollingUpdateConfiguration = &lwsv1.RollingUpdateConfiguration{Partition: fakeapi.Ptr[int32](1)}
-	})
-	fakeapi.Edit(c.Server, "w-0", func(pod *corev1.Pod) { pod.Labels[lwsv1.RevisionKey] = "old" })
-	c.pass(time.Minute)
-	write := one[action.WriteStatus](t, c.decideSet())
-	if got := brief(write.Status)[available]; got != isAvailable {
-		t.Errorf("got %q", got)
+	carriedOut(c)
+	for i := range groups {
+		on(identity.LeaderName("w", i), fakeapi.Up)(c)
 	}
-	if write.Status.UpdatedReplicas != 1 {
-		t.Errorf("got %d updated, want 1", write.Status.UpdatedReplicas)
-	}
-}
-
-func TestCountsAloneAreWrittenTogether(t *testing.T) {
-	c := running(t, 3, 2)
-	down := func(name string) {
-		fakeapi.Edit(c.Server, name, func(pod *corev1.Pod) { pod.Status.Conditions = nil })
-	}
-	down("w-0")
-	c.do(c.decideSet())
-	down("w-1")
-	c.pass(time.Second)
-	plan := c.decideSet()
-	if len(plan.Actions) != 0 {
-		t.Fatalf("a count was written within a second of the last: %s", spelled(plan))
-	}
-	wait, ok := waitFor(plan, "StatusCoalesced")
-	if !ok || !wait.Until.Equal(c.Now.Add(time.Second)) || plan.Next(c.Now) != time.Second {
-		t.Errorf("got waits %v", plan.Waits)
-	}
-	c.pass(time.Second)
-	write := one[action.WriteStatus](t, c.decideSet())
-	if write.Status.ReadyReplicas != 1 || len(write.Tell.Done) != 0 {
-		t.Errorf("got %d ready and events %v, want 1 and none", write.Status.ReadyReplicas, notes(write))
-	}
-}
-
-func TestATransitionIsWrittenAtOnce(t *testing.T) {
-	c := running(t, 1, 1)
-	fakeapi.Edit(c.Server, "w-0", func(pod *corev1.Pod) { pod.Status.Conditions = nil })
-	c.do(c.decideSet())
-	fakeapi.Edit(c.Server, "w-0", fakeapi.Up)
 	if got := brief(one[action.WriteStatus](t, c.decideSet()).Status)[available]; got != isAvailable {
 		t.Errorf("got %q", got)
 	}
 }
 
-func TestAGenerationAloneIsToldAgain(t *testing.T) {
-	c := running(t, 1, 1)
-	fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) { set.Generation++ })
-	write := one[action.WriteStatus](t, c.decideSet())
-	want := []string{"AllGroupsReady/Update: 1 1"}
-	if diff := cmp.Diff(want, notes(write)); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
+func TestTheLastLeaderThatArrivesIsWrittenAtOnce(t *testing.T) {
+	c := running(t, 3, 1)
+	arrive := func(leaders int32) lws.Plan {
+		on("w", func(sts StatefulSet) { sts.Status.Replicas = leaders })(c)
+		return c.decideSet()
 	}
-	if write.Status.ObservedGeneration != 2 {
-		t.Errorf("observed generation %d, want 2", write.Status.ObservedGeneration)
+	c.pass(time.Minute)
+	c.do(arrive(1))
+	if plan := arrive(2); len(plan.Actions) > 0 {
+		t.Fatalf("two of three: %s", spelled(plan))
+	}
+	if got := written(t, arrive(3)); got.Replicas != 3 {
+		t.Errorf("got %+v", got)
 	}
 }
 
-func TestTheSelectorIsWrittenOnce(t *testing.T) {
-	c := running(t, 1, 1)
-	fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) { set.Status.HPAPodSelector = "kept"; set.Generation++ })
-	if got := one[action.WriteStatus](t, c.decideSet()).Status.HPAPodSelector; got != "kept" {
-		t.Errorf("got %q", got)
+// The record of a group that is reported ready follows within two seconds.
+func TestTheRecordOfAReadyGroupIsWrittenSoon(t *testing.T) {
+	c := running(t, 3, 2, onRestart)
+	c.pass(time.Minute) // by now counts would wait for eight seconds
+	on("w", func(sts StatefulSet) { sts.Status.Replicas = 1 })(c)
+	carriedOut(c)
+	on("w", func(set Set) { set.Status.Started = set.Status.Started[:2] })(c)
+	for _, records := range []int{0, 3} {
+		c.pass(time.Second)
+		status := of[action.WriteStatus](c.decideSet())
+		if len(status) != min(records, 1) || records > 0 && len(status[0].Status.Started) != records {
+			t.Errorf("got %+v, want %d records", status, records)
+		}
+	}
+}
+
+// Surge groups stand in for those that a partition keeps back for as long as it
+// does. A rollout is done beside them.
+func TestStandWaitsForNoSurgeThatStays(t *testing.T) {
+	c := running(t, 3, 1, partitioned(2), func(set Set) { rollingOf(set).MaxSurge = intstr.FromInt32(1) })
+	then(user(fakeapi.Image("image:2")), settled)(c)
+	if got := workload.PodsOf(find[StatefulSet](c, "w")); got != 4 {
+		t.Fatalf("invalid run: %d leaders, and no surge", got)
+	}
+	if got := lws.Stand(c.set("w")); got.Surge != 0 || got.Target != 1 || got.TargetReady != 1 {
+		t.Errorf("got %+v", got)
+	}
+	user(partitioned(0))(c)
+	for round := 0; round < 50 && lws.Stand(c.set("w")).TargetReady < 3; round++ {
+		carriedOut(c)
+		c.others()
+	}
+	if got := lws.Stand(c.set("w")); got.Surge != 1 || got.Target != 3 || got.TargetReady != 3 {
+		t.Errorf("with a surge group that is to go: got %+v", got)
 	}
 }

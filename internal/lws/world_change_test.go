@@ -43,6 +43,8 @@ func (w *world) change(set *lwsv1.LeaderWorkerSet) {
 	case "replicas":
 		w.scaled = true
 		*spec.Replicas = rapid.Int32Range(0, 5).Draw(t, "replicas")
+	case "fewer replicas":
+		*spec.Replicas = rapid.Int32Range(1, 3).Draw(t, "replicas")
 	case "network":
 		policy := rapid.SampledFrom([]lwsv1.SubdomainPolicy{lwsv1.SubdomainShared, lwsv1.SubdomainUniquePerReplica}).Draw(t, "network")
 		spec.NetworkConfig = &lwsv1.NetworkConfig{SubdomainPolicy: &policy}
@@ -146,7 +148,7 @@ func (w *world) tidyUp() {
 // of the leader that followed.
 func (w *world) atAnotherRevision(object client.Object) bool {
 	leader := fakeapi.Find[*corev1.Pod](w.Server, object.GetName())
-	return KindIs(object, identity.KindStatefulSet) && leader != nil &&
+	return fakeapi.KindOf(object) == identity.KindStatefulSet && leader != nil &&
 		leader.Labels[lwsv1.RevisionKey] != object.GetLabels()[lwsv1.RevisionKey]
 }
 
@@ -172,7 +174,7 @@ func (w *world) lostRevision() bool {
 
 func (w *world) removeOrphans(useless func(client.Object) bool) {
 	for _, object := range fakeapi.All[client.Object](w.Objects) {
-		orphan := len(object.GetOwnerReferences()) == 0 && (KindIs(object, identity.KindPod) || KindIs(object, identity.KindStatefulSet))
+		orphan := len(object.GetOwnerReferences()) == 0 && (fakeapi.KindOf(object) == identity.KindPod || fakeapi.KindOf(object) == identity.KindStatefulSet)
 		if orphan && useless(object) {
 			w.Remove(object, metav1.DeletePropagationBackground)
 		}

@@ -241,6 +241,17 @@ func pick[T client.Object](t *rapid.T, objects []T) T {
 	return objects[rapid.IntRange(0, len(objects)-1).Draw(t, "which")]
 }
 
+// run lets actors act so many times, and checks the laws of decisions now and then.
+func (w *world) run(steps int) {
+	for i := range steps {
+		w.step()
+		w.after()
+		if i%10 == 0 {
+			w.checkLaws()
+		}
+	}
+}
+
 // step lets one actor do one thing.
 func (w *world) step() {
 	t := w.t
@@ -284,7 +295,6 @@ func (w *world) step() {
 	case 18:
 		w.controllers()
 	}
-	w.after()
 }
 
 // kubelet takes a pod a step further, or lets it crash. A broken image never runs.
@@ -337,15 +347,8 @@ func (w *world) user() {
 	}
 }
 
-// edit changes the set. The API server counts a generation for the spec alone.
-func (w *world) edit(change func(*lwsv1.LeaderWorkerSet)) {
-	fakeapi.Edit(w.Server, "w", func(set *lwsv1.LeaderWorkerSet) {
-		before := set.Spec.DeepCopy()
-		if change(set); !sameSpec(*before, set.Spec) {
-			set.Generation++
-		}
-	})
-}
+// edit changes the set.
+func (w *world) edit(change edit) { user(change)(w.cluster) }
 
 // propagation draws how an object is deleted.
 func (w *world) propagation(object client.Object) metav1.DeletionPropagation {

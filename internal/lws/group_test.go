@@ -1,0 +1,229 @@
+package lws_test
+
+import (
+	"math"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/workload"
+	"lockstep.dev/lockstep/test/fakeapi"
+)
+
+// workers is the number of workers that the StatefulSet of group 0 asks for.
+func workers(n int32) step {
+	return on("w-0", func(sts StatefulSet) { sts.Spec.Replicas = &n })
+}
+
+func TestDecisionsAboutAGroup(t *testing.T) {
+	three, unique := with(1, 3), with(1, 3, fakeapi.UniquePerReplica)
+	rack := fakeapi.Annotation(lwsv1.ExclusiveKeyAnnotationKey, "rack")
+	unschedulable := func(pod Pod) {
+		unscheduled(pod)
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: "False", Reason: corev1.PodReasonUnschedulable}}
+	}
+	marked := func(pod Pod) { metav1.SetMetaDataAnnotation(&pod.ObjectMeta, lwsv1.LeaderPodNameAnnotationKey, "w-0") }
+	const makes, adopts, conflict = "create statefulset w-0", "apply statefulset w-0", " | NameConflict"
+	checkDecisions(t, []decision{
+		{"a leader alone", with(1, 1), nothing, "w-0", ""},
+		{"a group without a leader", three, nothing, "w-7", ""},
+		{"workers that run a template edited by hand", three, then(
+			on("w-0", func(sts StatefulSet) { sts.Spec.Template.Spec.Containers[0].Image = "image:9" }), user(fakeapi.Image("image:2")),
+		), "w-0", ""},
+		{"a terminating set", three, then(withoutWorkers, leaving[Set]("w", "foregroundDeletion")), "w-0", ""},
+		{"workers start with their leader", three, then(withoutWorkers, on("w-0", unready)), "w-0", makes},
+		{"workers start after their leader", with(1, 3, fakeapi.LeaderReady), then(withoutWorkers, on("w-0", unready)), "w-0", "| WaitingForLeaderReady"},
+		{"their leader is ready", with(1, 3, fakeapi.LeaderReady), withoutWorkers, "w-0", makes},
+		{"a leader marked as a worker", three, then(withoutWorkers, on("w-0", marked)), "w-0", "| MistakenAnnotation!FailedCreate"},
+		{"a foreign Service", unique, then(withoutWorkers, foreign[Service]("w-0")), "w-0", makes + conflict},
+		{"an orphaned Service", unique, orphaned[Service]("w-0"), "w-0", "apply service w-0"},
+		{"orphaned workers", three, orphaned[StatefulSet]("w-0"), "w-0", adopts},
+		{"orphaned workers whose revision is lost", three, func(c *cluster) {
+			orphaned[StatefulSet]("w-0")(c)
+			gone[Revision](revision(c).Name)(c)
+		}, "w-0", adopts},
+		{"workers scaled to none", three, workers(0), "w-0", adopts},
+		{"workers scaled up", three, workers(3), "w-0", adopts},
+		{"a group beyond measure", three, on("w-0", func(sts StatefulSet) {
+			sts.Spec.Replicas = fakeapi.Ptr[int32](math.MaxInt32 - 1)
+			sts.Spec.Template.Annotations[lwsv1.SizeAnnotationKey] = strconv.Itoa(math.MaxInt32)
+		}), "w-0", "| Missing"},
+		{"a topology, a leader without a node", with(1, 3, rack), then(withoutWorkers, on("w-0", unscheduled)), "w-0", "| WaitingForLeaderScheduled"},
+		{"a topology, a leader that no node takes", with(1, 3, rack), then(withoutWorkers, on("w-0", unschedulable)), "w-0",
+			"| WaitingForLeaderScheduled!LeaderUnschedulable"},
+		{"a topology, a node that is gone", with(1, 3, rack), withoutWorkers, "w-0", "| TopologyUnknown!TopologyUnknown"},
+		{"a topology, a node without its label", with(1, 3, rack), then(withoutWorkers, node(nil)), "w-0", "| TopologyUnknown!TopologyUnknown"},
+		{"workers of a former leader", three, previous[StatefulSet]("w-0", "w-0"), "w-0", "| Garbage WaitingForPreviousIncarnation"},
+		{"a worker of a former leader", three, then(previous[Pod]("w-0-1", "w-0"), gone[StatefulSet]("w-0")), "w-0",
+			"| Garbage WaitingForPreviousIncarnation"},
+		{"the Service of a former leader", unique, then(previous[Service]("w-0", "w-0"), withoutWorkers), "w-0", makes + " | Garbage"},
+		{"another group of a former leader", with(2, 2), then(previous[StatefulSet]("w-0", "w-0"), gone[StatefulSet]("w-1"), gone[Pod]("w-1-1")),
+			"w-1", "create statefulset w-1"},
+	})
+}
+
+// A leader that was deleted with --cascade=orphan leaves its workers to the next one, if
+// that one is at their revision. Workers of another revision are foreign. No group fails by it.
+func TestOrphanedWorkersAreAdoptedAtTheirRevision(t *testing.T) {
+	c := running(t, 1, 3, onRestart)
+	orphaned[StatefulSet]("w-0")(c)
+	if _, conflict := waitFor(c.decideSet(), lws.CodeNameConflict); conflict {
+		t.Error("orphaned workers are foreign")
+	}
+	adoption := one[action.Apply](t, c.decideGroup("w-0"))
+	leader := find[Pod](c, "w-0")
+	if *adoption.Adopter != identity.RefOf(identity.KindPod, leader) || !metav1.IsControlledBy(adoption.Object, leader) {
+		t.Errorf("adopted by %v", adoption.Adopter)
+	}
+	if again := c.recreated("w-0"); len(again) != 0 {
+		t.Errorf("recreated: %v", again)
+	}
+	on("w-0", func(sts StatefulSet) { sts.OwnerReferences, sts.Labels[lwsv1.RevisionKey] = nil, "older" })(c)
+	if _, conflict := waitFor(c.decideSet(), lws.CodeNameConflict); !conflict {
+		t.Error("workers of another revision are no name conflict")
+	}
+}
+
+// Scaled workers come back as their template says, without a restart of the group.
+func TestScaledWorkersAreScaledBack(t *testing.T) {
+	for _, n := range []int32{0, 1, 3} {
+		c := running(t, 1, 3)
+		workers(n)(c)
+		c.recreated("w-0")
+		if sts := find[StatefulSet](c, "w-0"); workload.PodsOf(sts) != 2 || sts.Status.AvailableReplicas != 2 {
+			t.Errorf("%d of %d workers", sts.Status.AvailableReplicas, workload.PodsOf(sts))
+		}
+	}
+}
+
+// touches are the seconds at which a StatefulSet is touched.
+func touches(c *cluster, seconds int, decide func() lws.Plan) (touched []int) {
+	for second := range seconds {
+		plan := decide()
+		for _, a := range plan.Actions {
+			if a.Why().Code == lws.CodeNudge {
+				touched = append(touched, second)
+			}
+		}
+		c.do(plan)
+		c.pass(time.Second)
+	}
+	return touched
+}
+
+// lacks takes pods from a StatefulSet that the StatefulSet controller does not create again.
+func lacks(sts string, pods ...string) step {
+	return then(gone[Pod](pods...), on(sts, func(sts StatefulSet) { sts.Status.Replicas -= int32(len(pods)) }))
+}
+
+// A StatefulSet that creates none of the pods that it lacks is touched while one of their names
+// is free: after ten seconds, and then ever more seldom, every five minutes at most.
+func TestAStalledStatefulSetIsTouched(t *testing.T) {
+	c := running(t, 2, 1)
+	c.pass(time.Minute)
+	lacks("w", "w-1")(c)
+	got := touches(c, 3600, c.decideSet)
+	if diff := cmp.Diff([]int{10, 40, 80, 160}, got[:4]); diff != "" {
+		t.Errorf("touched after seconds (-want +got)\n%s", diff)
+	}
+	for i := range got[1:] {
+		if pause := got[i+1] - got[i]; pause < 30 || pause > 310 || i > 5 && pause < 300 {
+			t.Errorf("a pause of %d s: %v", pause, got)
+		}
+	}
+	if sts := find[StatefulSet](c, "w"); sts.Generation != 1 || len(sts.Spec.Template.Annotations[lws.NudgeAnnotationKey]) != 0 {
+		t.Errorf("a touch changed the spec: generation %d", sts.Generation)
+	}
+}
+
+// The StatefulSet controller creates pods in batches: a taken name does not hold back the others
+// in its batch. A terminating pod of its own is not missing, nor one that its status lags behind.
+func TestWhichStatefulSetsAreTouched(t *testing.T) {
+	const held = "example.com/held"
+	former := func(c *cluster) {
+		pod := fakeapi.Pod("w-1", "w", 0)
+		fakeapi.OwnedBy(pod, "apps/v1", fakeapi.Former(identity.KindStatefulSet, "w"))
+		pod.Finalizers = []string{held}
+		fakeapi.Add(c.Server, pod)
+	}
+	for name, tt := range map[string]struct {
+		replicas, size int32
+		happens        step
+		about          string
+		touched        bool
+	}{
+		"the name of a previous pod":         {2, 1, then(lacks("w", "w-1"), former), "", false},
+		"free beside a foreign pod":          {8, 1, then(lacks("w", "w-3", "w-4"), occupied("w-3")), "", true},
+		"each name is taken":                 {8, 1, then(lacks("w", "w-3", "w-4"), occupied("w-3"), occupied("w-4")), "", false},
+		"free in a later batch":              {8, 1, then(lacks("w", "w-3", "w-7"), occupied("w-3")), "", false},
+		"free beyond the replicas":           {8, 1, then(lacks("w", "w-7"), occupied("w-7")), "", false},
+		"beside a terminating pod":           {8, 1, then(lacks("w", "w-1"), occupied("w-1"), leaving[Pod]("w-0", held)), "", false},
+		"workers":                            {1, 3, lacks("w-0", "w-0-2"), "w-0", true},
+		"workers, a status that lags":        {1, 2, on("w-0", func(sts StatefulSet) { sts.Status.Replicas = 0 }), "w-0", false},
+		"workers, beside a terminating pod":  {1, 4, then(lacks("w-0", "w-0-2"), occupied("w-0-2"), leaving[Pod]("w-0-1", held)), "w-0", false},
+		"workers, the name of a foreign pod": {1, 3, then(lacks("w-0", "w-0-1"), occupied("w-0-1")), "w-0", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := running(t, tt.replicas, tt.size)
+			tt.happens(c)
+			decide := c.decideSet
+			if tt.about != "" {
+				decide = func() lws.Plan { return c.decideGroup(tt.about) }
+			}
+			if got := touches(c, 61, decide); (len(got) > 0) != tt.touched {
+				t.Errorf("touched at %v", got)
+			}
+			if tt.touched || tt.about != "" {
+				return
+			}
+			for _, name := range []string{"w-1", "w-3", "w-4", "w-7"} { // the names become free
+				if pod := fakeapi.Find[Pod](c.Server, name); pod != nil && !metav1.IsControlledBy(pod, find[StatefulSet](c, "w")) {
+					gone[Pod](name)(c)
+				}
+			}
+			if got := touches(c, 1, decide); len(got) != 1 {
+				t.Errorf("touched %d times when the name became free", len(got))
+			}
+		})
+	}
+}
+
+// The StatefulSet controller does not get past a taken name: the leaders behind it are created
+// as it would create them.
+func TestLeadersBehindATakenNameAreCreated(t *testing.T) {
+	for blocked, want := range map[string][]string{
+		"w-0": {"w-1", "w-2", "w-3", "w-4", "w-5", "w-6", "w-7"},
+		"w-1": {"w-3", "w-4", "w-5", "w-6", "w-7"}, "w-2": {"w-3", "w-4", "w-5", "w-6", "w-7"}, "w-4": {"w-7"}, "w-7": nil,
+	} {
+		c := running(t, 8, 1, claims)
+		sts, like := find[*appsv1.StatefulSet](c, "w"), find[Pod](c, "w-3")
+		for i := range 8 {
+			gone[Pod](identity.LeaderName("w", i))(c)
+		}
+		occupied(blocked)(c)
+		var made []string
+		for _, a := range of[action.Create](c.decideSet()) {
+			pod, ok := a.Object.(Pod)
+			if !ok {
+				continue
+			}
+			made = append(made, pod.Name)
+			if a.Owner != identity.RefOf(identity.KindStatefulSet, sts) || !metav1.IsControlledBy(pod, sts) ||
+				pod.Labels[lwsv1.RevisionKey] != like.Labels[lwsv1.RevisionKey] {
+				t.Errorf("%s belongs to %+v and is at revision %q", pod.Name, pod.OwnerReferences, pod.Labels[lwsv1.RevisionKey])
+			}
+		}
+		if diff := cmp.Diff(want, made); diff != "" {
+			t.Errorf("blocked at %s (-want +got)\n%s", blocked, diff)
+		}
+	}
+}

@@ -1,0 +1,249 @@
+package lws_test
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/workload"
+	"lockstep.dev/lockstep/test/fakeapi"
+)
+
+// rewritten is a leader StatefulSet that a webhook rewrote as it was applied. The annotation
+// says which StatefulSet was applied, and its generation after that.
+func rewritten(uid string, generation int64) step {
+	return on("w", func(sts StatefulSet) {
+		if uid == "" {
+			uid = string(sts.UID)
+		}
+		sts.Annotations[lws.AppliedAnnotationKey] += fmt.Sprintf(".%d.%s", sts.Generation+generation, uid)
+		sts.Spec.Template.Spec.Containers[0].Image = "rewritten"
+	})
+}
+
+func TestDecisionsAboutASet(t *testing.T) {
+	noted := with(1, 1, claims, fakeapi.Annotation("note", "x"))
+	const applies, waits = "apply statefulset w", "status leaderworkerset w"
+	checkDecisions(t, []decision{
+		{"in step", noted, nothing, "", ""},
+		{"others' labels and annotations", noted, on("w", func(sts StatefulSet) {
+			metav1.SetMetaDataLabel(&sts.ObjectMeta, "other", "x")
+			metav1.SetMetaDataAnnotation(&sts.ObjectMeta, "other", "x")
+		}), "", ""},
+		{"a template edited by hand", noted, on("w", func(sts StatefulSet) {
+			sts.Generation++
+			sts.Spec.Template.Spec.Containers[0].Image = "hand"
+		}), "", applies},
+		{"scaled by hand", noted, on("w", func(sts StatefulSet) { sts.Generation++; sts.Spec.Replicas = fakeapi.Ptr[int32](7) }), "", applies},
+		{"an annotation that goes", noted, user(without("note")), "", applies},
+		{"claims that the set would make otherwise today", noted, on("w", func(sts StatefulSet) { sts.Spec.VolumeClaimTemplates = nil }), "", ""},
+		// A rollout goes by how many groups were wanted when its StatefulSet was last written.
+		{"another number of wanted groups", noted, on("w", func(sts StatefulSet) { sts.Annotations[lwsv1.ReplicasAnnotationKey] = "99" }), "", applies},
+		{"rewritten by a webhook", with(1, 1), rewritten("", 0), "", ""},
+		{"rewritten, of another UID", with(1, 1), rewritten("former", 0), "", applies},
+		{"rewritten, changed since", with(1, 1), rewritten("", -1), "", applies},
+		{"rewritten, by an apply that changed nothing", with(1, 1), rewritten("", 1), "", applies},
+		{"a terminating set", with(1, 3), then(withoutWorkers, gone[Service]("w"), leaving[Set]("w", "foregroundDeletion")), "", ""},
+		{"a leader is replaced while the template changes", with(2, 1), then(leaving[Pod]("w-1"), user(fakeapi.Image("image:2"))), "",
+			"create controllerrevision w-6579f9847c-2, apply statefulset w, status leaderworkerset w"},
+		{"a previous Service", with(0, 1), leaving[Service]("w", "example.com/held"), "", waits + " | WaitingForPreviousIncarnation"},
+		{"a previous Service that is not needed", with(0, 1, fakeapi.UniquePerReplica), func(c *cluster) {
+			fakeapi.Add(c.Server, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: "w"}})
+			leaving[Service]("w", "example.com/held")(c)
+		}, "", ""},
+	})
+}
+
+func TestAnApplyNamesWhatItIsWrittenOnto(t *testing.T) {
+	c := running(t, 1, 1)
+	on("w", func(sts StatefulSet) { sts.Spec.Replicas = fakeapi.Ptr[int32](7) })(c)
+	apply := one[action.Apply](t, c.decideSet())
+	if apply.Onto != identity.RefOf(identity.KindStatefulSet, find[StatefulSet](c, "w")) || apply.FieldOwner != "lws" || apply.Adopter != nil {
+		t.Errorf("got %+v", apply)
+	}
+}
+
+// A webhook that undoes an apply leaves the generation as it is. The record must not be above it:
+// the next change would go unseen.
+func TestAScaleIsUndoneUnderAWebhookThatUndoesApplies(t *testing.T) {
+	c := newCluster(t)
+	c.pass(time.Minute)
+	c.Webhook = func(object client.Object) {
+		if sts, is := object.(StatefulSet); is {
+			sts.Spec.Template.Spec.Containers[0].Image = "rewritten"
+		}
+	}
+	fakeapi.Add(c.Server, fakeapi.Set("w", 2, 1))
+	for _, note := range []string{"", "changes metadata alone"} {
+		user(fakeapi.Annotation("note", note))(c)
+		c.settle("w-0", "w-1")
+		if plan := c.decideSet(); len(plan.Actions) != 0 {
+			t.Fatalf("it does not come to rest: %v", spelled(plan))
+		}
+		on("w", func(sts StatefulSet) { sts.Spec.Replicas = fakeapi.Ptr[int32](1); sts.Generation++ })(c)
+		c.settle("w-0", "w-1")
+		if got := workload.PodsOf(find[StatefulSet](c, "w")); got != 2 {
+			t.Errorf("%q: the StatefulSet has %d replicas", note, got)
+		}
+	}
+}
+
+// Its places were counted one by one, in as many GB as the number has.
+func TestAStatefulSetScaledBeyondMeasureIsScaledBack(t *testing.T) {
+	for name, claims := range map[string]edit{"without PVCs": func(Set) {}, "with PVCs": fakeapi.Volumes(retainClaims, deleteClaims)} {
+		c := running(t, 2, 2, claims)
+		on("w", func(sts StatefulSet) { sts.Spec.Replicas = fakeapi.Ptr[int32](math.MaxInt32) })(c)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		plan := c.decideSet()
+		runtime.ReadMemStats(&after)
+		if got := workload.PodsOf(one[action.Apply](t, plan).Object.(StatefulSet)); got != 2 {
+			t.Errorf("%s: scaled to %d", name, got)
+		}
+		if used := (after.TotalAlloc - before.TotalAlloc) >> 20; used > 64 {
+			t.Errorf("%s: the decision used %d MiB", name, used)
+		}
+	}
+}
+
+// OnDelete holds the rollout of a StatefulSet, without a partition. The write that repairs it
+// gives up no more groups than the rollout would.
+func TestARolloutHaltedByHandContinuesWithinItsBudget(t *testing.T) {
+	for what, halt := range map[string]step{"running": nothing, "paused": pause} {
+		c := running(t, 4, 1)
+		image(c, "image:2")
+		carriedOut(c)
+		c.Sync(find[StatefulSet](c, "w"))
+		halt(c)
+		on("w", func(sts StatefulSet) {
+			sts.Spec.UpdateStrategy = appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType}
+			sts.Generation++
+			sts.Status.ObservedGeneration = sts.Generation
+		})(c)
+		plan := c.decideSet()
+		wanted := one[action.Apply](t, plan).Object.(StatefulSet)
+		if wanted.Spec.UpdateStrategy.Type != appsv1.RollingUpdateStatefulSetStrategyType || partition(wanted) < 3 || len(of[action.Delete](plan)) > 0 {
+			t.Errorf("%s: partition %d of %s, %s", what, partition(wanted), wanted.Spec.UpdateStrategy.Type, spelled(plan))
+		}
+		resume(c)
+		c.settleAll()
+		checkImage(c, "image:2", 4)
+	}
+}
+
+// A foreign object under a name of the set is reported and not written, and holds back what
+// needs its name. The condition ends with the conflict.
+func TestNameConflicts(t *testing.T) {
+	replaced := func(change func(*cluster, StatefulSet)) step {
+		return func(c *cluster) {
+			sts := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{
+				Namespace: fakeapi.Namespace, Name: "w", Labels: map[string]string{lwsv1.SetNameLabelKey: "w"},
+			}}
+			change(c, sts)
+			then(gone[StatefulSet]("w"), gone[Pod]("w-0"))(c)
+			fakeapi.Add(c.Server, sts)
+		}
+	}
+	for name, tt := range map[string]struct {
+		conflict step
+		says     []string
+	}{
+		"the leader StatefulSet": {replaced(func(c *cluster, sts StatefulSet) { strange(c, sts) }), []string{"statefulset w ", "pod stranger"}},
+		"one without controller": {replaced(func(*cluster, StatefulSet) {}), []string{"statefulset w ", "no controller"}},
+		"an orphan of another shape": {on("w", func(sts StatefulSet) {
+			sts.OwnerReferences, sts.Spec.Selector.MatchLabels["more"] = nil, "x"
+		}), []string{"statefulset w "}},
+		"a leader":             {foreign[Pod]("w-0"), []string{"pod w-0 ", "pod stranger", "group 0"}},
+		"the shared Service":   {foreign[Service]("w"), []string{"service w ", "pod stranger"}},
+		"a worker StatefulSet": {foreign[StatefulSet]("w-0"), []string{"statefulset w-0 ", "pod stranger", "group 0"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := running(t, 1, 2)
+			owners := find[Service](c, "w").OwnerReferences
+			tt.conflict(c)
+			c.pass(time.Minute)
+			plan := c.decideSet()
+			write := one[action.WriteStatus](t, plan)
+			got, last := condition(write.Status, lws.CodeNameConflict), write.Tell.Done[len(write.Tell.Done)-1]
+			if got.Status != metav1.ConditionTrue || got.Reason != "NameConflict" || !last.Warning || last.Reason != "NameConflict" ||
+				last.Note != got.Message || len(plan.Actions) != 1 {
+				t.Errorf("got condition %+v, event %+v, %s", got, last, spelled(plan))
+			}
+			for _, part := range tt.says {
+				if !strings.Contains(got.Message, part) {
+					t.Errorf("%q does not name %q", got.Message, part)
+				}
+			}
+			if wait, ok := waitFor(plan, lws.CodeNameConflict); !ok || !wait.Until.Equal(c.Now.Add(10*time.Second)) {
+				t.Errorf("got waits %v", plan.Waits)
+			}
+			c.do(plan)
+			if again := of[action.WriteStatus](c.decideSet()); len(again) != 0 {
+				t.Errorf("reported again: %v", brief(again[0].Status))
+			}
+			if name != "the shared Service" {
+				return
+			}
+			on("w", func(service Service) { service.OwnerReferences = owners })(c)
+			write = one[action.WriteStatus](t, c.decideSet())
+			if got := condition(write.Status, lws.CodeNameConflict); got.Status != metav1.ConditionFalse || got.Reason != "NoNameConflict" ||
+				!slices.Contains(notes(write), "NameConflictResolved/Wait") {
+				t.Errorf("once it ended: %+v, %q", got, notes(write))
+			}
+		})
+	}
+}
+
+// A set that is created again around orphans adopts them all: no pod is created.
+func TestOrphansAreAdoptedAsAWhole(t *testing.T) {
+	c := running(t, 2, 2)
+	pods := c.Created[identity.KindPod]
+	then(orphaned[Revision](revision(c).Name), orphaned[StatefulSet]("w"), orphaned[Service]("w"), gone[Set]("w"))(c)
+	set := fakeapi.Add(c.Server, fakeapi.Set("w", 2, 2))
+	plan := c.decideSet()
+	if got := len(of[action.Create](plan)); got != 0 {
+		t.Errorf("something is created: %s", spelled(plan))
+	}
+	for _, a := range of[action.Apply](plan) {
+		if a.Adopter == nil || a.Adopter.UID != set.UID {
+			t.Errorf("%s is adopted without a live read of the set", a.Onto)
+		}
+	}
+	c.settle("w-0", "w-1")
+	for _, object := range []metav1.Object{find[StatefulSet](c, "w"), find[Service](c, "w"), revision(c)} {
+		if !metav1.IsControlledBy(object, set) {
+			t.Errorf("%T %s is not adopted", object, object.GetName())
+		}
+	}
+	if checkAvailable(c, 2); c.Created[identity.KindPod] != pods {
+		t.Errorf("%d pods were created", c.Created[identity.KindPod]-pods)
+	}
+}
+
+func TestNext(t *testing.T) {
+	now := fakeapi.Epoch
+	for want, until := range map[time.Duration][]time.Time{
+		0: {{}}, 3 * time.Second: {now.Add(5 * time.Second), {}, now.Add(3 * time.Second)}, time.Millisecond: {now.Add(-time.Hour)},
+	} {
+		var plan lws.Plan
+		for _, until := range until {
+			plan.Waits = append(plan.Waits, lws.Wait{Until: until})
+		}
+		if got := plan.Next(now); got != want {
+			t.Errorf("%v: got %s, want %s", until, got, want)
+		}
+	}
+}
