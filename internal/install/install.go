@@ -1,3 +1,9 @@
+// Package install is "lockstep install" and "lockstep uninstall": it puts Lockstep into a
+// cluster and takes it out again.
+//
+// It knows the embedded manifests, the order in which they are applied and deleted, and
+// what another implementation may have left under the same names. It refuses to know what
+// the installed objects do. It never writes a LeaderWorkerSet: sets block an uninstall.
 package install
 
 import (
@@ -8,26 +14,24 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"lockstep.dev/lockstep/api/config/v1alpha1"
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/connect"
+	"lockstep.dev/lockstep/internal/lease"
 	"lockstep.dev/lockstep/internal/operator"
 	"lockstep.dev/lockstep/internal/version"
 )
 
-// pause is the time between two reads of an object that is to come or go.
-const pause = 200 * time.Millisecond
+var (
+	setList           = lwsv1.GroupVersion.WithKind("LeaderWorkerSetList")
+	disaggregatedList = schema.GroupVersionKind{Group: "disaggregatedset.x-k8s.io", Version: "v1", Kind: "DisaggregatedSetList"}
+)
 
 // Options of an installation and of its removal.
 type Options struct {
@@ -60,14 +64,6 @@ type Options struct {
 	Out io.Writer
 }
 
-// cluster is where install and uninstall read and write.
-type cluster struct {
-	Options
-	client client.Client
-	// deleted counts deletions.
-	deleted int
-}
-
 // Install makes the cluster hold exactly what this version needs. Run again, it changes
 // nothing.
 func Install(ctx context.Context, o Options) error {
@@ -78,7 +74,7 @@ func Install(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	s, err := o.shapeFor(c)
+	s, err := c.shapeFor()
 	if err != nil {
 		return err
 	}
@@ -90,13 +86,13 @@ func Install(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	if err := s.refuse(ctx, c, r, wanted); err != nil {
+	if err := s.refuse(ctx, r, wanted); err != nil {
 		return err
 	}
 	changes := map[change]int{}
 	for _, u := range wanted {
 		what, err := c.apply(ctx, u)
-		if err == nil && u.GetKind() == "CustomResourceDefinition" && !c.DryRun {
+		if err == nil && isDefinition(u) && !c.DryRun {
 			err = c.untilServed(ctx, u)
 		}
 		if err != nil {
@@ -109,26 +105,12 @@ func Install(ctx context.Context, o Options) error {
 	if err := r.run(ctx); err != nil {
 		return err
 	}
-	c.say("%s", o.summary(changes, c.deleted))
+	c.say("%s", c.summary(changes))
 	return nil
 }
 
-// open checks that the cluster answers.
-func (o Options) open() (*cluster, error) {
-	if o.Timeout <= 0 {
-		return nil, fmt.Errorf("--timeout %s: it must be more than nothing", o.Timeout)
-	}
-	if err := connect.Reach(context.Background(), o.REST); err != nil {
-		return nil, err
-	}
-	unlimited := rest.CopyConfig(o.REST) // a cluster may have many PVCs to strip
-	unlimited.QPS = -1
-	c, err := client.New(unlimited, client.Options{Scheme: clientgoscheme.Scheme})
-	return &cluster{Options: o, client: c}, err
-}
-
 // shapeFor returns what to install by what the API server serves.
-func (o Options) shapeFor(c *cluster) (shape, error) {
+func (c *cluster) shapeFor() (shape, error) {
 	server, err := discovery.NewDiscoveryClientForConfig(c.REST)
 	if err != nil {
 		return shape{}, err
@@ -137,7 +119,7 @@ func (o Options) shapeFor(c *cluster) (shape, error) {
 	if err != nil {
 		return shape{}, err
 	}
-	return o.shape(lacks)
+	return c.shape(lacks)
 }
 
 // stale returns the removal of what install wrote and does not want any more: policies of
@@ -157,11 +139,9 @@ func (s shape) stale(ctx context.Context, c *cluster) (*removal, error) {
 		return nil, err
 	}
 	wanted = append(wanted, s.madeByOperator()...)
-	r := c.removal(slices.DeleteFunc(slices.Clone(found), func(u *unstructured.Unstructured) bool {
-		return s.ProtectOnly && !isStandalone(u) ||
-			slices.ContainsFunc(wanted, func(w *unstructured.Unstructured) bool { return isSame(u, w) })
-	}))
-	r.found = found
+	r := c.removal(found, func(u *unstructured.Unstructured) bool {
+		return !isIn(u, wanted) && (!s.ProtectOnly || isStandalone(u))
+	})
 	r.strips = !s.protects && slices.ContainsFunc(r.doomed, ofProtection)
 	if r.strips && s.Image != "" {
 		r.operators, r.except = append(r.operators, s.namespace()), s.mark()
@@ -170,27 +150,68 @@ func (s shape) stale(ctx context.Context, c *cluster) (*removal, error) {
 }
 
 // refuse refuses, before any write, an installation that would not go well.
-func (s shape) refuse(ctx context.Context, c *cluster, r *removal, wanted []*unstructured.Unstructured) error {
-	if err := s.refuseOthers(ctx, c, r.found); err != nil {
-		return err
+func (s shape) refuse(ctx context.Context, r *removal, wanted []*unstructured.Unstructured) error {
+	switch {
+	case !s.ProtectOnly:
+		if err := r.refuseBeside(ctx); err != nil {
+			return err
+		}
+		if err := r.warnOfUnserved(ctx); err != nil {
+			return err
+		}
+	case has(r.found, managerRole):
+		return errors.New("an installation for LeaderWorkerSets exists already, and protects PVCs as well; nothing was installed; " +
+			"to go on with protection alone: lockstep uninstall --keep-protection, and run this again")
 	}
 	if r.strips {
 		if err := r.refuse(ctx); err != nil {
 			return err
 		}
 	}
-	return c.refuseLoss(ctx, wanted)
+	return r.refuseLoss(ctx, wanted)
 }
 
-func (s shape) refuseOthers(ctx context.Context, c *cluster, found []*unstructured.Unstructured) error {
-	if !s.ProtectOnly {
-		return errors.Join(c.refuseBeside(ctx), c.warnOfUnserved(ctx))
+// refuseBeside refuses while another implementation runs: two sets of controllers undo each
+// other's work. One whose Deployment this installation replaces may run until then: the
+// lease keeps the two apart.
+func (c *cluster) refuseBeside(ctx context.Context) error {
+	holders, err := c.holders(ctx)
+	if err != nil {
+		return err
 	}
-	if !has(found, managerRole) {
-		return nil
+	for _, other := range holders {
+		if other.Ours() {
+			continue
+		}
+		if c.Image != "" && other.Namespace == namespaceName && other.Deployment() == deploymentName {
+			c.say("deployment.apps/%s runs another implementation, %s, and is replaced; the lease passes on once that one is gone", deploymentName, other.Identity)
+			continue
+		}
+		return fmt.Errorf("another implementation runs in namespace %q: %s holds the lease; two would work against each other; "+
+			"nothing was installed; stop it, and run install again 15 seconds later: %s", other.Namespace, other.Identity, other.Stop())
 	}
-	return errors.New("an installation for LeaderWorkerSets exists already, and protects PVCs as well; nothing was installed; " +
-		"to go on with protection alone: lockstep uninstall --keep-protection, and run this again")
+	return nil
+}
+
+// holders returns the holders of the lease, in all namespaces.
+func (c *cluster) holders(ctx context.Context) ([]lease.Holder, error) {
+	client, err := kubernetes.NewForConfig(c.REST)
+	if err != nil {
+		return nil, err
+	}
+	return lease.Holders(ctx, client, v1alpha1.DefaultResourceName, namespaceName, time.Now())
+}
+
+// warnOfUnserved reports DisaggregatedSets, which another implementation served.
+func (c *cluster) warnOfUnserved(ctx context.Context) error {
+	unserved, err := c.list(ctx, disaggregatedList)
+	if err != nil && !unknownKind(err) {
+		return fmt.Errorf("list DisaggregatedSets: %w", err)
+	}
+	if len(unserved) > 0 {
+		c.say("%d DisaggregatedSets exist, which Lockstep does not serve: without the other implementation they are not acted upon; their LeaderWorkerSets are", len(unserved))
+	}
+	return nil
 }
 
 func (s shape) reportLacks() {
@@ -212,86 +233,17 @@ func (c *cluster) untilServed(ctx context.Context, crd *unstructured.Unstructure
 	})
 }
 
-// untilGone waits until an object is gone, or another has its name.
-func (c *cluster) untilGone(ctx context.Context, u *unstructured.Unstructured) error {
-	return c.await(ctx, func(ctx context.Context) (string, error) {
-		live, err := c.get(ctx, u)
-		if err != nil || live == nil || live.GetDeletionTimestamp() == nil {
-			return "", err
-		}
-		return fmt.Sprintf("%s is still being deleted (finalizers: %q); see it with: kubectl get %[1]s -o yaml", title(u), live.GetFinalizers()), nil
-	})
-}
-
-// untilStopped waits until no pod of the operator runs, except those of a configuration.
-// An operator outside of the cluster is not seen here.
-func (c *cluster) untilStopped(ctx context.Context, namespace, except string) error {
-	return c.await(ctx, func(ctx context.Context) (string, error) {
-		pods, err := c.list(ctx, corev1.SchemeGroupVersion.WithKind("PodList"),
-			client.InNamespace(namespace), client.MatchingLabels{"control-plane": "controller-manager"})
-		var names []string
-		for _, pod := range pods {
-			if except == "" || pod.Labels[configLabel] != except {
-				names = append(names, pod.Name)
-			}
-		}
-		if err != nil || len(names) == 0 {
-			return "", err
-		}
-		return fmt.Sprintf("pods of the operator still run in namespace %q: %q; wait for them to end, and run this again", namespace, names), nil
-	})
-}
-
-// await repeats a check until it names nothing that is missing.
-func (c *cluster) await(ctx context.Context, check func(context.Context) (missing string, err error)) error {
-	last := ""
-	err := wait.PollUntilContextTimeout(ctx, pause, c.Timeout, true, func(ctx context.Context) (bool, error) {
-		missing, err := check(ctx)
-		if ctx.Err() == nil {
-			last = missing
-		}
-		return err == nil && missing == "", err
-	})
-	if wait.Interrupted(err) && last != "" {
-		return fmt.Errorf("%s (waited %s)", last, c.Timeout)
+func (c *cluster) summary(changes map[change]int) string {
+	text := "Lockstep " + version.Get().Version + " is installed"
+	if changes[created]+changes[configured]+c.deleted == 0 {
+		return text + "; nothing had to be changed"
 	}
-	return err
-}
-
-var setList = lwsv1.GroupVersion.WithKind("LeaderWorkerSetList")
-
-func (c *cluster) list(ctx context.Context, kind schema.GroupVersionKind, options ...client.ListOption) ([]metav1.PartialObjectMetadata, error) {
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(kind)
-	err := c.client.List(ctx, list, options...)
-	return list.Items, err
-}
-
-// unknownKind reports whether an object, or its kind, does not exist.
-func unknownKind(err error) bool {
-	return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) || errors.As(err, new(*meta.NoKindMatchError))
-}
-
-func (o Options) say(format string, args ...any) {
-	suffix := ""
-	if o.DryRun {
-		suffix = " (dry run)"
+	if c.DryRun {
+		text = "Lockstep " + version.Get().Version + " would be installed"
 	}
-	fmt.Fprintf(o.Out, format+suffix+"\n", args...)
-}
-
-func (o Options) summary(changes map[change]int, deleted int) string {
-	is := "is"
-	if o.DryRun {
-		is = "would be"
-	}
-	if changes[created]+changes[configured]+deleted == 0 {
-		return fmt.Sprintf("Lockstep %s is installed; nothing had to be changed", version.Get().Version)
-	}
-	text := fmt.Sprintf("Lockstep %s %s installed: %d created, %d configured, %d unchanged",
-		version.Get().Version, is, changes[created], changes[configured], changes[unchanged])
-	if deleted > 0 {
-		text += fmt.Sprintf(", %d deleted", deleted)
+	text += fmt.Sprintf(": %d created, %d configured, %d unchanged", changes[created], changes[configured], changes[unchanged])
+	if c.deleted > 0 {
+		text += fmt.Sprintf(", %d deleted", c.deleted)
 	}
 	return text
 }

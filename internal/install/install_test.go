@@ -2,16 +2,20 @@ package install
 
 import (
 	"bytes"
+	"context"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 // site is a cluster without controllers.
@@ -179,7 +183,7 @@ func TestUninstallFindsWhatItRemoves(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := s.cluster(Options{KeepSets: true, KeepProtection: true})
-	r := c.removal(slices.DeleteFunc(must(c.installed(t.Context())), func(u *unstructured.Unstructured) bool { return !c.removes(u) }))
+	r := c.removal(must(c.installed(t.Context())), c.removes)
 	r.operators = nil
 	if err := r.run(t.Context()); err != nil {
 		t.Fatal(err)
@@ -196,7 +200,7 @@ func TestUninstallFindsWhatItRemoves(t *testing.T) {
 	}
 }
 
-// Objects that bear the labels of protection are found if they are policies or cluster roles.
+// An object with the labels of protection is found if it is a policy or a ClusterRole.
 func TestCopiedLabelsMakeNothingOurs(t *testing.T) {
 	s := newSite(t)
 	for kind, group := range map[string]string{
@@ -218,6 +222,42 @@ func TestCopiedLabelsMakeNothingOurs(t *testing.T) {
 	}
 }
 
+// Two installs at once: the loser of a race reads again.
+func TestAnotherInstallAtTheSameTime(t *testing.T) {
+	for name, race := range map[string]func(*cluster, *unstructured.Unstructured) error{
+		"creates the object first": func(c *cluster, u *unstructured.Unstructured) error { return c.create(t.Context(), u) },
+		"changes the object first": func(c *cluster, u *unstructured.Unstructured) error {
+			u.SetLabels(map[string]string{"theirs": "yes"})
+			if err := c.create(t.Context(), u.DeepCopy()); err != nil {
+				return err
+			}
+			return apierrors.NewConflict(schema.GroupResource{}, u.GetName(), nil)
+		},
+	} {
+		s := newSite(t)
+		c, raced := s.cluster(Options{}), false
+		c.client = interceptor.NewClient(s.client.(client.WithWatch), interceptor.Funcs{
+			Create: func(ctx context.Context, to client.WithWatch, o client.Object, options ...client.CreateOption) error {
+				if u := o.(*unstructured.Unstructured); !raced {
+					raced = true
+					if err := race(s.cluster(Options{}), u.DeepCopy()); err != nil {
+						return err
+					}
+				}
+				return to.Create(ctx, o, options...)
+			},
+		})
+		u := object("v1", "ServiceAccount", "prod", "lws")
+		u.SetLabels(map[string]string{"ours": "yes"})
+		if _, err := c.apply(t.Context(), u); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if live := must(c.get(t.Context(), u)); live == nil || live.GetLabels()["ours"] != "yes" {
+			t.Errorf("%s: got %v", name, live)
+		}
+	}
+}
+
 func TestUninstallRefusesBesideAnOperatorThatStays(t *testing.T) {
 	for name, tt := range map[string]struct {
 		replicas int64
@@ -230,10 +270,7 @@ func TestUninstallRefusesBesideAnOperatorThatStays(t *testing.T) {
 		if err := s.client.Create(t.Context(), u); err != nil {
 			t.Fatal(err)
 		}
-		r := s.cluster(Options{}).removal(nil)
-		if tt.doomed {
-			r.doomed = append(r.doomed, u)
-		}
+		r := s.cluster(Options{}).removal([]*unstructured.Unstructured{u}, func(*unstructured.Unstructured) bool { return tt.doomed })
 		if err := r.refuseRunning(t.Context(), true); (err != nil) != tt.blocks {
 			t.Errorf("%s: got %v", name, err)
 		}

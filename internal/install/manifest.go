@@ -1,23 +1,123 @@
 package install
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	sigsyaml "sigs.k8s.io/yaml"
 
+	"lockstep.dev/lockstep/api/config/v1alpha1"
 	"lockstep.dev/lockstep/config"
 	"lockstep.dev/lockstep/config/crd"
+	"lockstep.dev/lockstep/internal/operator"
 )
 
-// createdHere marks a namespace that install created, and that uninstall may delete.
-const createdHere = "lockstep.dev/created-by-install"
+const (
+	namespaceName  = "lws-system"
+	deploymentName = "lws-controller-manager"
+	// An installation for LeaderWorkerSets has the first ClusterRole, and every installation
+	// the second.
+	managerRole = "lws-manager-role"
+	proxyRole   = "lws-proxy-role"
+
+	configMapName = v1alpha1.InstalledName
+	configFile    = v1alpha1.InstalledKey
+	configDir     = "/etc/lockstep"
+	// configLabel makes a Deployment replace its pods when the configuration changes, and
+	// tells the pods of one configuration from those of another.
+	configLabel = "lockstep.dev/configuration"
+	// noConfiguration is the ConfigMap of an operator that runs with the defaults.
+	noConfiguration = "apiVersion: config.lws.x-k8s.io/v1alpha1\nkind: Configuration\n"
+
+	// createdHere marks a namespace that install created, and that uninstall may delete.
+	createdHere = "lockstep.dev/created-by-install"
+	// whenAnnotation lists the conditions under which a manifest is installed.
+	whenAnnotation = "lockstep.dev/install-when"
+)
+
+// standalone are the names that an installation of protection alone has instead, so that it
+// stands beside any installation for LeaderWorkerSets.
+var standalone = map[string]string{
+	namespaceName:                            "lockstep-system",
+	deploymentName:                           "lockstep-controller-manager",
+	"lws-controller-manager-metrics-service": "lockstep-metrics-service",
+	proxyRole:                                "lockstep-proxy-role",
+	"lws-proxy-rolebinding":                  "lockstep-proxy-rolebinding",
+	"lws-metrics-reader":                     "lockstep-metrics-reader",
+	setsLabel:                                standaloneLabel,
+}
+
+// isStandalone reports whether an object has a name of protection alone, or protects PVCs.
+func isStandalone(u *unstructured.Unstructured) bool {
+	return u.GetLabels()[nameLabel] == standaloneLabel || u.GetNamespace() == standalone[namespaceName]
+}
+
+// namespace is where the operator runs.
+func (o Options) namespace() string {
+	if o.ProtectOnly {
+		return standalone[namespaceName]
+	}
+	return namespaceName
+}
+
+// shape is what to install: by choice, and by what the API server serves.
+type shape struct {
+	Options
+	settings operator.ProtectionSettings
+	// protects reports whether PVCs in use are protected.
+	protects bool
+	// lacks are the kinds of policies that the API server does not serve.
+	lacks []string
+}
+
+func (o Options) shape(lacks []string) (shape, error) {
+	config, err := operator.ParseConfig(o.Config)
+	if err != nil {
+		return shape{}, fmt.Errorf("configuration: %w", err)
+	}
+	if faults := operator.ValidateConfig(config); len(faults) > 0 {
+		return shape{}, fmt.Errorf("configuration: %w", faults.ToAggregate())
+	}
+	s := shape{
+		Options: o, lacks: lacks, settings: operator.SettingsOf(config.Protection, o.namespace()),
+		protects: *config.Protection.Enabled && !o.NoProtection,
+	}
+	if o.ProtectOnly && !s.protects {
+		return s, errors.New("--protect-only with protection switched off leaves nothing to install; drop one of them")
+	}
+	if o.Image != "" {
+		err = fixed(config)
+	}
+	return s, err
+}
+
+// fixed refuses a configuration that the manifests do not support.
+func fixed(c *v1alpha1.Configuration) error {
+	for field, differs := range map[string]bool{
+		"webhook.port":                              *c.Webhook.Port != v1alpha1.DefaultWebhookPort,
+		"health.healthProbeBindAddress":             c.Health.HealthProbeBindAddress != v1alpha1.DefaultHealthProbeAddress,
+		"health.readinessEndpointName":              c.Health.ReadinessEndpointName != v1alpha1.DefaultReadinessEndpoint,
+		"health.livenessEndpointName":               c.Health.LivenessEndpointName != v1alpha1.DefaultLivenessEndpoint,
+		"internalCertManagement.webhookServiceName": *c.InternalCertManagement.WebhookServiceName != v1alpha1.DefaultWebhookServiceName,
+		"internalCertManagement.webhookSecretName":  *c.InternalCertManagement.WebhookSecretName != v1alpha1.DefaultWebhookSecretName,
+	} {
+		if differs {
+			return fmt.Errorf("configuration: %s: the Deployment and the Services of install go with the default alone; leave it out, or run the operator from manifests of your own", field)
+		}
+	}
+	return nil
+}
+
+// isOlder reports whether the API server has no mutating policies.
+func (s shape) isOlder() bool { return slices.Contains(s.lacks, operator.MutatingPolicy) }
 
 // manifests returns all objects of an installation, in the order in which they are applied:
 // policies and webhooks, which bind the cluster to the operator, come last.
@@ -45,6 +145,115 @@ func (s shape) manifests() ([]*unstructured.Unstructured, error) {
 	return all, nil
 }
 
+// wants reports whether an object is part of this installation.
+func (s shape) wants(u *unstructured.Unstructured) bool {
+	holds := map[string]bool{
+		"sets":        !s.ProtectOnly,
+		"image":       s.Image != "",
+		"service":     s.WebhookURL == "" || s.Image != "",
+		"alone":       s.settings.Alone,
+		"initialHold": s.settings.InitialHold,
+		"older":       s.isOlder(),
+		"newer":       !s.isOlder(), // without the gate, gated refuses all pods of mode strict
+	}
+	for when := range strings.FieldsSeq(u.GetAnnotations()[whenAnnotation]) {
+		if !holds[when] {
+			return false
+		}
+	}
+	isServed := !slices.Contains(s.lacks, strings.TrimSuffix(u.GetKind(), "Binding"))
+	return isServed && (s.protects || !ofProtection(u)) && (!s.ProtectOnly || !isDefinition(u))
+}
+
+// render writes the user's choices into a manifest.
+func (s shape) render(u *unstructured.Unstructured) error {
+	unstructured.RemoveNestedField(u.Object, "metadata", "annotations", whenAnnotation)
+	if len(u.GetAnnotations()) == 0 {
+		u.SetAnnotations(nil)
+	}
+	if ofProtection(u) {
+		if err := chooseProtection(u, s.settings); err != nil {
+			return err
+		}
+	}
+	if u.GetKind() == "Deployment" {
+		if err := s.setOperator(u); err != nil {
+			return err
+		}
+	}
+	for _, hook := range webhooksOf(u) {
+		if s.WebhookURL != "" {
+			path, _, _ := unstructured.NestedString(hook, "clientConfig", "service", "path")
+			hook["clientConfig"] = map[string]any{"url": strings.TrimSuffix(s.WebhookURL, "/") + path}
+		}
+	}
+	if s.ProtectOnly {
+		return rename(u)
+	}
+	return nil
+}
+
+// setOperator writes image, arguments and configuration into the Deployment.
+func (s shape) setOperator(u *unstructured.Unstructured) error {
+	template := u.Object["spec"].(map[string]any)["template"].(map[string]any)
+	pod, args := template["spec"].(map[string]any), s.arguments()
+	operator := pod["containers"].([]any)[0].(map[string]any)
+	operator["image"], operator["args"] = s.Image, append(operator["args"].([]any), anys(args)...)
+	if len(s.Config) > 0 {
+		operator["volumeMounts"] = []any{map[string]any{"name": configMapName, "mountPath": configDir, "readOnly": true}}
+		pod["volumes"] = []any{map[string]any{"name": configMapName, "configMap": map[string]any{"name": configMapName}}}
+	}
+	if len(args) == 0 {
+		return nil
+	}
+	return unstructured.SetNestedField(template, s.mark(), "metadata", "labels", configLabel)
+}
+
+// configMap returns the configuration of the operator. Without one it holds the defaults:
+// kubectl lockstep why reads it.
+func (s shape) configMap() *unstructured.Unstructured {
+	u := object("v1", "ConfigMap", namespaceName, configMapName)
+	text := string(s.Config)
+	if text == "" {
+		text = noConfiguration
+	}
+	u.Object["data"] = map[string]any{configFile: text}
+	return u
+}
+
+// arguments are those that the manifest does not have.
+func (s shape) arguments() (args []string) {
+	if len(s.Config) > 0 {
+		args = append(args, "--config="+configDir+"/"+configFile)
+	}
+	if s.ProtectOnly {
+		args = append(args, "--protect-only")
+	}
+	if s.NoProtection {
+		args = append(args, "--protection=false")
+	}
+	return args
+}
+
+// mark identifies a configuration.
+func (s shape) mark() string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %s", s.arguments(), s.Config))
+	return hex.EncodeToString(sum[:8])
+}
+
+// rename gives a manifest the names of protection alone.
+func rename(u *unstructured.Unstructured) error {
+	text, err := u.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	var pairs []string
+	for from, to := range standalone {
+		pairs = append(pairs, strconv.Quote(from), strconv.Quote(to))
+	}
+	return u.UnmarshalJSON([]byte(strings.NewReplacer(pairs...).Replace(string(text))))
+}
+
 // print writes manifests as kubectl reads them.
 func (o Options) print() error {
 	s, err := o.shape(nil)
@@ -65,12 +274,37 @@ func (o Options) print() error {
 	return nil
 }
 
-// setURL turns references to a Service into URLs with the same path.
-func setURL(u *unstructured.Unstructured, base string) {
-	for _, hook := range webhooksOf(u) {
-		path, _, _ := unstructured.NestedString(hook, "clientConfig", "service", "path")
-		hook["clientConfig"] = map[string]any{"url": strings.TrimSuffix(base, "/") + path}
-	}
+// read returns the objects of all YAML files, in the order of the files' names.
+func read(files fs.FS) (all []*unstructured.Unstructured, err error) {
+	err = fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := fs.ReadFile(files, path)
+		for _, document := range bytes.Split(text, []byte("\n---\n")) {
+			u := &unstructured.Unstructured{}
+			if err := sigsyaml.Unmarshal(document, u); err != nil {
+				return fmt.Errorf("manifest %q: %w", path, err)
+			}
+			all = append(all, u)
+		}
+		return err
+	})
+	return all, err
+}
+
+func object(apiVersion, kind, namespace, name string) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetAPIVersion(apiVersion)
+	u.SetKind(kind)
+	u.SetNamespace(namespace)
+	u.SetName(name)
+	return u
+}
+
+// title names an object as kubectl does.
+func title(u *unstructured.Unstructured) string {
+	return strings.ToLower(u.GroupVersionKind().GroupKind().String()) + "/" + u.GetName()
 }
 
 func isWebhooks(u *unstructured.Unstructured) bool {
@@ -86,56 +320,4 @@ func webhooksOf(u *unstructured.Unstructured) (hooks []map[string]any) {
 		}
 	}
 	return hooks
-}
-
-// read returns the objects of all YAML files, in the order of the files' names.
-func read(files fs.FS) (all []*unstructured.Unstructured, err error) {
-	err = fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		objects, err := readFile(files, path)
-		all = append(all, objects...)
-		return err
-	})
-	return all, err
-}
-
-func readFile(files fs.FS, path string) (objects []*unstructured.Unstructured, err error) {
-	file, err := files.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	decoder := yaml.NewYAMLOrJSONDecoder(file, 4096)
-	for {
-		u := &unstructured.Unstructured{}
-		err := decoder.Decode(u)
-		if errors.Is(err, io.EOF) {
-			return objects, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("manifest %q: %w", path, err)
-		}
-		objects = append(objects, u)
-	}
-}
-
-func object(apiVersion, kind, namespace, name string) *unstructured.Unstructured {
-	u := &unstructured.Unstructured{}
-	u.SetAPIVersion(apiVersion)
-	u.SetKind(kind)
-	u.SetNamespace(namespace)
-	u.SetName(name)
-	return u
-}
-
-// title names an object as kubectl does.
-func title(u *unstructured.Unstructured) string {
-	kind := u.GroupVersionKind().GroupKind()
-	name := strings.ToLower(kind.Kind)
-	if kind.Group != "" {
-		name += "." + kind.Group
-	}
-	return name + "/" + u.GetName()
 }

@@ -175,7 +175,7 @@ func convert[T any](t *testing.T, u *unstructured.Unstructured) *T {
 func TestOrderOfRemoval(t *testing.T) {
 	byPhase := map[int][]string{}
 	for _, u := range load(t, Options{Image: "i"}) {
-		p := Options{}.phaseOf(u)
+		p := phaseOf(u)
 		byPhase[p] = append(byPhase[p], u.GetKind())
 	}
 	for p, kinds := range byPhase {
@@ -185,9 +185,9 @@ func TestOrderOfRemoval(t *testing.T) {
 	want := map[int][]string{
 		labelsPhase:     {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"},
 		finalizersPhase: {"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"},
-		operatorPhase:   {"Deployment", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"},
+		operatorPhase:   {"Deployment"},
 		refusalsPhase:   {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"},
-		rolesPhase:      {"ClusterRole", "ClusterRoleBinding", "ConfigMap", "Role", "RoleBinding", "Service", "ServiceAccount"},
+		rolesPhase:      {"ClusterRole", "ClusterRoleBinding", "ConfigMap", "MutatingWebhookConfiguration", "Role", "RoleBinding", "Service", "ServiceAccount", "ValidatingWebhookConfiguration"},
 		definitionPhase: {"CustomResourceDefinition"},
 		namespacePhase:  {"Namespace"},
 	}

@@ -26,7 +26,7 @@ import (
 )
 
 func removalBy(c client.Client) *removal {
-	return (&cluster{Options: Options{Timeout: time.Minute}, client: c}).removal(nil)
+	return (&cluster{Options: Options{Timeout: time.Minute}, client: c}).removal(nil, nil)
 }
 
 // A StatefulSet that was deleted and created again runs on PVCs whose owner is gone. Their
@@ -145,7 +145,7 @@ func stage(t *testing.T, o Options, objects ...client.Object) *removal {
 	byNode := func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }
 	c := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(objects...).WithIndex(&corev1.Pod{}, "spec.nodeName", byNode).Build()
 	o.Out, o.Timeout = io.Discard, time.Second
-	r := (&cluster{Options: o, client: c}).removal(nil)
+	r := (&cluster{Options: o, client: c}).removal(nil, nil)
 	r.strips = true
 	return r
 }
@@ -221,7 +221,7 @@ func TestPVCsThatLeaveInUseBlock(t *testing.T) {
 		finalizer string
 	}{"beside the built-in": {false, pvc.BarrierFinalizer}, "alone": {true, pvc.PodsFinalizer}} {
 		r := stage(t, Options{}, claimWith("leaving", true, tt.finalizer), podOf("leaving"))
-		r.undress.Alone = tt.alone
+		r.ours.Alone = tt.alone
 		if err := r.refuse(t.Context()); err == nil || !strings.Contains(err.Error(), "prod/leaving (used by pod of-leaving)") {
 			t.Errorf("%s: got %v", name, err)
 		}

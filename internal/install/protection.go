@@ -2,9 +2,13 @@ package install
 
 import (
 	"fmt"
+	"iter"
+	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"lockstep.dev/lockstep/internal/operator"
@@ -34,11 +38,7 @@ func ofProtection(u *unstructured.Unstructured) bool {
 
 // givesFinalizers reports whether an object adds finalizers to new PVCs.
 func givesFinalizers(u *unstructured.Unstructured) bool {
-	switch u.GetKind() {
-	case "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "MutatingWebhookConfiguration":
-		return ofProtection(u)
-	}
-	return false
+	return strings.HasPrefix(u.GetKind(), "Mutating") && ofProtection(u)
 }
 
 // chooseProtection writes the configuration into a manifest of protection.
@@ -47,42 +47,35 @@ func chooseProtection(u *unstructured.Unstructured, s operator.ProtectionSetting
 		u.SetAnnotations(map[string]string{aloneAnnotation: strconv.FormatBool(s.Alone)})
 		return letRead(u, s.Kinds)
 	}
-	return eachMap(u.Object, func(m map[string]any) error {
+	for m := range mapsOf(u.Object) {
 		if m["name"] == "initialHold" {
 			m["expression"] = strconv.FormatBool(s.InitialHold)
 		}
 		switch m["key"] {
-		case namespaceNameLabel:
+		case corev1.LabelMetadataName:
 			m["values"] = anys(s.Exempt)
 		case pvc.ModeKey:
-			return chooseModes(m, s.Mode)
-		}
-		return nil
-	})
-}
-
-const namespaceNameLabel = "kubernetes.io/metadata.name"
-
-// eachMap visits all maps of a manifest.
-func eachMap(in any, visit func(map[string]any) error) error {
-	switch in := in.(type) {
-	case []any:
-		for _, v := range in {
-			if err := eachMap(v, visit); err != nil {
-				return err
-			}
-		}
-	case map[string]any:
-		if err := visit(in); err != nil {
-			return err
-		}
-		for _, v := range in {
-			if err := eachMap(v, visit); err != nil {
+			if err := chooseModes(m, s.Mode); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// mapsOf returns all maps of a manifest.
+func mapsOf(in any) iter.Seq[map[string]any] {
+	return func(yield func(map[string]any) bool) { visit(in, yield) }
+}
+
+func visit(in any, yield func(map[string]any) bool) bool {
+	switch in := in.(type) {
+	case []any:
+		return !slices.ContainsFunc(in, func(v any) bool { return !visit(v, yield) })
+	case map[string]any:
+		return yield(in) && visit(slices.Collect(maps.Values(in)), yield)
+	}
+	return true
 }
 
 // chooseModes keeps which modes a selector means. A namespace without a mode, or with an
@@ -111,16 +104,15 @@ func chooseModes(e map[string]any, byDefault pvc.Mode) error {
 // letRead lets the operator read workloads of configured kinds. Their plural is unknown, so
 // it may read all of their group, except of the core group, which has Secrets.
 func letRead(role *unstructured.Unstructured, kinds []workloads.Kind) error {
-	var groups []string
+	groups := map[string]bool{}
 	for _, kind := range kinds {
-		groups = append(groups, kind.Group)
+		groups[kind.Group] = true
 	}
-	slices.Sort(groups)
 	rules, _, err := unstructured.NestedSlice(role.Object, "rules")
 	if err != nil {
 		return err
 	}
-	for _, group := range slices.Compact(groups) {
+	for _, group := range slices.Sorted(maps.Keys(groups)) {
 		resources := "*"
 		if group == "" {
 			resources = "replicationcontrollers"

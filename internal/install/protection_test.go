@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -92,7 +93,7 @@ func selected(t *testing.T, selector *metav1.LabelSelector) (modes []string) {
 		t.Fatal(err)
 	}
 	for _, mode := range []string{"", "nonsense", "off", "observe", "barrier", "hold", "strict"} {
-		set := labels.Set{namespaceNameLabel: "prod"}
+		set := labels.Set{corev1.LabelMetadataName: "prod"}
 		if mode != "" {
 			set[pvc.ModeKey] = mode
 		}
@@ -144,16 +145,14 @@ func TestNamespacesAreExemptedAsConfigured(t *testing.T) {
 				if !givesFinalizers(u) {
 					continue
 				}
-				if err := eachMap(u.Object, func(e map[string]any) error {
-					if e["key"] == namespaceNameLabel {
-						seen++
-						if diff := cmp.Diff(c.want, e["values"]); diff != "" {
-							t.Errorf("%s (-want +got):\n%s", title(u), diff)
-						}
+				for e := range mapsOf(u.Object) {
+					if e["key"] != corev1.LabelMetadataName {
+						continue
 					}
-					return nil
-				}); err != nil {
-					t.Fatal(err)
+					seen++
+					if diff := cmp.Diff(c.want, e["values"]); diff != "" {
+						t.Errorf("%s (-want +got):\n%s", title(u), diff)
+					}
 				}
 			}
 		}
@@ -254,7 +253,7 @@ func TestPrintedManifestsAreThoseApplied(t *testing.T) {
 	if err := Install(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
-	printed := must(readFile(fstest.MapFS{"all.yaml": {Data: out.Bytes()}}, "all.yaml"))
+	printed := must(read(fstest.MapFS{"all.yaml": {Data: out.Bytes()}}))
 	asJSON := cmp.Transformer("JSON", func(u *unstructured.Unstructured) string { return string(must(u.MarshalJSON())) })
 	if diff := cmp.Diff(load(t, o), printed, asJSON); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -19,28 +19,15 @@ import (
 // may have stored values there. So install compares the definitions before it writes
 // anything.
 
-// LostFieldsError reports the fields that a live CustomResourceDefinition has and ours
-// lacks.
-type LostFieldsError struct {
-	// Definition is the CustomResourceDefinition, as kubectl names it.
-	Definition string
-	// Paths are all property paths that would be lost, sorted.
-	Paths []string
-}
-
-// Error implements error.
-func (e *LostFieldsError) Error() string {
-	return fmt.Sprintf("%s in the cluster has %d fields that this version of Lockstep lacks, and replacing it would remove them from every object:\n  %s\n"+
-		"nothing was installed; keep the implementation that wrote this definition, or install a version of Lockstep that has these fields; "+
-		"to protect PVCs without replacing it: lockstep install --protect-only", e.Definition, len(e.Paths), strings.Join(e.Paths, "\n  "))
+func isDefinition(u *unstructured.Unstructured) bool {
+	return u.GetKind() == "CustomResourceDefinition"
 }
 
 // refuseLoss returns an error for each CustomResourceDefinition to install that lacks
 // fields of the live one.
-func (c *cluster) refuseLoss(ctx context.Context, objects []*unstructured.Unstructured) error {
-	var lost error
+func (c *cluster) refuseLoss(ctx context.Context, objects []*unstructured.Unstructured) (lost error) {
 	for _, u := range objects {
-		if u.GetKind() != "CustomResourceDefinition" {
+		if !isDefinition(u) {
 			continue
 		}
 		live, err := c.get(ctx, u)
@@ -50,12 +37,14 @@ func (c *cluster) refuseLoss(ctx context.Context, objects []*unstructured.Unstru
 		if live == nil {
 			continue
 		}
-		paths, err := lostFields(live, u, func(see func(*unstructured.Unstructured)) error { return c.eachSet(ctx, see) })
+		fields, err := lostFields(live, u, func(see func(*unstructured.Unstructured)) error { return c.eachSet(ctx, see) })
 		if err != nil {
 			return fmt.Errorf("compare %s with the live one: %w", title(u), err)
 		}
-		if len(paths) > 0 {
-			lost = errors.Join(lost, &LostFieldsError{Definition: title(u), Paths: paths})
+		if len(fields) > 0 {
+			lost = errors.Join(lost, fmt.Errorf("%s in the cluster has %d fields that this version of Lockstep lacks, and replacing it would remove them from every object:\n  %s\n"+
+				"nothing was installed; keep the implementation that wrote this definition, or install a version of Lockstep that has these fields; "+
+				"to protect PVCs without replacing it: lockstep install --protect-only", title(u), len(fields), strings.Join(fields, "\n  ")))
 		}
 	}
 	return lost
@@ -76,8 +65,8 @@ var templates = []string{
 	"spec.leaderWorkerTemplate.leaderTemplate.", "spec.leaderWorkerTemplate.workerTemplate.", "spec.leaderWorkerTemplate.volumeClaimTemplates[].",
 }
 
-func inTemplate(path string) bool {
-	return slices.ContainsFunc(templates, func(prefix string) bool { return strings.HasPrefix(path, prefix) })
+func inTemplate(field string) bool {
+	return slices.ContainsFunc(templates, func(prefix string) bool { return strings.HasPrefix(field, prefix) })
 }
 
 // lostFields returns the property paths of the live storage version that the candidate
@@ -88,18 +77,18 @@ func lostFields(live, candidate *unstructured.Unstructured, stored func(see func
 	if err != nil || name == "" {
 		return nil, err
 	}
-	to, found, err := schemaOf(candidate, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == name })
+	to, _, err := schemaOf(candidate, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == name })
 	if err != nil {
 		return nil, err
 	}
-	if found == "" || to == nil {
+	if to == nil {
 		return []string{"version " + name}, nil
 	}
-	lost := missing(from, to, "")
+	lost := prunedBy(to, pathsOfSchema(from, nil))
 	if slices.ContainsFunc(lost, inTemplate) {
 		lost = slices.DeleteFunc(lost, inTemplate)
 		err = stored(func(set *unstructured.Unstructured) {
-			lost = append(lost, pruned(map[string]any{"spec": set.Object["spec"]}, to, "")...)
+			lost = append(lost, prunedBy(to, pathsOfValue(set.Object["spec"], path{".spec"}))...)
 		})
 	}
 	slices.Sort(lost)
@@ -127,80 +116,74 @@ func schemaOf(u *unstructured.Unstructured, is func(apiextensionsv1.CustomResour
 	return version.Schema.OpenAPIV3Schema, version.Name, nil
 }
 
-// pruned returns the property paths of a value that a schema would prune.
-func pruned(value any, to *apiextensionsv1.JSONSchemaProps, path string) (lost []string) {
+// path leads from a schema to one below it, by steps: a property is ".name", items of a list
+// are items, values of a map are values, and anything is what a schema keeps unread.
+type path []string
+
+const items, values, anything = "[]", "{}", ".*"
+
+func (p path) to(step string) path { return append(slices.Clip(p), step) }
+
+func pathsOfSchema(s *apiextensionsv1.JSONSchemaProps, at path) (all []path) {
+	if s == nil {
+		return nil
+	}
+	if keepsAnything(s) {
+		return []path{at.to(anything)}
+	}
+	for name, property := range s.Properties {
+		all = append(append(all, at.to("."+name)), pathsOfSchema(&property, at.to("."+name))...)
+	}
+	return append(append(all, pathsOfSchema(child(s, items), at.to(items))...), pathsOfSchema(child(s, values), at.to(values))...)
+}
+
+func pathsOfValue(value any, at path) (all []path) {
 	switch value := value.(type) {
 	case []any:
 		for _, item := range value {
-			lost = append(lost, pruned(item, itemSchema(to), path+"[]")...)
+			all = append(all, pathsOfValue(item, at.to(items))...)
 		}
 	case map[string]any:
-		if keepsAnything(to) {
-			return nil
-		}
 		for name, v := range value {
-			at := strings.TrimPrefix(path+"."+name, ".")
-			if same := propertySchema(to, name); same != nil {
-				lost = append(lost, pruned(v, same, at)...)
-			} else {
-				lost = append(lost, at)
+			all = append(append(all, at.to("."+name)), pathsOfValue(v, at.to("."+name))...)
+		}
+	}
+	return all
+}
+
+// prunedBy returns the paths that a schema prunes.
+func prunedBy(s *apiextensionsv1.JSONSchemaProps, all []path) (lost []string) {
+	for _, p := range all {
+		at := s
+		for _, step := range p {
+			if keepsAnything(at) {
+				break
 			}
+			at = child(at, step)
+		}
+		if at == nil {
+			lost = append(lost, strings.TrimPrefix(strings.Join(p, ""), "."))
 		}
 	}
 	return lost
 }
 
-// missing returns the property paths of a schema that another schema would prune. A nil
-// schema prunes everything.
-func missing(from, to *apiextensionsv1.JSONSchemaProps, path string) (lost []string) {
-	if from == nil || keepsAnything(to) {
-		return nil
-	}
-	if keepsAnything(from) {
-		return []string{path + ".*"}
-	}
-	for name, property := range from.Properties {
-		at := strings.TrimPrefix(path+"."+name, ".")
-		same := propertySchema(to, name)
-		if same == nil {
-			lost = append(lost, at)
-		}
-		lost = append(lost, missing(&property, same, at)...)
-	}
-	lost = append(lost, missing(itemSchema(from), itemSchema(to), path+"[]")...)
-	return append(lost, missing(valueSchema(from), valueSchema(to), path+"{}")...)
-}
-
 // keepsAnything reports whether the API server prunes nothing below a schema.
 func keepsAnything(s *apiextensionsv1.JSONSchemaProps) bool {
-	if s == nil {
-		return false
-	}
-	return ptr.Deref(s.XPreserveUnknownFields, false) ||
-		s.AdditionalProperties != nil && s.AdditionalProperties.Allows && s.AdditionalProperties.Schema == nil
+	return s != nil && (ptr.Deref(s.XPreserveUnknownFields, false) ||
+		s.AdditionalProperties != nil && s.AdditionalProperties.Allows && s.AdditionalProperties.Schema == nil)
 }
 
-// propertySchema returns nil for a property that a schema prunes.
-func propertySchema(s *apiextensionsv1.JSONSchemaProps, name string) *apiextensionsv1.JSONSchemaProps {
-	if s == nil {
+// child returns the schema one step below, or nil if the API server prunes what is there.
+func child(s *apiextensionsv1.JSONSchemaProps, step string) *apiextensionsv1.JSONSchemaProps {
+	if s == nil || step == anything {
 		return nil
 	}
-	if property, found := s.Properties[name]; found {
+	if step == items {
+		return ptr.Deref(s.Items, apiextensionsv1.JSONSchemaPropsOrArray{}).Schema
+	}
+	if property, found := s.Properties[strings.TrimPrefix(step, ".")]; found {
 		return &property
 	}
-	return valueSchema(s)
-}
-
-func itemSchema(s *apiextensionsv1.JSONSchemaProps) *apiextensionsv1.JSONSchemaProps {
-	if s == nil || s.Items == nil {
-		return nil
-	}
-	return s.Items.Schema
-}
-
-func valueSchema(s *apiextensionsv1.JSONSchemaProps) *apiextensionsv1.JSONSchemaProps {
-	if s == nil || s.AdditionalProperties == nil {
-		return nil
-	}
-	return s.AdditionalProperties.Schema
+	return ptr.Deref(s.AdditionalProperties, apiextensionsv1.JSONSchemaPropsOrBool{}).Schema
 }

@@ -72,8 +72,8 @@ func TestFieldsOfTemplatesCountWhereSetsHaveThem(t *testing.T) {
 		"no sets":            {nil, nil},
 		"without":            {[]string{"{nodeName: n, nodeSelector: {a: b}, containers: [{name: c}]}"}, nil},
 		"in a container":     {[]string{"{containers: [{name: c}, {gone: 1}]}"}, []string{at + "containers[].gone"}},
-		"in the second of 2": {[]string{"{}", "{workloadRef: {name: w}}"}, []string{at + "workloadRef"}},
-		"in both":            {[]string{"{workloadRef: {}}", "{workloadRef: {name: w}}"}, []string{at + "workloadRef"}},
+		"in the second of 2": {[]string{"{}", "{workloadRef: {name: w}}"}, []string{at + "workloadRef", at + "workloadRef.name"}},
+		"in both":            {[]string{"{workloadRef: {}}", "{workloadRef: {name: w}}"}, []string{at + "workloadRef", at + "workloadRef.name"}},
 	} {
 		got, err := lostFields(definition(t, "v1", theirs), definition(t, "v1", ours), func(see func(*unstructured.Unstructured)) error {
 			for _, pod := range c.pods {

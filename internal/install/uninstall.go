@@ -3,11 +3,11 @@ package install
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -34,9 +34,7 @@ func Uninstall(ctx context.Context, o Options) error {
 	}
 	// Beside protection alone, the names of a whole installation are another's.
 	isWhole := has(found, managerRole) || !has(found, standalone[proxyRole])
-	r := c.removal(slices.DeleteFunc(found, func(u *unstructured.Unstructured) bool {
-		return !isWhole && !isStandalone(u) || !o.removes(u)
-	}))
+	r := c.removal(found, func(u *unstructured.Unstructured) bool { return (isWhole || isStandalone(u)) && o.removes(u) })
 	r.strips = !o.KeepProtection
 	if err := r.refuseUninstall(ctx, isWhole); err != nil {
 		return err
@@ -62,50 +60,76 @@ func Uninstall(ctx context.Context, o Options) error {
 // removes reports whether an uninstallation removes an object. Protection that is kept
 // loses the webhook of an earlier version: it needs the operator.
 func (o Options) removes(u *unstructured.Unstructured) bool {
-	isKept := u.GetKind() == "CustomResourceDefinition" || u.GetKind() == "Namespace" && u.GetName() == namespaceName
+	isKept := isDefinition(u) || u.GetKind() == "Namespace" && u.GetName() == namespaceName
 	return (!o.KeepSets || !isKept) && (!o.KeepProtection || !ofProtection(u) || isWebhooks(u))
 }
 
 func (r *removal) refuseUninstall(ctx context.Context, isWhole bool) error {
-	if isWhole {
-		if err := r.refuseForeign(ctx); err != nil {
-			return err
-		}
-		if !r.KeepSets {
-			if err := r.refuseWithSets(ctx); err != nil {
+	for _, check := range []struct {
+		isNeeded bool
+		refuse   func(context.Context) error
+	}{
+		{isWhole, r.refuseForeign},
+		{isWhole && !r.KeepSets, r.refuseWithSets},
+		{!r.KeepProtection, func(ctx context.Context) error { return r.refuseRunning(ctx, isWhole) }},
+		{!r.KeepProtection, r.refuse},
+	} {
+		if check.isNeeded {
+			if err := check.refuse(ctx); err != nil {
 				return err
 			}
 		}
 	}
-	if r.KeepProtection {
-		return nil
-	}
-	if err := r.refuseRunning(ctx, isWhole); err != nil {
+	return nil
+}
+
+// refuseForeign refuses to uninstall what another implementation runs on.
+func (r *removal) refuseForeign(ctx context.Context) error {
+	holders, err := r.holders(ctx)
+	if err != nil {
 		return err
 	}
-	return r.refuse(ctx)
+	for _, holder := range holders {
+		if !holder.Ours() {
+			return fmt.Errorf("another implementation runs in namespace %q: %s holds the lease, and what is installed under these names is its own; nothing was removed",
+				holder.Namespace, holder.Identity)
+		}
+		r.say("an operator still runs as %s; stop it as well, unless its Deployment goes now", holder.Identity)
+	}
+	return nil
+}
+
+func (c *cluster) refuseWithSets(ctx context.Context) error {
+	sets, err := c.list(ctx, setList)
+	if err != nil && !unknownKind(err) {
+		return fmt.Errorf("list LeaderWorkerSets: %w", err)
+	}
+	var names []string
+	for _, set := range sets {
+		names = append(names, set.Namespace+"/"+set.Name)
+	}
+	return blocked("LeaderWorkerSets exist and would be deleted with their definition", names, "nothing was removed; "+
+		"delete them first: kubectl delete leaderworkersets --all --all-namespaces; or leave them to another implementation: lockstep uninstall --keep-sets")
 }
 
 // refuseRunning refuses while an operator runs whose Deployment stays, as one applied from
 // manifests: it would protect PVCs again.
 func (r *removal) refuseRunning(ctx context.Context, isWhole bool) error {
-	names := []string{standalone[namespaceName], standalone[deploymentName]}
+	deployments := []*unstructured.Unstructured{object("apps/v1", "Deployment", standalone[namespaceName], standalone[deploymentName])}
 	if isWhole {
-		names = append(names, namespaceName, deploymentName)
+		deployments = append(deployments, object("apps/v1", "Deployment", namespaceName, deploymentName))
 	}
 	var running []string
-	for pair := range slices.Chunk(names, 2) {
-		u := object("apps/v1", "Deployment", pair[0], pair[1])
+	for _, u := range deployments {
 		live, err := r.get(ctx, u)
 		if err != nil {
 			return err
 		}
-		isDoomed := slices.ContainsFunc(r.doomed, func(d *unstructured.Unstructured) bool { return isSame(u, d) })
-		if live == nil || isDoomed {
+		if live == nil || isIn(u, r.doomed) {
 			continue
 		}
 		if replicas, ok, _ := unstructured.NestedInt64(live.Object, "spec", "replicas"); !ok || replicas > 0 {
-			running = append(running, pair[0]+"/"+pair[1])
+			running = append(running, u.GetNamespace()+"/"+u.GetName())
 		}
 	}
 	return blocked("Deployments that install did not write run the operator", running,
@@ -123,64 +147,65 @@ type removal struct {
 	// configuration.
 	operators []string
 	except    string
-	undress   pvc.Removal
+	// ours is what goes from PVCs, namespaces and volumes.
+	ours pvc.Removal
 }
 
-func (c *cluster) removal(doomed []*unstructured.Unstructured) *removal {
-	r := &removal{cluster: c, doomed: doomed, undress: pvc.Removal{KeepChoices: c.KeepChoices}}
-	for _, u := range doomed {
+func (c *cluster) removal(found []*unstructured.Unstructured, isDoomed func(*unstructured.Unstructured) bool) *removal {
+	r := &removal{cluster: c, found: found, ours: pvc.Removal{KeepChoices: c.KeepChoices}}
+	for _, u := range found {
+		if !isDoomed(u) {
+			continue
+		}
+		r.doomed = append(r.doomed, u)
 		if u.GetKind() == "Deployment" {
 			r.operators = append(r.operators, u.GetNamespace())
 		}
 		if u.GetName() == protectionRole && u.GetAnnotations()[aloneAnnotation] == "true" {
-			r.undress.Alone = true
+			r.ours.Alone = true
 		}
 	}
 	return r
 }
 
-// The phases of a removal. The operator stops before protection is taken off PVCs, which it
-// would add again, and keeps its roles until then. Webhooks refuse what an operator that
-// stops no longer answers. With KeepSets they go late: a pod made without them lacks its
-// labels.
+// Objects are deleted in these phases. First goes the policy that protects labels: the next
+// implementation, or a user, must be free to write them. Roles and webhooks go after PVCs were
+// stripped: one role remembers whether protection was alone, and webhooks without an operator
+// refuse new pods of sets, which would lack labels.
 const (
 	labelsPhase = iota
 	finalizersPhase
 	operatorPhase
 	refusalsPhase
 	rolesPhase
-	webhooksPhase
 	definitionPhase
 	namespacePhase
 	phases
 )
 
-func (o Options) phaseOf(u *unstructured.Unstructured) int {
-	switch kind := u.GetKind(); {
-	case isLabelPolicy(u):
+func phaseOf(u *unstructured.Unstructured) int {
+	switch {
+	case u.GetName() == "lockstep-labels":
 		return labelsPhase
 	case givesFinalizers(u):
 		return finalizersPhase
-	case kind == "Deployment", isWebhooks(u) && !o.KeepSets:
+	case u.GetKind() == "Deployment":
 		return operatorPhase
-	case isWebhooks(u):
-		return webhooksPhase
 	case ofProtection(u) && u.GroupVersionKind().Group == "admissionregistration.k8s.io":
 		return refusalsPhase
-	case kind == "CustomResourceDefinition":
+	case isDefinition(u):
 		return definitionPhase
-	case kind == "Namespace":
+	case u.GetKind() == "Namespace":
 		return namespacePhase
 	}
 	return rolesPhase
 }
 
-// run deletes everything in order. The role that remembers whether protection was alone goes
-// after PVCs were stripped.
+// run deletes everything in order.
 func (r *removal) run(ctx context.Context) error {
 	for phase := range phases {
 		for _, u := range r.doomed {
-			if r.phaseOf(u) != phase {
+			if phaseOf(u) != phase {
 				continue
 			}
 			if err := r.delete(ctx, u); err != nil {
@@ -200,11 +225,7 @@ func (r *removal) after(ctx context.Context, phase int) error {
 	case phase == finalizersPhase && r.strips && !r.DryRun:
 		return r.untilNoFinalizers(ctx)
 	case phase == operatorPhase && !r.DryRun:
-		for _, namespace := range r.operators {
-			if err := r.untilStopped(ctx, namespace, r.except); err != nil {
-				return err
-			}
-		}
+		return r.untilStopped(ctx)
 	case phase == refusalsPhase && r.strips:
 		return r.stripAll(ctx)
 	case phase == refusalsPhase && r.KeepProtection:
@@ -213,10 +234,34 @@ func (r *removal) after(ctx context.Context, phase int) error {
 	return nil
 }
 
+// untilStopped waits until no pod of the operator runs, except those of a configuration.
+// An operator outside of the cluster is not seen here.
+func (r *removal) untilStopped(ctx context.Context) error {
+	for _, namespace := range r.operators {
+		if err := r.await(ctx, func(ctx context.Context) (string, error) {
+			pods, err := r.list(ctx, corev1.SchemeGroupVersion.WithKind("PodList"),
+				client.InNamespace(namespace), client.MatchingLabels{"control-plane": "controller-manager"})
+			var names []string
+			for _, pod := range pods {
+				if r.except == "" || pod.Labels[configLabel] != r.except {
+					names = append(names, pod.Name)
+				}
+			}
+			if err != nil || len(names) == 0 {
+				return "", err
+			}
+			return fmt.Sprintf("pods of the operator still run in namespace %q: %q; wait for them to end, and run this again", namespace, names), nil
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // delete deletes the very object that was found, but a definition only if there is still no
 // set: one may have been created.
 func (r *removal) delete(ctx context.Context, u *unstructured.Unstructured) error {
-	if u.GetKind() == "CustomResourceDefinition" {
+	if isDefinition(u) {
 		if err := r.refuseWithSets(ctx); err != nil {
 			return fmt.Errorf("a set was created meanwhile, so the definition stays: %w", err)
 		}
@@ -233,19 +278,6 @@ func (r *removal) delete(ctx context.Context, u *unstructured.Unstructured) erro
 	return nil
 }
 
-func (c *cluster) refuseWithSets(ctx context.Context) error {
-	sets, err := c.list(ctx, setList)
-	if err != nil && !unknownKind(err) {
-		return fmt.Errorf("list LeaderWorkerSets: %w", err)
-	}
-	var names []string
-	for _, set := range sets {
-		names = append(names, set.Namespace+"/"+set.Name)
-	}
-	return blocked("LeaderWorkerSets exist and would be deleted with their definition", names, "nothing was removed; "+
-		"delete them first: kubectl delete leaderworkersets --all --all-namespaces; or leave them to another implementation: lockstep uninstall --keep-sets")
-}
-
 // installed returns what install wrote into the cluster, whatever version it had, and what
 // the operator made for itself. A namespace that install did not create is not in it.
 func (c *cluster) installed(ctx context.Context) (found []*unstructured.Unstructured, err error) {
@@ -257,11 +289,13 @@ func (c *cluster) installed(ctx context.Context) (found []*unstructured.Unstruct
 	if err != nil {
 		return nil, err
 	}
-	own := append(s.madeByOperator(), Options{ProtectOnly: true}.madeByOperator()...)
-	kinds := map[schema.GroupVersionKind]bool{}
-	for _, u := range all {
-		if kinds[u.GroupVersionKind()] = true; u.GetKind() == "CustomResourceDefinition" {
+	own, kinds := append(s.madeByOperator(), Options{ProtectOnly: true}.madeByOperator()...), []schema.GroupVersionKind{}
+	for _, u := range slices.Backward(all) { // bindings before policies
+		if isDefinition(u) {
 			own = append(own, u) // that of an earlier version has no label
+		}
+		if !slices.Contains(kinds, u.GroupVersionKind()) {
+			kinds = append(kinds, u.GroupVersionKind())
 		}
 	}
 	for _, u := range own {
@@ -269,11 +303,11 @@ func (c *cluster) installed(ctx context.Context) (found []*unstructured.Unstruct
 		if err != nil {
 			return nil, err
 		}
-		if live != nil && (u.GetKind() != "CustomResourceDefinition" || isOurs(live)) {
+		if live != nil && (!isDefinition(u) || isOurs(live)) {
 			found = append(found, live)
 		}
 	}
-	for _, kind := range slices.SortedFunc(maps.Keys(kinds), func(x, y schema.GroupVersionKind) int { return strings.Compare(y.Kind, x.Kind) }) {
+	for _, kind := range kinds {
 		some, err := c.labelled(ctx, kind)
 		if err != nil {
 			return nil, err
@@ -283,7 +317,7 @@ func (c *cluster) installed(ctx context.Context) (found []*unstructured.Unstruct
 	return found, nil
 }
 
-// labelled returns the objects of one kind that bear our labels. Another implementation
+// labelled returns the objects of one kind that have our labels. Another implementation
 // has the label of LeaderWorkerSets as well.
 func (c *cluster) labelled(ctx context.Context, kind schema.GroupVersionKind) (found []*unstructured.Unstructured, err error) {
 	for _, name := range []string{standaloneLabel, setsLabel} {
@@ -306,11 +340,7 @@ func (c *cluster) labelled(ctx context.Context, kind schema.GroupVersionKind) (f
 // isPolicyOrRole reports whether labels alone show that an object is ours. A user may copy
 // them into any other kind.
 func isPolicyOrRole(u *unstructured.Unstructured) bool {
-	switch u.GetKind() {
-	case "ClusterRole", "ClusterRoleBinding":
-		return true
-	}
-	return u.GroupVersionKind().Group == "admissionregistration.k8s.io"
+	return strings.HasPrefix(u.GetKind(), "ClusterRole") || u.GroupVersionKind().Group == "admissionregistration.k8s.io"
 }
 
 // madeByOperator returns what the operator makes for itself.
@@ -336,9 +366,12 @@ func (c *cluster) reportKept(ctx context.Context) error {
 }
 
 func has(all []*unstructured.Unstructured, role string) bool {
-	return slices.ContainsFunc(all, func(u *unstructured.Unstructured) bool { return u.GetKind() == "ClusterRole" && u.GetName() == role })
+	return isIn(object("rbac.authorization.k8s.io/v1", "ClusterRole", "", role), all)
 }
 
-func isSame(x, y *unstructured.Unstructured) bool {
-	return title(x) == title(y) && x.GetNamespace() == y.GetNamespace()
+// isIn reports whether a list has an object of this kind and name.
+func isIn(u *unstructured.Unstructured, all []*unstructured.Unstructured) bool {
+	return slices.ContainsFunc(all, func(x *unstructured.Unstructured) bool {
+		return title(u) == title(x) && u.GetNamespace() == x.GetNamespace()
+	})
 }

@@ -1,0 +1,274 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"lockstep.dev/lockstep/internal/connect"
+)
+
+const (
+	// fieldManager is the manager of everything that install writes. An object that has no
+	// field of it is another implementation's, or a user's.
+	fieldManager = "lockstep-install"
+	// pause is the time between two reads of an object that is to come or go.
+	pause = 200 * time.Millisecond
+	// page is how many objects are read at a time.
+	page = 500
+	// mostNamed bounds how many objects an error names.
+	mostNamed = 5
+)
+
+// cluster is where install and uninstall read and write.
+type cluster struct {
+	Options
+	client client.Client
+	// deleted counts deletions.
+	deleted int
+}
+
+// open checks that the cluster answers.
+func (o Options) open() (*cluster, error) {
+	if o.Timeout <= 0 {
+		return nil, fmt.Errorf("--timeout %s: it must be more than nothing", o.Timeout)
+	}
+	if err := connect.Reach(context.Background(), o.REST); err != nil {
+		return nil, err
+	}
+	unlimited := rest.CopyConfig(o.REST) // a cluster may have many PVCs to strip
+	unlimited.QPS = -1
+	c, err := client.New(unlimited, client.Options{Scheme: clientgoscheme.Scheme})
+	return &cluster{Options: o, client: c}, err
+}
+
+// change is what became of one object.
+type change string
+
+const (
+	created    change = "created"
+	configured change = "configured"
+	unchanged  change = "unchanged"
+)
+
+// apply creates an object, or makes it what the manifest says. A second install may do the
+// same at the same time: the object is read again.
+func (c *cluster) apply(ctx context.Context, want *unstructured.Unstructured) (what change, err error) {
+	err = retry.OnError(retry.DefaultBackoff, isRace, func() error {
+		live, err := c.get(ctx, want)
+		if err == nil && live != nil && live.GetDeletionTimestamp() != nil && !c.DryRun {
+			c.say("waiting for %s, which is being deleted", title(want))
+			live, err = nil, c.untilGone(ctx, want)
+		}
+		if err != nil {
+			return err
+		}
+		if live == nil {
+			what = created
+			return c.create(ctx, want.DeepCopy())
+		}
+		what, err = c.replace(ctx, live, want)
+		return err
+	})
+	switch {
+	case apierrors.IsInvalid(err):
+		return what, fmt.Errorf("apply %s: %w; if another tool made it, delete it and run install again", title(want), err)
+	case err != nil:
+		return what, fmt.Errorf("apply %s: %w", title(want), err)
+	}
+	return what, nil
+}
+
+func isRace(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
+
+func (c *cluster) create(ctx context.Context, u *unstructured.Unstructured) error {
+	if u.GetKind() == "Namespace" {
+		u.SetAnnotations(map[string]string{createdHere: "true"})
+	}
+	err := c.client.Create(ctx, u, append(dry[client.CreateOption](c.DryRun), client.FieldOwner(fieldManager))...)
+	if c.DryRun && apierrors.IsNotFound(err) && u.GetNamespace() != "" {
+		return nil // its namespace would have been created first
+	}
+	return err
+}
+
+// replace writes each field of a manifest as a whole, for the version that was read.
+// Another implementation, or a user, may have written under our names. A merge would leave
+// a Service beside a URL, a webhook on a path that is gone, a policy with one condition
+// more. The API server writes nothing if nothing changes.
+func (c *cluster) replace(ctx context.Context, live, want *unstructured.Unstructured) (change, error) {
+	next := live.DeepCopy()
+	for field, value := range want.DeepCopy().Object {
+		if field != "metadata" {
+			next.Object[field] = value
+		}
+	}
+	next.SetLabels(merged(live.GetLabels(), want.GetLabels()))
+	next.SetAnnotations(merged(live.GetAnnotations(), want.GetAnnotations()))
+	keepAllocated(next, live)
+	err := c.client.Update(ctx, next, append(dry[client.UpdateOption](c.DryRun), client.FieldOwner(fieldManager))...)
+	if err != nil || reflect.DeepEqual(content(live), content(next)) {
+		return unchanged, err
+	}
+	return configured, nil
+}
+
+// keepAllocated copies what others write into the fields of a manifest: the API server
+// gives a Service its address, and the operator gives a webhook its CA bundle.
+func keepAllocated(to, from *unstructured.Unstructured) {
+	if to.GetKind() == "Service" {
+		spec := maps.Clone(from.Object["spec"].(map[string]any))
+		maps.Copy(spec, to.Object["spec"].(map[string]any))
+		to.Object["spec"] = spec
+	}
+	bundles := map[any]string{}
+	for _, hook := range webhooksOf(from) {
+		bundles[hook["name"]], _, _ = unstructured.NestedString(hook, "clientConfig", "caBundle")
+	}
+	for _, hook := range webhooksOf(to) {
+		if connection, ok := hook["clientConfig"].(map[string]any); ok && bundles[hook["name"]] != "" {
+			connection["caBundle"] = bundles[hook["name"]]
+		}
+	}
+}
+
+// dry returns the option of a dry run, if it is one.
+func dry[T any](dryRun bool) []T {
+	if !dryRun {
+		return nil
+	}
+	return []T{any(client.DryRunAll).(T)}
+}
+
+func merged(x, y map[string]string) map[string]string {
+	if x == nil {
+		return y
+	}
+	all := maps.Clone(x)
+	maps.Copy(all, y)
+	return all
+}
+
+// content leaves out what an API server writes: a status moves the resourceVersion.
+func content(u *unstructured.Unstructured) map[string]any {
+	c := u.DeepCopy()
+	c.SetManagedFields(nil)
+	c.SetGeneration(0)
+	c.SetResourceVersion("")
+	delete(c.Object, "status")
+	return c.Object
+}
+
+// isOurs reports whether install wrote fields of an object.
+func isOurs(u *unstructured.Unstructured) bool {
+	return slices.ContainsFunc(u.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
+		return e.Manager == fieldManager && e.Subresource == ""
+	})
+}
+
+// get returns nil for an object that does not exist, or whose kind the API server lacks.
+func (c *cluster) get(ctx context.Context, want *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	live := &unstructured.Unstructured{}
+	live.SetGroupVersionKind(want.GroupVersionKind())
+	err := c.client.Get(ctx, client.ObjectKeyFromObject(want), live)
+	if unknownKind(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", title(want), err)
+	}
+	return live, nil
+}
+
+func (c *cluster) list(ctx context.Context, kind schema.GroupVersionKind, options ...client.ListOption) ([]metav1.PartialObjectMetadata, error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(kind)
+	err := c.client.List(ctx, list, options...)
+	return list.Items, err
+}
+
+// each reads a list page by page. If a page expires, the rest is unknown: an error.
+func (c *cluster) each(ctx context.Context, list client.ObjectList, see func(client.Object) error, options ...client.ListOption) error {
+	for token := ""; ; {
+		if err := c.client.List(ctx, list, append(slices.Clone(options), client.Limit(page), client.Continue(token))...); err != nil {
+			return fmt.Errorf("list %T: %w", list, err)
+		}
+		err := meta.EachListItem(list, func(o runtime.Object) error { return see(o.DeepCopyObject().(client.Object)) })
+		if err != nil {
+			return err
+		}
+		if token = list.GetContinue(); token == "" {
+			return nil
+		}
+	}
+}
+
+// unknownKind reports whether an object, or its kind, does not exist.
+func unknownKind(err error) bool {
+	return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) || errors.As(err, new(*meta.NoKindMatchError))
+}
+
+// untilGone waits until an object is gone, or another has its name.
+func (c *cluster) untilGone(ctx context.Context, u *unstructured.Unstructured) error {
+	return c.await(ctx, func(ctx context.Context) (string, error) {
+		live, err := c.get(ctx, u)
+		if err != nil || live == nil || live.GetDeletionTimestamp() == nil {
+			return "", err
+		}
+		return fmt.Sprintf("%s is still being deleted (finalizers: %q); see it with: kubectl get %[1]s -o yaml", title(u), live.GetFinalizers()), nil
+	})
+}
+
+// await repeats a check until it names nothing that is missing.
+func (c *cluster) await(ctx context.Context, check func(context.Context) (missing string, err error)) error {
+	last := ""
+	err := wait.PollUntilContextTimeout(ctx, pause, c.Timeout, true, func(ctx context.Context) (bool, error) {
+		missing, err := check(ctx)
+		if ctx.Err() == nil {
+			last = missing
+		}
+		return err == nil && missing == "", err
+	})
+	if wait.Interrupted(err) && last != "" {
+		return fmt.Errorf("%s (waited %s)", last, c.Timeout)
+	}
+	return err
+}
+
+// blocked returns an error that names some objects and counts the rest.
+func blocked(what string, names []string, remedy string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	slices.Sort(names)
+	text := strings.Join(names[:min(len(names), mostNamed)], ", ")
+	if more := len(names) - mostNamed; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return fmt.Errorf("%s: %s; %s", what, text, remedy)
+}
+
+func (o Options) say(format string, args ...any) {
+	suffix := ""
+	if o.DryRun {
+		suffix = " (dry run)"
+	}
+	fmt.Fprintf(o.Out, format+suffix+"\n", args...)
+}
