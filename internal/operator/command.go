@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -12,9 +13,17 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
+	"lockstep.dev/lockstep/api/config/v1alpha1"
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/connect"
+	"lockstep.dev/lockstep/internal/gang"
+	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/internal/version"
 )
+
+// protectionLease is the lease of an operator with --protect-only. An operator for
+// LeaderWorkerSets has another lease, which all implementations share.
+const protectionLease = "protection.lockstep.dev"
 
 // NewCommand returns "run".
 func NewCommand() *cobra.Command {
@@ -54,39 +63,83 @@ func (f *flags) run(cmd *cobra.Command) error {
 	return Run(ctrl.SetupSignalHandler(), options)
 }
 
+// flags are those of the command line. Some are fields of Options, and some of its Config.
+type flags struct {
+	Options
+	kubeconfig, gangScheduler string
+	protectOnly, version      bool
+	zap                       zap.Options
+}
+
+// newFlags returns flags that log as in development, with stack traces of panics only.
+func newFlags() *flags {
+	return &flags{zap: zap.Options{Development: true, StacktraceLevel: zapcore.PanicLevel}}
+}
+
+func (f *flags) register(fs *pflag.FlagSet) {
+	isOn := os.Getenv("ENABLE_WEBHOOKS") != "false" // the switch of other implementations
+	fs.StringVar(&f.ConfigFile, "config", "", "`file` with a Configuration of "+v1alpha1.GroupVersion.String()+"; a flag that is given overrides it")
+	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "`file` with the cluster to use; without, $KUBECONFIG, then the cluster this runs in, then ~/.kube/config")
+	fs.StringVar(&f.Namespace, "namespace", ownNamespace(), "the operator's own `namespace`, of its lease and its certificate")
+	fs.StringSliceVar(&f.Controllers, "controllers", Controllers(), `controllers to run; "" runs none`)
+	fs.BoolVar(&f.version, "version", false, "print the version and exit")
+	fs.StringVar(&f.gangScheduler, "gang-scheduler", "", "gang `scheduler` of sets that name none by the annotation "+lwsv1.GangSchedulerAnnotationKey+": "+gang.Volcano+`; "" is none`)
+	fs.BoolVar(&f.protectOnly, "protect-only", false, "only protect PersistentVolumeClaims: needs no LeaderWorkerSets in the cluster, and answers no admission requests for them")
+	fs.BoolVar(&f.Webhooks, "webhooks", isOn, "answer admission requests (environment: ENABLE_WEBHOOKS=false)")
+	fs.StringVar(&f.CertDir, "webhook-cert-dir", "", "`directory` of tls.crt, tls.key and, optionally, ca.crt; without, the operator makes and renews its own certificate")
+	fs.StringVar(&f.Pprof, "pprof-bind-address", off, "loopback `address` of /debug/pprof, for profiles; 0 turns it off. It is open to all users of the machine")
+	defaults := &v1alpha1.Configuration{}
+	v1alpha1.SetDefaults(defaults)
+	bind(fs, defaults)
+	logging := flag.NewFlagSet("", flag.ContinueOnError)
+	f.zap.BindFlags(logging)
+	fs.AddGoFlagSet(logging)
+}
+
+// bind adds the flags that are fields of a configuration. Their defaults are its values.
+func bind(fs *pflag.FlagSet, c *v1alpha1.Configuration) {
+	l := &c.LeaderElection
+	fs.BoolVar(c.Protection.Enabled, "protection", *c.Protection.Enabled, "protect PersistentVolumeClaims in use. While this is off, a deleted PVC with the finalizer "+pvc.BarrierFinalizer+" stays until it is on again: set the mode Off first")
+	fs.Int32Var(c.Webhook.Port, "webhook-port", *c.Webhook.Port, "`port` of the webhook server")
+	fs.StringVar(&c.Webhook.Host, "webhook-host", c.Webhook.Host, "`address` of the webhook server, which its certificate names as well; empty listens on all")
+	fs.StringVar(&c.Metrics.BindAddress, "metrics-bind-address", c.Metrics.BindAddress,
+		"`address` of /metrics; 0 turns it off. On a loopback address it is plain HTTP and open, on any other HTTPS and only for clients that may get the non-resource URL /metrics")
+	fs.StringVar(&c.Health.HealthProbeBindAddress, "health-probe-bind-address", c.Health.HealthProbeBindAddress, "`address` of /healthz and /readyz; 0 turns it off")
+	fs.Float32Var(c.ClientConnection.QPS, "kube-api-qps", *c.ClientConnection.QPS, "requests per second to the API server")
+	fs.Int32Var(c.ClientConnection.Burst, "kube-api-burst", *c.ClientConnection.Burst, "requests to the API server that may come at once")
+	fs.BoolVar(l.LeaderElect, "leader-elect", *l.LeaderElect, "run controllers only while holding the lease")
+	fs.DurationVar(&l.LeaseDuration.Duration, "leader-elect-lease-duration", l.LeaseDuration.Duration, "how long a lease that is not renewed stays valid")
+	fs.DurationVar(&l.RenewDeadline.Duration, "leader-elect-renew-deadline", l.RenewDeadline.Duration, "how long the leader tries to renew the lease before it stops")
+	fs.DurationVar(&l.RetryPeriod.Duration, "leader-elect-retry-period", l.RetryPeriod.Duration, "pause between two tries")
+	fs.StringVar(&l.ResourceLock, "leader-elect-resource-lock", l.ResourceLock, "`kind` of lock; only leases is supported")
+	fs.StringVar(&l.ResourceName, "leader-elect-resource-name", l.ResourceName, "`name` of the lease")
+}
+
 // options returns the settings of the file, overridden by the flags that were given.
 func (f *flags) options(given *pflag.FlagSet) (Options, error) {
-	config, err := LoadConfig(f.config)
+	c, err := LoadConfig(f.ConfigFile)
 	if err != nil {
 		return Options{}, err
 	}
-	if err := f.override(given, config); err != nil {
-		return Options{}, err
+	fields := pflag.NewFlagSet("", pflag.ContinueOnError)
+	bind(fields, c)
+	given.Visit(func(flag *pflag.Flag) {
+		if fields.Lookup(flag.Name) != nil {
+			err = errors.Join(err, fields.Set(flag.Name, flag.Value.String()))
+		}
+	})
+	if given.Changed("gang-scheduler") {
+		if c.GangSchedulingManagement = nil; f.gangScheduler != "" {
+			c.GangSchedulingManagement = &v1alpha1.GangSchedulingManagement{SchedulerProvider: &f.gangScheduler}
+		}
 	}
+	o := f.Options
 	if f.protectOnly {
-		f.onlyProtect(config)
+		o.Controllers, o.Webhooks = []string{Protection}, false
+		if c.LeaderElection.ResourceName == v1alpha1.DefaultResourceName {
+			c.LeaderElection.ResourceName = protectionLease
+		}
 	}
-	return Options{
-		Config:      *config,
-		ConfigFile:  f.config,
-		Namespace:   f.namespace,
-		Controllers: f.controllers,
-		Webhooks:    f.webhooks,
-		CertDir:     f.webhookCertDir,
-		Pprof:       f.pprofAddress,
-	}, nil
-}
-
-// logOptions are those of the development mode, with stack traces of panics only.
-func logOptions() zap.Options {
-	return zap.Options{Development: true, StacktraceLevel: zapcore.PanicLevel}
-}
-
-// webhooksWanted reads the switch of other implementations from the environment.
-func webhooksWanted() bool { return os.Getenv("ENABLE_WEBHOOKS") != "false" }
-
-func goFlags(bind func(*flag.FlagSet)) *flag.FlagSet {
-	fs := flag.NewFlagSet("", flag.ContinueOnError)
-	bind(fs)
-	return fs
+	o.Config = *c
+	return o, err
 }

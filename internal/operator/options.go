@@ -11,8 +11,18 @@ import (
 	"k8s.io/client-go/rest"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
+	"lockstep.dev/lockstep/internal/controller/lws"
 	"lockstep.dev/lockstep/internal/version"
 )
+
+// Names of the controllers that --controllers chooses from.
+const (
+	LeaderWorkerSet = lws.Name
+	Protection      = "protection"
+)
+
+// Controllers returns the names of all controllers.
+func Controllers() []string { return []string{LeaderWorkerSet, Protection} }
 
 // off is the address that turns a server off.
 const off = "0"
@@ -21,30 +31,22 @@ const off = "0"
 type Options struct {
 	// REST reaches the API server. Rate and user agent are set by Run.
 	REST *rest.Config
-
 	// Config has its defaults filled in.
 	Config v1alpha1.Configuration
-
 	// Namespace is that of the operator, its lease and its certificate.
 	Namespace string
-
 	// ConfigFile is the path of Config, or empty. Errors name it.
 	ConfigFile string
-
 	// Controllers are the names of those to run. It may be empty.
 	Controllers []string
-
 	// Webhooks reports whether admission requests are answered.
 	Webhooks bool
-
 	// CertDir, if not empty, has the webhook certificate. Without it, the operator makes
 	// its own, unless Config has another directory.
 	CertDir string
-
 	// Pprof is the address of profiles, on loopback. "0" is none.
 	Pprof string
-
-	Log logr.Logger
+	Log   logr.Logger
 }
 
 func (o *Options) validate() error {
@@ -68,18 +70,29 @@ func (o *Options) validate() error {
 	return nil
 }
 
+// protects reports whether PVCs are protected.
+func (o *Options) protects() bool {
+	return *o.Config.Protection.Enabled && slices.Contains(o.Controllers, Protection)
+}
+
+// keepsSets reports whether the controllers of LeaderWorkerSets run.
+func (o *Options) keepsSets() bool { return slices.Contains(o.Controllers, LeaderWorkerSet) }
+
+// controls reports whether any controller runs.
+func (o *Options) controls() bool { return o.protects() || o.keepsSets() }
+
+// elects reports whether this replica competes for the lease. One without controllers does
+// not need it, and must not keep it from one with controllers.
+func (o *Options) elects() bool {
+	return *o.Config.LeaderElection.LeaderElect && o.controls()
+}
+
 // certDir returns the directory that another program fills, or nothing.
 func (o *Options) certDir() string {
 	if o.CertDir == "" && !*o.Config.InternalCertManagement.Enable {
 		return o.Config.Webhook.CertDir
 	}
 	return o.CertDir
-}
-
-// elects reports whether this replica competes for the lease. One without controllers does
-// not need it, and must not keep it from one with controllers.
-func (o *Options) elects() bool {
-	return *o.Config.LeaderElection.LeaderElect && o.controls()
 }
 
 // pprofAddress returns the address of profiles, or nothing.
@@ -98,15 +111,11 @@ func (o *Options) restConfig() *rest.Config {
 	return c
 }
 
-const (
-	namespaceFile    = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
-	defaultNamespace = "lws-system"
-)
-
 // ownNamespace returns the namespace of the pod that this runs in, or the default.
 func ownNamespace() string {
-	if text, err := os.ReadFile(namespaceFile); err == nil && len(strings.TrimSpace(string(text))) > 0 {
-		return strings.TrimSpace(string(text))
+	text, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+	if namespace := strings.TrimSpace(string(text)); err == nil && namespace != "" {
+		return namespace
 	}
-	return defaultNamespace
+	return "lws-system"
 }

@@ -3,10 +3,13 @@ package operator
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -25,21 +28,49 @@ func (o *Options) preflight(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := o.checkKinds(client); err != nil {
-		return err
+	for _, check := range []struct {
+		isNeeded bool
+		passes   func(context.Context, kubernetes.Interface) error
+	}{
+		{o.keepsSets(), o.checkKinds},
+		{o.elects() || (o.Webhooks && o.certDir() == ""), o.checkNamespace},
+		{o.keepsSets(), o.checkOthers},
+	} {
+		if check.isNeeded {
+			if err := check.passes(ctx, client); err != nil {
+				return err
+			}
+		}
 	}
-	if err := o.checkNamespace(ctx, client); err != nil {
-		return err
+	return nil
+}
+
+// checkKinds returns an error if the API server does not serve LeaderWorkerSets: the
+// caches would never be synced.
+func (o *Options) checkKinds(_ context.Context, client kubernetes.Interface) error {
+	_, err := client.Discovery().ServerResourcesForGroupVersion(lwsv1.GroupVersion.String())
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("the API server at %s does not know %s LeaderWorkerSet; run: lockstep install", o.REST.Host, lwsv1.GroupVersion)
 	}
-	return o.checkOthers(ctx, client)
+	return err
+}
+
+// checkNamespace returns an error if the namespace of lease and certificate does not exist.
+// An operator that may not read namespaces runs in a pod of its namespace.
+func (o *Options) checkNamespace(ctx context.Context, client kubernetes.Interface) error {
+	_, err := client.CoreV1().Namespaces().Get(ctx, o.Namespace, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("namespace %q, of the lease and the webhook certificate, does not exist; run: lockstep install, or name another with --namespace", o.Namespace)
+	}
+	if apierrors.IsForbidden(err) {
+		return nil
+	}
+	return err
 }
 
 // checkOthers refuses to start beside another implementation, unless the two compete for
 // one lease. Two sets of controllers undo each other's work.
 func (o *Options) checkOthers(ctx context.Context, client kubernetes.Interface) error {
-	if !o.keepsSets() {
-		return nil
-	}
 	holders, err := lease.Holders(ctx, client, o.Config.LeaderElection.ResourceName, o.Namespace, time.Now())
 	if err != nil {
 		return err
@@ -57,32 +88,22 @@ func (o *Options) checkOthers(ctx context.Context, client kubernetes.Interface) 
 	return nil
 }
 
-// checkKinds returns an error if the API server does not serve LeaderWorkerSets: the
-// caches would never be synced.
-func (o *Options) checkKinds(client kubernetes.Interface) error {
-	if !o.keepsSets() {
-		return nil
-	}
-	_, err := client.Discovery().ServerResourcesForGroupVersion(lwsv1.GroupVersion.String())
-	if apierrors.IsNotFound(err) {
-		return fmt.Errorf("the API server at %s does not know %s LeaderWorkerSet; run: lockstep install", o.REST.Host, lwsv1.GroupVersion)
-	}
-	return err
-}
+// The kinds of admission policies that older API servers lack.
+const (
+	MutatingPolicy   = "MutatingAdmissionPolicy"   // since 1.36
+	ValidatingPolicy = "ValidatingAdmissionPolicy" // since 1.30
+)
 
-// checkNamespace returns an error if the namespace of lease and certificate does not exist.
-// An operator that may not read namespaces runs in a pod of its namespace.
-func (o *Options) checkNamespace(ctx context.Context, client kubernetes.Interface) error {
-	needed := o.elects() || (o.Webhooks && o.certDir() == "")
-	if !needed {
-		return nil
-	}
-	_, err := client.CoreV1().Namespaces().Get(ctx, o.Namespace, metav1.GetOptions{})
+// Lacks returns the kinds of admission policies that the API server does not serve.
+func Lacks(server discovery.ServerResourcesInterface) ([]string, error) {
+	served, err := server.ServerResourcesForGroupVersion(admissionv1.SchemeGroupVersion.String())
 	if apierrors.IsNotFound(err) {
-		return fmt.Errorf("namespace %q, of the lease and the webhook certificate, does not exist; run: lockstep install, or name another with --namespace", o.Namespace)
+		served, err = &metav1.APIResourceList{}, nil
 	}
-	if apierrors.IsForbidden(err) {
-		return nil
+	if err != nil {
+		return nil, fmt.Errorf("read which policies the API server serves: %w", err)
 	}
-	return err
+	return slices.DeleteFunc([]string{MutatingPolicy, ValidatingPolicy}, func(kind string) bool {
+		return slices.ContainsFunc(served.APIResources, func(r metav1.APIResource) bool { return r.Kind == kind })
+	}), nil
 }

@@ -3,55 +3,38 @@ package operator
 import (
 	"context"
 	"fmt"
-	"net/http"
-	"slices"
+	"time"
 
-	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"lockstep.dev/lockstep/api/config/v1alpha1"
 	"lockstep.dev/lockstep/internal/apply"
+	"lockstep.dev/lockstep/internal/controller/podgate"
 	"lockstep.dev/lockstep/internal/controller/pvcfinalizer"
+	"lockstep.dev/lockstep/internal/controller/pvchold"
 	"lockstep.dev/lockstep/internal/kinds"
+	"lockstep.dev/lockstep/internal/lws/restart"
 	"lockstep.dev/lockstep/internal/pvccache"
 	"lockstep.dev/lockstep/internal/report"
 )
 
-// protectionLease is the lease of an operator with --protect-only. An operator for
-// LeaderWorkerSets has another lease, which all implementations share.
-const protectionLease = "protection.lockstep.dev"
+const (
+	// policyInterval is the time between two checks that the policies exist.
+	policyInterval = 30 * time.Second
+	// kindInterval is the time between two checks of configured kinds. They read memory
+	// alone.
+	kindInterval = 10 * time.Second
+)
 
-// onlyProtect applies --protect-only. The lease is protectionLease, unless another was
-// configured.
-func (f *flags) onlyProtect(c *v1alpha1.Configuration) {
-	f.controllers, f.webhooks = []string{Protection}, false
-	if c.LeaderElection.ResourceName == v1alpha1.DefaultResourceName {
-		c.LeaderElection.ResourceName = protectionLease
-	}
-}
-
-// protects reports whether PVCs are protected.
-func (o *Options) protects() bool {
-	return *o.Config.Protection.Enabled && slices.Contains(o.Controllers, Protection)
-}
-
-// keepsSets reports whether the controllers of LeaderWorkerSets run.
-func (o *Options) keepsSets() bool { return slices.Contains(o.Controllers, LeaderWorkerSet) }
-
-// controls reports whether any controller runs.
-func (o *Options) controls() bool { return o.protects() || o.keepsSets() }
-
-// protection is what the controllers of protection share. Each has its setup method.
+// protection is what the controllers of protection share.
 type protection struct {
-	mgr      ctrl.Manager
-	log      logr.Logger
-	settings ProtectionSettings
+	ProtectionSettings
+	mgr ctrl.Manager
 	// caches hold PVCs and namespaces. They are not the manager's: a cache has one selector
 	// for a kind, and the controllers of LeaderWorkerSets read PVCs with a label only.
 	caches cache.Cache
@@ -61,12 +44,11 @@ type protection struct {
 	// starter watches kinds that may come and go.
 	starter *kinds.Starter
 	actor   *apply.Actor
-	// report gets what the controller of finalizers does.
-	report *report.Protection
 }
 
 // setupProtection adds the controllers of protection to the manager.
 func (o *Options) setupProtection(mgr ctrl.Manager, starter *kinds.Starter) error {
+	o.warnOfIgnored()
 	caches, err := cache.New(mgr.GetConfig(), cache.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), ByObject: pvccache.ProtectionCaches(),
 		DefaultWatchErrorHandler: report.WatchFailed,
@@ -74,7 +56,6 @@ func (o *Options) setupProtection(mgr ctrl.Manager, starter *kinds.Starter) erro
 	if err != nil {
 		return err
 	}
-	o.warnOfIgnored()
 	config := rest.CopyConfig(mgr.GetConfig())
 	config.ContentType = runtime.ContentTypeProtobuf
 	client, err := kubernetes.NewForConfigAndClient(config, mgr.GetHTTPClient())
@@ -82,58 +63,61 @@ func (o *Options) setupProtection(mgr ctrl.Manager, starter *kinds.Starter) erro
 		return err
 	}
 	p := &protection{
-		mgr: mgr, starter: starter, log: o.Log.WithName(Protection), settings: o.protectionSettings(),
-		caches: caches, client: client,
-		pods:  pvccache.NewPods(pvccache.PodsOf(client), report.WatchFailed),
-		actor: apply.New(mgr.GetClient(), mgr.GetAPIReader()),
+		ProtectionSettings: SettingsOf(o.Config.Protection, o.Namespace), mgr: mgr, caches: caches, client: client,
+		pods: pvccache.NewPods(pvccache.PodsOf(client), report.WatchFailed), starter: starter, actor: apply.New(mgr.GetClient(), mgr.GetAPIReader()),
 	}
-	for _, setup := range []func() error{
-		p.setupCaches,
-		p.setupPods,
-		p.setupFinalizers,
-		p.setupHolds,
-		p.setupStrict,
-		p.setupGuards,
-	} {
-		if err := setup(); err != nil {
-			return err
+	log := o.Log.WithName(Protection)
+	finalizers := pvcfinalizer.New(pvcfinalizer.Options{
+		Settings: p.Settings, Caches: caches, Live: mgr.GetAPIReader(), Pods: p.pods, Actor: p.actor, Recorder: mgr.GetEventRecorder(Protection), Log: log,
+	})
+	policies, kinds := report.NewPolicies(log), report.NewKinds(log)
+	register(report.HoldMetrics(), finalizers.Report().Metrics(), policies.Metrics(), kinds.Metrics())
+	if err := p.setupCaches(); err != nil {
+		return err
+	}
+	if p.Alone { // no built-in controller keeps volumes
+		if err := (&pvcfinalizer.Volumes{Cached: mgr.GetCache(), Actor: p.actor, Report: finalizers.Report()}).Setup(mgr); err != nil {
+			return fmt.Errorf("set up the protection of volumes: %w", err)
 		}
 	}
-	return nil
+	if err := mgr.Add(finalizers); err != nil {
+		return fmt.Errorf("set up the controller of finalizers: %w", err)
+	}
+	if err := p.setupHolds(kinds); err != nil {
+		return err
+	}
+	gates := &podgate.Reconciler{
+		Settings: p.Settings, Pods: p.pods, Caches: caches, Live: mgr.GetAPIReader(), Actor: p.actor, Report: finalizers.Report(),
+	}
+	if err := gates.Setup(mgr); err != nil {
+		return err
+	}
+	return mgr.Add(p.policies(policies))
 }
 
 // warnOfIgnored reports configured fields that this version accepts and ignores.
 func (o *Options) warnOfIgnored() {
-	if o.Config.Protection.UnusedCondition != nil {
-		o.Log.Info("configuration: protection.unusedCondition is ignored, and will be refused by the next version; leave it out")
-	}
-	if o.Config.Protection.ReleaseByTwo {
-		o.Log.Info("configuration: protection.releaseByTwo is ignored, and will be refused by the next version; leave it out")
+	for field, isSet := range map[string]bool{
+		"unusedCondition": o.Config.Protection.UnusedCondition != nil, "releaseByTwo": o.Config.Protection.ReleaseByTwo,
+	} {
+		if isSet {
+			o.Log.Info("configuration: protection." + field + " is ignored, and will be refused by the next version; leave it out")
+		}
 	}
 }
 
-// setupCaches fills the caches before anything else runs, on every replica.
+// setupCaches fills the caches before anything else runs, and that of pods, on every replica.
 func (p *protection) setupCaches() error {
-	for object := range pvccache.ProtectionCaches() {
-		if _, err := p.caches.GetInformer(context.Background(), object, cache.BlockUntilSynced(false)); err != nil {
-			return fmt.Errorf("watch %T: %w", object, err)
-		}
+	if err := begin(p.caches, pvccache.ProtectionCaches()); err != nil {
+		return err
 	}
 	if err := p.mgr.AddReadyzCheck("claims", synced(p.caches)); err != nil {
 		return err
 	}
-	return p.mgr.Add(filledFirst{p.caches})
-}
-
-// filledFirst is a cache that the manager fills before it starts anything else.
-type filledFirst struct{ cache.Cache }
-
-// GetCache marks it as a cache for the manager.
-func (f filledFirst) GetCache() cache.Cache { return f.Cache }
-
-// setupPods fills the cache of pods, on every replica.
-func (p *protection) setupPods() error {
-	if err := p.mgr.AddReadyzCheck("pods", p.podsSynced); err != nil {
+	if err := p.mgr.Add(filledFirst{p.caches}); err != nil {
+		return err
+	}
+	if err := p.mgr.AddReadyzCheck("pods", soon(p.pods.AwaitSync)); err != nil {
 		return err
 	}
 	return p.mgr.Add(everywhere(func(ctx context.Context) error {
@@ -142,51 +126,55 @@ func (p *protection) setupPods() error {
 	}))
 }
 
-func (p *protection) podsSynced(r *http.Request) error {
-	ctx, cancel := context.WithTimeout(r.Context(), glance)
-	defer cancel()
-	return p.pods.AwaitSync(ctx)
-}
+// filledFirst is a cache that the manager fills before it starts anything else.
+type filledFirst struct{ cache.Cache }
 
-// setupFinalizers adds the controller that adds and removes finalizers of PVCs.
-func (p *protection) setupFinalizers() error {
-	c := pvcfinalizer.New(pvcfinalizer.Options{
-		Settings: p.settings.Settings,
-		Caches:   p.caches,
-		Live:     p.mgr.GetAPIReader(),
-		Pods:     p.pods,
-		Actor:    p.actor,
-		Recorder: p.mgr.GetEventRecorder(Protection),
-		Log:      p.log,
-	})
-	p.report = c.Report()
-	if err := p.setupVolumes(); err != nil {
+// GetCache marks it as a cache for the manager.
+func (f filledFirst) GetCache() cache.Cache { return f.Cache }
+
+// setupHolds adds the controllers that hold PVCs in use: a policy refuses to delete these.
+// The replica with the lease reports configured kinds that cannot be read.
+func (p *protection) setupHolds(reported *report.Kinds) error {
+	workloads, err := pvccache.NewWorkloads(p.client, p.starter, p.Kinds, restart.LargestStarted, report.WatchFailed)
+	if err != nil {
+		return fmt.Errorf("watch workloads: %w", err)
+	}
+	if err := pvccache.IndexHolds(context.Background(), p.caches); err != nil {
 		return err
 	}
-	register(p.report.Metrics())
-	if err := p.mgr.Add(c); err != nil {
-		return fmt.Errorf("set up the controller of finalizers: %w", err)
+	reader := pvccache.Reader{Live: p.mgr.GetAPIReader(), Kinds: p.Kinds, Started: restart.LargestStarted, Served: p.starter.Served}
+	err = pvchold.Setup(p.mgr, pvchold.Options{
+		Holds:      &pvccache.Holds{Caches: p.caches, Pods: p.pods, Workloads: workloads, Reader: reader, Settings: p.Settings, Grace: p.Grace},
+		Actor:      p.actor,
+		Report:     report.NewHolds(report.New(p.mgr.GetEventRecorder(Protection))),
+		ReleaseTTL: p.ReleaseTTL,
+		Now:        time.Now,
+	})
+	if err != nil {
+		return err
 	}
-	return nil
+	if err := p.mgr.Add(every(kindInterval, func(context.Context) { reported.Read(workloads.Described()) })); err != nil {
+		return err
+	}
+	return p.mgr.Add(everywhere(workloads.Run))
 }
 
-// setupVolumes adds the controller of volumes where the built-in one is off.
-func (p *protection) setupVolumes() error {
-	if !p.settings.Alone {
-		return nil
-	}
-	if err := (&pvcfinalizer.Volumes{Cached: p.mgr.GetCache(), Actor: p.actor, Report: p.report}).Setup(p.mgr); err != nil {
-		return fmt.Errorf("set up the protection of volumes: %w", err)
-	}
-	return nil
+// policies makes the replica with the lease report policies that were deleted.
+func (p *protection) policies(reported *report.Policies) manager.Runnable {
+	read := pvccache.NewPolicies(p.mgr.GetAPIReader(), p.Alone, p.InitialHold)
+	return every(policyInterval, func(ctx context.Context) {
+		if missing, err := read.Missing(ctx); ctx.Err() == nil {
+			reported.Read(missing, err)
+		}
+	})
 }
 
-// protectionCaches returns what protection reads from the manager's caches.
-func (o *Options) protectionCaches() map[client.Object]cache.ByObject {
-	if !o.Config.Protection.Alone {
+// every runs a check now, and again after each interval, on the replica with the lease.
+func every(interval time.Duration, check func(context.Context)) manager.Runnable {
+	return manager.RunnableFunc(func(ctx context.Context) error {
+		wait.UntilWithContext(ctx, check, interval)
 		return nil
-	}
-	return pvccache.VolumeCaches()
+	})
 }
 
 // everywhere runs on every replica, with the lease or without.

@@ -1,26 +1,43 @@
+// Package operator is "lockstep run": it turns flags and a configuration file
+// into one running operator.
+//
+// It knows where settings come from and which one wins, what must exist before anything
+// starts, the order of the start, and when the process is ready. It refuses to know what a
+// controller decides and what a webhook answers.
+//
+//	flags > file > defaults ──► check what is needed ──► certificate ──► webhooks ──► caches ──► lease ──► controllers
 package operator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"os"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/controller/lws"
 	"lockstep.dev/lockstep/internal/kinds"
+	"lockstep.dev/lockstep/internal/lease"
 	"lockstep.dev/lockstep/internal/lwscache"
+	"lockstep.dev/lockstep/internal/pvccache"
 	"lockstep.dev/lockstep/internal/report"
 	"lockstep.dev/lockstep/internal/version"
 	"lockstep.dev/lockstep/internal/webhook"
@@ -35,8 +52,8 @@ const heapGrowth = 50
 // than the grace period of the Deployment's pods, 10 s.
 const graceful = 8 * time.Second
 
-// fieldOwner is the field manager of the operator's writes of its own configuration.
-const fieldOwner = "lockstep"
+// glance bounds one check of a probe.
+const glance = time.Second
 
 // Run runs the operator until ctx ends, and then returns nil. It releases the lease, so
 // that the next replica does not wait for it to expire. The program must end when Run
@@ -87,8 +104,8 @@ func runUntil(ctx context.Context, mgr ctrl.Manager) error {
 }
 
 // register adds metrics. An earlier setup in this process may have added them already.
-func register(collectors []prometheus.Collector) {
-	for _, collector := range collectors {
+func register(all ...[]prometheus.Collector) {
+	for _, collector := range slices.Concat(all...) {
 		_ = metrics.Registry.Register(collector)
 	}
 }
@@ -186,16 +203,85 @@ func (o *Options) cacheOptions(keeper *certs.Keeper) cache.Options {
 	if o.keepsSets() {
 		options = lwscache.CacheOptions()
 	}
-	objects := maps.Clone(options.ByObject)
-	if objects == nil {
-		objects = map[client.Object]cache.ByObject{}
-	}
-	if o.protects() {
-		maps.Copy(objects, o.protectionCaches())
+	objects := map[client.Object]cache.ByObject{}
+	maps.Copy(objects, options.ByObject)
+	if o.protects() && o.Config.Protection.Alone {
+		maps.Copy(objects, pvccache.VolumeCaches())
 	}
 	if keeper != nil {
 		maps.Copy(objects, keeper.Watched())
 	}
 	options.ByObject, options.DefaultWatchErrorHandler = objects, report.WatchFailed
 	return options
+}
+
+// lease returns the lock that replicas compete for, or nil without leader election. The
+// library's own lock would have another user agent. A request times out early enough for
+// another try before the renew deadline.
+func (o *Options) lease() (resourcelock.Interface, error) {
+	if !o.elects() {
+		return nil, nil
+	}
+	election := o.Config.LeaderElection
+	config := rest.CopyConfig(o.restConfig())
+	config.Timeout = max(election.RenewDeadline.Duration/2, time.Second)
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("name this replica: %w", err)
+	}
+	return resourcelock.New(election.ResourceLock, o.Namespace, election.ResourceName, client.CoreV1(), client.CoordinationV1(),
+		resourcelock.ResourceLockConfig{Identity: lease.Identity(host)})
+}
+
+// addChecks answers the probes. A process that answers is alive. It is ready when its
+// caches are synced, with the lease or without, and the API server would accept its webhook
+// server.
+func (o *Options) addChecks(mgr ctrl.Manager, cached cache.Options, keeper *certs.Keeper) error {
+	if err := begin(mgr.GetCache(), cached.ByObject); err != nil {
+		return err
+	}
+	checks := map[string]healthz.Checker{"caches": synced(mgr.GetCache())}
+	if keeper != nil {
+		checks["webhooks"] = mgr.GetWebhookServer().StartedChecker()
+		checks["certificate"] = func(*http.Request) error { return keeper.Trusted() }
+	}
+	for name, check := range checks {
+		if err := mgr.AddReadyzCheck(name, check); err != nil {
+			return err
+		}
+	}
+	return mgr.AddHealthzCheck("ping", healthz.Ping)
+}
+
+// begin asks for every cache now, so that the check of caches covers all of them. A
+// controller that waits for the lease would ask later.
+func begin(caches cache.Cache, objects map[client.Object]cache.ByObject) error {
+	for object := range objects {
+		if _, err := caches.GetInformer(context.Background(), object, cache.BlockUntilSynced(false)); err != nil {
+			return fmt.Errorf("watch %T: %w", object, err)
+		}
+	}
+	return nil
+}
+
+func synced(caches cache.Cache) healthz.Checker {
+	return soon(func(ctx context.Context) error {
+		if !caches.WaitForCacheSync(ctx) {
+			return errors.New("the caches are not synced yet")
+		}
+		return nil
+	})
+}
+
+// soon answers a probe by a check that it does not wait for.
+func soon(check func(context.Context) error) healthz.Checker {
+	return func(r *http.Request) error {
+		ctx, cancel := context.WithTimeout(r.Context(), glance)
+		defer cancel()
+		return check(ctx)
+	}
 }
