@@ -62,6 +62,11 @@ func TestWhy(t *testing.T) {
 		return workloads.Want{Workload: x, Named: map[string]string{"data": "spec"}}
 	}
 	training := wantOf(&batchv1.Job{ObjectMeta: meta("train"), Spec: batchv1.JobSpec{Template: naming("data")}})
+	finished := training
+	finished.Idle = workloads.Finished
+	ofJob := func(name string) *corev1.Pod {
+		return pod(name, []string{"data"}, func(o *corev1.Pod) { controlledBy("Job", "uid-train")(o) })
+	}
 	web := func(edits ...func(*corev1.Pod)) []*corev1.Pod {
 		return []*corev1.Pod{pod("web", []string{"data"}, edits...)}
 	}
@@ -115,6 +120,10 @@ func TestWhy(t *testing.T) {
 		{"terminating, an unscheduled pod", caseOf(claim("data", dying), pvc.Barrier, web(unbound)), nil, pvc.Draining, "-Pod/web", []string{""}, "no pod holds it"},
 		{"terminating, a recorded pod", caseOf(claim("data", dying, annotated(pvc.UsersAnnotation, "web=uid-web")), pvc.Strict, web(unbound)), nil, pvc.Draining, "+Pod/web", []string{deleteIt}, "Pod/web"},
 		{"terminating, a workload and its pod", caseOf(claim("data-db-0", dying), pvc.Barrier, []*corev1.Pod{dbPod}, db), nil, pvc.Doomed, "+Pod/db-0 -StatefulSet/db", []string{"kubectl delete pod db-0 -n ns"}, ""},
+		{"terminating, two pods of a job", caseOf(claim("data", dying), pvc.Barrier, []*corev1.Pod{ofJob("t1"), ofJob("t2")}, training), nil, pvc.Doomed,
+			"-Job/train +Pod/t1 +Pod/t2", []string{"kubectl patch job train" + suspend}, ""},
+		{"terminating, two pods of a finished job", caseOf(claim("data", dying), pvc.Barrier, []*corev1.Pod{ofJob("t1"), ofJob("t2")}, finished), nil, pvc.Draining,
+			"+Pod/t1 +Pod/t2", []string{"kubectl delete job train -n ns"}, ""},
 		{"terminating, a node that is not ready", caseOf(claim("data", dying), pvc.Barrier, web(leaving(30))), down, pvc.Draining, "+Pod/web", []string{taint}, ""},
 		{"terminating, a node out of service", caseOf(claim("data", dying), pvc.Barrier, web(leaving(30), foreign)), outOfService, pvc.Draining, "+Pod/web", []string{""}, ""},
 		{"terminating, a deleted node", caseOf(claim("data", dying), pvc.Barrier, web(leaving(30))), lost, pvc.Draining, "+Pod/web", []string{deleteIt + " --force --grace-period=0"}, ""},

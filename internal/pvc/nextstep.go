@@ -68,7 +68,7 @@ func (c Case) step(h Explained, holders []Explained) Suggestion {
 }
 
 // podStep repairs the node of a pod, or waits for a terminating one. Otherwise the workload above
-// the pod lets go, if it holds as well, or the pod is deleted.
+// the pod lets go, if it holds as well or if several of its pods hold, or the pod is deleted.
 func (c Case) podStep(h Explained, pod *corev1.Pod, holders []Explained) Suggestion {
 	if s, ok := c.nodeStep(pod); ok {
 		return s
@@ -82,7 +82,31 @@ func (c Case) podStep(h Explained, pod *corev1.Pod, holders []Explained) Suggest
 	if i := slices.IndexFunc(holders, above); i >= 0 {
 		return c.step(holders[i], holders)
 	}
+	if top := topOf(h); top != nil && slices.ContainsFunc(holders, func(o Explained) bool { return o.UID != h.UID && topOf(o) == top }) {
+		return workloadStep(top)
+	}
 	return Suggestion{Do: "delete " + h.Name, Command: "kubectl delete pod " + pod.Name + " -n " + pod.Namespace}
+}
+
+// topOf is the workload above a bound pod that lets it go when it is scaled, or deleted if it has finished.
+func topOf(h Explained) *workloads.Want {
+	if len(h.above) == 0 || h.Reason != BoundPod {
+		return nil
+	}
+	top, ending := workloads.Top(h.above)
+	if ending || isOver(corev1.PodPhase(h.Phase)) && top.Idle != workloads.Finished {
+		return nil
+	}
+	return top
+}
+
+// workloadStep ends all pods of a workload.
+func workloadStep(w *workloads.Want) Suggestion {
+	name := string(w.Workload.Kind) + "/" + w.Workload.Name
+	if w.Idle == workloads.Finished {
+		return Suggestion{Do: "delete " + name, Command: deletion(w.Workload)}
+	}
+	return Suggestion{Do: name + ": " + w.Released, Command: scaleTo(w.Workload, 0)}
 }
 
 // nodeStep gives up the node of a pod that cannot end there.
