@@ -1,49 +1,159 @@
 package cluster
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"os"
+	"strconv"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"lockstep.dev/lockstep/test/drill"
 )
 
 // bed is the control plane and the operator every test of this binary runs on.
-var bed *testbed
+var bed *drill.Bed
+
+const (
+	// controllerManagerQPS is above the default of 20, which would slow each StatefulSet down.
+	controllerManagerQPS = 200
+	// nodes is the number of simulated nodes.
+	nodes    = 20
+	patience = drill.Patience
+
+	apiServer         = drill.APIServer
+	controllerManager = drill.ControllerManager
+	scheduler         = drill.Scheduler
+)
 
 func TestMain(m *testing.M) {
-	if os.Getenv(drill.ReaperEnv) != "" {
-		exit(drill.Reap(os.Stdin))
-	}
 	klog.SetLogger(logr.Discard()) // an API server that was killed on purpose is no news
 	log.SetLogger(logr.Discard())
-	failed, err := run(m)
-	if err == nil && failed != 0 {
-		os.Exit(failed)
-	}
-	exit(err)
+	drill.Main(m, func(dir string, reaper *drill.Reaper) (err error) {
+		bed, err = raise(dir, "", reaper)
+		return err
+	}, func() error { return bed.CheckWrites() })
 }
 
-// run runs the tests on a control plane of their own.
-func run(m *testing.M) (failed int, err error) {
-	err = drill.Run(func(dir string, reaper *drill.Reaper) (err error) {
-		if bed, err = raise(dir, "", reaper); err != nil {
-			return err
-		}
-		failed = m.Run()
-		return bed.checkWrites()
-	})
-	return failed, err
-}
-
-func exit(err error) {
+// raise starts a control plane with the named pod stages, installs Lockstep and runs it.
+func raise(dir, stages string, reaper *drill.Reaper) (*drill.Bed, error) {
+	b, err := drill.NewBed(dir, reaper, drill.Plane{Nodes: nodes, QPS: controllerManagerQPS, Stages: stages})
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "FAIL:", err)
-		os.Exit(1)
+		return nil, err
 	}
-	os.Exit(0)
+	if !soak() { // it costs time, and a cache that is written to ends the operator
+		b.Operator.Env = []string{"KUBE_CACHE_MUTATION_DETECTOR=true"}
+	}
+	fmt.Printf("control plane: %d nodes, controller manager at %d queries/s\n", nodes, controllerManagerQPS)
+	if err := b.Raise("cluster-test", kept); err != nil {
+		return nil, err
+	}
+	return b, warmUp(b)
+}
+
+// kept reports whether the audit log keeps a request: writes of the operator, creates of pods,
+// and what a scheduler writes to PVCs and bindings.
+func kept(r drill.Request) bool {
+	return drill.IsWrite(r) && (drill.ByLockstep(r) || drill.CreatesPod(r) || schedules(r))
+}
+
+// warmUp returns once the garbage collector knows the kind, which it learns within 30 seconds.
+func warmUp(b *drill.Bed) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	set := newSet(metav1.NamespaceDefault, "warm-up", 0, 1, imageA)
+	b.MayWrite(set.Namespace)
+	child := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: set.Name}}
+	is := func(want bool) error {
+		return wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+			err := b.Client.Get(ctx, client.ObjectKeyFromObject(child), child)
+			return want == (err == nil), client.IgnoreNotFound(err)
+		})
+	}
+	for _, step := range []func() error{
+		func() error { return b.Client.Create(ctx, set) },
+		func() error { return is(true) },
+		func() error { return b.Client.Delete(ctx, set) },
+		func() error { return is(false) },
+	} {
+		if err := step(); err != nil {
+			return fmt.Errorf("warm up: %w\n%s", err, drill.LastLines(b.Operator.Log, 40))
+		}
+	}
+	return nil
+}
+
+// soak reports whether drills with a fault run in full, one at a time.
+func soak() bool { return os.Getenv("LOCKSTEP_SOAK") != "" }
+
+// rounds returns how often each mode of delete-and-create runs.
+func rounds(t *testing.T) int {
+	text := cmp.Or(os.Getenv("LOCKSTEP_ROUNDS"), "2")
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("LOCKSTEP_ROUNDS=%q: want a number of at least 1", text)
+	}
+	return n
+}
+
+// faultRounds returns how often a drill with a fault runs.
+func faultRounds(t *testing.T) int {
+	if soak() {
+		return rounds(t)
+	}
+	return (rounds(t) + 1) / 2
+}
+
+// seed is the source of all random moments of a run.
+var seed = sync.OnceValue(func() uint64 {
+	if n, err := strconv.ParseUint(os.Getenv("LOCKSTEP_SEED"), 10, 64); err == nil {
+		return n
+	}
+	return uint64(time.Now().UnixNano())
+})
+
+// smoke names one drill for each promise. "make drills" runs the others.
+var smoke = []struct {
+	promise string
+	drill   func(*testing.T)
+}{
+	{"deleted in the background and recreated", TestRecreateBackground},
+	{"deleted in the foreground and recreated", TestRecreateForeground},
+	{"orphaned and recreated", TestRecreateOrphanUnchangedCreatesNothing},
+	{"a stuck pod holds back its own group only", TestStuckWorkerHoldsBackItsOwnGroupOnly},
+	{"taken over and handed back", TestTakeover},
+	{"rolled out within its budget", TestRollout},
+	{"a partition holds groups", TestPartitionHoldsGroups},
+	{"a failed group is recreated once", TestContainerRestartRecreatesTheGroup},
+	{"a failure is seen after the operator was down", TestWorkerThatVanishesWhileTheOperatorIsDown},
+	{"scaled through the subresource", TestScaleThroughSubresource},
+	{"PVCs outlive restarts and rollouts", TestClaimsOutliveRestartsAndRollouts},
+	{"a PVC in use stays", TestClaimsBesideTheBuiltIn},
+	{"a held PVC is not deleted", func(t *testing.T) {
+		guard(t)
+		t.Run("workloads", func(t *testing.T) { workloadsHold(newGuarded(t)) })
+		t.Run("restart", func(t *testing.T) { mistakeDuringRestart(newGuarded(t)) })
+	}},
+	{"strict mode waits for the operator", TestStrictWaitsForTheOperator},
+	{"an exclusive topology", TestExclusiveTopology},
+	{"gangs", TestGangs},
+	{"a settled set is not written", TestSettledSetIsNotWritten},
+	{"uninstalled", TestUninstallWithProtectedClaims},
+}
+
+// TestSmoke is the part of this package that "make test" runs.
+func TestSmoke(t *testing.T) {
+	for _, s := range smoke {
+		t.Run(s.promise, s.drill)
+	}
 }

@@ -1,39 +1,39 @@
 package cluster
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/test/drill"
 )
 
 const (
-	podProtection = "kubernetes.io/pvc-protection"
-	barrier       = pvc.BarrierFinalizer
-	foreign       = "example.com/keep"
+	podProtection = drill.PodProtection
+	barrier       = drill.Barrier
+	foreign       = drill.Foreign
 )
 
-func (s *scene) meta(name string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: s.namespace, Name: name}
-}
-
-func merge(document string) client.Patch {
-	return client.RawPatch(types.MergePatchType, []byte(document))
-}
+// force deletes an object at once.
+const force = client.GracePeriodSeconds(0)
 
 // newClaim returns a PVC without a StorageClass.
-func (s *scene) newClaim(name string, finalizers ...string) *corev1.PersistentVolumeClaim {
-	claim := &corev1.PersistentVolumeClaim{ObjectMeta: s.meta(name), Spec: claimSpec()}
+func newClaim(namespace, name string, finalizers ...string) *corev1.PersistentVolumeClaim {
+	claim := &corev1.PersistentVolumeClaim{Spec: claimSpec()}
+	claim.Namespace, claim.Name = namespace, name
 	claim.Finalizers, claim.Spec.StorageClassName = finalizers, new(string)
 	return claim
+}
+
+func (s *scene) newClaim(name string, finalizers ...string) *corev1.PersistentVolumeClaim {
+	return newClaim(s.Namespace, name, finalizers...)
 }
 
 func claimSpec() corev1.PersistentVolumeClaimSpec {
@@ -45,30 +45,27 @@ func claimSpec() corev1.PersistentVolumeClaimSpec {
 
 // claim creates a PVC and waits for its finalizers.
 func (s *scene) claim(name string, finalizers ...string) *corev1.PersistentVolumeClaim {
-	s.Helper()
-	bed.hasSet(s.namespace)
+	s.MayWrite(s.Namespace)
 	claim := s.newClaim(name, finalizers...)
-	s.create(claim)
+	s.Create(claim)
 	s.awaitProtected(name)
 	return claim
 }
 
 // classClaim creates a PVC of a StorageClass.
 func (s *scene) classClaim(name, class string, finalizers ...string) {
-	s.Helper()
-	bed.hasSet(s.namespace)
+	s.MayWrite(s.Namespace)
 	claim := s.newClaim(name, finalizers...)
 	claim.Spec.StorageClassName = &class
-	s.create(claim)
+	s.Create(claim)
 }
 
 // awaitProtected waits until PVCs have both finalizers.
 func (s *scene) awaitProtected(names ...string) {
-	s.Helper()
-	s.eventually("PVCs are protected", func() error {
-		found, err := s.claims()
+	s.Eventually("PVCs are protected", func() error {
+		found, err := s.PVCs()
 		for _, name := range names {
-			if claim := found[name]; claim == nil || !isProtected(claim) {
+			if claim := found[name]; claim == nil || !drill.IsProtected(claim) {
 				err = errors.Join(err, fmt.Errorf("PVC %s lacks finalizers", name))
 			}
 		}
@@ -76,16 +73,12 @@ func (s *scene) awaitProtected(names ...string) {
 	})
 }
 
-func isProtected(claim *corev1.PersistentVolumeClaim) bool {
-	return slices.Contains(claim.Finalizers, podProtection) && slices.Contains(claim.Finalizers, barrier)
-}
-
 // A podEdit changes a pod before it is created.
 type podEdit func(*corev1.Pod)
 
 // newUser returns a pod that uses PVCs, without a node.
 func (s *scene) newUser(name string, claims []string) *corev1.Pod {
-	pod := &corev1.Pod{ObjectMeta: s.meta(name), Spec: template(imageA).Spec}
+	pod := &corev1.Pod{ObjectMeta: s.Meta(name), Spec: template(imageA).Spec}
 	for _, claim := range claims {
 		pod.Spec.Volumes = append(pod.Spec.Volumes, claimVolume(claim))
 	}
@@ -100,21 +93,19 @@ func claimVolume(claim string) corev1.Volume {
 
 // user creates a pod on a node that uses PVCs.
 func (s *scene) user(name string, claims []string, edits ...podEdit) *corev1.Pod {
-	s.Helper()
 	pod := s.newUser(name, claims)
 	pod.Spec.NodeName, pod.Spec.TerminationGracePeriodSeconds = s.aNode(), new(int64(1))
 	for _, edit := range edits {
 		edit(pod)
 	}
-	s.create(pod)
+	s.Create(pod)
 	return pod
 }
 
 // aNode returns the name of a node.
 func (s *scene) aNode() string {
-	s.Helper()
 	nodes := &corev1.NodeList{}
-	s.check("list nodes", s.client.List(s.Context(), nodes, client.Limit(1)))
+	s.Check("list nodes", s.Client.List(s.Context(), nodes, client.Limit(1)))
 	return nodes.Items[0].Name
 }
 
@@ -129,110 +120,223 @@ func by(scheduler string) podEdit {
 
 // awaitPhase waits until so many pods are in a phase.
 func (s *scene) awaitPhase(n int, phase corev1.PodPhase) {
-	s.Helper()
-	s.eventually(fmt.Sprintf("%d pods are %s", n, phase), func() error {
-		in := slices.DeleteFunc(live[*corev1.Pod](s.recorder), func(pod *corev1.Pod) bool { return pod.Status.Phase != phase })
-		return lacking("pods", n, len(in))
-	})
-}
-
-// claims returns the PVCs of the scene by name, terminating ones too.
-func (s *scene) claims() (map[string]*corev1.PersistentVolumeClaim, error) {
-	list := &corev1.PersistentVolumeClaimList{}
-	if err := s.client.List(context.WithoutCancel(s.Context()), list, client.InNamespace(s.namespace)); err != nil {
-		return nil, err
-	}
-	found := map[string]*corev1.PersistentVolumeClaim{}
-	for i := range list.Items {
-		found[list.Items[i].Name] = &list.Items[i]
-	}
-	return found, nil
-}
-
-// awaitClaim waits until a PVC lacks nothing, and returns it.
-func (s *scene) awaitClaim(name, what string, lacks func(*corev1.PersistentVolumeClaim) error) (claim *corev1.PersistentVolumeClaim) {
-	s.Helper()
-	s.eventually("PVC "+name+" "+what, func() error {
-		found, err := s.claims()
-		if claim = found[name]; err != nil || claim == nil {
-			return errors.Join(err, errStill)
-		}
-		return lacks(claim)
-	})
-	return claim
-}
-
-// awaitGone waits until an incarnation of a PVC is gone.
-func (s *scene) awaitGone(claim *corev1.PersistentVolumeClaim) {
-	s.Helper()
-	s.eventually("PVC "+claim.Name+" is gone", func() error {
-		found, err := s.claims()
-		if now := found[claim.Name]; now != nil && now.UID == claim.UID {
-			return errors.Join(err, fmt.Errorf("deleted %v, finalizers %v, annotations %v", now.DeletionTimestamp, now.Finalizers, now.Annotations))
-		}
-		return err
+	s.Eventually(fmt.Sprintf("%d pods are %s", n, phase), func() error {
+		in := slices.DeleteFunc(s.Pods(), func(pod *corev1.Pod) bool { return pod.Status.Phase != phase })
+		return drill.Lacking("pods", n, len(in))
 	})
 }
 
 // outlastClaim returns when the operator has released a PVC that was deleted now. It has then
 // read all PVCs that were deleted before.
 func (s *scene) outlastClaim() {
-	s.Helper()
-	witness := s.claim("witness-" + s.unique())
-	s.remove(witness)
-	s.awaitGone(witness)
+	witness := s.claim("witness-" + s.Unique())
+	s.Remove(witness)
+	s.AwaitGone(witness)
 }
 
-// stays checks that the operator keeps both finalizers of terminating PVCs.
-func (s *scene) stays(claims ...*corev1.PersistentVolumeClaim) {
-	s.Helper()
+// stays checks that the operator keeps both finalizers of a terminating PVC.
+func (s *scene) stays(claim *corev1.PersistentVolumeClaim) {
 	s.outlastClaim()
-	found, err := s.claims()
-	s.check("list PVCs", err)
-	for _, claim := range claims {
-		if now := found[claim.Name]; now == nil || now.UID != claim.UID || now.DeletionTimestamp == nil || !isProtected(now) {
-			s.Fatalf("PVC %s is %+v", claim.Name, now)
-		}
+	found, err := s.PVCs()
+	s.Check("list PVCs", err)
+	if now := found[claim.Name]; now == nil || now.UID != claim.UID || now.DeletionTimestamp == nil || !drill.IsProtected(now) {
+		s.Fatalf("PVC %s is %+v", claim.Name, now)
 	}
-}
-
-// unique returns a text that the scene has not used yet.
-func (s *scene) unique() string { s.words++; return fmt.Sprint(s.words) }
-
-// awaitFinalizers waits until an object has exactly these finalizers.
-func (s *scene) awaitFinalizers(o client.Object, want ...string) {
-	s.Helper()
-	s.eventually(fmt.Sprintf("%s has finalizers %v", o.GetName(), want), func() error {
-		now := o.DeepCopyObject().(client.Object)
-		err := s.client.Get(s.Context(), keyOf(o), now)
-		return errors.Join(err, lacking("finalizers", fmt.Sprint(want), fmt.Sprint(now.GetFinalizers())))
-	})
 }
 
 // awaitBarrier waits until a PVC has the barrier, or does not have it.
 func (s *scene) awaitBarrier(name string, want bool) {
-	s.Helper()
-	s.awaitClaim(name, fmt.Sprintf("has the barrier: %t", want), func(claim *corev1.PersistentVolumeClaim) error {
-		return lacking("barrier", want, slices.Contains(claim.Finalizers, barrier))
+	s.AwaitPVC(name, fmt.Sprintf("has the barrier: %t", want), func(claim *corev1.PersistentVolumeClaim) error {
+		return drill.Lacking("barrier", want, slices.Contains(claim.Finalizers, barrier))
 	})
 }
 
 // let removes the foreign finalizer of an object, if the object is there.
 func (s *scene) let(o client.Object) {
-	s.Helper()
-	s.eventually(o.GetName()+" is let go", func() error {
+	s.Eventually(o.GetName()+" is let go", func() error {
 		now := o.DeepCopyObject().(client.Object)
-		if err := s.client.Get(s.Context(), keyOf(o), now); err != nil {
+		if err := s.Read(now); err != nil {
 			return client.IgnoreNotFound(err)
 		}
 		now.SetFinalizers(slices.DeleteFunc(now.GetFinalizers(), func(f string) bool { return f == foreign }))
-		return client.IgnoreNotFound(s.client.Update(s.Context(), now))
+		return client.IgnoreNotFound(s.Client.Update(s.Context(), now))
 	})
 }
 
 // vanish removes the foreign finalizer of a terminating PVC and waits until the PVC is gone.
 func (s *scene) vanish(claim *corev1.PersistentVolumeClaim) {
-	s.Helper()
 	s.let(claim)
-	s.awaitGone(claim)
+	s.AwaitGone(claim)
+}
+
+// behaviours are what happens to a deleted PVC: those of the built-in controller, which the
+// operator has too, beside it and in its place.
+var behaviours = []struct {
+	name string
+	show func(*scene)
+}{
+	{"not in use", func(s *scene) {
+		claim := s.claim("free")
+		s.Remove(claim)
+		s.AwaitGone(claim)
+	}},
+	{"a bound pod uses it", func(s *scene) {
+		claim, pod := s.claim("used"), s.user("user", []string{"used"})
+		s.awaitPhase(1, corev1.PodRunning)
+		s.Remove(claim)
+		s.stays(claim)
+		s.AwaitEvent(claim.Name, "DeletionPostponed", "user")
+		s.Remove(pod)
+		s.AwaitGone(claim)
+		s.AwaitEvent(claim.Name, "DeletionReleased")
+	}},
+	{"an unbound pod uses it", func(s *scene) {
+		claim := s.claim("named")
+		s.user("waiting", []string{"named"}, unbound)
+		s.Remove(claim)
+		s.AwaitGone(claim)
+	}},
+	{"a pod that has finished uses it", func(s *scene) {
+		claim, pod := s.claim("used"), s.user("finished", []string{"used"})
+		s.awaitPhase(1, corev1.PodRunning)
+		s.PatchStatus(pod, `{"status":{"phase":"Succeeded","containerStatuses":null}}`)
+		s.awaitPhase(1, corev1.PodSucceeded)
+		s.Remove(claim)
+		s.stays(claim)
+		s.Remove(pod)
+		s.AwaitGone(claim)
+	}},
+	{"a pod that is being deleted uses it", func(s *scene) { usedWhileTerminating(s) }},
+	{"a pod that was deleted by force uses it", func(s *scene) { usedWhileTerminating(s, force) }},
+	{"a pod on the network of its node uses it", func(s *scene) {
+		claim, pod := s.claim("used"), s.user("host", []string{"used"}, hostNetwork)
+		s.Remove(claim)
+		s.stays(claim)
+		s.Remove(pod, force)
+		s.AwaitGone(claim)
+	}},
+	{"a pod uses it for itself alone", ephemeral},
+	{"a pod took the name of another that used it", func(s *scene) {
+		claim, pod := s.claim("used"), s.user("user", []string{"used"})
+		s.Remove(claim)
+		s.stays(claim)
+		s.Remove(pod, force)
+		s.user("user", nil)
+		s.AwaitGone(claim)
+	}},
+	{"two claims at once, of which one is used", func(s *scene) {
+		used, free := s.claim("used"), s.claim("free")
+		pod := s.user("user", []string{"used"})
+		s.Remove(used)
+		s.Remove(free)
+		s.AwaitGone(free)
+		s.stays(used)
+		s.Remove(pod, force)
+		s.AwaitGone(used)
+	}},
+	{"one pod uses two claims", func(s *scene) {
+		a, b := s.claim("a"), s.claim("b")
+		pod := s.user("user", []string{"a", "b"})
+		s.Remove(a)
+		s.stays(a)
+		s.Remove(pod, force)
+		s.AwaitGone(a)
+		s.Remove(b)
+		s.AwaitGone(b)
+	}},
+	{"others have finalizers on it, in any order", func(s *scene) {
+		for i, order := range [][]string{
+			{foreign, podProtection, barrier}, {barrier, foreign, podProtection},
+			{podProtection, foreign}, {barrier, podProtection, foreign},
+		} {
+			claim := s.claim(fmt.Sprint("order-", i), order...)
+			s.Remove(claim)
+			s.AwaitFinalizers(claim, foreign)
+			s.vanish(claim)
+		}
+	}},
+	{"a pod slipped in", slippedIn},
+	{"modes are chosen", chosenModes},
+	{"it changes all the time", func(s *scene) {
+		claim := s.claim("restless")
+		s.Remove(claim)
+		s.Eventually("it is gone", func() error {
+			err := s.Client.Patch(s.Context(), s.newClaim("restless"), drill.Merge(fmt.Sprintf(`{"metadata":{"annotations":{"example.com/beat":%q}}}`, s.Unique())))
+			if apierrors.IsNotFound(err) {
+				return nil
+			}
+			return errors.Join(err, drill.ErrStill)
+		})
+	}},
+}
+
+// usedWhileTerminating: a deleted pod holds its PVC until the pod is gone.
+func usedWhileTerminating(s *scene, how ...client.DeleteOption) {
+	claim, pod := s.claim("used"), s.user("leaving", []string{"used"}, pinned)
+	s.awaitPhase(1, corev1.PodRunning)
+	s.Remove(claim)
+	s.Remove(pod, how...)
+	s.stays(claim)
+	s.let(pod)
+	s.AwaitGone(claim)
+}
+
+// ephemeral: a PVC of an ephemeral volume has no barrier, and its pod holds it.
+func ephemeral(s *scene) {
+	bed.MayWrite(s.Namespace)
+	spec := s.newClaim("").Spec
+	pod := s.user("user", nil, pinned, func(pod *corev1.Pod) {
+		pod.Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{
+			Ephemeral: &corev1.EphemeralVolumeSource{VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{Spec: spec}},
+		}}}
+	})
+	claim := s.AwaitPVC("user-scratch", "is there", func(*corev1.PersistentVolumeClaim) error { return nil })
+	s.AwaitFinalizers(claim, podProtection)
+	s.Remove(claim)
+	s.outlastClaim()
+	s.AwaitFinalizers(claim, podProtection)
+	s.Remove(pod, force) // a finalizer keeps the pod: were that to hold, neither would go
+	s.AwaitGone(claim)
+	s.let(pod)
+}
+
+// slippedIn: a pod runs on a PVC that lost its pod protection. The barrier keeps the data, and an
+// event reports it.
+func slippedIn(s *scene) {
+	claim, pod := s.claim("used"), s.user("slipped", []string{"used"})
+	s.Remove(claim)
+	s.stays(claim)
+	s.Patch(claim, fmt.Sprintf(`{"metadata":{"finalizers":[%q]}}`, barrier))
+	s.AwaitEvent("used", "UsedWithoutProtection", "slipped")
+	s.AwaitFinalizers(claim, barrier)
+	s.Remove(pod, force)
+	s.AwaitGone(claim)
+}
+
+// chosenModes: namespaces and PVCs choose their mode at any time.
+func chosenModes(s *scene) {
+	claim := s.claim("data")
+	s.SetMode("off")
+	s.awaitBarrier("data", false)
+	s.annotate(claim, pvc.ModeKey, "barrier")
+	s.awaitBarrier("data", true)
+	s.annotate(claim, pvc.ModeKey, "observe")
+	s.awaitBarrier("data", false)
+	pod := s.user("user", []string{"data"})
+	s.Remove(claim)
+	s.AwaitEvent("data", "DeletionPostponed", "user")
+	s.Remove(pod, force)
+	s.AwaitGone(claim)
+	s.Create(s.newClaim("later"))
+	s.Patch(s.Itself(), fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, pvc.ModeKey))
+	s.awaitBarrier("later", true)
+}
+
+// TestClaimsBesideTheBuiltIn shows every behaviour beside the built-in controller.
+func TestClaimsBesideTheBuiltIn(t *testing.T) { showBehaviours(t) }
+
+func showBehaviours(t *testing.T) {
+	for _, b := range behaviours {
+		t.Run(b.name, func(t *testing.T) { b.show(asideScene(t)) })
+	}
 }

@@ -3,13 +3,23 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/test/drill"
 )
 
 // The size of the sets that are deleted and created again.
@@ -66,14 +76,12 @@ func recreateRounds(t *testing.T, policy metav1.DeletionPropagation, image strin
 
 // firstLife creates set "a".
 func (s *scene) firstLife(replicas, size int32) *lwsv1.LeaderWorkerSet {
-	s.Helper()
 	return s.settled(s.newSet("a", replicas, size, imageA))
 }
 
 // end deletes a set and waits until nothing of it is left.
 func (s *scene) end(set *lwsv1.LeaderWorkerSet, policy metav1.DeletionPropagation) {
-	s.Helper()
-	s.remove(set.DeepCopy(), propagation(policy))
+	s.Remove(set, propagation(policy))
 	s.awaitNothing(set.UID)
 }
 
@@ -122,14 +130,14 @@ func TestRecreateSettlesOnStockStages(t *testing.T) {
 	s := newScene(t)
 	recreates := restartPolicy(lwsv1.RecreateGroupOnPodRestart)
 	set := s.newSet("a", groups, groupSize, imageA, recreates)
-	s.create(set)
-	s.within(stockPatience, "the first set is settled", func() error { return s.unsettled(set) })
+	s.Create(set)
+	s.Within(stockPatience, "the first set is settled", func() error { return s.unsettled(set) })
 	for _, image := range []string{imageB, imageA, imageB} { // not every recreation hits a successor
-		set, _ = find[*lwsv1.LeaderWorkerSet](s.recorder, "a")
+		set = s.Set("a")
 		set = s.recreate(set, s.newSet("a", groups, groupSize, image, recreates), metav1.DeletePropagationBackground).set
-		s.within(stockPatience, "the next set is settled", func() error { return s.unsettled(set) })
+		s.Within(stockPatience, "the next set is settled", func() error { return s.unsettled(set) })
 	}
-	for _, pod := range live[*corev1.Pod](s.recorder) {
+	for _, pod := range s.Pods() {
 		if pod.DeletionTimestamp != nil {
 			t.Errorf("pod %s is still terminating", pod.Name)
 		}
@@ -142,7 +150,7 @@ const stockPatience = 10 * time.Minute
 // onStockStages runs the rest of the test on a control plane with kwok's own pod stages.
 func onStockStages(t *testing.T) {
 	t.Helper()
-	own, err := raise(t.TempDir(), "stock", bed.reaper)
+	own, err := raise(t.TempDir(), "stock", bed.Reaper)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,8 +158,359 @@ func onStockStages(t *testing.T) {
 	bed = own
 	t.Cleanup(func() {
 		bed = was
-		if err := errors.Join(own.operator.Kill(), own.reaper.Note("operator", own.operator.Log, "0"), own.plane.Down()); err != nil {
+		if err := errors.Join(own.Operator.Kill(), own.Reaper.Note("operator", own.Operator.Log, "0"), own.Plane.Down()); err != nil {
 			t.Error(err)
 		}
 	})
+}
+
+// life is a set from the deletion of its predecessor on.
+type life struct {
+	set     *lwsv1.LeaderWorkerSet
+	before  *lwsv1.LeaderWorkerSet // the predecessor
+	policy  metav1.DeletionPropagation
+	mark    int // changes seen before the deletion
+	audited int // position of the audit log before the deletion
+}
+
+// recreate deletes a set and creates the next one of its name as soon as the API server accepts it.
+func (s *scene) recreate(old, next *lwsv1.LeaderWorkerSet, policy metav1.DeletionPropagation) life {
+	l := s.endFor(old, next, policy)
+	l.set = s.beginNext(l)
+	return l
+}
+
+// endFor deletes a set to make room for the next one.
+func (s *scene) endFor(old, next *lwsv1.LeaderWorkerSet, policy metav1.DeletionPropagation) life {
+	l := life{set: next, before: old, policy: policy, audited: bed.Position(), mark: s.Changes()}
+	s.persist("delete set "+old.Name, func() error {
+		here := client.Preconditions{UID: &old.UID}
+		return client.IgnoreNotFound(s.Client.Delete(s.Context(), old.DeepCopy(), propagation(policy), here))
+	})
+	return l
+}
+
+// beginNext creates the set of a life as soon as its predecessor is gone, without waiting for a
+// watch, and returns it as created.
+func (s *scene) beginNext(l life) *lwsv1.LeaderWorkerSet {
+	s.Eventually("set "+l.before.Name+" is gone", func() error {
+		var now lwsv1.LeaderWorkerSet
+		err := s.Client.Get(s.Context(), client.ObjectKeyFromObject(l.before), &now)
+		if client.IgnoreNotFound(err) != nil || (err == nil && now.UID == l.before.UID) {
+			return errors.Join(err, fmt.Errorf("finalizers %v", now.Finalizers))
+		}
+		return nil
+	})
+	created := l.set
+	s.persist("create set "+l.set.Name, func() error {
+		attempt := l.set.DeepCopy()
+		err := s.Client.Create(s.Context(), attempt)
+		if err == nil {
+			created = attempt
+		}
+		return err
+	})
+	return created
+}
+
+// judge checks that a life created what it needed, of its own template, for itself alone.
+func (s *scene) judge(l life, want births) {
+	s.Check("pods of the new life", s.misborn(l))
+	s.wantBorn(l.set.UID, l.mark, want)
+	if found := s.strangers(l.set.UID, l.mark); len(found) > 0 {
+		s.Fatalf("created for the previous life: %s", names(found))
+	}
+	if taken := s.adopted(l.set.UID, l.mark); len(taken) > 0 && l.policy != metav1.DeletePropagationOrphan {
+		s.Fatalf("adopted from the previous life: %s", names(taken))
+	}
+	s.Check("read the audit log", bed.Audit.Sync())
+	s.Eventually("the recorder has seen all pods", func() error { return s.unseen(l) })
+}
+
+// wantBorn checks what was created since a mark for the set with this UID.
+func (s *scene) wantBorn(uid types.UID, mark int, want births) {
+	if diff := cmp.Diff(want, s.bornInto(uid, mark)); diff != "" {
+		s.Fatalf("created (-want +have):\n%s", diff)
+	}
+}
+
+// misborn names a pod or revision of a new life with the previous template.
+func (s *scene) misborn(l life) error {
+	image := l.set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Image
+	pods, _ := s.ownedBy(l.set.UID, bornSince[*corev1.Pod](s, l.mark))
+	revisions, _ := s.ownedBy(l.set.UID, s.revisionsSince(l.mark))
+	for _, rec := range pods {
+		if have := imageOf(rec.Last.(*corev1.Pod)); have != image {
+			return fmt.Errorf("pod %s has image %s, not %s", rec.Last.GetName(), have, image)
+		}
+	}
+	for _, rec := range revisions {
+		if data := rec.Last.(*appsv1.ControllerRevision).Data.Raw; !strings.Contains(string(data), image) {
+			return fmt.Errorf("revision %s is not of image %s: %s", rec.Last.GetName(), image, data)
+		}
+	}
+	return nil
+}
+
+// unseen is an error while the API server has created a pod that the recorder has not seen.
+func (s *scene) unseen(l life) error {
+	created := bed.Audit.Kept(l.audited, func(r drill.Request) bool { return drill.CreatesPod(r) && r.Namespace == s.Namespace })
+	if seen := len(bornSince[*corev1.Pod](s, l.mark)); len(created) > seen {
+		return fmt.Errorf("%d pods were created, %d were seen", len(created), seen)
+	}
+	return nil
+}
+
+// A fault strikes a set that is deleted and recreated. It begins before the deletion. What it
+// returns waits until the fault is over.
+type fault struct {
+	name  string
+	begin func(s *scene, salt uint64) (over func() error)
+	// together is how many rounds share one fault: a fault that takes long strikes many sets at once.
+	together int
+}
+
+var faults = []fault{
+	{"operator killed", atRandomMoment(func() error {
+		return errors.Join(bed.Operator.Kill(), bed.Operator.Start())
+	}), 1},
+	{"API server killed", atRandomMoment(killAPIServer), 5},
+	{"controller manager killed", atRandomMoment(func() error {
+		return errors.Join(bed.Plane.Kill(controllerManager), bed.Plane.Restart(controllerManager))
+	}), 5},
+	{"garbage collector held up", withoutGarbageCollector, 10},
+}
+
+// killAPIServer kills and starts the API server. The scheduler ends itself when a pod that it binds
+// is bound elsewhere, so it is started too.
+func killAPIServer() error {
+	return errors.Join(bed.Plane.Kill(apiServer), bed.Plane.Restart(apiServer), bed.Plane.Restart(scheduler))
+}
+
+// modes are the ways to delete a set, with what the next set creates.
+var modes = []struct {
+	policy metav1.DeletionPropagation
+	want   births
+}{
+	{metav1.DeletePropagationBackground, wholeLife},
+	{metav1.DeletePropagationForeground, wholeLife},
+	{metav1.DeletePropagationOrphan, rolledLife},
+}
+
+func TestRecreateSurvives(t *testing.T) {
+	for i, f := range faults {
+		t.Run(f.name, func(t *testing.T) {
+			for j, mode := range modes {
+				t.Run(string(mode.policy), func(t *testing.T) {
+					for begun := 0; begun < faultRounds(t); {
+						share := min(f.together, faultRounds(t)-begun)
+						salt := uint64(begun*100 + i*10 + j) // another one for every fault
+						ok := t.Run(fmt.Sprintf("rounds %d-%d", begun+1, begun+share), func(t *testing.T) {
+							recreateUnder(t, share, f, mode.policy, mode.want, salt)
+						})
+						if !ok {
+							return
+						}
+						begun += share
+					}
+				})
+			}
+		})
+	}
+}
+
+// recreateUnder deletes and creates sets, each in its own namespace, while a fault strikes.
+func recreateUnder(t *testing.T, sets int, f fault, policy metav1.DeletionPropagation, want births, salt uint64) {
+	t.Helper()
+	scenes := make([]*scene, sets)
+	lives := make([]life, sets)
+	for i := range scenes {
+		scenes[i] = newScene(t)
+		lives[i].set = scenes[i].firstLife(groups, groupSize)
+	}
+	over := f.begin(scenes[sets-1], salt)
+	for i, s := range scenes {
+		lives[i] = s.endFor(lives[i].set, s.newSet("a", groups, groupSize, imageB), policy)
+	}
+	for i, s := range scenes {
+		lives[i].set = s.beginNext(lives[i])
+	}
+	for i, s := range scenes {
+		s.awaitSettled(lives[i].set)
+	}
+	scenes[0].Check(f.name, over())
+	for i, s := range scenes {
+		now := s.awaitSettled(lives[i].set)
+		s.judge(lives[i], want)
+		s.end(now, metav1.DeletePropagationBackground)
+		s.judge(lives[i], want)
+	}
+}
+
+// moments is how many changes a random moment is chosen from. Each name has at least 4 changes: the
+// old pod goes, the new one comes, is bound, is ready.
+const moments = 3 * allPods
+
+// atRandomMoment strikes after a random number of changes. A moment that never comes fails the drill.
+func atRandomMoment(strike func() error) func(*scene, uint64) func() error {
+	return func(s *scene, salt uint64) func() error {
+		after := 1 + rand.New(rand.NewPCG(seed(), salt)).IntN(moments)
+		at := s.Changes() + after
+		s.Logf("LOCKSTEP_SEED=%d: strikes after change %d", seed(), after)
+		done := make(chan error, 1)
+		go func() {
+			deadline := time.After(patience)
+			for s.Changes() < at {
+				select {
+				case <-s.Next():
+				case <-s.Context().Done():
+					done <- s.Context().Err()
+					return
+				case <-deadline:
+					done <- fmt.Errorf("change %d was never seen: the fault did not strike", after)
+					return
+				}
+			}
+			done <- strike()
+		}()
+		return atLast(s, done)
+	}
+}
+
+// atLast waits for the end of a fault, at the latest when the test is over.
+func atLast(s *scene, done <-chan error) func() error {
+	over := sync.OnceValue(func() error { return <-done })
+	s.Cleanup(func() { _ = over() })
+	return over
+}
+
+// holdUp is how long the garbage collector is away.
+const holdUp = 20 * time.Second
+
+// withoutGarbageCollector runs the controller manager without it for a while.
+func withoutGarbageCollector(s *scene, _ uint64) func() error {
+	s.Check("stop the garbage collector", errors.Join(bed.Plane.Kill(controllerManager),
+		bed.Plane.Restart(controllerManager, "--kcm-controllers", "*,-garbage-collector-controller")))
+	done := make(chan error, 1)
+	time.AfterFunc(holdUp, func() {
+		done <- errors.Join(bed.Plane.Kill(controllerManager), bed.Plane.Restart(controllerManager, "--kcm-controllers", "*"))
+	})
+	return atLast(s, done)
+}
+
+// Reasons of events and conditions while a previous object has a name, and after it.
+const (
+	waiting = "WaitingForPreviousIncarnation"
+	gone    = "PreviousIncarnationGone"
+)
+
+// keep adds a finalizer to a pod and returns the pod.
+func (s *scene) keep(name string) *corev1.Pod {
+	pod := s.Pod(name)
+	s.Patch(pod, fmt.Sprintf(`{"metadata":{"finalizers":[%q]}}`, foreign))
+	return pod
+}
+
+// A previous worker holds back the workers of its own group. The leader of the group is there.
+func TestStuckWorkerHoldsBackItsOwnGroupOnly(t *testing.T) { stuckPod(t, "a-3-2", 3, 1) }
+
+// A previous leader holds back its own group.
+func TestStuckLeaderHoldsBackItsOwnGroupOnly(t *testing.T) { stuckPod(t, "a-4", 4, 0) }
+
+// The StatefulSet controller begins with the first ordinal.
+func TestStuckFirstLeaderHoldsBackItsOwnGroupOnly(t *testing.T) { stuckPod(t, "a-0", 0, 0) }
+
+// stuckPod deletes and creates a set while one previous pod stays. The group at index has so many
+// pods all the same.
+func stuckPod(t *testing.T, name string, index, there int) {
+	for range faultRounds(t) {
+		s := newScene(t)
+		old := s.firstLife(groups, groupSize)
+		pod := s.keep(name)
+		l := s.recreate(old, s.newSet("a", groups, groupSize, imageB), metav1.DeletePropagationBackground)
+		for i := range groups {
+			if i != index {
+				s.awaitGroupReady(l.set, i)
+			}
+		}
+		s.Eventually("the condition names the pod", func() error { return s.unnamed(l.set, name) })
+		s.Check("events of the end", drill.Lacking(gone, 0, len(s.events(l.set, gone))))
+		want := allPods - groupSize + there
+		s.Eventually("all other pods are there", func() error {
+			return drill.Lacking("enough pods", true, s.bornInto(l.set.UID, l.mark).Pods >= want)
+		})
+		s.Check("pods beside the stuck one", drill.Lacking("pods", want, s.bornInto(l.set.UID, l.mark).Pods))
+
+		s.Patch(pod, drill.NoFinalizers)
+		s.awaitGroupReady(l.set, index)
+		now := s.awaitSettled(l.set)
+		s.judge(l, wholeLife)
+		s.Eventually("each reason has one event", func() error { return s.toldOnce(l.set, waiting, gone) })
+		s.end(now, metav1.DeletePropagationBackground)
+	}
+}
+
+// unnamed is an error unless the condition names an object that the set waits for, and all other
+// groups are ready.
+func (s *scene) unnamed(want *lwsv1.LeaderWorkerSet, objects ...string) error {
+	set := s.Set(want.Name)
+	if set == nil {
+		return drill.ErrStill
+	}
+	if err := holds(set, lwsv1.LeaderWorkerSetProgressing, waiting); err != nil {
+		return err
+	}
+	for _, c := range set.Status.Conditions {
+		for _, object := range objects {
+			if c.Reason == waiting && !mentions(c.Message, object) {
+				return fmt.Errorf("the message does not name %s: %s", object, c.Message)
+			}
+		}
+	}
+	return drill.Lacking("ready groups", *want.Spec.Replicas-1, set.Status.ReadyReplicas)
+}
+
+// mentions reports whether a text has a name as a word of its own.
+func mentions(text, name string) bool {
+	return slices.Contains(strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" ,:;\"()", r) }), name)
+}
+
+// toldOnce is an error unless a set has exactly one event for each reason.
+func (s *scene) toldOnce(set *lwsv1.LeaderWorkerSet, reasons ...string) error {
+	for _, reason := range reasons {
+		if found := s.events(set, reason); len(found) != 1 || found[0].Series != nil {
+			return fmt.Errorf("events for %s: want 1, have %v", reason, found)
+		}
+	}
+	return nil
+}
+
+// events returns the events of a set, of one reason if it is not empty.
+func (s *scene) events(set *lwsv1.LeaderWorkerSet, reason string) []*eventsv1.Event {
+	return slices.DeleteFunc(drill.Live[*eventsv1.Event](s.Recorder), func(e *eventsv1.Event) bool {
+		return e.Regarding.UID != set.UID || (reason != "" && e.Reason != reason)
+	})
+}
+
+// After a minute a warning and the condition name the pod and its finalizer.
+func TestStuckPodIsReportedAfterAMinute(t *testing.T) {
+	s := asideScene(t)
+	old := s.firstLife(2, 2)
+	pod := s.keep("a-1-1")
+	l := s.recreate(old, s.newSet("a", 2, 2, imageB), metav1.DeletePropagationBackground)
+	s.Eventually("a warning names the pod and its finalizer", func() error {
+		for _, e := range s.events(l.set, "") {
+			if e.Type == corev1.EventTypeWarning && mentions(e.Note, "a-1-1") && mentions(e.Note, foreign) {
+				return nil
+			}
+		}
+		return fmt.Errorf("events: %v", s.events(l.set, ""))
+	})
+	s.Eventually("so does the condition", func() error { return s.unnamed(l.set, "a-1-1", foreign) })
+	if still := s.Pod("a-1-1"); still == nil || still.UID != pod.UID {
+		t.Fatal("the stuck pod was deleted by force")
+	}
+	s.Patch(pod, drill.NoFinalizers)
+	s.awaitSettled(l.set)
+	s.judge(l, births{Pods: 4, StatefulSets: 3, Services: 1, Revisions: 1})
 }

@@ -8,12 +8,16 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/lws/restart"
+	"lockstep.dev/lockstep/test/drill"
 )
 
 // crashed is what a kubelet tells of a pod whose container ran out of memory and
@@ -28,29 +32,16 @@ func restartPolicy(policy lwsv1.RestartPolicyType) edit {
 
 // crash reports the n-th restart of a pod's container.
 func (s *scene) crash(name string, n int) {
-	s.Helper()
-	pod, ok := find[*corev1.Pod](s.recorder, name)
-	if !ok {
+	pod := s.Pod(name)
+	if pod == nil {
 		s.Fatalf("no pod %s to crash", name)
 	}
-	s.check("crash pod "+name, s.client.Status().Patch(s.Context(), pod.DeepCopy(), merge(fmt.Sprintf(crashed, n))))
+	s.PatchStatus(pod, fmt.Sprintf(crashed, n))
 }
 
 // evict removes a pod without grace.
 func (s *scene) evict(name string) {
-	s.Helper()
-	s.remove(&corev1.Pod{ObjectMeta: s.meta(name)}, client.GracePeriodSeconds(0))
-}
-
-// uids returns the UIDs of the pods that do not terminate, by name.
-func (s *scene) uids() map[string]types.UID {
-	found := map[string]types.UID{}
-	for _, pod := range live[*corev1.Pod](s.recorder) {
-		if pod.DeletionTimestamp == nil {
-			found[pod.Name] = pod.UID
-		}
-	}
-	return found
+	s.Remove(&corev1.Pod{ObjectMeta: s.Meta(name)}, force)
 }
 
 // inGroups reports whether a pod is in one of these groups of a set.
@@ -64,9 +55,8 @@ func inGroups(set *lwsv1.LeaderWorkerSet, pod string, groups ...int) bool {
 // awaitRecreated waits until every pod of some groups is another one and the set is settled, and
 // checks that no pod of another group is.
 func (s *scene) awaitRecreated(set *lwsv1.LeaderWorkerSet, before map[string]types.UID, groups ...int) {
-	s.Helper()
-	s.eventually(fmt.Sprintf("groups %v are recreated", groups), func() error {
-		now := s.uids()
+	s.Eventually(fmt.Sprintf("groups %v are recreated", groups), func() error {
+		now := s.UIDs()
 		for name, uid := range before {
 			if inGroups(set, name, groups...) && (now[name] == uid || now[name] == "") {
 				return fmt.Errorf("pod %s is not another one", name)
@@ -79,10 +69,8 @@ func (s *scene) awaitRecreated(set *lwsv1.LeaderWorkerSet, before map[string]typ
 
 // wantKept checks that no pod was replaced, but some.
 func (s *scene) wantKept(before map[string]types.UID, but func(name string) bool) {
-	s.Helper()
-	for name, uid := range s.uids() {
+	for name, uid := range s.UIDs() {
 		if uid != before[name] && !but(name) {
-			s.dump()
 			s.Fatalf("pod %s was replaced", name)
 		}
 	}
@@ -93,7 +81,7 @@ func isPod(name string) func(string) bool { return func(other string) bool { ret
 // leadersDeleted counts how often the operator deleted each leader.
 func (s *scene) leadersDeleted(since int) map[string]int {
 	count := map[string]int{}
-	for _, w := range s.lockstepWrote(since) {
+	for _, w := range s.LockstepWrote(since) {
 		if w.Verb == "delete" && w.Resource == "pods" && w.Code < 300 && strings.Count(w.Name, "-") == 1 {
 			count[w.Name]++
 		}
@@ -105,17 +93,17 @@ func (s *scene) leadersDeleted(since int) map[string]int {
 func TestContainerRestartRecreatesTheGroup(t *testing.T) {
 	s := asideScene(t)
 	set := s.settled(s.newSet("a", 3, 4, imageA))
-	before, mark := s.uids(), s.changes()
+	before, mark := s.UIDs(), s.Changes()
 	s.crash("a-1-2", 1)
 	s.awaitRecreated(set, before, 1)
 	s.wantBorn(set.UID, mark, births{Pods: 4, StatefulSets: 1})
-	s.awaitEvent("a", "RecreateGroup", "Pod", "Delete", "a-1-2", "a-1 ", "group 1")
-	now, _ := find[*lwsv1.LeaderWorkerSet](s.recorder, "a")
+	s.AwaitEvent("a", "RecreateGroup", "Pod", "Delete", "a-1-2", "a-1 ", "group 1")
+	now := s.Set("a")
 	if r := now.Status.Restarts; len(r) != 1 || r[0].Index != 1 || r[0].Count != 1 || len(r[0].Failures) != 1 ||
 		r[0].Failures[0].Reason != "OOMKilled" || *r[0].Failures[0].ExitCode != 137 || r[0].Failures[0].Node == "" {
 		t.Errorf("evidence: %+v", r)
 	}
-	if status, _, err := s.plugin("", "status", "a"); err != nil || !strings.Contains(status, "no memory left") || !strings.Contains(status, "137") {
+	if status, _, err := s.Plugin("", "status", "a"); err != nil || !strings.Contains(status, "no memory left") || !strings.Contains(status, "137") {
 		t.Errorf("the plugin does not show it: %v\n%s", err, status)
 	}
 }
@@ -124,11 +112,11 @@ func TestContainerRestartRecreatesTheGroup(t *testing.T) {
 func TestPolicyNoneLeavesTheGroup(t *testing.T) {
 	s := asideScene(t)
 	set := s.settled(s.newSet("a", 2, 3, imageA, restartPolicy(lwsv1.NoneRestartPolicy)))
-	before := s.uids()
+	before := s.UIDs()
 	s.crash("a-0-1", 1)
-	worker, _ := find[*corev1.Pod](s.recorder, "a-1-2")
+	worker := s.Pod("a-1-2")
 	s.evict("a-1-2")
-	awaitAnother(s, worker)
+	drill.Another(s.Scene, worker)
 	s.awaitSettled(set)
 	outlast(t)
 	s.wantKept(before, isPod("a-1-2"))
@@ -138,10 +126,10 @@ func TestPolicyNoneLeavesTheGroup(t *testing.T) {
 func TestWorkerThatVanishesWhileTheOperatorIsDown(t *testing.T) {
 	s := newScene(t)
 	set := s.settled(s.newSet("a", 3, 3, imageA))
-	before, since := s.uids(), bed.position()
-	s.check("kill the operator", bed.operator.Kill())
+	before, since := s.UIDs(), bed.Position()
+	s.Check("kill the operator", bed.Operator.Kill())
 	s.evict("a-1-1")
-	s.check("start the operator", bed.operator.Start()) // its webhook lets the replacement in
+	s.Check("start the operator", bed.Operator.Start()) // its webhook lets the replacement in
 	s.awaitRecreated(set, before, 1)
 	same(t, "leaders deleted", 1, len(s.leadersDeleted(since)))
 }
@@ -151,7 +139,7 @@ func TestMassEviction(t *testing.T) {
 	const groups, failing = 45, 40
 	s := newScene(t)
 	set := s.settled(s.newSet("a", groups, 3, imageA))
-	before, since := s.uids(), bed.position()
+	before, since := s.UIDs(), bed.Position()
 	var failed []int
 	var evictions sync.WaitGroup
 	for i := range failing {
@@ -174,33 +162,33 @@ func TestCrashLoopBacksOff(t *testing.T) {
 	set := s.settled(s.newSet("a", 2, 2, imageA, func(set *lwsv1.LeaderWorkerSet) {
 		set.Annotations = map[string]string{"lockstep.dev/restart-backoff": "first=5s,max=10s"}
 	}))
-	before := s.uids()
+	before := s.UIDs()
 	s.crash("a-1-1", 1)
 	s.awaitRecreated(set, before, 1)
-	before = s.uids()
+	before = s.UIDs()
 	s.crash("a-1-1", 1)
 	var due time.Time
-	s.eventually("the group waits, and the set says so", func() error {
-		now, _ := find[*lwsv1.LeaderWorkerSet](s.recorder, "a")
+	s.Eventually("the group waits, and the set says so", func() error {
+		now := s.Set("a")
 		if err := holds(now, "RestartBackOff", "GroupsFailing"); err != nil {
 			return err
 		}
 		due = now.Status.Restarts[0].DueAt.Time
-		return lacking("failures in a row", 2, now.Status.Restarts[0].Count)
+		return drill.Lacking("failures in a row", 2, now.Status.Restarts[0].Count)
 	})
-	if status, _, err := s.plugin("", "status", "a"); err != nil || !strings.Contains(status, "recreated at") {
+	if status, _, err := s.Plugin("", "status", "a"); err != nil || !strings.Contains(status, "recreated at") {
 		t.Errorf("the plugin does not say so: %v\n%s", err, status)
 	}
 	s.awaitRecreated(set, before, 1)
-	for _, rec := range s.pick(func(r *record) bool { return r.last.GetUID() == before["a-1"] }) {
-		if rec.gone.Before(due) {
-			t.Errorf("the leader went at %s, and was to go from %s on", rec.gone, due)
+	for _, rec := range s.Pick(func(r *drill.Record) bool { return r.Last.GetUID() == before["a-1"] }) {
+		if rec.Gone.Before(due) {
+			t.Errorf("the leader went at %s, and was to go from %s on", rec.Gone, due)
 		}
 	}
-	s.eventually("the set no longer says so", func() error {
-		now, _ := find[*lwsv1.LeaderWorkerSet](s.recorder, "a")
+	s.Eventually("the set no longer says so", func() error {
+		now := s.Set("a")
 		if holds(now, "RestartBackOff", "GroupsFailing") == nil {
-			return errStill
+			return drill.ErrStill
 		}
 		return nil
 	})
@@ -212,9 +200,9 @@ func TestDeletedWorkerStatefulSetRecreatesTheGroup(t *testing.T) {
 		t.Run(string(policy), func(t *testing.T) {
 			s := asideScene(t)
 			set := s.settled(s.newSet("a", 3, 3, imageA))
-			before := s.uids()
-			sts, _ := find[*appsv1.StatefulSet](s.recorder, "a-1")
-			s.remove(sts.DeepCopy(), propagation(policy))
+			before := s.UIDs()
+			sts := s.StatefulSet("a-1")
+			s.Remove(sts, propagation(policy))
 			s.awaitRecreated(set, before, 1)
 		})
 	}
@@ -231,16 +219,16 @@ func TestRestartInMidRollout(t *testing.T) {
 			rolled := func() error {
 				have := s.readyGroups(set)
 				delete(have, 4) // surge
-				return lacking("groups", fmt.Sprint(half), fmt.Sprint(have))
+				return drill.Lacking("groups", fmt.Sprint(half), fmt.Sprint(have))
 			}
-			s.eventually("the groups from the partition on are rolled", rolled)
+			s.Eventually("the groups from the partition on are rolled", rolled)
 			for _, failing := range []int{1, 3} {
-				leader, _ := find[*corev1.Pod](s.recorder, fmt.Sprintf("a-%d", failing))
-				s.eventually("the group is recorded", func() error { return s.unrecorded(leader.Name) })
-				before := s.uids()
+				leader := s.Pod(fmt.Sprintf("a-%d", failing))
+				s.Eventually("the group is recorded", func() error { return s.unrecorded(leader.Name) })
+				before := s.UIDs()
 				s.crash(leader.Name+"-1", 1)
-				awaitAnother(s, leader)
-				s.eventually("the group is back", rolled)
+				drill.Another(s.Scene, leader)
+				s.Eventually("the group is back", rolled)
 				s.wantKept(before, func(name string) bool { return inGroups(set, name, failing, 4) })
 			}
 			set = s.become(set, `{"spec":{"rolloutStrategy":{"rollingUpdateConfiguration":{"partition":0}}}}`)
@@ -251,13 +239,13 @@ func TestRestartInMidRollout(t *testing.T) {
 
 // unrecorded is an error until the status has a record of a leader's group.
 func (s *scene) unrecorded(leader string) error {
-	set, _ := find[*lwsv1.LeaderWorkerSet](s.recorder, "a")
+	set := s.Set("a")
 	for _, started := range set.Status.Started {
-		if started.Leader == s.uids()[leader] {
+		if started.Leader == s.UIDs()[leader] {
 			return nil
 		}
 	}
-	return errStill
+	return drill.ErrStill
 }
 
 // All pods of a group terminate together, without the garbage collector.
@@ -267,18 +255,146 @@ func TestAGroupEndsInOneGracePeriod(t *testing.T) {
 		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Annotations = map[string]string{"local.lockstep.dev/vanish-after": "5s"}
 	}))
 	over := withoutGarbageCollector(s, 0)
-	before := s.uids()
+	before := s.UIDs()
 	s.crash("a-1-1", 1)
 	s.awaitRecreated(set, before, 1)
-	s.check("start the garbage collector again", over())
-	left := s.pick(func(r *record) bool { _, pod := r.last.(*corev1.Pod); return pod && r.died != 0 })
+	s.Check("start the garbage collector again", over())
+	left := s.Pick(func(r *drill.Record) bool { _, pod := r.Last.(*corev1.Pod); return pod && r.Died != 0 })
 	if len(left) != 4 {
 		t.Fatalf("the group had 4 pods, and these went: %s", names(left))
 	}
-	first := slices.MinFunc(left, func(a, b record) int { return a.died - b.died })
+	first := slices.MinFunc(left, func(a, b drill.Record) int { return a.Died - b.Died })
 	for _, rec := range left {
-		if rec.doomed == 0 || rec.doomed > first.died {
-			t.Errorf("pod %s was not deleted before pod %s had gone", rec.last.GetName(), first.last.GetName())
+		if rec.Doomed == 0 || rec.Doomed > first.Died {
+			t.Errorf("pod %s was not deleted before pod %s had gone", rec.Last.GetName(), first.Last.GetName())
 		}
 	}
+}
+
+// over is the status that a kubelet writes of a deleted pod before the pod goes.
+const over = `{"metadata":{"uid":%q},"status":{"phase":"Failed","containerStatuses":[{"name":"serve","image":"x","imageID":"","restartCount":0,"ready":false,"started":false,
+"state":{"terminated":{"exitCode":143,"reason":"Error","finishedAt":%q}}}]}}`
+
+// drained evicts a pod through the API, which sets the condition DisruptionTarget, and ends
+// it as a kubelet does: the pod has a deletion timestamp, then fails, then goes. A finalizer
+// keeps it until the operator has written its decision onto the leader.
+func (s *scene) drained(name, leader string) {
+	pod := s.Pod(name)
+	if pod == nil {
+		s.Fatalf("no pod %s to drain", name)
+	}
+	decided := s.Pod(leader)
+	s.Patch(pod, fmt.Sprintf(`{"metadata":{"finalizers":[%q]}}`, foreign))
+	s.Check("evict "+name, s.Client.SubResource("eviction").Create(s.Context(), pod.DeepCopy(),
+		&policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}))
+	s.Eventually("the decision is on leader "+leader, func() error {
+		has := func(r *drill.Record) bool {
+			return r.Last.GetUID() == decided.UID && r.Last.GetAnnotations()[restart.AnnotationKey] != ""
+		}
+		return drill.Lacking("pods with a decision", 1, len(s.Pick(has)))
+	})
+	ended := fmt.Sprintf(over, pod.UID, time.Now().UTC().Format(time.RFC3339))
+	s.Check("invalid run: the pod was gone before it had failed",
+		s.Client.Status().Patch(s.Context(), pod.DeepCopy(), drill.Merge(ended)))
+	s.Check("let the pod go", client.IgnoreNotFound(s.Client.Delete(s.Context(), pod.DeepCopy(),
+		force, client.Preconditions{UID: &pod.UID})))
+	s.Patch(pod, fmt.Sprintf(`{"metadata":{"uid":%q,"finalizers":null}}`, pod.UID))
+}
+
+// Nodes are drained one after the other, and each drain evicts a leader and a worker. Their
+// groups are recreated at once, and neither failure counts for the back-off.
+func TestDrainedPodsDoNotCount(t *testing.T) {
+	s := asideScene(t)
+	set := s.settled(s.newSet("a", 3, 2, imageA, func(set *lwsv1.LeaderWorkerSet) {
+		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Annotations = map[string]string{"local.lockstep.dev/vanish-after": "4s"}
+	}))
+	for range 2 {
+		for _, leader := range []string{"a-0", "a-1"} {
+			s.Eventually("the group is recorded", func() error { return s.unrecorded(leader) })
+		}
+		before := s.UIDs()
+		s.drained("a-0", "a-0")
+		s.drained("a-1-1", "a-1")
+		s.awaitRecreated(set, before, 0, 1)
+	}
+	now := s.Set("a")
+	same(t, "groups in the status", 2, len(now.Status.Restarts))
+	for i, r := range now.Status.Restarts {
+		if r.Count != 0 || r.DueAt.After(r.FailedAt.Time) || len(r.Failures) != 2 {
+			t.Errorf("status of group %d: %+v, want two failures that do not count", i, r)
+		}
+		for _, f := range r.Failures {
+			same(t, "evidence", lwsv1.PodFailure{Pod: []string{"a-0", "a-1-1"}[i], Reason: "PodDeleted"}, lwsv1.PodFailure{Pod: f.Pod, Reason: f.Reason})
+		}
+	}
+	for _, c := range now.Status.Conditions {
+		if c.Type == "RestartBackOff" && c.Status == metav1.ConditionTrue {
+			t.Errorf("a group waits: %s", c.Message)
+		}
+	}
+}
+
+// An older CustomResourceDefinition drops the fields of the status that restarts need. A
+// condition says so, and no group is recreated until the present definition is installed.
+func TestOlderDefinitionDropsTheRecord(t *testing.T) {
+	s := newScene(t)
+	s.forgetfulDefinition()
+	set := s.settled(s.newSet("a", 2, 2, imageA))
+	s.Eventually("the condition says so", func() error {
+		now := s.Set("a")
+		if len(now.Status.Started) > 0 {
+			t.Fatal("invalid run: the record is kept")
+		}
+		return holds(now, "RestartsUnrecorded", "DefinitionTooOld")
+	})
+	before := s.UIDs()
+	s.crash("a-1-1", 1)
+	s.Check("kill the operator", bed.Operator.Kill())
+	s.crash("a-0-1", 1)
+	s.Check("start the operator", bed.Operator.Start())
+	outlast(t)
+	same(t, "pods", before, s.UIDs())
+	s.Check("install the present definition", bed.Operator.Install())
+	s.Eventually("the groups are recorded, and the condition has ended", func() error {
+		now := s.Set("a")
+		if len(now.Status.Started) < 2 || holds(now, "RestartsUnrecorded", "DefinitionTooOld") == nil {
+			return drill.ErrStill
+		}
+		return nil
+	})
+	s.crash("a-1-1", 2)
+	s.awaitRecreated(set, before, 1)
+}
+
+// forgetfulDefinition removes the fields of restarts from the status of the installed
+// definition until the test ends.
+func (s *scene) forgetfulDefinition() {
+	definition := &unstructured.Unstructured{}
+	definition.SetAPIVersion("apiextensions.k8s.io/v1")
+	definition.SetKind("CustomResourceDefinition")
+	definition.SetName("leaderworkersets.leaderworkerset.x-k8s.io")
+	s.Cleanup(func() { s.Check("install the present definition", bed.Operator.Install()) })
+	s.Check("read the definition", s.Read(definition))
+	versions, _, _ := unstructured.NestedSlice(definition.Object, "spec", "versions")
+	for _, field := range []string{"started", "restarts", "restartsSince"} {
+		unstructured.RemoveNestedField(versions[0].(map[string]any), "schema", "openAPIV3Schema", "properties", "status", "properties", field)
+	}
+	s.Check("change the definition", unstructured.SetNestedSlice(definition.Object, versions, "spec", "versions"))
+	s.Check("write the definition", s.Client.Update(s.Context(), definition))
+
+	probe := s.newSet("probe", 0, 1, imageA, restartPolicy(lwsv1.NoneRestartPolicy))
+	s.Create(probe)
+	s.Eventually("the server goes by it", func() error {
+		mark := probe.DeepCopy()
+		data := `{"status":{"restartsSince":"2026-01-01T00:00:00Z"}}`
+		if err := s.Client.Status().Patch(s.Context(), mark, drill.Merge(data)); err != nil {
+			return err
+		}
+		now := &lwsv1.LeaderWorkerSet{}
+		if err := s.Client.Get(s.Context(), client.ObjectKeyFromObject(probe), now); err != nil {
+			return err
+		}
+		return drill.Lacking("the mark is dropped", true, now.Status.RestartsSince == nil)
+	})
+	s.Remove(probe)
 }

@@ -9,12 +9,12 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/test/drill"
 )
 
 // historyLabel is the label of revisions that no group runs.
@@ -37,13 +37,12 @@ func pull(image string) string {
 
 // become patches a set and returns the result.
 func (s *scene) become(set *lwsv1.LeaderWorkerSet, document string) *lwsv1.LeaderWorkerSet {
-	s.Helper()
-	s.patch(set, document)
+	s.Patch(set, document)
 	var now *lwsv1.LeaderWorkerSet
-	s.eventually("the change is seen", func() error {
-		now, _ = find[*lwsv1.LeaderWorkerSet](s.recorder, set.Name)
+	s.Eventually("the change is seen", func() error {
+		now = s.Set(set.Name)
 		if now == nil || now.Generation <= set.Generation {
-			return errStill
+			return drill.ErrStill
 		}
 		return nil
 	})
@@ -56,7 +55,7 @@ func (s *scene) readyGroups(set *lwsv1.LeaderWorkerSet) map[int]string {
 	count, images := map[int]int{}, map[int]string{}
 	for _, pod := range s.podsOf(set) {
 		var index int
-		if _, err := fmt.Sscan(pod.Labels[lwsv1.GroupIndexLabelKey], &index); err == nil && podReady(pod) && (images[index] == "" || images[index] == imageOf(pod)) {
+		if _, err := fmt.Sscan(pod.Labels[lwsv1.GroupIndexLabelKey], &index); err == nil && drill.PodReady(pod) && (images[index] == "" || images[index] == imageOf(pod)) {
 			count[index]++
 			images[index] = imageOf(pod)
 		}
@@ -71,38 +70,34 @@ func (s *scene) readyGroups(set *lwsv1.LeaderWorkerSet) map[int]string {
 
 // awaitRolled waits until a set is settled, and checks with every change that enough groups are ready.
 func (s *scene) awaitRolled(set *lwsv1.LeaderWorkerSet, least int) {
-	s.Helper()
 	fewest := len(s.readyGroups(set))
-	s.eventually("set "+set.Name+" is rolled", func() error {
+	s.Eventually("set "+set.Name+" is rolled", func() error {
 		fewest = min(fewest, len(s.readyGroups(set)))
 		return s.unsettled(set)
 	})
 	s.Logf("never fewer than %d groups were ready", fewest)
 	if fewest < least {
-		s.dump()
 		s.Fatalf("only %d groups were ready, %d must be", fewest, least)
 	}
 }
 
 func (s *scene) rollTen() {
-	s.Helper()
 	set := s.newSet("a", 0, groupSize, imageA, budget(3, 1, 0))
-	s.create(set)
-	s.eventually("what is made from now on is younger than the set", func() error {
-		return lacking("another second than the set's", true, time.Now().Unix() > set.CreationTimestamp.Unix())
+	s.Create(set)
+	s.Eventually("what is made from now on is younger than the set", func() error {
+		return drill.Lacking("another second than the set's", true, time.Now().Unix() > set.CreationTimestamp.Unix())
 	})
 	set = s.awaitSettled(s.become(set, fmt.Sprintf(`{"spec":{"replicas":%d}}`, groups)))
-	mark, since := s.changes(), bed.position()
+	mark, since := s.Changes(), bed.Position()
 	set = s.become(set, pull(imageB))
 	s.awaitRolled(set, groups-3)
 	s.wantBorn(set.UID, mark, births{Pods: allPods + groupSize, StatefulSets: groups + 1, Revisions: 1})
-	s.wroteLittle(s.lockstepWrote(since), 4*groups)
+	s.wroteLittle(s.LockstepWrote(since), 4*groups)
 }
 
 // wroteLittle checks the number of writes, without events, refused ones and deletions of pods. Each pod
 // is deleted at most once, by the garbage collector or by Lockstep.
-func (s *scene) wroteLittle(wrote []request, most int) {
-	s.Helper()
+func (s *scene) wroteLittle(wrote []drill.Request, most int) {
 	count, ended := map[string]int{}, map[string]int{}
 	for _, r := range wrote {
 		switch {
@@ -130,10 +125,10 @@ func (s *scene) wroteLittle(wrote []request, most int) {
 func TestRollout(t *testing.T) {
 	s := asideScene(t)
 	s.rollTen()
-	set, _ := find[*lwsv1.LeaderWorkerSet](s.recorder, "a")
-	s.awaitEvent("a", "GroupsProgressing", "Delete", "a-10")
-	s.awaitEvent("a", "GroupsUpdating", "Update", "10 groups ready of total 10 groups")
-	s.awaitEvent("a", "GroupsUpdating", "ControllerRevision", "replica")
+	set := s.Set("a")
+	s.AwaitEvent("a", "GroupsProgressing", "Delete", "a-10")
+	s.AwaitEvent("a", "GroupsUpdating", "Update", "10 groups ready of total 10 groups")
+	s.AwaitEvent("a", "GroupsUpdating", "ControllerRevision", "replica")
 	for _, event := range s.events(set, "GroupsProgressing") {
 		if strings.Contains(event.Note, "10 groups ready of total 10 groups") {
 			t.Errorf("the set was available, and then not: %s", event.Note)
@@ -145,8 +140,8 @@ func TestRollout(t *testing.T) {
 func TestRolloutWithoutMaxUnavailable(t *testing.T) {
 	gate := func(value string) error {
 		flags := []string{"--feature-gates", "MaxUnavailableStatefulSet=" + value}
-		return errors.Join(bed.plane.Restart(apiServer, flags...), bed.plane.Restart(controllerManager, flags...),
-			bed.plane.Restart(scheduler))
+		return errors.Join(bed.Plane.Restart(apiServer, flags...), bed.Plane.Restart(controllerManager, flags...),
+			bed.Plane.Restart(scheduler))
 	}
 	if err := gate("false"); err != nil {
 		t.Fatal(err)
@@ -158,7 +153,7 @@ func TestRolloutWithoutMaxUnavailable(t *testing.T) {
 	})
 	s := newScene(t)
 	s.rollTen()
-	sts, _ := find[*appsv1.StatefulSet](s.recorder, "a")
+	sts := s.StatefulSet("a")
 	if kept := sts.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable; kept != nil {
 		t.Fatalf("invalid run: the server keeps maxUnavailable %s", kept)
 	}
@@ -175,14 +170,14 @@ func TestPartitionHoldsGroups(t *testing.T) {
 	same(t, "revisions in use", 2, s.revisionsInUse())
 
 	// A group below it that is lost comes back as it was, with its workers.
-	held, _ := find[*corev1.Pod](s.recorder, "a-1")
-	s.remove(held.DeepCopy())
-	awaitAnother(s, held)
+	held := s.Pod("a-1")
+	s.Remove(held)
+	drill.Another(s.Scene, held)
 	s.awaitImages(set, half)
 	set = s.become(set, `{"spec":{"rolloutStrategy":{"rollingUpdateConfiguration":{"partition":0}}}}`)
 	s.awaitRolled(set, 3)
 	for _, group := range []string{"3", "2", "1", "0"} { // none is taken for another
-		s.awaitEvent("a", "GroupsUpdating", "ControllerRevision", "Update", "replica "+group)
+		s.AwaitEvent("a", "GroupsUpdating", "ControllerRevision", "Update", "replica "+group)
 	}
 }
 
@@ -190,12 +185,12 @@ func TestPartitionHoldsGroups(t *testing.T) {
 func TestBrokenTemplateUndone(t *testing.T) {
 	s := asideScene(t)
 	set := s.settled(s.newSet("a", 4, 2, imageA, budget(1, 0, 0)))
-	first, mark := s.revision(set), s.changes()
+	first, mark := s.revision(set), s.Changes()
 	set = s.become(set, stuck)
-	s.eventually("group 3 is stuck at the broken template", func() error {
-		pod, _ := find[*corev1.Pod](s.recorder, "a-3")
+	s.Eventually("group 3 is stuck at the broken template", func() error {
+		pod := s.Pod("a-3")
 		if pod == nil || pod.Spec.NodeSelector["nowhere"] == "" {
-			return errStill
+			return drill.ErrStill
 		}
 		return nil
 	})
@@ -205,13 +200,13 @@ func TestBrokenTemplateUndone(t *testing.T) {
 	set = s.become(set, `{"spec":{"leaderWorkerTemplate":{"workerTemplate":{"spec":{"nodeSelector":null}}}}}`)
 	s.awaitRolled(set, 3)
 	s.wantBorn(set.UID, mark, births{Pods: 4, StatefulSets: 2, Revisions: 1})
-	s.eventually("the broken revision is history, and the first one is in use", func() error { return s.unfiled(first) })
+	s.Eventually("the broken revision is history, and the first one is in use", func() error { return s.unfiled(first) })
 }
 
 // revisionsInUse counts the revisions that a client finds by the set's name.
 func (s *scene) revisionsInUse() int {
 	count := 0
-	for _, r := range live[*appsv1.ControllerRevision](s.recorder) {
+	for _, r := range drill.Live[*appsv1.ControllerRevision](s.Recorder) {
 		if owner := metav1.GetControllerOf(r); owner != nil && owner.Kind == "LeaderWorkerSet" && r.Labels[lwsv1.SetNameLabelKey] == "a" {
 			count++
 		}
@@ -220,7 +215,7 @@ func (s *scene) revisionsInUse() int {
 }
 
 func (s *scene) unfiled(current *appsv1.ControllerRevision) error {
-	for _, r := range live[*appsv1.ControllerRevision](s.recorder) {
+	for _, r := range drill.Live[*appsv1.ControllerRevision](s.Recorder) {
 		if owner := metav1.GetControllerOf(r); owner == nil || owner.Kind != "LeaderWorkerSet" {
 			continue
 		}
@@ -243,7 +238,7 @@ func TestCanaryAtRestIsAvailable(t *testing.T) {
 	set = s.become(set, pull(imageB))
 	available := func(want metav1.ConditionStatus, ready int32) func() error {
 		return func() error {
-			now, _ := find[*lwsv1.LeaderWorkerSet](s.recorder, "a")
+			now := s.Set("a")
 			have := meta.FindStatusCondition(now.Status.Conditions, string(lwsv1.LeaderWorkerSetAvailable))
 			if have == nil || have.Status != want || now.Status.ObservedGeneration != set.Generation || now.Status.ReadyReplicas != ready {
 				return fmt.Errorf("have %+v with %d ready groups", have, now.Status.ReadyReplicas)
@@ -251,11 +246,11 @@ func TestCanaryAtRestIsAvailable(t *testing.T) {
 			return nil
 		}
 	}
-	s.eventually("the canary is Available beside a surge group", available(metav1.ConditionTrue, 4))
+	s.Eventually("the canary is Available beside a surge group", available(metav1.ConditionTrue, 4))
 	same(t, "groups", map[int]string{0: imageA, 1: imageA, 2: imageB, 3: imageB}, s.readyGroups(set))
 
-	wanted, _ := find[*corev1.Pod](s.recorder, "a-0")
-	s.check("make group 0 unready", s.client.Status().Patch(s.Context(), wanted.DeepCopy(),
-		merge(`{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`)))
-	s.eventually("the set is not Available with group 0 down", available(metav1.ConditionFalse, 3))
+	wanted := s.Pod("a-0")
+	s.Check("make group 0 unready", s.Client.Status().Patch(s.Context(), wanted.DeepCopy(),
+		drill.Merge(`{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`)))
+	s.Eventually("the set is not Available with group 0 down", available(metav1.ConditionFalse, 3))
 }

@@ -1,18 +1,19 @@
 package cluster
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -21,18 +22,13 @@ import (
 )
 
 // scene is the namespace of one test, and what its recorder has seen.
-type scene struct {
-	*testing.T
-	*recorder
-	namespace string
-	client    client.Client
-	audited   int // position of the audit log when the scene began
-	words     int // unique names so far
-}
+type scene struct{ *drill.Scene }
+
+// newScene creates a namespace in which pods can be created, and records it.
+func newScene(t *testing.T) *scene { return &scene{drill.NewScene(t, bed)} }
 
 // asideScene is a scene of a test that runs beside others.
 func asideScene(t *testing.T) *scene {
-	t.Helper()
 	aside(t)
 	return newScene(t)
 }
@@ -44,110 +40,44 @@ func aside(t *testing.T) {
 	}
 }
 
-// newScene creates a namespace in which pods can be created, and records it.
-func newScene(t *testing.T) *scene {
+// each runs a drill once for each way, beside others, in a scene of its own.
+func each[W ~string](t *testing.T, ways []W, drill func(*scene, W)) {
+	for _, way := range ways {
+		t.Run(string(way), func(t *testing.T) { drill(asideScene(t), way) })
+	}
+}
+
+func restartOperator(t *testing.T, flags ...string) {
 	t.Helper()
-	s := &scene{T: t, namespace: bed.nextNamespace(), client: bed.client, audited: bed.position()}
-	s.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}})
-	recording, stop := context.WithCancel(context.Background())
-	t.Cleanup(stop)
-	var err error
-	if s.recorder, err = startRecorder(recording, bed.client, s.namespace); err != nil {
-		t.Fatalf("record namespace %s: %v", s.namespace, err)
-	}
-	t.Cleanup(s.strike)
-	s.eventually("the namespace's default service account exists", func() error {
-		return s.client.Get(t.Context(), client.ObjectKey{Namespace: s.namespace, Name: "default"}, &corev1.ServiceAccount{})
-	})
-	return s
-}
-
-// strike deletes the scene, so that the next test has the machine.
-func (s *scene) strike() {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	in := client.InNamespace(s.namespace)
-	errs := []error{s.client.DeleteAllOf(ctx, &lwsv1.LeaderWorkerSet{}, in)}
-	for _, pod := range live[*corev1.Pod](s.recorder) {
-		if len(pod.Finalizers) > 0 {
-			errs = append(errs, s.client.Patch(ctx, pod.DeepCopy(), merge(noFinalizers)))
-		}
-	}
-	errs = append(errs, s.client.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}))
-	if err := errors.Join(errs...); client.IgnoreNotFound(err) != nil {
-		s.Logf("clear namespace %s: %v", s.namespace, err)
+	if err := errors.Join(bed.Operator.Kill(), bed.Operator.Start(flags...)); err != nil {
+		t.Fatalf("restart the operator: %v", err)
 	}
 }
 
-func (s *scene) create(o client.Object) {
-	s.Helper()
-	if _, ok := o.(*lwsv1.LeaderWorkerSet); ok {
-		bed.hasSet(s.namespace)
-	}
-	if err := s.client.Create(s.Context(), o); err != nil {
-		s.Fatalf("create %T %s: %v", o, o.GetName(), err)
-	}
+func propagation(policy metav1.DeletionPropagation) client.DeleteOption {
+	return client.PropagationPolicy(policy)
 }
 
-func (s *scene) remove(o client.Object, options ...client.DeleteOption) {
-	s.Helper()
-	if err := s.client.Delete(s.Context(), o, options...); err != nil {
-		s.Fatalf("delete %T %s: %v", o, o.GetName(), err)
+// same reports the difference to what is wanted.
+func same[T any](t *testing.T, what string, want, have T) {
+	t.Helper()
+	if diff := cmp.Diff(want, have); diff != "" {
+		t.Errorf("%s (-want +have):\n%s", what, diff)
 	}
 }
 
 // settled creates a set and waits until it is settled.
 func (s *scene) settled(set *lwsv1.LeaderWorkerSet) *lwsv1.LeaderWorkerSet {
-	s.Helper()
-	s.create(set)
+	s.Create(set)
 	return s.awaitSettled(set)
-}
-
-// patch merges a JSON document into an object.
-func (s *scene) patch(o client.Object, document string) {
-	s.Helper()
-	o = o.DeepCopyObject().(client.Object) // objects of the recorder must not change
-	if err := s.client.Patch(s.Context(), o, merge(document)); err != nil {
-		s.Fatalf("patch %T %s: %v", o, o.GetName(), err)
-	}
-}
-
-// eventually waits until lacks returns nil. It asks with every change of the recorder, and now
-// and then for what the recorder does not watch.
-func (s *scene) eventually(what string, lacks func() error) {
-	s.Helper()
-	s.within(patience, what, lacks)
-}
-
-func (s *scene) within(limit time.Duration, what string, lacks func() error) {
-	s.Helper()
-	deadline := time.After(limit)
-	for {
-		next := s.next()
-		err := lacks()
-		if err == nil {
-			return
-		}
-		select {
-		case <-next:
-		case <-time.After(200 * time.Millisecond):
-		case <-s.Context().Done():
-			s.Fatalf("%s: %v", what, s.Context().Err())
-		case <-deadline:
-			s.dump()
-			s.Fatalf("never came true: %s\nlast: %v", what, err)
-		}
-	}
 }
 
 // persist repeats something while the API server or the webhooks are away, or a previous object
 // has the name.
 func (s *scene) persist(what string, do func() error) {
-	s.Helper()
-	s.eventually(what, func() error {
+	s.Eventually(what, func() error {
 		err := do()
 		if err != nil && !passes(err) {
-			s.dump()
 			s.Fatalf("%s: %v", what, err)
 		}
 		return err
@@ -162,73 +92,182 @@ func passes(err error) bool {
 		utilnet.IsHTTP2ConnectionLost(err) || utilnet.IsTimeout(err)
 }
 
-// check ends the test on an error.
-func (s *scene) check(what string, err error) {
-	s.Helper()
-	if err != nil {
-		s.dump()
-		s.Fatalf("%s: %v", what, err)
+// awaitSettled waits until a set is settled, and returns it.
+func (s *scene) awaitSettled(set *lwsv1.LeaderWorkerSet) *lwsv1.LeaderWorkerSet {
+	s.Eventually(fmt.Sprintf("set %s (%s) is settled", set.Name, set.UID), func() error { return s.unsettled(set) })
+	return s.Set(set.Name)
+}
+
+// unsettled returns what the status or the pods of a set lack.
+func (s *scene) unsettled(want *lwsv1.LeaderWorkerSet) error {
+	set := s.Set(want.Name)
+	if set == nil || set.UID != want.UID {
+		return fmt.Errorf("set %s (%s) is not there", want.Name, want.UID)
 	}
-}
-
-// lockstepWrote returns the operator's writes in the scene since a position of the audit log.
-func (s *scene) lockstepWrote(since int) []request {
-	s.Helper()
-	s.check("read the audit log", bed.audit.Sync())
-	return bed.audit.Kept(since, func(r request) bool { return drill.ByLockstep(r) && r.Namespace == s.namespace })
-}
-
-// lacking is an error if want differs from have.
-func lacking[T comparable](what string, want, have T) error {
-	if want == have {
-		return nil
+	if set.Generation < want.Generation {
+		return fmt.Errorf("generation %d of set %s was not seen yet", want.Generation, want.Name)
 	}
-	return fmt.Errorf("%s: want %v, have %v", what, want, have)
+	if err := s.unavailable(set); err != nil {
+		return err
+	}
+	return s.podsMissing(set)
 }
 
-// restartOperator kills the operator and starts it with flags.
-func (s *scene) restartOperator(flags ...string) {
-	s.Helper()
-	s.check("restart the operator", errors.Join(bed.operator.Kill(), bed.operator.Start(flags...)))
+// unavailable returns what the status of a set lacks.
+func (s *scene) unavailable(set *lwsv1.LeaderWorkerSet) error {
+	replicas := *set.Spec.Replicas
+	for _, err := range []error{
+		drill.Lacking("status.observedGeneration", set.Generation, set.Status.ObservedGeneration),
+		holds(set, lwsv1.LeaderWorkerSetAvailable, "AllGroupsReady"),
+		drill.Lacking("status.readyReplicas", replicas, set.Status.ReadyReplicas),
+		drill.Lacking("status.updatedReplicas", replicas, set.Status.UpdatedReplicas),
+		drill.Lacking("status.replicas", replicas, set.Status.Replicas),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// errStill is returned while something has not happened.
-var errStill = errors.New("not yet")
+// holds is an error unless a condition is True, for that reason, and up to date.
+func holds(set *lwsv1.LeaderWorkerSet, condition lwsv1.LeaderWorkerSetConditionType, reason string) error {
+	c := meta.FindStatusCondition(set.Status.Conditions, string(condition))
+	if c == nil || c.Status != metav1.ConditionTrue || c.Reason != reason {
+		return fmt.Errorf("condition %s: want True for %s, have %+v", condition, reason, c)
+	}
+	return drill.Lacking(fmt.Sprintf("observedGeneration of condition %s", condition), set.Generation, c.ObservedGeneration)
+}
 
-// awaitAnother waits until another incarnation of an object has its name, and returns it.
-func awaitAnother[T client.Object](s *scene, former T) (now T) {
-	s.Helper()
-	s.eventually(fmt.Sprintf("another %T %s", former, former.GetName()), func() (err error) {
-		found, ok := find[T](s.recorder, former.GetName())
-		if now = found; !ok || now.GetUID() == former.GetUID() {
-			return errStill
+// podsMissing names a pod that is wrong, missing or too many.
+func (s *scene) podsMissing(set *lwsv1.LeaderWorkerSet) error {
+	image := set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Image
+	pods := s.podsOf(set)
+	for _, pod := range pods {
+		if !drill.PodReady(pod) {
+			return fmt.Errorf("pod %s is not ready", pod.Name)
+		}
+		if s.Root(pod.UID) != set.UID {
+			return fmt.Errorf("pod %s is not of this life", pod.Name)
+		}
+		if imageOf(pod) != image {
+			return fmt.Errorf("pod %s has image %s, not %s", pod.Name, imageOf(pod), image)
+		}
+	}
+	return drill.Lacking("pods", podsWanted(set), len(pods))
+}
+
+// podsOf returns the pods with the name label of a set.
+func (s *scene) podsOf(set *lwsv1.LeaderWorkerSet) []*corev1.Pod {
+	var found []*corev1.Pod
+	for _, pod := range s.Pods() {
+		if pod.Labels[lwsv1.SetNameLabelKey] == set.Name {
+			found = append(found, pod)
+		}
+	}
+	return found
+}
+
+func podsWanted(set *lwsv1.LeaderWorkerSet) int {
+	return int(*set.Spec.Replicas * *set.Spec.LeaderWorkerTemplate.Size)
+}
+
+// awaitNothing waits until no object of a set is left.
+func (s *scene) awaitNothing(uid types.UID) {
+	s.Eventually(fmt.Sprintf("nothing is left of set %s", uid), func() error {
+		left := s.Pick(func(r *drill.Record) bool { return r.Died == 0 && r.Kind != "Event" })
+		if left, _ = s.ownedBy(uid, left); len(left) > 0 {
+			return fmt.Errorf("left: %s", names(left))
 		}
 		return nil
 	})
-	return now
 }
 
-// awaitEvent waits for an event about an object, with these parts in its action, its related kind
-// or its note.
-func (s *scene) awaitEvent(name, reason string, parts ...string) {
-	s.Helper()
-	s.eventually(fmt.Sprintf("%s has an event %s %v", name, reason, parts), func() error {
-		for _, e := range live[*eventsv1.Event](s.recorder) {
-			text := e.Action + " " + e.Note
-			if e.Related != nil {
-				text = e.Related.Kind + " " + text
-			}
-			lacks := func(part string) bool { return !strings.Contains(text, part) }
-			if e.Regarding.Name == name && e.Reason == reason && !slices.ContainsFunc(parts, lacks) {
-				return nil
+// awaitGroupReady waits until all pods of a group are ready and belong to this set.
+func (s *scene) awaitGroupReady(set *lwsv1.LeaderWorkerSet, index int) {
+	leader := fmt.Sprintf("%s-%d", set.Name, index)
+	s.Eventually("group "+leader+" is ready", func() error {
+		want := []string{leader}
+		for j := 1; j < int(*set.Spec.LeaderWorkerTemplate.Size); j++ {
+			want = append(want, fmt.Sprintf("%s-%d", leader, j))
+		}
+		for _, name := range want {
+			pod := s.Pod(name)
+			if pod == nil || !drill.PodReady(pod) || s.Root(pod.UID) != set.UID {
+				return fmt.Errorf("pod %s is not there, not ready or not of this life", name)
 			}
 		}
-		return errStill
+		if ok := s.StatefulSet(leader); ok == nil && len(want) > 1 {
+			return fmt.Errorf("statefulset %s is not there", leader)
+		}
+		return nil
 	})
 }
 
-func keyOf(o client.Object) client.ObjectKey { return client.ObjectKeyFromObject(o) }
+// bornSince returns the records of one type that were first seen after a mark.
+func bornSince[T client.Object](s *scene, mark int) []drill.Record {
+	return s.Pick(func(rec *drill.Record) bool { _, ok := rec.Last.(T); return ok && rec.Born > mark })
+}
 
-func propagation(policy metav1.DeletionPropagation) client.DeleteOption {
-	return client.PropagationPolicy(policy)
+// ownedBy divides records by whether their chain ends in a UID.
+func (s *scene) ownedBy(uid types.UID, records []drill.Record) (own, others []drill.Record) {
+	for _, rec := range records {
+		if s.Root(rec.Last.GetUID()) == uid {
+			own = append(own, rec)
+		} else {
+			others = append(others, rec)
+		}
+	}
+	return own, others
+}
+
+// births counts the objects that a set created, without the revisions of StatefulSets.
+type births struct {
+	Pods, StatefulSets, Services, Revisions int
+}
+
+// bornInto counts the objects of a set that were created since a mark.
+func (s *scene) bornInto(uid types.UID, mark int) births {
+	number := func(records []drill.Record) int { own, _ := s.ownedBy(uid, records); return len(own) }
+	return births{
+		Pods: number(bornSince[*corev1.Pod](s, mark)), StatefulSets: number(bornSince[*appsv1.StatefulSet](s, mark)),
+		Services: number(bornSince[*corev1.Service](s, mark)), Revisions: number(s.revisionsSince(mark)),
+	}
+}
+
+// revisionsSince returns the revisions of sets that were created since a mark.
+func (s *scene) revisionsSince(mark int) []drill.Record {
+	return slices.DeleteFunc(bornSince[*appsv1.ControllerRevision](s, mark), func(rec drill.Record) bool {
+		owner := metav1.GetControllerOf(rec.Last)
+		return owner != nil && owner.Kind == "StatefulSet"
+	})
+}
+
+// strangers returns the objects since a mark that do not belong to uid, without pods. Only the operator
+// creates them here.
+func (s *scene) strangers(uid types.UID, mark int) []drill.Record {
+	_, others := s.ownedBy(uid, slices.Concat(bornSince[*appsv1.StatefulSet](s, mark),
+		bornSince[*corev1.Service](s, mark), s.revisionsSince(mark)))
+	return others
+}
+
+// adopted returns the objects from before a mark that uid came to control.
+func (s *scene) adopted(uid types.UID, mark int) []drill.Record {
+	return s.Pick(func(rec *drill.Record) bool {
+		for _, owner := range rec.Owners {
+			if owner == uid && rec.Born <= mark {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// names returns the kinds and names of records.
+func names(records []drill.Record) string {
+	var text []string
+	for _, rec := range records {
+		text = append(text, fmt.Sprintf("%s/%s", rec.Kind, rec.Last.GetName()))
+	}
+	return strings.Join(text, " ")
 }

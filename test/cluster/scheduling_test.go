@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,9 +10,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/test/drill"
+	"lockstep.dev/lockstep/test/history"
 )
 
 const (
@@ -20,31 +26,28 @@ const (
 )
 
 // schedules reports whether a scheduler wrote to a PVC or bound a pod.
-func schedules(r request) bool {
+func schedules(r drill.Request) bool {
 	return strings.HasPrefix(r.Agent, "kube-scheduler/") &&
 		(r.Resource == "persistentvolumeclaims" || r.Resource == "pods" && r.Subresource == "binding")
 }
 
 // boundClaim creates a PVC and waits for its volume. A foreign finalizer keeps it after a deletion.
 func (s *scene) boundClaim(name string) *corev1.PersistentVolumeClaim {
-	s.Helper()
 	s.classClaim(name, "local", foreign)
-	return s.awaitClaim(name, "is bound", func(claim *corev1.PersistentVolumeClaim) error {
-		return lacking("phase", corev1.ClaimBound, claim.Status.Phase)
+	return s.AwaitPVC(name, "is bound", func(claim *corev1.PersistentVolumeClaim) error {
+		return drill.Lacking("phase", corev1.ClaimBound, claim.Status.Phase)
 	})
 }
 
 // recordOf returns the use record of a PVC.
 func (s *scene) recordOf(name string) string {
-	s.Helper()
-	return s.awaitClaim(name, "is there", func(*corev1.PersistentVolumeClaim) error { return nil }).Annotations[pvc.UsersAnnotation]
+	return s.AwaitPVC(name, "is there", func(*corev1.PersistentVolumeClaim) error { return nil }).Annotations[pvc.UsersAnnotation]
 }
 
 // awaitScheduled waits until a pod has a node.
 func (s *scene) awaitScheduled(name string) *corev1.Pod {
-	s.Helper()
 	var pod *corev1.Pod
-	s.eventually("pod "+name+" is scheduled", func() (err error) {
+	s.Eventually("pod "+name+" is scheduled", func() (err error) {
 		pod, err = s.pod(name)
 		if err == nil && pod.Spec.NodeName == "" {
 			err = fmt.Errorf("it is not: %s", refusal(pod))
@@ -56,8 +59,7 @@ func (s *scene) awaitScheduled(name string) *corev1.Pod {
 
 // awaitRefused waits until a pod has a reason for its missing node.
 func (s *scene) awaitRefused(name, why string) {
-	s.Helper()
-	s.eventually("pod "+name+" is refused: "+why, func() error {
+	s.Eventually("pod "+name+" is refused: "+why, func() error {
 		pod, err := s.pod(name)
 		switch {
 		case err != nil:
@@ -72,9 +74,9 @@ func (s *scene) awaitRefused(name, why string) {
 }
 
 func (s *scene) pod(name string) (*corev1.Pod, error) {
-	pod, ok := find[*corev1.Pod](s.recorder, name)
-	if !ok {
-		return nil, errStill
+	pod := s.Pod(name)
+	if pod == nil {
+		return nil, drill.ErrStill
 	}
 	return pod, nil
 }
@@ -94,7 +96,7 @@ func refusal(pod *corev1.Pod) string {
 func TestPodsWaitForClaimsOnTheirWayOut(t *testing.T) {
 	s := asideScene(t)
 	claim := s.boundClaim("data")
-	s.remove(claim)
+	s.Remove(claim)
 	s.user("web", []string{"data"}, by(ourScheduler))
 	s.awaitRefused("web", `persistentvolumeclaim "data" is being deleted`)
 	s.vanish(claim)
@@ -105,18 +107,17 @@ func TestPodsWaitForClaimsOnTheirWayOut(t *testing.T) {
 
 // checkRecorded checks that PVCs had the use record of a pod before it was bound.
 func (s *scene) checkRecorded(pod *corev1.Pod, claims ...string) {
-	s.Helper()
 	for _, name := range claims {
-		s.check("claim "+name, lacking("use record", pod.Name+"="+string(pod.UID), s.recordOf(name)))
+		s.Check("claim "+name, drill.Lacking("use record", pod.Name+"="+string(pod.UID), s.recordOf(name)))
 	}
-	s.check("read the audit log", bed.audit.Sync())
-	wrote := bed.audit.Kept(s.audited, func(r request) bool { return schedules(r) && r.Namespace == s.namespace && r.Code < 300 })
-	bound := slices.IndexFunc(wrote, func(r request) bool { return r.Resource == "pods" && r.Name == pod.Name })
+	s.Check("read the audit log", bed.Audit.Sync())
+	wrote := bed.Audit.Kept(s.Audited, func(r drill.Request) bool { return schedules(r) && r.Namespace == s.Namespace && r.Code < 300 })
+	bound := slices.IndexFunc(wrote, func(r drill.Request) bool { return r.Resource == "pods" && r.Name == pod.Name })
 	if bound < 0 {
 		s.Fatalf("the scheduler bound nothing: %v", wrote)
 	}
 	for _, name := range claims {
-		on := slices.IndexFunc(wrote, func(r request) bool {
+		on := slices.IndexFunc(wrote, func(r drill.Request) bool {
 			return r.Resource == "persistentvolumeclaims" && r.Verb == "patch" && r.Name == name
 		})
 		if on < 0 || on > bound || wrote[on].Done.After(wrote[bound].Begun) {
@@ -135,13 +136,13 @@ func TestNoPodIsBoundToAClaimThatWentAfterANodeWasChosen(t *testing.T) {
 		claim := s.boundClaim(data)
 		s.classClaim(late, slow)
 		s.user(web, []string{data, late}, by(scheduler))
-		waiting := s.awaitClaim(late, "waits for a volume at a node", func(c *corev1.PersistentVolumeClaim) error {
+		waiting := s.AwaitPVC(late, "waits for a volume at a node", func(c *corev1.PersistentVolumeClaim) error {
 			if c.Annotations["volume.kubernetes.io/selected-node"] == "" {
-				return errStill
+				return drill.ErrStill
 			}
 			return nil
 		})
-		s.remove(claim)
+		s.Remove(claim)
 		s.provision(waiting)
 		if scheduler == stockScheduler {
 			s.awaitScheduled(web) // or the drill shows nothing
@@ -149,7 +150,7 @@ func TestNoPodIsBoundToAClaimThatWentAfterANodeWasChosen(t *testing.T) {
 			continue
 		}
 		s.awaitRefused(web, fmt.Sprintf("persistentvolumeclaim %q is being deleted", data))
-		s.check("the pod was not bound", lacking("use record of claim "+late, "", s.recordOf(late)))
+		s.Check("the pod was not bound", drill.Lacking("use record of claim "+late, "", s.recordOf(late)))
 		s.vanish(claim)
 		s.classClaim(data, "local")
 		s.checkRecorded(s.awaitScheduled(web), data, late)
@@ -158,21 +159,19 @@ func TestNoPodIsBoundToAClaimThatWentAfterANodeWasChosen(t *testing.T) {
 
 // slowClass creates a StorageClass whose volumes the drill provides.
 func (s *scene) slowClass() string {
-	s.Helper()
 	class := &storagev1.StorageClass{
-		ObjectMeta:        metav1.ObjectMeta{Name: "slow-" + s.namespace},
+		ObjectMeta:        metav1.ObjectMeta{Name: "slow-" + s.Namespace},
 		Provisioner:       "drill.lockstep.dev/by-hand",
 		VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer),
 	}
-	s.create(class)
-	s.Cleanup(func() { _ = bed.client.Delete(context.Background(), class) })
+	s.Create(class)
+	s.Cleanup(func() { _ = bed.Client.Delete(context.Background(), class) })
 	return class.Name
 }
 
 // provision creates the volume of a PVC.
 func (s *scene) provision(claim *corev1.PersistentVolumeClaim) {
-	s.Helper()
-	s.create(&corev1.PersistentVolume{
+	s.Create(&corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: claim.Namespace + "-" + claim.Name},
 		Spec: corev1.PersistentVolumeSpec{
 			Capacity:               claim.Spec.Resources.Requests,
@@ -184,4 +183,116 @@ func (s *scene) provision(claim *corev1.PersistentVolumeClaim) {
 			},
 		},
 	})
+}
+
+// strictScene is a scene with a history in the API server's order.
+type strictScene struct {
+	*scene
+	history *history.History
+}
+
+// newStrictScene creates a scene in mode strict.
+func newStrictScene(t *testing.T) *strictScene {
+	t.Helper()
+	direct, err := kubernetes.NewForConfig(bed.Rest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told, err := history.Begin(t.Context(), direct)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &strictScene{newScene(t), told}
+	bed.MayWrite(s.Namespace) // the operator may write here
+	s.SetMode("strict")
+	namespace := s.Itself()
+	s.Check("read the namespace", s.Read(namespace))
+	t.Cleanup(func() { // it goes with its claims, before its scene is struck
+		if err := s.Client.Patch(context.Background(), namespace, drill.Released(namespace)); err != nil {
+			t.Errorf("release namespace %s: %v", s.Namespace, err)
+		}
+	})
+	s.Eventually("a pod that names its node is refused, and another is gated", func() error {
+		named := s.newUser("probe", []string{"none"})
+		named.Spec.NodeName = "nowhere"
+		if err := s.Client.Create(s.Context(), named, client.DryRunAll); !apierrors.IsForbidden(err) {
+			return fmt.Errorf("it is not refused: %w", err)
+		}
+		pod := s.newUser("probe", []string{"none"})
+		err := s.Client.Create(s.Context(), pod, client.DryRunAll)
+		return errors.Join(err, drill.Lacking("gated", true, pvc.Gated(pod)))
+	})
+	return s
+}
+
+// isGated is an error unless a pod is gated.
+func (s *scene) isGated(name string) error {
+	pod, err := s.pod(name)
+	if err == nil && (!pvc.Gated(pod) || pod.Spec.NodeName != "") {
+		err = fmt.Errorf("gates %v, node %q", pod.Spec.SchedulingGates, pod.Spec.NodeName)
+	}
+	return err
+}
+
+// checkLifted checks that PVCs had the use record of a pod before its gate was lifted, and that it was
+// bound after that.
+func (s *strictScene) checkLifted(pod *corev1.Pod, claims ...string) {
+	for _, name := range claims {
+		s.Check("claim "+name, drill.Lacking("use record", pod.Name+"="+string(pod.UID), s.recordOf(name)))
+	}
+	var told []history.Version
+	s.Eventually("it is told how pod "+pod.Name+" came to be bound", func() (err error) {
+		told, err = s.history.Told(s.Namespace)
+		gated, bound := false, false
+		for _, v := range told {
+			if v.Pod != nil && v.Pod.UID == pod.UID {
+				gated, bound = gated || pvc.Gated(v.Pod), bound || v.Pod.Spec.NodeName != ""
+			}
+		}
+		return errors.Join(err, drill.Lacking("gated", true, gated), drill.Lacking("bound", true, bound))
+	})
+	s.Check("how it came", history.Judge(told, true))
+}
+
+// TestStrictWritesPodsOnTheirClaimsBeforeTheyAreScheduled, with any scheduler, and keeps a pod gated
+// that has to wait.
+func TestStrictWritesPodsOnTheirClaimsBeforeTheyAreScheduled(t *testing.T) {
+	aside(t)
+	s := newStrictScene(t)
+	s.boundClaim("data")
+	claim := s.boundClaim("logs")
+	s.Create(s.newUser("web", []string{"data", "logs"}))
+	s.checkLifted(s.awaitScheduled("web"), "data", "logs")
+	s.Create(s.newUser("none", nil))
+	s.awaitScheduled("none")
+
+	web, err := s.pod("web")
+	s.Check("pod web", err)
+	s.Remove(web)
+	s.Eventually("nobody stands on the claims", func() error {
+		return errors.Join(drill.Lacking("use record", "", s.recordOf("logs")), drill.Lacking("use record", "", s.recordOf("data")))
+	})
+
+	s.Check("release claim logs", s.Client.Patch(s.Context(), claim.DeepCopy(), drill.Released(claim))) // the hold outlives the pod by its grace
+	s.Remove(claim)
+	s.Create(s.newUser("late", []string{"data", "logs"}))
+	s.AwaitEvent("late", "ClaimUnusable", "logs")
+	s.Check("pod late waits", s.IsGated("late"))
+	s.Check("pod late waits for logs", drill.Lacking("use record", "", s.recordOf("data")))
+	s.vanish(claim)
+	s.AwaitEvent("late", "AwaitingClaim", "logs")
+	s.classClaim("logs", "local")
+	s.checkLifted(s.awaitScheduled("late"), "data", "logs")
+}
+
+// TestStrictWaitsForTheOperator: pods stay gated while no operator runs.
+func TestStrictWaitsForTheOperator(t *testing.T) {
+	s := newStrictScene(t)
+	s.boundClaim("data")
+	s.Check("kill the operator", bed.Operator.Kill())
+	s.Create(s.newUser("web", []string{"data"}))
+	s.awaitRefused("web", "SchedulingGated")
+	s.Check("nobody wrote on the claim", drill.Lacking("use record", "", s.recordOf("data")))
+	s.Check("start the operator", bed.Operator.Start())
+	s.checkLifted(s.awaitScheduled("web"), "data")
 }

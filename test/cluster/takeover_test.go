@@ -3,18 +3,23 @@ package cluster
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/test/drill"
 	"lockstep.dev/lockstep/test/standin"
 )
 
@@ -24,12 +29,12 @@ const appliedAnnotation = "lockstep.dev/applied"
 // the rollout replaces pods.
 func TestTakeover(t *testing.T) {
 	s := newScene(t)
-	other, err := standin.New(bed.rest)
-	s.check("stand in", err)
-	s.check("serve webhooks alone", errors.Join(bed.operator.Kill(), bed.operator.Start("--controllers=")))
+	other, err := standin.New(bed.Rest)
+	s.Check("stand in", err)
+	s.Check("serve webhooks alone", errors.Join(bed.Operator.Kill(), bed.Operator.Start("--controllers=")))
 	t.Cleanup(func() {
-		_ = bed.operator.Kill()
-		if err := errors.Join(bed.operator.Install(), bed.operator.Start()); err != nil {
+		_ = bed.Operator.Kill()
+		if err := errors.Join(bed.Operator.Install(), bed.Operator.Start()); err != nil {
 			t.Errorf("bring lockstep back: %v", err)
 		}
 	})
@@ -52,8 +57,8 @@ func TestTakeover(t *testing.T) {
 	for _, e := range all {
 		e.foretold()
 	}
-	before, mark, since := s.templates(), s.changes(), bed.position()
-	s.restartOperator()
+	before, mark, since := s.templates(), s.Changes(), bed.Position()
+	s.RestartOperator()
 	s.finish(step, surge)
 	for _, e := range append(all, step, surge) {
 		e.taken()
@@ -67,8 +72,8 @@ func TestTakeover(t *testing.T) {
 	})
 	t.Run("templates", func(t *testing.T) { unchangedTemplates(t, s, before) })
 
-	again := bed.position()
-	s.restartOperator()
+	again := bed.Position()
+	s.RestartOperator()
 	outlast(t)
 	s.silent(again)
 
@@ -82,7 +87,6 @@ func TestTakeover(t *testing.T) {
 
 // roll gives a set another template, for the groups from the partition on.
 func (e *estate) roll(partition int, groups int) {
-	e.Helper()
 	e.update(imageB, 2)
 	e.apply(int32(len(e.keys)), int32(groups))
 	e.keys = append(e.keys[:partition:partition], slices.Repeat([]string{e.key}, groups-partition)...)
@@ -95,9 +99,8 @@ func (e *estate) roll(partition int, groups int) {
 
 // finish waits until Lockstep has ended the rollouts, within their budgets.
 func (s *scene) finish(step, surge *estate) {
-	s.Helper()
 	fewest := map[string]int{}
-	s.eventually("the rollouts are finished", func() error {
+	s.Eventually("the rollouts are finished", func() error {
 		var errs []error
 		for _, e := range []*estate{step, surge} {
 			ready := len(s.readyGroups(e.set))
@@ -110,7 +113,6 @@ func (s *scene) finish(step, surge *estate) {
 	})
 	s.Logf("fewest groups ready: %v", fewest)
 	if fewest["step"] < 3 || fewest["surge"] < 3 {
-		s.dump()
 		s.Fatalf("too few groups were ready: %v", fewest)
 	}
 }
@@ -118,7 +120,6 @@ func (s *scene) finish(step, surge *estate) {
 // foretold checks the plan: it applies the leaders and writes the status. Where PVCs are deleted with
 // the set, it writes their owners first.
 func (e *estate) foretold() {
-	e.Helper()
 	leaders, owners := 0, 0
 	for _, part := range e.ask("", "plan", e.name).Parts {
 		for _, a := range part.Actions {
@@ -145,7 +146,7 @@ func keepsItsClaims(t *testing.T, e *estate) {
 	if told == nil || told.Status != metav1.ConditionTrue {
 		t.Errorf("the user is told %+v", told)
 	}
-	if out, errOut, err := e.plugin("", "status", e.name); err != nil || !strings.Contains(out, lws.CodeVolumeClaimsDiffer) {
+	if out, errOut, err := e.Plugin("", "status", e.name); err != nil || !strings.Contains(out, lws.CodeVolumeClaimsDiffer) {
 		t.Errorf("status says %v\n%s%s", err, out, errOut)
 	}
 	before := e.podsOf(e.set)[0].UID
@@ -166,11 +167,10 @@ func (e *estate) tied() bool {
 
 // taken waits until Lockstep has noted that it applies the leaders.
 func (e *estate) taken() {
-	e.Helper()
-	e.eventually("set "+e.name+" is taken over", func() error {
-		sts, ok := find[*appsv1.StatefulSet](e.recorder, e.name)
-		if !ok || sts.Annotations[appliedAnnotation] == "" {
-			return errStill
+	e.Eventually("set "+e.name+" is taken over", func() error {
+		sts := e.StatefulSet(e.name)
+		if sts == nil || sts.Annotations[appliedAnnotation] == "" {
+			return drill.ErrStill
 		}
 		return nil
 	})
@@ -184,7 +184,7 @@ type leadership struct {
 
 func (s *scene) templates() map[string]leadership {
 	all := map[string]leadership{}
-	for _, sts := range live[*appsv1.StatefulSet](s.recorder) {
+	for _, sts := range s.StatefulSets() {
 		template, _ := json.Marshal(sts.Spec.Template)
 		all[sts.Name] = leadership{sts.UID, string(template)}
 	}
@@ -194,7 +194,7 @@ func (s *scene) templates() map[string]leadership {
 // unchangedTemplates compares the leader StatefulSets of all sets.
 func unchangedTemplates(t *testing.T, s *scene, before map[string]leadership) {
 	now := s.templates()
-	for _, e := range live[*lwsv1.LeaderWorkerSet](s.recorder) {
+	for _, e := range drill.Live[*lwsv1.LeaderWorkerSet](s.Recorder) {
 		same(t, "leaders of "+e.Name, before[e.Name], now[e.Name])
 	}
 }
@@ -202,15 +202,17 @@ func unchangedTemplates(t *testing.T, s *scene, before map[string]leadership) {
 func undisturbed(t *testing.T, s *scene, all []*estate, mark int) {
 	for _, e := range all {
 		same(t, "created for set "+e.name, births{}, s.bornInto(e.set.UID, mark))
-		gone := s.pick(func(r *record) bool { return r.died > mark && r.last.GetLabels()[lwsv1.SetNameLabelKey] == e.name })
+		gone := s.Pick(func(r *drill.Record) bool {
+			return r.Died > mark && r.Last.GetLabels()[lwsv1.SetNameLabelKey] == e.name
+		})
 		same(t, "gone of set "+e.name, "", names(gone))
 		for _, sts := range e.leadersAndWorkers() {
 			same(t, "generation of statefulset "+sts.Name, sts.Status.ObservedGeneration, sts.Generation)
 		}
 	}
-	own := s.pick(func(r *record) bool {
-		owner := metav1.GetControllerOf(r.last)
-		return r.kind == "ControllerRevision" && r.born > mark && owner != nil && owner.Kind == "StatefulSet" && !strings.Contains(owner.Name, "-")
+	own := s.Pick(func(r *drill.Record) bool {
+		owner := metav1.GetControllerOf(r.Last)
+		return r.Kind == "ControllerRevision" && r.Born > mark && owner != nil && owner.Kind == "StatefulSet" && !strings.Contains(owner.Name, "-")
 	})
 	same(t, "templates that the StatefulSet controller recorded of leaders", "", names(own))
 }
@@ -219,7 +221,7 @@ func undisturbed(t *testing.T, s *scene, all []*estate, mark int) {
 // conflict. Of PVCs it counts writes of owners only.
 func fewWrites(t *testing.T, s *scene, all []*estate, since int) {
 	count, refused := map[string]int{}, map[string]int{}
-	for _, r := range s.lockstepWrote(since) {
+	for _, r := range s.LockstepWrote(since) {
 		if r.Code == http.StatusConflict {
 			refused[r.Resource+"/"+r.Name]++
 		}
@@ -262,4 +264,85 @@ func estateOf(all []*estate, name string) *estate {
 		}
 	}
 	return nil
+}
+
+// handedBack uninstalls Lockstep. The next apply of the other implementation changes no template, and
+// removes the fields of Lockstep.
+func handedBack(t *testing.T, s *scene, other *standin.Other, held *estate, all []*estate) {
+	native := &estate{inherited: inherited{name: "native", replicas: 2, size: 2}, scene: s, other: other}
+	native.set = s.newSet("native", 2, 2, imageA, func(set *lwsv1.LeaderWorkerSet) {
+		grace := int64(7)
+		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.TerminationGracePeriodSeconds = &grace
+	})
+	s.Create(native.set)
+	native.set = s.awaitSettled(native.set)
+	native.key = s.revision(native.set).Labels[lwsv1.RevisionKey]
+	all = append(all, native)
+
+	mark, before := s.Changes(), s.templates()
+	s.Check("stop the operator", bed.Operator.Kill())
+	out, err := exec.Command(bed.Operator.Program, "uninstall", "--keep-sets", "--kubeconfig", bed.Operator.Kubeconfig).CombinedOutput()
+	t.Logf("%s", out)
+	s.Check("uninstall", err)
+	for _, e := range all {
+		s.Check("read", s.Client.Get(t.Context(), client.ObjectKeyFromObject(e.set), e.set))
+		sts := s.StatefulSet(e.name)
+		// The version that made the one knows no such field; the other was never applied.
+		if e.name != "no-policy-type" && e.name != changedClaims {
+			e.judged(t.Context(), e.key)
+		}
+		e.apply(*sts.Spec.UpdateStrategy.RollingUpdate.Partition, *sts.Spec.Replicas)
+		now := &appsv1.StatefulSet{}
+		s.Check("read", s.Client.Get(t.Context(), client.ObjectKeyFromObject(sts), now))
+		generation := sts.Generation
+		if e.tied() {
+			generation++ // Lockstep had turned it to Retain
+		}
+		same(t, "generation of the leaders of "+e.name, generation, now.Generation)
+		if _, left := now.Annotations[appliedAnnotation]; left {
+			t.Errorf("set %s: %s stays", e.name, appliedAnnotation)
+		}
+	}
+	unchangedTemplates(t, s, before)
+	gone := s.Pick(func(r *drill.Record) bool { return r.Died > mark })
+	same(t, "gone", "", names(gone))
+	same(t, "made", "", names(bornSince[*corev1.Pod](s, mark)))
+	s.listed(t, other, all)
+	s.carriedOn(t, native, held)
+}
+
+// carriedOn has the other implementation roll a set that Lockstep created, and end a rollout.
+func (s *scene) carriedOn(t *testing.T, native, held *estate) {
+	s.Check("serve webhooks alone", errors.Join(bed.Operator.Install(), bed.Operator.Start("--controllers=")))
+	mark := s.Changes()
+	native.keys = []string{native.key, native.key}
+	native.set = native.become(native.set, `{"spec":{"leaderWorkerTemplate":{"workerTemplate":{"spec":{"terminationGracePeriodSeconds":null}}}}}`)
+	native.record(2)
+	native.keys = []string{native.key, native.key}
+	native.apply(0, 2)
+	native.tend()
+	leaders := s.StatefulSet("native")
+	same(t, "what Lockstep had set and the other leaves out", int64(30), *leaders.Spec.Template.Spec.TerminationGracePeriodSeconds)
+
+	held.set = held.become(held.set, `{"spec":{"rolloutStrategy":{"rollingUpdateConfiguration":{"partition":0}}}}`)
+	held.judged(t.Context(), held.key)
+	held.keys[0] = held.key
+	held.apply(0, 3)
+	held.tend()
+	s.wantBorn(held.set.UID, mark, births{Pods: 2, StatefulSets: 1})
+	s.wantBorn(native.set.UID, mark, births{Pods: 4, StatefulSets: 2, Revisions: 1})
+}
+
+// listed checks the revisions that a client finds by a set's name: the current one, and former ones
+// that groups run.
+func (s *scene) listed(t *testing.T, other *standin.Other, all []*estate) {
+	for _, e := range all {
+		have, err := other.Revisions(t.Context(), e.set)
+		s.Check("list revisions", err)
+		want := map[string]int{e.key: 1 + int(e.leaked)}
+		if e.name == "held" {
+			want[e.keys[0]] = 1
+		}
+		same(t, "revisions of "+e.name, fmt.Sprint(want), fmt.Sprint(have))
+	}
 }

@@ -10,12 +10,11 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // uninstall runs "lockstep uninstall --keep-sets".
 func uninstall() (string, error) {
-	out, err := exec.Command(bed.operator.Program, "uninstall", "--keep-sets", "--timeout", patience.String(), "--kubeconfig", bed.operator.Kubeconfig).CombinedOutput()
+	out, err := exec.Command(bed.Operator.Program, "uninstall", "--keep-sets", "--timeout", patience.String(), "--kubeconfig", bed.Operator.Kubeconfig).CombinedOutput()
 	return string(out), err
 }
 
@@ -25,48 +24,48 @@ func TestUninstallWithProtectedClaims(t *testing.T) {
 	s := newScene(t)
 	used, living := s.claim("used"), s.claim("living")
 	pod := s.user("user", []string{"used"})
-	s.remove(used)
+	s.Remove(used)
 	s.stays(used)
-	s.eventually("the scenes before have ended", s.alone) // while there is an operator that lets their claims go
-	s.check("stop the operator", bed.operator.Kill())
+	s.Eventually("the scenes before have ended", s.alone) // while there is an operator that lets their claims go
+	s.Check("stop the operator", bed.Operator.Kill())
 	t.Cleanup(func() {
-		if err := errors.Join(bed.operator.Install(), bed.operator.Start()); err != nil {
+		if err := errors.Join(bed.Operator.Install(), bed.Operator.Start()); err != nil {
 			t.Fatal(err)
 		}
 	})
 
 	out, err := uninstall()
-	if err == nil || !strings.Contains(out, s.namespace+"/used (used by pod user)") || !strings.Contains(out, "nothing was removed") {
+	if err == nil || !strings.Contains(out, s.Namespace+"/used (used by pod user)") || !strings.Contains(out, "nothing was removed") {
 		t.Fatalf("with a claim in use: %v\n%s", err, out)
 	}
 	policies := &admissionv1.MutatingAdmissionPolicyList{}
-	s.check("list policies", s.client.List(t.Context(), policies))
+	s.Check("list policies", s.Client.List(t.Context(), policies))
 	if len(policies.Items) == 0 {
 		t.Fatal("there was no policy to take away")
 	}
 
-	s.remove(pod, client.GracePeriodSeconds(0))
+	s.Remove(pod, force)
 	out, err = uninstall()
 	t.Logf("%s", out)
-	s.check("uninstall", err)
-	s.awaitGone(used)
-	s.awaitFinalizers(living, podProtection)
-	s.check("list policies", s.client.List(t.Context(), policies))
+	s.Check("uninstall", err)
+	s.AwaitGone(used)
+	s.AwaitFinalizers(living, podProtection)
+	s.Check("list policies", s.Client.List(t.Context(), policies))
 	if len(policies.Items) > 0 {
 		t.Errorf("%d policies are left", len(policies.Items))
 	}
-	s.remove(living)
-	s.awaitGone(living)
+	s.Remove(living)
+	s.AwaitGone(living)
 }
 
 // alone is an error while a terminating PVC of another scene waits for Lockstep.
 func (s *scene) alone() error {
 	list := &corev1.PersistentVolumeClaimList{}
-	err := s.client.List(s.Context(), list)
+	err := s.Client.List(s.Context(), list)
 	for i := range list.Items {
 		claim := &list.Items[i]
 		waits := slices.Contains(claim.Finalizers, podProtection) || slices.Contains(claim.Finalizers, barrier)
-		if claim.Namespace != s.namespace && claim.DeletionTimestamp != nil && waits {
+		if claim.Namespace != s.Namespace && claim.DeletionTimestamp != nil && waits {
 			err = errors.Join(err, fmt.Errorf("claim %s of %s is on its way out", claim.Name, claim.Namespace))
 		}
 	}

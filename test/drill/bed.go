@@ -2,7 +2,13 @@ package drill
 
 import (
 	"errors"
+	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -21,6 +27,11 @@ type Bed struct {
 	Rest     *rest.Config
 	Client   client.WithWatch
 	Audit    *Audit
+	Logs     []string // that a failed scene shows beside the operator's
+
+	mu     sync.Mutex
+	scenes int
+	owners map[string]bool // namespaces in which the operator may write
 }
 
 // NewBed returns a bed in a directory. Nothing runs yet.
@@ -41,7 +52,7 @@ func NewBed(dir string, reaper *Reaper, plane Plane) (*Bed, error) {
 		return nil, err
 	}
 	plane.Program, plane.Dir, plane.Log = local, filepath.Join(dir, "plane"), filepath.Join(dir, "local.log")
-	return &Bed{Plane: &plane, Reaper: reaper, Operator: &Operator{
+	return &Bed{Plane: &plane, Reaper: reaper, owners: map[string]bool{}, Operator: &Operator{
 		Program: lockstep, Kubeconfig: plane.Kubeconfig(), Webhooks: ports[0], Probes: ports[1],
 		Reaper: reaper, Log: filepath.Join(dir, "operator.log"),
 	}}, nil
@@ -80,6 +91,75 @@ func (b *Bed) connect(agent string, keep func(Request) bool) (err error) {
 	}
 	b.Client, err = client.NewWithWatch(b.Rest, client.Options{Scheme: scheme})
 	return err
+}
+
+// Position returns where the audit log stands after all requests that were answered before.
+func (b *Bed) Position() int {
+	_ = b.Audit.Sync() // it fails where the API server is away, and then so does what reads the log later
+	return b.Audit.Position()
+}
+
+// nextNamespace returns a name that no test of this run has had.
+func (b *Bed) nextNamespace() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.scenes++
+	return fmt.Sprintf("scene-%d", b.scenes)
+}
+
+// MayWrite notes that the operator may write in a namespace.
+func (b *Bed) MayWrite(namespace string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.owners[namespace] = true
+}
+
+// CheckWrites checks that the operator wrote only where it may, and in its own namespace.
+func (b *Bed) CheckWrites() error {
+	if err := b.Audit.Sync(); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var astray []string
+	for _, w := range b.Audit.Kept(0, ByLockstep) {
+		if IsWrite(w) && w.Namespace != "" && w.Namespace != "lws-system" && !b.owners[w.Namespace] {
+			astray = append(astray, w.String())
+		}
+	}
+	if len(astray) == 0 {
+		return nil
+	}
+	slices.Sort(astray)
+	return fmt.Errorf("lockstep wrote in namespaces that hold no set:\n%s", strings.Join(slices.Compact(astray), "\n"))
+}
+
+// Main runs the tests of a binary, between raising their bed and checking it.
+func Main(m *testing.M, raise func(dir string, reaper *Reaper) error, after func() error) {
+	if os.Getenv(ReaperEnv) != "" {
+		Exit(Reap(os.Stdin))
+	}
+	failed := 0
+	err := Run(func(dir string, reaper *Reaper) error {
+		if err := raise(dir, reaper); err != nil {
+			return err
+		}
+		failed = m.Run()
+		return after()
+	})
+	if err == nil && failed != 0 {
+		os.Exit(failed)
+	}
+	Exit(err)
+}
+
+// Exit ends the process, with an error or well.
+func Exit(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "FAIL:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
 }
 
 // Run runs something with a directory of its own and a reaper.

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/test/drill"
 )
 
 // hostile is a pod that no set creates. The webhooks must answer it.
@@ -73,23 +74,22 @@ func thousandContainers(pod *corev1.Pod) {
 
 func TestHostilePodsAreAnswered(t *testing.T) {
 	s := asideScene(t)
-	alive := bed.operator.PID()
+	alive := bed.Operator.PID()
 	for _, h := range hostiles {
 		s.answered(h)
 	}
-	s.check("the operator", bed.operator.Check())
-	if now := bed.operator.PID(); now != alive {
+	s.Check("the operator", bed.Operator.Check())
+	if now := bed.Operator.PID(); now != alive {
 		t.Fatalf("the operator was started again: process %d became %d", alive, now)
 	}
 	outlast(t)
-	s.silent(s.audited)
+	s.silent(s.Audited)
 }
 
 // answered tries to create a hostile pod, and deletes it if it was admitted.
 func (s *scene) answered(h hostile) {
-	s.Helper()
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: h.name, Labels: h.labels, Annotations: map[string]string{}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: h.name, Labels: h.labels, Annotations: map[string]string{}},
 		Spec:       template(imageA).Spec,
 	}
 	for key, value := range h.notes {
@@ -101,14 +101,14 @@ func (s *scene) answered(h hostile) {
 	ctx, cancel := context.WithTimeout(s.Context(), patience)
 	defer cancel()
 	began := time.Now()
-	err := s.client.Create(ctx, pod)
+	err := s.Client.Create(ctx, pod)
 	s.Logf("%q %v %.60v: %.0fms: %.120v", h.name, h.labels, h.notes, float64(time.Since(began).Milliseconds()), err)
 	switch {
 	case err == nil:
-		s.remove(pod)
-		s.eventually("pod "+pod.Name+" is gone", func() error {
-			if s.now(pod) != nil {
-				return errStill
+		s.Remove(pod)
+		s.Eventually("pod "+pod.Name+" is gone", func() error {
+			if s.Now(pod) != nil {
+				return drill.ErrStill
 			}
 			return nil
 		})

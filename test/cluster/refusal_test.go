@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/test/drill"
 )
 
 // The set reports what a quota or policy refuses. Other groups go on, and it ends with the refusal.
@@ -20,17 +21,17 @@ func TestWhatIsRefusedIsToldByTheSet(t *testing.T) {
 	s := newScene(t)
 	policy := s.refuseStatefulSet("w-1")
 	quota := &corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{Name: "no-services", Namespace: s.namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: "no-services", Namespace: s.Namespace},
 		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"services": resource.MustParse("0")}},
 	}
-	s.create(quota)
-	s.eventually("the quota counts", func() error {
+	s.Create(quota)
+	s.Eventually("the quota counts", func() error {
 		return s.probed(foreignService("probe"), "exceeded quota")
 	})
 
 	set := s.newSet("w", 3, 2, imageA)
-	s.create(set)
-	s.eventually("the set tells who refuses what", func() error {
+	s.Create(set)
+	s.Eventually("the set tells who refuses what", func() error {
 		return s.tells(set, "create statefulset w-1: ", "ValidatingAdmissionPolicy '"+policy.Name+"'",
 			"create service w: ", "exceeded quota: no-services")
 	})
@@ -38,31 +39,30 @@ func TestWhatIsRefusedIsToldByTheSet(t *testing.T) {
 		s.awaitGroupReady(set, index)
 	}
 
-	s.remove(policy)
-	s.eventually("all groups are ready, and the Service is still refused", func() error {
-		now, ok := find[*lwsv1.LeaderWorkerSet](s.recorder, set.Name)
-		if !ok {
-			return errStill
+	s.Remove(policy)
+	s.Eventually("all groups are ready, and the Service is still refused", func() error {
+		now := s.Set(set.Name)
+		if now == nil {
+			return drill.ErrStill
 		}
 		if err := s.unavailable(now); err != nil {
 			return err
 		}
 		return s.tells(set, "create service w: ", "exceeded quota: no-services")
 	})
-	s.remove(quota)
-	s.eventually("nothing is refused any more", func() error {
+	s.Remove(quota)
+	s.Eventually("nothing is refused any more", func() error {
 		if got := s.progress(set); got.Reason == "Refused" {
 			return fmt.Errorf("it tells %s", got.Message)
 		}
-		return s.client.Get(s.Context(), keyOf(set), &corev1.Service{})
+		return s.Client.Get(s.Context(), client.ObjectKeyFromObject(set), &corev1.Service{})
 	})
 }
 
 // refuseStatefulSet denies StatefulSets of a name until the policy is removed or the test ends.
 func (s *scene) refuseStatefulSet(name string) *admissionv1.ValidatingAdmissionPolicy {
-	s.Helper()
 	policy := &admissionv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: "refuse." + s.namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: "refuse." + s.Namespace},
 		Spec: admissionv1.ValidatingAdmissionPolicySpec{
 			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
 				RuleWithOperations: admissionv1.RuleWithOperations{
@@ -71,7 +71,7 @@ func (s *scene) refuseStatefulSet(name string) *admissionv1.ValidatingAdmissionP
 				},
 			}}},
 			Validations: []admissionv1.Validation{{
-				Expression: fmt.Sprintf("object.metadata.namespace != %q || !(object.metadata.name in [%q, 'probe'])", s.namespace, name),
+				Expression: fmt.Sprintf("object.metadata.namespace != %q || !(object.metadata.name in [%q, 'probe'])", s.Namespace, name),
 				Message:    "not here",
 			}},
 		},
@@ -84,28 +84,28 @@ func (s *scene) refuseStatefulSet(name string) *admissionv1.ValidatingAdmissionP
 	}
 	s.Cleanup(func() {
 		for _, o := range []client.Object{policy, binding} {
-			if err := s.client.Delete(context.WithoutCancel(s.Context()), o); client.IgnoreNotFound(err) != nil {
+			if err := s.Client.Delete(context.WithoutCancel(s.Context()), o); client.IgnoreNotFound(err) != nil {
 				s.Logf("take the policy away: %v", err)
 			}
 		}
 	})
-	s.create(policy)
-	s.create(binding)
-	s.eventually("the policy acts", func() error { return s.probed(foreignStatefulSet("probe"), policy.Name) })
+	s.Create(policy)
+	s.Create(binding)
+	s.Eventually("the policy acts", func() error { return s.probed(foreignStatefulSet("probe"), policy.Name) })
 	return policy
 }
 
 // probed is an error unless the API server denies an object with this text.
 func (s *scene) probed(o client.Object, words string) error {
-	o.SetNamespace(s.namespace)
-	err := s.client.Create(s.Context(), o, client.DryRunAll)
-	return lacking("a probe is refused", true, err != nil && strings.Contains(err.Error(), words))
+	o.SetNamespace(s.Namespace)
+	err := s.Client.Create(s.Context(), o, client.DryRunAll)
+	return drill.Lacking("a probe is refused", true, err != nil && strings.Contains(err.Error(), words))
 }
 
 // progress returns the condition Progressing of a set.
 func (s *scene) progress(set *lwsv1.LeaderWorkerSet) metav1.Condition {
 	found := &lwsv1.LeaderWorkerSet{}
-	if err := s.client.Get(s.Context(), keyOf(set), found); err != nil {
+	if err := s.Client.Get(s.Context(), client.ObjectKeyFromObject(set), found); err != nil {
 		return metav1.Condition{}
 	}
 	for _, c := range found.Status.Conditions {

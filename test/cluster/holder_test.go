@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/test/drill"
 )
 
 // unschedulable is a template of pods that use a PVC and fit no node.
@@ -41,17 +42,17 @@ func (s *guarded) holders() []holder {
 	}
 	nightly := batchv1.JobSpec{Template: unschedulable("cron", corev1.RestartPolicyNever)}
 	return []holder{
-		{&appsv1.StatefulSet{ObjectMeta: s.meta("sts"), Spec: appsv1.StatefulSetSpec{Selector: selector("sts"), Template: unschedulable("sts", "")}},
+		{&appsv1.StatefulSet{ObjectMeta: s.Meta("sts"), Spec: appsv1.StatefulSetSpec{Selector: selector("sts"), Template: unschedulable("sts", "")}},
 			"StatefulSet/sts", `{"spec":{"replicas":0}}`},
-		{&appsv1.Deployment{ObjectMeta: s.meta("deploy"), Spec: appsv1.DeploymentSpec{Selector: selector("deploy"), Template: unschedulable("deploy", "")}},
+		{&appsv1.Deployment{ObjectMeta: s.Meta("deploy"), Spec: appsv1.DeploymentSpec{Selector: selector("deploy"), Template: unschedulable("deploy", "")}},
 			"Deployment/deploy", `{"spec":{"replicas":0}}`},
-		{&appsv1.ReplicaSet{ObjectMeta: s.meta("rs"), Spec: appsv1.ReplicaSetSpec{Selector: selector("rs"), Template: unschedulable("rs", "")}},
+		{&appsv1.ReplicaSet{ObjectMeta: s.Meta("rs"), Spec: appsv1.ReplicaSetSpec{Selector: selector("rs"), Template: unschedulable("rs", "")}},
 			"ReplicaSet/rs", ""},
-		{&appsv1.DaemonSet{ObjectMeta: s.meta("ds"), Spec: appsv1.DaemonSetSpec{Selector: selector("ds"), Template: unschedulable("ds", "")}},
+		{&appsv1.DaemonSet{ObjectMeta: s.Meta("ds"), Spec: appsv1.DaemonSetSpec{Selector: selector("ds"), Template: unschedulable("ds", "")}},
 			"DaemonSet/ds", ""},
-		{&batchv1.Job{ObjectMeta: s.meta("job"), Spec: batchv1.JobSpec{Template: unschedulable("job", corev1.RestartPolicyNever)}},
+		{&batchv1.Job{ObjectMeta: s.Meta("job"), Spec: batchv1.JobSpec{Template: unschedulable("job", corev1.RestartPolicyNever)}},
 			"Job/job", `{"spec":{"suspend":true}}`},
-		{&batchv1.CronJob{ObjectMeta: s.meta("cron"), Spec: batchv1.CronJobSpec{Schedule: "0 0 29 2 *", JobTemplate: batchv1.JobTemplateSpec{Spec: nightly}}},
+		{&batchv1.CronJob{ObjectMeta: s.Meta("cron"), Spec: batchv1.CronJobSpec{Schedule: "0 0 29 2 *", JobTemplate: batchv1.JobTemplateSpec{Spec: nightly}}},
 			"CronJob/cron", `{"spec":{"suspend":true}}`},
 	}
 }
@@ -60,27 +61,27 @@ func workloadsHold(s *guarded) {
 	all := s.holders()
 	for _, h := range all {
 		s.claim(h.GetName())
-		s.create(h.Object)
+		s.Create(h.Object)
 	}
 	for _, h := range all {
 		claim := s.awaitHolders(h.GetName(), h.holders)
-		if err := s.client.Delete(s.Context(), claim, client.DryRunAll); !refused(err) {
+		if err := s.Client.Delete(s.Context(), claim, client.DryRunAll); !refused(err) {
 			s.Errorf("the deletion of %s ended with %v", claim.Name, err)
 		}
 	}
-	s.eventually("the namespace counts them", func() error {
-		return lacking("held PVCs", fmt.Sprint(len(all)), s.awaitCounted().Annotations[pvc.HeldClaimsAnnotation])
+	s.Eventually("the namespace counts them", func() error {
+		return drill.Lacking("held PVCs", fmt.Sprint(len(all)), s.awaitCounted().Annotations[pvc.HeldClaimsAnnotation])
 	})
 	for _, h := range all {
 		if h.letGo == "" {
-			s.remove(h.Object, propagation(metav1.DeletePropagationBackground))
+			s.Remove(h.Object, propagation(metav1.DeletePropagationBackground))
 			continue
 		}
-		s.patch(h.Object, h.letGo)
+		s.Patch(h.Object, h.letGo)
 	}
 	for _, h := range all {
 		s.awaitFree(h.GetName())
-		s.remove(s.newClaim(h.GetName()))
+		s.Remove(s.newClaim(h.GetName()))
 	}
 }
 
@@ -92,11 +93,11 @@ func jobSetsHold(s *guarded) {
 		"volumeClaimPolicies": []any{map[string]any{"templates": []any{map[string]any{"metadata": map[string]any{"name": "ckpt"}}}}},
 	})
 	s.awaitHolders("ckpt-train", "JobSet/train")
-	s.patch(train, `{"spec":{"suspend":true}}`)
+	s.Patch(train, `{"spec":{"suspend":true}}`)
 	s.awaitFree("ckpt-train")
-	s.patch(train, `{"spec":{"suspend":false}}`)
+	s.Patch(train, `{"spec":{"suspend":false}}`)
 	s.awaitHolders("ckpt-train", "JobSet/train")
-	s.remove(definition)
+	s.Remove(definition)
 	s.awaitFree("ckpt-train")
 }
 
@@ -114,33 +115,30 @@ func shardsHold(s *guarded) {
 	})
 	s.awaitHolders("data-a", "Shard/a")
 	s.awaitLogged("has spec.tmpl")
-	s.remove(shard)
-	s.remove(definition)
+	s.Remove(shard)
+	s.Remove(definition)
 	s.awaitFree("data-a")
 }
 
 // awaitLogged waits until the operator has logged a text.
 func (s *scene) awaitLogged(text string) {
-	s.Helper()
-	s.eventually("the operator logs "+text, func() error {
-		log, err := os.ReadFile(bed.operator.Log)
-		return errors.Join(err, lacking("logged", true, strings.Contains(string(log), text)))
+	s.Eventually("the operator logs "+text, func() error {
+		log, err := os.ReadFile(bed.Operator.Log)
+		return errors.Join(err, drill.Lacking("logged", true, strings.Contains(string(log), text)))
 	})
 }
 
 // custom creates an object of a CRD, as soon as the API server serves it.
 func (s *scene) custom(version, kind, name string, spec map[string]any) *unstructured.Unstructured {
-	s.Helper()
 	object := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": version, "kind": kind, "metadata": map[string]any{"namespace": s.namespace, "name": name}, "spec": spec,
+		"apiVersion": version, "kind": kind, "metadata": map[string]any{"namespace": s.Namespace, "name": name}, "spec": spec,
 	}}
-	s.eventually("a "+kind+" can be created", func() error { return s.client.Create(s.Context(), object) })
+	s.Eventually("a "+kind+" can be created", func() error { return s.Client.Create(s.Context(), object) })
 	return object
 }
 
 // define creates a CRD that takes any fields.
 func (s *scene) define(group, version, kind, plural string) client.Object {
-	s.Helper()
 	definition := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
 		"metadata": map[string]any{"name": plural + "." + group, "annotations": map[string]any{"api-approved.kubernetes.io": "unapproved, a drill"}},
@@ -153,7 +151,7 @@ func (s *scene) define(group, version, kind, plural string) client.Object {
 			}},
 		},
 	}}
-	s.create(definition)
+	s.Create(definition)
 	return definition
 }
 
@@ -162,59 +160,57 @@ func (s *scene) define(group, version, kind, plural string) client.Object {
 func strangersDoNotHold(s *guarded) {
 	other := newGuarded(s.T)
 	mallory := s.as("mallory")
-	other.create(&appsv1.StatefulSet{ObjectMeta: other.meta("sts"), Spec: appsv1.StatefulSetSpec{
+	other.Create(&appsv1.StatefulSet{ObjectMeta: other.Meta("sts"), Spec: appsv1.StatefulSetSpec{
 		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "theirs"}}, Template: unschedulable("theirs", ""),
 	}})
 	other.awaitHolders(other.claim("theirs").Name, "StatefulSet/sts")
 	s.claim("theirs")
-	s.patch(s.claim("labelled"), `{"metadata":{"labels":{"leaderworkerset.sigs.k8s.io/name":"a","app":"theirs"}}}`)
+	s.Patch(s.claim("labelled"), `{"metadata":{"labels":{"leaderworkerset.sigs.k8s.io/name":"a","app":"theirs"}}}`)
 	forged := s.claim("forged")
 	for _, key := range []string{pvc.HoldersAnnotation, pvc.HoldAnnotation, pvc.ReleaseAnnotation} {
-		err := mallory.Patch(s.Context(), forged.DeepCopy(), merge(fmt.Sprintf(`{"metadata":{"annotations":{%q:"mine"}}}`, key)))
+		err := mallory.Patch(s.Context(), forged.DeepCopy(), drill.Merge(fmt.Sprintf(`{"metadata":{"annotations":{%q:"mine"}}}`, key)))
 		if !deniedBy(err, "guard") {
 			s.Errorf("forging %s ended with %v", key, err)
 		}
 	}
 	copied := s.newClaim("copied")
 	copied.Annotations = map[string]string{pvc.HoldersAnnotation: "StatefulSet/x", pvc.HoldAnnotation: "mine"}
-	s.check("create a PVC with annotations", mallory.Create(s.Context(), copied))
+	s.Check("create a PVC with annotations", mallory.Create(s.Context(), copied))
 	s.claim("waited-for")
-	s.create(&corev1.Pod{ObjectMeta: s.meta("waiting"), Spec: unschedulable("waited-for", "").Spec})
+	s.Create(&corev1.Pod{ObjectMeta: s.Meta("waiting"), Spec: unschedulable("waited-for", "").Spec})
 	s.claim("canary") // the operator sees the Deployment after all of these
 	s.wanted()
 	free := []string{"theirs", "labelled", "forged", "copied", "waited-for", "canary"}
 	s.awaitFree(free...)
 	for _, name := range free {
-		s.check("delete "+name, mallory.Delete(s.Context(), s.newClaim(name)))
+		s.Check("delete "+name, mallory.Delete(s.Context(), s.newClaim(name)))
 	}
 }
 
 // as returns a client of a user that may do everything with PVCs but release them.
 func (s *scene) as(user string) client.Client {
-	s.Helper()
-	name := s.namespace + "-" + user
-	s.create(&rbacv1.Role{ObjectMeta: s.meta(name), Rules: []rbacv1.PolicyRule{
+	name := s.Namespace + "-" + user
+	s.Create(&rbacv1.Role{ObjectMeta: s.Meta(name), Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"persistentvolumeclaims", "persistentvolumeclaims/status"}, Verbs: []string{"*"}},
 	}})
-	s.create(&rbacv1.RoleBinding{ObjectMeta: s.meta(name), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+	s.Create(&rbacv1.RoleBinding{ObjectMeta: s.Meta(name), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
 	})
-	config := rest.CopyConfig(bed.rest)
+	config := rest.CopyConfig(bed.Rest)
 	config.Impersonate.UserName = user
-	c, err := client.New(config, client.Options{Scheme: bed.client.Scheme()})
-	s.check("make a client", err)
-	s.eventually(user+" may list PVCs", func() error {
-		return c.List(s.Context(), &corev1.PersistentVolumeClaimList{}, client.InNamespace(s.namespace))
+	c, err := client.New(config, client.Options{Scheme: bed.Client.Scheme()})
+	s.Check("make a client", err)
+	s.Eventually(user+" may list PVCs", func() error {
+		return c.List(s.Context(), &corev1.PersistentVolumeClaimList{}, client.InNamespace(s.Namespace))
 	})
 	return c
 }
 
 // wanted creates a Deployment and a PVC that it holds.
 func (s *guarded) wanted() (*corev1.PersistentVolumeClaim, client.Object) {
-	s.Helper()
 	deployment := s.holders()[1].Object
-	s.create(deployment)
-	s.create(s.newClaim("deploy"))
+	s.Create(deployment)
+	s.Create(s.newClaim("deploy"))
 	return s.awaitHolders("deploy", "Deployment/deploy"), deployment
 }
 
@@ -223,43 +219,43 @@ func deletedWhenFree(s *guarded) {
 	s.annotate(claim, pvc.IntentAnnotation, string(claim.UID))
 	copied := s.claim("copied")
 	s.annotate(copied, pvc.IntentAnnotation, string(claim.UID))
-	s.remove(deployment, propagation(metav1.DeletePropagationBackground))
-	s.awaitGone(claim)
-	s.awaitEvent(claim.Name, "DeleteWhenFree")
-	s.check("the PVC with the UID of another one", s.client.Get(s.Context(), keyOf(copied), copied))
+	s.Remove(deployment, propagation(metav1.DeletePropagationBackground))
+	s.AwaitGone(claim)
+	s.AwaitEvent(claim.Name, "DeleteWhenFree")
+	s.Check("the PVC with the UID of another one", s.Read(copied))
 }
 
 func releaseTokens(s *guarded) {
 	claim, _ := s.wanted()
 	s.annotate(claim, pvc.ReleaseAnnotation, "another-life")
-	if err := s.client.Delete(s.Context(), claim.DeepCopy(), client.DryRunAll); !refused(err) {
+	if err := s.Client.Delete(s.Context(), claim.DeepCopy(), client.DryRunAll); !refused(err) {
 		s.Errorf("with the token of another UID the deletion ends with %v", err)
 	}
 	s.annotate(claim, pvc.ReleaseAnnotation, string(claim.UID))
-	s.check("delete the released PVC", s.client.Delete(s.Context(), claim.DeepCopy(), client.DryRunAll)) // at once: the token expires
-	s.awaitEvent(claim.Name, "ReleaseGranted")
-	s.awaitClaim(claim.Name, "has no token", func(now *corev1.PersistentVolumeClaim) error {
-		return lacking("token", "", now.Annotations[pvc.ReleaseAnnotation]+now.Annotations[pvc.ReleaseUntilAnnotation])
+	s.Check("delete the released PVC", s.Client.Delete(s.Context(), claim.DeepCopy(), client.DryRunAll)) // at once: the token expires
+	s.AwaitEvent(claim.Name, "ReleaseGranted")
+	s.AwaitPVC(claim.Name, "has no token", func(now *corev1.PersistentVolumeClaim) error {
+		return drill.Lacking("token", "", now.Annotations[pvc.ReleaseAnnotation]+now.Annotations[pvc.ReleaseUntilAnnotation])
 	})
-	s.awaitEvent(claim.Name, "ReleaseExpired")
-	if err := s.client.Delete(s.Context(), claim.DeepCopy(), client.DryRunAll); !refused(err) {
+	s.AwaitEvent(claim.Name, "ReleaseExpired")
+	if err := s.Client.Delete(s.Context(), claim.DeepCopy(), client.DryRunAll); !refused(err) {
 		s.Errorf("without the token the deletion ends with %v", err)
 	}
 	s.annotate(claim, pvc.ReleaseAnnotation, string(claim.UID))
-	s.remove(claim.DeepCopy())
-	s.awaitGone(claim)
-	s.awaitEvent(claim.Name, "Released")
+	s.Remove(claim)
+	s.AwaitGone(claim)
+	s.AwaitEvent(claim.Name, "Released")
 }
 
 // namespaceStays: a namespace with held PVCs is not deleted.
 func namespaceStays(s *guarded) {
 	set, _ := s.settle(1, 2, volumes(keepClaims, keepClaims))
 	itself := s.awaitCounted()
-	if err := s.client.Delete(s.Context(), itself.DeepCopy()); !deniedBy(err, "refuse-namespace") {
+	if err := s.Client.Delete(s.Context(), itself.DeepCopy()); !deniedBy(err, "refuse-namespace") {
 		s.Fatalf("its deletion ended with %v", err)
 	}
-	s.remove(set.DeepCopy(), propagation(metav1.DeletePropagationBackground))
-	s.eventually("it may be deleted", func() error { return s.client.Delete(s.Context(), itself.DeepCopy()) })
+	s.Remove(set, propagation(metav1.DeletePropagationBackground))
+	s.Eventually("it may be deleted", func() error { return s.Client.Delete(s.Context(), itself.DeepCopy()) })
 	s.awaitNamespaceGone()
 }
 
@@ -270,19 +266,19 @@ func namespaceReleased(s *guarded) {
 	s.awaitHolders("kept", "Hold/kept")
 	itself := s.awaitCounted()
 	s.annotate(itself, pvc.ReleaseAnnotation, string(itself.UID))
-	s.remove(itself.DeepCopy())
+	s.Remove(itself)
 	s.awaitNamespaceGone()
 }
 
 // mistakeInModeBarrier: the API server admits the deletion, and an event warns of it.
 func mistakeInModeBarrier(s *guarded) {
-	s.setMode("barrier")
+	s.SetMode("barrier")
 	s.settled(s.newSet("a", 1, 2, imageA, volumes(keepClaims, keepClaims)))
 	s.awaitBound(2)
-	s.remove(s.newClaim("data-a-0-1"))
-	s.awaitEvent("data-a-0-1", "Doomed")
-	found, err := s.claims()
-	s.check("list PVCs", err)
+	s.Remove(s.newClaim("data-a-0-1"))
+	s.AwaitEvent("data-a-0-1", "Doomed")
+	found, err := s.PVCs()
+	s.Check("list PVCs", err)
 	claim := found["data-a-0-1"]
 	if claim == nil || claim.DeletionTimestamp == nil || claim.Annotations[pvc.HoldersAnnotation] != "" {
 		s.Errorf("the PVC in use is %+v", claim)
@@ -292,40 +288,40 @@ func mistakeInModeBarrier(s *guarded) {
 // holdsWithoutOperator: without the operator, a hold stays and can be released.
 func holdsWithoutOperator(s *guarded) {
 	claim, deployment := s.wanted()
-	s.check("kill the operator", bed.operator.Kill())
-	s.remove(deployment, propagation(metav1.DeletePropagationBackground))
-	if err := s.client.Delete(s.Context(), claim.DeepCopy()); !refused(err) || !strings.Contains(err.Error(), "Deployment/deploy") {
+	s.Check("kill the operator", bed.Operator.Kill())
+	s.Remove(deployment, propagation(metav1.DeletePropagationBackground))
+	if err := s.Client.Delete(s.Context(), claim.DeepCopy()); !refused(err) || !strings.Contains(err.Error(), "Deployment/deploy") {
 		s.Errorf("the deletion ended with %v", err)
 	}
 	s.annotate(claim, pvc.ReleaseAnnotation, string(claim.UID))
-	s.remove(claim.DeepCopy())
-	found, err := s.claims()
-	s.check("list PVCs", err)
+	s.Remove(claim)
+	found, err := s.PVCs()
+	s.Check("list PVCs", err)
 	if left := found[claim.Name]; left != nil && left.DeletionTimestamp == nil {
 		s.Error("the released and deleted PVC has no deletionTimestamp")
 	}
-	s.check("start the operator", bed.operator.Start())
-	s.awaitEvent(claim.Name, "Released")
+	s.Check("start the operator", bed.Operator.Start())
+	s.AwaitEvent(claim.Name, "Released")
 }
 
 // deletedInModeObserve: the API server admits the deletion, and an event reports it.
 func deletedInModeObserve(s *guarded) {
-	s.setMode("observe")
-	s.create(s.holders()[1].Object)
-	s.create(s.newClaim("deploy"))
-	claim := s.awaitClaim("deploy", "names its user", func(claim *corev1.PersistentVolumeClaim) error {
-		return lacking("observed", "Deployment/deploy", claim.Annotations[pvc.ObservedAnnotation])
+	s.SetMode("observe")
+	s.Create(s.holders()[1].Object)
+	s.Create(s.newClaim("deploy"))
+	claim := s.AwaitPVC("deploy", "names its user", func(claim *corev1.PersistentVolumeClaim) error {
+		return drill.Lacking("observed", "Deployment/deploy", claim.Annotations[pvc.ObservedAnnotation])
 	})
-	s.remove(claim.DeepCopy())
-	s.awaitEvent(claim.Name, "DeletedInUse")
-	s.awaitGone(claim)
+	s.Remove(claim)
+	s.AwaitEvent(claim.Name, "DeletedInUse")
+	s.AwaitGone(claim)
 }
 
 // deletedThoughIdle: a Deployment that is scaled to zero may need its PVC again.
 func deletedThoughIdle(s *guarded) {
 	claim, deployment := s.wanted()
-	s.patch(deployment, `{"spec":{"replicas":0}}`)
+	s.Patch(deployment, `{"spec":{"replicas":0}}`)
 	s.awaitFree(claim.Name)
-	s.remove(claim.DeepCopy())
-	s.awaitEvent(claim.Name, "DeletedInUse")
+	s.Remove(claim)
+	s.AwaitEvent(claim.Name, "DeletedInUse")
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -15,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/test/drill"
 	"lockstep.dev/lockstep/test/volcano"
 )
 
@@ -26,17 +26,16 @@ const (
 
 // definePodGroups creates the CRD of PodGroups until the test ends.
 func (s *scene) definePodGroups() {
-	s.Helper()
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(volcano.Definition())
-	s.check("write the definition", err)
+	s.Check("write the definition", err)
 	definition := &unstructured.Unstructured{Object: fields}
 	definition.SetAPIVersion("apiextensions.k8s.io/v1")
 	definition.SetKind("CustomResourceDefinition")
-	s.create(definition)
+	s.Create(definition)
 	s.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		if err := s.client.Delete(ctx, definition); client.IgnoreNotFound(err) != nil {
+		if err := s.Client.Delete(ctx, definition); client.IgnoreNotFound(err) != nil {
 			s.Logf("take the definition away: %v", err)
 		}
 	})
@@ -45,7 +44,7 @@ func (s *scene) definePodGroups() {
 // podGroups returns the PodGroups of the scene by name.
 func (s *scene) podGroups() (map[string]*unstructured.Unstructured, error) {
 	list := volcano.PodGroups()
-	if err := s.client.List(s.Context(), list, client.InNamespace(s.namespace)); err != nil {
+	if err := s.Client.List(s.Context(), list, client.InNamespace(s.Namespace)); err != nil {
 		return nil, err
 	}
 	all := map[string]*unstructured.Unstructured{}
@@ -62,8 +61,8 @@ func (s *scene) notGangs(set *lwsv1.LeaderWorkerSet, groups ...int) error {
 		return err
 	}
 	for _, index := range groups {
-		leader, ok := find[*corev1.Pod](s.recorder, fmt.Sprintf("%s-%d", set.Name, index))
-		if !ok {
+		leader := s.Pod(fmt.Sprintf("%s-%d", set.Name, index))
+		if leader == nil {
 			return fmt.Errorf("group %d has no leader", index)
 		}
 		name := leader.Name + "-" + leader.Labels[lwsv1.RevisionKey]
@@ -77,7 +76,7 @@ func (s *scene) notGangs(set *lwsv1.LeaderWorkerSet, groups ...int) error {
 			}
 		}
 	}
-	return lacking("PodGroups", len(groups), len(all))
+	return drill.Lacking("PodGroups", len(groups), len(all))
 }
 
 func uids(all map[string]*unstructured.Unstructured) map[string]types.UID {
@@ -94,24 +93,24 @@ func TestGangs(t *testing.T) {
 	set := s.settled(s.newSet("a", 2, 3, imageA))
 	born := s.bornInto(set.UID, 0)
 
-	s.patch(set, beGangs)
-	s.eventually("the set says that its gang scheduler is missing", func() error { return s.gangIsMissing(set, metav1.ConditionTrue) })
+	s.Patch(set, beGangs)
+	s.Eventually("the set says that its gang scheduler is missing", func() error { return s.gangIsMissing(set, metav1.ConditionTrue) })
 	s.definePodGroups()
-	s.eventually("the set says that its gang scheduler is there", func() error { return s.gangIsMissing(set, metav1.ConditionFalse) })
-	s.check("groups from before are left alone", s.notGangs(set))
+	s.Eventually("the set says that its gang scheduler is there", func() error { return s.gangIsMissing(set, metav1.ConditionFalse) })
+	s.Check("groups from before are left alone", s.notGangs(set))
 	same(t, "born since gangs were switched on", born, s.bornInto(set.UID, 0))
 
 	s.restartGroup(set, "a-0")
 	s.restartGroup(set, "a-1")
-	s.eventually("both groups are gangs", func() error { return s.notGangs(set, 0, 1) })
+	s.Eventually("both groups are gangs", func() error { return s.notGangs(set, 0, 1) })
 	set = s.awaitSettled(set)
 	before, err := s.podGroups()
-	s.check("list PodGroups", err)
+	s.Check("list PodGroups", err)
 
 	s.restartGroup(set, "a-0")
-	s.eventually("the next leader has a PodGroup of its own", func() error { return s.notGangs(set, 0, 1) })
+	s.Eventually("the next leader has a PodGroup of its own", func() error { return s.notGangs(set, 0, 1) })
 	after, err := s.podGroups()
-	s.check("list PodGroups", err)
+	s.Check("list PodGroups", err)
 	for name, id := range uids(before) {
 		if mine := after[name].GetLabels()[lwsv1.GroupIndexLabelKey] == "0"; mine == (id == after[name].GetUID()) {
 			t.Errorf("PodGroup %s was %s and is %s", name, id, after[name].GetUID())
@@ -120,57 +119,56 @@ func TestGangs(t *testing.T) {
 
 	s.toldAndUntold(set)
 	s.awaitSettled(set)
-	untouched, _ := find[*corev1.Pod](s.recorder, "a-0")
-	mark := bed.position()
-	s.restartOperator()
+	untouched := s.Pod("a-0")
+	mark := bed.Position()
+	s.RestartOperator()
 	s.restartGroup(set, "a-1")
-	s.eventually("the group is a gang again", func() error { return s.notGangs(set, 0, 1) })
+	s.Eventually("the group is a gang again", func() error { return s.notGangs(set, 0, 1) })
 	s.awaitSettled(set)
-	for _, w := range s.lockstepWrote(mark) {
+	for _, w := range s.LockstepWrote(mark) {
 		if w.Resource == "podgroups" && w.Name == untouched.Annotations[tiedTo] {
 			t.Errorf("a restart of the operator and of another group touched %s", w)
 		}
 	}
 
-	s.remove(set.DeepCopy())
+	s.Remove(set)
 	s.awaitNothing(set.UID)
-	s.eventually("no PodGroup is left", func() error { return s.notGangs(set) })
+	s.Eventually("no PodGroup is left", func() error { return s.notGangs(set) })
 }
 
 // toldAndUntold sets annotations for Volcano on the set and removes them. Annotations of others stay.
 func (s *scene) toldAndUntold(set *lwsv1.LeaderWorkerSet) {
-	s.Helper()
 	told := func(queue, note string) func() error {
 		return func() error {
 			all, err := s.podGroups()
 			for name, object := range all {
 				have, _, _ := unstructured.NestedString(object.Object, "spec", "queue")
-				err = errors.Join(err, lacking("queue of "+name, queue, have),
-					lacking("note of "+name, note, object.GetAnnotations()["volcano.sh/note"]))
+				err = errors.Join(err, drill.Lacking("queue of "+name, queue, have),
+					drill.Lacking("note of "+name, note, object.GetAnnotations()["volcano.sh/note"]))
 			}
 			return err
 		}
 	}
-	s.patch(set, `{"metadata":{"annotations":{"scheduling.volcano.sh/queue-name":"night","volcano.sh/note":"x"}}}`)
-	s.eventually("PodGroups that stand say what the set has come to say", told("night", "x"))
+	s.Patch(set, `{"metadata":{"annotations":{"scheduling.volcano.sh/queue-name":"night","volcano.sh/note":"x"}}}`)
+	s.Eventually("PodGroups that stand say what the set has come to say", told("night", "x"))
 	all, err := s.podGroups()
-	s.check("list PodGroups", err)
+	s.Check("list PodGroups", err)
 	for _, object := range all {
-		s.patch(object, `{"metadata":{"annotations":{"volcano.sh/theirs":"stays"}}}`)
+		s.Patch(object, `{"metadata":{"annotations":{"volcano.sh/theirs":"stays"}}}`)
 	}
-	s.patch(set, `{"metadata":{"annotations":{"scheduling.volcano.sh/queue-name":null,"volcano.sh/note":null}}}`)
-	s.eventually("PodGroups that stand do not say it any more", told("", ""))
+	s.Patch(set, `{"metadata":{"annotations":{"scheduling.volcano.sh/queue-name":null,"volcano.sh/note":null}}}`)
+	s.Eventually("PodGroups that stand do not say it any more", told("", ""))
 	all, err = s.podGroups()
-	s.check("list PodGroups", err)
+	s.Check("list PodGroups", err)
 	for name, object := range all {
 		same(s.T, "what others say in "+name, map[string]string{"volcano.sh/theirs": "stays"}, object.GetAnnotations())
 	}
 }
 
 func (s *scene) gangIsMissing(want *lwsv1.LeaderWorkerSet, status metav1.ConditionStatus) error {
-	set, ok := find[*lwsv1.LeaderWorkerSet](s.recorder, want.Name)
-	if !ok || !meta.IsStatusConditionPresentAndEqual(set.Status.Conditions, gangMissing, status) {
-		return errStill
+	set := s.Set(want.Name)
+	if set == nil || !meta.IsStatusConditionPresentAndEqual(set.Status.Conditions, gangMissing, status) {
+		return drill.ErrStill
 	}
 	return nil
 }

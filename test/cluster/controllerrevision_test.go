@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/test/drill"
 )
 
 // Revisions that are deleted in mid-rollout restart no pod. The current one is created again.
@@ -22,24 +23,23 @@ func TestDeletedRevisionsRestartNoPod(t *testing.T) {
 	i := slices.IndexFunc(s.revisions(set), func(r *appsv1.ControllerRevision) bool { return r.UID != first.UID })
 	second := s.revisions(set)[i]
 	// Deleted in mid-rollout, both: the one that the spec says is made anew.
-	before := s.uids()
-	s.remove(first.DeepCopy())
-	s.remove(second.DeepCopy())
-	awaitAnother(s, second)
-	same(t, "pods", before, s.uids())
+	before := s.UIDs()
+	s.Remove(first)
+	s.Remove(second)
+	drill.Another(s.Scene, second)
+	same(t, "pods", before, s.UIDs())
 	set = s.become(set, `{"spec":{"rolloutStrategy":{"rollingUpdateConfiguration":{"partition":0}}}}`)
 	set = s.awaitSettled(set)
 	s.awaitImages(set, map[int]string{0: imageB, 1: imageB})
 	for _, name := range []string{"a-1", "a-1-1"} {
-		if s.uids()[name] != before[name] {
+		if s.UIDs()[name] != before[name] {
 			t.Errorf("pod %s is another one", name)
 		}
 	}
 }
 
 func (s *scene) awaitImages(set *lwsv1.LeaderWorkerSet, want map[int]string) {
-	s.Helper()
-	s.eventually(fmt.Sprintf("the groups run %v", want), func() error {
+	s.Eventually(fmt.Sprintf("the groups run %v", want), func() error {
 		if have := s.readyGroups(set); fmt.Sprint(have) != fmt.Sprint(want) {
 			return fmt.Errorf("have %v", have)
 		}
@@ -72,8 +72,8 @@ func TestRevisionsOfLiveSets(t *testing.T) {
 		t.Run(v.name, func(t *testing.T) {
 			s := newScene(t)
 			set := s.vectorSet(v.edit)
-			s.create(set)
-			s.eventually("the set has a revision", func() error { return lacking("revisions", 1, len(s.revisions(set))) })
+			s.Create(set)
+			s.Eventually("the set has a revision", func() error { return drill.Lacking("revisions", 1, len(s.revisions(set))) })
 			revision := s.revision(set)
 			same(t, "key", v.key, revision.Labels[lwsv1.RevisionKey])
 			same(t, "name", "test-sample-"+v.key+"-1", revision.Name)
@@ -92,7 +92,7 @@ func (s *scene) vectorSet(change edit) *lwsv1.LeaderWorkerSet {
 	worker := corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "worker", Image: image,
 		Ports: []corev1.ContainerPort{{ContainerPort: 8080, Protocol: corev1.ProtocolTCP}}}}}}
 	set := &lwsv1.LeaderWorkerSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "test-sample"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "test-sample"},
 		Spec: lwsv1.LeaderWorkerSetSpec{
 			Replicas:      &none,
 			StartupPolicy: lwsv1.LeaderCreatedStartupPolicy,

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/test/drill"
 )
 
 const (
@@ -36,26 +37,24 @@ func volumes(whenDeleted, whenScaled retention) edit {
 
 // awaitBound waits until a set has so many bound PVCs, and returns their UIDs.
 func (s *scene) awaitBound(want int) map[string]types.UID {
-	s.Helper()
 	bound := map[string]types.UID{}
-	s.eventually("all PVCs are bound", func() error {
-		found, err := s.claims()
+	s.Eventually("all PVCs are bound", func() error {
+		found, err := s.PVCs()
 		clear(bound)
 		for name, claim := range found {
 			if claim.Status.Phase == corev1.ClaimBound && claim.Spec.VolumeName != "" && claim.DeletionTimestamp == nil {
 				bound[name] = claim.UID
 			}
 		}
-		return errors.Join(err, lacking("bound PVCs", want, len(bound)))
+		return errors.Join(err, drill.Lacking("bound PVCs", want, len(bound)))
 	})
 	return maps.Clone(bound)
 }
 
 // awaitClaims waits until exactly these PVCs are there.
 func (s *scene) awaitClaims(what string, want map[string]types.UID) {
-	s.Helper()
-	s.eventually(what, func() error {
-		found, err := s.claims()
+	s.Eventually(what, func() error {
+		found, err := s.PVCs()
 		if err != nil {
 			return err
 		}
@@ -64,7 +63,7 @@ func (s *scene) awaitClaims(what string, want map[string]types.UID) {
 				return fmt.Errorf("PVC %s (%s, deleted %v, owners %v) is there", name, claim.UID, claim.DeletionTimestamp, claim.OwnerReferences)
 			}
 		}
-		return lacking("PVCs", len(want), len(found))
+		return drill.Lacking("PVCs", len(want), len(found))
 	})
 }
 
@@ -77,7 +76,6 @@ func claimsOfGroup0(claims map[string]types.UID) map[string]types.UID {
 
 // wantOtherClaims checks that no PVC is one of the former set.
 func (s *scene) wantOtherClaims(former, now map[string]types.UID) {
-	s.Helper()
 	for name, uid := range now {
 		if former[name] == uid {
 			s.Errorf("PVC %s is of the former set", name)
@@ -87,16 +85,15 @@ func (s *scene) wantOtherClaims(former, now map[string]types.UID) {
 
 // awaitOwner waits until an object of a kind controls the PVCs of workers.
 func (s *scene) awaitOwner(kind string) {
-	s.Helper()
-	s.eventually("a "+kind+" controls the PVCs of workers", func() error {
-		found, err := s.claims()
+	s.Eventually("a "+kind+" controls the PVCs of workers", func() error {
+		found, err := s.PVCs()
 		for name, claim := range found {
 			have := ""
 			if owner := metav1.GetControllerOf(claim); owner != nil {
 				have = owner.Kind
 			}
 			if claim.Labels[lwsv1.GroupIndexLabelKey] != "" {
-				err = errors.Join(err, lacking("owner of "+name, kind, have))
+				err = errors.Join(err, drill.Lacking("owner of "+name, kind, have))
 			}
 		}
 		return err
@@ -105,13 +102,12 @@ func (s *scene) awaitOwner(kind string) {
 
 // restartGroup deletes a leader and waits until the set is settled with another one.
 func (s *scene) restartGroup(set *lwsv1.LeaderWorkerSet, leader string) {
-	s.Helper()
-	before, ok := find[*corev1.Pod](s.recorder, leader)
-	if !ok {
+	before := s.Pod(leader)
+	if before == nil {
 		s.Fatalf("there is no leader %s", leader)
 	}
-	s.remove(before.DeepCopy())
-	awaitAnother(s, before)
+	s.Remove(before)
+	drill.Another(s.Scene, before)
 	s.awaitSettled(set)
 }
 
@@ -141,19 +137,19 @@ func TestClaimsMadeByOthersOutliveRestarts(t *testing.T) {
 	set := s.settled(s.newSet("a", 2, 3, imageA, volumes(deleteClaims, keepClaims)))
 	claims := s.awaitBound(6)
 	s.awaitOwner("LeaderWorkerSet")
-	s.check("kill the operator", bed.operator.Kill())
+	s.Check("kill the operator", bed.Operator.Kill())
 	s.armWorkers()
 	s.awaitOwner("StatefulSet")
-	s.check("start the operator", bed.operator.Start())
+	s.Check("start the operator", bed.Operator.Start())
 	s.awaitOwner("LeaderWorkerSet")
-	s.eventually("worker StatefulSets have no part in the end of claims", func() error {
+	s.Eventually("worker StatefulSets have no part in the end of claims", func() error {
 		var errs []error
-		for _, sts := range live[*appsv1.StatefulSet](s.recorder) {
-			errs = append(errs, lacking("policy of "+sts.Name, keepClaims, sts.Spec.PersistentVolumeClaimRetentionPolicy.WhenDeleted))
+		for _, sts := range s.StatefulSets() {
+			errs = append(errs, drill.Lacking("policy of "+sts.Name, keepClaims, sts.Spec.PersistentVolumeClaimRetentionPolicy.WhenDeleted))
 		}
 		return errors.Join(errs[1:]...) // the first is that of the leaders
 	})
-	for _, sts := range live[*appsv1.StatefulSet](s.recorder) {
+	for _, sts := range s.StatefulSets() {
 		if sts.Name != "a" && sts.Generation != 3 {
 			t.Errorf("statefulset %s was written %d times", sts.Name, sts.Generation)
 		}
@@ -166,22 +162,21 @@ func TestClaimsMadeByOthersOutliveRestarts(t *testing.T) {
 // armWorkers gives worker StatefulSets the policy of their set, so that the StatefulSet
 // controller makes them the owners of their PVCs.
 func (s *scene) armWorkers() {
-	s.Helper()
-	for _, sts := range live[*appsv1.StatefulSet](s.recorder) {
+	for _, sts := range s.StatefulSets() {
 		if sts.Name != "a" {
-			s.patch(sts, `{"spec":{"persistentVolumeClaimRetentionPolicy":{"whenDeleted":"Delete","whenScaled":"Retain"}}}`)
+			s.Patch(sts, `{"spec":{"persistentVolumeClaimRetentionPolicy":{"whenDeleted":"Delete","whenScaled":"Retain"}}}`)
 		}
 	}
-	found, err := s.claims()
-	s.check("list claims", err)
+	found, err := s.PVCs()
+	s.Check("list claims", err)
 	for _, claim := range found {
 		if claim.Labels[lwsv1.GroupIndexLabelKey] != "" {
-			s.patch(claim, `{"metadata":{"ownerReferences":null}}`)
+			s.Patch(claim, `{"metadata":{"ownerReferences":null}}`)
 		}
 	}
-	for _, sts := range live[*appsv1.StatefulSet](s.recorder) {
+	for _, sts := range s.StatefulSets() {
 		if sts.Name != "a" {
-			s.patch(sts, `{"metadata":{"annotations":{"test.lockstep.dev/look":"again"}}}`)
+			s.Patch(sts, `{"metadata":{"annotations":{"test.lockstep.dev/look":"again"}}}`)
 		}
 	}
 }
@@ -198,12 +193,12 @@ func TestClaimsAfterTheSet(t *testing.T) {
 					clear(claims)
 				}
 				if away {
-					s.check("kill the operator", bed.operator.Kill())
+					s.Check("kill the operator", bed.Operator.Kill())
 				}
 				s.end(set, metav1.DeletePropagationBackground)
 				if away {
 					s.awaitTerminating(claims)
-					s.check("start the operator", bed.operator.Start())
+					s.Check("start the operator", bed.Operator.Start())
 				}
 				s.awaitClaims("PVCs follow the policy", claims)
 				outlast(t)
@@ -216,9 +211,8 @@ func TestClaimsAfterTheSet(t *testing.T) {
 // awaitTerminating waits until all PVCs but these terminate. They stay while no operator removes
 // the barrier.
 func (s *scene) awaitTerminating(but map[string]types.UID) {
-	s.Helper()
-	s.eventually("PVCs terminate", func() error {
-		found, err := s.claims()
+	s.Eventually("PVCs terminate", func() error {
+		found, err := s.PVCs()
 		for name, claim := range found {
 			if but[name] != claim.UID && claim.DeletionTimestamp == nil {
 				err = errors.Join(err, fmt.Errorf("PVC %s does not", name))
@@ -256,13 +250,13 @@ func TestClaimsOfAGroupScaledDownInARestart(t *testing.T) {
 	set := s.settled(s.newSet("a", 2, 3, imageA, volumes(keepClaims, deleteClaims)))
 	claims := s.awaitBound(6)
 	leader := s.keep("a-1")
-	s.remove(leader.DeepCopy())
+	s.Remove(leader)
 	s.become(set, `{"spec":{"replicas":1}}`)
-	s.eventually("the group is scaled away", func() error {
-		sts, _ := find[*appsv1.StatefulSet](s.recorder, "a")
-		return lacking("leaders wanted", 1, int(*sts.Spec.Replicas))
+	s.Eventually("the group is scaled away", func() error {
+		sts := s.StatefulSet("a")
+		return drill.Lacking("leaders wanted", 1, int(*sts.Spec.Replicas))
 	})
-	s.patch(leader, noFinalizers)
+	s.Patch(leader, drill.NoFinalizers)
 	s.awaitClaims("PVCs follow the policy", claimsOfGroup0(claims))
 }
 
@@ -306,7 +300,7 @@ func TestAChangedClaimTemplateIsRefused(t *testing.T) {
 	set := s.settled(s.newSet("a", 1, 2, imageA, volumes(deleteClaims, keepClaims)))
 	more := set.DeepCopy()
 	more.Spec.LeaderWorkerTemplate.VolumeClaimTemplates[0].Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("2Gi")
-	if err := s.client.Update(t.Context(), more); err == nil || !strings.Contains(err.Error(), "volumeClaimTemplates") || !strings.Contains(err.Error(), "resize") {
+	if err := s.Client.Update(t.Context(), more); err == nil || !strings.Contains(err.Error(), "volumeClaimTemplates") || !strings.Contains(err.Error(), "resize") {
 		t.Errorf("got %v, want the field, and what to do instead", err)
 	}
 	s.awaitSettled(s.become(set, pull(imageB)))

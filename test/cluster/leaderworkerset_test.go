@@ -10,14 +10,61 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/test/drill"
 )
+
+// Images that tell pods apart. No node pulls them.
+const (
+	imageA = "registry.example/serve:a"
+	imageB = "registry.example/serve:b"
+)
+
+// edit changes a set before it is created.
+type edit func(*lwsv1.LeaderWorkerSet)
+
+// newSet returns a set with one container per pod. All groups may be unavailable during an update.
+func newSet(namespace, name string, replicas, size int32, image string, edits ...edit) *lwsv1.LeaderWorkerSet {
+	all := intstr.FromString("100%")
+	set := &lwsv1.LeaderWorkerSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: lwsv1.LeaderWorkerSetSpec{
+			Replicas:      &replicas,
+			StartupPolicy: lwsv1.LeaderCreatedStartupPolicy,
+			RolloutStrategy: lwsv1.RolloutStrategy{
+				Type:                       lwsv1.RollingUpdateStrategyType,
+				RollingUpdateConfiguration: &lwsv1.RollingUpdateConfiguration{MaxUnavailable: all},
+			},
+			LeaderWorkerTemplate: lwsv1.LeaderWorkerTemplate{Size: &size, WorkerTemplate: template(image)},
+		},
+	}
+	for _, change := range edits {
+		change(set)
+	}
+	return set
+}
+
+func (s *scene) newSet(name string, replicas, size int32, image string, edits ...edit) *lwsv1.LeaderWorkerSet {
+	return newSet(s.Namespace, name, replicas, size, image, edits...)
+}
+
+func template(image string) corev1.PodTemplateSpec {
+	return corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "serve", Image: image}}}}
+}
+
+// uniquePerReplica gives every group a Service of its own.
+func uniquePerReplica(set *lwsv1.LeaderWorkerSet) {
+	policy := lwsv1.SubdomainUniquePerReplica
+	set.Spec.NetworkConfig = &lwsv1.NetworkConfig{SubdomainPolicy: &policy}
+}
+
+func imageOf(pod *corev1.Pod) string { return pod.Spec.Containers[0].Image }
 
 // A first incarnation has everything that users and other implementations read.
 func TestFirstLife(t *testing.T) {
@@ -45,8 +92,8 @@ func TestFirstLife(t *testing.T) {
 }
 
 func (s *scene) leaderStatefulSet(t *testing.T, set *lwsv1.LeaderWorkerSet, key string) {
-	sts, ok := find[*appsv1.StatefulSet](s.recorder, "a")
-	if !ok {
+	sts := s.StatefulSet("a")
+	if sts == nil {
 		t.Fatal("there is no statefulset a")
 	}
 	same(t, "labels", map[string]string{"team": "blue", lwsv1.SetNameLabelKey: "a", lwsv1.RevisionKey: key}, sts.Labels)
@@ -67,9 +114,9 @@ func (s *scene) leaderStatefulSet(t *testing.T, set *lwsv1.LeaderWorkerSet, key 
 func (s *scene) workerStatefulSets(t *testing.T, set *lwsv1.LeaderWorkerSet, key string) {
 	for index := range 2 {
 		name := fmt.Sprintf("a-%d", index)
-		leader, _ := find[*corev1.Pod](s.recorder, name)
-		sts, ok := find[*appsv1.StatefulSet](s.recorder, name)
-		if !ok {
+		leader := s.Pod(name)
+		sts := s.StatefulSet(name)
+		if sts == nil {
 			t.Fatalf("there is no statefulset %s", name)
 		}
 		own := map[string]string{lwsv1.SetNameLabelKey: "a", lwsv1.GroupIndexLabelKey: strconv.Itoa(index), lwsv1.GroupUniqueHashLabelKey: s.groupKey(name)}
@@ -95,8 +142,8 @@ func (s *scene) pods(t *testing.T, set *lwsv1.LeaderWorkerSet, key string) {
 			if worker > 0 {
 				name = fmt.Sprintf("%s-%d", leader, worker)
 			}
-			pod, ok := find[*corev1.Pod](s.recorder, name)
-			if !ok {
+			pod := s.Pod(name)
+			if pod == nil {
 				t.Fatalf("there is no pod %s", name)
 			}
 			same(t, name+" labels", map[string]string{lwsv1.SetNameLabelKey: "a", lwsv1.GroupIndexLabelKey: strconv.Itoa(index),
@@ -104,7 +151,7 @@ func (s *scene) pods(t *testing.T, set *lwsv1.LeaderWorkerSet, key string) {
 			same(t, name+" size", "3", pod.Annotations[lwsv1.SizeAnnotationKey])
 			same(t, name+" subdomain", "a", pod.Spec.Subdomain)
 			same(t, name+" hostname", name, pod.Spec.Hostname)
-			same(t, name+" root", set.UID, s.root(pod.UID))
+			same(t, name+" root", set.UID, s.Root(pod.UID))
 			s.environment(t, pod, index, worker)
 		}
 	}
@@ -113,7 +160,7 @@ func (s *scene) pods(t *testing.T, set *lwsv1.LeaderWorkerSet, key string) {
 // environment checks that the variables of Lockstep come first and replace those of users.
 func (s *scene) environment(t *testing.T, pod *corev1.Pod, index, worker int) {
 	want := []corev1.EnvVar{
-		{Name: lwsv1.LwsLeaderAddress, Value: fmt.Sprintf("a-%d.a.%s", index, s.namespace)},
+		{Name: lwsv1.LwsLeaderAddress, Value: fmt.Sprintf("a-%d.a.%s", index, s.Namespace)},
 		{Name: lwsv1.LwsGroupSize, Value: "3"},
 		{Name: lwsv1.LwsWorkerIndex, Value: strconv.Itoa(worker)},
 	}
@@ -147,12 +194,12 @@ func (s *scene) status(t *testing.T, set *lwsv1.LeaderWorkerSet) {
 
 // firstEvents checks the events of a set that becomes available.
 func (s *scene) firstEvents(t *testing.T, set *lwsv1.LeaderWorkerSet, key string) {
-	s.awaitEvent("a", "CreatingRevision", "ControllerRevision", "Create", key)
-	s.awaitEvent("a", "GroupsProgressing", "ControllerRevision", "Create", "leader statefulset a")
-	s.awaitEvent("a", "GroupsProgressing", "Pod", "Create", "a-0")
-	s.awaitEvent("a", "GroupsProgressing", "Pod", "Create", "a-1")
-	s.awaitEvent("a", "GroupsProgressing", "Update", "0 groups ready of total 2 groups")
-	s.awaitEvent("a", "AllGroupsReady", "Update", "2 groups ready of total 2 groups")
+	s.AwaitEvent("a", "CreatingRevision", "ControllerRevision", "Create", key)
+	s.AwaitEvent("a", "GroupsProgressing", "ControllerRevision", "Create", "leader statefulset a")
+	s.AwaitEvent("a", "GroupsProgressing", "Pod", "Create", "a-0")
+	s.AwaitEvent("a", "GroupsProgressing", "Pod", "Create", "a-1")
+	s.AwaitEvent("a", "GroupsProgressing", "Update", "0 groups ready of total 2 groups")
+	s.AwaitEvent("a", "AllGroupsReady", "Update", "2 groups ready of total 2 groups")
 	for _, event := range s.events(set, "") {
 		same(t, "type of "+event.Reason, "Normal", event.Type)
 		same(t, "reporting controller of "+event.Reason, "leaderworkerset", event.ReportingController)
@@ -161,28 +208,18 @@ func (s *scene) firstEvents(t *testing.T, set *lwsv1.LeaderWorkerSet, key string
 
 // revisions returns the ControllerRevisions of a set.
 func (s *scene) revisions(set *lwsv1.LeaderWorkerSet) []*appsv1.ControllerRevision {
-	return slices.DeleteFunc(live[*appsv1.ControllerRevision](s.recorder), func(r *appsv1.ControllerRevision) bool {
+	return slices.DeleteFunc(drill.Live[*appsv1.ControllerRevision](s.Recorder), func(r *appsv1.ControllerRevision) bool {
 		return !metav1.IsControlledBy(r, set)
 	})
 }
 
 // revision returns the only ControllerRevision of a set.
 func (s *scene) revision(set *lwsv1.LeaderWorkerSet) *appsv1.ControllerRevision {
-	s.Helper()
 	found := s.revisions(set)
 	if len(found) != 1 {
-		s.dump()
 		s.Fatalf("set %s has %d revisions, want 1", set.Name, len(found))
 	}
 	return found[0]
-}
-
-// same reports the difference to what is wanted.
-func same[T any](t *testing.T, what string, want, have T) {
-	t.Helper()
-	if diff := cmp.Diff(want, have); diff != "" {
-		t.Errorf("%s (-want +have):\n%s", what, diff)
-	}
 }
 
 func ownerOf(o client.Object, apiVersion, kind string) []metav1.OwnerReference {
@@ -192,7 +229,7 @@ func ownerOf(o client.Object, apiVersion, kind string) []metav1.OwnerReference {
 
 // groupKey returns the key of a group, unique across sets and namespaces.
 func (s *scene) groupKey(leader string) string {
-	sum := sha1.Sum([]byte(s.namespace + "/" + leader))
+	sum := sha1.Sum([]byte(s.Namespace + "/" + leader))
 	return hex.EncodeToString(sum[:])
 }
 

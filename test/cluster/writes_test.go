@@ -4,12 +4,11 @@ import (
 	"fmt"
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/test/drill"
 )
 
 // A settled set costs no write, whatever changes beside it.
@@ -17,7 +16,7 @@ func TestSettledSetIsNotWritten(t *testing.T) {
 	s := asideScene(t)
 	s.restful(s.newSet("a", 3, 3, imageA, uniquePerReplica))
 	s.restful(s.newSet("b", 2, 1, imageA))
-	since := bed.position()
+	since := bed.Position()
 	for round := range 3 {
 		s.touchEverything(fmt.Sprint(round))
 		outlast(t)
@@ -27,8 +26,7 @@ func TestSettledSetIsNotWritten(t *testing.T) {
 
 // restful creates a set and waits until no write is left. Counts may be written after conditions.
 func (s *scene) restful(set *lwsv1.LeaderWorkerSet) *lwsv1.LeaderWorkerSet {
-	s.Helper()
-	s.create(set)
+	s.Create(set)
 	now := s.awaitSettled(set)
 	outlast(s.T)
 	return now
@@ -36,16 +34,15 @@ func (s *scene) restful(set *lwsv1.LeaderWorkerSet) *lwsv1.LeaderWorkerSet {
 
 // touchEverything changes an annotation without meaning on every child.
 func (s *scene) touchEverything(value string) {
-	s.Helper()
 	document := fmt.Sprintf(`{"metadata":{"annotations":{"test.lockstep.dev/touched":%q}}}`, value)
-	for _, o := range live[*corev1.Pod](s.recorder) {
-		s.patch(o, document)
+	for _, o := range s.Pods() {
+		s.Patch(o, document)
 	}
-	for _, o := range live[*appsv1.StatefulSet](s.recorder) {
-		s.patch(o, document)
+	for _, o := range s.StatefulSets() {
+		s.Patch(o, document)
 	}
-	for _, o := range live[*corev1.Service](s.recorder) {
-		s.patch(o, document)
+	for _, o := range drill.Live[*corev1.Service](s.Recorder) {
+		s.Patch(o, document)
 	}
 }
 
@@ -54,15 +51,13 @@ func outlast(t *testing.T) {
 	t.Helper()
 	s := newScene(t)
 	set := s.settled(s.newSet("canary", 1, 2, imageA))
-	s.remove(set.DeepCopy())
+	s.Remove(set)
 	s.awaitNothing(set.UID)
 }
 
 // silent checks that the operator wrote nothing in the scene since a position.
 func (s *scene) silent(since int) {
-	s.Helper()
-	if wrote := s.lockstepWrote(since); len(wrote) > 0 {
-		s.dump()
+	if wrote := s.LockstepWrote(since); len(wrote) > 0 {
 		s.Fatalf("lockstep wrote though nothing had changed: %v", wrote)
 	}
 }
@@ -71,12 +66,11 @@ func (s *scene) silent(since int) {
 func TestRestartedOperatorWritesNothing(t *testing.T) {
 	s := newScene(t)
 	s.restful(s.newSet("a", 3, 3, imageA))
-	since, mark := bed.position(), s.changes()
-	s.restartOperator()
+	since, mark := bed.Position(), s.Changes()
+	s.RestartOperator()
 	outlast(t)
 	s.silent(since)
-	if made := s.pick(func(r *record) bool { return r.born > mark }); len(made) > 0 {
-		s.dump()
+	if made := s.Pick(func(r *drill.Record) bool { return r.Born > mark }); len(made) > 0 {
 		t.Fatalf("created: %s", names(made))
 	}
 }
@@ -92,7 +86,7 @@ func TestNamespaceWithoutSetIsNotWritten(t *testing.T) {
 		Annotations: map[string]string{lwsv1.SizeAnnotationKey: "2"},
 	}, Spec: template(imageA).Spec}
 	s.squat(pod)
-	s.remove(pod.DeepCopy(), client.GracePeriodSeconds(0))
+	s.Remove(pod, force)
 	outlast(t)
-	s.silent(s.audited)
+	s.silent(s.Audited)
 }

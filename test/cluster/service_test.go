@@ -5,19 +5,19 @@ import (
 	"fmt"
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/test/drill"
 )
 
 func TestSharedService(t *testing.T) {
 	s := asideScene(t)
 	set := s.settled(s.newSet("a", 2, 2, imageA))
-	service, _ := find[*corev1.Service](s.recorder, "a")
+	service := s.Service("a")
 	headless(t, service, set, lwsv1.GroupVersion.String(), "LeaderWorkerSet", map[string]string{lwsv1.SetNameLabelKey: "a"})
 	s.reborn(set, service)
 	s.wantBorn(set.UID, 0, births{Pods: 4, StatefulSets: 3, Services: 2, Revisions: 1})
@@ -29,19 +29,19 @@ func TestUniquePerReplicaServices(t *testing.T) {
 	for index := range 2 {
 		name := fmt.Sprintf("a-%d", index)
 		s.awaitService(set, name)
-		service, _ := find[*corev1.Service](s.recorder, name)
-		leader, _ := find[*corev1.Pod](s.recorder, name)
+		service := s.Service(name)
+		leader := s.Pod(name)
 		headless(t, service, leader, "v1", "Pod", map[string]string{lwsv1.SetNameLabelKey: "a", lwsv1.GroupIndexLabelKey: fmt.Sprint(index)})
 		for _, pod := range []string{name, name + "-1"} {
-			pod, _ := find[*corev1.Pod](s.recorder, pod)
+			pod := s.Pod(pod)
 			same(t, pod.Name+" subdomain", name, pod.Spec.Subdomain)
-			same(t, pod.Name+" leader address", fmt.Sprintf("%s.%s.%s", name, name, s.namespace), pod.Spec.Containers[0].Env[0].Value)
+			same(t, pod.Name+" leader address", fmt.Sprintf("%s.%s.%s", name, name, s.Namespace), pod.Spec.Containers[0].Env[0].Value)
 		}
 	}
-	if _, there := find[*corev1.Service](s.recorder, "a"); there {
-		t.Error("there is a shared service too")
+	if there := s.Service("a"); there != nil {
+		t.Error("there != nil is a shared service too")
 	}
-	service, _ := find[*corev1.Service](s.recorder, "a-1")
+	service := s.Service("a-1")
 	s.reborn(set, service)
 }
 
@@ -57,9 +57,8 @@ func headless(t *testing.T, service *corev1.Service, owner client.Object, apiVer
 
 // reborn deletes a Service and waits for the next one.
 func (s *scene) reborn(set *lwsv1.LeaderWorkerSet, service *corev1.Service) {
-	s.Helper()
-	s.remove(service.DeepCopy())
-	same(s.T, "root of the next service", set.UID, s.root(awaitAnother(s, service).UID))
+	s.Remove(service)
+	same(s.T, "root of the next service", set.UID, s.Root(drill.Another(s.Scene, service).UID))
 }
 
 // A group of one is its leader alone.
@@ -71,10 +70,10 @@ func TestGroupsOfOne(t *testing.T) {
 
 func TestScaleThroughSpec(t *testing.T) {
 	s := newScaled(t)
-	s.scaleTo(4, func(set *lwsv1.LeaderWorkerSet) { s.patch(set, `{"spec":{"replicas":4}}`) })
-	s.scaleTo(1, func(set *lwsv1.LeaderWorkerSet) { s.patch(set, `{"spec":{"replicas":1}}`) })
-	s.scaleTo(0, func(set *lwsv1.LeaderWorkerSet) { s.patch(set, `{"spec":{"replicas":0}}`) })
-	s.scaleTo(2, func(set *lwsv1.LeaderWorkerSet) { s.patch(set, `{"spec":{"replicas":2}}`) })
+	s.scaleTo(4, func(set *lwsv1.LeaderWorkerSet) { s.Patch(set, `{"spec":{"replicas":4}}`) })
+	s.scaleTo(1, func(set *lwsv1.LeaderWorkerSet) { s.Patch(set, `{"spec":{"replicas":1}}`) })
+	s.scaleTo(0, func(set *lwsv1.LeaderWorkerSet) { s.Patch(set, `{"spec":{"replicas":0}}`) })
+	s.scaleTo(2, func(set *lwsv1.LeaderWorkerSet) { s.Patch(set, `{"spec":{"replicas":2}}`) })
 }
 
 func TestScaleThroughSubresource(t *testing.T) {
@@ -82,11 +81,11 @@ func TestScaleThroughSubresource(t *testing.T) {
 	for _, replicas := range []int32{3, 1} {
 		s.scaleTo(replicas, func(set *lwsv1.LeaderWorkerSet) {
 			scale := &autoscalingv1.Scale{}
-			s.check("read the scale", s.client.SubResource("scale").Get(t.Context(), set.DeepCopy(), scale))
+			s.Check("read the scale", s.Client.SubResource("scale").Get(t.Context(), set.DeepCopy(), scale))
 			same(t, "selector of the scale", set.Status.HPAPodSelector, scale.Status.Selector)
 			same(t, "replicas of the scale", set.Status.Replicas, scale.Status.Replicas)
 			scale.Spec.Replicas = replicas
-			s.check("write the scale", s.client.SubResource("scale").Update(t.Context(), set.DeepCopy(), client.WithSubResourceBody(scale)))
+			s.Check("write the scale", s.Client.SubResource("scale").Update(t.Context(), set.DeepCopy(), client.WithSubResourceBody(scale)))
 		})
 	}
 }
@@ -99,54 +98,52 @@ func newScaled(t *testing.T) *scene {
 
 // scaleTo scales set "a" and checks that other groups stay, and that removed ones leave nothing.
 func (s *scene) scaleTo(replicas int32, do func(*lwsv1.LeaderWorkerSet)) {
-	s.Helper()
-	set, _ := find[*lwsv1.LeaderWorkerSet](s.recorder, "a")
-	was, mark := *set.Spec.Replicas, s.changes()
+	set := s.Set("a")
+	was, mark := *set.Spec.Replicas, s.Changes()
 	do(set)
 	want := set.DeepCopy()
 	want.Generation++
 	s.awaitSettled(want)
 	added := int(max(0, replicas-was))
-	s.eventually("the groups are those wanted", func() error {
+	s.Eventually("the groups are those wanted", func() error {
 		return errors.Join(
-			lacking("pods", int(replicas)*2, len(live[*corev1.Pod](s.recorder))),
-			lacking("statefulsets", int(replicas)+1, len(live[*appsv1.StatefulSet](s.recorder))),
-			lacking("services", int(replicas), len(live[*corev1.Service](s.recorder))))
+			drill.Lacking("pods", int(replicas)*2, len(s.Pods())),
+			drill.Lacking("statefulsets", int(replicas)+1, len(s.StatefulSets())),
+			drill.Lacking("services", int(replicas), len(drill.Live[*corev1.Service](s.Recorder))))
 	})
 	if have, wanted := s.bornInto(set.UID, mark), (births{Pods: 2 * added, StatefulSets: added, Services: added}); have != wanted {
-		s.dump()
 		s.Fatalf("created by scaling from %d to %d: %+v, want %+v", was, replicas, have, wanted)
 	}
 	if replicas > was && was > 0 {
-		s.awaitEvent("a", "GroupsProgressing", "Update", fmt.Sprintf("%d groups ready of total %d groups", was, replicas))
+		s.AwaitEvent("a", "GroupsProgressing", "Update", fmt.Sprintf("%d groups ready of total %d groups", was, replicas))
 	}
 }
 
 // Workers start after their leader is ready, if the set asks for it.
 func TestLeaderReadyStartup(t *testing.T) {
 	s := asideScene(t)
-	home := "home-" + s.namespace
+	home := "home-" + s.Namespace
 	set := s.newSet("a", 1, 2, imageA, func(set *lwsv1.LeaderWorkerSet) {
 		set.Spec.StartupPolicy = lwsv1.LeaderReadyStartupPolicy
 		leader := template(imageA)
 		leader.Spec.NodeSelector = map[string]string{home: "yes"}
 		set.Spec.LeaderWorkerTemplate.LeaderTemplate = &leader
 	})
-	s.create(set)
-	s.eventually("the leader is there", func() error {
-		if _, ok := find[*corev1.Pod](s.recorder, "a-0"); !ok {
-			return errStill
+	s.Create(set)
+	s.Eventually("the leader is there", func() error {
+		if ok := s.Pod("a-0"); ok == nil {
+			return drill.ErrStill
 		}
 		return nil
 	})
 	outlast(t)
-	if have := live[*appsv1.StatefulSet](s.recorder); len(have) != 1 {
+	if have := s.StatefulSets(); len(have) != 1 {
 		t.Fatalf("there are %d statefulsets before the leader is ready, want its own only", len(have))
 	}
 	s.nodesTake(home)
 	s.awaitSettled(set)
-	leader, _ := find[*corev1.Pod](s.recorder, "a-0")
-	workers, _ := find[*appsv1.StatefulSet](s.recorder, "a-0")
+	leader := s.Pod("a-0")
+	workers := s.StatefulSet("a-0")
 	for _, c := range leader.Status.Conditions {
 		if c.Type == corev1.PodReady && workers.CreationTimestamp.Before(&c.LastTransitionTime) {
 			t.Errorf("workers were created at %v, the leader was ready at %v", workers.CreationTimestamp, c.LastTransitionTime)
@@ -156,10 +153,9 @@ func TestLeaderReadyStartup(t *testing.T) {
 
 // nodesTake labels a node.
 func (s *scene) nodesTake(label string) {
-	s.Helper()
 	nodes := &corev1.NodeList{}
-	s.check("list nodes", s.client.List(s.Context(), nodes))
-	s.patch(&nodes.Items[0], fmt.Sprintf(`{"metadata":{"labels":{%q:"yes"}}}`, label))
+	s.Check("list nodes", s.Client.List(s.Context(), nodes))
+	s.Patch(&nodes.Items[0], fmt.Sprintf(`{"metadata":{"labels":{%q:"yes"}}}`, label))
 }
 
 func TestDeletionLeavesNothing(t *testing.T) {
@@ -167,10 +163,10 @@ func TestDeletionLeavesNothing(t *testing.T) {
 		t.Run(string(policy), func(t *testing.T) {
 			s := asideScene(t)
 			set := s.settled(s.newSet("a", 3, 3, imageA, uniquePerReplica))
-			mark := s.changes()
+			mark := s.Changes()
 			s.end(set, policy)
 			outlast(t)
-			left := s.pick(func(r *record) bool { return r.died == 0 && r.kind != "Event" })
+			left := s.Pick(func(r *drill.Record) bool { return r.Died == 0 && r.Kind != "Event" })
 			if len(left) > 0 {
 				t.Errorf("left: %s", names(left))
 			}

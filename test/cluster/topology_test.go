@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/test/drill"
 )
 
 // Node labels of the local control plane: 3 zones, and racks of 4 nodes each.
@@ -35,9 +35,8 @@ func partsOf(size int32, policy lwsv1.SubGroupPolicyType) edit {
 
 // nodeLabels returns the labels of all nodes by name.
 func (s *scene) nodeLabels() map[string]map[string]string {
-	s.Helper()
 	nodes := &corev1.NodeList{}
-	s.check("list nodes", s.client.List(s.Context(), nodes))
+	s.Check("list nodes", s.Client.List(s.Context(), nodes))
 	labels := map[string]map[string]string{}
 	for i := range nodes.Items {
 		labels[nodes.Items[i].Name] = nodes.Items[i].Labels
@@ -48,7 +47,6 @@ func (s *scene) nodeLabels() map[string]map[string]string {
 // judgeDomains checks that pods with one value of a label share a domain without others, and returns
 // the domain of each value.
 func (s *scene) judgeDomains(set *lwsv1.LeaderWorkerSet, by, topology string, want int) map[string]string {
-	s.Helper()
 	nodes := s.nodeLabels()
 	domains, inhabitants := map[string]string{}, map[string]string{}
 	for _, pod := range s.podsOf(set) {
@@ -63,7 +61,6 @@ func (s *scene) judgeDomains(set *lwsv1.LeaderWorkerSet, by, topology string, wa
 			inhabitants[where] = who
 		}
 		if where == "" || domains[who] != where || inhabitants[where] != who {
-			s.dump()
 			s.Fatalf("pod %s of %s is in %s %q; %s is in %q, and there is %s", pod.Name, who, topology, where, who, domains[who], inhabitants[where])
 		}
 	}
@@ -83,9 +80,9 @@ func TestExclusiveTopology(t *testing.T) {
 	set = s.become(set, pull(imageB))
 	s.awaitRolled(set, 3)
 	s.judgeDomains(set, lwsv1.GroupUniqueHashLabelKey, rack, 4)
-	workers, _ := find[*appsv1.StatefulSet](s.recorder, "a-2")
-	s.remove(workers.DeepCopy())
-	awaitAnother(s, workers)
+	workers := s.StatefulSet("a-2")
+	s.Remove(workers)
+	drill.Another(s.Scene, workers)
 	s.awaitSettled(set)
 	s.judgeDomains(set, lwsv1.GroupUniqueHashLabelKey, rack, 4)
 	l := s.recreate(set, s.newSet("a", 4, 4, imageA, annotated(lwsv1.ExclusiveKeyAnnotationKey, rack)), "Background")
@@ -97,9 +94,9 @@ func TestExclusiveTopology(t *testing.T) {
 func TestAGroupWithoutADomainIsToldOnTheSet(t *testing.T) {
 	s := asideScene(t)
 	set := s.newSet("a", 6, 2, imageA, annotated(lwsv1.ExclusiveKeyAnnotationKey, rack))
-	s.create(set)
-	s.awaitEvent("a", "LeaderUnschedulable")
-	s.eventually("the other groups run", func() error { return lacking("groups ready", 5, len(s.readyGroups(set))) })
+	s.Create(set)
+	s.AwaitEvent("a", "LeaderUnschedulable")
+	s.Eventually("the other groups run", func() error { return drill.Lacking("groups ready", 5, len(s.readyGroups(set))) })
 	s.judgeDomains(set, lwsv1.GroupUniqueHashLabelKey, rack, 5)
 	s.awaitSettled(s.become(set, `{"spec":{"replicas":5}}`))
 }
@@ -121,7 +118,7 @@ func TestSubgroupTopology(t *testing.T) {
 			set := s.settled(s.newSet("a", 2, tt.size, imageA, copied, partsOf(2, tt.policy),
 				annotated(lwsv1.SubGroupExclusiveKeyAnnotationKey, rack)))
 			before := s.judgeDomains(set, lwsv1.SubGroupUniqueHashLabelKey, rack, 4)
-			leader, _ := find[*corev1.Pod](s.recorder, "a-0")
+			leader := s.Pod("a-0")
 			_, labelled := leader.Labels[lwsv1.SubGroupIndexLabelKey]
 			same(t, "the leader is in a subgroup", tt.policy == lwsv1.SubGroupPolicyTypeLeaderWorker, labelled)
 			s.restartGroup(set, "a-1")
@@ -150,11 +147,11 @@ func changePlacement(t *testing.T, within edit, least int, made births) {
 	s := asideScene(t)
 	set := s.settled(s.newSet("a", 2, 2, imageA, annotated(lwsv1.ExclusiveKeyAnnotationKey, zone), within))
 	s.judgeDomains(set, lwsv1.GroupUniqueHashLabelKey, zone, 2)
-	before, _ := find[*appsv1.StatefulSet](s.recorder, set.Name)
-	mark := s.changes()
-	s.patch(set, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, lwsv1.ExclusiveKeyAnnotationKey, rack))
+	before := s.StatefulSet(set.Name)
+	mark := s.Changes()
+	s.Patch(set, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, lwsv1.ExclusiveKeyAnnotationKey, rack))
 	fewest := 2
-	s.eventually("every group is placed by rack", func() error {
+	s.Eventually("every group is placed by rack", func() error {
 		fewest = min(fewest, len(s.readyGroups(set)))
 		for _, pod := range s.podsOf(set) {
 			if pod.Annotations[lwsv1.ExclusiveKeyAnnotationKey] != rack {
@@ -166,7 +163,7 @@ func changePlacement(t *testing.T, within edit, least int, made births) {
 	same(t, "fewest groups ready", least, fewest)
 	same(t, "created", made, s.bornInto(set.UID, mark))
 	s.judgeDomains(set, lwsv1.GroupUniqueHashLabelKey, rack, 2)
-	if after, _ := find[*appsv1.StatefulSet](s.recorder, set.Name); after.Generation > before.Generation+5 { // the template, two groups, surge that goes
+	if after := s.StatefulSet(set.Name); after.Generation > before.Generation+5 { // the template, two groups, surge that goes
 		t.Errorf("the leader StatefulSet was written %d times", after.Generation-before.Generation)
 	}
 }
@@ -178,22 +175,22 @@ func TestANodeWithoutTheLabelIsToldOnTheSet(t *testing.T) {
 		set.Spec.LeaderWorkerTemplate.RestartPolicy = lwsv1.NoneRestartPolicy
 	}
 	set := s.settled(s.newSet("a", 1, 2, imageA, annotated(lwsv1.ExclusiveKeyAnnotationKey, rack), alone))
-	leader, _ := find[*corev1.Pod](s.recorder, "a-0")
+	leader := s.Pod("a-0")
 	node := &corev1.Node{}
-	s.check("read the node", s.client.Get(t.Context(), client.ObjectKey{Name: leader.Spec.NodeName}, node))
+	s.Check("read the node", s.Client.Get(t.Context(), client.ObjectKey{Name: leader.Spec.NodeName}, node))
 	here := node.Labels[rack]
-	s.patch(node, fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, rack))
+	s.Patch(node, fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, rack))
 	t.Cleanup(func() { s.label(node, here) })
-	workers, _ := find[*appsv1.StatefulSet](s.recorder, "a-0")
-	s.remove(workers.DeepCopy())
-	s.awaitEvent("a", "TopologyUnknown")
+	workers := s.StatefulSet("a-0")
+	s.Remove(workers)
+	s.AwaitEvent("a", "TopologyUnknown")
 	s.label(node, here)
 	s.awaitSettled(set)
 }
 
 func (s *scene) label(node *corev1.Node, value string) {
 	document := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, rack, value)
-	if err := bed.client.Patch(s.Context(), node.DeepCopy(), merge(document)); err != nil && s.Context().Err() == nil {
+	if err := bed.Client.Patch(s.Context(), node.DeepCopy(), drill.Merge(document)); err != nil && s.Context().Err() == nil {
 		s.Errorf("label node %s: %v", node.Name, err)
 	}
 }
@@ -205,26 +202,26 @@ func TestSubdomainPolicyBothWays(t *testing.T) {
 	for _, policy := range []lwsv1.SubdomainPolicy{lwsv1.SubdomainUniquePerReplica, lwsv1.SubdomainShared} {
 		set = s.become(set, fmt.Sprintf(`{"spec":{"networkConfig":{"subdomainPolicy":%q}}}`, policy))
 		s.awaitRolled(set, 2)
-		s.eventually("every pod has its service, of the leader there is", func() error { return s.unserved(set) })
+		s.Eventually("every pod has its service, of the leader there is", func() error { return s.unserved(set) })
 	}
-	s.eventually("one service is left", func() error { return lacking("services", 1, len(live[*corev1.Service](s.recorder))) })
-	service, _ := find[*corev1.Service](s.recorder, "a")
-	s.patch(service, `{"spec":{"selector":{"app":"stray"},"publishNotReadyAddresses":false}}`)
-	s.eventually("the service is put right", func() error {
-		now, _ := find[*corev1.Service](s.recorder, "a")
-		return errors.Join(lacking("selector", set.Name, now.Spec.Selector[lwsv1.SetNameLabelKey]), lacking("labels selected by", 1, len(now.Spec.Selector)),
-			lacking("publishes pods that are not ready", true, now.Spec.PublishNotReadyAddresses))
+	s.Eventually("one service is left", func() error { return drill.Lacking("services", 1, len(drill.Live[*corev1.Service](s.Recorder))) })
+	service := s.Service("a")
+	s.Patch(service, `{"spec":{"selector":{"app":"stray"},"publishNotReadyAddresses":false}}`)
+	s.Eventually("the service is put right", func() error {
+		now := s.Service("a")
+		return errors.Join(drill.Lacking("selector", set.Name, now.Spec.Selector[lwsv1.SetNameLabelKey]), drill.Lacking("labels selected by", 1, len(now.Spec.Selector)),
+			drill.Lacking("publishes pods that are not ready", true, now.Spec.PublishNotReadyAddresses))
 	})
 }
 
 // unserved names a pod without the Service of its subdomain.
 func (s *scene) unserved(set *lwsv1.LeaderWorkerSet) error {
 	for _, pod := range s.podsOf(set) {
-		service, ok := find[*corev1.Service](s.recorder, pod.Spec.Subdomain)
-		if !ok {
+		service := s.Service(pod.Spec.Subdomain)
+		if service == nil {
 			return fmt.Errorf("pod %s has no service %s", pod.Name, pod.Spec.Subdomain)
 		}
-		if leader, own := find[*corev1.Pod](s.recorder, service.Name); own && service.OwnerReferences[0].UID != leader.UID {
+		if leader := s.Pod(service.Name); leader != nil && service.OwnerReferences[0].UID != leader.UID {
 			return fmt.Errorf("service %s is of the last leader", service.Name)
 		}
 	}

@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/test/drill"
 )
 
 // deletions are the ways to delete an object by hand.
@@ -47,10 +47,10 @@ func TestDeletedWorkerStatefulSetComesAgain(t *testing.T) {
 func repaired(t *testing.T, name string, policy metav1.DeletionPropagation, want births) {
 	s := asideScene(t)
 	set := s.settled(s.newSet("a", 3, 2, imageA, restartPolicy(lwsv1.NoneRestartPolicy)))
-	mark := s.changes()
-	sts, _ := find[*appsv1.StatefulSet](s.recorder, name)
-	s.remove(sts.DeepCopy(), propagation(policy))
-	awaitAnother(s, sts)
+	mark := s.Changes()
+	sts := s.StatefulSet(name)
+	s.Remove(sts, propagation(policy))
+	drill.Another(s.Scene, sts)
 	s.awaitSettled(set)
 	s.wantBorn(set.UID, mark, want)
 }
@@ -60,13 +60,13 @@ func TestScaledWorkersAreScaledBack(t *testing.T) {
 	s := asideScene(t)
 	set := s.settled(s.newSet("a", 2, 2, imageA, restartPolicy(lwsv1.NoneRestartPolicy)))
 	for _, replicas := range []int32{0, 3} {
-		before := s.uids()
-		sts, _ := find[*appsv1.StatefulSet](s.recorder, "a-1")
+		before := s.UIDs()
+		sts := s.StatefulSet("a-1")
 		generation := sts.Generation
-		s.patch(sts.DeepCopy(), fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas))
-		s.eventually("it is scaled back", func() error {
-			if now, ok := find[*appsv1.StatefulSet](s.recorder, "a-1"); !ok || now.Generation < generation+2 || *now.Spec.Replicas != 1 {
-				return errStill
+		s.Patch(sts.DeepCopy(), fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas))
+		s.Eventually("it is scaled back", func() error {
+			if now := s.StatefulSet("a-1"); now == nil || now.Generation < generation+2 || *now.Spec.Replicas != 1 {
+				return drill.ErrStill
 			}
 			return s.unsettled(set)
 		})
@@ -78,38 +78,38 @@ func TestScaledWorkersAreScaledBack(t *testing.T) {
 func TestAStatusWrittenByOthersIsPutRight(t *testing.T) {
 	s := asideScene(t)
 	set := s.settled(s.newSet("a", 2, 2, imageA))
-	pods := s.uids()
+	pods := s.UIDs()
 	for what, status := range map[string]string{
 		"numbers":   `{"status":{"readyReplicas":7,"updatedReplicas":null}}`,
 		"condition": `{"status":{"conditions":[{"type":"Available","status":"False","reason":"No","message":"no","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`,
 		"all of it": `{"status":null}`,
 	} {
-		s.check("write "+what, s.client.Status().Patch(s.Context(), set.DeepCopy(), merge(status)))
-		s.eventually(what+": it is put right", func() error {
+		s.PatchStatus(set, status)
+		s.Eventually(what+": it is put right", func() error {
 			now := &lwsv1.LeaderWorkerSet{}
-			if err := s.client.Get(s.Context(), keyOf(set), now); err != nil {
+			if err := s.Client.Get(s.Context(), client.ObjectKeyFromObject(set), now); err != nil {
 				return err
 			}
 			if now.Status.ReadyReplicas != 2 || now.Status.UpdatedReplicas != 2 || !meta.IsStatusConditionTrue(now.Status.Conditions, "Available") {
-				return errStill
+				return drill.ErrStill
 			}
 			return nil
 		})
 	}
-	same(t, "pods", pods, s.uids())
+	same(t, "pods", pods, s.UIDs())
 }
 
 // A leader that is deleted without its workers comes again, and adopts them.
 func TestWorkersLeftBehind(t *testing.T) {
 	s := asideScene(t)
 	set := s.settled(s.newSet("a", 2, 3, imageA, restartPolicy(lwsv1.NoneRestartPolicy)))
-	workers, _ := find[*appsv1.StatefulSet](s.recorder, "a-1")
-	leader, _ := find[*corev1.Pod](s.recorder, "a-1")
-	s.remove(leader.DeepCopy(), propagation(metav1.DeletePropagationOrphan))
-	next := awaitAnother(s, leader)
-	s.eventually("the next leader adopts the workers", func() error {
-		now := s.now(workers)
-		return lacking("adopted", true, now != nil && metav1.IsControlledBy(now, next))
+	workers := s.StatefulSet("a-1")
+	leader := s.Pod("a-1")
+	s.Remove(leader, propagation(metav1.DeletePropagationOrphan))
+	next := drill.Another(s.Scene, leader)
+	s.Eventually("the next leader adopts the workers", func() error {
+		now := s.Now(workers)
+		return drill.Lacking("adopted", true, now != nil && metav1.IsControlledBy(now, next))
 	})
 	s.awaitSettled(set)
 }

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,6 +19,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/test/drill"
 )
 
 // guarded is a scene in mode hold.
@@ -34,17 +33,17 @@ func guard(t *testing.T) {
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	(&scene{T: t}).restartOperator("--config", config)
-	t.Cleanup(func() { (&scene{T: t}).restartOperator() })
+	restartOperator(t, "--config", config)
+	t.Cleanup(func() { restartOperator(t) })
 
 	s := newGuarded(t)
 	probe := s.claim("probe")
 	s.annotate(probe, pvc.HoldAnnotation, "a probe")
 	s.awaitHeld(probe.Name)
 	mallory := s.as("mallory")
-	s.eventually("the API server refuses to delete a held PVC, and forged annotations", func() error {
-		deleted := s.client.Delete(t.Context(), probe.DeepCopy(), client.DryRunAll)
-		forged := mallory.Patch(t.Context(), probe.DeepCopy(), merge(`{"metadata":{"annotations":{"protection.lockstep.dev/hold":"mine"}}}`))
+	s.Eventually("the API server refuses to delete a held PVC, and forged annotations", func() error {
+		deleted := s.Client.Delete(t.Context(), probe.DeepCopy(), client.DryRunAll)
+		forged := mallory.Patch(t.Context(), probe.DeepCopy(), drill.Merge(`{"metadata":{"annotations":{"protection.lockstep.dev/hold":"mine"}}}`))
 		copied := s.newClaim("copied")
 		copied.Annotations = map[string]string{pvc.HoldAnnotation: "mine"}
 		created := mallory.Create(t.Context(), copied, client.DryRunAll)
@@ -54,48 +53,25 @@ func guard(t *testing.T) {
 		return nil
 	})
 	itself := s.awaitCounted()
-	s.eventually("the API server refuses to delete the namespace", func() error {
-		return lacking("refused", true, deniedBy(s.client.Delete(t.Context(), itself.DeepCopy(), client.DryRunAll), "refuse-namespace"))
+	s.Eventually("the API server refuses to delete the namespace", func() error {
+		return drill.Lacking("refused", true, deniedBy(s.Client.Delete(t.Context(), itself.DeepCopy(), client.DryRunAll), "refuse-namespace"))
 	})
 }
 
 // newGuarded creates a namespace in mode hold.
 func newGuarded(t *testing.T) *guarded {
-	t.Helper()
 	s := &guarded{newScene(t)}
-	bed.hasSet(s.namespace)
-	s.setMode("hold")
-	t.Cleanup(func() { // the namespace ends with its held PVCs
-		ctx, itself := context.Background(), s.itself()
-		if s.client.Get(ctx, keyOf(itself), itself) == nil {
-			_ = s.client.Patch(ctx, itself, released(itself))
-		}
-	})
+	s.SetMode("hold")
 	return s
-}
-
-func (s *scene) itself() *corev1.Namespace {
-	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}
-}
-
-func (s *scene) setMode(mode string) {
-	s.Helper()
-	s.patch(s.itself(), fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, pvc.ModeKey, mode))
-}
-
-// released returns the patch that lets the deletion of a PVC or namespace through.
-func released(object client.Object) client.Patch {
-	return merge(fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, pvc.ReleaseAnnotation, object.GetUID()))
 }
 
 // annotate sets an annotation. An empty value removes it.
 func (s *scene) annotate(o client.Object, key, value string) {
-	s.Helper()
 	quoted := fmt.Sprintf("%q", value)
 	if value == "" {
 		quoted = "null"
 	}
-	s.patch(o, fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, key, quoted))
+	s.Patch(o, fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, key, quoted))
 }
 
 // deniedBy reports whether a policy of Lockstep denied a request.
@@ -108,43 +84,39 @@ func refused(err error) bool { return deniedBy(err, "refuse-delete") }
 
 // awaitHolders waits until a PVC has exactly these holders.
 func (s *scene) awaitHolders(name, holders string) *corev1.PersistentVolumeClaim {
-	s.Helper()
-	return s.awaitClaim(name, "is held by "+holders, func(claim *corev1.PersistentVolumeClaim) error {
-		return lacking("holders of "+name, holders, claim.Annotations[pvc.HoldersAnnotation])
+	return s.AwaitPVC(name, "is held by "+holders, func(claim *corev1.PersistentVolumeClaim) error {
+		return drill.Lacking("holders of "+name, holders, claim.Annotations[pvc.HoldersAnnotation])
 	})
 }
 
 // awaitHeld waits until all PVCs have a holder.
-func (s *scene) awaitHeld(names ...string) { s.Helper(); s.awaitHold(true, names) }
+func (s *scene) awaitHeld(names ...string) { s.awaitHold(true, names) }
 
 // awaitFree waits until no PVC has a holder.
-func (s *scene) awaitFree(names ...string) { s.Helper(); s.awaitHold(false, names) }
+func (s *scene) awaitFree(names ...string) { s.awaitHold(false, names) }
 
 func (s *scene) awaitHold(want bool, names []string) {
-	s.Helper()
 	for _, name := range names {
-		s.awaitClaim(name, fmt.Sprintf("is held: %t", want), func(claim *corev1.PersistentVolumeClaim) error {
-			return lacking("held", want, claim.Annotations[pvc.HoldersAnnotation] != "")
+		s.AwaitPVC(name, fmt.Sprintf("is held: %t", want), func(claim *corev1.PersistentVolumeClaim) error {
+			return drill.Lacking("held", want, claim.Annotations[pvc.HoldersAnnotation] != "")
 		})
 	}
 }
 
 // awaitCounted waits until the namespace counts held PVCs.
 func (s *scene) awaitCounted() *corev1.Namespace {
-	s.Helper()
-	itself := s.itself()
-	s.eventually("the namespace counts its held PVCs", func() error {
-		err := s.client.Get(s.Context(), keyOf(itself), itself)
-		return errors.Join(err, lacking("counted", true, itself.Annotations[pvc.HeldClaimsAnnotation] != ""))
+	itself := s.Itself()
+	s.Eventually("the namespace counts its held PVCs", func() error {
+		err := s.Read(itself)
+		return errors.Join(err, drill.Lacking("counted", true, itself.Annotations[pvc.HeldClaimsAnnotation] != ""))
 	})
 	return itself
 }
 
 func (s *scene) awaitNamespaceGone() {
-	s.Helper()
-	s.eventually("the namespace is gone", func() error {
-		itself := s.itself()
-		err := s.client.Get(s.Context(), keyOf(itself), itself)
+	s.Eventually("the namespace is gone", func() error {
+		itself := s.Itself()
+		err := s.Read(itself)
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
@@ -194,7 +166,6 @@ func hasty(set *lwsv1.LeaderWorkerSet) {
 
 // settle creates a set with held PVCs.
 func (s *guarded) settle(groups, size int32, edits ...edit) (*lwsv1.LeaderWorkerSet, map[string]types.UID) {
-	s.Helper()
 	set := s.settled(s.newSet("a", groups, size, imageA, append(edits, hasty)...))
 	claims := s.awaitBound(int(groups * size))
 	s.awaitHeld(slices.Collect(maps.Keys(claims))...)
@@ -209,22 +180,22 @@ func mistakeDuringRestart(s *guarded) {
 	group := func() (pods []*corev1.Pod) {
 		return slices.DeleteFunc(s.podsOf(set), func(pod *corev1.Pod) bool { return pod.Labels[lwsv1.GroupIndexLabelKey] != "1" })
 	}
-	s.check("kill the controller manager", bed.plane.Kill(controllerManager))
+	s.Check("kill the controller manager", bed.Plane.Kill(controllerManager))
 	s.evict("a-1")
-	s.eventually("the group has no pod", func() error {
+	s.Eventually("the group has no pod", func() error {
 		pods := group()
 		for _, pod := range pods {
-			s.check("delete "+pod.Name, client.IgnoreNotFound(s.client.Delete(s.Context(), pod.DeepCopy(), client.GracePeriodSeconds(0))))
+			s.Check("delete "+pod.Name, client.IgnoreNotFound(s.Client.Delete(s.Context(), pod.DeepCopy(), force)))
 		}
-		return lacking("pods", 0, len(pods))
+		return drill.Lacking("pods", 0, len(pods))
 	})
 	for _, name := range []string{"data-a-1", "data-a-1-1", "data-a-1-2"} {
-		if err := s.client.Delete(s.Context(), s.newClaim(name)); !refused(err) {
+		if err := s.Client.Delete(s.Context(), s.newClaim(name)); !refused(err) {
 			s.Errorf("the deletion of %s ended with %v", name, err)
 		}
 	}
-	s.check("start the controller manager", bed.plane.Restart(controllerManager))
-	s.eventually("the group is back", func() error { return lacking("pods", 3, len(group())) })
+	s.Check("start the controller manager", bed.Plane.Restart(controllerManager))
+	s.Eventually("the group is back", func() error { return drill.Lacking("pods", 3, len(group())) })
 	s.awaitSettled(set)
 	s.awaitClaims("PVCs are the same", claims)
 }
@@ -232,16 +203,16 @@ func mistakeDuringRestart(s *guarded) {
 // collectionsAreRefused: the garbage collector and a collection delete PVCs without holders only.
 func collectionsAreRefused(s *guarded) {
 	_, claims := s.settle(1, 2, volumes(keepClaims, keepClaims))
-	if err := s.client.DeleteAllOf(s.Context(), &corev1.PersistentVolumeClaim{}, client.InNamespace(s.namespace)); !refused(err) {
+	if err := s.Client.DeleteAllOf(s.Context(), &corev1.PersistentVolumeClaim{}, client.InNamespace(s.Namespace)); !refused(err) {
 		s.Errorf("the deletion of all PVCs ended with %v", err)
 	}
 	dead := `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"long-gone","uid":"00000000-0000-0000-0000-000000000001"}]}}`
 	for name := range claims {
-		s.patch(s.newClaim(name), dead)
+		s.Patch(s.newClaim(name), dead)
 	}
 	loose := s.claim("loose")
-	s.patch(loose, dead)
-	s.awaitGone(loose)
+	s.Patch(loose, dead)
+	s.AwaitGone(loose)
 	s.awaitClaims("PVCs are the same", claims)
 }
 
@@ -278,9 +249,9 @@ func (s *guarded) scaledDown(policy retention) {
 func scaledDownAndUp(s *guarded) {
 	set, claims := s.settle(3, 2, volumes(deleteClaims, deleteClaims))
 	set = s.become(set, `{"spec":{"replicas":1}}`)
-	s.eventually("a leader has gone", func() error {
-		err := s.client.Get(s.Context(), types.NamespacedName{Namespace: s.namespace, Name: "a-2"}, &corev1.Pod{})
-		return lacking("gone", true, apierrors.IsNotFound(err))
+	s.Eventually("a leader has gone", func() error {
+		err := s.Client.Get(s.Context(), types.NamespacedName{Namespace: s.Namespace, Name: "a-2"}, &corev1.Pod{})
+		return drill.Lacking("gone", true, apierrors.IsNotFound(err))
 	})
 	s.awaitSettled(s.become(set, `{"spec":{"replicas":3}}`))
 	is := s.awaitBound(6)
@@ -304,9 +275,8 @@ func recreatedAtOnce(s *guarded) {
 // awaitNextSecond waits until new objects are younger than those that are there. Objects tell
 // whole seconds.
 func (s *scene) awaitNextSecond() {
-	s.Helper()
 	second := time.Now().Unix()
-	s.eventually("the second is over", func() error { return lacking("over", true, time.Now().Unix() > second) })
+	s.Eventually("the second is over", func() error { return drill.Lacking("over", true, time.Now().Unix() > second) })
 }
 
 // olderClaimsThanTheSet: PVCs that a previous set kept, or that a backup restored, are the set's.
@@ -337,13 +307,14 @@ func leadersDeleted(s *guarded) {
 
 // deleteLeaders deletes the leader StatefulSet. The set stays, and holds its PVCs without an end.
 func (s *guarded) deleteLeaders(set *lwsv1.LeaderWorkerSet, claims map[string]types.UID) {
-	s.Helper()
 	s.awaitOwner("LeaderWorkerSet")
-	leaders, _ := find[*appsv1.StatefulSet](s.recorder, "a")
-	s.remove(leaders.DeepCopy(), propagation(metav1.DeletePropagationBackground))
-	s.eventually("the leaders have gone", func() error {
-		left := s.pick(func(r *record) bool { return r.kind == "Pod" && r.died == 0 && metav1.IsControlledBy(r.last, leaders) })
-		return lacking("leaders", "", names(left))
+	leaders := s.StatefulSet("a")
+	s.Remove(leaders, propagation(metav1.DeletePropagationBackground))
+	s.Eventually("the leaders have gone", func() error {
+		left := s.Pick(func(r *drill.Record) bool {
+			return r.Kind == "Pod" && r.Died == 0 && metav1.IsControlledBy(r.Last, leaders)
+		})
+		return drill.Lacking("leaders", "", names(left))
 	})
 	// A hold that began to end before that of the witness is over.
 	witness := s.claim("witness")
@@ -351,15 +322,15 @@ func (s *guarded) deleteLeaders(set *lwsv1.LeaderWorkerSet, claims map[string]ty
 	s.awaitHeld(witness.Name)
 	s.annotate(witness, pvc.HoldAnnotation, "")
 	s.awaitFree(witness.Name)
-	s.remove(witness)
+	s.Remove(witness)
 	s.awaitHeld(slices.Collect(maps.Keys(claims))...)
-	found, err := s.claims()
-	s.check("list PVCs", err)
+	found, err := s.PVCs()
+	s.Check("list PVCs", err)
 	for name, uid := range claims {
 		if words := found[name].Annotations[pvc.HoldersAnnotation]; found[name].UID != uid || !pvc.ParseHolders(words).Until.IsZero() {
 			s.Errorf("PVC %s is %s, not %s, and has holders %q", name, found[name].UID, uid, words)
 		}
-		s.patch(found[name], `{"metadata":{"ownerReferences":null}}`)
+		s.Patch(found[name], `{"metadata":{"ownerReferences":null}}`)
 	}
 	s.awaitSettled(set)
 	s.awaitClaims("PVCs are the same", claims)
@@ -374,11 +345,11 @@ func TestNamespacesEnd(t *testing.T) {
 			t.Run(mode, func(t *testing.T) {
 				aside(t)
 				s := newGuarded(t)
-				s.setMode(mode)
+				s.SetMode(mode)
 				s.settled(s.newSet("a", 1, 2, imageA, volumes(keepClaims, keepClaims), hasty))
 				s.awaitBound(2)
-				s.create(s.holders()[1].Object)
-				s.create(s.newClaim("deploy")) // without a barrier in some modes
+				s.Create(s.holders()[1].Object)
+				s.Create(s.newClaim("deploy")) // without a barrier in some modes
 				if held, _ := pvc.ParseMode(mode); held >= pvc.Hold {
 					s.awaitHeld("data-a-0", "data-a-0-1", "deploy")
 				}
@@ -390,20 +361,19 @@ func TestNamespacesEnd(t *testing.T) {
 	t.Run("the operator dies between two writes", func(t *testing.T) { // it removed the hold, and did not delete the PVC
 		s := newGuarded(t)
 		claim, deployment := s.wanted()
-		s.check("kill the operator", bed.operator.Kill())
+		s.Check("kill the operator", bed.Operator.Kill())
 		s.deleteUncounted()
-		s.remove(deployment, propagation(metav1.DeletePropagationBackground))
+		s.Remove(deployment, propagation(metav1.DeletePropagationBackground))
 		s.annotate(claim, pvc.HoldersAnnotation, "")
-		s.check("start the operator", bed.operator.Start())
+		s.Check("start the operator", bed.Operator.Start())
 		s.awaitNamespaceGone()
 	})
 }
 
 // deleteUncounted deletes the namespace at a moment at which it counts no held PVCs.
 func (s *guarded) deleteUncounted() {
-	s.Helper()
-	s.eventually("the namespace is being deleted", func() error {
-		s.annotate(s.itself(), pvc.HeldClaimsAnnotation, "")
-		return s.client.Delete(s.Context(), s.itself())
+	s.Eventually("the namespace is being deleted", func() error {
+		s.annotate(s.Itself(), pvc.HeldClaimsAnnotation, "")
+		return s.Client.Delete(s.Context(), s.Itself())
 	})
 }

@@ -1,0 +1,410 @@
+package cluster
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/test/drill"
+)
+
+// told is what the tests read of the plugin's JSON.
+type told struct {
+	Desired, Ready int
+	Exists, InStep bool
+	Groups         []struct {
+		Index, ReadyPods, Pods int
+		Ready                  bool
+		Waiting                []struct{ Reason, Message string }
+		Ghosts                 []struct{ Kind, Name string }
+	}
+	Parts []struct {
+		Actions []struct {
+			Verb, Reason string
+			Object       struct{ Kind, Name string }
+		}
+	}
+}
+
+// plugin runs kubectl-lockstep in the scene's namespace.
+func (s *scene) plugin(in string, args ...string) (out, errOut string, err error) {
+	path, err := drill.Program("kubectl-lockstep")
+	if err != nil {
+		s.Fatal(err)
+	}
+	cmd := exec.CommandContext(s.Context(), path, append(args, "-n", s.Namespace, "--kubeconfig", bed.Plane.Kubeconfig())...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(in), &stdout, &stderr
+	err = cmd.Run()
+	return stdout.String(), stderr.String(), err
+}
+
+// ask runs the plugin and reads what it tells programs.
+func (s *scene) ask(in string, args ...string) told {
+	out, errOut, err := s.Plugin(in, append(args, "-o", "json")...)
+	if err != nil {
+		s.Fatalf("kubectl-lockstep %v: %v\n%s", args, err, errOut)
+	}
+	var t told
+	if err := json.Unmarshal([]byte(out), &t); err != nil {
+		s.Fatalf("kubectl-lockstep %v: %v in\n%s", args, err, out)
+	}
+	return t
+}
+
+func TestPluginTellsOfASetThatIsUp(t *testing.T) {
+	s := asideScene(t)
+	s.settled(s.newSet("told", 2, 3, "one"))
+
+	s.Eventually("the plan is in step", func() error {
+		return drill.Lacking("in step", true, s.ask("", "plan", "told").InStep)
+	})
+	status := s.ask("", "status", "told")
+	if status.Ready != 2 || len(status.Groups) != 2 {
+		t.Errorf("got %+v", status)
+	}
+	for _, g := range status.Groups {
+		if !g.Ready || g.ReadyPods != 3 || g.Pods != 3 || len(g.Waiting)+len(g.Ghosts) > 0 {
+			t.Errorf("got %+v", g)
+		}
+	}
+}
+
+func TestPluginTellsOfGhosts(t *testing.T) {
+	s := asideScene(t)
+	first := s.newSet("haunted", 2, 2, "one")
+	s.Create(first)
+	s.awaitSettled(first)
+	held := s.keep("haunted-1")
+	s.Remove(first, propagation(metav1.DeletePropagationBackground))
+	second := s.newSet("haunted", 2, 2, "two")
+	s.Create(second)
+
+	s.Eventually("group 0 is ready, and group 1 shows what it waits for", func() error {
+		groups := s.ask("", "status", "haunted").Groups
+		if len(groups) != 2 || !groups[0].Ready || groups[1].ReadyPods != 0 || len(groups[1].Ghosts) == 0 ||
+			groups[1].Ghosts[0].Name != "haunted-1" || len(groups[1].Waiting) == 0 || groups[1].Waiting[0].Reason != waiting {
+			return fmt.Errorf("have %+v", groups)
+		}
+		return nil
+	})
+	s.Patch(held, drill.NoFinalizers)
+	s.awaitSettled(second)
+}
+
+func TestPluginPlansForAFile(t *testing.T) {
+	s := asideScene(t)
+	s.settled(s.newSet("planned", 1, 2, "one"))
+
+	living := s.ask(s.manifest("planned", "two"), "plan", "-f", "-")
+	if !living.Exists || !living.has("create ControllerRevision") || !living.has("apply StatefulSet") {
+		t.Errorf("over the living set: got %+v", living)
+	}
+	unborn := s.ask(s.manifest("unborn", "two"), "plan", "-f", "-")
+	if unborn.Exists || !unborn.has("create StatefulSet") || !unborn.has("create Service") {
+		t.Errorf("for a set that is not there: got %+v", unborn)
+	}
+	if found := s.Set("unborn"); found != nil {
+		t.Error("a plan created the set")
+	}
+}
+
+func (s *scene) manifest(name, image string) string {
+	set := s.newSet(name, 1, 2, image)
+	set.SetGroupVersionKind(lwsv1.GroupVersion.WithKind("LeaderWorkerSet"))
+	text, err := json.Marshal(set)
+	s.Check("encode a manifest", err)
+	return string(text)
+}
+
+func (t told) has(action string) bool {
+	for _, part := range t.Parts {
+		for _, a := range part.Actions {
+			if a.Verb+" "+a.Object.Kind == action {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func TestPluginSaysWhatIsWrong(t *testing.T) {
+	s := asideScene(t)
+	s.Create(s.newSet("llama", 1, 1, "one"))
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"status", "lama"}, "kubectl get leaderworkersets -A"},
+		{[]string{"rollout", "status", "lama"}, "kubectl get leaderworkersets -A"},
+		{[]string{"rollout", "restart", "lama"}, "kubectl get leaderworkersets -A"},
+		{[]string{"rollout", "pause", "-l", "no=such"}, "no=such"},
+		{[]string{"plan", "llama", "--as", "nobody"}, `"nobody" cannot list`},
+		{[]string{"status", "llama", "--server", "https://127.0.0.1:1"}, "https://127.0.0.1:1"},
+	} {
+		s.refuse(tt.want, tt.args...)
+	}
+}
+
+// refuse runs a command that must fail and name something.
+func (s *scene) refuse(want string, args ...string) {
+	if out, errOut, err := s.Plugin("", args...); err == nil || out != "" || !strings.Contains(errOut, want) {
+		s.Errorf("%v: %v, printed %q and %q, want %q", args, err, out, errOut, want)
+	}
+}
+
+// givesUp runs a rollout status that must wait in vain and name the reason. A second may be too
+// short for the first read.
+func (s *scene) givesUp(want string, args ...string) {
+	var errOut string
+	for within := time.Second; within < patience; within *= 2 {
+		var err error
+		_, errOut, err = s.Plugin("", append([]string{"rollout", "status", "--timeout=" + within.String()}, args...)...)
+		if err == nil || strings.Contains(errOut, want) {
+			s.Check("rollout status gives up", drill.Lacking("given up", true, err != nil))
+			return
+		}
+	}
+	s.Errorf("rollout status %v: printed %q, want %q", args, errOut, want)
+}
+
+// status, plan and history write nothing.
+func TestPluginOnlyReads(t *testing.T) {
+	s := newScene(t)
+	set := s.newSet("read", 1, 2, "one")
+	s.Create(set)
+	s.ask("", "plan", "read")
+	s.ask(s.manifest("read", "two"), "plan", "-f", "-")
+	s.ask("", "status", "read")
+	s.awaitSettled(set)
+	s.steer("status", "read")
+	s.steer("history", "read")
+	s.onlyPatches(func(r pluginRequest) bool { return strings.Contains(r.RequestURI, "dryRun=All") })
+}
+
+// pluginRequest is a request of the plugin in the audit log.
+type pluginRequest struct {
+	Verb, UserAgent, RequestURI string
+	ObjectRef                   struct{ Resource, Subresource, Namespace string }
+}
+
+// onlyPatches checks that the plugin read in the scene, and patched what it may.
+func (s *scene) onlyPatches(may func(pluginRequest) bool) {
+	s.Check("read the audit log", bed.Audit.Sync())
+	log, err := os.ReadFile(bed.Plane.AuditLog())
+	s.Check("read the audit log", err)
+	patches := 0
+	for line := range bytes.Lines(log) {
+		var r pluginRequest
+		if json.Unmarshal(line, &r) != nil || !strings.HasPrefix(r.UserAgent, "kubectl-lockstep/") || r.ObjectRef.Namespace != s.Namespace {
+			continue
+		}
+		switch {
+		case slices.Contains([]string{"get", "list", "watch"}, r.Verb):
+		case r.Verb == "patch" && may(r):
+			patches++
+		default:
+			s.Errorf("%s %s", r.Verb, r.RequestURI)
+		}
+	}
+	if patches == 0 {
+		s.Error("invalid run: the audit log has no patch of the plugin")
+	}
+}
+
+// toldHistory is what the tests read of "rollout history -o json".
+type toldHistory struct {
+	Revisions []struct {
+		Number  int64
+		Groups  int
+		Current bool
+		Cause   string
+	}
+}
+
+// steer runs a rollout verb that must succeed and returns its output.
+func (s *scene) steer(args ...string) string {
+	out, errOut, err := s.Plugin("", append([]string{"rollout"}, args...)...)
+	if err != nil {
+		s.Fatalf("rollout %v: %v\n%s%s", args, err, out, errOut)
+	}
+	return out
+}
+
+// says runs a rollout verb that must succeed and print something.
+func (s *scene) says(want string, args ...string) {
+	if out := s.steer(args...); !strings.Contains(out, want) {
+		s.Errorf("rollout %v: printed %q, want it to say %q", args, out, want)
+	}
+}
+
+func (s *scene) history(name string) toldHistory {
+	var h toldHistory
+	out := s.steer("history", name, "-o", "json")
+	if err := json.Unmarshal([]byte(out), &h); err != nil {
+		s.Fatalf("%v in %s", err, out)
+	}
+	return h
+}
+
+// groupsBy counts the ready groups by image.
+func (s *scene) groupsBy(set *lwsv1.LeaderWorkerSet) map[string]int {
+	count := map[string]int{}
+	for _, image := range s.readyGroups(set) {
+		count[image]++
+	}
+	return count
+}
+
+func (s *scene) awaitGroups(what string, set *lwsv1.LeaderWorkerSet, want map[string]int) {
+	s.Eventually(what, func() error {
+		if have := s.groupsBy(set); !maps.Equal(have, want) {
+			return fmt.Errorf("ready groups: %v", have)
+		}
+		return nil
+	})
+}
+
+// A rollout is paused half-way, scaled and repaired meanwhile, resumed, undone and restarted.
+func TestRolloutByHand(t *testing.T) {
+	s := asideScene(t)
+	set := s.settled(s.newSet("a", 5, 2, imageA, budget(1, 0, 3), func(set *lwsv1.LeaderWorkerSet) {
+		set.Annotations = map[string]string{"kubernetes.io/change-cause": "first"}
+	}))
+
+	s.pausedHalfWay(set)
+	s.scaledAndMended(set)
+
+	s.says("resumed", "resume", "a")
+	s.says("6 groups at revision 2", "status", "a", "--timeout=3m")
+	s.awaitGroups("all groups are at the new template", set, map[string]int{imageB: 6})
+
+	s.undone(set)
+	s.restarted(set)
+	s.onlyPatches(func(r pluginRequest) bool {
+		return r.ObjectRef.Resource == "leaderworkersets" && r.ObjectRef.Subresource == ""
+	})
+}
+
+// pausedHalfWay pauses a rollout that the partition holds, then changes the partition.
+func (s *scene) pausedHalfWay(set *lwsv1.LeaderWorkerSet) {
+	s.Patch(set, `{"metadata":{"annotations":{"kubernetes.io/change-cause":"second"}}}`)
+	s.become(set, pull(imageB))
+	s.says("2 groups", "status", "lws/a", "--timeout=3m")
+	half := map[string]int{imageA: 3, imageB: 2}
+	s.awaitGroups("the groups from the partition on are rolled", set, half)
+
+	s.says("paused", "pause", "lws", "a")
+	s.refuse("already paused", "rollout", "pause", "a")
+	now := s.Set("a")
+	s.become(now, `{"spec":{"rolloutStrategy":{"rollingUpdateConfiguration":{"partition":0}}}}`)
+	s.Eventually("the condition says that it is paused", func() error {
+		now := s.Set(set.Name)
+		return holds(now, lwsv1.LeaderWorkerSetProgressing, "RolloutPaused")
+	})
+	outlast(s.T)
+	same(s.T, "groups of the paused rollout", half, s.groupsBy(set))
+	s.says("paused with 2 of 5 groups", "status", "a", "--watch=false")
+	s.givesUp("paused", "a")
+	s.givesUp("paused", "a", "lama")
+	s.refuse("paused", "rollout", "undo", "a")
+	s.refuse("paused", "rollout", "restart", "a")
+}
+
+// scaledAndMended scales the paused set, and deletes a leader of each revision.
+func (s *scene) scaledAndMended(set *lwsv1.LeaderWorkerSet) {
+	now := s.Set("a")
+	s.become(now, `{"spec":{"replicas":6}}`)
+	more := map[string]int{imageA: 3, imageB: 3}
+	s.awaitGroups("the new group is at the revision that is rolled out", set, more)
+	for _, name := range []string{"a-0", "a-4"} {
+		lost := s.Pod(name)
+		s.Remove(lost)
+		drill.Another(s.Scene, lost)
+	}
+	s.awaitGroups("lost groups come back as they were", set, more)
+}
+
+// undone goes back to the first revision.
+func (s *scene) undone(set *lwsv1.LeaderWorkerSet) {
+	h := s.history("a")
+	if len(h.Revisions) != 2 || !h.Revisions[1].Current || h.Revisions[1].Groups != 6 || h.Revisions[1].Cause != "second" ||
+		h.Revisions[0].Cause != "first" {
+		s.Errorf("got history %+v", h)
+	}
+	s.says("+      - image: "+imageB, "diff", "a", "--revision=1", "--to-revision=2")
+	s.refuse("revision 7", "rollout", "undo", "a", "--to-revision=7")
+	s.says("revision 1 (server dry run)", "undo", "a", "--dry-run=server")
+	same(s.T, "groups after a dry run", map[string]int{imageB: 6}, s.groupsBy(set))
+	s.says("revision 1\n", "undo", "a")
+	s.says("6 groups at revision 3", "status", "a", "--timeout=3m")
+	s.awaitGroups("all groups are at the first template", set, map[string]int{imageA: 6})
+	s.Eventually("the number of the revision rises", func() error {
+		h := s.history("a")
+		last := h.Revisions[len(h.Revisions)-1]
+		if len(h.Revisions) != 2 || last.Number != 3 || !last.Current || last.Cause != "first" {
+			return fmt.Errorf("got history %+v", h)
+		}
+		return nil
+	})
+	s.says("skipped", "undo", "a", "--to-revision=3")
+}
+
+// restarted replaces every pod by one of the same template.
+func (s *scene) restarted(set *lwsv1.LeaderWorkerSet) {
+	before := map[string]bool{}
+	for _, pod := range s.podsOf(set) {
+		before[string(pod.UID)] = true
+	}
+	s.says("restarted", "restart", "a")
+	s.says("6 groups", "status", "a", "--timeout=3m")
+	s.Eventually("every pod is another", func() error {
+		pods := s.podsOf(set)
+		old := slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return before[string(pod.UID)] })
+		if old || len(pods) != 12 {
+			return fmt.Errorf("%d pods, old ones among them: %v", len(pods), old)
+		}
+		return nil
+	})
+}
+
+// The roles for users allow what the plugin does, and no more.
+func TestRolesOfUsers(t *testing.T) {
+	s := asideScene(t)
+	s.settled(s.newSet("a", 1, 2, imageA))
+	for user, role := range map[string]string{"viewer": "lws-leaderworkerset-viewer-role", "editor": "lws-leaderworkerset-editor-role"} {
+		s.Create(&rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: user},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+		})
+	}
+	tests := []struct {
+		user, verb string
+		allowed    bool
+	}{
+		{"viewer", "status", true}, {"viewer", "history", true}, {"viewer", "pause", false}, {"viewer", "restart", false},
+		{"editor", "status", true}, {"editor", "pause", true}, {"editor", "resume", true}, {"editor", "restart", true}, {"editor", "undo", true},
+	}
+	for _, tt := range tests {
+		s.Eventually(tt.user+" "+tt.verb, func() error { // a binding is not known at once
+			out, errOut, err := s.Plugin("", "rollout", tt.verb, "a", "--as", tt.user)
+			if forbidden := strings.Contains(errOut, "forbidden"); tt.allowed != (err == nil) || forbidden == tt.allowed {
+				return fmt.Errorf("it failed: %t; printed %q and %q", err != nil, out, errOut)
+			}
+			return nil
+		})
+	}
+}

@@ -1,0 +1,328 @@
+package cluster
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/test/drill"
+)
+
+// nameConflict is the condition that a foreign object has a name of the set.
+const nameConflict = "NameConflict"
+
+// The worker StatefulSet of group 1 of set "a" has the name of the leader StatefulSet of set "a-1".
+func TestTwoSetsThatWantOneName(t *testing.T) {
+	t.Run("the group was first", func(t *testing.T) {
+		s := asideScene(t)
+		group := s.newSet("a", 2, 2, imageA, uniquePerReplica)
+		s.Create(group)
+		s.awaitSettled(group)
+		theirs := s.versions()
+		later := s.newSet("a-1", 2, 2, imageB)
+		s.Create(later)
+		s.awaitConflict(later, "a-1")
+		s.unharmed(theirs)
+		s.Remove(group)
+		s.awaitSettled(later)
+		s.awaitNoConflict(later)
+	})
+	t.Run("the set was first", func(t *testing.T) {
+		s := asideScene(t)
+		set := s.settled(s.newSet("a-1", 2, 2, imageA))
+		theirs := s.versions()
+		later := s.newSet("a", 3, 2, imageB)
+		s.Create(later)
+		s.awaitConflict(later, "a-1")
+		s.awaitGroupReady(later, 0)
+		s.awaitGroupReady(later, 2)
+		s.unharmed(theirs)
+		s.Remove(set)
+		s.awaitSettled(later)
+		s.awaitNoConflict(later)
+	})
+}
+
+// A foreign object under a name that the set needs is never written. Groups that do
+// not need the name become ready.
+func TestForeignObjectsAreNeverTouched(t *testing.T) {
+	for name, c := range map[string]struct {
+		foreign  client.Object
+		replicas int32
+		ready    []int
+		edits    []edit
+		service  string // that the set makes once its name is free
+	}{
+		"leader StatefulSet": {foreign: foreignStatefulSet("a"), replicas: 2},
+		"worker StatefulSet": {foreign: foreignStatefulSet("a-1"), replicas: 3, ready: []int{0, 2}},
+		"shared Service":     {foreign: foreignService("a"), replicas: 2, ready: []int{0, 1}, service: "a"},
+		"Service of a group": {foreign: foreignService("a-1"), replicas: 2, ready: []int{0}, edits: []edit{uniquePerReplica}, service: "a-1"},
+		// It stops the StatefulSet controller at its ordinal.
+		"leader pod": {
+			foreign:  &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a-1"}, Spec: template(imageB).Spec},
+			replicas: 4, ready: []int{0, 2, 3},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := asideScene(t)
+			foreign := s.squat(c.foreign)
+			set := s.newSet("a", c.replicas, 2, imageA, c.edits...)
+			s.Create(set)
+			s.awaitConflict(set, foreign.GetName())
+			for _, index := range c.ready {
+				s.awaitGroupReady(set, index)
+			}
+			s.heals(set, foreign)
+			if c.service != "" {
+				s.awaitService(set, c.service)
+			}
+		})
+	}
+}
+
+// foreignStatefulSet belongs to no set, and has no pods.
+func foreignStatefulSet(name string) *appsv1.StatefulSet {
+	labels := map[string]string{"app": "another"}
+	pods := template(imageB)
+	pods.Labels = labels
+	return &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: appsv1.StatefulSetSpec{Replicas: new(int32), ServiceName: name,
+			Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: pods},
+	}
+}
+
+func foreignService(name string) *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, Selector: map[string]string{"app": "another"}},
+	}
+}
+
+// squat creates a foreign object and waits until the controller of its kind is done with it.
+func (s *scene) squat(o client.Object) client.Object {
+	o.SetNamespace(s.Namespace)
+	s.Create(o)
+	s.Eventually("the foreign object is at rest", func() error {
+		switch now := s.Now(o).(type) {
+		case nil:
+			return drill.ErrStill
+		case *appsv1.StatefulSet:
+			if now.Status.ObservedGeneration != now.Generation || now.Status.CurrentRevision == "" {
+				return drill.ErrStill
+			}
+		case *corev1.Pod:
+			if !drill.PodReady(now) {
+				return drill.ErrStill
+			}
+		}
+		return nil
+	})
+	return s.Now(o)
+}
+
+// now returns an object as last seen, or nil if it is gone.
+func (s *scene) now(o client.Object) client.Object {
+	for _, rec := range s.Pick(func(r *drill.Record) bool { return r.Died == 0 && r.Last.GetUID() == o.GetUID() }) {
+		return rec.Last
+	}
+	return nil
+}
+
+// heals checks that a foreign object was never written, deletes it, and waits for the
+// set to take the name.
+func (s *scene) heals(set *lwsv1.LeaderWorkerSet, foreign client.Object) {
+	now := s.Now(foreign)
+	if now == nil || now.GetResourceVersion() != foreign.GetResourceVersion() {
+		s.Fatalf("the foreign object was written: was %v, is %v", foreign, now)
+	}
+	for _, w := range s.LockstepWrote(s.Audited) {
+		refused := w.Verb == "create" && w.Code == http.StatusConflict // the first write finds the name taken
+		if w.Name == foreign.GetName() && w.Resource == resourceOf(foreign) && !refused {
+			s.Fatalf("lockstep tried to write the foreign object: %s", w)
+		}
+	}
+	s.Remove(foreign.DeepCopyObject().(client.Object))
+	s.awaitSettled(set)
+	s.awaitNoConflict(set)
+}
+
+func resourceOf(o client.Object) string {
+	switch o.(type) {
+	case *appsv1.StatefulSet:
+		return "statefulsets"
+	case *corev1.Service:
+		return "services"
+	case *corev1.Pod:
+		return "pods"
+	}
+	return ""
+}
+
+func (s *scene) awaitConflict(want *lwsv1.LeaderWorkerSet, name string) {
+	s.Eventually(fmt.Sprintf("set %s reports that the name %s is taken", want.Name, name), func() error {
+		set := s.Set(want.Name)
+		if set == nil {
+			return drill.ErrStill
+		}
+		c := meta.FindStatusCondition(set.Status.Conditions, nameConflict)
+		if c == nil || c.Status != metav1.ConditionTrue || !mentions(c.Message, name) {
+			return fmt.Errorf("conditions: %+v", set.Status.Conditions)
+		}
+		return nil
+	})
+}
+
+func (s *scene) awaitNoConflict(want *lwsv1.LeaderWorkerSet) {
+	s.Eventually("set "+want.Name+" reports no conflict", func() error {
+		set := s.Set(want.Name)
+		if meta.IsStatusConditionTrue(set.Status.Conditions, nameConflict) {
+			return fmt.Errorf("conditions: %+v", set.Status.Conditions)
+		}
+		return nil
+	})
+}
+
+// awaitService waits for a headless Service of the set's own.
+func (s *scene) awaitService(set *lwsv1.LeaderWorkerSet, name string) {
+	s.Eventually("the set has its own service "+name, func() error {
+		service := s.Service(name)
+		if service == nil || s.Root(service.UID) != set.UID {
+			return drill.ErrStill
+		}
+		return nil
+	})
+}
+
+// versions returns the records of all objects.
+func (s *scene) versions() []drill.Record {
+	return s.Pick(func(r *drill.Record) bool { return r.Died == 0 && r.Kind != "Event" })
+}
+
+// unharmed checks that no write changed the spec of objects, or deleted them.
+func (s *scene) unharmed(before []drill.Record) {
+	for _, rec := range before {
+		now := s.Now(rec.Last)
+		if now == nil || now.GetGeneration() != rec.Last.GetGeneration() || now.GetDeletionTimestamp() != nil ||
+			s.Root(now.GetUID()) != s.Root(rec.Last.GetUID()) || len(now.GetOwnerReferences()) != len(rec.Last.GetOwnerReferences()) {
+			s.Fatalf("harmed: %s/%s", rec.Kind, rec.Last.GetName())
+		}
+	}
+}
+
+// An object belongs to a set by its chain of owners, not by its labels.
+func TestForgedObjectsChangeNothing(t *testing.T) {
+	s := asideScene(t)
+	set := s.restful(s.newSet("a", 2, 2, imageA))
+	leader := s.Pod("a-0")
+	worker := s.Pod("a-0-1")
+	foreign := s.squat(foreignStatefulSet("foreign"))
+	before, since := s.versions(), bed.Position()
+
+	forged := []client.Object{
+		s.squat(forgedPod(leader, "forged-7", nil)),
+		s.squat(forgedPod(worker, "forged-0-7", nil)),
+		s.letGo(s.squat(forgedPod(worker, "forged-0-8", controlledBy("StatefulSet", foreign)))),
+		s.squat(forgedRevision(set, leader)),
+		s.squat(forgedWorkers(leader)),
+	}
+	outlast(t)
+	s.silent(since)
+	for _, o := range forged {
+		if now := s.Now(o); now == nil || now.GetResourceVersion() != o.GetResourceVersion() {
+			t.Fatalf("forged %s was touched", drill.Outline(o))
+		}
+	}
+	s.unharmed(before)
+
+	// Nor does it mean anything when they fail, or go.
+	mark := s.Changes()
+	for _, o := range forged {
+		s.Remove(o.DeepCopyObject().(client.Object))
+	}
+	outlast(t)
+	s.silent(since)
+	s.unharmed(before)
+	if born := s.bornInto(set.UID, mark); born != (births{}) {
+		t.Fatalf("created because forged objects went: %+v", born)
+	}
+}
+
+// An owner of the right name with another UID is another owner. The garbage collector deletes its pods.
+func TestForgedOwnerUIDChangesNothing(t *testing.T) {
+	s := asideScene(t)
+	set := s.restful(s.newSet("a", 2, 2, imageA))
+	worker := s.Pod("a-0-1")
+	before, since := s.versions(), bed.Position()
+
+	sts := s.StatefulSet("a-0")
+	owner := controlledBy("StatefulSet", sts)
+	owner[0].UID = "00000000-0000-0000-0000-000000000000"
+	pod := forgedPod(worker, "forged-0-9", owner)
+	pod.Namespace = s.Namespace
+	s.Create(pod)
+	s.Eventually("the garbage collector takes the pod", func() error {
+		if there := s.Pod(pod.Name); there != nil {
+			return fmt.Errorf("pod %s is there != nil", pod.Name)
+		}
+		return nil
+	})
+	outlast(t)
+	s.silent(since)
+	s.unharmed(before)
+	s.Check("the set", s.unsettled(set))
+}
+
+// letGo waits until the StatefulSet controller has released a pod that its owner does not select.
+func (s *scene) letGo(pod client.Object) client.Object {
+	s.Eventually("the foreign statefulset lets go of "+pod.GetName(), func() error {
+		return drill.Lacking("owners", 0, len(s.Now(pod).GetOwnerReferences()))
+	})
+	return s.Now(pod)
+}
+
+// forgedPod has the labels and annotations of an owned pod, without its owners.
+func forgedPod(member *corev1.Pod, name string, owners []metav1.OwnerReference) *corev1.Pod {
+	spec := template(imageB).Spec
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: owners,
+			Labels: maps.Clone(member.Labels), Annotations: maps.Clone(member.Annotations)},
+		Spec: spec,
+	}
+}
+
+// forgedRevision has the key of the set's revision, with other data.
+func forgedRevision(set *lwsv1.LeaderWorkerSet, leader *corev1.Pod) *appsv1.ControllerRevision {
+	key := leader.Labels[lwsv1.RevisionKey]
+	return &appsv1.ControllerRevision{
+		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%s-99", set.Name, key),
+			Labels: map[string]string{lwsv1.SetNameLabelKey: set.Name, lwsv1.RevisionKey: key}},
+		Data:     runtime.RawExtension{Raw: []byte(`{"spec":{"leaderWorkerTemplate":{"$patch":"replace","size":9}}}`)},
+		Revision: 99,
+	}
+}
+
+// forgedWorkers has the labels of a worker StatefulSet, under another name.
+func forgedWorkers(leader *corev1.Pod) *appsv1.StatefulSet {
+	sts := foreignStatefulSet("forged-workers")
+	sts.Labels = map[string]string{}
+	for _, key := range []string{lwsv1.SetNameLabelKey, lwsv1.GroupIndexLabelKey, lwsv1.GroupUniqueHashLabelKey, lwsv1.RevisionKey} {
+		sts.Labels[key] = leader.Labels[key]
+	}
+	return sts
+}
+
+// controlledBy returns an owner reference to an object.
+func controlledBy(kind string, owner client.Object) []metav1.OwnerReference {
+	yes := true
+	return []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: owner.GetName(), UID: owner.GetUID(), Controller: &yes}}
+}
