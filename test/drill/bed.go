@@ -134,18 +134,18 @@ func (b *Bed) CheckWrites() error {
 	return fmt.Errorf("lockstep wrote in namespaces that hold no set:\n%s", strings.Join(slices.Compact(astray), "\n"))
 }
 
-// Main runs the tests of a binary, between raising their bed and checking it.
+// Main runs the tests of a binary. It raises their bed first, and does what comes after in any case.
 func Main(m *testing.M, raise func(dir string, reaper *Reaper) error, after func() error) {
 	if os.Getenv(ReaperEnv) != "" {
 		Exit(Reap(os.Stdin))
 	}
 	failed := 0
 	err := Run(func(dir string, reaper *Reaper) error {
-		if err := raise(dir, reaper); err != nil {
-			return err
+		err := raise(dir, reaper)
+		if err == nil {
+			failed = m.Run()
 		}
-		failed = m.Run()
-		return after()
+		return errors.Join(err, after())
 	})
 	if err == nil && failed != 0 {
 		os.Exit(failed)

@@ -3,192 +3,183 @@
 package node
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"os/exec"
-	"slices"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/drill"
 )
 
-// scene is a namespace of one test.
-type scene struct {
-	*testing.T
-	client.Client
-	namespace string
-	began     time.Time
-	audited   int // where the audit log stood when the scene began
-	pods      *ledger
-}
+// scene is the namespace of one test.
+type scene struct{ *drill.Scene }
 
-func newScene(t *testing.T) *scene {
-	t.Helper()
-	bed.scenes++
-	s := &scene{T: t, Client: bed.client, namespace: fmt.Sprintf("scene-%d", bed.scenes), began: time.Now(), audited: bed.audit.Position()}
-	s.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}})
-	watching, stop := context.WithCancel(context.Background())
-	t.Cleanup(stop)
-	var err error
-	s.pods, err = keepLedger(watching, s.namespace)
-	s.check("watch pods", err)
-	t.Cleanup(s.strike)
-	s.eventually("the namespace's default service account exists", func() error {
-		return s.Get(t.Context(), s.key("default"), &corev1.ServiceAccount{})
-	})
-	return s
-}
-
-// strike deletes what is in the scene and waits until it is gone: the node has room for
-// the next.
-func (s *scene) strike() {
-	if s.Failed() {
-		s.dump()
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), drill.Patience)
-	defer cancel()
-	in := client.InNamespace(s.namespace)
-	errs := []error{
-		s.DeleteAllOf(ctx, &lwsv1.LeaderWorkerSet{}, in),
-		s.DeleteAllOf(ctx, &corev1.Pod{}, in, client.GracePeriodSeconds(1)),
-	}
-	namespace := &corev1.Namespace{}
-	namespace.Name = s.namespace
-	errs = append(errs, s.Delete(ctx, namespace))
-	if err := errors.Join(errs...); client.IgnoreNotFound(err) != nil {
-		s.Logf("clear namespace %s: %v", s.namespace, err)
-	}
-}
-
-func (s *scene) key(name string) client.ObjectKey {
-	return client.ObjectKey{Namespace: s.namespace, Name: name}
-}
-
-func (s *scene) create(o client.Object) {
-	s.Helper()
-	if err := s.Create(s.Context(), o); err != nil {
-		s.Fatalf("create %T %s: %v", o, o.GetName(), err)
-	}
-}
-
-func (s *scene) remove(o client.Object, options ...client.DeleteOption) {
-	s.Helper()
-	if err := s.Delete(s.Context(), o, options...); err != nil {
-		s.Fatalf("delete %T %s: %v", o, o.GetName(), err)
-	}
-}
-
-func (s *scene) check(what string, err error) {
-	s.Helper()
-	if err != nil {
-		s.Fatalf("%s: %v", what, err)
-	}
-}
+func newScene(t *testing.T) *scene { return &scene{drill.NewScene(t, bed.Bed)} }
 
 // tell logs when something was seen, counted from the beginning of the scene.
 func (s *scene) tell(form string, values ...any) {
-	s.Helper()
-	s.Logf("%6.1fs  %s", time.Since(s.began).Seconds(), fmt.Sprintf(form, values...))
-}
-
-// eventually waits until lacks returns nil, and tells when it did.
-func (s *scene) eventually(what string, lacks func() error) {
-	s.Helper()
-	deadline := time.Now().Add(drill.Patience)
-	for {
-		err := lacks()
-		if err == nil {
-			s.tell("%s", what)
-			return
-		}
-		if time.Now().After(deadline) {
-			s.Fatalf("never came true: %s\nlast: %v", what, err)
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-}
-
-// pod reads a pod.
-func (s *scene) pod(name string) (*corev1.Pod, error) {
-	pod := &corev1.Pod{}
-	return pod, s.Get(s.Context(), s.key(name), pod)
+	s.Logf("%6.1fs  %s", time.Since(s.Began).Seconds(), fmt.Sprintf(form, values...))
 }
 
 // mustPod reads a pod that is there.
 func (s *scene) mustPod(name string) *corev1.Pod {
-	s.Helper()
-	pod, err := s.pod(name)
-	s.check("pod "+name, err)
+	pod := &corev1.Pod{}
+	s.Check("pod "+name, s.Get(name, pod))
 	return pod
 }
 
-// uids are those of the pods that are there, by name.
-func (s *scene) uids() map[string]types.UID {
-	s.Helper()
-	pods := &corev1.PodList{}
-	s.check("list pods", s.List(s.Context(), pods, client.InNamespace(s.namespace)))
-	found := map[string]types.UID{}
-	for _, pod := range pods.Items {
-		found[pod.Name] = pod.UID
-	}
-	return found
+// say runs kubectl-lockstep, which must succeed, and returns what it prints.
+func (s *scene) say(args ...string) string {
+	out, errOut, err := s.Plugin("", args...)
+	s.Check(fmt.Sprintf("kubectl-lockstep %v: %s%s", args, out, errOut), err)
+	return out
 }
 
-// claim reads a claim.
-func (s *scene) claim(name string) (*corev1.PersistentVolumeClaim, error) {
-	claim := &corev1.PersistentVolumeClaim{}
-	return claim, s.Get(s.Context(), s.key(name), claim)
-}
-
-// plugin runs kubectl-lockstep in the scene's namespace.
-func (s *scene) plugin(args ...string) string {
-	s.Helper()
-	path, err := drill.Program("kubectl-lockstep")
-	s.check("kubectl-lockstep", err)
-	out, err := exec.Command(path, append(args, "-n", s.namespace, "--kubeconfig", bed.plane.Kubeconfig())...).CombinedOutput()
-	if err != nil {
-		s.Fatalf("kubectl-lockstep %v: %v\n%s", args, err, out)
-	}
-	return string(out)
-}
-
-// created counts the pods of each name that were ever created in the scene.
-func (s *scene) created() map[string]int {
-	s.Helper()
+// wantCreated checks how many pods of each name were ever created.
+func (s *scene) wantCreated(want func(name string) int) {
 	count := map[string]int{}
-	for _, life := range s.pods.lives() {
-		count[life.name]++
+	for _, rec := range s.Pick(func(r *drill.Record) bool { return r.Kind == "Pod" }) {
+		count[rec.Last.GetName()]++
 	}
-	return count
+	for name, have := range count {
+		s.Want("pods "+name+" that were created", drill.Lacking("pods", want(name), have))
+	}
 }
 
-// events are what was told in the scene, by reason and about an object.
-func (s *scene) events(reason, about string) []string {
-	s.Helper()
-	list := &corev1.EventList{}
-	s.check("list events", s.List(s.Context(), list, client.InNamespace(s.namespace)))
-	var found []string
-	for _, e := range list.Items {
-		if e.Reason == reason && e.InvolvedObject.Name == about {
-			found = append(found, e.Message)
+// events are the notes of events, by reason and about an object.
+func (s *scene) events(reason, about string) (notes []string) {
+	for _, e := range drill.Live[*eventsv1.Event](s.Recorder) {
+		if e.Reason == reason && e.Regarding.Name == about {
+			notes = append(notes, e.Note)
 		}
 	}
-	slices.Sort(found)
-	return found
+	return notes
 }
 
-// dump tells what was there when a test failed.
-func (s *scene) dump() {
-	kubectl := exec.Command(bed.plane.Program, "kubectl", "--kubeconfig", bed.plane.Kubeconfig(), "-n", s.namespace,
-		"get", "lws,sts,pods,pvc,events", "-o", "wide")
-	out, err := kubectl.CombinedOutput()
-	s.Logf("%s\n%v\noperator:\n%s\nkubelet:\n%s", out, err, drill.LastLines(bed.operator.Log, 15), drill.LastLines(bed.node.log("kubelet"), 15))
+// ourScheduler is the profile of the scheduler that has Lockstep's plugin.
+const ourScheduler = "lockstep-scheduler"
+
+// linger is how long a container goes on after it is told to end.
+const linger = 2 * time.Second
+
+type edit = func(*lwsv1.LeaderWorkerSet)
+
+// newSet is a set whose pods run until they are told to end.
+func (s *scene) newSet(name string, replicas, size int32, edits ...edit) *lwsv1.LeaderWorkerSet {
+	edits = append([]edit{restartPolicy(lwsv1.RecreateGroupOnPodRestart)}, edits...)
+	return drill.NewSet(s.Namespace, name, replicas, size, lifeSpec("--linger", linger.String()), edits...)
+}
+
+// lifeSpec is that of a pod with one container, which is told who it is.
+func lifeSpec(args ...string) corev1.PodSpec {
+	field := func(name, path string) corev1.EnvVar {
+		return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
+	}
+	return corev1.PodSpec{
+		SchedulerName:                 ourScheduler,
+		TerminationGracePeriodSeconds: new(int64(20)),
+		AutomountServiceAccountToken:  new(false),
+		Containers: []corev1.Container{{
+			Name: "serve", Image: lifeImage, Args: args, ImagePullPolicy: corev1.PullNever,
+			Env: []corev1.EnvVar{field("POD_UID", "metadata.uid"), field("POD_NAME", "metadata.name")},
+		}},
+	}
+}
+
+func restartPolicy(policy lwsv1.RestartPolicyType) edit {
+	return func(set *lwsv1.LeaderWorkerSet) { set.Spec.LeaderWorkerTemplate.RestartPolicy = policy }
+}
+
+func args(args ...string) edit {
+	return func(set *lwsv1.LeaderWorkerSet) {
+		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Args = args
+	}
+}
+
+// withDisks gives every pod a claim called data, and has it write there.
+func withDisks(set *lwsv1.LeaderWorkerSet) {
+	template := &set.Spec.LeaderWorkerTemplate
+	template.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}, Spec: diskSpec()}}
+	container := &template.WorkerTemplate.Spec.Containers[0]
+	container.VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
+	container.Args = append(container.Args, "--data", "/data")
+}
+
+func diskSpec() corev1.PersistentVolumeClaimSpec {
+	spec := drill.ClaimSpec()
+	spec.StorageClassName = new(diskStorage)
+	return spec
+}
+
+// awaitAvailable waits until all groups of a set run and the operator says so.
+func (s *scene) awaitAvailable(set *lwsv1.LeaderWorkerSet) {
+	want := int(*set.Spec.Replicas * *set.Spec.LeaderWorkerTemplate.Size)
+	s.Eventually("set "+set.Name+" is Available", func() error {
+		now := s.Set(set.Name)
+		if now == nil || now.UID != set.UID {
+			return drill.ErrStill
+		}
+		available := meta.IsStatusConditionTrue(now.Status.Conditions, string(lwsv1.LeaderWorkerSetAvailable))
+		if !available || now.Status.ReadyReplicas != *set.Spec.Replicas || len(now.Status.Started) < int(*set.Spec.Replicas) {
+			return fmt.Errorf("%d groups are ready, %+v", now.Status.ReadyReplicas, now.Status.Conditions)
+		}
+		if have := len(s.Pods()); have != want {
+			return fmt.Errorf("%d pods are there, not %d", have, want)
+		}
+		return nil
+	})
+}
+
+// awaitAnother waits until these pods are others than they were, and the set is Available.
+func (s *scene) awaitAnother(set *lwsv1.LeaderWorkerSet, before map[string]types.UID, names ...string) {
+	s.Eventually(fmt.Sprintf("pods %v are others", names), func() error {
+		now := s.UIDs()
+		for _, name := range names {
+			if now[name] == "" || now[name] == before[name] {
+				return fmt.Errorf("pod %s is not another one", name)
+			}
+		}
+		return nil
+	})
+	s.awaitAvailable(set)
+}
+
+// endedTogether checks that each of the pods was deleted before the first had gone.
+func (s *scene) endedTogether(before map[string]types.UID, names ...string) {
+	var ended []drill.Record
+	for _, name := range names {
+		ended = append(ended, s.Of(before[name]))
+	}
+	s.EndedTogether(ended)
+}
+
+// livesOn are the words that pods left on the volume of a claim.
+func (s *scene) livesOn(claim *corev1.PersistentVolumeClaim) []string {
+	text, err := os.ReadFile(filepath.Join(bed.node.disk(claim.Spec.VolumeName), "lives"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	s.Check("read the disk", err)
+	return strings.Split(strings.TrimSpace(string(text)), "\n")
+}
+
+// restarts is what a set's status tells of a group that failed.
+func (s *scene) restarts(set *lwsv1.LeaderWorkerSet, group int32) *lwsv1.GroupRestarts {
+	now := s.Set(set.Name)
+	for i := range now.Status.Restarts {
+		if now.Status.Restarts[i].Index == group {
+			return &now.Status.Restarts[i]
+		}
+	}
+	return nil
 }

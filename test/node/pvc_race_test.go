@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"lockstep.dev/lockstep/test/delay"
 	"lockstep.dev/lockstep/test/drill"
@@ -41,18 +40,18 @@ func TestABuiltInRace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRacing(t)
 			claim, pod := replay(r)
-			r.awaitFinalizers(claim, barrier)
-			r.check("the pod still runs", r.running(pod.Name))
-			r.eventually("the operator tells of it", func() error {
+			r.AwaitFinalizers(claim, drill.Barrier)
+			r.Check("the pod still runs", r.running(pod.Name))
+			r.Eventually("the operator tells of it", func() error {
 				if len(r.events("UsedWithoutProtection", claim.Name)) == 0 {
 					return errors.New("it does not")
 				}
 				return nil
 			})
 			r.Logf("UsedWithoutProtection: %q", r.events("UsedWithoutProtection", claim.Name))
-			r.remove(pod)
-			r.awaitGone(claim)
-			if r.pods.life(pod.UID).gone == 0 {
+			r.Remove(pod)
+			r.AwaitGone(claim)
+			if r.Of(pod.UID).Died == 0 {
 				t.Error("lost: the claim went before its pod")
 			}
 			if lives := r.livesOn(claim); !slices.Contains(lives, "ended "+string(pod.UID)+" "+pod.Name) {
@@ -65,23 +64,23 @@ func TestABuiltInRace(t *testing.T) {
 func newRacing(t *testing.T) *racing {
 	r := &racing{scene: newScene(t)}
 	controllers := func(which string) error {
-		return bed.plane.Restart(drill.ControllerManager, "--kcm-controllers", which)
+		return bed.Plane.Restart(drill.ControllerManager, "--kcm-controllers", which)
 	}
-	r.check("switch the built-in off", controllers("*,-"+builtIn))
+	r.Check("switch the built-in off", controllers("*,-"+builtIn))
 	t.Cleanup(func() {
 		if err := controllers("*"); err != nil {
 			t.Errorf("switch the built-in on: %v", err)
 		}
 	})
 	var err error
-	r.proxy, err = delay.Start(bed.rest)
-	r.check("start the proxy", err)
+	r.proxy, err = delay.Start(bed.Rest)
+	r.Check("start the proxy", err)
 	t.Cleanup(r.proxy.Close)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	r.check("write the kubeconfig", r.proxy.WriteKubeconfig(kubeconfig))
+	r.Check("write the kubeconfig", r.proxy.WriteKubeconfig(kubeconfig))
 	r.log = filepath.Join(t.TempDir(), "built-in.log")
 	r.runBuiltIn(kubeconfig)
-	r.eventually("the built-in controller watches pods", func() error {
+	r.Eventually("the built-in controller watches pods", func() error {
 		if len(r.proxy.Seen(watchesPods)) == 0 {
 			return errors.New("it does not")
 		}
@@ -92,13 +91,12 @@ func newRacing(t *testing.T) *racing {
 
 // runBuiltIn runs the built-in controller, and no other, behind the proxy.
 func (r *racing) runBuiltIn(kubeconfig string) {
-	r.Helper()
 	log, err := os.Create(r.log)
-	r.check("make a log", err)
-	cmd := exec.Command(bed.plane.Program, drill.ControllerManager, "--kubeconfig", kubeconfig, "--secure-port=0",
+	r.Check("make a log", err)
+	cmd := exec.Command(bed.Plane.Program, drill.ControllerManager, "--kubeconfig", kubeconfig, "--secure-port=0",
 		"--leader-elect=false", "--controllers="+builtIn, "--v=4")
 	cmd.Stdout, cmd.Stderr = log, log
-	r.check("start the built-in controller", cmd.Start())
+	r.Check("start the built-in controller", cmd.Start())
 	r.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -109,89 +107,84 @@ func (r *racing) runBuiltIn(kubeconfig string) {
 // boundAfterTheList has a pod bound, and started, between the controller's list of pods and
 // its write.
 func (r *racing) boundAfterTheList() (*corev1.PersistentVolumeClaim, *corev1.Pod) {
-	r.Helper()
 	claim := r.newClaim("data")
 	write := r.proxy.Hold(delay.Requests, r.writes("data"))
 	defer write.Release()
-	r.remove(claim)
+	r.Remove(claim)
 	r.reached("the controller is about to take P", write)
 	pod := r.bound("late", "data")
-	r.eventually("the kubelet starts it: the claim is terminating, and P is there", func() error { return r.running("late") })
+	r.Eventually("the kubelet starts it: the claim is terminating, and P is there", func() error { return r.running("late") })
 	return claim, pod
 }
 
 // judgedByAnothersList has claim b mounted, and then deleted, after pods were listed for
 // claim a: both are judged by that list.
 func (r *racing) judgedByAnothersList() (*corev1.PersistentVolumeClaim, *corev1.Pod) {
-	r.Helper()
 	claimA, claimB := r.newClaim("a"), r.newClaim("b")
 	first := r.newUser("first", "a")
 	first.Spec.Volumes = append(first.Spec.Volumes, r.newUser("", "b").Spec.Volumes...)
 	first.Spec.Volumes[1].Name = "more"
 	first.Spec.NodeName = nodeName
-	r.create(first)
-	r.eventually("the first pod runs", func() error { return r.running("first") })
-	r.remove(claimA)
-	r.said("Keeping PVC because it is being used", r.namespace+"/a")
+	r.Create(first)
+	r.Eventually("the first pod runs", func() error { return r.running("first") })
+	r.Remove(claimA)
+	r.said("Keeping PVC because it is being used", r.Namespace+"/a")
 
 	// The one worker is busy elsewhere, so that both claims come into one batch.
 	other := newScene(r.T)
-	busy := r.proxy.Hold(delay.Requests, listsPods(other.namespace))
+	busy := r.proxy.Hold(delay.Requests, listsPods(other.Namespace))
 	defer busy.Release()
 	elsewhere := other.newClaim("c")
-	other.remove(elsewhere)
+	other.Remove(elsewhere)
 	r.reached("the controller is busy elsewhere", busy)
-	r.remove(first)
-	r.eventually("the first pod is gone", func() error {
-		if r.pods.life(first.UID).gone == 0 {
+	r.Remove(first)
+	r.Eventually("the first pod is gone", func() error {
+		if r.Of(first.UID).Died == 0 {
 			return errors.New("it is not")
 		}
 		return nil
 	})
 	marker := other.newUser("last", "none")
 	marker.Spec.SchedulerName = "nobody"
-	other.create(marker)
+	other.Create(marker)
 	r.said("Enqueuing PVCs for Pod", string(marker.UID))
 	lag := r.proxy.Hold(delay.Streams, watchesPods)
 	defer lag.Release()
-	list := r.proxy.Hold(delay.Answers, listsPods(r.namespace))
+	list := r.proxy.Hold(delay.Answers, listsPods(r.Namespace))
 	defer list.Release()
 	busy.Release()
 	r.reached("pods were listed for claim a", list)
 
 	pod := r.bound("late", "b")
-	r.eventually("the kubelet starts it", func() error { return r.running("late") })
-	r.remove(claimB)
-	other.create(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: other.namespace, Name: "last"}, Spec: diskSpec()})
-	r.said("Got event on PVC", other.namespace+"/last")
+	r.Eventually("the kubelet starts it", func() error { return r.running("late") })
+	r.Remove(claimB)
+	other.Create(&corev1.PersistentVolumeClaim{ObjectMeta: other.Meta("last"), Spec: diskSpec()})
+	r.said("Got event on PVC", other.Namespace+"/last")
 	r.reached("it does not know the late pod", lag)
 	list.Release()
-	r.awaitFinalizers(claimB, barrier) // before it hears of the late pod
+	r.AwaitFinalizers(claimB, drill.Barrier) // before it hears of the late pod
 	return claimB, pod
 }
 
 // bound creates a pod past every scheduler.
 func (s *scene) bound(name, claim string) *corev1.Pod {
-	s.Helper()
 	pod := s.newUser(name, claim)
 	pod.Spec.NodeName = nodeName
-	s.create(pod)
+	s.Create(pod)
 	return pod
 }
 
 func (r *racing) reached(what string, h *delay.Hold) {
-	r.Helper()
 	ctx, cancel := context.WithTimeout(r.Context(), drill.Patience)
 	defer cancel()
 	_, err := h.Reached(ctx)
-	r.check(what, err)
+	r.Check(what, err)
 	r.tell("%s", what)
 }
 
 // said waits until the built-in controller's log has a line with these words.
 func (r *racing) said(words ...string) {
-	r.Helper()
-	r.eventually(fmt.Sprintf("the built-in says %q", words), func() error {
+	r.Eventually(fmt.Sprintf("the built-in says %q", words), func() error {
 		log, err := os.ReadFile(r.log)
 		for line := range strings.Lines(string(log)) {
 			if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }) {
@@ -213,6 +206,6 @@ func listsPods(namespace string) func(delay.Request) bool {
 // writes are those that can change the finalizers of a claim.
 func (r *racing) writes(claim string) func(delay.Request) bool {
 	return func(q delay.Request) bool {
-		return (q.Verb == "update" || q.Verb == "patch") && q.Resource == "persistentvolumeclaims" && q.Namespace == r.namespace && q.Name == claim
+		return (q.Verb == "update" || q.Verb == "patch") && q.Resource == "persistentvolumeclaims" && q.Namespace == r.Namespace && q.Name == claim
 	}
 }

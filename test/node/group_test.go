@@ -1,0 +1,335 @@
+//go:build linux
+
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/test/drill"
+)
+
+// A container of a worker ends: its kubelet starts it again, and its group, no other, is
+// recreated, once and in parallel. Every pod finds what its former life wrote.
+func TestAContainerEnds(t *testing.T) {
+	s := newScene(t)
+	s.Check("make disks", bed.addDisks(t.Context(), 6))
+	set := s.newSet("a", 2, 3, withDisks)
+	s.Create(set)
+	s.awaitAvailable(set)
+	before := s.UIDs()
+	claims := s.claimUIDs()
+
+	s.killContainerOf("a-1-2")
+	s.tell("the container of a-1-2 is killed")
+	group := []string{"a-1", "a-1-1", "a-1-2"}
+	s.awaitAnother(set, before, group...)
+	s.endedTogether(before, group...)
+
+	s.wantCreated(func(name string) int { return 1 + boolean(strings.HasPrefix(name, "a-1")) })
+	if n := s.Of(before["a-1-2"]).Last.(*corev1.Pod).Status.ContainerStatuses[0].RestartCount; n > 1 {
+		t.Errorf("the kubelet restarted the container %d times before its group went", n)
+	}
+	s.checkEvidence(set, 1, lwsv1.PodFailure{Pod: "a-1-2", Container: "serve", ExitCode: new(int32(137)), Reason: "Error", Node: nodeName})
+	for name, uid := range s.claimUIDs() {
+		if claims[name] != uid {
+			t.Errorf("claim %s is another one", name)
+		}
+	}
+	s.checkInherited(before, s.UIDs(), group...)
+}
+
+// checkInherited checks that pods wrote onto what their former lives had written.
+func (s *scene) checkInherited(before, now map[string]types.UID, names ...string) {
+	for _, name := range names {
+		lives := strings.Join(s.livesOn(s.PVC("data-"+name)), "\n")
+		if !strings.HasPrefix(lives, "born "+string(before[name])) || !strings.HasSuffix(lives, "born "+string(now[name])+" "+name) {
+			s.Errorf("on the disk of %s:\n%s\nwant its lives %s and %s", name, lives, before[name], now[name])
+		}
+	}
+}
+
+// Under RecreateGroupAfterStart a group that is starting is left to its kubelet; once it has
+// run, it is recreated.
+func TestAfterStart(t *testing.T) {
+	s := newScene(t)
+	const gate = "example.com/gate"
+	hold := func(set *lwsv1.LeaderWorkerSet) { // the group has not started while one of its pods waits
+		leader := set.Spec.LeaderWorkerTemplate.WorkerTemplate.DeepCopy()
+		leader.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: gate}}
+		set.Spec.LeaderWorkerTemplate.LeaderTemplate = leader
+	}
+	set := s.newSet("a", 1, 3, restartPolicy(lwsv1.RecreateGroupAfterStart), hold)
+	s.Create(set)
+	s.Eventually("the workers run", func() error { return errors.Join(s.running("a-0-1"), s.running("a-0-2")) })
+	before := s.UIDs()
+	s.killContainerOf("a-0-1")
+	s.Eventually("the kubelet restarts a worker that starts", func() error { return s.restarted("a-0-1") })
+	open := func() error {
+		leader := s.mustPod("a-0")
+		return s.Client.Patch(t.Context(), leader, drill.Merge((`{"spec":{"schedulingGates":null}}`)))
+	}
+	s.Check("open the gate", open())
+	s.awaitAvailable(set)
+	if now := s.UIDs(); now["a-0-1"] != before["a-0-1"] || now["a-0"] != before["a-0"] {
+		t.Error("a group that was starting was recreated")
+	}
+	s.killContainerOf("a-0-2")
+	s.Eventually("another leader waits", func() error {
+		if now := s.UIDs()["a-0"]; now == "" || now == before["a-0"] {
+			return errors.New("it does not")
+		}
+		return open()
+	})
+	s.awaitAnother(set, before, "a-0", "a-0-1", "a-0-2")
+	s.checkEvidence(set, 0, lwsv1.PodFailure{Pod: "a-0-2", Container: "serve", ExitCode: new(int32(137)), Reason: "Error", Node: nodeName})
+}
+
+// A group that ends by itself again and again is recreated ever later, and says why it
+// ended.
+func TestACrashLoop(t *testing.T) {
+	s := newScene(t)
+	set := s.newSet("a", 1, 2, args("--exit", "3", "--after", "2s", "--say", "no shard 7"))
+	s.Create(set)
+	s.Eventually("the group failed twice, and waits", func() error {
+		now := s.Set("a")
+		if r := s.restarts(set, 0); r == nil || r.Count < 2 || !r.DueAt.After(r.FailedAt.Time) {
+			return fmt.Errorf("restarts %+v", r)
+		}
+		if !meta.IsStatusConditionTrue(now.Status.Conditions, "RestartBackOff") {
+			return fmt.Errorf("conditions %+v", now.Status.Conditions)
+		}
+		return nil
+	})
+	r := s.restarts(set, 0)
+	for _, failure := range r.Failures {
+		if failure.ExitCode == nil || *failure.ExitCode != 3 || failure.Message != "no shard 7" || failure.Node != nodeName {
+			t.Errorf("evidence: %+v", failure)
+		}
+	}
+	s.tell("evidence: %+v", r.Failures)
+	s.Want("kubectl lockstep status", lacks(s.say("status", "a"), "no shard 7", "exit code 3"))
+	leader := s.UIDs()["a-0"]
+	s.Eventually("the group is recreated when it is due", func() error {
+		if now := s.UIDs()["a-0"]; now == "" || now == leader {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+}
+
+// killContainerOf ends the container of a pod that runs.
+func (s *scene) killContainerOf(name string) {
+	s.Check("kill a container", bed.node.killContainer(s.mustPod(name).Status.ContainerStatuses[0].ContainerID))
+}
+
+func (s *scene) running(name string) error {
+	pod := &corev1.Pod{}
+	err := s.Get(name, pod)
+	if err == nil && (len(pod.Status.ContainerStatuses) == 0 || pod.Status.ContainerStatuses[0].State.Running == nil) {
+		err = fmt.Errorf("pod %s does not run: %+v", name, pod.Status.ContainerStatuses)
+	}
+	return err
+}
+
+func (s *scene) restarted(name string) error {
+	if err := s.running(name); err != nil {
+		return err
+	}
+	if n := s.mustPod(name).Status.ContainerStatuses[0].RestartCount; n != 1 {
+		return fmt.Errorf("restarted %d times", n)
+	}
+	return nil
+}
+
+// checkEvidence checks what the status keeps of a group's one failure.
+func (s *scene) checkEvidence(set *lwsv1.LeaderWorkerSet, group int32, want lwsv1.PodFailure) {
+	r := s.restarts(set, group)
+	if r == nil || r.Count != 1 || len(r.Failures) != 1 {
+		s.Fatalf("restarts of group %d: %+v", group, r)
+	}
+	have := r.Failures[0]
+	if have.Pod != want.Pod || have.Container != want.Container || have.ExitCode == nil || *have.ExitCode != *want.ExitCode ||
+		have.Reason != want.Reason || have.Node != want.Node {
+		s.Errorf("evidence %+v, want %+v", have, want)
+	}
+}
+
+// claimUIDs are those of the claims that are there, by name.
+func (s *scene) claimUIDs() map[string]types.UID {
+	all, err := s.PVCs()
+	s.Check("list PVCs", err)
+	found := map[string]types.UID{}
+	for name, claim := range all {
+		found[name] = claim.UID
+	}
+	return found
+}
+
+func boolean(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// A set is deleted and created again at once. Its pods take their time to end on a real
+// node; nothing of the new life comes before what bears its name is gone, and each of its
+// pods is created once.
+func TestDeletedAndCreatedAgain(t *testing.T) {
+	for _, policy := range []metav1.DeletionPropagation{
+		metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan,
+	} {
+		t.Run(string(policy), func(t *testing.T) { again(newScene(t), policy) })
+	}
+}
+
+func again(s *scene, policy metav1.DeletionPropagation) {
+	s.Check("make disks", bed.addDisks(s.Context(), 6))
+	old := s.newSet("a", 2, 3, withDisks)
+	s.Create(old)
+	s.awaitAvailable(old)
+	before, began := s.UIDs(), time.Now()
+	s.Remove(old.DeepCopy(), client.PropagationPolicy(policy))
+	set := s.newSet("a", 2, 3, withDisks)
+	s.Eventually("the set is created again", func() error {
+		err := s.Client.Create(s.Context(), set)
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			s.Fatalf("create the set again: %v", err)
+		}
+		return err
+	})
+	s.tell("deleted (%s) and created again", policy)
+	s.awaitLife(set)
+	s.tell("%s: the new life is Available %.1fs after the old one was deleted", policy, time.Since(began).Seconds())
+
+	now, orphaned := s.UIDs(), policy == metav1.DeletePropagationOrphan
+	s.wantCreated(func(string) int { return 2 - boolean(orphaned) })
+	for name := range now {
+		kept := now[name] == before[name]
+		s.Want("pod "+name, drill.Lacking("taken over", orphaned, kept))
+		if was, is := s.Of(before[name]), s.Of(now[name]); !kept && (was.Died == 0 || is.Born < was.Died) {
+			s.Errorf("pod %s came before its namesake was gone", name)
+		}
+	}
+	if !orphaned {
+		s.checkInherited(before, now, "a-0", "a-0-1", "a-1-2")
+	}
+}
+
+// awaitLife waits until a set is Available with StatefulSets that are its own.
+func (s *scene) awaitLife(set *lwsv1.LeaderWorkerSet) {
+	drill.Await(s.Scene, set.Name, "belongs to the new incarnation", func(leaders *appsv1.StatefulSet) error {
+		return drill.Lacking("owned, and to stay", true, metav1.IsControlledBy(leaders, set) && leaders.DeletionTimestamp == nil)
+	})
+	s.awaitAvailable(set)
+}
+
+// A kubelet dies while a group ends: its pods stay, and so does all that bears their names.
+// The group waits, and says for what and what to do; the taint for a node that is off for
+// certain frees it, and the group comes again when there is a node.
+func TestALostNode(t *testing.T) {
+	s := newScene(t)
+	s.Check("make disks", bed.addDisks(t.Context(), 4))
+	set := s.newSet("a", 1, 3, args("--linger", "10m"), withDisks)
+	s.Create(set)
+	s.awaitAvailable(set)
+	before := s.UIDs()
+	claim := s.PVC("data-a-0-1")
+
+	s.Remove(s.mustPod("a-0"))
+	s.Eventually("all pods of the group are to end", func() error {
+		for name, uid := range before {
+			if s.Of(uid).Doomed == 0 {
+				return fmt.Errorf("pod %s is not", name)
+			}
+		}
+		return nil
+	})
+	s.Check("kill the kubelet", bed.node.killKubelet())
+	t.Cleanup(s.bringBack)
+	s.tell("the kubelet is dead")
+
+	s.Eventually("the node is not ready", s.nodeLost)
+	s.Eventually("status says what the group waits for and what to do", func() error {
+		return lacks(s.say("status", "a"), "pod a-0 goes", "pod a-0-1 goes", "pod a-0-2 goes", "kubectl taint node "+nodeName)
+	})
+	if plan := s.say("plan", "a"); strings.Contains(plan, "write") {
+		t.Errorf("the plugin takes the operator for late:\n%s", plan)
+	}
+	s.Remove(claim)
+	s.Eventually("why says who holds a claim and what to do", func() error {
+		return lacks(s.say("why", "pvc/data-a-0-1"), "a-0-1", nodeName, "out-of-service")
+	})
+	s.AwaitFinalizers(claim, drill.PodProtection, drill.Barrier)
+	s.wantCreated(func(string) int { return 1 }) // none while its namesake is there
+
+	s.Check("taint the node", s.taint(`[{"key":"node.kubernetes.io/out-of-service","value":"nodeshutdown","effect":"NoExecute"}]`))
+	s.Eventually("the old pods are gone", func() error {
+		for name, uid := range before {
+			if s.Of(uid).Died == 0 {
+				return fmt.Errorf("pod %s is not", name)
+			}
+		}
+		return nil
+	})
+	s.AwaitGone(claim)
+	s.bringBack()
+	s.awaitAnother(set, before, "a-0", "a-0-1", "a-0-2")
+	s.wantCreated(func(string) int { return 2 })
+	if now := s.PVC("data-a-0-1"); now.UID == claim.UID || len(s.livesOn(claim)) == 0 {
+		t.Errorf("claim %s, and on the disk of the former: %q", now.UID, s.livesOn(claim))
+	}
+}
+
+// bringBack starts the kubelet if it is dead, and takes the taint off the node.
+func (s *scene) bringBack() {
+	if s.nodeLost() != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), drill.Patience)
+	defer cancel()
+	if err := errors.Join(s.taint(`null`), bed.node.startKubelet(), bed.awaitNode(ctx)); err != nil {
+		s.Errorf("bring the node back: %v", err)
+	}
+}
+
+func (s *scene) nodeLost() error {
+	node := &corev1.Node{}
+	if err := s.Client.Get(context.Background(), client.ObjectKey{Name: nodeName}, node); err != nil {
+		return err
+	}
+	if nodeReady(node) {
+		return errors.New("it is ready")
+	}
+	return nil
+}
+
+func (s *scene) taint(taints string) error {
+	node := &corev1.Node{}
+	node.Name = nodeName
+	return s.Client.Patch(context.Background(), node, drill.Merge(fmt.Sprintf(`{"spec":{"taints":%s}}`, taints)))
+}
+
+// lacks is an error if a text lacks any of these words.
+func lacks(text string, wanted ...string) error {
+	for _, word := range wanted {
+		if !strings.Contains(text, word) {
+			return fmt.Errorf("it does not say %q:\n%s", word, text)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,394 @@
+//go:build linux
+
+package node
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"lockstep.dev/lockstep/test/delay"
+	"lockstep.dev/lockstep/test/drill"
+)
+
+// nodeName is the one node of the drills.
+const nodeName = "real-000"
+
+// realNode is a kubelet and a containerd.
+type realNode struct {
+	stage   *stage
+	program string // the kubelet
+	dir     string
+	group   string
+	ports   []int // the kubelet's, and that of its health
+}
+
+// containerdConfig has containerd keep to dir, and to loopback where it listens at all. A
+// machine whose own start ran with a raised oom_score_adj may not lower it.
+const containerdConfig = `version = 2
+root = "%[1]s/containerd/root"
+state = "%[1]s/containerd/state"
+[grpc]
+  address = "%[1]s/c.sock"
+[ttrpc]
+  address = "%[1]s/t.sock"
+[plugins."io.containerd.grpc.v1.cri"]
+  restrict_oom_score_adj = true
+  sandbox_image = %[2]q
+  disable_tcp_service = true
+  stream_server_address = "127.0.0.1"
+  stream_server_port = "0"
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = %[3]q
+    conf_dir = "%[1]s/cni"
+  [plugins."io.containerd.grpc.v1.cri".containerd]
+    snapshotter = "overlayfs"
+    default_runtime_name = "runc"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+      runtime_type = "io.containerd.runc.v2"
+      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+        SystemdCgroup = false
+`
+
+// network joins the pods by a bridge in containerd's own network, from which nothing
+// leads out.
+const network = `{"cniVersion":"0.4.0","name":"pods","plugins":[{"type":"bridge","bridge":"pods0","isGateway":false,
+"ipam":{"type":"host-local","dataDir":"%s/addresses","ranges":[[{"subnet":"10.201.0.0/24"}]]}}]}`
+
+// kubeletConfig is a kubelet's defaults but for where it lives, that it may do with
+// version 1 of control groups, and that it evicts nothing because a disk is rather full.
+const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+address: 127.0.0.1
+port: %[2]d
+readOnlyPort: 0
+healthzBindAddress: 127.0.0.1
+healthzPort: %[3]d
+authentication:
+  anonymous: {enabled: false}
+  webhook: {enabled: false}
+  x509: {clientCAFile: %[1]s/ca.crt}
+authorization: {mode: AlwaysAllow}
+containerRuntimeEndpoint: unix://%[1]s/c.sock
+podLogsDir: %[1]s/pods
+volumePluginDir: %[1]s/plugins
+cgroupDriver: cgroupfs
+cgroupRoot: /%[4]s
+enforceNodeAllocatable: []
+failCgroupV1: false
+failSwapOn: false
+protectKernelDefaults: true
+makeIPTablesUtilChains: false
+oomScoreAdj: 0
+evictionHard: {memory.available: 1Mi, nodefs.available: "0%%", nodefs.inodesFree: "0%%", imagefs.available: "0%%", imagefs.inodesFree: "0%%"}
+imageGCHighThresholdPercent: 100
+nodeStatusUpdateFrequency: 5s
+`
+
+// newNode makes a node ready to be started. Its certificate comes from the cluster.
+func newNode(dir string) (*realNode, error) {
+	n := &realNode{dir: dir, group: fmt.Sprintf("lockstep-node-%d", os.Getpid())}
+	var err error
+	if n.program, err = drill.Program("lockstep-kubelet"); err != nil {
+		return nil, err
+	}
+	if n.ports, err = drill.FreePorts(2); err != nil {
+		return nil, err
+	}
+	for _, sub := range []string{"cni", "disks", "pods", "plugins"} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
+			return nil, err
+		}
+	}
+	return n, errors.Join(
+		n.write("containerd.toml", containerdConfig, dir, pauseImage, networkPlugins),
+		n.write("cni/10-pods.conflist", network, dir),
+		n.write("kubelet.yaml", kubeletConfig, dir, n.ports[0], n.ports[1], n.group),
+	)
+}
+
+func (n *realNode) write(name, form string, values ...any) error {
+	return os.WriteFile(filepath.Join(n.dir, name), fmt.Appendf(nil, form, values...), 0o644)
+}
+
+// start starts containerd with the images of the drills, and the kubelet.
+func (n *realNode) start() (err error) {
+	images, err := buildImages(n.dir)
+	if err != nil {
+		return err
+	}
+	if n.stage, err = openStage(n.dir, n.group); err != nil {
+		return err
+	}
+	const withLoopback = `ip link set lo up && exec containerd --config "$1"`
+	if err := n.stage.ask(order{Do: "start", Name: "containerd", Log: n.log("containerd"), Apart: true,
+		Args: []string{"sh", "-c", withLoopback, "sh", filepath.Join(n.dir, "containerd.toml")}}); err != nil {
+		return fmt.Errorf("%w\n%s", err, drill.LastLines(n.log("stage"), 10))
+	}
+	if err := n.awaitContainerd(); err != nil {
+		return err
+	}
+	if out, err := n.ctr("images", "import", images); err != nil {
+		return fmt.Errorf("import images: %w\n%s", err, out)
+	}
+	return n.startKubelet()
+}
+
+func (n *realNode) awaitContainerd() error {
+	deadline := time.Now().Add(drill.Patience)
+	for {
+		out, err := n.ctr("version")
+		if err == nil {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("containerd does not get ready: %w\n%s\n%s", err, out, drill.LastLines(n.log("containerd"), 20))
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// startKubelet starts the kubelet, anew if it was killed: it finds its pods again.
+func (n *realNode) startKubelet() error {
+	return n.stage.ask(order{Do: "start", Name: "kubelet", Log: n.log("kubelet"), Args: []string{n.program,
+		"--config", filepath.Join(n.dir, "kubelet.yaml"),
+		"--kubeconfig", filepath.Join(n.dir, "kubeconfig"),
+		"--hostname-override", nodeName,
+		"--root-dir", filepath.Join(n.dir, "kubelet"),
+		"--cert-dir", filepath.Join(n.dir, "certificates"),
+		"--v", "2"}})
+}
+
+// killKubelet ends the kubelet without warning. The containers run on.
+func (n *realNode) killKubelet() error { return n.stage.ask(order{Do: "kill", Name: "kubelet"}) }
+
+// killContainer ends the first process of a container, as running out of memory would.
+func (n *realNode) killContainer(id string) error {
+	_, id, _ = strings.Cut(id, "://")
+	if out, err := n.ctr("tasks", "kill", "--signal", "SIGKILL", id); err != nil {
+		return fmt.Errorf("kill container %s: %w\n%s", id, err, out)
+	}
+	return nil
+}
+
+// ctr speaks to containerd.
+func (n *realNode) ctr(args ...string) ([]byte, error) {
+	return exec.Command("ctr", append([]string{"--address", filepath.Join(n.dir, "c.sock"), "--namespace", "k8s.io"}, args...)...).CombinedOutput()
+}
+
+func (n *realNode) log(name string) string { return filepath.Join(n.dir, name+".log") }
+
+// disk is the directory behind a volume.
+func (n *realNode) disk(volume string) string { return filepath.Join(n.dir, "disks", volume) }
+
+// testbed is a control plane with an operator and one real node.
+type testbed struct {
+	*drill.Bed
+	node  *realNode
+	disks int
+}
+
+// raise brings everything up and returns once the node takes pods.
+func (b *testbed) raise(dir string, reaper *drill.Reaper) (err error) {
+	if b.Bed, err = drill.NewBed(dir, reaper, drill.Plane{Nodes: 1, QPS: 200}); err != nil {
+		return err
+	}
+	if b.node, err = newNode(filepath.Join(dir, "node")); err != nil {
+		return err
+	}
+	b.Logs = []string{b.node.log("kubelet")}
+	if err := b.Raise("node-test", drill.IsWrite); err != nil {
+		return err
+	}
+	return b.join()
+}
+
+// leave takes the node down. The rest is the reaper's.
+func (b *testbed) leave() error {
+	if b.node == nil || b.node.stage == nil {
+		return nil
+	}
+	return b.node.stage.close()
+}
+
+// join has the node join: with a certificate of its own, as any other. The simulated node
+// that the control plane comes up with takes no more pods.
+func (b *testbed) join() error {
+	ctx, cancel := context.WithTimeout(context.Background(), drill.Patience)
+	defer cancel()
+	if err := b.closeSimulated(ctx); err != nil {
+		return err
+	}
+	if err := b.Client.Create(ctx, diskClass()); err != nil {
+		return err
+	}
+	if err := b.identify(ctx); err != nil {
+		return fmt.Errorf("get a certificate for the node: %w", err)
+	}
+	began := time.Now()
+	if err := b.node.start(); err != nil {
+		return err
+	}
+	if err := b.awaitNode(ctx); err != nil {
+		return err
+	}
+	fmt.Printf("real node: ready %s after it was started\n", time.Since(began).Round(100*time.Millisecond))
+	return nil
+}
+
+func (b *testbed) closeSimulated(ctx context.Context) error {
+	nodes := &corev1.NodeList{}
+	err := b.Client.List(ctx, nodes)
+	for i := range nodes.Items {
+		err = errors.Join(err, b.Client.Patch(ctx, &nodes.Items[i], drill.Merge(`{"spec":{"unschedulable":true}}`)))
+	}
+	return err
+}
+
+// awaitNode returns once the node is ready and bears no taint.
+func (b *testbed) awaitNode(ctx context.Context) error {
+	var last error
+	err := wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		node := &corev1.Node{}
+		last = b.Client.Get(ctx, client.ObjectKey{Name: nodeName}, node)
+		if last == nil && (!nodeReady(node) || len(node.Spec.Taints) > 0) {
+			last = fmt.Errorf("conditions %+v, taints %+v", node.Status.Conditions, node.Spec.Taints)
+		}
+		return last == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("the node does not get ready: %w\n%s", last, drill.LastLines(b.node.log("kubelet"), 30))
+	}
+	return nil
+}
+
+func nodeReady(node *corev1.Node) bool {
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// identify has the cluster sign who the node is, and writes the kubelet's kubeconfig.
+func (b *testbed) identify(ctx context.Context) error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	who := &x509.CertificateRequest{Subject: pkix.Name{Organization: []string{"system:nodes"}, CommonName: "system:node:" + nodeName}}
+	asked, err := x509.CreateCertificateRequest(rand.Reader, who, key)
+	if err != nil {
+		return err
+	}
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		return err
+	}
+	certificate, err := b.signed(ctx, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: asked}))
+	if err != nil {
+		return err
+	}
+	node := rest.CopyConfig(b.Rest)
+	if err := rest.LoadTLSFiles(node); err != nil {
+		return err
+	}
+	node.CertData, node.KeyData = certificate, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})
+	if err := os.WriteFile(filepath.Join(b.node.dir, "ca.crt"), node.CAData, 0o644); err != nil {
+		return err
+	}
+	return delay.WriteKubeconfig(node, filepath.Join(b.node.dir, "kubeconfig"))
+}
+
+func (b *testbed) signed(ctx context.Context, request []byte) ([]byte, error) {
+	csr := &certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{Name: nodeName},
+		Spec: certificatesv1.CertificateSigningRequestSpec{
+			Request: request, SignerName: certificatesv1.KubeAPIServerClientKubeletSignerName,
+			Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
+		},
+	}
+	if err := b.Client.Create(ctx, csr); err != nil {
+		return nil, err
+	}
+	csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{
+		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Drill",
+	}}
+	if err := b.Client.SubResource("approval").Update(ctx, csr); err != nil {
+		return nil, err
+	}
+	err := wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		err := b.Client.Get(ctx, client.ObjectKeyFromObject(csr), csr)
+		return len(csr.Status.Certificate) > 0, err
+	})
+	return csr.Status.Certificate, err
+}
+
+// diskStorage is the class of the node's disks: made by hand, and bound when a pod is
+// scheduled.
+const diskStorage = "disks"
+
+func diskClass() *storagev1.StorageClass {
+	late := storagev1.VolumeBindingWaitForFirstConsumer
+	return &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: diskStorage}, Provisioner: "kubernetes.io/no-provisioner", VolumeBindingMode: &late}
+}
+
+// addDisks makes n volumes on the node: half of them local ones, and half host paths. What
+// is on them stays.
+func (b *testbed) addDisks(ctx context.Context, n int) error {
+	for range n {
+		b.disks++
+		name := b.lastDisk()
+		if err := os.MkdirAll(b.node.disk(name), 0o777); err != nil {
+			return err
+		}
+		if err := b.Client.Create(ctx, b.newDisk(name, b.disks%2 == 0)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lastDisk is the name of the volume that was made last.
+func (b *testbed) lastDisk() string { return fmt.Sprintf("disk-%03d", b.disks) }
+
+func (b *testbed) newDisk(name string, local bool) *corev1.PersistentVolume {
+	source := corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: b.node.disk(name)}}
+	if local {
+		source = corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: b.node.disk(name)}}
+	}
+	return &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.PersistentVolumeSpec{
+			StorageClassName: diskStorage, PersistentVolumeSource: source,
+			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+			AccessModes:                   []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+				MatchExpressions: []corev1.NodeSelectorRequirement{{
+					Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{nodeName}}},
+			}}}},
+		},
+	}
+}

@@ -1,0 +1,237 @@
+//go:build linux
+
+package node
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"lockstep.dev/lockstep/test/drill"
+)
+
+// refusal is what a kubelet says of a claim on its way out that lost P.
+const refusal = "PVC is being deleted"
+
+// A claim is deleted while its pod runs. It stays, with the data, and the pod works on to its
+// last word, a new kubelet between or not; when the pod is gone, so is the claim.
+func TestAClaimInUse(t *testing.T) {
+	s := newScene(t)
+	claim := s.newClaim("used")
+	pod := s.newUser("user", claim.Name)
+	s.Create(pod)
+	s.Eventually("the pod runs", func() error { return s.running(pod.Name) })
+	claim = s.PVC("used")
+	s.Remove(claim)
+	s.AwaitEvent("used", "DeletionPostponed", "pod user")
+	s.Check("events", drill.Lacking("postponements", 1, len(s.events("DeletionPostponed", "used"))))
+	s.AwaitFinalizers(claim, drill.PodProtection, drill.Barrier)
+
+	container := s.mustPod("user").Status.ContainerStatuses[0].ContainerID
+	s.Check("kill the kubelet", bed.node.killKubelet())
+	s.Check("start the kubelet", bed.node.startKubelet())
+	s.runs("witness")
+	if now := s.mustPod("user").Status.ContainerStatuses[0]; now.ContainerID != container || now.State.Running == nil {
+		t.Errorf("after the kubelet started anew the container is another one: %+v", now)
+	}
+	s.AwaitFinalizers(claim, drill.PodProtection, drill.Barrier)
+	s.Remove(pod)
+	s.AwaitGone(claim)
+	if s.Of(pod.UID).Died == 0 {
+		t.Error("the claim went before its pod")
+	}
+	want := []string{"born " + string(pod.UID) + " user", "ended " + string(pod.UID) + " user"}
+	if have := s.livesOn(claim); !slices.Equal(have, want) {
+		t.Errorf("on the disk: %q, want %q", have, want)
+	}
+}
+
+// What a kubelet makes of a new pod by the finalizers of its claim. With B alone left it
+// refuses: this is why there is a barrier. The pod that was bound all the same keeps B, and
+// the data, until it goes.
+func TestWhatAKubeletRefuses(t *testing.T) {
+	s := newScene(t)
+	var claims []*corev1.PersistentVolumeClaim
+	for _, name := range []string{"living", "p", "b", "other"} {
+		claims = append(claims, s.newClaim(name))
+	}
+	p, b, other := claims[1], claims[2], claims[3]
+	s.Check("kill the operator", bed.Operator.Kill())
+	running := true
+	t.Cleanup(func() {
+		if !running {
+			return
+		}
+		if err := bed.Operator.Start(); err != nil {
+			t.Errorf("start the operator: %v", err)
+		}
+	})
+	s.finalize(p, drill.Foreign, drill.PodProtection)
+	s.finalize(other, drill.Foreign)
+	holder := s.newUser("holder", p.Name)
+	s.Create(holder)
+	s.Eventually("the first user of p runs", func() error { return s.running("holder") })
+	for _, claim := range []*corev1.PersistentVolumeClaim{p, b, other} {
+		s.Remove(claim)
+	}
+	s.AwaitFinalizers(b, drill.Barrier)
+	s.AwaitFinalizers(other, drill.Foreign)
+	s.AwaitFinalizers(p, drill.Foreign, drill.PodProtection)
+
+	for _, claim := range claims {
+		pod := s.newUser("of-"+claim.Name, claim.Name)
+		pod.Spec.NodeName = nodeName // past every scheduler
+		s.Create(pod)
+	}
+	for _, name := range []string{"of-living", "of-p"} {
+		s.Eventually("the kubelet starts pod "+name, func() error { return s.running(name) })
+	}
+	for _, name := range []string{"b", "other"} {
+		s.Eventually("the kubelet says why pod of-"+name+" does not start", func() error { return s.kubeletSays(name) })
+		if err := s.running("of-" + name); err == nil {
+			t.Errorf("pod of-%s runs on a claim that is going", name)
+		}
+	}
+	running = false
+	s.Check("start the operator", bed.Operator.Start())
+	s.Eventually("the operator tells why B stays", func() error { return lacks(s.say("why", "pvc/b"), "of-b") })
+	s.AwaitEvent("of-b", "FailedMount", refusal)
+	s.AwaitFinalizers(b, drill.Barrier)
+	s.Remove(s.mustPod("of-b"))
+	s.AwaitGone(b)
+	for _, claim := range []*corev1.PersistentVolumeClaim{p, other} {
+		s.finalize(claim, s.without(claim, drill.Foreign)...)
+	}
+}
+
+// newClaim makes a claim on a disk of the node, and waits until it is bound and protected.
+func (s *scene) newClaim(name string) *corev1.PersistentVolumeClaim {
+	s.Check("make a disk", bed.addDisks(s.Context(), 1))
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: s.Meta(name), Spec: diskSpec()}
+	claim.Spec.VolumeName = bed.lastDisk()
+	s.Create(claim)
+	return s.AwaitPVC(name, "is bound and protected", func(now *corev1.PersistentVolumeClaim) error {
+		return errors.Join(drill.Lacking("phase", corev1.ClaimBound, now.Status.Phase), drill.Lacking("protected", true, drill.IsProtected(now)))
+	})
+}
+
+// newUser is a pod that runs on a claim.
+func (s *scene) newUser(name, claim string) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: s.Meta(name), Spec: lifeSpec("--data", "/data")}
+	pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
+	pod.Spec.Volumes = []corev1.Volume{drill.ClaimVolume("data", claim)}
+	return pod
+}
+
+// runs creates a pod of no claim and waits until it runs: the kubelet or the operator is at work.
+func (s *scene) runs(name string) {
+	s.Create(&corev1.Pod{ObjectMeta: s.Meta(name), Spec: lifeSpec()})
+	s.Eventually("pod "+name+" runs", func() error { return s.running(name) })
+}
+
+// finalize sets the finalizers of a claim.
+func (s *scene) finalize(claim *corev1.PersistentVolumeClaim, finalizers ...string) {
+	list := `[]`
+	if len(finalizers) > 0 {
+		list = `["` + strings.Join(finalizers, `","`) + `"]`
+	}
+	err := s.Client.Patch(s.Context(), claim.DeepCopy(), drill.Merge(fmt.Sprintf(`{"metadata":{"finalizers":%s}}`, list)))
+	s.Check("set the finalizers of "+claim.Name, client.IgnoreNotFound(err))
+}
+
+// without are the finalizers of a claim but for one.
+func (s *scene) without(claim *corev1.PersistentVolumeClaim, finalizer string) []string {
+	return slices.DeleteFunc(s.PVC(claim.Name).Finalizers, func(f string) bool { return f == finalizer })
+}
+
+// kubeletSays returns nil once the kubelet's log refuses a claim.
+func (s *scene) kubeletSays(claim string) error {
+	log, err := os.ReadFile(bed.node.log("kubelet"))
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(log)) {
+		if strings.Contains(line, s.Namespace+"/"+claim+":") && strings.Contains(line, refusal) {
+			s.Logf("kubelet: %s", strings.TrimSpace(line))
+			return nil
+		}
+	}
+	return errors.New("nothing yet")
+}
+
+// In mode strict no pod comes to a kubelet before it is written on its claims: those of a
+// group that is recreated either.
+func TestStrict(t *testing.T) {
+	s := newScene(t)
+	s.applyStrict()
+	s.Check("make disks", bed.addDisks(t.Context(), 3))
+	set := s.newSet("a", 1, 3, withDisks)
+	s.Create(set)
+	s.awaitAvailable(set)
+	s.checkRecorded("a-0", "a-0-1", "a-0-2")
+	before := s.UIDs()
+	s.killContainerOf("a-0-1")
+	s.awaitAnother(set, before, "a-0", "a-0-1", "a-0-2")
+	s.checkRecorded("a-0", "a-0-1", "a-0-2")
+	s.checkInherited(before, s.UIDs(), "a-0", "a-0-1", "a-0-2")
+
+	if err := s.Client.Delete(t.Context(), s.PVC("data-a-0-1")); !apierrors.IsForbidden(err) {
+		t.Errorf("a claim in use was deleted: %v", err)
+	}
+
+	claim := s.newClaim("alone")
+	s.Check("kill the operator", bed.Operator.Kill())
+	pod := s.newUser("alone", claim.Name)
+	s.Create(pod)
+	s.Eventually("a pod is gated while no operator runs", func() error {
+		return s.IsGated("alone")
+	})
+	s.runs("witness")
+	s.Check("the pod still waits", s.IsGated("alone"))
+	s.Check("start the operator", bed.Operator.Start())
+	s.Eventually("the pod runs", func() error { return s.running("alone") })
+	s.WantRecorded(pod, claim.Name)
+}
+
+// applyStrict has the namespace in mode strict, and waits until the policies act.
+func (s *scene) applyStrict() {
+	out, err := exec.Command(bed.Plane.Program, "kubectl", "--kubeconfig", bed.Plane.Kubeconfig(), "apply", "-f", "../../config/protection/strict.yaml").CombinedOutput()
+	if err != nil {
+		s.Fatalf("apply the policies of mode strict: %v\n%s", err, out)
+	}
+	s.SetMode("strict")
+	s.Eventually("a pod that names its node is refused", func() error {
+		pod := s.newUser("probe", "none")
+		pod.Spec.NodeName = nodeName
+		if err := s.Client.Create(s.Context(), pod, client.DryRunAll); !apierrors.IsForbidden(err) {
+			return fmt.Errorf("it is not: %w", err)
+		}
+		return nil
+	})
+}
+
+// checkRecorded checks that pods were written on their claims, and bound after: by the audit
+// log, which is in the order of answers.
+func (s *scene) checkRecorded(names ...string) {
+	for _, name := range names {
+		s.WantRecorded(s.mustPod(name), "data-"+name)
+	}
+	s.Check("read the audit log", bed.Audit.Sync())
+	recorded := map[string]bool{}
+	for _, r := range bed.Audit.Kept(s.Audited, func(r drill.Request) bool { return r.Namespace == s.Namespace && r.Code < 300 }) {
+		switch {
+		case r.Resource == "persistentvolumeclaims" && drill.ByLockstep(r):
+			recorded[r.Name] = true
+		case r.Resource == "pods" && r.Subresource == "binding" && !recorded["data-"+r.Name]:
+			s.Check("order", errors.New("pod "+r.Name+" was bound before anything was written on its claim"))
+		}
+	}
+}
