@@ -13,11 +13,8 @@ func NewSet(namespace, name string, replicas, size int32, pod corev1.PodSpec, ed
 	set := &lwsv1.LeaderWorkerSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: lwsv1.LeaderWorkerSetSpec{
-			Replicas:      &replicas,
-			StartupPolicy: lwsv1.LeaderCreatedStartupPolicy,
-			RolloutStrategy: lwsv1.RolloutStrategy{
-				Type: lwsv1.RollingUpdateStrategyType, RollingUpdateConfiguration: &lwsv1.RollingUpdateConfiguration{},
-			},
+			Replicas:             &replicas,
+			StartupPolicy:        lwsv1.LeaderCreatedStartupPolicy,
 			LeaderWorkerTemplate: lwsv1.LeaderWorkerTemplate{Size: &size, WorkerTemplate: corev1.PodTemplateSpec{Spec: pod}},
 		},
 	}
