@@ -15,6 +15,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/test/drill"
 )
 
 // droppedKeys are annotations of 33f6c9c that this version does not write.
@@ -31,14 +32,14 @@ func TestUpgrade(t *testing.T) {
 		t.Fatal("LOCKSTEP_FROM: want the path of the former lockstep; run \"make upgrade\"")
 	}
 	s := newScene(t)
-	present := bed.operator.Program
+	present := bed.Operator.Program
 	out, err := s.swapOperator(former)
-	s.check("uninstall: "+out, err)
-	s.check("run the former version", errors.Join(bed.operator.Install(), bed.operator.Start()))
+	s.Check("uninstall: "+out, err)
+	s.Check("run the former version", errors.Join(bed.Operator.Install(), bed.Operator.Start()))
 	t.Cleanup(func() {
-		_ = bed.operator.Kill()
-		bed.operator.Program = present
-		if err := errors.Join(bed.operator.Install(), bed.operator.Start()); err != nil {
+		_ = bed.Operator.Kill()
+		bed.Operator.Program = present
+		if err := errors.Join(bed.Operator.Install(), bed.Operator.Start()); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -49,26 +50,26 @@ func TestUpgrade(t *testing.T) {
 	fail := s.settled(s.newSet("fail", 3, 2, imageA))
 	claims := s.awaitBound(8)
 	s.crash("fail-2-1", 1)
-	s.awaitRecreated(fail, s.uids(), 2)
+	s.awaitRecreated(fail, s.UIDs(), 2)
 	used := s.claim("used")
 	user := s.user("user", []string{"used"})
-	s.remove(used)
+	s.Remove(used)
 
 	roll = s.become(roll, pull(imageB))
 	s.awaitGroups("two groups are rolled", roll, map[string]int{imageA: 4, imageB: 2})
-	s.check("stop the scheduler", bed.plane.Kill(scheduler)) // the next group cannot become ready
+	s.Check("stop the scheduler", bed.Plane.Kill(scheduler)) // the next group cannot become ready
 	roll = s.awaitRolling(roll)
-	s.check("stop the former operator", bed.operator.Kill())
+	s.Check("stop the former operator", bed.Operator.Kill())
 	s.crash("fail-0-1", 1) // while no operator runs
 	rolled := s.groupsOf(roll, imageB)
-	before, mark := s.uids(), s.changes()
+	before, mark := s.UIDs(), s.Changes()
 
-	bed.operator.Program = present
-	s.check("upgrade", errors.Join(bed.operator.Install(), bed.operator.Start(), bed.plane.Restart(scheduler)))
+	bed.Operator.Program = present
+	s.Check("upgrade", errors.Join(bed.Operator.Install(), bed.Operator.Start(), bed.Plane.Restart(scheduler)))
 	s.awaitSettled(roll)
-	s.eventually("the group that failed is another one", func() error {
-		if s.uids()["fail-0"] == before["fail-0"] {
-			return errStill
+	s.Eventually("the group that failed is another one", func() error {
+		if s.UIDs()["fail-0"] == before["fail-0"] {
+			return drill.ErrStill
 		}
 		return s.unsettled(fail)
 	})
@@ -81,24 +82,23 @@ func TestUpgrade(t *testing.T) {
 	}
 	s.nothingLeft()
 
-	s.remove(user, client.GracePeriodSeconds(0))
-	s.awaitGone(used)
+	s.Remove(user, client.GracePeriodSeconds(0))
+	s.AwaitGone(used)
 	s.awaitClaims("PVCs are the same", claims)
 	s.awaitSettled(s.become(data, `{"spec":{"replicas":1}}`))
 	delete(claims, "data-data-1")
 	delete(claims, "data-data-1-1")
 	s.awaitClaims("the PVCs of the group that was scaled away are gone", claims)
 
-	before, mark = s.uids(), s.changes()
+	before, mark = s.UIDs(), s.Changes()
 	out, err = s.swapOperator(present)
-	s.check("hand back: "+out, err)
+	s.Check("hand back: "+out, err)
 	s.bornOnce(mark, func(string) bool { return false })
 	s.wantKept(before, func(string) bool { return false })
 }
 
 // awaitRolling lowers the partition and waits until a group that rolls cannot become ready.
 func (s *scene) awaitRolling(set *lwsv1.LeaderWorkerSet) *lwsv1.LeaderWorkerSet {
-	s.Helper()
 	set = s.become(set, `{"spec":{"rolloutStrategy":{"rollingUpdateConfiguration":{"partition":0}}}}`)
 	s.awaitGroups("a group rolls", set, map[string]int{imageA: 3, imageB: 2})
 	return set
@@ -106,20 +106,18 @@ func (s *scene) awaitRolling(set *lwsv1.LeaderWorkerSet) *lwsv1.LeaderWorkerSet 
 
 // swapOperator ends the operator, uninstalls it and keeps the sets.
 func (s *scene) swapOperator(next string) (string, error) {
-	s.Helper()
-	s.eventually("no PVC of another scene waits", s.alone)
-	s.check("stop the operator", bed.operator.Kill())
+	s.Eventually("no PVC of another scene waits", s.alone)
+	s.Check("stop the operator", bed.Operator.Kill())
 	out, err := uninstall()
-	bed.operator.Program = next
+	bed.Operator.Program = next
 	return out, err
 }
 
 // bornOnce checks that no pod was created twice since a mark, and only pods that may be.
 func (s *scene) bornOnce(mark int, may func(pod string) bool) {
-	s.Helper()
 	count := map[string]int{}
-	for _, r := range bornSince[*corev1.Pod](s.recorder, mark) {
-		name := r.last.GetName()
+	for _, r := range bornSince[*corev1.Pod](s, mark) {
+		name := r.Last.GetName()
 		if count[name]++; count[name] > 1 || !may(name) {
 			s.Errorf("pod %s was created %d times", name, count[name])
 		}
@@ -138,13 +136,12 @@ func (s *scene) groupsOf(set *lwsv1.LeaderWorkerSet, image string) (groups []int
 
 // nothingLeft waits until no object of the scene has an annotation that was dropped.
 func (s *scene) nothingLeft() {
-	s.Helper()
-	s.eventually("no object has an annotation that was dropped", func() error {
+	s.Eventually("no object has an annotation that was dropped", func() error {
 		var errs []error
 		for _, list := range []client.ObjectList{
 			&lwsv1.LeaderWorkerSetList{}, &appsv1.StatefulSetList{}, &corev1.PodList{}, &corev1.PersistentVolumeClaimList{},
 		} {
-			errs = append(errs, s.client.List(s.Context(), list, client.InNamespace(s.namespace)), meta.EachListItem(list, dropped))
+			errs = append(errs, s.Client.List(s.Context(), list, client.InNamespace(s.Namespace)), meta.EachListItem(list, dropped))
 		}
 		return errors.Join(errs...)
 	})
