@@ -82,17 +82,12 @@ func TestTheSetReadsAPodGroupWithoutOurLabels(t *testing.T) {
 	}
 }
 
-func TestAGroupWithoutGangSchedulerReadsNoPodGroup(t *testing.T) {
-	e, _, _ := chained(t)
-	e.observer.WithGangs(known{missing: true})
-	if got := e.group("w-0"); got.GangMissing != "" || e.set("w").GangMissing != "" {
-		t.Errorf("got %q", got.GangMissing)
-	}
-}
-
 func TestASetReportsThatItsGangSchedulerIsMissing(t *testing.T) {
 	e, _, _ := chained(t)
 	e.observer.WithGangs(known{missing: true})
+	if got := e.group("w-0"); got.GangMissing != "" || e.set("w").GangMissing != "" {
+		t.Errorf("without a gang scheduler: got %q", got.GangMissing)
+	}
 	fakeapi.Edit(e.Server, "w", func(set *lwsv1.LeaderWorkerSet) { fakeapi.Annotation(lwsv1.GangSchedulerAnnotationKey, "volcano")(set) })
 	if got := e.set("w").GangMissing; !strings.Contains(got, "does not serve podgroups") {
 		t.Errorf("before it has a gang: got %q", got)
@@ -137,20 +132,10 @@ func TestWhyAGangSchedulerIsMissing(t *testing.T) {
 			if (got.GangMissing == "") != (tt.want == "") || !strings.Contains(got.GangMissing, tt.want) {
 				t.Errorf("got %q, want %q", got.GangMissing, tt.want)
 			}
+			if apierrors.IsForbidden(tt.err) && e.set("w").GangMissing != "" { // the rest of the set can be read
+				t.Error("a set needs permission for PodGroups")
+			}
 		})
-	}
-}
-
-func TestASetIsReadWithoutPermissionForPodGroups(t *testing.T) {
-	e, _ := aGang(t)
-	e.live.Fail = func(n fakeapi.Name) error {
-		if n.Kind == identity.KindPodGroup {
-			return apierrors.NewForbidden(schema.GroupResource{}, n.Name, errors.New("no"))
-		}
-		return nil
-	}
-	if got := e.set("w"); got.GangMissing != "" {
-		t.Errorf("got %q", got.GangMissing)
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -163,30 +162,5 @@ func TestClaimKeys(t *testing.T) {
 		if diff := cmp.Diff(tt.want, claimKeys(tt.object)); diff != "" {
 			t.Errorf("%s (-want +got)\n%s", tt.name, diff)
 		}
-	}
-}
-
-func TestTrimPodKeepsWhatDecisionsRead(t *testing.T) {
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: "w-0", Labels: map[string]string{lwsv1.SetNameLabelKey: "w"}, Finalizers: []string{"f"},
-			Annotations:   map[string]string{lwsv1.SizeAnnotationKey: "3", "big": "x"},
-			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}},
-		},
-		Spec: corev1.PodSpec{
-			NodeName: "n", Volumes: []corev1.Volume{{Name: "v"}},
-			Containers: []corev1.Container{{Name: "c", Image: "i", Command: []string{"x"}, Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"google.com/tpu": resource.MustParse("4")}}}, {Name: "plain", Image: "i"}},
-		},
-		Status: corev1.PodStatus{Phase: corev1.PodRunning},
-	}
-	want := pod.DeepCopy()
-	want.ManagedFields, want.Annotations = nil, map[string]string{lwsv1.SizeAnnotationKey: "3"}
-	want.Spec = corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{Name: "c", Image: "i", Resources: pod.Spec.Containers[0].Resources}}}
-	got, err := trimPod(pod)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/workload"
@@ -137,21 +138,17 @@ func own(e *eyes, owner identity.Ref) {
 	fakeapi.Edit(e.Server, "w-0", func(pod *corev1.Pod) { fakeapi.OwnedBy(pod, owner.Kind.APIVersion(), owner) })
 }
 
-func TestAnOwnerThatIsGoneIsReadOnce(t *testing.T) {
+// A complete set is read from the cache, and an owner that is gone is read live once.
+func TestLiveReadsOfOwners(t *testing.T) {
 	e, _, _ := chained(t)
+	if e.set("w"); e.live.Reads != 0 {
+		t.Errorf("%d live reads of a complete set", e.live.Reads)
+	}
 	own(e, fakeapi.Former(identity.KindStatefulSet, "other"))
 	e.set("w")
 	reads := e.live.Reads
-	e.set("w")
-	if reads == 0 || e.live.Reads != reads {
+	if e.set("w"); reads == 0 || e.live.Reads != reads {
 		t.Errorf("%d live reads at first, %d after another read", reads, e.live.Reads)
-	}
-}
-
-func TestACompleteSetIsReadFromTheCache(t *testing.T) {
-	e, _, _ := chained(t)
-	if e.set("w"); e.live.Reads != 0 {
-		t.Errorf("got %d live reads", e.live.Reads)
 	}
 }
 
@@ -216,19 +213,13 @@ func TestAnObjectWithoutLabelsUnderATakenNameIsRead(t *testing.T) {
 	if got := e.set("w"); !got.Service.Empty() {
 		t.Errorf("what left is still there: %+v", got.Service)
 	}
-}
-
-// An object that the cache does not show may be the set's own: it is read as a whole.
-func TestAnObjectUnderATakenNameIsReadWhole(t *testing.T) {
-	e, _, _ := chained(t)
-	fakeapi.Edit(e.Server, "w", func(sts *appsv1.StatefulSet) {
+	fakeapi.Edit(e.Server, "w", func(sts *appsv1.StatefulSet) { // it may be the set's own, and is read whole
 		delete(sts.Labels, lwsv1.SetNameLabelKey)
 		sts.Spec.Replicas = fakeapi.Ptr[int32](7)
 	})
-	ref := identity.Ref{Kind: identity.KindStatefulSet, Namespace: fakeapi.Namespace, Name: "w"}
-	e.observer.Taken(ref)
+	e.observer.Taken(identity.Ref{Kind: identity.KindStatefulSet, Namespace: fakeapi.Namespace, Name: "w"})
 	if sts := e.set("w").StatefulSet.Own(); sts == nil || workload.PodsOf(sts) != 7 {
-		t.Fatalf("got %+v", sts)
+		t.Errorf("got %+v", sts)
 	}
 }
 
@@ -269,5 +260,18 @@ func TestSetsWithSimilarNamesAreReadApart(t *testing.T) {
 	}
 	if len(a1.Leaders.Foreign) != 1 || a1.Leaders.Foreign[0].Name != "a-1-1" {
 		t.Errorf("set a-1: %+v", a1.Leaders)
+	}
+}
+
+func TestStandingIsReadLive(t *testing.T) {
+	e := open(t)
+	lagging := e.Lagging()
+	fakeapi.Add(e.Server, fakeapi.Pod("w-0", "w", 0))
+	fakeapi.Add(e.Server, fakeapi.Pod("v-0", "v", 0))
+	found, err := lwscache.New(lagging, e.live, e.memory).Standing(t.Context(), action.Standing{
+		Kind: identity.KindPod, Namespace: fakeapi.Namespace, Labels: map[string]string{lwsv1.SetNameLabelKey: "w"},
+	})
+	if err != nil || len(found) != 1 || found[0].Name != "w-0" {
+		t.Errorf("got %v, %v", found, err)
 	}
 }

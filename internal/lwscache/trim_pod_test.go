@@ -8,70 +8,69 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
-// A cached pod keeps the container states that reports of failures name.
-func TestACachedPodKeepsItsState(t *testing.T) {
+// A cached pod keeps what decisions and reports of failures read. A row adds to a part of the pod
+// what is kept and what is dropped.
+func TestACachedPodKeepsWhatIsRead(t *testing.T) {
+	kept := map[string]string{
+		"controller-revision-hash": "w-0-abc", lwsv1.SetNameLabelKey: "w", lwsv1.GroupIndexLabelKey: "0", lwsv1.WorkerIndexLabelKey: "1",
+		lwsv1.GroupUniqueHashLabelKey: "g", lwsv1.RevisionKey: "r", lwsv1.SubGroupIndexLabelKey: "0", lwsv1.SubGroupUniqueHashLabelKey: "s",
+	}
+	limits := corev1.ResourceRequirements{Limits: fakeapi.Resources("google.com/tpu", "4")}
 	ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 7, Reason: "OOMKilled", Message: "no more"}}
-	pod := &corev1.Pod{Status: corev1.PodStatus{
-		Phase: corev1.PodFailed, Reason: "Evicted", Message: "node is low on memory", PodIP: "10.0.0.1", HostIP: "10.0.0.2",
-		ContainerStatuses: []corev1.ContainerStatus{{
-			Name: "c", Image: "i", ImageID: "sha", ContainerID: "id", RestartCount: 3, State: ended, LastTerminationState: ended,
-		}},
-	}}
-	want := corev1.PodStatus{
-		Phase: corev1.PodFailed, Reason: "Evicted", Message: "node is low on memory",
-		ContainerStatuses: []corev1.ContainerStatus{{Name: "c", RestartCount: 3, State: ended, LastTerminationState: ended}},
-	}
-	if _, err := trimPod(pod); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, pod.Status); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
-}
-
-func TestConditionsAreKeptUntilAPodIsReady(t *testing.T) {
-	conditions := func(ready corev1.ConditionStatus) []corev1.PodCondition {
-		return []corev1.PodCondition{
-			{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, Message: "where"},
-			{Type: corev1.PodReady, Status: ready, Reason: "why"},
-			{Type: corev1.DisruptionTarget, Status: corev1.ConditionFalse},
-		}
-	}
-	for status, want := range map[corev1.ConditionStatus][]corev1.PodCondition{
-		corev1.ConditionFalse: conditions(corev1.ConditionFalse),
-		corev1.ConditionTrue:  conditions(corev1.ConditionTrue)[1:],
+	where := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, Message: "where"}
+	ready, unready := corev1.PodCondition{Type: corev1.PodReady, Status: "True"}, corev1.PodCondition{Type: corev1.PodReady, Status: "False", Reason: "why"}
+	drained := corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionFalse}
+	for name, tt := range map[string]struct{ keeps, drops func(*corev1.Pod) }{
+		"metadata": {
+			func(p *corev1.Pod) {
+				p.Name, p.Labels, p.Finalizers = "w-0", kept, []string{"f"}
+				p.Annotations = map[string]string{lwsv1.SizeAnnotationKey: "2", "scheduling.k8s.io/group-name": "w-0-r"}
+			},
+			func(p *corev1.Pod) {
+				p.Labels["app"], p.Labels["apps.kubernetes.io/pod-index"], p.Annotations["big"] = "llm", "1", "x"
+				p.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m"}}
+			},
+		},
+		"spec": {
+			func(p *corev1.Pod) {
+				p.Spec = corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{Name: "c", Image: "i", Resources: limits}}}
+			},
+			func(p *corev1.Pod) {
+				p.Spec.Volumes, p.Spec.Containers[0].Command = []corev1.Volume{{Name: "v"}}, []string{"x"}
+				p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "plain", Image: "i"})
+			},
+		},
+		"status": {
+			func(p *corev1.Pod) {
+				p.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "node is low on memory"}
+				p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", RestartCount: 3, State: ended, LastTerminationState: ended}}
+			},
+			func(p *corev1.Pod) {
+				p.Status.PodIP, p.Status.HostIP = "10.0.0.1", "10.0.0.2"
+				c := &p.Status.ContainerStatuses[0]
+				c.Image, c.ImageID, c.ContainerID = "i", "sha", "id"
+			},
+		},
+		"conditions until it is ready": {
+			func(p *corev1.Pod) { p.Status.Conditions = []corev1.PodCondition{unready, drained, where} }, func(*corev1.Pod) {},
+		},
+		"conditions once it is ready": {
+			func(p *corev1.Pod) { p.Status.Conditions = []corev1.PodCondition{ready, drained} },
+			func(p *corev1.Pod) { p.Status.Conditions = append(p.Status.Conditions, where) },
+		},
 	} {
-		if diff := cmp.Diff(want, trimConditions(conditions(status))); diff != "" {
-			t.Errorf("ready %s (-want +got)\n%s", status, diff)
+		pod := &corev1.Pod{}
+		tt.keeps(pod)
+		want := pod.DeepCopy()
+		tt.drops(pod)
+		if _, err := trimPod(pod); err != nil {
+			t.Fatal(err)
 		}
-	}
-}
-
-// A cached pod keeps the labels and annotations that decisions read.
-func TestACachedPodKeepsTheMetadataThatIsRead(t *testing.T) {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Labels: map[string]string{
-			"app": "llm", "apps.kubernetes.io/pod-index": "1", "statefulset.kubernetes.io/pod-name": "w-0-1",
-			"controller-revision-hash": "w-0-abc", lwsv1.SetNameLabelKey: "w", lwsv1.GroupIndexLabelKey: "0", lwsv1.WorkerIndexLabelKey: "1",
-			lwsv1.GroupUniqueHashLabelKey: "g", lwsv1.RevisionKey: "r", lwsv1.SubGroupIndexLabelKey: "0", lwsv1.SubGroupUniqueHashLabelKey: "s",
-		},
-		Annotations: map[string]string{
-			"kubectl.kubernetes.io/last-applied-configuration": "{}", lwsv1.SizeAnnotationKey: "2", "scheduling.k8s.io/group-name": "w-0-r",
-		},
-	}}
-	want := metav1.ObjectMeta{
-		Labels: map[string]string{
-			"controller-revision-hash": "w-0-abc", lwsv1.SetNameLabelKey: "w", lwsv1.GroupIndexLabelKey: "0", lwsv1.WorkerIndexLabelKey: "1",
-			lwsv1.GroupUniqueHashLabelKey: "g", lwsv1.RevisionKey: "r", lwsv1.SubGroupIndexLabelKey: "0", lwsv1.SubGroupUniqueHashLabelKey: "s",
-		},
-		Annotations: map[string]string{lwsv1.SizeAnnotationKey: "2", "scheduling.k8s.io/group-name": "w-0-r"},
-	}
-	if _, err := trimPod(pod); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, pod.ObjectMeta); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
+		if diff := cmp.Diff(want, pod); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", name, diff)
+		}
 	}
 }

@@ -10,10 +10,10 @@ import (
 	"lockstep.dev/lockstep/internal/pvc/workloads"
 )
 
-// asServed is a set of two groups of three by the definition of another implementation,
-// whose schema lets more through than ours.
 var ofSet = OfLeaderWorkerSet(recorded)
 
+// asServed is a set of two groups of three by the definition of another implementation,
+// whose schema lets more through than ours.
 func asServed(edit func(spec, template map[string]any)) *unstructured.Unstructured {
 	volume := func(name, claim string) any {
 		return map[string]any{"name": name, "persistentVolumeClaim": map[string]any{"claimName": claim}}
@@ -41,83 +41,72 @@ func container(template map[string]any) map[string]any {
 	return template["leaderTemplate"].(map[string]any)["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)
 }
 
-// Where protection stands beside another implementation, nobody has judged what a set says
-// of anything but claims: one set must neither stop the reading of all, nor go unread.
+// Another implementation may admit sets that our types cannot hold. Such a set is read, and blocks
+// no other one.
 func TestASetThatCannotBeDecodedDoesNotBlockOthers(t *testing.T) {
-	plain, err := ofSet(asServed(func(_, _ map[string]any) {}))
-	if err != nil || len(plain.Series) != 2 || plain.Named["weights"] == "" || plain.Named["cache"] == "" {
-		t.Fatalf("%+v, %v", plain, err)
+	type fields = map[string]any
+	plain := wantOfSet(t, asServed(func(_, _ fields) {}))
+	if len(plain.Series) != 2 || plain.Named["weights"] == "" || plain.Named["cache"] == "" {
+		t.Fatalf("%+v", plain)
 	}
-	limits := func(amount string) func(_, template map[string]any) {
-		return func(_, template map[string]any) {
-			container(template)["resources"] = map[string]any{"limits": map[string]any{"cpu": amount}}
-		}
+	limits := func(amount string) func(_, template fields) {
+		return func(_, template fields) { container(template)["resources"] = fields{"limits": fields{"cpu": amount}} }
 	}
-	for name, edit := range map[string]func(spec, template map[string]any){
-		"an amount of many digits": limits("1e-2147483647"),
-		"an amount that is none":   limits("1e1.5"),
-		"a port that is none": func(_, template map[string]any) {
-			container(template)["ports"] = []any{map[string]any{"containerPort": int64(1) << 40}}
-		},
-		"a claim's amount": func(_, template map[string]any) {
-			template["volumeClaimTemplates"].([]any)[0].(map[string]any)["spec"] = map[string]any{
-				"resources": map[string]any{"requests": map[string]any{"storage": "1e-2147483647"}},
-			}
-		},
+	in := func(edit func(fields)) func(_, template fields) { return func(_, template fields) { edit(template) } }
+	const policy = "persistentVolumeClaimRetentionPolicy"
+	claim := func(f fields) fields { return f["volumeClaimTemplates"].([]any)[0].(fields) }
+	claimSpec := fields{"resources": fields{"requests": fields{"storage": "1e-2147483647"}}}
+	pod := func(f fields) fields { return f["leaderTemplate"].(fields)["spec"].(fields) }
+	source := fields{"claimName": int64(7), "readOnly": "yes"}
+	volumes, ports := []any{fields{"name": int64(1), "persistentVolumeClaim": source}, "none"}, []any{fields{"containerPort": int64(1) << 40}}
+	amounts := func(n any) func(spec, template fields) {
+		return func(spec, template fields) { spec["replicas"], template["size"] = n, n }
+	}
+	for name, tt := range map[string]struct {
+		edit func(spec, template fields)
+		same bool // it wants the same PVCs
+		any  bool // it wants PVCs of every ordinal
+	}{
+		"an amount of many digits": {limits("1e-2147483647"), true, false},
+		"an amount that is none":   {limits("1e1.5"), true, false},
+		"a port that is none":      {in(func(f fields) { container(f)["ports"] = ports }), true, false},
+		"a claim's amount":         {in(func(f fields) { claim(f)["spec"] = claimSpec }), true, false},
+		"a policy of another type": {in(func(f fields) { f[policy] = "Delete" }), true, false},
+		"its parts":                {in(func(f fields) { f[policy] = fields{"whenScaled": true} }), true, false},
+		"a claim's name":           {in(func(f fields) { claim(f)["metadata"] = fields{"name": int64(1)} }), false, false},
+		"a volume":                 {in(func(f fields) { pod(f)["volumes"] = volumes }), false, false},
+		"the spec":                 {func(spec, _ fields) { spec["leaderWorkerTemplate"] = "none" }, false, false},
+		"numbers as text":          {amounts("2"), false, true},
+		"numbers with fractions":   {amounts(1.5), false, true},
+		"too large numbers":        {amounts(int64(1) << 40), false, true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			type answer struct {
-				want workloads.Want
-				err  error
-			}
-			answered := make(chan answer, 1)
-			go func() {
-				want, err := ofSet(asServed(edit))
-				answered <- answer{want, err}
-			}()
-			select {
-			case got := <-answered:
-				if diff := cmp.Diff(plain, got.want); diff != "" || got.err != nil {
-					t.Errorf("%v (-want +got):\n%s", got.err, diff)
-				}
-			case <-time.After(5 * time.Second):
-				t.Error("it is being read for seconds")
-			}
-		})
-	}
-	for name, edit := range map[string]func(spec, template map[string]any){
-		"a claim's name": func(_, template map[string]any) {
-			template["volumeClaimTemplates"].([]any)[0].(map[string]any)["metadata"] = map[string]any{"name": int64(1)}
-		},
-		"a volume": func(_, template map[string]any) {
-			template["leaderTemplate"].(map[string]any)["spec"].(map[string]any)["volumes"] = []any{
-				map[string]any{"name": int64(1), "persistentVolumeClaim": map[string]any{"claimName": int64(7), "readOnly": "yes"}}, "none",
-			}
-		},
-		"a policy": func(_, template map[string]any) { template["persistentVolumeClaimRetentionPolicy"] = "Delete" },
-		"its parts": func(_, template map[string]any) {
-			template["persistentVolumeClaimRetentionPolicy"] = map[string]any{"whenScaled": true}
-		},
-		"amounts":  func(spec, template map[string]any) { spec["replicas"], template["size"] = "2", 1.5 },
-		"the spec": func(spec, _ map[string]any) { spec["leaderWorkerTemplate"] = "none" },
-	} {
-		if _, err := ofSet(asServed(edit)); err != nil {
-			t.Errorf("%s of another type: %v", name, err)
+		got := wantOfSet(t, asServed(tt.edit))
+		if diff := cmp.Diff(plain, got); tt.same && diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		if tt.any && (got.Series[0].Spans[0].To < 1<<30 || got.Series[1].Spans[1].To < 1<<30) {
+			t.Errorf("%s: %v", name, got.Series)
 		}
 	}
-	odd := asServed(func(_, _ map[string]any) {})
-	odd.Object["status"] = map[string]any{"replicas": "2", "started": []any{map[string]any{"pods": int64(5)}, "none"}}
-	if _, err := ofSet(odd); err != nil {
-		t.Errorf("a status of another type: %v", err)
+	odd := asServed(func(_, _ fields) {})
+	odd.Object["status"] = fields{"replicas": "2", "started": []any{fields{"pods": int64(5)}, "none"}}
+	wantOfSet(t, odd)
+}
+
+// wantOfSet reads a set, which must not take seconds.
+func wantOfSet(t *testing.T, set *unstructured.Unstructured) (want workloads.Want) {
+	t.Helper()
+	read := make(chan error, 1)
+	go func() {
+		var err error
+		want, err = ofSet(set)
+		read <- err
+	}()
+	select {
+	case err := <-read:
+		do(t, err)
+	case <-time.After(5 * time.Second):
+		t.Fatal("it is being read for seconds")
 	}
-	for _, amount := range []any{"2", 1.5} {
-		found, err := ofSet(asServed(func(spec, template map[string]any) { spec["replicas"], template["size"] = amount, amount }))
-		if err != nil || found.Series[0].Spans[0].To < 1<<30 || found.Series[1].Spans[1].To < 1<<30 {
-			t.Errorf("%v groups of %[1]v, which may be any number: %v, %v", amount, found.Series, err)
-		}
-	}
-	more, err := ofSet(asServed(func(spec, _ map[string]any) { spec["replicas"] = int64(1) << 40 }))
-	if err != nil || more.Series[0].Spans[0].To < 1<<30 {
-		t.Errorf("more groups than there can be: %v, %v", more.Series, err)
-	}
+	return want
 }
