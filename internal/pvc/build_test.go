@@ -12,6 +12,7 @@ import (
 
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/internal/pvc/workloads"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 const (
@@ -63,21 +64,11 @@ func controlledBy(kind string, uid types.UID) func(metav1.Object) {
 
 // pod is a running pod on node n1 that names the claims.
 func pod(name string, claims []string, edits ...func(*corev1.Pod)) *corev1.Pod {
-	o := &corev1.Pod{
+	return edited(&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, UID: types.UID("uid-" + name), ResourceVersion: "3"},
-		Spec:       corev1.PodSpec{NodeName: "n1"},
+		Spec:       corev1.PodSpec{NodeName: "n1", Volumes: fakeapi.Using(claims...)},
 		Status:     corev1.PodStatus{Phase: corev1.PodRunning},
-	}
-	for _, c := range claims {
-		o.Spec.Volumes = append(o.Spec.Volumes, volume(c))
-	}
-	return edited(o, edits)
-}
-
-func volume(claim string) corev1.Volume {
-	return corev1.Volume{Name: "v-" + claim, VolumeSource: corev1.VolumeSource{
-		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
-	}}
+	}, edits)
 }
 
 func unbound(o *corev1.Pod) { o.Spec.NodeName, o.Status.Phase = "", corev1.PodPending }
@@ -125,11 +116,9 @@ func world(pods *pvc.Index, wants ...workloads.Want) pvc.World {
 	return pvc.World{Pods: pods, Desire: workloads.NewDesire(ns, wants)}
 }
 
+// wantOf is what a workload wants. Another object wants nothing, which fails its test.
 func wantOf(object any) workloads.Want {
-	want, ok := workloads.BuiltIn(object)
-	if !ok {
-		panic("not a workload")
-	}
+	want, _ := workloads.BuiltIn(object)
 	return want
 }
 
@@ -140,7 +129,7 @@ func meta(name string) metav1.ObjectMeta {
 }
 
 func naming(claim string) corev1.PodTemplateSpec {
-	return corev1.PodTemplateSpec{Spec: corev1.PodSpec{Volumes: []corev1.Volume{volume(claim)}}}
+	return corev1.PodTemplateSpec{Spec: corev1.PodSpec{Volumes: fakeapi.Using(claim)}}
 }
 
 func theNames(holders []pvc.Holder) string {

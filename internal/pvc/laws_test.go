@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // met counts how often the premise of a law was true.
@@ -185,7 +186,7 @@ func strangersKeepNothing(t *rapid.T, m met) {
 	stranger.Annotations = map[string]string{pvc.UsersAnnotation: "pod-0=uid-pod-0", pvc.HoldAnnotation: "mine"}
 	controlledBy("StatefulSet", "uid-db")(stranger)
 	if rapid.Bool().Draw(t, "elsewhere") {
-		stranger.Spec.Volumes = []corev1.Volume{volume("other")}
+		stranger.Spec.Volumes = fakeapi.Using("other")
 	} else {
 		stranger.Spec.NodeName = ""
 	}

@@ -14,21 +14,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // tenant is a pod on a node that names claims.
 func tenant(name, version string, claims ...string) *corev1.Pod {
-	pod := &corev1.Pod{
+	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name + "-uid"), ResourceVersion: version},
-		Spec:       corev1.PodSpec{NodeName: "n"},
+		Spec:       corev1.PodSpec{NodeName: "n", Volumes: fakeapi.Using(claims...)},
 		Status:     corev1.PodStatus{Phase: corev1.PodRunning},
 	}
-	for _, c := range claims {
-		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: c, VolumeSource: corev1.VolumeSource{
-			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: c},
-		}})
-	}
-	return pod
 }
 
 func going(name string, finalizers ...string) *corev1.PersistentVolumeClaim {

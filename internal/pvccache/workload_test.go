@@ -58,7 +58,8 @@ func TestASetThatCannotBeDecodedDoesNotBlockOthers(t *testing.T) {
 	claimSpec := fields{"resources": fields{"requests": fields{"storage": "1e-2147483647"}}}
 	pod := func(f fields) fields { return f["leaderTemplate"].(fields)["spec"].(fields) }
 	source := fields{"claimName": int64(7), "readOnly": "yes"}
-	volumes, ports := []any{fields{"name": int64(1), "persistentVolumeClaim": source}, "none"}, []any{fields{"containerPort": int64(1) << 40}}
+	volumes := []any{fields{"name": int64(1), "persistentVolumeClaim": source}, "none"}
+	ports := []any{fields{"containerPort": int64(1) << 40}}
 	amounts := func(n any) func(spec, template fields) {
 		return func(spec, template fields) { spec["replicas"], template["size"] = n, n }
 	}

@@ -27,6 +27,7 @@ import (
 	"lockstep.dev/lockstep/internal/kinds"
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/internal/pvc/workloads"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // recorded is the GroupSize of sets whose status has one letter for each pod.
@@ -124,9 +125,7 @@ func TestWorkloadsAreFoundByThePVCsTheyWant(t *testing.T) {
 	d.put(t, statefulSetOf(named("sts", "db", nil, ""), 2))
 	d.put(t, statefulSetOf(named("sts", "db-0", nil, ""), 2))
 	web := &appsv1.Deployment{ObjectMeta: named("deploy", "web", nil, "")}
-	web.Spec.Template.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
-		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data-db-0"},
-	}}}
+	web.Spec.Template.Spec.Volumes = fakeapi.Using("data-db-0")
 	d.put(t, web)
 	for claim, want := range map[string][]string{
 		"data-db-0": {"db", "web"}, "data-db-7": {"db"}, "data-db-0-1": {"db-0"}, "data": nil, "data-web-0": nil,
@@ -198,9 +197,7 @@ func TestTheWorldOfAPVCIsItsChains(t *testing.T) {
 	leader := &corev1.Pod{ObjectMeta: named("pod", "a-0", leaders, "StatefulSet")}
 	workers := statefulSetOf(named("sts", "a-0", leader, "Pod"), 1)
 	workers.Spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: 1}
-	worker := &corev1.Pod{ObjectMeta: named("pod", "a-0-1", workers, "StatefulSet"), Spec: corev1.PodSpec{NodeName: "n1", Volumes: []corev1.Volume{{
-		Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data-a-0-1"}},
-	}}}}
+	worker := &corev1.Pod{ObjectMeta: named("pod", "a-0-1", workers, "StatefulSet"), Spec: corev1.PodSpec{NodeName: "n1", Volumes: fakeapi.Using("data-a-0-1")}}
 	for _, w := range []metav1.Object{set, leaders, workers} {
 		d.put(t, w)
 	}

@@ -100,3 +100,12 @@ func Former(kind identity.Kind, name string) identity.Ref {
 func Resources(name corev1.ResourceName, quantity string) corev1.ResourceList {
 	return corev1.ResourceList{name: resource.MustParse(quantity)}
 }
+
+// Using returns the volumes of a pod that uses PVCs, each named as its PVC.
+func Using(claims ...string) (volumes []corev1.Volume) {
+	for _, name := range claims {
+		source := &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}
+		volumes = append(volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: source}})
+	}
+	return volumes
+}

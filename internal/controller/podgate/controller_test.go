@@ -31,9 +31,7 @@ func data(annotations map[string]string) *corev1.PersistentVolumeClaim {
 func gated() *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web", UID: "p"}, Spec: corev1.PodSpec{
 		SchedulingGates: []corev1.PodSchedulingGate{{Name: pvc.UseGate}},
-		Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
-			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"},
-		}}},
+		Volumes:         fakeapi.Using("data"),
 	}}
 }
 

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -49,18 +48,14 @@ func TestOneReadServesABatch(t *testing.T) {
 	for i := range 50 {
 		objects = append(objects, deleted(claim(fmt.Sprint("c-", i), b)))
 	}
-	var end chan struct{}
-	inWorldThat(t, beside, func(api *fakeapi.Shared) {
-		end = make(chan struct{})
-		api.Fail = func(verb string, _ fakeapi.Name) error {
-			if verb == "probe" {
-				<-end
+	inWorld(t, beside, func(w *world) {
+		_, end := w.blocks("probe")
+		w.do(func(s *fakeapi.Server) {
+			for _, object := range objects {
+				s.Put(object)
 			}
-			return nil
-		}
-	}, func(w *world) {
-		close(end)
-		w.after(0)
+		})
+		end()
 		w.want("used", b)
 		w.want("c-0")
 		w.want("c-49")
@@ -73,29 +68,21 @@ func TestOneReadServesABatch(t *testing.T) {
 		if w.depth() > 0 {
 			w.Errorf("%d PVCs are unfinished", w.depth())
 		}
-	}, objects...)
+	})
 }
 
 // PVCs that come during a read wait for the next one: they may be newer than it.
 func TestPVCsThatComeDuringAReadShareTheNext(t *testing.T) {
 	inWorld(t, beside, func(w *world) {
 		w.reads(0)
-		reading, end := 0, make(chan struct{})
-		w.api.Fail = func(verb string, _ fakeapi.Name) error {
-			if verb == "probe" {
-				reading++
-				<-end
-			}
-			return nil
-		}
+		reading, end := w.blocks("probe")
 		for i := range 4 {
 			w.do(func(s *fakeapi.Server) { fakeapi.Add(s, deleted(claim(fmt.Sprint("c-", i), b))) })
 		}
-		if reading != 1 || w.depth() != 4 {
-			t.Errorf("%d reads run for %d PVCs", reading, w.depth())
+		if reading.Load() != 1 || w.depth() != 4 {
+			t.Errorf("%d reads run for %d PVCs", reading.Load(), w.depth())
 		}
-		close(end)
-		w.after(0)
+		end()
 		w.reads(2)
 		w.want("c-3")
 	})
@@ -103,15 +90,7 @@ func TestPVCsThatComeDuringAReadShareTheNext(t *testing.T) {
 
 func TestPassesShareTheirWriters(t *testing.T) {
 	inWorld(t, beside, func(w *world) {
-		var writing atomic.Int32
-		end := make(chan struct{})
-		w.api.Fail = func(verb string, _ fakeapi.Name) error {
-			if verb == "patch" {
-				writing.Add(1)
-				<-end
-			}
-			return nil
-		}
+		writing, end := w.blocks("patch")
 		for pass := range 3 {
 			w.do(func(s *fakeapi.Server) {
 				for i := range writers {
@@ -122,8 +101,7 @@ func TestPassesShareTheirWriters(t *testing.T) {
 				t.Errorf("%d writes at a time, want %d", got, writers)
 			}
 		}
-		close(end)
-		w.after(0)
+		end()
 		for pass := range 3 {
 			w.want(fmt.Sprintf("c-%d-%d", pass, writers-1), b)
 		}
@@ -145,13 +123,7 @@ func TestFailuresAreRetried(t *testing.T) {
 		tries := 0
 		fail := func(api *fakeapi.Shared) {
 			api.Late(verb == "list") // then the informer of pods does not reach the API server
-			api.Fail = func(did string, _ fakeapi.Name) error {
-				if did != verb {
-					return nil
-				}
-				tries++
-				return tt.err
-			}
+			on(verb, func() error { tries++; return tt.err })(api)
 		}
 		inWorldThat(t, beside, fail, func(w *world) {
 			if verb == "list" {
@@ -182,13 +154,13 @@ func TestAConflictBeginsAnew(t *testing.T) {
 	}
 	inWorldThat(t, beside, func(shared *fakeapi.Shared) {
 		api = shared
-		api.Fail = func(verb string, _ fakeapi.Name) error {
-			if verb == "patch" && !changed {
+		on("patch", func() error {
+			if !changed {
 				changed = true
 				api.Do(change)
 			}
 			return nil
-		}
+		})(api)
 	}, func(w *world) {
 		w.after(firstRetry)
 		w.want("c", other, b)
@@ -251,18 +223,15 @@ func TestPodsThatAreGoneLeaveTheRecord(t *testing.T) {
 // No event need come after a read of pods that failed once.
 func TestARecordIsReadAgainAfterAFailedRead(t *testing.T) {
 	failed := 0
-	inWorldThat(t, beside, func(api *fakeapi.Shared) {
-		api.Fail = func(verb string, _ fakeapi.Name) error {
-			if verb != "probe" || failed > 0 {
-				return nil
-			}
-			failed++
-			return apierrors.NewTooManyRequests("busy", 0)
+	inWorldThat(t, beside, on("probe", func() error {
+		if failed++; failed > 1 {
+			return nil
 		}
-	}, func(w *world) {
+		return apierrors.NewTooManyRequests("busy", 0)
+	}), func(w *world) {
 		w.after(firstRetry)
-		if got := w.claim("c").Annotations[pvc.UsersAnnotation]; failed != 1 || got != "" {
-			t.Errorf("after %d failed reads, the record is %q", failed, got)
+		if got := w.claim("c").Annotations[pvc.UsersAnnotation]; failed != 2 || got != "" {
+			t.Errorf("after %d reads, the record is %q", failed, got)
 		}
 	}, annotated(claim("c", p, b), pvc.UsersAnnotation, "gone=gone"))
 }
@@ -319,15 +288,13 @@ func TestAPVCThatIsGoneDuringAPassIsForgotten(t *testing.T) {
 	var api *fakeapi.Shared
 	inWorldThat(t, beside, func(shared *fakeapi.Shared) {
 		api = shared
-		api.Fail = func(verb string, _ fakeapi.Name) error {
-			if verb == "probe" {
-				api.Do(func(s *fakeapi.Server) {
-					fakeapi.Add(s, user("slipped", "c"))
-					s.Erase(fakeapi.Find[*corev1.PersistentVolumeClaim](s, "c"))
-				})
-			}
+		on("probe", func() error {
+			api.Do(func(s *fakeapi.Server) {
+				fakeapi.Add(s, user("slipped", "c"))
+				s.Erase(fakeapi.Find[*corev1.PersistentVolumeClaim](s, "c"))
+			})
 			return nil
-		}
+		})(api)
 	}, func(w *world) {
 		w.held(report.HeldBySlipped, 0)
 		w.held(report.HeldForWriting, 0)
@@ -392,14 +359,7 @@ func TestTheBarrierStaysUntilTheNamespaceIsReadLive(t *testing.T) {
 			}, claim("c", p, b), claim("d", p, b))
 		})
 	}
-	inWorldThat(t, pvc.Settings{Mode: pvc.Off}, func(api *fakeapi.Shared) {
-		api.Fail = func(verb string, of fakeapi.Name) error {
-			if verb == "get" && of.Kind == "Namespace" {
-				return errors.New("down")
-			}
-			return nil
-		}
-	}, func(w *world) {
+	inWorldThat(t, pvc.Settings{Mode: pvc.Off}, on("get", func() error { return errors.New("down") }), func(w *world) {
 		w.want("living", p, b)
 		w.want("leaving")
 		w.api.Fail = nil
@@ -417,35 +377,27 @@ func TestAnotherModeOfTheNamespaceIsApplied(t *testing.T) {
 }
 
 func TestVolumesGetAndLoseTheirFinalizer(t *testing.T) {
-	named := func(name string, phase corev1.PersistentVolumePhase, finalizers ...string) *corev1.PersistentVolume {
-		return &corev1.PersistentVolume{
-			ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Finalizers: finalizers},
-			Status:     corev1.PersistentVolumeStatus{Phase: phase},
+	volume := func(name string, ending bool, finalizers ...string) *corev1.PersistentVolume {
+		v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Finalizers: finalizers}}
+		if ending {
+			v.DeletionTimestamp = &metav1.Time{Time: time.Unix(0, 0)}
 		}
-	}
-	going := func(v *corev1.PersistentVolume) *corev1.PersistentVolume {
-		v.DeletionTimestamp = &metav1.Time{Time: time.Unix(0, 0)}
 		return v
 	}
 	inWorld(t, alone, func(w *world) {
 		volumes := &Volumes{Cached: w.Caches, Actor: w.Actor, Report: w.report}
-		for name, want := range map[string][]string{
-			"living": {other, pvc.VolumeFinalizer}, "bound": {other, pvc.VolumeFinalizer}, "released": {other}, "missing": nil,
-		} {
+		for name, want := range map[string][]string{"living": {other, pvc.VolumeFinalizer}, "ending": {other}, "missing": nil} {
 			key := types.NamespacedName{Name: name}
 			if _, err := volumes.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
 				t.Fatal(err)
 			}
-			volume := &corev1.PersistentVolume{}
-			if err := w.api.Get(t.Context(), key, volume); client.IgnoreNotFound(err) != nil {
+			found := &corev1.PersistentVolume{}
+			if err := w.api.Get(t.Context(), key, found); client.IgnoreNotFound(err) != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(want, slices.Clone(volume.Finalizers)); diff != "" {
+			if diff := cmp.Diff(want, slices.Clone(found.Finalizers)); diff != "" {
 				t.Errorf("%s (-want +got)\n%s", name, diff)
 			}
 		}
-	},
-		named("living", corev1.VolumeBound, other),
-		going(named("bound", corev1.VolumeBound, other, pvc.VolumeFinalizer)),
-		going(named("released", corev1.VolumeReleased, pvc.VolumeFinalizer, other)))
+	}, volume("living", false, other), volume("ending", true, pvc.VolumeFinalizer, other))
 }

@@ -3,6 +3,7 @@ package pvcfinalizer
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,6 +69,32 @@ func inWorldThat(t *testing.T, settings pvc.Settings, change func(*fakeapi.Share
 		cancel()
 		synctest.Wait()
 	})
+}
+
+// on calls before when the controller sends a request with a verb. Its error is the answer.
+func on(verb string, before func() error) func(*fakeapi.Shared) {
+	return func(api *fakeapi.Shared) {
+		api.Fail = func(sent string, _ fakeapi.Name) error {
+			if sent != verb {
+				return nil
+			}
+			return before()
+		}
+	}
+}
+
+// blocks counts requests with a verb, and blocks them until end is called.
+func (w *world) blocks(verb string) (count *atomic.Int32, end func()) {
+	count, ended := &atomic.Int32{}, make(chan struct{})
+	on(verb, func() error {
+		count.Add(1)
+		<-ended
+		return nil
+	})(w.api)
+	return count, func() {
+		close(ended)
+		w.after(0)
+	}
 }
 
 // after lets time pass, and the controller come to rest.
@@ -166,11 +193,8 @@ func annotated(c *corev1.PersistentVolumeClaim, key, value string) *corev1.Persi
 }
 
 func user(name string, claims ...string) *corev1.Pod {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}, Spec: corev1.PodSpec{NodeName: "n"}}
-	for _, c := range claims {
-		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: c, VolumeSource: corev1.VolumeSource{
-			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: c},
-		}})
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)},
+		Spec:       corev1.PodSpec{NodeName: "n", Volumes: fakeapi.Using(claims...)},
 	}
-	return pod
 }

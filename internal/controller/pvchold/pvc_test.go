@@ -118,10 +118,7 @@ func TestOnlyALiveReadEndsAHold(t *testing.T) {
 	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "db", UID: "db"}}
 	set.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}}}
 	user := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "shell", UID: "shell"}}
-	user.Spec.NodeName = "node"
-	user.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
-		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data-db-0"},
-	}}}
+	user.Spec.NodeName, user.Spec.Volumes = "node", fakeapi.Using("data-db-0")
 	cooled := pvc.HoldersValue{Names: "Pod/old", Until: noon.Add(-time.Hour)}.String()
 	for name, tt := range map[string]struct {
 		holders, cached string

@@ -10,6 +10,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/pvc/workloads"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 func meta(name string) metav1.ObjectMeta {
@@ -17,9 +18,7 @@ func meta(name string) metav1.ObjectMeta {
 }
 
 func naming(pvc string) corev1.PodTemplateSpec {
-	return corev1.PodTemplateSpec{Spec: corev1.PodSpec{Volumes: []corev1.Volume{{
-		Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: pvc}},
-	}}}}
+	return corev1.PodTemplateSpec{Spec: corev1.PodSpec{Volumes: fakeapi.Using(pvc)}}
 }
 
 var dataTemplate = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}}}
