@@ -10,11 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/printers"
 
 	"lockstep.dev/lockstep/internal/cli/lws"
+	"lockstep.dev/lockstep/internal/cli/render"
 )
 
 // table is the default output.
@@ -22,12 +22,6 @@ const table = "table"
 
 // beat is how often ages on a terminal are brought up to date.
 const beat = time.Second
-
-// reporter is a value that commands print.
-type reporter interface {
-	runtime.Object
-	WriteText(out io.Writer, now time.Time) error
-}
 
 // output prints values in the format of --output.
 type output struct {
@@ -69,18 +63,17 @@ func (o *output) between() string {
 }
 
 // text returns the value in the format.
-func (o *output) text(r reporter, now time.Time) (string, error) {
-	var text strings.Builder
-	if o.printer != nil {
-		err := o.printer.PrintObj(r, &text)
-		return text.String(), err
+func (o *output) text(r render.Report, now time.Time) (string, error) {
+	if o.printer == nil {
+		return render.Text(r, now), nil
 	}
-	err := r.WriteText(&text, now)
+	var text strings.Builder
+	err := o.printer.PrintObj(r, &text)
 	return text.String(), err
 }
 
 // print prints values one after the other.
-func (o *output) print(to io.Writer, all ...reporter) error {
+func (o *output) print(to io.Writer, all ...render.Report) error {
 	for i, r := range all {
 		text, err := o.text(r, time.Now())
 		if err != nil {
@@ -98,7 +91,7 @@ func (o *output) print(to io.Writer, all ...reporter) error {
 
 // watch prints what see returns, again after every change until ctx ends: in place on a terminal, and
 // elsewhere unless only ages changed. A value that is nil is gone.
-func (o *output) watch(ctx context.Context, to io.Writer, session *lws.Session, gone string, see func(context.Context, time.Time) (reporter, error)) error {
+func (o *output) watch(ctx context.Context, to io.Writer, session *lws.Session, gone string, see func(context.Context, time.Time) (render.Report, error)) error {
 	last, period := "", time.Duration(0)
 	inPlace := isTerminal(to)
 	if inPlace {

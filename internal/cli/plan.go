@@ -49,7 +49,7 @@ validates the sets in a dry run; this needs the permission to create or patch th
 		if file != "" {
 			return o.planFile(cmd.Context(), file, out)
 		}
-		return o.about(cmd, args, out, watch, func(s lws.Survey) reporter { return render.Plan(s) })
+		return o.about(cmd, args, out, watch, func(s lws.Survey) render.Report { return render.Plan(s) })
 	}
 	return cmd
 }

@@ -175,7 +175,8 @@ func (r *release) lacking(object client.Object) error {
 func (r *release) show(ctx context.Context, object client.Object, standing pvc.Standing) error {
 	claim, isPVC := object.(*corev1.PersistentVolumeClaim)
 	if !isPVC {
-		return render.WriteNamespaceRelease(r.ErrOut, object)
+		_, err := fmt.Fprint(r.ErrOut, render.ReleaseOfNamespace(object))
+		return err
 	}
 	reader, err := pvc.Open(r.config)
 	if err != nil {
@@ -185,7 +186,9 @@ func (r *release) show(ctx context.Context, object client.Object, standing pvc.S
 	if err != nil {
 		return r.explain(err, readPVCs)
 	}
-	return render.Claim(found[0], nil).WriteRelease(r.ErrOut, time.Now(), r.delete, standing == pvc.Held || standing == pvc.HeldBack)
+	text := render.Release(render.Claim(found[0], nil), time.Now(), r.delete, standing == pvc.Held || standing == pvc.HeldBack)
+	_, err = fmt.Fprint(r.ErrOut, text)
+	return err
 }
 
 // consent asks the user to type the name.

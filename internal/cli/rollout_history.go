@@ -43,7 +43,7 @@ func (o *options) rolloutHistory(ctx context.Context, which *chosen, revision in
 	if err != nil {
 		return err
 	}
-	var all []reporter
+	var all []render.Report
 	err = each(keys, func(key types.NamespacedName) error {
 		found, revisions, err := c.history(ctx, session, key)
 		if err != nil {

@@ -33,7 +33,7 @@ in the set's namespace.`,
 	out := addOutput(cmd)
 	addWatch(cmd, &watch)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return o.about(cmd, args, out, watch, func(s lws.Survey) reporter { return render.Status(s) })
+		return o.about(cmd, args, out, watch, func(s lws.Survey) render.Report { return render.Status(s) })
 	}
 	return cmd
 }
@@ -43,7 +43,7 @@ func addWatch(cmd *cobra.Command, watch *bool) {
 }
 
 // about prints a report on one set, or with watch every change of it.
-func (o *options) about(cmd *cobra.Command, args []string, out *output, watch bool, report func(lws.Survey) reporter) error {
+func (o *options) about(cmd *cobra.Command, args []string, out *output, watch bool, report func(lws.Survey) render.Report) error {
 	name, err := oneSet(cmd, args)
 	if err != nil {
 		return err
@@ -57,7 +57,7 @@ func (o *options) about(cmd *cobra.Command, args []string, out *output, watch bo
 		return err
 	}
 	seen := false
-	see := func(ctx context.Context, now time.Time) (reporter, error) {
+	see := func(ctx context.Context, now time.Time) (render.Report, error) {
 		found, err := session.Set(ctx, c.key(name), now)
 		switch {
 		case apierrors.IsNotFound(err) && seen:

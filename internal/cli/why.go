@@ -118,12 +118,12 @@ func (c *cluster) whyNamed(ctx context.Context, reader *pvc.Reader, q *question)
 	if err != nil {
 		return err
 	}
-	var shown []reporter
+	var shown []render.Report
 	for _, r := range reports {
 		shown = append(shown, r)
 	}
 	if len(reports) > 0 && len(q.names) > 1 && q.out.printer != nil {
-		shown = []reporter{render.Claims(reports)}
+		shown = []render.Report{render.Claims(reports)}
 	}
 	return errors.Join(q.out.print(c.Out, shown...), missing)
 }

@@ -11,11 +11,6 @@ import (
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
-const (
-	kindClaimWhy     = "ClaimWhy"
-	kindClaimWhyList = "ClaimWhyList"
-)
-
 // ClaimWhy is what "why pvc/NAME -o json" prints. The fields of the explanation stand
 // beside these.
 type ClaimWhy struct {
@@ -67,7 +62,7 @@ func (l *ClaimWhyList) DeepCopyObject() runtime.Object { w := *l; return &w }
 // Claim reports on one PVC. deletion may be nil.
 func Claim(found *clipvc.Found, deletion *clipvc.Deletion) *ClaimWhy {
 	c := &ClaimWhy{
-		TypeMeta: kind(kindClaimWhy), Namespace: found.Claim.Namespace, Name: found.Claim.Name,
+		TypeMeta: kind("ClaimWhy"), Namespace: found.Claim.Namespace, Name: found.Claim.Name,
 		Explanation: pvc.Why(found.Case), ModeFrom: found.ModeFrom, Volume: volume(found), Deletion: deletion,
 		ReadAt: metav1.NewTime(found.Now.UTC().Truncate(time.Second)), Live: true,
 	}
@@ -110,7 +105,7 @@ const (
 
 // Claims reports on several PVCs.
 func Claims(all []*ClaimWhy) *ClaimWhyList {
-	l := &ClaimWhyList{TypeMeta: kind(kindClaimWhyList), Items: []ClaimWhy{}}
+	l := &ClaimWhyList{TypeMeta: kind("ClaimWhyList"), Items: []ClaimWhy{}}
 	for _, c := range all {
 		l.Items = append(l.Items, *c)
 	}

@@ -36,15 +36,15 @@ func UsualComparison(set *lwsv1.LeaderWorkerSet, revisions []*appsv1.ControllerR
 
 // Compare returns the difference in the format of diff -u; it is empty if there is none.
 func Compare(set *lwsv1.LeaderWorkerSet, revisions []*appsv1.ControllerRevision, c Comparison) (string, error) {
-	from, err := yamlOf(set, revisions, c.From)
-	if err != nil {
-		return "", err
+	var texts []string
+	for _, number := range []int64{c.From, c.To} {
+		spec, err := contentOf(set, revisions, number)
+		if err != nil {
+			return "", err
+		}
+		texts = append(texts, yamlOf(spec))
 	}
-	to, err := yamlOf(set, revisions, c.To)
-	if err != nil {
-		return "", err
-	}
-	return udiff.Unified(nameOf(set, c.From), nameOf(set, c.To), from, to), nil
+	return udiff.Unified(nameOf(set, c.From), nameOf(set, c.To), texts[0], texts[1]), nil
 }
 
 // Same returns the sentence that there is no difference.
@@ -59,25 +59,36 @@ func nameOf(set *lwsv1.LeaderWorkerSet, number int64) string {
 	return fmt.Sprintf("%s revision %d", set.Name, number)
 }
 
-// yamlOf returns the content of a revision or of the spec as YAML.
-func yamlOf(set *lwsv1.LeaderWorkerSet, revisions []*appsv1.ControllerRevision, number int64) (string, error) {
-	tree, err := contentOf(set)
-	if number != Live {
-		i := indexOf(revisions, number)
-		if i < 0 {
-			return "", clilws.NoSuchRevision(set.Name, revisions, number)
-		}
-		tree, err = content(set, revisions[i].Data.Raw)
-	}
+func yamlOf(spec map[string]any) string {
+	text, err := yaml.Marshal(spec)
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", nameOf(set, number), err)
+		return err.Error() // it was decoded from JSON
 	}
-	text, err := yaml.Marshal(tree)
-	return string(text), err
+	return string(text)
 }
 
 func indexOf(revisions []*appsv1.ControllerRevision, number int64) int {
 	return slices.IndexFunc(revisions, func(r *appsv1.ControllerRevision) bool { return r.Revision == number })
+}
+
+// contentOf returns the content of a revision, or that of the spec.
+func contentOf(set *lwsv1.LeaderWorkerSet, revisions []*appsv1.ControllerRevision, number int64) (map[string]any, error) {
+	data, err := lws.RevisionData(set)
+	if number != Live {
+		i := indexOf(revisions, number)
+		if i < 0 {
+			return nil, clilws.NoSuchRevision(set.Name, revisions, number)
+		}
+		data, err = revisions[i].Data.Raw, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	spec, err := content(set, data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", nameOf(set, number), err)
+	}
+	return spec, nil
 }
 
 // content returns the part of the spec that a revision holds.
@@ -92,12 +103,4 @@ func content(set *lwsv1.LeaderWorkerSet, data []byte) (map[string]any, error) {
 	}
 	maps.DeleteFunc(spec, func(field string, _ any) bool { return field != "leaderWorkerTemplate" && field != "networkConfig" })
 	return spec, nil
-}
-
-func contentOf(set *lwsv1.LeaderWorkerSet) (map[string]any, error) {
-	data, err := lws.RevisionData(set)
-	if err != nil {
-		return nil, err
-	}
-	return content(set, data)
 }

@@ -2,15 +2,11 @@ package render
 
 import (
 	"fmt"
-	"io"
-	"strconv"
 	"strings"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/yaml"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	clilws "lockstep.dev/lockstep/internal/cli/lws"
@@ -72,7 +68,7 @@ func (r *SetRevision) DeepCopyObject() runtime.Object { c := *r; return &c }
 // History returns the history of a set from its revisions by rising number.
 func History(s clilws.Survey, revisions []*appsv1.ControllerRevision) *SetHistory {
 	set := s.Set.Set
-	h := &SetHistory{TypeMeta: kind(kindHistory), Namespace: set.Namespace, Name: set.Name, Paused: lws.Paused(set), Revisions: []Revision{}}
+	h := &SetHistory{TypeMeta: kind("SetHistory"), Namespace: set.Namespace, Name: set.Name, Paused: lws.Paused(set), Revisions: []Revision{}}
 	var before, current map[string]any
 	for _, stored := range revisions {
 		r := revisionOf(s, stored)
@@ -87,7 +83,7 @@ func History(s clilws.Survey, revisions []*appsv1.ControllerRevision) *SetHistor
 		}
 		h.Revisions = append(h.Revisions, r)
 	}
-	if spec, err := contentOf(set); err == nil && current != nil {
+	if spec, err := contentOf(set, revisions, Live); err == nil && current != nil {
 		h.Waiting = changes(current, spec)
 	}
 	return h
@@ -116,49 +112,41 @@ func groupsAt(s clilws.Survey, key string) int {
 // RevisionOf returns one revision with its template.
 func RevisionOf(s clilws.Survey, revisions []*appsv1.ControllerRevision, number int64) (*SetRevision, error) {
 	set := s.Set.Set
-	i := indexOf(revisions, number)
-	if i < 0 {
-		return nil, clilws.NoSuchRevision(set.Name, revisions, number)
-	}
-	spec, err := content(set, revisions[i].Data.Raw)
+	spec, err := contentOf(set, revisions, number)
 	if err != nil {
-		return nil, fmt.Errorf("revision %d: %w", number, err)
+		return nil, err
 	}
-	return &SetRevision{TypeMeta: kind(kindRevision), Namespace: set.Namespace, Set: set.Name, Revision: History(s, revisions).Revisions[i], Spec: spec}, nil
+	r := History(s, revisions).Revisions[indexOf(revisions, number)]
+	return &SetRevision{TypeMeta: kind("SetRevision"), Namespace: set.Namespace, Set: set.Name, Revision: r, Spec: spec}, nil
 }
 
-// WriteText writes the history as a table. Ages are those at now.
-func (h *SetHistory) WriteText(out io.Writer, now time.Time) error {
-	var text strings.Builder
-	fmt.Fprintf(&text, "leaderworkerset %s in namespace %s: %s", h.Name, h.Namespace, counted(len(h.Revisions), "revision"))
+// write writes the history as a table.
+func (h *SetHistory) write(p *page) {
+	paused := ""
 	if h.Paused {
-		text.WriteString(", rollout paused")
+		paused = ", rollout paused"
 	}
-	text.WriteString("\n\n")
-	table := newTable(&text, "REVISION", "GROUPS", "AGE", "CHANGE-CAUSE")
+	p.linef("leaderworkerset %s in namespace %s: %s%s", h.Name, h.Namespace, counted(len(h.Revisions), "revision"), paused)
+	var rows []row
 	for _, r := range h.Revisions {
-		number := strconv.FormatInt(r.Number, 10)
+		number := fmt.Sprint(r.Number)
 		if r.Current {
 			number += " (current)"
 		}
-		row(table, number, strconv.Itoa(r.Groups), age(&r.CreatedAt, now), dash(r.Cause))
+		rows = append(rows, row{number, r.Groups, p.age(&r.CreatedAt), r.Cause})
 	}
-	table.Flush()
-	return show(out, text.String())
+	p.table(row{"REVISION", "GROUPS", "AGE", "CHANGE-CAUSE"}, rows)
 }
 
-// WriteText writes the revision with its template.
-func (r *SetRevision) WriteText(out io.Writer, now time.Time) error {
-	spec, err := yaml.Marshal(r.Spec)
-	if err != nil {
-		return fmt.Errorf("encode revision: %w", err)
-	}
-	var text strings.Builder
-	fmt.Fprintf(&text, "leaderworkerset %s in namespace %s, revision %d (%s), first rolled out %s ago, run by %s\n",
-		r.Set, r.Namespace, r.Number, r.Key, age(&r.CreatedAt, now), counted(r.Groups, "group"))
+// write writes the revision with its template.
+func (r *SetRevision) write(p *page) {
+	p.linef("leaderworkerset %s in namespace %s, revision %d (%s), first rolled out %s ago, run by %s",
+		r.Set, r.Namespace, r.Number, r.Key, p.age(&r.CreatedAt), counted(r.Groups, "group"))
 	if r.Cause != "" {
-		fmt.Fprintf(&text, "change cause: %s\n", inLine(r.Cause))
+		p.linef("change cause: %s", r.Cause)
 	}
-	fmt.Fprintf(&text, "\n%s", spec)
-	return show(out, text.String())
+	p.gap()
+	for line := range strings.Lines(yamlOf(r.Spec)) {
+		p.linef("%s", strings.TrimSuffix(line, "\n"))
+	}
 }

@@ -2,7 +2,6 @@ package render
 
 import (
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -93,10 +92,10 @@ func (l *SetPlanList) DeepCopyObject() runtime.Object { c := *l; return &c }
 // Plan returns the plan of a survey.
 func Plan(s clilws.Survey) *SetPlan {
 	set := s.Set.Set
-	plan := &SetPlan{TypeMeta: kind(kindPlan), Namespace: set.Namespace, Name: set.Name, UID: set.UID, Exists: set.UID != ""}
-	plan.add(nil, s.Plan)
+	plan := &SetPlan{TypeMeta: kind("SetPlan"), Namespace: set.Namespace, Name: set.Name, UID: set.UID, Exists: set.UID != ""}
+	plan.add(s, nil, s.Plan)
 	for _, g := range s.Groups {
-		plan.add(&g.Index, g.Plan)
+		plan.add(s, &g.Index, g.Plan)
 	}
 	plan.InStep = len(plan.Parts) == 0
 	return plan
@@ -104,11 +103,11 @@ func Plan(s clilws.Survey) *SetPlan {
 
 // NewPlanList returns a list without plans.
 func NewPlanList() *SetPlanList {
-	return &SetPlanList{TypeMeta: kind(kindPlanList), Items: []SetPlan{}}
+	return &SetPlanList{TypeMeta: kind("SetPlanList"), Items: []SetPlan{}}
 }
 
-func (p *SetPlan) add(group *int, plan lws.Plan) {
-	part := Part{Group: group, Waits: waits(plan.Waits)}
+func (p *SetPlan) add(s clilws.Survey, group *int, plan lws.Plan) {
+	part := Part{Group: group, Waits: waits(s, plan)}
 	for _, a := range plan.Actions {
 		part.Actions = append(part.Actions, actionOf(a))
 	}
@@ -141,69 +140,67 @@ func objectOf(ref *identity.Ref) *Object {
 	return &Object{Kind: string(ref.Kind), Namespace: ref.Namespace, Name: ref.Name, UID: ref.UID}
 }
 
-// WriteText writes the plan as an indented list.
-func (p *SetPlan) WriteText(out io.Writer, now time.Time) error {
-	var text strings.Builder
-	fmt.Fprintf(&text, "%s in namespace %s", p.Name, p.Namespace)
+// write writes the plan as an indented list.
+func (p *SetPlan) write(to *page) {
+	state := ""
 	if p.File != "" {
-		fmt.Fprintf(&text, ", if %s were applied now", p.File)
+		state = ", if " + p.File + " were applied now"
 	}
 	if !p.Exists {
-		text.WriteString(" (no such set yet)")
+		state += " (no such set yet)"
 	}
-	text.WriteString(":\n")
+	to.linef("%s in namespace %s%s:", p.Name, p.Namespace, state)
 	for _, warning := range p.Warnings {
-		fmt.Fprintf(&text, "warning: %s\n", warning)
+		to.linef("warning: %s", warning)
 	}
 	if p.InStep {
-		fmt.Fprintln(&text, "in step: nothing to do")
+		to.linef("in step: nothing to do")
 	}
 	for _, part := range p.Parts {
-		part.write(&text, now)
+		part.write(to)
 	}
-	return show(out, text.String())
 }
 
-// WriteText writes one plan after the other.
-func (l *SetPlanList) WriteText(out io.Writer, now time.Time) error {
+// write writes one plan after the other.
+func (l *SetPlanList) write(to *page) {
 	for i := range l.Items {
 		if i > 0 {
-			fmt.Fprintln(out)
+			to.gap()
 		}
-		if err := l.Items[i].WriteText(out, now); err != nil {
-			return err
-		}
+		l.Items[i].write(to)
 	}
-	return nil
 }
 
-func (p Part) write(out io.Writer, now time.Time) {
+func (p Part) write(to *page) {
 	if p.Group == nil {
-		fmt.Fprintln(out, "the set")
+		to.linef("the set")
 	} else {
-		fmt.Fprintf(out, "group %d\n", *p.Group)
+		to.linef("group %d", *p.Group)
 	}
 	for _, a := range p.Actions {
 		verb := a.Verb
 		if verb == "status" {
 			verb = "write the status of"
 		}
-		fmt.Fprintf(out, "  %s %s %s\n      because %s (%s)\n", verb, strings.ToLower(a.Object.Kind), a.Object.Name, inLine(a.Message), a.Reason)
-		if text := a.Preconditions.text(); text != "" {
-			fmt.Fprintf(out, "      only if %s\n", text)
+		to.linef("  %s %s", verb, &a.Object)
+		to.linef("      because %s (%s)", a.Message, a.Reason)
+		if needs := a.Preconditions.needs(); len(needs) > 0 {
+			to.linef("      only if %s", strings.Join(needs, ", "))
 		}
 	}
 	for _, w := range p.Waits {
-		fmt.Fprintf(out, "  wait: %s (%s)", inLine(w.Message), w.Reason)
+		again := ""
 		if w.Until != nil {
-			fmt.Fprintf(out, ", checks again in %s at the latest", max(w.Until.Sub(now), 0).Round(time.Second))
+			again = fmt.Sprintf(", checks again in %s at the latest", max(w.Until.Sub(to.now), 0).Round(time.Second))
 		}
-		fmt.Fprintln(out)
+		to.linef("  wait: %s (%s)%s", w.Message, w.Reason, again)
 	}
 }
 
-func (p Preconditions) text() string {
-	var all []string
+// String names an object as kubectl does.
+func (o *Object) String() string { return strings.ToLower(o.Kind) + " " + o.Name }
+
+func (p Preconditions) needs() (all []string) {
 	if p.Absent {
 		all = append(all, "no object has the name")
 	}
@@ -213,11 +210,11 @@ func (p Preconditions) text() string {
 	if p.ResourceVersion != "" {
 		all = append(all, "its version is "+p.ResourceVersion)
 	}
-	if o := p.Alive; o != nil {
-		all = append(all, fmt.Sprintf("%s %s (uid %s) exists and is not terminating", strings.ToLower(o.Kind), o.Name, o.UID))
+	if p.Alive != nil {
+		all = append(all, fmt.Sprintf("%s (uid %s) exists and is not terminating", p.Alive, p.Alive.UID))
 	}
-	if o := p.Gone; o != nil {
-		all = append(all, fmt.Sprintf("%s %s (uid %s) is gone", strings.ToLower(o.Kind), o.Name, o.UID))
+	if p.Gone != nil {
+		all = append(all, fmt.Sprintf("%s (uid %s) is gone", p.Gone, p.Gone.UID))
 	}
-	return strings.Join(all, ", ")
+	return all
 }

@@ -2,7 +2,6 @@ package render
 
 import (
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -24,56 +23,52 @@ func sizeOf(g clilws.Group) int32 {
 	return workload.SizeOf(g.Leader, g.Set)
 }
 
-// podsOf returns the owned pods of the group by rising index. A group without a leader has none.
+// podsOf returns the owned pods of the group by index, nil where one is missing. A group without a leader
+// has none.
 func podsOf(g clilws.Group) []*corev1.Pod {
 	if g.Leader == nil {
 		return nil
 	}
-	pods := []*corev1.Pod{g.Leader}
+	pods := make([]*corev1.Pod, max(1, sizeOf(g)))
+	pods[0] = g.Leader
 	for _, pod := range g.Pods.Owned {
-		if ordinal := workerIndex(pod); ordinal >= 1 && int32(ordinal) < sizeOf(g) {
-			pods = append(pods, pod)
+		if _, index := identity.ParentAndOrdinal(pod.Name); index >= 1 && index < len(pods) {
+			pods[index] = pod
 		}
 	}
-	slices.SortStableFunc(pods[1:], func(a, b *corev1.Pod) int { return workerIndex(a) - workerIndex(b) })
 	return pods
-}
-
-func workerIndex(pod *corev1.Pod) int {
-	_, ordinal := identity.ParentAndOrdinal(pod.Name)
-	return ordinal
 }
 
 // fillPods sets the fields that are sums over the group's pods.
 func fillPods(status *GroupStatus, g clilws.Group) {
-	nodes := map[string]bool{}
 	for _, pod := range podsOf(g) {
+		if pod == nil {
+			continue
+		}
 		if lws.PodReady(pod) {
 			status.ReadyPods++
 		}
-		if pod.Spec.NodeName != "" {
-			nodes[pod.Spec.NodeName] = true
+		if node := pod.Spec.NodeName; node != "" && !slices.Contains(status.Nodes, node) {
+			status.Nodes = append(status.Nodes, node)
 		}
-		status.Restarts += restarts(pod)
+		for _, c := range containers(pod) {
+			status.Restarts += c.RestartCount
+		}
 	}
-	status.Nodes = slices.Sorted(maps.Keys(nodes))
+	slices.Sort(status.Nodes)
 	if g.Leader != nil {
 		status.Revision = g.Leader.Labels[lwsv1.RevisionKey]
 		status.CreatedAt = timeOf(g.Leader.CreationTimestamp.Time)
 	}
 }
 
-func restarts(pod *corev1.Pod) int32 {
-	var sum int32
-	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		sum += c.RestartCount
-	}
-	return sum
+func containers(pod *corev1.Pod) []corev1.ContainerStatus {
+	return slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
 }
 
 // complaint returns in brackets why the first container does not run, or is empty.
 func complaint(pod *corev1.Pod) string {
-	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+	for _, c := range containers(pod) {
 		waiting, ended := c.State.Waiting, c.State.Terminated
 		switch {
 		case waiting != nil && waiting.Reason != "" && waiting.Reason != "PodInitializing" && waiting.Reason != "ContainerCreating":
@@ -97,7 +92,7 @@ func nodes(names []string) string {
 	for _, name := range names[:min(len(names), nodesAtMost)] {
 		short = append(short, shortNode(name))
 	}
-	text := dash(strings.Join(short, ","))
+	text := strings.Join(short, ",")
 	if more := len(names) - nodesAtMost; more > 0 {
 		text += fmt.Sprintf(" +%d", more)
 	}

@@ -26,7 +26,7 @@ type Rollout struct {
 // RolloutOf returns how far a rollout has come.
 func RolloutOf(s clilws.Survey) Rollout {
 	r := Rollout{Number: numberOf(s)}
-	if r.Message = inLine(nextWait(s)); r.Message == "" {
+	if r.Message = plain(nextWait(s)); r.Message == "" {
 		r.Done, r.Message = true, done(s, r.Number)
 	}
 	return r

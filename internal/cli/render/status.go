@@ -118,14 +118,14 @@ func Status(s clilws.Survey) *SetStatus {
 	set := s.Set.Set
 	groups, omitted := groups(s)
 	return &SetStatus{
-		TypeMeta:  kind(kindStatus),
+		TypeMeta:  kind("SetStatus"),
 		Namespace: set.Namespace, Name: set.Name, UID: set.UID, Generation: set.Generation,
 		CreatedAt: set.CreationTimestamp, DeletedAt: timeOf(deletedAt(set)),
 		Desired: workload.Replicas(set), Size: workload.Size(set),
 		Ready: s.Standing.Ready, UpToDate: s.Standing.Updated, Revision: s.Standing.Key,
 		Paused:     lws.Paused(set),
 		Conditions: set.Status.Conditions,
-		Waiting:    since(s, waits(s.Plan.Waits)),
+		Waiting:    waits(s, s.Plan),
 		Due:        due(s),
 		Groups:     groups, GroupsOmitted: omitted,
 		Previous: slices.Concat(previous(identity.KindStatefulSet, s.Set.StatefulSet.Previous),

@@ -3,61 +3,62 @@ package render
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clipvc "lockstep.dev/lockstep/internal/cli/pvc"
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
-// WriteText writes the state, what keeps the PVC, the next steps, and what becomes of the
-// data.
-func (c *ClaimWhy) WriteText(out io.Writer, now time.Time) error {
-	var text strings.Builder
-	c.head(&text, now)
-	c.deletion(&text)
-	c.finalizers(&text)
-	c.holders(&text, now)
-	c.unread(&text)
-	suggestions(&text, "TO KEEP THE DATA, before anything else", c.Rescue)
+// write writes the state, what keeps the PVC, the next steps, and what becomes of the data.
+func (c *ClaimWhy) write(p *page) {
+	c.head(p)
+	c.deletion(p)
+	var finalizers []row
+	for _, f := range c.Finalizers {
+		finalizers = append(finalizers, row{f.Key, f.Owner, f.Drops})
+	}
+	p.table(row{"FINALIZER", "OWNER", "REMOVED WHEN"}, finalizers)
+	c.holders(p)
+	p.section("TO KEEP THE DATA, before anything else", steps(c.Rescue)...)
 	title := "IF IT IS TO GO: delete it, and then"
 	if c.terminating() || c.Refused {
 		title = "TO FREE IT"
 	}
-	suggestions(&text, title, c.Actions)
-	suggestions(&text, "TO DELETE IT", c.Delete)
-	fmt.Fprintf(&text, "\nONCE IT IS GONE\n  %s\n", strings.Join(c.Then, "\n  "))
+	p.section(title, steps(c.Actions)...)
+	p.section("TO DELETE IT", steps(c.Delete)...)
+	p.section("ONCE IT IS GONE", c.Then...)
 	if c.Release != "" {
-		fmt.Fprintf(&text, "\nTo let it be deleted while it is in use:\n      %s\n", c.Release)
+		p.section("To let it be deleted while it is in use:", "    "+c.Release)
 	}
-	fmt.Fprintf(&text, "\nread %s ago", age(&c.ReadAt, now))
+	confirmed := ""
 	if c.VerifiedAt != nil {
-		fmt.Fprintf(&text, "; operator last confirmed this %s ago", ageOf(c.VerifiedAt, now))
+		confirmed = "; operator last confirmed this " + p.ageOf(c.VerifiedAt) + " ago"
 	}
-	fmt.Fprintln(&text)
-	return show(out, text.String())
+	p.gap()
+	p.linef("read %s ago%s", p.age(&c.ReadAt), confirmed)
 }
 
-func (c *ClaimWhy) head(out io.Writer, now time.Time) {
-	fmt.Fprintf(out, "pvc/%s in namespace %s %s.\nstate %s", c.Name, c.Namespace, c.Summary, c.State)
+func (c *ClaimWhy) head(p *page) {
+	p.linef("pvc/%s in namespace %s %s.", c.Name, c.Namespace, c.Summary)
+	state := "state " + string(c.State)
 	if c.Since != nil && c.State != pvc.Free && c.State != pvc.Unknown {
-		fmt.Fprintf(out, " for %s", ageOf(c.Since, now))
+		state += " for " + p.ageOf(c.Since)
 	}
 	if c.Until != nil {
-		fmt.Fprintf(out, ", %s left", ageOf(&now, *c.Until))
+		left := page{now: *c.Until}
+		state += ", " + left.ageOf(&p.now) + " left"
 	}
-	fmt.Fprintf(out, "; mode %s (%s)", c.Mode, c.ModeFrom)
+	state += fmt.Sprintf("; mode %s (%s)", c.Mode, c.ModeFrom)
 	if c.Volume != nil {
-		fmt.Fprintf(out, "; volume %s", c.Volume)
+		state += "; volume " + c.Volume.String()
 	}
-	fmt.Fprintln(out)
+	p.linef("%s", state)
 	for _, note := range c.Notes {
-		fmt.Fprintf(out, "note: %s\n", note)
+		p.linef("note: %s", note)
 	}
 }
 
@@ -76,19 +77,19 @@ func (v *Volume) String() string {
 }
 
 // deletion is the answer to a dry-run DELETE.
-func (c *ClaimWhy) deletion(out io.Writer) {
+func (c *ClaimWhy) deletion(p *page) {
 	d := c.Deletion
 	if d == nil {
 		return
 	}
-	answer := map[string]string{
+	lines := []string{map[string]string{
 		clipvc.Accepted: "accepted: " + c.afterwards(), clipvc.Refused: "refused by " + d.RefusedBy + ": " + d.Message,
 		clipvc.NotAllowed: "you may not delete it: " + d.Message, clipvc.NotTried: "unknown: " + d.Message,
-	}[d.Outcome]
-	fmt.Fprintf(out, "\nIF DELETED NOW (a dry run: nothing was deleted)\n  %s\n", answer)
+	}[d.Outcome]}
 	for _, warning := range d.Warnings {
-		fmt.Fprintf(out, "  warning: %s\n", warning)
+		lines = append(lines, "warning: "+warning)
 	}
+	p.section("IF DELETED NOW (a dry run: nothing was deleted)", lines...)
 }
 
 // afterwards is what becomes of a PVC whose DELETE is accepted.
@@ -118,80 +119,151 @@ func (c *ClaimWhy) keepingDeleted() (names []string) {
 	return names
 }
 
-func (c *ClaimWhy) finalizers(out io.Writer) {
-	if len(c.Finalizers) == 0 {
-		return
-	}
-	fmt.Fprintln(out)
-	table := newTable(out, "FINALIZER", "OWNER", "REMOVED WHEN")
-	for _, f := range c.Finalizers {
-		row(table, f.Key, f.Owner, f.Drops)
-	}
-	table.Flush()
-}
-
-// holders lists each holder with its proof.
-func (c *ClaimWhy) holders(out io.Writer, now time.Time) {
-	if len(c.Holders) > 0 {
-		fmt.Fprint(out, "\nUSED BY\n")
-	}
+// holders lists each holder with its proof, and what could not be read.
+func (c *ClaimWhy) holders(p *page) {
+	var lines []string
 	for _, h := range c.Holders {
-		holds := "does not hold"
+		holds, proof := "does not hold", "    proof: "+h.Proof
 		if h.Holds {
 			holds = "holds"
 		}
 		if h.Since != nil {
-			holds += " (" + ageOf(h.Since, now) + ")"
+			holds += " (" + p.ageOf(h.Since) + ")"
 		}
-		fmt.Fprintf(out, "  %s: %s; %s\n      proof: %s", h.Name, holds, h.Why, h.Proof)
 		if h.UID != "" {
-			fmt.Fprintf(out, ", uid %s", h.UID)
+			proof += ", uid " + string(h.UID)
 		}
-		fmt.Fprintln(out)
+		lines = append(lines, h.Name+": "+holds+"; "+h.Why, proof)
 	}
+	p.section("USED BY", lines...)
 	for _, h := range c.Idle {
-		fmt.Fprintf(out, "\n%s does not use it now: %s (%s)\n", h.Name, h.Phase, h.Proof)
+		p.gap()
+		p.linef("%s does not use it now: %s (%s)", h.Name, h.Phase, h.Proof)
 	}
-}
-
-func (c *ClaimWhy) unread(out io.Writer) {
-	if len(c.Unread) == 0 {
-		return
-	}
-	fmt.Fprint(out, "\nNOT READ\n")
+	lines = nil
 	for _, u := range c.Unread {
 		mayHold := ""
 		if u.MayHold {
 			mayHold = "; it may hold the PVC"
 		}
-		fmt.Fprintf(out, "  %s: %s%s\n", u.What, u.Why, mayHold)
+		lines = append(lines, u.What+": "+u.Why+mayHold)
 	}
+	p.section("NOT READ", lines...)
 }
 
-func suggestions(out io.Writer, title string, all []pvc.Suggestion) {
-	if len(all) == 0 {
+// steps are suggestions, numbered if there are several, each above its command.
+func steps(all []pvc.Suggestion) (lines []string) {
+	for i, s := range all {
+		line := s.Do
+		if len(all) > 1 {
+			line = fmt.Sprintf("%d. %s", i+1, line)
+		}
+		if len(s.Frees) > 1 {
+			line += " (frees " + few(s.Frees) + ")"
+		}
+		lines = append(lines, line)
+		if s.Command != "" {
+			lines = append(lines, "    "+s.Command)
+		}
+	}
+	return lines
+}
+
+// write writes a line for each PVC.
+func (l *ClaimWhyList) write(p *page) {
+	if len(l.Items) == 0 && l.Free == 0 {
+		p.linef("there are no PVCs")
 		return
 	}
-	fmt.Fprintf(out, "\n%s\n", title)
-	for i, s := range all {
-		mark := "  "
-		if len(all) > 1 {
-			mark += strconv.Itoa(i+1) + ". "
-		}
-		fmt.Fprint(out, mark+s.Do)
-		if len(s.Frees) > 1 {
-			fmt.Fprintf(out, " (frees %s)", few(s.Frees))
-		}
-		fmt.Fprintln(out)
-		if s.Command != "" {
-			fmt.Fprintf(out, "      %s\n", s.Command)
-		}
+	if len(l.Items) == 0 {
+		p.linef("%s, none in use or being deleted", counted(l.Free, "PVC"))
+		return
 	}
+	columns := row{"PVC", "STATE", "SINCE", "DELETE", "HELD BY", "TO FREE IT"}
+	if l.spaces {
+		columns = append(row{"NAMESPACE"}, columns...)
+	}
+	var rows []row
+	for i := range l.Items {
+		cells := l.Items[i].cells(p)
+		if l.spaces {
+			cells = append(row{l.Items[i].Namespace}, cells...)
+		}
+		rows = append(rows, cells)
+	}
+	p.table(columns, rows)
+	if l.Free > 0 {
+		p.gap()
+		p.linef("and %s not in use", counted(l.Free, "PVC"))
+	}
+	p.gap()
+	p.linef("for details: kubectl lockstep why pvc/NAME")
 }
 
-func ageOf(at *time.Time, now time.Time) string {
-	if at == nil {
-		return "-"
+func (c *ClaimWhy) cells(p *page) row {
+	deletion, next := "accepted", ""
+	switch {
+	case c.terminating():
+		deletion, next = "under way", c.next()
+	case c.Refused:
+		deletion = "refused"
 	}
-	return age(&metav1.Time{Time: *at}, now)
+	var keeping []string
+	for _, h := range c.Holders {
+		if h.Holds {
+			keeping = append(keeping, h.Name)
+		}
+	}
+	return row{c.Name, c.State, p.ageOf(c.Since), deletion, firstOf(keeping, 1), next}
+}
+
+func (c *ClaimWhy) next() string {
+	if len(c.Actions) == 0 && len(c.Unread) > 0 {
+		return c.Unread[0].What + ": " + c.Unread[0].Why
+	}
+	var todo []string
+	for _, a := range c.Actions {
+		todo = append(todo, a.Do)
+	}
+	return firstOf(todo, 1)
+}
+
+// Release returns what a user confirms: the holders, what is written, and what cannot be undone. writes
+// reports whether a token is written.
+func Release(c *ClaimWhy, now time.Time, deletes, writes bool) string {
+	var effects []string
+	if writes {
+		effects = append(effects, fmt.Sprintf("write %s=%s on the PVC: a DELETE is no longer refused", pvc.ReleaseAnnotation, c.UID))
+	}
+	deletion := "it is removed at once"
+	if keeping := c.keepingDeleted(); len(keeping) > 0 {
+		deletion = "no new pod can start on it, and it stays until these are gone: " + few(keeping)
+	}
+	if deletes {
+		effects = append(effects, "delete the PVC: "+deletion+"; this cannot be undone")
+	} else {
+		effects = append(effects, "delete nothing; after a DELETE by any user, "+deletion)
+	}
+	for _, line := range c.Then {
+		effects = append(effects, "once it is gone: "+line)
+	}
+	return textOf(now, func(p *page) {
+		c.head(p)
+		c.holders(p)
+		p.section("THIS WILL", effects...)
+		if c.Volume != nil && c.Volume.Standing == volumeBound && c.Volume.ReclaimPolicy == string(corev1.PersistentVolumeReclaimDelete) {
+			p.section("To keep the data, before anything else:", "    "+pvc.RetainCommand(c.Volume.Name))
+		}
+	})
+}
+
+// ReleaseOfNamespace returns the same for a namespace.
+func ReleaseOfNamespace(n client.Object) string {
+	return textOf(time.Time{}, func(p *page) {
+		p.linef("namespace/%[1]s has PVCs in use: %[2]s. Their holders: kubectl lockstep why pvc -n %[1]s",
+			n.GetName(), n.GetAnnotations()[pvc.HeldClaimsAnnotation])
+		p.section("THIS WILL",
+			fmt.Sprintf("write %s=%s on the namespace: a DELETE is no longer refused", pvc.ReleaseAnnotation, n.GetUID()),
+			"delete nothing; a DELETE by any user then deletes all in it, PVCs in use included")
+	})
 }

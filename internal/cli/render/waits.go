@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -25,16 +24,46 @@ const (
 	CodeLeaving      = "WaitingForDeletion"
 )
 
-// namedAtMost bounds how many objects a message names one by one.
-const namedAtMost = 4
+// Wait is a state that the set, or a group, waits for.
+type Wait struct {
+	// Reason is a stable code.
+	Reason string `json:"reason"`
+	// Message is a sentence for people.
+	Message string `json:"message"`
+	// Since is when the condition with this reason became true.
+	Since *metav1.Time `json:"since,omitempty"`
+	// Until is when the operator reconciles again without an event; absent when it waits for an event.
+	Until *metav1.Time `json:"until,omitempty"`
+}
 
 func waitf(code, format string, args ...any) Wait {
 	return Wait{Reason: code, Message: fmt.Sprintf(format, args...)}
 }
 
+// waits are those of a plan, each once.
+func waits(s clilws.Survey, plan lws.Plan) (all []Wait) {
+	for _, w := range plan.Waits {
+		same := func(other Wait) bool { return other.Reason == w.Code && other.Message == w.Sentence }
+		if !slices.ContainsFunc(all, same) {
+			all = append(all, Wait{Reason: w.Code, Message: w.Sentence, Since: since(s, w.Code), Until: timeOf(w.Until)})
+		}
+	}
+	return all
+}
+
+// since is when the condition with a reason became true.
+func since(s clilws.Survey, reason string) (at *metav1.Time) {
+	for _, c := range s.Set.Set.Status.Conditions {
+		if c.Status == metav1.ConditionTrue && c.Reason == reason {
+			at = c.LastTransitionTime.DeepCopy()
+		}
+	}
+	return at
+}
+
 // groupWaits are the waits of the group's plan, then what other controllers have yet to do.
 func groupWaits(s clilws.Survey, g clilws.Group, status GroupStatus) []Wait {
-	planned := since(s, waits(g.Plan.Waits))
+	planned := waits(s, g.Plan)
 	switch {
 	case !status.Wanted && !status.Exists && len(status.Previous) == 0:
 		return nil
@@ -48,62 +77,37 @@ func groupWaits(s clilws.Survey, g clilws.Group, status GroupStatus) []Wait {
 	return append(planned, podWaits(s, g)...)
 }
 
-// waits converts the waits of a plan, without duplicates.
-func waits(all []lws.Wait) []Wait {
-	var shown []Wait
-	for _, w := range all {
-		wait := Wait{Reason: w.Code, Message: w.Sentence, Until: timeOf(w.Until)}
-		same := func(other Wait) bool { return other.Reason == wait.Reason && other.Message == wait.Message }
-		if !slices.ContainsFunc(shown, same) {
-			shown = append(shown, wait)
-		}
-	}
-	return shown
-}
-
-// since adds to each wait when the condition of its reason became true.
-func since(s clilws.Survey, all []Wait) []Wait {
-	for i := range all {
-		for _, c := range s.Set.Set.Status.Conditions {
-			if c.Status == metav1.ConditionTrue && c.Reason == all[i].Reason {
-				at := c.LastTransitionTime
-				all[i].Since = &at
-			}
-		}
-	}
-	return all
-}
-
 // leaderWaits says why a wanted group has no leader. The set's waits explain name conflicts.
 func leaderWaits(s clilws.Survey, leader string) []Wait {
 	for _, pod := range s.Set.Leaders.Previous {
 		if pod.Name == leader {
-			return since(s, []Wait{previousLeader(s.Set, pod)})
+			return []Wait{previousLeader(s, pod)}
 		}
 	}
 	if s.Set.Set.DeletionTimestamp != nil {
 		return []Wait{waitf(CodeLeaving, "the set is being deleted")}
 	}
-	return append([]Wait{waitf(CodeMissingPods, "leader %s is not created yet", leader)}, refused(s, s.Set.StatefulSet.Own(), []string{leader})...)
+	return append([]Wait{waitf(CodeMissingPods, "leader %s is not created yet", leader)}, refused(s, s.Set.StatefulSet.Own(), leader)...)
 }
 
 // lateAfter is how long after its grace period a pod counts as late.
 const lateAfter = time.Minute
 
 // previousLeader names the leader that is still there, and what releases it if it is late.
-func previousLeader(set lws.SetSnapshot, pod *corev1.Pod) Wait {
+func previousLeader(s clilws.Survey, pod *corev1.Pod) Wait {
 	w := waitf(lws.CodePreviousIncarnation, "leader %s of the previous incarnation is still there", pod.Name)
-	if own := set.StatefulSet.Own(); own != nil && metav1.IsControlledBy(pod, own) {
+	if own := s.Set.StatefulSet.Own(); own != nil && metav1.IsControlledBy(pod, own) {
 		w = waitf(CodeLeaving, "leader %s is being deleted and recreated", pod.Name)
 	}
-	if ends := pod.DeletionTimestamp; ends != nil && set.Now.After(ends.Add(lateAfter)) {
+	w.Since = since(s, w.Reason)
+	if ends := pod.DeletionTimestamp; ends != nil && s.Set.Now.After(ends.Add(lateAfter)) {
 		w.Message += "; " + lws.Remedy(pod)
 	}
 	return w
 }
 
 // refused returns the first event that says why pods of a StatefulSet could not be created.
-func refused(s clilws.Survey, sts *appsv1.StatefulSet, pods []string) []Wait {
+func refused(s clilws.Survey, sts *appsv1.StatefulSet, pods ...string) []Wait {
 	for _, pod := range pods {
 		if message := s.Refusals.OfPod(sts, pod); message != "" {
 			return []Wait{{Reason: lws.CodeRefused, Message: message}}
@@ -116,9 +120,11 @@ func refused(s clilws.Survey, sts *appsv1.StatefulSet, pods []string) []Wait {
 // holds back.
 func podWaits(s clilws.Survey, g clilws.Group) (all []Wait) {
 	var missing, unscheduled, unready []string
-	message, sts, pods := "", g.Workers.Own(), podsOf(g)
-	for _, pod := range pods {
+	message, sts, size := "", g.Workers.Own(), sizeOf(g)
+	for index, pod := range podsOf(g) {
 		switch {
+		case pod == nil:
+			missing = append(missing, identity.WorkerName(g.Set.Name, g.Index, index))
 		case pod.Spec.NodeName == "":
 			unscheduled = append(unscheduled, pod.Name)
 			message = cmp.Or(message, schedulerSays(pod))
@@ -126,17 +132,12 @@ func podWaits(s clilws.Survey, g clilws.Group) (all []Wait) {
 			unready = append(unready, pod.Name+complaint(pod))
 		}
 	}
-	for worker := 1; worker < int(sizeOf(g)) && sts != nil; worker++ {
-		if !slices.ContainsFunc(pods[1:], func(pod *corev1.Pod) bool { return workerIndex(pod) == worker }) {
-			missing = append(missing, identity.WorkerName(g.Set.Name, g.Index, worker))
-		}
-	}
 	switch {
-	case len(missing) > 0:
-		all = append(all, waitf(CodeMissingPods, "%d of %d workers not created yet: %s", len(missing), sizeOf(g)-1, few(missing)))
-		all = append(all, refused(s, sts, missing)...)
-	case sts == nil && sizeOf(g) > 1 && len(g.Plan.Waits) == 0:
+	case sts == nil && size > 1 && len(g.Plan.Waits) == 0:
 		all = append(all, waitf(CodeMissingPods, "worker statefulset %s is not created yet", g.LeaderName))
+	case sts != nil && len(missing) > 0:
+		all = append(all, waitf(CodeMissingPods, "%d of %d workers not created yet: %s", len(missing), size-1, few(missing)))
+		all = append(all, refused(s, sts, missing...)...)
 	}
 	if len(unscheduled) > 0 {
 		all = append(all, waitf(CodeNotScheduled, "%s not scheduled: %s%s", counted(len(unscheduled), "pod"), few(unscheduled), message))
@@ -158,20 +159,4 @@ func schedulerSays(pod *corev1.Pod) string {
 		}
 	}
 	return ""
-}
-
-func counted(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
-// few joins the first names, and counts the others.
-func few(names []string) string {
-	text := strings.Join(names[:min(len(names), namedAtMost)], ", ")
-	if more := len(names) - namedAtMost; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
 }

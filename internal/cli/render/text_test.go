@@ -1,0 +1,239 @@
+package render
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	clilws "lockstep.dev/lockstep/internal/cli/lws"
+	clipvc "lockstep.dev/lockstep/internal/cli/pvc"
+	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/pvc"
+)
+
+// says checks a text: its lines with single spaces between columns.
+func says(t *testing.T, text string, lacks string, has ...string) {
+	t.Helper()
+	var lines strings.Builder
+	for line := range strings.Lines(text) {
+		lines.WriteString(strings.Join(strings.Fields(line), " ") + "\n")
+	}
+	for _, want := range has {
+		if !strings.Contains(lines.String(), want) {
+			t.Errorf("lacks %q:\n%s", want, text)
+		}
+	}
+	if lacks != "" && strings.Contains(lines.String(), lacks) {
+		t.Errorf("has %q:\n%s", lacks, text)
+	}
+}
+
+func TestTextOfStatus(t *testing.T) {
+	exit := int32(137)
+	for _, tt := range []struct {
+		name   string
+		survey clilws.Survey
+		edit   func(*clilws.Survey)
+		has    []string
+		lacks  string
+	}{
+		{"groups", with(with(with(newSurvey(5, 4), 0, "++++"), 1, "+-?."), 2, "++++"), func(s *clilws.Survey) {
+			s.Groups[2].Workers.Owned[0].Status.AvailableReplicas = 2
+			s.Standing.Ready, s.Standing.Updated = 1, 3
+		}, []string{
+			"1 of 5 groups ready, 3 up to date, 4 pods", "\nrevision " + key + ", set created 5m ago\n",
+			"\nProgressing True 90s GroupsProgressing Replicas are progressing\n",
+			"\nGROUP READY REVISION NODES AGE RESTARTS WAITING FOR\n0 4/4 " + key + " node-llama-0-1,node-llama-0-2,node-llama-0-3 +1 2m 12 -\n",
+			"\n1 1/4 " + key + " node-llama-1-1,node-llama-1 2m 6 1 of 3 workers", "created yet: llama-1-3; 1 pod", "llama-1-2: 0/2 nodes",
+			"llama-1-1 (CrashLoopBackOff)\n", "2m 12 statefulset llama-2 has not reported", "\n3-4 0/4 - - - 0 leader llama-3 ",
+		}, "PREVIOUS"},
+		{"a pause", with(newSurvey(1, 1), 0, "+"), func(s *clilws.Survey) { paused(s) }, []string{", rollout paused\n"}, ""},
+		{"no operator", newSurvey(1_000_000, 8), func(s *clilws.Survey) { s.Set.Set.Status.Conditions = nil },
+			[]string{"no operator has reconciled", "\n0-9999 ", "leader llama-0 ", "and 990000 more"}, "CONDITION"},
+		{"a surplus group", with(with(newSurvey(1, 2), 0, "++"), 3, "++"), nil, []string{"\n3 (surplus) 2/2"}, ""},
+		{"an old revision", with(newSurvey(1, 1), 0, "+"), func(s *clilws.Survey) { s.Standing.Key = "new" }, []string{key + " (old)"}, ""},
+		{"failures", with(newSurvey(1, 2), 0, "++"), func(s *clilws.Survey) {
+			s.Set.Set.Status.Restarts = []lwsv1.GroupRestarts{{Index: 0, Leader: "llama-0", Count: 2, Failures: []lwsv1.PodFailure{
+				{Pod: "llama-0", Reason: "Evicted", Message: "low on memory", At: metav1.NewTime(now.Add(-time.Minute))},
+				{Pod: "llama-0-1", Container: "serve", ExitCode: &exit, Reason: "OOMKilled", Message: "loading\nno memory left", Node: "n1", At: metav1.NewTime(now)},
+			}}}
+		}, []string{"\n0 llama-0-1 0s ago 2 n1 serve: OOMKilled (exit code 137): loading no memory", "\n0 llama-0 60s ago 2 - Evicted: low on memory\n"}, ""},
+		{"a failure without evidence", with(newSurvey(1, 2), 0, "++"), func(s *clilws.Survey) {
+			s.Set.Set.Status.Restarts = []lwsv1.GroupRestarts{{Index: 0, Count: 1, FailedAt: metav1.NewTime(now)}}
+		}, []string{"\n0 - 0s ago 1 - -\n"}, ""},
+		{"objects of a previous incarnation", without(newSurvey(1, 2), 0), func(s *clilws.Survey) {
+			s.Set.StatefulSet.Owned = nil
+			s.Set.Leaders.Previous = []*corev1.Pod{terminating("llama-0", 12*time.Second, "example.com/hold")}
+			s.Groups[0].Pods.Previous = []*corev1.Pod{terminating("llama-0-1", 3*time.Second)}
+		}, []string{
+			"\n0 0/2 - - - 0 leader llama-0 of the previous", "\npod llama-0 12s node-llama-0 example.com/hold\n", "\npod llama-0-1 3s node-llama-0-1 -\n",
+		}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.edit != nil {
+				tt.edit(&tt.survey)
+			}
+			says(t, Text(Status(tt.survey), now), tt.lacks, tt.has...)
+		})
+	}
+}
+
+func TestTextOfPlansAndHistories(t *testing.T) {
+	one, err := RevisionOf(twoGroups(), revisions(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		report Report
+		has    []string
+		lacks  string
+	}{
+		"plan": {Plan(planned()), []string{
+			"the set\ncreate service llama\nbecause there is none (Missing)\nonly if no object has the name, leaderworkerset llama (uid set) exists",
+			"\napply statefulset llama\n", "uid is sts, its version is 8, leaderworkerset llama (uid set) exists",
+			"\ndelete pod llama-0\n", "uid is pod, its version is 9, statefulset llama (uid old) is gone\n",
+			"\nwrite the status of leaderworkerset llama\n", "uid is set, its version is 7\n",
+			"\ngroup 0\nwait: the leader is not ready (WaitingForLeaderReady)", " in 10s ",
+		}, "in step"},
+		"nothing to do": {Plan(newSurvey(1, 2)), []string{"in step"}, "the set"},
+		"history":       {History(twoGroups(), revisions()), []string{"2 revisions", "\nREVISION GROUPS AGE CHANGE-CAUSE\n1 1 9h -\n2 (current) 1 8h a better image\n"}, "paused"},
+		"one revision":  {one, []string{"revision 2 (" + key + ")", "8h ago, run by 1 group\n", "a better image\n", "- image: image:2\nname: serve\n"}, "image:1"},
+	} {
+		t.Run(name, func(t *testing.T) { says(t, Text(tt.report, now), tt.lacks, tt.has...) })
+	}
+	if _, err := RevisionOf(twoGroups(), revisions(), 5); err == nil || !strings.HasSuffix(err.Error(), ": 1, 2") {
+		t.Errorf("got %v", err)
+	}
+}
+
+const (
+	taint  = "kubectl taint node n7 node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
+	retain = `kubectl patch pv pv-1 -p '{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}'`
+)
+
+func TestTextOfPVCs(t *testing.T) {
+	why := func(f *clipvc.Found, attempt *clipvc.Deletion) string { return Text(Claim(f, attempt), now) }
+	overview := func(found ...*clipvc.Found) string {
+		var all []*ClaimWhy
+		for _, f := range found {
+			all = append(all, Claim(f, nil))
+		}
+		return Text(Overview(all, true), now)
+	}
+	elsewhere := foundClaim()
+	elsewhere.Volume.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "prod", Name: "data-db-0", UID: "u-before"}
+	foreign := freeClaim()
+	foreign.Claim.Finalizers = append(foreign.Claim.Finalizers, "x/1")
+	refused := &clipvc.Deletion{Outcome: clipvc.Refused, RefusedBy: "ValidatingAdmissionPolicy 'p'", Message: "in use", Warnings: []string{"think twice"}}
+	accepted := &clipvc.Deletion{Outcome: clipvc.Accepted}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "prod", UID: "n", Annotations: map[string]string{pvc.HeldClaimsAnnotation: "3"}}}
+	for name, tt := range map[string]struct {
+		text  string
+		has   []string
+		lacks string
+	}{
+		"terminating": {why(foundClaim(), nil), []string{
+			"pod db-0 on node n7", "state Draining for 3h; mode hold (label of the namespace); volume pv-1, 1Gi, reclaim policy Delete",
+			pvc.BarrierFinalizer, "uid u-pod", "nodes: you may not read it", retain, taint, "volume pv-1 is deleted", "read 0s ago",
+		}, "release pvc"},
+		"held": {why(heldClaim(), refused), []string{
+			"refused by ValidatingAdmissionPolicy 'p': in use", "warning: think twice", "RayCluster/x", "kubectl delete pod db-0 -n prod",
+			"kubectl lockstep release pvc/data-db-0 -n prod", "confirmed this 60m ago",
+		}, taint},
+		"foreign finalizer":              {why(foreign, accepted), []string{"accepted: it stays", "finalizer x/1; this"}, "at once;"},
+		"free":                           {why(freeClaim(), accepted), []string{"accepted: it is removed at once"}, "TO FREE IT"},
+		"volume of another PVC":          {why(elsewhere, nil), []string{"volume pv-1, not bound to this PVC"}, "Retain"},
+		"release":                        {Release(Claim(heldClaim(), nil), now, true, true), []string{pvc.ReleaseAnnotation + "=u-claim", "gone: Pod/db-0; this", retain}, "delete nothing"},
+		"release of a foreign finalizer": {Release(Claim(foreign, nil), now, false, false), []string{"delete nothing", "gone: finalizer x/1"}, "write "},
+		"release of a namespace":         {ReleaseOfNamespace(namespace), []string{"namespace/prod has PVCs in use: 3.", pvc.ReleaseAnnotation + "=n"}, ""},
+		"overview":                       {overview(freeClaim(), heldClaim(), foundClaim()), []string{"NAMESPACE PVC", "under way", "refused", "Pod/db-0 and 1 more", "and 1 PVC not in use"}, "accepted"},
+		"terminating PVCs first":         {overview(heldClaim(), foundClaim()), []string{"Draining 3h under way Pod/db-0 node n7", "TO FREE IT\nprod data-db-0 Draining"}, ""},
+		"overview of free PVCs":          {overview(freeClaim()), []string{"1 PVC, none in use"}, "NAMESPACE"},
+		"empty overview":                 {overview(), []string{"no PVCs"}, "NAMESPACE"},
+	} {
+		t.Run(name, func(t *testing.T) { says(t, tt.text, tt.lacks, tt.has...) })
+	}
+}
+
+func TestTextHasNoControlCharacters(t *testing.T) {
+	const control = "red \x1b[31m\u009b2Jand\ttwo\nlines\r\v\f"
+	wait := []Wait{{Message: control}}
+	for name, report := range map[string]Report{
+		"history":  &SetHistory{Revisions: []Revision{{Number: 1, Cause: control}}},
+		"revision": &SetRevision{Revision: Revision{Number: 1, Cause: control}},
+		"waiting":  &SetStatus{Waiting: wait},
+		"group":    &SetStatus{Groups: []GroupStatus{{Wanted: true, Waiting: wait}}},
+		"failure":  &SetStatus{Groups: []GroupStatus{{Failed: &GroupFailure{Pods: []lwsv1.PodFailure{{Pod: "a-0", Message: control}}}}}},
+		"plan":     &SetPlan{Parts: []Part{{Waits: wait}}},
+		"PVC":      &ClaimWhy{Explanation: pvc.Explanation{Notes: []string{control}}},
+	} {
+		text := Text(report, now)
+		if !strings.Contains(text, "and two lines") || strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && (r < ' ' || r >= 0x7f && r < 0xa0) }) {
+			t.Errorf("%s: got %q", name, text)
+		}
+	}
+}
+
+func TestWantedGroupsWithoutObjectsAreListed(t *testing.T) {
+	status := Status(without(with(newSurvey(2, 2), 0, "++"), 9))
+	if len(status.Groups) != 2 || status.Groups[1].Exists || status.Groups[1].Waiting[0].Reason != CodeMissingPods || len(status.Waiting) != 0 {
+		t.Errorf("got %+v", status)
+	}
+}
+
+func TestLateLeaderIsShownWithItsRemedy(t *testing.T) {
+	for after, want := range map[time.Duration]bool{time.Minute: false, 5 * time.Minute: true} {
+		s := without(newSurvey(1, 1), 0)
+		leader := terminating("llama-0", after)
+		own := s.Set.StatefulSet.Own()
+		leader.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(own, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))}
+		s.Set.Now, s.Set.Leaders.Previous = now, []*corev1.Pod{leader}
+		waiting := Status(s).Groups[0].Waiting
+		if len(waiting) != 1 || waiting[0].Reason != CodeLeaving || strings.Contains(waiting[0].Message, "kubectl taint node") != want {
+			t.Errorf("%v after its end: got %+v, remedy wanted: %t", after, waiting, want)
+		}
+	}
+}
+
+func TestRefusedPodsAreShownWithTheReason(t *testing.T) {
+	s := with(newSurvey(2, 3), 0, "++.")
+	s.Groups[0].Workers.Owned[0].UID = "workers"
+	s.Refusals = clilws.Refusals{
+		{InvolvedObject: corev1.ObjectReference{UID: "workers"}, Message: "create Pod llama-0-2 in StatefulSet llama-0 failed error: exceeded quota"},
+		{InvolvedObject: corev1.ObjectReference{UID: "leaders"}, Message: "create Pod llama-1 in StatefulSet llama failed error: too long"},
+	}
+	status := Status(s)
+	for want, waiting := range map[string][]Wait{"exceeded quota": status.Groups[0].Waiting, "too long": status.Groups[1].Waiting} {
+		if len(waiting) != 2 || waiting[1].Reason != lws.CodeRefused || !strings.Contains(waiting[1].Message, want) {
+			t.Errorf("got %+v, want %q", waiting, want)
+		}
+	}
+}
+
+func TestNodesAreShortened(t *testing.T) {
+	for want, names := range map[string][]string{
+		"": nil, "node-1": {"node-1"}, "ip-10-0-1-2": {"ip-10-0-1-2.eu-west-1.compute.internal"}, "10.0.1.2": {"10.0.1.2"}, "a,b,c +2": {"a", "b", "c", "d", "e"},
+	} {
+		if got := nodes(names); got != want {
+			t.Errorf("nodes(%q) = %q, want %q", names, got, want)
+		}
+	}
+}
+
+func TestAges(t *testing.T) {
+	p := &page{now: now}
+	for ago, want := range map[time.Duration]string{0: "0s", -time.Minute: "0s", 90 * time.Second: "90s", 5 * time.Minute: "5m", 49 * time.Hour: "2d1h"} {
+		at := now.Add(-ago)
+		if got := p.ageOf(&at); got != want {
+			t.Errorf("%s ago: got %q, want %q", ago, got, want)
+		}
+	}
+	if p.age(nil) != "-" || p.ageOf(nil) != "-" {
+		t.Error("an event that did not happen has an age")
+	}
+}
