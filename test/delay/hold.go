@@ -27,8 +27,6 @@ type rule struct {
 	stage Stage
 	// pass waits, and returns a status if the request is to be refused.
 	pass func(context.Context, Request) (refuse int, err error)
-	// calm: Calm ends it.
-	calm bool
 }
 
 func (p *Proxy) add(r *rule) {
@@ -37,10 +35,10 @@ func (p *Proxy) add(r *rule) {
 	p.rules = append(p.rules, r)
 }
 
-func (p *Proxy) remove(is func(*rule) bool) {
+func (p *Proxy) remove(r *rule) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.rules = slices.DeleteFunc(slices.Clone(p.rules), is)
+	p.rules = slices.DeleteFunc(slices.Clone(p.rules), func(other *rule) bool { return other == r })
 }
 
 // pass returns when no rule holds a request any more: with a status if it is to be refused,
@@ -79,18 +77,11 @@ type Hold struct {
 	reached chan Request // the first that was held
 	once    sync.Once
 	over    chan struct{}
-	refuse  int // an HTTP status
 }
 
 // Hold holds, from now on, everything at a stage that matches.
 func (p *Proxy) Hold(stage Stage, match func(Request) bool) *Hold {
-	return p.hold(stage, match, func(ctx context.Context, h *Hold) (int, error) {
-		err := wait(ctx, p, h.over)
-		if err != nil {
-			return 0, err
-		}
-		return h.refuse, nil
-	})
+	return p.hold(stage, match, func(ctx context.Context, h *Hold) (int, error) { return 0, wait(ctx, p, h.over) })
 }
 
 // Deny answers, from now on, every request that matches with an HTTP status, until it is
@@ -127,14 +118,9 @@ func (h *Hold) Reached(ctx context.Context) (Request, error) {
 }
 
 // Release lets go what is held, and holds nothing more.
-func (h *Hold) Release() { h.Refuse(0) }
-
-// Refuse answers what is held with an HTTP status instead, and holds nothing more. At the
-// stage of answers the write was done, and its client does not know.
-func (h *Hold) Refuse(status int) {
+func (h *Hold) Release() {
 	h.once.Do(func() {
-		h.proxy.remove(func(r *rule) bool { return r == h.rule })
-		h.refuse = status
+		h.proxy.remove(h.rule)
 		close(h.over)
 	})
 }
@@ -149,7 +135,7 @@ type Trouble struct {
 
 // Disturb makes everything that passes at a stage, from now on, wait or fail.
 func (p *Proxy) Disturb(stage Stage, by func(Request) Trouble) {
-	p.add(&rule{stage: stage, calm: true, pass: func(ctx context.Context, r Request) (int, error) {
+	p.add(&rule{stage: stage, pass: func(ctx context.Context, r Request) (int, error) {
 		t := by(r)
 		if t.Wait > 0 {
 			if err := wait(ctx, p, time.After(t.Wait)); err != nil {
@@ -159,9 +145,6 @@ func (p *Proxy) Disturb(stage Stage, by func(Request) Trouble) {
 		return t.Refuse, nil
 	}})
 }
-
-// Calm ends all disturbances.
-func (p *Proxy) Calm() { p.remove(func(r *rule) bool { return r.calm }) }
 
 // Odds are how often trouble happens.
 type Odds struct {
