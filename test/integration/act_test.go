@@ -33,11 +33,8 @@ type scene struct {
 func newScene(t *testing.T) *scene {
 	t.Helper()
 	s := &scene{cluster: shared(t), actor: apply.New(api, api).Surveying(lwscache.New(api, api, lwscache.NewMemory()).Standing)}
-	s.set = &lwsv1.LeaderWorkerSet{ObjectMeta: metav1.ObjectMeta{
-		Namespace: newNamespace(t), Name: "llama", Labels: map[string]string{"team": "red"},
-	}}
-	s.set.Spec.StartupPolicy = lwsv1.LeaderCreatedStartupPolicy
-	s.set.Spec.RolloutStrategy.Type = lwsv1.RollingUpdateStrategyType
+	s.set = newSet(newNamespace(t), "llama")
+	s.set.Labels = map[string]string{"team": "red"}
 	s.set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers = []corev1.Container{{
 		Name: "w", Image: "w:1", Env: []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: "B", Value: "2"}},
 		VolumeMounts: []corev1.VolumeMount{{Name: "scratch", MountPath: "/scratch"}},
@@ -89,10 +86,15 @@ func (s *scene) made() *appsv1.StatefulSet {
 	return s.statefulSet()
 }
 
+// decide returns the plan for the set and its StatefulSet.
+func (s *scene) decide(sts *appsv1.StatefulSet) lws.Plan {
+	return lws.DecideSet(lws.SetSnapshot{Set: s.set, HistoryRead: true, StatefulSet: identity.Claim[*appsv1.StatefulSet]{Owned: []*appsv1.StatefulSet{sts}}})
+}
+
 // applyOnto returns the apply of the set onto its StatefulSet.
 func (s *scene) applyOnto(sts *appsv1.StatefulSet) action.Apply {
 	s.t.Helper()
-	plan := lws.DecideSet(lws.SetSnapshot{Set: s.set, HistoryRead: true, StatefulSet: identity.Claim[*appsv1.StatefulSet]{Owned: []*appsv1.StatefulSet{sts}}})
+	plan := s.decide(sts)
 	for _, a := range plan.Actions {
 		if apply, ok := a.(action.Apply); ok && apply.Onto.Kind == identity.KindStatefulSet {
 			return apply
@@ -113,30 +115,6 @@ func TestACreateOverATakenNameChangesNothing(t *testing.T) {
 	s.wantStale(err)
 	if after := s.statefulSet(); after.ResourceVersion != before.ResourceVersion {
 		t.Errorf("the StatefulSet changed: %s", cmp.Diff(before, after))
-	}
-}
-
-func TestNothingIsCreatedForAnOwnerThatIsNot(t *testing.T) {
-	tests := map[string]func(*scene, *action.Create){
-		"gone":                func(s *scene, _ *action.Create) { s.must(api.Delete(t.Context(), s.set)) },
-		"another incarnation": func(_ *scene, a *action.Create) { a.Owner.UID = "another" },
-		"terminating": func(s *scene, _ *action.Create) {
-			s.set.Finalizers = []string{"example.com/hold"}
-			s.must(api.Update(t.Context(), s.set))
-			s.must(api.Delete(t.Context(), s.set))
-		},
-	}
-	for name, spoil := range tests {
-		t.Run(name, func(t *testing.T) {
-			s := newScene(t)
-			create := s.create(identity.KindStatefulSet)
-			spoil(s, &create)
-			s.wantStale(s.do(create))
-			err := api.Get(t.Context(), client.ObjectKeyFromObject(s.set), &appsv1.StatefulSet{})
-			if !apierrors.IsNotFound(err) {
-				t.Errorf("looking for the StatefulSet: got %v, want it not found", err)
-			}
-		})
 	}
 }
 
@@ -215,22 +193,17 @@ func TestAnApplyTakesAwayWhatAPostLeft(t *testing.T) {
 	}
 }
 
-func TestAStatefulSetIsAppliedFromTheBeginning(t *testing.T) {
-	s := newScene(t)
-	for _, entry := range s.made().ManagedFields {
-		if entry.Manager != lws.FieldOwner || entry.Operation != metav1.ManagedFieldsOperationApply {
-			t.Errorf("%s by %s", entry.Operation, entry.Manager)
-		}
-	}
-}
-
 func TestAnApplyOfTheSameIsInStep(t *testing.T) {
 	s := newScene(t)
 	sts := s.made()
+	for _, entry := range sts.ManagedFields {
+		if entry.Manager != lws.FieldOwner || entry.Operation != metav1.ManagedFieldsOperationApply {
+			t.Errorf("created with a %s by %s", entry.Operation, entry.Manager)
+		}
+	}
 	s.set.Spec.Replicas = new(int32(3))
 	s.must(s.do(s.applyOnto(sts)))
-	world := lws.SetSnapshot{Set: s.set, HistoryRead: true, StatefulSet: identity.Claim[*appsv1.StatefulSet]{Owned: []*appsv1.StatefulSet{s.statefulSet()}}}
-	for _, a := range lws.DecideSet(world).Actions {
+	for _, a := range s.decide(s.statefulSet()).Actions {
 		if a.Target().Kind == identity.KindStatefulSet {
 			t.Errorf("it would be written again: %s %s because %s", a.Verb(), a.Target(), a.Why().Sentence)
 		}

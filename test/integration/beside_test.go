@@ -19,7 +19,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -199,11 +198,7 @@ func TestInstallTellsOfWhatNobodyWillServe(t *testing.T) {
 	one := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "disaggregatedset.x-k8s.io/v1", "kind": "DisaggregatedSet", "metadata": map[string]any{"namespace": "default", "name": "one"},
 	}}
-	if err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		return c.Create(ctx, one) == nil, nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	c.until("the kind is served", func() bool { return c.Create(t.Context(), one) == nil })
 	if out := c.install(nil); !strings.Contains(out, warning) {
 		t.Errorf("it does not say %q:\n%s", warning, out)
 	}

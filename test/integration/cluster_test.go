@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -63,7 +61,7 @@ func newCluster(t *testing.T) *cluster {
 // newClusterWith starts an API server with flags.
 func newClusterWith(t *testing.T, flags map[string]string) *cluster {
 	t.Helper()
-	env, own, err := startUp(ownBinaries(t), func(env *envtest.Environment) {
+	env, own, err := startUp(func(env *envtest.Environment) {
 		for flag, value := range flags {
 			env.ControlPlane.GetAPIServer().Configure().Append(flag, value)
 		}
@@ -148,14 +146,10 @@ func (c *cluster) may(user string, what authorizationv1.ResourceAttributes) bool
 	return review.Status.Allowed
 }
 
-// until waits until something is done.
+// until is eventually for a check that needs no context and explains nothing.
 func (c *cluster) until(what string, done func() bool) {
 	c.t.Helper()
-	for deadline := time.Now().Add(patience); !done(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			c.t.Fatalf("not within %s: %s", patience, what)
-		}
-	}
+	c.eventually(what, func(context.Context) bool { return done() }, nil)
 }
 
 // eachIn visits the objects of a manifest.
@@ -172,22 +166,6 @@ func (c *cluster) eachIn(manifest io.Reader, visit func(*unstructured.Unstructur
 			visit(object)
 		}
 	}
-}
-
-// ownBinaries returns a directory with the local control plane under the names that envtest starts.
-func ownBinaries(t *testing.T) string {
-	t.Helper()
-	controlPlane, err := filepath.Abs(filepath.Join(root, "bin", "lockstep-local"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	for _, name := range []string{"etcd", "kube-apiserver"} {
-		if err := os.Symlink(controlPlane, filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
 }
 
 func (c *cluster) options(out *bytes.Buffer) install.Options {
@@ -280,13 +258,7 @@ func (c *cluster) createSet(name string) *lwsv1.LeaderWorkerSet {
 		c.must(c.Delete(c.t.Context(), object))
 	}
 	set := newSet("default", name)
-	var last error
-	if err := wait.PollUntilContextTimeout(c.t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		last = c.Create(ctx, set) // the API server forgets the webhooks a moment later
-		return last == nil, nil
-	}); err != nil {
-		c.t.Fatal(last)
-	}
+	c.until("the API server forgets the webhooks", func() bool { return c.Create(c.t.Context(), set) == nil })
 	return set
 }
 

@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -41,20 +40,6 @@ func fromYAML(t *testing.T, namespace, spec string) *unstructured.Unstructured {
 		}
 	}
 	return set
-}
-
-// typedSet returns a set of a Go client that fills in required fields only.
-func typedSet(namespace string) *lwsv1.LeaderWorkerSet {
-	return &lwsv1.LeaderWorkerSet{
-		ObjectMeta: metav1.ObjectMeta{Name: "w", Namespace: namespace},
-		Spec: lwsv1.LeaderWorkerSetSpec{
-			StartupPolicy:   lwsv1.LeaderCreatedStartupPolicy,
-			RolloutStrategy: lwsv1.RolloutStrategy{Type: lwsv1.RollingUpdateStrategyType},
-			LeaderWorkerTemplate: lwsv1.LeaderWorkerTemplate{
-				WorkerTemplate: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}},
-			},
-		},
-	}
 }
 
 // wantRefusal checks that an error refuses an object as invalid, with this text.
@@ -155,12 +140,12 @@ func TestZeroValuesOfTypedClients(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			set := typedSet(namespace)
+			set := newSet(namespace, "w")
 			tt.change(&set.Spec)
 			wantRefusal(t, api.Create(t.Context(), set), tt.words)
 		})
 	}
-	must(t, api.Create(t.Context(), typedSet(namespace)))
+	must(t, api.Create(t.Context(), newSet(namespace, "w")))
 }
 
 func TestClaimsCannotChange(t *testing.T) {
@@ -179,7 +164,7 @@ func TestClaimsCannotChange(t *testing.T) {
 
 func TestScale(t *testing.T) {
 	namespace := newNamespace(t)
-	set := typedSet(namespace)
+	set := newSet(namespace, "w")
 	set.Spec.Replicas, set.Spec.LeaderWorkerTemplate.Size = ptr.To[int32](10), ptr.To[int32](100000)
 	set.Spec.RolloutStrategy.RollingUpdateConfiguration = &lwsv1.RollingUpdateConfiguration{MaxUnavailable: intstr.FromString("10%")}
 	must(t, api.Create(t.Context(), set))
@@ -210,7 +195,7 @@ func TestScale(t *testing.T) {
 
 func TestPrintedColumns(t *testing.T) {
 	namespace := newNamespace(t)
-	set := typedSet(namespace)
+	set := newSet(namespace, "w")
 	set.Spec.Replicas = ptr.To[int32](3)
 	must(t, api.Create(t.Context(), set))
 	set.Status.ReadyReplicas, set.Status.UpdatedReplicas = 1, 2

@@ -29,6 +29,9 @@ var (
 	// cfg reaches the API server as an administrator.
 	cfg *rest.Config
 
+	// assets is the directory of the binaries.
+	assets string
+
 	// api is an uncached client of cfg that knows the core types and ours.
 	api client.Client
 
@@ -48,12 +51,11 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) (code int, err error) {
-	assets, err := binaries()
-	if err != nil {
+	if assets, err = binaries(); err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(assets)) }()
-	env, own, err := startUp(assets, func(env *envtest.Environment) {
+	env, own, err := startUp(func(env *envtest.Environment) {
 		env.CRDInstallOptions = envtest.CRDInstallOptions{
 			Paths: []string{filepath.Join(root, "config", "crd")}, ErrorIfPathMissing: true, MaxTime: patience,
 		}
@@ -75,7 +77,7 @@ func run(m *testing.M) (code int, err error) {
 // startUp starts an API server as changed, in whatever time that takes the machine. The
 // library waits no longer than five seconds for the first namespace to be there: then
 // another one is started.
-func startUp(assets string, change func(*envtest.Environment)) (*envtest.Environment, *rest.Config, error) {
+func startUp(change func(*envtest.Environment)) (*envtest.Environment, *rest.Config, error) {
 	var failed error
 	for range 5 {
 		env := &envtest.Environment{BinaryAssetsDirectory: assets, ControlPlaneStartTimeout: patience, ControlPlaneStopTimeout: patience}
@@ -89,31 +91,25 @@ func startUp(assets string, change func(*envtest.Environment)) (*envtest.Environ
 	return nil, nil, fmt.Errorf("start the API server: %w", failed)
 }
 
-// binaries makes a directory in which envtest finds what it starts: the one
-// binary of the local control plane, under the names of its parts. The directory
-// is the caller's to remove.
-func binaries() (dir string, err error) {
+// binaries returns a directory in which envtest finds what it starts: the binary of the local control
+// plane, under the names of its parts. The caller removes the directory.
+func binaries() (string, error) {
 	controlPlane, err := filepath.Abs(filepath.Join(root, "bin", "lockstep-local"))
 	if err != nil {
 		return "", err
 	}
 	if _, err := os.Stat(controlPlane); errors.Is(err, fs.ErrNotExist) {
-		return "", errors.New("the integration tests need bin/lockstep-local, which is not there: run `make build` first")
+		return "", errors.New("the integration tests need bin/lockstep-local: run `make build` first")
 	}
 	// envtest prefers this variable to what it is told.
 	if err := os.Unsetenv("KUBEBUILDER_ASSETS"); err != nil {
 		return "", err
 	}
-	dir, err = os.MkdirTemp("", "lockstep-assets-")
-	if err != nil {
-		return "", err
-	}
+	dir, err := os.MkdirTemp("", "lockstep-assets-")
 	for _, name := range []string{"etcd", "kube-apiserver"} {
-		if err := os.Symlink(controlPlane, filepath.Join(dir, name)); err != nil {
-			return "", errors.Join(err, os.RemoveAll(dir))
-		}
+		err = errors.Join(err, os.Symlink(controlPlane, filepath.Join(dir, name)))
 	}
-	return dir, nil
+	return dir, err
 }
 
 // newNamespace is a namespace that no other test knows.

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -245,15 +246,15 @@ type podStatuses struct {
 }
 
 func (p *podStatuses) run(ctx context.Context) {
-	for pause(ctx, 20*time.Millisecond) == nil {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		list := &corev1.PodList{}
 		if p.List(ctx, list) != nil {
-			continue
+			return
 		}
 		for i := range list.Items {
 			p.sync(ctx, &list.Items[i])
 		}
-	}
+	}, 20*time.Millisecond)
 }
 
 func (p *podStatuses) sync(ctx context.Context, pod *corev1.Pod) {

@@ -152,9 +152,10 @@ func (r *replica) untilTrusted() {
 	}, &said)
 }
 
+// eventually waits until something is so. A failure shows what was said.
 func (c *cluster) eventually(what string, is func(context.Context) bool, said *string) {
 	c.t.Helper()
-	err := wait.PollUntilContextTimeout(c.t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(c.t.Context(), 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
 		return is(ctx), nil
 	})
 	if err != nil {
