@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,7 +9,6 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/test/drill"
@@ -28,103 +26,75 @@ const admitRounds = 15
 // slow machine slows both. The API server's clock counts. The operator and the controller
 // manager are stopped: their writes for the PVC before would delay a deletion. The bindings
 // leave out namespaces with a label; these pay for being left out.
-func admit(ctx context.Context, b *bed) (f figures, err error) {
-	with, err := b.newClaimStage(ctx, nil)
-	if err != nil {
-		return nil, err
-	}
-	without, err := b.newClaimStage(ctx, map[string]string{bareLabel: ""})
-	if err != nil {
-		return nil, err
-	}
-	putBack, err := b.leaveOut(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := errors.Join(with.guarded(ctx, true), without.guarded(ctx, false), b.operator.Kill(), b.plane.Kill(drill.ControllerManager)); err != nil {
-		return nil, err
-	}
+func admit(b *bed) {
+	with, without := b.newPlace(nil), b.newPlace(map[string]string{bareLabel: ""})
+	putBack := b.leaveOut()
+	with.guarded(true)
+	without.guarded(false)
+	must(errors.Join(b.Operator.Kill(), b.Plane.Kill(drill.ControllerManager)))
 	defer func() {
-		err = errors.Join(err, b.plane.Restart(drill.ControllerManager), putBack(), b.rerun(ctx, b.flags), with.strike(ctx), without.strike(ctx))
+		b.left = errors.Join(b.Plane.Restart(drill.ControllerManager), putBack(), attempt(func() { b.rerun(b.flags) }),
+			with.strike(), without.strike())
 	}()
 	rounds := map[string][]sample{}
 	claims := b.part(600)
 	for round := range admitRounds {
 		names := claimNames(fmt.Sprintf("round-%d", round), claims)
-		if err := comeAndGo(ctx, names, with, without); err != nil {
-			return nil, err
-		}
+		comeAndGo(names, with, without)
 		for _, verb := range []string{"create", "delete"} {
 			one := sample{with: with.answersTo(verb, names), without: without.answersTo(verb, names)}
-			if len(one.with) != claims || len(one.without) != claims {
-				return nil, fmt.Errorf("%w: %d and %d answers to %s for %d claims", errInvalid, len(one.with), len(one.without), verb, claims)
-			}
+			valid(len(one.with) == claims && len(one.without) == claims, "%d and %d answers to %s for %d claims",
+				len(one.with), len(one.without), verb, claims)
 			rounds[verb] = append(rounds[verb], one)
 		}
-		if err := errors.Join(with.giveUp(ctx, names), without.giveUp(ctx, names)); err != nil {
-			return nil, err
-		}
+		with.giveUp(names)
+		without.giveUp(names)
 	}
 	for _, verb := range []string{"create", "delete"} {
-		tellAdmission(&f, "admit-claims."+verb, rounds[verb])
+		tellAdmission(&b.figures, "admit-claims."+verb, rounds[verb])
 	}
-	return f, nil
 }
 
-// comeAndGo creates each PVC on both stages, and deletes it there.
-func comeAndGo(ctx context.Context, names []string, with, without *claimStage) error {
-	if err := errors.Join(with.remark(), without.remark()); err != nil {
-		return err
-	}
-	for i, name := range names {
-		for _, s := range inTurn(i, with, without) {
-			claim := s.claim(name)
-			if err := s.client.Create(ctx, claim); err != nil {
-				return err
+// comeAndGo creates each PVC on both stages, and deletes it there. It alternates the first: a
+// request after one of the same kind may be cheaper.
+func comeAndGo(names []string, with, without *place) {
+	with.remark()
+	without.remark()
+	inTurn := func(do func(p *place, name string)) {
+		for i, name := range names {
+			first, second := with, without
+			if i%2 != 0 {
+				first, second = without, with
 			}
-			if slices.Contains(claim.Finalizers, barrier) != (s == with) {
-				return fmt.Errorf("%w: claim %s/%s was created with finalizers %v", errInvalid, s.namespace, name, claim.Finalizers)
-			}
+			do(first, name)
+			do(second, name)
 		}
 	}
-	for i, name := range names {
-		for _, s := range inTurn(i, with, without) {
-			if err := s.client.Delete(ctx, s.claim(name)); err != nil {
-				return err
-			}
-		}
-	}
-	return with.audit.Sync()
+	inTurn(func(p *place, name string) {
+		claim := p.claim(name)
+		must(p.Client.Create(p.ctx, claim))
+		valid(slices.Contains(claim.Finalizers, drill.Barrier) == (p == with), "claim %s/%s was created with finalizers %v", p.namespace, name, claim.Finalizers)
+	})
+	inTurn(func(p *place, name string) { must(p.Client.Delete(p.ctx, p.claim(name))) })
+	must(with.Audit.Sync())
 }
 
 // giveUp removes the finalizers of deleted PVCs, as no controller runs: each round finds the
 // API server as the one before did.
-func (s *claimStage) giveUp(ctx context.Context, names []string) error {
-	return together(names, func(name string) error {
-		return s.client.Patch(ctx, s.claim(name), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
-	})
-}
-
-// inTurn alternates the first: a request after one of the same kind may be cheaper.
-func inTurn(i int, a, b *claimStage) []*claimStage {
-	if i%2 == 0 {
-		return []*claimStage{a, b}
-	}
-	return []*claimStage{b, a}
+func (p *place) giveUp(names []string) {
+	must(together(names, func(name string) error { return p.Client.Patch(p.ctx, p.claim(name), drill.Merge(drill.NoFinalizers)) }))
 }
 
 // answersTo returns how long the API server took to answer a verb on PVCs, shortest first.
-func (s *claimStage) answersTo(verb string, names []string) (times []time.Duration) {
+func (p *place) answersTo(verb string, names []string) (times []time.Duration) {
 	asked := map[string]bool{}
 	for _, name := range names {
 		asked[name] = true
 	}
-	for _, r := range s.since(func(r drill.Request) bool {
-		return r.Agent == benchAgent && r.Resource == "persistentvolumeclaims" && r.Verb == verb && r.Code < 300
+	for _, r := range p.since(func(r drill.Request) bool {
+		return r.Agent == benchAgent && r.Resource == "persistentvolumeclaims" && r.Verb == verb && r.Code < 300 && asked[r.Name]
 	}) {
-		if asked[r.Name] {
-			times = append(times, r.Done.Sub(r.Begun))
-		}
+		times = append(times, r.Done.Sub(r.Begun))
 	}
 	slices.Sort(times)
 	return times
@@ -154,23 +124,19 @@ var protectionParts = client.MatchingLabels{"app.kubernetes.io/name": "lockstep"
 
 // leaveOut makes every binding of protection leave out namespaces with the label. It returns
 // a function that puts the bindings back.
-func (b *bed) leaveOut(ctx context.Context) (putBack func() error, err error) {
+func (b *bed) leaveOut() (putBack func() error) {
 	mutating, validating := &admissionv1.MutatingAdmissionPolicyBindingList{}, &admissionv1.ValidatingAdmissionPolicyBindingList{}
-	if err := errors.Join(b.client.List(ctx, mutating, protectionParts), b.client.List(ctx, validating, protectionParts)); err != nil {
-		return nil, err
-	}
-	if len(mutating.Items) == 0 || len(validating.Items) == 0 {
-		return nil, fmt.Errorf("%w: %d mutating and %d validating bindings are installed", errInvalid, len(mutating.Items), len(validating.Items))
-	}
+	must(errors.Join(b.Client.List(b.ctx, mutating, protectionParts), b.Client.List(b.ctx, validating, protectionParts)))
+	valid(len(mutating.Items) > 0 && len(validating.Items) > 0, "%d mutating and %d validating bindings are installed", len(mutating.Items), len(validating.Items))
 	putBack = func() error { return nil }
 	leave := func(binding client.Object, match **admissionv1.MatchResources) {
 		was, others := *match, putBack
 		putBack = func() error {
 			*match = was
-			return errors.Join(others(), b.client.Update(ctx, binding))
+			return errors.Join(others(), b.Client.Update(b.ctx, binding))
 		}
 		*match = butLabelled(was)
-		err = errors.Join(err, b.client.Update(ctx, binding))
+		must(b.Client.Update(b.ctx, binding))
 	}
 	for i := range mutating.Items {
 		leave(&mutating.Items[i], &mutating.Items[i].Spec.MatchResources)
@@ -178,7 +144,7 @@ func (b *bed) leaveOut(ctx context.Context) (putBack func() error, err error) {
 	for i := range validating.Items {
 		leave(&validating.Items[i], &validating.Items[i].Spec.MatchResources)
 	}
-	return putBack, err
+	return putBack
 }
 
 // butLabelled matches what matched before, without namespaces that have the label.
@@ -197,23 +163,18 @@ func butLabelled(match *admissionv1.MatchResources) *admissionv1.MatchResources 
 
 // guarded returns once the policies act here, or do not: a new PVC gets the barrier, and the
 // deletion of a held one is refused.
-func (s *claimStage) guarded(ctx context.Context, want bool) error {
-	held := s.claim("held")
+func (p *place) guarded(want bool) {
+	held := p.claim("held")
 	held.Annotations = map[string]string{"protection.lockstep.dev/holders": "Pod/none"}
-	if err := s.client.Create(ctx, held); err != nil {
-		return err
-	}
-	return s.until(ctx, fmt.Sprintf("policies hold: %t", want), 1, func() (int, error) {
-		probe := s.claim("probe")
-		if err := s.client.Create(ctx, probe, client.DryRunAll); err != nil {
-			return 0, err
+	must(p.Client.Create(p.ctx, held))
+	p.until(fmt.Sprintf("policies hold: %t", want), func() bool {
+		probe := p.claim("probe")
+		must(p.Client.Create(p.ctx, probe, client.DryRunAll))
+		err := p.Client.Delete(p.ctx, held, client.DryRunAll)
+		refused := apierrors.IsForbidden(err)
+		if !refused {
+			must(err)
 		}
-		err := s.client.Delete(ctx, held, client.DryRunAll)
-		if refused := apierrors.IsForbidden(err); refused == want && slices.Contains(probe.Finalizers, barrier) == want {
-			return 1, nil
-		} else if refused {
-			return 0, nil
-		}
-		return 0, err
+		return refused == want && slices.Contains(probe.Finalizers, drill.Barrier) == want
 	})
 }

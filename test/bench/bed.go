@@ -10,7 +10,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -22,22 +21,23 @@ const benchAgent = "bench"
 
 // bed is the control plane and the operator that everything is measured on.
 type bed struct {
-	plane    *drill.Plane
-	operator *drill.Operator
-	flags    []string // of the operator
-	config   *rest.Config
-	client   client.Client
-	audit    *drill.Audit
+	*drill.Bed
+	ctx      context.Context // of the whole run
+	flags    []string        // of the operator
 	stages   int
 	profiles *profiles
-	last     bool // nothing is measured after this
 	divide   int  // what loads of PVCs are divided by
+	last     bool // nothing is measured after this
+
+	scenario string
+	figures  figures
+	left     error // of what a scenario put back
 }
 
 // raise starts control plane and operator. Unless all scenarios are cold, everything is done
 // once before anything is measured.
 func raise(ctx context.Context, dir string, reaper *drill.Reaper, s settings, cold bool) (b *bed, err error) {
-	b = &bed{}
+	b = &bed{ctx: ctx}
 	if b.divide, err = divisor(os.Getenv(divideEnv)); err != nil {
 		return nil, err
 	}
@@ -49,18 +49,16 @@ func raise(ctx context.Context, dir string, reaper *drill.Reaper, s settings, co
 		return nil, err
 	}
 	b.flags = b.profiles.flags()
-	raised, err := drill.NewBed(dir, reaper, drill.Plane{Nodes: s.nodes, QPS: s.qps})
-	if err != nil {
+	if b.Bed, err = drill.NewBed(dir, reaper, drill.Plane{Nodes: s.nodes, QPS: s.qps}); err != nil {
 		return nil, err
 	}
-	if err := raised.Raise(benchAgent, kept, b.flags...); err != nil {
-		return nil, err
+	if err := b.Raise(benchAgent, kept, b.flags...); err != nil || cold {
+		return b, err
 	}
-	b.plane, b.operator, b.config, b.client, b.audit = raised.Plane, raised.Operator, raised.Rest, raised.Client, raised.Audit
-	if cold {
-		return b, nil
+	if err := attempt(b.warmUp); err != nil {
+		return nil, fmt.Errorf("warm up: %w\n%s", err, drill.LastLines(b.Operator.Log, 20))
 	}
-	return b, b.warmUp(ctx)
+	return b, nil
 }
 
 // divideEnv makes loads of PVCs smaller, to try a scenario. The figures of such a run count
@@ -97,89 +95,97 @@ func kept(r drill.Request) bool {
 
 // warmUp creates and deletes a set and bare StatefulSets, so that the garbage collector knows
 // all kinds and no component does anything for the first time.
-func (b *bed) warmUp(ctx context.Context) error {
+func (b *bed) warmUp() {
 	for _, load := range []load{own(3, 3), floor(3, 3)} {
-		s, err := b.newStage(ctx, load)
-		if err != nil {
-			return fmt.Errorf("warm up: %w", err)
-		}
-		if err := s.comeAndGo(ctx); err != nil {
-			return fmt.Errorf("warm up: %w\n%s", err, drill.LastLines(b.operator.Log, 20))
-		}
+		s := b.standing(load)
+		must(s.remove(s))
+		s.await("all pods are gone", s.empty)
 		s.strike()
 	}
-	return nil
 }
 
-// stage is the namespace of one measurement.
-type stage struct {
+// place is a namespace in which something is measured.
+type place struct {
 	*bed
-	load
-	*census
 	namespace string
-	stop      context.CancelFunc
 	mark      int // where the audit log stood
 }
 
-func (b *bed) newStage(ctx context.Context, l load) (*stage, error) {
-	namespace, err := b.newNamespace(ctx, nil)
-	if err != nil {
-		return nil, err
-	}
-	watching, stop := context.WithCancel(ctx)
-	s := &stage{bed: b, load: l, census: newCensus(l.groups, l.size), namespace: namespace, stop: stop}
-	if err := s.watch(watching, b.config, b.client.Scheme(), namespace); err != nil {
-		return nil, err
-	}
-	return s, s.remark()
-}
-
-// newNamespace creates a namespace in which pods can be created.
-func (b *bed) newNamespace(ctx context.Context, labels map[string]string) (string, error) {
+// newPlace creates a namespace in which pods can be created.
+func (b *bed) newPlace(labels map[string]string) *place {
 	b.stages++
-	name := fmt.Sprintf("bench-%d", b.stages)
-	if err := b.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}); err != nil {
-		return "", err
+	p := &place{bed: b, namespace: fmt.Sprintf("bench-%d", b.stages)}
+	must(b.Client.Create(b.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.namespace, Labels: labels}}))
+	for b.Client.Get(b.ctx, client.ObjectKey{Namespace: p.namespace, Name: "default"}, &corev1.ServiceAccount{}) != nil {
+		pause(b.ctx, 50*time.Millisecond)
 	}
-	account := client.ObjectKey{Namespace: name, Name: "default"}
-	for b.client.Get(ctx, account, &corev1.ServiceAccount{}) != nil {
-		select {
-		case <-ctx.Done():
-			return "", ctx.Err()
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
-	return name, nil
+	p.remark()
+	return p
 }
 
-// remark counts writes from now on.
-func (s *stage) remark() error {
-	if err := s.audit.Sync(); err != nil {
-		return err
+// remark marks where the audit log stands now.
+func (p *place) remark() {
+	must(p.Audit.Sync())
+	p.mark = p.Audit.Position()
+}
+
+// since returns the matching requests in the namespace since the mark.
+func (p *place) since(match func(drill.Request) bool) []drill.Request {
+	return p.Audit.Kept(p.mark, func(r drill.Request) bool { return r.Namespace == p.namespace && match(r) })
+}
+
+func (p *place) meta(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: p.namespace, Name: name}
+}
+
+// kill deletes a pod with no grace: it is gone with the first event of it.
+func (p *place) kill(pod string) error {
+	return p.Client.Delete(p.ctx, &corev1.Pod{ObjectMeta: p.meta(pod)}, client.GracePeriodSeconds(0))
+}
+
+// stage is the namespace of a load.
+type stage struct {
+	*place
+	load
+	*census
+	stop context.CancelFunc
+}
+
+// standing is a load that is there.
+func (b *bed) standing(l load) *stage {
+	s, _ := b.creation(l)
+	return s
+}
+
+// creation creates a load, and measures how it comes.
+func (b *bed) creation(l load) (s *stage, c cost) {
+	s = &stage{place: b.newPlace(nil), load: l, census: newCensus(l.groups, l.size)}
+	watching, stop := context.WithCancel(b.ctx)
+	s.stop = stop
+	must(drill.Watch(watching, b.Client, s.namespace, counted, s.see))
+	if err := attempt(func() { c = s.spend("all groups are there", func() error { return s.create(s) }, s.complete) }); err != nil {
+		s.strike()
+		must(err)
 	}
-	s.mark = s.audit.Position()
-	return nil
+	return s, c
 }
 
 // strike deletes the stage.
 func (s *stage) strike() {
 	s.stop()
 	ctx := context.Background()
-	_ = s.client.DeleteAllOf(ctx, &lwsv1.LeaderWorkerSet{}, client.InNamespace(s.namespace))
-	_ = s.client.DeleteAllOf(ctx, &appsv1.StatefulSet{}, client.InNamespace(s.namespace))
-	_ = s.client.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}})
+	_ = s.Client.DeleteAllOf(ctx, &lwsv1.LeaderWorkerSet{}, client.InNamespace(s.namespace))
+	_ = s.Client.DeleteAllOf(ctx, &appsv1.StatefulSet{}, client.InNamespace(s.namespace))
+	_ = s.Client.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}})
 }
 
-// comeAndGo creates the load and deletes it.
-func (s *stage) comeAndGo(ctx context.Context) error {
-	if err := s.create(ctx, s); err != nil {
-		return err
-	}
-	if err := s.await(ctx, "all groups are there", s.complete); err != nil {
-		return err
-	}
-	if err := s.remove(ctx, s); err != nil {
-		return err
-	}
-	return s.await(ctx, "all pods are gone", s.empty)
+// leave clears the stage and returns when its pods are gone: what follows is to have the
+// machine to itself.
+func (s *stage) leave() {
+	_ = attempt(func() {
+		_ = s.remove(s)
+		s.await("all pods are gone", s.empty)
+	})
+	s.strike()
+	_ = attempt(s.rest)
 }

@@ -175,7 +175,7 @@ func seen(uid types.UID, name, group string, ready bool) *corev1.Pod {
 }
 
 func TestTheCensusCountsGroups(t *testing.T) {
-	s := &stage{load: floor(2, 2), census: newCensus(2, 2)}
+	s := &stage{place: &place{}, load: floor(2, 2), census: newCensus(2, 2)}
 	for _, p := range []*corev1.Pod{
 		seen("0", "a-0", "a", true), seen("0-1", "a-0-1", "a-0", true), seen("1", "a-1", "a", true), seen("1-1", "a-1-1", "a-1", false),
 	} {
@@ -198,7 +198,7 @@ func TestTheCensusCountsGroups(t *testing.T) {
 }
 
 func TestBareStatefulSetsAreCompleteWhenTheirStatusSaysSo(t *testing.T) {
-	s := &stage{load: floor(2, 2), census: newCensus(2, 2)}
+	s := &stage{place: &place{}, load: floor(2, 2), census: newCensus(2, 2)}
 	for i, uid := range []types.UID{"0", "0-1", "1", "1-1"} {
 		s.see(seen(uid, "a-"+string(uid), []string{"a", "a-0", "a", "a-1"}[i], true), true)
 	}

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -10,11 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
-	crcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -23,8 +17,8 @@ import (
 
 // pod is what is counted of a pod.
 type pod struct {
-	name, group, image string
-	ready              bool
+	group, image string
+	ready        bool
 }
 
 // census counts the objects of one namespace, event by event.
@@ -52,36 +46,12 @@ func newCensus(groups, size int) *census {
 	}
 }
 
-// watch counts from now on. A watch that was lost and could not be resumed is a new list:
-// its departures are seen as well.
-func (n *census) watch(ctx context.Context, config *rest.Config, scheme *runtime.Scheme, namespace string) error {
-	objects, err := crcache.New(config, crcache.Options{Scheme: scheme, DefaultNamespaces: map[string]crcache.Config{namespace: {}}})
-	if err != nil {
-		return err
-	}
-	go func() { _ = objects.Start(ctx) }()
-	for _, kind := range []client.Object{&corev1.Pod{}, &appsv1.StatefulSet{}, &lwsv1.LeaderWorkerSet{}} {
-		informer, err := objects.GetInformer(ctx, kind)
-		if err != nil {
-			return err
-		}
-		if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(object any) { n.see(object, true) },
-			UpdateFunc: func(_, object any) { n.see(object, true) },
-			DeleteFunc: func(object any) { n.see(object, false) },
-		}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+// counted are the kinds that a census is taken of.
+var counted = []client.ObjectList{&corev1.PodList{}, &appsv1.StatefulSetList{}, &lwsv1.LeaderWorkerSetList{}}
 
-func (n *census) see(object any, there bool) {
+func (n *census) see(object client.Object, there bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if last, isLast := object.(cache.DeletedFinalStateUnknown); isLast {
-		object = last.Obj
-	}
 	switch object := object.(type) {
 	case *corev1.Pod:
 		n.seePod(object, there)
@@ -93,11 +63,6 @@ func (n *census) see(object any, there bool) {
 		}
 	}
 	n.fewest = min(n.fewest, n.whole)
-	n.tell()
-}
-
-// tell wakes all waits. The lock is held.
-func (n *census) tell() {
 	close(n.wake)
 	n.wake = make(chan struct{})
 }
@@ -114,7 +79,7 @@ func (n *census) seePod(object *corev1.Pod, there bool) {
 	if !there {
 		return
 	}
-	now := pod{name: object.Name, group: groupOf(object), image: object.Spec.Containers[0].Image, ready: podReady(object)}
+	now := pod{group: groupOf(object), image: object.Spec.Containers[0].Image, ready: drill.PodReady(object)}
 	n.pods[object.UID] = now
 	if now.ready {
 		n.count(now.group, 1)
@@ -161,38 +126,29 @@ func groupOf(pod *corev1.Pod) string {
 	return pod.Name
 }
 
-func podReady(pod *corev1.Pod) bool {
-	for i := range pod.Status.Conditions {
-		if pod.Status.Conditions[i].Type == corev1.PodReady {
-			return pod.Status.Conditions[i].Status == corev1.ConditionTrue && pod.DeletionTimestamp == nil
-		}
-	}
-	return false
-}
-
 // patience bounds a wait: a control plane that creates ten pods a second is slow, not stuck.
 func (n *census) patience() time.Duration {
 	return 2*drill.Patience + time.Duration(n.expected)*100*time.Millisecond
 }
 
 // await waits until a condition holds. It is called under the lock.
-func (n *census) await(ctx context.Context, what string, holds func() bool) error {
-	deadline := time.After(n.patience())
+func (s *stage) await(what string, holds func() bool) {
+	deadline, n := time.After(s.patience()), s.census
 	for {
 		n.mu.Lock()
 		done, next := holds(), n.wake
 		n.mu.Unlock()
 		if done {
-			return nil
+			return
 		}
 		select {
 		case <-next:
-		case <-ctx.Done():
-			return ctx.Err()
+		case <-s.ctx.Done():
+			must(s.ctx.Err())
 		case <-deadline:
 			n.mu.Lock()
 			defer n.mu.Unlock()
-			return fmt.Errorf("%w: never came true: %s; %d pods are there, %d ready, %d groups whole, %d statefulsets not ready", errInvalid, what, len(n.pods), n.ready, n.whole, n.stsLeft)
+			valid(false, "never came true: %s; %d pods are there, %d ready, %d groups whole, %d statefulsets not ready", what, len(n.pods), n.ready, n.whole, n.stsLeft)
 		}
 	}
 }
@@ -225,4 +181,13 @@ func (s *stage) complete() bool {
 func available(set *lwsv1.LeaderWorkerSet, groups int) bool {
 	return set != nil && set.Status.ObservedGeneration == set.Generation && int(set.Status.ReadyReplicas) == groups &&
 		meta.IsStatusConditionTrue(set.Status.Conditions, string(lwsv1.LeaderWorkerSetAvailable))
+}
+
+func (n *census) allAt(image string) bool {
+	for _, pod := range n.pods {
+		if pod.image != image {
+			return false
+		}
+	}
+	return true
 }

@@ -1,15 +1,10 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"slices"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/drill"
@@ -18,108 +13,68 @@ import (
 // kills is how often killOne kills.
 const kills = 25
 
-func recreateGroup(set *lwsv1.LeaderWorkerSet) {
-	set.Spec.LeaderWorkerTemplate.RestartPolicy = lwsv1.RecreateGroupOnPodRestart
+// recreating is a load whose groups are recreated when a worker goes.
+func recreating(groups int) load {
+	l := own(groups, 8)
+	l.policy = lwsv1.RecreateGroupOnPodRestart
+	return l
 }
 
 // killOne deletes a worker of one group after the other. It measures how long it takes until
 // the operator deletes the leader, and until the group is whole. The floor is the eight pods
 // of a group deleted by the bench.
-func killOne(ctx context.Context, b *bed) (figures, error) {
-	bare, err := b.standing(ctx, floor(4, 8))
-	if err != nil {
-		return nil, err
-	}
-	floorCost, err := bare.spend(ctx, "the group is whole again", func() error { return bare.killAll(ctx, "a-1") }, bare.complete)
-	bare.strikeEmpty(ctx)
-	if err != nil {
-		return nil, err
-	}
-	s, err := b.standing(ctx, own(kills, 8, recreateGroup))
-	if err != nil {
-		return nil, err
-	}
-	defer s.strikeEmpty(ctx)
-	mark, err := s.settled(ctx)
-	if err != nil {
-		return nil, err
-	}
+func killOne(b *bed) {
+	bare := b.standing(floor(4, 8))
+	group := []string{"a-1", "a-1-1", "a-1-2", "a-1-3", "a-1-4", "a-1-5", "a-1-6", "a-1-7"}
+	floorCost := bare.spend("the group is whole again", func() error { return together(group, bare.kill) }, bare.complete)
+	bare.leave()
+	s := b.standing(recreating(kills))
+	defer s.leave()
+	s.rest()
+	s.remark()
+	mark := s.mark
 	var costs []cost
 	for i := range kills {
-		c, err := s.spend(ctx, "the group is whole again", func() error { return s.kill(ctx, i) }, s.recreated(8*(i+1)))
-		if err != nil {
-			return nil, err
-		}
-		costs = append(costs, c)
+		costs = append(costs, s.spend("the group is whole again", func() error { return s.killWorker(i) }, s.recreated(8*(i+1))))
 	}
-	answers, err := s.answers(kills)
-	if err != nil {
-		return nil, err
-	}
+	steps, answers := s.answers(kills)
 	after := s.aftermath(mark, kills, func(int) bool { return true })
 	slices.SortFunc(costs, func(a, b cost) int { return int(a.time - b.time) })
 	median := costs[len(costs)/2]
 	median.pods = after.most
-	var f figures
-	median.tell(&f, "kill-one", floorCost)
-	after.tell(&f, "kill-one")
-	steps, err := s.steps()
-	if err != nil {
-		return nil, err
-	}
+	b.tellCost(median, floorCost)
+	after.tell(b)
 	for _, step := range []string{"record", "statefulset"} {
 		if taken := steps[step]; len(taken) > 0 {
-			f.add("kill-one."+step+"-ms-median", milliseconds(taken[len(taken)/2]))
-			f.add("kill-one."+step+"-ms-longest", milliseconds(taken[len(taken)-1]))
+			b.tell(step+"-ms-median", milliseconds(taken[len(taken)/2]))
+			b.tell(step+"-ms-longest", milliseconds(taken[len(taken)-1]))
 		}
 	}
-	f.add("kill-one.answer-ms-median", milliseconds(answers[len(answers)/2]))
-	f.add("kill-one.answer-ms-p99", milliseconds(answers[(len(answers)*99+99)/100-1]))
-	return f, nil
+	b.tell("answer-ms-median", milliseconds(answers[len(answers)/2]))
+	b.tell("answer-ms-p99", milliseconds(percentile(answers, 99)))
 }
 
 // killForty deletes a worker of every second group or so, all at once.
-func killForty(ctx context.Context, b *bed) (figures, error) {
+func killForty(b *bed) {
 	const groups, hit = 100, 40
-	s, err := b.standing(ctx, own(groups, 8, recreateGroup))
-	if err != nil {
-		return nil, err
-	}
-	defer s.strikeEmpty(ctx)
-	mark, err := s.settled(ctx)
-	if err != nil {
-		return nil, err
-	}
-	victims := make([]int, hit)
+	s := b.standing(recreating(groups))
+	defer s.leave()
+	s.rest()
+	s.remark()
+	mark, victims := s.mark, make([]int, hit)
 	for i := range victims {
 		victims[i] = i * groups / hit
 	}
-	do := func() error { return together(victims, func(group int) error { return s.kill(ctx, group) }) }
-	c, err := s.spend(ctx, "all groups are whole again", do, s.recreated(8*hit))
-	if err != nil {
-		return nil, err
-	}
-	answers, err := s.answers(hit)
-	if err != nil {
-		return nil, err
-	}
-	var f figures
-	c.tell(&f, "kill-40", cost{})
-	f.add("kill-40.answer-ms-p99", milliseconds(answers[len(answers)-1]))
+	c := s.spend("all groups are whole again", func() error { return together(victims, s.killWorker) }, s.recreated(8*hit))
+	_, answers := s.answers(hit)
+	b.tellCost(c, cost{})
+	b.tell("answer-ms-p99", milliseconds(answers[len(answers)-1]))
 	after := s.aftermath(mark, hit, func(group int) bool { return slices.Contains(victims, group) })
-	after.tell(&f, "kill-40")
-	f.add("kill-40.pods-created-beyond", float64(after.made-8*hit))
-	return f, nil
+	after.tell(b)
+	b.tell("pods-created-beyond", float64(after.made-8*hit))
 }
 
-// settled returns where the audit log stands once nothing more of the creation is done.
-func (s *stage) settled(ctx context.Context) (mark int, err error) {
-	if err := s.rest(ctx); err != nil {
-		return 0, err
-	}
-	err = s.remark()
-	return s.mark, err
-}
+func (s *stage) killWorker(group int) error { return s.kill(fmt.Sprintf("a-%d-3", group)) }
 
 // recreated reports whether so many pods were created since the load came, and all of them
 // are ready.
@@ -127,46 +82,17 @@ func (s *stage) recreated(pods int) func() bool {
 	return func() bool { return s.created >= s.groups*s.size+pods && s.complete() }
 }
 
-// kill deletes one worker with no grace: the pod is gone with the first event of it.
-func (s *stage) kill(ctx context.Context, group int) error {
-	victim := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: fmt.Sprintf("a-%d-3", group)}}
-	return s.client.Delete(ctx, victim, client.GracePeriodSeconds(0))
+// answers returns how long after each worker's deletion the operator began each step of its
+// answer, and the deletion of its leader, by the API server's clock, shortest first.
+func (s *stage) answers(want int) (steps map[string][]time.Duration, leaders []time.Duration) {
+	must(s.Audit.Sync())
+	steps = stepsOf(s.Audit.Kept(0, func(r drill.Request) bool { return r.Namespace == s.namespace && r.Code == http.StatusOK }))
+	valid(len(steps["leader"]) >= want, "the operator deleted %d leaders for %d workers", len(steps["leader"]), want)
+	return steps, steps["leader"]
 }
 
-// killAll deletes the pods of one group of the floor.
-func (s *stage) killAll(ctx context.Context, leader string) error {
-	names := []string{leader}
-	for i := 1; i < s.size; i++ {
-		names = append(names, fmt.Sprintf("%s-%d", leader, i))
-	}
-	return together(names, func(name string) error {
-		return s.client.Delete(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}}, client.GracePeriodSeconds(0))
-	})
-}
-
-// answers returns how long after each worker's deletion the operator deleted its leader, by
-// the API server's clock, shortest first.
-func (s *stage) answers(want int) ([]time.Duration, error) {
-	all, err := s.steps()
-	if err != nil {
-		return nil, err
-	}
-	if answers := all["leader"]; len(answers) >= want {
-		return answers, nil
-	}
-	return nil, fmt.Errorf("%w: the operator deleted %d leaders for %d workers", errInvalid, len(all["leader"]), want)
-}
-
-// steps returns how long after each worker's deletion the operator began each step of its
-// answer, shortest first: a write of the set's status, the deletion of the group's
-// StatefulSet, and that of its leader.
-func (s *stage) steps() (map[string][]time.Duration, error) {
-	if err := s.audit.Sync(); err != nil {
-		return nil, err
-	}
-	return stepsOf(s.audit.Kept(0, func(r drill.Request) bool { return r.Namespace == s.namespace && r.Code == http.StatusOK })), nil
-}
-
+// stepsOf times the steps of an answer: a write of the set's status, the deletion of the
+// group's StatefulSet, and that of its leader.
 func stepsOf(requests []drill.Request) map[string][]time.Duration {
 	killed := map[string]time.Time{} // by the leader, until another worker of it is
 	answered := map[string]bool{}    // by the leader, once it is deleted
@@ -204,4 +130,77 @@ func stepsOf(requests []drill.Request) map[string][]time.Duration {
 	return steps
 }
 
-func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+// aftermath counts what happened to groups after a worker of each was killed.
+type aftermath struct {
+	hit     int
+	leaders int // deletions of leaders that the API server took
+	made    int // pods created in the new incarnations
+	most    int // the most of them in one group
+	others  int // pods of other groups that were created or deleted
+	// late are pods that the StatefulSet controller created in a killed one's place, in an
+	// incarnation that was about to end. The operator learns of the pod by the same event.
+	late int
+}
+
+// aftermath reads the audit log from a mark on. hit is how many groups lost a worker, and
+// isHit which.
+func (s *stage) aftermath(mark, hit int, isHit func(int) bool) aftermath {
+	return aftermathOf(s.Audit.Kept(mark, func(r drill.Request) bool { return r.Namespace == s.namespace }), hit, isHit)
+}
+
+func aftermathOf(requests []drill.Request, hit int, isHit func(int) bool) aftermath {
+	a, begun, made := aftermath{hit: hit}, map[string]time.Time{}, map[int]int{}
+	for _, r := range requests {
+		var group, worker int
+		switch n, _ := fmt.Sscanf(r.Name, "a-%d-%d", &group, &worker); {
+		case n == 0:
+		case deletesPod(r):
+			if n == 1 && drill.ByLockstep(r) {
+				a.leaders++
+				begun[r.Name] = r.Begun // its leader comes next
+			}
+			if !isHit(group) {
+				a.others++
+			}
+		case drill.CreatesPod(r):
+			if !isHit(group) {
+				a.others++
+			}
+		case makesStatefulSet(r):
+			begun[r.Name+"-"] = r.Begun
+		}
+	}
+	for _, r := range requests {
+		var group, worker int
+		n, _ := fmt.Sscanf(r.Name, "a-%d-%d", &group, &worker)
+		if n == 0 || !drill.CreatesPod(r) || !isHit(group) {
+			continue
+		}
+		maker := fmt.Sprintf("a-%d", group)
+		if n == 2 {
+			maker += "-"
+		}
+		if at, known := begun[maker]; !known || r.Begun.Before(at) {
+			a.late++
+			continue
+		}
+		made[group]++
+		a.made++
+		a.most = max(a.most, made[group])
+	}
+	return a
+}
+
+func deletesPod(r drill.Request) bool {
+	return r.Verb == "delete" && r.Resource == "pods" && r.Code == http.StatusOK
+}
+
+func makesStatefulSet(r drill.Request) bool {
+	return r.Resource == "statefulsets" && r.Code == http.StatusCreated && drill.ByLockstep(r)
+}
+
+func (a aftermath) tell(b *bed) {
+	b.tell("leaders-deleted-beyond", float64(a.leaders-a.hit))
+	b.tell("others-touched", float64(a.others))
+	b.tell("late-pods", float64(a.late))
+}

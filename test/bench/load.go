@@ -1,7 +1,7 @@
 package main
 
 import (
-	"context"
+	"errors"
 	"fmt"
 
 	"golang.org/x/sync/errgroup"
@@ -12,9 +12,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/test/drill"
 )
 
-// Images that pods are told apart by. Nobody pulls them.
+// Images that pods are told apart by. No node pulls them.
 const (
 	imageA = "registry.example/serve:a"
 	imageB = "registry.example/serve:b"
@@ -31,16 +32,18 @@ const atOnce = 16
 
 // load is so many groups of so many pods, as one set or as bare StatefulSets.
 type load struct {
-	groups, size int
-	bare         bool
-	create       func(context.Context, *stage) error
-	remove       func(context.Context, *stage) error
-	edits        []func(*lwsv1.LeaderWorkerSet)
+	groups, size   int
+	bare           bool
+	create, remove func(*stage) error
+	policy         lwsv1.RestartPolicyType
 }
 
 // own is the load as a LeaderWorkerSet.
-func own(groups, size int, edits ...func(*lwsv1.LeaderWorkerSet)) load {
-	return load{groups: groups, size: size, create: createSet, remove: removeSet, edits: edits}
+func own(groups, size int) load {
+	return load{groups: groups, size: size, policy: lwsv1.NoneRestartPolicy,
+		create: func(s *stage) error { return s.Client.Create(s.ctx, s.newSet()) },
+		remove: func(s *stage) error { return s.Client.Delete(s.ctx, s.newSet(), background) },
+	}
 }
 
 // floor is the load as one StatefulSet of leaders and one of workers a group.
@@ -48,35 +51,16 @@ func floor(groups, size int) load {
 	return load{groups: groups, size: size, bare: true, create: createBare, remove: removeBare}
 }
 
-func createSet(ctx context.Context, s *stage) error {
-	return s.client.Create(ctx, s.newSet())
-}
+const background = client.PropagationPolicy(metav1.DeletePropagationBackground)
 
 func (s *stage) newSet() *lwsv1.LeaderWorkerSet {
-	replicas, size := int32(s.groups), int32(s.size)
-	set := &lwsv1.LeaderWorkerSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "a"},
-		Spec: lwsv1.LeaderWorkerSetSpec{
-			Replicas:      &replicas,
-			StartupPolicy: lwsv1.LeaderCreatedStartupPolicy,
-			RolloutStrategy: lwsv1.RolloutStrategy{
-				Type:                       lwsv1.RollingUpdateStrategyType,
-				RollingUpdateConfiguration: &lwsv1.RollingUpdateConfiguration{MaxUnavailable: intstr.FromInt32(10)},
-			},
-			LeaderWorkerTemplate: lwsv1.LeaderWorkerTemplate{
-				Size: &size, WorkerTemplate: corev1.PodTemplateSpec{Spec: podSpec()}, RestartPolicy: lwsv1.NoneRestartPolicy,
-			},
-		},
-	}
-	for _, edit := range s.edits {
-		edit(set)
-	}
-	return set
-}
-
-func removeSet(ctx context.Context, s *stage) error {
-	return s.client.Delete(ctx, &lwsv1.LeaderWorkerSet{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "a"}},
-		client.PropagationPolicy(metav1.DeletePropagationBackground))
+	return drill.NewSet(s.namespace, "a", int32(s.groups), int32(s.size), podSpec(), func(set *lwsv1.LeaderWorkerSet) {
+		set.Spec.LeaderWorkerTemplate.RestartPolicy = s.policy
+		set.Spec.RolloutStrategy = lwsv1.RolloutStrategy{
+			Type:                       lwsv1.RollingUpdateStrategyType,
+			RollingUpdateConfiguration: &lwsv1.RollingUpdateConfiguration{MaxUnavailable: intstr.FromInt32(10)},
+		}
+	})
 }
 
 func podSpec() corev1.PodSpec {
@@ -85,20 +69,23 @@ func podSpec() corev1.PodSpec {
 
 // createBare makes the StatefulSets and the headless Service that governs them, as a
 // set has one: its endpoints are work for the control plane, too.
-func createBare(ctx context.Context, s *stage) error {
-	if err := s.client.Create(ctx, s.governing()); err != nil {
-		return err
-	}
-	return together(s.statefulSets(), func(sts *appsv1.StatefulSet) error { return s.client.Create(ctx, sts) })
+func createBare(s *stage) error {
+	return errors.Join(s.Client.Create(s.ctx, s.governing()), together(s.statefulSets(), func(sts *appsv1.StatefulSet) error {
+		return s.Client.Create(s.ctx, sts)
+	}))
+}
+
+func removeBare(s *stage) error {
+	err := client.IgnoreNotFound(s.Client.Delete(s.ctx, s.governing()))
+	return errors.Join(err, together(s.statefulSets(), func(sts *appsv1.StatefulSet) error {
+		return client.IgnoreNotFound(s.Client.Delete(s.ctx, sts, background))
+	}))
 }
 
 func (s *stage) governing() *corev1.Service {
-	return &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "a"},
-		Spec: corev1.ServiceSpec{
-			ClusterIP: corev1.ClusterIPNone, PublishNotReadyAddresses: true, Selector: map[string]string{floorLabel: "a"},
-		},
-	}
+	return &corev1.Service{ObjectMeta: s.meta("a"), Spec: corev1.ServiceSpec{
+		ClusterIP: corev1.ClusterIPNone, PublishNotReadyAddresses: true, Selector: map[string]string{floorLabel: "a"},
+	}}
 }
 
 // statefulSets is the leaders' StatefulSet and one of workers for each group.
@@ -130,15 +117,6 @@ func (s *stage) statefulSet(name string, pods int) *appsv1.StatefulSet {
 		sts.Spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: 1}
 	}
 	return sts
-}
-
-func removeBare(ctx context.Context, s *stage) error {
-	if err := s.client.Delete(ctx, s.governing()); client.IgnoreNotFound(err) != nil {
-		return err
-	}
-	return together(s.statefulSets(), func(sts *appsv1.StatefulSet) error {
-		return client.IgnoreNotFound(s.client.Delete(ctx, sts, client.PropagationPolicy(metav1.DeletePropagationBackground)))
-	})
 }
 
 // together does something for each, some at a time, and returns the first error.

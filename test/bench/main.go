@@ -42,7 +42,7 @@ type settings struct {
 
 func main() {
 	if os.Getenv(drill.ReaperEnv) != "" {
-		exit(drill.Reap(os.Stdin))
+		drill.Exit(drill.Reap(os.Stdin))
 	}
 	if os.Getenv("LOCKSTEP_BIN") == "" {
 		_ = os.Setenv("LOCKSTEP_BIN", "bin") // the bench runs where its budget is found, at the top
@@ -114,7 +114,7 @@ func runOn(ctx context.Context, s settings, dir string, reaper *drill.Reaper, ch
 	fmt.Println(report.heading())
 	var failed []error
 	for i, one := range chosen {
-		figures, err := b.measure(ctx, one, s.repeat, i == len(chosen)-1)
+		figures, err := b.measure(one, s.repeat, i == len(chosen)-1)
 		if err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", one.name, err))
 			fmt.Printf("%s: %v\n", one.name, err)

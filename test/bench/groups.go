@@ -1,0 +1,172 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"lockstep.dev/lockstep/test/drill"
+)
+
+// create has the same load made bare and as a set.
+func create(groups, size int) func(*bed) {
+	return func(b *bed) {
+		measured := func(l load) cost {
+			s, c := b.creation(l)
+			defer s.leave()
+			valid(c.pods == l.groups*l.size, "%d pods were created for %d", c.pods, l.groups*l.size)
+			return c
+		}
+		bare := measured(floor(groups, size))
+		ours := measured(own(groups, size))
+		b.tellCost(ours, bare)
+		b.tell("writes-beyond-groups", float64(ours.writes-groups))
+		b.tell("rss-mib", b.used().rss)
+	}
+}
+
+// roll gives every group another template. The floor knows no groups and no budget:
+// all of its StatefulSets replace all of their pods at once.
+func roll(b *bed) {
+	const ofSet = `{"spec":{"leaderWorkerTemplate":{"workerTemplate":{"spec":{"containers":[{"name":"serve","image":%q}]}}}}}`
+	const ofStatefulSet = `{"spec":{"template":{"spec":{"containers":[{"name":"serve","image":%q}]}}}}`
+	bare, _ := b.rolled(floor(100, 8), func(s *stage) error {
+		return together(s.statefulSets(), func(sts *appsv1.StatefulSet) error {
+			return s.Client.Patch(b.ctx, sts, client.RawPatch(types.StrategicMergePatchType, fmt.Appendf(nil, ofStatefulSet, imageB)))
+		})
+	})
+	ours, fewest := b.rolled(own(100, 8), func(s *stage) error {
+		return s.Client.Patch(b.ctx, s.newSet(), drill.Merge(fmt.Sprintf(ofSet, imageB)))
+	})
+	b.tellCost(ours, bare)
+	b.tell("fewest-groups-ready", float64(fewest))
+	b.tell("writes-per-group", float64(ours.writes)/100)
+}
+
+// rolled measures a rollout, and the least groups that were ready on the way.
+func (b *bed) rolled(l load, do func(*stage) error) (c cost, fewest int) {
+	s := b.standing(l)
+	defer s.leave()
+	holding(s.census, func() int { s.fewest = s.whole; return s.fewest })
+	c = s.spend("all groups are rolled", func() error { return do(s) }, func() bool { return s.complete() && s.allAt(imageB) })
+	valid(c.pods >= l.groups*l.size, "only %d pods were created", c.pods)
+	return c, holding(s.census, func() int { return s.fewest })
+}
+
+// An hour in which nothing changes brings heartbeats, resyncs, lost watches and
+// writes of others that mean nothing. Compressed, that is each of them this often.
+const (
+	idleRounds  = 12
+	idleStarts  = 2
+	idleTouched = 20 // objects of each kind in a round
+)
+
+// idle changes what means nothing on every kind of child, starts the API server's
+// watches anew, and counts what the operator writes: nothing.
+func idle(b *bed) {
+	s := b.standing(own(100, 8))
+	defer s.leave()
+	s.settle()
+	touched := 0
+	c := s.spend("the set stands", func() error {
+		for round := range idleRounds {
+			n, err := s.touch(round)
+			if touched += n; err != nil {
+				return err
+			}
+		}
+		for range idleStarts { // every watch ends with the API server
+			if err := s.Plane.Restart(drill.APIServer); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, s.complete)
+	valid(touched == idleRounds*3*idleTouched && c.pods == 0, "%d objects were touched, %d pods created", touched, c.pods)
+	b.tell("writes", float64(c.writes+c.events))
+	b.tell("reads", float64(c.reads))
+	b.tell("touched", float64(touched))
+	b.tell("cpu-seconds", c.cpu.Seconds())
+}
+
+// settle returns once what may still be written of a set that stands was written.
+func (s *stage) settle() {
+	pause(s.ctx, 10*time.Second)
+	s.rest()
+}
+
+// touch changes something that means nothing on some objects of each kind.
+func (s *stage) touch(round int) (int, error) {
+	var objects []client.Object
+	for i := range idleTouched {
+		leader := fmt.Sprintf("a-%d", i)
+		objects = append(objects, &corev1.Pod{ObjectMeta: s.meta(leader)}, &corev1.Pod{ObjectMeta: s.meta(leader + "-1")},
+			&appsv1.StatefulSet{ObjectMeta: s.meta(leader)})
+	}
+	return len(objects), together(objects, func(o client.Object) error {
+		return s.Client.Patch(s.ctx, o, drill.Merge(fmt.Sprintf(`{"metadata":{"annotations":{"bench/touched":"%d"}}}`, round)))
+	})
+}
+
+// restartOperator starts the operator again beside a large set, and then compares
+// what an event of one worker pod costs there and beside a small one.
+func restartOperator(b *bed) {
+	s := b.standing(own(1000, 8))
+	defer func() {
+		if !b.last { // thousands of pods take minutes to leave one by one: else they go with the control plane
+			s.leave()
+		}
+	}()
+	s.settle()
+	b.tell("rss-before-mib", b.used().rss)
+	must(b.Operator.Kill())
+	began := time.Now()
+	var ready time.Duration
+	c := s.spend("the set stands", func() error {
+		err := b.Operator.Start(b.flags...)
+		ready = time.Since(began)
+		return err
+	}, s.complete)
+	used := b.used()
+	b.tell("ready-seconds", ready.Seconds())
+	b.tell("writes", float64(c.writes+c.events))
+	b.tell("reads", float64(c.reads))
+	b.tell("pods-created", float64(c.pods))
+	b.tell("cpu-seconds", used.cpu.Seconds())
+	b.tell("rss-mib", used.rss)
+	b.tell("rss-peak-mib", used.peak)
+	s.tellEvents()
+}
+
+// tellEvents tells what an event of a worker pod that has to be looked into costs the
+// operator, beside a set of 10 groups and beside this one: in CPU, and in requests.
+func (s *stage) tellEvents() {
+	small := s.standing(own(10, s.size))
+	defer small.leave()
+	few, many := small.labelled(), s.labelled()
+	s.figures.add("event.cpu-ms-10-groups", few.cpu.Seconds()*1000/labels)
+	s.figures.add("event.cpu-ms-1000-groups", many.cpu.Seconds()*1000/labels)
+	s.figures.add("event.cpu-growth", many.cpu.Seconds()/max(few.cpu.Seconds(), 0.01))
+	s.figures.add("event.requests", float64(many.writes+many.events+many.reads)/labels)
+}
+
+// labels is how many events of worker pods are made to measure one.
+const labels = 1000
+
+// labelled changes a label on worker pods, one after the other. A pod's labels are
+// what its group is judged by, so that each change is looked into.
+func (s *stage) labelled() cost {
+	return s.spend("the labels are seen", func() error {
+		for i := range labels {
+			pod := &corev1.Pod{ObjectMeta: s.meta(fmt.Sprintf("a-%d-%d", i%s.groups, 1+i/s.groups%(s.size-1)))}
+			if err := s.Client.Patch(s.ctx, pod, drill.Merge(fmt.Sprintf(`{"metadata":{"labels":{"bench/round":"%d"}}}`, i))); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, func() bool { return available(s.sets["a"], s.groups) })
+}

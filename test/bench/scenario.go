@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// scenario is one thing that users do, measured.
+type scenario struct {
+	name, about string
+	run         func(*bed)
+	// cold: there are no sets in it, and nothing has to be done once before.
+	cold bool
+}
+
+// scenarios are in the order in which they are best run: the largest last.
+var scenarios = []scenario{
+	{"create-100x8", "create 100 groups of 8", create(100, 8), false},
+	{"create-500x2", "create 500 groups of 2", create(500, 2), false},
+	{"roll-100x8", "give 100 groups of 8 another template, maxUnavailable 10", roll, false},
+	{"kill-one", "delete one worker of a group of 8, again and again; the group is recreated", killOne, false},
+	{"kill-40", "delete one worker in each of 40 groups at once", killForty, false},
+	{"idle-100x8", "an hour in which nothing changes, compressed: resyncs and meaningless changes", idle, false},
+	{"admit-claims", "create and delete claims where our admission holds, and where it does not", admit, true},
+	{"release-1000", "let go of 1,000 deleted claims among 10,000 pods, beside the controller that is built in", release, true},
+	{"restart-1000x8", "start the operator again beside 1,000 groups of 8; then cost per event there and at 10 groups", restartOperator, false},
+}
+
+// errInvalid is the mark of a run that does not count: the load was not reached.
+var errInvalid = errors.New("invalid run")
+
+// stop is what a scenario panics with when it cannot go on. Attempt makes an error of it.
+type stop struct{ error }
+
+func must(err error) {
+	if err != nil {
+		panic(stop{err})
+	}
+}
+
+// valid ends a run that does not count.
+func valid(holds bool, format string, values ...any) {
+	if !holds {
+		must(fmt.Errorf("%w: %s", errInvalid, fmt.Sprintf(format, values...)))
+	}
+}
+
+// attempt returns the error that something stopped with.
+func attempt(do func()) (err error) {
+	defer func() {
+		switch end := recover().(type) {
+		case nil:
+		case stop:
+			err = end.error
+		default:
+			panic(end)
+		}
+	}()
+	do()
+	return nil
+}
+
+// figure is one result of a scenario.
+type figure struct {
+	name  string // "create-100x8.ratio"
+	value float64
+}
+
+// figures are those of one scenario, in the order they are told.
+type figures []figure
+
+func (f *figures) add(name string, value float64) { *f = append(*f, figure{name, value}) }
+
+// tell adds a figure of the scenario that runs.
+func (b *bed) tell(name string, value float64) { b.figures.add(b.scenario+"."+name, value) }
+
+// measure runs a scenario several times and returns the median of each figure. last reports
+// whether no other comes after it.
+func (b *bed) measure(one scenario, repeat int, last bool) (figures, error) {
+	var all []figures
+	for i := range repeat {
+		b.last = last && i == repeat-1
+		b.scenario, b.figures, b.left = one.name, nil, nil
+		err := attempt(func() { one.run(b) })
+		all = append(all, b.figures)
+		if err = errors.Join(err, b.left); err != nil {
+			return medians(all), err // what there is of an invalid run helps to see why
+		}
+	}
+	return medians(all), nil
+}
+
+// medians are those of each figure over several runs.
+func medians(runs []figures) (result figures) {
+	if len(runs) == 0 {
+		return nil
+	}
+	for i, first := range runs[0] {
+		var values []float64
+		for _, run := range runs {
+			if i < len(run) && run[i].name == first.name {
+				values = append(values, run[i].value)
+			}
+		}
+		slices.Sort(values)
+		result.add(first.name, values[len(values)/2])
+	}
+	return result
+}
+
+// pause lets time pass.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+		must(ctx.Err())
+	case <-time.After(d):
+	}
+}
+
+// percentile is one of values that are in order: the least that so many in a hundred
+// do not exceed.
+func percentile(sorted []time.Duration, p int) time.Duration {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[max((len(sorted)*p+99)/100-1, 0)]
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
