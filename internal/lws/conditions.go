@@ -1,14 +1,14 @@
 package lws
 
 import (
+	"cmp"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/condition"
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
-
-const noConflict = "every name this set needs is its own or free"
 
 // exclusive lists, for each condition, those that cannot be True beside it.
 var exclusive = map[string][]string{
@@ -36,26 +36,26 @@ func (d *setDecision) wantedConditions() []metav1.Condition {
 		wanted = append(wanted, holds)
 		for _, other := range exclusive[holds.Type] {
 			if condition.IsTrue(have, other) {
-				ceased := usual[other]
-				ceased.Status = metav1.ConditionFalse
-				wanted = append(wanted, ceased)
+				wanted = append(wanted, ceased(usual[other]))
 			}
 		}
 	}
 	wanted = append(wanted, d.hinderedBeside(progress)...)
 	wanted = append(wanted, d.resumed(progress)...)
-	wanted = append(wanted, d.gangConditions()...)
-	wanted = append(wanted, d.restartConditions()...)
-	wanted = append(wanted, d.claimsConditions()...)
-	if d.conflict != "" {
-		return append(wanted, holding(CodeNameConflict, CodeNameConflict, d.conflict))
-	}
-	if condition.IsTrue(have, CodeNameConflict) {
-		resolved := holding(CodeNameConflict, "NoNameConflict", noConflict)
-		resolved.Status = metav1.ConditionFalse
-		wanted = append(wanted, resolved)
+	for _, n := range d.notices() {
+		switch {
+		case n.says != "":
+			wanted = append(wanted, holding(n.kind, cmp.Or(n.reason, n.kind), n.says))
+		case condition.IsTrue(have, n.kind):
+			wanted = append(wanted, ceased(holding(n.kind, n.overReason, n.over)))
+		}
 	}
 	return wanted
+}
+
+func ceased(c metav1.Condition) metav1.Condition {
+	c.Status = metav1.ConditionFalse
+	return c
 }
 
 // resumed is that an update goes on which was told to be held: it stays in progress
@@ -72,7 +72,7 @@ func (d *setDecision) resumed(progress []metav1.Condition) []metav1.Condition {
 // progress returns the conditions that hold, the one that tells most first.
 func (d *setDecision) progress() []metav1.Condition {
 	if d.refusal != "" {
-		return []metav1.Condition{d.refusedCondition()}
+		return []metav1.Condition{holding(lwsv1.LeaderWorkerSetProgressing, CodeRefused, d.refusal)}
 	}
 	counts := d.count()
 	progressing := usual[string(lwsv1.LeaderWorkerSetProgressing)]

@@ -42,14 +42,6 @@ func (d *setDecision) conflicts() string {
 	return conflictMessage(found)
 }
 
-// nameConflicts waits for the names that foreign objects have.
-func (d *setDecision) nameConflicts() (p Plan) {
-	if d.conflict != "" {
-		p.wait(Wait{Reason: because(CodeNameConflict, d.conflict), Until: d.Now.Add(conflictLook)})
-	}
-	return p
-}
-
 func (g Group) conflicts(set *lwsv1.LeaderWorkerSet) []string {
 	size := workload.SizeOf(g.Leader, set)
 	var found []string

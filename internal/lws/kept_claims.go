@@ -6,11 +6,8 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/action"
-	"lockstep.dev/lockstep/internal/condition"
 	"lockstep.dev/lockstep/internal/lws/volumes"
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
@@ -59,20 +56,4 @@ func (d *setDecision) standingTemplate(sts *appsv1.StatefulSet) *lwsv1.LeaderWor
 		return d.Set
 	}
 	return volumes.WithTemplates(d.Set, sts.Spec.VolumeClaimTemplates)
-}
-
-const claimsAsMade = "the claims of the spec are those that the set was made with"
-
-// claimsConditions says that the volumeClaimTemplates of the spec differ from those of the
-// set, and that they are equal again.
-func (d *setDecision) claimsConditions() []metav1.Condition {
-	return d.toldWhile(CodeVolumeClaimsDiffer, CodeVolumeClaimsDiffer, d.otherClaims, "VolumeClaimsAsMade", claimsAsMade)
-}
-
-// claimsEvents reports the difference once.
-func (d *setDecision) claimsEvents() []action.Event {
-	if d.otherClaims == "" || condition.IsTrue(d.Set.Status.Conditions, CodeVolumeClaimsDiffer) {
-		return nil
-	}
-	return []action.Event{{Warning: true, Reason: CodeVolumeClaimsDiffer, Action: "Update", Note: d.otherClaims}}
 }

@@ -118,10 +118,6 @@ func refusedMessage(refusals ...Refusal) string {
 	return message
 }
 
-func (d *setDecision) refusedCondition() metav1.Condition {
-	return holding(lwsv1.LeaderWorkerSetProgressing, CodeRefused, d.refusal)
-}
-
 // hinderedBeside makes Progressing False with the reason Refused beside Available, while an
 // object is refused that no group waits for, such as a Service.
 func (d *setDecision) hinderedBeside(progress []metav1.Condition) []metav1.Condition {
@@ -129,8 +125,7 @@ func (d *setDecision) hinderedBeside(progress []metav1.Condition) []metav1.Condi
 	if progress[0].Type != string(lwsv1.LeaderWorkerSetAvailable) {
 		return nil
 	}
-	beside := usual[progressing]
-	beside.Status = metav1.ConditionFalse
+	beside := ceased(usual[progressing])
 	told, _ := conditionOf(d.Set.Status.Conditions, progressing)
 	switch {
 	case d.hindrance != "":

@@ -12,7 +12,6 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
-	"lockstep.dev/lockstep/internal/condition"
 	"lockstep.dev/lockstep/internal/lws/restart"
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
@@ -132,14 +131,6 @@ func (d *setDecision) pruned() string {
 	return ""
 }
 
-// restartConditions returns the conditions about restarts that hold or have ended.
-func (d *setDecision) restartConditions() []metav1.Condition {
-	return slices.Concat(
-		d.toldWhile(ConditionBackoff, "GroupsFailing", backoffMessage(d.waitingGroups()), "None", "no group waits to be recreated"),
-		d.toldWhile(ConditionUnrecorded, "DefinitionTooOld", d.pruned(), "None", "the API server keeps the fields of the status that restarts need"),
-	)
-}
-
 func backoffMessage(waiting []*lwsv1.GroupRestarts) string {
 	if len(waiting) == 0 {
 		return ""
@@ -168,8 +159,7 @@ func backoffText(index int, count int32, due metav1.Time, last lwsv1.PodFailure)
 	return text
 }
 
-// backoffEvents returns the events for groups that begin to wait, and for an API server
-// that drops fields.
+// backoffEvents returns the events for groups that begin to wait.
 func (d *setDecision) backoffEvents() []action.Event {
 	var events []action.Event
 	for _, r := range d.waitingGroups() {
@@ -177,9 +167,6 @@ func (d *setDecision) backoffEvents() []action.Event {
 		if (before == nil || before.Leader != r.Leader) && len(events) < namedAtMost {
 			events = append(events, action.Event{Warning: true, Reason: CodeBackoff, Action: "Wait", Note: backoffTextOf(r)})
 		}
-	}
-	if text := d.pruned(); text != "" && !condition.IsTrue(d.told.Conditions, ConditionUnrecorded) {
-		events = append(events, action.Event{Warning: true, Reason: ConditionUnrecorded, Action: "Wait", Note: text})
 	}
 	return events
 }

@@ -64,12 +64,11 @@ func DecideSet(w SetSnapshot) Plan {
 	}
 	for _, rule := range []func(*setDecision) Plan{
 		(*setDecision).refusals,
-		(*setDecision).nameConflicts,
+		(*setDecision).tell,
 		(*setDecision).previous,
 		(*setDecision).leaders,
 		(*setDecision).tellPause,
 		(*setDecision).service,
-		(*setDecision).gangs,
 	} {
 		plan.add(rule(d))
 	}
@@ -112,7 +111,9 @@ func derive(w SetSnapshot) (*setDecision, Plan) {
 	}
 	d.effectiveSpec = d.pause(d.keepClaims())
 	d.Set = d.set
-	plan.Waits = d.effectiveSpec.waits()
+	if d.unknown != "" {
+		plan.wait(Wait{Reason: because(CodeRevisionNotVisible, d.unknown)})
+	}
 	d.refusal, d.hindrance = w.refusedSpec(), w.refusedParts()
 	d.waiting = d.awaitPrevious()
 	d.held = d.unknown != "" || d.refusal != "" || d.waiting.holds || len(d.StatefulSet.Foreign) > 0
@@ -124,17 +125,6 @@ func derive(w SetSnapshot) (*setDecision, Plan) {
 	plan.add(owners)
 	d.pvcsPending = pending
 	return d, plan
-}
-
-// waits says what keeps the spec from being taken in.
-func (e effectiveSpec) waits() (waits []Wait) {
-	if e.otherClaims != "" {
-		waits = append(waits, Wait{Reason: because(CodeVolumeClaimsDiffer, e.otherClaims)})
-	}
-	if e.unknown != "" {
-		waits = append(waits, Wait{Reason: because(CodeRevisionNotVisible, e.unknown)})
-	}
-	return waits
 }
 
 // statefulSetUID is the UID of the leader StatefulSet that is, or is about to

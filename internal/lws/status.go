@@ -2,7 +2,6 @@ package lws
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -34,9 +33,6 @@ func (d *setDecision) status() (p Plan) {
 	if !changed && !generation && !d.arrived(want) && !d.restarted.IsNew && d.Now.Before(due) {
 		p.wait(Wait{Reason: because(CodeStatusCoalesced, "counts changed and are written together"), Until: due})
 		return p
-	}
-	if text := d.pruned(); text != "" {
-		p.wait(Wait{Reason: because(ConditionUnrecorded, text), Until: d.Now.Add(prunedAgain)})
 	}
 	progressed := generation || progressChanged(have.Conditions, want.Conditions)
 	p.do(action.WriteStatus{
@@ -120,7 +116,7 @@ func (d *setDecision) statusEvents(status *lwsv1.LeaderWorkerSetStatus, progress
 	if event, ok := d.waitEvent(); ok {
 		events = append(events, event)
 	}
-	return slices.Concat(events, d.conflictEvents(), d.gangEvents(), d.backoffEvents(), d.claimsEvents())
+	return append(events, d.noticeEvents()...)
 }
 
 // waitEvent compares the wait as it is with the wait as it was last written.
@@ -136,18 +132,6 @@ func (d *setDecision) waitEvent() (action.Event, bool) {
 		return action.Event{Reason: "PreviousIncarnationGone", Action: "Wait", Note: "the previous incarnation is gone"}, true
 	}
 	return action.Event{}, false
-}
-
-func (d *setDecision) conflictEvents() []action.Event {
-	before, told := conditionOf(d.Set.Status.Conditions, CodeNameConflict)
-	told = told && before.Status == metav1.ConditionTrue
-	switch {
-	case d.conflict != "" && (!told || before.Message != d.conflict):
-		return []action.Event{{Warning: true, Reason: CodeNameConflict, Action: "Wait", Note: d.conflict}}
-	case d.conflict == "" && told:
-		return []action.Event{{Reason: "NameConflictResolved", Action: "Wait", Note: noConflict}}
-	}
-	return nil
 }
 
 func conditionOf(conditions []metav1.Condition, conditionType string) (metav1.Condition, bool) {
