@@ -61,7 +61,10 @@ func (g Group) conflicts(set *lwsv1.LeaderWorkerSet) []string {
 			found = append(found, taken(identity.KindService, service, fmt.Sprintf("pods of group %d have no DNS names", g.Index)))
 		}
 	}
-	return append(found, g.gangConflicts()...)
+	for _, object := range g.Gang.Foreign {
+		found = append(found, taken(identity.KindPodGroup, object, fmt.Sprintf("group %d is not scheduled as a gang", g.Index)))
+	}
+	return found
 }
 
 // byOrdinal returns pods by rising ordinal: a cache lists them in any order, and a message must

@@ -70,21 +70,14 @@ func (d *groupDecision) previous() bool {
 		waited = unwatched
 	}
 	if len(waited) > 0 {
-		d.awaitPrevious(waited, len(unwatched) > 0)
+		sortPrevious(waited)
+		wait := Wait{Reason: because(CodePreviousIncarnation, fmt.Sprintf("group %d waits for %s", d.Index, named(waited)))}
+		if len(unwatched) > 0 { // no event tells when an object without our labels is gone
+			wait.Until = d.Now.Add(conflictLook)
+		}
+		d.plan.wait(wait)
 	}
 	return len(blocking) == 0
-}
-
-// awaitPrevious waits for objects to leave. What is not ours by labels is not watched: if
-// there is any, no event tells when it has gone.
-func (d *groupDecision) awaitPrevious(all []previous, unwatched bool) {
-	sortPrevious(all)
-	wait := Wait{Reason: because(CodePreviousIncarnation,
-		fmt.Sprintf("group %d waits for %s", d.Index, named(all)))}
-	if unwatched {
-		wait.Until = d.Now.Add(conflictLook)
-	}
-	d.plan.wait(wait)
 }
 
 // foreign reads the group again while foreign objects have its names: the operator does not
@@ -118,15 +111,9 @@ func (d *groupDecision) revision() bool {
 	if d.restored != nil {
 		return true
 	}
-	key := d.Leader.Labels[lwsv1.RevisionKey]
-	revision := revisionWithKey(countingRevisions(d.Revisions, d.Set.Name), key)
-	if revision == nil {
-		d.plan.wait(Wait{Reason: because(CodeRevisionNotVisible, fmt.Sprintf("leader %s runs revision %q, which is not there", d.Leader.Name, key))})
-		return false
-	}
-	restored, err := Restore(d.Set, revision.Data.Raw)
+	restored, err := restoredAt(d.Set, d.Revisions, d.Leader.Labels[lwsv1.RevisionKey])
 	if err != nil {
-		d.plan.wait(Wait{Reason: because(CodeRevisionNotVisible, fmt.Sprintf("revision %s cannot be read: %v", revision.Name, err))})
+		d.plan.wait(Wait{Reason: because(CodeRevisionNotVisible, fmt.Sprintf("leader %s waits for its revision: %v", d.Leader.Name, err))})
 		return false
 	}
 	d.restored = restored
@@ -135,7 +122,7 @@ func (d *groupDecision) revision() bool {
 
 // startup holds back workers until their leader is ready, where the set asks.
 func (d *groupDecision) startup() bool {
-	if d.Set.Spec.StartupPolicy != lwsv1.LeaderReadyStartupPolicy || podReady(d.Leader) || !d.Workers.Empty() {
+	if d.Set.Spec.StartupPolicy != lwsv1.LeaderReadyStartupPolicy || PodReady(d.Leader) || !d.Workers.Empty() {
 		return true
 	}
 	d.plan.wait(Wait{Reason: because(CodeLeaderNotReady, fmt.Sprintf("workers of group %d start once leader %s is ready", d.Index, d.Leader.Name))})
@@ -223,7 +210,7 @@ func (d *groupDecision) workers() bool {
 // placement returns the node selector that keeps workers in their leader's topology domain,
 // and whether it is known.
 func (d *groupDecision) placement() (map[string]string, bool) {
-	topology := d.topology()
+	topology := workload.SharedPlacement(d.Set, d.restored, d.Leader, lwsv1.ExclusiveKeyAnnotationKey)
 	if topology == "" {
 		return nil, true
 	}
@@ -234,7 +221,10 @@ func (d *groupDecision) placement() (map[string]string, bool) {
 		})
 		return nil, false
 	}
-	domain, known := d.domain(topology) // which may be the empty one: a scheduler takes it for one, too
+	domain, known := "", d.Node != nil
+	if known {
+		domain, known = d.Node.Labels[topology] // an empty domain is one for a scheduler, too
+	}
 	if !known {
 		note := fmt.Sprintf("node %s of leader %s has no label %s", d.Leader.Spec.NodeName, d.Leader.Name, topology)
 		d.plan.wait(Wait{
@@ -245,18 +235,4 @@ func (d *groupDecision) placement() (map[string]string, bool) {
 		return nil, false
 	}
 	return map[string]string{topology: domain}, true
-}
-
-// topology is the node label that the group's workers share with their leader, or empty.
-func (d *groupDecision) topology() string {
-	return workload.SharedPlacement(d.Set, d.restored, d.Leader, lwsv1.ExclusiveKeyAnnotationKey)
-}
-
-// domain is the topology domain that the leader's node is in, and whether it is in one.
-func (d *groupDecision) domain(topology string) (domain string, known bool) {
-	if d.Node == nil {
-		return "", false
-	}
-	domain, known = d.Node.Labels[topology]
-	return domain, known
 }

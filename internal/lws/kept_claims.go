@@ -47,10 +47,8 @@ const remedyClaims = "to put these into the spec, delete the set with --cascade=
 // hashes to its key.
 func (d *setDecision) standingTemplate(sts *appsv1.StatefulSet) *lwsv1.LeaderWorkerSet {
 	key := leadersKey(sts)
-	if current := d.revisionWithKey(key); current != nil {
-		if restored, err := Restore(d.Set, current.Data.Raw); err == nil {
-			return restored
-		}
+	if restored, err := restoredAt(d.Set, d.Revisions, key); err == nil {
+		return restored
 	}
 	if data, err := RevisionData(d.Set); err == nil && RevisionKey(data) == key {
 		return d.Set

@@ -7,6 +7,9 @@ import (
 	"lockstep.dev/lockstep/internal/condition"
 )
 
+// gangLook is how often a gang scheduler that is missing is looked for.
+const gangLook = 10 * time.Second
+
 // notice is a condition that is True while it has a message, and becomes False once when that is
 // over. A set that never had the condition has none. It is a wait and, when it begins, a warning.
 type notice struct {

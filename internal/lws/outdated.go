@@ -107,7 +107,7 @@ func (d *setDecision) leadersDown(first, end int32) int32 {
 	down := max(0, end-first)
 	for i := range d.Groups {
 		index := int32(d.Groups[i].Index)
-		down -= one(index >= first && index < end && podReady(d.Groups[i].Leader))
+		down -= one(index >= first && index < end && PodReady(d.Groups[i].Leader))
 	}
 	return down
 }

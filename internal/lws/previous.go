@@ -75,9 +75,10 @@ func (w previousWait) any() bool { return w.message != "" }
 // object holds back its own group.
 func (d *setDecision) awaitPrevious() previousWait {
 	whole, leaders, pvcs := previousOf(identity.KindStatefulSet, d.StatefulSet.Previous), d.previousLeaders(), d.previousPVCs()
-	blocking := slices.Concat(whole, leaders, pvcs, d.previousServices(), d.previousGangs())
+	blocking := slices.Concat(whole, leaders, pvcs, d.previousServices())
 	for _, groups := range [][]Group{d.Groups, d.Vacant} { // as many as a set has: not copied
 		for i := range groups {
+			blocking = append(blocking, previousOf(identity.KindPodGroup, groups[i].Gang.Previous)...)
 			blocking = append(blocking, groups[i].previous(workload.Size(d.Set))...)
 		}
 	}

@@ -62,7 +62,7 @@ func (g *Group) complete(set *lwsv1.LeaderWorkerSet) bool {
 
 // Ready reports whether every pod of the group is ready. A group that is to be recreated is not.
 func (g *Group) Ready(set *lwsv1.LeaderWorkerSet) bool {
-	if !g.complete(set) || !podReady(g.Leader) || restart.Of(set, g.Leader) != nil {
+	if !g.complete(set) || !PodReady(g.Leader) || restart.Of(set, g.Leader) != nil {
 		return false
 	}
 	workers := g.Workers.Own()
@@ -77,7 +77,8 @@ func (g *Group) updated(key string) bool {
 	return workers == nil || workers.Labels[lwsv1.RevisionKey] == key || workers.Spec.Template.Labels[lwsv1.RevisionKey] == key
 }
 
-func podReady(pod *corev1.Pod) bool {
+// PodReady reports whether a pod runs and is ready.
+func PodReady(pod *corev1.Pod) bool {
 	if pod.Status.Phase != corev1.PodRunning {
 		return false
 	}
@@ -156,6 +157,3 @@ func Agrees(set *lwsv1.LeaderWorkerSet, data []byte) bool {
 func (g *Group) UpToDate(key string) bool {
 	return g.Leader != nil && g.updated(key)
 }
-
-// PodReady reports whether a pod runs and is ready.
-func PodReady(pod *corev1.Pod) bool { return podReady(pod) }

@@ -36,7 +36,7 @@ const pruningText = "the installed CustomResourceDefinition drops status.started
 func (d *setDecision) restartStatus() restart.Status {
 	status := d.Set.Status
 	if !restart.Recreates(d.Set) {
-		return restart.Status{Restarts: slices.DeleteFunc(slices.Clone(status.Restarts), d.unanswered)}
+		return restart.Status{Restarts: slices.DeleteFunc(slices.Clone(status.Restarts), func(r lwsv1.GroupRestarts) bool { return d.failedLeader(r) != nil })}
 	}
 	next := restart.Status{Started: status.Started, Restarts: status.Restarts, Since: d.since()}
 	next.Count(d.Set, d.leadersAndLeaving(), d.Now)
@@ -95,9 +95,6 @@ func (d *setDecision) end() int32 {
 	}
 	return end
 }
-
-// unanswered reports whether the group still has the leader under which it failed.
-func (d *setDecision) unanswered(r lwsv1.GroupRestarts) bool { return d.failedLeader(r) != nil }
 
 // failedLeader returns the leader under which a group failed, or nil if the group has another one.
 func (d *setDecision) failedLeader(r lwsv1.GroupRestarts) *corev1.Pod {

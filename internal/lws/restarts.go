@@ -100,15 +100,10 @@ func (d *groupDecision) answered(leader *corev1.Pod) bool {
 // madeUnder returns a set as its groups at a revision were created. A group whose revision
 // is lost goes by the set.
 func madeUnder(set *lwsv1.LeaderWorkerSet, revisions identity.Claim[*appsv1.ControllerRevision], key string) *lwsv1.LeaderWorkerSet {
-	revision := revisionWithKey(countingRevisions(revisions, set.Name), key)
-	if revision == nil {
-		return set
+	if restored, err := restoredAt(set, revisions, key); err == nil {
+		return restored
 	}
-	restored, err := Restore(set, revision.Data.Raw)
-	if err != nil {
-		return set
-	}
-	return restored
+	return set
 }
 
 // decideRestart plans to write the decision onto the leader.

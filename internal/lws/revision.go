@@ -3,6 +3,7 @@ package lws
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"strconv"
@@ -85,7 +86,7 @@ func Restore(set *lwsv1.LeaderWorkerSet, data []byte) (*lwsv1.LeaderWorkerSet, e
 	}
 	var stored revisionContent
 	if err := strictjson.UnmarshalCaseSensitivePreserveInts(data, &stored); err != nil {
-		return nil, fmt.Errorf("decode revision: %s", brief(err))
+		return nil, errors.New("decode revision: " + clipped(err.Error()))
 	}
 	if stored.Spec.LeaderWorkerTemplate == nil {
 		return nil, fmt.Errorf("decode revision: %q is missing", "spec.leaderWorkerTemplate")
@@ -94,17 +95,6 @@ func Restore(set *lwsv1.LeaderWorkerSet, data []byte) (*lwsv1.LeaderWorkerSet, e
 	restored.Spec.LeaderWorkerTemplate = *stored.Spec.LeaderWorkerTemplate
 	restored.Spec.NetworkConfig = stored.Spec.NetworkConfig
 	return &restored, nil
-}
-
-// brief cuts a decoder's error, which repeats a number of any length: a message about a
-// revision must fit a condition.
-func brief(err error) string {
-	const most = 256
-	text := err.Error()
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
 // sameRevision reports whether stored data means the same as the data of the live set: the

@@ -110,6 +110,19 @@ func revisionWithKey(revisions []*appsv1.ControllerRevision, key string) *appsv1
 	return latest(revisions, keyed)
 }
 
+// restoredAt returns the set as it was at the revision with the key.
+func restoredAt(set *lwsv1.LeaderWorkerSet, revisions identity.Claim[*appsv1.ControllerRevision], key string) (*lwsv1.LeaderWorkerSet, error) {
+	revision := revisionWithKey(countingRevisions(revisions, set.Name), key)
+	if revision == nil {
+		return nil, fmt.Errorf("there is no revision %q", key)
+	}
+	restored, err := Restore(set, revision.Data.Raw)
+	if err != nil {
+		return nil, fmt.Errorf("revision %s cannot be read: %w", revision.Name, err)
+	}
+	return restored, nil
+}
+
 // revisionWithData returns the latest revision that means the same as data, or nil. Groups at
 // a key run the one revision that revisionWithKey returns.
 func (d *setDecision) revisionWithData(data []byte) *appsv1.ControllerRevision {

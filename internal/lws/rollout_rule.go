@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -50,6 +51,14 @@ func (d *setDecision) leaderStatefulSet() *appsv1.StatefulSet {
 		return sts
 	}
 	return d.StatefulSet.Orphan()
+}
+
+// statefulSetUID is the UID of that StatefulSet, or empty.
+func (d *setDecision) statefulSetUID() types.UID {
+	if sts := d.leaderStatefulSet(); sts != nil {
+		return sts.UID
+	}
+	return ""
 }
 
 func (d *setDecision) rolloutOf(sts *appsv1.StatefulSet) rollout {
@@ -167,7 +176,7 @@ func (d *setDecision) reliedAbsence(relied *action.Standing, name string) {
 
 // reliedWorkers adds what keeps a group from being ready beside a ready leader.
 func (g *Group) reliedWorkers(relied *action.Standing) {
-	if !podReady(g.Leader) {
+	if !PodReady(g.Leader) {
 		return
 	}
 	bearers := slices.DeleteFunc(slices.Concat(g.Workers.Owned, g.Workers.Previous, g.Workers.Orphans, g.Workers.Foreign),

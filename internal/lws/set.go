@@ -3,8 +3,6 @@ package lws
 import (
 	"slices"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
@@ -79,7 +77,7 @@ func DecideSet(w SetSnapshot) Plan {
 		(*setDecision).touch,
 		(*setDecision).history,
 	} {
-		if plan.settled() {
+		if len(plan.Actions) == 0 {
 			plan.add(rule(d))
 		}
 	}
@@ -125,23 +123,6 @@ func derive(w SetSnapshot) (*setDecision, Plan) {
 	plan.add(owners)
 	d.pvcsPending = pending
 	return d, plan
-}
-
-// statefulSetUID is the UID of the leader StatefulSet that is, or is about to
-// be, the set's own. Empty when there is none.
-func (w *SetSnapshot) statefulSetUID() types.UID {
-	if sts := w.StatefulSet.Own(); sts != nil {
-		return sts.UID
-	}
-	if sts := w.StatefulSet.Orphan(); sts != nil {
-		return sts.UID
-	}
-	return ""
-}
-
-// settled reports whether nothing is left to write before the status.
-func (p *Plan) settled() bool {
-	return len(p.Actions) == 0
 }
 
 // writesLeaders reports whether the plan creates or changes the leader StatefulSet.

@@ -2,23 +2,21 @@ package lws
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
-	"k8s.io/utils/ptr"
 
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
-// unreachable makes the leaders that the StatefulSet controller cannot get to.
+// unreachable creates the leaders that the StatefulSet controller does not reach.
 //
-// It creates pods in batches of 1, 2, 4, … by rising ordinal, and ends a sync
-// with the first batch that fails. One name that is taken, by a ghost that does
-// not leave or by a squatter, would keep every group after its batch from ever
-// starting. Those leaders are made here, exactly as that controller would have
-// made them, and are its own from then on.
+// It creates pods in batches of 1, 2, 4, … by rising ordinal, and ends a sync with the first batch
+// that fails. One name that a previous or foreign pod keeps would stop every group after its
+// batch. These leaders are created as that controller creates them, and it owns them.
 func (d *setDecision) unreachable() (p Plan) {
 	sts := d.StatefulSet.Own()
 	if sts == nil || d.held {
@@ -34,47 +32,35 @@ func (d *setDecision) unreachable() (p Plan) {
 	return p
 }
 
-// unreached returns the ordinals of the leaders that are missed past the first blocked
-// one, and which that is.
+// unreached returns the ordinals of the leaders past the first blocked one that are missing, and
+// that one. A PVC blocks once none has come or gone for a while.
 func (d *setDecision) unreached(sts *appsv1.StatefulSet) (missed []int, blocked int) {
-	taken := d.blockedOrdinals()
+	pvcs := d.previousPVCs()
+	taken := ordinalsOf(d.othersLeaders())
+	if !d.Now.Before(d.Vigil.lastMove(pvcs).Add(goOnAfter)) {
+		maps.Copy(taken, ordinalsOf(pvcs))
+	}
 	if len(taken) == 0 || !workload.Observed(sts) {
 		return nil, 0
 	}
-	borne, blocked := d.borne(), slices.Min(taken)
-	for ordinal := max(lastReached(blocked)+1, int(partitionOf(sts))); ordinal < int(workload.PodsOf(sts)); ordinal++ {
-		if !borne[identity.LeaderName(d.Set.Name, ordinal)] {
+	blocked = slices.Min(slices.Collect(maps.Keys(taken)))
+	bearers := slices.Concat(d.Leaders.Owned, d.Leaders.Previous, d.Leaders.Orphans, d.Leaders.Foreign)
+	borne := ordinalsOf(append(previousOf(identity.KindPod, bearers), pvcs...)) // no pod starts with a PVC that is terminating
+	first := lastReached(blocked) + 1
+	if sts.Status.CurrentRevision != sts.Status.UpdateRevision {
+		first = max(first, int(livePartition(sts)))
+	}
+	for ordinal := first; ordinal < int(workload.PodsOf(sts)); ordinal++ {
+		if !borne[ordinal] {
 			missed = append(missed, ordinal)
 		}
 	}
 	return missed, blocked
 }
 
-func partitionOf(sts *appsv1.StatefulSet) int32 {
-	if rolling := sts.Spec.UpdateStrategy.RollingUpdate; rolling != nil && sts.Status.CurrentRevision != sts.Status.UpdateRevision {
-		return ptr.Deref(rolling.Partition, 0)
-	}
-	return 0
-}
-
-// blockedOrdinals returns the ordinals whose names somebody else bears.
-func (d *setDecision) blockedOrdinals() []int {
-	var blocked []int
-	for _, g := range d.previousLeaders() {
-		_, ordinal := identity.ParentAndOrdinal(g.Name)
-		blocked = append(blocked, ordinal)
-	}
-	if volumes := d.previousPVCs(); !d.Now.Before(d.Vigil.lastMove(volumes).Add(goOnAfter)) {
-		for ordinal := range ordinalsOf(volumes) { // those that linger
-			blocked = append(blocked, ordinal)
-		}
-	}
-	for _, pod := range d.Leaders.Foreign {
-		if _, ordinal := identity.ParentAndOrdinal(pod.Name); int32(ordinal) < workload.Replicas(d.Set) {
-			blocked = append(blocked, ordinal)
-		}
-	}
-	return blocked
+// othersLeaders are the pods of another owner under names of leaders that the set needs.
+func (d *setDecision) othersLeaders() []previous {
+	return append(d.previousLeaders(), below(previousOf(identity.KindPod, d.Leaders.Foreign), 0, workload.Replicas(d.Set))...)
 }
 
 // lastReached is the highest ordinal in the batch that the blocked one is in.

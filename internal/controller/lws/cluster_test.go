@@ -43,7 +43,7 @@ func newCluster(t *testing.T, slow time.Duration, set *lwsv1.LeaderWorkerSet) *c
 	}
 	c := &cluster{Controllers: fakeapi.Control(store), t: t, slow: slow, events: events.NewFakeRecorder(10_000)}
 	c.pass = &pass{
-		narrate: report.New(c.events),
+		report:  report.New(c.events),
 		now:     func() time.Time { return store.Now.Add(-c.slow) },
 		wakeSet: func(client.Object) { c.woken++ },
 	}
@@ -65,7 +65,7 @@ func request(name string) ctrl.Request {
 }
 
 func (c *cluster) reconcileSet() (ctrl.Result, error) {
-	return (&setReconciler{pass: c.pass}).Reconcile(context.Background(), request("w"))
+	return (&setReconciler{pass: c.pass, pace: newPace(c.pass.now)}).Reconcile(context.Background(), request("w"))
 }
 
 func (c *cluster) reconcileGroup(name string) (ctrl.Result, error) {

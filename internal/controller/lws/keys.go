@@ -53,9 +53,13 @@ func setOfRevision(object client.Object) []types.NamespacedName {
 	if lwscache.OfStatefulSet(object) {
 		return nil
 	}
-	labelled := labelledSet(object)
+	return withOwner(object, labelledSet(object), identity.KindLeaderWorkerSet)
+}
+
+// withOwner returns the key of an object's labels, and its controller if that has the kind.
+func withOwner(object client.Object, labelled types.NamespacedName, kind identity.Kind) []types.NamespacedName {
 	owner := metav1.GetControllerOfNoCopy(object)
-	if owner == nil || owner.Kind != string(identity.KindLeaderWorkerSet) || owner.Name == labelled.Name {
+	if owner == nil || owner.Kind != string(kind) || owner.Name == labelled.Name {
 		return []types.NamespacedName{labelled}
 	}
 	return []types.NamespacedName{labelled, beside(object, owner.Name)}
@@ -143,20 +147,19 @@ func groupsOfStatefulSet(o *lwscache.Observer) keysOf {
 
 // groupOfVolume returns the group that a worker's PVC belongs to.
 func groupOfVolume(object client.Object) []types.NamespacedName {
-	group := object.GetLabels()[lwsv1.GroupIndexLabelKey]
-	if group == "" {
+	if object.GetLabels()[lwsv1.GroupIndexLabelKey] == "" {
 		return nil
 	}
-	return []types.NamespacedName{beside(object, labelledSet(object).Name+"-"+group)}
+	return []types.NamespacedName{labelledGroup(object)}
+}
+
+// labelledGroup is the group of an object's labels.
+func labelledGroup(object client.Object) types.NamespacedName {
+	return beside(object, labelledSet(object).Name+"-"+object.GetLabels()[lwsv1.GroupIndexLabelKey])
 }
 
 // groupOfGang returns the group whose leader owns a gang scheduler's object, and the group of its
 // labels.
 func groupOfGang(object client.Object) []types.NamespacedName {
-	labelled := beside(object, labelledSet(object).Name+"-"+object.GetLabels()[lwsv1.GroupIndexLabelKey])
-	owner := metav1.GetControllerOfNoCopy(object)
-	if owner == nil || owner.Kind != string(identity.KindPod) || owner.Name == labelled.Name {
-		return []types.NamespacedName{labelled}
-	}
-	return []types.NamespacedName{beside(object, owner.Name), labelled}
+	return withOwner(object, labelledGroup(object), identity.KindPod)
 }

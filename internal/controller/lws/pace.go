@@ -21,7 +21,7 @@ const (
 	restAtMost = time.Second
 )
 
-// pace delays the next read of a set. A nil one delays none.
+// pace delays the next read of a set.
 type pace struct {
 	now func() time.Time
 
@@ -35,9 +35,6 @@ func newPace(now func() time.Time) *pace {
 
 // read records that a set was read, and how large it is.
 func (p *pace) read(key types.NamespacedName, w lws.SetSnapshot) {
-	if p == nil {
-		return
-	}
 	rest := time.Duration(len(w.Groups)+len(w.Vacant)) * restPerGroup
 	if coming(w) {
 		rest *= restComing
@@ -49,9 +46,6 @@ func (p *pace) read(key types.NamespacedName, w lws.SetSnapshot) {
 
 // forget drops a set that does not exist.
 func (p *pace) forget(key types.NamespacedName) {
-	if p == nil {
-		return
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.next, key)
@@ -59,9 +53,6 @@ func (p *pace) forget(key types.NamespacedName) {
 
 // in returns how soon a set is read: not before least, and not before its pause ends.
 func (p *pace) in(key types.NamespacedName, least time.Duration) time.Duration {
-	if p == nil {
-		return least
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if next, known := p.next[key]; known {

@@ -28,7 +28,7 @@ type pass struct {
 	observe *lwscache.Observer
 	memory  *lwscache.Memory
 	act     *apply.Actor
-	narrate *report.Reporter
+	report  *report.Reporter
 	now     func() time.Time
 	// wakeSet reconciles a set soon.
 	wakeSet func(client.Object)
@@ -73,7 +73,7 @@ func (p *pass) carryOut(ctx context.Context, e errand, plan lws.Plan, now time.T
 		}
 	}
 	plan.Waits = append(slices.Clone(plan.Waits), held.waits...)
-	p.narrate.Wait(e.set, e.waiting, plan.Waits...)
+	p.report.Wait(e.set, e.waiting, plan.Waits...)
 	if len(undone) > 0 {
 		plan.Waits = slices.DeleteFunc(plan.Waits, func(w lws.Wait) bool { return w.Followup })
 	}
@@ -134,7 +134,7 @@ func (p *pass) do(ctx context.Context, actor *apply.Actor, owner client.Object, 
 	if errors.Is(err, apply.ErrGone) {
 		return nil
 	}
-	p.narrate.Tell(ctx, owner, a, err)
+	p.report.Tell(ctx, owner, a, err)
 	var taken *apply.TakenError
 	switch {
 	case err == nil:

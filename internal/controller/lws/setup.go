@@ -70,7 +70,7 @@ func Setup(mgr ctrl.Manager, starter *kinds.Starter) error {
 		observe: observer,
 		memory:  memory,
 		act:     apply.New(mgr.GetClient(), mgr.GetAPIReader()).Surveying(observer.Standing),
-		narrate: report.New(mgr.GetEventRecorder(Name)),
+		report:  report.New(mgr.GetEventRecorder(Name)),
 		now:     time.Now,
 		wakeSet: func(set client.Object) { sets.add(0, keyOf(set)) },
 	}

@@ -77,27 +77,8 @@ func groupDesire(before, after client.Object) bool {
 func podProgress(before, after client.Object) bool {
 	was, is, ok := both[*corev1.Pod](before, after)
 	return !ok || ownership(before, after) || was.Spec.NodeName != is.Spec.NodeName ||
-		was.Status.Phase != is.Status.Phase || restarts(was) != restarts(is) || ready(was) != ready(is) ||
+		was.Status.Phase != is.Status.Phase || restart.Restarts(was) != restart.Restarts(is) || lws.PodReady(was) != lws.PodReady(is) ||
 		workload.Unschedulable(was) != workload.Unschedulable(is) || !maps.Equal(was.Labels, is.Labels)
-}
-
-// restarts is how often containers of a pod were restarted.
-func restarts(pod *corev1.Pod) (sum int32) {
-	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
-		for i := range statuses {
-			sum += statuses[i].RestartCount
-		}
-	}
-	return sum
-}
-
-func ready(pod *corev1.Pod) bool {
-	for i := range pod.Status.Conditions {
-		if pod.Status.Conditions[i].Type == corev1.PodReady {
-			return pod.Status.Conditions[i].Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }
 
 // both returns the two states of an update, if both have the type.

@@ -51,7 +51,7 @@ func (r *requests) add(after time.Duration, keys ...types.NamespacedName) {
 // watch turns events into keys: creations and deletions at once, updates that matter after the
 // given time.
 func watch(keys keysOf, matters func(before, after client.Object) bool, after time.Duration) handler.EventHandler {
-	return (*pace)(nil).watch(keys, matters, after)
+	return newPace(time.Now).watch(keys, matters, after)
 }
 
 // watch is watch at a pace.

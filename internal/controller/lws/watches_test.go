@@ -233,9 +233,9 @@ func TestEventsOfRestarts(t *testing.T) {
 		before, after client.Object
 		want          []string
 	}{
-		"a leader is decided":      {(*pace)(nil).restarts(), pod(), pod(decided), []string{"w"}},
-		"a pod begins to run":      {(*pace)(nil).restarts(), pod(), pod(runs), []string{"w"}},
-		"a pod changes":            {(*pace)(nil).restarts(), pod(runs, decided), pod(runs, decided), nil},
+		"a leader is decided":      {newPace(time.Now).restarts(), pod(), pod(decided), []string{"w"}},
+		"a pod begins to run":      {newPace(time.Now).restarts(), pod(), pod(runs), []string{"w"}},
+		"a pod changes":            {newPace(time.Now).restarts(), pod(runs, decided), pod(runs, decided), nil},
 		"a record is new":          {recorded(), set("a"), set("a", "b"), []string{"w-1"}},
 		"a record of a new leader": {recorded(), set("a", "b"), set("c", "b"), []string{"w-0"}},
 		"a record stays":           {recorded(), set("a"), set("a"), nil},

@@ -117,7 +117,7 @@ func failureOf(pod *corev1.Pod, restarts uint64, now time.Time) *Failure {
 	switch {
 	case ended(pod):
 		return evidence(CodePodEnded, pod, now)
-	case restartsOf(pod) > restarts:
+	case Restarts(pod) > restarts:
 		return evidence(CodePodRestarted, pod, now)
 	}
 	return nil
@@ -130,7 +130,7 @@ func failureOfLeaving(pod *corev1.Pod, restarts uint64, now time.Time) *Failure 
 	switch {
 	case ended(pod) && pod.Status.Reason != "":
 		return evidence(CodePodEnded, pod, now)
-	case restartsOf(pod) > restarts:
+	case Restarts(pod) > restarts:
 		return evidence(CodePodRestarted, pod, now)
 	}
 	return evidence(CodePodDeleted, pod, now)

@@ -33,11 +33,11 @@ type recorded struct {
 func recordOf(pod *corev1.Pod) recorded {
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(pod.UID))
-	return recorded{uid: hash.Sum32(), restarts: restartsOf(pod)}
+	return recorded{uid: hash.Sum32(), restarts: Restarts(pod)}
 }
 
-// restartsOf counts the restarts of a pod's containers, sidecars included.
-func restartsOf(pod *corev1.Pod) uint64 {
+// Restarts counts the restarts of a pod's containers, sidecars included.
+func Restarts(pod *corev1.Pod) uint64 {
 	var sum uint64
 	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		sum += uint64(max(c.RestartCount, 0))
