@@ -54,20 +54,15 @@ func (d *groupDecision) keepGang(want *unstructured.Unstructured) {
 			Object:  want,
 			Owner:   leader,
 			Because: because(CodeMissing, fmt.Sprintf("group %d has no podgroup %s", d.Index, want.GetName())),
-			Tell: action.Telling{Refused: &action.Event{
-				Warning: true, Reason: "FailedCreate", Action: "Create",
-				Note: "Failed to create podgroup for leader pod " + d.LeaderName, Related: &leader,
-			}},
+			Tell: action.Telling{
+				Refused: warning("FailedCreate", "Create", "Failed to create podgroup for leader pod "+d.LeaderName, &leader),
+			},
 		})
 		return
 	}
 	if !gang.InStep(have, want) {
-		d.plan.do(action.Apply{
-			Object:     want,
-			Onto:       identity.RefOf(identity.KindPodGroup, have),
-			FieldOwner: FieldOwner,
-			Because:    because(CodeChanged, fmt.Sprintf("podgroup %s does not say what group %d is", want.GetName(), d.Index)),
-		})
+		reason := because(CodeChanged, fmt.Sprintf("podgroup %s does not say what group %d is", want.GetName(), d.Index))
+		d.plan.apply(want, identity.RefOf(identity.KindPodGroup, have), FieldOwner, reason, "")
 	}
 }
 

@@ -3,6 +3,7 @@ package lws
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -71,11 +72,11 @@ func (d *groupDecision) previous() bool {
 	}
 	if len(waited) > 0 {
 		sortPrevious(waited)
-		wait := Wait{Reason: because(CodePreviousIncarnation, fmt.Sprintf("group %d waits for %s", d.Index, named(waited)))}
+		var again time.Time
 		if len(unwatched) > 0 { // no event tells when an object without our labels is gone
-			wait.Until = d.Now.Add(conflictLook)
+			again = d.Now.Add(conflictLook)
 		}
-		d.plan.wait(wait)
+		d.plan.await(again, CodePreviousIncarnation, fmt.Sprintf("group %d waits for %s", d.Index, named(waited)))
 	}
 	return len(blocking) == 0
 }
@@ -98,10 +99,7 @@ func (d *groupDecision) mistakenAnnotation() bool {
 	note := fmt.Sprintf(
 		"leader pod %s/%s contains mistake annotation '%s': requires Kubernetes ≥v1.27 or v1.26 with StatefulSetStartOrdinal feature",
 		d.Leader.Namespace, d.Leader.Name, lwsv1.LeaderPodNameAnnotationKey)
-	d.plan.wait(Wait{
-		Reason: because(CodeMistakenAnnotation, note),
-		Tell:   &action.Event{Warning: true, Reason: "FailedCreate", Action: "Create", Note: note},
-	})
+	d.plan.wait(Wait{Reason: because(CodeMistakenAnnotation, note), Tell: warning("FailedCreate", "Create", note, nil)})
 	return false
 }
 
@@ -137,32 +135,23 @@ func (d *groupDecision) standing() bool {
 		return true
 	}
 	if workers, told := workload.AnnotatedWorkers(sts); told && ptr.Deref(sts.Spec.Replicas, 1) != workers {
-		d.plan.do(scaleBack(sts, workers))
+		d.scaleBack(sts, workers)
 		return false
 	}
 	if !workload.LacksPods(sts) {
 		return false
 	}
-	d.plan.wait(Wait{
-		Reason: because(CodeMissing, fmt.Sprintf("statefulset %s has %d of %d workers", sts.Name, sts.Status.Replicas, ptr.Deref(sts.Spec.Replicas, 1))),
-		Until:  d.Now.Add(conflictLook),
-	})
 	d.plan.touchStalled(sts, d.Now, d.Stalled, d.firstIsFree(sts))
 	return false
 }
 
 // scaleBack gives a StatefulSet the number of workers that its pods know of. A user who
 // scales it has a group that waits for pods which never come. The template stays.
-func scaleBack(sts *appsv1.StatefulSet, workers int32) action.Apply {
-	return action.Apply{
-		Object:     &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Replicas: &workers}},
-		Onto:       identity.RefOf(identity.KindStatefulSet, sts),
-		FieldOwner: scaleFieldOwner,
-		Because:    because(CodeChanged, fmt.Sprintf("statefulset %s was scaled to %d workers, and its pods are told of %d", sts.Name, workload.PodsOf(sts), workers)),
-		Tell: action.Telling{Refused: &action.Event{
-			Warning: true, Reason: "FailedUpdate", Action: "Update", Note: "Failed to scale back worker statefulset " + sts.Name,
-		}},
-	}
+func (d *groupDecision) scaleBack(sts *appsv1.StatefulSet, workers int32) {
+	part := &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Replicas: &workers}}
+	why := fmt.Sprintf("statefulset %s was scaled to %d workers, and its pods are told of %d", sts.Name, workload.PodsOf(sts), workers)
+	d.plan.apply(part, identity.RefOf(identity.KindStatefulSet, sts), scaleFieldOwner, because(CodeChanged, why),
+		"Failed to scale back worker statefulset "+sts.Name)
 }
 
 // adoption adopts the worker StatefulSet that a leader deleted with --cascade=orphan left,
@@ -198,10 +187,7 @@ func (d *groupDecision) workers() bool {
 				Reason: "GroupsProgressing", Action: "Create",
 				Note: "Created worker statefulset for leader pod " + d.LeaderName, Related: &leader,
 			}},
-			Refused: &action.Event{
-				Warning: true, Reason: "FailedCreate", Action: "Create",
-				Note: "Failed to create worker statefulset for leader pod " + d.LeaderName, Related: &leader,
-			},
+			Refused: warning("FailedCreate", "Create", "Failed to create worker statefulset for leader pod "+d.LeaderName, &leader),
 		},
 	})
 	return true
@@ -230,7 +216,7 @@ func (d *groupDecision) placement() (map[string]string, bool) {
 		d.plan.wait(Wait{
 			Reason: because(CodeNoTopology, note),
 			Until:  d.Now.Add(slowLook),
-			Tell:   &action.Event{Warning: true, Reason: CodeNoTopology, Action: "Wait", Note: note + ": workers cannot be placed beside it"},
+			Tell:   warning(CodeNoTopology, "Wait", note+": workers cannot be placed beside it", nil),
 		})
 		return nil, false
 	}

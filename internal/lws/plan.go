@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
 )
 
 // Plan is what to do now, in order, and what to wait for. The zero value means
@@ -106,4 +107,28 @@ func (p *Plan) add(other Plan) {
 
 func (p *Plan) wait(w Wait) {
 	p.Waits = append(p.Waits, w)
+}
+
+// await waits until a time, or for an event if that is zero.
+func (p *Plan) await(until time.Time, code, sentence string) {
+	p.wait(Wait{Reason: because(code, sentence), Until: until})
+}
+
+func because(code, sentence string) action.Reason {
+	return action.Reason{Code: code, Sentence: sentence}
+}
+
+// apply changes an object at the version that was judged. failed is the note if that fails, or
+// empty.
+func (p *Plan) apply(part action.Object, onto identity.Ref, fieldOwner string, reason action.Reason, failed string) {
+	write := action.Apply{Object: part, Onto: onto, FieldOwner: fieldOwner, Because: reason}
+	if failed != "" {
+		write.Tell.Refused = warning("FailedUpdate", "Update", failed, nil)
+	}
+	p.do(write)
+}
+
+// warning is an event about what goes wrong. related is a second object that it is about, or nil.
+func warning(reason, verb, note string, related *identity.Ref) *action.Event {
+	return &action.Event{Warning: true, Reason: reason, Action: verb, Note: note, Related: related}
 }

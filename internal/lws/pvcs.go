@@ -1,9 +1,11 @@
 package lws
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -38,9 +40,7 @@ func (d *setDecision) pvcs() (p Plan, pending bool) {
 	for _, pvc := range d.livePVCs() {
 		if write := volumes.SetOwner(pvc, d.live, d.inService(pvc, sts), former); write != nil {
 			write.Because = because(CodeTie, "PVC "+pvc.Name+" ends as the retention policy of its set says")
-			write.Tell.Refused = &action.Event{
-				Warning: true, Reason: "FailedTie", Action: "Update", Note: "Failed to set ownerReferences of PersistentVolumeClaim " + pvc.Name,
-			}
+			write.Tell.Refused = warning("FailedTie", "Update", "Failed to set ownerReferences of PersistentVolumeClaim "+pvc.Name, nil)
 			p.do(*write)
 		}
 	}
@@ -95,12 +95,9 @@ func (d *setDecision) retainPVCs() (p Plan) {
 		if workers == nil || !volumes.AreDeletedBy(workers) {
 			continue
 		}
-		p.do(action.Apply{
-			Object:     &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{PersistentVolumeClaimRetentionPolicy: workload.RetainPVCs()}},
-			Onto:       identity.RefOf(identity.KindStatefulSet, workers),
-			FieldOwner: retentionFieldOwner,
-			Because:    because(CodeTie, fmt.Sprintf("statefulset %s would delete its PVCs at the next restart of its group", workers.Name)),
-		})
+		part := &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{PersistentVolumeClaimRetentionPolicy: workload.RetainPVCs()}}
+		p.apply(part, identity.RefOf(identity.KindStatefulSet, workers), retentionFieldOwner,
+			because(CodeTie, fmt.Sprintf("statefulset %s would delete its PVCs at the next restart of its group", workers.Name)), "")
 	}
 	if volumes.AreOwnedBy(d.livePVCs(), owners...) {
 		p.wait(Wait{Reason: because(CodeTie, "PVCs would be deleted with their worker statefulset"), Until: d.Now.Add(retainAgain)})
@@ -165,10 +162,8 @@ func (d *groupDecision) retained() bool {
 		!volumes.AreDeletedBy(workers) && !volumes.AreOwnedBy(slices.Concat(d.Volumes.Owned, d.Volumes.Orphans), workers.UID) {
 		return true
 	}
-	d.plan.wait(Wait{
-		Reason: because(CodeTie, fmt.Sprintf("statefulset %s would delete the PVCs of group %d: it is turned to Retain first", workers.Name, d.Index)),
-		Until:  d.Now.Add(retainAgain),
-	})
+	d.plan.await(d.Now.Add(retainAgain), CodeTie,
+		fmt.Sprintf("statefulset %s would delete the PVCs of group %d: it is turned to Retain first", workers.Name, d.Index))
 	return false
 }
 
@@ -177,4 +172,48 @@ func WorkersOf(g *Group, leader *corev1.Pod) []*appsv1.StatefulSet {
 	return slices.DeleteFunc(slices.Concat(g.Workers.Owned, g.Workers.Previous), func(sts *appsv1.StatefulSet) bool {
 		return leader == nil || !metav1.IsControlledBy(sts, leader)
 	})
+}
+
+// keepClaims replaces volumeClaimTemplates that the leader StatefulSet does not have. Admission
+// refuses such a change, but another implementation allowed it, and the API server refuses
+// every later write of the StatefulSet. The templates are part of the revision's data: with
+// those of the revision that stands, they alone are no new revision.
+func (d *setDecision) keepClaims() effectiveSpec {
+	sts := d.leaderStatefulSet()
+	if sts == nil || workload.SameClaimTemplates(d.Set.Namespace, sts.Spec.VolumeClaimTemplates, volumes.Templates(d.Set)) {
+		return effectiveSpec{set: d.Set, live: d.Set}
+	}
+	stands := d.standingTemplate(sts)
+	if workload.SameClaimTemplates(d.Set.Namespace, volumes.Templates(stands), volumes.Templates(d.Set)) {
+		return effectiveSpec{set: d.Set, live: d.Set} // a webhook rewrites those of the StatefulSet
+	}
+	live := volumes.WithTemplates(d.Set, volumes.Templates(stands))
+	kept := effectiveSpec{set: live, live: live}
+	waits := "nothing else waits for that"
+	if lacks := volumes.LackingMount(d.Set, volumes.Templates(stands)); lacks != "" {
+		kept.set, kept.pending = stands, true
+		waits = fmt.Sprintf("the template waits, since it mounts %q, which is in none of them", lacks)
+	}
+	kept.otherClaims = fmt.Sprintf("spec.leaderWorkerTemplate.volumeClaimTemplates is not what statefulset %s was made with, "+
+		"and a StatefulSet never takes other claims: groups old and new have those of the StatefulSet (%s); %s; %s",
+		sts.Name, cmp.Or(strings.Join(volumes.TemplateNames(stands), ", "), "none"), waits, remedyClaims)
+	return kept
+}
+
+// remedyClaims names both ways to make the templates of the spec and of the set equal.
+const remedyClaims = "to put these into the spec, delete the set with --cascade=orphan, which leaves all pods running, and create it again with them; " +
+	"to have those of the spec, delete the set and create it again, with whenDeleted Retain if data is to stay"
+
+// standingTemplate is the set with the template that its leaders were last given. Without
+// its revision only the volumeClaimTemplates are known, from the StatefulSet, unless the spec
+// hashes to its key.
+func (d *setDecision) standingTemplate(sts *appsv1.StatefulSet) *lwsv1.LeaderWorkerSet {
+	key := leadersKey(sts)
+	if restored, err := restoredAt(d.Set, d.Revisions, key); err == nil {
+		return restored
+	}
+	if data, err := RevisionData(d.Set); err == nil && RevisionKey(data) == key {
+		return d.Set
+	}
+	return volumes.WithTemplates(d.Set, sts.Spec.VolumeClaimTemplates)
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // service keeps the Shared headless Service what it should be, for as long as pods
-// hang from it. A ghost or a squatter under its name costs only the Service.
+// hang from it. A previous or foreign object under its name costs only the Service.
 func (d *setDecision) service() (p Plan) {
 	if !d.held && d.wantsShared() {
 		p.keepService(d.Service, workload.SharedService(d.Set), setRef(d.Set))
@@ -22,7 +22,7 @@ func (d *setDecision) service() (p Plan) {
 	return p
 }
 
-// wantsShared tells whether pods of the set hang from the Shared Service: by what
+// wantsShared reports whether pods of the set hang from the Shared Service: by what
 // the set says, or by what a group that is yet to be rolled was made for.
 func (d *setDecision) wantsShared() bool {
 	if workload.Subdomain(d.Set) == lwsv1.SubdomainShared {
@@ -38,7 +38,7 @@ func (d *setDecision) wantsShared() bool {
 }
 
 // ownService keeps the group's headless Service what it should be under
-// UniquePerReplica. A squatter under its name costs the DNS names, not the workers.
+// UniquePerReplica. A foreign one under its name costs the DNS names, not the workers.
 func (d *groupDecision) ownService() bool {
 	if d.HasOwnSubdomain(d.Set) {
 		d.plan.keepService(d.Service, workload.GroupService(d.Set, d.Leader), identity.RefOf(identity.KindPod, d.Leader))
@@ -46,7 +46,7 @@ func (d *groupDecision) ownService() bool {
 	return true
 }
 
-// keepService makes a Service where none is, adopts one that nobody controls, and
+// keepService makes a Service where none is, adopts one without a controller, and
 // puts right one that was changed.
 func (p *Plan) keepService(found identity.Claim[*corev1.Service], desired *corev1.Service, owner identity.Ref) {
 	if service := found.Orphan(); service != nil {
@@ -60,7 +60,11 @@ func (p *Plan) keepService(found identity.Claim[*corev1.Service], desired *corev
 		return
 	}
 	if found.Empty() {
-		p.do(createService(desired, owner))
+		p.do(action.Create{
+			Kind: identity.KindService, Object: desired, Owner: owner,
+			Because: because(CodeMissing, owner.String()+" has no headless service "+desired.Name),
+			Tell:    action.Telling{Refused: warning("FailedCreate", "Create", "Failed to create headless service for error", nil)},
+		})
 	}
 }
 
@@ -69,10 +73,7 @@ func (p *Plan) keepService(found identity.Claim[*corev1.Service], desired *corev
 func (p *Plan) repairService(service, desired *corev1.Service) {
 	if !headless(service) {
 		note := fmt.Sprintf("service %s has an address of its own, which cannot be taken from it: delete it, and a headless one is made", service.Name)
-		p.wait(Wait{
-			Reason: because(CodeNotHeadless, note),
-			Tell:   &action.Event{Warning: true, Reason: CodeNotHeadless, Action: "Wait", Note: note},
-		})
+		p.wait(Wait{Reason: because(CodeNotHeadless, note), Tell: warning(CodeNotHeadless, "Wait", note, nil)})
 		return
 	}
 	if service.Spec.Type != corev1.ServiceTypeExternalName && service.Spec.PublishNotReadyAddresses && workload.BearsName(service, desired.Labels[lwsv1.SetNameLabelKey]) &&
@@ -80,32 +81,13 @@ func (p *Plan) repairService(service, desired *corev1.Service) {
 		return
 	}
 	desired.Spec.Type = corev1.ServiceTypeClusterIP
-	p.do(action.Apply{
-		Object:     desired,
-		Onto:       identity.RefOf(identity.KindService, service),
-		FieldOwner: FieldOwner,
-		Because:    because(CodeChanged, fmt.Sprintf("service %s does not publish what it should", service.Name)),
-		Tell: action.Telling{Refused: &action.Event{
-			Warning: true, Reason: "FailedUpdate", Action: "Update", Note: "Failed to update headless service " + service.Name,
-		}},
-	})
+	p.apply(desired, identity.RefOf(identity.KindService, service), FieldOwner,
+		because(CodeChanged, fmt.Sprintf("service %s does not publish what it should", service.Name)),
+		"Failed to update headless service "+service.Name)
 }
 
-// headless tells whether a Service is, or can be made so: an address once given
+// headless reports whether a Service is, or can be made so: an address once given
 // stays.
 func headless(service *corev1.Service) bool {
 	return service.Spec.ClusterIP == corev1.ClusterIPNone || service.Spec.ClusterIP == ""
-}
-
-func createService(service *corev1.Service, owner identity.Ref) action.Create {
-	return action.Create{
-		Kind:    identity.KindService,
-		Object:  service,
-		Owner:   owner,
-		Because: because(CodeMissing, owner.String()+" has no headless service "+service.Name),
-		Tell: action.Telling{Refused: &action.Event{
-			Warning: true, Reason: "FailedCreate", Action: "Create",
-			Note: "Failed to create headless service for error",
-		}},
-	}
 }

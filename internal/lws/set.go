@@ -133,10 +133,6 @@ func (p *Plan) writesLeaders(set *lwsv1.LeaderWorkerSet) bool {
 	})
 }
 
-func because(code, sentence string) action.Reason {
-	return action.Reason{Code: code, Sentence: sentence}
-}
-
 // setRef returns the incarnation of the set.
 func setRef(set *lwsv1.LeaderWorkerSet) identity.Ref {
 	return identity.RefOf(identity.KindLeaderWorkerSet, set)

@@ -3,6 +3,7 @@ package lws
 import (
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"hash/fnv"
 	"reflect"
 	"slices"
@@ -14,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
@@ -113,4 +116,31 @@ func fingerprint(object any) string {
 	hash := fnv.New64a()
 	_, _ = hash.Write(encoded)
 	return hex.EncodeToString(hash.Sum(nil))
+}
+
+// displaced reports whether the leaders' template has another placement than the set. To the
+// StatefulSet controller that is a new template: the rollout starts with no group replaced.
+func (d *setDecision) displaced(sts *appsv1.StatefulSet) bool {
+	return slices.ContainsFunc(workload.Placements, func(placement string) bool { return d.misplaced(sts, d.Set, placement) })
+}
+
+// misplaced reports the same of one annotation. A template that was found may say it in another
+// way: the metadata has the set's annotation that it was written for.
+func (d *setDecision) misplaced(sts *appsv1.StatefulSet, set *lwsv1.LeaderWorkerSet, placement string) bool {
+	if sts.Spec.Template.Annotations[placement] == workload.LeadersPlacement(set, placement) {
+		return false
+	}
+	return !d.foundTemplate(sts) || sts.Annotations[placement] != set.Annotations[placement]
+}
+
+// unschedulable warns of a leader that needs a topology domain for itself and finds none. The
+// message of the scheduler is not repeated: it counts nodes, and changes with each.
+func unschedulable(leader *corev1.Pod, topology string) *action.Event {
+	if !workload.Unschedulable(leader) {
+		return nil
+	}
+	note := fmt.Sprintf("no node can take leader %s: it needs one with label %s, with a value that no other group has; the pod's events say what nodes lack",
+		leader.Name, topology)
+	related := &identity.Ref{Kind: identity.KindPod, Namespace: leader.Namespace, Name: leader.Name, UID: leader.UID}
+	return warning(CodeLeaderUnschedulable, "Wait", note, related)
 }

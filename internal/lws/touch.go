@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
@@ -28,10 +27,6 @@ func (d *setDecision) touch() (p Plan) {
 	if sts == nil || !workload.LacksPods(sts) {
 		return p
 	}
-	p.wait(Wait{
-		Reason: because(CodeMissing, fmt.Sprintf("statefulset %s has %d of %d leaders", sts.Name, sts.Status.Replicas, ptr.Deref(sts.Spec.Replicas, 1))),
-		Until:  d.Now.Add(conflictLook),
-	})
 	p.touchStalled(sts, d.Now, d.Stalled, d.isAnyFree(sts))
 	return p
 }
@@ -40,6 +35,8 @@ func (d *setDecision) touch() (p Plan) {
 // has a free name for one that the controller gets to. It retries after up to 1,000 s, and no
 // deletion of a pod of another owner wakes it; any change of the StatefulSet does.
 func (p *Plan) touchStalled(sts *appsv1.StatefulSet, now, since time.Time, isFree bool) {
+	p.await(now.Add(conflictLook), CodeMissing,
+		fmt.Sprintf("statefulset %s has %d of %d pods", sts.Name, sts.Status.Replicas, ptr.Deref(sts.Spec.Replicas, 1)))
 	if since.IsZero() || !isFree {
 		return
 	}
@@ -48,7 +45,10 @@ func (p *Plan) touchStalled(sts *appsv1.StatefulSet, now, since time.Time, isFre
 	if err == nil && now.Before(last.Add(pause)) {
 		return
 	}
-	p.touch(sts, now.UTC().Format(time.RFC3339), fmt.Sprintf("statefulset %s lacks pods whose names are free", sts.Name))
+	annotations := map[string]string{NudgeAnnotationKey: now.UTC().Format(time.RFC3339)}
+	part := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}}
+	p.apply(part, identity.RefOf(identity.KindStatefulSet, sts), nudgeFieldOwner,
+		because(CodeNudge, fmt.Sprintf("statefulset %s lacks pods whose names are free", sts.Name)), "")
 }
 
 // isAnyFree reports whether no other owner's pod or PVC has the name of a missing leader that the
@@ -100,17 +100,4 @@ func (g *Group) OthersPods() []*corev1.Pod {
 		}
 	}
 	return others
-}
-
-// touch sets the annotation to a token, once for each token.
-func (p *Plan) touch(sts *appsv1.StatefulSet, token, why string) {
-	if sts.Annotations[NudgeAnnotationKey] == token {
-		return
-	}
-	p.do(action.Apply{
-		Object:     &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{NudgeAnnotationKey: token}}},
-		Onto:       identity.RefOf(identity.KindStatefulSet, sts),
-		FieldOwner: nudgeFieldOwner,
-		Because:    because(CodeNudge, why),
-	})
 }

@@ -92,7 +92,7 @@ func TestTheKeysOfAnEvent(t *testing.T) {
 		{"a PVC of a worker: its group", groupOfVolume, group(volumes.Named("", "data-w-1-1"), "w", "1"), []string{"w-1"}},
 		{"a PVC of a leader: no group", groupOfVolume, group(volumes.Named("", "data-w-1"), "w", ""), nil},
 		{"a PodGroup: its leader", groupOfGang, owned(podGroup(), "v1", "Pod", "w-1"), []string{"w-1"}},
-		{"a PodGroup of another group's leader: both", groupOfGang, owned(podGroup(), "v1", "Pod", "v-0"), []string{"v-0", "w-1"}},
+		{"a PodGroup of another group's leader: both", groupOfGang, owned(podGroup(), "v1", "Pod", "v-0"), []string{"w-1", "v-0"}},
 		{"a PodGroup without owner: the group of its labels", groupOfGang, podGroup(), []string{"w-1"}},
 		{"a PodGroup of a Job: the group of its labels", groupOfGang, owned(podGroup(), "batch/v1", "Job", "j"), []string{"w-1"}},
 		{"a set: its groups", groupsOf(observer, keyOf), &lwsv1.LeaderWorkerSet{ObjectMeta: meta("w", "")}, []string{"w-0", "w-1"}},
