@@ -3,7 +3,6 @@ package lws
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"strconv"
@@ -86,7 +85,7 @@ func Restore(set *lwsv1.LeaderWorkerSet, data []byte) (*lwsv1.LeaderWorkerSet, e
 	}
 	var stored revisionContent
 	if err := strictjson.UnmarshalCaseSensitivePreserveInts(data, &stored); err != nil {
-		return nil, errors.New("decode revision: " + clipped(err.Error()))
+		return nil, fmt.Errorf("decode revision: %.256s", err.Error()) // a decoder repeats a number of any length
 	}
 	if stored.Spec.LeaderWorkerTemplate == nil {
 		return nil, fmt.Errorf("decode revision: %q is missing", "spec.leaderWorkerTemplate")
