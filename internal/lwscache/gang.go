@@ -123,7 +123,7 @@ func (r *reading) gangObject(ctx context.Context, key types.NamespacedName) (*un
 		found, _ := object.(*unstructured.Unstructured)
 		return found, "", err
 	}
-	n := name{kind: identity.KindPodGroup, namespace: key.Namespace, name: key.Name}
+	n := nameOf(identity.KindPodGroup, key)
 	if r.wholeSet && !r.memory.isTaken(n) {
 		return nil, "", nil
 	}

@@ -106,8 +106,9 @@ func (o *Observer) Group(ctx context.Context, key types.NamespacedName, now time
 	fillVolumes := func(ctx context.Context, w *lws.GroupSnapshot) error {
 		return r.sortVolumes(ctx, volumes.AsCreated(set, w.LeaderSet), &w.Group, pvcs, w.Leaving, followed(w)...)
 	}
+	fillGroup := func(ctx context.Context, w *lws.GroupSnapshot) error { return r.fillGroup(ctx, &w.Group) }
 	for _, fill := range []func(context.Context, *lws.GroupSnapshot) error{
-		r.fillLeader, r.fillObjects, fillVolumes, r.fillWorkers, r.fillNewGroup, r.fillNewGang,
+		r.fillLeader, fillGroup, fillVolumes, r.fillWorkers, r.fillNewGroup, r.fillNewGang,
 	} {
 		if err := fill(ctx, &w); err != nil {
 			return w, err
@@ -148,10 +149,6 @@ func followed(w *lws.GroupSnapshot) []types.UID {
 		return nil
 	}
 	return []types.UID{w.Leaving.UID}
-}
-
-func (r *reading) fillObjects(ctx context.Context, w *lws.GroupSnapshot) error {
-	return r.fillGroup(ctx, &w.Group)
 }
 
 // fillWorkers reads the pods with names of the group's workers.

@@ -43,14 +43,7 @@ type Memory struct {
 	mu   sync.Mutex
 	sets map[types.NamespacedName]*setMemory
 	// taken holds names that a create found taken while the cache showed no object.
-	taken map[name]bool
-}
-
-// name is one name of one kind.
-type name struct {
-	kind      identity.Kind
-	namespace string
-	name      string
+	taken map[identity.Ref]bool
 }
 
 // lack is a StatefulSet that has had the same number of pods since a time.
@@ -97,7 +90,7 @@ func NewMemory() *Memory {
 		seen:    lru.New(mostUIDs),
 		lacking: lru.New(mostUIDs),
 		sets:    map[types.NamespacedName]*setMemory{},
-		taken:   map[name]bool{},
+		taken:   map[identity.Ref]bool{},
 	}
 }
 
@@ -208,28 +201,33 @@ func (m *Memory) Awaits(set types.NamespacedName, uid types.UID) bool {
 func (m *Memory) Taken(ref identity.Ref) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.taken[name{ref.Kind, ref.Namespace, ref.Name}] = true
+	m.taken[nameOf(ref.Kind, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name})] = true
 }
 
-func (m *Memory) isTaken(n name) bool {
+// nameOf is a name of a kind, whatever object has it.
+func nameOf(kind identity.Kind, key types.NamespacedName) identity.Ref {
+	return identity.Ref{Kind: kind, Namespace: key.Namespace, Name: key.Name}
+}
+
+func (m *Memory) isTaken(n identity.Ref) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.taken[n]
 }
 
 // setFree records that a name is free, or that the cache shows its object.
-func (m *Memory) setFree(n name) {
+func (m *Memory) setFree(n identity.Ref) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.taken, n)
 }
 
 // takenRevisions returns the taken names of revisions that begin with the name of a set.
-func (m *Memory) takenRevisions(set types.NamespacedName) (names []name) {
+func (m *Memory) takenRevisions(set types.NamespacedName) (names []identity.Ref) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for n := range m.taken {
-		if n.kind == identity.KindControllerRevision && n.isOf(set) {
+		if n.Kind == identity.KindControllerRevision && isOf(n, set) {
 			names = append(names, n)
 		}
 	}
@@ -237,8 +235,8 @@ func (m *Memory) takenRevisions(set types.NamespacedName) (names []name) {
 }
 
 // isOf reports whether a name is made of a set's name.
-func (n name) isOf(set types.NamespacedName) bool {
-	return n.namespace == set.Namespace && (n.name == set.Name || strings.HasPrefix(n.name, set.Name+"-"))
+func isOf(n identity.Ref, set types.NamespacedName) bool {
+	return n.Namespace == set.Namespace && (n.Name == set.Name || strings.HasPrefix(n.Name, set.Name+"-"))
 }
 
 // forget drops everything about a set that does not exist.
@@ -246,7 +244,7 @@ func (m *Memory) forget(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.sets, key)
-	maps.DeleteFunc(m.taken, func(n name, _ bool) bool { return n.isOf(key) })
+	maps.DeleteFunc(m.taken, func(n identity.Ref, _ bool) bool { return isOf(n, key) })
 }
 
 // StatusWritten records when the status of a set was written.

@@ -62,7 +62,7 @@ func sorted[T client.Object](ctx context.Context, r *reading, found []T, claiman
 // named reads the object of a name, as a list of none or one: from the cache, and live where a
 // create found the name taken.
 func named[T client.Object](ctx context.Context, o *Observer, kind identity.Kind, key types.NamespacedName, into T, options ...client.GetOption) ([]T, error) {
-	n := name{kind: kind, namespace: key.Namespace, name: key.Name}
+	n := nameOf(kind, key)
 	err := o.cached.Get(ctx, key, into, options...)
 	if apierrors.IsNotFound(err) && o.memory.isTaken(n) {
 		if err = o.live.Get(ctx, key, into); err == nil {

@@ -1,7 +1,6 @@
 package pvccache
 
 import (
-	"context"
 	"slices"
 	"testing"
 
@@ -9,38 +8,24 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"lockstep.dev/lockstep/test/fakeapi"
 )
-
-// claimsByPod is a cache of PVCs with the index of the pods that control them.
-type claimsByPod struct {
-	cache.Cache
-	claims []corev1.PersistentVolumeClaim
-}
-
-func (c claimsByPod) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
-	var asked client.ListOptions
-	asked.ApplyOptions(options)
-	for _, claim := range c.claims {
-		if uid, ok := asked.FieldSelector.RequiresExactMatch(indexPodOwned); ok && slices.Contains(podOwner(&claim), uid) {
-			claims := list.(*corev1.PersistentVolumeClaimList)
-			claims.Items = append(claims.Items, claim)
-		}
-	}
-	return nil
-}
 
 // The PVCs of workers belong to the leader pod of a group that was scaled away, which does not
 // use them.
 func TestPVCsOfAPodAreReportedWhenItIsGone(t *testing.T) {
-	owned := func(name, kind, uid string) corev1.PersistentVolumeClaim {
+	owned := func(name, kind, uid string) client.Object {
 		owner := metav1.OwnerReference{APIVersion: "v1", Kind: kind, Name: "llama-1", UID: types.UID(uid), Controller: new(true)}
-		return corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, OwnerReferences: []metav1.OwnerReference{owner}}}
+		meta := metav1.ObjectMeta{Namespace: "ns", Name: name, OwnerReferences: []metav1.OwnerReference{owner}}
+		return &corev1.PersistentVolumeClaim{ObjectMeta: meta}
 	}
-	h := &Holds{Caches: claimsByPod{claims: []corev1.PersistentVolumeClaim{
+	api := fakeapi.NewShared(
 		owned("data-llama-1-1", "Pod", "leader"), owned("data-llama-2-1", "Pod", "other"), owned("data-llama-0-1", "StatefulSet", "leader"),
-	}}}
+	)
+	api.Do(func(s *fakeapi.Server) { do(t, IndexHolds(t.Context(), s)) })
+	h := &Holds{Caches: api.Caches()}
 	leader := &PodUses{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "llama-1", UID: "leader"}, Node: "n1"}
 	ending := *leader
 	ending.Phase = corev1.PodSucceeded

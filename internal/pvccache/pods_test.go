@@ -176,6 +176,15 @@ func TestReadPods(t *testing.T) {
 	used := tenant("user", "7", "used")
 	odd := tenant("odd", "1")
 	odd.Spec.Volumes = []corev1.Volume{{Name: "of a newer API"}}
+	two, down := there[:2], errors.New("down")
+	failing := func(at int) func(int) error {
+		return func(calls int) error {
+			if calls == at {
+				return down
+			}
+			return nil
+		}
+	}
 	for name, tt := range map[string]struct {
 		pods     []*corev1.Pod
 		live     fakePods
@@ -189,6 +198,9 @@ func TestReadPods(t *testing.T) {
 		"large, the informer catches up": {crowd(), fakePods{version: "9"}, tenant("user", "9", "used"), ByWatch, 1, []string{"free"}},
 		"large, the informer is late":    {crowd(), fakePods{version: "9", page: 9, pods: there}, nil, ByList, 2, []string{"free"}},
 		"a volume of an unknown kind":    {append(crowd(), odd), fakePods{version: "7"}, nil, ByWatch, 1, nil},
+		"the resourceVersion is unread":  {crowd(), fakePods{version: "8", fail: failing(0)}, nil, ByList, 0, nil},
+		"the list is unread":             {crowd(), fakePods{version: "8", page: 1, pods: two, fail: failing(1)}, nil, ByList, 1, nil},
+		"its second page is unread":      {crowd(), fakePods{version: "8", page: 1, pods: two, fail: failing(2)}, nil, ByList, 2, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := podsOf(t, "7", tt.pods...)
@@ -201,7 +213,11 @@ func TestReadPods(t *testing.T) {
 			var answers []string
 			reader := &PodReader{Pods: p, Live: &tt.live, Report: func(by string, _ time.Duration, _ error) { answers = append(answers, by) }}
 			batch := pvc.Settings{}.Take("ns", []*corev1.PersistentVolumeClaim{going("used", pvc.BarrierFinalizer), going("free", pvc.BarrierFinalizer)})
-			releases, _ := batch.Look(reader.For(t.Context(), batch)).Judge()
+			fails, view := tt.live.fail != nil && tt.arrives == nil, batch.Look(reader.For(t.Context(), batch))
+			if errors.Is(view.Err(), down) != fails {
+				t.Error(view.Err())
+			}
+			releases, _ := view.Judge()
 			var released []string
 			for _, r := range releases {
 				released = append(released, r.Target().Name)
@@ -213,24 +229,5 @@ func TestReadPods(t *testing.T) {
 				t.Errorf("%d calls, answered by %v", tt.live.calls, answers)
 			}
 		})
-	}
-}
-
-func TestPodsThatCannotBeReadAreInUse(t *testing.T) {
-	down := errors.New("down")
-	for name, failing := range map[string]int{"the resourceVersion": 0, "the list": 1, "its second page": 2} {
-		live := &fakePods{version: "8", page: 1, pods: []corev1.Pod{*tenant("a", "1"), *tenant("b", "2")}}
-		live.fail = func(calls int) error {
-			if calls == failing {
-				return down
-			}
-			return nil
-		}
-		batch := pvc.Settings{}.Take("ns", []*corev1.PersistentVolumeClaim{going("free", pvc.BarrierFinalizer)})
-		reader := &PodReader{Pods: podsOf(t, "7", crowd()...), Live: live, Report: func(string, time.Duration, error) {}}
-		view := batch.Look(reader.For(t.Context(), batch))
-		if releases, _ := view.Judge(); len(releases) != 0 || !errors.Is(view.Err(), down) {
-			t.Errorf("%s: released %v, %v", name, releases, view.Err())
-		}
 	}
 }

@@ -39,52 +39,43 @@ func (s standingPolicies) Get(_ context.Context, key client.ObjectKey, o client.
 }
 
 func TestDeletedPoliciesAreMissing(t *testing.T) {
-	away := func(names ...string) (kinds []string) {
+	without := func(names ...string) (api standingPolicies) {
 		for _, name := range names {
-			kinds = append(kinds, "ValidatingAdmissionPolicy/"+name+ours, "MutatingAdmissionPolicy/"+name+ours)
+			api.away = append(api.away, "ValidatingAdmissionPolicy/"+name+ours, "MutatingAdmissionPolicy/"+name+ours)
 		}
-		return kinds
+		return api
+	}
+	unbound := func(kind, name string) standingPolicies {
+		return standingPolicies{away: []string{kind + "AdmissionPolicyBinding/" + name + ours}}
 	}
 	for _, tt := range []struct {
-		name string
-		away []string
-		want []string
+		name  string
+		api   standingPolicies
+		all   bool // alone, and with an initial hold
+		want  []string
+		fails bool
 	}{
-		{"all are there", nil, nil},
-		{"what refuses a deletion", away("refuse-delete"), []string{"refuse-delete"}},
-		{"a binding", []string{"ValidatingAdmissionPolicyBinding/guard" + ours}, []string{"guard"}},
-		{"both, in order", slices.Concat(away("guard"), away("refuse-delete")), []string{"refuse-delete", "guard"}},
-		{"what has pods gated in mode strict", away("gated"), []string{"gated"}},
-		{"the gate of mode strict", away("gate"), []string{"gate"}},
-		{"a binding of the barrier", []string{"MutatingAdmissionPolicyBinding/barrier" + ours}, []string{"barrier"}},
-		{"the removal of forged annotations", away("forged"), []string{"forged"}},
-		{"policies that were not chosen", away("initial-hold", "pod-protection"), nil},
+		{"all are there", standingPolicies{}, true, nil, false},
+		{"what refuses a deletion", without("refuse-delete"), false, []string{"refuse-delete"}, false},
+		{"a binding", unbound("Validating", "guard"), false, []string{"guard"}, false},
+		{"both, in order", without("guard", "refuse-delete"), false, []string{"refuse-delete", "guard"}, false},
+		{"what has pods gated in mode strict", without("gated"), false, []string{"gated"}, false},
+		{"the gate of mode strict", without("gate"), false, []string{"gate"}, false},
+		{"a binding of the barrier", unbound("Mutating", "barrier"), false, []string{"barrier"}, false},
+		{"the removal of forged annotations", without("forged"), false, []string{"forged"}, false},
+		{"policies that were not chosen", without("initial-hold", "pod-protection"), false, nil, false},
+		{"policies that were chosen", without("initial-hold", "pod-protection"), true, []string{"pod-protection", "initial-hold"}, false},
+		{"unread policies", standingPolicies{err: errors.New("forbidden")}, false, nil, true},
+		{"before 1.36, the controller takes their place", standingPolicies{unknown: "Mutating"}, true, nil, false},
+		{"before 1.30", standingPolicies{unknown: "Validating"}, false, nil, true},
 	} {
-		got, err := NewPolicies(standingPolicies{away: tt.away}, false, false).Missing(t.Context())
+		got, err := NewPolicies(tt.api, tt.all, tt.all).Missing(t.Context())
 		for i := range tt.want {
 			tt.want[i] += ours
 		}
-		if diff := cmp.Diff(tt.want, got); diff != "" || err != nil {
+		if diff := cmp.Diff(tt.want, got); (err != nil) != tt.fails || diff != "" {
 			t.Errorf("%s: %v (-want +got):\n%s", tt.name, err, diff)
 		}
-	}
-	chosen := NewPolicies(standingPolicies{away: away("initial-hold", "pod-protection")}, true, true)
-	if got, err := chosen.Missing(t.Context()); err != nil || !slices.Equal(got, []string{"pod-protection" + ours, "initial-hold" + ours}) {
-		t.Errorf("of what was chosen: %v, %v", got, err)
-	}
-	if got, err := NewPolicies(standingPolicies{err: errors.New("forbidden")}, false, false).Missing(t.Context()); err == nil || got != nil {
-		t.Errorf("what cannot be read is missing: %v, %v", got, err)
-	}
-}
-
-// Before 1.36 the controller takes the place of mutating policies.
-func TestAPolicyOfAKindThatIsNotServedIsMissing(t *testing.T) {
-	got, err := NewPolicies(standingPolicies{unknown: "Mutating"}, true, false).Missing(t.Context())
-	if len(got) > 0 || err != nil {
-		t.Errorf("before 1.36: missing %v, %v", got, err)
-	}
-	if got, err := NewPolicies(standingPolicies{unknown: "Validating"}, false, false).Missing(t.Context()); err == nil {
-		t.Errorf("before 1.30: missing %v, and no error", got)
 	}
 }
 

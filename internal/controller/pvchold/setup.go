@@ -62,10 +62,18 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	if err := o.Holds.FollowDeleted(context.Background(), p.went); err != nil {
 		return fmt.Errorf("follow deleted PVCs: %w", err)
 	}
-	if err := p.setup(mgr, Name, p.reconcilePVC, p.followPVCs); err != nil {
+	err := p.setup(mgr, Name, p.reconcilePVC, func(ctx context.Context, q queue) error {
+		return o.Holds.FollowClaims(ctx, func(key types.NamespacedName) { q.AddAfter(ctrl.Request{NamespacedName: key}, gatherFor) })
+	})
+	if err != nil {
 		return err
 	}
-	return p.setup(mgr, "held-claims", p.reconcileNamespace, p.followNamespaces)
+	return p.setup(mgr, "held-claims", p.reconcileNamespace, func(ctx context.Context, q queue) error {
+		concerned := func(name string) {
+			q.AddAfter(ctrl.Request{NamespacedName: types.NamespacedName{Name: name}}, recountAfter)
+		}
+		return o.Holds.FollowNamespaces(ctx, concerned, p.ends)
+	})
 }
 
 func (p *pass) setup(mgr ctrl.Manager, name string, reconciler reconcile.Func, follow func(context.Context, queue) error) error {
@@ -91,18 +99,6 @@ func options() controller.Options {
 		MaxConcurrentReconciles: workers, EnableWarmup: new(true),
 		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstRetry, lastRetry),
 	}
-}
-
-func (p *pass) followPVCs(ctx context.Context, q queue) error {
-	concerned := func(key types.NamespacedName) { q.AddAfter(ctrl.Request{NamespacedName: key}, gatherFor) }
-	return p.Holds.FollowClaims(ctx, concerned)
-}
-
-func (p *pass) followNamespaces(ctx context.Context, q queue) error {
-	concerned := func(name string) {
-		q.AddAfter(ctrl.Request{NamespacedName: types.NamespacedName{Name: name}}, recountAfter)
-	}
-	return p.Holds.FollowNamespaces(ctx, concerned, p.ends)
 }
 
 // ends reports that the release of a namespace was used, if this replica leads.

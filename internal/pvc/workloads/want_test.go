@@ -156,10 +156,3 @@ func TestForegroundDeletion(t *testing.T) {
 		}
 	}
 }
-
-func TestDesireHasOneNamespace(t *testing.T) {
-	want, _ := workloads.BuiltIn(db(1))
-	if d := workloads.NewDesire("other", []workloads.Want{want}); len(d.Of("data-db-0")) > 0 {
-		t.Error("a workload wants a PVC of another namespace")
-	}
-}
