@@ -41,18 +41,18 @@ func TestClassify(t *testing.T) {
 	}{
 		{"its controller is the claimant", pod(ownedBy("me", true)), identity.Claimant{"me"}, false, identity.Owned},
 		{"one of two claimants", pod(ownedBy("me", true)), identity.Claimant{"other", "me"}, false, identity.Owned},
-		{"terminating, whoever owns it", pod(terminating, ownedBy("me", true)), identity.Claimant{"me"}, true, identity.Previous},
-		{"terminating and nobody's", pod(terminating), nil, true, identity.Previous},
+		{"terminating, owned by the claimant", pod(terminating, ownedBy("me", true)), identity.Claimant{"me"}, true, identity.Previous},
+		{"terminating without a controller", pod(terminating), nil, true, identity.Previous},
 		{"its owner is gone", pod(ownedBy("gone", true)), identity.Claimant{"me"}, true, identity.Previous},
-		{"its owner is on its way out", pod(ownedBy("doomed", true)), identity.Claimant{"me"}, true, identity.Previous},
+		{"its owner is being deleted", pod(ownedBy("doomed", true)), identity.Claimant{"me"}, true, identity.Previous},
 		{"its owner is alive", pod(ownedBy("alive", true)), identity.Claimant{"me"}, true, identity.Foreign},
-		{"nobody looked at its owner", pod(ownedBy("unknown", true)), identity.Claimant{"me"}, true, identity.Foreign},
-		{"an owner nobody heard of", pod(ownedBy("never", true)), identity.Claimant{"me"}, true, identity.Foreign},
-		{"nobody's, with our labels", pod(), identity.Claimant{"me"}, true, identity.Orphan},
-		{"nobody's, with others' labels", pod(), identity.Claimant{"me"}, false, identity.Foreign},
+		{"its owner was not read", pod(ownedBy("unknown", true)), identity.Claimant{"me"}, true, identity.Foreign},
+		{"its owner is not in the snapshot", pod(ownedBy("never", true)), identity.Claimant{"me"}, true, identity.Foreign},
+		{"no controller, with our labels", pod(), identity.Claimant{"me"}, true, identity.Orphan},
+		{"no controller, with other labels", pod(), identity.Claimant{"me"}, false, identity.Foreign},
 		{"owned by the claimant, but not controlled", pod(ownedBy("me", false)), identity.Claimant{"me"}, true, identity.Orphan},
-		{"no claimant has no members", pod(ownedBy("alive", true)), nil, true, identity.Foreign},
-		{"an empty uid is nobody's", pod(ownedBy("", true)), identity.Claimant{""}, true, identity.Foreign},
+		{"no claimant owns no pods", pod(ownedBy("alive", true)), nil, true, identity.Foreign},
+		{"an empty UID owns no pods", pod(ownedBy("", true)), identity.Claimant{""}, true, identity.Foreign},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -98,13 +98,13 @@ func TestIsGarbage(t *testing.T) {
 	}{
 		{"its only owner is gone", pod(ownedBy("gone", true)), true},
 		{"a finalizer does not keep it", pod(ownedBy("gone", true), held), true},
-		{"its owner is only on its way out", pod(ownedBy("doomed", true)), false},
+		{"its owner is being deleted", pod(ownedBy("doomed", true)), false},
 		{"its owner is alive", pod(ownedBy("alive", true)), false},
-		{"nobody looked for its owner", pod(ownedBy("never", true)), false},
+		{"its owner is not in the snapshot", pod(ownedBy("never", true)), false},
 		{"it has no owner", pod(), false},
 		{"a second owner keeps it", pod(ownedBy("gone", true), ownedBy("alive", false)), false},
 		{"a second owner is gone too", pod(ownedBy("gone", true), ownedBy("gone", false)), false},
-		{"it is deleted already", pod(ownedBy("gone", true), terminating), false},
+		{"it is being deleted", pod(ownedBy("gone", true), terminating), false},
 		{"its dependents are being orphaned", pod(ownedBy("gone", true), orphaning), false},
 	}
 	for _, tt := range tests {
