@@ -2,11 +2,18 @@ package admission
 
 import (
 	"slices"
+	"strconv"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/backoff"
+	"lockstep.dev/lockstep/internal/gang"
+	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
 // rules are what a set must be, in the order of the contract. The last ones are beyond it:
@@ -83,4 +90,164 @@ func checkSubdomainChange(set, _ *lwsv1.LeaderWorkerSet) field.ErrorList {
 	}
 	return field.ErrorList{field.Invalid(specPath.Child("networkConfig", "subdomainPolicy"),
 		network.SubdomainPolicy, "cannot set subdomainPolicy as null")}
+}
+
+// podTemplate is a template pods are made from, and where the user wrote it.
+type podTemplate struct {
+	path *field.Path
+	*corev1.PodTemplateSpec
+}
+
+// leaderTemplate is what leaders are made from.
+func leaderTemplate(set *lwsv1.LeaderWorkerSet) podTemplate {
+	if own := set.Spec.LeaderWorkerTemplate.LeaderTemplate; own != nil {
+		return podTemplate{templatePath.Child("leaderTemplate"), own}
+	}
+	return workerTemplate(set)
+}
+
+func workerTemplate(set *lwsv1.LeaderWorkerSet) podTemplate {
+	return podTemplate{templatePath.Child("workerTemplate"), &set.Spec.LeaderWorkerTemplate.WorkerTemplate}
+}
+
+// templatesInUse leaves out a worker template from which nothing is made: it
+// must be there, and may say anything.
+func templatesInUse(set *lwsv1.LeaderWorkerSet) []podTemplate {
+	leader, worker := leaderTemplate(set), workerTemplate(set)
+	if workload.Size(set) > 1 && leader.PodTemplateSpec != worker.PodTemplateSpec {
+		return []podTemplate{leader, worker}
+	}
+	return []podTemplate{leader}
+}
+
+// checkPodLifetime refuses pods that end by themselves: StatefulSets do not take
+// them.
+func checkPodLifetime(set *lwsv1.LeaderWorkerSet) field.ErrorList {
+	var faults field.ErrorList
+	for _, template := range templatesInUse(set) {
+		spec := template.path.Child("spec")
+		if policy := template.Spec.RestartPolicy; policy != "" && policy != corev1.RestartPolicyAlways {
+			faults = append(faults, field.Invalid(spec.Child("restartPolicy"), policy,
+				"must be Always: the pods of a StatefulSet are always restarted"))
+		}
+		if template.Spec.ActiveDeadlineSeconds != nil {
+			faults = append(faults, field.Forbidden(spec.Child("activeDeadlineSeconds"),
+				"the pods of a StatefulSet have no deadline; remove it"))
+		}
+	}
+	return faults
+}
+
+// checkLeaderMark refuses leaders that look like workers: such a leader is given
+// no workers, lest workers be given workers without end.
+func checkLeaderMark(set *lwsv1.LeaderWorkerSet) field.ErrorList {
+	template := leaderTemplate(set)
+	if _, marked := template.Annotations[lwsv1.LeaderPodNameAnnotationKey]; !marked || workload.Size(set) < 2 {
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(template.path.Child("metadata", "annotations").Key(lwsv1.LeaderPodNameAnnotationKey),
+		"a leader with this annotation gets no workers; remove it")}
+}
+
+// checkRetention is stricter than the schema, whose fields are plain strings. An
+// empty one is the StatefulSet's default.
+func checkRetention(set *lwsv1.LeaderWorkerSet) field.ErrorList {
+	policy := set.Spec.LeaderWorkerTemplate.PersistentVolumeClaimRetentionPolicy
+	if policy == nil {
+		return nil
+	}
+	path := templatePath.Child("persistentVolumeClaimRetentionPolicy")
+	return append(checkRetentionType(policy.WhenDeleted, path.Child("whenDeleted")),
+		checkRetentionType(policy.WhenScaled, path.Child("whenScaled"))...)
+}
+
+func checkRetentionType(policy appsv1.PersistentVolumeClaimRetentionPolicyType, path *field.Path) field.ErrorList {
+	switch policy {
+	case "", appsv1.RetainPersistentVolumeClaimRetentionPolicyType, appsv1.DeletePersistentVolumeClaimRetentionPolicyType:
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path, policy, "must be Retain or Delete")}
+}
+
+// checkClaimsChange keeps the claims as they were made. The StatefulSets cannot
+// take a change, and would refuse every later update of the set with it. What
+// does not reach them may change.
+func checkClaimsChange(set, old *lwsv1.LeaderWorkerSet) field.ErrorList {
+	if workload.SameClaimTemplates(set.Namespace, set.Spec.LeaderWorkerTemplate.VolumeClaimTemplates, old.Spec.LeaderWorkerTemplate.VolumeClaimTemplates) {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(claimsPath, field.OmitValueType{},
+		"field is immutable: the claims of a StatefulSet cannot be changed; put back what it was; to enlarge a volume, resize its claim; for other claims, delete the set and create it again, with whenDeleted Retain if data is to stay")}
+}
+
+// The rules below refuse annotations that cannot be read: the operator would ignore them,
+// and the user would not know.
+
+var annotationsPath = field.NewPath("metadata", "annotations")
+
+func checkPaused(set *lwsv1.LeaderWorkerSet) field.ErrorList {
+	return checkChoice(set, lwsv1.PausedAnnotationKey, lwsv1.PausedValue, "false")
+}
+
+// checkGangScheduler refuses an unknown scheduler: groups would be placed pod by pod.
+func checkGangScheduler(set *lwsv1.LeaderWorkerSet) field.ErrorList {
+	if set.Annotations[lwsv1.GangSchedulerAnnotationKey] == "" {
+		return nil
+	}
+	return checkChoice(set, lwsv1.GangSchedulerAnnotationKey, gang.Volcano, lwsv1.NoGangScheduler)
+}
+
+func checkChoice(set *lwsv1.LeaderWorkerSet, key string, choices ...string) field.ErrorList {
+	if value, given := set.Annotations[key]; given && !slices.Contains(choices, value) {
+		return field.ErrorList{field.NotSupported(annotationsPath.Key(key), value, choices)}
+	}
+	return nil
+}
+
+func checkHistoryLimit(set *lwsv1.LeaderWorkerSet) field.ErrorList {
+	value, given := set.Annotations[lwsv1.HistoryLimitAnnotationKey]
+	if limit, err := strconv.Atoi(value); !given || err == nil && limit >= 0 {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(annotationsPath.Key(lwsv1.HistoryLimitAnnotationKey), shortened(value), "must be a whole number from 0")}
+}
+
+func checkBackoff(set *lwsv1.LeaderWorkerSet) field.ErrorList {
+	value, given := set.Annotations[backoff.AnnotationKey]
+	if !given {
+		return nil
+	}
+	if _, err := backoff.Parse(value); err != nil {
+		return field.ErrorList{field.Invalid(annotationsPath.Key(backoff.AnnotationKey), value, err.Error())}
+	}
+	return nil
+}
+
+func checkSubgroupTopology(set *lwsv1.LeaderWorkerSet) field.ErrorList {
+	topology, wanted := set.Annotations[lwsv1.SubGroupExclusiveKeyAnnotationKey]
+	if !wanted || set.Spec.LeaderWorkerTemplate.SubGroupPolicy != nil {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(annotationsPath.Child(lwsv1.SubGroupExclusiveKeyAnnotationKey), topology,
+		"cannot have subgroup-exclusive-topology without subGroupSize set")}
+}
+
+// topologyKeys are the annotations that name a node label.
+var topologyKeys = []string{lwsv1.ExclusiveKeyAnnotationKey, lwsv1.SubGroupExclusiveKeyAnnotationKey}
+
+// checkTopologies refuses what is no node label: it goes into the affinity of
+// every leader, and the API server would refuse them one by one. An empty value
+// is the same as none.
+func checkTopologies(set *lwsv1.LeaderWorkerSet) field.ErrorList {
+	var faults field.ErrorList
+	for _, key := range topologyKeys {
+		topology := set.Annotations[key]
+		if topology == "" {
+			continue
+		}
+		for _, why := range validation.IsQualifiedName(topology) {
+			faults = append(faults, field.Invalid(annotationsPath.Child(key), topology, "must be the key of a node label: "+why))
+		}
+	}
+	return faults
 }
