@@ -3,6 +3,7 @@ package crd_test
 import (
 	"encoding/json"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -11,7 +12,15 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
+	"pgregory.net/rapid"
+	strictjson "sigs.k8s.io/json"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/config/crd"
+	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/quantity"
 )
 
 // The rules must compile and stay within the cost the API server grants, or it
@@ -181,4 +190,223 @@ func TestOwnFieldsAreExplained(t *testing.T) {
 			t.Errorf("kubectl explain says nothing of %s", path)
 		}
 	}
+}
+
+// unreadable are values that some Go type behind a leaf of the schema cannot hold.
+var unreadable = map[string][]string{
+	"number": {`99999999999`, `-99999999999`, `2147483648`},
+	"time": {
+		`"2026-01-01t00:00:00z"`, `"2026-01-01T00:00:00"`, `"2026-01-01T00:00:00x5Z"`, `"2026-02-31T00:00:00Z"`,
+		`"2026-01-01T24:00:00Z"`, `"2026-01-01T00:00:00+99:99"`, `[]`, `["2026-01-01T00:00:00Z"]`,
+	},
+	"other": {`[]`},
+}
+
+// The webhook may be missing, and the status has none. One object that a Go client
+// cannot read keeps it from listing all others.
+func TestWhatTheDefinitionTakesCanBeRead(t *testing.T) {
+	g := newGate(t)
+	asked := map[string]int{}
+	schema := *readCRD(t).Spec.Versions[0].Schema.OpenAPIV3Schema
+	for _, part := range []string{"spec", "status"} {
+		leaves(schema.Properties[part], []string{part}, func(path []string, leaf apiextensionsv1.JSONSchemaProps) {
+			kind := kindOf(leaf)
+			for _, value := range unreadable[kind] {
+				asked[kind]++
+				raw := document(path, json.RawMessage(value))
+				if g.takes(t, raw, strings.Join(path, ".")) && strictjson.UnmarshalCaseSensitivePreserveInts(raw, &lwsv1.LeaderWorkerSet{}) != nil {
+					t.Errorf("%s: %s is taken, and no client can read it", strings.Join(path, "."), value)
+				}
+			}
+		})
+	}
+	if asked["number"] < 600 || asked["time"] < 60 || asked["other"] < 500 {
+		t.Fatalf("asked %v times: the schema is not what this test thinks", asked)
+	}
+}
+
+func TestTimesThatClientsWriteAreTaken(t *testing.T) {
+	g := newGate(t)
+	for _, text := range []string{"2026-11-22T18:34:47Z", "2024-02-29T00:00:00Z", "2026-11-22T18:34:47.123456Z", "2026-11-22T18:34:47+05:30"} {
+		if !g.takes(t, []byte(`{"status":{"restartsSince":"`+text+`"}}`), "status.restartsSince") {
+			t.Errorf("%s is refused", text)
+		}
+	}
+}
+
+func kindOf(leaf apiextensionsv1.JSONSchemaProps) string {
+	switch {
+	case leaf.Format == "date-time":
+		return "time"
+	case leaf.Type == "integer", leaf.XIntOrString:
+		return "number"
+	}
+	return "other"
+}
+
+// takes tells whether the definition finds nothing wrong at the path of a document:
+// what else a set must have is not in it.
+func (g *gate) takes(t *testing.T, raw []byte, path string) bool {
+	t.Helper()
+	listed := strings.NewReplacer("[0]", ".[]", ".0", ".[]", "[key]", ".key")
+	for _, fault := range g.create(t, parseJSON(t, raw)) {
+		if strings.Contains(listed.Replace(fault.Field+" "+fault.Detail), path) {
+			return false
+		}
+	}
+	return true
+}
+
+func leaves(schema apiextensionsv1.JSONSchemaProps, path []string, found func([]string, apiextensionsv1.JSONSchemaProps)) {
+	below := func(name string, child apiextensionsv1.JSONSchemaProps) {
+		leaves(child, append(path[:len(path):len(path)], name), found)
+	}
+	for name, child := range schema.Properties {
+		below(name, child)
+	}
+	switch {
+	case schema.Items != nil && schema.Items.Schema != nil:
+		below("[]", *schema.Items.Schema)
+	case schema.AdditionalProperties != nil && schema.AdditionalProperties.Schema != nil:
+		below("key", *schema.AdditionalProperties.Schema)
+	case len(schema.Properties) == 0:
+		found(path, schema)
+	}
+}
+
+// What the schema fills into a set that was stored before is no new template:
+// every default within what a revision holds must be known to be one.
+func TestADefaultOfTheSchemaMakesNoRevision(t *testing.T) {
+	spec := readCRD(t).Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
+	found := 0
+	for _, part := range []string{"leaderWorkerTemplate", "networkConfig"} {
+		defaults(spec.Properties[part], []string{part}, func(path []string, value json.RawMessage) {
+			found++
+			if !lws.SameMeaning(document(path, value), document(path, nil)) {
+				t.Errorf("%s: a set gets %s there when it is read, and a revision of its own by that", strings.Join(path, "."), value)
+			}
+		})
+	}
+	if found < 50 {
+		t.Fatalf("found %d defaults: the schema is not what this test thinks", found)
+	}
+}
+
+func defaults(schema apiextensionsv1.JSONSchemaProps, path []string, found func([]string, json.RawMessage)) {
+	if schema.Default != nil {
+		found(path, schema.Default.Raw)
+	}
+	for name, field := range schema.Properties {
+		defaults(field, append(path[:len(path):len(path)], name), found)
+	}
+	if schema.Items != nil && schema.Items.Schema != nil {
+		defaults(*schema.Items.Schema, append(path[:len(path):len(path)], "[]"), found)
+	}
+}
+
+// document is what has a value at a path, or all of the path but its end.
+func document(path []string, value json.RawMessage) []byte {
+	head, rest := path[0], path[1:]
+	var inner string
+	switch {
+	case len(rest) > 0:
+		inner = string(document(rest, value))
+	case value == nil:
+		return []byte(`{}`)
+	default:
+		inner = string(value)
+	}
+	if head == "[]" {
+		return []byte("[" + inner + "]")
+	}
+	name, _ := json.Marshal(head)
+	return []byte("{" + string(name) + ":" + inner + "}")
+}
+
+// limit is a set whose workers may take this much.
+func limit(tb testing.TB, text string) object {
+	tb.Helper()
+	return set(tb, `leaderWorkerTemplate: {workerTemplate: {spec: {containers: [{name: c, resources: {limits: {cpu: "`+text+`"}}}]}}}`)
+}
+
+func TestQuantitiesThatUsersWriteAreTaken(t *testing.T) {
+	gate := newGate(t)
+	for _, text := range []string{
+		"0", "1", "+1", "-1", "1.5Gi", "+1.5Gi", ".5", "1.", "0.25", "500m", "100n", "5u", "2k", "2M", "2G", "2T", "2P", "2E",
+		"1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei", "1e3", "1E3", "1e+03", "1e-3", "1.5e9", "12e6", "9223372036854775807",
+	} {
+		if _, err := resource.ParseQuantity(text); err != nil {
+			t.Fatal(err)
+		}
+		if faults := gate.create(t, limit(t, text)); len(faults) > 0 {
+			t.Errorf("%q: %v", text, faults)
+		}
+	}
+}
+
+func TestCostlyQuantitiesAreRefused(t *testing.T) {
+	gate := newGate(t)
+	for _, text := range []string{
+		"1e-2147483647", "1e2147483647", "0e-2147483648", "1E+100", "1e001", "1e1.5", "1e.5",
+		strings.Repeat("9", 65), "0." + strings.Repeat("0", 64) + "1", strings.Repeat("9", 64) + "Ei",
+	} {
+		if faults := gate.create(t, limit(t, text)); len(faults) == 0 {
+			t.Errorf("%q is taken", text)
+		}
+	}
+}
+
+// The webhook may be missing. Whatever the definition takes must be harmless by
+// itself; so must it be in every place, and there are more than one.
+func TestEveryQuantityIsBounded(t *testing.T) {
+	text, err := crd.Files.ReadFile(setFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	patterns, places := map[string]bool{}, 0
+	for _, schema := range quantitySchemas(parse(t, string(text))) {
+		places++
+		patterns[schema["pattern"].(string)] = true
+		if schema["maxLength"] != int64(64) {
+			t.Errorf("a quantity has the length %v", schema["maxLength"])
+		}
+	}
+	if places < 30 || len(patterns) != 1 {
+		t.Fatalf("%d quantities with the patterns %v, want at least 30 with one", places, patterns)
+	}
+	for pattern := range patterns {
+		matches := regexp.MustCompile(pattern)
+		texts := rapid.StringMatching(pattern)
+		rapid.Check(t, func(t *rapid.T) {
+			text := texts.Draw(t, "text")
+			if len(text) > 64 || !matches.MatchString(text) {
+				return
+			}
+			if !quantity.Harmless(text) {
+				t.Fatalf("%q is taken and costly", text)
+			}
+			if _, err := resource.ParseQuantity(text); err != nil {
+				t.Fatalf("%q is taken and no quantity: %v", text, err)
+			}
+		})
+	}
+}
+
+// quantitySchemas finds what is an integer or a text with a pattern.
+func quantitySchemas(node any) []object {
+	var found []object
+	switch n := node.(type) {
+	case object:
+		if _, patterned := n["pattern"].(string); patterned && n["x-kubernetes-int-or-string"] == true {
+			found = append(found, n)
+		}
+		for _, child := range n {
+			found = append(found, quantitySchemas(child)...)
+		}
+	case []any:
+		for _, item := range n {
+			found = append(found, quantitySchemas(item)...)
+		}
+	}
+	return found
 }

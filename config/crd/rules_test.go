@@ -22,6 +22,7 @@ const (
 	claims   = template + "volumeClaimTemplates"
 )
 
+// The laws of agreement_test.go hold the borders of each rule: here is each message once, and what the laws do not draw.
 func TestCreateRules(t *testing.T) {
 	tests := []struct {
 		name, spec string
@@ -32,42 +33,27 @@ func TestCreateRules(t *testing.T) {
 		{"nulls that have a default", `{replicas: null, rolloutStrategy: {type: null}}`, nil},
 
 		{"size 0", `leaderWorkerTemplate: {size: 0}`, []string{template + "size: size must be equal or greater than 1"}},
-		{"most pods", `{replicas: 2147, leaderWorkerTemplate: {size: 1000000}}`, nil},
 		{"too large a group", `{replicas: 1, leaderWorkerTemplate: {size: 1000001}}`, []string{
 			"spec.leaderWorkerTemplate.size: size must be equal or less than 1000000: more pods than a cluster holds; use more groups",
 		}},
 		{"too many pods", `{replicas: 65536, leaderWorkerTemplate: {size: 32768}}`, []string{product}},
-		{"far too many pods", `{replicas: 1000000, leaderWorkerTemplate: {size: 1000000}}`, []string{product}},
 
 		{"no percentage", `rolloutStrategy: {rollingUpdateConfiguration: {maxUnavailable: abc, maxSurge: 1.5%}}`, []string{
 			rolling + "maxUnavailable" + percentText, rolling + "maxSurge" + percentText,
 		}},
-		{"number as text", `rolloutStrategy: {rollingUpdateConfiguration: {maxUnavailable: "1"}}`, []string{rolling + "maxUnavailable" + percentText}},
 		{"negative", `rolloutStrategy: {rollingUpdateConfiguration: {maxUnavailable: -1, maxSurge: -1, partition: -1}}`, []string{
 			rolling + "maxUnavailable" + negative, rolling + "maxSurge" + negative, rolling + "partition" + negative,
 		}},
 		{"more than all", `rolloutStrategy: {rollingUpdateConfiguration: {maxUnavailable: 101%, maxSurge: 99999999999999999999%}}`, []string{
 			rolling + "maxUnavailable: must not be greater than 100%", rolling + "maxSurge: must not be greater than 100%",
 		}},
-		{"all", `rolloutStrategy: {rollingUpdateConfiguration: {maxUnavailable: 100%, maxSurge: 0100%}}`, nil},
-		{"beyond replicas", `rolloutStrategy: {rollingUpdateConfiguration: {maxUnavailable: 10, maxSurge: 10, partition: 10}}`, nil},
 		{"both zero", `{replicas: 2, rolloutStrategy: {rollingUpdateConfiguration: {maxUnavailable: 0}}}`, []string{bothZero}},
-		{"both zero per cent", `{replicas: 2, rolloutStrategy: {rollingUpdateConfiguration: {maxUnavailable: 0%, maxSurge: 00%}}}`, []string{bothZero}},
-		{"both zero of nothing", `{replicas: 0, rolloutStrategy: {rollingUpdateConfiguration: {maxUnavailable: 0}}}`, nil},
-		{"rounded down to zero", `{replicas: 9, rolloutStrategy: {rollingUpdateConfiguration: {maxUnavailable: 11%}}}`, []string{bothZero}},
-		{"rounded down to one", `{replicas: 10, rolloutStrategy: {rollingUpdateConfiguration: {maxUnavailable: 10%}}}`, nil},
-		{"surge rounded up", `{replicas: 2, rolloutStrategy: {rollingUpdateConfiguration: {maxUnavailable: 0, maxSurge: 1%}}}`, nil},
 
-		{"subgroups", `leaderWorkerTemplate: {size: 4, subGroupPolicy: {subGroupSize: 2}}`, nil},
-		{"subgroups beside the leader", `leaderWorkerTemplate: {size: 5, subGroupPolicy: {subGroupSize: 2, subGroupPolicyType: LeaderExcluded}}`, nil},
 		{"subgroups of none", `leaderWorkerTemplate: {size: 4, subGroupPolicy: {subGroupSize: 0}}`, []string{subgroup + "subGroupSize must be equal or greater than 1"}},
 		{"subgroups without a size", `leaderWorkerTemplate: {size: 4, subGroupPolicy: {}}`, []string{
 			template + "subGroupPolicy: a subGroupPolicy needs a subGroupSize, the number of pods of a subgroup",
 		}},
 		{"subgroups that do not divide", `leaderWorkerTemplate: {size: 5, subGroupPolicy: {subGroupSize: 3}}`, []string{subgroup + "size or size - 1 must be divisible by subGroupSize"}},
-		{"subgroups too large", `leaderWorkerTemplate: {size: 4, subGroupPolicy: {subGroupSize: 5}}`, []string{
-			subgroup + "size or size - 1 must be divisible by subGroupSize", subgroup + "subGroupSize cannot be larger than size",
-		}},
 		{"subgroups of size 1", `leaderWorkerTemplate: {subGroupPolicy: {subGroupSize: 2}}`, []string{subgroup + "subGroupSize cannot be larger than size"}},
 		{"subgroups need the leader", `leaderWorkerTemplate: {size: 4, subGroupPolicy: {subGroupSize: 2, subGroupPolicyType: LeaderExcluded}}`, []string{
 			subgroup + "size-1 must be divisible by subGroupSize when using LeaderExcluded",
@@ -83,7 +69,6 @@ func TestCreateRules(t *testing.T) {
 		{"workers that end", `leaderWorkerTemplate: {workerTemplate: {spec: {restartPolicy: OnFailure}}}`, []string{template + "workerTemplate" + always}},
 		{"leaders with a deadline", `leaderWorkerTemplate: {leaderTemplate: {spec: {activeDeadlineSeconds: 5, containers: [{name: c}]}}}`, []string{template + "leaderTemplate" + endless}},
 		{"workers with a deadline", `leaderWorkerTemplate: {workerTemplate: {spec: {activeDeadlineSeconds: 5}}}`, []string{template + "workerTemplate" + endless}},
-		{"unused workers with a deadline", `leaderWorkerTemplate: {leaderTemplate: {spec: {containers: [{name: c}]}}, workerTemplate: {spec: {activeDeadlineSeconds: 5}}}`, nil},
 		{"unused workers that end", `leaderWorkerTemplate: {leaderTemplate: {spec: {containers: [{name: c}]}}, workerTemplate: {spec: {restartPolicy: Never}}}`, nil},
 	}
 	g := newGate(t)
@@ -135,16 +120,9 @@ func TestUpdateRules(t *testing.T) {
 		name, old, is string
 		want          []string
 	}{
-		{"subgroups as they were", `leaderWorkerTemplate: {size: 4, subGroupPolicy: {subGroupSize: 2}}`, `leaderWorkerTemplate: {size: 6, subGroupPolicy: {subGroupSize: 2}}`, nil},
 		{"subgroups added", `leaderWorkerTemplate: {size: 4}`, `leaderWorkerTemplate: {size: 4, subGroupPolicy: {subGroupSize: 2}}`, []string{added}},
 		{"subgroups removed", `leaderWorkerTemplate: {size: 4, subGroupPolicy: {subGroupSize: 2}}`, `leaderWorkerTemplate: {size: 4}`, []string{removed}},
 		{"subgroups changed", `leaderWorkerTemplate: {size: 4, subGroupPolicy: {subGroupSize: 2}}`, `leaderWorkerTemplate: {size: 4, subGroupPolicy: {subGroupSize: 4}}`, []string{subgroup + "field is immutable"}},
-		{"leader excluded", `leaderWorkerTemplate: {size: 5, subGroupPolicy: {subGroupSize: 2}}`, `leaderWorkerTemplate: {size: 5, subGroupPolicy: {subGroupSize: 2, subGroupPolicyType: LeaderExcluded}}`, nil},
-		{"leader excluded that is needed", `leaderWorkerTemplate: {size: 4, subGroupPolicy: {subGroupSize: 2}}`, `leaderWorkerTemplate: {size: 4, subGroupPolicy: {subGroupSize: 2, subGroupPolicyType: LeaderExcluded}}`, []string{
-			subgroup + "size-1 must be divisible by subGroupSize when using LeaderExcluded",
-		}},
-		{"subdomain", `{}`, `networkConfig: {subdomainPolicy: UniquePerReplica}`, nil},
-		{"subdomain back", `networkConfig: {subdomainPolicy: UniquePerReplica}`, `networkConfig: {subdomainPolicy: Shared}`, nil},
 
 		{"claims as they were", was, was, nil},
 		{"claims in another notation", was, data("data", "fast", "1024Mi", ""), nil},
@@ -152,16 +130,9 @@ func TestUpdateRules(t *testing.T) {
 		{"claims as a typed client sends them", was, strings.Replace(was, "}}]}", "}, status: {}}]}", 1), nil},
 		{"claims larger", was, data("data", "fast", "2Gi", ""), []string{claims + immutable}},
 		{"claims of another class", was, data("data", "slow", "1Gi", ""), []string{claims + immutable}},
-		{"claims of another name", was, data("date", "fast", "1Gi", ""), []string{claims + immutable}},
 		{"claims of another mode", was, data("data", "fast", "1Gi", ", volumeMode: Block"), []string{claims + immutable}},
-		{"claims with other access", was, strings.Replace(was, "ReadWriteOnce", "ReadWriteMany", 1), []string{claims + immutable}},
 		{"claims added", `{}`, was, []string{claims + immutable}},
 		{"claims removed", was, `{}`, []string{claims + immutable}},
-		{"no claims", `{}`, `leaderWorkerTemplate: {volumeClaimTemplates: []}`, nil},
-
-		{"budget lowered", `replicas: 5`, `{replicas: 5, rolloutStrategy: {rollingUpdateConfiguration: {maxUnavailable: 10%}}}`, []string{bothZero}},
-		{"to too many pods", `{replicas: 1, leaderWorkerTemplate: {size: 1000000}}`, `{replicas: 10000, leaderWorkerTemplate: {size: 1000000}}`, []string{product}},
-		{"to workers that end", `leaderWorkerTemplate: {leaderTemplate: {spec: {containers: []}}}`, `leaderWorkerTemplate: {leaderTemplate: {spec: {restartPolicy: Never, containers: []}}}`, []string{template + "leaderTemplate" + always}},
 
 		{"to unused workers that end put to use", `leaderWorkerTemplate: {leaderTemplate: {spec: {containers: []}}, workerTemplate: {spec: {restartPolicy: Never}}}`, `leaderWorkerTemplate: {workerTemplate: {spec: {restartPolicy: Never}}}`, []string{template + "workerTemplate" + always}},
 		{"to unused workers that end grown", `leaderWorkerTemplate: {leaderTemplate: {spec: {containers: []}}, workerTemplate: {spec: {restartPolicy: Never}}}`, `leaderWorkerTemplate: {size: 2, leaderTemplate: {spec: {containers: []}}, workerTemplate: {spec: {restartPolicy: Never}}}`, []string{template + "workerTemplate" + always}},
