@@ -11,7 +11,7 @@ import (
 const NoOrdinal = -1
 
 // LeaderName is the name of the leader of a group. The worker StatefulSet of
-// the group and, with a subdomain per group, its Service bear the same name.
+// the group and, with a subdomain per group, its Service have the same name.
 func LeaderName(set string, group int) string {
 	return set + "-" + strconv.Itoa(group)
 }

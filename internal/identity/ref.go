@@ -7,6 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 )
 
 // Kind names a kind that Lockstep reads or writes, as it is spelled in an
@@ -65,4 +67,16 @@ func OwnerRef(namespace string, owner metav1.OwnerReference) Ref {
 // String is how a person would name the object: "pod llama-0".
 func (r Ref) String() string {
 	return fmt.Sprintf("%s %s", strings.ToLower(string(r.Kind)), r.Name)
+}
+
+// APIVersion returns the group and version of a kind that every API server serves, or of
+// LeaderWorkerSets.
+func (k Kind) APIVersion() string {
+	switch k {
+	case KindLeaderWorkerSet:
+		return lwsv1.GroupVersion.String()
+	case KindStatefulSet, KindControllerRevision:
+		return "apps/v1"
+	}
+	return "v1"
 }

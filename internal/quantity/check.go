@@ -3,7 +3,11 @@ package quantity
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
+	"reflect"
+	"strings"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -82,4 +86,114 @@ func (p *Places) judge(text string, at *field.Path) error {
 		return nil
 	}
 	return field.Invalid(at, shown(text), advice)
+}
+
+// Places are the quantities in the JSON of one Go type. A nil *Places has none.
+type Places struct {
+	here  bool               // the value is one
+	each  *Places            // in each element of a list or a map
+	named map[string]*Places // in the fields of a struct, by exact name
+}
+
+var (
+	quantityType    = reflect.TypeFor[resource.Quantity]()
+	unmarshalerType = reflect.TypeFor[json.Unmarshaler]()
+)
+
+// In returns the places of T, which must not be recursive.
+func In[T any]() *Places { return placesOf(reflect.TypeFor[T]()) }
+
+func placesOf(t reflect.Type) *Places {
+	if t == quantityType {
+		return &Places{here: true}
+	}
+	if reflect.PointerTo(t).Implements(unmarshalerType) {
+		return nil // times, for example, which have their own JSON form
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		return placesOf(t.Elem())
+	case reflect.Slice, reflect.Array, reflect.Map:
+		if each := placesOf(t.Elem()); each != nil {
+			return &Places{each: each}
+		}
+	case reflect.Struct:
+		if named := fieldsOf(t); len(named) > 0 {
+			return &Places{named: named}
+		}
+	}
+	return nil
+}
+
+// fieldsOf returns the fields with places, also those of embedded structs.
+func fieldsOf(t reflect.Type) map[string]*Places {
+	named := map[string]*Places{}
+	for f := range t.Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		within := placesOf(f.Type)
+		switch {
+		case within == nil, name == "-":
+		case name == "" && f.Anonymous:
+			maps.Copy(named, within.named)
+		case name == "":
+			named[f.Name] = within
+		default:
+			named[name] = within
+		}
+	}
+	return named
+}
+
+// below returns the places in a member, or nil.
+func (p *Places) below(name string) *Places {
+	if p.named != nil {
+		return p.named[name]
+	}
+	return p.each
+}
+
+// The definition of a LeaderWorkerSet accepts quantities of 64 characters with an exponent
+// of two digits. These limits accept what such a quantity becomes when it is written again:
+// 64 digits and "e99" become up to "e163".
+const (
+	mostCharacters     = 256
+	mostExponentDigits = 3
+	mostFractionDigits = 2 // of an exponent below zero
+)
+
+const advice = "a quantity has at most 64 characters and an exponent of at most two digits: write it like 500m, 1.5Gi or 1e3"
+
+// Harmless reports whether its length bounds the time to decode, compare and write a
+// quantity. The result is the same for the form in which a decoder writes the text. Texts
+// that are no quantities are harmless: they are refused at once.
+func Harmless(text string) bool {
+	text = strings.TrimSpace(text) // as the decoder does
+	if !short(text) {
+		return false
+	}
+	parsed, err := resource.ParseQuantity(text)
+	return err != nil || short(parsed.String())
+}
+
+func short(text string) bool {
+	if len(text) > mostCharacters {
+		return false
+	}
+	mark := strings.LastIndexAny(text, "eE")
+	if mark < 0 {
+		return true
+	}
+	if digits, fraction := strings.CutPrefix(text[mark+1:], "-"); fraction {
+		return len(digits) <= mostFractionDigits
+	}
+	return len(strings.TrimPrefix(text[mark+1:], "+")) <= mostExponentDigits
+}
+
+// shown returns the part of a text that errors have.
+func shown(text string) string {
+	const most = 64
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
 }

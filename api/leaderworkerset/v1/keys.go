@@ -84,3 +84,36 @@ const (
 	// LwsWorkerIndex is the index of the pod within its group: 0 is the leader.
 	LwsWorkerIndex = "LWS_WORKER_INDEX"
 )
+
+// Annotations a user writes on a set to steer its rollouts. They are of this
+// implementation: others leave them alone.
+const (
+	// PausedAnnotationKey holds a set's rollout while it is "true": no group is
+	// replaced, and a change of the template waits. Absent or "false", it goes on
+	// from where it stood. Groups that fail are made again at the revision they
+	// were of, and the set may be scaled.
+	PausedAnnotationKey = "lockstep.dev/paused"
+
+	// PausedValue is the one value that holds a rollout.
+	PausedValue = "true"
+
+	// HistoryLimitAnnotationKey is how many revisions that no group runs any more
+	// are kept, to go back to: a whole number, 5 when absent, 0 for none.
+	HistoryLimitAnnotationKey = "lockstep.dev/revision-history-limit"
+)
+
+// Annotations a user writes on a set to have its groups placed whole. The first is
+// of this implementation: others leave it alone.
+const (
+	// GangSchedulerAnnotationKey names the scheduler that places the set's groups
+	// whole, or is "none". Without it the operator's configuration decides. It holds
+	// for groups that are made from then on.
+	GangSchedulerAnnotationKey = "lockstep.dev/gang-scheduler"
+
+	// NoGangScheduler is the value that has pods placed one by one.
+	NoGangScheduler = "none"
+
+	// QueueNameAnnotationKey names the queue that the set's groups wait in, where
+	// Volcano places them.
+	QueueNameAnnotationKey = "scheduling.volcano.sh/queue-name"
+)

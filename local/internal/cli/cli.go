@@ -7,9 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	cliflag "k8s.io/component-base/cli/flag"
 
 	"lockstep.dev/lockstep/local/internal/plane"
 )
@@ -87,4 +91,78 @@ func componentArg(_ *cobra.Command, args []string) error {
 	}
 	_, err := plane.ParseComponent(args[0])
 	return err
+}
+
+// assets are the names under which envtest looks for its programs.
+var assets = []string{"etcd", "kube-apiserver", "kubectl"}
+
+func (a *app) assetsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "assets DIR",
+		Short: "Make DIR fit for KUBEBUILDER_ASSETS: etcd, kube-apiserver and kubectl as links to this binary",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			binary, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			if err := linkAssets(args[0], binary); err != nil {
+				return err
+			}
+			fmt.Fprintln(a.out, args[0])
+			return nil
+		},
+	}
+}
+
+// linkAssets replaces links only: a file under such a name is a program of the user.
+func linkAssets(dir, binary string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for _, name := range assets {
+		path := filepath.Join(dir, name)
+		info, err := os.Lstat(path)
+		if err == nil && info.Mode()&fs.ModeSymlink == 0 {
+			return fmt.Errorf("%q is not a link: move it away, or give another directory", path)
+		}
+		if err == nil {
+			err = os.Remove(path)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err := os.Symlink(binary, path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addRestartable adds the flags of settings that a restarted component can take on.
+func addRestartable(flags *pflag.FlagSet, s *plane.Settings) {
+	flags.BoolVar(&s.Audit, "audit", s.Audit, "write one line of metadata per request to DIR/audit.log")
+	flags.IntVar(&s.ControllerQPS, "kcm-qps", s.ControllerQPS, "queries per second of the controller manager's client; burst is 1.5 times as much")
+	flags.Var(cliflag.NewMapStringBool(&s.FeatureGates), "feature-gates", "feature gates for API server, controller manager and scheduler: A=true,B=false")
+	flags.StringSliceVar(&s.DisableAdmission, "disable-admission", s.DisableAdmission, "admission plugins of the API server to switch off")
+	flags.StringSliceVar(&s.Controllers, "kcm-controllers", s.Controllers, "controllers to run: '*' is all default ones, '-x' is all but x")
+}
+
+// over returns remembered settings with the flags that were given over them.
+func over(remembered plane.Settings, given *pflag.FlagSet) (plane.Settings, error) {
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	addRestartable(flags, &remembered)
+	var problem error
+	given.Visit(func(f *pflag.Flag) {
+		to := flags.Lookup(f.Name)
+		if to == nil {
+			return
+		}
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			problem = to.Value.(pflag.SliceValue).Replace(list.GetSlice())
+		} else {
+			problem = to.Value.Set(f.Value.String())
+		}
+	})
+	return remembered, problem
 }

@@ -2,7 +2,12 @@ package plane
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"net"
+	"strconv"
 	"strings"
+
+	"lockstep.dev/lockstep/local/stages"
 )
 
 // Names of the files that the components are pointed at, in Layout.pki and
@@ -163,3 +168,151 @@ func (l Layout) cert(name string) string { return l.pki(name + ".crt") }
 func (l Layout) key(name string) string { return l.pki(name + ".key") }
 
 func (l Layout) kubeconfigOf(c Component) string { return l.config(string(c) + ".kubeconfig") }
+
+// Loopback is the only address that anything here listens on.
+const Loopback = "127.0.0.1"
+
+// Ports are the listeners of one cluster.
+type Ports struct {
+	APIServer         int `json:"kubeAPIServer"`
+	EtcdClient        int `json:"etcdClient"`
+	EtcdPeer          int `json:"etcdPeer"`
+	ControllerManager int `json:"kubeControllerManager"`
+	Scheduler         int `json:"kubeScheduler"`
+	Kwok              int `json:"kwok"`
+}
+
+// portCount is how many consecutive ports a cluster takes.
+const portCount = 6
+
+// Ports are drawn from here: below the range from which
+// the kernel takes the ports of outgoing connections, so that a component that
+// is killed finds its port free when it comes back.
+const lowestPort, highestPort = 20000, 30000
+
+// portsFrom lays a cluster out on consecutive ports.
+func portsFrom(base int) Ports {
+	return Ports{base, base + 1, base + 2, base + 3, base + 4, base + 5}
+}
+
+// of is the port that a component is spoken to on.
+func (p Ports) of(c Component) int {
+	return map[Component]int{
+		Etcd: p.EtcdClient, APIServer: p.APIServer, ControllerManager: p.ControllerManager, Scheduler: p.Scheduler, Kwok: p.Kwok,
+	}[c]
+}
+
+// planPorts returns the first block of free ports after a random one: clusters that
+// start at the same time do not all try the same block.
+func planPorts(free func(port int) bool) (Ports, error) {
+	const span = highestPort - lowestPort - portCount
+	offset := rand.IntN(span)
+	for step := 0; step < span; step += portCount {
+		if base := lowestPort + (offset+step)%span; blockFree(base, free) {
+			return portsFrom(base), nil
+		}
+	}
+	return Ports{}, fmt.Errorf("no %d free ports in a row between %d and %d", portCount, lowestPort, highestPort)
+}
+
+func blockFree(base int, free func(int) bool) bool {
+	for port := base; port < base+portCount; port++ {
+		if !free(port) {
+			return false
+		}
+	}
+	return true
+}
+
+// portFree listens on a loopback port for a moment: only that finds listeners of every kind.
+func portFree(port int) bool {
+	l, err := net.Listen("tcp", address(port))
+	if err != nil {
+		return false
+	}
+	return l.Close() == nil
+}
+
+func address(port int) string {
+	return net.JoinHostPort(Loopback, strconv.Itoa(port))
+}
+
+// auditPolicyText logs the metadata of every request, once, when it is
+// answered.
+const auditPolicyText = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived, ResponseStarted, Panic]
+rules:
+- level: Metadata
+`
+
+// schedulerTemplate takes a kubeconfig and a client limit with its burst. There
+// are two profiles, and every pod chooses by its schedulerName: the scheduler as it
+// is released, and the same with Lockstep's plugin.
+const schedulerTemplate = `apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+clientConnection:
+  kubeconfig: %q
+  qps: %d
+  burst: %d
+leaderElection:
+  leaderElect: false
+profiles:
+- schedulerName: default-scheduler
+- schedulerName: lockstep-scheduler
+  plugins:
+    preFilter:
+      enabled:
+      - name: ClaimProtection
+    multiPoint:
+      enabled:
+      - name: ClaimProtection
+  pluginConfig:
+  - name: ClaimProtection
+    args:
+      mode: barrier
+`
+
+// kwokOptions raise kwok's parallelism above its default of four, so that
+// simulated kubelets are never what a test waits for, and keep its kubelet-like
+// debugging endpoints closed.
+const kwokOptions = `apiVersion: config.kwok.x-k8s.io/v1alpha1
+kind: KwokConfiguration
+options:
+  enableDebuggingHandlers: false
+  nodePlayStageParallelism: 16
+  nodeLeaseParallelism: 16
+  podPlayStageParallelism: 16
+  podsOnNodeSyncParallelism: 4
+---
+`
+
+// stockSchedulerQPS is the scheduler's default client limit, with twice that as
+// burst.
+const stockSchedulerQPS = 50
+
+// writeConfiguration writes the configuration files that depend on settings.
+func writeConfiguration(l Layout, s Settings) error {
+	kwokStages, err := stages.Config(s.Stages)
+	if err != nil {
+		return err
+	}
+	files := map[string]string{
+		auditPolicy:   auditPolicyText,
+		schedulerFile: schedulerConfiguration(l, s),
+		kwokFile:      kwokOptions + kwokStages,
+	}
+	for name, text := range files {
+		if err := writeFile(l.config(name), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// schedulerConfiguration never lets the scheduler be slower than the controller
+// manager: a raised limit is meant to run pods sooner.
+func schedulerConfiguration(l Layout, s Settings) string {
+	qps := max(stockSchedulerQPS, s.ControllerQPS)
+	return fmt.Sprintf(schedulerTemplate, l.kubeconfigOf(Scheduler), qps, 2*qps)
+}

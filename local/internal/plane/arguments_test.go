@@ -1,6 +1,11 @@
 package plane
 
 import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -61,5 +66,95 @@ func TestSchedulerIsNotSlowerThanTheControllers(t *testing.T) {
 		if got := schedulerConfiguration(Layout{Dir: "/c"}, Settings{ControllerQPS: qps}); !strings.Contains(got, want) {
 			t.Errorf("with %d queries/s for the controllers:\n%s\nwant %q in it", qps, got, want)
 		}
+	}
+}
+
+func TestPlanPortsGoesAroundTakenPorts(t *testing.T) {
+	taken := func(port int) bool { return port%7 == 0 } // one block in seven is free
+	ports, err := planPorts(func(port int) bool { return !taken(port) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[int]bool{}
+	for _, c := range Components {
+		port := ports.of(c)
+		if port < lowestPort || port >= highestPort || taken(port) || seen[port] {
+			t.Errorf("%s listens on %d", c, port)
+		}
+		seen[port] = true
+	}
+	if _, err := planPorts(func(int) bool { return false }); err == nil {
+		t.Error("no error without free ports")
+	}
+}
+
+func TestPortFree(t *testing.T) {
+	l, err := net.Listen("tcp", Loopback+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	if portFree(port) {
+		t.Errorf("port %d counts as free while it has a listener", port)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if !portFree(port) {
+		t.Errorf("port %d counts as taken after its listener is gone", port)
+	}
+}
+
+// answering probes a server that gives one answer, in the place of component c.
+func answering(t *testing.T, c Component, code int, body string) error {
+	t.Helper()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(code)
+		w.Write([]byte(body))
+	}))
+	defer server.Close()
+	port := server.Listener.Addr().(*net.TCPAddr).Port
+	p := &prober{client: server.Client(), ports: Ports{APIServer: port, EtcdClient: port, ControllerManager: port, Scheduler: port}}
+	return p.probe(context.Background(), c)
+}
+
+func TestProbe(t *testing.T) {
+	for name, c := range map[string]struct {
+		component Component
+		code      int
+		body      string
+		says      string // empty: ready
+	}{
+		"well":                         {APIServer, 200, "ok", ""},
+		"unwell tells the check":       {APIServer, 500, "[+]ping ok\n[-]etcd failed: reason withheld\n[+]log ok", "[-]etcd failed"},
+		"unwell without checks":        {Scheduler, 503, "starting", "starting"},
+		"controllers not begun":        {ControllerManager, 200, "[+]ping ok\nhealthz check passed\n", "have not begun"},
+		"controllers begun":            {ControllerManager, 200, "[+]job-controller ok\nhealthz check passed\n", ""},
+		"nothing said, and that badly": {Etcd, 500, "", "500"},
+	} {
+		err := answering(t, c.component, c.code, c.body)
+		switch {
+		case c.says == "" && err != nil:
+			t.Errorf("%s: %v", name, err)
+		case c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)):
+			t.Errorf("%s: error %v, want one that says %q", name, err, c.says)
+		}
+	}
+}
+
+func TestUntilKeepsTheLastRealAnswer(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	real := errors.New("3 of 5 nodes are ready")
+	asked := 0
+	err := until(ctx, func(ctx context.Context) error {
+		asked++
+		if asked == 2 {
+			cancel()
+			return ctx.Err()
+		}
+		return real
+	})
+	if !errors.Is(err, real) {
+		t.Errorf("error %v, want %v", err, real)
 	}
 }

@@ -5,9 +5,15 @@
 package plane
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+
+	cliflag "k8s.io/component-base/cli/flag"
+
+	"lockstep.dev/lockstep/local/internal/process"
+	"lockstep.dev/lockstep/local/stages"
 )
 
 // Component names one process of the control plane.
@@ -35,4 +41,70 @@ func ParseComponent(name string) (Component, error) {
 
 func list(components []Component) string {
 	return strings.Trim(strings.Join(strings.Fields(fmt.Sprint(components)), ", "), "[]")
+}
+
+// Settings are what a user may choose about a cluster. They are remembered with
+// the cluster, so that a restarted component comes back as it was.
+type Settings struct {
+	// Nodes is the number of simulated nodes.
+	Nodes int `json:"nodes"`
+	// Audit writes one line of metadata per finished request.
+	Audit bool `json:"audit"`
+	// ControllerQPS is the controller manager's client limit, in queries per
+	// second; its burst is one and a half times as much.
+	ControllerQPS int `json:"controllerQPS"`
+	// Stages names the pod stages of kwok.
+	Stages string `json:"stages"`
+	// FeatureGates holds for the API server, controller manager and scheduler.
+	FeatureGates map[string]bool `json:"featureGates,omitempty"`
+	// DisableAdmission lists admission plugins to switch off.
+	DisableAdmission []string `json:"disableAdmission,omitempty"`
+	// Controllers selects controllers as --controllers of the controller
+	// manager does: "*" is all default ones, "-x" is all but x.
+	Controllers []string `json:"controllers"`
+}
+
+// DefaultSettings are those of a stock cluster with twenty nodes.
+func DefaultSettings() Settings {
+	return Settings{Nodes: 20, ControllerQPS: 20, Stages: stages.Guarded, Controllers: []string{"*"}}
+}
+
+// MaxNodes bounds a cluster to what one small machine can still simulate.
+const MaxNodes = 5000
+
+// Validate refuses settings that no cluster can have, all of them at once. The components refuse
+// unknown gates, plugins and controllers themselves.
+func (s Settings) Validate() error {
+	var problems []error
+	if s.Nodes < 0 || s.Nodes > MaxNodes {
+		problems = append(problems, fmt.Errorf("--nodes %d: give a number from 0 to %d", s.Nodes, MaxNodes))
+	}
+	if s.ControllerQPS < 1 {
+		problems = append(problems, fmt.Errorf("--kcm-qps %d: give at least 1 query per second", s.ControllerQPS))
+	}
+	if !slices.Contains(stages.Names, s.Stages) {
+		problems = append(problems, fmt.Errorf("--stages %q: give one of %s", s.Stages, strings.Join(stages.Names, ", ")))
+	}
+	return errors.Join(problems...)
+}
+
+// featureGates renders gates as the components' flag takes them.
+func (s Settings) featureGates() string { return cliflag.NewMapStringBool(&s.FeatureGates).String() }
+
+// tailLines is how much of a component's log an error carries.
+const tailLines = 12
+
+// failure is the error of a component that did not do what it was started for, with what it
+// logged last.
+func failure(l Layout, c Component, what string) error {
+	tail := process.Tail(l.Log(c), tailLines)
+	if len(tail) == 0 {
+		return fmt.Errorf("%s %s\n  it wrote nothing to %s", c, what, l.Log(c))
+	}
+	return fmt.Errorf("%s %s\n  its last lines, from %s:\n    %s", c, what, l.Log(c), strings.Join(tail, "\n    "))
+}
+
+// errNoCluster is the error of every command but up and down in a directory without a cluster.
+func errNoCluster(l Layout) error {
+	return fmt.Errorf("no cluster in %q: bring one up with: lockstep-local up --dir %s", l.Dir, l.Dir)
 }

@@ -1,9 +1,18 @@
 package plane
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"lockstep.dev/lockstep/local/internal/process"
 )
 
 // Layout is where things lie in a cluster's directory:
@@ -80,4 +89,113 @@ func (l Layout) create() error {
 		}
 	}
 	return nil
+}
+
+// State is what is remembered of a cluster between commands.
+//
+//	(no file) ──up──► Running ──down──► not Running, no processes ──up──► …
+//
+// It is written after every start of a process, so that an up that is itself
+// killed leaves nothing that a down does not find.
+type State struct {
+	Running   bool                           `json:"running"`
+	Settings  Settings                       `json:"settings"`
+	Ports     Ports                          `json:"ports"`
+	Processes map[Component]process.Identity `json:"processes,omitempty"`
+	// Killed are the components that a user ended on purpose.
+	Killed []Component `json:"killed,omitempty"`
+}
+
+// loadState reads the state of a directory; found is false if there was never
+// a cluster in it.
+func loadState(l Layout) (state State, found bool, err error) {
+	data, err := os.ReadFile(l.state())
+	if errors.Is(err, fs.ErrNotExist) {
+		return State{}, false, nil
+	}
+	if err != nil {
+		return State{}, false, err
+	}
+	if err := json.Unmarshal(data, &state); err != nil {
+		return State{}, false, fmt.Errorf("%s: %w: remove the file if no cluster of this directory runs", l.state(), err)
+	}
+	return state, true, nil
+}
+
+// save replaces the file whole: a reader sees the old state or the new one.
+func (s State) save(l Layout) error {
+	data, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return err
+	}
+	return writeFile(l.state(), append(data, '\n'), 0o644)
+}
+
+// alive lists the components whose process still runs.
+func (s State) alive() []Component {
+	var alive []Component
+	for _, c := range Components {
+		if s.Processes[c].Alive() {
+			alive = append(alive, c)
+		}
+	}
+	return alive
+}
+
+func (s *State) started(c Component, id process.Identity) {
+	if s.Processes == nil {
+		s.Processes = map[Component]process.Identity{}
+	}
+	s.Processes[c] = id
+	s.Killed = slices.DeleteFunc(s.Killed, func(k Component) bool { return k == c })
+}
+
+func (s *State) killed(c Component) {
+	delete(s.Processes, c)
+	if !slices.Contains(s.Killed, c) {
+		s.Killed = append(s.Killed, c)
+	}
+}
+
+func writeFile(path string, data []byte, mode fs.FileMode) error {
+	temp, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(temp.Name())
+	_, err = temp.Write(data)
+	if err = errors.Join(err, temp.Chmod(mode), temp.Close()); err != nil {
+		return err
+	}
+	return os.Rename(temp.Name(), path)
+}
+
+// acquire makes this the only command at work on a directory, waiting up to
+// patience for another to finish. The kernel gives the lock back when the
+// holder ends, however it ends.
+func acquire(ctx context.Context, l Layout, patience time.Duration) (release func(), err error) {
+	file, err := os.OpenFile(l.lock(), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	deadline := time.Now().Add(patience)
+	for {
+		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		switch {
+		case err == nil:
+			return func() { file.Close() }, nil
+		case !errors.Is(err, syscall.EWOULDBLOCK):
+			file.Close()
+			return nil, fmt.Errorf("lock %s: %w", l.lock(), err)
+		case time.Now().After(deadline):
+			file.Close()
+			return nil, fmt.Errorf("directory %q: another lockstep-local command is at work in it: wait for it to finish, or end it", l.Dir)
+		}
+		select {
+		case <-ctx.Done():
+			file.Close()
+			return nil, ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
 }

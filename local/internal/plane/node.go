@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -124,7 +125,7 @@ func countNodes(ctx context.Context, client kubernetes.Interface) (ready, total 
 	return ready, len(nodes.Items), nil
 }
 
-// takesPods is more than Ready: a node that was in trouble bears taints until
+// takesPods is more than Ready: a node that was in trouble has taints until
 // the controller manager has seen that it is well again.
 func takesPods(node *corev1.Node) bool {
 	if len(node.Spec.Taints) > 0 {
@@ -149,4 +150,98 @@ func simulatedNodes(ctx context.Context, client kubernetes.Interface) ([]string,
 		}
 	}
 	return names, nil
+}
+
+// freeLeases lets a new kwok take its nodes at once. It would wait for the leases of the former
+// one to run out otherwise, for 40 s, and look dead meanwhile. A kubelet creates its lease again.
+func freeLeases(ctx context.Context, client kubernetes.Interface) error {
+	return client.CoordinationV1().Leases(corev1.NamespaceNodeLease).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+}
+
+// leasesHeld returns nil when kwok stands for every simulated node.
+func leasesHeld(ctx context.Context, client kubernetes.Interface) error {
+	nodes, err := simulatedNodes(ctx, client)
+	if err != nil {
+		return err
+	}
+	leases, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	held := map[string]bool{}
+	for _, lease := range leases.Items {
+		held[lease.Name] = true
+	}
+	for _, name := range nodes {
+		if !held[name] {
+			return fmt.Errorf("the lease of node %q has no holder", name)
+		}
+	}
+	return nil
+}
+
+// Annotations that make kwok take its time over a pod's end.
+const (
+	hangOnDelete = "local.lockstep.dev/hang-on-delete"
+	vanishAfter  = "local.lockstep.dev/vanish-after"
+	replayed     = "local.lockstep.dev/replayed"
+)
+
+const (
+	replayRounds = 5
+	replayPause  = time.Second
+)
+
+// replay has a new kwok take up what its predecessor left halfway. A pod that it
+// hears of before it holds the node's lease is passed over, and not heard of
+// again until it changes: so pods that are owed a step are changed.
+func replay(ctx context.Context, client kubernetes.Interface) error {
+	for round := range replayRounds {
+		if round > 0 {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(replayPause):
+			}
+		}
+		pods, err := client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return fmt.Errorf("list pods for kwok to take up: %w", err)
+		}
+		touched := 0
+		for i := range pods.Items {
+			if !owedStep(&pods.Items[i]) {
+				continue
+			}
+			touched++
+			if err := touch(ctx, client, &pods.Items[i], round); err != nil {
+				return err
+			}
+		}
+		if touched == 0 {
+			return nil
+		}
+	}
+	return nil // what is still there waits for something else
+}
+
+// owedStep reports whether kwok owes a pod its next step now.
+func owedStep(pod *corev1.Pod) bool {
+	if pod.Spec.NodeName == "" {
+		return false
+	}
+	if pod.DeletionTimestamp == nil {
+		return pod.Status.Phase == corev1.PodPending
+	}
+	_, slow := pod.Annotations[vanishAfter]
+	return len(pod.Finalizers) == 0 && !slow && pod.Annotations[hangOnDelete] != "true"
+}
+
+func touch(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, round int) error {
+	patch := fmt.Sprintf(`{"metadata":{"uid":%q,"annotations":{%q:"%d"}}}`, pod.UID, replayed, round+1)
+	_, err := client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) {
+		return nil // it took its step meanwhile
+	}
+	return err
 }

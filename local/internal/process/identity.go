@@ -6,7 +6,10 @@ package process
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -97,4 +100,58 @@ func (i Identity) awaitEnd(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// Child is a started process, as its parent sees it.
+type Child struct {
+	Identity
+	// Ended is closed when the child has ended.
+	Ended chan struct{}
+	err   error
+}
+
+// Start starts a command in a session of its own, so that neither the end of this process nor an
+// interrupt typed at its terminal ends the child. Its output is appended to a log.
+func Start(cmd *exec.Cmd, log string) (*Child, error) {
+	file, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = file, file, &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", cmd.Args[0], err)
+	}
+	child := &Child{Ended: make(chan struct{})}
+	// It is identified before the wait: until then even a dead child keeps its pid.
+	child.Identity, err = Identify(cmd.Process.Pid)
+	go func() {
+		child.err = cmd.Wait()
+		close(child.Ended)
+	}()
+	if err != nil {
+		<-child.Ended
+		return nil, fmt.Errorf("%s ended at once (%s)", cmd.Args[0], child.Outcome())
+	}
+	return child, nil
+}
+
+// Outcome is how the child ended, for example "exit status 1". It may be called only after Ended
+// is closed.
+func (c *Child) Outcome() string {
+	if c.err == nil {
+		return "exit status 0"
+	}
+	return c.err.Error()
+}
+
+// Tail returns up to n last lines of a file, oldest first. A file that cannot be read has no
+// lines.
+func Tail(path string, n int) []string {
+	data, _ := os.ReadFile(path)
+	lines := strings.Split(strings.TrimRight(string(data), "\n"), "\n")
+	if lines[0] == "" && len(lines) == 1 {
+		return nil
+	}
+	return lines[max(0, len(lines)-n):]
 }

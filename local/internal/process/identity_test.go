@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // background starts a shell script through Start and ends it with the test.
@@ -55,7 +57,7 @@ func TestRecycledPidIsNotKilled(t *testing.T) {
 		t.Errorf("Stop of a process long gone: %v", err)
 	}
 	if !stranger.Alive() {
-		t.Error("the stranger that bears the pid now was ended")
+		t.Error("the process that has the pid now was ended")
 	}
 }
 
@@ -131,5 +133,31 @@ func awaitLine(t *testing.T, log, want string) {
 	t.Helper()
 	for !slices.Equal(Tail(log, 1), []string{want}) {
 		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func TestTail(t *testing.T) {
+	for name, c := range map[string]struct {
+		text string
+		n    int
+		want []string
+	}{
+		"empty":                    {"", 3, nil},
+		"only line ends":           {"\n\n\n", 3, nil},
+		"fewer than asked":         {"a\nb\n", 3, []string{"a", "b"}},
+		"more than asked":          {"a\nb\nc\nd\n", 2, []string{"c", "d"}},
+		"last line not ended":      {"a\nb", 1, []string{"b"}},
+		"blank lines within count": {"a\n\nb\n", 2, []string{"", "b"}},
+	} {
+		path := filepath.Join(t.TempDir(), "log")
+		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(c.want, Tail(path, c.n)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	if got := Tail(filepath.Join(t.TempDir(), "absent"), 5); got != nil {
+		t.Errorf("a file that does not exist: %q", got)
 	}
 }

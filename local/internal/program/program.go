@@ -9,9 +9,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
+	"sync/atomic"
+	_ "unsafe" // go:linkname
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"go.etcd.io/etcd/server/v3/etcdmain"
 	_ "k8s.io/client-go/plugin/pkg/client/auth" // kubectl's credential plugins
@@ -23,12 +27,14 @@ import (
 	kubectlexit "k8s.io/kubectl/pkg/cmd/util"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllers "k8s.io/kubernetes/cmd/kube-controller-manager/app"
+	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 	kwokconfig "sigs.k8s.io/kwok/pkg/config"
 	kwok "sigs.k8s.io/kwok/pkg/kwok/cmd"
 	kwoklog "sigs.k8s.io/kwok/pkg/log"
 	kwoksignals "sigs.k8s.io/kwok/pkg/utils/signals"
 
 	"lockstep.dev/lockstep/local/internal/volumes"
+	"lockstep.dev/lockstep/scheduling"
 )
 
 // programs maps a program's name to its main function. Each reads os.Args, as
@@ -135,4 +141,66 @@ func executeKwok(ctx context.Context, global *pflag.FlagSet) error {
 	command := kwok.NewCommand(ctx)
 	command.PersistentFlags().AddFlagSet(global)
 	return command.ExecuteContext(ctx)
+}
+
+// schedulerPlugins are the out-of-tree plugins compiled into the scheduler,
+// each as scheduler.WithPlugin(name, factory). This is the only place to
+// register one; a scheduler configuration then enables it by name.
+var schedulerPlugins = []scheduler.Option{
+	scheduler.WithPlugin(scheduling.Name, scheduling.New),
+}
+
+func newScheduler() *cobra.Command {
+	return scheduler.NewSchedulerCommand(schedulerPlugins...)
+}
+
+// The version that Kubernetes reports lives in variables that its own build
+// sets with linker flags. They are reached by name here, so that a plain
+// `go build` reports the truth too.
+//
+//go:linkname gitMajor k8s.io/component-base/version.gitMajor
+var gitMajor string
+
+//go:linkname gitMinor k8s.io/component-base/version.gitMinor
+var gitMinor string
+
+//go:linkname dynamicGitVersion k8s.io/component-base/version.dynamicGitVersion
+var dynamicGitVersion atomic.Value
+
+// The version in the user agent of every client.
+//
+//go:linkname clientVersion k8s.io/client-go/pkg/version.gitVersion
+var clientVersion string
+
+//go:linkname clientCommit k8s.io/client-go/pkg/version.gitCommit
+var clientCommit string
+
+// Release is the version of k8s.io/kubernetes that is compiled in, as the
+// build recorded it, for example "v1.37.1"; empty if it did not.
+func Release() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	for _, dep := range info.Deps {
+		if dep.Path == "k8s.io/kubernetes" {
+			return dep.Version
+		}
+	}
+	return ""
+}
+
+// reportRelease makes every Kubernetes program in this process call itself by
+// its release instead of "v0.0.0-master+$Format:%H$", which clients cannot
+// parse.
+func reportRelease() {
+	release := Release()
+	major, rest, ok := strings.Cut(strings.TrimPrefix(release, "v"), ".")
+	if !ok {
+		return
+	}
+	gitMajor = major
+	gitMinor, _, _ = strings.Cut(rest, ".")
+	dynamicGitVersion.Store(release)
+	clientVersion, clientCommit = release, ""
 }

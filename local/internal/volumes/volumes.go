@@ -6,11 +6,14 @@ package volumes
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 	csitranslation "k8s.io/csi-translation-lib"
+	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/kubelet/config"
 	volumecache "k8s.io/kubernetes/pkg/kubelet/volumemanager/cache"
 	"k8s.io/kubernetes/pkg/kubelet/volumemanager/populator"
@@ -27,6 +31,7 @@ import (
 	"k8s.io/kubernetes/pkg/volume/csimigration"
 	"k8s.io/kubernetes/pkg/volume/hostpath"
 	"k8s.io/kubernetes/pkg/volume/util"
+	volumetypes "k8s.io/kubernetes/pkg/volume/util/types"
 )
 
 // loop is how long a kubelet's populator sleeps between two rounds.
@@ -81,3 +86,110 @@ func follow(ctx context.Context, client kubernetes.Interface, node string) (node
 	factory.StartWithContext(ctx)
 	return nodePods{informer.GetStore()}, informer.HasSynced
 }
+
+// Line is one thing that the populator decided.
+type Line struct {
+	// Pod is its UID.
+	Pod types.UID `json:"pod"`
+	// Volume is the pod's name for what was admitted, and Claim the UID of the claim
+	// behind it.
+	Volume string    `json:"volume,omitempty"`
+	Claim  types.UID `json:"claim,omitempty"`
+	// Refused says why something was not.
+	Refused string `json:"refused,omitempty"`
+	// Gone: the pod's volumes may be unmounted.
+	Gone bool `json:"gone,omitempty"`
+}
+
+// told is the desired state, which tells what it is given.
+type told struct {
+	volumecache.DesiredStateOfWorld
+	mu   sync.Mutex
+	out  *json.Encoder
+	last map[types.UID]string // the refusal told last, of each pod
+}
+
+func tell(state volumecache.DesiredStateOfWorld, out io.Writer) *told {
+	return &told{DesiredStateOfWorld: state, out: json.NewEncoder(out), last: map[types.UID]string{}}
+}
+
+func (t *told) AddPodToVolume(logger klog.Logger, name volumetypes.UniquePodName, pod *corev1.Pod, spec *volume.Spec,
+	outer, gid string, contexts []*corev1.SELinuxOptions,
+) (corev1.UniqueVolumeName, error) {
+	volumeName, err := t.DesiredStateOfWorld.AddPodToVolume(logger, name, pod, spec, outer, gid, contexts)
+	if err == nil && spec.PersistentVolume != nil {
+		t.say(Line{Pod: pod.UID, Volume: outer, Claim: spec.PersistentVolume.Spec.ClaimRef.UID})
+	}
+	return volumeName, err
+}
+
+func (t *told) AddErrorToPod(name volumetypes.UniquePodName, err string) {
+	t.DesiredStateOfWorld.AddErrorToPod(name, err)
+	if t.isNews(types.UID(name), err) {
+		t.say(Line{Pod: types.UID(name), Refused: err})
+	}
+}
+
+func (t *told) DeletePodFromVolume(name volumetypes.UniquePodName, volumeName corev1.UniqueVolumeName) {
+	t.DesiredStateOfWorld.DeletePodFromVolume(name, volumeName)
+	t.say(Line{Pod: types.UID(name), Gone: true})
+}
+
+// isNews reports whether a refusal differs from the last one: it comes ten times a
+// second.
+func (t *told) isNews(pod types.UID, err string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	news := t.last[pod] != err
+	t.last[pod] = err
+	return news
+}
+
+// say writes one line. A reader that is gone ends the program by its signal.
+func (t *told) say(line Line) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_ = t.out.Encode(line)
+}
+
+// nodePods are the pods of the node. It stands for the kubelet's pod manager and
+// its pod workers: a pod runs as long as its object is there.
+type nodePods struct{ store cache.Store }
+
+func (p nodePods) GetPods() []*corev1.Pod {
+	var pods []*corev1.Pod
+	for _, object := range p.store.List() {
+		pods = append(pods, object.(*corev1.Pod))
+	}
+	return pods
+}
+
+func (p nodePods) GetPodByUID(uid types.UID) (*corev1.Pod, bool) {
+	for _, pod := range p.GetPods() {
+		if pod.UID == uid {
+			return pod, true
+		}
+	}
+	return nil, false
+}
+
+// ShouldPodContainersBeTerminating keeps new volumes from a terminating pod.
+func (p nodePods) ShouldPodContainersBeTerminating(uid types.UID) bool {
+	pod, there := p.GetPodByUID(uid)
+	return !there || pod.DeletionTimestamp != nil
+}
+
+// ShouldPodRuntimeBeRemoved takes the volumes of a pod away.
+func (p nodePods) ShouldPodRuntimeBeRemoved(uid types.UID) bool {
+	_, there := p.GetPodByUID(uid)
+	return !there
+}
+
+// host is what the volume plugins stand on, of which none is used: nothing is
+// mounted.
+type host struct {
+	volume.VolumeHost
+	client kubernetes.Interface
+}
+
+func (h host) GetKubeClient() kubernetes.Interface { return h.client }
