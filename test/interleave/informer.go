@@ -2,8 +2,6 @@ package interleave
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -127,8 +125,6 @@ func (i *informer[T]) AddEventHandler(h toolscache.ResourceEventHandler) (toolsc
 type caches struct {
 	ctrlcache.Cache // the methods that nothing calls
 	claims          *informer[*corev1.PersistentVolumeClaim]
-	hideP           bool
-	hideRecords     bool
 }
 
 func (c *caches) WaitForCacheSync(context.Context) bool { return true }
@@ -150,13 +146,6 @@ func (c *caches) Get(_ context.Context, key client.ObjectKey, into client.Object
 		return apierrors.NewNotFound(claimResource, key.Name)
 	}
 	*claim = *found
-	if c.hideP && claim.DeletionTimestamp != nil {
-		claim.Finalizers = slices.DeleteFunc(slices.Clone(claim.Finalizers), isP)
-	}
-	if c.hideRecords {
-		claim.Annotations = maps.Clone(claim.Annotations)
-		delete(claim.Annotations, pvc.UsersAnnotation)
-	}
 	return nil
 }
 

@@ -28,12 +28,10 @@ type ours struct {
 func (w *world) startOurs() {
 	ctx, cancel := context.WithCancel(w.ctx)
 	o := &ours{
-		name: "ours",
-		caches: &caches{
-			claims: newInformer(&w.store.claimLog, w.store.claims()), hideP: w.rules.ignoresP, hideRecords: w.rules.ignoresRecords,
-		},
-		watch: newPodWatch(w.store),
-		crash: cancel,
+		name:   "ours",
+		caches: &caches{claims: newInformer(&w.store.claimLog, w.store.claims())},
+		watch:  newPodWatch(w.store),
+		crash:  cancel,
 	}
 	if len(w.operators) > 0 && w.operators[0].name == o.name {
 		o.name = "the other of ours"

@@ -3,6 +3,7 @@ package interleave
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,7 +41,7 @@ type scheduler struct {
 	factory          informers.SharedInformerFactory
 	client           kubernetes.Interface
 	heard            int // the number of changes of PVCs that it knows
-	busy             bool
+	busy             atomic.Bool
 	ctx              context.Context
 	crash            context.CancelFunc
 }
@@ -88,7 +89,7 @@ func (s *scheduler) steps(add adder) {
 		add(schedulersHear, s.hear, "%s: hears of claims", s)
 	}
 	pod := s.world.store.pods()[s.pod]
-	if s.busy || pod == nil || pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
+	if s.busy.Load() || pod == nil || pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
 		return
 	}
 	add(schedulers, func() { s.turnTo(pod) }, "%s: turns to it", s)
@@ -99,28 +100,19 @@ func (s *scheduler) turnTo(pod *corev1.Pod) {
 	if _, status := s.plugin.PreFilter(s.ctx, state, pod, nil); !status.IsSuccess() {
 		return
 	}
-	s.busy = true
+	s.busy.Store(true)
 	go func() {
-		defer func() { s.busy = false }()
+		defer s.busy.Store(false)
 		s.bind(state, pod)
 	}()
 }
 
 func (s *scheduler) bind(state *cycle, pod *corev1.Pod) {
-	steps := []func() error{
-		func() error { return s.plugin.PreBind(s.ctx, state, pod, "n1").AsError() },
-		func() error {
-			return s.world.wire.send(s.ctx, &call{from: s.String(), by: schedulersArrive, says: "bind " + pod.Name, writes: true, run: func() error { return s.world.bind(pod.Name, pod.UID) }})
-		},
+	if !s.plugin.PreBind(s.ctx, state, pod, node).IsSuccess() {
+		return
 	}
-	if s.world.rules.recordsLate {
-		steps[0], steps[1] = steps[1], steps[0]
-	}
-	for _, step := range steps {
-		if step() != nil {
-			return
-		}
-	}
+	bind := func() error { return s.world.bind(pod.Name, pod.UID) }
+	_ = s.world.wire.send(s.ctx, &call{from: s.String(), by: schedulersArrive, says: "bind " + pod.Name, writes: true, run: bind})
 }
 
 // cycle is the state of a scheduler for one pod.

@@ -16,6 +16,9 @@ import (
 
 const namespace = fakeapi.Namespace
 
+// node is where pods are bound.
+const node = "n1"
+
 var (
 	claimResource = schema.GroupResource{Resource: "persistentvolumeclaims"}
 	podResource   = schema.GroupResource{Resource: "pods"}
@@ -61,13 +64,14 @@ func (s *store) create(object client.Object) {
 	fakeapi.Add(s.Server, object)
 }
 
-// putClaim stores a changed PVC, or removes it if no finalizer keeps it.
-func (s *store) putClaim(claim *corev1.PersistentVolumeClaim) {
-	if claim.DeletionTimestamp != nil && len(claim.Finalizers) == 0 {
-		s.Erase(claim)
+// put stores a changed object, or removes it if it is terminating and no finalizer keeps it.
+func (s *store) put(object client.Object) {
+	_, isClaim := object.(*corev1.PersistentVolumeClaim)
+	if isClaim && object.GetDeletionTimestamp() != nil && len(object.GetFinalizers()) == 0 {
+		s.Erase(object)
 		return
 	}
-	s.Put(claim)
+	s.Put(object)
 }
 
 func (s *store) deleteClaim(name string) {
@@ -84,9 +88,14 @@ func (s *store) bindPod(name string, uid types.UID) error {
 		return apierrors.NewConflict(podResource, name, fmt.Errorf("it is bound, gated or being deleted"))
 	}
 	pod := now.DeepCopy()
-	pod.Spec.NodeName = "n1"
+	pod.Spec.NodeName = node
 	s.Put(pod)
 	return nil
+}
+
+// deletePod deletes a pod. A kubelet unmounts the volumes before a bound pod is gone.
+func (s *store) deletePod(name string) {
+	s.Remove(s.pods()[name], metav1.DeletePropagationBackground)
 }
 
 // endPod removes a pod.

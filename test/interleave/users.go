@@ -23,10 +23,10 @@ func (w *world) users(add adder) {
 			add(deleters, func() { w.store.deleteClaim(name) }, "claim %s is deleted", name)
 		}
 		if claim != nil && w.faults.writes > 0 {
-			add(writers, func() { w.faults.writes--; w.touch(name) }, "somebody writes onto claim %s", name)
+			add(writers, func() { w.faults.writes--; w.touch(name) }, "a user writes onto claim %s", name)
 		}
 		if claim != nil && w.faults.strips > 0 {
-			add(writers, func() { w.faults.strips--; w.strip(name) }, "somebody takes the finalizers of claim %s", name)
+			add(writers, func() { w.faults.strips--; w.strip(name) }, "a user removes the finalizers of claim %s", name)
 		}
 	}
 	w.owners(add)
@@ -45,7 +45,7 @@ func (w *world) owners(add adder) {
 		case p.DeletionTimestamp != nil:
 			add(kubelets, func() { w.store.endPod(name) }, "pod %s is gone", name)
 		case w.faults.ends > 0:
-			add(deleters, func() { w.faults.ends--; w.deletePod(name) }, "pod %s is deleted", name)
+			add(deleters, func() { w.faults.ends--; w.store.deletePod(name) }, "pod %s is deleted", name)
 			add(deleters, func() { w.faults.ends--; w.seen[forced]++; w.store.endPod(name) }, "pod %s is deleted by force", name)
 			if p.Spec.NodeName != "" && p.Status.Phase == "" {
 				add(kubelets, func() { w.faults.ends--; w.finish(name) }, "pod %s has finished", name)
@@ -56,7 +56,7 @@ func (w *world) owners(add adder) {
 
 func (w *world) createOnNode(name string) {
 	pod := w.pod(name)
-	pod.Spec.NodeName = "n1"
+	pod.Spec.NodeName = node
 	w.store.create(pod)
 	w.seen[onNode]++
 }
@@ -65,21 +65,21 @@ func (w *world) createOnNode(name string) {
 func (w *world) finish(name string) {
 	pod := w.store.pods()[name].DeepCopy()
 	pod.Status.Phase = corev1.PodSucceeded
-	w.store.Put(pod)
+	w.store.put(pod)
 	w.seen[finished]++
 }
 
 // touch gives a PVC a new resourceVersion, and adds or removes a finalizer.
 func (w *world) touch(name string) {
 	claim := w.store.claims()[name].DeepCopy()
-	metav1.SetMetaDataAnnotation(&claim.ObjectMeta, "example.com/touched", w.store.Version())
+	metav1.SetMetaDataAnnotation(&claim.ObjectMeta, "example.com/touched", claim.ResourceVersion)
 	switch {
 	case slices.Contains(claim.Finalizers, foreign):
 		claim.Finalizers = slices.DeleteFunc(claim.Finalizers, func(f string) bool { return f == foreign })
 	case claim.DeletionTimestamp == nil:
 		claim.Finalizers = append(claim.Finalizers, foreign)
 	}
-	w.store.putClaim(claim)
+	w.store.put(claim)
 }
 
 // strip removes the finalizers that protect a PVC. The laws hold for the other PVCs only.
@@ -87,19 +87,8 @@ func (w *world) strip(name string) {
 	claim := w.store.claims()[name].DeepCopy()
 	claim.Finalizers = slices.DeleteFunc(claim.Finalizers, func(f string) bool { return f == pvc.BarrierFinalizer || isP(f) })
 	w.given[claim.UID], w.givenUp[name] = true, true
-	w.store.putClaim(claim)
+	w.store.put(claim)
 	w.seen[stripped]++
-}
-
-// deletePod deletes a pod. Its kubelet unmounts the volumes before the pod is gone.
-func (w *world) deletePod(name string) {
-	pod := w.store.pods()[name].DeepCopy()
-	if pod.Spec.NodeName == "" {
-		w.store.endPod(name)
-		return
-	}
-	pod.DeletionTimestamp = &metav1.Time{}
-	w.store.Put(pod)
 }
 
 // misfortunes are crashes, second replicas and lost requests, up to the number of faults.
@@ -117,7 +106,7 @@ func (w *world) misfortunes(add adder) {
 		add(misfortune, func() { w.faults.crashes--; w.builtIn.crash(); w.startBuiltIn() }, "built-in crashes, and comes again")
 	}
 	for i, s := range w.schedulers {
-		if w.faults.crashes > 0 && s.busy {
+		if w.faults.crashes > 0 && s.busy.Load() {
 			add(misfortune, func() { w.faults.crashes--; w.crashScheduler(i) }, "%s crashes, and comes again", s)
 		}
 	}

@@ -2,7 +2,6 @@ package interleave
 
 import (
 	"context"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,7 +25,7 @@ const (
 
 func (s start) String() string { return [...]string{"bound anyhow", "gated", "by the plugin"}[s] }
 
-// rules choose the controllers that run, and the rules of the protocol that are dropped.
+// rules choose the parties.
 type rules struct {
 	// builtIn: the built-in controller removes its finalizer P; without it, ours does.
 	builtIn bool
@@ -35,16 +34,6 @@ type rules struct {
 	// kubelets are the kinds of the nodes.
 	kubelets []kubelet.Kind
 	start    start
-
-	// The rules that are dropped.
-	sharedReads    bool // a list of pods serves PVCs that were deleted after it
-	anyVersion     bool // writes name no UID and resourceVersion
-	errorsMeanNone bool // a failed list is an empty one
-	byCache        bool // the informer of pods is taken to be up to date
-	ignoresP       bool // B is removed while P exists
-	ignoresRecords bool // the use record of a PVC is not read
-	forgetsUnbound bool // pods that are not bound are removed from the record
-	recordsLate    bool // the plugin records after the bind
 }
 
 // faults are how many failures, and how many actions of users, may still happen. Without a bound on
@@ -69,11 +58,10 @@ type world struct {
 	// given are the PVCs whose finalizers a user removed.
 	given   map[types.UID]bool
 	givenUp map[string]bool // by name, as well
+	// lifted are the pods that were seen without the gate.
+	lifted map[types.UID]bool
 	// broken is the first law that did not hold.
 	broken error
-	// shared is the list of pods that serves later reads.
-	shared  *corev1.PodList
-	sharers int
 	// seen counts the premises of a run.
 	seen map[string]int
 }
@@ -88,8 +76,8 @@ const foreign = "example.com/other"
 
 func newWorld(ctx context.Context, r rules, f faults) *world {
 	w := &world{
-		ctx: ctx, rules: r, store: newStore(), wire: &wire{}, faults: f,
-		mounts: map[types.UID]map[string]*mount{}, bound: map[types.UID]map[string]types.UID{}, given: map[types.UID]bool{}, givenUp: map[string]bool{}, seen: map[string]int{},
+		ctx: ctx, rules: r, store: newStore(), wire: &wire{}, faults: f, mounts: map[types.UID]map[string]*mount{}, bound: map[types.UID]map[string]types.UID{},
+		given: map[types.UID]bool{}, givenUp: map[string]bool{}, lifted: map[types.UID]bool{}, seen: map[string]int{},
 	}
 	for _, name := range []string{"a", "b"} {
 		w.store.create(w.claim(name))
@@ -132,22 +120,6 @@ func (w *world) pod(name string) *corev1.Pod {
 		p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: pvc.UseGate}}
 	}
 	return p
-}
-
-// read returns the pods that our controller lists.
-func (w *world) read() *corev1.PodList {
-	now := w.store.podsNow()
-	if w.rules.forgetsUnbound {
-		now.Items = slices.DeleteFunc(now.Items, func(p corev1.Pod) bool { return p.Spec.NodeName == "" })
-	}
-	if !w.rules.sharedReads {
-		return now
-	}
-	if w.shared == nil || w.sharers == 0 {
-		w.shared, w.sharers = now, 4
-	}
-	w.sharers--
-	return w.shared
 }
 
 func (w *world) underWay(add adder) {
