@@ -27,6 +27,8 @@ func TestLivingPVCsGetTheirFinalizers(t *testing.T) {
 		w.want("off", other)
 		w.do(func(s *fakeapi.Server) { fakeapi.Add(s, claim("later")) })
 		w.want("later", b)
+		w.do(func(s *fakeapi.Server) { s.Put(namespace("off")) })
+		w.want("later")
 	}, claim("c", other), annotated(claim("off", other, b), pvc.ModeKey, "off"))
 	inWorld(t, alone, func(w *world) { w.want("c", other, p, b) }, claim("c", other))
 }
@@ -198,11 +200,7 @@ func TestADeletionIsToldOnceWhenPostponedAndOnceWhenItGoesOn(t *testing.T) {
 		w.held(report.HeldByPods, 0)
 	}, user("u", "c"), deleted(claim("c", p, b)))
 	inWorld(t, beside, func(w *world) { w.told() }, deleted(claim("c", b)))
-}
-
-// Beside the built-in controller nothing else would judge the PVC again before its pod ends.
-func TestAPodThatIsSeenLateIsReported(t *testing.T) {
-	inWorld(t, beside, func(w *world) {
+	inWorld(t, beside, func(w *world) { // nothing else would judge the PVC again before its pod ends
 		w.told()
 		w.do(func(s *fakeapi.Server) { fakeapi.Add(s, user("u", "c")) })
 		w.told("DeletionPostponed")
@@ -366,14 +364,6 @@ func TestTheBarrierStaysUntilTheNamespaceIsReadLive(t *testing.T) {
 		w.after(lastRetry)
 		w.want("living", p)
 	}, claim("living", p, b), deleted(claim("leaving", b)))
-}
-
-func TestAnotherModeOfTheNamespaceIsApplied(t *testing.T) {
-	inWorld(t, beside, func(w *world) {
-		w.want("c", b)
-		w.do(func(s *fakeapi.Server) { s.Put(namespace("off")) })
-		w.want("c")
-	}, claim("c"))
 }
 
 func TestVolumesGetAndLoseTheirFinalizer(t *testing.T) {

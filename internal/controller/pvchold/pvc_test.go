@@ -13,15 +13,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/apply"
-	"lockstep.dev/lockstep/internal/kinds"
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/internal/pvccache"
 	"lockstep.dev/lockstep/internal/report"
@@ -41,15 +37,6 @@ type world struct {
 }
 
 func newWorld(t *testing.T, cached ...client.Object) *world {
-	kube, err := kubernetes.NewForConfig(&rest.Config{Host: "nowhere.invalid"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	size := func(*lwsv1.LeaderWorkerSet) int { return 0 }
-	workloads, err := pvccache.NewWorkloads(kube, &kinds.Starter{}, nil, size, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
 	w := &world{T: t, api: fakeapi.NewShared(cached...), events: events.NewFakeRecorder(100)}
 	w.api.Fail = func(verb string, of fakeapi.Name) error {
 		if w.refuse != nil {
@@ -66,8 +53,8 @@ func newWorld(t *testing.T, cached ...client.Object) *world {
 	close(elected)
 	w.pass = &pass{elected: elected, Options: Options{
 		Holds: &pvccache.Holds{
-			Caches: w.api.Caches(), Pods: pvccache.NewPods(nil, nil), Workloads: workloads, Grace: time.Minute,
-			Settings: pvc.Settings{Mode: pvc.Barrier}, Reader: pvccache.Reader{Live: w.api, Started: size, Served: noneServed},
+			Caches: w.api.Caches(), Pods: pvccache.NewPods(nil, nil), Workloads: &pvccache.Workloads{}, Grace: time.Minute,
+			Settings: pvc.Settings{Mode: pvc.Barrier}, Reader: pvccache.Reader{Live: w.api, Served: noneServed},
 		},
 		Actor: apply.New(w.api, w.api), Report: report.NewHolds(report.New(w.events)), ReleaseTTL: time.Hour,
 		Now: func() time.Time { return noon },
