@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -63,10 +64,34 @@ func (o *options) reach(ctx context.Context) (*cluster, error) {
 	return c, connect.Reach(ctx, c.config)
 }
 
+// session reads the sets of one namespace.
+type session struct {
+	*cluster
+	*lws.Session
+}
+
 // open starts to read a namespace.
-func (c *cluster) open(ctx context.Context, namespace string) (*lws.Session, error) {
-	session, err := lws.Open(ctx, c.config, namespace, c.ErrOut)
-	return session, c.explain(err, readSets)
+func (c *cluster) open(ctx context.Context, namespace string) (*session, error) {
+	opened, err := lws.Open(ctx, c.config, namespace, c.ErrOut)
+	return &session{c, opened}, c.explain(err, readSets)
+}
+
+// session starts to read the namespace of the flags.
+func (o *options) session(ctx context.Context) (*session, error) {
+	c, err := o.reach(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c.open(ctx, c.namespace)
+}
+
+// survey reads a set that must exist.
+func (s *session) survey(ctx context.Context, key types.NamespacedName) (lws.Survey, error) {
+	found, err := s.Set(ctx, key, time.Now())
+	if apierrors.IsNotFound(err) {
+		return found, noSuch("leaderworkerset", key)
+	}
+	return found, s.explain(err, readSets)
 }
 
 // key names an object of the namespace.

@@ -91,7 +91,7 @@ func (o *output) print(to io.Writer, all ...render.Report) error {
 
 // watch prints what see returns, again after every change until ctx ends: in place on a terminal, and
 // elsewhere unless only ages changed. A value that is nil is gone.
-func (o *output) watch(ctx context.Context, to io.Writer, session *lws.Session, gone string, see func(context.Context, time.Time) (render.Report, error)) error {
+func (o *output) watch(ctx context.Context, to io.Writer, session *lws.Session, gone string, see func(context.Context) (render.Report, error)) error {
 	last, period := "", time.Duration(0)
 	inPlace := isTerminal(to)
 	if inPlace {
@@ -99,7 +99,7 @@ func (o *output) watch(ctx context.Context, to io.Writer, session *lws.Session, 
 	}
 	for {
 		now := time.Now()
-		r, err := see(ctx, now)
+		r, err := see(ctx)
 		text, ageless := gone, gone
 		switch {
 		case err == nil && r != nil:

@@ -123,15 +123,15 @@ func (r *release) run(ctx context.Context) error {
 	return r.write(ctx, releaser, object, standing)
 }
 
-func (r *release) object(ctx context.Context, reader client.Reader) (object client.Object, err error) {
-	key := r.key(r.name)
-	object = &corev1.PersistentVolumeClaim{}
+func (r *release) object(ctx context.Context, reader client.Reader) (client.Object, error) {
 	if r.kind.singular == namespaces.singular {
-		key.Namespace, object = "", &corev1.Namespace{}
+		object := &corev1.Namespace{}
+		return object, r.explain(reader.Get(ctx, client.ObjectKey{Name: r.name}, object), releasePVC)
 	}
-	err = reader.Get(ctx, key, object)
-	if apierrors.IsNotFound(err) && key.Namespace != "" {
-		return nil, noSuch("persistentvolumeclaim", key)
+	object := &corev1.PersistentVolumeClaim{}
+	err := reader.Get(ctx, r.key(r.name), object)
+	if apierrors.IsNotFound(err) {
+		return nil, noSuch("persistentvolumeclaim", r.key(r.name))
 	}
 	return object, r.explain(err, releasePVC)
 }

@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/cli/lws"
 )
 
 func (o *options) rolloutCommand() *cobra.Command {
@@ -89,17 +88,13 @@ func (c *cluster) find(ctx context.Context, which *chosen, reader client.Reader)
 }
 
 // openSets starts to read the namespace, and finds the sets.
-func (o *options) openSets(ctx context.Context, which *chosen) (*cluster, *lws.Session, []types.NamespacedName, error) {
-	c, err := o.reach(ctx)
+func (o *options) openSets(ctx context.Context, which *chosen) (*session, []types.NamespacedName, error) {
+	session, err := o.session(ctx)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
-	session, err := c.open(ctx, c.namespace)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	keys, err := c.find(ctx, which, session.Live)
-	return c, session, keys, err
+	keys, err := session.find(ctx, which, session.Live)
+	return session, keys, err
 }
 
 // oneSet returns the one set that the arguments name.
@@ -112,12 +107,6 @@ func oneSet(cmd *cobra.Command, args []string) (string, error) {
 		return "", fmt.Errorf("give the name of one LeaderWorkerSet: %s NAME; list them with: kubectl get leaderworkersets", cmd.CommandPath())
 	}
 	return names[0], nil
-}
-
-// onlyOneSet refuses arguments that name no set or several.
-func onlyOneSet(cmd *cobra.Command, args []string) error {
-	_, err := oneSet(cmd, args)
-	return err
 }
 
 // notNegative refuses the negative value of a flag.

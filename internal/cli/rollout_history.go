@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"lockstep.dev/lockstep/internal/cli/lws"
@@ -39,13 +37,13 @@ lockstep.dev/revision-history-limit on the set is the number of unused revisions
 }
 
 func (o *options) rolloutHistory(ctx context.Context, which *chosen, revision int64, out *output) error {
-	c, session, keys, err := o.openSets(ctx, which)
+	session, keys, err := o.openSets(ctx, which)
 	if err != nil {
 		return err
 	}
 	var all []render.Report
 	err = each(keys, func(key types.NamespacedName) error {
-		found, revisions, err := c.history(ctx, session, key)
+		found, revisions, err := session.history(ctx, key)
 		if err != nil {
 			return err
 		}
@@ -63,16 +61,13 @@ func (o *options) rolloutHistory(ctx context.Context, which *chosen, revision in
 }
 
 // history reads a set and all its revisions.
-func (c *cluster) history(ctx context.Context, session *lws.Session, key types.NamespacedName) (lws.Survey, []*appsv1.ControllerRevision, error) {
-	found, err := session.Set(ctx, key, time.Now())
-	if apierrors.IsNotFound(err) {
-		return found, nil, noSuch("leaderworkerset", key)
-	}
+func (s *session) history(ctx context.Context, key types.NamespacedName) (lws.Survey, []*appsv1.ControllerRevision, error) {
+	found, err := s.survey(ctx, key)
 	if err != nil {
-		return found, nil, c.explain(err, readSets)
+		return found, nil, err
 	}
-	revisions, err := lws.Revisions(ctx, session.Live, found.Set.Set)
-	return found, revisions, c.explain(err, readSets)
+	revisions, err := lws.Revisions(ctx, s.Live, found.Set.Set)
+	return found, revisions, s.explain(err, readSets)
 }
 
 func (o *options) rolloutDiffCommand() *cobra.Command {
@@ -86,14 +81,11 @@ paused; or, if there is none, the last rollout.`,
 		Example: `  kubectl lockstep rollout diff llama
   kubectl lockstep rollout diff llama --revision=3
   kubectl lockstep rollout diff llama --revision=3 --to-revision=4`,
-		Args: func(cmd *cobra.Command, args []string) error {
+		ValidArgsFunction: o.complete(sets),
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if of.To != render.Live && of.From == render.Live {
 				return errors.New("--to-revision needs --revision, the one to compare with")
 			}
-			return onlyOneSet(cmd, args)
-		},
-		ValidArgsFunction: o.complete(sets),
-		RunE: func(cmd *cobra.Command, args []string) error {
 			name, err := oneSet(cmd, args)
 			if err != nil {
 				return err
@@ -107,11 +99,11 @@ paused; or, if there is none, the last rollout.`,
 }
 
 func (o *options) rolloutDiff(ctx context.Context, name string, of render.Comparison) error {
-	c, session, keys, err := o.openSets(ctx, &chosen{names: []string{name}})
+	session, err := o.session(ctx)
 	if err != nil {
 		return err
 	}
-	found, revisions, err := c.history(ctx, session, keys[0])
+	found, revisions, err := session.history(ctx, session.key(name))
 	if err != nil {
 		return err
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/cli/render"
 )
 
@@ -53,28 +53,28 @@ func (o *options) rolloutStatus(ctx context.Context, which *chosen, f follow) er
 		ctx, done = context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("timed out after %s", f.timeout))
 		defer done()
 	}
-	c, session, keys, err := o.openSets(ctx, which)
+	session, keys, err := o.openSets(ctx, which)
 	if err != nil {
 		return gaveUp(ctx, err, "reading the sets")
 	}
 	return each(keys, func(key types.NamespacedName) error {
-		return c.followRollout(ctx, session, key, f)
+		return session.followRollout(ctx, key, f)
 	})
 }
 
 // followRollout prints how far one set's rollout is until it is done.
-func (c *cluster) followRollout(ctx context.Context, session *lws.Session, key types.NamespacedName, f follow) error {
+func (s *session) followRollout(ctx context.Context, key types.NamespacedName, f follow) error {
 	var uid types.UID
 	last := fmt.Sprintf("reading leaderworkerset %q", key.Name)
 	for {
-		found, err := session.Set(ctx, key, time.Now())
+		found, err := s.Set(ctx, key, time.Now())
 		switch {
 		case apierrors.IsNotFound(err) && uid == "":
 			return noSuch("leaderworkerset", key)
 		case apierrors.IsNotFound(err), err == nil && uid != "" && found.Set.Set.UID != uid:
 			return fmt.Errorf("leaderworkerset %q was deleted", key.Name)
 		case err != nil:
-			return gaveUp(ctx, c.explain(err, readSets), last)
+			return gaveUp(ctx, s.explain(err, readSets), last)
 		case found.Set.Set.DeletionTimestamp != nil:
 			return fmt.Errorf("leaderworkerset %q is being deleted", key.Name)
 		}
@@ -85,20 +85,20 @@ func (c *cluster) followRollout(ctx context.Context, session *lws.Session, key t
 		}
 		current := true
 		if r.Done {
-			if current, err = latest(ctx, session, found.Set.Set); err != nil {
+			if current, err = latest(ctx, s.Live, found.Set.Set); err != nil {
 				return gaveUp(ctx, err, last)
 			}
 		} else {
 			r.Message = fmt.Sprintf("leaderworkerset %q: %s", key.Name, r.Message)
 		}
 		if current && r.Message != last {
-			fmt.Fprintln(c.Out, r.Message)
+			fmt.Fprintln(s.Out, r.Message)
 			last = r.Message
 		}
 		if current && (r.Done || !f.watch) {
 			return nil
 		}
-		if err := session.Await(0); err != nil {
+		if err := s.Await(0); err != nil {
 			return gaveUp(ctx, err, last)
 		}
 	}
@@ -106,9 +106,9 @@ func (c *cluster) followRollout(ctx context.Context, session *lws.Session, key t
 
 // latest reports whether the cache has the stored generation of a set: it may lag behind the change
 // that the user waits for.
-func latest(ctx context.Context, session *lws.Session, seen *lwsv1.LeaderWorkerSet) (bool, error) {
+func latest(ctx context.Context, live client.Reader, seen *lwsv1.LeaderWorkerSet) (bool, error) {
 	now := &lwsv1.LeaderWorkerSet{}
-	err := session.Live.Get(ctx, types.NamespacedName{Namespace: seen.Namespace, Name: seen.Name}, now)
+	err := live.Get(ctx, types.NamespacedName{Namespace: seen.Namespace, Name: seen.Name}, now)
 	if apierrors.IsNotFound(err) {
 		return false, fmt.Errorf("leaderworkerset %q was deleted", seen.Name)
 	}

@@ -27,7 +27,6 @@ in the set's namespace.`,
   kubectl lockstep status llama -n inference --watch
   kubectl lockstep status llama -o json
   kubectl lockstep status llama -o jsonpath='{.groups[*].nodes}'`,
-		Args:              onlyOneSet,
 		ValidArgsFunction: o.complete(sets),
 	}
 	out := addOutput(cmd)
@@ -48,35 +47,30 @@ func (o *options) about(cmd *cobra.Command, args []string, out *output, watch bo
 	if err != nil {
 		return err
 	}
-	c, err := o.reach(cmd.Context())
+	session, err := o.session(cmd.Context())
 	if err != nil {
 		return err
 	}
-	session, err := c.open(cmd.Context(), c.namespace)
-	if err != nil {
-		return err
-	}
-	seen := false
-	see := func(ctx context.Context, now time.Time) (render.Report, error) {
-		found, err := session.Set(ctx, c.key(name), now)
-		switch {
-		case apierrors.IsNotFound(err) && seen:
-			return nil, nil
-		case apierrors.IsNotFound(err):
-			return nil, noSuch("leaderworkerset", c.key(name))
-		case err != nil:
-			return nil, c.explain(err, readSets)
-		}
-		seen = true
-		return report(found), nil
-	}
+	key := session.key(name)
 	if watch {
-		gone := fmt.Sprintf("leaderworkerset %s in namespace %s is gone; waiting for a new one\n", name, c.namespace)
-		return out.watch(cmd.Context(), o.Out, session, gone, see)
+		seen, gone := false, fmt.Sprintf("leaderworkerset %s in namespace %s is gone; waiting for a new one\n", name, key.Namespace)
+		return out.watch(cmd.Context(), o.Out, session.Session, gone, func(ctx context.Context) (render.Report, error) {
+			found, err := session.Set(ctx, key, time.Now())
+			switch {
+			case apierrors.IsNotFound(err) && seen:
+				return nil, nil
+			case apierrors.IsNotFound(err):
+				return nil, noSuch("leaderworkerset", key)
+			case err != nil:
+				return nil, session.explain(err, readSets)
+			}
+			seen = true
+			return report(found), nil
+		})
 	}
-	r, err := see(cmd.Context(), time.Now())
+	found, err := session.survey(cmd.Context(), key)
 	if err != nil {
 		return err
 	}
-	return out.print(o.Out, r)
+	return out.print(o.Out, report(found))
 }

@@ -134,7 +134,7 @@ func (f filledFirst) GetCache() cache.Cache { return f.Cache }
 
 // setupHolds adds the controllers that hold PVCs in use: a policy refuses to delete these.
 // The replica with the lease reports configured kinds that cannot be read.
-func (p *protection) setupHolds(reported *report.Kinds) error {
+func (p *protection) setupHolds(reported *report.Complaints) error {
 	workloads, err := pvccache.NewWorkloads(p.client, p.starter, p.Kinds, restart.LargestStarted, report.WatchFailed)
 	if err != nil {
 		return fmt.Errorf("watch workloads: %w", err)
@@ -153,18 +153,18 @@ func (p *protection) setupHolds(reported *report.Kinds) error {
 	if err != nil {
 		return err
 	}
-	if err := p.mgr.Add(every(kindInterval, func(context.Context) { reported.Read(workloads.Described()) })); err != nil {
+	if err := p.mgr.Add(every(kindInterval, func(context.Context) { reported.Kinds(workloads.Described()) })); err != nil {
 		return err
 	}
 	return p.mgr.Add(everywhere(workloads.Run))
 }
 
 // policies makes the replica with the lease report policies that were deleted.
-func (p *protection) policies(reported *report.Policies) manager.Runnable {
+func (p *protection) policies(reported *report.Complaints) manager.Runnable {
 	read := pvccache.NewPolicies(p.mgr.GetAPIReader(), p.Alone, p.InitialHold)
 	return every(policyInterval, func(ctx context.Context) {
 		if missing, err := read.Missing(ctx); ctx.Err() == nil {
-			reported.Read(missing, err)
+			reported.Policies(missing, err)
 		}
 	})
 }

@@ -157,21 +157,21 @@ func TestComplaintsAreLoggedOnceAndCounted(t *testing.T) {
 		says  string
 		value float64
 	}{
-		{func() { policies.Read(nil, nil) }, "", 0},
-		{func() { policies.Read([]string{"refuse-delete"}, nil) }, "refuse-delete", 1},
-		{func() { policies.Read([]string{"refuse-delete"}, nil) }, "", 1},
-		{func() { policies.Read(nil, errors.New("forbidden")) }, "forbidden", 1},
-		{func() { policies.Read(nil, errors.New("forbidden")) }, "", 1},
-		{func() { policies.Read([]string{"refuse-delete", "guard"}, nil) }, "guard", 2},
-		{func() { policies.Read(nil, nil) }, "resolved", 0},
-		{func() { kinds.Read([]workloads.Described{astray}) }, "Shard", 1},
-		{func() { kinds.Read([]workloads.Described{astray}) }, "", 1},
-		{func() { kinds.Read(nil) }, "resolved", 0},
+		{func() { policies.Policies(nil, nil) }, "", 0},
+		{func() { policies.Policies([]string{"refuse-delete"}, nil) }, "refuse-delete", 1},
+		{func() { policies.Policies([]string{"refuse-delete"}, nil) }, "", 1},
+		{func() { policies.Policies(nil, errors.New("forbidden")) }, "forbidden", 1},
+		{func() { policies.Policies(nil, errors.New("forbidden")) }, "", 1},
+		{func() { policies.Policies([]string{"refuse-delete", "guard"}, nil) }, "guard", 2},
+		{func() { policies.Policies(nil, nil) }, "resolved", 0},
+		{func() { kinds.Kinds([]workloads.Described{astray}) }, "Shard", 1},
+		{func() { kinds.Kinds([]workloads.Described{astray}) }, "", 1},
+		{func() { kinds.Kinds(nil) }, "resolved", 0},
 	} {
 		lines = nil
 		tt.do()
 		said, value := strings.Join(lines, "\n"), 0.0
-		for _, v := range metrics(t, policiesMissing, kindsAstray) {
+		for _, v := range metrics(t, policies.metric, kinds.metric) {
 			value += v
 		}
 		if (said == "") != (tt.says == "") || !strings.Contains(strings.ToLower(said), strings.ToLower(tt.says)) || value != tt.value {

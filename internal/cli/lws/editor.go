@@ -29,21 +29,15 @@ const (
 	DryRunServer DryRun = "server"
 )
 
-// State is what a change is decided on.
-type State struct {
-	Set *lwsv1.LeaderWorkerSet
-	// Revisions reads the revisions of the set, by rising number.
-	Revisions func() ([]*appsv1.ControllerRevision, error)
-}
-
 // Change is one write: the set as it is to become, and the verb that describes it, as in "paused".
 type Change struct {
 	Verb  string
 	After *lwsv1.LeaderWorkerSet
 }
 
-// Decide decides what to change, or why nothing can be changed.
-type Decide func(State) (Change, error)
+// Decide decides what to change, or why nothing can be changed. read reads the revisions of the set, by rising
+// number.
+type Decide func(set *lwsv1.LeaderWorkerSet, read revisions) (Change, error)
 
 // Editor changes sets.
 type Editor struct {
@@ -83,7 +77,7 @@ func (e *Editor) Amend(ctx context.Context, key types.NamespacedName, decide Dec
 			return fmt.Errorf("leaderworkerset %q is being deleted", key.Name)
 		}
 		var err error
-		change, err = decide(State{Set: set, Revisions: func() ([]*appsv1.ControllerRevision, error) { return Revisions(ctx, e, set) }})
+		change, err = decide(set, func() ([]*appsv1.ControllerRevision, error) { return Revisions(ctx, e, set) })
 		if err != nil {
 			return err
 		}

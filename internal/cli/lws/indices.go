@@ -20,13 +20,21 @@ import (
 // indices returns, in rising order, the indices of groups whose names objects have, of any incarnation.
 func indices(ctx context.Context, cached client.Reader, w lws.SetSnapshot) ([]int, error) {
 	found := map[int]bool{}
+	note := func(name string) {
+		group, ordinal := identity.ParentAndOrdinal(name)
+		if identity.LeaderName(w.Set.Name, ordinal) == name {
+			found[ordinal] = true
+		} else if _, index := identity.ParentAndOrdinal(group); identity.WorkerName(w.Set.Name, index, ordinal) == name {
+			found[index] = true
+		}
+	}
 	for _, list := range []client.ObjectList{&corev1.PodList{}, &appsv1.StatefulSetList{}, &corev1.ServiceList{}} {
 		err := cached.List(ctx, list, client.InNamespace(w.Set.Namespace), client.MatchingLabels{lwsv1.SetNameLabelKey: w.Set.Name})
 		if err != nil {
 			return nil, fmt.Errorf("list the objects of set %q: %w", w.Set.Name, err)
 		}
 		err = meta.EachListItem(list, func(object runtime.Object) error {
-			note(found, w.Set.Name, object.(client.Object).GetName())
+			note(object.(client.Object).GetName())
 			return nil
 		})
 		if err != nil {
@@ -34,20 +42,7 @@ func indices(ctx context.Context, cached client.Reader, w lws.SetSnapshot) ([]in
 		}
 	}
 	for _, pod := range slices.Concat(w.Leaders.Owned, w.Leaders.Previous, w.Leaders.Orphans, w.Leaders.Foreign) {
-		note(found, w.Set.Name, pod.Name)
+		note(pod.Name)
 	}
 	return slices.Sorted(maps.Keys(found)), nil
-}
-
-// note adds the group of a leader's or worker's name.
-func note(found map[int]bool, set, name string) {
-	parent, ordinal := identity.ParentAndOrdinal(name)
-	if parent == set && identity.LeaderName(set, ordinal) == name {
-		found[ordinal] = true
-		return
-	}
-	grandparent, group := identity.ParentAndOrdinal(parent)
-	if grandparent == set && identity.WorkerName(set, group, ordinal) == name {
-		found[group] = true
-	}
 }

@@ -27,13 +27,13 @@ func (r Refusals) OfPod(sts *appsv1.StatefulSet, pod string) string {
 }
 
 // refusals reads the events if a group is not ready. A user who may not list events sees no reasons.
-func (r *Surveyor) refusals(ctx context.Context, found Survey) Refusals {
+func (s *Session) refusals(ctx context.Context, found Survey) Refusals {
 	set := found.Set.Set
 	if set.DeletionTimestamp != nil || found.Standing.Ready >= workload.Replicas(set) {
 		return nil
 	}
 	var events corev1.EventList
-	if err := r.live.List(ctx, &events, client.InNamespace(set.Namespace), client.MatchingFields{"reason": "FailedCreate"}); err != nil {
+	if err := s.Live.List(ctx, &events, client.InNamespace(set.Namespace), client.MatchingFields{"reason": "FailedCreate"}); err != nil {
 		return nil
 	}
 	slices.SortFunc(events.Items, func(a, b corev1.Event) int { return b.LastTimestamp.Compare(a.LastTimestamp.Time) })

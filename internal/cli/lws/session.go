@@ -24,9 +24,8 @@ const (
 
 // Session reads one namespace for as long as its context lasts.
 type Session struct {
-	*Surveyor
-	// Live reads from the API server, not from the cache.
-	Live client.Reader
+	// Cached must have lwscache.CacheOptions and lwscache.Index. Live reads from the API server.
+	Cached, Live client.Reader
 
 	ctx     context.Context
 	warn    io.Writer
@@ -58,7 +57,7 @@ func (s *Session) open(config *rest.Config, namespace string, fail context.Cance
 	if s.Live, err = client.New(config, client.Options{Scheme: Scheme()}); err != nil {
 		return err
 	}
-	s.Surveyor = NewSurveyor(cached, s.Live)
+	s.Cached = cached
 	if err := s.follow(cached); err != nil {
 		return err
 	}

@@ -34,63 +34,54 @@ type Group struct {
 	Plan lws.Plan
 }
 
-// Surveyor makes surveys. It is safe for concurrent use.
-type Surveyor struct {
-	cached, live client.Reader
-}
-
-// NewSurveyor returns a Surveyor. The cache must have lwscache.CacheOptions and lwscache.Index.
-func NewSurveyor(cached, live client.Reader) *Surveyor {
-	return &Surveyor{cached: cached, live: live}
-}
-
 // Set surveys a set. The error is NotFound if there is none.
-func (r *Surveyor) Set(ctx context.Context, key types.NamespacedName, now time.Time) (Survey, error) {
-	found, err := r.read(ctx, r.cached, key, now)
+func (s *Session) Set(ctx context.Context, key types.NamespacedName, now time.Time) (Survey, error) {
+	found, err := s.read(ctx, s.Cached, key, now)
 	if err == nil {
-		found.Refusals = r.refusals(ctx, found)
+		found.Refusals = s.refusals(ctx, found)
 	}
 	return found, err
 }
 
 // As surveys a set as if it were stored as given.
-func (r *Surveyor) As(ctx context.Context, set *lwsv1.LeaderWorkerSet, now time.Time) (Survey, error) {
-	return r.read(ctx, overlay{Reader: r.cached, set: set}, client.ObjectKeyFromObject(set), now)
+func (s *Session) As(ctx context.Context, set *lwsv1.LeaderWorkerSet, now time.Time) (Survey, error) {
+	return s.read(ctx, overlay{Reader: s.Cached, set: set}, client.ObjectKeyFromObject(set), now)
 }
 
 // read reads a set and its groups, and decides.
-func (r *Surveyor) read(ctx context.Context, cached client.Reader, key types.NamespacedName, now time.Time) (s Survey, err error) {
-	observer := lwscache.New(cached, r.live, lwscache.NewMemory())
-	if s.Set, _, err = observer.SetPlan(ctx, key, now); err != nil {
-		return s, err
+func (s *Session) read(ctx context.Context, cached client.Reader, key types.NamespacedName, now time.Time) (found Survey, err error) {
+	observer := lwscache.New(cached, s.Live, lwscache.NewMemory())
+	if found.Set, _, err = observer.SetPlan(ctx, key, now); err != nil {
+		return found, err
 	}
-	s.Set.Vigil = recall(s.Set.Vigil, s.Set.Set, now)
-	s.Plan, s.Standing = lws.DecideSet(s.Set), lws.Stand(s.Set)
-	indices, err := indices(ctx, cached, s.Set)
+	found.Set.Vigil = recall(found.Set.Vigil, found.Set.Set, now)
+	found.Plan, found.Standing = lws.DecideSet(found.Set), lws.Stand(found.Set)
+	indices, err := indices(ctx, cached, found.Set)
 	if err != nil {
-		return s, err
+		return found, err
 	}
 	for _, index := range indices {
-		g, err := readGroup(ctx, observer, types.NamespacedName{Namespace: key.Namespace, Name: identity.LeaderName(key.Name, index)}, now)
-		if err != nil {
-			return s, err
+		var g Group
+		g.GroupSnapshot, _, err = observer.GroupPlan(ctx, types.NamespacedName{Namespace: key.Namespace, Name: identity.LeaderName(key.Name, index)}, now)
+		switch {
+		case apierrors.IsForbidden(err):
+			g.Plan = lws.Plan{Waits: []lws.Wait{{Reason: action.Reason{
+				Code: CodeNotAllowed, Sentence: fmt.Sprintf("the plan of the group cannot be read: %v", err),
+			}}}}
+		case err != nil:
+			return found, err
+		default:
+			g.Vigil = recall(g.Vigil, g.Set, now)
+			g.Plan = lws.DecideGroup(g.GroupSnapshot)
 		}
-		s.Groups = append(s.Groups, g)
+		found.Groups = append(found.Groups, g)
 	}
-	return s, nil
+	return found, nil
 }
 
-func readGroup(ctx context.Context, observer *lwscache.Observer, key types.NamespacedName, now time.Time) (Group, error) {
-	snapshot, _, err := observer.GroupPlan(ctx, key, now)
-	if apierrors.IsForbidden(err) {
-		return Group{GroupSnapshot: snapshot, Plan: unreadable(err)}, nil
-	}
-	if err != nil {
-		return Group{}, err
-	}
-	snapshot.Vigil = recall(snapshot.Vigil, snapshot.Set, now)
-	return Group{GroupSnapshot: snapshot, Plan: lws.DecideGroup(snapshot)}, nil
-}
+// CodeNotAllowed is the wait of a group whose plan needs objects that the user may not read, as the
+// nodes of exclusive placement.
+const CodeNotAllowed = "NotAllowedToSee"
 
 // stuckFor is the least age of objects that the status calls stuck.
 const stuckFor = time.Minute
@@ -106,16 +97,6 @@ func recall(v lws.Vigil, set *lwsv1.LeaderWorkerSet, now time.Time) lws.Vigil {
 	}
 	v.Moved = time.Time{}
 	return v
-}
-
-// CodeNotAllowed is the wait of a group whose plan needs objects that the user may not read, as the
-// nodes of exclusive placement.
-const CodeNotAllowed = "NotAllowedToSee"
-
-func unreadable(err error) lws.Plan {
-	return lws.Plan{Waits: []lws.Wait{{Reason: action.Reason{
-		Code: CodeNotAllowed, Sentence: fmt.Sprintf("the plan of the group cannot be read: %v", err),
-	}}}}
 }
 
 // overlay reads a set that is not stored, and everything else from the cache.

@@ -19,7 +19,7 @@ import (
 	"lockstep.dev/lockstep/internal/lws"
 )
 
-func surveyed(t *testing.T, s *Surveyor, name string) Survey {
+func surveyed(t *testing.T, s *Session, name string) Survey {
 	t.Helper()
 	found, err := s.Set(t.Context(), types.NamespacedName{Namespace: namespace, Name: name}, epoch.Add(time.Minute))
 	if err != nil {
@@ -151,7 +151,7 @@ func TestUsersWithoutNodesSeeTheRest(t *testing.T) {
 		}
 	}
 	live := clientOf(t, append(all, set))
-	s := NewSurveyor(clientOf(t, append(all, set)), withoutNodes{live})
+	s := &Session{Cached: clientOf(t, append(all, set)), Live: withoutNodes{live}}
 	found := surveyed(t, s, "a")
 	if len(found.Groups) != 1 || found.Groups[0].Leader == nil || !slices.Contains(codes(found.Groups[0].Plan), CodeNotAllowed) {
 		t.Errorf("got %+v", found.Groups)

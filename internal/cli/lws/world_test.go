@@ -2,6 +2,7 @@ package lws
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -32,9 +33,9 @@ func (i indexer) IndexField(_ context.Context, object client.Object, field strin
 }
 
 // surveyorOf has a cache, and an API server with more objects.
-func surveyorOf(t *testing.T, cached []client.Object, live ...client.Object) *Surveyor {
+func surveyorOf(t *testing.T, cached []client.Object, live ...client.Object) *Session {
 	t.Helper()
-	return NewSurveyor(clientOf(t, cached), clientOf(t, append(append([]client.Object(nil), cached...), live...)))
+	return &Session{Cached: clientOf(t, cached), Live: clientOf(t, slices.Concat(cached, live))}
 }
 
 func clientOf(t *testing.T, objects []client.Object) client.Client {
