@@ -2,6 +2,7 @@ package lws
 
 import (
 	"context"
+	"iter"
 	"slices"
 	"strings"
 	"testing"
@@ -28,92 +29,75 @@ func surveyed(t *testing.T, s *Session, name string) Survey {
 	return found
 }
 
-// verbs are what a plan does, in a form to compare.
-func verbs(p lws.Plan) string {
-	var all []string
-	for _, a := range p.Actions {
-		all = append(all, a.Verb()+" "+a.Target().String())
-	}
-	return strings.Join(all, ", ")
-}
-
-func codes(p lws.Plan) []string {
-	var all []string
-	for _, w := range p.Waits {
-		all = append(all, w.Code)
-	}
-	return all
-}
-
-func TestSurveyHasEveryGroupWithItsPods(t *testing.T) {
+func TestSurveyHasEveryGroupOfTheSet(t *testing.T) {
 	set := newSet("a", 3, 4)
-	found := surveyed(t, surveyorOf(t, append(children(t, set), set)), "a")
-	if len(found.Groups) != 3 {
-		t.Fatalf("got %d groups, want 3", len(found.Groups))
+	leftover := pod(owned(metaOf("a-7-1", "leftover"), "StatefulSet", "a-7", "long-gone"), map[string]string{lwsv1.SetNameLabelKey: "a"}, 2)
+	other := newSet("a-0", 1, 2)
+	other.UID = "other"
+	foreign := pod(owned(metaOf("a-0-9-1", "foreign"), "StatefulSet", "a-0-9", "other"), map[string]string{lwsv1.SetNameLabelKey: "a-0"}, 2)
+	s := surveyorOf(t, append(children(t, set), set, leftover, other, foreign))
+	found := surveyed(t, s, "a")
+	if len(found.Groups) != 4 || found.Standing.Ready != 3 || found.Standing.Updated != 3 {
+		t.Fatalf("got %d groups, %+v", len(found.Groups), found.Standing)
 	}
-	for i, g := range found.Groups {
+	for i, g := range found.Groups[:3] {
 		if g.Index != i || g.Leader == nil || len(g.Pods.Owned) != 3 || !g.Ready(set) || !g.UpToDate(found.Standing.Key) {
 			t.Errorf("group %d: got %+v", i, g.Group)
 		}
 	}
-	if found.Standing.Ready != 3 || found.Standing.Updated != 3 {
-		t.Errorf("got %+v", found.Standing)
+	if last := found.Groups[3]; last.Index != 7 || len(last.Pods.Previous) != 1 || len(last.Pods.Owned) != 0 {
+		t.Errorf("without a leader: got group %d with %+v", last.Index, last.Pods)
+	}
+	if _, err := s.Set(t.Context(), types.NamespacedName{Namespace: namespace, Name: "b"}, epoch); !apierrors.IsNotFound(err) {
+		t.Errorf("no such set: got %v", err)
 	}
 }
 
-func TestNoSuchSetIsNotFound(t *testing.T) {
-	_, err := surveyorOf(t, nil).Set(t.Context(), types.NamespacedName{Namespace: namespace, Name: "a"}, epoch)
-	if !apierrors.IsNotFound(err) {
-		t.Errorf("got %v", err)
-	}
-}
-
-func TestSurveyHasGroupsWithoutLeader(t *testing.T) {
-	set := newSet("a", 1, 2)
-	leftover := pod(owned(metaOf("a-7-1", "leftover"), "StatefulSet", "a-7", "long-gone"), map[string]string{lwsv1.SetNameLabelKey: "a"}, 2)
-	found := surveyed(t, surveyorOf(t, append(children(t, set), set, leftover)), "a")
-	last := found.Groups[len(found.Groups)-1]
-	if last.Index != 7 || len(last.Pods.Previous) != 1 || len(last.Pods.Owned) != 0 {
-		t.Errorf("got group %d with %+v", last.Index, last.Pods)
-	}
-}
-
-func TestPodsOfASetWithALongerNameAreLeftOut(t *testing.T) {
-	set, other := newSet("a", 1, 2), newSet("a-0", 1, 2)
-	other.UID = "other"
-	foreign := pod(owned(metaOf("a-0-1", "foreign"), "StatefulSet", "a-0", "other-leaders"), map[string]string{lwsv1.SetNameLabelKey: "a-0"}, 2)
-	found := surveyed(t, surveyorOf(t, []client.Object{set, other, foreign}), "a")
-	if len(found.Groups) != 0 {
-		t.Errorf("got %+v", found.Groups)
-	}
-}
-
-func TestAsPlansForAMissingSet(t *testing.T) {
+// A plan for a manifest is that for the set as the API server would store it.
+func TestAsPlansForASetThatIsNotStored(t *testing.T) {
 	set := newSet("a", 2, 2)
-	set.UID = ""
-	found, err := surveyorOf(t, nil).As(t.Context(), set, epoch)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := verbs(found.Plan); !strings.Contains(got, "create statefulset a, create service a") {
-		t.Errorf("got %s", got)
-	}
-}
-
-func TestAsReplacesTheSpecOfASet(t *testing.T) {
-	set := newSet("a", 2, 2)
-	s := surveyorOf(t, append(children(t, set), set))
-	changed := set.DeepCopy()
+	absent, changed := set.DeepCopy(), set.DeepCopy()
+	absent.UID = ""
 	changed.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Image = "other"
-	found, err := s.As(t.Context(), changed, epoch)
-	if err != nil {
-		t.Fatal(err)
+	for want, tt := range map[string]struct {
+		as     *lwsv1.LeaderWorkerSet
+		stored []client.Object
+	}{
+		"create controllerrevision create statefulset create service": {absent, nil},
+		"create controllerrevision apply statefulset":                 {changed, append(children(t, set), set)},
+	} {
+		found, err := surveyorOf(t, tt.stored).As(t.Context(), tt.as, epoch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var plan strings.Builder
+		for _, a := range found.Plan.Actions {
+			plan.WriteString(a.Verb() + " " + a.Target().String() + ", ")
+		}
+		for verb, kind := range pairs(want) {
+			if !strings.Contains(plan.String(), verb+" "+kind) {
+				t.Errorf("got %s, want %s %s", &plan, verb, kind)
+			}
+		}
+		for _, g := range found.Groups {
+			if g.Set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Image != "other" {
+				t.Errorf("group %d does not have the new spec", g.Index)
+			}
+		}
+		if len(found.Groups) != 2*min(1, len(tt.stored)) {
+			t.Errorf("got %d groups", len(found.Groups))
+		}
 	}
-	if got := verbs(found.Plan); !strings.Contains(got, "create controllerrevision") || !strings.Contains(got, "apply statefulset a") {
-		t.Errorf("got %s", got)
-	}
-	if len(found.Groups) != 2 || found.Groups[0].Set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Image != "other" {
-		t.Error("groups do not have the new spec")
+}
+
+// pairs yields the words of a text by twos.
+func pairs(text string) iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
+		for two := range slices.Chunk(strings.Fields(text), 2) {
+			if !yield(two[0], two[1]) {
+				return
+			}
+		}
 	}
 }
 
@@ -137,8 +121,7 @@ func TestStuckObjectsStayStuck(t *testing.T) {
 	}
 }
 
-// Exclusive placement is decided by the node's labels, and nodes are in no
-// namespace.
+// Exclusive placement is decided by the node's labels, and nodes are in no namespace.
 func TestUsersWithoutNodesSeeTheRest(t *testing.T) {
 	set := newSet("a", 1, 2)
 	set.Annotations = map[string]string{lwsv1.ExclusiveKeyAnnotationKey: "rack"}
@@ -150,10 +133,9 @@ func TestUsersWithoutNodesSeeTheRest(t *testing.T) {
 			o.SetAnnotations(set.Annotations) // as its StatefulSet made it
 		}
 	}
-	live := clientOf(t, append(all, set))
-	s := &Session{Cached: clientOf(t, append(all, set)), Live: withoutNodes{live}}
+	s := &Session{Cached: clientOf(t, append(all, set)), Live: withoutNodes{clientOf(t, append(all, set))}}
 	found := surveyed(t, s, "a")
-	if len(found.Groups) != 1 || found.Groups[0].Leader == nil || !slices.Contains(codes(found.Groups[0].Plan), CodeNotAllowed) {
+	if len(found.Groups) != 1 || found.Groups[0].Leader == nil || found.Groups[0].Plan.Waits[0].Code != CodeNotAllowed {
 		t.Errorf("got %+v", found.Groups)
 	}
 }
