@@ -82,7 +82,7 @@ func comeAndGo(names []string, with, without *place) {
 // giveUp removes the finalizers of deleted PVCs, as no controller runs: each round finds the
 // API server as the one before did.
 func (p *place) giveUp(names []string) {
-	must(together(names, func(name string) error { return p.Client.Patch(p.ctx, p.claim(name), drill.Merge(drill.NoFinalizers)) }))
+	must(drill.Together(names, func(name string) error { return p.Client.Patch(p.ctx, p.claim(name), drill.Merge(drill.NoFinalizers)) }))
 }
 
 // answersTo returns how long the API server took to answer a verb on PVCs, shortest first.

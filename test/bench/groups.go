@@ -35,7 +35,7 @@ func roll(b *bed) {
 	const ofSet = `{"spec":{"leaderWorkerTemplate":{"workerTemplate":{"spec":{"containers":[{"name":"serve","image":%q}]}}}}}`
 	const ofStatefulSet = `{"spec":{"template":{"spec":{"containers":[{"name":"serve","image":%q}]}}}}`
 	bare, _ := b.rolled(floor(100, 8), func(s *stage) error {
-		return together(s.statefulSets(), func(sts *appsv1.StatefulSet) error {
+		return drill.Together(s.statefulSets(), func(sts *appsv1.StatefulSet) error {
 			return s.Client.Patch(b.ctx, sts, client.RawPatch(types.StrategicMergePatchType, fmt.Appendf(nil, ofStatefulSet, imageB)))
 		})
 	})
@@ -107,7 +107,7 @@ func (s *stage) touch(round int) (int, error) {
 		objects = append(objects, &corev1.Pod{ObjectMeta: s.meta(leader)}, &corev1.Pod{ObjectMeta: s.meta(leader + "-1")},
 			&appsv1.StatefulSet{ObjectMeta: s.meta(leader)})
 	}
-	return len(objects), together(objects, func(o client.Object) error {
+	return len(objects), drill.Together(objects, func(o client.Object) error {
 		return s.Client.Patch(s.ctx, o, drill.Merge(fmt.Sprintf(`{"metadata":{"annotations":{"bench/touched":"%d"}}}`, round)))
 	})
 }

@@ -26,7 +26,7 @@ func recreating(groups int) load {
 func killOne(b *bed) {
 	bare := b.standing(floor(4, 8))
 	group := []string{"a-1", "a-1-1", "a-1-2", "a-1-3", "a-1-4", "a-1-5", "a-1-6", "a-1-7"}
-	floorCost := bare.spend("the group is whole again", func() error { return together(group, bare.kill) }, bare.complete)
+	floorCost := bare.spend("the group is whole again", func() error { return drill.Together(group, bare.kill) }, bare.complete)
 	bare.leave()
 	s := b.standing(recreating(kills))
 	defer s.leave()
@@ -65,7 +65,7 @@ func killForty(b *bed) {
 	for i := range victims {
 		victims[i] = i * groups / hit
 	}
-	c := s.spend("all groups are whole again", func() error { return together(victims, s.killWorker) }, s.recreated(8*hit))
+	c := s.spend("all groups are whole again", func() error { return drill.Together(victims, s.killWorker) }, s.recreated(8*hit))
 	_, answers := s.answers(hit)
 	b.tellCost(c, cost{})
 	b.tell("answer-ms-p99", milliseconds(answers[len(answers)-1]))

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,9 +25,6 @@ const (
 	floorLabel = "bench/floor"
 	groupLabel = "bench/group"
 )
-
-// atOnce is how many requests the bench makes at a time.
-const atOnce = 16
 
 // load is so many groups of so many pods, as one set or as bare StatefulSets.
 type load struct {
@@ -70,14 +66,14 @@ func podSpec() corev1.PodSpec {
 // createBare makes the StatefulSets and the headless Service that governs them, as a
 // set has one: its endpoints are work for the control plane, too.
 func createBare(s *stage) error {
-	return errors.Join(s.Client.Create(s.ctx, s.governing()), together(s.statefulSets(), func(sts *appsv1.StatefulSet) error {
+	return errors.Join(s.Client.Create(s.ctx, s.governing()), drill.Together(s.statefulSets(), func(sts *appsv1.StatefulSet) error {
 		return s.Client.Create(s.ctx, sts)
 	}))
 }
 
 func removeBare(s *stage) error {
 	err := client.IgnoreNotFound(s.Client.Delete(s.ctx, s.governing()))
-	return errors.Join(err, together(s.statefulSets(), func(sts *appsv1.StatefulSet) error {
+	return errors.Join(err, drill.Together(s.statefulSets(), func(sts *appsv1.StatefulSet) error {
 		return client.IgnoreNotFound(s.Client.Delete(s.ctx, sts, background))
 	}))
 }
@@ -117,14 +113,4 @@ func (s *stage) statefulSet(name string, pods int) *appsv1.StatefulSet {
 		sts.Spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: 1}
 	}
 	return sts
-}
-
-// together does something for each, some at a time, and returns the first error.
-func together[T any](all []T, do func(T) error) error {
-	var group errgroup.Group
-	group.SetLimit(atOnce)
-	for _, one := range all {
-		group.Go(func() error { return do(one) })
-	}
-	return group.Wait()
 }

@@ -42,7 +42,7 @@ func heldNode(i int) string { return fmt.Sprintf("held-%d", i%heldNodes) }
 
 // crowd creates bound pods, each with a PVC that is not released.
 func (p *place) crowd(pods int) {
-	must(together(numbers(pods), func(i int) error {
+	must(drill.Together(numbers(pods), func(i int) error {
 		return p.Client.Create(p.ctx, p.user(fmt.Sprintf("crowd-%d", i), i, fmt.Sprintf("of-crowd-%d", i)))
 	}))
 }
@@ -71,11 +71,11 @@ func (p *place) claim(name string) *corev1.PersistentVolumeClaim {
 func (p *place) heldClaims(prefix string, claims, users int) {
 	names := claimNames(prefix, claims)
 	each := (claims + users - 1) / users
-	must(together(names, func(name string) error { return p.Client.Create(p.ctx, p.claim(name)) }))
-	must(together(numbers(users), func(i int) error {
+	must(drill.Together(names, func(name string) error { return p.Client.Create(p.ctx, p.claim(name)) }))
+	must(drill.Together(numbers(users), func(i int) error {
 		return p.Client.Create(p.ctx, p.user(userOf(prefix, i), i, names[i*each:min((i+1)*each, claims)]...))
 	}))
-	must(together(names, func(name string) error { return p.Client.Delete(p.ctx, p.claim(name)) }))
+	must(drill.Together(names, func(name string) error { return p.Client.Delete(p.ctx, p.claim(name)) }))
 	there := p.claimsBearing(prefix, drill.PodProtection)
 	valid(there == claims, "%d of %d claims wait for their users", there, claims)
 }

@@ -106,7 +106,7 @@ func (f freed) rate() float64 { return float64(f.claims) / f.last.Sub(f.begun).S
 // free has all users go at once, and waits for one write on each of the claims.
 func (p *place) free(prefix string, l releaseLoad, by func(drill.Request) bool) freed {
 	p.remark()
-	must(together(numbers(l.users), func(i int) error { return p.kill(userOf(prefix, i)) }))
+	must(drill.Together(numbers(l.users), func(i int) error { return p.kill(userOf(prefix, i)) }))
 	f := p.taken(l.claims, by)
 	left := p.since(func(r drill.Request) bool { return r.Verb == "delete" && r.Resource == "pods" && r.Agent == benchAgent })
 	valid(len(left) == l.users, "%d of %d users went", len(left), l.users)

@@ -60,7 +60,10 @@ func TestRevisionsOfLiveSets(t *testing.T) {
 		{"plain", "7bdcf6cbd6", vectorData, func(*lwsv1.LeaderWorkerSet) {}},
 		{"no leader template", "66c987c45d", "", func(set *lwsv1.LeaderWorkerSet) { set.Spec.LeaderWorkerTemplate.LeaderTemplate = nil }},
 		{"unique per replica", "675dbb7bc5", "", uniquePerReplica},
-		{"subgroups", "5cc8765c65", "", subgroups},
+		{"subgroups", "5cc8765c65", "", func(set *lwsv1.LeaderWorkerSet) {
+			set.Spec.LeaderWorkerTemplate.Size = new(int32(3))
+			partsOf(1, lwsv1.SubGroupPolicyTypeLeaderWorker)(set)
+		}},
 		{"other worker name", "6956876d89", "", func(set *lwsv1.LeaderWorkerSet) {
 			set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Name = "new-worker-name"
 		}},
@@ -103,10 +106,4 @@ func (s *scene) vectorSet(change edit) *lwsv1.LeaderWorkerSet {
 	}
 	change(set)
 	return set
-}
-
-func subgroups(set *lwsv1.LeaderWorkerSet) {
-	size, one, kind := int32(3), int32(1), lwsv1.SubGroupPolicyTypeLeaderWorker
-	set.Spec.LeaderWorkerTemplate.Size = &size
-	set.Spec.LeaderWorkerTemplate.SubGroupPolicy = &lwsv1.SubGroupPolicy{Type: &kind, SubGroupSize: &one}
 }

@@ -324,8 +324,7 @@ func (s *guarded) deleteLeaders(set *lwsv1.LeaderWorkerSet, claims map[string]ty
 	s.awaitFree(witness.Name)
 	s.Remove(witness)
 	s.awaitHeld(slices.Collect(maps.Keys(claims))...)
-	found, err := s.PVCs()
-	s.Check("list PVCs", err)
+	found := s.Claims()
 	for name, uid := range claims {
 		if words := found[name].Annotations[pvc.HoldersAnnotation]; found[name].UID != uid || !pvc.ParseHolders(words).Until.IsZero() {
 			s.Errorf("PVC %s is %s, not %s, and has holders %q", name, found[name].UID, uid, words)

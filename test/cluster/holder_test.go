@@ -25,7 +25,7 @@ func unschedulable(claim string, restart corev1.RestartPolicy) corev1.PodTemplat
 	pods.Labels = map[string]string{"app": claim}
 	pods.Spec.RestartPolicy = restart
 	pods.Spec.NodeSelector = map[string]string{"nowhere": "at-all"}
-	pods.Spec.Volumes = []corev1.Volume{claimVolume(claim)}
+	pods.Spec.Volumes = []corev1.Volume{drill.ClaimVolume(claim, claim)}
 	return pods
 }
 
@@ -277,8 +277,7 @@ func mistakeInModeBarrier(s *guarded) {
 	s.awaitBound(2)
 	s.Remove(s.newClaim("data-a-0-1"))
 	s.AwaitEvent("data-a-0-1", "Doomed")
-	found, err := s.PVCs()
-	s.Check("list PVCs", err)
+	found := s.Claims()
 	claim := found["data-a-0-1"]
 	if claim == nil || claim.DeletionTimestamp == nil || claim.Annotations[pvc.HoldersAnnotation] != "" {
 		s.Errorf("the PVC in use is %+v", claim)
@@ -295,8 +294,7 @@ func holdsWithoutOperator(s *guarded) {
 	}
 	s.annotate(claim, pvc.ReleaseAnnotation, string(claim.UID))
 	s.Remove(claim)
-	found, err := s.PVCs()
-	s.Check("list PVCs", err)
+	found := s.Claims()
 	if left := found[claim.Name]; left != nil && left.DeletionTimestamp == nil {
 		s.Error("the released and deleted PVC has no deletionTimestamp")
 	}

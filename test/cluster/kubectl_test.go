@@ -1,12 +1,9 @@
 package cluster
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -36,19 +33,6 @@ type told struct {
 			Object       struct{ Kind, Name string }
 		}
 	}
-}
-
-// plugin runs kubectl-lockstep in the scene's namespace.
-func (s *scene) plugin(in string, args ...string) (out, errOut string, err error) {
-	path, err := drill.Program("kubectl-lockstep")
-	if err != nil {
-		s.Fatal(err)
-	}
-	cmd := exec.CommandContext(s.Context(), path, append(args, "-n", s.Namespace, "--kubeconfig", bed.Plane.Kubeconfig())...)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(in), &stdout, &stderr
-	err = cmd.Run()
-	return stdout.String(), stderr.String(), err
 }
 
 // ask runs the plugin and reads what it tells programs.
@@ -191,38 +175,29 @@ func TestPluginOnlyReads(t *testing.T) {
 	s.awaitSettled(set)
 	s.steer("status", "read")
 	s.steer("history", "read")
-	s.onlyPatches(func(r pluginRequest) bool { return strings.Contains(r.RequestURI, "dryRun=All") })
-}
-
-// pluginRequest is a request of the plugin in the audit log.
-type pluginRequest struct {
-	Verb, UserAgent, RequestURI string
-	ObjectRef                   struct{ Resource, Subresource, Namespace string }
+	s.onlyPatches(func(r drill.Request) bool { return strings.Contains(r.URI, "dryRun=All") })
 }
 
 // onlyPatches checks that the plugin read in the scene, and patched what it may.
-func (s *scene) onlyPatches(may func(pluginRequest) bool) {
+func (s *scene) onlyPatches(may func(drill.Request) bool) {
 	s.Check("read the audit log", bed.Audit.Sync())
-	log, err := os.ReadFile(bed.Plane.AuditLog())
-	s.Check("read the audit log", err)
 	patches := 0
-	for line := range bytes.Lines(log) {
-		var r pluginRequest
-		if json.Unmarshal(line, &r) != nil || !strings.HasPrefix(r.UserAgent, "kubectl-lockstep/") || r.ObjectRef.Namespace != s.Namespace {
-			continue
-		}
+	for _, r := range bed.Audit.Kept(s.Audited, func(r drill.Request) bool { return byPlugin(r) && r.Namespace == s.Namespace }) {
 		switch {
 		case slices.Contains([]string{"get", "list", "watch"}, r.Verb):
 		case r.Verb == "patch" && may(r):
 			patches++
 		default:
-			s.Errorf("%s %s", r.Verb, r.RequestURI)
+			s.Errorf("%s %s", r.Verb, r.URI)
 		}
 	}
 	if patches == 0 {
 		s.Error("invalid run: the audit log has no patch of the plugin")
 	}
 }
+
+// byPlugin reports whether the plugin sent a request.
+func byPlugin(r drill.Request) bool { return strings.HasPrefix(r.Agent, "kubectl-lockstep/") }
 
 // toldHistory is what the tests read of "rollout history -o json".
 type toldHistory struct {
@@ -293,9 +268,7 @@ func TestRolloutByHand(t *testing.T) {
 
 	s.undone(set)
 	s.restarted(set)
-	s.onlyPatches(func(r pluginRequest) bool {
-		return r.ObjectRef.Resource == "leaderworkersets" && r.ObjectRef.Subresource == ""
-	})
+	s.onlyPatches(func(r drill.Request) bool { return r.Resource == "leaderworkersets" && r.Subresource == "" })
 }
 
 // pausedHalfWay pauses a rollout that the partition holds, then changes the partition.
@@ -310,10 +283,7 @@ func (s *scene) pausedHalfWay(set *lwsv1.LeaderWorkerSet) {
 	s.refuse("already paused", "rollout", "pause", "a")
 	now := s.Set("a")
 	s.become(now, `{"spec":{"rolloutStrategy":{"rollingUpdateConfiguration":{"partition":0}}}}`)
-	s.Eventually("the condition says that it is paused", func() error {
-		now := s.Set(set.Name)
-		return holds(now, lwsv1.LeaderWorkerSetProgressing, "RolloutPaused")
-	})
+	s.awaitHolds("a", lwsv1.LeaderWorkerSetProgressing, "RolloutPaused")
 	outlast(s.T)
 	same(s.T, "groups of the paused rollout", half, s.groupsBy(set))
 	s.says("paused with 2 of 5 groups", "status", "a", "--watch=false")

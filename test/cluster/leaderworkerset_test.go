@@ -31,19 +31,9 @@ type edit func(*lwsv1.LeaderWorkerSet)
 
 // newSet returns a set with one container per pod. All groups may be unavailable during an update.
 func newSet(namespace, name string, replicas, size int32, image string, edits ...edit) *lwsv1.LeaderWorkerSet {
-	all := intstr.FromString("100%")
-	set := &lwsv1.LeaderWorkerSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec: lwsv1.LeaderWorkerSetSpec{
-			Replicas:      &replicas,
-			StartupPolicy: lwsv1.LeaderCreatedStartupPolicy,
-			RolloutStrategy: lwsv1.RolloutStrategy{
-				Type:                       lwsv1.RollingUpdateStrategyType,
-				RollingUpdateConfiguration: &lwsv1.RollingUpdateConfiguration{MaxUnavailable: all},
-			},
-			LeaderWorkerTemplate: lwsv1.LeaderWorkerTemplate{Size: &size, WorkerTemplate: template(image)},
-		},
-	}
+	set := drill.NewSet(namespace, name, replicas, size, template(image).Spec)
+	rolling := lwsv1.RollingUpdateConfiguration{MaxUnavailable: intstr.FromString("100%")}
+	set.Spec.RolloutStrategy = lwsv1.RolloutStrategy{Type: lwsv1.RollingUpdateStrategyType, RollingUpdateConfiguration: &rolling}
 	for _, change := range edits {
 		change(set)
 	}
@@ -67,7 +57,7 @@ func uniquePerReplica(set *lwsv1.LeaderWorkerSet) {
 func imageOf(pod *corev1.Pod) string { return pod.Spec.Containers[0].Image }
 
 // A first incarnation has everything that users and other implementations read.
-func TestFirstLife(t *testing.T) {
+func TestObjectsOfASet(t *testing.T) {
 	s := asideScene(t)
 	set := s.settled(s.newSet("a", 2, 3, imageA, func(set *lwsv1.LeaderWorkerSet) {
 		set.Labels = map[string]string{"team": "blue"}

@@ -66,10 +66,10 @@ func raise(dir, stages string, reaper *drill.Reaper) (*drill.Bed, error) {
 	return b, warmUp(b)
 }
 
-// kept reports whether the audit log keeps a request: writes of the operator, creates of pods,
-// and what a scheduler writes to PVCs and bindings.
+// kept reports whether the audit log keeps a request: all of the plugin, writes of the operator,
+// creates of pods, and what a scheduler writes to PVCs and bindings.
 func kept(r drill.Request) bool {
-	return drill.IsWrite(r) && (drill.ByLockstep(r) || drill.CreatesPod(r) || schedules(r))
+	return byPlugin(r) || drill.IsWrite(r) && (drill.ByLockstep(r) || drill.CreatesPod(r) || schedules(r))
 }
 
 // warmUp returns once the garbage collector knows the kind, which it learns within 30 seconds.

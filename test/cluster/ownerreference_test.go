@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -130,14 +131,6 @@ func (s *scene) squat(o client.Object) client.Object {
 	return s.Now(o)
 }
 
-// now returns an object as last seen, or nil if it is gone.
-func (s *scene) now(o client.Object) client.Object {
-	for _, rec := range s.Pick(func(r *drill.Record) bool { return r.Died == 0 && r.Last.GetUID() == o.GetUID() }) {
-		return rec.Last
-	}
-	return nil
-}
-
 // heals checks that a foreign object was never written, deletes it, and waits for the
 // set to take the name.
 func (s *scene) heals(set *lwsv1.LeaderWorkerSet, foreign client.Object) {
@@ -145,35 +138,20 @@ func (s *scene) heals(set *lwsv1.LeaderWorkerSet, foreign client.Object) {
 	if now == nil || now.GetResourceVersion() != foreign.GetResourceVersion() {
 		s.Fatalf("the foreign object was written: was %v, is %v", foreign, now)
 	}
+	resource := strings.ToLower(s.Of(foreign.GetUID()).Kind) + "s"
 	for _, w := range s.LockstepWrote(s.Audited) {
 		refused := w.Verb == "create" && w.Code == http.StatusConflict // the first write finds the name taken
-		if w.Name == foreign.GetName() && w.Resource == resourceOf(foreign) && !refused {
+		if w.Name == foreign.GetName() && w.Resource == resource && !refused {
 			s.Fatalf("lockstep tried to write the foreign object: %s", w)
 		}
 	}
-	s.Remove(foreign.DeepCopyObject().(client.Object))
+	s.Remove(foreign)
 	s.awaitSettled(set)
 	s.awaitNoConflict(set)
 }
 
-func resourceOf(o client.Object) string {
-	switch o.(type) {
-	case *appsv1.StatefulSet:
-		return "statefulsets"
-	case *corev1.Service:
-		return "services"
-	case *corev1.Pod:
-		return "pods"
-	}
-	return ""
-}
-
 func (s *scene) awaitConflict(want *lwsv1.LeaderWorkerSet, name string) {
-	s.Eventually(fmt.Sprintf("set %s reports that the name %s is taken", want.Name, name), func() error {
-		set := s.Set(want.Name)
-		if set == nil {
-			return drill.ErrStill
-		}
+	drill.Await(s.Scene, want.Name, fmt.Sprintf("set %s reports that the name %s is taken", want.Name, name), func(set *lwsv1.LeaderWorkerSet) error {
 		c := meta.FindStatusCondition(set.Status.Conditions, nameConflict)
 		if c == nil || c.Status != metav1.ConditionTrue || !mentions(c.Message, name) {
 			return fmt.Errorf("conditions: %+v", set.Status.Conditions)
@@ -194,12 +172,9 @@ func (s *scene) awaitNoConflict(want *lwsv1.LeaderWorkerSet) {
 
 // awaitService waits for a headless Service of the set's own.
 func (s *scene) awaitService(set *lwsv1.LeaderWorkerSet, name string) {
-	s.Eventually("the set has its own service "+name, func() error {
+	s.Until("the set has its own service "+name, func() bool {
 		service := s.Service(name)
-		if service == nil || s.Root(service.UID) != set.UID {
-			return drill.ErrStill
-		}
-		return nil
+		return service != nil && s.Root(service.UID) == set.UID
 	})
 }
 
@@ -247,7 +222,7 @@ func TestForgedObjectsChangeNothing(t *testing.T) {
 	// Nor does it mean anything when they fail, or go.
 	mark := s.Changes()
 	for _, o := range forged {
-		s.Remove(o.DeepCopyObject().(client.Object))
+		s.Remove(o)
 	}
 	outlast(t)
 	s.silent(since)

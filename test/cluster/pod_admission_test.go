@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/test/drill"
 )
 
 // hostile is a pod that no set creates. The webhooks must answer it.
@@ -106,12 +105,7 @@ func (s *scene) answered(h hostile) {
 	switch {
 	case err == nil:
 		s.Remove(pod)
-		s.Eventually("pod "+pod.Name+" is gone", func() error {
-			if s.Now(pod) != nil {
-				return drill.ErrStill
-			}
-			return nil
-		})
+		s.Until("pod "+pod.Name+" is gone", func() bool { return s.Now(pod) == nil })
 	case unanswered(err):
 		s.Errorf("pod %q %v %v was not answered: %v", h.name, h.labels, h.notes, err)
 	}

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -10,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -31,14 +29,7 @@ func (s *scene) definePodGroups() {
 	definition := &unstructured.Unstructured{Object: fields}
 	definition.SetAPIVersion("apiextensions.k8s.io/v1")
 	definition.SetKind("CustomResourceDefinition")
-	s.Create(definition)
-	s.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		if err := s.Client.Delete(ctx, definition); client.IgnoreNotFound(err) != nil {
-			s.Logf("take the definition away: %v", err)
-		}
-	})
+	s.Lend(definition)
 }
 
 // podGroups returns the PodGroups of the scene by name.
@@ -79,14 +70,6 @@ func (s *scene) notGangs(set *lwsv1.LeaderWorkerSet, groups ...int) error {
 	return drill.Lacking("PodGroups", len(groups), len(all))
 }
 
-func uids(all map[string]*unstructured.Unstructured) map[string]types.UID {
-	ids := map[string]types.UID{}
-	for name, object := range all {
-		ids[name] = object.GetUID()
-	}
-	return ids
-}
-
 // A running set becomes a gang, its scheduler comes later, groups restart, and so does the operator.
 func TestGangs(t *testing.T) {
 	s := newScene(t)
@@ -94,9 +77,9 @@ func TestGangs(t *testing.T) {
 	born := s.bornInto(set.UID, 0)
 
 	s.Patch(set, beGangs)
-	s.Eventually("the set says that its gang scheduler is missing", func() error { return s.gangIsMissing(set, metav1.ConditionTrue) })
+	s.awaitGangMissing(metav1.ConditionTrue)
 	s.definePodGroups()
-	s.Eventually("the set says that its gang scheduler is there", func() error { return s.gangIsMissing(set, metav1.ConditionFalse) })
+	s.awaitGangMissing(metav1.ConditionFalse)
 	s.Check("groups from before are left alone", s.notGangs(set))
 	same(t, "born since gangs were switched on", born, s.bornInto(set.UID, 0))
 
@@ -111,9 +94,10 @@ func TestGangs(t *testing.T) {
 	s.Eventually("the next leader has a PodGroup of its own", func() error { return s.notGangs(set, 0, 1) })
 	after, err := s.podGroups()
 	s.Check("list PodGroups", err)
-	for name, id := range uids(before) {
-		if mine := after[name].GetLabels()[lwsv1.GroupIndexLabelKey] == "0"; mine == (id == after[name].GetUID()) {
-			t.Errorf("PodGroup %s was %s and is %s", name, id, after[name].GetUID())
+	for name, object := range before {
+		was, is := object.GetUID(), after[name].GetUID()
+		if mine := after[name].GetLabels()[lwsv1.GroupIndexLabelKey] == "0"; mine == (was == is) {
+			t.Errorf("PodGroup %s was %s and is %s", name, was, is)
 		}
 	}
 
@@ -165,10 +149,9 @@ func (s *scene) toldAndUntold(set *lwsv1.LeaderWorkerSet) {
 	}
 }
 
-func (s *scene) gangIsMissing(want *lwsv1.LeaderWorkerSet, status metav1.ConditionStatus) error {
-	set := s.Set(want.Name)
-	if set == nil || !meta.IsStatusConditionPresentAndEqual(set.Status.Conditions, gangMissing, status) {
-		return drill.ErrStill
-	}
-	return nil
+// awaitGangMissing waits until the set says whether its gang scheduler is missing.
+func (s *scene) awaitGangMissing(status metav1.ConditionStatus) {
+	s.Until(gangMissing+" is "+string(status), func() bool {
+		return meta.IsStatusConditionPresentAndEqual(s.Set("a").Status.Conditions, gangMissing, status)
+	})
 }

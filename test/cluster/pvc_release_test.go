@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"sync"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -116,13 +114,12 @@ func TestManyClaimsAreReleasedOverAKill(t *testing.T) {
 	s := newScene(t)
 	bed.MayWrite(s.Namespace)
 	names := make([]string, many)
-	s.together(many, func(i int) error {
+	for i := range names {
 		names[i] = fmt.Sprint("claim-", i)
-		return s.Client.Create(t.Context(), s.newClaim(names[i]))
-	})
+	}
+	s.Check("create PVCs", drill.Together(names, func(name string) error { return s.Client.Create(t.Context(), s.newClaim(name)) }))
 	s.awaitProtected(names...)
-	before, err := s.PVCs()
-	s.Check("list claims", err)
+	before := s.Claims()
 	var pods []*corev1.Pod
 	used := map[string]types.UID{}
 	for i := 0; i < many; i += every {
@@ -138,8 +135,7 @@ func TestManyClaimsAreReleasedOverAKill(t *testing.T) {
 		return nil
 	})
 	s.Check("kill the operator", bed.Operator.Kill())
-	left, err := s.PVCs()
-	s.Check("list claims", err)
+	left := s.Claims()
 	s.Check("start the operator", bed.Operator.Start())
 	if len(left) <= len(used) {
 		t.Fatalf("invalid run: only %d claims were left when the operator was killed", len(left))
@@ -148,8 +144,7 @@ func TestManyClaimsAreReleasedOverAKill(t *testing.T) {
 		left, err := s.PVCs()
 		return errors.Join(err, drill.Lacking("claims", len(used), len(left)))
 	})
-	left, err = s.PVCs()
-	s.Check("list claims", err)
+	left = s.Claims()
 	for name, uid := range used {
 		if left[name] == nil || left[name].UID != uid {
 			t.Errorf("claim %s is lost under its pod", name)
@@ -162,19 +157,6 @@ func TestManyClaimsAreReleasedOverAKill(t *testing.T) {
 		left, err := s.PVCs()
 		return errors.Join(err, drill.Lacking("claims", 0, len(left)))
 	})
-}
-
-// together does something n times, up to 16 at once.
-func (s *scene) together(n int, do func(int) error) {
-	errs := make([]error, n)
-	var working sync.WaitGroup
-	room := make(chan struct{}, 16)
-	for i := range n {
-		room <- struct{}{}
-		working.Go(func() { defer func() { <-room }(); errs[i] = do(i) })
-	}
-	working.Wait()
-	s.Check("do all of it", errors.Join(errs...))
 }
 
 // uses are ways to use a PVC, with the number of steps that end each.
@@ -283,12 +265,7 @@ func (s *scene) shell(command string) {
 // lostNode creates a node without a kubelet.
 func (s *scene) lostNode() string {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "z-" + s.Namespace}} // the last of all, so that nobody else picks it
-	s.Create(node)
-	s.Cleanup(func() {
-		if err := s.Client.Delete(context.WithoutCancel(s.Context()), node); err != nil {
-			s.Errorf("delete node %s: %v", node.Name, err)
-		}
-	})
+	s.Lend(node)
 	s.PatchStatus(node, `{"status":{"conditions":[{"type":"Ready","status":"Unknown"}]}}`)
 	return node.Name
 }

@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/pvc"
@@ -26,7 +25,7 @@ const force = client.GracePeriodSeconds(0)
 
 // newClaim returns a PVC without a StorageClass.
 func newClaim(namespace, name string, finalizers ...string) *corev1.PersistentVolumeClaim {
-	claim := &corev1.PersistentVolumeClaim{Spec: claimSpec()}
+	claim := &corev1.PersistentVolumeClaim{Spec: drill.ClaimSpec()}
 	claim.Namespace, claim.Name = namespace, name
 	claim.Finalizers, claim.Spec.StorageClassName = finalizers, new(string)
 	return claim
@@ -34,13 +33,6 @@ func newClaim(namespace, name string, finalizers ...string) *corev1.PersistentVo
 
 func (s *scene) newClaim(name string, finalizers ...string) *corev1.PersistentVolumeClaim {
 	return newClaim(s.Namespace, name, finalizers...)
-}
-
-func claimSpec() corev1.PersistentVolumeClaimSpec {
-	return corev1.PersistentVolumeClaimSpec{
-		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-		Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
-	}
 }
 
 // claim creates a PVC and waits for its finalizers.
@@ -80,15 +72,9 @@ type podEdit func(*corev1.Pod)
 func (s *scene) newUser(name string, claims []string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: s.Meta(name), Spec: template(imageA).Spec}
 	for _, claim := range claims {
-		pod.Spec.Volumes = append(pod.Spec.Volumes, claimVolume(claim))
+		pod.Spec.Volumes = append(pod.Spec.Volumes, drill.ClaimVolume(claim, claim))
 	}
 	return pod
-}
-
-func claimVolume(claim string) corev1.Volume {
-	return corev1.Volume{Name: claim, VolumeSource: corev1.VolumeSource{
-		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
-	}}
 }
 
 // user creates a pod on a node that uses PVCs.
@@ -137,8 +123,7 @@ func (s *scene) outlastClaim() {
 // stays checks that the operator keeps both finalizers of a terminating PVC.
 func (s *scene) stays(claim *corev1.PersistentVolumeClaim) {
 	s.outlastClaim()
-	found, err := s.PVCs()
-	s.Check("list PVCs", err)
+	found := s.Claims()
 	if now := found[claim.Name]; now == nil || now.UID != claim.UID || now.DeletionTimestamp == nil || !drill.IsProtected(now) {
 		s.Fatalf("PVC %s is %+v", claim.Name, now)
 	}
@@ -290,7 +275,7 @@ func ephemeral(s *scene) {
 			Ephemeral: &corev1.EphemeralVolumeSource{VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{Spec: spec}},
 		}}}
 	})
-	claim := s.AwaitPVC("user-scratch", "is there", func(*corev1.PersistentVolumeClaim) error { return nil })
+	claim := s.PVC("user-scratch")
 	s.AwaitFinalizers(claim, podProtection)
 	s.Remove(claim)
 	s.outlastClaim()

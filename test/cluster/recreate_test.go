@@ -29,23 +29,23 @@ const (
 	allPods   = groups * groupSize
 )
 
-// wholeLife is what a set creates that adopts nothing.
-var wholeLife = births{Pods: allPods, StatefulSets: 1 + groups, Services: 1, Revisions: 1}
+// wholeSet is what a set creates that adopts nothing.
+var wholeSet = births{Pods: allPods, StatefulSets: 1 + groups, Services: 1, Revisions: 1}
 
-// rolledLife is what a set creates that adopts everything and rolls it to another template. The
+// rolledSet is what a set creates that adopts everything and rolls it to another template. The
 // leader StatefulSet and the Service stay.
-var rolledLife = births{Pods: allPods, StatefulSets: groups, Revisions: 1}
+var rolledSet = births{Pods: allPods, StatefulSets: groups, Revisions: 1}
 
 func TestRecreateBackground(t *testing.T) {
-	recreateRounds(t, metav1.DeletePropagationBackground, imageB, wholeLife)
+	recreateRounds(t, metav1.DeletePropagationBackground, imageB, wholeSet)
 }
 
 func TestRecreateForeground(t *testing.T) {
-	recreateRounds(t, metav1.DeletePropagationForeground, imageB, wholeLife)
+	recreateRounds(t, metav1.DeletePropagationForeground, imageB, wholeSet)
 }
 
 func TestRecreateOrphan(t *testing.T) {
-	recreateRounds(t, metav1.DeletePropagationOrphan, imageB, rolledLife)
+	recreateRounds(t, metav1.DeletePropagationOrphan, imageB, rolledSet)
 }
 
 func TestRecreateOrphanUnchangedCreatesNothing(t *testing.T) {
@@ -54,7 +54,7 @@ func TestRecreateOrphanUnchangedCreatesNothing(t *testing.T) {
 
 // With the same template the previous revision has the name that the new one needs.
 func TestRecreateBackgroundUnchanged(t *testing.T) {
-	recreateRounds(t, metav1.DeletePropagationBackground, imageA, wholeLife)
+	recreateRounds(t, metav1.DeletePropagationBackground, imageA, wholeSet)
 }
 
 // recreateRounds creates a set, deletes and creates it at once with an image, and deletes it.
@@ -62,7 +62,7 @@ func recreateRounds(t *testing.T, policy metav1.DeletionPropagation, image strin
 	for n := range rounds(t) {
 		ok := t.Run(fmt.Sprintf("round %d", n+1), func(t *testing.T) {
 			s := newScene(t)
-			l := s.recreate(s.firstLife(groups, groupSize), s.newSet("a", groups, groupSize, image), policy)
+			l := s.recreate(s.firstSet(groups, groupSize), s.newSet("a", groups, groupSize, image), policy)
 			now := s.awaitSettled(l.set)
 			s.judge(l, want)
 			s.end(now, metav1.DeletePropagationBackground)
@@ -74,8 +74,8 @@ func recreateRounds(t *testing.T, policy metav1.DeletionPropagation, image strin
 	}
 }
 
-// firstLife creates set "a".
-func (s *scene) firstLife(replicas, size int32) *lwsv1.LeaderWorkerSet {
+// firstSet creates set "a".
+func (s *scene) firstSet(replicas, size int32) *lwsv1.LeaderWorkerSet {
 	return s.settled(s.newSet("a", replicas, size, imageA))
 }
 
@@ -105,7 +105,7 @@ func TestRecreateInAnotherShape(t *testing.T) {
 				leader.Labels = map[string]string{"role": "leader"}
 				set.Spec.LeaderWorkerTemplate.LeaderTemplate = &leader
 			})
-			l := s.recreate(s.firstLife(groups, groupSize), next, c.policy)
+			l := s.recreate(s.firstSet(groups, groupSize), next, c.policy)
 			s.awaitSettled(l.set)
 			s.judge(l, c.want)
 		})
@@ -118,7 +118,7 @@ func TestOrphansRollAtThePaceOfTheSet(t *testing.T) {
 	next := s.newSet("a", 3, 2, imageB, func(set *lwsv1.LeaderWorkerSet) {
 		set.Spec.RolloutStrategy = lwsv1.RolloutStrategy{Type: lwsv1.RollingUpdateStrategyType}
 	})
-	l := s.recreate(s.firstLife(3, 2), next, metav1.DeletePropagationOrphan)
+	l := s.recreate(s.firstSet(3, 2), next, metav1.DeletePropagationOrphan)
 	s.awaitSettled(l.set)
 	s.judge(l, births{Pods: 6, StatefulSets: 3, Revisions: 1})
 }
@@ -164,8 +164,8 @@ func onStockStages(t *testing.T) {
 	})
 }
 
-// life is a set from the deletion of its predecessor on.
-type life struct {
+// incarnation is a set from the deletion of its predecessor on.
+type incarnation struct {
 	set     *lwsv1.LeaderWorkerSet
 	before  *lwsv1.LeaderWorkerSet // the predecessor
 	policy  metav1.DeletionPropagation
@@ -174,15 +174,15 @@ type life struct {
 }
 
 // recreate deletes a set and creates the next one of its name as soon as the API server accepts it.
-func (s *scene) recreate(old, next *lwsv1.LeaderWorkerSet, policy metav1.DeletionPropagation) life {
+func (s *scene) recreate(old, next *lwsv1.LeaderWorkerSet, policy metav1.DeletionPropagation) incarnation {
 	l := s.endFor(old, next, policy)
 	l.set = s.beginNext(l)
 	return l
 }
 
 // endFor deletes a set to make room for the next one.
-func (s *scene) endFor(old, next *lwsv1.LeaderWorkerSet, policy metav1.DeletionPropagation) life {
-	l := life{set: next, before: old, policy: policy, audited: bed.Position(), mark: s.Changes()}
+func (s *scene) endFor(old, next *lwsv1.LeaderWorkerSet, policy metav1.DeletionPropagation) incarnation {
+	l := incarnation{set: next, before: old, policy: policy, audited: bed.Position(), mark: s.Changes()}
 	s.persist("delete set "+old.Name, func() error {
 		here := client.Preconditions{UID: &old.UID}
 		return client.IgnoreNotFound(s.Client.Delete(s.Context(), old.DeepCopy(), propagation(policy), here))
@@ -190,9 +190,9 @@ func (s *scene) endFor(old, next *lwsv1.LeaderWorkerSet, policy metav1.DeletionP
 	return l
 }
 
-// beginNext creates the set of a life as soon as its predecessor is gone, without waiting for a
+// beginNext creates the set of a incarnation as soon as its predecessor is gone, without waiting for a
 // watch, and returns it as created.
-func (s *scene) beginNext(l life) *lwsv1.LeaderWorkerSet {
+func (s *scene) beginNext(l incarnation) *lwsv1.LeaderWorkerSet {
 	s.Eventually("set "+l.before.Name+" is gone", func() error {
 		var now lwsv1.LeaderWorkerSet
 		err := s.Client.Get(s.Context(), client.ObjectKeyFromObject(l.before), &now)
@@ -213,15 +213,15 @@ func (s *scene) beginNext(l life) *lwsv1.LeaderWorkerSet {
 	return created
 }
 
-// judge checks that a life created what it needed, of its own template, for itself alone.
-func (s *scene) judge(l life, want births) {
-	s.Check("pods of the new life", s.misborn(l))
+// judge checks that a incarnation created what it needed, of its own template, for itself alone.
+func (s *scene) judge(l incarnation, want births) {
+	s.Check("pods of the new incarnation", s.misborn(l))
 	s.wantBorn(l.set.UID, l.mark, want)
 	if found := s.strangers(l.set.UID, l.mark); len(found) > 0 {
-		s.Fatalf("created for the previous life: %s", names(found))
+		s.Fatalf("created for the previous incarnation: %s", names(found))
 	}
 	if taken := s.adopted(l.set.UID, l.mark); len(taken) > 0 && l.policy != metav1.DeletePropagationOrphan {
-		s.Fatalf("adopted from the previous life: %s", names(taken))
+		s.Fatalf("adopted from the previous incarnation: %s", names(taken))
 	}
 	s.Check("read the audit log", bed.Audit.Sync())
 	s.Eventually("the recorder has seen all pods", func() error { return s.unseen(l) })
@@ -234,8 +234,8 @@ func (s *scene) wantBorn(uid types.UID, mark int, want births) {
 	}
 }
 
-// misborn names a pod or revision of a new life with the previous template.
-func (s *scene) misborn(l life) error {
+// misborn names a pod or revision of a new incarnation with the previous template.
+func (s *scene) misborn(l incarnation) error {
 	image := l.set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Image
 	pods, _ := s.ownedBy(l.set.UID, bornSince[*corev1.Pod](s, l.mark))
 	revisions, _ := s.ownedBy(l.set.UID, s.revisionsSince(l.mark))
@@ -253,7 +253,7 @@ func (s *scene) misborn(l life) error {
 }
 
 // unseen is an error while the API server has created a pod that the recorder has not seen.
-func (s *scene) unseen(l life) error {
+func (s *scene) unseen(l incarnation) error {
 	created := bed.Audit.Kept(l.audited, func(r drill.Request) bool { return drill.CreatesPod(r) && r.Namespace == s.Namespace })
 	if seen := len(bornSince[*corev1.Pod](s, l.mark)); len(created) > seen {
 		return fmt.Errorf("%d pods were created, %d were seen", len(created), seen)
@@ -292,9 +292,9 @@ var modes = []struct {
 	policy metav1.DeletionPropagation
 	want   births
 }{
-	{metav1.DeletePropagationBackground, wholeLife},
-	{metav1.DeletePropagationForeground, wholeLife},
-	{metav1.DeletePropagationOrphan, rolledLife},
+	{metav1.DeletePropagationBackground, wholeSet},
+	{metav1.DeletePropagationForeground, wholeSet},
+	{metav1.DeletePropagationOrphan, rolledSet},
 }
 
 func TestRecreateSurvives(t *testing.T) {
@@ -323,27 +323,27 @@ func TestRecreateSurvives(t *testing.T) {
 func recreateUnder(t *testing.T, sets int, f fault, policy metav1.DeletionPropagation, want births, salt uint64) {
 	t.Helper()
 	scenes := make([]*scene, sets)
-	lives := make([]life, sets)
+	next := make([]incarnation, sets)
 	for i := range scenes {
 		scenes[i] = newScene(t)
-		lives[i].set = scenes[i].firstLife(groups, groupSize)
+		next[i].set = scenes[i].firstSet(groups, groupSize)
 	}
 	over := f.begin(scenes[sets-1], salt)
 	for i, s := range scenes {
-		lives[i] = s.endFor(lives[i].set, s.newSet("a", groups, groupSize, imageB), policy)
+		next[i] = s.endFor(next[i].set, s.newSet("a", groups, groupSize, imageB), policy)
 	}
 	for i, s := range scenes {
-		lives[i].set = s.beginNext(lives[i])
+		next[i].set = s.beginNext(next[i])
 	}
 	for i, s := range scenes {
-		s.awaitSettled(lives[i].set)
+		s.awaitSettled(next[i].set)
 	}
 	scenes[0].Check(f.name, over())
 	for i, s := range scenes {
-		now := s.awaitSettled(lives[i].set)
-		s.judge(lives[i], want)
+		now := s.awaitSettled(next[i].set)
+		s.judge(next[i], want)
 		s.end(now, metav1.DeletePropagationBackground)
-		s.judge(lives[i], want)
+		s.judge(next[i], want)
 	}
 }
 
@@ -425,7 +425,7 @@ func TestStuckFirstLeaderHoldsBackItsOwnGroupOnly(t *testing.T) { stuckPod(t, "a
 func stuckPod(t *testing.T, name string, index, there int) {
 	for range faultRounds(t) {
 		s := newScene(t)
-		old := s.firstLife(groups, groupSize)
+		old := s.firstSet(groups, groupSize)
 		pod := s.keep(name)
 		l := s.recreate(old, s.newSet("a", groups, groupSize, imageB), metav1.DeletePropagationBackground)
 		for i := range groups {
@@ -444,7 +444,7 @@ func stuckPod(t *testing.T, name string, index, there int) {
 		s.Patch(pod, drill.NoFinalizers)
 		s.awaitGroupReady(l.set, index)
 		now := s.awaitSettled(l.set)
-		s.judge(l, wholeLife)
+		s.judge(l, wholeSet)
 		s.Eventually("each reason has one event", func() error { return s.toldOnce(l.set, waiting, gone) })
 		s.end(now, metav1.DeletePropagationBackground)
 	}
@@ -495,7 +495,7 @@ func (s *scene) events(set *lwsv1.LeaderWorkerSet, reason string) []*eventsv1.Ev
 // After a minute a warning and the condition name the pod and its finalizer.
 func TestStuckPodIsReportedAfterAMinute(t *testing.T) {
 	s := asideScene(t)
-	old := s.firstLife(2, 2)
+	old := s.firstSet(2, 2)
 	pod := s.keep("a-1-1")
 	l := s.recreate(old, s.newSet("a", 2, 2, imageB), metav1.DeletePropagationBackground)
 	s.Eventually("a warning names the pod and its finalizer", func() error {

@@ -1,13 +1,13 @@
 package cluster
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -82,15 +82,8 @@ func (s *scene) refuseStatefulSet(name string) *admissionv1.ValidatingAdmissionP
 			PolicyName: policy.Name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
 		},
 	}
-	s.Cleanup(func() {
-		for _, o := range []client.Object{policy, binding} {
-			if err := s.Client.Delete(context.WithoutCancel(s.Context()), o); client.IgnoreNotFound(err) != nil {
-				s.Logf("take the policy away: %v", err)
-			}
-		}
-	})
-	s.Create(policy)
-	s.Create(binding)
+	s.Lend(policy)
+	s.Lend(binding)
 	s.Eventually("the policy acts", func() error { return s.probed(foreignStatefulSet("probe"), policy.Name) })
 	return policy
 }
@@ -105,13 +98,11 @@ func (s *scene) probed(o client.Object, words string) error {
 // progress returns the condition Progressing of a set.
 func (s *scene) progress(set *lwsv1.LeaderWorkerSet) metav1.Condition {
 	found := &lwsv1.LeaderWorkerSet{}
-	if err := s.Client.Get(s.Context(), client.ObjectKeyFromObject(set), found); err != nil {
+	if s.Get(set.Name, found) != nil {
 		return metav1.Condition{}
 	}
-	for _, c := range found.Status.Conditions {
-		if c.Type == string(lwsv1.LeaderWorkerSetProgressing) {
-			return c
-		}
+	if c := meta.FindStatusCondition(found.Status.Conditions, string(lwsv1.LeaderWorkerSetProgressing)); c != nil {
+		return *c
 	}
 	return metav1.Condition{}
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -140,13 +139,13 @@ func TestMassEviction(t *testing.T) {
 	s := newScene(t)
 	set := s.settled(s.newSet("a", groups, 3, imageA))
 	before, since := s.UIDs(), bed.Position()
-	var failed []int
-	var evictions sync.WaitGroup
-	for i := range failing {
-		failed = append(failed, i)
-		evictions.Go(func() { s.evict(fmt.Sprintf("a-%d-%d", i, 1+i%2)) })
+	failed := make([]int, failing)
+	for i := range failed {
+		failed[i] = i
 	}
-	evictions.Wait()
+	s.Check("evict a worker of each", drill.Together(failed, func(i int) error {
+		return s.Client.Delete(t.Context(), &corev1.Pod{ObjectMeta: s.Meta(fmt.Sprintf("a-%d-%d", i, 1+i%2))}, force)
+	}))
 	s.awaitRecreated(set, before, failed...)
 	deleted := s.leadersDeleted(since)
 	for i := range failing {
@@ -185,27 +184,20 @@ func TestCrashLoopBacksOff(t *testing.T) {
 			t.Errorf("the leader went at %s, and was to go from %s on", rec.Gone, due)
 		}
 	}
-	s.Eventually("the set no longer says so", func() error {
+	s.Until("the set no longer says so", func() bool {
 		now := s.Set("a")
-		if holds(now, "RestartBackOff", "GroupsFailing") == nil {
-			return drill.ErrStill
-		}
-		return nil
+		return holds(now, "RestartBackOff", "GroupsFailing") != nil
 	})
 }
 
 // A deleted worker StatefulSet recreates its group.
 func TestDeletedWorkerStatefulSetRecreatesTheGroup(t *testing.T) {
-	for _, policy := range deletions {
-		t.Run(string(policy), func(t *testing.T) {
-			s := asideScene(t)
-			set := s.settled(s.newSet("a", 3, 3, imageA))
-			before := s.UIDs()
-			sts := s.StatefulSet("a-1")
-			s.Remove(sts, propagation(policy))
-			s.awaitRecreated(set, before, 1)
-		})
-	}
+	each(t, deletions, func(s *scene, policy metav1.DeletionPropagation) {
+		set := s.settled(s.newSet("a", 3, 3, imageA))
+		before := s.UIDs()
+		s.Remove(s.StatefulSet("a-1"), propagation(policy))
+		s.awaitRecreated(set, before, 1)
+	})
 }
 
 // In mid-rollout a group that fails comes back at the revision of its leader, alone.
@@ -263,12 +255,7 @@ func TestAGroupEndsInOneGracePeriod(t *testing.T) {
 	if len(left) != 4 {
 		t.Fatalf("the group had 4 pods, and these went: %s", names(left))
 	}
-	first := slices.MinFunc(left, func(a, b drill.Record) int { return a.Died - b.Died })
-	for _, rec := range left {
-		if rec.Doomed == 0 || rec.Doomed > first.Died {
-			t.Errorf("pod %s was not deleted before pod %s had gone", rec.Last.GetName(), first.Last.GetName())
-		}
-	}
+	s.EndedTogether(left)
 }
 
 // over is the status that a kubelet writes of a deleted pod before the pod goes.
@@ -355,12 +342,9 @@ func TestOlderDefinitionDropsTheRecord(t *testing.T) {
 	outlast(t)
 	same(t, "pods", before, s.UIDs())
 	s.Check("install the present definition", bed.Operator.Install())
-	s.Eventually("the groups are recorded, and the condition has ended", func() error {
+	s.Until("the groups are recorded, and the condition has ended", func() bool {
 		now := s.Set("a")
-		if len(now.Status.Started) < 2 || holds(now, "RestartsUnrecorded", "DefinitionTooOld") == nil {
-			return drill.ErrStill
-		}
-		return nil
+		return len(now.Status.Started) >= 2 && holds(now, "RestartsUnrecorded", "DefinitionTooOld") != nil
 	})
 	s.crash("a-1-1", 2)
 	s.awaitRecreated(set, before, 1)

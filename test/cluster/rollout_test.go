@@ -39,12 +39,9 @@ func pull(image string) string {
 func (s *scene) become(set *lwsv1.LeaderWorkerSet, document string) *lwsv1.LeaderWorkerSet {
 	s.Patch(set, document)
 	var now *lwsv1.LeaderWorkerSet
-	s.Eventually("the change is seen", func() error {
+	s.Until("the change is seen", func() bool {
 		now = s.Set(set.Name)
-		if now == nil || now.Generation <= set.Generation {
-			return drill.ErrStill
-		}
-		return nil
+		return now != nil && now.Generation > set.Generation
 	})
 	return now
 }
@@ -187,12 +184,9 @@ func TestBrokenTemplateUndone(t *testing.T) {
 	set := s.settled(s.newSet("a", 4, 2, imageA, budget(1, 0, 0)))
 	first, mark := s.revision(set), s.Changes()
 	set = s.become(set, stuck)
-	s.Eventually("group 3 is stuck at the broken template", func() error {
+	s.Until("group 3 is stuck at the broken template", func() bool {
 		pod := s.Pod("a-3")
-		if pod == nil || pod.Spec.NodeSelector["nowhere"] == "" {
-			return drill.ErrStill
-		}
-		return nil
+		return pod != nil && pod.Spec.NodeSelector["nowhere"] != ""
 	})
 	outlast(t)
 	same(t, "groups that serve", map[int]string{0: imageA, 1: imageA, 2: imageA}, s.readyGroups(set))

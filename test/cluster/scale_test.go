@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -163,14 +162,7 @@ func (s *scene) newMeter() *meter {
 			"service":               map[string]any{"namespace": s.Namespace, "name": "meter", "port": port},
 		},
 	}}
-	s.Create(api)
-	s.Cleanup(func() { // before the server goes: a group that nobody serves keeps namespaces from ending
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		if err := s.Client.Delete(ctx, api); err != nil {
-			s.Logf("take the metrics away: %v", err)
-		}
-	})
+	s.Lend(api) // it goes before the server: a group that nothing serves keeps namespaces from ending
 	return m
 }
 

@@ -139,6 +139,11 @@ func holds(set *lwsv1.LeaderWorkerSet, condition lwsv1.LeaderWorkerSetConditionT
 	return drill.Lacking(fmt.Sprintf("observedGeneration of condition %s", condition), set.Generation, c.ObservedGeneration)
 }
 
+// awaitHolds waits until a condition of a set is True for a reason.
+func (s *scene) awaitHolds(name string, condition lwsv1.LeaderWorkerSetConditionType, reason string) {
+	drill.Await(s.Scene, name, string(condition)+" "+reason, func(set *lwsv1.LeaderWorkerSet) error { return holds(set, condition, reason) })
+}
+
 // podsMissing names a pod that is wrong, missing or too many.
 func (s *scene) podsMissing(set *lwsv1.LeaderWorkerSet) error {
 	image := set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Image
@@ -148,7 +153,7 @@ func (s *scene) podsMissing(set *lwsv1.LeaderWorkerSet) error {
 			return fmt.Errorf("pod %s is not ready", pod.Name)
 		}
 		if s.Root(pod.UID) != set.UID {
-			return fmt.Errorf("pod %s is not of this life", pod.Name)
+			return fmt.Errorf("pod %s is not of this incarnation", pod.Name)
 		}
 		if imageOf(pod) != image {
 			return fmt.Errorf("pod %s has image %s, not %s", pod.Name, imageOf(pod), image)
@@ -194,7 +199,7 @@ func (s *scene) awaitGroupReady(set *lwsv1.LeaderWorkerSet, index int) {
 		for _, name := range want {
 			pod := s.Pod(name)
 			if pod == nil || !drill.PodReady(pod) || s.Root(pod.UID) != set.UID {
-				return fmt.Errorf("pod %s is not there, not ready or not of this life", name)
+				return fmt.Errorf("pod %s is not there, not ready or not of this incarnation", name)
 			}
 		}
 		if ok := s.StatefulSet(leader); ok == nil && len(want) > 1 {

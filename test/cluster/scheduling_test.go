@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -41,44 +40,30 @@ func (s *scene) boundClaim(name string) *corev1.PersistentVolumeClaim {
 
 // recordOf returns the use record of a PVC.
 func (s *scene) recordOf(name string) string {
-	return s.AwaitPVC(name, "is there", func(*corev1.PersistentVolumeClaim) error { return nil }).Annotations[pvc.UsersAnnotation]
+	return s.PVC(name).Annotations[pvc.UsersAnnotation]
 }
 
 // awaitScheduled waits until a pod has a node.
 func (s *scene) awaitScheduled(name string) *corev1.Pod {
-	var pod *corev1.Pod
-	s.Eventually("pod "+name+" is scheduled", func() (err error) {
-		pod, err = s.pod(name)
-		if err == nil && pod.Spec.NodeName == "" {
-			err = fmt.Errorf("it is not: %s", refusal(pod))
-		}
-		return err
-	})
-	return pod
-}
-
-// awaitRefused waits until a pod has a reason for its missing node.
-func (s *scene) awaitRefused(name, why string) {
-	s.Eventually("pod "+name+" is refused: "+why, func() error {
-		pod, err := s.pod(name)
-		switch {
-		case err != nil:
-			return err
-		case pod.Spec.NodeName != "":
-			s.Fatalf("pod %s is bound to %s", name, pod.Spec.NodeName)
-		case !strings.Contains(refusal(pod), why):
-			return fmt.Errorf("it says: %s", refusal(pod))
+	return drill.Await(s.Scene, name, "is scheduled", func(pod *corev1.Pod) error {
+		if pod.Spec.NodeName == "" {
+			return errors.New(refusal(pod))
 		}
 		return nil
 	})
 }
 
-func (s *scene) pod(name string) (*corev1.Pod, error) {
-	pod := s.Pod(name)
-	if pod == nil {
-		return nil, drill.ErrStill
-	}
-	return pod, nil
+// awaitRefused waits until a pod has a reason for its missing node.
+func (s *scene) awaitRefused(name, why string) {
+	drill.Await(s.Scene, name, "is refused: "+why, func(pod *corev1.Pod) error {
+		if pod.Spec.NodeName != "" {
+			s.Fatalf("pod %s is bound to %s", name, pod.Spec.NodeName)
+		}
+		if text := refusal(pod); !strings.Contains(text, why) {
+			return errors.New(text)
+		}
+		return nil
+	})
 }
 
 // refusal returns the reason and message of PodScheduled.
@@ -107,9 +92,7 @@ func TestPodsWaitForClaimsOnTheirWayOut(t *testing.T) {
 
 // checkRecorded checks that PVCs had the use record of a pod before it was bound.
 func (s *scene) checkRecorded(pod *corev1.Pod, claims ...string) {
-	for _, name := range claims {
-		s.Check("claim "+name, drill.Lacking("use record", pod.Name+"="+string(pod.UID), s.recordOf(name)))
-	}
+	s.WantRecorded(pod, claims...)
 	s.Check("read the audit log", bed.Audit.Sync())
 	wrote := bed.Audit.Kept(s.Audited, func(r drill.Request) bool { return schedules(r) && r.Namespace == s.Namespace && r.Code < 300 })
 	bound := slices.IndexFunc(wrote, func(r drill.Request) bool { return r.Resource == "pods" && r.Name == pod.Name })
@@ -164,8 +147,7 @@ func (s *scene) slowClass() string {
 		Provisioner:       "drill.lockstep.dev/by-hand",
 		VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer),
 	}
-	s.Create(class)
-	s.Cleanup(func() { _ = bed.Client.Delete(context.Background(), class) })
+	s.Lend(class)
 	return class.Name
 }
 
@@ -203,15 +185,7 @@ func newStrictScene(t *testing.T) *strictScene {
 		t.Fatal(err)
 	}
 	s := &strictScene{newScene(t), told}
-	bed.MayWrite(s.Namespace) // the operator may write here
 	s.SetMode("strict")
-	namespace := s.Itself()
-	s.Check("read the namespace", s.Read(namespace))
-	t.Cleanup(func() { // it goes with its claims, before its scene is struck
-		if err := s.Client.Patch(context.Background(), namespace, drill.Released(namespace)); err != nil {
-			t.Errorf("release namespace %s: %v", s.Namespace, err)
-		}
-	})
 	s.Eventually("a pod that names its node is refused, and another is gated", func() error {
 		named := s.newUser("probe", []string{"none"})
 		named.Spec.NodeName = "nowhere"
@@ -225,21 +199,10 @@ func newStrictScene(t *testing.T) *strictScene {
 	return s
 }
 
-// isGated is an error unless a pod is gated.
-func (s *scene) isGated(name string) error {
-	pod, err := s.pod(name)
-	if err == nil && (!pvc.Gated(pod) || pod.Spec.NodeName != "") {
-		err = fmt.Errorf("gates %v, node %q", pod.Spec.SchedulingGates, pod.Spec.NodeName)
-	}
-	return err
-}
-
 // checkLifted checks that PVCs had the use record of a pod before its gate was lifted, and that it was
 // bound after that.
 func (s *strictScene) checkLifted(pod *corev1.Pod, claims ...string) {
-	for _, name := range claims {
-		s.Check("claim "+name, drill.Lacking("use record", pod.Name+"="+string(pod.UID), s.recordOf(name)))
-	}
+	s.WantRecorded(pod, claims...)
 	var told []history.Version
 	s.Eventually("it is told how pod "+pod.Name+" came to be bound", func() (err error) {
 		told, err = s.history.Told(s.Namespace)
@@ -266,9 +229,7 @@ func TestStrictWritesPodsOnTheirClaimsBeforeTheyAreScheduled(t *testing.T) {
 	s.Create(s.newUser("none", nil))
 	s.awaitScheduled("none")
 
-	web, err := s.pod("web")
-	s.Check("pod web", err)
-	s.Remove(web)
+	s.Remove(s.Pod("web"))
 	s.Eventually("nobody stands on the claims", func() error {
 		return errors.Join(drill.Lacking("use record", "", s.recordOf("logs")), drill.Lacking("use record", "", s.recordOf("data")))
 	})

@@ -130,12 +130,7 @@ func TestLeaderReadyStartup(t *testing.T) {
 		set.Spec.LeaderWorkerTemplate.LeaderTemplate = &leader
 	})
 	s.Create(set)
-	s.Eventually("the leader is there", func() error {
-		if ok := s.Pod("a-0"); ok == nil {
-			return drill.ErrStill
-		}
-		return nil
-	})
+	s.Until("the leader is there", func() bool { return s.Pod("a-0") != nil })
 	outlast(t)
 	if have := s.StatefulSets(); len(have) != 1 {
 		t.Fatalf("there are %d statefulsets before the leader is ready, want its own only", len(have))
@@ -159,20 +154,17 @@ func (s *scene) nodesTake(label string) {
 }
 
 func TestDeletionLeavesNothing(t *testing.T) {
-	for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground} {
-		t.Run(string(policy), func(t *testing.T) {
-			s := asideScene(t)
-			set := s.settled(s.newSet("a", 3, 3, imageA, uniquePerReplica))
-			mark := s.Changes()
-			s.end(set, policy)
-			outlast(t)
-			left := s.Pick(func(r *drill.Record) bool { return r.Died == 0 && r.Kind != "Event" })
-			if len(left) > 0 {
-				t.Errorf("left: %s", names(left))
-			}
-			if made := s.strangers("", mark); len(made) > 0 {
-				t.Errorf("created while the set was deleted: %s", names(made))
-			}
-		})
-	}
+	each(t, deletions[:2], func(s *scene, policy metav1.DeletionPropagation) {
+		set := s.settled(s.newSet("a", 3, 3, imageA, uniquePerReplica))
+		mark := s.Changes()
+		s.end(set, policy)
+		outlast(s.T)
+		left := s.Pick(func(r *drill.Record) bool { return r.Died == 0 && r.Kind != "Event" })
+		if len(left) > 0 {
+			s.Errorf("left: %s", names(left))
+		}
+		if made := s.strangers("", mark); len(made) > 0 {
+			s.Errorf("created while the set was deleted: %s", names(made))
+		}
+	})
 }

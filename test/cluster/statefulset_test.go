@@ -6,7 +6,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/test/drill"
@@ -19,33 +18,24 @@ var deletions = []metav1.DeletionPropagation{
 
 // A deleted leader StatefulSet is created again, with all groups. It adopts orphaned pods.
 func TestDeletedLeaderStatefulSetComesAgain(t *testing.T) {
-	for _, policy := range deletions {
-		t.Run(string(policy), func(t *testing.T) {
-			want := births{Pods: 6, StatefulSets: 4}
-			if policy == metav1.DeletePropagationOrphan {
-				want = births{StatefulSets: 1}
-			}
-			repaired(t, "a", policy, want)
-		})
-	}
+	each(t, deletions, func(s *scene, policy metav1.DeletionPropagation) {
+		s.repaired("a", policy, births{Pods: 6, StatefulSets: 4})
+	})
 }
 
 // A deleted worker StatefulSet is created again. Other groups stay.
 func TestDeletedWorkerStatefulSetComesAgain(t *testing.T) {
-	for _, policy := range deletions {
-		t.Run(string(policy), func(t *testing.T) {
-			want := births{Pods: 1, StatefulSets: 1}
-			if policy == metav1.DeletePropagationOrphan {
-				want = births{StatefulSets: 1}
-			}
-			repaired(t, "a-1", policy, want)
-		})
-	}
+	each(t, deletions, func(s *scene, policy metav1.DeletionPropagation) {
+		s.repaired("a-1", policy, births{Pods: 1, StatefulSets: 1})
+	})
 }
 
-// repaired deletes a StatefulSet of a set of 3 groups of 2 and counts what is created.
-func repaired(t *testing.T, name string, policy metav1.DeletionPropagation, want births) {
-	s := asideScene(t)
+// repaired deletes a StatefulSet of a set of 3 groups of 2 and counts what is created: of orphans, the
+// StatefulSet alone.
+func (s *scene) repaired(name string, policy metav1.DeletionPropagation, want births) {
+	if policy == metav1.DeletePropagationOrphan {
+		want = births{StatefulSets: 1}
+	}
 	set := s.settled(s.newSet("a", 3, 2, imageA, restartPolicy(lwsv1.NoneRestartPolicy)))
 	mark := s.Changes()
 	sts := s.StatefulSet(name)
@@ -63,7 +53,7 @@ func TestScaledWorkersAreScaledBack(t *testing.T) {
 		before := s.UIDs()
 		sts := s.StatefulSet("a-1")
 		generation := sts.Generation
-		s.Patch(sts.DeepCopy(), fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas))
+		s.Patch(sts, fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas))
 		s.Eventually("it is scaled back", func() error {
 			if now := s.StatefulSet("a-1"); now == nil || now.Generation < generation+2 || *now.Spec.Replicas != 1 {
 				return drill.ErrStill
@@ -87,7 +77,7 @@ func TestAStatusWrittenByOthersIsPutRight(t *testing.T) {
 		s.PatchStatus(set, status)
 		s.Eventually(what+": it is put right", func() error {
 			now := &lwsv1.LeaderWorkerSet{}
-			if err := s.Client.Get(s.Context(), client.ObjectKeyFromObject(set), now); err != nil {
+			if err := s.Get(set.Name, now); err != nil {
 				return err
 			}
 			if now.Status.ReadyReplicas != 2 || now.Status.UpdatedReplicas != 2 || !meta.IsStatusConditionTrue(now.Status.Conditions, "Available") {

@@ -56,20 +56,20 @@ var heirlooms = []inherited{
 		set.Spec.LeaderWorkerTemplate.RestartPolicy = lwsv1.RecreateGroupAfterStart
 	}},
 	{name: "alone", replicas: 2, size: 1},
-	{name: "subgroups", replicas: 1, size: 4, edit: subgroupsOf(2, lwsv1.SubGroupPolicyTypeLeaderWorker)},
-	{name: "leader-excluded", replicas: 1, size: 3, edit: subgroupsOf(2, lwsv1.SubGroupPolicyTypeLeaderExcluded)},
+	{name: "subgroups", replicas: 1, size: 4, edit: partsOf(2, lwsv1.SubGroupPolicyTypeLeaderWorker)},
+	{name: "leader-excluded", replicas: 1, size: 3, edit: partsOf(2, lwsv1.SubGroupPolicyTypeLeaderExcluded)},
 	{name: "exclusive", replicas: 2, size: 2, edit: func(set *lwsv1.LeaderWorkerSet) {
 		set.Annotations = map[string]string{lwsv1.ExclusiveKeyAnnotationKey: hostname}
 	}},
 	{name: "exclusive-subgroups", replicas: 1, size: 2, edit: func(set *lwsv1.LeaderWorkerSet) {
-		subgroupsOf(1, lwsv1.SubGroupPolicyTypeLeaderWorker)(set)
+		partsOf(1, lwsv1.SubGroupPolicyTypeLeaderWorker)(set)
 		set.Annotations = map[string]string{lwsv1.SubGroupExclusiveKeyAnnotationKey: hostname}
 	}},
 	{name: "placed-by-template", replicas: 1, size: 2, edit: func(set *lwsv1.LeaderWorkerSet) { // its leader alone is
 		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Annotations = map[string]string{lwsv1.ExclusiveKeyAnnotationKey: hostname}
 	}},
 	{name: "per-replica", replicas: 2, size: 2, edit: uniquePerReplica},
-	{name: "claims", replicas: 2, size: 3, edit: claiming},
+	{name: "claims", replicas: 2, size: 3, edit: volumes(deleteClaims, keepClaims)},
 	{name: "tpu", replicas: 1, size: 2, unplaced: true, edit: func(set *lwsv1.LeaderWorkerSet) {
 		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"google.com/tpu": resource.MustParse("4")}
 	}},
@@ -80,7 +80,7 @@ var heirlooms = []inherited{
 	{name: "null-times", replicas: 1, size: 2, data: func(data string) string {
 		return strings.ReplaceAll(data, `"metadata":{}`, `"metadata":{"creationTimestamp":null}`)
 	}},
-	{name: "no-policy-type", replicas: 1, size: 4, edit: subgroupsOf(2, lwsv1.SubGroupPolicyTypeLeaderWorker),
+	{name: "no-policy-type", replicas: 1, size: 4, edit: partsOf(2, lwsv1.SubGroupPolicyTypeLeaderWorker),
 		data: func(data string) string { return strings.ReplaceAll(data, `"subGroupPolicyType":"LeaderWorker",`, "") },
 		spoil: func(sts *appsv1.StatefulSet) {
 			delete(sts.Spec.Template.Annotations, lwsv1.SubGroupPolicyTypeAnnotationKey)
@@ -91,14 +91,14 @@ var heirlooms = []inherited{
 	}},
 	{name: "other-key", replicas: 1, size: 2, key: "0d1e2f"},
 	{name: "posted", replicas: 1, size: 2, posted: true},
-	{name: "other-claims", replicas: 1, size: 1, edit: claiming, spoil: func(sts *appsv1.StatefulSet) {
+	{name: "other-claims", replicas: 1, size: 1, edit: volumes(deleteClaims, keepClaims), spoil: func(sts *appsv1.StatefulSet) {
 		claim := &sts.Spec.VolumeClaimTemplates[0]
 		claim.TypeMeta, claim.Namespace = metav1.TypeMeta{}, ""
 	}},
 	// The other took a change of the claims, and no StatefulSet did.
 	{name: changedClaims, replicas: 1, size: 1,
 		edit: func(set *lwsv1.LeaderWorkerSet) {
-			claiming(set)
+			volumes(deleteClaims, keepClaims)(set)
 			set.Spec.LeaderWorkerTemplate.VolumeClaimTemplates[0].Name = "cache"
 		},
 		data:  func(data string) string { return strings.ReplaceAll(data, `"name":"cache"`, `"name":"data"`) },
@@ -110,26 +110,6 @@ var heirlooms = []inherited{
 	{name: "later", replicas: 1, size: 2, spoil: func(sts *appsv1.StatefulSet) {
 		sts.Spec.Template.Annotations["leaderworkerset.sigs.k8s.io/of-a-later-version"] = "x"
 	}},
-}
-
-func subgroupsOf(size int32, policy lwsv1.SubGroupPolicyType) edit {
-	return func(set *lwsv1.LeaderWorkerSet) {
-		set.Spec.LeaderWorkerTemplate.SubGroupPolicy = &lwsv1.SubGroupPolicy{Type: &policy, SubGroupSize: &size}
-	}
-}
-
-// claiming gives every pod a PVC that is deleted with the set.
-func claiming(set *lwsv1.LeaderWorkerSet) {
-	set.Spec.LeaderWorkerTemplate.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{
-		ObjectMeta: metav1.ObjectMeta{Name: "data"},
-		Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
-		},
-	}}
-	set.Spec.LeaderWorkerTemplate.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{
-		WhenDeleted: appsv1.DeletePersistentVolumeClaimRetentionPolicyType, WhenScaled: appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
-	}
 }
 
 // estate is a set of another implementation, with its objects.
@@ -150,10 +130,13 @@ func (e *estate) must(what string, err error) {
 // found creates a set and its objects.
 func (s *scene) found(other *standin.Other, v inherited) *estate {
 	e := &estate{inherited: v, scene: s, other: other}
-	if v.edit == nil {
-		v.edit = func(*lwsv1.LeaderWorkerSet) {}
+	e.set = s.newSet(v.name, v.replicas, v.size, imageA)
+	if v.edit != nil {
+		v.edit(e.set)
 	}
-	e.set = s.newSet(v.name, v.replicas, v.size, imageA, v.edit)
+	if v.spoil == nil {
+		e.spoil = func(*appsv1.StatefulSet) {}
+	}
 	s.Create(e.set)
 	e.keys = make([]string, v.replicas)
 	e.record(1)
@@ -161,7 +144,7 @@ func (s *scene) found(other *standin.Other, v inherited) *estate {
 		e.keys[i] = e.key
 	}
 	if e.posted {
-		e.must("create the leaders", other.PostLeaders(s.Context(), e.set, e.key, v.replicas, e.changes()...))
+		e.must("create the leaders", other.PostLeaders(s.Context(), e.set, e.key, v.replicas, e.spoil))
 	} else {
 		e.apply(0, v.replicas)
 	}
@@ -185,15 +168,8 @@ func (e *estate) record(number int64) {
 	}
 }
 
-func (e *estate) changes() []standin.Change {
-	if e.spoil == nil {
-		return nil
-	}
-	return []standin.Change{e.spoil}
-}
-
 func (e *estate) apply(partition, replicas int32) {
-	e.must("apply the leaders", e.other.ApplyLeaders(e.Context(), e.set, e.key, partition, replicas, e.changes()...))
+	e.must("apply the leaders", e.other.ApplyLeaders(e.Context(), e.set, e.key, partition, replicas, e.spoil))
 }
 
 // update gives the set another image and records its revision.

@@ -167,12 +167,9 @@ func (e *estate) tied() bool {
 
 // taken waits until Lockstep has noted that it applies the leaders.
 func (e *estate) taken() {
-	e.Eventually("set "+e.name+" is taken over", func() error {
+	e.Until("set "+e.name+" is taken over", func() bool {
 		sts := e.StatefulSet(e.name)
-		if sts == nil || sts.Annotations[appliedAnnotation] == "" {
-			return drill.ErrStill
-		}
-		return nil
+		return sts != nil && sts.Annotations[appliedAnnotation] != ""
 	})
 }
 

@@ -31,7 +31,7 @@ func volumes(whenDeleted, whenScaled retention) edit {
 		template.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{
 			WhenDeleted: whenDeleted, WhenScaled: whenScaled,
 		}
-		template.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}, Spec: claimSpec()}}
+		template.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}, Spec: drill.ClaimSpec()}}
 	}
 }
 
@@ -167,8 +167,7 @@ func (s *scene) armWorkers() {
 			s.Patch(sts, `{"spec":{"persistentVolumeClaimRetentionPolicy":{"whenDeleted":"Delete","whenScaled":"Retain"}}}`)
 		}
 	}
-	found, err := s.PVCs()
-	s.Check("list claims", err)
+	found := s.Claims()
 	for _, claim := range found {
 		if claim.Labels[lwsv1.GroupIndexLabelKey] != "" {
 			s.Patch(claim, `{"metadata":{"ownerReferences":null}}`)

@@ -1,6 +1,7 @@
 package drill
 
 import (
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,4 +38,14 @@ func ClaimVolume(name, claim string) corev1.Volume {
 	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
 		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
 	}}
+}
+
+// Together does something for each, 16 at a time, and returns the first error.
+func Together[T any](all []T, do func(T) error) error {
+	var group errgroup.Group
+	group.SetLimit(16)
+	for _, one := range all {
+		group.Go(func() error { return do(one) })
+	}
+	return group.Wait()
 }

@@ -93,6 +93,18 @@ func (s *Scene) Create(o client.Object) {
 	s.Check(fmt.Sprintf("create %T %s", o, o.GetName()), s.Client.Create(s.Context(), o))
 }
 
+// Lend creates an object of no namespace, until the test ends.
+func (s *Scene) Lend(o client.Object) {
+	s.Create(o)
+	s.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), Patience)
+		defer cancel()
+		if err := s.Client.Delete(ctx, o); client.IgnoreNotFound(err) != nil {
+			s.Logf("delete %T %s: %v", o, o.GetName(), err)
+		}
+	})
+}
+
 // Remove deletes an object. The recorder's own objects stay as they are.
 func (s *Scene) Remove(o client.Object, options ...client.DeleteOption) {
 	o = o.DeepCopyObject().(client.Object)
@@ -151,6 +163,16 @@ func (s *Scene) Within(limit time.Duration, what string, lacks func() error) {
 			s.Fatalf("never came true: %s\nlast: %v", what, err)
 		}
 	}
+}
+
+// Until waits until something holds.
+func (s *Scene) Until(what string, holds func() bool) {
+	s.Eventually(what, func() error {
+		if holds() {
+			return nil
+		}
+		return ErrStill
+	})
 }
 
 // ErrStill is returned while something has not happened.
@@ -341,6 +363,13 @@ func (s *Scene) PVCs() (map[string]*corev1.PersistentVolumeClaim, error) {
 		found[list.Items[i].Name] = &list.Items[i]
 	}
 	return found, nil
+}
+
+// Claims returns the PVCs of the scene, which must be readable.
+func (s *Scene) Claims() map[string]*corev1.PersistentVolumeClaim {
+	found, err := s.PVCs()
+	s.Check("list PVCs", err)
+	return found
 }
 
 // AwaitPVC waits until a PVC lacks nothing, and returns it.

@@ -6,7 +6,6 @@ package kubelet
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -45,14 +44,6 @@ func (k Kind) Admits(claim *corev1.PersistentVolumeClaim) error {
 		return errors.New("PVC is not bound")
 	case claim.Spec.VolumeName == "":
 		return errors.New("PVC has empty pvc.Spec.VolumeName")
-	}
-	return nil
-}
-
-// Fits tells why a volume is not that of the claim that names it.
-func Fits(volume *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) error {
-	if volume.Spec.ClaimRef == nil || volume.Spec.ClaimRef.UID != claim.UID {
-		return fmt.Errorf("volume %q is not the claim's", volume.Name)
 	}
 	return nil
 }

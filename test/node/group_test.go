@@ -123,11 +123,9 @@ func TestACrashLoop(t *testing.T) {
 	s.tell("evidence: %+v", r.Failures)
 	s.Want("kubectl lockstep status", lacks(s.say("status", "a"), "no shard 7", "exit code 3"))
 	leader := s.UIDs()["a-0"]
-	s.Eventually("the group is recreated when it is due", func() error {
-		if now := s.UIDs()["a-0"]; now == "" || now == leader {
-			return errors.New("it is not")
-		}
-		return nil
+	s.Until("the group is recreated when it is due", func() bool {
+		now := s.UIDs()["a-0"]
+		return now != "" && now != leader
 	})
 }
 
@@ -170,8 +168,7 @@ func (s *scene) checkEvidence(set *lwsv1.LeaderWorkerSet, group int32, want lwsv
 
 // claimUIDs are those of the claims that are there, by name.
 func (s *scene) claimUIDs() map[string]types.UID {
-	all, err := s.PVCs()
-	s.Check("list PVCs", err)
+	all := s.Claims()
 	found := map[string]types.UID{}
 	for name, claim := range all {
 		found[name] = claim.UID

@@ -16,8 +16,8 @@ import (
 
 // The images of the drills. No registry has them: they are put into containerd's store.
 const (
-	lifeImage  = "lockstep.local/life:drill"
-	pauseImage = "lockstep.local/pause:drill" // what holds a pod's namespaces: the same program, with nothing to do
+	containerImage = "lockstep.local/container:drill"
+	pauseImage     = "lockstep.local/pause:drill" // what holds a pod's namespaces: the same program, with nothing to do
 )
 
 // archive is an OCI image layout in a tar file.
@@ -36,8 +36,8 @@ type descriptor struct {
 // buildImages builds the program that runs in pods, and writes an archive with the images
 // made of it.
 func buildImages(dir string) (path string, err error) {
-	program := filepath.Join(dir, "life")
-	build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", program, "./life")
+	program := filepath.Join(dir, "container")
+	build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", program, "./container")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the image's program: %w\n%s", err, out)
@@ -46,12 +46,12 @@ func buildImages(dir string) (path string, err error) {
 	if err != nil {
 		return "", err
 	}
-	layer, err := tarOf(map[string][]byte{"life": code}, 0o755)
+	layer, err := tarOf(map[string][]byte{"container": code}, 0o755)
 	if err != nil {
 		return "", err
 	}
 	images := &archive{blobs: map[string][]byte{"oci-layout": []byte(`{"imageLayoutVersion":"1.0.0"}`)}}
-	for _, name := range []string{lifeImage, pauseImage} {
+	for _, name := range []string{containerImage, pauseImage} {
 		if err := images.add(name, layer); err != nil {
 			return "", err
 		}
@@ -65,7 +65,7 @@ func (a *archive) add(name string, layer []byte) error {
 	under := a.blob("application/vnd.oci.image.layer.v1.tar", layer)
 	config, err := json.Marshal(map[string]any{
 		"architecture": runtime.GOARCH, "os": "linux",
-		"config": map[string]any{"Entrypoint": []string{"/life"}, "Labels": map[string]string{"name": name}},
+		"config": map[string]any{"Entrypoint": []string{"/container"}, "Labels": map[string]string{"name": name}},
 		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{under.Digest}}, // the layer is not compressed
 	})
 	if err != nil {

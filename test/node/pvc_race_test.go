@@ -42,12 +42,7 @@ func TestABuiltInRace(t *testing.T) {
 			claim, pod := replay(r)
 			r.AwaitFinalizers(claim, drill.Barrier)
 			r.Check("the pod still runs", r.running(pod.Name))
-			r.Eventually("the operator tells of it", func() error {
-				if len(r.events("UsedWithoutProtection", claim.Name)) == 0 {
-					return errors.New("it does not")
-				}
-				return nil
-			})
+			r.Until("the operator tells of it", func() bool { return len(r.events("UsedWithoutProtection", claim.Name)) != 0 })
 			r.Logf("UsedWithoutProtection: %q", r.events("UsedWithoutProtection", claim.Name))
 			r.Remove(pod)
 			r.AwaitGone(claim)
@@ -80,12 +75,7 @@ func newRacing(t *testing.T) *racing {
 	r.Check("write the kubeconfig", r.proxy.WriteKubeconfig(kubeconfig))
 	r.log = filepath.Join(t.TempDir(), "built-in.log")
 	r.runBuiltIn(kubeconfig)
-	r.Eventually("the built-in controller watches pods", func() error {
-		if len(r.proxy.Seen(watchesPods)) == 0 {
-			return errors.New("it does not")
-		}
-		return nil
-	})
+	r.Until("the built-in controller watches pods", func() bool { return len(r.proxy.Seen(watchesPods)) != 0 })
 	return r
 }
 
@@ -138,12 +128,7 @@ func (r *racing) judgedByAnothersList() (*corev1.PersistentVolumeClaim, *corev1.
 	other.Remove(elsewhere)
 	r.reached("the controller is busy elsewhere", busy)
 	r.Remove(first)
-	r.Eventually("the first pod is gone", func() error {
-		if r.Of(first.UID).Died == 0 {
-			return errors.New("it is not")
-		}
-		return nil
-	})
+	r.Until("the first pod is gone", func() bool { return r.Of(first.UID).Died != 0 })
 	marker := other.newUser("last", "none")
 	marker.Spec.SchedulerName = "nobody"
 	other.Create(marker)

@@ -125,7 +125,7 @@ func (s *scene) newClaim(name string) *corev1.PersistentVolumeClaim {
 
 // newUser is a pod that runs on a claim.
 func (s *scene) newUser(name, claim string) *corev1.Pod {
-	pod := &corev1.Pod{ObjectMeta: s.Meta(name), Spec: lifeSpec("--data", "/data")}
+	pod := &corev1.Pod{ObjectMeta: s.Meta(name), Spec: containerSpec("--data", "/data")}
 	pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
 	pod.Spec.Volumes = []corev1.Volume{drill.ClaimVolume("data", claim)}
 	return pod
@@ -133,7 +133,7 @@ func (s *scene) newUser(name, claim string) *corev1.Pod {
 
 // runs creates a pod of no claim and waits until it runs: the kubelet or the operator is at work.
 func (s *scene) runs(name string) {
-	s.Create(&corev1.Pod{ObjectMeta: s.Meta(name), Spec: lifeSpec()})
+	s.Create(&corev1.Pod{ObjectMeta: s.Meta(name), Spec: containerSpec()})
 	s.Eventually("pod "+name+" runs", func() error { return s.running(name) })
 }
 

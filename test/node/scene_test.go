@@ -77,11 +77,11 @@ type edit = func(*lwsv1.LeaderWorkerSet)
 // newSet is a set whose pods run until they are told to end.
 func (s *scene) newSet(name string, replicas, size int32, edits ...edit) *lwsv1.LeaderWorkerSet {
 	edits = append([]edit{restartPolicy(lwsv1.RecreateGroupOnPodRestart)}, edits...)
-	return drill.NewSet(s.Namespace, name, replicas, size, lifeSpec("--linger", linger.String()), edits...)
+	return drill.NewSet(s.Namespace, name, replicas, size, containerSpec("--linger", linger.String()), edits...)
 }
 
-// lifeSpec is that of a pod with one container, which is told who it is.
-func lifeSpec(args ...string) corev1.PodSpec {
+// containerSpec is that of a pod with one container, which is told who it is.
+func containerSpec(args ...string) corev1.PodSpec {
 	field := func(name, path string) corev1.EnvVar {
 		return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
 	}
@@ -90,7 +90,7 @@ func lifeSpec(args ...string) corev1.PodSpec {
 		TerminationGracePeriodSeconds: new(int64(20)),
 		AutomountServiceAccountToken:  new(false),
 		Containers: []corev1.Container{{
-			Name: "serve", Image: lifeImage, Args: args, ImagePullPolicy: corev1.PullNever,
+			Name: "serve", Image: containerImage, Args: args, ImagePullPolicy: corev1.PullNever,
 			Env: []corev1.EnvVar{field("POD_UID", "metadata.uid"), field("POD_NAME", "metadata.name")},
 		}},
 	}

@@ -1,8 +1,8 @@
-// Command life is what runs in the containers of the drills on a real node: a static
+// Command container is what runs in the containers of the drills on a real node: a static
 // program that says in a volume who lived, and ends as it is told to.
 //
-//	life [--data DIR] [--linger 3s]             runs until it is told to end
-//	life --exit 3 --after 1s --say "no shard"   ends by itself, and leaves a last word
+//	container [--data DIR] [--linger 3s]             runs until it is told to end
+//	container --exit 3 --after 1s --say "no shard"   ends by itself, and leaves a last word
 package main
 
 import (
