@@ -73,111 +73,75 @@ func mutate(t *testing.T, pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-func TestLeaderIsToldItsGroup(t *testing.T) {
-	pod := mutate(t, newLeader("w-0"))
-	want := map[string]string{
-		lwsv1.SetNameLabelKey: "w", lwsv1.RevisionKey: "rev", lwsv1.WorkerIndexLabelKey: "0",
-		lwsv1.GroupIndexLabelKey:      "0",
-		lwsv1.GroupUniqueHashLabelKey: "b170a251aa73d74d5ba988f212b4fe940e717eef",
-	}
-	if diff := cmp.Diff(want, pod.Labels); diff != "" {
-		t.Errorf("labels (-want +got):\n%s", diff)
-	}
-	if pod.Spec.Subdomain != "w" {
-		t.Errorf("subdomain %q, want that of the set", pod.Spec.Subdomain)
-	}
-	if pod.Spec.Affinity != nil {
-		t.Errorf("affinity %v, want none", pod.Spec.Affinity)
+// madeBy makes a pod one of a StatefulSet.
+func madeBy(name string) podChange {
+	return func(p *corev1.Pod) {
+		p.OwnerReferences = []metav1.OwnerReference{{Kind: "StatefulSet", Name: name, Controller: new(true)}}
 	}
 }
 
-func TestLeaderKeepsWhatItKnows(t *testing.T) {
-	pod := mutate(t, newLeader("no ordinal", withLabel(lwsv1.GroupIndexLabelKey, "7"), withLabel(lwsv1.GroupUniqueHashLabelKey, "key")))
-	if pod.Labels[lwsv1.GroupIndexLabelKey] != "7" || pod.Labels[lwsv1.GroupUniqueHashLabelKey] != "key" {
-		t.Errorf("labels %v, want those it had", pod.Labels)
-	}
-}
-
-// A template that names a place names the same one for every group: all of them would
-// have one leader's address.
-func TestATemplateDoesNotSayWhereItsPodsAre(t *testing.T) {
+// Each row has the labels of a mutated pod, the subdomain and the address of its leader. A template
+// says the same of every group, so it must not place pods: a worker that counted as a leader would
+// get another group than its StatefulSet selects.
+func TestPlacesOfPods(t *testing.T) {
+	exclusive := withPodAnnotation(lwsv1.ExclusiveKeyAnnotationKey, "rack")
+	subgroups := withPodAnnotation(lwsv1.SubGroupSizeAnnotationKey, "2")
 	template := func(p *corev1.Pod) {
 		for _, key := range []string{lwsv1.GroupIndexLabelKey, lwsv1.GroupUniqueHashLabelKey, lwsv1.SubGroupIndexLabelKey, lwsv1.SubGroupUniqueHashLabelKey} {
 			withLabel(key, "7")(p)
 		}
-		withPodAnnotation(lwsv1.SubGroupSizeAnnotationKey, "2")(p)
-		controlled := true
-		p.OwnerReferences = []metav1.OwnerReference{{Kind: "StatefulSet", Name: "w", Controller: &controlled}}
+		subgroups(p)
 	}
-	leader := mutate(t, mutate(t, newLeader("w-0", template)))
-	for key, want := range map[string]string{
-		lwsv1.GroupIndexLabelKey: "0", lwsv1.GroupUniqueHashLabelKey: "b170a251aa73d74d5ba988f212b4fe940e717eef",
-		lwsv1.SubGroupIndexLabelKey: "0", lwsv1.SubGroupUniqueHashLabelKey: "4cb5f2a553b68e27600205b557f708ab7cbf81b7",
+	index := func(value string) podChange { return withLabel(lwsv1.WorkerIndexLabelKey, value) }
+	type labels map[string]string // without the prefix leaderworkerset.sigs.k8s.io/
+	subgroup := func(leader, index, group, key string) labels {
+		return labels{"worker-index": leader, "group-index": "0", "group-key": group, "subgroup-index": index, "subgroup-key": key}
+	}
+	for _, tt := range []struct {
+		name      string
+		pod       *corev1.Pod
+		want      labels
+		subdomain string
+		address   string
+	}{
+		{"leader", newLeader("w-0"), labels{"worker-index": "0", "group-index": "0", "group-key": groupKey}, "w", "w-0.w.ns"},
+		{
+			"leader that knows its group", newLeader("no ordinal", withLabel(lwsv1.GroupIndexLabelKey, "7"), withLabel(lwsv1.GroupUniqueHashLabelKey, "key")),
+			labels{"worker-index": "0", "group-index": "7", "group-key": "key"}, "w", "w-7.w.ns",
+		},
+		{
+			"leader with a subdomain of its own", newLeader("w-0", withPodAnnotation(lwsv1.SubdomainPolicyAnnotationKey, "UniquePerReplica")),
+			labels{"worker-index": "0", "group-index": "0", "group-key": groupKey}, "w-0", "w-0.w-0.ns",
+		},
+		{"leader whose template places it", newLeader("w-0", template, madeBy("w")), subgroup("0", "0", groupKey, subgroupKey), "w", "w-0.w.ns"},
+		{
+			"excluded leader whose template places it", newLeader("w-0", template, madeBy("w"), withPodAnnotation(lwsv1.SubGroupPolicyTypeAnnotationKey, "LeaderExcluded")),
+			labels{"worker-index": "0", "group-index": "0", "group-key": groupKey}, "w", "w-0.w.ns",
+		},
+		{
+			"leader whose annotation names the set", newLeader("w-0", withPodAnnotation(lwsv1.LeaderPodNameAnnotationKey, "w"), madeBy("w")),
+			labels{"worker-index": "0", "group-index": "0", "group-key": groupKey}, "w", "w-0.w.ns",
+		},
+		{"worker", newWorker("w-0-3", index("9"), exclusive), labels{"worker-index": "3", "group-index": "0", "group-key": groupKey}, "w", "w-0.w.ns"},
+		{"worker whose template calls it a leader", newWorker("w-0-3", index("0"), exclusive, madeBy("w-0")), labels{"worker-index": "3", "group-index": "0", "group-key": groupKey}, "w", "w-0.w.ns"},
+		{
+			"worker whose template places it", newWorker("w-0-3", template, madeBy("w-0"), withLabel(lwsv1.GroupIndexLabelKey, "0"), withLabel(lwsv1.GroupUniqueHashLabelKey, groupKey)),
+			subgroup("3", "1", groupKey, identity.SubgroupKey("w-0", 1)), "w", "w-0.w.ns",
+		},
 	} {
-		if got := leader.Labels[key]; got != want {
-			t.Errorf("leader: label %s is %q, want %q", key, got, want)
-		}
-	}
-	if got := leader.Spec.Containers[0].Env[0].Value; got != "w-0.w.ns" {
-		t.Errorf("leader address %q, want w-0.w.ns", got)
-	}
-	excluded := mutate(t, newLeader("w-0", template, withPodAnnotation(lwsv1.SubGroupPolicyTypeAnnotationKey, "LeaderExcluded")))
-	if got, there := excluded.Labels[lwsv1.SubGroupIndexLabelKey]; there {
-		t.Errorf("an excluded leader is in subgroup %q", got)
-	}
-	worker := mutate(t, newWorker("w-0-3", template, withLabel(lwsv1.GroupIndexLabelKey, "0")))
-	if got := worker.Labels[lwsv1.SubGroupIndexLabelKey]; got != "1" || worker.Labels[lwsv1.GroupIndexLabelKey] != "0" {
-		t.Errorf("worker: labels %v, want group 0 and subgroup 1", worker.Labels)
-	}
-}
-
-// A worker that was taken for a leader would get another group than the one that its
-// StatefulSet selects it by.
-func TestATemplateDoesNotMakeWorkersLeaders(t *testing.T) {
-	marked := func(p *corev1.Pod) {
-		controlled := true
-		p.OwnerReferences = []metav1.OwnerReference{{Kind: "StatefulSet", Name: "w-0", Controller: &controlled}}
-		withLabel(lwsv1.WorkerIndexLabelKey, "0")(p)
-		withPodAnnotation(lwsv1.ExclusiveKeyAnnotationKey, "rack")(p)
-	}
-	want := mutate(t, newWorker("w-0-3"))
-	got := mutate(t, mutate(t, newWorker("w-0-3", marked)))
-	if diff := cmp.Diff(want.Labels, got.Labels); diff != "" {
-		t.Errorf("labels (-unmarked +marked):\n%s", diff)
-	}
-	if diff := cmp.Diff(want.Spec, got.Spec); diff != "" {
-		t.Errorf("spec (-unmarked +marked):\n%s", diff)
-	}
-}
-
-// A leader without workers may have the annotation of workers.
-func TestAMarkThatNamesTheSetMakesNoWorker(t *testing.T) {
-	pod := mutate(t, newLeader("w-3", withPodAnnotation(lwsv1.LeaderPodNameAnnotationKey, "w"), func(p *corev1.Pod) {
-		controlled := true
-		p.OwnerReferences = []metav1.OwnerReference{{Kind: "StatefulSet", Name: "w", Controller: &controlled}}
-	}))
-	if pod.Labels[lwsv1.WorkerIndexLabelKey] != "0" || pod.Labels[lwsv1.GroupIndexLabelKey] != "3" {
-		t.Errorf("labels %v, want those of the leader of group 3", pod.Labels)
-	}
-}
-
-func TestLeaderWithSubdomainOfItsOwn(t *testing.T) {
-	pod := mutate(t, newLeader("w-3", withPodAnnotation(lwsv1.SubdomainPolicyAnnotationKey, "UniquePerReplica")))
-	if pod.Spec.Subdomain != "w-3" {
-		t.Errorf("subdomain %q, want w-3", pod.Spec.Subdomain)
-	}
-	if got := pod.Spec.Containers[0].Env[0].Value; got != "w-3.w-3.ns" {
-		t.Errorf("leader address %q, want w-3.w-3.ns", got)
-	}
-}
-
-func TestWorkerIsToldItsIndex(t *testing.T) {
-	pod := mutate(t, newWorker("w-0-3", withLabel(lwsv1.WorkerIndexLabelKey, "9"), withPodAnnotation(lwsv1.ExclusiveKeyAnnotationKey, "rack")))
-	if got := pod.Labels[lwsv1.WorkerIndexLabelKey]; got != "3" {
-		t.Errorf("worker index %q, want 3", got)
-	}
-	if pod.Spec.Affinity != nil {
-		t.Error("a worker got the affinity of a leader")
+		t.Run(tt.name, func(t *testing.T) {
+			pod := mutate(t, mutate(t, tt.pod))
+			want := map[string]string{lwsv1.SetNameLabelKey: "w", lwsv1.RevisionKey: "rev"}
+			for key, value := range tt.want {
+				want["leaderworkerset.sigs.k8s.io/"+key] = value
+			}
+			if diff := cmp.Diff(want, pod.Labels); diff != "" {
+				t.Errorf("labels (-want +got):\n%s", diff)
+			}
+			if pod.Spec.Subdomain != tt.subdomain || pod.Spec.Containers[0].Env[0].Value != tt.address || pod.Spec.Affinity != nil {
+				t.Errorf("subdomain %q, environment %v, affinity %v", pod.Spec.Subdomain, pod.Spec.Containers[0].Env, pod.Spec.Affinity)
+			}
+		})
 	}
 }
 
@@ -248,23 +212,18 @@ func TestPodsThatMustNotBe(t *testing.T) {
 		want string
 	}{
 		{"no size", newLeader("w-0", withoutAnnotation(lwsv1.SizeAnnotationKey)), "size annotation is unexpectedly missing for pod w-0"},
-		{"no annotations", newLeader("w-0", func(p *corev1.Pod) { p.Annotations = nil }), "size annotation is unexpectedly missing for pod w-0"},
 		{"size no number", newLeader("w-0", size("x")), quoted(noNumber, `"x"`)},
 		{"size empty", newLeader("w-0", size("")), quoted(noNumber, `""`)},
-		{"size zero", newLeader("w-0", size("0")), quoted(noNumber, `"0"`)},
 		{"size beyond int32", newLeader("w-0", size("99999999999")), quoted(noNumber, `"99999999999"`)},
 		{"size of a megabyte", newLeader("w-0", size(long)), quoted(noNumber, `"`+long[:64]+`…"`)},
 		{"size of a megabyte of zeros", newLeader("w-0", size(strings.Repeat("0", 1<<20)+"4")), quoted(noNumber, `"`+strings.Repeat("0", 64)+`…"`)},
 		{"leader without ordinal", newLeader("w"), "parsing pod ordinal for pod w"},
-		{"leader without name", newLeader(""), "parsing pod ordinal for pod "},
 		{"leader with ordinal beyond int32", newLeader("w-2147483648"), "parsing pod ordinal for pod w-2147483648"},
 		{"worker without ordinal", newWorker("w-0-x"), "parsing pod ordinal for pod w-0-x"},
 		{"worker without group", newWorker("w-0-1", withoutLabel(lwsv1.GroupIndexLabelKey)), noEnv},
 		{"subgroup size no number", newWorker("w-0-1", part("two")), quoted(noPart, `"two"`)},
-		{"subgroup size zero", newWorker("w-0-1", part("0")), quoted(noPart, `"0"`)},
 		{"subgroup size of a leader", newLeader("w-0", part("-1")), `annotation leaderworkerset.sigs.k8s.io/subgroup-size of pod "w-0" is "-1", want a whole number from 1 to 2147483647`},
 		{"name of a megabyte", newLeader(long), `name of pod "` + long[:64] + `…" has 1048576 characters, at most 253 are allowed`},
-		{"set name of a megabyte", newLeader("w-0", withLabel(lwsv1.SetNameLabelKey, long)), `label leaderworkerset.sigs.k8s.io/name of pod "w-0" has 1048576 characters, at most 63 are allowed`},
 		{"subdomain of a megabyte", newLeader("w-0", func(p *corev1.Pod) { p.Spec.Subdomain = long }), `spec.subdomain of pod "w-0" has 1048576 characters, at most 253 are allowed`},
 	}
 	for _, tt := range tests {
@@ -280,8 +239,8 @@ func TestPodsThatMustNotBe(t *testing.T) {
 	}
 }
 
-// What is large is carried along, not copied.
-func TestAMegabyteOfAnnotationsIsNoMatter(t *testing.T) {
+// Large annotations are not copied into containers.
+func TestAMegabyteOfAnnotationsIsNotCopied(t *testing.T) {
 	megabyte := strings.Repeat("x", 1<<20)
 	pod := newLeader("w-0", withPodAnnotation("any", megabyte), func(p *corev1.Pod) { p.Spec.Containers = make([]corev1.Container, 100) })
 	for _, container := range mutate(t, pod).Spec.Containers {
@@ -413,7 +372,11 @@ func TestSubgroups(t *testing.T) {
 				labels := mutate(t, podOf(w, tt.size, tt.part, tt.policy)).Labels
 				index := labels[lwsv1.SubGroupIndexLabelKey]
 				got = append(got, index)
-				if want := keyOf(index); labels[lwsv1.SubGroupUniqueHashLabelKey] != want {
+				want := ""
+				if n, err := strconv.Atoi(index); err == nil {
+					want = identity.SubgroupKey("w-0", n)
+				}
+				if labels[lwsv1.SubGroupUniqueHashLabelKey] != want {
 					t.Errorf("worker %d: key %q, want %q", w, labels[lwsv1.SubGroupUniqueHashLabelKey], want)
 				}
 			}
@@ -422,17 +385,6 @@ func TestSubgroups(t *testing.T) {
 			}
 		})
 	}
-}
-
-func keyOf(index string) string {
-	if index == "" {
-		return ""
-	}
-	n, err := strconv.Atoi(index)
-	if err != nil {
-		return err.Error()
-	}
-	return identity.SubgroupKey("w-0", n)
 }
 
 func TestSubgroupThatIsKnownStays(t *testing.T) {

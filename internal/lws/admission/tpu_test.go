@@ -116,8 +116,9 @@ func TestTPUSlices(t *testing.T) {
 	}
 }
 
-func TestTPUOrderOfVariables(t *testing.T) {
-	pod := mutate(t, podOf(0, 4, 2, "", withTPUContainers(1)))
+// Of a subgroup, the first container alone gets the hosts.
+func TestTPUVariablesOfASubgroup(t *testing.T) {
+	pod := mutate(t, podOf(0, 4, 2, "", withTPUContainers(2)))
 	want := []corev1.EnvVar{
 		{Name: "LWS_LEADER_ADDRESS", Value: "w-0.w.ns"}, {Name: "LWS_GROUP_SIZE", Value: "4"}, {Name: "LWS_WORKER_INDEX", Value: "0"},
 		{Name: "TPU_WORKER_HOSTNAMES", Value: "w-0.w,w-0-1.w"}, {Name: "TPU_WORKER_ID", Value: "0"}, {Name: "TPU_NAME", Value: "w-0"},
@@ -125,6 +126,9 @@ func TestTPUOrderOfVariables(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, pod.Spec.Containers[0].Env); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(want[:3], pod.Spec.Containers[1].Env); diff != "" {
+		t.Errorf("second container (-want +got):\n%s", diff)
 	}
 }
 
@@ -144,16 +148,6 @@ func TestTPUOfSeveralContainers(t *testing.T) {
 				t.Errorf("pod %d container %d (-want +got):\n%s", w, k, diff)
 			}
 		}
-	}
-}
-
-func TestTPUOfOneContainerPerSubgroupPod(t *testing.T) {
-	pod := mutate(t, podOf(0, 2, 2, "", withTPUContainers(2)))
-	if got := env(pod.Spec.Containers[0])["TPU_WORKER_HOSTNAMES"]; got != "w-0.w,w-0-1.w" {
-		t.Errorf("first container: hosts %q", got)
-	}
-	if got, present := env(pod.Spec.Containers[1])["TPU_WORKER_HOSTNAMES"]; present {
-		t.Errorf("second container: hosts %q, want none", got)
 	}
 }
 
@@ -199,6 +193,10 @@ func TestTPUIsAskedFor(t *testing.T) {
 // fit into any machine.
 func TestTPUOfAbsurdGroups(t *testing.T) {
 	const max = 2147483647
+	const advice = "use a smaller size, subgroups, or fewer TPU containers in a pod"
+	exceeds := func(processes, bytes int) string {
+		return fmt.Sprintf(`TPU_PROCESS_ADDRESSES of pod "w-0-1" would list %d processes and exceed the %d bytes a container can take: %s`, processes, bytes, advice)
+	}
 	tests := []struct {
 		name       string
 		size, part int
@@ -206,9 +204,9 @@ func TestTPUOfAbsurdGroups(t *testing.T) {
 		refused    string
 	}{
 		{"as large as it gets", 8000, 0, 1, ""},
-		{"too many hosts", max, 0, 1, `TPU_PROCESS_ADDRESSES of pod "w-0-1" would list 2147483646 processes and exceed the 131049 bytes a container can take: use a smaller size, subgroups, or fewer TPU containers in a pod`},
-		{"too many hosts in one subgroup", max, max, 1, `TPU_PROCESS_ADDRESSES of pod "w-0-1" would list 2147483646 processes and exceed the 131049 bytes a container can take: use a smaller size, subgroups, or fewer TPU containers in a pod`},
-		{"too many containers", 100, 0, 1000, `TPU_PROCESS_ADDRESSES of pod "w-0-1" would list 99000 processes and exceed the 524 bytes a container can take: use a smaller size, subgroups, or fewer TPU containers in a pod`},
+		{"too many hosts", max, 0, 1, exceeds(max-1, 131049)},
+		{"too many hosts in one subgroup", max, max, 1, exceeds(max-1, 131049)},
+		{"too many containers", 100, 0, 1000, exceeds(99000, 524)},
 		{"small subgroups of a large group", max, 1, 1, ""},
 	}
 	for _, tt := range tests {

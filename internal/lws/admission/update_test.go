@@ -9,89 +9,77 @@ import (
 	"k8s.io/utils/ptr"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/backoff"
 	"lockstep.dev/lockstep/internal/lws/admission"
 )
 
-type updateTest struct {
-	name    string
-	old, is *lwsv1.LeaderWorkerSet
-	want    []string
-}
-
-func runUpdateTests(t *testing.T, tests []updateTest) {
-	t.Helper()
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			checkFaults(t, admission.ValidateUpdate(tt.is, tt.old), tt.want)
-		})
-	}
-}
-
-func TestUpdateOfSubgroups(t *testing.T) {
+func TestUpdates(t *testing.T) {
 	withoutSize := func(s *lwsv1.LeaderWorkerSet) { s.Spec.LeaderWorkerTemplate.SubGroupPolicy.SubGroupSize = nil }
-	required := subgroupSize + "Required value: a subGroupPolicy needs a subGroupSize, the number of pods of a subgroup"
-	runUpdateTests(t, []updateTest{
-		{"as they were", newSet(withSubgroups(2)), newSet(withSubgroups(2)), nil},
-		{"changed", newSet(withSubgroups(2)), newSet(withSubgroups(4)), []string{subgroupSize + "Invalid value: 4: field is immutable"}},
-		{"changed to zero", newSet(withSubgroups(2)), newSet(withSubgroups(0)), []string{
+	network := func(network *lwsv1.NetworkConfig) change {
+		return func(s *lwsv1.LeaderWorkerSet) { s.Spec.NetworkConfig = network }
+	}
+	unique := network(&lwsv1.NetworkConfig{SubdomainPolicy: ptr.To(lwsv1.SubdomainUniquePerReplica)})
+	policies := func(s *lwsv1.LeaderWorkerSet) {
+		s.Spec.StartupPolicy = lwsv1.LeaderReadyStartupPolicy
+		s.Spec.LeaderWorkerTemplate.RestartPolicy = lwsv1.NoneRestartPolicy
+	}
+	image := withWorkers(func(p *corev1.PodTemplateSpec) { p.Spec.Containers[0].Image = "b" })
+	data := claimOf("data", "fast", "1Gi")
+	type changes = []change
+	const (
+		required = subgroupSize + "Required value: a subGroupPolicy needs a subGroupSize, the number of pods of a subgroup"
+		removed  = subgroupSize + "Invalid value: null: cannot remove subGroupSize after enabled"
+	)
+	for _, tt := range []struct {
+		name    string
+		old, is changes
+		want    []string
+	}{
+		{"subgroups changed", changes{withSubgroups(2)}, changes{withSubgroups(4)}, []string{subgroupSize + "Invalid value: 4: field is immutable"}},
+		{"subgroups changed to zero", changes{withSubgroups(2)}, changes{withSubgroups(0)}, []string{
 			subgroupSize + "Invalid value: 0: subGroupSize must be equal or greater than 1",
 			subgroupSize + "Invalid value: 0: field is immutable",
 		}},
-		{"added", newSet(), newSet(withSubgroups(2)), []string{subgroupSize + "Invalid value: 2: cannot enable subGroupSize after the lws is already created"}},
-		{"removed", newSet(withSubgroups(2)), newSet(), []string{subgroupSize + "Invalid value: null: cannot remove subGroupSize after enabled"}},
-		{"added without a size", newSet(), newSet(withSubgroups(2), withoutSize), []string{required}},
-		{"size removed", newSet(withSubgroups(2)), newSet(withSubgroups(2), withoutSize), []string{
-			required, subgroupSize + "Invalid value: null: cannot remove subGroupSize after enabled",
-		}},
-		{"type changed", newSet(withSize(5), withSubgroups(2)), newSet(withSize(5), withSubgroups(2), withLeaderExcluded()), nil},
-		{"size of the group changed", newSet(withSubgroups(2)), newSet(withSubgroups(2), withSize(6)), nil},
-		{"size of the group no longer divisible", newSet(withSubgroups(4)), newSet(withSubgroups(4), withSize(6)), []string{
+		{"subgroups added", nil, changes{withSubgroups(2)}, []string{subgroupSize + "Invalid value: 2: cannot enable subGroupSize after the lws is already created"}},
+		{"subgroups removed", changes{withSubgroups(2)}, nil, []string{removed}},
+		{"subgroups added without a size", nil, changes{withSubgroups(2), withoutSize}, []string{required}},
+		{"size of subgroups removed", changes{withSubgroups(2)}, changes{withSubgroups(2), withoutSize}, []string{required, removed}},
+		{"type of subgroups changed", changes{withSize(5), withSubgroups(2)}, changes{withSize(5), withSubgroups(2), withLeaderExcluded()}, nil},
+		{"size of the group changed", changes{withSubgroups(2)}, changes{withSubgroups(2), withSize(6)}, nil},
+		{"size of the group no longer divisible", changes{withSubgroups(4)}, changes{withSubgroups(4), withSize(6)}, []string{
 			subgroupSize + "Invalid value: 4: size or size - 1 must be divisible by subGroupSize",
 		}},
-	})
-}
 
-func TestUpdateOfSubdomain(t *testing.T) {
-	with := func(network *lwsv1.NetworkConfig) change {
-		return func(s *lwsv1.LeaderWorkerSet) { s.Spec.NetworkConfig = network }
-	}
-	unique := with(&lwsv1.NetworkConfig{SubdomainPolicy: ptr.To(lwsv1.SubdomainUniquePerReplica)})
-	runUpdateTests(t, []updateTest{
-		{"to unique", newSet(), newSet(unique), nil},
-		{"to shared", newSet(unique), newSet(), nil},
-		{"from none", newSet(with(nil)), newSet(unique), nil},
-		{"to none", newSet(), newSet(with(nil)), nil},
-		{"to a network without a policy", newSet(), newSet(with(&lwsv1.NetworkConfig{})), []string{
+		{"subdomain to unique", nil, changes{unique}, nil},
+		{"subdomain to shared", changes{unique}, nil, nil},
+		{"network from none", changes{network(nil)}, changes{unique}, nil},
+		{"network to none", nil, changes{network(nil)}, nil},
+		{"network without a policy", nil, changes{network(&lwsv1.NetworkConfig{})}, []string{
 			"spec.networkConfig.subdomainPolicy: Invalid value: null: cannot set subdomainPolicy as null",
 		}},
-	})
-}
 
-func TestUpdateOfEverythingElse(t *testing.T) {
-	runUpdateTests(t, []updateTest{
-		{"replicas", newSet(), newSet(withReplicas(7)), nil},
-		{"size", newSet(), newSet(withSize(7)), nil},
-		{"partition beyond replicas", newSet(), newSet(withPartition(9)), nil},
-		{"budget beyond replicas", newSet(), newSet(withBudget("9", "9")), nil},
-		{"templates", newSet(), newSet(withLeaderTemplate(), withWorkers(func(p *corev1.PodTemplateSpec) { p.Spec.Containers[0].Image = "b" })), nil},
-		{"policies", newSet(), newSet(func(s *lwsv1.LeaderWorkerSet) {
-			s.Spec.StartupPolicy = lwsv1.LeaderReadyStartupPolicy
-			s.Spec.LeaderWorkerTemplate.RestartPolicy = lwsv1.NoneRestartPolicy
-		}), nil},
-		{"placement", newSet(), newSet(withAnnotation(lwsv1.ExclusiveKeyAnnotationKey, "rack")), nil},
-		{"to too many replicas", newSet(), newSet(withReplicas(1000001)), []string{
+		{"all that may change", nil, changes{
+			withReplicas(7), withSize(7), withPartition(9), withBudget("9", "9"), withLeaderTemplate(), image, policies, withAnnotation(lwsv1.ExclusiveKeyAnnotationKey, "rack"),
+		}, nil},
+		{"too many replicas", nil, changes{withReplicas(1000001)}, []string{
 			"spec.replicas: Invalid value: 1000001: replicas must be equal or less than 1000000",
 		}},
-		{"to too large a size", newSet(), newSet(withReplicas(1), withSize(2_000_000_000)), []string{
-			"spec.leaderWorkerTemplate.size: Invalid value: 2000000000: size must be equal or less than 1000000: more pods than a cluster holds; use more groups",
-		}},
-		{"budget that rounds to nothing after scaling", newSet(withBudget("10%", "0"), withReplicas(10)), newSet(withBudget("10%", "0"), withReplicas(5)), []string{
+		{"budget that rounds to nothing after scaling", changes{withBudget("10%", "0"), withReplicas(10)}, changes{withBudget("10%", "0"), withReplicas(5)}, []string{
 			unavailable + `"10%": must not be 0 when ` + "`maxSurge` is 0",
 		}},
-		{"to a label that is none", newSet(), newSet(func(s *lwsv1.LeaderWorkerSet) { s.Labels = map[string]string{"a": "b c"} }), []string{
+		{"a label that is none", nil, changes{func(s *lwsv1.LeaderWorkerSet) { s.Labels = map[string]string{"a": "b c"} }}, []string{
 			`metadata.labels: Invalid value: "b c": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')`,
 		}},
-	})
+
+		{"PVCs empty for none", nil, changes{withClaims()}, nil},
+		{"PVCs added", nil, changes{withClaims(data)}, []string{immutableText}},
+		{"PVCs removed", changes{withClaims(data)}, nil, []string{immutableText}},
+		{"one PVC more", changes{withClaims(data)}, changes{withClaims(data, claimOf("more", "fast", "1Gi"))}, []string{immutableText}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			checkFaults(t, admission.ValidateUpdate(newSet(tt.is...), newSet(tt.old...)), tt.want)
+		})
+	}
 }
 
 func claimOf(name, class, storage string, changes ...func(*corev1.PersistentVolumeClaim)) corev1.PersistentVolumeClaim {
@@ -111,38 +99,33 @@ func claimOf(name, class, storage string, changes ...func(*corev1.PersistentVolu
 	return claim
 }
 
-func TestUpdateOfClaims(t *testing.T) {
+func TestUpdateOfPVCs(t *testing.T) {
 	type claim = corev1.PersistentVolumeClaim
-	data := claimOf("data", "fast", "1Gi")
-	runUpdateTests(t, []updateTest{
-		{"as they were", newSet(withClaims(data)), newSet(withClaims(data)), nil},
-		{"in another notation", newSet(withClaims(data)), newSet(withClaims(claimOf("data", "fast", "1024Mi"))), nil},
-		{"with the default spelt out", newSet(withClaims(data)), newSet(withClaims(claimOf("data", "fast", "1Gi", func(c *claim) {
-			c.Spec.VolumeMode = ptr.To(corev1.PersistentVolumeFilesystem)
-		}))), nil},
-		{"what reaches no claim", newSet(withClaims(data)), newSet(withClaims(claimOf("data", "fast", "1Gi", func(c *claim) {
-			c.Labels = map[string]string{"a": "b"}
-			c.Status.Phase = corev1.ClaimBound
-		}))), nil},
-		{"empty for none", newSet(), newSet(withClaims()), nil},
-		{"added", newSet(), newSet(withClaims(data)), []string{immutableText}},
-		{"removed", newSet(withClaims(data)), newSet(), []string{immutableText}},
-		{"larger", newSet(withClaims(data)), newSet(withClaims(claimOf("data", "fast", "2Gi"))), []string{immutableText}},
-		{"another class", newSet(withClaims(data)), newSet(withClaims(claimOf("data", "slow", "1Gi"))), []string{immutableText}},
-		{"another name", newSet(withClaims(data)), newSet(withClaims(claimOf("date", "fast", "1Gi"))), []string{immutableText}},
-		{"block for filesystem", newSet(withClaims(data)), newSet(withClaims(claimOf("data", "fast", "1Gi", func(c *claim) {
-			c.Spec.VolumeMode = ptr.To(corev1.PersistentVolumeBlock)
-		}))), []string{immutableText}},
-		{"shared for one", newSet(withClaims(data)), newSet(withClaims(claimOf("data", "fast", "1Gi", func(c *claim) {
-			c.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
-		}))), []string{immutableText}},
-		{"one more", newSet(withClaims(data)), newSet(withClaims(data, claimOf("more", "fast", "1Gi"))), []string{immutableText}},
-	})
+	for _, tt := range []struct {
+		name           string
+		class, storage string
+		change         func(*claim)
+		want           []string
+	}{
+		{"as they were", "fast", "1Gi", func(*claim) {}, nil},
+		{"in another notation", "fast", "1024Mi", func(*claim) {}, nil},
+		{"with the default spelt out", "fast", "1Gi", func(c *claim) { c.Spec.VolumeMode = ptr.To(corev1.PersistentVolumeFilesystem) }, nil},
+		{"in what reaches no PVC", "fast", "1Gi", func(c *claim) { c.Labels, c.Status.Phase = map[string]string{"a": "b"}, corev1.ClaimBound }, nil},
+		{"larger", "fast", "2Gi", func(*claim) {}, []string{immutableText}},
+		{"another class", "slow", "1Gi", func(*claim) {}, []string{immutableText}},
+		{"another name", "fast", "1Gi", func(c *claim) { c.Name = "date" }, []string{immutableText}},
+		{"block for filesystem", "fast", "1Gi", func(c *claim) { c.Spec.VolumeMode = ptr.To(corev1.PersistentVolumeBlock) }, []string{immutableText}},
+		{"shared for one", "fast", "1Gi", func(c *claim) { c.Spec.AccessModes[0] = corev1.ReadWriteMany }, []string{immutableText}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			is := newSet(withClaims(claimOf("data", tt.class, tt.storage, tt.change)))
+			checkFaults(t, admission.ValidateUpdate(is, newSet(withClaims(claimOf("data", "fast", "1Gi")))), tt.want)
+		})
+	}
 }
 
-// A set may have been stored before a rule existed, or past it through the scale
-// subresource. Whoever touches something else must not be stopped, least of all
-// the garbage collector taking its finalizer away.
+// A set may be older than a rule, or pass it through the scale subresource. Other changes of it
+// must be allowed: the garbage collector could not remove its finalizer otherwise.
 func TestUpdateLeavesOldFaultsAlone(t *testing.T) {
 	faulty := map[string]change{
 		"name":       withName("2cube"),
@@ -159,6 +142,7 @@ func TestUpdateLeavesOldFaultsAlone(t *testing.T) {
 		},
 		"subgroup topology": withAnnotation(lwsv1.SubGroupExclusiveKeyAnnotationKey, "rack"),
 		"topology":          withAnnotation(lwsv1.ExclusiveKeyAnnotationKey, "no label"),
+		"backoff":           withAnnotation(backoff.AnnotationKey, "first=30"),
 		"restart policy":    withWorkers(func(p *corev1.PodTemplateSpec) { p.Spec.RestartPolicy = corev1.RestartPolicyNever }),
 	}
 	touches := map[string]change{

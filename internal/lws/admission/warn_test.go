@@ -69,6 +69,10 @@ func TestWarnings(t *testing.T) {
 			workerPath + "spec: environment variable LWS_GROUP_SIZE is overwritten by the operator",
 			workerPath + "spec: environment variable LWS_WORKER_INDEX is overwritten by the operator",
 		}},
+		{"pods of another scheduler", newSet(withAnnotation(lwsv1.GangSchedulerAnnotationKey, "volcano")), []string{
+			workerPath + `spec.schedulerName: is not "volcano", so these pods are placed one by one`,
+		}},
+		{"pods of Volcano", newSet(withAnnotation(lwsv1.GangSchedulerAnnotationKey, "volcano"), withWorkers(func(p *corev1.PodTemplateSpec) { p.Spec.SchedulerName = "volcano" })), nil},
 		{"claims", newSet(withClaims(claim, claim)), []string{
 			"spec.leaderWorkerTemplate.volumeClaimTemplates: the claims will not have labels, selector: only name, accessModes, storageClassName, volumeMode and resources are used",
 		}},
@@ -185,31 +189,5 @@ func TestInGang(t *testing.T) {
 				t.Errorf("got %v, want %v", got, tt.want)
 			}
 		})
-	}
-}
-
-func TestAnUnknownGangSchedulerIsRefused(t *testing.T) {
-	for name, refused := range map[string]bool{"": false, "volcano": false, "none": false, "Volcano": true, "kueue": true} {
-		set := newSet()
-		set.Annotations = map[string]string{lwsv1.GangSchedulerAnnotationKey: name}
-		faults := admission.ValidateCreate(set).ToAggregate()
-		if (faults != nil) != refused {
-			t.Errorf("%q: %v", name, faults)
-		}
-		if refused && !strings.Contains(faults.Error(), `metadata.annotations[lockstep.dev/gang-scheduler]: Unsupported value: "`+name+`": supported values: "volcano", "none"`) {
-			t.Errorf("%q: %v", name, faults)
-		}
-	}
-}
-
-func TestPodsOfAnotherSchedulerAreWarnedOf(t *testing.T) {
-	set := newSet()
-	set.Annotations = map[string]string{lwsv1.GangSchedulerAnnotationKey: "volcano"}
-	if got := strings.Join(admission.Warnings(set, nil), "\n"); !strings.Contains(got, `spec.schedulerName: is not "volcano", so these pods are placed one by one`) {
-		t.Errorf("got %q", got)
-	}
-	set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.SchedulerName = "volcano"
-	if got := strings.Join(admission.Warnings(set, nil), "\n"); strings.Contains(got, "one by one") {
-		t.Errorf("got %q", got)
 	}
 }
