@@ -3,11 +3,9 @@ package floors
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -15,7 +13,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 )
@@ -120,18 +117,17 @@ var wings = map[string]string{
 
 // pkg is one package as the go command lists it.
 type pkg struct {
-	ImportPath   string
-	Dir          string
-	GoFiles      []string
-	Imports      []string
-	TestImports  []string
-	XTestImports []string
-	Standard     bool
+	ImportPath, Dir  string
+	GoFiles, Imports []string
 }
 
-func list(t *testing.T, args ...string) []pkg {
+// list returns the packages that the go command lists for a pattern, once for all tests.
+func list(t *testing.T, args string) []pkg {
 	t.Helper()
-	command := exec.Command("go", append([]string{"list", "-e", "-json=ImportPath,Dir,GoFiles,Imports,TestImports,XTestImports,Standard"}, args...)...)
+	if known, ok := listed[args]; ok {
+		return known
+	}
+	command := exec.Command("go", append(strings.Fields("list -e -json=ImportPath,Dir,GoFiles,Imports"), strings.Fields(args)...)...)
 	command.Dir = filepath.Join("..", "..")
 	var complaint bytes.Buffer
 	command.Stderr = &complaint
@@ -140,11 +136,9 @@ func list(t *testing.T, args ...string) []pkg {
 		t.Fatalf("go list %s: %v\n%s", args, err, &complaint)
 	}
 	var packages []pkg
-	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
+	for decoder := json.NewDecoder(bytes.NewReader(out)); decoder.More(); {
 		var p pkg
-		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
+		if err := decoder.Decode(&p); err != nil {
 			t.Fatalf("go list %s: %v", args, err)
 		}
 		packages = append(packages, p)
@@ -152,8 +146,11 @@ func list(t *testing.T, args ...string) []pkg {
 	if len(packages) == 0 {
 		t.Fatalf("go list %s: no packages", args)
 	}
+	listed[args] = packages
 	return packages
 }
+
+var listed = map[string][]pkg{}
 
 // within is the path of a package within the module, if it is one of ours.
 func within(importPath string) (string, bool) {
@@ -207,37 +204,28 @@ func fault(importer, imported string) string {
 }
 
 func TestImportsGoDownward(t *testing.T) {
+	standing := map[string]bool{}
 	for _, p := range list(t, "./...") {
 		importer, ours := within(p.ImportPath)
 		if !ours {
 			continue
 		}
+		standing[importer] = true
 		if _, ok := entry(floors, importer); !ok {
 			t.Errorf("%s stands on no floor: give it one in the table of this test", importer)
 			continue
 		}
 		for _, i := range p.Imports {
-			if imported, ours := within(i); ours {
-				if wrong := fault(importer, imported); wrong != "" {
-					t.Error(wrong)
-				}
+			imported, ours := within(i)
+			if wrong := fault(importer, imported); ours && wrong != "" {
+				t.Error(wrong)
 			}
 		}
 	}
-}
-
-func TestTheTableNamesNothingThatIsGone(t *testing.T) {
-	var standing []string
-	for _, p := range list(t, "./...") {
-		if ours, ok := within(p.ImportPath); ok {
-			standing = append(standing, ours)
-		}
-	}
 	for name := range floors {
-		if strings.HasSuffix(name, "/...") || slices.Contains(standing, name) {
-			continue
+		if !standing[name] && !strings.HasSuffix(name, "/...") {
+			t.Errorf("%s is in the table and not in the tree: take it out", name)
 		}
-		t.Errorf("%s is in the table and not in the tree: take it out", name)
 	}
 }
 
@@ -260,13 +248,13 @@ func TestFaultsAreFound(t *testing.T) {
 	}
 }
 
-// pure are the packages that decide: nothing but their input may sway them.
-func pure(t *testing.T) []pkg {
+// on returns our packages on the floors from lowest to highest.
+func on(t *testing.T, lowest, highest floor) []pkg {
 	t.Helper()
-	return slices.DeleteFunc(list(t, "./api/...", "./internal/..."), func(p pkg) bool {
+	return slices.DeleteFunc(slices.Clone(list(t, "./...")), func(p pkg) bool {
 		ours, _ := within(p.ImportPath)
 		stands, ok := entry(floors, ours)
-		return !ok || stands < f0 || stands > f2
+		return !ok || stands < lowest || stands > highest
 	})
 }
 
@@ -276,35 +264,30 @@ var outside = []string{
 	"github.com/go-logr/...", "k8s.io/klog/...", "k8s.io/client-go/...", "sigs.k8s.io/controller-runtime/...",
 }
 
-func TestDecisionsKnowNothingOfTheWorldOutside(t *testing.T) {
-	packages := pure(t)
-	if len(packages) < 6 {
-		t.Fatalf("only %d packages are pure", len(packages))
-	}
+// clocks are the functions that read a clock, by package.
+var clocks = map[string][]string{
+	"time":                                 {"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker"},
+	"k8s.io/apimachinery/pkg/apis/meta/v1": {"Now", "NowMicro"},
+}
+
+// Only their input decides: the packages up to floor 2 read neither the world nor a clock.
+func TestDecisionsArePure(t *testing.T) {
+	packages, files := on(t, f0, f2), 0
 	for _, p := range packages {
 		for _, imported := range p.Imports {
 			if matches(outside, imported) {
 				t.Errorf("%s imports %s", p.ImportPath, imported)
 			}
 		}
-	}
-}
-
-// clocks are the functions of package time that look at a clock.
-var clocks = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker"}
-
-func TestDecisionsLookAtNoClock(t *testing.T) {
-	files := 0
-	for _, p := range pure(t) {
 		for _, name := range p.GoFiles {
 			files++
 			for _, used := range clocksIn(t, filepath.Join(p.Dir, name), nil) {
-				t.Errorf("%s looks at the clock", used)
+				t.Errorf("%s reads a clock", used)
 			}
 		}
 	}
-	if files < 20 {
-		t.Fatalf("only %d files were read", files)
+	if len(packages) < 6 || files < 20 {
+		t.Fatalf("only %d packages and %d files were read", len(packages), files)
 	}
 }
 
@@ -315,91 +298,75 @@ func TestClocksAreFound(t *testing.T) {
 	}
 }
 
-// clocksIn returns where a file refers to a clock, under whatever name it
-// imports package time.
-func clocksIn(t *testing.T, name string, source any) []string {
+// nodesIn returns the position of each node of a file that is found, with its text.
+func nodesIn(t *testing.T, name string, source any, find func(*ast.File, ast.Node) string) (found []string) {
 	t.Helper()
 	set := token.NewFileSet()
 	file, err := parser.ParseFile(set, name, source, parser.SkipObjectResolution)
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := map[string]string{}
-	for _, spec := range file.Imports {
-		imported, err := strconv.Unquote(spec.Path.Value)
-		if err != nil {
-			t.Fatal(err)
-		}
-		local := path.Base(imported)
-		if spec.Name != nil {
-			local = spec.Name.Name
-		}
-		names[local] = imported
-	}
-	var found []string
 	ast.Inspect(file, func(node ast.Node) bool {
-		selector, ok := node.(*ast.SelectorExpr)
-		if !ok {
-			return true
-		}
-		x, ok := selector.X.(*ast.Ident)
-		if ok && isClock(names[x.Name], selector.Sel.Name) {
-			found = append(found, set.Position(selector.Pos()).String()+": "+x.Name+"."+selector.Sel.Name)
+		if node != nil {
+			if text := find(file, node); text != "" {
+				found = append(found, set.Position(node.Pos()).String()+": "+text)
+			}
 		}
 		return true
 	})
 	return found
 }
 
-func isClock(imported, name string) bool {
-	switch imported {
-	case "time":
-		return slices.Contains(clocks, name)
-	case "k8s.io/apimachinery/pkg/apis/meta/v1":
-		return name == "Now" || name == "NowMicro"
-	}
-	return false
+// clocksIn returns where a file refers to a clock, under any name of the package.
+func clocksIn(t *testing.T, name string, source any) []string {
+	t.Helper()
+	return nodesIn(t, name, source, func(file *ast.File, node ast.Node) string {
+		selector, ok := node.(*ast.SelectorExpr)
+		if !ok {
+			return ""
+		}
+		if x, ok := selector.X.(*ast.Ident); ok && slices.Contains(clocks[importedAs(file, x.Name)], selector.Sel.Name) {
+			return x.Name + "." + selector.Sel.Name
+		}
+		return ""
+	})
 }
 
-// calls returns, for each package of the operator, where its files call methods
-// of the given names.
+func importedAs(file *ast.File, name string) string {
+	for _, spec := range file.Imports {
+		imported := strings.Trim(spec.Path.Value, `"`)
+		if spec.Name == nil && path.Base(imported) == name || spec.Name != nil && spec.Name.Name == name {
+			return imported
+		}
+	}
+	return ""
+}
+
+// calls returns, for each package of the operator, where its files call methods of the given names
+// with a context first.
 func calls(t *testing.T, methods ...string) map[string][]string {
 	t.Helper()
 	found := map[string][]string{}
-	for _, p := range list(t, "./internal/...") {
+	for _, p := range on(t, f3, f4) {
 		ours, _ := within(p.ImportPath)
-		if stands, _ := entry(floors, ours); stands < f3 || stands > f4 {
+		if !strings.HasPrefix(ours, "internal/") { // the scheduler plugin writes with its own client
 			continue
 		}
 		for _, name := range p.GoFiles {
-			found[ours] = append(found[ours], callsIn(t, filepath.Join(p.Dir, name), methods)...)
+			found[ours] = append(found[ours], nodesIn(t, filepath.Join(p.Dir, name), nil, func(_ *ast.File, node ast.Node) string {
+				call, ok := node.(*ast.CallExpr)
+				if !ok || len(call.Args) == 0 {
+					return ""
+				}
+				selector, ok := call.Fun.(*ast.SelectorExpr)
+				first, isName := call.Args[0].(*ast.Ident)
+				if ok && isName && first.Name == "ctx" && slices.Contains(methods, selector.Sel.Name) {
+					return selector.Sel.Name
+				}
+				return ""
+			})...)
 		}
 	}
-	return found
-}
-
-// callsIn returns where a file that knows the client package calls one of the
-// methods with a context first.
-func callsIn(t *testing.T, name string, methods []string) []string {
-	t.Helper()
-	set := token.NewFileSet()
-	file, err := parser.ParseFile(set, name, nil, parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var found []string
-	ast.Inspect(file, func(node ast.Node) bool {
-		call, ok := node.(*ast.CallExpr)
-		if !ok || len(call.Args) == 0 {
-			return true
-		}
-		selector, ok := call.Fun.(*ast.SelectorExpr)
-		first, isName := call.Args[0].(*ast.Ident)
-		if ok && isName && first.Name == "ctx" && slices.Contains(methods, selector.Sel.Name) {
-			found = append(found, set.Position(call.Pos()).String()+": "+selector.Sel.Name)
-		}
-		return true
-	})
 	return found
 }
 
@@ -407,35 +374,27 @@ func callsIn(t *testing.T, name string, methods []string) []string {
 // and the configurations that trust it, before any controller runs.
 const certificates = "internal/webhook/certs"
 
-func TestOnlyActWrites(t *testing.T) {
-	found := calls(t, "Create", "Update", "Patch", "Apply", "Delete", "DeleteAllOf")
-	if len(found["internal/apply"]) == 0 {
-		t.Error("no write was found in internal/apply: the test has gone blind")
-	}
-	for name, where := range found {
-		if name != "internal/apply" && name != certificates && len(where) > 0 {
-			t.Errorf("%s writes: %v", name, where)
+func TestOnlyTheirPackagesWriteAndList(t *testing.T) {
+	for _, tt := range []struct{ methods, packages []string }{
+		{[]string{"Create", "Update", "Patch", "Apply", "Delete", "DeleteAllOf"}, []string{"internal/apply"}},
+		{[]string{"List"}, []string{"internal/lwscache", "internal/pvccache"}},
+	} {
+		found := calls(t, tt.methods...)
+		for _, name := range tt.packages {
+			if len(found[name]) == 0 {
+				t.Errorf("no %v was found in %s: the test has gone blind", tt.methods, name)
+			}
 		}
-	}
-}
-
-func TestOnlyTheCachePackagesList(t *testing.T) {
-	found := calls(t, "List")
-	caches := []string{"internal/lwscache", "internal/pvccache"}
-	for _, name := range caches {
-		if len(found[name]) == 0 {
-			t.Errorf("no list was found in %s: the test has gone blind", name)
-		}
-	}
-	for name, where := range found {
-		if !slices.Contains(caches, name) && name != certificates && len(where) > 0 {
-			t.Errorf("%s lists: %v", name, where)
+		for name, where := range found {
+			if !slices.Contains(tt.packages, name) && name != certificates && len(where) > 0 {
+				t.Errorf("%s has %v", name, where)
+			}
 		}
 	}
 }
 
 func TestOnlyTheLocalModuleKnowsKubernetesItself(t *testing.T) {
-	for _, p := range list(t, "-deps", "-test", "./...") {
+	for _, p := range list(t, "-deps -test ./...") {
 		if matches([]string{"k8s.io/kubernetes/..."}, p.ImportPath) {
 			t.Errorf("%s is a dependency of the module", p.ImportPath)
 		}
@@ -448,21 +407,6 @@ func TestTheAPIKnowsNothingOfOurs(t *testing.T) {
 		for _, imported := range p.Imports {
 			if strings.Contains(imported, ".") && !matches(allowed, imported) {
 				t.Errorf("%s imports %s", p.ImportPath, imported)
-			}
-		}
-	}
-}
-
-func TestOnlyTestsImportTestPackages(t *testing.T) {
-	for _, p := range list(t, "./...") {
-		importer, _ := within(p.ImportPath)
-		if stands, _ := entry(floors, importer); stands == tests {
-			continue
-		}
-		for _, i := range p.Imports {
-			imported, ours := within(i)
-			if stands, _ := entry(floors, imported); ours && stands == tests {
-				t.Errorf("%s imports %s", importer, imported)
 			}
 		}
 	}
