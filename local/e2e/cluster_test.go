@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -172,10 +173,8 @@ func kwokEndsOnlyDeletedPods(t *testing.T, c *cluster) {
 }
 
 func killAndRestart(t *testing.T, c *cluster) {
-	for short, component := range map[string]string{
-		"etcd": "etcd", "kube-apiserver": "kube-apiserver", "kube-controller-manager": "kube-controller-manager", "kube-scheduler": "kube-scheduler", "kwok": "kwok",
-	} {
-		c.do(t, "kill", short)
+	for _, component := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"} {
+		c.do(t, "kill", component)
 		s, code := c.status(t)
 		if got := s.state(component); code != 1 || got != "killed" {
 			t.Errorf("after kill: status exits %d and says that %s is %s", code, component, got)
@@ -248,5 +247,63 @@ func upAgainIsFresh(t *testing.T, c *cluster) {
 	}
 	if _, err := os.Stat(filepath.Join(c.dir, "audit.log")); !os.IsNotExist(err) {
 		t.Errorf("an audit log without --audit: %v", err)
+	}
+}
+
+func TestInterruptedUpLeavesNothing(t *testing.T) {
+	c := newCluster(t)
+	up := exec.Command(binary(t), "up", "--dir", c.dir)
+	var stderr strings.Builder
+	up.Stderr = &stderr
+	if err := up.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the API server listens", func() bool { return c.port() != 0 && !portsFree(c.port()) })
+	if err := up.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if err := up.Wait(); err == nil || up.ProcessState.ExitCode() != 1 {
+		t.Errorf("an interrupted up: %v\n%s", err, stderr.String())
+	}
+	if !portsFree(c.port()) {
+		t.Errorf("ports from %d are still taken", c.port())
+	}
+}
+
+// TestKilledUpIsFoundByDown: not even SIGKILL lets anything escape.
+func TestKilledUpIsFoundByDown(t *testing.T) {
+	c := newCluster(t)
+	up := exec.Command(binary(t), "up", "--dir", c.dir)
+	if err := up.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "two components are written down", func() bool {
+		state, err := os.ReadFile(filepath.Join(c.dir, "cluster.json"))
+		return err == nil && strings.Contains(string(state), `"kube-apiserver": {`)
+	})
+	if err := up.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	up.Wait()
+	c.do(t, "down")
+	if !portsFree(c.port()) {
+		t.Errorf("ports from %d are still taken", c.port())
+	}
+}
+
+func TestAssetsServeEnvtest(t *testing.T) {
+	dir := strings.TrimSpace(must(t, binary(t), "assets", filepath.Join(t.TempDir(), "assets")))
+	for program, c := range map[string]struct{ flag, says string }{
+		"etcd":           {"--version", "etcd Version: 3.7.3"},
+		"kube-apiserver": {"--version", "Kubernetes v1.37.1"},
+		"kubectl":        {"version", "Client Version: v1.37.1"},
+	} {
+		args := []string{c.flag}
+		if program == "kubectl" {
+			args = append(args, "--client")
+		}
+		if got := must(t, filepath.Join(dir, program), args...); !strings.Contains(got, c.says) {
+			t.Errorf("%s says %q, want %q in it", program, got, c.says)
+		}
 	}
 }
