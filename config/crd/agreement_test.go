@@ -86,11 +86,7 @@ func treeOf(t *rapid.T, set *lwsv1.LeaderWorkerSet) object {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var tree object
-	if err := json.Unmarshal(raw, &tree); err != nil {
-		t.Fatal(err)
-	}
-	return integers(tree).(object)
+	return parseJSON(t, raw)
 }
 
 // With the webhook or without: the same sets get in. It runs first and may

@@ -1,7 +1,6 @@
 package crd_test
 
 import (
-	"encoding/json"
 	"slices"
 	"testing"
 
@@ -13,9 +12,11 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel/model"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/apiserver/pkg/cel/common"
+	"pgregory.net/rapid"
 	"sigs.k8s.io/yaml"
 
 	"lockstep.dev/lockstep/config/crd"
@@ -91,7 +92,6 @@ func (g *gate) update(tb testing.TB, in, old object) field.ErrorList {
 	return append(faults, more...)
 }
 
-// parse reads a set in which everything that matters to a test is spelt out.
 func parse(tb testing.TB, text string) object {
 	tb.Helper()
 	raw, err := yaml.YAMLToJSON([]byte(text))
@@ -101,32 +101,14 @@ func parse(tb testing.TB, text string) object {
 	return parseJSON(tb, raw)
 }
 
-func parseJSON(tb testing.TB, raw []byte) object {
+// parseJSON reads whole numbers as the API server does.
+func parseJSON(tb rapid.TB, raw []byte) object {
 	tb.Helper()
 	var tree object
 	if err := json.Unmarshal(raw, &tree); err != nil {
 		tb.Fatal(err)
 	}
-	return integers(tree).(object)
-}
-
-// integers makes whole numbers what the API server makes of them.
-func integers(node any) any {
-	switch n := node.(type) {
-	case object:
-		for key, child := range n {
-			n[key] = integers(child)
-		}
-	case []any:
-		for i, child := range n {
-			n[i] = integers(child)
-		}
-	case float64:
-		if n == float64(int64(n)) {
-			return int64(n)
-		}
-	}
-	return node
+	return tree
 }
 
 // set is a set with these members of spec.

@@ -7,6 +7,7 @@ package condition
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -17,16 +18,16 @@ func Merge(have, want []metav1.Condition, generation int64, now time.Time) (merg
 	merged = append([]metav1.Condition(nil), have...)
 	for _, w := range want {
 		w.LastTransitionTime = metav1.NewTime(now)
-		i := index(merged, w.Type)
-		if i < 0 {
+		before := meta.FindStatusCondition(merged, w.Type)
+		if before == nil {
 			merged, turned = append(merged, w), true
 			continue
 		}
-		if merged[i].Status == w.Status {
-			w.LastTransitionTime = merged[i].LastTransitionTime
+		if before.Status == w.Status {
+			w.LastTransitionTime = before.LastTransitionTime
 		}
-		turned = turned || merged[i].Status != w.Status || merged[i].Reason != w.Reason
-		merged[i] = w
+		turned = turned || before.Status != w.Status || before.Reason != w.Reason
+		*before = w
 	}
 	for i := range merged {
 		merged[i].ObservedGeneration = generation
@@ -36,15 +37,5 @@ func Merge(have, want []metav1.Condition, generation int64, now time.Time) (merg
 
 // IsTrue reports whether the condition has the status True.
 func IsTrue(have []metav1.Condition, conditionType string) bool {
-	i := index(have, conditionType)
-	return i >= 0 && have[i].Status == metav1.ConditionTrue
-}
-
-func index(conditions []metav1.Condition, conditionType string) int {
-	for i := range conditions {
-		if conditions[i].Type == conditionType {
-			return i
-		}
-	}
-	return -1
+	return meta.IsStatusConditionTrue(have, conditionType)
 }

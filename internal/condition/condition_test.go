@@ -22,6 +22,11 @@ func is(conditionType string, status metav1.ConditionStatus, reason string, at t
 	}
 }
 
+func says(message string, c metav1.Condition) metav1.Condition {
+	c.Message = message
+	return c
+}
+
 func TestMerge(t *testing.T) {
 	const yes, no = metav1.ConditionTrue, metav1.ConditionFalse
 	other := is("Other", yes, "Untouched", then, 1)
@@ -39,6 +44,10 @@ func TestMerge(t *testing.T) {
 		{
 			"the same again", []metav1.Condition{is("A", yes, "R", then, 1)}, []metav1.Condition{is("A", yes, "R", time.Time{}, 0)},
 			[]metav1.Condition{is("A", yes, "R", then, 2)}, false,
+		},
+		{
+			"another message", []metav1.Condition{is("A", yes, "R", then, 1)}, []metav1.Condition{says("another", is("A", yes, "R", time.Time{}, 0))},
+			[]metav1.Condition{says("another", is("A", yes, "R", then, 2))}, false,
 		},
 		{
 			"another status", []metav1.Condition{is("A", yes, "R", then, 1)}, []metav1.Condition{is("A", no, "R", time.Time{}, 0)},
@@ -63,22 +72,5 @@ func TestMerge(t *testing.T) {
 				t.Errorf("the input was changed (-before +after)\n%s", diff)
 			}
 		})
-	}
-}
-
-func TestMergeTakesWordsAloneWithoutATurn(t *testing.T) {
-	have := []metav1.Condition{is("A", metav1.ConditionTrue, "R", then, 1)}
-	want := is("A", metav1.ConditionTrue, "R", time.Time{}, 0)
-	want.Message = "other words"
-	merged, turned := condition.Merge(have, []metav1.Condition{want}, 1, now)
-	if turned || merged[0].Message != "other words" || !merged[0].LastTransitionTime.Time.Equal(then) {
-		t.Errorf("turned %t, got %+v", turned, merged[0])
-	}
-}
-
-func TestIsTrue(t *testing.T) {
-	have := []metav1.Condition{is("A", metav1.ConditionTrue, "R", then, 1), is("B", metav1.ConditionFalse, "R", then, 1)}
-	if !condition.IsTrue(have, "A") || condition.IsTrue(have, "B") || condition.IsTrue(have, "C") {
-		t.Errorf("got %+v", have)
 	}
 }

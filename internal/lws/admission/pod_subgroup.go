@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -119,10 +120,5 @@ func hasExclusiveAffinities(affinity *corev1.Affinity, topologyKey string) bool 
 }
 
 func hasTerm(terms []corev1.PodAffinityTerm, topologyKey string) bool {
-	for _, term := range terms {
-		if term.TopologyKey == topologyKey {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(terms, func(term corev1.PodAffinityTerm) bool { return term.TopologyKey == topologyKey })
 }

@@ -32,10 +32,7 @@ var rules = []func(*lwsv1.LeaderWorkerSet) field.ErrorList{
 	checkRetention,
 	checkPodLifetime,
 	checkLeaderMark,
-	checkPaused,
-	checkHistoryLimit,
-	checkGangScheduler,
-	checkBackoff,
+	checkAnnotations,
 }
 
 // changes are what an update may change.
@@ -185,40 +182,43 @@ func checkClaimsChange(set, old *lwsv1.LeaderWorkerSet) field.ErrorList {
 
 var annotationsPath = field.NewPath("metadata", "annotations")
 
-func checkPaused(set *lwsv1.LeaderWorkerSet) field.ErrorList {
-	return checkChoice(set, lwsv1.PausedAnnotationKey, lwsv1.PausedValue, "false")
+// checkAnnotations refuses an unknown gang scheduler too: groups would be placed pod by pod.
+func checkAnnotations(set *lwsv1.LeaderWorkerSet) (faults field.ErrorList) {
+	for _, rule := range []struct {
+		key     string
+		choices []string
+		check   func(path *field.Path, value string) *field.Error
+	}{
+		{lwsv1.PausedAnnotationKey, []string{lwsv1.PausedValue, "false"}, nil},
+		{lwsv1.HistoryLimitAnnotationKey, nil, checkHistoryLimit},
+		{lwsv1.GangSchedulerAnnotationKey, []string{gang.Volcano, lwsv1.NoGangScheduler}, nil},
+		{backoff.AnnotationKey, nil, checkBackoff},
+	} {
+		value, given := set.Annotations[rule.key]
+		path := annotationsPath.Key(rule.key)
+		switch {
+		case !given, rule.key == lwsv1.GangSchedulerAnnotationKey && value == "":
+		case rule.check != nil:
+			if fault := rule.check(path, value); fault != nil {
+				faults = append(faults, fault)
+			}
+		case !slices.Contains(rule.choices, value):
+			faults = append(faults, field.NotSupported(path, value, rule.choices))
+		}
+	}
+	return faults
 }
 
-// checkGangScheduler refuses an unknown scheduler: groups would be placed pod by pod.
-func checkGangScheduler(set *lwsv1.LeaderWorkerSet) field.ErrorList {
-	if set.Annotations[lwsv1.GangSchedulerAnnotationKey] == "" {
+func checkHistoryLimit(path *field.Path, value string) *field.Error {
+	if limit, err := strconv.Atoi(value); err == nil && limit >= 0 {
 		return nil
 	}
-	return checkChoice(set, lwsv1.GangSchedulerAnnotationKey, gang.Volcano, lwsv1.NoGangScheduler)
+	return field.Invalid(path, shortened(value), "must be a whole number from 0")
 }
 
-func checkChoice(set *lwsv1.LeaderWorkerSet, key string, choices ...string) field.ErrorList {
-	if value, given := set.Annotations[key]; given && !slices.Contains(choices, value) {
-		return field.ErrorList{field.NotSupported(annotationsPath.Key(key), value, choices)}
-	}
-	return nil
-}
-
-func checkHistoryLimit(set *lwsv1.LeaderWorkerSet) field.ErrorList {
-	value, given := set.Annotations[lwsv1.HistoryLimitAnnotationKey]
-	if limit, err := strconv.Atoi(value); !given || err == nil && limit >= 0 {
-		return nil
-	}
-	return field.ErrorList{field.Invalid(annotationsPath.Key(lwsv1.HistoryLimitAnnotationKey), shortened(value), "must be a whole number from 0")}
-}
-
-func checkBackoff(set *lwsv1.LeaderWorkerSet) field.ErrorList {
-	value, given := set.Annotations[backoff.AnnotationKey]
-	if !given {
-		return nil
-	}
+func checkBackoff(path *field.Path, value string) *field.Error {
 	if _, err := backoff.Parse(value); err != nil {
-		return field.ErrorList{field.Invalid(annotationsPath.Key(backoff.AnnotationKey), value, err.Error())}
+		return field.Invalid(path, value, err.Error())
 	}
 	return nil
 }
