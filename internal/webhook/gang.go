@@ -32,10 +32,10 @@ func (g Gangs) include(ctx context.Context, pod *corev1.Pod) (bool, error) {
 		return rule.InGang(pod, nil, nil, g.Otherwise), nil
 	}
 	set, err := g.Kin.Set(ctx, pod)
-	if err != nil {
-		return false, fmt.Errorf("find out whether pod %s is part of a gang: %w", pod.Name, err)
+	var leader *corev1.Pod
+	if err == nil {
+		leader, err = g.Kin.Leader(ctx, pod)
 	}
-	leader, err := g.Kin.Leader(ctx, pod)
 	if err != nil {
 		return false, fmt.Errorf("find out whether pod %s is part of a gang: %w", pod.Name, err)
 	}

@@ -3,6 +3,7 @@ package webhook
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -64,11 +65,9 @@ func encodesItself(v reflect.Value) bool {
 
 type patch []jsonpatch.Operation
 
-func (p *patch) add(path string, v any) { *p = append(*p, jsonpatch.NewOperation("add", path, v)) }
-func (p *patch) replace(path string, v any) {
-	*p = append(*p, jsonpatch.NewOperation("replace", path, v))
+func (p *patch) then(operation, path string, v any) {
+	*p = append(*p, jsonpatch.NewOperation(operation, path, v))
 }
-func (p *patch) remove(path string) { *p = append(*p, jsonpatch.NewOperation("remove", path, nil)) }
 
 // value adds the operations for one value at path, which raw has. It decodes only the parts
 // of raw that lead to a change.
@@ -78,27 +77,27 @@ func (p *patch) value(path string, raw json.RawMessage, before, after any) error
 	}
 	switch after := after.(type) {
 	case map[string]any:
-		if beforeMap, inBefore := before.(map[string]any); inBefore {
+		if before, inBefore := before.(map[string]any); inBefore {
 			rawMap, err := decoded[map[string]json.RawMessage](raw)
 			if err != nil {
 				return err
 			}
 			if rawMap != nil {
-				return p.object(path, rawMap, beforeMap, after)
+				return p.object(path, rawMap, before, after)
 			}
 		}
 	case []any:
-		if beforeList, inBefore := before.([]any); inBefore {
+		if before, inBefore := before.([]any); inBefore {
 			rawList, err := decoded[[]json.RawMessage](raw)
 			if err != nil {
 				return err
 			}
-			if rawList != nil && len(rawList) == len(beforeList) {
-				return p.list(path, rawList, beforeList, after)
+			if rawList != nil && len(rawList) == len(before) {
+				return p.list(path, rawList, before, after)
 			}
 		}
 	}
-	p.replace(path, after)
+	p.then("replace", path, after)
 	return nil
 }
 
@@ -111,7 +110,10 @@ func decoded[T any](raw json.RawMessage) (into T, err error) {
 }
 
 func (p *patch) object(path string, raw map[string]json.RawMessage, before, after map[string]any) error {
-	for _, key := range keysOf(before, after) {
+	all := map[string]any{}
+	maps.Copy(all, before)
+	maps.Copy(all, after)
+	for _, key := range slices.Sorted(maps.Keys(all)) {
 		at := path + "/" + escape.Replace(key)
 		was, existed := before[key]
 		is, exists := after[key]
@@ -122,9 +124,9 @@ func (p *patch) object(path string, raw map[string]json.RawMessage, before, afte
 				return err
 			}
 		case exists && !reflect.DeepEqual(was, is):
-			p.add(at, is) // its parent exists; "add" replaces a value that raw has
+			p.then("add", at, is) // its parent exists; "add" replaces a value that raw has
 		case !exists && inRaw:
-			p.remove(at)
+			p.then("remove", at, nil)
 		}
 	}
 	return nil
@@ -148,10 +150,10 @@ func (p *patch) list(path string, raw []json.RawMessage, before, after []any) er
 			}
 			i, j = i+1, j+1
 		case i < len(was) && !comesAfter(last, was[i], j):
-			p.remove(at)
+			p.then("remove", at, nil)
 			i++
 		default:
-			p.add(at, after[j])
+			p.then("add", at, after[j])
 			j++
 		}
 	}
@@ -181,20 +183,6 @@ func identity(v any) string {
 	}
 	text, _ := json.Marshal(v) // v is made of what JSON knows
 	return "value:" + string(text)
-}
-
-func keysOf(before, after map[string]any) []string {
-	keys := make([]string, 0, len(after))
-	for key := range after {
-		keys = append(keys, key)
-	}
-	for key := range before {
-		if _, again := after[key]; !again {
-			keys = append(keys, key)
-		}
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // escape writes a key as one step of a JSON pointer (RFC 6901).

@@ -1,15 +1,43 @@
+// Package webhook answers the API server's admission requests over HTTP.
+//
+// It knows paths, requests, answers and patches, which leave fields that our types lack as
+// they are. It refuses to know the rules of the LeaderWorkerSet API: those are pure
+// functions in internal/lws/admission. It never writes.
 package webhook
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+	strictjson "sigs.k8s.io/json"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	rule "lockstep.dev/lockstep/internal/lws/admission"
+	"lockstep.dev/lockstep/internal/quantity"
+)
+
+// The paths of requests. They are those of other implementations of the API, so that their
+// webhook configurations work.
+const (
+	PathMutateSet   = "/mutate-leaderworkerset-x-k8s-io-v1-leaderworkerset"
+	PathValidateSet = "/validate-leaderworkerset-x-k8s-io-v1-leaderworkerset"
+	PathMutatePod   = "/mutate--v1-pod"
+	PathValidatePod = "/validate--v1-pod"
+)
+
+// The names of the webhook configurations.
+const (
+	MutatingConfiguration   = "lws-mutating-webhook-configuration"
+	ValidatingConfiguration = "lws-validating-webhook-configuration"
 )
 
 // Register adds each webhook to the server. The library bounds requests to 7 MiB, counts
@@ -26,13 +54,66 @@ func handlers(gangs Gangs) map[string]admission.HandlerFunc {
 			rule.Default(set)
 			return nil
 		}),
-		PathValidateSet: validating(rules[lwsv1.LeaderWorkerSet]{
-			create: rule.ValidateCreate,
-			update: rule.ValidateUpdate,
-			warn:   rule.Warnings,
-		}),
+		PathValidateSet: validateSet(readerOf[lwsv1.LeaderWorkerSet]()),
 		PathMutatePod:   ofSets(mutating(gangs.mutatePod)),
-		PathValidatePod: allowing, // for configurations of other implementations; ours does not call it
+		// Configurations of other implementations call it. Ours does not.
+		PathValidatePod: func(context.Context, admission.Request) admission.Response { return admission.Allowed("") },
+	}
+}
+
+// object is a pointer to a T that can be copied.
+type object[T any] interface {
+	*T
+	DeepCopyInto(*T)
+}
+
+// mutating answers with the smallest patch that makes the change. An error of change
+// refuses the request.
+func mutating[T any, P object[T]](change func(context.Context, P) error) admission.HandlerFunc {
+	reads := readerOf[T]()
+	return func(ctx context.Context, req admission.Request) admission.Response {
+		after, err := reads.object(req.Object)
+		if err != nil {
+			return undecodable(req, err)
+		}
+		var before T
+		P(after).DeepCopyInto(&before)
+		if err := change(ctx, after); err != nil {
+			return admission.Denied(err.Error())
+		}
+		patch, err := Diff(req.Object.Raw, &before, after)
+		if err != nil {
+			return admission.Errored(http.StatusInternalServerError, err)
+		}
+		return admission.Patched("", patch...)
+	}
+}
+
+// validateSet refuses a LeaderWorkerSet with all its faults at once.
+func validateSet(reads reader[lwsv1.LeaderWorkerSet]) admission.HandlerFunc {
+	return func(_ context.Context, req admission.Request) admission.Response {
+		if req.Operation != admissionv1.Create && req.Operation != admissionv1.Update {
+			return admission.Allowed("")
+		}
+		is, err := reads.object(req.Object)
+		if err != nil {
+			return undecodable(req, err)
+		}
+		var was *lwsv1.LeaderWorkerSet
+		var faults field.ErrorList
+		if req.Operation == admissionv1.Create {
+			faults = rule.ValidateCreate(is)
+		} else {
+			if was, err = reads.object(req.OldObject); err != nil {
+				return undecodable(req, err)
+			}
+			faults = rule.ValidateUpdate(is, was)
+		}
+		answer := admission.Allowed("")
+		if len(faults) > 0 {
+			answer = admission.Denied(faults.ToAggregate().Error())
+		}
+		return answer.WithWarnings(rule.Warnings(is, was)...)
 	}
 }
 
@@ -55,4 +136,28 @@ func ofSets(next admission.HandlerFunc) admission.HandlerFunc {
 		}
 		return answer
 	}
+}
+
+func undecodable(req admission.Request, err error) admission.Response {
+	return admission.Errored(http.StatusBadRequest, fmt.Errorf("decode %s %q: %w", req.Kind.Kind, req.Name, err))
+}
+
+// reader decodes objects of type T that the API server has not validated: it calls mutating
+// webhooks first, and any client can reach the webhook server.
+//
+// The path determines the type, whatever kind the object has. An object that chose its type
+// would also choose where its quantities are not checked.
+type reader[T any] struct{ quantities *quantity.Places }
+
+func readerOf[T any]() reader[T] { return reader[T]{quantity.In[T]()} }
+
+func (r reader[T]) object(from runtime.RawExtension) (*T, error) {
+	if len(from.Raw) == 0 {
+		return nil, errors.New("the request has no object")
+	}
+	if err := r.quantities.Check(from.Raw); err != nil {
+		return nil, err
+	}
+	into := new(T)
+	return into, strictjson.UnmarshalCaseSensitivePreserveInts(from.Raw, into)
 }

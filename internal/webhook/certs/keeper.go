@@ -1,3 +1,12 @@
+// Package certs makes the API server trust the webhook server.
+//
+// It knows the certificate of the server, the Secret in which replicas share one, and the
+// CA bundles of the webhook configurations. They change in this order, so that the API
+// server always accepts the server:
+//
+//	Secret ──► bundles trust the new certificate as well ──► the server presents it
+//
+// It refuses to know what the webhooks answer.
 package certs
 
 import (
@@ -77,10 +86,11 @@ func NewKeeper(o Options) (*Keeper, error) {
 	if o.Dir == "" {
 		return k, nil
 	}
-	var err error
-	if k.files, err = certwatcher.New(filepath.Join(o.Dir, keyServingCert), filepath.Join(o.Dir, keyServingKey)); err != nil {
+	files, err := certwatcher.New(filepath.Join(o.Dir, keyServingCert), filepath.Join(o.Dir, keyServingKey))
+	if err != nil {
 		return nil, fmt.Errorf("read the webhook certificate in %q: %w", o.Dir, err)
 	}
+	k.files = files
 	return k, nil
 }
 
@@ -162,7 +172,7 @@ func (k *Keeper) keep(ctx context.Context) (time.Duration, error) {
 // counts from the first pass that found the bundles complete: the keeper's own patch of a
 // bundle starts a pass at once.
 func (k *Keeper) untilSettled(now time.Time, serving *tls.Certificate, callers []caller) time.Duration {
-	if !all(callers, func(c caller) bool { return trusts(c.before, serving, "", now) }) {
+	if slices.ContainsFunc(callers, func(c caller) bool { return !trusts(c.before, serving, "", now) }) {
 		k.known = nil
 		return settle
 	}
@@ -170,10 +180,6 @@ func (k *Keeper) untilSettled(now time.Time, serving *tls.Certificate, callers [
 		k.known, k.knownSince = serving, now
 	}
 	return k.knownSince.Add(settle).Sub(now)
-}
-
-func all(callers []caller, is func(caller) bool) bool {
-	return !slices.ContainsFunc(callers, func(c caller) bool { return !is(c) })
 }
 
 // Begin makes the first pass, so that the server has a certificate when it starts.

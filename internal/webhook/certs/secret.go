@@ -11,7 +11,6 @@ import (
 	"encoding/pem"
 	"fmt"
 	"maps"
-	"math/big"
 	"net"
 	"slices"
 	"time"
@@ -113,27 +112,18 @@ func (o offer) unfit(now time.Time, hosts []string) string {
 	return ""
 }
 
-// issue makes an authority and one server certificate. The key of the authority is not kept:
-// each certificate has an authority of its own. The keys are ECDSA: the server signs each
-// connection, and the API server opens many.
+// issue makes a server certificate that is its own authority: no key exists that could sign
+// another. The key is ECDSA: the server signs each connection, and the API server opens many.
 func issue(now time.Time, hosts []string) (map[string][]byte, error) {
-	authorityKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	authority, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "lws-ca", Organization: []string{"lws"}, NotBefore: now.Add(-clockSkew)}, authorityKey)
-	if err != nil {
-		return nil, err
-	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
 	}
 	template := &x509.Certificate{
-		Subject:   pkix.Name{CommonName: "lws-webhook-server"},
+		Subject:   pkix.Name{CommonName: "lws-webhook-server", Organization: []string{"lws"}},
 		NotBefore: now.Add(-clockSkew), NotAfter: now.Add(servingTerm),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		BasicConstraintsValid: true, IsCA: true,
 	}
 	for _, host := range hosts {
 		switch ip := net.ParseIP(host); {
@@ -144,22 +134,13 @@ func issue(now time.Time, hosts []string) (map[string][]byte, error) {
 			template.DNSNames = append(template.DNSNames, host)
 		}
 	}
-	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127)); err != nil {
-		return nil, err
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, authority, key.Public(), authorityKey)
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		return nil, err
 	}
+	serving := pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: der})
 	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(key)
-	if err != nil {
-		return nil, err
-	}
-	bundle, err := cert.EncodeCertificates(authority)
-	return map[string][]byte{
-		keyAuthority: bundle, keyServingKey: keyPEM,
-		keyServingCert: pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: der}),
-	}, err
+	return map[string][]byte{keyAuthority: serving, keyServingCert: serving, keyServingKey: keyPEM}, err
 }
 
 // ServiceHosts returns the names by which a Service is called from inside the cluster,
