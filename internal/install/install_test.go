@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -41,21 +40,11 @@ func (s site) cluster(o Options) *cluster {
 func (s site) install(o Options) [3]int {
 	s.Helper()
 	c := s.cluster(o)
-	shape, err := c.shape(nil)
-	if err != nil {
-		s.Fatal(err)
-	}
-	r, err := shape.stale(s.Context(), c)
-	if err != nil {
-		s.Fatal(err)
-	}
+	shape := must(c.shape(nil))
+	r := must(shape.stale(s.Context(), c))
 	changes := map[change]int{}
 	for _, u := range must(shape.manifests()) {
-		what, err := c.apply(s.Context(), u)
-		if err != nil {
-			s.Fatal(err)
-		}
-		changes[what]++
+		changes[must(c.apply(s.Context(), u))]++
 	}
 	r.strips = false // nothing ends here
 	if err := r.run(s.Context()); err != nil {
@@ -64,123 +53,106 @@ func (s site) install(o Options) [3]int {
 	return [3]int{changes[created], changes[configured], c.deleted}
 }
 
-func (s site) found() []string {
-	s.Helper()
-	found, err := s.cluster(Options{}).installed(s.Context())
-	if err != nil {
-		s.Fatal(err)
-	}
-	return titles(found)
+func (s site) objects() []*unstructured.Unstructured {
+	return must(s.cluster(Options{}).installed(s.Context()))
 }
 
-func TestAnInstallationIsFoundAndRepeatable(t *testing.T) {
-	for name, o := range map[string]Options{
-		"whole": {Image: "i"}, "alone": {ProtectOnly: true},
-	} {
-		s := newSite(t)
-		all := titles(load(t, o))
-		if got := s.install(o); got != [3]int{len(all)} {
-			t.Errorf("%s: got %v, want %d created", name, got, len(all))
-		}
-		if got := s.install(o); got != [3]int{} {
-			t.Errorf("%s: again: %v", name, got)
-		}
-		found := s.found()
-		slices.Sort(all)
-		if slices.Sort(found); !slices.Equal(found, all) {
-			t.Errorf("%s: found %q, want %q", name, found, all)
-		}
-	}
-}
+func (s site) found() []string { return titles(s.objects()) }
 
-// Another configuration leaves nothing of the one before.
-func TestObjectsThatAreNotWantedAreDeleted(t *testing.T) {
+// One cluster goes through installations, one after the other. Each is found as a whole,
+// changes nothing when it is repeated, and leaves nothing of the one before.
+func TestInstallations(t *testing.T) {
 	s := newSite(t)
-	before := with("protection: {alone: true, initialHold: Pending}")
-	before.Image = "i"
-	s.install(before)
-	if got := s.install(Options{}); got[2] != 8 {
-		t.Errorf("got %v", got)
-	}
-	if s.install(Options{NoProtection: true}); slices.ContainsFunc(s.found(), func(name string) bool { return strings.Contains(name, "protection") }) {
-		t.Errorf("protection stays: %q", s.found())
-	}
-}
-
-func TestTheWholeReplacesProtectionAlone(t *testing.T) {
-	s := newSite(t)
-	s.install(Options{Image: "i", ProtectOnly: true})
-	s.install(Options{Image: "i"})
-	if found := s.found(); slices.Contains(found, "namespace/lockstep-system") || slices.Contains(found, "deployment.apps/lockstep-controller-manager") {
-		t.Errorf("found %q", found)
-	}
-}
-
-// What another implementation, or a user, wrote under our names is replaced. Its other
-// objects are not ours.
-func TestObjectsOfOthersAreReplacedOrLeftAlone(t *testing.T) {
-	s := newSite(t)
-	var theirs []string
-	for _, u := range load(t, Options{Image: "theirs"}) {
-		if ofProtection(u) || u.GetKind() == "Namespace" {
-			continue
-		}
-		switch u.GetKind() {
-		case "MutatingWebhookConfiguration":
-			hook := webhooksOf(u)[0]
-			hook["clientConfig"].(map[string]any)["caBundle"] = "Ym8="
-			u.Object["webhooks"] = append(u.Object["webhooks"].([]any), map[string]any{"name": "theirs.example.com"})
-		case "Service":
-			if err := unstructured.SetNestedField(u.Object, "10.0.0.7", "spec", "clusterIP"); err != nil {
-				t.Fatal(err)
-			}
-		}
-		u.SetAnnotations(map[string]string{"theirs": "kept"})
-		theirs = append(theirs, title(u))
-		if err := s.client.Create(t.Context(), u, client.FieldOwner("kubectl")); err != nil {
-			t.Fatal(err)
-		}
-	}
+	s.createObjectsOfOthers()
 	if found := s.found(); len(found) > 0 {
 		t.Errorf("another's objects are taken for ours: %q", found)
 	}
-	s.install(Options{Image: "i"})
-	if found := s.found(); len(found) < len(theirs) {
-		t.Errorf("found %q", found)
+	alone := in("i", with("protection: {alone: true, initialHold: Pending}"))
+	for i, step := range []struct {
+		options Options
+		deleted int
+		stays   []string // of the installation before
+	}{
+		{in("i", Options{ProtectOnly: true}), 0, nil},
+		{alone, 10, nil}, // the names of protection alone
+		{Options{}, 8, []string{"Deployment", "ConfigMap", "Service"}},
+		{Options{NoProtection: true}, 27, []string{"Deployment", "ConfigMap", "Service"}},
+	} {
+		changes := s.install(step.options)
+		want := load(t, step.options)
+		found := s.objects()
+		for _, u := range found {
+			if !isIn(u, want) && !slices.Contains(step.stays, u.GetKind()) {
+				t.Errorf("step %d: %s stays", i, title(u))
+			}
+		}
+		for _, u := range want {
+			if !isIn(u, found) {
+				t.Errorf("step %d: %s is not found", i, title(u))
+			}
+		}
+		if changes[2] != step.deleted {
+			t.Errorf("step %d: %v changes", i, changes)
+		}
 	}
-	for _, u := range load(t, Options{Image: "i"}) {
-		live := must(s.cluster(Options{}).get(t.Context(), u))
+	if got := s.install(Options{NoProtection: true}); got != [3]int{} {
+		t.Errorf("repeated: %v", got)
+	}
+	s.mustHaveReplacedObjectsOfOthers()
+}
+
+// createObjectsOfOthers writes under our names, as another implementation or a user.
+func (s site) createObjectsOfOthers() {
+	for _, u := range load(s.T, in("theirs", Options{NoProtection: true})) {
+		switch u.GetKind() {
+		default:
+			continue
+		case "MutatingWebhookConfiguration":
+			hook := webhooksOf(u)[0]
+			hook["clientConfig"].(map[string]any)["caBundle"], hook["failurePolicy"] = "Ym8=", "Ignore"
+			u.Object["webhooks"] = append(u.Object["webhooks"].([]any), map[string]any{"name": "theirs.example.com"})
+		case "Service":
+			u.Object["spec"].(map[string]any)["clusterIP"], u.Object["spec"].(map[string]any)["ports"] = "10.0.0.7", []any{}
+		}
+		u.SetAnnotations(map[string]string{"theirs": "kept"})
+		s.create(u)
+	}
+}
+
+func (s site) create(u *unstructured.Unstructured) {
+	s.Helper()
+	if err := s.client.Create(s.Context(), u, client.FieldOwner("kubectl")); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// mustHaveReplacedObjectsOfOthers checks that allocated fields are kept, and no others.
+func (s site) mustHaveReplacedObjectsOfOthers() {
+	s.Helper()
+	for _, u := range load(s.T, Options{}) {
+		live := must(s.cluster(Options{}).get(s.Context(), u))
 		switch u.GetKind() {
 		case "MutatingWebhookConfiguration":
 			hooks := webhooksOf(live)
 			bundle, _, _ := unstructured.NestedString(hooks[0], "clientConfig", "caBundle")
 			if len(hooks) != len(webhooksOf(u)) || bundle != "Ym8=" || live.GetAnnotations()["theirs"] == "" {
-				t.Errorf("got %v", live.Object)
+				s.Errorf("got %v", live.Object)
 			}
 		case "Service":
 			if address, _, _ := unstructured.NestedString(live.Object, "spec", "clusterIP"); address != "10.0.0.7" {
-				t.Errorf("a Service lost its address: %q", address)
+				s.Errorf("a Service lost its address: %q", address)
 			}
 		}
 	}
 }
 
 func TestUninstallFindsWhatItRemoves(t *testing.T) {
-	namespace := &unstructured.Unstructured{}
-	namespace.SetAPIVersion("v1")
-	namespace.SetKind("Namespace")
-	namespace.SetName(namespaceName)
 	s := newSite(t)
-	if err := s.client.Create(t.Context(), namespace); err != nil {
-		t.Fatal(err)
-	}
-	s.install(Options{Image: "i"})
+	s.create(object("v1", "Namespace", "", namespaceName))
+	s.create(object("v1", "Secret", namespaceName, "lws-webhook-server-cert"))
+	s.install(in("i", Options{}))
 	if slices.Contains(s.found(), "namespace/lws-system") {
 		t.Error("a namespace that install did not create is removed")
-	}
-	secret := object("v1", "Secret", namespaceName, "lws-webhook-server-cert")
-	if err := s.client.Create(t.Context(), secret); err != nil {
-		t.Fatal(err)
 	}
 	c := s.cluster(Options{KeepSets: true, KeepProtection: true})
 	r := c.removal(must(c.installed(t.Context())), c.removes)
@@ -188,15 +160,13 @@ func TestUninstallFindsWhatItRemoves(t *testing.T) {
 	if err := r.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	left := s.found()
-	if !slices.Contains(left, "customresourcedefinition.apiextensions.k8s.io/leaderworkersets.leaderworkerset.x-k8s.io") {
-		t.Errorf("the definition is gone: %q", left)
+	for _, u := range s.objects() {
+		if !isDefinition(u) && !ofProtection(u) {
+			t.Errorf("%s stays", title(u))
+		}
 	}
-	if slices.Contains(left, "secret/lws-webhook-server-cert") || slices.ContainsFunc(left, func(name string) bool { return strings.Contains(name, "/lws-") }) {
-		t.Errorf("left: %q", left)
-	}
-	if !slices.Contains(left, "clusterrole.rbac.authorization.k8s.io/lockstep-protection-role") {
-		t.Errorf("protection is gone: %q", left)
+	if !slices.ContainsFunc(s.objects(), isDefinition) || !slices.ContainsFunc(s.objects(), ofProtection) {
+		t.Errorf("left: %q", s.found())
 	}
 }
 
@@ -207,14 +177,12 @@ func TestCopiedLabelsMakeNothingOurs(t *testing.T) {
 		"ConfigMap": "v1", "Service": "v1", "ServiceAccount": "v1", "Deployment": "apps/v1", "RoleBinding": "rbac.authorization.k8s.io/v1",
 		"ClusterRole": "rbac.authorization.k8s.io/v1", "ValidatingAdmissionPolicy": "admissionregistration.k8s.io/v1",
 	} {
-		u := object(group, kind, "", "mine")
-		if kind != "ClusterRole" && kind != "ValidatingAdmissionPolicy" {
-			u.SetNamespace("prod")
+		u := object(group, kind, "prod", "mine")
+		if kind == "ClusterRole" || kind == "ValidatingAdmissionPolicy" {
+			u.SetNamespace("")
 		}
 		u.SetLabels(map[string]string{nameLabel: standaloneLabel, componentLabel: "protection"})
-		if err := s.client.Create(t.Context(), u, client.FieldOwner("kubectl")); err != nil {
-			t.Fatal(err)
-		}
+		s.create(u)
 	}
 	found := s.found()
 	if slices.Sort(found); !slices.Equal(found, []string{"clusterrole.rbac.authorization.k8s.io/mine", "validatingadmissionpolicy.admissionregistration.k8s.io/mine"}) {
@@ -267,9 +235,7 @@ func TestUninstallRefusesBesideAnOperatorThatStays(t *testing.T) {
 		s := newSite(t)
 		u := object("apps/v1", "Deployment", namespaceName, deploymentName)
 		u.Object["spec"] = map[string]any{"replicas": tt.replicas}
-		if err := s.client.Create(t.Context(), u); err != nil {
-			t.Fatal(err)
-		}
+		s.create(u)
 		r := s.cluster(Options{}).removal([]*unstructured.Unstructured{u}, func(*unstructured.Unstructured) bool { return tt.doomed })
 		if err := r.refuseRunning(t.Context(), true); (err != nil) != tt.blocks {
 			t.Errorf("%s: got %v", name, err)

@@ -1,34 +1,56 @@
 package install
 
 import (
+	"bytes"
+	"flag"
 	"fmt"
+	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"lockstep.dev/lockstep/internal/webhook"
+	"lockstep.dev/lockstep/internal/operator"
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
-func load(t *testing.T, o Options) []*unstructured.Unstructured { return loadFor(t, o) }
+var update = flag.Bool("update", false, "write what is rendered and granted to testdata")
 
-// loadFor is load for an API server that lacks some kinds.
-func loadFor(t *testing.T, o Options, lacks ...string) []*unstructured.Unstructured {
+const header = "apiVersion: config.lws.x-k8s.io/v1alpha1\nkind: Configuration\n"
+
+func with(text string) Options { return Options{Config: []byte(header + text)} }
+
+// in adds an image to options.
+func in(image string, o Options) Options {
+	o.Image = image
+	return o
+}
+
+func load(t *testing.T, o Options, lacks ...string) []*unstructured.Unstructured {
 	t.Helper()
 	s, err := o.shape(lacks)
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := s.manifests()
+	return must(s.manifests())
+}
+
+func must[T any](v T, err error) T {
 	if err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
-	return all
+	return v
 }
 
 func titles(all []*unstructured.Unstructured) (names []string) {
@@ -38,128 +60,121 @@ func titles(all []*unstructured.Unstructured) (names []string) {
 	return names
 }
 
-func TestInstallRendersWhatEachFormNeeds(t *testing.T) {
-	const deployment, service = "deployment.apps/lws-controller-manager", "service/lws-webhook-service"
-	for name, c := range map[string]struct {
-		options             Options
-		deployment, service bool
-	}{
-		"called by URL":             {options: Options{WebhookURL: "https://h"}},
-		"called by Service":         {service: true},
-		"in the cluster":            {options: Options{Image: "i"}, deployment: true, service: true},
-		"in the cluster and by URL": {options: Options{Image: "i", WebhookURL: "https://h"}, deployment: true, service: true},
-	} {
-		got := titles(load(t, c.options))
-		if slices.Contains(got, deployment) != c.deployment || slices.Contains(got, service) != c.service {
-			t.Errorf("%s: %q", name, got)
-		}
-		if got[0] != "namespace/lws-system" || !strings.HasPrefix(got[len(got)-1], "validatingadmissionpolicybinding") {
-			t.Errorf("%s: wrong order: %q", name, got)
+// golden compares lines with a file of testdata.
+func golden(t *testing.T, name string, lines []string) {
+	t.Helper()
+	got := strings.Join(lines, "\n") + "\n"
+	if *update {
+		if err := os.WriteFile("testdata/"+name, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
 		}
 	}
-}
-
-func TestWebhooksHaveTheirPathsAndSelectors(t *testing.T) {
-	got := map[string]string{}
-	for _, u := range load(t, Options{WebhookURL: "https://127.0.0.1:1/"}) {
-		for _, hook := range webhooksOf(u) {
-			address, _, _ := unstructured.NestedString(hook, "clientConfig", "url")
-			_, service, _ := unstructured.NestedMap(hook, "clientConfig", "service")
-			selector, _, _ := unstructured.NestedSlice(hook, "objectSelector", "matchExpressions")
-			got[hook["name"].(string)] = fmt.Sprint(u.GetName(), " ", address, " ", service, selector)
-		}
-	}
-	want := map[string]string{
-		"mleaderworkerset.kb.io": webhook.MutatingConfiguration + " https://127.0.0.1:1" + webhook.PathMutateSet + " false []",
-		"mpod.kb.io": webhook.MutatingConfiguration + " https://127.0.0.1:1" + webhook.PathMutatePod +
-			" false [map[key:leaderworkerset.sigs.k8s.io/name operator:Exists]]",
-		"vleaderworkerset.kb.io": webhook.ValidatingConfiguration + " https://127.0.0.1:1" + webhook.PathValidateSet + " false []",
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	want := must(os.ReadFile("testdata/" + name))
+	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// leaves returns the values of objects by their paths.
+func leaves(all []*unstructured.Unstructured) map[string]string {
+	values := map[string]string{}
+	var add func(path string, v any)
+	add = func(path string, v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			for key, v := range v {
+				add(path+"."+key, v)
+			}
+		case []any:
+			for i, v := range v {
+				add(fmt.Sprintf("%s[%d]", path, i), v)
+			}
+		default:
+			values[path] = fmt.Sprint(v)
+		}
+	}
+	for _, u := range all {
+		add(title(u)+" ", u.Object)
+	}
+	return values
+}
+
+// Each form of an installation is shown by what differs from the default one.
+func TestManifestsFollowOptions(t *testing.T) {
+	var lines []string
+	byDefault := load(t, Options{})
+	for _, form := range []struct {
+		name    string
+		options Options
+		lacks   []string
+	}{
+		{name: "called by URL", options: Options{WebhookURL: "https://127.0.0.1:1/"}},
+		{name: "in the cluster", options: in("i", Options{})},
+		{name: "in the cluster, by URL", options: in("i", Options{WebhookURL: "https://h"})},
+		{name: "in the cluster, configured", options: in("i", with("protection: {mode: Hold}"))},
+		{name: "in the cluster, configured anew", options: in("i", with("protection: {mode: Observe}"))},
+		{name: "in the cluster, protection off", options: in("i", Options{NoProtection: true})},
+		{name: "protection only", options: in("i", Options{ProtectOnly: true})},
+		{name: "protection only, before 1.36", options: in("i", Options{ProtectOnly: true}), lacks: []string{operator.MutatingPolicy}},
+		{name: "before 1.36", lacks: []string{operator.MutatingPolicy}},
+		{name: "before 1.30", lacks: []string{operator.MutatingPolicy, operator.ValidatingPolicy}},
+		{name: "disabled by the file", options: with("protection: {enabled: false}")},
+		{name: "alone", options: with("protection: {alone: true}")},
+		{name: "held from the creation on", options: with("protection: {initialHold: Pending}")},
+		{name: "no exempt namespaces", options: with("protection: {exemptNamespaces: []}")},
+		{name: "two exempt namespaces", options: with("protection: {exemptNamespaces: [a, b]}")},
+		{name: "configured kinds", options: with("protection: {kinds: [{apiVersion: a.example.com/v1, kind: A, podTemplates: [spec.t]}, " +
+			"{apiVersion: v1, kind: ReplicationController, podTemplates: [spec.template], replicas: spec.replicas}]}")},
+	} {
+		lines = append(lines, "", "# "+form.name)
+		now := load(t, form.options, form.lacks...)
+		for _, u := range byDefault {
+			if !isIn(u, now) {
+				lines = append(lines, "- "+title(u))
+			}
+		}
+		for _, u := range now {
+			if !isIn(u, byDefault) {
+				lines = append(lines, "+ "+title(u)+" in "+u.GetNamespace())
+			}
+		}
+		before, after := leaves(byDefault), leaves(now)
+		for _, path := range slices.Sorted(maps.Keys(after)) {
+			isNew := !slices.ContainsFunc(byDefault, func(u *unstructured.Unstructured) bool { return strings.HasPrefix(path, title(u)+" ") })
+			if before[path] != after[path] && (!isNew || isChosen.MatchString(path)) {
+				lines = append(lines, "~ "+path+" = "+after[path])
+			}
+		}
+	}
+	golden(t, "rendered.txt", lines)
+}
+
+// isChosen matches the fields of a Deployment that options set.
+var isChosen = regexp.MustCompile(`^deployment.*(args|image|[vV]olume|lockstep.dev)`)
 
 // The operator gets the least that it needs: a verb that appears here by accident is a way
-// into the cluster.
+// into the cluster. Users may read what the kubectl plugin reads.
 func TestRolesGrantTheLeast(t *testing.T) {
 	var granted []string
-	for what, verbs := range grantsOf(t, Options{}, "lws-controller-manager") {
-		granted = append(granted, what+": "+verbs)
-	}
-	slices.Sort(granted)
-	want, err := os.ReadFile("testdata/grants.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), strings.Join(granted, "\n")+"\n"); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-// A user who may read a set may read all that kubectl lockstep needs.
-func TestUserRolesCoverWhatThePluginReads(t *testing.T) {
-	roles := 0
 	for _, u := range load(t, Options{}) {
-		if u.GetKind() != "ClusterRole" || !strings.HasPrefix(u.GetName(), "lws-leaderworkerset-") {
-			continue
-		}
-		roles++
-		may := map[string]string{}
-		for _, r := range convert[rbacv1.ClusterRole](t, u).Rules {
-			for _, resource := range r.Resources {
-				may[resource] = strings.Join(r.Verbs, " ")
-			}
-		}
-		for resource, verbs := range map[string]string{
-			"statefulsets": "get list watch", "controllerrevisions": "get list watch",
-			"pods": "get list watch", "services": "get list watch", "podgroups": "get",
-		} {
-			if may[resource] != verbs {
-				t.Errorf("%s may %q %s, want %q", u.GetName(), may[resource], resource, verbs)
-			}
-		}
-	}
-	if roles != 2 {
-		t.Errorf("%d roles", roles)
-	}
-}
-
-// grantsOf lists what the roles bound to a service account allow.
-func grantsOf(t *testing.T, o Options, account string) map[string]string {
-	t.Helper()
-	rules, bound := map[string][]rbacv1.PolicyRule{}, map[string]bool{}
-	for _, u := range load(t, o) {
 		switch u.GetKind() {
 		case "Role", "ClusterRole":
-			role := convert[rbacv1.ClusterRole](t, u)
-			rules[u.GetKind()+role.Name] = role.Rules
-		case "RoleBinding", "ClusterRoleBinding":
-			binding := convert[rbacv1.ClusterRoleBinding](t, u)
-			if binding.Subjects[0].Name == "system:kube-scheduler" {
-				continue // what the scheduler's plugin needs
-			}
-			if len(binding.Subjects) != 1 || binding.Subjects[0].Name != account || binding.Subjects[0].Namespace != namespaceName {
-				t.Errorf("%s binds %v", title(u), binding.Subjects)
-			}
-			bound[binding.RoleRef.Kind+binding.RoleRef.Name] = true
-		}
-	}
-	grants := map[string]string{}
-	for role := range bound {
-		if len(rules[role]) == 0 {
-			t.Errorf("a binding names %s, which is not installed", role)
-		}
-		name := strings.TrimPrefix(strings.TrimPrefix(role, "Cluster"), "Role")
-		for _, r := range rules[role] {
-			for _, group := range r.APIGroups {
-				for _, resource := range r.Resources {
-					grants[strings.Join([]string{name, group, resource, "[" + strings.Join(r.ResourceNames, " ") + "]"}, " ")] = strings.Join(r.Verbs, " ")
+			for _, r := range convert[rbacv1.ClusterRole](t, u).Rules {
+				for _, group := range r.APIGroups {
+					for _, resource := range r.Resources {
+						granted = append(granted, fmt.Sprintf("%s %s %s %v: %s", u.GetName(), group, resource, r.ResourceNames, strings.Join(r.Verbs, " ")))
+					}
 				}
 			}
+		case "RoleBinding", "ClusterRoleBinding":
+			binding := convert[rbacv1.ClusterRoleBinding](t, u)
+			for _, s := range binding.Subjects {
+				granted = append(granted, fmt.Sprintf("%s %s is bound to %s %s/%s", binding.RoleRef.Kind, binding.RoleRef.Name, s.Kind, s.Namespace, s.Name))
+			}
 		}
 	}
-	return grants
+	slices.Sort(granted)
+	golden(t, "grants.txt", granted)
 }
 
 func convert[T any](t *testing.T, u *unstructured.Unstructured) *T {
@@ -171,23 +186,129 @@ func convert[T any](t *testing.T, u *unstructured.Unstructured) *T {
 	return v
 }
 
+// A namespace without a mode, or with an unknown one, has the mode of the cluster.
+func TestNamespacesAreSelectedByMode(t *testing.T) {
+	protected, others := []string{"barrier", "hold", "strict"}, []string{"off", "observe"}
+	undecided := []string{"", "nonsense"}
+	for mode, byDefault := range map[string]bool{"Off": false, "Observe": false, "Barrier": true, "Hold": true, "Strict": true} {
+		want := map[string][]string{"barrier": protected, "barrier-chosen": slices.Concat(undecided, others), "gate": {"strict"}}
+		if byDefault {
+			want["barrier"], want["barrier-chosen"] = slices.Concat(undecided, protected), others
+		}
+		if mode == "Strict" {
+			want["gate"] = append(undecided, "strict")
+		}
+		got := map[string][]string{}
+		for _, u := range load(t, with("protection: {mode: "+mode+"}")) {
+			name := strings.TrimSuffix(u.GetName(), ".protection.lockstep.dev")
+			if u.GetKind() == "MutatingAdmissionPolicyBinding" && want[name] != nil {
+				got[name] = selected(t, convert[admissionv1.MutatingAdmissionPolicyBinding](t, u).Spec.MatchResources.NamespaceSelector)
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("default %s (-want +got):\n%s", mode, diff)
+		}
+	}
+}
+
+// selected returns the modes of the namespaces that a selector matches.
+func selected(t *testing.T, selector *metav1.LabelSelector) (modes []string) {
+	t.Helper()
+	s := must(metav1.LabelSelectorAsSelector(selector))
+	for _, mode := range []string{"", "nonsense", "off", "observe", "barrier", "hold", "strict"} {
+		set := labels.Set{corev1.LabelMetadataName: "prod"}
+		if mode != "" {
+			set[pvc.ModeKey] = mode
+		}
+		if s.Matches(set) {
+			modes = append(modes, mode)
+		}
+	}
+	return modes
+}
+
+// With --protect-only, no name is one that an implementation for LeaderWorkerSets has.
+func TestProtectOnlyHasNamesOfItsOwn(t *testing.T) {
+	others := load(t, in("i", Options{NoProtection: true}))
+	for _, lacks := range [][]string{nil, {operator.MutatingPolicy}} {
+		for _, u := range load(t, in("i", Options{ProtectOnly: true}), lacks...) {
+			if isIn(u, others) || strings.Contains(string(must(u.MarshalJSON())), "lws-system") {
+				t.Errorf("%s is also installed for sets, or names lws-system", title(u))
+			}
+		}
+	}
+}
+
+func TestConfigurationsThatCannotWorkAreRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		options Options
+		want    string
+	}{
+		"fault":                {with("protection: {mode: Bolt}"), "configuration: protection.mode: Unsupported value"},
+		"unknown field":        {with("protection: {mod: Hold}"), `unknown field "protection.mod"`},
+		"nothing left":         {Options{ProtectOnly: true, NoProtection: true}, "leaves nothing to install"},
+		"port of its own":      {in("i", with("webhook: {port: 1234}")), "webhook.port: the Deployment and the Services of install go with the default"},
+		"disabled by the file": {Options{ProtectOnly: true, Config: []byte(header + "protection: {enabled: false}")}, "drop one of them"},
+		"a Secret as workload": {with("protection: {kinds: [{apiVersion: v1, kind: Secret, podTemplates: [spec.template]}]}"), "no workload"},
+	} {
+		if _, err := c.options.shape(nil); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+func TestPrintedManifestsAreThoseApplied(t *testing.T) {
+	var out bytes.Buffer
+	o := in("i", with("protection: {mode: Hold}"))
+	o.Print, o.Out = true, &out
+	if err := Install(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	printed := must(read(fstest.MapFS{"all.yaml": {Data: out.Bytes()}}))
+	if diff := cmp.Diff(leaves(load(t, o)), leaves(printed)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestInstallReportsWhatTheAPIServerLacks(t *testing.T) {
+	for _, tt := range []struct {
+		name, config string
+		lacks        []string
+		reports      string
+	}{
+		{"1.36", "protection: {mode: Hold}", nil, ""},
+		{"before 1.36", "protection: {mode: Hold}", []string{operator.MutatingPolicy}, "1.36"},
+		{"before 1.36, switched off", "protection: {enabled: false}", []string{operator.MutatingPolicy}, ""},
+		{"before 1.30", "protection: {mode: Hold}", []string{operator.MutatingPolicy, operator.ValidatingPolicy}, "barrier works"},
+	} {
+		var out bytes.Buffer
+		o := with(tt.config)
+		o.Out = &out
+		must(o.shape(tt.lacks)).reportLacks()
+		if got := out.String(); !strings.Contains(got, tt.reports) || (got == "") != (tt.reports == "") {
+			t.Errorf("%s: got %q, want %q", tt.name, got, tt.reports)
+		}
+	}
+}
+
 // The definition and the namespace go last.
 func TestOrderOfRemoval(t *testing.T) {
-	byPhase := map[int][]string{}
-	for _, u := range load(t, Options{Image: "i"}) {
-		p := phaseOf(u)
-		byPhase[p] = append(byPhase[p], u.GetKind())
+	var byPhase [phases][]string
+	for _, u := range load(t, in("i", Options{})) {
+		if p := phaseOf(u); !slices.Contains(byPhase[p], u.GetKind()) {
+			byPhase[p] = append(byPhase[p], u.GetKind())
+		}
 	}
-	for p, kinds := range byPhase {
+	for _, kinds := range byPhase {
 		slices.Sort(kinds)
-		byPhase[p] = slices.Compact(kinds)
 	}
-	want := map[int][]string{
+	want := [phases][]string{
 		labelsPhase:     {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"},
 		finalizersPhase: {"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"},
 		operatorPhase:   {"Deployment"},
 		refusalsPhase:   {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"},
-		rolesPhase:      {"ClusterRole", "ClusterRoleBinding", "ConfigMap", "MutatingWebhookConfiguration", "Role", "RoleBinding", "Service", "ServiceAccount", "ValidatingWebhookConfiguration"},
+		rolesPhase: {"ClusterRole", "ClusterRoleBinding", "ConfigMap", "MutatingWebhookConfiguration", "Role", "RoleBinding",
+			"Service", "ServiceAccount", "ValidatingWebhookConfiguration"},
 		definitionPhase: {"CustomResourceDefinition"},
 		namespacePhase:  {"Namespace"},
 	}
@@ -199,24 +320,19 @@ func TestOrderOfRemoval(t *testing.T) {
 // An upgrade finds everything of the version before by its labels.
 func TestUpgradePrunesObsoleteObjects(t *testing.T) {
 	kinds := map[string]bool{}
-	for _, u := range load(t, Options{Image: "i"}) {
-		kind, _, _ := strings.Cut(title(u), "/")
+	for _, name := range titles(load(t, in("i", Options{}))) {
+		kind, _, _ := strings.Cut(name, "/")
 		kinds[kind] = true
 	}
-	text, err := os.ReadFile("testdata/before.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
 	compared := 0
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(string(must(os.ReadFile("testdata/before.txt")))) {
 		object, labels, _ := strings.Cut(strings.TrimSpace(line), " name=")
 		name, _, _ := strings.Cut(labels, " ")
 		kind, _, _ := strings.Cut(object[strings.LastIndex(object, " ")+1:], "/")
 		if strings.HasPrefix(line, "#") || strings.HasPrefix(kind, "customresourcedefinition") {
 			continue
 		}
-		compared++
-		if !kinds[kind] || name != setsLabel && name != standaloneLabel {
+		if compared++; !kinds[kind] || name != setsLabel && name != standaloneLabel {
 			t.Errorf("%s would stay", object)
 		}
 	}
