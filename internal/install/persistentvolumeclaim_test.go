@@ -35,21 +35,27 @@ func TestPVCsInUseWhoseOwnersAreGoneBlock(t *testing.T) {
 	owned := func(uid string) metav1.OwnerReference {
 		return metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "db", UID: types.UID(uid), Controller: new(true)}
 	}
-	unserved := metav1.OwnerReference{APIVersion: "example.com/v1", Kind: "Database", Name: "db", UID: "x"}
+	other := func(kind string) []metav1.OwnerReference {
+		return []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: kind, Name: "db", UID: "x"}}
+	}
+	gone := func(holder string) []string {
+		return []string{"prod/data-db-0", "in use by " + holder, "StatefulSet/db", pvc.Disown}
+	}
 	for name, tt := range map[string]struct {
 		holders   string
 		owners    []metav1.OwnerReference
 		finalizer string // of an owner that is being deleted
-		blocks    bool
+		says      []string
 	}{
-		"of an earlier incarnation":    {"StatefulSet/db", []metav1.OwnerReference{owned("1")}, "", true},
-		"of this incarnation":          {"StatefulSet/db", []metav1.OwnerReference{owned("2")}, "", false},
-		"of both":                      {"StatefulSet/db", []metav1.OwnerReference{owned("1"), owned("2")}, "", false},
-		"of a kind that is not served": {"StatefulSet/db", []metav1.OwnerReference{unserved}, "", false},
-		"not held":                     {"", []metav1.OwnerReference{owned("1")}, "", false},
-		"without an owner":             {"StatefulSet/db", nil, "", false},
-		"deleted in the foreground":    {"Pod/shell", []metav1.OwnerReference{owned("2")}, metav1.FinalizerDeleteDependents, true},
-		"orphaned":                     {"Pod/shell", []metav1.OwnerReference{owned("2")}, metav1.FinalizerOrphanDependents, false},
+		"of an earlier incarnation":    {"StatefulSet/db", []metav1.OwnerReference{owned("1")}, "", gone("StatefulSet/db")},
+		"of this incarnation":          {"StatefulSet/db", []metav1.OwnerReference{owned("2")}, "", nil},
+		"of both":                      {"StatefulSet/db", []metav1.OwnerReference{owned("1"), owned("2")}, "", nil},
+		"of a kind that is not served": {"StatefulSet/db", other("Unserved"), "", nil},
+		"that cannot be read":          {"StatefulSet/db", other("Unread"), "", []string{`Unread "db", which owns PVC "prod/data-db-0"`}},
+		"not held":                     {"", []metav1.OwnerReference{owned("1")}, "", nil},
+		"without an owner":             {"StatefulSet/db", nil, "", nil},
+		"deleted in the foreground":    {"Pod/shell", []metav1.OwnerReference{owned("2")}, metav1.FinalizerDeleteDependents, gone("Pod/shell")},
+		"orphaned":                     {"Pod/shell", []metav1.OwnerReference{owned("2")}, metav1.FinalizerOrphanDependents, nil},
 	} {
 		owner := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "db", UID: "2"}}
 		if tt.finalizer != "" {
@@ -60,36 +66,24 @@ func TestPVCsInUseWhoseOwnersAreGoneBlock(t *testing.T) {
 		}}
 		c := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(claim, owner).WithInterceptorFuncs(interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
-				if o.GetObjectKind().GroupVersionKind().Kind == "Database" {
+				switch o.GetObjectKind().GroupVersionKind().Kind {
+				case "Unserved":
 					return &meta.NoKindMatchError{}
+				case "Unread":
+					return errors.New("etcd has no leader")
 				}
 				return c.Get(ctx, key, o, options...)
 			},
 		}).Build()
 		err := removalBy(c).refuse(t.Context())
-		if (err != nil) != tt.blocks {
+		if (err != nil) != (tt.says != nil) {
 			t.Errorf("%s: %v", name, err)
 		}
-		for _, part := range []string{"prod/data-db-0", "in use by " + tt.holders, "StatefulSet/db", pvc.Disown} {
-			if err != nil && !strings.Contains(err.Error(), part) {
-				t.Errorf("%s: %q lacks %q", name, err, part)
+		for _, part := range tt.says {
+			if err == nil || !strings.Contains(err.Error(), part) {
+				t.Errorf("%s: %v lacks %q", name, err, part)
 			}
 		}
-	}
-}
-
-func TestOwnersThatCannotBeReadBlock(t *testing.T) {
-	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "prod", Name: "data", Annotations: map[string]string{pvc.HoldersAnnotation: "Pod/x"},
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "db", UID: "1"}},
-	}}
-	c := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(claim).WithInterceptorFuncs(interceptor.Funcs{
-		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
-			return errors.New("etcd has no leader")
-		},
-	}).Build()
-	if err := removalBy(c).refuse(t.Context()); err == nil || !strings.Contains(err.Error(), `StatefulSet "db", which owns PVC "prod/data"`) {
-		t.Errorf("got %v", err)
 	}
 }
 

@@ -35,10 +35,7 @@ clientConnection: {qps: 7.5}
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := LoadConfig("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must(LoadConfig(""))
 	want.APIVersion, want.Kind = "config.lws.x-k8s.io/v1alpha1", "Configuration"
 	want.Webhook.Port, want.Webhook.Host = new(int32(1234)), "h"
 	want.LeaderElection.LeaderElect, want.LeaderElection.ResourceNamespace = new(false), "ignored"
@@ -56,10 +53,7 @@ clientConnection: {qps: 7.5}
 }
 
 func TestDefaults(t *testing.T) {
-	c, err := LoadConfig("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(LoadConfig(""))
 	got := []any{
 		*c.Webhook.Port, c.Webhook.CertDir, c.Webhook.Host, *c.LeaderElection.LeaderElect, c.LeaderElection.LeaseDuration.Duration.String(),
 		c.LeaderElection.RenewDeadline.Duration.String(), c.LeaderElection.RetryPeriod.Duration.String(), c.LeaderElection.ResourceLock, c.LeaderElection.ResourceName,

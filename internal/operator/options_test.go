@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/ptr"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
 	"lockstep.dev/lockstep/internal/version"
@@ -75,21 +76,54 @@ func TestNotEverythingCanBeSwitchedOff(t *testing.T) {
 	}
 }
 
-func TestEnvironmentDisablesWebhooks(t *testing.T) {
-	t.Setenv("ENABLE_WEBHOOKS", "false")
-	if parse(t).Webhooks || !parse(t, "--webhooks").Webhooks {
-		t.Error("ENABLE_WEBHOOKS=false does nothing, or the flag does not override it")
+// What follows from flags, and from the environment.
+func TestFlagsHaveConsequences(t *testing.T) {
+	competes := func(o Options) any { return must(o.lease()) != nil }
+	pprof := func(o Options) any { return must(o.managerOptions(nil, nil)).PprofBindAddress }
+	webhooks := func(o Options) any { return o.Webhooks }
+	gangs := func(o Options) any {
+		return *ptr.Deref(o.Config.GangSchedulingManagement, v1alpha1.GangSchedulingManagement{SchedulerProvider: new("")}).SchedulerProvider
+	}
+	dir := func(o Options) any {
+		files := o
+		files.Config.InternalCertManagement.Enable = new(false)
+		return [2]string{o.certDir(), files.certDir()}
+	}
+	for _, tt := range []struct {
+		environment, args string
+		of                func(Options) any
+		want              any
+	}{
+		{"", "", webhooks, true},
+		{"false", "", webhooks, false},
+		{"false", "--webhooks", webhooks, true},
+		{"", "", competes, true},
+		{"", "--leader-elect=false", competes, false},
+		{"", "--controllers=", competes, false},
+		{"", "--webhooks=false", competes, true},
+		{"", "--protect-only", competes, true},
+		{"", "--controllers=protection --protection=false", competes, false},
+		{"", "", pprof, ""},
+		{"", "--pprof-bind-address=0", pprof, ""},
+		{"", "--pprof-bind-address=[::1]:1", pprof, "[::1]:1"},
+		{"", "", gangs, ""},
+		{"", "--gang-scheduler=", gangs, ""},
+		{"", "--gang-scheduler=volcano", gangs, "volcano"},
+		{"", "", dir, [2]string{"", v1alpha1.DefaultWebhookCertDir}},
+		{"", "--webhook-cert-dir=d", dir, [2]string{"d", "d"}},
+	} {
+		t.Setenv("ENABLE_WEBHOOKS", tt.environment)
+		if got := tt.of(parse(t, strings.Fields(tt.args)...)); got != tt.want {
+			t.Errorf("%q with ENABLE_WEBHOOKS=%q: got %v, want %v", tt.args, tt.environment, got, tt.want)
+		}
 	}
 }
 
-func TestOnlyControllersCompeteForTheLease(t *testing.T) {
-	for args, want := range map[string]bool{"": true, "--leader-elect=false": false, "--controllers=": false, "--webhooks=false": true, "--protect-only": true,
-		"--controllers=protection --protection=false": false} {
-		o := parse(t, strings.Fields(args)...)
-		if lease, err := o.lease(); err != nil || (lease != nil) != want {
-			t.Errorf("%s: competes for the lease: %t, %v", args, lease != nil, err)
-		}
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
 	}
+	return v
 }
 
 func TestClientHasUserAgentAndRate(t *testing.T) {
@@ -100,29 +134,6 @@ func TestClientHasUserAgentAndRate(t *testing.T) {
 	}
 	if o.REST.UserAgent != "" {
 		t.Error("the caller's own configuration was changed")
-	}
-}
-
-func TestCertificateDirectory(t *testing.T) {
-	o := parse(t)
-	if o.certDir() != "" {
-		t.Errorf("by default: %q", o.certDir())
-	}
-	o.Config.InternalCertManagement.Enable = new(false)
-	if o.certDir() != v1alpha1.DefaultWebhookCertDir {
-		t.Errorf("by configuration: %q", o.certDir())
-	}
-	if o.CertDir = "d"; o.certDir() != "d" {
-		t.Errorf("by flag: %q", o.certDir())
-	}
-}
-
-func TestProfilesAreOffByDefault(t *testing.T) {
-	for flag, want := range map[string]string{"": "", "--pprof-bind-address=0": "", "--pprof-bind-address=[::1]:1": "[::1]:1"} {
-		o := parse(t, strings.Fields(flag)...)
-		if settings, err := o.managerOptions(nil, nil); err != nil || settings.PprofBindAddress != want {
-			t.Errorf("%s: %q, %v", flag, settings.PprofBindAddress, err)
-		}
 	}
 }
 
@@ -158,15 +169,6 @@ func TestTLSFollowsTheConfiguration(t *testing.T) {
 		}
 		if got.MinVersion != c.min || len(got.CipherSuites) != c.suites || len(got.NextProtos) != 1 || got.NextProtos[0] != "http/1.1" {
 			t.Errorf("%s: %+v", name, got)
-		}
-	}
-}
-
-func TestGangSchedulerFlag(t *testing.T) {
-	for args, want := range map[string]string{"": "", "--gang-scheduler=": "", "--gang-scheduler=volcano": "volcano"} {
-		block := parse(t, strings.Fields(args)...).Config.GangSchedulingManagement
-		if (block != nil) != (want != "") || (block != nil && *block.SchedulerProvider != want) {
-			t.Errorf("%q: got %+v", args, block)
 		}
 	}
 }

@@ -14,10 +14,7 @@ import (
 
 func settings(t *testing.T, text string) ProtectionSettings {
 	t.Helper()
-	c, err := LoadConfig(write(t, header+text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(LoadConfig(write(t, header+text)))
 	if faults := ValidateConfig(c); len(faults) > 0 {
 		t.Fatal(faults.ToAggregate())
 	}
@@ -25,10 +22,7 @@ func settings(t *testing.T, text string) ProtectionSettings {
 }
 
 func TestProtectionDefaults(t *testing.T) {
-	c, err := LoadConfig("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(LoadConfig(""))
 	if !*c.Protection.Enabled {
 		t.Error("it is off")
 	}
@@ -81,28 +75,21 @@ protection:
 	}
 }
 
-func TestOwnNamespaceIsAlwaysExempt(t *testing.T) {
-	if diff := cmp.Diff([]string{"lws-system"}, settings(t, "protection: {exemptNamespaces: []}").Exempt); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+func TestSettingsFollowTheConfiguration(t *testing.T) {
+	jobSet := "protection: {kinds: [{apiVersion: jobset.x-k8s.io/v1, kind: JobSet, podTemplates: [spec.template]}]}"
+	if got := settings(t, "protection: {exemptNamespaces: []}").Exempt; len(got) != 1 || got[0] != "lws-system" {
+		t.Errorf("the operator's own namespace is not exempt: %q", got)
 	}
-}
-
-// In YAML, off is a boolean.
-func TestModeOffNeedsNoQuotes(t *testing.T) {
-	for _, text := range []string{"Off", `"Off"`} {
+	if got := settings(t, jobSet).Kinds; len(got) != 1 || got[0].Version != "v1" {
+		t.Errorf("a configured JobSet does not replace the built-in one: %+v", got)
+	}
+	for _, text := range []string{"Off", `"Off"`} { // in YAML, off is a boolean
 		if got := settings(t, "protection: {mode: "+text+"}").Mode; got != pvc.Off {
 			t.Errorf("%s: %s", text, got)
 		}
 	}
 	if _, err := LoadConfig(write(t, header+"protection: {mode: On}")); err == nil || !strings.Contains(err.Error(), "a mode is a word such as Barrier, not true") {
 		t.Errorf("got %v", err)
-	}
-}
-
-func TestConfiguredJobSetReplacesBuiltIn(t *testing.T) {
-	got := settings(t, "protection: {kinds: [{apiVersion: jobset.x-k8s.io/v1, kind: JobSet, podTemplates: [spec.template]}]}").Kinds
-	if len(got) != 1 || got[0].Version != "v1" {
-		t.Errorf("got %+v", got)
 	}
 }
 
