@@ -74,10 +74,6 @@ type Keeper struct {
 	mu        sync.RWMutex
 	presented *tls.Certificate
 	distrust  error
-
-	// known is the offered certificate that all callers accept, since the pass at knownSince.
-	known      *tls.Certificate
-	knownSince time.Time
 }
 
 // NewKeeper returns a keeper that presents nothing before its first pass.
@@ -99,8 +95,8 @@ type offer struct {
 	serving *tls.Certificate
 	// authorities are empty where another program provides the bundles as well.
 	authorities []*x509.Certificate
-	// renew is when it must be renewed; zero is never.
-	renew time.Time
+	// made is when it was made, and renew when it must be renewed; zero is unknown.
+	made, renew time.Time
 }
 
 func (k *Keeper) offered(ctx context.Context, now time.Time) (o offer, err error) {
@@ -159,27 +155,19 @@ func (k *Keeper) keep(ctx context.Context) (time.Duration, error) {
 	if k.presented != nil && k.presented.Leaf.Equal(offered.serving.Leaf) {
 		return next, nil
 	}
-	left := k.untilSettled(now, offered.serving, callers)
-	if k.presented != nil && distrust(callers, k.presented, now) == nil && left > 0 {
-		return left, nil
+	if k.presented != nil && distrust(callers, k.presented, now) == nil {
+		// API servers learn late of a bundle. All replicas wait from the creation of the certificate on.
+		left := offered.made.Add(settle).Sub(now)
+		if slices.ContainsFunc(callers, func(c caller) bool { return !trusts(c.before, offered.serving, "", now) }) {
+			left = settle
+		}
+		if left > 0 {
+			return left, nil
+		}
 	}
 	k.presented = offered.serving
 	k.options.Log.Info("presenting a webhook certificate", "serial", offered.serving.Leaf.SerialNumber.Text(16), "expires", day(offered.serving.Leaf.NotAfter))
 	return next, nil
-}
-
-// untilSettled returns how long API servers may still lack a bundle for a certificate. It
-// counts from the first pass that found the bundles complete: the keeper's own patch of a
-// bundle starts a pass at once.
-func (k *Keeper) untilSettled(now time.Time, serving *tls.Certificate, callers []caller) time.Duration {
-	if slices.ContainsFunc(callers, func(c caller) bool { return !trusts(c.before, serving, "", now) }) {
-		k.known = nil
-		return settle
-	}
-	if k.known == nil || !k.known.Leaf.Equal(serving.Leaf) {
-		k.known, k.knownSince = serving, now
-	}
-	return k.knownSince.Add(settle).Sub(now)
 }
 
 // Begin makes the first pass, so that the server has a certificate when it starts.

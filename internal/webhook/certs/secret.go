@@ -89,7 +89,7 @@ func (k *Keeper) fromSecret(ctx context.Context, now time.Time) (offer, error) {
 func offerOf(data map[string][]byte) (o offer) {
 	o.authorities = parseBundle(data[keyAuthority])
 	if pair, err := tls.X509KeyPair(data[keyServingCert], data[keyServingKey]); err == nil {
-		o.serving, o.renew = &pair, pair.Leaf.NotAfter.Add(-renewBefore)
+		o.serving, o.made, o.renew = &pair, pair.Leaf.NotBefore.Add(clockSkew), pair.Leaf.NotAfter.Add(-renewBefore)
 	}
 	return o
 }
