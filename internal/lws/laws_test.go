@@ -1,13 +1,10 @@
 package lws_test
 
 import (
-	"flag"
 	"fmt"
 	"math/rand"
-	"strconv"
+	"slices"
 	"strings"
-	"sync"
-	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,42 +21,91 @@ import (
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
-// met counts how often the premises of a law were true. A law whose premise was
-// never true was not tested.
-type met struct {
-	mu     sync.Mutex
-	counts map[string]int
-}
-
-func (m *met) when(premise string, holds bool) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if holds {
-		m.counts[premise]++
-	}
-	return holds
-}
-
-// otherWorlds moves a seed that was given on, or every round would see the same
-// worlds.
-func otherWorlds(t *testing.T) {
-	t.Helper()
-	given := flag.Lookup("rapid.seed").Value
-	seed, err := strconv.ParseUint(given.String(), 10, 64)
-	if err == nil && seed != 0 {
-		err = given.Set(strconv.FormatUint(seed+1, 10))
-	}
-	if err != nil {
-		t.Fatalf("seed %q: %v", given, err)
-	}
-}
-
 // groupNames are those of all groups that a generated set may have.
 var groupNames = []string{"w-0", "w-1", "w-2", "w-3", "w-4"}
 
+// decided is one decision and what it was made from.
+type decided struct {
+	t    fatal
+	what string
+	plan lws.Plan
+	seen seen
+	set  *lws.SetSnapshot
+	// group is nil for a decision about the set.
+	group *lws.GroupSnapshot
+	lives identity.Lives
+}
+
+func (d decided) String() string { return fmt.Sprintf("%s: %v", d.what, spelled(d.plan)) }
+
+// seen is everything that a snapshot points to, by class.
+type seen struct{ owned, previous, orphans, foreign []classified }
+
+type classified struct {
+	identity.Ref
+	object metav1.Object
+}
+
+func see[T metav1.Object](s *seen, kind identity.Kind, claim identity.Claim[T]) {
+	for to, objects := range map[*[]classified][]T{
+		&s.owned: claim.Owned, &s.previous: claim.Previous, &s.orphans: claim.Orphans, &s.foreign: claim.Foreign,
+	} {
+		for _, object := range objects {
+			*to = append(*to, classified{identity.RefOf(kind, object), object})
+		}
+	}
+}
+
+func (s *seen) group(g lws.Group) {
+	see(s, identity.KindStatefulSet, g.Workers)
+	see(s, identity.KindPod, g.Pods)
+	see(s, identity.KindService, g.Service)
+	see(s, identity.KindPersistentVolumeClaim, g.Volumes)
+}
+
+func (s *seen) set(w lws.SetSnapshot) {
+	see(s, identity.KindStatefulSet, w.StatefulSet)
+	see(s, identity.KindPod, w.Leaders)
+	see(s, identity.KindService, w.Service)
+	see(s, identity.KindPersistentVolumeClaim, w.LeaderVolumes)
+	for _, g := range w.Groups {
+		s.group(g)
+	}
+}
+
+// byUID returns the object with a UID, or nil.
+func byUID(all []classified, uid types.UID) metav1.Object {
+	i := slices.IndexFunc(all, func(c classified) bool { return c.UID == uid })
+	if i < 0 {
+		return nil
+	}
+	return all[i].object
+}
+
+func named(all []classified, ref identity.Ref) bool {
+	return slices.ContainsFunc(all, func(c classified) bool { return c.Kind == ref.Kind && c.Name == ref.Name })
+}
+
+// decideAll decides about the set and about every group it could have.
+func (c *cluster) decideAll() []decided {
+	set := c.set("w")
+	about := decided{t: c.t, what: "set", plan: lws.DecideSet(set), set: &set, lives: set.Lives}
+	about.seen.set(set)
+	see(&about.seen, identity.KindControllerRevision, set.Revisions)
+	all := []decided{about}
+	for _, name := range groupNames {
+		group, plan := c.groupPlan(name)
+		about := decided{t: c.t, what: "group " + name, plan: plan, set: &set, group: &group, lives: group.Lives}
+		about.seen.group(group.Group)
+		see(&about.seen, identity.KindControllerRevision, group.Revisions)
+		all = append(all, about)
+	}
+	return all
+}
+
 // checkLaws checks the laws of every decision: about the set, and about each group.
 func (w *world) checkLaws() {
-	if fakeapi.Find[*lwsv1.LeaderWorkerSet](w.Server, "w") == nil {
+	if fakeapi.Find[Set](w.Server, "w") == nil {
 		return
 	}
 	if _, _, err := w.observer.SetPlan(ctx, key("w"), w.Now); err != nil {
@@ -67,11 +113,9 @@ func (w *world) checkLaws() {
 	}
 	for _, d := range w.decideAll() {
 		for _, a := range d.plan.Actions {
-			w.checkWrite(d, a)
-			w.checkPrevious(d, a)
-			if foreign, touched := byUID(d.seen.squatters, a.Target().UID); touched || isNew(a) && named(d.seen.squatters, a.Target()) {
-				w.t.Fatalf("%s: %s %s is foreign: %v", d, a.Verb(), a.Target(), foreign)
-			}
+			d.checkWrite(a)
+			d.checkPrevious(a)
+			d.checkTarget(a)
 		}
 		w.checkPure(d)
 	}
@@ -87,59 +131,101 @@ var verbs = map[identity.Kind]string{
 	identity.KindPersistentVolumeClaim: "create tie delete",
 }
 
-// checkWrite checks that a write has a reason, stays in the namespace, and names an
-// incarnation and its version.
-func (w *world) checkWrite(d decided, a action.Action) {
+// checkWrite checks that a write has a reason, stays in the namespace, and names an incarnation
+// and its version. A new object has its owner as the controller; a PVC has none.
+func (d decided) checkWrite(a action.Action) {
 	ref := a.Target()
 	if a.Why().Code == "" || a.Why().Sentence == "" || ref.Namespace != fakeapi.Namespace || !strings.Contains(verbs[ref.Kind], a.Verb()) {
-		w.t.Fatalf("%s: %s %+v for %+v", d, a.Verb(), ref, a.Why())
+		d.t.Fatalf("%s: %s %+v for %+v", d, a.Verb(), ref, a.Why())
 	}
-	if create, ok := a.(action.Create); ok {
-		checkOwned(w.t, d, create)
+	create, creates := a.(action.Create)
+	if !creates && (ref.UID == "" || ref.ResourceVersion == "") {
+		d.t.Fatalf("%s: %s %+v names no version", d, a.Verb(), ref)
+	}
+	if !creates {
 		return
 	}
-	if ref.UID == "" || ref.ResourceVersion == "" {
-		w.t.Fatalf("%s: %s %+v names no version", d, a.Verb(), ref)
+	controller := metav1.GetControllerOf(create.Object)
+	if create.Owner.UID == "" || create.Object.GetUID() != "" || create.Object.GetResourceVersion() != "" ||
+		create.Kind != identity.KindPersistentVolumeClaim && (controller == nil || controller.UID != create.Owner.UID || controller.Name != create.Owner.Name) {
+		d.t.Fatalf("%s: %s belongs to %+v, created for %+v", d, ref, controller, create.Owner)
 	}
 }
 
 // checkPrevious checks that objects of a previous incarnation are only deleted, as garbage or
-// with their group, and that nothing is created under their names.
-func (w *world) checkPrevious(d decided, a action.Action) {
+// with their group, and that nothing is created under their names. Foreign ones are not written.
+func (d decided) checkPrevious(a action.Action) {
+	ref := a.Target()
 	deletion, deletes := a.(action.Delete)
-	previous, touched := byUID(d.seen.ghosts, a.Target().UID)
-	switch {
-	case a.Target().Kind == identity.KindPersistentVolumeClaim:
-		checkPVC(w.t, d, a)
-	case deletes && deletion.Because.Code == lws.CodeRestart:
-		checkEnding(w.t, d, deletion)
-	case touched && (!deletes || deletion.OwnerGone == nil || deletion.OwnerGone.UID != previous.object.GetOwnerReferences()[0].UID || !identity.IsGarbage(previous.object, d.lives)):
-		w.t.Fatalf("%s: %s %s is of a previous incarnation", d, a.Verb(), previous)
-	case deletes && deletion.Because.Code == lws.CodeOutdated:
-		own, _ := byUID(d.seen.members, a.Target().UID)
-		checkOutdated(w.t, d, own.object)
-	case isNew(a) && a.Verb() == "create" && named(d.seen.ghosts, a.Target()):
-		w.t.Fatalf("%s: %s is created beside a previous object of its name", d, a.Target())
-	case isNew(a) && d.group == nil && len(d.set.StatefulSet.Previous) > 0:
-		w.t.Fatalf("%s: %s %s beside a previous leader StatefulSet", d, a.Verb(), a.Target())
+	if deletes && deletion.Because.Code == lws.CodeRestart {
+		return
 	}
-}
-
-// checkPVC checks that only PVCs of groups beyond the leader StatefulSet's replicas are deleted,
-// and none of a previous incarnation is written.
-func checkPVC(t *rapid.T, d decided, a action.Action) {
-	if _, deletes := a.(action.Delete); deletes && (d.group != nil || groupOfPVC(a.Target().Name) < int(workload.PodsOf(d.set.StatefulSet.Own()))) {
-		t.Fatalf("%s: deletes %s", d, a.Target())
+	if object := byUID(d.seen.previous, ref.UID); object != nil && (!deletes || deletion.OwnerGone == nil ||
+		deletion.OwnerGone.UID != object.GetOwnerReferences()[0].UID || !identity.IsGarbage(object, d.lives)) {
+		d.t.Fatalf("%s: %s %s is of a previous incarnation", d, a.Verb(), ref)
 	}
-	if _, ties := a.(action.Tie); ties && named(d.seen.ghosts, a.Target()) {
-		t.Fatalf("%s: ties %s of a previous incarnation", d, a.Target())
-	}
-}
-
-// isNew reports whether an action creates or adopts an object.
-func isNew(a action.Action) bool {
 	apply, applies := a.(action.Apply)
-	return a.Verb() == "create" || applies && apply.Adopter != nil
+	isNew := a.Verb() == "create" || applies && apply.Adopter != nil
+	switch {
+	case byUID(d.seen.foreign, ref.UID) != nil || isNew && named(d.seen.foreign, ref):
+		d.t.Fatalf("%s: %s %s is foreign", d, a.Verb(), ref)
+	case a.Verb() == "create" && named(d.seen.previous, ref):
+		d.t.Fatalf("%s: %s is created beside a previous object of its name", d, ref)
+	case isNew && d.group == nil && len(d.set.StatefulSet.Previous) > 0:
+		d.t.Fatalf("%s: %s %s beside a previous leader StatefulSet", d, a.Verb(), ref)
+	}
+}
+
+// checkTarget checks what a write may be made to, by its reason.
+func (d decided) checkTarget(a action.Action) {
+	ref := a.Target()
+	_, deletes := a.(action.Delete)
+	switch {
+	case deletes && a.Why().Code == lws.CodeRestart:
+		d.checkRestart(ref)
+	case deletes && a.Why().Code == lws.CodeOutdated:
+		d.checkOutdated(ref)
+	case deletes && ref.Kind == identity.KindPersistentVolumeClaim:
+		if d.group != nil || groupOfPVC(ref.Name) < int(workload.PodsOf(d.set.StatefulSet.Own())) {
+			d.t.Fatalf("%s: deletes %s of a group that is kept", d, ref)
+		}
+	}
+}
+
+// checkRestart checks that a restart deletes a failed or terminating leader, or what it owns.
+func (d decided) checkRestart(ref identity.Ref) {
+	leader := d.group.Leader
+	if leader == nil {
+		leader = d.group.Leaving
+	} else if restart.Of(d.group.Set, leader) == nil && len(of[action.Annotate](d.plan)) == 0 {
+		d.t.Fatalf("%s: deletes %s of a group that did not fail", d, ref)
+	}
+	if leader == nil {
+		d.t.Fatalf("%s: deletes %s of no leader", d, ref)
+	}
+	all := slices.Concat(d.seen.owned, d.seen.previous, d.seen.orphans)
+	object := byUID(all, ref.UID)
+	if ref.UID == leader.UID || object != nil && metav1.GetControllerOf(object) == nil || object != nil && metav1.IsControlledBy(object, leader) {
+		return
+	}
+	if object != nil {
+		owner := metav1.GetControllerOf(object)
+		if sts := byUID(all, owner.UID); sts != nil && (metav1.IsControlledBy(sts, leader) || sts == d.group.Workers.Own()) {
+			return
+		}
+	}
+	d.t.Fatalf("%s: deletes %s, which does not belong to %s", d, ref, leader.Name)
+}
+
+// checkOutdated checks that a rollout deletes only a leader that its StatefulSet is to replace.
+func (d decided) checkOutdated(ref identity.Ref) {
+	leader, sts := byUID(d.seen.owned, ref.UID), d.set.StatefulSet.Own()
+	if leader == nil || sts == nil || leader.GetLabels()[lwsv1.RevisionKey] == sts.Labels[lwsv1.RevisionKey] {
+		d.t.Fatalf("%s: deletes %v, which is not outdated", d, leader)
+	}
+	if _, ordinal := identity.ParentAndOrdinal(leader.GetName()); int32(ordinal) < partition(sts) {
+		d.t.Fatalf("%s: deletes leader %d below partition %d", d, ordinal, partition(sts))
+	}
 }
 
 // checkPure checks that a decision depends on its snapshot alone, in any order of its lists,
@@ -161,178 +247,21 @@ func (w *world) checkPure(d decided) {
 	if d.group != nil {
 		return
 	}
-	seed := rapid.Int64().Draw(w.t, "order")
-	other := of[action.WriteStatus](lws.DecideSet(shuffle(*d.set, rand.New(rand.NewSource(seed)))))
-	if diff := cmp.Diff(of[action.WriteStatus](d.plan), other); diff != "" {
+	r := rand.New(rand.NewSource(rapid.Int64().Draw(w.t, "order")))
+	other := *d.set
+	other.Leaders, other.Revisions, other.Groups = shuffled(other.Leaders, r), shuffled(other.Revisions, r), slices.Clone(other.Groups)
+	for i := range other.Groups {
+		other.Groups[i].Pods = shuffled(other.Groups[i].Pods, r)
+	}
+	if diff := cmp.Diff(of[action.WriteStatus](d.plan), of[action.WriteStatus](lws.DecideSet(other))); diff != "" {
 		w.t.Fatalf("the order matters (-one +other)\n%s", diff)
 	}
 }
 
-// checkOwned checks that a new object has its owner as the controller. A PVC has none.
-func checkOwned(t *rapid.T, d decided, create action.Create) {
-	controller := metav1.GetControllerOf(create.Object)
-	isClaim := create.Kind == identity.KindPersistentVolumeClaim
-	if create.Owner.UID == "" || create.Object.GetUID() != "" || create.Object.GetResourceVersion() != "" {
-		t.Fatalf("%s: create %+v for %+v", d, create.Target(), create.Owner)
-	}
-	if !isClaim && (controller == nil || controller.UID != create.Owner.UID || controller.Name != create.Owner.Name) {
-		t.Fatalf("%s: %s belongs to %+v, made for %+v", d, create.Target(), controller, create.Owner)
-	}
-}
-
-// checkEnding checks that a restart deletes a failed or terminating leader, or what it owns.
-func checkEnding(t *rapid.T, d decided, a action.Delete) {
-	leader := d.group.Leader
-	if leader == nil {
-		leader = d.group.Leaving
-	} else if restart.Of(d.group.Set, leader) == nil && len(of[action.Annotate](d.plan)) == 0 {
-		t.Fatalf("%s: deletes %s of a group that did not fail", d, a.Object)
-	}
-	if leader == nil {
-		t.Fatalf("%s: deletes %s of no leader", d, a.Object)
-	}
-	if a.Object.UID == leader.UID {
-		return
-	}
-	for _, all := range [][]claimed{d.seen.members, d.seen.ghosts, d.seen.orphans} {
-		part, ok := byUID(all, a.Object.UID)
-		if !ok {
-			continue
-		}
-		owner := metav1.GetControllerOf(part.object)
-		if owner == nil || owner.UID == leader.UID {
-			return
-		}
-		if sts, ok := byUID(all, owner.UID); ok && metav1.IsControlledBy(sts.object, leader) {
-			return
-		}
-		if sts := d.group.Workers.Own(); sts != nil && sts.UID == owner.UID {
-			return
-		}
-	}
-	t.Fatalf("%s: deletes %s, which does not hang from %s", d, a.Object, leader.Name)
-}
-
-// checkOutdated checks that a rollout deletes only a leader that its StatefulSet is to replace.
-func checkOutdated(t *rapid.T, d decided, leader metav1.Object) {
-	sts := d.set.StatefulSet.Own()
-	if leader == nil || sts == nil || leader.GetLabels()[lwsv1.RevisionKey] == sts.Labels[lwsv1.RevisionKey] {
-		t.Fatalf("%s: deletes %v, which is not outdated", d, leader)
-	}
-	if _, ordinal := identity.ParentAndOrdinal(leader.GetName()); int32(ordinal) < partition(sts) {
-		t.Fatalf("%s: deletes leader %d below partition %d", d, ordinal, partition(sts))
-	}
-}
-
-func shuffle(w lws.SetSnapshot, r *rand.Rand) lws.SetSnapshot {
-	w.Leaders = shuffledClaim(w.Leaders, r)
-	w.Revisions = shuffledClaim(w.Revisions, r)
-	groups := append([]lws.Group(nil), w.Groups...)
-	for i := range groups {
-		groups[i].Pods = shuffledClaim(groups[i].Pods, r)
-	}
-	w.Groups = groups
-	return w
-}
-
-func shuffledClaim[T metav1.Object](claim identity.Claim[T], r *rand.Rand) identity.Claim[T] {
+func shuffled[T metav1.Object](claim identity.Claim[T], r *rand.Rand) identity.Claim[T] {
 	for _, class := range []*[]T{&claim.Owned, &claim.Previous, &claim.Orphans, &claim.Foreign} {
-		other := append([]T(nil), *class...)
-		r.Shuffle(len(other), func(i, j int) { other[i], other[j] = other[j], other[i] })
-		*class = other
+		*class = slices.Clone(*class)
+		r.Shuffle(len(*class), func(i, j int) { (*class)[i], (*class)[j] = (*class)[j], (*class)[i] })
 	}
 	return claim
-}
-
-// claimed is what one snapshot says of an object.
-type claimed struct {
-	identity.Ref
-	object metav1.Object
-}
-
-// sorted is everything that a snapshot points to, by class.
-type sorted struct{ members, ghosts, orphans, squatters []claimed }
-
-func sortInto[T metav1.Object](s *sorted, kind identity.Kind, claim identity.Claim[T]) {
-	add := func(to *[]claimed, objects []T) {
-		for _, object := range objects {
-			*to = append(*to, claimed{identity.RefOf(kind, object), object})
-		}
-	}
-	add(&s.members, claim.Owned)
-	add(&s.ghosts, claim.Previous)
-	add(&s.orphans, claim.Orphans)
-	add(&s.squatters, claim.Foreign)
-}
-
-func (s *sorted) group(g lws.Group) {
-	sortInto(s, identity.KindStatefulSet, g.Workers)
-	sortInto(s, identity.KindPod, g.Pods)
-	sortInto(s, identity.KindService, g.Service)
-	sortInto(s, identity.KindPersistentVolumeClaim, g.Volumes)
-}
-
-func sortSet(w lws.SetSnapshot) *sorted {
-	s := &sorted{}
-	sortInto(s, identity.KindStatefulSet, w.StatefulSet)
-	sortInto(s, identity.KindPod, w.Leaders)
-	sortInto(s, identity.KindService, w.Service)
-	sortInto(s, identity.KindControllerRevision, w.Revisions)
-	sortInto(s, identity.KindPersistentVolumeClaim, w.LeaderVolumes)
-	for _, g := range w.Groups {
-		s.group(g)
-	}
-	return s
-}
-
-func sortGroup(w lws.GroupSnapshot) *sorted {
-	s := &sorted{}
-	s.group(w.Group)
-	sortInto(s, identity.KindControllerRevision, w.Revisions)
-	return s
-}
-
-func byUID(all []claimed, uid types.UID) (claimed, bool) {
-	for _, c := range all {
-		if c.UID == uid {
-			return c, true
-		}
-	}
-	return claimed{}, false
-}
-
-func named(all []claimed, ref identity.Ref) bool {
-	for _, c := range all {
-		if c.Kind == ref.Kind && c.Name == ref.Name {
-			return true
-		}
-	}
-	return false
-}
-
-// decided is one decision and what it was made from.
-type decided struct {
-	what string
-	plan lws.Plan
-	seen *sorted
-	set  *lws.SetSnapshot
-	// group is nil for a decision about the set.
-	group *lws.GroupSnapshot
-	lives identity.Lives
-}
-
-func (d decided) String() string { return fmt.Sprintf("%s: %v", d.what, spelled(d.plan)) }
-
-// decideAll decides about the set and about every group it could have.
-func (c *cluster) decideAll() []decided {
-	var groups []decided
-	for _, name := range groupNames {
-		group, plan := c.groupPlan(name)
-		groups = append(groups, decided{what: "group " + name, plan: plan, seen: sortGroup(group), group: &group, lives: group.Lives})
-	}
-	set := c.set("w")
-	for i := range groups {
-		groups[i].set = &set
-	}
-	return append([]decided{{what: "set", plan: lws.DecideSet(set), seen: sortSet(set), set: &set, lives: set.Lives}}, groups...)
 }

@@ -16,7 +16,7 @@ import (
 var scaling = scenario{
 	changes:   []string{"workers", "fewer replicas", "fewer replicas"},
 	harms:     []string{"is deleted in the background", "is deleted in the background", "vanishes"},
-	mostEdits: 6, mostHarms: 6, faults: true, restarts: true, operators: true,
+	mostEdits: 6, mostHarms: 6,
 }
 
 func drawVolumes(t *rapid.T) edit {

@@ -317,6 +317,10 @@ func TestWhatIsForgiven(t *testing.T) {
 		"taken over from another operator": then(crashed, unrecorded),
 		"taken over without a leader StatefulSet": then(crashed, orphaned[Pod]("w-0"), orphaned[Pod]("w-1"), orphaned[Pod]("w-2"),
 			gone[StatefulSet]("w"), unrecorded),
+		"a set that is created again around its pods": then(gone[Pod]("w-0-1"), orphaned[StatefulSet]("w"),
+			func(c *cluster) { orphaned[Revision](revision(c).Name)(c) }, on("w", func(set Set) {
+				set.UID, set.CreationTimestamp, set.Status = "again", metav1.NewTime(fakeapi.Epoch.Add(time.Hour)), lwsv1.LeaderWorkerSetStatus{}
+			})),
 		"the policy was None":               then(pause, none, crashed, restarted, again),
 		"decided, then the policy was None": then(pause, crashed, decided, none, restarted, again),
 	} {
@@ -427,22 +431,5 @@ func TestWorkersBeyondTheSizeOfAGroupAreNoFailureInItsStart(t *testing.T) {
 		if failed := len(of[action.Annotate](c.decideGroup("w-0"))) == 1; failed != fails {
 			t.Errorf("%s: failed %t", worker, failed)
 		}
-	}
-}
-
-// A set that is made again around its pods takes them as they are.
-func TestASetThatIsMadeAgainAroundItsPods(t *testing.T) {
-	c := running(t, 1, 3, onRestart)
-	gone[Pod]("w-0-2")(c)
-	then(orphaned[StatefulSet]("w"), orphaned[Revision](revision(c).Name))(c)
-	fakeapi.Edit(c.Server, "w", func(set Set) {
-		set.UID, set.CreationTimestamp, set.Status = "again", metav1.NewTime(c.Now), lwsv1.LeaderWorkerSetStatus{}
-	})
-	if got := c.recreated("w-0"); len(got) > 0 {
-		t.Errorf("%v are recreated for what was before", got)
-	}
-	gone[Pod]("w-0-1")(c)
-	if got := c.recreated("w-0"); !slices.Equal(got, []string{"w-0"}) {
-		t.Errorf("%v are recreated for what came after", got)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -20,7 +19,7 @@ import (
 )
 
 // change edits a set in one of the ways that users may.
-func (w *world) change(set *lwsv1.LeaderWorkerSet) {
+func (w *world) change(set Set) {
 	t, spec := w.t, &set.Spec
 	template := &spec.LeaderWorkerTemplate
 	what := rapid.SampledFrom(w.may.changes).Draw(t, "change")
@@ -94,7 +93,7 @@ var (
 	}
 )
 
-func rollingOf(set *lwsv1.LeaderWorkerSet) *lwsv1.RollingUpdateConfiguration {
+func rollingOf(set Set) *lwsv1.RollingUpdateConfiguration {
 	strategy := &set.Spec.RolloutStrategy
 	if strategy.RollingUpdateConfiguration == nil {
 		strategy.RollingUpdateConfiguration = &lwsv1.RollingUpdateConfiguration{MaxUnavailable: intstr.FromInt32(1)}
@@ -112,17 +111,17 @@ func (w *world) finish() {
 			w.Remove(object, metav1.DeletePropagationBackground)
 		}
 	}
-	if set := fakeapi.Find[*lwsv1.LeaderWorkerSet](w.Server, "w"); set != nil && set.DeletionTimestamp != nil {
+	if set := fakeapi.Find[Set](w.Server, "w"); set != nil && set.DeletionTimestamp != nil {
 		// Orphaned workers use PVCs that the end of the set waits for.
 		w.removeOrphans(func(client.Object) bool { return true })
 		w.settleAfter(30 * time.Second)
 	}
 	w.create()
 	w.removeOrphans(w.usesLeavingPVC)
-	if fakeapi.Find[*lwsv1.LeaderWorkerSet](w.Server, "w") == nil {
+	if fakeapi.Find[Set](w.Server, "w") == nil {
 		return
 	}
-	w.edit(func(set *lwsv1.LeaderWorkerSet) {
+	w.edit(func(set Set) {
 		delete(set.Annotations, lwsv1.PausedAnnotationKey)
 		rollingOf(set).Partition = fakeapi.Ptr[int32](0)
 		if w.lostRevision() {
@@ -135,7 +134,7 @@ func (w *world) finish() {
 
 // tidyUp removes orphans that the set cannot use or waits for.
 func (w *world) tidyUp() {
-	set := find[*lwsv1.LeaderWorkerSet](w.cluster, "w")
+	set := find[Set](w.cluster, "w")
 	w.removeOrphans(func(object client.Object) bool {
 		group, worker := indexOf(object.GetName())
 		return int32(group) >= workload.Replicas(set) || int32(worker) >= workload.Size(set) || object.GetLabels()[foreignLabel] != "" ||
@@ -147,14 +146,14 @@ func (w *world) tidyUp() {
 // atAnotherRevision reports whether an orphaned worker StatefulSet is not at the revision
 // of the leader that followed.
 func (w *world) atAnotherRevision(object client.Object) bool {
-	leader := fakeapi.Find[*corev1.Pod](w.Server, object.GetName())
+	leader := fakeapi.Find[Pod](w.Server, object.GetName())
 	return fakeapi.KindOf(object) == identity.KindStatefulSet && leader != nil &&
 		leader.Labels[lwsv1.RevisionKey] != object.GetLabels()[lwsv1.RevisionKey]
 }
 
 // usesLeavingPVC reports whether a pod uses a PVC that is being deleted.
 func (w *world) usesLeavingPVC(object client.Object) bool {
-	return slices.ContainsFunc(fakeapi.All[*corev1.PersistentVolumeClaim](w.Objects), func(claim *corev1.PersistentVolumeClaim) bool {
+	return slices.ContainsFunc(fakeapi.All[PVC](w.Objects), func(claim PVC) bool {
 		return claim.DeletionTimestamp != nil && strings.HasSuffix(claim.Name, "-"+object.GetName())
 	})
 }
@@ -167,7 +166,7 @@ func (w *world) lostRevision() bool {
 	for _, revision := range revisions(w.cluster) {
 		kept[revision.Labels[lwsv1.RevisionKey]] = true
 	}
-	return slices.ContainsFunc(fakeapi.All[*corev1.Pod](w.Objects), func(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(fakeapi.All[Pod](w.Objects), func(pod Pod) bool {
 		return w.leads(pod) && !kept[pod.Labels[lwsv1.RevisionKey]]
 	})
 }

@@ -23,13 +23,13 @@ func (w *world) harm() {
 	w.harms++
 	switch what := rapid.SampledFrom(w.may.harms).Draw(w.t, "harm"); what {
 	case "statefulset":
-		if all := fakeapi.All[*appsv1.StatefulSet](w.Objects); len(all) > 0 {
+		if all := fakeapi.All[StatefulSet](w.Objects); len(all) > 0 {
 			w.met.when("a statefulset deleted", true)
 			victim := pick(w.t, all)
 			w.Remove(victim, w.propagation(victim))
 		}
 	case "leader statefulset":
-		if leaders := fakeapi.Find[*appsv1.StatefulSet](w.Server, "w"); leaders != nil && leaders.DeletionTimestamp == nil {
+		if leaders := fakeapi.Find[StatefulSet](w.Server, "w"); leaders != nil && leaders.DeletionTimestamp == nil {
 			w.met.when(what, true)
 			w.Remove(leaders, metav1.DeletePropagationOrphan)
 			w.Collect(w.Objects[fakeapi.NameOf(leaders)])
@@ -51,7 +51,7 @@ func (w *world) harm() {
 
 // loseService deletes a Service of the set. The stranger stays: what it owns would be garbage.
 func (w *world) loseService() {
-	all := slices.DeleteFunc(fakeapi.All[*corev1.Service](w.Objects), func(s *corev1.Service) bool { return s.Name == stranger })
+	all := slices.DeleteFunc(fakeapi.All[Service](w.Objects), func(s Service) bool { return s.Name == stranger })
 	if len(all) > 0 {
 		w.Remove(pick(w.t, all), metav1.DeletePropagationBackground)
 	}
@@ -59,12 +59,12 @@ func (w *world) loseService() {
 
 // orphanWorkers deletes a leader with --cascade=orphan.
 func (w *world) orphanWorkers() {
-	leader := fakeapi.Find[*corev1.Pod](w.Server, rapid.SampledFrom(groupNames).Draw(w.t, "leader"))
-	set := fakeapi.Find[*lwsv1.LeaderWorkerSet](w.Server, "w")
+	leader := fakeapi.Find[Pod](w.Server, rapid.SampledFrom(groupNames).Draw(w.t, "leader"))
+	set := fakeapi.Find[Set](w.Server, "w")
 	if leader == nil || set == nil || leader.DeletionTimestamp != nil || set.DeletionTimestamp != nil {
 		return
 	}
-	w.met.when("Pod deleted in the Orphan", true)
+	w.orphaned = w.met.when("Pod deleted in the Orphan", true)
 	w.Remove(leader, metav1.DeletePropagationOrphan)
 	w.Collect(w.Objects[fakeapi.NameOf(leader)])
 }
@@ -98,8 +98,8 @@ const (
 )
 
 // stranger returns the controller of foreign objects.
-func (w *world) stranger() *corev1.Service {
-	if known := fakeapi.Find[*corev1.Service](w.Server, stranger); known != nil {
+func (w *world) stranger() Service {
+	if known := fakeapi.Find[Service](w.Server, stranger); known != nil {
 		return known
 	}
 	added := fakeapi.Add(w.Server, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: stranger}})
@@ -111,7 +111,7 @@ func (w *world) stranger() *corev1.Service {
 // loseRevision deletes the revision of the spec, and the operator reads that at once, or
 // deletes all revisions.
 func (w *world) loseRevision() {
-	set := fakeapi.Find[*lwsv1.LeaderWorkerSet](w.Server, "w")
+	set := fakeapi.Find[Set](w.Server, "w")
 	if set == nil || set.DeletionTimestamp != nil {
 		return
 	}
@@ -132,8 +132,8 @@ func (w *world) loseRevision() {
 
 // scaleByHand scales a StatefulSet past its set.
 func (w *world) scaleByHand() {
-	all := fakeapi.All[*appsv1.StatefulSet](w.Objects)
-	workers := slices.DeleteFunc(slices.Clone(all), func(sts *appsv1.StatefulSet) bool { return sts.Name == "w" })
+	all := fakeapi.All[StatefulSet](w.Objects)
+	workers := slices.DeleteFunc(slices.Clone(all), func(sts StatefulSet) bool { return sts.Name == "w" })
 	if len(workers) > 0 && rapid.Bool().Draw(w.t, "workers") {
 		w.met.when("workers scaled by hand", true)
 		all = workers
@@ -143,7 +143,7 @@ func (w *world) scaleByHand() {
 	}
 	w.met.when("a statefulset scaled by hand", true)
 	replicas := rapid.Int32Range(0, 5).Draw(w.t, "replicas")
-	fakeapi.Edit(w.Server, pick(w.t, all).Name, func(sts *appsv1.StatefulSet) {
+	fakeapi.Edit(w.Server, pick(w.t, all).Name, func(sts StatefulSet) {
 		sts.Spec.Replicas = &replicas
 		sts.Generation++
 	})
@@ -151,7 +151,7 @@ func (w *world) scaleByHand() {
 
 // harmPod fails a pod, or delays it.
 func (w *world) harmPod(how string) {
-	pods := fakeapi.All[*corev1.Pod](w.Objects)
+	pods := fakeapi.All[Pod](w.Objects)
 	if len(pods) == 0 {
 		return
 	}
@@ -166,7 +166,7 @@ func (w *world) harmPod(how string) {
 		fakeapi.Edit(w.Server, pod.Name, crash)
 	case "ends":
 		w.fails(pod, how)
-		fakeapi.Edit(w.Server, pod.Name, func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed })
+		fakeapi.Edit(w.Server, pod.Name, func(pod Pod) { pod.Status.Phase = corev1.PodFailed })
 	case "is deleted":
 		w.fails(pod, how)
 		w.Remove(pod, w.propagation(pod))
@@ -175,18 +175,18 @@ func (w *world) harmPod(how string) {
 		w.Remove(pod, metav1.DeletePropagationBackground)
 	case "vanishes":
 		w.fails(pod, how)
-		fakeapi.Drop[*corev1.Pod](w.Server, pod.Name)
+		fakeapi.Drop[Pod](w.Server, pod.Name)
 	case "loses its statefulset":
 		if parent != "w" {
 			w.fails(pod, how)
-			fakeapi.Drop[*appsv1.StatefulSet](w.Server, parent)
+			fakeapi.Drop[StatefulSet](w.Server, parent)
 		}
 	case "is held":
-		fakeapi.Edit(w.Server, pod.Name, func(pod *corev1.Pod) { pod.Finalizers = append(pod.Finalizers, heldBy) })
+		fakeapi.Edit(w.Server, pod.Name, func(pod Pod) { pod.Finalizers = append(pod.Finalizers, heldBy) })
 	case "crashes":
 		w.crashes[pod.Name] = rapid.IntRange(1, 3).Draw(w.t, "times")
 	case "flaps":
-		fakeapi.Edit(w.Server, pod.Name, func(pod *corev1.Pod) { pod.Status.Conditions = nil })
+		fakeapi.Edit(w.Server, pod.Name, func(pod Pod) { pod.Status.Conditions = nil })
 	default:
 		w.t.Fatalf("no harm %q", how)
 	}

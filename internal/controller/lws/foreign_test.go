@@ -83,51 +83,31 @@ func TestAForeignPodThatGoesTouchesTheStatefulSetOnce(t *testing.T) {
 // No event reports a foreign object without our labels that goes: its group is read again.
 func TestAGroupReadsAgainForAForeignObjectThatIsDeleted(t *testing.T) {
 	meta := metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: "w-0"}
-	for name, tt := range map[string]struct {
-		object    client.Object
-		terminate func(*cluster)
-		drop      func(*cluster)
-		isOurs    func(*cluster) bool
-	}{
-		"a StatefulSet": {
-			&appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Replicas: new(int32(0)), Selector: &metav1.LabelSelector{}}},
-			func(c *cluster) {
-				fakeapi.Terminate[*appsv1.StatefulSet](c.Server, "w-0", metav1.FinalizerDeleteDependents)
-			},
-			func(c *cluster) { fakeapi.Drop[*appsv1.StatefulSet](c.Server, "w-0") },
-			func(c *cluster) bool {
-				sts := fakeapi.Find[*appsv1.StatefulSet](c.Server, "w-0")
-				return sts != nil && len(sts.OwnerReferences) > 0
-			},
-		},
-		"a Service, which a load balancer may keep": {
-			&corev1.Service{ObjectMeta: meta},
-			func(c *cluster) {
-				fakeapi.Terminate[*corev1.Service](c.Server, "w-0", "service.kubernetes.io/load-balancer-cleanup")
-			},
-			func(c *cluster) { fakeapi.Drop[*corev1.Service](c.Server, "w-0") },
-			func(c *cluster) bool {
-				service := fakeapi.Find[*corev1.Service](c.Server, "w-0")
-				return service != nil && len(service.OwnerReferences) > 0
-			},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := newCluster(t, 0, fakeapi.Set("w", 1, 2, fakeapi.UniquePerReplica))
-			fakeapi.Add(c.Server, tt.object)
-			c.run(20, "w-0")
-			tt.terminate(c)
-			c.wait(10 * time.Second)
-			result, err := c.reconcileGroup("w-0")
-			if err != nil || result.RequeueAfter == 0 || result.RequeueAfter > 10*time.Second {
-				t.Fatalf("read again in %v: %v", result.RequeueAfter, err)
-			}
-			tt.drop(c)
-			c.wait(result.RequeueAfter)
-			if _, err := c.reconcileGroup("w-0"); err != nil || !tt.isOurs(c) {
-				t.Errorf("the group has none of its own: %v", err)
-			}
-		})
+	t.Run("a StatefulSet", func(t *testing.T) {
+		sts := &appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Replicas: new(int32(0)), Selector: &metav1.LabelSelector{}}}
+		checkReadAgain(t, sts, metav1.FinalizerDeleteDependents)
+	})
+	t.Run("a Service, which a load balancer may keep", func(t *testing.T) {
+		checkReadAgain(t, &corev1.Service{ObjectMeta: meta}, "service.kubernetes.io/load-balancer-cleanup")
+	})
+}
+
+func checkReadAgain[T client.Object](t *testing.T, object T, finalizer string) {
+	c := newCluster(t, 0, fakeapi.Set("w", 1, 2, fakeapi.UniquePerReplica))
+	fakeapi.Add(c.Server, object)
+	c.run(20, "w-0")
+	fakeapi.Terminate[T](c.Server, "w-0", finalizer)
+	c.wait(10 * time.Second)
+	result, err := c.reconcileGroup("w-0")
+	if err != nil || result.RequeueAfter == 0 || result.RequeueAfter > 10*time.Second {
+		t.Fatalf("read again in %v: %v", result.RequeueAfter, err)
+	}
+	fakeapi.Drop[T](c.Server, "w-0")
+	c.wait(result.RequeueAfter)
+	_, err = c.reconcileGroup("w-0")
+	own, exists := c.Objects[fakeapi.NameOf(object)]
+	if err != nil || !exists || len(own.GetOwnerReferences()) == 0 {
+		t.Errorf("the group has none of its own: %v", err)
 	}
 }
 
@@ -150,21 +130,5 @@ func TestWhatAWebhookMakesOfAnApplyIsAcceptedAsItIs(t *testing.T) {
 	c.run(5, "w-0", "w-1")
 	if applied := c.asked("apply", identity.KindStatefulSet, ""); applied != 1 {
 		t.Errorf("one change was applied %d times", applied)
-	}
-}
-
-// Another StatefulSet with the name of the leaders' is not taken for what was applied last.
-func TestANamesakeOfWhatWasAppliedIsCorrected(t *testing.T) {
-	c := newCluster(t, 0, fakeapi.Set("w", 1, 1))
-	c.run(5, "w-0")
-	namesake := fakeapi.Find[*appsv1.StatefulSet](c.Server, "w").DeepCopy()
-	namesake.UID = ""
-	namesake.Spec.Template.Spec.Containers[0].Image = "other"
-	fakeapi.Drop[*appsv1.StatefulSet](c.Server, "w")
-	fakeapi.Drop[*corev1.Pod](c.Server, "w-0")
-	fakeapi.Add(c.Server, namesake)
-	c.reconcile()
-	if got := fakeapi.Find[*appsv1.StatefulSet](c.Server, "w").Spec.Template.Spec.Containers[0].Image; got != "image:1" {
-		t.Errorf("the leaders run %s", got)
 	}
 }

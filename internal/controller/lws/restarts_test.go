@@ -45,23 +45,6 @@ func TestOneReconcileRecreatesAFailedGroup(t *testing.T) {
 	}
 }
 
-// A group that was made under None is not recreated while a partition keeps it.
-func TestAGroupThatWasMadeUnderNoneIsNotRecreated(t *testing.T) {
-	c := newCluster(t, 0, fakeapi.Set("w", 1, 1, fakeapi.Policy(lwsv1.NoneRestartPolicy)))
-	c.run(20, "w-0")
-	fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) {
-		fakeapi.Policy(lwsv1.RecreateGroupOnPodRestart)(set)
-		set.Spec.RolloutStrategy.RollingUpdateConfiguration = &lwsv1.RollingUpdateConfiguration{Partition: new(int32(1))}
-		set.Generation++
-	})
-	c.run(20, "w-0")
-	c.crash()
-	c.run(3, "w-0")
-	if isDeleted(c.leader()) {
-		t.Error("the group was recreated against its policy")
-	}
-}
-
 // Two operators may delete one leader; users hear of one restart.
 func TestADeleteOfWhatIsGoneIsNotReported(t *testing.T) {
 	c := newCluster(t, 0, fakeapi.Set("w", 1, 1))

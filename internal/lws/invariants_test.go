@@ -1,0 +1,326 @@
+package lws_test
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/workload"
+	"lockstep.dev/lockstep/test/fakeapi"
+)
+
+// judgeWrite says what is wrong with a write, by the state of the cluster at that moment.
+func (w *world) judgeWrite(a action.Action) error {
+	if _, creates := a.(action.Create); !creates && w.foreign[a.Target().UID] {
+		return fmt.Errorf("the object is foreign (S10)")
+	}
+	switch a.Why().Code {
+	case lws.CodeSuperseded:
+		return w.judgeKept(a)
+	case lws.CodeRestart:
+		return w.judgeDue(a)
+	}
+	live := fakeapi.Find[StatefulSet](w.Server, "w")
+	if live == nil {
+		return nil
+	}
+	switch a := a.(type) {
+	case action.Apply:
+		if wanted, ok := a.Object.(StatefulSet); ok && wanted.Name == "w" && wanted.Spec.Replicas != nil && (w.may.strict || w.current) {
+			return w.judgeApply(live, wanted)
+		}
+	case action.Delete:
+		pod := fakeapi.Find[Pod](w.Server, a.Object.Name)
+		if w.may.strict && a.Object.Kind == identity.KindPod && a.OwnerGone == nil && pod != nil && pod.UID == a.Object.UID {
+			return w.judgeReplaced(live, pod)
+		}
+	}
+	return nil
+}
+
+// judgeDue: no group is recreated before its back-off ends.
+func (w *world) judgeDue(a action.Action) error {
+	if set := fakeapi.Find[Set](w.Server, "w"); set != nil {
+		for _, failed := range set.Status.Restarts {
+			if failed.Leader == a.Target().UID && w.Now.Before(failed.DueAt.Time) {
+				return fmt.Errorf("at %s, and due at %s", w.Now, failed.DueAt)
+			}
+		}
+	}
+	return nil
+}
+
+// judgeKept: no revision is filed away or deleted that leaders run (S5).
+func (w *world) judgeKept(a action.Action) error {
+	others, key := map[string]int{}, ""
+	for _, revision := range revisions(w.cluster) {
+		switch {
+		case !workload.BearsName(revision, "w"):
+		case revision.UID == a.Target().UID:
+			key = revision.Labels[lwsv1.RevisionKey]
+		default:
+			others[revision.Labels[lwsv1.RevisionKey]]++
+		}
+	}
+	for _, pod := range fakeapi.All[Pod](w.Objects) {
+		if key != "" && others[key] == 0 && w.leads(pod) && pod.Labels[lwsv1.RevisionKey] == key {
+			return fmt.Errorf("leader %s runs %s", pod.Name, key)
+		}
+	}
+	return nil
+}
+
+// leads reports whether a pod is a leader of the current incarnation that is to stay.
+func (w *world) leads(pod Pod) bool {
+	group, worker := indexOf(pod.Name)
+	set, sts := fakeapi.Find[Set](w.Server, "w"), fakeapi.Find[StatefulSet](w.Server, "w")
+	return set != nil && sts != nil && worker == 0 && int32(group) < workload.PodsOf(sts) && pod.DeletionTimestamp == nil &&
+		metav1.IsControlledBy(sts, set) && metav1.IsControlledBy(pod, sts)
+}
+
+// judgeApply: a rollout gives up ready groups only within its budget (S4), of a template that the
+// StatefulSet controller observed, and none while it is paused.
+func (w *world) judgeApply(live, wanted StatefulSet) error {
+	was, is, running := partition(live), partition(wanted), workload.PodsOf(live)
+	s, exposed := w.standing(wanted), 0
+	if w.paused && w.may.strict {
+		if err := w.judgePaused(live, wanted, int32(s.replicas)); err != nil {
+			return err
+		}
+	}
+	if live.Labels[lwsv1.RevisionKey] != wanted.Labels[lwsv1.RevisionKey] || topology(live) != topology(wanted) {
+		if w.may.strict && is < running && int32(s.replicas) > is {
+			return fmt.Errorf("a new template comes with partition %d for %d groups", is, running)
+		}
+		return nil
+	}
+	if is > was && w.may.strict {
+		return fmt.Errorf("the partition rises from %d to %d", was, is)
+	}
+	for i := is; i < min(was, int32(s.replicas)); i++ {
+		if s.ready[int(i)] && !s.updated[int(i)] {
+			exposed++
+		}
+	}
+	if exposed == 0 {
+		return nil
+	}
+	w.met.when("groups given up", true)
+	if w.may.strict && live.Status.ObservedGeneration != live.Generation {
+		return fmt.Errorf("the partition is lowered before generation %d was observed", live.Generation)
+	}
+	if !s.covers(exposed) {
+		return fmt.Errorf("partition %d → %d gives up %d groups beyond the budget: %+v\n%s", was, is, exposed, s, w.all())
+	}
+	return nil
+}
+
+// judgeReplaced: a rollout replaces only outdated leaders from the partition on, within its budget.
+func (w *world) judgeReplaced(live StatefulSet, pod Pod) error {
+	_, index := identity.ParentAndOrdinal(pod.Name)
+	s := w.standing(live)
+	w.met.when("a leader replaced directly", true)
+	switch {
+	case w.paused:
+		return fmt.Errorf("leader %s is replaced while the rollout is paused", pod.Name)
+	case int32(index) < s.partition || s.updated[index] && pod.Labels[lwsv1.RevisionKey] == live.Labels[lwsv1.RevisionKey]:
+		return fmt.Errorf("leader %s is deleted, which the partition %d does not grant", pod.Name, s.partition)
+	case s.ready[index] && !s.covers(0):
+		return fmt.Errorf("leader %s is deleted beyond the budget: %+v", pod.Name, s)
+	}
+	return nil
+}
+
+// judgePaused: a write decided on a paused set takes in no template, gives up no group and adds
+// no surge group.
+func (w *world) judgePaused(live, wanted StatefulSet, replicas int32) error {
+	w.met.when("a write while paused", true)
+	revisions := [2]string{live.Labels[lwsv1.RevisionKey], wanted.Labels[lwsv1.RevisionKey]}
+	partitions := [2]int32{partition(live), partition(wanted)}
+	running := [2]int32{workload.PodsOf(live), workload.PodsOf(wanted)}
+	if revisions[0] != revisions[1] || partitions[1] < min(partitions[0], replicas) || running[1] > max(replicas, running[0]) {
+		return fmt.Errorf("while the rollout is paused: revisions %v, partitions %v, replicas %v of %d", revisions, partitions, running, replicas)
+	}
+	return nil
+}
+
+// standing is the state of the groups, by the current partition and the replicas that
+// a StatefulSet is written for.
+type standing struct {
+	ready, updated map[int]bool
+	partition      int32
+	replicas       int
+	unavailable    int
+}
+
+func (w *world) standing(sts StatefulSet) standing {
+	truth, key := w.live(), sts.Labels[lwsv1.RevisionKey]
+	rolling := rollingOf(truth.Set.DeepCopy())
+	s := standing{ready: map[int]bool{}, updated: map[int]bool{}, unavailable: int(rolling.MaxUnavailable.IntVal)}
+	s.partition = partition(fakeapi.Find[StatefulSet](w.Server, "w"))
+	if s.unavailable == 0 && rolling.MaxSurge.IntVal == 0 {
+		s.unavailable = 1
+	}
+	s.replicas, _ = strconv.Atoi(sts.Annotations[lwsv1.ReplicasAnnotationKey])
+	for i := range truth.Groups {
+		g := &truth.Groups[i]
+		s.ready[g.Index] = g.Ready(truth.Set)
+		s.updated[g.Index] = g.UpToDate(key) && g.Leader.Annotations[lwsv1.ExclusiveKeyAnnotationKey] == topology(sts)
+	}
+	return s
+}
+
+// covers reports whether groups may go down beside those that are down or may be.
+func (s standing) covers(more int) bool {
+	down, budget := more, s.unavailable
+	for i := range s.replicas {
+		if !s.ready[i] || int32(i) >= s.partition && !s.updated[i] {
+			down++
+		}
+	}
+	for i := range s.ready {
+		if i >= s.replicas && s.ready[i] && s.updated[i] {
+			budget++
+		}
+	}
+	return down <= budget
+}
+
+func partition(sts StatefulSet) int32 {
+	if sts == nil || sts.Spec.UpdateStrategy.RollingUpdate == nil || sts.Spec.UpdateStrategy.RollingUpdate.Partition == nil {
+		return 0
+	}
+	return *sts.Spec.UpdateStrategy.RollingUpdate.Partition
+}
+
+// topology is the exclusive topology of the pods of a StatefulSet.
+func topology(sts StatefulSet) string {
+	return sts.Spec.Template.Annotations[lwsv1.ExclusiveKeyAnnotationKey]
+}
+
+// checkWholeGroups checks that every pod has its leader's image (S5), and counts
+// the groups by it.
+func (w *world) checkWholeGroups() map[string]int {
+	images := map[string]int{}
+	for _, pod := range fakeapi.All[Pod](w.Objects) {
+		image, leader := pod.Spec.Containers[0].Image, w.leaderOf(pod)
+		if leader == nil || leader.Spec.Containers[0].Image != image {
+			w.t.Fatalf("pod %s has %s, its leader is %v", pod.Name, image, leader)
+		}
+		if leader == pod {
+			images[image]++
+		}
+	}
+	return images
+}
+
+// checkAtRest checks everything that exists against the set's spec, once nothing changes any more.
+func (w *world) checkAtRest() {
+	set := find[Set](w.cluster, "w")
+	replicas := workload.Replicas(set)
+	if status := set.Status; brief(status)[available] != isAvailable || status.ReadyReplicas != replicas || status.UpdatedReplicas != replicas || status.Replicas != replicas {
+		w.t.Fatalf("of %d groups %v; %+v; %v\n%s", replicas, brief(status), status, w.decideAll(), w.all())
+	}
+	w.checkPods(set)
+	w.checkServices(set)
+	w.checkRevisions(set)
+	for _, d := range w.decideAll() {
+		if len(d.plan.Actions) > 0 {
+			w.t.Fatalf("at rest, yet %s", d)
+		}
+	}
+}
+
+func (w *world) checkPods(set Set) {
+	replicas, size := workload.Replicas(set), workload.Size(set)
+	pods := fakeapi.All[Pod](w.Objects)
+	if len(pods) != int(replicas*size) {
+		w.t.Fatalf("%d pods stand, want %d × %d\n%s", len(pods), replicas, size, w.all())
+	}
+	topology := set.Annotations[lwsv1.ExclusiveKeyAnnotationKey]
+	for _, pod := range pods {
+		group, worker := indexOf(pod.Name)
+		if int32(group) >= replicas || int32(worker) >= size || !fakeapi.Ready(pod) || w.incarnation(pod) != set.UID {
+			w.t.Fatalf("pod %s of %d × %d: %v", pod.Name, replicas, size, pod.Status)
+		}
+		if pod.Spec.Containers[0].Image != imageOf(set, worker) {
+			w.t.Fatalf("pod %s has %s, want %s\n%s", pod.Name, pod.Spec.Containers[0].Image, imageOf(set, worker), w.all())
+		}
+		placed := pod.Annotations[lwsv1.ExclusiveKeyAnnotationKey]
+		if (worker == 0 || !w.orphaned) && (placed != topology || worker > 0 && topology != "" && pod.Spec.NodeSelector[topology] == "") {
+			w.t.Fatalf("pod %s is placed by %q and %v, want %q", pod.Name, placed, pod.Spec.NodeSelector, topology)
+		}
+	}
+	for _, sts := range fakeapi.All[StatefulSet](w.Objects) {
+		if sts.Name != "w" && *sts.Spec.Replicas != size-1 {
+			w.t.Fatalf("statefulset %s has %d workers, want %d", sts.Name, *sts.Spec.Replicas, size-1)
+		}
+	}
+}
+
+func imageOf(set Set, worker int) string {
+	template := &set.Spec.LeaderWorkerTemplate.WorkerTemplate
+	if leader := set.Spec.LeaderWorkerTemplate.LeaderTemplate; leader != nil && worker == 0 {
+		template = leader
+	}
+	return template.Spec.Containers[0].Image
+}
+
+func (w *world) checkServices(set Set) {
+	if workload.Subdomain(set) == lwsv1.SubdomainShared {
+		if shared := fakeapi.Find[Service](w.Server, "w"); shared == nil || !metav1.IsControlledBy(shared, set) {
+			w.t.Fatalf("the shared service is %+v", shared)
+		}
+		return
+	}
+	for i := range int(workload.Replicas(set)) {
+		leader := find[Pod](w.cluster, identity.LeaderName("w", i))
+		if own := fakeapi.Find[Service](w.Server, leader.Name); own == nil || !metav1.IsControlledBy(own, leader) {
+			w.t.Fatalf("the service of %s is %+v", leader.Name, own)
+		}
+	}
+}
+
+// checkRevisions checks that the revisions in use say what the spec says.
+func (w *world) checkRevisions(set Set) {
+	data, err := lws.RevisionData(set)
+	inUse := 0
+	for _, revision := range revisions(w.cluster) {
+		if revision.Labels[lwsv1.SetNameLabelKey] != set.Name || w.noGC && !metav1.IsControlledBy(revision, set) {
+			continue
+		}
+		if inUse++; !metav1.IsControlledBy(revision, set) || !bytes.Equal(revision.Data.Raw, data) {
+			w.t.Fatalf("revision %s is in use: %s\n%s", revision.Name, revision.Data.Raw, w.all())
+		}
+	}
+	if inUse == 0 || err != nil {
+		w.t.Fatalf("%d revisions are in use: %v", inUse, err)
+	}
+}
+
+// all is what exists, in short.
+func (w *world) all() string {
+	var lines []string
+	for _, object := range fakeapi.All[client.Object](w.Objects) {
+		line := fmt.Sprintf("%s %s uid %s labels %v deleted %v", fakeapi.KindOf(object), object.GetName(), object.GetUID(), object.GetLabels(), object.GetDeletionTimestamp() != nil)
+		switch object := object.(type) {
+		case Pod:
+			line += fmt.Sprintf(" %s ready %t", object.Status.Phase, lws.PodReady(object))
+		case StatefulSet:
+			line += fmt.Sprintf(" %d replicas, partition %d, generation %d, %+v", workload.PodsOf(object), partition(object), object.Generation, object.Status)
+		}
+		for _, owner := range object.GetOwnerReferences() {
+			line += " of " + string(owner.UID)
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n")
+}
