@@ -174,11 +174,7 @@ func (r *reading) fillGroup(ctx context.Context, g *lws.Group) error {
 		return err
 	}
 	if g.HasOwnSubdomain(r.set) {
-		services, err := r.services(ctx, key)
-		if err != nil {
-			return err
-		}
-		if g.Service, err = sorted(ctx, r, services, leaderUID(g), r.hasSetName); err != nil {
+		if g.Service, err = r.service(ctx, g.LeaderName, leaderUID(g)); err != nil {
 			return err
 		}
 	}

@@ -83,10 +83,6 @@ func named[T client.Object](ctx context.Context, o *Observer, kind identity.Kind
 // Taken records that a create found a name taken: an object without our labels may have it.
 func (o *Observer) Taken(ref identity.Ref) { o.memory.Taken(ref) }
 
-func (o *Observer) services(ctx context.Context, key types.NamespacedName) ([]*corev1.Service, error) {
-	return named(ctx, o, identity.KindService, key, &corev1.Service{})
-}
-
 // pods returns the cached pods that are named as a StatefulSet would name its own, whatever their
 // owner. It does not wait, so event handlers may call it. Writes to pods need no wait: a second
 // create of a pod is refused, and so is a delete.

@@ -141,16 +141,20 @@ func (r *reading) fillGroups(ctx context.Context, w *lws.SetSnapshot) error {
 	return nil
 }
 
-func (r *reading) fillService(ctx context.Context, w *lws.SetSnapshot) error {
-	found, err := r.services(ctx, client.ObjectKeyFromObject(r.set))
-	if err != nil {
-		return err
-	}
-	w.Service, err = sorted(ctx, r, found, identity.Claimant{r.set.UID}, r.hasSetName)
+func (r *reading) fillService(ctx context.Context, w *lws.SetSnapshot) (err error) {
+	w.Service, err = r.service(ctx, r.set.Name, identity.Claimant{r.set.UID})
 	return err
 }
 
-func (r *reading) hasSetName(s *corev1.Service) bool { return workload.BearsName(s, r.set.Name) }
+// service reads and classifies the Service of a name.
+func (r *reading) service(ctx context.Context, name string, claimant identity.Claimant) (found identity.Claim[*corev1.Service], err error) {
+	key := types.NamespacedName{Namespace: r.set.Namespace, Name: name}
+	services, err := named(ctx, r.Observer, identity.KindService, key, &corev1.Service{})
+	if err != nil {
+		return found, err
+	}
+	return sorted(ctx, r, services, claimant, func(s *corev1.Service) bool { return workload.BearsName(s, r.set.Name) })
+}
 
 func (r *reading) fillRevisions(ctx context.Context, w *lws.SetSnapshot) (err error) {
 	w.Revisions, err = r.revisions(ctx, false)
