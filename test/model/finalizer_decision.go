@@ -37,17 +37,10 @@ type answer struct {
 	record incarnations
 }
 
-// decisions remembers answers: the search asks the same ones very often.
-type decisions map[question]answer
-
-func (d decisions) of(q question) answer {
+// asked is the question without what no decision reads.
+func (q question) asked() question {
 	q.onto.version = 0
-	a, ok := d[q]
-	if !ok {
-		a = q.decide()
-		d[q] = a
-	}
-	return a
+	return q
 }
 
 func (q question) decide() answer {

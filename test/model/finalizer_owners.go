@@ -92,7 +92,7 @@ func (w world) ask(c stored, seen sight) answer {
 	if !w.rules.WaitsForPods && c.barrier {
 		c.pods = false // without the rule, B is judged as if P were gone
 	}
-	return w.decisions.of(question{c, seen, !w.rules.BuiltIn})
+	return w.decisions.of(question{c, seen, !w.rules.BuiltIn}.asked(), question.decide)
 }
 
 // judge begins a read of pods once the cache shows no user of a terminating PVC, and judges the

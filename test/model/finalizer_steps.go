@@ -4,12 +4,12 @@ package model
 type world struct {
 	rules     Rules
 	faults    Faults
-	decisions decisions
+	decisions memo[question, answer]
 }
 
 // Search tries every order of steps, the shortest first.
 func Search(rules Rules, faults Faults) Result {
-	w := world{rules, faults, decisions{}}
+	w := world{rules, faults, memo[question, answer]{}}
 	s := state{pvc: w.created(1), pod: pod{phase: w.firstPhase()}}
 	s.builtIn.pvc, s.ours.pvc, s.another.pvc = s.pvc, s.pvc, s.pvc
 	s.builtIn.sees, s.ours.sees, s.another.sees = sightOf(s.pod), sightOf(s.pod), sightOf(s.pod)

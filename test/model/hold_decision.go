@@ -28,18 +28,6 @@ type holdAnswer struct {
 	deletes, needsLive bool
 }
 
-// holdDecisions remembers answers: the search asks the same ones very often.
-type holdDecisions map[holdQuestion]holdAnswer
-
-func (d holdDecisions) of(q holdQuestion) holdAnswer {
-	a, ok := d[q]
-	if !ok {
-		a = q.decide()
-		d[q] = a
-	}
-	return a
-}
-
 var now = time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
 
 func (q holdQuestion) decide() holdAnswer {

@@ -53,7 +53,7 @@ func (w holdWorld) judge(s holdState, k keeper, fails bool) holdWrite {
 		wished:     c.wish == c.life || !w.rules.NamesUID && c.wish != 0,
 		ownersGone: s.refused == c.life && w.rules.Replays && (c.hold != noHold || w.rules.ReplaysLater),
 	}
-	d := w.decisions.of(q)
+	d := w.decisions.of(q, holdQuestion.decide)
 	if d.needsLive {
 		q.live = true
 		switch {
@@ -64,7 +64,7 @@ func (w holdWorld) judge(s holdState, k keeper, fails bool) holdWrite {
 		case w.rules.ReadsLive:
 			q.wanted = s.workload == present
 		}
-		d = w.decisions.of(q)
+		d = w.decisions.of(q, holdQuestion.decide)
 	}
 	changes := d.hold != c.hold || c.cooled && d.hold == held
 	if !changes && !d.deletes {

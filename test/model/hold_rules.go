@@ -63,7 +63,7 @@ var (
 // that workload went, unless this UID was released. The operator deletes only what a user or the
 // garbage collector asked for, and nothing that was wanted when it read.
 func SearchHold(rules HoldRules, faults HoldFaults) Result {
-	w := holdWorld{rules, faults, holdDecisions{}}
+	w := holdWorld{rules, faults, memo[holdQuestion, holdAnswer]{}}
 	s := holdState{pvc: heldPVC{life: 1, exists: true}}
 	s.ours.pvc, s.another.pvc = s.pvc, s.pvc
 	return searched(machine[holdState]{

@@ -4,7 +4,7 @@ package model
 type holdWorld struct {
 	rules     HoldRules
 	faults    HoldFaults
-	decisions holdDecisions
+	decisions memo[holdQuestion, holdAnswer]
 }
 
 // holdSteps collects what may happen next.

@@ -131,3 +131,15 @@ func (b *search[S]) pinned() (int32, bool) {
 	}
 	return 0, false
 }
+
+// memo remembers answers of package pvc: a search asks the same questions very often.
+type memo[Q comparable, A any] map[Q]A
+
+func (m memo[Q, A]) of(q Q, decide func(Q) A) A {
+	a, ok := m[q]
+	if !ok {
+		a = decide(q)
+		m[q] = a
+	}
+	return a
+}
