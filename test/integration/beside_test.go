@@ -112,8 +112,12 @@ func (c *cluster) mustRunLockstepAlone() {
 		pod.Containers[0].Command[0] != "/lockstep" || pod.Containers[0].Image != "example.com/lockstep:v1" {
 		c.t.Errorf("the deployment is still half the other's: %+v", pod)
 	}
-	if hooks := c.validating().Webhooks; len(hooks) != 1 || hooks[0].Name != "vleaderworkerset.kb.io" {
-		c.t.Errorf("webhooks that nobody serves: %+v", hooks)
+	hooks := c.validating().Webhooks
+	if len(hooks) != 1 || hooks[0].Name != "vleaderworkerset.kb.io" || len(hooks[0].NamespaceSelector.MatchLabels) > 0 {
+		c.t.Errorf("webhooks of the other are left: %+v", hooks)
+	}
+	if c.mutating().Annotations["theirs"] != "kept" {
+		c.t.Error("an annotation of a user is gone")
 	}
 	role := &rbacv1.ClusterRole{}
 	c.read(role, "", "lws-manager-role")

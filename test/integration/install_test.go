@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -132,56 +131,6 @@ func TestInstallIntoTheCluster(t *testing.T) {
 	}
 	if again := c.install(func(o *install.Options) { o.WebhookURL, o.Image = "", "example.com/lockstep:v1" }); !strings.Contains(again, "nothing had to be changed") {
 		t.Errorf("again:\n%s", again)
-	}
-}
-
-// Install takes over the objects of another implementation, in the shape that it leaves them.
-func TestInstallTakesOverFromAnotherImplementation(t *testing.T) {
-	c := newCluster(t)
-	service := &admissionv1.ServiceReference{Namespace: systemName, Name: "lws-webhook-service", Path: new("/x")}
-	to := admissionv1.WebhookClientConfig{Service: service, CABundle: testBundle(c)}
-	none := new(admissionv1.SideEffectClassNone)
-	hook := func(name string) admissionv1.ValidatingWebhook {
-		return admissionv1.ValidatingWebhook{Name: name, ClientConfig: to, SideEffects: none, AdmissionReviewVersions: []string{"v1"}, NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"narrow": "yes"}}}
-	}
-	c.create(&admissionv1.MutatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: webhook.MutatingConfiguration, Annotations: map[string]string{"theirs": "kept"}},
-		Webhooks: []admissionv1.MutatingWebhook{
-			{Name: "mleaderworkerset.kb.io", ClientConfig: to, SideEffects: none, AdmissionReviewVersions: []string{"v1"}},
-			{Name: "mpod.kb.io", ClientConfig: to, SideEffects: none, AdmissionReviewVersions: []string{"v1"}},
-		},
-	})
-	c.create(&admissionv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: webhook.ValidatingConfiguration},
-		Webhooks:   []admissionv1.ValidatingWebhook{hook("vleaderworkerset.kb.io"), hook("vpod.kb.io"), hook("vdisaggregatedset.kb.io")},
-	})
-	c.create(foreignDefinition(c))
-
-	dry := c.install(func(o *install.Options) { o.DryRun = true })
-	if !strings.Contains(dry, "lws-validating-webhook-configuration configured (dry run)") || len(c.validating().Webhooks) != 3 {
-		t.Errorf("the dry run said or did the wrong thing:\n%s", dry)
-	}
-	c.install(nil)
-
-	var names []string
-	for _, w := range c.validating().Webhooks {
-		names = append(names, w.Name)
-		if w.ClientConfig.Service != nil || w.ClientConfig.URL == nil || len(w.NamespaceSelector.MatchLabels) > 0 {
-			t.Errorf("%s still has what the other left: %+v", w.Name, w)
-		}
-		if !bytes.Equal(w.ClientConfig.CABundle, testBundle(c)) {
-			t.Errorf("%s lost its bundle", w.Name)
-		}
-	}
-	if diff := cmp.Diff([]string{"vleaderworkerset.kb.io"}, names); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if c.mutating().Annotations["theirs"] != "kept" {
-		t.Error("an annotation of somebody else's is gone")
-	}
-	c.mustHoldOwnDefinition()
-	if again := c.install(nil); !strings.Contains(again, "nothing had to be changed") {
-		t.Errorf("the second run:\n%s", again)
 	}
 }
 

@@ -224,6 +224,11 @@ func TestUninstallCutShortIsTakenUpAgain(t *testing.T) {
 		claim := c.claimIn("default", fmt.Sprintf("claim-%d", cut))
 		c.annotateAll(claim, "default")
 		volume := newVolume(fmt.Sprintf("volume-%d", cut))
+		c.until("a volume gets its finalizer", func() bool {
+			dry := volume.DeepCopy()
+			c.must(c.Create(t.Context(), dry, client.DryRunAll))
+			return slices.Equal(dry.Finalizers, []string{"kubernetes.io/pv-protection"})
+		})
 		c.create(volume)
 		ctx, cancel := context.WithCancel(t.Context())
 		out := &cutAt{lines: cut, cancel: cancel}

@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -341,31 +340,4 @@ func (g *guarded) namespaces(t *testing.T) {
 	g.must(g.annotateNamespace(g.alice, "busy", "example.com/note", "x"))
 	g.must(g.annotateNamespace(g.wanda, "busy", pvc.HeldClaimsAnnotation, "0"))
 	g.must(g.Delete(t.Context(), ns))
-}
-
-// TestFinalizersWithoutTheBuiltInPlugin: a policy adds the finalizers of PVCs and volumes.
-func TestFinalizersWithoutTheBuiltInPlugin(t *testing.T) {
-	g := newGuarded(t, map[string]string{"disable-admission-plugins": "StorageObjectInUseProtection"}, "barrier.yaml")
-	g.until("a claim gets its barrier", func() bool {
-		c := newClaim(g.namespace, "dry")
-		g.must(g.Create(t.Context(), c, client.DryRunAll))
-		return slices.Contains(c.Finalizers, pvc.BarrierFinalizer)
-	})
-	if c := g.claim("bare", nil); !slices.Equal(c.Finalizers, []string{pvc.BarrierFinalizer}) {
-		t.Fatalf("the built-in plugin is on: %v", c.Finalizers)
-	}
-	g.apply("alone.yaml")
-	g.until("a claim gets P", func() bool {
-		c := newClaim(g.namespace, "dry")
-		g.must(g.Create(t.Context(), c, client.DryRunAll))
-		return sameSet(c.Finalizers, []string{pvc.BarrierFinalizer, pvc.PodsFinalizer})
-	})
-	g.until("a volume gets its own", func() bool {
-		v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "dry"}, Spec: corev1.PersistentVolumeSpec{
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
-			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/tmp/x"}},
-		}}
-		g.must(g.Create(t.Context(), v, client.DryRunAll))
-		return slices.Equal(v.Finalizers, []string{"kubernetes.io/pv-protection"})
-	})
 }
