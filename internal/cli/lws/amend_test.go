@@ -86,42 +86,28 @@ func TestUndoKeepsVolumeClaimTemplates(t *testing.T) {
 	for _, tt := range []struct{ then, now string }{{"data", "cache"}, {"data", ""}, {"", "data"}, {"data", "data"}} {
 		live := imageSet("two", pvc(tt.now))
 		w := newWorld(t, live, revisionOf(t, imageSet("one", pvc(tt.then)), 1), revisionOf(t, imageSet("two", pvc(tt.then)), 2))
-		if _, _, err := w.editor().Amend(t.Context(), key, Undo(Previous)); err != nil {
-			t.Errorf("from %q to %q: %v", tt.now, tt.then, err)
-		}
+		_, _, err := w.editor().Amend(t.Context(), key, Undo(Previous))
 		want, stored := live.Spec.LeaderWorkerTemplate.VolumeClaimTemplates, w.set(t)
-		if diff := cmp.Diff(want, stored.Spec.LeaderWorkerTemplate.VolumeClaimTemplates); diff != "" || image(stored) != "one" {
-			t.Errorf("stored is %s, templates (-want +got)\n%s", image(stored), diff)
+		if diff := cmp.Diff(want, stored.Spec.LeaderWorkerTemplate.VolumeClaimTemplates); err != nil || diff != "" || image(stored) != "one" {
+			t.Errorf("from %q to %q: %v, stored is %s, templates (-want +got)\n%s", tt.now, tt.then, err, image(stored), diff)
 		}
 	}
 }
 
-func TestWritesNameTheVersionThatWasRead(t *testing.T) {
-	w := newWorld(t, imageSet("one"))
-	version := w.set(t).ResourceVersion
-	if _, _, err := w.editor().Amend(t.Context(), key, Pause); err != nil {
-		t.Fatal(err)
-	}
-	want := []map[string]any{{"metadata": map[string]any{
-		"annotations": map[string]any{"lockstep.dev/paused": "true"}, "resourceVersion": version,
-	}}}
-	if diff := cmp.Diff(want, w.patches); diff != "" || !slices.Equal(w.owners, []string{"kubectl-lockstep"}) {
-		t.Errorf("by %v (-want +got)\n%s", w.owners, diff)
-	}
-}
-
-func TestRestartAnnotatesEveryTemplate(t *testing.T) {
+func TestRestartAnnotatesEveryTemplateOfTheVersionThatWasRead(t *testing.T) {
 	leader := template("leader")
 	leader.Annotations = map[string]string{"kept": "yes"}
 	w := newWorld(t, imageSet("one", func(set *lwsv1.LeaderWorkerSet) { set.Spec.LeaderWorkerTemplate.LeaderTemplate = &leader }))
+	version := w.set(t).ResourceVersion
 	if _, _, err := w.editor().Amend(t.Context(), key, Restart(now)); err != nil {
 		t.Fatal(err)
 	}
-	stored := w.set(t).Spec.LeaderWorkerTemplate
-	const at = "2026-01-01T12:00:00Z"
-	want := []map[string]string{{RestartedAtKey: at}, {RestartedAtKey: at, "kept": "yes"}}
-	if diff := cmp.Diff(want, []map[string]string{stored.WorkerTemplate.Annotations, stored.LeaderTemplate.Annotations}); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
+	at := map[string]any{"metadata": map[string]any{"annotations": map[string]any{RestartedAtKey: "2026-01-01T12:00:00Z"}}}
+	want := []map[string]any{{"metadata": map[string]any{"resourceVersion": version}, "spec": map[string]any{
+		"leaderWorkerTemplate": map[string]any{"leaderTemplate": at, "workerTemplate": at},
+	}}}
+	if diff := cmp.Diff(want, w.patches); diff != "" || !slices.Equal(w.owners, []string{"kubectl-lockstep"}) {
+		t.Errorf("by %v (-want +got)\n%s", w.owners, diff)
 	}
 	if _, _, err := w.editor().Amend(t.Context(), key, Restart(now)); err == nil || !strings.Contains(err.Error(), "within the past second") {
 		t.Errorf("in the same second: got %v", err)

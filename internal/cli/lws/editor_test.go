@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -59,13 +60,11 @@ func revisionOf(t *testing.T, set *lwsv1.LeaderWorkerSet, number int64) *appsv1.
 	if err != nil {
 		t.Fatal(err)
 	}
-	yes, hash := true, lws.RevisionKey(data)
-	r := &appsv1.ControllerRevision{Revision: number}
-	r.Namespace, r.Name, r.UID = key.Namespace, fmt.Sprintf("llama-%s-%d", hash, number), types.UID(hash)
-	r.Labels = map[string]string{lwsv1.SetNameLabelKey: "llama", lwsv1.RevisionKey: hash}
+	hash := lws.RevisionKey(data)
+	r := &appsv1.ControllerRevision{Revision: number, Data: runtime.RawExtension{Raw: data}}
+	r.ObjectMeta = owned(metaOf(fmt.Sprintf("%s-%s-%d", set.Name, hash, number), hash), "LeaderWorkerSet", set.Name, string(set.UID))
+	r.Labels = map[string]string{lwsv1.SetNameLabelKey: set.Name, lwsv1.RevisionKey: hash}
 	r.Annotations = set.Annotations
-	r.OwnerReferences = []metav1.OwnerReference{{APIVersion: lwsv1.GroupVersion.String(), Kind: "LeaderWorkerSet", Name: "llama", UID: "set", Controller: &yes}}
-	r.Data.Raw = data
 	return r
 }
 

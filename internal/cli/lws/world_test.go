@@ -10,13 +10,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lwscache"
 )
 
@@ -72,19 +70,15 @@ func owned(m metav1.ObjectMeta, kind, name, uid string) metav1.ObjectMeta {
 // children are the objects of a set that is up: revision, StatefulSets, pods and Service.
 func children(t *testing.T, set *lwsv1.LeaderWorkerSet) []client.Object {
 	t.Helper()
-	data, err := lws.RevisionData(set)
-	if err != nil {
-		t.Fatal(err)
-	}
-	key := lws.RevisionKey(data)
-	labels := map[string]string{lwsv1.SetNameLabelKey: set.Name, lwsv1.RevisionKey: key}
+	revision := revisionOf(t, set, 1)
+	labels := revision.Labels
 	ofSet := func(name, uid string) metav1.ObjectMeta {
 		m := owned(metaOf(name, uid), "LeaderWorkerSet", set.Name, string(set.UID))
 		m.Labels = labels
 		return m
 	}
 	all := []client.Object{
-		&appsv1.ControllerRevision{ObjectMeta: ofSet(set.Name+"-"+key+"-1", "revision"), Revision: 1, Data: runtime.RawExtension{Raw: data}},
+		revision,
 		statefulSet(ofSet(set.Name, "leaders"), *set.Spec.Replicas),
 		&corev1.Service{ObjectMeta: ofSet(set.Name, "service")},
 	}
