@@ -1,6 +1,7 @@
 package lws
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -28,43 +29,23 @@ type Session struct {
 	Cached, Live client.Reader
 
 	ctx     context.Context
-	warn    io.Writer
 	changed chan struct{}
 }
 
 // Open starts to read a namespace, and returns when the cache is synced. Nothing can be written
 // through a session. It ends with ctx, or when the API server refuses a list or watch. Other errors of
 // watches are printed to warn.
-func Open(ctx context.Context, config *rest.Config, namespace string, warn io.Writer) (*Session, error) {
+func Open(ctx context.Context, config *rest.Config, namespace string, warn io.Writer) (s *Session, err error) {
 	ctx, fail := context.WithCancelCause(ctx)
-	s := &Session{ctx: ctx, warn: warn, changed: make(chan struct{}, 1)}
-	if err := s.open(config, namespace, fail); err != nil {
-		fail(err)
-		return nil, err
-	}
-	return s, nil
-}
-
-func (s *Session) open(config *rest.Config, namespace string, fail context.CancelCauseFunc) error {
+	defer func() {
+		if err != nil {
+			fail(err)
+		}
+	}()
 	config = ReadOnly(config)
-	limit := config.Timeout
+	limit := cmp.Or(max(config.Timeout, 0), patience)
 	config.Timeout = 0 // of a watch
 	config.QPS = -1    // the API server has its own limits
-	cached, err := s.cache(config, namespace, fail)
-	if err != nil {
-		return err
-	}
-	if s.Live, err = client.New(config, client.Options{Scheme: Scheme()}); err != nil {
-		return err
-	}
-	s.Cached = cached
-	if err := s.follow(cached); err != nil {
-		return err
-	}
-	return s.sync(cached, limit, fail)
-}
-
-func (s *Session) cache(config *rest.Config, namespace string, fail context.CancelCauseFunc) (cache.Cache, error) {
 	options := lwscache.CacheOptions()
 	options.Scheme = Scheme()
 	options.DefaultNamespaces = map[string]cache.Config{namespace: {}}
@@ -73,9 +54,26 @@ func (s *Session) cache(config *rest.Config, namespace string, fail context.Canc
 			fail(err)
 			return
 		}
-		fmt.Fprintf(s.warn, "what is shown may be old, trying again: %v\n", err)
+		fmt.Fprintf(warn, "what is shown may be old, trying again: %v\n", err)
 	}
-	return cache.New(config, options)
+	cached, err := cache.New(config, options)
+	if err != nil {
+		return nil, err
+	}
+	live, err := client.New(config, client.Options{Scheme: Scheme()})
+	if err != nil {
+		return nil, err
+	}
+	s = &Session{Cached: cached, Live: live, ctx: ctx, changed: make(chan struct{}, 1)}
+	if err := s.follow(cached); err != nil {
+		return nil, err
+	}
+	go func() {
+		if err := cached.Start(ctx); err != nil {
+			fail(err)
+		}
+	}()
+	return s, s.sync(cached, limit)
 }
 
 // follow starts informers for everything that a survey reads.
@@ -100,16 +98,8 @@ func (s *Session) follow(cached cache.Cache) error {
 	return nil
 }
 
-// sync starts the cache and returns when it is synced.
-func (s *Session) sync(cached cache.Cache, limit time.Duration, fail context.CancelCauseFunc) error {
-	if limit <= 0 {
-		limit = patience
-	}
-	go func() {
-		if err := cached.Start(s.ctx); err != nil {
-			fail(err)
-		}
-	}()
+// sync returns when the cache is synced.
+func (s *Session) sync(cached cache.Cache, limit time.Duration) error {
 	waiting, done := context.WithTimeout(s.ctx, limit)
 	defer done()
 	switch {

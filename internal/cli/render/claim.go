@@ -80,18 +80,14 @@ func volume(found *clipvc.Found) *Volume {
 	if size, ok := found.Claim.Status.Capacity["storage"]; ok {
 		v.Capacity = size.String()
 	}
+	if found.Volume != nil {
+		v.Standing, v.ReclaimPolicy = volumeBound, string(found.Volume.Spec.PersistentVolumeReclaimPolicy)
+	}
 	switch {
 	case found.VolumeGone:
 		v.Standing = volumeGone
-	case found.Volume == nil:
-		return v
 	case found.VolumeIsAnothers():
 		v.Standing = volumeElsewhere
-	default:
-		v.Standing = volumeBound
-	}
-	if found.Volume != nil {
-		v.ReclaimPolicy = string(found.Volume.Spec.PersistentVolumeReclaimPolicy)
 	}
 	return v
 }
