@@ -26,11 +26,11 @@ import (
 
 // ErrStale means that the cluster changed since the read that an action was decided from. The
 // answer is another read; it is not reported.
-var ErrStale = errors.New("the cluster moved since the look")
+var ErrStale = errors.New("the cluster changed since the read")
 
 // ErrGone means that the object to delete does not exist: another client deleted it, and reports
 // it.
-var ErrGone = errors.New("what was to go has gone")
+var ErrGone = errors.New("the object to delete is gone")
 
 // fieldOwner owns what is created, as it owns what is applied.
 const fieldOwner = lws.FieldOwner

@@ -68,20 +68,21 @@ func programCommand(name string) *cobra.Command {
 	}
 }
 
-func (a *app) addDir(cmd *cobra.Command) {
+// onCluster makes cmd run on the cluster of its flag --dir.
+func (a *app) onCluster(cmd *cobra.Command, run func(context.Context, *plane.Cluster, []string) error) *cobra.Command {
 	cmd.Flags().StringVar(&a.dir, "dir", "", "directory of the cluster (required)")
-}
-
-func (a *app) cluster() (*plane.Cluster, error) {
-	layout, err := plane.NewLayout(a.dir)
-	if err != nil {
-		return nil, err
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		layout, err := plane.NewLayout(a.dir)
+		if err != nil {
+			return err
+		}
+		executable, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		return run(cmd.Context(), &plane.Cluster{Layout: layout, Executable: executable, Progress: a.err}, args)
 	}
-	executable, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	return &plane.Cluster{Layout: layout, Executable: executable, Progress: a.err}, nil
+	return cmd
 }
 
 // componentArg reads the one argument of commands about a component.

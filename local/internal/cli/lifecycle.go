@@ -26,36 +26,26 @@ scheduler and all nodes are ready, and prints the path of the kubeconfig on stan
 output; progress goes to standard error. The cluster runs on until down. What an
 earlier cluster left in DIR is removed; other files in it are not touched.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.up(cmd.Context(), settings, timeout)
-		},
 	}
-	a.addDir(cmd)
 	addRestartable(cmd.Flags(), &settings)
 	cmd.Flags().IntVar(&settings.Nodes, "nodes", settings.Nodes, "number of simulated nodes")
 	cmd.Flags().StringVar(&settings.Stages, "stages", settings.Stages, "pod stages of kwok: guarded deletes a pod by UID, as a kubelet does; stock is what kwok ships, and deletes by name")
 	cmd.Flags().DurationVar(&timeout, "timeout", 3*time.Minute, "how long everything may take to become ready")
-	return cmd
-}
-
-func (a *app) up(ctx context.Context, settings plane.Settings, timeout time.Duration) error {
-	cluster, err := a.cluster()
-	if err != nil {
-		return err
-	}
-	if err := settings.Validate(); err != nil {
-		return err
-	}
-	ctx, cancel, err := limited(ctx, timeout)
-	if err != nil {
-		return err
-	}
-	defer cancel()
-	if err := cluster.Up(ctx, settings); err != nil {
-		return err
-	}
-	fmt.Fprintln(a.out, cluster.Kubeconfig())
-	return nil
+	return a.onCluster(cmd, func(ctx context.Context, cluster *plane.Cluster, _ []string) error {
+		if err := settings.Validate(); err != nil {
+			return err
+		}
+		ctx, cancel, err := limited(ctx, timeout)
+		if err != nil {
+			return err
+		}
+		defer cancel()
+		if err := cluster.Up(ctx, settings); err != nil {
+			return err
+		}
+		fmt.Fprintln(a.out, cluster.Kubeconfig())
+		return nil
+	})
 }
 
 func limited(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc, error) {
@@ -71,25 +61,19 @@ func (a *app) downCommand() *cobra.Command {
 		Use:   "down --dir DIR",
 		Short: "End the cluster; its data goes, its logs stay until the next up",
 		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cluster, err := a.cluster()
-			if err != nil {
-				return err
-			}
-			was, err := cluster.Down(cmd.Context())
-			switch {
-			case err != nil:
-				return err
-			case was:
-				fmt.Fprintf(a.err, "cluster in %s ended\n", cluster.Dir)
-			default:
-				fmt.Fprintf(a.err, "no cluster in %s: nothing to end\n", cluster.Dir)
-			}
-			return nil
-		},
 	}
-	a.addDir(cmd)
-	return cmd
+	return a.onCluster(cmd, func(ctx context.Context, cluster *plane.Cluster, _ []string) error {
+		was, err := cluster.Down(ctx)
+		switch {
+		case err != nil:
+			return err
+		case was:
+			fmt.Fprintf(a.err, "cluster in %s ended\n", cluster.Dir)
+		default:
+			fmt.Fprintf(a.err, "no cluster in %s: nothing to end\n", cluster.Dir)
+		}
+		return nil
+	})
 }
 
 func (a *app) killCommand() *cobra.Command {
@@ -97,21 +81,15 @@ func (a *app) killCommand() *cobra.Command {
 		Use:   "kill COMPONENT --dir DIR",
 		Short: "End one component without warning (SIGKILL); it stays dead until restart",
 		Args:  componentArg,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			cluster, err := a.cluster()
-			if err != nil {
-				return err
-			}
-			component, _ := plane.ParseComponent(args[0])
-			if err := cluster.Kill(cmd.Context(), component); err != nil {
-				return err
-			}
-			fmt.Fprintf(a.err, "%s killed\n", component)
-			return nil
-		},
 	}
-	a.addDir(cmd)
-	return cmd
+	return a.onCluster(cmd, func(ctx context.Context, cluster *plane.Cluster, args []string) error {
+		component := plane.Component(args[0])
+		if err := cluster.Kill(ctx, component); err != nil {
+			return err
+		}
+		fmt.Fprintf(a.err, "%s killed\n", component)
+		return nil
+	})
 }
 
 func (a *app) restartCommand() *cobra.Command {
@@ -126,30 +104,19 @@ effect in the components that read it when they are restarted.`,
 		Example: `  lockstep-local restart kube-controller-manager --kcm-controllers '*,-garbage-collector-controller' --dir DIR
   lockstep-local restart kube-controller-manager --kcm-controllers '*' --dir DIR`,
 		Args: componentArg,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			component, _ := plane.ParseComponent(args[0])
-			return a.restart(cmd, component, timeout)
-		},
 	}
-	a.addDir(cmd)
 	addRestartable(cmd.Flags(), &settings)
 	cmd.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "how long the component may take to become ready")
-	return cmd
-}
-
-func (a *app) restart(cmd *cobra.Command, component plane.Component, timeout time.Duration) error {
-	cluster, err := a.cluster()
-	if err != nil {
-		return err
-	}
-	ctx, cancel, err := limited(cmd.Context(), timeout)
-	if err != nil {
-		return err
-	}
-	defer cancel()
-	return cluster.Restart(ctx, component, func(remembered plane.Settings) (plane.Settings, error) {
-		settings, err := over(remembered, cmd.Flags())
-		return settings, errors.Join(err, settings.Validate())
+	return a.onCluster(cmd, func(ctx context.Context, cluster *plane.Cluster, args []string) error {
+		ctx, cancel, err := limited(ctx, timeout)
+		if err != nil {
+			return err
+		}
+		defer cancel()
+		return cluster.Restart(ctx, plane.Component(args[0]), func(remembered plane.Settings) (plane.Settings, error) {
+			settings, err := over(remembered, cmd.Flags())
+			return settings, errors.Join(err, settings.Validate())
+		})
 	})
 }
 
@@ -159,42 +126,29 @@ func (a *app) statusCommand() *cobra.Command {
 		Use:   "status --dir DIR",
 		Short: "Show the components; exits 1 unless all of them are ready",
 		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.status(cmd, output)
-		},
 	}
-	a.addDir(cmd)
 	cmd.Flags().StringVarP(&output, "output", "o", "", "json for programs; a table otherwise")
-	return cmd
+	return a.onCluster(cmd, func(ctx context.Context, cluster *plane.Cluster, _ []string) error {
+		write, known := map[string]func(io.Writer, plane.Status) error{"": writeTable, "json": writeJSON}[output]
+		if !known {
+			return fmt.Errorf("--output %q: give json, or nothing for a table", output)
+		}
+		status, err := cluster.Status(ctx)
+		if err != nil {
+			return err
+		}
+		if err := write(a.out, status); err != nil {
+			return err
+		}
+		if !status.Ready() {
+			return errNotReady
+		}
+		return nil
+	})
 }
 
 // errNotReady is the exit code of status; the output has said why.
 var errNotReady = errors.New("not every component is ready")
-
-func (a *app) status(cmd *cobra.Command, output string) error {
-	if output != "" && output != "json" {
-		return fmt.Errorf("--output %q: give json, or nothing for a table", output)
-	}
-	cluster, err := a.cluster()
-	if err != nil {
-		return err
-	}
-	status, err := cluster.Status(cmd.Context())
-	if err != nil {
-		return err
-	}
-	write := writeTable
-	if output == "json" {
-		write = writeJSON
-	}
-	if err := write(a.out, status); err != nil {
-		return err
-	}
-	if !status.Ready() {
-		return errNotReady
-	}
-	return nil
-}
 
 func writeJSON(out io.Writer, status plane.Status) error {
 	encoder := json.NewEncoder(out)

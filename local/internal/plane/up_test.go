@@ -24,6 +24,15 @@ func clusterOf(t *testing.T, script string) *Cluster {
 	return &Cluster{Layout: Layout{Dir: filepath.Join(t.TempDir(), "cluster")}, Executable: executable, Progress: io.Discard}
 }
 
+// remember makes a cluster one that an earlier command left in this state.
+func remember(t *testing.T, c *Cluster, state State) *Cluster {
+	t.Helper()
+	if err := errors.Join(c.create(), state.save(c.Layout)); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
 // checkNothingLeft looks at what up last remembered of the processes.
 func checkNothingLeft(t *testing.T, c *Cluster) {
 	t.Helper()
@@ -92,18 +101,11 @@ func TestUpOfMissingExecutable(t *testing.T) {
 }
 
 func TestUpRefusesDirectoryInUse(t *testing.T) {
-	c := clusterOf(t, "exec sleep 600")
-	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
 	self, err := process.Identify(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}
-	state := State{Running: true, Processes: map[Component]process.Identity{Scheduler: self}}
-	if err := state.save(c.Layout); err != nil {
-		t.Fatal(err)
-	}
+	c := remember(t, clusterOf(t, "exec sleep 600"), State{Running: true, Processes: map[Component]process.Identity{Scheduler: self}})
 	err = c.Up(context.Background(), DefaultSettings())
 	if err == nil || !strings.Contains(err.Error(), "kube-scheduler") || !strings.Contains(err.Error(), "lockstep-local down --dir "+c.Dir) {
 		t.Errorf("error %v, want one that names what runs and how to end it", err)
@@ -111,14 +113,8 @@ func TestUpRefusesDirectoryInUse(t *testing.T) {
 }
 
 func TestDownSparesRecycledPids(t *testing.T) {
-	c := clusterOf(t, "")
-	if err := c.create(); err != nil {
-		t.Fatal(err)
-	}
-	state := State{Running: true, Processes: map[Component]process.Identity{Etcd: {PID: os.Getpid(), Start: "long ago"}}}
-	if err := state.save(c.Layout); err != nil {
-		t.Fatal(err)
-	}
+	recycled := process.Identity{PID: os.Getpid(), Start: "long ago"}
+	c := remember(t, clusterOf(t, ""), State{Running: true, Processes: map[Component]process.Identity{Etcd: recycled}})
 	for _, want := range []bool{true, false} { // and again: there is nothing to end
 		if was, err := c.Down(context.Background()); err != nil || was != want {
 			t.Errorf("Down() = %t, %v; want %t", was, err, want)
@@ -151,39 +147,26 @@ func TestDrillsNeedACluster(t *testing.T) {
 	}
 }
 
-func TestRestartNeedsItsFooting(t *testing.T) {
-	c := clusterOf(t, "")
-	if err := c.create(); err != nil {
-		t.Fatal(err)
-	}
-	if err := (State{Running: true, Settings: DefaultSettings()}).save(c.Layout); err != nil {
-		t.Fatal(err)
-	}
-	err := c.Restart(context.Background(), Scheduler, func(s Settings) (Settings, error) { return s, nil })
-	if err == nil || !strings.Contains(err.Error(), "kube-scheduler needs kube-apiserver") {
-		t.Errorf("error %v", err)
-	}
-}
-
-func TestRefusedChangeIsNotRemembered(t *testing.T) {
-	c := clusterOf(t, "")
-	if err := c.create(); err != nil {
-		t.Fatal(err)
-	}
+func TestRestartsThatAreRefused(t *testing.T) {
 	before := State{Running: true, Settings: DefaultSettings()}
-	if err := before.save(c.Layout); err != nil {
-		t.Fatal(err)
-	}
-	refusal := errors.New("no such controller")
-	err := c.Restart(context.Background(), Etcd, func(s Settings) (Settings, error) {
-		s.ControllerQPS = 1
-		return s, refusal
-	})
-	if !errors.Is(err, refusal) {
-		t.Errorf("error %v, want %v", err, refusal)
-	}
-	after, _, err := loadState(c.Layout)
-	if err != nil || after.Settings.ControllerQPS != before.Settings.ControllerQPS {
-		t.Errorf("remembered: %+v, %v", after.Settings, err)
+	c := remember(t, clusterOf(t, ""), before)
+	for component, tt := range map[Component]struct {
+		refusal error
+		says    string
+	}{
+		Scheduler: {nil, "kube-scheduler needs kube-apiserver"},
+		Etcd:      {errors.New("no such controller"), "no such controller"},
+	} {
+		err := c.Restart(context.Background(), component, func(s Settings) (Settings, error) {
+			s.ControllerQPS = 1
+			return s, tt.refusal
+		})
+		if err == nil || !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%s: error %v, want %q", component, err, tt.says)
+		}
+		after, _, err := loadState(c.Layout)
+		if err != nil || after.Settings.ControllerQPS != before.Settings.ControllerQPS {
+			t.Errorf("%s: remembered: %+v, %v", component, after.Settings, err)
+		}
 	}
 }
