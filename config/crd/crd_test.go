@@ -244,7 +244,7 @@ func kindOf(leaf apiextensionsv1.JSONSchemaProps) string {
 	return "other"
 }
 
-// takes tells whether the definition finds nothing wrong at the path of a document:
+// takes reports whether the definition finds nothing wrong at the path of a document:
 // what else a set must have is not in it.
 func (g *gate) takes(t *testing.T, raw []byte, path string) bool {
 	t.Helper()

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What the contract says, word for word.
+// The texts are a contract.
 const (
 	percentText = ": a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
 	negative    = ": must be greater than or equal to 0"
@@ -22,7 +22,8 @@ const (
 	claims   = template + "volumeClaimTemplates"
 )
 
-// The laws of agreement_test.go hold the borders of each rule: here is each message once, and what the laws do not draw.
+// The laws of agreement_test.go check the borders of each rule. This table has each message once, and
+// the values that the laws do not draw.
 func TestCreateRules(t *testing.T) {
 	tests := []struct {
 		name, spec string

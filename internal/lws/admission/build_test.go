@@ -100,7 +100,7 @@ func withClaims(claims ...corev1.PersistentVolumeClaim) change {
 	return func(s *lwsv1.LeaderWorkerSet) { s.Spec.LeaderWorkerTemplate.VolumeClaimTemplates = claims }
 }
 
-// checkFaults compares what is said to the user, word for word.
+// checkFaults compares whole messages: their texts are a contract.
 func checkFaults(t *testing.T, faults field.ErrorList, want []string) {
 	t.Helper()
 	var got []string

@@ -53,15 +53,13 @@ func checkIntOrPercent(value intstr.IntOrString, path *field.Path) field.ErrorLi
 	return faults
 }
 
-// exceedsHundred reads digits followed by a percent sign. What is too long for
-// an int exceeds a hundred too.
+// exceedsHundred reads digits and a percent sign. Digits too long for an int exceed a hundred too.
 func exceedsHundred(percent string) bool {
 	n, err := strconv.Atoi(strings.TrimSuffix(percent, "%"))
 	return err != nil || n > 100
 }
 
-// checkBudget sees to it that an update can move at all: some group must be
-// allowed to be away, or to come on top.
+// checkBudget requires that a rollout can proceed: one group may be unavailable, or one may surge.
 func checkBudget(set *lwsv1.LeaderWorkerSet) field.ErrorList {
 	rolling := set.Spec.RolloutStrategy.RollingUpdateConfiguration
 	if rolling == nil {
@@ -124,8 +122,8 @@ func checkProduct(set *lwsv1.LeaderWorkerSet) field.ErrorList {
 // subgroupSizePath has its capital S for as long as the API has had it.
 var subgroupSizePath = templatePath.Child("SubGroupPolicy", "subGroupSize")
 
-// checkSubgroups sees to it that the pods of a group can be dealt out to
-// subgroups of one size, with at most the leader left over.
+// checkSubgroups requires that subgroups of one size divide the pods of a group, with at most the
+// leader left over.
 func checkSubgroups(set *lwsv1.LeaderWorkerSet) field.ErrorList {
 	policy := set.Spec.LeaderWorkerTemplate.SubGroupPolicy
 	if policy == nil {

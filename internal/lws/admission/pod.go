@@ -54,21 +54,20 @@ func (m PodMutation) Mutate(pod *corev1.Pod) error {
 
 func placeInGroup(pod *corev1.Pod, groupSize int) error {
 	forgetTemplate(pod)
-	if isLeader(pod) {
+	if IsLeader(pod) {
 		return placeLeader(pod)
 	}
 	return placeWorker(pod, groupSize)
 }
 
-// forgetTemplate takes off a pod what its template says of its place: a template
-// says the same of every pod, and one address would be that of all groups. A pod
-// that no StatefulSet made may know its place. Workers are told their group by
-// their StatefulSet.
+// forgetTemplate removes the labels by which a template places a pod: it would place every pod
+// alike, and all groups would have one address. A pod without a StatefulSet keeps its labels.
+// Workers have the labels of their group from their StatefulSet.
 func forgetTemplate(pod *corev1.Pod) {
 	if madeBy(pod) == "" {
 		return
 	}
-	if isLeader(pod) {
+	if IsLeader(pod) {
 		delete(pod.Labels, lwsv1.GroupIndexLabelKey)
 		delete(pod.Labels, lwsv1.GroupUniqueHashLabelKey)
 	}
@@ -78,16 +77,15 @@ func forgetTemplate(pod *corev1.Pod) {
 	}
 }
 
-// isLeader reads what the template of leaders says and that of workers does not,
-// unless their user wrote it there. A worker that has been told its index gives the
-// same answer: workers count from 1.
-func isLeader(pod *corev1.Pod) bool {
+// IsLeader reports whether a new pod is a leader. The template of leaders has the index 0; that of
+// workers has it only if a user wrote it there. Workers count from 1.
+func IsLeader(pod *corev1.Pod) bool {
 	return pod.Labels[lwsv1.WorkerIndexLabelKey] == "0" && !ledByItsMaker(pod)
 }
 
-// ledByItsMaker tells a worker by its StatefulSet, which is named like the leader; that
-// of leaders is named like the set. Taken for a leader a worker would be given a group of
-// its own, by which its StatefulSet does not find it again.
+// ledByItsMaker reports whether the StatefulSet of a pod has the name of a leader: that of leaders
+// has the name of the set. A worker that counts as a leader would get a group of its own, and its
+// StatefulSet would not select it.
 func ledByItsMaker(pod *corev1.Pod) bool {
 	leader := pod.Annotations[lwsv1.LeaderPodNameAnnotationKey]
 	return leader != "" && leader == madeBy(pod) && leader != pod.Labels[lwsv1.SetNameLabelKey]
@@ -203,13 +201,10 @@ func InGang(pod, leader *corev1.Pod, set *lwsv1.LeaderWorkerSet, otherwise bool)
 	switch {
 	case gang.IsTied(pod):
 		return true
-	case !isLeader(pod) && leader != nil && gang.NameOf(pod) == gang.NameOf(leader):
+	case !IsLeader(pod) && leader != nil && gang.NameOf(pod) == gang.NameOf(leader):
 		return gang.IsTied(leader)
 	case set == nil:
 		return otherwise
 	}
 	return gang.IsWanted(set, otherwise)
 }
-
-// IsLeader reports whether a new pod is to lead its group.
-func IsLeader(pod *corev1.Pod) bool { return isLeader(pod) }

@@ -32,7 +32,7 @@ func addTPUEnvironment(pod *corev1.Pod, groupSize int) error {
 		return nil
 	}
 	if _, divided := pod.Annotations[lwsv1.SubGroupSizeAnnotationKey]; divided {
-		// The hosts of a subgroup are told to one process each.
+		// One process of each pod gets the hosts of a subgroup.
 		containers = containers[:1]
 	}
 	slice, err := sliceOf(pod, groupSize)
@@ -107,10 +107,10 @@ type slice struct {
 }
 
 // sliceOf finds the pods that work together with pod: its group, or its
-// subgroup. The pod has been told its place.
+// subgroup. The pod has its labels.
 func sliceOf(pod *corev1.Pod, groupSize int) (slice, error) {
 	s, worker, leaderHasTPU := slice{leader: pod.Name}, 0, true
-	if !isLeader(pod) {
+	if !IsLeader(pod) {
 		s.leader, worker = identity.ParentAndOrdinal(pod.Name)
 		leaderHasTPU = pod.Annotations[lwsv1.LeaderRequestsTPUsAnnotationKey] == "true"
 	}

@@ -15,7 +15,7 @@ import (
 	"lockstep.dev/lockstep/internal/lws/admission"
 )
 
-// What the contract says, word for word.
+// The texts are a contract.
 const (
 	dns1035       = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
 	percentText   = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
