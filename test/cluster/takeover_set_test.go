@@ -135,7 +135,7 @@ func (s *scene) found(other *standin.Other, v inherited) *estate {
 		v.edit(e.set)
 	}
 	if v.spoil == nil {
-		e.spoil = func(*appsv1.StatefulSet) {}
+		e.spoil = unchanged
 	}
 	s.Create(e.set)
 	e.keys = make([]string, v.replicas)
@@ -153,6 +153,8 @@ func (s *scene) found(other *standin.Other, v inherited) *estate {
 	}
 	return e
 }
+
+func unchanged(*appsv1.StatefulSet) {}
 
 // record creates the revision of the set as it is now.
 func (e *estate) record(number int64) {

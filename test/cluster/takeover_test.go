@@ -266,7 +266,7 @@ func estateOf(all []*estate, name string) *estate {
 // handedBack uninstalls Lockstep. The next apply of the other implementation changes no template, and
 // removes the fields of Lockstep.
 func handedBack(t *testing.T, s *scene, other *standin.Other, held *estate, all []*estate) {
-	native := &estate{inherited: inherited{name: "native", replicas: 2, size: 2}, scene: s, other: other}
+	native := &estate{inherited: inherited{name: "native", replicas: 2, size: 2, spoil: unchanged}, scene: s, other: other}
 	native.set = s.newSet("native", 2, 2, imageA, func(set *lwsv1.LeaderWorkerSet) {
 		grace := int64(7)
 		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.TerminationGracePeriodSeconds = &grace
