@@ -81,6 +81,7 @@ func TestDecisionsAboutPodGroups(t *testing.T) {
 			o.SetDeletionTimestamp(&metav1.Time{Time: fakeapi.Epoch})
 			o.SetFinalizers([]string{"x"})
 		}), "w-0", "| WaitingForPreviousIncarnation"},
+		{"without owner", ganged(1, 2), onPodGroup(func(o PodGroup) { o.SetOwnerReferences(nil) }), "w-0", "apply podgroup w-0-5864bdfc97"},
 		{"of a former leader", ganged(1, 2), onPodGroup(formerLeaders), "w-0", "| Garbage WaitingForPreviousIncarnation"},
 		{"of a former leader, after a minute", ganged(1, 2), then(onPodGroup(formerLeaders), decideOnce, after(time.Minute)), "w-0",
 			"delete podgroup w-0-5864bdfc97 | WaitingForPreviousIncarnation"},
