@@ -76,7 +76,11 @@ func TestFailures(t *testing.T) {
 		always, restarts bool // recreated whatever the policy, or by RecreateGroupOnPodRestart
 		afterStart       bool // recreated by RecreateGroupAfterStart
 	}{
-		"a worker restarts":             {on("w-0-2", crash), false, false, true, true},
+		"a worker restarts": {on("w-0-2", crash), false, false, true, true},
+		"an init container restarts": {on("w-0-2", func(pod Pod) {
+			crash(pod)
+			pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses = pod.Status.ContainerStatuses, nil
+		}), false, false, true, true},
 		"a leader restarts":             {on("w-0", crash), false, false, true, true},
 		"a worker is deleted":           {leaving[Pod]("w-0-2"), false, false, true, true},
 		"a worker is gone":              {gone[Pod]("w-0-2"), false, false, true, true},
