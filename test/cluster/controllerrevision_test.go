@@ -26,7 +26,15 @@ func TestDeletedRevisionsRestartNoPod(t *testing.T) {
 	before := s.UIDs()
 	s.Remove(first)
 	s.Remove(second)
-	drill.Another(s.Scene, second)
+	s.Eventually("the current revision is created again", func() error {
+		key := second.Labels[lwsv1.RevisionKey]
+		if !slices.ContainsFunc(s.revisions(set), func(r *appsv1.ControllerRevision) bool {
+			return r.Labels[lwsv1.RevisionKey] == key && r.UID != second.UID
+		}) {
+			return drill.ErrStill
+		}
+		return nil
+	})
 	same(t, "pods", before, s.UIDs())
 	set = s.become(set, `{"spec":{"rolloutStrategy":{"rollingUpdateConfiguration":{"partition":0}}}}`)
 	set = s.awaitSettled(set)
