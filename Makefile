@@ -61,7 +61,7 @@ test: build ## Run units, laws, integration and one drill for each promise (20 m
 	go vet ./...
 	go test -timeout 10m $$(go list ./... | grep -v /test/ | grep -vxF "$$(go list $(LAWFUL:%=./%))")
 	go test -timeout 10m $(LAWFUL:%=./%) -rapid.seed=1 -rapid.nofailfile
-	$(MAKE) --no-print-directory fuzz FUZZTIME=3000x FUZZED="internal/webhook internal/lws internal/lws/admission"
+	$(MAKE) --no-print-directory fuzz FUZZTIME=3000x FUZZED="internal/webhook internal/lws/revision internal/lws/admission"
 	go -C local test -vet=off -timeout 20m ./...
 	go test ./test/bench ./test/delay ./test/history
 	go test ./test/interleave -rapid.seed=1

@@ -19,7 +19,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/config/crd"
-	"lockstep.dev/lockstep/internal/lws"
+	lwsrevision "lockstep.dev/lockstep/internal/lws/revision"
 	"lockstep.dev/lockstep/internal/quantity"
 )
 
@@ -282,7 +282,7 @@ func TestADefaultOfTheSchemaMakesNoRevision(t *testing.T) {
 	for _, part := range []string{"leaderWorkerTemplate", "networkConfig"} {
 		defaults(spec.Properties[part], []string{part}, func(path []string, value json.RawMessage) {
 			found++
-			if !lws.SameMeaning(document(path, value), document(path, nil)) {
+			if !lwsrevision.SameMeaning(document(path, value), document(path, nil)) {
 				t.Errorf("%s: a set gets %s there when it is read, and a revision of its own by that", strings.Join(path, "."), value)
 			}
 		})

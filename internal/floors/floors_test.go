@@ -51,6 +51,7 @@ var floors = map[string]floor{
 	"internal/lws":           f2,
 	"internal/lws/admission": f2,
 	"internal/lws/restart":   f2,
+	"internal/lws/revision":  f2,
 	"internal/lws/volumes":   f2,
 	"internal/lws/workload":  f2,
 

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
-	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/revision"
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
@@ -358,9 +358,9 @@ func (c *cluster) reportKept(ctx context.Context) error {
 		return client.IgnoreNotFound(err)
 	}
 	c.say("%d LeaderWorkerSets stay; until another implementation is installed nothing repairs them, and pods made meanwhile lack their labels and variables", len(sets))
-	past, err := c.list(ctx, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ControllerRevisionList"}, client.HasLabels{lws.HistoryLabelKey})
+	past, err := c.list(ctx, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ControllerRevisionList"}, client.HasLabels{revision.HistoryLabelKey})
 	if err == nil && len(past) > 0 {
-		c.say("%d revisions that no group runs stay with their sets; only Lockstep reads them; to remove them: kubectl delete controllerrevisions --all-namespaces --selector %s", len(past), lws.HistoryLabelKey)
+		c.say("%d revisions that no group runs stay with their sets; only Lockstep reads them; to remove them: kubectl delete controllerrevisions --all-namespaces --selector %s", len(past), revision.HistoryLabelKey)
 	}
 	return err
 }

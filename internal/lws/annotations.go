@@ -16,16 +16,6 @@ const (
 	NudgeAnnotationKey = "lockstep.dev/nudge"
 )
 
-const (
-	// HistoryLabelKey is borne by the revisions that no group runs any more, with
-	// the set's name, in place of the label that revisions in use bear.
-	HistoryLabelKey = "lockstep.dev/history-of"
-
-	// ChangeCauseAnnotationKey on a set is why its user changed it. Kubernetes'
-	// own tools write and show it.
-	ChangeCauseAnnotationKey = "kubernetes.io/change-cause"
-)
-
 // Server-side apply managers. An apply takes away what its manager owned and no
 // longer names, so parts that are written on their own have managers of their own.
 const (

@@ -12,6 +12,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws/revision"
 	"lockstep.dev/lockstep/internal/lws/volumes"
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
@@ -109,7 +110,7 @@ func (d *groupDecision) revision() bool {
 	if d.restored != nil {
 		return true
 	}
-	restored, err := restoredAt(d.Set, d.Revisions, d.Leader.Labels[lwsv1.RevisionKey])
+	restored, err := revision.RestoredAt(d.Set, d.Revisions, d.Leader.Labels[lwsv1.RevisionKey])
 	if err != nil {
 		d.plan.wait(Wait{Reason: because(CodeRevisionNotVisible, fmt.Sprintf("leader %s waits for its revision: %v", d.Leader.Name, err))})
 		return false

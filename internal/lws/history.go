@@ -12,6 +12,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws/revision"
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
@@ -32,12 +33,12 @@ func (d *setDecision) history() (p Plan) {
 	}
 	var past []*appsv1.ControllerRevision
 	superseded := 0
-	for _, revision := range d.Revisions.Owned {
+	for _, r := range d.Revisions.Owned {
 		switch {
-		case !inUse(revision, d.Set.Name):
-			past = append(past, revision)
-		case Genuine(revision, d.Set.Name) && !keys[revision.Labels[lwsv1.RevisionKey]]:
-			past = append(past, revision)
+		case !revision.InUse(r, d.Set.Name):
+			past = append(past, r)
+		case revision.Genuine(r, d.Set.Name) && !keys[r.Labels[lwsv1.RevisionKey]]:
+			past = append(past, r)
 			superseded++
 		}
 	}
@@ -49,38 +50,38 @@ func (d *setDecision) history() (p Plan) {
 		return cmp.Or(cmp.Compare(b.Revision, a.Revision), cmp.Compare(a.Name, b.Name))
 	})
 	limit := historyLimitOf(d.Set)
-	for i, revision := range past {
+	for i, r := range past {
 		switch {
 		case i >= limit:
-			p.do(d.drop(revision, limit))
-		case inUse(revision, d.Set.Name):
-			p.do(d.fileAway(revision))
+			p.do(d.drop(r, limit))
+		case revision.InUse(r, d.Set.Name):
+			p.do(d.fileAway(r))
 		}
 	}
 	return p
 }
 
-func (d *setDecision) drop(revision *appsv1.ControllerRevision, limit int) action.Delete {
+func (d *setDecision) drop(r *appsv1.ControllerRevision, limit int) action.Delete {
 	return action.Delete{
-		Object:  identity.RefOf(identity.KindControllerRevision, revision),
-		Relies:  d.unrun(revision),
+		Object:  identity.RefOf(identity.KindControllerRevision, r),
+		Relies:  d.unrun(r),
 		Because: because(CodeSuperseded, fmt.Sprintf("no group runs it, and %d revisions are kept", limit)),
 	}
 }
 
-func (d *setDecision) fileAway(revision *appsv1.ControllerRevision) action.Relabel {
+func (d *setDecision) fileAway(r *appsv1.ControllerRevision) action.Relabel {
 	return action.Relabel{
-		Object:  identity.RefOf(identity.KindControllerRevision, revision),
-		Labels:  map[string]string{lwsv1.SetNameLabelKey: "", HistoryLabelKey: d.Set.Name},
-		Relies:  d.unrun(revision),
-		Because: because(CodeSuperseded, fmt.Sprintf("no group runs revision %s, nor is one made at it", revision.Labels[lwsv1.RevisionKey])),
+		Object:  identity.RefOf(identity.KindControllerRevision, r),
+		Labels:  map[string]string{lwsv1.SetNameLabelKey: "", revision.HistoryLabelKey: d.Set.Name},
+		Relies:  d.unrun(r),
+		Because: because(CodeSuperseded, fmt.Sprintf("no group runs revision %s, nor is one made at it", r.Labels[lwsv1.RevisionKey])),
 	}
 }
 
 // unrun are the preconditions that no leader runs a revision, nor is created at it: the leader
 // StatefulSet is unchanged, and no pod has the key of the revision. The cache of a replica
 // that is no longer the leader may lag.
-func (d *setDecision) unrun(revision *appsv1.ControllerRevision) []action.Standing {
+func (d *setDecision) unrun(r *appsv1.ControllerRevision) []action.Standing {
 	return []action.Standing{
 		{
 			Kind: identity.KindStatefulSet, Namespace: d.Set.Namespace, Name: d.Set.Name,
@@ -88,7 +89,7 @@ func (d *setDecision) unrun(revision *appsv1.ControllerRevision) []action.Standi
 		},
 		{
 			Kind: identity.KindPod, Namespace: d.Set.Namespace, Of: d.statefulSetUID(), None: true,
-			Labels: map[string]string{lwsv1.RevisionKey: revision.Labels[lwsv1.RevisionKey]},
+			Labels: map[string]string{lwsv1.RevisionKey: r.Labels[lwsv1.RevisionKey]},
 		},
 	}
 }
@@ -126,20 +127,6 @@ func (d *setDecision) runKeys() map[string]bool {
 	}
 	delete(keys, "")
 	return keys
-}
-
-// Knows reports whether the revisions include one of the set with the key.
-func Knows(revisions identity.Claim[*appsv1.ControllerRevision], setName, key string) bool {
-	return revisionWithKey(countingRevisions(revisions, setName), key) != nil
-}
-
-// inUse reports whether a revision is listed among those that groups run.
-func inUse(revision *appsv1.ControllerRevision, setName string) bool {
-	return workload.BearsName(revision, setName)
-}
-
-func inHistory(revision *appsv1.ControllerRevision, setName string) bool {
-	return revision.Labels[HistoryLabelKey] == setName
 }
 
 func historyLimitOf(set *lwsv1.LeaderWorkerSet) int {

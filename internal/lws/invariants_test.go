@@ -13,6 +13,7 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	lwsrevision "lockstep.dev/lockstep/internal/lws/revision"
 	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
@@ -291,7 +292,7 @@ func (w *world) checkServices(set Set) {
 
 // checkRevisions checks that the revisions in use say what the spec says.
 func (w *world) checkRevisions(set Set) {
-	data, err := lws.RevisionData(set)
+	data, err := lwsrevision.Data(set)
 	inUse := 0
 	for _, revision := range revisions(w.cluster) {
 		if revision.Labels[lwsv1.SetNameLabelKey] != set.Name || w.noGC && !metav1.IsControlledBy(revision, set) {

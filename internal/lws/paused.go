@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/lws/revision"
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
@@ -20,26 +21,26 @@ func Paused(set *lwsv1.LeaderWorkerSet) bool {
 // given. Objects that are created meanwhile belong to a revision that runs already, and any
 // number of changes become one rollout when it is resumed.
 func (d *setDecision) pause(spec effectiveSpec) effectiveSpec {
-	data, err := RevisionData(spec.set)
+	data, err := revision.Data(spec.set)
 	if !Paused(spec.set) || err != nil {
 		return spec
 	}
 	key := d.statefulSetKey()
 	current := d.revisionWithKey(key)
 	if key == "" {
-		current = latest(d.counting(), func(r *appsv1.ControllerRevision) bool { return inUse(r, d.Set.Name) })
+		current = revision.Latest(d.counting(), func(r *appsv1.ControllerRevision) bool { return revision.InUse(r, d.Set.Name) })
 	}
 	switch {
-	case current == nil && (key == "" || RevisionKey(data) == key):
+	case current == nil && (key == "" || revision.Key(data) == key):
 		return spec // no rollout has begun, or the revision is created again from the spec
 	case current == nil:
 		return spec.standStill(fmt.Sprintf("the rollout is paused and revision %s, which the groups run, is not there", key))
-	case sameRevision(spec.set, current.Data.Raw, data):
+	case revision.Same(spec.set, current.Data.Raw, data):
 		placed, pending := d.withTopology(*spec.set)
 		spec.set, spec.pending = placed, spec.pending || pending
 		return spec
 	}
-	restored, err := Restore(spec.set, current.Data.Raw)
+	restored, err := revision.Restore(spec.set, current.Data.Raw)
 	if err != nil {
 		return spec.standStill(fmt.Sprintf("the rollout is paused and revision %s, which the groups run, cannot be read: %v", current.Name, err))
 	}

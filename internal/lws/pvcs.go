@@ -16,6 +16,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws/revision"
 	"lockstep.dev/lockstep/internal/lws/volumes"
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
@@ -209,10 +210,10 @@ const remedyClaims = "to put these into the spec, delete the set with --cascade=
 // hashes to its key.
 func (d *setDecision) standingTemplate(sts *appsv1.StatefulSet) *lwsv1.LeaderWorkerSet {
 	key := leadersKey(sts)
-	if restored, err := restoredAt(d.Set, d.Revisions, key); err == nil {
+	if restored, err := revision.RestoredAt(d.Set, d.Revisions, key); err == nil {
 		return restored
 	}
-	if data, err := RevisionData(d.Set); err == nil && RevisionKey(data) == key {
+	if data, err := revision.Data(d.Set); err == nil && revision.Key(data) == key {
 		return d.Set
 	}
 	return volumes.WithTemplates(d.Set, sts.Spec.VolumeClaimTemplates)

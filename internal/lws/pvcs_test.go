@@ -16,6 +16,7 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	lwsrevision "lockstep.dev/lockstep/internal/lws/revision"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -303,8 +304,8 @@ func changedUnderOthers(t *testing.T, change edit) *cluster {
 	then(on("w", func(sts StatefulSet) { delete(sts.Annotations, lws.AppliedAnnotationKey) }), user(change))(c)
 	refused := revision(c).DeepCopy()
 	refused.Data.Raw, refused.Revision, refused.UID = data(t, find[Set](c, "w")), 2, "refused"
-	refused.Labels[lwsv1.RevisionKey] = lws.RevisionKey(refused.Data.Raw)
-	refused.Name = "w-" + lws.RevisionKey(refused.Data.Raw) + "-2"
+	refused.Labels[lwsv1.RevisionKey] = lwsrevision.Key(refused.Data.Raw)
+	refused.Name = "w-" + lwsrevision.Key(refused.Data.Raw) + "-2"
 	fakeapi.Add(c.Server, refused)
 	c.awake()
 	return c

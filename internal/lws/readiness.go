@@ -6,7 +6,6 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lws/restart"
-	"lockstep.dev/lockstep/internal/lws/volumes"
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
@@ -140,17 +139,6 @@ func (d *setDecision) surplus() int32 {
 		surplus += one(int32(d.Groups[i].Index) >= d.course.replicas)
 	}
 	return surplus
-}
-
-// Agrees reports whether the data of a revision says what the spec says. volumeClaimTemplates do
-// not count: no rollout changes them.
-func Agrees(set *lwsv1.LeaderWorkerSet, data []byte) bool {
-	revision, err := Restore(set, data)
-	if err != nil {
-		return false
-	}
-	live, err := RevisionData(volumes.WithTemplates(set, volumes.Templates(revision)))
-	return err == nil && sameRevision(set, data, live)
 }
 
 // UpToDate reports whether all parts of the group are at the revision key.

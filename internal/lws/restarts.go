@@ -13,6 +13,7 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws/restart"
+	"lockstep.dev/lockstep/internal/lws/revision"
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
@@ -89,7 +90,7 @@ func (d *groupDecision) answered(leader *corev1.Pod) bool {
 	if !started && restart.ForgivesAnyStart(d.Set, leader) {
 		return false
 	}
-	if !d.Sought && !Knows(d.Revisions, d.Set.Name, key) {
+	if !d.Sought && !revision.Knows(d.Revisions, d.Set.Name, key) {
 		d.plan.Needs = NeedRevision
 		return false
 	}
@@ -100,7 +101,7 @@ func (d *groupDecision) answered(leader *corev1.Pod) bool {
 // madeUnder returns a set as its groups at a revision were created. A group whose revision
 // is lost goes by the set.
 func madeUnder(set *lwsv1.LeaderWorkerSet, revisions identity.Claim[*appsv1.ControllerRevision], key string) *lwsv1.LeaderWorkerSet {
-	if restored, err := restoredAt(set, revisions, key); err == nil {
+	if restored, err := revision.RestoredAt(set, revisions, key); err == nil {
 		return restored
 	}
 	return set

@@ -11,6 +11,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws/revision"
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
 
@@ -25,7 +26,7 @@ type target struct {
 // target returns the revision of the spec. It is created only if no revision says the same. A
 // revision counts if it is genuine, and the set owns it or adopts it.
 func (d *setDecision) newTarget() target {
-	data, err := RevisionData(d.Set)
+	data, err := revision.Data(d.Set)
 	key := d.statefulSetKey()
 	if err != nil || d.held {
 		return target{key: key}
@@ -38,10 +39,10 @@ func (d *setDecision) newTarget() target {
 
 func (d *setDecision) targetOf(key string, data []byte) target {
 	current := d.revisionWithKey(key)
-	if current != nil && sameRevision(d.Set, current.Data.Raw, data) {
+	if current != nil && revision.Same(d.Set, current.Data.Raw, data) {
 		return d.reuseRevision(current, 0)
 	}
-	known, hash := d.revisionWithData(data), RevisionKey(data)
+	known, hash := d.revisionWithData(data), revision.Key(data)
 	switch {
 	case known == nil && !d.HistoryRead && (key != "" || d.Set.Status.ObservedGeneration != 0): // a new set has no history
 		return target{plan: Plan{Needs: NeedHistory}}
@@ -76,9 +77,9 @@ func leadersKey(sts *appsv1.StatefulSet) string {
 }
 
 func (d *setDecision) adoptRevisions() (adopted []action.Action) {
-	for _, revision := range d.Revisions.Orphans {
-		if Genuine(revision, d.Set.Name) {
-			adopted = append(adopted, adopt(identity.RefOf(identity.KindControllerRevision, revision), setRef(d.Set), &appsv1.ControllerRevision{
+	for _, r := range d.Revisions.Orphans {
+		if revision.Genuine(r, d.Set.Name) {
+			adopted = append(adopted, adopt(identity.RefOf(identity.KindControllerRevision, r), setRef(d.Set), &appsv1.ControllerRevision{
 				ObjectMeta: metav1.ObjectMeta{OwnerReferences: workload.OwnedBySet(d.Set)},
 			}))
 		}
@@ -88,60 +89,20 @@ func (d *setDecision) adoptRevisions() (adopted []action.Action) {
 
 // counting returns the revisions that count, in no particular order.
 func (d *setDecision) counting() []*appsv1.ControllerRevision {
-	return countingRevisions(d.Revisions, d.Set.Name)
-}
-
-func countingRevisions(claim identity.Claim[*appsv1.ControllerRevision], setName string) []*appsv1.ControllerRevision {
-	return slices.DeleteFunc(slices.Concat(claim.Owned, claim.Orphans), func(r *appsv1.ControllerRevision) bool { return !Genuine(r, setName) })
+	return revision.Counting(d.Revisions, d.Set.Name)
 }
 
 func (d *setDecision) revisionWithKey(key string) *appsv1.ControllerRevision {
-	return revisionWithKey(d.counting(), key)
-}
-
-// revisionWithKey returns the latest revision with the key, or nil. A revision whose data
-// hashes to the key precedes one that was created again under the key.
-func revisionWithKey(revisions []*appsv1.ControllerRevision, key string) *appsv1.ControllerRevision {
-	keyed := func(r *appsv1.ControllerRevision) bool { return r.Labels[lwsv1.RevisionKey] == key }
-	exact := latest(revisions, func(r *appsv1.ControllerRevision) bool { return keyed(r) && RevisionKey(r.Data.Raw) == key })
-	if exact != nil {
-		return exact
-	}
-	return latest(revisions, keyed)
-}
-
-// restoredAt returns the set as it was at the revision with the key.
-func restoredAt(set *lwsv1.LeaderWorkerSet, revisions identity.Claim[*appsv1.ControllerRevision], key string) (*lwsv1.LeaderWorkerSet, error) {
-	revision := revisionWithKey(countingRevisions(revisions, set.Name), key)
-	if revision == nil {
-		return nil, fmt.Errorf("there is no revision %q", key)
-	}
-	restored, err := Restore(set, revision.Data.Raw)
-	if err != nil {
-		return nil, fmt.Errorf("revision %s cannot be read: %w", revision.Name, err)
-	}
-	return restored, nil
+	return revision.WithKey(d.counting(), key)
 }
 
 // revisionWithData returns the latest revision that means the same as data, or nil. Groups at
-// a key run the one revision that revisionWithKey returns.
+// a key run the one revision that revision.WithKey returns.
 func (d *setDecision) revisionWithData(data []byte) *appsv1.ControllerRevision {
 	counting := d.counting()
-	return latest(counting, func(r *appsv1.ControllerRevision) bool {
-		return sameRevision(d.Set, r.Data.Raw, data) && revisionWithKey(counting, r.Labels[lwsv1.RevisionKey]) == r
+	return revision.Latest(counting, func(r *appsv1.ControllerRevision) bool {
+		return revision.Same(d.Set, r.Data.Raw, data) && revision.WithKey(counting, r.Labels[lwsv1.RevisionKey]) == r
 	})
-}
-
-// latest returns the revision that fits and has the highest number, by name among equals: a
-// cache lists in any order.
-func latest(revisions []*appsv1.ControllerRevision, fits func(*appsv1.ControllerRevision) bool) *appsv1.ControllerRevision {
-	var found *appsv1.ControllerRevision
-	for _, r := range revisions {
-		if fits(r) && (found == nil || r.Revision > found.Revision || r.Revision == found.Revision && r.Name < found.Name) {
-			found = r
-		}
-	}
-	return found
 }
 
 func (d *setDecision) highestNumber() int64 {
@@ -161,8 +122,8 @@ func (d *setDecision) reuseRevision(known *appsv1.ControllerRevision, number int
 		Object: ref, Number: number,
 		Because: because(CodeChanged, fmt.Sprintf("the template is that of revision %s again", t.key)),
 	}
-	if !inUse(known, d.Set.Name) {
-		write.Labels = map[string]string{lwsv1.SetNameLabelKey: d.Set.Name, HistoryLabelKey: ""}
+	if !revision.InUse(known, d.Set.Name) {
+		write.Labels = map[string]string{lwsv1.SetNameLabelKey: d.Set.Name, revision.HistoryLabelKey: ""}
 	}
 	if number != 0 || write.Labels != nil {
 		t.plan.do(write)
@@ -172,9 +133,9 @@ func (d *setDecision) reuseRevision(known *appsv1.ControllerRevision, number int
 
 // newRevision creates the revision of the live spec.
 func (d *setDecision) newRevision(data []byte, note string) target {
-	name, number := d.freeRevisionName(RevisionKey(data))
+	name, number := d.freeRevisionName(revision.Key(data))
 	t := target{
-		key:      RevisionKey(data),
+		key:      revision.Key(data),
 		revision: &identity.Ref{Kind: identity.KindControllerRevision, Namespace: d.Set.Namespace, Name: name},
 	}
 	t.plan.do(action.Create{
@@ -204,7 +165,7 @@ func (d *setDecision) newRevision(data []byte, note string) target {
 func (d *setDecision) freeRevisionName(hash string) (name string, number int64) {
 	all := slices.Concat(d.Revisions.Owned, d.Revisions.Orphans, d.Revisions.Previous, d.Revisions.Foreign)
 	for number = d.highestNumber() + 1; ; number++ {
-		name = revisionName(d.Set.Name, hash, number)
+		name = revision.Name(d.Set.Name, hash, number)
 		if !slices.ContainsFunc(all, func(r *appsv1.ControllerRevision) bool { return r.Name == name }) {
 			return name, number
 		}
@@ -213,8 +174,8 @@ func (d *setDecision) freeRevisionName(hash string) (name string, number int64) 
 
 // changeCause is why the set was changed, as its user says it: a revision keeps it.
 func changeCause(set *lwsv1.LeaderWorkerSet) map[string]string {
-	if cause := set.Annotations[ChangeCauseAnnotationKey]; cause != "" {
-		return map[string]string{ChangeCauseAnnotationKey: cause}
+	if cause := set.Annotations[revision.ChangeCauseAnnotationKey]; cause != "" {
+		return map[string]string{revision.ChangeCauseAnnotationKey: cause}
 	}
 	return nil
 }

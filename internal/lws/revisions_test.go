@@ -18,6 +18,7 @@ import (
 	"lockstep.dev/lockstep/internal/apply"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	lwsrevision "lockstep.dev/lockstep/internal/lws/revision"
 	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
@@ -32,14 +33,24 @@ func checkRevisionEvent(t *testing.T, create action.Create, key string) {
 	}
 }
 
+// data is the data of the revision of a set.
+func data(t testing.TB, set *lwsv1.LeaderWorkerSet) []byte {
+	t.Helper()
+	encoded, err := lwsrevision.Data(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return encoded
+}
+
 func TestRevisionOfANewSet(t *testing.T) {
 	set, plan := firstPlan(t)
 	got, create := created[Revision](t, plan)
 	encoded := data(t, set)
 	want := &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: fakeapi.Namespace, Name: "w-" + lws.RevisionKey(encoded) + "-1",
-			Labels:          map[string]string{lwsv1.SetNameLabelKey: "w", lwsv1.RevisionKey: lws.RevisionKey(encoded)},
+			Namespace: fakeapi.Namespace, Name: "w-" + lwsrevision.Key(encoded) + "-1",
+			Labels:          map[string]string{lwsv1.SetNameLabelKey: "w", lwsv1.RevisionKey: lwsrevision.Key(encoded)},
 			OwnerReferences: controllerRef(groupVersion, "LeaderWorkerSet", set),
 		},
 		Revision: 1,
@@ -48,7 +59,7 @@ func TestRevisionOfANewSet(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	checkRevisionEvent(t, create, lws.RevisionKey(encoded))
+	checkRevisionEvent(t, create, lwsrevision.Key(encoded))
 }
 
 func TestRevisionOfAChangedTemplate(t *testing.T) {
@@ -70,7 +81,7 @@ func TestRevisionOfAChangedTemplate(t *testing.T) {
 
 // atKey gives the only revision of a set in step, and all that runs it, other data.
 func atKey(c *cluster, data []byte) {
-	key := lws.RevisionKey(data)
+	key := lwsrevision.Key(data)
 	relabel := func(labels map[string]string) { labels[lwsv1.RevisionKey] = key }
 	on(revision(c).Name, func(r Revision) { r.Data.Raw = data; relabel(r.Labels) })(c)
 	for _, sts := range fakeapi.All[StatefulSet](c.Objects) {
@@ -156,7 +167,7 @@ func TestAnOrphanedRevisionIsAdopted(t *testing.T) {
 func TestARevisionTakesTheNextFreeName(t *testing.T) {
 	c := newCluster(t)
 	set := fakeapi.Add(c.Server, fakeapi.Set("w", 1, 1))
-	name := "w-" + lws.RevisionKey(data(t, set)) + "-"
+	name := "w-" + lwsrevision.Key(data(t, set)) + "-"
 	fakeapi.Add(c.Server, &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{
 		Namespace: fakeapi.Namespace, Name: name + "1", Labels: map[string]string{lwsv1.SetNameLabelKey: "w"},
 	}})
@@ -175,7 +186,7 @@ func rival(t *testing.T, c *cluster, image string, owners []metav1.OwnerReferenc
 	fakeapi.Image(image)(other)
 	again := revision(c).DeepCopy()
 	again.Data.Raw, again.Revision, again.UID, again.OwnerReferences = data(t, other), 99, "", owners
-	again.Name = "w-" + lws.RevisionKey(again.Data.Raw) + "-99"
+	again.Name = "w-" + lwsrevision.Key(again.Data.Raw) + "-99"
 	fakeapi.Add(c.Server, again)
 	return genuine
 }
@@ -219,15 +230,15 @@ func filed(c *cluster) string {
 	c.t.Helper()
 	var inUse, history []string
 	for _, r := range revisions(c) {
-		restored, err := lws.Restore(find[Set](c, "w"), r.Data.Raw)
+		restored, err := lwsrevision.Restore(find[Set](c, "w"), r.Data.Raw)
 		if err != nil {
 			c.t.Fatalf("%v", err)
 		}
 		what := fmt.Sprintf("%s#%d", imageOf(restored, 1), r.Revision)
 		switch {
-		case r.Labels[lwsv1.SetNameLabelKey] == "w" && r.Labels[lws.HistoryLabelKey] == "":
+		case r.Labels[lwsv1.SetNameLabelKey] == "w" && r.Labels[lwsrevision.HistoryLabelKey] == "":
 			inUse = append(inUse, what)
-		case r.Labels[lws.HistoryLabelKey] == "w" && r.Labels[lwsv1.SetNameLabelKey] == "":
+		case r.Labels[lwsrevision.HistoryLabelKey] == "w" && r.Labels[lwsv1.SetNameLabelKey] == "":
 			history = append(history, what)
 		default:
 			c.t.Fatalf("revision %s has labels %v", r.Name, r.Labels)
@@ -262,7 +273,7 @@ func lost(c *cluster) {
 func fileAway(c *cluster) {
 	on(revision(c).Name, func(r Revision) {
 		delete(r.Labels, lwsv1.SetNameLabelKey)
-		r.Labels[lws.HistoryLabelKey] = "w"
+		r.Labels[lwsrevision.HistoryLabelKey] = "w"
 	})(c)
 }
 

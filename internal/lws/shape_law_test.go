@@ -17,6 +17,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/lws"
+	lwsrevision "lockstep.dev/lockstep/internal/lws/revision"
 	"lockstep.dev/lockstep/test/fakeapi"
 	"lockstep.dev/lockstep/test/standin"
 )
@@ -70,12 +71,12 @@ func TestTheShapeIsTheContract(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := newCluster(t)
 		set := fakeapi.Add(c.Server, whole(t))
-		encoded, err := lws.RevisionData(set)
-		if err != nil || !bytes.Equal(encoded, standin.Data(set)) || lws.RevisionKey(encoded) != standin.Key(encoded) {
+		encoded, err := lwsrevision.Data(set)
+		if err != nil || !bytes.Equal(encoded, standin.Data(set)) || lwsrevision.Key(encoded) != standin.Key(encoded) {
 			t.Fatalf("%v: the revision is\n%s, not\n%s", err, encoded, standin.Data(set))
 		}
 		plan := c.decideSet()
-		key := lws.RevisionKey(encoded)
+		key := lwsrevision.Key(encoded)
 		theirLeaders := standin.Leaders(set, key, 0, *set.Spec.Replicas)
 		retains(theirLeaders)
 		sameShape(t, "leaders", theirLeaders, madeBy(plan))

@@ -14,6 +14,7 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	lwsrevision "lockstep.dev/lockstep/internal/lws/revision"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -27,7 +28,7 @@ func firstPlan(t *testing.T, edits ...func(Set)) (*lwsv1.LeaderWorkerSet, lws.Pl
 
 func TestANewSetIsMadeInOrder(t *testing.T) {
 	set, plan := firstPlan(t)
-	hash := lws.RevisionKey(data(t, set))
+	hash := lwsrevision.Key(data(t, set))
 	want := []string{"create controllerrevision w-" + hash + "-1", "create statefulset w", "create service w", "status leaderworkerset w"}
 	if diff := cmp.Diff(want, spelled(plan)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -100,7 +101,7 @@ func TestLeaderStatefulSet(t *testing.T) {
 		}
 	})
 	got, _ := created[StatefulSet](t, plan)
-	hash := lws.RevisionKey(data(t, set))
+	hash := lwsrevision.Key(data(t, set))
 	stamp := got.Annotations[lws.AppliedAnnotationKey]
 	if len(stamp) != 16 {
 		t.Errorf("stamp %q is no fingerprint", stamp)

@@ -11,7 +11,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
-	"lockstep.dev/lockstep/internal/lws"
+	lwsrevision "lockstep.dev/lockstep/internal/lws/revision"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -117,7 +117,7 @@ func (w *world) loseRevision() {
 	}
 	all := w.met.when("all revisions lost", rapid.Bool().Draw(w.t, "all"))
 	for _, revision := range revisions(w.cluster) {
-		if !metav1.IsControlledBy(revision, set) || !all && !lws.Agrees(set, revision.Data.Raw) {
+		if !metav1.IsControlledBy(revision, set) || !all && !lwsrevision.Agrees(set, revision.Data.Raw) {
 			continue
 		}
 		w.Remove(revision, metav1.DeletePropagationBackground)

@@ -19,6 +19,7 @@ import (
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/restart"
+	lwsrevision "lockstep.dev/lockstep/internal/lws/revision"
 	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
@@ -382,7 +383,7 @@ func (w *failing) policyOf(leader Pod) lwsv1.RestartPolicyType {
 	if i < 0 {
 		w.t.Fatalf("leader %s runs revision %s, which is not there", leader.Name, key)
 	}
-	made, err := lws.Restore(find[Set](w.cluster, "w"), all[i].Data.Raw)
+	made, err := lwsrevision.Restore(find[Set](w.cluster, "w"), all[i].Data.Raw)
 	if err != nil {
 		w.t.Fatalf("%v", err)
 	}

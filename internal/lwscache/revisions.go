@@ -14,6 +14,7 @@ import (
 
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/revision"
 )
 
 // revisions classifies the ControllerRevisions that the set's UID owns and those with its label,
@@ -30,12 +31,12 @@ func (r *reading) revisions(ctx context.Context, history bool) (claim identity.C
 		return claim, err
 	}
 	if history { // the cache may still show one of them as in use
-		if err := listRevisions(ctx, r.live, all, client.InNamespace(r.set.Namespace), client.MatchingLabels{lws.HistoryLabelKey: r.set.Name}); err != nil {
+		if err := listRevisions(ctx, r.live, all, client.InNamespace(r.set.Namespace), client.MatchingLabels{revision.HistoryLabelKey: r.set.Name}); err != nil {
 			return claim, err
 		}
 	}
 	found := slices.SortedFunc(maps.Values(all), func(a, b *appsv1.ControllerRevision) int { return strings.Compare(a.Name, b.Name) })
-	return sorted(ctx, r, found, identity.Claimant{r.set.UID}, func(c *appsv1.ControllerRevision) bool { return lws.Genuine(c, r.set.Name) })
+	return sorted(ctx, r, found, identity.Claimant{r.set.UID}, func(c *appsv1.ControllerRevision) bool { return revision.Genuine(c, r.set.Name) })
 }
 
 func listRevisions(ctx context.Context, from client.Reader, into map[types.UID]*appsv1.ControllerRevision, options ...client.ListOption) error {
@@ -76,7 +77,7 @@ func OfStatefulSet(revision metav1.Object) bool {
 // use, then the history as well.
 func (r *reading) knowRevision(ctx context.Context, w *lws.GroupSnapshot, key string) (err error) {
 	for _, history := range []bool{false, true} {
-		if err == nil && !lws.Knows(w.Revisions, w.Set.Name, key) {
+		if err == nil && !revision.Knows(w.Revisions, w.Set.Name, key) {
 			w.Revisions, err = r.revisions(ctx, history)
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"lockstep.dev/lockstep/internal/apply"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	lwsrevision "lockstep.dev/lockstep/internal/lws/revision"
 	"lockstep.dev/lockstep/internal/lwscache"
 )
 
@@ -232,7 +233,7 @@ func TestAdoptionLeavesARevisionItsData(t *testing.T) {
 func (s *scene) renumber(known *appsv1.ControllerRevision) {
 	s.t.Helper()
 	other := known.DeepCopy()
-	other.Labels[lwsv1.RevisionKey] = lws.RevisionKey([]byte(`{"spec":{}}`))
+	other.Labels[lwsv1.RevisionKey] = lwsrevision.Key([]byte(`{"spec":{}}`))
 	other.Data = runtime.RawExtension{Raw: []byte(`{"spec":{}}`)}
 	other.Revision = 7
 	world := lws.SetSnapshot{Set: s.set, Revisions: identity.Claim[*appsv1.ControllerRevision]{Owned: []*appsv1.ControllerRevision{known, other}}}

@@ -12,6 +12,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lws"
+	lwsrevision "lockstep.dev/lockstep/internal/lws/revision"
 )
 
 func TestAmend(t *testing.T) {
@@ -64,7 +65,7 @@ func TestAmend(t *testing.T) {
 			if (len(w.patches) == 1) != (tt.image != "") || tt.image != "" && image(stored) != tt.image {
 				t.Errorf("stored %s by %v", image(stored), w.patches)
 			}
-			if image(stored) != "three" && stored.Annotations[lws.ChangeCauseAnnotationKey] != "of "+tt.image {
+			if image(stored) != "three" && stored.Annotations[lwsrevision.ChangeCauseAnnotationKey] != "of "+tt.image {
 				t.Errorf("the change cause is %q", stored.Annotations)
 			}
 			if want := tt.edit != nil && tt.verb != "resumed" && set.DeletionTimestamp == nil || tt.image != "" && tt.verb == "paused"; lws.Paused(stored) != want {

@@ -11,6 +11,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/revision"
 )
 
 // RestartedAtKey is the annotation by which kubectl restarts pods.
@@ -64,24 +65,24 @@ func Undo(number int64) Decide {
 		if err := notPaused("undo the rollout of", set); err != nil {
 			return Change{}, err
 		}
-		revision, err := chosen(set, read, number)
+		to, err := chosen(set, read, number)
 		if err != nil {
 			return Change{}, err
 		}
-		if lws.Agrees(set, revision.Data.Raw) {
-			return Change{Verb: fmt.Sprintf("skipped rollback (current template already matches revision %d)", revision.Revision), After: set}, nil
+		if revision.Agrees(set, to.Data.Raw) {
+			return Change{Verb: fmt.Sprintf("skipped rollback (current template already matches revision %d)", to.Revision), After: set}, nil
 		}
-		restored, err := lws.Restore(set, revision.Data.Raw)
+		restored, err := revision.Restore(set, to.Data.Raw)
 		if err != nil {
-			return Change{}, fmt.Errorf("revision %d: %w", revision.Revision, err)
+			return Change{}, fmt.Errorf("revision %d: %w", to.Revision, err)
 		}
 		after := restored.DeepCopy()
 		after.Spec.LeaderWorkerTemplate.VolumeClaimTemplates = set.Spec.LeaderWorkerTemplate.VolumeClaimTemplates
-		delete(after.Annotations, lws.ChangeCauseAnnotationKey)
-		if cause := revision.Annotations[lws.ChangeCauseAnnotationKey]; cause != "" {
-			metav1.SetMetaDataAnnotation(&after.ObjectMeta, lws.ChangeCauseAnnotationKey, cause)
+		delete(after.Annotations, revision.ChangeCauseAnnotationKey)
+		if cause := to.Annotations[revision.ChangeCauseAnnotationKey]; cause != "" {
+			metav1.SetMetaDataAnnotation(&after.ObjectMeta, revision.ChangeCauseAnnotationKey, cause)
 		}
-		return Change{Verb: fmt.Sprintf("rolled back to revision %d", revision.Revision), After: after}, nil
+		return Change{Verb: fmt.Sprintf("rolled back to revision %d", to.Revision), After: after}, nil
 	}
 }
 
@@ -91,9 +92,9 @@ func chosen(set *lwsv1.LeaderWorkerSet, read revisions, number int64) (*appsv1.C
 	if err != nil {
 		return nil, err
 	}
-	for _, revision := range slices.Backward(all) {
-		if revision.Revision == number || number == Previous && !lws.Agrees(set, revision.Data.Raw) {
-			return revision, nil
+	for _, r := range slices.Backward(all) {
+		if r.Revision == number || number == Previous && !revision.Agrees(set, r.Data.Raw) {
+			return r, nil
 		}
 	}
 	switch {

@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/admission"
+	lwsrevision "lockstep.dev/lockstep/internal/lws/revision"
 )
 
 var (
@@ -49,18 +49,18 @@ func paused(set *lwsv1.LeaderWorkerSet) {
 
 func because(cause string) func(*lwsv1.LeaderWorkerSet) {
 	return func(set *lwsv1.LeaderWorkerSet) {
-		metav1.SetMetaDataAnnotation(&set.ObjectMeta, lws.ChangeCauseAnnotationKey, cause)
+		metav1.SetMetaDataAnnotation(&set.ObjectMeta, lwsrevision.ChangeCauseAnnotationKey, cause)
 	}
 }
 
 // revisionOf is the revision that the operator creates for a set.
 func revisionOf(t *testing.T, set *lwsv1.LeaderWorkerSet, number int64) *appsv1.ControllerRevision {
 	t.Helper()
-	data, err := lws.RevisionData(set)
+	data, err := lwsrevision.Data(set)
 	if err != nil {
 		t.Fatal(err)
 	}
-	hash := lws.RevisionKey(data)
+	hash := lwsrevision.Key(data)
 	r := &appsv1.ControllerRevision{Revision: number, Data: runtime.RawExtension{Raw: data}}
 	r.ObjectMeta = owned(metaOf(fmt.Sprintf("%s-%s-%d", set.Name, hash, number), hash), "LeaderWorkerSet", set.Name, string(set.UID))
 	r.Labels = map[string]string{lwsv1.SetNameLabelKey: set.Name, lwsv1.RevisionKey: hash}
@@ -71,7 +71,7 @@ func revisionOf(t *testing.T, set *lwsv1.LeaderWorkerSet, number int64) *appsv1.
 // filed moves a revision to the history, as the operator does with unused ones.
 func filed(r *appsv1.ControllerRevision) *appsv1.ControllerRevision {
 	delete(r.Labels, lwsv1.SetNameLabelKey)
-	r.Labels[lws.HistoryLabelKey] = "llama"
+	r.Labels[lwsrevision.HistoryLabelKey] = "llama"
 	return r
 }
 

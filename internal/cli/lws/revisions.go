@@ -13,23 +13,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/revision"
 )
 
 // Revisions returns the revisions of a set by rising number: those in use, and those of its history,
 // which the cache does not hold.
 func Revisions(ctx context.Context, live client.Reader, set *lwsv1.LeaderWorkerSet) ([]*appsv1.ControllerRevision, error) {
 	var found []*appsv1.ControllerRevision
-	for _, label := range []string{lwsv1.SetNameLabelKey, lws.HistoryLabelKey} {
+	for _, label := range []string{lwsv1.SetNameLabelKey, revision.HistoryLabelKey} {
 		var list appsv1.ControllerRevisionList
 		if err := live.List(ctx, &list, client.InNamespace(set.Namespace), client.MatchingLabels{label: set.Name}); err != nil {
 			return nil, fmt.Errorf("list the revisions of %q: %w", set.Name, err)
 		}
 		for i := range list.Items {
-			revision := &list.Items[i]
-			known := slices.ContainsFunc(found, func(r *appsv1.ControllerRevision) bool { return r.UID == revision.UID })
-			if !known && metav1.IsControlledBy(revision, set) && lws.Genuine(revision, set.Name) {
-				found = append(found, revision)
+			one := &list.Items[i]
+			known := slices.ContainsFunc(found, func(r *appsv1.ControllerRevision) bool { return r.UID == one.UID })
+			if !known && metav1.IsControlledBy(one, set) && revision.Genuine(one, set.Name) {
+				found = append(found, one)
 			}
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/lws"
+	lwsrevision "lockstep.dev/lockstep/internal/lws/revision"
 )
 
 // The history leaves out revisions of a previous incarnation, and those with a wrong label.
@@ -28,7 +28,7 @@ func TestRevisionsAreThoseOfTheSet(t *testing.T) {
 		revision("current", 7, as),
 		revision("filed", 5, filed),
 		revision("between", 6, filed),
-		revision("both", 4, label(lws.HistoryLabelKey, "llama")),
+		revision("both", 4, label(lwsrevision.HistoryLabelKey, "llama")),
 		revision("forged", 9, label(lwsv1.RevisionKey, "z")),
 		revision("former", 3, func(r *appsv1.ControllerRevision) *appsv1.ControllerRevision {
 			r.OwnerReferences[0].UID = "another incarnation"

@@ -17,6 +17,7 @@ import (
 	clipvc "lockstep.dev/lockstep/internal/cli/pvc"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
+	lwsrevision "lockstep.dev/lockstep/internal/lws/revision"
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/internal/pvc/workloads"
 )
@@ -107,8 +108,8 @@ func template(image string) corev1.PodTemplateSpec {
 }
 
 func revisions() []*appsv1.ControllerRevision {
-	first, second := revision(1, "older", "image:1"), revision(2, key, "image:2")
-	second.Annotations = map[string]string{lws.ChangeCauseAnnotationKey: "a better image"}
+	first, second := newRevision(1, "older", "image:1"), newRevision(2, key, "image:2")
+	second.Annotations = map[string]string{lwsrevision.ChangeCauseAnnotationKey: "a better image"}
 	return []*appsv1.ControllerRevision{first, second}
 }
 
@@ -195,10 +196,10 @@ func freeClaim() *clipvc.Found {
 	return f
 }
 
-func revision(number int64, key, image string) *appsv1.ControllerRevision {
+func newRevision(number int64, key, image string) *appsv1.ControllerRevision {
 	set := &lwsv1.LeaderWorkerSet{}
 	set.Spec.LeaderWorkerTemplate.WorkerTemplate = template(image)
-	data, err := lws.RevisionData(set)
+	data, err := lwsrevision.Data(set)
 	if err != nil {
 		panic(err)
 	}

@@ -12,7 +12,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	clilws "lockstep.dev/lockstep/internal/cli/lws"
-	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/revision"
 )
 
 // Live stands for the set's spec in place of a revision's number.
@@ -28,7 +28,7 @@ func UsualComparison(set *lwsv1.LeaderWorkerSet, revisions []*appsv1.ControllerR
 		return Comparison{}, fmt.Errorf("leaderworkerset %q has no revision yet", set.Name)
 	}
 	latest := revisions[len(revisions)-1]
-	if len(revisions) == 1 || !lws.Agrees(set, latest.Data.Raw) {
+	if len(revisions) == 1 || !revision.Agrees(set, latest.Data.Raw) {
 		return Comparison{From: latest.Revision, To: Live}, nil
 	}
 	return Comparison{From: revisions[len(revisions)-2].Revision, To: latest.Revision}, nil
@@ -73,7 +73,7 @@ func indexOf(revisions []*appsv1.ControllerRevision, number int64) int {
 
 // contentOf returns the content of a revision, or that of the spec.
 func contentOf(set *lwsv1.LeaderWorkerSet, revisions []*appsv1.ControllerRevision, number int64) (map[string]any, error) {
-	data, err := lws.RevisionData(set)
+	data, err := revision.Data(set)
 	if number != Live {
 		i := indexOf(revisions, number)
 		if i < 0 {
@@ -93,7 +93,7 @@ func contentOf(set *lwsv1.LeaderWorkerSet, revisions []*appsv1.ControllerRevisio
 
 // content returns the part of the spec that a revision holds.
 func content(set *lwsv1.LeaderWorkerSet, data []byte) (map[string]any, error) {
-	restored, err := lws.Restore(set, data)
+	restored, err := revision.Restore(set, data)
 	if err != nil {
 		return nil, err
 	}

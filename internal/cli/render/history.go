@@ -11,6 +11,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	clilws "lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/revision"
 )
 
 // SetHistory is what "rollout history -o json" prints.
@@ -78,7 +79,7 @@ func History(s clilws.Survey, revisions []*appsv1.ControllerRevision) *SetHistor
 		} else if before != nil {
 			r.Changes = changes(before, spec)
 		}
-		if before = spec; r.Current && !lws.Agrees(set, stored.Data.Raw) {
+		if before = spec; r.Current && !revision.Agrees(set, stored.Data.Raw) {
 			current = spec
 		}
 		h.Revisions = append(h.Revisions, r)
@@ -94,7 +95,7 @@ func revisionOf(s clilws.Survey, stored *appsv1.ControllerRevision) Revision {
 	return Revision{
 		Number: stored.Revision, Key: key, Name: stored.Name, CreatedAt: stored.CreationTimestamp,
 		Groups: groupsAt(s, key), Current: key == s.Standing.Key,
-		Cause: stored.Annotations[lws.ChangeCauseAnnotationKey],
+		Cause: stored.Annotations[revision.ChangeCauseAnnotationKey],
 	}
 }
 

@@ -33,7 +33,7 @@ func paths(path string, value any, into map[string]any) {
 func TestFieldsForPrograms(t *testing.T) {
 	status := with(newSurvey(1, 2), 0, "+-")
 	status.Groups[0].Pods.Previous = []*corev1.Pod{terminating("llama-0-1", time.Second, "example.com/hold")}
-	history, broken := twoGroups(), revision(3, "broken", "image:3")
+	history, broken := twoGroups(), newRevision(3, "broken", "image:3")
 	history.Set.Set.Spec.LeaderWorkerTemplate.WorkerTemplate = template("image:4")
 	broken.Data.Raw = []byte("{")
 	const object = "kind namespace name uid "

@@ -45,7 +45,7 @@ func TestWhatARolloutWaitsFor(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newSurvey(10, 1)
 			s.Set.Set.Generation, s.Set.Set.Status.ObservedGeneration = 7, 7
-			s.Set.Revisions.Owned = []*appsv1.ControllerRevision{revision(3, "older", "image:1"), revision(4, key, "image:2")}
+			s.Set.Revisions.Owned = []*appsv1.ControllerRevision{newRevision(3, "older", "image:1"), newRevision(4, key, "image:2")}
 			s.Standing = lws.Standing{Key: key, Target: tt.target, TargetUpdated: tt.updated, TargetReady: tt.ready, Surge: tt.surge}
 			for _, edit := range tt.edits {
 				edit(&s)

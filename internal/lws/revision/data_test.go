@@ -1,4 +1,4 @@
-package lws_test
+package revision_test
 
 import (
 	"bytes"
@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/revision"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -34,7 +34,7 @@ func sample(edits ...func(*lwsv1.LeaderWorkerSet)) *lwsv1.LeaderWorkerSet {
 
 func data(t testing.TB, set *lwsv1.LeaderWorkerSet) []byte {
 	t.Helper()
-	encoded, err := lws.RevisionData(set)
+	encoded, err := revision.Data(set)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestRevisionKey(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			encoded := data(t, sample(tt.edit))
-			if got := lws.RevisionKey(encoded); got != tt.key {
+			if got := revision.Key(encoded); got != tt.key {
 				t.Errorf("got key %s, want %s for %s", got, tt.key, encoded)
 			}
 			if !strings.Contains(string(encoded), tt.contains) {
@@ -129,7 +129,7 @@ func TestRestoreBringsBackTheTemplateAndKeepsTheRest(t *testing.T) {
 		set.Spec.LeaderWorkerTemplate.LeaderTemplate = nil
 	})
 	before := live.DeepCopy()
-	restored, err := lws.Restore(live, data(t, old))
+	restored, err := revision.Restore(live, data(t, old))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +149,7 @@ func TestRestoreBringsBackTheTemplateAndKeepsTheRest(t *testing.T) {
 
 func TestRestoreRefusesWhatIsNoRevision(t *testing.T) {
 	for _, stored := range []string{"", "{", "null", "[]", "{}", `{"spec":{}}`, `{"spec":{"leaderWorkerTemplate":null}}`, `{"spec":{"leaderWorkerTemplate":{"size":"x"}}}`} {
-		if restored, err := lws.Restore(sample(), []byte(stored)); err == nil {
+		if restored, err := revision.Restore(sample(), []byte(stored)); err == nil {
 			t.Errorf("%q was restored as %+v", stored, restored.Spec)
 		}
 	}
@@ -165,12 +165,12 @@ func withStorage(storage string) []byte {
 func TestRestoreRefusesWhatItCouldNotDecodeInTime(t *testing.T) {
 	const where = "decode revision: spec.leaderWorkerTemplate.volumeClaimTemplates[0].spec.resources.requests[storage]: Invalid value"
 	for _, storage := range []string{`"1e-2147483647"`, `1e-2147483647`, `"1e2147483647"`, `"0e-2147483648"`} {
-		if _, err := lws.Restore(sample(), withStorage(storage)); err == nil || !strings.HasPrefix(err.Error(), where) {
+		if _, err := revision.Restore(sample(), withStorage(storage)); err == nil || !strings.HasPrefix(err.Error(), where) {
 			t.Errorf("%s: got %v", storage, err)
 		}
 	}
 	for _, storage := range []string{`"1e99"`, `"100Gi"`, `1000`, `"` + strings.Repeat("9", 61) + `e99"`} {
-		restored, err := lws.Restore(sample(), withStorage(storage))
+		restored, err := revision.Restore(sample(), withStorage(storage))
 		if err != nil {
 			t.Errorf("%s: %v", storage, err)
 			continue
@@ -178,18 +178,18 @@ func TestRestoreRefusesWhatItCouldNotDecodeInTime(t *testing.T) {
 		checkReencoded(t, restored, len(storage))
 	}
 	endless := `{"spec":{"leaderWorkerTemplate":{"size":` + strings.Repeat("9", 1<<20) + `}}}`
-	if _, err := lws.Restore(sample(), []byte(endless)); err == nil || len(err.Error()) > 512 {
+	if _, err := revision.Restore(sample(), []byte(endless)); err == nil || len(err.Error()) > 512 {
 		t.Errorf("an endless number: got an error of %d bytes", len(fmt.Sprint(err)))
 	}
 	fold := bytes.Replace(withStorage(`"1e-2147483647"`), []byte("requests"), []byte("Requests"), 1)
-	if restored, err := lws.Restore(sample(), fold); err != nil || len(restored.Spec.LeaderWorkerTemplate.VolumeClaimTemplates[0].Spec.Resources.Requests) > 0 {
+	if restored, err := revision.Restore(sample(), fold); err != nil || len(restored.Spec.LeaderWorkerTemplate.VolumeClaimTemplates[0].Spec.Resources.Requests) > 0 {
 		t.Errorf("a name in other letters: got %v", err)
 	}
 }
 
 func TestGenuine(t *testing.T) {
 	encoded := data(t, sample())
-	revision := func(name, set, key string, data []byte) *appsv1.ControllerRevision {
+	stored := func(name, set, key string, data []byte) *appsv1.ControllerRevision {
 		return &appsv1.ControllerRevision{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{lwsv1.SetNameLabelKey: set, lwsv1.RevisionKey: key}},
 			Data:       runtime.RawExtension{Raw: data},
@@ -205,18 +205,18 @@ func TestGenuine(t *testing.T) {
 		set      string
 		genuine  bool
 	}{
-		{"its key is its hash", revision("any", "test-sample", "7bdcf6cbd6", encoded), "test-sample", true},
-		{"created again under an older key", owned(revision("test-sample-7bdcf6cbd6-4", "test-sample", "older", encoded)), "test-sample", true},
-		{"the same without a controller", revision("test-sample-7bdcf6cbd6-4", "test-sample", "older", encoded), "test-sample", false},
-		{"other data under the name", owned(revision("test-sample-7bdcf6cbd6-1", "test-sample", "older", []byte(`{}`))), "test-sample", false},
-		{"a longer name", owned(revision("test-sample-7bdcf6cbd6x-1", "test-sample", "older", encoded)), "test-sample", false},
-		{"another set's", revision("any", "other", "7bdcf6cbd6", encoded), "test-sample", false},
-		{"no key", revision("test-sample-7bdcf6cbd6-4", "test-sample", "", encoded), "test-sample", false},
-		{"other data under the key", revision("test-sample-x-1", "test-sample", "7bdcf6cbd6", []byte(`{}`)), "test-sample", false},
+		{"its key is its hash", stored("any", "test-sample", "7bdcf6cbd6", encoded), "test-sample", true},
+		{"created again under an older key", owned(stored("test-sample-7bdcf6cbd6-4", "test-sample", "older", encoded)), "test-sample", true},
+		{"the same without a controller", stored("test-sample-7bdcf6cbd6-4", "test-sample", "older", encoded), "test-sample", false},
+		{"other data under the name", owned(stored("test-sample-7bdcf6cbd6-1", "test-sample", "older", []byte(`{}`))), "test-sample", false},
+		{"a longer name", owned(stored("test-sample-7bdcf6cbd6x-1", "test-sample", "older", encoded)), "test-sample", false},
+		{"another set's", stored("any", "other", "7bdcf6cbd6", encoded), "test-sample", false},
+		{"no key", stored("test-sample-7bdcf6cbd6-4", "test-sample", "", encoded), "test-sample", false},
+		{"other data under the key", stored("test-sample-x-1", "test-sample", "7bdcf6cbd6", []byte(`{}`)), "test-sample", false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := lws.Genuine(tt.revision, tt.set); got != tt.genuine {
+			if got := revision.Genuine(tt.revision, tt.set); got != tt.genuine {
 				t.Errorf("got %t", got)
 			}
 		})
@@ -238,18 +238,18 @@ func FuzzRevision(f *testing.F) {
 	f.Fuzz(func(t *testing.T, stored []byte) {
 		set := sample()
 		before := set.DeepCopy()
-		restored, err := lws.Restore(set, stored)
+		restored, err := revision.Restore(set, stored)
 		if diff := cmp.Diff(before, set); diff != "" {
 			t.Fatalf("the set was changed:\n%s", diff)
 		}
-		revision := &appsv1.ControllerRevision{
-			ObjectMeta: metav1.ObjectMeta{Name: "r", Labels: map[string]string{lwsv1.SetNameLabelKey: set.Name, lwsv1.RevisionKey: lws.RevisionKey(stored)}},
+		r := &appsv1.ControllerRevision{
+			ObjectMeta: metav1.ObjectMeta{Name: "r", Labels: map[string]string{lwsv1.SetNameLabelKey: set.Name, lwsv1.RevisionKey: revision.Key(stored)}},
 			Data:       runtime.RawExtension{Raw: stored},
 		}
-		if !lws.Genuine(revision, set.Name) {
+		if !revision.Genuine(r, set.Name) {
 			t.Fatal("data does not hash to its own key")
 		}
-		if key := lws.RevisionKey(stored); len(key) < 1 || len(key) > 10 {
+		if key := revision.Key(stored); len(key) < 1 || len(key) > 10 {
 			t.Fatalf("key %q is out of bounds", key)
 		}
 		if err != nil {
@@ -262,14 +262,14 @@ func FuzzRevision(f *testing.F) {
 // checkReencoded checks that what was restored says the same for ever, in a size
 // that its source bounds.
 func checkReencoded(t *testing.T, restored *lwsv1.LeaderWorkerSet, size int) {
-	once, err := lws.RevisionData(restored)
+	once, err := revision.Data(restored)
 	if err != nil {
 		return
 	}
 	if len(once) > 64*size+1024 {
 		t.Fatalf("%d bytes became %d", size, len(once))
 	}
-	again, err := lws.Restore(restored, once)
+	again, err := revision.Restore(restored, once)
 	if err != nil {
 		t.Fatalf("our own data cannot be read: %v", err)
 	}

@@ -1,11 +1,11 @@
-package lws_test
+package revision_test
 
 import (
 	"fmt"
 	"strings"
 	"testing"
 
-	"lockstep.dev/lockstep/internal/lws"
+	"lockstep.dev/lockstep/internal/lws/revision"
 )
 
 // A revision is the same when nobody wrote the difference.
@@ -37,10 +37,10 @@ func TestSameMeaning(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			changed := []byte(strings.Replace(base, tt.old, tt.new, 1))
-			if got := lws.SameMeaning([]byte(base), changed); got != tt.same {
+			if got := revision.SameMeaning([]byte(base), changed); got != tt.same {
 				t.Errorf("got %t for %s", got, changed)
 			}
-			if got := lws.SameMeaning(changed, []byte(base)); got != tt.same {
+			if got := revision.SameMeaning(changed, []byte(base)); got != tt.same {
 				t.Errorf("got %t the other way round", got)
 			}
 		})
@@ -63,9 +63,9 @@ func TestWhatStandsElsewhereIsNeverFilledIn(t *testing.T) {
 		{"volumeMounts", "readOnly", "false"},
 	}
 	for _, tt := range tests {
-		const revision = `{"spec":{"leaderWorkerTemplate":{"workerTemplate":{%q:{"kept":"x"%s}}}}}`
-		without, with := fmt.Sprintf(revision, tt.in, ""), fmt.Sprintf(revision, tt.in, fmt.Sprintf(",%q:%s", tt.name, tt.value))
-		if lws.SameMeaning([]byte(without), []byte(with)) {
+		const stored = `{"spec":{"leaderWorkerTemplate":{"workerTemplate":{%q:{"kept":"x"%s}}}}}`
+		without, with := fmt.Sprintf(stored, tt.in, ""), fmt.Sprintf(stored, tt.in, fmt.Sprintf(",%q:%s", tt.name, tt.value))
+		if revision.SameMeaning([]byte(without), []byte(with)) {
 			t.Errorf("%s means the same as %s", with, without)
 		}
 	}

@@ -1,4 +1,4 @@
-package lws
+package revision
 
 import (
 	"encoding/json"

@@ -1,4 +1,8 @@
-package lws
+// Package revision says what a ControllerRevision of a LeaderWorkerSet holds, and which ones count.
+//
+// It knows the bytes of the data, which are part of the API, and when two of them mean the same. It
+// is pure, and refuses to know when a revision is written.
+package revision
 
 import (
 	"bytes"
@@ -14,16 +18,17 @@ import (
 	strictjson "sigs.k8s.io/json"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/lws/volumes"
 	"lockstep.dev/lockstep/internal/quantity"
 )
 
-// revisionNamePrefix is the maximum length of the set's name within a revision's name.
-const revisionNamePrefix = 220
+// namePrefix is the maximum length of the set's name within a revision's name.
+const namePrefix = 220
 
-// RevisionData encodes what a revision of the set is made of: the group's
+// Data encodes what a revision of the set is made of: the group's
 // template and the network configuration, and nothing else. The bytes are part
 // of the API: other implementations and their tests compute the same ones.
-func RevisionData(set *lwsv1.LeaderWorkerSet) ([]byte, error) {
+func Data(set *lwsv1.LeaderWorkerSet) ([]byte, error) {
 	network := set.Spec.NetworkConfig
 	if network == nil {
 		shared := lwsv1.SubdomainShared
@@ -58,32 +63,32 @@ func replacing(value any) (map[string]any, error) {
 	return fields, nil
 }
 
-// RevisionKey is the short hash that names a revision with the given data.
-func RevisionKey(data []byte) string {
+// Key is the short hash that names a revision with the given data.
+func Key(data []byte) string {
 	hash := fnv.New32()
 	_, _ = hash.Write(data)
 	return rand.SafeEncodeString(strconv.FormatUint(uint64(hash.Sum32()), 10))
 }
 
-// revisionContent is what RevisionData encodes.
-type revisionContent struct {
+// content is what Data encodes.
+type content struct {
 	Spec struct {
 		LeaderWorkerTemplate *lwsv1.LeaderWorkerTemplate `json:"leaderWorkerTemplate"`
 		NetworkConfig        *lwsv1.NetworkConfig        `json:"networkConfig"`
 	} `json:"spec"`
 }
 
-var revisionQuantities = quantity.In[revisionContent]()
+var quantities = quantity.In[content]()
 
 // Restore returns the set as it was at the revision with the given data: the
 // live set with the revision's template and network configuration. The result
 // shares everything else with set. No schema has validated the data: its quantities are
 // checked before they are decoded.
 func Restore(set *lwsv1.LeaderWorkerSet, data []byte) (*lwsv1.LeaderWorkerSet, error) {
-	if err := revisionQuantities.Check(data); err != nil {
+	if err := quantities.Check(data); err != nil {
 		return nil, fmt.Errorf("decode revision: %w", err)
 	}
-	var stored revisionContent
+	var stored content
 	if err := strictjson.UnmarshalCaseSensitivePreserveInts(data, &stored); err != nil {
 		return nil, fmt.Errorf("decode revision: %.256s", err.Error()) // a decoder repeats a number of any length
 	}
@@ -96,10 +101,10 @@ func Restore(set *lwsv1.LeaderWorkerSet, data []byte) (*lwsv1.LeaderWorkerSet, e
 	return &restored, nil
 }
 
-// sameRevision reports whether stored data means the same as the data of the live set: the
+// Same reports whether stored data means the same as the data of the live set: the
 // same bytes, the same bytes after encoding with the types of this version, or the same
 // values apart from defaults.
-func sameRevision(set *lwsv1.LeaderWorkerSet, stored, live []byte) bool {
+func Same(set *lwsv1.LeaderWorkerSet, stored, live []byte) bool {
 	if bytes.Equal(stored, live) {
 		return true
 	}
@@ -107,7 +112,7 @@ func sameRevision(set *lwsv1.LeaderWorkerSet, stored, live []byte) bool {
 	if err != nil {
 		return false
 	}
-	again, err := RevisionData(restored)
+	again, err := Data(restored)
 	return err == nil && (bytes.Equal(again, live) || SameMeaning(again, live))
 }
 
@@ -116,21 +121,32 @@ func sameRevision(set *lwsv1.LeaderWorkerSet, stored, live []byte) bool {
 // run, with the data of the spec. Such a revision has its own hash in its name: it counts where
 // it has a controller, since anyone may create one without.
 func Genuine(revision *appsv1.ControllerRevision, setName string) bool {
-	key, hash := revision.Labels[lwsv1.RevisionKey], RevisionKey(revision.Data.Raw)
-	isReplaced := key != "" && metav1.GetControllerOf(revision) != nil && strings.HasPrefix(revision.Name, revisionStem(setName, hash))
-	return isRevisionOf(revision, setName) && (key == hash || isReplaced)
+	key, hash := revision.Labels[lwsv1.RevisionKey], Key(revision.Data.Raw)
+	isReplaced := key != "" && metav1.GetControllerOf(revision) != nil && strings.HasPrefix(revision.Name, stem(setName, hash))
+	return isOf(revision, setName) && (key == hash || isReplaced)
 }
 
-// isRevisionOf reports whether a revision has the name of the set, in use or in the history.
-func isRevisionOf(revision *appsv1.ControllerRevision, setName string) bool {
-	return inUse(revision, setName) || inHistory(revision, setName)
+// isOf reports whether a revision has the name of the set, in use or in the history.
+func isOf(revision *appsv1.ControllerRevision, setName string) bool {
+	return InUse(revision, setName) || InHistory(revision, setName)
 }
 
-// revisionName is the name of a set's revision with the given hash and number.
-func revisionName(setName, hash string, number int64) string {
-	return revisionStem(setName, hash) + strconv.FormatInt(number, 10)
+// Name is the name of a set's revision with the given hash and number.
+func Name(setName, hash string, number int64) string {
+	return stem(setName, hash) + strconv.FormatInt(number, 10)
 }
 
-func revisionStem(setName, hash string) string {
-	return setName[:min(len(setName), revisionNamePrefix)] + "-" + hash + "-"
+func stem(setName, hash string) string {
+	return setName[:min(len(setName), namePrefix)] + "-" + hash + "-"
+}
+
+// Agrees reports whether the data of a revision says what the spec says. volumeClaimTemplates do
+// not count: no rollout changes them.
+func Agrees(set *lwsv1.LeaderWorkerSet, data []byte) bool {
+	revision, err := Restore(set, data)
+	if err != nil {
+		return false
+	}
+	live, err := Data(volumes.WithTemplates(set, volumes.Templates(revision)))
+	return err == nil && Same(set, data, live)
 }
