@@ -274,8 +274,9 @@ type failing struct {
 	// failed are the leaders of groups in which a pod failed, and owed those of them
 	// whose group had started according to the status.
 	failed, owed map[types.UID]string
-	// removed are the leaders that others deleted, and deleted those that the operator did.
-	removed, deleted map[types.UID]bool
+	// removed are the leaders that a harm took, deleted those that the operator deleted for a
+	// restart, and left those that go for another reason: a rollout, a scaling down, the garbage collector.
+	removed, deleted, left map[types.UID]bool
 	// spared are the leaders whose groups were created under RecreateGroupAfterStart and
 	// never ran as a whole: no failure counts.
 	spared map[types.UID]bool
@@ -288,7 +289,7 @@ func TestRestarts(t *testing.T) {
 		set := fakeapi.Set("w", rapid.Int32Range(1, 4).Draw(t, "replicas"), rapid.Int32Range(1, 3).Draw(t, "size"),
 			fakeapi.Policy(rapid.SampledFrom(recreating).Draw(t, "policy")))
 		w := &failing{newWorld(t, m, restarts, set), map[types.UID]string{}, map[types.UID]string{},
-			map[types.UID]bool{}, map[types.UID]bool{}, map[types.UID]bool{}}
+			map[types.UID]bool{}, map[types.UID]bool{}, map[types.UID]bool{}, map[types.UID]bool{}}
 		if rapid.Bool().Draw(t, "started") {
 			w.settle(groupNames...)
 		}
@@ -354,7 +355,8 @@ func (w *failing) checkRecreated() {
 	}
 	for _, r := range w.status().Restarts {
 		last := r.Failures[len(r.Failures)-1].Reason
-		if w.failed[r.Leader] == "" && !w.removed[r.Leader] && (last != restart.CodeLeaderReplaced || stands[r.Leader]) {
+		gone := last == restart.CodeLeaderReplaced && !stands[r.Leader] || last == restart.CodePodDeleted && w.left[r.Leader]
+		if w.failed[r.Leader] == "" && !w.removed[r.Leader] && !gone {
 			w.t.Fatalf("group %d is said to have failed under a leader that did not: %+v", r.Index, r)
 		}
 	}
@@ -364,7 +366,11 @@ func (w *failing) checkRecreated() {
 // fails in its start, whatever the policy of the set is by now.
 func (w *failing) checkSpared() {
 	for _, pod := range fakeapi.All[Pod](w.Objects) {
-		if pod.DeletionTimestamp != nil || w.leaderOf(pod) != pod {
+		if pod.DeletionTimestamp != nil {
+			w.left[pod.UID] = !w.deleted[pod.UID]
+			continue
+		}
+		if w.leaderOf(pod) != pod {
 			continue
 		}
 		before, known := w.spared[pod.UID]
