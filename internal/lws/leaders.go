@@ -22,7 +22,7 @@ func (d *setDecision) leaders() (p Plan) {
 	if d.held || d.target.key == "" {
 		return p
 	}
-	desired := workload.LeaderStatefulSet(d.Set, d.target.key, d.course.replicas, d.course.partition)
+	desired := workload.LeaderStatefulSet(d.Set, d.target.key, d.course.Replicas, d.course.Partition)
 	d.asFound(desired)
 	delete(desired.Annotations, AppliedAnnotationKey)
 	applied := fingerprint(desired)
@@ -34,7 +34,7 @@ func (d *setDecision) leaders() (p Plan) {
 		return p
 	}
 	if sts := d.StatefulSet.Own(); sts != nil {
-		waits := d.pvcsPending && (volumes.AreDeletedBy(sts) || d.lowers() || d.course.replicas < workload.PodsOf(sts))
+		waits := d.pvcsPending && (volumes.AreDeletedBy(sts) || d.rollout.Lowers(d.course) || d.course.Replicas < workload.PodsOf(sts))
 		if !waits && !inStep(sts, desired, applied) {
 			desired.Annotations[AppliedAnnotationKey] = appliedOnto(sts, desired, applied)
 			p.do(d.applyLeaders(sts, desired, nil, d.whyApply(sts)))
@@ -80,9 +80,9 @@ func (d *setDecision) applyLeaders(sts, desired *appsv1.StatefulSet, adopter *id
 }
 
 func (d *setDecision) whyApply(sts *appsv1.StatefulSet) action.Reason {
-	if d.lowers() {
+	if d.rollout.Lowers(d.course) {
 		return because(CodeRollout, fmt.Sprintf("groups from %d on go to revision %s: %d of %d are down, and %d may be",
-			d.course.partition, d.target.key, d.rollout.down(), d.rollout.replicas, d.rollout.budget(d.course.replicas)))
+			d.course.Partition, d.target.key, d.rollout.Down(), d.rollout.Replicas, d.rollout.Budget(d.course.Replicas)))
 	}
 	return because(CodeChanged, fmt.Sprintf("statefulset %s differs from the spec", sts.Name))
 }
@@ -172,7 +172,7 @@ func leftByCreate(object metav1.Object) bool {
 // them. If others broke since, only those that are down are deleted.
 func (d *setDecision) replace() (p Plan) {
 	sts := d.StatefulSet.Own()
-	if sts == nil || d.held || d.pvcsPending || !workload.Observed(sts) || d.rollout.changed || d.rollout.paused {
+	if sts == nil || d.held || d.pvcsPending || !workload.Observed(sts) || d.rollout.Changed || d.rollout.Paused {
 		return p
 	}
 	outdated := d.outdatedLeaders(sts)
@@ -183,10 +183,10 @@ func (d *setDecision) replace() (p Plan) {
 	if why == "" {
 		return p
 	}
-	covered := d.rollout.down() <= d.rollout.budget(d.rollout.running)
+	covered := d.rollout.Down() <= d.rollout.Budget(d.rollout.Running)
 	for _, up := range []bool{false, true} { // those that are down first
 		for _, g := range outdated {
-			if d.rollout.places[g.Index].ready == up && (covered || !up) {
+			if d.rollout.Places[g.Index].Ready == up && (covered || !up) {
 				p.do(d.replaceLeader(g, why, !covered))
 			}
 		}
@@ -223,7 +223,7 @@ func (d *setDecision) outdatedLeaders(sts *appsv1.StatefulSet) []Group {
 	for _, g := range slices.Backward(d.Groups) {
 		granted := int32(g.Index) >= livePartition(sts) && int32(g.Index) < workload.PodsOf(sts)
 		made := g.Leader.Labels[appsv1.ControllerRevisionHashLabelKey]
-		if granted && d.rollout.places[g.Index].outdated && made != sts.Status.UpdateRevision {
+		if granted && d.rollout.Places[g.Index].Outdated && made != sts.Status.UpdateRevision {
 			outdated = append(outdated, g)
 		}
 	}

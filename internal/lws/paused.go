@@ -104,14 +104,6 @@ func AsLed(set *lwsv1.LeaderWorkerSet, leader *corev1.Pod) *lwsv1.LeaderWorkerSe
 	return &led
 }
 
-// pause holds a rollout where it stands: what the partition has granted is
-// granted, and nothing more is. No surge group is lent to what does not move.
-func (r rollout) pause(c course) course {
-	c.partition = max(c.partition, min(r.partition, r.replicas))
-	c.replicas = max(r.replicas, min(c.replicas, r.running))
-	return c
-}
-
 // tellPause has the plan say what waits for the user.
 func (d *setDecision) tellPause() (p Plan) {
 	if text := d.pauseText(d.count()); text != "" {

@@ -136,7 +136,7 @@ func Stand(w SetSnapshot) Standing {
 func (d *setDecision) surplus() int32 {
 	var surplus int32
 	for i := range d.Groups {
-		surplus += one(int32(d.Groups[i].Index) >= d.course.replicas)
+		surplus += one(int32(d.Groups[i].Index) >= d.course.Replicas)
 	}
 	return surplus
 }

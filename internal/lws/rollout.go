@@ -1,197 +1,212 @@
 package lws
 
-// rollout is the state of a rolling update. A place is ready or updated with its leader and its
-// workers.
-type rollout struct {
-	// replicas is how many groups are wanted, and keep is the user's partition:
-	// groups below it keep their revision.
-	replicas, keep int32
-	// unavailable and surge are the user's budget, in groups.
-	unavailable, surge int32
+import (
+	"fmt"
+	"slices"
+	"strconv"
 
-	// running, partition and applied are of the leader StatefulSet: its replicas, its partition,
-	// and the number of groups that were wanted when it was last written.
-	running, partition, applied int32
-	// changed is set when the template is not the one the StatefulSet was given.
-	changed bool
-	// observed is set when the StatefulSet controller has seen the present spec.
-	observed bool
-	// paused is set while the user pauses the rollout.
-	paused bool
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
-	// places has an entry for each ordinal below both replicas and running.
-	places []place
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/identity"
+	"lockstep.dev/lockstep/internal/lws/rollout"
+	"lockstep.dev/lockstep/internal/lws/workload"
+)
+
+// rolling returns where a rolling update stands, and the partition and replicas that the leader
+// StatefulSet is to have.
+func (d *setDecision) rolling() (rollout.State, rollout.Course) {
+	if sts := d.leaderStatefulSet(); sts != nil && d.target.key != "" {
+		r := d.rolloutOf(sts)
+		return r, r.Next()
+	}
+	c, inherited := rollout.Course{Partition: workload.Partition(d.Set), Replicas: workload.Replicas(d.Set)}, d.inherited()
+	if Paused(d.Set) || inherited > 0 {
+		c.Partition = max(c.Partition, c.Replicas)
+	}
+	c.Replicas = max(c.Replicas, inherited)
+	return rollout.State{}, c
 }
 
-// place is the state of one ordinal. The zero value is no group.
-type place struct {
-	// outdated is set for a leader of another revision.
-	outdated bool
-	// ready and updated are of the whole group, leader and workers.
-	ready, updated bool
+// inherited is the number of ordinals up to the highest leader that a former StatefulSet left
+// behind, surge groups included, or zero. A StatefulSet that adopts them replaces outdated ones
+// from its partition on at once: until then it replaces and removes none.
+func (d *setDecision) inherited() int32 {
+	_, surge := workload.Budget(d.Set)
+	var ordinals int32
+	for _, leader := range d.Leaders.Orphans {
+		if _, index := identity.ParentAndOrdinal(leader.Name); int32(index) < workload.Replicas(d.Set)+surge {
+			ordinals = max(ordinals, int32(index)+1)
+		}
+	}
+	return ordinals
 }
 
-// course is where a rollout goes next: what the leader StatefulSet is to say.
-type course struct{ partition, replicas int32 }
-
-// next is the next course. A new template starts with no group replaced; then the partition
-// falls as far as the budget allows, and rises only to the user's own.
-func (r rollout) next() course {
-	c := r.planned()
-	c.partition = max(c.partition, r.keep)
-	if r.changed && r.paused {
-		return r.pause(c) // only the labels of the StatefulSet were edited
+// leaderStatefulSet is the leader StatefulSet that the set owns or adopts.
+func (d *setDecision) leaderStatefulSet() *appsv1.StatefulSet {
+	if sts := d.StatefulSet.Own(); sts != nil {
+		return sts
 	}
-	if r.changed {
-		return c
-	}
-	if !r.observed {
-		c = r.await(c)
-	}
-	if r.paused {
-		c = r.pause(c)
-	}
-	c.partition = r.affordable(c)
-	return c
+	return d.StatefulSet.Orphan()
 }
 
-// await holds a rollout until the StatefulSet controller has observed the spec: it may still act
-// on the former one, and does not report which leaders are of the former template. Surge groups
-// stay, and none is added unless the user scales.
-func (r rollout) await(c course) course {
-	c.partition = max(c.partition, min(r.partition, r.replicas))
-	if r.applied == r.replicas {
-		c.replicas = max(r.replicas, min(r.running, r.replicas+r.surge))
+// statefulSetUID is the UID of that StatefulSet, or empty.
+func (d *setDecision) statefulSetUID() types.UID {
+	if sts := d.leaderStatefulSet(); sts != nil {
+		return sts.UID
 	}
-	return c
+	return ""
 }
 
-// planned is the course by the table of the API, without the user's partition.
-func (r rollout) planned() course {
+func (d *setDecision) rolloutOf(sts *appsv1.StatefulSet) rollout.State {
+	unavailable, surge := workload.Budget(d.Set)
+	r := rollout.State{
+		Replicas: workload.Replicas(d.Set), Keep: workload.Partition(d.Set),
+		Unavailable: min(unavailable, workload.Replicas(d.Set)), Surge: surge,
+		Running: workload.PodsOf(sts), Partition: livePartition(sts), Applied: appliedReplicas(sts, workload.Replicas(d.Set)),
+		Changed:  leadersKey(sts) != d.target.key || d.displaced(sts),
+		Paused:   Paused(d.Set),
+		Observed: (sts.Status.ObservedGeneration == sts.Generation || sts.Status.ObservedGeneration == 0) && d.inherited() == 0,
+	}
+	r.Places = make([]rollout.Place, max(r.Replicas, r.Running))
+	for i := range d.Groups {
+		if g := &d.Groups[i]; g.Index < len(r.Places) {
+			r.Places[g.Index] = g.place(d.Set, sts, d.target.key)
+		}
+	}
+	return r
+}
+
+// place is the state of a group. A leader that lost its labels counts as absent: no list by
+// labels finds it.
+func (g *Group) place(set *lwsv1.LeaderWorkerSet, sts *appsv1.StatefulSet, key string) rollout.Place {
+	labelled := workload.IsLeader(g.Leader, set.Name)
+	old := outdated(sts, g.Leader, key)
+	return rollout.Place{
+		Outdated: old,
+		Ready:    labelled && g.Ready(set),
+		Updated:  labelled && !old && g.complete(set) && g.updated(key),
+	}
+}
+
+// outdated reports whether a leader is of another revision or placement than its StatefulSet.
+func outdated(sts *appsv1.StatefulSet, leader *corev1.Pod, key string) bool {
+	return leader.Labels[lwsv1.RevisionKey] != key || workload.LeftBehind(sts, leader)
+}
+
+// livePartition is the ordinal from which a StatefulSet replaces its pods. One with OnDelete
+// replaces none.
+func livePartition(sts *appsv1.StatefulSet) int32 {
+	if sts.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType {
+		return workload.PodsOf(sts)
+	}
+	if rolling := sts.Spec.UpdateStrategy.RollingUpdate; rolling != nil {
+		return ptr.Deref(rolling.Partition, 0)
+	}
+	return 0
+}
+
+// appliedReplicas is how many groups were wanted when a StatefulSet was last written.
+func appliedReplicas(sts *appsv1.StatefulSet, otherwise int32) int32 {
+	n, err := strconv.ParseInt(sts.Annotations[lwsv1.ReplicasAnnotationKey], 10, 32)
+	if err != nil {
+		return otherwise
+	}
+	return int32(n)
+}
+
+// relied are the preconditions of a rollout that are read live, after the StatefulSet was judged:
+// each kind has a watch of its own, and some lag. A new template relies on the set: one from an
+// earlier spec would replace pods of the present one. A lowered partition relies on groups that
+// count as ready, and on those that are given up because they are down.
+func (d *setDecision) relied() []action.Standing {
+	if d.rollout.Changed {
+		return []action.Standing{{
+			Kind: identity.KindLeaderWorkerSet, Namespace: d.Set.Namespace, Name: d.Set.Name, Unchanged: []identity.Ref{setRef(d.Set)},
+		}}
+	}
+	if !d.rollout.Lowers(d.course) {
+		return nil
+	}
+	leaders := action.Standing{Kind: identity.KindPod, Namespace: d.Set.Namespace, Labels: workload.LeaderSelector(d.Set.Name)}
+	workers := action.Standing{Kind: identity.KindStatefulSet, Namespace: d.Set.Namespace, Labels: map[string]string{lwsv1.SetNameLabelKey: d.Set.Name}}
+	groups := map[int32]*Group{}
+	for i := range d.Groups {
+		groups[int32(d.Groups[i].Index)] = &d.Groups[i]
+	}
+	for i := range int32(len(d.rollout.Places)) {
+		g := groups[i]
+		givenUp := i >= d.course.Partition && i < min(d.rollout.Partition, d.rollout.Replicas)
+		switch {
+		case d.rollout.Serves(i):
+			leaders.There = append(leaders.There, g.Leader.UID)
+		case givenUp && g == nil:
+			d.reliedAbsence(&leaders, identity.LeaderName(d.Set.Name, int(i)))
+		case givenUp && workload.IsLeader(g.Leader, d.Set.Name):
+			leaders.Unchanged = append(leaders.Unchanged, identity.RefOf(identity.KindPod, g.Leader))
+			g.reliedWorkers(&workers)
+		}
+	}
+	relied := []action.Standing{leaders}
+	if len(workers.Unchanged)+len(workers.Absent) > 0 {
+		relied = append(relied, workers)
+	}
+	return relied
+}
+
+// reliedAbsence adds the precondition that no other pod has the name of a leader.
+func (d *setDecision) reliedAbsence(relied *action.Standing, name string) {
+	known := slices.Concat(d.Leaders.Previous, d.Leaders.Orphans, d.Leaders.Foreign)
+	i := slices.IndexFunc(known, func(pod *corev1.Pod) bool { return pod.Name == name && pod.DeletionTimestamp == nil })
 	switch {
-	case r.changed && r.running < r.replicas:
-		return course{partition: r.running, replicas: r.replicas}
-	case r.changed:
-		return course{partition: r.replicas, replicas: r.surged(r.replicas)}
-	case r.partition == 0 && r.running == r.replicas:
-		return course{partition: 0, replicas: r.replicas}
-	case r.running < r.replicas: // new groups are at the new template from the start
-		return course{partition: r.partition, replicas: r.replicas}
-	case r.applied != r.replicas:
-		return course{partition: min(r.partition, r.replicas+r.surge), replicas: r.kept()}
+	case i < 0:
+		relied.Absent = append(relied.Absent, name)
+	case workload.IsLeader(known[i], d.Set.Name):
+		relied.Unchanged = append(relied.Unchanged, identity.RefOf(identity.KindPod, known[i]))
 	}
-	return course{partition: r.stepped(), replicas: r.kept()}
 }
 
-// stepped is the partition of the next step. The groups between the step and the updated ones at
-// the top may be down together; broken old groups count for the step.
-func (r rollout) stepped() int32 {
-	step := r.unavailable + r.running - r.replicas
-	floor := max(0, r.running-r.tail()-step)
-	partition := floor
-	for i := range floor {
-		if !r.places[i].ready {
-			partition++
+// reliedWorkers adds what keeps a group from being ready beside a ready leader.
+func (g *Group) reliedWorkers(relied *action.Standing) {
+	if !PodReady(g.Leader) {
+		return
+	}
+	bearers := slices.DeleteFunc(slices.Concat(g.Workers.Owned, g.Workers.Previous, g.Workers.Orphans, g.Workers.Foreign),
+		func(sts *appsv1.StatefulSet) bool { return sts.DeletionTimestamp != nil }) // a terminating one counts as absent
+	for _, sts := range bearers {
+		if sts.Labels[lwsv1.SetNameLabelKey] == relied.Labels[lwsv1.SetNameLabelKey] { // others are not listed
+			relied.Unchanged = append(relied.Unchanged, identity.RefOf(identity.KindStatefulSet, sts))
 		}
 	}
-	for i := min(partition, r.running-1); i >= floor; i-- {
-		if r.places[i].ready && !r.places[i].updated {
-			break
+	if len(bearers) == 0 {
+		relied.Absent = append(relied.Absent, g.LeaderName)
+	}
+}
+
+// rolloutEvents names the groups that are updated next, and the surge groups that go.
+func (d *setDecision) rolloutEvents() []action.Event {
+	var events []action.Event
+	first, last := max(d.course.Replicas, d.rollout.Applied), d.rollout.Running-1 // wanted groups are no surge
+	if first <= last {
+		events = append(events, action.Event{Reason: "GroupsProgressing", Action: "Delete", Note: "deleting " + d.surgeReplicas(first, last)})
+	}
+	if d.rollout.Lowers(d.course) {
+		note := "Updating replica " + strconv.Itoa(int(d.course.Partition))
+		if end := min(d.rollout.Partition, d.rollout.Replicas) - 1; end > d.course.Partition {
+			note = fmt.Sprintf("Updating replicas %d to %d (inclusive)", d.course.Partition, end)
 		}
-		partition = i // it is down or updated
+		events = append(events, action.Event{Reason: "GroupsUpdating", Action: "Update", Note: note, Related: d.target.revision})
 	}
-	return min(partition, r.partition)
+	return events
 }
 
-// tail is how many groups at the top are done.
-func (r rollout) tail() int32 {
-	var done int32
-	for i := r.running - 1; i >= 0 && r.places[i].ready && r.places[i].updated; i-- {
-		done++
+func (d *setDecision) surgeReplicas(first, last int32) string {
+	if first == last {
+		return fmt.Sprintf("surge replica %s-%d", d.Set.Name, first)
 	}
-	return done
-}
-
-// affordable is the partition of a course, held at the first group that the budget does not
-// cover. A group that is down costs nothing.
-func (r rollout) affordable(c course) int32 {
-	down, budget := r.down(), r.budget(c.replicas)
-	partition := min(r.partition, r.replicas)
-	if partition <= c.partition {
-		return c.partition
-	}
-	for ; partition > c.partition; partition-- {
-		lost := r.places[partition-1]
-		if !lost.ready || lost.updated {
-			continue
-		}
-		if down++; down > budget {
-			break
-		}
-	}
-	return partition
-}
-
-// down is how many groups are down, or may be at any moment. From the partition on only a group
-// that is ready and updated counts as up: the StatefulSet controller may delete any other.
-func (r rollout) down() int32 {
-	var down int32
-	for i := range r.replicas {
-		down += one(!r.available(i))
-	}
-	return down
-}
-
-func (r rollout) available(i int32) bool {
-	return r.places[i].ready && (i < r.partition || r.places[i].updated)
-}
-
-// budget is how many groups may be down: one more for each surge group that is ready and stays.
-func (r rollout) budget(replicas int32) int32 {
-	budget := r.unavailable
-	for i := r.replicas; i < min(r.running, replicas); i++ {
-		budget += one(r.places[i].ready && r.places[i].updated)
-	}
-	return budget
-}
-
-// kept is how many groups a rollout in progress has: those wanted, and surge groups while others
-// are not done.
-func (r rollout) kept() int32 {
-	if r.applied != r.replicas && r.running <= r.applied && !r.outdated(0, r.running) {
-		return r.replicas // scaled at rest
-	}
-	wanted := r.surged(r.unready())
-	if r.outdated(r.keep, r.replicas) {
-		return wanted
-	}
-	return max(r.replicas, min(wanted, r.running)) // what only starts up or broke needs no surge
-}
-
-// surged is how many groups there are while some are not done: all surge groups first, then one
-// for each group that is not done beyond those that may be down.
-func (r rollout) surged(unready int32) int32 {
-	if unready > r.surge {
-		return r.replicas + r.surge
-	}
-	return r.replicas + max(0, unready-r.unavailable)
-}
-
-// unready is how many wanted groups are not both ready and updated.
-func (r rollout) unready() int32 {
-	var unready int32
-	for i := range r.replicas {
-		unready += one(!r.places[i].ready || !r.places[i].updated)
-	}
-	return unready
-}
-
-// outdated reports whether a leader in the range is of another revision.
-func (r rollout) outdated(first, end int32) bool {
-	for i := first; i < end; i++ {
-		if r.places[i].outdated {
-			return true
-		}
-	}
-	return false
+	return fmt.Sprintf("surge replicas from %s-%d to %s-%d", d.Set.Name, first, d.Set.Name, last)
 }

@@ -7,6 +7,7 @@ import (
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws/restart"
+	"lockstep.dev/lockstep/internal/lws/rollout"
 )
 
 // setDecision is what the rules of a set read: the snapshot, and values derived from it in the
@@ -33,8 +34,8 @@ type setDecision struct {
 	// conflict names the foreign objects under names that the set needs, or is empty.
 	conflict string
 	// rollout is where a rolling update stands, and course where it goes next.
-	rollout rollout
-	course  course
+	rollout rollout.State
+	course  rollout.Course
 	// pvcsPending is set while PVCs would go with what owns them: no leader is replaced then.
 	pvcsPending bool
 }

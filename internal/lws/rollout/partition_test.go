@@ -1,4 +1,4 @@
-package lws
+package rollout
 
 import (
 	"fmt"
@@ -79,7 +79,7 @@ func TestTraces(t *testing.T) {
 // model is a set and a StatefulSet controller that honours maxUnavailable. A new
 // group needs one round to become ready, or two when slow.
 type model struct {
-	rollout
+	State
 	template int
 	groups   []modelGroup
 	slow     int
@@ -107,8 +107,8 @@ func modelled(script string) *model {
 			m.set(word)
 		}
 	}
-	m.running, m.applied, m.partition = m.replicas, m.replicas, m.keep
-	for i := range m.replicas {
+	m.Running, m.Applied, m.Partition = m.Replicas, m.Replicas, m.Keep
+	for i := range m.Replicas {
 		broken := groups != "" && groups[i] == 'o'
 		m.groups = append(m.groups, modelGroup{there: true, age: 9, broken: broken && groups != "ooo"})
 		if groups == "ooo" {
@@ -119,7 +119,7 @@ func modelled(script string) *model {
 }
 
 func (m *model) set(word string) {
-	for key, field := range map[string]*int32{"mu": &m.unavailable, "ms": &m.surge, "N": &m.replicas, "U": &m.keep} {
+	for key, field := range map[string]*int32{"mu": &m.Unavailable, "ms": &m.Surge, "N": &m.Replicas, "U": &m.Keep} {
 		if number, ok := strings.CutPrefix(word, key); ok {
 			n, _ := strconv.Atoi(number)
 			*field = int32(n)
@@ -142,9 +142,9 @@ func (m *model) edit(words string) {
 		case "back":
 			m.held = false
 		case "pause":
-			m.paused = true
+			m.Paused = true
 		case "resume":
-			m.paused = false
+			m.Paused = false
 		case "healed":
 			for i := range m.groups {
 				m.groups[i].broken = false
@@ -160,22 +160,22 @@ func (m *model) round() {
 	for i := range m.groups {
 		m.groups[i].age++
 	}
-	m.changed, m.observed = m.pending > 0 && !m.paused, !m.away
-	m.places = nil
-	for i := range int(max(m.replicas, m.running)) {
-		m.places = append(m.places, m.place(i))
+	m.Changed, m.Observed = m.pending > 0 && !m.Paused, !m.away
+	m.Places = nil
+	for i := range int(max(m.Replicas, m.Running)) {
+		m.Places = append(m.Places, m.place(i))
 	}
-	if m.changed {
-		m.places = make([]place, len(m.places)) // nothing counts as updated at a template just made
+	if m.Changed {
+		m.Places = make([]Place, len(m.Places)) // nothing counts as updated at a template just made
 		for i := range m.groups {
-			m.places[i] = place{ready: m.ready(i), outdated: m.groups[i].there}
+			m.Places[i] = Place{Ready: m.ready(i), Outdated: m.groups[i].there}
 		}
 	}
-	c := m.next()
-	if m.changed {
+	c := m.Next()
+	if m.Changed {
 		m.template, m.pending = m.template+m.pending, 0
 	}
-	m.partition, m.running, m.applied = c.partition, c.replicas, m.replicas
+	m.Partition, m.Running, m.Applied = c.Partition, c.Replicas, m.Replicas
 	if m.away = m.held; !m.away {
 		m.control()
 	}
@@ -186,27 +186,27 @@ func (m *model) ready(i int) bool {
 	return g.there && !g.broken && !m.broken[g.template] && g.age >= m.slow
 }
 
-func (m *model) place(i int) place {
+func (m *model) place(i int) Place {
 	if i >= len(m.groups) {
-		return place{}
+		return Place{}
 	}
 	updated := m.groups[i].there && m.groups[i].template == m.template
-	return place{ready: m.ready(i), updated: updated, outdated: m.groups[i].there && !updated}
+	return Place{Ready: m.ready(i), Updated: updated, Outdated: m.groups[i].there && !updated}
 }
 
 func (m *model) control() {
-	m.groups = m.groups[:min(len(m.groups), int(m.running))]
-	for len(m.groups) < int(m.running) {
+	m.groups = m.groups[:min(len(m.groups), int(m.Running))]
+	for len(m.groups) < int(m.Running) {
 		m.groups = append(m.groups, modelGroup{})
 	}
 	for i := range m.groups {
-		if !m.groups[i].there && (!m.late || i < int(m.replicas)) {
+		if !m.groups[i].there && (!m.late || i < int(m.Replicas)) {
 			m.groups[i] = modelGroup{there: true, template: m.template}
 		}
 	}
 	// Groups that are broken anyway are replaced at any rate: by the StatefulSet
 	// controller or directly.
-	for i := len(m.groups) - 1; i >= int(m.partition); i-- {
+	for i := len(m.groups) - 1; i >= int(m.Partition); i-- {
 		if m.groups[i].there && m.groups[i].template != m.template {
 			m.groups[i] = modelGroup{there: true, template: m.template}
 		}
@@ -230,17 +230,17 @@ func (m *model) String() string {
 		}
 		groups.WriteString(letter)
 	}
-	return fmt.Sprintf("%d/%d %s", m.partition, m.running, groups.String())
+	return fmt.Sprintf("%d/%d %s", m.Partition, m.Running, groups.String())
 }
 
 // A group that was granted may be taken at any moment, however well it looks.
 func TestWhatIsGrantedCountsAsDownUntilItIsDone(t *testing.T) {
-	old, done := place{outdated: true, ready: true}, place{ready: true, updated: true}
-	r := rollout{replicas: 4, running: 5, partition: 2, unavailable: 1, surge: 1, places: []place{old, old, old, done, done}}
-	if down, budget := r.down(), r.budget(5); down != 1 || budget != 2 {
+	old, done := Place{Outdated: true, Ready: true}, Place{Ready: true, Updated: true}
+	r := State{Replicas: 4, Running: 5, Partition: 2, Unavailable: 1, Surge: 1, Places: []Place{old, old, old, done, done}}
+	if down, budget := r.Down(), r.Budget(5); down != 1 || budget != 2 {
 		t.Errorf("got %d down of %d, want 1 of 2", down, budget)
 	}
-	if budget := r.budget(4); budget != 1 {
+	if budget := r.Budget(4); budget != 1 {
 		t.Errorf("a surge group that goes counts: the budget is %d", budget)
 	}
 }
@@ -249,18 +249,18 @@ func TestWhatIsGrantedCountsAsDownUntilItIsDone(t *testing.T) {
 // implementation made for it. Until the StatefulSet controller tells, they look done, and
 // the surge group that was lent them went, and came again once it told.
 func TestSurgeGroupsStayUntilTheTemplateWasSeen(t *testing.T) {
-	done := place{ready: true, updated: true}
-	r := rollout{replicas: 2, running: 3, partition: 2, applied: 2, surge: 1, places: []place{done, done, {}}}
-	if got := r.next(); got != (course{partition: 2, replicas: 3}) {
+	done := Place{Ready: true, Updated: true}
+	r := State{Replicas: 2, Running: 3, Partition: 2, Applied: 2, Surge: 1, Places: []Place{done, done, {}}}
+	if got := r.Next(); got != (Course{Partition: 2, Replicas: 3}) {
 		t.Errorf("before: got %+v", got)
 	}
-	r.observed = true
-	if got := r.next(); got != (course{partition: 2, replicas: 2}) {
+	r.Observed = true
+	if got := r.Next(); got != (Course{Partition: 2, Replicas: 2}) {
 		t.Errorf("after: got %+v", got)
 	}
-	r.observed, r.running, r.applied = false, 5, 4
-	r.places = append(r.places, done, done)
-	if got := r.next(); got != (course{partition: 2, replicas: 2}) {
+	r.Observed, r.Running, r.Applied = false, 5, 4
+	r.Places = append(r.Places, done, done)
+	if got := r.Next(); got != (Course{Partition: 2, Replicas: 2}) {
 		t.Errorf("scaled: got %+v", got)
 	}
 }
