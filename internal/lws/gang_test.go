@@ -72,7 +72,6 @@ func TestDecisionsAboutPodGroups(t *testing.T) {
 	size := func(set Set) { set.Spec.LeaderWorkerTemplate.Size = fakeapi.Ptr[int32](5) }
 	checkDecisions(t, []decision{
 		{"in step", ganged(2, 3), nothing, "w-0", ""},
-		{"lost", ganged(1, 2), withoutPodGroup, "w-0", "create podgroup w-0-5864bdfc97"},
 		{"lost, of a set that has no gangs since", ganged(1, 2, volcano), then(withoutPodGroup,
 			user(fakeapi.Annotation(lwsv1.GangSchedulerAnnotationKey, lwsv1.NoGangScheduler))), "w-0", "create podgroup w-0-5864bdfc97"},
 		{"another size: a group of 3 never has 5 pods", ganged(1, 3), user(size), "w-0", ""},
@@ -81,10 +80,6 @@ func TestDecisionsAboutPodGroups(t *testing.T) {
 			o.SetDeletionTimestamp(&metav1.Time{Time: fakeapi.Epoch})
 			o.SetFinalizers([]string{"x"})
 		}), "w-0", "| WaitingForPreviousIncarnation"},
-		{"without owner", ganged(1, 2), onPodGroup(func(o PodGroup) { o.SetOwnerReferences(nil) }), "w-0", "apply podgroup w-0-5864bdfc97"},
-		{"of a former leader", ganged(1, 2), onPodGroup(formerLeaders), "w-0", "| Garbage WaitingForPreviousIncarnation"},
-		{"of a former leader, after a minute", ganged(1, 2), then(onPodGroup(formerLeaders), decideOnce, after(time.Minute)), "w-0",
-			"delete podgroup w-0-5864bdfc97 | WaitingForPreviousIncarnation"},
 	})
 }
 

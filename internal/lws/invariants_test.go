@@ -144,7 +144,7 @@ func (w *world) judgeReplaced(live StatefulSet, pod Pod) error {
 // no surge group.
 func (w *world) judgePaused(live, wanted StatefulSet, replicas int32) error {
 	w.met.when("a write while paused", true)
-	revisions := [2]string{live.Labels[lwsv1.RevisionKey], wanted.Labels[lwsv1.RevisionKey]}
+	revisions := [2]string{live.Labels[lwsv1.RevisionKey] + topology(live), wanted.Labels[lwsv1.RevisionKey] + topology(wanted)}
 	partitions := [2]int32{partition(live), partition(wanted)}
 	running := [2]int32{workload.PodsOf(live), workload.PodsOf(wanted)}
 	if revisions[0] != revisions[1] || partitions[1] < min(partitions[0], replicas) || running[1] > max(replicas, running[0]) {

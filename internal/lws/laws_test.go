@@ -142,6 +142,9 @@ func (d decided) checkWrite(a action.Action) {
 	if !creates && (ref.UID == "" || ref.ResourceVersion == "") {
 		d.t.Fatalf("%s: %s %+v names no version", d, a.Verb(), ref)
 	}
+	if apply, applies := a.(action.Apply); applies && !d.mayApply(apply) {
+		d.t.Fatalf("%s: apply %+v by %q, for %v", d, ref, apply.FieldOwner, apply.Adopter)
+	}
 	if !creates {
 		return
 	}
@@ -150,6 +153,20 @@ func (d decided) checkWrite(a action.Action) {
 		create.Kind != identity.KindPersistentVolumeClaim && (controller == nil || controller.UID != create.Owner.UID || controller.Name != create.Owner.Name) {
 		d.t.Fatalf("%s: %s belongs to %+v, created for %+v", d, ref, controller, create.Owner)
 	}
+}
+
+// mayApply reports whether an apply onto the leader StatefulSet has the field owner of every
+// version, and whether an orphan is adopted by the set or the leader that is read live.
+func (d decided) mayApply(a action.Apply) bool {
+	leaders := a.Onto.Kind == identity.KindStatefulSet && a.Onto.Name == d.set.Set.Name && a.Because.Code != lws.CodeNudge
+	if leaders && a.FieldOwner != "lws" {
+		return false
+	}
+	owner := metav1.GetControllerOf(a.Object)
+	if owner == nil || byUID(d.seen.orphans, a.Onto.UID) == nil {
+		return true
+	}
+	return a.Adopter != nil && a.Adopter.UID == owner.UID
 }
 
 // checkPrevious checks that objects of a previous incarnation are only deleted, as garbage or

@@ -7,7 +7,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/test/fakeapi"
@@ -73,19 +72,6 @@ func TestAPausedSetIsRepairedAtItsOwnRevision(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A change of the exclusive topology is in no revision, and replaces leaders all the same.
-func TestATopologyWaitsWhileTheRolloutIsPaused(t *testing.T) {
-	const key = lwsv1.ExclusiveKeyAnnotationKey
-	c := running(t, 2, 1, fakeapi.Annotation(key, "rack"))
-	then(pause, place(key, "zone"), settled)(c)
-	checkPlaced(c, key, "rack")
-	if got := condition(c.status(), progressing); got.Reason != lws.CodePaused || topology(leadersOf(c)) != "rack" {
-		t.Errorf("it does not say that something waits: %v", brief(c.status()))
-	}
-	then(resume, settled)(c)
-	checkPlaced(c, key, "zone")
 }
 
 // A set that does not know what its groups run creates nothing.

@@ -158,27 +158,6 @@ func TestAGroupIsDecidedAndDeletedInOnePlan(t *testing.T) {
 	}
 }
 
-// A new process between any two writes of a restart leads to the same end.
-func TestACrashBetweenTwoWritesOfARestart(t *testing.T) {
-	for done := range 6 {
-		c := running(t, 1, 3, onRestart)
-		leader := find[Pod](c, "w-0").UID
-		on("w-0-2", crash)(c)
-		plan := c.decideGroup("w-0")
-		plan.Actions = plan.Actions[:min(done, len(plan.Actions))]
-		c.do(plan)
-		c.awake()
-		c.recreated("w-0")
-		r := c.status().Restarts
-		if len(r) != 1 || r[0].Leader != leader || r[0].Count != 1 || r[0].Failures[0].Reason != "OOMKilled" || leaderUID(c, "w-0") == string(leader) {
-			t.Errorf("after %d writes: %+v", done, r)
-		}
-		if again := c.recreated("w-0"); len(again) != 0 {
-			t.Errorf("after %d writes: recreated again", done)
-		}
-	}
-}
-
 // decided has the group decide and the set record it.
 func (c *cluster) decided() {
 	c.do(c.decideGroup("w-0"))

@@ -16,7 +16,6 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
-	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/test/fakeapi"
@@ -65,15 +64,6 @@ func TestDecisionsAboutASet(t *testing.T) {
 			leaving[Service]("w", "example.com/held")(c)
 		}, "", ""},
 	})
-}
-
-func TestAnApplyNamesWhatItIsWrittenOnto(t *testing.T) {
-	c := running(t, 1, 1)
-	on("w", func(sts StatefulSet) { sts.Spec.Replicas = fakeapi.Ptr[int32](7) })(c)
-	apply := one[action.Apply](t, c.decideSet())
-	if apply.Onto != identity.RefOf(identity.KindStatefulSet, find[StatefulSet](c, "w")) || apply.FieldOwner != "lws" || apply.Adopter != nil {
-		t.Errorf("got %+v", apply)
-	}
 }
 
 // A webhook that undoes an apply leaves the generation as it is. The record must not be above it:
@@ -204,32 +194,6 @@ func TestNameConflicts(t *testing.T) {
 				t.Errorf("once it ended: %+v, %q", got, notes(write))
 			}
 		})
-	}
-}
-
-// A set that is created again around orphans adopts them all: no pod is created.
-func TestOrphansAreAdoptedAsAWhole(t *testing.T) {
-	c := running(t, 2, 2)
-	pods := c.Created[identity.KindPod]
-	then(orphaned[Revision](revision(c).Name), orphaned[StatefulSet]("w"), orphaned[Service]("w"), gone[Set]("w"))(c)
-	set := fakeapi.Add(c.Server, fakeapi.Set("w", 2, 2))
-	plan := c.decideSet()
-	if got := len(of[action.Create](plan)); got != 0 {
-		t.Errorf("something is created: %s", spelled(plan))
-	}
-	for _, a := range of[action.Apply](plan) {
-		if a.Adopter == nil || a.Adopter.UID != set.UID {
-			t.Errorf("%s is adopted without a live read of the set", a.Onto)
-		}
-	}
-	c.settle("w-0", "w-1")
-	for _, object := range []metav1.Object{find[StatefulSet](c, "w"), find[Service](c, "w"), revision(c)} {
-		if !metav1.IsControlledBy(object, set) {
-			t.Errorf("%T %s is not adopted", object, object.GetName())
-		}
-	}
-	if checkAvailable(c, 2); c.Created[identity.KindPod] != pods {
-		t.Errorf("%d pods were created", c.Created[identity.KindPod]-pods)
 	}
 }
 

@@ -110,25 +110,3 @@ func checkReadAgain[T client.Object](t *testing.T, object T, finalizer string) {
 		t.Errorf("the group has none of its own: %v", err)
 	}
 }
-
-// A webhook that rewrites templates must not cause an apply at every reconcile.
-func TestWhatAWebhookMakesOfAnApplyIsAcceptedAsItIs(t *testing.T) {
-	c := newCluster(t, 0, fakeapi.Set("w", 1, 1))
-	c.Webhook = func(object client.Object) {
-		if sts, ok := object.(*appsv1.StatefulSet); ok {
-			container := &sts.Spec.Template.Spec.Containers[0]
-			container.Image = "mirror/" + container.Image
-			container.Env = []corev1.EnvVar{{Name: "INJECTED", Value: "1"}}
-		}
-	}
-	c.run(5, "w-0")
-	if applied := c.asked("apply", identity.KindStatefulSet, ""); applied > 1 { // a create records no generation
-		t.Fatalf("applied %d times onto a new StatefulSet", applied)
-	}
-	c.Requests = nil
-	fakeapi.Edit(c.Server, "w", func(set *lwsv1.LeaderWorkerSet) { set.Generation++; set.Spec.Replicas = new(int32(2)) })
-	c.run(5, "w-0", "w-1")
-	if applied := c.asked("apply", identity.KindStatefulSet, ""); applied != 1 {
-		t.Errorf("one change was applied %d times", applied)
-	}
-}
