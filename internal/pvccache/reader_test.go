@@ -1,8 +1,15 @@
 package pvccache
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // A live read is shared only by calls that came before it began.
@@ -33,4 +40,32 @@ func TestALiveReadIsSharedByEarlierCalls(t *testing.T) {
 			t.Errorf("%d reads for %d calls", begun, len(got))
 		}
 	})
+}
+
+// unreadable refuses one kind of list; the other lists are empty.
+type unreadable struct {
+	client.Reader
+	kind string
+}
+
+func (u unreadable) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	return nil
+}
+
+func (u unreadable) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	if fmt.Sprintf("%T", list) == u.kind {
+		return errors.New("forbidden")
+	}
+	return nil
+}
+
+// Only a live read of all kinds may end a hold: a kind that cannot be read may hold the PVC.
+func TestALiveViewNeedsAllKinds(t *testing.T) {
+	for kind, complete := range map[string]bool{"": true, "*v1.PodList": false, "*v1.StatefulSetList": false} {
+		h := &Holds{Reader: Reader{Live: unreadable{kind: kind}}}
+		view, err := h.Live(t.Context(), pvc.HoldView{Claim: going("a")})
+		if (err == nil) != complete || view.Live != complete {
+			t.Errorf("without %q: live %t, error %v", kind, view.Live, err)
+		}
+	}
 }
