@@ -13,6 +13,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -211,7 +212,14 @@ func TestInstallTellsOfWhatNobodyWillServe(t *testing.T) {
 // uninstall --keep-sets leaves the definition, the sets and the namespace.
 func TestUninstallKeepsSets(t *testing.T) {
 	c := newCluster(t)
-	c.install(withImage)
+	if out := c.install(withImage); !strings.Contains(out, "deployment.apps/lws-controller-manager created\n") {
+		t.Errorf("got:\n%s", out)
+	}
+	service := &corev1.Service{}
+	c.read(service, systemName, "lws-webhook-service")
+	if port := service.Spec.Ports[0]; port.Port != 443 || port.TargetPort.IntValue() != 9443 {
+		t.Errorf("got %+v", port)
+	}
 	set := c.createSet("precious")
 	c.install(withImage)
 	c.create(&appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "old", Labels: map[string]string{"lockstep.dev/history-of": "precious"}}, Revision: 1, Data: runtime.RawExtension{Raw: []byte("{}")}})

@@ -118,22 +118,6 @@ func TestUninstallLeavesANamespaceItDidNotMake(t *testing.T) {
 	c.read(&corev1.Secret{}, systemName, "mine")
 }
 
-func TestInstallIntoTheCluster(t *testing.T) {
-	c := newCluster(t)
-	out := c.install(func(o *install.Options) { o.WebhookURL, o.Image = "", "example.com/lockstep:v1" })
-	if !strings.Contains(out, "deployment.apps/lws-controller-manager created\n") {
-		t.Errorf("got:\n%s", out)
-	}
-	service := &corev1.Service{}
-	c.read(service, systemName, "lws-webhook-service")
-	if port := service.Spec.Ports[0]; port.Port != 443 || port.TargetPort.IntValue() != 9443 {
-		t.Errorf("got %+v", port)
-	}
-	if again := c.install(func(o *install.Options) { o.WebhookURL, o.Image = "", "example.com/lockstep:v1" }); !strings.Contains(again, "nothing had to be changed") {
-		t.Errorf("again:\n%s", again)
-	}
-}
-
 func foreignDefinition(c *cluster) *apiextensionsv1.CustomResourceDefinition {
 	return &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: crdName},
