@@ -39,3 +39,11 @@ func Merge(have, want []metav1.Condition, generation int64, now time.Time) (merg
 func IsTrue(have []metav1.Condition, conditionType string) bool {
 	return meta.IsStatusConditionTrue(have, conditionType)
 }
+
+// Of returns the condition of a type, and reports whether there is one.
+func Of(have []metav1.Condition, conditionType string) (metav1.Condition, bool) {
+	if found := meta.FindStatusCondition(have, conditionType); found != nil {
+		return *found, true
+	}
+	return metav1.Condition{}, false
+}

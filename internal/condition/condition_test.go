@@ -74,3 +74,13 @@ func TestMerge(t *testing.T) {
 		})
 	}
 }
+
+func TestOf(t *testing.T) {
+	have := []metav1.Condition{is("A", metav1.ConditionFalse, "R", then, 1)}
+	if found, ok := condition.Of(have, "A"); !ok || found != have[0] || condition.IsTrue(have, "A") {
+		t.Errorf("A: got %v, %t", found, ok)
+	}
+	if found, ok := condition.Of(have, "B"); ok || found != (metav1.Condition{}) {
+		t.Errorf("B: got %v, %t", found, ok)
+	}
+}

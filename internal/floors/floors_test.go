@@ -53,6 +53,7 @@ var floors = map[string]floor{
 	"internal/lws/restart":   f2,
 	"internal/lws/revision":  f2,
 	"internal/lws/rollout":   f2,
+	"internal/lws/status":    f2,
 	"internal/lws/volumes":   f2,
 	"internal/lws/workload":  f2,
 

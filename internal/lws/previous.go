@@ -12,6 +12,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
+	"lockstep.dev/lockstep/internal/condition"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws/workload"
 )
@@ -309,7 +310,7 @@ func Remedy(pod *corev1.Pod) string {
 
 // ToldStuck reports whether the set's status says that nothing has left for a minute.
 func ToldStuck(set *lwsv1.LeaderWorkerSet) bool {
-	told, ok := conditionOf(set.Status.Conditions, string(lwsv1.LeaderWorkerSetProgressing))
+	told, ok := condition.Of(set.Status.Conditions, string(lwsv1.LeaderWorkerSetProgressing))
 	return ok && told.Status == metav1.ConditionTrue && told.Reason == CodePreviousIncarnation &&
 		strings.Contains(told.Message, stuckPhrase)
 }

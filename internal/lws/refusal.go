@@ -12,6 +12,7 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/condition"
+	"lockstep.dev/lockstep/internal/lws/status"
 )
 
 const (
@@ -125,8 +126,8 @@ func (d *setDecision) hinderedBeside(progress []metav1.Condition) []metav1.Condi
 	if progress[0].Type != string(lwsv1.LeaderWorkerSetAvailable) {
 		return nil
 	}
-	beside := ceased(usual[progressing])
-	told, _ := conditionOf(d.Set.Status.Conditions, progressing)
+	beside := status.Ceased(status.Usual(lwsv1.LeaderWorkerSetProgressing))
+	told, _ := condition.Of(d.Set.Status.Conditions, progressing)
 	switch {
 	case d.hindrance != "":
 		beside.Reason, beside.Message = CodeRefused, d.hindrance

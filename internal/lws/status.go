@@ -2,7 +2,6 @@ package lws
 
 import (
 	"fmt"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,14 +9,8 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/condition"
+	"lockstep.dev/lockstep/internal/lws/status"
 	"lockstep.dev/lockstep/internal/lws/workload"
-)
-
-// Counts alone are written again after a pause that grows with the time since a condition last
-// changed. A condition, an observed spec, a failure and the last missing group are written at once.
-const (
-	statusPauseMin = 2 * time.Second
-	statusPauseMax = 8 * time.Second
 )
 
 // status writes what was found if it differs from the written status. Events of the plan's
@@ -28,13 +21,12 @@ func (d *setDecision) status() (p Plan) {
 	if equality.Semantic.DeepEqual(have, want) {
 		return p
 	}
-	generation := have.ObservedGeneration != want.ObservedGeneration
-	due := d.StatusWritten.Add(d.statusPause(want))
-	if !changed && !generation && !d.arrived(want) && !d.restarted.IsNew && d.Now.Before(due) {
+	due := status.Due(have, want, workload.Replicas(d.Set), d.StatusWritten)
+	if !changed && !d.restarted.IsNew && d.Now.Before(due) {
 		p.wait(Wait{Reason: because(CodeStatusCoalesced, "counts changed and are written together"), Until: due})
 		return p
 	}
-	progressed := generation || progressChanged(have.Conditions, want.Conditions)
+	progressed := have.ObservedGeneration != want.ObservedGeneration || status.ProgressChanged(have.Conditions, want.Conditions)
 	p.do(action.WriteStatus{
 		Set:     setRef(d.Set),
 		Status:  *want,
@@ -66,51 +58,13 @@ func (d *setDecision) newStatus() (want *lwsv1.LeaderWorkerSetStatus, changed bo
 	return want, changed
 }
 
-// statusPause is the pause after the last write. The record of a group that is reported ready
-// follows soon: the next operator judges the group by it.
-func (d *setDecision) statusPause(want *lwsv1.LeaderWorkerSetStatus) time.Duration {
-	if recorded := len(d.told.Started); recorded < len(want.Started) && recorded < int(d.told.ReadyReplicas) {
-		return statusPauseMin
-	}
-	var changed time.Time
-	for _, c := range d.told.Conditions {
-		if at := c.LastTransitionTime.Time; at.After(changed) {
-			changed = at
-		}
-	}
-	return min(max(d.StatusWritten.Sub(changed), statusPauseMin), statusPauseMax)
-}
-
-// arrived reports whether one of the counts becomes the number of wanted groups.
-func (d *setDecision) arrived(want *lwsv1.LeaderWorkerSetStatus) bool {
-	replicas := workload.Replicas(d.Set)
-	arrives := func(have, want int32) bool { return have != replicas && want == replicas }
-	return arrives(d.told.Replicas, want.Replicas) || arrives(d.told.ReadyReplicas, want.ReadyReplicas) ||
-		arrives(d.told.UpdatedReplicas, want.UpdatedReplicas)
-}
-
-// progressChanged reports whether a condition about progress came, went or changed its reason.
-// Other conditions have events of their own.
-func progressChanged(before, after []metav1.Condition) bool {
-	for _, kind := range []lwsv1.LeaderWorkerSetConditionType{
-		lwsv1.LeaderWorkerSetAvailable, lwsv1.LeaderWorkerSetProgressing, lwsv1.LeaderWorkerSetUpdateInProgress,
-	} {
-		was, _ := conditionOf(before, string(kind))
-		is, _ := conditionOf(after, string(kind))
-		if was.Status != is.Status || was.Reason != is.Reason {
-			return true
-		}
-	}
-	return false
-}
-
 // statusEvents reports progress, and waits that begin and end.
-func (d *setDecision) statusEvents(status *lwsv1.LeaderWorkerSetStatus, progressed bool) []action.Event {
+func (d *setDecision) statusEvents(want *lwsv1.LeaderWorkerSetStatus, progressed bool) []action.Event {
 	var events []action.Event
 	if first := d.progress()[0]; progressed && !d.waiting.any() && first.Reason != CodeRefused { // reported with the refused write
 		events = append(events, action.Event{
 			Reason: first.Reason, Action: "Update",
-			Note: fmt.Sprintf("%s, with %d groups ready of total %d groups", first.Message, status.ReadyReplicas, workload.Replicas(d.Set)),
+			Note: fmt.Sprintf("%s, with %d groups ready of total %d groups", first.Message, want.ReadyReplicas, workload.Replicas(d.Set)),
 		})
 	}
 	if event, ok := d.waitEvent(); ok {
@@ -121,7 +75,7 @@ func (d *setDecision) statusEvents(status *lwsv1.LeaderWorkerSetStatus, progress
 
 // waitEvent compares the wait as it is with the wait as it was last written.
 func (d *setDecision) waitEvent() (action.Event, bool) {
-	before, waited := conditionOf(d.Set.Status.Conditions, string(lwsv1.LeaderWorkerSetProgressing))
+	before, waited := condition.Of(d.Set.Status.Conditions, string(lwsv1.LeaderWorkerSetProgressing))
 	waited = waited && before.Status == metav1.ConditionTrue && before.Reason == CodePreviousIncarnation
 	switch {
 	case d.waiting.stuck && before.Message != d.waiting.message:
@@ -132,13 +86,4 @@ func (d *setDecision) waitEvent() (action.Event, bool) {
 		return action.Event{Reason: "PreviousIncarnationGone", Action: "Wait", Note: "the previous incarnation is gone"}, true
 	}
 	return action.Event{}, false
-}
-
-func conditionOf(conditions []metav1.Condition, conditionType string) (metav1.Condition, bool) {
-	for _, c := range conditions {
-		if c.Type == conditionType {
-			return c, true
-		}
-	}
-	return metav1.Condition{}, false
 }

@@ -1,0 +1,135 @@
+// Package status decides the form of a set's conditions, and when counts alone are written.
+//
+// It knows which conditions exclude each other and what they usually say. It is pure, and refuses
+// to know what groups are.
+package status
+
+import (
+	"cmp"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
+	"lockstep.dev/lockstep/internal/condition"
+)
+
+// exclusive lists, for each condition, those that cannot be True beside it.
+var exclusive = map[string][]string{
+	string(lwsv1.LeaderWorkerSetAvailable):        {string(lwsv1.LeaderWorkerSetProgressing), string(lwsv1.LeaderWorkerSetUpdateInProgress)},
+	string(lwsv1.LeaderWorkerSetProgressing):      {string(lwsv1.LeaderWorkerSetAvailable)},
+	string(lwsv1.LeaderWorkerSetUpdateInProgress): {string(lwsv1.LeaderWorkerSetAvailable)},
+}
+
+// usual is what a condition of the API says that has ceased to hold, for whatever
+// reason it did last: clients look for these texts, and what was waited for is past.
+var usual = map[string]metav1.Condition{
+	string(lwsv1.LeaderWorkerSetAvailable):        Holding(lwsv1.LeaderWorkerSetAvailable, "AllGroupsReady", "All replicas are ready"),
+	string(lwsv1.LeaderWorkerSetProgressing):      Holding(lwsv1.LeaderWorkerSetProgressing, "GroupsProgressing", "Replicas are progressing"),
+	string(lwsv1.LeaderWorkerSetUpdateInProgress): Holding(lwsv1.LeaderWorkerSetUpdateInProgress, "GroupsUpdating", "Rolling Upgrade is in progress"),
+}
+
+// Notice is a condition that is True while it has a message, and becomes False once when that is
+// over. A set that never had the condition has none. It is a wait and, when it begins, a warning.
+type Notice struct {
+	Kind, Reason, Says string
+	// OverReason and Over are those of the condition that is False.
+	OverReason, Over string
+	// Ended is the event when it is over, or empty.
+	Ended string
+	// Again is how soon to look again, where no event tells of its end.
+	Again time.Duration
+	// OfGroups is set if groups wait, and events are about each.
+	OfGroups bool
+}
+
+// Wanted returns every condition whose place in the status is to change, all in one pass: those
+// of progress, the ones that these exclude, those beside them, and the notices. A condition
+// appears first as True; nothing is there to say that it is not.
+func Wanted(have, progress, beside []metav1.Condition, notices []Notice) []metav1.Condition {
+	var wanted []metav1.Condition
+	for _, holds := range progress {
+		wanted = append(wanted, holds)
+		for _, other := range exclusive[holds.Type] {
+			if condition.IsTrue(have, other) {
+				wanted = append(wanted, Ceased(usual[other]))
+			}
+		}
+	}
+	wanted = append(wanted, beside...)
+	for _, n := range notices {
+		switch {
+		case n.Says != "":
+			wanted = append(wanted, Holding(n.Kind, cmp.Or(n.Reason, n.Kind), n.Says))
+		case condition.IsTrue(have, n.Kind):
+			wanted = append(wanted, Ceased(Holding(n.Kind, n.OverReason, n.Over)))
+		}
+	}
+	return wanted
+}
+
+// Usual is a condition of the API with its usual text.
+func Usual(kind lwsv1.LeaderWorkerSetConditionType) metav1.Condition { return usual[string(kind)] }
+
+// Holding is a condition that is True.
+func Holding[T ~string](conditionType T, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: string(conditionType), Status: metav1.ConditionTrue, Reason: reason, Message: message}
+}
+
+// Ceased is a condition that became False.
+func Ceased(c metav1.Condition) metav1.Condition {
+	c.Status = metav1.ConditionFalse
+	return c
+}
+
+// Counts alone are written again after a pause that grows with the time since a condition last
+// changed. A condition, an observed spec, a failure and the last missing group are written at once.
+const (
+	pauseMin = 2 * time.Second
+	pauseMax = 8 * time.Second
+)
+
+// Due is when a status without a new condition is written, or zero for at once.
+func Due(told, want *lwsv1.LeaderWorkerSetStatus, replicas int32, written time.Time) time.Time {
+	if told.ObservedGeneration != want.ObservedGeneration || arrived(told, want, replicas) {
+		return time.Time{}
+	}
+	return written.Add(pauseAfter(told, want, written))
+}
+
+// pauseAfter is the pause after the last write. The record of a group that is reported ready
+// follows soon: the next operator judges the group by it.
+func pauseAfter(told, want *lwsv1.LeaderWorkerSetStatus, written time.Time) time.Duration {
+	if recorded := len(told.Started); recorded < len(want.Started) && recorded < int(told.ReadyReplicas) {
+		return pauseMin
+	}
+	var changed time.Time
+	for _, c := range told.Conditions {
+		if at := c.LastTransitionTime.Time; at.After(changed) {
+			changed = at
+		}
+	}
+	return min(max(written.Sub(changed), pauseMin), pauseMax)
+}
+
+// arrived reports whether one of the counts becomes the number of wanted groups.
+func arrived(told, want *lwsv1.LeaderWorkerSetStatus, replicas int32) bool {
+	arrives := func(have, want int32) bool { return have != replicas && want == replicas }
+	return arrives(told.Replicas, want.Replicas) || arrives(told.ReadyReplicas, want.ReadyReplicas) ||
+		arrives(told.UpdatedReplicas, want.UpdatedReplicas)
+}
+
+// ProgressChanged reports whether a condition about progress came, went or changed its reason.
+// Other conditions have events of their own.
+func ProgressChanged(before, after []metav1.Condition) bool {
+	for _, kind := range []lwsv1.LeaderWorkerSetConditionType{
+		lwsv1.LeaderWorkerSetAvailable, lwsv1.LeaderWorkerSetProgressing, lwsv1.LeaderWorkerSetUpdateInProgress,
+	} {
+		was, _ := condition.Of(before, string(kind))
+		is, _ := condition.Of(after, string(kind))
+		if was.Status != is.Status || was.Reason != is.Reason {
+			return true
+		}
+	}
+	return false
+}
