@@ -58,6 +58,9 @@ func TestDecisionsAboutAGroup(t *testing.T) {
 		}), "w-0", "| Missing"},
 		{"a failed group without its StatefulSet", with(1, 3, onRestart), then(gone[StatefulSet]("w-0"), orphaned[Pod]("w-0-1"),
 			orphaned[Pod]("w-0-2"), on("w-0-1", crash)), "w-0", "annotate pod w-0, delete pod w-0-1, delete pod w-0-2, delete pod w-0"},
+		{"a container restarts as the policy becomes None", with(1, 3, onRestart), then(
+			user(fakeapi.Policy(lwsv1.NoneRestartPolicy)), on("w-0-1", crash),
+		), "w-0", ""},
 		{"a topology, a leader without a node", with(1, 3, rack), then(withoutWorkers, on("w-0", unscheduled)), "w-0", "| WaitingForLeaderScheduled"},
 		{"a topology, a leader that no node takes", with(1, 3, rack), then(withoutWorkers, on("w-0", unschedulable)), "w-0",
 			"| WaitingForLeaderScheduled!LeaderUnschedulable"},

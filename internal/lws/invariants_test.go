@@ -3,6 +3,7 @@ package lws_test
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -144,11 +145,14 @@ func (w *world) judgeReplaced(live StatefulSet, pod Pod) error {
 // no surge group.
 func (w *world) judgePaused(live, wanted StatefulSet, replicas int32) error {
 	w.met.when("a write while paused", true)
-	revisions := [2]string{live.Labels[lwsv1.RevisionKey] + topology(live), wanted.Labels[lwsv1.RevisionKey] + topology(wanted)}
+	template := func(sts StatefulSet) string { return sts.Labels[lwsv1.RevisionKey] + topology(sts) }
+	templates := [2]string{template(live), template(wanted)}
 	partitions := [2]int32{partition(live), partition(wanted)}
 	running := [2]int32{workload.PodsOf(live), workload.PodsOf(wanted)}
-	if revisions[0] != revisions[1] || partitions[1] < min(partitions[0], replicas) || running[1] > max(replicas, running[0]) {
-		return fmt.Errorf("while the rollout is paused: revisions %v, partitions %v, replicas %v of %d", revisions, partitions, running, replicas)
+	gives := partitions[1] < min(partitions[0], replicas)
+	if templates[0] != templates[1] || gives || running[1] > max(replicas, running[0]) {
+		return fmt.Errorf("while the rollout is paused: templates %v, partitions %v, replicas %v of %d",
+			templates, partitions, running, replicas)
 	}
 	return nil
 }
@@ -229,6 +233,11 @@ func (w *world) checkAtRest() {
 	replicas := workload.Replicas(set)
 	if status := set.Status; brief(status)[available] != isAvailable || status.ReadyReplicas != replicas || status.UpdatedReplicas != replicas || status.Replicas != replicas {
 		w.t.Fatalf("of %d groups %v; %+v; %v\n%s", replicas, brief(status), status, w.decideAll(), w.all())
+	}
+	away := slices.ContainsFunc(set.Status.Restarts, func(r lwsv1.GroupRestarts) bool { return r.Index >= replicas }) ||
+		slices.ContainsFunc(set.Status.Started, func(s lwsv1.StartedGroup) bool { return s.Index >= replicas })
+	if w.met.when("a group recorded", len(set.Status.Started) > 0); away {
+		w.t.Fatalf("of %d groups, the status keeps others: %+v", replicas, set.Status)
 	}
 	w.checkPods(set)
 	w.checkServices(set)

@@ -125,17 +125,3 @@ func TestTheRoomForRecords(t *testing.T) {
 		}
 	}
 }
-
-// Groups beyond the replicas leave the status.
-func TestTheStatusForgetsGroupsThatAreScaledAway(t *testing.T) {
-	c := running(t, 3, 2, onRestart)
-	on("w-2-1", crash)(c)
-	c.recreated(three...)
-	if len(c.status().Restarts) != 1 || len(c.status().Started) != 3 {
-		t.Fatalf("invalid run: %+v", c.status())
-	}
-	then(user(replicas(2)), settled)(c)
-	if s := c.status(); len(s.Restarts) != 0 || len(s.Started) != 2 {
-		t.Errorf("%+v", s)
-	}
-}

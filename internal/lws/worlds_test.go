@@ -65,7 +65,7 @@ func TestAnything(t *testing.T) {
 		"a foreign object", "a foreign object with a controller", "two operators", "volumes", "groups given up",
 		"undo", "size", "replicas", "network", "policy", "startup", "budget", "partition", "topology", "pause", "resume", "after start",
 		"LeaderWorkerSet deleted in the Background", "LeaderWorkerSet deleted in the Foreground", "LeaderWorkerSet deleted in the Orphan",
-		"Pod deleted in the Orphan", "StatefulSet deleted in the Orphan",
+		"Pod deleted in the Orphan", "StatefulSet deleted in the Orphan", "a group recorded",
 		lws.CodePreviousIncarnation, lws.CodeNameConflict, lws.CodeLeaderNotReady, lws.CodeGarbage, lws.CodeOrphan,
 		lws.CodeSuperseded, lws.CodeRollout, lws.CodeOutdated, lws.CodePaused, lws.CodeTie, lws.CodeRestart, lws.CodeBackoff,
 	)

@@ -25,6 +25,17 @@ func TestUpdates(t *testing.T) {
 	}
 	image := withWorkers(func(p *corev1.PodTemplateSpec) { p.Spec.Containers[0].Image = "b" })
 	data := claimOf("data", "fast", "1Gi")
+	edited := func(edit func(*corev1.PersistentVolumeClaim)) change {
+		return withClaims(claimOf("data", "fast", "1Gi", edit))
+	}
+	mode := func(mode corev1.PersistentVolumeMode) change {
+		return edited(func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeMode = &mode })
+	}
+	filesystem, block := mode(corev1.PersistentVolumeFilesystem), mode(corev1.PersistentVolumeBlock)
+	many := edited(func(c *corev1.PersistentVolumeClaim) { c.Spec.AccessModes[0] = corev1.ReadWriteMany })
+	labelled := edited(func(c *corev1.PersistentVolumeClaim) {
+		c.Labels, c.Status.Phase = map[string]string{"a": "b"}, corev1.ClaimBound
+	})
 	type changes = []change
 	const (
 		required = subgroupSize + "Required value: a subGroupPolicy needs a subGroupSize, the number of pods of a subgroup"
@@ -75,6 +86,14 @@ func TestUpdates(t *testing.T) {
 		{"PVCs added", nil, changes{withClaims(data)}, []string{immutableText}},
 		{"PVCs removed", changes{withClaims(data)}, nil, []string{immutableText}},
 		{"one PVC more", changes{withClaims(data)}, changes{withClaims(data, claimOf("more", "fast", "1Gi"))}, []string{immutableText}},
+		{"PVCs in another notation", changes{withClaims(data)}, changes{withClaims(claimOf("data", "fast", "1024Mi"))}, nil},
+		{"PVCs with the default spelt out", changes{withClaims(data)}, changes{filesystem}, nil},
+		{"PVCs in what reaches none", changes{withClaims(data)}, changes{labelled}, nil},
+		{"larger PVCs", changes{withClaims(data)}, changes{withClaims(claimOf("data", "fast", "2Gi"))}, []string{immutableText}},
+		{"PVCs of another class", changes{withClaims(data)}, changes{withClaims(claimOf("data", "slow", "1Gi"))}, []string{immutableText}},
+		{"PVCs of another name", changes{withClaims(data)}, changes{withClaims(claimOf("date", "fast", "1Gi"))}, []string{immutableText}},
+		{"block for filesystem", changes{withClaims(data)}, changes{block}, []string{immutableText}},
+		{"shared for one", changes{withClaims(data)}, changes{many}, []string{immutableText}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			checkFaults(t, admission.ValidateUpdate(newSet(tt.is...), newSet(tt.old...)), tt.want)
@@ -97,31 +116,6 @@ func claimOf(name, class, storage string, changes ...func(*corev1.PersistentVolu
 		change(&claim)
 	}
 	return claim
-}
-
-func TestUpdateOfPVCs(t *testing.T) {
-	type claim = corev1.PersistentVolumeClaim
-	for _, tt := range []struct {
-		name           string
-		class, storage string
-		change         func(*claim)
-		want           []string
-	}{
-		{"as they were", "fast", "1Gi", func(*claim) {}, nil},
-		{"in another notation", "fast", "1024Mi", func(*claim) {}, nil},
-		{"with the default spelt out", "fast", "1Gi", func(c *claim) { c.Spec.VolumeMode = ptr.To(corev1.PersistentVolumeFilesystem) }, nil},
-		{"in what reaches no PVC", "fast", "1Gi", func(c *claim) { c.Labels, c.Status.Phase = map[string]string{"a": "b"}, corev1.ClaimBound }, nil},
-		{"larger", "fast", "2Gi", func(*claim) {}, []string{immutableText}},
-		{"another class", "slow", "1Gi", func(*claim) {}, []string{immutableText}},
-		{"another name", "fast", "1Gi", func(c *claim) { c.Name = "date" }, []string{immutableText}},
-		{"block for filesystem", "fast", "1Gi", func(c *claim) { c.Spec.VolumeMode = ptr.To(corev1.PersistentVolumeBlock) }, []string{immutableText}},
-		{"shared for one", "fast", "1Gi", func(c *claim) { c.Spec.AccessModes[0] = corev1.ReadWriteMany }, []string{immutableText}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			is := newSet(withClaims(claimOf("data", tt.class, tt.storage, tt.change)))
-			checkFaults(t, admission.ValidateUpdate(is, newSet(withClaims(claimOf("data", "fast", "1Gi")))), tt.want)
-		})
-	}
 }
 
 // A set may be older than a rule, or pass it through the scale subresource. Other changes of it
