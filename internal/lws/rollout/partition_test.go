@@ -38,6 +38,7 @@ var traces = map[string]struct{ script, want string }{
 
 	"a surge pod that is not there yet holds everything":                 {"N4 mu1 ms1", "[new late] 4/5 OOOO. → 3/5 OOOn. → 3/5 OOON. → [prompt] 3/5 OOONn → 1/5 OnnNN → 0/4 nNNN → 0/4 NNNN"},
 	"broken groups that use up the budget hold the others":               {"N4 mu2 ms0 OooO", "[new] 4/4 OooO → 4/4 OooO → [healed] 2/4 OOnn → 0/4 nnNN"},
+	"a first group that is broken counts as well":                        {"N4 mu2 ms0 oOoO", "[new] 4/4 oOoO → 4/4 oOoO → [healed] 2/4 OOnn → 0/4 nnNN"},
 	"a rollout out of a broken template":                                 {"N4 mu2 ms0", "[broken] 4/4 OOOO → 2/4 OOnn → 2/4 OOnn → [new] 4/4 OOmm → 2/4 OOnn → 0/4 nnNN → 0/4 NNNN"},
 	"groups made at a broken template are replaced first":                {"N4 mu1 ms0", "[broken] 4/4 OOOO → 3/4 OOOn → [N6] 3/6 OOOnnn → [new] 6/6 OOOmmm → 5/6 OOOmmn → 4/6 OOOmnN → 3/6 OOOnNN → 2/6 OOnNNN"},
 	"a set that is scaled down at rest lends no surge":                   {"N4 mu0 ms1 OOoO", "[N3] 0/3 OOo → 0/3 OOo"},
