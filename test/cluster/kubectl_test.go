@@ -48,10 +48,14 @@ func (s *scene) ask(in string, args ...string) told {
 	return t
 }
 
-func TestPluginTellsOfASetThatIsUp(t *testing.T) {
+// plan, status and history write nothing, whether the set starts, is settled or does not exist.
+func TestPluginOnlyReads(t *testing.T) {
 	s := asideScene(t)
-	s.settled(s.newSet("told", 2, 3, "one"))
-
+	set := s.newSet("told", 2, 3, "one")
+	s.Create(set)
+	s.ask("", "plan", "told")
+	s.ask("", "status", "told")
+	s.awaitSettled(set)
 	s.Eventually("the plan is in step", func() error {
 		return drill.Lacking("in step", true, s.ask("", "plan", "told").InStep)
 	})
@@ -64,35 +68,8 @@ func TestPluginTellsOfASetThatIsUp(t *testing.T) {
 			t.Errorf("got %+v", g)
 		}
 	}
-}
 
-func TestPluginTellsOfGhosts(t *testing.T) {
-	s := asideScene(t)
-	first := s.newSet("haunted", 2, 2, "one")
-	s.Create(first)
-	s.awaitSettled(first)
-	held := s.keep("haunted-1")
-	s.Remove(first, propagation(metav1.DeletePropagationBackground))
-	second := s.newSet("haunted", 2, 2, "two")
-	s.Create(second)
-
-	s.Eventually("group 0 is ready, and group 1 shows what it waits for", func() error {
-		groups := s.ask("", "status", "haunted").Groups
-		if len(groups) != 2 || !groups[0].Ready || groups[1].ReadyPods != 0 || len(groups[1].Ghosts) == 0 ||
-			groups[1].Ghosts[0].Name != "haunted-1" || len(groups[1].Waiting) == 0 || groups[1].Waiting[0].Reason != waiting {
-			return fmt.Errorf("have %+v", groups)
-		}
-		return nil
-	})
-	s.Patch(held, drill.NoFinalizers)
-	s.awaitSettled(second)
-}
-
-func TestPluginPlansForAFile(t *testing.T) {
-	s := asideScene(t)
-	s.settled(s.newSet("planned", 1, 2, "one"))
-
-	living := s.ask(s.manifest("planned", "two"), "plan", "-f", "-")
+	living := s.ask(s.manifest("told", "two"), "plan", "-f", "-")
 	if !living.Exists || !living.has("create ControllerRevision") || !living.has("apply StatefulSet") {
 		t.Errorf("over the living set: got %+v", living)
 	}
@@ -103,10 +80,34 @@ func TestPluginPlansForAFile(t *testing.T) {
 	if found := s.Set("unborn"); found != nil {
 		t.Error("a plan created the set")
 	}
+	s.steer("status", "told")
+	s.steer("history", "told")
+	s.onlyPatches(func(r drill.Request) bool { return strings.Contains(r.URI, "dryRun=All") })
+}
+
+// A group shows which object of the previous incarnation it waits for.
+func TestPluginTellsOfPreviousObjects(t *testing.T) {
+	s := asideScene(t)
+	first := s.settled(s.newSet("named", 2, 2, "one"))
+	held := s.keep("named-1")
+	s.Remove(first, propagation(metav1.DeletePropagationBackground))
+	second := s.newSet("named", 2, 2, "two")
+	s.Create(second)
+
+	s.Eventually("group 0 is ready, and group 1 shows what it waits for", func() error {
+		groups := s.ask("", "status", "named").Groups
+		if len(groups) != 2 || !groups[0].Ready || groups[1].ReadyPods != 0 || len(groups[1].Ghosts) == 0 ||
+			groups[1].Ghosts[0].Name != "named-1" || len(groups[1].Waiting) == 0 || groups[1].Waiting[0].Reason != waiting {
+			return fmt.Errorf("have %+v", groups)
+		}
+		return nil
+	})
+	s.Patch(held, drill.NoFinalizers)
+	s.awaitSettled(second)
 }
 
 func (s *scene) manifest(name, image string) string {
-	set := s.newSet(name, 1, 2, image)
+	set := s.newSet(name, 2, 3, image)
 	set.SetGroupVersionKind(lwsv1.GroupVersion.WithKind("LeaderWorkerSet"))
 	text, err := json.Marshal(set)
 	s.Check("encode a manifest", err)
@@ -162,20 +163,6 @@ func (s *scene) givesUp(want string, args ...string) {
 		}
 	}
 	s.Errorf("rollout status %v: printed %q, want %q", args, errOut, want)
-}
-
-// status, plan and history write nothing.
-func TestPluginOnlyReads(t *testing.T) {
-	s := newScene(t)
-	set := s.newSet("read", 1, 2, "one")
-	s.Create(set)
-	s.ask("", "plan", "read")
-	s.ask(s.manifest("read", "two"), "plan", "-f", "-")
-	s.ask("", "status", "read")
-	s.awaitSettled(set)
-	s.steer("status", "read")
-	s.steer("history", "read")
-	s.onlyPatches(func(r drill.Request) bool { return strings.Contains(r.URI, "dryRun=All") })
 }
 
 // onlyPatches checks that the plugin read in the scene, and patched what it may.

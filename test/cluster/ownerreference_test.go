@@ -22,32 +22,23 @@ import (
 const nameConflict = "NameConflict"
 
 // The worker StatefulSet of group 1 of set "a" has the name of the leader StatefulSet of set "a-1".
+// The second set waits for the name, and has it once the first is gone.
 func TestTwoSetsThatWantOneName(t *testing.T) {
-	t.Run("the group was first", func(t *testing.T) {
-		s := asideScene(t)
-		group := s.newSet("a", 2, 2, imageA, uniquePerReplica)
-		s.Create(group)
-		s.awaitSettled(group)
+	each(t, []string{"the group was first", "the set was first"}, func(s *scene, way string) {
+		first, later := s.newSet("a", 2, 2, imageA, uniquePerReplica), s.newSet("a-1", 2, 2, imageB)
+		var ready []int
+		if way == "the set was first" {
+			first, later, ready = s.newSet("a-1", 2, 2, imageA), s.newSet("a", 3, 2, imageB), []int{0, 2}
+		}
+		s.settled(first)
 		theirs := s.versions()
-		later := s.newSet("a-1", 2, 2, imageB)
 		s.Create(later)
 		s.awaitConflict(later, "a-1")
+		for _, index := range ready {
+			s.awaitGroupReady(later, index)
+		}
 		s.unharmed(theirs)
-		s.Remove(group)
-		s.awaitSettled(later)
-		s.awaitNoConflict(later)
-	})
-	t.Run("the set was first", func(t *testing.T) {
-		s := asideScene(t)
-		set := s.settled(s.newSet("a-1", 2, 2, imageA))
-		theirs := s.versions()
-		later := s.newSet("a", 3, 2, imageB)
-		s.Create(later)
-		s.awaitConflict(later, "a-1")
-		s.awaitGroupReady(later, 0)
-		s.awaitGroupReady(later, 2)
-		s.unharmed(theirs)
-		s.Remove(set)
+		s.Remove(first)
 		s.awaitSettled(later)
 		s.awaitNoConflict(later)
 	})
@@ -194,7 +185,8 @@ func (s *scene) unharmed(before []drill.Record) {
 	}
 }
 
-// An object belongs to a set by its chain of owners, not by its labels.
+// An object belongs to a set by its chain of owners, not by its labels. An owner of the right name with
+// another UID is another owner, and the garbage collector deletes its pods.
 func TestForgedObjectsChangeNothing(t *testing.T) {
 	s := asideScene(t)
 	set := s.restful(s.newSet("a", 2, 2, imageA))
@@ -203,6 +195,11 @@ func TestForgedObjectsChangeNothing(t *testing.T) {
 	foreign := s.squat(foreignStatefulSet("foreign"))
 	before, since := s.versions(), bed.Position()
 
+	otherOwner := controlledBy("StatefulSet", s.StatefulSet("a-0"))
+	otherOwner[0].UID = "00000000-0000-0000-0000-000000000000"
+	collected := forgedPod(worker, "forged-0-9", otherOwner)
+	collected.Namespace = s.Namespace
+	s.Create(collected)
 	forged := []client.Object{
 		s.squat(forgedPod(leader, "forged-7", nil)),
 		s.squat(forgedPod(worker, "forged-0-7", nil)),
@@ -210,6 +207,7 @@ func TestForgedObjectsChangeNothing(t *testing.T) {
 		s.squat(forgedRevision(set, leader)),
 		s.squat(forgedWorkers(leader)),
 	}
+	s.Until("the garbage collector takes the pod of another owner", func() bool { return s.Of(collected.UID).Died != 0 })
 	outlast(t)
 	s.silent(since)
 	for _, o := range forged {
@@ -230,31 +228,7 @@ func TestForgedObjectsChangeNothing(t *testing.T) {
 	if born := s.bornInto(set.UID, mark); born != (births{}) {
 		t.Fatalf("created because forged objects went: %+v", born)
 	}
-}
-
-// An owner of the right name with another UID is another owner. The garbage collector deletes its pods.
-func TestForgedOwnerUIDChangesNothing(t *testing.T) {
-	s := asideScene(t)
-	set := s.restful(s.newSet("a", 2, 2, imageA))
-	worker := s.Pod("a-0-1")
-	before, since := s.versions(), bed.Position()
-
-	sts := s.StatefulSet("a-0")
-	owner := controlledBy("StatefulSet", sts)
-	owner[0].UID = "00000000-0000-0000-0000-000000000000"
-	pod := forgedPod(worker, "forged-0-9", owner)
-	pod.Namespace = s.Namespace
-	s.Create(pod)
-	s.Eventually("the garbage collector takes the pod", func() error {
-		if there := s.Pod(pod.Name); there != nil {
-			return fmt.Errorf("pod %s is there != nil", pod.Name)
-		}
-		return nil
-	})
-	outlast(t)
-	s.silent(since)
-	s.unharmed(before)
-	s.Check("the set", s.unsettled(set))
+	s.awaitSettled(set)
 }
 
 // letGo waits until the StatefulSet controller has released a pod that its owner does not select.

@@ -411,14 +411,13 @@ func (s *scene) keep(name string) *corev1.Pod {
 	return pod
 }
 
-// A previous worker holds back the workers of its own group. The leader of the group is there.
-func TestStuckWorkerHoldsBackItsOwnGroupOnly(t *testing.T) { stuckPod(t, "a-3-2", 3, 1) }
-
-// A previous leader holds back its own group.
-func TestStuckLeaderHoldsBackItsOwnGroupOnly(t *testing.T) { stuckPod(t, "a-4", 4, 0) }
-
-// The StatefulSet controller begins with the first ordinal.
-func TestStuckFirstLeaderHoldsBackItsOwnGroupOnly(t *testing.T) { stuckPod(t, "a-0", 0, 0) }
+// A previous pod holds back its own group only. The leader of a previous worker's group is there. The
+// StatefulSet controller begins with the first ordinal.
+func TestStuckPodHoldsBackItsOwnGroupOnly(t *testing.T) {
+	t.Run("worker", func(t *testing.T) { stuckPod(t, "a-3-2", 3, 1) })
+	t.Run("leader", func(t *testing.T) { stuckPod(t, "a-4", 4, 0) })
+	t.Run("first leader", func(t *testing.T) { stuckPod(t, "a-0", 0, 0) })
+}
 
 // stuckPod deletes and creates a set while one previous pod stays. The group at index has so many
 // pods all the same.

@@ -164,7 +164,10 @@ func TestPartitionHoldsGroups(t *testing.T) {
 	s.awaitImages(set, half)
 	outlast(t)
 	same(t, "groups", half, s.readyGroups(set))
-	same(t, "revisions in use", 2, s.revisionsInUse())
+	for _, r := range s.revisions(set) {
+		same(t, "label of revision "+r.Name, "a", r.Labels[lwsv1.SetNameLabelKey])
+	}
+	same(t, "revisions in use", 2, len(s.revisions(set)))
 
 	// A group below it that is lost comes back as it was, with its workers.
 	held := s.Pod("a-1")
@@ -194,25 +197,13 @@ func TestBrokenTemplateUndone(t *testing.T) {
 	set = s.become(set, `{"spec":{"leaderWorkerTemplate":{"workerTemplate":{"spec":{"nodeSelector":null}}}}}`)
 	s.awaitRolled(set, 3)
 	s.wantBorn(set.UID, mark, births{Pods: 4, StatefulSets: 2, Revisions: 1})
-	s.Eventually("the broken revision is history, and the first one is in use", func() error { return s.unfiled(first) })
+	s.Eventually("the broken revision is history, and the first one is in use", func() error { return s.unfiled(set, first) })
 }
 
-// revisionsInUse counts the revisions that a client finds by the set's name.
-func (s *scene) revisionsInUse() int {
-	count := 0
-	for _, r := range drill.Live[*appsv1.ControllerRevision](s.Recorder) {
-		if owner := metav1.GetControllerOf(r); owner != nil && owner.Kind == "LeaderWorkerSet" && r.Labels[lwsv1.SetNameLabelKey] == "a" {
-			count++
-		}
-	}
-	return count
-}
-
-func (s *scene) unfiled(current *appsv1.ControllerRevision) error {
-	for _, r := range drill.Live[*appsv1.ControllerRevision](s.Recorder) {
-		if owner := metav1.GetControllerOf(r); owner == nil || owner.Kind != "LeaderWorkerSet" {
-			continue
-		}
+// unfiled is an error unless the current revision has the label of those in use, and the others that of
+// history.
+func (s *scene) unfiled(set *lwsv1.LeaderWorkerSet, current *appsv1.ControllerRevision) error {
+	for _, r := range s.revisions(set) {
 		key := lwsv1.SetNameLabelKey
 		if r.UID != current.UID {
 			key = historyLabel

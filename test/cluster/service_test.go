@@ -68,16 +68,13 @@ func TestGroupsOfOne(t *testing.T) {
 	s.wantBorn(set.UID, 0, births{Pods: 3, StatefulSets: 1, Services: 1, Revisions: 1})
 }
 
-func TestScaleThroughSpec(t *testing.T) {
-	s := newScaled(t)
-	s.scaleTo(4, func(set *lwsv1.LeaderWorkerSet) { s.Patch(set, `{"spec":{"replicas":4}}`) })
-	s.scaleTo(1, func(set *lwsv1.LeaderWorkerSet) { s.Patch(set, `{"spec":{"replicas":1}}`) })
-	s.scaleTo(0, func(set *lwsv1.LeaderWorkerSet) { s.Patch(set, `{"spec":{"replicas":0}}`) })
-	s.scaleTo(2, func(set *lwsv1.LeaderWorkerSet) { s.Patch(set, `{"spec":{"replicas":2}}`) })
-}
-
-func TestScaleThroughSubresource(t *testing.T) {
-	s := newScaled(t)
+// A set is scaled through its spec and through the subresource scale.
+func TestScale(t *testing.T) {
+	s := asideScene(t)
+	s.settled(s.newSet("a", 2, 2, imageA, uniquePerReplica))
+	for _, replicas := range []int32{4, 1, 0, 2} {
+		s.scaleTo(replicas, func(set *lwsv1.LeaderWorkerSet) { s.Patch(set, fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas)) })
+	}
 	for _, replicas := range []int32{3, 1} {
 		s.scaleTo(replicas, func(set *lwsv1.LeaderWorkerSet) {
 			scale := &autoscalingv1.Scale{}
@@ -88,12 +85,6 @@ func TestScaleThroughSubresource(t *testing.T) {
 			s.Check("write the scale", s.Client.SubResource("scale").Update(t.Context(), set.DeepCopy(), client.WithSubResourceBody(scale)))
 		})
 	}
-}
-
-func newScaled(t *testing.T) *scene {
-	s := asideScene(t)
-	s.settled(s.newSet("a", 2, 2, imageA, uniquePerReplica))
-	return s
 }
 
 // scaleTo scales set "a" and checks that other groups stay, and that removed ones leave nothing.

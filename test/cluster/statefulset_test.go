@@ -16,33 +16,26 @@ var deletions = []metav1.DeletionPropagation{
 	metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan,
 }
 
-// A deleted leader StatefulSet is created again, with all groups. It adopts orphaned pods.
-func TestDeletedLeaderStatefulSetComesAgain(t *testing.T) {
-	each(t, deletions, func(s *scene, policy metav1.DeletionPropagation) {
-		s.repaired("a", policy, births{Pods: 6, StatefulSets: 4})
-	})
-}
-
-// A deleted worker StatefulSet is created again. Other groups stay.
-func TestDeletedWorkerStatefulSetComesAgain(t *testing.T) {
-	each(t, deletions, func(s *scene, policy metav1.DeletionPropagation) {
-		s.repaired("a-1", policy, births{Pods: 1, StatefulSets: 1})
-	})
-}
-
-// repaired deletes a StatefulSet of a set of 3 groups of 2 and counts what is created: of orphans, the
-// StatefulSet alone.
-func (s *scene) repaired(name string, policy metav1.DeletionPropagation, want births) {
-	if policy == metav1.DeletePropagationOrphan {
-		want = births{StatefulSets: 1}
+// A deleted StatefulSet is created again: that of the leaders with all groups, and that of workers
+// alone. Orphans are adopted.
+func TestDeletedStatefulSetComesAgain(t *testing.T) {
+	for name, whole := range map[string]births{"a": {Pods: 6, StatefulSets: 4}, "a-1": {Pods: 1, StatefulSets: 1}} {
+		t.Run(name, func(t *testing.T) {
+			each(t, deletions, func(s *scene, policy metav1.DeletionPropagation) {
+				want := whole
+				if policy == metav1.DeletePropagationOrphan {
+					want = births{StatefulSets: 1}
+				}
+				set := s.settled(s.newSet("a", 3, 2, imageA, restartPolicy(lwsv1.NoneRestartPolicy)))
+				mark := s.Changes()
+				sts := s.StatefulSet(name)
+				s.Remove(sts, propagation(policy))
+				drill.Another(s.Scene, sts)
+				s.awaitSettled(set)
+				s.wantBorn(set.UID, mark, want)
+			})
+		})
 	}
-	set := s.settled(s.newSet("a", 3, 2, imageA, restartPolicy(lwsv1.NoneRestartPolicy)))
-	mark := s.Changes()
-	sts := s.StatefulSet(name)
-	s.Remove(sts, propagation(policy))
-	drill.Another(s.Scene, sts)
-	s.awaitSettled(set)
-	s.wantBorn(set.UID, mark, want)
 }
 
 // A worker StatefulSet that was scaled by hand is scaled back. It is no failure of the group.

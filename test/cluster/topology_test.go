@@ -139,12 +139,11 @@ func TestAChangedPlacementIsRolledOut(t *testing.T) {
 		"one group away": {budget(1, 0, 0), 1, births{Pods: 4, StatefulSets: 2}},
 		"with surge":     {budget(0, 1, 0), 2, births{Pods: 6, StatefulSets: 3}},
 	} {
-		t.Run(name, func(t *testing.T) { changePlacement(t, tt.budget, tt.fewest, tt.made) })
+		t.Run(name, func(t *testing.T) { changePlacement(asideScene(t), tt.budget, tt.fewest, tt.made) })
 	}
 }
 
-func changePlacement(t *testing.T, within edit, least int, made births) {
-	s := asideScene(t)
+func changePlacement(s *scene, within edit, least int, made births) {
 	set := s.settled(s.newSet("a", 2, 2, imageA, annotated(lwsv1.ExclusiveKeyAnnotationKey, zone), within))
 	s.judgeDomains(set, lwsv1.GroupUniqueHashLabelKey, zone, 2)
 	before := s.StatefulSet(set.Name)
@@ -160,11 +159,11 @@ func changePlacement(t *testing.T, within edit, least int, made births) {
 		}
 		return s.unsettled(set)
 	})
-	same(t, "fewest groups ready", least, fewest)
-	same(t, "created", made, s.bornInto(set.UID, mark))
+	same(s.T, "fewest groups ready", least, fewest)
+	same(s.T, "created", made, s.bornInto(set.UID, mark))
 	s.judgeDomains(set, lwsv1.GroupUniqueHashLabelKey, rack, 2)
 	if after := s.StatefulSet(set.Name); after.Generation > before.Generation+5 { // the template, two groups, surge that goes
-		t.Errorf("the leader StatefulSet was written %d times", after.Generation-before.Generation)
+		s.Errorf("the leader StatefulSet was written %d times", after.Generation-before.Generation)
 	}
 }
 

@@ -62,19 +62,6 @@ func (s *scene) silent(since int) {
 	}
 }
 
-// A restarted operator writes nothing.
-func TestRestartedOperatorWritesNothing(t *testing.T) {
-	s := newScene(t)
-	s.restful(s.newSet("a", 3, 3, imageA))
-	since, mark := bed.Position(), s.Changes()
-	s.RestartOperator()
-	outlast(t)
-	s.silent(since)
-	if made := s.Pick(func(r *drill.Record) bool { return r.Born > mark }); len(made) > 0 {
-		t.Fatalf("created: %s", names(made))
-	}
-}
-
 // The operator does not write in a namespace without a set, even to objects with a set's labels.
 func TestNamespaceWithoutSetIsNotWritten(t *testing.T) {
 	s := asideScene(t)
