@@ -77,7 +77,7 @@ func TestTheShapeIsTheContract(t *testing.T) {
 		}
 		plan := c.decideSet()
 		key := lwsrevision.Key(encoded)
-		theirLeaders := standin.Leaders(set, key, 0, *set.Spec.Replicas)
+		theirLeaders := standin.Leaders(set, key, 0, *set.Spec.Replicas, nil)
 		retains(theirLeaders)
 		sameShape(t, "leaders", theirLeaders, madeBy(plan))
 		c.do(plan)

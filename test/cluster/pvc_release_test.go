@@ -153,10 +153,7 @@ func TestManyClaimsAreReleasedOverAKill(t *testing.T) {
 	for _, pod := range pods {
 		s.Remove(pod, force)
 	}
-	s.Eventually("all are gone", func() error {
-		left, err := s.PVCs()
-		return errors.Join(err, drill.Lacking("claims", 0, len(left)))
-	})
+	s.awaitClaims("all are gone", nil)
 }
 
 // uses are ways to use a PVC, with the number of steps that end each.

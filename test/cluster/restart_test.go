@@ -374,11 +374,7 @@ func (s *scene) forgetfulDefinition() {
 		if err := s.Client.Status().Patch(s.Context(), mark, drill.Merge(data)); err != nil {
 			return err
 		}
-		now := &lwsv1.LeaderWorkerSet{}
-		if err := s.Client.Get(s.Context(), client.ObjectKeyFromObject(probe), now); err != nil {
-			return err
-		}
-		return drill.Lacking("the mark is dropped", true, now.Status.RestartsSince == nil)
+		return drill.Lacking("the mark is dropped", true, mark.Status.RestartsSince == nil)
 	})
 	s.Remove(probe)
 }

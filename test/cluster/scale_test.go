@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -114,11 +115,7 @@ func (s *scene) leaders(set *lwsv1.LeaderWorkerSet) map[string]types.UID {
 
 // mayBeAway returns the maxUnavailable of the leader StatefulSet.
 func (s *scene) mayBeAway(set *lwsv1.LeaderWorkerSet) int {
-	sts := s.StatefulSet(set.Name)
-	if sts == nil {
-		return 0
-	}
-	return sts.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable.IntValue()
+	return s.StatefulSet(set.Name).Spec.UpdateStrategy.RollingUpdate.MaxUnavailable.IntValue()
 }
 
 const (
@@ -219,9 +216,5 @@ func (m *meter) answer(w http.ResponseWriter, what any) {
 func (m *meter) selectors() map[string]int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	all := map[string]int{}
-	for text, count := range m.asked {
-		all[text] = count
-	}
-	return all
+	return maps.Clone(m.asked)
 }

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,8 +18,8 @@ import (
 	"lockstep.dev/lockstep/test/standin"
 )
 
-// inherited is a set that another implementation has created, at rest.
-type inherited struct {
+// otherSet is a set that another implementation has created, at rest.
+type otherSet struct {
 	name     string
 	replicas int32
 	size     int32
@@ -42,7 +43,7 @@ const (
 	changedClaims = "changed-claims"
 )
 
-var heirlooms = []inherited{
+var otherSets = []otherSet{
 	{name: "plain", replicas: 2, size: 2, edit: func(set *lwsv1.LeaderWorkerSet) {
 		set.Labels, set.Annotations = map[string]string{"team": "blue"}, map[string]string{"note": "mine"}
 	}},
@@ -112,9 +113,9 @@ var heirlooms = []inherited{
 	}},
 }
 
-// estate is a set of another implementation, with its objects.
-type estate struct {
-	inherited
+// standinSet is such a set in a scene, with its objects.
+type standinSet struct {
+	otherSet
 	*scene
 	other *standin.Other
 	set   *lwsv1.LeaderWorkerSet
@@ -123,19 +124,16 @@ type estate struct {
 	keys []string
 }
 
-func (e *estate) must(what string, err error) {
+func (e *standinSet) must(what string, err error) {
 	e.Check(what+" of set "+e.name, err)
 }
 
 // found creates a set and its objects.
-func (s *scene) found(other *standin.Other, v inherited) *estate {
-	e := &estate{inherited: v, scene: s, other: other}
+func (s *scene) found(other *standin.Other, v otherSet) *standinSet {
+	e := &standinSet{otherSet: v, scene: s, other: other}
 	e.set = s.newSet(v.name, v.replicas, v.size, imageA)
 	if v.edit != nil {
 		v.edit(e.set)
-	}
-	if v.spoil == nil {
-		e.spoil = unchanged
 	}
 	s.Create(e.set)
 	e.keys = make([]string, v.replicas)
@@ -154,15 +152,13 @@ func (s *scene) found(other *standin.Other, v inherited) *estate {
 	return e
 }
 
-func unchanged(*appsv1.StatefulSet) {}
-
 // record creates the revision of the set as it is now.
-func (e *estate) record(number int64) {
+func (e *standinSet) record(number int64) {
 	data := string(standin.Data(e.set))
 	if e.data != nil {
 		data = e.data(data)
 	}
-	if e.key = e.inherited.key; e.key == "" {
+	if e.key = e.otherSet.key; e.key == "" {
 		e.key = standin.Key([]byte(data))
 	}
 	for n := range e.leaked + 1 {
@@ -170,18 +166,18 @@ func (e *estate) record(number int64) {
 	}
 }
 
-func (e *estate) apply(partition, replicas int32) {
+func (e *standinSet) apply(partition, replicas int32) {
 	e.must("apply the leaders", e.other.ApplyLeaders(e.Context(), e.set, e.key, partition, replicas, e.spoil))
 }
 
 // update gives the set another image and records its revision.
-func (e *estate) update(image string, number int64) {
+func (e *standinSet) update(image string, number int64) {
 	e.set = e.become(e.set, pull(image))
 	e.record(number)
 }
 
 // tend creates the workers and the Service of every group whose leader has its revision.
-func (e *estate) tend() {
+func (e *standinSet) tend() {
 	e.Eventually("the groups of set "+e.name+" stand", func() error {
 		for i, key := range e.keys {
 			if err := e.tendGroup(i, key); err != nil {
@@ -192,7 +188,7 @@ func (e *estate) tend() {
 	})
 }
 
-func (e *estate) tendGroup(index int, key string) error {
+func (e *standinSet) tendGroup(index int, key string) error {
 	name := fmt.Sprintf("%s-%d", e.name, index)
 	leader := e.Pod(name)
 	if leader == nil || leader.DeletionTimestamp != nil || leader.Labels[lwsv1.RevisionKey] != key {
@@ -202,7 +198,7 @@ func (e *estate) tendGroup(index int, key string) error {
 		return fmt.Errorf("the leader is not ready")
 	}
 	if there := e.Service(name); there == nil && leader.Annotations[lwsv1.SubdomainPolicyAnnotationKey] != "" {
-		return orDone(e.other.ServeGroup(e.Context(), e.set, leader), "the service is made")
+		return errors.Join(e.other.ServeGroup(e.Context(), e.set, leader), drill.ErrStill)
 	}
 	if e.size == 1 {
 		return nil
@@ -216,18 +212,11 @@ func (e *estate) tendGroup(index int, key string) error {
 			return fmt.Errorf("the leader is not scheduled")
 		}
 	}
-	return orDone(e.other.MakeWorkers(e.Context(), e.set, leader, domain), "the workers are made")
-}
-
-func orDone(err error, done string) error {
-	if err != nil {
-		return err
-	}
-	return fmt.Errorf("%s", done)
+	return errors.Join(e.other.MakeWorkers(e.Context(), e.set, leader, domain), drill.ErrStill)
 }
 
 // standing returns what the pods and StatefulSets of the set lack.
-func (e *estate) standing() error {
+func (e *standinSet) standing() error {
 	pods := e.podsOf(e.set)
 	if err := drill.Lacking("pods", len(e.keys)*int(e.size), len(pods)); err != nil {
 		return err
@@ -246,14 +235,14 @@ func (e *estate) standing() error {
 	return nil
 }
 
-func (e *estate) leadersAndWorkers() []*appsv1.StatefulSet {
+func (e *standinSet) leadersAndWorkers() []*appsv1.StatefulSet {
 	return slices.DeleteFunc(e.StatefulSets(), func(sts *appsv1.StatefulSet) bool {
 		return sts.Labels[lwsv1.SetNameLabelKey] != e.name
 	})
 }
 
 // tell writes the status as the other implementation does.
-func (e *estate) tell(updated int32, updating bool) {
+func (e *standinSet) tell(updated int32, updating bool) {
 	e.must("read", e.Client.Get(e.Context(), client.ObjectKeyFromObject(e.set), e.set))
 	ready := int32(len(e.keys))
 	if e.unplaced {
@@ -282,7 +271,7 @@ func (e *estate) tell(updated int32, updating bool) {
 }
 
 // judged checks that the other implementation finds this revision current.
-func (e *estate) judged(ctx context.Context, key string) {
+func (e *standinSet) judged(ctx context.Context, key string) {
 	have, err := e.other.Judge(ctx, e.set)
 	e.must("judge the revision", err)
 	if have != key {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -14,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -38,14 +36,14 @@ func TestTakeover(t *testing.T) {
 			t.Errorf("bring lockstep back: %v", err)
 		}
 	})
-	var all []*estate
-	for _, v := range heirlooms {
+	var all []*standinSet
+	for _, v := range otherSets {
 		all = append(all, s.found(other, v))
 	}
-	step := s.found(other, inherited{name: "step", replicas: 4, size: 2, edit: budget(1, 0, 0)})
-	surge := s.found(other, inherited{name: "surge", replicas: 3, size: 2, edit: budget(0, 1, 0)})
-	held := s.found(other, inherited{name: "held", replicas: 3, size: 2, edit: budget(2, 0, 1)})
-	for _, e := range append([]*estate{step, surge, held}, all...) {
+	step := s.found(other, otherSet{name: "step", replicas: 4, size: 2, edit: budget(1, 0, 0)})
+	surge := s.found(other, otherSet{name: "surge", replicas: 3, size: 2, edit: budget(0, 1, 0)})
+	held := s.found(other, otherSet{name: "held", replicas: 3, size: 2, edit: budget(2, 0, 1)})
+	for _, e := range append([]*standinSet{step, surge, held}, all...) {
 		e.tend()
 		e.tell(e.replicas, false)
 	}
@@ -55,7 +53,7 @@ func TestTakeover(t *testing.T) {
 	all = append(all, held)
 
 	for _, e := range all {
-		e.foretold()
+		e.checkPlan()
 	}
 	before, mark, since := s.templates(), s.Changes(), bed.Position()
 	s.RestartOperator()
@@ -86,7 +84,7 @@ func TestTakeover(t *testing.T) {
 }
 
 // roll gives a set another template, for the groups from the partition on.
-func (e *estate) roll(partition int, groups int) {
+func (e *standinSet) roll(partition int, groups int) {
 	e.update(imageB, 2)
 	e.apply(int32(len(e.keys)), int32(groups))
 	e.keys = append(e.keys[:partition:partition], slices.Repeat([]string{e.key}, groups-partition)...)
@@ -98,11 +96,11 @@ func (e *estate) roll(partition int, groups int) {
 }
 
 // finish waits until Lockstep has ended the rollouts, within their budgets.
-func (s *scene) finish(step, surge *estate) {
+func (s *scene) finish(step, surge *standinSet) {
 	fewest := map[string]int{}
 	s.Eventually("the rollouts are finished", func() error {
 		var errs []error
-		for _, e := range []*estate{step, surge} {
+		for _, e := range []*standinSet{step, surge} {
 			ready := len(s.readyGroups(e.set))
 			if have, seen := fewest[e.name]; !seen || ready < have {
 				fewest[e.name] = ready
@@ -117,9 +115,9 @@ func (s *scene) finish(step, surge *estate) {
 	}
 }
 
-// foretold checks the plan: it applies the leaders and writes the status. Where PVCs are deleted with
+// checkPlan checks the plan: it applies the leaders and writes the status. Where PVCs are deleted with
 // the set, it writes their owners first.
-func (e *estate) foretold() {
+func (e *standinSet) checkPlan() {
 	leaders, owners := 0, 0
 	for _, part := range e.ask("", "plan", e.name).Parts {
 		for _, a := range part.Actions {
@@ -141,7 +139,7 @@ func (e *estate) foretold() {
 
 // keepsItsClaims scales a set whose spec names other PVCs than its StatefulSet. The new group has those of
 // the StatefulSet, and a condition reports it.
-func keepsItsClaims(t *testing.T, e *estate) {
+func keepsItsClaims(t *testing.T, e *standinSet) {
 	told := meta.FindStatusCondition(e.awaitSettled(e.set).Status.Conditions, lws.CodeVolumeClaimsDiffer)
 	if told == nil || told.Status != metav1.ConditionTrue {
 		t.Errorf("the user is told %+v", told)
@@ -160,43 +158,38 @@ func keepsItsClaims(t *testing.T, e *estate) {
 }
 
 // tied reports whether PVCs are deleted with the set. The set then owns them.
-func (e *estate) tied() bool {
+func (e *standinSet) tied() bool {
 	policy := e.set.Spec.LeaderWorkerTemplate.PersistentVolumeClaimRetentionPolicy
 	return policy != nil && policy.WhenDeleted == appsv1.DeletePersistentVolumeClaimRetentionPolicyType
 }
 
 // taken waits until Lockstep has noted that it applies the leaders.
-func (e *estate) taken() {
+func (e *standinSet) taken() {
 	e.Until("set "+e.name+" is taken over", func() bool {
 		sts := e.StatefulSet(e.name)
 		return sts != nil && sts.Annotations[appliedAnnotation] != ""
 	})
 }
 
-// leadership is what must stay of a StatefulSet.
-type leadership struct {
-	UID      types.UID
-	Template string
-}
-
-func (s *scene) templates() map[string]leadership {
-	all := map[string]leadership{}
+// templates returns what must stay of each StatefulSet: its UID and its template.
+func (s *scene) templates() map[string]string {
+	all := map[string]string{}
 	for _, sts := range s.StatefulSets() {
 		template, _ := json.Marshal(sts.Spec.Template)
-		all[sts.Name] = leadership{sts.UID, string(template)}
+		all[sts.Name] = string(sts.UID) + " " + string(template)
 	}
 	return all
 }
 
 // unchangedTemplates compares the leader StatefulSets of all sets.
-func unchangedTemplates(t *testing.T, s *scene, before map[string]leadership) {
+func unchangedTemplates(t *testing.T, s *scene, before map[string]string) {
 	now := s.templates()
 	for _, e := range drill.Live[*lwsv1.LeaderWorkerSet](s.Recorder) {
 		same(t, "leaders of "+e.Name, before[e.Name], now[e.Name])
 	}
 }
 
-func undisturbed(t *testing.T, s *scene, all []*estate, mark int) {
+func undisturbed(t *testing.T, s *scene, all []*standinSet, mark int) {
 	for _, e := range all {
 		same(t, "created for set "+e.name, births{}, s.bornInto(e.set.UID, mark))
 		gone := s.Pick(func(r *drill.Record) bool {
@@ -216,22 +209,22 @@ func undisturbed(t *testing.T, s *scene, all []*estate, mark int) {
 
 // fewWrites allows one write to an object, one more for a created StatefulSet, and one more after a
 // conflict. Of PVCs it counts writes of owners only.
-func fewWrites(t *testing.T, s *scene, all []*estate, since int) {
+func fewWrites(t *testing.T, s *scene, all []*standinSet, since int) {
 	count, refused := map[string]int{}, map[string]int{}
 	for _, r := range s.LockstepWrote(since) {
 		if r.Code == http.StatusConflict {
 			refused[r.Resource+"/"+r.Name]++
 		}
-		if r.Resource != "events" && (r.Resource != claimsResource || strings.Contains(r.URI, "fieldManager="+lws.TieFieldOwner)) {
+		if r.Resource != "events" && (r.Resource != "persistentvolumeclaims" || strings.Contains(r.URI, "fieldManager="+lws.TieFieldOwner)) {
 			count[r.Resource+"/"+r.Name]++
 		}
-		if e := estateOf(all, r.Name); e != nil && (r.Resource == "pods" || r.Verb == "delete" || r.Verb == "create" && r.Resource != "events") {
+		if e := setNamed(all, r.Name); e != nil && (r.Resource == "pods" || r.Verb == "delete" || r.Verb == "create" && r.Resource != "events") {
 			t.Errorf("at rest: %s", r)
 		}
 	}
 	for object, writes := range count {
 		_, name, _ := strings.Cut(object, "/")
-		e := estateOf(all, strings.TrimPrefix(name, claimPrefix))
+		e := setNamed(all, strings.TrimPrefix(name, claimPrefix))
 		if e == nil {
 			continue
 		}
@@ -249,12 +242,10 @@ func fewWrites(t *testing.T, s *scene, all []*estate, since int) {
 	t.Logf("writes to %d sets at rest and 2 in mid-rollout: %v", len(all), count)
 }
 
-// claimPrefix begins the names of the PVCs of an estate.
+// claimPrefix begins the names of the PVCs of these sets.
 const claimPrefix = "data-"
 
-const claimsResource = "persistentvolumeclaims"
-
-func estateOf(all []*estate, name string) *estate {
+func setNamed(all []*standinSet, name string) *standinSet {
 	for _, e := range all {
 		if name == e.name || strings.HasPrefix(name, e.name+"-") && strings.ContainsAny(name[len(e.name)+1:][:1], "0123456789") {
 			return e
@@ -265,8 +256,8 @@ func estateOf(all []*estate, name string) *estate {
 
 // handedBack uninstalls Lockstep. The next apply of the other implementation changes no template, and
 // removes the fields of Lockstep.
-func handedBack(t *testing.T, s *scene, other *standin.Other, held *estate, all []*estate) {
-	native := &estate{inherited: inherited{name: "native", replicas: 2, size: 2, spoil: unchanged}, scene: s, other: other}
+func handedBack(t *testing.T, s *scene, other *standin.Other, held *standinSet, all []*standinSet) {
+	native := &standinSet{otherSet: otherSet{name: "native", replicas: 2, size: 2}, scene: s, other: other}
 	native.set = s.newSet("native", 2, 2, imageA, func(set *lwsv1.LeaderWorkerSet) {
 		grace := int64(7)
 		set.Spec.LeaderWorkerTemplate.WorkerTemplate.Spec.TerminationGracePeriodSeconds = &grace
@@ -278,7 +269,7 @@ func handedBack(t *testing.T, s *scene, other *standin.Other, held *estate, all 
 
 	mark, before := s.Changes(), s.templates()
 	s.Check("stop the operator", bed.Operator.Kill())
-	out, err := exec.Command(bed.Operator.Program, "uninstall", "--keep-sets", "--kubeconfig", bed.Operator.Kubeconfig).CombinedOutput()
+	out, err := uninstall()
 	t.Logf("%s", out)
 	s.Check("uninstall", err)
 	for _, e := range all {
@@ -309,7 +300,7 @@ func handedBack(t *testing.T, s *scene, other *standin.Other, held *estate, all 
 }
 
 // carriedOn has the other implementation roll a set that Lockstep created, and end a rollout.
-func (s *scene) carriedOn(t *testing.T, native, held *estate) {
+func (s *scene) carriedOn(t *testing.T, native, held *standinSet) {
 	s.Check("serve webhooks alone", errors.Join(bed.Operator.Install(), bed.Operator.Start("--controllers=")))
 	mark := s.Changes()
 	native.keys = []string{native.key, native.key}
@@ -332,7 +323,7 @@ func (s *scene) carriedOn(t *testing.T, native, held *estate) {
 
 // listed checks the revisions that a client finds by a set's name: the current one, and former ones
 // that groups run.
-func (s *scene) listed(t *testing.T, other *standin.Other, all []*estate) {
+func (s *scene) listed(t *testing.T, other *standin.Other, all []*standinSet) {
 	for _, e := range all {
 		have, err := other.Revisions(t.Context(), e.set)
 		s.Check("list revisions", err)

@@ -14,8 +14,8 @@ import (
 
 const tpu = "google.com/tpu"
 
-// Leaders is the StatefulSet of a set's leaders.
-func Leaders(set *lwsv1.LeaderWorkerSet, key string, partition, replicas int32) *appsv1.StatefulSet {
+// Leaders is the StatefulSet of a set's leaders, with a change if it is not nil.
+func Leaders(set *lwsv1.LeaderWorkerSet, key string, partition, replicas int32, change Change) *appsv1.StatefulSet {
 	body := set.Spec.LeaderWorkerTemplate
 	template := body.WorkerTemplate.DeepCopy()
 	if body.LeaderTemplate != nil {
@@ -28,7 +28,7 @@ func Leaders(set *lwsv1.LeaderWorkerSet, key string, partition, replicas int32) 
 		template.Annotations[lwsv1.SubdomainPolicyAnnotationKey] = "UniquePerReplica"
 	}
 	unavailable := intstr.FromInt32(max(1, budget(set)))
-	return &appsv1.StatefulSet{
+	sts := &appsv1.StatefulSet{
 		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "StatefulSet"},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: set.Namespace, Name: set.Name,
@@ -46,6 +46,10 @@ func Leaders(set *lwsv1.LeaderWorkerSet, key string, partition, replicas int32) 
 			VolumeClaimTemplates: claims(set), PersistentVolumeClaimRetentionPolicy: body.PersistentVolumeClaimRetentionPolicy,
 		},
 	}
+	if change != nil {
+		change(sts)
+	}
+	return sts
 }
 
 // Workers is the StatefulSet of one group's workers.

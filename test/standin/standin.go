@@ -96,12 +96,8 @@ func (o *Other) Record(ctx context.Context, set *lwsv1.LeaderWorkerSet, data []b
 type Change func(*appsv1.StatefulSet)
 
 // ApplyLeaders applies the leaders' StatefulSet, whether or not it is there.
-func (o *Other) ApplyLeaders(ctx context.Context, set *lwsv1.LeaderWorkerSet, key string, partition, replicas int32, changes ...Change) error {
-	sts := Leaders(set, key, partition, replicas)
-	for _, change := range changes {
-		change(sts)
-	}
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(sts)
+func (o *Other) ApplyLeaders(ctx context.Context, set *lwsv1.LeaderWorkerSet, key string, partition, replicas int32, change Change) error {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(Leaders(set, key, partition, replicas, change))
 	if err != nil {
 		return err
 	}
@@ -112,12 +108,8 @@ func (o *Other) ApplyLeaders(ctx context.Context, set *lwsv1.LeaderWorkerSet, ke
 }
 
 // PostLeaders creates the leaders' StatefulSet, as earlier versions did.
-func (o *Other) PostLeaders(ctx context.Context, set *lwsv1.LeaderWorkerSet, key string, replicas int32, changes ...Change) error {
-	sts := Leaders(set, key, 0, replicas)
-	for _, change := range changes {
-		change(sts)
-	}
-	return o.client.Create(ctx, sts)
+func (o *Other) PostLeaders(ctx context.Context, set *lwsv1.LeaderWorkerSet, key string, replicas int32, change Change) error {
+	return o.client.Create(ctx, Leaders(set, key, 0, replicas, change))
 }
 
 // Serve creates the Service of all groups.
