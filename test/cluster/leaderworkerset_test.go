@@ -87,7 +87,7 @@ func (s *scene) leaderStatefulSet(t *testing.T, set *lwsv1.LeaderWorkerSet, key 
 		t.Fatal("there is no statefulset a")
 	}
 	same(t, "labels", map[string]string{"team": "blue", lwsv1.SetNameLabelKey: "a", lwsv1.RevisionKey: key}, sts.Labels)
-	same(t, "annotations", map[string]string{"note": "mine", lwsv1.ReplicasAnnotationKey: "2"}, withoutNotes(sts.Annotations))
+	same(t, "annotations", map[string]string{"note": "mine", lwsv1.ReplicasAnnotationKey: "2"}, part(sts.Annotations, "lockstep.dev/", false))
 	same(t, "owner", ownerOf(set, lwsv1.GroupVersion.String(), "LeaderWorkerSet"), sts.OwnerReferences)
 	same(t, "replicas", 2, *sts.Spec.Replicas)
 	same(t, "serviceName", "a", sts.Spec.ServiceName)
@@ -137,7 +137,7 @@ func (s *scene) pods(t *testing.T, set *lwsv1.LeaderWorkerSet, key string) {
 				t.Fatalf("there is no pod %s", name)
 			}
 			same(t, name+" labels", map[string]string{lwsv1.SetNameLabelKey: "a", lwsv1.GroupIndexLabelKey: strconv.Itoa(index),
-				lwsv1.WorkerIndexLabelKey: strconv.Itoa(worker), lwsv1.GroupUniqueHashLabelKey: s.groupKey(leader), lwsv1.RevisionKey: key}, ours(pod.Labels))
+				lwsv1.WorkerIndexLabelKey: strconv.Itoa(worker), lwsv1.GroupUniqueHashLabelKey: s.groupKey(leader), lwsv1.RevisionKey: key}, part(pod.Labels, "leaderworkerset.sigs.k8s.io/", true))
 			same(t, name+" size", "3", pod.Annotations[lwsv1.SizeAnnotationKey])
 			same(t, name+" subdomain", "a", pod.Spec.Subdomain)
 			same(t, name+" hostname", name, pod.Spec.Hostname)
@@ -223,24 +223,16 @@ func (s *scene) groupKey(leader string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// withoutNotes returns annotations without those that only the operator reads.
-func withoutNotes(annotations map[string]string) map[string]string {
-	out := with(annotations)
-	maps.DeleteFunc(out, func(key, _ string) bool { return strings.HasPrefix(key, "lockstep.dev/") })
-	return out
-}
-
-// ours returns the labels that this API defines.
-func ours(labels map[string]string) map[string]string {
-	out := with(labels)
-	maps.DeleteFunc(out, func(key, _ string) bool { return !strings.HasPrefix(key, "leaderworkerset.sigs.k8s.io/") })
+// part returns the keys that begin with a prefix, or the others.
+func part(all map[string]string, prefix string, begin bool) map[string]string {
+	out := maps.Clone(all)
+	maps.DeleteFunc(out, func(key, _ string) bool { return strings.HasPrefix(key, prefix) != begin })
 	return out
 }
 
 // with returns a copy of labels with more of them.
 func with(labels map[string]string, pairs ...string) map[string]string {
-	out := map[string]string{}
-	maps.Copy(out, labels)
+	out := maps.Clone(labels)
 	for i := 0; i < len(pairs); i += 2 {
 		out[pairs[i]] = pairs[i+1]
 	}
