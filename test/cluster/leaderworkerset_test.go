@@ -87,7 +87,8 @@ func (s *scene) leaderStatefulSet(t *testing.T, set *lwsv1.LeaderWorkerSet, key 
 		t.Fatal("there is no statefulset a")
 	}
 	same(t, "labels", map[string]string{"team": "blue", lwsv1.SetNameLabelKey: "a", lwsv1.RevisionKey: key}, sts.Labels)
-	same(t, "annotations", map[string]string{"note": "mine", lwsv1.ReplicasAnnotationKey: "2"}, part(sts.Annotations, "lockstep.dev/", false))
+	same(t, "annotations", map[string]string{"note": "mine", lwsv1.ReplicasAnnotationKey: "2"},
+		part(sts.Annotations, "lockstep.dev/", false))
 	same(t, "owner", ownerOf(set, lwsv1.GroupVersion.String(), "LeaderWorkerSet"), sts.OwnerReferences)
 	same(t, "replicas", 2, *sts.Spec.Replicas)
 	same(t, "serviceName", "a", sts.Spec.ServiceName)
@@ -137,7 +138,8 @@ func (s *scene) pods(t *testing.T, set *lwsv1.LeaderWorkerSet, key string) {
 				t.Fatalf("there is no pod %s", name)
 			}
 			same(t, name+" labels", map[string]string{lwsv1.SetNameLabelKey: "a", lwsv1.GroupIndexLabelKey: strconv.Itoa(index),
-				lwsv1.WorkerIndexLabelKey: strconv.Itoa(worker), lwsv1.GroupUniqueHashLabelKey: s.groupKey(leader), lwsv1.RevisionKey: key}, part(pod.Labels, "leaderworkerset.sigs.k8s.io/", true))
+				lwsv1.WorkerIndexLabelKey: strconv.Itoa(worker), lwsv1.GroupUniqueHashLabelKey: s.groupKey(leader), lwsv1.RevisionKey: key},
+				part(pod.Labels, "leaderworkerset.sigs.k8s.io/", true))
 			same(t, name+" size", "3", pod.Annotations[lwsv1.SizeAnnotationKey])
 			same(t, name+" subdomain", "a", pod.Spec.Subdomain)
 			same(t, name+" hostname", name, pod.Spec.Hostname)

@@ -197,7 +197,9 @@ func TestBrokenTemplateUndone(t *testing.T) {
 	set = s.become(set, `{"spec":{"leaderWorkerTemplate":{"workerTemplate":{"spec":{"nodeSelector":null}}}}}`)
 	s.awaitRolled(set, 3)
 	s.wantBorn(set.UID, mark, births{Pods: 4, StatefulSets: 2, Revisions: 1})
-	s.Eventually("the broken revision is history, and the first one is in use", func() error { return s.unfiled(set, first) })
+	s.Eventually("the broken revision is history, and the first one is in use", func() error {
+		return s.unfiled(set, first)
+	})
 }
 
 // unfiled is an error unless the current revision has the label of those in use, and the others that of

@@ -73,7 +73,9 @@ func TestScale(t *testing.T) {
 	s := asideScene(t)
 	s.settled(s.newSet("a", 2, 2, imageA, uniquePerReplica))
 	for _, replicas := range []int32{4, 1, 0, 2} {
-		s.scaleTo(replicas, func(set *lwsv1.LeaderWorkerSet) { s.Patch(set, fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas)) })
+		s.scaleTo(replicas, func(set *lwsv1.LeaderWorkerSet) {
+			s.Patch(set, fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas))
+		})
 	}
 	for _, replicas := range []int32{3, 1} {
 		s.scaleTo(replicas, func(set *lwsv1.LeaderWorkerSet) {

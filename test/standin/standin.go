@@ -96,7 +96,9 @@ func (o *Other) Record(ctx context.Context, set *lwsv1.LeaderWorkerSet, data []b
 type Change func(*appsv1.StatefulSet)
 
 // ApplyLeaders applies the leaders' StatefulSet, whether or not it is there.
-func (o *Other) ApplyLeaders(ctx context.Context, set *lwsv1.LeaderWorkerSet, key string, partition, replicas int32, change Change) error {
+func (o *Other) ApplyLeaders(
+	ctx context.Context, set *lwsv1.LeaderWorkerSet, key string, partition, replicas int32, change Change,
+) error {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(Leaders(set, key, partition, replicas, change))
 	if err != nil {
 		return err
