@@ -74,6 +74,9 @@ type Keeper struct {
 	mu        sync.RWMutex
 	presented *tls.Certificate
 	distrust  error
+	// next is the certificate to present, and trusted when all bundles were first read with it.
+	next    *x509.Certificate
+	trusted time.Time
 }
 
 // NewKeeper returns a keeper that presents nothing before its first pass.
@@ -95,8 +98,8 @@ type offer struct {
 	serving *tls.Certificate
 	// authorities are empty where another program provides the bundles as well.
 	authorities []*x509.Certificate
-	// made is when it was made, and renew when it must be renewed; zero is unknown.
-	made, renew time.Time
+	// renew is when it must be renewed; zero is unknown.
+	renew time.Time
 }
 
 func (k *Keeper) offered(ctx context.Context, now time.Time) (o offer, err error) {
@@ -156,18 +159,23 @@ func (k *Keeper) keep(ctx context.Context) (time.Duration, error) {
 		return next, nil
 	}
 	if k.presented != nil && distrust(callers, k.presented, now) == nil {
-		// API servers learn late of a bundle. All replicas wait from the creation of the certificate on.
-		left := offered.made.Add(settle).Sub(now)
-		if slices.ContainsFunc(callers, func(c caller) bool { return !trusts(c.before, offered.serving, "", now) }) {
-			left = settle
-		}
-		if left > 0 {
+		if left := k.settling(callers, offered.serving, now); left > 0 {
 			return left, nil
 		}
 	}
 	k.presented = offered.serving
 	k.options.Log.Info("presenting a webhook certificate", "serial", offered.serving.Leaf.SerialNumber.Text(16), "expires", day(offered.serving.Leaf.NotAfter))
 	return next, nil
+}
+
+// settling returns how long API servers may still take to learn of the bundles that trust a
+// certificate. The time begins with the pass that writes the last of them, or first reads all.
+func (k *Keeper) settling(callers []caller, serving *tls.Certificate, now time.Time) time.Duration {
+	incomplete := slices.ContainsFunc(callers, func(c caller) bool { return !trusts(c.before, serving, "", now) })
+	if incomplete || k.next == nil || !k.next.Equal(serving.Leaf) {
+		k.next, k.trusted = serving.Leaf, now
+	}
+	return k.trusted.Add(settle).Sub(now)
 }
 
 // Begin makes the first pass, so that the server has a certificate when it starts.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -36,6 +37,7 @@ type stage struct {
 	client  client.Client
 	clock   *clocktesting.FakePassiveClock
 	patches int
+	refuses bool // patches
 	// winner is the data of a Secret that another replica creates first.
 	winner map[string][]byte
 }
@@ -51,7 +53,9 @@ func newStage(t *testing.T) *stage {
 	s := &stage{t: t, clock: clocktesting.NewFakePassiveClock(epoch)}
 	s.client = fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(m, v).WithInterceptorFuncs(interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-			s.patches++
+			if s.patches++; s.refuses {
+				return errors.New("refused")
+			}
 			return c.Patch(ctx, o, p, opts...)
 		},
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
@@ -168,12 +172,25 @@ func TestTheLoserOfTheCreationTakesTheWinnersCertificate(t *testing.T) {
 // A new authority is trusted before its certificate is presented, and the old one stays
 // for replicas that present the old certificate.
 func TestANewAuthorityLeavesNoGap(t *testing.T) {
+	for _, late := range []bool{false, true} { // bundles are patched at once, or a minute after the certificate
+		renewedWithoutGap(t, late)
+	}
+}
+
+func renewedWithoutGap(t *testing.T, late bool) {
 	s := newStage(t)
 	a, b := s.keeper(), s.keeper()
 	s.keep(a)
 	s.keep(b)
 	old := s.presented(a)
 	s.clock.SetTime(epoch.Add(servingTerm - renewBefore + daylong))
+	if s.refuses = late; late {
+		if _, err := a.keep(t.Context()); err == nil {
+			t.Fatal("the patch is not refused")
+		}
+		s.refuses = false
+		s.clock.SetTime(s.clock.Now().Add(time.Minute))
+	}
 	if next := s.keep(a); next != settle || !s.presented(a).Leaf.Equal(old.Leaf) {
 		t.Fatalf("presented at once, next pass in %s", next)
 	}

@@ -89,7 +89,7 @@ func (k *Keeper) fromSecret(ctx context.Context, now time.Time) (offer, error) {
 func offerOf(data map[string][]byte) (o offer) {
 	o.authorities = parseBundle(data[keyAuthority])
 	if pair, err := tls.X509KeyPair(data[keyServingCert], data[keyServingKey]); err == nil {
-		o.serving, o.made, o.renew = &pair, pair.Leaf.NotBefore.Add(clockSkew), pair.Leaf.NotAfter.Add(-renewBefore)
+		o.serving, o.renew = &pair, pair.Leaf.NotAfter.Add(-renewBefore)
 	}
 	return o
 }
@@ -112,8 +112,7 @@ func (o offer) unfit(now time.Time, hosts []string) string {
 	return ""
 }
 
-// issue makes a server certificate that is its own authority: no key exists that could sign
-// another. The key is ECDSA: the server signs each connection, and the API server opens many.
+// issue makes a server certificate that is its own authority and may not sign another. The key is ECDSA: the server signs each connection, and the API server opens many.
 func issue(now time.Time, hosts []string) (map[string][]byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -122,8 +121,8 @@ func issue(now time.Time, hosts []string) (map[string][]byte, error) {
 	template := &x509.Certificate{
 		Subject:   pkix.Name{CommonName: "lws-webhook-server", Organization: []string{"lws"}},
 		NotBefore: now.Add(-clockSkew), NotAfter: now.Add(servingTerm),
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		BasicConstraintsValid: true, IsCA: true,
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		BasicConstraintsValid: true,
 	}
 	for _, host := range hosts {
 		switch ip := net.ParseIP(host); {
