@@ -79,6 +79,9 @@ func (r *removal) release(ctx context.Context, namespace string, claims []*corev
 		}, client.InNamespace(namespace))
 	}).Judge()
 	for _, k := range kept {
+		if k.Err != nil && !r.ours.Alone && slices.Contains(withUID(claims, k.Claim.UID).Finalizers, pvc.PodsFinalizer) {
+			continue // the built-in controller keeps it, whatever the use record says
+		}
 		if k.Err != nil {
 			return nil, 0, fmt.Errorf("read what uses PVC %s/%s: %w; what to do: kubectl lockstep why pvc/%[2]s -n %[1]s", namespace, k.Claim.Name, k.Err)
 		}
@@ -89,7 +92,7 @@ func (r *removal) release(ctx context.Context, namespace string, claims []*corev
 		if !write || release.Takes() == pvc.PodsFinalizer && !r.ours.Alone {
 			continue
 		}
-		read := claims[slices.IndexFunc(claims, func(c *corev1.PersistentVolumeClaim) bool { return c.UID == release.Target().UID })]
+		read := withUID(claims, release.Target().UID)
 		next := read.DeepCopy()
 		next.Finalizers = release.Finalizers()
 		switch err := r.patch(ctx, read, next); {
@@ -100,6 +103,11 @@ func (r *removal) release(ctx context.Context, namespace string, claims []*corev
 		}
 	}
 	return inUse, remain, nil
+}
+
+// withUID returns one of the PVCs, which must be there.
+func withUID(claims []*corev1.PersistentVolumeClaim, uid types.UID) *corev1.PersistentVolumeClaim {
+	return claims[slices.IndexFunc(claims, func(c *corev1.PersistentVolumeClaim) bool { return c.UID == uid })]
 }
 
 // podsOf names the pods that use a PVC, or that its use record names.

@@ -208,6 +208,17 @@ func TestStripTakesWhatIsOurs(t *testing.T) {
 	}
 }
 
+// A use record that cannot be read blocks only where no built-in controller keeps the PVC.
+func TestAnUnreadableRecordBlocks(t *testing.T) {
+	for finalizer, blocks := range map[string]bool{pvc.BarrierFinalizer: true, pvc.PodsFinalizer: false} {
+		claim := claimWith("leaving", true, finalizer)
+		claim.SetAnnotations(map[string]string{pvc.UsersAnnotation: "?"})
+		if err := stage(t, Options{}, claim).refuse(t.Context()); (err != nil) != blocks {
+			t.Errorf("with %s: got %v", finalizer, err)
+		}
+	}
+}
+
 // A PVC that is being deleted and in use blocks. One whose pod ends later is not released.
 func TestPVCsThatLeaveInUseBlock(t *testing.T) {
 	for name, tt := range map[string]struct {
