@@ -54,7 +54,8 @@ func (p *Plan) touchStalled(sts *appsv1.StatefulSet, now, since time.Time, isFre
 // isAnyFree reports whether no other owner's pod or PVC has the name of a missing leader that the
 // StatefulSet controller can create: one in the batch of the first missing leader.
 func (d *setDecision) isAnyFree(sts *appsv1.StatefulSet) bool {
-	blocked, own := ordinalsOf(append(d.othersLeaders(), d.previousPVCs()...)), ownOrdinals(d.Leaders, sts)
+	others := slices.Concat(d.previousLeaders(), previousOf(identity.KindPod, d.Leaders.Foreign), d.previousPVCs())
+	blocked, own := ordinalsOf(others), ownOrdinals(d.Leaders, sts)
 	first := firstMissing(own, 0)
 	for ordinal := first; ordinal <= lastReached(first) && ordinal < int(workload.PodsOf(sts)); ordinal++ {
 		if !own[ordinal] && !blocked[ordinal] {
