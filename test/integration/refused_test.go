@@ -18,18 +18,9 @@ func statefulSet(namespace string, change func(*appsv1.StatefulSetSpec)) *appsv1
 	set := &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "w", Namespace: namespace},
 		Spec: appsv1.StatefulSetSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
-			},
-			VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{
-				ObjectMeta: metav1.ObjectMeta{Name: "data"},
-				Spec: corev1.PersistentVolumeClaimSpec{
-					AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-					Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{"storage": resource.MustParse("1Gi")}},
-				},
-			}},
+			Selector:             &metav1.LabelSelector{MatchLabels: labels},
+			Template:             corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: podWith("", "").Spec},
+			VolumeClaimTemplates: []corev1.PersistentVolumeClaim{*newClaim("", "data")},
 		},
 	}
 	if change != nil {
@@ -61,10 +52,7 @@ func TestStatefulSetsRefuseWhatAdmissionRefuses(t *testing.T) {
 
 func TestPodsRefuseWhatAdmissionRefuses(t *testing.T) {
 	namespace := newNamespace(t)
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "w-0", Namespace: namespace},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
-	}
+	pod := podWith(namespace, "w-0")
 	admission.SetExclusiveAffinities(pod, "key", "no label", "group")
 	wantRefusal(t, api.Create(t.Context(), pod), "topologyKey")
 

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/pvc"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // TestStrictLetsNoPodGetBy asks a real API server what the policies of mode strict do to pods.
@@ -83,17 +84,12 @@ func TestStrictLetsNoPodGetBy(t *testing.T) {
 	})
 }
 
+// podWith returns a pod that uses PVCs.
 func podWith(namespace, name string, claims ...string) *corev1.Pod {
-	pod := &corev1.Pod{
+	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "example.com/none"}}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "example.com/none"}}, Volumes: fakeapi.Using(claims...)},
 	}
-	for _, claim := range claims {
-		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: claim, VolumeSource: corev1.VolumeSource{
-			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
-		}})
-	}
-	return pod
 }
 
 func onNode(pod *corev1.Pod) *corev1.Pod {
