@@ -102,22 +102,6 @@ func (c *cluster) mustKeepBundles() {
 // testBundle returns the CA of the cluster.
 func testBundle(c *cluster) []byte { return c.cfg.CAData }
 
-func TestUninstallLeavesANamespaceItDidNotMake(t *testing.T) {
-	c := newCluster(t)
-	c.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: systemName, Labels: map[string]string{"mine": "yes"}}})
-	c.install(nil)
-	c.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: systemName, Name: "mine"}})
-	if out, err := c.uninstall(nil); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	ns := &corev1.Namespace{}
-	c.read(ns, "", systemName)
-	if ns.DeletionTimestamp != nil || ns.Labels["mine"] != "yes" {
-		t.Errorf("got %+v", ns.ObjectMeta)
-	}
-	c.read(&corev1.Secret{}, systemName, "mine")
-}
-
 func foreignDefinition(c *cluster) *apiextensionsv1.CustomResourceDefinition {
 	return &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: crdName},

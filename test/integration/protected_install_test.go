@@ -316,9 +316,10 @@ func TestAnotherConfigurationLeavesNothingOfTheOneBefore(t *testing.T) {
 	c.mutating() // what is for LeaderWorkerSets stays
 }
 
-// An install without --config goes back to the defaults.
+// An install without --config goes back to the defaults. A namespace that install did not create stays.
 func TestAnInstallWithoutAConfigurationResetsIt(t *testing.T) {
 	c := newCluster(t)
+	c.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: systemName, Labels: map[string]string{"mine": "yes"}}})
 	kinds := func() []v1alpha1.WorkloadKind {
 		stored := &corev1.ConfigMap{}
 		c.read(stored, v1alpha1.InstalledNamespace, v1alpha1.InstalledName)
@@ -340,6 +341,16 @@ func TestAnInstallWithoutAConfigurationResetsIt(t *testing.T) {
 	if again := c.install(withImage); !strings.Contains(again, "nothing had to be changed") {
 		t.Errorf("the second run changed something:\n%s", again)
 	}
+	c.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: systemName, Name: "mine"}})
+	if out, err := c.uninstall(nil); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	ns := &corev1.Namespace{}
+	c.read(ns, "", systemName)
+	if ns.DeletionTimestamp != nil || ns.Labels["mine"] != "yes" {
+		t.Errorf("got %+v", ns.ObjectMeta)
+	}
+	c.read(&corev1.Secret{}, systemName, "mine")
 }
 
 // Install restores what an older version installed, and what users edited.

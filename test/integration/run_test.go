@@ -110,9 +110,12 @@ func (c *cluster) wipeBundle() {
 
 func TestWebhooksAndControllersRunApart(t *testing.T) {
 	c := newCluster(t)
-	hooks := c.replica(func(o *operator.Options) { o.Controllers = nil })
+	hooks := c.replica(func(o *operator.Options) {
+		o.Controllers = nil
+		o.Config.TLS = &v1alpha1.TLS{MinVersion: "VersionTLS13"}
+	})
 	c.install(func(o *install.Options) { o.WebhookURL = hooks.webhookURL() })
-	hooks.start().untilReady()
+	hooks.start().untilReady().mustKeepToTLS13()
 	if h := c.holder(); h != "" {
 		t.Errorf("a replica without controllers holds the lease as %q", h)
 	}
@@ -123,6 +126,22 @@ func TestWebhooksAndControllersRunApart(t *testing.T) {
 	}
 	controllers.shut()
 	hooks.shut()
+}
+
+// mustKeepToTLS13 checks that the webhook server speaks HTTP/1.1 alone, and TLS as configured.
+func (r *replica) mustKeepToTLS13() {
+	t := r.c.t
+	t.Helper()
+	address := strings.TrimPrefix(r.webhookURL(), "https://")
+	conn, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}})
+	must(t, err)
+	if state := conn.ConnectionState(); state.NegotiatedProtocol != "http/1.1" || state.Version != tls.VersionTLS13 {
+		t.Errorf("negotiated %q, version %x", state.NegotiatedProtocol, state.Version)
+	}
+	_ = conn.Close()
+	if _, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12}); err == nil {
+		t.Error("TLS 1.2 was accepted")
+	}
 }
 
 // Certificates of files: here, those of another replica.
@@ -150,28 +169,4 @@ func TestCertificatesFromFiles(t *testing.T) {
 		t.Errorf("a Secret was made though files are given: %v", err)
 	}
 	given.shut()
-}
-
-// The webhook server speaks HTTP/1.1 alone, and TLS as configured.
-func TestHandshakesKeepToTheConfiguration(t *testing.T) {
-	c := newCluster(t)
-	r := c.replica(func(o *operator.Options) {
-		o.Controllers = nil
-		o.Config.TLS = &v1alpha1.TLS{MinVersion: "VersionTLS13"}
-	})
-	c.install(func(o *install.Options) { o.WebhookURL = r.webhookURL() })
-	r.start().untilReady()
-	address := strings.TrimPrefix(r.webhookURL(), "https://")
-	conn, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if state := conn.ConnectionState(); state.NegotiatedProtocol != "http/1.1" || state.Version != tls.VersionTLS13 {
-		t.Errorf("negotiated %q, version %x", state.NegotiatedProtocol, state.Version)
-	}
-	_ = conn.Close()
-	if _, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12}); err == nil {
-		t.Error("TLS 1.2 was accepted")
-	}
-	r.shut()
 }
