@@ -99,7 +99,9 @@ func (a *Audit) take(line string) {
 		Begun: event.RequestReceivedTimestamp, Done: event.StageTimestamp}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if _, err := fmt.Sscanf(r.URI, "/version?marker=%d", &a.marker); err == nil {
+	marker := 0
+	if _, err := fmt.Sscanf(r.URI, "/version?marker=%d", &marker); err == nil {
+		a.marker = max(a.marker, marker) // markers sent at the same time are logged in any order
 		return
 	}
 	if a.keep(r) {
