@@ -166,6 +166,13 @@ func strangersDoNotHold(s *guarded) {
 	other.awaitHolders(other.claim("theirs").Name, "StatefulSet/sts")
 	s.claim("theirs")
 	s.Patch(s.claim("labelled"), `{"metadata":{"labels":{"leaderworkerset.sigs.k8s.io/name":"a","app":"theirs"}}}`)
+	forged := s.claim("forged")
+	for _, key := range []string{pvc.HoldersAnnotation, pvc.HoldAnnotation, pvc.ReleaseAnnotation} {
+		err := mallory.Patch(s.Context(), forged.DeepCopy(), drill.Merge(fmt.Sprintf(`{"metadata":{"annotations":{%q:"mine"}}}`, key)))
+		if !deniedBy(err, "guard") {
+			s.Errorf("forging %s ended with %v", key, err)
+		}
+	}
 	copied := s.newClaim("copied")
 	copied.Annotations = map[string]string{pvc.HoldersAnnotation: "StatefulSet/x", pvc.HoldAnnotation: "mine"}
 	s.Check("create a PVC with annotations", mallory.Create(s.Context(), copied))
@@ -173,7 +180,7 @@ func strangersDoNotHold(s *guarded) {
 	s.Create(&corev1.Pod{ObjectMeta: s.Meta("waiting"), Spec: unschedulable("waited-for", "").Spec})
 	s.claim("canary") // the operator sees the Deployment after all of these
 	s.wanted()
-	free := []string{"theirs", "labelled", "copied", "waited-for", "canary"}
+	free := []string{"theirs", "labelled", "forged", "copied", "waited-for", "canary"}
 	s.awaitFree(free...)
 	for _, name := range free {
 		s.Check("delete "+name, mallory.Delete(s.Context(), s.newClaim(name)))

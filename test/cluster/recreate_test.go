@@ -112,6 +112,17 @@ func TestRecreateInAnotherShape(t *testing.T) {
 	}
 }
 
+// Adopted groups roll at the pace of the new set.
+func TestOrphansRollAtThePaceOfTheSet(t *testing.T) {
+	s := asideScene(t)
+	next := s.newSet("a", 3, 2, imageB, func(set *lwsv1.LeaderWorkerSet) {
+		set.Spec.RolloutStrategy = lwsv1.RolloutStrategy{Type: lwsv1.RollingUpdateStrategyType}
+	})
+	l := s.recreate(s.firstSet(3, 2), next, metav1.DeletePropagationOrphan)
+	s.awaitSettled(l.set)
+	s.judge(l, births{Pods: 6, StatefulSets: 3, Revisions: 1})
+}
+
 // kwok's own pod stages delete a pod by name, and so hit successors. Each hit is a failure of
 // the group, so only the back-off lets a recreation settle.
 func TestRecreateSettlesOnStockStages(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -291,4 +292,15 @@ func TestClaimsOfTheNextSet(t *testing.T) {
 			s.judge(l, births{Pods: 9, StatefulSets: 4, Services: 1, Revisions: 1})
 		})
 	}
+}
+
+func TestAChangedClaimTemplateIsRefused(t *testing.T) {
+	s := asideScene(t)
+	set := s.settled(s.newSet("a", 1, 2, imageA, volumes(deleteClaims, keepClaims)))
+	more := set.DeepCopy()
+	more.Spec.LeaderWorkerTemplate.VolumeClaimTemplates[0].Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("2Gi")
+	if err := s.Client.Update(t.Context(), more); err == nil || !strings.Contains(err.Error(), "volumeClaimTemplates") || !strings.Contains(err.Error(), "resize") {
+		t.Errorf("got %v, want the field, and what to do instead", err)
+	}
+	s.awaitSettled(s.become(set, pull(imageB)))
 }
