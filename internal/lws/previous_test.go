@@ -85,19 +85,6 @@ func TestASetIgnoresPodsWithLeadingZeros(t *testing.T) {
 	}
 }
 
-func TestOtherGroupsContinueBesideAPreviousLeader(t *testing.T) {
-	c := createdAgain(t, 3, 1, "pod w-1")
-	plan := c.decideSet()
-	if wait, ok := waitFor(plan, lws.CodePreviousIncarnation); !ok || wait.Until.IsZero() || len(of[action.Create](plan)) != 0 {
-		t.Fatalf("at first: %s, waits %v", spelled(plan), plan.Waits)
-	}
-	c.pass(3 * time.Second)
-	plan = c.decideSet()
-	if got := progress(t, plan); len(of[action.Create](plan)) != 3 || got.Reason != lws.CodePreviousIncarnation {
-		t.Errorf("the other groups do not continue: %s, %+v", spelled(plan), got)
-	}
-}
-
 func TestGarbageIsDeletedAfterThreeSeconds(t *testing.T) {
 	c := createdAgain(t, 1, 2)
 	former := find[StatefulSet](c, "w")

@@ -14,7 +14,6 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
-	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/internal/lws/restart"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
@@ -344,32 +343,6 @@ func TestARestartThatAnEarlierOperatorDecided(t *testing.T) {
 	c.pass(time.Minute)
 	if diff := cmp.Diff([]string{"w-0"}, c.recreated("w-0", "w-1")); diff != "" {
 		t.Errorf("recreated (-want +got)\n%s", diff)
-	}
-}
-
-// An API server that drops the record is reported. Without it no group is recreated.
-func TestAServerThatPrunes(t *testing.T) {
-	c := running(t, 3, 2, onRestart)
-	c.Prunes = true
-	fakeapi.Edit(c.Server, "w", func(set Set) { set.Status.Started, set.Status.RestartsSince = nil, nil })
-	c.do(c.decideSet())
-	if told := condition(c.status(), lws.ConditionUnrecorded); told.Status != metav1.ConditionTrue {
-		t.Fatalf("reported %+v", c.status().Conditions)
-	}
-	c.pass(time.Minute)
-	if again, waits := waitFor(c.decideSet(), lws.ConditionUnrecorded); !waits || again.Until.IsZero() {
-		t.Error("nothing reconciles the set once the definition is replaced")
-	}
-	on("w-1-1", crash)(c)
-	if got := spelled(c.decideGroup("w-1")); len(got) != 0 {
-		t.Errorf("a failed group: %v", got)
-	}
-	c.Prunes = false
-	if got := c.recreated(three...); len(got) != 0 {
-		t.Errorf("the definition was replaced: recreated %v", got)
-	}
-	if told := condition(c.status(), lws.ConditionUnrecorded); told.Status != metav1.ConditionFalse || len(c.status().Started) != 3 {
-		t.Errorf("the definition was replaced: reported %+v, %d recorded", told, len(c.status().Started))
 	}
 }
 

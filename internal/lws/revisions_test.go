@@ -11,12 +11,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/apply"
-	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
 	lwsrevision "lockstep.dev/lockstep/internal/lws/revision"
 	"lockstep.dev/lockstep/internal/lws/workload"
@@ -41,25 +39,6 @@ func data(t testing.TB, set *lwsv1.LeaderWorkerSet) []byte {
 		t.Fatal(err)
 	}
 	return encoded
-}
-
-func TestRevisionOfANewSet(t *testing.T) {
-	set, plan := firstPlan(t)
-	got, create := created[Revision](t, plan)
-	encoded := data(t, set)
-	want := &appsv1.ControllerRevision{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: fakeapi.Namespace, Name: "w-" + lwsrevision.Key(encoded) + "-1",
-			Labels:          map[string]string{lwsv1.SetNameLabelKey: "w", lwsv1.RevisionKey: lwsrevision.Key(encoded)},
-			OwnerReferences: controllerRef(groupVersion, "LeaderWorkerSet", set),
-		},
-		Revision: 1,
-		Data:     runtime.RawExtension{Raw: encoded},
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
-	checkRevisionEvent(t, create, lwsrevision.Key(encoded))
 }
 
 func TestRevisionOfAChangedTemplate(t *testing.T) {
@@ -142,24 +121,6 @@ func TestWorkersComeFromAGenuineRevisionOfTheirSet(t *testing.T) {
 		if got := short(c.decideGroup("w-0")); got != "| WaitingForRevision" {
 			t.Errorf("%s: got %s", name, got)
 		}
-	}
-}
-
-func TestAnOrphanedRevisionIsAdopted(t *testing.T) {
-	c := running(t, 1, 1)
-	orphaned[Revision](revision(c).Name)(c)
-	orphan, set := revision(c), find[Set](c, "w")
-	adoption := one[action.Apply](t, c.decideSet())
-	if adoption.Onto != identity.RefOf(identity.KindControllerRevision, orphan) || *adoption.Adopter != identity.RefOf(identity.KindLeaderWorkerSet, set) {
-		t.Errorf("got %+v", adoption)
-	}
-	if err := c.Do(adoption); err != nil {
-		t.Fatal(err)
-	}
-	want := orphan.DeepCopy()
-	want.OwnerReferences, want.ResourceVersion = controllerRef(groupVersion, "LeaderWorkerSet", set), revision(c).ResourceVersion
-	if diff := cmp.Diff(want, revision(c)); diff != "" {
-		t.Errorf("adoption changes more than the owner (-want +got)\n%s", diff)
 	}
 }
 
@@ -307,17 +268,6 @@ func TestRevisionHistory(t *testing.T) {
 				t.Error("the first revision was created again")
 			}
 		})
-	}
-}
-
-// No leader exists that tells what the StatefulSet controller creates below the partition.
-func TestARevisionBelowAPartitionStaysInUse(t *testing.T) {
-	c := running(t, 2, 2, partitioned(1))
-	then(images(2, 2), gone[Pod]("w-0"))(c)
-	for _, a := range c.decideSet().Actions {
-		if a.Why().Code == lws.CodeSuperseded {
-			t.Errorf("%s %s: %s", a.Verb(), a.Target(), a.Why().Sentence)
-		}
 	}
 }
 

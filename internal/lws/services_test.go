@@ -1,8 +1,6 @@
 package lws_test
 
 import (
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -15,34 +13,6 @@ import (
 	"lockstep.dev/lockstep/internal/lws"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
-
-func TestHeadlessServices(t *testing.T) {
-	_, plan := firstPlan(t)
-	shared, _ := created[Service](t, plan)
-	c := running(t, 2, 2, fakeapi.UniquePerReplica)
-	gone[Service]("w-1")(c)
-	own, _ := created[Service](t, c.decideGroup("w-1"))
-	for _, tt := range []struct {
-		got         Service
-		name, owner string
-		selector    map[string]string
-	}{
-		{shared, "w", "LeaderWorkerSet", map[string]string{lwsv1.SetNameLabelKey: "w"}},
-		{own, "w-1", "Pod", map[string]string{lwsv1.SetNameLabelKey: "w", lwsv1.GroupIndexLabelKey: "1"}},
-	} {
-		want := corev1.ServiceSpec{ClusterIP: "None", PublishNotReadyAddresses: true, Selector: tt.selector}
-		if diff := cmp.Diff(want, tt.got.Spec); diff != "" {
-			t.Errorf("%s (-want +got)\n%s", tt.name, diff)
-		}
-		if tt.got.Name != tt.name || tt.got.OwnerReferences[0].Kind != tt.owner || !cmp.Equal(tt.got.Labels, map[string]string{lwsv1.SetNameLabelKey: "w"}) {
-			t.Errorf("got service %q of a %s with %v", tt.got.Name, tt.got.OwnerReferences[0].Kind, tt.got.Labels)
-		}
-	}
-	_, plan = firstPlan(t, fakeapi.UniquePerReplica)
-	if slices.ContainsFunc(spelled(plan), func(s string) bool { return strings.Contains(s, "service") }) {
-		t.Errorf("a set with a subdomain per replica has a shared service: %s", spelled(plan))
-	}
-}
 
 // A Service that was edited is repaired; what others add to it stays.
 func TestADriftedServiceIsRepaired(t *testing.T) {

@@ -6,9 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
@@ -62,22 +60,6 @@ func claims(set Set) {
 	}
 }
 
-// reducedClaims is what StatefulSets are given of claims.
-func reducedClaims() []corev1.PersistentVolumeClaim {
-	return []corev1.PersistentVolumeClaim{{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"},
-		ObjectMeta: metav1.ObjectMeta{Name: "data", Namespace: fakeapi.Namespace},
-		Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			StorageClassName: fakeapi.Ptr("fast"),
-			VolumeMode:       fakeapi.Ptr(corev1.PersistentVolumeBlock),
-			Resources: corev1.VolumeResourceRequirements{
-				Requests: fakeapi.Resources(corev1.ResourceStorage, "1Gi"), Limits: fakeapi.Resources(corev1.ResourceStorage, "2Gi"),
-			},
-		},
-	}}
-}
-
 func subgroups(set Set) {
 	set.Spec.LeaderWorkerTemplate.SubGroupPolicy = &lwsv1.SubGroupPolicy{SubGroupSize: fakeapi.Ptr[int32](3)}
 	fakeapi.Annotation(lwsv1.SubGroupExclusiveKeyAnnotationKey, "host")(set)
@@ -90,58 +72,6 @@ func controllerRef(apiVersion, kind string, owner metav1.Object) []metav1.OwnerR
 	}}
 }
 
-var quantities = cmp.Comparer(func(a, b resource.Quantity) bool { return a.Cmp(b) == 0 })
-
-func TestLeaderStatefulSet(t *testing.T) {
-	set, plan := firstPlan(t, claims, fakeapi.Leader("image:l"), func(set Set) {
-		set.Labels = map[string]string{"team": "blue", lwsv1.SetNameLabelKey: "forged", lwsv1.RevisionKey: "forged"}
-		set.Annotations = map[string]string{"note": "kept", lwsv1.ReplicasAnnotationKey: "forged", lws.AppliedAnnotationKey: "forged"}
-		set.Spec.RolloutStrategy.RollingUpdateConfiguration = &lwsv1.RollingUpdateConfiguration{
-			Partition: fakeapi.Ptr[int32](1), MaxUnavailable: intstr.FromInt32(2), MaxSurge: intstr.FromString("50%"),
-		}
-	})
-	got, _ := created[StatefulSet](t, plan)
-	hash := lwsrevision.Key(data(t, set))
-	stamp := got.Annotations[lws.AppliedAnnotationKey]
-	if len(stamp) != 16 {
-		t.Errorf("stamp %q is no fingerprint", stamp)
-	}
-	want := &appsv1.StatefulSet{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: fakeapi.Namespace, Name: "w",
-			Labels:          map[string]string{"team": "blue", lwsv1.SetNameLabelKey: "w", lwsv1.RevisionKey: hash},
-			Annotations:     map[string]string{"note": "kept", lwsv1.ReplicasAnnotationKey: "2", lws.AppliedAnnotationKey: stamp},
-			OwnerReferences: controllerRef("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", set),
-		},
-		Spec: appsv1.StatefulSetSpec{
-			Replicas:            fakeapi.Ptr[int32](2),
-			ServiceName:         "w",
-			PodManagementPolicy: appsv1.ParallelPodManagement,
-			Selector:            &metav1.LabelSelector{MatchLabels: map[string]string{lwsv1.SetNameLabelKey: "w", lwsv1.WorkerIndexLabelKey: "0"}},
-			UpdateStrategy: appsv1.StatefulSetUpdateStrategy{
-				Type: appsv1.RollingUpdateStatefulSetStrategyType,
-				RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{
-					Partition: fakeapi.Ptr[int32](1), MaxUnavailable: fakeapi.Ptr(intstr.FromInt32(3)),
-				},
-			},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{
-					Labels:      map[string]string{lwsv1.SetNameLabelKey: "w", lwsv1.WorkerIndexLabelKey: "0", lwsv1.RevisionKey: hash},
-					Annotations: map[string]string{lwsv1.SizeAnnotationKey: "3"},
-				},
-				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "leader", Image: "image:l"}}},
-			},
-			VolumeClaimTemplates: reducedClaims(),
-			PersistentVolumeClaimRetentionPolicy: &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{
-				WhenDeleted: appsv1.RetainPersistentVolumeClaimRetentionPolicyType, WhenScaled: appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
-			},
-		},
-	}
-	if diff := cmp.Diff(want, got, quantities); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
-}
-
 func TestASetWithoutDefaultsStillMakesLeaders(t *testing.T) {
 	_, plan := firstPlan(t, func(set Set) {
 		set.Spec = lwsv1.LeaderWorkerSetSpec{LeaderWorkerTemplate: lwsv1.LeaderWorkerTemplate{WorkerTemplate: fakeapi.Template("worker", "image:1")}}
@@ -149,61 +79,6 @@ func TestASetWithoutDefaultsStillMakesLeaders(t *testing.T) {
 	sts, _ := created[StatefulSet](t, plan)
 	if *sts.Spec.Replicas != 1 || sts.Spec.Template.Annotations[lwsv1.SizeAnnotationKey] != "1" {
 		t.Errorf("got %d leaders of groups of %s, want 1 of 1", *sts.Spec.Replicas, sts.Spec.Template.Annotations[lwsv1.SizeAnnotationKey])
-	}
-}
-
-func TestWorkerStatefulSet(t *testing.T) {
-	c := running(t, 1, 3, claims, func(set Set) {
-		set.Labels, set.Annotations = map[string]string{"team": "blue"}, map[string]string{"note": "kept"}
-	})
-	withoutWorkers(c)
-	leader := find[Pod](c, "w-0")
-	plan := c.decideGroup("w-0")
-	got, create := created[StatefulSet](t, plan)
-	key := leader.Labels[lwsv1.RevisionKey]
-	selector := map[string]string{
-		lwsv1.SetNameLabelKey: "w", lwsv1.GroupIndexLabelKey: "0", lwsv1.GroupUniqueHashLabelKey: identity.GroupKey(fakeapi.Namespace, "w-0"),
-	}
-	labels := map[string]string{lwsv1.RevisionKey: key}
-	for k, v := range selector {
-		labels[k] = v
-	}
-	metaLabels := map[string]string{"team": "blue"}
-	for k, v := range labels {
-		metaLabels[k] = v
-	}
-	want := &appsv1.StatefulSet{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: fakeapi.Namespace, Name: "w-0", Labels: metaLabels, Annotations: map[string]string{"note": "kept"},
-			OwnerReferences: controllerRef("v1", "Pod", leader),
-		},
-		Spec: appsv1.StatefulSetSpec{
-			Replicas:            fakeapi.Ptr[int32](2),
-			ServiceName:         "w",
-			PodManagementPolicy: appsv1.ParallelPodManagement,
-			Ordinals:            &appsv1.StatefulSetOrdinals{Start: 1},
-			Selector:            &metav1.LabelSelector{MatchLabels: selector},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{
-					lwsv1.SizeAnnotationKey: "3", lwsv1.LeaderPodNameAnnotationKey: "w-0",
-				}},
-				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "worker", Image: "image:1"}}},
-			},
-			VolumeClaimTemplates: reducedClaims(),
-			PersistentVolumeClaimRetentionPolicy: &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{
-				WhenDeleted: appsv1.RetainPersistentVolumeClaimRetentionPolicyType, WhenScaled: appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
-			},
-		},
-	}
-	if diff := cmp.Diff(want, got, quantities); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
-	if create.Owner != identity.RefOf(identity.KindPod, leader) {
-		t.Errorf("got owner %v, want the leader", create.Owner)
-	}
-	event := create.Tell.Done[0]
-	if event.Reason != "GroupsProgressing" || event.Note != "Created worker statefulset for leader pod w-0" || event.Related.Name != "w-0" {
-		t.Errorf("got event %+v", event)
 	}
 }
 

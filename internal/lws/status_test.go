@@ -85,20 +85,6 @@ func TestStatusOfANewSet(t *testing.T) {
 	}
 }
 
-func TestStatusOfASetInStep(t *testing.T) {
-	c := running(t, 2, 3)
-	status := c.status()
-	if diff := cmp.Diff(map[string]string{available: isAvailable, progressing: wasProgressing}, brief(status)); diff != "" {
-		t.Errorf("conditions (-want +got)\n%s", diff)
-	}
-	if status.Replicas != 2 || status.ReadyReplicas != 2 || status.UpdatedReplicas != 2 || status.ObservedGeneration != 1 {
-		t.Errorf("got %+v", status)
-	}
-	if plan := c.decideSet(); short(plan) != "" {
-		t.Errorf("a set in step has the plan %s", short(plan))
-	}
-}
-
 // Ready groups at or above replicas count as ready, and for Available do not.
 func TestConditionsChange(t *testing.T) {
 	old := on("w-0", func(pod Pod) { pod.Labels[lwsv1.RevisionKey] = "old" })

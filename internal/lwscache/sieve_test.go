@@ -209,29 +209,3 @@ func FuzzSieve(f *testing.F) {
 		}
 	})
 }
-
-// BenchmarkDecodePod is what a watch costs for each change of a pod.
-func BenchmarkDecodePod(b *testing.B) {
-	pod := aPod(3)
-	pod.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
-	pod.Spec.Volumes = nil
-	codecs := clientgoscheme.Codecs.WithoutConversion()
-	plain, _ := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
-	var data bytes.Buffer
-	if err := plain.Serializer.Encode(pod, &data); err != nil {
-		b.Fatal(err)
-	}
-	for name, by := range map[string]runtime.Decoder{
-		"whole":    plain.Serializer,
-		"for sets": siftingOf(plain.Serializer, corev1.SchemeGroupVersion.WithKind("Pod"), trimmedSieve()),
-	} {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, _, err := by.Decode(data.Bytes(), nil, nil); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}

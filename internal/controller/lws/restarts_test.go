@@ -13,7 +13,6 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
-	"lockstep.dev/lockstep/internal/lws/restart"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -24,26 +23,6 @@ func recreating(size int32) *lwsv1.LeaderWorkerSet {
 func (c *cluster) leader() *corev1.Pod { return fakeapi.Find[*corev1.Pod](c.Server, "w-0") }
 
 func isDeleted(pod *corev1.Pod) bool { return pod == nil || pod.DeletionTimestamp != nil }
-
-// One reconcile of the group decides and deletes, and wakes no set. The set finds the decision on
-// the leader that terminates, even after a restart of the operator.
-func TestOneReconcileRecreatesAFailedGroup(t *testing.T) {
-	c := newCluster(t, 0, recreating(1))
-	c.run(20, "w-0")
-	woken := c.woken
-	c.crash()
-	if _, err := c.reconcileGroup("w-0"); err != nil || c.woken != woken {
-		t.Fatalf("the set was woken %d times: %v", c.woken-woken, err)
-	}
-	if pod := c.leader(); !isDeleted(pod) || pod.Annotations[restart.AnnotationKey] == "" {
-		t.Fatalf("the leader was not deleted, or has no decision: %+v", pod.ObjectMeta)
-	}
-	c.restart()
-	c.reconcile()
-	if restarts := c.status().Restarts; len(restarts) != 1 || restarts[0].Count != 1 {
-		t.Errorf("the status has %+v", restarts)
-	}
-}
 
 // Two operators may delete one leader; users hear of one restart.
 func TestADeleteOfWhatIsGoneIsNotReported(t *testing.T) {

@@ -2,8 +2,6 @@ package admission_test
 
 import (
 	"math"
-	"strconv"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -117,46 +115,4 @@ var anyPod = rapid.Custom(func(t *rapid.T) *corev1.Pod {
 
 func TestMutatingTwiceIsMutatingOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) { checkMutation(t, anyPod.Draw(t, "pod")) })
-}
-
-// Each pod is in its own list of hosts, at the place of its id, and all pods of a list have the same list.
-func TestTPUSlicesAgree(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		part := rapid.IntRange(1, 5).Draw(t, "subgroup size")
-		policy := rapid.SampledFrom([]lwsv1.SubGroupPolicyType{lwsv1.SubGroupPolicyTypeLeaderWorker, lwsv1.SubGroupPolicyTypeLeaderExcluded}).Draw(t, "policy")
-		size := part * rapid.IntRange(1, 5).Draw(t, "subgroups")
-		if policy == lwsv1.SubGroupPolicyTypeLeaderExcluded || rapid.Bool().Draw(t, "leader on top") {
-			size++
-		}
-		leaderHas := rapid.Bool().Draw(t, "leader has TPUs")
-		lists := map[string]string{}
-		for w := range size {
-			if w == 0 && !leaderHas {
-				continue
-			}
-			changes := []podChange{withTPUContainers(1)}
-			if leaderHas {
-				changes = append(changes, leaderTPU)
-			}
-			checkPlaceInSlice(t, podOf(w, size, part, policy, changes...), lists)
-		}
-	})
-}
-
-func checkPlaceInSlice(t *rapid.T, pod *corev1.Pod, lists map[string]string) {
-	if err := admission.MutatePod(pod); err != nil {
-		t.Fatal(err)
-	}
-	values := env(pod.Spec.Containers[0])
-	hosts := strings.Split(values["TPU_WORKER_HOSTNAMES"], ",")
-	id, err := strconv.Atoi(values["TPU_WORKER_ID"])
-	if err != nil || id < 0 || id >= len(hosts) || hosts[id] != pod.Name+".w" {
-		t.Fatalf("%s is %q of %q", pod.Name, values["TPU_WORKER_ID"], hosts)
-	}
-	for _, host := range hosts {
-		if known, seen := lists[host]; seen && known != values["TPU_WORKER_HOSTNAMES"] {
-			t.Fatalf("%s is in %q and in %q", host, known, hosts)
-		}
-		lists[host] = values["TPU_WORKER_HOSTNAMES"]
-	}
 }
