@@ -68,7 +68,7 @@ func (c *Controllers) Sync(sts *appsv1.StatefulSet) {
 	c.reportStatus(sts)
 }
 
-// adoptPods takes the pods that nobody controls, bear a name of the StatefulSet's
+// adoptPods takes the pods without a controller, bear a name of the StatefulSet's
 // and are selected by it.
 func (c *Controllers) adoptPods(sts *appsv1.StatefulSet) {
 	if sts.Spec.Selector == nil {
@@ -132,7 +132,7 @@ func (c *Controllers) ensurePod(sts *appsv1.StatefulSet, ordinal int) {
 	}
 }
 
-// TryAgain ends the back-off of StatefulSets that met pods which nobody would tell of. It
+// TryAgain ends the back-off of StatefulSets that met pods of which no event tells. It
 // ends by itself, after as long again as the names were taken.
 func (c *Controllers) TryAgain() {
 	for uid := range c.unseen {

@@ -190,7 +190,7 @@ func TestTheOperatorDoesNotStartBesideAnother(t *testing.T) {
 }
 
 // Install names objects of kinds that only the other implementation serves.
-func TestInstallTellsOfWhatNobodyWillServe(t *testing.T) {
+func TestInstallNamesUnservedSets(t *testing.T) {
 	c := newCluster(t)
 	crd := foreignDefinition(c)
 	crd.Name, crd.Spec.Group, crd.Spec.Conversion = "disaggregatedsets.disaggregatedset.x-k8s.io", "disaggregatedset.x-k8s.io", nil

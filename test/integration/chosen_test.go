@@ -67,7 +67,7 @@ func TestClaimsAreHeldFromBirthWhereThatWasChosen(t *testing.T) {
 	if words := c.Annotations; words[pvc.HoldersAnnotation] != pvc.Unverified || words[pvc.HoldAnnotation] != "" {
 		t.Errorf("born with %v", words)
 	}
-	g.mustRefuse(g.alice.Delete(t.Context(), c), "nobody has looked yet whether the claim is in use; the operator does, as soon as it runs. To delete it all the same: kubectl lockstep release pvc/new -n holding")
+	g.mustRefuse(g.alice.Delete(t.Context(), c), "To delete it all the same: kubectl lockstep release pvc/new -n holding")
 	own := newClaim("holding", "web-scratch")
 	own.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web", UID: "1", Controller: new(true)}}
 	g.must(g.alice.Create(t.Context(), own, client.DryRunAll))

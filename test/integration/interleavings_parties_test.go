@@ -42,7 +42,7 @@ var (
 		},
 		delay.Answers: {
 			reads:   {Fail: 0.02, Statuses: []int{http.StatusServiceUnavailable}},
-			changes: {Fail: 0.04, Statuses: []int{http.StatusGatewayTimeout}}, // done, and nobody was told
+			changes: {Fail: 0.04, Statuses: []int{http.StatusGatewayTimeout}}, // done, without an answer
 		},
 		delay.Streams: {reads: {Fail: 0.0003, Statuses: []int{http.StatusGone}}},
 	}

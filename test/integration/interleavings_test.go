@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	// roundsInCI are played of each arrangement where nobody asks for more.
+	// roundsInCI are played of each arrangement by default.
 	roundsInCI = 100
 	// further is how many times as many are played at most until enough has happened: a
 	// slow machine has other things happen more often than a fast one.

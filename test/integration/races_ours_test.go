@@ -42,8 +42,8 @@ func TestRacesOfOurs(t *testing.T) {
 	t.Run("alone: deleted after pods were read for another claim", func(t *testing.T) { o.on(t).aloneR4() })
 	t.Run("alone: pods cannot be read", func(t *testing.T) { o.on(t).unreadable() })
 	t.Run("alone: bound between our last reading and our last write", func(t *testing.T) { o.on(t).boundBeforeTheLastWrite() })
-	t.Run("alone: a namespace deleted and made again, and nobody told us", func(t *testing.T) { o.on(t).madeAgain() })
-	t.Run("alone: mode strict chosen, and nobody told us", func(t *testing.T) { o.on(t).chosenJustNow() })
+	t.Run("alone: a namespace deleted and made again, without an event", func(t *testing.T) { o.on(t).madeAgain() })
+	t.Run("alone: mode strict chosen, without an event", func(t *testing.T) { o.on(t).chosenJustNow() })
 	o.stop()
 }
 

@@ -23,8 +23,8 @@ func TestRelease(t *testing.T) {
 	g.inForce()
 	b := &breaking{g, newPlugin(t, g.cfg, g.namespace)}
 	t.Run("a DELETE that is tried is refused", b.tried)
-	t.Run("nobody releases without the permission", b.lacking)
-	t.Run("nobody releases unasked", b.unasked)
+	t.Run("no release without the permission", b.lacking)
+	t.Run("no release without a yes", b.unasked)
 	t.Run("a release lets the delete through", b.lets)
 	t.Run("and deletes, if that is wanted", b.deletes)
 	t.Run("words that keep finalizers back", b.heldBack)

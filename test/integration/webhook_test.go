@@ -25,7 +25,7 @@ func TestWebhooksThroughTheAPIServer(t *testing.T) {
 	t.Run("defaults", c.setsAreDefaulted)
 	t.Run("refusals", c.faultsAreRefused)
 	t.Run("pods of a set", c.podsAreCompleted)
-	t.Run("pods of nobody", c.podsOfNobodyPass)
+	t.Run("pods of no set", c.podsOfNoSetPass)
 	r.shut()
 	t.Run("pods while the operator is down", c.onlyPodsOfSetsWait)
 }
@@ -95,8 +95,8 @@ func (c *cluster) podsAreCompleted(t *testing.T) {
 	}
 }
 
-func (c *cluster) podsOfNobodyPass(t *testing.T) {
-	pod := leaderPod("nobody")
+func (c *cluster) podsOfNoSetPass(t *testing.T) {
+	pod := leaderPod("other")
 	pod.Labels, pod.Annotations = nil, nil
 	c.must(c.Create(t.Context(), pod))
 	if len(pod.Labels) > 0 || len(pod.Spec.Containers[0].Env) != 1 {
@@ -108,7 +108,7 @@ func (c *cluster) onlyPodsOfSetsWait(t *testing.T) {
 	plain := leaderPod("plain")
 	plain.Labels, plain.Annotations = nil, nil
 	if err := c.Create(t.Context(), plain); err != nil {
-		t.Errorf("a pod of nobody waits for the operator: %v", err)
+		t.Errorf("a pod of no set waits for the operator: %v", err)
 	}
 	if err := c.Create(t.Context(), leaderPod("w-5")); err == nil || !strings.Contains(err.Error(), "mpod.kb.io") {
 		t.Errorf("a pod of a set was let past: %v", err)

@@ -159,7 +159,7 @@ func (c schedulerClaims) Get(ctx context.Context, name string, _ metav1.GetOptio
 
 func (c schedulerClaims) Patch(ctx context.Context, name string, how types.PatchType, data []byte, _ metav1.PatchOptions, sub ...string) (*corev1.PersistentVolumeClaim, error) {
 	if how != types.MergePatchType || len(sub) > 0 {
-		return nil, fmt.Errorf("nobody writes %s of %v", how, sub)
+		return nil, fmt.Errorf("no party writes %s of %v", how, sub)
 	}
 	return c.api.patchClaim(ctx, name, data)
 }
