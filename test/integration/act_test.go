@@ -105,20 +105,6 @@ func (s *scene) applyOnto(sts *appsv1.StatefulSet) action.Apply {
 	return action.Apply{}
 }
 
-func TestACreateOverATakenNameChangesNothing(t *testing.T) {
-	s := newScene(t)
-	before := s.made()
-	err := s.do(s.create(identity.KindStatefulSet))
-	var taken *apply.TakenError
-	if !errors.As(err, &taken) || taken.Name.Name != "llama" {
-		t.Fatalf("got error %v, want the name to be reported as taken", err)
-	}
-	s.wantStale(err)
-	if after := s.statefulSet(); after.ResourceVersion != before.ResourceVersion {
-		t.Errorf("the StatefulSet changed: %s", cmp.Diff(before, after))
-	}
-}
-
 func TestAnApplyTouchesOnlyTheVersionItWasDecidedFor(t *testing.T) {
 	tests := map[string]func(*scene, *appsv1.StatefulSet, *action.Apply){
 		"changed since": func(s *scene, sts *appsv1.StatefulSet, _ *action.Apply) {
@@ -242,53 +228,5 @@ func (s *scene) renumber(known *appsv1.ControllerRevision) {
 	s.must(api.Get(s.t.Context(), client.ObjectKeyFromObject(known), after))
 	if after.Revision != 8 || metav1.GetControllerOf(after) == nil || len(after.Data.Raw) == 0 {
 		s.t.Errorf("got revision %d of %v with %d bytes, want 8, the set's, with data", after.Revision, metav1.GetControllerOf(after), len(after.Data.Raw))
-	}
-}
-
-func TestADeleteTakesOnlyTheVersionItWasDecidedFor(t *testing.T) {
-	s := newScene(t)
-	sts := s.made()
-	onto := identity.RefOf(identity.KindStatefulSet, sts)
-	owner := identity.RefOf(identity.KindLeaderWorkerSet, s.set)
-	another, older := onto, onto
-	another.UID = "another"
-	older.ResourceVersion = "1"
-	for name, a := range map[string]action.Delete{
-		"another incarnation": {Object: another},
-		"an older version":    {Object: older},
-		"the owner is there":  {Object: onto, OwnerGone: &owner},
-	} {
-		s.wantStale(s.do(a))
-		if after := s.statefulSet(); after.DeletionTimestamp != nil {
-			t.Errorf("%s: it was deleted", name)
-		}
-	}
-	gone := owner
-	gone.UID = "before"
-	s.must(s.do(action.Delete{Object: onto, OwnerGone: &gone}))
-	if err := api.Get(t.Context(), client.ObjectKeyFromObject(sts), sts); !apierrors.IsNotFound(err) {
-		t.Errorf("got %v, want it gone", err)
-	}
-	if err := s.do(action.Delete{Object: onto}); !errors.Is(err, apply.ErrGone) {
-		t.Errorf("got %v, want that it had gone", err)
-	}
-}
-
-func TestAStatusIsWrittenOnlyOverTheVersionItWasDecidedFrom(t *testing.T) {
-	s := newScene(t)
-	var write action.WriteStatus
-	for _, a := range s.plan.Actions {
-		if status, ok := a.(action.WriteStatus); ok {
-			write = status
-		}
-	}
-	s.must(s.do(write))
-	s.wantStale(s.do(write))
-	write.Set.UID = "another"
-	s.wantStale(s.do(write))
-	after := &lwsv1.LeaderWorkerSet{}
-	s.must(api.Get(t.Context(), client.ObjectKeyFromObject(s.set), after))
-	if after.Status.ObservedGeneration != 1 || len(after.Status.Conditions) == 0 {
-		t.Errorf("got status %+v, want what was decided", after.Status)
 	}
 }

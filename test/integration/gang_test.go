@@ -12,7 +12,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -216,24 +215,5 @@ func (g *gangs) staysQuiet() {
 	time.Sleep(2 * time.Second)
 	if asked := g.asked.Load() - before; asked > 1 {
 		g.t.Errorf("PodGroups were asked for %d times while they are not served", asked)
-	}
-}
-
-// Without a garbage collector, the next leader finds the PodGroup of the previous one: the name is the
-// same, the owner is not.
-func TestThePodGroupOfTheLastLeaderIsNotTheNextOnes(t *testing.T) {
-	g := newGangs(t, "volcano")
-	g.define()
-	first := &corev1.Pod{}
-	g.read(first, "default", "w-0")
-	old := g.podGroup("the group has a PodGroup", isOf(first))
-	g.must(g.Delete(t.Context(), first, client.GracePeriodSeconds(0)))
-	g.eventually("the leader is gone", func(ctx context.Context) bool {
-		return apierrors.IsNotFound(g.Get(ctx, client.ObjectKeyFromObject(first), &corev1.Pod{}))
-	}, nil)
-	next := g.createLeader()
-	made := g.podGroup("the next leader has a PodGroup of its own", isOf(next))
-	if made.GetName() != old.GetName() || made.GetUID() == old.GetUID() {
-		t.Errorf("got %s (%s) after %s (%s)", made.GetName(), made.GetUID(), old.GetName(), old.GetUID())
 	}
 }

@@ -399,34 +399,6 @@ func TestInstallBringsPoliciesUpToDate(t *testing.T) {
 	}
 }
 
-// Annotations of a terminating PVC do not stop an uninstall.
-func TestUninstallTakesWordsOffClaimsOnTheirWayOut(t *testing.T) {
-	c := newCluster(t)
-	c.install(nil)
-	c.gives("default", pvc.PodsFinalizer, pvc.BarrierFinalizer)
-	claim := c.claimIn("default", "left")
-	claim.Annotations = map[string]string{pvc.HoldersAnnotation: "StatefulSet/db"}
-	c.must(c.Update(t.Context(), claim))
-	c.must(c.DeleteAllOf(t.Context(), &admissionv1.ValidatingAdmissionPolicyBinding{})) // for a moment nothing refuses
-	c.eventually("it may be deleted", func(ctx context.Context) bool { return c.Delete(ctx, claim) == nil }, nil)
-	c.eventually("it has our finalizer left alone", func(ctx context.Context) bool {
-		c.read(claim, "default", "left")
-		claim.Finalizers = []string{pvc.BarrierFinalizer}
-		return c.Update(ctx, claim) == nil
-	}, nil)
-	c.install(nil)
-	c.eventually("it is guarded again", func(ctx context.Context) bool {
-		bare := claim.DeepCopy()
-		bare.Finalizers = nil
-		return c.Update(ctx, bare, client.DryRunAll) != nil
-	}, nil)
-	if out, err := c.uninstall(nil); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	c.absentIn(&corev1.PersistentVolumeClaim{}, "default", "left")
-	c.bare()
-}
-
 func TestProtectionByItselfStandsBesideAnotherImplementation(t *testing.T) {
 	c := newCluster(t)
 	c.reference()

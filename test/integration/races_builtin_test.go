@@ -25,7 +25,6 @@ func TestRacesOfTheBuiltIn(t *testing.T) {
 	c := newCourse(t)
 	t.Run("the stand-in is today's kubelet", c.standIn)
 	b := c.builtIn()
-	t.Run("nothing is lost when nothing is late", b.onTime)
 	t.Run("R3: bound between the list and the write", b.boundAfterTheList)
 	t.Run("R4: judged by the list of another claim", b.judgedByAnothersList)
 }
@@ -96,30 +95,6 @@ func (b *builtIn) knowsClaims(namespace string) {
 	b.t.Helper()
 	b.must(b.Create(b.t.Context(), newClaim(namespace, "last")))
 	b.until("it hears of claims", func() bool { return b.said("Got event on PVC", namespace+"/last") > 0 })
-}
-
-// onTime is the negative control: the steps of R3 without delays.
-func (b *builtIn) onTime(t *testing.T) {
-	b = b.on(t)
-	ns := b.namespace()
-	claim, pod := b.claim(ns, "data"), b.pod(ns, "b", "data")
-	b.must(b.Delete(t.Context(), claim))
-	b.gone(claim)
-	b.bind(pod)
-	b.until("the kubelet refuses", func() bool { return b.kubelet.refuses(pod) != "" })
-	if b.kubelet.mounts(pod, claim) {
-		t.Error("the kubelet mounts a claim that is gone")
-	}
-	used, user := b.claim(ns, "used"), b.pod(ns, "a", "used")
-	b.bind(user)
-	b.until("it is mounted", func() bool { return b.kubelet.mounts(user, used) })
-	b.must(b.Delete(t.Context(), used))
-	b.until("the controller has judged it", func() bool { return b.said("Keeping PVC because it is being used", ns+"/used") > 0 })
-	if b.lost(used, user) {
-		t.Error("lost, with nothing held")
-	}
-	b.end(user)
-	b.gone(used)
 }
 
 func (b *builtIn) boundAfterTheList(t *testing.T) {

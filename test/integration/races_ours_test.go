@@ -1,9 +1,7 @@
 package integration
 
 import (
-	"context"
 	"fmt"
-	"slices"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -33,17 +31,11 @@ func TestRacesOfOurs(t *testing.T) {
 	o := c.ourOperator(false)
 	t.Run("beside: bound between the built-in's list and its write", func(t *testing.T) { o.on(t).besideR3(b.on(t)) })
 	t.Run("beside: judged by the built-in by the list of another claim", func(t *testing.T) { o.on(t).besideR4(b.on(t)) })
-	t.Run("beside: pods cannot be read", func(t *testing.T) { o.on(t).unreadable() })
-	t.Run("beside: bound between our reading and our write", func(t *testing.T) { o.on(t).boundBeforeTheLastWrite() })
 	o.stop()
 	c.must(b.cmd.Process.Kill())
 	o = c.ourOperator(true)
 	t.Run("alone: bound between our reading and our write", func(t *testing.T) { o.on(t).aloneR3() })
 	t.Run("alone: deleted after pods were read for another claim", func(t *testing.T) { o.on(t).aloneR4() })
-	t.Run("alone: pods cannot be read", func(t *testing.T) { o.on(t).unreadable() })
-	t.Run("alone: bound between our last reading and our last write", func(t *testing.T) { o.on(t).boundBeforeTheLastWrite() })
-	t.Run("alone: a namespace deleted and made again, without an event", func(t *testing.T) { o.on(t).madeAgain() })
-	t.Run("alone: mode strict chosen, without an event", func(t *testing.T) { o.on(t).chosenJustNow() })
 	o.stop()
 }
 
@@ -164,34 +156,4 @@ func (o *ourOperator) aloneR4() {
 		o.t.Fatal("lost, or about to be")
 	}
 	o.ends(claimB, pod, lag)
-}
-
-// boundBeforeTheLastWrite is R3 at the barrier: the pod is bound during the last write, and its kubelet
-// refuses.
-func (o *ourOperator) boundBeforeTheLastWrite() {
-	ns := o.namespace()
-	claim, pod := o.claim(ns, "data"), o.pod(ns, "b", "data")
-	last := o.proxy.Hold(delay.Requests, func(r delay.Request) bool {
-		return writes(ns, "data")(r) && !o.isProtected(claim)
-	})
-	defer last.Release()
-	o.must(o.Delete(o.t.Context(), claim))
-	o.reached(last)
-	o.bind(pod)
-	o.until("the kubelet refuses", func() bool { return o.kubelet.refuses(pod) != "" })
-	if kubelet.Old.Admits(o.now(claim)) == nil {
-		o.t.Error("an old kubelet would mount it")
-	}
-	last.Release()
-	o.gone(claim)
-	if o.kubelet.mounts(pod, claim) {
-		o.t.Error("lost")
-	}
-}
-
-// isProtected reports whether P is there. A proxy calls it.
-func (c *course) isProtected(claim *corev1.PersistentVolumeClaim) bool {
-	now := &corev1.PersistentVolumeClaim{}
-	err := c.Get(context.Background(), client.ObjectKeyFromObject(claim), now)
-	return err != nil || slices.Contains(now.Finalizers, pvc.PodsFinalizer)
 }

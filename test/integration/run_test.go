@@ -3,48 +3,18 @@ package integration
 import (
 	"context"
 	"crypto/tls"
-	"encoding/base64"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
 	"lockstep.dev/lockstep/internal/install"
 	"lockstep.dev/lockstep/internal/operator"
 )
-
-func TestRunSaysWhatIsMissing(t *testing.T) {
-	c := newCluster(t)
-	run := func(change func(*operator.Options)) error {
-		return operator.Run(t.Context(), c.replica(change).options)
-	}
-	if err := run(nil); err == nil || !strings.Contains(err.Error(), "does not know leaderworkerset.x-k8s.io/v1 LeaderWorkerSet; run: lockstep install") {
-		t.Errorf("without the definition: %v", err)
-	}
-	c.install(nil)
-	if err := run(func(o *operator.Options) { o.Namespace = "nowhere" }); err == nil || !strings.Contains(err.Error(), `namespace "nowhere"`) || !strings.Contains(err.Error(), "lockstep install") {
-		t.Errorf("without the namespace: %v", err)
-	}
-	if err := run(func(o *operator.Options) { o.CertDir = t.TempDir() }); err == nil || !strings.Contains(err.Error(), "tls.crt") {
-		t.Errorf("with an empty certificate directory: %v", err)
-	}
-	if err := run(func(o *operator.Options) { o.Webhooks, o.Controllers = false, nil }); err == nil || !strings.Contains(err.Error(), "nothing to run") {
-		t.Errorf("with nothing to run: %v", err)
-	}
-	if err := run(func(o *operator.Options) {
-		o.REST = rest.CopyConfig(o.REST)
-		o.REST.Host = fmt.Sprintf("https://127.0.0.1:%d", port(t))
-	}); err == nil || !strings.Contains(err.Error(), "does not answer") {
-		t.Errorf("without an API server: %v", err)
-	}
-}
 
 // Two replicas: ready with a trusted certificate, one leader, bundles restored, a quick handover.
 func TestTwoReplicas(t *testing.T) {
@@ -142,31 +112,4 @@ func (r *replica) mustKeepToTLS13() {
 	if _, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12}); err == nil {
 		t.Error("TLS 1.2 was accepted")
 	}
-}
-
-// Certificates of files: here, those of another replica.
-func TestCertificatesFromFiles(t *testing.T) {
-	c := newCluster(t)
-	made := c.replica(func(o *operator.Options) { o.Controllers = nil })
-	c.install(func(o *install.Options) { o.WebhookURL = made.webhookURL() })
-	made.start().untilReady().shut()
-	secret := &corev1.Secret{}
-	c.read(secret, systemName, "lws-webhook-server-cert")
-	dir := t.TempDir()
-	for _, name := range []string{"tls.crt", "tls.key", "ca.crt"} {
-		if err := os.WriteFile(filepath.Join(dir, name), secret.Data[name], 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c.wipeBundle()
-	c.must(c.Delete(t.Context(), secret))
-	given := c.replica(func(o *operator.Options) { o.Controllers, o.CertDir = nil, dir }).start().untilReady()
-	bundle := c.validating().Webhooks[0].ClientConfig.CABundle
-	if base64.StdEncoding.EncodeToString(bundle) != base64.StdEncoding.EncodeToString(secret.Data["ca.crt"]) {
-		t.Errorf("the bundle holds %s", bundle)
-	}
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(secret), secret); client.IgnoreNotFound(err) != nil || err == nil {
-		t.Errorf("a Secret was made though files are given: %v", err)
-	}
-	given.shut()
 }
