@@ -65,13 +65,20 @@ func (r *PodReader) fresh(ctx context.Context, namespace string) (bool, error) {
 	if err := r.Live.List(ctx, first, client.InNamespace(namespace), client.Limit(1)); err != nil {
 		return false, fmt.Errorf("read the resourceVersion of pods: %w", err)
 	}
-	if reached := r.Pods.reached(first.ResourceVersion); reached || !r.Pods.IsLarge(namespace) {
+	if reached := r.Pods.reached(first.ResourceVersion); reached || !isLarge(first) {
 		return reached, nil
 	}
 	err := wait.PollUntilContextTimeout(ctx, reachedAskEvery, reachWithin, true, func(context.Context) (bool, error) {
 		return r.Pods.reached(first.ResourceVersion), nil
 	})
 	return err == nil, nil
+}
+
+// isLarge reports whether the list that a list with limit 1 begins costs more than waiting
+// for the informer.
+func isLarge(first metav1.ListInterface) bool {
+	remaining := first.GetRemainingItemCount()
+	return remaining != nil && *remaining >= cheapList
 }
 
 // reached reports whether the informer has seen everything up to a resourceVersion.

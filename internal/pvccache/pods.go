@@ -39,7 +39,7 @@ func listWatch(client kubernetes.Interface, api cache.Getter, resource string) c
 func NewPods(source cache.ListerWatcher, failed cache.WatchErrorHandlerWithContext) *Pods {
 	informer := cache.NewSharedIndexInformerWithOptions(source, &corev1.Pod{}, cache.SharedIndexInformerOptions{
 		Indexers: cache.Indexers{
-			cache.NamespaceIndex: cache.MetaNamespaceIndexFunc, indexPVC: keysOfPVCs, indexUID: keyOfUID, indexGated: keysOfGated,
+			indexPVC: keysOfPVCs, indexUID: keyOfUID, indexGated: keysOfGated,
 		},
 	})
 	if err := informer.SetTransform(trimToUses); err != nil {
@@ -78,13 +78,6 @@ func usesIn(object any) *PodUses {
 		object = last.Obj
 	}
 	return object.(*PodUses) // the informer holds nothing else
-}
-
-// IsLarge reports whether a list of the pods of a namespace costs more than waiting
-// for the informer.
-func (p *Pods) IsLarge(namespace string) bool {
-	keys, _ := p.informer.GetIndexer().IndexKeys(cache.NamespaceIndex, namespace) // the index is there
-	return len(keys) > cheapList
 }
 
 // Has reports whether a pod of a namespace is there.

@@ -131,6 +131,7 @@ type fakePods struct {
 	client.Reader
 	version string
 	pods    []corev1.Pod
+	more    int64 // pods beyond the first one
 	page    int
 	fail    func(calls int) error
 	calls   int
@@ -147,6 +148,7 @@ func (f *fakePods) List(_ context.Context, list client.ObjectList, options ...cl
 	list.SetResourceVersion(f.version)
 	pods, whole := list.(*corev1.PodList)
 	if !whole {
+		list.SetRemainingItemCount(&f.more)
 		return nil
 	}
 	begin := 0
@@ -161,14 +163,6 @@ func (f *fakePods) List(_ context.Context, list client.ObjectList, options ...cl
 	}
 	pods.Items = f.pods[begin:end]
 	return nil
-}
-
-// crowd are more pods than a list is cheap for.
-func crowd() (pods []*corev1.Pod) {
-	for i := range cheapList + 1 {
-		pods = append(pods, tenant(fmt.Sprint("pod-", i), "1"))
-	}
-	return pods
 }
 
 func TestReadPods(t *testing.T) {
@@ -194,13 +188,13 @@ func TestReadPods(t *testing.T) {
 		released []string
 	}{
 		"small namespace":                {nil, fakePods{version: "8", page: 2, pods: there}, nil, ByList, 3, []string{"free"}},
-		"large, the informer is there":   {append(crowd(), used), fakePods{version: "7"}, nil, ByWatch, 1, []string{"free"}},
-		"large, the informer catches up": {crowd(), fakePods{version: "9"}, tenant("user", "9", "used"), ByWatch, 1, []string{"free"}},
-		"large, the informer is late":    {crowd(), fakePods{version: "9", page: 9, pods: there}, nil, ByList, 2, []string{"free"}},
-		"a volume of an unknown kind":    {append(crowd(), odd), fakePods{version: "7"}, nil, ByWatch, 1, nil},
-		"the resourceVersion is unread":  {crowd(), fakePods{version: "8", fail: failing(0)}, nil, ByList, 0, nil},
-		"the list is unread":             {crowd(), fakePods{version: "8", page: 1, pods: two, fail: failing(1)}, nil, ByList, 1, nil},
-		"its second page is unread":      {crowd(), fakePods{version: "8", page: 1, pods: two, fail: failing(2)}, nil, ByList, 2, nil},
+		"large, the informer is there":   {[]*corev1.Pod{used}, fakePods{version: "7", more: cheapList}, nil, ByWatch, 1, []string{"free"}},
+		"large, the informer catches up": {nil, fakePods{version: "9", more: cheapList}, tenant("user", "9", "used"), ByWatch, 1, []string{"free"}},
+		"large, the informer is late":    {nil, fakePods{version: "9", more: cheapList, page: 9, pods: there}, nil, ByList, 2, []string{"free"}},
+		"a volume of an unknown kind":    {[]*corev1.Pod{odd}, fakePods{version: "7", more: cheapList}, nil, ByWatch, 1, nil},
+		"the resourceVersion is unread":  {nil, fakePods{version: "8", fail: failing(0)}, nil, ByList, 0, nil},
+		"the list is unread":             {nil, fakePods{version: "8", page: 1, pods: two, fail: failing(1)}, nil, ByList, 1, nil},
+		"its second page is unread":      {nil, fakePods{version: "8", page: 1, pods: two, fail: failing(2)}, nil, ByList, 2, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := podsOf(t, "7", tt.pods...)

@@ -35,8 +35,7 @@ const (
 	readers = 8
 	// writers is the number of writes at a time, of all passes together.
 	writers = 32
-	// gatherFor is how long PVCs are gathered where a read of pods may cost much: those of
-	// pods that end together share one.
+	// gatherFor is how long PVCs are gathered: those of pods that end together share a read.
 	gatherFor = 50 * time.Millisecond
 	// firstRetry and lastRetry bound the pause before a failed PVC is tried again.
 	firstRetry = 20 * time.Millisecond
@@ -144,9 +143,7 @@ func (c *Controller) gather(ctx context.Context, key types.NamespacedName) {
 // work judges the PVCs of a namespace until none waits. Those that come during a read share
 // the next one, which may run beside the writes of this one.
 func (c *Controller) work(ctx context.Context, namespace string) {
-	if c.Pods.IsLarge(namespace) {
-		time.Sleep(gatherFor)
-	}
+	time.Sleep(gatherFor)
 	for keys := c.take(namespace); len(keys) > 0; keys = c.take(namespace) {
 		c.reads <- struct{}{}
 		p := c.judge(ctx, keys)
