@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -46,38 +45,6 @@ func wantRefusal(t *testing.T, err error, words string) {
 	}
 	if !strings.Contains(err.Error(), words) {
 		t.Errorf("got  %v\nwant it to say %s", err, words)
-	}
-}
-
-func TestDefaultsOfTheDefinition(t *testing.T) {
-	set := fromYAML(t, newNamespace(t), `{rolloutStrategy: {rollingUpdateConfiguration: {}}, leaderWorkerTemplate: {size: 2, subGroupPolicy: {subGroupSize: 2}}}`)
-	must(t, api.Create(t.Context(), set))
-	want := map[string]any{
-		"replicas": int64(1), "startupPolicy": "LeaderCreated",
-		"rolloutStrategy": map[string]any{
-			"type":                       "RollingUpdate",
-			"rollingUpdateConfiguration": map[string]any{"partition": int64(0), "maxUnavailable": int64(1), "maxSurge": int64(0)},
-		},
-		"leaderWorkerTemplate": map[string]any{
-			"size": int64(2), "restartPolicy": "RecreateGroupOnPodRestart",
-			"subGroupPolicy": map[string]any{"subGroupPolicyType": "LeaderWorker", "subGroupSize": int64(2)},
-			"workerTemplate": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{
-				"name": "c", "image": "i", "ports": []any{map[string]any{"containerPort": int64(80), "protocol": "TCP"}},
-			}}}},
-		},
-	}
-	if diff := cmp.Diff(want, set.Object["spec"]); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-func TestSmallestSet(t *testing.T) {
-	namespace := newNamespace(t)
-	must(t, api.Create(t.Context(), fromYAML(t, namespace, `{}`)))
-	var set lwsv1.LeaderWorkerSet
-	must(t, api.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "w"}, &set))
-	if *set.Spec.Replicas != 1 || *set.Spec.LeaderWorkerTemplate.Size != 1 || set.Spec.RolloutStrategy.Type != "" || set.Spec.NetworkConfig != nil {
-		t.Errorf("spec %+v", set.Spec)
 	}
 }
 

@@ -29,8 +29,8 @@ func TestRacesOfOurs(t *testing.T) {
 	c.barrier = true
 	b := c.builtIn()
 	o := c.ourOperator(false)
-	t.Run("beside: bound between the built-in's list and its write", func(t *testing.T) { o.on(t).besideR3(b.on(t)) })
-	t.Run("beside: judged by the built-in by the list of another claim", func(t *testing.T) { o.on(t).besideR4(b.on(t)) })
+	t.Run("beside: bound between the built-in's list and its write", func(t *testing.T) { o.on(t).beside(b.on(t).replayR3) })
+	t.Run("beside: judged by the built-in by the list of another claim", func(t *testing.T) { o.on(t).beside(b.on(t).replayR4) })
 	o.stop()
 	c.must(b.cmd.Process.Kill())
 	o = c.ourOperator(true)
@@ -109,16 +109,10 @@ func (o *ourOperator) ends(claim *corev1.PersistentVolumeClaim, pod *corev1.Pod,
 	o.gone(claim)
 }
 
-func (o *ourOperator) besideR3(b *builtIn) {
+// beside replays a race of the built-in controller while ours gets no events of pods.
+func (o *ourOperator) beside(replay func(func()) (*corev1.PersistentVolumeClaim, *corev1.Pod)) {
 	var lag *delay.Hold
-	claim, pod := b.replayR3(func() { lag = o.lags() })
-	o.keeps(claim, pod)
-	o.ends(claim, pod, lag)
-}
-
-func (o *ourOperator) besideR4(b *builtIn) {
-	var lag *delay.Hold
-	claim, pod := b.replayR4(func() { lag = o.lags() })
+	claim, pod := replay(func() { lag = o.lags() })
 	o.keeps(claim, pod)
 	o.ends(claim, pod, lag)
 }
