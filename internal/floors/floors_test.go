@@ -80,6 +80,7 @@ var floors = map[string]floor{
 	"hack/...":             f6,
 
 	"internal/kinds":   apart, // which kinds are served
+	"internal/sieve":   apart, // which fields of pods are decoded
 	"internal/lease":   apart, // who runs the controllers
 	"internal/connect": apart, // how a program reaches a cluster
 	"internal/version": apart, // the name of the build

@@ -62,13 +62,18 @@ func (o *Options) setupProtection(mgr ctrl.Manager, starter *kinds.Starter) erro
 	if err != nil {
 		return err
 	}
+	pods, err := pvccache.PodClient(mgr.GetConfig())
+	if err != nil {
+		return err
+	}
 	p := &protection{
 		ProtectionSettings: SettingsOf(o.Config.Protection, o.Namespace), mgr: mgr, caches: caches, client: client,
-		pods: pvccache.NewPods(pvccache.PodsOf(client), report.WatchFailed), starter: starter, actor: apply.New(mgr.GetClient(), mgr.GetAPIReader()),
+		pods: pvccache.NewPods(pvccache.PodsOf(client, pods), report.WatchFailed), starter: starter, actor: apply.New(mgr.GetClient(), mgr.GetAPIReader()),
 	}
 	log := o.Log.WithName(Protection)
 	finalizers := pvcfinalizer.New(pvcfinalizer.Options{
-		Settings: p.Settings, Caches: caches, Live: mgr.GetAPIReader(), Pods: p.pods, Actor: p.actor, Recorder: mgr.GetEventRecorder(Protection), Log: log,
+		Settings: p.Settings, Caches: caches, Live: pvccache.PodLister{Reader: mgr.GetAPIReader(), Pods: pods}, Pods: p.pods,
+		Actor: p.actor, Recorder: mgr.GetEventRecorder(Protection), Log: log,
 	})
 	policies, kinds := report.NewPolicies(log), report.NewKinds(log)
 	register(report.HoldMetrics(), finalizers.Report().Metrics(), policies.Metrics(), kinds.Metrics())

@@ -89,7 +89,7 @@ func (p *Pods) reached(version string) bool {
 
 func (r *PodReader) list(ctx context.Context, namespace string, see func(*corev1.Pod)) error {
 	err := eachItem(ctx, r.Live, &corev1.PodList{}, namespace, func(object runtime.Object) error {
-		see(object.(*corev1.Pod))
+		see(UsesOf(object.(*corev1.Pod)).Pod()) // all that the informer would keep
 		return nil
 	})
 	if err != nil {

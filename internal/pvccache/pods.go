@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	"lockstep.dev/lockstep/internal/pvc"
@@ -25,9 +26,9 @@ const (
 // Pods is an informer of every pod in the cluster. It keeps of a pod what concerns PVCs.
 type Pods struct{ informer cache.SharedIndexInformer }
 
-// PodsOf lists and watches pods through a client.
-func PodsOf(client kubernetes.Interface) cache.ListerWatcher {
-	return listWatch(client, client.CoreV1().RESTClient(), "pods")
+// PodsOf lists and watches pods through a PodClient.
+func PodsOf(client kubernetes.Interface, pods rest.Interface) cache.ListerWatcher {
+	return listWatch(client, pods, "pods")
 }
 
 func listWatch(client kubernetes.Interface, api cache.Getter, resource string) cache.ListerWatcher {

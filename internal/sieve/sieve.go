@@ -1,4 +1,6 @@
-package lwscache
+// Package sieve decodes a part of each pod. It knows the protobuf encoding; which fields a decision
+// reads, it refuses to know.
+package sieve
 
 import (
 	"google.golang.org/protobuf/encoding/protowire"
@@ -6,36 +8,36 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// A sieve names the fields of a protobuf message that are decoded. No decision reads most of a
+// A Sieve names the fields of a protobuf message that are decoded. No decision reads most of a
 // pod, and decoding it took a fifth of the operator's processor time while a large set came.
 //
 // A nil sieve drops a field. An empty one keeps the field without its content.
-type sieve struct {
-	fields map[protowire.Number]*sieve
+type Sieve struct {
+	fields map[protowire.Number]*Sieve
 	// others reports whether fields that are not named are kept whole.
 	others bool
 }
 
 // whole keeps everything.
-var whole = &sieve{others: true}
+var whole = &Sieve{others: true}
 
-// only keeps the fields with these numbers, whole.
-func only(numbers ...protowire.Number) *sieve {
-	s := &sieve{fields: map[protowire.Number]*sieve{}}
+// Only keeps the fields with these numbers, whole.
+func Only(numbers ...protowire.Number) *Sieve {
+	s := &Sieve{fields: map[protowire.Number]*Sieve{}}
 	for _, n := range numbers {
 		s.fields[n] = whole
 	}
 	return s
 }
 
-// within sifts the content of one field too.
-func (s *sieve) within(number protowire.Number, inner *sieve) *sieve {
+// Within sifts the content of one field too.
+func (s *Sieve) Within(number protowire.Number, inner *Sieve) *Sieve {
 	s.fields[number] = inner
 	return s
 }
 
 // of returns the sieve of a field.
-func (s *sieve) of(number protowire.Number) *sieve {
+func (s *Sieve) of(number protowire.Number) *Sieve {
 	if inner, named := s.fields[number]; named {
 		return inner
 	}
@@ -47,7 +49,7 @@ func (s *sieve) of(number protowire.Number) *sieve {
 
 // sift appends the kept fields of a message to out. It returns false for a message that it cannot
 // read: the decoder reports that.
-func (s *sieve) sift(out, message []byte) ([]byte, bool) {
+func (s *Sieve) sift(out, message []byte) ([]byte, bool) {
 	for len(message) > 0 {
 		number, form, header := protowire.ConsumeTag(message)
 		if header < 0 {
@@ -75,7 +77,7 @@ func (s *sieve) sift(out, message []byte) ([]byte, bool) {
 
 // siftField appends a field whose content is a message. Its length keeps its number of bytes: a
 // varint may have more than it needs.
-func (s *sieve) siftField(out, field []byte, header int) ([]byte, bool) {
+func (s *Sieve) siftField(out, field []byte, header int) ([]byte, bool) {
 	content, _ := protowire.ConsumeBytes(field[header:])
 	begins := len(field) - len(content)
 	at := len(out)
@@ -96,16 +98,16 @@ func (s *sieve) siftField(out, field []byte, header int) ([]byte, bool) {
 type sifting struct {
 	runtime.Serializer
 	// sieves are by the bytes that objects of a kind begin with.
-	sieves map[string]*sieve
+	sieves map[string]*Sieve
 }
 
 // siftingOf returns a serializer that sifts objects of a kind, and lists of it.
-func siftingOf(serializer runtime.Serializer, kind schema.GroupVersionKind, objects *sieve) sifting {
+func siftingOf(serializer runtime.Serializer, kind schema.GroupVersionKind, objects *Sieve) sifting {
 	list := kind
 	list.Kind += "List"
-	return sifting{serializer, map[string]*sieve{
+	return sifting{serializer, map[string]*Sieve{
 		beginningOf(kind): objects,
-		beginningOf(list): only(1).within(2, objects),
+		beginningOf(list): Only(1).Within(2, objects),
 	}}
 }
 
@@ -138,7 +140,7 @@ func (s sifting) sift(data []byte) ([]byte, bool) {
 		if len(data) < len(beginning) || string(data[:len(beginning)]) != beginning {
 			continue
 		}
-		envelope := only().within(rawField, objects)
+		envelope := Only().Within(rawField, objects)
 		envelope.others = true
 		begins := len(beginning) - 1 // before the tag of the object
 		return envelope.sift(append(make([]byte, 0, len(data)), data[:begins]...), data[begins:])
