@@ -142,7 +142,7 @@ func (s shape) stale(ctx context.Context, c *cluster) (*removal, error) {
 	r := c.removal(found, func(u *unstructured.Unstructured) bool {
 		return !isIn(u, wanted) && (!s.ProtectOnly || isStandalone(u))
 	})
-	r.strips = !s.protects && slices.ContainsFunc(r.doomed, ofProtection)
+	r.strips = !s.protects && slices.ContainsFunc(r.toDelete, ofProtection)
 	if r.strips && s.Image != "" {
 		r.operators, r.except = append(r.operators, s.namespace()), s.mark()
 	}

@@ -229,14 +229,14 @@ func TestAnotherInstallAtTheSameTime(t *testing.T) {
 func TestUninstallRefusesBesideAnOperatorThatStays(t *testing.T) {
 	for name, tt := range map[string]struct {
 		replicas int64
-		doomed   bool
+		toDelete bool
 		blocks   bool
 	}{"runs": {1, false, true}, "stopped": {0, false, false}, "deleted with the rest": {1, true, false}} {
 		s := newSite(t)
 		u := object("apps/v1", "Deployment", namespaceName, deploymentName)
 		u.Object["spec"] = map[string]any{"replicas": tt.replicas}
 		s.create(u)
-		r := s.cluster(Options{}).removal([]*unstructured.Unstructured{u}, func(*unstructured.Unstructured) bool { return tt.doomed })
+		r := s.cluster(Options{}).removal([]*unstructured.Unstructured{u}, func(*unstructured.Unstructured) bool { return tt.toDelete })
 		if err := r.refuseRunning(t.Context(), true); (err != nil) != tt.blocks {
 			t.Errorf("%s: got %v", name, err)
 		}

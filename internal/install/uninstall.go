@@ -39,14 +39,14 @@ func Uninstall(ctx context.Context, o Options) error {
 	if err := r.refuseUninstall(ctx, isWhole); err != nil {
 		return err
 	}
-	if len(r.doomed) == 0 {
+	if len(r.toDelete) == 0 {
 		o.say("nothing to remove")
 		return nil
 	}
 	if err := r.run(ctx); err != nil || o.DryRun {
 		return err
 	}
-	for _, u := range r.doomed {
+	for _, u := range r.toDelete {
 		if err := c.untilGone(ctx, u); err != nil {
 			return err
 		}
@@ -125,7 +125,7 @@ func (r *removal) refuseRunning(ctx context.Context, isWhole bool) error {
 		if err != nil {
 			return err
 		}
-		if live == nil || isIn(u, r.doomed) {
+		if live == nil || isIn(u, r.toDelete) {
 			continue
 		}
 		if replicas, ok, _ := unstructured.NestedInt64(live.Object, "spec", "replicas"); !ok || replicas > 0 {
@@ -139,8 +139,8 @@ func (r *removal) refuseRunning(ctx context.Context, isWhole bool) error {
 // removal deletes objects of an installation. It can be interrupted anywhere and run again.
 type removal struct {
 	*cluster
-	// found are all objects that an installation left, and doomed those to delete.
-	found, doomed []*unstructured.Unstructured
+	// found are all objects that an installation left, and toDelete those to delete.
+	found, toDelete []*unstructured.Unstructured
 	// strips makes it take protection off PVCs.
 	strips bool
 	// operators are the namespaces where the operator's pods end, except those of a
@@ -157,7 +157,7 @@ func (c *cluster) removal(found []*unstructured.Unstructured, isDoomed func(*uns
 		if !isDoomed(u) {
 			continue
 		}
-		r.doomed = append(r.doomed, u)
+		r.toDelete = append(r.toDelete, u)
 		if u.GetKind() == "Deployment" {
 			r.operators = append(r.operators, u.GetNamespace())
 		}
@@ -204,7 +204,7 @@ func phaseOf(u *unstructured.Unstructured) int {
 // run deletes everything in order.
 func (r *removal) run(ctx context.Context) error {
 	for phase := range phases {
-		for _, u := range r.doomed {
+		for _, u := range r.toDelete {
 			if phaseOf(u) != phase {
 				continue
 			}
