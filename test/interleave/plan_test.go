@@ -89,8 +89,8 @@ func (w *world) play(p plan, tell func(string, ...any)) error {
 		chosen := p.next(n, steps)
 		tell("%s", chosen.says)
 		chosen.do()
-		if choice&0xf000 == 0xf000 {
-			time.Sleep(30 * time.Millisecond) // failed requests are sent again
+		if choice&0xc000 == 0xc000 {
+			time.Sleep(60 * time.Millisecond) // a batch is gathered, and failed requests are sent again
 		}
 	}
 	synctest.Wait()
