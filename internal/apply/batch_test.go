@@ -87,7 +87,7 @@ func TestSlowStartBeginsWithOneAndDoubles(t *testing.T) {
 			_, _ = fmt.Sscan(a.Target().Name, &i)
 			return tt.fails[i]
 		})
-		if calls != tt.calls || !errors.Is(err, tt.want) || errors.Is(err, ErrStale) != (tt.want == ErrStale) {
+		if calls != tt.calls || !errors.Is(err, tt.want) || errors.Is(err, ErrStale) != errors.Is(tt.want, ErrStale) {
 			t.Errorf("%d actions, of which fail %v: %d calls, %v", tt.run, tt.fails, calls, err)
 		}
 	}

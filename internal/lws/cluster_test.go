@@ -128,16 +128,6 @@ func (c *cluster) do(plan lws.Plan) {
 	}
 }
 
-// try carries out an action that may come too late. Of a name that it finds taken
-// it takes note, as the operator does.
-func (c *cluster) try(a action.Action) {
-	c.t.Helper()
-	if err := c.Do(a); !taken(err) {
-		return
-	}
-	c.observer.Taken(a.Target())
-}
-
 // settle has every controller act in turn until nobody finds anything to do.
 func (c *cluster) settle(groups ...string) {
 	c.t.Helper()

@@ -18,7 +18,7 @@ import (
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
-var onRestart, whenStarted = fakeapi.Policy(lwsv1.RecreateGroupOnPodRestart), fakeapi.Policy(lwsv1.RecreateGroupAfterStart)
+var onRestart = fakeapi.Policy(lwsv1.RecreateGroupOnPodRestart)
 
 // crash restarts a container of a pod, as the kubelet tells it.
 func crash(pod Pod) {

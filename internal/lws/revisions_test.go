@@ -21,8 +21,6 @@ import (
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
-const groupVersion = "leaderworkerset.x-k8s.io/v1"
-
 // checkRevisionEvent checks that one event names the key of a new revision.
 func checkRevisionEvent(t *testing.T, create action.Create, key string) {
 	t.Helper()

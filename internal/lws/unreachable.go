@@ -74,19 +74,6 @@ func lastReached(blocked int) int {
 	return end
 }
 
-// borne is the names of leaders that any pod at all bears, or that have a claim on
-// its way out.
-func (d *setDecision) borne() map[string]bool {
-	names := map[string]bool{}
-	for _, pod := range slices.Concat(d.Leaders.Owned, d.Leaders.Previous, d.Leaders.Orphans, d.Leaders.Foreign) {
-		names[pod.Name] = true
-	}
-	for ordinal := range ordinalsOf(d.previousPVCs()) { // a pod cannot have a claim that leaves
-		names[identity.LeaderName(d.Set.Name, ordinal)] = true
-	}
-	return names
-}
-
 func (d *setDecision) makeLeader(sts *appsv1.StatefulSet, ordinal, blocked int) (made []action.Action) {
 	reason := because(CodeUnreachable, fmt.Sprintf("the statefulset controller does not get past leader %d, whose name is taken, to leader %d", blocked, ordinal))
 	pod := workload.Leader(sts, ordinal)

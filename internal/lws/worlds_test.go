@@ -294,7 +294,7 @@ func TestRestarts(t *testing.T) {
 			w.settle(groupNames...)
 		}
 		w.lag()
-		w.judge, w.world.fails, w.after = w.judgeRestart, w.fail, w.checkSpared
+		w.judge, w.fails, w.after = w.judgeRestart, w.fail, w.checkSpared
 		w.after()
 		w.run(rapid.IntRange(0, 150).Draw(t, "steps"))
 		w.settleAfter(30 * time.Second)

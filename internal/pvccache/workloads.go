@@ -220,7 +220,7 @@ func (w *Workloads) indexers() map[schema.GroupKind]cache.Indexer {
 	}
 	for _, k := range w.others {
 		if informer := k.Watched(); informer != nil {
-			all[k.GroupVersionKind.GroupKind()] = informer.GetIndexer()
+			all[k.GroupKind()] = informer.GetIndexer()
 		}
 	}
 	return all

@@ -26,8 +26,8 @@ type Request struct {
 func (r Request) String() string { return r.User + " " + r.Verb + " " + r.Path }
 
 var paths = apirequest.RequestInfoFactory{
-	APIPrefixes:          sets.NewString("api", "apis"), //nolint:staticcheck // the type of the field
-	GrouplessAPIPrefixes: sets.NewString("api"),         //nolint:staticcheck // the same
+	APIPrefixes:          sets.NewString("api", "apis"),
+	GrouplessAPIPrefixes: sets.NewString("api"),
 }
 
 // parse reads a request as the API server does.

@@ -37,7 +37,7 @@ func (b *breaking) on(t *testing.T) *breaking { return &breaking{b.guarded.on(t)
 // told runs the plugin and returns its output.
 func (b *breaking) told(user string, args ...string) (said string, failed bool) {
 	b.t.Helper()
-	out, errOut, err := b.plugin.run(b.t, user, args...)
+	out, errOut, err := b.run(b.t, user, args...)
 	if err != nil {
 		errOut += "error: " + err.Error()
 	}

@@ -31,11 +31,11 @@ type Start int8
 const (
 	// Free pods are bound at any time.
 	Free Start = iota
-	// RecordFirst: the scheduler writes the use record onto the PVC that it read live.
+	// RecordFirst lets the scheduler write the use record onto the PVC that it read live.
 	RecordFirst
-	// RecordAfter: it writes the record after the bind.
+	// RecordAfter lets it write the record after the bind.
 	RecordAfter
-	// Gated: the operator writes the record under a scheduling gate.
+	// Gated lets the operator write the record under a scheduling gate.
 	Gated
 )
 

@@ -27,7 +27,7 @@ func TestRefusedRequests(t *testing.T) {
 		{"edit", "PUT", set, isPatchOfSet, 0}, {"edit", "DELETE", set, isPatchOfSet, 0}, {"edit", "POST", set, isPatchOfSet, 0},
 	} {
 		var got sent
-		_, err := guard{&got, tt.allowed}.RoundTrip(httptest.NewRequest(tt.method, "https://host"+tt.url, nil))
+		_, err := guard{&got, tt.allowed}.RoundTrip(httptest.NewRequest(tt.method, "https://host"+tt.url, nil)) //nolint:bodyclose // sent has no body
 		if got != tt.want || (err == nil) != (tt.want == 1) {
 			t.Errorf("%s: %s %s: sent %d, %v", tt.name, tt.method, tt.url, got, err)
 		}
