@@ -37,7 +37,7 @@ func admit(b *bed) {
 			with.strike(), without.strike())
 	}()
 	rounds := map[string][]sample{}
-	claims := b.part(600)
+	const claims = 600
 	for round := range admitRounds {
 		names := claimNames(fmt.Sprintf("round-%d", round), claims)
 		comeAndGo(names, with, without)

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
-	"strconv"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -26,7 +24,6 @@ type bed struct {
 	flags    []string        // of the operator
 	stages   int
 	profiles *profiles
-	divide   int  // what loads of PVCs are divided by
 	last     bool // nothing is measured after this
 
 	scenario string
@@ -38,9 +35,6 @@ type bed struct {
 // once before anything is measured.
 func raise(ctx context.Context, dir string, reaper *drill.Reaper, s settings, cold bool) (b *bed, err error) {
 	b = &bed{ctx: ctx}
-	if b.divide, err = divisor(os.Getenv(divideEnv)); err != nil {
-		return nil, err
-	}
 	ports, err := drill.FreePorts(1)
 	if err != nil {
 		return nil, err
@@ -60,24 +54,6 @@ func raise(ctx context.Context, dir string, reaper *drill.Reaper, s settings, co
 	}
 	return b, nil
 }
-
-// divideEnv makes loads of PVCs smaller, to try a scenario. The figures of such a run count
-// for nothing.
-const divideEnv = "LOCKSTEP_BENCH_DIVIDE"
-
-func divisor(text string) (int, error) {
-	if text == "" {
-		return 1, nil
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
-		return 0, fmt.Errorf("%s=%q: give a whole number from 1", divideEnv, text)
-	}
-	return n, nil
-}
-
-// part divides a number, when loads are divided.
-func (b *bed) part(n int) int { return max(n/b.divide, 10) }
 
 // kept keeps the operator's requests, and all creations and deletions of pods and writes to
 // PVCs.

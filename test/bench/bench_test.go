@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -20,37 +18,23 @@ import (
 	"lockstep.dev/lockstep/test/drill"
 )
 
-func TestAFigureIsJudgedByTargetAndRange(t *testing.T) {
-	ten, some := 10.0, []float64{1, 2}
+func TestAFigureIsJudgedByItsTarget(t *testing.T) {
+	b := &budget{Figures: map[string]allowance{"most": {Target: 10}, "least": {Target: 10, Least: true}}}
 	for _, tt := range []struct {
-		a      allowance
-		away   bool // another machine
+		name   string
 		value  float64
-		begins string
+		missed bool
 	}{
-		{allowance{Target: &ten}, false, 10, ""},
-		{allowance{Target: &ten}, true, 11, "TARGET MISSED"},
-		{allowance{Target: &ten, Least: true}, false, 9, "TARGET MISSED"},
-		{allowance{Target: &ten, Least: true}, false, 11, ""},
-		{allowance{Range: some}, false, 2, ""},
-		{allowance{Range: some}, false, 3, "BEYOND"},
-		{allowance{Range: some}, true, 3, ""},
-		{allowance{Range: some}, false, 0.5, "better"},
-		{allowance{Range: some, Least: true}, false, 0.5, "BEYOND"},
-		{allowance{Range: some, Least: true}, false, 3, "better"},
+		{"most", 10, false}, {"most", 11, true}, {"least", 10, false}, {"least", 9, true}, {"other", 99, false},
 	} {
-		b := &budget{Machine: newReport(settings{}).machine, Figures: map[string]allowance{"a.b": tt.a}}
-		if tt.away {
-			b.Machine.Cores++
+		missed := b.print(io.Discard, figures{{tt.name, tt.value}})
+		if (missed != nil) != tt.missed || codeOf(missed) != map[bool]int{true: 1}[tt.missed] {
+			t.Errorf("%s of %v: %v", tt.name, tt.value, missed)
 		}
-		f := figure{"a.b", tt.value}
-		if got := b.judge(f); !strings.HasPrefix(got, tt.begins) || (tt.begins == "") != (got == "") {
-			t.Errorf("%+v: %v is %q", tt.a, tt.value, got)
-		}
-		fails := tt.begins != "" && tt.begins != "better"
-		if err := b.compare(&report{figures: figures{f, {"not known", 99}}}); (err != nil) != fails {
-			t.Errorf("%+v: %v", tt.a, err)
-		}
+	}
+	invalid := fmt.Errorf("idle: %w: nothing was touched", errInvalid)
+	if got := codeOf(errors.Join(b.judge(figure{"most", 11}), invalid)); got != 2 {
+		t.Errorf("an invalid run ends with %d", got)
 	}
 }
 
@@ -66,40 +50,6 @@ func TestTheBudgetIsSoundAndNamesScenarios(t *testing.T) {
 	for name := range b.Figures {
 		if scenario, _, ok := strings.Cut(name, "."); !ok || !known[scenario] {
 			t.Errorf("%s is of no scenario", name)
-		}
-	}
-}
-
-func TestARunIsRecordedAsTheBudgetReadsIt(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "budget.yaml")
-	if err := os.WriteFile(path, []byte("figures: {}\nruns:\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	r := newReport(settings{qps: 20, repeat: 3})
-	r.add(io.Discard, "kill-one", figures{{"kill-one.seconds", 1.25}, {"kill-one.writes", 2}}, &budget{})
-	for range 2 {
-		if err := r.record(path); err != nil {
-			t.Fatal(err)
-		}
-	}
-	b, err := readBudget(path)
-	if err != nil || len(b.Runs) != 2 {
-		t.Fatalf("%d runs, %v", len(b.Runs), err)
-	}
-	want := map[string]any{"kill-one.seconds": 1.25, "kill-one.writes": 2.0}
-	if diff := cmp.Diff(want, b.Runs[1]["figures"]); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
-}
-
-func TestExitCode(t *testing.T) {
-	ten := 10.0
-	b := &budget{Figures: map[string]allowance{"a.b": {Target: &ten}}}
-	missed := b.compare(&report{figures: figures{{"a.b", 11}}})
-	invalid := fmt.Errorf("idle: %w: nothing was touched", errInvalid)
-	for err, want := range map[error]int{nil: 0, missed: 1, invalid: 2, errors.Join(missed, invalid): 2} {
-		if got := codeOf(err); got != want {
-			t.Errorf("%v: %d, want %d", err, got, want)
 		}
 	}
 }
@@ -131,29 +81,18 @@ func TestAftermathDistinguishesIncarnations(t *testing.T) {
 	}
 }
 
-func TestStepsOfAnAnswerAreTimed(t *testing.T) {
+func TestAnAnswerIsTheDeletionOfTheLeader(t *testing.T) {
 	at := func(ms int) time.Time { return time.UnixMilli(int64(1_000_000 + ms)) }
-	request := func(verb, resource, subresource, agent, name string, ms int) drill.Request {
-		return drill.Request{Verb: verb, Resource: resource, Subresource: subresource, Agent: agent, Name: name, Begun: at(ms), Done: at(ms + 1), Code: http.StatusOK}
+	deletes := func(agent, name string, ms int) drill.Request {
+		return drill.Request{Agent: agent, Name: name, Begun: at(ms), Done: at(ms + 1)}
 	}
-	got := stepsOf([]drill.Request{
-		request("patch", "leaderworkersets", "status", "lockstep/v1", "a", 0), // before any kill
-		request("delete", "pods", "", benchAgent, "a-1-3", 9),
-		request("patch", "leaderworkersets", "status", "lockstep/v1", "a", 20),
-		request("patch", "leaderworkersets", "status", "lockstep/v1", "a", 25), // counts
-		request("delete", "statefulsets", "", "lockstep/v1", "a-1", 30),
-		request("delete", "pods", "", "lockstep/v1", "a-1-1", 40),
-		request("delete", "pods", "", "kwok", "a-1", 41), // the end of it
-		request("delete", "pods", "", "lockstep/v1", "a-1", 50),
-		request("delete", "pods", "", "lockstep/v1", "a-1", 60),
-		request("delete", "pods", "", benchAgent, "a-2-3", 69),
-		request("delete", "pods", "", "lockstep/v1", "a-2", 90), // beside its StatefulSet
-		request("delete", "statefulsets", "", "lockstep/v1", "a-2", 91),
+	got := answersOf([]drill.Request{
+		deletes(benchAgent, "a-1-3", 9), deletes("lockstep/v1", "a-1-1", 40),
+		deletes("kwok", "a-1", 41), // the end of it
+		deletes("lockstep/v1", "a-1", 50), deletes("lockstep/v1", "a-1", 60),
+		deletes(benchAgent, "a-2-3", 69), deletes("lockstep/v1", "a-2", 90),
 	})
-	want := map[string][]time.Duration{
-		"record": {10 * time.Millisecond}, "statefulset": {20 * time.Millisecond, 21 * time.Millisecond}, "leader": {20 * time.Millisecond, 40 * time.Millisecond},
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff([]time.Duration{20 * time.Millisecond, 40 * time.Millisecond}, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }

@@ -37,19 +37,13 @@ func killOne(b *bed) {
 	for i := range kills {
 		costs = append(costs, s.spend("the group is whole again", func() error { return s.killWorker(i) }, s.recreated(8*(i+1))))
 	}
-	steps, answers := s.answers(kills)
+	answers := s.answers(kills)
 	after := s.aftermath(mark, kills, func(int) bool { return true })
 	slices.SortFunc(costs, func(a, b cost) int { return int(a.time - b.time) })
 	median := costs[len(costs)/2]
 	median.pods = after.most
 	b.tellCost(median, floorCost)
 	after.tell(b)
-	for _, step := range []string{"record", "statefulset"} {
-		if taken := steps[step]; len(taken) > 0 {
-			b.tell(step+"-ms-median", milliseconds(taken[len(taken)/2]))
-			b.tell(step+"-ms-longest", milliseconds(taken[len(taken)-1]))
-		}
-	}
 	b.tell("answer-ms-median", milliseconds(answers[len(answers)/2]))
 	b.tell("answer-ms-p99", milliseconds(percentile(answers, 99)))
 }
@@ -66,7 +60,7 @@ func killForty(b *bed) {
 		victims[i] = i * groups / hit
 	}
 	c := s.spend("all groups are whole again", func() error { return drill.Together(victims, s.killWorker) }, s.recreated(8*hit))
-	_, answers := s.answers(hit)
+	answers := s.answers(hit)
 	b.tellCost(c, cost{})
 	b.tell("answer-ms-p99", milliseconds(answers[len(answers)-1]))
 	after := s.aftermath(mark, hit, func(group int) bool { return slices.Contains(victims, group) })
@@ -82,52 +76,32 @@ func (s *stage) recreated(pods int) func() bool {
 	return func() bool { return s.created >= s.groups*s.size+pods && s.complete() }
 }
 
-// answers returns how long after each worker's deletion the operator began each step of its
-// answer, and the deletion of its leader, by the API server's clock, shortest first.
-func (s *stage) answers(want int) (steps map[string][]time.Duration, leaders []time.Duration) {
+// answers returns how long after each worker's deletion the operator began to delete its leader,
+// by the API server's clock, shortest first.
+func (s *stage) answers(want int) []time.Duration {
 	must(s.Audit.Sync())
-	steps = stepsOf(s.Audit.Kept(0, func(r drill.Request) bool { return r.Namespace == s.namespace && r.Code == http.StatusOK }))
-	valid(len(steps["leader"]) >= want, "the operator deleted %d leaders for %d workers", len(steps["leader"]), want)
-	return steps, steps["leader"]
+	answers := answersOf(s.Audit.Kept(0, func(r drill.Request) bool { return r.Namespace == s.namespace && deletesPod(r) }))
+	valid(len(answers) >= want, "the operator deleted %d leaders for %d workers", len(answers), want)
+	return answers
 }
 
-// stepsOf times the steps of an answer: a write of the set's status, the deletion of the
-// group's StatefulSet, and that of its leader.
-func stepsOf(requests []drill.Request) map[string][]time.Duration {
-	killed := map[string]time.Time{} // by the leader, until another worker of it is
-	answered := map[string]bool{}    // by the leader, once it is deleted
-	recorded := map[string]time.Time{}
-	steps := map[string][]time.Duration{}
-	for _, r := range requests {
+// answersOf times the first deletion of a leader after that of a worker by the bench.
+func answersOf(deletions []drill.Request) (answers []time.Duration) {
+	killed := map[string]time.Time{} // by the leader, until it is deleted
+	for _, r := range deletions {
 		var group, worker int
 		n, _ := fmt.Sscanf(r.Name, "a-%d-%d", &group, &worker)
 		at, awaited := killed[r.Name]
 		switch {
-		case n == 2 && deletesPod(r) && r.Agent == benchAgent:
-			leader := fmt.Sprintf("a-%d", group)
-			killed[leader], answered[leader] = r.Done, false
-			delete(recorded, leader)
-		case !drill.ByLockstep(r):
-		case r.Resource == "leaderworkersets" && r.Subresource == "status":
-			for leader := range killed { // one at a time
-				if _, known := recorded[leader]; !known && !answered[leader] {
-					recorded[leader] = r.Begun
-				}
-			}
-		case awaited && r.Resource == "statefulsets" && r.Verb == "delete": // before the leader or after
-			steps["statefulset"] = append(steps["statefulset"], r.Begun.Sub(at))
-		case awaited && !answered[r.Name] && deletesPod(r):
-			answered[r.Name] = true
-			steps["leader"] = append(steps["leader"], r.Begun.Sub(at))
-			if begun, known := recorded[r.Name]; known {
-				steps["record"] = append(steps["record"], begun.Sub(at))
-			}
+		case n == 2 && r.Agent == benchAgent:
+			killed[fmt.Sprintf("a-%d", group)] = r.Done
+		case awaited && drill.ByLockstep(r):
+			answers = append(answers, r.Begun.Sub(at))
+			delete(killed, r.Name)
 		}
 	}
-	for _, taken := range steps {
-		slices.Sort(taken)
-	}
-	return steps
+	slices.Sort(answers)
+	return answers
 }
 
 // aftermath counts what happened to groups after a worker of each was killed.

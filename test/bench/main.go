@@ -6,10 +6,9 @@
 //
 //	make bench                                         # everything, half an hour on two cores, more if they are shared
 //	make bench BENCHFLAGS="--scenario create-100x8"    # one scenario; may be given several times
-//	make bench BENCHFLAGS="--record test/bench/budget.yaml"  # append the figures as a run
 //
-// The figures are compared with budget.yaml: ranges, the runs that set them and the
-// machine. A load that was not reached makes a run invalid, not good.
+// The figures are compared with the targets of budget.yaml. A load that was not reached makes a
+// run invalid, not good.
 package main
 
 import (
@@ -35,7 +34,6 @@ type settings struct {
 	nodes     int
 	qps       int
 	budget    string
-	record    string
 	profile   string
 	list      bool
 }
@@ -55,7 +53,6 @@ func main() {
 	flag.IntVar(&s.nodes, "nodes", 50, "simulated nodes")
 	flag.IntVar(&s.qps, "kcm-qps", 200, "queries per second of the controller manager's client; its burst is half as much again")
 	flag.StringVar(&s.budget, "budget", "test/bench/budget.yaml", "`file` to compare with; empty compares with nothing")
-	flag.StringVar(&s.record, "record", "", "`file` to append the figures to, as a run")
 	flag.StringVar(&s.profile, "profile", "", "`directory` to put profiles of the operator into: its CPU while a load is worked on, and its heap after that")
 	flag.BoolVar(&s.list, "list", false, "list the scenarios and end")
 	flag.Parse()
@@ -110,21 +107,17 @@ func runOn(ctx context.Context, s settings, dir string, reaper *drill.Reaper, ch
 	if err != nil {
 		return err
 	}
-	report := newReport(s)
-	fmt.Println(report.heading())
-	var failed []error
+	fmt.Println(s.heading())
+	var failed, missed []error
 	for i, one := range chosen {
 		figures, err := b.measure(one, s.repeat, i == len(chosen)-1)
 		if err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", one.name, err))
 			fmt.Printf("%s: %v\n", one.name, err)
 		}
-		report.add(os.Stdout, one.name, figures, budget)
+		missed = append(missed, budget.print(os.Stdout, figures))
 	}
-	if s.record != "" {
-		failed = append(failed, report.record(s.record))
-	}
-	return errors.Join(append(failed, budget.compare(report))...)
+	return errors.Join(append(failed, missed...)...)
 }
 
 // choose returns the scenarios with the given names, in the order in which they are best

@@ -24,7 +24,7 @@ type releaseLoad struct {
 //
 // One by one, the claims bear both finalizers, and both have to go.
 func release(b *bed) {
-	l := releaseLoad{claims: b.part(1000), users: 10, crowd: b.part(10000), trickle: b.part(200)}
+	l := releaseLoad{claims: 1000, users: 10, crowd: 10000, trickle: 200}
 	p := b.newPlace(map[string]string{modeLabel: "off"})
 	defer p.restore()
 	p.inPlace(l)
