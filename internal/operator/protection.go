@@ -23,13 +23,8 @@ import (
 	"lockstep.dev/lockstep/internal/report"
 )
 
-const (
-	// policyInterval is the time between two checks that the policies exist.
-	policyInterval = 30 * time.Second
-	// kindInterval is the time between two checks of configured kinds. They read memory
-	// alone.
-	kindInterval = 10 * time.Second
-)
+// policyInterval is the time between two checks that the policies exist.
+const policyInterval = 30 * time.Second
 
 // protection is what the controllers of protection share.
 type protection struct {
@@ -75,8 +70,8 @@ func (o *Options) setupProtection(mgr ctrl.Manager, starter *kinds.Starter) erro
 		Settings: p.Settings, Caches: caches, Live: pvccache.PodLister{Reader: mgr.GetAPIReader(), Pods: pods}, Pods: p.pods,
 		Actor: p.actor, Recorder: mgr.GetEventRecorder(Protection), Log: log,
 	})
-	policies, kinds := report.NewPolicies(log), report.NewKinds(log)
-	register(report.HoldMetrics(), finalizers.Report().Metrics(), policies.Metrics(), kinds.Metrics())
+	policies := report.NewPolicies(log)
+	register(report.HoldMetrics(), finalizers.Report().Metrics(), policies.Metrics())
 	if err := p.setupCaches(); err != nil {
 		return err
 	}
@@ -88,7 +83,7 @@ func (o *Options) setupProtection(mgr ctrl.Manager, starter *kinds.Starter) erro
 	if err := mgr.Add(finalizers); err != nil {
 		return fmt.Errorf("set up the controller of finalizers: %w", err)
 	}
-	if err := p.setupHolds(kinds); err != nil {
+	if err := p.setupHolds(); err != nil {
 		return err
 	}
 	gates := &podgate.Reconciler{
@@ -138,8 +133,7 @@ type filledFirst struct{ cache.Cache }
 func (f filledFirst) GetCache() cache.Cache { return f.Cache }
 
 // setupHolds adds the controllers that hold PVCs in use: a policy refuses to delete these.
-// The replica with the lease reports configured kinds that cannot be read.
-func (p *protection) setupHolds(reported *report.Complaints) error {
+func (p *protection) setupHolds() error {
 	workloads, err := pvccache.NewWorkloads(p.client, p.starter, p.Kinds, restart.LargestStarted, report.WatchFailed)
 	if err != nil {
 		return fmt.Errorf("watch workloads: %w", err)
@@ -158,26 +152,19 @@ func (p *protection) setupHolds(reported *report.Complaints) error {
 	if err != nil {
 		return err
 	}
-	if err := p.mgr.Add(every(kindInterval, func(context.Context) { reported.Kinds(workloads.Described()) })); err != nil {
-		return err
-	}
 	return p.mgr.Add(everywhere(workloads.Run))
 }
 
-// policies makes the replica with the lease report policies that were deleted.
-func (p *protection) policies(reported *report.Complaints) manager.Runnable {
+// policies reports deleted policies, on the replica with the lease.
+func (p *protection) policies(reported *report.Policies) manager.Runnable {
 	read := pvccache.NewPolicies(p.mgr.GetAPIReader(), p.Alone, p.InitialHold)
-	return every(policyInterval, func(ctx context.Context) {
+	check := func(ctx context.Context) {
 		if missing, err := read.Missing(ctx); ctx.Err() == nil {
-			reported.Policies(missing, err)
+			reported.Missing(missing, err)
 		}
-	})
-}
-
-// every runs a check now, and again after each interval, on the replica with the lease.
-func every(interval time.Duration, check func(context.Context)) manager.Runnable {
+	}
 	return manager.RunnableFunc(func(ctx context.Context) error {
-		wait.UntilWithContext(ctx, check, interval)
+		wait.UntilWithContext(ctx, check, policyInterval)
 		return nil
 	})
 }

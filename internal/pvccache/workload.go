@@ -20,8 +20,6 @@ type workload struct {
 	metav1.ObjectMeta
 	want  workloads.Want
 	owner identity.Ref
-	// found are the described paths that it has, if the configuration describes its kind.
-	found []string
 }
 
 // workloadOf returns a transform that reduces objects to workloads. A workload stays as it is.

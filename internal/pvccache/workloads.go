@@ -28,7 +28,7 @@ var leaderWorkerSets = lwsv1.GroupVersion.WithKind(string(identity.KindLeaderWor
 // PVCs. Kinds that are not built in are watched while the API server serves them.
 type Workloads struct {
 	builtIn []*builtInKind
-	others  []*otherKind
+	others  []*kinds.Kind
 	failed  cache.WatchErrorHandlerWithContext
 
 	mu      sync.Mutex
@@ -62,13 +62,6 @@ type builtInKind struct {
 	informer cache.SharedIndexInformer
 }
 
-// otherKind is a kind that may come and go.
-type otherKind struct {
-	*kinds.Kind
-	// described is what the configuration says of the kind, or nil.
-	described *workloads.Kind
-}
-
 // NewWorkloads returns Workloads that watch once they and the starter run: the built-in kinds,
 // LeaderWorkerSets, and those given. started returns the size of a set's groups. Failed lists and watches are
 // reported to failed.
@@ -85,15 +78,15 @@ func NewWorkloads(kube kubernetes.Interface, starter *kinds.Starter, configured 
 		}
 		w.builtIn = append(w.builtIn, &builtInKind{k.GroupKind(), informer})
 	}
-	starter.Add(w.add(leaderWorkerSets, workloadOf(OfLeaderWorkerSet(started)), nil))
+	starter.Add(w.add(leaderWorkerSets, workloadOf(OfLeaderWorkerSet(started))))
 	for _, kind := range configured {
-		starter.Add(w.add(kind.GroupVersionKind, described(kind), &kind))
+		starter.Add(w.add(kind.GroupVersionKind, workloadOf(ofKind(kind))))
 	}
 	return w, nil
 }
 
 // add adds a kind that may come and go.
-func (w *Workloads) add(kind schema.GroupVersionKind, reduce cache.TransformFunc, described *workloads.Kind) *kinds.Kind {
+func (w *Workloads) add(kind schema.GroupVersionKind, reduce cache.TransformFunc) *kinds.Kind {
 	k := &kinds.Kind{
 		GroupVersionKind: kind,
 		Failed:           w.failed,
@@ -104,7 +97,7 @@ func (w *Workloads) add(kind schema.GroupVersionKind, reduce cache.TransformFunc
 			}
 		},
 	}
-	w.others = append(w.others, &otherKind{k, described})
+	w.others = append(w.others, k)
 	return k
 }
 

@@ -12,10 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"lockstep.dev/lockstep/api/config/v1alpha1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/pvc"
-	"lockstep.dev/lockstep/internal/pvc/workloads"
 )
 
 func deleted(name string, at int64) *corev1.PersistentVolumeClaim {
@@ -147,31 +145,27 @@ func TestUsesOfReleases(t *testing.T) {
 	}
 }
 
-func TestComplaintsAreLoggedOnceAndCounted(t *testing.T) {
+func TestMissingPoliciesAreLoggedOnceAndCounted(t *testing.T) {
 	var lines []string
 	log := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
-	policies, kinds := NewPolicies(log), NewKinds(log)
-	astray := workloads.Described{Kind: workloads.KindOf(v1alpha1.WorkloadKind{APIVersion: "example.com/v1", Kind: "Shard"})}
+	policies := NewPolicies(log)
 	for step, tt := range []struct {
 		do    func()
 		says  string
 		value float64
 	}{
-		{func() { policies.Policies(nil, nil) }, "", 0},
-		{func() { policies.Policies([]string{"refuse-delete"}, nil) }, "refuse-delete", 1},
-		{func() { policies.Policies([]string{"refuse-delete"}, nil) }, "", 1},
-		{func() { policies.Policies(nil, errors.New("forbidden")) }, "forbidden", 1},
-		{func() { policies.Policies(nil, errors.New("forbidden")) }, "", 1},
-		{func() { policies.Policies([]string{"refuse-delete", "guard"}, nil) }, "guard", 2},
-		{func() { policies.Policies(nil, nil) }, "resolved", 0},
-		{func() { kinds.Kinds([]workloads.Described{astray}) }, "Shard", 1},
-		{func() { kinds.Kinds([]workloads.Described{astray}) }, "", 1},
-		{func() { kinds.Kinds(nil) }, "resolved", 0},
+		{func() { policies.Missing(nil, nil) }, "", 0},
+		{func() { policies.Missing([]string{"refuse-delete"}, nil) }, "refuse-delete", 1},
+		{func() { policies.Missing([]string{"refuse-delete"}, nil) }, "", 1},
+		{func() { policies.Missing(nil, errors.New("forbidden")) }, "forbidden", 1},
+		{func() { policies.Missing(nil, errors.New("forbidden")) }, "", 1},
+		{func() { policies.Missing([]string{"refuse-delete", "guard"}, nil) }, "guard", 2},
+		{func() { policies.Missing(nil, nil) }, "no policy", 0},
 	} {
 		lines = nil
 		tt.do()
 		said, value := strings.Join(lines, "\n"), 0.0
-		for _, v := range metrics(t, policies.metric, kinds.metric) {
+		for _, v := range metrics(t, policies.metric) {
 			value += v
 		}
 		if (said == "") != (tt.says == "") || !strings.Contains(strings.ToLower(said), strings.ToLower(tt.says)) || value != tt.value {

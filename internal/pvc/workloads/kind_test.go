@@ -1,11 +1,9 @@
 package workloads_test
 
 import (
-	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
 	"lockstep.dev/lockstep/internal/pvc/workloads"
@@ -105,56 +103,6 @@ func TestCheck(t *testing.T) {
 		tt.spoil(&fields)
 		if err := workloads.KindOf(fields).Check(); (err != nil) != tt.fails {
 			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
-// A path that leads nowhere names no PVC, and so holds nothing: the log must say so.
-func TestComplaint(t *testing.T) {
-	shards := v1alpha1.WorkloadKind{
-		APIVersion: "example.com/v1", Kind: "Shard", PodTemplates: []string{"spec.template"}, ClaimTemplates: []string{"spec.claims"},
-		ClaimName: "{template}-{name}-{ordinal}", Replicas: "spec.size", Suspend: "spec.pause",
-	}
-	v1 := schema.GroupVersion{Group: "example.com", Version: "v1"}
-	whole := object(map[string]any{"template": template(), "claims": []any{named("data")}, "size": int64(2)}, nil)
-	bare := object(map[string]any{"template": template()}, nil)
-	templates := func(path string) workloads.Kind {
-		k := shards
-		k.PodTemplates = []string{path}
-		return workloads.KindOf(k)
-	}
-	claims := shards
-	claims.ClaimTemplates = []string{"spec.template"}
-	for _, tt := range []struct {
-		name      string
-		kind      workloads.Kind
-		as        schema.GroupVersion
-		workloads []*unstructured.Unstructured
-		says      []string
-	}{
-		{"as described", workloads.KindOf(shards), v1, []*unstructured.Unstructured{whole}, nil},
-		{"no workloads", workloads.KindOf(shards), v1, nil, nil},
-		{"one leaves a field out", workloads.KindOf(shards), v1, []*unstructured.Unstructured{bare, whole}, nil},
-		{"no such field", templates("spec.tmpl"), v1, []*unstructured.Unstructured{whole}, []string{"no Shard, read as example.com/v1,", "spec.tmpl."}},
-		{"too deep", templates("spec.template.spec"), v1, []*unstructured.Unstructured{whole}, []string{"spec.template.spec."}},
-		{"not a list", workloads.KindOf(claims), v1, []*unstructured.Unstructured{whole}, []string{"spec.template.*"}},
-		{"two paths", workloads.KindOf(shards), v1, []*unstructured.Unstructured{bare}, []string{"spec.claims", "spec.size"}},
-		{"not served", workloads.KindOf(shards), schema.GroupVersion{}, nil, []string{"kind Shard of example.com/v1 is not served"}},
-		{"jobset, not served", workloads.JobSet, schema.GroupVersion{}, nil, nil},
-		{"jobset without claims", workloads.JobSet, workloads.JobSet.GroupVersion(), []*unstructured.Unstructured{object(map[string]any{"replicatedJobs": jobSet().Object["spec"].(part)["replicatedJobs"]}, nil)}, nil},
-	} {
-		d := workloads.Described{Kind: tt.kind, As: tt.as, Workloads: len(tt.workloads), Found: map[string]bool{}}
-		for _, w := range tt.workloads {
-			tt.kind.Found(w, func(path string) { d.Found[path] = true })
-		}
-		says := d.Complaint()
-		if (says == "") != (tt.says == nil) {
-			t.Errorf("%s: %q", tt.name, says)
-		}
-		for _, text := range tt.says {
-			if !strings.Contains(says, text) {
-				t.Errorf("%s: %q lacks %q", tt.name, says, text)
-			}
 		}
 	}
 }
