@@ -64,8 +64,7 @@ test: build ## Run units, laws, integration and one drill for each promise (20 m
 	$(MAKE) --no-print-directory fuzz FUZZTIME=3000x FUZZED="internal/webhook internal/lws/revision internal/lws/admission"
 	go -C local test -vet=off -timeout 20m ./...
 	go test ./test/bench ./test/delay ./test/history
-	go test ./test/interleave -rapid.seed=1
-	LOCKSTEP_SEED=1 go test -count=1 -timeout 20m ./test/integration -skip '^TestInterleavings$$'
+	LOCKSTEP_SEED=1 LOCKSTEP_INTERLEAVINGS=20 go test -count=1 -timeout 20m ./test/integration
 	LOCKSTEP_SEED=1 LOCKSTEP_ROUNDS=1 go test -count=1 -timeout 20m ./test/cluster -run '^TestSmoke$$'
 
 .PHONY: drills
