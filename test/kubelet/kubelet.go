@@ -1,7 +1,6 @@
 // Package kubelet stands in for the part of a kubelet that decides whether a pod
-// gets the volume of a claim. It is a stand-in: the rules are those that kubelets
-// were seen to follow, and a test puts the one of today to the real thing. It
-// knows nothing of how claims are read.
+// gets the volume of a PVC. The rules are those that kubelets were seen to follow, and
+// a test compares today's with the real thing. It does not know how PVCs are read.
 package kubelet
 
 import (
@@ -33,7 +32,7 @@ func (k Kind) String() string {
 
 var errDeleted = errors.New("PVC is being deleted")
 
-// Admits tells why a new pod does not get the volume of a claim, read live.
+// Admits returns why a new pod does not get the volume of a PVC, read live, or nil.
 func (k Kind) Admits(claim *corev1.PersistentVolumeClaim) error {
 	terminating := claim.DeletionTimestamp != nil
 	protected := slices.Contains(claim.Finalizers, pvc.PodsFinalizer)
