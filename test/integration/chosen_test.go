@@ -58,14 +58,14 @@ func TestClaimsAreHeldFromBirthWhereThatWasChosen(t *testing.T) {
 		g.must(g.Update(t.Context(), binding))
 		c := forging()
 		g.must(g.alice.Create(t.Context(), c, client.DryRunAll))
-		if words := c.Annotations; words[pvc.HoldersAnnotation] != pvc.Unverified || words[pvc.HoldAnnotation] != "" {
-			t.Fatalf("round %d: born with %v", i, words)
+		if got := c.Annotations; got[pvc.HoldersAnnotation] != pvc.Unverified || got[pvc.HoldAnnotation] != "" {
+			t.Fatalf("round %d: born with %v", i, got)
 		}
 	}
 	c := forging()
 	g.must(g.alice.Create(t.Context(), c))
-	if words := c.Annotations; words[pvc.HoldersAnnotation] != pvc.Unverified || words[pvc.HoldAnnotation] != "" {
-		t.Errorf("born with %v", words)
+	if got := c.Annotations; got[pvc.HoldersAnnotation] != pvc.Unverified || got[pvc.HoldAnnotation] != "" {
+		t.Errorf("born with %v", got)
 	}
 	g.mustRefuse(g.alice.Delete(t.Context(), c), "To delete it all the same: kubectl lockstep release pvc/new -n holding")
 	own := newClaim("holding", "web-scratch")

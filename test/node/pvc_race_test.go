@@ -130,7 +130,7 @@ func (r *racing) judgedByAnothersList() (*corev1.PersistentVolumeClaim, *corev1.
 	r.Remove(first)
 	r.Until("the first pod is gone", func() bool { return r.Of(first.UID).Died != 0 })
 	marker := other.newUser("last", "none")
-	marker.Spec.SchedulerName = "nobody"
+	marker.Spec.SchedulerName = "none"
 	other.Create(marker)
 	r.said("Enqueuing PVCs for Pod", string(marker.UID))
 	lag := r.proxy.Hold(delay.Streams, watchesPods)
