@@ -42,9 +42,6 @@ const (
 	HeldUnwritten  = "WriteFailed"
 )
 
-// postponedByOthers is the state of a terminating PVC that other controllers keep for its pods.
-const postponedByOthers = DeletionPostponed + ", by others"
-
 var (
 	reads = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "lockstep_protection_reads_total",
@@ -71,14 +68,12 @@ var (
 
 // Protection reports on the finalizers of PVCs. It is safe for concurrent use.
 type Protection struct {
-	recorder events.EventRecorder
-	metrics  []prometheus.Collector
+	*Reporter
+	metrics []prometheus.Collector
 	// told holds the last event about a PVC, by UID.
 	told *lru.Cache
 
 	mu sync.Mutex
-	// begun is when this replica began to work. It does not know the events of replicas before it.
-	begun time.Time
 	// held are the terminating PVCs, and claims counts them by reason.
 	held   map[types.UID]heldPVC
 	claims *prometheus.GaugeVec
@@ -92,7 +87,7 @@ type heldPVC struct {
 // NewProtection returns a Protection that records events through recorder. depth is the number of PVCs that
 // wait for a reconcile.
 func NewProtection(recorder events.EventRecorder, now func() time.Time, depth func() int) *Protection {
-	p := &Protection{recorder: recorder, told: lru.New(remembered), held: map[types.UID]heldPVC{}}
+	p := &Protection{Reporter: New(recorder), told: lru.New(remembered), held: map[types.UID]heldPVC{}}
 	p.claims = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "lockstep_protection_claims_held",
 		Help: "Terminating PersistentVolumeClaims, by what keeps them.",
@@ -116,21 +111,6 @@ func NewProtection(recorder events.EventRecorder, now func() time.Time, depth fu
 
 // Metrics returns the metrics of a Protection.
 func (p *Protection) Metrics() []prometheus.Collector { return p.metrics }
-
-// Begin sets when this replica began to work.
-func (p *Protection) Begin(at time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.begun = at
-}
-
-// inherited reports whether a PVC was deleted before this replica began: another may have reported that it
-// stays. Times of the API server have whole seconds.
-func (p *Protection) inherited(claim *corev1.PersistentVolumeClaim) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return claim.DeletionTimestamp != nil && claim.DeletionTimestamp.Time.Before(p.begun.Truncate(time.Second))
-}
 
 // Held counts a terminating PVC by why it exists.
 func (p *Protection) Held(claim *corev1.PersistentVolumeClaim, reason string) {
@@ -179,20 +159,14 @@ func (p *Protection) Read(by string, took time.Duration, err error) {
 
 // Wrote reports the result of a write to a PVC, a volume or a pod.
 func (p *Protection) Wrote(ctx context.Context, a action.Action, err error) {
-	log := logr.FromContextOrDiscard(ctx).WithValues("verb", a.Verb(), "namespace", a.Target().Namespace,
-		"object", a.Target().String(), "reason", a.Why().Code, "because", a.Why().Sentence)
-	switch {
-	case errors.Is(err, apply.ErrGone):
-	case errors.Is(err, apply.ErrStale):
-		conflicts.Inc()
-		count(a, "stale")
-		log.V(1).Info("reading again", "refusal", err.Error())
-	case err != nil:
-		count(a, "failed")
-	default:
-		count(a, "done")
-		log.Info("done")
+	if errors.Is(err, apply.ErrGone) {
+		return
 	}
+	if errors.Is(err, apply.ErrStale) {
+		conflicts.Inc()
+	}
+	ctx = logr.NewContext(ctx, logr.FromContextOrDiscard(ctx).WithValues("namespace", a.Target().Namespace))
+	p.Tell(ctx, nil, a, err) // these writes have no events
 }
 
 // Postponed reports once that a terminating PVC stays because pods use it.
@@ -202,15 +176,15 @@ func (p *Protection) Postponed(claim *corev1.PersistentVolumeClaim, why action.R
 		return
 	}
 	postponed.Inc()
-	p.tell(claim, corev1.EventTypeNormal, DeletionPostponed, why.Sentence)
+	p.tell(claim, action.Event{Reason: DeletionPostponed, Note: why.Sentence})
 }
 
 // Slipped reports once that pods use a terminating PVC without a finalizer for pods.
 func (p *Protection) Slipped(claim *corev1.PersistentVolumeClaim, users string) {
 	p.Held(claim, HeldBySlipped)
-	if p.last(claim) != UsedWithoutProtection {
-		p.tell(claim, corev1.EventTypeWarning, UsedWithoutProtection,
-			"is being deleted without "+pvc.PodsFinalizer+"; do not restart the kubelet of a pod that runs on it; end "+users)
+	if last, _ := p.told.Get(claim.UID); last != UsedWithoutProtection {
+		p.tell(claim, action.Event{Warning: true, Reason: UsedWithoutProtection,
+			Note: "is being deleted without " + pvc.PodsFinalizer + "; do not restart the kubelet of a pod that runs on it; end " + users})
 	}
 }
 
@@ -218,62 +192,27 @@ func (p *Protection) Slipped(claim *corev1.PersistentVolumeClaim, users string) 
 func (p *Protection) Released(claim *corev1.PersistentVolumeClaim, finalizer string, left []string) {
 	releases.WithLabelValues(finalizer).Inc()
 	ours := slices.Contains(left, pvc.PodsFinalizer) || slices.Contains(left, pvc.BarrierFinalizer)
-	if ours || p.last(claim) == "" && !p.inherited(claim) {
+	if _, postponed := p.told.Get(claim.UID); ours || !postponed {
 		return
 	}
-	note := released
+	note := "no pod uses the PVC any more: its deletion goes on"
 	if len(left) > 0 {
 		note += ", once other finalizers are removed: " + strings.Join(left, ", ")
 	}
-	p.tell(claim, corev1.EventTypeNormal, DeletionReleased, note)
+	p.tell(claim, action.Event{Reason: DeletionReleased, Note: note})
 	p.told.Remove(claim.UID)
-}
-
-const released = "no pod uses the PVC any more: its deletion goes on"
-
-// Observed reports once that the deletion of a PVC is postponed by other controllers.
-func (p *Protection) Observed(claim *corev1.PersistentVolumeClaim, why action.Reason) {
-	last := p.last(claim)
-	p.Postponed(claim, why)
-	if last != DeletionReleased {
-		p.told.Add(claim.UID, postponedByOthers)
-	}
-}
-
-// LetGo reports once that pods no longer keep a PVC that other controllers protect. If a replica before this
-// one may have reported the start, it does so only while the finalizer for pods is there.
-func (p *Protection) LetGo(claim *corev1.PersistentVolumeClaim) {
-	last := p.last(claim)
-	before := p.inherited(claim) && slices.Contains(claim.Finalizers, pvc.PodsFinalizer)
-	if last != DeletionReleased && (last != "" || before) {
-		p.tell(claim, corev1.EventTypeNormal, DeletionReleased, released)
-	}
-}
-
-// Went reports that a PVC is gone that other controllers kept, unless its release was reported.
-func (p *Protection) Went(claim *corev1.PersistentVolumeClaim) {
-	if p.last(claim) == postponedByOthers {
-		p.tell(claim, corev1.EventTypeNormal, DeletionReleased, "the PVC is gone")
-		p.told.Remove(claim.UID)
-	}
 }
 
 // Waits reports once in a row why the scheduling gate of a pod stays.
 func (p *Protection) Waits(pod *corev1.Pod, why action.Reason) {
 	if last, _ := p.told.Get(pod.UID); last != why {
 		p.told.Add(pod.UID, why)
-		p.recorder.Eventf(pod, nil, corev1.EventTypeWarning, why.Code, "Schedule", "%s", clipped(why.Sentence))
+		p.event(pod, action.Event{Warning: true, Reason: why.Code, Action: "Schedule", Note: why.Sentence})
 	}
 }
 
-// last returns the reason of the last event about a PVC.
-func (p *Protection) last(claim *corev1.PersistentVolumeClaim) string {
-	last, _ := p.told.Get(claim.UID)
-	reason, _ := last.(string)
-	return reason
-}
-
-func (p *Protection) tell(claim *corev1.PersistentVolumeClaim, kind, reason, note string) {
-	p.told.Add(claim.UID, reason)
-	p.recorder.Eventf(claim, nil, kind, reason, "Protect", "%s", clipped(note))
+func (p *Protection) tell(claim *corev1.PersistentVolumeClaim, event action.Event) {
+	p.told.Add(claim.UID, event.Reason)
+	event.Action = "Protect"
+	p.event(claim, event)
 }

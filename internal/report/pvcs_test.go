@@ -45,22 +45,6 @@ func TestTerminatingPVCsAreCounted(t *testing.T) {
 	}
 }
 
-// A replica does not know the events of the one before it.
-func TestAPostponementOfAnotherReplicaEnds(t *testing.T) {
-	p, r := newProtection()
-	p.Begin(time.Unix(950, 1))
-	p.Released(deleted("in the same second", 950), pvc.BarrierFinalizer, nil)
-	p.Released(deleted("afterwards", 960), pvc.BarrierFinalizer, nil)
-	p.Released(deleted("before", 949), pvc.PodsFinalizer, []string{pvc.BarrierFinalizer})
-	if len(r.told) != 0 {
-		t.Errorf("got %q", r.told)
-	}
-	p.Released(deleted("before", 949), pvc.BarrierFinalizer, nil)
-	if len(r.told) != 1 || !strings.HasPrefix(r.told[0], "Normal "+DeletionReleased) {
-		t.Errorf("got %q", r.told)
-	}
-}
-
 func TestEventsOfADeletion(t *testing.T) {
 	p, r := newProtection()
 	claim := deleted("a", 900)

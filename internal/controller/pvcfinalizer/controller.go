@@ -103,7 +103,6 @@ func (c *Controller) Start(ctx context.Context) error {
 	if !c.Caches.WaitForCacheSync(ctx) || c.Pods.AwaitSync(ctx) != nil {
 		return nil // the process ends
 	}
-	c.report.Begin(time.Now())
 	if err := c.follow(ctx); err != nil {
 		return err
 	}

@@ -299,38 +299,18 @@ func TestAPVCThatIsGoneDuringAPassIsForgotten(t *testing.T) {
 	}, deleted(claim("c", b)))
 }
 
-// Mode observe reports both ends of what others do, each once.
+// Mode observe reports a deletion that others postpone, and does not write.
 func TestAnObservedDeletionIsReported(t *testing.T) {
-	observed := func(finalizers ...string) *corev1.PersistentVolumeClaim {
-		return annotated(deleted(claim("c", finalizers...)), pvc.ModeKey, "observe")
-	}
-	erase := func(s *fakeapi.Server) { s.Erase(fakeapi.Find[*corev1.PersistentVolumeClaim](s, "c")) }
+	observed := annotated(deleted(claim("c", other, p)), pvc.ModeKey, "observe")
 	inWorld(t, beside, func(w *world) {
 		w.told("DeletionPostponed")
 		w.held(report.HeldByPods, 1)
 		w.endPod("u")
-		w.told("DeletionReleased")
-		w.held(report.HeldByPods, 0)
 		w.touch("c")
-		w.do(erase)
 		w.told()
-	}, user("u", "c"), observed(other, p))
-	inWorld(t, beside, func(w *world) { // the built-in controller may be faster
-		w.do(erase)
-		w.told("DeletionPostponed", "DeletionReleased")
-	}, user("u", "c"), observed(other, p))
-	inWorld(t, beside, func(w *world) {
-		w.do(erase)
-		w.told()
-	}, observed(other, p))
-	for _, finalizers := range [][]string{{other, p}, {other}} { // from before this replica began
-		c := observed(finalizers...)
-		c.DeletionTimestamp = &metav1.Time{Time: time.Unix(0, 0)}
-		inWorld(t, beside, func(w *world) {
-			w.touch("c")
-			w.told(slices.Repeat([]string{"DeletionReleased"}, len(finalizers)-1)...)
-		}, c)
-	}
+		w.held(report.HeldByPods, 0)
+		w.want("c", other, p)
+	}, user("u", "c"), observed)
 }
 
 // Only a live read of the namespace lets a living PVC lose the barrier.

@@ -18,7 +18,6 @@ func (c *Controller) claimChanged(before, after *corev1.PersistentVolumeClaim) {
 		return
 	}
 	c.report.Gone(before.UID)
-	c.report.Went(before)
 }
 
 // namespaceChanged adds the PVCs of a namespace that has chosen another mode. A PVC may have

@@ -99,7 +99,11 @@ func (p *pass) decide(ctx context.Context, claim *corev1.PersistentVolumeClaim) 
 		verdict, mode = p.verdict(claim)
 	}
 	if p.isUnprotected(claim, mode) {
-		p.observe(claim, mode, verdict)
+		if verdict.Step == pvc.Keep && mode == pvc.Observe {
+			p.report.Postponed(claim, verdict.Because)
+			return
+		}
+		p.report.Gone(claim.UID)
 		return
 	}
 	switch verdict.Step {
@@ -141,18 +145,6 @@ func (p *pass) readNamespace(ctx context.Context) error {
 func (p *pass) isUnprotected(claim *corev1.PersistentVolumeClaim, mode pvc.Mode) bool {
 	return mode < pvc.Barrier && !p.Settings.Alone && claim.Annotations[pvc.UsersAnnotation] == "" &&
 		!slices.Contains(claim.Finalizers, pvc.BarrierFinalizer)
-}
-
-// observe reports on a PVC in mode observe, which protects nothing.
-func (p *pass) observe(claim *corev1.PersistentVolumeClaim, mode pvc.Mode, verdict pvc.Verdict) {
-	if mode == pvc.Observe && claim.DeletionTimestamp != nil {
-		if verdict.Step == pvc.Keep {
-			p.report.Observed(claim, verdict.Because)
-			return
-		}
-		p.report.LetGo(claim)
-	}
-	p.report.Gone(claim.UID)
 }
 
 // leave does nothing about a PVC, unless a pod of its use record seems to be gone: then
