@@ -87,7 +87,7 @@ func (o *Options) setupProtection(mgr ctrl.Manager, starter *kinds.Starter) erro
 		return err
 	}
 	gates := &podgate.Reconciler{
-		Settings: p.Settings, Pods: p.pods, Caches: caches, Live: mgr.GetAPIReader(), Actor: p.actor, Report: finalizers.Report(),
+		Settings: p.Settings, Pods: p.pods, Live: mgr.GetAPIReader(), Actor: p.actor, Report: finalizers.Report(),
 	}
 	if err := gates.Setup(mgr); err != nil {
 		return err

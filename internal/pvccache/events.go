@@ -121,16 +121,12 @@ func (h *Holds) namespaceChanged(ctx context.Context, before, after *metav1.Part
 	h.list(ctx, concerned, client.InNamespace(after.Name))
 }
 
-// podChanged reports the PVCs of a pod when its use of them changes, and the PVCs that it owned
-// when it is gone.
+// podChanged reports the PVCs of a pod when its use of them changes.
 func (h *Holds) podChanged(ctx context.Context, before, after *PodUses, concerned func(types.NamespacedName)) {
 	if before != nil && after != nil && before.Node == after.Node && before.Phase == after.Phase && before.IsShutDown() == after.IsShutDown() {
 		return
 	}
 	pod := oneOf(before, after)
-	if after == nil {
-		h.list(ctx, concerned, client.InNamespace(pod.Namespace), client.MatchingFields{indexPodOwned: string(pod.UID)})
-	}
 	for _, name := range pod.Claims() {
 		if name == "" {
 			h.list(ctx, concerned, client.InNamespace(pod.Namespace))

@@ -30,30 +30,14 @@ type Holds struct {
 	reads liveReads
 }
 
-const (
-	// indexNumbered finds PVCs by their names without numbers.
-	indexNumbered = "protection.numbered"
-	// indexPodOwned finds PVCs by the pod that controls them.
-	indexPodOwned = "protection.pod-owned"
-)
+// indexNumbered finds PVCs by their names without numbers.
+const indexNumbered = "protection.numbered"
 
-// IndexHolds adds the indexes of Holds. It must run before the caches start.
+// IndexHolds adds the index of Holds. It must run before the caches start.
 func IndexHolds(ctx context.Context, indexer client.FieldIndexer) error {
-	err := indexer.IndexField(ctx, &corev1.PersistentVolumeClaim{}, indexNumbered, func(o client.Object) []string {
+	return indexer.IndexField(ctx, &corev1.PersistentVolumeClaim{}, indexNumbered, func(o client.Object) []string {
 		return workloads.Prefixes(o.GetName())
 	})
-	if err != nil {
-		return err
-	}
-	return indexer.IndexField(ctx, &corev1.PersistentVolumeClaim{}, indexPodOwned, podOwner)
-}
-
-func podOwner(claim client.Object) []string {
-	owner := metav1.GetControllerOfNoCopy(claim)
-	if owner == nil || identity.OwnerRef(claim.GetNamespace(), *owner).Kind != identity.KindPod {
-		return nil
-	}
-	return []string{string(owner.UID)}
 }
 
 // AwaitSync waits until everything has been read once. Before, every PVC would need a live read.

@@ -18,9 +18,8 @@ import (
 
 // Indexes of pods.
 const (
-	indexPVC   = "pvc" // by the PVCs that a pod names
-	indexUID   = "uid"
-	indexGated = "gated" // pods under the gate of mode strict, by namespace and by PVC
+	indexPVC = "pvc" // by the PVCs that a pod names
+	indexUID = "uid"
 )
 
 // Pods is an informer of every pod in the cluster. It keeps of a pod what concerns PVCs.
@@ -39,9 +38,7 @@ func listWatch(client kubernetes.Interface, api cache.Getter, resource string) c
 // and watches to failed.
 func NewPods(source cache.ListerWatcher, failed cache.WatchErrorHandlerWithContext) *Pods {
 	informer := cache.NewSharedIndexInformerWithOptions(source, &corev1.Pod{}, cache.SharedIndexInformerOptions{
-		Indexers: cache.Indexers{
-			indexPVC: keysOfPVCs, indexUID: keyOfUID, indexGated: keysOfGated,
-		},
+		Indexers: cache.Indexers{indexPVC: keysOfPVCs, indexUID: keyOfUID},
 	})
 	if err := informer.SetTransform(trimToUses); err != nil {
 		panic(err) // it has not started
@@ -95,14 +92,6 @@ func (p *Pods) Gated(key types.NamespacedName) *corev1.Pod {
 	return usesIn(object).Pod()
 }
 
-// GatedBy returns the gated pods that use a PVC.
-func (p *Pods) GatedBy(claim types.NamespacedName) []*PodUses {
-	return p.by(indexGated, claim.String())
-}
-
-// GatedIn returns the gated pods of a namespace.
-func (p *Pods) GatedIn(namespace string) []*PodUses { return p.by(indexGated, namespace) }
-
 // Index is the pods of a namespace that may use one of the PVCs.
 func (p *Pods) Index(namespace string, claims ...string) *pvc.Index {
 	index := pvc.NewIndex()
@@ -150,15 +139,6 @@ func keyOfUID(object any) ([]string, error) {
 	return []string{pod.Namespace + "/" + string(pod.UID)}, nil
 }
 
-func keysOfGated(object any) ([]string, error) {
-	pod := usesIn(object)
-	if !pod.IsGated() {
-		return nil, nil
-	}
-	keys, err := keysOfPVCs(object)
-	return append(keys, pod.Namespace), err
-}
-
 // PodUses is what the informer keeps of a pod: its metadata and the PVCs that it names.
 // That is half of the trimmed Pod type. It is never changed.
 type PodUses struct {
@@ -178,7 +158,7 @@ func UsesOf(pod *corev1.Pod) *PodUses {
 	uses := &PodUses{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: one(pod.Namespace), Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
-			DeletionTimestamp: pod.DeletionTimestamp, DeletionGracePeriodSeconds: pod.DeletionGracePeriodSeconds,
+			CreationTimestamp: pod.CreationTimestamp, DeletionTimestamp: pod.DeletionTimestamp, DeletionGracePeriodSeconds: pod.DeletionGracePeriodSeconds,
 		},
 		Node: one(pod.Spec.NodeName), Phase: corev1.PodPhase(one(string(pod.Status.Phase))),
 	}

@@ -6,7 +6,7 @@
 //	created, gated ─► PVCs read live ─► pod recorded on each ─► gate removed ─► scheduled
 //	                        │  missing, terminating
 //	                        ▼
-//	                 reported, and read again when a PVC changes
+//	                 reported, and read again after as long as the pod has waited
 //
 // It knows which events concern which pods, and the order of reads and writes. It refuses to
 // know when a PVC may be used, and what its record contains. pvcfinalizer removes pods from
@@ -19,11 +19,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -42,8 +40,8 @@ const (
 	workers = 8
 	// lookAgain is how soon a pod or a PVC that changed under a write is read again.
 	lookAgain = 20 * time.Millisecond
-	// waitAtMost is how long a pod waits for an event of its PVCs before it is read again.
-	waitAtMost = time.Minute
+	// waitAtMost is how long a pod waits before its PVCs are read again.
+	waitAtMost = 30 * time.Second
 	// firstRetry and lastRetry bound the back-off: the pod is not scheduled before.
 	firstRetry = 5 * time.Millisecond
 	lastRetry  = 30 * time.Second
@@ -53,8 +51,6 @@ const (
 type Reconciler struct {
 	Settings pvc.Settings
 	Pods     *pvccache.Pods
-	// Caches must have pvccache.ProtectionCaches.
-	Caches cache.Cache
 	// Live must not read from a cache.
 	Live   client.Reader
 	Actor  *apply.Actor
@@ -73,45 +69,13 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// follow adds gated pods to the queue, and again when something that they may wait for changes.
-func (r *Reconciler) follow(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
-	add := func(pods ...*pvccache.PodUses) {
-		for _, pod := range pods {
-			queue.Add(ctrl.Request{NamespacedName: types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}})
-		}
-	}
-	err := pvccache.Follow(ctx, r.Caches, &corev1.PersistentVolumeClaim{}, func(before, after *corev1.PersistentVolumeClaim) {
-		switch {
-		case after == nil:
-			add(r.Pods.GatedBy(client.ObjectKeyFromObject(before))...)
-		case before == nil || eases(before, after):
-			add(r.Pods.GatedBy(client.ObjectKeyFromObject(after))...)
-		}
-	})
-	if err != nil {
-		return err
-	}
-	err = pvccache.Follow(ctx, r.Caches, pvccache.NewNamespace(""), func(before, after *metav1.PartialObjectMetadata) {
-		if before != nil && after != nil && before.Labels[pvc.ModeKey] != after.Labels[pvc.ModeKey] {
-			add(r.Pods.GatedIn(after.Name)...)
-		}
-	})
-	if err != nil {
-		return err
-	}
+// follow adds gated pods to the queue.
+func (r *Reconciler) follow(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 	return r.Pods.Follow(func(_, after *pvccache.PodUses) {
 		if after != nil && after.IsGated() {
-			add(after)
+			queue.Add(ctrl.Request{NamespacedName: types.NamespacedName{Namespace: after.Namespace, Name: after.Name}})
 		}
 	})
-}
-
-// eases reports whether a change of a PVC is one that a pod may wait for: its volume, its mode,
-// or a shorter record. A longer record is none: all pods that share a PVC would read it once
-// for each of them.
-func eases(before, after *corev1.PersistentVolumeClaim) bool {
-	return before.Status.Phase != after.Status.Phase || before.Annotations[pvc.ModeKey] != after.Annotations[pvc.ModeKey] ||
-		len(before.Annotations[pvc.UsersAnnotation]) > len(after.Annotations[pvc.UsersAnnotation])
 }
 
 // Reconcile records one pod on all of its PVCs, each as it was just read, and then removes its
@@ -128,7 +92,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	verdict := pvc.DecideGate(view)
 	if verdict.Waits.Code != "" {
 		r.Report.Waits(pod, verdict.Waits)
-		return ctrl.Result{RequeueAfter: waitAtMost}, nil
+		age := time.Since(pod.CreationTimestamp.Time)
+		return ctrl.Result{RequeueAfter: min(max(age, lookAgain), waitAtMost)}, nil
 	}
 	err = r.carryOut(ctx, verdict)
 	if errors.Is(err, apply.ErrStale) || errors.Is(err, apply.ErrGone) {

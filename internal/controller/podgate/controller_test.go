@@ -9,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -47,7 +46,7 @@ func reconciler(t *testing.T, api *fakeapi.Shared) *Reconciler {
 		t.Fatal(err)
 	}
 	return &Reconciler{
-		Settings: pvc.Settings{Mode: pvc.Off}, Pods: pods, Caches: api.Caches(), Live: api, Actor: apply.New(api, api),
+		Settings: pvc.Settings{Mode: pvc.Off}, Pods: pods, Live: api, Actor: apply.New(api, api),
 		Report: report.NewProtection(events.NewFakeRecorder(10), time.Now, func() int { return 0 }),
 	}
 }
@@ -104,41 +103,5 @@ func TestAPodIsRecordedBeforeItsGateIsRemoved(t *testing.T) {
 				t.Errorf("lifted: %t, record %q; want %t, %q", lifted, claim.Annotations[pvc.UsersAnnotation], tt.lifted, tt.record)
 			}
 		})
-	}
-}
-
-func TestEventsThatAPodMayWaitFor(t *testing.T) {
-	users := func(value string) map[string]string { return map[string]string{pvc.UsersAnnotation: value} }
-	bound, another := data(nil), data(nil)
-	bound.Status.Phase, another.UID = corev1.ClaimBound, "2"
-	for _, tt := range []struct {
-		name    string
-		was, is client.Object
-		want    int
-	}{
-		{"another PVC of the name", data(nil), another, 1},
-		{"the PVC is bound", data(nil), bound, 1},
-		{"the PVC has another mode", data(nil), data(map[string]string{pvc.ModeKey: "off"}), 1},
-		{"one pod less", data(users("a=1,b=2")), data(users("a=1")), 1},
-		{"one pod more", data(users("a=1")), data(users("a=1,b=2")), 0},
-		{"something else", data(nil), data(map[string]string{pvc.VerifiedAnnotation: "now"}), 0},
-		{"another mode of the namespace", namespace("strict"), namespace("off"), 1},
-		{"the same mode of the namespace", namespace("strict"), namespace("strict"), 0},
-	} {
-		api := fakeapi.NewShared(tt.was, gated())
-		r := reconciler(t, api)
-		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]())
-		if err := r.follow(t.Context(), queue); err != nil {
-			t.Fatal(err)
-		}
-		for queue.Len() > 0 {
-			request, _ := queue.Get()
-			queue.Done(request)
-		}
-		api.Do(func(s *fakeapi.Server) { s.Put(tt.is) })
-		if queue.Len() != tt.want {
-			t.Errorf("%s: %d pods", tt.name, queue.Len())
-		}
-		queue.ShutDown()
 	}
 }
