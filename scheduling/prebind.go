@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"maps"
 	"slices"
 	"sync"
 
@@ -24,12 +23,7 @@ const (
 	attempts = 5
 	// writer owns the use record in managedFields.
 	writer = "lockstep-scheduling"
-	// pageSize is the number of pods in one page of a list.
-	pageSize = 500
 )
-
-// errRoomMade means: read the PVCs again, their records are shorter.
-var errRoomMade = errors.New("pods that are gone were removed from a full use record")
 
 // PreBindPreFlight skips pods that use no protected PVC, by the cache.
 func (p *Plugin) PreBindPreFlight(_ context.Context, _ framework.CycleState, pod *corev1.Pod, _ string) (*framework.PreBindPreFlightResult, *framework.Status) {
@@ -76,7 +70,7 @@ func (p *Plugin) PreBind(ctx context.Context, state framework.CycleState, pod *c
 			break
 		}
 	}
-	if errors.Is(err, errRoomMade) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return framework.NewStatus(framework.Unschedulable, fmt.Sprintf("claims changed %d times while the pod was written on them: %v", attempts, err))
 	}
 	return framework.AsStatus(err)
@@ -85,7 +79,7 @@ func (p *Plugin) PreBind(ctx context.Context, state framework.CycleState, pod *c
 // mayHaveChanged reports whether a write was refused because the PVC has changed. A policy
 // refuses before the version is compared, and forbids the write.
 func mayHaveChanged(err error) bool {
-	return errors.Is(err, errRoomMade) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err)
+	return apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err)
 }
 
 // record reads the PVCs and writes the pod onto those that do not name it. An error is one of
@@ -107,29 +101,11 @@ func (p *Plugin) record(ctx context.Context, pod *corev1.Pod, chosen incarnation
 	writes, err := p.settings.Bind(pod, live, labels)
 	switch {
 	case errors.Is(err, pvc.ErrFull):
-		return p.makeRoom(ctx, pod.Namespace, live, err)
+		return framework.NewStatus(framework.Unschedulable, err.Error()), nil // until the operator removes pods that are gone
 	case err != nil:
 		return framework.NewStatus(framework.UnschedulableAndUnresolvable, err.Error()), nil
 	}
 	return nil, p.write(ctx, writes)
-}
-
-// makeRoom removes pods that are gone from full records. The operator does so all the time;
-// without it, a record must not be full for ever.
-func (p *Plugin) makeRoom(ctx context.Context, namespace string, live pvc.Claims, full error) (*framework.Status, error) {
-	batch := p.settings.Take(namespace, slices.Collect(maps.Values(live)))
-	view := batch.Look(func(namespace string, see func(*corev1.Pod)) error { return p.pods(ctx, namespace, see) })
-	if err := view.Err(); err != nil {
-		return nil, fmt.Errorf("read the pods of namespace %q: %w", namespace, err)
-	}
-	gone := view.Forget()
-	if len(gone) == 0 {
-		return framework.NewStatus(framework.Unschedulable, full.Error()), nil
-	}
-	if err := p.write(ctx, gone); err != nil {
-		return nil, err
-	}
-	return nil, errRoomMade
 }
 
 // write writes use records onto the incarnations and versions that were read.
@@ -152,23 +128,6 @@ func (p *Plugin) write(ctx context.Context, writes []pvc.Recording) error {
 		}
 	}
 	return nil
-}
-
-// pods calls see for every pod of a namespace, from a read that begins now.
-func (p *Plugin) pods(ctx context.Context, namespace string, see func(*corev1.Pod)) error {
-	options := metav1.ListOptions{Limit: pageSize}
-	for {
-		list, err := p.client.CoreV1().Pods(namespace).List(ctx, options)
-		if err != nil {
-			return err
-		}
-		for i := range list.Items {
-			see(&list.Items[i])
-		}
-		if options.Continue = list.Continue; options.Continue == "" {
-			return nil
-		}
-	}
 }
 
 // turns lets pods that share a PVC write onto it one after the other. A scheduler binds many at
