@@ -12,6 +12,7 @@ import (
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/internal/pvc/workloads"
+	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 func ending(w workloads.Want) workloads.Want {
@@ -28,7 +29,7 @@ func TestTheTopOfAChainHolds(t *testing.T) {
 	set := &lwsv1.LeaderWorkerSet{ObjectMeta: meta("llama")}
 	set.UID, set.Spec.Replicas, set.Spec.LeaderWorkerTemplate.Size = "uid-set", new(int32(2)), new(int32(3))
 	set.Spec.LeaderWorkerTemplate.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}}}
-	lws := workloads.OfLeaderWorkerSet(set, 0)
+	lws := workloads.OfLeaderWorkerSet(fakeapi.Untyped(set), func(*lwsv1.LeaderWorkerSet) int { return 0 })
 	leaders := wantOf(statefulSet("llama", 3, owned("LeaderWorkerSet", "uid-set")))
 	workers := wantOf(statefulSet("llama-0", 2, owned("Pod", "uid-leader")))
 	a, b := wantOf(statefulSet("a", 1, owned("StatefulSet", "uid-b"))), wantOf(statefulSet("b", 1, owned("StatefulSet", "uid-a")))

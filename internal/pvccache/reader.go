@@ -51,7 +51,7 @@ type Reader struct {
 	// Kinds are the workloads beside those that are built in.
 	Kinds []workloads.Kind
 	// Started is the size of the groups of a LeaderWorkerSet.
-	Started GroupSize
+	Started workloads.GroupSize
 }
 
 // Namespace is all in one namespace that may hold its PVCs.
@@ -143,7 +143,7 @@ type source struct {
 }
 
 func (r Reader) sources() []source {
-	sources := []source{{"leaderworkersets", leaderWorkerSets, nil, OfLeaderWorkerSet(r.Started)}}
+	sources := []source{{"leaderworkersets", leaderWorkerSets, nil, ofLeaderWorkerSet(r.Started)}}
 	for _, k := range builtInKinds {
 		sources = append(sources, source{k.resource, k.GroupVersionKind, k.list, builtIn})
 	}
@@ -152,7 +152,7 @@ func (r Reader) sources() []source {
 		if kind.GroupKind() != workloads.JobSet.GroupKind() {
 			name += "." + kind.Group
 		}
-		sources = append(sources, source{name, kind.GroupVersionKind, nil, ofKind(kind)})
+		sources = append(sources, source{name, kind.GroupVersionKind, nil, untyped(kind.Of)})
 	}
 	return sources
 }

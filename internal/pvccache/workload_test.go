@@ -10,7 +10,7 @@ import (
 	"lockstep.dev/lockstep/internal/pvc/workloads"
 )
 
-var ofSet = OfLeaderWorkerSet(recorded)
+var ofSet = ofLeaderWorkerSet(recorded)
 
 // asServed is a set of two groups of three by the definition of another implementation,
 // whose schema lets more through than ours.

@@ -65,7 +65,7 @@ type builtInKind struct {
 // NewWorkloads returns Workloads that watch once they and the starter run: the built-in kinds,
 // LeaderWorkerSets, and those given. started returns the size of a set's groups. Failed lists and watches are
 // reported to failed.
-func NewWorkloads(kube kubernetes.Interface, starter *kinds.Starter, configured []workloads.Kind, started GroupSize, failed cache.WatchErrorHandlerWithContext) (*Workloads, error) {
+func NewWorkloads(kube kubernetes.Interface, starter *kinds.Starter, configured []workloads.Kind, started workloads.GroupSize, failed cache.WatchErrorHandlerWithContext) (*Workloads, error) {
 	w := &Workloads{failed: failed}
 	apis := map[string]cache.Getter{appsv1.GroupName: kube.AppsV1().RESTClient(), batchv1.GroupName: kube.BatchV1().RESTClient()}
 	for _, k := range builtInKinds {
@@ -78,9 +78,9 @@ func NewWorkloads(kube kubernetes.Interface, starter *kinds.Starter, configured 
 		}
 		w.builtIn = append(w.builtIn, &builtInKind{k.GroupKind(), informer})
 	}
-	starter.Add(w.add(leaderWorkerSets, workloadOf(OfLeaderWorkerSet(started))))
+	starter.Add(w.add(leaderWorkerSets, workloadOf(ofLeaderWorkerSet(started))))
 	for _, kind := range configured {
-		starter.Add(w.add(kind.GroupVersionKind, workloadOf(ofKind(kind))))
+		starter.Add(w.add(kind.GroupVersionKind, workloadOf(untyped(kind.Of))))
 	}
 	return w, nil
 }

@@ -15,8 +15,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -92,11 +90,7 @@ func reduced(t *testing.T, object metav1.Object) *workload {
 	t.Helper()
 	of := builtIn
 	if set, ok := object.(*lwsv1.LeaderWorkerSet); ok {
-		fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(set)
-		if err != nil {
-			t.Fatal(err)
-		}
-		of, object = OfLeaderWorkerSet(recorded), &unstructured.Unstructured{Object: fields}
+		of, object = ofLeaderWorkerSet(recorded), fakeapi.Untyped(set)
 	}
 	w, err := workloadOf(of)(object)
 	if err != nil {

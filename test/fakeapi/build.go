@@ -6,6 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
@@ -108,4 +110,13 @@ func Using(claims ...string) (volumes []corev1.Volume) {
 		volumes = append(volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: source}})
 	}
 	return volumes
+}
+
+// Untyped returns an object as JSON has it. An object that has no JSON is a mistake of the test.
+func Untyped(object any) *unstructured.Unstructured {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		panic(err)
+	}
+	return &unstructured.Unstructured{Object: fields}
 }

@@ -87,17 +87,13 @@ func (k Kind) Of(workload *unstructured.Unstructured) Want {
 		w.Idle = Finished
 	}
 	for _, path := range k.Fields.PodTemplates {
-		for _, value := range at(object, path+".spec.volumes.*.persistentVolumeClaim.claimName") {
-			if name, ok := value.(string); ok && name != "" {
-				w.Named[name] = path + ".spec.volumes"
-			}
+		for _, template := range at(object, path) {
+			w.volumes(template, path)
 		}
 	}
 	for _, path := range k.Fields.ClaimTemplates {
-		for _, value := range at(object, path+".*.metadata.name") {
-			if name, ok := value.(string); ok && name != "" {
-				k.template(&w, path, name, n)
-			}
+		for _, name := range texts(object, path+".*.metadata.name") {
+			k.template(&w, path, name, n)
 		}
 	}
 	return w

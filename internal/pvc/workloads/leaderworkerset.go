@@ -2,38 +2,94 @@ package workloads
 
 import (
 	"fmt"
+	"math"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/identity"
 )
 
+// GroupSize is the number of pods in the largest group that a set has started.
+type GroupSize func(*lwsv1.LeaderWorkerSet) int
+
 // OfLeaderWorkerSet is the PVCs of all groups, by the set's own spec: workers' StatefulSets are
-// gone while a group restarts, and the PVCs must stay.
+// gone while a group restarts, and the PVCs must stay. The set is read field by field. Its CRD may
+// be another implementation's, with values that our Go types cannot hold or that take forever to
+// decode: one set would keep all others from being read.
 //
 // Groups beyond the replicas, of a surge or a scale-down, count until they are gone. Workers
-// beyond the size count while a group has them: started is the size of the largest group.
-func OfLeaderWorkerSet(set *lwsv1.LeaderWorkerSet, started int) Want {
-	w := newWant(identity.KindLeaderWorkerSet, lwsv1.GroupVersion.String(), set)
-	template := &set.Spec.LeaderWorkerTemplate
-	groups, size := replicas(set.Spec.Replicas), replicas(template.Size)
+// beyond the size count while a group has them.
+func OfLeaderWorkerSet(set *unstructured.Unstructured, started GroupSize) Want {
+	w, object := newWant(identity.KindLeaderWorkerSet, lwsv1.GroupVersion.String(), set), set.Object
+	const template = "spec.leaderWorkerTemplate"
+	groups, size := numberAt(object, "spec.replicas", 1), numberAt(object, template+".size", 1)
 	w.idleAt(groups)
-	groups = max(groups, int(set.Status.Replicas))
-	const path = "spec.leaderWorkerTemplate"
-	if template.LeaderTemplate != nil {
-		w.template(path+".leaderTemplate", template.LeaderTemplate.Spec.Volumes)
+	groups, size = max(groups, numberAt(object, "status.replicas", 0)), max(size, started(startedOf(object)))
+	leaders, isMap := first(at(object, template+".leaderTemplate")).(map[string]any)
+	w.volumes(leaders, template+".leaderTemplate")
+	if !isMap || size > 1 {
+		w.volumes(first(at(object, template+".workerTemplate")), template+".workerTemplate")
 	}
-	if template.LeaderTemplate == nil || max(size, started) > 1 {
-		w.template(path+".workerTemplate", template.WorkerTemplate.Spec.Volumes)
-	}
-	for i := range template.VolumeClaimTemplates {
-		name := template.VolumeClaimTemplates[i].Name
-		prefix, from := name+"-"+set.Name, fmt.Sprintf("%s.volumeClaimTemplates[%s]", path, name)
+	for _, name := range texts(object, template+".volumeClaimTemplates.*.metadata.name") {
+		prefix, from := name+"-"+set.GetName(), fmt.Sprintf("%s.volumeClaimTemplates[%s]", template, name)
 		w.Series = append(w.Series,
 			Series{Prefix: prefix, Spans: []Span{{0, groups}}, Path: from},
-			Series{Prefix: prefix, Spans: []Span{{0, groups}, {1, max(size, started)}}, Path: from},
+			Series{Prefix: prefix, Spans: []Span{{0, groups}, {1, size}}, Path: from},
 		)
 	}
-	w.DeleteWhenScaled = deletesWhenScaled(template.PersistentVolumeClaimRetentionPolicy)
+	whenScaled := first(at(object, template+".persistentVolumeClaimRetentionPolicy.whenScaled"))
+	w.DeleteWhenScaled = whenScaled == string(appsv1.DeletePersistentVolumeClaimRetentionPolicyType)
 	w.Released = "scale it below the group, or delete it"
 	return w
+}
+
+// startedOf is a set with nothing but the record of its groups.
+func startedOf(object any) *lwsv1.LeaderWorkerSet {
+	set := &lwsv1.LeaderWorkerSet{}
+	for _, pods := range texts(object, "status.started.*.pods") {
+		set.Status.Started = append(set.Status.Started, lwsv1.StartedGroup{Pods: pods})
+	}
+	return set
+}
+
+// numberAt is the number that a path leads to, or a default if there is none. A value that is not
+// an integer may mean any number, so PVCs of every ordinal are wanted.
+func numberAt(object any, path string, otherwise int) int {
+	switch value := first(at(object, path)).(type) {
+	case nil:
+		return otherwise
+	case int64:
+		return int(max(math.MinInt32, min(value, math.MaxInt32)))
+	}
+	return math.MaxInt32
+}
+
+// volumes adds the PVCs that an untyped pod template names.
+func (w *Want) volumes(template any, path string) {
+	for _, volume := range at(template, "spec.volumes.*") {
+		name, _ := first(at(volume, "name")).(string)
+		for _, claim := range texts(volume, "persistentVolumeClaim.claimName") {
+			w.Named[claim] = fmt.Sprintf("%s.spec.volumes[%s]", path, name)
+		}
+	}
+}
+
+// first is the first of some values, or nil.
+func first(values []any) any {
+	if len(values) == 0 {
+		return nil
+	}
+	return values[0]
+}
+
+// texts are the strings that a path leads to, without empty ones.
+func texts(object any, path string) (all []string) {
+	for _, value := range at(object, path) {
+		if text, ok := value.(string); ok && text != "" {
+			all = append(all, text)
+		}
+	}
+	return all
 }

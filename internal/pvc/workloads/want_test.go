@@ -134,7 +134,8 @@ func TestWorkloadsWantPVCs(t *testing.T) {
 	} {
 		want, ok := workloads.BuiltIn(tt.workload)
 		if set, is := tt.workload.(*lwsv1.LeaderWorkerSet); is {
-			want, ok = workloads.OfLeaderWorkerSet(set, tt.started), true
+			started := func(*lwsv1.LeaderWorkerSet) int { return tt.started }
+			want, ok = workloads.OfLeaderWorkerSet(fakeapi.Untyped(set), started), true
 		}
 		if got := wants(want, tt.pvc); !ok || got != tt.want {
 			t.Errorf("%s: got %s, want %s", tt.name, got, tt.want)
