@@ -12,34 +12,6 @@ import (
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
-// A template that waits changes no pod and creates no revision. It is reported, may be
-// taken back, and is rolled out once the rollout is resumed.
-func TestATemplateWaitsWhileTheRolloutIsPaused(t *testing.T) {
-	c := running(t, 3, 2)
-	then(pause, user(fakeapi.Image("image:2")), settled)(c)
-	checkImage(c, "image:1", 6)
-	status := c.status()
-	for _, kind := range []string{progressing, updating} {
-		got := condition(status, kind)
-		if got.Status != metav1.ConditionTrue || got.Reason != lws.CodePaused || !strings.Contains(got.Message, "kubectl lockstep rollout resume w -n ns") {
-			t.Errorf("%s: got %+v", kind, got)
-		}
-	}
-	if condition(status, available).Status == metav1.ConditionTrue || status.UpdatedReplicas != 0 || status.ReadyReplicas != 3 || len(revisions(c)) != 1 {
-		t.Errorf("got %+v, %d revisions", status, len(revisions(c)))
-	}
-	if wait, ok := waitFor(c.decideSet(), lws.CodePaused); !ok || wait.Sentence != condition(status, progressing).Message || c.set("w").HistoryRead {
-		t.Errorf("waits for %+v, or reads the history", wait)
-	}
-	then(user(fakeapi.Image("image:1")), settled)(c)
-	checkAvailable(c, 3)
-	then(user(fakeapi.Image("image:3")), resume, settled)(c)
-	checkImage(c, "image:3", 6)
-	if checkAvailable(c, 3); len(revisions(c)) != 2 {
-		t.Errorf("resumed: %d revisions", len(revisions(c)))
-	}
-}
-
 // What is lost or scaled while a template waits is created at the revision that runs.
 func TestAPausedSetIsRepairedAtItsOwnRevision(t *testing.T) {
 	size := func(set Set) { set.Spec.LeaderWorkerTemplate.Size = fakeapi.Ptr[int32](3) }

@@ -1,7 +1,6 @@
 package lws
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -17,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
-	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/gang"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
@@ -204,51 +202,5 @@ func TestABusyAPIServerIsNoRefusal(t *testing.T) {
 	c.run(1)
 	if got := c.progressing(); got.Reason == lws.CodeRefused || c.woken != woken {
 		t.Errorf("got %+v", got)
-	}
-}
-
-// A deletion that is refused keeps nothing else of a plan back. Other errors are returned alone:
-// controller-runtime ignores a result beside one.
-func TestRefusedWritesOfAPlan(t *testing.T) {
-	ref := func(c *cluster, object client.Object) identity.Ref {
-		return identity.RefOf(fakeapi.KindOf(object), fakeapi.Add(c.Server, object))
-	}
-	later := func(c *cluster) lws.Wait { return lws.Wait{Until: c.now().Add(time.Minute)} }
-	for name, tt := range map[string]struct {
-		plan    func(*cluster) lws.Plan
-		refusal error
-		again   time.Duration
-		status  int
-	}{
-		"a deletion": {func(c *cluster) lws.Plan {
-			set := fakeapi.Find[*lwsv1.LeaderWorkerSet](c.Server, "w")
-			return lws.Plan{Actions: []action.Action{
-				action.Delete{Object: ref(c, fakeapi.Pod("w-0", "w", 0))},
-				action.WriteStatus{Set: identity.RefOf(identity.KindLeaderWorkerSet, set)},
-			}}
-		}, invalid(), lws.RetryRefusedFirst, 1},
-		"a create": {func(c *cluster) lws.Plan {
-			workers := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: fakeapi.Namespace, Name: "w-0"}}
-			return lws.Plan{Actions: []action.Action{action.Create{Kind: identity.KindStatefulSet, Object: workers, Owner: ref(c, fakeapi.Pod("w-0", "w", 0))}}}
-		}, invalid(), lws.RetryRefusedFirst, 0},
-		"an API server that is busy": {func(c *cluster) lws.Plan {
-			return lws.Plan{Actions: []action.Action{action.Delete{Object: ref(c, fakeapi.Pod("w-0", "w", 0))}}, Waits: []lws.Wait{later(c)}}
-		}, apierrors.NewTooManyRequests("later", 1), 0, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := newCluster(t, 0, fakeapi.Set("w", 1, 2))
-			plan := tt.plan(c)
-			c.Refuse = func(r fakeapi.Request) error {
-				if r.Verb == "status" {
-					return nil
-				}
-				return tt.refusal
-			}
-			set := fakeapi.Find[*lwsv1.LeaderWorkerSet](c.Server, "w")
-			result, err := c.carryOut(context.Background(), errand{set: set, waiting: set.UID, leader: "w-0"}, plan, c.now())
-			if result.RequeueAfter != tt.again || (err != nil) != (tt.again == 0) || len(c.Asked("status")) != tt.status {
-				t.Errorf("got %+v, %v, %d statuses", result, err, len(c.Asked("status")))
-			}
-		})
 	}
 }
