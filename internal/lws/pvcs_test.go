@@ -27,15 +27,6 @@ const (
 	deleteClaims = appsv1.DeletePersistentVolumeClaimRetentionPolicyType
 )
 
-// eachPolicy runs a test under every retention policy.
-func eachPolicy(t *testing.T, test func(t *testing.T, whenDeleted, whenScaled retention)) {
-	for _, whenDeleted := range []retention{retainClaims, deleteClaims} {
-		for _, whenScaled := range []retention{retainClaims, deleteClaims} {
-			t.Run("deleted "+string(whenDeleted)+", scaled "+string(whenScaled), func(t *testing.T) { test(t, whenDeleted, whenScaled) })
-		}
-	}
-}
-
 // ownerOf is the controller of a PVC: "LeaderWorkerSet w", or "".
 func ownerOf(c *cluster, pvc string) string {
 	owner := metav1.GetControllerOf(find[PVC](c, pvc))
@@ -76,38 +67,6 @@ var setGone = then(gone[Set]("w"), unattended)
 
 func whenDeleted(policy retention) step {
 	return user(func(set Set) { set.Spec.LeaderWorkerTemplate.PersistentVolumeClaimRetentionPolicy.WhenDeleted = policy })
-}
-
-// PVCs go with groups that are scaled away, and with the set, as the policy says. Until then the
-// set owns those that go with it.
-func TestRetentionPolicies(t *testing.T) {
-	eachPolicy(t, func(t *testing.T, whenDeleted, whenScaled retention) {
-		c := running(t, 3, 3, fakeapi.Volumes(whenDeleted, whenScaled))
-		want, owner := pvcsOf(c), ""
-		if whenDeleted == deleteClaims {
-			owner = "LeaderWorkerSet w"
-		}
-		for pvc := range want {
-			if got := ownerOf(c, pvc); got != owner {
-				t.Errorf("%s belongs to %q", pvc, got)
-			}
-		}
-		then(user(replicas(1)), settled)(c)
-		if whenScaled == deleteClaims {
-			maps.DeleteFunc(want, func(name string, _ types.UID) bool { return !strings.Contains(name, "w-0") })
-		}
-		checkPVCs(c, "after scaling down", want)
-		then(user(replicas(3)), settled)(c)
-		checkAvailable(c, 3)
-		if whenScaled == retainClaims {
-			checkPVCs(c, "scaled up again", want)
-		}
-		want = pvcsOf(c)
-		if setGone(c); whenDeleted == deleteClaims {
-			clear(want)
-		}
-		checkPVCs(c, "after the set", want)
-	})
 }
 
 // A policy that changes to Retain takes the set from its PVCs, and orphaning leaves all.
@@ -203,28 +162,6 @@ func asOthersMade(c *cluster) (owned int) {
 		}
 	}
 	return owned
-}
-
-func TestPVCsMadeByOthersAreTakenFromTheWorkerStatefulSet(t *testing.T) {
-	c := running(t, 1, 3, fakeapi.Volumes(deleteClaims, retainClaims))
-	if asOthersMade(c) != 3 || ownerOf(c, "data-w-0-1") != "StatefulSet w-0" {
-		t.Fatalf("data-w-0-1 belongs to %q", ownerOf(c, "data-w-0-1"))
-	}
-	template := find[StatefulSet](c, "w-0").Spec.Template.DeepCopy()
-	var plans []string
-	for range 4 {
-		plan := c.decideSet()
-		plans = append(plans, strings.Join(spelled(plan), ", "))
-		c.do(plan)
-	}
-	const tie = "tie persistentvolumeclaim data-w-0"
-	if diff := cmp.Diff([]string{tie + ", " + tie + "-1, " + tie + "-2", "apply statefulset w-0", "apply statefulset w", ""}, plans); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
-	now := find[StatefulSet](c, "w-0").Spec
-	if now.PersistentVolumeClaimRetentionPolicy.WhenDeleted != retainClaims || ownerOf(c, "data-w-0-1") != "LeaderWorkerSet w" || !cmp.Equal(*template, now.Template) {
-		t.Errorf("got policy %v, owner %q, template %v", now.PersistentVolumeClaimRetentionPolicy, ownerOf(c, "data-w-0-1"), now.Template)
-	}
 }
 
 // The owners of a PVC are safe once the StatefulSet controller has seen its new policy.
