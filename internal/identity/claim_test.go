@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"pgregory.net/rapid"
 
 	"lockstep.dev/lockstep/internal/identity"
 )
@@ -61,31 +60,6 @@ func TestClassify(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestSortPutsEveryObjectInOneClass(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		uids := rapid.SliceOf(rapid.SampledFrom([]types.UID{"me", "alive", "doomed", "gone", "unknown", ""})).Draw(t, "owners")
-		var objects []*corev1.Pod
-		for _, uid := range uids {
-			p := pod()
-			if uid != "" {
-				ownedBy(uid, true)(p)
-			}
-			objects = append(objects, p)
-		}
-		ours := rapid.Bool().Draw(t, "ours")
-		c := identity.Sort(objects, identity.Claimant{"me"}, func(*corev1.Pod) bool { return ours }, lives)
-		if got := len(c.Owned) + len(c.Previous) + len(c.Orphans) + len(c.Foreign); got != len(objects) {
-			t.Fatalf("%d of %d objects were sorted", got, len(objects))
-		}
-		if c.Empty() != (len(objects) == 0) {
-			t.Fatalf("empty is %t with %d objects", c.Empty(), len(objects))
-		}
-		if (c.Own() == nil) != (len(c.Owned) == 0) || (c.Orphan() == nil) != (len(c.Orphans) == 0) {
-			t.Fatal("the first of a class is not there, or is where there is none")
-		}
-	})
 }
 
 func TestIsGarbage(t *testing.T) {

@@ -2,7 +2,6 @@ package identity_test
 
 import (
 	"math"
-	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -56,19 +55,6 @@ func TestNamesCanBeTakenApart(t *testing.T) {
 		parent, i := identity.ParentAndOrdinal(leader)
 		if parent != set || i != group {
 			t.Fatalf("leader %q: got set %q, group %d", leader, parent, i)
-		}
-	})
-}
-
-func TestParentAndOrdinalTakesAnyName(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		name := rapid.String().Draw(t, "name")
-		parent, ordinal := identity.ParentAndOrdinal(name)
-		if ordinal < identity.NoOrdinal || ordinal > math.MaxInt32 {
-			t.Fatalf("ordinal %d is out of range", ordinal)
-		}
-		if !strings.HasPrefix(name, parent) {
-			t.Fatalf("parent %q does not begin %q", parent, name)
 		}
 	})
 }

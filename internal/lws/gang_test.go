@@ -1,7 +1,6 @@
 package lws_test
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -100,30 +99,6 @@ func TestEveryGroupOfAGangHasAPodGroup(t *testing.T) {
 	}
 }
 
-func TestAPodGroupFollowsTheAnnotationsOfItsSet(t *testing.T) {
-	c := gangs(t, 1, 2, fakeapi.Annotation(lwsv1.QueueNameAnnotationKey, "q"), fakeapi.Annotation("volcano.sh/x", "1"))
-	if got, _, _ := unstructured.NestedString(podGroup(c).Object, "spec", "queue"); got != "q" || podGroup(c).GetAnnotations()["volcano.sh/x"] != "1" {
-		t.Fatalf("got %v", podGroup(c))
-	}
-	on("w", func(set Set) { set.Annotations = nil })(c)
-	c.do(c.decideGroup("w-0"))
-	_, there, _ := unstructured.NestedString(podGroup(c).Object, "spec", "queue")
-	if plan := c.decideGroup("w-0"); there || len(podGroup(c).GetAnnotations()) > 0 || len(plan.Actions) > 0 {
-		t.Errorf("got %v, then %s", podGroup(c), spelled(plan))
-	}
-}
-
-func TestATerminatingPodGroupIsReported(t *testing.T) {
-	c := gangs(t, 1, 2)
-	then(onPodGroup(func(o PodGroup) {
-		o.SetDeletionTimestamp(&metav1.Time{Time: c.Now})
-		o.SetFinalizers([]string{"x"})
-	}), decideOnce, after(time.Minute))(c)
-	if got := progress(t, c.decideSet()); !strings.Contains(got.Message, "podgroup w-0-") {
-		t.Errorf("got %q", got.Message)
-	}
-}
-
 // A missing gang scheduler is reported once, and its arrival is. Groups get their workers.
 func TestAMissingGangScheduler(t *testing.T) {
 	c := gangs(t, 1, 2)
@@ -157,16 +132,6 @@ func TestAMissingGangScheduler(t *testing.T) {
 	world.GangMissing = missing
 	if got := short(lws.DecideGroup(world)); got != "create statefulset w-0 | GangSchedulerMissing" {
 		t.Errorf("the group does %s", got)
-	}
-}
-
-// The workers of a leader that is in no gang are in none.
-func TestWorkersFollowTheirLeaderIntoAGang(t *testing.T) {
-	c := running(t, 1, 2)
-	then(user(volcano), withoutWorkers)(c)
-	sts, _ := created[StatefulSet](t, c.decideGroup("w-0"))
-	if sts.Spec.Template.Annotations[gang.PodGroupAnnotationKey] != "" {
-		t.Errorf("workers are tied: %+v", sts.Spec.Template.Annotations)
 	}
 }
 

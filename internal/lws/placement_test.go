@@ -4,11 +4,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
 
@@ -29,27 +27,6 @@ func checkPlaced(c *cluster, key, topology string) {
 		if got := pod.Annotations[key]; got != topology {
 			c.t.Fatalf("pod %s is placed by %s %q, want %q", pod.Name, key, got, topology)
 		}
-	}
-}
-
-// A placement that a user wrote into the template is part of the revision: nothing of it is new,
-// and a pause does not hold it.
-func TestATemplateThatPlacesItselfIsNoNewPlacement(t *testing.T) {
-	for _, key := range placementKeys {
-		c := running(t, 3, 1, func(set Set) {
-			set.Spec.LeaderWorkerTemplate.WorkerTemplate.Annotations = map[string]string{key: "rack"}
-			rollingOf(set).MaxSurge = intstr.FromInt32(1)
-		})
-		for _, happens := range []step{nothing, pause} {
-			then(happens, settled)(c)
-			if sts := find[StatefulSet](c, "w"); workload.PodsOf(sts) != 3 || partition(sts) != 0 || short(c.decideSet()) != "" {
-				t.Errorf("%s: at rest %d leaders, replaced from %d on, %s", key, workload.PodsOf(sts), partition(sts), short(c.decideSet()))
-			}
-		}
-		then(resume, user(fakeapi.Image("new")), settled)(c)
-		checkImage(c, "new", 3)
-		checkPlaced(c, key, "rack")
-		checkAvailable(c, 3)
 	}
 }
 

@@ -70,21 +70,6 @@ func TestASetWaitsForItsPreviousLeaders(t *testing.T) {
 	}
 }
 
-func TestASetIgnoresPodsWithLeadingZeros(t *testing.T) {
-	for _, name := range []string{"w-00", "w-007", "w-01"} {
-		for _, happens := range []step{nothing, leaving[Pod](name, "example.com/stuck")} {
-			c := newCluster(t)
-			fakeapi.Add(c.Server, fakeapi.Set("w", 20, 1))
-			fakeapi.Add(c.Server, fakeapi.Pod(name, "w", 1))
-			happens(c)
-			plan := c.decideSet()
-			if conflict := condition(written(t, plan), lws.CodeNameConflict); len(of[action.Create](plan)) != 3 || conflict.Type != "" {
-				t.Errorf("%s: got %s, conflict %q", name, spelled(plan), conflict.Message)
-			}
-		}
-	}
-}
-
 func TestGarbageIsDeletedAfterThreeSeconds(t *testing.T) {
 	c := createdAgain(t, 1, 2)
 	former := find[StatefulSet](c, "w")
@@ -182,35 +167,5 @@ func TestAWaitIsReportedWhenItBeginsAndEnds(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, told); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
-	}
-}
-
-func TestAWaitForWorkersIsReportedAfterTenSeconds(t *testing.T) {
-	c := running(t, 1, 2)
-	c.pass(time.Second)
-	then(on("w-0", func(pod Pod) { pod.UID = "next" }), leaving[StatefulSet]("w-0"))(c)
-	plan := c.decideSet()
-	if got := progress(t, plan); got.Reason != "GroupsProgressing" {
-		t.Errorf("reported at once: %+v", got)
-	}
-	if wait, ok := waitFor(plan, lws.CodePreviousIncarnation); !ok || wait.Until.Sub(c.Now) != 10*time.Second {
-		t.Errorf("got waits %v", plan.Waits)
-	}
-	c.do(plan)
-	c.pass(10 * time.Second)
-	if got := progress(t, c.decideSet()); got.Reason != lws.CodePreviousIncarnation {
-		t.Errorf("not reported after ten seconds: %+v", got)
-	}
-}
-
-// A pod of the set's own second was reported as gone, and ten seconds later as waited for.
-func TestAPodOfTheSetsOwnSecondIsReportedAtOnce(t *testing.T) {
-	c := newCluster(t)
-	fakeapi.Add(c.Server, fakeapi.Set("w", 1, 2))
-	fakeapi.Add(c.Server, fakeapi.Pod("w-0", "w", 0))
-	c.pass(2 * time.Second)
-	leaving[Pod]("w-0", "example.com/held")(c)
-	if got := progress(t, c.decideSet()); got.Reason != lws.CodePreviousIncarnation {
-		t.Errorf("got %+v", got)
 	}
 }

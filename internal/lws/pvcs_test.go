@@ -54,71 +54,8 @@ func checkPVCs(c *cluster, when string, want map[string]types.UID) {
 	}
 }
 
-// unattended lets every controller but the operator act, and time pass.
-func unattended(c *cluster) {
-	for range 20 {
-		c.others()
-		c.pass(time.Second)
-	}
-}
-
-// setGone removes the set without the operator.
-var setGone = then(gone[Set]("w"), unattended)
-
 func whenDeleted(policy retention) step {
 	return user(func(set Set) { set.Spec.LeaderWorkerTemplate.PersistentVolumeClaimRetentionPolicy.WhenDeleted = policy })
-}
-
-// A policy that changes to Retain takes the set from its PVCs, and orphaning leaves all.
-func TestWhatLeavesThePVCs(t *testing.T) {
-	for name, happens := range map[string]step{
-		"orphaning": func(c *cluster) { c.Remove(find[Set](c, "w"), metav1.DeletePropagationOrphan); unattended(c) },
-		"retaining": then(user(replicas(1)), settled, whenDeleted(retainClaims), settled, func(c *cluster) {
-			for pvc := range pvcsOf(c) {
-				if got := ownerOf(c, pvc); got != "" {
-					t.Errorf("%s belongs to %s", pvc, got)
-				}
-			}
-		}, setGone),
-	} {
-		c := running(t, 2, 3, fakeapi.Volumes(deleteClaims, retainClaims))
-		want := pvcsOf(c)
-		happens(c)
-		checkPVCs(c, name, want)
-	}
-}
-
-func TestASetWaitsForThePVCsOfItsPreviousIncarnation(t *testing.T) {
-	c := running(t, 2, 2, fakeapi.Volumes(deleteClaims, retainClaims))
-	former := pvcsOf(c)
-	again := fakeapi.Set("w", 2, 2, fakeapi.Volumes(deleteClaims, retainClaims))
-	gone[Set]("w")(c)
-	for range 20 { // only PVCs that a finalizer holds are left
-		for name := range former {
-			on(name, func(pvc PVC) { pvc.Finalizers = []string{"example.com/snapshot"} })(c)
-			c.Collect(find[PVC](c, name))
-		}
-		c.others()
-	}
-	fakeapi.Add(c.Server, again)
-	for range 3 {
-		carriedOut(c)
-		c.others()
-		c.pass(time.Second)
-	}
-	if message := condition(c.status(), progressing).Message; fakeapi.Find[StatefulSet](c.Server, "w") != nil || !strings.Contains(message, "data-w-0") {
-		t.Fatalf("it starts beside them, or does not report them: %q", message)
-	}
-	for name := range former {
-		gone[PVC](name)(c)
-	}
-	c.settleAll()
-	checkAvailable(c, 2)
-	for name, uid := range pvcsOf(c) {
-		if former[name] == uid {
-			t.Errorf("PVC %s is of the previous incarnation", name)
-		}
-	}
 }
 
 func TestWorkersWaitForThePVCsOfAFormerLeader(t *testing.T) {
@@ -332,24 +269,5 @@ func TestClaimsThatAWebhookRewroteAreThoseOfTheSpec(t *testing.T) {
 	on("w", func(sts StatefulSet) { sts.Spec.VolumeClaimTemplates[0].Spec.StorageClassName = fakeapi.Ptr("fast") })(c)
 	if got := short(c.decideSet()); got != "" {
 		t.Errorf("got %s", got)
-	}
-}
-
-// The condition ends: the set is deleted and orphans its objects, and is created again with the
-// claims that stand.
-func TestClaimsArePutBackByCreatingTheSetAgain(t *testing.T) {
-	c := changedUnderOthers(t, otherClaims["under another name"])
-	c.settleAll()
-	before, kept := podsAndTemplates(c), pvcsOf(c)
-	c.Remove(find[Set](c, "w"), metav1.DeletePropagationOrphan)
-	c.collect()
-	fakeapi.Add(c.Server, fakeapi.Set("w", 2, 3, fakeapi.Volumes(deleteClaims, retainClaims)))
-	c.settleAll()
-	if diff := cmp.Diff(before, podsAndTemplates(c)); diff != "" {
-		t.Errorf("(-before +after)\n%s", diff)
-	}
-	checkPVCs(c, "after the set was created again", kept)
-	if told := condition(c.status(), lws.CodeVolumeClaimsDiffer); told.Type != "" {
-		t.Errorf("told %+v", told)
 	}
 }

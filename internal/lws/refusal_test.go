@@ -74,18 +74,6 @@ func TestARefusedWriteIsTriedEverLater(t *testing.T) {
 // messageLimit is the most bytes that the API takes in the message of a condition.
 const messageLimit = 32 << 10
 
-func TestAMessageRepeatsThreeRefusals(t *testing.T) {
-	w := lws.SetSnapshot{Now: fakeapi.Epoch, Set: fakeapi.Set("w", 200, 2)}
-	for i, text := range []string{"set", "set", "one", "two" + strings.Repeat("x", 1<<20), "three", "four"} {
-		r, _ := lws.RefusalOf(forbidden(text), fakeapi.Epoch)
-		w.Refused = append(w.Refused, lws.Refused{Index: i, Refusal: r})
-	}
-	got := progress(t, lws.DecideSet(w))
-	if got.Reason != lws.CodeRefused || strings.Count(got.Message, "forbidden: ") != 3 || !strings.HasSuffix(got.Message, "; and 2 more") {
-		t.Errorf("got %s: %s", got.Reason, got.Message)
-	}
-}
-
 // A refusal that quoted the whole object made a status that the API server refused in its turn.
 func TestALongRefusalFitsIntoAStatus(t *testing.T) {
 	for _, lead := range []string{"", "x", "xx"} { // the cut falls within a character

@@ -115,28 +115,6 @@ func TestFailuresAreCountedAnewUnderANewTemplate(t *testing.T) {
 	}
 }
 
-// A leader that was gone before its set saw the decision is counted when the next one fails.
-func TestARestartThatTheSetMissedIsCounted(t *testing.T) {
-	c := running(t, 1, 2, onRestart)
-	crashes(c)
-	c.do(c.decideGroup("w-0"))
-	replaced(c)
-	for range 3 {
-		c.turn("w-0")
-		c.collect()
-	}
-	crashes(c)
-	plan := c.decideGroup("w-0")
-	if _, waits := waitFor(plan, lws.CodeBackoff); !waits {
-		t.Fatalf("the second restart does not wait: %v", spelled(plan))
-	}
-	c.do(plan)
-	carriedOut(c)
-	if r := c.status().Restarts; len(r) != 1 || r[0].Count != 2 || len(c.decideSet().Actions) != 0 {
-		t.Errorf("got %+v, then %v", r, spelled(c.decideSet()))
-	}
-}
-
 // waiting lets group 0 fail for the third time in a row, and wait.
 func waiting(t *testing.T) (*cluster, lwsv1.GroupRestarts) {
 	t.Helper()

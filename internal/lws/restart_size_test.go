@@ -102,26 +102,3 @@ func TestAStatusOfManyRestartsFitsIntoStorage(t *testing.T) {
 		}
 	}
 }
-
-// The room for records is stated in docs/limits.md. A record takes the place of that of
-// the leader before.
-func TestTheRoomForRecords(t *testing.T) {
-	const many, stated = 4500, 3500
-	var started []lwsv1.StartedGroup
-	for _, incarnation := range []string{"a", "b"} {
-		world := largeSet(many, incarnation)
-		for i := range world.Groups { // rolled
-			world.Groups[i].Leader.Labels[lwsv1.RevisionKey] = "revision" + incarnation
-		}
-		world.Set.Status.Started = started
-		started = statusOf(t, world).Started
-		if len(started) < stated-100 || len(started) > stated+100 {
-			t.Errorf("incarnation %s: %d records", incarnation, len(started))
-		}
-		for _, s := range started {
-			if s.Leader != world.Groups[s.Index].Leader.UID {
-				t.Fatalf("incarnation %s: a record of %s, which does not exist", incarnation, s.Leader)
-			}
-		}
-	}
-}

@@ -13,7 +13,6 @@ import (
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
-	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws/restart"
 	"lockstep.dev/lockstep/test/fakeapi"
 )
@@ -321,58 +320,6 @@ func TestWhatIsForgiven(t *testing.T) {
 	}
 }
 
-// An operator before the annotation wrote pending restarts into the status alone. The
-// evidence is still there, and decides again.
-func TestARestartThatAnEarlierOperatorDecided(t *testing.T) {
-	c := running(t, 2, 2, onRestart)
-	leader := find[Pod](c, "w-0")
-	on("w-0-1", crash)(c)
-	fakeapi.Edit(c.Server, "w", func(set Set) {
-		for i := range set.Status.Started { // its records name no revision
-			set.Status.Started[i].Pods, _, _ = strings.Cut(set.Status.Started[i].Pods, ".")
-		}
-		set.Status.Restarts = []lwsv1.GroupRestarts{{
-			Leader: leader.UID, Revision: leader.Labels[lwsv1.RevisionKey],
-			Count: 2, FailedAt: metav1.NewTime(c.Now), DueAt: metav1.NewTime(c.Now.Add(20 * time.Second)),
-		}}
-	})
-	c.awake()
-	if got := c.recreated("w-0", "w-1"); len(got) != 0 {
-		t.Errorf("before it is due: %v", got)
-	}
-	c.pass(time.Minute)
-	if diff := cmp.Diff([]string{"w-0"}, c.recreated("w-0", "w-1")); diff != "" {
-		t.Errorf("recreated (-want +got)\n%s", diff)
-	}
-}
-
-// A cache that lags does not recreate a group: what seems gone is read live.
-func TestWhatACacheMissesIsReadLive(t *testing.T) {
-	c := newCluster(t)
-	c.pass(time.Minute)
-	fakeapi.Add(c.Server, fakeapi.Set("w", 1, 3, onRestart))
-	starting(c)
-	old := c.Lagging()
-	gone[Pod]("w-0-2")(c)
-	c.settle("w-0")
-	if len(c.status().Started) != 1 {
-		t.Fatalf("invalid run: %+v", c.status())
-	}
-	c.cached = old
-	c.cached.Deliver(identity.KindLeaderWorkerSet)
-	c.awake()
-	for range 2 {
-		if plan := c.decideGroup("w-0"); len(plan.Actions) != 0 {
-			t.Errorf("got %v", spelled(plan))
-		}
-		c.cached.Deliver(identity.KindStatefulSet)
-	}
-	gone[Pod]("w-0-2")(c)
-	if plan := c.decideGroup("w-0"); len(of[action.Annotate](plan)) != 1 {
-		t.Errorf("once it is gone: %v", spelled(plan))
-	}
-}
-
 // Workers beyond the size of a group that starts are scaled back: what becomes of them is
 // no failure.
 func TestWorkersBeyondTheSizeOfAGroupAreNoFailureInItsStart(t *testing.T) {
@@ -387,5 +334,16 @@ func TestWorkersBeyondTheSizeOfAGroupAreNoFailureInItsStart(t *testing.T) {
 		if failed := len(of[action.Annotate](c.decideGroup("w-0"))) == 1; failed != fails {
 			t.Errorf("%s: failed %t", worker, failed)
 		}
+	}
+}
+
+// A group at rest costs no read of its revision and no live read.
+func TestNothingIsReadForTheRestartPolicyAtRest(t *testing.T) {
+	c := running(t, 1, 2, onRestart)
+	for _, fails := range []bool{false, true} {
+		if w, _ := c.groupPlan("w-0"); w.Sought != fails || w.Live != fails {
+			t.Errorf("fails %t: revision %t, live %t", fails, w.Sought, w.Live)
+		}
+		on("w-0-1", crash)(c)
 	}
 }

@@ -9,13 +9,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/apply"
-	"lockstep.dev/lockstep/internal/lws"
 	lwsrevision "lockstep.dev/lockstep/internal/lws/revision"
 	"lockstep.dev/lockstep/internal/lws/workload"
 	"lockstep.dev/lockstep/test/fakeapi"
@@ -119,20 +117,6 @@ func TestWorkersComeFromAGenuineRevisionOfTheirSet(t *testing.T) {
 		if got := short(c.decideGroup("w-0")); got != "| WaitingForRevision" {
 			t.Errorf("%s: got %s", name, got)
 		}
-	}
-}
-
-// Numbers are free: the name of a previous incarnation's revision is left out.
-func TestARevisionTakesTheNextFreeName(t *testing.T) {
-	c := newCluster(t)
-	set := fakeapi.Add(c.Server, fakeapi.Set("w", 1, 1))
-	name := "w-" + lwsrevision.Key(data(t, set)) + "-"
-	fakeapi.Add(c.Server, &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{
-		Namespace: fakeapi.Namespace, Name: name + "1", Labels: map[string]string{lwsv1.SetNameLabelKey: "w"},
-	}})
-	leaving[Revision](name+"1", "example.com/stuck")(c)
-	if got, _ := created[Revision](t, c.decideSet()); got.Revision != 2 || got.Name != name+"2" {
-		t.Errorf("got %q, number %d", got.Name, got.Revision)
 	}
 }
 
@@ -267,48 +251,4 @@ func TestRevisionHistory(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Caches show a rollout that is done, and meanwhile a leader runs the old revision again, or is
-// to: the revision is as it was judged, what the write relies on is not.
-func TestARevisionIsNotFiledAwayOnceLeadersMayRunIt(t *testing.T) {
-	for name, change := range map[string]func(c *cluster, old string){
-		"a leader runs it": func(c *cluster, old string) {
-			leader := fakeapi.Pod("w-0", "w", 0)
-			leader.Labels[lwsv1.RevisionKey] = old
-			leader.OwnerReferences = controllerRef("apps/v1", "StatefulSet", find[StatefulSet](c, "w"))
-			gone[Pod]("w-0")(c)
-			fakeapi.Add(c.Server, leader)
-		},
-		"the leader StatefulSet was written": func(c *cluster, _ string) {
-			on("w", func(sts StatefulSet) { sts.Annotations["note"] = "new" })(c)
-		},
-	} {
-		for _, limit := range []string{"0", "5"} {
-			c := running(t, 1, 2, fakeapi.Annotation(lwsv1.HistoryLimitAnnotationKey, limit))
-			old := revision(c).Labels[lwsv1.RevisionKey]
-			image(c, "image:2")
-			put := untilSuperseded(c)
-			change(c, old)
-			if err := c.Do(put); err == nil {
-				t.Errorf("%s, %s are kept: %s %s", name, limit, put.Verb(), put.Target())
-			}
-		}
-	}
-}
-
-// untilSuperseded continues until a revision is to be filed away or deleted, and returns how.
-func untilSuperseded(c *cluster) action.Action {
-	c.t.Helper()
-	for range 200 {
-		plan := c.decideSet()
-		if len(plan.Actions) > 0 && plan.Actions[0].Why().Code == lws.CodeSuperseded {
-			return plan.Actions[0]
-		}
-		c.do(plan)
-		c.turn(allGroups...)
-		c.collect()
-	}
-	c.t.Fatalf("no revision is put away")
-	return nil
 }

@@ -120,7 +120,6 @@ func settled(c *cluster)    { c.settleAll() }
 func unready(pod Pod)       { pod.Status.Conditions = nil }
 func ends(pod Pod)          { pod.Status.Phase = corev1.PodFailed }
 func unscheduled(pod Pod)   { pod.Spec.NodeName = "" }
-func decideOnce(c *cluster) { c.decideSet(); c.decideGroup("w-0") }
 func carriedOut(c *cluster) { c.do(c.decideSet()) }
 
 func image(c *cluster, image string) { user(fakeapi.Image(image))(c) }

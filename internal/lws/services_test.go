@@ -5,13 +5,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/identity"
 	"lockstep.dev/lockstep/internal/lws"
-	"lockstep.dev/lockstep/test/fakeapi"
 )
 
 // A Service that was edited is repaired; what others add to it stays.
@@ -51,36 +49,4 @@ func TestAServiceWithAnAddressIsReported(t *testing.T) {
 	if wait, ok := waitFor(plan, lws.CodeNotHeadless); !ok || wait.Tell == nil || len(plan.Actions) > 0 {
 		t.Errorf("got %v, waits %+v", spelled(plan), plan.Waits)
 	}
-}
-
-// Each group has the Service that it was created with, until it is rolled.
-func TestServicesWhileThePolicyChanges(t *testing.T) {
-	t.Run("to one for each group", func(t *testing.T) {
-		c := running(t, 2, 2)
-		then(user(partitioned(1), fakeapi.UniquePerReplica), settled, gone[Service]("w"), settled)(c)
-		service := find[Service](c, "w") // group 0 uses it
-		if own := find[Service](c, "w-1"); !metav1.IsControlledBy(own, find[Pod](c, "w-1")) {
-			t.Errorf("w-1 belongs to %+v", own.OwnerReferences)
-		}
-		then(user(partitioned(0)), settled)(c)
-		if now := find[Service](c, "w"); now.UID != service.UID {
-			t.Error("the shared service was created again")
-		}
-		then(gone[Service]("w"), settled)(c)
-		if fakeapi.Find[Service](c.Server, "w") != nil {
-			t.Error("a shared service that no group uses is created")
-		}
-	})
-	t.Run("to one for all", func(t *testing.T) {
-		c := running(t, 2, 2, fakeapi.UniquePerReplica)
-		then(user(partitioned(1), shared), settled, gone[Service]("w-0"), settled)(c)
-		find[Service](c, "w")
-		find[Service](c, "w-0") // group 0 uses it
-		then(user(partitioned(0)), settled)(c)
-		for _, own := range []string{"w-0", "w-1"} {
-			if fakeapi.Find[Service](c.Server, own) != nil {
-				t.Errorf("service %s is left", own)
-			}
-		}
-	})
 }

@@ -12,7 +12,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/action"
@@ -64,31 +63,6 @@ func TestDecisionsAboutASet(t *testing.T) {
 			leaving[Service]("w", "example.com/held")(c)
 		}, "", ""},
 	})
-}
-
-// A webhook that undoes an apply leaves the generation as it is. The record must not be above it:
-// the next change would go unseen.
-func TestAScaleIsUndoneUnderAWebhookThatUndoesApplies(t *testing.T) {
-	c := newCluster(t)
-	c.pass(time.Minute)
-	c.Webhook = func(object client.Object) {
-		if sts, is := object.(StatefulSet); is {
-			sts.Spec.Template.Spec.Containers[0].Image = "rewritten"
-		}
-	}
-	fakeapi.Add(c.Server, fakeapi.Set("w", 2, 1))
-	for _, note := range []string{"", "changes metadata alone"} {
-		user(fakeapi.Annotation("note", note))(c)
-		c.settle("w-0", "w-1")
-		if plan := c.decideSet(); len(plan.Actions) != 0 {
-			t.Fatalf("it does not come to rest: %v", spelled(plan))
-		}
-		on("w", func(sts StatefulSet) { sts.Spec.Replicas = fakeapi.Ptr[int32](1); sts.Generation++ })(c)
-		c.settle("w-0", "w-1")
-		if got := workload.PodsOf(find[StatefulSet](c, "w")); got != 2 {
-			t.Errorf("%q: the StatefulSet has %d replicas", note, got)
-		}
-	}
 }
 
 // Its places were counted one by one, in as many GB as the number has.

@@ -29,7 +29,6 @@ const (
 	isAvailable    = "True AllGroupsReady"
 	wasAvailable   = "False AllGroupsReady"
 	isUpdating     = "True GroupsUpdating"
-	wasUpdating    = "False GroupsUpdating"
 )
 
 // brief is each condition without its prose: "True GroupsProgressing", and the objects
@@ -156,45 +155,6 @@ func checkTransitions(t *testing.T, before, after []metav1.Condition, generation
 		if !c.LastTransitionTime.Time.Equal(want) || c.ObservedGeneration != generation || i < 0 && c.Status != metav1.ConditionTrue {
 			t.Errorf("got %+v, want %s at generation %d", c, want, generation)
 		}
-	}
-}
-
-// A condition that ceased to hold has the reason that clients look for, whatever was waited for.
-func TestConditionsThroughAnUpdate(t *testing.T) {
-	c := running(t, 2, 1)
-	var steps []map[string]string
-	look := func(steps_ ...step) {
-		then(steps_...)(c)
-		carriedOut(c)
-		got := brief(c.status())
-		steps = append(steps, map[string]string{available: got[available], progressing: got[progressing], updating: got[updating]})
-	}
-	look(pause, user(fakeapi.Image("image:2")))
-	if got := condition(c.status(), updating); got.Reason != lws.CodePaused {
-		t.Fatalf("invalid run: %v", brief(c.status()))
-	}
-	steps = nil
-	look(on("w-1", unready), user(fakeapi.Image("image:1")), resume)
-	look(on("w", func(set Set) {
-		for i := range set.Status.Conditions {
-			set.Status.Conditions[i].Reason, set.Status.Conditions[i].Message = lws.CodePreviousIncarnation, "waiting for 1 pod"
-		}
-	}), on("w-1", fakeapi.Up))
-	look(user(fakeapi.Image("image:2")))
-	look(after(time.Minute), func(c *cluster) {
-		for _, leader := range []string{"w-0", "w-1"} {
-			on(leader, func(pod Pod) {
-				pod.Labels[lwsv1.RevisionKey] = find[StatefulSet](c, "w").Labels[lwsv1.RevisionKey]
-				unready(pod)
-			})(c)
-		}
-	})
-	look(on("w-0", fakeapi.Up), on("w-1", fakeapi.Up))
-	going := map[string]string{available: wasAvailable, progressing: isProgressing, updating: isUpdating}
-	done := map[string]string{available: isAvailable, progressing: wasProgressing, updating: wasUpdating}
-	first := map[string]string{available: wasAvailable, progressing: isProgressing, updating: isUpdating}
-	if diff := cmp.Diff([]map[string]string{first, done, going, going, done}, steps); diff != "" {
-		t.Errorf("resumed, done, updated, not ready, ready (-want +got)\n%s", diff)
 	}
 }
 

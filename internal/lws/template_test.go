@@ -20,22 +20,21 @@ const future = "leaderworkerset.sigs.k8s.io/of-a-later-version"
 
 // foundTemplates are templates that others made for the very spec there is.
 var foundTemplates = []struct {
-	name   string
-	spoil  func(StatefulSet)
-	kept   bool
-	mended bool // in a template that Lockstep made itself
+	name  string
+	spoil func(StatefulSet)
+	kept  bool
 }{
-	{"ours", func(StatefulSet) {}, false, false},
-	{"with what the API server fills in", func(sts StatefulSet) { sts.Spec.Template.Spec.DNSPolicy = corev1.DNSClusterFirst }, false, false},
-	{"with another annotation", func(sts StatefulSet) { sts.Spec.Template.Annotations["a"] = "b" }, false, false},
-	{"of an earlier version", func(sts StatefulSet) { delete(sts.Spec.Template.Annotations, lwsv1.SubGroupPolicyTypeAnnotationKey) }, true, true},
-	{"of a later version", func(sts StatefulSet) { sts.Spec.Template.Annotations[future] = "x" }, true, false},
-	{"rewritten by a webhook", func(sts StatefulSet) { sts.Spec.Template.Spec.Containers[0].Image = "mirror/image:1" }, true, true},
+	{"ours", func(StatefulSet) {}, false},
+	{"with what the API server fills in", func(sts StatefulSet) { sts.Spec.Template.Spec.DNSPolicy = corev1.DNSClusterFirst }, false},
+	{"with another annotation", func(sts StatefulSet) { sts.Spec.Template.Annotations["a"] = "b" }, false},
+	{"of an earlier version", func(sts StatefulSet) { delete(sts.Spec.Template.Annotations, lwsv1.SubGroupPolicyTypeAnnotationKey) }, true},
+	{"of a later version", func(sts StatefulSet) { sts.Spec.Template.Annotations[future] = "x" }, true},
+	{"rewritten by a webhook", func(sts StatefulSet) { sts.Spec.Template.Spec.Containers[0].Image = "mirror/image:1" }, true},
 	{"with a container injected", func(sts StatefulSet) {
 		sts.Spec.Template.Spec.Containers = append(sts.Spec.Template.Spec.Containers, corev1.Container{
 			Name: "sidecar", ImagePullPolicy: corev1.PullIfNotPresent, TerminationMessagePath: corev1.TerminationMessagePathDefault,
 		})
-	}, true, true},
+	}, true},
 }
 
 // found is a set whose leader StatefulSet Lockstep never wrote.
@@ -88,36 +87,6 @@ func TestAFoundTemplateStaysWithItsRevision(t *testing.T) {
 	}
 }
 
-// A template goes with the mark that it was found. What Lockstep made itself is repaired.
-func TestAnOwnTemplateIsRepaired(t *testing.T) {
-	for _, tt := range foundTemplates {
-		if !tt.mended {
-			continue
-		}
-		c := found(t, func(StatefulSet) {})
-		carriedOut(c)
-		want := leadersOf(c).Spec.Template.DeepCopy()
-		for what, spoilt := range map[string]*cluster{"spoilt": c, "without its mark": found(t, tt.spoil)} {
-			carriedOut(spoilt)
-			on("w", func(sts StatefulSet) {
-				delete(sts.Annotations, lws.AsFoundAnnotationKey)
-				tt.spoil(sts)
-				sts.Generation++
-			})(spoilt)
-			carriedOut(spoilt)
-			if diff := cmp.Diff(want.Annotations, leadersOf(spoilt).Spec.Template.Annotations); diff != "" {
-				t.Errorf("%s, %s (-want +got)\n%s", tt.name, what, diff)
-			}
-			if again := spelled(spoilt.decideSet()); len(again) > 0 {
-				t.Errorf("%s, %s: then %s", tt.name, what, again)
-			}
-		}
-		if diff := cmp.Diff(want, &leadersOf(c).Spec.Template); diff != "" {
-			t.Errorf("%s (-want +got)\n%s", tt.name, diff)
-		}
-	}
-}
-
 // A topology that is edited replaces all leaders anyway. The template stayed as it was
 // found, and so the set was about to be rolled for ever, with a surge group to spare.
 func TestAFoundTemplateGoesWithANewPlacement(t *testing.T) {
@@ -150,14 +119,5 @@ func TestAFoundTemplateStaysThoughItsPlacementIsSpeltOtherwise(t *testing.T) {
 			t.Errorf("(-before +after)\n%s", diff)
 		}
 		checkAvailable(c, 2)
-	}
-}
-
-// An annotation of ours on the set says nothing of its leaders.
-func TestASetCannotSayThatItsTemplateWasFound(t *testing.T) {
-	_, plan := firstPlan(t, fakeapi.Annotation(lws.AsFoundAnnotationKey, "x"))
-	sts, _ := created[StatefulSet](t, plan)
-	if _, there := sts.Annotations[lws.AsFoundAnnotationKey]; there {
-		t.Errorf("got %v", sts.Annotations)
 	}
 }

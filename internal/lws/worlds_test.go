@@ -67,7 +67,7 @@ func TestAnything(t *testing.T) {
 		"LeaderWorkerSet deleted in the Background", "LeaderWorkerSet deleted in the Foreground", "LeaderWorkerSet deleted in the Orphan",
 		"Pod deleted in the Orphan", "StatefulSet deleted in the Orphan", "a group recorded",
 		lws.CodePreviousIncarnation, lws.CodeNameConflict, lws.CodeLeaderNotReady, lws.CodeGarbage, lws.CodeOrphan,
-		lws.CodeSuperseded, lws.CodeRollout, lws.CodeOutdated, lws.CodePaused, lws.CodeTie, lws.CodeRestart, lws.CodeBackoff,
+		lws.CodeSuperseded, lws.CodeRollout, lws.CodePaused, lws.CodeTie, lws.CodeRestart, lws.CodeBackoff,
 	)
 }
 
