@@ -35,3 +35,25 @@ func TestADecisionIsBoundToItsLeader(t *testing.T) {
 		}
 	}
 }
+
+// A group starts under the policy of its leader's revision, whatever its set says by now. The
+// annotation is in no revision.
+func TestAGroupStartsUnderThePolicyOfItsRevision(t *testing.T) {
+	since := metav1.NewTime(fakeapi.Epoch)
+	leader := fakeapi.Pod("w-0", "w", 0)
+	leader.CreationTimestamp = since
+	for _, policy := range []lwsv1.RestartPolicyType{lwsv1.NoneRestartPolicy, lwsv1.RecreateGroupOnPodRestart, lwsv1.RecreateGroupAfterStart} {
+		made, set := fakeapi.Set("w", 1, 2, fakeapi.Policy(policy)), fakeapi.Set("w", 1, 2)
+		set.Status.RestartsSince = &since
+		for _, now := range []lwsv1.RestartPolicyType{lwsv1.RecreateGroupOnPodRestart, lwsv1.RecreateGroupAfterStart} {
+			set.Spec.LeaderWorkerTemplate.RestartPolicy = now
+			if got := restart.ForgivesStart(set, made, leader); got != (policy != lwsv1.RecreateGroupOnPodRestart) {
+				t.Errorf("%s, now %s: forgives %t", policy, now, got)
+			}
+		}
+		fakeapi.Annotation(lwsv1.RecreateGroupAfterStartAnnotationKey, "")(set)
+		if !restart.ForgivesStart(set, made, leader) {
+			t.Errorf("%s: the annotation does not hold", policy)
+		}
+	}
+}
