@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -73,7 +72,7 @@ const (
 func (c *cluster) apply(ctx context.Context, want *unstructured.Unstructured) (what change, err error) {
 	err = retry.OnError(retry.DefaultBackoff, isRace, func() error {
 		live, err := c.get(ctx, want)
-		if err == nil && live != nil && live.GetDeletionTimestamp() != nil && !c.DryRun {
+		if err == nil && live != nil && live.GetDeletionTimestamp() != nil {
 			c.say("waiting for %s, which is being deleted", title(want))
 			live, err = nil, c.untilGone(ctx, want)
 		}
@@ -102,11 +101,7 @@ func (c *cluster) create(ctx context.Context, u *unstructured.Unstructured) erro
 	if u.GetKind() == "Namespace" {
 		u.SetAnnotations(map[string]string{createdHere: "true"})
 	}
-	err := c.client.Create(ctx, u, append(dry[client.CreateOption](c.DryRun), client.FieldOwner(fieldManager))...)
-	if c.DryRun && apierrors.IsNotFound(err) && u.GetNamespace() != "" {
-		return nil // its namespace would have been created first
-	}
-	return err
+	return c.client.Create(ctx, u, client.FieldOwner(fieldManager))
 }
 
 // replace writes each field of a manifest as a whole, for the version that was read.
@@ -123,8 +118,7 @@ func (c *cluster) replace(ctx context.Context, live, want *unstructured.Unstruct
 	next.SetLabels(merged(live.GetLabels(), want.GetLabels()))
 	next.SetAnnotations(merged(live.GetAnnotations(), want.GetAnnotations()))
 	keepAllocated(next, live)
-	err := c.client.Update(ctx, next, append(dry[client.UpdateOption](c.DryRun), client.FieldOwner(fieldManager))...)
-	if err != nil || reflect.DeepEqual(content(live), content(next)) {
+	if err := c.client.Update(ctx, next, client.FieldOwner(fieldManager)); err != nil || next.GetResourceVersion() == live.GetResourceVersion() {
 		return unchanged, err
 	}
 	return configured, nil
@@ -149,14 +143,6 @@ func keepAllocated(to, from *unstructured.Unstructured) {
 	}
 }
 
-// dry returns the option of a dry run, if it is one.
-func dry[T any](dryRun bool) []T {
-	if !dryRun {
-		return nil
-	}
-	return []T{any(client.DryRunAll).(T)}
-}
-
 func merged(x, y map[string]string) map[string]string {
 	if x == nil {
 		return y
@@ -164,16 +150,6 @@ func merged(x, y map[string]string) map[string]string {
 	all := maps.Clone(x)
 	maps.Copy(all, y)
 	return all
-}
-
-// content leaves out what an API server writes: a status moves the resourceVersion.
-func content(u *unstructured.Unstructured) map[string]any {
-	c := u.DeepCopy()
-	c.SetManagedFields(nil)
-	c.SetGeneration(0)
-	c.SetResourceVersion("")
-	delete(c.Object, "status")
-	return c.Object
 }
 
 // isOurs reports whether install wrote fields of an object.
@@ -265,10 +241,4 @@ func blocked(what string, names []string, remedy string) error {
 	return fmt.Errorf("%s: %s; %s", what, text, remedy)
 }
 
-func (o Options) say(format string, args ...any) {
-	suffix := ""
-	if o.DryRun {
-		suffix = " (dry run)"
-	}
-	fmt.Fprintf(o.Out, format+suffix+"\n", args...)
-}
+func (o Options) say(format string, args ...any) { fmt.Fprintf(o.Out, format+"\n", args...) }

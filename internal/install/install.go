@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -28,10 +27,7 @@ import (
 	"lockstep.dev/lockstep/internal/version"
 )
 
-var (
-	setList           = lwsv1.GroupVersion.WithKind("LeaderWorkerSetList")
-	disaggregatedList = schema.GroupVersionKind{Group: "disaggregatedset.x-k8s.io", Version: "v1", Kind: "DisaggregatedSetList"}
-)
+var setList = lwsv1.GroupVersion.WithKind("LeaderWorkerSetList")
 
 // Options of an installation and of its removal.
 type Options struct {
@@ -56,8 +52,6 @@ type Options struct {
 	KeepSets bool
 	// Print writes manifests to Out instead, as for an API server of today.
 	Print bool
-	// DryRun asks the API server what would happen, and writes nothing.
-	DryRun bool
 	// Timeout bounds every wait.
 	Timeout time.Duration
 	// Out takes one line per object.
@@ -92,7 +86,7 @@ func Install(ctx context.Context, o Options) error {
 	changes := map[change]int{}
 	for _, u := range wanted {
 		what, err := c.apply(ctx, u)
-		if err == nil && isDefinition(u) && !c.DryRun {
+		if err == nil && isDefinition(u) {
 			err = c.untilServed(ctx, u)
 		}
 		if err != nil {
@@ -156,19 +150,14 @@ func (s shape) refuse(ctx context.Context, r *removal, wanted []*unstructured.Un
 		if err := r.refuseBeside(ctx); err != nil {
 			return err
 		}
-		if err := r.warnOfUnserved(ctx); err != nil {
-			return err
-		}
 	case has(r.found, managerRole):
 		return errors.New("an installation for LeaderWorkerSets exists already, and protects PVCs as well; nothing was installed; " +
 			"to go on with protection alone: lockstep uninstall --keep-protection, and run this again")
 	}
-	if r.strips {
-		if err := r.refuse(ctx); err != nil {
-			return err
-		}
+	if err := r.refuseLoss(ctx, wanted); err != nil || !r.strips {
+		return err
 	}
-	return r.refuseLoss(ctx, wanted)
+	return r.refuse(ctx)
 }
 
 // refuseBeside refuses while another implementation runs: two sets of controllers undo each
@@ -202,18 +191,6 @@ func (c *cluster) holders(ctx context.Context) ([]lease.Holder, error) {
 	return lease.Holders(ctx, client, v1alpha1.DefaultResourceName, namespaceName, time.Now())
 }
 
-// warnOfUnserved reports DisaggregatedSets, which another implementation served.
-func (c *cluster) warnOfUnserved(ctx context.Context) error {
-	unserved, err := c.list(ctx, disaggregatedList)
-	if err != nil && !unknownKind(err) {
-		return fmt.Errorf("list DisaggregatedSets: %w", err)
-	}
-	if len(unserved) > 0 {
-		c.say("%d DisaggregatedSets exist, which Lockstep does not serve: without the other implementation they are not acted upon; their LeaderWorkerSets are", len(unserved))
-	}
-	return nil
-}
-
 func (s shape) reportLacks() {
 	if s.protects && slices.Contains(s.lacks, operator.ValidatingPolicy) {
 		s.say("the API server has no ValidatingAdmissionPolicy (Kubernetes 1.30): modes observe and hold neither refuse nor warn; barrier works")
@@ -237,9 +214,6 @@ func (c *cluster) summary(changes map[change]int) string {
 	text := "Lockstep " + version.Get().Version + " is installed"
 	if changes[created]+changes[configured]+c.deleted == 0 {
 		return text + "; nothing had to be changed"
-	}
-	if c.DryRun {
-		text = "Lockstep " + version.Get().Version + " would be installed"
 	}
 	text += fmt.Sprintf(": %d created, %d configured, %d unchanged", changes[created], changes[configured], changes[unchanged])
 	if c.deleted > 0 {

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,7 +21,7 @@ import (
 // refuse returns an error while a PVC that is being deleted is in use, or a PVC in use
 // would be deleted by the garbage collector without protection.
 func (r *removal) refuse(ctx context.Context) error {
-	names, _, err := r.leaving(ctx, false)
+	inUse, err := r.release(ctx)
 	if err != nil {
 		return err
 	}
@@ -29,15 +29,18 @@ func (r *removal) refuse(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return blocked("PVCs need Lockstep", append(names, orphans...), "nothing was removed; wait for what uses them to end; to see the holders: "+
+	volumes, err := r.boundVolumes(ctx)
+	if err != nil {
+		return err
+	}
+	return blocked("PVCs need Lockstep", slices.Concat(inUse, orphans, volumes), "nothing was removed; wait for what uses them to end; to see the holders: "+
 		"kubectl lockstep why pvc/NAME -n NAMESPACE; to keep a PVC whose owner is gone: kubectl patch pvc NAME -n NAMESPACE --type=merge -p '"+pvc.Disown+
 		"'; to leave them protected until Lockstep is installed again: lockstep uninstall --keep-protection")
 }
 
-// leaving reads the PVCs that are being deleted and rely on us, and the volumes. It returns
-// those in use, and how many other PVCs remain. If it writes, it removes one finalizer from
-// each PVC that is not in use, as the operator does.
-func (r *removal) leaving(ctx context.Context, write bool) (inUse []string, remain int, err error) {
+// release removes one finalizer from each PVC that is being deleted and that no pod uses, as
+// the operator does. It returns the PVCs in use.
+func (r *removal) release(ctx context.Context) (inUse []string, err error) {
 	byNamespace := map[string][]*corev1.PersistentVolumeClaim{}
 	err = r.each(ctx, &corev1.PersistentVolumeClaimList{}, func(o client.Object) error {
 		if r.ours.Relies(o) {
@@ -46,80 +49,59 @@ func (r *removal) leaving(ctx context.Context, write bool) (inUse []string, rema
 		return nil
 	})
 	for namespace, claims := range byNamespace {
-		names, rest, err := r.release(ctx, namespace, claims, write)
+		kept, err := r.releaseIn(ctx, namespace, claims)
 		if err != nil {
-			return nil, 0, err
+			return nil, fmt.Errorf("release PVCs of namespace %q: %w", namespace, err)
 		}
-		inUse, remain = append(inUse, names...), remain+rest
+		for _, k := range kept {
+			inUse = append(inUse, namespace+"/"+k.Claim.Name+" (is being deleted)")
+		}
 	}
-	if err != nil || !r.ours.Alone {
-		return inUse, remain, err
+	return inUse, err
+}
+
+// releaseIn judges PVCs by pods that are read after them. PVCs that the built-in controller
+// keeps are judged as well, and not written.
+func (r *removal) releaseIn(ctx context.Context, namespace string, claims []*corev1.PersistentVolumeClaim) ([]pvc.Kept, error) {
+	live := pvc.Settings{Alone: true}.Take(namespace, claims).Look(func(_ string, see func(*corev1.Pod)) error {
+		return r.each(ctx, &corev1.PodList{}, func(o client.Object) error {
+			see(o.(*corev1.Pod))
+			return nil
+		}, client.InNamespace(namespace))
+	})
+	releases, kept := live.Judge()
+	for _, release := range releases {
+		if release.Takes() == pvc.PodsFinalizer && !r.ours.Alone {
+			continue
+		}
+		read := claims[slices.IndexFunc(claims, func(c *corev1.PersistentVolumeClaim) bool { return c.UID == release.Target().UID })]
+		next := read.DeepCopy()
+		next.Finalizers = release.Finalizers()
+		if err := r.patch(ctx, read, next); err != nil && !isPassing(err) {
+			return nil, err
+		}
+	}
+	return kept, live.Err()
+}
+
+// boundVolumes returns the volumes that are being deleted and bound, where no built-in
+// controller keeps them.
+func (r *removal) boundVolumes(ctx context.Context) (names []string, err error) {
+	if !r.ours.Alone {
+		return nil, nil
 	}
 	err = r.each(ctx, &corev1.PersistentVolumeList{}, func(o client.Object) error {
 		if isBound(o.(*corev1.PersistentVolume)) {
-			inUse = append(inUse, "volume "+o.GetName()+" (is bound)")
+			names = append(names, "volume "+o.GetName()+" (is bound)")
 		}
 		return nil
 	})
-	return inUse, remain, err
+	return names, err
 }
 
 // isBound reports whether a volume that is being deleted has our finalizer and is bound.
 func isBound(volume *corev1.PersistentVolume) bool {
 	return volume.DeletionTimestamp != nil && volume.Status.Phase == corev1.VolumeBound && slices.Contains(volume.Finalizers, pvc.VolumeFinalizer)
-}
-
-// release judges PVCs by pods that are read after them. PVCs that the built-in controller
-// keeps are judged as well, to name their pods, and not written.
-func (r *removal) release(ctx context.Context, namespace string, claims []*corev1.PersistentVolumeClaim, write bool) (inUse []string, remain int, err error) {
-	releases, kept := pvc.Settings{Alone: true}.Take(namespace, claims).Look(func(_ string, see func(*corev1.Pod)) error {
-		return r.each(ctx, &corev1.PodList{}, func(o client.Object) error {
-			see(o.(*corev1.Pod))
-			return nil
-		}, client.InNamespace(namespace))
-	}).Judge()
-	for _, k := range kept {
-		if k.Err != nil && !r.ours.Alone && slices.Contains(withUID(claims, k.Claim.UID).Finalizers, pvc.PodsFinalizer) {
-			continue // the built-in controller keeps it, whatever the use record says
-		}
-		if k.Err != nil {
-			return nil, 0, fmt.Errorf("read what uses PVC %s/%s: %w; what to do: kubectl lockstep why pvc/%[2]s -n %[1]s", namespace, k.Claim.Name, k.Err)
-		}
-		inUse = append(inUse, fmt.Sprintf("%s/%s (used by %s)", namespace, k.Claim.Name, strings.Join(podsOf(k), ", ")))
-	}
-	remain = len(releases)
-	for _, release := range releases {
-		if !write || release.Takes() == pvc.PodsFinalizer && !r.ours.Alone {
-			continue
-		}
-		read := withUID(claims, release.Target().UID)
-		next := read.DeepCopy()
-		next.Finalizers = release.Finalizers()
-		switch err := r.patch(ctx, read, next); {
-		case err == nil && !r.ours.Relies(next):
-			remain--
-		case err != nil && !isPassing(err):
-			return nil, 0, err
-		}
-	}
-	return inUse, remain, nil
-}
-
-// withUID returns one of the PVCs, which must be there.
-func withUID(claims []*corev1.PersistentVolumeClaim, uid types.UID) *corev1.PersistentVolumeClaim {
-	return claims[slices.IndexFunc(claims, func(c *corev1.PersistentVolumeClaim) bool { return c.UID == uid })]
-}
-
-// podsOf names the pods that use a PVC, or that its use record names.
-func podsOf(k pvc.Kept) (names []string) {
-	for _, use := range k.Users {
-		names = append(names, "pod "+use.Pod.Name)
-	}
-	for _, pod := range k.Recorded {
-		names = append(names, "pod "+pod.Name)
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
 }
 
 // orphans returns the held PVCs whose owners are gone, or wait for what they own. Only our
@@ -159,43 +141,16 @@ func (r *removal) stays(ctx context.Context, namespace string, o metav1.OwnerRef
 	return err == nil && found.UID == o.UID && !waits, client.IgnoreNotFound(err)
 }
 
-// untilNoFinalizers waits until a dry run shows that a new PVC gets no finalizer of ours:
-// API servers learn late that a policy is gone. A refusal ends the wait: it would come
-// again, and PVCs are read once more at the end.
-func (r *removal) untilNoFinalizers(ctx context.Context) error {
-	return r.await(ctx, func(ctx context.Context) (string, error) {
-		probe := probePVC()
-		err := r.client.Create(ctx, probe, client.DryRunAll)
-		switch {
-		case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsNotFound(err), apierrors.IsUnauthorized(err), apierrors.IsBadRequest(err):
-			return "", nil
-		case err != nil:
-			return fmt.Sprintf("a dry run cannot show whether new PVCs still get %s: %v", pvc.BarrierFinalizer, err), nil
-		case slices.Contains(probe.Finalizers, pvc.BarrierFinalizer):
-			return fmt.Sprintf("new PVCs still get %s, though nothing installed by Lockstep adds it any more; "+
-				"see other policies and webhooks: kubectl get mutatingadmissionpolicies,mutatingwebhookconfigurations", pvc.BarrierFinalizer), nil
-		}
-		return "", nil
-	})
-}
-
-// probePVC returns a PVC that would get every finalizer. It is never created.
-func probePVC() *corev1.PersistentVolumeClaim {
-	return &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: metav1.NamespaceDefault, GenerateName: "lockstep-probe-",
-			Annotations: map[string]string{pvc.ModeKey: pvc.Barrier.String()},
-		},
-		Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Mi")}},
-		},
-	}
-}
+// settle is how long API servers may take to learn that a policy is gone: they read policies
+// once a second. Until then new PVCs get our finalizers.
+const settle = 3 * time.Second
 
 // stripAll removes what is ours from PVCs, volumes, namespaces and pods. A PVC that is
 // deleted meanwhile goes by the protocol, or is named in the error.
 func (r *removal) stripAll(ctx context.Context) error {
+	if r.deleted > 0 {
+		time.Sleep(settle)
+	}
 	total, stripped := 0, []any{}
 	for _, list := range []client.ObjectList{&corev1.PersistentVolumeClaimList{}, &corev1.PersistentVolumeList{}, &corev1.NamespaceList{}, &corev1.PodList{}} {
 		count, err := r.strip(ctx, list)
@@ -218,12 +173,15 @@ func (r *removal) strip(ctx context.Context, list client.ObjectList) (int, error
 		options = append(options, client.MatchingFields{"spec.nodeName": ""}) // only such a pod has gates
 	}
 	err := r.await(ctx, func(ctx context.Context) (missing string, err error) {
-		if _, isPVCs := list.(*corev1.PersistentVolumeClaimList); isPVCs && !r.DryRun {
-			if missing, err = r.awaited(ctx); err != nil {
+		if _, isPVCs := list.(*corev1.PersistentVolumeClaimList); isPVCs {
+			if _, err := r.release(ctx); err != nil {
 				return "", err
 			}
 		}
 		err = r.each(ctx, list, func(o client.Object) error {
+			if r.ours.Relies(o) {
+				missing = named(o) + " is being deleted and needs Lockstep; to see the holders: kubectl lockstep why pvc/NAME -n NAMESPACE"
+			}
 			next := o.DeepCopyObject().(client.Object)
 			if !r.undress(next) {
 				return nil
@@ -238,23 +196,12 @@ func (r *removal) strip(ctx context.Context, list client.ObjectList) (int, error
 			if err == nil {
 				done[o.GetUID()] = true
 			}
-			if !r.DryRun {
-				missing = fmt.Sprintf("%s has what Lockstep wrote (%v)", named(o), err)
-			}
+			missing = fmt.Sprintf("%s has what Lockstep wrote (%v)", named(o), err)
 			return nil
 		}, options...)
 		return missing, err
 	})
 	return len(done), err
-}
-
-// awaited releases PVCs, and describes those that are still being deleted.
-func (r *removal) awaited(ctx context.Context) (string, error) {
-	inUse, remain, err := r.leaving(ctx, true)
-	if err != nil || remain+len(inUse) == 0 {
-		return "", err
-	}
-	return fmt.Sprintf("PVCs are being deleted and need Lockstep to go: %d unused, and %q in use; to see the holders: kubectl lockstep why pvc/NAME -n NAMESPACE", remain, inUse), nil
 }
 
 // undress removes what is ours from an object in memory, and reports whether there was any.
@@ -281,9 +228,6 @@ func (r *removal) undress(o client.Object) bool {
 
 // patch writes the version that was read.
 func (r *removal) patch(ctx context.Context, read, next client.Object) error {
-	if r.DryRun {
-		return nil
-	}
 	return r.client.Patch(ctx, next, client.MergeFromWithOptions(read, client.MergeFromWithOptimisticLock{}))
 }
 

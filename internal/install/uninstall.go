@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
-	"lockstep.dev/lockstep/internal/lws/revision"
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
@@ -43,16 +42,13 @@ func Uninstall(ctx context.Context, o Options) error {
 		o.say("nothing to remove")
 		return nil
 	}
-	if err := r.run(ctx); err != nil || o.DryRun {
+	if err := r.run(ctx); err != nil {
 		return err
 	}
 	for _, u := range r.toDelete {
 		if err := c.untilGone(ctx, u); err != nil {
 			return err
 		}
-	}
-	if o.KeepSets && isWhole {
-		return c.reportKept(ctx)
 	}
 	return nil
 }
@@ -71,7 +67,6 @@ func (r *removal) refuseUninstall(ctx context.Context, isWhole bool) error {
 	}{
 		{isWhole, r.refuseForeign},
 		{isWhole && !r.KeepSets, r.refuseWithSets},
-		{!r.KeepProtection, func(ctx context.Context) error { return r.refuseRunning(ctx, isWhole) }},
 		{!r.KeepProtection, r.refuse},
 	} {
 		if check.isNeeded {
@@ -110,30 +105,6 @@ func (c *cluster) refuseWithSets(ctx context.Context) error {
 	}
 	return blocked("LeaderWorkerSets exist and would be deleted with their definition", names, "nothing was removed; "+
 		"delete them first: kubectl delete leaderworkersets --all --all-namespaces; or leave them to another implementation: lockstep uninstall --keep-sets")
-}
-
-// refuseRunning refuses while an operator runs whose Deployment stays, as one applied from
-// manifests: it would protect PVCs again.
-func (r *removal) refuseRunning(ctx context.Context, isWhole bool) error {
-	deployments := []*unstructured.Unstructured{object("apps/v1", "Deployment", standalone[namespaceName], standalone[deploymentName])}
-	if isWhole {
-		deployments = append(deployments, object("apps/v1", "Deployment", namespaceName, deploymentName))
-	}
-	var running []string
-	for _, u := range deployments {
-		live, err := r.get(ctx, u)
-		if err != nil {
-			return err
-		}
-		if live == nil || isIn(u, r.toDelete) {
-			continue
-		}
-		if replicas, ok, _ := unstructured.NestedInt64(live.Object, "spec", "replicas"); !ok || replicas > 0 {
-			running = append(running, u.GetNamespace()+"/"+u.GetName())
-		}
-	}
-	return blocked("Deployments that install did not write run the operator", running,
-		"nothing was removed; delete them first: kubectl delete deployment NAME -n NAMESPACE")
 }
 
 // removal deletes objects of an installation. It can be interrupted anywhere and run again.
@@ -222,9 +193,7 @@ func (r *removal) run(ctx context.Context) error {
 // after completes a phase.
 func (r *removal) after(ctx context.Context, phase int) error {
 	switch {
-	case phase == finalizersPhase && r.strips && !r.DryRun:
-		return r.untilNoFinalizers(ctx)
-	case phase == operatorPhase && !r.DryRun:
+	case phase == operatorPhase:
 		return r.untilStopped(ctx)
 	case phase == refusalsPhase && r.strips:
 		return r.stripAll(ctx)
@@ -266,7 +235,7 @@ func (r *removal) delete(ctx context.Context, u *unstructured.Unstructured) erro
 			return fmt.Errorf("a set was created meanwhile, so the definition stays: %w", err)
 		}
 	}
-	err := r.client.Delete(ctx, u, append(dry[client.DeleteOption](r.DryRun), client.Preconditions{UID: ptr.To(u.GetUID())})...)
+	err := r.client.Delete(ctx, u, client.Preconditions{UID: ptr.To(u.GetUID())})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -349,20 +318,6 @@ func (o Options) madeByOperator() []*unstructured.Unstructured {
 		object("v1", "Secret", o.namespace(), v1alpha1.DefaultWebhookSecretName),
 		object(coordinationv1.SchemeGroupVersion.String(), "Lease", o.namespace(), v1alpha1.DefaultResourceName),
 	}
-}
-
-// reportKept reports what stays, and what of it only Lockstep reads.
-func (c *cluster) reportKept(ctx context.Context) error {
-	sets, err := c.list(ctx, setList)
-	if err != nil {
-		return client.IgnoreNotFound(err)
-	}
-	c.say("%d LeaderWorkerSets stay; until another implementation is installed nothing repairs them, and pods made meanwhile lack their labels and variables", len(sets))
-	past, err := c.list(ctx, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ControllerRevisionList"}, client.HasLabels{revision.HistoryLabelKey})
-	if err == nil && len(past) > 0 {
-		c.say("%d revisions that no group runs stay with their sets; only Lockstep reads them; to remove them: kubectl delete controllerrevisions --all-namespaces --selector %s", len(past), revision.HistoryLabelKey)
-	}
-	return err
 }
 
 func has(all []*unstructured.Unstructured, role string) bool {

@@ -21,12 +21,6 @@ import (
 func TestInstallIsRepeatableAndUninstallTakesAllAway(t *testing.T) {
 	c := newCluster(t)
 
-	if out := c.install(func(o *install.Options) { o.DryRun = true }); !strings.Contains(out, "namespace/lws-system created (dry run)") {
-		t.Errorf("the dry run said:\n%s", out)
-	}
-	c.absent(&apiextensionsv1.CustomResourceDefinition{}, crdName)
-	c.absent(&corev1.Namespace{}, systemName)
-
 	first := c.install(nil)
 	for _, want := range []string{
 		"namespace/lws-system created\n",
@@ -64,10 +58,6 @@ func TestInstallIsRepeatableAndUninstallTakesAllAway(t *testing.T) {
 
 	c.must(c.Delete(t.Context(), set))
 	c.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: systemName, Name: "lws-webhook-server-cert"}})
-	if _, err := c.uninstall(func(o *install.Options) { o.DryRun = true }); err != nil {
-		t.Fatal(err)
-	}
-	c.mutating() // a dry run takes nothing
 	if out, err := c.uninstall(nil); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -137,7 +127,7 @@ func TestInstallRefusesToReplaceANewerDefinition(t *testing.T) {
 	}
 	c.create(newer)
 	for name, change := range map[string]func(*install.Options){
-		"install": nil, "a dry run": func(o *install.Options) { o.DryRun = true }, "with an image": withImage,
+		"install": nil, "with an image": withImage,
 	} {
 		text := c.refused(func(o *install.Options) error { return install.Install(t.Context(), *o) }, change)
 		for _, want := range []string{crdName, "spec.groupIdentity", "spec.scheduling\n", "spec.scheduling.policy", "nothing was installed"} {

@@ -155,7 +155,7 @@ func TestUninstallTakesProtectionOffAndRefusesWhileAClaimReliesOnIt(t *testing.T
 	if err == nil || out != "" {
 		t.Fatalf("a claim in use did not stop it: %v\n%s", err, out)
 	}
-	for _, word := range []string{"prod/leaving (used by pod user)", "nothing was removed", "kubectl lockstep why", "--keep-protection"} {
+	for _, word := range []string{"prod/leaving (is being deleted)", "nothing was removed", "kubectl lockstep why", "--keep-protection"} {
 		if !strings.Contains(err.Error(), word) {
 			t.Errorf("it does not say %q: %v", word, err)
 		}
