@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"lockstep.dev/lockstep/api/config/v1alpha1"
 	"lockstep.dev/lockstep/internal/version"
@@ -87,7 +88,10 @@ func TestFlagsHaveConsequences(t *testing.T) {
 	dir := func(o Options) any {
 		files := o
 		files.Config.InternalCertManagement.Enable = new(false)
-		return [2]string{o.certDir(), files.certDir()}
+		served := func(o Options) string {
+			return must(o.managerOptions(nil, nil)).WebhookServer.(*webhook.DefaultServer).Options.CertDir
+		}
+		return [2]string{served(o), served(files)}
 	}
 	for _, tt := range []struct {
 		environment, args string

@@ -148,8 +148,10 @@ func (o *Options) assemble(scheme *runtime.Scheme, keeper *certs.Keeper) (ctrl.M
 			return nil, fmt.Errorf("set up the controllers: %w", err)
 		}
 	}
-	if keeper != nil {
+	if o.Webhooks {
 		webhook.Register(mgr.GetWebhookServer(), o.gangs(mgr))
+	}
+	if keeper != nil {
 		if err := keeper.Setup(mgr); err != nil {
 			return nil, fmt.Errorf("set up the webhook certificate: %w", err)
 		}
@@ -191,7 +193,7 @@ func (o *Options) managerOptions(scheme *runtime.Scheme, keeper *certs.Keeper) (
 	if o.keepsSets() {
 		settings.NewCache = lwscache.NewCache
 	}
-	if keeper != nil {
+	if o.Webhooks {
 		settings.WebhookServer = o.webhookServer(keeper, secured)
 	}
 	return settings, nil
@@ -245,8 +247,10 @@ func (o *Options) addChecks(mgr ctrl.Manager, cached cache.Options, keeper *cert
 		return err
 	}
 	checks := map[string]healthz.Checker{"caches": synced(mgr.GetCache())}
-	if keeper != nil {
+	if o.Webhooks {
 		checks["webhooks"] = mgr.GetWebhookServer().StartedChecker()
+	}
+	if keeper != nil {
 		checks["certificate"] = func(*http.Request) error { return keeper.Trusted() }
 	}
 	for name, check := range checks {

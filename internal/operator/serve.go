@@ -27,10 +27,10 @@ const (
 	fieldOwner = "lockstep"
 )
 
-// beginCertificates returns a keeper that has a certificate to present, or nil without
-// webhooks.
+// beginCertificates returns a keeper that has a certificate to present. It returns nil without
+// webhooks, and if another program provides certificate and CA bundles.
 func (o *Options) beginCertificates(ctx context.Context, scheme *runtime.Scheme) (*certs.Keeper, error) {
-	if !o.Webhooks {
+	if !o.Webhooks || o.certDir() != "" {
 		return nil, nil
 	}
 	live, err := client.New(o.restConfig(), client.Options{Scheme: scheme})
@@ -38,8 +38,7 @@ func (o *Options) beginCertificates(ctx context.Context, scheme *runtime.Scheme)
 		return nil, err
 	}
 	internal := o.Config.InternalCertManagement
-	keeper, err := certs.NewKeeper(certs.Options{
-		Dir:    o.certDir(),
+	keeper := certs.NewKeeper(certs.Options{
 		Secret: client.ObjectKey{Namespace: o.Namespace, Name: *internal.WebhookSecretName},
 		Hosts:  certs.ServiceHosts(*internal.WebhookServiceName, o.Namespace, o.Config.Webhook.Host),
 		Client: client.WithFieldOwner(live, fieldOwner),
@@ -48,18 +47,16 @@ func (o *Options) beginCertificates(ctx context.Context, scheme *runtime.Scheme)
 
 		MutatingConfiguration: webhook.MutatingConfiguration, ValidatingConfiguration: webhook.ValidatingConfiguration,
 	})
-	if err != nil {
-		return nil, err
-	}
 	return keeper, keeper.Begin(ctx)
 }
 
+// webhookServer presents the keeper's certificate, or the one in a directory, which it reads
+// again when it changes.
 func (o *Options) webhookServer(keeper *certs.Keeper, secured []func(*tls.Config)) crwebhook.Server {
-	return crwebhook.NewServer(crwebhook.Options{
-		Host:    o.Config.Webhook.Host,
-		Port:    int(*o.Config.Webhook.Port),
-		TLSOpts: append(secured, func(t *tls.Config) { t.GetCertificate = keeper.GetCertificate }),
-	})
+	if keeper != nil {
+		secured = append(secured, func(t *tls.Config) { t.GetCertificate = keeper.GetCertificate })
+	}
+	return crwebhook.NewServer(crwebhook.Options{Host: o.Config.Webhook.Host, Port: int(*o.Config.Webhook.Port), CertDir: o.certDir(), TLSOpts: secured})
 }
 
 // gangs returns what the pod webhook knows of gangs. It reads the controllers' cache, or

@@ -105,9 +105,6 @@ func (k *Keeper) inject(ctx context.Context, now time.Time, c client.Object, our
 
 // merge returns ours, then the authorities of a bundle that are still valid.
 func merge(now time.Time, ours, existing []*x509.Certificate) []*x509.Certificate {
-	if len(ours) == 0 {
-		return existing
-	}
 	merged := slices.Clone(ours)
 	for _, c := range existing {
 		if !slices.ContainsFunc(merged, c.Equal) && !now.After(c.NotAfter) && len(merged) < len(ours)+mostOlder {

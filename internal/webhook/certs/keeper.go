@@ -15,9 +15,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -32,7 +29,6 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -51,9 +47,6 @@ const (
 
 // Options of a Keeper.
 type Options struct {
-	// Dir, if not empty, is filled by another program, cert-manager for example: with
-	// tls.crt, tls.key and, if the bundles are to be kept as well, ca.crt.
-	Dir string
 	// Secret shares the keeper's own certificate, for Hosts, with other replicas.
 	Secret client.ObjectKey
 	Hosts  []string
@@ -69,7 +62,6 @@ type Options struct {
 // Keeper keeps certificate and bundles in agreement, one pass at a time.
 type Keeper struct {
 	options Options
-	files   *certwatcher.CertWatcher
 
 	mu        sync.RWMutex
 	presented *tls.Certificate
@@ -80,44 +72,16 @@ type Keeper struct {
 }
 
 // NewKeeper returns a keeper that presents nothing before its first pass.
-func NewKeeper(o Options) (*Keeper, error) {
-	k := &Keeper{options: o, distrust: errors.New("the webhook configurations have not been read yet")}
-	if o.Dir == "" {
-		return k, nil
-	}
-	files, err := certwatcher.New(filepath.Join(o.Dir, keyServingCert), filepath.Join(o.Dir, keyServingKey))
-	if err != nil {
-		return nil, fmt.Errorf("read the webhook certificate in %q: %w", o.Dir, err)
-	}
-	k.files = files
-	return k, nil
+func NewKeeper(o Options) *Keeper {
+	return &Keeper{options: o, distrust: errors.New("the webhook configurations have not been read yet")}
 }
 
 // offer is a certificate to present, and the authorities that must be trusted for it.
 type offer struct {
-	serving *tls.Certificate
-	// authorities are empty where another program provides the bundles as well.
+	serving     *tls.Certificate
 	authorities []*x509.Certificate
-	// renew is when it must be renewed; zero is unknown.
+	// renew is when it must be renewed.
 	renew time.Time
-}
-
-func (k *Keeper) offered(ctx context.Context, now time.Time) (o offer, err error) {
-	if k.files == nil {
-		if o, err = k.fromSecret(ctx, now); err != nil {
-			return o, fmt.Errorf("keep the webhook certificate in secret %q: %w", k.options.Secret, err)
-		}
-		return o, nil
-	}
-	if o.serving, err = k.files.GetCertificate(nil); err != nil {
-		return o, err
-	}
-	bundle, err := os.ReadFile(filepath.Join(k.options.Dir, keyAuthority))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return o, fmt.Errorf("read the webhook authority: %w", err)
-	}
-	o.authorities = parseBundle(bundle)
-	return o, nil
 }
 
 // GetCertificate gives a TLS server the certificate to present.
@@ -140,18 +104,15 @@ func (k *Keeper) Trusted() error {
 // keep makes one pass, and returns when the next is due. Passes do not run concurrently.
 func (k *Keeper) keep(ctx context.Context) (time.Duration, error) {
 	now := k.options.Clock.Now()
-	offered, err := k.offered(ctx, now)
+	offered, err := k.fromSecret(ctx, now)
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("keep the webhook certificate in secret %q: %w", k.options.Secret, err)
 	}
 	callers, err := k.publish(ctx, now, offered.authorities)
 	if err != nil {
 		return 0, err
 	}
-	next := recheck
-	if !offered.renew.IsZero() {
-		next = min(next, max(offered.renew.Sub(now), time.Second))
-	}
+	next := min(recheck, max(offered.renew.Sub(now), time.Second))
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	defer func() { k.distrust = distrust(callers, k.presented, now) }()
@@ -191,12 +152,12 @@ func lostRace(err error) bool { return apierrors.IsConflict(err) || apierrors.Is
 // Watched returns the objects whose changes call for a pass, each by its name: the
 // operator may read no other Secret.
 func (k *Keeper) Watched() map[client.Object]cache.ByObject {
-	watched := map[client.Object]cache.ByObject{}
+	s := k.options.Secret
+	watched := map[client.Object]cache.ByObject{
+		&corev1.Secret{}: {Namespaces: map[string]cache.Config{s.Namespace: {FieldSelector: named(s.Name)}}},
+	}
 	for _, c := range k.options.configurations() {
 		watched[c] = cache.ByObject{Field: named(c.GetName())}
-	}
-	if s := k.options.Secret; k.files == nil {
-		watched[&corev1.Secret{}] = cache.ByObject{Namespaces: map[string]cache.Config{s.Namespace: {FieldSelector: named(s.Name)}}}
 	}
 	return watched
 }
@@ -213,18 +174,12 @@ func (k *Keeper) Setup(mgr ctrl.Manager) error {
 		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: 1}).
 		WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 			queue.Add(pass) // the first pass may precede the watches
-			if k.files != nil {
-				k.files.RegisterCallback(func(tls.Certificate) { queue.Add(pass) })
-			}
 			return nil
 		}))
 	for object := range k.Watched() {
 		b = b.Watches(object, toPass)
 	}
-	if err := b.Complete(k); err != nil || k.files == nil {
-		return err
-	}
-	return mgr.Add(k.files)
+	return b.Complete(k)
 }
 
 // Reconcile makes one pass.

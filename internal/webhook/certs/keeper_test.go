@@ -6,8 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -73,17 +71,10 @@ func newStage(t *testing.T) *stage {
 }
 
 func (s *stage) keeper(hosts ...string) *Keeper {
-	return s.keeperOf(Options{Secret: secretKey, Hosts: append(hosts, testHosts...)})
-}
-
-func (s *stage) keeperOf(o Options) *Keeper {
-	s.t.Helper()
-	o.Client, o.Clock, o.Log, o.MutatingConfiguration, o.ValidatingConfiguration = s.client, s.clock, logr.Discard(), "m", "v"
-	k, err := NewKeeper(o)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return k
+	return NewKeeper(Options{
+		Secret: secretKey, Hosts: append(hosts, testHosts...), Client: s.client, Clock: s.clock, Log: logr.Discard(),
+		MutatingConfiguration: "m", ValidatingConfiguration: "v",
+	})
 }
 
 // keep makes a pass. Afterwards each caller must accept what the keeper presents.
@@ -222,36 +213,14 @@ func TestMerge(t *testing.T) {
 		now                  time.Time
 		ours, existing, want []*x509.Certificate
 	}{
-		"empty":               {epoch, list(ours), nil, list(ours)},
-		"known":               {epoch, list(ours), list(ours), list(ours)},
-		"ours first":          {epoch, list(ours), list(old, ours), list(ours, old)},
-		"bounded":             {epoch, list(ours), list(old, older, oldest), list(ours, old, older)},
-		"expired":             {old.NotAfter.Add(daylong), list(ours), list(old), list(ours)},
-		"another's to manage": {epoch, nil, list(old, older), list(old, older)},
+		"empty":      {epoch, list(ours), nil, list(ours)},
+		"known":      {epoch, list(ours), list(ours), list(ours)},
+		"ours first": {epoch, list(ours), list(old, ours), list(ours, old)},
+		"bounded":    {epoch, list(ours), list(old, older, oldest), list(ours, old, older)},
+		"expired":    {old.NotAfter.Add(daylong), list(ours), list(old), list(ours)},
 	} {
 		if got := merge(tt.now, tt.ours, tt.existing); !slices.EqualFunc(got, tt.want, (*x509.Certificate).Equal) {
 			t.Errorf("%s: %d authorities, want %d, or others", name, len(got), len(tt.want))
-		}
-	}
-}
-
-func TestFilesAreServed(t *testing.T) {
-	for name, withAuthority := range map[string]bool{"bundles are ours": true, "bundles are another's": false} {
-		s, dir, data := newStage(t), t.TempDir(), issued(t, testHosts)
-		for file, text := range data {
-			if file == keyAuthority && !withAuthority {
-				continue
-			}
-			if err := os.WriteFile(filepath.Join(dir, file), text, 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		k := s.keeperOf(Options{Dir: dir})
-		if _, err := k.keep(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if !s.presented(k).Leaf.Equal(offerOf(data).serving.Leaf) || (s.patches > 0) != withAuthority || (k.Trusted() == nil) != withAuthority {
-			t.Errorf("%s: %d patches, %v", name, s.patches, k.Trusted())
 		}
 	}
 }

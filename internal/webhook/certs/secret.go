@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Keys of the Secret, and files of a directory. Other implementations use the same, so one
+// Keys of the Secret. Other implementations use the same, so one
 // serves with the certificate of the other until it makes its own.
 const (
 	keyAuthority    = "ca.crt"
