@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kube-scheduler/framework"
 
+	"lockstep.dev/lockstep/internal/action"
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
@@ -109,12 +110,12 @@ func (p *Plugin) record(ctx context.Context, pod *corev1.Pod, chosen incarnation
 }
 
 // write writes use records onto the incarnations and versions that were read.
-func (p *Plugin) write(ctx context.Context, writes []pvc.Recording) error {
+func (p *Plugin) write(ctx context.Context, writes []action.Annotate) error {
 	for _, w := range writes {
 		onto := w.Target()
 		var value any // null removes it
-		if w.Value() != "" {
-			value = w.Value()
+		if record := w.Annotations[pvc.UsersAnnotation]; record != "" {
+			value = record
 		}
 		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 			"uid": onto.UID, "resourceVersion": onto.ResourceVersion, "annotations": map[string]any{pvc.UsersAnnotation: value},

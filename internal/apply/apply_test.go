@@ -196,7 +196,7 @@ func TestDropUnusedKeepsOtherConditions(t *testing.T) {
 // The zero values come from no decision.
 func TestNothingIsWrittenThatWasNotJudged(t *testing.T) {
 	for _, what := range []action.Action{
-		pvc.Release{}, pvc.Recording{}, pvc.DropUnused{}, pvc.Lifting{},
+		pvc.Release{}, action.Annotate{}, pvc.DropUnused{}, pvc.Lifting{},
 		action.SetFinalizers{Object: identity.Ref{Kind: identity.KindPersistentVolumeClaim, Namespace: "ns", Name: "data"}},
 	} {
 		s := newScene()

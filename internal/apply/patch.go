@@ -24,7 +24,7 @@ import (
 )
 
 // errNotJudged means that a write of PVC protection came from no decision.
-var errNotJudged = errors.New("a release, a record or a lifted gate comes from a read of pods")
+var errNotJudged = errors.New("a release or a lifted gate comes from a read of pods")
 
 type fields = map[string]any
 
@@ -147,11 +147,6 @@ func (a *Actor) release(ctx context.Context, what pvc.Release) error {
 		return errNotJudged
 	}
 	return a.change(ctx, what.Target(), fields{"finalizers": listed(what.Finalizers())}, nil)
-}
-
-// record writes the use record onto the version that was read, or removes it.
-func (a *Actor) record(ctx context.Context, what pvc.Recording) error {
-	return a.change(ctx, what.Target(), fields{"annotations": withNulls(map[string]string{pvc.UsersAnnotation: what.Value()})}, nil)
 }
 
 // lift removes the gate of mode strict from the version of a pod that was judged.

@@ -213,7 +213,7 @@ func TestForgetRemovesPodsThatAreGone(t *testing.T) {
 	batch := pvc.Settings{}.Take(ns, []*corev1.PersistentVolumeClaim{living, current, unreadable, claim("none")})
 	web := pod("web", nil, unbound)
 	writes := batch.Look(reading(nil, web)).Forget()
-	if len(writes) != 1 || writes[0].Value() != "web=uid-web" || writes[0].Target().UID != living.UID {
+	if len(writes) != 1 || writes[0].Annotations[pvc.UsersAnnotation] != "web=uid-web" || writes[0].Target().UID != living.UID {
 		t.Errorf("got %+v", writes)
 	}
 	if writes := batch.Look(reading(errors.New("lost"), web)).Forget(); len(writes) > 0 {

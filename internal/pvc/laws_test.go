@@ -303,7 +303,7 @@ func recordedAfter(v pvc.GateVerdict, o *corev1.Pod, c *corev1.PersistentVolumeC
 	value := c.Annotations[pvc.UsersAnnotation]
 	for _, w := range v.Writes {
 		if w.Target().UID == c.UID && w.Target().ResourceVersion == c.ResourceVersion {
-			value = w.Value()
+			value = w.Annotations[pvc.UsersAnnotation]
 		}
 	}
 	record, err := pvc.ParseRecord(value)

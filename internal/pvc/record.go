@@ -73,26 +73,13 @@ func (r Record) String() string {
 	return strings.Join(entries, ",")
 }
 
-// Recording writes a use record onto the version of a PVC that was read.
-type Recording struct {
-	silent
-	pvc   identity.Ref
-	value string
+// recording writes a use record onto the version of a PVC that was read. An empty record is removed.
+func recording(pvc *corev1.PersistentVolumeClaim, record Record) action.Annotate {
+	return action.Annotate{
+		Object: refOf(pvc), Annotations: map[string]string{UsersAnnotation: record.String()},
+		Because: action.Reason{Code: "UseRecord", Sentence: "the record names the pods that may be bound"},
+	}
 }
-
-// Target is the incarnation and the version that was read.
-func (r Recording) Target() identity.Ref { return r.pvc }
-
-// Value is the new UsersAnnotation; empty removes it.
-func (r Recording) Value() string { return r.value }
-
-// Why implements action.Action.
-func (r Recording) Why() action.Reason {
-	return action.Reason{Code: "UseRecord", Sentence: "the record names the pods that may be bound"}
-}
-
-// Verb implements action.Action.
-func (Recording) Verb() string { return "record" }
 
 // Claims are PVCs of one namespace by name. A PVC that does not exist is nil or absent.
 type Claims map[string]*corev1.PersistentVolumeClaim
@@ -171,7 +158,7 @@ func (s Settings) recorded(pod *corev1.Pod, live Claims, namespaceLabels map[str
 // Bind returns the writes that come before a pod is bound: its use, onto each protected PVC as
 // read live. All its PVCs must be usable. A PVC that is deleted in between fails the write, and
 // the pod is not bound.
-func (s Settings) Bind(pod *corev1.Pod, live Claims, namespaceLabels map[string]string) ([]Recording, error) {
+func (s Settings) Bind(pod *corev1.Pod, live Claims, namespaceLabels map[string]string) ([]action.Annotate, error) {
 	if why := Unusable(pod, live); why != "" {
 		return nil, errors.New(why)
 	}
@@ -179,7 +166,7 @@ func (s Settings) Bind(pod *corev1.Pod, live Claims, namespaceLabels map[string]
 }
 
 // record writes a pod onto those of its PVCs whose records do not name it.
-func record(pod *corev1.Pod, live Claims) (writes []Recording, err error) {
+func record(pod *corev1.Pod, live Claims) (writes []action.Annotate, err error) {
 	names := ClaimsOf(pod)
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
@@ -192,27 +179,23 @@ func record(pod *corev1.Pod, live Claims) (writes []Recording, err error) {
 			return nil, fmt.Errorf("persistentvolumeclaim %q: %w", name, err)
 		}
 		if r.String() != have {
-			writes = append(writes, Recording{pvc: refOf(live[name]), value: r.String()})
+			writes = append(writes, recording(live[name], r))
 		}
 	}
 	return writes, nil
 }
 
 // Forget returns the writes that remove pods from the records of living PVCs. A recorded pod
-// that a later read does not show is gone for ever.
-func (v LiveView) Forget() []Recording {
+// that a later read does not show is gone for ever. An unreadable record keeps its PVC until a
+// user repairs it.
+func (v LiveView) Forget() (writes []action.Annotate) {
 	if v.err != nil {
 		return nil
 	}
-	return forget(v.batch.recorded, v.gone)
-}
-
-// forget removes pods from records. An unreadable record keeps its PVC until a user repairs it.
-func forget(pvcs []*corev1.PersistentVolumeClaim, gone func(Recorded) bool) (writes []Recording) {
-	for _, pvc := range pvcs {
+	for _, pvc := range v.batch.recorded {
 		r, err := ParseRecord(pvc.Annotations[UsersAnnotation])
-		if left := r.Without(gone); err == nil && len(left) < len(r) {
-			writes = append(writes, Recording{pvc: refOf(pvc), value: left.String()})
+		if left := r.Without(v.gone); err == nil && len(left) < len(r) {
+			writes = append(writes, recording(pvc, left))
 		}
 	}
 	return writes
@@ -230,7 +213,7 @@ type GateView struct {
 
 // GateVerdict records the pod on all of its PVCs and then lifts the gate, or waits.
 type GateVerdict struct {
-	Writes []Recording
+	Writes []action.Annotate
 	Lift   Lifting
 	// Waits is why the pod waits, or is empty.
 	Waits action.Reason

@@ -69,8 +69,8 @@ func TestBindRecordsThePodOnWhatWasRead(t *testing.T) {
 	if err != nil || len(writes) != 1 {
 		t.Fatalf("got %v, %v; want one write: a record names the pod", writes, err)
 	}
-	if w := writes[0]; w.Value() != "a=1,web=uid-web" || w.Target().UID != data.UID || w.Target().ResourceVersion != data.ResourceVersion {
-		t.Errorf("writes %q onto %+v", w.Value(), w.Target())
+	if w := writes[0]; w.Annotations[pvc.UsersAnnotation] != "a=1,web=uid-web" || w.Target().UID != data.UID || w.Target().ResourceVersion != data.ResourceVersion {
+		t.Errorf("writes %q onto %+v", w.Annotations[pvc.UsersAnnotation], w.Target())
 	}
 	for says, refused := range map[string]*corev1.PersistentVolumeClaim{
 		"is being deleted": claim("data", dying), "use record": claim("data", annotated(pvc.UsersAnnotation, "?")),

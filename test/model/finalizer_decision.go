@@ -61,7 +61,7 @@ func (q question) decide() answer {
 	}
 	for _, w := range live.Forget() {
 		a.record = 0
-		record, _ := pvc.ParseRecord(w.Value())
+		record, _ := pvc.ParseRecord(w.Annotations[pvc.UsersAnnotation])
 		for _, r := range record {
 			a.record = a.record.with(int8(r.UID[1] - '0'))
 		}
