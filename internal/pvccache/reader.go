@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 
+	"golang.org/x/sync/singleflight"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -186,50 +186,20 @@ func (r Reader) list(ctx context.Context, namespace string, s source) (all []wor
 }
 
 // liveReads shares live reads of a namespace between calls that came before the read began.
-type liveReads struct {
-	mu sync.Mutex
-	// last is the latest read of each namespace that has not ended.
-	last map[string]*liveRead
-}
-
-type liveRead struct {
-	begun bool
-	ended chan struct{}
-	found *Namespace
-}
+type liveReads struct{ running singleflight.Group }
 
 // of returns what a read of the namespace found that began after the call. One read of a namespace
-// runs at a time, and one waits for it.
-func (l *liveReads) of(namespace string, read func() *Namespace) *Namespace {
-	l.mu.Lock()
-	before := l.last[namespace]
-	if before != nil && !before.begun {
-		l.mu.Unlock()
-		<-before.ended
-		return before.found
+// runs at a time. A call that finds one running shares the next one.
+func (l *liveReads) of(namespace string, read func() *Namespace) (found *Namespace) {
+	began := false
+	for range 2 {
+		result, _, _ := l.running.Do(namespace, func() (any, error) {
+			began = true
+			return read(), nil
+		})
+		if found = result.(*Namespace); began {
+			break
+		}
 	}
-	if l.last == nil {
-		l.last = map[string]*liveRead{}
-	}
-	r := &liveRead{ended: make(chan struct{})}
-	l.last[namespace] = r
-	l.mu.Unlock()
-	if before != nil {
-		<-before.ended
-	}
-	l.mu.Lock()
-	r.begun = true
-	l.mu.Unlock()
-	defer l.end(namespace, r)
-	r.found = read()
-	return r.found
-}
-
-func (l *liveReads) end(namespace string, r *liveRead) {
-	close(r.ended)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.last[namespace] == r {
-		delete(l.last, namespace)
-	}
+	return found
 }
