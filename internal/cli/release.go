@@ -186,7 +186,7 @@ func (r *release) show(ctx context.Context, object client.Object, standing pvc.S
 	if err != nil {
 		return r.explain(err, readPVCs)
 	}
-	text := render.Release(render.Claim(found[0], nil), time.Now(), r.delete, standing == pvc.Held || standing == pvc.HeldBack)
+	text := render.Release(render.Claim(found[0]), time.Now(), r.delete, standing == pvc.Held || standing == pvc.HeldBack)
 	_, err = fmt.Fprint(r.ErrOut, text)
 	return err
 }

@@ -18,7 +18,6 @@ import (
 type question struct {
 	names      []string
 	everywhere bool
-	ifDeleted  bool
 	out        *output
 }
 
@@ -37,14 +36,13 @@ It only reads, live, and needs no Lockstep in the cluster. It reads persistentvo
 and workloads of the namespace, and nodes and persistentvolumes. What you may not read is listed
 as such, and never taken for absent.
 
-With --if-deleted the API server tries a DELETE as a dry run.
+To try a DELETE as a dry run: kubectl delete pvc NAME --dry-run=server.
 
 For programs, -o json prints a ClaimWhy of cli.lockstep.dev/v1, or a ClaimWhyList for several
 PVCs. Fields are added, and never renamed. A state is one of Free, Held, Cooling, Draining,
 Doomed (being deleted, and a workload still wants it) and Unknown.`,
 		Example: `  kubectl lockstep why pvc/data-llama-0
   kubectl lockstep why pvc data-llama-0 data-llama-1 -n inference
-  kubectl lockstep why pvc/data-llama-0 --if-deleted
   kubectl lockstep why pvc -A
   kubectl lockstep why pvc/data-llama-0 -o json`,
 		ValidArgsFunction: o.complete(claims),
@@ -57,8 +55,6 @@ Doomed (being deleted, and a workload still wants it) and Unknown.`,
 				return err
 			case q.everywhere && len(q.names) > 0:
 				return errors.New("give either names or --all-namespaces")
-			case q.ifDeleted && len(q.names) == 0:
-				return errors.New("--if-deleted needs the name of a PVC: why pvc/NAME --if-deleted")
 			}
 			return nil
 		},
@@ -66,7 +62,6 @@ Doomed (being deleted, and a workload still wants it) and Unknown.`,
 	}
 	q.out = addOutput(cmd)
 	cmd.Flags().BoolVarP(&q.everywhere, "all-namespaces", "A", false, "list the PVCs of all namespaces")
-	cmd.Flags().BoolVar(&q.ifDeleted, "if-deleted", false, "try a DELETE as a dry run: would it be refused, and by what")
 	cmd.Flags().Bool("live", true, "")
 	_ = cmd.Flags().MarkDeprecated("live", "why always reads live")
 	return cmd
@@ -92,7 +87,7 @@ func (o *options) why(ctx context.Context, q *question) error {
 	if err != nil {
 		return c.explain(err, readPVCs)
 	}
-	reports, err := c.reports(ctx, reader, all, false)
+	reports, err := c.reports(ctx, reader, all)
 	if err != nil {
 		return err
 	}
@@ -114,7 +109,7 @@ func (c *cluster) whyNamed(ctx context.Context, reader *pvc.Reader, q *question)
 			found = append(found, *claim)
 		}
 	}
-	reports, err := c.reports(ctx, reader, found, q.ifDeleted)
+	reports, err := c.reports(ctx, reader, found)
 	if err != nil {
 		return err
 	}
@@ -129,7 +124,7 @@ func (c *cluster) whyNamed(ctx context.Context, reader *pvc.Reader, q *question)
 }
 
 // reports explains PVCs, namespace by namespace.
-func (c *cluster) reports(ctx context.Context, reader *pvc.Reader, all []corev1.PersistentVolumeClaim, ifDeleted bool) (reports []*render.ClaimWhy, err error) {
+func (c *cluster) reports(ctx context.Context, reader *pvc.Reader, all []corev1.PersistentVolumeClaim) (reports []*render.ClaimWhy, err error) {
 	byNamespace := map[string][]corev1.PersistentVolumeClaim{}
 	for _, claim := range all {
 		byNamespace[claim.Namespace] = append(byNamespace[claim.Namespace], claim)
@@ -140,14 +135,7 @@ func (c *cluster) reports(ctx context.Context, reader *pvc.Reader, all []corev1.
 			return nil, c.explain(err, readPVCs)
 		}
 		for _, f := range found {
-			var tried *pvc.Deletion
-			if ifDeleted {
-				if tried, err = pvc.TryDelete(ctx, c.config, f.Claim); err != nil {
-					return nil, c.explain(err, readPVCs)
-				}
-				f.Learn(tried)
-			}
-			reports = append(reports, render.Claim(f, tried))
+			reports = append(reports, render.Claim(f))
 		}
 	}
 	return reports, nil

@@ -25,10 +25,8 @@ type Case struct {
 	VolumeGone bool
 	// NamespaceEnding reports that the namespace is being deleted.
 	NamespaceEnding bool
-	// Unguarded reports that the API server accepted a DELETE although the PVC is held.
-	Unguarded bool
-	Unread    []Unread
-	Now       time.Time
+	Unread          []Unread
+	Now             time.Time
 }
 
 // Unread is a kind or an object that could not be read. It is never taken for absent.
@@ -114,7 +112,7 @@ func (c Case) terminating() bool { return c.Claim.DeletionTimestamp != nil }
 // guarded is the policy's answer: it refuses a DELETE, or to remove finalizers of a terminating
 // PVC. The policy reads the PVC alone.
 func (c Case) guarded() bool {
-	return c.Claim.Annotations[HoldersAnnotation] != "" && !c.Unguarded && !Released(c.Claim)
+	return c.Claim.Annotations[HoldersAnnotation] != "" && !Released(c.Claim)
 }
 
 // annotated is what the operator wrote on the PVC about its holders.
@@ -297,7 +295,6 @@ func (c Case) notes(e Explanation, holders []Holder) (notes []string) {
 	note(alive && Released(c.Claim), "the PVC bears a release token: a DELETE is accepted")
 	note(alive && !held && c.Mode >= Hold && len(Refusing(holders)) > 0,
 		"mode %s refuses a DELETE, and the PVC bears no hold yet: check that the operator runs", c.Mode)
-	note(alive && held && c.Unguarded, "the PVC bears a hold, and no policy enforces it")
 	if e.Refused && e.VerifiedAt != nil {
 		unconfirmed := c.Now.Sub(*e.VerifiedAt)
 		note(unconfirmed > confirmedLate, "the operator has not confirmed the hold for %s: check that it runs and may read all workloads", unconfirmed.Round(time.Hour))

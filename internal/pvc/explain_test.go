@@ -72,7 +72,6 @@ func TestWhy(t *testing.T) {
 	}
 	foreign := func(o *corev1.Pod) { o.Finalizers = []string{"x/1"} }
 	later := func(c *pvc.Case) { c.Now = c.Now.Add(time.Hour) }
-	unguarded := func(c *pvc.Case) { c.Unguarded = true }
 	lost := func(c *pvc.Case) { c.Nodes["n1"] = nil }
 	down, up := node(corev1.ConditionUnknown), node(corev1.ConditionTrue)
 	outOfService := node(corev1.ConditionUnknown, corev1.Taint{Key: corev1.TaintNodeOutOfService})
@@ -112,7 +111,6 @@ func TestWhy(t *testing.T) {
 		{"held by annotation", caseOf(claim("data", annotated(pvc.HoldAnnotation, "audit"), annotated(pvc.HoldersAnnotation, "Hold/data")), pvc.Hold, nil), nil,
 			pvc.Held, "+Hold/data", []string{"kubectl annotate pvc data -n ns protection.lockstep.dev/hold-"}, ""},
 		{"held by an unread kind", caseOf(held("data", "RayCluster/x, +2"), pvc.Hold, nil), nil, pvc.Held, "+RayCluster/x", []string{""}, "RayCluster/x: a DELETE is refused"},
-		{"held, and no policies", caseOf(held("data-db-0", "StatefulSet/db"), pvc.Hold, nil, db), unguarded, pvc.Held, "-StatefulSet/db", none, "accepted"},
 		{"unverified", caseOf(held("data", pvc.Unverified), pvc.Hold, nil), nil, pvc.Held, "", none, "was not checked"},
 		{"cooling", caseOf(held("data", "cooling until 2026-11-21T12:05:00Z: StatefulSet/db"), pvc.Hold, nil), nil, pvc.Cooling, "", none, "refused, until 2026-11-21T12:05:00Z"},
 

@@ -23,8 +23,6 @@ type ClaimWhy struct {
 	ModeFrom string `json:"modeFrom"`
 	// Volume is the volume of the PVC.
 	Volume *Volume `json:"volume,omitempty"`
-	// Deletion is the answer to a dry-run DELETE, with --if-deleted.
-	Deletion *clipvc.Deletion `json:"deletion,omitempty"`
 	// AskedBy is "unknown" for a terminating PVC: the object does not record the user.
 	AskedBy string `json:"askedBy,omitempty"`
 	// ReadAt is when the read began. Live is always true.
@@ -59,11 +57,11 @@ func (c *ClaimWhy) DeepCopyObject() runtime.Object { w := *c; return &w }
 // DeepCopyObject implements runtime.Object.
 func (l *ClaimWhyList) DeepCopyObject() runtime.Object { w := *l; return &w }
 
-// Claim reports on one PVC. deletion may be nil.
-func Claim(found *clipvc.Found, deletion *clipvc.Deletion) *ClaimWhy {
+// Claim reports on one PVC.
+func Claim(found *clipvc.Found) *ClaimWhy {
 	c := &ClaimWhy{
 		TypeMeta: kind("ClaimWhy"), Namespace: found.Claim.Namespace, Name: found.Claim.Name,
-		Explanation: pvc.Why(found.Case), ModeFrom: found.ModeFrom, Volume: volume(found), Deletion: deletion,
+		Explanation: pvc.Why(found.Case), ModeFrom: found.ModeFrom, Volume: volume(found),
 		ReadAt: metav1.NewTime(found.Now.UTC().Truncate(time.Second)), Live: true,
 	}
 	if c.terminating() {

@@ -10,8 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-
-	clipvc "lockstep.dev/lockstep/internal/cli/pvc"
 )
 
 // paths adds the paths of all fields of a value, elements of lists under the path of the list.
@@ -52,11 +50,11 @@ func TestFieldsForPrograms(t *testing.T) {
 		"SetHistory": {[]Report{History(history, append(revisions(), broken))}, `kind apiVersion namespace name waiting.path waiting.from waiting.to
 			revisions.number revisions.key revisions.name revisions.createdAt revisions.groups revisions.current revisions.cause
 			revisions.changes.path revisions.changes.from revisions.changes.to revisions.unreadable`},
-		"ClaimWhy": {[]Report{Claim(foundClaim(), &clipvc.Deletion{Outcome: clipvc.Accepted}), Claim(heldClaim(), nil)}, object + `apiVersion claim
+		"ClaimWhy": {[]Report{Claim(foundClaim()), Claim(heldClaim())}, object + `apiVersion claim
 			state since summary mode modeFrom verifiedAt refused release finalizers.key finalizers.owner finalizers.drops holders.name holders.uid
 			holders.reason holders.proof holders.node holders.phase holders.since holders.leaving holders.holds holders.why holders.released
 			actions.do actions.command actions.frees delete.do delete.command rescue.do rescue.command then volume.name volume.standing
-			volume.reclaimPolicy volume.capacity unread.what unread.why unread.mayHold deletion.outcome askedBy readAt live`},
+			volume.reclaimPolicy volume.capacity unread.what unread.why unread.mayHold askedBy readAt live`},
 	} {
 		have := map[string]any{}
 		for _, report := range tt.reports {

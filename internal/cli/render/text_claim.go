@@ -3,20 +3,17 @@ package render
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	clipvc "lockstep.dev/lockstep/internal/cli/pvc"
 	"lockstep.dev/lockstep/internal/pvc"
 )
 
 // write writes the state, what keeps the PVC, the next steps, and what becomes of the data.
 func (c *ClaimWhy) write(p *page) {
 	c.head(p)
-	c.deletion(p)
 	var finalizers []row
 	for _, f := range c.Finalizers {
 		finalizers = append(finalizers, row{f.Key, f.Owner, f.Drops})
@@ -74,36 +71,6 @@ func (v *Volume) String() string {
 		text += ", " + v.Capacity
 	}
 	return text + ", reclaim policy " + cmp.Or(v.ReclaimPolicy, "unknown")
-}
-
-// deletion is the answer to a dry-run DELETE.
-func (c *ClaimWhy) deletion(p *page) {
-	d := c.Deletion
-	if d == nil {
-		return
-	}
-	lines := []string{map[string]string{
-		clipvc.Accepted: "accepted: " + c.afterwards(), clipvc.Refused: "refused by " + d.RefusedBy + ": " + d.Message,
-		clipvc.NotAllowed: "you may not delete it: " + d.Message, clipvc.NotTried: "unknown: " + d.Message,
-	}[d.Outcome]}
-	for _, warning := range d.Warnings {
-		lines = append(lines, "warning: "+warning)
-	}
-	p.section("IF DELETED NOW (a dry run: nothing was deleted)", lines...)
-}
-
-// afterwards is what becomes of a PVC whose DELETE is accepted.
-func (c *ClaimWhy) afterwards() string {
-	podsUnread := slices.ContainsFunc(c.Unread, func(u pvc.Unread) bool { return u.What == pvc.UnreadPods })
-	switch keeping := c.keepingDeleted(); {
-	case c.terminating():
-		return "it is being deleted already"
-	case len(keeping) > 0:
-		return "it stays until these are gone: " + few(keeping) + "; this cannot be undone"
-	case podsUnread:
-		return "pods could not be read, and may keep it"
-	}
-	return "it is removed at once; this cannot be undone"
 }
 
 // keepingDeleted are the holders and finalizers that keep the PVC once it is deleted.

@@ -117,11 +117,11 @@ const (
 )
 
 func TestTextOfPVCs(t *testing.T) {
-	why := func(f *clipvc.Found, attempt *clipvc.Deletion) string { return Text(Claim(f, attempt), now) }
+	why := func(f *clipvc.Found) string { return Text(Claim(f), now) }
 	overview := func(found ...*clipvc.Found) string {
 		var all []*ClaimWhy
 		for _, f := range found {
-			all = append(all, Claim(f, nil))
+			all = append(all, Claim(f))
 		}
 		return Text(Overview(all, true), now)
 	}
@@ -129,27 +129,24 @@ func TestTextOfPVCs(t *testing.T) {
 	elsewhere.Volume.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "prod", Name: "data-db-0", UID: "u-before"}
 	foreign := freeClaim()
 	foreign.Claim.Finalizers = append(foreign.Claim.Finalizers, "x/1")
-	refused := &clipvc.Deletion{Outcome: clipvc.Refused, RefusedBy: "ValidatingAdmissionPolicy 'p'", Message: "in use", Warnings: []string{"think twice"}}
-	accepted := &clipvc.Deletion{Outcome: clipvc.Accepted}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "prod", UID: "n", Annotations: map[string]string{pvc.HeldClaimsAnnotation: "3"}}}
 	for name, tt := range map[string]struct {
 		text  string
 		has   []string
 		lacks string
 	}{
-		"terminating": {why(foundClaim(), nil), []string{
+		"terminating": {why(foundClaim()), []string{
 			"pod db-0 on node n7", "state Draining for 3h; mode hold (label of the namespace); volume pv-1, 1Gi, reclaim policy Delete",
 			pvc.BarrierFinalizer, "uid u-pod", "nodes: you may not read it", retain, taint, "volume pv-1 is deleted", "read 0s ago",
 		}, "release pvc"},
-		"held": {why(heldClaim(), refused), []string{
-			"refused by ValidatingAdmissionPolicy 'p': in use", "warning: think twice", "RayCluster/x", "kubectl delete pod db-0 -n prod",
+		"held": {why(heldClaim()), []string{
+			"a DELETE is refused", "RayCluster/x", "kubectl delete pod db-0 -n prod",
 			"kubectl lockstep release pvc/data-db-0 -n prod", "confirmed this 60m ago",
 		}, taint},
-		"foreign finalizer":              {why(foreign, accepted), []string{"accepted: it stays", "finalizer x/1; this"}, "at once;"},
-		"free":                           {why(freeClaim(), accepted), []string{"accepted: it is removed at once"}, "TO FREE IT"},
-		"volume of another PVC":          {why(elsewhere, nil), []string{"volume pv-1, not bound to this PVC"}, "Retain"},
-		"release":                        {Release(Claim(heldClaim(), nil), now, true, true), []string{pvc.ReleaseAnnotation + "=u-claim", "gone: Pod/db-0; this", retain}, "delete nothing"},
-		"release of a foreign finalizer": {Release(Claim(foreign, nil), now, false, false), []string{"delete nothing", "gone: finalizer x/1"}, "write "},
+		"free":                           {why(freeClaim()), []string{"is not in use"}, "TO FREE IT"},
+		"volume of another PVC":          {why(elsewhere), []string{"volume pv-1, not bound to this PVC"}, "Retain"},
+		"release":                        {Release(Claim(heldClaim()), now, true, true), []string{pvc.ReleaseAnnotation + "=u-claim", "gone: Pod/db-0; this", retain}, "delete nothing"},
+		"release of a foreign finalizer": {Release(Claim(foreign), now, false, false), []string{"delete nothing", "gone: finalizer x/1"}, "write "},
 		"release of a namespace":         {ReleaseOfNamespace(namespace), []string{"namespace/prod has PVCs in use: 3.", pvc.ReleaseAnnotation + "=n"}, ""},
 		"overview":                       {overview(freeClaim(), heldClaim(), foundClaim()), []string{"NAMESPACE PVC", "under way", "refused", "Pod/db-0 and 1 more", "and 1 PVC not in use"}, "accepted"},
 		"terminating PVCs first":         {overview(heldClaim(), foundClaim()), []string{"Draining 3h under way Pod/db-0 node n7", "TO FREE IT\nprod data-db-0 Draining"}, ""},
