@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/connect"
@@ -62,6 +63,11 @@ func (o *options) reach(ctx context.Context) (*cluster, error) {
 		return nil, err
 	}
 	return c, connect.Reach(ctx, c.config)
+}
+
+// client reads live, and writes what a command asks for.
+func (c *cluster) client() (client.Client, error) {
+	return client.New(c.config, client.Options{Scheme: lws.Scheme()})
 }
 
 // session reads the sets of one namespace.

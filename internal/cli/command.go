@@ -22,6 +22,8 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	o := &options{flags: genericclioptions.NewConfigFlags(true), IOStreams: streams}
 	o.flags.WrapConfigFn = func(config *rest.Config) *rest.Config {
 		config.UserAgent = "kubectl-" + version.UserAgent()
+		config.QPS = -1 // the API server limits its clients
+		config.WarningHandler = rest.NoWarnings{}
 		return config
 	}
 	root := &cobra.Command{

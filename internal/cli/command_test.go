@@ -57,8 +57,6 @@ func TestErrorsOfArguments(t *testing.T) {
 		"release pvc/a pvc/b":             "pvc/NAME",
 		"release pod/a":                   "pvc/NAME",
 		"release ns pvc/a":                "namespace/NAME",
-		"release ns/a --delete":           "--delete",
-		"release pvc a --dry-run=maybe":   "maybe",
 		"release persistentvolumeclaim/a": noCluster,
 		"release NS/a":                    noCluster,
 

@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/cli/pvc"
 	"lockstep.dev/lockstep/internal/cli/render"
 )
@@ -21,11 +20,9 @@ import (
 // release is one release of a PVC or a namespace.
 type release struct {
 	*cluster
-	kind   kind
-	name   string
-	yes    bool
-	delete bool
-	dryRun lws.DryRun
+	kind kind
+	name string
+	yes  bool
 }
 
 func (o *options) releaseCommand() *cobra.Command {
@@ -39,13 +36,10 @@ are.
 It shows the holders and what becomes of the data, asks for confirmation, and writes the
 annotation protection.lockstep.dev/release with the UID of the PVC: a later PVC of the same name is
 not released. This works while no operator runs; an operator removes the token after an hour,
-unless it is configured otherwise. Nothing is deleted unless --delete is given.
+unless it is configured otherwise. Nothing is deleted.
 
-It takes the verb "release" on claims.protection.lockstep.dev, and patch (with --delete also
-delete) on the PVC.`,
+It takes the verb "release" on claims.protection.lockstep.dev, and patch on the PVC.`,
 		Example: `  kubectl lockstep release pvc/data-llama-0
-  kubectl lockstep release pvc/data-llama-0 --delete
-  kubectl lockstep release pvc/data-llama-0 --dry-run=server
   kubectl lockstep release namespace/inference --yes`,
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 			return o.complete(releasable(append(args, typed)))(cmd, args, typed)
@@ -59,8 +53,6 @@ delete) on the PVC.`,
 		},
 	}
 	cmd.Flags().BoolVarP(&r.yes, "yes", "y", false, "do not ask for confirmation; needed without a terminal")
-	cmd.Flags().BoolVar(&r.delete, "delete", false, "delete the PVC as well, by its UID")
-	addDryRun(cmd, &r.dryRun)
 	return cmd
 }
 
@@ -83,8 +75,6 @@ func (r *release) read(args []string) error {
 		return err
 	case len(names) != 1:
 		return errors.New("give one PVC, pvc/NAME, or one namespace, namespace/NAME: each release is confirmed by itself")
-	case r.delete && r.kind.singular == namespaces.singular:
-		return errors.New("--delete is for PVCs; delete the namespace yourself, once it is released")
 	}
 	r.name = names[0]
 	return nil
@@ -92,35 +82,40 @@ func (r *release) read(args []string) error {
 
 // run reads the object, shows what a release does, asks, and writes.
 func (r *release) run(ctx context.Context) error {
-	releaser, err := pvc.OpenReleaser(r.config)
+	c, err := r.client()
 	if err != nil {
 		return err
 	}
-	releaser.DryRun = r.dryRun == lws.DryRunServer
-	object, err := r.object(ctx, releaser)
+	object, err := r.object(ctx, c)
 	if err != nil {
 		return err
 	}
-	standing := pvc.StandingOf(object)
-	if done, err := r.needless(standing, object); done || err != nil {
+	switch pvc.StandingOf(object) {
+	case pvc.Leaving:
+		return fmt.Errorf("%s is being deleted already: there is nothing to release; what keeps it: %s", r.what(), why(object))
+	case pvc.Free:
+		return fmt.Errorf("%s is not held: nothing refuses its deletion, and there is nothing to release", r.what())
+	case pvc.Released:
+		_, err := fmt.Fprintf(r.Out, "%s is released already; what else keeps it: %s\n", r.what(), why(object))
 		return err
 	}
-	if standing == pvc.Held || standing == pvc.HeldBack {
-		may, err := releaser.May(ctx, object)
-		switch {
-		case err != nil:
-			return r.explain(err, releasePVC)
-		case !may:
-			return r.lacking(object)
-		}
-	}
-	if err := r.show(ctx, object, standing); err != nil {
+	if err := r.show(ctx, pvc.New(c), object); err != nil {
 		return err
 	}
 	if err := r.consent(ctx); err != nil {
 		return err
 	}
-	return r.write(ctx, releaser, object, standing)
+	if err := pvc.Release(ctx, c, object); err != nil {
+		return r.refused(err, object)
+	}
+	next := "to delete it, while the release lasts: kubectl delete " + r.kind.words[0] + " " + r.name
+	if object.GetDeletionTimestamp() != nil {
+		next = "its finalizers may be removed now; to check: " + why(object)
+	} else if object.GetNamespace() != "" {
+		next += " -n " + object.GetNamespace()
+	}
+	_, err = fmt.Fprintf(r.Out, "%s released; %s\n", r.what(), next)
+	return err
 }
 
 func (r *release) object(ctx context.Context, reader client.Reader) (client.Object, error) {
@@ -134,20 +129,6 @@ func (r *release) object(ctx context.Context, reader client.Reader) (client.Obje
 		return nil, noSuch("persistentvolumeclaim", r.key(r.name))
 	}
 	return object, r.explain(err, releasePVC)
-}
-
-// needless reports on an object that needs no release.
-func (r *release) needless(standing pvc.Standing, object client.Object) (done bool, err error) {
-	switch {
-	case standing == pvc.Leaving:
-		return true, fmt.Errorf("%s is being deleted already: there is nothing to release; what keeps it: %s", r.what(), why(object))
-	case standing == pvc.Free && !r.delete:
-		return true, fmt.Errorf("%s is not held: nothing refuses its deletion, and there is nothing to release", r.what())
-	case standing == pvc.Released && !r.delete:
-		_, err := fmt.Fprintf(r.Out, "%s is released already; what else keeps it: %s\n", r.what(), why(object))
-		return true, err
-	}
-	return false, nil
 }
 
 func (r *release) what() string { return r.kind.words[0] + "/" + r.name }
@@ -172,28 +153,23 @@ func (r *release) lacking(object client.Object) error {
 }
 
 // show prints what the user confirms.
-func (r *release) show(ctx context.Context, object client.Object, standing pvc.Standing) error {
+func (r *release) show(ctx context.Context, reader *pvc.Reader, object client.Object) error {
 	claim, isPVC := object.(*corev1.PersistentVolumeClaim)
 	if !isPVC {
 		_, err := fmt.Fprint(r.ErrOut, render.ReleaseOfNamespace(object))
-		return err
-	}
-	reader, err := pvc.Open(r.config)
-	if err != nil {
 		return err
 	}
 	found, err := reader.Explain(ctx, claim.Namespace, []corev1.PersistentVolumeClaim{*claim})
 	if err != nil {
 		return r.explain(err, readPVCs)
 	}
-	text := render.Release(render.Claim(found[0]), time.Now(), r.delete, standing == pvc.Held || standing == pvc.HeldBack)
-	_, err = fmt.Fprint(r.ErrOut, text)
+	_, err = fmt.Fprint(r.ErrOut, render.Release(render.Claim(found[0]), time.Now()))
 	return err
 }
 
 // consent asks the user to type the name.
 func (r *release) consent(ctx context.Context) error {
-	if r.yes || r.dryRun != lws.DryRunNone {
+	if r.yes {
 		return nil
 	}
 	if !isTerminal(r.In) {
@@ -217,35 +193,6 @@ func (r *release) consent(ctx context.Context) error {
 	}
 }
 
-func (r *release) write(ctx context.Context, releaser *pvc.Releaser, object client.Object, standing pvc.Standing) error {
-	if r.dryRun != lws.DryRunClient {
-		if err := releaser.Release(ctx, object); err != nil {
-			return r.refused(err, object)
-		}
-	}
-	claim, isPVC := object.(*corev1.PersistentVolumeClaim)
-	switch {
-	case !isPVC:
-		return r.said("released", "to delete it, while the release lasts: kubectl delete namespace "+r.name)
-	case standing == pvc.HeldBack:
-		return r.said("released", "its finalizers may be removed now; to check: "+why(object))
-	case !r.delete:
-		return r.said("released", "to delete it, while the release lasts: kubectl delete pvc "+r.name+" -n "+r.namespace)
-	case r.dryRun == lws.DryRunServer && standing == pvc.Held:
-		return r.said("released", "the DELETE cannot be tried before the token is written")
-	case r.dryRun == lws.DryRunClient:
-		return r.said("deleted", "")
-	}
-	err := releaser.Delete(ctx, claim)
-	if errors.Is(err, pvc.ErrChanged) || apierrors.IsConflict(err) {
-		return fmt.Errorf("nothing was deleted: %w", err)
-	}
-	if err != nil {
-		return fmt.Errorf("%s was not deleted: %w; is it released, and what keeps it: %s", r.what(), err, why(object))
-	}
-	return r.said("deleted", "to check: "+why(object))
-}
-
 // refused adds to the API server's answer to a write what to do.
 func (r *release) refused(err error, object client.Object) error {
 	switch {
@@ -255,16 +202,4 @@ func (r *release) refused(err error, object client.Object) error {
 		return fmt.Errorf("nothing was released: %w", err)
 	}
 	return r.explain(err, releasePVC)
-}
-
-// said reports what was done.
-func (r *release) said(done, next string) error {
-	if r.dryRun != lws.DryRunNone {
-		done += " (" + string(r.dryRun) + " dry run)"
-	}
-	if next != "" {
-		next = "; " + next
-	}
-	_, err := fmt.Fprintf(r.Out, "%s %s%s\n", r.what(), done, next)
-	return err
 }

@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-
-	"lockstep.dev/lockstep/internal/cli/lws"
 )
 
 func TestAReleaseIsConfirmedByTheName(t *testing.T) {
@@ -17,7 +15,7 @@ func TestAReleaseIsConfirmedByTheName(t *testing.T) {
 	confirm := func(ctx context.Context, in io.Reader) error {
 		streams, _, _, _ := genericiooptions.NewTestIOStreams()
 		streams.In = in
-		return (&release{cluster: &cluster{options: &options{IOStreams: streams}}, name: "data", dryRun: lws.DryRunNone}).consent(ctx)
+		return (&release{cluster: &cluster{options: &options{IOStreams: streams}}, name: "data"}).consent(ctx)
 	}
 	for typed, released := range map[string]bool{"data\n": true, "data \n": true, "y\n": false, "": false, "dat\n": false} {
 		if err := confirm(t.Context(), strings.NewReader(typed)); (err == nil) != released {

@@ -59,12 +59,12 @@ func (o *options) amend(ctx context.Context, a *amendment, decide lws.Decide) er
 	if err != nil {
 		return err
 	}
-	editor, err := lws.NewEditor(c.config)
+	live, err := c.client()
 	if err != nil {
 		return c.explain(err, writeSets)
 	}
-	editor.Owner, editor.DryRun = a.owner, a.dryRun
-	keys, err := c.find(ctx, a.sets, editor)
+	editor := &lws.Editor{Client: live, Owner: a.owner, DryRun: a.dryRun}
+	keys, err := c.find(ctx, a.sets, live)
 	if err != nil {
 		return err
 	}

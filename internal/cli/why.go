@@ -72,10 +72,11 @@ func (o *options) why(ctx context.Context, q *question) error {
 	if err != nil {
 		return err
 	}
-	reader, err := pvc.Open(c.config)
+	live, err := c.client()
 	if err != nil {
 		return err
 	}
+	reader := pvc.New(live)
 	if len(q.names) > 0 {
 		return c.whyNamed(ctx, reader, q)
 	}

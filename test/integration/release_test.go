@@ -26,7 +26,6 @@ func TestRelease(t *testing.T) {
 	t.Run("no release without the permission", b.lacking)
 	t.Run("no release without a yes", b.unasked)
 	t.Run("a release lets the delete through", b.lets)
-	t.Run("and deletes, if that is wanted", b.deletes)
 	t.Run("words that keep finalizers back", b.heldBack)
 	t.Run("what there is to release, and what not", b.needless)
 	t.Run("a namespace", b.space)
@@ -79,8 +78,6 @@ func (b *breaking) unasked(t *testing.T) {
 	b = b.on(t)
 	c := b.claim("unasked", held)
 	b.mustSay(true, "wanda", "nothing was released: there is no terminal to confirm it on", "release", "pvc/unasked")
-	b.mustSay(false, "wanda", "pvc/unasked released (client dry run)", "release", "pvc/unasked", "--dry-run")
-	b.mustSay(false, "wanda", "pvc/unasked released (server dry run)", "release", "pvc/unasked", "--dry-run=server", "--delete")
 	if now := b.read("unasked"); now.ResourceVersion != c.ResourceVersion {
 		t.Error("something was written")
 	}
@@ -96,17 +93,6 @@ func (b *breaking) lets(t *testing.T) {
 	}
 	b.mustSay(false, "wanda", "is released already", "release", "pvc", "let")
 	b.must(b.alice.Delete(t.Context(), c))
-}
-
-func (b *breaking) deletes(t *testing.T) {
-	b = b.on(t)
-	b.claim("gone", held)
-	b.mustSay(false, "wanda", "pvc/gone deleted", "release", "pvc/gone", "--yes", "--delete")
-	if b.read("gone").DeletionTimestamp == nil {
-		t.Error("it is not on its way out")
-	}
-	b.claim("loose", nil)
-	b.mustSay(false, "alice", "pvc/loose deleted", "release", "pvc/loose", "--yes", "--delete")
 }
 
 func (b *breaking) heldBack(t *testing.T) {

@@ -23,14 +23,24 @@ type DryRunner struct {
 	warnings Warnings
 }
 
-// NewDryRunner returns a DryRunner. Its client sends reads and dry runs only.
+// NewDryRunner returns a DryRunner.
 func NewDryRunner(config *rest.Config) (*DryRunner, error) {
 	d := &DryRunner{}
-	config = Restrict(config, IsDryRun)
+	config = rest.CopyConfig(config)
 	config.WarningHandlerWithContext = &d.warnings
 	var err error
 	d.client, err = client.New(config, client.Options{Scheme: Scheme()})
 	return d, err
+}
+
+// Warnings collects the warnings of the API server.
+type Warnings []string
+
+// HandleWarningHeaderWithContext implements rest.WarningHandlerWithContext.
+func (w *Warnings) HandleWarningHeaderWithContext(_ context.Context, code int, _, text string) {
+	if code == 299 && text != "" { // the only code that Kubernetes uses
+		*w = append(*w, text)
+	}
 }
 
 // Apply returns the set as kubectl apply would have it stored, with the warnings of the API server.

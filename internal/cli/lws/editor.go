@@ -3,13 +3,10 @@ package lws
 import (
 	"context"
 	"fmt"
-	"net/http"
-	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -39,23 +36,12 @@ type Change struct {
 // number.
 type Decide func(set *lwsv1.LeaderWorkerSet, read revisions) (Change, error)
 
-// Editor changes sets.
+// Editor changes sets. It writes nothing but patches of sets.
 type Editor struct {
 	client.Client
 	// Owner is the field manager of the writes.
 	Owner  string
 	DryRun DryRun
-}
-
-// NewEditor returns an editor that can write nothing but patches of sets.
-func NewEditor(config *rest.Config) (*Editor, error) {
-	c, err := client.New(Restrict(config, isPatchOfSet), client.Options{Scheme: Scheme()})
-	return &Editor{Client: c, Owner: FieldOwner, DryRun: DryRunNone}, err
-}
-
-func isPatchOfSet(request *http.Request) bool {
-	return request.Method == http.MethodPatch && strings.Contains(request.URL.Path, "/"+lwsv1.GroupVersion.Group+"/") &&
-		strings.Contains(request.URL.Path, "/leaderworkersets/")
 }
 
 // Amend changes a set. It returns the decision, and the set as it became. After a conflict it decides

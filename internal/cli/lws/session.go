@@ -8,11 +8,14 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	lwsv1 "lockstep.dev/lockstep/api/leaderworkerset/v1"
 	"lockstep.dev/lockstep/internal/lwscache"
 )
 
@@ -32,6 +35,17 @@ type Session struct {
 	changed chan struct{}
 }
 
+// Scheme returns the types that the commands read.
+func Scheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, lwsv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			panic(err) // the types are compiled in
+		}
+	}
+	return scheme
+}
+
 // Open starts to read a namespace, and returns when the cache is synced. Nothing can be written
 // through a session. It ends with ctx, or when the API server refuses a list or watch. Other errors of
 // watches are printed to warn.
@@ -42,10 +56,9 @@ func Open(ctx context.Context, config *rest.Config, namespace string, warn io.Wr
 			fail(err)
 		}
 	}()
-	config = ReadOnly(config)
+	config = rest.CopyConfig(config)
 	limit := cmp.Or(max(config.Timeout, 0), patience)
 	config.Timeout = 0 // of a watch
-	config.QPS = -1    // the API server has its own limits
 	options := lwscache.CacheOptions()
 	options.Scheme = Scheme()
 	options.DefaultNamespaces = map[string]cache.Config{namespace: {}}

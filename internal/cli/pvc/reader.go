@@ -20,10 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	clilws "lockstep.dev/lockstep/internal/cli/lws"
 	"lockstep.dev/lockstep/internal/lws/restart"
 	"lockstep.dev/lockstep/internal/pvc"
 	"lockstep.dev/lockstep/internal/pvccache"
@@ -31,23 +29,21 @@ import (
 
 // Reader reads what explains PVCs.
 type Reader struct {
-	client client.Client
+	client source
 	// Brief reads no volumes and nodes for PVCs that are not being deleted.
 	Brief bool
 	// config is nil until it is read.
 	config *configuration
 }
 
-// Open returns a Reader that cannot write.
-func Open(config *rest.Config) (*Reader, error) {
-	config = clilws.ReadOnly(config)
-	config.QPS = -1 // the API server limits its clients
-	c, err := client.New(config, client.Options{Scheme: clilws.Scheme()})
-	return New(c), err
+// source is an API server that is not written to.
+type source interface {
+	client.Reader
+	RESTMapper() meta.RESTMapper
 }
 
 // New returns a Reader.
-func New(c client.Client) *Reader { return &Reader{client: c} }
+func New(c source) *Reader { return &Reader{client: c} }
 
 // Found is one PVC, and all that explains it.
 type Found struct {

@@ -27,11 +27,10 @@ import (
 
 const ns = "prod"
 
-// api is a fake API server that refuses to read some kinds, and records reads and the UID of a DELETE.
+// api is a fake API server that refuses to read some kinds, and records reads.
 type api struct {
 	forbidden []string
 	reads     map[string]int
-	deleting  func(client.WithWatch)
 }
 
 func (a *api) client(t *testing.T, objects ...client.Object) client.WithWatch {
@@ -69,12 +68,6 @@ func (a *api) client(t *testing.T, objects ...client.Object) client.WithWatch {
 				return err
 			}
 			return c.List(ctx, list, options...)
-		},
-		Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
-			if a.deleting != nil {
-				a.deleting(c)
-			}
-			return c.Delete(ctx, object, options...)
 		},
 	}).Build()
 }

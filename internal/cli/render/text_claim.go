@@ -195,21 +195,15 @@ func (c *ClaimWhy) next() string {
 	return firstOf(todo, 1)
 }
 
-// Release returns what a user confirms: the holders, what is written, and what cannot be undone. writes
-// reports whether a token is written.
-func Release(c *ClaimWhy, now time.Time, deletes, writes bool) string {
-	var effects []string
-	if writes {
-		effects = append(effects, fmt.Sprintf("write %s=%s on the PVC: a DELETE is no longer refused", pvc.ReleaseAnnotation, c.UID))
-	}
+// Release returns what a user confirms: the holders, what is written, and what a DELETE then does.
+func Release(c *ClaimWhy, now time.Time) string {
 	deletion := "it is removed at once"
 	if keeping := c.keepingDeleted(); len(keeping) > 0 {
 		deletion = "no new pod can start on it, and it stays until these are gone: " + few(keeping)
 	}
-	if deletes {
-		effects = append(effects, "delete the PVC: "+deletion+"; this cannot be undone")
-	} else {
-		effects = append(effects, "delete nothing; after a DELETE by any user, "+deletion)
+	effects := []string{
+		fmt.Sprintf("write %s=%s on the PVC: a DELETE is no longer refused", pvc.ReleaseAnnotation, c.UID),
+		"delete nothing; after a DELETE by any user, " + deletion + "; this cannot be undone",
 	}
 	for _, line := range c.Then {
 		effects = append(effects, "once it is gone: "+line)
