@@ -20,9 +20,6 @@ import (
 // table is the default output.
 const table = "table"
 
-// beat is how often ages on a terminal are brought up to date.
-const beat = time.Second
-
 // output prints values in the format of --output.
 type output struct {
 	flags   *genericclioptions.PrintFlags
@@ -89,42 +86,35 @@ func (o *output) print(to io.Writer, all ...render.Report) error {
 	return nil
 }
 
-// watch prints what see returns, again after every change until ctx ends: in place on a terminal, and
+// watch prints what see returns, again every second until ctx ends: in place on a terminal, and
 // elsewhere unless only ages changed. A value that is nil is gone.
-func (o *output) watch(ctx context.Context, to io.Writer, session *lws.Session, gone string, see func(context.Context) (render.Report, error)) error {
-	last, period := "", time.Duration(0)
-	inPlace := isTerminal(to)
-	if inPlace {
-		period = beat
+func (o *output) watch(ctx context.Context, to io.Writer, session *lws.Session, gone string, see func() (render.Report, error)) error {
+	last, inPlace := "", isTerminal(to)
+	if o.printer != nil {
+		gone = "" // programs get nothing: a missing set has no status
 	}
 	for {
-		now := time.Now()
-		r, err := see(ctx)
+		r, err := see()
 		text, ageless := gone, gone
-		switch {
-		case err == nil && r != nil:
-			if text, err = o.text(r, now); err == nil {
-				ageless, err = o.text(r, time.Time{})
-			}
-		case o.printer != nil:
-			text = "" // programs get nothing: a missing set has no status
-		}
-		if err == nil {
-			switch {
-			case inPlace:
-				fmt.Fprint(to, "\x1b[H\x1b[J", text)
-			case ageless != last && last != "":
-				fmt.Fprint(to, o.between(), text)
-			case ageless != last:
-				fmt.Fprint(to, text)
-			}
-			last = ageless
-			err = session.Await(period)
+		if err == nil && r != nil {
+			text, err = o.text(r, time.Now())
+			ageless, _ = o.text(r, time.Time{})
 		}
 		switch {
 		case ctx.Err() != nil: // ended by the user
 			return nil
 		case err != nil:
+			return err
+		case inPlace:
+			fmt.Fprint(to, "\x1b[H\x1b[J", text)
+		case ageless != last && last != "":
+			text = o.between() + text
+			fallthrough
+		case ageless != last:
+			fmt.Fprint(to, text)
+		}
+		last = ageless
+		if err := session.Await(); err != nil && ctx.Err() == nil {
 			return err
 		}
 	}

@@ -98,7 +98,7 @@ func (s *session) followRollout(ctx context.Context, key types.NamespacedName, f
 		if current && (r.Done || !f.watch) {
 			return nil
 		}
-		if err := s.Await(0); err != nil {
+		if err := s.Await(); err != nil {
 			return gaveUp(ctx, err, last)
 		}
 	}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -54,8 +53,8 @@ func (o *options) about(cmd *cobra.Command, args []string, out *output, watch bo
 	key := session.key(name)
 	if watch {
 		seen, gone := false, fmt.Sprintf("leaderworkerset %s in namespace %s is gone; waiting for a new one\n", name, key.Namespace)
-		return out.watch(cmd.Context(), o.Out, session.Session, gone, func(ctx context.Context) (render.Report, error) {
-			found, err := session.Set(ctx, key, time.Now())
+		return out.watch(cmd.Context(), o.Out, session.Session, gone, func() (render.Report, error) {
+			found, err := session.Set(cmd.Context(), key, time.Now())
 			switch {
 			case apierrors.IsNotFound(err) && seen:
 				return nil, nil

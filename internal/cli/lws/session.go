@@ -22,8 +22,8 @@ import (
 const (
 	// patience is how long the first lists may take without --request-timeout.
 	patience = 30 * time.Second
-	// gather is how long Await waits for further changes.
-	gather = 150 * time.Millisecond
+	// beat is how often a session is read again.
+	beat = time.Second
 )
 
 // Session reads one namespace for as long as its context lasts.
@@ -31,8 +31,7 @@ type Session struct {
 	// Cached must have lwscache.CacheOptions and lwscache.Index. Live reads from the API server.
 	Cached, Live client.Reader
 
-	ctx     context.Context
-	changed chan struct{}
+	ctx context.Context
 }
 
 // Scheme returns the types that the commands read.
@@ -77,7 +76,7 @@ func Open(ctx context.Context, config *rest.Config, namespace string, warn io.Wr
 	if err != nil {
 		return nil, err
 	}
-	s = &Session{Cached: cached, Live: live, ctx: ctx, changed: make(chan struct{}, 1)}
+	s = &Session{Cached: cached, Live: live, ctx: ctx}
 	if err := s.follow(cached); err != nil {
 		return nil, err
 	}
@@ -95,17 +94,8 @@ func (s *Session) follow(cached cache.Cache) error {
 		return err
 	}
 	for object := range lwscache.CacheOptions().ByObject {
-		informer, err := cached.GetInformer(s.ctx, object, cache.BlockUntilSynced(false))
-		if err != nil {
+		if _, err := cached.GetInformer(s.ctx, object, cache.BlockUntilSynced(false)); err != nil {
 			return err
-		}
-		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc:    func(any) { s.note() },
-			UpdateFunc: func(_, _ any) { s.note() },
-			DeleteFunc: func(any) { s.note() },
-		})
-		if err != nil {
-			return fmt.Errorf("watch %T: %w", object, err)
 		}
 	}
 	return nil
@@ -124,32 +114,12 @@ func (s *Session) sync(cached cache.Cache, limit time.Duration) error {
 	return fmt.Errorf("the API server has not listed all objects within %s; allow more with --request-timeout", limit)
 }
 
-// note wakes up Await.
-func (s *Session) note() {
-	select {
-	case s.changed <- struct{}{}:
-	default: // Await has yet to receive the last one
-	}
-}
-
-// Await returns after a change, or after the period if it is not zero. The error says why the session
-// ended.
-func (s *Session) Await(period time.Duration) error {
-	var tick <-chan time.Time
-	if period > 0 {
-		tick = time.After(period)
-	}
+// Await returns when it is time to read again. The error says why the session ended.
+func (s *Session) Await() error {
 	select {
 	case <-s.ctx.Done():
 		return context.Cause(s.ctx)
-	case <-tick:
-		return nil
-	case <-s.changed:
-	}
-	select {
-	case <-s.ctx.Done():
-		return context.Cause(s.ctx)
-	case <-time.After(gather):
+	case <-time.After(beat):
 		return nil
 	}
 }
