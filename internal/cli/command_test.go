@@ -62,7 +62,6 @@ func TestErrorsOfArguments(t *testing.T) {
 
 		"rollout staus a":                 "staus",
 		"rollout status":                  "kubectl lockstep rollout status NAME",
-		"rollout status a -l x=y":         "--selector",
 		"rollout status a --timeout=-1s":  "--timeout -1s",
 		"rollout status a --revision=-1":  "--revision -1",
 		"rollout history a --revision=-1": "--revision -1",

@@ -17,7 +17,6 @@ import (
 
 // amendment holds the flags of a command that changes sets.
 type amendment struct {
-	sets   *chosen
 	print  *genericclioptions.PrintFlags
 	dryRun lws.DryRun
 	owner  string
@@ -43,15 +42,22 @@ func addDryRun(cmd *cobra.Command, dryRun *lws.DryRun) {
 
 // amendCommand completes a command whose change is the result of decide.
 func (o *options) amendCommand(cmd *cobra.Command, decide func() lws.Decide) *cobra.Command {
-	a := &amendment{sets: o.choose(cmd), print: genericclioptions.NewPrintFlags("").WithTypeSetter(lws.Scheme())}
+	a := &amendment{print: genericclioptions.NewPrintFlags("").WithTypeSetter(lws.Scheme())}
 	a.print.AddFlags(cmd)
 	addDryRun(cmd, &a.dryRun)
 	cmd.Flags().StringVar(&a.owner, "field-manager", lws.FieldOwner, "field manager of the change")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return o.amend(cmd.Context(), a, decide()) }
+	cmd.ValidArgsFunction = o.complete(sets)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		names, err := setNames(cmd, args, many)
+		if err != nil {
+			return err
+		}
+		return o.amend(cmd.Context(), names, a, decide())
+	}
 	return cmd
 }
 
-func (o *options) amend(ctx context.Context, a *amendment, decide lws.Decide) error {
+func (o *options) amend(ctx context.Context, names []string, a *amendment, decide lws.Decide) error {
 	if _, err := a.print.ToPrinter(); err != nil {
 		return fmt.Errorf("--output: %w", err)
 	}
@@ -64,11 +70,7 @@ func (o *options) amend(ctx context.Context, a *amendment, decide lws.Decide) er
 		return c.explain(err, writeSets)
 	}
 	editor := &lws.Editor{Client: live, Owner: a.owner, DryRun: a.dryRun}
-	keys, err := c.find(ctx, a.sets, live)
-	if err != nil {
-		return err
-	}
-	return each(keys, func(key types.NamespacedName) error {
+	return c.each(names, func(key types.NamespacedName) error {
 		change, after, err := editor.Amend(ctx, key, decide)
 		switch {
 		case apierrors.IsNotFound(err):
@@ -112,7 +114,7 @@ func (o *options) rolloutRestartCommand() *cobra.Command {
 		Long: `Replace every group, leaders and workers, at the pace of a rollout. It writes the time into an
 annotation of the templates, as kubectl rollout restart does.`,
 		Example: `  kubectl lockstep rollout restart llama
-  kubectl lockstep rollout restart -l team=inference`,
+  kubectl get leaderworkersets -l team=inference -o name | xargs kubectl lockstep rollout restart`,
 	}, func() lws.Decide { return lws.Restart(time.Now()) })
 }
 

@@ -24,25 +24,27 @@ lockstep.dev/revision-history-limit on the set is the number of unused revisions
 		Example: `  kubectl lockstep rollout history llama
   kubectl lockstep rollout history llama --revision=3
   kubectl lockstep rollout history llama --revision=3 -o yaml`,
+		ValidArgsFunction: o.complete(sets),
 	}
-	out, which := addOutput(cmd), o.choose(cmd)
+	out := addOutput(cmd)
 	cmd.Flags().Int64Var(&revision, "revision", 0, "show this revision with its template")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := notNegative("--revision", revision); err != nil {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		names, err := setNames(cmd, args, many)
+		if err := errors.Join(err, notNegative("--revision", revision)); err != nil {
 			return err
 		}
-		return o.rolloutHistory(cmd.Context(), which, revision, out)
+		return o.rolloutHistory(cmd.Context(), names, revision, out)
 	}
 	return cmd
 }
 
-func (o *options) rolloutHistory(ctx context.Context, which *chosen, revision int64, out *output) error {
-	session, keys, err := o.openSets(ctx, which)
+func (o *options) rolloutHistory(ctx context.Context, names []string, revision int64, out *output) error {
+	session, err := o.session(ctx)
 	if err != nil {
 		return err
 	}
 	var all []render.Report
-	err = each(keys, func(key types.NamespacedName) error {
+	err = session.each(names, func(key types.NamespacedName) error {
 		found, revisions, err := session.history(ctx, key)
 		if err != nil {
 			return err
@@ -86,11 +88,11 @@ paused; or, if there is none, the last rollout.`,
 			if of.To != render.Live && of.From == render.Live {
 				return errors.New("--to-revision needs --revision, the one to compare with")
 			}
-			name, err := oneSet(cmd, args)
+			names, err := setNames(cmd, args, 1)
 			if err != nil {
 				return err
 			}
-			return o.rolloutDiff(cmd.Context(), name, of)
+			return o.rolloutDiff(cmd.Context(), names[0], of)
 		},
 	}
 	cmd.Flags().Int64Var(&of.From, "revision", render.Live, "compare this revision")

@@ -35,29 +35,32 @@ time is up, the set is deleted, or another revision than --revision is rolled ou
 		Example: `  kubectl lockstep rollout status llama
   kubectl lockstep rollout status lws/llama --timeout=10m
   kubectl lockstep rollout status llama --watch=false`,
+		ValidArgsFunction: o.complete(sets),
 	}
-	which := o.choose(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return o.rolloutStatus(cmd.Context(), which, f) }
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		names, err := setNames(cmd, args, many)
+		if err := errors.Join(err, notNegative("--timeout", f.timeout), notNegative("--revision", f.revision)); err != nil {
+			return err
+		}
+		return o.rolloutStatus(cmd.Context(), names, f)
+	}
 	cmd.Flags().BoolVarP(&f.watch, "watch", "w", true, "follow the rollout until it is done")
 	cmd.Flags().DurationVar(&f.timeout, "timeout", 0, "how long to wait; zero means for ever")
 	cmd.Flags().Int64Var(&f.revision, "revision", 0, "fail when another revision is rolled out; zero means the latest")
 	return cmd
 }
 
-func (o *options) rolloutStatus(ctx context.Context, which *chosen, f follow) error {
-	if err := errors.Join(notNegative("--timeout", f.timeout), notNegative("--revision", f.revision)); err != nil {
-		return err
-	}
+func (o *options) rolloutStatus(ctx context.Context, names []string, f follow) error {
 	if f.timeout > 0 {
 		var done context.CancelFunc
 		ctx, done = context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("timed out after %s", f.timeout))
 		defer done()
 	}
-	session, keys, err := o.openSets(ctx, which)
+	session, err := o.session(ctx)
 	if err != nil {
 		return gaveUp(ctx, err, "reading the sets")
 	}
-	return each(keys, func(key types.NamespacedName) error {
+	return session.each(names, func(key types.NamespacedName) error {
 		return session.followRollout(ctx, key, f)
 	})
 }

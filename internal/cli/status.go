@@ -42,7 +42,7 @@ func addWatch(cmd *cobra.Command, watch *bool) {
 
 // about prints a report on one set, or with watch every change of it.
 func (o *options) about(cmd *cobra.Command, args []string, out *output, watch bool, report func(lws.Survey) render.Report) error {
-	name, err := oneSet(cmd, args)
+	names, err := setNames(cmd, args, 1)
 	if err != nil {
 		return err
 	}
@@ -50,9 +50,9 @@ func (o *options) about(cmd *cobra.Command, args []string, out *output, watch bo
 	if err != nil {
 		return err
 	}
-	key := session.key(name)
+	key := session.key(names[0])
 	if watch {
-		seen, gone := false, fmt.Sprintf("leaderworkerset %s in namespace %s is gone; waiting for a new one\n", name, key.Namespace)
+		seen, gone := false, fmt.Sprintf("leaderworkerset %s in namespace %s is gone; waiting for a new one\n", key.Name, key.Namespace)
 		return out.watch(cmd.Context(), o.Out, session.Session, gone, func() (render.Report, error) {
 			found, err := session.Set(cmd.Context(), key, time.Now())
 			switch {

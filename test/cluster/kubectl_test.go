@@ -135,7 +135,6 @@ func TestPluginSaysWhatIsWrong(t *testing.T) {
 		{[]string{"status", "lama"}, "kubectl get leaderworkersets -A"},
 		{[]string{"rollout", "status", "lama"}, "kubectl get leaderworkersets -A"},
 		{[]string{"rollout", "restart", "lama"}, "kubectl get leaderworkersets -A"},
-		{[]string{"rollout", "pause", "-l", "no=such"}, "no=such"},
 		{[]string{"plan", "llama", "--as", "nobody"}, `"nobody" cannot list`},
 		{[]string{"status", "llama", "--server", "https://127.0.0.1:1"}, "https://127.0.0.1:1"},
 	} {
