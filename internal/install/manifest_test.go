@@ -270,27 +270,6 @@ func TestPrintedManifestsAreThoseApplied(t *testing.T) {
 	}
 }
 
-func TestInstallReportsWhatTheAPIServerLacks(t *testing.T) {
-	for _, tt := range []struct {
-		name, config string
-		lacks        []string
-		reports      string
-	}{
-		{"1.36", "protection: {mode: Hold}", nil, ""},
-		{"before 1.36", "protection: {mode: Hold}", []string{operator.MutatingPolicy}, "1.36"},
-		{"before 1.36, switched off", "protection: {enabled: false}", []string{operator.MutatingPolicy}, ""},
-		{"before 1.30", "protection: {mode: Hold}", []string{operator.MutatingPolicy, operator.ValidatingPolicy}, "barrier works"},
-	} {
-		var out bytes.Buffer
-		o := with(tt.config)
-		o.Out = &out
-		must(o.shape(tt.lacks)).reportLacks()
-		if got := out.String(); !strings.Contains(got, tt.reports) || (got == "") != (tt.reports == "") {
-			t.Errorf("%s: got %q, want %q", tt.name, got, tt.reports)
-		}
-	}
-}
-
 // The definition and the namespace go last.
 func TestOrderOfRemoval(t *testing.T) {
 	var byPhase [phases][]string

@@ -183,7 +183,7 @@ func (r *removal) strip(ctx context.Context, list client.ObjectList) (int, error
 				missing = named(o) + " is being deleted and needs Lockstep; to see the holders: kubectl lockstep why pvc/NAME -n NAMESPACE"
 			}
 			next := o.DeepCopyObject().(client.Object)
-			if !r.undress(next) {
+			if !r.stripObject(next) {
 				return nil
 			}
 			if done[o.GetUID()] {
@@ -204,9 +204,9 @@ func (r *removal) strip(ctx context.Context, list client.ObjectList) (int, error
 	return len(done), err
 }
 
-// undress removes what is ours from an object in memory, and reports whether there was any.
+// stripObject removes what is ours from an object in memory, and reports whether there was any.
 // A volume that is being deleted keeps our finalizer while it is bound.
-func (r *removal) undress(o client.Object) bool {
+func (r *removal) stripObject(o client.Object) bool {
 	switch o := o.(type) {
 	case *corev1.PersistentVolume:
 		return r.ours.Alone && !isBound(o) && controllerutil.RemoveFinalizer(o, pvc.VolumeFinalizer)
@@ -215,15 +215,7 @@ func (r *removal) undress(o client.Object) bool {
 		o.Spec.SchedulingGates = slices.DeleteFunc(o.Spec.SchedulingGates, func(gate corev1.PodSchedulingGate) bool { return pvc.IsOurGate(gate.Name) })
 		return len(o.Spec.SchedulingGates) < gates
 	}
-	off := r.ours.Of(o)
-	o.SetFinalizers(off.Finalizers)
-	for _, key := range off.Annotations {
-		delete(o.GetAnnotations(), key)
-	}
-	for _, key := range off.Labels {
-		delete(o.GetLabels(), key)
-	}
-	return !off.Empty()
+	return r.ours.Strip(o)
 }
 
 // patch writes the version that was read.

@@ -1,9 +1,10 @@
 package pvc_test
 
 import (
+	"maps"
+	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"lockstep.dev/lockstep/internal/pvc"
@@ -11,32 +12,29 @@ import (
 
 func TestRemoval(t *testing.T) {
 	const theirs = "example.com/theirs"
-	all, label := []string{p, theirs, b}, map[string]string{pvc.ModeKey: "hold"}
-	annotations := map[string]string{pvc.HoldersAnnotation: "x", pvc.UsersAnnotation: "a=1", pvc.HoldAnnotation: "mine", pvc.ModeKey: "hold", theirs: "y"}
 	for name, tt := range map[string]struct {
-		removal pvc.Removal
-		meta    metav1.ObjectMeta
-		want    pvc.Removed
+		removal     pvc.Removal
+		terminating bool
+		stays       []string // of finalizers, annotations and labels
 	}{
-		"beside the built-in controller": {
-			pvc.Removal{}, metav1.ObjectMeta{Finalizers: all, Annotations: annotations, Labels: label},
-			pvc.Removed{Takes: true, Finalizers: []string{p, theirs}, Annotations: []string{pvc.HoldAnnotation, pvc.HoldersAnnotation, pvc.ModeKey, pvc.UsersAnnotation}, Labels: []string{pvc.ModeKey}},
-		},
-		"alone": {pvc.Removal{Alone: true}, metav1.ObjectMeta{Finalizers: all}, pvc.Removed{Takes: true, Finalizers: []string{theirs}}},
-		"choices are kept": {
-			pvc.Removal{KeepChoices: true}, metav1.ObjectMeta{Annotations: annotations, Labels: label},
-			pvc.Removed{Annotations: []string{pvc.HoldersAnnotation, pvc.UsersAnnotation}},
-		},
-		"terminating": {
-			pvc.Removal{Alone: true}, metav1.ObjectMeta{Finalizers: all, Annotations: annotations, DeletionTimestamp: &metav1.Time{Time: noon}},
-			pvc.Removed{Finalizers: all, Annotations: []string{pvc.HoldAnnotation, pvc.HoldersAnnotation, pvc.ModeKey}},
-		},
-		"nothing of ours": {
-			pvc.Removal{}, metav1.ObjectMeta{Finalizers: []string{theirs}, Annotations: map[string]string{theirs: "y"}}, pvc.Removed{Finalizers: []string{theirs}},
-		},
+		"beside the built-in controller": {pvc.Removal{}, false, []string{p, theirs, theirs}},
+		"alone":                          {pvc.Removal{Alone: true}, false, []string{theirs, theirs}},
+		"choices are kept":               {pvc.Removal{KeepChoices: true}, false, []string{p, theirs, theirs, pvc.HoldAnnotation, pvc.ModeKey, pvc.ModeKey}},
+		"terminating":                    {pvc.Removal{Alone: true}, true, []string{p, theirs, b, theirs, pvc.UsersAnnotation}},
 	} {
-		if diff := cmp.Diff(tt.want, tt.removal.Of(&tt.meta)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
+		meta := metav1.ObjectMeta{Finalizers: []string{p, theirs, b}, Labels: map[string]string{pvc.ModeKey: "hold"}, Annotations: map[string]string{
+			pvc.HoldersAnnotation: "x", pvc.UsersAnnotation: "a=1", pvc.HoldAnnotation: "mine", pvc.ModeKey: "hold", theirs: "y",
+		}}
+		if tt.terminating {
+			meta.DeletionTimestamp = &metav1.Time{Time: noon}
+		}
+		took := tt.removal.Strip(&meta)
+		got := slices.Concat(meta.Finalizers, slices.Sorted(maps.Keys(meta.Annotations)), slices.Sorted(maps.Keys(meta.Labels)))
+		if !took || !slices.Equal(got, tt.stays) {
+			t.Errorf("%s: %t, got %q, want %q", name, took, got, tt.stays)
+		}
+		if tt.removal.Strip(&meta) {
+			t.Errorf("%s: the second time it took something", name)
 		}
 	}
 }

@@ -65,24 +65,6 @@ const (
 		"spec":{"newer":1,"subdomain":"a","containers":[{"name":"c","image":"i","env":[{"name":"A","newer":1}]}]}}`
 )
 
-func TestPatchHasTheDefaults(t *testing.T) {
-	response := post(t, PathMutateSet, review(admissionv1.Create, setKind, goodSet, ""))
-	if !response.Allowed || response.UID != "u" {
-		t.Fatalf("got %+v", response)
-	}
-	for _, want := range []string{
-		`{"op":"add","path":"/spec/networkConfig","value":{"subdomainPolicy":"Shared"}}`,
-		`{"op":"add","path":"/spec/leaderWorkerTemplate/restartPolicy","value":"RecreateGroupOnPodRestart"}`,
-	} {
-		if !strings.Contains(string(response.Patch), want) {
-			t.Errorf("the patch lacks %s: %s", want, response.Patch)
-		}
-	}
-	if strings.Contains(string(response.Patch), "newer") || strings.Contains(string(response.Patch), "workerTemplate") {
-		t.Errorf("the patch touches what the defaults do not: %s", response.Patch)
-	}
-}
-
 func TestRefusalNamesEveryFault(t *testing.T) {
 	bad := strings.ReplaceAll(goodSet, `"size":2`, `"size":5,"subGroupPolicy":{"subGroupSize":7}`)
 	for name, body := range map[string]string{

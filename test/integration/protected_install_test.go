@@ -9,13 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -351,52 +349,6 @@ func TestAnInstallWithoutAConfigurationResetsIt(t *testing.T) {
 		t.Errorf("got %+v", ns.ObjectMeta)
 	}
 	c.read(&corev1.Secret{}, systemName, "mine")
-}
-
-// Install restores what an older version installed, and what users edited.
-func TestInstallBringsPoliciesUpToDate(t *testing.T) {
-	c := newCluster(t)
-	c.install(nil)
-	policies := func() map[string]admissionv1.ValidatingAdmissionPolicySpec {
-		var list admissionv1.ValidatingAdmissionPolicyList
-		c.must(c.List(t.Context(), &list))
-		specs := map[string]admissionv1.ValidatingAdmissionPolicySpec{}
-		for _, policy := range list.Items {
-			specs[policy.Name] = policy.Spec
-		}
-		return specs
-	}
-	fresh := policies()
-	const refuse, guard = "refuse-delete.protection.lockstep.dev", "guard.protection.lockstep.dev"
-	older := &admissionv1.ValidatingAdmissionPolicy{}
-	c.read(older, "", guard)
-	older.Spec.Variables = append(older.Spec.Variables, admissionv1.Variable{Name: "dropped", Expression: "1"})
-	older.Spec.Validations = older.Spec.Validations[:1]
-	older.ManagedFields, older.ResourceVersion, older.UID = nil, "", ""
-	older.SetGroupVersionKind(admissionv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicy"))
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(older)
-	c.must(err)
-	c.must(c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(&unstructured.Unstructured{Object: fields}), client.FieldOwner("lockstep-install"), client.ForceOwnership))
-	edited := &admissionv1.ValidatingAdmissionPolicy{}
-	c.read(edited, "", refuse)
-	edited.Spec.MatchConditions = append(edited.Spec.MatchConditions, admissionv1.MatchCondition{Name: "not-today", Expression: "false"})
-	c.must(c.Update(t.Context(), edited, client.FieldOwner("kubectl-edit")))
-	warned := &admissionv1.ValidatingAdmissionPolicyBinding{}
-	c.read(warned, "", refuse)
-	warned.Spec.ValidationActions = []admissionv1.ValidationAction{admissionv1.Audit}
-	c.must(c.Update(t.Context(), warned, client.FieldOwner("kubectl-edit")))
-
-	c.install(nil)
-	if diff := cmp.Diff(fresh, policies()); diff != "" {
-		t.Errorf("installed anew (-want +got):\n%s", diff)
-	}
-	c.read(warned, "", refuse)
-	if got := warned.Spec.ValidationActions; !slices.Equal(got, []admissionv1.ValidationAction{admissionv1.Deny, admissionv1.Audit}) {
-		t.Errorf("what is refused is now %v", got)
-	}
-	if again := c.install(nil); !strings.Contains(again, "nothing had to be changed") {
-		t.Errorf("the second run changed something:\n%s", again)
-	}
 }
 
 func TestProtectionByItselfStandsBesideAnotherImplementation(t *testing.T) {
